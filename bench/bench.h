@@ -73,7 +73,7 @@ struct rig {
 	pid_t daemon; /* 0: none */
 	pid_t program[RIG_PROGRAMS];
 	size_t programs;
-	struct sim_trace *trace;
+	struct simgpu_trace *trace;
 };
 
 /*
@@ -98,7 +98,7 @@ void rig_end(struct rig *rig, pid_t pid);
 /* The program's output so far, malloc'ed. */
 char *rig_output(struct rig *rig, pid_t pid);
 /* The trace, opened at the first call. */
-struct sim_trace *rig_trace(struct rig *rig);
+struct simgpu_trace *rig_trace(struct rig *rig);
 /* Start of the process's first kernel; 0: none yet. */
 uint64_t rig_first_ns(struct rig *rig, pid_t pid);
 /* Runs divvy with these arguments against the rig's daemon; returns its exit status. */
@@ -108,9 +108,11 @@ size_t rig_processes(struct rig *rig, const char *name, pid_t *ret_pids, size_t 
 /* Ends all programs, the daemon and the engine; removes the folder. */
 void rig_done(struct rig *rig);
 
-/* Busy times of the compute engine in [t0, t1) for a process, or all (pid 0); sim_busy_done(). */
+/*
+ * Busy times of the compute engine in [t0, t1) for a process, or all (pid 0); simgpu_busy_done().
+ */
 void rig_busy(struct rig *rig, pid_t pid, int device, uint64_t t0, uint64_t t1,
-	struct sim_busy *ret_busy);
+	struct simgpu_busy *ret_busy);
 /* The busy share of [t0, t1). */
 double rig_share(struct rig *rig, pid_t pid, int device, uint64_t t0, uint64_t t1);
 

@@ -24,10 +24,10 @@ struct gaps {
 
 static void collect(struct rig *rig, uint64_t t0, uint64_t t1, struct gaps *ret)
 {
-	struct sim_handover *v = NULL;
+	struct simgpu_handover *v = NULL;
 	size_t n = 0;
 
-	if (sim_trace_handovers(rig_trace(rig), 0, t0, t1, &v, &n) < 0)
+	if (simgpu_trace_handovers(rig_trace(rig), 0, t0, t1, &v, &n) < 0)
 		bench_die("read the trace: out of memory");
 	ret->us = calloc(n ? n : 1, sizeof(*ret->us));
 	for (size_t i = 0; i < n; i++)

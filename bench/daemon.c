@@ -139,12 +139,12 @@ static void registration(void)
 
 static uint64_t next_start(struct rig *rig, pid_t pid, uint64_t after)
 {
-	struct sim_trace *trace = rig_trace(rig);
-	struct sim_trace_record r;
+	struct simgpu_trace *trace = rig_trace(rig);
+	struct simgpu_trace_record r;
 
-	for (uint64_t n = sim_trace_lost(trace); n < sim_trace_written(trace); n++)
-		if (sim_trace_get(trace, n, &r) == 0 && r.pid == (uint32_t)pid &&
-			r.engine == SIM_ENGINE_COMPUTE && r.kind == SIM_TRACE_KERNEL &&
+	for (uint64_t n = simgpu_trace_lost(trace); n < simgpu_trace_written(trace); n++)
+		if (simgpu_trace_get(trace, n, &r) == 0 && r.pid == (uint32_t)pid &&
+			r.engine == SIMGPU_ENGINE_COMPUTE && r.kind == SIMGPU_TRACE_KERNEL &&
 			r.start_ns >= after)
 			return r.start_ns;
 	return 0;
@@ -153,13 +153,13 @@ static uint64_t next_start(struct rig *rig, pid_t pid, uint64_t after)
 /* The process for which the device worked, or to which it had switched, at a past instant. */
 static pid_t holder_at(struct rig *rig, uint64_t instant)
 {
-	struct sim_trace *trace = rig_trace(rig);
-	struct sim_trace_record r;
+	struct simgpu_trace *trace = rig_trace(rig);
+	struct simgpu_trace_record r;
 	uint64_t last = 0;
 	pid_t holder = 0;
 
-	for (uint64_t n = sim_trace_lost(trace); n < sim_trace_written(trace); n++) {
-		if (sim_trace_get(trace, n, &r) < 0 || r.engine != SIM_ENGINE_COMPUTE ||
+	for (uint64_t n = simgpu_trace_lost(trace); n < simgpu_trace_written(trace); n++) {
+		if (simgpu_trace_get(trace, n, &r) < 0 || r.engine != SIMGPU_ENGINE_COMPUTE ||
 			r.start_ns > instant || r.start_ns < last)
 			continue;
 		last = r.start_ns;

@@ -123,8 +123,8 @@ static void check_pods(struct view *view, struct fit_answer *answers)
 			struct error err = {0};
 			uint64_t began = clock_now_ns();
 
-			if (fit_new(view, pod_of(view_find(view, OBJECT_POD, "ns7", "q")), &fit,
-				    &err) < 0)
+			if (fit_new(view, pod_from_object(view_find(view, OBJECT_POD, "ns7", "q")),
+				    &fit, &err) < 0)
 				bench_die("%s", err.msg);
 			n_fit = fit_nodes(fit, answers);
 			ms[run] = (double)(clock_now_ns() - began) / 1e6;

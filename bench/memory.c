@@ -62,8 +62,8 @@ static void count(struct rig *rig, pid_t parent, int i, struct storm *s)
 	uint64_t breaches = 0, max = 0;
 	char *text = rig_output(rig, parent);
 
-	if (sim_account_breaches(rig_trace(rig), pids, n, 0, tenant[i].quota, &breaches) < 0 ||
-		sim_account_max(rig_trace(rig), pids, n, 0, 0, UINT64_MAX, &max, NULL) < 0)
+	if (simgpu_account_breaches(rig_trace(rig), pids, n, 0, tenant[i].quota, &breaches) < 0 ||
+		simgpu_account_max(rig_trace(rig), pids, n, 0, 0, UINT64_MAX, &max, NULL) < 0)
 		bench_die("read the account: out of memory");
 	bench_note("tenant %d%s: quota %.2f GiB, most held %.2f GiB, %zu processes, %llu breaches",
 		i + 1, rig->mode == RIG_BARE ? ", unshared" : "",
@@ -119,7 +119,7 @@ static uint64_t ledger_bytes(struct rig *rig)
 static struct storm storm(enum rig_mode mode, int seconds)
 {
 	struct storm s = {0};
-	struct sim_account_record last;
+	struct simgpu_account_record last;
 	struct rig rig;
 	pid_t pid[TENANTS];
 	char command[256];
@@ -144,13 +144,13 @@ static struct storm storm(enum rig_mode mode, int seconds)
 	}
 	for (int i = 0; i < TENANTS; i++)
 		count(&rig, pid[i], i, &s);
-	s.changes = sim_account_written(rig_trace(&rig));
-	if (sim_account_lost(rig_trace(&rig)))
+	s.changes = simgpu_account_written(rig_trace(&rig));
+	if (simgpu_account_lost(rig_trace(&rig)))
 		bench_die("the device's account has lost %llu of its %llu changes, in which a "
 			  "breach could be: ACCOUNT_RECORDS in rig.c must be larger",
-			(unsigned long long)sim_account_lost(rig_trace(&rig)),
+			(unsigned long long)simgpu_account_lost(rig_trace(&rig)),
 			(unsigned long long)s.changes);
-	if (s.changes && sim_account_get(rig_trace(&rig), s.changes - 1, &last) == 0)
+	if (s.changes && simgpu_account_get(rig_trace(&rig), s.changes - 1, &last) == 0)
 		s.left_device = last.device_bytes;
 	rig_done(&rig);
 	return s;
@@ -184,11 +184,11 @@ static void breaches(void)
 
 static void lifetime(struct rig *rig, pid_t pid, uint64_t *ret_begin, uint64_t *ret_end)
 {
-	struct sim_account_record r;
+	struct simgpu_account_record r;
 	uint64_t begin = 0, end = 0;
 
-	for (uint64_t n = 0; n < sim_account_written(rig_trace(rig)); n++) {
-		if (sim_account_get(rig_trace(rig), n, &r) < 0 || r.pid != (uint32_t)pid)
+	for (uint64_t n = 0; n < simgpu_account_written(rig_trace(rig)); n++) {
+		if (simgpu_account_get(rig_trace(rig), n, &r) < 0 || r.pid != (uint32_t)pid)
 			continue;
 		begin = begin ? begin : r.t_ns;
 		end = r.t_ns;

@@ -422,7 +422,7 @@ static void gangs(struct cluster *c, const struct place_preempt *rules)
 	for (uint32_t k = 0; k < times; k++) {
 		const struct place_gang gang = {
 			.members = members, .n = SIZE, .threshold = 1000, .preempt = rules};
-		uint32_t mark = place_mark(c->place);
+		uint32_t mark = place_savepoint(c->place);
 		struct place_group group;
 		struct error err;
 		uint64_t began = clock_now_ns();

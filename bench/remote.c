@@ -278,11 +278,11 @@ static uint64_t await_held(
 	struct rig *rig, pid_t pid, uint64_t since, uint64_t least, uint64_t most)
 {
 	const uint64_t deadline = clock_now_ns() + PATIENCE_NS;
-	struct sim_account_record r;
+	struct simgpu_account_record r;
 
 	while (clock_now_ns() < deadline) {
-		for (; since < sim_account_written(rig_trace(rig)); since++)
-			if (sim_account_get(rig_trace(rig), since, &r) == 0 &&
+		for (; since < simgpu_account_written(rig_trace(rig)); since++)
+			if (simgpu_account_get(rig_trace(rig), since, &r) == 0 &&
 				r.pid == (uint32_t)pid && r.bytes >= least && r.bytes <= most)
 				return r.t_ns;
 		clock_sleep_until_ns(clock_now_ns() + NSEC_PER_MSEC);
@@ -306,7 +306,7 @@ static double free_ms(struct rig *rig, bool is_tcp)
 		clock_sleep_until_ns(clock_now_ns() + 10 * NSEC_PER_MSEC);
 	await_held(rig, worker, 0, (uint64_t)HELD_MIB << 20, UINT64_MAX);
 	clock_sleep_until_ns(clock_now_ns() + 100 * NSEC_PER_MSEC);
-	written = sim_account_written(rig_trace(rig));
+	written = simgpu_account_written(rig_trace(rig));
 	begin = clock_now_ns();
 	kill(program, SIGKILL);
 	begin = await_held(rig, worker, written, 0, 0) - begin;

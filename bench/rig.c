@@ -355,12 +355,12 @@ char *rig_output(struct rig *rig, pid_t pid)
 	return slurp(path);
 }
 
-struct sim_trace *rig_trace(struct rig *rig)
+struct simgpu_trace *rig_trace(struct rig *rig)
 {
 	uint64_t deadline = clock_now_ns() + START_TIMEOUT_NS;
 	struct error err = {0};
 
-	while (!rig->trace && sim_trace_open(rig->sim, &rig->trace, &err) < 0) {
+	while (!rig->trace && simgpu_trace_open(rig->sim, &rig->trace, &err) < 0) {
 		if (clock_now_ns() > deadline)
 			bench_die("trace of the simulated device: %s", err.msg);
 		clock_sleep_until_ns(clock_now_ns() + 10 * NSEC_PER_MSEC);
@@ -370,45 +370,45 @@ struct sim_trace *rig_trace(struct rig *rig)
 
 uint64_t rig_first_ns(struct rig *rig, pid_t pid)
 {
-	struct sim_trace *trace = rig_trace(rig);
-	struct sim_trace_record r;
+	struct simgpu_trace *trace = rig_trace(rig);
+	struct simgpu_trace_record r;
 
-	for (uint64_t n = sim_trace_lost(trace); n < sim_trace_written(trace); n++)
-		if (sim_trace_get(trace, n, &r) == 0 && r.pid == (uint32_t)pid &&
-			r.engine == SIM_ENGINE_COMPUTE && r.kind == SIM_TRACE_KERNEL)
+	for (uint64_t n = simgpu_trace_lost(trace); n < simgpu_trace_written(trace); n++)
+		if (simgpu_trace_get(trace, n, &r) == 0 && r.pid == (uint32_t)pid &&
+			r.engine == SIMGPU_ENGINE_COMPUTE && r.kind == SIMGPU_TRACE_KERNEL)
 			return r.start_ns;
 	return 0;
 }
 
 /* Overwritten records would read as an idle device. */
-static void check_kept(struct sim_trace *trace, uint64_t t0)
+static void check_kept(struct simgpu_trace *trace, uint64_t t0)
 {
-	uint64_t lost = sim_trace_lost(trace);
-	struct sim_trace_record r;
+	uint64_t lost = simgpu_trace_lost(trace);
+	struct simgpu_trace_record r;
 
-	if (lost && (sim_trace_get(trace, lost, &r) < 0 || r.end_ns > t0))
+	if (lost && (simgpu_trace_get(trace, lost, &r) < 0 || r.end_ns > t0))
 		bench_die("the trace of the device has lost its first %llu records, which reach "
 			  "into the time that is measured: measure less of it",
 			(unsigned long long)lost);
 }
 
-void rig_busy(
-	struct rig *rig, pid_t pid, int device, uint64_t t0, uint64_t t1, struct sim_busy *ret_busy)
+void rig_busy(struct rig *rig, pid_t pid, int device, uint64_t t0, uint64_t t1,
+	struct simgpu_busy *ret_busy)
 {
-	if (sim_busy_load(rig_trace(rig), pid ? &pid : NULL, 1, device, SIM_ENGINE_COMPUTE, t0, t1,
-		    ret_busy) < 0)
+	if (simgpu_busy_load(rig_trace(rig), pid ? &pid : NULL, 1, device, SIMGPU_ENGINE_COMPUTE,
+		    t0, t1, ret_busy) < 0)
 		bench_die("read the trace: out of memory");
 	check_kept(rig_trace(rig), t0);
 }
 
 double rig_share(struct rig *rig, pid_t pid, int device, uint64_t t0, uint64_t t1)
 {
-	struct sim_busy busy;
+	struct simgpu_busy busy;
 	double share;
 
 	rig_busy(rig, pid, device, t0, t1, &busy);
-	share = (double)sim_busy_ns(&busy, t0, t1) / (double)(t1 - t0);
-	sim_busy_done(&busy);
+	share = (double)simgpu_busy_ns(&busy, t0, t1) / (double)(t1 - t0);
+	simgpu_busy_done(&busy);
 	return share;
 }
 
@@ -503,7 +503,7 @@ void rig_done(struct rig *rig)
 	rig->programs = 0;
 	end_pid(rig->daemon);
 	rig->daemon = 0;
-	sim_trace_close(rig->trace);
+	simgpu_trace_close(rig->trace);
 	rig->trace = NULL;
 	end_engine(rig);
 	nftw(rig->dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS);

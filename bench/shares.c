@@ -162,11 +162,11 @@ static void crowd_run(struct crowd *c, enum rig_mode mode, const char *const *sp
 /* The part of the time in which the device was idle, though each tenant had work. */
 static double idle_part(struct crowd *c)
 {
-	struct sim_handover *v = NULL;
+	struct simgpu_handover *v = NULL;
 	uint64_t switching_ns = 0;
 	size_t n = 0;
 
-	if (sim_trace_handovers(rig_trace(&c->rig), 0, c->t0, c->t1, &v, &n) < 0)
+	if (simgpu_trace_handovers(rig_trace(&c->rig), 0, c->t0, c->t1, &v, &n) < 0)
 		bench_die("read the trace: out of memory");
 	for (size_t i = 0; i < n; i++)
 		switching_ns += MIN(v[i].switch_ns, v[i].gap_ns);
@@ -175,14 +175,15 @@ static double idle_part(struct crowd *c)
 		(double)switching_ns / (double)(c->t1 - c->t0);
 }
 
-static double worst_pp(const struct sim_busy *busy, uint64_t from, uint64_t to, uint64_t window_ns,
-	uint64_t entitled)
+static double worst_pp(const struct simgpu_busy *busy, uint64_t from, uint64_t to,
+	uint64_t window_ns, uint64_t entitled)
 {
-	return (double)sim_busy_worst_window(busy, from, to, window_ns, STEP_NS, entitled, NULL) /
+	return (double)simgpu_busy_worst_window(
+		       busy, from, to, window_ns, STEP_NS, entitled, NULL) /
 		MILLION * 100;
 }
 
-static double worst_pp_10s(const struct crowd *c, const struct sim_busy *busy, uint64_t entitled)
+static double worst_pp_10s(const struct crowd *c, const struct simgpu_busy *busy, uint64_t entitled)
 {
 	const uint64_t window_ns = bench_quick() ? c->t1 - c->t0 : 10 * NSEC_PER_SEC;
 
@@ -190,8 +191,8 @@ static double worst_pp_10s(const struct crowd *c, const struct sim_busy *busy, u
 }
 
 /* The worst window without a stall, in points; -1: no window of this length is without one. */
-static double worst_unstalled(
-	const struct crowd *c, const struct sim_busy *busy, uint64_t window_ns, uint64_t entitled)
+static double worst_unstalled(const struct crowd *c, const struct simgpu_busy *busy,
+	uint64_t window_ns, uint64_t entitled)
 {
 	uint64_t from = c->t0;
 	double worst = -1;
@@ -226,13 +227,14 @@ static void judge(
 	double here1 = 0, here10 = 0;
 
 	for (size_t i = 0; i < mix->n; i++) {
-		struct sim_busy busy;
+		struct simgpu_busy busy;
 		double pp1, pp10, over_ms;
 
 		rig_busy(&c->rig, c->pid[i], 0, t0, t1, &busy);
 		pp1 = worst_pp(&busy, t0, t1, NSEC_PER_SEC, mix->entitled[i]);
 		pp10 = worst_pp_10s(c, &busy, mix->entitled[i]);
-		over_ms = (double)sim_busy_max_window(&busy, t0, t1, NSEC_PER_SEC, STEP_NS) / 1e6 -
+		over_ms = (double)simgpu_busy_max_window(&busy, t0, t1, NSEC_PER_SEC, STEP_NS) /
+				1e6 -
 			(double)mix->limit[i];
 		if (load->in_1s) {
 			keep(&ret->pp_1s, pp1, mix, load, i);
@@ -247,7 +249,7 @@ static void judge(
 		keep(&ret->over_ms, over_ms, mix, load, i);
 		here1 = pp1 > here1 ? pp1 : here1;
 		here10 = pp10 > here10 ? pp10 : here10;
-		sim_busy_done(&busy);
+		simgpu_busy_done(&busy);
 	}
 	keep(&ret->idle, idle, mix, load, 0);
 	ret->n++;
@@ -361,15 +363,15 @@ static bool throttle(const struct mix *mix, const struct load *load, struct thro
 	if (!run_throttled(&c, RIG_BARE, mix, load, t))
 		return false;
 	for (size_t i = 0; i < mix->n; i++) {
-		struct sim_busy busy;
+		struct simgpu_busy busy;
 		double share;
 
 		rig_busy(&c.rig, c.pid[i], (int)i, c.t0, c.t1, &busy);
-		share = (double)sim_busy_ns(&busy, c.t0, c.t1) / (double)(c.t1 - c.t0);
+		share = (double)simgpu_busy_ns(&busy, c.t0, c.t1) / (double)(c.t1 - c.t0);
 		usable.entitled[i] = (uint32_t)(share * MILLION);
 		sum += share;
 		keep(&t->apart, worst_pp_10s(&c, &busy, usable.entitled[i]), mix, load, i);
-		sim_busy_done(&busy);
+		simgpu_busy_done(&busy);
 		bench_note("%s, %s kernels: tenant %zu can use %.4f", mix->name, load->name, i + 1,
 			share);
 	}

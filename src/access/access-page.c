@@ -3,8 +3,8 @@
  * This file assembles the HTTPS server of a daemon from the guard, the server and its certificate.
  * The kubelet's probes get a second server without TLS, guard and certificate. The guard exists
  * before the server that calls it. page_free() also ends the guard first, because the guard then
- * answers its waiting requests through the server. page_free() accepts a page that start() left
- * half-built.
+ * answers its waiting requests through the server. page_free() accepts a page that page_serve()
+ * left half-built.
  */
 #include "access/access-page.h"
 
@@ -40,7 +40,7 @@ static int serve_health(
 	return http_server_new(loop, &http, &page->health, err);
 }
 
-static int start(struct page *page, struct kube_client *client, const struct page_options *o,
+static int page_serve(struct page *page, struct kube_client *client, const struct page_options *o,
 	struct error *err)
 {
 	struct http_options http = {.address = o->address,
@@ -78,7 +78,7 @@ int page_new(struct kube_client *client, const struct page_options *options, str
 	struct error *err)
 {
 	struct page *page = calloc(1, sizeof(*page));
-	int r = page ? start(page, client, options, err) : fail(err, ENOMEM, "out of memory");
+	int r = page ? page_serve(page, client, options, err) : fail(err, ENOMEM, "out of memory");
 
 	if (r < 0) {
 		page_free(page);

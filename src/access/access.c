@@ -84,7 +84,7 @@ static const char *path_of(const struct http_request *request)
 	return http_right(request) ? http_right(request) : http_path(request);
 }
 
-static int make_key(
+static int access_make_key(
 	const struct http_request *request, enum asker asker, struct str who, uint8_t *ret)
 {
 	const char *verb = verb_of(request), *path = path_of(request);
@@ -116,14 +116,14 @@ static enum verdict recall_from(const struct answer *answers, const uint8_t *key
 	return UNKNOWN;
 }
 
-static enum verdict recall(const struct access *access, const uint8_t *key)
+static enum verdict access_recall_verdict(const struct access *access, const uint8_t *key)
 {
 	const enum verdict known = recall_from(access->answers, key);
 
 	return known ? known : recall_from(access->of_nobody, key);
 }
 
-static void remember(struct access *access, const uint8_t *key, enum verdict verdict)
+static void access_remember_verdict(struct access *access, const uint8_t *key, enum verdict verdict)
 {
 	struct answer *answers = verdict == NOBODY ? access->of_nobody : access->answers;
 	struct answer *oldest = &answers[0];
@@ -192,7 +192,7 @@ static void end_visit(struct visit *v, enum verdict verdict)
 
 /* ---- questions to the API server ---- */
 
-static void answer(struct http_request *request, enum verdict verdict)
+static void access_answer_request(struct http_request *request, enum verdict verdict)
 {
 	static const struct {
 		unsigned int status;
@@ -218,28 +218,28 @@ static void answer(struct http_request *request, enum verdict verdict)
 			str_from(refusals[verdict].text));
 }
 
-static void conclude(struct visit *v, enum verdict verdict)
+static void access_end_review(struct visit *v, enum verdict verdict)
 {
 	struct http_request *request = v->request;
 
 	if (verdict != UNKNOWN)
-		remember(v->access, v->key, verdict);
+		access_remember_verdict(v->access, v->key, verdict);
 	LIST_REMOVE(v, link);
 	end_visit(v, verdict);
 	free(v);
-	answer(request, verdict);
+	access_answer_request(request, verdict);
 }
 
 /* The reason is only logged: it may name hosts, and the peer is not authenticated. */
-static void give_up(struct visit *v, const char *why)
+static void access_fail_review(struct visit *v, const char *why)
 {
 	log_debug("%s %s: %s", http_method(v->request), http_path(v->request), why);
-	conclude(v, UNKNOWN);
+	access_end_review(v, UNKNOWN);
 }
 
 /* Takes over the review. */
-static void ask(struct visit *v, const char *group_version, const char *resource, json_t *review,
-	kube_done_fn *done)
+static void access_send_review(struct visit *v, const char *group_version, const char *resource,
+	json_t *review, kube_done_fn *done)
 {
 	const struct kube_write write = {
 		.target = {.group_version = group_version, .resource = resource},
@@ -250,7 +250,7 @@ static void ask(struct visit *v, const char *group_version, const char *resource
 	struct error err = {.msg = "out of memory"};
 
 	if (!review || kube_create(v->access->client, &write, review, &err) < 0)
-		give_up(v, err.msg);
+		access_fail_review(v, err.msg);
 	json_decref(review);
 }
 
@@ -263,7 +263,7 @@ static json_t *review_of(struct visit *v, const struct kube_answer *a)
 	v->call = NULL;
 	if (a->result >= 0 && kube_json_parse(a->body, &review, &err) >= 0)
 		return review;
-	give_up(v, err.msg);
+	access_fail_review(v, err.msg);
 	return NULL;
 }
 
@@ -273,7 +273,7 @@ static void on_access(void *data, const struct kube_answer *a)
 
 	if (!review)
 		return;
-	conclude(data,
+	access_end_review(data,
 		json_is_true(kube_json_at(review, "status", "allowed", NULL)) ? ALLOWED
 									      : FORBIDDEN);
 }
@@ -310,7 +310,7 @@ static void ask_whether_he_may(struct visit *v, json_t *user)
 	else
 		json_object_set_new(user, "nonResourceAttributes",
 			json_pack("{s:s, s:s}", "path", path, "verb", verb));
-	ask(v, "authorization.k8s.io/v1", "subjectaccessreviews",
+	access_send_review(v, "authorization.k8s.io/v1", "subjectaccessreviews",
 		json_pack("{s:s, s:s, s:o}", "apiVersion", "authorization.k8s.io/v1", "kind",
 			"SubjectAccessReview", "spec", user),
 		on_access);
@@ -326,7 +326,7 @@ static void on_token(void *data, const struct kube_answer *a)
 	if (!review)
 		return;
 	if (!json_is_true(kube_json_at(review, "status", "authenticated", NULL)) || !name) {
-		conclude(v, NOBODY);
+		access_end_review(v, NOBODY);
 		return;
 	}
 	ask_whether_he_may(v,
@@ -335,7 +335,8 @@ static void on_token(void *data, const struct kube_answer *a)
 			"extra", json_object_get(user, "extra")));
 }
 
-static struct str token_of(const struct access *access, const struct http_request *request)
+static struct str access_request_token(
+	const struct access *access, const struct http_request *request)
 {
 	const char *header = http_header(request, "Authorization");
 	struct str token = str_from(header);
@@ -349,21 +350,21 @@ static struct str token_of(const struct access *access, const struct http_reques
  * Begins a visit that needs the API server. NULL: the request was answered from the cache, or
  * refused.
  */
-static struct visit *visit(
+static struct visit *access_begin_review(
 	struct access *access, struct http_request *request, enum asker asker, struct str who)
 {
 	struct visit *v;
 	uint8_t key[HASH_BYTES];
 	enum verdict known;
 
-	if (make_key(request, asker, who, key) < 0) {
-		answer(request, UNKNOWN);
+	if (access_make_key(request, asker, who, key) < 0) {
+		access_answer_request(request, UNKNOWN);
 		return NULL;
 	}
-	known = recall(access, key);
+	known = access_recall_verdict(access, key);
 	v = known ? NULL : calloc(1, sizeof(*v));
 	if (!v) {
-		answer(request, known);
+		access_answer_request(request, known);
 		return NULL;
 	}
 	v->access = access;
@@ -371,7 +372,7 @@ static struct visit *visit(
 	memcpy(v->key, key, HASH_BYTES);
 	if (asker == TOKEN && !begin_visit(v)) {
 		free(v);
-		answer(request, TOO_MANY);
+		access_answer_request(request, TOO_MANY);
 		return NULL;
 	}
 	LIST_INSERT_HEAD(&access->visits, v, link);
@@ -384,26 +385,26 @@ static void guard_user(struct access *access, struct http_request *request, json
 	struct visit *v;
 
 	if (!who) {
-		answer(request, UNKNOWN);
+		access_answer_request(request, UNKNOWN);
 		return;
 	}
-	v = visit(access, request, USER, str_from(who));
+	v = access_begin_review(access, request, USER, str_from(who));
 	if (v)
 		ask_whether_he_may(v, json_incref(user));
 }
 
 static void guard_token(struct access *access, struct http_request *request)
 {
-	const struct str token = token_of(access, request);
+	const struct str token = access_request_token(access, request);
 	struct visit *v;
 
 	if (!token.n || token.n > ACCESS_TOKEN_MAX) {
-		answer(request, NO_TOKEN);
+		access_answer_request(request, NO_TOKEN);
 		return;
 	}
-	v = visit(access, request, TOKEN, token);
+	v = access_begin_review(access, request, TOKEN, token);
 	if (v)
-		ask(v, "authentication.k8s.io/v1", "tokenreviews",
+		access_send_review(v, "authentication.k8s.io/v1", "tokenreviews",
 			json_pack("{s:s, s:s, s:{s:s%}}", "apiVersion", "authentication.k8s.io/v1",
 				"kind", "TokenReview", "spec", "token", token.p, token.n),
 			on_token);
@@ -450,7 +451,7 @@ void access_free(struct access *access)
 		return;
 	while ((v = LIST_FIRST(&access->visits))) {
 		kube_call_cancel(v->call);
-		conclude(v, UNKNOWN);
+		access_end_review(v, UNKNOWN);
 	}
 	free(access);
 }

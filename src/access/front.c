@@ -36,7 +36,7 @@ struct front {
 	json_t *lists[N_LISTS];
 };
 
-static int read_list(const json_t *data, const char *key, json_t **ret, struct error *err)
+static int front_read_list(const json_t *data, const char *key, json_t **ret, struct error *err)
 {
 	const char *text = kube_json_text_at(data, key, NULL);
 
@@ -62,7 +62,7 @@ int front_new(const json_t *config_map, struct front **ret_front, struct error *
 	if (!front || !(front->authorities = str_dup(str_from(pem))))
 		r = fail(err, ENOMEM, "out of memory");
 	for (size_t i = 0; r >= 0 && i < N_LISTS; i++)
-		r = read_list(data, keys[i], &front->lists[i], err);
+		r = front_read_list(data, keys[i], &front->lists[i], err);
 	if (r < 0) {
 		front_free(front);
 		return r;
@@ -126,7 +126,7 @@ struct reading {
 	json_t *groups, *extra;
 };
 
-static void on_header(void *data, const char *name, const char *value)
+static void front_read_header(void *data, const char *name, const char *value)
 {
 	const struct reading *r = data;
 	const json_t *groups = r->front->lists[GROUPS], *extras = r->front->lists[EXTRAS];
@@ -169,7 +169,7 @@ json_t *front_user(const struct front *front, struct http_request *request)
 		return NULL;
 	r.groups = json_array();
 	r.extra = json_object();
-	http_each_header(request, on_header, &r);
+	http_each_header(request, front_read_header, &r);
 	return json_pack("{s:s, s:s*, s:o, s:o}", "user", user, "uid",
 		first_of(front->lists[UIDS], request), "groups", r.groups, "extra", r.extra);
 }

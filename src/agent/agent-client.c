@@ -44,7 +44,7 @@
 
 /* ---- the closer ---- */
 
-static void drop_request(struct conn *c)
+static void client_drop_request(struct conn *c)
 {
 	struct user *u = c->user;
 
@@ -57,7 +57,7 @@ static void drop_request(struct conn *c)
 		TAILQ_REMOVE(&c->agent->turns, u, turn);
 }
 
-static void on_closed(struct closer_job *job)
+static void client_on_closed(struct closer_job *job)
 {
 	struct conn *c = job->data;
 
@@ -73,10 +73,11 @@ static void let_close(struct conn *c)
 		return;
 	}
 	c->closing = CONN_CLOSERS;
-	closer_close(c->agent->closer, &c->user->closing, &c->job, TAKE_FD(c->fd), on_closed);
+	closer_close(
+		c->agent->closer, &c->user->closing, &c->job, TAKE_FD(c->fd), client_on_closed);
 }
 
-static void watch(struct conn *c);
+static void client_watch_socket(struct conn *c);
 static void on_conn(struct loop_io *io, uint32_t events);
 
 static void on_given_back(struct closer_job *job)
@@ -88,10 +89,10 @@ static void on_given_back(struct closer_job *job)
 	if (c->is_dead)
 		let_close(c);
 	else
-		watch(c);
+		client_watch_socket(c);
 }
 
-static void give_back(struct conn *c)
+static void client_return_fds(struct conn *c)
 {
 	c->closing = CONN_CLOSERS;
 	closer_give_back(c->agent->closer, &c->job, on_given_back);
@@ -104,8 +105,8 @@ void conn_close(struct conn *c)
 	c->is_dead = true;
 	c->agent->has_dead = true;
 	c->agent->n_conns--;
-	control_conn_gone(c);
-	drop_request(c);
+	control_conn_closed(c);
+	client_drop_request(c);
 	if (c->process)
 		c->process->conn = NULL;
 	c->process = NULL;
@@ -115,7 +116,7 @@ void conn_close(struct conn *c)
 	if (c->closing == CONN_OURS)
 		let_close(c);
 	else if (c->closing == CONN_RECEIVED && !c->is_executing)
-		give_back(c);
+		client_return_fds(c);
 }
 
 bool conn_free(struct conn *c)
@@ -147,7 +148,7 @@ static bool does_read(const struct conn *c)
  * Takes the socket out of the loop when there is nothing to do: after a hang-up epoll would report
  * it for ever.
  */
-static void watch(struct conn *c)
+static void client_watch_socket(struct conn *c)
 {
 	const uint32_t events = (does_read(c) ? (uint32_t)EPOLLIN : 0) |
 		(c->out.n ? (uint32_t)EPOLLOUT : 0);
@@ -176,7 +177,7 @@ static void took_out(struct conn *c, size_t n)
 		loop_set_timer(&c->agent->requests, c->out_ns);
 }
 
-static void flush_out(struct conn *c)
+static void client_flush_out(struct conn *c)
 {
 	while (c->out.n) {
 		const char *at = c->out.p + c->out_at;
@@ -221,7 +222,7 @@ void client_send(struct conn *c, void *packet, uint32_t size)
 	if (buf_error(&c->out) < 0)
 		conn_close(c);
 	else
-		watch(c);
+		client_watch_socket(c);
 }
 
 void client_reply(struct conn *c, uint32_t request, int status, const char *text, size_t n)
@@ -257,17 +258,17 @@ void client_refuse(struct conn *c, uint32_t request, int code, const char *reaso
 	client_send(c, &refused, sizeof(refused));
 }
 
-void client_say(struct conn *c, uint32_t device, const char *fmt, ...)
+void client_send_diagnostic(struct conn *c, uint32_t device, const char *fmt, ...)
 {
-	struct msg_say say = {.device = device};
+	struct msg_diagnostic say = {.device = device};
 	va_list ap;
 
-	if (!c || !msg_is_in(MSG_SAY, c->abi))
+	if (!c || !msg_is_in(MSG_DIAGNOSTIC, c->abi))
 		return;
 	va_start(ap, fmt);
 	vsnprintf(say.text, sizeof(say.text), fmt, ap);
 	va_end(ap);
-	msg_head_init(&say.head, MSG_SAY, sizeof(say), 0);
+	msg_head_init(&say.head, MSG_DIAGNOSTIC, sizeof(say), 0);
 	client_send(c, &say, sizeof(say));
 }
 
@@ -354,12 +355,12 @@ static bool is_too_fast(struct conn *c)
 	return true;
 }
 
-static void on_pause_over(struct loop_timer *timer, uint64_t now)
+static void client_on_pause_over(struct loop_timer *timer, uint64_t now)
 {
 	struct conn *c = timer->data;
 
 	c->is_paused = false;
-	watch(c);
+	client_watch_socket(c);
 }
 
 /* ---- requests ---- */
@@ -391,7 +392,7 @@ static void take_request(struct conn *c, const char *packet, size_t n)
 	loop_set_timer(&c->agent->requests, clock_now_ns());
 }
 
-static void execute(struct conn *c)
+static void client_execute_request(struct conn *c)
 {
 	_cleanup_free_ struct conn_request *request = TAKE_PTR(c->request);
 	const bool has_fds = c->closing == CONN_RECEIVED;
@@ -400,8 +401,8 @@ static void execute(struct conn *c)
 	client_packet(c, request->packet, request->size, c->job.fds.fd, has_fds ? c->job.fds.n : 0);
 	c->is_executing = false;
 	if (has_fds)
-		give_back(c);
-	watch(c);
+		client_return_fds(c);
+	client_watch_socket(c);
 }
 
 /*
@@ -444,7 +445,7 @@ static void on_requests(struct loop_timer *timer, uint64_t now)
 		TAILQ_REMOVE(&agent->turns, u, turn);
 		if (!TAILQ_EMPTY(&u->waiting))
 			TAILQ_INSERT_TAIL(&agent->turns, u, turn);
-		execute(c);
+		client_execute_request(c);
 		at_ns = clock_now_ns();
 		user_pay(u, before_ns, at_ns - before_ns);
 	}
@@ -460,7 +461,7 @@ static void on_received(struct closer_job *job)
 
 	c->closing = job->fds.n ? CONN_RECEIVED : CONN_OURS;
 	if (c->is_dead && job->fds.n) {
-		give_back(c);
+		client_return_fds(c);
 	} else if (c->is_dead) {
 		c->agent->has_dead = true;
 		let_close(c);
@@ -478,7 +479,7 @@ static void on_received(struct closer_job *job)
  * Receives the next packet without descriptors. 0: end; -EAGAIN: none; -EINPROGRESS: the closer
  * receives it. Peeks first, because this thread must never receive descriptors.
  */
-static ssize_t receive(struct conn *c, char *packet, size_t size)
+static ssize_t client_receive_packet(struct conn *c, char *packet, size_t size)
 {
 	struct iovec iov = {.iov_base = packet, .iov_len = size};
 	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
@@ -507,10 +508,10 @@ static void on_conn(struct loop_io *io, uint32_t events)
 	struct conn *c = io->data;
 
 	if (c->out.n && events & (EPOLLOUT | EPOLLHUP))
-		flush_out(c);
+		client_flush_out(c);
 	for (int i = 0; i < PACKETS_A_TURN && does_read(c) && (events & (EPOLLIN | EPOLLHUP));
 		i++) {
-		ssize_t n = receive(c, packet, sizeof(packet));
+		ssize_t n = client_receive_packet(c, packet, sizeof(packet));
 
 		if (n == -EAGAIN || n == -EINPROGRESS)
 			break;
@@ -525,7 +526,7 @@ static void on_conn(struct loop_io *io, uint32_t events)
 	}
 	if (!c->is_dead && (events & EPOLLERR))
 		conn_close(c);
-	watch(c);
+	client_watch_socket(c);
 }
 
 /* ---- accepting ---- */
@@ -551,7 +552,7 @@ static bool may_pass_pages(const struct agent *agent, pid_t pid)
 	return false;
 }
 
-static struct user *find_user(
+static struct user *client_find_user(
 	struct agent *agent, enum user_kind kind, const struct ucred *cred, uint32_t tenant)
 {
 	char cgroup[CONF_CGROUP];
@@ -570,7 +571,7 @@ static int check_room(const struct agent *agent, const struct conn *c)
 	const struct user *u = c->user;
 
 	if (!user_may_connect(agent->users, u) ||
-		(u->kind == USER_TENANT && u->n_conns > DOOR_CONNS_MAX))
+		(u->kind == USER_TENANT && u->n_conns > TENANT_SOCKET_CONNS_MAX))
 		return -EUSERS;
 	if (!u->is_trusted &&
 		(users_is_reserve(agent->users, c->fd) || users_is_reserve(agent->users, c->pidfd)))
@@ -580,7 +581,7 @@ static int check_room(const struct agent *agent, const struct conn *c)
 
 static int enter_loop(struct conn *c)
 {
-	int r = loop_add_timer(c->agent->loop, &c->pause, on_pause_over);
+	int r = loop_add_timer(c->agent->loop, &c->pause, client_on_pause_over);
 
 	if (r < 0)
 		return r;
@@ -599,7 +600,7 @@ static struct conn *conn_new(struct agent *agent, int fd, enum user_kind kind, u
 	if (!c)
 		return NULL;
 	getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &n);
-	c->user = find_user(agent, kind, &cred, tenant);
+	c->user = client_find_user(agent, kind, &cred, tenant);
 	if (!c->user) {
 		free(c);
 		return NULL;

@@ -145,7 +145,7 @@ void client_send(struct conn *conn, void *packet, uint32_t size);
  * Sends a diagnostic message for the program's stderr. Programs of an older wire version do not
  * receive it.
  */
-void client_say(struct conn *conn, uint32_t device, const char *fmt, ...)
+void client_send_diagnostic(struct conn *conn, uint32_t device, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 /* Send a JSON reply, in parts where it is long, and a refusal. */
 void client_reply(struct conn *conn, uint32_t request, int status, const char *text, size_t n);

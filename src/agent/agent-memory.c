@@ -75,7 +75,7 @@ struct query {
 	bool is_answered[ARBITER_DEVICES], is_lost[ARBITER_DEVICES];
 	struct nvml_xid xid[XIDS_MAX];
 	uint32_t n_xids;
-	struct memory_stranger *listed;
+	struct memory_unmanaged *listed;
 	struct nvml_process *scratch;
 	bool asks_descriptors;
 	struct open_locks open; /* empty where the kernel shows none */
@@ -96,7 +96,7 @@ struct memory {
 	uint32_t daemon_seq;
 	bool needs_recount; /* a tenant-device has needs_recount set */
 
-	struct memory_stranger *listed; /* the last answer */
+	struct memory_unmanaged *listed; /* the last answer */
 	uint32_t n_listed;
 	bool is_known[ARBITER_DEVICES];
 	uint64_t generation;
@@ -105,7 +105,7 @@ struct memory {
 	uint64_t open_question;
 };
 
-static void ask(struct memory *m);
+static void memory_read_processes(struct memory *m);
 static void look_at_left(struct memory *m);
 
 /* ---- quotas ---- */
@@ -300,7 +300,7 @@ void memory_reserve(struct process *p, uint32_t at, uint32_t request, uint64_t b
 	memory_settled(p->agent, td->device);
 }
 
-void memory_book(struct process *p, uint32_t at, uint64_t bytes)
+void memory_add_charge(struct process *p, uint32_t at, uint64_t bytes)
 {
 	struct tenant_device *td = &p->tenant->devices[at];
 
@@ -311,7 +311,7 @@ void memory_book(struct process *p, uint32_t at, uint64_t bytes)
 }
 
 /* The daemon itself has index 0. */
-static uint32_t index_of(const struct process *p)
+static uint32_t memory_process_index(const struct process *p)
 {
 	return p ? p->index : 0;
 }
@@ -320,7 +320,7 @@ void memory_release(struct tenant_device *td, const struct process *p, uint64_t 
 {
 	if (td->tenant->spec.memory_policy != SPEC_MEMORY_WAIT)
 		return;
-	ledger_release(td->device->ledger, td->tenant->id, index_of(p), bytes);
+	ledger_release(td->device->ledger, td->tenant->id, memory_process_index(p), bytes);
 	memory_settled(td->tenant->agent, td->device);
 }
 
@@ -328,8 +328,8 @@ void memory_rebook(struct tenant_device *td, const struct process *from, const s
 	uint64_t bytes)
 {
 	if (td->tenant->spec.memory_policy == SPEC_MEMORY_WAIT)
-		ledger_move(
-			td->device->ledger, td->tenant->id, index_of(from), index_of(to), bytes);
+		ledger_move(td->device->ledger, td->tenant->id, memory_process_index(from),
+			memory_process_index(to), bytes);
 }
 
 void memory_process_back(struct process *p)
@@ -341,7 +341,7 @@ void memory_process_back(struct process *p)
 		uint64_t pages = MIN(
 			ledger_slot_pages(&p->devices[i].up->memory), LEDGER_PAGES_MAX);
 
-		memory_book(p, i, pages * PAGE_MEM_UNIT);
+		memory_add_charge(p, i, pages * PAGE_MEM_UNIT);
 	}
 }
 
@@ -356,7 +356,7 @@ void memory_share(struct process *p, uint32_t at, const struct msg_share *share)
 
 	/* New memory is in the ledger in the name of the process that allocated it. */
 	if (r > 0 && (!is_held || is_again))
-		memory_book(p, at, share->bytes);
+		memory_add_charge(p, at, share->bytes);
 	if (!is_again)
 		answer_memory(
 			p, at, MSG_MEM_REPLY, share->head.request, r < 0 ? -r : 0, share->bytes);
@@ -392,7 +392,7 @@ static void run_query(struct worker_job *job)
 		if (nvml_used_bytes(q->nvml, q->handles[i], &q->used_bytes[i]) < 0)
 			q->used_bytes[i] = NVML_UNKNOWN;
 		for (int k = 0; k < n && q->n_listed < LISTED_MAX; k++)
-			q->listed[q->n_listed++] = (struct memory_stranger){
+			q->listed[q->n_listed++] = (struct memory_unmanaged){
 				.pid = (pid_t)q->scratch[k].pid,
 				.device = i,
 				.bytes = q->scratch[k].used_bytes,
@@ -403,7 +403,7 @@ static void run_query(struct worker_job *job)
 		(void)open_locks_read(&q->open);
 }
 
-static bool is_listed(const struct memory *m, pid_t pid, uint32_t device)
+static bool memory_is_process_listed(const struct memory *m, pid_t pid, uint32_t device)
 {
 	if (!m->is_known[device])
 		return true;
@@ -420,7 +420,7 @@ uint64_t memory_device_says(struct agent *agent, const struct device *device, pi
 	bool is_any = false;
 
 	for (uint32_t i = 0; i < m->n_listed; i++) {
-		const struct memory_stranger *l = &m->listed[i];
+		const struct memory_unmanaged *l = &m->listed[i];
 
 		if (l->pid != pid || l->device != device->index || l->bytes == NVML_UNKNOWN)
 			continue;
@@ -541,7 +541,7 @@ void memory_after_batch(struct agent *agent)
 /* Removes a dead process's memory from the ledger. */
 static void give_room(struct memory *m, struct device *device, uint32_t tenant, uint32_t process)
 {
-	ledger_process_gone(device->ledger, tenant, process);
+	ledger_process_exited(device->ledger, tenant, process);
 	memory_settled(m->agent, device);
 }
 
@@ -549,7 +549,7 @@ static void give_room(struct memory *m, struct device *device, uint32_t tenant, 
 static bool is_let_go(
 	const struct memory *m, pid_t pid, uint64_t died_after, const struct device *device)
 {
-	return died_after < m->begun && !is_listed(m, pid, device->index);
+	return died_after < m->begun && !memory_is_process_listed(m, pid, device->index);
 }
 
 /* The process has ended; the devices may list it a little longer. */
@@ -560,7 +560,7 @@ static void remains_die(struct remains *r)
 	r->pidfd = fd_close(r->pidfd);
 	r->died_after = r->memory->begun;
 	r->until_ns = clock_now_ns() + MEMORY_GRACE_NS;
-	ask(r->memory);
+	memory_read_processes(r->memory);
 }
 
 static void on_remains(struct loop_io *io, uint32_t events)
@@ -583,7 +583,7 @@ static void remains_watch(struct remains *r, const struct process *p)
 		remains_die(r);
 }
 
-static bool is_alive(const struct process *p)
+static bool memory_is_process_alive(const struct process *p)
 {
 	struct pollfd fd = {.fd = p->pidfd, .events = POLLIN};
 
@@ -595,7 +595,7 @@ static bool is_alive(const struct process *p)
  */
 static bool leaves_something(const struct process *p, uint32_t at)
 {
-	return (is_alive(p) || p->tenant->spec.memory_policy == SPEC_MEMORY_WAIT) &&
+	return (memory_is_process_alive(p) || p->tenant->spec.memory_policy == SPEC_MEMORY_WAIT) &&
 		!holds_nothing(p, at);
 }
 
@@ -649,7 +649,7 @@ static void visit_remains(struct memory *m, bool has_answer, uint64_t now)
 	}
 }
 
-static void bury(struct memory *m, struct process *p)
+static void memory_end_process(struct memory *m, struct process *p)
 {
 	if (p->is_in_grave)
 		TAILQ_REMOVE(&m->graves, p, grave);
@@ -746,7 +746,7 @@ static void visit_graves(struct memory *m, bool has_answer)
 				release_device(m, p, i);
 		}
 		if (!p->grave_devices)
-			bury(m, p);
+			memory_end_process(m, p);
 	}
 	visit_remains(m, has_answer, now);
 	if (has_answer)
@@ -757,7 +757,7 @@ static void visit_graves(struct memory *m, bool has_answer)
 		look_at_left(m);
 }
 
-void memory_process_gone(struct process *p)
+void memory_process_exited(struct process *p)
 {
 	struct memory *m = p->agent->memory;
 	struct question *q, *next_q;
@@ -788,13 +788,13 @@ void memory_process_gone(struct process *p)
 			release_device(m, p, i);
 	}
 	if (!p->grave_devices)
-		bury(m, p);
+		memory_end_process(m, p);
 	else
-		ask(m);
+		memory_read_processes(m);
 	memory_look_at_held(p->agent);
 }
 
-void memory_tenant_gone(struct tenant *t)
+void memory_tenant_removed(struct tenant *t)
 {
 	struct memory *m = t->agent->memory;
 	struct process *p, *next;
@@ -806,7 +806,7 @@ void memory_tenant_gone(struct tenant *t)
 		for (uint32_t i = 0; i < t->n; i++)
 			if (p->grave_devices & 1u << i)
 				leave_remains(m, p, i);
-		bury(m, p);
+		memory_end_process(m, p);
 	}
 	context_cost_tenant_gone(t);
 }
@@ -814,15 +814,15 @@ void memory_tenant_gone(struct tenant *t)
 /* ---- the job ---- */
 
 /* Tells the device's programs on their stderr why their calls fail or may fail. */
-static void say_ill(struct agent *agent, const struct device *device)
+static void memory_report_fault(struct agent *agent, const struct device *device)
 {
 	struct process *p;
 
 	LIST_FOREACH(p, &agent->processes, link)
 		for (uint32_t i = 0; i < p->tenant->n && !p->is_dead; i++)
 			if (p->tenant->devices[i].device == device)
-				client_say(p->conn, device->index, "device %s %s",
-					device->info.uuid, device_ailment(device));
+				client_send_diagnostic(p->conn, device->index, "device %s %s",
+					device->info.uuid, device_fault_text(device));
 }
 
 static void note_xids(struct agent *agent, const struct query *q)
@@ -831,13 +831,13 @@ static void note_xids(struct agent *agent, const struct query *q)
 
 	for (uint32_t i = 0; i < q->n_xids; i++) {
 		const struct nvml_xid *x = &q->xid[i];
-		const uint64_t ill = device_note_xid(set, x);
+		const uint64_t faulty = device_note_xid(set, x);
 
 		log_info("device %s: Xid %" PRIu64 "%s", x->uuid[0] ? x->uuid : "?", x->xid,
 			device_is_xid_of_program(x->xid) ? ", caused by a program" : "");
 		for (uint32_t k = 0; k < set->n; k++)
-			if (ill & 1ull << k)
-				say_ill(agent, &set->devices[k]);
+			if (faulty & 1ull << k)
+				memory_report_fault(agent, &set->devices[k]);
 	}
 }
 
@@ -845,7 +845,7 @@ static void query_done(struct worker_job *job)
 {
 	struct query *q = (struct query *)job;
 	struct memory *m = q->agent->memory;
-	struct memory_stranger *swap = m->listed;
+	struct memory_unmanaged *swap = m->listed;
 	bool is_better = false;
 
 	m->listed = q->listed;
@@ -863,19 +863,19 @@ static void query_done(struct worker_job *job)
 	note_xids(m->agent, q);
 	for (uint32_t i = 0; i < q->n_devices; i++) {
 		struct device *d = &m->agent->devices->devices[i];
-		const bool was_ill = device_is_ill(d), was_lost = d->is_lost;
+		const bool was_faulty = device_is_faulty(d), was_lost = d->is_lost;
 
 		m->is_known[i] = q->is_answered[i];
 		d->is_lost = q->is_lost[i];
 		if (d->is_lost && !was_lost)
-			say_ill(m->agent, d);
+			memory_report_fault(m->agent, d);
 		if (q->used_bytes[i] != NVML_UNKNOWN)
 			d->used_bytes = q->used_bytes[i];
 		if (q->is_answered[i] || q->used_bytes[i] != NVML_UNKNOWN)
 			d->n_silent = 0;
 		else
 			d->n_silent++;
-		is_better |= was_ill && !device_is_ill(d);
+		is_better |= was_faulty && !device_is_faulty(d);
 	}
 	if (is_better)
 		control_room(m->agent);
@@ -885,11 +885,11 @@ static void query_done(struct worker_job *job)
 	visit_graves(m, true);
 	if (m->must_ask_again) {
 		m->must_ask_again = false;
-		ask(m);
+		memory_read_processes(m);
 	}
 }
 
-static void ask(struct memory *m)
+static void memory_read_processes(struct memory *m)
 {
 	if (m->is_asking) {
 		m->must_ask_again = true;
@@ -904,13 +904,13 @@ static void ask(struct memory *m)
 	worker_submit(m->agent->worker, &m->query.job);
 }
 
-static void on_timer(struct loop_timer *timer, uint64_t now)
+static void memory_on_timer(struct loop_timer *timer, uint64_t now)
 {
 	struct memory *m = timer->data;
 
 	visit_graves(m, false);
 	if (is_expecting(m) || is_any_left(m))
-		ask(m);
+		memory_read_processes(m);
 }
 
 void memory_measure(struct process *p, uint32_t at, uint32_t request)
@@ -928,16 +928,16 @@ void memory_measure(struct process *p, uint32_t at, uint32_t request)
 	}
 	*q = (struct question){.process = p, .at = at, .request = request, .asked = m->begun};
 	TAILQ_INSERT_TAIL(&m->questions, q, link);
-	ask(m);
+	memory_read_processes(m);
 }
 
 void memory_refresh(struct agent *agent)
 {
 	if (clock_since_ns(clock_now_ns(), agent->memory->answered_ns) >= REFRESH_NS)
-		ask(agent->memory);
+		memory_read_processes(agent->memory);
 }
 
-size_t memory_listed(struct agent *agent, struct memory_stranger *ret, size_t max)
+size_t memory_listed(struct agent *agent, struct memory_unmanaged *ret, size_t max)
 {
 	size_t n = MIN((size_t)agent->memory->n_listed, max);
 
@@ -983,10 +983,10 @@ int memory_new(struct agent *agent, struct error *err)
 			log_debug("device %s: the driver does not report Xids", info->uuid);
 	}
 	m->timer.data = m;
-	r = loop_add_timer(agent->loop, &m->timer, on_timer);
+	r = loop_add_timer(agent->loop, &m->timer, memory_on_timer);
 	if (r < 0)
 		return fail_errno(err, -r, "start a timer");
-	ask(m);
+	memory_read_processes(m);
 	return 0;
 }
 

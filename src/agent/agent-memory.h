@@ -30,7 +30,7 @@ void memory_measure(struct process *process, uint32_t at, uint32_t request);
 void memory_share(struct process *process, uint32_t at, const struct msg_share *share);
 void memory_unshare(struct process *process, uint32_t at, const struct msg_share *share);
 /* Memory policy wait: enters shared memory that the process holds into the ledger. */
-void memory_book(struct process *process, uint32_t at, uint64_t bytes);
+void memory_add_charge(struct process *process, uint32_t at, uint64_t bytes);
 /* Releases memory in the ledger. process: NULL for memory in the daemon's own name. */
 void memory_release(struct tenant_device *td, const struct process *process, uint64_t bytes);
 /*
@@ -52,9 +52,9 @@ void memory_look_at_held(struct agent *agent);
  * Takes over a dead process's pages and index, and frees them when the devices no longer list its
  * pid. Call once, when the process is marked as dead.
  */
-void memory_process_gone(struct process *process);
+void memory_process_exited(struct process *process);
 /* The tenant ends: its counters need no more repair. */
-void memory_tenant_gone(struct tenant *tenant);
+void memory_tenant_removed(struct tenant *tenant);
 /*
  * Sets the counter to the sum of the processes' memory. Callers use this after a restart, when all
  * earlier processes have registered again or ended.
@@ -77,14 +77,14 @@ uint64_t memory_device_says(struct agent *agent, const struct device *device, pi
 /* Asks the devices in the background, at most once a second (for lists and the audit). */
 void memory_refresh(struct agent *agent);
 
-struct memory_stranger {
+struct memory_unmanaged {
 	pid_t pid;
 	uint32_t device;
 	uint64_t bytes;
 	bool is_graphics;
 };
 /* Copies the processes of the devices' last answer; returns their number. */
-size_t memory_listed(struct agent *agent, struct memory_stranger *ret, size_t max);
+size_t memory_listed(struct agent *agent, struct memory_unmanaged *ret, size_t max);
 /* Counts the answers of the devices. */
 uint64_t memory_generation(const struct agent *agent);
 

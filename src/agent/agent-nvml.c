@@ -120,7 +120,7 @@ struct nvml {
 };
 
 /* divvy's library shows a tenant's view. It is recognised by the file that the loader mapped. */
-static bool is_ours(void *library)
+static bool nvml_is_own_library(void *library)
 {
 	struct link_map *map = NULL;
 	_cleanup_free_ char *path = NULL;
@@ -154,14 +154,14 @@ static void *open_library(const char *folder)
 		return dlopen(path, RTLD_NOW | RTLD_LOCAL);
 	}
 	library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
-	if (library && !is_ours(library))
+	if (library && !nvml_is_own_library(library))
 		return library;
 	if (library)
 		dlclose(library);
 	for (i = 0; i < ARRAY_SIZE(folders); i++) {
 		snprintf(path, sizeof(path), "%s/libnvidia-ml.so.1", folders[i]);
 		library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-		if (library && !is_ours(library))
+		if (library && !nvml_is_own_library(library))
 			return library;
 		if (library)
 			dlclose(library);
@@ -222,7 +222,7 @@ const char *nvml_driver_version(const struct nvml *nvml)
 	return nvml ? nvml->version : "none";
 }
 
-static void read_memory(struct nvml *nvml, struct nvml_info *info)
+static void nvml_read_memory(struct nvml *nvml, struct nvml_info *info)
 {
 	struct nvml_memory_v2 v2 = {.version = NVML_MEMORY_V2};
 	struct nvml_memory_v1 v1 = {0};
@@ -259,7 +259,8 @@ static enum nvml_host_access read_host_access(struct nvml *nvml, nvml_handle han
 							      : NVML_HOST_ACCESS_UNKNOWN;
 }
 
-static bool read_info(struct nvml *nvml, nvml_handle handle, uint32_t index, struct nvml_info *info)
+static bool nvml_read_info(
+	struct nvml *nvml, nvml_handle handle, uint32_t index, struct nvml_info *info)
 {
 	struct nvml_pci_info pci = {0};
 	unsigned int mode = 0, n = 0, minor;
@@ -275,7 +276,7 @@ static bool read_info(struct nvml *nvml, nvml_handle handle, uint32_t index, str
 		return false;
 	if (nvml->name(handle, info->model, sizeof(info->model)) != NVML_OK)
 		snprintf(info->model, sizeof(info->model), "unknown");
-	read_memory(nvml, info);
+	nvml_read_memory(nvml, info);
 	if (nvml->pci && nvml->pci(handle, &pci) == NVML_OK)
 		snprintf(info->pci, sizeof(info->pci), "%.31s", pci.bus_id);
 	if (nvml->minor && nvml->minor(handle, &minor) == NVML_OK)
@@ -303,7 +304,7 @@ static size_t list_mig(
 		return 0;
 	for (i = 0; i < n && found < max; i++) {
 		if (nvml->mig_handle(parent->handle, i, &handle) != NVML_OK ||
-			!read_info(nvml, handle, parent->nvml_index, &ret[found]))
+			!nvml_read_info(nvml, handle, parent->nvml_index, &ret[found]))
 			continue;
 		ret[found].is_mig = true;
 		if (!nvml->gpu_instance ||
@@ -329,7 +330,7 @@ int nvml_list(struct nvml *nvml, struct nvml_info *ret_infos, size_t max, struct
 		nvml_handle handle;
 		size_t instances;
 
-		if (nvml->handle(i, &handle) != NVML_OK || !read_info(nvml, handle, i, &info))
+		if (nvml->handle(i, &handle) != NVML_OK || !nvml_read_info(nvml, handle, i, &info))
 			continue;
 		instances = list_mig(nvml, &info, ret_infos + found, max - found);
 		if (!instances)

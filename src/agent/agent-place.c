@@ -16,14 +16,15 @@
 #include "base/parse.h"
 
 /* Ordered by nearness: a device that fails a later check came nearer. */
-enum verdict { WRONG_DEVICE, WRONG_MODEL, TOO_SMALL, IS_ILL, IN_USE, NO_SHARE, NO_MEMORY, FITS };
+enum verdict { WRONG_DEVICE, WRONG_MODEL, TOO_SMALL, IS_FAULTY, IN_USE, NO_SHARE, NO_MEMORY, FITS };
 
-static uint32_t left(const struct place_device *d)
+static uint32_t place_device_left(const struct place_device *d)
 {
-	return d->is_exclusive || d->asked >= SPEC_SHARE_ONE ? 0 : SPEC_SHARE_ONE - d->asked;
+	return d->is_exclusive || d->requested >= SPEC_SHARE_ONE ? 0
+								 : SPEC_SHARE_ONE - d->requested;
 }
 
-static enum verdict judge(const struct spec *spec, const struct place_device *d)
+static enum verdict place_judge_device(const struct spec *spec, const struct place_device *d)
 {
 	uint64_t memory = spec_memory_on(spec, d->memory_bytes);
 
@@ -33,11 +34,11 @@ static enum verdict judge(const struct spec *spec, const struct place_device *d)
 		return WRONG_MODEL;
 	if (memory > d->memory_bytes && spec->memory_policy == SPEC_MEMORY_FAIL)
 		return TOO_SMALL;
-	if (d->ailment)
-		return IS_ILL;
+	if (d->fault)
+		return IS_FAULTY;
 	if (spec->exclusive ? d->tenants > 0 : d->is_exclusive)
 		return IN_USE;
-	if (spec->request > left(d))
+	if (spec->request > place_device_left(d))
 		return NO_SHARE;
 	if (memory > d->room_bytes)
 		return NO_MEMORY;
@@ -47,11 +48,11 @@ static enum verdict judge(const struct spec *spec, const struct place_device *d)
 static int refuse_share(const struct spec *spec, const struct place_device *d, struct error *err)
 {
 	return fail(err, ENOSPC, "request %s: %s has %s free (%s requested by %u tenant%s)",
-		format_share(spec->request).s, d->uuid, format_share(left(d)).s,
-		format_share(d->asked).s, d->tenants, d->tenants == 1 ? "" : "s");
+		format_share(spec->request).s, d->uuid, format_share(place_device_left(d)).s,
+		format_share(d->requested).s, d->tenants, d->tenants == 1 ? "" : "s");
 }
 
-static int refuse(
+static int place_explain_refusal(
 	const struct spec *spec, const struct place_device *d, enum verdict why, struct error *err)
 {
 	uint64_t memory = spec_memory_on(spec, d->memory_bytes);
@@ -68,8 +69,8 @@ static int refuse(
 	case TOO_SMALL:
 		return fail(err, EINVAL, "memory %s: larger than the device, which has %s",
 			format_bytes_exact(memory).s, format_bytes(d->memory_bytes).s);
-	case IS_ILL:
-		return fail(err, ENOSPC, "device %s %s; see `divvy doctor`", d->uuid, d->ailment);
+	case IS_FAULTY:
+		return fail(err, ENOSPC, "device %s %s; see `divvy doctor`", d->uuid, d->fault);
 	case IN_USE:
 		if (spec->exclusive)
 			return fail(err, ENOSPC, "request 1 (exclusive): %s has %u tenant%s",
@@ -118,12 +119,12 @@ int place_name_devices(
 	return 0;
 }
 
-static bool is_better(const struct place_device *a, const struct place_device *b)
+static bool place_is_better_device(const struct place_device *a, const struct place_device *b)
 {
-	if (a->n_met != b->n_met)
-		return a->n_met < b->n_met;
-	if (left(a) != left(b))
-		return left(a) < left(b);
+	if (a->n_conflicts != b->n_conflicts)
+		return a->n_conflicts < b->n_conflicts;
+	if (place_device_left(a) != place_device_left(b))
+		return place_device_left(a) < place_device_left(b);
 	return a->room_bytes < b->room_bytes;
 }
 
@@ -149,15 +150,17 @@ int place(const struct spec *spec, const struct place_device *devices, uint32_t 
 		uint32_t best = n;
 
 		for (uint32_t i = 0; i < n; i++) {
-			enum verdict why = judge(spec, &devices[i]);
+			enum verdict why = place_judge_device(spec, &devices[i]);
 
 			if (taken & 1ull << i)
 				continue;
-			if (why == FITS && (best == n || is_better(&devices[i], &devices[best])))
+			if (why == FITS &&
+				(best == n || place_is_better_device(&devices[i], &devices[best])))
 				best = i;
 			if (why > nearest_why ||
 				(why == nearest_why &&
-					left(&devices[i]) > left(&devices[nearest]))) {
+					place_device_left(&devices[i]) >
+						place_device_left(&devices[nearest]))) {
 				nearest = i;
 				nearest_why = why;
 			}
@@ -177,12 +180,12 @@ int place(const struct spec *spec, const struct place_device *devices, uint32_t 
 			"count %u: %u device%s capacity for request %s and the memory now",
 			spec->count, found, found == 1 ? " has" : "s have",
 			format_share(spec->request).s);
-	return refuse(spec, &devices[nearest], nearest_why, err);
+	return place_explain_refusal(spec, &devices[nearest], nearest_why, err);
 }
 
 int place_change(const struct spec *spec, const struct place_device *device, struct error *err)
 {
-	if (spec->request > left(device))
+	if (spec->request > place_device_left(device))
 		return refuse_share(spec, device, err);
 	return 0;
 }
@@ -196,6 +199,6 @@ int place_at(const struct spec *spec, const struct place_device *device, uint64_
 	on.memory_bytes = quota_bytes;
 	on.memory_permille = 0;
 	on.device[0] = on.model[0] = '\0';
-	why = judge(&on, device);
-	return why == FITS ? 0 : refuse(&on, device, why, err);
+	why = place_judge_device(&on, device);
+	return why == FITS ? 0 : place_explain_refusal(&on, device, why, err);
 }

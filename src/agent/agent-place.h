@@ -18,13 +18,13 @@ struct place_device {
 	const char *model;
 	uint64_t memory_bytes; /* usable */
 	uint64_t room_bytes;   /* largest quota that the request's memory policy allows now */
-	uint32_t asked;        /* requested share of its tenants, in permille */
+	uint32_t requested;    /* requested share of its tenants, in permille */
 	uint32_t tenants;      /* tenants with such a request */
 	bool is_exclusive;     /* one tenant has the device exclusively */
 	/* Why no new tenant may come, as words to follow its name; NULL: no reason. */
-	const char *ailment;
+	const char *fault;
 	/* Tenants with the label that the request's preferred anti-affinity names. */
-	uint32_t n_met;
+	uint32_t n_conflicts;
 };
 
 /*

@@ -12,7 +12,7 @@
 #include "base/address.h"
 #include "base/str.h"
 
-static int read_number(
+static int remote_read_number(
 	const json_t *json, const char *key, json_int_t most, uint64_t *ret, struct error *err)
 {
 	const json_t *value = json_object_get(json, key);
@@ -37,10 +37,11 @@ int remote_reach_read(
 	if (!peer || address_family(str_from(peer)) == AF_UNSPEC ||
 		str_copy(new.peer, sizeof(new.peer), str_from(peer)) < 0)
 		return fail(err, EINVAL, "peer: expected an address, such as 192.0.2.7");
-	r = read_number(json, "processes", UINT16_MAX, &processes, err);
-	r = r < 0 ? r : read_number(json, "rtt_us", UINT32_MAX, &new.rtt_us, err);
-	r = r < 0 ? r : read_number(json, "received_per_s", INT64_MAX, &new.received_per_s, err);
-	r = r < 0 ? r : read_number(json, "sent_per_s", INT64_MAX, &new.sent_per_s, err);
+	r = remote_read_number(json, "processes", UINT16_MAX, &processes, err);
+	r = r < 0 ? r : remote_read_number(json, "rtt_us", UINT32_MAX, &new.rtt_us, err);
+	r = r < 0 ? r
+		  : remote_read_number(json, "received_per_s", INT64_MAX, &new.received_per_s, err);
+	r = r < 0 ? r : remote_read_number(json, "sent_per_s", INT64_MAX, &new.sent_per_s, err);
 	if (r < 0)
 		return r;
 	new.processes = (uint32_t)processes;

@@ -44,29 +44,30 @@ struct share {
 
 struct share_table {
 	struct page_memory slot; /* the pages of all shares */
-	uint64_t salt[2];        /* for bucket_of() */
+	uint64_t salt[2];        /* for share_bucket() */
 	uint32_t n, n_holders;
 	LIST_HEAD(, share) suspects;
 	LIST_HEAD(, share) bucket[BUCKETS];
 };
 
-static uint64_t mix(uint64_t x)
+static uint64_t share_mix_bits(uint64_t x)
 {
 	x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
 	x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
 	return x ^ x >> 31;
 }
 
-static uint32_t bucket_of(const struct share_table *table, uint64_t id)
+static uint32_t share_bucket(const struct share_table *table, uint64_t id)
 {
-	return (uint32_t)(mix(mix(id ^ table->salt[0]) + table->salt[1]) % BUCKETS);
+	return (uint32_t)(share_mix_bits(share_mix_bits(id ^ table->salt[0]) + table->salt[1]) %
+		BUCKETS);
 }
 
-static struct share *find(const struct share_table *table, uint64_t id)
+static struct share *share_find_entry(const struct share_table *table, uint64_t id)
 {
 	struct share *s;
 
-	LIST_FOREACH(s, &table->bucket[bucket_of(table, id)], link)
+	LIST_FOREACH(s, &table->bucket[share_bucket(table, id)], link)
 		if (s->id == id)
 			return s;
 	return NULL;
@@ -83,7 +84,8 @@ static struct holder *find_holder(const struct share *s, const struct process *p
 }
 
 /* Changes the counter. Recounts and shares number the daemon's changes in one sequence. */
-static int change(struct tenant_device *td, int64_t pages, uint64_t quota_bytes, uint32_t *seq)
+static int share_change_charge(
+	struct tenant_device *td, int64_t pages, uint64_t quota_bytes, uint32_t *seq)
 {
 	struct ledger_counter counter = {.tenant = td->page, .slot = &td->shares->slot};
 	int r = 0;
@@ -114,14 +116,14 @@ static int table_get(struct tenant_device *td)
 	return 0;
 }
 
-static bool is_left(const struct share *s)
+static bool share_is_unheld(const struct share *s)
 {
 	return s->is_suspect && LIST_EMPTY(&s->holders);
 }
 
-static int hold(struct tenant_device *td, struct share *s, struct process *p)
+static int share_add_holder(struct tenant_device *td, struct share *s, struct process *p)
 {
-	const bool was_left = is_left(s);
+	const bool was_left = share_is_unheld(s);
 	struct holder *h;
 
 	if (find_holder(s, p))
@@ -141,7 +143,7 @@ static int hold(struct tenant_device *td, struct share *s, struct process *p)
 	return 0;
 }
 
-static void unhold(struct tenant_device *td, struct holder *h)
+static void share_remove_holder(struct tenant_device *td, struct holder *h)
 {
 	LIST_REMOVE(h, of_share);
 	LIST_REMOVE(h, of_process);
@@ -150,7 +152,7 @@ static void unhold(struct tenant_device *td, struct holder *h)
 }
 
 /* Frees a share without holders. */
-static void forget(struct tenant_device *td, struct share *s)
+static void share_free_entry(struct tenant_device *td, struct share *s)
 {
 	if (s->is_suspect)
 		LIST_REMOVE(s, suspect);
@@ -170,38 +172,38 @@ int share_add(struct tenant_device *td, struct process *p, uint64_t id, uint64_t
 		return -EINVAL;
 	if (table_get(td) < 0)
 		return -ENOSPC;
-	s = find(td->shares, id);
+	s = share_find_entry(td->shares, id);
 	if (s)
-		return hold(td, s, p);
+		return share_add_holder(td, s, p);
 	s = td->shares->n < SHARES_MAX ? calloc(1, sizeof(*s)) : NULL;
 	if (!s)
 		return -ENOSPC;
 	*s = (struct share){.id = id, .pages = pages, .booked = p};
-	LIST_INSERT_HEAD(&td->shares->bucket[bucket_of(td->shares, id)], s, link);
+	LIST_INSERT_HEAD(&td->shares->bucket[share_bucket(td->shares, id)], s, link);
 	td->shares->n++;
-	r = hold(td, s, p);
+	r = share_add_holder(td, s, p);
 	if (r < 0) {
-		forget(td, s);
+		share_free_entry(td, s);
 		return r;
 	}
-	r = change(td, (int64_t)pages, is_held ? UINT64_MAX : td->quota_bytes, seq);
+	r = share_change_charge(td, (int64_t)pages, is_held ? UINT64_MAX : td->quota_bytes, seq);
 	if (r < 0) {
-		unhold(td, LIST_FIRST(&s->holders));
-		forget(td, s);
+		share_remove_holder(td, LIST_FIRST(&s->holders));
+		share_free_entry(td, s);
 		return r;
 	}
 	return 1;
 }
 
 /* The share has no holder and no open descriptor: ends its charge. */
-static void give_back(struct tenant_device *td, struct share *s, uint32_t *seq)
+static void share_release_charge(struct tenant_device *td, struct share *s, uint32_t *seq)
 {
 	if (td->page)
-		change(td, -(int64_t)s->pages, UINT64_MAX, seq);
-	forget(td, s);
+		share_change_charge(td, -(int64_t)s->pages, UINT64_MAX, seq);
+	share_free_entry(td, s);
 }
 
-static void suspect(struct tenant_device *td, struct share *s, uint64_t since)
+static void share_suspect_entry(struct tenant_device *td, struct share *s, uint64_t since)
 {
 	if (!s->is_suspect)
 		LIST_INSERT_HEAD(&td->shares->suspects, s, suspect);
@@ -210,10 +212,11 @@ static void suspect(struct tenant_device *td, struct share *s, uint64_t since)
 }
 
 /* `p` is no holder any more. Frees the share with its last holder, unless it is left. */
-static void settle(struct tenant_device *td, struct share *s, struct process *p, uint32_t *seq)
+static void share_settle_process(
+	struct tenant_device *td, struct share *s, struct process *p, uint32_t *seq)
 {
 	struct holder *next = LIST_FIRST(&s->holders);
-	const bool stays = is_left(s) && !td->tenant->is_ending;
+	const bool stays = share_is_unheld(s) && !td->tenant->is_ending;
 
 	if (s->booked == p && (next || stays)) {
 		s->booked = next ? next->process : NULL;
@@ -223,25 +226,25 @@ static void settle(struct tenant_device *td, struct share *s, struct process *p,
 		memory_release(td, p, s->pages * PAGE_MEM_UNIT);
 	}
 	if (!next && !stays)
-		give_back(td, s, seq);
+		share_release_charge(td, s, seq);
 }
 
-static void let_go(struct tenant_device *td, struct holder *h, uint32_t *seq)
+static void share_release(struct tenant_device *td, struct holder *h, uint32_t *seq)
 {
 	struct process *p = h->process;
 	struct share *s = h->share;
 
-	unhold(td, h);
-	settle(td, s, p, seq);
+	share_remove_holder(td, h);
+	share_settle_process(td, s, p, seq);
 }
 
 void share_remove(struct tenant_device *td, struct process *p, uint64_t id, uint32_t *seq)
 {
-	struct share *s = td->shares ? find(td->shares, id) : NULL;
+	struct share *s = td->shares ? share_find_entry(td->shares, id) : NULL;
 	struct holder *h = s ? find_holder(s, p) : NULL;
 
 	if (h)
-		let_go(td, h, seq);
+		share_release(td, h, seq);
 }
 
 void share_remove_process(
@@ -250,8 +253,8 @@ void share_remove_process(
 	struct holder *h;
 
 	while ((h = LIST_FIRST(&p->devices[td->at].shares))) {
-		suspect(td, h->share, ended);
-		let_go(td, h, seq);
+		share_suspect_entry(td, h->share, ended);
+		share_release(td, h, seq);
 	}
 }
 
@@ -264,9 +267,9 @@ void share_look(
 		next = LIST_NEXT(s, suspect);
 		if (s->suspect_since >= question || open_locks_has(open, s->id))
 			continue;
-		if (is_left(s)) {
+		if (share_is_unheld(s)) {
 			memory_release(td, NULL, s->pages * PAGE_MEM_UNIT);
-			give_back(td, s, seq);
+			share_release_charge(td, s, seq);
 		} else {
 			LIST_REMOVE(s, suspect);
 			s->is_suspect = false;
@@ -285,7 +288,7 @@ uint64_t share_left_bytes(const struct tenant_device *td)
 	uint64_t pages = 0;
 
 	for (; s; s = LIST_NEXT(s, suspect))
-		pages += is_left(s) ? s->pages : 0;
+		pages += share_is_unheld(s) ? s->pages : 0;
 	return pages * PAGE_MEM_UNIT;
 }
 
@@ -317,7 +320,7 @@ void share_done(struct tenant_device *td)
 				next = LIST_NEXT(h, of_share);
 				free(h);
 			}
-			forget(td, s);
+			share_free_entry(td, s);
 		}
 	}
 	free(td->shares);

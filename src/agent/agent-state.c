@@ -56,7 +56,7 @@ struct state {
 	struct loop_timer timer;
 };
 
-static void compact(struct state *s);
+static void state_compact_file(struct state *s);
 
 /* ---- writing ---- */
 
@@ -69,7 +69,7 @@ static json_t *pod_json(const struct tenant_pod *pod)
 		   : NULL;
 }
 
-static json_t *tenant_json(const struct tenant *t)
+static json_t *state_tenant_json(const struct tenant *t)
 {
 	json_t *devices = json_array();
 	uint64_t now = clock_now_ns();
@@ -112,9 +112,9 @@ static void add_json(struct buf *out, const char *tag, json_t *json)
 	json_decref(json);
 }
 
-static void add_tenant(struct buf *out, const struct tenant *t)
+static void state_add_tenant(struct buf *out, const struct tenant *t)
 {
-	json_t *json = tenant_json(t);
+	json_t *json = state_tenant_json(t);
 	char secret[TENANT_SECRET_TEXT];
 
 	tenant_secret_format(t, secret);
@@ -132,7 +132,7 @@ static void add_process(struct buf *out, const struct process *p)
 			(json_int_t)p->index, "inode", (json_int_t)p->devices[0].up_inode));
 }
 
-static void add_all(struct state *s, struct buf *out)
+static void state_add_tenants(struct state *s, struct buf *out)
 {
 	struct agent *agent = s->agent;
 	struct process *p;
@@ -145,7 +145,7 @@ static void add_all(struct state *s, struct buf *out)
 	LIST_FOREACH(t, &agent->tenants, link) {
 		if (t->is_ending)
 			continue;
-		add_tenant(out, t);
+		state_add_tenant(out, t);
 		LIST_FOREACH(p, &t->processes, of_tenant)
 			add_process(out, p);
 	}
@@ -155,7 +155,7 @@ static void add_all(struct state *s, struct buf *out)
  * Writes a new file and renames it over the old one, unsynced: see agent-state.h. Returns it open
  * for appending: opening it by path might fail, and lines would go to the old file.
  */
-static int replace(const char *path, struct str text)
+static int state_replace_file(const char *path, struct str text)
 {
 	char temporary[PATH_MAX + 8];
 	_cleanup_close_ int fd = -1;
@@ -175,15 +175,15 @@ static int replace(const char *path, struct str text)
 	return TAKE_FD(fd);
 }
 
-static int rewrite(struct state *s)
+static int state_rewrite_file(struct state *s)
 {
 	_cleanup_buf_ struct buf out = BUF_INIT(STATE_MAX);
 	int r;
 
-	add_all(s, &out);
+	state_add_tenants(s, &out);
 	r = buf_error(&out);
 	if (r >= 0)
-		r = replace(s->path, buf_str(&out));
+		r = state_replace_file(s->path, buf_str(&out));
 	if (r < 0)
 		return r;
 	fd_close(s->fd);
@@ -206,7 +206,7 @@ static void fall_behind(struct state *s)
  * A torn line would swallow the next one, and with it a tenant that the daemon has acknowledged. So
  * the daemon cuts a torn line off before it appends another.
  */
-static int append(struct state *s, const struct buf *line)
+static int state_append_line(struct state *s, const struct buf *line)
 {
 	int r = buf_error(line);
 
@@ -224,14 +224,14 @@ static int append(struct state *s, const struct buf *line)
 	if (s->length > STATE_MAX / 2 && s->appended > APPENDED_MAX)
 		fall_behind(s);
 	if (s->appended > APPENDED_MAX && s->appended > s->length / 2)
-		compact(s);
+		state_compact_file(s);
 	return 0;
 }
 
 /* Records an end, which has happened even if the file cannot be written. */
 static void append_end(struct state *s, const struct buf *line)
 {
-	int r = append(s, line);
+	int r = state_append_line(s, line);
 
 	if (r >= 0)
 		return;
@@ -244,12 +244,12 @@ int state_tenant(struct tenant *t, struct error *err)
 	_cleanup_buf_ struct buf line = BUF_INIT(STATE_MAX);
 	int r;
 
-	add_tenant(&line, t);
-	r = append(t->agent->state, &line);
+	state_add_tenant(&line, t);
+	r = state_append_line(t->agent->state, &line);
 	return r < 0 ? fail_errno(err, -r, "write '%s'", t->agent->state->path) : 0;
 }
 
-void state_tenant_gone(const struct tenant *t)
+void state_tenant_removed(const struct tenant *t)
 {
 	_cleanup_buf_ struct buf line = BUF_INIT(64);
 
@@ -262,10 +262,10 @@ int state_process_added(const struct process *p)
 	_cleanup_buf_ struct buf line = BUF_INIT(4096);
 
 	add_process(&line, p);
-	return append(p->agent->state, &line);
+	return state_append_line(p->agent->state, &line);
 }
 
-void state_process_gone(const struct process *p)
+void state_process_exited(const struct process *p)
 {
 	_cleanup_buf_ struct buf line = BUF_INIT(128);
 
@@ -305,13 +305,13 @@ static int append_used(struct state *s)
 	LIST_FOREACH(t, &s->agent->tenants, link)
 		for (uint32_t i = 0; i < t->n && !t->is_ending; i++)
 			add_used(&t->devices[i], now, &out);
-	return out.n ? append(s, &out) : 0;
+	return out.n ? state_append_line(s, &out) : 0;
 }
 
-static void on_timer(struct loop_timer *timer, uint64_t now)
+static void state_on_timer(struct loop_timer *timer, uint64_t now)
 {
 	struct state *s = timer->data;
-	int r = s->is_behind ? rewrite(s) : append_used(s);
+	int r = s->is_behind ? state_rewrite_file(s) : append_used(s);
 
 	if (r < 0) {
 		log_warn("cannot write '%s': %s", s->path, strerror(-r));
@@ -334,7 +334,7 @@ struct reading {
 	bool is_torn;         /* the last line is incomplete */
 };
 
-static void key_of(char *ret, size_t size, json_int_t tenant, json_int_t index)
+static void state_format_key(char *ret, size_t size, json_int_t tenant, json_int_t index)
 {
 	snprintf(ret, size, "%lld/%lld", (long long)tenant, (long long)index);
 }
@@ -371,7 +371,7 @@ static void note_tenant(struct reading *reading, const json_t *tenant)
 		reading->last_tenant = MAX(reading->last_tenant, (uint64_t)id);
 }
 
-static void read_line(struct reading *reading, struct str line)
+static void state_read_line(struct reading *reading, struct str line)
 {
 	struct str rest = line, tag, a, b;
 	json_error_t why;
@@ -392,7 +392,7 @@ static void read_line(struct reading *reading, struct str line)
 			snprintf(key, sizeof(key), "%lld",
 				(long long)json_integer_value(json_object_get(json, "id")));
 		else
-			key_of(key, sizeof(key),
+			state_format_key(key, sizeof(key),
 				json_integer_value(json_object_get(json, "tenant")),
 				json_integer_value(json_object_get(json, "index")));
 		json_object_set_new(
@@ -454,7 +454,7 @@ static int restore_devices(struct agent *agent, const json_t *devices, struct te
 	return 0;
 }
 
-static int copy_text(const json_t *json, const char *key, char *ret, size_t size)
+static int state_copy_text(const json_t *json, const char *key, char *ret, size_t size)
 {
 	const char *text = json_string_value(json_object_get(json, key));
 
@@ -466,11 +466,11 @@ static int restore_pod(const json_t *json, struct tenant_pod *ret, struct error 
 	struct tenant_pod pod = {0};
 	const json_int_t epoch = json_integer_value(json_object_get(json, "epoch"));
 
-	if (copy_text(json, "uid", pod.uid, sizeof(pod.uid)) < 0 ||
-		copy_text(json, "namespace", pod.space, sizeof(pod.space)) < 0 ||
-		copy_text(json, "name", pod.name, sizeof(pod.name)) < 0 ||
-		copy_text(json, "container", pod.container, sizeof(pod.container)) < 0 ||
-		copy_text(json, "slot", pod.slot, sizeof(pod.slot)) < 0 || epoch < 0)
+	if (state_copy_text(json, "uid", pod.uid, sizeof(pod.uid)) < 0 ||
+		state_copy_text(json, "namespace", pod.space, sizeof(pod.space)) < 0 ||
+		state_copy_text(json, "name", pod.name, sizeof(pod.name)) < 0 ||
+		state_copy_text(json, "container", pod.container, sizeof(pod.container)) < 0 ||
+		state_copy_text(json, "slot", pod.slot, sizeof(pod.slot)) < 0 || epoch < 0)
 		return fail(err, EINVAL, "cannot read its pod");
 	pod.epoch = (uint64_t)epoch;
 	pod.overcommit = (uint32_t)json_integer_value(json_object_get(json, "overcommit"));
@@ -485,7 +485,7 @@ static int restore_tenant(struct agent *agent, const json_t *json, struct error 
 	int container = TENANT_NO_CONTAINER; /* the value of an older daemon's line */
 	json_int_t id, uid, owner, owner_start, created;
 	struct tenant_saved saved = {0};
-	struct tenant_wish wish = {0};
+	struct tenant_params params = {0};
 	json_t *spec, *devices, *of_pod = NULL;
 	struct tenant_pod pod;
 	struct tenant *t;
@@ -498,29 +498,29 @@ static int restore_tenant(struct agent *agent, const json_t *json, struct error 
 		    &owner_start, "created_s", &created, "container", &container, "cgroup", &cgroup,
 		    "spec", &spec, "devices", &devices, "pod", &of_pod) < 0 ||
 		container < TENANT_NO_CONTAINER || container > TENANT_CONTAINER_BOUND || id < 1 ||
-		id >= UINT32_MAX || tenant_source_parse(source, &wish.source) < 0 ||
-		tenant_lifetime_parse(lifetime, &wish.lifetime) < 0 ||
+		id >= UINT32_MAX || tenant_source_parse(source, &params.source) < 0 ||
+		tenant_lifetime_parse(lifetime, &params.lifetime) < 0 ||
 		parse_hex(str_from(secret), saved.secret, sizeof(saved.secret), NULL) < 0)
 		return fail(err, EINVAL, "cannot read its line");
-	r = spec_from_json(spec, &wish.spec, err);
+	r = spec_from_json(spec, &params.spec, err);
 	if (r >= 0 && of_pod) {
 		r = restore_pod(of_pod, &pod, err);
-		wish.pod = &pod;
+		params.pod = &pod;
 	}
 	if (r >= 0)
 		r = restore_devices(agent, devices, &saved, used, lag, err);
 	if (r < 0)
 		return r;
-	wish.name = name;
-	wish.origin = origin;
-	wish.container = (enum tenant_container)container;
-	wish.cgroup = cgroup;
-	wish.uid = (uid_t)uid;
-	wish.owner = (pid_t)owner;
+	params.name = name;
+	params.origin = origin;
+	params.container = (enum tenant_container)container;
+	params.cgroup = cgroup;
+	params.uid = (uid_t)uid;
+	params.owner = (pid_t)owner;
 	saved.id = (uint32_t)id;
 	saved.created_s = (uint64_t)created;
 	saved.owner_start = (uint64_t)owner_start;
-	r = tenant_restore(agent, &wish, &saved, &t, err);
+	r = tenant_restore(agent, &params, &saved, &t, err);
 	if (r < 0)
 		return r;
 	agent->next_tenant = MAX(agent->next_tenant, t->id + 1);
@@ -548,7 +548,7 @@ static void restore_process(struct agent *agent, const json_t *json)
 		t->hold_ns = clock_now_ns() + HOLD_NS;
 }
 
-static void restore(struct state *s, const struct reading *reading)
+static void state_restore_tenants(struct state *s, const struct reading *reading)
 {
 	struct agent *agent = s->agent;
 	struct tenant *t, *next;
@@ -589,7 +589,7 @@ static void end_dead(struct agent *agent)
  * Keeps the file under another name: running programs belong to tenants that are lost now, and an
  * administrator may need its contents.
  */
-static void set_aside(const struct state *s, const char *why)
+static void state_set_file_aside(const struct state *s, const char *why)
 {
 	char aside[PATH_MAX + 8];
 
@@ -613,25 +613,26 @@ static void read_state(struct state *s, struct reading *reading)
 		return;
 	rest = buf_str(&text);
 	if (r < 0)
-		set_aside(s, err.msg);
+		state_set_file_aside(s, err.msg);
 	else if (!str_split(&rest, '\n', &line) || (r = read_head(s, reading, line)) < 0)
-		set_aside(s, "cannot read the first line, so the former daemon's tenants are lost");
+		state_set_file_aside(
+			s, "cannot read the first line, so the former daemon's tenants are lost");
 	if (r <= 0)
 		return;
 	while (rest.p && str_find(rest, '\n') < rest.n && str_split(&rest, '\n', &line)) {
 		reading->n_lines++;
-		read_line(reading, line);
+		state_read_line(reading, line);
 	}
 	reading->is_torn = rest.p && rest.n;
 	s->agent->next_tenant = MAX(s->agent->next_tenant,
 		(uint32_t)MAX(reading->next_tenant, reading->last_tenant + 1));
 	if (reading->n_broken)
-		set_aside(s, "cannot read some lines; took over the others");
+		state_set_file_aside(s, "cannot read some lines; took over the others");
 	else if (reading->is_torn)
-		set_aside(s, "the last line is incomplete; took over the others");
+		state_set_file_aside(s, "the last line is incomplete; took over the others");
 	else if (reading->n_lines < reading->n_least)
-		set_aside(s, "lines are missing at the end; took over the others");
-	restore(s, reading);
+		state_set_file_aside(s, "lines are missing at the end; took over the others");
+	state_restore_tenants(s, reading);
 	end_dead(s->agent);
 }
 
@@ -649,7 +650,7 @@ struct compaction {
 	int r;
 };
 
-static int read_part(int fd, size_t from, size_t n, struct buf *ret)
+static int state_read_part(int fd, size_t from, size_t n, struct buf *ret)
 {
 	int r = buf_reserve(ret, n);
 
@@ -693,14 +694,14 @@ static int write_lines(struct compaction *c)
 {
 	_cleanup_buf_ struct buf text = BUF_INIT(STATE_MAX), out = BUF_INIT(STATE_MAX);
 	struct reading reading = {.tenants = json_object(), .processes = json_object()};
-	int r = reading.tenants && reading.processes ? read_part(c->from, 0, c->length, &text)
+	int r = reading.tenants && reading.processes ? state_read_part(c->from, 0, c->length, &text)
 						     : -ENOMEM;
 	struct str rest = buf_str(&text), line;
 
 	if (r >= 0)
 		str_split(&rest, '\n', &line); /* the head */
 	while (r >= 0 && rest.n && str_split(&rest, '\n', &line))
-		read_line(&reading, line);
+		state_read_line(&reading, line);
 	if (r >= 0) {
 		add_reading(c, &reading, &out);
 		r = reading.n_broken ? -EBADMSG : buf_error(&out);
@@ -728,7 +729,7 @@ static int take_over_file(struct state *s, struct compaction *c)
 {
 	_cleanup_buf_ struct buf text = BUF_INIT(STATE_MAX);
 	const size_t tail = s->length - c->length;
-	int r = read_part(c->from, c->length, tail, &text);
+	int r = state_read_part(c->from, c->length, tail, &text);
 
 	if (r >= 0)
 		r = fd_write_all(c->to, text.p, tail);
@@ -767,7 +768,7 @@ static void compaction_done(struct worker_job *job)
 	free(c);
 }
 
-static void compact(struct state *s)
+static void state_compact_file(struct state *s)
 {
 	struct compaction *c = s->compaction ? NULL : calloc(1, sizeof(*c));
 
@@ -810,7 +811,7 @@ int state_load(struct agent *agent, struct error *err)
 	snprintf(s->path, sizeof(s->path), "%s/state", agent->runtime_dir);
 	if (process_boot_id(s->boot_id) < 0)
 		snprintf(s->boot_id, sizeof(s->boot_id), "unknown");
-	r = loop_add_timer(agent->loop, &s->timer, on_timer);
+	r = loop_add_timer(agent->loop, &s->timer, state_on_timer);
 	if (r >= 0) {
 		usage_load(agent);
 		read_state(s, &reading);
@@ -819,7 +820,7 @@ int state_load(struct agent *agent, struct error *err)
 	json_decref(reading.processes);
 	s->is_loading = false;
 	if (r >= 0)
-		r = rewrite(s);
+		r = state_rewrite_file(s);
 	return r < 0 ? fail_errno(err, -r, "write '%s'", s->path) : 0;
 }
 
@@ -829,7 +830,7 @@ void state_free(struct agent *agent)
 
 	if (!s)
 		return;
-	if (s->fd >= 0 && rewrite(s) < 0)
+	if (s->fd >= 0 && state_rewrite_file(s) < 0)
 		log_warn("cannot write '%s'", s->path);
 	usage_flush(agent);
 	loop_remove_timer(&s->timer);

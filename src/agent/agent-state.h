@@ -31,10 +31,10 @@ void state_free(struct agent *agent);
 
 /* Record a new, changed or ended tenant. The line is written when the function returns. */
 int state_tenant(struct tenant *tenant, struct error *err);
-void state_tenant_gone(const struct tenant *tenant);
+void state_tenant_removed(const struct tenant *tenant);
 
 int state_process_added(const struct process *process);
-void state_process_gone(const struct process *process);
+void state_process_exited(const struct process *process);
 
 /* Schedules a write of values that may be a few seconds old (usage, debts). */
 void state_touch(struct agent *agent);

@@ -287,8 +287,8 @@ static int bind_at(const struct agent *agent, const char *path, int *ret_fd)
 }
 
 /* fd: the bound socket if there is one already. */
-static int listen_at(struct agent *agent, const char *path, int *fd, struct listener *listener,
-	void (*knock)(struct listener *listener, int fd))
+static int agent_listen_at(struct agent *agent, const char *path, int *fd,
+	struct listener *listener, void (*knock)(struct listener *listener, int fd))
 {
 	int r = *fd < 0 ? bind_at(agent, path, fd) : 0;
 
@@ -310,15 +310,17 @@ static int start_listening(struct agent *agent, struct error *err)
 	if (r < 0)
 		return r;
 	programs_path(agent, path, sizeof(path));
-	r = listen_at(agent, path, &agent->programs_fd, &agent->programs, client_knock_program);
+	r = agent_listen_at(
+		agent, path, &agent->programs_fd, &agent->programs, client_knock_program);
 	if (r < 0)
 		return fail_errno(err, -r, "listen on '%s'", path);
-	r = listen_at(agent, agent->socket_path, &agent->listen_fd, &agent->listen, client_knock);
+	r = agent_listen_at(
+		agent, agent->socket_path, &agent->listen_fd, &agent->listen, client_knock);
 	return r < 0 ? fail_errno(err, -r, "listen on '%s'", agent->socket_path) : 0;
 }
 
 /* The folder stays: running containers mount it, and find the next daemon's socket there. */
-static void stop_listening(struct agent *agent)
+static void agent_stop_listening(struct agent *agent)
 {
 	char path[PATH_MAX + sizeof(SOCKET_NAME)];
 
@@ -374,7 +376,7 @@ static void drop_silent(struct agent *agent, uint64_t now)
 			conn_close(c);
 }
 
-static void on_tick(struct loop_timer *timer, uint64_t now)
+static void agent_on_tick(struct loop_timer *timer, uint64_t now)
 {
 	struct agent *agent = timer->data;
 
@@ -458,7 +460,7 @@ static int start_workers(struct agent *agent, struct error *err)
 	return r < 0 ? fail_errno(err, -r, "worker thread") : 0;
 }
 
-static int start(struct agent *agent, struct error *err)
+static int agent_start_parts(struct agent *agent, struct error *err)
 {
 	const struct agent_options *o = &agent->options;
 	/* Before this daemon asks another one to leave. */
@@ -475,7 +477,7 @@ static int start(struct agent *agent, struct error *err)
 	if (r >= 0 && (r = loop_new(&agent->loop)) < 0)
 		fail_errno(err, -r, "event loop");
 	if (r >= 0 && !o->devices)
-		r = device_set_open(&(struct device_wish){o->simulate, agent->runtime_dir,
+		r = device_set_open(&(struct device_params){o->simulate, agent->runtime_dir,
 					    o->oversubscribe_permille, o->may_have_no_device},
 			&agent->devices, err);
 	if (r >= 0)
@@ -483,7 +485,7 @@ static int start(struct agent *agent, struct error *err)
 	if (r >= 0)
 		r = start_workers(agent, err);
 	agent->tick.data = agent;
-	if (r >= 0 && (r = loop_add_timer(agent->loop, &agent->tick, on_tick)) < 0)
+	if (r >= 0 && (r = loop_add_timer(agent->loop, &agent->tick, agent_on_tick)) < 0)
 		fail_errno(err, -r, "start a timer");
 	if (r >= 0)
 		r = client_new(agent, err);
@@ -531,7 +533,7 @@ int agent_new(const struct agent_options *options, struct agent **ret_agent, str
 	TAILQ_INIT(&agent->turns);
 	r = random_bytes(&agent->epoch, sizeof(agent->epoch));
 	agent->epoch &= INT64_MAX;
-	r = r < 0 ? fail_errno(err, -r, "read random numbers") : start(agent, err);
+	r = r < 0 ? fail_errno(err, -r, "read random numbers") : agent_start_parts(agent, err);
 	if (r < 0) {
 		agent_free(agent);
 		return r;
@@ -541,7 +543,7 @@ int agent_new(const struct agent_options *options, struct agent **ret_agent, str
 	return 0;
 }
 
-static void reap(struct agent *agent)
+static void agent_free_dead(struct agent *agent)
 {
 	struct process *p, *next_p;
 	struct tenant *t, *next_t;
@@ -577,7 +579,7 @@ void agent_after_batch(struct agent *agent)
 	memory_after_batch(agent);
 	token_step(agent);
 	if (agent->has_dead)
-		reap(agent);
+		agent_free_dead(agent);
 }
 
 int agent_run(struct agent *agent)
@@ -654,7 +656,7 @@ void agent_free(struct agent *agent)
 	if (!agent)
 		return;
 	agent->is_leaving = true;
-	stop_listening(agent);
+	agent_stop_listening(agent);
 	/* Without a daemon no gate would ever open again: programs run ungated. */
 	LIST_FOREACH(p, &agent->processes, link)
 		if (!agent->is_replaced && !p->is_dead)

@@ -57,7 +57,7 @@ struct agent_options {
 	bool police;
 	bool replace; /* end a running daemon and take its place */
 	/* Refuse processes of no tenant; otherwise they get the default tenant. */
-	bool refuse_strangers;
+	bool refuse_unmanaged;
 	bool is_gate_off;
 	bool may_have_no_device;     /* start without devices instead of simulating one */
 	bool does_ignore_passrights; /* behave as on a kernel without SO_PASSRIGHTS (tests) */

@@ -42,7 +42,7 @@ static void origin_of(const char *path, const char *id, char *ret, size_t size)
 	snprintf(ret, size, "%s %s", n > 120 ? path + n - 120 : path, id);
 }
 
-static void note(
+static void apply_note_action(
 	json_t *list, const struct tenant *t, const char *id, const char *action, const char *error)
 {
 	json_t *json = json_pack("{s:s, s:s}", "name", id, "action", action);
@@ -59,17 +59,17 @@ static void note(
 }
 
 /* Compares the fields that a line can state. A request of 0 means class opportunistic. */
-static bool is_same(const struct spec *a, const struct spec *b)
+static bool apply_is_same_spec(const struct spec *a, const struct spec *b)
 {
 	return a->request == b->request && a->limit == b->limit &&
 		a->memory_bytes == b->memory_bytes && a->memory_permille == b->memory_permille &&
 		a->class == b->class && a->priority == b->priority;
 }
 
-static void set_client(
+static void apply_set_client(
 	struct agent *agent, const char *path, const struct gemini_client *client, json_t *list)
 {
-	struct tenant_wish wish = {
+	struct tenant_params params = {
 		.uid = getuid(),
 		.lifetime = TENANT_KEEP,
 		.source = TENANT_APPLY,
@@ -82,24 +82,25 @@ static void set_client(
 	int r;
 
 	origin_of(path, client->name, origin, sizeof(origin));
-	wish.origin = origin;
+	params.origin = origin;
 	t = tenant_by_origin(agent, TENANT_APPLY, origin);
 	if (!t) {
-		r = tenant_new(agent, &wish, &t, &err);
+		r = tenant_new(agent, &params, &t, &err);
 		if (r < 0)
 			log_warn("%s: %s: %s", path, client->name, err.msg);
-		note(list, r < 0 ? NULL : t, client->name, r < 0 ? "refused" : "created",
-			r < 0 ? err.msg : NULL);
+		apply_note_action(list, r < 0 ? NULL : t, client->name,
+			r < 0 ? "refused" : "created", r < 0 ? err.msg : NULL);
 		return;
 	}
-	if (is_same(&t->spec, &client->spec)) {
-		note(list, t, client->name, "same", NULL);
+	if (apply_is_same_spec(&t->spec, &client->spec)) {
+		apply_note_action(list, t, client->name, "same", NULL);
 		return;
 	}
 	r = tenant_change(t, &client->spec, &err);
 	if (r < 0)
 		log_warn("%s: %s: %s", path, client->name, err.msg);
-	note(list, t, client->name, r < 0 ? "refused" : "changed", r < 0 ? err.msg : NULL);
+	apply_note_action(
+		list, t, client->name, r < 0 ? "refused" : "changed", r < 0 ? err.msg : NULL);
 }
 
 /* Runs before other clients change, because removed tenants make room for them. */
@@ -122,7 +123,7 @@ static void remove_missing(struct agent *agent, const char *path,
 		}
 		if (is_there)
 			continue;
-		note(list, t, t->name, "removed", NULL);
+		apply_note_action(list, t, t->name, "removed", NULL);
 		tenant_kill(t);
 	}
 }
@@ -143,12 +144,12 @@ static int read_and_apply(
 	list = json_array();
 	remove_missing(agent, path, gemini.client, gemini.n, list);
 	for (size_t i = 0; i < gemini.n; i++)
-		set_client(agent, path, &gemini.client[i], list);
+		apply_set_client(agent, path, &gemini.client[i], list);
 	*ret_list = list;
 	return 0;
 }
 
-static struct followed *find(struct apply *apply, const char *path)
+static struct followed *apply_find_file(struct apply *apply, const char *path)
 {
 	for (uint32_t i = 0; i < apply->n; i++)
 		if (!strcmp(apply->files[i].path, path))
@@ -156,9 +157,9 @@ static struct followed *find(struct apply *apply, const char *path)
 	return NULL;
 }
 
-static int follow(struct apply *apply, const char *path, struct error *err)
+static int apply_follow_file(struct apply *apply, const char *path, struct error *err)
 {
-	struct followed *f = find(apply, path);
+	struct followed *f = apply_find_file(apply, path);
 	char folder[PATH_MAX], *slash;
 
 	if (f)
@@ -182,7 +183,7 @@ static int follow(struct apply *apply, const char *path, struct error *err)
 	return 0;
 }
 
-static void on_change(struct loop_io *io, uint32_t events)
+static void apply_on_file_change(struct loop_io *io, uint32_t events)
 {
 	struct apply *apply = io->data;
 	_Alignas(struct inotify_event) char buffer[8192];
@@ -209,8 +210,8 @@ static void on_change(struct loop_io *io, uint32_t events)
 int apply_file(struct agent *agent, const char *path, bool does_follow, json_t **ret_tenants,
 	struct error *err)
 {
-	const bool is_new = does_follow && !find(agent->apply, path);
-	int r = is_new ? follow(agent->apply, path, err) : 0;
+	const bool is_new = does_follow && !apply_find_file(agent->apply, path);
+	int r = is_new ? apply_follow_file(agent->apply, path, err) : 0;
 
 	if (r < 0)
 		return r;
@@ -222,7 +223,7 @@ int apply_file(struct agent *agent, const char *path, bool does_follow, json_t *
 
 int apply_stop(struct agent *agent, const char *path, json_t **ret_tenants, struct error *err)
 {
-	struct followed *f = find(agent->apply, path);
+	struct followed *f = apply_find_file(agent->apply, path);
 	json_t *removed = json_array();
 
 	if (f)
@@ -251,7 +252,7 @@ int apply_new(struct agent *agent, struct error *err)
 	if (apply->fd < 0)
 		return fail_errno(err, errno, "create an inotify instance");
 	apply->io.data = apply;
-	r = loop_add_io(agent->loop, &apply->io, apply->fd, EPOLLIN, on_change);
+	r = loop_add_io(agent->loop, &apply->io, apply->fd, EPOLLIN, apply_on_file_change);
 	return r < 0 ? fail_errno(err, -r, "watch the inotify instance") : 0;
 }
 

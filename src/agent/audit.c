@@ -32,7 +32,7 @@
 #define ROUND_NS (10 * NSEC_PER_SEC)
 #define SOON_NS (2 * NSEC_PER_SEC)
 #define TICK_NS NSEC_PER_SEC /* an answer may come this much early */
-#define STRANGERS_MAX 1024u
+#define UNMANAGED_MAX 1024u
 #define LISTED_MAX 4096u
 #define EXCESSES_SHOWN 16u
 /*
@@ -40,7 +40,7 @@
  */
 #define SLACK_BYTES (64ull << 20)
 
-struct stranger {
+struct unmanaged {
 	pid_t pid;
 	uint64_t start;
 	uint32_t device, seen; /* number of rounds, at most one each ROUND_NS */
@@ -53,7 +53,7 @@ struct stranger {
 };
 
 struct audit {
-	struct stranger strangers[STRANGERS_MAX];
+	struct unmanaged unmanaged[UNMANAGED_MAX];
 	uint32_t n;
 	uint64_t generation, asked_ns;
 };
@@ -61,7 +61,7 @@ struct audit {
 /* ---- the owner of a process ---- */
 
 /* Finds tenants' processes by pid. The devices list thousands if thousands are registered. */
-struct book {
+struct audit_processes {
 	struct process **by_pid;
 	size_t n;
 };
@@ -74,34 +74,35 @@ static int compare_pids(const void *a, const void *b)
 }
 
 /* Includes ended processes, because the devices may list them for some time. */
-static int book_make(struct agent *agent, struct book *ret)
+static int audit_list_processes(struct agent *agent, struct audit_processes *ret)
 {
-	struct book book = {0};
+	struct audit_processes processes = {0};
 	struct process *p;
 	size_t n = 0;
 
 	LIST_FOREACH(p, &agent->processes, link)
 		n++;
-	book.by_pid = calloc(n + 1, sizeof(*book.by_pid));
-	if (!book.by_pid)
+	processes.by_pid = calloc(n + 1, sizeof(*processes.by_pid));
+	if (!processes.by_pid)
 		return -ENOMEM;
 	LIST_FOREACH(p, &agent->processes, link)
-		book.by_pid[book.n++] = p;
-	qsort(book.by_pid, book.n, sizeof(*book.by_pid), compare_pids);
-	*ret = book;
+		processes.by_pid[processes.n++] = p;
+	qsort(processes.by_pid, processes.n, sizeof(*processes.by_pid), compare_pids);
+	*ret = processes;
 	return 0;
 }
 
-static struct process *book_find(const struct book *book, pid_t pid)
+static struct process *audit_find_process(const struct audit_processes *processes, pid_t pid)
 {
 	struct process key = {.pid = pid}, *at = &key, **found;
 
-	found = bsearch(&at, book->by_pid, book->n, sizeof(*book->by_pid), compare_pids);
+	found = bsearch(
+		&at, processes->by_pid, processes->n, sizeof(*processes->by_pid), compare_pids);
 	return found ? *found : NULL;
 }
 
-static const struct stranger *find(
-	const struct stranger *list, uint32_t n, const struct stranger *key)
+static const struct unmanaged *audit_find_unmanaged(
+	const struct unmanaged *list, uint32_t n, const struct unmanaged *key)
 {
 	for (uint32_t i = 0; i < n; i++)
 		if (list[i].pid == key->pid && list[i].start == key->start &&
@@ -113,7 +114,7 @@ static const struct stranger *find(
 /* ---- --police ---- */
 
 /* Never waits for a file system in user space. */
-static bool look_at(const char *path, struct statx *ret)
+static bool audit_stat_file(const char *path, struct statx *ret)
 {
 	return statx(AT_FDCWD, path, AT_STATX_DONT_SYNC,
 		       STATX_TYPE | STATX_MODE | STATX_UID | STATX_INO, ret) == 0;
@@ -123,7 +124,7 @@ static bool look_at(const char *path, struct statx *ret)
  * A container can have any file at a path. So the path must lead to the executable in the host's
  * file system, too.
  */
-static bool is_at(const struct statx *exe, const char *path)
+static bool audit_is_file_at(const struct statx *exe, const char *path)
 {
 	static const char *const roots[] = {"", "/proc/1/root"};
 	char full[PATH_MAX + 16];
@@ -131,8 +132,8 @@ static bool is_at(const struct statx *exe, const char *path)
 
 	for (size_t i = 0; i < ARRAY_SIZE(roots); i++) {
 		snprintf(full, sizeof(full), "%s%s", roots[i], path);
-		if (look_at(full, &stx) && S_ISREG(stx.stx_mode) && stx.stx_ino == exe->stx_ino &&
-			stx.stx_dev_major == exe->stx_dev_major &&
+		if (audit_stat_file(full, &stx) && S_ISREG(stx.stx_mode) &&
+			stx.stx_ino == exe->stx_ino && stx.stx_dev_major == exe->stx_dev_major &&
 			stx.stx_dev_minor == exe->stx_dev_minor)
 			return true;
 	}
@@ -144,7 +145,7 @@ static bool read_executable(pid_t pid, struct statx *ret)
 	char link[32];
 
 	snprintf(link, sizeof(link), "/proc/%d/exe", (int)pid);
-	return look_at(link, ret);
+	return audit_stat_file(link, ret);
 }
 
 /* Folders for an executable that is named without one; only root can write there. */
@@ -157,10 +158,10 @@ static bool is_executable(const struct statx *exe, const char *entry)
 	char path[PATH_MAX + 24];
 
 	if (entry[0] == '/')
-		return is_at(exe, entry);
+		return audit_is_file_at(exe, entry);
 	for (size_t i = 0; i < ARRAY_SIZE(folders); i++) {
 		snprintf(path, sizeof(path), "%s/%s", folders[i], entry);
-		if (!strchr(entry, '/') && is_at(exe, path))
+		if (!strchr(entry, '/') && audit_is_file_at(exe, path))
 			return true;
 	}
 	return false;
@@ -182,7 +183,7 @@ static int parse_user(struct str entry, uid_t *ret, struct error *err)
 }
 
 /* The process's name does not count, because a process can choose it. */
-static bool is_allowed(const struct agent *agent, pid_t pid)
+static bool audit_is_allowed_process(const struct agent *agent, pid_t pid)
 {
 	struct str rest = str_from(agent->options.police_allow), piece;
 	struct statx exe;
@@ -218,7 +219,7 @@ static int check_allow(const struct agent *agent, struct error *err)
 	return 0;
 }
 
-static void send_signal(struct stranger *s, int sig, const char *why)
+static void send_signal(struct unmanaged *s, int sig, const char *why)
 {
 	int pidfd = process_open(s->pid, s->start), r;
 
@@ -234,12 +235,12 @@ static void send_signal(struct stranger *s, int sig, const char *why)
 	fd_close(pidfd);
 }
 
-static void police(struct agent *agent, struct stranger *s)
+static void audit_end_unmanaged(struct agent *agent, struct unmanaged *s)
 {
 	const uint64_t now = clock_now_ns();
 
 	if (!agent->options.police || s->seen < AUDIT_CONFIRM || s->is_graphics || s->pid <= 1 ||
-		s->has_got_kill || s->pid == getpid() || is_allowed(agent, s->pid))
+		s->has_got_kill || s->pid == getpid() || audit_is_allowed_process(agent, s->pid))
 		return;
 	if (!s->term_ns) {
 		s->term_ns = now;
@@ -251,12 +252,13 @@ static void police(struct agent *agent, struct stranger *s)
 }
 
 /* Logs the end only for processes that really ended. */
-static void note_ends(const struct audit *audit, const struct stranger *now, uint32_t n)
+static void note_ends(const struct audit *audit, const struct unmanaged *now, uint32_t n)
 {
 	for (uint32_t i = 0; i < audit->n; i++) {
-		const struct stranger *s = &audit->strangers[i];
+		const struct unmanaged *s = &audit->unmanaged[i];
 
-		if (s->term_ns && !find(now, n, s) && !process_is_alive(s->pid, s->start))
+		if (s->term_ns && !audit_find_unmanaged(now, n, s) &&
+			!process_is_alive(s->pid, s->start))
 			log_info("unmanaged process %d (%s) has exited after --police", (int)s->pid,
 				s->name);
 	}
@@ -264,7 +266,7 @@ static void note_ends(const struct audit *audit, const struct stranger *now, uin
 
 /* ---- tenants that use more than was counted ---- */
 
-static struct tenant_device *device_of(const struct process *p, uint32_t device)
+static struct tenant_device *audit_tenant_device(const struct process *p, uint32_t device)
 {
 	for (uint32_t i = 0; i < p->tenant->n; i++)
 		if (p->tenant->devices[i].device->index == device)
@@ -276,7 +278,7 @@ static void note_episode(struct tenant_device *td)
 {
 	const struct tenant *t = td->tenant;
 
-	if (td->excess_rounds == AUDIT_TOLD)
+	if (td->excess_rounds == AUDIT_REPORTED)
 		log_warn("tenant %u (%s) of user %u uses %s of device %u, but divvy counts %s",
 			t->id, t->name, (unsigned int)t->uid, format_bytes(td->says_bytes).s,
 			td->device->index, format_bytes(td->counted_bytes).s);
@@ -293,7 +295,7 @@ static void note_device(struct tenant_device *td)
 		note_episode(td);
 		return;
 	}
-	if (td->excess_rounds >= AUDIT_TOLD)
+	if (td->excess_rounds >= AUDIT_REPORTED)
 		log_info("tenant %u (%s) uses only counted memory of device %u again",
 			td->tenant->id, td->tenant->name, td->device->index);
 	td->excess_rounds = 0;
@@ -301,7 +303,7 @@ static void note_device(struct tenant_device *td)
 
 uint64_t audit_excess(const struct tenant_device *td)
 {
-	return td->excess_rounds >= AUDIT_TOLD ? td->says_bytes - td->counted_bytes : 0;
+	return td->excess_rounds >= AUDIT_REPORTED ? td->says_bytes - td->counted_bytes : 0;
 }
 
 uint32_t audit_excesses(struct agent *agent)
@@ -330,7 +332,8 @@ static bool is_any_suspected(const struct agent *agent)
 
 	LIST_FOREACH(t, &agent->tenants, link)
 		for (uint32_t i = 0; i < t->n && !t->is_ending; i++)
-			if (t->devices[i].excess_rounds && t->devices[i].excess_rounds < AUDIT_TOLD)
+			if (t->devices[i].excess_rounds &&
+				t->devices[i].excess_rounds < AUDIT_REPORTED)
 				return true;
 	return false;
 }
@@ -338,7 +341,7 @@ static bool is_any_suspected(const struct agent *agent)
 /* ---- rounds ---- */
 
 /* Answers that others requested add no rounds. */
-static void stranger_carry_over(struct stranger *s, const struct stranger *before)
+static void audit_carry_over_unmanaged(struct unmanaged *s, const struct unmanaged *before)
 {
 	const bool is_round = s->seen_ns + TICK_NS >= before->seen_ns + ROUND_NS;
 
@@ -350,13 +353,13 @@ static void stranger_carry_over(struct stranger *s, const struct stranger *befor
 }
 
 /* Returns false if the process is of no interest, or has ended. */
-static bool look_at_stranger(
-	struct agent *agent, const struct memory_stranger *listed, struct stranger *ret)
+static bool audit_check_unmanaged(
+	struct agent *agent, const struct memory_unmanaged *listed, struct unmanaged *ret)
 {
 	const struct audit *audit = agent->audit;
-	const struct stranger *before;
+	const struct unmanaged *before;
 	struct process_stat stat;
-	struct stranger s = {
+	struct unmanaged s = {
 		.pid = listed->pid,
 		.device = listed->device,
 		.bytes = listed->bytes == UINT64_MAX ? 0 : listed->bytes,
@@ -369,19 +372,19 @@ static bool look_at_stranger(
 		return false;
 	s.start = stat.start_ticks;
 	memcpy(s.name, stat.name, sizeof(s.name));
-	before = find(audit->strangers, audit->n, &s);
+	before = audit_find_unmanaged(audit->unmanaged, audit->n, &s);
 	if (before) {
-		stranger_carry_over(&s, before);
+		audit_carry_over_unmanaged(&s, before);
 	} else {
 		log_info("unmanaged process %d (%s) on device %u", (int)s.pid, s.name, s.device);
 	}
-	police(agent, &s);
+	audit_end_unmanaged(agent, &s);
 	*ret = s;
 	return true;
 }
 
-static void look_at_all(struct agent *agent, const struct book *book,
-	const struct memory_stranger *listed, size_t n_listed, struct stranger *now)
+static void audit_check_processes(struct agent *agent, const struct audit_processes *processes,
+	const struct memory_unmanaged *listed, size_t n_listed, struct unmanaged *now)
 {
 	struct audit *audit = agent->audit;
 	struct tenant *t;
@@ -391,29 +394,32 @@ static void look_at_all(struct agent *agent, const struct book *book,
 		for (uint32_t i = 0; i < t->n; i++)
 			t->devices[i].says_bytes = 0;
 	for (size_t i = 0; i < n_listed; i++) {
-		const struct process *p = book_find(book, listed[i].pid);
-		struct tenant_device *td = p && !p->is_dead ? device_of(p, listed[i].device) : NULL;
+		const struct process *p = audit_find_process(processes, listed[i].pid);
+		struct tenant_device *td = p && !p->is_dead
+			? audit_tenant_device(p, listed[i].device)
+			: NULL;
 
 		if (td)
 			td->says_bytes += listed[i].bytes == UINT64_MAX ? 0 : listed[i].bytes;
-		if (!p && n < STRANGERS_MAX)
-			n += look_at_stranger(agent, &listed[i], &now[n]);
+		if (!p && n < UNMANAGED_MAX)
+			n += audit_check_unmanaged(agent, &listed[i], &now[n]);
 	}
 	note_tenants(agent);
 	note_ends(audit, now, n);
-	memcpy(audit->strangers, now, n * sizeof(*now));
+	memcpy(audit->unmanaged, now, n * sizeof(*now));
 	audit->n = n;
 }
 
-static void look(struct agent *agent)
+static void audit_check_devices(struct agent *agent)
 {
-	struct memory_stranger *listed = calloc(LISTED_MAX, sizeof(*listed));
-	struct stranger *now = calloc(STRANGERS_MAX, sizeof(*now));
-	struct book book = {0};
+	struct memory_unmanaged *listed = calloc(LISTED_MAX, sizeof(*listed));
+	struct unmanaged *now = calloc(UNMANAGED_MAX, sizeof(*now));
+	struct audit_processes processes = {0};
 
-	if (listed && now && book_make(agent, &book) >= 0)
-		look_at_all(agent, &book, listed, memory_listed(agent, listed, LISTED_MAX), now);
-	free(book.by_pid);
+	if (listed && now && audit_list_processes(agent, &processes) >= 0)
+		audit_check_processes(
+			agent, &processes, listed, memory_listed(agent, listed, LISTED_MAX), now);
+	free(processes.by_pid);
 	free(listed);
 	free(now);
 }
@@ -434,7 +440,7 @@ void audit_tick(struct agent *agent, uint64_t now)
 	if (memory_generation(agent) != audit->generation) {
 		audit->generation = memory_generation(agent);
 		if (clock_since_ns(now, audit->asked_ns) < ROUND_NS)
-			look(agent);
+			audit_check_devices(agent);
 	}
 	keep_counted(agent);
 	if (clock_since_ns(now, audit->asked_ns) >=
@@ -444,21 +450,21 @@ void audit_tick(struct agent *agent, uint64_t now)
 	}
 }
 
-uint32_t audit_strangers(const struct agent *agent)
+uint32_t audit_n_unmanaged(const struct agent *agent)
 {
 	return agent->audit->n;
 }
 
 /* On a machine with a screen, graphics processes are normal: they are not reported. */
-bool audit_take_stranger(struct agent *agent, struct audit_stranger *ret)
+bool audit_take_unmanaged(struct agent *agent, struct audit_unmanaged *ret)
 {
 	for (uint32_t i = 0; i < agent->audit->n; i++) {
-		struct stranger *s = &agent->audit->strangers[i];
+		struct unmanaged *s = &agent->audit->unmanaged[i];
 
-		if (s->is_taken || s->is_graphics || s->seen < AUDIT_TOLD)
+		if (s->is_taken || s->is_graphics || s->seen < AUDIT_REPORTED)
 			continue;
 		s->is_taken = true;
-		*ret = (struct audit_stranger){.pid = s->pid, .device = s->device};
+		*ret = (struct audit_unmanaged){.pid = s->pid, .device = s->device};
 		snprintf(ret->name, sizeof(ret->name), "%s", s->name);
 		return true;
 	}
@@ -468,13 +474,13 @@ bool audit_take_stranger(struct agent *agent, struct audit_stranger *ret)
 json_t *audit_json(struct agent *agent)
 {
 	const struct audit *audit = agent->audit;
-	json_t *strangers = json_array(), *over = json_array();
+	json_t *unmanaged = json_array(), *over = json_array();
 	struct tenant *t;
 
 	for (uint32_t i = 0; i < audit->n; i++) {
-		const struct stranger *s = &audit->strangers[i];
+		const struct unmanaged *s = &audit->unmanaged[i];
 
-		json_array_append_new(strangers,
+		json_array_append_new(unmanaged,
 			json_pack("{s:i, s:i, s:s, s:I, s:i, s:b}", "pid", (int)s->pid, "index",
 				(int)s->device, "command", s->name, "memory_bytes",
 				(json_int_t)s->bytes, "seen", (int)s->seen, "graphics",
@@ -492,11 +498,11 @@ json_t *audit_json(struct agent *agent)
 						(json_int_t)td->counted_bytes));
 		}
 	/* `strangers` is the old name, for one release. */
-	return json_pack("{s:O, s:o, s:o}", "unmanaged_processes", strangers, "strangers",
-		strangers, "over", over);
+	return json_pack("{s:O, s:o, s:o}", "unmanaged_processes", unmanaged, "strangers",
+		unmanaged, "over", over);
 }
 
-static void found(json_t *list, const char *level, const char *what, const char *advice)
+static void audit_add_finding(json_t *list, const char *level, const char *what, const char *advice)
 {
 	json_t *text = json_string(what);
 
@@ -518,19 +524,19 @@ static void find_devices(struct agent *agent, json_t *list)
 		snprintf(text, sizeof(text), "device %u: %s, %s, %s%s%s%s", i, d->info.model,
 			format_bytes(d->info.memory_bytes).s, d->info.uuid,
 			set->is_simulated ? " (simulated)" : "", note[0] ? "; " : "", note);
-		found(list,
-			device_is_ill(d)  ? "problem"
-				: note[0] ? "note"
-					  : "ok",
+		audit_add_finding(list,
+			device_is_faulty(d) ? "problem"
+				: note[0]   ? "note"
+					    : "ok",
 			text,
-			!device_is_ill(d) ? ""
+			!device_is_faulty(d) ? ""
 				: set->is_simulated
 				? "stop the device's programs and restart the daemon"
 				: "see `nvidia-smi` and the kernel's log (Xid); reset "
 				  "the device and restart the daemon");
 	}
 	if (set->is_simulated)
-		found(list, "note", "the devices are simulated: no GPU computes here",
+		audit_add_finding(list, "note", "the devices are simulated: no GPU computes here",
 			"on a machine with an NVIDIA driver, start the daemon without --simulate");
 }
 
@@ -548,7 +554,7 @@ static void find_host_access(const struct agent *agent, json_t *list)
 			"kernels on device %u can access all memory of their process (%s), so "
 			"remote workers serve no other user there",
 			i, how);
-		found(list, "note", text,
+		audit_add_finding(list, "note", text,
 			"for programs that you trust, use divvy serve --allow-host-access or "
 			"divvyd --remote-host-access");
 	}
@@ -579,7 +585,7 @@ static void find_excesses(struct agent *agent, uid_t uid, json_t *list)
 				"memory taken past its libraries; `divvy remove %u` removes the "
 				"tenant",
 				t->id);
-			found(list, "warning", text, advice);
+			audit_add_finding(list, "warning", text, advice);
 		}
 }
 
@@ -593,15 +599,16 @@ json_t *audit_findings(struct agent *agent, uid_t uid)
 	find_devices(agent, list);
 	find_host_access(agent, list);
 	if (agent->options.is_gate_off)
-		found(list, "warning", "DIVVY_GATE=off opens all gates; no share is enforced",
+		audit_add_finding(list, "warning",
+			"DIVVY_GATE=off opens all gates; no share is enforced",
 			"unset DIVVY_GATE and restart the daemon");
 	for (uint32_t i = 0; i < audit->n && i < 16; i++) {
-		const struct stranger *s = &audit->strangers[i];
+		const struct unmanaged *s = &audit->unmanaged[i];
 
 		snprintf(text, sizeof(text),
 			"unmanaged process: pid %d (%s) uses device %u and belongs to no tenant%s",
 			(int)s->pid, s->name, s->device, s->is_graphics ? " (graphics)" : "");
-		found(list, s->is_graphics ? "note" : "warning", text,
+		audit_add_finding(list, s->is_graphics ? "note" : "warning", text,
 			"start it with `divvy run`, or add a rule to tenants.conf");
 	}
 	find_excesses(agent, uid, list);
@@ -609,11 +616,12 @@ json_t *audit_findings(struct agent *agent, uid_t uid)
 		snprintf(text, sizeof(text),
 			"limit of %llu open files: enough for about %llu processes",
 			(unsigned long long)files.rlim_cur, (unsigned long long)files.rlim_cur / 2);
-		found(list, files.rlim_cur < 4096 ? "warning" : "ok", text,
+		audit_add_finding(list, files.rlim_cur < 4096 ? "warning" : "ok", text,
 			files.rlim_cur < 4096 ? "raise the daemon's LimitNOFILE" : "");
 	}
 	if (!agent->is_system)
-		found(list, "note", "the daemon runs as an ordinary user and serves this user only",
+		audit_add_finding(list, "note",
+			"the daemon runs as an ordinary user and serves this user only",
 			"run divvyd as root to serve several users");
 	return list;
 }

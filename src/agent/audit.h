@@ -28,25 +28,26 @@ json_t *audit_json(struct agent *agent);
 json_t *audit_findings(struct agent *agent, uid_t uid);
 
 /* Number of unmanaged processes, for the metrics. */
-uint32_t audit_strangers(const struct agent *agent);
+uint32_t audit_n_unmanaged(const struct agent *agent);
 /* Number of tenants that use more of a device than was counted, for the metrics. */
 uint32_t audit_excesses(struct agent *agent);
 /*
- * Bytes that the device lists beyond the counted ones, after AUDIT_TOLD rounds in a row; 0: none.
+ * Bytes that the device lists beyond the counted ones, after AUDIT_REPORTED rounds in a row; 0:
+ * none.
  */
 struct tenant_device;
 uint64_t audit_excess(const struct tenant_device *td);
 
 /*
- * Takes one unmanaged process that was seen in AUDIT_TOLD rounds and not taken before. Returns
+ * Takes one unmanaged process that was seen in AUDIT_REPORTED rounds and not taken before. Returns
  * false when there is none.
  */
-#define AUDIT_TOLD 2u
-struct audit_stranger {
+#define AUDIT_REPORTED 2u
+struct audit_unmanaged {
 	pid_t pid;
 	uint32_t device;
 	char name[PROCESS_NAME_SIZE];
 };
-bool audit_take_stranger(struct agent *agent, struct audit_stranger *ret);
+bool audit_take_unmanaged(struct agent *agent, struct audit_unmanaged *ret);
 
 #endif

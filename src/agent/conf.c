@@ -91,7 +91,7 @@ static int parse_fields(struct str words, struct spec *spec, struct error *err)
 	return spec_finish(spec, err);
 }
 
-static int find_user(struct str key, bool is_group, uint32_t *ret, struct error *err)
+static int conf_find_user(struct str key, bool is_group, uint32_t *ret, struct error *err)
 {
 	char name[128];
 	uint64_t n;
@@ -130,7 +130,7 @@ static int parse_default(struct conf *conf, struct str rest, struct error *err)
 	return parse_fields(rest, &conf->default_spec, err);
 }
 
-static int parse_line(struct conf *conf, struct str line, struct error *err)
+static int conf_parse_line(struct conf *conf, struct str line, struct error *err)
 {
 	struct rule *grown, rule = {0};
 	struct str rest = line, kind, key;
@@ -148,7 +148,7 @@ static int parse_line(struct conf *conf, struct str line, struct error *err)
 			str_is(kind, "cgroup") ? "a pattern of cgroups" : "a name or a number");
 	rule.kind = str_is(kind, "uid") ? RULE_UID : str_is(kind, "gid") ? RULE_GID : RULE_CGROUP;
 	if (rule.kind != RULE_CGROUP)
-		r = find_user(key, rule.kind == RULE_GID, &rule.number, err);
+		r = conf_find_user(key, rule.kind == RULE_GID, &rule.number, err);
 	else if (str_copy(rule.pattern, sizeof(rule.pattern), key) < 0)
 		r = fail(err, EINVAL,
 			"cgroup '%.40s...': the pattern has %zu characters; at most %zu are "
@@ -190,7 +190,7 @@ int conf_parse(struct str text, struct conf **ret_conf, struct error *err)
 		r = spec_set(&conf->default_spec, "class", "opportunistic", err);
 	while (r >= 0 && str_split(&rest, '\n', &line)) {
 		number++;
-		r = parse_line(conf, line, err);
+		r = conf_parse_line(conf, line, err);
 		if (r < 0)
 			fail_within(err, r, "line %u", number);
 	}
@@ -261,7 +261,8 @@ int conf_cgroup(pid_t pid, char ret[static CONF_CGROUP], struct error *err)
 	return r < 0 ? fail_within(err, r, "process %d", (int)pid) : 0;
 }
 
-static const struct rule *match(struct agent *agent, uid_t uid, gid_t gid, const char *cgroup)
+static const struct rule *conf_match_rule(
+	struct agent *agent, uid_t uid, gid_t gid, const char *cgroup)
 {
 	const struct conf *conf = agent->conf;
 
@@ -324,7 +325,7 @@ int conf_tenant(struct agent *agent, pid_t pid, uid_t uid, gid_t gid, struct ten
 {
 	char cgroup[CONF_CGROUP] = "", user[40], origin[TENANT_ORIGIN], name[TENANT_NAME];
 	const struct conf *conf = agent->conf;
-	struct tenant_wish wish = {.uid = uid, .origin = origin, .name = name};
+	struct tenant_params params = {.uid = uid, .origin = origin, .name = name};
 	const struct rule *rule;
 	struct cgroup_pod pod;
 	struct error why;
@@ -336,25 +337,25 @@ int conf_tenant(struct agent *agent, pid_t pid, uid_t uid, gid_t gid, struct ten
 		return fail(err, EAGAIN,
 			"user %u: the name service has not answered yet; try again",
 			(unsigned int)uid);
-	rule = match(agent, uid, gid, cgroup);
+	rule = conf_match_rule(agent, uid, gid, cgroup);
 	user_name(agent, uid, user, sizeof(user));
 	if (!rule && agent->has_pods && cgroup_read_pod(pid, agent->pod_cgroups, &pod, &why) >= 0)
 		return fail(err, EACCES,
 			"process %d belongs to pod %s; pods get their share by the socket in "
 			"their container, and this is the machine's",
 			(int)pid, pod.uid);
-	if (!rule && (conf->has_default ? conf->refuses : agent->options.refuse_strangers))
+	if (!rule && (conf->has_default ? conf->refuses : agent->options.refuse_unmanaged))
 		return fail(err, EACCES,
 			"this process belongs to no tenant (no DIVVY_TENANT, no rule for user "
 			"%s); start it with `divvy run`",
 			user);
 	if (!rule) {
-		wish.source = TENANT_DEFAULT;
-		wish.spec = conf->default_spec;
+		params.source = TENANT_DEFAULT;
+		params.spec = conf->default_spec;
 		snprintf(origin, sizeof(origin), "default %u", (unsigned int)uid);
 	} else {
-		wish.source = TENANT_CONF;
-		wish.spec = rule->spec;
+		params.source = TENANT_CONF;
+		params.spec = rule->spec;
 		if (rule->kind == RULE_CGROUP)
 			snprintf(origin, sizeof(origin), "cgroup %u %s", (unsigned int)uid, cgroup);
 		else
@@ -362,10 +363,10 @@ int conf_tenant(struct agent *agent, pid_t pid, uid_t uid, gid_t gid, struct ten
 				rule->kind == RULE_UID ? "uid" : "gid", rule->number,
 				(unsigned int)uid);
 	}
-	tenant_name(wish.source, user, name);
-	wish.lifetime = TENANT_PROCESSES;
-	*ret_tenant = tenant_by_origin(agent, wish.source, origin);
+	tenant_name(params.source, user, name);
+	params.lifetime = TENANT_PROCESSES;
+	*ret_tenant = tenant_by_origin(agent, params.source, origin);
 	if (*ret_tenant)
 		return 0;
-	return tenant_new(agent, &wish, ret_tenant, err);
+	return tenant_new(agent, &params, ret_tenant, err);
 }

@@ -57,7 +57,7 @@ struct search {
 	uint64_t since_ticks, until_ticks; /* when it was started */
 	struct stuck skipped[CARRIER_STUCK_MAX];
 	uint32_t n_skipped;
-	bool is_carried; /* or it cannot be told */
+	bool is_found; /* true also if the answer is unknown */
 
 	/* Hints for the loop's thread; relaxed, since nothing else depends on them. */
 	_Atomic(pid_t) reading;
@@ -121,7 +121,7 @@ static void run_search(struct worker_job *job)
 	if (r < 0 && s->n_skipped < CARRIER_STUCK_MAX)
 		r = process_find_environ(
 			str_from(s->entry), s->since_ticks, s->until_ticks, may_read, s);
-	s->is_carried = r != 0;
+	s->is_found = r != 0;
 }
 
 static void search_free(struct search *s)
@@ -132,15 +132,15 @@ static void search_free(struct search *s)
 
 /* ---- what it has found ---- */
 
-static void note(struct tenant *t, bool is_carried)
+static void container_watch_note_result(struct tenant *t, bool is_found)
 {
 	const uint64_t now = clock_now_ns();
 
 	t->is_sought = false;
-	t->seek_ns = now + (is_carried ? CARRIED_NS : MISSED_NS);
+	t->seek_ns = now + (is_found ? CARRIED_NS : MISSED_NS);
 	if (!tenant_has_ended(t, now))
 		return;
-	if (is_carried)
+	if (is_found)
 		t->alone_ns = now;
 	else if (t->missed_ns && t->missed_ns >= t->alone_ns)
 		tenant_kill(t);
@@ -158,7 +158,7 @@ static void stuck_done(struct carrier *carrier, const struct search *s)
 			carrier->stuck[i].is_over = true;
 }
 
-static void search_done(struct worker_job *job)
+static void container_watch_search_done(struct worker_job *job)
 {
 	struct search *s = (struct search *)job;
 	struct carrier *carrier = s->carrier;
@@ -173,7 +173,7 @@ static void search_done(struct worker_job *job)
 	if (!carrier->agent->is_leaving)
 		t = tenant_by_id(carrier->agent, s->id);
 	if (t && !t->is_ending)
-		note(t, s->is_carried);
+		container_watch_note_result(t, s->is_found);
 	search_free(s);
 	if (!carrier->agent->is_leaving)
 		start_next(carrier);
@@ -293,7 +293,7 @@ void carrier_free(struct agent *agent)
 	agent->carrier = NULL;
 }
 
-void carrier_seek(struct tenant *t)
+void container_watch_seek(struct tenant *t)
 {
 	const uint64_t now = clock_now_ns();
 	char secret[TENANT_SECRET_TEXT];
@@ -306,7 +306,7 @@ void carrier_seek(struct tenant *t)
 	s = carrier ? calloc(1, sizeof(*s)) : NULL;
 	if (!s)
 		return; /* the next tick tries again */
-	s->job = (struct worker_job){.run = run_search, .done = search_done};
+	s->job = (struct worker_job){.run = run_search, .done = container_watch_search_done};
 	s->carrier = carrier;
 	s->id = t->id;
 	s->since_ticks = t->owner_start;

@@ -27,7 +27,7 @@ struct tenant;
  * searches, some seconds apart, must find nothing. The function never blocks, and searches only
  * every few seconds however often it is called. The loop's thread.
  */
-void carrier_seek(struct tenant *tenant);
+void container_watch_seek(struct tenant *tenant);
 
 /* Waits a second for the search that runs, and leaves it behind after that, with its memory. */
 void carrier_free(struct agent *agent);

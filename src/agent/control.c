@@ -35,12 +35,12 @@
 #include "base/parse.h"
 #include "base/process.h"
 
-#define WISHES_MAX 1024u
+#define WAITING_CREATES_MAX 1024u
 #define SETTLE_MS ((int64_t)(MEMORY_GRACE_NS / NSEC_PER_MSEC))
 #define ANSWER_MAX (CLIENT_OUT_MAX - (64u << 10)) /* leaves room for the heads of the parts */
 
-struct wish { /* a waiting `create` */
-	TAILQ_ENTRY(wish) link;
+struct waiting_create { /* a waiting `create` */
+	TAILQ_ENTRY(waiting_create) link;
 	struct conn *conn;
 	uint32_t request;
 	uint64_t deadline_ns;
@@ -50,12 +50,12 @@ struct wish { /* a waiting `create` */
 
 struct control {
 	struct agent *agent;
-	TAILQ_HEAD(, wish) wishes;
-	uint32_t n_wishes;
+	TAILQ_HEAD(, waiting_create) pending_creates;
+	uint32_t n_pending_creates;
 	struct loop_timer timer;
 	bool is_trying;
-	bool is_last_try;  /* the request does not wait, so this is its last try */
-	bool is_in_wishes; /* the loop visits the list, so connections may end meanwhile */
+	bool is_last_try;           /* the request does not wait, so this is its last try */
+	bool is_in_pending_creates; /* the loop visits the list, so connections may end meanwhile */
 };
 
 struct call {
@@ -73,18 +73,18 @@ struct command {
 	int (*fn)(struct call *call, struct error *err);
 };
 
-static void add(struct call *call, const char *key, json_t *value)
+static void control_add_member(struct call *call, const char *key, json_t *value)
 {
 	json_object_set_new(call->reply, key, value);
 }
 
-static void merge(struct call *call, json_t *object)
+static void control_merge_object(struct call *call, json_t *object)
 {
 	json_object_update(call->reply, object);
 	json_decref(object);
 }
 
-static json_t *number(uint64_t n)
+static json_t *control_number_json(uint64_t n)
 {
 	return json_integer((json_int_t)MIN(n, (uint64_t)INT64_MAX));
 }
@@ -147,7 +147,7 @@ static int do_ping(struct call *call, struct error *err)
 {
 	struct agent *a = call->agent;
 
-	merge(call,
+	control_merge_object(call,
 		json_pack("{s:s, s:i, s:i, s:i, s:b, s:b, s:b, s:I, s:f, s:s, s:s, s:i, s:i, s:i, "
 			  "s:s}",
 			"version", DIVVY_VERSION, "abi", (int)msg_newest(), "pid", (int)getpid(),
@@ -160,8 +160,8 @@ static int do_ping(struct call *call, struct error *err)
 			(int)a->n_processes, "policy",
 			a->options.policy ? a->options.policy : "share"));
 	if (a->devices->is_simulated) {
-		add(call, "sim", json_string(a->devices->sim_dir));
-		add(call, "driver", json_string(a->devices->sim_libs));
+		control_add_member(call, "sim", json_string(a->devices->sim_dir));
+		control_add_member(call, "driver", json_string(a->devices->sim_libs));
 	}
 	return 0;
 }
@@ -201,12 +201,12 @@ static json_t *device_json(struct agent *a, struct device *d)
 		"nvml_index", (int)d->info.nvml_index, "pci", d->info.pci, "driver",
 		nvml_driver_version(a->devices->nvml), "compute_mode", d->info.compute_mode, "note",
 		device_note(d));
-	json_object_set_new(json, "memory_bytes", number(d->info.memory_bytes));
-	json_object_set_new(json, "memory_usable_bytes", number(d->info.usable_bytes));
-	json_object_set_new(json, "memory_used_bytes", number(d->used_bytes));
-	json_object_set_new(json, "memory_promised_bytes", number(promised));
-	json_object_set_new(
-		json, "memory_free_bytes", number(ledger_room(d->ledger, SPEC_MEMORY_FAIL)));
+	json_object_set_new(json, "memory_bytes", control_number_json(d->info.memory_bytes));
+	json_object_set_new(json, "memory_usable_bytes", control_number_json(d->info.usable_bytes));
+	json_object_set_new(json, "memory_used_bytes", control_number_json(d->used_bytes));
+	json_object_set_new(json, "memory_promised_bytes", control_number_json(promised));
+	json_object_set_new(json, "memory_free_bytes",
+		control_number_json(ledger_room(d->ledger, SPEC_MEMORY_FAIL)));
 	json_object_set_new(json, "request_permille", json_integer(asked));
 	json_object_set_new(json, "request_free_permille",
 		json_integer(is_exclusive || asked > SPEC_SHARE_ONE ? 0 : SPEC_SHARE_ONE - asked));
@@ -227,8 +227,8 @@ static int do_devices(struct call *call, struct error *err)
 	for (uint32_t i = 0; i < call->agent->devices->n; i++)
 		json_array_append_new(
 			list, device_json(call->agent, &call->agent->devices->devices[i]));
-	add(call, "simulated", json_boolean(call->agent->devices->is_simulated));
-	add(call, "devices", list);
+	control_add_member(call, "simulated", json_boolean(call->agent->devices->is_simulated));
+	control_add_member(call, "devices", list);
 	return 0;
 }
 
@@ -276,14 +276,15 @@ static json_t *tenant_device_json(
 	/* The names before used_*, for one release. */
 	json_object_set_new(json, "got_permille", json_integer(used_1s));
 	json_object_set_new(json, "got_10s_permille", json_integer(used_10s));
-	json_object_set_new(json, "memory_used_bytes", number(memory_used(td)));
-	json_object_set_new(json, "memory_quota_bytes", number(td->quota_bytes));
-	json_object_set_new(json, "device_memory_used_bytes", number(device_says(a, td)));
-	json_object_set_new(json, "excess_bytes", number(audit_excess(td)));
+	json_object_set_new(json, "memory_used_bytes", control_number_json(memory_used(td)));
+	json_object_set_new(json, "memory_quota_bytes", control_number_json(td->quota_bytes));
+	json_object_set_new(
+		json, "device_memory_used_bytes", control_number_json(device_says(a, td)));
+	json_object_set_new(json, "excess_bytes", control_number_json(audit_excess(td)));
 	return json;
 }
 
-static json_t *tenant_json(struct agent *a, struct tenant *t)
+static json_t *control_tenant_json(struct agent *a, struct tenant *t)
 {
 	json_t *devices = json_array(), *processes = json_array(), *json, *remote;
 	struct arbiter_usage usage;
@@ -337,15 +338,15 @@ static int do_list(struct call *call, struct error *err)
 	LIST_FOREACH(t, &call->agent->tenants, link)
 		if (!t->is_ending && (!only || t == only) &&
 			tenant_may_see(call->agent, t, call->conn->uid))
-			json_array_insert_new(list, 0, tenant_json(call->agent, t));
-	add(call, "simulated", json_boolean(call->agent->devices->is_simulated));
-	add(call, "now_ns", number(clock_now_ns()));
-	add(call, "tenants", list);
+			json_array_insert_new(list, 0, control_tenant_json(call->agent, t));
+	control_add_member(call, "simulated", json_boolean(call->agent->devices->is_simulated));
+	control_add_member(call, "now_ns", control_number_json(clock_now_ns()));
+	control_add_member(call, "tenants", list);
 	return 0;
 }
 
-static void explain(struct agent *a, const struct tenant_device *td, const struct arbiter_usage *u,
-	char *ret, size_t size)
+static void control_explain_device(struct agent *a, const struct tenant_device *td,
+	const struct arbiter_usage *u, char *ret, size_t size)
 {
 	const struct tenant *t = td->tenant, *other = tenant_by_id(a, u->why_tenant);
 	char before[TENANT_NAME + 32] = "another tenant";
@@ -390,8 +391,8 @@ static void explain(struct agent *a, const struct tenant_device *td, const struc
 /* Adds the note on preference conflicts and on memory that only open descriptors hold. */
 static void add_note(struct call *call, const struct tenant *t)
 {
-	const uint32_t n_met = tenant_n_met(t);
-	char met[SPEC_MET], text[256];
+	const uint32_t n_conflicts = tenant_n_conflicts(t);
+	char met[SPEC_CONFLICTS], text[256];
 	uint64_t left_bytes = 0;
 
 	for (uint32_t i = 0; i < t->n; i++)
@@ -401,7 +402,7 @@ static void add_note(struct call *call, const struct tenant *t)
 			"only exported descriptors still hold %s of its memory; divvy charges "
 			"it until they are closed",
 			format_bytes(left_bytes).s);
-		add(call, "note", json_string(text));
+		control_add_member(call, "note", json_string(text));
 		return;
 	}
 	for (uint32_t i = 0; i < t->n; i++) {
@@ -414,12 +415,13 @@ static void add_note(struct call *call, const struct tenant *t)
 			"memory %s: a CUDA context alone takes about %s, so the first call may "
 			"fail with CUDA_ERROR_OUT_OF_MEMORY; request more",
 			format_bytes(td->quota_bytes).s, format_bytes(context_bytes).s);
-		add(call, "note", json_string(text));
+		control_add_member(call, "note", json_string(text));
 		return;
 	}
-	if (n_met)
-		add(call, "note",
-			json_string(spec_met_format(t->spec.preferred_anti_affinity, n_met, met)));
+	if (n_conflicts)
+		control_add_member(call, "note",
+			json_string(spec_conflicts_format(
+				t->spec.preferred_anti_affinity, n_conflicts, met)));
 }
 
 static int do_why(struct call *call, struct error *err)
@@ -436,20 +438,21 @@ static int do_why(struct call *call, struct error *err)
 		json_t *json = tenant_device_json(call->agent, &t->devices[i], &usage);
 		char sentence[256] = "";
 
-		explain(call->agent, &t->devices[i], &usage, sentence, sizeof(sentence));
+		control_explain_device(
+			call->agent, &t->devices[i], &usage, sentence, sizeof(sentence));
 		json_object_set_new(json, "sentence", json_string(sentence));
 		json_array_append_new(list, json);
 	}
-	add(call, "tenant", json_integer(t->id));
-	add(call, "name", json_string(t->name));
-	add(call, "why", list);
+	control_add_member(call, "tenant", json_integer(t->id));
+	control_add_member(call, "name", json_string(t->name));
+	control_add_member(call, "why", list);
 	add_note(call, t);
 	return 0;
 }
 
 /* ---- create, set, remove ---- */
 
-static json_t *environment(struct agent *a, const struct tenant *t)
+static json_t *control_environment_json(struct agent *a, const struct tenant *t)
 {
 	char secret[TENANT_SECRET_TEXT];
 	json_t *env = json_object();
@@ -467,7 +470,7 @@ static json_t *environment(struct agent *a, const struct tenant *t)
 
 static void describe_new(struct call *call, struct tenant *t)
 {
-	json_t *devices = json_array(), *env = environment(call->agent, t);
+	json_t *devices = json_array(), *env = control_environment_json(call->agent, t);
 
 	for (uint32_t i = 0; i < t->n; i++)
 		json_array_append_new(devices,
@@ -475,20 +478,20 @@ static void describe_new(struct call *call, struct tenant *t)
 				"uuid", t->devices[i].device->info.uuid, "model",
 				t->devices[i].device->info.model, "quota_bytes",
 				(json_int_t)t->devices[i].quota_bytes));
-	add(call, "tenant", json_integer(t->id));
-	add(call, "name", json_string(t->name));
-	add(call, "secret", json_incref(json_object_get(env, "DIVVY_TENANT")));
-	add(call, "socket", json_string(call->agent->socket_path));
-	add(call, "programs", json_string(call->agent->programs_dir));
-	add(call, "simulated", json_boolean(call->agent->devices->is_simulated));
-	add(call, "devices", devices);
-	add(call, "spec", spec_to_json(&t->spec));
+	control_add_member(call, "tenant", json_integer(t->id));
+	control_add_member(call, "name", json_string(t->name));
+	control_add_member(call, "secret", json_incref(json_object_get(env, "DIVVY_TENANT")));
+	control_add_member(call, "socket", json_string(call->agent->socket_path));
+	control_add_member(call, "programs", json_string(call->agent->programs_dir));
+	control_add_member(call, "simulated", json_boolean(call->agent->devices->is_simulated));
+	control_add_member(call, "devices", devices);
+	control_add_member(call, "spec", spec_to_json(&t->spec));
 	add_note(call, t);
-	add(call, "env", env);
+	control_add_member(call, "env", env);
 }
 
 /* The pid must be the caller's own process; root may name any. */
-static int check_owner(const struct conn *c, pid_t pid, struct error *err)
+static int control_check_owner(const struct conn *c, pid_t pid, struct error *err)
 {
 	_cleanup_buf_ struct buf text = BUF_INIT(64u << 10);
 	char path[64];
@@ -533,72 +536,72 @@ static int get_container(const json_t *json, bool *ret_is_container, struct erro
 	return 0;
 }
 
-static int create(struct call *call, struct tenant **ret, struct error *err)
+static int control_create_tenant(struct call *call, struct tenant **ret, struct error *err)
 {
 	const json_t *fields = json_object_get(call->json, "spec");
 	char cgroup[CONF_CGROUP];
 	struct conn *c = call->conn;
-	struct tenant_wish wish = {.uid = c->uid, .source = TENANT_RUN};
+	struct tenant_params params = {.uid = c->uid, .source = TENANT_RUN};
 	struct process_stat stat;
 	char own_name[PROCESS_NAME_SIZE];
 	bool is_container = false;
 	int64_t pid = c->pid;
 	int r;
 
-	spec_init(&wish.spec);
-	r = spec_set_json(&wish.spec, fields, err);
+	spec_init(&params.spec);
+	r = spec_set_json(&params.spec, fields, err);
 	if (r >= 0)
-		r = spec_finish(&wish.spec, err);
+		r = spec_finish(&params.spec, err);
 	if (r >= 0)
-		r = get_name(call->json, &wish.name, err);
+		r = get_name(call->json, &params.name, err);
 	if (r >= 0)
-		r = get_lifetime(call->json, &wish.lifetime, err);
+		r = get_lifetime(call->json, &params.lifetime, err);
 	if (r >= 0)
 		r = get_container(call->json, &is_container, err);
 	if (r >= 0)
 		r = get_number(call->json, "pid", 1, INT32_MAX, &pid, err);
 	if (r >= 0)
-		r = check_owner(c, (pid_t)pid, err);
+		r = control_check_owner(c, (pid_t)pid, err);
 	if (r < 0)
 		return r;
-	wish.owner = wish.lifetime == TENANT_PROCESS ? (pid_t)pid : 0;
+	params.owner = params.lifetime == TENANT_PROCESS ? (pid_t)pid : 0;
 	if (is_container) {
 		/* The owner is the engine's command, which may have to fetch an image first. */
-		wish.owner = wish.lifetime == TENANT_KEEP ? 0 : (pid_t)pid;
+		params.owner = params.lifetime == TENANT_KEEP ? 0 : (pid_t)pid;
 		r = conf_cgroup((pid_t)pid, cgroup, err);
 		if (r < 0)
 			return r;
-		wish.container = TENANT_CONTAINER_AWAITED;
-		wish.cgroup = cgroup;
+		params.container = TENANT_CONTAINER_AWAITED;
+		params.cgroup = cgroup;
 	}
-	if (!wish.name && process_read_stat((pid_t)pid, &stat) == 0) {
+	if (!params.name && process_read_stat((pid_t)pid, &stat) == 0) {
 		memcpy(own_name, stat.name, sizeof(own_name));
 		for (char *p = own_name; *p; p++)
 			if (!strchr("._-", *p) && !((*p | 32) >= 'a' && (*p | 32) <= 'z') &&
 				!(*p >= '0' && *p <= '9'))
 				*p = '_';
-		wish.name = own_name;
+		params.name = own_name;
 	}
-	return tenant_new(call->agent, &wish, ret, err);
+	return tenant_new(call->agent, &params, ret, err);
 }
 
 static int check_waiting(const struct call *call, struct error *err)
 {
 	const struct control *control = call->agent->control;
 	const uid_t uid = call->conn->uid;
-	const struct wish *w;
+	const struct waiting_create *w;
 	uint32_t n = 0;
 
-	TAILQ_FOREACH(w, &control->wishes, link)
+	TAILQ_FOREACH(w, &control->pending_creates, link)
 		n += w->conn && w->conn->uid == uid;
 	if (!call->conn->user->is_trusted && n >= CONTROL_WAITING_PER_USER)
 		return fail(err, EUSERS,
 			"%u requests of user %u wait already, the maximum for one user; cancel "
 			"one, or try again later",
 			n, (unsigned int)uid);
-	if (control->n_wishes >= WISHES_MAX)
+	if (control->n_pending_creates >= WAITING_CREATES_MAX)
 		return fail(err, EUSERS, "%u requests wait already, the maximum; try again later",
-			control->n_wishes);
+			control->n_pending_creates);
 	return 0;
 }
 
@@ -608,17 +611,17 @@ static int do_create(struct call *call, struct error *err)
 	bool does_settle;
 	struct tenant *t = NULL;
 	int64_t wait_ms = 0;
-	struct wish *w;
+	struct waiting_create *w;
 	int r;
 
 	r = get_number(call->json, "wait_ms", -1, INT64_C(1) << 40, &wait_ms, err);
 	if (r < 0)
 		return r;
 	/* Waiting requests come first, unless this one does not wait. */
-	if (wait_ms && !TAILQ_EMPTY(&control->wishes) && !control->is_trying)
+	if (wait_ms && !TAILQ_EMPTY(&control->pending_creates) && !control->is_trying)
 		r = fail(err, ENOSPC, "earlier requests wait for the same free capacity");
 	else
-		r = create(call, &t, err);
+		r = control_create_tenant(call, &t, err);
 	if (r >= 0)
 		describe_new(call, t);
 	if (r != -ENOSPC || control->is_trying || control->is_last_try)
@@ -633,7 +636,7 @@ static int do_create(struct call *call, struct error *err)
 	w = calloc(1, sizeof(*w));
 	if (!w)
 		return fail(err, ENOMEM, "out of memory");
-	*w = (struct wish){
+	*w = (struct waiting_create){
 		.conn = call->conn,
 		.request = call->request,
 		.does_not_wait = does_settle,
@@ -642,14 +645,14 @@ static int do_create(struct call *call, struct error *err)
 			? CLOCK_NEVER
 			: clock_add_ns(clock_now_ns(), (uint64_t)wait_ms * NSEC_PER_MSEC),
 	};
-	TAILQ_INSERT_TAIL(&control->wishes, w, link);
-	control->n_wishes++;
+	TAILQ_INSERT_TAIL(&control->pending_creates, w, link);
+	control->n_pending_creates++;
 	loop_set_timer(&control->timer, clock_now_ns());
 	return -EINPROGRESS;
 }
 
 /* Runs before checks between fields, whose errors would name a limit or count that nobody set. */
-static int check_kind(const struct tenant *t, struct spec spec, struct error *err)
+static int control_check_tenant_kind(const struct tenant *t, struct spec spec, struct error *err)
 {
 	if (spec.exclusive)
 		return 0; /* the request is unchanged */
@@ -686,7 +689,7 @@ static int do_set(struct call *call, struct error *err)
 					key);
 		r = spec_set_json(&spec, fields, err);
 		if (r >= 0)
-			r = check_kind(t, spec, err);
+			r = control_check_tenant_kind(t, spec, err);
 		if (r >= 0)
 			r = spec_finish(&spec, err);
 		if (r >= 0)
@@ -700,7 +703,7 @@ static int do_set(struct call *call, struct error *err)
 		if (r < 0)
 			return r;
 	}
-	add(call, "tenant", tenant_json(call->agent, t));
+	control_add_member(call, "tenant", control_tenant_json(call->agent, t));
 	add_note(call, t);
 	return 0;
 }
@@ -749,7 +752,7 @@ static int do_report(struct call *call, struct error *err)
 
 	if (r < 0)
 		return r;
-	merge(call, usage_report(call->agent, call->conn->uid, (uint64_t)since_s));
+	control_merge_object(call, usage_report(call->agent, call->conn->uid, (uint64_t)since_s));
 	return 0;
 }
 
@@ -780,14 +783,14 @@ static int do_apply(struct call *call, struct error *err)
 			   &tenants, err);
 	if (r < 0)
 		return r;
-	add(call, "tenants", tenants);
+	control_add_member(call, "tenants", tenants);
 	return 0;
 }
 
 static int do_doctor(struct call *call, struct error *err)
 {
 	memory_refresh(call->agent);
-	add(call, "findings", audit_findings(call->agent, call->conn->uid));
+	control_add_member(call, "findings", audit_findings(call->agent, call->conn->uid));
 	return 0;
 }
 
@@ -798,7 +801,7 @@ static int do_audit(struct call *call, struct error *err)
 	if (r < 0)
 		return r;
 	memory_refresh(call->agent);
-	merge(call, audit_json(call->agent));
+	control_merge_object(call, audit_json(call->agent));
 	return 0;
 }
 
@@ -970,7 +973,8 @@ static void send_text(struct conn *c, uint32_t request, struct buf *text)
 		client_reply(c, request, 0, text->p, text->n);
 }
 
-static int answer(struct agent *agent, struct conn *c, uint32_t request, const json_t *json)
+static int control_send_answer(
+	struct agent *agent, struct conn *c, uint32_t request, const json_t *json)
 {
 	struct call call = {.agent = agent,
 		.conn = c,
@@ -1010,36 +1014,36 @@ void control_request(struct conn *c, uint32_t request, const char *text, size_t 
 		json_decref(reply);
 		return;
 	}
-	answer(c->agent, c, request, json);
+	control_send_answer(c->agent, c, request, json);
 	json_decref(json);
 }
 
 /* ---- waiting requests ---- */
 
-static void forget(struct control *control, struct wish *w)
+static void control_forget_pending(struct control *control, struct waiting_create *w)
 {
-	TAILQ_REMOVE(&control->wishes, w, link);
-	control->n_wishes--;
+	TAILQ_REMOVE(&control->pending_creates, w, link);
+	control->n_pending_creates--;
 	json_decref(w->json);
 	free(w);
 }
 
-void control_conn_gone(struct conn *c)
+void control_conn_closed(struct conn *c)
 {
 	struct control *control = c->agent->control;
-	struct wish *w, *next;
+	struct waiting_create *w, *next;
 
 	if (!control)
 		return;
-	for (w = TAILQ_FIRST(&control->wishes); w; w = next) {
+	for (w = TAILQ_FIRST(&control->pending_creates); w; w = next) {
 		next = TAILQ_NEXT(w, link);
 		if (w->conn != c)
 			continue;
 		w->conn = NULL;
-		if (control->is_in_wishes) /* the next visit of the list drops it */
+		if (control->is_in_pending_creates) /* the next visit of the list drops it */
 			loop_set_timer(&control->timer, clock_now_ns());
 		else
-			forget(control, w);
+			control_forget_pending(control, w);
 	}
 }
 
@@ -1048,18 +1052,18 @@ void control_room(struct agent *agent)
 	struct control *control = agent->control;
 
 	/* Not at once, because the caller is in the middle of a change. */
-	if (control && !TAILQ_EMPTY(&control->wishes))
+	if (control && !TAILQ_EMPTY(&control->pending_creates))
 		loop_set_timer(&control->timer, clock_now_ns());
 }
 
-static void expire(struct control *control, struct wish *w)
+static void control_expire_pending(struct control *control, struct waiting_create *w)
 {
 	struct error err;
 	json_t *reply;
 
 	if (w->does_not_wait) {
 		control->is_last_try = true;
-		answer(control->agent, w->conn, w->request, w->json);
+		control_send_answer(control->agent, w->conn, w->request, w->json);
 		control->is_last_try = false;
 		return;
 	}
@@ -1069,18 +1073,18 @@ static void expire(struct control *control, struct wish *w)
 	json_decref(reply);
 }
 
-static void on_timer(struct loop_timer *timer, uint64_t now)
+static void control_on_wait_over(struct loop_timer *timer, uint64_t now)
 {
 	struct control *control = timer->data;
 	uint64_t next_ns = CLOCK_NEVER;
-	struct wish *w, *next;
+	struct waiting_create *w, *next;
 
-	control->is_in_wishes = true;
-	for (w = TAILQ_FIRST(&control->wishes); w; w = next) {
+	control->is_in_pending_creates = true;
+	for (w = TAILQ_FIRST(&control->pending_creates); w; w = next) {
 		int r;
 
 		control->is_trying = true;
-		r = w->conn ? answer(control->agent, w->conn, w->request, w->json) : 0;
+		r = w->conn ? control_send_answer(control->agent, w->conn, w->request, w->json) : 0;
 		control->is_trying = false;
 		next = TAILQ_NEXT(w, link);
 		if (r == -ENOSPC && w->conn && now < w->deadline_ns) {
@@ -1088,10 +1092,10 @@ static void on_timer(struct loop_timer *timer, uint64_t now)
 			continue;
 		}
 		if (r == -ENOSPC && w->conn)
-			expire(control, w);
-		forget(control, w);
+			control_expire_pending(control, w);
+		control_forget_pending(control, w);
 	}
-	control->is_in_wishes = false;
+	control->is_in_pending_creates = false;
 	if (next_ns != CLOCK_NEVER && !loop_timer_is_armed(timer))
 		loop_set_timer(timer, next_ns);
 }
@@ -1106,20 +1110,20 @@ int control_new(struct agent *agent, struct error *err)
 	agent->control = control;
 	control->agent = agent;
 	control->timer.data = control;
-	TAILQ_INIT(&control->wishes);
-	r = loop_add_timer(agent->loop, &control->timer, on_timer);
+	TAILQ_INIT(&control->pending_creates);
+	r = loop_add_timer(agent->loop, &control->timer, control_on_wait_over);
 	return r < 0 ? fail_errno(err, -r, "start a timer") : 0;
 }
 
 void control_free(struct agent *agent)
 {
 	struct control *control = agent->control;
-	struct wish *w;
+	struct waiting_create *w;
 
 	if (!control)
 		return;
-	while ((w = TAILQ_FIRST(&control->wishes)))
-		forget(control, w);
+	while ((w = TAILQ_FIRST(&control->pending_creates)))
+		control_forget_pending(control, w);
 	loop_remove_timer(&control->timer);
 	free(control);
 	agent->control = NULL;

@@ -19,7 +19,7 @@ void control_free(struct agent *agent);
 /* Executes the request in `text`. The answer goes over the connection, now or later. */
 void control_request(struct conn *conn, uint32_t request, const char *text, size_t n);
 /* The connection ends: drops its waiting request. */
-void control_conn_gone(struct conn *conn);
+void control_conn_closed(struct conn *conn);
 /*
  * Tries the waiting requests again, in order. Callers use this when share or memory becomes free.
  */

@@ -82,7 +82,7 @@ static int find_owner(const struct file_id *id, struct lock_owner *ret)
 }
 
 /* Never waits for a file system in user space. */
-static int look_at(int fd, struct statx *ret)
+static int lock_stat_file(int fd, struct statx *ret)
 {
 	return statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC,
 		       STATX_TYPE | STATX_UID | STATX_NLINK | STATX_INO, ret) < 0
@@ -99,7 +99,7 @@ int lock_find_owner(int fd, struct lock_owner *ret_owner)
 {
 	struct file_id id;
 	struct statx stx;
-	int r = look_at(fd, &stx);
+	int r = lock_stat_file(fd, &stx);
 
 	if (r < 0)
 		return r;
@@ -116,7 +116,7 @@ static bool is_still_named(int fd, const char *path)
 	return !fstat(fd, &a) && !lstat(path, &b) && a.st_ino == b.st_ino && a.st_dev == b.st_dev;
 }
 
-static int is_busy(const struct taking *t, struct error *err)
+static int lock_check_holder(const struct taking *t, struct error *err)
 {
 	char who[64] = "";
 
@@ -135,7 +135,7 @@ static void read_socket(int fd, struct taking *t)
 	ssize_t n;
 
 	t->its_socket[0] = '\0';
-	if (!t->owner.pid || look_at(fd, &stx) < 0 || stx.stx_uid != t->owner.uid)
+	if (!t->owner.pid || lock_stat_file(fd, &stx) < 0 || stx.stx_uid != t->owner.uid)
 		return;
 	n = pread(fd, text, sizeof(text) - 1, 0);
 	if (n <= 0 || sscanf(text, "%*d %*u %255s", t->its_socket) != 1)
@@ -165,7 +165,7 @@ static int lock_open_file(int fd, const char *path, struct taking *t, struct err
 	t->owner = (struct lock_owner){0};
 	lock_find_owner(fd, &t->owner);
 	read_socket(fd, t);
-	return is_busy(t, err);
+	return lock_check_holder(t, err);
 }
 
 static int open_any(const char *path, mode_t mode)
@@ -243,9 +243,9 @@ static int open_trusted(const char *folder, const char *path, struct file_id *re
 	}
 	if (fd < 0)
 		return -errno;
-	r = look_at(top, &above);
+	r = lock_stat_file(top, &above);
 	if (r >= 0)
-		r = look_at(fd, &stx);
+		r = lock_stat_file(fd, &stx);
 	if (r < 0)
 		return r == -EACCES ? -EPERM : r;
 	*ret_id = id_of(&stx);
@@ -294,7 +294,7 @@ static int try_shared(
 		find_owner(&id, &t->owner);
 	}
 	if (!t->is_forced && is_users_daemon(&t->owner))
-		return is_busy(t, err);
+		return lock_check_holder(t, err);
 	r = move_aside(file->path);
 	if (r == 0 || r == -ENOENT)
 		log_info("moved '%s' aside, since root does not own it alone", file->path);
@@ -354,7 +354,7 @@ static int look_at_own(const char *path, struct taking *t, struct error *err)
 	id = (struct file_id){major(st.st_dev), minor(st.st_dev), st.st_ino};
 	t->owner = (struct lock_owner){0};
 	t->its_socket[0] = '\0';
-	return find_owner(&id, &t->owner) < 0 ? 0 : is_busy(t, err);
+	return find_owner(&id, &t->owner) < 0 ? 0 : lock_check_holder(t, err);
 }
 
 static int take_own(const char *folder, struct lock_file *file, struct taking *t, struct error *err)

@@ -113,15 +113,15 @@ static int find_sim_libs(char *ret, size_t size, struct error *err)
 
 /* Reads everything that the engine will read, so that the daemon reports errors in one sentence. */
 static int load_config(const struct device_set *set, const char *simulate,
-	struct sim_config *ret_config, struct error *err)
+	struct simgpu_config *ret_config, struct error *err)
 {
-	int r = sim_config_load(ret_config, set->sim_dir, simulate, err);
+	int r = simgpu_config_load(ret_config, set->sim_dir, simulate, err);
 
 	return r < 0 ? fail_within(err, r, "simulated device") : 0;
 }
 
 /* A former engine serves while it has users, and for its linger time, whatever is requested now. */
-static bool is_as_wished(struct nvml *nvml, const struct sim_config *config)
+static bool is_as_wished(struct nvml *nvml, const struct simgpu_config *config)
 {
 	_cleanup_free_ struct nvml_info *infos = calloc(ARBITER_DEVICES, sizeof(*infos));
 	int n = infos ? nvml_list(nvml, infos, ARBITER_DEVICES, NULL) : -ENOMEM;
@@ -136,13 +136,13 @@ static bool is_as_wished(struct nvml *nvml, const struct sim_config *config)
 }
 
 /* An engine removes its socket first when it ends. */
-static void await_end_of_engine(const struct device_set *set, const struct sim_config *config)
+static void await_end_of_engine(const struct device_set *set, const struct simgpu_config *config)
 {
 	uint64_t wait = MIN(config->linger_ns + NSEC_PER_SEC, LINGER_MAX_NS);
 	uint64_t deadline = clock_now_ns() + wait;
 	char path[PATH_MAX + 32];
 
-	snprintf(path, sizeof(path), "%s/" SIM_FILE_SOCKET, set->sim_dir);
+	snprintf(path, sizeof(path), "%s/" SIMGPU_FILE_SOCKET, set->sim_dir);
 	while (access(path, F_OK) == 0 && clock_now_ns() < deadline)
 		clock_sleep_until_ns(clock_now_ns() + 10 * NSEC_PER_MSEC);
 }
@@ -179,7 +179,7 @@ static int open_nvml(struct device_set *set, struct error *err)
 static int open_engine(
 	struct device_set *set, const char *simulate, bool is_wish, struct error *err)
 {
-	struct sim_config config;
+	struct simgpu_config config;
 	int r = load_config(set, simulate, &config, err);
 
 	r = r < 0 ? r : open_nvml(set, err);
@@ -219,34 +219,35 @@ static int open_simulated(struct device_set *set, const char *simulate, bool is_
 	return open_engine(set, simulate, is_wish, err);
 }
 
-static int open_driver(struct device_set *set, const struct device_wish *wish, struct error *err)
+static int open_driver(
+	struct device_set *set, const struct device_params *params, struct error *err)
 {
 	const char *driver = getenv("DIVVY_DRIVER");
 	struct error why;
 	int r;
 
-	if (wish->simulate)
-		return open_simulated(set, wish->simulate, true, wish->runtime_dir, err);
+	if (params->simulate)
+		return open_simulated(set, params->simulate, true, params->runtime_dir, err);
 	r = nvml_open(driver && *driver ? driver : NULL, &set->nvml, &why);
 	if (r != -ENOENT && r != -ENODEV) {
 		if (r < 0)
 			*err = why;
 		return r;
 	}
-	if (wish->may_be_none) {
+	if (params->may_be_none) {
 		log_info("%s; no device to share", why.msg);
 		return 0;
 	}
 	log_info("%s; sharing a simulated GPU (%s)", why.msg, DEFAULT_SIMULATION);
-	return open_simulated(set, DEFAULT_SIMULATION, false, wish->runtime_dir, err);
+	return open_simulated(set, DEFAULT_SIMULATION, false, params->runtime_dir, err);
 }
 
-const char *device_ailment(const struct device *device)
+const char *device_fault_text(const struct device *device)
 {
-	return device->is_lost          ? "is lost: the driver cannot reach it any more"
-		: device->xid           ? device->xid_note
-		: device_is_ill(device) ? "does not answer"
-					: NULL;
+	return device->is_lost             ? "is lost: the driver cannot reach it any more"
+		: device->xid              ? device->xid_note
+		: device_is_faulty(device) ? "does not answer"
+					   : NULL;
 }
 
 /* Exceptions, bad pointers and the end of a program, and their consequences. */
@@ -264,7 +265,7 @@ bool device_is_xid_of_program(uint64_t xid)
  * An Xid without a UUID may concern any device. An Xid of a parent concerns all its instances, or
  * the named one.
  */
-static bool is_of(const struct nvml_xid *xid, const struct nvml_info *info)
+static bool device_is_xid_of(const struct nvml_xid *xid, const struct nvml_info *info)
 {
 	if (!xid->uuid[0] || !strcmp(info->uuid, xid->uuid))
 		return true;
@@ -275,12 +276,12 @@ static bool is_of(const struct nvml_xid *xid, const struct nvml_info *info)
 
 uint64_t device_note_xid(struct device_set *set, const struct nvml_xid *xid)
 {
-	uint64_t ill = 0;
+	uint64_t faulty = 0;
 
 	for (uint32_t i = 0; i < set->n; i++) {
 		struct device *d = &set->devices[i];
 
-		if (!is_of(xid, &d->info))
+		if (!device_is_xid_of(xid, &d->info))
 			continue;
 		d->n_xids++;
 		if (d->xid || !xid->xid || device_is_xid_of_program(xid->xid))
@@ -288,14 +289,14 @@ uint64_t device_note_xid(struct device_set *set, const struct nvml_xid *xid)
 		d->xid = xid->xid;
 		snprintf(d->xid_note, sizeof(d->xid_note),
 			"had Xid %" PRIu64 ", which no program causes", xid->xid);
-		ill |= 1ull << i;
+		faulty |= 1ull << i;
 	}
-	return ill;
+	return faulty;
 }
 
 const char *device_note(const struct device *device)
 {
-	const char *ailment = device_ailment(device);
+	const char *ailment = device_fault_text(device);
 
 	return ailment ? ailment : device->note;
 }
@@ -343,7 +344,8 @@ enum nvml_link device_link(const struct device_set *set, uint32_t a, uint32_t b)
 	return (enum nvml_link)set->link[a * set->n + b];
 }
 
-int device_set_open(const struct device_wish *wish, struct device_set **ret_set, struct error *err)
+int device_set_open(
+	const struct device_params *params, struct device_set **ret_set, struct error *err)
 {
 	_cleanup_free_ struct nvml_info *infos = calloc(ARBITER_DEVICES, sizeof(*infos));
 	struct device_set *set = calloc(1, sizeof(*set));
@@ -353,7 +355,7 @@ int device_set_open(const struct device_wish *wish, struct device_set **ret_set,
 		free(set);
 		return fail(err, ENOMEM, "out of memory");
 	}
-	r = open_driver(set, wish, err);
+	r = open_driver(set, params, err);
 	if (r >= 0 && set->nvml)
 		r = n = nvml_list(set->nvml, infos, ARBITER_DEVICES, err);
 	if (r < 0)
@@ -371,7 +373,7 @@ int device_set_open(const struct device_wish *wish, struct device_set **ret_set,
 		d->context_guess_bytes = MIN(CONTEXT_GUESS_BYTES, d->info.usable_bytes / 16);
 		d->context_bytes = d->context_guess_bytes;
 		set_note(d);
-		r = ledger_new(d->info.usable_bytes, wish->oversubscribe_permille, &d->ledger);
+		r = ledger_new(d->info.usable_bytes, params->oversubscribe_permille, &d->ledger);
 		if (r < 0)
 			goto out;
 		set->n++;

@@ -52,13 +52,13 @@ const char *device_host_access(const struct device *device);
  * no program caused, or left DEVICE_SILENT_MAX queries in a row unanswered.
  */
 #define DEVICE_SILENT_MAX 2u
-static inline bool device_is_ill(const struct device *device)
+static inline bool device_is_faulty(const struct device *device)
 {
 	return device->is_lost || device->xid || device->n_silent >= DEVICE_SILENT_MAX;
 }
 
 /* The device's fault, as words to follow its name; NULL: none. */
-const char *device_ailment(const struct device *device);
+const char *device_fault_text(const struct device *device);
 
 /* The device's fault, else the note on limits of sharing, else "". */
 const char *device_note(const struct device *device);
@@ -73,7 +73,7 @@ struct device_set {
 	char sim_libs[PATH_SIZE_MAX]; /* the simulated driver's folder */
 };
 
-struct device_wish {
+struct device_params {
 	/*
 	 * NULL: the machine's devices. Otherwise a simulated machine of that specification in
 	 * runtime_dir/sim.
@@ -85,7 +85,8 @@ struct device_wish {
 };
 
 /* Opens the management library and lists the devices. Blocks. */
-int device_set_open(const struct device_wish *wish, struct device_set **ret_set, struct error *err);
+int device_set_open(
+	const struct device_params *params, struct device_set **ret_set, struct error *err);
 /*
  * Locks all devices. -EBUSY: another daemon holds one; the sentence and *ret_owner name it.
  * is_forced: see lock_take().

@@ -52,7 +52,7 @@ static void drop_oldest(struct history *h)
 			oldest = i;
 	if (oldest == h->n)
 		return;
-	tally_give(h->records[oldest].slot);
+	usage_journal_give_slot(h->records[oldest].slot);
 	free(h->records[oldest].buckets);
 	h->records[oldest] = h->records[--h->n];
 }
@@ -76,7 +76,7 @@ struct history_record *history_add(struct history *h, uint32_t id)
 
 /* ---- buckets ---- */
 
-static uint64_t end_of(const struct history_bucket *b)
+static uint64_t history_bucket_end(const struct history_bucket *b)
 {
 	return b->start_s + b->length_s;
 }
@@ -104,7 +104,7 @@ void history_merge(struct history_record *r, uint64_t now_s)
 	for (uint32_t i = 0; i < r->n; i++) {
 		struct history_bucket b = r->buckets[i];
 
-		if (end_of(&b) + HISTORY_KEPT_S < now_s)
+		if (history_bucket_end(&b) + HISTORY_KEPT_S < now_s)
 			continue;
 		if (is_to_be_merged(&b, now_s)) {
 			b.start_s -= b.start_s % HOUR_S;
@@ -123,7 +123,7 @@ void history_merge(struct history_record *r, uint64_t now_s)
 }
 
 /* Makes room for one bucket. Drops the oldest quarter if merging does not suffice. */
-static int make_room(struct history_record *r, uint64_t now_s)
+static int history_drop_oldest(struct history_record *r, uint64_t now_s)
 {
 	struct history_bucket *grown;
 
@@ -147,9 +147,9 @@ static int make_room(struct history_record *r, uint64_t now_s)
 
 static struct history_bucket *bucket_at(struct history_record *r, uint64_t now_s)
 {
-	if (r->n && end_of(&r->buckets[r->n - 1]) > now_s)
+	if (r->n && history_bucket_end(&r->buckets[r->n - 1]) > now_s)
 		return &r->buckets[r->n - 1];
-	if (make_room(r, now_s) < 0)
+	if (history_drop_oldest(r, now_s) < 0)
 		return NULL;
 	r->buckets[r->n] = (struct history_bucket){
 		.start_s = now_s - now_s % MINUTE_S, .length_s = MINUTE_S};
@@ -188,18 +188,18 @@ static int put_bucket(struct history_record *r, const struct history_bucket *b)
 {
 	uint32_t at = r->n, end;
 
-	if (make_room(r, end_of(b)) < 0)
+	if (history_drop_oldest(r, history_bucket_end(b)) < 0)
 		return -ENOMEM;
 	at = r->n;
 	while (at && r->buckets[at - 1].start_s >= b->start_s)
 		at--;
-	if (at && end_of(&r->buckets[at - 1]) >= end_of(b))
+	if (at && history_bucket_end(&r->buckets[at - 1]) >= history_bucket_end(b))
 		return 0; /* an hour already contains it */
 	end = at;
 	if (end < r->n && r->buckets[end].start_s == b->start_s &&
 		r->buckets[end].length_s > b->length_s)
 		return 0;
-	while (end < r->n && end_of(&r->buckets[end]) <= end_of(b))
+	while (end < r->n && history_bucket_end(&r->buckets[end]) <= history_bucket_end(b))
 		end++;
 	if (end > at && r->buckets[at].start_s == b->start_s &&
 		r->buckets[at].length_s == b->length_s) {
@@ -246,7 +246,7 @@ static int put_record(struct history *h, const struct history_record *r)
 
 _Static_assert(SPEC_NAME == 64, "the name's width below");
 
-static int read_line(struct history *h, struct str line, bool is_log)
+static int history_take_line(struct history *h, struct str line, bool is_log)
 {
 	struct history_record r = {0}, *last;
 	struct history_bucket b = {0};
@@ -276,7 +276,7 @@ static int read_line(struct history *h, struct str line, bool is_log)
 	b.start_s = first;
 	if (is_log || (last->n && last->buckets[last->n - 1].start_s > b.start_s))
 		return put_bucket(last, &b);
-	if (make_room(last, end_of(&b)) < 0)
+	if (history_drop_oldest(last, history_bucket_end(&b)) < 0)
 		return -ENOMEM;
 	last->buckets[last->n++] = b;
 	return 0;
@@ -284,7 +284,7 @@ static int read_line(struct history *h, struct str line, bool is_log)
 
 int history_read_line(struct history *h, struct str line, bool is_log)
 {
-	int r = read_line(h, line, is_log);
+	int r = history_take_line(h, line, is_log);
 
 	/* The R may follow a torn line that swallowed it; no other kind of line contains an R. */
 	h->has_lost_record |= r == -EBADMSG && str_find(line, 'R') < line.n;

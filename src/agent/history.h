@@ -25,7 +25,7 @@
 #define HISTORY_KEPT_S (31u * 24 * 3600) /* age limit of buckets; sums stay as long as the record */
 #define HISTORY_MINUTES_S (2u * 3600)    /* older minutes are merged into hours */
 
-struct tally_slot;
+struct usage_journal_slot;
 
 struct history_bucket {
 	uint64_t start_s;
@@ -46,7 +46,7 @@ struct history_record {
 	struct history_bucket *buckets; /* ordered by start */
 	uint32_t n, capacity;
 	/* NULL: the usage journal had no free slot, or the files have all of an ended tenant. */
-	struct tally_slot *slot;
+	struct usage_journal_slot *slot;
 };
 
 struct history {

@@ -37,7 +37,7 @@ struct metrics_thread {
 	/* for the daemon's loop */
 	struct agent *agent;
 	struct metrics_server server; /* without functions: none */
-	struct loop_io asked;
+	struct loop_io snapshot_wanted;
 	struct loop_timer beat;
 
 	/* for both; exchanges are seq_cst, and the eventfd announces them */
@@ -51,13 +51,13 @@ struct metrics_thread {
 	pthread_t thread;
 	bool is_started;
 	struct loop *loop;
-	struct loop_io told;
+	struct loop_io snapshot_ready;
 	struct http_server *local;
 	struct http_request **waiting; /* requests for the text; each has a connection */
 	size_t n_waiting, max_waiting;
 };
 
-static void poke(int fd)
+static void metrics_thread_wake(int fd)
 {
 	const uint64_t one = 1;
 
@@ -66,7 +66,7 @@ static void poke(int fd)
 		return;
 }
 
-static void drain(int fd)
+static void metrics_thread_drain_fd(int fd)
 {
 	uint64_t n;
 
@@ -84,7 +84,7 @@ static void text_free(struct text *text)
 
 /* ---- the daemon's loop ---- */
 
-static void on_beat(struct loop_timer *timer, uint64_t now)
+static void metrics_thread_on_beat(struct loop_timer *timer, uint64_t now)
 {
 	struct metrics_thread *t = timer->data;
 
@@ -93,12 +93,12 @@ static void on_beat(struct loop_timer *timer, uint64_t now)
 	loop_set_timer(timer, now + BEAT_NS);
 }
 
-static void on_asked(struct loop_io *io, uint32_t events)
+static void metrics_thread_on_request(struct loop_io *io, uint32_t events)
 {
 	struct metrics_thread *t = io->data;
 	struct text *text;
 
-	drain(t->to_agent);
+	metrics_thread_drain_fd(t->to_agent);
 	if (!atomic_exchange(&t->is_wanted, false))
 		return;
 	text_free(atomic_exchange(&t->used, NULL));
@@ -108,7 +108,7 @@ static void on_asked(struct loop_io *io, uint32_t events)
 		metrics_format(t->agent, &text->buf);
 	}
 	text_free(atomic_exchange(&t->fresh, text));
-	poke(t->to_thread);
+	metrics_thread_wake(t->to_thread);
 }
 
 /* ---- the thread ---- */
@@ -124,12 +124,12 @@ static void answer_waiting(struct metrics_thread *t, const struct text *text)
 	t->n_waiting = 0;
 }
 
-static void on_told(struct loop_io *io, uint32_t events)
+static void metrics_thread_on_snapshot(struct loop_io *io, uint32_t events)
 {
 	struct metrics_thread *t = io->data;
 	struct text *text;
 
-	drain(t->to_thread);
+	metrics_thread_drain_fd(t->to_thread);
 	if (atomic_load(&t->is_ending)) {
 		loop_stop(t->loop, 0);
 		return;
@@ -152,7 +152,7 @@ void metrics_thread_answer(void *thread, struct http_request *request)
 	if (t->n_waiting > 1)
 		return;
 	atomic_store(&t->is_wanted, true);
-	poke(t->to_agent);
+	metrics_thread_wake(t->to_agent);
 }
 
 void metrics_thread_answer_health(void *thread, struct http_request *request)
@@ -231,9 +231,13 @@ static int join_loops(struct metrics_thread *t, struct error *err)
 	t->to_thread = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (r >= 0 && (t->to_agent < 0 || t->to_thread < 0))
 		r = -errno;
-	r = r < 0 ? r : loop_add_timer(t->agent->loop, &t->beat, on_beat);
-	r = r < 0 ? r : loop_add_io(t->agent->loop, &t->asked, t->to_agent, EPOLLIN, on_asked);
-	r = r < 0 ? r : loop_add_io(t->loop, &t->told, t->to_thread, EPOLLIN, on_told);
+	r = r < 0 ? r : loop_add_timer(t->agent->loop, &t->beat, metrics_thread_on_beat);
+	r = r < 0 ? r
+		  : loop_add_io(t->agent->loop, &t->snapshot_wanted, t->to_agent, EPOLLIN,
+			    metrics_thread_on_request);
+	r = r < 0 ? r
+		  : loop_add_io(t->loop, &t->snapshot_ready, t->to_thread, EPOLLIN,
+			    metrics_thread_on_snapshot);
 	return r < 0 ? fail_errno(err, -r, "start the thread of metrics") : 0;
 }
 
@@ -249,7 +253,7 @@ int metrics_thread_new(struct agent *agent, const struct metrics_thread_options 
 	if (options->server)
 		t->server = *options->server;
 	t->to_agent = t->to_thread = -1;
-	t->asked.data = t->beat.data = t->told.data = t;
+	t->snapshot_wanted.data = t->beat.data = t->snapshot_ready.data = t;
 	t->max_waiting = CONNECTIONS_MAX + t->server.max_connections;
 	t->waiting = calloc(t->max_waiting, sizeof(*t->waiting));
 	r = t->waiting ? join_loops(t, err) : fail(err, ENOMEM, "out of memory");
@@ -258,7 +262,7 @@ int metrics_thread_new(struct agent *agent, const struct metrics_thread_options 
 	if (r >= 0 && t->server.start)
 		r = t->server.start(t->server.data, t, t->loop, err);
 	if (r >= 0) {
-		on_beat(&t->beat, clock_now_ns());
+		metrics_thread_on_beat(&t->beat, clock_now_ns());
 		r = start_thread(t);
 		if (r < 0)
 			fail_errno(err, -r, "start the thread of metrics");
@@ -277,15 +281,15 @@ void metrics_thread_free(struct metrics_thread *t)
 		return;
 	if (t->is_started) {
 		atomic_store(&t->is_ending, true);
-		poke(t->to_thread);
+		metrics_thread_wake(t->to_thread);
 		pthread_join(t->thread, NULL);
 	}
 	answer_waiting(t, NULL);
 	if (t->server.stop)
 		t->server.stop(t->server.data);
 	http_server_free(t->local);
-	loop_remove_io(&t->told);
-	loop_remove_io(&t->asked);
+	loop_remove_io(&t->snapshot_ready);
+	loop_remove_io(&t->snapshot_wanted);
 	loop_remove_timer(&t->beat);
 	loop_free(t->loop);
 	fd_close(t->to_agent);

@@ -164,7 +164,7 @@ static void label_device(struct buf *out, const void *of)
 	prom_label(out, "simulated", sample->is_simulated ? "1" : "0");
 }
 
-static void add_devices(const struct device_set *set, struct buf *out)
+static void metrics_add_devices(const struct device_set *set, struct buf *out)
 {
 	static const struct prom_table table = {device_metrics, ARRAY_SIZE(device_metrics),
 		sizeof(struct device_sample), label_device};
@@ -185,13 +185,13 @@ static void add_devices(const struct device_set *set, struct buf *out)
 			.n_xids = d->n_xids,
 			.xid = d->xid,
 			.is_simulated = set->is_simulated,
-			.is_healthy = !device_is_ill(d)};
+			.is_healthy = !device_is_faulty(d)};
 	}
 	prom_add_table(out, &table, samples, set->n);
 }
 
 struct daemon_sample {
-	uint32_t n_tenants, n_processes, n_strangers, n_missing_devices;
+	uint32_t n_tenants, n_processes, n_unmanaged, n_missing_devices;
 	uint64_t n_refused_grants, uptime_ns;
 };
 
@@ -202,7 +202,7 @@ static const struct prom_metric daemon_metrics[] = {
 	{"divvy_processes", PROM_GAUGE, "Processes that are registered with the daemon.",
 		FIELD(n_processes)},
 	{"divvy_unmanaged_processes", PROM_GAUGE,
-		"Processes that use a device and belong to no tenant.", FIELD(n_strangers),
+		"Processes that use a device and belong to no tenant.", FIELD(n_unmanaged),
 		.old_name = "divvy_strangers"},
 	{"divvy_devices_missing", PROM_GAUGE,
 		"Devices that this node had before and that the driver no longer lists.",
@@ -213,13 +213,13 @@ static const struct prom_metric daemon_metrics[] = {
 		FIELD(uptime_ns), NSEC_PER_SEC},
 };
 
-static void add_daemon(const struct agent *agent, struct buf *out)
+static void metrics_add_daemon(const struct agent *agent, struct buf *out)
 {
 	static const struct prom_table table = {
 		daemon_metrics, ARRAY_SIZE(daemon_metrics), sizeof(struct daemon_sample), NULL};
 	const struct daemon_sample sample = {.n_tenants = agent->n_tenants,
 		.n_processes = agent->n_processes,
-		.n_strangers = audit_strangers(agent),
+		.n_unmanaged = audit_n_unmanaged(agent),
 		.n_missing_devices = agent->n_missing_devices,
 		.n_refused_grants = agent->n_refused_grants,
 		.uptime_ns = clock_since_ns(clock_now_ns(), agent->started_ns)};
@@ -230,8 +230,8 @@ static void add_daemon(const struct agent *agent, struct buf *out)
 int metrics_format(struct agent *agent, struct buf *out)
 {
 	add_tenants(agent, out);
-	add_devices(agent->devices, out);
-	add_daemon(agent, out);
+	metrics_add_devices(agent->devices, out);
+	metrics_add_daemon(agent, out);
 	return buf_error(out);
 }
 

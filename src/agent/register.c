@@ -46,7 +46,7 @@ static void page_fds_done(struct page_fds *fds)
 			fd_close(fds->fd[i]);
 }
 
-static void unmap(void *p, size_t n)
+static void register_unmap_page(void *p, size_t n)
 {
 	struct map map = {p, n};
 
@@ -75,7 +75,7 @@ static int make_down(struct process *p, uint32_t at, int *ret_fd)
 		map_done(&map);
 		return r;
 	}
-	unmap(p->devices[at].down, sizeof(struct page_down));
+	register_unmap_page(p->devices[at].down, sizeof(struct page_down));
 	p->devices[at].down = map.p;
 	*ret_fd = TAKE_FD(fd);
 	return 0;
@@ -109,7 +109,8 @@ static int make_up(struct process *p, uint32_t at, int *ret_fd)
  * Takes a page that a process hands back: a memfd of the right size that cannot shrink, and the
  * recorded one.
  */
-static int adopt_up(struct process *p, uint32_t at, int handed, int *ret_fd, struct error *err)
+static int register_reuse_up(
+	struct process *p, uint32_t at, int handed, int *ret_fd, struct error *err)
 {
 	_cleanup_close_ int fd = -1;
 	struct map map = MAP_NONE;
@@ -129,7 +130,7 @@ static int adopt_up(struct process *p, uint32_t at, int handed, int *ret_fd, str
 	r = map_fd(fd, sizeof(struct page_up), PROT_READ | PROT_WRITE, &map);
 	if (r < 0)
 		return fail_errno(err, -r, "map the page of pid %d", (int)p->pid);
-	unmap(p->devices[at].up, sizeof(struct page_up));
+	register_unmap_page(p->devices[at].up, sizeof(struct page_up));
 	p->devices[at].up = map.p;
 	*ret_fd = TAKE_FD(fd);
 	return 0;
@@ -162,8 +163,8 @@ static int make_pages(struct process *p, struct page_fds *fds, struct error *err
 	return 0;
 }
 
-static int adopt_pages(struct process *p, const int *handed, size_t n_handed, struct page_fds *fds,
-	struct error *err)
+static int register_reuse_pages(struct process *p, const int *handed, size_t n_handed,
+	struct page_fds *fds, struct error *err)
 {
 	if (n_handed != 2 * p->tenant->n)
 		return fail(err, EINVAL, "the program returned %zu pages; expected %u", n_handed,
@@ -172,10 +173,10 @@ static int adopt_pages(struct process *p, const int *handed, size_t n_handed, st
 		struct tenant_device *td = &p->tenant->devices[i];
 		int down = -1, up = -1, r;
 
-		r = adopt_up(p, i, handed[2 * i], &up, err);
+		r = register_reuse_up(p, i, handed[2 * i], &up, err);
 		if (r < 0)
 			return r;
-		r = tenant_page_adopt(td, handed[2 * i + 1], err);
+		r = tenant_page_reuse(td, handed[2 * i + 1], err);
 		if (r >= 0) {
 			r = make_down(p, i, &down);
 			if (r < 0)
@@ -195,7 +196,7 @@ static int adopt_pages(struct process *p, const int *handed, size_t n_handed, st
 
 /* ---- processes ---- */
 
-static void on_process_gone(struct loop_io *io, uint32_t events)
+static void register_on_process_exit(struct loop_io *io, uint32_t events)
 {
 	process_kill(io->data);
 }
@@ -213,7 +214,7 @@ static int process_new(struct tenant *t, pid_t pid, uint64_t start, int pidfd, s
 	p->start = start;
 	p->pidfd = -1;
 	p->pid_io.data = p;
-	r = loop_add_io(t->agent->loop, &p->pid_io, pidfd, EPOLLIN, on_process_gone);
+	r = loop_add_io(t->agent->loop, &p->pid_io, pidfd, EPOLLIN, register_on_process_exit);
 	if (r < 0) {
 		free(p);
 		return r;
@@ -243,8 +244,8 @@ void process_free(struct process *p)
 	loop_remove_io(&p->pid_io);
 	fd_close(p->pidfd);
 	for (uint32_t i = 0; i < p->tenant->n; i++) {
-		unmap(p->devices[i].down, sizeof(struct page_down));
-		unmap(p->devices[i].up, sizeof(struct page_up));
+		register_unmap_page(p->devices[i].down, sizeof(struct page_down));
+		register_unmap_page(p->devices[i].up, sizeof(struct page_up));
 	}
 	free(p);
 }
@@ -280,9 +281,9 @@ void process_kill(struct process *p)
 		if (p->devices[i].down)
 			atomic_store_explicit(
 				&p->devices[i].down->gate, GATE_CLOSED, memory_order_seq_cst);
-	token_process_gone(p);
-	state_process_gone(p);
-	memory_process_gone(p);
+	token_process_exited(p);
+	state_process_exited(p);
+	memory_process_exited(p);
 	if (p->conn) {
 		p->conn->process = NULL;
 		conn_close(p->conn);
@@ -351,7 +352,7 @@ static int peer_start(struct conn *c, uint64_t *ret_start, int *ret_pidfd, struc
 }
 
 /* Whether the cgroup is `top` or below it. */
-static bool is_within(const char *cgroup, const char *top)
+static bool register_is_cgroup_within(const char *cgroup, const char *top)
 {
 	size_t n = strlen(top);
 
@@ -363,7 +364,8 @@ static bool is_within(const char *cgroup, const char *top)
  * secret from another cgroup than the requesting process binds that cgroup. From then on the
  * container's processes are recognised by it.
  */
-static int check_container(struct conn *c, struct tenant *t, bool *ret_is_it, struct error *err)
+static int register_check_container(
+	struct conn *c, struct tenant *t, bool *ret_is_it, struct error *err)
 {
 	char cgroup[CONF_CGROUP];
 	int r;
@@ -375,7 +377,7 @@ static int check_container(struct conn *c, struct tenant *t, bool *ret_is_it, st
 	if (r < 0)
 		return r;
 	if (t->container == TENANT_CONTAINER_BOUND) {
-		*ret_is_it = cgroup[0] && is_within(cgroup, t->cgroup);
+		*ret_is_it = cgroup[0] && register_is_cgroup_within(cgroup, t->cgroup);
 		return *ret_is_it
 			? 0
 			: fail(err, EACCES,
@@ -383,7 +385,8 @@ static int check_container(struct conn *c, struct tenant *t, bool *ret_is_it, st
 				  "process is in '%s'",
 				  t->id, t->cgroup, cgroup);
 	}
-	if (!cgroup[0] || !cgroup[1] || !t->cgroup[0] || is_within(t->cgroup, cgroup))
+	if (!cgroup[0] || !cgroup[1] || !t->cgroup[0] ||
+		register_is_cgroup_within(t->cgroup, cgroup))
 		return 0; /* no container around it: treated like any other program */
 	t->container = TENANT_CONTAINER_BOUND;
 	memcpy(t->cgroup, cgroup, sizeof(t->cgroup));
@@ -415,7 +418,7 @@ static int choose_tenant(struct conn *c, const struct msg_hello *hello, struct t
 
 	/* The pod may have set any secret. */
 	if (c->tenant)
-		return door_tenant(c, ret_tenant, err);
+		return tenant_socket_tenant(c, ret_tenant, err);
 	if (!memcmp(hello->secret, none, sizeof(none))) {
 		*ret_tenant = hello->flags & MSG_HELLO_AGAIN ? former_tenant(c) : NULL;
 		if (*ret_tenant)
@@ -427,7 +430,7 @@ static int choose_tenant(struct conn *c, const struct msg_hello *hello, struct t
 		return fail(err, ENOENT,
 			"no tenant has the secret in DIVVY_TENANT: it was removed, or belongs "
 			"to another daemon");
-	r = check_container(c, t, &is_it, err);
+	r = register_check_container(c, t, &is_it, err);
 	if (r < 0)
 		return r;
 	if (!is_it && c->uid != t->uid && c->uid != 0)
@@ -596,7 +599,7 @@ static int register_again(struct conn *c, const struct msg_hello *hello, struct 
 		for (uint32_t i = 1; i < t->n && 2 * i < n_handed; i++)
 			if (!fstat(handed[2 * i], &st))
 				p->devices[i].up_inode = st.st_ino;
-	r = adopt_pages(p, handed, n_handed, &fds, err);
+	r = register_reuse_pages(p, handed, n_handed, &fds, err);
 	if (r < 0)
 		return r;
 	if (p->conn) {

@@ -2,8 +2,8 @@
 /*
  * Listens on a tenant socket and gives each accepted connection the id of its tenant. The
  * connection keeps the id instead of a pointer, because the tenant may end before the connection
- * does. door_tenant() compares the peer's cgroup with the tenant's pod for each process that
- * registers. The check passes where the host hides cgroups, but only as long as the daemon has
+ * does. tenant_socket_tenant() compares the peer's cgroup with the tenant's pod for each process
+ * that registers. The check passes where the host hides cgroups, but only as long as the daemon has
  * never read a pod's cgroup. All functions run in the loop's thread; the closer closes the socket
  * with its pending connections.
  */
@@ -23,7 +23,7 @@
 
 #define BACKLOG 256
 
-struct door {
+struct tenant_socket {
 	struct agent *agent;
 	uint32_t tenant;
 	int fd;
@@ -31,64 +31,65 @@ struct door {
 	char path[sizeof(((struct sockaddr_un *)0)->sun_path)];
 };
 
-static void on_knock(struct listener *l, int fd)
+static void tenant_socket_on_connect(struct listener *l, int fd)
 {
-	const struct door *door = l->data;
+	const struct tenant_socket *ts = l->data;
 
-	client_accept(door->agent, fd, USER_TENANT, door->tenant, NULL);
+	client_accept(ts->agent, fd, USER_TENANT, ts->tenant, NULL);
 }
 
-static int listen_at(struct door *door)
+static int tenant_socket_listen(struct tenant_socket *ts)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 
-	memcpy(address.sun_path, door->path, sizeof(door->path));
-	unlink(door->path);
-	if (bind(door->fd, (struct sockaddr *)&address, sizeof(address)) < 0 ||
-		chmod(door->path, 0666) < 0 || listen(door->fd, BACKLOG) < 0)
+	memcpy(address.sun_path, ts->path, sizeof(ts->path));
+	unlink(ts->path);
+	if (bind(ts->fd, (struct sockaddr *)&address, sizeof(address)) < 0 ||
+		chmod(ts->path, 0666) < 0 || listen(ts->fd, BACKLOG) < 0)
 		return -errno;
-	return listener_add(door->agent->loop, &door->listener, door->fd, on_knock);
+	return listener_add(ts->agent->loop, &ts->listener, ts->fd, tenant_socket_on_connect);
 }
 
-int door_open(struct tenant *t, const char *path, struct door **ret_door, struct error *err)
+int tenant_socket_open(
+	struct tenant *t, const char *path, struct tenant_socket **ret_socket, struct error *err)
 {
-	struct door *door = calloc(1, sizeof(*door));
+	struct tenant_socket *ts = calloc(1, sizeof(*ts));
 	int r;
 
-	if (!door)
+	if (!ts)
 		return fail(err, ENOMEM, "out of memory");
-	door->agent = t->agent;
-	door->tenant = t->id;
-	door->listener.data = door;
-	door->fd = -1;
-	r = str_copy(door->path, sizeof(door->path), str_from(path));
+	ts->agent = t->agent;
+	ts->tenant = t->id;
+	ts->listener.data = ts;
+	ts->fd = -1;
+	r = str_copy(ts->path, sizeof(ts->path), str_from(path));
 	if (r >= 0) {
-		door->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-		r = door->fd < 0 ? -errno : listen_at(door);
+		ts->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+		r = ts->fd < 0 ? -errno : tenant_socket_listen(ts);
 	}
 	if (r < 0) {
-		door_leave(door);
+		tenant_socket_leave(ts);
 		return fail_errno(err, -r, "listen on '%s'", path);
 	}
-	*ret_door = door;
+	*ret_socket = ts;
 	return 0;
 }
 
-void door_leave(struct door *door)
+void tenant_socket_leave(struct tenant_socket *ts)
 {
-	if (!door)
+	if (!ts)
 		return;
-	listener_remove(&door->listener);
-	if (door->fd >= 0)
-		closer_close_listener(door->agent->closer, door->fd);
-	free(door);
+	listener_remove(&ts->listener);
+	if (ts->fd >= 0)
+		closer_close_listener(ts->agent->closer, ts->fd);
+	free(ts);
 }
 
-void door_close(struct door *door)
+void tenant_socket_close(struct tenant_socket *ts)
 {
-	if (door)
-		unlink(door->path);
-	door_leave(door);
+	if (ts)
+		unlink(ts->path);
+	tenant_socket_leave(ts);
 }
 
 /* The socket's folder already identifies the pod; the kernel must confirm it. */
@@ -117,7 +118,7 @@ static int check_cgroup(const struct conn *c, const struct tenant *t, struct err
 	return 0;
 }
 
-int door_tenant(const struct conn *c, struct tenant **ret_tenant, struct error *err)
+int tenant_socket_tenant(const struct conn *c, struct tenant **ret_tenant, struct error *err)
 {
 	struct tenant *t = tenant_by_id(c->agent, c->tenant);
 	int r;

@@ -12,24 +12,25 @@
 #include "base/error.h"
 
 /* Connections of one tenant at a time; the daemon closes further ones. */
-#define DOOR_CONNS_MAX 2048u
+#define TENANT_SOCKET_CONNS_MAX 2048u
 
-struct door;
+struct tenant_socket;
 
 /* Opens the socket, and replaces a file at that path. The folder must exist. */
-int door_open(struct tenant *tenant, const char *path, struct door **ret_door, struct error *err);
+int tenant_socket_open(struct tenant *tenant, const char *path, struct tenant_socket **ret_socket,
+	struct error *err);
 /* Removes the socket; existing connections stay. Accepts NULL. */
-void door_close(struct door *door);
+void tenant_socket_close(struct tenant_socket *ts);
 /*
  * Closes the socket and leaves its file, for a daemon that ends while its tenants go on. Accepts
  * NULL.
  */
-void door_leave(struct door *door);
+void tenant_socket_leave(struct tenant_socket *ts);
 
 /*
  * Returns the tenant of the connection's socket. -ENOENT: the tenant has ended. -EACCES: the peer
  * is in the cgroup of another pod.
  */
-int door_tenant(const struct conn *conn, struct tenant **ret_tenant, struct error *err);
+int tenant_socket_tenant(const struct conn *conn, struct tenant **ret_tenant, struct error *err);
 
 #endif

@@ -128,7 +128,7 @@ int tenant_page(struct tenant_device *td, struct error *err)
 	return 0;
 }
 
-int tenant_page_adopt(struct tenant_device *td, int fd, struct error *err)
+int tenant_page_reuse(struct tenant_device *td, int fd, struct error *err)
 {
 	_cleanup_map_ struct map map = MAP_NONE;
 	struct stat st;
@@ -186,7 +186,7 @@ static void describe_devices(struct agent *agent, const struct spec *spec,
 			.model = d->info.model,
 			.memory_bytes = d->info.usable_bytes,
 			.room_bytes = ledger_room(d->ledger, spec->memory_policy),
-			.ailment = device_ailment(d),
+			.fault = device_fault_text(d),
 		};
 	}
 	LIST_FOREACH(t, &agent->tenants, link) {
@@ -195,11 +195,11 @@ static void describe_devices(struct agent *agent, const struct spec *spec,
 		for (uint32_t i = 0; i < t->n; i++) {
 			struct place_device *p = &ret[t->devices[i].device->index];
 
-			p->n_met += is_label &&
+			p->n_conflicts += is_label &&
 				!strcmp(spec->preferred_anti_affinity,
 					t->spec.preferred_anti_affinity);
 			if (is_promised(t)) {
-				p->asked += t->spec.request;
+				p->requested += t->spec.request;
 				p->tenants++;
 				p->is_exclusive |= t->spec.exclusive;
 			} else if (spec->exclusive && t->n_processes) {
@@ -209,50 +209,51 @@ static void describe_devices(struct agent *agent, const struct spec *spec,
 	}
 }
 
-uint32_t tenant_n_met(const struct tenant *t)
+uint32_t tenant_n_conflicts(const struct tenant *t)
 {
 	struct place_device places[ARBITER_DEVICES];
 	uint32_t n = 0;
 
 	describe_devices(t->agent, &t->spec, t, places);
 	for (uint32_t i = 0; i < t->n; i++)
-		n += places[t->devices[i].device->index].n_met;
+		n += places[t->devices[i].device->index].n_conflicts;
 	return n;
 }
 
-static struct tenant *allocate(struct agent *agent, const struct tenant_wish *wish, uint32_t n)
+static struct tenant *tenant_allocate(
+	struct agent *agent, const struct tenant_params *params, uint32_t n)
 {
 	struct tenant *t = calloc(1, sizeof(*t) + n * sizeof(t->devices[0]));
 
-	if (t && wish->pod)
+	if (t && params->pod)
 		t->pod = malloc(sizeof(*t->pod));
-	if (!t || (wish->pod && !t->pod)) {
+	if (!t || (params->pod && !t->pod)) {
 		free(t);
 		return NULL;
 	}
-	if (wish->pod)
-		*t->pod = *wish->pod;
+	if (params->pod)
+		*t->pod = *params->pod;
 	t->agent = agent;
-	names_user(agent, wish->uid); /* asks the name service early */
-	t->spec = wish->spec;
-	t->uid = wish->uid;
-	t->lifetime = wish->lifetime;
-	t->source = wish->source;
+	names_user(agent, params->uid); /* asks the name service early */
+	t->spec = params->spec;
+	t->uid = params->uid;
+	t->lifetime = params->lifetime;
+	t->source = params->source;
 	t->owner_fd = -1;
 	t->slots[0] = 1; /* index 0 is the daemon's */
 	t->n = n;
 	t->alone_ns = clock_now_ns();
-	snprintf(t->name, sizeof(t->name), "%s", wish->name ? wish->name : "tenant");
-	snprintf(t->origin, sizeof(t->origin), "%s", wish->origin ? wish->origin : "");
-	t->container = wish->container;
-	snprintf(t->cgroup, sizeof(t->cgroup), "%s", wish->cgroup ? wish->cgroup : "");
+	snprintf(t->name, sizeof(t->name), "%s", params->name ? params->name : "tenant");
+	snprintf(t->origin, sizeof(t->origin), "%s", params->origin ? params->origin : "");
+	t->container = params->container;
+	snprintf(t->cgroup, sizeof(t->cgroup), "%s", params->cgroup ? params->cgroup : "");
 	for (uint32_t i = 0; i < n; i++)
 		t->devices[i] = (struct tenant_device){
 			.tenant = t, .at = i, .fd = -1, .look_ns = CLOCK_NEVER};
 	return t;
 }
 
-static void on_owner_gone(struct loop_io *io, uint32_t events)
+static void tenant_on_owner_exit(struct loop_io *io, uint32_t events)
 {
 	struct tenant *t = io->data;
 
@@ -278,7 +279,7 @@ static int watch_owner(struct tenant *t, pid_t owner, uint64_t start, struct err
 	t->owner_start = start;
 	t->owner_fd = r;
 	t->owner_io.data = t;
-	r = loop_add_io(t->agent->loop, &t->owner_io, t->owner_fd, EPOLLIN, on_owner_gone);
+	r = loop_add_io(t->agent->loop, &t->owner_io, t->owner_fd, EPOLLIN, tenant_on_owner_exit);
 	if (r < 0)
 		return fail_errno(err, -r, "watch pid %d", (int)owner);
 	return 0;
@@ -293,7 +294,7 @@ static void leave_ledger(struct tenant *t, uint32_t n)
 }
 
 /* Enters a tenant with devices and quotas into ledger, arbiter and list. Undone on failure. */
-static int join(struct tenant *t, struct error *err)
+static int tenant_join_parts(struct tenant *t, struct error *err)
 {
 	struct agent *agent = t->agent;
 	uint64_t mask = 0, now = clock_now_ns();
@@ -329,12 +330,13 @@ static int join(struct tenant *t, struct error *err)
 	return 0;
 }
 
-static void leave(struct tenant *t)
+static void tenant_leave_parts(struct tenant *t)
 {
 	arbiter_remove(t->agent->arbiter, t->id, clock_now_ns());
-	memory_tenant_gone(t); /* memory that its processes still hold is not free with the quota */
+	memory_tenant_removed(
+		t); /* memory that its processes still hold is not free with the quota */
 	leave_ledger(t, t->n);
-	token_tenant_gone(t);
+	token_tenant_removed(t);
 	t->is_ending = t->is_dead = true;
 	t->agent->has_dead = true;
 	t->agent->n_tenants--;
@@ -342,27 +344,27 @@ static void leave(struct tenant *t)
 }
 
 /* The default tenant sees each device that no tenant has exclusively. */
-static int choose(struct agent *agent, const struct tenant_wish *wish, uint32_t *ret_devices,
-	uint32_t *ret_n, struct error *err)
+static int tenant_choose_devices(struct agent *agent, const struct tenant_params *params,
+	uint32_t *ret_devices, uint32_t *ret_n, struct error *err)
 {
 	struct place_device places[ARBITER_DEVICES];
 	uint32_t n = 0;
 	int r;
 
-	describe_devices(agent, &wish->spec, NULL, places);
-	if (wish->places) {
-		for (r = 0, n = 0; r >= 0 && n < wish->spec.count; n++) {
-			const struct tenant_place *at = &wish->places[n];
+	describe_devices(agent, &params->spec, NULL, places);
+	if (params->places) {
+		for (r = 0, n = 0; r >= 0 && n < params->spec.count; n++) {
+			const struct tenant_place *at = &params->places[n];
 
 			ret_devices[n] = at->device;
-			r = place_at(&wish->spec, &places[at->device], at->quota_bytes, err);
+			r = place_at(&params->spec, &places[at->device], at->quota_bytes, err);
 		}
 		*ret_n = n;
 		return r;
 	}
-	if (wish->source != TENANT_DEFAULT) {
-		r = place(&wish->spec, places, agent->devices->n, ret_devices, err);
-		*ret_n = wish->spec.count;
+	if (params->source != TENANT_DEFAULT) {
+		r = place(&params->spec, places, agent->devices->n, ret_devices, err);
+		*ret_n = params->spec.count;
 		return r;
 	}
 	for (uint32_t i = 0; i < agent->devices->n && n < SPEC_DEVICES_MAX; i++)
@@ -385,32 +387,32 @@ static bool is_of_user(enum tenant_source source)
 }
 
 /* Bounds the tenants of one user, so that others keep slots and descriptors. */
-static int check_user(
-	const struct agent *agent, const struct tenant_wish *wish, uint32_t n, struct error *err)
+static int check_user(const struct agent *agent, const struct tenant_params *params, uint32_t n,
+	struct error *err)
 {
 	uint32_t n_tenants = 0, files = count_files(n);
 	const struct tenant *t;
 
-	if (!is_of_user(wish->source) || wish->uid == 0 || wish->uid == getuid())
+	if (!is_of_user(params->source) || params->uid == 0 || params->uid == getuid())
 		return 0;
 	LIST_FOREACH(t, &agent->tenants, link)
-		if (t->uid == wish->uid && is_of_user(t->source) && !t->is_dead) {
+		if (t->uid == params->uid && is_of_user(t->source) && !t->is_dead) {
 			n_tenants++;
 			files += count_files(t->n);
 		}
 	if (n_tenants >= TENANTS_PER_USER)
 		return fail(err, EUSERS,
 			"user %u has %u tenants, the maximum for one user; remove some",
-			(unsigned int)wish->uid, n_tenants);
+			(unsigned int)params->uid, n_tenants);
 	if (files > users_files_max(agent->users))
 		return fail(err, EUSERS,
 			"user %u has %u tenants, whose file descriptors are the maximum for one "
 			"user; remove some",
-			(unsigned int)wish->uid, n_tenants);
+			(unsigned int)params->uid, n_tenants);
 	return 0;
 }
 
-static bool has_id(const struct agent *agent, uint32_t id)
+static bool tenant_has_id(const struct agent *agent, uint32_t id)
 {
 	const struct tenant *t;
 
@@ -428,11 +430,11 @@ static uint32_t next_id(struct agent *agent)
 	do {
 		id = agent->next_tenant++;
 		agent->next_tenant = MAX(agent->next_tenant, 1u);
-	} while (!id || has_id(agent, id));
+	} while (!id || tenant_has_id(agent, id));
 	return id;
 }
 
-static int make_tenant(struct agent *agent, const struct tenant_wish *wish,
+static int tenant_make(struct agent *agent, const struct tenant_params *params,
 	struct tenant **ret_tenant, struct error *err)
 {
 	uint32_t chosen[SPEC_DEVICES_MAX], n = 0;
@@ -442,12 +444,12 @@ static int make_tenant(struct agent *agent, const struct tenant_wish *wish,
 	if (agent->n_tenants >= TENANTS_MAX)
 		return fail(err, EUSERS, "the daemon has %u tenants, the maximum; remove some",
 			TENANTS_MAX);
-	r = choose(agent, wish, chosen, &n, err);
+	r = tenant_choose_devices(agent, params, chosen, &n, err);
 	if (r >= 0)
-		r = check_user(agent, wish, n, err);
+		r = check_user(agent, params, n, err);
 	if (r < 0)
 		return r;
-	t = allocate(agent, wish, n);
+	t = tenant_allocate(agent, params, n);
 	if (!t)
 		return fail(err, ENOMEM, "out of memory for another tenant");
 	t->id = next_id(agent);
@@ -461,24 +463,24 @@ static int make_tenant(struct agent *agent, const struct tenant_wish *wish,
 		struct tenant_device *td = &t->devices[i];
 
 		td->device = &agent->devices->devices[chosen[i]];
-		td->quota_bytes = wish->places
-			? wish->places[i].quota_bytes
-			: spec_memory_on(&wish->spec, td->device->info.usable_bytes);
+		td->quota_bytes = params->places
+			? params->places[i].quota_bytes
+			: spec_memory_on(&params->spec, td->device->info.usable_bytes);
 		r = tenant_page(td, err);
 		if (r < 0)
 			goto broken;
 	}
-	if (wish->owner > 0) {
-		r = watch_owner(t, wish->owner, 0, err);
+	if (params->owner > 0) {
+		r = watch_owner(t, params->owner, 0, err);
 		if (r < 0)
 			goto broken;
 	}
-	r = join(t, err);
+	r = tenant_join_parts(t, err);
 	if (r < 0)
 		goto broken;
 	r = state_tenant(t, err);
 	if (r < 0) {
-		leave(t);
+		tenant_leave_parts(t);
 		return r;
 	}
 	*ret_tenant = t;
@@ -488,23 +490,23 @@ broken:
 	return r;
 }
 
-int tenant_new(struct agent *agent, const struct tenant_wish *wish, struct tenant **ret_tenant,
+int tenant_new(struct agent *agent, const struct tenant_params *params, struct tenant **ret_tenant,
 	struct error *err)
 {
 	struct place_device places[ARBITER_DEVICES];
-	struct tenant_wish named = *wish;
+	struct tenant_params named = *params;
 	int r = 0;
 
-	describe_devices(agent, &wish->spec, NULL, places);
-	if (!wish->places)
+	describe_devices(agent, &params->spec, NULL, places);
+	if (!params->places)
 		r = place_name_devices(&named.spec, places, agent->devices->n, err);
-	return r < 0 ? r : make_tenant(agent, &named, ret_tenant, err);
+	return r < 0 ? r : tenant_make(agent, &named, ret_tenant, err);
 }
 
-int tenant_restore(struct agent *agent, const struct tenant_wish *wish,
+int tenant_restore(struct agent *agent, const struct tenant_params *params,
 	const struct tenant_saved *saved, struct tenant **ret_tenant, struct error *err)
 {
-	struct tenant *t = allocate(agent, wish, saved->n);
+	struct tenant *t = tenant_allocate(agent, params, saved->n);
 	int r;
 
 	if (!t)
@@ -519,9 +521,9 @@ int tenant_restore(struct agent *agent, const struct tenant_wish *wish,
 		td->quota_bytes = saved->quota[i];
 		td->inode = saved->inode[i];
 	}
-	if (wish->owner > 0 && watch_owner(t, wish->owner, saved->owner_start, NULL) < 0)
-		t->owner = wish->owner; /* it has ended; the tenant's processes may live */
-	r = join(t, err);
+	if (params->owner > 0 && watch_owner(t, params->owner, saved->owner_start, NULL) < 0)
+		t->owner = params->owner; /* it has ended; the tenant's processes may live */
+	r = tenant_join_parts(t, err);
 	if (r < 0) {
 		tenant_free(t);
 		return r;
@@ -625,15 +627,15 @@ void tenant_kill(struct tenant *t)
 	if (t->is_ending)
 		return;
 	t->is_ending = true; /* otherwise the last process's end would kill it again */
-	usage_tenant_gone(t);
+	usage_tenant_removed(t);
 	for (p = LIST_FIRST(&t->processes); p; p = next) {
 		next = LIST_NEXT(p, of_tenant);
 		if (p->conn)
 			client_refuse(p->conn, 0, ENOENT, "the tenant has been removed");
 		process_kill(p);
 	}
-	leave(t);
-	state_tenant_gone(t);
+	tenant_leave_parts(t);
+	state_tenant_removed(t);
 	tenant_update_defaults(t->agent);
 	control_room(t->agent);
 }
@@ -801,7 +803,7 @@ void tenant_end(struct tenant *t)
 	if (t->container == TENANT_NO_CONTAINER)
 		tenant_kill(t);
 	else
-		carrier_seek(t);
+		container_watch_seek(t);
 }
 
 /* Gives up waiting for processes of before the restart. */

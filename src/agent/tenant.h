@@ -160,7 +160,7 @@ struct tenant_place {
 	uint64_t quota_bytes;
 };
 
-struct tenant_wish {
+struct tenant_params {
 	struct spec spec;
 	const char *name;
 	const char *origin;
@@ -178,7 +178,7 @@ struct tenant_wish {
  * Chooses devices and makes the tenant. -ENOSPC, -EINVAL and others; the sentence says what is
  * possible now.
  */
-int tenant_new(struct agent *agent, const struct tenant_wish *wish, struct tenant **ret_tenant,
+int tenant_new(struct agent *agent, const struct tenant_params *params, struct tenant **ret_tenant,
 	struct error *err);
 
 /*
@@ -195,14 +195,14 @@ struct tenant_saved {
 	uint64_t created_s;
 	uint64_t owner_start;
 };
-int tenant_restore(struct agent *agent, const struct tenant_wish *wish,
+int tenant_restore(struct agent *agent, const struct tenant_params *params,
 	const struct tenant_saved *saved, struct tenant **ret_tenant, struct error *err);
 
 /*
  * Preference conflicts: counts other tenants on its devices with the label that its preferred
  * anti-affinity names. A tenant counts once for each common device.
  */
-uint32_t tenant_n_met(const struct tenant *tenant);
+uint32_t tenant_n_conflicts(const struct tenant *tenant);
 
 /* -EBUSY: the spec differs in a field that must not change while the tenant runs. */
 int tenant_check_change(const struct tenant *tenant, const struct spec *spec, struct error *err);
@@ -256,7 +256,7 @@ int tenant_page(struct tenant_device *td, struct error *err);
  * Takes a page that a process hands back, if it is the recorded one. The caller keeps fd; the
  * function duplicates it.
  */
-int tenant_page_adopt(struct tenant_device *td, int fd, struct error *err);
+int tenant_page_reuse(struct tenant_device *td, int fd, struct error *err);
 
 /* Divides free memory among the default tenants again. Call after each change. */
 void tenant_update_defaults(struct agent *agent);

@@ -83,7 +83,8 @@ static uint64_t hint_ns(_Atomic uint64_t *p)
 }
 
 /* Device time in flight: the client's prediction at its last marker, minus the elapsed time. */
-static uint64_t rest_of(struct page_up *up, uint64_t unfinished, uint64_t began, uint64_t now)
+static uint64_t token_estimate_drain(
+	struct page_up *up, uint64_t unfinished, uint64_t began, uint64_t now)
 {
 	uint64_t queued = hint_ns(&up->queued_ns);
 	uint64_t segment = MAX(hint_ns(&up->segment_ns), hint_ns(&up->longest_ns));
@@ -101,7 +102,7 @@ static uint64_t rest_of(struct page_up *up, uint64_t unfinished, uint64_t began,
 	return rest ? MIN(rest, HINT_MAX_NS) : REST_UNKNOWN;
 }
 
-static struct look look_at(struct process_device *pd, uint64_t began, uint64_t now)
+static struct look token_read_process(struct process_device *pd, uint64_t began, uint64_t now)
 {
 	struct page_up *up = pd->up;
 	uint32_t lines = MIN(atomic_load_explicit(&up->lines, memory_order_acquire), PAGE_LINES);
@@ -142,7 +143,7 @@ static struct look look_at(struct process_device *pd, uint64_t began, uint64_t n
 	pd->unfinished_ns = look.unfinished ? now : 0;
 	look.longest_ns = hint_ns(&up->longest_ns);
 	look.spread_ns = hint_ns(&up->spread_ns);
-	look.rest_ns = rest_of(up, look.unfinished, began, now);
+	look.rest_ns = token_estimate_drain(up, look.unfinished, began, now);
 	look.queued_at_ns = MIN(atomic_load_explicit(&up->queued_at_ns, memory_order_acquire), now);
 	look.ends_ns = clock_add_ns(MAX(look.queued_at_ns, began), hint_ns(&up->queued_ns));
 	return look;
@@ -213,7 +214,7 @@ static struct view look_at_tenant(struct tenant_device *td, uint64_t now)
 
 		if (!pd->up)
 			continue;
-		look = look_at(pd, td->began_ns, now);
+		look = token_read_process(pd, td->began_ns, now);
 		is_open = is_tail_open(p, pd, &look, td, now);
 		if (look.is_in_launch || look.unfinished || is_open)
 			view.is_busy = true;
@@ -244,7 +245,7 @@ static struct view look_at_tenant(struct tenant_device *td, uint64_t now)
 	return view;
 }
 
-static void tell_want(struct tenant_device *td, bool does_want, uint64_t now)
+static void token_report_want(struct tenant_device *td, bool does_want, uint64_t now)
 {
 	struct token *token = td->tenant->agent->token;
 
@@ -333,7 +334,7 @@ static uint64_t next_look(const struct view *view)
  * saves the client at most HINT_SAVES_NS of what the daemon saw. After a time without looks
  * (arbiter_watches()) the page says too little, and the time of the look counts.
  */
-static void observe(struct tenant_device *td, const struct view *view, uint64_t now)
+static void token_observe_device(struct tenant_device *td, const struct view *view, uint64_t now)
 {
 	struct arbiter *arbiter = td->tenant->agent->arbiter;
 	const uint32_t device = td->device->index;
@@ -357,7 +358,7 @@ static void observe(struct tenant_device *td, const struct view *view, uint64_t 
 }
 
 /* Reports one look to the arbiter, and sets the time of the next look. */
-static void look(struct tenant_device *td, uint64_t now)
+static void token_look_device(struct tenant_device *td, uint64_t now)
 {
 	struct token *token = td->tenant->agent->token;
 	struct arbiter *arbiter = token->agent->arbiter;
@@ -366,7 +367,7 @@ static void look(struct tenant_device *td, uint64_t now)
 	struct view view = look_at_tenant(td, now);
 
 	token->is_touched = true;
-	tell_want(td, view.is_wanting, now);
+	token_report_want(td, view.is_wanting, now);
 	if (td->is_draining) {
 		if (view.is_busy) {
 			arbiter_draining(arbiter, id, device,
@@ -390,7 +391,7 @@ static void look(struct tenant_device *td, uint64_t now)
 	 */
 	arbiter_late(arbiter, id, device, view.longest_ns / 2 + LATE_SPREADS * view.spread_ns);
 	if (td->is_open)
-		observe(td, &view, now);
+		token_observe_device(td, &view, now);
 	td->looked_ns = now;
 	td->look_ns = td->is_open && arbiter_watches(arbiter, device) ? now + next_look(&view)
 								      : CLOCK_NEVER;
@@ -401,11 +402,11 @@ static void look(struct tenant_device *td, uint64_t now)
 static void set_window(struct tenant_device *td, const struct arbiter_action *action)
 {
 	td->window_us = action->window_us;
-	td->flags = (action->company ? PAGE_COMPANY : 0) | (action->waited ? PAGE_WAITED : 0);
+	td->flags = (action->contended ? PAGE_COMPANY : 0) | (action->waited ? PAGE_WAITED : 0);
 	store_all(td);
 }
 
-static void tell_turn_ends(struct tenant_device *td)
+static void token_report_turn_ends(struct tenant_device *td)
 {
 	uint64_t at = arbiter_turn_ends(
 		td->tenant->agent->arbiter, td->tenant->id, td->device->index);
@@ -437,7 +438,7 @@ static bool has_others(struct token *token, const struct tenant_device *td)
 	return false;
 }
 
-static void open_gates(struct tenant_device *td, const struct arbiter_action *action)
+static void token_open_gates(struct tenant_device *td, const struct arbiter_action *action)
 {
 	struct token *token = td->tenant->agent->token;
 	struct process *p;
@@ -473,7 +474,7 @@ static void close_gates(struct tenant_device *td, uint64_t now)
 				&p->devices[td->at].down->gate, GATE_CLOSED, memory_order_seq_cst);
 }
 
-static struct tenant_device *find(struct agent *agent, arbiter_id id, uint32_t device)
+static struct tenant_device *token_find_device(struct agent *agent, arbiter_id id, uint32_t device)
 {
 	struct tenant *t = tenant_by_id(agent, id);
 
@@ -484,14 +485,14 @@ static struct tenant_device *find(struct agent *agent, arbiter_id id, uint32_t d
 }
 
 /* Returns whether a gate was closed. */
-static bool act(struct token *token, const struct arbiter_action *action, uint64_t now)
+static bool token_carry_out(struct token *token, const struct arbiter_action *action, uint64_t now)
 {
-	struct tenant_device *td = find(token->agent, action->tenant, action->device);
+	struct tenant_device *td = token_find_device(token->agent, action->tenant, action->device);
 
 	if (!td)
 		return false;
 	switch (action->type) {
-	case ARBITER_OPEN: open_gates(td, action); return false;
+	case ARBITER_OPEN: token_open_gates(td, action); return false;
 	case ARBITER_CLOSE:
 		if (token->is_open_for_all)
 			return false;
@@ -506,7 +507,7 @@ static bool act(struct token *token, const struct arbiter_action *action, uint64
 	return false;
 }
 
-static void arm(struct token *token)
+static void token_arm_timer(struct token *token)
 {
 	uint64_t next = token->next_decision_ns;
 	struct tenant_device *td;
@@ -526,7 +527,7 @@ static void look_where_due(struct token *token, uint64_t now)
 	for (td = TAILQ_FIRST(&token->active); td; td = next) {
 		next = TAILQ_NEXT(td, active);
 		if (td->look_ns <= now)
-			look(td, now);
+			token_look_device(td, now);
 	}
 }
 
@@ -562,7 +563,7 @@ void token_step(struct agent *agent)
 			n = arbiter_step(
 				agent->arbiter, now, actions, ACTIONS, &token->next_decision_ns);
 			for (size_t i = 0; i < n; i++)
-				has_closed |= act(token, &actions[i], now);
+				has_closed |= token_carry_out(token, &actions[i], now);
 		} while (n == ACTIONS);
 		if (has_closed && token->has_membarrier && membarrier_all() < 0)
 			token->has_membarrier = false; /* each thread may then slip one launch */
@@ -570,11 +571,11 @@ void token_step(struct agent *agent)
 		look_where_due(token, clock_now_ns());
 	}
 	TAILQ_FOREACH(td, &token->active, active)
-		tell_turn_ends(td);
-	arm(token);
+		token_report_turn_ends(td);
+	token_arm_timer(token);
 }
 
-static void on_timer(struct loop_timer *timer, uint64_t now)
+static void token_on_timer(struct loop_timer *timer, uint64_t now)
 {
 	struct token *token = timer->data;
 
@@ -653,7 +654,7 @@ void token_process_added(struct process *p)
 	token->is_touched = true;
 }
 
-void token_process_gone(struct process *p)
+void token_process_exited(struct process *p)
 {
 	struct token *token = p->agent->token;
 
@@ -669,14 +670,14 @@ void token_process_gone(struct process *p)
 		} else if (td->does_want) {
 			struct view view = look_at_tenant(td, clock_now_ns());
 
-			tell_want(td, view.is_wanting, clock_now_ns());
+			token_report_want(td, view.is_wanting, clock_now_ns());
 		}
 	}
 	look_where_due(token, clock_now_ns());
 	token->is_touched = true;
 }
 
-void token_tenant_gone(struct tenant *t)
+void token_tenant_removed(struct tenant *t)
 {
 	struct token *token = t->agent->token;
 
@@ -705,7 +706,7 @@ bool token_sample(struct agent *agent, uint64_t now)
 		next = TAILQ_NEXT(td, active);
 		is_any = true;
 		if (td->look_ns == CLOCK_NEVER)
-			look(td, now);
+			token_look_device(td, now);
 	}
 	return is_any;
 }
@@ -722,7 +723,7 @@ int token_new(struct agent *agent, struct error *err)
 	token->next_decision_ns = CLOCK_NEVER;
 	TAILQ_INIT(&token->active);
 	token->timer.data = token;
-	r = loop_add_timer(agent->loop, &token->timer, on_timer);
+	r = loop_add_timer(agent->loop, &token->timer, token_on_timer);
 	if (r < 0) {
 		free(token);
 		return fail_errno(err, -r, "start a timer");

@@ -17,14 +17,14 @@
 #include "agent/tenant.h"
 #include "base/fd.h"
 
-#define TALLY_MAGIC 0x796c6174u /* "taly" */
-#define TALLY_ABI 1u
+#define USAGE_JOURNAL_MAGIC 0x796c6174u /* "taly" */
+#define USAGE_JOURNAL_ABI 1u
 #define SLOT_BYTES 256u
 /* Ended tenants keep their slots for the seconds until reports are written. */
 #define SLOTS (2u * TENANTS_MAX)
 
 union slot {
-	struct tally_slot tenant;
+	struct usage_journal_slot tenant;
 	struct {
 		uint32_t magic, abi;
 		_Atomic uint32_t n; /* slots with blocks; others are not read */
@@ -33,18 +33,18 @@ union slot {
 };
 _Static_assert(sizeof(union slot) == SLOT_BYTES, "a tenant fits its slot");
 
-struct tally {
+struct usage_journal {
 	int fd;
 	struct map map;
 	union slot *slots; /* slots 1 and up */
 };
 
-static int give_blocks(const struct tally *t, uint32_t n)
+static int give_blocks(const struct usage_journal *t, uint32_t n)
 {
 	return -posix_fallocate(t->fd, 0, (off_t)(n + 1) * SLOT_BYTES);
 }
 
-static int map_file(struct tally *t, const char *path)
+static int map_file(struct usage_journal *t, const char *path)
 {
 	const off_t size = (off_t)SLOTS * SLOT_BYTES;
 	union slot *head;
@@ -60,18 +60,19 @@ static int map_file(struct tally *t, const char *path)
 	if (r < 0)
 		return r;
 	t->slots = head = t->map.p;
-	if (head->head.magic == TALLY_MAGIC && head->head.abi == TALLY_ABI)
+	if (head->head.magic == USAGE_JOURNAL_MAGIC && head->head.abi == USAGE_JOURNAL_ABI)
 		n = MIN(head->head.n, SLOTS - 1);
 	else /* new, or of another version: no slot is read */
 		head->head.n = 0;
-	head->head.abi = TALLY_ABI;
-	head->head.magic = TALLY_MAGIC;
+	head->head.abi = USAGE_JOURNAL_ABI;
+	head->head.magic = USAGE_JOURNAL_MAGIC;
 	return give_blocks(t, n);
 }
 
-int tally_open(const char *runtime_dir, struct tally **ret_tally, struct error *err)
+int usage_journal_open(
+	const char *runtime_dir, struct usage_journal **ret_journal, struct error *err)
 {
-	struct tally *t = calloc(1, sizeof(*t));
+	struct usage_journal *t = calloc(1, sizeof(*t));
 	char path[PATH_MAX];
 	int r;
 
@@ -80,14 +81,14 @@ int tally_open(const char *runtime_dir, struct tally **ret_tally, struct error *
 	snprintf(path, sizeof(path), "%s/tally", runtime_dir);
 	r = map_file(t, path);
 	if (r < 0) {
-		tally_close(t);
+		usage_journal_close(t);
 		return fail_errno(err, -r, "map '%s'", path);
 	}
-	*ret_tally = t;
+	*ret_journal = t;
 	return 0;
 }
 
-void tally_close(struct tally *t)
+void usage_journal_close(struct usage_journal *t)
 {
 	if (!t)
 		return;
@@ -96,7 +97,7 @@ void tally_close(struct tally *t)
 	free(t);
 }
 
-struct tally_slot *tally_take(struct tally *t)
+struct usage_journal_slot *usage_journal_take_slot(struct usage_journal *t)
 {
 	const uint32_t n = t ? t->slots[0].head.n : SLOTS;
 	uint32_t i = 1;
@@ -110,13 +111,14 @@ struct tally_slot *tally_take(struct tally *t)
 	return &t->slots[i].tenant;
 }
 
-void tally_give(struct tally_slot *slot)
+void usage_journal_give_slot(struct usage_journal_slot *slot)
 {
 	if (slot)
 		slot->id = 0;
 }
 
-struct tally_slot *tally_next(struct tally *t, const struct tally_slot *slot)
+struct usage_journal_slot *usage_journal_next_slot(
+	struct usage_journal *t, const struct usage_journal_slot *slot)
 {
 	uint32_t i = slot ? (uint32_t)((const union slot *)(const void *)slot - t->slots) : 0;
 

@@ -14,7 +14,7 @@
 #include "base/error.h"
 #include "spec/spec.h"
 
-struct tally_slot {
+struct usage_journal_slot {
 	_Atomic uint32_t id; /* the tenant's id, stored last; 0: the slot is free */
 	uint32_t uid, request, limit;
 	uint64_t first_s;
@@ -24,16 +24,18 @@ struct tally_slot {
 	char name[SPEC_NAME];
 };
 
-struct tally;
+struct usage_journal;
 
-int tally_open(const char *runtime_dir, struct tally **ret_tally, struct error *err);
-void tally_close(struct tally *tally);
+int usage_journal_open(
+	const char *runtime_dir, struct usage_journal **ret_journal, struct error *err);
+void usage_journal_close(struct usage_journal *journal);
 
 /* Takes a free slot, zeroed; NULL when there is none. */
-struct tally_slot *tally_take(struct tally *tally);
-void tally_give(struct tally_slot *slot);
+struct usage_journal_slot *usage_journal_take_slot(struct usage_journal *journal);
+void usage_journal_give_slot(struct usage_journal_slot *slot);
 
 /* Iterates over the used slots: pass NULL to begin; NULL is the end. */
-struct tally_slot *tally_next(struct tally *tally, const struct tally_slot *slot);
+struct usage_journal_slot *usage_journal_next_slot(
+	struct usage_journal *journal, const struct usage_journal_slot *slot);
 
 #endif

@@ -63,7 +63,7 @@ struct usage {
 	uint32_t merged;        /* the last merged record */
 	uint64_t integrated_ns; /* byte-seconds are complete up to here */
 	uint32_t quiet;         /* samples in a row without use */
-	struct tally *tally;
+	struct usage_journal *journal;
 	/* Ended tenants, newest first: the members that an answer needs, with their rings. */
 	LIST_HEAD(, tenant) past;
 
@@ -139,9 +139,9 @@ static struct history_record *record_of_device(struct usage *u, const struct ten
 }
 
 /* Stores what the next daemon continues from, whenever this one is killed. */
-static void record_tally(const struct history_record *r)
+static void usage_record_journal(const struct history_record *r)
 {
-	struct tally_slot *slot = r->slot;
+	struct usage_journal_slot *slot = r->slot;
 
 	if (!slot)
 		return;
@@ -156,12 +156,12 @@ static void record_add(struct history_record *r, double gpu_s, double byte_s, do
 	if (!r || (gpu_s <= 0 && byte_s <= 0 && waited_s <= 0))
 		return;
 	history_use(r, clock_real_ns() / NSEC_PER_SEC, gpu_s, byte_s, waited_s);
-	record_tally(r);
+	usage_record_journal(r);
 }
 
 /* ---- sampling ---- */
 
-static void sample(struct usage *u, struct tenant_device *td, uint64_t now)
+static void usage_sample_device(struct usage *u, struct tenant_device *td, uint64_t now)
 {
 	struct usage_series *s = td->series;
 	struct history_record *r = record_of_device(u, td);
@@ -195,7 +195,7 @@ static bool is_active(const struct tenant_device *td)
 	return td->is_open || td->is_draining || td->does_want || td->series->has_tail;
 }
 
-static void on_timer(struct loop_timer *timer, uint64_t now)
+static void usage_on_timer(struct loop_timer *timer, uint64_t now)
 {
 	struct usage *u = timer->data;
 	uint64_t step_ns = SAMPLE_NS;
@@ -209,7 +209,7 @@ static void on_timer(struct loop_timer *timer, uint64_t now)
 		for (uint32_t i = 0; i < t->n && !t->is_ending; i++) {
 			if (!is_active(&t->devices[i]))
 				continue;
-			sample(u, &t->devices[i], now);
+			usage_sample_device(u, &t->devices[i], now);
 			active++;
 		}
 	if (active == 1)
@@ -263,7 +263,7 @@ void usage_tick(struct agent *agent, uint64_t now)
 
 /* ---- tenants ---- */
 
-static struct usage_series *series_new(uint64_t now)
+static struct usage_series *usage_series_new(uint64_t now)
 {
 	struct usage_series *s = calloc(1, sizeof(*s));
 	uint32_t *at = s ? s->values : NULL;
@@ -313,7 +313,7 @@ int usage_tenant_added(struct tenant *t)
 	uint64_t now = clock_now_ns();
 
 	for (uint32_t i = 0; i < t->n; i++) {
-		t->devices[i].series = series_new(now);
+		t->devices[i].series = usage_series_new(now);
 		if (!t->devices[i].series)
 			return -ENOMEM;
 	}
@@ -327,14 +327,14 @@ int usage_tenant_added(struct tenant *t)
 	r->last_s = MAX(r->last_s, t->created_s);
 	memcpy(r->name, t->name, sizeof(r->name));
 	if (!r->slot)
-		r->slot = tally_take(u->tally);
+		r->slot = usage_journal_take_slot(u->journal);
 	note_share(r, t);
 	if (!r->slot)
 		return 0;
 	r->slot->uid = r->uid;
 	r->slot->first_s = r->first_s;
 	memcpy(r->slot->name, r->name, sizeof(r->slot->name));
-	record_tally(r);
+	usage_record_journal(r);
 	r->slot->id = r->id;
 	return 0;
 }
@@ -358,13 +358,13 @@ void usage_tenant_restored(struct tenant_device *td)
 	td->series->waited_ns = usage.waited_ns;
 }
 
-void usage_tenant_gone(struct tenant *t)
+void usage_tenant_removed(struct tenant *t)
 {
 	struct usage *u = t->agent->usage;
 	struct history_record *r;
 
 	for (uint32_t i = 0; i < t->n; i++)
-		sample(u, &t->devices[i], clock_now_ns());
+		usage_sample_device(u, &t->devices[i], clock_now_ns());
 	r = record_of(u, t->id);
 	if (r) {
 		r->is_alive = false;
@@ -500,7 +500,7 @@ static uint32_t memory_at(const struct usage_series *s, uint64_t at_ns)
 }
 
 /* Writes numbers and commas. jansson would make an object of each point. */
-static void add_numbers(struct buf *out, const uint64_t *numbers, uint64_t n)
+static void usage_add_numbers(struct buf *out, const uint64_t *numbers, uint64_t n)
 {
 	char digits[20];
 
@@ -526,7 +526,8 @@ struct points {
 	size_t ring; /* index of the ring */
 };
 
-static void add_series(struct buf *out, const struct tenant_device *td, const struct points *p)
+static void usage_add_series(
+	struct buf *out, const struct tenant_device *td, const struct points *p)
 {
 	const struct ring *ring = &td->series->rings[p->ring];
 	uint64_t permille[POINTS_MAX], memory[POINTS_MAX];
@@ -544,9 +545,9 @@ static void add_series(struct buf *out, const struct tenant_device *td, const st
 	}
 	buf_addf(out, "{\"tenant\":%u,\"name\":%s,\"index\":%u,\"permille\":[", td->tenant->id,
 		text ? text : "\"\"", td->device->index);
-	add_numbers(out, permille, p->n);
+	usage_add_numbers(out, permille, p->n);
 	buf_add_text(out, "],\"memory_bytes\":[");
-	add_numbers(out, memory, p->n);
+	usage_add_numbers(out, memory, p->n);
 	buf_add_text(out, "]}");
 }
 
@@ -554,7 +555,7 @@ int usage_history(struct agent *agent, const struct tenant *only, uid_t uid, uin
 	uint64_t step_ms, bool has_ended, struct buf *out)
 {
 	uint64_t now = clock_now_ns(), ring_ms;
-	struct usage_series *model = series_new(now);
+	struct usage_series *model = usage_series_new(now);
 	const struct ring *shape;
 	const struct tenant *t;
 	struct points p;
@@ -582,7 +583,7 @@ int usage_history(struct agent *agent, const struct tenant *only, uid_t uid, uin
 			if (!is_first)
 				buf_add_byte(out, ',');
 			is_first = false;
-			add_series(out, &t->devices[i], &p);
+			usage_add_series(out, &t->devices[i], &p);
 		}
 	buf_add_byte(out, ']');
 	return buf_error(out);
@@ -679,7 +680,7 @@ static void give_slots(struct usage *u, const struct history *written)
 
 		if (!r || r->is_alive || r->is_new || !r->slot)
 			continue;
-		tally_give(r->slot);
+		usage_journal_give_slot(r->slot);
 		r->slot = NULL;
 	}
 }
@@ -738,7 +739,7 @@ void usage_flush(struct agent *agent)
 }
 
 /* Keeps the file under another name, so that the next write does not overwrite it. */
-static void set_aside(const char *path, const char *why, bool is_copy)
+static void usage_set_aside(const char *path, const char *why, bool is_copy)
 {
 	char aside[PATH_MAX + 16];
 
@@ -750,7 +751,7 @@ static void set_aside(const char *path, const char *why, bool is_copy)
 		log_warn("%s; kept the file as '%s'", why, aside);
 }
 
-static void load_file(struct usage *u, const char *path, bool is_log)
+static void usage_load_file(struct usage *u, const char *path, bool is_log)
 {
 	uint32_t broken = 0;
 	struct error err;
@@ -760,17 +761,17 @@ static void load_file(struct usage *u, const char *path, bool is_log)
 	if (r == -ENOENT)
 		return;
 	if (r < 0) {
-		set_aside(path, err.msg, false);
+		usage_set_aside(path, err.msg, false);
 		return;
 	}
 	snprintf(why, sizeof(why), "'%s': cannot read %u lines, which reports leave out", path,
 		broken);
 	if (broken)
-		set_aside(path, why, true);
+		usage_set_aside(path, why, true);
 }
 
 /* Takes up a journal slot that is newer than the file of reports. */
-static void take_up(struct usage *u, struct tally_slot *slot)
+static void take_up(struct usage *u, struct usage_journal_slot *slot)
 {
 	struct history_record *r = record_of(u, slot->id);
 
@@ -797,13 +798,13 @@ static void take_up(struct usage *u, struct tally_slot *slot)
 void usage_load(struct agent *agent)
 {
 	struct usage *u = agent->usage;
-	struct tally_slot *slot = NULL;
+	struct usage_journal_slot *slot = NULL;
 
 	snprintf(u->path, sizeof(u->path), "%s/usage", agent->usage_dir);
 	snprintf(u->log_path, sizeof(u->log_path), "%s-log", u->path);
-	load_file(u, u->path, false);
-	load_file(u, u->log_path, true);
-	while ((slot = tally_next(u->tally, slot)))
+	usage_load_file(u, u->path, false);
+	usage_load_file(u, u->log_path, true);
+	while ((slot = usage_journal_next_slot(u->journal, slot)))
 		take_up(u, slot);
 	for (uint32_t i = 0; i < u->history.n; i++)
 		agent->next_tenant = MAX(agent->next_tenant, u->history.records[i].id + 1);
@@ -821,10 +822,10 @@ int usage_new(struct agent *agent, struct error *err)
 	u->agent = agent;
 	u->integrated_ns = clock_now_ns();
 	u->timer.data = u;
-	if (tally_open(agent->runtime_dir, &u->tally, &why) < 0)
+	if (usage_journal_open(agent->runtime_dir, &u->journal, &why) < 0)
 		log_warn(
 			"%s; if the daemon is killed, the last seconds of usage are lost", why.msg);
-	r = loop_add_timer(agent->loop, &u->timer, on_timer);
+	r = loop_add_timer(agent->loop, &u->timer, usage_on_timer);
 	return r < 0 ? fail_errno(err, -r, "start a timer") : 0;
 }
 
@@ -838,7 +839,7 @@ void usage_free(struct agent *agent)
 	history_done(&u->history);
 	while (!LIST_EMPTY(&u->past))
 		past_free(LIST_FIRST(&u->past));
-	tally_close(u->tally);
+	usage_journal_close(u->journal);
 	free(u);
 	agent->usage = NULL;
 }

@@ -20,7 +20,7 @@ int usage_tenant_added(struct tenant *tenant);
 bool usage_has_record(const struct agent *agent, uint32_t id);
 /* Notes a changed request or limit. */
 void usage_tenant_changed(struct tenant *tenant);
-void usage_tenant_gone(struct tenant *tenant);
+void usage_tenant_removed(struct tenant *tenant);
 /*
  * Keeps the histories of an ended tenant, which usage_history() shows for 15 more minutes. The last
  * call for a tenant.

@@ -82,7 +82,7 @@ struct worker *names_worker(struct agent *agent)
 
 /* ---- the loop's thread ---- */
 
-static struct entry *find(struct names *names, uid_t uid)
+static struct entry *names_find_entry(struct names *names, uid_t uid)
 {
 	for (uint32_t i = 0; i < names->n; i++)
 		if (names->entries[i].uid == uid)
@@ -90,7 +90,7 @@ static struct entry *find(struct names *names, uid_t uid)
 	return NULL;
 }
 
-static void take_answer(struct entry *e, const struct lookup *l)
+static void names_take_lookup(struct entry *e, const struct lookup *l)
 {
 	gid_t *groups = l->n_groups ? calloc((size_t)l->n_groups, sizeof(*groups)) : NULL;
 
@@ -113,11 +113,11 @@ static void lookup_done(struct worker_job *job)
 {
 	struct lookup *l = (struct lookup *)job;
 	struct names *names = l->agent->names;
-	struct entry *e = find(names, l->uid);
+	struct entry *e = names_find_entry(names, l->uid);
 
 	names->n_asking--;
 	if (e)
-		take_answer(e, l);
+		names_take_lookup(e, l);
 	if (!l->agent->is_leaving) {
 		if (e && e->name[0])
 			conf_user_known(l->agent, e->uid, e->name);
@@ -126,7 +126,7 @@ static void lookup_done(struct worker_job *job)
 	free(l);
 }
 
-static void ask(struct agent *agent, struct entry *e)
+static void names_start_lookup(struct agent *agent, struct entry *e)
 {
 	struct names *names = agent->names;
 	struct worker *worker = names->n_asking < NAMES_ASKING_MAX ? names_worker(agent) : NULL;
@@ -147,7 +147,7 @@ static void ask(struct agent *agent, struct entry *e)
  * Frees the entry that was unused for longest and has no open question. NULL: each entry has an
  * open question.
  */
-static struct entry *make_room(struct names *names)
+static struct entry *names_evict_entry(struct names *names)
 {
 	struct entry *oldest = NULL;
 
@@ -171,16 +171,16 @@ static struct entry *entry_of(struct agent *agent, uid_t uid)
 
 	if (!agent->names || agent->is_leaving)
 		return NULL;
-	e = find(agent->names, uid);
+	e = names_find_entry(agent->names, uid);
 	if (!e) {
-		e = make_room(agent->names);
+		e = names_evict_entry(agent->names);
 		if (!e)
 			return NULL;
 		*e = (struct entry){.uid = uid};
 	}
 	e->used_ns = now;
 	if (!e->is_asking && now >= e->again_ns)
-		ask(agent, e);
+		names_start_lookup(agent, e);
 	return e;
 }
 

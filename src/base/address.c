@@ -28,7 +28,7 @@ static struct str str_behind(struct str s, size_t at)
 }
 
 /* For host names, which the resolver checks further, and interfaces (names or numbers). */
-static bool is_name(struct str s, size_t size)
+static bool address_is_host_name(struct str s, size_t size)
 {
 	if (!s.n || s.n >= size)
 		return false;
@@ -52,8 +52,9 @@ int address_family(struct str host)
 		return is_scoped ? AF_UNSPEC : AF_INET;
 	if (inet_pton(AF_INET6, text, &in6) != 1)
 		return AF_UNSPEC;
-	return !is_scoped || is_name(str_behind(host, percent + 1), IF_NAMESIZE) ? AF_INET6
-										 : AF_UNSPEC;
+	return !is_scoped || address_is_host_name(str_behind(host, percent + 1), IF_NAMESIZE)
+		? AF_INET6
+		: AF_UNSPEC;
 }
 
 int address_parse_host(
@@ -89,7 +90,7 @@ int address_parse_host(
 				"'%.16s...': the host name has %zu characters; at most %u are "
 				"allowed",
 				host.p, host.n, ADDRESS_HOST - 1);
-		if (!is_name(host, ADDRESS_HOST))
+		if (!address_is_host_name(host, ADDRESS_HOST))
 			return fail(err, EINVAL,
 				"'%.*s': '%.*s' is neither a host name nor an address",
 				STR_ARG(text), STR_ARG(host));
@@ -113,7 +114,7 @@ static bool split_bare(struct str text, struct str *ret_host, struct str *ret_re
 	return address_family(*ret_host) == AF_INET6;
 }
 
-static const char *expected(unsigned int forms)
+static const char *address_expected_text(unsigned int forms)
 {
 	if (forms & ADDRESS_IS_NUMERIC)
 		return forms & ADDRESS_ANY_HOST ? "ADDRESS:PORT or :PORT, such as :9443 or "
@@ -141,19 +142,20 @@ int address_parse(
 		r = address_parse_host(text, &host, &rest, &why);
 	}
 	if (r < 0)
-		return fail(err, EINVAL, "%s; expected %s", why.msg, expected(forms));
+		return fail(err, EINVAL, "%s; expected %s", why.msg, address_expected_text(forms));
 	a.family = address_family(host);
 	if (host.n && forms & ADDRESS_IS_NUMERIC && a.family == AF_UNSPEC)
 		return fail(err, EINVAL, "'%.*s': '%.*s' is a host name; expected %s",
-			STR_ARG(text), STR_ARG(host), expected(forms));
+			STR_ARG(text), STR_ARG(host), address_expected_text(forms));
 	if (!rest.n)
 		return fail(err, EINVAL, "'%.*s': the port is missing; expected %s", STR_ARG(text),
-			expected(forms));
+			address_expected_text(forms));
 	if (!str_skip_prefix(&rest, STR(":")) ||
 		parse_uint(rest, least, UINT16_MAX, &number, NULL) < 0 ||
 		str_copy(a.port, sizeof(a.port), rest) < 0)
 		return fail(err, EINVAL, "'%.*s': '%.*s' is not a port from %d to %u; expected %s",
-			STR_ARG(text), STR_ARG(rest), (int)least, UINT16_MAX, expected(forms));
+			STR_ARG(text), STR_ARG(rest), (int)least, UINT16_MAX,
+			address_expected_text(forms));
 	if (str_copy(a.host, sizeof(a.host), host) < 0)
 		return fail(err, EINVAL, "'%.*s': the host name is too long", STR_ARG(text));
 	a.number = (uint16_t)number;
@@ -199,7 +201,7 @@ union socket_address {
 	struct sockaddr_in6 in6;
 };
 
-static int listen_at(const struct addrinfo *a, bool is_all, int flags, int backlog)
+static int address_listen_at(const struct addrinfo *a, bool is_all, int flags, int backlog)
 {
 	_cleanup_close_ int fd = socket(a->ai_family, SOCK_STREAM | flags, 0);
 	const int one = 1, only = !is_all;
@@ -234,7 +236,7 @@ int address_listen(const struct address *address, int flags, int backlog, struct
 	for (int round = 0; round < 2 && fd < 0; round++)
 		for (const struct addrinfo *a = all; a && fd < 0; a = a->ai_next)
 			if ((a->ai_family == first) == (round == 0))
-				fd = listen_at(a, is_all, flags, backlog);
+				fd = address_listen_at(a, is_all, flags, backlog);
 	freeaddrinfo(all);
 	if (fd == -EADDRNOTAVAIL)
 		return fail(err, EADDRNOTAVAIL, "'%s': this machine has no such address", text);

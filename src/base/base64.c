@@ -12,7 +12,7 @@
 
 static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-static int value_of(char c)
+static int base64_digit_value(char c)
 {
 	const char *found = c ? strchr(digits, c) : NULL;
 
@@ -26,7 +26,7 @@ int base64_decode(struct str text, struct buf *out)
 
 	for (size_t i = 0; i < text.n; i++) {
 		const char c = text.p[i];
-		const int value = value_of(c);
+		const int value = base64_digit_value(c);
 
 		if (c == ' ' || c == '\n' || c == '\r' || c == '\t')
 			continue;

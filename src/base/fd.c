@@ -40,25 +40,26 @@ void fd_close_from(int first)
 			close(fd);
 }
 
-static int control(int fd, int command, long argument)
+static int fd_fcntl(int fd, int command, long argument)
 {
 	return (int)syscall(SYS_fcntl, fd, command, argument);
 }
 
-static int status(int folder, const char *path, int flags, unsigned int mask, struct statx *ret)
+static int fd_read_status(
+	int folder, const char *path, int flags, unsigned int mask, struct statx *ret)
 {
 	return (int)syscall(SYS_statx, folder, path, flags, mask, ret);
 }
 
 static int set_flag(int fd, int get, int set, int flag, bool on)
 {
-	int flags = control(fd, get, 0);
+	int flags = fd_fcntl(fd, get, 0);
 	int want;
 
 	if (flags < 0)
 		return -errno;
 	want = on ? flags | flag : flags & ~flag;
-	return want != flags && control(fd, set, want) < 0 ? -errno : 0;
+	return want != flags && fd_fcntl(fd, set, want) < 0 ? -errno : 0;
 }
 
 int fd_set_cloexec(int fd, bool on)
@@ -83,12 +84,12 @@ int memfd_new(const char *name, size_t size_bytes)
 
 int memfd_seal(int fd, unsigned int seals)
 {
-	return control(fd, F_ADD_SEALS, (long)seals) < 0 ? -errno : 0;
+	return fd_fcntl(fd, F_ADD_SEALS, (long)seals) < 0 ? -errno : 0;
 }
 
 bool memfd_has_seals(int fd, unsigned int seals)
 {
-	int have = control(fd, F_GET_SEALS, 0);
+	int have = fd_fcntl(fd, F_GET_SEALS, 0);
 
 	return have >= 0 && ((unsigned int)have & seals) == seals;
 }
@@ -97,7 +98,7 @@ int64_t fd_size(int fd)
 {
 	struct statx stx;
 
-	if (status(fd, "", AT_EMPTY_PATH, STATX_SIZE, &stx) < 0)
+	if (fd_read_status(fd, "", AT_EMPTY_PATH, STATX_SIZE, &stx) < 0)
 		return -errno;
 	return stx.stx_size > INT64_MAX ? -EOVERFLOW : (int64_t)stx.stx_size;
 }
@@ -278,7 +279,7 @@ int file_replace(const char *path, struct str text, mode_t mode, struct error *e
 	else if (!target) /* a dangling link stays a link: makes its target */
 		r = readlink(path, (char[1]){0}, 1) < 0 ? replace_regular(path, text, mode)
 							: write_through(path, text, O_CREAT, mode);
-	else if (status(AT_FDCWD, target, 0, STATX_TYPE | STATX_MODE, &stx) < 0)
+	else if (fd_read_status(AT_FDCWD, target, 0, STATX_TYPE | STATX_MODE, &stx) < 0)
 		r = -errno;
 	else if (S_ISREG(stx.stx_mode))
 		r = replace_regular(target, text, stx.stx_mode & 07777);

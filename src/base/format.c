@@ -13,7 +13,7 @@
 static const char *const binary_units[] = {"", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"};
 
 /* A value in tenths with its unit: "12" or "12.5". */
-static struct text tenths(uint64_t value, const char *unit)
+static struct text format_tenths(uint64_t value, const char *unit)
 {
 	struct text t;
 
@@ -38,7 +38,7 @@ struct text format_bytes(uint64_t bytes)
 	while (i + 1 < ARRAY_SIZE(binary_units) &&
 		in_tenths(bytes, UINT64_C(1) << (10 * i)) >= 10240)
 		i++;
-	return tenths(in_tenths(bytes, UINT64_C(1) << (10 * i)), binary_units[i]);
+	return format_tenths(in_tenths(bytes, UINT64_C(1) << (10 * i)), binary_units[i]);
 }
 
 struct text format_bytes_exact(uint64_t bytes)
@@ -69,7 +69,7 @@ struct text format_share(uint32_t permille)
 
 struct text format_percent(uint32_t permille)
 {
-	return tenths(permille, "%");
+	return format_tenths(permille, "%");
 }
 
 static const struct {
@@ -117,8 +117,8 @@ struct text format_duration(uint64_t ns)
 		i++;
 	/* From 100 on, tenths are omitted: "740us". */
 	if (ns >= 100 * time_scales[i].ns)
-		return tenths(ns / time_scales[i].ns * 10, time_scales[i].unit);
-	return tenths(in_tenths(ns, time_scales[i].ns), time_scales[i].unit);
+		return format_tenths(ns / time_scales[i].ns * 10, time_scales[i].unit);
+	return format_tenths(in_tenths(ns, time_scales[i].ns), time_scales[i].unit);
 }
 
 struct text format_duration_nearest(uint64_t ns)

@@ -75,7 +75,7 @@ bool inherit_is_kept(enum inherit_by by, const char *name, size_t n)
 	return false;
 }
 
-static bool has(const char *const *list, size_t n_list, const char *name, size_t n)
+static bool inherit_has_name(const char *const *list, size_t n_list, const char *name, size_t n)
 {
 	for (size_t i = 0; i < n_list; i++)
 		if (strcspn(list[i], "=") == n && !memcmp(list[i], name, n))
@@ -93,7 +93,8 @@ size_t inherit_fill(
 	for (size_t i = 0; environ[i] && n < INHERIT_MAX; i++) {
 		const size_t name = strcspn(environ[i], "=");
 
-		if (inherit_is_kept(by, environ[i], name) && !has(ret_env, n, environ[i], name))
+		if (inherit_is_kept(by, environ[i], name) &&
+			!inherit_has_name(ret_env, n, environ[i], name))
 			ret_env[n++] = environ[i];
 	}
 	ret_env[n] = NULL;

@@ -2,7 +2,7 @@
 /*
  * This file finds files relative to /proc/self/exe, so neither PATH nor the working directory
  * changes the result. The search skips a folder whose path is too long, as it skips a folder
- * without the file. The result is a real path, without symbolic links. beside_find_program()
+ * without the file. The result is a real path, without symbolic links. install_path_find_program()
  * searches the folders of a build before those of an installation.
  */
 #include "base/install-path.h"
@@ -33,7 +33,8 @@ static int own_folder(char ret[static PATH_MAX])
 	return 0;
 }
 
-int beside_find(const char *const *folders, const char *name, int mode, char *ret_path, size_t size)
+int install_path_find(
+	const char *const *folders, const char *name, int mode, char *ret_path, size_t size)
 {
 	char own[PATH_MAX], path[2 * PATH_MAX];
 
@@ -53,11 +54,11 @@ int beside_find(const char *const *folders, const char *name, int mode, char *re
 	return -ENOENT;
 }
 
-int beside_find_program(const char *name, char *ret_path, size_t size, struct error *err)
+int install_path_find_program(const char *name, char *ret_path, size_t size, struct error *err)
 {
 	/* The first two are folders of a build, the third of an installation. */
 	static const char *const folders[] = {"../remote", "../link", "../libexec/divvy", NULL};
-	const int r = beside_find(folders, name, X_OK, ret_path, size);
+	const int r = install_path_find(folders, name, X_OK, ret_path, size);
 
 	if (r == -ENOENT)
 		return fail(err, ENOENT, "%s is not in divvy's install path", name);

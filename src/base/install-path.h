@@ -15,13 +15,13 @@
  * `mode`. The folders are relative to the running program's folder; NULL ends the list. Writes the
  * file's real path. Returns 0, -ENOENT if no folder has the file, or -ENAMETOOLONG.
  */
-int beside_find(
+int install_path_find(
 	const char *const *folders, const char *name, int mode, char *ret_path, size_t size);
 
 /*
  * Finds a program that another program of divvy starts, such as "divvy-remote-server". Errors as
- * beside_find().
+ * install_path_find().
  */
-int beside_find_program(const char *name, char *ret_path, size_t size, struct error *err);
+int install_path_find_program(const char *name, char *ret_path, size_t size, struct error *err);
 
 #endif

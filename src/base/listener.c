@@ -21,7 +21,7 @@ bool listener_is_short(int error)
 	return error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS;
 }
 
-static void rest(struct listener *l)
+static void listener_pause(struct listener *l)
 {
 	loop_mod_io(&l->io, 0);
 	loop_set_timer(&l->rest, clock_now_ns() + LISTENER_REST_NS);
@@ -36,7 +36,7 @@ static void on_listen(struct loop_io *io, uint32_t events)
 		int fd = accept4(io->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
 		if (fd < 0 && listener_is_short(errno))
-			rest(l);
+			listener_pause(l);
 		if (fd < 0)
 			break;
 		l->fn(l, fd);

@@ -47,12 +47,12 @@ static bool set_level(const char *name)
 
 void log_init(const char *program)
 {
-	const char *wish = getenv("DIVVY_LOG");
+	const char *wanted = getenv("DIVVY_LOG");
 
 	program_name = program;
 	to_journal = getenv("JOURNAL_STREAM") && !isatty(STDERR_FILENO);
-	if (wish && *wish && !set_level(wish))
-		log_warn("DIVVY_LOG=%s: " EXPECTED, wish);
+	if (wanted && *wanted && !set_level(wanted))
+		log_warn("DIVVY_LOG=%s: " EXPECTED, wanted);
 }
 
 int log_set_option(const char *name, struct error *err)

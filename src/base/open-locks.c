@@ -20,7 +20,7 @@
 /*
  * "7: OFDLCK ADVISORY  READ -1 00:0f:1234 START END"; a waiting request has "->" before its kind.
  */
-static bool parse_line(struct str line, uint64_t *ret_start)
+static bool open_locks_parse_line(struct str line, uint64_t *ret_start)
 {
 	char text[128];
 	uint64_t start, end;
@@ -33,7 +33,7 @@ static bool parse_line(struct str line, uint64_t *ret_start)
 	return true;
 }
 
-static int compare(const void *a, const void *b)
+static int open_locks_compare(const void *a, const void *b)
 {
 	const uint64_t *p = a, *q = b;
 
@@ -48,7 +48,7 @@ int open_locks_parse(struct str text, struct open_locks *ret)
 	uint64_t start;
 
 	while (str_split(&rest, '\n', &line)) {
-		if (!parse_line(line, &start))
+		if (!open_locks_parse_line(line, &start))
 			continue;
 		if (array_grow(&found.starts, &room, found.n + 1, sizeof(start)) < 0) {
 			open_locks_done(&found);
@@ -57,7 +57,7 @@ int open_locks_parse(struct str text, struct open_locks *ret)
 		found.starts[found.n++] = start;
 	}
 	if (found.n)
-		qsort(found.starts, found.n, sizeof(*found.starts), compare);
+		qsort(found.starts, found.n, sizeof(*found.starts), open_locks_compare);
 	*ret = found;
 	return 0;
 }
@@ -73,7 +73,8 @@ int open_locks_read(struct open_locks *ret)
 bool open_locks_has(const struct open_locks *locks, uint64_t start)
 {
 	return locks->n &&
-		bsearch(&start, locks->starts, locks->n, sizeof(*locks->starts), compare);
+		bsearch(&start, locks->starts, locks->n, sizeof(*locks->starts),
+			open_locks_compare);
 }
 
 void open_locks_done(struct open_locks *locks)

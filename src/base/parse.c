@@ -29,7 +29,7 @@ struct unit {
 #define SHOW_ARG(s) \
 	(int)MIN((s).n, (size_t)SHOWN_MAX), (s).p ? (s).p : "", (s).n > SHOWN_MAX ? "..." : ""
 
-static bool is_digit(char c)
+static bool parse_is_digit(char c)
 {
 	return c >= '0' && c <= '9';
 }
@@ -41,7 +41,7 @@ int parse_uint(struct str text, uint64_t min, uint64_t max, uint64_t *ret_value,
 	size_t i;
 
 	for (i = 0; i < text.n; i++) {
-		if (!is_digit(text.p[i]))
+		if (!parse_is_digit(text.p[i]))
 			break;
 		too_large |= __builtin_mul_overflow(value, UINT64_C(10), &value);
 		too_large |= __builtin_add_overflow(value, (uint64_t)(text.p[i] - '0'), &value);
@@ -78,7 +78,7 @@ static int take_decimal(struct str *rest, struct decimal *ret)
 			in_fraction = true;
 			continue;
 		}
-		if (!is_digit(rest->p[i]))
+		if (!parse_is_digit(rest->p[i]))
 			break;
 		if (in_fraction && rest->p[i] == '0') {
 			zeros++;
@@ -98,7 +98,7 @@ static int take_decimal(struct str *rest, struct decimal *ret)
 }
 
 /* d * factor, exact. -ERANGE above max, -EDOM if it is no integer. */
-static int scale(struct decimal d, uint64_t factor, uint64_t max, uint64_t *ret)
+static int parse_scale_decimal(struct decimal d, uint64_t factor, uint64_t max, uint64_t *ret)
 {
 	unsigned __int128 product = (unsigned __int128)d.digits * factor;
 	uint64_t divisor = 1;
@@ -122,7 +122,7 @@ int parse_share(struct str text, uint32_t *ret_permille, struct error *err)
 	int r = take_decimal(&rest, &d);
 
 	if (r == 0)
-		r = rest.n ? -EINVAL : scale(d, SHARE_ONE, SHARE_MAX, &permille);
+		r = rest.n ? -EINVAL : parse_scale_decimal(d, SHARE_ONE, SHARE_MAX, &permille);
 	else if (r == -ERANGE)
 		r = -EDOM;
 	if (r == -EINVAL)
@@ -149,7 +149,7 @@ int parse_percent(struct str text, uint32_t *ret_permille, struct error *err)
 	int r = take_decimal(&rest, &d);
 
 	if (r == 0)
-		r = str_eq(rest, STR("%")) ? scale(d, 10, 1000, &permille) : -EINVAL;
+		r = str_eq(rest, STR("%")) ? parse_scale_decimal(d, 10, 1000, &permille) : -EINVAL;
 	if (r == -EINVAL)
 		return fail(err, EINVAL,
 			SHOW_FMT " is not a percentage; expected a number and %%, such as 25%%",
@@ -197,7 +197,7 @@ int parse_bytes(struct str text, uint64_t *ret_bytes, struct error *err)
 	if (r == 0) {
 		str_skip_suffix(&rest, STR("B"));
 		unit = find_unit(byte_units, rest);
-		r = unit ? scale(d, unit->factor, INT64_MAX, &bytes) : -EINVAL;
+		r = unit ? parse_scale_decimal(d, unit->factor, INT64_MAX, &bytes) : -EINVAL;
 	}
 	if (r == -EINVAL)
 		return fail(err, EINVAL,
@@ -245,7 +245,7 @@ int parse_duration_up_to(struct str text, uint64_t most_ns, uint64_t *ret_ns, st
 
 	if (r == 0 && (rest.n || d.digits)) {
 		unit = find_unit(time_units, rest);
-		r = unit ? scale(d, unit->factor, most_ns, &ns) : -EINVAL;
+		r = unit ? parse_scale_decimal(d, unit->factor, most_ns, &ns) : -EINVAL;
 	}
 	if (r == -EINVAL)
 		return fail(err, EINVAL,
@@ -280,9 +280,9 @@ int parse_bool(struct str text, bool *ret_value, struct error *err)
 		SHOW_ARG(text));
 }
 
-static int hex_digit(char c)
+static int parse_hex_digit(char c)
 {
-	if (is_digit(c))
+	if (parse_is_digit(c))
 		return c - '0';
 	if (c >= 'a' && c <= 'f')
 		return c - 'a' + 10;
@@ -301,13 +301,13 @@ int parse_hex(struct str text, uint8_t *ret_bytes, size_t n, struct error *err)
 			"the value has %zu characters; expected %zu hexadecimal digits", text.n,
 			2 * n);
 	for (i = 0; i < text.n; i++)
-		if (hex_digit(text.p[i]) < 0)
+		if (parse_hex_digit(text.p[i]) < 0)
 			return fail(err, EINVAL,
 				"character %zu is not a hexadecimal digit; expected 0-9, a-f or "
 				"A-F",
 				i + 1);
 	for (i = 0; i < n; i++)
-		ret_bytes[i] = (uint8_t)(hex_digit(text.p[2 * i]) << 4 |
-			hex_digit(text.p[2 * i + 1]));
+		ret_bytes[i] = (uint8_t)(parse_hex_digit(text.p[2 * i]) << 4 |
+			parse_hex_digit(text.p[2 * i + 1]));
 	return 0;
 }

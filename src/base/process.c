@@ -26,7 +26,7 @@
 /* Fields of proc(5), counted from 1; the state follows the name. */
 enum { FIELD_STATE = 3, FIELD_PARENT = 4, FIELD_START = 22 };
 
-static int parse_number(struct str word, uint64_t max, uint64_t *ret)
+static int process_parse_number(struct str word, uint64_t max, uint64_t *ret)
 {
 	return parse_uint(word, 0, max, ret, NULL) < 0 ? -EBADMSG : 0;
 }
@@ -45,7 +45,7 @@ int process_parse_stat(struct str text, struct process_stat *ret_stat)
 		close--;
 	if (open == text.n || close <= open + 1)
 		return -EBADMSG;
-	if (parse_number(str_trim((struct str){text.p, open}), INT32_MAX, &pid) < 0)
+	if (process_parse_number(str_trim((struct str){text.p, open}), INT32_MAX, &pid) < 0)
 		return -EBADMSG;
 	if (str_copy(stat.name, sizeof(stat.name),
 		    (struct str){text.p + open + 1, MIN(close - open - 2, sizeof(stat.name) - 1)}) <
@@ -58,9 +58,10 @@ int process_parse_stat(struct str text, struct process_stat *ret_stat)
 			return -EBADMSG;
 		if (field == FIELD_STATE)
 			stat.state = word.p[0];
-		if (field == FIELD_PARENT && parse_number(word, INT32_MAX, &parent) < 0)
+		if (field == FIELD_PARENT && process_parse_number(word, INT32_MAX, &parent) < 0)
 			return -EBADMSG;
-		if (field == FIELD_START && parse_number(word, UINT64_MAX, &stat.start_ticks) < 0)
+		if (field == FIELD_START &&
+			process_parse_number(word, UINT64_MAX, &stat.start_ticks) < 0)
 			return -EBADMSG;
 	}
 	stat.pid = (pid_t)pid;
@@ -117,8 +118,9 @@ int process_uids(pid_t pid, uid_t *ret_real, uid_t *ret_effective)
 	while (str_split(&rest, '\n', &line)) {
 		if (!str_skip_prefix(&line, STR("Uid:")))
 			continue;
-		if (!str_word(&line, &word) || parse_number(word, UINT32_MAX, &real) < 0 ||
-			!str_word(&line, &word) || parse_number(word, UINT32_MAX, &effective) < 0)
+		if (!str_word(&line, &word) || process_parse_number(word, UINT32_MAX, &real) < 0 ||
+			!str_word(&line, &word) ||
+			process_parse_number(word, UINT32_MAX, &effective) < 0)
 			break;
 		*ret_real = (uid_t)real;
 		*ret_effective = (uid_t)effective;

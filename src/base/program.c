@@ -74,12 +74,12 @@ void program_print_help(const struct program *p, FILE *file)
 		fprintf(file, "\n%s\n", p->help_end);
 }
 
-static void set_text(void *options, size_t at, const char *value)
+static void program_set_text(void *options, size_t at, const char *value)
 {
 	memcpy((char *)options + at, &value, sizeof(value));
 }
 
-static int set_option(
+static int program_set_option(
 	const struct option_row *row, void *options, const char *value, struct error *err)
 {
 	int r = value ? option_check(row, value, err) : 0;
@@ -91,7 +91,7 @@ static int set_option(
 		return r < 0 ? fail_within(err, r, "--%s", row->name) : 0;
 	}
 	if (row->value)
-		set_text(options, row->at, value);
+		program_set_text(options, row->at, value);
 	else
 		*(bool *)((char *)options + row->at) = true;
 	return 0;
@@ -116,7 +116,7 @@ static void set_presets(const struct program *p, void *options)
 
 	for (const struct option_row *row = p->options; row && row->name; row++, n++)
 		if (row->preset)
-			set_text(options, row->at, row->preset);
+			program_set_text(options, row->at, row->preset);
 	assert(n <= PROGRAM_OPTIONS_MAX);
 }
 
@@ -150,14 +150,14 @@ static int take_option(struct parsed *parsed, const struct option_scan *scan, st
 		row++;
 	if (row && row->name) {
 		parsed->given |= UINT64_C(1) << (row - own);
-		return set_option(row, parsed->options, scan->value, err);
+		return program_set_option(row, parsed->options, scan->value, err);
 	}
 	r = set_common(parsed->program, scan->row, scan->value, err);
 	parsed->is_done = parsed->is_done || r > 0;
 	return r;
 }
 
-static int take_event(struct parsed *parsed, const struct option_scan *scan,
+static int program_take_event(struct parsed *parsed, const struct option_scan *scan,
 	enum option_event event, struct error *err)
 {
 	switch (event) {
@@ -192,7 +192,7 @@ int program_parse(
 	while ((event = option_next(&scan)) != OPTION_END) {
 		if (event == OPTION_OPERAND)
 			argv[n++] = argv[scan.at - 1];
-		else if ((r = take_event(&parsed, &scan, event, err)) < 0)
+		else if ((r = program_take_event(&parsed, &scan, event, err)) < 0)
 			return r;
 	}
 	if (n < argc)
@@ -220,7 +220,7 @@ static void add_section(struct buf *out, const struct program_section *section)
 		man_add_term(out, section->terms[i][0], section->terms[i][1]);
 }
 
-static void add_see_also(struct buf *out, const char *pages)
+static void program_add_see_also(struct buf *out, const char *pages)
 {
 	struct str rest = str_from(pages), page;
 	bool is_first = true;
@@ -265,7 +265,7 @@ int program_dump_man(const struct program *p, const char *folder, struct error *
 	option_add_man(&out, &table);
 	for (size_t i = 0; i < p->n_sections; i++)
 		add_section(&out, &p->sections[i]);
-	add_see_also(&out, p->see_also);
+	program_add_see_also(&out, p->see_also);
 	r = man_write(folder, &page, &out, err);
 	return r < 0 || !p->dump_more ? r : p->dump_more(folder, err);
 }
@@ -281,7 +281,7 @@ static void name_sender(uint32_t pid, char *ret, size_t size)
 	snprintf(ret, size, "%u (%s)", pid, is_known ? stat.name : "?");
 }
 
-static void on_signal(struct loop_io *io, uint32_t events)
+static void program_on_signal(struct loop_io *io, uint32_t events)
 {
 	struct program_signals *s = io->data;
 	struct signalfd_siginfo info;
@@ -302,7 +302,7 @@ int program_watch(
 	signals->fn = fn;
 	signals->data = data;
 	signals->io.data = signals;
-	return loop_add_io(loop, &signals->io, signals->fd, EPOLLIN, on_signal);
+	return loop_add_io(loop, &signals->io, signals->fd, EPOLLIN, program_on_signal);
 }
 
 void program_unwatch(struct program_signals *signals)

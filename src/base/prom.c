@@ -71,7 +71,7 @@ static void add_histogram(struct buf *out, const char *name, const struct prom_h
 		(double)histogram->sum_ns / NSEC_PER_SEC, name, n);
 }
 
-static double value_of(const struct prom_metric *metric, const char *field)
+static double prom_field_value(const struct prom_metric *metric, const char *field)
 {
 	double value = 0;
 
@@ -97,7 +97,7 @@ static void add_sample(struct buf *out, const struct prom_metric *metric, const 
 	buf_add_text(out, name);
 	if (label)
 		label(out, sample);
-	buf_addf(out, "%s %.15g\n", label ? "}" : "", value_of(metric, field));
+	buf_addf(out, "%s %.15g\n", label ? "}" : "", prom_field_value(metric, field));
 }
 
 /* Appends the metric under the name, which is its own or its old one. */

@@ -35,7 +35,7 @@ static bool is_overridden(const char *entry, const char *const *over)
 	return false;
 }
 
-static size_t count(char *const *list)
+static size_t spawn_count_strings(char *const *list)
 {
 	size_t n = 0;
 
@@ -50,12 +50,13 @@ static size_t count(char *const *list)
  */
 static char **merge_env(char *const *over)
 {
-	char **env = calloc(count(environ) + count(over) + 1, sizeof(*env));
+	char **env = calloc(
+		spawn_count_strings(environ) + spawn_count_strings(over) + 1, sizeof(*env));
 	size_t n = 0, i;
 
 	if (!env)
 		return NULL;
-	for (i = 0; i < count(environ); i++)
+	for (i = 0; i < spawn_count_strings(environ); i++)
 		if (!is_overridden(environ[i], (const char *const *)over))
 			env[n++] = environ[i];
 	for (i = 0; over[i]; i++)
@@ -88,7 +89,7 @@ static int set_signals(posix_spawnattr_t *attr)
 	return -r;
 }
 
-static int start(const struct spawn *spawn, char *const *env, pid_t *ret_pid)
+static int spawn_start_child(const struct spawn *spawn, char *const *env, pid_t *ret_pid)
 {
 	posix_spawn_file_actions_t actions;
 	posix_spawnattr_t attr;
@@ -123,7 +124,7 @@ int spawn_run(const struct spawn *spawn, pid_t *ret_pid, struct error *err)
 		if (!merged)
 			return fail(err, ENOMEM, "out of memory for the environment");
 	}
-	r = start(spawn, merged ? merged : environ, &pid);
+	r = spawn_start_child(spawn, merged ? merged : environ, &pid);
 	if (r < 0)
 		return fail_errno(err, -r, "start '%s'", spawn->argv[0]);
 	*ret_pid = pid;

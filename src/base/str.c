@@ -8,7 +8,7 @@
 #include <errno.h>
 #include <stdio.h>
 
-static bool is_space(char c)
+static bool str_is_space(char c)
 {
 	return c == ' ' || c == '\t' || c == '\n' || c == '\r';
 }
@@ -60,9 +60,9 @@ size_t str_find(struct str s, char c)
 
 struct str str_trim(struct str s)
 {
-	while (s.n && is_space(s.p[s.n - 1]))
+	while (s.n && str_is_space(s.p[s.n - 1]))
 		s.n--;
-	while (s.n && is_space(s.p[0])) {
+	while (s.n && str_is_space(s.p[0])) {
 		s.p++;
 		s.n--;
 	}
@@ -99,11 +99,11 @@ bool str_word(struct str *rest, struct str *ret_word)
 	struct str s = *rest;
 	size_t n = 0;
 
-	while (s.n && is_space(s.p[0])) {
+	while (s.n && str_is_space(s.p[0])) {
 		s.p++;
 		s.n--;
 	}
-	while (n < s.n && !is_space(s.p[n]))
+	while (n < s.n && !str_is_space(s.p[n]))
 		n++;
 	if (!n)
 		return false;

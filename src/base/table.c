@@ -61,7 +61,7 @@ static void add_spaces(struct buf *out, size_t n)
 		buf_add_byte(out, ' ');
 }
 
-static void add_cell(
+static void table_add_cell(
 	const struct table *t, size_t column, size_t width, const char *text, struct buf *out)
 {
 	size_t gap = width - width_of(text);
@@ -89,11 +89,11 @@ int table_format(const struct table *t, bool has_titles, struct buf *out)
 		width[i % t->n_columns] = MAX(width[i % t->n_columns], width_of(cell));
 
 	for (i = 0; has_titles && i < t->n_columns; i++)
-		add_cell(t, i, width[i], t->columns[i].title, out);
+		table_add_cell(t, i, width[i], t->columns[i].title, out);
 	cell = buf_text(&t->cells);
 	for (i = 0; i < t->n_cells; i++, cell += strlen(cell) + 1)
-		add_cell(t, i % t->n_columns, width[i % t->n_columns], cell, out);
+		table_add_cell(t, i % t->n_columns, width[i % t->n_columns], cell, out);
 	for (column = i % t->n_columns; column && column < t->n_columns; column++)
-		add_cell(t, column, MAX(width[column], (size_t)1), "-", out);
+		table_add_cell(t, column, MAX(width[column], (size_t)1), "-", out);
 	return buf_error(out);
 }

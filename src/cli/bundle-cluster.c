@@ -33,7 +33,7 @@ static const struct wanted {
 };
 
 /* A SharePod has a pod in its template. */
-static void redact(json_t *item, bool is_pods)
+static void bundle_cluster_redact_item(json_t *item, bool is_pods)
 {
 	json_t *metadata = json_object_get(item, "metadata");
 
@@ -115,7 +115,8 @@ static bool has_restarted(const json_t *pod)
  * A pod that does not run has no log or an old log, so a failure does not stop the loop. Only
  * -EPERM does, because all other requests would fail with -EPERM as well.
  */
-static void add_logs(struct bundle *b, struct kube_client *client, const json_t *pods)
+static void bundle_cluster_add_logs(
+	struct bundle *b, struct kube_client *client, const json_t *pods)
 {
 	uint32_t n = 0;
 	size_t i;
@@ -134,7 +135,8 @@ static void add_logs(struct bundle *b, struct kube_client *client, const json_t 
 	}
 }
 
-static int add(struct bundle *b, struct kube_client *client, const struct wanted *w)
+static int bundle_cluster_add_list(
+	struct bundle *b, struct kube_client *client, const struct wanted *w)
 {
 	const struct kube_question question = {.query = w->query, .timeout_ns = EACH_NS};
 	struct kube_ask ask;
@@ -150,10 +152,10 @@ static int add(struct bundle *b, struct kube_client *client, const struct wanted
 		return r;
 	}
 	json_array_foreach(ask.json, i, item)
-		redact(item, w->is_pods);
+		bundle_cluster_redact_item(item, w->is_pods);
 	bundle_add_json(b, name, ask.json);
 	if (w->has_logs)
-		add_logs(b, client, ask.json);
+		bundle_cluster_add_logs(b, client, ask.json);
 	json_decref(ask.json);
 	return 0;
 }
@@ -165,7 +167,7 @@ static bool is_away(int r)
 		r == -EKEYREJECTED || r == -EPROTO || r == -EACCES;
 }
 
-static void add_all(struct bundle *b, struct kube_client *client)
+static void bundle_cluster_add_all(struct bundle *b, struct kube_client *client)
 {
 	const struct kube_question question = {.timeout_ns = EACH_NS};
 	struct kube_ask ask;
@@ -177,7 +179,7 @@ static void add_all(struct bundle *b, struct kube_client *client)
 	bundle_add_json(b, "cluster/version.json", ask.json);
 	json_decref(ask.json);
 	for (size_t i = 0; i < ARRAY_SIZE(wanted); i++)
-		if (is_away(add(b, client, &wanted[i])))
+		if (is_away(bundle_cluster_add_list(b, client, &wanted[i])))
 			return;
 }
 
@@ -197,6 +199,6 @@ void bundle_cluster(struct bundle *b, const char *kubeconfig)
 		bundle_miss(b, "cluster", "cannot start the client of the API server");
 		return;
 	}
-	add_all(b, client);
+	bundle_cluster_add_all(b, client);
 	kube_client_free(client);
 }

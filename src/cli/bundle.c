@@ -189,7 +189,7 @@ static void add_versions(struct bundle *b)
 	add_file(b, "gpus/driver.txt", "/proc/driver/nvidia/version");
 }
 
-static void add_daemon(struct bundle *b, const char *socket)
+static void bundle_add_daemon(struct bundle *b, const char *socket)
 {
 	static const char *const asked[] = {"ping", "devices", "list", "report", "audit", "doctor"};
 	_cleanup_client_ struct client c = CLIENT_NONE;
@@ -213,14 +213,14 @@ static void add_daemon(struct bundle *b, const char *socket)
 	}
 }
 
-static void add_logs(struct bundle *b)
+static void bundle_add_logs(struct bundle *b)
 {
 	static const char *const journal[] = {
 		"journalctl", "--unit=divvyd", "--no-pager", "--lines=20000", NULL};
 	static const char *const gpus[] = {"nvidia-smi", "--query", NULL};
 	char socket[PLACES_PATH], name[64];
 
-	for (size_t i = 0; places_socket(i, socket, sizeof(socket)); i++) {
+	for (size_t i = 0; cli_path_socket(i, socket, sizeof(socket)); i++) {
 		char *slash = strrchr(socket, '/');
 
 		if (!slash || sizeof(socket) - (size_t)(slash - socket) < sizeof("/divvyd.log"))
@@ -262,8 +262,8 @@ int bundle_write(const struct bundle_options *options, size_t *ret_n, struct err
 
 	add_versions(&b);
 	bundle_add_json(&b, "doctor.json", options->findings);
-	add_daemon(&b, options->socket);
-	add_logs(&b);
+	bundle_add_daemon(&b, options->socket);
+	bundle_add_logs(&b);
 	bundle_cluster(&b, options->kubeconfig);
 	add_readme(&b);
 	r = tar_end(&b.tar);

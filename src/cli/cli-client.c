@@ -23,7 +23,7 @@
 #include "cli/cli-path.h"
 #include "wire/msg.h"
 
-static int try_connect(struct client *c, const char *path, struct error *err)
+static int client_try_connect(struct client *c, const char *path, struct error *err)
 {
 	struct sockaddr_un addr = {.sun_family = AF_UNIX};
 	_cleanup_close_ int fd = -1;
@@ -46,7 +46,7 @@ static int try_connect(struct client *c, const char *path, struct error *err)
  * Anybody can create folders such as /tmp, so the client accepts only root's daemon and its user's
  * own.
  */
-static int check_owner(struct client *c, struct error *err)
+static int client_check_owner(struct client *c, struct error *err)
 {
 	struct ucred peer = {0};
 	socklen_t n = sizeof(peer);
@@ -69,13 +69,13 @@ int client_connect(struct client *c, const char *socket, struct error *err)
 
 	*c = CLIENT_NONE;
 	if (socket)
-		return try_connect(c, socket, err);
-	for (size_t i = 0; places_socket(i, path, sizeof(path)); i++) {
-		int r = try_connect(c, path, err);
+		return client_try_connect(c, socket, err);
+	for (size_t i = 0; cli_path_socket(i, path, sizeof(path)); i++) {
+		int r = client_try_connect(c, path, err);
 
 		if (r == 0)
-			return places_socket_named() ? 0 : check_owner(c, err);
-		if (places_socket_named())
+			return cli_path_socket_named() ? 0 : client_check_owner(c, err);
+		if (cli_path_socket_named())
 			return fail_within(err, r, "DIVVY_SOCKET");
 		/* A daemon that refuses the connection exists, so the search ends. */
 		if (r != -ENOENT && r != -ECONNREFUSED)
@@ -94,7 +94,7 @@ void client_done(struct client *c)
 }
 
 /* The version of the protocol: the newest version, until a daemon has asked for another. */
-static uint16_t spoken(const struct client *c)
+static uint16_t client_spoken_version(const struct client *c)
 {
 	return c->abi ? c->abi : msg_newest();
 }
@@ -116,7 +116,7 @@ int client_send(struct client *c, json_t *request, struct error *err)
 		return fail(err, ENOMEM, "out of memory for the request");
 	packet->head = (struct msg_head){.size = (uint32_t)size,
 		.type = MSG_CONTROL,
-		.abi = spoken(c),
+		.abi = client_spoken_version(c),
 		.request = ++c->request};
 	memcpy(packet->text, text, n);
 	if (send(c->fd, packet, size, MSG_NOSIGNAL) < 0)
@@ -154,7 +154,7 @@ static int receive_part(struct client *c, int timeout_ms, struct buf *text, stru
 		return -EPROTONOSUPPORT;
 	}
 	if ((size_t)n < sizeof(*packet) || packet->head.type != MSG_CONTROL_REPLY ||
-		packet->head.abi != spoken(c))
+		packet->head.abi != client_spoken_version(c))
 		return fail(err, EPROTO,
 			"the program at '%s' is not a divvyd of this version; restart the daemon",
 			c->socket);
@@ -175,15 +175,15 @@ static int check_answer(json_t *answer, struct error *err)
 	} codes[] = {{"EINVAL", EINVAL}, {"ENOSPC", ENOSPC}, {"ENOENT", ENOENT}, {"EPERM", EPERM},
 		{"EACCES", EACCES}, {"EBUSY", EBUSY}, {"E2BIG", E2BIG}, {"ENODEV", ENODEV},
 		{"EEXIST", EEXIST}, {"ERANGE", ERANGE}, {"ETIMEDOUT", ETIMEDOUT}};
-	const char *code = jtext(answer, "code");
+	const char *code = json_text_or_empty(answer, "code");
 	int number = EIO;
 
-	if (jbool(answer, "ok"))
+	if (json_bool_or_false(answer, "ok"))
 		return json_object_del(answer, "ok");
 	for (size_t i = 0; i < ARRAY_SIZE(codes); i++)
 		if (!strcmp(codes[i].name, code))
 			number = codes[i].code;
-	return fail(err, number, "%s", jtext(answer, "error"));
+	return fail(err, number, "%s", json_text_or_empty(answer, "error"));
 }
 
 int client_receive(struct client *c, int timeout_ms, json_t **ret_answer, struct error *err)
@@ -212,7 +212,8 @@ int client_receive(struct client *c, int timeout_ms, json_t **ret_answer, struct
 	return r;
 }
 
-static int call(struct client *c, json_t *request, json_t **ret_answer, struct error *err)
+static int client_send_request(
+	struct client *c, json_t *request, json_t **ret_answer, struct error *err)
 {
 	int r = client_send(c, json_incref(request), err);
 
@@ -223,13 +224,13 @@ int client_call(struct client *c, json_t *request, json_t **ret_answer, struct e
 {
 	_cleanup_json_ json_t *owned = request;
 	char path[sizeof(c->socket)];
-	int r = call(c, owned, ret_answer, err);
+	int r = client_send_request(c, owned, ret_answer, err);
 
 	if (r == -EPROTONOSUPPORT) {
 		client_done(c);
 		memcpy(path, c->socket, sizeof(path));
-		r = try_connect(c, path, err);
-		r = r < 0 ? r : call(c, owned, ret_answer, err);
+		r = client_try_connect(c, path, err);
+		r = r < 0 ? r : client_send_request(c, owned, ret_answer, err);
 	}
 	if (r == -EAGAIN)
 		return fail(err, ETIMEDOUT,

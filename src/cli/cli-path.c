@@ -4,7 +4,7 @@
  * running program. This file finds sockets by such variables first, and then in the usual runtime
  * folders. A variable of divvy's own that is set ends the search, even if its file does not exist.
  * runtime_folder() numbers the possible folders without gaps, so callers count up until it returns
- * false. places_preload() drops the interception libraries of an outer `divvy run`, so a program
+ * false. cli_path_preload() drops the interception libraries of an outer `divvy run`, so a program
  * never loads two of a kind. No thread may change the environment meanwhile.
  */
 #include "cli/cli-path.h"
@@ -39,16 +39,16 @@ static bool runtime_folder(size_t i, char *ret_path, size_t size)
 	}
 }
 
-const char *places_socket_named(void)
+const char *cli_path_socket_named(void)
 {
 	const char *set = getenv("DIVVY_SOCKET");
 
 	return set && set[0] ? set : NULL;
 }
 
-bool places_socket(size_t i, char *ret_path, size_t size)
+bool cli_path_socket(size_t i, char *ret_path, size_t size)
 {
-	const char *set = places_socket_named();
+	const char *set = cli_path_socket_named();
 	size_t n;
 
 	if (set)
@@ -59,7 +59,7 @@ bool places_socket(size_t i, char *ret_path, size_t size)
 	return snprintf(ret_path + n, size - n, "/divvyd.sock") < (int)(size - n);
 }
 
-int places_runtime(char *ret_path, size_t size, struct error *err)
+int cli_path_runtime(char *ret_path, size_t size, struct error *err)
 {
 	const char *set = getenv("DIVVY_RUNTIME_DIR");
 	const size_t mine = (set && set[0]) || geteuid() == 0 ? 0 : 1;
@@ -74,7 +74,7 @@ int places_runtime(char *ret_path, size_t size, struct error *err)
 	return 0;
 }
 
-int places_daemon(char *ret_path, size_t size, struct error *err)
+int cli_path_daemon(char *ret_path, size_t size, struct error *err)
 {
 	static const char *const folders[] = {
 		"../divvyd", ".", "../sbin", "../libexec/divvy", NULL};
@@ -85,12 +85,12 @@ int places_daemon(char *ret_path, size_t size, struct error *err)
 			return fail_errno(err, errno, "DIVVYD '%s'", set);
 		return str_copy(ret_path, size, str_from(set));
 	}
-	if (beside_find(folders, "divvyd", R_OK, ret_path, size) >= 0)
+	if (install_path_find(folders, "divvyd", R_OK, ret_path, size) >= 0)
 		return 0;
 	return fail(err, ENOENT, "divvyd is not in divvy's install path; set DIVVYD to its path");
 }
 
-int places_hook(const char *library, char *ret_path, size_t size, struct error *err)
+int cli_path_hook(const char *library, char *ret_path, size_t size, struct error *err)
 {
 	static const char *const folders[] = {
 		"../hook", "../remote", "../lib/divvy", "../" DIVVY_LIBDIR "/divvy", NULL};
@@ -102,7 +102,7 @@ int places_hook(const char *library, char *ret_path, size_t size, struct error *
 			return fail_errno(err, errno, "'%s' (DIVVY_HOOKS)", ret_path);
 		return 0;
 	}
-	if (beside_find(folders, library, R_OK, ret_path, size) >= 0)
+	if (install_path_find(folders, library, R_OK, ret_path, size) >= 0)
 		return 0;
 	return fail(err, ENOENT, "%s is not in divvy's install path; set DIVVY_HOOKS to its folder",
 		library);
@@ -123,7 +123,7 @@ static bool is_hook(struct str path)
 }
 
 /* ld.so also splits the list at spaces, and neither separator can be quoted. */
-int places_check_preload(const char *path, struct error *err)
+int cli_path_check_preload(const char *path, struct error *err)
 {
 	const char *cut = strpbrk(path, " :");
 
@@ -135,7 +135,7 @@ int places_check_preload(const char *path, struct error *err)
 		*cut == ' ' ? "space" : "colon", path);
 }
 
-void places_preload(const char *cuda, const char *nvml, struct buf *out)
+void cli_path_preload(const char *cuda, const char *nvml, struct buf *out)
 {
 	const char *before = getenv("LD_PRELOAD");
 	struct str rest = str_from(before ? before : ""), part, path;

@@ -16,28 +16,28 @@
 #define PLACES_PATH 4096
 
 /* $DIVVY_SOCKET; NULL: not set, or empty. */
-const char *places_socket_named(void);
+const char *cli_path_socket_named(void);
 
 /* The i-th path to try for a socket; false: there is none further. */
-bool places_socket(size_t i, char *ret_path, size_t size);
+bool cli_path_socket(size_t i, char *ret_path, size_t size);
 
 /* Folder of the socket and log of a daemon that this user starts: see docs/control-protocol.md. */
-int places_runtime(char *ret_path, size_t size, struct error *err);
+int cli_path_runtime(char *ret_path, size_t size, struct error *err);
 
 /*
  * Path of divvyd: $DIVVYD, beside divvy, in the build folder, or installed. -ENOENT names the
  * places.
  */
-int places_daemon(char *ret_path, size_t size, struct error *err);
+int cli_path_daemon(char *ret_path, size_t size, struct error *err);
 
 /*
  * Absolute path of an interception library ("libdivvy-cuda.so"): in $DIVVY_HOOKS, the build folder,
  * or installed.
  */
-int places_hook(const char *library, char *ret_path, size_t size, struct error *err);
+int cli_path_hook(const char *library, char *ret_path, size_t size, struct error *err);
 
 /* -EINVAL: LD_PRELOAD cannot name that file; the sentence says what to do. */
-int places_check_preload(const char *path, struct error *err);
+int cli_path_check_preload(const char *path, struct error *err);
 
 #define PLACES_PRELOAD (3u * PLACES_PATH)
 
@@ -45,6 +45,6 @@ int places_check_preload(const char *path, struct error *err);
  * The new value of LD_PRELOAD: the two libraries by path, then its present value without libraries
  * of a divvy run around this one.
  */
-void places_preload(const char *cuda, const char *nvml, struct buf *out);
+void cli_path_preload(const char *cuda, const char *nvml, struct buf *out);
 
 #endif

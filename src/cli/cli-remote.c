@@ -123,7 +123,7 @@ int remote_check(const char *place, const char *file, struct error *err)
 }
 
 /* Reads the first line of a file that no other user may read. */
-static int read_file(const char *path, char *ret_text, size_t size, struct error *err)
+static int remote_read_file(const char *path, char *ret_text, size_t size, struct error *err)
 {
 	_cleanup_fclose_ FILE *f = strcmp(path, "-") ? fopen(path, "re")
 						     : fdopen(dup(STDIN_FILENO), "r");
@@ -177,7 +177,7 @@ static int find_invitation(const char *place, const char *file,
 	}
 	r = split_place(place, &name, &device, err);
 	if (r >= 0 && file)
-		r = read_file(file, text, sizeof(text), err);
+		r = remote_read_file(file, text, sizeof(text), err);
 	else if (r >= 0 && given)
 		snprintf(text, sizeof(text), "%s", given);
 	if (r < 0)
@@ -218,13 +218,13 @@ static int name_socket(const char *folder, struct sockaddr_un *ret_address, stru
 	return 0;
 }
 
-static int listen_at(struct sockaddr_un *ret_address, struct error *err)
+static int remote_listen_for_program(struct sockaddr_un *ret_address, struct error *err)
 {
 	_cleanup_close_ int sock = socket(AF_UNIX, SOCK_SEQPACKET, 0);
 	struct sockaddr_un *a = ret_address;
 	char folder[PLACES_PATH];
 	mode_t before;
-	int r = places_runtime(folder, sizeof(folder), err);
+	int r = cli_path_runtime(folder, sizeof(folder), err);
 
 	r = r < 0 ? r : name_socket(folder, a, err);
 	/* The folder gets the same mode that the daemon would give it. */
@@ -282,7 +282,7 @@ static void become_helper(
 	_exit(1);
 }
 
-static int start_helper(
+static int remote_start_helper(
 	const struct helper *h, struct sockaddr_un *ret_address, int *ret_out, struct error *err)
 {
 	_cleanup_close_ int sock = -1;
@@ -291,8 +291,8 @@ static int start_helper(
 	int out[2], r;
 	pid_t pid;
 
-	r = beside_find_program(h->name, path, sizeof(path), err);
-	r = r < 0 ? r : listen_at(ret_address, err);
+	r = install_path_find_program(h->name, path, sizeof(path), err);
+	r = r < 0 ? r : remote_listen_for_program(ret_address, err);
 	if (r < 0)
 		return r;
 	sock = r;
@@ -344,14 +344,14 @@ static int set_program(const struct sockaddr_un *address, struct error *err)
 		"DIVVY_DRIVER", "DIVVY_ABSENT", "DIVVY_REMOTE_HOOKS", REMOTE_ENV};
 	_cleanup_buf_ struct buf preload = BUF_INIT(PLACES_PRELOAD);
 	char cuda[PLACES_PATH], nvml[PLACES_PATH];
-	int r = places_hook("libdivvy-remote.so", cuda, sizeof(cuda), err);
+	int r = cli_path_hook("libdivvy-remote.so", cuda, sizeof(cuda), err);
 
-	r = r < 0 ? r : places_hook("libdivvy-remote-nvml.so", nvml, sizeof(nvml), err);
-	r = r < 0 ? r : places_check_preload(cuda, err);
-	r = r < 0 ? r : places_check_preload(nvml, err);
+	r = r < 0 ? r : cli_path_hook("libdivvy-remote-nvml.so", nvml, sizeof(nvml), err);
+	r = r < 0 ? r : cli_path_check_preload(cuda, err);
+	r = r < 0 ? r : cli_path_check_preload(nvml, err);
 	if (r < 0)
 		return r;
-	places_preload(cuda, nvml, &preload);
+	cli_path_preload(cuda, nvml, &preload);
 	for (size_t i = 0; i < ARRAY_SIZE(kept); i++)
 		unsetenv(kept[i]);
 	if (buf_error(&preload) < 0 || setenv("DIVVY_REMOTE", address->sun_path, 1) < 0 ||
@@ -364,7 +364,7 @@ int remote_pretend(struct error *err)
 {
 	struct sockaddr_un address;
 	char folder[PLACES_PATH];
-	int r = places_runtime(folder, sizeof(folder), err);
+	int r = cli_path_runtime(folder, sizeof(folder), err);
 
 	r = r < 0 ? r : name_socket(folder, &address, err);
 	return r < 0 ? r : set_program(&address, err);
@@ -380,7 +380,7 @@ int remote_begin(const char *hooks, struct error *err)
 
 	if (setenv("DIVVY_REMOTE_HOOKS", hooks, 1) < 0)
 		return fail(err, E2BIG, "the environment is too large");
-	r = start_helper(&server, &address, &out, err);
+	r = remote_start_helper(&server, &address, &out, err);
 	if (r < 0)
 		return r;
 	if (has_begun(out, &address, said, sizeof(said)))
@@ -407,7 +407,7 @@ int remote_join(const char *place, const char *file, struct error *err)
 	/* The program's environment must not contain the key. */
 	*strrchr(invitation, '/') = '\0';
 	link.device = device[0] ? device : NULL;
-	r = r < 0 ? r : start_helper(&link, &address, &out, err);
+	r = r < 0 ? r : remote_start_helper(&link, &address, &out, err);
 	if (r < 0)
 		return r;
 	if (has_begun(out, &address, said, sizeof(said)))

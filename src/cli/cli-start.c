@@ -138,7 +138,8 @@ static int await_daemon(struct client *c, const char *socket, pid_t pid, const c
 	return 0;
 }
 
-static int start(struct client *c, const char *socket, const char *simulate, struct error *err)
+static int start_run_daemon(
+	struct client *c, const char *socket, const char *simulate, struct error *err)
 {
 	char program[PLACES_PATH], folder[PLACES_PATH], log_path[PLACES_PATH + 16];
 	_cleanup_close_ int log = -1;
@@ -146,10 +147,10 @@ static int start(struct client *c, const char *socket, const char *simulate, str
 	pid_t pid = 0;
 	int r;
 
-	r = places_daemon(program, sizeof(program), err);
+	r = cli_path_daemon(program, sizeof(program), err);
 	if (r < 0)
 		return r;
-	r = places_runtime(folder, sizeof(folder), err);
+	r = cli_path_runtime(folder, sizeof(folder), err);
 	if (r < 0)
 		return r;
 	r = folder_make(folder, geteuid() == 0 && !getenv("DIVVY_RUNTIME_DIR") ? 0755 : 0700, err);
@@ -169,9 +170,9 @@ static int start(struct client *c, const char *socket, const char *simulate, str
 /* A simulated GPU reads and writes its programs' memory, which Linux forbids across users. */
 int start_check_owner(const struct client *c, const json_t *ping, struct error *err)
 {
-	const uid_t user = (uid_t)jint(ping, "uid");
+	const uid_t user = (uid_t)json_int_or_zero(ping, "uid");
 
-	if (!jbool(ping, "simulated") || user == geteuid())
+	if (!json_bool_or_false(ping, "simulated") || user == geteuid())
 		return 0;
 	return fail(err, EPERM,
 		"the daemon at '%s' simulates a GPU for user %u only; set "
@@ -180,24 +181,24 @@ int start_check_owner(const struct client *c, const json_t *ping, struct error *
 }
 
 /* Returns whether the daemon's devices match the specification. */
-static bool is_like(const json_t *devices, const struct sim_config *wanted)
+static bool start_is_like_devices(const json_t *devices, const struct simgpu_config *wanted)
 {
 	if (json_array_size(devices) != wanted->n)
 		return false;
 	for (size_t i = 0; i < wanted->n; i++) {
 		const json_t *d = json_array_get(devices, i);
 
-		if (strcmp(jtext(d, "model"), wanted->devices[i].name) != 0 ||
-			juint(d, "memory_bytes") != wanted->devices[i].mem_bytes)
+		if (strcmp(json_text_or_empty(d, "model"), wanted->devices[i].name) != 0 ||
+			json_uint_or_zero(d, "memory_bytes") != wanted->devices[i].mem_bytes)
 			return false;
 	}
 	return true;
 }
 
-static int check_simulated(struct client *c, const char *simulate, struct error *err)
+static int start_compare_simulated(struct client *c, const char *simulate, struct error *err)
 {
 	_cleanup_json_ json_t *answer = NULL;
-	struct sim_config wanted;
+	struct simgpu_config wanted;
 	const json_t *devices;
 	int r = start_check_simulated(simulate, &wanted, err);
 
@@ -205,18 +206,19 @@ static int check_simulated(struct client *c, const char *simulate, struct error 
 	if (r < 0)
 		return r;
 	devices = json_object_get(answer, "devices");
-	if (!jbool(answer, "simulated"))
+	if (!json_bool_or_false(answer, "simulated"))
 		return fail(err, EBUSY,
 			"--simulate %s: the daemon at '%s' has real devices; set "
 			"DIVVY_RUNTIME_DIR=/some/folder for a daemon of your own",
 			simulate, c->socket);
-	if (!is_like(devices, &wanted))
+	if (!start_is_like_devices(devices, &wanted))
 		return fail(err, EBUSY,
 			"--simulate %s: the daemon at '%s' already simulates %zu x %s-%s; leave "
 			"--simulate out, or set DIVVY_RUNTIME_DIR for a daemon of your own",
 			simulate, c->socket, json_array_size(devices),
-			jtext(json_array_get(devices, 0), "model"),
-			format_bytes(juint(json_array_get(devices, 0), "memory_bytes")).s);
+			json_text_or_empty(json_array_get(devices, 0), "model"),
+			format_bytes(json_uint_or_zero(json_array_get(devices, 0), "memory_bytes"))
+				.s);
 	return 0;
 }
 
@@ -226,15 +228,15 @@ static int check_serves_us(struct client *c, const char *simulate, struct error 
 	int r = client_ask(c, "ping", NULL, &ping, err);
 
 	r = r < 0 ? r : start_check_owner(c, ping, err);
-	return r < 0 || !simulate ? r : check_simulated(c, simulate, err);
+	return r < 0 || !simulate ? r : start_compare_simulated(c, simulate, err);
 }
 
-int start_check_simulated(const char *simulate, struct sim_config *ret_config, struct error *err)
+int start_check_simulated(const char *simulate, struct simgpu_config *ret_config, struct error *err)
 {
 	int r;
 
-	sim_config_init(ret_config);
-	r = sim_config_parse_devices(ret_config, str_from(simulate), err);
+	simgpu_config_init(ret_config);
+	r = simgpu_config_parse_devices(ret_config, str_from(simulate), err);
 	return r < 0 ? fail_within(err, r, "--simulate %s", simulate) : 0;
 }
 
@@ -260,7 +262,7 @@ int start_daemon(struct client *c, const char *socket, const char *simulate, str
 {
 	int r = connect_living(c, socket, simulate, err);
 
-	if (r == 0 || socket || places_socket_named() || (r != -ENOENT && r != -ECONNREFUSED))
+	if (r == 0 || socket || cli_path_socket_named() || (r != -ENOENT && r != -ECONNREFUSED))
 		return r;
-	return start(c, socket, simulate, err);
+	return start_run_daemon(c, socket, simulate, err);
 }

@@ -16,7 +16,8 @@
 int start_daemon(struct client *c, const char *socket, const char *simulate, struct error *err);
 
 /* Checks the specification without a daemon. -EINVAL: the sentence says what is wrong. */
-int start_check_simulated(const char *simulate, struct sim_config *ret_config, struct error *err);
+int start_check_simulated(
+	const char *simulate, struct simgpu_config *ret_config, struct error *err);
 
 /* -EPERM with a sentence if the daemon, by its answer to `ping`, simulates another user's GPU. */
 int start_check_owner(const struct client *c, const json_t *ping, struct error *err);

@@ -27,7 +27,7 @@ static const struct option_row options[] = {
 	{0},
 };
 
-static int print(const json_t *tenants, struct error *err)
+static int cmd_apply_print_tenants(const json_t *tenants, struct error *err)
 {
 	static const struct table_column columns[] = {
 		{"ID", true}, {"NAME", false}, {"ACTION", false}, {"SECRET", false}};
@@ -38,19 +38,19 @@ static int print(const json_t *tenants, struct error *err)
 	for (size_t i = 0; i < json_array_size(tenants); i++) {
 		const json_t *tenant = json_array_get(tenants, i);
 
-		table_addf(&t, "%d", (int)jint(tenant, "id"));
-		table_add(&t, jtext(tenant, "name"));
-		table_add(&t, jtext(tenant, "action"));
-		table_add(&t, jtext(tenant, "secret"));
+		table_addf(&t, "%d", (int)json_int_or_zero(tenant, "id"));
+		table_add(&t, json_text_or_empty(tenant, "name"));
+		table_add(&t, json_text_or_empty(tenant, "action"));
+		table_add(&t, json_text_or_empty(tenant, "secret"));
 	}
 	r = output_table(&t, err);
 	for (size_t i = 0; r == 0 && i < json_array_size(tenants); i++) {
 		const json_t *tenant = json_array_get(tenants, i);
 
-		if (!jtext(tenant, "error")[0])
+		if (!json_text_or_empty(tenant, "error")[0])
 			continue;
-		fprintf(stderr, "divvy apply: %s: %s\n", jtext(tenant, "name"),
-			jtext(tenant, "error"));
+		fprintf(stderr, "divvy apply: %s: %s\n", json_text_or_empty(tenant, "name"),
+			json_text_or_empty(tenant, "error"));
 		refused = CLI_EXIT_FAILED;
 	}
 	return r < 0 ? r : refused;
@@ -60,7 +60,7 @@ static int print(const json_t *tenants, struct error *err)
  * Makes the caller's path absolute. A file that the daemon follows may have been removed, so --stop
  * needs only its folder to exist.
  */
-static char *absolute(const char *path, bool may_be_gone)
+static char *cmd_apply_absolute_path(const char *path, bool may_be_gone)
 {
 	char *full = realpath(path, NULL), copy[PLACES_PATH], *joined = NULL;
 	_cleanup_free_ char *folder = NULL;
@@ -75,7 +75,7 @@ static char *absolute(const char *path, bool may_be_gone)
 	return joined;
 }
 
-static int check(const struct cli_args *args, struct error *err)
+static int cmd_apply_check(const struct cli_args *args, struct error *err)
 {
 	if (!cli_has(args, "file"))
 		return fail(
@@ -85,14 +85,14 @@ static int check(const struct cli_args *args, struct error *err)
 	return 0;
 }
 
-static int run(const struct cli_args *args, struct error *err)
+static int cmd_apply_run(const struct cli_args *args, struct error *err)
 {
 	_cleanup_client_ struct client c = CLIENT_NONE;
 	_cleanup_json_ json_t *request = NULL, *answer = NULL;
 	_cleanup_free_ char *path = NULL;
 	int r;
 
-	path = absolute(cli_get(args, "file"), cli_has(args, "stop"));
+	path = cmd_apply_absolute_path(cli_get(args, "file"), cli_has(args, "stop"));
 	if (!path)
 		return fail_errno(err, errno, "open '%s'", cli_get(args, "file"));
 	request = json_pack("{s:s, s:s}", "cmd", "apply", "path", path);
@@ -106,7 +106,7 @@ static int run(const struct cli_args *args, struct error *err)
 	if (r < 0)
 		return r;
 	r = output_as_table(args, json_object_get(answer, "tenants"), err);
-	return r != 1 ? r : print(json_object_get(answer, "tenants"), err);
+	return r != 1 ? r : cmd_apply_print_tenants(json_object_get(answer, "tenants"), err);
 }
 
 const struct cli_command cmd_apply = {
@@ -117,6 +117,6 @@ const struct cli_command cmd_apply = {
 	.examples = "divvy apply -f resource-config.txt\ndivvy apply -f resource-config.txt --stop",
 	.exit_status = "0 on success, 1 on failure or when a line was refused, 2 on wrong usage.",
 	.options = options,
-	.check = check,
-	.run = run,
+	.check = cmd_apply_check,
+	.run = cmd_apply_run,
 };

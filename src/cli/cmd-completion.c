@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * `divvy completion` prints the script that completion.c makes from the tables of all commands.
- * check() makes the script as well, so the name of an unknown shell is bad usage.
+ * cmd_completion_check() makes the script as well, so the name of an unknown shell is bad usage.
  */
 #include "cli/cli-text.h"
 #include "cli/cli-commands.h"
@@ -9,14 +9,14 @@
 
 static const struct option_row options[] = {{0}};
 
-static int check(const struct cli_args *args, struct error *err)
+static int cmd_completion_check(const struct cli_args *args, struct error *err)
 {
 	_cleanup_buf_ struct buf out = BUF_INIT(OUTPUT_MAX);
 
 	return cli_completion(args->operand[0], &out, err);
 }
 
-static int run(const struct cli_args *args, struct error *err)
+static int cmd_completion_run(const struct cli_args *args, struct error *err)
 {
 	_cleanup_buf_ struct buf out = BUF_INIT(OUTPUT_MAX);
 	const int r = cli_completion(args->operand[0], &out, err);
@@ -34,6 +34,6 @@ const struct cli_command cmd_completion = {
 	.operand = CLI_SHELL_NAME,
 	.operands_min = 1,
 	.operands_max = 1,
-	.check = check,
-	.run = run,
+	.check = cmd_completion_check,
+	.run = cmd_completion_run,
 };

@@ -28,25 +28,26 @@ static const struct table_column columns[] = {
 	{"WAITING", true},
 };
 
-static void add_device(struct table *t, const json_t *d)
+static void cmd_devices_add_device(struct table *t, const json_t *d)
 {
-	table_addf(t, "%d", (int)jint(d, "index"));
-	table_add(t, jtext(d, "model"));
-	table_add(t, jtext(d, "uuid"));
-	table_addf(t, "%s", format_bytes(juint(d, "memory_bytes")).s);
-	table_addf(t, "%s", format_bytes(juint(d, "memory_used_bytes")).s);
-	table_addf(t, "%s", format_bytes(juint(d, "memory_free_bytes")).s);
-	table_addf(t, "%s", format_percent((uint32_t)juint(d, "request_permille")).s);
+	table_addf(t, "%d", (int)json_int_or_zero(d, "index"));
+	table_add(t, json_text_or_empty(d, "model"));
+	table_add(t, json_text_or_empty(d, "uuid"));
+	table_addf(t, "%s", format_bytes(json_uint_or_zero(d, "memory_bytes")).s);
+	table_addf(t, "%s", format_bytes(json_uint_or_zero(d, "memory_used_bytes")).s);
+	table_addf(t, "%s", format_bytes(json_uint_or_zero(d, "memory_free_bytes")).s);
+	table_addf(t, "%s", format_percent((uint32_t)json_uint_or_zero(d, "request_permille")).s);
 	table_addf(t, "%s",
-		jbool(d, "exclusive")
+		json_bool_or_false(d, "exclusive")
 			? "exclusive"
-			: format_percent((uint32_t)juint(d, "request_free_permille")).s);
-	table_addf(t, "%s", format_percent((uint32_t)juint(d, "busy_permille")).s);
+			: format_percent((uint32_t)json_uint_or_zero(d, "request_free_permille"))
+				  .s);
+	table_addf(t, "%s", format_percent((uint32_t)json_uint_or_zero(d, "busy_permille")).s);
 	table_addf(t, "%zu", json_array_size(json_object_get(d, "tenants")));
 	table_addf(t, "%zu", json_array_size(json_object_get(d, "waiting")));
 }
 
-static int run(const struct cli_args *args, struct error *err)
+static int cmd_devices_run(const struct cli_args *args, struct error *err)
 {
 	_cleanup_client_ struct client c = CLIENT_NONE;
 	_cleanup_json_ json_t *answer = NULL;
@@ -65,13 +66,14 @@ static int run(const struct cli_args *args, struct error *err)
 		return r;
 	output_simulated(answer);
 	for (size_t i = 0; i < json_array_size(devices); i++)
-		add_device(&t, json_array_get(devices, i));
+		cmd_devices_add_device(&t, json_array_get(devices, i));
 	r = output_table(&t, err);
 	for (size_t i = 0; r == 0 && i < json_array_size(devices); i++) {
 		const json_t *d = json_array_get(devices, i);
 
-		if (jtext(d, "note")[0])
-			printf("device %d: %s\n", (int)jint(d, "index"), jtext(d, "note"));
+		if (json_text_or_empty(d, "note")[0])
+			printf("device %d: %s\n", (int)json_int_or_zero(d, "index"),
+				json_text_or_empty(d, "note"));
 	}
 	return r;
 }
@@ -83,5 +85,5 @@ const struct cli_command cmd_devices = {
 	.text = TEXT_DEVICES_TEXT,
 	.examples = "divvy devices\ndivvy devices -o yaml",
 	.options = options,
-	.run = run,
+	.run = cmd_devices_run,
 };

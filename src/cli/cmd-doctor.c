@@ -52,16 +52,18 @@ struct doctor {
 	bool has_driver, is_simulated;
 };
 
-static void add(struct doctor *d, enum level level, const char *what, const char *todo)
+static void doctor_add_finding(
+	struct doctor *d, enum level level, const char *what, const char *todo)
 {
 	json_array_append_new(d->findings,
 		json_pack("{s:s, s:s, s:s}", "level", level_name[level], "what", what, "do", todo));
 }
 
-static void addf(struct doctor *d, enum level level, const char *todo, const char *fmt, ...)
-	__attribute__((format(printf, 4, 5)));
+static void doctor_add_findingf(struct doctor *d, enum level level, const char *todo,
+	const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 
-static void addf(struct doctor *d, enum level level, const char *todo, const char *fmt, ...)
+static void doctor_add_findingf(
+	struct doctor *d, enum level level, const char *todo, const char *fmt, ...)
 {
 	char what[1024];
 	va_list ap;
@@ -69,7 +71,7 @@ static void addf(struct doctor *d, enum level level, const char *todo, const cha
 	va_start(ap, fmt);
 	vsnprintf(what, sizeof(what), fmt, ap);
 	va_end(ap);
-	add(d, level, what, todo);
+	doctor_add_finding(d, level, what, todo);
 }
 
 static void check_membarrier(struct doctor *d)
@@ -79,9 +81,9 @@ static void check_membarrier(struct doctor *d)
 		MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED;
 
 	if (can >= 0 && (can & need) == need)
-		add(d, OK, "kernel: membarrier, expedited and global", "");
+		doctor_add_finding(d, OK, "kernel: membarrier, expedited and global", "");
 	else
-		add(d, WARNING,
+		doctor_add_finding(d, WARNING,
 			"kernel: no expedited membarrier; one launch per thread may pass a "
 			"closing gate, and is charged",
 			"use Linux 4.16 or newer, or allow membarrier in seccomp");
@@ -92,9 +94,9 @@ static void check_memfd(struct doctor *d)
 	_cleanup_close_ int fd = memfd_new("divvy-doctor", 4096);
 
 	if (fd >= 0 && memfd_seal(fd, F_SEAL_FUTURE_WRITE | F_SEAL_SHRINK | F_SEAL_GROW) == 0)
-		add(d, OK, "kernel: memfd with F_SEAL_FUTURE_WRITE", "");
+		doctor_add_finding(d, OK, "kernel: memfd with F_SEAL_FUTURE_WRITE", "");
 	else
-		add(d, PROBLEM,
+		doctor_add_finding(d, PROBLEM,
 			"kernel: no memfd with F_SEAL_FUTURE_WRITE; the shared pages need it",
 			"use Linux 5.1 or newer, or allow memfd_create and fcntl seals in seccomp");
 }
@@ -104,9 +106,10 @@ static void check_pidfd(struct doctor *d)
 	_cleanup_close_ int fd = pidfd_new(getpid());
 
 	if (fd >= 0)
-		add(d, OK, "kernel: pidfd", "");
+		doctor_add_finding(d, OK, "kernel: pidfd", "");
 	else
-		add(d, PROBLEM, "kernel: no pidfd; divvy would not notice when a program exits",
+		doctor_add_finding(d, PROBLEM,
+			"kernel: no pidfd; divvy would not notice when a program exits",
 			"use Linux 5.3 or newer");
 }
 
@@ -119,7 +122,7 @@ static void check_driver(struct doctor *d)
 	int n = 0, r;
 
 	if (!lib) {
-		add(d, NOTE, "driver: no libcuda.so.1; divvy offers a simulated GPU",
+		doctor_add_finding(d, NOTE, "driver: no libcuda.so.1; divvy offers a simulated GPU",
 			"install the NVIDIA driver for real devices");
 		return;
 	}
@@ -131,10 +134,10 @@ static void check_driver(struct doctor *d)
 		count(&n);
 	d->has_driver = r == 0 && n > 0;
 	if (d->has_driver)
-		addf(d, OK, "", "driver: %s, %d device%s", map ? map->l_name : "libcuda.so.1", n,
-			n == 1 ? "" : "s");
+		doctor_add_findingf(d, OK, "", "driver: %s, %d device%s",
+			map ? map->l_name : "libcuda.so.1", n, n == 1 ? "" : "s");
 	else
-		addf(d, WARNING,
+		doctor_add_findingf(d, WARNING,
 			"see `nvidia-smi` and the kernel's log, and check that you can read "
 			"/dev/nvidia*",
 			"driver: %s finds no device (CUDA error %d)",
@@ -147,11 +150,11 @@ static void check_device_files(struct doctor *d)
 
 	for (size_t i = 0; i < ARRAY_SIZE(path); i++)
 		if (access(path[i], F_OK) == 0 && access(path[i], R_OK | W_OK) < 0)
-			addf(d, PROBLEM,
+			doctor_add_findingf(d, PROBLEM,
 				"give this user read and write access (often by the group 'video')",
 				"device file %s: %s", path[i], strerror(errno));
 	if (getenv("CUDA_MPS_PIPE_DIRECTORY") || access("/tmp/nvidia-mps/control", F_OK) == 0)
-		add(d, WARNING,
+		doctor_add_finding(d, WARNING,
 			"MPS runs: its clients use the device at once, so divvy shares "
 			"submissions and not device time",
 			"stop it with `echo quit | nvidia-cuda-mps-control`");
@@ -180,13 +183,14 @@ static void compare_exports(
 		first = first ? first : name;
 	}
 	if (missing)
-		addf(d, NOTE,
+		doctor_add_findingf(d, NOTE,
 			"divvy passes their calls to the driver unchanged; a newer divvy may "
 			"know them",
 			"%s: divvy does not know %zu of the driver's functions (%s, ...)", library,
 			missing, first);
 	else
-		addf(d, OK, "", "%s: divvy knows all of the driver's functions", library);
+		doctor_add_findingf(
+			d, OK, "", "%s: divvy knows all of the driver's functions", library);
 }
 
 static void check_hook(struct doctor *d, const char *name, char *ret_path)
@@ -195,13 +199,13 @@ static void check_hook(struct doctor *d, const char *name, char *ret_path)
 	struct error err = {0};
 
 	ret_path[0] = '\0';
-	if (places_hook(name, ret_path, PLACES_PATH, &err) < 0 ||
+	if (cli_path_hook(name, ret_path, PLACES_PATH, &err) < 0 ||
 		elf_file_open(ret_path, &file, &err) < 0) {
-		add(d, PROBLEM, err.msg,
+		doctor_add_finding(d, PROBLEM, err.msg,
 			"install divvy's libraries, or set DIVVY_HOOKS to their folder");
 		return;
 	}
-	addf(d, OK, "", "library: %s (build-id %.12s)", ret_path,
+	doctor_add_findingf(d, OK, "", "library: %s (build-id %.12s)", ret_path,
 		file.build_id.s[0] ? file.build_id.s : "none");
 }
 
@@ -222,8 +226,8 @@ static void check_preload(struct doctor *d, const char *cuda, const char *nvml)
 
 	if (!cuda[0] || !nvml[0])
 		return;
-	if (places_check_preload(cuda, &err) < 0 || places_check_preload(nvml, &err) < 0) {
-		addf(d, PROBLEM,
+	if (cli_path_check_preload(cuda, &err) < 0 || cli_path_check_preload(nvml, &err) < 0) {
+		doctor_add_findingf(d, PROBLEM,
 			"link the folder (ln -s) under a path without spaces and colons, and "
 			"set DIVVY_HOOKS to the link",
 			"preload: %s", err.msg);
@@ -243,13 +247,13 @@ static void check_preload(struct doctor *d, const char *cuda, const char *nvml)
 	fd_close(out[0]);
 	fd_close(out[1]);
 	if (said.n || !WIFEXITED(status) || WEXITSTATUS(status))
-		addf(d, PROBLEM,
+		doctor_add_findingf(d, PROBLEM,
 			"check that the libraries have the program's architecture and that "
 			"every user can read them",
 			"preload: the loader reports: %.200s",
 			said.n ? buf_text(&said) : "(the program failed)");
 	else
-		add(d, OK, "preload: works", "");
+		doctor_add_finding(d, OK, "preload: works", "");
 }
 
 static void check_hooks(struct doctor *d)
@@ -308,7 +312,8 @@ static void run_driver(const char *sim, const char *driver, int out)
 
 static void check_simulated_driver(struct doctor *d, const json_t *ping)
 {
-	const char *sim = jtext(ping, "sim"), *driver = jtext(ping, "driver");
+	const char *sim = json_text_or_empty(ping, "sim"),
+		   *driver = json_text_or_empty(ping, "driver");
 	_cleanup_buf_ struct buf why = BUF_INIT(64u << 10);
 	int out[2], status = -1;
 	pid_t pid;
@@ -324,9 +329,10 @@ static void check_simulated_driver(struct doctor *d, const json_t *ping)
 	if (pid < 0 || waitpid(pid, &status, 0) < 0)
 		return;
 	if (WIFEXITED(status) && !WEXITSTATUS(status))
-		addf(d, OK, "", "simulated driver: %s answers", driver);
+		doctor_add_findingf(d, OK, "", "simulated driver: %s answers", driver);
 	else
-		addf(d, PROBLEM, "restart the daemon; if that does not help, see its log",
+		doctor_add_findingf(d, PROBLEM,
+			"restart the daemon; if that does not help, see its log",
 			"simulated driver: programs cannot use it: %.200s",
 			why.n ? buf_text(&why) : "no answer within 20 s");
 }
@@ -339,7 +345,7 @@ static void add_daemon_findings(struct doctor *d, struct client *c)
 	size_t i;
 
 	if (client_ask(c, "doctor", NULL, &answer, &err) < 0) {
-		addf(d, WARNING, "", "daemon: its own checks failed: %s", err.msg);
+		doctor_add_findingf(d, WARNING, "", "daemon: its own checks failed: %s", err.msg);
 		return;
 	}
 	all = json_object_get(answer, "findings");
@@ -354,9 +360,11 @@ static void check_socket_file(struct doctor *d, const char *path)
 	if (stat(path, &st) < 0)
 		return;
 	if (!S_ISSOCK(st.st_mode))
-		addf(d, PROBLEM, "remove the file", "socket: '%s' is not a socket", path);
+		doctor_add_findingf(
+			d, PROBLEM, "remove the file", "socket: '%s' is not a socket", path);
 	else if (access(path, W_OK) < 0)
-		addf(d, PROBLEM, "set the socket's mode to 0666, and check the folder's mode",
+		doctor_add_findingf(d, PROBLEM,
+			"set the socket's mode to 0666, and check the folder's mode",
 			"socket: this user cannot use '%s' (%s)", path, strerror(errno));
 }
 
@@ -381,35 +389,39 @@ static void check_daemon(struct doctor *d)
 	char path[PLACES_PATH];
 	struct error err = {0};
 
-	for (size_t i = 0; places_socket(i, path, sizeof(path)); i++)
+	for (size_t i = 0; cli_path_socket(i, path, sizeof(path)); i++)
 		check_socket_file(d, path);
 	if (client_connect(&c, d->socket, &err) < 0) {
-		if (places_daemon(path, sizeof(path), &err) == 0)
-			addf(d, NOTE, start_with_machine(),
+		if (cli_path_daemon(path, sizeof(path), &err) == 0)
+			doctor_add_findingf(d, NOTE, start_with_machine(),
 				"daemon: no daemon runs; `divvy run` starts %s", path);
 		else
-			add(d, PROBLEM, err.msg,
+			doctor_add_finding(d, PROBLEM, err.msg,
 				"install divvyd beside divvy, or set DIVVYD to its path");
 		return;
 	}
 	if (client_ask(&c, "ping", NULL, &ping, &err) < 0) {
-		addf(d, PROBLEM, "stop that process and start it again", "daemon: %s", err.msg);
+		doctor_add_findingf(
+			d, PROBLEM, "stop that process and start it again", "daemon: %s", err.msg);
 		return;
 	}
-	d->is_simulated = jbool(ping, "simulated");
-	addf(d, OK, "", "daemon: divvyd %s, pid %d, at %s, %d device%s%s", jtext(ping, "version"),
-		(int)jint(ping, "pid"), c.socket, (int)jint(ping, "devices"),
-		jint(ping, "devices") == 1 ? "" : "s", d->is_simulated ? " (simulated)" : "");
+	d->is_simulated = json_bool_or_false(ping, "simulated");
+	doctor_add_findingf(d, OK, "", "daemon: divvyd %s, pid %d, at %s, %d device%s%s",
+		json_text_or_empty(ping, "version"), (int)json_int_or_zero(ping, "pid"), c.socket,
+		(int)json_int_or_zero(ping, "devices"),
+		json_int_or_zero(ping, "devices") == 1 ? "" : "s",
+		d->is_simulated ? " (simulated)" : "");
 	if (d->is_simulated)
 		check_simulated_driver(d, ping);
 	if (start_check_owner(&c, ping, &err) < 0)
-		add(d, PROBLEM, err.msg, "");
-	if (jint(ping, "abi") != MSG_ABI)
-		addf(d, WARNING, "restart the daemon; running programs continue",
+		doctor_add_finding(d, PROBLEM, err.msg, "");
+	if (json_int_or_zero(ping, "abi") != MSG_ABI)
+		doctor_add_findingf(d, WARNING, "restart the daemon; running programs continue",
 			"daemon: divvyd has protocol version %d, this divvy %u",
-			(int)jint(ping, "abi"), MSG_ABI);
+			(int)json_int_or_zero(ping, "abi"), MSG_ABI);
 	if (json_is_false(json_object_get(ping, "gate")))
-		add(d, WARNING, "daemon: DIVVY_GATE=off opens all gates; no share is enforced",
+		doctor_add_finding(d, WARNING,
+			"daemon: DIVVY_GATE=off opens all gates; no share is enforced",
 			"restart the daemon without DIVVY_GATE");
 	add_daemon_findings(d, &c);
 }
@@ -450,7 +462,7 @@ static void check_engine(struct doctor *d, const char *engine, const char *path,
 		return;
 	}
 	why = str_last_line(buf_str(&said));
-	addf(d, NOTE,
+	doctor_add_findingf(d, NOTE,
 		"to share a GPU with containers, start the engine's daemon or give this user "
 		"access to it",
 		"containers: %s is installed, but `%s version` fails%s%.*s", engine, engine,
@@ -477,11 +489,13 @@ static void check_containers(struct doctor *d)
 		}
 	}
 	if (!has_any)
-		add(d, NOTE, "containers: docker, podman and nerdctl are not installed", "");
+		doctor_add_finding(
+			d, NOTE, "containers: docker, podman and nerdctl are not installed", "");
 	else if (found.n && (container_has_cdi() || !d->has_driver))
-		addf(d, OK, "", "containers: %s", buf_text(&found));
+		doctor_add_findingf(d, OK, "", "containers: %s", buf_text(&found));
 	else if (found.n)
-		addf(d, NOTE, "nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
+		doctor_add_findingf(d, NOTE,
+			"nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
 			"containers: %s; the devices have no CDI names, so divvy uses --gpus",
 			buf_text(&found));
 }
@@ -503,14 +517,15 @@ static void print_findings(const json_t *findings, bool todo_only)
 	size_t i;
 
 	json_array_foreach(all, i, one) {
-		const char *todo = jtext(one, "do");
+		const char *todo = json_text_or_empty(one, "do");
 
 		if (todo_only) {
 			if (todo[0])
 				puts(todo);
 			continue;
 		}
-		printf("%-8s %s\n", jtext(one, "level"), jtext(one, "what"));
+		printf("%-8s %s\n", json_text_or_empty(one, "level"),
+			json_text_or_empty(one, "what"));
 		if (todo[0])
 			printf("%-8s   -> %s\n", "", todo);
 	}
@@ -537,7 +552,7 @@ static bool is_bundle_printed(const struct cli_args *args)
 	return cli_has(args, "bundle") && !strcmp(cli_get(args, "bundle"), "-");
 }
 
-static int check(const struct cli_args *args, struct error *err)
+static int doctor_check(const struct cli_args *args, struct error *err)
 {
 	if (cli_has(args, "kubeconfig") && !cli_has(args, "bundle"))
 		return fail(err, EINVAL, "--kubeconfig '%.100s' works only together with --bundle",
@@ -545,7 +560,7 @@ static int check(const struct cli_args *args, struct error *err)
 	return 0;
 }
 
-static int run(const struct cli_args *args, struct error *err)
+static int doctor_run(const struct cli_args *args, struct error *err)
 {
 	_cleanup_json_ json_t *findings = json_array();
 	struct doctor d = {.findings = findings, .socket = cli_get(args, "socket")};
@@ -555,7 +570,7 @@ static int run(const struct cli_args *args, struct error *err)
 	for (size_t i = 0; i < ARRAY_SIZE(checks); i++)
 		checks[i](&d);
 	for (size_t i = 0; i < json_array_size(findings); i++)
-		if (!strcmp(jtext(json_array_get(findings, i), "level"), "problem"))
+		if (!strcmp(json_text_or_empty(json_array_get(findings, i), "level"), "problem"))
 			works = false;
 	r = cli_has(args, "bundle") ? write_bundle(args, findings, err) : 0;
 	if (is_bundle_printed(args))
@@ -580,6 +595,6 @@ const struct cli_command cmd_doctor = {
 	.examples = TEXT_DOCTOR_EXAMPLES,
 	.exit_status = TEXT_DOCTOR_EXIT_STATUS,
 	.options = options,
-	.check = check,
-	.run = run,
+	.check = doctor_check,
+	.run = doctor_run,
 };

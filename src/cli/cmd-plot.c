@@ -48,8 +48,9 @@ static int64_t asked_of(const json_t *tenants, int64_t id)
 	for (size_t i = 0; i < json_array_size(tenants); i++) {
 		const json_t *t = json_array_get(tenants, i);
 
-		if (jint(t, "id") == id)
-			return (int64_t)juint(json_object_get(t, "spec"), "request_permille");
+		if (json_int_or_zero(t, "id") == id)
+			return (int64_t)json_uint_or_zero(
+				json_object_get(t, "spec"), "request_permille");
 	}
 	return -1;
 }
@@ -62,14 +63,14 @@ static uint32_t asked_before(const json_t *report, int64_t id)
 	for (size_t i = 0; i < json_array_size(tenants); i++) {
 		const json_t *t = json_array_get(tenants, i);
 
-		if (jint(t, "id") == id)
-			return (uint32_t)juint(t, "request_permille");
+		if (json_int_or_zero(t, "id") == id)
+			return (uint32_t)json_uint_or_zero(t, "request_permille");
 	}
 	return 0;
 }
 
 /* The tenant did not exist before its first use, nor after its last use if it has ended. */
-static int add_series(struct plot *p, const json_t *series, uint32_t asked, bool has_ended)
+static int cmd_plot_add_series(struct plot *p, const json_t *series, uint32_t asked, bool has_ended)
 {
 	const json_t *permille = json_object_get(series, "permille");
 	const size_t n = json_array_size(permille);
@@ -92,8 +93,10 @@ static int add_series(struct plot *p, const json_t *series, uint32_t asked, bool
 		free(share);
 		return 0;
 	}
-	p->series[p->n_series] = (struct chart_series){
-		.name = jtext(series, "name"), .asked_permille = asked, .share = share, .got = -1};
+	p->series[p->n_series] = (struct chart_series){.name = json_text_or_empty(series, "name"),
+		.requested_permille = asked,
+		.share = share,
+		.got = -1};
 	p->share[p->n_series++] = share;
 	p->n_points = n;
 	return 0;
@@ -111,18 +114,20 @@ static void answers_done(struct answers *a)
 	json_decref(a->devices);
 }
 
-static int collect(const struct answers *a, int64_t device, struct plot *p, struct error *err)
+static int cmd_plot_collect_series(
+	const struct answers *a, int64_t device, struct plot *p, struct error *err)
 {
 	const json_t *all = json_object_get(a->usage, "series"),
 		     *tenants = json_object_get(a->list, "tenants");
 
 	for (size_t i = 0; i < json_array_size(all) && p->n_series < CHART_SERIES_MAX; i++) {
 		const json_t *s = json_array_get(all, i);
-		const int64_t id = jint(s, "tenant"), asked = asked_of(tenants, id);
+		const int64_t id = json_int_or_zero(s, "tenant"), asked = asked_of(tenants, id);
 
-		if (jint(s, "index") != device)
+		if (json_int_or_zero(s, "index") != device)
 			continue;
-		if (add_series(p, s, asked < 0 ? asked_before(a->report, id) : (uint32_t)asked,
+		if (cmd_plot_add_series(p, s,
+			    asked < 0 ? asked_before(a->report, id) : (uint32_t)asked,
 			    asked < 0) < 0)
 			return fail(err, ENOMEM, "out of memory for the picture");
 	}
@@ -185,7 +190,8 @@ static int ask_usage(struct client *c, const struct wanted *w, bool has_ended, j
 	return client_call(c, request, ret_usage, err);
 }
 
-static int ask(struct client *c, const struct wanted *w, struct answers *a, struct error *err)
+static int cmd_plot_request_usage(
+	struct client *c, const struct wanted *w, struct answers *a, struct error *err)
 {
 	int r = client_ask(c, "devices", NULL, &a->devices, err);
 
@@ -199,7 +205,8 @@ static int ask(struct client *c, const struct wanted *w, struct answers *a, stru
 	return r == -EINVAL ? ask_usage(c, w, false, &a->usage, err) : r;
 }
 
-static int read_options(const struct cli_args *args, struct wanted *ret_wanted, struct error *err)
+static int cmd_plot_read_options(
+	const struct cli_args *args, struct wanted *ret_wanted, struct error *err)
 {
 	const char *device = cli_get(args, "device");
 	struct wanted w = {0};
@@ -218,14 +225,14 @@ static int read_options(const struct cli_args *args, struct wanted *ret_wanted, 
 	return r;
 }
 
-static int check(const struct cli_args *args, struct error *err)
+static int cmd_plot_check(const struct cli_args *args, struct error *err)
 {
 	struct wanted wanted;
 
-	return read_options(args, &wanted, err);
+	return cmd_plot_read_options(args, &wanted, err);
 }
 
-static int run(const struct cli_args *args, struct error *err)
+static int cmd_plot_run(const struct cli_args *args, struct error *err)
 {
 	_cleanup_client_ struct client c = CLIENT_NONE;
 	_cleanup_(answers_done) struct answers a = {0};
@@ -235,25 +242,28 @@ static int run(const struct cli_args *args, struct error *err)
 	struct wanted wanted = {0};
 	char subtitle[160];
 	struct chart chart;
-	int r = read_options(args, &wanted, err);
+	int r = cmd_plot_read_options(args, &wanted, err);
 
 	r = r < 0 ? r : client_connect(&c, cli_get(args, "socket"), err);
-	r = r < 0 ? r : ask(&c, &wanted, &a, err);
-	r = r < 0 ? r : collect(&a, (int64_t)wanted.device, &plot, err);
+	r = r < 0 ? r : cmd_plot_request_usage(&c, &wanted, &a, err);
+	r = r < 0 ? r : cmd_plot_collect_series(&a, (int64_t)wanted.device, &plot, err);
 	if (r < 0)
 		return r;
 	snprintf(subtitle, sizeof(subtitle),
 		"%s, device %d: time charged by the daemon, one point for each %s",
-		jtext(json_array_get(json_object_get(a.devices, "devices"), wanted.device),
+		json_text_or_empty(
+			json_array_get(json_object_get(a.devices, "devices"), wanted.device),
 			"model"),
-		(int)wanted.device, format_duration(juint(a.usage, "step_ms") * NSEC_PER_MSEC).s);
+		(int)wanted.device,
+		format_duration(json_uint_or_zero(a.usage, "step_ms") * NSEC_PER_MSEC).s);
 	chart = (struct chart){
 		.title = "Share of the device over time",
 		.subtitle = subtitle,
-		.simulated = jbool(a.list, "simulated"),
+		.simulated = json_bool_or_false(a.list, "simulated"),
 		.style = style && !strcmp(style, "stacked") ? CHART_STACKED : CHART_LINES,
-		.start_s = -jreal(a.usage, "step_ms") / 1000 * (double)(plot.n_points - 1),
-		.step_s = jreal(a.usage, "step_ms") / 1000,
+		.start_s = -json_real_or_zero(a.usage, "step_ms") / 1000 *
+			(double)(plot.n_points - 1),
+		.step_s = json_real_or_zero(a.usage, "step_ms") / 1000,
 		.n_points = plot.n_points,
 		.series = plot.series,
 		.n_series = plot.n_series,
@@ -269,6 +279,6 @@ const struct cli_command cmd_plot = {
 	.text = TEXT_PLOT_TEXT,
 	.examples = "divvy plot\ndivvy plot --last 5m --style stacked -o usage.svg",
 	.options = options,
-	.check = check,
-	.run = run,
+	.check = cmd_plot_check,
+	.run = cmd_plot_run,
 };

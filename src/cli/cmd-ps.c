@@ -51,35 +51,38 @@ static void add_remote(struct table *t, const json_t *remote)
 			table_add(t, "");
 		return;
 	}
-	table_add(t, jtext(remote, "peer"));
-	table_addf(t, "%s", format_duration(juint(remote, "rtt_us") * NSEC_PER_USEC).s);
-	table_addf(t, "%s/s", format_bytes(juint(remote, "received_per_s")).s);
-	table_addf(t, "%s/s", format_bytes(juint(remote, "sent_per_s")).s);
+	table_add(t, json_text_or_empty(remote, "peer"));
+	table_addf(t, "%s", format_duration(json_uint_or_zero(remote, "rtt_us") * NSEC_PER_USEC).s);
+	table_addf(t, "%s/s", format_bytes(json_uint_or_zero(remote, "received_per_s")).s);
+	table_addf(t, "%s/s", format_bytes(json_uint_or_zero(remote, "sent_per_s")).s);
 }
 
-static void add_tenant(struct table *t, const json_t *tenant, const json_t *device)
+static void cmd_ps_add_tenant(struct table *t, const json_t *tenant, const json_t *device)
 {
 	const json_t *spec = json_object_get(tenant, "spec"), *pod = json_object_get(tenant, "pod");
 
-	table_addf(t, "%d", (int)jint(tenant, "id"));
+	table_addf(t, "%d", (int)json_int_or_zero(tenant, "id"));
 	if (pod)
-		table_addf(t, "%s/%s/%s", jtext(pod, "namespace"), jtext(pod, "name"),
-			jtext(pod, "container"));
+		table_addf(t, "%s/%s/%s", json_text_or_empty(pod, "namespace"),
+			json_text_or_empty(pod, "name"), json_text_or_empty(pod, "container"));
 	else
-		table_add(t, jtext(tenant, "name"));
-	table_add(t, jtext(tenant, "user"));
-	table_add(t, jtext(spec, "class"));
-	table_addf(t, "%s", format_percent((uint32_t)juint(spec, "request_permille")).s);
+		table_add(t, json_text_or_empty(tenant, "name"));
+	table_add(t, json_text_or_empty(tenant, "user"));
+	table_add(t, json_text_or_empty(spec, "class"));
+	table_addf(
+		t, "%s", format_percent((uint32_t)json_uint_or_zero(spec, "request_permille")).s);
 	table_addf(t, "%s",
 		format_percent((uint32_t)juint_renamed(device, "used_permille", "got_permille")).s);
-	table_addf(t, "%s", format_percent((uint32_t)juint(spec, "limit_permille")).s);
-	table_addf(t, "%s", format_bytes(juint(device, "memory_used_bytes")).s);
-	table_addf(t, "%s", format_bytes(juint(device, "memory_quota_bytes")).s);
-	table_addf(t, "%d", (int)jint(device, "index"));
+	table_addf(t, "%s", format_percent((uint32_t)json_uint_or_zero(spec, "limit_permille")).s);
+	table_addf(t, "%s", format_bytes(json_uint_or_zero(device, "memory_used_bytes")).s);
+	table_addf(t, "%s", format_bytes(json_uint_or_zero(device, "memory_quota_bytes")).s);
+	table_addf(t, "%d", (int)json_int_or_zero(device, "index"));
 	table_addf(t, "%zu", json_array_size(json_object_get(tenant, "processes")));
 	table_addf(t, "%s",
-		format_duration(juint(device, "waited_ns") / NSEC_PER_MSEC * NSEC_PER_MSEC).s);
-	table_add(t, jtext(device, "why"));
+		format_duration(
+			json_uint_or_zero(device, "waited_ns") / NSEC_PER_MSEC * NSEC_PER_MSEC)
+			.s);
+	table_add(t, json_text_or_empty(device, "why"));
 }
 
 static int print_tenants(const json_t *tenants, struct error *err)
@@ -95,7 +98,7 @@ static int print_tenants(const json_t *tenants, struct error *err)
 		const json_t *devices = json_object_get(tenant, "devices");
 
 		for (size_t j = 0; j < json_array_size(devices); j++) {
-			add_tenant(&t, tenant, json_array_get(devices, j));
+			cmd_ps_add_tenant(&t, tenant, json_array_get(devices, j));
 			if (is_any_remote)
 				add_remote(&t, json_object_get(tenant, "remote"));
 		}
@@ -111,12 +114,13 @@ static void print_excesses(const json_t *tenants)
 		size_t j;
 
 		json_array_foreach(json_object_get(tenant, "devices"), j, device)
-			if (juint(device, "excess_bytes"))
+			if (json_uint_or_zero(device, "excess_bytes"))
 				printf("%s (%d) uses %s of device %d that divvy does not "
 				       "count; see divvy doctor\n",
-					jtext(tenant, "name"), (int)jint(tenant, "id"),
-					format_bytes(juint(device, "excess_bytes")).s,
-					(int)jint(device, "index"));
+					json_text_or_empty(tenant, "name"),
+					(int)json_int_or_zero(tenant, "id"),
+					format_bytes(json_uint_or_zero(device, "excess_bytes")).s,
+					(int)json_int_or_zero(device, "index"));
 	}
 }
 
@@ -134,17 +138,18 @@ static int print_processes(const json_t *tenants, struct error *err)
 		for (size_t j = 0; j < json_array_size(processes); j++) {
 			const json_t *p = json_array_get(processes, j);
 
-			table_addf(&t, "%d", (int)jint(p, "pid"));
-			table_addf(&t, "%d", (int)jint(tenant, "id"));
-			table_add(&t, jtext(tenant, "name"));
-			table_add(&t, jtext(p, "command"));
-			table_add(&t, jbool(p, "orphan") ? "not reconnected" : "registered");
+			table_addf(&t, "%d", (int)json_int_or_zero(p, "pid"));
+			table_addf(&t, "%d", (int)json_int_or_zero(tenant, "id"));
+			table_add(&t, json_text_or_empty(tenant, "name"));
+			table_add(&t, json_text_or_empty(p, "command"));
+			table_add(&t,
+				json_bool_or_false(p, "orphan") ? "not reconnected" : "registered");
 		}
 	}
 	return output_table(&t, err);
 }
 
-static int check(const struct cli_args *args, struct error *err)
+static int cmd_ps_check(const struct cli_args *args, struct error *err)
 {
 	if (cli_has(args, "quiet") && (cli_has(args, "output") || cli_has(args, "processes")))
 		return fail(err, EINVAL, "--quiet and --%s exclude each other; keep one",
@@ -152,7 +157,7 @@ static int check(const struct cli_args *args, struct error *err)
 	return 0;
 }
 
-static int run(const struct cli_args *args, struct error *err)
+static int cmd_ps_run(const struct cli_args *args, struct error *err)
 {
 	_cleanup_client_ struct client c = CLIENT_NONE;
 	_cleanup_json_ json_t *answer = NULL;
@@ -165,7 +170,7 @@ static int run(const struct cli_args *args, struct error *err)
 	tenants = json_object_get(answer, "tenants");
 	if (cli_has(args, "quiet")) {
 		for (size_t i = 0; i < json_array_size(tenants); i++)
-			puts(jtext(json_array_get(tenants, i), "name"));
+			puts(json_text_or_empty(json_array_get(tenants, i), "name"));
 		return 0;
 	}
 	r = output_as_table(args, tenants, err);
@@ -186,6 +191,6 @@ const struct cli_command cmd_ps = {
 	.text = TEXT_PS_TEXT,
 	.examples = "divvy ps\ndivvy ps -o json | jq '.[].name'",
 	.options = options,
-	.check = check,
-	.run = run,
+	.check = cmd_ps_check,
+	.run = cmd_ps_run,
 };

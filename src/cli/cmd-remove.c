@@ -12,7 +12,7 @@
 
 static const struct option_row options[] = {CLI_SOCKET_OPTION, {0}};
 
-static int run(const struct cli_args *args, struct error *err)
+static int cmd_remove_run(const struct cli_args *args, struct error *err)
 {
 	_cleanup_client_ struct client c = CLIENT_NONE;
 	_cleanup_json_ json_t *answer = NULL;
@@ -35,5 +35,5 @@ const struct cli_command cmd_remove = {
 	.operand = CLI_TENANT,
 	.operands_min = 1,
 	.operands_max = 1,
-	.run = run,
+	.run = cmd_remove_run,
 };

@@ -2,8 +2,8 @@
 /*
  * `divvy report` prints the used time and memory of each tenant, as the daemon has summed them up.
  * The command rounds --since up to whole seconds, and the table shows local time. An idle daemon
- * may have exited and left its usage files in the runtime folder. connect_daemon() then says in its
- * error that the usage still exists.
+ * may have exited and left its usage files in the runtime folder. cmd_report_connect_daemon() then
+ * says in its error that the usage still exists.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -48,25 +48,27 @@ static void add_time(struct table *t, int64_t seconds)
 	table_add(t, text);
 }
 
-static void add_tenant(struct table *t, const json_t *tenant)
+static void cmd_report_add_tenant(struct table *t, const json_t *tenant)
 {
-	table_addf(t, "%d", (int)jint(tenant, "id"));
-	table_add(t, jtext(tenant, "name"));
-	table_addf(t, "%.1f", jreal(tenant, "gpu_seconds"));
-	table_addf(t, "%.1f", jreal(tenant, "gib_seconds"));
-	table_addf(t, "%.1f", jreal(tenant, "waited_seconds"));
-	table_addf(t, "%s", format_percent((uint32_t)juint(tenant, "request_permille")).s);
-	table_addf(t, "%s", format_percent((uint32_t)juint(tenant, "limit_permille")).s);
-	add_time(t, jint(tenant, "first_s"));
-	if (jbool(tenant, "alive"))
+	table_addf(t, "%d", (int)json_int_or_zero(tenant, "id"));
+	table_add(t, json_text_or_empty(tenant, "name"));
+	table_addf(t, "%.1f", json_real_or_zero(tenant, "gpu_seconds"));
+	table_addf(t, "%.1f", json_real_or_zero(tenant, "gib_seconds"));
+	table_addf(t, "%.1f", json_real_or_zero(tenant, "waited_seconds"));
+	table_addf(
+		t, "%s", format_percent((uint32_t)json_uint_or_zero(tenant, "request_permille")).s);
+	table_addf(
+		t, "%s", format_percent((uint32_t)json_uint_or_zero(tenant, "limit_permille")).s);
+	add_time(t, json_int_or_zero(tenant, "first_s"));
+	if (json_bool_or_false(tenant, "alive"))
 		table_add(t, "running");
 	else
-		add_time(t, jint(tenant, "last_s"));
+		add_time(t, json_int_or_zero(tenant, "last_s"));
 }
 
 static const uint64_t since_bounds[] = {NSEC_PER_SEC, NSEC_PER_SEC * 86400 * 36500};
 
-static int check(const struct cli_args *args, struct error *err)
+static int cmd_report_check(const struct cli_args *args, struct error *err)
 {
 	uint64_t since;
 
@@ -74,13 +76,13 @@ static int check(const struct cli_args *args, struct error *err)
 }
 
 /* An idle daemon may have exited; its usage files still exist, and the error says so. */
-static int connect_daemon(struct client *c, const char *socket, struct error *err)
+static int cmd_report_connect_daemon(struct client *c, const char *socket, struct error *err)
 {
 	char folder[PLACES_PATH], path[PLACES_PATH + 8], log[PLACES_PATH + 16];
 	int r = client_connect(c, socket, err);
 
-	if ((r != -ENOENT && r != -ECONNREFUSED) || socket || places_socket_named() ||
-		places_runtime(folder, sizeof(folder), NULL) < 0)
+	if ((r != -ENOENT && r != -ECONNREFUSED) || socket || cli_path_socket_named() ||
+		cli_path_runtime(folder, sizeof(folder), NULL) < 0)
 		return r;
 	snprintf(path, sizeof(path), "%s/usage", folder);
 	snprintf(log, sizeof(log), "%s-log", path); /* a killed daemon leaves only this file */
@@ -92,7 +94,7 @@ static int connect_daemon(struct client *c, const char *socket, struct error *er
 	return r;
 }
 
-static int run(const struct cli_args *args, struct error *err)
+static int cmd_report_run(const struct cli_args *args, struct error *err)
 {
 	_cleanup_client_ struct client c = CLIENT_NONE;
 	_cleanup_json_ json_t *request = json_pack("{s:s}", "cmd", "report"), *answer = NULL;
@@ -108,7 +110,7 @@ static int run(const struct cli_args *args, struct error *err)
 	if (since)
 		json_object_set_new(request, "since_s",
 			json_integer((json_int_t)((since + NSEC_PER_SEC - 1) / NSEC_PER_SEC)));
-	r = connect_daemon(&c, cli_get(args, "socket"), err);
+	r = cmd_report_connect_daemon(&c, cli_get(args, "socket"), err);
 	r = r < 0 ? r : client_call(&c, TAKE_PTR(request), &answer, err);
 	if (r < 0)
 		return r;
@@ -117,7 +119,7 @@ static int run(const struct cli_args *args, struct error *err)
 		return r;
 	tenants = json_object_get(answer, "tenants");
 	for (size_t i = 0; i < json_array_size(tenants); i++)
-		add_tenant(&t, json_array_get(tenants, i));
+		cmd_report_add_tenant(&t, json_array_get(tenants, i));
 	return output_table(&t, err);
 }
 
@@ -128,6 +130,6 @@ const struct cli_command cmd_report = {
 	.text = TEXT_REPORT_TEXT,
 	.examples = "divvy report --since 1h\ndivvy report -o json",
 	.options = options,
-	.check = check,
-	.run = run,
+	.check = cmd_report_check,
+	.run = cmd_report_run,
 };

@@ -27,8 +27,8 @@
 static const char *called = "divvy run";
 
 static const struct option_row options[] = {
-	WISH_OPTIONS_LIVE,
-	WISH_OPTIONS_PLACE,
+	SPEC_OPTIONS_LIVE,
+	SPEC_OPTIONS_PLACE,
 	{"name", "NAME",
 		"name of the tenant in other commands (default: the name of the program or image)"},
 	{"wait", "TIME", TEXT_RUN_WAIT, .letter = 'w', .is_maybe = true},
@@ -96,8 +96,8 @@ static json_t *make_request(const struct cli_args *args, int64_t wait_ms, bool o
 
 	name_from_program(engine ? container_image(engine, args->operand) : args->operand[0], name);
 	request = json_pack("{s:s, s:o, s:s, s:i, s:s, s:I}", "cmd", "create", "spec",
-		wish_json(args), "name", given ? given : name, "pid", (int)getpid(), "lifetime",
-		outlives ? "processes" : "process", "wait_ms", (json_int_t)wait_ms);
+		spec_options_json(args), "name", given ? given : name, "pid", (int)getpid(),
+		"lifetime", outlives ? "processes" : "process", "wait_ms", (json_int_t)wait_ms);
 	/* The tenant of a dry run ends with this process, so it needs no container's lifetime. */
 	if (engine && !cli_has(args, "dry-run"))
 		json_object_set_new(request, "container", json_true());
@@ -120,7 +120,7 @@ static void show_waiting(
 	said_ns = now;
 }
 
-static int await_room(struct client *c, const struct cli_args *args, json_t *request,
+static int cmd_run_await_capacity(struct client *c, const struct cli_args *args, json_t *request,
 	const char *reason, json_t **ret_answer, struct error *err)
 {
 	const bool is_tty = isatty(STDERR_FILENO);
@@ -159,7 +159,7 @@ static int create_tenant(struct client *c, const struct cli_args *args, bool out
 		return 0;
 	if (r != -ENOSPC || !cli_has(args, "wait"))
 		return fail(err, -r, "%s", now.msg);
-	return await_room(c, args,
+	return cmd_run_await_capacity(c, args,
 		make_request(args, wait_ns == CLOCK_NEVER ? -1 : (int64_t)(wait_ns / NSEC_PER_MSEC),
 			outlives),
 		now.msg, ret_answer, err);
@@ -180,7 +180,7 @@ static int set_environment(const json_t *answer, const struct hooks *hooks, bool
 			return -errno;
 	if (!preload)
 		return 0;
-	places_preload(hooks->cuda, hooks->nvml, &text);
+	cli_path_preload(hooks->cuda, hooks->nvml, &text);
 	if (buf_error(&text) < 0)
 		return -E2BIG;
 	if (setenv("LD_PRELOAD", buf_text(&text), 1) < 0 || setenv("DIVVY_ABSENT", "closed", 0) < 0)
@@ -188,8 +188,9 @@ static int set_environment(const json_t *answer, const struct hooks *hooks, bool
 	return 0;
 }
 
-static int rewrite(const struct cli_args *args, const struct client *c, const json_t *answer,
-	const struct hooks *hooks, struct container_args *ret, struct error *err)
+static int cmd_run_rewrite_command(const struct cli_args *args, const struct client *c,
+	const json_t *answer, const struct hooks *hooks, struct container_args *ret,
+	struct error *err)
 {
 	const json_t *env = json_object_get(answer, "env"),
 		     *devices = json_object_get(answer, "devices");
@@ -209,7 +210,7 @@ static int rewrite(const struct cli_args *args, const struct client *c, const js
 			"version of divvyd",
 			c->socket);
 	for (size_t i = 0; i < json_array_size(devices) && i < CONTAINER_DEVICES_MAX; i++)
-		plan.uuid[plan.n_uuids++] = jtext(json_array_get(devices, i), "uuid");
+		plan.uuid[plan.n_uuids++] = json_text_or_empty(json_array_get(devices, i), "uuid");
 	return container_rewrite(&plan, args->operand, ret, err);
 }
 
@@ -238,7 +239,7 @@ static int print_plan(
 }
 
 /* Returns only if the program could not start. */
-static int become(char *const *argv, struct error *err)
+static int cmd_run_exec_program(char *const *argv, struct error *err)
 {
 	int failed;
 
@@ -273,8 +274,8 @@ static void hint_visible(size_t n_devices)
 		called, setting, n_devices > 1 ? last : " 0");
 }
 
-static int launch(const struct cli_args *args, const struct client *c, const json_t *answer,
-	const struct hooks *hooks, struct error *err)
+static int cmd_run_launch_program(const struct cli_args *args, const struct client *c,
+	const json_t *answer, const struct hooks *hooks, struct error *err)
 {
 	_cleanup_(container_args_done) struct container_args rewritten = {0};
 	char *const *argv = args->operand;
@@ -284,7 +285,7 @@ static int launch(const struct cli_args *args, const struct client *c, const jso
 	if (r < 0)
 		return fail(err, -r, "the environment is too large");
 	if (is_container) {
-		r = rewrite(args, c, answer, hooks, &rewritten, err);
+		r = cmd_run_rewrite_command(args, c, answer, hooks, &rewritten, err);
 		if (r < 0)
 			return r;
 		argv = rewritten.argv;
@@ -293,11 +294,12 @@ static int launch(const struct cli_args *args, const struct client *c, const jso
 		r = cli_has(args, "remote") ? remote_pretend(err) : 0;
 		return r < 0 ? r : print_plan(args, answer, argv, err);
 	}
-	if (jbool(answer, "simulated") && !cli_has(args, "quiet"))
+	if (json_bool_or_false(answer, "simulated") && !cli_has(args, "quiet"))
 		fprintf(stderr, "%s: simulated device: %s\n", called,
-			jtext(json_array_get(json_object_get(answer, "devices"), 0), "model"));
-	if (jtext(answer, "note")[0] && !cli_has(args, "quiet"))
-		fprintf(stderr, "%s: %s\n", called, jtext(answer, "note"));
+			json_text_or_empty(
+				json_array_get(json_object_get(answer, "devices"), 0), "model"));
+	if (json_text_or_empty(answer, "note")[0] && !cli_has(args, "quiet"))
+		fprintf(stderr, "%s: %s\n", called, json_text_or_empty(answer, "note"));
 	if (!is_container && !cli_has(args, "quiet"))
 		hint_visible(json_array_size(json_object_get(answer, "devices")));
 	if (cli_has(args, "remote")) {
@@ -308,7 +310,7 @@ static int launch(const struct cli_args *args, const struct client *c, const jso
 		if (r < 0)
 			return r;
 	}
-	return become(argv, err);
+	return cmd_run_exec_program(argv, err);
 }
 
 /* --wait may stand without a value, so the parser takes a time behind it for the program. */
@@ -328,14 +330,14 @@ static int check_wait(const struct cli_args *args, struct error *err)
 /* The invitation fixes the tenant's spec, so the invited program must not give one. */
 static int check_invited(const struct cli_args *args, struct error *err)
 {
-	_cleanup_json_ json_t *wish = wish_json(args);
+	_cleanup_json_ json_t *spec_json = spec_options_json(args);
 	const char *const others[] = {"container", "simulate", "wait", "name", "dry-run"};
 
-	if (json_object_size(wish))
+	if (json_object_size(spec_json))
 		return fail(err, EINVAL,
 			"--%s does not work with --remote HOST; set it for divvy serve on that "
 			"machine",
-			json_object_iter_key(json_object_iter(wish)));
+			json_object_iter_key(json_object_iter(spec_json)));
 	for (size_t i = 0; i < ARRAY_SIZE(others); i++)
 		if (cli_has(args, others[i]))
 			return fail(err, EINVAL,
@@ -344,16 +346,16 @@ static int check_invited(const struct cli_args *args, struct error *err)
 	return 0;
 }
 
-static int check(const struct cli_args *args, struct error *err)
+static int cmd_run_check(const struct cli_args *args, struct error *err)
 {
 	const char *simulate = cli_get(args, "simulate"), *engine = cli_get(args, "container");
 	const char *place = cli_get(args, "remote");
-	struct sim_config config;
+	struct simgpu_config config;
 	int r = remote_check(place, cli_get(args, "invitation"), err);
 
 	if (r >= 0 && place && !remote_is_local(place))
 		return check_invited(args, err);
-	r = r < 0 ? r : wish_check(args, err);
+	r = r < 0 ? r : spec_options_check(args, err);
 	r = r < 0 ? r : check_wait(args, err);
 	if (r >= 0 && engine)
 		r = container_check(engine, args->operand, err);
@@ -363,7 +365,7 @@ static int check(const struct cli_args *args, struct error *err)
 	return r < 0 || !simulate ? r : start_check_simulated(simulate, &config, err);
 }
 
-static int run(const struct cli_args *args, struct error *err)
+static int cmd_run_run(const struct cli_args *args, struct error *err)
 {
 	_cleanup_client_ struct client c = CLIENT_NONE;
 	_cleanup_json_ json_t *answer = NULL;
@@ -381,26 +383,26 @@ static int run(const struct cli_args *args, struct error *err)
 	}
 	if (place && !remote_is_local(place)) {
 		r = remote_join(place, cli_get(args, "invitation"), err);
-		return r < 0 ? r : become(args->operand, err);
+		return r < 0 ? r : cmd_run_exec_program(args->operand, err);
 	}
-	r = places_hook("libdivvy-cuda.so", hooks.cuda, sizeof(hooks.cuda), err);
-	r = r < 0 ? r : places_hook("libdivvy-nvml.so", hooks.nvml, sizeof(hooks.nvml), err);
+	r = cli_path_hook("libdivvy-cuda.so", hooks.cuda, sizeof(hooks.cuda), err);
+	r = r < 0 ? r : cli_path_hook("libdivvy-nvml.so", hooks.nvml, sizeof(hooks.nvml), err);
 	if (!engine) {
-		r = r < 0 ? r : places_check_preload(hooks.cuda, err);
-		r = r < 0 ? r : places_check_preload(hooks.nvml, err);
+		r = r < 0 ? r : cli_path_check_preload(hooks.cuda, err);
+		r = r < 0 ? r : cli_path_check_preload(hooks.nvml, err);
 	}
 	r = r < 0 ? r : start_daemon(&c, cli_get(args, "socket"), cli_get(args, "simulate"), err);
 	if (r < 0)
 		return r;
 	outlives = engine && !cli_has(args, "dry-run") && container_outlives(engine, args->operand);
 	r = create_tenant(&c, args, outlives, &answer, err);
-	return r < 0 ? r : launch(args, &c, answer, &hooks, err);
+	return r < 0 ? r : cmd_run_launch_program(args, &c, answer, &hooks, err);
 }
 
 int cmd_run_called(const char *name, const struct cli_args *args, struct error *err)
 {
 	called = name;
-	return run(args, err);
+	return cmd_run_run(args, err);
 }
 
 const struct cli_command cmd_run = {
@@ -416,6 +418,6 @@ const struct cli_command cmd_run = {
 	.operands_max = -1,
 	.is_program = true,
 	.failed = CLI_EXIT_RUN_FAILED,
-	.check = check,
-	.run = run,
+	.check = cmd_run_check,
+	.run = cmd_run_run,
 };

@@ -30,14 +30,15 @@ static const struct option_row options[] = {
 	{"listen", "HOST:PORT", TEXT_SERVE_LISTEN},
 	{"invite", "FILE", TEXT_SERVE_INVITE, .is_maybe = true},
 	{"allow-host-access", NULL, TEXT_SERVE_ALLOW_HOST_ACCESS},
-	WISH_OPTIONS_LIVE,
-	WISH_OPTIONS_PLACE,
+	SPEC_OPTIONS_LIVE,
+	SPEC_OPTIONS_PLACE,
 	{"name", "NAME", "name of the tenant in other commands (default guest)"},
 	CLI_SOCKET_OPTION,
 	{0},
 };
 
-static int parse(const char *listen_at, struct address *ret_address, struct error *err)
+static int cmd_serve_parse_address(
+	const char *listen_at, struct address *ret_address, struct error *err)
 {
 	int r = address_parse(str_from(listen_at), ADDRESS_ANY_PORT, ret_address, err);
 
@@ -64,7 +65,7 @@ static int listen_on(struct address *at, struct error *err)
 }
 
 /* The link reads the invitation from its environment, and prints it once the tenant exists. */
-static int invite(const struct address *at, struct error *err)
+static int cmd_serve_print_invitation(const struct address *at, struct error *err)
 {
 	char text[REMOTE_INVITATION];
 	uint8_t key[KEY_BYTES];
@@ -94,7 +95,7 @@ static int allow_host_access(bool is_allowed, struct error *err)
 
 #define GIVEN_MAX 64
 
-static int run(const struct cli_args *args, struct error *err)
+static int cmd_serve_run(const struct cli_args *args, struct error *err)
 {
 	_cleanup_buf_ struct buf given = BUF_INIT(64u << 10);
 	char link[PLACES_PATH], number[16];
@@ -103,10 +104,10 @@ static int run(const struct cli_args *args, struct error *err)
 	const char *listen_at = cli_get(args, "listen"), *invitation = cli_get(args, "invite");
 	struct address address = {.port = PORT};
 	struct cli_args as_run;
-	int r = beside_find_program("divvy-remote-link", link, sizeof(link), err);
+	int r = install_path_find_program("divvy-remote-link", link, sizeof(link), err);
 
 	if (r >= 0 && listen_at)
-		r = parse(listen_at, &address, err);
+		r = cmd_serve_parse_address(listen_at, &address, err);
 	r = r < 0 ? r : listen_on(&address, err);
 	if (r < 0)
 		return r;
@@ -121,7 +122,7 @@ static int run(const struct cli_args *args, struct error *err)
 		}
 	if (buf_error(&given) < 0)
 		return fail(err, E2BIG, "the options are too long");
-	r = invite(&address, err);
+	r = cmd_serve_print_invitation(&address, err);
 	r = r < 0 ? r : allow_host_access(cli_has(args, "allow-host-access"), err);
 	if (r < 0)
 		return r;
@@ -141,18 +142,18 @@ static int run(const struct cli_args *args, struct error *err)
 	return r < 0 ? r : cmd_run_called("divvy serve", &as_run, err);
 }
 
-static int check(const struct cli_args *args, struct error *err)
+static int cmd_serve_check(const struct cli_args *args, struct error *err)
 {
 	const char *listen_at = cli_get(args, "listen"), *invitation = cli_get(args, "invite");
 	struct address at;
-	int r = listen_at ? parse(listen_at, &at, err) : 0;
+	int r = listen_at ? cmd_serve_parse_address(listen_at, &at, err) : 0;
 
 	if (r >= 0 && invitation && access(invitation, F_OK) == 0)
 		r = fail(err, EEXIST,
 			"--invite '%s': the file exists; an old invitation does not work again: "
 			"remove the file, or name another",
 			invitation);
-	return r < 0 ? r : wish_check(args, err);
+	return r < 0 ? r : spec_options_check(args, err);
 }
 
 const struct cli_command cmd_serve = {
@@ -163,6 +164,6 @@ const struct cli_command cmd_serve = {
 	.examples = TEXT_SERVE_EXAMPLES,
 	.options = options,
 	.operands_max = 0,
-	.check = check,
-	.run = run,
+	.check = cmd_serve_check,
+	.run = cmd_serve_run,
 };

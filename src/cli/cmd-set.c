@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * `divvy set` sends changed spec fields, a new name, or both to the daemon in one request. check()
- * parses the same fields without a daemon, and refuses a command that changes nothing. The line
- * that the command prints comes from the daemon's answer, so it shows the spec that is in force.
+ * `divvy set` sends changed spec fields, a new name, or both to the daemon in one request.
+ * cmd_set_check() parses the same fields without a daemon, and refuses a command that changes
+ * nothing. The line that the command prints comes from the daemon's answer, so it shows the spec
+ * that is in force.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -15,16 +16,16 @@
 #include "cmdline/output.h"
 
 static const struct option_row options[] = {
-	WISH_OPTIONS_LIVE,
+	SPEC_OPTIONS_LIVE,
 	{"name", "NAME", "the tenant's new name"},
 	CLI_OUTPUT_OPTION,
 	CLI_SOCKET_OPTION,
 	{0},
 };
 
-static int check(const struct cli_args *args, struct error *err)
+static int cmd_set_check(const struct cli_args *args, struct error *err)
 {
-	json_t *spec = wish_json(args);
+	json_t *spec = spec_options_json(args);
 	const bool is_empty = !json_object_size(spec) && !cli_has(args, "name");
 
 	json_decref(spec);
@@ -32,14 +33,14 @@ static int check(const struct cli_args *args, struct error *err)
 		return fail(err, EINVAL,
 			"no change requested; use --limit, --request, --memory, --class, "
 			"--priority or --name");
-	return wish_check_change(args, err);
+	return spec_options_check_change(args, err);
 }
 
-static int run(const struct cli_args *args, struct error *err)
+static int cmd_set_run(const struct cli_args *args, struct error *err)
 {
 	_cleanup_client_ struct client c = CLIENT_NONE;
 	_cleanup_json_ json_t *answer = NULL, *request = NULL;
-	json_t *spec = wish_json(args);
+	json_t *spec = spec_options_json(args);
 	const json_t *tenant, *device;
 	int r;
 
@@ -58,13 +59,13 @@ static int run(const struct cli_args *args, struct error *err)
 	spec = json_object_get(tenant, "spec");
 	device = json_array_get(json_object_get(tenant, "devices"), 0);
 	printf("%s (%d): request %s, limit %s, memory %s, class %s, priority %d\n",
-		jtext(tenant, "name"), (int)jint(tenant, "id"),
-		format_share((uint32_t)juint(spec, "request_permille")).s,
-		format_share((uint32_t)juint(spec, "limit_permille")).s,
-		format_bytes(juint(device, "memory_quota_bytes")).s, jtext(spec, "class"),
-		(int)jint(spec, "priority"));
-	if (jtext(answer, "note")[0])
-		fprintf(stderr, "divvy set: %s\n", jtext(answer, "note"));
+		json_text_or_empty(tenant, "name"), (int)json_int_or_zero(tenant, "id"),
+		format_share((uint32_t)json_uint_or_zero(spec, "request_permille")).s,
+		format_share((uint32_t)json_uint_or_zero(spec, "limit_permille")).s,
+		format_bytes(json_uint_or_zero(device, "memory_quota_bytes")).s,
+		json_text_or_empty(spec, "class"), (int)json_int_or_zero(spec, "priority"));
+	if (json_text_or_empty(answer, "note")[0])
+		fprintf(stderr, "divvy set: %s\n", json_text_or_empty(answer, "note"));
 	return 0;
 }
 
@@ -78,6 +79,6 @@ const struct cli_command cmd_set = {
 	.operand = CLI_TENANT,
 	.operands_min = 1,
 	.operands_max = 1,
-	.check = check,
-	.run = run,
+	.check = cmd_set_check,
+	.run = cmd_set_run,
 };

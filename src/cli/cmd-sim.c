@@ -143,7 +143,7 @@ static int write_json(const struct sim *sim, const char *path, struct error *err
  * Only creating a file proves that the folder is writable: permissions do not for root and some
  * file systems.
  */
-static int probe(const char *folder, int n)
+static int cmd_sim_probe_folder(const char *folder, int n)
 {
 	char path[PATH_MAX];
 	int fd;
@@ -168,7 +168,7 @@ static int check_json(const char *path, struct error *err)
 	if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
 		return fail(err, EISDIR, "--json '%s' is a folder; expected a file", path);
 	if (!target || S_ISREG(st.st_mode))
-		r = probe(slash ? file : ".", slash ? (int)(slash - file) : 1);
+		r = cmd_sim_probe_folder(slash ? file : ".", slash ? (int)(slash - file) : 1);
 	return r < 0 ? fail_errno(err, -r, "--json '%s'", path) : 0;
 }
 
@@ -178,11 +178,11 @@ static int make_folder(const char *path, struct error *err)
 
 	if (r < 0)
 		return fail_within(err, r, "--svg");
-	r = probe(path, (int)strlen(path));
+	r = cmd_sim_probe_folder(path, (int)strlen(path));
 	return r < 0 ? fail_errno(err, -r, "--svg '%s'", path) : 0;
 }
 
-static int run(const struct cli_args *args, struct error *err)
+static int cmd_sim_run(const struct cli_args *args, struct error *err)
 {
 	const char *json = cli_get(args, "json"), *svg = cli_get(args, "svg");
 	_cleanup_sim_ struct sim sim = {0};
@@ -236,5 +236,5 @@ const struct cli_command cmd_sim = {
 	.options = options,
 	.list = &policies,
 	.check = sim_check,
-	.run = run,
+	.run = cmd_sim_run,
 };

@@ -41,12 +41,12 @@ struct top {
 
 static volatile sig_atomic_t interrupted;
 
-static void on_signal(int signo)
+static void cmd_top_on_signal(int signo)
 {
 	interrupted = signo;
 }
 
-static void forget(struct top *t)
+static void cmd_top_free_answers(struct top *t)
 {
 	json_t **all[] = {&t->ping, &t->devices, &t->list, &t->usage};
 
@@ -58,16 +58,16 @@ static void forget(struct top *t)
 
 static void top_done(struct top *t)
 {
-	forget(t);
+	cmd_top_free_answers(t);
 	client_done(&t->client);
 }
 
 /* Connects at most once for each frame, so a restarted daemon appears in the next frame. */
-static int look(struct top *t, struct error *err)
+static int cmd_top_request_state(struct top *t, struct error *err)
 {
 	int r = 0;
 
-	forget(t);
+	cmd_top_free_answers(t);
 	if (t->client.fd < 0)
 		r = client_connect(&t->client, t->socket, err);
 	r = r < 0 ? r : client_ask(&t->client, "ping", NULL, &t->ping, err);
@@ -90,10 +90,10 @@ static int look(struct top *t, struct error *err)
 static int print_json(struct top *t, struct error *err)
 {
 	_cleanup_json_ json_t *all = json_pack("{s:b, s:O, s:O, s:O, s:O}", "simulated",
-		jbool(t->list, "simulated"), "devices", json_object_get(t->devices, "devices"),
-		"tenants", json_object_get(t->list, "tenants"), "usage",
-		json_object_get(t->usage, "series"), "step_ms",
-		json_object_get(t->usage, "step_ms"));
+		json_bool_or_false(t->list, "simulated"), "devices",
+		json_object_get(t->devices, "devices"), "tenants",
+		json_object_get(t->list, "tenants"), "usage", json_object_get(t->usage, "series"),
+		"step_ms", json_object_get(t->usage, "step_ms"));
 
 	if (!all)
 		return fail(err, EPROTO,
@@ -123,7 +123,7 @@ static int terminal_width(void)
 	return 120;
 }
 
-static bool is_over(const struct top *t)
+static bool cmd_top_is_over(const struct top *t)
 {
 	return interrupted || (t->end_ns && clock_now_ns() >= t->end_ns);
 }
@@ -133,7 +133,7 @@ static int run_inline(struct top *t, struct error *err)
 {
 	int lines = 0, r = 0;
 
-	while (r == 0 && !is_over(t)) {
+	while (r == 0 && !cmd_top_is_over(t)) {
 		_cleanup_buf_ struct buf drawn = BUF_INIT(OUTPUT_MAX), out = BUF_INIT(OUTPUT_MAX);
 		const uint64_t next = clock_now_ns() + t->every_ns;
 
@@ -148,12 +148,12 @@ static int run_inline(struct top *t, struct error *err)
 		frame_ansi(&drawn, &out, &lines);
 		buf_add_text(&out, "\033[J\033[?7h");
 		r = output_buf(&out, err);
-		while (!is_over(t) && clock_now_ns() < next) {
+		while (!cmd_top_is_over(t) && clock_now_ns() < next) {
 			const uint64_t left = next - clock_now_ns();
 
 			poll(NULL, 0, (int)(left / NSEC_PER_MSEC) + 1);
 		}
-		r = r < 0 ? r : look(t, err);
+		r = r < 0 ? r : cmd_top_request_state(t, err);
 	}
 	return r;
 }
@@ -232,7 +232,7 @@ static int run_screen(struct top *t, struct error *err)
 	if (r < 0)
 		return r;
 	t->frame.keys = true;
-	while (r == 0 && !is_over(t)) {
+	while (r == 0 && !cmd_top_is_over(t)) {
 		_cleanup_buf_ struct buf drawn = BUF_INIT(OUTPUT_MAX);
 		int key;
 
@@ -244,13 +244,13 @@ static int run_screen(struct top *t, struct error *err)
 		if (key != ERR && !handle_key(t, key))
 			break;
 		if (key == ERR && !t->frame.paused)
-			r = look(t, err);
+			r = cmd_top_request_state(t, err);
 	}
 	endwin();
 	return r;
 }
 
-static int read_options(const struct cli_args *args, struct top *t, struct error *err)
+static int cmd_top_read_options(const struct cli_args *args, struct top *t, struct error *err)
 {
 	static const uint64_t every[2] = {50 * NSEC_PER_MSEC, 3600 * NSEC_PER_SEC};
 	uint64_t time = 0;
@@ -267,20 +267,20 @@ static int read_options(const struct cli_args *args, struct top *t, struct error
 	return 0;
 }
 
-static int check(const struct cli_args *args, struct error *err)
+static int cmd_top_check(const struct cli_args *args, struct error *err)
 {
 	struct top t = {0};
 
-	return read_options(args, &t, err);
+	return cmd_top_read_options(args, &t, err);
 }
 
-static int run(const struct cli_args *args, struct error *err)
+static int cmd_top_run(const struct cli_args *args, struct error *err)
 {
 	_cleanup_(top_done) struct top t = {.client = CLIENT_NONE};
-	const struct sigaction action = {.sa_handler = on_signal};
-	int r = read_options(args, &t, err);
+	const struct sigaction action = {.sa_handler = cmd_top_on_signal};
+	int r = cmd_top_read_options(args, &t, err);
 
-	r = r < 0 ? r : look(&t, err);
+	r = r < 0 ? r : cmd_top_request_state(&t, err);
 	if (r < 0)
 		return r;
 	if (cli_has(args, "json"))
@@ -303,6 +303,6 @@ const struct cli_command cmd_top = {
 	.text = TEXT_TOP_TEXT,
 	.examples = "divvy top\ndivvy top --once\ndivvy top --json | jq '.tenants[0]'",
 	.options = options,
-	.check = check,
-	.run = run,
+	.check = cmd_top_check,
+	.run = cmd_top_run,
 };

@@ -13,7 +13,7 @@
 
 static const struct option_row options[] = {CLI_SOCKET_OPTION, {0}};
 
-static int run(const struct cli_args *args, struct error *err)
+static int cmd_version_run(const struct cli_args *args, struct error *err)
 {
 	_cleanup_client_ struct client c = CLIENT_NONE;
 	_cleanup_json_ json_t *answer = NULL;
@@ -24,10 +24,11 @@ static int run(const struct cli_args *args, struct error *err)
 		puts("divvyd does not run");
 		return 0;
 	}
-	printf("divvyd %s (abi %d), pid %d, %d device%s%s, at %s\n", jtext(answer, "version"),
-		(int)jint(answer, "abi"), (int)jint(answer, "pid"), (int)jint(answer, "devices"),
-		jint(answer, "devices") == 1 ? "" : "s",
-		jbool(answer, "simulated") ? " (simulated)" : "", c.socket);
+	printf("divvyd %s (abi %d), pid %d, %d device%s%s, at %s\n",
+		json_text_or_empty(answer, "version"), (int)json_int_or_zero(answer, "abi"),
+		(int)json_int_or_zero(answer, "pid"), (int)json_int_or_zero(answer, "devices"),
+		json_int_or_zero(answer, "devices") == 1 ? "" : "s",
+		json_bool_or_false(answer, "simulated") ? " (simulated)" : "", c.socket);
 	return 0;
 }
 
@@ -37,5 +38,5 @@ const struct cli_command cmd_version = {
 	.summary = "Show the versions of divvy and of the running daemon",
 	.text = TEXT_VERSION_TEXT,
 	.options = options,
-	.run = run,
+	.run = cmd_version_run,
 };

@@ -19,31 +19,34 @@ static const struct option_row options[] = {CLI_OUTPUT_OPTION, CLI_SOCKET_OPTION
 static void print_device(const json_t *tenant, const json_t *w)
 {
 	const json_t *spec = json_object_get(tenant, "spec");
-	const char *sentence = jtext(w, "sentence"), *end = strrchr(sentence, '?');
-	const int64_t lag = jint(w, "lag_ns");
+	const char *sentence = json_text_or_empty(w, "sentence"), *end = strrchr(sentence, '?');
+	const int64_t lag = json_int_or_zero(w, "lag_ns");
 
-	printf("%s (%d) on device %d: %s%s\n", jtext(tenant, "name"), (int)jint(tenant, "id"),
-		(int)jint(w, "index"), sentence, end && !end[1] ? "" : ".");
+	printf("%s (%d) on device %d: %s%s\n", json_text_or_empty(tenant, "name"),
+		(int)json_int_or_zero(tenant, "id"), (int)json_int_or_zero(w, "index"), sentence,
+		end && !end[1] ? "" : ".");
 	printf("  request %s, limit %s, class %s; entitled to %s now\n",
-		format_percent((uint32_t)juint(spec, "request_permille")).s,
-		format_percent((uint32_t)juint(spec, "limit_permille")).s, jtext(spec, "class"),
-		format_percent((uint32_t)juint(w, "entitlement_permille")).s);
+		format_percent((uint32_t)json_uint_or_zero(spec, "request_permille")).s,
+		format_percent((uint32_t)json_uint_or_zero(spec, "limit_permille")).s,
+		json_text_or_empty(spec, "class"),
+		format_percent((uint32_t)json_uint_or_zero(w, "entitlement_permille")).s);
 	printf("  used %s of the last second, %s of the last 10 s; %s in total, waited %s\n",
 		format_percent((uint32_t)juint_renamed(w, "used_permille", "got_permille")).s,
 		format_percent((uint32_t)juint_renamed(w, "used_10s_permille", "got_10s_permille"))
 			.s,
-		format_duration(juint(w, "used_ns")).s, format_duration(juint(w, "waited_ns")).s);
+		format_duration(json_uint_or_zero(w, "used_ns")).s,
+		format_duration(json_uint_or_zero(w, "waited_ns")).s);
 	printf("  %s %s; memory %s of %s\n", lag < 0 ? "in debt by" : "behind by",
 		format_duration((uint64_t)(lag < 0 ? -lag : lag)).s,
-		format_bytes(juint(w, "memory_used_bytes")).s,
-		format_bytes(juint(w, "memory_quota_bytes")).s);
-	if (juint(w, "excess_bytes"))
+		format_bytes(json_uint_or_zero(w, "memory_used_bytes")).s,
+		format_bytes(json_uint_or_zero(w, "memory_quota_bytes")).s);
+	if (json_uint_or_zero(w, "excess_bytes"))
 		printf("  the device reports %s more, which divvy does not count; see divvy "
 		       "doctor\n",
-			format_bytes(juint(w, "excess_bytes")).s);
+			format_bytes(json_uint_or_zero(w, "excess_bytes")).s);
 }
 
-static int run(const struct cli_args *args, struct error *err)
+static int cmd_why_run(const struct cli_args *args, struct error *err)
 {
 	_cleanup_client_ struct client c = CLIENT_NONE;
 	_cleanup_json_ json_t *why = NULL, *list = NULL;
@@ -62,9 +65,9 @@ static int run(const struct cli_args *args, struct error *err)
 	tenant = json_array_get(json_object_get(list, "tenants"), 0);
 	for (size_t i = 0; i < json_array_size(devices); i++)
 		print_device(tenant, json_array_get(devices, i));
-	if (jtext(why, "note")[0])
-		printf("%s (%d): %s.\n", jtext(tenant, "name"), (int)jint(tenant, "id"),
-			jtext(why, "note"));
+	if (json_text_or_empty(why, "note")[0])
+		printf("%s (%d): %s.\n", json_text_or_empty(tenant, "name"),
+			(int)json_int_or_zero(tenant, "id"), json_text_or_empty(why, "note"));
 	return 0;
 }
 
@@ -78,5 +81,5 @@ const struct cli_command cmd_why = {
 	.operand = CLI_TENANT,
 	.operands_min = 1,
 	.operands_max = 1,
-	.run = run,
+	.run = cmd_why_run,
 };

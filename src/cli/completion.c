@@ -85,7 +85,7 @@ static void bash_command(struct buf *out, const struct cli_command *c)
 	buf_add_text(out, "\t\t;;\n");
 }
 
-static void bash(struct buf *out)
+static void completion_write_bash(struct buf *out)
 {
 	buf_add_text(out,
 		"# bash completion of divvy; made by: divvy completion bash\n"
@@ -136,7 +136,7 @@ static void zsh_option(struct buf *out, const struct option_row *o)
 	buf_add_text(out, "' \\\n");
 }
 
-static void zsh(struct buf *out)
+static void completion_write_zsh(struct buf *out)
 {
 	buf_add_text(out,
 		"#compdef divvy\n# zsh completion of divvy; made by: divvy completion zsh\n"
@@ -213,7 +213,7 @@ static void fish_command(struct buf *out, const struct cli_command *c)
 			c->name);
 }
 
-static void fish(struct buf *out)
+static void completion_write_fish(struct buf *out)
 {
 	buf_add_text(out,
 		"# fish completion of divvy; made by: divvy completion fish\n"
@@ -233,7 +233,8 @@ int cli_completion(const char *shell, struct buf *out, struct error *err)
 	static const struct {
 		const char *name;
 		void (*make)(struct buf *out);
-	} shells[] = {{"bash", bash}, {"zsh", zsh}, {"fish", fish}};
+	} shells[] = {{"bash", completion_write_bash}, {"zsh", completion_write_zsh},
+		{"fish", completion_write_fish}};
 
 	for (size_t i = 0; i < ARRAY_SIZE(shells); i++) {
 		if (strcmp(shells[i].name, shell) == 0) {

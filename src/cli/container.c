@@ -33,11 +33,11 @@ void container_args_done(struct container_args *args)
 	args->n = 0;
 }
 
-static int add(struct container_args *a, const char *fmt, ...)
+static int container_add_arg(struct container_args *a, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 
 /* On failure n stays at its maximum, which container_rewrite() reports. */
-static int add(struct container_args *a, const char *fmt, ...)
+static int container_add_arg(struct container_args *a, const char *fmt, ...)
 {
 	char *text = NULL;
 	va_list ap;
@@ -57,18 +57,18 @@ static int add(struct container_args *a, const char *fmt, ...)
 
 static int add_mount(struct container_args *a, const char *from, const char *to, bool read_only)
 {
-	int r = add(a, "--mount");
+	int r = container_add_arg(a, "--mount");
 
-	return r < 0
-		? r
-		: add(a, "type=bind,source=%s,target=%s%s", from, to, read_only ? ",readonly" : "");
+	return r < 0 ? r
+		     : container_add_arg(a, "type=bind,source=%s,target=%s%s", from, to,
+			       read_only ? ",readonly" : "");
 }
 
 static int add_env(struct container_args *a, const char *text)
 {
-	int r = add(a, "--env");
+	int r = container_add_arg(a, "--env");
 
-	return r < 0 ? r : add(a, "%s", text);
+	return r < 0 ? r : container_add_arg(a, "%s", text);
 }
 
 /* The user's own choice of devices takes precedence. */
@@ -81,24 +81,25 @@ static bool names_devices(char *const *given)
 	return false;
 }
 
-static int add_devices(struct container_args *a, const struct container_plan *plan)
+static int container_add_devices(struct container_args *a, const struct container_plan *plan)
 {
 	_cleanup_buf_ struct buf list = BUF_INIT(4096);
 	int r = 0;
 
 	if (plan->has_cdi || !strcmp(plan->engine, "podman")) {
 		for (size_t i = 0; r == 0 && i < plan->n_uuids; i++) {
-			r = add(a, "--device");
-			r = r < 0 ? r : add(a, "nvidia.com/gpu=%s", plan->uuid[i]);
+			r = container_add_arg(a, "--device");
+			r = r < 0 ? r : container_add_arg(a, "nvidia.com/gpu=%s", plan->uuid[i]);
 		}
 		return r;
 	}
 	for (size_t i = 0; i < plan->n_uuids; i++)
 		buf_addf(&list, "%s%s", i ? "," : "", plan->uuid[i]);
-	r = add(a, "--gpus");
+	r = container_add_arg(a, "--gpus");
 	/* The engine reads the option's value as CSV, which needs the inner quotes. */
 	return r < 0 ? r
-		     : add(a, plan->n_uuids > 1 ? "\"device=%s\"" : "device=%s", buf_text(&list));
+		     : container_add_arg(a, plan->n_uuids > 1 ? "\"device=%s\"" : "device=%s",
+			       buf_text(&list));
 }
 
 static int add_simulated(struct container_args *a, const struct container_plan *plan)
@@ -124,7 +125,7 @@ static int add_ours(struct container_args *a, const struct container_plan *plan,
 		return r;
 	if (plan->sim_folder)
 		return add_simulated(a, plan);
-	return names_devices(given) ? 0 : add_devices(a, plan);
+	return names_devices(given) ? 0 : container_add_devices(a, plan);
 }
 
 /* ---- parsing the given command line ---- */
@@ -294,7 +295,8 @@ static const char *env_of(char *const *given)
 }
 
 /* The user's own LD_PRELOAD follows divvy's libraries in the list and does not replace them. */
-static int add_option(struct container_args *a, char *const *given, size_t n, struct error *err)
+static int container_add_option(
+	struct container_args *a, char *const *given, size_t n, struct error *err)
 {
 	static const char name[] = "LD_PRELOAD";
 	const char *env = env_of(given);
@@ -310,25 +312,27 @@ static int add_option(struct container_args *a, char *const *given, size_t n, st
 			name, name);
 	if (!env) {
 		for (size_t i = 0; r == 0 && i < n; i++)
-			r = add(a, "%s", given[i]);
+			r = container_add_arg(a, "%s", given[i]);
 		return r;
 	}
 	if (n_flags) /* "-ite" */
-		r = add(a, "%.*s", (int)n_flags + 1, given[0]);
-	r = r < 0 ? r : add(a, "--env");
-	return r < 0 ? r : add(a, PRELOAD "%s%s", env[at + 1] ? ":" : "", env + at + 1);
+		r = container_add_arg(a, "%.*s", (int)n_flags + 1, given[0]);
+	r = r < 0 ? r : container_add_arg(a, "--env");
+	return r < 0 ? r
+		     : container_add_arg(a, PRELOAD "%s%s", env[at + 1] ? ":" : "", env + at + 1);
 }
 
-static int add_given(struct container_args *a, char *const *given, struct error *err)
+static int container_add_user_options(
+	struct container_args *a, char *const *given, struct error *err)
 {
 	bool is_detach;
 	size_t n;
 	int r = 0;
 
 	for (; r == 0 && (n = option_words(given, &is_detach)); given += n)
-		r = add_option(a, given, n, err);
+		r = container_add_option(a, given, n, err);
 	for (; r == 0 && *given; given++)
-		r = add(a, "%s", *given);
+		r = container_add_arg(a, "%s", *given);
 	return r;
 }
 
@@ -364,12 +368,12 @@ int container_rewrite(const struct container_plan *plan, char *const *given,
 	r = r < 0 ? r : check_mounts(plan, err);
 	if (r < 0)
 		return r;
-	r = add(&a, "%s", plan->engine);
+	r = container_add_arg(&a, "%s", plan->engine);
 	for (size_t i = 0; r == 0 && i < o.n_global; i++)
-		r = add(&a, "%s", o.global[i]);
-	r = r < 0 ? r : add(&a, "%s", *o.verb);
+		r = container_add_arg(&a, "%s", o.global[i]);
+	r = r < 0 ? r : container_add_arg(&a, "%s", *o.verb);
 	r = r < 0 ? r : add_ours(&a, plan, o.rest);
-	r = r < 0 ? r : add_given(&a, o.rest, err);
+	r = r < 0 ? r : container_add_user_options(&a, o.rest, err);
 	if (r == -E2BIG)
 		fail(err, E2BIG, "%s: the command has more than %d arguments", plan->engine,
 			CONTAINER_ARGS_MAX);

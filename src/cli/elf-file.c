@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * This file maps a library and reads its section headers, its build-id note and its dynamic
- * symbols. get() reads every header, note and symbol: it checks the bounds and copies the bytes. A
- * damaged section counts as missing and does not make elf_file_open() fail. elf_file_open() accepts
- * symbols only if their string table ends with a 0 byte, so every name ends inside the file.
+ * symbols. elf_read_bytes() reads every header, note and symbol: it checks the bounds and copies
+ * the bytes. A damaged section counts as missing and does not make elf_file_open() fail.
+ * elf_file_open() accepts symbols only if their string table ends with a 0 byte, so every name ends
+ * inside the file.
  */
 #include "cli/elf-file.h"
 
@@ -15,7 +16,7 @@
  * Copies the bytes, because a file guarantees no alignment. Returns false beyond the end of the
  * file.
  */
-static bool get(const struct elf_file *f, uint64_t at, void *ret, size_t n)
+static bool elf_read_bytes(const struct elf_file *f, uint64_t at, void *ret, size_t n)
 {
 	if (at > f->map.n || n > f->map.n - at)
 		return false;
@@ -29,11 +30,12 @@ static void read_note(struct elf_file *f, uint64_t at, uint64_t size)
 	uint8_t id[15];
 	Elf64_Nhdr note;
 
-	while (at < end && get(f, at, &note, sizeof(note))) {
+	while (at < end && elf_read_bytes(f, at, &note, sizeof(note))) {
 		const uint64_t name = at + sizeof(note), text = name + ((note.n_namesz + 3u) & ~3u);
 
 		if (note.n_type == NT_GNU_BUILD_ID && note.n_descsz >= 8 &&
-			get(f, text, id, note.n_descsz < sizeof(id) ? note.n_descsz : sizeof(id))) {
+			elf_read_bytes(f, text, id,
+				note.n_descsz < sizeof(id) ? note.n_descsz : sizeof(id))) {
 			f->build_id = format_hex(
 				id, note.n_descsz < sizeof(id) ? note.n_descsz : sizeof(id));
 			return;
@@ -49,8 +51,8 @@ static void read_section(struct elf_file *f, const Elf64_Ehdr *head, const Elf64
 	if (section->sh_type == SHT_NOTE)
 		read_note(f, section->sh_offset, section->sh_size);
 	if (section->sh_type != SHT_DYNSYM || section->sh_link >= head->e_shnum ||
-		!get(f, head->e_shoff + (uint64_t)section->sh_link * sizeof(strings), &strings,
-			sizeof(strings)))
+		!elf_read_bytes(f, head->e_shoff + (uint64_t)section->sh_link * sizeof(strings),
+			&strings, sizeof(strings)))
 		return;
 	if (section->sh_offset > f->map.n || section->sh_size > f->map.n - section->sh_offset ||
 		strings.sh_offset > f->map.n || strings.sh_size > f->map.n - strings.sh_offset ||
@@ -81,13 +83,14 @@ int elf_file_open(const char *path, struct elf_file *ret_file, struct error *err
 	r = map_fd(fd, (size_t)size, PROT_READ, &f.map);
 	if (r < 0)
 		return fail_errno(err, -r, "map '%s'", path);
-	if (!get(&f, 0, &head, sizeof(head)) || memcmp(head.e_ident, ELFMAG, SELFMAG) ||
+	if (!elf_read_bytes(&f, 0, &head, sizeof(head)) || memcmp(head.e_ident, ELFMAG, SELFMAG) ||
 		head.e_ident[EI_CLASS] != ELFCLASS64 || head.e_shentsize != sizeof(Elf64_Shdr))
 		return fail(err, ENOEXEC, "'%s' is not a 64-bit ELF library", path);
 	for (uint64_t i = 0; i < head.e_shnum; i++) {
 		Elf64_Shdr section;
 
-		if (!get(&f, head.e_shoff + i * sizeof(section), &section, sizeof(section)))
+		if (!elf_read_bytes(
+			    &f, head.e_shoff + i * sizeof(section), &section, sizeof(section)))
 			break;
 		read_section(&f, &head, &section);
 	}
@@ -105,7 +108,7 @@ const char *elf_file_function(const struct elf_file *f, size_t i)
 {
 	Elf64_Sym symbol;
 
-	if (!get(f, f->symbols_at + i * sizeof(symbol), &symbol, sizeof(symbol)) ||
+	if (!elf_read_bytes(f, f->symbols_at + i * sizeof(symbol), &symbol, sizeof(symbol)) ||
 		symbol.st_shndx == SHN_UNDEF || ELF64_ST_TYPE(symbol.st_info) != STT_FUNC ||
 		ELF64_ST_BIND(symbol.st_info) == STB_LOCAL || symbol.st_name >= f->strings_size)
 		return NULL;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * This file draws in two passes: draw() writes whole lines, and frame_draw() then cuts each line at
- * the width. A character counts as one column, whatever its width on the terminal. A narrow screen
- * drops the columns of tenants by rank, the highest first; NAME and USED always stay. Names of
- * tenants, models and notes pass add_cell(), which replaces control bytes, so no name forges a
- * mark. A static array holds the rows, so only one thread may draw.
+ * This file draws in two passes: frame_draw_body() writes whole lines, and frame_draw() then cuts
+ * each line at the width. A character counts as one column, whatever its width on the terminal. A
+ * narrow screen drops the columns of tenants by rank, the highest first; NAME and USED always stay.
+ * Names of tenants, models and notes pass frame_add_cell(), which replaces control bytes, so no
+ * name forges a mark. A static array holds the rows, so only one thread may draw.
  */
 #include "cli/frame.h"
 
@@ -24,7 +24,7 @@ struct row {
 	size_t colour;
 };
 
-static void style(struct buf *out, enum frame_style s)
+static void frame_set_style(struct buf *out, enum frame_style s)
 {
 	buf_add_byte(out, FRAME_MARK);
 	buf_add_byte(out, (char)('A' + s));
@@ -36,7 +36,7 @@ static enum frame_style colour_of(size_t i)
 }
 
 /* Users choose the names: a cell has at most `width` characters, and '?' replaces control bytes. */
-static void add_cell(struct buf *out, const char *text, int width, bool is_right)
+static void frame_add_cell(struct buf *out, const char *text, int width, bool is_right)
 {
 	int n = 0;
 
@@ -55,7 +55,7 @@ static void add_cell(struct buf *out, const char *text, int width, bool is_right
 		buf_addf(out, "%*s", width - n, "");
 }
 
-static void repeat(struct buf *out, const char *what, int n)
+static void frame_repeat_text(struct buf *out, const char *what, int n)
 {
 	for (int i = 0; i < n; i++)
 		buf_add_text(out, what);
@@ -71,9 +71,9 @@ static int64_t sort_key(const struct row *r, enum frame_sort sort)
 	switch (sort) {
 	case FRAME_BY_USED: return -(int64_t)used_permille(r->device);
 	case FRAME_BY_REQUESTED:
-		return -jint(json_object_get(r->tenant, "spec"), "request_permille");
-	case FRAME_BY_MEMORY: return -jint(r->device, "memory_used_bytes");
-	default: return jint(r->tenant, "id");
+		return -json_int_or_zero(json_object_get(r->tenant, "spec"), "request_permille");
+	case FRAME_BY_MEMORY: return -json_int_or_zero(r->device, "memory_used_bytes");
+	default: return json_int_or_zero(r->tenant, "id");
 	}
 }
 
@@ -101,7 +101,7 @@ enum frame_sort frame_sort_find(const char *name)
 }
 
 /* Insertion sort keeps the order of equal rows, and rows are few. */
-static size_t collect(const struct frame *f, struct row *rows, size_t max)
+static size_t frame_collect_rows(const struct frame *f, struct row *rows, size_t max)
 {
 	const json_t *tenants = json_object_get(f->list, "tenants");
 	size_t n = 0;
@@ -126,24 +126,24 @@ static void draw_title(const struct frame *f, size_t rows, struct buf *out)
 {
 	const size_t devices = json_array_size(json_object_get(f->devices, "devices"));
 
-	style(out, FRAME_BOLD);
+	frame_set_style(out, FRAME_BOLD);
 	buf_add_text(out, "divvy");
-	style(out, FRAME_NORMAL);
-	buf_addf(out, " %s", jtext(f->ping, "version"));
-	if (jbool(f->devices, "simulated")) {
-		style(out, FRAME_WARN);
+	frame_set_style(out, FRAME_NORMAL);
+	buf_addf(out, " %s", json_text_or_empty(f->ping, "version"));
+	if (json_bool_or_false(f->devices, "simulated")) {
+		frame_set_style(out, FRAME_WARN);
 		buf_add_text(out, "  simulated");
-		style(out, FRAME_NORMAL);
+		frame_set_style(out, FRAME_NORMAL);
 	}
 	if (json_is_false(json_object_get(f->ping, "gate"))) {
-		style(out, FRAME_WARN);
+		frame_set_style(out, FRAME_WARN);
 		buf_add_text(out, "  gates off: no share is enforced");
-		style(out, FRAME_NORMAL);
+		frame_set_style(out, FRAME_NORMAL);
 	}
 	if (f->paused) {
-		style(out, FRAME_WARN);
+		frame_set_style(out, FRAME_WARN);
 		buf_add_text(out, "  paused");
-		style(out, FRAME_NORMAL);
+		frame_set_style(out, FRAME_NORMAL);
 	}
 	buf_addf(out, "  %zu device%s, %zu tenant%s", devices, devices == 1 ? "" : "s", rows,
 		rows == 1 ? "" : "s");
@@ -160,18 +160,18 @@ static void draw_bar(const struct frame *f, int64_t device, const struct row *ro
 	for (size_t i = 0; i < n; i++) {
 		int upto;
 
-		if (jint(rows[i].device, "index") != device)
+		if (json_int_or_zero(rows[i].device, "index") != device)
 			continue;
 		total += (int64_t)used_permille(rows[i].device);
 		upto = (int)((total * width + 500) / 1000);
 		upto = upto > width ? width : upto;
-		style(out, colour_of(rows[i].colour));
-		repeat(out, f->ascii ? "#" : "\xe2\x96\x88", upto - drawn);
+		frame_set_style(out, colour_of(rows[i].colour));
+		frame_repeat_text(out, f->ascii ? "#" : "\xe2\x96\x88", upto - drawn);
 		drawn = upto > drawn ? upto : drawn;
 	}
-	style(out, FRAME_DIM);
-	repeat(out, f->ascii ? "." : "\xe2\x96\x91", width - drawn);
-	style(out, FRAME_NORMAL);
+	frame_set_style(out, FRAME_DIM);
+	frame_repeat_text(out, f->ascii ? "." : "\xe2\x96\x91", width - drawn);
+	frame_set_style(out, FRAME_NORMAL);
 }
 
 static void draw_memory_bar(
@@ -180,22 +180,23 @@ static void draw_memory_bar(
 	const int full = all ? (int)((double)used / (double)all * width + 0.5) : 0;
 	const int shown = full > width ? width : full;
 
-	repeat(out, f->ascii ? "#" : "\xe2\x96\x88", shown);
-	style(out, FRAME_DIM);
-	repeat(out, f->ascii ? "." : "\xe2\x96\x91", width - shown);
-	style(out, FRAME_NORMAL);
+	frame_repeat_text(out, f->ascii ? "#" : "\xe2\x96\x88", shown);
+	frame_set_style(out, FRAME_DIM);
+	frame_repeat_text(out, f->ascii ? "." : "\xe2\x96\x91", width - shown);
+	frame_set_style(out, FRAME_NORMAL);
 }
 
 /* A narrow screen drops the memory bar first, then the requested share, then the memory. */
-static void draw_device(
+static void frame_draw_device(
 	const struct frame *f, const json_t *d, const struct row *rows, size_t n, struct buf *out)
 {
 	char memory[72];
 	bool has_bar = true, has_asked = true, has_memory = true;
 	int room;
 
-	snprintf(memory, sizeof(memory), " %s/%s", format_bytes(juint(d, "memory_used_bytes")).s,
-		format_bytes(juint(d, "memory_bytes")).s);
+	snprintf(memory, sizeof(memory), " %s/%s",
+		format_bytes(json_uint_or_zero(d, "memory_used_bytes")).s,
+		format_bytes(json_uint_or_zero(d, "memory_bytes")).s);
 	/* 25 columns: index, model, used share and two spaces */
 	for (;;) {
 		room = f->width - 25 - (has_asked ? 13 : 0) - (has_bar ? 9 : 0) -
@@ -206,30 +207,34 @@ static void draw_device(
 		has_asked = has_bar;
 		has_bar = false;
 	}
-	style(out, FRAME_BOLD);
-	buf_addf(out, "%2d ", (int)jint(d, "index"));
-	add_cell(out, jtext(d, "model"), 14, false);
-	style(out, FRAME_NORMAL);
+	frame_set_style(out, FRAME_BOLD);
+	buf_addf(out, "%2d ", (int)json_int_or_zero(d, "index"));
+	frame_add_cell(out, json_text_or_empty(d, "model"), 14, false);
+	frame_set_style(out, FRAME_NORMAL);
 	buf_add_byte(out, ' ');
-	draw_bar(f, jint(d, "index"), rows, n, MIN(MAX(room, 10), 60), out);
+	draw_bar(f, json_int_or_zero(d, "index"), rows, n, MIN(MAX(room, 10), 60), out);
 	buf_add_byte(out, ' ');
-	add_cell(out, format_percent((uint32_t)juint(d, "busy_permille")).s, 6, true);
+	frame_add_cell(
+		out, format_percent((uint32_t)json_uint_or_zero(d, "busy_permille")).s, 6, true);
 	if (has_asked) {
 		buf_add_text(out, " asked ");
-		add_cell(out, format_percent((uint32_t)juint(d, "request_permille")).s, 6, false);
+		frame_add_cell(out,
+			format_percent((uint32_t)json_uint_or_zero(d, "request_permille")).s, 6,
+			false);
 	}
 	if (has_bar) {
 		buf_add_byte(out, ' ');
-		draw_memory_bar(f, juint(d, "memory_used_bytes"), juint(d, "memory_bytes"), 8, out);
+		draw_memory_bar(f, json_uint_or_zero(d, "memory_used_bytes"),
+			json_uint_or_zero(d, "memory_bytes"), 8, out);
 	}
 	if (has_memory)
 		buf_add_text(out, memory);
 	buf_add_byte(out, '\n');
-	if (jtext(d, "note")[0]) {
-		style(out, FRAME_WARN);
+	if (json_text_or_empty(d, "note")[0]) {
+		frame_set_style(out, FRAME_WARN);
 		buf_add_text(out, "   ");
-		add_cell(out, jtext(d, "note"), f->width - 3, false);
-		style(out, FRAME_NORMAL);
+		frame_add_cell(out, json_text_or_empty(d, "note"), f->width - 3, false);
+		frame_set_style(out, FRAME_NORMAL);
 		buf_add_byte(out, '\n');
 	}
 }
@@ -241,8 +246,8 @@ static const json_t *find_usage(const struct frame *f, const struct row *row)
 	for (size_t i = 0; i < json_array_size(all); i++) {
 		const json_t *s = json_array_get(all, i);
 
-		if (jint(s, "tenant") == jint(row->tenant, "id") &&
-			jint(s, "index") == jint(row->device, "index"))
+		if (json_int_or_zero(s, "tenant") == json_int_or_zero(row->tenant, "id") &&
+			json_int_or_zero(s, "index") == json_int_or_zero(row->device, "index"))
 			return json_object_get(s, "permille");
 	}
 	return NULL;
@@ -257,7 +262,7 @@ static void draw_spark(const struct frame *f, const struct row *row, int width, 
 	const json_t *points = find_usage(f, row);
 	const size_t n = json_array_size(points);
 
-	style(out, colour_of(row->colour));
+	frame_set_style(out, colour_of(row->colour));
 	for (int i = 0; i < width && n; i++) {
 		const size_t from = n * (size_t)i / (size_t)width,
 			     to = n * (size_t)(i + 1) / (size_t)width;
@@ -271,7 +276,7 @@ static void draw_spark(const struct frame *f, const struct row *row, int width, 
 		level = level > 8 ? 8 : level;
 		buf_add_text(out, f->ascii ? plain[level] : block[level]);
 	}
-	style(out, FRAME_NORMAL);
+	frame_set_style(out, FRAME_NORMAL);
 }
 
 /* ---- the columns of tenants ---- */
@@ -320,14 +325,14 @@ static int longest_name(const struct row *rows, size_t n)
 	size_t longest = 0;
 
 	for (size_t i = 0; i < n; i++)
-		longest = MAX(longest, strlen(jtext(rows[i].tenant, "name")));
+		longest = MAX(longest, strlen(json_text_or_empty(rows[i].tenant, "name")));
 	return (int)MIN(longest, (size_t)200);
 }
 
 static struct layout layout_for(int width, int longest)
 {
 	struct layout l = {.spark = 0};
-	int left = width, wish = longest + 1 - columns[COLUMN_NAME].width;
+	int left = width, wanted = longest + 1 - columns[COLUMN_NAME].width;
 
 	for (size_t c = 0; c < COLUMNS; c++) {
 		l.width[c] = columns[c].width;
@@ -340,9 +345,9 @@ static struct layout layout_for(int width, int longest)
 				l.width[c] = 0;
 			}
 	/* The name gets the space beyond a small curve, or all of the space without a curve. */
-	if (wish > 0 && left > 0) {
+	if (wanted > 0 && left > 0) {
 		const int room = left > SPARK_LEAST ? left - SPARK_LEAST : left;
-		const int more = MIN(wish, room);
+		const int more = MIN(wanted, room);
 
 		l.width[COLUMN_NAME] += more;
 		left -= more;
@@ -359,48 +364,51 @@ static void add_column(struct buf *out, const struct layout *l, enum column c, e
 
 	if (!width)
 		return;
-	style(out, s);
+	frame_set_style(out, s);
 	buf_addf(out, "%*s", space, "");
-	add_cell(out, text, width - space, columns[c].is_right);
+	frame_add_cell(out, text, width - space, columns[c].is_right);
 }
 
 static void draw_head(const struct frame *f, const struct layout *l, struct buf *out)
 {
 	for (enum column c = 0; c < COLUMNS; c++)
 		add_column(out, l, c, FRAME_DIM, columns[c].head);
-	style(out, FRAME_DIM);
+	frame_set_style(out, FRAME_DIM);
 	if (l->spark >= 11)
 		buf_add_text(out, "LAST MINUTE");
-	style(out, FRAME_NORMAL);
+	frame_set_style(out, FRAME_NORMAL);
 	buf_add_byte(out, '\n');
 }
 
-static void draw_tenant(
+static void frame_draw_tenant(
 	const struct frame *f, const struct layout *l, const struct row *row, struct buf *out)
 {
 	const json_t *spec = json_object_get(row->tenant, "spec"), *on = row->device;
-	const uint64_t waited_ns = juint(on, "waited_ns") / NSEC_PER_MSEC * NSEC_PER_MSEC;
+	const uint64_t waited_ns = json_uint_or_zero(on, "waited_ns") / NSEC_PER_MSEC *
+		NSEC_PER_MSEC;
 	char id[16], device[16], memory[72];
 
-	snprintf(id, sizeof(id), "%d", (int)jint(row->tenant, "id"));
-	snprintf(device, sizeof(device), "%d", (int)jint(on, "index"));
-	snprintf(memory, sizeof(memory), "%s/%s", format_bytes(juint(on, "memory_used_bytes")).s,
-		format_bytes(juint(on, "memory_quota_bytes")).s);
+	snprintf(id, sizeof(id), "%d", (int)json_int_or_zero(row->tenant, "id"));
+	snprintf(device, sizeof(device), "%d", (int)json_int_or_zero(on, "index"));
+	snprintf(memory, sizeof(memory), "%s/%s",
+		format_bytes(json_uint_or_zero(on, "memory_used_bytes")).s,
+		format_bytes(json_uint_or_zero(on, "memory_quota_bytes")).s);
 	add_column(out, l, COLUMN_ID, FRAME_NORMAL, id);
-	add_column(out, l, COLUMN_NAME, colour_of(row->colour), jtext(row->tenant, "name"));
+	add_column(out, l, COLUMN_NAME, colour_of(row->colour),
+		json_text_or_empty(row->tenant, "name"));
 	add_column(out, l, COLUMN_DEVICE, FRAME_NORMAL, device);
-	add_column(out, l, COLUMN_CLASS, FRAME_NORMAL, jtext(spec, "class"));
+	add_column(out, l, COLUMN_CLASS, FRAME_NORMAL, json_text_or_empty(spec, "class"));
 	add_column(out, l, COLUMN_REQUESTED, FRAME_NORMAL,
-		format_percent((uint32_t)juint(spec, "request_permille")).s);
+		format_percent((uint32_t)json_uint_or_zero(spec, "request_permille")).s);
 	add_column(out, l, COLUMN_USED, FRAME_BOLD, format_percent((uint32_t)used_permille(on)).s);
 	add_column(out, l, COLUMN_LIMIT, FRAME_NORMAL,
-		format_percent((uint32_t)juint(spec, "limit_permille")).s);
+		format_percent((uint32_t)json_uint_or_zero(spec, "limit_permille")).s);
 	add_column(out, l, COLUMN_MEMORY, FRAME_NORMAL, memory);
 	add_column(out, l, COLUMN_WAITED, FRAME_NORMAL, format_duration(waited_ns).s);
-	add_column(out, l, COLUMN_STATE, FRAME_NORMAL, jtext(on, "why"));
+	add_column(out, l, COLUMN_STATE, FRAME_NORMAL, json_text_or_empty(on, "why"));
 	if (l->spark > 0)
 		draw_spark(f, row, l->spark, out);
-	style(out, FRAME_NORMAL);
+	frame_set_style(out, FRAME_NORMAL);
 	buf_add_byte(out, '\n');
 }
 
@@ -415,17 +423,18 @@ static void draw_remote(const struct frame *f, const json_t *remote, struct buf 
 	char text[160];
 
 	snprintf(text, sizeof(text), "from %s  round trip %s  in %s/s  out %s/s",
-		jtext(remote, "peer"), format_duration(juint(remote, "rtt_us") * NSEC_PER_USEC).s,
-		format_bytes(juint(remote, "received_per_s")).s,
-		format_bytes(juint(remote, "sent_per_s")).s);
-	style(out, FRAME_DIM);
+		json_text_or_empty(remote, "peer"),
+		format_duration(json_uint_or_zero(remote, "rtt_us") * NSEC_PER_USEC).s,
+		format_bytes(json_uint_or_zero(remote, "received_per_s")).s,
+		format_bytes(json_uint_or_zero(remote, "sent_per_s")).s);
+	frame_set_style(out, FRAME_DIM);
 	buf_add_text(out, "     ");
-	add_cell(out, text, f->width - 5, false);
-	style(out, FRAME_NORMAL);
+	frame_add_cell(out, text, f->width - 5, false);
+	frame_set_style(out, FRAME_NORMAL);
 	buf_add_byte(out, '\n');
 }
 
-static void draw(const struct frame *frame, struct buf *out)
+static void frame_draw_body(const struct frame *frame, struct buf *out)
 {
 	static struct row rows[TENANTS_MAX];
 	struct frame f = *frame;
@@ -434,11 +443,11 @@ static void draw(const struct frame *frame, struct buf *out)
 	size_t n, lines, shown;
 
 	f.width = f.width < 40 ? 40 : f.width;
-	n = collect(&f, rows, TENANTS_MAX);
+	n = frame_collect_rows(&f, rows, TENANTS_MAX);
 	layout = layout_for(f.width, longest_name(rows, n));
 	draw_title(&f, json_array_size(json_object_get(f.list, "tenants")), out);
 	for (size_t i = 0; i < json_array_size(devices); i++)
-		draw_device(&f, json_array_get(devices, i), rows, n, out);
+		frame_draw_device(&f, json_array_get(devices, i), rows, n, out);
 	draw_head(&f, &layout, out);
 	lines = 2 + json_array_size(devices) + (f.keys ? 1 : 0);
 	for (shown = 0; shown < n; shown++) {
@@ -447,19 +456,19 @@ static void draw(const struct frame *frame, struct buf *out)
 		lines += remote ? 2 : 1;
 		if (f.height && (size_t)f.height < lines)
 			break;
-		draw_tenant(&f, &layout, &rows[shown], out);
+		frame_draw_tenant(&f, &layout, &rows[shown], out);
 		if (remote)
 			draw_remote(&f, remote, out);
 	}
 	if (!f.keys)
 		return;
-	style(out, FRAME_DIM);
+	frame_set_style(out, FRAME_DIM);
 	/* This part comes first, because a narrow screen cuts the end of the line. */
 	if (shown < n)
 		buf_addf(out, "%zu more tenant%s  ", n - shown, n - shown == 1 ? "" : "s");
 	buf_addf(out, "q quit  s sort (%s)  p %s", frame_sort_name(f.sort),
 		f.paused ? "resume" : "pause");
-	style(out, FRAME_NORMAL);
+	frame_set_style(out, FRAME_NORMAL);
 	buf_add_byte(out, '\n');
 }
 
@@ -469,7 +478,7 @@ void frame_draw(const struct frame *frame, struct buf *out)
 	_cleanup_buf_ struct buf whole = BUF_INIT(out->max);
 	int column = 0;
 
-	draw(frame, &whole);
+	frame_draw_body(frame, &whole);
 	for (size_t i = 0; i < whole.n; i++) {
 		const unsigned char c = (unsigned char)whole.p[i];
 

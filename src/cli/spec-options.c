@@ -3,8 +3,8 @@
  * This file connects the spec options with the fields of the spec by the list SPEC_FIELDS. An
  * option has the name of its field, with hyphens in place of underscores. The JSON and the check
  * both pass plain_amount(), so the daemon receives the amounts that the check has accepted.
- * wish_check_change() skips the rules between fields if the command sets no request, because it
- * does not know the tenant's other fields.
+ * spec_options_check_change() skips the rules between fields if the command sets no request,
+ * because it does not know the tenant's other fields.
  */
 #include "cli/spec-options.h"
 
@@ -22,7 +22,8 @@ static const char *const field[] = {
 #undef X
 };
 
-static const char *given(const struct cli_args *args, const char *name, char spelled[static 32])
+static const char *spec_options_find_value(
+	const struct cli_args *args, const char *name, char spelled[static 32])
 {
 	const struct option_row *o = args->command->options;
 
@@ -64,13 +65,13 @@ static const char *plain_amount(const char *name, const char *value, char ret[st
 	return ret;
 }
 
-json_t *wish_json(const struct cli_args *args)
+json_t *spec_options_json(const struct cli_args *args)
 {
 	json_t *spec = json_object();
 	char spelled[32], amount[AMOUNT_MAX];
 
 	for (size_t i = 0; i < ARRAY_SIZE(field); i++) {
-		const char *value = given(args, field[i], spelled);
+		const char *value = spec_options_find_value(args, field[i], spelled);
 
 		if (value)
 			json_object_set_new(
@@ -85,7 +86,8 @@ static int fail_field(int r, const struct error *why, struct error *err)
 	return fail(err, -r, "--%.250s", why->msg);
 }
 
-static int read_fields(const struct cli_args *args, struct spec *spec, struct error *err)
+static int spec_options_read_fields(
+	const struct cli_args *args, struct spec *spec, struct error *err)
 {
 	const char *name = cli_get(args, "name");
 	char spelled[32], amount[AMOUNT_MAX];
@@ -94,7 +96,7 @@ static int read_fields(const struct cli_args *args, struct spec *spec, struct er
 
 	spec_init(spec);
 	for (size_t i = 0; i < ARRAY_SIZE(field); i++) {
-		const char *value = given(args, field[i], spelled);
+		const char *value = spec_options_find_value(args, field[i], spelled);
 
 		r = value ? spec_set(spec, spelled, plain_amount(spelled, value, amount), &why) : 0;
 		if (r < 0)
@@ -125,18 +127,18 @@ static int finish(struct spec *spec, struct error *err)
 	return r < 0 ? fail_field(r, &why, err) : 0;
 }
 
-int wish_check(const struct cli_args *args, struct error *err)
+int spec_options_check(const struct cli_args *args, struct error *err)
 {
 	struct spec spec;
-	int r = read_fields(args, &spec, err);
+	int r = spec_options_read_fields(args, &spec, err);
 
 	return r < 0 ? r : finish(&spec, err);
 }
 
-int wish_check_change(const struct cli_args *args, struct error *err)
+int spec_options_check_change(const struct cli_args *args, struct error *err)
 {
 	struct spec spec;
-	int r = read_fields(args, &spec, err);
+	int r = spec_options_read_fields(args, &spec, err);
 
 	return r < 0 || !spec.request ? r : finish(&spec, err);
 }

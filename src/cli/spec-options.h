@@ -10,7 +10,7 @@
 #include "spec/spec.h"
 
 /* The options that may change while the tenant runs. */
-#define WISH_OPTIONS_LIVE \
+#define SPEC_OPTIONS_LIVE \
 	{"request", "SHARE", TEXT_SPEC_OPTIONS_REQUEST, .letter = 'r'}, \
 		{"limit", "SHARE", TEXT_SPEC_OPTIONS_LIMIT, .letter = 'l'}, \
 		{"memory", "BYTES", TEXT_SPEC_OPTIONS_MEMORY, .letter = 'm'}, \
@@ -21,7 +21,7 @@
 	}
 
 /* The options that choose devices and behaviour, and that cannot change. */
-#define WISH_OPTIONS_PLACE \
+#define SPEC_OPTIONS_PLACE \
 	{"memory-policy", "POLICY", \
 		"when memory runs out: fail, wait until it fits, or swap to host memory", \
 		.choices = "fail wait swap"}, \
@@ -34,17 +34,17 @@
 	}
 
 /* The given options as {"request": "0.3", ...}. The caller owns the result. */
-json_t *wish_json(const struct cli_args *args);
+json_t *spec_options_json(const struct cli_args *args);
 
 /*
  * Checks the options as those of a new tenant, without a daemon. The sentence names field, value
  * and range.
  */
-int wish_check(const struct cli_args *args, struct error *err);
+int spec_options_check(const struct cli_args *args, struct error *err);
 /*
  * Checks the options as a change of an existing tenant. Fields that are not given keep their value,
  * which is not known here.
  */
-int wish_check_change(const struct cli_args *args, struct error *err);
+int spec_options_check_change(const struct cli_args *args, struct error *err);
 
 #endif

@@ -28,7 +28,7 @@ static int add_zeros(struct buf *out, size_t n)
 }
 
 /* The checksum adds all bytes, with the checksum field itself as spaces. */
-static void sign(struct header *h)
+static void tar_set_checksum(struct header *h)
 {
 	const unsigned char *p = (const unsigned char *)h;
 	unsigned sum = 0;
@@ -61,7 +61,7 @@ int tar_add(struct buf *out, const char *name, struct str data, uint64_t mtime_s
 	snprintf(h.size, sizeof(h.size), "%011llo", (unsigned long long)data.n);
 	snprintf(
 		h.mtime, sizeof(h.mtime), "%011llo", (unsigned long long)mtime_s & 077777777777ull);
-	sign(&h);
+	tar_set_checksum(&h);
 	buf_add(out, (struct str){(const char *)&h, sizeof(h)});
 	buf_add(out, data);
 	add_zeros(out, (BLOCK - data.n % BLOCK) % BLOCK);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * This file draws a chart from back to front: titles, axes, areas, lines, and the labels beside the
- * last points. All constants at the top are in units of the SVG picture, and y_of() limits a share
- * to 0..1. A negative share splits the line or area of a tenant into separate paths. The stacked
- * style sums the lower series up in a static array, so only one thread may draw at a time.
+ * last points. All constants at the top are in units of the SVG picture, and chart_y_of() limits a
+ * share to 0..1. A negative share splits the line or area of a tenant into separate paths. The
+ * stacked style sums the lower series up in a static array, so only one thread may draw at a time.
  */
 #include "cmdline/chart.h"
 
@@ -24,19 +24,19 @@
 #define PLOT_HEIGHT (HEIGHT - TOP - BOTTOM)
 #define LABEL_HEIGHT 38.0
 
-static double x_of(const struct chart *c, size_t i)
+static double chart_x_of(const struct chart *c, size_t i)
 {
 	return LEFT + PLOT_WIDTH * (c->n_points > 1 ? (double)i / (double)(c->n_points - 1) : 0.5);
 }
 
-static double y_of(double share)
+static double chart_y_of(double share)
 {
 	const double clamped = share < 0 ? 0 : share > 1 ? 1 : share;
 
 	return TOP + PLOT_HEIGHT * (1 - clamped);
 }
 
-static double mean(const struct chart *c, const struct chart_series *s)
+static double chart_mean_share(const struct chart *c, const struct chart_series *s)
 {
 	double sum = 0;
 	size_t n = 0;
@@ -51,10 +51,10 @@ static double mean(const struct chart *c, const struct chart_series *s)
 }
 
 /* 1, 2 or 5 times a power of ten for about `wish` ticks; above 10 s a usual step such as 30 s. */
-static double nice_step(double span, double wish)
+static double nice_step(double span, double wanted)
 {
 	static const double minute[] = {15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 86400};
-	const double raw = span / wish;
+	const double raw = span / wanted;
 	const double power = pow(10, floor(log10(raw)));
 
 	if (raw > 10)
@@ -87,12 +87,12 @@ static void add_axes(const struct chart *c, struct buf *out)
 	buf_add_text(out, "<g stroke=\"" SVG_GRID "\">\n");
 	for (int i = 0; i <= 4; i++)
 		buf_addf(out, "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\"%s/>\n", LEFT,
-			y_of(i * 0.25), LEFT + PLOT_WIDTH, y_of(i * 0.25),
+			chart_y_of(i * 0.25), LEFT + PLOT_WIDTH, chart_y_of(i * 0.25),
 			i ? "" : " stroke=\"#9aa5b1\"");
 	buf_add_text(out, "</g>\n<g fill=\"" SVG_PALE "\" font-size=\"12\">\n");
 	for (int i = 0; i <= 4; i++)
 		buf_addf(out, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\">%d%%</text>\n",
-			LEFT - 9, y_of(i * 0.25) + 4, i * 25);
+			LEFT - 9, chart_y_of(i * 0.25) + 4, i * 25);
 	for (double t = ceil(c->start_s / step - 1e-6) * step; t <= end; t += step) {
 		const double x = LEFT + PLOT_WIDTH * (t - c->start_s) / span;
 
@@ -111,8 +111,8 @@ static size_t add_run(const struct chart *c, const struct chart_series *s, const
 	const char *verb = "M";
 
 	for (; i < c->n_points && s->share[i] >= 0; i++) {
-		buf_addf(out, "%s%.1f,%.1f", verb, x_of(c, i),
-			y_of(s->share[i] + (base ? base[i] : 0)));
+		buf_addf(out, "%s%.1f,%.1f", verb, chart_x_of(c, i),
+			chart_y_of(s->share[i] + (base ? base[i] : 0)));
 		verb = " ";
 	}
 	return i;
@@ -131,13 +131,14 @@ static void add_area(const struct chart *c, const struct chart_series *s, const 
 		buf_addf(out, "<path %s d=\"", attributes);
 		end = add_run(c, s, base, i, out);
 		for (size_t j = end; j > i; j--)
-			buf_addf(out, " %.1f,%.1f", x_of(c, j - 1), y_of(base ? base[j - 1] : 0));
+			buf_addf(out, " %.1f,%.1f", chart_x_of(c, j - 1),
+				chart_y_of(base ? base[j - 1] : 0));
 		buf_add_text(out, "Z\"/>\n");
 		i = end;
 	}
 }
 
-static void add_line(
+static void chart_add_line(
 	const struct chart *c, const struct chart_series *s, const char *colour, struct buf *out)
 {
 	for (size_t i = 0; i < c->n_points;) {
@@ -154,7 +155,7 @@ static void add_line(
 	}
 }
 
-static void add_asked(const struct chart *c, const struct chart_series *s, double share,
+static void chart_add_requested(const struct chart *c, const struct chart_series *s, double share,
 	const char *colour, struct buf *out)
 {
 	size_t first = 0, last = c->n_points;
@@ -168,7 +169,8 @@ static void add_asked(const struct chart *c, const struct chart_series *s, doubl
 	buf_addf(out,
 		"<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" stroke=\"%s\" "
 		"stroke-width=\"1.3\" stroke-dasharray=\"6 4\"/>\n",
-		x_of(c, first), y_of(share), x_of(c, last - 1), y_of(share), colour);
+		chart_x_of(c, first), chart_y_of(share), chart_x_of(c, last - 1), chart_y_of(share),
+		colour);
 }
 
 static void add_labels(const struct chart *c, double *y, struct buf *out)
@@ -178,7 +180,7 @@ static void add_labels(const struct chart *c, double *y, struct buf *out)
 	svg_place_labels(y, c->n_series, LABEL_HEIGHT, HEIGHT - BOTTOM);
 	for (size_t i = 0; i < c->n_series; i++) {
 		const struct chart_series *s = &c->series[i];
-		const double got = s->got >= 0 ? s->got : mean(c, s);
+		const double got = s->got >= 0 ? s->got : chart_mean_share(c, s);
 
 		buf_addf(out,
 			"<rect x=\"%.1f\" y=\"%.1f\" width=\"4\" height=\"30\" rx=\"2\" "
@@ -190,11 +192,11 @@ static void add_labels(const struct chart *c, double *y, struct buf *out)
 		buf_addf(out,
 			"</text>\n<text x=\"%.1f\" y=\"%.1f\" font-size=\"12\" fill=\"" SVG_PALE
 			"\">used %.1f%%, requested %s</text>\n",
-			x + 12, y[i] + 14, got * 100, format_percent(s->asked_permille).s);
+			x + 12, y[i] + 14, got * 100, format_percent(s->requested_permille).s);
 	}
 }
 
-static void add_lines(const struct chart *c, double *ret_y, struct buf *out)
+static void chart_add_lines(const struct chart *c, double *ret_y, struct buf *out)
 {
 	char attributes[80];
 
@@ -207,11 +209,11 @@ static void add_lines(const struct chart *c, double *ret_y, struct buf *out)
 		const struct chart_series *s = &c->series[i];
 		size_t last = c->n_points - 1;
 
-		add_asked(c, s, s->asked_permille / 1000.0, svg_colour(i), out);
-		add_line(c, s, svg_colour(i), out);
+		chart_add_requested(c, s, s->requested_permille / 1000.0, svg_colour(i), out);
+		chart_add_line(c, s, svg_colour(i), out);
 		while (last > 0 && s->share[last] < 0)
 			last--;
-		ret_y[i] = y_of(s->share[last]);
+		ret_y[i] = chart_y_of(s->share[last]);
 	}
 }
 
@@ -232,13 +234,13 @@ static void add_stacked(const struct chart *c, double *ret_y, struct buf *out)
 		add_area(c, s, base, attributes, out);
 		while (last > 0 && s->share[last] < 0)
 			last--;
-		ret_y[i] = y_of(base[last] + s->share[last] / 2);
+		ret_y[i] = chart_y_of(base[last] + s->share[last] / 2);
 		for (size_t j = 0; j < c->n_points; j++)
 			base[j] += s->share[j] < 0 ? 0 : s->share[j];
 	}
 	for (size_t i = 0; i + 1 < c->n_series; i++) {
-		asked += c->series[i].asked_permille;
-		add_asked(c, &c->series[i], asked / 1000.0, SVG_INK, out);
+		asked += c->series[i].requested_permille;
+		chart_add_requested(c, &c->series[i], asked / 1000.0, SVG_INK, out);
 	}
 }
 
@@ -266,7 +268,7 @@ int chart_svg(const struct chart *c, struct buf *out, struct error *err)
 	if (c->style == CHART_STACKED)
 		add_stacked(c, y, out);
 	else
-		add_lines(c, y, out);
+		chart_add_lines(c, y, out);
 	add_labels(c, y, out);
 	buf_addf(out,
 		"<text x=\"%.1f\" y=\"%.1f\" font-size=\"11.5\" fill=\"" SVG_PALE

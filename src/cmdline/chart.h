@@ -25,7 +25,7 @@ enum chart_style {
 
 struct chart_series {
 	const char *name;
-	uint32_t asked_permille;
+	uint32_t requested_permille;
 	const double *share; /* n_points values of 0..1; negative: the tenant was absent then */
 	double got;          /* used share for the legend, 0..1; negative: the mean of the points */
 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The command `help` prints the list of all commands, or the options of the command in its operand.
- * check() refuses an unknown command before `help` prints anything.
+ * cmd_help_check() refuses an unknown command before `help` prints anything.
  */
 #include <errno.h>
 
@@ -10,14 +10,14 @@
 
 static const struct option_row options[] = {{0}};
 
-static int check(const struct cli_args *args, struct error *err)
+static int cmd_help_check(const struct cli_args *args, struct error *err)
 {
 	if (args->n_operands && !cli_command_find(args->operand[0]))
 		return cli_unknown_command(args->operand[0], err);
 	return 0;
 }
 
-static int run(const struct cli_args *args, struct error *err)
+static int cmd_help_run(const struct cli_args *args, struct error *err)
 {
 	_cleanup_buf_ struct buf out = BUF_INIT(OUTPUT_MAX);
 
@@ -36,6 +36,6 @@ const struct cli_command cmd_help = {
 	.options = options,
 	.operand = CLI_COMMAND_NAME,
 	.operands_max = 1,
-	.check = check,
-	.run = run,
+	.check = cmd_help_check,
+	.run = cmd_help_run,
 };

@@ -15,7 +15,7 @@ static const struct option_row help_row[] = {
 	{0},
 };
 
-static void add_list(struct buf *out, const struct cli_list *list)
+static void man_add_list(struct buf *out, const struct cli_list *list)
 {
 	buf_addf(out, ".SS %s\n", list->title);
 	for (size_t i = 0; list->name(i); i++)
@@ -37,7 +37,7 @@ static void add_page(struct buf *out, const char *before, const struct cli_comma
 	buf_addf(out, "\\-%s\\fR(1)", c->name);
 }
 
-static void add_see_also(struct buf *out, const struct cli_command *self)
+static void man_add_see_also(struct buf *out, const struct cli_command *self)
 {
 	const char *comma = "";
 
@@ -73,7 +73,7 @@ static void man_overview(struct buf *out)
 	}
 	buf_addf(out, ".SH EXIT STATUS\n%s\n", cli_program.exit_status);
 	add_environment(out);
-	add_see_also(out, NULL);
+	man_add_see_also(out, NULL);
 }
 
 /* `name` receives the page's name. */
@@ -104,7 +104,7 @@ void cli_man(const struct cli_command *c, struct buf *out)
 	buf_add_text(out, ".SH OPTIONS\n");
 	option_add_man(out, &(struct option_table){c->options, help_row});
 	if (c->list)
-		add_list(out, c->list);
+		man_add_list(out, c->list);
 	buf_add_text(out, ".SH EXIT STATUS\n");
 	man_add_paragraphs(out,
 		c->exit_status ? c->exit_status : "0 on success, 1 on failure, 2 on wrong usage.");
@@ -114,7 +114,7 @@ void cli_man(const struct cli_command *c, struct buf *out)
 		buf_add_text(out, "\n.fi\n");
 	}
 	add_environment(out);
-	add_see_also(out, c);
+	man_add_see_also(out, c);
 }
 
 static int dump_one(const char *folder, const struct cli_command *c, struct error *err)

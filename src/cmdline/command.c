@@ -85,8 +85,8 @@ static struct option_scan scan_begin(const struct cli_command *command, int argc
 		.table = {command->options, cli_help_row}, .argc = argc, .argv = argv};
 }
 
-static int set_option(struct cli_args *args, const struct option_row *option, const char *value,
-	struct error *err)
+static int command_set_option(struct cli_args *args, const struct option_row *option,
+	const char *value, struct error *err)
 {
 	const char **at = &args->value[option - args->command->options];
 	int r;
@@ -100,7 +100,7 @@ static int set_option(struct cli_args *args, const struct option_row *option, co
 	return 0;
 }
 
-static int fail_value(const struct option_scan *scan, const char *fault, struct error *err)
+static int command_fail_value(const struct option_scan *scan, const char *fault, struct error *err)
 {
 	const struct option_row *row = scan->row;
 
@@ -110,7 +110,7 @@ static int fail_value(const struct option_scan *scan, const char *fault, struct 
 	return fail(err, EINVAL, "--%s %s; write --%s=%s", row->name, fault, row->name, row->value);
 }
 
-static int take_event(
+static int command_take_event(
 	struct cli_args *args, struct option_scan *scan, enum option_event event, struct error *err)
 {
 	/* --help takes effect whatever else is given. */
@@ -121,12 +121,12 @@ static int take_event(
 	}
 	switch (event) {
 	case OPTION_UNKNOWN: return unknown_option(args->command, scan, err);
-	case OPTION_NO_VALUE: return fail_value(scan, "needs a value", err);
-	case OPTION_EMPTY_VALUE: return fail_value(scan, "has an empty value", err);
+	case OPTION_NO_VALUE: return command_fail_value(scan, "needs a value", err);
+	case OPTION_EMPTY_VALUE: return command_fail_value(scan, "has an empty value", err);
 	case OPTION_EXTRA_VALUE:
 		return fail(err, EINVAL, "--%s takes no value; remove '%s'", scan->row->name,
 			scan->value);
-	default: return set_option(args, scan->row, scan->value, err);
+	default: return command_set_option(args, scan->row, scan->value, err);
 	}
 }
 
@@ -168,7 +168,7 @@ int cli_parse(const struct cli_command *command, int argc, char **argv, struct c
 		if (event == OPTION_OPERAND) {
 			argv[n++] = argv[scan.at - 1];
 			scan.is_over = scan.is_over || command->is_program;
-		} else if ((r = take_event(&args, &scan, event, err)) < 0) {
+		} else if ((r = command_take_event(&args, &scan, event, err)) < 0) {
 			return r;
 		}
 	}
@@ -189,7 +189,7 @@ bool cli_are_options(const struct cli_command *command, int argc, char **argv)
 	enum option_event event;
 
 	while ((event = option_next(&scan)) != OPTION_END)
-		if (event == OPTION_OPERAND || take_event(&args, &scan, event, NULL) < 0)
+		if (event == OPTION_OPERAND || command_take_event(&args, &scan, event, NULL) < 0)
 			return false;
 	return !scan.is_over;
 }

@@ -44,7 +44,7 @@ int cli_unknown_command(const char *name, struct error *err)
 }
 
 /* Blanks control characters: the message may quote a file or a user's text. */
-static void complain(const struct cli_command *c, const char *sentence)
+static void dispatch_print_error(const struct cli_command *c, const char *sentence)
 {
 	char text[sizeof(((struct error *)NULL)->msg)];
 
@@ -53,7 +53,8 @@ static void complain(const struct cli_command *c, const char *sentence)
 	fprintf(stderr, "%s%s%s: %s\n", cli_program.name, c ? " " : "", c ? c->name : "", text);
 }
 
-static int show(void (*make)(const struct cli_command *, struct buf *), const struct cli_command *c)
+static int dispatch_show_text(
+	void (*make)(const struct cli_command *, struct buf *), const struct cli_command *c)
 {
 	_cleanup_buf_ struct buf out = BUF_INIT(OUTPUT_MAX);
 	struct error err;
@@ -61,7 +62,7 @@ static int show(void (*make)(const struct cli_command *, struct buf *), const st
 	make(c, &out);
 	if (output_buf(&out, &err) == 0)
 		return 0;
-	complain(NULL, err.msg);
+	dispatch_print_error(NULL, err.msg);
 	return CLI_EXIT_FAILED;
 }
 
@@ -70,7 +71,7 @@ static void make_overview(const struct cli_command *c, struct buf *out)
 	cli_overview(out);
 }
 
-static int run_command(const struct cli_command *c, int argc, char **argv)
+static int dispatch_run_command(const struct cli_command *c, int argc, char **argv)
 {
 	struct cli_args args;
 	struct error err = {0};
@@ -79,15 +80,15 @@ static int run_command(const struct cli_command *c, int argc, char **argv)
 	if (r >= 0 && !args.help && c->check)
 		r = c->check(&args, &err);
 	if (r < 0) {
-		complain(c, err.msg);
+		dispatch_print_error(c, err.msg);
 		return c->failed ? c->failed : CLI_EXIT_USAGE;
 	}
 	if (args.help)
-		return show(cli_help, c);
+		return dispatch_show_text(cli_help, c);
 	r = c->run(&args, &err);
 	if (r >= 0 && output_end(&err) == 0)
 		return r;
-	complain(c, err.msg[0] ? err.msg : strerror(-r));
+	dispatch_print_error(c, err.msg[0] ? err.msg : strerror(-r));
 	return c->failed ? c->failed : CLI_EXIT_FAILED;
 }
 
@@ -126,26 +127,26 @@ int cli_main(int argc, char **argv)
 	setlocale(LC_CTYPE, "");
 	log_init(cli_program.name);
 	if (argc < 2) {
-		show(make_overview, NULL);
+		dispatch_show_text(make_overview, NULL);
 		return CLI_EXIT_USAGE;
 	}
 	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))
-		return show(make_overview, NULL);
+		return dispatch_show_text(make_overview, NULL);
 	if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "-V"))
-		return run_command(cli_command_find("version"), 0, argv + argc);
+		return dispatch_run_command(cli_command_find("version"), 0, argv + argc);
 	/* The build makes docs/man with this option. */
 	if (!strcmp(argv[1], "--dump-man") && argc == 3) {
 		if (cli_man_dump(argv[2], &err) == 0)
 			return 0;
-		complain(NULL, err.msg);
+		dispatch_print_error(NULL, err.msg);
 		return CLI_EXIT_FAILED;
 	}
 	put_command_first(argc, argv);
 	c = cli_command_find(argv[1]);
 	if (!c) {
 		cli_unknown_command(argv[1], &err);
-		complain(NULL, err.msg);
+		dispatch_print_error(NULL, err.msg);
 		return CLI_EXIT_USAGE;
 	}
-	return run_command(c, argc - 2, argv + 2);
+	return dispatch_run_command(c, argc - 2, argv + 2);
 }

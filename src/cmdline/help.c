@@ -11,7 +11,7 @@
 #define HELP_COLUMN 30
 #define HELP_WIDTH 96
 
-static void add_list(struct buf *out, const struct cli_list *list)
+static void help_add_list(struct buf *out, const struct cli_list *list)
 {
 	buf_addf(out, "\n%s:\n", list->title);
 	for (size_t i = 0; list->name(i); i++) {
@@ -30,7 +30,7 @@ void cli_help(const struct cli_command *c, struct buf *out)
 	buf_addf(out, "%s.\n\n", c->summary);
 	option_add_help(out, &(struct option_table){c->options, cli_help_row}, &layout);
 	if (c->list)
-		add_list(out, c->list);
+		help_add_list(out, c->list);
 	if (c->examples) {
 		struct str rest = str_from(c->examples), line;
 

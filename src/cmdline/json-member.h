@@ -8,16 +8,16 @@
 #include <stdint.h>
 
 /* A member that is absent, as in the answer of another version, reads as 0, "" or false. */
-static inline int64_t jint(const json_t *object, const char *name)
+static inline int64_t json_int_or_zero(const json_t *object, const char *name)
 {
 	const json_t *v = json_object_get(object, name);
 
 	return json_is_real(v) ? (int64_t)json_real_value(v) : (int64_t)json_integer_value(v);
 }
 
-static inline uint64_t juint(const json_t *object, const char *name)
+static inline uint64_t json_uint_or_zero(const json_t *object, const char *name)
 {
-	const int64_t v = jint(object, name);
+	const int64_t v = json_int_or_zero(object, name);
 
 	return v > 0 ? (uint64_t)v : 0;
 }
@@ -25,22 +25,22 @@ static inline uint64_t juint(const json_t *object, const char *name)
 /* A member that has a new name: the old name's value where an older version left out the new. */
 static inline uint64_t juint_renamed(const json_t *object, const char *name, const char *old_name)
 {
-	return juint(object, json_object_get(object, name) ? name : old_name);
+	return json_uint_or_zero(object, json_object_get(object, name) ? name : old_name);
 }
 
-static inline double jreal(const json_t *object, const char *name)
+static inline double json_real_or_zero(const json_t *object, const char *name)
 {
 	return json_number_value(json_object_get(object, name));
 }
 
-static inline const char *jtext(const json_t *object, const char *name)
+static inline const char *json_text_or_empty(const json_t *object, const char *name)
 {
 	const char *s = json_string_value(json_object_get(object, name));
 
 	return s ? s : "";
 }
 
-static inline bool jbool(const json_t *object, const char *name)
+static inline bool json_bool_or_false(const json_t *object, const char *name)
 {
 	return json_is_true(json_object_get(object, name));
 }

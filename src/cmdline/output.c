@@ -2,8 +2,8 @@
 /*
  * This file prints the result of a command as a table, JSON or YAML. output_buf(), output_table()
  * and output_json() flush stdout, so a failed write becomes the command's error. The YAML writer
- * recurses over the value. The writer leaves a text bare if is_plain() accepts the text. The writer
- * prints all other scalars as JSON, since a JSON scalar is valid YAML.
+ * recurses over the value. The writer leaves a text bare if output_is_plain_text() accepts the
+ * text. The writer prints all other scalars as JSON, since a JSON scalar is valid YAML.
  */
 #include "cmdline/output.h"
 
@@ -48,7 +48,7 @@ int output_json(const json_t *value, struct error *err)
 }
 
 /* Leaves a text bare only if it cannot be read as a number, a boolean or syntax. */
-static bool is_plain(const char *s)
+static bool output_is_plain_text(const char *s)
 {
 	static const char *const word[] = {
 		"true", "false", "null", "yes", "no", "on", "off", "y", "n"};
@@ -68,7 +68,7 @@ static void yaml_scalar(const json_t *value, struct buf *out)
 {
 	_cleanup_free_ char *text = NULL;
 
-	if (json_is_string(value) && is_plain(json_string_value(value))) {
+	if (json_is_string(value) && output_is_plain_text(json_string_value(value))) {
 		buf_add_text(out, json_string_value(value));
 		return;
 	}
@@ -99,7 +99,7 @@ static void yaml_block(const json_t *value, int indent, struct buf *out)
 			buf_addf(out, "%s", sep);
 			if (*sep)
 				buf_addf(out, "%*s", indent, "");
-			buf_addf(out, is_plain(name) ? "%s:" : "\"%s\":", name);
+			buf_addf(out, output_is_plain_text(name) ? "%s:" : "\"%s\":", name);
 			if (block)
 				buf_addf(out, "\n%*s", inner, "");
 			else
@@ -150,6 +150,6 @@ int output_as_table(const struct cli_args *args, const json_t *value, struct err
 
 void output_simulated(const json_t *answer)
 {
-	if (jbool(answer, "simulated"))
+	if (json_bool_or_false(answer, "simulated"))
 		puts("(simulated: these devices are not real)");
 }

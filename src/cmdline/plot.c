@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * This file draws plots on a canvas of fixed size, which the macros below divide into margins and
- * the plot area. x_of() and y_of() map a value to a pixel, and clamp the value to its axis first.
- * All functions append to the caller's buffer, and plot_svg() and plot_heat_svg() check the
- * buffer's error once at the end. A heat map has SHADES colours, and one rectangle covers all
+ * the plot area. plot_x_of() and plot_y_of() map a value to a pixel, and clamp the value to its
+ * axis first. All functions append to the caller's buffer, and plot_svg() and plot_heat_svg() check
+ * the buffer's error once at the end. A heat map has SHADES colours, and one rectangle covers all
  * neighbours of one colour in a row. add_stack() sums in a static array, so only one thread at a
  * time may draw stacked areas.
  */
@@ -26,7 +26,7 @@
 #define TICKS 7.0
 #define FINE_RATIO 1000.0 /* a logarithmic axis below this ratio has room for more ticks */
 
-static double part_of(const struct plot_axis *axis, double value)
+static double plot_axis_part(const struct plot_axis *axis, double value)
 {
 	const double clamped = fmin(fmax(value, axis->min), axis->max);
 
@@ -35,14 +35,14 @@ static double part_of(const struct plot_axis *axis, double value)
 	return (clamped - axis->min) / (axis->max - axis->min);
 }
 
-static double x_of(const struct plot_axis *axis, double value)
+static double plot_x_of(const struct plot_axis *axis, double value)
 {
-	return LEFT + PLOT_WIDTH * part_of(axis, value);
+	return LEFT + PLOT_WIDTH * plot_axis_part(axis, value);
 }
 
-static double y_of(const struct plot_axis *axis, double value)
+static double plot_y_of(const struct plot_axis *axis, double value)
 {
-	return TOP + PLOT_HEIGHT * (1 - part_of(axis, value));
+	return TOP + PLOT_HEIGHT * (1 - plot_axis_part(axis, value));
 }
 
 /* ---- axes ---- */
@@ -71,7 +71,8 @@ static double first_tick(const struct plot_axis *axis, double step)
 }
 
 /* fine: the distance between ticks, in the axis' own unit. */
-static void add_value(const struct plot_axis *axis, double value, double fine, struct buf *out)
+static void plot_add_axis_value(
+	const struct plot_axis *axis, double value, double fine, struct buf *out)
 {
 	static const struct {
 		double s;
@@ -94,13 +95,13 @@ static void add_value(const struct plot_axis *axis, double value, double fine, s
 
 static void add_x_tick(const struct plot_axis *axis, double value, double fine, struct buf *out)
 {
-	const double x = x_of(axis, value);
+	const double x = plot_x_of(axis, value);
 
 	buf_addf(out,
 		"<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" stroke=\"#9aa5b1\"/>\n"
 		"<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">",
 		x, HEIGHT - BOTTOM, x, HEIGHT - BOTTOM + 5, x, HEIGHT - BOTTOM + 20);
-	add_value(axis, value, fine, out);
+	plot_add_axis_value(axis, value, fine, out);
 	buf_add_text(out, "</text>\n");
 }
 
@@ -151,10 +152,10 @@ static void add_y_axis(const struct plot_axis *axis, struct buf *out)
 			"<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" stroke=\"%s\"/>\n"
 			"<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\" font-size=\"12\" "
 			"fill=\"" SVG_PALE "\">",
-			LEFT, y_of(axis, y), LEFT + PLOT_WIDTH, y_of(axis, y),
+			LEFT, plot_y_of(axis, y), LEFT + PLOT_WIDTH, plot_y_of(axis, y),
 			y <= axis->min + step * 1e-6 ? "#9aa5b1" : SVG_GRID, LEFT - 9,
-			y_of(axis, y) + 4);
-		add_value(axis, y, step, out);
+			plot_y_of(axis, y) + 4);
+		plot_add_axis_value(axis, y, step, out);
 		buf_add_text(out, "</text>\n");
 	}
 	add_y_label(axis->label, out);
@@ -162,7 +163,7 @@ static void add_y_axis(const struct plot_axis *axis, struct buf *out)
 
 /* ---- curves ---- */
 
-static bool is_shown(const struct plot *p, double x)
+static bool plot_is_shown(const struct plot *p, double x)
 {
 	return x >= p->x.min && x <= p->x.max;
 }
@@ -175,10 +176,10 @@ static void add_points(const struct plot *p, const struct plot_series *s, double
 		const size_t i = sign < 0 ? s->n - 1 - k : k;
 		const double spread = s->spread ? s->spread[i] * sign : 0;
 
-		if (!is_shown(p, s->x[i]))
+		if (!plot_is_shown(p, s->x[i]))
 			continue;
-		buf_addf(out, "%s%.1f,%.1f", verb, x_of(&p->x, s->x[i]),
-			y_of(&p->y, s->y[i] + spread));
+		buf_addf(out, "%s%.1f,%.1f", verb, plot_x_of(&p->x, s->x[i]),
+			plot_y_of(&p->y, s->y[i] + spread));
 		verb = " ";
 	}
 }
@@ -219,10 +220,10 @@ static void add_marks(const struct plot *p, size_t series, struct buf *out)
 	double next = LEFT + apart * ((double)series + 0.5) / (double)p->n_series;
 
 	for (size_t i = 1; i < s->n; i++) {
-		const double x[2] = {x_of(&p->x, s->x[i - 1]), x_of(&p->x, s->x[i])};
-		const double y[2] = {y_of(&p->y, s->y[i - 1]), y_of(&p->y, s->y[i])};
+		const double x[2] = {plot_x_of(&p->x, s->x[i - 1]), plot_x_of(&p->x, s->x[i])};
+		const double y[2] = {plot_y_of(&p->y, s->y[i - 1]), plot_y_of(&p->y, s->y[i])};
 
-		if (!is_shown(p, s->x[i - 1]) || !is_shown(p, s->x[i]))
+		if (!plot_is_shown(p, s->x[i - 1]) || !plot_is_shown(p, s->x[i]))
 			continue;
 		while (next < x[0])
 			next += apart;
@@ -232,7 +233,7 @@ static void add_marks(const struct plot *p, size_t series, struct buf *out)
 	}
 }
 
-static void add_lines(const struct plot *p, double *ret_y, struct buf *out)
+static void plot_add_lines(const struct plot *p, double *ret_y, struct buf *out)
 {
 	for (size_t i = 0; i < p->n_series; i++)
 		if (p->series[i].spread)
@@ -248,9 +249,9 @@ static void add_lines(const struct plot *p, double *ret_y, struct buf *out)
 			svg_colour(i), dashes[i % ARRAY_SIZE(dashes)]);
 		add_points(p, &line, 1, "M", out);
 		buf_add_text(out, "\"/>\n");
-		while (last && !is_shown(p, line.x[last]))
+		while (last && !plot_is_shown(p, line.x[last]))
 			last--;
-		ret_y[i] = y_of(&p->y, line.y[last]);
+		ret_y[i] = plot_y_of(&p->y, line.y[last]);
 	}
 	for (size_t i = 0; i < p->n_series && is_marked(p); i++)
 		add_marks(p, i, out);
@@ -271,19 +272,19 @@ static void add_stack(const struct plot *p, double *ret_y, struct buf *out)
 			"stroke-width=\"0.6\" d=\"",
 			svg_colour(i));
 		for (size_t k = 0; k < first->n; k++) {
-			if (!is_shown(p, first->x[k]))
+			if (!plot_is_shown(p, first->x[k]))
 				continue;
-			buf_addf(out, "%s%.1f,%.1f", verb, x_of(&p->x, first->x[k]),
-				y_of(&p->y, base[k]));
+			buf_addf(out, "%s%.1f,%.1f", verb, plot_x_of(&p->x, first->x[k]),
+				plot_y_of(&p->y, base[k]));
 			verb = " ";
 		}
 		for (size_t k = first->n; k-- > 0;)
-			if (is_shown(p, first->x[k]))
-				buf_addf(out, " %.1f,%.1f", x_of(&p->x, first->x[k]),
-					y_of(&p->y, base[k] + s->y[k]));
+			if (plot_is_shown(p, first->x[k]))
+				buf_addf(out, " %.1f,%.1f", plot_x_of(&p->x, first->x[k]),
+					plot_y_of(&p->y, base[k] + s->y[k]));
 		buf_add_text(out, "Z\"/>\n");
 		/* Labels keep the order of their areas, also for areas of height 0. */
-		ret_y[i] = y_of(&p->y, base[first->n - 1] + s->y[first->n - 1] / 2) -
+		ret_y[i] = plot_y_of(&p->y, base[first->n - 1] + s->y[first->n - 1] / 2) -
 			(double)i * 1e-6;
 		for (size_t k = 0; k < first->n; k++)
 			base[k] += s->y[k];
@@ -320,7 +321,7 @@ static int check_axis(const struct plot_axis *axis, struct error *err)
 	return 0;
 }
 
-static void begin(const char *title, const char *subtitle, bool simulated, struct buf *out)
+static void plot_begin_svg(const char *title, const char *subtitle, bool simulated, struct buf *out)
 {
 	svg_begin(&(struct svg_frame){.title = title,
 			  .subtitle = subtitle,
@@ -352,13 +353,13 @@ int plot_svg(const struct plot *p, struct buf *out, struct error *err)
 				"a curve has %zu points; expected 1 to %d, and in a stack the "
 				"same number in each curve",
 				p->series[i].n, PLOT_POINTS_MAX);
-	begin(p->title, p->subtitle, p->simulated, out);
+	plot_begin_svg(p->title, p->subtitle, p->simulated, out);
 	add_y_axis(&p->y, out);
 	add_x_axis(&p->x, out);
 	if (p->is_stacked)
 		add_stack(p, y, out);
 	else
-		add_lines(p, y, out);
+		plot_add_lines(p, y, out);
 	add_names(p, y, out);
 	buf_add_text(out, "</svg>\n");
 	return buf_error(out) < 0 ? fail(err, -buf_error(out), "picture") : 0;
@@ -369,7 +370,7 @@ int plot_svg(const struct plot *p, struct buf *out, struct error *err)
 #define SHADES 32
 
 /* Viridis, from five of its colours: lightness increases, so grey prints stay readable. */
-static void shade(size_t level, char ret[static 8])
+static void plot_level_colour(size_t level, char ret[static 8])
 {
 	static const unsigned char stop[5][3] = {
 		{68, 1, 84}, {59, 82, 139}, {33, 145, 140}, {94, 201, 98}, {253, 231, 37}};
@@ -384,18 +385,18 @@ static void shade(size_t level, char ret[static 8])
 		(unsigned int)rgb[2] & 255);
 }
 
-static size_t level_of(double value)
+static size_t plot_value_level(double value)
 {
 	return (size_t)lround(fmin(fmax(value, 0), 1) * (SHADES - 1));
 }
 
 /* Edges lie on whole pixels, so that neighbours neither overlap nor leave a gap. */
-static void add_cell(
+static void plot_add_cell(
 	const double x[static 2], const double y[static 2], size_t level, struct buf *out)
 {
 	char colour[8];
 
-	shade(level, colour);
+	plot_level_colour(level, colour);
 	buf_addf(out, "<rect x=\"%.0f\" y=\"%.0f\" width=\"%.0f\" height=\"%.0f\" fill=\"%s\"/>\n",
 		round(x[0]), round(y[0]), round(x[1]) - round(x[0]), round(y[1]) - round(y[0]),
 		colour);
@@ -411,13 +412,13 @@ static void add_cells(const struct plot_heat *h, struct buf *out)
 	for (size_t row = 0; row < h->n_rows; row++)
 		for (size_t i = 0, end; i < h->n_columns; i = end) {
 			const double *value = h->value + row * h->n_columns;
-			const size_t level = level_of(value[i]);
+			const size_t level = plot_value_level(value[i]);
 
 			end = i + 1;
-			while (end < h->n_columns && level_of(value[end]) == level)
+			while (end < h->n_columns && plot_value_level(value[end]) == level)
 				end++;
-			add_cell((const double[]){LEFT + (double)i * width,
-					 LEFT + (double)end * width},
+			plot_add_cell((const double[]){LEFT + (double)i * width,
+					      LEFT + (double)end * width},
 				(const double[]){TOP + (double)row * height,
 					TOP + (double)(row + 1) * height},
 				level, out);
@@ -431,7 +432,7 @@ static void add_scale(const struct plot_heat *h, struct buf *out)
 
 	buf_add_text(out, "<g shape-rendering=\"crispEdges\">\n");
 	for (size_t i = 0; i < SHADES; i++)
-		add_cell((const double[]){x, x + 18},
+		plot_add_cell((const double[]){x, x + 18},
 			(const double[]){TOP + PLOT_HEIGHT - (double)(i + 1) * height,
 				TOP + PLOT_HEIGHT - (double)i * height},
 			i, out);
@@ -461,7 +462,7 @@ int plot_heat_svg(const struct plot_heat *h, struct buf *out, struct error *err)
 			"%zu by %zu cells are too many for a picture; at most %d by row and "
 			"column are allowed",
 			h->n_rows, h->n_columns, PLOT_POINTS_MAX);
-	begin(h->title, h->subtitle, h->simulated, out);
+	plot_begin_svg(h->title, h->subtitle, h->simulated, out);
 	add_cells(h, out);
 	add_x_axis(&h->x, out);
 	add_y_label(h->y_label, out);

@@ -29,7 +29,7 @@ struct verdict {
 typedef int admit_fn(const struct admit_rules *rules, const struct admit_request *request,
 	const struct admit_facts *facts, struct verdict *verdict);
 
-static const char *text_at(const json_t *object, const char *key)
+static const char *admit_text_at(const json_t *object, const char *key)
 {
 	const char *text = json_string_value(json_object_get(object, key));
 
@@ -41,7 +41,7 @@ static bool is_update(const struct admit_request *request)
 	return !strcmp(request->operation, "UPDATE");
 }
 
-static void warn(struct verdict *verdict, const char *text)
+static void admit_add_warning(struct verdict *verdict, const char *text)
 {
 	char cut[ADMIT_WARNING_MAX];
 
@@ -49,30 +49,31 @@ static void warn(struct verdict *verdict, const char *text)
 	json_array_append_new(verdict->warnings, json_string(cut));
 }
 
-static void warn_notes(struct verdict *verdict, const struct wish *wish)
+static void warn_notes(struct verdict *verdict, const struct pod_translation *translation)
 {
-	for (uint32_t i = 0; i < wish->result.n_notes; i++)
-		warn(verdict, wish->result.note[i]);
-	if (wish->is_config_bad)
-		warn(verdict, wish->config_error.msg);
+	for (uint32_t i = 0; i < translation->result.n_notes; i++)
+		admit_add_warning(verdict, translation->result.note[i]);
+	if (translation->is_config_bad)
+		admit_add_warning(verdict, translation->config_error.msg);
 }
 
-static int read_wish(const struct admit_request *request, const json_t *object,
-	const struct admit_facts *facts, struct wish *ret, struct error *err)
+static int admit_read_translation(const struct admit_request *request, const json_t *object,
+	const struct admit_facts *facts, struct pod_translation *ret, struct error *err)
 {
-	return wish_read(json_object_get(object, "metadata"), json_object_get(object, "spec"),
-		str_from(request->ns), &facts->ns, ret, err);
+	return pod_translate_read(json_object_get(object, "metadata"),
+		json_object_get(object, "spec"), str_from(request->ns), &facts->ns, ret, err);
 }
 
 /* Reads the request and makes the checks that do not depend on the user or on the operation. */
-static int read_good_wish(const struct admit_request *request, const json_t *object,
-	const struct admit_facts *facts, bool is_patched, struct wish *ret, struct error *err)
+static int admit_read_valid(const struct admit_request *request, const json_t *object,
+	const struct admit_facts *facts, bool is_patched, struct pod_translation *ret,
+	struct error *err)
 {
-	int r = read_wish(request, object, facts, ret, err);
+	int r = admit_read_translation(request, object, facts, ret, err);
 
-	r = r < 0 ? r : wish_check_presets(ret, is_patched, err);
-	r = r < 0 ? r : wish_check_modes(ret, err);
-	return r < 0 ? r : wish_check_policies(ret, &facts->ns, err);
+	r = r < 0 ? r : pod_translate_check_presets(ret, is_patched, err);
+	r = r < 0 ? r : pod_translate_check_modes(ret, err);
+	return r < 0 ? r : pod_translate_check_policies(ret, &facts->ns, err);
 }
 
 /* ---- pods ---- */
@@ -95,25 +96,25 @@ static int check_class(const json_t *spec, struct error *err)
 static int mutate_pod(const struct admit_rules *rules, const struct admit_request *request,
 	const struct admit_facts *facts, struct verdict *v)
 {
-	_cleanup_wish_ struct wish wish;
-	int r = read_good_wish(request, request->object, facts, false, &wish, &v->err);
+	_cleanup_pod_translation_ struct pod_translation translation;
+	int r = admit_read_valid(request, request->object, facts, false, &translation, &v->err);
 
 	r = r < 0 ? r : check_class(json_object_get(request->object, "spec"), &v->err);
 	if (r < 0)
 		return r;
-	warn_notes(v, &wish);
-	v->patch = wish_patch(&wish, rules->scheduler_name);
+	warn_notes(v, &translation);
+	v->patch = pod_patch(&translation, rules->scheduler_name);
 	return v->patch ? 0 : fail(&v->err, ENOMEM, "out of memory");
 }
 
 static int validate_new_pod(const struct admit_rules *rules, const struct admit_request *request,
 	const struct admit_facts *facts, struct verdict *v)
 {
-	_cleanup_wish_ struct wish wish;
-	int r = read_good_wish(request, request->object, facts, true, &wish, &v->err);
+	_cleanup_pod_translation_ struct pod_translation translation;
+	int r = admit_read_valid(request, request->object, facts, true, &translation, &v->err);
 
 	r = r < 0 ? r : check_class(json_object_get(request->object, "spec"), &v->err);
-	return r < 0 ? r : wish_check_complete(&wish, &v->err);
+	return r < 0 ? r : pod_translate_check_complete(&translation, &v->err);
 }
 
 static const json_t *annotations_of(const json_t *object)
@@ -137,7 +138,7 @@ static int check_kept(const json_t *from, const json_t *to, bool is_scheduler, s
 
 		if (is_same_text(value, json_object_get(to, key)))
 			continue;
-		if (dialect_is_given(name) && !is_scheduler)
+		if (dialect_is_assigned(name) && !is_scheduler)
 			return fail(err, EPERM,
 				"annotation %.100s: only divvy's scheduler may write it; leave it "
 				"unchanged",
@@ -163,9 +164,10 @@ static int check_label(const struct admit_request *request, struct error *err)
 		"leave it as it was");
 }
 
-static bool is_ours(const char *name)
+static bool admit_is_own_key(const char *name)
 {
-	return !strncmp(name, WISH_RESOURCE_PREFIX, sizeof(WISH_RESOURCE_PREFIX) - 1);
+	return !strncmp(
+		name, POD_TRANSLATE_RESOURCE_PREFIX, sizeof(POD_TRANSLATE_RESOURCE_PREFIX) - 1);
 }
 
 static int check_list_kept(
@@ -175,7 +177,7 @@ static int check_list_kept(
 	json_t *value;
 
 	json_object_foreach((json_t *)a, name, value)
-		if (is_ours(name) && !is_same_text(value, json_object_get(b, name)))
+		if (admit_is_own_key(name) && !is_same_text(value, json_object_get(b, name)))
 			return fail(err, EPERM,
 				"container %.63s: resource %.63s: divvy writes it; change the "
 				"annotations instead, such as divvy.gpu/request",
@@ -201,14 +203,15 @@ static int check_resources_kept(const json_t *old, const json_t *new, struct err
 				const json_t *was = kube_json_at(x, "resources", fields[f], NULL),
 					     *is = kube_json_at(y, "resources", fields[f], NULL);
 
-				r = check_list_kept(was, is, text_at(x, "name"), err);
-				r = r < 0 ? r : check_list_kept(is, was, text_at(x, "name"), err);
+				r = check_list_kept(was, is, admit_text_at(x, "name"), err);
+				r = r < 0 ? r
+					  : check_list_kept(is, was, admit_text_at(x, "name"), err);
 			}
 	}
 	return r;
 }
 
-static bool is_asked(const char *key)
+static bool admit_is_requested_key(const char *key)
 {
 	return strstr(key, "divvy.gpu/") != NULL;
 }
@@ -219,7 +222,7 @@ static bool has_asked_change(const json_t *from, const json_t *to)
 	json_t *value;
 
 	json_object_foreach((json_t *)from, key, value)
-		if (is_asked(key) && !dialect_is_given(str_from(key)) &&
+		if (admit_is_requested_key(key) && !dialect_is_assigned(str_from(key)) &&
 			!is_same_text(value, json_object_get(to, key)))
 			return true;
 	return false;
@@ -229,18 +232,18 @@ static bool has_asked_change(const json_t *from, const json_t *to)
 static int check_edit(
 	const struct admit_request *request, const struct admit_facts *facts, struct verdict *v)
 {
-	_cleanup_wish_ struct wish old, new;
+	_cleanup_pod_translation_ struct pod_translation old, new;
 	struct admit_facts then = *facts;
 	bool is_old_good;
 	int r;
 
 	/* An empty list of dialects is not recorded in the pod, so here it has to stay empty. */
 	then.ns.dialects = NULL;
-	is_old_good = read_wish(request, request->old, &then, &old, NULL) == 0;
-	r = read_wish(request, request->object, &then, &new, &v->err);
+	is_old_good = admit_read_translation(request, request->old, &then, &old, NULL) == 0;
+	r = admit_read_translation(request, request->object, &then, &new, &v->err);
 
-	r = r < 0 ? r : wish_check_modes(&new, &v->err);
-	r = r < 0 ? r : wish_check_policies(&new, &facts->ns, &v->err);
+	r = r < 0 ? r : pod_translate_check_modes(&new, &v->err);
+	r = r < 0 ? r : pod_translate_check_policies(&new, &facts->ns, &v->err);
 	if (r < 0)
 		return r;
 	warn_notes(v, &new);
@@ -248,12 +251,12 @@ static int check_edit(
 		return fail(&v->err, EINVAL,
 			"divvy.gpu/request: cannot be removed from an existing pod; delete the "
 			"pod instead");
-	r = wish_check_slots(&new, &v->err);
+	r = pod_translate_check_slots(&new, &v->err);
 	if (r < 0)
 		return r;
 	if (!is_old_good || !new.json.node_name.n)
 		return 0;
-	return wish_check_frozen(&old, &new, &v->err);
+	return pod_translate_check_frozen(&old, &new, &v->err);
 }
 
 static int validate_pod(const struct admit_rules *rules, const struct admit_request *request,
@@ -297,30 +300,30 @@ static bool asks_beside(const struct admit_request *request, const json_t *templ
 	_cleanup_json_ json_t *beside = json_pack("{s:O?, s:O?}", "metadata",
 		json_object_get(request->object, "metadata"), "spec",
 		json_object_get(template, "spec"));
-	_cleanup_wish_ struct wish wish = {0};
+	_cleanup_pod_translation_ struct pod_translation translation = {0};
 
-	return beside && read_wish(request, beside, facts, &wish, NULL) == 0 &&
-		wish_is_tenant(&wish);
+	return beside && admit_read_translation(request, beside, facts, &translation, NULL) == 0 &&
+		pod_translate_is_tenant(&translation);
 }
 
 static int validate_template(const struct admit_rules *rules, const struct admit_request *request,
 	const struct admit_facts *facts, struct verdict *v)
 {
 	const json_t *template = template_of(request->object, request->resource);
-	_cleanup_wish_ struct wish wish;
+	_cleanup_pod_translation_ struct pod_translation translation;
 	int r;
 
 	/* An unchanged template does not block scaling or deletion. */
 	if (is_update(request) &&
 		is_same_text(template, template_of(request->old, request->resource)))
-		return memset(&wish, 0, sizeof(wish)), 0;
-	r = read_good_wish(request, template, facts, true, &wish, &v->err);
+		return memset(&translation, 0, sizeof(translation)), 0;
+	r = admit_read_valid(request, template, facts, true, &translation, &v->err);
 	r = r < 0 ? r : check_class(json_object_get(template, "spec"), &v->err);
 	if (r < 0)
 		return fail_within(&v->err, r, "template");
-	warn_notes(v, &wish);
-	if (!wish_is_tenant(&wish) && asks_beside(request, template, facts))
-		warn(v,
+	warn_notes(v, &translation);
+	if (!pod_translate_is_tenant(&translation) && asks_beside(request, template, facts))
+		admit_add_warning(v,
 			"its annotations request a share, but its pods do not; move them to "
 			"spec.template.metadata.annotations");
 	return 0;
@@ -332,14 +335,14 @@ static int check_share_pod(const struct admit_request *request, const struct adm
 	enum share_pod_kind kind, struct verdict *v)
 {
 	json_t *pod = NULL;
-	struct wish wish = {0};
+	struct pod_translation translation = {0};
 	int r = share_pod_make(request->object, kind, &pod, &v->err);
 
 	if (r == 0) {
-		r = read_good_wish(request, pod, facts, true, &wish, &v->err);
+		r = admit_read_valid(request, pod, facts, true, &translation, &v->err);
 		if (r == 0)
-			warn_notes(v, &wish);
-		wish_done(&wish);
+			warn_notes(v, &translation);
+		pod_translation_done(&translation);
 	}
 	json_decref(pod);
 	return r;
@@ -420,26 +423,26 @@ int admit_parse(const json_t *review, struct admit_request *ret_request, struct 
 {
 	const json_t *r = json_object_get(review, "request"), *object, *old;
 	const json_t *extra = kube_json_at(r, "userInfo", "extra", NULL);
-	const char *version = text_at(review, "apiVersion");
+	const char *version = admit_text_at(review, "apiVersion");
 
-	if (strcmp(text_at(review, "kind"), "AdmissionReview") || !json_is_object(r))
+	if (strcmp(admit_text_at(review, "kind"), "AdmissionReview") || !json_is_object(r))
 		return fail(err, EBADMSG, "expected an AdmissionReview with a request");
 	if (strcmp(version, "admission.k8s.io/v1"))
 		return fail(err, EBADMSG, "version '%.63s': only admission.k8s.io/v1 is supported",
 			version);
-	if (!text_at(r, "uid")[0] || strlen(text_at(r, "uid")) > ADMIT_UID_MAX)
+	if (!admit_text_at(r, "uid")[0] || strlen(admit_text_at(r, "uid")) > ADMIT_UID_MAX)
 		return fail(
 			err, EBADMSG, "request.uid: expected 1 to %u characters", ADMIT_UID_MAX);
 	object = json_object_get(r, "object");
 	old = json_object_get(r, "oldObject");
-	*ret_request = (struct admit_request){.uid = text_at(r, "uid"),
-		.operation = text_at(r, "operation"),
-		.user = text_at(json_object_get(r, "userInfo"), "username"),
-		.group = text_at(json_object_get(r, "resource"), "group"),
-		.resource = text_at(json_object_get(r, "resource"), "resource"),
-		.subresource = text_at(r, "subResource"),
-		.ns = text_at(r, "namespace"),
-		.name = text_at(r, "name"),
+	*ret_request = (struct admit_request){.uid = admit_text_at(r, "uid"),
+		.operation = admit_text_at(r, "operation"),
+		.user = admit_text_at(json_object_get(r, "userInfo"), "username"),
+		.group = admit_text_at(json_object_get(r, "resource"), "group"),
+		.resource = admit_text_at(json_object_get(r, "resource"), "resource"),
+		.subresource = admit_text_at(r, "subResource"),
+		.ns = admit_text_at(r, "namespace"),
+		.name = admit_text_at(r, "name"),
 		.pod_name = own_extra(extra, OWN_POD_NAME),
 		.pod_uid = own_extra(extra, OWN_POD_UID),
 		.node_name = own_extra(extra, OWN_NODE_NAME),

@@ -35,7 +35,7 @@ struct admit_request {
 };
 
 struct admit_facts {
-	struct wish_facts ns;
+	struct pod_translate_facts ns;
 	struct own_pod author; /* the pod of the author's token, as the API has it */
 };
 

@@ -45,12 +45,12 @@ static struct pair pair_read(const char *crt, const char *key, uint64_t now)
 	return pair;
 }
 
-static struct pair newest(const struct authority_store *store, uint64_t now)
+static struct pair authority_newest_pair(const struct authority_store *store, uint64_t now)
 {
 	return pair_read(store->ca_crt, store->ca_key, now);
 }
 
-static struct pair old(const struct authority_store *store, uint64_t now)
+static struct pair authority_old_pair(const struct authority_store *store, uint64_t now)
 {
 	return pair_read(store->old_crt, store->old_key, now);
 }
@@ -82,7 +82,8 @@ static int add_new(
 
 int authority_step(struct authority_store *store, uint64_t real_ns, struct error *err)
 {
-	_cleanup_pair_ struct pair now = newest(store, real_ns), before = old(store, real_ns);
+	_cleanup_pair_ struct pair now = authority_newest_pair(store, real_ns),
+				   before = authority_old_pair(store, real_ns);
 
 	if (!now.crt || crt_is_running_out(now.crt, CERTIFICATE_AUTHORITY_NS, real_ns))
 		return add_new(store, &now, real_ns, err);
@@ -101,7 +102,8 @@ int authority_step(struct authority_store *store, uint64_t real_ns, struct error
 
 char *authority_bundle(const struct authority_store *store, uint64_t real_ns)
 {
-	_cleanup_pair_ struct pair now = newest(store, real_ns), before = old(store, real_ns);
+	_cleanup_pair_ struct pair now = authority_newest_pair(store, real_ns),
+				   before = authority_old_pair(store, real_ns);
 	struct buf out = BUF_INIT(CRT_PEM_MAX);
 	char *text;
 
@@ -117,7 +119,8 @@ char *authority_bundle(const struct authority_store *store, uint64_t real_ns)
 int authority_sign(const struct authority_store *store, const struct request *request,
 	uint64_t real_ns, char **ret_crt, struct error *err)
 {
-	_cleanup_pair_ struct pair now = newest(store, real_ns), before = old(store, real_ns);
+	_cleanup_pair_ struct pair now = authority_newest_pair(store, real_ns),
+				   before = authority_old_pair(store, real_ns);
 	const bool is_known = now.crt &&
 		(!before.crt || crt_age_ns(now.crt, real_ns) >= AUTHORITY_OVERLAP_NS);
 	const struct pair *by = is_known ? &now : &before;

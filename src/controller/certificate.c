@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Each function parses the store's texts anew, and dates and signatures in the certificates tell
- * which step is due. step() makes at most one change, in this order: the authority, the server's
- * certificate, the removal of old authorities. The authority whose key is ca_key stands first in
- * the bundle. A server's certificate without its own key counts as absent. A bundle has at most
- * CERTIFICATE_AUTHORITIES_MAX authorities.
+ * which step is due. certificate_renew() makes at most one change, in this order: the authority,
+ * the server's certificate, the removal of old authorities. The authority whose key is ca_key
+ * stands first in the bundle. A server's certificate without its own key counts as absent. A bundle
+ * has at most CERTIFICATE_AUTHORITIES_MAX authorities.
  */
 #include "controller/certificate.h"
 
@@ -181,8 +181,8 @@ static int drop_old_authorities(
 	return set_bundle(store, &bundle, err);
 }
 
-static int step(struct certificate_store *store, const struct read *read, const char *host,
-	uint64_t now, struct error *err)
+static int certificate_renew(struct certificate_store *store, const struct read *read,
+	const char *host, uint64_t now, struct error *err)
 {
 	const bool is_good_now = is_good_by_any(read, host, now);
 
@@ -212,7 +212,7 @@ int certificate_step(
 	int r;
 
 	read_store(store, &read);
-	r = step(store, &read, host, real_ns, err);
+	r = certificate_renew(store, &read, host, real_ns, err);
 	read_done(&read);
 	return r;
 }

@@ -10,7 +10,7 @@
 #include "controller/controller-placeholder.h"
 
 /* Makes a name that is unique among all candidates for the Lease. */
-static const char *identity(char *ret, size_t size)
+static const char *controller_main_identity(char *ret, size_t size)
 {
 	char host[128] = "host";
 	uint64_t random = 0;
@@ -21,14 +21,14 @@ static const char *identity(char *ret, size_t size)
 	return ret;
 }
 
-static void on_signal(void *data, bool is_reload)
+static void controller_main_on_signal(void *data, bool is_reload)
 {
 	const struct controller *c = data;
 
 	loop_stop(c->loop, 0);
 }
 
-static int run(void *data, struct program_signals *signals, struct error *err)
+static int controller_main_run(void *data, struct program_signals *signals, struct error *err)
 {
 	struct controller_options *options = data;
 	struct controller *c = NULL;
@@ -37,13 +37,13 @@ static int run(void *data, struct program_signals *signals, struct error *err)
 
 	options->pod_name = getenv("POD_NAME");
 	if (!options->pod_name || !options->pod_name[0])
-		options->pod_name = identity(who, sizeof(who));
+		options->pod_name = controller_main_identity(who, sizeof(who));
 	if (options->is_placeholder)
 		return placeholder_run(options, signals, err);
 	r = controller_new(options, &c, err);
 	if (r < 0)
 		return r;
-	r = program_watch(signals, c->loop, on_signal, c);
+	r = program_watch(signals, c->loop, controller_main_on_signal, c);
 	if (r >= 0) {
 		log_info("serving on ports %u and %u", http_server_port(c->webhook),
 			http_server_port(page_server(c->page)));
@@ -63,5 +63,5 @@ int main(int argc, char **argv)
 {
 	struct controller_options options = {0};
 
-	return program_main(&options_program, run, &options, argc, argv);
+	return program_main(&options_program, controller_main_run, &options, argc, argv);
 }

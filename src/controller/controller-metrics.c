@@ -2,8 +2,8 @@
 /*
  * This file formats the controller's metrics for requests to /metrics, on the loop's thread.
  * add_own() copies the counters of all parts into one struct sample, and each row of the table
- * `metrics` names a field of the sample. add_pods() adds one line for each pod that requests a
- * share and has not ended.
+ * `metrics` names a field of the sample. controller_metrics_add_pods() adds one line for each pod
+ * that requests a share and has not ended.
  */
 #include "controller/controller-metrics.h"
 
@@ -109,7 +109,7 @@ static void label_pod(struct buf *out, const void *of)
 	prom_label(out, "pod", sample->pod->name);
 }
 
-static void add_pods(const struct controller *c, struct buf *out)
+static void controller_metrics_add_pods(const struct controller *c, struct buf *out)
 {
 	static const struct prom_table table = {
 		pod_metrics, ARRAY_SIZE(pod_metrics), sizeof(struct pod_sample), label_pod};
@@ -118,7 +118,7 @@ static void add_pods(const struct controller *c, struct buf *out)
 	uint32_t n = 0, room = 0;
 
 	while ((e = controller_next(c, CACHE_PODS, e))) {
-		const uint64_t milli = web_view_asked_milli(e->object);
+		const uint64_t milli = web_view_requested_milli(e->object);
 
 		if (!milli)
 			continue;
@@ -134,6 +134,6 @@ static void add_pods(const struct controller *c, struct buf *out)
 int controller_metrics(const struct controller *c, struct buf *out)
 {
 	add_own(c, out);
-	add_pods(c, out);
+	controller_metrics_add_pods(c, out);
 	return buf_error(out);
 }

@@ -24,7 +24,7 @@
 
 /* ---- the pod ---- */
 
-static json_t *where(const char *node)
+static json_t *placeholder_affinity_json(const char *node)
 {
 	json_t *match = node
 		? json_pack("{s:[{s:s, s:s, s:[s]}], s:[{s:s, s:s, s:[s]}]}", "matchExpressions",
@@ -48,7 +48,7 @@ static json_t *api_volume(void)
 		"items", "path", "namespace", "fieldRef", "fieldPath", "metadata.namespace");
 }
 
-static json_t *container(const char *image)
+static json_t *placeholder_container_json(const char *image)
 {
 	json_t *resources = json_pack(
 		"{s:s, s:s, s:s}", "cpu", "50m", "memory", "64Mi", PLACEHOLDER_RESOURCE, "1");
@@ -74,10 +74,11 @@ json_t *placeholder_pod(const char *name, const char *image, const char *node)
 		"serviceAccountName", PLACEHOLDER_NAME, "priorityClassName", PLACEHOLDER_NAME,
 		"automountServiceAccountToken", 0, "enableServiceLinks", 0,
 		"terminationGracePeriodSeconds", PLACEHOLDER_GRACE_S, "restartPolicy", "Always",
-		"affinity", where(node), "tolerations", "key", PLACEHOLDER_RESOURCE, "operator",
-		"Exists", "containers", container(image), "volumes", api_volume(),
-		"securityContext", "runAsNonRoot", 1, "runAsUser", 65532, "runAsGroup", 65532,
-		"fsGroup", 65532, "seccompProfile", "type", "RuntimeDefault");
+		"affinity", placeholder_affinity_json(node), "tolerations", "key",
+		PLACEHOLDER_RESOURCE, "operator", "Exists", "containers",
+		placeholder_container_json(image), "volumes", api_volume(), "securityContext",
+		"runAsNonRoot", 1, "runAsUser", 65532, "runAsGroup", 65532, "fsGroup", 65532,
+		"seccompProfile", "type", "RuntimeDefault");
 
 	/*
 	 * Without an owner an autoscaler would never remove the pod's node; this annotation permits
@@ -97,11 +98,11 @@ struct holder {
 	struct kube_client *client;
 	struct kube_call *call;
 	const char *name, *node, *space;
-	bool is_told;    /* received a signal, or its pod is deleted */
-	bool is_unheard; /* true until the first answer: the pod may be deleted already */
+	bool is_reported; /* received a signal, or its pod is deleted */
+	bool is_unheard;  /* true until the first answer: the pod may be deleted already */
 };
 
-static bool has(const json_t *list, const char *text)
+static bool placeholder_has_text(const json_t *list, const char *text)
 {
 	for (size_t i = 0; i < json_array_size(list); i++) {
 		const char *one = json_string_value(json_array_get(list, i));
@@ -127,18 +128,20 @@ bool placeholder_is_unused(const json_t *gpu_node, const char *name)
 			continue;
 		is_known = true;
 		for (size_t k = 0; k < json_array_size(tenants); k++)
-			if (has(json_object_get(json_array_get(tenants, k), "devices"), uuid))
+			if (placeholder_has_text(
+				    json_object_get(json_array_get(tenants, k), "devices"), uuid))
 				return false;
 	}
 	return is_known;
 }
 
-static void again(struct holder *p)
+static void placeholder_retry_later(struct holder *p)
 {
 	loop_set_timer(&p->timer, clock_now_ns() + LOOK_NS);
 }
 
-static void look(struct holder *p, const struct kube_target *target, kube_done_fn *done)
+static void placeholder_read_object(
+	struct holder *p, const struct kube_target *target, kube_done_fn *done)
 {
 	const struct kube_write read = {.target = *target,
 		.timeout_ns = LOOK_TIMEOUT_NS,
@@ -149,12 +152,13 @@ static void look(struct holder *p, const struct kube_target *target, kube_done_f
 
 	if (kube_read(p->client, &read, &err) < 0) {
 		log_warn("%s", err.msg);
-		again(p);
+		placeholder_retry_later(p);
 	}
 }
 
 /* Returns the object of an answer, or NULL after an error, which is logged. */
-static json_t *read_answer(struct holder *p, const struct kube_answer *answer, const char *what)
+static json_t *placeholder_read_answer(
+	struct holder *p, const struct kube_answer *answer, const char *what)
 {
 	struct error err = answer->error;
 	json_t *json = NULL;
@@ -168,17 +172,17 @@ static json_t *read_answer(struct holder *p, const struct kube_answer *answer, c
 	return r < 0 ? NULL : json;
 }
 
-static void be_told(struct holder *p)
+static void placeholder_watch_pod(struct holder *p)
 {
-	if (!p->is_told)
+	if (!p->is_reported)
 		log_info("asked to exit; waiting until no tenant is left");
-	p->is_told = true;
+	p->is_reported = true;
 }
 
 static void on_own_pod(void *data, const struct kube_answer *answer)
 {
 	struct holder *p = data;
-	_cleanup_json_ json_t *pod = read_answer(p, answer, p->name);
+	_cleanup_json_ json_t *pod = placeholder_read_answer(p, answer, p->name);
 
 	if (answer->result == -ENOENT ||
 		kube_json_text_at(pod, "metadata", "annotations", PLACEHOLDER_RELEASED, NULL)) {
@@ -188,14 +192,14 @@ static void on_own_pod(void *data, const struct kube_answer *answer)
 	}
 	p->is_unheard = p->is_unheard && !pod;
 	if (kube_json_text_at(pod, "metadata", "deletionTimestamp", NULL))
-		be_told(p);
-	if (p->is_told || p->is_unheard)
-		again(p);
+		placeholder_watch_pod(p);
+	if (p->is_reported || p->is_unheard)
+		placeholder_retry_later(p);
 }
 
 static void look_at_own_pod(struct holder *p)
 {
-	look(p,
+	placeholder_read_object(p,
 		&(struct kube_target){.group_version = "v1",
 			.resource = "pods",
 			.namespace_name = p->space,
@@ -207,7 +211,7 @@ static void look_at_own_pod(struct holder *p)
 static void on_gpu_node(void *data, const struct kube_answer *answer)
 {
 	struct holder *p = data;
-	_cleanup_json_ json_t *gpu_node = read_answer(p, answer, p->node);
+	_cleanup_json_ json_t *gpu_node = placeholder_read_answer(p, answer, p->node);
 
 	if (placeholder_is_unused(gpu_node, p->name)) {
 		log_info("no tenant is left; exiting");
@@ -217,39 +221,39 @@ static void on_gpu_node(void *data, const struct kube_answer *answer)
 	look_at_own_pod(p);
 }
 
-static void on_timer(struct loop_timer *timer, uint64_t now)
+static void placeholder_on_timer(struct loop_timer *timer, uint64_t now)
 {
 	struct holder *p = timer->data;
 
 	if (p->call)
 		return; /* a call is already in progress */
-	if (!p->is_told) {
+	if (!p->is_reported) {
 		look_at_own_pod(p);
 		return;
 	}
-	look(p,
+	placeholder_read_object(p,
 		&(struct kube_target){
 			.group_version = "divvy.gpu/v1", .resource = "gpunodes", .name = p->node},
 		on_gpu_node);
 }
 
-static void on_signal(void *data, bool is_reload)
+static void placeholder_on_signal(void *data, bool is_reload)
 {
 	struct holder *p = data;
 
-	be_told(p);
+	placeholder_watch_pod(p);
 	loop_set_timer(&p->timer, 0);
 }
 
-static int start(struct holder *p, const char *kubeconfig, struct program_signals *signals,
-	struct error *err)
+static int placeholder_start_holder(struct holder *p, const char *kubeconfig,
+	struct program_signals *signals, struct error *err)
 {
 	const struct kube_config_source source = {.files = kubeconfig};
 	int r = loop_new(&p->loop);
 
 	p->timer.data = p;
-	r = r < 0 ? r : loop_add_timer(p->loop, &p->timer, on_timer);
-	r = r < 0 ? r : program_watch(signals, p->loop, on_signal, p);
+	r = r < 0 ? r : loop_add_timer(p->loop, &p->timer, placeholder_on_timer);
+	r = r < 0 ? r : program_watch(signals, p->loop, placeholder_on_signal, p);
 	if (r < 0)
 		return fail_errno(err, -r, "starting");
 	r = kube_config_load(&source, &p->config, err);
@@ -267,7 +271,7 @@ int placeholder_run(const struct controller_options *options, struct program_sig
 
 	if (!p.node || !p.node[0])
 		return fail(err, EINVAL, "--placeholder: NODE_NAME is not set; it names the node");
-	r = start(&p, options->kubeconfig, signals, err);
+	r = placeholder_start_holder(&p, options->kubeconfig, signals, err);
 	if (r >= 0) {
 		log_info("%s holds a device of %s", p.name, p.node);
 		/*

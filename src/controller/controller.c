@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * This file joins the caches, the job queue, the election and the servers. Changes in the caches
- * add keys to the queue, and on_timer() runs a job for each key that is due. Jobs start only while
- * this controller leads and its Lease permits writes. A controller that does not lead drops keys,
- * and on_lead() queues all objects anew. project() keeps only those pods in memory that concern
- * divvy. The dashboard gets its changes from the same callbacks, whether the controller leads or
- * not. controller_free() frees the client before the jobs, since calls in flight refer to jobs.
+ * add keys to the queue, and controller_on_timer() runs a job for each key that is due. Jobs start
+ * only while this controller leads and its Lease permits writes. A controller that does not lead
+ * drops keys, and on_lead() queues all objects anew. controller_project_object() keeps only those
+ * pods in memory that concern divvy. The dashboard gets its changes from the same callbacks,
+ * whether the controller leads or not. controller_free() frees the client before the jobs, since
+ * calls in flight refer to jobs.
  */
 #include "controller/controller.h"
 
@@ -81,7 +82,7 @@ int controller_ns_facts(
 		return -ENOENT;
 	buf_add_text(&ret->dialects, list ? list : "");
 	while ((e = controller_next(c, CACHE_POLICIES, e)) &&
-		ret->facts.n_policies < WISH_POLICIES_MAX) {
+		ret->facts.n_policies < POD_TRANSLATE_POLICIES_MAX) {
 		const json_t *spec = json_object_get(e->object, "spec");
 
 		if (!policy_selects(spec, ns, labels))
@@ -135,7 +136,7 @@ static const struct {
 /* A leader with an expired Lease renews or loses it soon, so the check is repeated. */
 #define LEASE_LOOK_NS (100 * NSEC_PER_MSEC)
 
-static void arm(struct controller *c)
+static void controller_arm_timer(struct controller *c)
 {
 	uint64_t next = c->is_leading ? queue_next_ns(c->queue) : CLOCK_NEVER;
 
@@ -152,7 +153,7 @@ void controller_enqueue(struct controller *c, enum job_kind kind, const char *ns
 	if (!c->is_leading)
 		return; /* a new leader looks at all objects */
 	queue_add(c->queue, (struct queue_key){(int)kind, ns ? ns : "", name ? name : ""});
-	arm(c);
+	controller_arm_timer(c);
 }
 
 /* Many changes can matter to the pool, so they are collected for a short time. */
@@ -162,7 +163,7 @@ static void touch_pool(struct controller *c)
 		return;
 	queue_add_at(
 		c->queue, (struct queue_key){JOB_POOL, "", ""}, clock_now_ns() + POOL_DELAY_NS);
-	arm(c);
+	controller_arm_timer(c);
 }
 
 bool job_may_send(void *data)
@@ -183,7 +184,7 @@ void job_end(struct job *job, int r, const char *sentence)
 	LIST_REMOVE(job, link);
 	json_decref(job->stash);
 	free(job);
-	arm(c);
+	controller_arm_timer(c);
 }
 
 static void run_job(struct controller *c, struct queue_key key)
@@ -203,7 +204,7 @@ static void run_job(struct controller *c, struct queue_key key)
 	job_kinds[key.kind].run(job);
 }
 
-static void on_timer(struct loop_timer *timer, uint64_t now)
+static void controller_on_timer(struct loop_timer *timer, uint64_t now)
 {
 	struct controller *c = timer->data;
 	const struct queue_key *key;
@@ -211,7 +212,7 @@ static void on_timer(struct loop_timer *timer, uint64_t now)
 	while (controller_may_write(c) && queue_counts(c->queue).n_running < CONTROLLER_JOBS_MAX &&
 		(key = queue_take(c->queue, now)))
 		run_job(c, *key);
-	arm(c);
+	controller_arm_timer(c);
 }
 
 void controller_enqueue_all(struct controller *c)
@@ -257,7 +258,7 @@ static bool is_share_pods(const json_t *owner)
 	return kind && !strcmp(kind, "SharePod");
 }
 
-static const char *label(const json_t *object, const char *key)
+static const char *controller_object_label(const json_t *object, const char *key)
 {
 	return json_string_value(
 		json_object_get(kube_json_at(object, "metadata", "labels", NULL), key));
@@ -268,27 +269,30 @@ static bool is_untranslated(const struct controller *c, const json_t *pod)
 {
 	const char *ns = kube_json_text_at(pod, "metadata", "namespace", NULL);
 	struct ns_facts facts;
-	struct wish wish;
+	struct pod_translation translation;
 	bool is_so = false;
 
-	if (!ns || label(pod, DIALECT_TENANT_LABEL))
+	if (!ns || controller_object_label(pod, DIALECT_TENANT_LABEL))
 		return false;
 	if (controller_ns_facts(c, ns, NULL, &facts) == 0) {
-		is_so = wish_read(json_object_get(pod, "metadata"), json_object_get(pod, "spec"),
-				str_from(ns), &facts.facts, &wish, NULL) == 0 &&
-			wish_is_tenant(&wish);
-		wish_done(&wish);
+		is_so = pod_translate_read(json_object_get(pod, "metadata"),
+				json_object_get(pod, "spec"), str_from(ns), &facts.facts,
+				&translation, NULL) == 0 &&
+			pod_translate_is_tenant(&translation);
+		pod_translation_done(&translation);
 	}
 	ns_facts_done(&facts);
 	return is_so;
 }
 
-static int project(void *data, const struct kube_object *object, void **ret_own, struct error *err)
+static int controller_project_object(
+	void *data, const struct kube_object *object, void **ret_own, struct error *err)
 {
 	const struct watched *w = data;
 	const char *ns = kube_json_text_at(object->json, "metadata", "namespace", NULL);
 
-	if (w->which == CACHE_PODS && !label(object->json, DIALECT_TENANT_LABEL) &&
+	if (w->which == CACHE_PODS &&
+		!controller_object_label(object->json, DIALECT_TENANT_LABEL) &&
 		!(ns && !strcmp(ns, w->c->options.ns)) &&
 		!is_share_pods(controlling_owner(object->json)) &&
 		!is_untranslated(w->c, object->json))
@@ -297,12 +301,12 @@ static int project(void *data, const struct kube_object *object, void **ret_own,
 	return 0;
 }
 
-static void release(void *own)
+static void controller_release_object(void *own)
 {
 	json_decref(own);
 }
 
-static void on_pod(struct controller *c, const json_t *pod, bool is_new)
+static void controller_on_pod(struct controller *c, const json_t *pod, bool is_new)
 {
 	const json_t *owner = controlling_owner(pod);
 	const char *ns = kube_json_text_at(pod, "metadata", "namespace", NULL);
@@ -319,7 +323,7 @@ static void on_pod(struct controller *c, const json_t *pod, bool is_new)
 	}
 	if (!is_new || !c->is_leading || !ns)
 		return;
-	if (label(pod, DIALECT_TENANT_LABEL)) {
+	if (controller_object_label(pod, DIALECT_TENANT_LABEL)) {
 		char text[256];
 
 		if (!from || !controller_is_synced(c, CACHE_PODS))
@@ -348,7 +352,7 @@ static void on_tenants(struct controller *c, const json_t *gpu_node)
 			json_string_value(json_object_get(t, "pod")));
 
 		if (pod)
-			on_pod(c, pod, false);
+			controller_on_pod(c, pod, false);
 	}
 }
 
@@ -387,7 +391,7 @@ static void on_measured(struct controller *c, const json_t *lease)
 	while ((r = measured_next(&rest, &m, NULL)))
 		if (r > 0)
 			on_measured_one(c, &m);
-	arm(c);
+	controller_arm_timer(c);
 }
 
 /* The rules for requests have changed in one namespace, or in all if ns is NULL. */
@@ -428,14 +432,14 @@ static bool matters_to_pool(const struct watched *w, const struct kube_entry *en
 	}
 }
 
-static void on_change(struct watched *w, const struct kube_entry *entry, bool is_new)
+static void controller_on_change(struct watched *w, const struct kube_entry *entry, bool is_new)
 {
 	struct controller *c = w->c;
 
 	if (matters_to_pool(w, entry))
 		touch_pool(c);
 	switch (w->which) {
-	case CACHE_PODS: on_pod(c, entry->object, is_new); break;
+	case CACHE_PODS: controller_on_pod(c, entry->object, is_new); break;
 	case CACHE_NODES:
 	case CACHE_GPU_NODES: controller_enqueue(c, JOB_NODE, "", entry->name); break;
 	case CACHE_NAMESPACES:
@@ -472,7 +476,8 @@ static void on_change(struct watched *w, const struct kube_entry *entry, bool is
 }
 
 /* Tells the dashboard's viewers that the object has changed or is gone. */
-static void show(const struct watched *w, const struct kube_entry *entry, bool is_there)
+static void controller_show_object(
+	const struct watched *w, const struct kube_entry *entry, bool is_there)
 {
 	struct web *web = w->c->web;
 	json_t *object = is_there ? entry->object : NULL;
@@ -485,29 +490,29 @@ static void show(const struct watched *w, const struct kube_entry *entry, bool i
 	}
 }
 
-static void added(void *data, const struct kube_entry *entry)
+static void controller_on_added(void *data, const struct kube_entry *entry)
 {
-	show(data, entry, true);
-	on_change(data, entry, true);
+	controller_show_object(data, entry, true);
+	controller_on_change(data, entry, true);
 }
 
-static void updated(void *data, const struct kube_entry *entry, void *old)
+static void controller_on_updated(void *data, const struct kube_entry *entry, void *old)
 {
 	const struct watched *w = data;
 
 	if (w->which == CACHE_GPU_NODES)
 		on_tenants(w->c, old); /* tenants that are no longer on the node */
-	show(w, entry, true);
-	on_change(data, entry, false);
+	controller_show_object(w, entry, true);
+	controller_on_change(data, entry, false);
 }
 
-static void deleted(void *data, const struct kube_entry *entry)
+static void controller_on_deleted(void *data, const struct kube_entry *entry)
 {
-	show(data, entry, false);
-	on_change(data, entry, false);
+	controller_show_object(data, entry, false);
+	controller_on_change(data, entry, false);
 }
 
-static void synced(void *data)
+static void controller_on_synced(void *data)
 {
 	struct watched *w = data;
 
@@ -519,7 +524,7 @@ static void synced(void *data)
 		web_set_ready(w->c->web);
 }
 
-static void trouble(void *data, const struct error *err)
+static void controller_on_trouble(void *data, const struct error *err)
 {
 	const struct watched *w = data;
 
@@ -530,17 +535,17 @@ static void trouble(void *data, const struct error *err)
 		log_warn("%s", err->msg);
 }
 
-static int watch(struct controller *c, enum controller_cache which, const char *path,
-	const char *name, struct error *err)
+static int controller_watch_cache(struct controller *c, enum controller_cache which,
+	const char *path, const char *name, struct error *err)
 {
 	struct watched *w = &c->watched[which];
-	const struct kube_cache_handler handler = {.project = project,
-		.release = release,
-		.added = added,
-		.updated = updated,
-		.deleted = deleted,
-		.synced = synced,
-		.trouble = trouble,
+	const struct kube_cache_handler handler = {.project = controller_project_object,
+		.release = controller_release_object,
+		.added = controller_on_added,
+		.updated = controller_on_updated,
+		.deleted = controller_on_deleted,
+		.synced = controller_on_synced,
+		.trouble = controller_on_trouble,
 		.data = w};
 	char field[PATH_MAX_BYTES];
 	struct kube_reflect_options options = {.path = path};
@@ -556,7 +561,7 @@ static int watch(struct controller *c, enum controller_cache which, const char *
 	return kube_cache_new(c->client, &options, &handler, &w->cache, err);
 }
 
-static int watch_all(struct controller *c, struct error *err)
+static int controller_watch_caches(struct controller *c, struct error *err)
 {
 	static const char hooks[] = "/apis/admissionregistration.k8s.io/v1/";
 	char secret[PATH_MAX_BYTES], maps[PATH_MAX_BYTES], leases[PATH_MAX_BYTES];
@@ -594,7 +599,7 @@ static int watch_all(struct controller *c, struct error *err)
 	snprintf(mutating, sizeof(mutating), "%smutatingwebhookconfigurations", hooks);
 	snprintf(validating, sizeof(validating), "%svalidatingwebhookconfigurations", hooks);
 	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(all); i++)
-		r = watch(c, all[i].which, all[i].path, all[i].name, err);
+		r = controller_watch_cache(c, all[i].which, all[i].path, all[i].name, err);
 	return r;
 }
 
@@ -611,11 +616,11 @@ static void on_lead(void *data, bool is_leading, uint64_t epoch)
 		kube_discovery_refresh(c->discovery);
 		controller_enqueue_all(c);
 	}
-	arm(c);
+	controller_arm_timer(c);
 }
 
 /* After an upgrade the API server may accept match conditions that it dropped before. */
-static void on_discovered(void *data, int r, const struct error *err)
+static void controller_on_discovered(void *data, int r, const struct error *err)
 {
 	struct controller *c = data;
 
@@ -624,7 +629,7 @@ static void on_discovered(void *data, int r, const struct error *err)
 	controller_enqueue(c, JOB_CERTIFICATE, "", "");
 }
 
-static int elect(struct controller *c, struct error *err)
+static int controller_begin_election(struct controller *c, struct error *err)
 {
 	const struct kube_lease_options options = {.namespace_name = c->options.ns,
 		.name = "divvy-controller",
@@ -652,7 +657,7 @@ static uint64_t api_silence_ns(void *data)
  */
 #define WEBHOOK_CONNECTIONS_MAX 512u
 
-static int serve(struct controller *c, struct error *err)
+static int controller_serve_http(struct controller *c, struct error *err)
 {
 	const struct http_options webhook = {.address = c->options.webhook_listen,
 		.is_tls = true,
@@ -680,7 +685,7 @@ static int serve(struct controller *c, struct error *err)
 	return page_new(c->client, &page, &c->page, err);
 }
 
-static int start(struct controller *c, struct error *err)
+static int controller_start(struct controller *c, struct error *err)
 {
 	const struct kube_config_source source = {.files = c->options.kubeconfig};
 	uint64_t seed;
@@ -690,7 +695,7 @@ static int start(struct controller *c, struct error *err)
 	r = r < 0 ? r : queue_new(seed, &c->queue);
 	r = r < 0 ? r : vgpu_pool_new(&c->pool);
 	c->timer.data = c;
-	r = r < 0 ? r : loop_add_timer(c->loop, &c->timer, on_timer);
+	r = r < 0 ? r : loop_add_timer(c->loop, &c->timer, controller_on_timer);
 	if (r < 0)
 		return fail_errno(err, -r, "starting");
 	snprintf(c->host, sizeof(c->host), "%.120s.%.120s.svc", c->options.webhook_service,
@@ -703,11 +708,12 @@ static int start(struct controller *c, struct error *err)
 	r = r < 0 ? r
 		  : kube_recorder_new(
 			    c->client, "divvy-controller", c->options.pod_name, &c->recorder, err);
-	r = r < 0 ? r : kube_discovery_new(c->client, on_discovered, c, &c->discovery, err);
+	r = r < 0 ? r
+		  : kube_discovery_new(c->client, controller_on_discovered, c, &c->discovery, err);
 	r = r < 0 ? r : access_new(c->client, &c->access, err);
-	r = r < 0 ? r : serve(c, err);
-	r = r < 0 ? r : watch_all(c, err);
-	return r < 0 ? r : elect(c, err);
+	r = r < 0 ? r : controller_serve_http(c, err);
+	r = r < 0 ? r : controller_watch_caches(c, err);
+	return r < 0 ? r : controller_begin_election(c, err);
 }
 
 int controller_new(const struct controller_options *options, struct controller **ret_controller,
@@ -720,7 +726,7 @@ int controller_new(const struct controller_options *options, struct controller *
 		return fail(err, ENOMEM, "out of memory");
 	c->options = *options;
 	c->started_ns = clock_now_ns();
-	r = start(c, err);
+	r = controller_start(c, err);
 	if (r < 0) {
 		controller_free(c);
 		return r;

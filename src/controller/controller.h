@@ -122,9 +122,9 @@ const struct kube_entry *controller_next(
  * in any case.
  */
 struct ns_facts {
-	struct wish_facts facts;
+	struct pod_translate_facts facts;
 	struct buf dialects;
-	const json_t *policy[WISH_POLICIES_MAX];
+	const json_t *policy[POD_TRANSLATE_POLICIES_MAX];
 };
 int controller_ns_facts(
 	const struct controller *c, const char *ns, const json_t *ns_object, struct ns_facts *ret);

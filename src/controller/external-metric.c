@@ -28,7 +28,7 @@ static uint64_t request_milli(const json_t *tenant)
 	return (uint64_t)MAX(request, 0) * json_array_size(json_object_get(tenant, "devices"));
 }
 
-static void add_tenant(
+static void external_metric_add_tenant(
 	struct external_sum *sum, const json_t *tenant, struct str uid, struct str measured)
 {
 	const char *container = kube_json_text_at(tenant, "container", NULL);
@@ -71,7 +71,7 @@ void external_metric_add(
 		const char *its = kube_json_text_at(t, "podUID", NULL);
 
 		if (its && !strcmp(its, uid))
-			add_tenant(sum, t, str_from(uid), measured);
+			external_metric_add_tenant(sum, t, str_from(uid), measured);
 	}
 }
 
@@ -84,13 +84,13 @@ struct external_metric {
 	bool is_measured; /* a mean over WINDOW_S */
 };
 
-static bool used(const struct external_sum *sum, char *ret_quantity)
+static bool external_metric_used(const struct external_sum *sum, char *ret_quantity)
 {
 	quantity_format_milli(sum->used, ret_quantity);
 	return sum->n_measured > 0;
 }
 
-static bool utilization(const struct external_sum *sum, char *ret_quantity)
+static bool external_metric_utilization(const struct external_sum *sum, char *ret_quantity)
 {
 	if (!sum->measured_granted)
 		return false;
@@ -98,30 +98,30 @@ static bool utilization(const struct external_sum *sum, char *ret_quantity)
 	return true;
 }
 
-static bool memory(const struct external_sum *sum, char *ret_quantity)
+static bool external_metric_memory(const struct external_sum *sum, char *ret_quantity)
 {
 	quantity_format_bytes(sum->bytes, ret_quantity);
 	return sum->n_measured > 0;
 }
 
-static bool granted(const struct external_sum *sum, char *ret_quantity)
+static bool external_metric_granted(const struct external_sum *sum, char *ret_quantity)
 {
 	quantity_format_milli(sum->granted, ret_quantity);
 	return sum->n_pods > 0;
 }
 
-static bool waiting(const struct external_sum *sum, char *ret_quantity)
+static bool external_metric_waiting(const struct external_sum *sum, char *ret_quantity)
 {
 	quantity_format_milli(sum->n_waiting * 1000, ret_quantity);
 	return sum->n_pods > 0;
 }
 
 static const struct external_metric metrics[] = {
-	{"divvy_gpu_used", used, true},
-	{"divvy_gpu_utilization", utilization, true},
-	{"divvy_gpu_memory_bytes", memory, true},
-	{"divvy_gpu_granted", granted, false},
-	{"divvy_pods_waiting", waiting, false},
+	{"divvy_gpu_used", external_metric_used, true},
+	{"divvy_gpu_utilization", external_metric_utilization, true},
+	{"divvy_gpu_memory_bytes", external_metric_memory, true},
+	{"divvy_gpu_granted", external_metric_granted, false},
+	{"divvy_pods_waiting", external_metric_waiting, false},
 };
 
 const struct external_metric *external_metric_find(struct str name)

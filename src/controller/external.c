@@ -15,7 +15,7 @@
 #define TEXT_MAX 4096u
 
 /* Releases the JSON. */
-static void answer(struct http_request *request, unsigned int status, json_t *json)
+static void external_send_json(struct http_request *request, unsigned int status, json_t *json)
 {
 	_cleanup_free_ char *text = json ? kube_json_format(json) : NULL;
 
@@ -26,23 +26,23 @@ static void answer(struct http_request *request, unsigned int status, json_t *js
 		http_answer(request, 503, HTTP_TEXT, STR("out of memory\n"));
 }
 
-static void refuse(
+static void external_send_status(
 	struct http_request *request, unsigned int status, const char *reason, const char *message)
 {
-	answer(request, status, external_metric_refusal((int)status, reason, message));
+	external_send_json(request, status, external_metric_refusal((int)status, reason, message));
 }
 
 void external_on_nothing(void *data, struct http_request *request)
 {
-	refuse(request, 404, "NotFound", "no API description here");
+	external_send_status(request, 404, "NotFound", "no API description here");
 }
 
 void external_on_resources(void *data, struct http_request *request)
 {
-	answer(request, 200, external_metric_resources());
+	external_send_json(request, 200, external_metric_resources());
 }
 
-static void sum_up(
+static void external_sum_pods(
 	const struct controller *c, struct str ns, const json_t *selector, struct external_sum *sum)
 {
 	const struct kube_entry *e = NULL;
@@ -73,28 +73,29 @@ void external_on_metric(void *data, struct http_request *request)
 	str_skip_prefix(&path, STR("/apis/" EXTERNAL_METRIC_GROUP "/"));
 	if (!str_skip_prefix(&path, STR("namespaces/")) || !str_split(&path, '/', &ns) || !ns.n ||
 		!path.n) {
-		refuse(request, 404, "NotFound", "expected namespaces/NAMESPACE/METRIC");
+		external_send_status(
+			request, 404, "NotFound", "expected namespaces/NAMESPACE/METRIC");
 		return;
 	}
 	metric = external_metric_find(path);
 	if (!metric) {
 		external_metric_name_them(path, &text);
-		refuse(request, 404, "NotFound", buf_text(&text));
+		external_send_status(request, 404, "NotFound", buf_text(&text));
 		return;
 	}
 	if (label_selector_parse(str_from(http_query(request, "labelSelector")), &selector, &err) <
 		0) {
-		refuse(request, 400, "BadRequest", err.msg);
+		external_send_status(request, 400, "BadRequest", err.msg);
 		return;
 	}
 	if (!controller_is_synced(c, CACHE_PODS) || !controller_is_synced(c, CACHE_GPU_NODES) ||
 		!controller_is_synced(c, CACHE_LEASES)) {
-		refuse(request, 503, "ServiceUnavailable",
+		external_send_status(request, 503, "ServiceUnavailable",
 			"still reading pods, GPUNodes and Leases; retry");
 		return;
 	}
-	sum_up(c, ns, selector, &sum);
-	answer(request, 200, external_metric_list(metric, &sum, clock_real_ns()));
+	external_sum_pods(c, ns, selector, &sum);
+	external_send_json(request, 200, external_metric_list(metric, &sum, clock_real_ns()));
 }
 
 void external_look_at_front(struct controller *c)

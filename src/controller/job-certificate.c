@@ -37,7 +37,7 @@ static const json_t *secret_of(const struct controller *c)
 	return controller_find(c, CACHE_SECRET, c->options.ns, c->options.tls_secret);
 }
 
-static const json_t *configuration(const struct controller *c, size_t i)
+static const json_t *job_certificate_configuration(const struct controller *c, size_t i)
 {
 	return controller_find(
 		c, i ? CACHE_VALIDATING : CACHE_MUTATING, "", c->options.webhook_configuration);
@@ -80,7 +80,8 @@ void controller_look_at_certificate(struct controller *c)
 		controller_is_synced(c, CACHE_NAMESPACES) &&
 		controller_is_synced(c, CACHE_POLICIES);
 	for (size_t i = 0; i < 2; i++)
-		is_ready = is_ready && is_trusted_by(c, &store, configuration(c, i));
+		is_ready = is_ready &&
+			is_trusted_by(c, &store, job_certificate_configuration(c, i));
 	c->is_ready = is_ready;
 	if (is_ready != was_ready)
 		log_info(is_ready ? "ready: API servers trust the webhook's certificate"
@@ -89,7 +90,7 @@ void controller_look_at_certificate(struct controller *c)
 
 /* ---- writes of the leader ---- */
 
-static void on_written(void *data, const struct kube_answer *answer)
+static void job_certificate_on_written(void *data, const struct kube_answer *answer)
 {
 	struct job *job = data;
 
@@ -97,8 +98,8 @@ static void on_written(void *data, const struct kube_answer *answer)
 	job_end(job, answer->result == -EBUSY ? 0 : answer->result, answer->error.msg);
 }
 
-static int patch(struct job *job, const struct kube_target *target, enum kube_patch_kind kind,
-	json_t *change, kube_done_fn *done, struct error *err)
+static int job_certificate_send_patch(struct job *job, const struct kube_target *target,
+	enum kube_patch_kind kind, json_t *change, kube_done_fn *done, struct error *err)
 {
 	const struct kube_write write = {.target = *target,
 		.field_manager = MANAGER,
@@ -112,7 +113,7 @@ static int patch(struct job *job, const struct kube_target *target, enum kube_pa
 	return r < 0 ? r : 1;
 }
 
-static int write_secret(
+static int job_certificate_write_secret(
 	struct job *job, struct certificate_store *store, const json_t *secret, struct error *err)
 {
 	const struct kube_target target = {.group_version = "v1",
@@ -120,8 +121,8 @@ static int write_secret(
 		.namespace_name = job->c->options.ns,
 		.name = job->c->options.tls_secret};
 
-	return patch(job, &target, KUBE_PATCH_MERGE, secret_patch(secret, fields, store),
-		on_written, err);
+	return job_certificate_send_patch(job, &target, KUBE_PATCH_MERGE,
+		secret_patch(secret, fields, store), job_certificate_on_written, err);
 }
 
 static void list_dialects(struct dialect_config *all, const char *list)
@@ -158,7 +159,7 @@ static bool knows_conditions(const struct controller *c)
 }
 
 /* If the server drops the conditions, the patch changes nothing and no watch event follows. */
-static void on_completed(void *data, const struct kube_answer *answer)
+static void job_certificate_on_completed(void *data, const struct kube_answer *answer)
 {
 	struct job *job = data;
 	_cleanup_json_ json_t *object = NULL;
@@ -168,7 +169,7 @@ static void on_completed(void *data, const struct kube_answer *answer)
 		log_info("API servers drop matchConditions: all new pods need the webhook");
 		job->c->conditions_from_ns = clock_add_ns(clock_now_ns(), CONDITIONS_PAUSE_NS);
 	}
-	on_written(data, answer);
+	job_certificate_on_written(data, answer);
 }
 
 /* Returns 1 if a write has started, 0 if the configurations are complete. */
@@ -176,8 +177,9 @@ static int complete_hooks(struct job *job, const struct certificate_store *store
 	bool has_conditions, struct error *err)
 {
 	const struct controller *c = job->c;
-	const json_t *const hooks[] = {json_object_get(configuration(c, 0), "webhooks"),
-		json_object_get(configuration(c, 1), "webhooks")};
+	const json_t *const hooks[] = {
+		json_object_get(job_certificate_configuration(c, 0), "webhooks"),
+		json_object_get(job_certificate_configuration(c, 1), "webhooks")};
 	_cleanup_json_ json_t *encoded = secret_encode(store->ca_crt), *list = NULL;
 	struct dialect_config dialects = {0};
 	const struct hook_want want = {.bundle = json_string_value(encoded),
@@ -198,9 +200,11 @@ static int complete_hooks(struct job *job, const struct certificate_store *store
 		if (hook_patch_all(hooks[i], &want, &list) < 0)
 			return fail(err, ENOMEM, "out of memory");
 		if (list)
-			return patch(job, &target, KUBE_PATCH_STRATEGIC,
+			return job_certificate_send_patch(job, &target, KUBE_PATCH_STRATEGIC,
 				json_pack("{s:O}", "webhooks", list),
-				has_conditions ? on_completed : on_written, err);
+				has_conditions ? job_certificate_on_completed
+					       : job_certificate_on_written,
+				err);
 	}
 	return 0;
 }
@@ -229,11 +233,12 @@ static int write_service_bundle(
 		return 0;
 	if (!bundle || (now && !strcmp(now, bundle)))
 		return 0;
-	return patch(job, &target, KUBE_PATCH_MERGE,
-		json_pack("{s:{s:s}}", "spec", "caBundle", bundle), on_written, err);
+	return job_certificate_send_patch(job, &target, KUBE_PATCH_MERGE,
+		json_pack("{s:{s:s}}", "spec", "caBundle", bundle), job_certificate_on_written,
+		err);
 }
 
-static int look(struct job *job, struct error *err)
+static int job_certificate_check(struct job *job, struct error *err)
 {
 	struct controller *c = job->c;
 	_cleanup_certificate_store_ struct certificate_store store = {0};
@@ -258,7 +263,7 @@ static int look(struct job *job, struct error *err)
 		return r;
 	if (is_changed) {
 		log_info("a new certificate for %s", c->host);
-		return write_secret(job, &store, secret, err);
+		return job_certificate_write_secret(job, &store, secret, err);
 	}
 	/* The webhooks start only after the system's namespaces have their exclusion label. */
 	if (!controller_has_labelled(c))
@@ -275,7 +280,7 @@ void job_certificate(struct job *job)
 	int r;
 
 	queue_add_at(job->c->queue, job->key, clock_now_ns() + LOOK_NS);
-	r = look(job, &err);
+	r = job_certificate_check(job, &err);
 	if (r <= 0)
 		job_end(job, r, err.msg);
 }

@@ -22,7 +22,7 @@
 
 static const char *const left_alone[] = {"kube-system", "kube-public", "kube-node-lease"};
 
-static void on_written(void *data, const struct kube_answer *answer)
+static void job_node_on_written(void *data, const struct kube_answer *answer)
 {
 	struct job *job = data;
 
@@ -31,7 +31,7 @@ static void on_written(void *data, const struct kube_answer *answer)
 
 /* ---- namespaces ---- */
 
-static bool is_left_alone(const char *name)
+static bool job_node_is_left_alone(const char *name)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(left_alone); i++)
 		if (!strcmp(left_alone[i], name))
@@ -65,13 +65,13 @@ void job_namespace(struct job *job)
 		.target = {.group_version = "v1", .resource = "namespaces", .name = job->name},
 		.field_manager = "divvy-controller",
 		.may_send = job_may_send,
-		.done = on_written,
+		.done = job_node_on_written,
 		.data = job};
 	_cleanup_json_ json_t *change = NULL;
 	struct error err = {0};
 	int r;
 
-	if (!ns || !is_left_alone(job->name) || has_label(ns)) {
+	if (!ns || !job_node_is_left_alone(job->name) || has_label(ns)) {
 		job_end(job, 0, "");
 		return;
 	}
@@ -104,7 +104,7 @@ static bool is_cordoned(const json_t *gpu_node, const char *uuid)
 	return false;
 }
 
-static bool text_is(const json_t *object, const char *key, const char *text)
+static bool job_node_is_text(const json_t *object, const char *key, const char *text)
 {
 	const char *value = json_string_value(json_object_get(object, key));
 
@@ -123,7 +123,7 @@ static struct capacity capacity_of(const json_t *gpu_node)
 	const json_t *status = json_object_get(gpu_node, "status"),
 		     *devices = json_object_get(status, "devices"),
 		     *tenants = json_object_get(status, "tenants");
-	const bool is_pool = text_is(status, "owner", "pool");
+	const bool is_pool = job_node_is_text(status, "owner", "pool");
 	struct capacity room = {0}, granted = {0};
 
 	for (size_t i = 0; i < json_array_size(devices); i++) {
@@ -131,13 +131,14 @@ static struct capacity capacity_of(const json_t *gpu_node)
 		const char *uuid = json_string_value(json_object_get(d, "uuid"));
 		const json_int_t bytes = json_integer_value(json_object_get(d, "memoryBytes"));
 
-		if (!uuid || bytes < 0 || !text_is(d, "health", "Healthy") ||
+		if (!uuid || bytes < 0 || !job_node_is_text(d, "health", "Healthy") ||
 			is_cordoned(gpu_node, uuid) ||
-			(text_is(d, "owner", "native") && !is_pool) || text_is(d, "owner", "user"))
+			(job_node_is_text(d, "owner", "native") && !is_pool) ||
+			job_node_is_text(d, "owner", "user"))
 			continue;
 		room.milli += SPEC_SHARE_ONE;
 		room.bytes += (uint64_t)bytes;
-		room.held += text_is(d, "owner", "pool");
+		room.held += job_node_is_text(d, "owner", "pool");
 	}
 	for (size_t i = 0; i < json_array_size(tenants); i++) {
 		const json_t *t = json_array_get(tenants, i),
@@ -190,7 +191,7 @@ static bool is_unknown(const json_t *node, const char *list)
 }
 
 /* null removes the resource */
-static json_t *amount(bool is_there, uint64_t n)
+static json_t *job_node_amount_json(bool is_there, uint64_t n)
 {
 	char text[24];
 
@@ -210,7 +211,7 @@ static int write_capacity(
 						 .subresource = "status"},
 		.field_manager = "divvy-controller",
 		.may_send = job_may_send,
-		.done = on_written,
+		.done = job_node_on_written,
 		.data = job};
 	_cleanup_json_ json_t *change = NULL, *list = NULL;
 	int r;
@@ -218,9 +219,9 @@ static int write_capacity(
 	if (has_any ? is_written(node, "capacity", &want) && is_written(node, "allocatable", &want)
 		    : is_unknown(node, "capacity") && is_unknown(node, "allocatable"))
 		return 0;
-	list = json_pack("{s:o, s:o, s:o}", MILLI, amount(has_any, want.milli), MEMORY,
-		amount(has_any, want.bytes / MIB), HELD,
-		amount(has_any && want.is_pool, want.held));
+	list = json_pack("{s:o, s:o, s:o}", MILLI, job_node_amount_json(has_any, want.milli),
+		MEMORY, job_node_amount_json(has_any, want.bytes / MIB), HELD,
+		job_node_amount_json(has_any && want.is_pool, want.held));
 	change = json_pack("{s:{s:O, s:O}}", "status", "capacity", list, "allocatable", list);
 	r = change ? kube_patch(job->c->client, &write, KUBE_PATCH_STRATEGIC, change, err)
 		   : fail(err, ENOMEM, "out of memory");
@@ -241,7 +242,7 @@ static const char *const startup_taints[] = {
 static bool is_startup_taint(const json_t *taint)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(startup_taints); i++)
-		if (text_is(taint, "key", startup_taints[i]))
+		if (job_node_is_text(taint, "key", startup_taints[i]))
 			return true;
 	return false;
 }
@@ -256,7 +257,7 @@ bool controller_has_started(const json_t *node, const json_t *gpu_node)
 	/* A node without devices has no capacity of shares: its pods use devices of other nodes. */
 	if (has_devices(gpu_node) && !json_object_get(now, MILLI))
 		return false;
-	return text_is(ready, "status", "True") && slots &&
+	return job_node_is_text(ready, "status", "True") && slots &&
 		quantity_parse(str_from(slots), 1, &n, NULL) == 0 && n;
 }
 
@@ -272,7 +273,7 @@ static int end_startup(
 		.target = {.group_version = "v1", .resource = "nodes", .name = job->name},
 		.field_manager = "divvy-controller",
 		.may_send = job_may_send,
-		.done = on_written,
+		.done = job_node_on_written,
 		.data = job};
 	_cleanup_json_ json_t *change = NULL;
 	json_t *rest, *taint;
@@ -303,7 +304,7 @@ static int make_gpu_node(struct job *job, const json_t *node, struct error *err)
 		.target = {.group_version = "divvy.gpu/v1", .resource = "gpunodes"},
 		.field_manager = "divvy-controller",
 		.may_send = job_may_send,
-		.done = on_written,
+		.done = job_node_on_written,
 		.data = job};
 	const char *owner = kube_json_text_at(node, "metadata", "labels", OWNER, NULL);
 	json_t *spec = owner && !strcmp(owner, "pool")

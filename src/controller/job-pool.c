@@ -17,7 +17,7 @@
 
 /* ---- writes ---- */
 
-static void on_written(void *data, const struct kube_answer *answer)
+static void job_pool_on_written(void *data, const struct kube_answer *answer)
 {
 	struct job *job = data;
 
@@ -57,7 +57,7 @@ static void on_made(void *data, const struct kube_answer *answer)
 				controller_event(job->c, e->object, "v1", "Pod", true,
 					"PlaceholderRefused", text);
 	}
-	on_written(data, answer);
+	job_pool_on_written(data, answer);
 }
 
 /* Default: the image of this controller. */
@@ -79,11 +79,11 @@ static struct kube_write write_pod(struct job *job, const char *ns, const char *
 					   .name = name},
 		.field_manager = "divvy-controller",
 		.may_send = job_may_send,
-		.done = on_written,
+		.done = job_pool_on_written,
 		.data = job};
 }
 
-static int make(struct job *job, const char *node, struct error *err)
+static int job_pool_create_placeholder(struct job *job, const char *node, struct error *err)
 {
 	struct kube_write write = write_pod(job, job->c->options.ns, NULL);
 	const char *image = image_of(job->c);
@@ -110,7 +110,7 @@ static int make(struct job *job, const char *node, struct error *err)
 	return r;
 }
 
-static int release(struct job *job, const char *name, struct error *err)
+static int job_pool_delete_placeholder(struct job *job, const char *name, struct error *err)
 {
 	const struct kube_write write = write_pod(job, job->c->options.ns, name);
 	_cleanup_json_ json_t *patch = json_pack(
@@ -164,7 +164,7 @@ static int add_nodes(struct job *job, struct pool_view *view, struct error *err)
  * deleted. divvyd has closed a lost device; its tenants' pods are deleted, and their controllers
  * make new ones that get other places.
  */
-static int add_pods(struct job *job, struct pool_view *view, struct error *err)
+static int job_pool_add_pods(struct job *job, struct pool_view *view, struct error *err)
 {
 	const struct kube_entry *e = NULL;
 	int r = 0;
@@ -184,7 +184,7 @@ static int add_pods(struct job *job, struct pool_view *view, struct error *err)
 
 /* ---- the job ---- */
 
-static int carry_out(struct job *job, struct pool_view *view, struct error *err)
+static int job_pool_carry_out_plan(struct job *job, struct pool_view *view, struct error *err)
 {
 	struct controller *c = job->c;
 	const struct pool_facts *facts = pool_view_facts(view, clock_now_ns());
@@ -197,7 +197,7 @@ static int carry_out(struct job *job, struct pool_view *view, struct error *err)
 	for (size_t i = 0; r == 0 && i < plan.n_make; i++) {
 		log_info("a whole device is needed%s%s", plan.make[i][0] ? " of node " : "",
 			plan.make[i]);
-		r = make(job, plan.make[i], err);
+		r = job_pool_create_placeholder(job, plan.make[i], err);
 	}
 	for (size_t i = 0; r == 0 && i < plan.n_give_back; i++) {
 		log_info("placeholder %s is deleted", plan.give_back[i]);
@@ -205,7 +205,7 @@ static int carry_out(struct job *job, struct pool_view *view, struct error *err)
 	}
 	for (size_t i = 0; r == 0 && i < plan.n_release; i++) {
 		log_info("placeholder %s is released", plan.release[i]);
-		r = release(job, plan.release[i], err);
+		r = job_pool_delete_placeholder(job, plan.release[i], err);
 	}
 	if (plan.again_ns != CLOCK_NEVER)
 		queue_add_at(c->queue, job->key, plan.again_ns);
@@ -225,8 +225,8 @@ void job_pool(struct job *job)
 		controller_is_synced(c, CACHE_GPU_NODES) && controller_is_synced(c, CACHE_LEASES)) {
 		r = pool_view_new(c->options.ns, clock_real_ns(), &view);
 		r = r < 0 ? fail(&err, ENOMEM, "out of memory") : add_nodes(job, view, &err);
-		r = r < 0 ? r : add_pods(job, view, &err);
-		r = r < 0 ? r : carry_out(job, view, &err);
+		r = r < 0 ? r : job_pool_add_pods(job, view, &err);
+		r = r < 0 ? r : job_pool_carry_out_plan(job, view, &err);
 	}
 	pool_view_free(view);
 	if (r < 0 && !job->trouble) {

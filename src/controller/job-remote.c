@@ -31,12 +31,12 @@ static const struct secret_field fields[] = {
 	{NULL, 0},
 };
 
-static const json_t *find(const struct controller *c, enum controller_cache which)
+static const json_t *job_remote_find_secret(const struct controller *c, enum controller_cache which)
 {
 	return controller_find(c, which, c->options.ns, IDENTITY_AUTHORITY);
 }
 
-static void count(struct job *job)
+static void job_remote_count_answer(struct job *job)
 {
 	switch ((enum sign_act)job->kind) {
 	case SIGN_ISSUE: job->c->n_certificates[1]++; break;
@@ -46,25 +46,25 @@ static void count(struct job *job)
 	}
 }
 
-static void on_written(void *data, const struct kube_answer *answer)
+static void job_remote_on_written(void *data, const struct kube_answer *answer)
 {
 	struct job *job = data;
 
 	if (answer->result == 0)
-		count(job);
+		job_remote_count_answer(job);
 	/* Another writer was faster or has deleted the object; the watch brings its state. */
 	job_end(job, answer->result == -EBUSY || answer->result == -ENOENT ? 0 : answer->result,
 		answer->error.msg);
 }
 
 /* Releases the change. Returns 1 if the write has started. */
-static int patch(
+static int job_remote_send_patch(
 	struct job *job, const struct kube_target *target, json_t *change, struct error *err)
 {
 	const struct kube_write write = {.target = *target,
 		.field_manager = MANAGER,
 		.may_send = job_may_send,
-		.done = on_written,
+		.done = job_remote_on_written,
 		.data = job};
 	int r = change ? kube_patch(job->c->client, &write, KUBE_PATCH_MERGE, change, err)
 		       : fail(err, ENOMEM, "out of memory");
@@ -73,7 +73,7 @@ static int patch(
 	return r < 0 ? r : 1;
 }
 
-static void finish(struct job *job, int r, const struct error *err)
+static void job_remote_finish(struct job *job, int r, const struct error *err)
 {
 	if (r <= 0)
 		job_end(job, r, err->msg);
@@ -81,7 +81,8 @@ static void finish(struct job *job, int r, const struct error *err)
 
 /* ---- the authority ---- */
 
-static int write_secret(struct job *job, struct authority_store *store, struct error *err)
+static int job_remote_write_secret(
+	struct job *job, struct authority_store *store, struct error *err)
 {
 	const struct kube_target target = {.group_version = "v1",
 		.resource = "secrets",
@@ -89,12 +90,14 @@ static int write_secret(struct job *job, struct authority_store *store, struct e
 		.name = IDENTITY_AUTHORITY};
 
 	log_info("the authority between nodes changes");
-	return patch(job, &target, secret_patch(find(job->c, CACHE_AUTHORITY), fields, store), err);
+	return job_remote_send_patch(job, &target,
+		secret_patch(job_remote_find_secret(job->c, CACHE_AUTHORITY), fields, store), err);
 }
 
 static bool is_published(const struct controller *c, const char *bundle)
 {
-	const char *now = kube_json_text_at(find(c, CACHE_AUTHORITY_MAP), "data", BUNDLE_KEY, NULL);
+	const char *now = kube_json_text_at(
+		job_remote_find_secret(c, CACHE_AUTHORITY_MAP), "data", BUNDLE_KEY, NULL);
 
 	return now && bundle && !strcmp(now, bundle);
 }
@@ -106,13 +109,13 @@ static int write_map(struct job *job, const char *bundle, struct error *err)
 		.namespace_name = job->c->options.ns,
 		.name = IDENTITY_AUTHORITY};
 
-	return patch(job, &target,
-		secret_patch_data(
-			find(job->c, CACHE_AUTHORITY_MAP), json_pack("{s:s}", BUNDLE_KEY, bundle)),
+	return job_remote_send_patch(job, &target,
+		secret_patch_data(job_remote_find_secret(job->c, CACHE_AUTHORITY_MAP),
+			json_pack("{s:s}", BUNDLE_KEY, bundle)),
 		err);
 }
 
-static int look(struct job *job, struct error *err)
+static int job_remote_check(struct job *job, struct error *err)
 {
 	struct controller *c = job->c;
 	_cleanup_authority_store_ struct authority_store store = {0};
@@ -123,11 +126,12 @@ static int look(struct job *job, struct error *err)
 	if (!controller_is_synced(c, CACHE_AUTHORITY) ||
 		!controller_is_synced(c, CACHE_AUTHORITY_MAP))
 		return 0;
-	if (!find(c, CACHE_AUTHORITY) || !find(c, CACHE_AUTHORITY_MAP))
+	if (!job_remote_find_secret(c, CACHE_AUTHORITY) ||
+		!job_remote_find_secret(c, CACHE_AUTHORITY_MAP))
 		return fail(err, ENOENT, "%s %s/%s is missing: it comes with the manifests",
-			find(c, CACHE_AUTHORITY) ? "ConfigMap" : "Secret", c->options.ns,
-			IDENTITY_AUTHORITY);
-	secret_read(find(c, CACHE_AUTHORITY), fields, &store);
+			job_remote_find_secret(c, CACHE_AUTHORITY) ? "ConfigMap" : "Secret",
+			c->options.ns, IDENTITY_AUTHORITY);
+	secret_read(job_remote_find_secret(c, CACHE_AUTHORITY), fields, &store);
 	for (int i = 0; i < STEPS_MAX && r > 0; i++) {
 		r = authority_step(&store, clock_real_ns(), err);
 		is_changed |= r > 0;
@@ -135,7 +139,7 @@ static int look(struct job *job, struct error *err)
 	if (r < 0)
 		return r;
 	if (is_changed)
-		return write_secret(job, &store, err);
+		return job_remote_write_secret(job, &store, err);
 	bundle = authority_bundle(&store, clock_real_ns());
 	if (!bundle)
 		return fail(err, ENOMEM, "out of memory");
@@ -147,7 +151,7 @@ void job_authority(struct job *job)
 	struct error err = {0};
 
 	queue_add_at(job->c->queue, job->key, clock_now_ns() + LOOK_NS);
-	finish(job, look(job, &err), &err);
+	job_remote_finish(job, job_remote_check(job, &err), &err);
 }
 
 /* ---- requests ---- */
@@ -160,7 +164,7 @@ static int change_request(
 		.name = job->name,
 		.subresource = subresource};
 
-	return patch(job, &target, change, err);
+	return job_remote_send_patch(job, &target, change, err);
 }
 
 static int delete_request(struct job *job, const json_t *object, struct error *err)
@@ -169,7 +173,7 @@ static int delete_request(struct job *job, const json_t *object, struct error *e
 						 .resource = "certificatesigningrequests",
 						 .name = job->name},
 		.may_send = job_may_send,
-		.done = on_written,
+		.done = job_remote_on_written,
 		.data = job};
 	const struct kube_delete what = {
 		.uid = kube_json_text_at(object, "metadata", "uid", NULL), .grace_s = -1};
@@ -178,7 +182,7 @@ static int delete_request(struct job *job, const json_t *object, struct error *e
 	return r < 0 ? r : 1;
 }
 
-static int issue(
+static int job_remote_issue_certificate(
 	struct job *job, const json_t *object, const struct sign_ask *ask, struct error *err)
 {
 	_cleanup_authority_store_ struct authority_store store = {0};
@@ -186,7 +190,7 @@ static int issue(
 	char uri[IDENTITY_URI];
 	int r;
 
-	secret_read(find(job->c, CACHE_AUTHORITY), fields, &store);
+	secret_read(job_remote_find_secret(job->c, CACHE_AUTHORITY), fields, &store);
 	bundle = authority_bundle(&store, clock_real_ns());
 	if (!is_published(job->c, bundle)) {
 		queue_add_at(job->c->queue, job->key, clock_now_ns() + AGAIN_NS);
@@ -205,7 +209,7 @@ static int issue(
 		err);
 }
 
-static int answer(struct job *job, const json_t *object, struct error *err)
+static int job_remote_answer_request(struct job *job, const json_t *object, struct error *err)
 {
 	struct controller *c = job->c;
 	_cleanup_sign_ask_ struct sign_ask ask = {0};
@@ -233,7 +237,7 @@ static int answer(struct job *job, const json_t *object, struct error *err)
 	case SIGN_FAIL:
 		return change_request(
 			job, "status", sign_condition(object, "Failed", why.msg), err);
-	case SIGN_ISSUE: return issue(job, object, &ask, err);
+	case SIGN_ISSUE: return job_remote_issue_certificate(job, object, &ask, err);
 	case SIGN_DELETE: return delete_request(job, object, err);
 	default: break;
 	}
@@ -251,6 +255,6 @@ void job_sign(struct job *job)
 
 	/* Before the cache of pods is complete, an unknown pod may still exist. */
 	if (object && controller_is_synced(job->c, CACHE_PODS))
-		r = answer(job, object, &err);
-	finish(job, r, &err);
+		r = job_remote_answer_request(job, object, &err);
+	job_remote_finish(job, r, &err);
 }

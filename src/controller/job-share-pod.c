@@ -29,8 +29,8 @@ static const json_t *share_pod_of(const struct job *job)
 	return controller_find(job->c, cache_of(job), job->ns, job->name);
 }
 
-static void tell(struct job *job, const json_t *share_pod, bool is_warning, const char *reason,
-	const char *text)
+static void job_share_pod_send_event(struct job *job, const json_t *share_pod, bool is_warning,
+	const char *reason, const char *text)
 {
 	controller_event(job->c, share_pod, share_pod_api_version((enum share_pod_kind)job->kind),
 		"SharePod", is_warning, reason, text);
@@ -49,7 +49,7 @@ static const json_t *own_pod(const struct job *job, const json_t *share_pod)
 	return pod && share_pod_owns(share_pod, pod) ? pod : NULL;
 }
 
-static bool is_over(const json_t *pod)
+static bool job_share_pod_is_over(const json_t *pod)
 {
 	const char *phase = kube_json_text_at(pod, "status", "phase", NULL);
 
@@ -97,27 +97,28 @@ static void on_status(void *data, const struct kube_answer *answer)
 }
 
 /* Returns the node with the pod's devices, which confirms its shares; NULL if there is none yet. */
-static const char *devices_node(const json_t *pod, char remote[static GIVEN_NODE])
+static const char *devices_node(const json_t *pod, char remote[static ASSIGNED_NODE])
 {
 	_cleanup_manifest_json_ struct manifest_json manifest = {0};
-	_cleanup_given_ struct given given = {0};
+	_cleanup_assigned_ struct assigned assigned = {0};
 	const char *node = kube_json_text_at(pod, "spec", "nodeName", NULL);
 
 	if (!node ||
 		manifest_json_read(
 			json_object_get(pod, "metadata"), NULL, STR(""), &manifest, NULL) < 0 ||
-		given_parse(manifest.pod.annotations, &given, NULL) < 0 || !given.n ||
-		given.v[0].mode != SPEC_MODE_REMOTE)
+		assigned_parse(manifest.pod.annotations, &assigned, NULL) < 0 || !assigned.n ||
+		assigned.v[0].mode != SPEC_MODE_REMOTE)
 		return node;
-	snprintf(remote, GIVEN_NODE, "%s", given.v[0].remote_node);
+	snprintf(remote, ASSIGNED_NODE, "%s", assigned.v[0].remote_node);
 	return remote;
 }
 
 /* Last step of each round; r < 0: another round is needed. */
-static void finish(struct job *job, struct share_pod_facts *facts, int r, const char *sentence)
+static void job_share_pod_write_status(
+	struct job *job, struct share_pod_facts *facts, int r, const char *sentence)
 {
 	const json_t *share_pod = share_pod_of(job);
-	char remote[GIVEN_NODE];
+	char remote[ASSIGNED_NODE];
 	const char *node = devices_node(facts->pod, remote);
 	_cleanup_json_ json_t *status = NULL;
 	json_t *change;
@@ -152,15 +153,15 @@ static void finish(struct job *job, struct share_pod_facts *facts, int r, const 
 
 /* ---- a pod ---- */
 
-static void on_created(void *data, const struct kube_answer *answer);
+static void job_share_pod_on_created(void *data, const struct kube_answer *answer);
 
-static int create(struct job *job, json_t *pod, struct error *err)
+static int job_share_pod_create_pod(struct job *job, json_t *pod, struct error *err)
 {
 	const struct kube_write write = {
 		.target = {.group_version = "v1", .resource = "pods", .namespace_name = job->ns},
 		.field_manager = "divvy-controller",
 		.may_send = job_may_send,
-		.done = on_created,
+		.done = job_share_pod_on_created,
 		.data = job};
 
 	json_decref(job->stash);
@@ -176,8 +177,8 @@ static void fail_to_create(struct job *job, const char *reason, const char *mess
 	const json_t *share_pod = share_pod_of(job);
 
 	if (share_pod)
-		tell(job, share_pod, true, "PodFailed", message);
-	finish(job, &facts, r, message);
+		job_share_pod_send_event(job, share_pod, true, "PodFailed", message);
+	job_share_pod_write_status(job, &facts, r, message);
 }
 
 /* Checks which object owns the pod with our name. */
@@ -216,11 +217,11 @@ static void on_taken(void *data, const struct kube_answer *answer)
 	}
 	again = json_deep_copy(job->stash);
 	json_object_set_new(kube_json_at(again, "metadata", NULL), "name", json_string(other));
-	if (create(job, again, &err) < 0)
+	if (job_share_pod_create_pod(job, again, &err) < 0)
 		job_end(job, -EINVAL, err.msg);
 }
 
-static void on_created(void *data, const struct kube_answer *answer)
+static void job_share_pod_on_created(void *data, const struct kube_answer *answer)
 {
 	struct job *job = data;
 	const json_t *share_pod = share_pod_of(job);
@@ -249,7 +250,7 @@ static void on_created(void *data, const struct kube_answer *answer)
 	}
 	if (share_pod) {
 		snprintf(text, sizeof(text), "created pod %.253s", name ? name : "");
-		tell(job, share_pod, false, "PodCreated", text);
+		job_share_pod_send_event(job, share_pod, false, "PodCreated", text);
 	}
 	job_end(job, 0, "");
 }
@@ -261,7 +262,7 @@ static void on_carried(void *data, const struct kube_answer *answer)
 	struct job *job = data;
 	const json_t *share_pod = share_pod_of(job);
 	struct error room;
-	struct share_pod_facts facts = {.wish = kube_answer_sentence(answer, &room)};
+	struct share_pod_facts facts = {.resize_text = kube_answer_sentence(answer, &room)};
 
 	if (answer->result == 0 || !share_pod || answer->result == -ENOENT) {
 		job_end(job, 0, "");
@@ -269,14 +270,14 @@ static void on_carried(void *data, const struct kube_answer *answer)
 	}
 	facts.pod = own_pod(job, share_pod);
 	if (!facts.pod)
-		facts.wish = NULL;
+		facts.resize_text = NULL;
 	/* A refused change is not repeated until the SharePod changes. */
-	finish(job, &facts,
+	job_share_pod_write_status(job, &facts,
 		answer->result == -EPERM || answer->result == -EINVAL ? 0 : answer->result,
 		answer->error.msg);
 }
 
-static bool carry(struct job *job, const json_t *share_pod, const json_t *pod)
+static bool job_share_pod_carry_resize(struct job *job, const json_t *share_pod, const json_t *pod)
 {
 	const struct kube_write write = {
 		.target = {.group_version = "v1",
@@ -290,7 +291,8 @@ static bool carry(struct job *job, const json_t *share_pod, const json_t *pod)
 	_cleanup_json_ json_t *change = NULL;
 	struct error err;
 
-	if (is_over(pod) || kube_json_text_at(pod, "metadata", "deletionTimestamp", NULL) ||
+	if (job_share_pod_is_over(pod) ||
+		kube_json_text_at(pod, "metadata", "deletionTimestamp", NULL) ||
 		share_pod_carry(share_pod, (enum share_pod_kind)job->kind, pod, &change) < 0 ||
 		!change)
 		return false;
@@ -299,34 +301,34 @@ static bool carry(struct job *job, const json_t *share_pod, const json_t *pod)
 
 /* ---- the whole job ---- */
 
-static enum share_pod_verdict judge(
+static enum share_pod_verdict job_share_pod_judge(
 	struct job *job, const json_t *share_pod, json_t **ret_pod, struct error *err)
 {
 	enum share_pod_verdict verdict = SHARE_POD_ACCEPTED;
 	struct ns_facts ns;
-	struct wish wish = {0};
+	struct pod_translation translation = {0};
 	int r = share_pod_make(share_pod, (enum share_pod_kind)job->kind, ret_pod, err);
 
 	if (r < 0)
 		return r == -EEXIST ? SHARE_POD_TEMPLATE_CONFLICT : SHARE_POD_INVALID_SPEC;
 	if (controller_ns_facts(job->c, job->ns, NULL, &ns) == 0) {
-		r = wish_read(json_object_get(*ret_pod, "metadata"),
-			json_object_get(*ret_pod, "spec"), str_from(job->ns), &ns.facts, &wish,
-			err);
-		r = r < 0 ? r : wish_check_presets(&wish, true, err);
-		r = r < 0 ? r : wish_check_modes(&wish, err);
+		r = pod_translate_read(json_object_get(*ret_pod, "metadata"),
+			json_object_get(*ret_pod, "spec"), str_from(job->ns), &ns.facts,
+			&translation, err);
+		r = r < 0 ? r : pod_translate_check_presets(&translation, true, err);
+		r = r < 0 ? r : pod_translate_check_modes(&translation, err);
 		if (r < 0)
 			verdict = SHARE_POD_INVALID_SPEC;
-		else if (wish_check_policies(&wish, &ns.facts, err) < 0)
+		else if (pod_translate_check_policies(&translation, &ns.facts, err) < 0)
 			verdict = SHARE_POD_POLICY_DENIED;
-		wish_done(&wish);
+		pod_translation_done(&translation);
 	}
 	ns_facts_done(&ns);
 	return verdict;
 }
 
 /* The SharePod's pod has ended, so nothing is left to do. */
-static bool has_ended(const json_t *share_pod)
+static bool job_share_pod_has_ended(const json_t *share_pod)
 {
 	const char *phase = kube_json_text_at(share_pod, "status", "phase", NULL);
 
@@ -370,7 +372,7 @@ static void tell_off(struct job *job, const json_t *share_pod, const char *diale
 		"divvy ignores this SharePod: annotation " DIALECT_LIST_KEY
 		" of the namespace is '%.100s', without kubeshare, the dialect of SharePods.",
 		dialects);
-	tell(job, share_pod, false, "DialectOff", text);
+	job_share_pod_send_event(job, share_pod, false, "DialectOff", text);
 }
 
 /*
@@ -388,14 +390,14 @@ static bool is_kubeshare(struct job *job, const json_t *share_pod)
 		return false;
 	is_on = share_pod_is_kubeshare_on(ns.facts.dialects);
 	if (!is_on && dialect_config_parse(str_from(ns.facts.dialects), &config, &err) < 0)
-		tell(job, share_pod, true, "UnknownDialect", err.msg);
+		job_share_pod_send_event(job, share_pod, true, "UnknownDialect", err.msg);
 	else if (!is_on)
 		tell_off(job, share_pod, ns.facts.dialects);
 	ns_facts_done(&ns);
 	return is_on;
 }
 
-static bool is_ready(struct job *job, const json_t *share_pod)
+static bool job_share_pod_is_ready(struct job *job, const json_t *share_pod)
 {
 	if (!controller_is_synced(job->c, CACHE_PODS) ||
 		!controller_is_synced(job->c, CACHE_NAMESPACES) ||
@@ -404,7 +406,7 @@ static bool is_ready(struct job *job, const json_t *share_pod)
 	return job->kind == SHARE_POD_OURS || is_kubeshare(job, share_pod);
 }
 
-static void run(struct job *job)
+static void job_share_pod_run(struct job *job)
 {
 	const json_t *share_pod = share_pod_of(job);
 	struct share_pod_facts facts = {0};
@@ -412,42 +414,43 @@ static void run(struct job *job)
 	struct error err = {0};
 
 	if (!share_pod || kube_json_text_at(share_pod, "metadata", "deletionTimestamp", NULL) ||
-		!is_ready(job, share_pod)) {
+		!job_share_pod_is_ready(job, share_pod)) {
 		job_end(job, 0, "");
 		return;
 	}
 	facts.pod = own_pod(job, share_pod);
-	facts.verdict = judge(job, share_pod, &pod, &err);
+	facts.verdict = job_share_pod_judge(job, share_pod, &pod, &err);
 	facts.message = err.msg;
 	if (facts.verdict != SHARE_POD_ACCEPTED) {
 		if (facts.verdict == SHARE_POD_POLICY_DENIED &&
 			!was_judged(share_pod, facts.verdict))
-			tell(job, share_pod, true, share_pod_verdict_name(facts.verdict), err.msg);
-		finish(job, &facts, 0, "");
+			job_share_pod_send_event(job, share_pod, true,
+				share_pod_verdict_name(facts.verdict), err.msg);
+		job_share_pod_write_status(job, &facts, 0, "");
 		return;
 	}
-	if (!facts.pod && has_ended(share_pod)) {
+	if (!facts.pod && job_share_pod_has_ended(share_pod)) {
 		job_end(job, 0, "");
 		return;
 	}
 	if (!facts.pod) {
-		if (create(job, TAKE_PTR(pod), &err) < 0)
+		if (job_share_pod_create_pod(job, TAKE_PTR(pod), &err) < 0)
 			job_end(job, -EINVAL, err.msg);
 		return;
 	}
-	if (carry(job, share_pod, facts.pod))
+	if (job_share_pod_carry_resize(job, share_pod, facts.pod))
 		return;
-	finish(job, &facts, 0, "");
+	job_share_pod_write_status(job, &facts, 0, "");
 }
 
 void job_share_pod(struct job *job)
 {
 	job->kind = SHARE_POD_OURS;
-	run(job);
+	job_share_pod_run(job);
 }
 
 void job_kubeshare_pod(struct job *job)
 {
 	job->kind = SHARE_POD_KUBESHARE;
-	run(job);
+	job_share_pod_run(job);
 }

@@ -11,7 +11,7 @@
 #define PATH_MAX_BYTES 1024u
 #define FOREIGN_MAX 16u /* foreign resources in one container */
 
-static int add(json_t *patch, const char *op, const char *path, json_t *value)
+static int pod_patch_add_operation(json_t *patch, const char *op, const char *path, json_t *value)
 {
 	json_t *o = value ? json_pack("{s:s, s:s, s:o}", "op", op, "path", path, "value", value)
 			  : json_pack("{s:s, s:s}", "op", op, "path", path);
@@ -52,7 +52,7 @@ static int change_object(
 				json_object_setn_new_nocheck(whole, pairs[i].key.p, pairs[i].key.n,
 					json_string(pairs[i].value));
 		if (json_object_size(whole))
-			return add(patch, "add", path, whole);
+			return pod_patch_add_operation(patch, "add", path, whole);
 		json_decref(whole);
 		return 0;
 	}
@@ -66,9 +66,9 @@ static int change_object(
 			return -1;
 		if (!pairs[i].value) {
 			if (now)
-				r = add(patch, "remove", buf_text(&step), NULL);
+				r = pod_patch_add_operation(patch, "remove", buf_text(&step), NULL);
 		} else if (!json_is_string(now) || strcmp(json_string_value(now), pairs[i].value)) {
-			r = add(patch, now ? "replace" : "add", buf_text(&step),
+			r = pod_patch_add_operation(patch, now ? "replace" : "add", buf_text(&step),
 				json_string(pairs[i].value));
 		}
 	}
@@ -81,8 +81,8 @@ static int change_object(
  * The value becomes 0, because LimitRanger would refuse a missing resource that has a max in a
  * LimitRange.
  */
-static size_t add_ranged(const struct wish *wish, uint32_t container, enum manifest_resources which,
-	const json_t *list, struct pair pairs[static RANGED_MAX])
+static size_t add_ranged(const struct pod_translation *translation, uint32_t container,
+	enum manifest_resources which, const json_t *list, struct pair pairs[static RANGED_MAX])
 {
 	size_t n = 0;
 	const char *key;
@@ -91,8 +91,8 @@ static size_t add_ranged(const struct wish *wish, uint32_t container, enum manif
 	json_object_foreach((json_t *)list, key, value) {
 		const struct str name = str_from(key);
 
-		if (n < RANGED_MAX && str_has_prefix(name, STR(WISH_RESOURCE_PREFIX)) &&
-			manifest_is_limit_rangers(&wish->json.pod, container, which, name))
+		if (n < RANGED_MAX && str_has_prefix(name, STR(POD_TRANSLATE_RESOURCE_PREFIX)) &&
+			manifest_is_limit_rangers(&translation->json.pod, container, which, name))
 			pairs[n++] = (struct pair){name, "0"};
 	}
 	return n;
@@ -106,22 +106,22 @@ static bool has_pair(const struct pair *pairs, size_t n, struct str key)
 	return false;
 }
 
-static int patch_list(json_t *patch, const struct wish *wish, uint32_t container,
+static int patch_list(json_t *patch, const struct pod_translation *translation, uint32_t container,
 	enum manifest_resources which, const json_t *resources)
 {
-	const struct dialect_tenant *t = wish_tenant(wish, container);
-	struct pair pairs[WISH_RESOURCES + FOREIGN_MAX + RANGED_MAX], ranged[RANGED_MAX];
-	char numbers[WISH_RESOURCES][24];
-	struct wish_resource want[WISH_RESOURCES];
+	const struct dialect_tenant *t = pod_translate_tenant(translation, container);
+	struct pair pairs[POD_TRANSLATE_RESOURCES + FOREIGN_MAX + RANGED_MAX], ranged[RANGED_MAX];
+	char numbers[POD_TRANSLATE_RESOURCES][24];
+	struct pod_translate_resource want[POD_TRANSLATE_RESOURCES];
 	_cleanup_buf_ struct buf path = BUF_INIT(PATH_MAX_BYTES);
-	const uint32_t n_want = t ? wish_resources(t, want) : 0;
+	const uint32_t n_want = t ? pod_translate_resources(t, want) : 0;
 	const char *field = which == MANIFEST_LIMITS ? "limits" : "requests";
 	const json_t *list = json_object_get(resources, field);
 	size_t n = 0, n_ranged;
 
-	for (uint32_t i = 0; i < wish->result.n_foreign && n < FOREIGN_MAX; i++)
-		if (wish->result.foreign[i].container == container)
-			pairs[n++] = (struct pair){wish->result.foreign[i].resource, NULL};
+	for (uint32_t i = 0; i < translation->result.n_foreign && n < FOREIGN_MAX; i++)
+		if (translation->result.foreign[i].container == container)
+			pairs[n++] = (struct pair){translation->result.foreign[i].resource, NULL};
 	for (uint32_t i = 0; i < n_want; i++) {
 		const struct str name = str_from(want[i].name);
 		const char *now = json_string_value(json_object_get(list, want[i].name));
@@ -135,38 +135,39 @@ static int patch_list(json_t *patch, const struct wish *wish, uint32_t container
 		else
 			pairs[n++] = (struct pair){name, numbers[i]};
 	}
-	n_ranged = add_ranged(wish, container, which, list, ranged);
+	n_ranged = add_ranged(translation, container, which, list, ranged);
 	for (size_t i = 0; i < n_ranged; i++)
 		if (!has_pair(pairs, n, ranged[i].key))
 			pairs[n++] = ranged[i];
-	manifest_json_path(&wish->json, container, &path);
+	manifest_json_path(&translation->json, container, &path);
 	buf_addf(&path, "/resources/%s", field);
 	return change_object(patch, buf_text(&path), list, pairs, n);
 }
 
-static int patch_container(json_t *patch, const struct wish *wish, uint32_t container)
+static int patch_container(
+	json_t *patch, const struct pod_translation *translation, uint32_t container)
 {
-	const json_t *c = manifest_json_container(&wish->json, wish->spec, container),
+	const json_t *c = manifest_json_container(&translation->json, translation->spec, container),
 		     *resources = json_object_get(c, "resources");
-	bool is_touched = wish_tenant(wish, container) || json_is_object(resources);
+	bool is_touched = pod_translate_tenant(translation, container) || json_is_object(resources);
 	int r = 0;
 
-	for (uint32_t i = 0; i < wish->result.n_foreign; i++)
-		is_touched |= wish->result.foreign[i].container == container;
+	for (uint32_t i = 0; i < translation->result.n_foreign; i++)
+		is_touched |= translation->result.foreign[i].container == container;
 	if (!is_touched)
 		return 0;
 	if (!json_is_object(resources)) {
 		_cleanup_buf_ struct buf path = BUF_INIT(PATH_MAX_BYTES);
 
-		manifest_json_path(&wish->json, container, &path);
+		manifest_json_path(&translation->json, container, &path);
 		buf_add_text(&path, "/resources");
-		r = add(patch, "add", buf_text(&path), json_object());
+		r = pod_patch_add_operation(patch, "add", buf_text(&path), json_object());
 	}
-	r = r < 0 ? r : patch_list(patch, wish, container, MANIFEST_LIMITS, resources);
-	return r < 0 ? r : patch_list(patch, wish, container, MANIFEST_REQUESTS, resources);
+	r = r < 0 ? r : patch_list(patch, translation, container, MANIFEST_LIMITS, resources);
+	return r < 0 ? r : patch_list(patch, translation, container, MANIFEST_REQUESTS, resources);
 }
 
-static int patch_metadata(json_t *patch, const struct wish *wish)
+static int patch_metadata(json_t *patch, const struct pod_translation *translation)
 {
 	const struct pair label = {STR(DIALECT_TENANT_LABEL), "true"};
 	char name[MANIFEST_CONTAINER_NAME_MAX + 1];
@@ -174,31 +175,36 @@ static int patch_metadata(json_t *patch, const struct wish *wish)
 	size_t n = 0;
 	int r;
 
-	if (wish->record.n)
-		annotations[n++] = (struct pair){STR(DIALECT_RECORD_KEY), buf_text(&wish->record)};
-	if (wish->list.n)
-		annotations[n++] = (struct pair){STR(DIALECT_LIST_KEY), buf_text(&wish->list)};
-	if (wish->default_container.n && str_copy(name, sizeof(name), wish->default_container) == 0)
+	if (translation->record.n)
+		annotations[n++] = (struct pair){
+			STR(DIALECT_RECORD_KEY), buf_text(&translation->record)};
+	if (translation->list.n)
+		annotations[n++] = (struct pair){
+			STR(DIALECT_LIST_KEY), buf_text(&translation->list)};
+	if (translation->default_container.n &&
+		str_copy(name, sizeof(name), translation->default_container) == 0)
 		annotations[n++] = (struct pair){STR(MANIFEST_DEFAULT_KEY), name};
-	r = change_object(
-		patch, "/metadata/labels", json_object_get(wish->metadata, "labels"), &label, 1);
-	return r < 0 ? r
-		     : change_object(patch, "/metadata/annotations",
-			       json_object_get(wish->metadata, "annotations"), annotations, n);
+	r = change_object(patch, "/metadata/labels",
+		json_object_get(translation->metadata, "labels"), &label, 1);
+	return r < 0
+		? r
+		: change_object(patch, "/metadata/annotations",
+			  json_object_get(translation->metadata, "annotations"), annotations, n);
 }
 
-json_t *wish_patch(const struct wish *wish, const char *scheduler_name)
+json_t *pod_patch(const struct pod_translation *translation, const char *scheduler_name)
 {
 	json_t *patch = json_array();
 	int r = patch ? 0 : -1;
 
-	if (r >= 0 && wish_is_tenant(wish)) {
-		r = patch_metadata(patch, wish);
-		if (r >= 0 && wish_replaces_scheduler(wish))
-			r = add(patch, "add", "/spec/schedulerName", json_string(scheduler_name));
+	if (r >= 0 && pod_translate_is_tenant(translation)) {
+		r = patch_metadata(patch, translation);
+		if (r >= 0 && pod_translate_replaces_scheduler(translation))
+			r = pod_patch_add_operation(
+				patch, "add", "/spec/schedulerName", json_string(scheduler_name));
 	}
-	for (uint32_t i = 0; r >= 0 && i < wish->json.pod.n_containers; i++)
-		r = patch_container(patch, wish, i);
+	for (uint32_t i = 0; r >= 0 && i < translation->json.pod.n_containers; i++)
+		r = patch_container(patch, translation, i);
 	if (r < 0) {
 		json_decref(patch);
 		return NULL;

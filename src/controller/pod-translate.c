@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * wish_read() translates a pod's manifest to one spec for each container with a share, by the
- * dialects of the namespace. The wish_check_ functions change nothing and report the first fault.
- * wish_check_presets() compares what is in the pod with what divvy would write, so the webhook
- * accepts its own result. The tables `frozen` and `texts` list the fields of a spec that cannot
- * change after the pod has a node. A struct wish borrows the JSON of its pod.
+ * pod_translate_read() translates a pod's manifest to one spec for each container with a share, by
+ * the dialects of the namespace. The pod_translate_check_ functions change nothing and report the
+ * first fault. pod_translate_check_presets() compares what is in the pod with what divvy would
+ * write, so the webhook accepts its own result. The tables `frozen` and `texts` list the fields of
+ * a spec that cannot change after the pod has a node. A struct pod_translation borrows the JSON of
+ * its pod.
  */
 #include "controller/pod-translate.h"
 
@@ -20,7 +21,7 @@
 #define MIB (UINT64_C(1) << 20)
 
 /* A pod with one main container has no default to record. */
-static struct str default_container(const struct wish *w)
+static struct str default_container(const struct pod_translation *w)
 {
 	const struct manifest *pod = &w->json.pod;
 	uint32_t n_main = 0;
@@ -33,17 +34,18 @@ static struct str default_container(const struct wish *w)
 	return pod->container[w->result.default_container].name;
 }
 
-int wish_read(const json_t *metadata, const json_t *spec, struct str ns,
-	const struct wish_facts *facts, struct wish *ret_wish, struct error *err)
+int pod_translate_read(const json_t *metadata, const json_t *spec, struct str ns,
+	const struct pod_translate_facts *facts, struct pod_translation *ret_translation,
+	struct error *err)
 {
-	struct wish *w = ret_wish;
+	struct pod_translation *w = ret_translation;
 	int r;
 
 	memset(w, 0, sizeof(*w));
 	w->metadata = metadata;
 	w->spec = spec;
 	w->record = BUF_INIT(DIALECT_RECORD_MAX);
-	w->list = BUF_INIT(WISH_LIST_MAX);
+	w->list = BUF_INIT(POD_TRANSLATE_LIST_MAX);
 	if (dialect_config_parse(str_from(facts->dialects), &w->config, &w->config_error) < 0) {
 		w->is_config_bad = true;
 		dialect_config_parse(STR(""), &w->config, NULL);
@@ -53,13 +55,13 @@ int wish_read(const json_t *metadata, const json_t *spec, struct str ns,
 	if (r < 0)
 		return r;
 	/* A faulty list of dialects does not affect pods without a request. */
-	if (w->is_config_bad && (wish_is_tenant(w) || w->result.n_notes))
+	if (w->is_config_bad && (pod_translate_is_tenant(w) || w->result.n_notes))
 		return fail(err, EINVAL, "namespace '" SHOW "': %.180s", SHOWN(w->json.pod.ns),
 			w->config_error.msg);
-	if (wish_is_tenant(w))
+	if (pod_translate_is_tenant(w))
 		w->default_container = default_container(w);
 	r = dialect_record_format(&w->json.pod, &w->result, &w->record);
-	if (r >= 0 && wish_is_tenant(w))
+	if (r >= 0 && pod_translate_is_tenant(w))
 		r = dialect_config_format(&w->config, &w->list);
 	return r < 0 ? fail(err, EINVAL,
 			       "the foreign resources of all containers are more than %u "
@@ -68,49 +70,52 @@ int wish_read(const json_t *metadata, const json_t *spec, struct str ns,
 		     : 0;
 }
 
-void wish_done(struct wish *wish)
+void pod_translation_done(struct pod_translation *translation)
 {
-	manifest_json_done(&wish->json);
-	dialect_result_done(&wish->result);
-	buf_done(&wish->record);
-	buf_done(&wish->list);
+	manifest_json_done(&translation->json);
+	dialect_result_done(&translation->result);
+	buf_done(&translation->record);
+	buf_done(&translation->list);
 }
 
-const struct dialect_tenant *wish_tenant(const struct wish *wish, uint32_t container)
+const struct dialect_tenant *pod_translate_tenant(
+	const struct pod_translation *translation, uint32_t container)
 {
-	for (uint32_t i = 0; i < wish->result.n_tenants; i++)
-		if (wish->result.tenant[i].container == container)
-			return &wish->result.tenant[i];
+	for (uint32_t i = 0; i < translation->result.n_tenants; i++)
+		if (translation->result.tenant[i].container == container)
+			return &translation->result.tenant[i];
 	return NULL;
 }
 
-bool wish_is_foreign(const struct wish *wish, uint32_t container, struct str resource)
+bool pod_translate_is_foreign(
+	const struct pod_translation *translation, uint32_t container, struct str resource)
 {
-	for (uint32_t i = 0; i < wish->result.n_foreign; i++)
-		if (wish->result.foreign[i].container == container &&
-			str_eq(wish->result.foreign[i].resource, resource))
+	for (uint32_t i = 0; i < translation->result.n_foreign; i++)
+		if (translation->result.foreign[i].container == container &&
+			str_eq(translation->result.foreign[i].resource, resource))
 			return true;
 	return false;
 }
 
-uint32_t wish_resources(
-	const struct dialect_tenant *tenant, struct wish_resource ret[static WISH_RESOURCES])
+uint32_t pod_translate_resources(const struct dialect_tenant *tenant,
+	struct pod_translate_resource ret[static POD_TRANSLATE_RESOURCES])
 {
 	const struct spec *spec = &tenant->spec;
 	uint64_t bytes;
 	uint32_t n = 0;
 
-	ret[n++] = (struct wish_resource){WISH_SLOT, 1};
-	ret[n++] = (struct wish_resource){"divvy.gpu/milli", (uint64_t)spec->request * spec->count};
+	ret[n++] = (struct pod_translate_resource){POD_TRANSLATE_SLOT, 1};
+	ret[n++] = (struct pod_translate_resource){
+		"divvy.gpu/milli", (uint64_t)spec->request * spec->count};
 	if (__builtin_mul_overflow(spec->memory_bytes, spec->count, &bytes))
 		bytes = INT64_MAX;
 	if (bytes)
-		ret[n++] = (struct wish_resource){
+		ret[n++] = (struct pod_translate_resource){
 			"divvy.gpu/memory-mib", bytes / MIB + (bytes % MIB != 0)};
 	return n;
 }
 
-bool wish_replaces_scheduler(const struct wish *wish)
+bool pod_translate_replaces_scheduler(const struct pod_translation *translation)
 {
 	/* Scheduler names in users' manifests. */
 	static const char *const theirs[] = {
@@ -121,12 +126,12 @@ bool wish_replaces_scheduler(const struct wish *wish)
 	 */
 	static const char *const of_groups[] = {
 		"volcano", "scheduler-plugins-scheduler", "koord-scheduler"};
-	const struct str name = wish->json.pod.scheduler;
+	const struct str name = translation->json.pod.scheduler;
 
 	for (size_t i = 0; i < ARRAY_SIZE(theirs); i++)
 		if (str_is(name, theirs[i]))
 			return true;
-	for (size_t i = 0; wish->result.group_object && i < ARRAY_SIZE(of_groups); i++)
+	for (size_t i = 0; translation->result.group_object && i < ARRAY_SIZE(of_groups); i++)
 		if (str_is(name, of_groups[i]))
 			return true;
 	return false;
@@ -135,7 +140,7 @@ bool wish_replaces_scheduler(const struct wish *wish)
 /* ---- fields that only divvy writes ---- */
 
 static int check_annotation(
-	const struct wish *w, const char *key, struct str ours, struct error *err)
+	const struct pod_translation *w, const char *key, struct str ours, struct error *err)
 {
 	const struct str *value = manifest_find(w->json.pod.annotations, str_from(key));
 
@@ -149,7 +154,7 @@ static int check_annotation(
 /*
  * Users name containers in divvy.gpu/container. divvy's own default comes together with its slot.
  */
-static int check_default(const struct wish *w, struct error *err)
+static int check_default(const struct pod_translation *w, struct error *err)
 {
 	const struct manifest *pod = &w->json.pod;
 	const struct str *name = manifest_find(pod->annotations, STR(MANIFEST_DEFAULT_KEY));
@@ -165,11 +170,12 @@ static int check_default(const struct wish *w, struct error *err)
 }
 
 /* Returns whether divvy would write this value. A resource that divvy would not write may be 0. */
-static bool is_injected(const struct wish *w, uint32_t container, struct str name, struct str value)
+static bool is_injected(
+	const struct pod_translation *w, uint32_t container, struct str name, struct str value)
 {
-	const struct dialect_tenant *t = wish_tenant(w, container);
-	struct wish_resource want[WISH_RESOURCES];
-	const uint32_t n = t ? wish_resources(t, want) : 0;
+	const struct dialect_tenant *t = pod_translate_tenant(w, container);
+	struct pod_translate_resource want[POD_TRANSLATE_RESOURCES];
+	const uint32_t n = t ? pod_translate_resources(t, want) : 0;
 	uint64_t number;
 
 	for (uint32_t i = 0; i < n; i++)
@@ -179,8 +185,8 @@ static bool is_injected(const struct wish *w, uint32_t container, struct str nam
 	return quantity_parse(value, 1, &number, NULL) == 0 && number == 0;
 }
 
-static int check_resources(const struct wish *w, uint32_t container, enum manifest_resources which,
-	bool is_patched, struct error *err)
+static int pod_translate_check_resources(const struct pod_translation *w, uint32_t container,
+	enum manifest_resources which, bool is_patched, struct error *err)
 {
 	const struct manifest_container *c = &w->json.pod.container[container];
 	const struct manifest_list list = which == MANIFEST_LIMITS ? c->limits : c->requests;
@@ -188,7 +194,7 @@ static int check_resources(const struct wish *w, uint32_t container, enum manife
 	for (uint32_t i = 0; i < list.n; i++) {
 		const struct manifest_entry *e = &list.entry[i];
 
-		if (!str_has_prefix(e->key, STR(WISH_RESOURCE_PREFIX)) ||
+		if (!str_has_prefix(e->key, STR(POD_TRANSLATE_RESOURCE_PREFIX)) ||
 			is_injected(w, container, e->key, e->value) ||
 			(!is_patched &&
 				manifest_is_limit_rangers(&w->json.pod, container, which, e->key)))
@@ -202,48 +208,53 @@ static int check_resources(const struct wish *w, uint32_t container, enum manife
 	return 0;
 }
 
-int wish_check_presets(const struct wish *wish, bool is_patched, struct error *err)
+int pod_translate_check_presets(
+	const struct pod_translation *translation, bool is_patched, struct error *err)
 {
-	const struct manifest *pod = &wish->json.pod;
+	const struct manifest *pod = &translation->json.pod;
 	int r;
 
 	for (uint32_t i = 0; i < pod->annotations.n; i++)
-		if (dialect_is_given(pod->annotations.entry[i].key))
+		if (dialect_is_assigned(pod->annotations.entry[i].key))
 			return fail(err, EINVAL,
 				"annotation " SHOW
 				": only divvy's scheduler may write it; leave it "
 				"out",
 				SHOWN(pod->annotations.entry[i].key));
-	r = check_annotation(wish, DIALECT_RECORD_KEY, buf_str(&wish->record), err);
-	r = r < 0 ? r : check_annotation(wish, DIALECT_LIST_KEY, buf_str(&wish->list), err);
-	r = r < 0 ? r : check_default(wish, err);
+	r = check_annotation(translation, DIALECT_RECORD_KEY, buf_str(&translation->record), err);
+	r = r < 0
+		? r
+		: check_annotation(translation, DIALECT_LIST_KEY, buf_str(&translation->list), err);
+	r = r < 0 ? r : check_default(translation, err);
 	for (uint32_t i = 0; r == 0 && i < pod->n_containers; i++) {
-		r = check_resources(wish, i, MANIFEST_LIMITS, is_patched, err);
-		r = r < 0 ? r : check_resources(wish, i, MANIFEST_REQUESTS, is_patched, err);
+		r = pod_translate_check_resources(translation, i, MANIFEST_LIMITS, is_patched, err);
+		r = r < 0 ? r
+			  : pod_translate_check_resources(
+				    translation, i, MANIFEST_REQUESTS, is_patched, err);
 	}
-	if (r == 0 && wish_is_tenant(wish) && wish->json.node_name.n)
+	if (r == 0 && pod_translate_is_tenant(translation) && translation->json.node_name.n)
 		return fail(err, EINVAL,
 			"spec.nodeName '" SHOW
 			"': a pod with a share of a GPU is placed by divvy's "
 			"scheduler; leave it out, or select the node in spec.nodeSelector",
-			SHOWN(wish->json.node_name));
+			SHOWN(translation->json.node_name));
 	return r;
 }
 
-static bool has_injected(const struct wish *w, uint32_t container, struct manifest_list list,
-	const struct wish_resource *want)
+static bool has_injected(const struct pod_translation *w, uint32_t container,
+	struct manifest_list list, const struct pod_translate_resource *want)
 {
 	const struct str name = str_from(want->name), *value = manifest_find(list, name);
 
 	return value && is_injected(w, container, name, *value);
 }
 
-static int check_injected(const struct wish *w, uint32_t container, struct error *err)
+static int check_injected(const struct pod_translation *w, uint32_t container, struct error *err)
 {
 	const struct manifest_container *c = &w->json.pod.container[container];
-	const struct dialect_tenant *t = wish_tenant(w, container);
-	struct wish_resource want[WISH_RESOURCES];
-	const uint32_t n = t ? wish_resources(t, want) : 0;
+	const struct dialect_tenant *t = pod_translate_tenant(w, container);
+	struct pod_translate_resource want[POD_TRANSLATE_RESOURCES];
+	const uint32_t n = t ? pod_translate_resources(t, want) : 0;
 
 	for (uint32_t i = 0; i < n; i++)
 		if (!has_injected(w, container, c->limits, &want[i]) ||
@@ -267,27 +278,28 @@ static int check_injected(const struct wish *w, uint32_t container, struct error
 	return 0;
 }
 
-int wish_check_complete(const struct wish *wish, struct error *err)
+int pod_translate_check_complete(const struct pod_translation *translation, struct error *err)
 {
-	const struct str *label = manifest_find(wish->json.pod.labels, STR(DIALECT_TENANT_LABEL));
+	const struct str *label = manifest_find(
+		translation->json.pod.labels, STR(DIALECT_TENANT_LABEL));
 	int r = 0;
 
-	if (!wish_is_tenant(wish))
+	if (!pod_translate_is_tenant(translation))
 		return 0;
 	if (!label || !str_is(*label, "true"))
 		return fail(err, EINVAL,
 			"label " DIALECT_TENANT_LABEL
 			"=true is missing: another webhook changed the pod after divvy's webhook");
-	for (uint32_t i = 0; r == 0 && i < wish->json.pod.n_containers; i++)
-		r = check_injected(wish, i, err);
+	for (uint32_t i = 0; r == 0 && i < translation->json.pod.n_containers; i++)
+		r = check_injected(translation, i, err);
 	return r;
 }
 
-int wish_check_slots(const struct wish *wish, struct error *err)
+int pod_translate_check_slots(const struct pod_translation *translation, struct error *err)
 {
-	for (uint32_t t = 0; t < wish->result.n_tenants; t++) {
-		const struct manifest *pod = &wish->json.pod;
-		const uint32_t i = wish->result.tenant[t].container;
+	for (uint32_t t = 0; t < translation->result.n_tenants; t++) {
+		const struct manifest *pod = &translation->json.pod;
+		const uint32_t i = translation->result.tenant[t].container;
 
 		if (!manifest_has_slot(pod, i))
 			return fail(err, EINVAL,
@@ -305,20 +317,22 @@ int wish_check_slots(const struct wish *wish, struct error *err)
  * These containers run at the same time and have devices of their own. An init container uses the
  * devices of the others.
  */
-static bool is_beside(const struct wish *w, const struct dialect_tenant *t)
+static bool pod_translate_has_same_resource(
+	const struct pod_translation *w, const struct dialect_tenant *t)
 {
 	return w->json.pod.container[t->container].kind != MANIFEST_INIT;
 }
 
-int wish_check_modes(const struct wish *wish, struct error *err)
+int pod_translate_check_modes(const struct pod_translation *translation, struct error *err)
 {
 	const struct dialect_tenant *remote = NULL, *local = NULL, *beside = NULL;
-	const struct manifest_container *c = wish->json.pod.container;
+	const struct manifest_container *c = translation->json.pod.container;
 
-	for (uint32_t i = 0; i < wish->result.n_tenants; i++) {
-		const struct dialect_tenant *t = &wish->result.tenant[i];
+	for (uint32_t i = 0; i < translation->result.n_tenants; i++) {
+		const struct dialect_tenant *t = &translation->result.tenant[i];
 
-		if (t->spec.mode == SPEC_MODE_REMOTE && (!remote || !is_beside(wish, remote)))
+		if (t->spec.mode == SPEC_MODE_REMOTE &&
+			(!remote || !pod_translate_has_same_resource(translation, remote)))
 			remote = t;
 		if (t->spec.mode == SPEC_MODE_LOCAL || t->spec.mode == SPEC_MODE_EXCLUSIVE)
 			local = t;
@@ -331,10 +345,11 @@ int wish_check_modes(const struct wish *wish, struct error *err)
 			": the devices of a pod are on one node; give both the same mode",
 			SHOWN(c[local->container].name), spec_mode_name(local->spec.mode),
 			SHOWN(c[remote->container].name));
-	for (uint32_t i = 0; i < wish->result.n_tenants; i++) {
-		const struct dialect_tenant *t = &wish->result.tenant[i];
+	for (uint32_t i = 0; i < translation->result.n_tenants; i++) {
+		const struct dialect_tenant *t = &translation->result.tenant[i];
 
-		if (t != remote && is_beside(wish, t) && is_beside(wish, remote))
+		if (t != remote && pod_translate_has_same_resource(translation, t) &&
+			pod_translate_has_same_resource(translation, remote))
 			beside = t;
 	}
 	if (beside)
@@ -358,7 +373,8 @@ static bool list_has(const json_t *list, const char *text)
 	return false;
 }
 
-static int check_policy(const struct spec *spec, const json_t *policy, struct error *err)
+static int pod_translate_check_policy(
+	const struct spec *spec, const json_t *policy, struct error *err)
 {
 	const json_t *classes = json_object_get(policy, "classes"),
 		     *highest = json_object_get(policy, "highestPriority");
@@ -385,8 +401,8 @@ static int check_policy(const struct spec *spec, const json_t *policy, struct er
 }
 
 /* Labels of a space are shared by the namespaces whose policies name that space. */
-static int check_space(
-	const char *field, const char *label, const struct wish_facts *facts, struct error *err)
+static int check_space(const char *field, const char *label,
+	const struct pod_translate_facts *facts, struct error *err)
 {
 	const struct str text = str_from(label);
 	char space[SPEC_GROUP];
@@ -402,15 +418,16 @@ static int check_space(
 		label, space);
 }
 
-int wish_check_policies(const struct wish *wish, const struct wish_facts *facts, struct error *err)
+int pod_translate_check_policies(const struct pod_translation *translation,
+	const struct pod_translate_facts *facts, struct error *err)
 {
-	for (uint32_t t = 0; t < wish->result.n_tenants; t++) {
-		const struct dialect_tenant *tenant = &wish->result.tenant[t];
+	for (uint32_t t = 0; t < translation->result.n_tenants; t++) {
+		const struct dialect_tenant *tenant = &translation->result.tenant[t];
 		const struct spec *spec = &tenant->spec;
 		int r = 0;
 
 		for (size_t i = 0; r == 0 && i < facts->n_policies; i++)
-			r = check_policy(spec, facts->policy[i], err);
+			r = pod_translate_check_policy(spec, facts->policy[i], err);
 		r = r < 0 ? r : check_space("affinity", spec->affinity, facts, err);
 		r = r < 0 ? r : check_space("anti-affinity", spec->anti_affinity, facts, err);
 		r = r < 0 ? r
@@ -420,7 +437,7 @@ int wish_check_policies(const struct wish *wish, const struct wish_facts *facts,
 		r = r < 0 ? r : check_space("group", spec->group, facts, err);
 		if (r < 0)
 			return fail_within(err, r, "container " SHOW,
-				SHOWN(wish->json.pod.container[tenant->container].name));
+				SHOWN(translation->json.pod.container[tenant->container].name));
 	}
 	return 0;
 }
@@ -476,7 +493,8 @@ static int check_same(const struct spec *a, const struct spec *b, struct error *
 	return 0;
 }
 
-int wish_check_frozen(const struct wish *old, const struct wish *new, struct error *err)
+int pod_translate_check_frozen(
+	const struct pod_translation *old, const struct pod_translation *new, struct error *err)
 {
 	int r = 0;
 

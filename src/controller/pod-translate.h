@@ -10,20 +10,20 @@
 #include "manifest/manifest-json.h"
 #include "spec/dialect.h"
 
-#define WISH_RESOURCE_PREFIX "divvy.gpu/"
-#define WISH_SLOT MANIFEST_SLOT
-#define WISH_LIST_MAX 256u
-#define WISH_RESOURCES 3u
-#define WISH_POLICIES_MAX 256u
+#define POD_TRANSLATE_RESOURCE_PREFIX "divvy.gpu/"
+#define POD_TRANSLATE_SLOT MANIFEST_SLOT
+#define POD_TRANSLATE_LIST_MAX 256u
+#define POD_TRANSLATE_RESOURCES 3u
+#define POD_TRANSLATE_POLICIES_MAX 256u
 
 /* Known facts about the namespace. */
-struct wish_facts {
+struct pod_translate_facts {
 	const char *dialects;        /* its annotation and policies; NULL: none */
 	const json_t *const *policy; /* specs of the GPUPolicies that select it */
 	size_t n_policies;
 };
 
-struct wish {
+struct pod_translation {
 	const json_t *metadata, *spec; /* borrowed */
 	struct manifest_json json;
 	struct dialect_config config; /* the namespace's */
@@ -36,62 +36,68 @@ struct wish {
 };
 
 /*
- * Reads a pod or template. -EINVAL with a sentence for its author. Call wish_done() after a failure
- * too.
+ * Reads a pod or template. -EINVAL with a sentence for its author. Call pod_translation_done()
+ * after a failure too.
  */
-int wish_read(const json_t *metadata, const json_t *spec, struct str ns,
-	const struct wish_facts *facts, struct wish *ret_wish, struct error *err);
-void wish_done(struct wish *wish);
-#define _cleanup_wish_ __attribute__((cleanup(wish_done)))
+int pod_translate_read(const json_t *metadata, const json_t *spec, struct str ns,
+	const struct pod_translate_facts *facts, struct pod_translation *ret_translation,
+	struct error *err);
+void pod_translation_done(struct pod_translation *translation);
+#define _cleanup_pod_translation_ __attribute__((cleanup(pod_translation_done)))
 
-static inline bool wish_is_tenant(const struct wish *wish)
+static inline bool pod_translate_is_tenant(const struct pod_translation *translation)
 {
-	return wish->result.n_tenants > 0;
+	return translation->result.n_tenants > 0;
 }
 
 /* NULL: the container has no share. */
-const struct dialect_tenant *wish_tenant(const struct wish *wish, uint32_t container);
-bool wish_is_foreign(const struct wish *wish, uint32_t container, struct str resource);
+const struct dialect_tenant *pod_translate_tenant(
+	const struct pod_translation *translation, uint32_t container);
+bool pod_translate_is_foreign(
+	const struct pod_translation *translation, uint32_t container, struct str resource);
 
 /* Writes the resources of a tenant's container and returns their number. */
-struct wish_resource {
+struct pod_translate_resource {
 	const char *name;
 	uint64_t value;
 };
-uint32_t wish_resources(
-	const struct dialect_tenant *tenant, struct wish_resource ret[static WISH_RESOURCES]);
+uint32_t pod_translate_resources(const struct dialect_tenant *tenant,
+	struct pod_translate_resource ret[static POD_TRANSLATE_RESOURCES]);
 
 /*
  * Checks that fields which only divvy may write are absent, or as divvy would write them, so that
  * divvy's own result is accepted. Before the patch (is_patched is false) LimitRanger's values are
  * accepted too, because the patch replaces them. -EINVAL.
  */
-int wish_check_presets(const struct wish *wish, bool is_patched, struct error *err);
+int pod_translate_check_presets(
+	const struct pod_translation *translation, bool is_patched, struct error *err);
 
 /* Checks that a pod after the webhook has all that divvy writes. -EINVAL. */
-int wish_check_complete(const struct wish *wish, struct error *err);
+int pod_translate_check_complete(const struct pod_translation *translation, struct error *err);
 
 /*
  * For a changed pod: checks that each container with a share had one when the pod was made.
  * -EINVAL.
  */
-int wish_check_slots(const struct wish *wish, struct error *err);
+int pod_translate_check_slots(const struct pod_translation *translation, struct error *err);
 
 /*
  * Checks that one pair of nodes can serve all containers; else the pod would wait forever. -EINVAL.
  */
-int wish_check_modes(const struct wish *wish, struct error *err);
+int pod_translate_check_modes(const struct pod_translation *translation, struct error *err);
 
 /* Checks the policies of the namespace that need no other pod. -EPERM. */
-int wish_check_policies(const struct wish *wish, const struct wish_facts *facts, struct error *err);
+int pod_translate_check_policies(const struct pod_translation *translation,
+	const struct pod_translate_facts *facts, struct error *err);
 
 /* For a pod with a node: checks that fields which can no longer change are the same. -EINVAL. */
-int wish_check_frozen(const struct wish *old, const struct wish *new, struct error *err);
+int pod_translate_check_frozen(
+	const struct pod_translation *old, const struct pod_translation *new, struct error *err);
 
 /* Whether divvy's scheduler replaces the named one, as for "" and "default-scheduler". */
-bool wish_replaces_scheduler(const struct wish *wish);
+bool pod_translate_replaces_scheduler(const struct pod_translation *translation);
 
 /* A JSON Patch that adds what is missing; an empty array if nothing is. NULL: no memory. */
-json_t *wish_patch(const struct wish *wish, const char *scheduler_name);
+json_t *pod_patch(const struct pod_translation *translation, const char *scheduler_name);
 
 #endif

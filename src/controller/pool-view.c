@@ -53,7 +53,7 @@ struct pool_view {
 	struct pool_facts facts;
 };
 
-static bool text_is(const char *text, const char *want)
+static bool pool_view_is_text(const char *text, const char *want)
 {
 	return text && !strcmp(text, want);
 }
@@ -89,17 +89,18 @@ void pool_view_free(struct pool_view *v)
 
 static bool is_pool_node(const json_t *labels, const json_t *gpu_node)
 {
-	return text_is(kube_json_text_at(labels, OWNER_LABEL, NULL), "pool") &&
+	return pool_view_is_text(kube_json_text_at(labels, OWNER_LABEL, NULL), "pool") &&
 		kube_json_at(gpu_node, "spec", "pool", NULL);
 }
 
 bool pool_view_has(const json_t *labels, const json_t *gpu_node)
 {
 	return is_pool_node(labels, gpu_node) ||
-		text_is(kube_json_text_at(gpu_node, "status", "owner", NULL), "pool");
+		pool_view_is_text(kube_json_text_at(gpu_node, "status", "owner", NULL), "pool");
 }
 
-static struct seen_node *see(struct pool_view *v, const char *name, const json_t *gpu_node)
+static struct seen_node *pool_view_see_node(
+	struct pool_view *v, const char *name, const json_t *gpu_node)
 {
 	struct seen_node *n = calloc(1, sizeof(*n));
 
@@ -111,13 +112,14 @@ static struct seen_node *see(struct pool_view *v, const char *name, const json_t
 		.gpu_node = gpu_node,
 		.is_silent = true,
 		.devices = kube_json_at(gpu_node, "status", "devices", NULL),
-		.is_pool = text_is(kube_json_text_at(gpu_node, "status", "owner", NULL), "pool")};
+		.is_pool = pool_view_is_text(
+			kube_json_text_at(gpu_node, "status", "owner", NULL), "pool")};
 	HASH_ADD_KEYPTR(hh, v->nodes, n->name, strlen(n->name), n);
 	return n;
 }
 
 /* The limit is far above the Lease's duration, because two machines' clocks can differ. */
-static bool is_silent(const struct pool_view *v, const json_t *lease)
+static bool pool_view_is_silent(const struct pool_view *v, const json_t *lease)
 {
 	const char *renewed = kube_json_text_at(lease, "spec", "renewTime", NULL);
 	uint64_t at_ns;
@@ -148,12 +150,12 @@ int pool_view_add_node(struct pool_view *v, const char *name, const json_t *labe
 	const json_t *pool = kube_json_at(gpu_node, "spec", "pool", NULL);
 	const char *policy = kube_json_text_at(pool, "policy", NULL);
 	struct pool_node node = {.name = name, .reserve = reserve_of(gpu_node)};
-	struct seen_node *n = see(v, name, gpu_node);
+	struct seen_node *n = pool_view_see_node(v, name, gpu_node);
 	int r;
 
 	if (!n)
 		return fail(err, ENOMEM, "out of memory");
-	n->is_silent = is_silent(v, lease);
+	n->is_silent = pool_view_is_silent(v, lease);
 	if (!is_pool_node(labels, gpu_node) || v->facts.n_nodes == POOL_NODES_MAX)
 		return 0;
 	r = pool_policy_parse(str_from(policy ? policy : ""), &node.policy, err);
@@ -165,11 +167,11 @@ int pool_view_add_node(struct pool_view *v, const char *name, const json_t *labe
 
 /* ---- pods ---- */
 
-static bool is_over(const json_t *pod)
+static bool pool_view_is_over(const json_t *pod)
 {
 	const char *phase = kube_json_text_at(pod, "status", "phase", NULL);
 
-	return text_is(phase, "Succeeded") || text_is(phase, "Failed");
+	return pool_view_is_text(phase, "Succeeded") || pool_view_is_text(phase, "Failed");
 }
 
 static bool is_leaving(const json_t *pod)
@@ -177,7 +179,7 @@ static bool is_leaving(const json_t *pod)
 	return kube_json_text_at(pod, "metadata", "deletionTimestamp", NULL);
 }
 
-static struct seen_node *node_of(const struct pool_view *v, const char *name)
+static struct seen_node *pool_view_node(const struct pool_view *v, const char *name)
 {
 	struct seen_node *n = NULL;
 
@@ -194,7 +196,7 @@ static enum pool_pod add_placeholder(struct pool_view *v, const json_t *pod)
 		   *made = kube_json_text_at(pod, "metadata", "creationTimestamp", NULL);
 	uint64_t made_ns = 0;
 
-	if (is_over(pod))
+	if (pool_view_is_over(pod))
 		return is_leaving(pod) ? POOL_POD_STAYS : POOL_POD_OVER;
 	if (v->facts.n_placeholders == POOL_PLACEHOLDERS_MAX)
 		return POOL_POD_STAYS;
@@ -214,13 +216,14 @@ static enum pool_pod add_placeholder(struct pool_view *v, const json_t *pod)
 }
 
 /* The device is back with the other plugin. */
-static bool is_gone(const struct seen_node *n, const json_t *device)
+static bool pool_view_is_device_lost(const struct seen_node *n, const json_t *device)
 {
-	return n->is_pool && text_is(kube_json_text_at(device, "owner", NULL), "native") &&
+	return n->is_pool &&
+		pool_view_is_text(kube_json_text_at(device, "owner", NULL), "native") &&
 		!kube_json_text_at(device, "placeholder", NULL);
 }
 
-static uint64_t milli_of(const json_t *pod)
+static uint64_t pool_view_pod_milli(const json_t *pod)
 {
 	const json_t *containers = kube_json_at(pod, "spec", "containers", NULL);
 	uint64_t sum = 0;
@@ -236,17 +239,17 @@ static uint64_t milli_of(const json_t *pod)
 	return sum;
 }
 
-static enum pool_pod add_tenant(struct pool_view *v, const char *node, const json_t *pod)
+static enum pool_pod pool_view_add_tenant(struct pool_view *v, const char *node, const json_t *pod)
 {
 	const char *given = kube_json_text_at(
-		pod, "metadata", "annotations", GIVEN_DEVICES_KEY, NULL);
-	struct seen_node *n = node_of(v, node);
+		pod, "metadata", "annotations", ASSIGNED_DEVICES_KEY, NULL);
+	struct seen_node *n = pool_view_node(v, node);
 	bool is_lost = false;
 	uint64_t got = 0;
 
-	if (!given || is_over(pod))
+	if (!given || pool_view_is_over(pod))
 		return POOL_POD_STAYS;
-	n = n ? n : see(v, node, NULL);
+	n = n ? n : pool_view_see_node(v, node, NULL);
 	if (!n)
 		return POOL_POD_STAYS;
 	n->has_tenants = true;
@@ -257,12 +260,13 @@ static enum pool_pod add_tenant(struct pool_view *v, const char *node, const jso
 		if (!uuid || !strstr(given, uuid))
 			continue;
 		got |= 1ull << i;
-		is_lost |= is_gone(n, d);
+		is_lost |= pool_view_is_device_lost(n, d);
 	}
 	n->used |= got;
 	for (size_t i = 0; got >> i && i < DEVICES_MAX; i++)
 		if (got >> i & 1)
-			n->milli[i] += milli_of(pod) / (unsigned int)__builtin_popcountll(got);
+			n->milli[i] += pool_view_pod_milli(pod) /
+				(unsigned int)__builtin_popcountll(got);
 	return is_lost && !is_leaving(pod) ? POOL_POD_LOST : POOL_POD_STAYS;
 }
 
@@ -289,7 +293,7 @@ const char *pool_view_image(const json_t *pod)
 static uint64_t whole_milli_of(const json_t *pod)
 {
 	const char *text = kube_json_text_at(pod, "metadata", "annotations", COUNT, NULL);
-	const uint64_t milli = milli_of(pod);
+	const uint64_t milli = pool_view_pod_milli(pod);
 	uint64_t count = 1;
 
 	if (text && parse_uint(str_from(text), 1, DEVICES_MAX, &count, NULL) < 0)
@@ -324,14 +328,14 @@ static bool is_unschedulable(const json_t *pod)
 {
 	const json_t *told = kube_json_condition(pod, "PodScheduled");
 
-	return text_is(kube_json_text_at(told, "reason", NULL), "Unschedulable") &&
+	return pool_view_is_text(kube_json_text_at(told, "reason", NULL), "Unschedulable") &&
 		is_helped(kube_json_text_at(told, "message", NULL));
 }
 
 bool pool_view_waits(const json_t *pod)
 {
-	return !kube_json_text_at(pod, "spec", "nodeName", NULL) && milli_of(pod) > 0 &&
-		!is_over(pod) && !is_leaving(pod) && is_unschedulable(pod);
+	return !kube_json_text_at(pod, "spec", "nodeName", NULL) && pool_view_pod_milli(pod) > 0 &&
+		!pool_view_is_over(pod) && !is_leaving(pod) && is_unschedulable(pod);
 }
 
 static void add_waiting(struct pool_view *v, const json_t *pod)
@@ -350,7 +354,7 @@ enum pool_pod pool_view_add_pod(struct pool_view *v, const json_t *pod)
 	if (placeholder_is_one(pod, v->ns))
 		return add_placeholder(v, pod);
 	if (node)
-		return add_tenant(v, node, pod);
+		return pool_view_add_tenant(v, node, pod);
 	add_waiting(v, pod);
 	return POOL_POD_STAYS;
 }
@@ -360,19 +364,19 @@ enum pool_pod pool_view_add_pod(struct pool_view *v, const json_t *pod)
 /* Adds the state of the placeholder's device, which divvyd reports. */
 static void look_behind(const struct pool_view *v, struct pool_placeholder *p)
 {
-	const struct seen_node *n = p->is_bound ? node_of(v, p->node) : NULL;
+	const struct seen_node *n = p->is_bound ? pool_view_node(v, p->node) : NULL;
 	const bool has_tenants = v->is_short || (n && n->has_tenants);
 
 	for (size_t i = 0; n && i < json_array_size(n->devices) && i < DEVICES_MAX; i++) {
 		const json_t *d = json_array_get(n->devices, i);
 		const char *uuid = kube_json_text_at(d, "uuid", NULL);
 
-		if (!uuid || !text_is(kube_json_text_at(d, "placeholder", NULL), p->name))
+		if (!uuid || !pool_view_is_text(kube_json_text_at(d, "placeholder", NULL), p->name))
 			continue;
 		p->is_used = n->used & 1ull << i;
 		p->free_milli = DEVICE_MILLI - (uint32_t)MIN(n->milli[i], DEVICE_MILLI);
 		p->is_useless = cordon_has(n->gpu_node, uuid) ||
-			!text_is(kube_json_text_at(d, "health", NULL), "Healthy");
+			!pool_view_is_text(kube_json_text_at(d, "health", NULL), "Healthy");
 		p->may_go = n->is_silent && !p->is_used && !v->is_short;
 		return;
 	}

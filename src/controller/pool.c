@@ -60,7 +60,7 @@ int pool_policy_parse(struct str text, enum pool_policy *ret_policy, struct erro
 
 /* ---- memory ---- */
 
-static struct memory *recall(struct memory **all, const char *key)
+static struct memory *pool_recall_memory(struct memory **all, const char *key)
 {
 	const size_t n = strlen(key) + 1;
 	struct memory *m;
@@ -79,7 +79,7 @@ static struct memory *recall(struct memory **all, const char *key)
 }
 
 /* Forgets everything that was not seen since the last call. */
-static void forget(struct memory **all)
+static void pool_forget_memory(struct memory **all)
 {
 	struct memory *m, *next;
 
@@ -105,8 +105,8 @@ void vgpu_pool_free(struct vgpu_pool *pool)
 	if (!pool)
 		return;
 	for (int i = 0; i < 2; i++) { /* the first call only clears the marks */
-		forget(&pool->placeholders);
-		forget(&pool->sources);
+		pool_forget_memory(&pool->placeholders);
+		pool_forget_memory(&pool->sources);
 	}
 	free(pool);
 }
@@ -117,7 +117,7 @@ void vgpu_pool_free(struct vgpu_pool *pool)
  * After k devices that did not help, a pod counts as k + 1 devices, because it may request shares
  * of several.
  */
-static uint64_t milli_of(const struct pool_source *source, uint32_t unhelped)
+static uint64_t pool_source_milli(const struct pool_source *source, uint32_t unhelped)
 {
 	return MAX(source->milli, unhelped ? (uint64_t)(unhelped + 1) * DEVICE_MILLI : 0);
 }
@@ -214,7 +214,7 @@ static int count_demand(struct vgpu_pool *pool, const struct pool_facts *f, stru
 	size_t n = 0;
 
 	for (size_t i = 0; i < f->n_sources; i++) {
-		struct memory *m = recall(&pool->sources, f->source[i].uid);
+		struct memory *m = pool_recall_memory(&pool->sources, f->source[i].uid);
 
 		if (!m)
 			return -ENOMEM;
@@ -222,7 +222,7 @@ static int count_demand(struct vgpu_pool *pool, const struct pool_facts *f, stru
 		if (f->now_ns >= m->next_ns) {
 			if (m->tries && is_there)
 				m->unhelped = MIN(m->unhelped + 1, TRIES_MAX);
-			m->milli = milli_of(&f->source[i], m->unhelped);
+			m->milli = pool_source_milli(&f->source[i], m->unhelped);
 			m->tries = MIN(m->tries + 1, TRIES_MAX);
 			m->next_ns = f->now_ns + pause_of(m->tries);
 			m->coming_ns = f->now_ns + POOL_COMING_NS;
@@ -236,7 +236,7 @@ static int count_demand(struct vgpu_pool *pool, const struct pool_facts *f, stru
 	return 0;
 }
 
-static void make(struct pool_plan *plan, const char *node, uint64_t n)
+static void pool_plan_make(struct pool_plan *plan, const char *node, uint64_t n)
 {
 	while (n-- > 0 && plan->n_make < POOL_MAKE_MAX)
 		plan->make[plan->n_make++] = node;
@@ -249,13 +249,13 @@ static void make_for_demand(const struct pool_facts *f, uint64_t devices, struct
 	for (size_t i = 0; i < f->n_placeholders; i++)
 		spare += is_spare(&f->placeholder[i]);
 	if (devices > spare)
-		make(plan, "", devices - spare);
+		pool_plan_make(plan, "", devices - spare);
 }
 
 /* ---- placeholders ---- */
 
 /* A node that has left the pool keeps no placeholder. */
-static const struct pool_node *node_of(const struct pool_facts *f, const char *name)
+static const struct pool_node *pool_find_node(const struct pool_facts *f, const char *name)
 {
 	static const struct pool_node none = {"", POOL_ON_DEMAND, 0};
 
@@ -311,11 +311,11 @@ static uint32_t idle_before(
 }
 
 /* Returns when the placeholder goes if nothing changes; CLOCK_NEVER: it stays. */
-static uint64_t end_of(
+static uint64_t pool_idle_end(
 	const struct vgpu_pool *pool, const struct pool_facts *f, size_t which, uint64_t since_ns)
 {
 	const struct pool_placeholder *p = &f->placeholder[which];
-	const struct pool_node *node = node_of(f, p->node);
+	const struct pool_node *node = pool_find_node(f, p->node);
 	const struct count n = count_on(f, p->node);
 	const uint64_t made_ns = f->now_ns - MIN(f->now_ns, p->age_ns);
 	uint32_t surplus;
@@ -334,7 +334,7 @@ static int look_at_idle(struct vgpu_pool *pool, const struct pool_facts *f)
 {
 	for (size_t i = 0; i < f->n_placeholders; i++) {
 		const struct pool_placeholder *p = &f->placeholder[i];
-		struct memory *m = recall(&pool->placeholders, p->name);
+		struct memory *m = pool_recall_memory(&pool->placeholders, p->name);
 
 		if (!m)
 			return -ENOMEM;
@@ -353,7 +353,8 @@ static int look_at_idle(struct vgpu_pool *pool, const struct pool_facts *f)
 	return 0;
 }
 
-static void give_back(struct vgpu_pool *pool, const struct pool_facts *f, struct pool_plan *plan)
+static void pool_plan_release(
+	struct vgpu_pool *pool, const struct pool_facts *f, struct pool_plan *plan)
 {
 	for (size_t i = 0; i < f->n_placeholders; i++) {
 		const struct pool_placeholder *p = &f->placeholder[i];
@@ -366,7 +367,7 @@ static void give_back(struct vgpu_pool *pool, const struct pool_facts *f, struct
 		if (p->is_used || p->is_leaving || p->is_unknown)
 			continue;
 		HASH_FIND_STR(pool->placeholders, p->name, m);
-		end = end_of(pool, f, i, m ? m->since_ns : f->now_ns);
+		end = pool_idle_end(pool, f, i, m ? m->since_ns : f->now_ns);
 		if (end > f->now_ns)
 			plan->again_ns = MIN(plan->again_ns, end);
 		else if (plan->n_give_back < POOL_MAKE_MAX)
@@ -390,11 +391,11 @@ int vgpu_pool_decide(
 		const uint32_t all = count_on(facts, node->name).all;
 
 		if (node->policy == POOL_RESERVATION && all < node->reserve)
-			make(ret_plan, node->name, node->reserve - all);
+			pool_plan_make(ret_plan, node->name, node->reserve - all);
 	}
 	make_for_demand(facts, devices, ret_plan);
-	give_back(pool, facts, ret_plan);
-	forget(&pool->placeholders);
-	forget(&pool->sources);
+	pool_plan_release(pool, facts, ret_plan);
+	pool_forget_memory(&pool->placeholders);
+	pool_forget_memory(&pool->sources);
 	return 0;
 }

@@ -79,7 +79,7 @@ static int pack_key(struct queue_key key, char ret[static BYTES_MAX])
 	return (int)(sizeof(key.kind) + n_ns + n_name);
 }
 
-static struct item *find(struct queue *q, struct queue_key key)
+static struct item *queue_find_item(struct queue *q, struct queue_key key)
 {
 	char bytes[BYTES_MAX];
 	const int n = pack_key(key, bytes);
@@ -90,7 +90,7 @@ static struct item *find(struct queue *q, struct queue_key key)
 	return item;
 }
 
-static void take_out(struct queue *q, struct item *item)
+static void queue_take_item(struct queue *q, struct item *item)
 {
 	if (item->place == READY)
 		TAILQ_REMOVE(&q->ready, item, link);
@@ -99,9 +99,9 @@ static void take_out(struct queue *q, struct item *item)
 	item->place = IDLE;
 }
 
-static void put(struct queue *q, struct item *item, enum place place)
+static void queue_put_item(struct queue *q, struct item *item, enum place place)
 {
-	take_out(q, item);
+	queue_take_item(q, item);
 	item->place = place;
 	if (place == READY)
 		TAILQ_INSERT_TAIL(&q->ready, item, link);
@@ -111,7 +111,7 @@ static void put(struct queue *q, struct item *item, enum place place)
 
 static int find_or_make(struct queue *q, struct queue_key key, struct item **ret)
 {
-	struct item *item = find(q, key);
+	struct item *item = queue_find_item(q, key);
 	char bytes[BYTES_MAX];
 	const int n = pack_key(key, bytes);
 
@@ -143,7 +143,7 @@ int queue_add(struct queue *queue, struct queue_key key)
 	if (item->is_running)
 		item->is_again = true;
 	else if (item->place != READY)
-		put(queue, item, READY);
+		queue_put_item(queue, item, READY);
 	return 0;
 }
 
@@ -157,18 +157,18 @@ int queue_add_at(struct queue *queue, struct queue_key key, uint64_t due_ns)
 	if (item->place == READY || (item->place == LATER && item->due_ns <= due_ns))
 		return 0;
 	item->due_ns = due_ns;
-	put(queue, item, LATER);
+	queue_put_item(queue, item, LATER);
 	return 0;
 }
 
-static void ripen(struct queue *q, uint64_t now_ns)
+static void queue_ripen_items(struct queue *q, uint64_t now_ns)
 {
 	struct item *item = TAILQ_FIRST(&q->later), *next;
 
 	for (; item; item = next) {
 		next = TAILQ_NEXT(item, link);
 		if (item->due_ns <= now_ns && !item->is_running)
-			put(q, item, READY);
+			queue_put_item(q, item, READY);
 	}
 }
 
@@ -176,11 +176,11 @@ const struct queue_key *queue_take(struct queue *queue, uint64_t now_ns)
 {
 	struct item *item;
 
-	ripen(queue, now_ns);
+	queue_ripen_items(queue, now_ns);
 	item = TAILQ_FIRST(&queue->ready);
 	if (!item)
 		return NULL;
-	take_out(queue, item);
+	queue_take_item(queue, item);
 	item->is_running = true;
 	queue->counts.n_taken++;
 	queue->counts.n_running++;
@@ -189,7 +189,7 @@ const struct queue_key *queue_take(struct queue *queue, uint64_t now_ns)
 
 void queue_done(struct queue *queue, struct queue_key key, bool has_failed, uint64_t now_ns)
 {
-	struct item *item = find(queue, key);
+	struct item *item = queue_find_item(queue, key);
 
 	if (!item || !item->is_running)
 		return;
@@ -199,13 +199,13 @@ void queue_done(struct queue *queue, struct queue_key key, bool has_failed, uint
 		queue->counts.n_failed++;
 		item->due_ns = clock_add_ns(now_ns, backoff_next_ns(&item->backoff, &queue->rand));
 		item->is_again = false;
-		put(queue, item, LATER);
+		queue_put_item(queue, item, LATER);
 		return;
 	}
 	backoff_reset(&item->backoff);
 	if (item->is_again) {
 		item->is_again = false;
-		put(queue, item, READY);
+		queue_put_item(queue, item, READY);
 	} else if (item->place == IDLE) {
 		HASH_DEL(queue->items, item);
 		free(item);

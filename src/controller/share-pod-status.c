@@ -14,14 +14,14 @@
 #define DEVICE_MAX 1024u
 #define TEXT_MAX 64u
 
-static const char *text_at(const json_t *object, const char *key)
+static const char *share_pod_status_text_at(const json_t *object, const char *key)
 {
 	const char *text = json_string_value(json_object_get(object, key));
 
 	return text ? text : "";
 }
 
-static int set(json_t *object, const char *key, const char *text)
+static int share_pod_status_set_text(json_t *object, const char *key, const char *text)
 {
 	return text && text[0] ? json_object_set_new(object, key, json_string(text)) : 0;
 }
@@ -31,7 +31,7 @@ static json_t *old_condition(const json_t *share_pod, const char *type)
 	json_t *list = kube_json_at(share_pod, "status", "conditions", NULL);
 
 	for (size_t i = 0; i < json_array_size(list); i++)
-		if (!strcmp(text_at(json_array_get(list, i), "type"), type))
+		if (!strcmp(share_pod_status_text_at(json_array_get(list, i), "type"), type))
 			return json_array_get(list, i);
 	return NULL;
 }
@@ -39,22 +39,22 @@ static json_t *old_condition(const json_t *share_pod, const char *type)
 /* Text that has a new name, under its old name too, for one release. */
 static void set_renamed(json_t *object, const char *key, const char *old_key, const char *text)
 {
-	set(object, key, text);
-	set(object, old_key, text);
+	share_pod_status_set_text(object, key, text);
+	share_pod_status_set_text(object, old_key, text);
 }
 
 /* A condition keeps its transition time while its status is the same. */
-static int add_condition(json_t *list, const json_t *share_pod, uint64_t real_ns, const char *type,
-	bool is_true, const char *reason, const char *message)
+static int share_pod_status_add_condition(json_t *list, const json_t *share_pod, uint64_t real_ns,
+	const char *type, bool is_true, const char *reason, const char *message)
 {
 	const json_t *old = old_condition(share_pod, type);
 	const char *status = is_true ? "True" : "False";
-	const char *since = text_at(old, "lastTransitionTime");
+	const char *since = share_pod_status_text_at(old, "lastTransitionTime");
 	struct kube_time now = kube_time_format(real_ns);
 	char cut[SHARE_POD_MESSAGE_MAX];
 	json_t *c;
 
-	if (!since[0] || strcmp(text_at(old, "status"), status))
+	if (!since[0] || strcmp(share_pod_status_text_at(old, "status"), status))
 		since = now.s;
 	snprintf(cut, sizeof(cut), "%s", message ? message : "");
 	c = json_pack("{s:s, s:s, s:s, s:s}", "type", type, "status", status, "reason", reason,
@@ -74,8 +74,9 @@ static const json_t *find_tenant(const struct share_pod_facts *f, const char *co
 	for (size_t i = 0; uid && i < json_array_size(f->tenants); i++) {
 		const json_t *t = json_array_get(f->tenants, i);
 
-		if (!strcmp(text_at(t, "podUID"), uid) &&
-			(!container || !strcmp(text_at(t, "container"), container)))
+		if (!strcmp(share_pod_status_text_at(t, "podUID"), uid) &&
+			(!container ||
+				!strcmp(share_pod_status_text_at(t, "container"), container)))
 			return t;
 	}
 	return NULL;
@@ -84,7 +85,8 @@ static const json_t *find_tenant(const struct share_pod_facts *f, const char *co
 /* Returns the UUIDs of the first entry in "train=GPU-a,GPU-b side=GPU-c". */
 static json_t *placed_devices(const json_t *pod)
 {
-	struct str all = str_from(text_at(kube_json_at(pod, "metadata", "annotations", NULL),
+	struct str all = str_from(share_pod_status_text_at(
+			   kube_json_at(pod, "metadata", "annotations", NULL),
 			   "divvy.gpu/devices")),
 		   word, uuid;
 	json_t *list = json_array();
@@ -102,7 +104,7 @@ static json_t *placed_devices(const json_t *pod)
 	return list;
 }
 
-static int set_devices(json_t *status, const json_t *tenant, const json_t *pod)
+static int share_pod_status_set_devices(json_t *status, const json_t *tenant, const json_t *pod)
 {
 	_cleanup_json_ json_t *devices = json_is_array(json_object_get(tenant, "devices"))
 		? json_deep_copy(json_object_get(tenant, "devices"))
@@ -116,7 +118,7 @@ static int set_devices(json_t *status, const json_t *tenant, const json_t *pod)
 
 		buf_addf(&text, "%s%s", i ? "," : "", uuid ? uuid : "?");
 	}
-	set(status, "device", buf_text(&text));
+	share_pod_status_set_text(status, "device", buf_text(&text));
 	return json_object_set(status, "devices", devices);
 }
 
@@ -139,7 +141,7 @@ static int set_granted(json_t *status, const json_t *tenant, const struct spec *
 	granted = json_pack("{s:s, s:I, s:I}", "share", share, "request", request, "limit", limit);
 	if (granted && json_is_integer(memory) && bytes >= 0) {
 		json_object_set_new(granted, "memoryBytes", json_integer(bytes));
-		set(granted, "memory", format_bytes((uint64_t)bytes).s);
+		share_pod_status_set_text(granted, "memory", format_bytes((uint64_t)bytes).s);
 	}
 	return json_object_set_new(status, "granted", granted);
 }
@@ -150,7 +152,7 @@ static const json_t *pod_condition(const json_t *pod, const char *type)
 	const json_t *list = kube_json_at(pod, "status", "conditions", NULL);
 
 	for (size_t i = 0; i < json_array_size(list); i++)
-		if (!strcmp(text_at(json_array_get(list, i), "type"), type))
+		if (!strcmp(share_pod_status_text_at(json_array_get(list, i), "type"), type))
 			return json_array_get(list, i);
 	return NULL;
 }
@@ -171,25 +173,29 @@ static int add_conditions(json_t *list, const json_t *share_pod, const struct sh
 	const json_t *tenant)
 {
 	const json_t *said = pod_condition(f->pod, "divvy.gpu/Granted");
-	const bool is_denied = said && !strcmp(text_at(said, "status"), "False");
+	const bool is_denied = said && !strcmp(share_pod_status_text_at(said, "status"), "False");
 	const bool is_accepted = f->verdict == SHARE_POD_ACCEPTED;
-	int r = add_condition(list, share_pod, f->real_ns, "Accepted", is_accepted,
+	int r = share_pod_status_add_condition(list, share_pod, f->real_ns, "Accepted", is_accepted,
 		share_pod_verdict_name(f->verdict), is_accepted ? NULL : f->message);
 
 	if (f->pod)
-		r |= add_condition(list, share_pod, f->real_ns, "PodCreated", true,
+		r |= share_pod_status_add_condition(list, share_pod, f->real_ns, "PodCreated", true,
 			f->was_adopted ? "Adopted" : "Created", NULL);
 	else if (f->trouble)
-		r |= add_condition(
+		r |= share_pod_status_add_condition(
 			list, share_pod, f->real_ns, "PodCreated", false, f->trouble, f->message);
-	if (f->wish || is_denied)
-		r |= add_condition(list, share_pod, f->real_ns, "Granted", false, "ResizeRejected",
-			f->wish ? f->wish : text_at(said, "message"));
+	if (f->resize_text || is_denied)
+		r |= share_pod_status_add_condition(list, share_pod, f->real_ns, "Granted", false,
+			"ResizeRejected",
+			f->resize_text ? f->resize_text
+				       : share_pod_status_text_at(said, "message"));
 	else if (tenant)
-		r |= add_condition(list, share_pod, f->real_ns, "Granted", true, "Granted", NULL);
+		r |= share_pod_status_add_condition(
+			list, share_pod, f->real_ns, "Granted", true, "Granted", NULL);
 	else if (f->pod)
-		r |= add_condition(list, share_pod, f->real_ns, "Granted", false, "Waiting",
-			text_at(pod_condition(f->pod, "PodScheduled"), "message"));
+		r |= share_pod_status_add_condition(list, share_pod, f->real_ns, "Granted", false,
+			"Waiting",
+			share_pod_status_text_at(pod_condition(f->pod, "PodScheduled"), "message"));
 	return r;
 }
 
@@ -208,27 +214,28 @@ static const char *phase_of(const struct share_pod_facts *f)
 }
 
 /* Reads the request from the pod that the SharePod makes. */
-static void read_asked(const json_t *share_pod, const struct share_pod_facts *f, struct spec *spec,
-	char container[static TEXT_MAX], char share[static SPEC_SHARES])
+static void share_pod_status_read_requested(const json_t *share_pod,
+	const struct share_pod_facts *f, struct spec *spec, char container[static TEXT_MAX],
+	char share[static SPEC_SHARES])
 {
-	const struct wish_facts facts = {.dialects = f->dialects};
+	const struct pod_translate_facts facts = {.dialects = f->dialects};
 	_cleanup_json_ json_t *made = NULL;
-	struct wish wish;
+	struct pod_translation translation;
 
 	share[0] = container[0] = '\0';
 	spec_init(spec);
 	if (share_pod_make(share_pod, SHARE_POD_OURS, &made, NULL) < 0)
 		return;
-	if (wish_read(json_object_get(made, "metadata"), json_object_get(made, "spec"), STR(""),
-		    &facts, &wish, NULL) == 0 &&
-		wish_is_tenant(&wish)) {
-		const struct dialect_tenant *t = &wish.result.tenant[0];
+	if (pod_translate_read(json_object_get(made, "metadata"), json_object_get(made, "spec"),
+		    STR(""), &facts, &translation, NULL) == 0 &&
+		pod_translate_is_tenant(&translation)) {
+		const struct dialect_tenant *t = &translation.result.tenant[0];
 
 		*spec = t->spec;
 		spec_shares_format(spec, share);
-		str_copy(container, TEXT_MAX, wish.json.pod.container[t->container].name);
+		str_copy(container, TEXT_MAX, translation.json.pod.container[t->container].name);
 	}
-	wish_done(&wish);
+	pod_translation_done(&translation);
 }
 
 /* Parses "0.31" or "2x0.31" into n and permille; false for text that divvy does not write. */
@@ -279,8 +286,9 @@ static void set_got(json_t *status, const json_t *share_pod, const struct share_
 	if (!tenant)
 		return;
 	if (!f->measured ||
-		measured_find(str_from(f->measured), str_from(text_at(tenant, "podUID")),
-			str_from(text_at(tenant, "container")), &m) < 0) {
+		measured_find(str_from(f->measured),
+			str_from(share_pod_status_text_at(tenant, "podUID")),
+			str_from(share_pod_status_text_at(tenant, "container")), &m) < 0) {
 		set_renamed(status, "used", "got", was);
 		return;
 	}
@@ -297,19 +305,22 @@ static json_t *our_status(const json_t *share_pod, const struct share_pod_facts 
 	struct spec spec;
 	int r = status && conditions ? 0 : -1;
 
-	read_asked(share_pod, f, &spec, container, share);
+	share_pod_status_read_requested(share_pod, f, &spec, container, share);
 	tenant = find_tenant(f, container[0] ? container : NULL);
 	if (json_is_integer(generation))
 		json_object_set_new(
 			status, "observedGeneration", json_integer(json_integer_value(generation)));
-	set(status, "phase", phase_of(f));
+	share_pod_status_set_text(status, "phase", phase_of(f));
 	set_renamed(status, "requested", "asked", share);
 	set_got(status, share_pod, f, tenant);
 	if (f->pod) {
-		set(status, "podName", kube_json_text_at(f->pod, "metadata", "name", NULL));
-		set(status, "podUID", kube_json_text_at(f->pod, "metadata", "uid", NULL));
-		set(status, "nodeName", kube_json_text_at(f->pod, "spec", "nodeName", NULL));
-		r |= set_devices(status, tenant, f->pod);
+		share_pod_status_set_text(
+			status, "podName", kube_json_text_at(f->pod, "metadata", "name", NULL));
+		share_pod_status_set_text(
+			status, "podUID", kube_json_text_at(f->pod, "metadata", "uid", NULL));
+		share_pod_status_set_text(
+			status, "nodeName", kube_json_text_at(f->pod, "spec", "nodeName", NULL));
+		r |= share_pod_status_set_devices(status, tenant, f->pod);
 	}
 	if (tenant)
 		r |= set_granted(status, tenant, &spec);
@@ -344,7 +355,7 @@ static json_t *kubeshare_status(const json_t *share_pod, const struct share_pod_
 	meta = json_deep_copy(json_object_get(f->pod, "metadata"));
 	json_object_del(meta, "managedFields");
 	json_object_set_new(status, "PodObjectMeta", meta);
-	set(status, "BoundDeviceID", json_string_value(first));
+	share_pod_status_set_text(status, "BoundDeviceID", json_string_value(first));
 	return status;
 }
 
@@ -356,7 +367,7 @@ json_t *share_pod_status(
 }
 
 /* Returns a merge patch from `old` to `new`; null removes a member at any depth. */
-static json_t *difference(const json_t *old, const json_t *new)
+static json_t *share_pod_status_difference(const json_t *old, const json_t *new)
 {
 	json_t *change = json_object(), *value;
 	const char *key;
@@ -367,7 +378,7 @@ static json_t *difference(const json_t *old, const json_t *new)
 		if (was && json_equal(was, value))
 			continue;
 		if (json_is_object(was) && json_is_object(value))
-			json_object_set_new(change, key, difference(was, value));
+			json_object_set_new(change, key, share_pod_status_difference(was, value));
 		else
 			json_object_set(change, key, value);
 	}
@@ -380,7 +391,8 @@ static json_t *difference(const json_t *old, const json_t *new)
 
 json_t *share_pod_status_patch(const json_t *share_pod, const json_t *status)
 {
-	_cleanup_json_ json_t *change = difference(json_object_get(share_pod, "status"), status);
+	_cleanup_json_ json_t *change = share_pod_status_difference(
+		json_object_get(share_pod, "status"), status);
 
 	if (!json_object_size(change))
 		return NULL;

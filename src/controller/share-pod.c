@@ -53,7 +53,7 @@ static int check_template(const json_t *annotations, const json_t *asked, struct
 	json_object_foreach((json_t *)annotations, key, value) {
 		const json_t *ours = json_object_get(asked, key);
 
-		if (!is_key_of_pod(key) || dialect_is_given(str_from(key)) ||
+		if (!is_key_of_pod(key) || dialect_is_assigned(str_from(key)) ||
 			dialect_is_recorded(str_from(key)) || (ours && json_equal(ours, value)))
 			continue;
 		if (!ours)
@@ -87,7 +87,7 @@ static json_t *copy_or_new(const json_t *object)
 	return json_is_object(object) ? json_deep_copy(object) : json_object();
 }
 
-static int finish(const json_t *share_pod, enum share_pod_kind kind, json_t *labels,
+static int share_pod_finish_pod(const json_t *share_pod, enum share_pod_kind kind, json_t *labels,
 	json_t *annotations, json_t *spec, json_t **ret_pod, struct error *err)
 {
 	const char *name = kube_json_text_at(share_pod, "metadata", "name", NULL),
@@ -109,7 +109,7 @@ static int make_ours(const json_t *share_pod, json_t **ret_pod, struct error *er
 		     *template = json_object_get(spec, "template"),
 		     *metadata = json_object_get(template, "metadata");
 	_cleanup_json_ json_t *asked = NULL, *annotations = NULL;
-	int r = asked_json_read(spec, &asked, err);
+	int r = requested_json_read(spec, &asked, err);
 
 	if (r < 0)
 		return r;
@@ -118,9 +118,9 @@ static int make_ours(const json_t *share_pod, json_t **ret_pod, struct error *er
 	if (r < 0)
 		return r;
 	json_object_update(annotations, asked);
-	return finish(share_pod, SHARE_POD_OURS, copy_or_new(json_object_get(metadata, "labels")),
-		TAKE_PTR(annotations), copy_or_new(json_object_get(template, "spec")), ret_pod,
-		err);
+	return share_pod_finish_pod(share_pod, SHARE_POD_OURS,
+		copy_or_new(json_object_get(metadata, "labels")), TAKE_PTR(annotations),
+		copy_or_new(json_object_get(template, "spec")), ret_pod, err);
 }
 
 /* A vGPU belongs to a node, so divvy places the pod itself, restricted to that node. */
@@ -145,7 +145,7 @@ static int make_kubeshare(const json_t *share_pod, json_t **ret_pod, struct erro
 
 	json_object_del(annotations, LAST_APPLIED);
 	select_node(spec, annotations);
-	return finish(share_pod, SHARE_POD_KUBESHARE,
+	return share_pod_finish_pod(share_pod, SHARE_POD_KUBESHARE,
 		copy_or_new(json_object_get(metadata, "labels")), annotations, spec, ret_pod, err);
 }
 
@@ -202,7 +202,7 @@ int share_pod_carry(
 	*ret_patch = NULL;
 	if (kind != SHARE_POD_OURS)
 		return 0;
-	if (!change || asked_json_read(json_object_get(share_pod, "spec"), &asked, NULL) < 0)
+	if (!change || requested_json_read(json_object_get(share_pod, "spec"), &asked, NULL) < 0)
 		return -ENOMEM;
 	json_object_foreach(asked, key, value) {
 		const json_t *has = json_object_get(now, key);
@@ -211,7 +211,7 @@ int share_pod_carry(
 			json_object_set(change, key, value);
 	}
 	json_object_foreach((json_t *)now, key, value) {
-		if (is_key_of_pod(key) && !dialect_is_given(str_from(key)) &&
+		if (is_key_of_pod(key) && !dialect_is_assigned(str_from(key)) &&
 			!dialect_is_recorded(str_from(key)) && !json_object_get(asked, key))
 			json_object_set_new(change, key, json_null());
 	}

@@ -61,9 +61,9 @@ struct share_pod_facts {
 	const json_t *tenants; /* GPUNode.status.tenants of the pod's node; NULL: unknown */
 	const char *measured;  /* MEASURED_KEY of that node's Lease; NULL: unknown */
 	enum share_pod_verdict verdict;
-	const char *trouble; /* reason why PodCreated is false */
-	const char *wish;    /* why a change was not carried over to the pod */
-	const char *message; /* message for verdict or trouble */
+	const char *trouble;     /* reason why PodCreated is false */
+	const char *resize_text; /* why a change was not carried over to the pod */
+	const char *message;     /* message for verdict or trouble */
 	bool was_adopted;
 	const char *dialects; /* the namespace's */
 	uint64_t real_ns;

@@ -2,8 +2,8 @@
 /*
  * sign_ask_read() collects what the API server and the request say, and sign_decide() chooses one
  * action from that and from the facts. The usages have to be exactly those of the name's kind.
- * -ENOENT from check() means that a pod is not known yet or has no node yet. Such a request waits
- * for SIGN_PATIENCE_NS. All other faults refuse the request at once.
+ * -ENOENT from sign_check_request() means that a pod is not known yet or has no node yet. Such a
+ * request waits for SIGN_PATIENCE_NS. All other faults refuse the request at once.
  */
 #include "controller/sign.h"
 
@@ -24,7 +24,7 @@
 
 /* ---- reading ---- */
 
-static const char *text_at(const json_t *object, const char *key)
+static const char *sign_text_at(const json_t *object, const char *key)
 {
 	const char *text = kube_json_text_at(object, key, NULL);
 
@@ -58,10 +58,10 @@ static int check_usages(const json_t *spec, bool is_node, struct error *err)
 	return 0;
 }
 
-static int read_request(const json_t *spec, struct request *ret, struct error *err)
+static int sign_read_request(const json_t *spec, struct request *ret, struct error *err)
 {
 	_cleanup_buf_ struct buf pem = BUF_INIT(REQUEST_PEM_MAX);
-	int r = base64_decode(str_from(text_at(spec, "request")), &pem);
+	int r = base64_decode(str_from(sign_text_at(spec, "request")), &pem);
 
 	if (r < 0)
 		return fail(err, EINVAL, "spec.request: expected at most %u bytes in base64",
@@ -77,18 +77,18 @@ void sign_ask_read(const json_t *object, struct sign_ask *ret)
 	const char *created = kube_json_text_at(object, "metadata", "creationTimestamp", NULL);
 	const char *certificate = kube_json_text_at(object, "status", "certificate", NULL);
 
-	*ret = (struct sign_ask){.by = {.user = text_at(spec, "username"),
+	*ret = (struct sign_ask){.by = {.user = sign_text_at(spec, "username"),
 					 .pod_name = own_extra(extra, OWN_POD_NAME),
 					 .pod_uid = own_extra(extra, OWN_POD_UID),
 					 .node_name = own_extra(extra, OWN_NODE_NAME)},
-		.is_ours = !strcmp(text_at(spec, "signerName"), IDENTITY_SIGNER),
+		.is_ours = !strcmp(sign_text_at(spec, "signerName"), IDENTITY_SIGNER),
 		.is_approved = kube_json_condition(object, "Approved") != NULL,
 		.is_answered = kube_json_condition(object, "Denied") ||
 			kube_json_condition(object, "Failed") || (certificate && certificate[0])};
 	if (created)
 		kube_time_parse(str_from(created), &ret->created_ns);
 	if (ret->is_ours && !ret->is_answered)
-		read_request(spec, &ret->request, &ret->wrong);
+		sign_read_request(spec, &ret->request, &ret->wrong);
 }
 
 void sign_ask_done(struct sign_ask *ask)
@@ -98,12 +98,12 @@ void sign_ask_done(struct sign_ask *ask)
 
 /* ---- decisions ---- */
 
-static int check_tenant(
+static int sign_check_tenant(
 	const struct identity_name *name, const json_t *pod, const char *node, struct error *err)
 {
 	_cleanup_manifest_json_ struct manifest_json manifest = {0};
-	_cleanup_given_ struct given given = {0};
-	const struct given_container *container;
+	_cleanup_assigned_ struct assigned assigned = {0};
+	const struct assigned_container *container;
 	const char *uid, *its_node, *phase;
 	int r;
 
@@ -125,10 +125,10 @@ static int check_tenant(
 	if (phase && (!strcmp(phase, "Succeeded") || !strcmp(phase, "Failed")))
 		return fail(err, EPERM, "pod %.60s has ended", name->uid);
 	r = manifest_json_read(json_object_get(pod, "metadata"), NULL, STR(""), &manifest, err);
-	r = r < 0 ? r : given_parse(manifest.pod.annotations, &given, err);
+	r = r < 0 ? r : assigned_parse(manifest.pod.annotations, &assigned, err);
 	if (r < 0)
 		return r;
-	container = given_find(&given, name->container);
+	container = assigned_find(&assigned, name->container);
 	if (!container)
 		return fail(err, EPERM, "pod %.60s: container '%.63s' has no assigned devices",
 			name->uid, name->container);
@@ -140,7 +140,8 @@ static int check_tenant(
 }
 
 /* -ENOENT: a pod is not known yet */
-static int check(const struct sign_ask *ask, const struct sign_facts *facts, struct error *err)
+static int sign_check_request(
+	const struct sign_ask *ask, const struct sign_facts *facts, struct error *err)
 {
 	const struct identity_name *name = &ask->request.name;
 	const char *node;
@@ -157,7 +158,7 @@ static int check(const struct sign_ask *ask, const struct sign_facts *facts, str
 	if (r < 0)
 		return facts->asker.node || !ask->by.pod_name[0] ? r : -ENOENT;
 	if (name->kind == IDENTITY_OF_TENANT)
-		return check_tenant(name, facts->tenant, node, err);
+		return sign_check_tenant(name, facts->tenant, node, err);
 	if (strcmp(name->node, node))
 		return fail(err, EPERM,
 			"it is for node '%.80s', but divvyd of node '%.80s' requested the "
@@ -181,7 +182,7 @@ enum sign_act sign_decide(const struct sign_ask *ask, const struct sign_facts *f
 		*ret_again_ns = ask->created_ns + SIGN_KEPT_NS;
 		return SIGN_NOTHING;
 	}
-	r = check(ask, facts, ret_why);
+	r = sign_check_request(ask, facts, ret_why);
 	if (r == 0)
 		return ask->is_approved ? SIGN_ISSUE : SIGN_APPROVE;
 	if (r == -ENOENT && age < SIGN_PATIENCE_NS) {

@@ -52,7 +52,7 @@ int web_history_new(uint32_t max_tenants, struct web_history **ret_history)
 	return 0;
 }
 
-static struct series *find(const struct web_history *history, const char *key)
+static struct series *web_history_find_series(const struct web_history *history, const char *key)
 {
 	struct series *series;
 
@@ -69,7 +69,7 @@ static void series_free(struct web_history *history, struct series *series)
 
 void web_history_forget(struct web_history *history, const char *key)
 {
-	struct series *series = find(history, key);
+	struct series *series = web_history_find_series(history, key);
 
 	if (series)
 		series_free(history, series);
@@ -110,7 +110,7 @@ static void ring_put(struct ring *ring, uint64_t step, uint16_t share, uint32_t 
 	ring->mib[step % ring->n] = mib;
 }
 
-static struct series *series_new(struct web_history *history, const char *key)
+static struct series *web_history_series_new(struct web_history *history, const char *key)
 {
 	const size_t n = strlen(key);
 	struct series *series = calloc(1, sizeof(*series) + n + 1);
@@ -132,11 +132,11 @@ int web_history_add(struct web_history *history, const char *key, uint32_t share
 	const uint64_t coarse = now_s / WEB_COARSE_S;
 	const uint16_t share = (uint16_t)MIN(share_permille, NOTHING - 1u);
 	const uint32_t mib = (uint32_t)MIN(memory_bytes / MIB, (uint64_t)UINT32_MAX);
-	struct series *series = find(history, key);
+	struct series *series = web_history_find_series(history, key);
 
 	if (!series && history->n >= history->max)
 		return -ENOSPC;
-	if (!series && !(series = series_new(history, key)))
+	if (!series && !(series = web_history_series_new(history, key)))
 		return -ENOMEM;
 	if (coarse != series->coarse.last)
 		series->sum_share = series->sum_mib = series->n_summed = 0;
@@ -183,7 +183,7 @@ static void format_ring(const struct ring *ring, uint64_t now_s, struct buf *out
 int web_history_format(
 	const struct web_history *history, const char *key, uint64_t now_s, struct buf *out)
 {
-	const struct series *series = find(history, key);
+	const struct series *series = web_history_find_series(history, key);
 
 	if (!series)
 		return -ENOENT;

@@ -28,8 +28,8 @@ struct web {
 	struct web_node *nodes; /* by name */
 	struct loop_timer push, beat;
 	uint64_t epoch;  /* of this process; numbers of another process are void */
-	uint64_t told;   /* all viewers know the state up to this number */
-	uint64_t n_told; /* events sent */
+	uint64_t sent;   /* all viewers know the state up to this number */
+	uint64_t n_sent; /* events sent */
 	uint64_t n_waiting;
 	json_t *waiting; /* "NAMESPACE/NAME" of waiting pods beyond WEB_WAITING_MAX: {} */
 	bool is_ready;
@@ -45,7 +45,7 @@ struct web {
 uint64_t web_silence_ns(const struct web *web);
 
 /* Sends all viewers the changes since the last call. */
-void web_tell(struct web *web);
+void web_send(struct web *web);
 /* Sends a heartbeat to all viewers, and asks viewers of long standing to connect again. */
 void web_beat(struct web *web, uint64_t now);
 

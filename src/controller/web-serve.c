@@ -17,7 +17,8 @@
 #define VISIT_NS (120 * NSEC_PER_SEC)
 #define BEARER STR("Bearer ")
 
-static void answer_text(struct http_request *request, unsigned int status, const char *text)
+static void web_serve_answer_text(
+	struct http_request *request, unsigned int status, const char *text)
 {
 	http_add_header(request, "Cache-Control", "no-store");
 	http_add_header(request, "X-Content-Type-Options", "nosniff");
@@ -61,7 +62,7 @@ static void serve_file(struct http_request *request, const struct web_file *file
 /* ---- signing in and out ---- */
 
 /* The token is in a header, which a form of another site cannot send. */
-static struct str token_of(const struct http_request *request)
+static struct str web_serve_request_token(const struct http_request *request)
 {
 	struct str token = str_from(http_header(request, "Authorization"));
 
@@ -83,7 +84,7 @@ static bool may_be_kept(struct str token)
 	return token.n > 0;
 }
 
-static void keep(struct http_request *request, struct str token, const char *more)
+static void web_serve_keep_viewer(struct http_request *request, struct str token, const char *more)
 {
 	_cleanup_buf_ struct buf cookie = BUF_INIT(HTTP_HEADERS_MAX / 2);
 
@@ -91,9 +92,9 @@ static void keep(struct http_request *request, struct str token, const char *mor
 	buf_add(&cookie, token);
 	buf_addf(&cookie, "; Path=/; Secure; HttpOnly; SameSite=Strict%s", more);
 	if (buf_error(&cookie) < 0 || http_add_header(request, "Set-Cookie", buf_text(&cookie)) < 0)
-		answer_text(request, 503, "out of memory\n");
+		web_serve_answer_text(request, 503, "out of memory\n");
 	else
-		answer_text(request, 204, "");
+		web_serve_answer_text(request, 204, "");
 	if (cookie.p)
 		explicit_bzero(cookie.p, cookie.n);
 }
@@ -101,20 +102,20 @@ static void keep(struct http_request *request, struct str token, const char *mor
 static void serve_session(struct http_request *request)
 {
 	const char *method = http_method(request);
-	struct str token = token_of(request);
+	struct str token = web_serve_request_token(request);
 
 	if (!strcmp(method, "DELETE"))
-		keep(request, STR_NONE, "; Max-Age=0");
+		web_serve_keep_viewer(request, STR_NONE, "; Max-Age=0");
 	else if (strcmp(method, "POST") != 0)
-		answer_text(request, 204, "");
+		web_serve_answer_text(request, 204, "");
 	else if (token.n > WEB_TOKEN_MAX)
-		answer_text(request, 431,
+		web_serve_answer_text(request, 431,
 			"the token is longer than 3500 characters; use a service account's token "
 			"(kubectl create token)\n");
 	else if (!may_be_kept(token))
-		answer_text(request, 400, "the token has invalid characters\n");
+		web_serve_answer_text(request, 400, "the token has invalid characters\n");
 	else
-		keep(request, token, "");
+		web_serve_keep_viewer(request, token, "");
 }
 
 /* ---- events ---- */
@@ -126,7 +127,7 @@ static void viewer_free(struct viewer *viewer)
 	free(viewer);
 }
 
-static void on_closed(void *data, int why)
+static void web_serve_on_closed(void *data, int why)
 {
 	viewer_free(data);
 }
@@ -140,26 +141,26 @@ static int format_event(const struct web *web, uint64_t since, struct buf *out)
 	return buf_add_text(out, "\n\n");
 }
 
-static void push(struct web *web, struct viewer *viewer, const struct buf *text)
+static void web_serve_push_text(struct web *web, struct viewer *viewer, const struct buf *text)
 {
 	/*
 	 * A viewer that cannot take the event is disconnected; it reconnects and gets the items
 	 * then.
 	 */
 	if (http_stream_push(viewer->stream, buf_str(text)) == 0)
-		web->n_told++;
+		web->n_sent++;
 }
 
-void web_tell(struct web *web)
+void web_send(struct web *web)
 {
 	_cleanup_buf_ struct buf text = BUF_INIT(WEB_TEXT_MAX);
 	struct viewer *viewer = NULL; /* = NULL for cppcheck */
 
-	if (!LIST_EMPTY(&web->viewers) && format_event(web, web->told, &text) < 0)
+	if (!LIST_EMPTY(&web->viewers) && format_event(web, web->sent, &text) < 0)
 		return;
-	web->told = web_state_number(web->state);
+	web->sent = web_state_number(web->state);
 	LIST_FOREACH(viewer, &web->viewers, link)
-		push(web, viewer, &text);
+		web_serve_push_text(web, viewer, &text);
 }
 
 /* A heartbeat with the server's time and the seconds since the cluster's last answer. */
@@ -178,7 +179,7 @@ void web_beat(struct web *web, uint64_t now)
 	for (viewer = LIST_FIRST(&web->viewers); viewer; viewer = next) {
 		next = LIST_NEXT(viewer, link);
 		if (clock_since_ns(now, viewer->since_ns) < VISIT_NS) {
-			push(web, viewer, &beat);
+			web_serve_push_text(web, viewer, &beat);
 			continue;
 		}
 		http_stream_push_event(viewer->stream, "again", STR(""));
@@ -208,11 +209,11 @@ static void serve_events(struct web *web, struct http_request *request)
 	struct viewer *viewer;
 
 	if (strcmp(http_method(request), "GET") != 0) {
-		answer_text(request, 405, "GET\n");
+		web_serve_answer_text(request, 405, "GET\n");
 		return;
 	}
 	if (!web->is_ready || web->n_viewers >= WEB_VIEWERS_MAX) {
-		answer_text(request, 503,
+		web_serve_answer_text(request, 503,
 			web->is_ready ? "too many dashboard connections; try again later\n"
 				      : "the controller is still reading the cluster; try again\n");
 		return;
@@ -220,24 +221,25 @@ static void serve_events(struct web *web, struct http_request *request)
 	viewer = calloc(1, sizeof(*viewer));
 	if (!viewer || format_event(web, heard_of(web, http_path(request)), &text) < 0) {
 		free(viewer);
-		answer_text(request, 503, "the cluster's state is too large for one answer\n");
+		web_serve_answer_text(
+			request, 503, "the cluster's state is too large for one answer\n");
 		return;
 	}
 	http_add_header(request, "X-Content-Type-Options", "nosniff");
 	viewer->web = web;
 	viewer->since_ns = clock_now_ns();
 	viewer->stream = http_stream_open(
-		request, "text/event-stream", WEB_TEXT_MAX, on_closed, viewer);
+		request, "text/event-stream", WEB_TEXT_MAX, web_serve_on_closed, viewer);
 	if (!viewer->stream) {
 		free(viewer);
 		return;
 	}
 	if (LIST_EMPTY(&web->viewers))
-		web->told = web_state_number(web->state);
+		web->sent = web_state_number(web->state);
 	LIST_INSERT_HEAD(&web->viewers, viewer, link);
 	web->n_viewers++;
 	format_beat(web, &text);
-	push(web, viewer, &text);
+	web_serve_push_text(web, viewer, &text);
 }
 
 /* ---- history ---- */
@@ -251,11 +253,11 @@ static void serve_history(struct web *web, struct http_request *request)
 	str_skip_prefix(&key, STR("/history/"));
 	r = web_history_format(web->history, key.p, clock_now_ns() / NSEC_PER_SEC, &text);
 	if (r == -ENOENT) {
-		answer_text(request, 404, "no measurements of this container yet\n");
+		web_serve_answer_text(request, 404, "no measurements of this container yet\n");
 		return;
 	}
 	if (r < 0) {
-		answer_text(request, 503, "out of memory\n");
+		web_serve_answer_text(request, 503, "out of memory\n");
 		return;
 	}
 	http_add_header(request, "Cache-Control", "no-store");
@@ -279,6 +281,6 @@ void web_serve(struct web *web, struct http_request *request)
 				serve_file(request, &web_files[i]);
 				return;
 			}
-		answer_text(request, 404, "no such path\n");
+		web_serve_answer_text(request, 404, "no such path\n");
 	}
 }

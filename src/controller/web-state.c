@@ -47,7 +47,7 @@ int web_state_new(const uint32_t max[static WEB_N_KINDS], struct web_state **ret
 	return 0;
 }
 
-static void item_free(struct web_state *state, struct item *item)
+static void web_state_item_free(struct web_state *state, struct item *item)
 {
 	HASH_DEL(state->items[item->kind], item);
 	TAILQ_REMOVE(&state->changed, item, link);
@@ -63,11 +63,12 @@ void web_state_free(struct web_state *state)
 	if (!state)
 		return;
 	while ((item = TAILQ_FIRST(&state->changed)))
-		item_free(state, item);
+		web_state_item_free(state, item);
 	free(state);
 }
 
-static struct item *find(const struct web_state *state, enum web_kind kind, const char *key)
+static struct item *web_state_find_item(
+	const struct web_state *state, enum web_kind kind, const char *key)
 {
 	struct item *item;
 
@@ -103,7 +104,7 @@ static void forget_one(struct web_state *state)
 	TAILQ_FOREACH(item, &state->changed, link)
 		if (!item->json) {
 			state->forgotten = MAX(state->forgotten, item->number);
-			item_free(state, item);
+			web_state_item_free(state, item);
 			state->n_gone--;
 			return;
 		}
@@ -111,7 +112,7 @@ static void forget_one(struct web_state *state)
 
 int web_state_set(struct web_state *state, enum web_kind kind, const char *key, const char *json)
 {
-	struct item *item = find(state, kind, key);
+	struct item *item = web_state_find_item(state, kind, key);
 	const bool was = item && item->json;
 	char *text = NULL;
 
@@ -134,7 +135,7 @@ int web_state_set(struct web_state *state, enum web_kind kind, const char *key, 
 	TAILQ_INSERT_TAIL(&state->changed, item, link);
 	if (was && !text) {
 		state->n[kind]--;
-		if (++state->n_gone > WEB_GONE_MAX)
+		if (++state->n_gone > WEB_REMOVED_MAX)
 			forget_one(state);
 	} else if (!was) {
 		state->n[kind]++;
@@ -155,7 +156,7 @@ uint32_t web_state_count(const struct web_state *state, enum web_kind kind)
 
 bool web_state_has(const struct web_state *state, enum web_kind kind, const char *key)
 {
-	const struct item *item = find(state, kind, key);
+	const struct item *item = web_state_find_item(state, kind, key);
 
 	return item && item->json;
 }

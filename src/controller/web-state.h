@@ -21,7 +21,7 @@ enum web_kind {
 	WEB_N_KINDS
 };
 
-#define WEB_GONE_MAX 4096u /* removed items that are remembered */
+#define WEB_REMOVED_MAX 4096u /* removed items that are remembered */
 
 struct web_state;
 

@@ -19,21 +19,21 @@
 #define KEY_SIZE 256u /* for a pod's UID and a container's name */
 #define LARGE_MILLI (1u << 30)
 
-static const char *text(const json_t *object, const char *key)
+static const char *web_view_text(const json_t *object, const char *key)
 {
 	const char *value = kube_json_text_at(object, key, NULL);
 
 	return value && value[0] ? value : NULL;
 }
 
-static json_t *number(const json_t *object, const char *key)
+static json_t *web_view_number(const json_t *object, const char *key)
 {
 	json_t *value = json_object_get(object, key);
 
 	return json_is_integer(value) ? json_incref(value) : NULL;
 }
 
-static char *take_text(json_t *object)
+static char *web_view_dump_text(json_t *object)
 {
 	char *formatted = object ? kube_json_format(object) : NULL;
 
@@ -55,7 +55,7 @@ static const char *why_cordoned(const json_t *gpu_node, const char *uuid)
 	size_t i;
 
 	json_array_foreach(all, i, one) {
-		const char *which = text(one, "uuid"), *why = text(one, "reason");
+		const char *which = web_view_text(one, "uuid"), *why = web_view_text(one, "reason");
 
 		if (uuid && which && !strcmp(uuid, which))
 			return why ? why : "";
@@ -63,7 +63,7 @@ static const char *why_cordoned(const json_t *gpu_node, const char *uuid)
 	return NULL;
 }
 
-static json_t *devices_json(const json_t *gpu_node)
+static json_t *web_view_devices_json(const json_t *gpu_node)
 {
 	const json_t *all = kube_json_at(gpu_node, "status", "devices", NULL), *d;
 	json_t *out = json_array();
@@ -72,23 +72,24 @@ static json_t *devices_json(const json_t *gpu_node)
 	json_array_foreach(all, i, d)
 		json_array_append_new(out,
 			json_pack("{s:s*, s:o*, s:s*, s:o*, s:s*, s:s*, s:s*, s:s*}", "uuid",
-				text(d, "uuid"), "index", number(d, "index"), "model",
-				text(d, "model"), "bytes", number(d, "memoryBytes"), "health",
-				text(d, "health"), "why", text(d, "reason"), "owner",
-				text(d, "owner"), "cordoned",
-				why_cordoned(gpu_node, text(d, "uuid"))));
+				web_view_text(d, "uuid"), "index", web_view_number(d, "index"),
+				"model", web_view_text(d, "model"), "bytes",
+				web_view_number(d, "memoryBytes"), "health",
+				web_view_text(d, "health"), "why", web_view_text(d, "reason"),
+				"owner", web_view_text(d, "owner"), "cordoned",
+				why_cordoned(gpu_node, web_view_text(d, "uuid"))));
 	return out;
 }
 
 /* Index among the node's devices; -1 if absent. */
-static int place_of(const json_t *devices, const json_t *uuid)
+static int web_view_device_place(const json_t *devices, const json_t *uuid)
 {
 	const char *wanted = json_string_value(uuid);
 	size_t i;
 	json_t *d;
 
 	json_array_foreach(devices, i, d) {
-		const char *has = text(d, "uuid");
+		const char *has = web_view_text(d, "uuid");
 
 		if (wanted && has && !strcmp(wanted, has))
 			return (int)i;
@@ -103,11 +104,11 @@ static json_t *places_json(const json_t *gpu_node, const json_t *tenant)
 	size_t i;
 
 	json_array_foreach(json_object_get(tenant, "devices"), i, uuid)
-		json_array_append_new(out, json_integer(place_of(devices, uuid)));
+		json_array_append_new(out, json_integer(web_view_device_place(devices, uuid)));
 	return out;
 }
 
-static json_t *tenants_json(const json_t *gpu_node)
+static json_t *web_view_tenants_json(const json_t *gpu_node)
 {
 	const json_t *t;
 	json_t *out = json_array();
@@ -119,12 +120,14 @@ static json_t *tenants_json(const json_t *gpu_node)
 		json_array_append_new(out,
 			json_pack("{s:s*, s:s*, s:s*, s:s*, s:o, s:o*, s:o*, s:O*, s:s*, s:o*, "
 				  "s:s*, s:s*}",
-				"uid", text(t, "podUID"), "namespace", text(t, "namespace"), "pod",
-				text(t, "pod"), "container", text(t, "container"), "devices",
-				places_json(gpu_node, t), "request", number(t, "request"), "limit",
-				number(t, "limit"), "bytes", bytes, "class", text(t, "class"),
-				"priority", number(t, "priority"), "mode", text(t, "mode"), "note",
-				text(t, "note")));
+				"uid", web_view_text(t, "podUID"), "namespace",
+				web_view_text(t, "namespace"), "pod", web_view_text(t, "pod"),
+				"container", web_view_text(t, "container"), "devices",
+				places_json(gpu_node, t), "request", web_view_number(t, "request"),
+				"limit", web_view_number(t, "limit"), "bytes", bytes, "class",
+				web_view_text(t, "class"), "priority",
+				web_view_number(t, "priority"), "mode", web_view_text(t, "mode"),
+				"note", web_view_text(t, "note")));
 	}
 	return out;
 }
@@ -148,13 +151,14 @@ static json_t *trouble_json(const json_t *gpu_node)
 	size_t i;
 
 	json_array_foreach(all, i, c) {
-		const char *type = text(c, "type"), *status = text(c, "status");
+		const char *type = web_view_text(c, "type"), *status = web_view_text(c, "status");
 
 		for (size_t k = 0; type && status && k < ARRAY_SIZE(conditions); k++)
 			if (!strcmp(type, conditions[k].type) && strcmp(status, conditions[k].good))
 				json_array_append_new(out,
 					json_pack("{s:s, s:s*, s:s*}", "what", type, "reason",
-						text(c, "reason"), "message", text(c, "message")));
+						web_view_text(c, "reason"), "message",
+						web_view_text(c, "message")));
 	}
 	return out;
 }
@@ -168,18 +172,18 @@ static bool is_simulated(const json_t *gpu_node)
 
 char *web_view_node(const json_t *gpu_node, uint64_t silent_since_s)
 {
-	return take_text(
+	return web_view_dump_text(
 		json_pack("{s:b, s:o*, s:b, s:s*, s:o, s:o, s:o}", "alive", !silent_since_s,
 			"since", silent_since_s ? json_integer((json_int_t)silent_since_s) : NULL,
 			"simulated", (int)is_simulated(gpu_node), "version",
 			kube_json_text_at(gpu_node, "status", "versions", "divvyd", NULL),
-			"devices", devices_json(gpu_node), "tenants", tenants_json(gpu_node),
-			"trouble", trouble_json(gpu_node)));
+			"devices", web_view_devices_json(gpu_node), "tenants",
+			web_view_tenants_json(gpu_node), "trouble", trouble_json(gpu_node)));
 }
 
 /* ---- measured use ---- */
 
-static bool is_of(const json_t *tenant, const struct measured *m)
+static bool web_view_is_measured_of(const json_t *tenant, const struct measured *m)
 {
 	return str_is(m->uid, json_string_value(json_object_get(tenant, "podUID"))) &&
 		str_is(m->container, json_string_value(json_object_get(tenant, "container")));
@@ -197,7 +201,8 @@ static bool next_use(
 
 	while ((r = measured_next(rest, ret_measured, NULL)) != 0)
 		for (size_t i = 0; r > 0 && i < n; i++)
-			if (is_of(json_array_get(tenants, (*at + i) % n), ret_measured)) {
+			if (web_view_is_measured_of(
+				    json_array_get(tenants, (*at + i) % n), ret_measured)) {
 				*at = (*at + i) % n;
 				return true;
 			}
@@ -223,7 +228,7 @@ char *web_view_use(const json_t *gpu_node, struct str measured)
 		}
 		json_array_set_new(out, at, pairs);
 	}
-	return take_text(out);
+	return web_view_dump_text(out);
 }
 
 void web_view_each_use(const json_t *gpu_node, struct str measured, web_use_fn *fn, void *data)
@@ -247,22 +252,22 @@ void web_view_each_use(const json_t *gpu_node, struct str measured, web_use_fn *
 	}
 }
 
-void web_view_each_gone(const json_t *before, const json_t *now, web_gone_fn *fn, void *data)
+void web_view_each_removed(const json_t *before, const json_t *now, web_removed_fn *fn, void *data)
 {
 	const json_t *left = tenants_of(now), *t;
 	char key[KEY_SIZE];
 	size_t i;
 
 	json_array_foreach(tenants_of(before), i, t) {
-		const struct measured m = {.uid = str_from(text(t, "podUID")),
-			.container = str_from(text(t, "container"))};
+		const struct measured m = {.uid = str_from(web_view_text(t, "podUID")),
+			.container = str_from(web_view_text(t, "container"))};
 		bool is_left = false;
 
 		/* A tenant mostly keeps its index or moves towards the front. */
 		for (size_t k = i + 1; k-- > 0 && !is_left;)
-			is_left = is_of(json_array_get(left, k), &m);
+			is_left = web_view_is_measured_of(json_array_get(left, k), &m);
 		for (size_t k = i + 1; k < json_array_size(left) && !is_left; k++)
-			is_left = is_of(json_array_get(left, k), &m);
+			is_left = web_view_is_measured_of(json_array_get(left, k), &m);
 		if (is_left)
 			continue;
 		snprintf(key, sizeof(key), "%" STR_FMT "/%" STR_FMT, STR_ARG(m.uid),
@@ -284,7 +289,7 @@ bool web_view_is_waiting(const json_t *pod)
 }
 
 /* Sum over all containers of a resource that the webhook added. */
-static json_int_t sum(const json_t *pod, const char *resource)
+static json_int_t web_view_sum_resource(const json_t *pod, const char *resource)
 {
 	const json_t *all = kube_json_at(pod, "spec", "containers", NULL), *c;
 	json_int_t total = 0;
@@ -301,13 +306,13 @@ static json_int_t sum(const json_t *pod, const char *resource)
 	return total;
 }
 
-uint64_t web_view_asked_milli(const json_t *pod)
+uint64_t web_view_requested_milli(const json_t *pod)
 {
 	const char *phase = kube_json_text_at(pod, "status", "phase", NULL);
 
 	if (phase && (!strcmp(phase, "Succeeded") || !strcmp(phase, "Failed")))
 		return 0;
-	return (uint64_t)sum(pod, "divvy.gpu/milli");
+	return (uint64_t)web_view_sum_resource(pod, "divvy.gpu/milli");
 }
 
 static const json_t *not_scheduled(const json_t *pod)
@@ -316,7 +321,7 @@ static const json_t *not_scheduled(const json_t *pod)
 	size_t i;
 
 	json_array_foreach(all, i, c) {
-		const char *type = text(c, "type"), *status = text(c, "status");
+		const char *type = web_view_text(c, "type"), *status = web_view_text(c, "status");
 
 		if (type && status && !strcmp(type, "PodScheduled") && strcmp(status, "True"))
 			return c;
@@ -336,7 +341,7 @@ static const json_t *not_started(const json_t *pod)
 		json_array_foreach(all, i, c) {
 			const json_t *waiting = kube_json_at(c, "state", "waiting", NULL);
 
-			if (text(waiting, "reason"))
+			if (web_view_text(waiting, "reason"))
 				return waiting;
 		}
 	}
@@ -351,8 +356,9 @@ char *web_view_waiting(const json_t *pod)
 	uint64_t since_ns = 0;
 
 	kube_time_parse(str_from(created), &since_ns);
-	return take_text(json_pack("{s:I, s:I, s:I, s:s*, s:s*, s:s*}", "since",
-		(json_int_t)(since_ns / 1000000000u), "milli", sum(pod, "divvy.gpu/milli"), "mib",
-		sum(pod, "divvy.gpu/memory-mib"), "node", node, "reason", text(why, "reason"),
-		"why", text(why, "message")));
+	return web_view_dump_text(json_pack("{s:I, s:I, s:I, s:s*, s:s*, s:s*}", "since",
+		(json_int_t)(since_ns / 1000000000u), "milli",
+		web_view_sum_resource(pod, "divvy.gpu/milli"), "mib",
+		web_view_sum_resource(pod, "divvy.gpu/memory-mib"), "node", node, "reason",
+		web_view_text(why, "reason"), "why", web_view_text(why, "message")));
 }

@@ -33,14 +33,14 @@ typedef void web_use_fn(void *data, const char *key, uint32_t share_permille, ui
 void web_view_each_use(const json_t *gpu_node, struct str measured, web_use_fn *fn, void *data);
 
 /* Calls `fn` for each tenant in `before` that is not in `now` (NULL: it has none). */
-typedef void web_gone_fn(void *data, const char *key);
-void web_view_each_gone(const json_t *before, const json_t *now, web_gone_fn *fn, void *data);
+typedef void web_removed_fn(void *data, const char *key);
+void web_view_each_removed(const json_t *before, const json_t *now, web_removed_fn *fn, void *data);
 
 /* Whether the pod is a tenant and waits for a place or its start. */
 bool web_view_is_waiting(const json_t *pod);
 
 /* In 1/1000 of a device, all containers together; 0: no share, or the pod has ended. */
-uint64_t web_view_asked_milli(const json_t *pod);
+uint64_t web_view_requested_milli(const json_t *pod);
 
 /* {"since": seconds since 1970, "milli", "mib", "node", "reason", "why"} */
 char *web_view_waiting(const json_t *pod);

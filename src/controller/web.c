@@ -54,7 +54,7 @@ int web_new(struct loop *loop, struct web **ret_web, struct error *err)
 	return 0;
 }
 
-static void node_free(struct web *web, struct web_node *node)
+static void web_node_free(struct web *web, struct web_node *node)
 {
 	HASH_DEL(web->nodes, node);
 	json_decref(node->gpu_node);
@@ -73,7 +73,7 @@ void web_free(struct web *web)
 		loop_remove_timer(&web->beat);
 	}
 	HASH_ITER(hh, web->nodes, node, next)
-		node_free(web, node);
+		web_node_free(web, node);
 	json_decref(web->waiting);
 	web_history_free(web->history);
 	web_state_free(web->state);
@@ -81,17 +81,17 @@ void web_free(struct web *web)
 }
 
 /* Changes are sent after a short delay, together with the changes until then. */
-static void put(struct web *web, enum web_kind kind, const char *key, const char *json)
+static void web_put_item(struct web *web, enum web_kind kind, const char *key, const char *json)
 {
 	web_state_set(web->state, kind, key, json);
-	if (web->is_ready && web_state_number(web->state) != web->told &&
+	if (web->is_ready && web_state_number(web->state) != web->sent &&
 		!loop_timer_is_armed(&web->push))
 		loop_set_timer(&web->push, clock_now_ns() + PUSH_NS);
 }
 
 /* ---- nodes ---- */
 
-static struct web_node *node_of(struct web *web, const char *name, bool is_made)
+static struct web_node *web_find_node(struct web *web, const char *name, bool is_made)
 {
 	const size_t n = strlen(name);
 	struct web_node *node;
@@ -112,12 +112,12 @@ static uint64_t duration_ns(const struct web_node *node)
 	return (uint64_t)(s > 0 && s < 86400 ? s : LEASE_DURATION_DEFAULT_S) * NSEC_PER_SEC;
 }
 
-static bool is_alive(const struct web_node *node, uint64_t now)
+static bool web_is_node_alive(const struct web_node *node, uint64_t now)
 {
 	return node->lease && clock_since_ns(now, node->renewed_ns) <= duration_ns(node);
 }
 
-static struct str measured_of(const struct web_node *node)
+static struct str web_measured_of(const struct web_node *node)
 {
 	return str_from(json_string_value(json_object_get(
 		kube_json_at(node->lease, "metadata", "annotations", NULL), MEASURED_KEY)));
@@ -138,25 +138,26 @@ struct str web_measured(const struct web *web, const char *name)
 	struct web_node *node;
 
 	HASH_FIND_STR(web->nodes, name, node);
-	return node && is_alive(node, clock_now_ns()) ? measured_of(node) : STR_NONE;
+	return node && web_is_node_alive(node, clock_now_ns()) ? web_measured_of(node) : STR_NONE;
 }
 
 static void show_use(struct web *web, struct web_node *node)
 {
-	_cleanup_free_ char *use = node->gpu_node ? web_view_use(node->gpu_node, measured_of(node))
-						  : NULL;
+	_cleanup_free_ char *use = node->gpu_node
+		? web_view_use(node->gpu_node, web_measured_of(node))
+		: NULL;
 
-	put(web, WEB_USE, node->name, use);
+	web_put_item(web, WEB_USE, node->name, use);
 }
 
 static void show_node(struct web *web, struct web_node *node)
 {
 	_cleanup_free_ char *shown = NULL;
 
-	node->is_alive = is_alive(node, clock_now_ns());
+	node->is_alive = web_is_node_alive(node, clock_now_ns());
 	if (node->gpu_node)
 		shown = web_view_node(node->gpu_node, node->is_alive ? 0 : silent_since_s(node));
-	put(web, WEB_NODES, node->name, shown);
+	web_put_item(web, WEB_NODES, node->name, shown);
 	show_use(web, node);
 }
 
@@ -167,7 +168,7 @@ static void forget_history(void *data, const char *key)
 	web_history_forget(web->history, key);
 }
 
-static void replace(json_t **at, json_t *object)
+static void web_replace_object(json_t **at, json_t *object)
 {
 	json_t *old = *at;
 
@@ -177,15 +178,15 @@ static void replace(json_t **at, json_t *object)
 
 void web_set_gpu_node(struct web *web, const char *name, json_t *object)
 {
-	struct web_node *node = node_of(web, name, object != NULL);
+	struct web_node *node = web_find_node(web, name, object != NULL);
 
 	if (!node)
 		return;
-	web_view_each_gone(node->gpu_node, object, forget_history, web);
-	replace(&node->gpu_node, object);
+	web_view_each_removed(node->gpu_node, object, forget_history, web);
+	web_replace_object(&node->gpu_node, object);
 	show_node(web, node);
 	if (!node->gpu_node && !node->lease)
-		node_free(web, node);
+		web_node_free(web, node);
 }
 
 static void add_history(void *data, const char *key, uint32_t share_permille, uint64_t bytes)
@@ -215,7 +216,7 @@ static uint64_t when_renewed(const struct web_node *node, const json_t *lease, u
 
 void web_set_lease(struct web *web, const char *name, json_t *object)
 {
-	struct web_node *node = node_of(web, name, object != NULL);
+	struct web_node *node = web_find_node(web, name, object != NULL);
 	const uint64_t now = clock_now_ns();
 	bool is_new;
 
@@ -224,15 +225,15 @@ void web_set_lease(struct web *web, const char *name, json_t *object)
 	is_new = object && when_renewed(node, object, now) != node->renewed_ns;
 	if (object)
 		node->renewed_ns = when_renewed(node, object, now);
-	replace(&node->lease, object);
+	web_replace_object(&node->lease, object);
 	if (is_new && node->gpu_node)
-		web_view_each_use(node->gpu_node, measured_of(node), add_history, web);
-	if (node->is_alive != is_alive(node, now))
+		web_view_each_use(node->gpu_node, web_measured_of(node), add_history, web);
+	if (node->is_alive != web_is_node_alive(node, now))
 		show_node(web, node);
 	else
 		show_use(web, node);
 	if (!node->gpu_node && !node->lease)
-		node_free(web, node);
+		web_node_free(web, node);
 }
 
 /* ---- pods that wait ---- */
@@ -248,7 +249,7 @@ static void fill_up(struct web *web)
 	{
 		if (web_state_count(web->state, WEB_WAITING) >= WEB_WAITING_MAX)
 			return;
-		put(web, WEB_WAITING, key, json_string_value(text));
+		web_put_item(web, WEB_WAITING, key, json_string_value(text));
 		json_object_del(web->waiting, key);
 	}
 }
@@ -259,7 +260,7 @@ static void show_total(struct web *web)
 
 	web->n_waiting = web_state_count(web->state, WEB_WAITING) + json_object_size(web->waiting);
 	snprintf(total, sizeof(total), "{\"n\":%" PRIu64 "}", web->n_waiting);
-	put(web, WEB_TOTALS, "waiting", total);
+	web_put_item(web, WEB_TOTALS, "waiting", total);
 }
 
 void web_set_pod(struct web *web, const char *ns, const char *name, const json_t *object)
@@ -275,7 +276,7 @@ void web_set_pod(struct web *web, const char *ns, const char *name, const json_t
 		web_state_count(web->state, WEB_WAITING) >= WEB_WAITING_MAX)
 		json_object_set_new(web->waiting, key, json_string(text));
 	else
-		put(web, WEB_WAITING, key, text);
+		web_put_item(web, WEB_WAITING, key, text);
 	fill_up(web);
 	show_total(web);
 }
@@ -284,7 +285,7 @@ void web_set_pod(struct web *web, const char *ns, const char *name, const json_t
 
 static void on_push(struct loop_timer *timer, uint64_t now)
 {
-	web_tell(timer->data);
+	web_send(timer->data);
 }
 
 void web_set_silence(struct web *web, web_silence_fn *silence, void *data)
@@ -301,7 +302,7 @@ uint64_t web_silence_ns(const struct web *web)
 }
 
 /* Shows nodes that have become silent. While the API server is silent, no node counts as silent. */
-static void on_beat(struct loop_timer *timer, uint64_t now)
+static void web_on_beat(struct loop_timer *timer, uint64_t now)
 {
 	struct web *web = timer->data;
 	struct web_node *node, *next;
@@ -309,7 +310,7 @@ static void on_beat(struct loop_timer *timer, uint64_t now)
 	HASH_ITER(hh, web->nodes, node, next)
 		if (node->is_alive && web_silence_ns(web))
 			node->renewed_ns = now;
-		else if (node->gpu_node && node->is_alive && !is_alive(node, now))
+		else if (node->gpu_node && node->is_alive && !web_is_node_alive(node, now))
 			show_node(web, node);
 	web_beat(web, now);
 	loop_set_timer(timer, now + BEAT_NS);
@@ -322,7 +323,7 @@ void web_set_ready(struct web *web)
 	web->push.data = web->beat.data = web;
 	if (loop_add_timer(web->loop, &web->push, on_push) < 0)
 		return;
-	if (loop_add_timer(web->loop, &web->beat, on_beat) < 0) {
+	if (loop_add_timer(web->loop, &web->beat, web_on_beat) < 0) {
 		loop_remove_timer(&web->push);
 		return;
 	}
@@ -337,7 +338,7 @@ static uint32_t count_silent(const struct web *web)
 	uint32_t n = 0;
 
 	HASH_ITER(hh, web->nodes, node, next)
-		n += node->gpu_node && !is_alive(node, now);
+		n += node->gpu_node && !web_is_node_alive(node, now);
 	return n;
 }
 
@@ -348,5 +349,5 @@ struct web_counts web_counts(const struct web *web)
 		.n_nodes = web_state_count(web->state, WEB_NODES),
 		.n_waiting = (uint32_t)web->n_waiting,
 		.n_histories = web_history_count(web->history),
-		.n_told = web->n_told};
+		.n_sent = web->n_sent};
 }

@@ -64,7 +64,7 @@ void web_serve(struct web *web, struct http_request *request);
 
 struct web_counts {
 	uint32_t n_viewers, n_nodes, n_silent, n_waiting, n_histories;
-	uint64_t n_told; /* events sent */
+	uint64_t n_sent; /* events sent */
 };
 struct web_counts web_counts(const struct web *web);
 

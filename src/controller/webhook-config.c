@@ -29,7 +29,7 @@ struct terms {
 	size_t n;
 };
 
-static void add_term(struct terms *t, const char *function, struct str text)
+static void webhook_config_add_term(struct terms *t, const char *function, struct str text)
 {
 	for (size_t i = 0; i < t->n; i++)
 		if (str_eq(t->text[i], text) && !strcmp(t->of[i], function))
@@ -52,14 +52,14 @@ static void add_dialect(
 	const struct dialect *dialect, struct terms *metadata, struct terms *resources)
 {
 	if (dialect->prefix)
-		add_term(metadata, "startsWith", str_from(dialect->prefix));
+		webhook_config_add_term(metadata, "startsWith", str_from(dialect->prefix));
 	for (const struct dialect_key *k = dialect->keys; k->key; k++) {
-		if (k->use != DIALECT_ASKS)
+		if (k->use != DIALECT_REQUESTS)
 			continue;
 		if (k->where == DIALECT_RESOURCE)
-			add_term(resources, "startsWith", domain_of(k->key));
+			webhook_config_add_term(resources, "startsWith", domain_of(k->key));
 		else if (!dialect->prefix)
-			add_term(metadata, "startsWith", str_from(k->key));
+			webhook_config_add_term(metadata, "startsWith", str_from(k->key));
 	}
 }
 
@@ -86,8 +86,8 @@ json_t *hook_expression(const struct dialect_config *dialects)
 	_cleanup_buf_ struct buf out = BUF_INIT(EXPRESSION_MAX);
 	struct terms metadata = {0}, resources = {0};
 
-	add_term(&metadata, "contains", STR("divvy.gpu/"));
-	add_term(&resources, "startsWith", STR("divvy.gpu/"));
+	webhook_config_add_term(&metadata, "contains", STR("divvy.gpu/"));
+	webhook_config_add_term(&resources, "startsWith", STR("divvy.gpu/"));
 	for (size_t i = 1; dialect_at(i); i++)
 		if (dialects->enabled >> i & 1)
 			add_dialect(dialect_at(i), &metadata, &resources);
@@ -115,7 +115,7 @@ static bool is_of_new_pods(const json_t *hook)
 }
 
 /* NULL if the hook has no such condition */
-static const json_t *condition_of(const json_t *hook)
+static const json_t *webhook_config_condition(const json_t *hook)
 {
 	const json_t *list = json_object_get(hook, "matchConditions");
 
@@ -132,7 +132,7 @@ bool hook_has_lost_conditions(const json_t *hooks)
 {
 	for (size_t i = 0; i < json_array_size(hooks); i++)
 		if (is_of_new_pods(json_array_get(hooks, i)) &&
-			!condition_of(json_array_get(hooks, i)))
+			!webhook_config_condition(json_array_get(hooks, i)))
 			return true;
 	return false;
 }
@@ -140,7 +140,7 @@ bool hook_has_lost_conditions(const json_t *hooks)
 /* Returns 1 if the patch sets the condition, 0 if the hook has it already. */
 static int want_condition(const json_t *hook, const struct hook_want *want, json_t *patch)
 {
-	const json_t *now = condition_of(hook);
+	const json_t *now = webhook_config_condition(hook);
 	_cleanup_json_ json_t *expression = NULL;
 
 	if (!want->dialects || !is_of_new_pods(hook))

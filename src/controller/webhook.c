@@ -29,7 +29,7 @@ struct asking {
 	struct admit_request what; /* borrows from `review` */
 };
 
-static void answer_text(struct http_request *request, unsigned int status, const char *text)
+static void webhook_answer_text(struct http_request *request, unsigned int status, const char *text)
 {
 	http_answer(request, status, HTTP_TEXT, str_from(text));
 }
@@ -46,7 +46,7 @@ static struct asking *asking_new(struct controller *c, struct http_request *requ
 	struct asking *a = calloc(1, sizeof(*a));
 
 	if (!a) {
-		answer_text(request, 503, "out of memory\n");
+		webhook_answer_text(request, 503, "out of memory\n");
 		return NULL;
 	}
 	a->c = c;
@@ -57,7 +57,7 @@ static struct asking *asking_new(struct controller *c, struct http_request *requ
 
 static void end_text(struct asking *a, unsigned int status, const char *text)
 {
-	answer_text(a->request, status, text);
+	webhook_answer_text(a->request, status, text);
 	asking_free(a);
 }
 
@@ -71,7 +71,7 @@ void controller_end_askings(struct controller *c)
 
 /* ---- reviews ---- */
 
-static void conclude(struct asking *a, const struct admit_facts *facts)
+static void webhook_conclude_review(struct asking *a, const struct admit_facts *facts)
 {
 	_cleanup_json_ json_t *out = admit_answer(a->path, &a->c->rules, &a->what, facts);
 	_cleanup_free_ char *text = out ? kube_json_format(out) : NULL;
@@ -95,7 +95,7 @@ static void conclude_for_namespace(struct asking *a, const json_t *ns)
 
 	if (controller_ns_facts(a->c, a->what.ns, ns, &known) == 0)
 		facts.ns = known.facts;
-	conclude(a, &facts);
+	webhook_conclude_review(a, &facts);
 	ns_facts_done(&known);
 }
 
@@ -103,10 +103,10 @@ static void conclude_for_pod(struct asking *a, const json_t *pod)
 {
 	const struct admit_facts facts = {.author = own_pod_of(pod)};
 
-	conclude(a, &facts);
+	webhook_conclude_review(a, &facts);
 }
 
-static void on_asked(void *data, const struct kube_answer *answer)
+static void webhook_on_object(void *data, const struct kube_answer *answer)
 {
 	struct asking *a = data;
 	_cleanup_json_ json_t *object = NULL;
@@ -126,14 +126,15 @@ static void on_asked(void *data, const struct kube_answer *answer)
 		conclude_for_namespace(a, object);
 }
 
-static void ask(struct asking *a, const char *resource, const char *ns, const char *name)
+static void webhook_request_object(
+	struct asking *a, const char *resource, const char *ns, const char *name)
 {
 	const struct kube_write read = {.target = {.group_version = "v1",
 						.resource = resource,
 						.namespace_name = ns,
 						.name = name},
 		.timeout_ns = ASK_NS,
-		.done = on_asked,
+		.done = webhook_on_object,
 		.data = a};
 	struct error err;
 
@@ -150,10 +151,10 @@ static void review_own(struct asking *a)
 	if (own.uid && own.node && !strcmp(own.uid, a->what.pod_uid))
 		conclude_for_pod(a, pod);
 	else
-		ask(a, "pods", a->c->options.ns, a->what.pod_name);
+		webhook_request_object(a, "pods", a->c->options.ns, a->what.pod_name);
 }
 
-static void review(
+static void webhook_begin_review(
 	struct controller *c, struct http_request *request, const struct admit_path *path)
 {
 	struct asking *a = asking_new(c, request);
@@ -174,9 +175,9 @@ static void review(
 		if (controller_find(c, CACHE_NAMESPACES, "", a->what.ns))
 			conclude_for_namespace(a, NULL);
 		else
-			ask(a, "namespaces", NULL, a->what.ns);
+			webhook_request_object(a, "namespaces", NULL, a->what.ns);
 		break;
-	default: conclude(a, &none); break;
+	default: webhook_conclude_review(a, &none); break;
 	}
 }
 
@@ -186,26 +187,27 @@ static void on_review(void *data, struct http_request *request)
 	const struct admit_path *path = admit_path_find(http_path(request));
 
 	if (!path)
-		answer_text(request, 404, "no such path\n");
+		webhook_answer_text(request, 404, "no such path\n");
 	else if (!controller_is_synced(c, CACHE_NAMESPACES) ||
 		!controller_is_synced(c, CACHE_POLICIES))
-		answer_text(request, 503, "not ready: still reading namespaces and policies\n");
+		webhook_answer_text(
+			request, 503, "not ready: still reading namespaces and policies\n");
 	else
-		review(c, request, path);
+		webhook_begin_review(c, request, path);
 }
 
-static void on_ready(void *data, struct http_request *request)
+static void webhook_on_ready(void *data, struct http_request *request)
 {
 	const struct controller *c = data;
 
-	answer_text(request, c->is_ready ? 200 : 503,
+	webhook_answer_text(request, c->is_ready ? 200 : 503,
 		c->is_ready ? "ok\n"
 			    : "not ready: API servers do not trust the webhook's "
 			      "certificate yet\n");
 }
 
 const struct http_route controller_webhook_routes[CONTROLLER_WEBHOOK_ROUTES] = {
-	{"GET", "/healthz", on_ready},
+	{"GET", "/healthz", webhook_on_ready},
 	{"GET", "/apis/" EXTERNAL_METRIC_GROUP, external_on_resources, .is_guarded = true},
 	{"GET", "/apis/" EXTERNAL_METRIC_GROUP "/*", external_on_metric, .is_guarded = true},
 	{"GET", "/openapi/*", external_on_nothing},
@@ -214,12 +216,12 @@ const struct http_route controller_webhook_routes[CONTROLLER_WEBHOOK_ROUTES] = {
 
 const struct http_route controller_health_routes[CONTROLLER_HEALTH_ROUTES] = {
 	{"GET", "/healthz", http_answer_ok},
-	{"GET", "/readyz", on_ready},
+	{"GET", "/readyz", webhook_on_ready},
 };
 
 /* ---- dashboard and metrics ---- */
 
-static void on_metrics(void *data, struct http_request *request)
+static void webhook_on_metrics(void *data, struct http_request *request)
 {
 	_cleanup_buf_ struct buf text = BUF_INIT(TEXT_MAX);
 
@@ -236,6 +238,6 @@ static void on_page(void *data, struct http_request *request)
 
 const struct http_route controller_page_routes[CONTROLLER_PAGE_ROUTES] = {
 	{"GET", "/healthz", http_answer_ok},
-	{"GET", "/metrics", on_metrics, .is_guarded = true},
+	{"GET", "/metrics", webhook_on_metrics, .is_guarded = true},
 	WEB_ROUTES(on_page),
 };

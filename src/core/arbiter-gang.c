@@ -9,45 +9,45 @@
  */
 #include "core/arbiter-internal.h"
 
-bool gang_may_compete(const struct seat *seat)
+bool gang_may_compete(const struct arbiter_td *td)
 {
-	const struct member *member = seat->member;
-	uint64_t below = member->devices & ((UINT64_C(1) << seat->device->index) - 1);
-	struct member *other = seat->device->reserved;
+	const struct arbiter_tenant *t = td->tenant;
+	uint64_t below = t->devices & ((UINT64_C(1) << td->device->index) - 1);
+	struct arbiter_tenant *other = td->device->reserved;
 
-	if (other == member) /* it has this device already and waits for others */
-		return gang_is_complete(member);
+	if (other == t) /* it has this device already and waits for others */
+		return gang_is_complete(t);
 	if (other &&
 		(gang_is_complete(other) ||
-			seat_rank(member_seat(other, seat->device->index)) <= seat_rank(seat)))
+			td_rank(arbiter_tenant_td(other, td->device->index)) <= td_rank(td)))
 		return false;
-	return (member->reserved & below) == below;
+	return (t->reserved & below) == below;
 }
 
-bool gang_is_complete(const struct member *member)
+bool gang_is_complete(const struct arbiter_tenant *t)
 {
-	return member->reserved == member->devices;
+	return t->reserved == t->devices;
 }
 
-void gang_unreserve(struct member *member)
+void gang_unreserve(struct arbiter_tenant *t)
 {
-	for (uint32_t i = 0; i < member->n_seats; i++) {
-		struct device *device = member->seat[i].device;
+	for (uint32_t i = 0; i < t->n_tds; i++) {
+		struct device *device = t->td[i].device;
 
-		if (device->reserved == member) {
+		if (device->reserved == t) {
 			device->reserved = NULL;
 			device->is_dirty = true;
 		}
 	}
-	member->reserved = 0;
+	t->reserved = 0;
 }
 
 /* Whether it has been idle on all its devices since then. */
-bool gang_is_idle(const struct member *member, uint64_t since)
+bool gang_is_idle(const struct arbiter_tenant *t, uint64_t since)
 {
-	for (uint32_t i = 0; i < member->n_seats; i++)
-		if (member->seat[i].state == SEAT_OPEN &&
-			(member->seat[i].idle_since == 0 || member->seat[i].idle_since > since))
+	for (uint32_t i = 0; i < t->n_tds; i++)
+		if (t->td[i].state == TD_OPEN &&
+			(t->td[i].idle_since == 0 || t->td[i].idle_since > since))
 			return false;
 	return true;
 }
@@ -56,67 +56,66 @@ bool gang_is_idle(const struct member *member, uint64_t since)
  * It is the next tenant on this device. If this completes the gang, other turns end on all its
  * devices.
  */
-void gang_reserve(struct seat *seat, uint64_t now)
+void gang_reserve(struct arbiter_td *td, uint64_t now)
 {
-	struct member *member = seat->member;
+	struct arbiter_tenant *t = td->tenant;
 
-	if (!(member->reserved >> seat->device->index & 1)) {
-		if (seat->device->reserved) /* an incomplete gang of a worse rank */
-			gang_unreserve(seat->device->reserved);
-		seat->device->reserved = member;
-		member->reserved |= UINT64_C(1) << seat->device->index;
-		for (uint32_t i = 0; i < member->n_seats; i++)
-			member->seat[i].device->is_dirty = true;
+	if (!(t->reserved >> td->device->index & 1)) {
+		if (td->device->reserved) /* an incomplete gang of a worse rank */
+			gang_unreserve(td->device->reserved);
+		td->device->reserved = t;
+		t->reserved |= UINT64_C(1) << td->device->index;
+		for (uint32_t i = 0; i < t->n_tds; i++)
+			t->td[i].device->is_dirty = true;
 	}
-	if (!gang_is_complete(member))
+	if (!gang_is_complete(t))
 		return;
-	for (uint32_t i = 0; i < member->n_seats; i++) {
-		struct device *device = member->seat[i].device;
+	for (uint32_t i = 0; i < t->n_tds; i++) {
+		struct device *device = t->td[i].device;
 
 		for (uint32_t k = 0; k < device->n_active; k++)
-			if (device->active[k]->state == SEAT_OPEN &&
-				device->active[k]->member != member)
-				member_close(device->active[k]->member, now);
+			if (device->active[k]->state == TD_OPEN && device->active[k]->tenant != t)
+				arbiter_tenant_close(device->active[k]->tenant, now);
 	}
 }
 
 /* Whether a tenant of a better rank now waits for this device. */
-static bool is_outranked(const struct seat *seat)
+static bool is_outranked(const struct arbiter_td *td)
 {
-	const struct device *device = seat->device;
+	const struct device *device = td->device;
 
 	for (uint32_t i = 0; i < device->n_active; i++) {
-		const struct seat *other = device->active[i];
+		const struct arbiter_td *other = device->active[i];
 
-		if (other->state != SEAT_OPEN && seat_wants(other) && !other->is_throttled &&
-			seat_rank(other) < seat_rank(seat) && !is_gang(other->member))
+		if (other->state != TD_OPEN && td_wants(other) && !other->is_throttled &&
+			td_rank(other) < td_rank(td) && !is_gang(other->tenant))
 			return true;
 	}
 	return false;
 }
 
-void gang_try_open(struct member *member, uint64_t now)
+void gang_try_open(struct arbiter_tenant *t, uint64_t now)
 {
 	bool corun = false;
 
-	for (uint32_t i = 0; i < member->n_seats; i++) {
-		struct seat *seat = &member->seat[i];
+	for (uint32_t i = 0; i < t->n_tds; i++) {
+		struct arbiter_td *td = &t->td[i];
 		enum clearance clear;
 
-		for (uint32_t k = 0; k < seat->device->n_active; k++)
-			if (seat->device->active[k]->state == SEAT_OPEN)
+		for (uint32_t k = 0; k < td->device->n_active; k++)
+			if (td->device->active[k]->state == TD_OPEN)
 				return;
-		if (is_outranked(seat)) {
-			gang_unreserve(member);
+		if (is_outranked(td)) {
+			gang_unreserve(t);
 			return;
 		}
-		clear = device_clearance(seat->device, seat, now);
+		clear = device_clearance(td->device, td, now);
 		if (clear == CLEAR_NOT)
 			return;
 		corun |= clear >= CLEAR_CORUN;
 	}
-	gang_unreserve(member);
-	for (uint32_t i = 0; corun && i < member->n_seats; i++)
-		device_reopen_stuck(member->seat[i].device, &member->seat[i], now);
-	member_open(member, corun, now);
+	gang_unreserve(t);
+	for (uint32_t i = 0; corun && i < t->n_tds; i++)
+		device_reopen_stuck(t->td[i].device, &t->td[i], now);
+	arbiter_tenant_open(t, corun, now);
 }

@@ -31,58 +31,58 @@
 #define LEAD_MAX_NS (4 * NSEC_PER_MSEC)
 #define WAKE_MAX_NS (10 * NSEC_PER_MSEC)
 
-void seat_note_dry(struct seat *seat, uint64_t since, uint64_t now)
+void td_note_dry(struct arbiter_td *td, uint64_t since, uint64_t now)
 {
 	const uint64_t dry = clock_since_ns(now, since);
 
 	if (dry < DRY_MIN_NS || dry > DRY_MAX_NS)
 		return;
 	/* The present window was too small by this time. */
-	seat->dry_ns = MIN(seat->dry_ns + dry + dry / 4, WIDE_MAX_NS);
+	td->dry_ns = MIN(td->dry_ns + dry + dry / 4, WIDE_MAX_NS);
 }
 
-void seat_note_woken(struct seat *seat, uint64_t now)
+void td_note_woken(struct arbiter_td *td, uint64_t now)
 {
-	const uint64_t wake = MIN(clock_since_ns(now, seat->gate_opened_at), WAKE_MAX_NS);
+	const uint64_t wake = MIN(clock_since_ns(now, td->gate_opened_at), WAKE_MAX_NS);
 
 	/* Rises fast and falls slowly, because late costs more than early. */
-	if (wake > seat->wake_ns)
-		seat->wake_ns += (wake - seat->wake_ns) / 2;
+	if (wake > td->wake_ns)
+		td->wake_ns += (wake - td->wake_ns) / 2;
 	else
-		seat->wake_ns -= (seat->wake_ns - wake) / FADE_TURNS;
+		td->wake_ns -= (td->wake_ns - wake) / FADE_TURNS;
 }
 
-void seat_fade(struct seat *seat)
+void td_fade(struct arbiter_td *td)
 {
-	seat->dry_ns -= seat->dry_ns / FADE_TURNS;
+	td->dry_ns -= td->dry_ns / FADE_TURNS;
 }
 
-uint32_t seat_wide_us(const struct seat *seat, uint64_t turn_ns)
+uint32_t td_wide_us(const struct arbiter_td *td, uint64_t turn_ns)
 {
-	const struct arbiter_config *config = &seat->device->arbiter->config;
+	const struct arbiter_config *config = &td->device->arbiter->config;
 	uint64_t most = MIN(turn_ns, WIDE_MAX_NS);
-	uint64_t wide = config->window_us * NSEC_PER_USEC + seat->dry_ns;
+	uint64_t wide = config->window_us * NSEC_PER_USEC + td->dry_ns;
 
 	/*
 	 * A returning latency tenant must find no more in flight than configured. A tenant alone on
 	 * its device loses nothing while it is idle, and with a wider window its library learns the
 	 * ends of its work less exactly.
 	 */
-	if (seat->device->n_latency || seat->device->n_active < 2 || seat->dry_ns < DRY_MIN_NS)
+	if (td->device->n_latency || td->device->n_active < 2 || td->dry_ns < DRY_MIN_NS)
 		return config->window_us;
-	if (seat->member->spec.limit < SPEC_SHARE_ONE)
-		most = MIN(most, (uint64_t)MAX(seat->budget, INT64_C(0)) / MILLI / 2);
+	if (td->tenant->spec.limit < SPEC_SHARE_ONE)
+		most = MIN(most, (uint64_t)MAX(td->budget, INT64_C(0)) / MILLI / 2);
 	return MAX((uint32_t)(MIN(wide, most) / NSEC_PER_USEC), config->window_us);
 }
 
-uint64_t seat_lead_ns(const struct seat *seat)
+uint64_t td_lead_ns(const struct arbiter_td *td)
 {
-	if (seat->device->n_latency)
+	if (td->device->n_latency)
 		return 0;
-	return MIN(clock_since_ns(seat->wake_ns, WAKE_QUIET_NS), LEAD_MAX_NS);
+	return MIN(clock_since_ns(td->wake_ns, WAKE_QUIET_NS), LEAD_MAX_NS);
 }
 
-bool seat_is_end_known(const struct seat *drains, uint64_t lead_ns)
+bool td_is_end_known(const struct arbiter_td *drains, uint64_t lead_ns)
 {
-	return drains->has_rest && drains->spread_ns <= SPREAD_QUIET_NS + lead_ns;
+	return drains->has_drain_estimate && drains->spread_ns <= SPREAD_QUIET_NS + lead_ns;
 }

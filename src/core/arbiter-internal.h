@@ -20,25 +20,25 @@
 
 #define ARBITER_BUCKETS ((uint32_t)(ARBITER_WINDOW_NS / ARBITER_BUCKET_NS))
 #define ARBITER_HASH 1024u
-#define ARBITER_BONDS 32u
-#define ARBITER_BOND_NS 10000000000ull
+#define ARBITER_CORUN_PAIRS 32u
+#define ARBITER_CORUN_PAIR_NS 10000000000ull
 
 /* Lag is in 1/1024 ns, because charges round thousands of times a second. */
 #define LAG_ONE 1024
 /* Budgets are in 1/1000 ns, so that nanoseconds times permille stay exact. */
 #define MILLI 1000
 
-enum seat_state {
-	SEAT_CLOSED,
-	SEAT_OPEN,
-	SEAT_DRAINING, /* closed; work may still be in flight */
+enum arbiter_td_state {
+	TD_CLOSED,
+	TD_OPEN,
+	TD_DRAINING, /* closed; work may still be in flight */
 };
 
 /* State of one tenant on one device: a tenant-device. */
-struct seat {
-	struct member *member;
+struct arbiter_td {
+	struct arbiter_tenant *tenant;
 	struct device *device;
-	enum seat_state state;
+	enum arbiter_td_state state;
 
 	bool is_active;     /* wants the device, holds it, or drains; listed in device->active */
 	uint32_t active_at; /* index in device->active */
@@ -64,9 +64,9 @@ struct seat {
 	bool is_offered; /* OPEN and unused for unused_ns: other tenants were opened too */
 	bool is_corun;
 
-	bool is_unbounded; /* DRAINING: it had no in-flight window */
-	bool has_rest;     /* DRAINING: the caller has predicted the end */
-	uint64_t ends_at;  /* the predicted end, with an error of spread_ns on average */
+	bool is_unbounded;       /* DRAINING: it had no in-flight window */
+	bool has_drain_estimate; /* DRAINING: the caller has predicted the end */
+	uint64_t ends_at;        /* the predicted end, with an error of spread_ns on average */
 	uint64_t spread_ns;
 	uint64_t drain_by; /* from then on other tenants co-run with it */
 	uint64_t closed_at, drain_bound_ns;
@@ -91,8 +91,9 @@ struct seat {
 	uint64_t budget_at;
 	bool is_waiting;   /* counted in device->n_waiting */
 	bool is_throttled; /* at its limit, until the budget allows half a quantum */
-	int64_t owed;      /* time below its request while latency tenants go first; MILLI per ns */
-	bool is_starved;   /* owed has passed its bound: goes before latency tenants */
+	/* time below its request while latency tenants go first; MILLI per ns */
+	int64_t waiting_lag;
+	bool is_starved; /* owed has passed its bound: goes before latency tenants */
 
 	uint64_t used_ns, waited_ns;
 	uint64_t turn_ns; /* part of used_ns in this turn: the most that a refund may return */
@@ -100,27 +101,27 @@ struct seat {
 	uint64_t bucket_now; /* number of the newest bucket */
 	int64_t window_ns;   /* sum of bucket[] */
 
-	uint32_t told_window_us; /* the values that the last OPEN or WINDOW action carried */
-	bool told_company, told_waited;
+	uint32_t reported_window_us; /* the values that the last OPEN or WINDOW action carried */
+	bool reported_contended, reported_waited;
 };
 
 /* A tenant. */
-struct member {
-	struct member *next; /* in its hash chain */
+struct arbiter_tenant {
+	struct arbiter_tenant *next; /* in its hash chain */
 	arbiter_id id;
 	struct spec spec;
 	uint64_t devices;  /* mask */
 	uint64_t wants;    /* mask: devices where threads of the tenant are blocked */
 	uint64_t reserved; /* mask: devices reserved for the gang, see arbiter-gang.c */
-	uint32_t n_seats;
-	struct seat seat[]; /* in the order of the devices */
+	uint32_t n_tds;
+	struct arbiter_td td[]; /* in the order of the devices */
 };
 
 /*
  * Two tenants whose drains pass their bound while both are on the device: probably the work of one
  * waits for the work of the other, so they may co-run.
  */
-struct bond {
+struct corun_pair {
 	arbiter_id a, b;
 	uint32_t level;    /* grows with drains past their bound, falls with others */
 	uint64_t event_at; /* the last drain past its bound */
@@ -130,16 +131,16 @@ struct bond {
 struct device {
 	struct arbiter *arbiter;
 	uint32_t index;
-	struct seat **active;
+	struct arbiter_td **active;
 	struct water_share *fill; /* scratch for entitlements, of the same size */
 	uint32_t n_active;
 
-	struct seat *holder; /* the tenant whose turn it is; other OPEN ones co-run */
-	struct member *reserved;
+	struct arbiter_td *holder; /* the tenant whose turn it is; other OPEN ones co-run */
+	struct arbiter_tenant *reserved;
 	uint64_t overlap_until; /* when the drain beside an overlapped tenant should end */
 	uint64_t corun_until;   /* when exclusive turns are tried again */
 	uint64_t drained_at;    /* when a drain last ended within its bound */
-	struct bond bond[ARBITER_BONDS];
+	struct corun_pair pair[ARBITER_CORUN_PAIRS];
 
 	/* Time charged to each class so far. */
 	uint64_t class_used_ns[SPEC_OPPORTUNISTIC + 1];
@@ -166,13 +167,13 @@ struct device {
 struct arbiter_policy {
 	const char *name;
 	/* Among tenants of one rank on one device the highest score goes first. */
-	int64_t (*score)(const struct seat *seat, uint64_t now);
+	int64_t (*score)(const struct arbiter_td *td, uint64_t now);
 	/*
 	 * Nanoseconds from now until `waiting` passes `holder` in the order, if the holder's work
 	 * ends in rest_ns; 0: already. By then the holder's turn has lasted its quantum, or ends
 	 * there.
 	 */
-	uint64_t (*passes_ns)(const struct seat *holder, const struct seat *waiting,
+	uint64_t (*passes_ns)(const struct arbiter_td *holder, const struct arbiter_td *waiting,
 		uint64_t rest_ns, uint64_t now);
 	bool has_even_turns; /* every turn is one quantum; false: in proportion to entitlements */
 };
@@ -180,8 +181,8 @@ struct arbiter_policy {
 struct arbiter {
 	struct arbiter_config config;
 	const struct arbiter_policy *policy;
-	struct member *hash[ARBITER_HASH];
-	uint32_t n_members, n_seats;
+	struct arbiter_tenant *hash[ARBITER_HASH];
+	uint32_t n_tenants, n_tds;
 	uint64_t epoch;
 	uint64_t operations; /* tenant-devices visited; a test checks that idle ones cost nothing */
 
@@ -192,20 +193,20 @@ struct arbiter {
 	struct device device[];
 };
 
-static inline bool is_gang(const struct member *member)
+static inline bool is_gang(const struct arbiter_tenant *t)
 {
-	return member->n_seats > 1;
+	return t->n_tds > 1;
 }
 
-static inline bool seat_wants(const struct seat *seat)
+static inline bool td_wants(const struct arbiter_td *td)
 {
-	return seat->member->wants != 0;
+	return td->tenant->wants != 0;
 }
 
 /* Whether it holds the token: OPEN, and not merely offered beside another. */
-static inline bool seat_is_held(const struct seat *seat)
+static inline bool td_has_turn(const struct arbiter_td *td)
 {
-	return seat->state == SEAT_OPEN && !seat->is_offered;
+	return td->state == TD_OPEN && !td->is_offered;
 }
 
 static inline void device_wake(struct device *device, uint64_t at)
@@ -213,7 +214,7 @@ static inline void device_wake(struct device *device, uint64_t at)
 	device->next_at = MIN(device->next_at, at);
 }
 
-struct seat *member_seat(struct member *member, uint32_t device);
+struct arbiter_td *arbiter_tenant_td(struct arbiter_tenant *t, uint32_t device);
 void arbiter_push(struct arbiter *arbiter, const struct arbiter_action *action);
 
 /* arbiter-policy.c */
@@ -223,49 +224,49 @@ void arbiter_policy_names(char *ret, size_t size);
 /* arbiter-account.c */
 void device_account(struct device *device, uint64_t now);
 void device_entitle(struct device *device);
-void seat_join(struct seat *seat, uint64_t now);
-void seat_leave(struct seat *seat, uint64_t now);
+void td_activate(struct arbiter_td *td, uint64_t now);
+void td_deactivate(struct arbiter_td *td, uint64_t now);
 /*
  * Call it after the state or the wants have changed. An active tenant-device joins at once, an idle
  * one leaves after a delay (device_leave_idle).
  */
-void seat_update_active(struct seat *seat, uint64_t now);
+void td_update_active(struct arbiter_td *td, uint64_t now);
 void device_leave_idle(struct device *device, uint64_t now);
 /* Refunds time charged after `end`, when the work really ended, and charges it to the open ones. */
-void seat_refund(struct seat *seat, uint64_t end);
+void td_refund(struct arbiter_td *td, uint64_t end);
 /*
  * Charges or refunds the difference if work that the look at `now` saw begin or end did so at
  * at_ns.
  */
-void seat_correct(struct seat *seat, uint64_t at_ns, uint64_t now);
-void seat_update_limits(struct seat *seat, uint64_t now);
-uint64_t seat_window_ns(const struct seat *seat, uint64_t now);
-uint64_t seat_quantum_ns(const struct seat *seat); /* longest turn while others wait */
-int64_t seat_burst(const struct seat *seat);
+void td_correct(struct arbiter_td *td, uint64_t at_ns, uint64_t now);
+void td_update_limits(struct arbiter_td *td, uint64_t now);
+uint64_t td_window_ns(const struct arbiter_td *td, uint64_t now);
+uint64_t td_quantum_ns(const struct arbiter_td *td); /* longest turn while others wait */
+int64_t td_burst(const struct arbiter_td *td);
 /* Sum of the entitlements of its class, millionths. */
-uint64_t class_micro(const struct seat *seat);
+uint64_t class_micro(const struct arbiter_td *td);
 
 /* arbiter-host.c */
 /* Its work resumed after the device had run dry in its turn at `since`. */
-void seat_note_dry(struct seat *seat, uint64_t since, uint64_t now);
+void td_note_dry(struct arbiter_td *td, uint64_t since, uint64_t now);
 /* Notes the first submission of this turn. */
-void seat_note_woken(struct seat *seat, uint64_t now);
+void td_note_woken(struct arbiter_td *td, uint64_t now);
 /* Decays the learned times at the start of a turn. */
-void seat_fade(struct seat *seat);
+void td_fade(struct arbiter_td *td);
 /* In-flight window for a turn of turn_ns; at least the configured one. */
-uint32_t seat_wide_us(const struct seat *seat, uint64_t turn_ns);
+uint32_t td_wide_us(const struct arbiter_td *td, uint64_t turn_ns);
 /* How much earlier than on a quiet host its gate should open. */
-uint64_t seat_lead_ns(const struct seat *seat);
+uint64_t td_lead_ns(const struct arbiter_td *td);
 /* Whether the end of the drain is predicted exactly enough for a gate that opens lead_ns early. */
-bool seat_is_end_known(const struct seat *drains, uint64_t lead_ns);
+bool td_is_end_known(const struct arbiter_td *drains, uint64_t lead_ns);
 
 /* arbiter-turn.c */
-int seat_rank(const struct seat *seat);
+int td_rank(const struct arbiter_td *td);
 /* Sets the holder to another tenant that holds the token, or to NULL. */
 void device_pass_on(struct device *device);
 void device_decide(struct device *device, uint64_t now);
-void member_open(struct member *member, bool corun, uint64_t now);
-void member_close(struct member *member, uint64_t now);
+void arbiter_tenant_open(struct arbiter_tenant *t, bool corun, uint64_t now);
+void arbiter_tenant_close(struct arbiter_tenant *t, uint64_t now);
 
 enum clearance {
 	CLEAR_NOT,     /* wait */
@@ -277,22 +278,22 @@ enum clearance {
 /*
  * Whether `seat` may open beside the drains on its device. For CLEAR_NOT sets the device's next_at.
  */
-enum clearance device_clearance(struct device *device, const struct seat *seat, uint64_t now);
+enum clearance device_clearance(struct device *device, const struct arbiter_td *td, uint64_t now);
 /* Reopens the gates of tenants whose drain has passed its bound, and counts these events. */
-void device_reopen_stuck(struct device *device, const struct seat *next, uint64_t now);
+void device_reopen_stuck(struct device *device, const struct arbiter_td *next, uint64_t now);
 /* The most time that its drain may take in total. */
-uint64_t seat_drain_max_ns(const struct seat *seat);
+uint64_t td_drain_max_ns(const struct arbiter_td *td);
 /* Its drain has ended; within its bound unless is_noted. */
-void seat_drained(struct seat *seat, uint64_t now);
+void td_drained(struct arbiter_td *td, uint64_t now);
 /* Removes the pairs of a tenant that is removed. */
-void bonds_forget(struct device *device, const struct member *member);
+void corun_pairs_forget(struct device *device, const struct arbiter_tenant *t);
 
 /* arbiter-gang.c */
-bool gang_may_compete(const struct seat *seat);
-void gang_reserve(struct seat *seat, uint64_t now);
-void gang_unreserve(struct member *member);
-bool gang_is_complete(const struct member *member);
-void gang_try_open(struct member *member, uint64_t now);
-bool gang_is_idle(const struct member *member, uint64_t since);
+bool gang_may_compete(const struct arbiter_td *td);
+void gang_reserve(struct arbiter_td *td, uint64_t now);
+void gang_unreserve(struct arbiter_tenant *t);
+bool gang_is_complete(const struct arbiter_tenant *t);
+void gang_try_open(struct arbiter_tenant *t, uint64_t now);
+bool gang_is_idle(const struct arbiter_tenant *t, uint64_t since);
 
 #endif

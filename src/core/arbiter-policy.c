@@ -11,13 +11,13 @@
 
 /* ---- share: the largest lag behind the fluid ideal first (docs/adr/0003) ---- */
 
-static int64_t share_score(const struct seat *seat, uint64_t now)
+static int64_t share_score(const struct arbiter_td *td, uint64_t now)
 {
-	return seat->lag;
+	return td->lag;
 }
 
-static uint64_t share_passes_ns(
-	const struct seat *holder, const struct seat *waiting, uint64_t rest_ns, uint64_t now)
+static uint64_t share_passes_ns(const struct arbiter_td *holder, const struct arbiter_td *waiting,
+	uint64_t rest_ns, uint64_t now)
 {
 	uint64_t whole = MAX(class_micro(holder), UINT64_C(1));
 	/*
@@ -36,13 +36,13 @@ static uint64_t share_passes_ns(
 
 /* ---- fifo: one quantum each, in the order of wants ---- */
 
-static int64_t fifo_score(const struct seat *seat, uint64_t now)
+static int64_t fifo_score(const struct arbiter_td *td, uint64_t now)
 {
-	return -(int64_t)seat->wants_since;
+	return -(int64_t)td->wants_since;
 }
 
-static uint64_t passes_at_once(
-	const struct seat *holder, const struct seat *waiting, uint64_t rest_ns, uint64_t now)
+static uint64_t passes_at_once(const struct arbiter_td *holder, const struct arbiter_td *waiting,
+	uint64_t rest_ns, uint64_t now)
 {
 	return 0;
 }
@@ -53,31 +53,32 @@ static uint64_t passes_at_once(
 
 #define ABOVE_ALL (INT64_C(1) << 40)
 
-static int64_t bias_score(const struct seat *seat, uint64_t now)
+static int64_t bias_score(const struct arbiter_td *td, uint64_t now)
 {
 	int64_t one = (int64_t)ARBITER_WINDOW_NS;
-	int64_t used = (int64_t)seat_window_ns(seat, now);
-	int64_t missing = one / SPEC_SHARE_ONE * seat->member->spec.request - used;
+	int64_t used = (int64_t)td_window_ns(td, now);
+	int64_t missing = one / SPEC_SHARE_ONE * td->tenant->spec.request - used;
 
 	return missing > 0 ? ABOVE_ALL + missing : one - used;
 }
 
 /* ---- gemini: as bias, with the shortfall relative to the request ---- */
 
-static int64_t gemini_score(const struct seat *seat, uint64_t now)
+static int64_t gemini_score(const struct arbiter_td *td, uint64_t now)
 {
 	int64_t one = (int64_t)ARBITER_WINDOW_NS;
-	int64_t used = (int64_t)seat_window_ns(seat, now);
-	int64_t due = one / SPEC_SHARE_ONE * seat->member->spec.request;
+	int64_t used = (int64_t)td_window_ns(td, now);
+	int64_t due = one / SPEC_SHARE_ONE * td->tenant->spec.request;
 
 	return due > used ? ABOVE_ALL + (due - used) * SPEC_SHARE_ONE / (due / SPEC_SHARE_ONE)
 			  : one - used;
 }
 
-static uint64_t scored_passes_ns(
-	const struct seat *holder, const struct seat *waiting, uint64_t rest_ns, uint64_t now)
+static uint64_t scored_passes_ns(const struct arbiter_td *holder, const struct arbiter_td *waiting,
+	uint64_t rest_ns, uint64_t now)
 {
-	int64_t (*score)(const struct seat *, uint64_t) = holder->device->arbiter->policy->score;
+	int64_t (*score)(
+		const struct arbiter_td *, uint64_t) = holder->device->arbiter->policy->score;
 
 	return score(waiting, now) >= score(holder, now) ? 0 : NSEC_PER_MSEC;
 }

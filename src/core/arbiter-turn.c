@@ -20,33 +20,33 @@
 #define ROUND_NS (28 * NSEC_PER_MSEC)
 
 /* The class order; a standard tenant far below its request goes before all others for a turn. */
-int seat_rank(const struct seat *seat)
+int td_rank(const struct arbiter_td *td)
 {
-	return seat->is_starved ? -1 : (int)seat->member->spec.class;
+	return td->is_starved ? -1 : (int)td->tenant->spec.class;
 }
 
 /* ---- contention: what a holder learns of other tenants ---- */
 
-static void seen(struct device *device, const struct seat *seat, uint64_t now)
+static void device_note_queued(struct device *device, const struct arbiter_td *td, uint64_t now)
 {
-	if (device->recent[0].id != seat->member->id || device->recent[0].at == 0) {
+	if (device->recent[0].id != td->tenant->id || device->recent[0].at == 0) {
 		device->recent[1] = device->recent[0];
-		device->recent[0].id = seat->member->id;
+		device->recent[0].id = td->tenant->id;
 	}
 	device->recent[0].at = now;
-	device->recent[0].class = seat->member->spec.class;
-	if (seat->member->spec.class == SPEC_LATENCY)
+	device->recent[0].class = td->tenant->spec.class;
+	if (td->tenant->spec.class == SPEC_LATENCY)
 		device->latency_at = now;
 }
 
-static bool has_company(struct device *device, const struct seat *seat, uint64_t now)
+static bool device_is_contended(struct device *device, const struct arbiter_td *td, uint64_t now)
 {
-	uint64_t keep = device->arbiter->config.company_ns;
+	uint64_t keep = device->arbiter->config.contended_ns;
 
-	if (device->n_active > (seat->is_active ? 1u : 0u))
+	if (device->n_active > (td->is_active ? 1u : 0u))
 		return true;
 	for (size_t i = 0; i < ARRAY_SIZE(device->recent); i++) {
-		if (device->recent[i].id == seat->member->id || device->recent[i].at == 0)
+		if (device->recent[i].id == td->tenant->id || device->recent[i].at == 0)
 			continue;
 		if (clock_since_ns(now, device->recent[i].at) < keep) {
 			device_wake(device, device->recent[i].at + keep);
@@ -57,18 +57,18 @@ static bool has_company(struct device *device, const struct seat *seat, uint64_t
 }
 
 /* Whether only tenants share the device that have to wait for this one in any case. */
-static bool goes_before_all(struct device *device, const struct seat *seat, uint64_t now)
+static bool goes_before_all(struct device *device, const struct arbiter_td *td, uint64_t now)
 {
-	uint64_t keep = device->arbiter->config.company_ns;
+	uint64_t keep = device->arbiter->config.contended_ns;
 
-	if (seat->member->spec.class != SPEC_LATENCY)
+	if (td->tenant->spec.class != SPEC_LATENCY)
 		return false;
 	for (uint32_t i = 0; i < device->n_active; i++)
-		if (device->active[i] != seat &&
-			device->active[i]->member->spec.class != SPEC_OPPORTUNISTIC)
+		if (device->active[i] != td &&
+			device->active[i]->tenant->spec.class != SPEC_OPPORTUNISTIC)
 			return false;
 	for (size_t i = 0; i < ARRAY_SIZE(device->recent); i++)
-		if (device->recent[i].at && device->recent[i].id != seat->member->id &&
+		if (device->recent[i].at && device->recent[i].id != td->tenant->id &&
 			device->recent[i].class != SPEC_OPPORTUNISTIC &&
 			clock_since_ns(now, device->recent[i].at) < keep)
 			return false;
@@ -76,46 +76,46 @@ static bool goes_before_all(struct device *device, const struct seat *seat, uint
 }
 
 static uint32_t window_us(
-	struct device *device, const struct seat *seat, bool company, uint64_t now)
+	struct device *device, const struct arbiter_td *td, bool contended, uint64_t now)
 {
 	const struct arbiter_config *config = &device->arbiter->config;
 
 	if (!config->gate)
 		return 0;
-	if (seat->member->spec.class == SPEC_OPPORTUNISTIC && device->latency_at &&
-		clock_since_ns(now, device->latency_at) < config->company_ns) {
-		device_wake(device, device->latency_at + config->company_ns);
+	if (td->tenant->spec.class == SPEC_OPPORTUNISTIC && device->latency_at &&
+		clock_since_ns(now, device->latency_at) < config->contended_ns) {
+		device_wake(device, device->latency_at + config->contended_ns);
 		return config->window_latency_us;
 	}
-	if (seat->member->spec.limit < SPEC_SHARE_ONE)
-		return seat->wide_us;
-	return company && !goes_before_all(device, seat, now) ? seat->wide_us : 0;
+	if (td->tenant->spec.limit < SPEC_SHARE_ONE)
+		return td->wide_us;
+	return contended && !goes_before_all(device, td, now) ? td->wide_us : 0;
 }
 
 /* Fills the common part of OPEN and WINDOW. */
-static void tell(struct seat *seat, struct arbiter_action *action, uint64_t now)
+static void td_send_action(struct arbiter_td *td, struct arbiter_action *action, uint64_t now)
 {
-	struct device *device = seat->device;
+	struct device *device = td->device;
 
-	action->tenant = seat->member->id;
+	action->tenant = td->tenant->id;
 	action->device = device->index;
-	action->company = has_company(device, seat, now);
+	action->contended = device_is_contended(device, td, now);
 	action->waited = device->n_waiting != 0;
-	action->window_us = window_us(device, seat, action->company, now);
-	seat->told_company = action->company;
-	seat->told_waited = action->waited;
-	seat->told_window_us = action->window_us;
+	action->window_us = window_us(device, td, action->contended, now);
+	td->reported_contended = action->contended;
+	td->reported_waited = action->waited;
+	td->reported_window_us = action->window_us;
 }
 
-static void retell(struct seat *seat, uint64_t now)
+static void td_resend_action(struct arbiter_td *td, uint64_t now)
 {
 	struct arbiter_action action = {.type = ARBITER_WINDOW};
-	uint32_t window = seat->told_window_us;
-	bool company = seat->told_company, waited = seat->told_waited;
+	uint32_t window = td->reported_window_us;
+	bool contended = td->reported_contended, waited = td->reported_waited;
 
-	tell(seat, &action, now);
-	if (window != action.window_us || company != action.company || waited != action.waited)
-		arbiter_push(seat->device->arbiter, &action);
+	td_send_action(td, &action, now);
+	if (window != action.window_us || contended != action.contended || waited != action.waited)
+		arbiter_push(td->device->arbiter, &action);
 }
 
 /* ---- opening and closing ---- */
@@ -124,285 +124,285 @@ void device_pass_on(struct device *device)
 {
 	device->holder = NULL;
 	for (uint32_t i = 0; i < device->n_active && !device->holder; i++)
-		if (seat_is_held(device->active[i]))
+		if (td_has_turn(device->active[i]))
 			device->holder = device->active[i];
 }
 
 /* The tenant's part of a round, by its entitlement. */
-static uint64_t round_part_ns(const struct seat *seat)
+static uint64_t round_part_ns(const struct arbiter_td *td)
 {
-	const struct device *device = seat->device;
+	const struct device *device = td->device;
 	uint64_t n = 0;
 
 	for (uint32_t i = 0; i < device->n_active; i++)
-		n += device->active[i]->member->spec.class == seat->member->spec.class;
-	return (uint64_t)seat->micro * n * (n <= 2 ? ROUND_OF_TWO_NS : ROUND_NS) / WATER_ONE;
+		n += device->active[i]->tenant->spec.class == td->tenant->spec.class;
+	return (uint64_t)td->micro * n * (n <= 2 ? ROUND_OF_TWO_NS : ROUND_NS) / WATER_ONE;
 }
 
 /* The length of its turn if `next` waits. */
-static uint64_t hold_ns(const struct seat *seat, const struct seat *next)
+static uint64_t td_planned_turn_ns(const struct arbiter_td *td, const struct arbiter_td *next)
 {
-	const struct arbiter_config *config = &seat->device->arbiter->config;
-	const struct device *device = seat->device;
+	const struct arbiter_config *config = &td->device->arbiter->config;
+	const struct device *device = td->device;
 
-	if (seat->member->spec.memory_policy == SPEC_MEMORY_SWAP &&
-		next->member->spec.memory_policy == SPEC_MEMORY_SWAP)
+	if (td->tenant->spec.memory_policy == SPEC_MEMORY_SWAP &&
+		next->tenant->spec.memory_policy == SPEC_MEMORY_SWAP)
 		return config->swap_quantum_ns;
 	if (device->arbiter->policy->has_even_turns)
-		return seat_quantum_ns(seat);
-	return MAX(MIN(round_part_ns(seat), seat_quantum_ns(seat)), config->quantum_min_ns);
+		return td_quantum_ns(td);
+	return MAX(MIN(round_part_ns(td), td_quantum_ns(td)), config->quantum_min_ns);
 }
 
-static void seat_open(struct seat *seat, bool corun, uint64_t now)
+static void td_open(struct arbiter_td *td, bool corun, uint64_t now)
 {
-	struct device *device = seat->device;
+	struct device *device = td->device;
 	struct arbiter_action action = {.type = ARBITER_OPEN, .epoch = device->arbiter->epoch};
 	bool is_drained = true;
 
 	device_account(device, now);
 	device->overlap_until = now;
 	for (uint32_t i = 0; i < device->n_active; i++) {
-		const struct seat *other = device->active[i];
+		const struct arbiter_td *other = device->active[i];
 
-		if (other == seat || other->state != SEAT_DRAINING)
+		if (other == td || other->state != TD_DRAINING)
 			continue;
 		is_drained = false;
-		if (seat_is_end_known(other, seat_lead_ns(seat)))
+		if (td_is_end_known(other, td_lead_ns(td)))
 			device->overlap_until = MAX(device->overlap_until, other->ends_at);
 	}
-	if (seat->is_waiting)
+	if (td->is_waiting)
 		device->n_waiting--;
-	seat->is_waiting = false;
-	seat->state = SEAT_OPEN;
-	seat->opened_at = seat->gate_opened_at = now;
-	seat->turn_ns = 0;
-	seat->has_used = false;
-	seat->idle_since = 0;
-	seat->gives_way = false;
-	seat->yields = false;
-	seat->turn_ends_at = 0;
-	seat->is_offered = false;
-	seat->is_corun = corun;
-	seat->is_overlapped = !corun && !is_drained;
-	seat->has_rest = false;
-	seat->is_unbounded = false;
-	seat->queued_ns = 0;
-	seat_update_active(seat, now);
-	seat_fade(seat);
-	seat->wide_us = seat_wide_us(seat, round_part_ns(seat));
+	td->is_waiting = false;
+	td->state = TD_OPEN;
+	td->opened_at = td->gate_opened_at = now;
+	td->turn_ns = 0;
+	td->has_used = false;
+	td->idle_since = 0;
+	td->gives_way = false;
+	td->yields = false;
+	td->turn_ends_at = 0;
+	td->is_offered = false;
+	td->is_corun = corun;
+	td->is_overlapped = !corun && !is_drained;
+	td->has_drain_estimate = false;
+	td->is_unbounded = false;
+	td->queued_ns = 0;
+	td_update_active(td, now);
+	td_fade(td);
+	td->wide_us = td_wide_us(td, round_part_ns(td));
 	if (!device->holder)
-		device->holder = seat;
+		device->holder = td;
 	device->is_dirty = true;
-	tell(seat, &action, now);
+	td_send_action(td, &action, now);
 	arbiter_push(device->arbiter, &action);
 }
 
-void member_open(struct member *member, bool corun, uint64_t now)
+void arbiter_tenant_open(struct arbiter_tenant *t, bool corun, uint64_t now)
 {
-	struct arbiter *arbiter = member->seat[0].device->arbiter;
+	struct arbiter *arbiter = t->td[0].device->arbiter;
 
 	arbiter->epoch++;
-	for (uint32_t i = 0; i < member->n_seats; i++)
-		if (member->seat[i].state != SEAT_OPEN)
-			seat_open(&member->seat[i], corun, now);
+	for (uint32_t i = 0; i < t->n_tds; i++)
+		if (t->td[i].state != TD_OPEN)
+			td_open(&t->td[i], corun, now);
 }
 
-static uint64_t said_rest(const struct seat *seat, uint64_t now)
+static uint64_t td_reported_drain_ns(const struct arbiter_td *td, uint64_t now)
 {
-	return clock_since_ns(seat->queued_ns, clock_since_ns(now, seat->queued_at));
+	return clock_since_ns(td->queued_ns, clock_since_ns(now, td->queued_at));
 }
 
-static uint64_t queued_rest(const struct seat *seat, uint64_t now)
+static uint64_t td_turn_queued_rest(const struct arbiter_td *td, uint64_t now)
 {
-	const struct arbiter_config *config = &seat->device->arbiter->config;
-	uint64_t rest = said_rest(seat, now);
+	const struct arbiter_config *config = &td->device->arbiter->config;
+	uint64_t rest = td_reported_drain_ns(td, now);
 
 	/*
 	 * The client's number is limited: no more than a window and one submission can be in
 	 * flight.
 	 */
 	return MIN(rest,
-		seat->longest_ns + MAX(config->window_us, seat->told_window_us) * NSEC_PER_USEC);
+		td->longest_ns + MAX(config->window_us, td->reported_window_us) * NSEC_PER_USEC);
 }
 
 /*
  * After a drain past its bound, later drains get only the time that they usually take. Each further
  * overrun doubles that, because the work may have become longer.
  */
-uint64_t seat_drain_max_ns(const struct seat *seat)
+uint64_t td_drain_max_ns(const struct arbiter_td *td)
 {
-	const struct arbiter_config *config = &seat->device->arbiter->config;
-	uint64_t most = MAX(3 * seat->drained_ns / 2, config->hold_max_ns);
+	const struct arbiter_config *config = &td->device->arbiter->config;
+	uint64_t most = MAX(3 * td->drained_ns / 2, config->turn_max_ns);
 
-	if (!seat->overdue_at ||
-		clock_since_ns(seat->closed_at, seat->overdue_at) > ARBITER_BOND_NS)
+	if (!td->overdue_at ||
+		clock_since_ns(td->closed_at, td->overdue_at) > ARBITER_CORUN_PAIR_NS)
 		return config->drain_max_ns;
-	return MIN(most << MIN(seat->n_overdue, 4u), config->drain_max_ns);
+	return MIN(most << MIN(td->n_overdue, 4u), config->drain_max_ns);
 }
 
-static void seat_close(struct seat *seat, uint64_t now)
+static void td_close(struct arbiter_td *td, uint64_t now)
 {
-	struct device *device = seat->device;
+	struct device *device = td->device;
 	const struct arbiter_config *config = &device->arbiter->config;
 	/*
 	 * The configured window, also for a tenant with a wider one: queued_ns includes its
 	 * additional work.
 	 */
 	uint64_t windows = 4 * NSEC_PER_USEC *
-		(seat->told_window_us ? MIN(seat->told_window_us, config->window_us)
-				      : config->window_us);
+		(td->reported_window_us ? MIN(td->reported_window_us, config->window_us)
+					: config->window_us);
 	uint64_t beside = 0;
 	struct arbiter_action action = {
-		.type = ARBITER_CLOSE, .tenant = seat->member->id, .device = device->index};
+		.type = ARBITER_CLOSE, .tenant = td->tenant->id, .device = device->index};
 
 	device_account(device, now);
-	seat->state = SEAT_DRAINING;
-	seat->has_rest = false;
-	seat->is_overlapped = false;
-	seat->is_offered = false;
-	seat->is_corun = false;
-	seat->is_unbounded = seat->told_window_us == 0;
+	td->state = TD_DRAINING;
+	td->has_drain_estimate = false;
+	td->is_overlapped = false;
+	td->is_offered = false;
+	td->is_corun = false;
+	td->is_unbounded = td->reported_window_us == 0;
 	/*
 	 * The work in flight may end with one submission of unknown length. Here the client's
 	 * number counts in full: the tenant may have been alone a moment ago, and it is charged for
 	 * what it runs.
 	 */
-	seat->closed_at = now;
+	td->closed_at = now;
 	for (uint32_t i = 0; i < device->n_active; i++)
-		beside += device->active[i]->state !=
-			SEAT_CLOSED; /* they share the device's time */
-	seat->drain_bound_ns = seat_drain_max_ns(seat);
-	if (seat->longest_ns) /* else the length of its work is unknown */
-		seat->drain_bound_ns = MIN(beside *
-				MAX(MAX(windows, config->hold_max_ns),
-					said_rest(seat, now) + seat->longest_ns + windows / 4),
-			seat->drain_bound_ns);
-	seat->is_noted = false;
-	seat->drain_by = now + seat->drain_bound_ns;
-	seen(device, seat, now);
-	if (device->holder == seat)
+		beside += device->active[i]->state != TD_CLOSED; /* they share the device's time */
+	td->drain_bound_ns = td_drain_max_ns(td);
+	if (td->longest_ns) /* else the length of its work is unknown */
+		td->drain_bound_ns = MIN(beside *
+				MAX(MAX(windows, config->turn_max_ns),
+					td_reported_drain_ns(td, now) + td->longest_ns +
+						windows / 4),
+			td->drain_bound_ns);
+	td->is_noted = false;
+	td->drain_by = now + td->drain_bound_ns;
+	device_note_queued(device, td, now);
+	if (device->holder == td)
 		device_pass_on(device);
 	device->is_dirty = true;
 	arbiter_push(device->arbiter, &action);
 }
 
 /* Closes the gates on all its devices: a part of a gang is useless to it. */
-void member_close(struct member *member, uint64_t now)
+void arbiter_tenant_close(struct arbiter_tenant *t, uint64_t now)
 {
-	for (uint32_t i = 0; i < member->n_seats; i++)
-		if (member->seat[i].state == SEAT_OPEN)
-			seat_close(&member->seat[i], now);
+	for (uint32_t i = 0; i < t->n_tds; i++)
+		if (t->td[i].state == TD_OPEN)
+			td_close(&t->td[i], now);
 }
 
-static void close_all(struct device *device, uint64_t now)
+static void device_close_gates(struct device *device, uint64_t now)
 {
 	for (uint32_t i = 0; i < device->n_active; i++)
-		if (device->active[i]->state == SEAT_OPEN)
-			member_close(device->active[i]->member, now);
+		if (device->active[i]->state == TD_OPEN)
+			arbiter_tenant_close(device->active[i]->tenant, now);
 }
 
 /* ---- co-run pairs: the work of one waits for the work of the other ---- */
 
 /*
- * A drain past its bound counts as much as BOND_EVENT others; from BOND_LEVEL on the tenants are a
- * pair: after three in a row, or more than one in eight for a while. Work that waits for the
+ * A drain past its bound counts as much as CORUN_EVENT others; from CORUN_LEVEL on the tenants are
+ * a pair: after three in a row, or more than one in eight for a while. Work that waits for the
  * other's work overruns nearly each time. A program that the host delays overruns now and then, and
  * must gain nothing by that.
  */
-#define BOND_EVENT 7u
-#define BOND_LEVEL (2 * BOND_EVENT + 1)
+#define CORUN_EVENT 7u
+#define CORUN_LEVEL (2 * CORUN_EVENT + 1)
 
-static bool bond_is_of(const struct bond *bond, arbiter_id id)
+static bool corun_pair_is_of(const struct corun_pair *pair, arbiter_id id)
 {
-	return bond->event_at && (bond->a == id || bond->b == id);
+	return pair->event_at && (pair->a == id || pair->b == id);
 }
 
-static struct bond *bond_find(struct device *device, arbiter_id a, arbiter_id b)
+static struct corun_pair *corun_pair_find(struct device *device, arbiter_id a, arbiter_id b)
 {
-	for (size_t i = 0; i < ARBITER_BONDS; i++)
-		if (bond_is_of(&device->bond[i], a) && bond_is_of(&device->bond[i], b))
-			return &device->bond[i];
+	for (size_t i = 0; i < ARBITER_CORUN_PAIRS; i++)
+		if (corun_pair_is_of(&device->pair[i], a) && corun_pair_is_of(&device->pair[i], b))
+			return &device->pair[i];
 	return NULL;
 }
 
 static bool is_bonded(
-	struct device *device, const struct seat *x, const struct seat *y, uint64_t now)
+	struct device *device, const struct arbiter_td *x, const struct arbiter_td *y, uint64_t now)
 {
-	const struct bond *bond = bond_find(device, x->member->id, y->member->id);
+	const struct corun_pair *pair = corun_pair_find(device, x->tenant->id, y->tenant->id);
 
-	return bond && bond->until > now;
+	return pair && pair->until > now;
 }
 
-void seat_drained(struct seat *seat, uint64_t now)
+void td_drained(struct arbiter_td *td, uint64_t now)
 {
-	struct device *device = seat->device;
+	struct device *device = td->device;
 
-	if (seat->is_noted)
+	if (td->is_noted)
 		return;
-	seat->n_overdue = 0;
-	seat->drained_ns = MAX(
-		clock_since_ns(now, seat->closed_at), seat->drained_ns - seat->drained_ns / 64);
+	td->n_overdue = 0;
+	td->drained_ns = MAX(
+		clock_since_ns(now, td->closed_at), td->drained_ns - td->drained_ns / 64);
 	device->drained_at = now;
-	for (size_t i = 0; i < ARBITER_BONDS; i++) {
-		struct bond *bond = &device->bond[i];
+	for (size_t i = 0; i < ARBITER_CORUN_PAIRS; i++) {
+		struct corun_pair *pair = &device->pair[i];
 
-		if (bond_is_of(bond, seat->member->id) && bond->level)
-			bond->level--;
+		if (corun_pair_is_of(pair, td->tenant->id) && pair->level)
+			pair->level--;
 	}
 }
 
-void bonds_forget(struct device *device, const struct member *member)
+void corun_pairs_forget(struct device *device, const struct arbiter_tenant *t)
 {
-	for (size_t i = 0; i < ARBITER_BONDS; i++)
-		if (bond_is_of(&device->bond[i], member->id))
-			device->bond[i] = (struct bond){0};
+	for (size_t i = 0; i < ARBITER_CORUN_PAIRS; i++)
+		if (corun_pair_is_of(&device->pair[i], t->id))
+			device->pair[i] = (struct corun_pair){0};
 }
 
-static struct bond *bond_get(struct device *device, arbiter_id a, arbiter_id b)
+static struct corun_pair *corun_pair_get(struct device *device, arbiter_id a, arbiter_id b)
 {
-	struct bond *bond = bond_find(device, a, b);
+	struct corun_pair *pair = corun_pair_find(device, a, b);
 
-	if (bond)
-		return bond;
-	bond = &device->bond[0];
-	for (size_t i = 1; i < ARBITER_BONDS; i++)
-		if (device->bond[i].event_at < bond->event_at)
-			bond = &device->bond[i];
-	*bond = (struct bond){.a = a, .b = b};
-	return bond;
+	if (pair)
+		return pair;
+	pair = &device->pair[0];
+	for (size_t i = 1; i < ARBITER_CORUN_PAIRS; i++)
+		if (device->pair[i].event_at < pair->event_at)
+			pair = &device->pair[i];
+	*pair = (struct corun_pair){.a = a, .b = b};
+	return pair;
 }
 
 /*
- * A drain has passed its bound. A pair co-runs without waiting for ARBITER_BOND_NS; another overrun
- * right after that renews the pair.
+ * A drain has passed its bound. A pair co-runs without waiting for ARBITER_CORUN_PAIR_NS; another
+ * overrun right after that renews the pair.
  */
-static void bond_note(
-	struct device *device, const struct seat *x, const struct seat *y, uint64_t now)
+static void corun_pair_note(
+	struct device *device, const struct arbiter_td *x, const struct arbiter_td *y, uint64_t now)
 {
-	struct bond *bond = bond_get(device, x->member->id, y->member->id);
-	uint64_t since = clock_since_ns(now, bond->event_at);
+	struct corun_pair *pair = corun_pair_get(device, x->tenant->id, y->tenant->id);
+	uint64_t since = clock_since_ns(now, pair->event_at);
 
 	/* The device itself may stand still, which says nothing about these tenants. */
-	if (bond->event_at && device->drained_at <= bond->event_at && since < ARBITER_BOND_NS / 10)
+	if (pair->event_at && device->drained_at <= pair->event_at &&
+		since < ARBITER_CORUN_PAIR_NS / 10)
 		return;
-	if (since > ARBITER_BOND_NS)
-		bond->level = 0;
-	if (bond->until && clock_since_ns(now, bond->until) < ARBITER_BOND_NS / 10)
-		bond->level = BOND_LEVEL;
-	bond->level = MIN(bond->level + BOND_EVENT, 2 * BOND_LEVEL);
-	bond->event_at = now;
-	if (bond->level >= BOND_LEVEL)
-		bond->until = now + ARBITER_BOND_NS;
+	if (since > ARBITER_CORUN_PAIR_NS)
+		pair->level = 0;
+	if (pair->until && clock_since_ns(now, pair->until) < ARBITER_CORUN_PAIR_NS / 10)
+		pair->level = CORUN_LEVEL;
+	pair->level = MIN(pair->level + CORUN_EVENT, 2 * CORUN_LEVEL);
+	pair->event_at = now;
+	if (pair->level >= CORUN_LEVEL)
+		pair->until = now + ARBITER_CORUN_PAIR_NS;
 }
 
 /* Whether it is paired with all tenants that run on the device; three tenants co-run only then. */
-static bool is_bonded_with_all(struct device *device, const struct seat *seat, uint64_t now)
+static bool is_bonded_with_all(struct device *device, const struct arbiter_td *td, uint64_t now)
 {
 	for (uint32_t i = 0; i < device->n_active; i++) {
-		const struct seat *other = device->active[i];
+		const struct arbiter_td *other = device->active[i];
 
-		if (other != seat && other->state != SEAT_CLOSED &&
-			!is_bonded(device, seat, other, now))
+		if (other != td && other->state != TD_CLOSED && !is_bonded(device, td, other, now))
 			return false;
 	}
 	return true;
@@ -410,18 +410,18 @@ static bool is_bonded_with_all(struct device *device, const struct seat *seat, u
 
 /* ---- may the next tenant open? ---- */
 
-static enum clearance clearance_beside(
-	struct device *device, const struct seat *seat, const struct seat *drains, uint64_t now)
+static enum clearance device_clearance_corun(struct device *device, const struct arbiter_td *td,
+	const struct arbiter_td *drains, uint64_t now)
 {
-	uint64_t lead = seat_lead_ns(seat);
+	uint64_t lead = td_lead_ns(td);
 	uint64_t overlap = device->arbiter->config.overlap_ns + lead;
-	bool is_known = seat_is_end_known(drains, lead);
+	bool is_known = td_is_end_known(drains, lead);
 
-	if (seat->member->spec.class == SPEC_LATENCY && seat_rank(drains) > seat_rank(seat))
+	if (td->tenant->spec.class == SPEC_LATENCY && td_rank(drains) > td_rank(td))
 		return CLEAR_CORUN;
-	if (drains->is_unbounded && seat_rank(drains) >= seat_rank(seat))
+	if (drains->is_unbounded && td_rank(drains) >= td_rank(td))
 		return CLEAR_CORUN;
-	if (is_bonded(device, seat, drains, now) || now >= drains->drain_by)
+	if (is_bonded(device, td, drains, now) || now >= drains->drain_by)
 		return CLEAR_STUCK;
 	if (is_known && drains->ends_at <= now + overlap)
 		return CLEAR_OVERLAP;
@@ -430,17 +430,17 @@ static enum clearance clearance_beside(
 	return CLEAR_NOT;
 }
 
-enum clearance device_clearance(struct device *device, const struct seat *seat, uint64_t now)
+enum clearance device_clearance(struct device *device, const struct arbiter_td *td, uint64_t now)
 {
 	enum clearance all = CLEAR_YES;
 
 	for (uint32_t i = 0; i < device->n_active; i++) {
-		const struct seat *other = device->active[i];
+		const struct arbiter_td *other = device->active[i];
 		enum clearance one;
 
-		if (other->state != SEAT_DRAINING || other == seat)
+		if (other->state != TD_DRAINING || other == td)
 			continue;
-		one = clearance_beside(device, seat, other, now);
+		one = device_clearance_corun(device, td, other, now);
 		if (one == CLEAR_NOT)
 			return CLEAR_NOT;
 		all = MAX(all, one);
@@ -448,44 +448,44 @@ enum clearance device_clearance(struct device *device, const struct seat *seat, 
 	return all;
 }
 
-void device_reopen_stuck(struct device *device, const struct seat *next, uint64_t now)
+void device_reopen_stuck(struct device *device, const struct arbiter_td *next, uint64_t now)
 {
 	for (uint32_t i = 0; i < device->n_active; i++) {
-		struct seat *other = device->active[i];
+		struct arbiter_td *other = device->active[i];
 		bool bonded;
 
-		if (other->state != SEAT_DRAINING || other == next)
+		if (other->state != TD_DRAINING || other == next)
 			continue;
 		bonded = is_bonded(device, next, other, now);
 		if (!bonded && now < other->drain_by)
 			continue;
 		if (!bonded && !other->is_noted) {
-			bond_note(device, next, other, now);
+			corun_pair_note(device, next, other, now);
 			other->is_noted = true;
 			other->overdue_at = now;
 			other->n_overdue++;
 		}
 		/* A tenant at its limit continues to drain beside the others. */
 		if (!other->is_throttled)
-			member_open(other->member, true, now);
+			arbiter_tenant_open(other->tenant, true, now);
 	}
 	device->corun_until = now + device->arbiter->config.quantum_ns;
 }
 
-static bool try_open(struct device *device, struct seat *seat, uint64_t now)
+static bool try_open(struct device *device, struct arbiter_td *td, uint64_t now)
 {
 	enum clearance clear;
 
-	if (is_gang(seat->member)) {
-		gang_reserve(seat, now);
+	if (is_gang(td->tenant)) {
+		gang_reserve(td, now);
 		return false;
 	}
-	clear = device_clearance(device, seat, now);
+	clear = device_clearance(device, td, now);
 	if (clear == CLEAR_NOT)
 		return false;
 	if (clear == CLEAR_STUCK)
-		device_reopen_stuck(device, seat, now);
-	member_open(seat->member, clear >= CLEAR_CORUN, now);
+		device_reopen_stuck(device, td, now);
+	arbiter_tenant_open(td->tenant, clear >= CLEAR_CORUN, now);
 	return true;
 }
 
@@ -495,12 +495,12 @@ static bool try_open(struct device *device, struct seat *seat, uint64_t now)
  * The tenant does not submit: its thread waits for a processor. The token is offered to the next
  * tenant, too; the tenant that submits first gets it, see settle_offers().
  */
-static void seat_offer(struct seat *seat)
+static void td_offer(struct arbiter_td *td)
 {
-	struct device *device = seat->device;
+	struct device *device = td->device;
 
-	seat->is_offered = true;
-	if (device->holder != seat)
+	td->is_offered = true;
+	if (device->holder != td)
 		return;
 	device_pass_on(device);
 }
@@ -508,16 +508,17 @@ static void seat_offer(struct seat *seat)
 /* Several gates are open. If one of these tenants has submitted, it gets the token. */
 static void settle_offers(struct device *device, uint64_t now)
 {
-	struct seat *first = device->holder && device->holder->has_used ? device->holder : NULL;
+	struct arbiter_td *first = device->holder && device->holder->has_used ? device->holder
+									      : NULL;
 	uint32_t n_offered = 0;
 
 	for (uint32_t i = 0; i < device->n_active; i++) {
-		struct seat *seat = device->active[i];
+		struct arbiter_td *td = device->active[i];
 
-		n_offered += seat->state == SEAT_OPEN && seat->is_offered;
-		if (seat->state == SEAT_OPEN && seat->is_offered && seat->has_used &&
-			(!first || seat_rank(seat) < seat_rank(first)))
-			first = seat;
+		n_offered += td->state == TD_OPEN && td->is_offered;
+		if (td->state == TD_OPEN && td->is_offered && td->has_used &&
+			(!first || td_rank(td) < td_rank(first)))
+			first = td;
 	}
 	if (n_offered == 0 || !first)
 		return;
@@ -526,90 +527,88 @@ static void settle_offers(struct device *device, uint64_t now)
 	first->is_offered = false;
 	device->holder = first;
 	for (uint32_t i = 0; i < device->n_active; i++) {
-		struct seat *seat = device->active[i];
+		struct arbiter_td *td = device->active[i];
 
-		if (seat == first || seat->state != SEAT_OPEN || is_gang(seat->member) ||
-			(seat->has_used && !seat->is_offered &&
-				(seat_rank(seat) <= seat_rank(first) ||
-					is_bonded(device, seat, first, now))))
+		if (td == first || td->state != TD_OPEN || is_gang(td->tenant) ||
+			(td->has_used && !td->is_offered &&
+				(td_rank(td) <= td_rank(first) ||
+					is_bonded(device, td, first, now))))
 			continue;
-		if (!seat->has_used)
-			seat->member->wants = 0; /* the caller reports its want again */
-		member_close(seat->member, now);
+		if (!td->has_used)
+			td->tenant->wants = 0; /* the caller reports its want again */
+		arbiter_tenant_close(td->tenant, now);
 	}
 }
 
 /* Whether it is idle, or has released the device. */
-static bool must_give_way(struct seat *seat, uint64_t now)
+static bool must_give_way(struct arbiter_td *td, uint64_t now)
 {
-	const struct arbiter_config *config = &seat->device->arbiter->config;
-	uint64_t idle = seat->member->spec.class == SPEC_LATENCY ? config->linger_ns
-								 : config->idle_ns;
+	const struct arbiter_config *config = &td->device->arbiter->config;
+	uint64_t idle = td->tenant->spec.class == SPEC_LATENCY ? config->holdoff_ns
+							       : config->idle_ns;
 	uint64_t at;
 
-	if (seat->gives_way)
-		return !is_gang(seat->member) || gang_is_idle(seat->member, now);
-	if (!seat->has_used) {
-		at = seat->opened_at + config->unused_ns;
-		if (now >= at && !is_gang(seat->member)) {
-			seat_offer(seat);
+	if (td->gives_way)
+		return !is_gang(td->tenant) || gang_is_idle(td->tenant, now);
+	if (!td->has_used) {
+		at = td->opened_at + config->unused_ns;
+		if (now >= at && !is_gang(td->tenant)) {
+			td_offer(td);
 			return false;
 		}
-	} else if (seat->idle_since) {
-		at = seat->idle_since + idle;
-		if (now >= at &&
-			(!is_gang(seat->member) || gang_is_idle(seat->member, now - idle))) {
-			seat->dry_since = seat->idle_since;
+	} else if (td->idle_since) {
+		at = td->idle_since + idle;
+		if (now >= at && (!is_gang(td->tenant) || gang_is_idle(td->tenant, now - idle))) {
+			td->dry_since = td->idle_since;
 			return true;
 		}
 	} else {
 		return false;
 	}
 	if (now < at)
-		device_wake(seat->device, at);
+		device_wake(td->device, at);
 	return false;
 }
 
 /* > 0: a was closed for others, later than b; < 0: b was. */
-static int64_t closed_for_others(const struct seat *a, const struct seat *b)
+static int64_t closed_for_others(const struct arbiter_td *a, const struct arbiter_td *b)
 {
-	const uint64_t at_a = a->state == SEAT_DRAINING ? a->closed_at : 0;
-	const uint64_t at_b = b->state == SEAT_DRAINING ? b->closed_at : 0;
+	const uint64_t at_a = a->state == TD_DRAINING ? a->closed_at : 0;
+	const uint64_t at_b = b->state == TD_DRAINING ? b->closed_at : 0;
 
 	return (at_a > at_b) - (at_a < at_b);
 }
 
 /* The best tenant that waits for this device, or NULL. */
-static struct seat *best_waiting(struct device *device, uint64_t now)
+static struct arbiter_td *best_waiting(struct device *device, uint64_t now)
 {
 	const struct arbiter_policy *policy = device->arbiter->policy;
-	struct seat *best = NULL;
+	struct arbiter_td *best = NULL;
 
 	device->n_waiting = 0;
 	for (uint32_t i = 0; i < device->n_active; i++) {
-		struct seat *seat = device->active[i];
+		struct arbiter_td *td = device->active[i];
 		int64_t order;
 
-		seat_update_limits(seat, now);
-		seat->is_waiting = seat_wants(seat) && seat->state != SEAT_OPEN &&
-			!seat->is_throttled;
-		if (!seat->is_waiting)
+		td_update_limits(td, now);
+		td->is_waiting = td_wants(td) && td->state != TD_OPEN && !td->is_throttled;
+		if (!td->is_waiting)
 			continue;
 		device->n_waiting++;
-		if (is_gang(seat->member) && !gang_may_compete(seat))
+		if (is_gang(td->tenant) && !gang_may_compete(td))
 			continue;
 		if (best) {
-			order = seat_rank(best) - seat_rank(seat);
+			order = td_rank(best) - td_rank(td);
 			if (order == 0) /* it was just closed for the others' sake */
-				order = closed_for_others(best, seat);
+				order = closed_for_others(best, td);
 			if (order == 0)
-				order = policy->score(seat, now) - policy->score(best, now);
+				order = policy->score(td, now) - policy->score(best, now);
 			if (order == 0)
-				order = best->wants_since > seat->wants_since ? 1 : -1;
+				order = best->wants_since > td->wants_since ? 1 : -1;
 			if (order < 0)
 				continue;
 		}
-		best = seat;
+		best = td;
 	}
 	device->arbiter->operations += device->n_active;
 	return best;
@@ -617,20 +616,20 @@ static struct seat *best_waiting(struct device *device, uint64_t now)
 
 /* Whether the holder's turn is over, while `next` waits. */
 static bool is_turn_over(
-	struct device *device, struct seat *holder, struct seat *next, uint64_t now)
+	struct device *device, struct arbiter_td *holder, struct arbiter_td *next, uint64_t now)
 {
-	uint64_t rest = queued_rest(holder, now);
+	uint64_t rest = td_turn_queued_rest(holder, now);
 	uint64_t passes, ends;
 
-	if (seat_rank(next) != seat_rank(holder))
-		return seat_rank(next) < seat_rank(holder);
+	if (td_rank(next) != td_rank(holder))
+		return td_rank(next) < td_rank(holder);
 	/* It has yielded, or had the device alone until now. */
-	if (holder->yields || holder->told_window_us == 0)
+	if (holder->yields || holder->reported_window_us == 0)
 		return true;
 	passes = device->arbiter->policy->passes_ns(holder, next, rest, now);
-	ends = holder->opened_at + hold_ns(holder, next);
+	ends = holder->opened_at + td_planned_turn_ns(holder, next);
 	ends = MAX(clock_since_ns(ends, rest), now + passes);
-	if (!is_gang(holder->member)) /* a gang cannot yield on one device */
+	if (!is_gang(holder->tenant)) /* a gang cannot yield on one device */
 		holder->turn_ends_at = ends + rest;
 	if (now >= ends)
 		return true;
@@ -642,17 +641,17 @@ static bool is_turn_over(
 static void end_corun(struct device *device, uint64_t now)
 {
 	const struct arbiter_policy *policy = device->arbiter->policy;
-	struct seat *best = device->holder;
+	struct arbiter_td *best = device->holder;
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; i < device->n_active; i++) {
-		struct seat *seat = device->active[i];
+		struct arbiter_td *td = device->active[i];
 
-		if (!seat_is_held(seat))
+		if (!td_has_turn(td))
 			continue;
 		n++;
-		if (policy->score(seat, now) > policy->score(best, now))
-			best = seat;
+		if (policy->score(td, now) > policy->score(best, now))
+			best = td;
 	}
 	if (n < 2 || is_bonded_with_all(device, best, now))
 		return;
@@ -661,10 +660,10 @@ static void end_corun(struct device *device, uint64_t now)
 		return;
 	}
 	for (uint32_t i = 0; i < device->n_active; i++) {
-		struct seat *seat = device->active[i];
+		struct arbiter_td *td = device->active[i];
 
-		if (seat_is_held(seat) && seat != best && !is_bonded(device, seat, best, now))
-			member_close(seat->member, now);
+		if (td_has_turn(td) && td != best && !is_bonded(device, td, best, now))
+			arbiter_tenant_close(td->tenant, now);
 	}
 	best->opened_at = now;
 	device->holder = best;
@@ -679,33 +678,33 @@ static void end_overlap(struct device *device, uint64_t now)
 	uint64_t by = 0;
 
 	for (uint32_t i = 0; i < device->n_active; i++)
-		if (device->active[i]->state == SEAT_DRAINING)
+		if (device->active[i]->state == TD_DRAINING)
 			by = MAX(by, device->active[i]->drain_by);
 	for (uint32_t i = 0; i < device->n_active; i++) {
-		struct seat *seat = device->active[i];
+		struct arbiter_td *td = device->active[i];
 
-		if (seat->state != SEAT_OPEN || !seat->is_overlapped)
+		if (td->state != TD_OPEN || !td->is_overlapped)
 			continue;
 		if (now < by) {
 			device_wake(device, by);
 			continue;
 		}
-		seat->is_overlapped = false;
-		seat->is_corun = by != 0;
+		td->is_overlapped = false;
+		td->is_corun = by != 0;
 	}
 }
 
 static void close_idle(struct device *device, uint64_t now)
 {
 	for (uint32_t i = 0; i < device->n_active; i++) {
-		struct seat *seat = device->active[i];
+		struct arbiter_td *td = device->active[i];
 
-		if (seat->state != SEAT_OPEN)
+		if (td->state != TD_OPEN)
 			continue;
-		if (!seat->is_throttled && seat->is_offered && !seat->has_used)
+		if (!td->is_throttled && td->is_offered && !td->has_used)
 			continue;
-		if (seat->is_throttled || (device->n_waiting && must_give_way(seat, now)))
-			member_close(seat->member, now);
+		if (td->is_throttled || (device->n_waiting && must_give_way(td, now)))
+			arbiter_tenant_close(td->tenant, now);
 	}
 }
 
@@ -713,13 +712,13 @@ static void close_idle(struct device *device, uint64_t now)
 static void open_all(struct device *device, uint64_t now)
 {
 	for (uint32_t i = 0; i < device->n_active; i++)
-		if (seat_wants(device->active[i]) && device->active[i]->state != SEAT_OPEN)
-			member_open(device->active[i]->member, true, now);
+		if (td_wants(device->active[i]) && device->active[i]->state != TD_OPEN)
+			arbiter_tenant_open(device->active[i]->tenant, true, now);
 }
 
 void device_decide(struct device *device, uint64_t now)
 {
-	struct seat *next;
+	struct arbiter_td *next;
 
 	device->is_dirty = false;
 	device->next_at = UINT64_MAX;
@@ -741,37 +740,37 @@ void device_decide(struct device *device, uint64_t now)
 	end_overlap(device, now);
 	if (device->holder)
 		end_corun(device, now);
-	if (next && device->reserved && next->member != device->reserved &&
+	if (next && device->reserved && next->tenant != device->reserved &&
 		gang_is_complete(device->reserved)) {
-		if (seat_rank(next) < seat_rank(member_seat(device->reserved, device->index)))
+		if (td_rank(next) < td_rank(arbiter_tenant_td(device->reserved, device->index)))
 			gang_unreserve(device->reserved);
 		else
 			next = NULL; /* the device is drained for the gang */
 	}
 	if (next && !device->holder) {
 		try_open(device, next, now);
-	} else if (next && seat_rank(next) <= seat_rank(device->holder) &&
+	} else if (next && td_rank(next) <= td_rank(device->holder) &&
 		is_bonded_with_all(device, next, now)) {
-		if (!is_gang(next->member))
-			member_open(next->member, true, now);
+		if (!is_gang(next->tenant))
+			arbiter_tenant_open(next->tenant, true, now);
 		else
 			gang_reserve(next, now);
 	} else if (next && is_turn_over(device, device->holder, next, now)) {
-		if (is_gang(next->member)) {
+		if (is_gang(next->tenant)) {
 			gang_reserve(next, now);
 		} else {
-			close_all(device, now);
+			device_close_gates(device, now);
 			try_open(device, next, now);
 		}
 	}
 	if (device->reserved && gang_is_complete(device->reserved))
 		gang_try_open(device->reserved, now);
 	for (uint32_t i = 0; i < device->n_active; i++) {
-		struct seat *seat = device->active[i];
+		struct arbiter_td *td = device->active[i];
 
-		if (seat->member->spec.class == SPEC_LATENCY)
+		if (td->tenant->spec.class == SPEC_LATENCY)
 			device->latency_at = now;
-		if (seat->state == SEAT_OPEN)
-			retell(seat, now);
+		if (td->state == TD_OPEN)
+			td_resend_action(td, now);
 	}
 }

@@ -27,16 +27,16 @@ void arbiter_config_init(struct arbiter_config *ret_config)
 		.policy = NULL,
 		.quantum_min_ns = 5 * NSEC_PER_MSEC,
 		.quantum_ns = 29 * NSEC_PER_MSEC,
-		.hold_max_ns = 30 * NSEC_PER_MSEC,
+		.turn_max_ns = 30 * NSEC_PER_MSEC,
 		.idle_ns = 500 * NSEC_PER_USEC,
 		.unused_ns = NSEC_PER_MSEC,
-		.linger_ns = 500 * NSEC_PER_USEC,
+		.holdoff_ns = 500 * NSEC_PER_USEC,
 		.overlap_ns = 150 * NSEC_PER_USEC,
 		.drain_max_ns = 250 * NSEC_PER_MSEC,
 		.swap_quantum_ns = 2 * NSEC_PER_SEC,
 		.window_us = 2000,
 		.window_latency_us = 700,
-		.company_ns = NSEC_PER_SEC,
+		.contended_ns = NSEC_PER_SEC,
 		.gate = true,
 	};
 }
@@ -78,10 +78,10 @@ void arbiter_free(struct arbiter *arbiter)
 		return;
 	for (uint32_t i = 0; i < ARBITER_HASH; i++) {
 		while (arbiter->hash[i]) {
-			struct member *member = arbiter->hash[i];
+			struct arbiter_tenant *t = arbiter->hash[i];
 
-			arbiter->hash[i] = member->next;
-			free(member);
+			arbiter->hash[i] = t->next;
+			free(t);
 		}
 	}
 	for (uint32_t i = 0; i < arbiter->n_devices; i++) {
@@ -94,46 +94,46 @@ void arbiter_free(struct arbiter *arbiter)
 
 /* ---- tenants ---- */
 
-static struct member **member_slot(struct arbiter *arbiter, arbiter_id id)
+static struct arbiter_tenant **arbiter_tenant_slot(struct arbiter *arbiter, arbiter_id id)
 {
-	struct member **at = &arbiter->hash[id * UINT32_C(2654435761) % ARBITER_HASH];
+	struct arbiter_tenant **at = &arbiter->hash[id * UINT32_C(2654435761) % ARBITER_HASH];
 
 	while (*at && (*at)->id != id)
 		at = &(*at)->next;
 	return at;
 }
 
-static struct member *member_find(const struct arbiter *arbiter, arbiter_id id)
+static struct arbiter_tenant *arbiter_tenant_find(const struct arbiter *arbiter, arbiter_id id)
 {
-	return *member_slot((struct arbiter *)(uintptr_t)arbiter, id);
+	return *arbiter_tenant_slot((struct arbiter *)(uintptr_t)arbiter, id);
 }
 
-struct seat *member_seat(struct member *member, uint32_t device)
+struct arbiter_td *arbiter_tenant_td(struct arbiter_tenant *t, uint32_t device)
 {
 	uint64_t bit;
 
 	if (device >= ARBITER_DEVICES)
 		return NULL;
 	bit = UINT64_C(1) << device;
-	if (!(member->devices & bit))
+	if (!(t->devices & bit))
 		return NULL;
-	return &member->seat[__builtin_popcountll(member->devices & (bit - 1))];
+	return &t->td[__builtin_popcountll(t->devices & (bit - 1))];
 }
 
-static struct seat *seat_find(const struct arbiter *arbiter, arbiter_id tenant, uint32_t device)
+static struct arbiter_td *td_find(const struct arbiter *arbiter, arbiter_id tenant, uint32_t device)
 {
-	struct member *member = member_find(arbiter, tenant);
+	struct arbiter_tenant *t = arbiter_tenant_find(arbiter, tenant);
 
-	return member ? member_seat(member, device) : NULL;
+	return t ? arbiter_tenant_td(t, device) : NULL;
 }
 
 /*
  * Reserves room for every tenant to be active on every device, and for the actions of one decision.
  */
-static int reserve_room(struct arbiter *arbiter, uint32_t seats)
+static int reserve_room(struct arbiter *arbiter, uint32_t tds)
 {
-	uint32_t members = arbiter->n_members + 1;
-	size_t queue = 16 * (size_t)seats + 64;
+	uint32_t members = arbiter->n_tenants + 1;
+	size_t queue = 16 * (size_t)tds + 64;
 	struct arbiter_action *actions;
 
 	if (members & (members - 1) && members > 1)
@@ -167,12 +167,12 @@ queue:
 	return 0;
 }
 
-static void member_count_latency(struct member *member, int by)
+static void arbiter_tenant_count_latency(struct arbiter_tenant *t, int by)
 {
-	if (member->spec.class != SPEC_LATENCY)
+	if (t->spec.class != SPEC_LATENCY)
 		return;
-	for (uint32_t i = 0; i < member->n_seats; i++)
-		member->seat[i].device->n_latency += (uint32_t)by;
+	for (uint32_t i = 0; i < t->n_tds; i++)
+		t->td[i].device->n_latency += (uint32_t)by;
 }
 
 int arbiter_add(struct arbiter *arbiter, arbiter_id tenant, const struct spec *spec,
@@ -181,66 +181,66 @@ int arbiter_add(struct arbiter *arbiter, arbiter_id tenant, const struct spec *s
 	uint64_t known = arbiter->n_devices == 64 ? UINT64_MAX
 						  : (UINT64_C(1) << arbiter->n_devices) - 1;
 	uint32_t n = (uint32_t)__builtin_popcountll(devices);
-	struct member **at = member_slot(arbiter, tenant);
-	struct member *member;
+	struct arbiter_tenant **at = arbiter_tenant_slot(arbiter, tenant);
+	struct arbiter_tenant *t;
 
 	if (*at)
 		return fail(err, EEXIST, "tenant %u exists already", tenant);
 	if (devices == 0 || devices & ~known)
 		return fail(err, EINVAL, "devices 0x%llx of tenant %u: the machine has %u devices",
 			(unsigned long long)devices, tenant, arbiter->n_devices);
-	if (reserve_room(arbiter, arbiter->n_seats + n) < 0)
+	if (reserve_room(arbiter, arbiter->n_tds + n) < 0)
 		return fail(err, ENOMEM, "out of memory for tenant %u", tenant);
-	member = calloc(1, sizeof(*member) + n * sizeof(member->seat[0]));
-	if (!member)
+	t = calloc(1, sizeof(*t) + n * sizeof(t->td[0]));
+	if (!t)
 		return fail(err, ENOMEM, "out of memory for tenant %u", tenant);
-	member->id = tenant;
-	member->spec = *spec;
-	member->devices = devices;
-	member->n_seats = n;
+	t->id = tenant;
+	t->spec = *spec;
+	t->devices = devices;
+	t->n_tds = n;
 	for (uint32_t i = 0; i < n; i++, devices &= devices - 1) {
-		struct seat *seat = &member->seat[i];
+		struct arbiter_td *td = &t->td[i];
 
-		seat->member = member;
-		seat->device = &arbiter->device[__builtin_ctzll(devices)];
-		seat->left_at = now;
-		seat->budget_at = now;
-		seat->budget = seat_burst(seat);
+		td->tenant = t;
+		td->device = &arbiter->device[__builtin_ctzll(devices)];
+		td->left_at = now;
+		td->budget_at = now;
+		td->budget = td_burst(td);
 	}
-	*at = member;
-	member_count_latency(member, 1);
-	arbiter->n_members++;
-	arbiter->n_seats += n;
+	*at = t;
+	arbiter_tenant_count_latency(t, 1);
+	arbiter->n_tenants++;
+	arbiter->n_tds += n;
 	return 0;
 }
 
 int arbiter_change(struct arbiter *arbiter, arbiter_id tenant, const struct spec *spec,
 	uint64_t now, struct error *err)
 {
-	struct member *member = member_find(arbiter, tenant);
+	struct arbiter_tenant *t = arbiter_tenant_find(arbiter, tenant);
 
-	if (!member)
+	if (!t)
 		return fail(err, ENOENT, "no tenant %u", tenant);
-	for (uint32_t i = 0; i < member->n_seats; i++) {
-		struct seat *seat = &member->seat[i];
+	for (uint32_t i = 0; i < t->n_tds; i++) {
+		struct arbiter_td *td = &t->td[i];
 
-		device_account(seat->device, now);
+		device_account(td->device, now);
 		/* Lags belong to a class: the tenant leaves its lag to the old class. */
-		if (spec->class != member->spec.class && seat->is_active) {
-			seat_leave(seat, now);
-			seat->lag = 0;
+		if (spec->class != t->spec.class && td->is_active) {
+			td_deactivate(td, now);
+			td->lag = 0;
 		}
 	}
-	member_count_latency(member, -1);
-	member->spec = *spec;
-	member_count_latency(member, 1);
-	for (uint32_t i = 0; i < member->n_seats; i++) {
-		struct seat *seat = &member->seat[i];
+	arbiter_tenant_count_latency(t, -1);
+	t->spec = *spec;
+	arbiter_tenant_count_latency(t, 1);
+	for (uint32_t i = 0; i < t->n_tds; i++) {
+		struct arbiter_td *td = &t->td[i];
 
-		seat->budget = MIN(seat->budget, seat_burst(seat));
-		seat_update_active(seat, now);
-		seat->device->is_stale = true;
-		seat->device->is_dirty = true;
+		td->budget = MIN(td->budget, td_burst(td));
+		td_update_active(td, now);
+		td->device->is_stale = true;
+		td->device->is_dirty = true;
 	}
 	return 0;
 }
@@ -263,31 +263,31 @@ static void queue_forget(struct arbiter *arbiter, arbiter_id tenant)
 
 void arbiter_remove(struct arbiter *arbiter, arbiter_id tenant, uint64_t now)
 {
-	struct member **at = member_slot(arbiter, tenant);
-	struct member *member = *at;
+	struct arbiter_tenant **at = arbiter_tenant_slot(arbiter, tenant);
+	struct arbiter_tenant *t = *at;
 
-	if (!member)
+	if (!t)
 		return;
-	gang_unreserve(member);
-	member_count_latency(member, -1);
-	for (uint32_t i = 0; i < member->n_seats; i++) {
-		struct seat *seat = &member->seat[i];
-		struct device *device = seat->device;
+	gang_unreserve(t);
+	arbiter_tenant_count_latency(t, -1);
+	for (uint32_t i = 0; i < t->n_tds; i++) {
+		struct arbiter_td *td = &t->td[i];
+		struct device *device = td->device;
 
 		device_account(device, now);
-		seat->state = SEAT_CLOSED;
-		device->n_waiting -= seat->is_waiting;
-		seat_leave(seat, now);
-		if (device->holder == seat || !device->holder)
+		td->state = TD_CLOSED;
+		device->n_waiting -= td->is_waiting;
+		td_deactivate(td, now);
+		if (device->holder == td || !device->holder)
 			device_pass_on(device);
-		bonds_forget(device, member);
+		corun_pairs_forget(device, t);
 		device->is_dirty = true;
 	}
 	queue_forget(arbiter, tenant);
-	*at = member->next;
-	arbiter->n_members--;
-	arbiter->n_seats -= member->n_seats;
-	free(member);
+	*at = t->next;
+	arbiter->n_tenants--;
+	arbiter->n_tds -= t->n_tds;
+	free(t);
 }
 
 /* ---- the caller's reports ---- */
@@ -295,32 +295,32 @@ void arbiter_remove(struct arbiter *arbiter, arbiter_id tenant, uint64_t now)
 void arbiter_want(
 	struct arbiter *arbiter, arbiter_id tenant, uint32_t device, bool want, uint64_t now)
 {
-	struct seat *seat = seat_find(arbiter, tenant, device);
-	struct member *member;
+	struct arbiter_td *td = td_find(arbiter, tenant, device);
+	struct arbiter_tenant *t;
 	bool before;
 
-	if (!seat)
+	if (!td)
 		return;
-	member = seat->member;
-	before = member->wants != 0;
+	t = td->tenant;
+	before = t->wants != 0;
 	if (want) {
-		if (seat->dry_since)
-			seat_note_dry(seat, seat->dry_since, now);
-		seat->dry_since = 0;
-		member->wants |= UINT64_C(1) << device;
+		if (td->dry_since)
+			td_note_dry(td, td->dry_since, now);
+		td->dry_since = 0;
+		t->wants |= UINT64_C(1) << device;
 	} else {
-		member->wants &= ~(UINT64_C(1) << device);
+		t->wants &= ~(UINT64_C(1) << device);
 	}
-	if (before == (member->wants != 0))
+	if (before == (t->wants != 0))
 		return;
 	if (before)
-		gang_unreserve(member);
-	for (uint32_t i = 0; i < member->n_seats; i++) {
-		struct seat *each = &member->seat[i];
+		gang_unreserve(t);
+	for (uint32_t i = 0; i < t->n_tds; i++) {
+		struct arbiter_td *each = &t->td[i];
 
 		if (want)
 			each->wants_since = now;
-		seat_update_active(each, now);
+		td_update_active(each, now);
 		each->device->is_dirty = true;
 	}
 }
@@ -328,134 +328,134 @@ void arbiter_want(
 void arbiter_observe(struct arbiter *arbiter, arbiter_id tenant, uint32_t device, bool busy,
 	uint64_t longest_ns, uint64_t queued_ns, uint64_t now)
 {
-	struct seat *seat = seat_find(arbiter, tenant, device);
+	struct arbiter_td *td = td_find(arbiter, tenant, device);
 
-	if (!seat)
+	if (!td)
 		return;
-	seat->longest_ns = longest_ns;
-	seat->queued_ns = queued_ns;
-	seat->queued_at = now;
-	seat->device->is_dirty = true;
-	if (seat->state != SEAT_OPEN)
+	td->longest_ns = longest_ns;
+	td->queued_ns = queued_ns;
+	td->queued_at = now;
+	td->device->is_dirty = true;
+	if (td->state != TD_OPEN)
 		return;
-	device_account(seat->device, now);
-	if (busy != (seat->has_used && seat->idle_since == 0)) {
-		seat->changed_at = now;
-		seat->unchanged_from = seat->has_used ? seat->idle_since : seat->opened_at;
+	device_account(td->device, now);
+	if (busy != (td->has_used && td->idle_since == 0)) {
+		td->changed_at = now;
+		td->unchanged_from = td->has_used ? td->idle_since : td->opened_at;
 	}
 	if (busy) {
-		if (!seat->has_used)
-			seat_note_woken(seat, now);
-		else if (seat->idle_since)
-			seat_note_dry(seat, seat->idle_since, now);
-		seat->has_used = true;
-		seat->idle_since = 0;
-		seat->member->wants = 0; /* its gates are open: no thread is blocked */
-	} else if (seat->has_used && seat->idle_since == 0) {
-		seat->idle_since = now;
+		if (!td->has_used)
+			td_note_woken(td, now);
+		else if (td->idle_since)
+			td_note_dry(td, td->idle_since, now);
+		td->has_used = true;
+		td->idle_since = 0;
+		td->tenant->wants = 0; /* its gates are open: no thread is blocked */
+	} else if (td->has_used && td->idle_since == 0) {
+		td->idle_since = now;
 	}
 }
 
 void arbiter_observe_at(
 	struct arbiter *arbiter, arbiter_id tenant, uint32_t device, uint64_t at_ns, uint64_t now)
 {
-	struct seat *seat = seat_find(arbiter, tenant, device);
+	struct arbiter_td *td = td_find(arbiter, tenant, device);
 
-	if (!seat || seat->state != SEAT_OPEN || seat->changed_at != now)
+	if (!td || td->state != TD_OPEN || td->changed_at != now)
 		return;
-	seat->changed_at = 0;
-	device_account(seat->device, now);
-	seat_correct(seat, at_ns, now);
+	td->changed_at = 0;
+	device_account(td->device, now);
+	td_correct(td, at_ns, now);
 }
 
 void arbiter_release(struct arbiter *arbiter, arbiter_id tenant, uint32_t device, uint64_t now)
 {
-	struct seat *seat = seat_find(arbiter, tenant, device);
+	struct arbiter_td *td = td_find(arbiter, tenant, device);
 
-	if (!seat || seat->state != SEAT_OPEN)
+	if (!td || td->state != TD_OPEN)
 		return;
-	device_account(seat->device, now);
-	/* A latency tenant's next request may have arrived already: others wait for linger_ns. */
-	seat->gives_way = seat->member->spec.class != SPEC_LATENCY;
-	if (seat->idle_since == 0)
-		seat->idle_since = now;
-	seat->device->is_dirty = true;
+	device_account(td->device, now);
+	/* A latency tenant's next request may have arrived already: others wait for holdoff_ns. */
+	td->gives_way = td->tenant->spec.class != SPEC_LATENCY;
+	if (td->idle_since == 0)
+		td->idle_since = now;
+	td->device->is_dirty = true;
 }
 
 uint64_t arbiter_turn_ends(const struct arbiter *arbiter, arbiter_id tenant, uint32_t device)
 {
-	const struct seat *seat = seat_find(arbiter, tenant, device);
+	const struct arbiter_td *td = td_find(arbiter, tenant, device);
 
-	return seat && seat->state == SEAT_OPEN ? seat->turn_ends_at : 0;
+	return td && td->state == TD_OPEN ? td->turn_ends_at : 0;
 }
 
 void arbiter_yield(struct arbiter *arbiter, arbiter_id tenant, uint32_t device)
 {
-	struct seat *seat = seat_find(arbiter, tenant, device);
+	struct arbiter_td *td = td_find(arbiter, tenant, device);
 
-	if (!seat || seat->state != SEAT_OPEN || !seat->turn_ends_at)
+	if (!td || td->state != TD_OPEN || !td->turn_ends_at)
 		return;
-	seat->yields = true;
-	seat->device->is_dirty = true;
+	td->yields = true;
+	td->device->is_dirty = true;
 }
 
-/* Restarts the drain's bound at `at`, limited by seat_drain_max_ns() in total. */
-static void seat_drain_until(struct seat *seat, uint64_t at)
+/* Restarts the drain's bound at `at`, limited by td_drain_max_ns() in total. */
+static void td_drain_until(struct arbiter_td *td, uint64_t at)
 {
-	uint64_t last = seat->closed_at + seat_drain_max_ns(seat);
+	uint64_t last = td->closed_at + td_drain_max_ns(td);
 
-	seat->drain_by = MAX(seat->drain_by, MIN(clock_add_ns(at, seat->drain_bound_ns), last));
+	td->drain_by = MAX(td->drain_by, MIN(clock_add_ns(at, td->drain_bound_ns), last));
 }
 
 void arbiter_draining(struct arbiter *arbiter, arbiter_id tenant, uint32_t device, uint64_t rest_ns,
 	uint64_t spread_ns, uint64_t now)
 {
-	struct seat *seat = seat_find(arbiter, tenant, device);
+	struct arbiter_td *td = td_find(arbiter, tenant, device);
 
-	if (!seat || seat->state != SEAT_DRAINING)
+	if (!td || td->state != TD_DRAINING)
 		return;
-	seat->device->is_dirty = true;
-	seat->has_rest = rest_ns != UINT64_MAX;
-	if (!seat->has_rest)
+	td->device->is_dirty = true;
+	td->has_drain_estimate = rest_ns != UINT64_MAX;
+	if (!td->has_drain_estimate)
 		return;
-	seat->ends_at = clock_add_ns(now, rest_ns);
-	seat->spread_ns = spread_ns;
-	if (seat_is_end_known(seat, 0))
-		seat_drain_until(seat, seat->ends_at);
+	td->ends_at = clock_add_ns(now, rest_ns);
+	td->spread_ns = spread_ns;
+	if (td_is_end_known(td, 0))
+		td_drain_until(td, td->ends_at);
 }
 
 void arbiter_drain_seen(struct arbiter *arbiter, arbiter_id tenant, uint32_t device, bool is_moving,
 	bool is_known, uint64_t now)
 {
-	struct seat *seat = seat_find(arbiter, tenant, device);
+	struct arbiter_td *td = td_find(arbiter, tenant, device);
 
-	if (!seat || seat->state != SEAT_DRAINING || (!is_moving && is_known))
+	if (!td || td->state != TD_DRAINING || (!is_moving && is_known))
 		return;
-	seat_drain_until(seat, now);
+	td_drain_until(td, now);
 }
 
 void arbiter_drained(
 	struct arbiter *arbiter, arbiter_id tenant, uint32_t device, uint64_t end, uint64_t now)
 {
-	struct seat *seat = seat_find(arbiter, tenant, device);
+	struct arbiter_td *td = td_find(arbiter, tenant, device);
 	struct device *on;
 
-	if (!seat || seat->state != SEAT_DRAINING)
+	if (!td || td->state != TD_DRAINING)
 		return;
-	on = seat->device;
+	on = td->device;
 	device_account(on, now);
-	seat_refund(seat, MIN(end, now));
-	seat_drained(seat, now);
-	seat->state = SEAT_CLOSED;
+	td_refund(td, MIN(end, now));
+	td_drained(td, now);
+	td->state = TD_CLOSED;
 	for (uint32_t i = 0; i < on->n_active; i++) {
-		struct seat *next = on->active[i];
+		struct arbiter_td *next = on->active[i];
 
-		if (next->state == SEAT_OPEN && next->is_overlapped) {
+		if (next->state == TD_OPEN && next->is_overlapped) {
 			next->is_overlapped = false;
 			next->opened_at = MAX(next->opened_at, MIN(end, now));
 		}
 	}
-	seat_update_active(seat, now);
+	td_update_active(td, now);
 	on->is_dirty = true;
 }
 
@@ -506,10 +506,10 @@ size_t arbiter_step(struct arbiter *arbiter, uint64_t now, struct arbiter_action
 
 void arbiter_late(struct arbiter *arbiter, arbiter_id tenant, uint32_t device, uint64_t late_ns)
 {
-	struct seat *seat = seat_find(arbiter, tenant, device);
+	struct arbiter_td *td = td_find(arbiter, tenant, device);
 
-	if (seat)
-		seat->late_ns = late_ns;
+	if (td)
+		td->late_ns = late_ns;
 }
 
 bool arbiter_watches(const struct arbiter *arbiter, uint32_t device)
@@ -522,39 +522,39 @@ bool arbiter_watches(const struct arbiter *arbiter, uint32_t device)
 	if (on->n_waiting || on->reserved)
 		return true;
 	for (uint32_t i = 0; i < on->n_active; i++)
-		if (on->active[i]->state == SEAT_DRAINING || seat_wants(on->active[i]) ||
-			on->active[i]->member->spec.limit < SPEC_SHARE_ONE)
+		if (on->active[i]->state == TD_DRAINING || td_wants(on->active[i]) ||
+			on->active[i]->tenant->spec.limit < SPEC_SHARE_ONE)
 			return true;
 	return false;
 }
 
 /* ---- reports ---- */
 
-static enum arbiter_why why(struct seat *seat, arbiter_id *ret_other)
+static enum arbiter_why arbiter_explain_td(struct arbiter_td *td, arbiter_id *ret_other)
 {
-	struct device *device = seat->device;
-	const struct seat *holder = device->holder;
+	struct device *device = td->device;
+	const struct arbiter_td *holder = device->holder;
 
-	*ret_other = holder && holder != seat ? holder->member->id : 0;
-	if (seat->state == SEAT_OPEN)
+	*ret_other = holder && holder != td ? holder->tenant->id : 0;
+	if (td->state == TD_OPEN)
 		return ARBITER_WHY_HOLDS;
-	if (!seat_wants(seat))
+	if (!td_wants(td))
 		return ARBITER_WHY_IDLE;
-	if (seat->is_throttled)
+	if (td->is_throttled)
 		return ARBITER_WHY_LIMIT;
-	if (holder && holder != seat && seat_rank(holder) < seat_rank(seat) &&
-		holder->member->spec.class == SPEC_LATENCY)
+	if (holder && holder != td && td_rank(holder) < td_rank(td) &&
+		holder->tenant->spec.class == SPEC_LATENCY)
 		return ARBITER_WHY_CLASS;
-	if (seat->member->reserved || (device->reserved && device->reserved != seat->member)) {
-		if (device->reserved && device->reserved != seat->member)
+	if (td->tenant->reserved || (device->reserved && device->reserved != td->tenant)) {
+		if (device->reserved && device->reserved != td->tenant)
 			*ret_other = device->reserved->id;
 		return ARBITER_WHY_RESERVED;
 	}
 	if (holder)
 		return ARBITER_WHY_TURN;
 	for (uint32_t i = 0; i < device->n_active; i++)
-		if (device->active[i]->state == SEAT_DRAINING) {
-			*ret_other = device->active[i]->member->id;
+		if (device->active[i]->state == TD_DRAINING) {
+			*ret_other = device->active[i]->tenant->id;
 			return ARBITER_WHY_DRAIN;
 		}
 	return ARBITER_WHY_TURN;
@@ -563,23 +563,23 @@ static enum arbiter_why why(struct seat *seat, arbiter_id *ret_other)
 int arbiter_usage_get(const struct arbiter *arbiter, arbiter_id tenant, uint32_t device,
 	uint64_t now, struct arbiter_usage *ret_usage)
 {
-	struct seat *seat = seat_find(arbiter, tenant, device);
+	struct arbiter_td *td = td_find(arbiter, tenant, device);
 	arbiter_id other;
 
-	if (!seat)
+	if (!td)
 		return -ENOENT;
-	device_account(seat->device, now);
-	if (seat->device->is_stale)
-		device_entitle(seat->device);
+	device_account(td->device, now);
+	if (td->device->is_stale)
+		device_entitle(td->device);
 	*ret_usage = (struct arbiter_usage){
-		.used_ns = seat->used_ns,
-		.window_used_ns = seat_window_ns(seat, now),
-		.waited_ns = seat->waited_ns,
-		.entitlement = seat->is_active ? (seat->micro + 500) / 1000 : 0,
-		.lag_ns = seat->lag / LAG_ONE,
-		.why = why(seat, &other),
-		.holds = seat->state == SEAT_OPEN,
-		.corun = seat->state == SEAT_OPEN && (seat->is_corun || seat->is_offered),
+		.used_ns = td->used_ns,
+		.window_used_ns = td_window_ns(td, now),
+		.waited_ns = td->waited_ns,
+		.entitlement = td->is_active ? (td->micro + 500) / 1000 : 0,
+		.lag_ns = td->lag / LAG_ONE,
+		.why = arbiter_explain_td(td, &other),
+		.holds = td->state == TD_OPEN,
+		.corun = td->state == TD_OPEN && (td->is_corun || td->is_offered),
 	};
 	ret_usage->why_tenant = other;
 	return 0;
@@ -589,10 +589,10 @@ void arbiter_restore(struct arbiter *arbiter, arbiter_id tenant, uint32_t device
 	int64_t lag_ns)
 {
 	const int64_t most = (int64_t)ARBITER_WINDOW_NS;
-	struct seat *seat = seat_find(arbiter, tenant, device);
+	struct arbiter_td *td = td_find(arbiter, tenant, device);
 
-	if (!seat || seat->is_active)
+	if (!td || td->is_active)
 		return;
-	seat->used_ns += used_ns;
-	seat->lag = MAX(MIN(lag_ns, most), -most) * LAG_ONE;
+	td->used_ns += used_ns;
+	td->lag = MAX(MIN(lag_ns, most), -most) * LAG_ONE;
 }

@@ -44,7 +44,7 @@ struct arbiter_action {
 	arbiter_id tenant;
 	uint32_t device;
 	uint32_t window_us; /* OPEN, WINDOW: in-flight window; 0: none */
-	bool company;       /* OPEN, WINDOW: the device is contended */
+	bool contended;     /* OPEN, WINDOW: the device is contended */
 	bool waited;        /* OPEN, WINDOW: another tenant waits for the device */
 	uint64_t epoch;     /* OPEN: the same for all devices of one grant */
 };
@@ -76,18 +76,18 @@ struct arbiter_config {
 	const char *policy;      /* "share" (also if NULL), "fifo", "bias" or "gemini" */
 	uint64_t quantum_min_ns; /* shortest turn while others wait; default 5 ms */
 	uint64_t quantum_ns;     /* longest turn while others wait; default 29 ms */
-	uint64_t hold_max_ns;    /* longest turn with its last submission; default 30 ms */
+	uint64_t turn_max_ns;    /* longest turn with its last submission; default 30 ms */
 	uint64_t idle_ns; /* an idle tenant loses its token after this time; default 0.5 ms */
 	/* an unused token is offered to others after this time; default 1 ms */
 	uint64_t unused_ns;
-	uint64_t linger_ns;    /* hold-off after a latency tenant becomes idle; default 0.5 ms */
+	uint64_t holdoff_ns;   /* hold-off after a latency tenant becomes idle; default 0.5 ms */
 	uint64_t overlap_ns;   /* the next gate opens if the drain ends within this time; 150 us */
 	uint64_t drain_max_ns; /* most time for a drain; default 250 ms */
 	uint64_t swap_quantum_ns;   /* quantum between tenants with memory policy swap; 2 s */
 	uint32_t window_us;         /* in-flight window on a contended device; default 2000 */
 	uint32_t window_latency_us; /* of opportunistic tenants beside a latency tenant; 700 */
-	uint64_t company_ns; /* contended: other tenants wanted the device this recently; 1 s */
-	bool gate;           /* false: every gate opens on request, nothing is enforced */
+	uint64_t contended_ns; /* contended: other tenants wanted the device this recently; 1 s */
+	bool gate;             /* false: every gate opens on request, nothing is enforced */
 };
 
 void arbiter_config_init(struct arbiter_config *ret_config);
@@ -147,7 +147,7 @@ void arbiter_late(struct arbiter *arbiter, arbiter_id tenant, uint32_t device, u
 
 /*
  * The program synchronised with nothing in flight: its turn ends now if others wait, or after
- * linger_ns if its class is latency.
+ * holdoff_ns if its class is latency.
  */
 void arbiter_release(struct arbiter *arbiter, arbiter_id tenant, uint32_t device, uint64_t now);
 

@@ -22,25 +22,25 @@
 
 #define LEDGER_REQUESTS_MAX 4096u /* the peer's threads make requests: limited */
 
-struct holding {
-	struct holding *next;
+struct charge {
+	struct charge *next;
 	uint32_t process;
 	uint64_t bytes;
 };
 
-struct book {
-	struct book *next;
+struct ledger_account {
+	struct ledger_account *next;
 	uint32_t tenant;
 	enum spec_memory_policy policy;
 	uint64_t quota;
 	uint64_t used;
-	struct holding *holdings;
+	struct charge *charges;
 	bool is_leaving; /* removed; its processes still hold memory on the device */
 };
 
 struct waiter {
 	struct waiter *next; /* older first */
-	struct book *book;
+	struct ledger_account *account;
 	uint32_t process;
 	uint64_t bytes;
 	ledger_request request;
@@ -56,7 +56,7 @@ struct ledger {
 	uint64_t usable;
 	uint32_t oversubscribe_permille;
 	uint64_t wait_used; /* memory reserved by wait tenants */
-	struct book *books;
+	struct ledger_account *books;
 	struct waiter *waiters;
 	struct verdict *verdicts, **verdicts_end;
 	uint32_t n_requests; /* waiters and verdicts */
@@ -80,13 +80,13 @@ int ledger_new(uint64_t usable_bytes, uint32_t oversubscribe_permille, struct le
 	return 0;
 }
 
-static void holdings_free(struct book *book)
+static void holdings_free(struct ledger_account *account)
 {
-	while (book->holdings) {
-		struct holding *holding = book->holdings;
+	while (account->charges) {
+		struct charge *charge = account->charges;
 
-		book->holdings = holding->next;
-		free(holding);
+		account->charges = charge->next;
+		free(charge);
 	}
 }
 
@@ -95,11 +95,11 @@ void ledger_free(struct ledger *ledger)
 	if (!ledger)
 		return;
 	while (ledger->books) {
-		struct book *book = ledger->books;
+		struct ledger_account *account = ledger->books;
 
-		ledger->books = book->next;
-		holdings_free(book);
-		free(book);
+		ledger->books = account->next;
+		holdings_free(account);
+		free(account);
 	}
 	while (ledger->waiters) {
 		struct waiter *waiter = ledger->waiters;
@@ -116,11 +116,11 @@ void ledger_free(struct ledger *ledger)
 	free(ledger);
 }
 
-static struct book *book_find(const struct ledger *ledger, uint32_t tenant)
+static struct ledger_account *ledger_find_account(const struct ledger *ledger, uint32_t tenant)
 {
-	for (struct book *book = ledger->books; book; book = book->next)
-		if (book->tenant == tenant)
-			return book;
+	for (struct ledger_account *account = ledger->books; account; account = account->next)
+		if (account->tenant == tenant)
+			return account;
 	return NULL;
 }
 
@@ -129,7 +129,7 @@ static uint64_t add_clamped(uint64_t a, uint64_t b)
 	return b > UINT64_MAX - a ? UINT64_MAX : a + b;
 }
 
-static uint64_t less(uint64_t a, uint64_t b)
+static uint64_t ledger_subtract(uint64_t a, uint64_t b)
 {
 	return a > b ? a - b : 0;
 }
@@ -145,41 +145,44 @@ static uint64_t times_permille(uint64_t a, uint32_t permille)
 }
 
 /* Sum of the quotas of the fail tenants, or of all others. */
-static uint64_t quotas(const struct ledger *ledger, bool is_fail, const struct book *except)
+static uint64_t ledger_sum_quotas(
+	const struct ledger *ledger, bool is_fail, const struct ledger_account *except)
 {
 	uint64_t sum = 0;
 
-	for (const struct book *book = ledger->books; book; book = book->next)
-		if (book != except && (book->policy == SPEC_MEMORY_FAIL) == is_fail)
-			sum = add_clamped(sum, book->quota);
+	for (const struct ledger_account *account = ledger->books; account; account = account->next)
+		if (account != except && (account->policy == SPEC_MEMORY_FAIL) == is_fail)
+			sum = add_clamped(sum, account->quota);
 	return sum;
 }
 
 /* Memory that wait tenants share. */
 static uint64_t shared_room(const struct ledger *ledger)
 {
-	return less(ledger->usable, quotas(ledger, true, NULL));
+	return ledger_subtract(ledger->usable, ledger_sum_quotas(ledger, true, NULL));
 }
 
-static uint64_t room_without(
-	const struct ledger *ledger, enum spec_memory_policy policy, const struct book *except)
+static uint64_t room_without(const struct ledger *ledger, enum spec_memory_policy policy,
+	const struct ledger_account *except)
 {
-	uint64_t fixed = quotas(ledger, true, except);
-	uint64_t shared = quotas(ledger, false, except);
-	uint64_t left = less(ledger->usable, fixed);
+	uint64_t fixed = ledger_sum_quotas(ledger, true, except);
+	uint64_t shared = ledger_sum_quotas(ledger, false, except);
+	uint64_t left = ledger_subtract(ledger->usable, fixed);
 	uint64_t needed;
 
 	if (policy == SPEC_MEMORY_SWAP)
-		return less(times_permille(left, ledger->oversubscribe_permille), shared);
+		return ledger_subtract(
+			times_permille(left, ledger->oversubscribe_permille), shared);
 	if (policy == SPEC_MEMORY_WAIT) /* it must fit on the empty device */
-		return MIN(
-			left, less(times_permille(left, ledger->oversubscribe_permille), shared));
+		return MIN(left,
+			ledger_subtract(
+				times_permille(left, ledger->oversubscribe_permille), shared));
 	/*
 	 * The quotas of wait and swap tenants need this much to stay within the overcommit, and
 	 * memory reserved by wait tenants is not available.
 	 */
 	needed = times_permille(shared, 1000u * 1000u / ledger->oversubscribe_permille);
-	return less(left, MAX(needed, ledger->wait_used));
+	return ledger_subtract(left, MAX(needed, ledger->wait_used));
 }
 
 uint64_t ledger_room(const struct ledger *ledger, enum spec_memory_policy policy)
@@ -187,15 +190,16 @@ uint64_t ledger_room(const struct ledger *ledger, enum spec_memory_policy policy
 	return room_without(ledger, policy, NULL);
 }
 
-static int refuse(const struct ledger *ledger, uint64_t quota, enum spec_memory_policy policy,
-	uint64_t room, struct error *err)
+static int ledger_refuse_quota(const struct ledger *ledger, uint64_t quota,
+	enum spec_memory_policy policy, uint64_t room, struct error *err)
 {
 	return fail(err, ENOSPC,
 		"memory %s: at most %s is free now with memory-policy %s on this device (%s "
 		"usable, %s in quotas)",
 		format_bytes_exact(quota).s, format_bytes_exact(room).s,
 		spec_memory_policy_name(policy), format_bytes(ledger->usable).s,
-		format_bytes(add_clamped(quotas(ledger, true, NULL), quotas(ledger, false, NULL)))
+		format_bytes(add_clamped(ledger_sum_quotas(ledger, true, NULL),
+				     ledger_sum_quotas(ledger, false, NULL)))
 			.s);
 }
 
@@ -203,20 +207,20 @@ int ledger_add(struct ledger *ledger, uint32_t tenant, uint64_t quota_bytes,
 	enum spec_memory_policy policy, struct error *err)
 {
 	uint64_t room = ledger_room(ledger, policy);
-	struct book *book;
+	struct ledger_account *account;
 
-	if (book_find(ledger, tenant))
+	if (ledger_find_account(ledger, tenant))
 		return fail(err, EEXIST, "tenant %u is on this device already", tenant);
 	if (quota_bytes > room)
-		return refuse(ledger, quota_bytes, policy, room, err);
-	book = calloc(1, sizeof(*book));
-	if (!book)
+		return ledger_refuse_quota(ledger, quota_bytes, policy, room, err);
+	account = calloc(1, sizeof(*account));
+	if (!account)
 		return fail(err, ENOMEM, "out of memory for tenant %u", tenant);
-	book->tenant = tenant;
-	book->policy = policy;
-	book->quota = quota_bytes;
-	book->next = ledger->books;
-	ledger->books = book;
+	account->tenant = tenant;
+	account->policy = policy;
+	account->quota = quota_bytes;
+	account->next = ledger->books;
+	ledger->books = account;
 	return 0;
 }
 
@@ -232,37 +236,40 @@ static void verdict_add(struct ledger *ledger, struct waiter *waiter, int status
 	ledger->verdicts_end = &verdict->next;
 }
 
-static int hold(struct ledger *ledger, struct book *book, uint32_t process, uint64_t bytes)
+static int ledger_hold_bytes(
+	struct ledger *ledger, struct ledger_account *account, uint32_t process, uint64_t bytes)
 {
-	struct holding *holding = book->holdings;
+	struct charge *charge = account->charges;
 
-	while (holding && holding->process != process)
-		holding = holding->next;
-	if (!holding) {
-		holding = calloc(1, sizeof(*holding));
-		if (!holding)
+	while (charge && charge->process != process)
+		charge = charge->next;
+	if (!charge) {
+		charge = calloc(1, sizeof(*charge));
+		if (!charge)
 			return -ENOMEM;
-		holding->process = process;
-		holding->next = book->holdings;
-		book->holdings = holding;
+		charge->process = process;
+		charge->next = account->charges;
+		account->charges = charge;
 	}
-	holding->bytes += bytes;
-	book->used += bytes;
-	if (book->policy == SPEC_MEMORY_WAIT)
+	charge->bytes += bytes;
+	account->used += bytes;
+	if (account->policy == SPEC_MEMORY_WAIT)
 		ledger->wait_used += bytes;
 	return 0;
 }
 
-static bool fits(const struct ledger *ledger, const struct book *book, uint64_t bytes)
+static bool ledger_fits_bytes(
+	const struct ledger *ledger, const struct ledger_account *account, uint64_t bytes)
 {
-	return book->policy != SPEC_MEMORY_WAIT ||
-		bytes <= less(shared_room(ledger), ledger->wait_used);
+	return account->policy != SPEC_MEMORY_WAIT ||
+		bytes <= ledger_subtract(shared_room(ledger), ledger->wait_used);
 }
 
-static bool is_waiting(const struct ledger *ledger, const struct book *book, uint32_t process)
+static bool is_waiting(
+	const struct ledger *ledger, const struct ledger_account *account, uint32_t process)
 {
 	for (const struct waiter *waiter = ledger->waiters; waiter; waiter = waiter->next)
-		if (waiter->book == book && waiter->process == process)
+		if (waiter->account == account && waiter->process == process)
 			return true;
 	return false;
 }
@@ -270,12 +277,12 @@ static bool is_waiting(const struct ledger *ledger, const struct book *book, uin
 /* Whether no process that holds shared memory runs, so that none can release any. */
 static bool is_deadlock(const struct ledger *ledger)
 {
-	for (const struct book *book = ledger->books; book; book = book->next) {
-		if (book->policy != SPEC_MEMORY_WAIT)
+	for (const struct ledger_account *account = ledger->books; account;
+		account = account->next) {
+		if (account->policy != SPEC_MEMORY_WAIT)
 			continue;
-		for (const struct holding *holding = book->holdings; holding;
-			holding = holding->next)
-			if (holding->bytes && !is_waiting(ledger, book, holding->process))
+		for (const struct charge *charge = account->charges; charge; charge = charge->next)
+			if (charge->bytes && !is_waiting(ledger, account, charge->process))
 				return false;
 	}
 	return true;
@@ -298,10 +305,10 @@ static void break_deadlock(struct ledger *ledger)
 }
 
 /* Grants the request at *at. */
-static void grant(struct ledger *ledger, struct waiter **at)
+static void ledger_grant_waiter(struct ledger *ledger, struct waiter **at)
 {
 	struct waiter *waiter = *at;
-	int r = hold(ledger, waiter->book, waiter->process, waiter->bytes);
+	int r = ledger_hold_bytes(ledger, waiter->account, waiter->process, waiter->bytes);
 
 	*at = waiter->next;
 	verdict_add(ledger, waiter, r);
@@ -311,8 +318,8 @@ static void grant(struct ledger *ledger, struct waiter **at)
 static bool let_one_pass(struct ledger *ledger)
 {
 	for (struct waiter **at = &ledger->waiters; *at; at = &(*at)->next)
-		if (fits(ledger, (*at)->book, (*at)->bytes)) {
-			grant(ledger, at);
+		if (ledger_fits_bytes(ledger, (*at)->account, (*at)->bytes)) {
+			ledger_grant_waiter(ledger, at);
 			return true;
 		}
 	return false;
@@ -323,24 +330,24 @@ static bool let_one_pass(struct ledger *ledger)
  * while some process may still release memory for the older request. A request may pass older
  * requests of its own tenant, since that delays only this tenant.
  */
-static void settle(struct ledger *ledger)
+static void ledger_grant_waiters(struct ledger *ledger)
 {
 	do {
-		const struct book *first = NULL;
+		const struct ledger_account *first = NULL;
 		struct waiter **at = &ledger->waiters;
 
 		while (*at) {
 			struct waiter *waiter = *at;
-			struct book *book = waiter->book;
-			bool may_pass = !first || first == book;
+			struct ledger_account *account = waiter->account;
+			bool may_pass = !first || first == account;
 
-			if (waiter->bytes > less(book->quota, book->used)) {
+			if (waiter->bytes > ledger_subtract(account->quota, account->used)) {
 				*at = waiter->next; /* its quota has shrunk */
 				verdict_add(ledger, waiter, -ENOMEM);
-			} else if (may_pass && fits(ledger, book, waiter->bytes)) {
-				grant(ledger, at);
+			} else if (may_pass && ledger_fits_bytes(ledger, account, waiter->bytes)) {
+				ledger_grant_waiter(ledger, at);
 			} else {
-				first = first ? first : book;
+				first = first ? first : account;
 				at = &waiter->next;
 			}
 		}
@@ -353,28 +360,29 @@ static void settle(struct ledger *ledger)
 
 int ledger_change(struct ledger *ledger, uint32_t tenant, uint64_t quota_bytes, struct error *err)
 {
-	struct book *book = book_find(ledger, tenant);
+	struct ledger_account *account = ledger_find_account(ledger, tenant);
 	uint64_t room;
 
-	if (!book)
+	if (!account)
 		return fail(err, ENOENT, "tenant %u is not on this device", tenant);
-	room = room_without(ledger, book->policy, book);
-	if (quota_bytes > room && quota_bytes > book->quota)
-		return refuse(ledger, quota_bytes, book->policy, room, err);
-	book->quota = quota_bytes;
-	settle(ledger);
+	room = room_without(ledger, account->policy, account);
+	if (quota_bytes > room && quota_bytes > account->quota)
+		return ledger_refuse_quota(ledger, quota_bytes, account->policy, room, err);
+	account->quota = quota_bytes;
+	ledger_grant_waiters(ledger);
 	return 0;
 }
 
 /* Cancels the requests of a tenant, or of one of its processes. */
-static void cancel(struct ledger *ledger, const struct book *book, bool all, uint32_t process)
+static void ledger_cancel_waiters(
+	struct ledger *ledger, const struct ledger_account *account, bool all, uint32_t process)
 {
 	struct waiter **at = &ledger->waiters;
 
 	while (*at) {
 		struct waiter *waiter = *at;
 
-		if (waiter->book == book && (all || waiter->process == process)) {
+		if (waiter->account == account && (all || waiter->process == process)) {
 			*at = waiter->next;
 			verdict_add(ledger, waiter, -ECANCELED);
 		} else {
@@ -383,73 +391,74 @@ static void cancel(struct ledger *ledger, const struct book *book, bool all, uin
 	}
 }
 
-static void close_book(struct ledger *ledger, struct book *book)
+static void ledger_close_account(struct ledger *ledger, struct ledger_account *account)
 {
-	struct book **at = &ledger->books;
+	struct ledger_account **at = &ledger->books;
 
-	while (*at != book)
+	while (*at != account)
 		at = &(*at)->next;
-	*at = book->next;
-	holdings_free(book);
-	free(book);
+	*at = account->next;
+	holdings_free(account);
+	free(account);
 }
 
 void ledger_leave_held(struct ledger *ledger, uint32_t tenant, uint32_t process, uint64_t bytes)
 {
-	struct book *book = book_find(ledger, tenant);
+	struct ledger_account *account = ledger_find_account(ledger, tenant);
 
 	/*
 	 * The tenant's programs report what they hold, and several may report the same memory: see
-	 * shrink(). Out of memory, the memory counts as free too early.
+	 * ledger_shrink_account(). Out of memory, the memory counts as free too early.
 	 */
-	if (book && book->policy == SPEC_MEMORY_FAIL && bytes)
-		(void)hold(ledger, book, process, MIN(bytes, book->quota));
+	if (account && account->policy == SPEC_MEMORY_FAIL && bytes)
+		(void)ledger_hold_bytes(ledger, account, process, MIN(bytes, account->quota));
 }
 
 /*
  * Memory that a removed fail tenant still holds stays reserved, but at most its quota: its programs
  * cannot claim more.
  */
-static void shrink(struct book *book)
+static void ledger_shrink_account(struct ledger_account *account)
 {
-	book->quota = book->policy == SPEC_MEMORY_FAIL ? MIN(book->quota, book->used) : 0;
+	account->quota = account->policy == SPEC_MEMORY_FAIL ? MIN(account->quota, account->used)
+							     : 0;
 }
 
 void ledger_remove(struct ledger *ledger, uint32_t tenant)
 {
-	struct book *book = book_find(ledger, tenant);
+	struct ledger_account *account = ledger_find_account(ledger, tenant);
 
-	if (!book)
+	if (!account)
 		return;
-	cancel(ledger, book, true, 0);
-	shrink(book);
-	book->is_leaving = book->holdings;
-	if (!book->is_leaving)
-		close_book(ledger, book);
-	settle(ledger);
+	ledger_cancel_waiters(ledger, account, true, 0);
+	ledger_shrink_account(account);
+	account->is_leaving = account->charges;
+	if (!account->is_leaving)
+		ledger_close_account(ledger, account);
+	ledger_grant_waiters(ledger);
 }
 
 int ledger_reserve(struct ledger *ledger, uint32_t tenant, uint32_t process, uint64_t bytes,
 	ledger_request request, uint64_t now)
 {
-	struct book *book = book_find(ledger, tenant);
+	struct ledger_account *account = ledger_find_account(ledger, tenant);
 	struct waiter *waiter, **end;
 
-	if (!book)
+	if (!account)
 		return -ENOENT;
-	if (bytes > less(book->quota, book->used))
+	if (bytes > ledger_subtract(account->quota, account->used))
 		return -ENOMEM;
-	if (bytes > shared_room(ledger) && book->policy == SPEC_MEMORY_WAIT)
+	if (bytes > shared_room(ledger) && account->policy == SPEC_MEMORY_WAIT)
 		return -ENOMEM; /* would wait for ever */
-	if (!ledger->waiters && fits(ledger, book, bytes))
-		return hold(ledger, book, process, bytes);
+	if (!ledger->waiters && ledger_fits_bytes(ledger, account, bytes))
+		return ledger_hold_bytes(ledger, account, process, bytes);
 	if (ledger->n_requests >= LEDGER_REQUESTS_MAX)
 		return -ENOMEM;
 	waiter = calloc(1, sizeof(*waiter));
 	if (!waiter)
 		return -ENOMEM;
 	*waiter = (struct waiter){
-		.book = book,
+		.account = account,
 		.process = process,
 		.bytes = bytes,
 		.request = request,
@@ -459,68 +468,69 @@ int ledger_reserve(struct ledger *ledger, uint32_t tenant, uint32_t process, uin
 		;
 	*end = waiter;
 	ledger->n_requests++;
-	settle(ledger);
+	ledger_grant_waiters(ledger);
 	return -EINPROGRESS;
 }
 
-static void give_back(struct ledger *ledger, struct book *book, uint32_t process, uint64_t bytes)
+static void ledger_release_bytes(
+	struct ledger *ledger, struct ledger_account *account, uint32_t process, uint64_t bytes)
 {
-	struct holding **at = &book->holdings;
-	struct holding *holding;
+	struct charge **at = &account->charges;
+	struct charge *charge;
 
 	while (*at && (*at)->process != process)
 		at = &(*at)->next;
-	holding = *at;
-	if (!holding)
+	charge = *at;
+	if (!charge)
 		return;
-	bytes = MIN(bytes, holding->bytes);
-	holding->bytes -= bytes;
-	book->used -= bytes;
-	if (book->policy == SPEC_MEMORY_WAIT)
+	bytes = MIN(bytes, charge->bytes);
+	charge->bytes -= bytes;
+	account->used -= bytes;
+	if (account->policy == SPEC_MEMORY_WAIT)
 		ledger->wait_used -= bytes;
-	if (holding->bytes == 0) {
-		*at = holding->next;
-		free(holding);
+	if (charge->bytes == 0) {
+		*at = charge->next;
+		free(charge);
 	}
 }
 
 void ledger_release(struct ledger *ledger, uint32_t tenant, uint32_t process, uint64_t bytes)
 {
-	struct book *book = book_find(ledger, tenant);
+	struct ledger_account *account = ledger_find_account(ledger, tenant);
 
-	if (!book)
+	if (!account)
 		return;
-	give_back(ledger, book, process, bytes);
-	settle(ledger);
+	ledger_release_bytes(ledger, account, process, bytes);
+	ledger_grant_waiters(ledger);
 }
 
 void ledger_move(struct ledger *ledger, uint32_t tenant, uint32_t from, uint32_t to, uint64_t bytes)
 {
-	struct book *book = book_find(ledger, tenant);
-	const struct holding *holding = book ? book->holdings : NULL;
+	struct ledger_account *account = ledger_find_account(ledger, tenant);
+	const struct charge *charge = account ? account->charges : NULL;
 
-	while (holding && holding->process != from)
-		holding = holding->next;
-	if (!holding)
+	while (charge && charge->process != from)
+		charge = charge->next;
+	if (!charge)
 		return;
-	bytes = MIN(bytes, holding->bytes);
-	if (hold(ledger, book, to, bytes) >= 0)
-		give_back(ledger, book, from, bytes);
+	bytes = MIN(bytes, charge->bytes);
+	if (ledger_hold_bytes(ledger, account, to, bytes) >= 0)
+		ledger_release_bytes(ledger, account, from, bytes);
 }
 
-void ledger_process_gone(struct ledger *ledger, uint32_t tenant, uint32_t process)
+void ledger_process_exited(struct ledger *ledger, uint32_t tenant, uint32_t process)
 {
-	struct book *book = book_find(ledger, tenant);
+	struct ledger_account *account = ledger_find_account(ledger, tenant);
 
-	if (!book)
+	if (!account)
 		return;
-	cancel(ledger, book, false, process);
-	give_back(ledger, book, process, UINT64_MAX);
-	if (book->is_leaving)
-		shrink(book);
-	if (book->is_leaving && !book->holdings)
-		close_book(ledger, book);
-	settle(ledger);
+	ledger_cancel_waiters(ledger, account, false, process);
+	ledger_release_bytes(ledger, account, process, UINT64_MAX);
+	if (account->is_leaving)
+		ledger_shrink_account(account);
+	if (account->is_leaving && !account->charges)
+		ledger_close_account(ledger, account);
+	ledger_grant_waiters(ledger);
 }
 
 size_t ledger_verdicts(struct ledger *ledger, struct ledger_verdict *ret_verdicts, size_t max)
@@ -542,14 +552,14 @@ size_t ledger_verdicts(struct ledger *ledger, struct ledger_verdict *ret_verdict
 
 uint64_t ledger_used(const struct ledger *ledger, uint32_t tenant)
 {
-	const struct book *book = book_find(ledger, tenant);
+	const struct ledger_account *account = ledger_find_account(ledger, tenant);
 
-	return book ? book->used : 0;
+	return account ? account->used : 0;
 }
 
 uint64_t ledger_quota(const struct ledger *ledger, uint32_t tenant)
 {
-	const struct book *book = book_find(ledger, tenant);
+	const struct ledger_account *account = ledger_find_account(ledger, tenant);
 
-	return book ? book->quota : 0;
+	return account ? account->quota : 0;
 }

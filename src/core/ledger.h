@@ -60,7 +60,7 @@ int ledger_change(struct ledger *ledger, uint32_t tenant, uint64_t quota_bytes, 
 void ledger_leave_held(struct ledger *ledger, uint32_t tenant, uint32_t process, uint64_t bytes);
 /*
  * Ends the tenant's quota. Memory that its processes hold stays occupied until
- * ledger_process_gone() for each of them, with the same tenant number.
+ * ledger_process_exited() for each of them, with the same tenant number.
  */
 void ledger_remove(struct ledger *ledger, uint32_t tenant);
 
@@ -70,7 +70,7 @@ uint64_t ledger_room(const struct ledger *ledger, enum spec_memory_policy policy
 /*
  * Reserves physical memory, for wait tenants. Returns 0 if granted; -EINPROGRESS if queued, with a
  * verdict later; -ENOMEM if the request exceeds the quota or all shared memory, or if too many
- * requests wait; -ENOENT. `process` groups what ledger_process_gone() releases.
+ * requests wait; -ENOENT. `process` groups what ledger_process_exited() releases.
  */
 int ledger_reserve(struct ledger *ledger, uint32_t tenant, uint32_t process, uint64_t bytes,
 	ledger_request request, uint64_t now);
@@ -81,7 +81,7 @@ void ledger_release(struct ledger *ledger, uint32_t tenant, uint32_t process, ui
  */
 void ledger_move(
 	struct ledger *ledger, uint32_t tenant, uint32_t from, uint32_t to, uint64_t bytes);
-void ledger_process_gone(struct ledger *ledger, uint32_t tenant, uint32_t process);
+void ledger_process_exited(struct ledger *ledger, uint32_t tenant, uint32_t process);
 size_t ledger_verdicts(struct ledger *ledger, struct ledger_verdict *ret_verdicts, size_t max);
 
 uint64_t ledger_used(const struct ledger *ledger, uint32_t tenant);

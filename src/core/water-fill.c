@@ -11,24 +11,25 @@
 
 #define MICRO 1000u /* permille to millionths */
 
-static uint32_t level_of(const struct water_share *share, uint32_t level)
+static uint32_t water_share_level(const struct water_share *share, uint32_t level)
 {
 	uint32_t floor = share->request * MICRO, ceiling = share->limit * MICRO;
 
 	return MIN(MAX(floor, level), MAX(floor, ceiling));
 }
 
-static uint64_t poured(const struct water_share *shares, size_t n, uint32_t level)
+static uint64_t water_poured_at(const struct water_share *shares, size_t n, uint32_t level)
 {
 	uint64_t sum = 0;
 
 	for (size_t i = 0; i < n; i++)
-		sum += level_of(&shares[i], level);
+		sum += water_share_level(&shares[i], level);
 	return sum;
 }
 
 /* The requests exceed the capacity: each tenant gets the same fraction of its request. */
-static void scale(struct water_share *shares, size_t n, uint64_t requested, uint32_t capacity)
+static void water_scale_shares(
+	struct water_share *shares, size_t n, uint64_t requested, uint32_t capacity)
 {
 	uint64_t sum = 0, given = 0;
 
@@ -46,25 +47,25 @@ static void scale(struct water_share *shares, size_t n, uint64_t requested, uint
 void water_fill(struct water_share *shares, size_t n, uint32_t capacity)
 {
 	uint32_t low = 0, high = WATER_ONE;
-	uint64_t requested = poured(shares, n, 0);
+	uint64_t requested = water_poured_at(shares, n, 0);
 	uint64_t left;
 
 	if (requested > capacity) {
-		scale(shares, n, requested, capacity);
+		water_scale_shares(shares, n, requested, capacity);
 		return;
 	}
 	while (low < high) { /* the highest level that does not exceed the capacity */
 		uint32_t level = low + (high - low + 1) / 2;
 
-		if (poured(shares, n, level) <= capacity)
+		if (water_poured_at(shares, n, level) <= capacity)
 			low = level;
 		else
 			high = level - 1;
 	}
-	left = capacity - poured(shares, n, low);
+	left = capacity - water_poured_at(shares, n, low);
 	for (size_t i = 0; i < n; i++) {
-		shares[i].micro = level_of(&shares[i], low);
-		if (left && level_of(&shares[i], low + 1) > shares[i].micro) {
+		shares[i].micro = water_share_level(&shares[i], low);
+		if (left && water_share_level(&shares[i], low + 1) > shares[i].micro) {
 			shares[i].micro++;
 			left--;
 		}

@@ -39,7 +39,7 @@ size_t cuda_name_base(const char *abi)
 }
 
 /* Orders a whole string against the first n characters of another. */
-static int compare(const char *symbol, const char *base, size_t n)
+static int cuda_compare_name(const char *symbol, const char *base, size_t n)
 {
 	int r = strncmp(symbol, base, n);
 
@@ -68,7 +68,7 @@ static size_t lower_bound(const char *symbol, size_t length)
 static int of_base(size_t i, const char *symbol)
 {
 	return i < CUDA_ENTRIES &&
-		!compare(symbol, cuda_names[i].abi, cuda_name_base(cuda_names[i].abi));
+		!cuda_compare_name(symbol, cuda_names[i].abi, cuda_name_base(cuda_names[i].abi));
 }
 
 const struct cuda_name *cuda_name_find(const char *symbol, int cuda_version, uint64_t flags,

@@ -48,22 +48,22 @@ struct fatbin_entry {
 
 /* ---- PTX ---- */
 
-static bool is_space(char c)
+static bool image_is_space(char c)
 {
 	return c == ' ' || c == '\t' || c == '\n' || c == '\r';
 }
 
-static bool is_name(char c)
+static bool image_is_name(char c)
 {
 	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
 		c == '_' || c == '$' || c == '%' || c == '.';
 }
 
 /* Returns one word (directive, name or number) or one other character, and skips comments. */
-static const char *word(const char *p, const char *end, const char **ret_end)
+static const char *image_next_word(const char *p, const char *end, const char **ret_end)
 {
 	for (;;) {
-		while (p < end && is_space(*p))
+		while (p < end && image_is_space(*p))
 			p++;
 		if (end - p >= 2 && p[0] == '/' && p[1] == '/') {
 			while (p < end && *p != '\n')
@@ -77,8 +77,8 @@ static const char *word(const char *p, const char *end, const char **ret_end)
 		}
 	}
 	*ret_end = p;
-	if (p < end && is_name(*p)) {
-		while (*ret_end < end && is_name(**ret_end))
+	if (p < end && image_is_name(*p)) {
+		while (*ret_end < end && image_is_name(**ret_end))
 			(*ret_end)++;
 	} else if (p < end) {
 		(*ret_end)++;
@@ -86,7 +86,7 @@ static const char *word(const char *p, const char *end, const char **ret_end)
 	return p;
 }
 
-static bool is(const char *p, const char *end, const char *text)
+static bool image_is_word(const char *p, const char *end, const char *text)
 {
 	size_t n = strlen(text);
 
@@ -108,7 +108,7 @@ static uint64_t type_bytes(const char *p, const char *end)
 	return bits == 8 || bits == 16 || bits == 32 || bits == 64 || bits == 128 ? bits / 8 : 0;
 }
 
-static uint64_t number(const char *p, const char *end)
+static uint64_t image_read_number(const char *p, const char *end)
 {
 	uint64_t base = 10, value = 0;
 
@@ -136,21 +136,22 @@ static uint64_t variable_bytes(const char **p, const char *end)
 	const char *next;
 
 	for (;;) {
-		const char *w = word(*p, end, &next);
+		const char *w = image_next_word(*p, end, &next);
 
 		*p = next;
 		if (w == next || *w == ';' || *w == '=' || *w == ')' || *w == '{')
 			break;
 		if (type_bytes(w, next)) {
 			type = type_bytes(w, next);
-		} else if (is(w, next, ".align")) {
-			word(*p, end, p);
-		} else if (is(w, next, ".v2") || is(w, next, ".v4")) {
+		} else if (image_is_word(w, next, ".align")) {
+			image_next_word(*p, end, p);
+		} else if (image_is_word(w, next, ".v2") || image_is_word(w, next, ".v4")) {
 			vector = (uint64_t)(w[2] - '0');
 		} else if (*w == '[') {
-			w = word(*p, end, &next);
+			w = image_next_word(*p, end, &next);
 			*p = next;
-			if (*w != ']' && __builtin_mul_overflow(count, number(w, next), &count))
+			if (*w != ']' &&
+				__builtin_mul_overflow(count, image_read_number(w, next), &count))
 				return UINT64_MAX;
 		}
 	}
@@ -167,7 +168,7 @@ uint64_t image_ptx_bytes(const char *text, size_t n)
 
 	end = memchr(text, 0, n) ? memchr(text, 0, n) : end;
 	while (p < end) {
-		const char *w = word(p, end, &next);
+		const char *w = image_next_word(p, end, &next);
 
 		p = next;
 		if (w == next)
@@ -177,9 +178,10 @@ uint64_t image_ptx_bytes(const char *text, size_t n)
 		else if ((*w == ')' || *w == '}') && depth)
 			depth--;
 		/* inside parentheses `.ptr .global` states where a parameter points */
-		if (is(w, next, ".ptr"))
+		if (image_is_word(w, next, ".ptr"))
 			param = true;
-		else if ((is(w, next, ".global") || is(w, next, ".const")) && !param) {
+		else if ((image_is_word(w, next, ".global") || image_is_word(w, next, ".const")) &&
+			!param) {
 			if (__builtin_add_overflow(sum, variable_bytes(&p, end), &sum))
 				return UINT64_MAX;
 		} else {
@@ -216,7 +218,7 @@ static void elf_measure(const uint8_t *p, uint64_t n, struct image_size *size)
 }
 
 /* A cubin ends with its last section or with its tables. */
-static uint64_t elf_size(const uint8_t *p)
+static uint64_t image_elf_size(const uint8_t *p)
 {
 	uint64_t end;
 	Elf64_Ehdr eh;
@@ -232,7 +234,7 @@ static uint64_t elf_size(const uint8_t *p)
 
 /* ---- fatbin ---- */
 
-static void fatbin(const uint8_t *p, struct image_size *size)
+static void image_add_fatbin(const uint8_t *p, struct image_size *size)
 {
 	struct fatbin_head head;
 	uint64_t at;
@@ -268,7 +270,7 @@ static void fatbin(const uint8_t *p, struct image_size *size)
 }
 
 /* Skips the wrapper if there is one; NULL if it points to nothing. */
-static const uint8_t *unwrap(const uint8_t *p, uint32_t *ret_magic)
+static const uint8_t *image_unwrap(const uint8_t *p, uint32_t *ret_magic)
 {
 	struct wrapper w;
 
@@ -282,7 +284,7 @@ static const uint8_t *unwrap(const uint8_t *p, uint32_t *ret_magic)
 }
 
 /* PTX may be shorter than a magic number, so the first byte decides. */
-static bool is_text(const uint8_t *p)
+static bool image_is_text(const uint8_t *p)
 {
 	return p[0] != 0xb1 && p[0] != 0x50 && p[0] != 0x7f;
 }
@@ -295,18 +297,18 @@ void image_measure(const void *image, struct image_size *ret_size)
 	*ret_size = (struct image_size){0};
 	if (!p)
 		return;
-	if (is_text(p)) {
+	if (image_is_text(p)) {
 		ret_size->code = strnlen(image, PTX_MAX);
 		ret_size->data = image_ptx_bytes(image, ret_size->code);
 		return;
 	}
-	p = unwrap(p, &magic);
+	p = image_unwrap(p, &magic);
 	if (!p)
 		return;
 	if (magic == FATBIN_MAGIC)
-		fatbin(p, ret_size);
+		image_add_fatbin(p, ret_size);
 	else if (!memcmp(&magic, ELFMAG, SELFMAG))
-		elf_measure(p, elf_size(p), ret_size);
+		elf_measure(p, image_elf_size(p), ret_size);
 	else
 		ret_size->opaque = true;
 }
@@ -318,13 +320,13 @@ uint64_t image_bytes(const void *image, const void **ret_image)
 	uint32_t magic;
 
 	*ret_image = image;
-	if (is_text(p))
+	if (image_is_text(p))
 		return strnlen(image, PTX_MAX) + 1;
-	p = unwrap(p, &magic);
+	p = image_unwrap(p, &magic);
 	*ret_image = p;
 	if (p && magic == FATBIN_MAGIC) {
 		memcpy(&head, p, sizeof head);
 		return head.head_size + head.size;
 	}
-	return p && !memcmp(&magic, ELFMAG, SELFMAG) ? elf_size(p) : 0;
+	return p && !memcmp(&magic, ELFMAG, SELFMAG) ? image_elf_size(p) : 0;
 }

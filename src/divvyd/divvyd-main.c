@@ -43,7 +43,7 @@ static void raise_limits(void)
 	setrlimit(RLIMIT_NOFILE, &files);
 }
 
-static void on_signal(void *agent, bool is_reload)
+static void divvyd_on_signal(void *agent, bool is_reload)
 {
 	if (is_reload)
 		agent_reload(agent);
@@ -75,7 +75,7 @@ static int prepare_cluster(struct options *s, char **simulate, struct error *err
 	return r;
 }
 
-static int serve(
+static int divvyd_serve(
 	struct options *s, struct agent *agent, struct program_signals *signals, struct error *err)
 {
 	struct node *node = NULL;
@@ -83,7 +83,7 @@ static int serve(
 
 	if (r < 0)
 		return r;
-	r = program_watch(signals, agent->loop, on_signal, agent);
+	r = program_watch(signals, agent->loop, divvyd_on_signal, agent);
 	if (r >= 0) {
 		be_prompt();
 		tell_ready(s, agent);
@@ -98,7 +98,7 @@ static int serve(
 	return r;
 }
 
-static int run(void *options, struct program_signals *signals, struct error *err)
+static int divvyd_run(void *options, struct program_signals *signals, struct error *err)
 {
 	const char *gate = getenv("DIVVY_GATE");
 	_cleanup_free_ char *simulate = NULL;
@@ -117,7 +117,7 @@ static int run(void *options, struct program_signals *signals, struct error *err
 		log_warn("DIVVY_GATE=%s has no effect; expected off, which opens all gates", gate);
 	r = s->is_cluster ? prepare_cluster(s, &simulate, err) : 0;
 	r = r < 0 ? r : agent_new(&s->agent, &agent, err);
-	r = r < 0 ? r : serve(s, agent, signals, err);
+	r = r < 0 ? r : divvyd_serve(s, agent, signals, err);
 	agent_free(agent);
 	return r;
 }
@@ -129,5 +129,5 @@ int main(int argc, char **argv)
 	struct options options;
 
 	options_init(&options);
-	return program_main(&options_program, run, &options, argc, argv);
+	return program_main(&options_program, divvyd_run, &options, argc, argv);
 }

@@ -2,8 +2,8 @@
 /*
  * This file holds divvyd's option table, which makes the parser, --help and divvyd(8). The parser
  * runs the checks of the table before the daemon touches anything. With --replace, the new daemon
- * must not send the running daemon away if the new daemon cannot start. finish() runs after all
- * options are read, and sets the defaults that hold with --cluster only.
+ * must not send the running daemon away if the new daemon cannot start. divvyd_options_finish()
+ * runs after all options are read, and sets the defaults that hold with --cluster only.
  */
 #include "divvyd/divvyd-options.h"
 
@@ -33,13 +33,13 @@
 
 static int check_simulate(const char *text, struct error *err)
 {
-	struct sim_config config;
+	struct simgpu_config config;
 
-	sim_config_init(&config);
-	return sim_config_parse_devices(&config, str_from(text), err) < 0 ? -EINVAL : 0;
+	simgpu_config_init(&config);
+	return simgpu_config_parse_devices(&config, str_from(text), err) < 0 ? -EINVAL : 0;
 }
 
-static int check_policy(const char *name, struct error *err)
+static int divvyd_options_check_policy(const char *name, struct error *err)
 {
 	struct arbiter_config config;
 	struct arbiter *trial = NULL;
@@ -132,9 +132,9 @@ static const struct option_row table[] = {
 	{"simulate", "SPEC", TEXT_DIVVYD_SIMULATE, AT(agent.simulate), .check = check_simulate},
 	{"metrics", "ADDRESS", TEXT_DIVVYD_METRICS, AT(agent.metrics), .check = metrics_check},
 	{"policy", "NAME", "policy of the arbiter: share (default), fifo, bias or gemini",
-		AT(agent.policy), .check = check_policy},
+		AT(agent.policy), .check = divvyd_options_check_policy},
 	{"tenants", "FILE", TEXT_DIVVYD_TENANTS, AT(agent.tenants_conf)},
-	{"refuse-unmanaged", NULL, TEXT_DIVVYD_REFUSE_UNMANAGED, AT(agent.refuse_strangers),
+	{"refuse-unmanaged", NULL, TEXT_DIVVYD_REFUSE_UNMANAGED, AT(agent.refuse_unmanaged),
 		.old_name = "refuse-strangers"},
 	{"apply", "FILE",
 		"create tenants from a resource-config.txt of Gemini and follow its changes",
@@ -214,7 +214,7 @@ static void set_default(const char **option, const char *value)
 		*option = value;
 }
 
-static int finish(void *data, struct error *err)
+static int divvyd_options_finish(void *data, struct error *err)
 {
 	struct options *s = data;
 	struct node_options *o = &s->node;
@@ -266,7 +266,7 @@ const struct program options_program = {
 	.options = table,
 	.sections = sections,
 	.n_sections = ARRAY_SIZE(sections),
-	.finish = finish,
+	.finish = divvyd_options_finish,
 	.dump_more = man_dump_conf,
 	.has_reload = true,
 };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * This file reads JSON objects into structs: see read.h. read_object() continues after an error,
- * and keeps the first one. Files are read by read_lined(), which stops at the first error and adds
- * its line. The functions keep no state; any thread.
+ * This file reads JSON objects into structs: see read.h. read_table_object() continues after an
+ * error, and keeps the first one. Files are read by read_lined(), which stops at the first error
+ * and adds its line. The functions keep no state; any thread.
  */
 #include "fields/read.h"
 
@@ -22,7 +22,7 @@ static const struct read_field *find_field(
 	return NULL;
 }
 
-static int read_object(struct arena *arena, json_t *object, const struct read_field *fields,
+static int read_table_object(struct arena *arena, json_t *object, const struct read_field *fields,
 	size_t n, void *into, bool is_strict, struct error *err)
 {
 	const struct read_field *field;
@@ -53,19 +53,19 @@ static int read_object(struct arena *arena, json_t *object, const struct read_fi
 int read_fields(struct arena *arena, json_t *object, const struct read_field *fields, size_t n,
 	void *into, struct error *err)
 {
-	return read_object(arena, object, fields, n, into, true, err);
+	return read_table_object(arena, object, fields, n, into, true, err);
 }
 
 int read_some(struct arena *arena, json_t *object, const struct read_field *fields, size_t n,
 	void *into, struct error *err)
 {
-	return read_object(arena, object, fields, n, into, false, err);
+	return read_table_object(arena, object, fields, n, into, false, err);
 }
 
 /* ---- files ---- */
 
 /* Copies the key; turns '_' into '-' if the table treats them as equal. */
-static void copy_name(const struct read_table *table, const char *key, char *ret_name)
+static void read_copy_name(const struct read_table *table, const char *key, char *ret_name)
 {
 	snprintf(ret_name, READ_NAME_MAX + 1, "%s", key);
 	for (char *p = ret_name; table->is_dash_taken && *p; p++)
@@ -73,7 +73,7 @@ static void copy_name(const struct read_table *table, const char *key, char *ret
 }
 
 /* Whether an earlier key gives the same name. Only '_' can make two keys of one object equal. */
-static bool was_there(
+static bool read_was_field_there(
 	const struct read_table *table, json_t *object, const char *key, const char *name)
 {
 	char other[READ_NAME_MAX + 1];
@@ -85,7 +85,7 @@ static bool was_there(
 	json_object_foreach(object, before, value) {
 		if (before == key)
 			break;
-		copy_name(table, before, other);
+		read_copy_name(table, before, other);
 		if (!strcmp(other, name))
 			return true;
 	}
@@ -98,7 +98,7 @@ static int fail_name(const struct read_table *table, unsigned int line, const ch
 	return fail_within(err, r, "line %u: %s%s%s", line, table->quote, name, table->quote);
 }
 
-static int fail_value(unsigned int line, const char *name, int r, struct error *err)
+static int read_fail_value(unsigned int line, const char *name, int r, struct error *err)
 {
 	char inner[sizeof(err->msg)];
 
@@ -108,8 +108,9 @@ static int fail_value(unsigned int line, const char *name, int r, struct error *
 	return fail(err, -r, "line %u: %s%.200s", line, name, inner);
 }
 
-static int read_one(const struct yaml_file *file, json_t *object, const struct read_table *table,
-	const char *key, json_t *value, void *into, struct error *err)
+static int read_list_item(const struct yaml_file *file, json_t *object,
+	const struct read_table *table, const char *key, json_t *value, void *into,
+	struct error *err)
 {
 	const unsigned int line = yaml_line(file, key), twice = yaml_line_twice(file, key);
 	const struct read_field *field;
@@ -120,8 +121,8 @@ static int read_one(const struct yaml_file *file, json_t *object, const struct r
 		return fail(err, EINVAL,
 			"line %u: the field's name is too long; expected at most %d characters",
 			line, READ_NAME_MAX);
-	copy_name(table, key, name);
-	if (twice || was_there(table, object, key, name))
+	read_copy_name(table, key, name);
+	if (twice || read_was_field_there(table, object, key, name))
 		return fail_name(table, twice ? twice : line, name,
 			fail(err, EEXIST, "the field occurs twice"), err);
 	field = find_field(table->fields, table->n, name);
@@ -130,7 +131,7 @@ static int read_one(const struct yaml_file *file, json_t *object, const struct r
 		return r < 0 ? fail_name(table, line, name, r, err) : 0;
 	}
 	r = field->read(NULL, value, (char *)into + field->offset, err);
-	return r < 0 ? fail_value(line, name, r, err) : 0;
+	return r < 0 ? read_fail_value(line, name, r, err) : 0;
 }
 
 int read_lined(const struct yaml_file *file, json_t *object, const struct read_table *table,
@@ -140,7 +141,7 @@ int read_lined(const struct yaml_file *file, json_t *object, const struct read_t
 	json_t *value;
 
 	json_object_foreach(object, key, value) {
-		int r = read_one(file, object, table, key, value, into, err);
+		int r = read_list_item(file, object, table, key, value, into, err);
 
 		if (r < 0)
 			return r;

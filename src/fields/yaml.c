@@ -36,7 +36,7 @@ struct conversion {
 static int from_node(
 	struct conversion *c, struct fy_node *node, unsigned int depth, json_t **ret_json);
 
-static unsigned int line_of(struct fy_node *node)
+static unsigned int yaml_node_line(struct fy_node *node)
 {
 	const struct fy_mark *mark = NULL;
 
@@ -52,7 +52,7 @@ static unsigned int first_line_of(struct fy_node *node)
 		void *at = NULL;
 
 		if (fy_node_is_scalar(node))
-			return line_of(node);
+			return yaml_node_line(node);
 		if (fy_node_is_sequence(node))
 			node = fy_node_sequence_iterate(node, &at);
 		else
@@ -117,7 +117,7 @@ unsigned int yaml_line_twice(const struct yaml_file *file, const char *key)
 	return line_at(file, (struct yaml_line){.at = key, .is_twice = true});
 }
 
-static const char *key_at(const json_t *object, const char *name)
+static const char *yaml_key_at(const json_t *object, const char *name)
 {
 	void *at = json_object_iter_at((json_t *)object, name);
 
@@ -126,7 +126,7 @@ static const char *key_at(const json_t *object, const char *name)
 
 unsigned int yaml_line_of(const struct yaml_file *file, const json_t *object, const char *name)
 {
-	const char *key = key_at(object, name);
+	const char *key = yaml_key_at(object, name);
 
 	return key ? yaml_line(file, key) : 0;
 }
@@ -140,7 +140,7 @@ static bool is_one_of(const char *word, const char *const *words)
 	return *words;
 }
 
-static json_t *number(const char *word)
+static json_t *yaml_number_json(const char *word)
 {
 	const char *digits = word + strspn(word, "+-");
 	char *end;
@@ -167,7 +167,7 @@ static json_t *number(const char *word)
 	return json_real(*word == '-' ? -x : x);
 }
 
-static json_t *plain(struct str text)
+static json_t *yaml_plain_json(struct str text)
 {
 	static const char *const nulls[] = {"", "~", "null", "Null", "NULL", NULL};
 	static const char *const trues[] = {
@@ -184,7 +184,7 @@ static json_t *plain(struct str text)
 			return json_true();
 		if (is_one_of(word, falses))
 			return json_false();
-		json = number(word);
+		json = yaml_number_json(word);
 	}
 	return json ? json : json_stringn(text.p ? text.p : "", text.n);
 }
@@ -202,11 +202,11 @@ static int from_scalar(struct conversion *c, struct fy_node *node, json_t **ret_
 	text.p = fy_node_get_scalar(node, &text.n);
 	if (!text.p)
 		text = STR("");
-	json = !c->file && fy_node_get_style(node) == FYNS_PLAIN ? plain(text)
+	json = !c->file && fy_node_get_style(node) == FYNS_PLAIN ? yaml_plain_json(text)
 								 : json_stringn(text.p, text.n);
 	if (!json)
-		return fail(c->err, EINVAL, "line %u: the text is not UTF-8", line_of(node));
-	r = note_line(c, json, line_of(node), false);
+		return fail(c->err, EINVAL, "line %u: the text is not UTF-8", yaml_node_line(node));
+	r = note_line(c, json, yaml_node_line(node), false);
 	if (r < 0)
 		json_decref(json);
 	else
@@ -218,7 +218,7 @@ static int from_scalar(struct conversion *c, struct fy_node *node, json_t **ret_
 static int from_alias(struct conversion *c, struct fy_node *node, json_t **ret_json)
 {
 	_cleanup_(json_decref_p) json_t *json = json_integer(0);
-	int r = json ? note_line(c, json, line_of(node), false)
+	int r = json ? note_line(c, json, yaml_node_line(node), false)
 		     : fail(c->err, ENOMEM, "out of memory for YAML");
 
 	if (r == 0)
@@ -226,7 +226,7 @@ static int from_alias(struct conversion *c, struct fy_node *node, json_t **ret_j
 	return r;
 }
 
-static int key_of(struct conversion *c, struct fy_node_pair *pair, char **ret_key)
+static int yaml_pair_key(struct conversion *c, struct fy_node_pair *pair, char **ret_key)
 {
 	struct fy_node *name = fy_node_pair_key(pair);
 	struct str text;
@@ -241,7 +241,7 @@ static int key_of(struct conversion *c, struct fy_node_pair *pair, char **ret_ke
 		return fail(c->err, ENOMEM, "out of memory for YAML");
 	if (strlen(key) != text.n) {
 		free(key);
-		return fail(c->err, EINVAL, "line %u: a key has a zero byte", line_of(name));
+		return fail(c->err, EINVAL, "line %u: a key has a zero byte", yaml_node_line(name));
 	}
 	*ret_key = key;
 	return 0;
@@ -253,21 +253,21 @@ static int from_pair(
 	struct fy_node *name = fy_node_pair_key(pair);
 	_cleanup_free_ char *key = NULL;
 	json_t *value = NULL;
-	int r = key_of(c, pair, &key);
+	int r = yaml_pair_key(c, pair, &key);
 
 	if (r < 0)
 		return r;
 	if (json_object_get(object, key))
-		return c->file
-			? note_line(c, key_at(object, key), line_of(name), true)
-			: fail(c->err, EINVAL, "line %u: '%s' occurs twice", line_of(name), key);
+		return c->file ? note_line(c, yaml_key_at(object, key), yaml_node_line(name), true)
+			       : fail(c->err, EINVAL, "line %u: '%s' occurs twice",
+					 yaml_node_line(name), key);
 	r = from_node(c, fy_node_pair_value(pair), depth + 1, &value);
 	if (r < 0)
 		return r;
 	if (json_object_set_new(object, key, value) < 0)
 		return fail(c->err, EINVAL, "line %u: the text is not UTF-8, or out of memory",
-			line_of(name));
-	return note_line(c, key_at(object, key), line_of(name), false);
+			yaml_node_line(name));
+	return note_line(c, yaml_key_at(object, key), yaml_node_line(name), false);
 }
 
 static int from_mapping(
@@ -322,8 +322,8 @@ static int from_node(
 	}
 	is_alias = fy_node_is_alias(node) || (!c->ignores_tags && fy_node_get_tag(node, &n));
 	if (is_alias && !c->file)
-		return fail(
-			c->err, EINVAL, "line %u: aliases and tags are not allowed", line_of(node));
+		return fail(c->err, EINVAL, "line %u: aliases and tags are not allowed",
+			yaml_node_line(node));
 	if (is_alias)
 		return from_alias(c, node, ret_json);
 	if (fy_node_is_mapping(node))
@@ -464,7 +464,7 @@ static int fail_second(struct fy_document *document, struct error *err)
 		mark ? mark->line + 1 : 0);
 }
 
-static int read_file(struct stream *stream, const struct yaml_file_params *params,
+static int yaml_read_file(struct stream *stream, const struct yaml_file_params *params,
 	struct conversion *c, struct error *err)
 {
 	_cleanup_(fy_document_destroy_p) struct fy_document *document = NULL, *next = NULL;
@@ -488,7 +488,7 @@ int yaml_file_parse(struct str text, const struct yaml_file_params *params,
 	int r = stream_init(&stream, text, params->max_bytes, err);
 
 	if (r == 0)
-		r = read_file(&stream, params, &c, err);
+		r = yaml_read_file(&stream, params, &c, err);
 	if (r < 0)
 		return r;
 	if (file.n_lines)

@@ -10,7 +10,7 @@
 #include "hook/relax.h"
 #include "hook/hook-share.h"
 
-static bool swaps(const struct device *d)
+static bool alloc_may_swap(const struct device *d)
 {
 	return d && atomic_load_explicit(&d->down->flags, memory_order_relaxed) & PAGE_MEM_SWAP;
 }
@@ -25,8 +25,8 @@ EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
 	if (memory_alloc_begin(&a, bytesize))
 		return memory_refusal();
 	/* managed memory: it can leave the device again when another tenant needs the room */
-	r = swaps(a.device) ? REAL(cuMemAllocManaged)(dptr, bytesize, CU_MEM_ATTACH_GLOBAL)
-			    : REAL(cuMemAlloc_v2)(dptr, bytesize);
+	r = alloc_may_swap(a.device) ? REAL(cuMemAllocManaged)(dptr, bytesize, CU_MEM_ATTACH_GLOBAL)
+				     : REAL(cuMemAlloc_v2)(dptr, bytesize);
 	return memory_alloc_end(&a, r, r == CUDA_SUCCESS ? *dptr : 0);
 }
 
@@ -87,7 +87,7 @@ EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t Wid
 
 	if (memory_alloc_begin(&a, pitched_bytes(WidthInBytes, Height)))
 		return memory_refusal();
-	if (swaps(a.device) && dptr && pPitch && WidthInBytes && Height) {
+	if (alloc_may_swap(a.device) && dptr && pPitch && WidthInBytes && Height) {
 		r = REAL(cuMemAllocManaged)(dptr, pitch * Height, CU_MEM_ATTACH_GLOBAL);
 		if (r == CUDA_SUCCESS)
 			*pPitch = pitch;
@@ -173,7 +173,7 @@ EXPORT CUresult cuDestroyExternalMemory(CUexternalMemory extMem)
 
 /* ---- the sizes that a tenant sees ---- */
 
-static void info(const struct device *d, size_t *bytes_free, size_t *bytes_total)
+static void alloc_memory_info(const struct device *d, size_t *bytes_free, size_t *bytes_total)
 {
 	uint64_t quota = memory_quota_bytes(d), left = memory_left_bytes(d);
 
@@ -195,7 +195,7 @@ EXPORT CUresult cuMemGetInfo_v2(size_t *free, size_t *total)
 	memory_pools_settle();
 	d = memory_device(&context);
 	if (d)
-		info(d, free, total);
+		alloc_memory_info(d, free, total);
 	return r;
 }
 

@@ -23,7 +23,7 @@ static bool devices_match(struct hook *h)
 
 	if (REAL(cuDeviceGetCount)(&count) != CUDA_SUCCESS || count < 0)
 		return false;
-	h->shown_count = 0;
+	h->visible_count = 0;
 	for (int i = 0; i < count; i++) {
 		struct device *found = NULL;
 		CUdevice ordinal;
@@ -40,8 +40,8 @@ static bool devices_match(struct hook *h)
 		if (!found)
 			return false;
 		found->ordinal = ordinal;
-		h->shown[i] = found;
-		h->shown_count = (uint32_t)i + 1;
+		h->visible[i] = found;
+		h->visible_count = (uint32_t)i + 1;
 	}
 	return true;
 }
@@ -162,7 +162,7 @@ EXPORT CUresult cuStreamDestroy_v2(CUstream hStream)
 
 /* ---- synchronisation ---- */
 
-static CUresult synced(CUresult r)
+static CUresult calls_synchronised(CUresult r)
 {
 	struct hook *h = hook_registered();
 
@@ -177,7 +177,7 @@ static CUresult synced(CUresult r)
 #define SYNCS(name, variant, stream, params, args) \
 	EXPORT CUresult name params \
 	{ \
-		return synced(REAL(name) args); \
+		return calls_synchronised(REAL(name) args); \
 	}
 
 /* ---- capture ---- */
@@ -260,7 +260,7 @@ static CUresult capture_ended(bool was, CUresult r)
 		return capture_began(REAL(name) args); \
 	}
 
-static bool captures(uintptr_t handle)
+static bool calls_is_capturing(uintptr_t handle)
 {
 	struct hook *h = hook_registered();
 
@@ -270,7 +270,7 @@ static bool captures(uintptr_t handle)
 #define ENDS(name, variant, stream, params, args) \
 	EXPORT CUresult name params \
 	{ \
-		bool was = captures(stream_handle(HOOK_PER_THREAD_##variant, stream)); \
+		bool was = calls_is_capturing(stream_handle(HOOK_PER_THREAD_##variant, stream)); \
 \
 		return capture_ended(was, REAL(name) args); \
 	}

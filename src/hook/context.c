@@ -14,7 +14,7 @@ struct making {
 	uint64_t pages;
 };
 
-static int making_begin(struct making *m, CUdevice ordinal)
+static int context_making_begin(struct making *m, CUdevice ordinal)
 {
 	*m = (struct making){.device = device_of(ordinal), .ordinal = ordinal};
 	if (!m->device)
@@ -26,7 +26,7 @@ static int making_begin(struct making *m, CUdevice ordinal)
 }
 
 /* `handle` is current now, unless it is a primary context. */
-static CUresult making_end(struct making *m, CUresult r, CUcontext handle, bool primary)
+static CUresult context_making_end(struct making *m, CUresult r, CUcontext handle, bool primary)
 {
 	if (m->device && r == CUDA_SUCCESS && handle && !context_lookup(handle))
 		context_created(handle, m->ordinal, primary, m->pages);
@@ -42,10 +42,10 @@ static CUresult making_end(struct making *m, CUresult r, CUcontext handle, bool 
 		struct making m; \
 		CUresult r; \
 \
-		if (making_begin(&m, ordinal)) \
+		if (context_making_begin(&m, ordinal)) \
 			return memory_refusal(); \
 		r = REAL(name) args; \
-		return making_end(&m, r, r == CUDA_SUCCESS ? *(result) : NULL, false); \
+		return context_making_end(&m, r, r == CUDA_SUCCESS ? *(result) : NULL, false); \
 	}
 
 CREATES(cuCtxCreate, dev, pctx, (CUcontext * pctx, unsigned int flags, CUdevice dev),
@@ -79,10 +79,10 @@ EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
 			context_find(*pctx); /* made without this library's knowledge */
 		return r;
 	}
-	if (making_begin(&m, dev))
+	if (context_making_begin(&m, dev))
 		return memory_refusal();
 	r = REAL(cuDevicePrimaryCtxRetain)(pctx, dev);
-	return making_end(&m, r, r == CUDA_SUCCESS ? *pctx : NULL, true);
+	return context_making_end(&m, r, r == CUDA_SUCCESS ? *pctx : NULL, true);
 }
 
 /* ---- the end of a context ---- */
@@ -98,11 +98,11 @@ static struct ending ending_of(const struct context *c)
 	return c ? (struct ending){c->handle, c->device, c->pages} : (struct ending){0};
 }
 
-static void ended(const struct ending *e)
+static void context_ended(const struct ending *e)
 {
 	if (!e->handle)
 		return;
-	memory_context_gone(e->handle);
+	memory_context_destroyed(e->handle);
 	memory_uncharge(e->device, e->pages);
 	thread_forget_context();
 }
@@ -127,7 +127,7 @@ static CUresult primary_released(CUresult r, CUdevice dev)
 	if (r != CUDA_SUCCESS || !c || primary_active(dev))
 		return r;
 	context_destroying(e.handle);
-	ended(&e);
+	context_ended(&e);
 	return r;
 }
 
@@ -165,7 +165,7 @@ EXPORT CUresult cuCtxDestroy_v2(CUcontext ctx)
 	if (e.handle)
 		context_destroying(e.handle);
 	r = REAL(cuCtxDestroy_v2)(ctx);
-	ended(&e);
+	context_ended(&e);
 	return r;
 }
 
@@ -178,7 +178,7 @@ EXPORT CUresult cuCtxDestroy(CUcontext ctx)
 	if (e.handle)
 		context_destroying(e.handle);
 	r = REAL(cuCtxDestroy)(ctx);
-	ended(&e);
+	context_ended(&e);
 	return r;
 }
 
@@ -193,7 +193,7 @@ EXPORT CUresult cuCtxDetach(CUcontext ctx)
 	if (r == CUDA_SUCCESS && e.handle &&
 		REAL(cuCtxGetApiVersion)(e.handle, &version) != CUDA_SUCCESS) {
 		context_destroying(e.handle);
-		ended(&e);
+		context_ended(&e);
 	}
 	return r;
 }
@@ -206,7 +206,7 @@ EXPORT CUresult cuGreenCtxCreate(
 	CUresult r;
 
 	/* this call makes the primary context if there is none */
-	if (device_of(dev) && !primary_active(dev) && making_begin(&m, dev))
+	if (device_of(dev) && !primary_active(dev) && context_making_begin(&m, dev))
 		return memory_refusal();
 	r = REAL(cuGreenCtxCreate)(phCtx, desc, dev, flags);
 	if (!m.device)
@@ -214,13 +214,13 @@ EXPORT CUresult cuGreenCtxCreate(
 	if (r == CUDA_SUCCESS && primary_active(dev) &&
 		REAL(cuDevicePrimaryCtxRetain)(&primary, dev) == CUDA_SUCCESS)
 		REAL(cuDevicePrimaryCtxRelease_v2)(dev);
-	return making_end(&m, r, primary, true);
+	return context_making_end(&m, r, primary, true);
 }
 
 /* ---- limits ---- */
 
 /* Memory that a limit of that value takes on the device. */
-static uint64_t limit_bytes(CUlimit limit, size_t value, CUdevice dev)
+static uint64_t context_limit_bytes(CUlimit limit, size_t value, CUdevice dev)
 {
 	int processors = 0, threads = 0;
 	uint64_t bytes;
@@ -256,8 +256,8 @@ EXPORT CUresult cuCtxSetLimit(CUlimit limit, size_t value)
 
 	if (!d || REAL(cuCtxGetLimit)(&now, limit) != CUDA_SUCCESS)
 		return REAL(cuCtxSetLimit)(limit, value);
-	pages = (int64_t)memory_pages(limit_bytes(limit, value, d->ordinal)) -
-		(int64_t)memory_pages(limit_bytes(limit, now, d->ordinal));
+	pages = (int64_t)memory_pages(context_limit_bytes(limit, value, d->ordinal)) -
+		(int64_t)memory_pages(context_limit_bytes(limit, now, d->ordinal));
 	if (__builtin_add_overflow(pages, c->limit_pages, &pages))
 		pages = INT64_MAX; /* more than any device has: refused below */
 	before = limits_charged(c->limit_pages);

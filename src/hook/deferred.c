@@ -69,7 +69,7 @@ bool deferred_settle(bool wait)
 	return given;
 }
 
-static bool put(struct hook *h, CUevent event, const struct memory_record *record)
+static bool deferred_put_record(struct hook *h, CUevent event, const struct memory_record *record)
 {
 	struct deferred *q;
 	bool ok;
@@ -100,7 +100,7 @@ void deferred_free(const struct memory_record *record, uintptr_t handle)
 		deferred_settle(false);
 	relaxed = relax_begin();
 	event = s ? event_behind(s, stream) : NULL;
-	if (!event || !put(h, event, record)) {
+	if (!event || !deferred_put_record(h, event, record)) {
 		/* without an event, or a place to store it, wait for the free now */
 		REAL(cuStreamSynchronize)(stream);
 		if (event)

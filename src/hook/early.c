@@ -20,7 +20,7 @@
 static struct system functions;
 static _Atomic bool ready;
 
-static void *find(const struct elf_object *object, size_t n, const char *name)
+static void *early_find_symbol(const struct elf_object *object, size_t n, const char *name)
 {
 	for (size_t i = 0; i < n; i++) {
 		void *found = elf_symbol(&object[i], name);
@@ -64,7 +64,7 @@ static size_t find_objects(struct elf_object object[static OBJECTS])
 /* Converts an object pointer to a function pointer: POSIX allows this, ISO C does not. */
 #define FIND(field) \
 	do { \
-		void *_found = find(object, n, #field); \
+		void *_found = early_find_symbol(object, n, #field); \
 		functions.field = (__typeof__(functions.field))(uintptr_t)_found; \
 	} while (0)
 

@@ -58,7 +58,7 @@ static void id_from_notes(const uint8_t *p, size_t n, struct elf_id *id)
 	}
 }
 
-static bool holds(const struct dl_phdr_info *info, uintptr_t address)
+static bool elf_holds_address(const struct dl_phdr_info *info, uintptr_t address)
 {
 	for (int i = 0; i < info->dlpi_phnum; i++) {
 		const ElfW(Phdr) *ph = &info->dlpi_phdr[i];
@@ -70,12 +70,12 @@ static bool holds(const struct dl_phdr_info *info, uintptr_t address)
 	return false;
 }
 
-static int visit(struct dl_phdr_info *info, size_t size, void *arg)
+static int elf_visit_object(struct dl_phdr_info *info, size_t size, void *arg)
 {
 	struct search *search = arg;
 	struct elf_object *object = search->object;
 
-	if (search->address ? !holds(info, (uintptr_t)search->address)
+	if (search->address ? !elf_holds_address(info, (uintptr_t)search->address)
 			    : !plain_after(plain_base_name(info->dlpi_name), search->name))
 		return 0;
 	object->base = info->dlpi_addr;
@@ -220,7 +220,7 @@ bool elf_object_find(const void *address, const char *name, struct elf_object *r
 		/* several threads may write the same value */
 		atomic_store_explicit(&known, iterate, memory_order_relaxed);
 	}
-	if (iterate(visit, &search) != 1 || !object.dynamic)
+	if (iterate(elf_visit_object, &search) != 1 || !object.dynamic)
 		return false;
 	plain_copy(ret_object, &object, sizeof object);
 	return true;

@@ -54,7 +54,7 @@ void *hook_driver_symbol(const char *name)
 }
 
 /* Stands in for a function that the driver lacks. */
-static CUresult missing(void)
+static CUresult entry_missing(void)
 {
 	return CUDA_ERROR_NOT_SUPPORTED;
 }
@@ -101,7 +101,7 @@ static void *stand_in(const char *name)
 	if (!strcmp(name, "cuGetErrorName"))
 		return (void *)error_name;
 	if (hook_driver_present())
-		return (void *)missing;
+		return (void *)entry_missing;
 	if (!strcmp(name, "cuInit"))
 		return (void *)no_driver_init;
 	if (!strcmp(name, "cuDriverGetVersion"))

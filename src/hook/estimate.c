@@ -74,20 +74,20 @@ static void learn_kind(struct estimate *e, uint64_t key, uint64_t ns, bool is_ex
 	kind[0] = (struct estimate_kind){.key = key, .ns = MAX(ns, UINT64_C(1))};
 }
 
-static void approach(uint64_t *mean, uint64_t ns, uint64_t predicted)
+static void estimate_approach_mean(uint64_t *mean, uint64_t ns, uint64_t predicted)
 {
 	uint64_t off = ns > predicted ? ns - predicted : predicted - ns;
 
 	*mean += (off + SPREAD_OVER - 1) / SPREAD_OVER - *mean / SPREAD_OVER;
 }
 
-static void learn(struct estimate *e, uint64_t ns, uint32_t subs, uint64_t predicted)
+static void estimate_learn_time(struct estimate *e, uint64_t ns, uint32_t subs, uint64_t predicted)
 {
 	uint64_t each = ns / subs;
 
 	if (e->sub_ns) {
-		approach(&e->spread_ns, ns, predicted);
-		approach(&e->rough_ns, ns, e->sub_ns * subs);
+		estimate_approach_mean(&e->spread_ns, ns, predicted);
+		estimate_approach_mean(&e->rough_ns, ns, e->sub_ns * subs);
 	}
 	e->sum_ns += ns;
 	e->sum_subs += (uint64_t)subs * SUBS_ONE;
@@ -121,7 +121,7 @@ void estimate_add(const struct estimate *e, struct estimate_end *end, uint64_t i
  * Chooses the end within [from, to], given the predicted time. Prefers an early time, because
  * handing over the next work too late leaves the device idle.
  */
-static uint64_t believe(uint64_t predicted, uint64_t from, uint64_t to)
+static uint64_t estimate_bound_time(uint64_t predicted, uint64_t from, uint64_t to)
 {
 	uint64_t early = from + (to - from) / 4;
 
@@ -136,7 +136,7 @@ void estimate_ended(struct estimate *e, const struct estimate_end *end, uint64_t
 {
 	uint64_t last = e->looked_ns;
 	uint64_t begun = MIN(MAX(end->issued, e->done_ns), now);
-	bool is_exact = !end->is_beside && (clock_since_ns(now, last) < TIGHT_NS || end->has_more);
+	bool is_exact = !end->is_corun && (clock_since_ns(now, last) < TIGHT_NS || end->has_more);
 
 	e->looked_ns = now;
 	e->done_ns = now;
@@ -146,16 +146,16 @@ void estimate_ended(struct estimate *e, const struct estimate_end *end, uint64_t
 	if (!e->sub_ns)
 		e->is_guess = !is_exact;
 	else
-		e->done_ns = believe(begun + end->predicted_ns, MAX(last, begun), now);
-	if (!end->is_beside || e->is_guess || begun + end->predicted_ns >= now)
-		learn(e, e->done_ns - begun, end->subs, end->predicted_ns);
-	if (end->key && !end->is_beside)
+		e->done_ns = estimate_bound_time(begun + end->predicted_ns, MAX(last, begun), now);
+	if (!end->is_corun || e->is_guess || begun + end->predicted_ns >= now)
+		estimate_learn_time(e, e->done_ns - begun, end->subs, end->predicted_ns);
+	if (end->key && !end->is_corun)
 		learn_kind(
 			e, end->key, clock_since_ns(e->done_ns - begun, end->others_ns), is_exact);
 }
 
 /* The first segment's time may differ this much from the prediction. */
-static uint64_t pessimist(const struct estimate *e, uint32_t every)
+static uint64_t estimate_pessimistic_time(const struct estimate *e, uint32_t every)
 {
 	return e->sub_ns * every + e->rough_ns;
 }
@@ -164,9 +164,9 @@ uint32_t estimate_every(const struct estimate *e, uint32_t every, uint64_t windo
 {
 	if (!e->sub_ns)
 		return every;
-	if (pessimist(e, every) < window / 4 && every < ESTIMATE_EVERY_MAX)
+	if (estimate_pessimistic_time(e, every) < window / 4 && every < ESTIMATE_EVERY_MAX)
 		return every * 2;
-	if (pessimist(e, every) > window / 2 && every > 1)
+	if (estimate_pessimistic_time(e, every) > window / 2 && every > 1)
 		return every / 2;
 	return every;
 }
@@ -175,12 +175,12 @@ void estimate_queue(const struct estimate *e, struct estimate_queue *queue, uint
 	uint64_t key, uint32_t subs, uint64_t now)
 {
 	uint64_t ns = estimate_time(e, key, subs);
-	bool is_told = estimate_kind(e, key) != 0;
+	bool is_reported = estimate_kind(e, key) != 0;
 
 	if (queue->segments++ == 0)
 		ns = clock_since_ns(ns, clock_since_ns(now, MAX(issued, e->done_ns)));
 	queue->ns += ns;
-	queue->spread_ns = MAX(queue->spread_ns, MAX(e->spread_ns, is_told ? 0 : e->rough_ns));
+	queue->spread_ns = MAX(queue->spread_ns, MAX(e->spread_ns, is_reported ? 0 : e->rough_ns));
 }
 
 /*

@@ -47,8 +47,8 @@ struct estimate_end {
 	uint64_t key; /* key of the only segment, or of the only one of an unknown kind; else 0 */
 	uint64_t others_ns; /* predicted time of the other segments */
 	uint32_t subs, unknowns;
-	bool has_more;  /* more work is queued behind it, so the device has not been idle since */
-	bool is_beside; /* other tenants' work may have run meanwhile */
+	bool has_more; /* more work is queued behind it, so the device has not been idle since */
+	bool is_corun; /* other tenants' work may have run meanwhile */
 };
 
 /* Time of one submission of that kind; 0: unknown. */

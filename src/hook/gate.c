@@ -19,25 +19,26 @@
 #define YIELD_NS (1 * NSEC_PER_MSEC) /* the daemon answers within this time, or not at all */
 #define YIELD_LOOK_NS (20 * NSEC_PER_USEC)
 
-static bool is_open(const struct device *d)
+static bool gate_is_open(const struct device *d)
 {
 	return atomic_load_explicit(&d->down->gate, memory_order_acquire) == GATE_OPEN;
 }
 
 /* Returns false if the gate will never open again. */
-static bool block(struct hook *h, struct thread *t, struct device *d)
+static bool gate_block(struct hook *h, struct thread *t, struct device *d)
 {
 	uint64_t start = clock_now_ns();
 
 	marker_flush(d, t);
 	if (!atomic_fetch_add(&d->up->want, 1))
 		session_note(h, MSG_WANT, d);
-	while (!is_open(d) && !atomic_load(&h->removed)) {
+	while (!gate_is_open(d) && !atomic_load(&h->removed)) {
 		uint64_t before = clock_now_ns();
 
-		futex_wait((const _Atomic uint32_t *)&d->down->gate, GATE_CLOSED, WAIT_NS, true);
+		lock_futex_wait(
+			(const _Atomic uint32_t *)&d->down->gate, GATE_CLOSED, WAIT_NS, true);
 		/* the daemon can read `want`, but the first message may have met a full socket */
-		if (!is_open(d) && clock_now_ns() - before >= WAIT_NS / 2)
+		if (!gate_is_open(d) && clock_now_ns() - before >= WAIT_NS / 2)
 			session_note(h, MSG_WANT, d);
 	}
 	atomic_fetch_sub(&d->up->want, 1);
@@ -47,12 +48,12 @@ static bool block(struct hook *h, struct thread *t, struct device *d)
 }
 
 /* Ends the turn early for other tenants. If no tenant wants the device any more, continues. */
-static void yield(struct hook *h, struct device *d)
+static void gate_yield_device(struct hook *h, struct device *d)
 {
 	uint64_t until = clock_now_ns() + YIELD_NS, now;
 
 	session_note(h, MSG_YIELD, d);
-	while (is_open(d) && (now = clock_now_ns()) < until)
+	while (gate_is_open(d) && (now = clock_now_ns()) < until)
 		clock_sleep_until_ns(now + YIELD_LOOK_NS);
 }
 
@@ -141,13 +142,13 @@ bool gate_enter(struct pass *pass, uintptr_t handle, uint64_t key)
 
 		if (special & SPECIAL_FULL)
 			marker_wait_window(d);
-		if (special & SPECIAL_EACH && is_open(d) && marker_overruns(d, key))
-			yield(h, d);
+		if (special & SPECIAL_EACH && gate_is_open(d) && marker_overruns(d, key))
+			gate_yield_device(h, d);
 		raise_in_launch(pass);
-		if (is_open(d))
+		if (gate_is_open(d))
 			break;
 		lower_in_launch(pass);
-		if (!block(h, t, d)) {
+		if (!gate_block(h, t, d)) {
 			errno = saved;
 			return false;
 		}
@@ -227,7 +228,7 @@ void gate_synced(void)
 		return;
 	marker_look(d); /* some work has just completed */
 	gap = atomic_load_explicit(&d->gap_ns, memory_order_relaxed);
-	if ((flags & PAGE_WAITED) && is_open(d) && (!gap || gap >= HOLD_NS)) {
+	if ((flags & PAGE_WAITED) && gate_is_open(d) && (!gap || gap >= HOLD_NS)) {
 		marker_flush(d, t);
 		if (drains_soon(d))
 			session_note(h, MSG_RELEASE, d);

@@ -6,7 +6,7 @@
 #define DIM3(x, y, z) ((uint64_t)(x) << 42 ^ (uint64_t)(y) << 21 ^ (z))
 
 /* Never 0. */
-static uint64_t key_of(uintptr_t what, uint64_t grid, uint64_t block)
+static uint64_t gated_launch_key(uintptr_t what, uint64_t grid, uint64_t block)
 {
 	uint64_t key = what;
 
@@ -17,13 +17,13 @@ static uint64_t key_of(uintptr_t what, uint64_t grid, uint64_t block)
 
 static uint64_t key_of_config(uintptr_t what, const CUlaunchConfig *c)
 {
-	return key_of(what, DIM3(c->gridDimX, c->gridDimY, c->gridDimZ),
+	return gated_launch_key(what, DIM3(c->gridDimX, c->gridDimY, c->gridDimZ),
 		DIM3(c->blockDimX, c->blockDimY, c->blockDimZ));
 }
 
 #define none ((CUstream)NULL)
 #define HANDLE(variant, stream) stream_handle(HOOK_PER_THREAD_##variant, stream)
-#define KEY_OF_NAME(name) key_of((uintptr_t)slow_##name, 0, 0)
+#define KEY_OF_NAME(name) gated_launch_key((uintptr_t)slow_##name, 0, 0)
 #define FIRST(first, ...) first
 
 #define GATED(name, rests, handle, key, params, args) \
@@ -58,14 +58,14 @@ static uint64_t key_of_config(uintptr_t what, const CUlaunchConfig *c)
 #define LAUNCHES(name, variant, stream, params, args) \
 	static __attribute__((aligned(64))) CUresult go_##name params; \
 	GATED_PARTS(name, false, HANDLE(variant, stream), \
-		key_of((uintptr_t)f, DIM3(gridDimX, gridDimY, gridDimZ), \
+		gated_launch_key((uintptr_t)f, DIM3(gridDimX, gridDimY, gridDimZ), \
 			DIM3(blockDimX, blockDimY, blockDimZ)), \
 		params, args) \
 	LAUNCHES_CHECK(name, variant, stream, params, args)
 
 #define LAUNCHES_GRAPH(name, variant, stream, params, args) \
-	GATED_PARTS(name, false, HANDLE(variant, stream), key_of((uintptr_t)FIRST args, 0, 0), \
-		params, args) \
+	GATED_PARTS(name, false, HANDLE(variant, stream), \
+		gated_launch_key((uintptr_t)FIRST args, 0, 0), params, args) \
 	GATED_CHECK(static, gated_##name, name, HANDLE(variant, stream), params, args) \
 	EXPORT CUresult name params \
 	{ \

@@ -78,7 +78,7 @@ CUresult graph_instantiated(CUresult r, const CUgraphExec *exec, CUgraph graph)
  * Settles the device's memory for all graphs: the present charge plus `more`. The caller holds the
  * graph lock.
  */
-static void settle(struct device *d, uint64_t more)
+static void graph_settle_memory(struct device *d, uint64_t more)
 {
 	uint64_t charged = d->graph_pages + more;
 	cuuint64_t reserved = 0;
@@ -121,7 +121,7 @@ CUresult graph_launch_end(struct graph_launch *launch, CUresult r)
 	lock_take(&d->graph_lock);
 	if (!d->graph_epoch)
 		d->graph_epoch = 1;
-	settle(d, launch->pages);
+	graph_settle_memory(d, launch->pages);
 	/* its memory exists until the next trim */
 	if (r == CUDA_SUCCESS && memory_take(MEMORY_GRAPH, (uintptr_t)launch->exec, &record)) {
 		record.aux = d->graph_epoch;
@@ -237,7 +237,7 @@ EXPORT CUresult cuDeviceGraphMemTrim(CUdevice device)
 		return r;
 	lock_take(&d->graph_lock);
 	d->graph_epoch++;
-	settle(d, 0);
+	graph_settle_memory(d, 0);
 	lock_drop(&d->graph_lock);
 	return r;
 }

@@ -96,7 +96,7 @@ struct making {
 	struct memory_record record;
 };
 
-static int making_begin(struct making *m, enum memory_kind kind, uint64_t bytes)
+static int array_making_begin(struct making *m, enum memory_kind kind, uint64_t bytes)
 {
 	CUcontext context = NULL;
 
@@ -112,7 +112,7 @@ static int making_begin(struct making *m, enum memory_kind kind, uint64_t bytes)
 	return memory_charge(m->device, m->record.pages);
 }
 
-static CUresult making_end(struct making *m, CUresult r, const void *handle)
+static CUresult array_making_end(struct making *m, CUresult r, const void *handle)
 {
 	if (!m->device)
 		return r;
@@ -131,10 +131,10 @@ static CUresult making_end(struct making *m, CUresult r, const void *handle)
 		struct making m; \
 		CUresult r; \
 \
-		if (making_begin(&m, kind, bytes)) \
+		if (array_making_begin(&m, kind, bytes)) \
 			return memory_refusal(); \
 		r = REAL(name) args; \
-		return making_end(&m, r, r == CUDA_SUCCESS ? *pHandle : NULL); \
+		return array_making_end(&m, r, r == CUDA_SUCCESS ? *pHandle : NULL); \
 	}
 
 #define WIDE(desc, depth, flags) \

@@ -21,7 +21,7 @@ struct lock {
 };
 
 /* Waits while *word == expected, at most timeout_ns (0: no bound). May return without a wake-up. */
-static inline void futex_wait(
+static inline void lock_futex_wait(
 	const _Atomic uint32_t *word, uint32_t expected, uint64_t timeout_ns, bool shared)
 {
 	int saved = errno;
@@ -53,7 +53,7 @@ static inline void lock_take(struct lock *lock)
 	if (lock_try(lock))
 		return;
 	while (atomic_exchange_explicit(&lock->word, 2, memory_order_acquire))
-		futex_wait(&lock->word, 2, 0, false);
+		lock_futex_wait(&lock->word, 2, 0, false);
 }
 
 static inline void lock_drop(struct lock *lock)

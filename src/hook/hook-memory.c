@@ -34,7 +34,7 @@ static struct ledger_counter counter_of(struct device *d)
 	};
 }
 
-static int reserve(struct hook *h, struct device *d, uint64_t pages)
+static int memory_reserve_pages(struct hook *h, struct device *d, uint64_t pages)
 {
 	struct ledger_counter counter = counter_of(d);
 	uint64_t quota = atomic_load_explicit(&d->down->quota_bytes, memory_order_relaxed);
@@ -46,7 +46,7 @@ static int reserve(struct hook *h, struct device *d, uint64_t pages)
 	return r;
 }
 
-static void release(struct hook *h, struct device *d, uint64_t pages)
+static void memory_release_pages(struct hook *h, struct device *d, uint64_t pages)
 {
 	struct ledger_counter counter = counter_of(d);
 
@@ -55,16 +55,16 @@ static void release(struct hook *h, struct device *d, uint64_t pages)
 	lock_drop(&h->memory_lock);
 }
 
-static bool asks(const struct device *d)
+static bool memory_asks_daemon(const struct device *d)
 {
 	return atomic_load_explicit(&d->down->flags, memory_order_relaxed) & PAGE_MEM_RPC;
 }
 
-static int charge(struct hook *h, struct device *d, uint64_t pages)
+static int memory_charge_pages(struct hook *h, struct device *d, uint64_t pages)
 {
 	int r;
 
-	if (asks(d)) {
+	if (memory_asks_daemon(d)) {
 		session_helper_start(h); /* the helper thread receives the answer */
 		do
 			r = session_ask(h, MSG_MEM_RESERVE, d, pages * PAGE_MEM_UNIT, NULL);
@@ -73,12 +73,12 @@ static int charge(struct hook *h, struct device *d, uint64_t pages)
 		if (r && r != -ENOTCONN)
 			return -ENOMEM;
 	}
-	r = reserve(h, d, pages);
+	r = memory_reserve_pages(h, d, pages);
 	if (r && memory_make_room(d, MEMORY_ENDED))
-		r = reserve(h, d, pages);
+		r = memory_reserve_pages(h, d, pages);
 	if (r && memory_make_room(d, MEMORY_WAIT))
-		r = reserve(h, d, pages);
-	if (r && asks(d))
+		r = memory_reserve_pages(h, d, pages);
+	if (r && memory_asks_daemon(d))
 		session_tell(h, MSG_MEM_RELEASE, d, pages * PAGE_MEM_UNIT);
 	return r;
 }
@@ -92,7 +92,7 @@ int memory_charge(struct device *d, uint64_t pages)
 		return 0;
 	if (atomic_load(&h->removed))
 		return -ENODEV;
-	r = charge(h, d, pages);
+	r = memory_charge_pages(h, d, pages);
 	if (r)
 		atomic_fetch_add_explicit(&d->up->denied, 1, memory_order_relaxed);
 	return r;
@@ -104,7 +104,7 @@ int memory_charge_once(struct device *d, uint64_t pages)
 
 	if (!h || !pages)
 		return 0;
-	return atomic_load(&h->removed) ? -ENODEV : reserve(h, d, pages);
+	return atomic_load(&h->removed) ? -ENODEV : memory_reserve_pages(h, d, pages);
 }
 
 CUresult memory_refusal(void)
@@ -134,8 +134,8 @@ void memory_uncharge(struct device *d, uint64_t pages)
 
 	if (!h || !pages)
 		return;
-	release(h, d, pages);
-	if (asks(d))
+	memory_release_pages(h, d, pages);
+	if (memory_asks_daemon(d))
 		session_tell(h, MSG_MEM_RELEASE, d, pages * PAGE_MEM_UNIT);
 }
 
@@ -144,7 +144,7 @@ void memory_hand_over(struct device *d, uint64_t pages)
 	struct hook *h = hook_registered();
 
 	if (h && pages)
-		release(h, d, pages);
+		memory_release_pages(h, d, pages);
 }
 
 int memory_recharge(struct device *d, uint64_t from, uint64_t to)
@@ -188,16 +188,17 @@ struct device *memory_device(CUcontext *ret_context)
 
 /* ---- the table ---- */
 
-static uint64_t hash(uint32_t kind, uint64_t key)
+static uint64_t memory_hash_key(uint32_t kind, uint64_t key)
 {
 	return ((key ^ (uint64_t)kind << 56) * UINT64_C(0x9e3779b97f4a7c15)) >> 20;
 }
 
-static struct memory_record *find(const struct memory_table *t, uint32_t kind, uint64_t key)
+static struct memory_record *memory_find_record(
+	const struct memory_table *t, uint32_t kind, uint64_t key)
 {
 	if (!t->record)
 		return NULL;
-	for (uint64_t i = hash(kind, key);; i++) {
+	for (uint64_t i = memory_hash_key(kind, key);; i++) {
 		struct memory_record *r = &t->record[i & t->mask];
 
 		if (r->kind == kind && r->key == key)
@@ -207,9 +208,9 @@ static struct memory_record *find(const struct memory_table *t, uint32_t kind, u
 	}
 }
 
-static void insert(struct memory_table *t, const struct memory_record *record)
+static void memory_insert_record(struct memory_table *t, const struct memory_record *record)
 {
-	uint64_t i = hash(record->kind, record->key);
+	uint64_t i = memory_hash_key(record->kind, record->key);
 
 	while (t->record[i & t->mask].kind != MEMORY_NONE)
 		i++;
@@ -217,7 +218,7 @@ static void insert(struct memory_table *t, const struct memory_record *record)
 	t->used++;
 }
 
-static bool grow(struct memory_table *t)
+static bool memory_grow_table(struct memory_table *t)
 {
 	uint64_t n = t->record ? 2 * (t->mask + 1) : TABLE_FIRST;
 	struct memory_table bigger = {.mask = n - 1};
@@ -227,7 +228,7 @@ static bool grow(struct memory_table *t)
 		return false;
 	for (uint64_t i = 0; t->record && i <= t->mask; i++) {
 		if (t->record[i].kind != MEMORY_NONE)
-			insert(&bigger, &t->record[i]);
+			memory_insert_record(&bigger, &t->record[i]);
 	}
 	if (t->record)
 		munmap(t->record, (t->mask + 1) * sizeof *t->record);
@@ -236,7 +237,7 @@ static bool grow(struct memory_table *t)
 }
 
 /* Moves later records of the probe sequence into the gap, so that no search ends early. */
-static void erase(struct memory_table *t, struct memory_record *r)
+static void memory_erase_record(struct memory_table *t, struct memory_record *r)
 {
 	uint64_t gap = (uint64_t)(r - t->record), i = gap;
 
@@ -248,7 +249,7 @@ static void erase(struct memory_table *t, struct memory_record *r)
 		next = &t->record[i];
 		if (next->kind == MEMORY_NONE)
 			break;
-		home = hash(next->kind, next->key) & t->mask;
+		home = memory_hash_key(next->kind, next->key) & t->mask;
 		if (((i - home) & t->mask) >= ((i - gap) & t->mask)) {
 			t->record[gap] = *next;
 			gap = i;
@@ -267,11 +268,11 @@ bool memory_put(const struct memory_record *record)
 	if (!h)
 		return true;
 	lock_take(&h->table_lock);
-	old = find(&h->table, record->kind, record->key);
+	old = memory_find_record(&h->table, record->kind, record->key);
 	if (old)
 		*old = *record;
-	else if ((h->table.used + 1) * 2 <= h->table.mask || grow(&h->table))
-		insert(&h->table, record);
+	else if ((h->table.used + 1) * 2 <= h->table.mask || memory_grow_table(&h->table))
+		memory_insert_record(&h->table, record);
 	else
 		ok = false;
 	lock_drop(&h->table_lock);
@@ -286,10 +287,10 @@ bool memory_take(enum memory_kind kind, uint64_t key, struct memory_record *ret_
 	if (!h)
 		return false;
 	lock_take(&h->table_lock);
-	r = find(&h->table, kind, key);
+	r = memory_find_record(&h->table, kind, key);
 	if (r) {
 		*ret_record = *r;
-		erase(&h->table, r);
+		memory_erase_record(&h->table, r);
 	}
 	lock_drop(&h->table_lock);
 	return r;
@@ -309,7 +310,7 @@ bool memory_change(enum memory_kind kind, uint64_t key, int refs, int64_t aux, i
 	if (!h)
 		return false;
 	lock_take(&h->table_lock);
-	r = find(&h->table, kind, key);
+	r = memory_find_record(&h->table, kind, key);
 	if (r) {
 		r->refs = (uint32_t)((int)r->refs + refs);
 		r->aux = (uint64_t)((int64_t)r->aux + aux);
@@ -328,7 +329,7 @@ void memory_stamp(enum memory_kind kind, uint64_t key, uint64_t bytes)
 	if (!h)
 		return;
 	lock_take(&h->table_lock);
-	r = find(&h->table, kind, key);
+	r = memory_find_record(&h->table, kind, key);
 	if (r)
 		r->bytes = bytes;
 	lock_drop(&h->table_lock);
@@ -343,7 +344,7 @@ bool memory_set_share(enum memory_kind kind, uint64_t key, uint64_t share)
 	if (!h)
 		return false;
 	lock_take(&h->table_lock);
-	r = find(&h->table, kind, key);
+	r = memory_find_record(&h->table, kind, key);
 	if (r && !r->share) {
 		r->share = share;
 		r->pages = 0;
@@ -368,7 +369,7 @@ bool memory_take_if(bool (*match)(const struct memory_record *, const void *), c
 		if (r->kind == MEMORY_NONE || !match(r, arg))
 			continue;
 		*ret_record = *r;
-		erase(&h->table, r);
+		memory_erase_record(&h->table, r);
 		found = true;
 	}
 	lock_drop(&h->table_lock);
@@ -414,12 +415,12 @@ static bool block_hold(struct device *d, CUcontext context, CUdeviceptr address)
 	bool known = false, ok = true;
 
 	lock_take(&h->table_lock);
-	r = find(&h->table, MEMORY_BLOCKS, fresh.key);
+	r = memory_find_record(&h->table, MEMORY_BLOCKS, fresh.key);
 	known = r;
 	if (r)
 		r->refs++;
-	else if ((h->table.used + 1) * 2 <= h->table.mask || grow(&h->table))
-		insert(&h->table, &fresh);
+	else if ((h->table.used + 1) * 2 <= h->table.mask || memory_grow_table(&h->table))
+		memory_insert_record(&h->table, &fresh);
 	else
 		ok = false;
 	lock_drop(&h->table_lock);
@@ -435,9 +436,9 @@ static void block_drop(struct device *d, uint64_t key)
 	bool last = false;
 
 	lock_take(&h->table_lock);
-	r = find(&h->table, MEMORY_BLOCKS, key);
+	r = memory_find_record(&h->table, MEMORY_BLOCKS, key);
 	if (r && !--r->refs) {
-		erase(&h->table, r);
+		memory_erase_record(&h->table, r);
 		last = true;
 	}
 	lock_drop(&h->table_lock);
@@ -550,7 +551,7 @@ static bool ends_with(const struct memory_record *r, const void *context)
 	return r->context == context;
 }
 
-void memory_context_gone(CUcontext context)
+void memory_context_destroyed(CUcontext context)
 {
 	struct memory_record r;
 
@@ -596,7 +597,7 @@ void memory_context_settle(struct context *c)
 	}
 }
 
-void memory_context_adopted(struct context *c)
+void memory_context_reused(struct context *c)
 {
 	struct device *d = c->device;
 

@@ -146,10 +146,10 @@ void memory_free_end(struct memory_free *f, CUresult r, uintptr_t stream);
 
 /* ---- contexts ---- */
 
-void memory_context_adopted(struct context *c);
+void memory_context_reused(struct context *c);
 void memory_context_settle(struct context *c);
 /* Removes the charges of everything that ended with the context. */
-void memory_context_gone(CUcontext context);
+void memory_context_destroyed(CUcontext context);
 
 /* ---- pools and graphs (hook-pool.c, graph.c) ---- */
 

@@ -69,7 +69,7 @@ int nvml_tenant_devices(struct link_device devices[static NVML_DEVICES_MAX])
 	return n;
 }
 
-static nvmlReturn_t handle_of(const struct link_device *d, nvmlDevice_t *ret_device)
+static nvmlReturn_t nvml_device_handle(const struct link_device *d, nvmlDevice_t *ret_device)
 {
 	char text[4 + CUDA_UUID_TEXT] = "GPU-";
 	nvmlReturn_t r;
@@ -83,7 +83,7 @@ static nvmlReturn_t handle_of(const struct link_device *d, nvmlDevice_t *ret_dev
 }
 
 /* The device's index among the tenant's; -1: not one of them. */
-static int index_of(nvmlDevice_t device, const struct link_device *devices, int n)
+static int nvml_device_index(nvmlDevice_t device, const struct link_device *devices, int n)
 {
 	char own[CUDA_UUID_TEXT], text[NVML_DEVICE_UUID_V2_BUFFER_SIZE];
 
@@ -127,7 +127,7 @@ COUNTS(nvmlDeviceGetCount_v2)
 			return REAL(name)(index, device); \
 		if (index >= (unsigned int)n || !device) \
 			return NVML_ERROR_INVALID_ARGUMENT; \
-		return handle_of(&devices[index], device); \
+		return nvml_device_handle(&devices[index], device); \
 	}
 
 BY_INDEX(nvmlDeviceGetHandleByIndex)
@@ -141,7 +141,7 @@ static nvmlReturn_t only_own(nvmlReturn_t r, nvmlDevice_t *device)
 	if (r != NVML_SUCCESS)
 		return r;
 	n = nvml_tenant_devices(devices);
-	if (n < 0 || index_of(*device, devices, n) >= 0)
+	if (n < 0 || nvml_device_index(*device, devices, n) >= 0)
 		return r;
 	*device = NULL;
 	return NVML_ERROR_NOT_FOUND;
@@ -169,7 +169,7 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t device, unsigned int *i
 	if (r != NVML_SUCCESS)
 		return r;
 	n = nvml_tenant_devices(devices);
-	i = n < 0 ? -1 : index_of(device, devices, n);
+	i = n < 0 ? -1 : nvml_device_index(device, devices, n);
 	if (i >= 0)
 		*index = (unsigned int)i;
 	return r;
@@ -181,7 +181,8 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t device, unsigned int *i
 static bool own_memory(nvmlDevice_t device, uint64_t *ret_quota, uint64_t *ret_used)
 {
 	struct link_device devices[NVML_DEVICES_MAX];
-	int n = nvml_tenant_devices(devices), i = n > 0 ? index_of(device, devices, n) : -1;
+	int n = nvml_tenant_devices(devices),
+	    i = n > 0 ? nvml_device_index(device, devices, n) : -1;
 
 	if (i < 0)
 		return false;

@@ -12,7 +12,7 @@
 #define POOLS_AT_ONCE 64
 #define POOL_CHUNK (UINT64_C(32) << 20) /* pools grow in multiples of this */
 
-static uint64_t attribute(CUmemoryPool pool, CUmemPool_attribute which)
+static uint64_t pool_read_attribute(CUmemoryPool pool, CUmemPool_attribute which)
 {
 	cuuint64_t value = 0;
 
@@ -23,9 +23,9 @@ static uint64_t attribute(CUmemoryPool pool, CUmemPool_attribute which)
  * Sets the pool's charge to the memory that it alone has reserved; `more` pages are charged
  * already. The caller holds the lock.
  */
-static void settle(struct memory_record *pool, struct device *d, uint64_t more)
+static void pool_settle_charge(struct memory_record *pool, struct device *d, uint64_t more)
 {
-	uint64_t reserved = memory_pages(attribute(
+	uint64_t reserved = memory_pages(pool_read_attribute(
 		(CUmemoryPool)(uintptr_t)pool->key, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT));
 	uint64_t charged = pool->pages + more;
 	struct memory_record now;
@@ -44,7 +44,7 @@ struct pools {
 	uint32_t n;
 };
 
-static void collect(struct memory_record *record, void *arg)
+static void pool_collect_record(struct memory_record *record, void *arg)
 {
 	struct pools *pools = arg;
 
@@ -63,12 +63,12 @@ bool memory_pools_settle(void)
 		return false;
 	atomic_store(&h->pools_freed, false);
 	pools.n = 0;
-	memory_each(MEMORY_POOL, collect, &pools);
+	memory_each(MEMORY_POOL, pool_collect_record, &pools);
 	relaxed = relax_begin();
 	for (uint32_t i = 0; i < pools.n; i++) {
 		struct memory_record now;
 
-		settle(&pools.pool[i], &h->device[pools.pool[i].device], 0);
+		pool_settle_charge(&pools.pool[i], &h->device[pools.pool[i].device], 0);
 		given |= memory_get(MEMORY_POOL, pools.pool[i].key, &now) &&
 			now.pages < pools.pool[i].pages;
 	}
@@ -85,7 +85,7 @@ void memory_pools_trim(const struct device *d)
 
 	if (!h || !lock_try(&h->pool_lock))
 		return;
-	memory_each(MEMORY_POOL, collect, &pools);
+	memory_each(MEMORY_POOL, pool_collect_record, &pools);
 	relaxed = relax_begin();
 	for (uint32_t i = 0; i < pools.n; i++) {
 		if (&h->device[pools.pool[i].device] == d)
@@ -108,7 +108,7 @@ void memory_pool_share(uint64_t pool, int64_t pages)
 
 		relaxed = relax_begin();
 		if (!(record.flags & MEMORY_POOL_DESTROYED)) {
-			settle(&record, d, 0);
+			pool_settle_charge(&record, d, 0);
 		} else if (pages < 0) { /* the driver does not report the reserved size any more */
 			memory_charge_anyway(d, (uint64_t)-pages);
 			memory_change(MEMORY_POOL, pool, 0, 0, -pages, &record);
@@ -214,7 +214,7 @@ static CUresult taking_end(struct taking *t, CUresult r, CUdeviceptr address)
 	}
 	if (r == CUDA_SUCCESS && memory_put(&pointer))
 		memory_change(MEMORY_POOL, pool.key, 1, 0, 0, &pool);
-	settle(&pool, t->device, t->pages);
+	pool_settle_charge(&pool, t->device, t->pages);
 	lock_drop(&h->pool_lock);
 	return r;
 }

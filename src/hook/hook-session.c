@@ -114,7 +114,7 @@ static int connect_path(const char *path)
 }
 
 /* Connects to the first daemon that answers, and keeps its path to return to the same one. */
-static int connect_daemon(struct hook *h)
+static int session_connect_daemon(struct hook *h)
 {
 	const char *set = getenv("DIVVY_SOCKET"), *own = getenv("XDG_RUNTIME_DIR");
 	char path[2][sizeof h->socket_path] = {"/run/divvy/divvyd.sock", ""};
@@ -137,7 +137,7 @@ static int connect_daemon(struct hook *h)
 	return fd;
 }
 
-static int hex_digit(char c)
+static int session_hex_digit(char c)
 {
 	if (c >= '0' && c <= '9')
 		return c - '0';
@@ -146,7 +146,7 @@ static int hex_digit(char c)
 }
 
 /* All zeros without a tenant. -EINVAL: the variable holds no valid secret. */
-static int read_secret(uint8_t secret[static 16])
+static int session_read_secret(uint8_t secret[static 16])
 {
 	const char *text = getenv("DIVVY_TENANT");
 	uint8_t bytes[16], any = 0;
@@ -157,7 +157,7 @@ static int read_secret(uint8_t secret[static 16])
 	if (strlen(text) != 2 * sizeof bytes)
 		return -EINVAL;
 	for (size_t i = 0; i < sizeof bytes; i++) {
-		int high = hex_digit(text[2 * i]), low = hex_digit(text[2 * i + 1]);
+		int high = session_hex_digit(text[2 * i]), low = session_hex_digit(text[2 * i + 1]);
 
 		if (high < 0 || low < 0)
 			return -EINVAL;
@@ -210,7 +210,7 @@ static void read_command(char command[static MSG_COMMAND])
 	memcpy(command, name, len < MSG_COMMAND ? len : MSG_COMMAND - 1);
 }
 
-static int hello(struct hook *h, int fd, bool again, uint16_t abi)
+static int session_send_hello(struct hook *h, int fd, bool again, uint16_t abi)
 {
 	struct msg_hello m = {0};
 	int version = 0, fds[2 * MSG_DEVICES];
@@ -242,7 +242,7 @@ static int hello(struct hook *h, int fd, bool again, uint16_t abi)
 	return packet_send(fd, &m, sizeof m, fds, n);
 }
 
-static int answer(int fd, void *packet, size_t max, struct fd_list *ret_passed)
+static int session_read_answer(int fd, void *packet, size_t max, struct fd_list *ret_passed)
 {
 	struct pollfd p = {.fd = fd, .events = POLLIN};
 	uint64_t until = clock_now_ns() + ANSWER_MS * NSEC_PER_MSEC;
@@ -328,7 +328,8 @@ static void drop_devices(struct hook *h)
 	h->devices = 0;
 }
 
-static int welcome(struct hook *h, const struct msg_welcome *m, const struct fd_list *passed)
+static int session_take_welcome(
+	struct hook *h, const struct msg_welcome *m, const struct fd_list *passed)
 {
 	int r = 0;
 
@@ -378,7 +379,7 @@ union packet {
 	struct msg_refused refused;
 	struct msg_device_note note;
 	struct msg_memory memory;
-	struct msg_say say;
+	struct msg_diagnostic say;
 	uint8_t bytes[1024];
 };
 
@@ -396,13 +397,13 @@ static int talk_in(
 	_cleanup_fd_list_ struct fd_list passed = {.n = 0};
 	const struct timeval look = {LOOK_S, 0};
 	union packet p;
-	int fd = connect_daemon(h), r;
+	int fd = session_connect_daemon(h), r;
 
 	if (fd < 0)
 		return fd;
-	r = hello(h, fd, again, abi);
+	r = session_send_hello(h, fd, again, abi);
 	if (!r)
-		r = answer(fd, &p, sizeof p, &passed);
+		r = session_read_answer(fd, &p, sizeof p, &passed);
 	if (!r && is_older(&p, abi)) {
 		*ret_abi = p.head.abi;
 		r = -EPROTONOSUPPORT;
@@ -412,7 +413,8 @@ static int talk_in(
 	} else if (!r && p.head.type != MSG_WELCOME) {
 		r = -EBADMSG;
 	} else if (!r) {
-		r = again ? welcome_again(h, &p.welcome, &passed) : welcome(h, &p.welcome, &passed);
+		r = again ? welcome_again(h, &p.welcome, &passed)
+			  : session_take_welcome(h, &p.welcome, &passed);
 	}
 	if (r) {
 		close(fd);
@@ -429,7 +431,7 @@ static int talk_in(
 	return 0;
 }
 
-static int talk(struct hook *h, bool again, char reason[static MSG_TEXT])
+static int session_register(struct hook *h, bool again, char reason[static MSG_TEXT])
 {
 	uint16_t older = 0;
 	int r = talk_in(h, again, msg_newest(), reason, &older);
@@ -448,7 +450,7 @@ static int talk_first(struct hook *h, char reason[static MSG_TEXT])
 	uint64_t until = clock_now_ns() + RESTART_NS;
 
 	for (;;) {
-		int r = talk(h, false, reason);
+		int r = session_register(h, false, reason);
 		bool absent = r == -ENOENT || r == -ECONNREFUSED;
 
 		if (!r || r == -EACCES || (absent && !expects) || clock_now_ns() >= until)
@@ -467,7 +469,7 @@ static enum hook_mode open_first(struct hook *h)
 	h->pid = (uint32_t)getpid();
 	h->start_time = read_start_time();
 	atomic_store(&h->socket, -1);
-	if (read_secret(h->secret)) {
+	if (session_read_secret(h->secret)) {
 		/*
 		 * The variable asks for a tenant's grant, not for what a program without one gets.
 		 */
@@ -577,9 +579,9 @@ static int ask_wait(struct ask *ask, int r, uint64_t *ret_bytes)
 {
 	if (r)
 		r = -ENOTCONN;
-	/* the question is not repeated; lose() ends it if the daemon is lost */
+	/* the question is not repeated; session_lose_daemon() ends it if the daemon is lost */
 	while (!r && atomic_load_explicit(&ask->state, memory_order_acquire) == 1)
-		futex_wait(&ask->state, 1, NSEC_PER_SEC, false);
+		lock_futex_wait(&ask->state, 1, NSEC_PER_SEC, false);
 	if (!r) {
 		r = ask->status > 0 ? -ask->status : 0;
 		if (!r && ret_bytes)
@@ -651,7 +653,7 @@ bool session_comes_back(struct hook *h)
 
 /* ---- the helper thread ---- */
 
-static void answered(struct ask *ask, int32_t status, uint64_t bytes)
+static void session_end_ask(struct ask *ask, int32_t status, uint64_t bytes)
 {
 	ask->status = status;
 	ask->bytes = bytes;
@@ -659,7 +661,7 @@ static void answered(struct ask *ask, int32_t status, uint64_t bytes)
 	futex_wake(&ask->state, INT_MAX);
 }
 
-static void handle(struct hook *h, const union packet *p)
+static void session_handle_packet(struct hook *h, const union packet *p)
 {
 	if (p->head.type == MSG_REFUSED && p->head.status == ENOENT && !atomic_load(&h->removed)) {
 		atomic_store(&h->removed, true);
@@ -667,7 +669,7 @@ static void handle(struct hook *h, const union packet *p)
 			(int)MSG_TEXT - 1, p->refused.reason);
 		return;
 	}
-	if (p->head.type == MSG_SAY) {
+	if (p->head.type == MSG_DIAGNOSTIC) {
 		hook_complain("%.*s", (int)MSG_TEXT - 1, p->say.text);
 		return;
 	}
@@ -685,7 +687,7 @@ static void handle(struct hook *h, const union packet *p)
 
 		if (atomic_load_explicit(&ask->state, memory_order_acquire) == 1 &&
 			ask->request == p->head.request)
-			answered(ask, p->head.status, p->memory.bytes);
+			session_end_ask(ask, p->head.status, p->memory.bytes);
 	}
 }
 
@@ -693,7 +695,7 @@ static void handle(struct hook *h, const union packet *p)
  * Opens the gates that no daemon will open any more, by pages of this library in place of the
  * daemon's.
  */
-static void open_gates(struct hook *h)
+static void session_open_gates(struct hook *h)
 {
 	for (uint32_t i = 0; i < h->devices; i++) {
 		struct device *d = &h->device[i];
@@ -731,7 +733,7 @@ static void complain_of_loss(void)
  * They stay closed if the tenant was removed, because no daemon will accept it again; returns false
  * then.
  */
-static bool lose(struct hook *h)
+static bool session_lose_daemon(struct hook *h)
 {
 	uint64_t since = clock_now_ns(), wait = RETRY_NS;
 	char reason[MSG_TEXT];
@@ -745,17 +747,17 @@ static bool lose(struct hook *h)
 	atomic_store(&h->socket, -1);
 	for (uint32_t i = 0; i < HOOK_ASKS; i++) {
 		if (atomic_load(&h->ask[i].state) == 1)
-			answered(&h->ask[i], ENOTCONN, 0);
+			session_end_ask(&h->ask[i], ENOTCONN, 0);
 	}
 	if (atomic_load(&h->removed))
 		return false;
-	while ((r = talk(h, true, reason)) != 0) {
+	while ((r = session_register(h, true, reason)) != 0) {
 		clock_sleep_until_ns(clock_now_ns() + wait);
 		wait = r != -EACCES ? RETRY_NS : wait < RETRY_REFUSED_NS ? 2 * wait : wait;
 		if (h->policy_closed && clock_now_ns() - since > GRACE_NS)
 			complain_of_loss();
 		if (!opened && clock_now_ns() - since > grace_ns(h)) {
-			open_gates(h);
+			session_open_gates(h);
 			opened = true;
 		}
 	}
@@ -769,7 +771,7 @@ static bool lose(struct hook *h)
 	return true;
 }
 
-static void *helper(void *arg)
+static void *session_helper_main(void *arg)
 {
 	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
 	struct hook *h = arg;
@@ -784,10 +786,10 @@ static void *helper(void *arg)
 		if (fd >= 0 && inode_of(fd) == h->socket_inode)
 			r = packet_receive(fd, &p, sizeof p, &passed);
 		if (!r)
-			handle(h, &p);
+			session_handle_packet(h, &p);
 		else if (r == -EAGAIN)
 			share_look(h);
-		else if (!lose(h))
+		else if (!session_lose_daemon(h))
 			return NULL;
 	}
 	return NULL;
@@ -825,7 +827,7 @@ void session_helper_start(struct hook *h)
 	s->pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
 	sigfillset(&all);
 	sigprocmask(SIG_SETMASK, &all, &before);
-	if (create(&thread, &attr, helper, h))
+	if (create(&thread, &attr, session_helper_main, h))
 		atomic_store(&h->helper, false);
 	sigprocmask(SIG_SETMASK, &before, NULL);
 	errno = saved;

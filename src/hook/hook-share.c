@@ -33,7 +33,7 @@
 
 /* ---- numbers ---- */
 
-static uint64_t mix(uint64_t x)
+static uint64_t share_hash_id(uint64_t x)
 {
 	x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
 	x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
@@ -45,7 +45,7 @@ uint64_t share_id_new(void)
 	uint64_t id = 0;
 
 	if (syscall(SYS_getrandom, &id, sizeof id, 1 /* GRND_NONBLOCK */) != sizeof id)
-		id = mix(clock_now_ns() ^ (uint64_t)getpid() << 40);
+		id = share_hash_id(clock_now_ns() ^ (uint64_t)getpid() << 40);
 	return (id & ID_MASK) | 1;
 }
 
@@ -55,7 +55,7 @@ uint64_t share_id_of(const void *handle)
 
 	for (size_t i = 0; i < 64; i += sizeof part) {
 		memcpy(&part, (const char *)handle + i, sizeof part);
-		id = mix(id * 31 + part + i);
+		id = share_hash_id(id * 31 + part + i);
 	}
 	return (id & ID_MASK) | 1;
 }
@@ -91,7 +91,7 @@ static int hold_first(
 	return r;
 }
 
-static int hold(
+static int share_hold_charge(
 	struct hook *h, struct device *d, struct memory_record *fresh, enum share_charge charge)
 {
 	struct memory_record record;
@@ -122,11 +122,11 @@ int share_hold(struct device *d, uint64_t id, uint64_t pages, enum share_charge 
 	fresh.device = (uint8_t)d->index;
 	session_helper_start(h);
 	/* making room also releases shared memory, so the lock must not be held */
-	r = hold(h, d, &fresh, charge);
+	r = share_hold_charge(h, d, &fresh, charge);
 	if (r == -ENOMEM && memory_make_room(d, MEMORY_ENDED))
-		r = hold(h, d, &fresh, charge);
+		r = share_hold_charge(h, d, &fresh, charge);
 	if (r == -ENOMEM && memory_make_room(d, MEMORY_WAIT))
-		r = hold(h, d, &fresh, charge);
+		r = share_hold_charge(h, d, &fresh, charge);
 	if (r == -ENOMEM)
 		atomic_fetch_add_explicit(&d->up->denied, 1, memory_order_relaxed);
 	errno = saved;
@@ -134,7 +134,7 @@ int share_hold(struct device *d, uint64_t id, uint64_t pages, enum share_charge 
 }
 
 /* The caller holds the lock. */
-static void drop(struct hook *h, struct device *d, uint64_t id, bool waits)
+static void share_drop_charge(struct hook *h, struct device *d, uint64_t id, bool waits)
 {
 	struct memory_record record;
 
@@ -155,7 +155,7 @@ void share_drop(struct device *d, uint64_t id)
 	if (!h)
 		return;
 	lock_take(&h->share_lock);
-	drop(h, d, id, true);
+	share_drop_charge(h, d, id, true);
 	lock_drop(&h->share_lock);
 	errno = saved;
 }
@@ -172,7 +172,7 @@ struct sum {
 	uint64_t pages;
 };
 
-static void add(struct memory_record *record, void *arg)
+static void share_add_record(struct memory_record *record, void *arg)
 {
 	struct sum *sum = arg;
 
@@ -185,7 +185,7 @@ uint64_t share_pages(const struct device *d)
 {
 	struct sum sum = {.device = d};
 
-	memory_each(MEMORY_SHARE, add, &sum);
+	memory_each(MEMORY_SHARE, share_add_record, &sum);
 	return sum.pages;
 }
 
@@ -194,7 +194,7 @@ struct again {
 	uint64_t pages[MSG_DEVICES]; /* charged here from now on */
 };
 
-static void tell_again(struct memory_record *record, void *arg)
+static void share_report_again(struct memory_record *record, void *arg)
 {
 	struct again *again = arg;
 	struct device *d = &again->h->device[record->device];
@@ -212,14 +212,14 @@ void share_again(struct hook *h)
 {
 	struct again again = {.h = h};
 
-	memory_each(MEMORY_SHARE, tell_again, &again);
+	memory_each(MEMORY_SHARE, share_report_again, &again);
 	for (uint32_t i = 0; i < h->devices; i++)
 		memory_charge_anyway(&h->device[i], again.pages[i]);
 }
 
 /* ---- descriptors ---- */
 
-static int raise(int fd)
+static int share_raise_fd(int fd)
 {
 	int high = fd < 0 ? fd : fd_control(fd, F_DUPFD_CLOEXEC, FD_HIGH);
 
@@ -326,15 +326,15 @@ static void write_tag(int fd, uint64_t id, uint64_t pages)
  * Programs close unknown descriptors and reuse their numbers. So the set contains a mark that no
  * program's own set has. Without the mark nothing is concluded from the set.
  */
-static int set_get(struct hook *h)
+static int share_open_set(struct hook *h)
 {
 	struct epoll_event ev = {.events = 0};
 	int set, mark;
 
 	if (h->share_set >= 0 && h->share_mark)
 		return h->share_set;
-	set = raise(epoll_create1(EPOLL_CLOEXEC));
-	mark = raise(eventfd(0, EFD_CLOEXEC));
+	set = share_raise_fd(epoll_create1(EPOLL_CLOEXEC));
+	mark = share_raise_fd(eventfd(0, EFD_CLOEXEC));
 	ev.data.u64 = share_id_new() & ~UINT64_C(1); /* keys of exports are odd */
 	if (set < 0 || mark < 0 || epoll_ctl(set, EPOLL_CTL_ADD, mark, &ev)) {
 		if (set >= 0)
@@ -349,7 +349,7 @@ static int set_get(struct hook *h)
 }
 
 /* Under the lock. A descriptor that cannot be watched counts as open until the process ends. */
-static void watch(struct hook *h, struct device *d, uint64_t id, int fd)
+static void share_watch_fd(struct hook *h, struct device *d, uint64_t id, int fd)
 {
 	struct epoll_event ev = {.events = 0};
 	struct memory_record record = {
@@ -358,7 +358,7 @@ static void watch(struct hook *h, struct device *d, uint64_t id, int fd)
 		.device = (uint8_t)d->index,
 		.share = id,
 	};
-	int set = set_get(h);
+	int set = share_open_set(h);
 
 	ev.data.u64 = record.key;
 	if (set >= 0 && !epoll_ctl(set, EPOLL_CTL_ADD, fd, &ev) && memory_put(&record))
@@ -376,7 +376,7 @@ void share_export(struct device *d, uint64_t id, uint64_t pages, int fd)
 	lock_take(&h->share_lock);
 	write_tag(fd, id, pages);
 	if (memory_change(MEMORY_SHARE, id, 1, 0, 0, &record))
-		watch(h, d, id, fd);
+		share_watch_fd(h, d, id, fd);
 	lock_drop(&h->share_lock);
 	errno = saved;
 }
@@ -408,7 +408,7 @@ static bool is_closed(const struct memory_record *record, const void *round)
 }
 
 /* Under the lock. */
-static bool settle(struct hook *h, bool waits)
+static bool share_settle_charges(struct hook *h, bool waits)
 {
 	struct look look = {.h = h, .round = ++h->share_round};
 	struct memory_record record;
@@ -424,7 +424,7 @@ static bool settle(struct hook *h, bool waits)
 	}
 	while (memory_take_if(is_closed, &look.round, &record)) {
 		atomic_fetch_sub(&h->share_exports, 1);
-		drop(h, &h->device[record.device], record.share, waits);
+		share_drop_charge(h, &h->device[record.device], record.share, waits);
 		given = true;
 	}
 	return given;
@@ -437,7 +437,7 @@ static bool try_settle(struct hook *h, bool waits)
 
 	if (!h || !atomic_load(&h->share_exports) || !lock_try(&h->share_lock))
 		return false;
-	given = settle(h, waits);
+	given = share_settle_charges(h, waits);
 	lock_drop(&h->share_lock);
 	errno = saved;
 	return given;

@@ -58,20 +58,20 @@ struct hook *hook_get(void)
 	return h;
 }
 
-static _Atomic(words_listener *) listening;
+static _Atomic(diagnostic_listener *) listening;
 
-words_listen divvy_words_listen __attribute__((visibility("default")));
-void divvy_words_listen(words_listener *listener)
+diagnostic_listen divvy_words_listen __attribute__((visibility("default")));
+void divvy_words_listen(diagnostic_listener *listener)
 {
 	atomic_store(&listening, listener);
 }
 
-__attribute__((format(printf, 2, 0))) static void say(
-	enum words_kind kind, const char *format, va_list ap)
+__attribute__((format(printf, 2, 0))) static void hook_print_message(
+	enum diagnostic_kind kind, const char *format, va_list ap)
 {
 	static const char prefix[] = "divvy: ";
-	const char *before = kind == WORDS_NO_GPU ? WORDS_NO_GPU_TEXT : "";
-	words_listener *listener = atomic_load(&listening);
+	const char *before = kind == DIAGNOSTIC_NO_GPU ? DIAGNOSTIC_NO_GPU_TEXT : "";
+	diagnostic_listener *listener = atomic_load(&listening);
 	const size_t at = sizeof prefix - 1 + strlen(before);
 	char line[400];
 	int saved = errno;
@@ -96,7 +96,7 @@ void hook_complain(const char *format, ...)
 	va_list ap;
 
 	va_start(ap, format);
-	say(WORDS_NOTE, format, ap);
+	hook_print_message(DIAGNOSTIC_NOTE, format, ap);
 	va_end(ap);
 }
 
@@ -105,7 +105,7 @@ void hook_complain_no_gpu(const char *format, ...)
 	va_list ap;
 
 	va_start(ap, format);
-	say(WORDS_NO_GPU, format, ap);
+	hook_print_message(DIAGNOSTIC_NO_GPU, format, ap);
 	va_end(ap);
 }
 
@@ -114,6 +114,6 @@ void hook_complain_at_end(const char *format, ...)
 	va_list ap;
 
 	va_start(ap, format);
-	say(WORDS_END, format, ap);
+	hook_print_message(DIAGNOSTIC_END, format, ap);
 	va_end(ap);
 }

@@ -29,7 +29,8 @@ struct device *device_of(CUdevice ordinal)
 {
 	struct hook *h = hook_registered();
 
-	return h && ordinal >= 0 && (uint32_t)ordinal < h->shown_count ? h->shown[ordinal] : NULL;
+	return h && ordinal >= 0 && (uint32_t)ordinal < h->visible_count ? h->visible[ordinal]
+									 : NULL;
 }
 
 /* ---- records ---- */
@@ -308,7 +309,7 @@ struct context *context_find(CUcontext handle)
 	 */
 	c = context_made(handle, device_of(ordinal));
 	if (c)
-		memory_context_adopted(c);
+		memory_context_reused(c);
 	return c;
 }
 
@@ -366,7 +367,7 @@ void context_destroying(CUcontext handle)
 	d = c->device;
 	ending.context = c;
 	ending.n = 0;
-	marker_context_gone(c);
+	marker_context_destroyed(c);
 	lock_take(&d->marker_lock);
 	stream_each(d, context_ends_stream, &ending);
 	marker_context_dead(d, ending.slot, ending.n);

@@ -81,7 +81,7 @@ struct segment { /* a marker in flight */
 	uint32_t count; /* submissions that it covers */
 	uint64_t key;   /* key of its only submission, for the estimate; 0: several, or unknown */
 	bool used;
-	bool is_beside; /* first marker of a turn: other tenants' work may have run before it */
+	bool is_corun; /* first marker of a turn: other tenants' work may have run before it */
 	uint64_t issued_ns;
 };
 
@@ -210,8 +210,8 @@ struct hook {
 	_Atomic uint64_t lines[PAGE_LINES / 64]; /* lines in use, one bit each */
 	uint32_t devices;
 	struct device device[MSG_DEVICES];
-	struct device *shown[MSG_DEVICES]; /* indexed by the driver's ordinal */
-	uint32_t shown_count;
+	struct device *visible[MSG_DEVICES]; /* indexed by the driver's ordinal */
+	uint32_t visible_count;
 	struct context context[HOOK_CONTEXTS];
 	uint32_t contexts; /* number of entries ever used */
 	_Atomic uint32_t captures;
@@ -410,7 +410,7 @@ CUresult gate_copied(CUresult r);
 
 /* Registers up.done with the current context. */
 void marker_context(struct context *c);
-void marker_context_gone(struct context *c);
+void marker_context_destroyed(struct context *c);
 /*
  * Puts a marker for `count` submissions into one stream. Returns whether that succeeded. The caller
  * holds the marker lock.

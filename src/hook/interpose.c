@@ -125,7 +125,7 @@ void *interpose_symbol(void *handle, const char *name)
 	return found;
 }
 
-static void *nothing(void)
+static void *interpose_nothing(void)
 {
 	return NULL;
 }
@@ -134,14 +134,14 @@ void *interpose_dlopen(void)
 {
 	const struct system *s = system_get();
 
-	return s->dlopen ? (void *)s->dlopen : (void *)nothing;
+	return s->dlopen ? (void *)s->dlopen : (void *)interpose_nothing;
 }
 
 void *interpose_dlsym(void)
 {
 	const struct system *s = system_get();
 
-	return s->dlsym ? (void *)s->dlsym : (void *)nothing;
+	return s->dlsym ? (void *)s->dlsym : (void *)interpose_nothing;
 }
 
 /*

@@ -22,7 +22,7 @@ static struct device *device_of_pointer(CUdeviceptr address)
 	return r == CUDA_SUCCESS ? device_of(ordinal) : memory_device(&context);
 }
 
-static uint64_t bytes_at(CUdeviceptr address)
+static uint64_t ipc_bytes_at(CUdeviceptr address)
 {
 	struct relaxed relaxed = relax_begin();
 	CUdeviceptr base;
@@ -57,23 +57,23 @@ EXPORT CUresult cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
 }
 
 /* Counts a further opening of an open handle. */
-static bool is_open(CUdeviceptr address)
+static bool ipc_is_open(CUdeviceptr address)
 {
 	struct memory_record record;
 
 	return memory_change(MEMORY_IPC, address, 1, 0, 0, &record);
 }
 
-static CUresult opened(CUresult r, const CUdeviceptr *address, const CUipcMemHandle *handle)
+static CUresult ipc_opened(CUresult r, const CUdeviceptr *address, const CUipcMemHandle *handle)
 {
 	struct memory_record record = {.kind = MEMORY_IPC, .refs = 1};
 	struct device *d;
 	uint64_t pages;
 
-	if (r != CUDA_SUCCESS || !hook_registered() || is_open(*address))
+	if (r != CUDA_SUCCESS || !hook_registered() || ipc_is_open(*address))
 		return r;
 	d = device_of_pointer(*address);
-	pages = memory_pages(bytes_at(*address));
+	pages = memory_pages(ipc_bytes_at(*address));
 	if (!d || !pages)
 		return r;
 	record.key = *address;
@@ -90,12 +90,12 @@ static CUresult opened(CUresult r, const CUdeviceptr *address, const CUipcMemHan
 
 EXPORT CUresult cuIpcOpenMemHandle(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags)
 {
-	return opened(REAL(cuIpcOpenMemHandle)(pdptr, handle, Flags), pdptr, &handle);
+	return ipc_opened(REAL(cuIpcOpenMemHandle)(pdptr, handle, Flags), pdptr, &handle);
 }
 
 EXPORT CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags)
 {
-	return opened(REAL(cuIpcOpenMemHandle_v2)(pdptr, handle, Flags), pdptr, &handle);
+	return ipc_opened(REAL(cuIpcOpenMemHandle_v2)(pdptr, handle, Flags), pdptr, &handle);
 }
 
 EXPORT CUresult cuIpcCloseMemHandle(CUdeviceptr dptr)
@@ -145,7 +145,7 @@ EXPORT CUresult cuMemPoolImportPointer(
 	if (r != CUDA_SUCCESS || !hook_registered() || memory_get(MEMORY_POINTER, *ptr_out, &known))
 		return r;
 	d = device_of_pointer(*ptr_out);
-	record.bytes = bytes_at(*ptr_out);
+	record.bytes = ipc_bytes_at(*ptr_out);
 	pages = (record.bytes + PAGE_MEM_UNIT - 1) / PAGE_MEM_UNIT;
 	if (!d || !pages)
 		return r;

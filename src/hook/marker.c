@@ -40,7 +40,7 @@ uint64_t marker_submitted(const struct device *d)
 }
 
 /* A sequence number that was never issued is not done, whoever wrote it. */
-static bool reached(const struct device *d, uint32_t slot, uint32_t sequence)
+static bool marker_is_reached(const struct device *d, uint32_t slot, uint32_t sequence)
 {
 	uint32_t done = atomic_load_explicit(&d->up->done[slot], memory_order_acquire);
 	uint32_t issued = atomic_load_explicit(&d->up->issued[slot], memory_order_relaxed);
@@ -65,11 +65,11 @@ static void look_as_at(struct device *d, uint64_t began, uint64_t at)
 	for (uint32_t i = 0; i < d->segments; i++) {
 		struct segment *g = segment_at(d, i);
 
-		if (!g->used || g->issued_ns > at || !reached(d, g->slot, g->sequence))
+		if (!g->used || g->issued_ns > at || !marker_is_reached(d, g->slot, g->sequence))
 			continue;
 		g->used = false;
 		estimate_add(&d->estimate, &end, g->issued_ns, g->key, g->count);
-		end.is_beside |= g->is_beside && !began;
+		end.is_corun |= g->is_corun && !began;
 	}
 	while (d->segments && !segment_at(d, 0)->used) {
 		d->segment_first = (d->segment_first + 1) % HOOK_SEGMENTS;
@@ -84,7 +84,7 @@ static void look_as_at(struct device *d, uint64_t began, uint64_t at)
 	atomic_store_explicit(&d->up->longest_ns, d->estimate.longest_ns, memory_order_relaxed);
 }
 
-static void look(struct device *d, uint64_t now)
+static void marker_check_device(struct device *d, uint64_t now)
 {
 	uint64_t drained = atomic_load_explicit(&d->down->drained_ns, memory_order_acquire);
 
@@ -101,7 +101,7 @@ static void look(struct device *d, uint64_t now)
 	look_as_at(d, atomic_load_explicit(&d->down->began_ns, memory_order_relaxed), now);
 }
 
-static struct estimate_queue queued(struct device *d, uint64_t now)
+static struct estimate_queue marker_count_queued(struct device *d, uint64_t now)
 {
 	struct estimate_queue queue = {0};
 
@@ -115,7 +115,7 @@ static struct estimate_queue queued(struct device *d, uint64_t now)
 }
 
 /* queue: as of `now`. */
-static void publish(struct device *d, const struct estimate_queue *queue, uint64_t now)
+static void marker_publish_queue(struct device *d, const struct estimate_queue *queue, uint64_t now)
 {
 	atomic_store_explicit(&d->up->segment_ns,
 		d->estimate.sub_ns * atomic_load_explicit(&d->every, memory_order_relaxed),
@@ -129,7 +129,7 @@ void marker_look(struct device *d)
 {
 	if (!lock_try(&d->marker_lock))
 		return;
-	look(d, clock_now_ns());
+	marker_check_device(d, clock_now_ns());
 	lock_drop(&d->marker_lock);
 }
 
@@ -196,7 +196,7 @@ void marker_context(struct context *c)
 }
 
 /* The registration ends with the context that made it, so another context takes it over. */
-void marker_context_gone(struct context *gone)
+void marker_context_destroyed(struct context *gone)
 {
 	struct hook *h = hook_registered();
 	struct context *heir = NULL;
@@ -230,7 +230,7 @@ void marker_context_gone(struct context *gone)
 
 /* ---- markers ---- */
 
-static CUstream handle_of(const struct stream *s)
+static CUstream marker_stream_handle(const struct stream *s)
 {
 	uintptr_t handle = atomic_load_explicit(&s->handle, memory_order_relaxed);
 
@@ -257,13 +257,14 @@ static CUresult write_behind(
 	CUresult r = CUDA_ERROR_NOT_SUPPORTED;
 
 	if (s->context->done && !d->no_values)
-		r = REAL(cuStreamWriteValue32_v2)(handle_of(s), s->context->done + 4 * slot,
-			sequence, CU_STREAM_WRITE_VALUE_DEFAULT);
+		r = REAL(cuStreamWriteValue32_v2)(marker_stream_handle(s),
+			s->context->done + 4 * slot, sequence, CU_STREAM_WRITE_VALUE_DEFAULT);
 	if (r != CUDA_ERROR_NOT_SUPPORTED)
 		return r;
 	/* costs more, but is always possible */
 	d->no_values = true;
-	return REAL(cuLaunchHostFunc)(handle_of(s), host_marker, (void *)(uintptr_t)word);
+	return REAL(cuLaunchHostFunc)(
+		marker_stream_handle(s), host_marker, (void *)(uintptr_t)word);
 }
 
 bool marker_issue(struct device *d, struct stream *s, uint32_t count, uint64_t key, uint64_t now)
@@ -282,7 +283,7 @@ bool marker_issue(struct device *d, struct stream *s, uint32_t count, uint64_t k
 	slot = s->slot;
 	sequence = atomic_load_explicit(&d->up->issued[slot], memory_order_relaxed) + 1;
 	/* markers of two streams in one word could complete in the wrong order */
-	if ((!slot || is_several) && !reached(d, slot, sequence - 1))
+	if ((!slot || is_several) && !marker_is_reached(d, slot, sequence - 1))
 		return false;
 	if (!slot && !atomic_load_explicit(&d->up->slots, memory_order_relaxed))
 		atomic_store_explicit(&d->up->slots, 1, memory_order_release);
@@ -307,7 +308,7 @@ bool marker_issue(struct device *d, struct stream *s, uint32_t count, uint64_t k
 			.count = count,
 			.key = count == 1 ? key : 0,
 			.used = true,
-			.is_beside = grant != d->marked_grant,
+			.is_corun = grant != d->marked_grant,
 			.issued_ns = now ? now : clock_now_ns(),
 		};
 		d->marked_grant = grant;
@@ -315,7 +316,7 @@ bool marker_issue(struct device *d, struct stream *s, uint32_t count, uint64_t k
 	return true;
 }
 
-static uint32_t unmarked(struct device *d)
+static uint32_t marker_count_unmarked(struct device *d)
 {
 	uint64_t sum = marker_submitted(d);
 	uint64_t count = sum - d->marked_submitted;
@@ -356,8 +357,8 @@ void marker_due(struct thread *t, struct stream *s, uint64_t key)
 		return;
 	}
 	now = clock_now_ns();
-	look(d, now);
-	count = unmarked(d);
+	marker_check_device(d, now);
+	count = marker_count_unmarked(d);
 	d->used_grant = atomic_load_explicit(&d->down->grant, memory_order_relaxed);
 	relaxed = relax_begin();
 	is_marked = marker_issue(d, s, count, key, now);
@@ -377,10 +378,10 @@ void marker_due(struct thread *t, struct stream *s, uint64_t key)
 		window ? window : window_alone);
 	atomic_store_explicit(&d->every, every, memory_order_relaxed);
 	mark_each(d, every == 1);
-	queue = queued(d, now);
+	queue = marker_count_queued(d, now);
 	if (window && estimate_is_full(&d->estimate, &queue, window))
 		atomic_fetch_or(&d->special, SPECIAL_FULL);
-	publish(d, &queue, now);
+	marker_publish_queue(d, &queue, now);
 	t->countdown = every;
 	lock_drop(&d->marker_lock);
 }
@@ -402,8 +403,8 @@ void marker_wait_window(struct device *d)
 			return;
 		lock_take(&d->marker_lock);
 		now = clock_now_ns();
-		look(d, now);
-		queue = queued(d, now);
+		marker_check_device(d, now);
+		queue = marker_count_queued(d, now);
 		nap = estimate_wait(&d->estimate, &queue,
 			atomic_load_explicit(&d->every, memory_order_relaxed), window);
 		/* Nothing completes: running work may wait for the submission that is held back. */
@@ -434,13 +435,13 @@ bool marker_overruns(struct device *d, uint64_t key)
 	/* A turn has at least one submission. */
 	if (next > YIELD_MIN_NS && d->used_grant == grant && d->yielded_grant != grant) {
 		now = clock_now_ns();
-		look(d, now);
-		queue = queued(d, now);
+		marker_check_device(d, now);
+		queue = marker_count_queued(d, now);
 		overruns = now + queue.ns + next / 2 > ends;
 	}
 	if (overruns) {
 		d->yielded_grant = grant;
-		publish(d, &queue, now);
+		marker_publish_queue(d, &queue, now);
 	}
 	lock_drop(&d->marker_lock);
 	return overruns;
@@ -454,7 +455,7 @@ struct dirt {
 	bool left; /* some stream could not be marked */
 };
 
-static void collect(struct stream *s, void *arg)
+static void marker_collect_stream(struct stream *s, void *arg)
 {
 	struct dirt *dirt = arg;
 
@@ -485,7 +486,8 @@ static bool can_name(const struct flush *f, const struct stream *s)
 
 static void flush_one(struct flush *f, struct stream *s)
 {
-	if (!can_name(f, s) || (f->captures && capture_active((uintptr_t)handle_of(s))) ||
+	if (!can_name(f, s) ||
+		(f->captures && capture_active((uintptr_t)marker_stream_handle(s))) ||
 		!marker_issue(f->device, s, f->count, 0, f->now))
 		f->dirt->left = true;
 	f->count = 0; /* the submissions count once */
@@ -559,7 +561,7 @@ void marker_flush(struct device *d, struct thread *t)
 	}
 	dirt->n = 0;
 	dirt->left = false;
-	stream_each(d, collect, dirt);
+	stream_each(d, marker_collect_stream, dirt);
 	f = (struct flush){
 		.device = d,
 		.dirt = dirt,
@@ -567,8 +569,8 @@ void marker_flush(struct device *d, struct thread *t)
 		.captures = atomic_load(&h->captures),
 		.now = clock_now_ns(),
 	};
-	look(d, f.now);
-	f.count = unmarked(d);
+	marker_check_device(d, f.now);
+	f.count = marker_count_unmarked(d);
 	relaxed = relax_begin();
 	for (uint32_t i = 0; i < h->contexts && dirt->n; i++) {
 		CUcontext popped;
@@ -587,8 +589,8 @@ void marker_flush(struct device *d, struct thread *t)
 	if (!dirt->left)
 		atomic_store_explicit(&d->up->flushed, sum, memory_order_release);
 	atomic_store_explicit(&d->up->flush_seen, seen, memory_order_release);
-	queue = queued(d, f.now);
-	publish(d, &queue, f.now);
+	queue = marker_count_queued(d, f.now);
+	marker_publish_queue(d, &queue, f.now);
 	lock_drop(&d->marker_lock);
 }
 

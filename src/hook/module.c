@@ -28,7 +28,7 @@ struct loading {
  * Modules of a context share blocks: returns the additional pages for `bytes` more. Under the
  * module lock.
  */
-static uint64_t share(uint64_t *sum, uint64_t bytes)
+static uint64_t module_image_share(uint64_t *sum, uint64_t bytes)
 {
 	uint64_t before = memory_pages(*sum);
 
@@ -49,8 +49,8 @@ static int loading_begin(struct loading *l, enum memory_kind kind, const struct 
 	 * A library needs no context yet: it is charged to the device where it will most likely be
 	 * used.
 	 */
-	if (!l->device && kind == MEMORY_LIBRARY && h && h->shown_count)
-		l->device = h->shown[0];
+	if (!l->device && kind == MEMORY_LIBRARY && h && h->visible_count)
+		l->device = h->visible[0];
 	if (!l->device)
 		return 0;
 	c = context_lookup(handle);
@@ -65,9 +65,9 @@ static int loading_begin(struct loading *l, enum memory_kind kind, const struct 
 	}
 	l->record.pages = small ? 0 : memory_pages(size->data);
 	lock_take(&h->module_lock);
-	shared = share(&c->code_bytes, size->code);
+	shared = module_image_share(&c->code_bytes, size->code);
 	if (small)
-		shared += share(&c->data_bytes, size->data);
+		shared += module_image_share(&c->data_bytes, size->data);
 	lock_drop(&h->module_lock);
 	if (!memory_charge(l->device, shared + l->record.pages)) {
 		/* Stays with the context, because shared blocks are not given back singly. */
@@ -83,7 +83,7 @@ static int loading_begin(struct loading *l, enum memory_kind kind, const struct 
 }
 
 /* Returns false if the last load made the device hold more than the quota. */
-static bool fits(struct device *d)
+static bool module_fits_quota(struct device *d)
 {
 	struct hook *h = hook_registered();
 	uint64_t bytes = 0, held = ledger_slot_pages(&d->up->memory), seen;
@@ -103,7 +103,7 @@ static int loading_end(struct loading *l, CUresult r, const void *handle)
 		memory_uncharge(l->device, l->record.pages);
 		return 0;
 	}
-	if (l->opaque && !fits(l->device)) {
+	if (l->opaque && !module_fits_quota(l->device)) {
 		memory_uncharge(l->device, l->record.pages);
 		return -ENOMEM;
 	}

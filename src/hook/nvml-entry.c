@@ -63,7 +63,7 @@ static void *real_library(void)
 	return handle;
 }
 
-static nvmlReturn_t missing(void)
+static nvmlReturn_t nvml_entry_missing(void)
 {
 	return NVML_ERROR_FUNCTION_NOT_FOUND;
 }
@@ -90,7 +90,7 @@ void *hook_resolve(uint32_t index)
 	if (!target && !strcmp(name, "nvmlErrorString"))
 		target = (void *)no_text;
 	if (!target)
-		target = handle ? (void *)missing : (void *)no_library;
+		target = handle ? (void *)nvml_entry_missing : (void *)no_library;
 	atomic_store_explicit(&hook_slots[index], target, memory_order_release);
 	errno = saved;
 	return target;

@@ -48,7 +48,7 @@ static bool scan_byte(struct scan *s, char c)
 }
 
 /* Returns false if it cannot be read. A value too long for a secret equals none. */
-static bool read_secret(int dir, char ret[static 33])
+static bool own_read_secret(int dir, char ret[static 33])
 {
 	_cleanup_close_ int fd = openat(dir, "environ", O_RDONLY | O_CLOEXEC);
 	struct scan s = {0};
@@ -110,7 +110,7 @@ bool own_has(const struct own *own, unsigned int pid)
 	if (!pid || !own->cgroup[0])
 		return false;
 	dir = open_process(pid);
-	if (dir < 0 || !read_secret(dir, other.secret) || strcmp(own->secret, other.secret))
+	if (dir < 0 || !own_read_secret(dir, other.secret) || strcmp(own->secret, other.secret))
 		return false;
 	return own->secret[0] ||
 		(read_rest(dir, &other) && own->uid == other.uid && own->gid == other.gid &&

@@ -24,7 +24,7 @@ static void *const exports[CUDA_ENTRIES] = {
 };
 
 /* The form of `symbol` that the driver meant by `pfn`; NULL: none that divvy handles. */
-static const struct cuda_name *meant(
+static const struct cuda_name *symbol_find_meant(
 	const char *symbol, const void *pfn, int version, cuuint64_t flags)
 {
 	const struct cuda_name *name = cuda_name_find(symbol, version, flags, NULL);
@@ -49,7 +49,7 @@ static void give_ours(const char *symbol, void **pfn, int version, cuuint64_t fl
 
 	if (!symbol || !pfn || !*pfn)
 		return;
-	name = meant(symbol, *pfn, version, flags);
+	name = symbol_find_meant(symbol, *pfn, version, flags);
 	if (name && name->action != CUDA_ACTION_PASS)
 		*pfn = exports[name - cuda_names];
 }
@@ -79,7 +79,7 @@ EXPORT CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int cudaVers
 
 /* ---- libdivvy-nvml.so ---- */
 
-static int link_devices(struct link_device *ret_devices, uint32_t max)
+static int symbol_list_devices(struct link_device *ret_devices, uint32_t max)
 {
 	struct hook *h = hook_get();
 	enum hook_mode mode = h ? session_open(h) : HOOK_OPEN;
@@ -99,7 +99,7 @@ static int link_devices(struct link_device *ret_devices, uint32_t max)
 	return (int)n;
 }
 
-static const struct link_table link_table = {sizeof link_table, link_devices};
+static const struct link_table link_table = {sizeof link_table, symbol_list_devices};
 
 EXPORT CUresult cuGetExportTable(const void **ppExportTable, const CUuuid *pExportTableId)
 {

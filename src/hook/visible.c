@@ -16,7 +16,7 @@
 
 #define NAME "CUDA_VISIBLE_DEVICES="
 
-static bool names(const struct hook *h, uint32_t i, const char *text, size_t n)
+static bool visible_names_device(const struct hook *h, uint32_t i, const char *text, size_t n)
 {
 	char uuid[CUDA_UUID_TEXT];
 
@@ -47,7 +47,7 @@ uint32_t visible_select(
 
 		while (len && text[len - 1] == ' ')
 			len--;
-		while (i < h->devices && !names(h, i, text, len))
+		while (i < h->devices && !visible_names_device(h, i, text, len))
 			i++;
 		if (i == h->devices)
 			break;

@@ -31,7 +31,7 @@ union any_address {
 };
 
 /* On a unix socket the peer's user counts as its address. */
-static void read_peer(int fd, struct http_address *ret)
+static void http_accept_read_peer(int fd, struct http_address *ret)
 {
 	union any_address address = {.any.sa_family = AF_UNSPEC};
 	socklen_t n = sizeof(address);
@@ -66,7 +66,8 @@ struct http_address http_address(const struct http_request *request)
 	return peer ? peer->address : (struct http_address){0};
 }
 
-static struct http_peer *find_peer(const struct http_server *s, const struct http_address *address)
+static struct http_peer *http_accept_find_peer(
+	const struct http_server *s, const struct http_address *address)
 {
 	struct http_peer *peer = NULL; /* for cppcheck */
 
@@ -81,8 +82,8 @@ void http_accept_add(struct connection *c)
 	struct http_server *s = c->server;
 	struct http_address address;
 
-	read_peer(c->fd, &address);
-	c->peer_address = find_peer(s, &address);
+	http_accept_read_peer(c->fd, &address);
+	c->peer_address = http_accept_find_peer(s, &address);
 	if (!c->peer_address) {
 		c->peer_address = calloc(1, sizeof(*c->peer_address));
 		if (!c->peer_address)
@@ -94,7 +95,7 @@ void http_accept_add(struct connection *c)
 	s->n_live++;
 }
 
-static void forget(struct connection *c)
+static void http_accept_forget_connection(struct connection *c)
 {
 	struct http_peer *peer = c->peer_address;
 
@@ -110,7 +111,7 @@ static void forget(struct connection *c)
 
 void http_accept_remove(struct connection *c)
 {
-	forget(c);
+	http_accept_forget_connection(c);
 	http_accept_resume(c->server);
 }
 
@@ -125,14 +126,14 @@ void http_accept_cut_off(struct connection *c)
 {
 	c->is_cut_off = true;
 	c->server->counts.n_refused += c->is_fresh;
-	forget(c);
+	http_accept_forget_connection(c);
 	shutdown(c->fd, SHUT_RDWR);
 }
 
 /* ---- room ---- */
 
 /* Whether the server waits for the peer; after an answer the peer has PATIENCE_NS to read it. */
-static bool is_silent(const struct connection *c, uint64_t now)
+static bool http_accept_is_silent(const struct connection *c, uint64_t now)
 {
 	return http_accept_is_peers_turn(c) &&
 		(!c->request || clock_since_ns(now, c->since_ns) >= PATIENCE_NS);
@@ -146,7 +147,7 @@ static struct connection *most_silent(const struct http_server *s, const struct 
 
 	LIST_FOREACH(c, &s->connections, link)
 		if ((!peer || c->peer_address == peer) &&
-			(!found || c->since_ns < found->since_ns) && is_silent(c, now))
+			(!found || c->since_ns < found->since_ns) && http_accept_is_silent(c, now))
 			found = c;
 	return found;
 }
@@ -180,15 +181,15 @@ static bool take_place(struct connection *c, uint64_t patience_ns)
 }
 
 /* False if there is no room for that connection. */
-static bool make_room(struct http_server *s, int fd)
+static bool http_accept_close_silent(struct http_server *s, int fd)
 {
 	struct http_address address;
 	const struct http_peer *own;
 	struct connection *greedy;
 	uint32_t n;
 
-	read_peer(fd, &address);
-	own = find_peer(s, &address);
+	http_accept_read_peer(fd, &address);
+	own = http_accept_find_peer(s, &address);
 	n = own ? own->n : 0;
 	if (n >= s->options.max_per_address)
 		return take_place(most_silent(s, own), PATIENCE_NS);
@@ -199,7 +200,7 @@ static bool make_room(struct http_server *s, int fd)
 }
 
 /* Whether no room can be made before a request has been answered. */
-static bool is_full(const struct http_server *s)
+static bool http_accept_is_full(const struct http_server *s)
 {
 	return (s->n_live >= s->options.max_connections && !most_silent(s, NULL)) ||
 		s->counts.n_connections >= 2 * s->options.max_connections;
@@ -222,14 +223,14 @@ void http_accept_resume(struct http_server *s)
 	loop_mod_io(&s->listener, EPOLLIN);
 }
 
-static void on_pause_over(struct loop_timer *timer, uint64_t now)
+static void http_accept_on_pause_over(struct loop_timer *timer, uint64_t now)
 {
 	struct http_server *s = timer->data;
 
 	loop_mod_io(&s->listener, EPOLLIN);
 }
 
-static void on_knock(struct loop_io *io, uint32_t events)
+static void http_accept_on_knock(struct loop_io *io, uint32_t events)
 {
 	struct http_server *s = io->data;
 
@@ -238,7 +239,7 @@ static void on_knock(struct loop_io *io, uint32_t events)
 		socklen_t n = sizeof(address);
 		int fd;
 
-		if (is_full(s)) {
+		if (http_accept_is_full(s)) {
 			pause_for_a_moment(s);
 			return;
 		}
@@ -247,7 +248,7 @@ static void on_knock(struct loop_io *io, uint32_t events)
 			pause_for_a_moment(s);
 		if (fd < 0)
 			return;
-		if (!make_room(s, fd)) {
+		if (!http_accept_close_silent(s, fd)) {
 			s->counts.n_refused++;
 			close(fd);
 			continue;
@@ -263,8 +264,10 @@ int http_accept_start(struct http_server *s)
 	int r;
 
 	s->listener.data = s->pause.data = s;
-	r = loop_add_timer(s->loop, &s->pause, on_pause_over);
-	return r < 0 ? r : loop_add_io(s->loop, &s->listener, s->listen_fd, EPOLLIN, on_knock);
+	r = loop_add_timer(s->loop, &s->pause, http_accept_on_pause_over);
+	return r < 0
+		? r
+		: loop_add_io(s->loop, &s->listener, s->listen_fd, EPOLLIN, http_accept_on_knock);
 }
 
 void http_accept_stop(struct http_server *s)

@@ -37,7 +37,7 @@ static void cut_off(struct http_stream *stream, int why)
 	http_request_wake(stream->request);
 }
 
-static void on_end(struct loop_io *io, uint32_t events)
+static void http_stream_on_end(struct loop_io *io, uint32_t events)
 {
 	cut_off(io->data, -ECONNRESET);
 }
@@ -83,7 +83,8 @@ struct http_stream *http_stream_open(struct http_request *request, const char *c
 							 BLOCK_BYTES, on_wanted, stream, NULL)
 					       : NULL;
 
-	if (!response || loop_add_io(server->loop, &stream->watch, fd, EPOLLRDHUP, on_end) < 0) {
+	if (!response ||
+		loop_add_io(server->loop, &stream->watch, fd, EPOLLRDHUP, http_stream_on_end) < 0) {
 		if (response)
 			MHD_destroy_response(response);
 		free(stream);
@@ -106,7 +107,7 @@ struct http_stream *http_stream_open(struct http_request *request, const char *c
 }
 
 /* Call it after adding to `pending`. */
-static int flush(struct http_stream *stream)
+static int http_stream_flush_data(struct http_stream *stream)
 {
 	if (buf_error(&stream->pending) < 0) {
 		stream->request->connection->server->counts.n_dropped++;
@@ -122,7 +123,7 @@ int http_stream_push(struct http_stream *stream, struct str bytes)
 	if (stream->why)
 		return -EPIPE;
 	buf_add(&stream->pending, bytes);
-	return flush(stream);
+	return http_stream_flush_data(stream);
 }
 
 int http_stream_push_event(struct http_stream *stream, const char *name, struct str data)
@@ -139,7 +140,7 @@ int http_stream_push_event(struct http_stream *stream, const char *name, struct 
 		buf_add_byte(&stream->pending, '\n');
 	}
 	buf_add_byte(&stream->pending, '\n');
-	return flush(stream);
+	return http_stream_flush_data(stream);
 }
 
 void http_stream_close(struct http_stream *stream)

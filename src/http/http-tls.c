@@ -15,7 +15,7 @@
 
 #include <gnutls/x509.h>
 
-static gnutls_datum_t datum(const char *text)
+static gnutls_datum_t http_tls_datum(const char *text)
 {
 	return (gnutls_datum_t){(unsigned char *)text, (unsigned int)strlen(text)};
 }
@@ -23,7 +23,7 @@ static gnutls_datum_t datum(const char *text)
 int http_tls_read_authorities(
 	const char *pem, gnutls_x509_trust_list_t *ret_list, struct error *err)
 {
-	const gnutls_datum_t text = datum(pem);
+	const gnutls_datum_t text = http_tls_datum(pem);
 	gnutls_x509_trust_list_t list;
 	gnutls_x509_crt_t *crt = NULL;
 	unsigned int n = 0;
@@ -143,7 +143,7 @@ static int check_pair(struct http_tls *tls, struct error *err)
 int http_tls_new(
 	const char *cert_pem, const char *key_pem, struct http_tls **ret_tls, struct error *err)
 {
-	const gnutls_datum_t cert = datum(cert_pem), key = datum(key_pem);
+	const gnutls_datum_t cert = http_tls_datum(cert_pem), key = http_tls_datum(key_pem);
 	struct http_tls *tls = calloc(1, sizeof(*tls));
 	unsigned int n = HTTP_TLS_CHAIN_MAX;
 	int r;

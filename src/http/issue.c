@@ -74,7 +74,8 @@ static int set_purpose(gnutls_x509_crt_t crt, const struct http_issue *issue)
 			       (unsigned int)strlen(name), GNUTLS_FSAN_SET);
 }
 
-static int sign(gnutls_x509_crt_t crt, gnutls_x509_crt_t issuer, gnutls_x509_privkey_t issuer_key)
+static int http_issue_sign(
+	gnutls_x509_crt_t crt, gnutls_x509_crt_t issuer, gnutls_x509_privkey_t issuer_key)
 {
 	unsigned char id[64];
 	size_t n_id = sizeof(id);
@@ -84,7 +85,7 @@ static int sign(gnutls_x509_crt_t crt, gnutls_x509_crt_t issuer, gnutls_x509_pri
 	return r < 0 ? r : gnutls_x509_crt_sign2(crt, issuer, issuer_key, GNUTLS_DIG_SHA256, 0);
 }
 
-static char *take(gnutls_datum_t *text)
+static char *http_issue_take_text(gnutls_datum_t *text)
 {
 	char *copy = str_dup((struct str){(const char *)text->data, text->size});
 
@@ -92,19 +93,20 @@ static char *take(gnutls_datum_t *text)
 	return copy;
 }
 
-static int export(gnutls_x509_crt_t crt, gnutls_x509_privkey_t key, char **ret_crt, char **ret_key)
+static int http_issue_export(
+	gnutls_x509_crt_t crt, gnutls_x509_privkey_t key, char **ret_crt, char **ret_key)
 {
 	gnutls_datum_t text = {NULL, 0};
 	int r = gnutls_x509_crt_export2(crt, GNUTLS_X509_FMT_PEM, &text);
 
 	if (r < 0)
 		return r;
-	*ret_crt = take(&text);
+	*ret_crt = http_issue_take_text(&text);
 	if (!key)
 		return *ret_crt ? 0 : GNUTLS_E_MEMORY_ERROR;
 	r = gnutls_x509_privkey_export2(key, GNUTLS_X509_FMT_PEM, &text);
 	if (r >= 0)
-		*ret_key = take(&text);
+		*ret_key = http_issue_take_text(&text);
 	return r < 0 ? r : *ret_crt && *ret_key ? 0 : GNUTLS_E_MEMORY_ERROR;
 }
 
@@ -123,9 +125,9 @@ int http_issue(const struct http_issue *issue, char **ret_crt, char **ret_key, s
 	r = r < 0 ? r : set_identity(crt, key, issue);
 	r = r < 0 ? r : set_purpose(crt, issue);
 	r = r < 0 ? r
-		  : sign(crt, issue->issuer ? issue->issuer : crt,
+		  : http_issue_sign(crt, issue->issuer ? issue->issuer : crt,
 			    issue->issuer ? issue->issuer_key : key);
-	r = r < 0 ? r : export(crt, key, &pem, &pem_key);
+	r = r < 0 ? r : http_issue_export(crt, key, &pem, &pem_key);
 	if (crt)
 		gnutls_x509_crt_deinit(crt);
 	if (key)

@@ -72,7 +72,7 @@ static void on_connection(void *data, struct MHD_Connection *mhd, void **context
 }
 
 /* Cuts off peers that take too long to send a request or read an answer. */
-static void on_sweep(struct loop_timer *timer, uint64_t now)
+static void http_on_sweep(struct loop_timer *timer, uint64_t now)
 {
 	struct http_server *s = timer->data;
 	struct connection *c = NULL; /* for cppcheck */
@@ -89,7 +89,7 @@ static void on_sweep(struct loop_timer *timer, uint64_t now)
 
 /* ---- requests ---- */
 
-static bool is_at(const struct http_route *route, struct str path)
+static bool http_is_route_at(const struct http_route *route, struct str path)
 {
 	struct str ours = str_from(route->path);
 
@@ -113,7 +113,7 @@ static const struct http_route *find_route(
 	for (size_t i = 0; i < s->options.n_routes; i++) {
 		const struct http_route *route = &s->options.routes[i];
 
-		if (!is_at(route, str_from(path)))
+		if (!http_is_route_at(route, str_from(path)))
 			continue;
 		*ret_is_path = true;
 		if (is_by(route, method))
@@ -146,7 +146,7 @@ static struct MHD_Response *make_response(struct str body, const char *type)
 	return response;
 }
 
-static enum MHD_Result refuse(struct http_server *s, struct MHD_Connection *mhd,
+static enum MHD_Result http_refuse_request(struct http_server *s, struct MHD_Connection *mhd,
 	unsigned int status, const char *sentence)
 {
 	struct MHD_Response *response = make_response(str_from(sentence), "text/plain");
@@ -174,7 +174,7 @@ static bool is_of_token(char c)
 		(c && strchr("!#$%&'*+-.^_`|~", c));
 }
 
-static enum MHD_Result on_frame(
+static enum MHD_Result http_count_header(
 	void *data, enum MHD_ValueKind kind, const char *name, const char *value)
 {
 	struct framing *f = data;
@@ -201,13 +201,13 @@ static bool is_framed(struct MHD_Connection *mhd, const char *version)
 {
 	struct framing f = {0};
 
-	MHD_get_connection_values(mhd, MHD_HEADER_KIND, on_frame, &f);
+	MHD_get_connection_values(mhd, MHD_HEADER_KIND, http_count_header, &f);
 	return !f.is_wrong && f.n_lengths + f.n_encodings <= 1 &&
 		!(f.n_encodings && strcmp(version, MHD_HTTP_VERSION_1_1) != 0);
 }
 
-static enum MHD_Result begin(struct http_server *s, struct MHD_Connection *mhd, const char *url,
-	const char *method, const char *version, void **state)
+static enum MHD_Result http_begin_request(struct http_server *s, struct MHD_Connection *mhd,
+	const char *url, const char *method, const char *version, void **state)
 {
 	struct connection *c = connection_of(mhd);
 	const char *length = MHD_lookup_connection_value(
@@ -224,16 +224,17 @@ static enum MHD_Result begin(struct http_server *s, struct MHD_Connection *mhd, 
 	c->is_fresh = true;
 	c->since_ns = clock_now_ns();
 	if (!is_framed(mhd, version))
-		return refuse(s, mhd, MHD_HTTP_BAD_REQUEST,
+		return http_refuse_request(s, mhd, MHD_HTTP_BAD_REQUEST,
 			"malformed header; expected names without spaces, and one "
 			"Content-Length in digits or Transfer-Encoding: chunked\n");
 	route = find_route(s, url, method, &is_path);
 	if (route && route->is_certified && !is_certified(c, mhd))
-		return refuse(s, mhd, MHD_HTTP_FORBIDDEN,
+		return http_refuse_request(s, mhd, MHD_HTTP_FORBIDDEN,
 			"no client certificate of the right authority\n");
 	max_body = route && route->max_body ? route->max_body : s->options.max_body;
 	if (length && parse_uint(str_from(length), 0, max_body, &n, NULL) < 0)
-		return refuse(s, mhd, MHD_HTTP_CONTENT_TOO_LARGE, "the body is too large\n");
+		return http_refuse_request(
+			s, mhd, MHD_HTTP_CONTENT_TOO_LARGE, "the body is too large\n");
 	request = calloc(1, sizeof(*request));
 	if (!request)
 		return MHD_NO;
@@ -244,13 +245,13 @@ static enum MHD_Result begin(struct http_server *s, struct MHD_Connection *mhd, 
 	if (str_copy(request->method, sizeof(request->method), str_from(method)) < 0 ||
 		str_copy(request->path, sizeof(request->path), str_from(url)) < 0) {
 		free(request);
-		return refuse(s, mhd, MHD_HTTP_URI_TOO_LONG, "the path is too long\n");
+		return http_refuse_request(s, mhd, MHD_HTTP_URI_TOO_LONG, "the path is too long\n");
 	}
 	*state = request;
 	return MHD_YES;
 }
 
-static enum MHD_Result queue(struct http_request *request)
+static enum MHD_Result http_queue_answer(struct http_request *request)
 {
 	if (!request->response)
 		return MHD_NO;
@@ -300,7 +301,7 @@ static void answer_nothing(struct http_server *s, struct http_request *request, 
 	for (size_t i = 0; i < s->options.n_routes; i++) {
 		const struct http_route *route = &s->options.routes[i];
 
-		if (is_path && !is_at(route, str_from(request->path)))
+		if (is_path && !http_is_route_at(route, str_from(request->path)))
 			continue;
 		buf_addf(&text, "%s%s", text.n ? " or " : "expected ",
 			is_path ? route->method : route->path);
@@ -310,7 +311,7 @@ static void answer_nothing(struct http_server *s, struct http_request *request, 
 		buf_str(&text));
 }
 
-static void dispatch(struct http_server *s, struct http_request *request)
+static void http_dispatch_request(struct http_server *s, struct http_request *request)
 {
 	bool is_path;
 
@@ -336,7 +337,7 @@ static enum MHD_Result on_request(void *data, struct MHD_Connection *mhd, const 
 	struct http_request *request = *state;
 
 	if (!request)
-		return begin(s, mhd, url, method, version, state);
+		return http_begin_request(s, mhd, url, method, version, state);
 	if (*upload_size) {
 		if (buf_add(&request->body, (struct str){upload, *upload_size}) < 0) {
 			s->counts.n_refused++;
@@ -350,15 +351,15 @@ static enum MHD_Result on_request(void *data, struct MHD_Connection *mhd, const 
 		request->connection->is_fresh = false;
 		request->connection->request = request;
 		s->counts.n_requests++;
-		dispatch(s, request);
+		http_dispatch_request(s, request);
 	}
 	if (request->status)
-		return queue(request);
+		return http_queue_answer(request);
 	http_request_suspend(request);
 	return MHD_YES;
 }
 
-static void on_completed(
+static void http_on_completed(
 	void *data, struct MHD_Connection *mhd, void **state, enum MHD_RequestTerminationCode code)
 {
 	struct http_request *request = *state;
@@ -408,7 +409,7 @@ struct each_header {
 	void *data;
 };
 
-static enum MHD_Result on_header(
+static enum MHD_Result http_on_header(
 	void *data, enum MHD_ValueKind kind, const char *name, const char *value)
 {
 	const struct each_header *each = data;
@@ -421,7 +422,7 @@ void http_each_header(const struct http_request *request, http_header_fn *fn, vo
 {
 	struct each_header each = {fn, data};
 
-	MHD_get_connection_values(request->mhd, MHD_HEADER_KIND, on_header, &each);
+	MHD_get_connection_values(request->mhd, MHD_HEADER_KIND, http_on_header, &each);
 }
 
 const char *http_peer(struct http_request *request)
@@ -504,7 +505,7 @@ static void on_readable(struct loop_io *io, uint32_t events)
 	http_server_run(io->data);
 }
 
-static void on_timer(struct loop_timer *timer, uint64_t now)
+static void http_on_timer(struct loop_timer *timer, uint64_t now)
 {
 	http_server_run(timer->data);
 }
@@ -558,7 +559,7 @@ int http_server_set_client_ca(struct http_server *server, const char *client_ca,
 	return 0;
 }
 
-static int start(struct http_server *s, struct error *err)
+static int http_start_daemon(struct http_server *s, struct error *err)
 {
 	const unsigned int flags = MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET |
 		MHD_ALLOW_SUSPEND_RESUME | (s->options.is_tls ? (unsigned int)MHD_USE_TLS : 0u);
@@ -581,13 +582,13 @@ static int start(struct http_server *s, struct error *err)
 		2 * (unsigned int)s->options.max_connections + 1, MHD_OPTION_CONNECTION_TIMEOUT,
 		LIBRARY_IDLE_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)MEMORY_MAX,
 		MHD_OPTION_NOTIFY_CONNECTION, on_connection, s, MHD_OPTION_NOTIFY_COMPLETED,
-		on_completed, s, MHD_OPTION_ARRAY, s->options.is_tls ? tls : no_tls,
+		http_on_completed, s, MHD_OPTION_ARRAY, s->options.is_tls ? tls : no_tls,
 		MHD_OPTION_END);
 	if (!s->http)
 		return fail(err, EIO, "'%s': cannot start the HTTP server", s->options.address);
 	info = MHD_get_daemon_info(s->http, MHD_DAEMON_INFO_EPOLL_FD);
-	r = loop_add_timer(s->loop, &s->timer, on_timer);
-	r = r < 0 ? r : loop_add_timer(s->loop, &s->sweep, on_sweep);
+	r = loop_add_timer(s->loop, &s->timer, http_on_timer);
+	r = r < 0 ? r : loop_add_timer(s->loop, &s->sweep, http_on_sweep);
 	r = r < 0 ? r : loop_add_io(s->loop, &s->io, info->epoll_fd, EPOLLIN, on_readable);
 	r = r < 0 ? r : http_accept_start(s);
 	return r < 0 ? fail_errno(err, -r, "'%s'", s->options.address) : 0;
@@ -619,7 +620,7 @@ int http_server_new(struct loop *loop, const struct http_options *options,
 	LIST_INIT(&s->connections);
 	LIST_INIT(&s->peers);
 	r = options->client_ca ? http_server_set_client_ca(s, options->client_ca, err) : 0;
-	r = r < 0 ? r : start(s, err);
+	r = r < 0 ? r : http_start_daemon(s, err);
 	if (r < 0) {
 		http_server_free(s);
 		return r;

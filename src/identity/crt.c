@@ -13,7 +13,7 @@
 
 #include "base/clock.h"
 
-static gnutls_datum_t datum(const char *text)
+static gnutls_datum_t crt_datum(const char *text)
 {
 	return (gnutls_datum_t){(unsigned char *)text, (unsigned int)strlen(text)};
 }
@@ -25,7 +25,7 @@ unsigned int crt_list_read(const char *pem, gnutls_x509_crt_t list[CRT_LIST_MAX]
 
 	if (!pem || strlen(pem) > CRT_PEM_MAX)
 		return 0;
-	text = datum(pem);
+	text = crt_datum(pem);
 	if (gnutls_x509_crt_list_import(list, &n, &text, GNUTLS_X509_FMT_PEM,
 		    GNUTLS_X509_CRT_LIST_IMPORT_FAIL_IF_EXCEED) < 0)
 		return 0;
@@ -45,7 +45,7 @@ gnutls_x509_privkey_t crt_key_read(const char *pem)
 
 	if (!pem || strlen(pem) > CRT_PEM_MAX || gnutls_x509_privkey_init(&key) < 0)
 		return NULL;
-	text = datum(pem);
+	text = crt_datum(pem);
 	if (gnutls_x509_privkey_import2(key, &text, GNUTLS_X509_FMT_PEM, NULL, 0) < 0) {
 		gnutls_x509_privkey_deinit(key);
 		return NULL;

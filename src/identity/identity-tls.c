@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sets up GnuTLS sessions and checks the certificate of the peer. GnuTLS calls verify() within the
- * handshake: the callback checks the chain, the key purpose and the name. A negative result of
- * verify() ends the handshake before a client sends its own certificate. `why` keeps the fault that
- * verify() found, since GnuTLS passes on only a code. identity_session_check() refuses a session
- * whose peer verify() has not identified. Sessions use no tickets, so every connection verifies a
- * certificate.
+ * Sets up GnuTLS sessions and checks the certificate of the peer. GnuTLS calls
+ * identity_tls_verify_peer() within the handshake: the callback checks the chain, the key purpose
+ * and the name. A negative result of identity_tls_verify_peer() ends the handshake before a client
+ * sends its own certificate. `why` keeps the fault that identity_tls_verify_peer() found, since
+ * GnuTLS passes on only a code. identity_session_check() refuses a session whose peer
+ * identity_tls_verify_peer() has not identified. Sessions use no tickets, so every connection
+ * verifies a certificate.
  */
 #include "identity/identity-tls.h"
 
@@ -45,7 +46,8 @@ int identity_crt_name(gnutls_x509_crt_t crt, struct identity_name *ret_name, str
 
 /* ---- the peer's certificate ---- */
 
-static int read_peer(gnutls_session_t tls, struct identity_name *ret_name, struct error *err)
+static int identity_tls_read_peer(
+	gnutls_session_t tls, struct identity_name *ret_name, struct error *err)
 {
 	const gnutls_datum_t *chain;
 	gnutls_x509_crt_t crt = NULL;
@@ -86,14 +88,14 @@ static int check_vouched_for(const struct identity_session *session, struct erro
 }
 
 /* A negative result ends the handshake before a client sends its certificate. */
-static int verify(gnutls_session_t tls)
+static int identity_tls_verify_peer(gnutls_session_t tls)
 {
 	struct identity_session *session = gnutls_session_get_ptr(tls);
 	struct identity_name peer = {0};
 	struct error err = {0};
 	int r = check_vouched_for(session, &err);
 
-	r = r < 0 ? r : read_peer(tls, &peer, &err);
+	r = r < 0 ? r : identity_tls_read_peer(tls, &peer, &err);
 	if (r == 0 && session->node &&
 		(peer.kind != IDENTITY_OF_NODE || strcmp(peer.node, session->node)))
 		r = fail(&err, EACCES, "the peer is %s '%.100s'; expected node '%.100s'",
@@ -113,7 +115,10 @@ int identity_session_check(const struct identity_session *session, int r, struct
 		return fail(err, EACCES, "%s", session->why.msg);
 	if (r < 0)
 		return fail(err, EACCES, "the TLS handshake failed: %s", gnutls_strerror(r));
-	/* In case the library skips the callback: refuses a peer that verify() has not checked. */
+	/*
+	 * In case the library skips the callback: refuses a peer that identity_tls_verify_peer()
+	 * has not checked.
+	 */
 	if (session->peer.kind == IDENTITY_NOBODY ||
 		gnutls_auth_get_type(session->tls) != GNUTLS_CRD_CERTIFICATE)
 		return fail(err, EACCES, "the peer has shown no certificate");
@@ -122,7 +127,7 @@ int identity_session_check(const struct identity_session *session, int r, struct
 
 /* ---- our own certificate ---- */
 
-static gnutls_datum_t datum(const char *text)
+static gnutls_datum_t identity_tls_datum(const char *text)
 {
 	return (gnutls_datum_t){(unsigned char *)text, (unsigned int)strlen(text)};
 }
@@ -137,8 +142,9 @@ int identity_tls_new(
 		return fail(err, ENOMEM, "out of memory");
 	r = gnutls_certificate_allocate_credentials(&tls->credentials);
 	if (r >= 0) {
-		const gnutls_datum_t crt = datum(identity->crt), key = datum(identity->key),
-				     authority = datum(identity->authority);
+		const gnutls_datum_t crt = identity_tls_datum(identity->crt),
+				     key = identity_tls_datum(identity->key),
+				     authority = identity_tls_datum(identity->authority);
 
 		r = gnutls_certificate_set_x509_key_mem(
 			tls->credentials, &crt, &key, GNUTLS_X509_FMT_PEM);
@@ -152,7 +158,7 @@ int identity_tls_new(
 		identity_tls_free(tls);
 		return fail(err, EINVAL, "load the identity for TLS: %s", gnutls_strerror(r));
 	}
-	gnutls_certificate_set_verify_function(tls->credentials, verify);
+	gnutls_certificate_set_verify_function(tls->credentials, identity_tls_verify_peer);
 	*ret_tls = tls;
 	return 0;
 }

@@ -3,8 +3,8 @@
  * This file copies identities, passes them to other processes, and checks them. identity_to_fd()
  * writes the three texts into a sealed memfd, a NUL behind each. identity_from_fd() reads from
  * offset 0 with pread(), so several processes can read one descriptor. The functions wipe each copy
- * of the texts before they free the copy. An authority counts in check() only if the authority's
- * certificate holds at that time.
+ * of the texts before they free the copy. An authority counts in identity_check_crt() only if the
+ * authority's certificate holds at that time.
  */
 #include "identity/identity.h"
 
@@ -108,8 +108,8 @@ int identity_from_fd(int fd, struct identity *ret_identity, struct error *err)
 	return 0;
 }
 
-static int check(gnutls_x509_crt_t crt, const struct identity *identity, uint64_t real_ns,
-	struct identity_facts *ret_facts, struct error *err)
+static int identity_check_crt(gnutls_x509_crt_t crt, const struct identity *identity,
+	uint64_t real_ns, struct identity_facts *ret_facts, struct error *err)
 {
 	gnutls_x509_privkey_t key = crt_key_read(identity->key);
 	const bool is_pair = key && crt_is_pair(crt, key);
@@ -141,7 +141,7 @@ int identity_check(const struct identity *identity, uint64_t real_ns,
 {
 	gnutls_x509_crt_t crt[CRT_LIST_MAX];
 	const unsigned int n = crt_list_read(identity->crt, crt);
-	int r = n == 1 ? check(crt[0], identity, real_ns, ret_facts, err)
+	int r = n == 1 ? identity_check_crt(crt[0], identity, real_ns, ret_facts, err)
 		       : fail(err, EINVAL, "%u certificates; expected one", n);
 
 	crt_list_done(crt, n);

@@ -13,7 +13,7 @@
 #define NODE_PREFIX SCHEME "node/"
 #define TENANT_PREFIX SCHEME "tenant/"
 
-static bool is_plain(char c)
+static bool identity_name_is_plain(char c)
 {
 	return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
 }
@@ -22,12 +22,14 @@ static bool is_plain(char c)
 static bool is_label(struct str text, bool has_dots)
 {
 	for (size_t i = 0; i < text.n; i++)
-		if (!is_plain(text.p[i]) && text.p[i] != '-' && !(has_dots && text.p[i] == '.'))
+		if (!identity_name_is_plain(text.p[i]) && text.p[i] != '-' &&
+			!(has_dots && text.p[i] == '.'))
 			return false;
-	return text.n && is_plain(text.p[0]) && is_plain(text.p[text.n - 1]);
+	return text.n && identity_name_is_plain(text.p[0]) &&
+		identity_name_is_plain(text.p[text.n - 1]);
 }
 
-static int take(char *ret, size_t size, struct str text, bool has_dots)
+static int identity_name_take_part(char *ret, size_t size, struct str text, bool has_dots)
 {
 	return is_label(text, has_dots) ? str_copy(ret, size, text) : -EINVAL;
 }
@@ -39,12 +41,14 @@ int identity_name_parse(struct str uri, struct identity_name *ret_name, struct e
 	int r;
 
 	if (str_skip_prefix(&rest, STR(NODE_PREFIX))) {
-		r = take(name.node, sizeof(name.node), rest, true);
+		r = identity_name_take_part(name.node, sizeof(name.node), rest, true);
 	} else if (str_skip_prefix(&rest, STR(TENANT_PREFIX))) {
 		name.kind = IDENTITY_OF_TENANT;
 		str_split(&rest, '/', &uid);
-		r = take(name.uid, sizeof(name.uid), uid, false);
-		r = r < 0 ? r : take(name.container, sizeof(name.container), rest, false);
+		r = identity_name_take_part(name.uid, sizeof(name.uid), uid, false);
+		r = r < 0 ? r
+			  : identity_name_take_part(
+				    name.container, sizeof(name.container), rest, false);
 	} else {
 		r = -EINVAL;
 	}

@@ -23,7 +23,7 @@
 
 /* ---- our own requests ---- */
 
-static char *take(gnutls_datum_t *text)
+static char *request_take_text(gnutls_datum_t *text)
 {
 	char *copy = str_dup((struct str){(const char *)text->data, text->size});
 
@@ -32,7 +32,7 @@ static char *take(gnutls_datum_t *text)
 	return copy;
 }
 
-static int export(
+static int request_export_pem(
 	gnutls_x509_crq_t crq, gnutls_x509_privkey_t key, char **ret_request, char **ret_key)
 {
 	gnutls_datum_t text = {NULL, 0}, der = {NULL, 0};
@@ -44,10 +44,10 @@ static int export(
 	gnutls_free(der.data);
 	if (r < 0)
 		return r;
-	*ret_request = take(&text);
+	*ret_request = request_take_text(&text);
 	r = gnutls_x509_privkey_export2(key, GNUTLS_X509_FMT_PEM, &text);
 	if (r >= 0)
-		*ret_key = take(&text);
+		*ret_key = request_take_text(&text);
 	return r < 0 ? r : *ret_request && *ret_key ? 0 : GNUTLS_E_MEMORY_ERROR;
 }
 
@@ -74,7 +74,7 @@ int request_make(
 		  : gnutls_x509_crq_set_subject_alt_name(
 			    crq, GNUTLS_SAN_URI, uri, (unsigned int)strlen(uri), GNUTLS_FSAN_SET);
 	r = r < 0 ? r : gnutls_x509_crq_sign2(crq, key, GNUTLS_DIG_SHA256, 0);
-	r = r < 0 ? r : export(crq, key, &request, &pem_key);
+	r = r < 0 ? r : request_export_pem(crq, key, &request, &pem_key);
 	if (crq)
 		gnutls_x509_crq_deinit(crq);
 	if (key)
@@ -139,7 +139,8 @@ static int check_subject(gnutls_x509_crq_t crq, struct error *err)
 	return 0;
 }
 
-static int read_name(gnutls_x509_crq_t crq, struct identity_name *ret_name, struct error *err)
+static int request_read_name(
+	gnutls_x509_crq_t crq, struct identity_name *ret_name, struct error *err)
 {
 	char uri[IDENTITY_URI];
 	size_t size = sizeof(uri);
@@ -185,14 +186,14 @@ static int check_key(gnutls_x509_crq_t crq, gnutls_pubkey_t key, struct error *e
 	return 0;
 }
 
-static int read_request(gnutls_x509_crq_t crq, struct request *request, struct error *err)
+static int request_read_crq(gnutls_x509_crq_t crq, struct request *request, struct error *err)
 {
 	int r = check_key(crq, request->key, err);
 
 	r = r < 0 ? r : check_subject(crq, err);
 	r = r < 0 ? r : check_only(crq, attribute_oid, OID_EXTENSIONS, "attribute", err);
 	r = r < 0 ? r : check_only(crq, extension_oid, OID_ALTERNATIVE, "extension", err);
-	return r < 0 ? r : read_name(crq, &request->name, err);
+	return r < 0 ? r : request_read_name(crq, &request->name, err);
 }
 
 int request_read(struct str pem, struct request *ret_request, struct error *err)
@@ -211,7 +212,7 @@ int request_read(struct str pem, struct request *ret_request, struct error *err)
 		r = fail(err, EINVAL, "the text is not a certificate request in PEM: %s",
 			gnutls_strerror(r));
 	else
-		r = read_request(crq, &request, err);
+		r = request_read_crq(crq, &request, err);
 	if (crq)
 		gnutls_x509_crq_deinit(crq);
 	if (r < 0)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Turns asynchronous requests to the API server into blocking calls for command lines. wait_for()
- * runs the client's loop until the answer has arrived; a signal does not end the wait. A pending
- * request points to the caller's `ask`, so the caller keeps `ask` until the call returns.
- * kube_ask_list() reads pages of PAGE objects, one request for each page, and returns all or
- * nothing.
+ * Turns asynchronous requests to the API server into blocking calls for command lines.
+ * kube_ask_wait_done() runs the client's loop until the answer has arrived; a signal does not end
+ * the wait. A pending request points to the caller's `ask`, so the caller keeps `ask` until the
+ * call returns. kube_ask_list() reads pages of PAGE objects, one request for each page, and returns
+ * all or nothing.
  */
 #include "kube/ask.h"
 
@@ -27,7 +27,7 @@ void kube_ask_done(void *data, const struct kube_answer *from)
 		ask->result = kube_json_parse(from->body, &ask->json, &ask->error);
 }
 
-static void wait_for(struct kube_client *client, struct kube_ask *ask)
+static void kube_ask_wait_done(struct kube_client *client, struct kube_ask *ask)
 {
 	while (!ask->is_done) {
 		const int r = loop_run_once(kube_client_loop(client), CLOCK_NEVER);
@@ -41,7 +41,7 @@ static void wait_for(struct kube_client *client, struct kube_ask *ask)
 
 int kube_ask_wait(struct kube_client *client, struct kube_ask *ask, json_t **ret, struct error *err)
 {
-	wait_for(client, ask);
+	kube_ask_wait_done(client, ask);
 	if (ask->result < 0) {
 		json_decref(TAKE_PTR(ask->json));
 		return fail(err, -ask->result, "%s", ask->error.msg);
@@ -69,7 +69,7 @@ int kube_ask_get(struct kube_client *client, const char *path, const struct kube
 		ask->result = r;
 		return r;
 	}
-	wait_for(client, ask);
+	kube_ask_wait_done(client, ask);
 	return ask->result;
 }
 

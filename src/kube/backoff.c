@@ -39,7 +39,7 @@ uint64_t retry_delay_ns(
 	struct backoff *backoff, struct rand *rand, const struct retry_outcome *outcome)
 {
 	const uint64_t own_ns = backoff_next_ns(backoff, rand);
-	const uint64_t wish_ns = MIN(outcome->retry_after_ns, RETRY_AFTER_MAX_NS);
+	const uint64_t wanted_ns = MIN(outcome->retry_after_ns, RETRY_AFTER_MAX_NS);
 
-	return MAX(own_ns, wish_ns + rand_below(rand, wish_ns / 8 + 1));
+	return MAX(own_ns, wanted_ns + rand_below(rand, wanted_ns / 8 + 1));
 }

@@ -31,7 +31,8 @@ struct kube_cache {
 };
 
 /* "NAMESPACE\0NAME" */
-static size_t make_key(char key[static KEY_MAX], const char *namespace_name, const char *name)
+static size_t kube_cache_make_key(
+	char key[static KEY_MAX], const char *namespace_name, const char *name)
 {
 	const size_t n_space = namespace_name ? strlen(namespace_name) : 0, n_name = strlen(name);
 
@@ -44,11 +45,11 @@ static size_t make_key(char key[static KEY_MAX], const char *namespace_name, con
 	return n_space + 1 + n_name;
 }
 
-static struct entry *find(
+static struct entry *kube_cache_find_entry(
 	const struct kube_cache *cache, const char *namespace_name, const char *name)
 {
 	char key[KEY_MAX];
-	const size_t n = make_key(key, namespace_name, name);
+	const size_t n = kube_cache_make_key(key, namespace_name, name);
 	struct entry *e = NULL;
 
 	if (n)
@@ -72,7 +73,7 @@ static void entry_free(struct kube_cache *cache, struct entry *e)
 }
 
 /* Removes the entry before the callback, so that the handler sees the new state. */
-static void remove_entry(struct kube_cache *cache, struct entry *e)
+static void kube_cache_remove_entry(struct kube_cache *cache, struct entry *e)
 {
 	HASH_DELETE(by_key, cache->by_key, e);
 	HASH_DELETE(by_uid, cache->by_uid, e);
@@ -86,7 +87,7 @@ struct identity {
 	const char *namespace_name, *name, *uid, *version;
 };
 
-static int identify(const json_t *json, struct identity *ret)
+static int kube_cache_identify(const json_t *json, struct identity *ret)
 {
 	const json_t *metadata = json_object_get(json, "metadata");
 	char key[KEY_MAX];
@@ -98,12 +99,12 @@ static int identify(const json_t *json, struct identity *ret)
 		.version = kube_json_text_at(metadata, "resourceVersion", NULL),
 	};
 	if (!ret->name || !ret->name[0] || !ret->uid || !ret->uid[0] || !ret->version ||
-		!make_key(key, ret->namespace_name, ret->name))
+		!kube_cache_make_key(key, ret->namespace_name, ret->name))
 		return -EBADMSG;
 	return 0;
 }
 
-static void set_version(struct entry *e, const char *version)
+static void kube_cache_set_version(struct entry *e, const char *version)
 {
 	if (str_copy(e->entry.version, sizeof(e->entry.version), str_from(version)) < 0)
 		e->entry.version[0] = '\0';
@@ -142,7 +143,7 @@ static struct entry *entry_new(const struct identity *id)
 	return e;
 }
 
-static int add_entry(struct kube_cache *cache, const struct identity *id,
+static int kube_cache_add_entry(struct kube_cache *cache, const struct identity *id,
 	const struct kube_object *object, void *own)
 {
 	struct entry *e = entry_new(id);
@@ -154,7 +155,7 @@ static int add_entry(struct kube_cache *cache, const struct identity *id,
 	}
 	e->entry.object = own;
 	e->list = cache->list;
-	set_version(e, id->version);
+	kube_cache_set_version(e, id->version);
 	HASH_ADD_KEYPTR(by_key, cache->by_key, e->text, e->n_key, e);
 	HASH_ADD_KEYPTR(by_uid, cache->by_uid, e->entry.uid, strlen(e->entry.uid), e);
 	if (cache->handler.added)
@@ -173,40 +174,40 @@ static int update_entry(struct kube_cache *cache, struct entry *e, const struct 
 	}
 	e->entry.object = own;
 	e->list = cache->list;
-	set_version(e, id->version);
+	kube_cache_set_version(e, id->version);
 	if (cache->handler.updated)
 		cache->handler.updated(cache->handler.data, &e->entry, old);
 	cache->handler.release(old);
 	return 0;
 }
 
-static bool is_same(
+static bool kube_cache_is_same_object(
 	const struct kube_cache *cache, const struct entry *e, const struct identity *id)
 {
 	return !cache->is_replacing && e->entry.version[0] &&
 		!strcmp(e->entry.version, id->version);
 }
 
-static int put(
+static int kube_cache_put_object(
 	struct kube_cache *cache, const struct identity *id, const struct kube_object *object)
 {
-	struct entry *e = find(cache, id->namespace_name, id->name);
+	struct entry *e = kube_cache_find_entry(cache, id->namespace_name, id->name);
 	struct error err = {0};
 	void *own = NULL;
 	int r;
 
 	if (e && strcmp(e->entry.uid, id->uid) != 0) {
-		remove_entry(cache, e);
+		kube_cache_remove_entry(cache, e);
 		e = NULL;
 	}
-	if (e && is_same(cache, e, id)) {
+	if (e && kube_cache_is_same_object(cache, e, id)) {
 		e->list = cache->list;
 		return 0;
 	}
 	r = cache->handler.project(cache->handler.data, object, &own, &err);
 	if (r < 0) {
 		if (e)
-			remove_entry(cache, e);
+			kube_cache_remove_entry(cache, e);
 		if (r != -ENOENT && cache->handler.trouble) {
 			fail_within(&err, r, "%s/%s", id->namespace_name ? id->namespace_name : "",
 				id->name);
@@ -214,7 +215,8 @@ static int put(
 		}
 		return 0;
 	}
-	return e ? update_entry(cache, e, id, object, own) : add_entry(cache, id, object, own);
+	return e ? update_entry(cache, e, id, object, own)
+		 : kube_cache_add_entry(cache, id, object, own);
 }
 
 static int on_object(void *data, enum kube_change change, const struct kube_object *object)
@@ -222,20 +224,20 @@ static int on_object(void *data, enum kube_change change, const struct kube_obje
 	struct kube_cache *cache = data;
 	struct identity id;
 	struct entry *e;
-	int r = identify(object->json, &id);
+	int r = kube_cache_identify(object->json, &id);
 
 	if (r < 0)
 		return r;
 	if (change != KUBE_DELETED)
-		return put(cache, &id, object);
+		return kube_cache_put_object(cache, &id, object);
 	/* By uid: the name could belong to a newer object. */
 	e = find_uid(cache, id.uid);
 	if (e)
-		remove_entry(cache, e);
+		kube_cache_remove_entry(cache, e);
 	return 0;
 }
 
-static void on_begin(void *data, bool is_replacing)
+static void kube_cache_on_begin(void *data, bool is_replacing)
 {
 	struct kube_cache *cache = data;
 
@@ -243,7 +245,7 @@ static void on_begin(void *data, bool is_replacing)
 	cache->is_replacing = is_replacing;
 }
 
-static void on_end(void *data)
+static void kube_cache_on_end(void *data)
 {
 	struct kube_cache *cache = data;
 	struct entry *e = cache->by_key, *next;
@@ -253,14 +255,14 @@ static void on_end(void *data)
 	for (; e; e = next) {
 		next = e->by_key.next;
 		if (e->list != cache->list)
-			remove_entry(cache, e);
+			kube_cache_remove_entry(cache, e);
 	}
 	cache->is_synced = true;
 	if (!was_synced && cache->handler.synced)
 		cache->handler.synced(cache->handler.data);
 }
 
-static void on_trouble(void *data, const struct error *err)
+static void kube_cache_on_trouble(void *data, const struct error *err)
 {
 	struct kube_cache *cache = data;
 
@@ -270,10 +272,10 @@ static void on_trouble(void *data, const struct error *err)
 
 struct kube_reflect_handler kube_cache_feed(struct kube_cache *cache)
 {
-	return (struct kube_reflect_handler){.begin = on_begin,
+	return (struct kube_reflect_handler){.begin = kube_cache_on_begin,
 		.object = on_object,
-		.end = on_end,
-		.trouble = on_trouble,
+		.end = kube_cache_on_end,
+		.trouble = kube_cache_on_trouble,
 		.data = cache};
 }
 
@@ -341,7 +343,7 @@ struct kube_reflect_counts kube_cache_counts(const struct kube_cache *cache)
 const struct kube_entry *kube_cache_find(
 	const struct kube_cache *cache, const char *namespace_name, const char *name)
 {
-	const struct entry *e = find(cache, namespace_name, name);
+	const struct entry *e = kube_cache_find_entry(cache, namespace_name, name);
 
 	return e ? &e->entry : NULL;
 }

@@ -61,7 +61,7 @@ void credential_free(struct credential *c)
 }
 
 /* If the file cannot be read, the old token stays: the file is probably being replaced. */
-static int read_file(struct credential *c, struct error *err)
+static int credential_read_file(struct credential *c, struct error *err)
 {
 	const uint64_t now_ns = clock_now_ns();
 	_cleanup_buf_ struct buf text = BUF_INIT(KUBE_TOKEN_MAX);
@@ -86,7 +86,8 @@ static int read_file(struct credential *c, struct error *err)
 	return c->token ? 0 : fail(err, ENOMEM, "out of memory for a token");
 }
 
-static void on_said(void *data, int r, struct exec_result *result, const struct error *err)
+static void credential_on_answer(
+	void *data, int r, struct exec_result *result, const struct error *err)
 {
 	struct credential *c = data;
 
@@ -130,7 +131,8 @@ static int ask_plugin(struct credential *c, struct error *err)
 	if (c->failure.code && clock_now_ns() - c->failed_ns < CREDENTIAL_PAUSE_NS)
 		return fail(err, c->failure.code, "%s", c->failure.msg);
 	c->failure.code = 0;
-	r = exec_start(c->loop, c->config, EXEC_TIMEOUT_NS, on_said, c, &c->run, &c->failure);
+	r = exec_start(
+		c->loop, c->config, EXEC_TIMEOUT_NS, credential_on_answer, c, &c->run, &c->failure);
 	if (r == 0)
 		return -EAGAIN;
 	c->failed_ns = clock_now_ns();
@@ -145,7 +147,7 @@ int credential_get(struct credential *c, struct credential_view *ret_view, struc
 	int r = 0;
 
 	if (config->token_file) {
-		r = read_file(c, err);
+		r = credential_read_file(c, err);
 		view.token = c->token;
 	} else if (config->exec) {
 		r = ask_plugin(c, err);

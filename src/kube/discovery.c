@@ -119,7 +119,8 @@ static void end_round(struct kube_discovery *d)
 		d->changed(d->data, r, &why);
 }
 
-static int read_answer(struct question *q, const struct kube_answer *answer, struct error *err)
+static int kube_discovery_read_answer(
+	struct question *q, const struct kube_answer *answer, struct error *err)
 {
 	struct kube_discovery *d = q->discovery;
 	_cleanup_json_ json_t *json = NULL;
@@ -140,12 +141,12 @@ static int read_answer(struct question *q, const struct kube_answer *answer, str
 	return r < 0 ? fail(err, -r, "%s: no APIResourceList", q->group_version) : 0;
 }
 
-static void on_answer(void *data, const struct kube_answer *answer)
+static void kube_discovery_on_answer(void *data, const struct kube_answer *answer)
 {
 	struct question *q = data;
 	struct kube_discovery *d = q->discovery;
 	struct error err;
-	int r = read_answer(q, answer, &err);
+	int r = kube_discovery_read_answer(q, answer, &err);
 
 	q->call = NULL;
 	if (r < 0 && d->failure == 0) {
@@ -156,7 +157,7 @@ static void on_answer(void *data, const struct kube_answer *answer)
 		end_round(d);
 }
 
-static int ask(struct question *q, struct error *err)
+static int kube_discovery_send_question(struct question *q, struct error *err)
 {
 	_cleanup_buf_ struct buf path = BUF_INIT(256);
 
@@ -168,7 +169,7 @@ static int ask(struct question *q, struct error *err)
 	return kube_call_start(q->discovery->client,
 		&(struct kube_request){.path = buf_text(&path),
 			.retry = RETRY_IDEMPOTENT,
-			.done = on_answer,
+			.done = kube_discovery_on_answer,
 			.data = q},
 		&q->call, err);
 }
@@ -185,7 +186,7 @@ static void begin_round(struct loop_timer *timer, uint64_t now_ns)
 	/* One too many at first, so that a request that fails at once cannot end the round. */
 	d->n_open = 1;
 	for (size_t i = 0; i < d->n_questions; i++) {
-		if (ask(&d->questions[i], &err) < 0) {
+		if (kube_discovery_send_question(&d->questions[i], &err) < 0) {
 			d->failure = -err.code;
 			d->why = err;
 			continue;
@@ -196,7 +197,7 @@ static void begin_round(struct loop_timer *timer, uint64_t now_ns)
 		end_round(d);
 }
 
-static bool is_asked(const struct kube_discovery *d, const char *group_version)
+static bool kube_discovery_is_queried(const struct kube_discovery *d, const char *group_version)
 {
 	for (size_t i = 1; i < d->n_questions; i++)
 		if (!strcmp(d->questions[i].group_version, group_version))
@@ -218,7 +219,7 @@ int kube_discovery_new(struct kube_client *client, kube_discovery_fn *changed, v
 		.backoff = {.base_ns = 500 * NSEC_PER_MSEC, .max_ns = 30 * NSEC_PER_SEC}};
 	d->questions[d->n_questions++] = (struct question){.discovery = d};
 	for (size_t row = 0; row < kube_n_api_rows; row++)
-		if (!is_asked(d, kube_api_rows[row].group_version))
+		if (!kube_discovery_is_queried(d, kube_api_rows[row].group_version))
 			d->questions[d->n_questions++] = (struct question){
 				.discovery = d, .group_version = kube_api_rows[row].group_version};
 	if (loop_add_timer(kube_client_loop(client), &d->timer, begin_round) < 0) {

@@ -107,7 +107,7 @@ static uint64_t object_key(const struct kube_event *e)
 }
 
 /* Whether the object may have another Event. */
-static bool spend(struct event_memory *memory, uint64_t object, uint64_t now_ns)
+static bool event_memory_spend_token(struct event_memory *memory, uint64_t object, uint64_t now_ns)
 {
 	const uint64_t most_ns = EVENT_BURST * EVENT_REFILL_NS;
 	bool is_new;
@@ -157,7 +157,7 @@ void event_decide(struct event_memory *memory, const struct kube_event *event, u
 	bool is_new;
 
 	*ret = (struct event_decision){.verdict = EVENT_DROPPED};
-	if (!spend(memory, object, now_ns))
+	if (!event_memory_spend_token(memory, object, now_ns))
 		return;
 	ret->is_combined = is_combined(memory, reason, message, now_ns);
 	key = ret->is_combined ? reason : message;

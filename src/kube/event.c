@@ -34,9 +34,9 @@ struct kube_recorder {
 	uint32_t n_running;
 };
 
-static void send_next(struct kube_recorder *recorder);
+static void kube_recorder_send_next(struct kube_recorder *recorder);
 
-static void item_free(struct item *item)
+static void kube_recorder_item_free(struct item *item)
 {
 	kube_call_cancel(item->call);
 	json_decref(item->object);
@@ -44,7 +44,7 @@ static void item_free(struct item *item)
 	free(item);
 }
 
-static struct kube_write write_of(struct item *item, kube_done_fn *done)
+static struct kube_write kube_recorder_write(struct item *item, kube_done_fn *done)
 {
 	return (struct kube_write){
 		.target = {.group_version = "v1",
@@ -58,12 +58,12 @@ static struct kube_write write_of(struct item *item, kube_done_fn *done)
 	};
 }
 
-static void on_done(void *data, const struct kube_answer *answer);
+static void kube_recorder_on_done(void *data, const struct kube_answer *answer);
 
 static int send_item(struct item *item)
 {
 	struct kube_client *client = item->recorder->client;
-	const struct kube_write write = write_of(item, on_done);
+	const struct kube_write write = kube_recorder_write(item, kube_recorder_on_done);
 	_cleanup_json_ json_t *patch = NULL;
 
 	if (!item->is_again)
@@ -86,11 +86,11 @@ static void end_item(struct item *item, bool is_written)
 	}
 	DL_DELETE(recorder->running, item);
 	recorder->n_running--;
-	item_free(item);
-	send_next(recorder);
+	kube_recorder_item_free(item);
+	kube_recorder_send_next(recorder);
 }
 
-static void on_done(void *data, const struct kube_answer *answer)
+static void kube_recorder_on_done(void *data, const struct kube_answer *answer)
 {
 	struct item *item = data;
 
@@ -104,7 +104,7 @@ static void on_done(void *data, const struct kube_answer *answer)
 	end_item(item, answer->result == 0 || answer->result == -EEXIST);
 }
 
-static struct item *find(struct item *list, const char *name)
+static struct item *kube_recorder_find_item(struct item *list, const char *name)
 {
 	struct item *item;
 
@@ -115,21 +115,22 @@ static struct item *find(struct item *list, const char *name)
 }
 
 /* The first item whose Event has no request in flight. */
-static struct item *next_item(struct kube_recorder *recorder)
+static struct item *kube_recorder_next_item(struct kube_recorder *recorder)
 {
 	struct item *item;
 
 	DL_FOREACH(recorder->waiting, item)
-		if (!find(recorder->running, item->decision.name))
+		if (!kube_recorder_find_item(recorder->running, item->decision.name))
 			return item;
 	return NULL;
 }
 
-static void send_next(struct kube_recorder *recorder)
+static void kube_recorder_send_next(struct kube_recorder *recorder)
 {
 	struct item *item;
 
-	while (recorder->n_running < EVENT_IN_FLIGHT && (item = next_item(recorder))) {
+	while (recorder->n_running < EVENT_IN_FLIGHT &&
+		(item = kube_recorder_next_item(recorder))) {
 		DL_DELETE(recorder->waiting, item);
 		DL_APPEND(recorder->running, item);
 		recorder->counts.n_waiting--;
@@ -180,15 +181,15 @@ static json_t *object_of(const struct kube_recorder *recorder, const struct kube
 }
 
 /* Replaces a waiting item with an older count. */
-static void enqueue(struct kube_recorder *recorder, struct item *item)
+static void kube_recorder_enqueue_item(struct kube_recorder *recorder, struct item *item)
 {
-	struct item *older = find(recorder->waiting, item->decision.name);
+	struct item *older = kube_recorder_find_item(recorder->waiting, item->decision.name);
 
 	if (older) {
 		recorder->counts.n_merged++;
 		item->is_again = older->is_again;
 		DL_REPLACE_ELEM(recorder->waiting, older, item);
-		item_free(older);
+		kube_recorder_item_free(older);
 		return;
 	}
 	DL_APPEND(recorder->waiting, item);
@@ -220,11 +221,11 @@ void kube_record(struct kube_recorder *recorder, const struct kube_event *event)
 	if (!item->object || !item->namespace_name) {
 		recorder->counts.n_dropped++;
 		event_forget(recorder->memory, decision.name);
-		item_free(item);
+		kube_recorder_item_free(item);
 		return;
 	}
-	enqueue(recorder, item);
-	send_next(recorder);
+	kube_recorder_enqueue_item(recorder, item);
+	kube_recorder_send_next(recorder);
 }
 
 void kube_recordf(
@@ -265,9 +266,9 @@ void kube_recorder_free(struct kube_recorder *recorder)
 	if (!recorder)
 		return;
 	DL_FOREACH_SAFE(recorder->waiting, item, next)
-		item_free(item);
+		kube_recorder_item_free(item);
 	DL_FOREACH_SAFE(recorder->running, item, next)
-		item_free(item);
+		kube_recorder_item_free(item);
 	event_memory_free(recorder->memory);
 	free(recorder->component);
 	free(recorder->instance);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Starts a credential plugin with pipes for stdout and stderr, which the loop reads while the
- * plugin runs. The plugin's pidfd becomes readable at its exit: on_ended() then reads the rest,
- * reaps the child and calls `done`. The timer only sends SIGKILL, so a started run ends in
- * on_ended() or in exec_cancel(). drain() closes a pipe when its buffer has no room left within
- * EXEC_OUTPUT_MAX. exec_cancel() blocks until the killed child is reaped. outlet_done() overwrites
- * the output, since stdout carries the credential.
+ * plugin runs. The plugin's pidfd becomes readable at its exit: exec_on_ended() then reads the
+ * rest, reaps the child and calls `done`. The timer only sends SIGKILL, so a started run ends in
+ * exec_on_ended() or in exec_cancel(). exec_drain_outlet() closes a pipe when its buffer has no
+ * room left within EXEC_OUTPUT_MAX. exec_cancel() blocks until the killed child is reaped.
+ * outlet_done() overwrites the output, since stdout carries the credential.
  */
 #include "kube/exec.h"
 
@@ -48,7 +48,7 @@ void exec_result_done(struct exec_result *result)
 	*result = (struct exec_result){0};
 }
 
-static int take_text(const json_t *status, const char *key, char **ret_text, struct error *err)
+static int exec_take_text(const json_t *status, const char *key, char **ret_text, struct error *err)
 {
 	const char *text = kube_json_text_at(status, key, NULL);
 
@@ -58,15 +58,15 @@ static int take_text(const json_t *status, const char *key, char **ret_text, str
 	return *ret_text ? 0 : fail(err, ENOMEM, "out of memory for a credential");
 }
 
-static int read_status(const json_t *status, struct exec_result *ret, struct error *err)
+static int exec_read_status(const json_t *status, struct exec_result *ret, struct error *err)
 {
 	const char *expires = kube_json_text_at(status, "expirationTimestamp", NULL);
-	int r = take_text(status, "token", &ret->token, err);
+	int r = exec_take_text(status, "token", &ret->token, err);
 
 	if (r == 0)
-		r = take_text(status, "clientCertificateData", &ret->cert_pem, err);
+		r = exec_take_text(status, "clientCertificateData", &ret->cert_pem, err);
 	if (r == 0)
-		r = take_text(status, "clientKeyData", &ret->key_pem, err);
+		r = exec_take_text(status, "clientKeyData", &ret->key_pem, err);
 	if (r < 0)
 		return r;
 	ret->expires_real_ns = CLOCK_NEVER;
@@ -96,7 +96,7 @@ int exec_parse(
 	if (!kind || strcmp(kind, "ExecCredential") != 0 || !version ||
 		strcmp(version, api_version) != 0)
 		return fail(err, EBADMSG, "no ExecCredential of %s", api_version);
-	r = read_status(json_object_get(json, "status"), &result, err);
+	r = exec_read_status(json_object_get(json, "status"), &result, err);
 	if (r < 0) {
 		exec_result_done(&result);
 		return r;
@@ -105,7 +105,7 @@ int exec_parse(
 	return 0;
 }
 
-static void drain(struct outlet *outlet)
+static void exec_drain_outlet(struct outlet *outlet)
 {
 	ssize_t got = 1;
 
@@ -128,7 +128,7 @@ static void on_output(struct loop_io *io, uint32_t events)
 {
 	struct outlet *outlet = io->data;
 
-	drain(outlet);
+	exec_drain_outlet(outlet);
 	if (outlet->fd < 0)
 		loop_remove_io(io);
 }
@@ -173,7 +173,7 @@ static int result_of(struct exec_run *run, int status, struct exec_result *ret, 
 	return r < 0 ? fail_within(err, r, "%s: '%s'", exec->where, exec->argv[0]) : 0;
 }
 
-static void on_ended(struct loop_io *io, uint32_t events)
+static void exec_on_ended(struct loop_io *io, uint32_t events)
 {
 	struct exec_run *run = io->data;
 	struct exec_result result = {0};
@@ -182,8 +182,8 @@ static void on_ended(struct loop_io *io, uint32_t events)
 	void *data = run->data;
 	int status = 0, r;
 
-	drain(&run->out);
-	drain(&run->said);
+	exec_drain_outlet(&run->out);
+	exec_drain_outlet(&run->said);
 	spawn_wait(run->pid, CLOCK_NEVER, &status);
 	r = result_of(run, status, &result, &err);
 	run_free(run);
@@ -276,7 +276,7 @@ static int watch_child(struct exec_run *run, uint64_t timeout_ns, struct error *
 	if (r >= 0) {
 		run->pidfd = r;
 		run->ended.data = run;
-		r = loop_add_io(run->loop, &run->ended, run->pidfd, EPOLLIN, on_ended);
+		r = loop_add_io(run->loop, &run->ended, run->pidfd, EPOLLIN, exec_on_ended);
 	}
 	if (r >= 0) {
 		run->timer.data = run;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A call is waiting, running (it has an easy handle in a pool), or pausing before its next try.
- * Starts and cancellations take effect in on_kick(), which a timer calls, so never while libcurl
- * calls back. A cancelled call is marked as dead and freed there. One thread.
+ * Starts and cancellations take effect in kube_client_on_kick(), which a timer calls, so never
+ * while libcurl calls back. A cancelled call is marked as dead and freed there. One thread.
  */
 #include "kube/kube-client.h"
 
@@ -25,7 +25,7 @@ struct kube_call {
 	struct kube_request request; /* with copied texts */
 	char *url, *path, *body;
 	enum call_state state;
-	bool is_dead;     /* cancelled: on_kick() frees it */
+	bool is_dead;     /* cancelled: kube_client_on_kick() frees it */
 	bool was_refused; /* there was a 401 */
 	bool is_begun;    /* on_body was called */
 	bool has_date;    /* this try's answer has had its date read */
@@ -62,12 +62,12 @@ static void kick_soon(struct kube_client *client)
 	loop_set_timer(&client->kick, 0);
 }
 
-static struct pool *pool_of(const struct kube_call *call)
+static struct pool *kube_client_pool(const struct kube_call *call)
 {
 	return call->client->pools[call->request.is_watch ? POOL_WATCHES : POOL_CALLS];
 }
 
-static void set_state(struct kube_call *call, enum call_state state)
+static void kube_call_set_state(struct kube_call *call, enum call_state state)
 {
 	uint32_t *running = &call->client->counts.n_running;
 
@@ -94,10 +94,10 @@ static void stop_try(struct kube_call *call)
 	buf_clear(&call->answer);
 }
 
-static void call_free(struct kube_call *call)
+static void kube_call_free(struct kube_call *call)
 {
 	stop_try(call);
-	set_state(call, CALL_WAITING);
+	kube_call_set_state(call, CALL_WAITING);
 	DL_DELETE(call->client->calls, call);
 	loop_remove_timer(&call->timer);
 	buf_done(&call->answer);
@@ -107,7 +107,7 @@ static void call_free(struct kube_call *call)
 	free(call);
 }
 
-static void set_timer(struct kube_call *call)
+static void kube_call_set_timer(struct kube_call *call)
 {
 	uint64_t at_ns = call->deadline_ns;
 
@@ -121,7 +121,7 @@ static void set_timer(struct kube_call *call)
 		loop_set_timer(&call->timer, at_ns);
 }
 
-static void call_done(struct kube_call *call, struct kube_answer *answer)
+static void kube_call_done(struct kube_call *call, struct kube_answer *answer)
 {
 	kube_done_fn *done = call->request.done;
 	void *data = call->request.data;
@@ -131,7 +131,7 @@ static void call_done(struct kube_call *call, struct kube_answer *answer)
 	answer->body = answer->result == 0 ? buf_str(&body) : STR("");
 	if (answer->result < 0)
 		call->client->counts.n_failures++;
-	call_free(call);
+	kube_call_free(call);
 	if (done)
 		done(data, answer);
 	buf_done(&body);
@@ -153,7 +153,7 @@ static void fail_as(struct kube_call *call, int code, const char *what, bool is_
 
 	answer.result = fail(&answer.error, code, "%s %s: %s",
 		kube_method_names[call->request.method], call->path, what);
-	call_done(call, &answer);
+	kube_call_done(call, &answer);
 }
 
 static void fail_call(struct kube_call *call, int code, const char *what)
@@ -259,13 +259,14 @@ static bool try_again(struct kube_call *call, CURLcode result, const struct kube
 		return false;
 	client->counts.n_retries++;
 	stop_try(call);
-	set_state(call, CALL_PAUSING);
+	kube_call_set_state(call, CALL_PAUSING);
 	call->resume_ns = resume_ns;
-	set_timer(call);
+	kube_call_set_timer(call);
 	return true;
 }
 
-static int describe(const struct kube_call *call, CURLcode result, struct kube_answer *answer)
+static int kube_call_describe(
+	const struct kube_call *call, CURLcode result, struct kube_answer *answer)
 {
 	const struct kube_status *status = &answer->status;
 	const char *method = kube_method_names[call->request.method];
@@ -285,7 +286,7 @@ static int describe(const struct kube_call *call, CURLcode result, struct kube_a
 	return 0;
 }
 
-static void read_status(struct kube_call *call, struct kube_status *ret_status)
+static void kube_call_read_status(struct kube_call *call, struct kube_status *ret_status)
 {
 	curl_off_t wait_s = 0;
 	long http = 0;
@@ -300,7 +301,7 @@ static void read_status(struct kube_call *call, struct kube_status *ret_status)
 		ret_status->retry_after_ns = (uint64_t)MIN(wait_s, 86400) * NSEC_PER_SEC;
 }
 
-static void on_done(void *data, CURL *easy, CURLcode result)
+static void kube_client_on_done(void *data, CURL *easy, CURLcode result)
 {
 	struct kube_call *call = NULL;
 	struct kube_answer answer = {0};
@@ -308,14 +309,14 @@ static void on_done(void *data, CURL *easy, CURLcode result)
 	curl_easy_getinfo(easy, CURLINFO_PRIVATE, (char **)&call);
 	if (call->is_dead)
 		return;
-	read_status(call, &answer.status);
+	kube_call_read_status(call, &answer.status);
 	kick_soon(call->client);
 	if (try_again(call, result, &answer.status))
 		return;
 	if (result != CURLE_OK && call->own_result == 0)
 		answer.status.http = 0;
-	answer.result = describe(call, result, &answer);
-	call_done(call, &answer);
+	answer.result = kube_call_describe(call, result, &answer);
+	kube_call_done(call, &answer);
 }
 
 /* Reads the time at which the server began to answer, to the second. */
@@ -341,7 +342,7 @@ uint64_t kube_client_silence_ns(const struct kube_client *client)
 	return client->asked_ns ? clock_since_ns(clock_now_ns(), client->asked_ns) : 0;
 }
 
-static size_t on_bytes(char *p, size_t size, size_t n, void *data)
+static size_t kube_client_on_bytes(char *p, size_t size, size_t n, void *data)
 {
 	struct kube_call *call = data;
 	const struct str bytes = {p, size * n};
@@ -368,17 +369,20 @@ static size_t on_bytes(char *p, size_t size, size_t n, void *data)
 	return r < 0 || call->is_dead ? bytes.n + 1 : bytes.n;
 }
 
-static bool may_send(const struct kube_call *call)
+static bool kube_call_may_send(const struct kube_call *call)
 {
 	return !call->request.may_send || call->request.may_send(call->request.data);
 }
 
-/* Checks may_send again: connecting may have taken long, or this process was stopped meanwhile. */
+/*
+ * Checks kube_call_may_send again: connecting may have taken long, or this process was stopped
+ * meanwhile.
+ */
 static int on_connected(void *data, char *peer_ip, char *local_ip, int peer_port, int local_port)
 {
 	struct kube_call *call = data;
 
-	if (!call->is_dead && may_send(call))
+	if (!call->is_dead && kube_call_may_send(call))
 		return CURL_PREREQFUNC_OK;
 	call->own_result = -ECANCELED;
 	return CURL_PREREQFUNC_ABORT;
@@ -400,7 +404,7 @@ static int start_try(struct kube_call *call, const struct credential_view *view)
 	CURL *easy;
 	int r;
 
-	if (!may_send(call))
+	if (!kube_call_may_send(call))
 		return -ECANCELED;
 	easy = easy_take(client);
 	if (!easy)
@@ -415,14 +419,14 @@ static int start_try(struct kube_call *call, const struct credential_view *view)
 	curl_easy_setopt(easy, CURLOPT_USERAGENT, client->user_agent);
 	curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, call->curl_error);
 	curl_easy_setopt(easy, CURLOPT_PRIVATE, call);
-	curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_bytes);
+	curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, kube_client_on_bytes);
 	curl_easy_setopt(easy, CURLOPT_WRITEDATA, call);
 	if (call->request.may_send) {
 		curl_easy_setopt(easy, CURLOPT_PREREQFUNCTION, on_connected);
 		curl_easy_setopt(easy, CURLOPT_PREREQDATA, call);
 	}
 	if (r == 0)
-		r = pool_add(pool_of(call), easy, &call->lane);
+		r = pool_add(kube_client_pool(call), easy, &call->lane);
 	if (r < 0) {
 		/* It never was in the pool. */
 		curl_easy_cleanup(easy);
@@ -435,12 +439,12 @@ static int start_try(struct kube_call *call, const struct credential_view *view)
 		client->asked_ns = clock_now_ns();
 	call->generation = view->generation;
 	call->heard_ns = clock_now_ns();
-	set_state(call, CALL_RUNNING);
-	set_timer(call);
+	kube_call_set_state(call, CALL_RUNNING);
+	kube_call_set_timer(call);
 	return 0;
 }
 
-static bool has_room(const struct kube_client *client, const struct kube_call *call)
+static bool kube_client_has_room(const struct kube_client *client, const struct kube_call *call)
 {
 	return call->request.is_watch || client->counts.n_running < client->options.max_in_flight;
 }
@@ -450,21 +454,22 @@ static struct kube_call *next_waiting(struct kube_client *client)
 	struct kube_call *call;
 
 	DL_FOREACH(client->calls, call)
-		if (!call->is_dead && call->state == CALL_WAITING && has_room(client, call))
+		if (!call->is_dead && call->state == CALL_WAITING &&
+			kube_client_has_room(client, call))
 			return call;
 	return NULL;
 }
 
-static void reap(struct kube_client *client)
+static void kube_client_free_dead(struct kube_client *client)
 {
 	struct kube_call *call, *next;
 
 	DL_FOREACH_SAFE(client->calls, call, next)
 		if (call->is_dead)
-			call_free(call);
+			kube_call_free(call);
 }
 
-static void on_kick(struct loop_timer *timer, uint64_t now_ns)
+static void kube_client_on_kick(struct loop_timer *timer, uint64_t now_ns)
 {
 	struct kube_client *client = timer->data;
 	struct credential_view view;
@@ -472,7 +477,7 @@ static void on_kick(struct loop_timer *timer, uint64_t now_ns)
 	struct kube_call *call;
 	int r;
 
-	reap(client);
+	kube_client_free_dead(client);
 	/* Restarts the search each time, because `done` of a failed call may change the list. */
 	while ((call = next_waiting(client))) {
 		r = credential_get(client->credential, &view, &err);
@@ -497,20 +502,20 @@ static void on_call_timer(struct loop_timer *timer, uint64_t now_ns)
 
 	if (call->state == CALL_RUNNING && call->request.idle_ns && now_ns < call->deadline_ns) {
 		if (now_ns < clock_add_ns(call->heard_ns, call->request.idle_ns)) {
-			set_timer(call);
+			kube_call_set_timer(call);
 			return;
 		}
 		what = "no data for too long";
 		is_idle = is_accepted(call);
 	} else if (now_ns < call->deadline_ns) {
-		set_state(call, CALL_WAITING);
-		set_timer(call);
+		kube_call_set_state(call, CALL_WAITING);
+		kube_call_set_timer(call);
 		kick_soon(client);
 		return;
 	}
 	/* The connection may be dead: new calls should not use it. */
 	if (call->state == CALL_RUNNING)
-		pool_renew(pool_of(call), call->lane);
+		pool_renew(kube_client_pool(call), call->lane);
 	kick_soon(client);
 	fail_as(call, ETIMEDOUT, what, is_idle);
 }
@@ -567,12 +572,12 @@ int kube_call_start(struct kube_client *client, const struct kube_request *reque
 			fail(err, -r, "out of memory for a request");
 	}
 	if (r < 0) {
-		call_free(call);
+		kube_call_free(call);
 		return r;
 	}
 	call->deadline_ns = request->is_watch ? CLOCK_NEVER
 					      : clock_add_ns(clock_now_ns(), timeout_ns);
-	set_timer(call);
+	kube_call_set_timer(call);
 	kick_soon(client);
 	if (ret_call)
 		*ret_call = call;
@@ -600,11 +605,13 @@ static int make_parts(struct kube_client *client, struct error *err)
 
 	if (r < 0)
 		return r;
-	r = loop_add_timer(client->loop, &client->kick, on_kick);
+	r = loop_add_timer(client->loop, &client->kick, kube_client_on_kick);
 	if (r == 0)
-		r = pool_new(client->loop, &calls, on_done, client, &client->pools[POOL_CALLS]);
+		r = pool_new(client->loop, &calls, kube_client_on_done, client,
+			&client->pools[POOL_CALLS]);
 	if (r == 0)
-		r = pool_new(client->loop, &watches, on_done, client, &client->pools[POOL_WATCHES]);
+		r = pool_new(client->loop, &watches, kube_client_on_done, client,
+			&client->pools[POOL_WATCHES]);
 	if (r == 0 && client->options.seed == 0)
 		r = random_bytes(&client->options.seed, sizeof(client->options.seed));
 	client->rand = rand_seeded(client->options.seed);
@@ -647,7 +654,7 @@ void kube_client_free(struct kube_client *client)
 	if (!client)
 		return;
 	DL_FOREACH_SAFE(client->calls, call, next)
-		call_free(call);
+		kube_call_free(call);
 	for (size_t i = 0; i < client->n_spare; i++)
 		curl_easy_cleanup(client->spare[i]);
 	for (size_t i = 0; i < POOLS; i++)

@@ -43,7 +43,8 @@ static int fail_field(
 }
 
 /* Copies a text; *ret_text keeps its value if the field is missing or empty. */
-static int read_text(const struct entry *e, const char *field, char **ret_text, struct error *err)
+static int kube_config_read_text(
+	const struct entry *e, const char *field, char **ret_text, struct error *err)
 {
 	const json_t *value = json_object_get(e->fields, field);
 
@@ -84,7 +85,7 @@ static char *path_beside(const char *file, const char *path)
 static int read_path(const struct entry *e, const char *field, char **ret_path, struct error *err)
 {
 	_cleanup_free_ char *path = NULL;
-	int r = read_text(e, field, &path, err);
+	int r = kube_config_read_text(e, field, &path, err);
 
 	if (r < 0 || !path)
 		return r;
@@ -101,7 +102,7 @@ static int read_pem(const struct entry *e, const char *field, char **ret_pem, st
 	int r;
 
 	snprintf(data_field, sizeof(data_field), "%s-data", field);
-	r = read_text(e, data_field, &data, err);
+	r = kube_config_read_text(e, data_field, &data, err);
 	if (r == 0)
 		r = read_path(e, field, &path, err);
 	if (r < 0 || (!data && !path))
@@ -122,7 +123,7 @@ static int read_pem(const struct entry *e, const char *field, char **ret_pem, st
 }
 
 /* Finds an entry by name: `clusters` has entries {name, cluster: {...}}, and so on. */
-static int find_entry(const struct reader *reader, const char *list, const char *name,
+static int kube_config_find_entry(const struct reader *reader, const char *list, const char *name,
 	struct entry *ret_entry, struct error *err)
 {
 	char member[16];
@@ -173,14 +174,14 @@ static int check_server(struct reader *reader, const struct entry *e, struct err
 static int read_cluster(struct reader *reader, const struct entry *e, struct error *err)
 {
 	struct kube_config *config = reader->config;
-	int r = read_text(e, "server", &config->server, err);
+	int r = kube_config_read_text(e, "server", &config->server, err);
 
 	if (r == 0)
 		r = check_server(reader, e, err);
 	if (r == 0)
-		r = read_text(e, "tls-server-name", &config->tls_server_name, err);
+		r = kube_config_read_text(e, "tls-server-name", &config->tls_server_name, err);
 	if (r == 0)
-		r = read_text(e, "proxy-url", &config->proxy_url, err);
+		r = kube_config_read_text(e, "proxy-url", &config->proxy_url, err);
 	if (r == 0)
 		r = read_pem(e, "certificate-authority", &config->ca_pem, err);
 	if (r == 0)
@@ -192,8 +193,8 @@ static int read_cluster(struct reader *reader, const struct entry *e, struct err
 }
 
 /* A list of texts, or of {name, value} as NAME=value; ended by NULL. */
-static int read_list(const struct entry *e, const char *field, const char *first, char ***ret_list,
-	struct error *err)
+static int kube_config_read_list(const struct entry *e, const char *field, const char *first,
+	char ***ret_list, struct error *err)
 {
 	const json_t *values = json_object_get(e->fields, field);
 	const size_t n = json_array_size(values), from = first ? 1 : 0;
@@ -241,13 +242,13 @@ static int read_exec(
 		return fail(err, ENOMEM, "out of memory for a kubeconfig");
 	buf_addf(&where, "%s: users[%s].exec", e.file, e.name);
 	exec->where = buf_take(&where);
-	r = read_text(&e, "command", &command, err);
+	r = kube_config_read_text(&e, "command", &command, err);
 	if (r == 0)
-		r = read_text(&e, "apiVersion", &exec->api_version, err);
+		r = kube_config_read_text(&e, "apiVersion", &exec->api_version, err);
 	if (r == 0)
-		r = read_text(&e, "installHint", &exec->hint, err);
+		r = kube_config_read_text(&e, "installHint", &exec->hint, err);
 	if (r == 0)
-		r = read_text(&e, "interactiveMode", &mode, err);
+		r = kube_config_read_text(&e, "interactiveMode", &mode, err);
 	if (r == 0)
 		r = read_flag(&e, "provideClusterInfo", &exec->wants_cluster, err);
 	if (r < 0)
@@ -272,8 +273,8 @@ static int read_exec(
 	path = strchr(command, '/') ? path_beside(e.file, command) : str_dup(str_from(command));
 	if (!path || !exec->where)
 		return fail(err, ENOMEM, "out of memory for a kubeconfig");
-	r = read_list(&e, "args", path, &exec->argv, err);
-	return r < 0 ? r : read_list(&e, "env", NULL, &exec->env, err);
+	r = kube_config_read_list(&e, "args", path, &exec->argv, err);
+	return r < 0 ? r : kube_config_read_list(&e, "env", NULL, &exec->env, err);
 }
 
 /* Appends a header line; refuses control characters, which could begin another header. */
@@ -293,7 +294,7 @@ static int read_as(struct kube_config *config, const struct entry *e, struct err
 	const json_t *groups = json_object_get(e->fields, "as-groups"), *group;
 	_cleanup_buf_ struct buf as = BUF_INIT(KUBE_CONFIG_FILE_MAX);
 	_cleanup_free_ char *user = NULL;
-	int r = read_text(e, "as", &user, err);
+	int r = kube_config_read_text(e, "as", &user, err);
 	size_t i;
 
 	if (r < 0 || (!user && !groups))
@@ -339,7 +340,7 @@ static int read_user(
 			config->cert_pem ? "client-key" : "client-certificate",
 			"missing; certificate and key belong together");
 	if (r == 0)
-		r = read_text(e, "token", &config->token, err);
+		r = kube_config_read_text(e, "token", &config->token, err);
 	if (r == 0)
 		r = read_path(e, "tokenFile", &config->token_file, err);
 	if (r == 0 && json_is_object(json_object_get(e->fields, "exec")))
@@ -352,21 +353,22 @@ static int read_context(struct reader *reader, const struct entry *context, stru
 	_cleanup_free_ char *cluster_name = NULL, *user_name = NULL;
 	_cleanup_buf_ struct buf where = BUF_INIT(4096);
 	struct entry cluster, user;
-	int r = read_text(context, "cluster", &cluster_name, err);
+	int r = kube_config_read_text(context, "cluster", &cluster_name, err);
 
 	if (r == 0)
-		r = read_text(context, "user", &user_name, err);
+		r = kube_config_read_text(context, "user", &user_name, err);
 	if (r == 0)
-		r = read_text(context, "namespace", &reader->config->namespace_name, err);
+		r = kube_config_read_text(
+			context, "namespace", &reader->config->namespace_name, err);
 	if (r < 0)
 		return r;
 	if (!cluster_name)
 		return fail_field(err, EINVAL, context, "cluster", "missing");
-	r = find_entry(reader, "clusters", cluster_name, &cluster, err);
+	r = kube_config_find_entry(reader, "clusters", cluster_name, &cluster, err);
 	if (r == 0)
 		r = read_cluster(reader, &cluster, err);
 	if (r == 0 && user_name)
-		r = find_entry(reader, "users", user_name, &user, err);
+		r = kube_config_find_entry(reader, "users", user_name, &user, err);
 	if (r == 0 && user_name)
 		r = read_user(reader, &user, cluster.fields, err);
 	if (r < 0)
@@ -407,7 +409,7 @@ static int read_files(struct reader *reader, const char *context, struct error *
 	}
 	if (!context)
 		return fail(err, ENOENT, "%s: current-context: missing", reader->files[0].name);
-	r = find_entry(reader, "contexts", context, &entry, err);
+	r = kube_config_find_entry(reader, "contexts", context, &entry, err);
 	return r < 0 ? r : read_context(reader, &entry, err);
 }
 

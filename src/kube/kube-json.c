@@ -56,7 +56,7 @@ static int make_real(struct str text, struct buf *out)
 	return buf_error(out);
 }
 
-static json_t *load(struct str text, json_error_t *ret_why)
+static json_t *kube_json_load(struct str text, json_error_t *ret_why)
 {
 	return json_loadb(text.p ? text.p : "", text.n, JSON_ALLOW_NUL, ret_why);
 }
@@ -65,12 +65,12 @@ int kube_json_parse(struct str text, json_t **ret_json, struct error *err)
 {
 	_cleanup_buf_ struct buf tame = BUF_INIT(2 * text.n + 64);
 	json_error_t why;
-	json_t *json = load(text, &why);
+	json_t *json = kube_json_load(text, &why);
 
 	if (!json && json_error_code(&why) == json_error_numeric_overflow) {
 		if (make_real(text, &tame) < 0)
 			return fail(err, ENOMEM, "out of memory for JSON");
-		json = load(buf_str(&tame), &why);
+		json = kube_json_load(buf_str(&tame), &why);
 	}
 	if (json) {
 		*ret_json = json;
@@ -114,7 +114,7 @@ struct str kube_json_member(struct str object, const char *key)
 	return STR_NONE;
 }
 
-static json_t *walk(const json_t *root, va_list keys)
+static json_t *kube_json_walk(const json_t *root, va_list keys)
 {
 	const json_t *at = root;
 
@@ -129,7 +129,7 @@ json_t *kube_json_at(const json_t *root, ...)
 	json_t *found;
 
 	va_start(keys, root);
-	found = walk(root, keys);
+	found = kube_json_walk(root, keys);
 	va_end(keys);
 	return found;
 }
@@ -141,7 +141,7 @@ const char *kube_json_text_at(const json_t *root, ...)
 	const char *text;
 
 	va_start(keys, root);
-	found = walk(root, keys);
+	found = kube_json_walk(root, keys);
 	va_end(keys);
 	text = json_string_value(found);
 	return text && strlen(text) == json_string_length(found) ? text : NULL;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Connects libcurl's multi interface to the loop. set_socket() and set_timer() register what
- * libcurl waits for; act() passes events on and reports complete transfers. Each lane is one multi
- * handle with connections of its own. New transfers join `current`; pool_renew() retires that lane,
- * and the next pool_add() makes another one. sweep() frees a retired lane without transfers, but
- * never while act() runs for that lane (`is_busy`).
+ * Connects libcurl's multi interface to the loop. set_socket() and pool_set_timer() register what
+ * libcurl waits for; pool_act_on_socket() passes events on and reports complete transfers. Each
+ * lane is one multi handle with connections of its own. New transfers join `current`; pool_renew()
+ * retires that lane, and the next pool_add() makes another one. pool_sweep_transfers() frees a
+ * retired lane without transfers, but never while pool_act_on_socket() runs for that lane
+ * (`is_busy`).
  */
 #include "kube/kube-pool.h"
 
@@ -45,7 +46,7 @@ static void lane_free(struct pool_lane *lane)
 }
 
 /* Frees retired lanes without transfers. */
-static void sweep(struct pool *pool)
+static void pool_sweep_transfers(struct pool *pool)
 {
 	struct pool_lane *lane, *next;
 
@@ -54,7 +55,7 @@ static void sweep(struct pool *pool)
 			lane_free(lane);
 }
 
-static void act(struct pool_lane *lane, curl_socket_t fd, int mask)
+static void pool_act_on_socket(struct pool_lane *lane, curl_socket_t fd, int mask)
 {
 	struct pool *pool = lane->pool;
 	int running, left;
@@ -66,10 +67,10 @@ static void act(struct pool_lane *lane, curl_socket_t fd, int mask)
 		if (message->msg == CURLMSG_DONE)
 			pool->done(pool->data, message->easy_handle, message->data.result);
 	lane->is_busy = false;
-	sweep(pool);
+	pool_sweep_transfers(pool);
 }
 
-static void on_socket(struct loop_io *io, uint32_t events)
+static void pool_on_socket(struct loop_io *io, uint32_t events)
 {
 	struct pool_socket *socket = io->data;
 	int mask = 0;
@@ -80,15 +81,15 @@ static void on_socket(struct loop_io *io, uint32_t events)
 		mask |= CURL_CSELECT_OUT;
 	if (events & (EPOLLERR | EPOLLHUP))
 		mask |= CURL_CSELECT_ERR;
-	act(socket->lane, io->fd, mask);
+	pool_act_on_socket(socket->lane, io->fd, mask);
 }
 
-static void on_timer(struct loop_timer *timer, uint64_t now_ns)
+static void pool_on_timer(struct loop_timer *timer, uint64_t now_ns)
 {
-	act(timer->data, CURL_SOCKET_TIMEOUT, 0);
+	pool_act_on_socket(timer->data, CURL_SOCKET_TIMEOUT, 0);
 }
 
-static int set_timer(CURLM *multi, long timeout_ms, void *data)
+static int pool_set_timer(CURLM *multi, long timeout_ms, void *data)
 {
 	struct pool_lane *lane = data;
 
@@ -122,7 +123,7 @@ static int set_socket(CURL *easy, curl_socket_t fd, int what, void *data, void *
 	if (!socket)
 		return -1;
 	*socket = (struct pool_socket){.lane = lane, .io.data = socket};
-	if (loop_add_io(lane->pool->loop, &socket->io, fd, events, on_socket) < 0) {
+	if (loop_add_io(lane->pool->loop, &socket->io, fd, events, pool_on_socket) < 0) {
 		free(socket);
 		return -1;
 	}
@@ -130,7 +131,7 @@ static int set_socket(CURL *easy, curl_socket_t fd, int what, void *data, void *
 	return 0;
 }
 
-static int lane_new(struct pool *pool)
+static int pool_lane_new(struct pool *pool)
 {
 	struct pool_lane *lane = calloc(1, sizeof(*lane));
 	CURLM *multi;
@@ -139,14 +140,14 @@ static int lane_new(struct pool *pool)
 		return -ENOMEM;
 	*lane = (struct pool_lane){.pool = pool, .multi = curl_multi_init(), .timer.data = lane};
 	DL_APPEND(pool->lanes, lane);
-	if (!lane->multi || loop_add_timer(pool->loop, &lane->timer, on_timer) < 0) {
+	if (!lane->multi || loop_add_timer(pool->loop, &lane->timer, pool_on_timer) < 0) {
 		lane_free(lane);
 		return -ENOMEM;
 	}
 	multi = lane->multi;
 	curl_multi_setopt(multi, CURLMOPT_SOCKETFUNCTION, set_socket);
 	curl_multi_setopt(multi, CURLMOPT_SOCKETDATA, lane);
-	curl_multi_setopt(multi, CURLMOPT_TIMERFUNCTION, set_timer);
+	curl_multi_setopt(multi, CURLMOPT_TIMERFUNCTION, pool_set_timer);
 	curl_multi_setopt(multi, CURLMOPT_TIMERDATA, lane);
 	curl_multi_setopt(multi, CURLMOPT_PIPELINING, CURLPIPE_MULTIPLEX);
 	curl_multi_setopt(multi, CURLMOPT_MAX_CONCURRENT_STREAMS, (long)pool->options.max_streams);
@@ -182,7 +183,7 @@ void pool_free(struct pool *pool)
 int pool_add(struct pool *pool, CURL *easy, struct pool_lane **ret_lane)
 {
 	CURLMcode code;
-	int r = pool->current ? 0 : lane_new(pool);
+	int r = pool->current ? 0 : pool_lane_new(pool);
 
 	if (r < 0)
 		return r;
@@ -198,7 +199,7 @@ void pool_remove(struct pool_lane *lane, CURL *easy)
 {
 	curl_multi_remove_handle(lane->multi, easy);
 	lane->n--;
-	sweep(lane->pool);
+	pool_sweep_transfers(lane->pool);
 }
 
 void pool_renew(struct pool *pool, const struct pool_lane *lane)

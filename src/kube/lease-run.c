@@ -38,7 +38,7 @@ static struct kube_target target_of(const struct kube_lease *l, bool has_name)
 		.name = has_name ? l->name : NULL};
 }
 
-static void tell(struct kube_lease *l)
+static void lease_run_report(struct kube_lease *l)
 {
 	const bool is_leading = l->lease.state == LEASE_LEADING;
 
@@ -49,7 +49,7 @@ static void tell(struct kube_lease *l)
 		l->changed(l->data, is_leading, l->lease.epoch);
 }
 
-static void step(struct kube_lease *l, const struct lease_input *input)
+static void lease_run_step(struct kube_lease *l, const struct lease_input *input)
 {
 	const uint64_t boot_ns = clock_boot_ns();
 	uint64_t wait_ns = 0, deadline_ns;
@@ -63,10 +63,10 @@ static void step(struct kube_lease *l, const struct lease_input *input)
 	wait_ns += rand_below(kube_client_rand(l->client), wait_ns / 10 + 1);
 	loop_set_timer(&l->timer, clock_now_ns() + wait_ns);
 	do_action(l, action);
-	tell(l);
+	lease_run_report(l);
 }
 
-static void on_answer(void *data, const struct kube_answer *answer)
+static void lease_run_on_answer(void *data, const struct kube_answer *answer)
 {
 	struct kube_lease *l = data;
 	_cleanup_json_ json_t *json = NULL;
@@ -86,17 +86,17 @@ static void on_answer(void *data, const struct kube_answer *answer)
 	if (r < 0)
 		input.event = LEASE_REFUSED;
 	l->must_read = r == -EBUSY || r == -EEXIST || r == -ENOENT;
-	step(l, &input);
+	lease_run_step(l, &input);
 	if (l->must_read && !l->call)
 		loop_set_timer(&l->timer, clock_now_ns() + l->lease.rules.retry_ns / 10);
 }
 
-static struct kube_write write_of(struct kube_lease *l, bool has_name)
+static struct kube_write lease_run_write(struct kube_lease *l, bool has_name)
 {
 	return (struct kube_write){.target = target_of(l, has_name),
 		.timeout_ns = l->lease.rules.renew_ns - l->lease.rules.retry_ns,
 		.is_tried_once = true,
-		.done = on_answer,
+		.done = lease_run_on_answer,
 		.data = l,
 		.ret_call = &l->call};
 }
@@ -128,7 +128,7 @@ static json_t *spec_of(const struct kube_lease *l, enum lease_action action)
 static int write_lease(struct kube_lease *l, enum lease_action action)
 {
 	const bool is_new = action == LEASE_DO_CREATE;
-	struct kube_write write = write_of(l, !is_new);
+	struct kube_write write = lease_run_write(l, !is_new);
 	_cleanup_json_ json_t *body = NULL;
 
 	l->is_write = true;
@@ -156,12 +156,12 @@ static void do_action(struct kube_lease *l, enum lease_action action)
 		write_lease(l, action);
 		return;
 	}
-	read = write_of(l, true);
+	read = lease_run_write(l, true);
 	l->is_write = false;
 	kube_read(l->client, &read, NULL);
 }
 
-static void on_timer(struct loop_timer *timer, uint64_t now_ns)
+static void lease_run_on_timer(struct loop_timer *timer, uint64_t now_ns)
 {
 	struct kube_lease *l = timer->data;
 	const struct lease_input input = {.event = LEASE_TIMER};
@@ -184,7 +184,7 @@ static void on_timer(struct loop_timer *timer, uint64_t now_ns)
 			return;
 		}
 	}
-	step(l, &input);
+	lease_run_step(l, &input);
 }
 
 static uint64_t or_default(uint64_t ns, uint64_t default_ns)
@@ -221,7 +221,7 @@ int kube_lease_start(struct kube_client *client, const struct kube_lease_options
 		.name = str_dup(str_from(options->name))};
 	lease_init(&l->lease, &rules);
 	if (!l->namespace_name || !l->name ||
-		loop_add_timer(kube_client_loop(client), &l->timer, on_timer) < 0) {
+		loop_add_timer(kube_client_loop(client), &l->timer, lease_run_on_timer) < 0) {
 		kube_lease_stop(l);
 		return fail(err, ENOMEM, "out of memory for a lease");
 	}
@@ -249,12 +249,12 @@ void kube_lease_raise(struct kube_lease *l, uint64_t seen_epoch)
 {
 	lease_raise(&l->lease, seen_epoch);
 	if (l->was_leading && l->lease.state != LEASE_LEADING)
-		step(l, &(struct lease_input){.event = LEASE_TIMER});
+		lease_run_step(l, &(struct lease_input){.event = LEASE_TIMER});
 }
 
 void kube_lease_release(struct kube_lease *l)
 {
-	step(l, &(struct lease_input){.event = LEASE_RELEASE});
+	lease_run_step(l, &(struct lease_input){.event = LEASE_RELEASE});
 }
 
 void kube_lease_stop(struct kube_lease *l)

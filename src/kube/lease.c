@@ -27,12 +27,13 @@ bool lease_may_write(const struct lease *lease, uint64_t boot_ns)
 		boot_ns < clock_add_ns(lease->renewed_boot_ns, lease->rules.renew_ns);
 }
 
-static bool is_ours(const struct lease *lease)
+static bool lease_is_ours(const struct lease *lease)
 {
 	return !strcmp(lease->seen.holder, lease->rules.identity);
 }
 
-static void see(struct lease *lease, const struct lease_record *record, uint64_t boot_ns)
+static void lease_see_record(
+	struct lease *lease, const struct lease_record *record, uint64_t boot_ns)
 {
 	/* Every write changes the version, so the writer's clock does not matter. */
 	if (record->exists != lease->seen.exists ||
@@ -50,7 +51,7 @@ static void stop_leading(struct lease *lease)
 
 uint64_t lease_transitions(const struct lease *lease)
 {
-	const bool is_new = lease->seen.exists ? !is_ours(lease) : lease->transitions > 0;
+	const bool is_new = lease->seen.exists ? !lease_is_ours(lease) : lease->transitions > 0;
 
 	return MAX(lease->transitions + is_new, lease->least);
 }
@@ -76,17 +77,17 @@ static enum lease_action try_to_take(struct lease *lease, uint64_t boot_ns, uint
 	if (!lease->seen.exists)
 		return LEASE_DO_CREATE;
 	/* A record with our identity may be from an earlier process: we may renew it. */
-	if (!lease->seen.holder[0] || is_ours(lease) || boot_ns >= over_ns)
+	if (!lease->seen.holder[0] || lease_is_ours(lease) || boot_ns >= over_ns)
 		return LEASE_DO_TAKE;
 	*ret_wait_ns = MIN(lease->rules.retry_ns, over_ns - boot_ns);
 	return LEASE_DO_NOTHING;
 }
 
-static enum lease_action on_written(
+static enum lease_action lease_on_written(
 	struct lease *lease, const struct lease_input *input, uint64_t boot_ns)
 {
-	see(lease, input->record, boot_ns);
-	if (!is_ours(lease) || lease->is_released) {
+	lease_see_record(lease, input->record, boot_ns);
+	if (!lease_is_ours(lease) || lease->is_released) {
 		stop_leading(lease);
 		return LEASE_DO_NOTHING;
 	}
@@ -101,7 +102,7 @@ static enum lease_action on_written(
 	return LEASE_DO_NOTHING;
 }
 
-static enum lease_action on_timer(struct lease *lease, uint64_t boot_ns)
+static enum lease_action lease_on_timer(struct lease *lease, uint64_t boot_ns)
 {
 	if (lease->is_released)
 		return LEASE_DO_NOTHING;
@@ -122,29 +123,29 @@ enum lease_action lease_step(struct lease *lease, const struct lease_input *inpu
 	*ret_wait_ns = lease->rules.retry_ns;
 	switch (input->event) {
 	case LEASE_READ:
-		see(lease, input->record, boot_ns);
+		lease_see_record(lease, input->record, boot_ns);
 		/* While leading, a read follows only a conflict: another process has written. */
-		if (was_leading && !is_ours(lease))
+		if (was_leading && !lease_is_ours(lease))
 			stop_leading(lease);
 		if (lease->state == LEASE_LEADING)
 			return lease_may_write(lease, boot_ns) ? LEASE_DO_RENEW
-							       : on_timer(lease, boot_ns);
+							       : lease_on_timer(lease, boot_ns);
 		return try_to_take(lease, boot_ns, ret_wait_ns);
-	case LEASE_WRITTEN: return on_written(lease, input, boot_ns);
+	case LEASE_WRITTEN: return lease_on_written(lease, input, boot_ns);
 	case LEASE_REFUSED:
 		if (was_leading && !lease_may_write(lease, boot_ns))
 			stop_leading(lease);
 		return LEASE_DO_NOTHING;
-	case LEASE_TIMER: return on_timer(lease, boot_ns);
+	case LEASE_TIMER: return lease_on_timer(lease, boot_ns);
 	case LEASE_RELEASE:
 		lease->is_released = true;
 		stop_leading(lease);
-		return was_leading && is_ours(lease) ? LEASE_DO_GIVE_UP : LEASE_DO_NOTHING;
+		return was_leading && lease_is_ours(lease) ? LEASE_DO_GIVE_UP : LEASE_DO_NOTHING;
 	}
 	return LEASE_DO_NOTHING;
 }
 
-static void copy(char *dst, size_t size, const char *text)
+static void lease_copy_text(char *dst, size_t size, const char *text)
 {
 	snprintf(dst, size, "%s", text ? text : "");
 }
@@ -161,11 +162,13 @@ int lease_record_parse(const json_t *json, struct lease_record *ret_record)
 
 	if (!version || strlen(version) >= sizeof(record.version))
 		return -EBADMSG;
-	copy(record.version, sizeof(record.version), version);
-	copy(record.holder, sizeof(record.holder), kube_json_text_at(spec, "holderIdentity", NULL));
-	copy(record.acquired, sizeof(record.acquired),
+	lease_copy_text(record.version, sizeof(record.version), version);
+	lease_copy_text(record.holder, sizeof(record.holder),
+		kube_json_text_at(spec, "holderIdentity", NULL));
+	lease_copy_text(record.acquired, sizeof(record.acquired),
 		kube_json_text_at(spec, "acquireTime", NULL));
-	copy(record.renewed, sizeof(record.renewed), kube_json_text_at(spec, "renewTime", NULL));
+	lease_copy_text(
+		record.renewed, sizeof(record.renewed), kube_json_text_at(spec, "renewTime", NULL));
 	record.duration_ns = (uint64_t)MIN(MAX(seconds, 0), SECONDS_MAX) * NSEC_PER_SEC;
 	record.transitions = (uint64_t)MAX(transitions, 0);
 	*ret_record = record;

@@ -13,38 +13,38 @@
 
 #include "kube/backoff.h"
 
-#define COURSE_STEADY_NS (UINT64_C(10) * 1000000000) /* a watch of this age resets the backoff */
-#define COURSE_EXPIRED_MAX 2u
-#define COURSE_ERRORS_MAX 2u
+#define REFLECT_STEADY_NS (UINT64_C(10) * 1000000000) /* a watch of this age resets the backoff */
+#define REFLECT_EXPIRED_MAX 2u
+#define REFLECT_ERRORS_MAX 2u
 
-enum course_phase { COURSE_LIST, COURSE_WATCH };
+enum reflect_phase { REFLECT_LIST, REFLECT_WATCH };
 
-enum course_end {
-	COURSE_OK,      /* the list is complete; the server closed the watch regularly */
-	COURSE_LOST,    /* the connection was lost, or silent for too long */
-	COURSE_EXPIRED, /* 410 */
-	COURSE_GARBLED,
-	COURSE_REFUSED, /* another status or ERROR frame */
+enum reflect_end {
+	REFLECT_OK,      /* the list is complete; the server closed the watch regularly */
+	REFLECT_LOST,    /* the connection was lost, or silent for too long */
+	REFLECT_EXPIRED, /* 410 */
+	REFLECT_GARBLED,
+	REFLECT_REFUSED, /* another status or ERROR frame */
 };
 
-struct course {
-	enum course_phase phase;
+struct reflect_state {
+	enum reflect_phase phase;
 	bool is_replacing; /* the current or next list replaces all objects */
 	bool is_unpaged;
 	uint32_t n_expired, n_errors;
 	struct backoff backoff;
 };
 
-#define COURSE_PAUSE_MAX_NS (UINT64_C(30) * 1000000000)
+#define REFLECT_PAUSE_MAX_NS (UINT64_C(30) * 1000000000)
 
-/* max_pause_ns limits the growing pauses; 0: COURSE_PAUSE_MAX_NS. */
-void course_init(struct course *course, uint64_t max_pause_ns);
+/* max_pause_ns limits the growing pauses; 0: REFLECT_PAUSE_MAX_NS. */
+void reflect_state_init(struct reflect_state *state, uint64_t max_pause_ns);
 
 /*
  * The phase has ended after lived_ns: sets the next phase and returns the pause before it, which is
  * at least retry_after_ns (limited by RETRY_AFTER_MAX_NS).
  */
-uint64_t course_end(struct course *course, enum course_end end, uint64_t lived_ns,
+uint64_t reflect_state_end(struct reflect_state *state, enum reflect_end end, uint64_t lived_ns,
 	uint64_t retry_after_ns, struct rand *rand);
 
 #endif

@@ -29,7 +29,7 @@ struct kube_reflect {
 	char *path, *selectors; /* "&labelSelector=..." */
 	uint32_t limit, watch_min_s;
 	uint64_t idle_ns;
-	struct course course;
+	struct reflect_state state;
 	struct loop_timer timer;
 	struct body pages[PAGES];
 	struct body watch;
@@ -37,7 +37,7 @@ struct kube_reflect {
 	bool has_version;           /* the present list has set `version` */
 	struct buf token;           /* of the next page; empty: unknown */
 	uint64_t begun_ns;
-	enum course_end frame_end; /* reason from an ERROR or faulty frame */
+	enum reflect_end frame_end; /* reason from an ERROR or faulty frame */
 	struct kube_status frame_status;
 	struct error frame_error;
 	struct kube_reflect_counts counts;
@@ -52,16 +52,16 @@ static void body_drop(struct body *body)
 	scan_done(&body->scan);
 }
 
-static void count_end(struct kube_reflect *reflect, enum course_end end)
+static void count_end(struct kube_reflect *reflect, enum reflect_end end)
 {
-	reflect->counts.n_expired += end == COURSE_EXPIRED;
-	reflect->counts.n_garbled += end == COURSE_GARBLED;
-	reflect->counts.n_lost += end == COURSE_LOST;
-	reflect->counts.n_refused += end == COURSE_REFUSED;
+	reflect->counts.n_expired += end == REFLECT_EXPIRED;
+	reflect->counts.n_garbled += end == REFLECT_GARBLED;
+	reflect->counts.n_lost += end == REFLECT_LOST;
+	reflect->counts.n_refused += end == REFLECT_REFUSED;
 }
 
 /* err->code 0: there is no error to report. */
-static void end_phase(struct kube_reflect *reflect, enum course_end end, uint64_t retry_after_ns,
+static void end_phase(struct kube_reflect *reflect, enum reflect_end end, uint64_t retry_after_ns,
 	const struct error *err)
 {
 	const uint64_t now_ns = clock_now_ns();
@@ -72,21 +72,21 @@ static void end_phase(struct kube_reflect *reflect, enum course_end end, uint64_
 	body_drop(&reflect->watch);
 	buf_clear(&reflect->token);
 	count_end(reflect, end);
-	pause_ns = course_end(&reflect->course, end, now_ns - reflect->begun_ns, retry_after_ns,
-		kube_client_rand(reflect->client));
-	if (end != COURSE_OK && err->code && reflect->handler.trouble)
+	pause_ns = reflect_state_end(&reflect->state, end, now_ns - reflect->begun_ns,
+		retry_after_ns, kube_client_rand(reflect->client));
+	if (end != REFLECT_OK && err->code && reflect->handler.trouble)
 		reflect->handler.trouble(reflect->handler.data, err);
 	loop_set_timer(&reflect->timer, now_ns + pause_ns);
 }
 
 /* How a failed request ends its phase. */
-static enum course_end end_of(const struct kube_answer *answer)
+static enum reflect_end kube_reflect_answer_end(const struct kube_answer *answer)
 {
 	switch (answer->result) {
 	case -EBADMSG:
-	case -EMSGSIZE: return COURSE_GARBLED;
-	case -ESTALE: return COURSE_EXPIRED;
-	default: return answer->status.http >= 300 ? COURSE_REFUSED : COURSE_LOST;
+	case -EMSGSIZE: return REFLECT_GARBLED;
+	case -ESTALE: return REFLECT_EXPIRED;
+	default: return answer->status.http >= 300 ? REFLECT_REFUSED : REFLECT_LOST;
 	}
 }
 
@@ -104,7 +104,8 @@ static int read_partial(struct str raw, json_t **ret_json, struct error *err)
 	return 0;
 }
 
-static int read_object(struct str raw, struct kube_object *ret_object, struct error *err)
+static int kube_reflect_read_object(
+	struct str raw, struct kube_object *ret_object, struct error *err)
 {
 	struct kube_object object = {.raw = raw};
 	int r = kube_json_parse(raw, &object.json, err);
@@ -131,7 +132,7 @@ static int on_item(void *data, struct str type, struct str raw)
 {
 	struct body *body = data;
 	struct kube_object object;
-	int r = read_object(raw, &object, &body->reflect->frame_error);
+	int r = kube_reflect_read_object(raw, &object, &body->reflect->frame_error);
 
 	if (r < 0)
 		return r;
@@ -140,7 +141,7 @@ static int on_item(void *data, struct str type, struct str raw)
 	return r;
 }
 
-static bool set_version(struct kube_reflect *reflect, const json_t *metadata)
+static bool kube_reflect_set_version(struct kube_reflect *reflect, const json_t *metadata)
 {
 	const char *version = kube_json_text_at(metadata, "resourceVersion", NULL);
 
@@ -178,7 +179,7 @@ static int on_meta(void *data, struct str text)
 	if (r < 0)
 		return r;
 	/* All pages show the state at the first page's version. */
-	if (!reflect->has_version && !set_version(reflect, metadata))
+	if (!reflect->has_version && !kube_reflect_set_version(reflect, metadata))
 		return fail(&reflect->frame_error, EBADMSG, "a list without resourceVersion");
 	reflect->has_version = true;
 	token = kube_json_text_at(metadata, "continue", NULL);
@@ -197,7 +198,7 @@ static int on_error_frame(struct kube_reflect *reflect, const json_t *json)
 
 	*status = (struct kube_status){0};
 	kube_status_from_json(json, status);
-	reflect->frame_end = status->http == 410 ? COURSE_EXPIRED : COURSE_REFUSED;
+	reflect->frame_end = status->http == 410 ? REFLECT_EXPIRED : REFLECT_REFUSED;
 	fail(&reflect->frame_error, EIO, "watch %s: %d %s: %s", reflect->path, status->http,
 		status->reason, status->message);
 	return -ECANCELED;
@@ -216,13 +217,13 @@ static int change_of(struct str type)
 	return -EBADMSG;
 }
 
-static int on_frame(void *data, struct str type, struct str raw)
+static int kube_reflect_on_frame(void *data, struct str type, struct str raw)
 {
 	struct body *body = data;
 	struct kube_reflect *reflect = body->reflect;
 	_cleanup_json_ json_t *json = NULL;
 	struct kube_object object;
-	int r = read_object(raw, &object, &reflect->frame_error);
+	int r = kube_reflect_read_object(raw, &object, &reflect->frame_error);
 
 	if (r < 0)
 		return r;
@@ -238,12 +239,12 @@ static int on_frame(void *data, struct str type, struct str raw)
 		r = give_object(reflect, (enum kube_change)r, &object);
 	}
 	/* Only after the handler: if the process stopped in between, the frame would come again. */
-	if (r == 0 && !set_version(reflect, json_object_get(json, "metadata")))
+	if (r == 0 && !kube_reflect_set_version(reflect, json_object_get(json, "metadata")))
 		return fail(&reflect->frame_error, EBADMSG, "a frame without resourceVersion");
 	return r;
 }
 
-static int on_bytes(void *data, struct str bytes)
+static int kube_reflect_on_bytes(void *data, struct str bytes)
 {
 	struct body *body = data;
 
@@ -269,23 +270,24 @@ static void on_page_done(void *data, const struct kube_answer *answer)
 	body_drop(body);
 	if (answer->result < 0) {
 		err = *error_of(reflect, answer);
-		end_phase(reflect, end_of(answer), answer->status.retry_after_ns, &err);
+		end_phase(reflect, kube_reflect_answer_end(answer), answer->status.retry_after_ns,
+			&err);
 		return;
 	}
 	if (r < 0) {
-		end_phase(reflect, COURSE_GARBLED, 0, &err);
+		end_phase(reflect, REFLECT_GARBLED, 0, &err);
 		return;
 	}
 	r = start_next_page(reflect, &err);
 	if (r < 0) {
-		end_phase(reflect, COURSE_LOST, 0, &err);
+		end_phase(reflect, REFLECT_LOST, 0, &err);
 		return;
 	}
 	for (size_t i = 0; i < PAGES; i++)
 		if (reflect->pages[i].call)
 			return;
 	reflect->handler.end(reflect->handler.data);
-	end_phase(reflect, COURSE_OK, 0, NULL);
+	end_phase(reflect, REFLECT_OK, 0, NULL);
 }
 
 static void on_watch_done(void *data, const struct kube_answer *answer)
@@ -294,7 +296,7 @@ static void on_watch_done(void *data, const struct kube_answer *answer)
 	struct kube_reflect *reflect = body->reflect;
 	struct error err = *error_of(reflect, answer);
 	uint64_t wait_ns = answer->status.retry_after_ns;
-	enum course_end end = COURSE_OK;
+	enum reflect_end end = REFLECT_OK;
 
 	body->call = NULL;
 	if (answer->result == -ECANCELED) {
@@ -305,16 +307,16 @@ static void on_watch_done(void *data, const struct kube_answer *answer)
 		 * Some servers send bookmarks only for resources that change, so this may be a
 		 * quiet watch. If the connection is lost, the next watch fails.
 		 */
-		end = COURSE_LOST;
+		end = REFLECT_LOST;
 		err.code = 0;
 	} else if (answer->result < 0) {
-		end = end_of(answer);
+		end = kube_reflect_answer_end(answer);
 	} else if (scan_end(&body->scan, &err) < 0) {
 		/*
 		 * An incomplete frame at the end: the connection was lost, and the data is not
 		 * garbled.
 		 */
-		end = COURSE_LOST;
+		end = REFLECT_LOST;
 	}
 	end_phase(reflect, end, wait_ns, &err);
 }
@@ -324,7 +326,7 @@ static int start_body(struct body *body, enum scan_kind kind, const struct kube_
 {
 	const struct scan_handler handler = {
 		.meta = kind == SCAN_LIST ? on_meta : NULL,
-		.item = kind == SCAN_LIST ? on_item : on_frame,
+		.item = kind == SCAN_LIST ? on_item : kube_reflect_on_frame,
 		.data = body,
 	};
 	int r;
@@ -342,7 +344,7 @@ static int start_page(struct kube_reflect *reflect, struct str token, struct err
 	struct body *body = free_page(reflect);
 	_cleanup_buf_ struct buf query = BUF_INIT(KUBE_URL_MAX);
 
-	if (!reflect->course.is_unpaged)
+	if (!reflect->state.is_unpaged)
 		buf_addf(&query, "limit=%u", reflect->limit);
 	if (token.n) {
 		buf_add_text(&query, "&continue=");
@@ -358,7 +360,7 @@ static int start_page(struct kube_reflect *reflect, struct str token, struct err
 			.query = buf_text(&query),
 			.timeout_ns = REFLECT_PAGE_TIMEOUT_NS,
 			.idle_ns = MIN(reflect->idle_ns, REFLECT_PAGE_IDLE_NS),
-			.on_body = on_bytes,
+			.on_body = kube_reflect_on_bytes,
 			.done = on_page_done,
 			.data = body,
 		},
@@ -373,10 +375,10 @@ static void start_list(struct kube_reflect *reflect)
 	reflect->counts.n_lists++;
 	reflect->has_version = false;
 	buf_clear(&reflect->token);
-	reflect->handler.begin(reflect->handler.data, reflect->course.is_replacing);
+	reflect->handler.begin(reflect->handler.data, reflect->state.is_replacing);
 	r = start_page(reflect, STR(""), &err);
 	if (r < 0)
-		end_phase(reflect, COURSE_LOST, 0, &err);
+		end_phase(reflect, REFLECT_LOST, 0, &err);
 }
 
 static void start_watch(struct kube_reflect *reflect)
@@ -398,21 +400,21 @@ static void start_watch(struct kube_reflect *reflect)
 			.query = buf_text(&query),
 			.idle_ns = reflect->idle_ns,
 			.is_watch = true,
-			.on_body = on_bytes,
+			.on_body = kube_reflect_on_bytes,
 			.done = on_watch_done,
 			.data = &reflect->watch,
 		},
 		&err);
 	if (r < 0)
-		end_phase(reflect, COURSE_LOST, 0, &err);
+		end_phase(reflect, REFLECT_LOST, 0, &err);
 }
 
-static void on_timer(struct loop_timer *timer, uint64_t now_ns)
+static void kube_reflect_on_timer(struct loop_timer *timer, uint64_t now_ns)
 {
 	struct kube_reflect *reflect = timer->data;
 
 	reflect->begun_ns = now_ns;
-	if (reflect->course.phase == COURSE_LIST)
+	if (reflect->state.phase == REFLECT_LIST)
 		start_list(reflect);
 	else
 		start_watch(reflect);
@@ -453,11 +455,12 @@ int kube_reflect_start(struct kube_client *client, const struct kube_reflect_opt
 		.token = BUF_INIT(TOKEN_MAX),
 		.watch.reflect = reflect,
 	};
-	course_init(&reflect->course, options->max_pause_ns);
+	reflect_state_init(&reflect->state, options->max_pause_ns);
 	for (size_t i = 0; i < PAGES; i++)
 		reflect->pages[i].reflect = reflect;
 	if (!reflect->path || !reflect->selectors ||
-		loop_add_timer(kube_client_loop(client), &reflect->timer, on_timer) < 0) {
+		loop_add_timer(kube_client_loop(client), &reflect->timer, kube_reflect_on_timer) <
+			0) {
 		kube_reflect_stop(reflect);
 		return fail(err, ENOMEM, "out of memory for a watch of %s", options->path);
 	}

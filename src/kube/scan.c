@@ -62,7 +62,7 @@ void scan_done(struct scan *scan)
 	buf_done(&scan->type);
 }
 
-static int refuse(struct feed *feed, const char *what)
+static int scan_refuse_input(struct feed *feed, const char *what)
 {
 	const unsigned char c = feed->i < feed->n ? (unsigned char)feed->p[feed->i] : 0;
 
@@ -74,20 +74,20 @@ static bool is_object_at(const struct scan *s, uint32_t depth)
 	return s->stack[depth / 8] & (1u << (depth % 8));
 }
 
-static enum key key_at(const struct scan *s, uint32_t depth)
+static enum key scan_key_at(const struct scan *s, uint32_t depth)
 {
 	return depth < SCAN_LEVELS ? (enum key)s->keys[depth] : KEY_OTHER;
 }
 
-static struct buf *part_of(struct scan *s)
+static struct buf *scan_wanted_part(struct scan *s)
 {
 	return s->taking == PART_TYPE ? &s->type : &s->part;
 }
 
 /* Copies the run up to `end`, if it belongs to a part. */
-static int take(struct scan *s, struct feed *feed, size_t end)
+static int scan_take_bytes(struct scan *s, struct feed *feed, size_t end)
 {
-	struct buf *part = part_of(s);
+	struct buf *part = scan_wanted_part(s);
 	const size_t max = s->taking == PART_META ? SCAN_META_MAX : part->max;
 	int r = 0;
 
@@ -121,7 +121,7 @@ static int end_cut(struct scan *s, struct feed *feed, size_t end)
 
 static int begin_cut(struct scan *s, struct feed *feed)
 {
-	int r = take(s, feed, feed->i);
+	int r = scan_take_bytes(s, feed, feed->i);
 
 	s->is_cutting = r == 0;
 	return r;
@@ -130,21 +130,21 @@ static int begin_cut(struct scan *s, struct feed *feed)
 /* The part that a value in this place begins, usually PART_NONE; refuses misplaced values. */
 static int part_at(struct scan *s, struct feed *feed, char c)
 {
-	const enum key key = key_at(s, 1);
+	const enum key key = scan_key_at(s, 1);
 
 	if (s->kind == SCAN_LIST) {
 		if (s->depth == 2 && key == KEY_ITEMS && c != '{')
-			return refuse(feed, "an item must be an object");
+			return scan_refuse_input(feed, "an item must be an object");
 		if (s->depth == 2 && key == KEY_ITEMS)
 			return PART_OBJECT;
 		if (s->depth != 1)
 			return PART_NONE;
 		if ((key == KEY_METADATA && s->has_meta) || (key == KEY_ITEMS && s->has_items))
-			return refuse(feed, "a list with two of the same");
+			return scan_refuse_input(feed, "a list with two of the same");
 		if (key == KEY_ITEMS && c != '[' && c != 'n')
-			return refuse(feed, "'items' must be a list");
+			return scan_refuse_input(feed, "'items' must be a list");
 		if (key == KEY_METADATA && c != '{')
-			return refuse(feed, "'metadata' must be an object");
+			return scan_refuse_input(feed, "'metadata' must be an object");
 		s->has_items |= key == KEY_ITEMS;
 		s->has_meta |= key == KEY_METADATA;
 		return key == KEY_METADATA ? PART_META : PART_NONE;
@@ -152,12 +152,12 @@ static int part_at(struct scan *s, struct feed *feed, char c)
 	if (s->depth != 1 || (key != KEY_TYPE && key != KEY_OBJECT))
 		return PART_NONE;
 	if (c != (key == KEY_TYPE ? '"' : '{') || (key == KEY_TYPE ? s->type.n > 0 : s->has_object))
-		return refuse(feed, "a frame needs one type and one object");
+		return scan_refuse_input(feed, "a frame needs one type and one object");
 	s->has_object |= key == KEY_OBJECT;
 	return key == KEY_TYPE ? PART_TYPE : PART_OBJECT;
 }
 
-static int push(struct scan *s, struct feed *feed, bool is_object)
+static int scan_push_level(struct scan *s, struct feed *feed, bool is_object)
 {
 	if (s->depth >= SCAN_DEPTH_MAX)
 		return fail(feed->err, EMSGSIZE, "nested deeper than %u", SCAN_DEPTH_MAX);
@@ -190,17 +190,18 @@ static int begin_value(struct scan *s, struct feed *feed, char c)
 			s->taking = r;
 			s->part_depth = s->depth;
 			feed->from = feed->i;
-			buf_clear(part_of(s));
+			buf_clear(scan_wanted_part(s));
 		}
 	} else if (s->taking == PART_OBJECT && s->depth == s->object_depth + 1 &&
-		key_at(s, s->depth) == KEY_MANAGED && key_at(s, s->depth - 1) == KEY_METADATA) {
+		scan_key_at(s, s->depth) == KEY_MANAGED &&
+		scan_key_at(s, s->depth - 1) == KEY_METADATA) {
 		r = begin_cut(s, feed);
 		if (r < 0)
 			return r;
 	}
 	feed->i++;
 	if (c == '{' || c == '[')
-		return push(s, feed, c == '{');
+		return scan_push_level(s, feed, c == '{');
 	if (c == '"') {
 		s->is_key = false;
 		s->state = STRING;
@@ -208,12 +209,12 @@ static int begin_value(struct scan *s, struct feed *feed, char c)
 	}
 	feed->i--;
 	if (!is_literal(c))
-		return refuse(feed, "a value is expected");
+		return scan_refuse_input(feed, "a value is expected");
 	s->state = LITERAL;
 	return 0;
 }
 
-static void shrink(struct buf *part)
+static void scan_shrink_buffer(struct buf *part)
 {
 	if (part->cap > PART_KEEP_BYTES)
 		buf_done(part);
@@ -227,14 +228,14 @@ static int hand_over_object(struct scan *s, struct str type)
 
 	s->n_items++;
 	r = s->handler.item(s->handler.data, type, buf_str(&s->part));
-	shrink(&s->part);
+	scan_shrink_buffer(&s->part);
 	return MIN(r, 0);
 }
 
 static int end_part(struct scan *s, struct feed *feed, size_t end)
 {
 	const enum part taken = (enum part)s->taking;
-	int r = take(s, feed, end);
+	int r = scan_take_bytes(s, feed, end);
 
 	s->taking = PART_NONE;
 	if (r < 0 || taken == PART_TYPE)
@@ -248,7 +249,7 @@ static int end_part(struct scan *s, struct feed *feed, size_t end)
 	return s->kind == SCAN_LIST ? hand_over_object(s, STR("")) : 0;
 }
 
-static int end_frame(struct scan *s, struct feed *feed)
+static int scan_end_frame(struct scan *s, struct feed *feed)
 {
 	struct str type = buf_str(&s->type);
 	int r;
@@ -258,7 +259,7 @@ static int end_frame(struct scan *s, struct feed *feed)
 		return 0;
 	}
 	if (type.n < 3 || !s->has_object)
-		return refuse(feed, "a frame needs one type and one object");
+		return scan_refuse_input(feed, "a frame needs one type and one object");
 	r = hand_over_object(s, (struct str){type.p + 1, type.n - 2});
 	buf_clear(&s->type);
 	s->has_object = false;
@@ -276,14 +277,14 @@ static int end_value(struct scan *s, struct feed *feed, size_t end)
 	if (s->taking != PART_NONE && s->depth == s->part_depth)
 		r = end_part(s, feed, end);
 	if (r == 0 && s->depth == 0)
-		r = end_frame(s, feed);
+		r = scan_end_frame(s, feed);
 	return r;
 }
 
-static int pop(struct scan *s, struct feed *feed, bool is_object)
+static int scan_pop_level(struct scan *s, struct feed *feed, bool is_object)
 {
 	if (!s->depth || is_object_at(s, s->depth) != is_object)
-		return refuse(feed, "a bracket without its partner");
+		return scan_refuse_input(feed, "a bracket without its partner");
 	s->depth--;
 	s->is_next_comma_cut = false;
 	feed->i++;
@@ -327,7 +328,7 @@ static int in_string(struct scan *s, struct feed *feed)
 		return 0;
 	}
 	if (p[i] != '"')
-		return refuse(feed, "a control character in a string");
+		return scan_refuse_input(feed, "a control character in a string");
 	feed->i++;
 	if (!s->is_key)
 		return end_value(s, feed, feed->i);
@@ -349,12 +350,12 @@ static int begin_key(struct scan *s, struct feed *feed)
 static int after_value(struct scan *s, struct feed *feed, char c)
 {
 	if (c == '}' || c == ']')
-		return pop(s, feed, c == '}');
+		return scan_pop_level(s, feed, c == '}');
 	if (c != ',')
-		return refuse(feed, "a comma or an end is expected");
+		return scan_refuse_input(feed, "a comma or an end is expected");
 	s->state = is_object_at(s, s->depth) ? KEY : VALUE;
 	if (s->is_next_comma_cut && s->depth == s->object_depth + 1) {
-		int r = take(s, feed, feed->i);
+		int r = scan_take_bytes(s, feed, feed->i);
 
 		if (r < 0)
 			return r;
@@ -372,26 +373,28 @@ static int in_literal(struct scan *s, struct feed *feed)
 	return feed->i < feed->n ? end_value(s, feed, feed->i) : 0;
 }
 
-static int between(struct scan *s, struct feed *feed, char c)
+static int scan_between_values(struct scan *s, struct feed *feed, char c)
 {
 	switch ((enum state)s->state) {
 	case TOP:
 		if (c != '{' || s->is_over)
-			return refuse(feed, s->is_over ? "more behind the list" : "no object");
+			return scan_refuse_input(
+				feed, s->is_over ? "more behind the list" : "no object");
 		return begin_value(s, feed, c);
 	case FIRST:
 		if (c == ']')
-			return pop(s, feed, false);
+			return scan_pop_level(s, feed, false);
 		return begin_value(s, feed, c);
 	case VALUE: return begin_value(s, feed, c);
 	case KEY_FIRST:
 		if (c == '}')
-			return pop(s, feed, true);
-		return c == '"' ? begin_key(s, feed) : refuse(feed, "a key is expected");
-	case KEY: return c == '"' ? begin_key(s, feed) : refuse(feed, "a key is expected");
+			return scan_pop_level(s, feed, true);
+		return c == '"' ? begin_key(s, feed) : scan_refuse_input(feed, "a key is expected");
+	case KEY:
+		return c == '"' ? begin_key(s, feed) : scan_refuse_input(feed, "a key is expected");
 	case COLON:
 		if (c != ':')
-			return refuse(feed, "a colon is expected");
+			return scan_refuse_input(feed, "a colon is expected");
 		s->state = VALUE;
 		feed->i++;
 		return 0;
@@ -399,7 +402,7 @@ static int between(struct scan *s, struct feed *feed, char c)
 	}
 }
 
-static int step(struct scan *s, struct feed *feed)
+static int scan_step(struct scan *s, struct feed *feed)
 {
 	const char c = feed->p[feed->i];
 
@@ -410,7 +413,7 @@ static int step(struct scan *s, struct feed *feed)
 	if (s->state == ESCAPE) {
 		s->state = STRING;
 		if ((unsigned char)c < 0x20)
-			return refuse(feed, "a control character in a string");
+			return scan_refuse_input(feed, "a control character in a string");
 		feed->i++;
 		return 0;
 	}
@@ -418,7 +421,7 @@ static int step(struct scan *s, struct feed *feed)
 		feed->i++;
 		return 0;
 	}
-	return between(s, feed, c);
+	return scan_between_values(s, feed, c);
 }
 
 int scan_feed(struct scan *s, struct str bytes, struct error *err)
@@ -429,9 +432,9 @@ int scan_feed(struct scan *s, struct str bytes, struct error *err)
 	if (s->error)
 		return fail(err, -s->error, "the body was refused before");
 	while (r == 0 && feed.i < feed.n)
-		r = step(s, &feed);
+		r = scan_step(s, &feed);
 	if (r == 0)
-		r = take(s, &feed, feed.n);
+		r = scan_take_bytes(s, &feed, feed.n);
 	s->error = r;
 	return r;
 }

@@ -13,7 +13,7 @@
 
 #include "base/clock.h"
 
-static struct kube_time format(uint64_t real_ns, bool has_micros)
+static struct kube_time kube_time_format_ns(uint64_t real_ns, bool has_micros)
 {
 	const time_t t = (time_t)(real_ns / NSEC_PER_SEC);
 	struct kube_time text = {""};
@@ -33,16 +33,16 @@ static struct kube_time format(uint64_t real_ns, bool has_micros)
 
 struct kube_time kube_time_format(uint64_t real_ns)
 {
-	return format(real_ns, false);
+	return kube_time_format_ns(real_ns, false);
 }
 
 struct kube_time kube_time_format_micro(uint64_t real_ns)
 {
-	return format(real_ns, true);
+	return kube_time_format_ns(real_ns, true);
 }
 
 /* Cuts n digits off the front; -1 if there are fewer. */
-static int digits(struct str *s, size_t n)
+static int kube_time_take_digits(struct str *s, size_t n)
 {
 	int value = 0;
 
@@ -65,7 +65,7 @@ static uint64_t fraction_ns(struct str *s)
 
 	if (!str_skip_prefix(s, STR(".")))
 		return 0;
-	while ((digit = digits(s, 1)) >= 0) {
+	while ((digit = kube_time_take_digits(s, 1)) >= 0) {
 		ns += (uint64_t)digit * unit;
 		unit /= 10;
 	}
@@ -85,10 +85,10 @@ static int offset_s(struct str *s)
 		sign = -1;
 	else
 		return INT32_MAX;
-	hours = digits(s, 2);
+	hours = kube_time_take_digits(s, 2);
 	if (hours < 0 || hours > 23 || !str_skip_prefix(s, STR(":")))
 		return INT32_MAX;
-	minutes = digits(s, 2);
+	minutes = kube_time_take_digits(s, 2);
 	if (minutes < 0 || minutes > 59 || s->n)
 		return INT32_MAX;
 	return sign * (hours * 3600 + minutes * 60);
@@ -108,7 +108,7 @@ int kube_time_parse(struct str text, uint64_t *ret_real_ns)
 	time_t t;
 
 	for (size_t i = 0; i < ARRAY_SIZE(parts); i++) {
-		v[i] = digits(&text, parts[i].n);
+		v[i] = kube_time_take_digits(&text, parts[i].n);
 		if (v[i] < parts[i].min || v[i] > parts[i].max ||
 			!str_skip_prefix(&text, str_from(parts[i].behind)))
 			return -EINVAL;

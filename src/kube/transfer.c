@@ -4,8 +4,8 @@
  * and TCP_USER_TIMEOUT end a connection whose peer no longer answers. With a server name of its
  * own, the URL carries that name; CURLOPT_CONNECT_TO and the Host header carry the server's
  * address. libcurl does not copy the lists of headers and addresses, so both live until
- * transfer_done(). append() overwrites its copy of each header line, since one of the lines carries
- * the token.
+ * transfer_done(). transfer_append_header() overwrites its copy of each header line, since one of
+ * the lines carries the token.
  */
 #include "kube/transfer.h"
 
@@ -22,7 +22,7 @@
 const char *const kube_method_names[] = {
 	[KUBE_GET] = "GET", [KUBE_POST] = "POST", [KUBE_PATCH] = "PATCH", [KUBE_DELETE] = "DELETE"};
 
-static int on_socket(void *data, curl_socket_t fd, curlsocktype purpose)
+static int transfer_on_socket(void *data, curl_socket_t fd, curlsocktype purpose)
 {
 	const int ms = UNACKNOWLEDGED_MS;
 
@@ -58,7 +58,7 @@ static void set_tls(
 		curl_easy_setopt(easy, CURLOPT_PROXY, config->proxy_url);
 }
 
-static int append(struct curl_slist **list, const char *name, struct str value)
+static int transfer_append_header(struct curl_slist **list, const char *name, struct str value)
 {
 	_cleanup_buf_ struct buf line = BUF_INIT(KUBE_TOKEN_MAX + 64);
 	struct curl_slist *longer;
@@ -79,18 +79,19 @@ static int set_headers(struct transfer *t, const struct kube_config *config,
 {
 	struct str as = str_from(config->as ? config->as : ""), line;
 	const char *type = request->content_type ? request->content_type : "application/json";
-	int r = append(&t->headers, "Accept: application/json",
+	int r = transfer_append_header(&t->headers, "Accept: application/json",
 		request->is_table ? STR(";as=Table;v=v1;g=meta.k8s.io") : STR(""));
 
 	if (r == 0)
-		r = append(&t->headers, "Expect:", STR(""));
+		r = transfer_append_header(&t->headers, "Expect:", STR(""));
 	if (r == 0 && request->body.n)
-		r = append(&t->headers, "Content-Type: ", str_from(type));
+		r = transfer_append_header(&t->headers, "Content-Type: ", str_from(type));
 	if (r == 0 && view->token)
-		r = append(&t->headers, "Authorization: Bearer ", str_from(view->token));
+		r = transfer_append_header(
+			&t->headers, "Authorization: Bearer ", str_from(view->token));
 	while (r == 0 && str_split(&as, '\n', &line))
 		if (line.n)
-			r = append(&t->headers, "", line);
+			r = transfer_append_header(&t->headers, "", line);
 	return r;
 }
 
@@ -106,7 +107,7 @@ static void set_method(CURL *easy, const struct kube_request *request)
 }
 
 /* The port of "host:port" or "[::1]:port". */
-static struct str port_of(struct str authority)
+static struct str transfer_authority_port(struct str authority)
 {
 	size_t i = authority.n;
 
@@ -121,7 +122,7 @@ static struct str port_of(struct str authority)
 static int set_server_name(struct transfer *t, const char *name, struct str rest)
 {
 	const struct str authority = {rest.p, str_find(rest, '/')};
-	const struct str port = port_of(authority);
+	const struct str port = transfer_authority_port(authority);
 	_cleanup_buf_ struct buf url = BUF_INIT(2 * KUBE_URL_MAX), to = BUF_INIT(KUBE_URL_MAX);
 	int r;
 
@@ -131,9 +132,9 @@ static int set_server_name(struct transfer *t, const char *name, struct str rest
 		port.p < authority.p || port.p > authority.p + authority.n ? ":443" : "");
 	if (buf_error(&url) || buf_error(&to))
 		return -ENOMEM;
-	r = append(&t->headers, "Host: ", authority);
+	r = transfer_append_header(&t->headers, "Host: ", authority);
 	if (r == 0)
-		r = append(&t->connect_to, "::", buf_str(&to));
+		r = transfer_append_header(&t->connect_to, "::", buf_str(&to));
 	if (r == 0 && curl_easy_setopt(t->easy, CURLOPT_URL, buf_text(&url)) != CURLE_OK)
 		r = -ENOMEM;
 	curl_easy_setopt(t->easy, CURLOPT_CONNECT_TO, t->connect_to);
@@ -163,7 +164,7 @@ int transfer_prepare(struct transfer *t, const struct kube_config *config,
 	curl_easy_setopt(easy, CURLOPT_TCP_KEEPALIVE, 1L);
 	curl_easy_setopt(easy, CURLOPT_TCP_KEEPIDLE, KEEPALIVE_S);
 	curl_easy_setopt(easy, CURLOPT_TCP_KEEPINTVL, KEEPALIVE_S);
-	curl_easy_setopt(easy, CURLOPT_SOCKOPTFUNCTION, on_socket);
+	curl_easy_setopt(easy, CURLOPT_SOCKOPTFUNCTION, transfer_on_socket);
 	curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, BUFFER_BYTES);
 	set_tls(easy, config, view);
 	set_method(easy, request);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Builds path, query and body of a request for one object and starts the call. A `struct kind`
- * holds the method, content type and retry policy of an operation; send() does the rest. An
- * operation has RETRY_IDEMPOTENT only if a second request has the same effect as one. kube_path()
- * escapes each name and rejects "", "." and "..", so a name cannot leave its place in the path.
+ * holds the method, content type and retry policy of an operation; kube_write_send() does the rest.
+ * An operation has RETRY_IDEMPOTENT only if a second request has the same effect as one.
+ * kube_path() escapes each name and rejects "", "." and "..", so a name cannot leave its place in
+ * the path.
  */
 #include "kube/write.h"
 
@@ -46,7 +47,7 @@ int kube_path(struct buf *b, const struct kube_target *t, struct error *err)
 	return r;
 }
 
-static void add_option(struct buf *b, const char *name, const char *value)
+static void kube_write_add_option(struct buf *b, const char *name, const char *value)
 {
 	if (b->n)
 		buf_add_byte(b, '&');
@@ -63,8 +64,8 @@ struct kind {
 	bool is_apply;
 };
 
-static int send(struct kube_client *client, const struct kube_write *w, const struct kind *kind,
-	const json_t *body, struct error *err)
+static int kube_write_send(struct kube_client *client, const struct kube_write *w,
+	const struct kind *kind, const json_t *body, struct error *err)
 {
 	_cleanup_buf_ struct buf path = BUF_INIT(PATH_MAX_BYTES), query = BUF_INIT(PATH_MAX_BYTES);
 	_cleanup_free_ char *text = NULL;
@@ -73,11 +74,12 @@ static int send(struct kube_client *client, const struct kube_write *w, const st
 	if (r < 0)
 		return r;
 	if (kind->is_managed)
-		add_option(&query, "fieldManager", w->field_manager ? w->field_manager : "divvy");
+		kube_write_add_option(
+			&query, "fieldManager", w->field_manager ? w->field_manager : "divvy");
 	if (kind->is_apply && w->is_forced)
-		add_option(&query, "force", "true");
+		kube_write_add_option(&query, "force", "true");
 	if (w->is_dry_run)
-		add_option(&query, "dryRun", "All");
+		kube_write_add_option(&query, "dryRun", "All");
 	if (buf_error(&query))
 		return fail(err, EINVAL, "'%.64s...': a name too long", w->field_manager);
 	if (body) {
@@ -105,7 +107,7 @@ int kube_read(struct kube_client *client, const struct kube_write *write, struct
 {
 	static const struct kind kind = {KUBE_GET, .retry = RETRY_IDEMPOTENT};
 
-	return send(client, write, &kind, NULL, err);
+	return kube_write_send(client, write, &kind, NULL, err);
 }
 
 int kube_create(struct kube_client *client, const struct kube_write *write, const json_t *object,
@@ -113,7 +115,7 @@ int kube_create(struct kube_client *client, const struct kube_write *write, cons
 {
 	static const struct kind kind = {KUBE_POST, .retry = RETRY_UNPROCESSED, .is_managed = true};
 
-	return send(client, write, &kind, object, err);
+	return kube_write_send(client, write, &kind, object, err);
 }
 
 int kube_patch(struct kube_client *client, const struct kube_write *write,
@@ -130,7 +132,7 @@ int kube_patch(struct kube_client *client, const struct kube_write *write,
 			true, true},
 	};
 
-	return send(client, write, &kinds[patch_kind], patch, err);
+	return kube_write_send(client, write, &kinds[patch_kind], patch, err);
 }
 
 static json_t *delete_options(const struct kube_delete *what)
@@ -158,7 +160,7 @@ int kube_delete(struct kube_client *client, const struct kube_write *write,
 
 	json_object_set_new(options, "apiVersion", json_string("v1"));
 	json_object_set_new(options, "kind", json_string("DeleteOptions"));
-	return send(client, write, &kind, options, err);
+	return kube_write_send(client, write, &kind, options, err);
 }
 
 int kube_bind(struct kube_client *client, const struct kube_write *write, const char *node,
@@ -179,7 +181,7 @@ int kube_bind(struct kube_client *client, const struct kube_write *write, const 
 	w.target.group_version = "v1";
 	w.target.resource = "pods";
 	w.target.subresource = "binding";
-	return send(client, &w, &kind, binding, err);
+	return kube_write_send(client, &w, &kind, binding, err);
 }
 
 int kube_evict(struct kube_client *client, const struct kube_write *write, const char *version,
@@ -200,5 +202,5 @@ int kube_evict(struct kube_client *client, const struct kube_write *write, const
 	w.target.group_version = "v1";
 	w.target.resource = "pods";
 	w.target.subresource = "eviction";
-	return send(client, &w, &kind, eviction, err);
+	return kube_write_send(client, &w, &kind, eviction, err);
 }

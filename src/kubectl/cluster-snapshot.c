@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Makes a cluster snapshot: fills an engine of the scheduler with one list of each resource in
- * cluster_sources. world_load() reads the lists one after the other, so the snapshot may mix states
- * of slightly different moments. Like the scheduler, world_load() skips an object that the engine
- * cannot read. world_print_reasons() joins adjacent rows of one node with equal model and reason,
- * and prints index ranges.
+ * cluster_sources. snapshot_load() reads the lists one after the other, so the snapshot may mix
+ * states of slightly different moments. Like the scheduler, snapshot_load() skips an object that
+ * the engine cannot read. snapshot_print_reasons() joins adjacent rows of one node with equal model
+ * and reason, and prints index ranges.
  */
 #include "kubectl/cluster-snapshot.h"
 
@@ -31,7 +31,7 @@ static const char *option_or(const struct cli_args *args, const char *name, cons
 	return value ? value : otherwise;
 }
 
-const char *world_scheduler_name(const struct cli_args *args)
+const char *snapshot_scheduler_name(const struct cli_args *args)
 {
 	return option_or(args, "scheduler-name", "divvy-scheduler");
 }
@@ -46,16 +46,16 @@ static int read_minor(struct access *a, unsigned *ret, struct error *err)
 
 	if (r < 0)
 		return r;
-	text = str_from(jtext(version, "minor"));
+	text = str_from(json_text_or_empty(version, "minor"));
 	str_skip_suffix(&text, STR("+"));
 	if (parse_uint(text, 1, 10000, &n, NULL) < 0)
 		return fail(err, EPROTO, "cannot read the server's version: minor '%.20s'",
-			jtext(version, "minor"));
+			json_text_or_empty(version, "minor"));
 	*ret = (unsigned)n;
 	return 0;
 }
 
-static int load(struct access *a, const struct cli_args *args, struct sched *sched,
+static int snapshot_load_objects(struct access *a, const struct cli_args *args, struct sched *sched,
 	const struct cluster_source *source, struct error *err)
 {
 	const struct kube_api_row *row = kube_discovery_find(a->discovery, source->api);
@@ -84,9 +84,10 @@ static int load(struct access *a, const struct cli_args *args, struct sched *sch
 	return MIN(r, 0);
 }
 
-int world_load(struct access *a, const struct cli_args *args, struct sched **ret, struct error *err)
+int snapshot_load(
+	struct access *a, const struct cli_args *args, struct sched **ret, struct error *err)
 {
-	struct sched_config config = {.cluster = {.scheduler_name = world_scheduler_name(args),
+	struct sched_config config = {.cluster = {.scheduler_name = snapshot_scheduler_name(args),
 					      .policy = &place_scarcity},
 		.seed = 1};
 	_cleanup_(sched_free_p) struct sched *sched = NULL;
@@ -98,7 +99,7 @@ int world_load(struct access *a, const struct cli_args *args, struct sched **ret
 		return r;
 	sched_set_time(sched, clock_now_ns(), kube_client_real_ns(a->client));
 	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(cluster_sources); i++)
-		r = load(a, args, sched, &cluster_sources[i], err);
+		r = snapshot_load_objects(a, args, sched, &cluster_sources[i], err);
 	if (r == 0)
 		*ret = TAKE_PTR(sched);
 	return r;
@@ -145,7 +146,7 @@ static int place_rest_of_group(struct cluster *c, const struct cpod *pod, struct
 	return r;
 }
 
-int world_reasons(struct sched *sched, struct cpod *pod, json_t **ret, struct error *err)
+int snapshot_reasons(struct sched *sched, struct cpod *pod, json_t **ret, struct error *err)
 {
 	_cleanup_json_ json_t *list = json_array();
 	int r = place_rest_of_group(sched_cluster(sched), pod, err);
@@ -175,7 +176,7 @@ static bool is_alike(const json_t *a, const json_t *b)
 	return true;
 }
 
-static void widen(uint64_t range[2], uint64_t value)
+static void snapshot_widen_range(uint64_t range[2], uint64_t value)
 {
 	range[0] = MIN(range[0], value);
 	range[1] = MAX(range[1], value);
@@ -185,17 +186,17 @@ static void widen(uint64_t range[2], uint64_t value)
 static void find_alike(const json_t *reasons, size_t at, struct alike *ret)
 {
 	const json_t *first = json_array_get(reasons, at), *one = first;
-	uint64_t from = juint(first, "index"), to = from;
+	uint64_t from = json_uint_or_zero(first, "index"), to = from;
 
 	buf_clear(&ret->devices);
 	buf_addf(&ret->devices, "devices %" PRIu64, from);
-	ret->share[0] = ret->share[1] = juint(first, "free_permille");
-	ret->bytes[0] = ret->bytes[1] = juint(first, "free_bytes");
+	ret->share[0] = ret->share[1] = json_uint_or_zero(first, "free_permille");
+	ret->bytes[0] = ret->bytes[1] = json_uint_or_zero(first, "free_bytes");
 	for (ret->n = 1; is_alike(first, (one = json_array_get(reasons, at + ret->n))); ret->n++) {
-		const uint64_t index = juint(one, "index");
+		const uint64_t index = json_uint_or_zero(one, "index");
 
-		widen(ret->share, juint(one, "free_permille"));
-		widen(ret->bytes, juint(one, "free_bytes"));
+		snapshot_widen_range(ret->share, json_uint_or_zero(one, "free_permille"));
+		snapshot_widen_range(ret->bytes, json_uint_or_zero(one, "free_bytes"));
 		if (index == to + 1) {
 			to = index;
 			continue;
@@ -225,21 +226,21 @@ static void add_free(struct table *t, const struct alike *alike)
 	table_add(t, bytes);
 }
 
-static void add_row(struct table *t, const json_t *one, const struct alike *alike)
+static void snapshot_add_row(struct table *t, const json_t *one, const struct alike *alike)
 {
-	table_add(t, jtext(one, "node"));
-	table_add(t, alike->n > 1 ? buf_text(&alike->devices) : jtext(one, "device"));
-	table_add(t, jtext(one, "model"));
+	table_add(t, json_text_or_empty(one, "node"));
+	table_add(t, alike->n > 1 ? buf_text(&alike->devices) : json_text_or_empty(one, "device"));
+	table_add(t, json_text_or_empty(one, "model"));
 	if (json_object_get(one, "device")) {
 		add_free(t, alike);
 	} else {
 		table_add(t, "");
 		table_add(t, "");
 	}
-	table_add(t, jtext(one, "why")[0] ? jtext(one, "why") : "fits");
+	table_add(t, json_text_or_empty(one, "why")[0] ? json_text_or_empty(one, "why") : "fits");
 }
 
-int world_print_reasons(const json_t *reasons, struct error *err)
+int snapshot_print_reasons(const json_t *reasons, struct error *err)
 {
 	static const struct table_column columns[] = {{"NODE", false}, {"DEVICE", false},
 		{"MODEL", false}, {"FREE", true}, {"MEMORY", true}, {"WHY", false}};
@@ -249,7 +250,7 @@ int world_print_reasons(const json_t *reasons, struct error *err)
 	table_init(&t, columns, ARRAY_SIZE(columns));
 	for (size_t i = 0; i < json_array_size(reasons); i += alike.n) {
 		find_alike(reasons, i, &alike);
-		add_row(&t, json_array_get(reasons, i), &alike);
+		snapshot_add_row(&t, json_array_get(reasons, i), &alike);
 	}
 	buf_done(&alike.devices);
 	return output_table(&t, err);

@@ -10,7 +10,7 @@
 #include "kubectl/kubectl-access.h"
 #include "scheduler/sched.h"
 
-#define WORLD_OPTIONS \
+#define SNAPSHOT_OPTIONS \
 	{"scheduler-name", "NAME", \
 		"the schedulerName of divvy's scheduler (default divvy-scheduler)"}, \
 	{ \
@@ -19,19 +19,19 @@
 	}
 
 /* Reads all objects that the scheduler reads. Names in args are borrowed. */
-int world_load(struct access *access, const struct cli_args *args, struct sched **ret_sched,
+int snapshot_load(struct access *access, const struct cli_args *args, struct sched **ret_sched,
 	struct error *err);
 
-const char *world_scheduler_name(const struct cli_args *args);
+const char *snapshot_scheduler_name(const struct cli_args *args);
 
 /*
  * Why the pod does not fit, by node and device: [{node, device, index, model, free_permille,
  * free_bytes, why}]. First places the other members of its gang in `sched`, so use `sched` for
  * nothing else afterwards.
  */
-int world_reasons(struct sched *sched, struct cpod *pod, json_t **ret_list, struct error *err);
+int snapshot_reasons(struct sched *sched, struct cpod *pod, json_t **ret_list, struct error *err);
 
 /* Prints a table; equal devices of a node share a line. */
-int world_print_reasons(const json_t *reasons, struct error *err);
+int snapshot_print_reasons(const json_t *reasons, struct error *err);
 
 #endif

@@ -11,19 +11,19 @@
 #define NO_FILES ":4" /* kubectl's codes: only candidates, or also file names */
 #define FILES ":0"
 
-static bool begins(const char *word, const char *typed)
+static bool complete_begins_with(const char *word, const char *typed)
 {
 	return !strncmp(word, typed, strlen(typed));
 }
 
-static void commands(const char *typed)
+static void complete_commands(const char *typed)
 {
 	for (size_t i = 0; cli_commands[i]; i++)
-		if (begins(cli_commands[i]->name, typed))
+		if (complete_begins_with(cli_commands[i]->name, typed))
 			printf("%s\t%s\n", cli_commands[i]->name, cli_commands[i]->summary);
 }
 
-static const struct option_row *option_of(const struct cli_command *c, const char *word)
+static const struct option_row *complete_find_option(const struct cli_command *c, const char *word)
 {
 	for (const struct option_row *o = c->options; o->name; o++)
 		if ((word[0] == '-' && word[1] == '-' && !strcmp(word + 2, o->name)) ||
@@ -32,20 +32,20 @@ static const struct option_row *option_of(const struct cli_command *c, const cha
 	return NULL;
 }
 
-static void options(const struct cli_command *c, const char *typed)
+static void complete_options(const struct cli_command *c, const char *typed)
 {
 	char word[64];
 
 	for (const struct option_row *o = c->options; o->name; o++) {
 		snprintf(word, sizeof(word), "--%s", o->name);
-		if (begins(word, typed))
+		if (complete_begins_with(word, typed))
 			printf("%s\t%s\n", word, o->help);
 	}
-	if (begins("--help", typed))
+	if (complete_begins_with("--help", typed))
 		puts("--help\tshow a short description");
 }
 
-static const char *values(const struct option_row *o, const char *typed)
+static const char *complete_values(const struct option_row *o, const char *typed)
 {
 	struct str rest = str_from(o->choices), word;
 
@@ -59,15 +59,15 @@ void kubectl_complete(int argc, char **argv)
 {
 	const char *typed = argc ? argv[argc - 1] : "", *end = NO_FILES;
 	const struct cli_command *c = argc > 1 ? cli_command_find(argv[0]) : NULL;
-	const struct option_row *o = c && argc > 2 ? option_of(c, argv[argc - 2]) : NULL;
+	const struct option_row *o = c && argc > 2 ? complete_find_option(c, argv[argc - 2]) : NULL;
 
 	if (argc < 2)
-		commands(typed);
+		complete_commands(typed);
 	else if (o && option_needs_value(o))
-		end = values(o, typed);
+		end = complete_values(o, typed);
 	else if (c && typed[0] == '-')
-		options(c, typed);
+		complete_options(c, typed);
 	else if (c && c->operand == CLI_COMMAND_NAME)
-		commands(typed);
+		complete_commands(typed);
 	puts(end);
 }

@@ -14,7 +14,7 @@
 #define TRIES 8
 
 /* Returns the list with or without the device, or NULL if the list needs no change. */
-static json_t *changed(
+static json_t *cordon_changed_spec(
 	const json_t *gpunode, const char *uuid, bool is_cordoned, const char *reason)
 {
 	const json_t *old = kube_json_at(gpunode, "spec", "cordoned", NULL);
@@ -22,7 +22,7 @@ static json_t *changed(
 	bool was = false;
 
 	for (size_t i = 0; i < json_array_size(old); i++) {
-		if (strcmp(jtext(json_array_get(old, i), "uuid"), uuid))
+		if (strcmp(json_text_or_empty(json_array_get(old, i), "uuid"), uuid))
 			json_array_append(list, json_array_get(old, i));
 		else
 			was = true;
@@ -69,7 +69,7 @@ int cordon_set(struct access *a, const char *node, const char *uuid, bool is_cor
 		r = access_get(a, buf_text(&path), NULL, &gpunode, err);
 		if (r < 0)
 			return r;
-		list = changed(gpunode, uuid, is_cordoned, reason);
+		list = cordon_changed_spec(gpunode, uuid, is_cordoned, reason);
 		if (!list)
 			return 0;
 		r = try_once(a, node, list,

@@ -2,7 +2,7 @@
 /*
  * Formats devices as text: a line with a bar for each device and a line for each of its tenants. A
  * new heading begins when the node's name changes, so the devices of a node must stand together.
- * share_at() and bytes_at() print "?" for a value that the row lacks. A native device without
+ * share_at() and draw_bytes_at() print "?" for a value that the row lacks. A native device without
  * divvy's tenants has no bar, since another device plugin hands that device out.
  */
 #include "kubectl/device-bars.h"
@@ -14,14 +14,14 @@
 #include "cmdline/json-member.h"
 #include "spec/spec.h"
 
-static uint32_t cells(uint32_t permille)
+static uint32_t draw_bar_cells(uint32_t permille)
 {
 	return MIN((permille * DRAW_BAR + 500) / 1000, DRAW_BAR);
 }
 
 void draw_bar(uint32_t granted, uint32_t got, bool is_ascii, struct buf *out)
 {
-	const uint32_t used = cells(got), held = MAX(cells(granted), used);
+	const uint32_t used = draw_bar_cells(got), held = MAX(draw_bar_cells(granted), used);
 
 	for (uint32_t i = 0; i < DRAW_BAR; i++)
 		buf_add_text(out,
@@ -35,73 +35,76 @@ void draw_bar(uint32_t granted, uint32_t got, bool is_ascii, struct buf *out)
 static void share_at(const json_t *of, const char *key, struct buf *out)
 {
 	if (json_object_get(of, key))
-		buf_add_text(out, format_share((uint32_t)juint(of, key)).s);
+		buf_add_text(out, format_share((uint32_t)json_uint_or_zero(of, key)).s);
 	else
 		buf_add_byte(out, '?');
 }
 
-static void bytes_at(const json_t *of, const char *key, struct buf *out)
+static void draw_bytes_at(const json_t *of, const char *key, struct buf *out)
 {
 	if (json_object_get(of, key))
-		buf_add_text(out, format_bytes(juint(of, key)).s);
+		buf_add_text(out, format_bytes(json_uint_or_zero(of, key)).s);
 	else
 		buf_add_byte(out, '?');
 }
 
 static void draw_tenant(const json_t *t, struct buf *out)
 {
-	buf_addf(out, "    %s/%s/%s  %s  granted %s, used ", jtext(t, "namespace"), jtext(t, "pod"),
-		jtext(t, "container"), jtext(t, "class"), jtext(t, "granted"));
+	buf_addf(out, "    %s/%s/%s  %s  granted %s, used ", json_text_or_empty(t, "namespace"),
+		json_text_or_empty(t, "pod"), json_text_or_empty(t, "container"),
+		json_text_or_empty(t, "class"), json_text_or_empty(t, "granted"));
 	share_at(t, "used_permille", out);
 	buf_add_text(out, ", memory ");
-	bytes_at(t, "used_bytes", out);
+	draw_bytes_at(t, "used_bytes", out);
 	buf_add_text(out, " of ");
-	bytes_at(t, "memory_bytes", out);
-	if (jtext(t, "idle_since")[0])
-		buf_addf(out, ", idle since %s", jtext(t, "idle_since"));
-	if (jtext(t, "note")[0])
-		buf_addf(out, "; %s", jtext(t, "note"));
+	draw_bytes_at(t, "memory_bytes", out);
+	if (json_text_or_empty(t, "idle_since")[0])
+		buf_addf(out, ", idle since %s", json_text_or_empty(t, "idle_since"));
+	if (json_text_or_empty(t, "note")[0])
+		buf_addf(out, "; %s", json_text_or_empty(t, "note"));
 	buf_add_byte(out, '\n');
 }
 
 /* The use by another device plugin's pods is unknown. */
 static bool is_anothers(const json_t *device)
 {
-	return !strcmp(jtext(device, "owner"), "native") &&
+	return !strcmp(json_text_or_empty(device, "owner"), "native") &&
 		!json_array_size(json_object_get(device, "tenants"));
 }
 
 static void draw_shares(const json_t *d, bool is_ascii, struct buf *out)
 {
 	buf_add_byte(out, '[');
-	draw_bar((uint32_t)juint(d, "granted_permille"), (uint32_t)juint(d, "used_permille"),
-		is_ascii, out);
+	draw_bar((uint32_t)json_uint_or_zero(d, "granted_permille"),
+		(uint32_t)json_uint_or_zero(d, "used_permille"), is_ascii, out);
 	buf_add_text(out, "]  granted ");
 	share_at(d, "granted_permille", out);
 	buf_add_text(out, ", used ");
 	share_at(d, "used_permille", out);
 	buf_add_text(out, ", memory ");
-	bytes_at(d, "granted_bytes", out);
+	draw_bytes_at(d, "granted_bytes", out);
 	buf_add_text(out, " of ");
-	bytes_at(d, "memory_bytes", out);
+	draw_bytes_at(d, "memory_bytes", out);
 }
 
 static void draw_device(const json_t *d, bool is_ascii, struct buf *out)
 {
-	const char *health = jtext(d, "health");
+	const char *health = json_text_or_empty(d, "health");
 	const json_t *tenants = json_object_get(d, "tenants");
 
-	buf_addf(out, "  %d %s %s  ", (int)jint(d, "index"), jtext(d, "uuid"), jtext(d, "model"));
+	buf_addf(out, "  %d %s %s  ", (int)json_int_or_zero(d, "index"),
+		json_text_or_empty(d, "uuid"), json_text_or_empty(d, "model"));
 	if (is_anothers(d))
 		buf_add_text(out, "another device plugin's");
 	else
 		draw_shares(d, is_ascii, out);
 	if (strcmp(health, "Healthy"))
-		buf_addf(out, "; %s%s%s", health, jtext(d, "reason")[0] ? ": " : "",
-			jtext(d, "reason"));
-	if (jbool(d, "cordoned"))
-		buf_addf(out, "; cordoned%s%s", jtext(d, "cordon_reason")[0] ? ": " : "",
-			jtext(d, "cordon_reason"));
+		buf_addf(out, "; %s%s%s", health, json_text_or_empty(d, "reason")[0] ? ": " : "",
+			json_text_or_empty(d, "reason"));
+	if (json_bool_or_false(d, "cordoned"))
+		buf_addf(out, "; cordoned%s%s",
+			json_text_or_empty(d, "cordon_reason")[0] ? ": " : "",
+			json_text_or_empty(d, "cordon_reason"));
 	buf_add_byte(out, '\n');
 	for (size_t i = 0; i < json_array_size(tenants); i++)
 		draw_tenant(json_array_get(tenants, i), out);
@@ -114,18 +117,20 @@ void draw_devices(const json_t *devices, bool is_ascii, struct buf *out)
 	for (size_t i = 0; i < json_array_size(devices); i++) {
 		const json_t *d = json_array_get(devices, i);
 
-		if (!node || strcmp(node, jtext(d, "node"))) {
-			node = jtext(d, "node");
+		if (!node || strcmp(node, json_text_or_empty(d, "node"))) {
+			node = json_text_or_empty(d, "node");
 			buf_addf(out, "%s%s%s", i ? "\n" : "", node,
-				jbool(d, "simulated") ? "  (simulated devices)" : "");
-			if (jint(d, "silent_seconds"))
+				json_bool_or_false(d, "simulated") ? "  (simulated devices)" : "");
+			if (json_int_or_zero(d, "silent_seconds"))
 				buf_addf(out,
 					"  (divvyd last reported %s ago; values are of that time)",
 					format_duration(
-						(uint64_t)jint(d, "silent_seconds") * NSEC_PER_SEC)
+						(uint64_t)json_int_or_zero(d, "silent_seconds") *
+						NSEC_PER_SEC)
 						.s);
-			if (jtext(d, "not_ready")[0])
-				buf_addf(out, "  (not ready: %s)", jtext(d, "not_ready"));
+			if (json_text_or_empty(d, "not_ready")[0])
+				buf_addf(out, "  (not ready: %s)",
+					json_text_or_empty(d, "not_ready"));
 			buf_add_byte(out, '\n');
 		}
 		draw_device(d, is_ascii, out);
@@ -135,9 +140,10 @@ void draw_devices(const json_t *devices, bool is_ascii, struct buf *out)
 void draw_bare_nodes(const json_t *nodes, struct buf *out)
 {
 	for (size_t i = 0; i < json_array_size(nodes); i++) {
-		const char *why = jtext(json_array_get(nodes, i), "why");
+		const char *why = json_text_or_empty(json_array_get(nodes, i), "why");
 
-		buf_addf(out, "%s  (no devices%s%s)\n", jtext(json_array_get(nodes, i), "node"),
-			why[0] ? ": " : "", why);
+		buf_addf(out, "%s  (no devices%s%s)\n",
+			json_text_or_empty(json_array_get(nodes, i), "node"), why[0] ? ": " : "",
+			why);
 	}
 }

@@ -20,9 +20,9 @@
 #define LOOK_NS (1 * NSEC_PER_SEC)  /* interval of checks whether a pod is gone */
 #define AGAIN_NS (5 * NSEC_PER_SEC) /* pause before another request to a disruption budget */
 
-enum state { TO_GO, HELD, GOING, GONE };
+enum state { TO_GO, HELD, GOING, DELETED };
 
-struct leaving {
+struct eviction {
 	const char *ns, *name, *uid;
 	enum state state;
 	uint64_t again_ns;
@@ -35,16 +35,16 @@ bool evict_is_over(const json_t *pod)
 	return phase && (!strcmp(phase, "Succeeded") || !strcmp(phase, "Failed"));
 }
 
-static bool has_device(const json_t *pod, const char *uuid)
+static bool evict_has_device(const json_t *pod, const char *uuid)
 {
-	struct given given;
+	struct assigned assigned;
 	bool has = false;
 
-	if (report_given(pod, &given) == 0)
-		for (uint32_t i = 0; i < given.n; i++)
-			for (uint32_t k = 0; k < given.v[i].n; k++)
-				has |= !strcmp(given.v[i].device[k], uuid);
-	given_done(&given);
+	if (report_assigned(pod, &assigned) == 0)
+		for (uint32_t i = 0; i < assigned.n; i++)
+			for (uint32_t k = 0; k < assigned.v[i].n; k++)
+				has |= !strcmp(assigned.v[i].device[k], uuid);
+	assigned_done(&assigned);
 	return has;
 }
 
@@ -61,7 +61,8 @@ static bool is_confirmed(const json_t *gpunodes, const char *uid, const char *uu
 			for (size_t d = 0; d < json_array_size(devices); d++) {
 				const char *its = json_string_value(json_array_get(devices, d));
 
-				if (its && !strcmp(its, uuid) && !strcmp(jtext(one, "podUID"), uid))
+				if (its && !strcmp(its, uuid) &&
+					!strcmp(json_text_or_empty(one, "podUID"), uid))
 					return true;
 			}
 		}
@@ -78,7 +79,8 @@ json_t *evict_tenants_of(const json_t *gpunodes, const json_t *pods, const char 
 		const char *uid = kube_json_text_at(pod, "metadata", "uid", NULL);
 
 		if (!evict_is_over(pod) && kube_json_text_at(pod, "spec", "nodeName", NULL) &&
-			(has_device(pod, uuid) || is_confirmed(gpunodes, uid ? uid : "", uuid)))
+			(evict_has_device(pod, uuid) ||
+				is_confirmed(gpunodes, uid ? uid : "", uuid)))
 			json_array_append(made, pod);
 	}
 	return made;
@@ -89,7 +91,7 @@ static bool has_controller(const json_t *pod)
 	const json_t *owners = kube_json_at(pod, "metadata", "ownerReferences", NULL);
 
 	for (size_t k = 0; k < json_array_size(owners); k++)
-		if (jbool(json_array_get(owners, k), "controller"))
+		if (json_bool_or_false(json_array_get(owners, k), "controller"))
 			return true;
 	return false;
 }
@@ -106,8 +108,8 @@ json_t *evict_made(const json_t *pods, bool is_made)
 
 /* ---- one pod ---- */
 
-static int ask(
-	struct access *a, struct leaving *l, const struct evict_options *options, struct error *err)
+static int evict_request_eviction(struct access *a, struct eviction *l,
+	const struct evict_options *options, struct error *err)
 {
 	const struct kube_delete what = {.uid = l->uid, .grace_s = options->grace_s};
 	struct kube_ask answer = {.is_done = false};
@@ -122,24 +124,24 @@ static int ask(
 	r = r < 0 ? r : access_await(a, &answer, NULL, err);
 	switch (r) {
 	case 0:
-		l->state = options->is_dry_run ? GONE : GOING;
+		l->state = options->is_dry_run ? DELETED : GOING;
 		printf("%s/%s: %s\n", l->ns, l->name,
 			options->is_dry_run ? "would be evicted" : "evicted");
 		return 0;
 	case -ENOENT:
-	case -EBUSY: /* another pod has this name now */ l->state = GONE; return 0;
+	case -EBUSY: /* another pod has this name now */ l->state = DELETED; return 0;
 	case -EAGAIN:
 		if (l->state != HELD)
 			printf("%s/%s: its PodDisruptionBudget blocks the eviction; retrying\n",
 				l->ns, l->name);
-		l->state = options->is_dry_run ? GONE : HELD;
+		l->state = options->is_dry_run ? DELETED : HELD;
 		l->again_ns = clock_now_ns() + AGAIN_NS;
 		return 0;
 	default: return r;
 	}
 }
 
-static int look(struct access *a, struct leaving *l, struct error *err)
+static int evict_check_pod(struct access *a, struct eviction *l, struct error *err)
 {
 	const struct kube_target target = {"v1", "pods", l->ns, l->name, NULL};
 	_cleanup_buf_ struct buf path = BUF_INIT(KUBE_URL_MAX);
@@ -153,33 +155,35 @@ static int look(struct access *a, struct leaving *l, struct error *err)
 	uid = kube_json_text_at(pod, "metadata", "uid", NULL);
 	if (r == 0 && uid && !strcmp(uid, l->uid) && !evict_is_over(pod))
 		return 0;
-	l->state = GONE;
+	l->state = DELETED;
 	printf("%s/%s: deleted\n", l->ns, l->name);
 	return 0;
 }
 
-static int step(
-	struct access *a, struct leaving *l, const struct evict_options *options, struct error *err)
+static int evict_step(struct access *a, struct eviction *l, const struct evict_options *options,
+	struct error *err)
 {
 	switch (l->state) {
-	case TO_GO: return ask(a, l, options, err);
-	case HELD: return clock_now_ns() < l->again_ns ? 0 : ask(a, l, options, err);
-	case GOING: return look(a, l, err);
-	case GONE: break;
+	case TO_GO: return evict_request_eviction(a, l, options, err);
+	case HELD:
+		return clock_now_ns() < l->again_ns ? 0
+						    : evict_request_eviction(a, l, options, err);
+	case GOING: return evict_check_pod(a, l, err);
+	case DELETED: break;
 	}
 	return 0;
 }
 
-static uint32_t go_round(struct access *a, struct leaving *list, uint32_t n,
+static uint32_t go_round(struct access *a, struct eviction *list, uint32_t n,
 	const struct evict_options *options, int *ret, struct error *err)
 {
 	uint32_t left = 0;
 
 	*ret = 0;
 	for (uint32_t i = 0; *ret == 0 && i < n; i++) {
-		*ret = step(a, &list[i], options, err);
-		left += list[i].state != GONE;
-		if (options->is_in_order && list[i].state != GONE)
+		*ret = evict_step(a, &list[i], options, err);
+		left += list[i].state != DELETED;
+		if (options->is_in_order && list[i].state != DELETED)
 			return left + n - i - 1;
 	}
 	fflush(stdout);
@@ -196,7 +200,7 @@ int evict_pods(struct access *a, const json_t *pods, const struct evict_options 
 {
 	const uint32_t n = (uint32_t)json_array_size(pods);
 	const uint64_t give_up_ns = clock_now_ns() + options->timeout_ns;
-	_cleanup_free_ struct leaving *list = calloc(n + 1ul, sizeof(*list));
+	_cleanup_free_ struct eviction *list = calloc(n + 1ul, sizeof(*list));
 	uint32_t left;
 	int r = list ? access_discover(a, err) : fail(err, ENOMEM, "out of memory");
 
@@ -205,9 +209,9 @@ int evict_pods(struct access *a, const json_t *pods, const struct evict_options 
 	for (uint32_t i = 0; i < n; i++) {
 		const json_t *metadata = json_object_get(json_array_get(pods, i), "metadata");
 
-		list[i] = (struct leaving){.ns = jtext(metadata, "namespace"),
-			.name = jtext(metadata, "name"),
-			.uid = jtext(metadata, "uid")};
+		list[i] = (struct eviction){.ns = json_text_or_empty(metadata, "namespace"),
+			.name = json_text_or_empty(metadata, "name"),
+			.uid = json_text_or_empty(metadata, "uid")};
 	}
 	for (;;) {
 		const uint64_t next_ns = MIN(clock_now_ns() + LOOK_NS, give_up_ns);
@@ -225,7 +229,7 @@ int evict_pods(struct access *a, const json_t *pods, const struct evict_options 
 			return fail_errno(err, -r, "event loop");
 	}
 	for (uint32_t i = 0; i < n; i++)
-		if (list[i].state != GONE)
+		if (list[i].state != DELETED)
 			printf("%s/%s: still there after %s\n", list[i].ns, list[i].name,
 				format_duration(options->timeout_ns).s);
 	return (int)left;

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Opens the API server of a kubeconfig for one kubectl-divvy command and waits for each answer.
- * refused() turns the error of an answer into a sentence and names divvy's roles if a right is
- * missing. access_leases() returns an empty list if the server denies access: the commands then
- * print no measured values.
+ * access_explain_refusal() turns the error of an answer into a sentence and names divvy's roles if
+ * a right is missing. access_leases() returns an empty list if the server denies access: the
+ * commands then print no measured values.
  */
 #include "kubectl/kubectl-access.h"
 
 #include <errno.h>
 #include <stdio.h>
 
-static const char *option_of(const struct cli_args *args, const char *name)
+static const char *access_option(const struct cli_args *args, const char *name)
 {
 	for (const struct option_row *o = args->command->options; o->name; o++)
 		if (!strcmp(o->name, name))
@@ -24,7 +24,7 @@ int access_open(const struct cli_args *args, struct access *ret, struct error *e
 	const struct kube_config_source source = {.files = cli_get(args, "kubeconfig"),
 		.context = cli_get(args, "context"),
 		.is_insecure_allowed = true};
-	struct access a = {.space = option_of(args, "namespace")};
+	struct access a = {.space = access_option(args, "namespace")};
 	int r = kube_config_load(&source, &a.config, err);
 
 	if (r == 0 && (cli_has(args, "as") || cli_has(args, "as-group")))
@@ -55,7 +55,7 @@ void access_close(struct access *a)
 }
 
 /* Turns the error of an answer into a sentence, with the roles that grant a missing right. */
-static int refused(const struct kube_ask *ask, struct error *err)
+static int access_explain_refusal(const struct kube_ask *ask, struct error *err)
 {
 	if (ask->is_right_missing)
 		return fail(err, EPERM,
@@ -66,13 +66,13 @@ static int refused(const struct kube_ask *ask, struct error *err)
 
 int access_await(struct access *a, struct kube_ask *ask, json_t **ret, struct error *err)
 {
-	return kube_ask_wait(a->client, ask, ret, NULL) < 0 ? refused(ask, err) : 0;
+	return kube_ask_wait(a->client, ask, ret, NULL) < 0 ? access_explain_refusal(ask, err) : 0;
 }
 
-static int take(struct kube_ask *ask, json_t **ret, struct error *err)
+static int access_take_answer(struct kube_ask *ask, json_t **ret, struct error *err)
 {
 	if (ask->result < 0)
-		return refused(ask, err);
+		return access_explain_refusal(ask, err);
 	*ret = TAKE_PTR(ask->json);
 	return 0;
 }
@@ -83,7 +83,7 @@ int access_get(
 	struct kube_ask ask;
 
 	kube_ask_get(a->client, path, &(struct kube_question){.query = query}, &ask);
-	return take(&ask, ret, err);
+	return access_take_answer(&ask, ret, err);
 }
 
 int access_list(struct access *a, const struct kube_target *target, const char *query, json_t **ret,
@@ -92,10 +92,10 @@ int access_list(struct access *a, const struct kube_target *target, const char *
 	struct kube_ask ask;
 
 	kube_ask_list(a->client, target, &(struct kube_question){.query = query}, &ask);
-	return take(&ask, ret, err);
+	return access_take_answer(&ask, ret, err);
 }
 
-static void on_discovered(void *data, int r, const struct error *err)
+static void access_on_discovered(void *data, int r, const struct error *err)
 {
 	struct kube_ask *answer = data;
 
@@ -112,7 +112,7 @@ int access_discover(struct access *a, struct error *err)
 
 	if (a->discovery)
 		return 0;
-	r = kube_discovery_new(a->client, on_discovered, &answer, &a->discovery, err);
+	r = kube_discovery_new(a->client, access_on_discovered, &answer, &a->discovery, err);
 	r = r < 0 ? r : access_await(a, &answer, NULL, err);
 	return r;
 }

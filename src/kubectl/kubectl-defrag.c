@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Runs `kubectl divvy defrag`: plans moves on a cluster snapshot and carries the plan out by
- * evictions. carry_out() cordons the devices of the plan, evicts the pods in order, and waits for
- * their successors. Then the command uncordons the devices that it cordoned itself, also after an
- * error or a signal. A second signal of the same kind ends the process at once and may leave
- * devices cordoned. The scheduler places the successors, so compare() checks the outcome against
- * the plan.
+ * evictions. kubectl_defrag_carry_out_plan() cordons the devices of the plan, evicts the pods in
+ * order, and waits for their successors. Then the command uncordons the devices that it cordoned
+ * itself, also after an error or a signal. A second signal of the same kind ends the process at
+ * once and may leave devices cordoned. The scheduler places the successors, so
+ * kubectl_defrag_compare_plan() checks the outcome against the plan.
  */
 #include <errno.h>
 #include <signal.h>
@@ -34,7 +34,7 @@ static const struct option_row options[] = {
 	{"dry-run", NULL, "print the plan and change nothing"},
 	{"timeout", "TIME", "time limit (default 30m)"},
 	CLI_OUTPUT_OPTION,
-	WORLD_OPTIONS,
+	SNAPSHOT_OPTIONS,
 	ACCESS_OPTIONS,
 	{0},
 };
@@ -55,7 +55,7 @@ static json_t *plan_json(const struct cluster_moves *moves)
 		(int)moves->whole_after, "moves", list);
 }
 
-static int print(const json_t *plan, struct error *err)
+static int kubectl_defrag_print_plan(const json_t *plan, struct error *err)
 {
 	static const struct table_column columns[] = {{"NAMESPACE", false}, {"POD", false},
 		{"FROM", false}, {"DEVICE", false}, {"TO", false}, {"DEVICE", false}};
@@ -70,24 +70,26 @@ static int print(const json_t *plan, struct error *err)
 	}
 	printf("%zu pod%s to move, which leaves %d instead of %d devices unused\n",
 		json_array_size(moves), json_array_size(moves) == 1 ? " is" : "s are",
-		(int)jint(plan, "whole_after"), (int)jint(plan, "whole_before"));
+		(int)json_int_or_zero(plan, "whole_after"),
+		(int)json_int_or_zero(plan, "whole_before"));
 	table_init(&t, columns, ARRAY_SIZE(columns));
 	for (size_t i = 0; i < json_array_size(moves); i++)
 		for (size_t k = 0; k < ARRAY_SIZE(keys); k++)
-			table_add(&t, jtext(json_array_get(moves, i), keys[k]));
+			table_add(&t, json_text_or_empty(json_array_get(moves, i), keys[k]));
 	return output_table(&t, err);
 }
 
 /* Reads the pods to move, in the plan's order. */
-static int movers(struct access *a, const json_t *moves, json_t **ret, struct error *err)
+static int kubectl_defrag_list_movers(
+	struct access *a, const json_t *moves, json_t **ret, struct error *err)
 {
 	_cleanup_json_ json_t *list = json_array();
 	int r = 0;
 
 	for (size_t i = 0; r == 0 && i < json_array_size(moves); i++) {
 		const json_t *m = json_array_get(moves, i);
-		const struct kube_target target = {
-			"v1", "pods", jtext(m, "namespace"), jtext(m, "pod"), NULL};
+		const struct kube_target target = {"v1", "pods", json_text_or_empty(m, "namespace"),
+			json_text_or_empty(m, "pod"), NULL};
 		_cleanup_buf_ struct buf path = BUF_INIT(KUBE_URL_MAX);
 		json_t *pod = NULL;
 
@@ -114,28 +116,30 @@ static int close_devices(struct access *a, const json_t *moves, bool *is_ours, s
 	for (size_t i = 0; r >= 0 && i < json_array_size(moves); i++) {
 		const json_t *m = json_array_get(moves, i);
 
-		r = cordon_set(a, jtext(m, "node"), jtext(m, "device"), true, REASON, err);
+		r = cordon_set(a, json_text_or_empty(m, "node"), json_text_or_empty(m, "device"),
+			true, REASON, err);
 		is_ours[i] = r > 0;
 	}
 	return MIN(r, 0);
 }
 
-static void open_devices(struct access *a, const json_t *moves, const bool *is_ours)
+static void kubectl_defrag_open_devices(struct access *a, const json_t *moves, const bool *is_ours)
 {
 	for (size_t i = 0; i < json_array_size(moves); i++) {
 		const json_t *m = json_array_get(moves, i);
 		struct error err;
 
 		if (is_ours[i] &&
-			cordon_set(a, jtext(m, "node"), jtext(m, "device"), false, "", &err) < 0)
-			fprintf(stderr, "%s/%s stays cordoned: %s\n", jtext(m, "node"),
-				jtext(m, "device"), err.msg);
+			cordon_set(a, json_text_or_empty(m, "node"),
+				json_text_or_empty(m, "device"), false, "", &err) < 0)
+			fprintf(stderr, "%s/%s stays cordoned: %s\n", json_text_or_empty(m, "node"),
+				json_text_or_empty(m, "device"), err.msg);
 	}
 }
 
 static volatile sig_atomic_t is_ended;
 
-static void on_signal(int sig)
+static void kubectl_defrag_on_signal(int sig)
 {
 	is_ended = sig;
 }
@@ -143,7 +147,8 @@ static void on_signal(int sig)
 /* The first signal ends the command in order; the second has its default effect. */
 static void heed_signals(void)
 {
-	const struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};
+	const struct sigaction action = {
+		.sa_handler = kubectl_defrag_on_signal, .sa_flags = (int)SA_RESETHAND};
 	static const int ends[] = {SIGINT, SIGTERM, SIGHUP};
 
 	for (size_t i = 0; i < ARRAY_SIZE(ends); i++)
@@ -184,7 +189,8 @@ static int await_successors(struct access *a, size_t wanted, struct error *err)
 	return r;
 }
 
-static int carry_out(struct access *a, const json_t *moves, uint64_t timeout_ns, struct error *err)
+static int kubectl_defrag_carry_out_plan(
+	struct access *a, const json_t *moves, uint64_t timeout_ns, struct error *err)
 {
 	const struct evict_options evict = {.timeout_ns = timeout_ns,
 		.grace_s = -1,
@@ -193,7 +199,8 @@ static int carry_out(struct access *a, const json_t *moves, uint64_t timeout_ns,
 	_cleanup_free_ bool *is_ours = calloc(json_array_size(moves) + 1, sizeof(bool));
 	_cleanup_json_ json_t *pods = NULL;
 	size_t n = 0;
-	int r = is_ours ? movers(a, moves, &pods, err) : fail(err, ENOMEM, "out of memory");
+	int r = is_ours ? kubectl_defrag_list_movers(a, moves, &pods, err)
+			: fail(err, ENOMEM, "out of memory");
 
 	r = r < 0 ? r : count_placed(a, &n, err);
 	if (r < 0)
@@ -202,7 +209,7 @@ static int carry_out(struct access *a, const json_t *moves, uint64_t timeout_ns,
 	r = close_devices(a, moves, is_ours, err);
 	r = r < 0 ? r : evict_pods(a, pods, &evict, err);
 	r = r ? r : await_successors(a, n, err);
-	open_devices(a, moves, is_ours);
+	kubectl_defrag_open_devices(a, moves, is_ours);
 	if (r == -EINTR || (r >= 0 && is_ended))
 		return fail(err, EINTR,
 			"stopped by a signal; the devices are uncordoned and moved pods stay "
@@ -211,14 +218,14 @@ static int carry_out(struct access *a, const json_t *moves, uint64_t timeout_ns,
 }
 
 /* Compares the result with the plan, because the scheduler chose the successors' places. */
-static int compare(
+static int kubectl_defrag_compare_plan(
 	struct access *a, const struct cli_args *args, const json_t *plan, struct error *err)
 {
 	_cleanup_(sched_free_p) struct sched *sched = NULL;
 	struct cluster_moves moves = {.n = 0};
-	const uint32_t wanted = (uint32_t)jint(plan, "whole_after");
+	const uint32_t wanted = (uint32_t)json_int_or_zero(plan, "whole_after");
 	uint32_t whole;
-	int r = world_load(a, args, &sched, err);
+	int r = snapshot_load(a, args, &sched, err);
 
 	r = r < 0 ? r : cluster_find_moves(sched_cluster(sched), &moves, err);
 	if (r < 0)
@@ -241,7 +248,7 @@ static int read_timeout(const struct cli_args *args, uint64_t *ret_ns, struct er
 	return cli_get_duration_within(args, "timeout", TIMEOUT_NS, bounds, ret_ns, err);
 }
 
-static int run(const struct cli_args *args, struct error *err)
+static int kubectl_defrag_run(const struct cli_args *args, struct error *err)
 {
 	_cleanup_(sched_free_p) struct sched *sched = NULL;
 	_cleanup_access_ struct access a = {.loop = NULL};
@@ -251,21 +258,21 @@ static int run(const struct cli_args *args, struct error *err)
 	int r = read_timeout(args, &timeout_ns, err);
 
 	r = r < 0 ? r : access_open(args, &a, err);
-	r = r < 0 ? r : world_load(&a, args, &sched, err);
+	r = r < 0 ? r : snapshot_load(&a, args, &sched, err);
 	r = r < 0 ? r : cluster_find_moves(sched_cluster(sched), &moves, err);
 	if (r < 0)
 		return r;
 	plan = plan_json(&moves);
 	cluster_moves_done(&moves);
 	r = output_as_table(args, plan, err);
-	r = r == 1 ? print(plan, err) : r;
+	r = r == 1 ? kubectl_defrag_print_plan(plan, err) : r;
 	if (r < 0 || cli_has(args, "dry-run") || !json_array_size(json_object_get(plan, "moves")))
 		return r;
-	r = carry_out(&a, json_object_get(plan, "moves"), timeout_ns, err);
-	return r ? r : compare(&a, args, plan, err);
+	r = kubectl_defrag_carry_out_plan(&a, json_object_get(plan, "moves"), timeout_ns, err);
+	return r ? r : kubectl_defrag_compare_plan(&a, args, plan, err);
 }
 
-static int check(const struct cli_args *args, struct error *err)
+static int kubectl_defrag_check(const struct cli_args *args, struct error *err)
 {
 	uint64_t timeout_ns;
 
@@ -283,6 +290,6 @@ const struct cli_command cmd_defrag = {
 	.examples = "kubectl divvy defrag --dry-run\nkubectl divvy defrag --timeout 1h",
 	.exit_status = TEXT_DEFRAG_EXIT_STATUS,
 	.options = options,
-	.check = check,
-	.run = run,
+	.check = kubectl_defrag_check,
+	.run = kubectl_defrag_run,
 };

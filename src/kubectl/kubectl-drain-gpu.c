@@ -31,7 +31,8 @@ static const struct option_row options[] = {
 	{0},
 };
 
-static int read_options(const struct cli_args *args, struct evict_options *ret, struct error *err)
+static int kubectl_drain_read_options(
+	const struct cli_args *args, struct evict_options *ret, struct error *err)
 {
 	static const uint64_t bounds[2] = {1 * NSEC_PER_SEC, 7 * 86400 * NSEC_PER_SEC};
 	const char *grace = cli_get(args, "grace-period");
@@ -59,8 +60,9 @@ static int fail_bare(const json_t *bare, struct error *err)
 	for (size_t i = 0; i < n && i < NAMED; i++) {
 		const json_t *metadata = json_object_get(json_array_get(bare, i), "metadata");
 
-		buf_addf(&names, "%s%s/%s", i ? ", " : "", jtext(metadata, "namespace"),
-			jtext(metadata, "name"));
+		buf_addf(&names, "%s%s/%s", i ? ", " : "",
+			json_text_or_empty(metadata, "namespace"),
+			json_text_or_empty(metadata, "name"));
 	}
 	if (n > NAMED)
 		buf_addf(&names, " and %zu more", n - NAMED);
@@ -77,12 +79,13 @@ static void print_bare(const json_t *bare)
 		const json_t *metadata = json_object_get(json_array_get(bare, i), "metadata");
 
 		printf("%s/%s: no controller would recreate it; --force evicts it\n",
-			jtext(metadata, "namespace"), jtext(metadata, "name"));
+			json_text_or_empty(metadata, "namespace"),
+			json_text_or_empty(metadata, "name"));
 	}
 }
 
-static int drain(struct access *a, const struct cli_args *args, const struct evict_options *evict,
-	struct error *err)
+static int kubectl_drain_device(struct access *a, const struct cli_args *args,
+	const struct evict_options *evict, struct error *err)
 {
 	_cleanup_json_ json_t *nodes = NULL, *pods = NULL, *tenants = NULL, *bare = NULL;
 	const char *reason = cli_get(args, "reason");
@@ -128,21 +131,21 @@ static int drain(struct access *a, const struct cli_args *args, const struct evi
 	return r > 0 || (r == 0 && is_held) ? KUBECTL_EXIT_NO : r;
 }
 
-static int run(const struct cli_args *args, struct error *err)
+static int kubectl_drain_run(const struct cli_args *args, struct error *err)
 {
 	_cleanup_access_ struct access a = {.loop = NULL};
 	struct evict_options evict;
-	int r = read_options(args, &evict, err);
+	int r = kubectl_drain_read_options(args, &evict, err);
 
 	r = r < 0 ? r : access_open(args, &a, err);
-	return r < 0 ? r : drain(&a, args, &evict, err);
+	return r < 0 ? r : kubectl_drain_device(&a, args, &evict, err);
 }
 
-static int check(const struct cli_args *args, struct error *err)
+static int kubectl_drain_check(const struct cli_args *args, struct error *err)
 {
 	struct evict_options evict;
 
-	return read_options(args, &evict, err);
+	return kubectl_drain_read_options(args, &evict, err);
 }
 
 const struct cli_command cmd_drain_gpu = {
@@ -155,6 +158,6 @@ const struct cli_command cmd_drain_gpu = {
 	.options = options,
 	.operands_min = 1,
 	.operands_max = 1,
-	.check = check,
-	.run = run,
+	.check = kubectl_drain_check,
+	.run = kubectl_drain_run,
 };

@@ -31,14 +31,14 @@ static const struct option_row options[] = {
 	{"filename", "FILE", "YAML or JSON with pods or templates; - is stdin", .letter = 'f'},
 	ACCESS_NAMESPACE_OPTION,
 	CLI_OUTPUT_OPTION,
-	WORLD_OPTIONS,
+	SNAPSHOT_OPTIONS,
 	ACCESS_OPTIONS,
 	{0},
 };
 
 /* ---- the pods ---- */
 
-static int read_file(const char *name, json_t **ret, struct error *err)
+static int kubectl_fit_read_file(const char *name, json_t **ret, struct error *err)
 {
 	_cleanup_buf_ struct buf text = BUF_INIT(FILE_MAX);
 	_cleanup_json_ json_t *documents = NULL;
@@ -52,7 +52,7 @@ static int read_file(const char *name, json_t **ret, struct error *err)
 	return pods_read(documents, name, ret, err);
 }
 
-static void set(json_t *object, const char *key, const char *text)
+static void kubectl_fit_set_text(json_t *object, const char *key, const char *text)
 {
 	json_object_set_new(object, key, json_string(text));
 }
@@ -69,19 +69,19 @@ static void rename_pod(json_t *pod, const char *from, uint32_t number)
 	is_seeded = true;
 	snprintf(uid, sizeof(uid), "fit-%016llx", (unsigned long long)rand_u64(&rand));
 	snprintf(name, sizeof(name), "%.200s-%u-%.12s", from, number, uid + 4);
-	set(json_object_get(pod, "metadata"), "name", name);
-	set(json_object_get(pod, "metadata"), "uid", uid);
+	kubectl_fit_set_text(json_object_get(pod, "metadata"), "name", name);
+	kubectl_fit_set_text(json_object_get(pod, "metadata"), "uid", uid);
 }
 
 /*
  * Adds the fields of the server that the engine needs, for a user without the right to create pods.
  */
-static void complete(json_t *pod)
+static void kubectl_fit_complete_pod(json_t *pod)
 {
 	json_t *metadata = json_object_get(pod, "metadata");
 	const struct kube_time now = kube_time_format(clock_real_ns());
 
-	set(metadata, "creationTimestamp", now.s);
+	kubectl_fit_set_text(metadata, "creationTimestamp", now.s);
 	if (!json_object_get(pod, "status"))
 		json_object_set_new(pod, "status", json_pack("{s:s}", "phase", "Pending"));
 }
@@ -122,26 +122,26 @@ static int ask_server(struct access *a, json_t **pod, struct error *err)
  * did not label the pod, the label stays absent. The engine then refuses the pod if it requests a
  * share.
  */
-static void assign(json_t *pod, const char *scheduler, bool was_asked)
+static void kubectl_fit_set_scheduler(json_t *pod, const char *scheduler, bool was_asked)
 {
 	json_t *spec = json_object_get(pod, "spec");
 	json_t *metadata = json_object_get(pod, "metadata"),
 	       *labels = json_object_get(metadata, "labels");
-	const char *its = jtext(spec, "schedulerName");
+	const char *its = json_text_or_empty(spec, "schedulerName");
 
 	if (!json_is_object(labels)) {
 		labels = json_object();
 		json_object_set_new(metadata, "labels", labels);
 	}
 	if (!was_asked)
-		set(labels, DIALECT_TENANT_LABEL, "true");
+		kubectl_fit_set_text(labels, DIALECT_TENANT_LABEL, "true");
 	json_object_del(spec, "nodeName");
 	if (!its[0] || !strcmp(its, "default-scheduler"))
-		set(spec, "schedulerName", scheduler);
+		kubectl_fit_set_text(spec, "schedulerName", scheduler);
 }
 
-static int prepare(struct access *a, const char *scheduler, const json_t *item, json_t **ret,
-	struct error *err)
+static int kubectl_fit_prepare_pod(struct access *a, const char *scheduler, const json_t *item,
+	json_t **ret, struct error *err)
 {
 	_cleanup_json_ json_t *pod = json_deep_copy(json_object_get(item, "pod"));
 	json_t *metadata = json_object_get(pod, "metadata");
@@ -149,37 +149,41 @@ static int prepare(struct access *a, const char *scheduler, const json_t *item, 
 	int r;
 
 	if (!json_is_object(metadata) || !json_is_object(json_object_get(pod, "spec")))
-		return fail(err, EINVAL, "%s: a pod has metadata and a spec", jtext(item, "from"));
-	if (!jtext(metadata, "name")[0] && !jtext(metadata, "generateName")[0])
+		return fail(err, EINVAL, "%s: a pod has metadata and a spec",
+			json_text_or_empty(item, "from"));
+	if (!json_text_or_empty(metadata, "name")[0] &&
+		!json_text_or_empty(metadata, "generateName")[0])
 		return fail(err, EINVAL, "%s: a pod has a name: metadata.name, or generateName",
-			jtext(item, "from"));
-	if (!jtext(metadata, "namespace")[0])
-		set(metadata, "namespace", a->space);
+			json_text_or_empty(item, "from"));
+	if (!json_text_or_empty(metadata, "namespace")[0])
+		kubectl_fit_set_text(metadata, "namespace", a->space);
 	snprintf(from, sizeof(from), "%s",
-		jtext(metadata, "name")[0] ? jtext(metadata, "name")
-					   : jtext(metadata, "generateName"));
+		json_text_or_empty(metadata, "name")[0]
+			? json_text_or_empty(metadata, "name")
+			: json_text_or_empty(metadata, "generateName"));
 	json_object_del(metadata, "generateName");
 	rename_pod(pod, from, 0);
 	json_object_del(metadata, "uid");
-	snprintf(space, sizeof(space), "%s", jtext(metadata, "namespace"));
+	snprintf(space, sizeof(space), "%s", json_text_or_empty(metadata, "namespace"));
 	r = ask_server(a, &pod, err);
 	if (r < 0)
-		return fail_within(err, r, "%s would be refused", jtext(item, "from"));
-	set(json_object_get(pod, "metadata"), "namespace", space);
-	complete(pod);
-	assign(pod, scheduler, r == 1);
+		return fail_within(err, r, "%s would be refused", json_text_or_empty(item, "from"));
+	kubectl_fit_set_text(json_object_get(pod, "metadata"), "namespace", space);
+	kubectl_fit_complete_pod(pod);
+	kubectl_fit_set_scheduler(pod, scheduler, r == 1);
 	*ret = TAKE_PTR(pod);
 	return 0;
 }
 
 /* ---- the decision ---- */
 
-static json_t *row_of(json_t *rows, const char *ns, const char *name)
+static json_t *kubectl_fit_find_row(json_t *rows, const char *ns, const char *name)
 {
 	for (size_t i = 0; i < json_array_size(rows); i++) {
 		json_t *row = json_array_get(rows, i);
 
-		if (!strcmp(jtext(row, "name"), name) && !strcmp(jtext(row, "namespace"), ns))
+		if (!strcmp(json_text_or_empty(row, "name"), name) &&
+			!strcmp(json_text_or_empty(row, "namespace"), ns))
 			return row;
 	}
 	return NULL;
@@ -187,14 +191,14 @@ static json_t *row_of(json_t *rows, const char *ns, const char *name)
 
 static void note_place(json_t *row, const struct cpod *pod)
 {
-	const struct given *given = cpod_given(pod);
+	const struct assigned *assigned = cpod_assigned(pod);
 	json_t *devices = json_array();
 
-	set(row, "node", cpod_node(pod));
-	for (uint32_t i = 0; i < given->n; i++) {
-		const struct given_container *g = &given->v[i];
+	kubectl_fit_set_text(row, "node", cpod_node(pod));
+	for (uint32_t i = 0; i < assigned->n; i++) {
+		const struct assigned_container *g = &assigned->v[i];
 		_cleanup_buf_ struct buf text = BUF_INIT(
-			SPEC_DEVICES_MAX * SPEC_LABEL + GIVEN_NAME);
+			SPEC_DEVICES_MAX * SPEC_LABEL + ASSIGNED_NAME);
 
 		buf_addf(&text, "%s=", g->name);
 		for (uint32_t k = 0; k < g->n; k++)
@@ -223,38 +227,42 @@ static void note_claims(json_t *row, const struct decide_claims *claims)
 	buf_add_text(&text, claims->node);
 	for (uint32_t i = 0; i < claims->n; i++)
 		buf_addf(&text, " %s", claims->name[i]);
-	set(row, "why", buf_text(&text));
+	kubectl_fit_set_text(row, "why", buf_text(&text));
 }
 
-static void note(json_t *rows, const struct sched_action *action)
+static void kubectl_fit_note_action(json_t *rows, const struct sched_action *action)
 {
-	json_t *row = row_of(rows, cpod_ns(action->pod), cpod_name(action->pod));
+	json_t *row = kubectl_fit_find_row(rows, cpod_ns(action->pod), cpod_name(action->pod));
 
 	if (action->act == SCHED_EVICT && action->preemptor)
 		note_victim(
-			row_of(rows, action->preemptor->ns, action->preemptor->name), action->pod);
+			kubectl_fit_find_row(rows, action->preemptor->ns, action->preemptor->name),
+			action->pod);
 	if (!row)
 		return;
 	switch (action->act) {
 	case SCHED_BIND:
-		set(row, "answer", "yes");
-		set(row, "why", cpod_why(action->pod));
+		kubectl_fit_set_text(row, "answer", "yes");
+		kubectl_fit_set_text(row, "why", cpod_why(action->pod));
 		note_place(row, action->pod);
 		break;
 	case SCHED_NOMINATE:
-		set(row, "answer", "after evictions");
-		set(row, "why", action->sentence);
+		kubectl_fit_set_text(row, "answer", "after evictions");
+		kubectl_fit_set_text(row, "why", action->sentence);
 		note_place(row, action->pod);
 		break;
 	case SCHED_CLAIM:
-		set(row, "answer", "after its volumes");
+		kubectl_fit_set_text(row, "answer", "after its volumes");
 		note_claims(row, action->claims);
 		break;
-	case SCHED_TELL:
-		set(row, "answer", "no");
-		/* Without an answer of the server, assign() has set the tenant label. */
+	case SCHED_CONDITION:
+		kubectl_fit_set_text(row, "answer", "no");
+		/*
+		 * Without an answer of the server, kubectl_fit_set_scheduler() has set the tenant
+		 * label.
+		 */
 		if (report_is_tenant(cpod_json(action->pod)))
-			set(row, "why", action->sentence);
+			kubectl_fit_set_text(row, "why", action->sentence);
 		else
 			json_object_set_new(row, "why",
 				json_sprintf("divvy's webhook did not process the pod: it does "
@@ -262,13 +270,13 @@ static void note(json_t *rows, const struct sched_action *action)
 					     "" DIALECT_ADMISSION_LABEL
 					     "=ignore; created now, the pod would run without a "
 					     "share",
-					jtext(row, "namespace")));
+					json_text_or_empty(row, "namespace")));
 		break;
 	default: break;
 	}
 }
 
-static int decide(struct sched *sched, json_t *rows, struct error *err)
+static int kubectl_fit_decide_pods(struct sched *sched, json_t *rows, struct error *err)
 {
 	struct sched_action action;
 	int r = 1;
@@ -277,7 +285,7 @@ static int decide(struct sched *sched, json_t *rows, struct error *err)
 		r = sched_next(sched, &action, err);
 		if (r <= 0)
 			break;
-		note(rows, &action);
+		kubectl_fit_note_action(rows, &action);
 		if (action.act == SCHED_BIND)
 			sched_bound(sched, cpod_ns(action.pod), cpod_name(action.pod),
 				cpod_uid(action.pod), true);
@@ -290,13 +298,13 @@ static int add_reasons(struct sched *sched, json_t *rows, struct error *err)
 {
 	for (size_t i = 0; i < json_array_size(rows); i++) {
 		json_t *row = json_array_get(rows, i), *reasons = NULL;
-		struct cpod *pod = cluster_pod(
-			sched_cluster(sched), jtext(row, "namespace"), jtext(row, "name"));
+		struct cpod *pod = cluster_pod(sched_cluster(sched),
+			json_text_or_empty(row, "namespace"), json_text_or_empty(row, "name"));
 		int r;
 
-		if (!pod || strcmp(jtext(row, "answer"), "no"))
+		if (!pod || strcmp(json_text_or_empty(row, "answer"), "no"))
 			continue;
-		r = world_reasons(sched, pod, &reasons, err);
+		r = snapshot_reasons(sched, pod, &reasons, err);
 		if (r < 0)
 			return r;
 		json_object_set_new(row, "nodes", reasons);
@@ -305,7 +313,7 @@ static int add_reasons(struct sched *sched, json_t *rows, struct error *err)
 	return 0;
 }
 
-static int add_pods(struct access *a, const struct cli_args *args, struct sched *sched,
+static int kubectl_fit_add_pods(struct access *a, const struct cli_args *args, struct sched *sched,
 	const json_t *items, json_t *rows, struct error *err)
 {
 	int r = 0;
@@ -315,14 +323,14 @@ static int add_pods(struct access *a, const struct cli_args *args, struct sched 
 		const char *own = kube_json_text_at(item, "pod", "metadata", "name", NULL);
 		_cleanup_json_ json_t *pod = NULL;
 
-		r = prepare(a, world_scheduler_name(args), item, &pod, err);
-		for (uint32_t k = 0; r == 0 && k < (uint32_t)jint(item, "count"); k++) {
+		r = kubectl_fit_prepare_pod(a, snapshot_scheduler_name(args), item, &pod, err);
+		for (uint32_t k = 0; r == 0 && k < (uint32_t)json_int_or_zero(item, "count"); k++) {
 			_cleanup_json_ json_t *copy = json_deep_copy(pod);
 
 			rename_pod(copy, own ? own : "pod", k);
 			json_array_append_new(rows,
 				json_pack("{s:s, s:s, s:s, s:s, s:s, s:s}", "from",
-					jtext(item, "from"), "namespace",
+					json_text_or_empty(item, "from"), "namespace",
 					kube_json_text_at(copy, "metadata", "namespace", NULL),
 					"name", kube_json_text_at(copy, "metadata", "name", NULL),
 					"answer", "no", "node", "", "why",
@@ -336,13 +344,13 @@ static int add_pods(struct access *a, const struct cli_args *args, struct sched 
 
 /* ---- output ---- */
 
-static void add_list(struct buf *out, const char *before, const json_t *list)
+static void kubectl_fit_add_list(struct buf *out, const char *before, const json_t *list)
 {
 	for (size_t i = 0; i < json_array_size(list); i++)
 		buf_addf(out, "%s%s", i ? " " : before, json_string_value(json_array_get(list, i)));
 }
 
-static int print(const json_t *rows, struct error *err)
+static int kubectl_fit_print_rows(const json_t *rows, struct error *err)
 {
 	_cleanup_buf_ struct buf out = BUF_INIT(OUTPUT_MAX);
 	const json_t *reasons = NULL;
@@ -351,47 +359,48 @@ static int print(const json_t *rows, struct error *err)
 	for (size_t i = 0; i < json_array_size(rows); i++) {
 		const json_t *row = json_array_get(rows, i);
 
-		buf_addf(&out, "%s: %s", jtext(row, "from"), jtext(row, "answer"));
-		if (jtext(row, "node")[0])
-			buf_addf(&out, ", on %s", jtext(row, "node"));
-		add_list(&out, ": ", json_object_get(row, "devices"));
-		if (jtext(row, "why")[0])
-			buf_addf(&out, ": %s", jtext(row, "why"));
-		add_list(&out, "; evicts ", json_object_get(row, "evicts"));
+		buf_addf(&out, "%s: %s", json_text_or_empty(row, "from"),
+			json_text_or_empty(row, "answer"));
+		if (json_text_or_empty(row, "node")[0])
+			buf_addf(&out, ", on %s", json_text_or_empty(row, "node"));
+		kubectl_fit_add_list(&out, ": ", json_object_get(row, "devices"));
+		if (json_text_or_empty(row, "why")[0])
+			buf_addf(&out, ": %s", json_text_or_empty(row, "why"));
+		kubectl_fit_add_list(&out, "; evicts ", json_object_get(row, "evicts"));
 		buf_add_byte(&out, '\n');
 		if (!reasons)
 			reasons = json_object_get(row, "nodes");
 	}
 	r = output_buf(&out, err);
-	return r < 0 || !reasons ? r : world_print_reasons(reasons, err);
+	return r < 0 || !reasons ? r : snapshot_print_reasons(reasons, err);
 }
 
 static bool do_all_run(const json_t *rows)
 {
 	for (size_t i = 0; i < json_array_size(rows); i++)
-		if (strcmp(jtext(json_array_get(rows, i), "answer"), "yes"))
+		if (strcmp(json_text_or_empty(json_array_get(rows, i), "answer"), "yes"))
 			return false;
 	return true;
 }
 
-static int run(const struct cli_args *args, struct error *err)
+static int kubectl_fit_run(const struct cli_args *args, struct error *err)
 {
 	_cleanup_(sched_free_p) struct sched *sched = NULL;
 	_cleanup_json_ json_t *items = NULL, *rows = json_array();
 	_cleanup_access_ struct access a = {.loop = NULL};
-	int r = read_file(cli_get(args, "filename"), &items, err);
+	int r = kubectl_fit_read_file(cli_get(args, "filename"), &items, err);
 
 	r = r < 0 ? r : access_open(args, &a, err);
-	r = r < 0 ? r : world_load(&a, args, &sched, err);
-	r = r < 0 ? r : add_pods(&a, args, sched, items, rows, err);
-	r = r < 0 ? r : decide(sched, rows, err);
+	r = r < 0 ? r : snapshot_load(&a, args, &sched, err);
+	r = r < 0 ? r : kubectl_fit_add_pods(&a, args, sched, items, rows, err);
+	r = r < 0 ? r : kubectl_fit_decide_pods(sched, rows, err);
 	r = r < 0 ? r : add_reasons(sched, rows, err);
 	r = r < 0 ? r : output_as_table(args, rows, err);
-	r = r == 1 ? print(rows, err) : r;
+	r = r == 1 ? kubectl_fit_print_rows(rows, err) : r;
 	return r < 0 ? r : do_all_run(rows) ? 0 : KUBECTL_EXIT_NO;
 }
 
-static int check(const struct cli_args *args, struct error *err)
+static int kubectl_fit_check(const struct cli_args *args, struct error *err)
 {
 	if (!cli_has(args, "filename"))
 		return fail(err, EINVAL, "no pods given; use -f FILE or -f - for stdin");
@@ -406,6 +415,6 @@ const struct cli_command cmd_fit = {
 	.examples = "kubectl divvy fit -f pod.yaml\nkubectl divvy fit -n team-a -f - <job.yaml",
 	.exit_status = TEXT_FIT_EXIT_STATUS,
 	.options = options,
-	.check = check,
-	.run = run,
+	.check = kubectl_fit_check,
+	.run = kubectl_fit_run,
 };

@@ -36,18 +36,19 @@ static int read_idle(const struct cli_args *args, uint64_t *ret_ns, struct error
 	return cli_get_duration_within(args, "for", IDLE_DEFAULT_NS, bounds, ret_ns, err);
 }
 
-static void add_row(struct table *t, const json_t *row, uint64_t now_ns)
+static void kubectl_idle_add_row(struct table *t, const json_t *row, uint64_t now_ns)
 {
 	static const char *const texts[] = {
 		"node", "uuid", "model", "why", "namespace", "pod", "container", "granted"};
 	uint64_t since_ns = 0;
 
 	for (size_t i = 0; i < ARRAY_SIZE(texts); i++)
-		table_add(t, jtext(row, texts[i]));
+		table_add(t, json_text_or_empty(row, texts[i]));
 	table_add(t,
-		json_object_get(row, "memory_bytes") ? format_bytes(juint(row, "memory_bytes")).s
-						     : "");
-	if (kube_time_parse(str_from(jtext(row, "idle_since")), &since_ns) == 0)
+		json_object_get(row, "memory_bytes")
+			? format_bytes(json_uint_or_zero(row, "memory_bytes")).s
+			: "");
+	if (kube_time_parse(str_from(json_text_or_empty(row, "idle_since")), &since_ns) == 0)
 		table_add(t,
 			format_duration(
 				(now_ns - MIN(since_ns, now_ns)) / NSEC_PER_SEC * NSEC_PER_SEC)
@@ -56,7 +57,7 @@ static void add_row(struct table *t, const json_t *row, uint64_t now_ns)
 		table_add(t, "");
 }
 
-static int run(const struct cli_args *args, struct error *err)
+static int kubectl_idle_run(const struct cli_args *args, struct error *err)
 {
 	_cleanup_access_ struct access a = {.loop = NULL};
 	_cleanup_json_ json_t *nodes = NULL, *rows = NULL, *leases = NULL;
@@ -76,11 +77,11 @@ static int run(const struct cli_args *args, struct error *err)
 	if (r != 1)
 		return r;
 	for (size_t i = 0; i < json_array_size(rows); i++)
-		add_row(&t, json_array_get(rows, i), now_ns);
+		kubectl_idle_add_row(&t, json_array_get(rows, i), now_ns);
 	return output_table(&t, err);
 }
 
-static int check(const struct cli_args *args, struct error *err)
+static int kubectl_idle_check(const struct cli_args *args, struct error *err)
 {
 	uint64_t idle_ns;
 
@@ -94,6 +95,6 @@ const struct cli_command cmd_idle = {
 	.text = TEXT_IDLE_TEXT,
 	.examples = "kubectl divvy idle\nkubectl divvy idle --for 2h -o json",
 	.options = options,
-	.check = check,
-	.run = run,
+	.check = kubectl_idle_check,
+	.run = kubectl_idle_run,
 };

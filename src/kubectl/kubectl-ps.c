@@ -32,7 +32,7 @@ static const struct table_column columns[] = {{"NAMESPACE", false}, {"POD", fals
 
 #define NARROW 11
 
-static void add_row(struct table *t, const json_t *row, bool is_wide)
+static void kubectl_ps_add_row(struct table *t, const json_t *row, bool is_wide)
 {
 	static const char *const texts[] = {
 		"namespace", "pod", "container", "node", "class", "requested", "granted"};
@@ -40,34 +40,37 @@ static void add_row(struct table *t, const json_t *row, bool is_wide)
 	_cleanup_buf_ struct buf list = BUF_INIT(4096);
 
 	for (size_t i = 0; i < ARRAY_SIZE(texts); i++)
-		table_add(t, jtext(row, texts[i]));
+		table_add(t, json_text_or_empty(row, texts[i]));
 	table_add(t,
 		json_object_get(row, "used_permille")
-			? format_share((uint32_t)juint(row, "used_permille")).s
+			? format_share((uint32_t)json_uint_or_zero(row, "used_permille")).s
 			: "");
 	table_add(t,
-		json_object_get(row, "used_bytes") ? format_bytes(juint(row, "used_bytes")).s : "");
+		json_object_get(row, "used_bytes")
+			? format_bytes(json_uint_or_zero(row, "used_bytes")).s
+			: "");
 	table_add(t,
-		json_object_get(row, "memory_bytes") ? format_bytes(juint(row, "memory_bytes")).s
-						     : "");
-	table_add(t, jtext(row, "state"));
+		json_object_get(row, "memory_bytes")
+			? format_bytes(json_uint_or_zero(row, "memory_bytes")).s
+			: "");
+	table_add(t, json_text_or_empty(row, "state"));
 	if (!is_wide)
 		return;
 	for (size_t i = 0; i < json_array_size(devices); i++)
 		buf_addf(
 			&list, "%s%s", i ? "," : "", json_string_value(json_array_get(devices, i)));
 	table_add(t, buf_text(&list));
-	table_add(t, jtext(row, "note"));
+	table_add(t, json_text_or_empty(row, "note"));
 }
 
-static int print(const struct cli_args *args, const json_t *rows, struct error *err)
+static int kubectl_ps_print_rows(const struct cli_args *args, const json_t *rows, struct error *err)
 {
 	const bool is_wide = cli_has(args, "wide");
 	_cleanup_table_ struct table t;
 
 	table_init(&t, columns, is_wide ? ARRAY_SIZE(columns) : NARROW);
 	for (size_t i = 0; i < json_array_size(rows); i++)
-		add_row(&t, json_array_get(rows, i), is_wide);
+		kubectl_ps_add_row(&t, json_array_get(rows, i), is_wide);
 	return output_table(&t, err);
 }
 
@@ -92,7 +95,7 @@ static json_t *dialects_of(struct access *a)
 	return made;
 }
 
-static int run(const struct cli_args *args, struct error *err)
+static int kubectl_ps_run(const struct cli_args *args, struct error *err)
 {
 	_cleanup_access_ struct access a = {.loop = NULL};
 	_cleanup_json_ json_t *nodes = NULL, *pods = NULL, *dialects = NULL, *rows = NULL,
@@ -109,10 +112,10 @@ static int run(const struct cli_args *args, struct error *err)
 	rows = report_tenants(&(struct report_facts){nodes, leases, kube_client_real_ns(a.client)},
 		pods, dialects);
 	r = output_as_table(args, rows, err);
-	return r == 1 ? print(args, rows, err) : r;
+	return r == 1 ? kubectl_ps_print_rows(args, rows, err) : r;
 }
 
-static int check(const struct cli_args *args, struct error *err)
+static int kubectl_ps_check(const struct cli_args *args, struct error *err)
 {
 	if (cli_has(args, "all-namespaces") && cli_has(args, "namespace"))
 		return fail(err, EINVAL,
@@ -129,6 +132,6 @@ const struct cli_command cmd_ps = {
 	.examples =
 		"kubectl divvy ps -A\nkubectl divvy ps -n team-a -o json | jq '.[].used_permille'",
 	.options = options,
-	.check = check,
-	.run = run,
+	.check = kubectl_ps_check,
+	.run = kubectl_ps_run,
 };

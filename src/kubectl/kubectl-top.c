@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Runs `kubectl divvy top`: draws the devices once, or every two seconds on a terminal. watch()
- * reads all objects before it clears the screen, so the old picture stays during a slow request.
- * The signal handler only sets `is_ended`, and watch() ends after the picture in progress.
+ * Runs `kubectl divvy top`: draws the devices once, or every two seconds on a terminal.
+ * kubectl_top_watch_cluster() reads all objects before it clears the screen, so the old picture
+ * stays during a slow request. The signal handler only sets `is_ended`, and
+ * kubectl_top_watch_cluster() ends after the picture in progress.
  */
 #include <errno.h>
 #include <langinfo.h>
@@ -40,7 +41,7 @@ static void picture_done(struct picture *p)
 }
 #define _cleanup_picture_ _cleanup_(picture_done)
 
-static int look(
+static int kubectl_top_request_state(
 	struct access *a, const struct cli_args *args, struct picture *ret, struct error *err)
 {
 	struct report_facts facts;
@@ -64,7 +65,7 @@ static int look(
 	return ret->devices && ret->bare ? 0 : fail(err, ENOMEM, "out of memory");
 }
 
-static int draw(const struct picture *p, struct buf *out)
+static int kubectl_top_draw_picture(const struct picture *p, struct buf *out)
 {
 	const bool is_ascii = strcmp(nl_langinfo(CODESET), "UTF-8") != 0;
 
@@ -81,15 +82,16 @@ static int draw(const struct picture *p, struct buf *out)
 
 static volatile sig_atomic_t is_ended;
 
-static void on_signal(int sig)
+static void kubectl_top_on_signal(int sig)
 {
 	is_ended = 1;
 }
 
 /* Each picture starts at the upper left corner and clears the screen below it. */
-static int watch(struct access *a, const struct cli_args *args, struct error *err)
+static int kubectl_top_watch_cluster(
+	struct access *a, const struct cli_args *args, struct error *err)
 {
-	const struct sigaction action = {.sa_handler = on_signal};
+	const struct sigaction action = {.sa_handler = kubectl_top_on_signal};
 	int r = 0;
 
 	sigaction(SIGINT, &action, NULL);
@@ -98,11 +100,11 @@ static int watch(struct access *a, const struct cli_args *args, struct error *er
 		_cleanup_buf_ struct buf out = BUF_INIT(OUTPUT_MAX);
 		_cleanup_picture_ struct picture picture = {NULL};
 
-		r = look(a, args, &picture, err);
+		r = kubectl_top_request_state(a, args, &picture, err);
 		if (r < 0)
 			return r;
 		buf_add_text(&out, "\033[H\033[2J");
-		draw(&picture, &out);
+		kubectl_top_draw_picture(&picture, &out);
 		r = output_buf(&out, err);
 		clock_nanosleep(CLOCK_MONOTONIC, 0,
 			&(struct timespec){.tv_sec = EVERY_NS / NSEC_PER_SEC}, NULL);
@@ -110,7 +112,7 @@ static int watch(struct access *a, const struct cli_args *args, struct error *er
 	return r;
 }
 
-static int run(const struct cli_args *args, struct error *err)
+static int kubectl_top_run(const struct cli_args *args, struct error *err)
 {
 	_cleanup_buf_ struct buf out = BUF_INIT(OUTPUT_MAX);
 	_cleanup_access_ struct access a = {.loop = NULL};
@@ -121,14 +123,14 @@ static int run(const struct cli_args *args, struct error *err)
 		return fail(err, ENOTTY, "stdout is not a terminal; use --once or -o json");
 	r = access_open(args, &a, err);
 	if (r == 0 && !cli_has(args, "once") && !cli_has(args, "output"))
-		return watch(&a, args, err);
-	r = r < 0 ? r : look(&a, args, &picture, err);
+		return kubectl_top_watch_cluster(&a, args, err);
+	r = r < 0 ? r : kubectl_top_request_state(&a, args, &picture, err);
 	if (r < 0)
 		return r;
 	r = output_as_table(args, picture.devices, err);
 	if (r != 1)
 		return r;
-	r = draw(&picture, &out);
+	r = kubectl_top_draw_picture(&picture, &out);
 	return r < 0 ? fail(err, -r, "output") : output_buf(&out, err);
 }
 
@@ -139,5 +141,5 @@ const struct cli_command cmd_top = {
 	.text = TEXT_TOP_TEXT,
 	.examples = TEXT_TOP_EXAMPLES,
 	.options = options,
-	.run = run,
+	.run = kubectl_top_run,
 };

@@ -66,24 +66,26 @@ static void print_csv(const json_t *rows)
 	for (size_t i = 0; i < json_array_size(rows); i++) {
 		const json_t *row = json_array_get(rows, i);
 
-		printf("%s,%.3f,%.3f,%.3f,%.3f\n", jtext(row, "namespace"),
-			jreal(row, "requested_gpu_seconds"), jreal(row, "granted_gpu_seconds"),
-			jreal(row, "used_gpu_seconds"), jreal(row, "asked_gpu_seconds"));
+		printf("%s,%.3f,%.3f,%.3f,%.3f\n", json_text_or_empty(row, "namespace"),
+			json_real_or_zero(row, "requested_gpu_seconds"),
+			json_real_or_zero(row, "granted_gpu_seconds"),
+			json_real_or_zero(row, "used_gpu_seconds"),
+			json_real_or_zero(row, "asked_gpu_seconds"));
 	}
 }
 
-static int print(const json_t *rows, struct error *err)
+static int kubectl_usage_print_rows(const json_t *rows, struct error *err)
 {
 	_cleanup_table_ struct table t;
 
 	table_init(&t, columns, ARRAY_SIZE(columns));
 	for (size_t i = 0; i < json_array_size(rows); i++) {
 		const json_t *row = json_array_get(rows, i);
-		const double granted = jreal(row, "granted_gpu_seconds"),
-			     used = jreal(row, "used_gpu_seconds");
+		const double granted = json_real_or_zero(row, "granted_gpu_seconds"),
+			     used = json_real_or_zero(row, "used_gpu_seconds");
 
-		table_add(&t, jtext(row, "namespace"));
-		table_addf(&t, "%.1f", jreal(row, "requested_gpu_seconds"));
+		table_add(&t, json_text_or_empty(row, "namespace"));
+		table_addf(&t, "%.1f", json_real_or_zero(row, "requested_gpu_seconds"));
 		table_addf(&t, "%.1f", granted);
 		table_addf(&t, "%.1f", used);
 		if (granted > 0)
@@ -94,7 +96,7 @@ static int print(const json_t *rows, struct error *err)
 	return output_table(&t, err);
 }
 
-static int run(const struct cli_args *args, struct error *err)
+static int kubectl_usage_run(const struct cli_args *args, struct error *err)
 {
 	_cleanup_access_ struct access a = {.loop = NULL};
 	_cleanup_json_ json_t *nodes = NULL, *rows = NULL;
@@ -111,10 +113,10 @@ static int run(const struct cli_args *args, struct error *err)
 		return output_end(err);
 	}
 	r = output_as_table(args, rows, err);
-	return r == 1 ? print(rows, err) : r;
+	return r == 1 ? kubectl_usage_print_rows(rows, err) : r;
 }
 
-static int check(const struct cli_args *args, struct error *err)
+static int kubectl_usage_check(const struct cli_args *args, struct error *err)
 {
 	char day[DAY];
 
@@ -131,6 +133,6 @@ const struct cli_command cmd_usage = {
 	.text = TEXT_USAGE_TEXT,
 	.examples = TEXT_USAGE_EXAMPLES,
 	.options = options,
-	.check = check,
-	.run = run,
+	.check = kubectl_usage_check,
+	.run = kubectl_usage_run,
 };

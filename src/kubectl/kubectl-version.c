@@ -12,7 +12,7 @@
 
 static const struct option_row options[] = {ACCESS_OPTIONS, {0}};
 
-static int run(const struct cli_args *args, struct error *err)
+static int kubectl_version_run(const struct cli_args *args, struct error *err)
 {
 	_cleanup_access_ struct access a = {.loop = NULL};
 	_cleanup_json_ json_t *version = NULL, *nodes = NULL;
@@ -22,7 +22,7 @@ static int run(const struct cli_args *args, struct error *err)
 		printf("no cluster: %s\n", err->msg);
 		return 0;
 	}
-	printf("Kubernetes %s\n", jtext(version, "gitVersion"));
+	printf("Kubernetes %s\n", json_text_or_empty(version, "gitVersion"));
 	if (access_gpunodes(&a, &nodes, err) < 0) {
 		puts(err->msg);
 		return 0;
@@ -43,5 +43,5 @@ const struct cli_command cmd_version = {
 	.summary = "Show the versions of the plugin, the cluster and the nodes' daemons",
 	.text = TEXT_VERSION_TEXT,
 	.options = options,
-	.run = run,
+	.run = kubectl_version_run,
 };

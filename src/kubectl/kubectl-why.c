@@ -3,8 +3,9 @@
  * Runs `kubectl divvy why`: explains why a pod is pending or gets no more. For a pod without a
  * node, the command prints the condition PodScheduled and asks the scheduler's engine on a cluster
  * snapshot. For a pod with a node, the command combines container states, the pod's conditions and
- * the measured values. All findings go into one JSON object, which -o prints and print() formats.
- * If a right is missing, the object keeps what the pod itself shows, and `missing` holds the error.
+ * the measured values. All findings go into one JSON object, which -o prints and
+ * kubectl_why_print_answer() formats. If a right is missing, the object keeps what the pod itself
+ * shows, and `missing` holds the error.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -21,17 +22,17 @@
 static const struct option_row options[] = {
 	ACCESS_NAMESPACE_OPTION,
 	CLI_OUTPUT_OPTION,
-	WORLD_OPTIONS,
+	SNAPSHOT_OPTIONS,
 	ACCESS_OPTIONS,
 	{0},
 };
 
-struct asked {
+struct why_pod {
 	char space[64], name[254];
 };
 
-static int read_name(
-	const struct cli_args *args, const char *space, struct asked *ret, struct error *err)
+static int kubectl_why_read_name(
+	const struct cli_args *args, const char *space, struct why_pod *ret, struct error *err)
 {
 	struct str rest = str_from(args->operand[0]), first;
 
@@ -71,15 +72,15 @@ static int explain_waiting(struct access *a, const struct cli_args *args, const 
 	int r;
 
 	json_object_set_new(answer, "state", json_string("Pending"));
-	if (!scheduler || strcmp(scheduler, world_scheduler_name(args)))
+	if (!scheduler || strcmp(scheduler, snapshot_scheduler_name(args)))
 		return fail(err, EINVAL,
 			"divvy does not place the pod: its schedulerName is '%.80s', not '%.80s'",
-			scheduler ? scheduler : "", world_scheduler_name(args));
+			scheduler ? scheduler : "", snapshot_scheduler_name(args));
 	json_object_set_new(answer, "sentence",
-		json_string(told ? jtext(told, "message")
+		json_string(told ? json_text_or_empty(told, "message")
 				 : "divvy-scheduler has not tried the pod yet; check that it "
 				   "runs: kubectl -n divvy-system get pods"));
-	r = world_load(a, args, &sched, err);
+	r = snapshot_load(a, args, &sched, err);
 	if (r < 0)
 		return note_rights(answer, r, err);
 	seen = cluster_pod(sched_cluster(sched),
@@ -87,7 +88,7 @@ static int explain_waiting(struct access *a, const struct cli_args *args, const 
 		kube_json_text_at(pod, "metadata", "name", NULL));
 	if (!seen)
 		return 0;
-	r = world_reasons(sched, seen, &reasons, err);
+	r = snapshot_reasons(sched, seen, &reasons, err);
 	if (r == 0)
 		json_object_set_new(answer, "nodes", reasons);
 	return r;
@@ -107,7 +108,7 @@ static void find_state(const json_t *statuses, const json_t **ret_running, const
 		if (json_is_object(json_object_get(state, "running")))
 			*ret_running = one;
 		if (!*ret_stuck && json_is_object(waiting) &&
-			strcmp(jtext(waiting, "reason"), "PodInitializing"))
+			strcmp(json_text_or_empty(waiting, "reason"), "PodInitializing"))
 			*ret_stuck = one;
 	}
 }
@@ -123,20 +124,20 @@ static json_t *explain_start(const json_t *pod)
 	find_state(json_object_get(status, "containerStatuses"), &running, &stuck);
 	stuck = init_stuck ? init_stuck : stuck;
 	if (!stuck && init && !running)
-		return json_sprintf("init container %s runs", jtext(init, "name"));
+		return json_sprintf("init container %s runs", json_text_or_empty(init, "name"));
 	if (!stuck)
 		return json_string("the kubelet has not started the pod yet");
 	waiting = kube_json_at(stuck, "state", "waiting", NULL);
-	message = jtext(waiting, "message");
-	return json_sprintf("container %s waits: %s%s%.300s", jtext(stuck, "name"),
-		jtext(waiting, "reason"), message[0] ? ": " : "", message);
+	message = json_text_or_empty(waiting, "message");
+	return json_sprintf("container %s waits: %s%s%.300s", json_text_or_empty(stuck, "name"),
+		json_text_or_empty(waiting, "reason"), message[0] ? ": " : "", message);
 }
 
 static int explain_running(struct access *a, const json_t *pod, json_t *answer, struct error *err)
 {
 	_cleanup_json_ json_t *nodes = NULL, *leases = NULL, *devices = NULL, *tenants = NULL,
 			      *pods = json_pack("[O]", pod);
-	const json_t *wish = kube_json_condition(pod, "divvy.gpu/Granted");
+	const json_t *resize = kube_json_condition(pod, "divvy.gpu/Granted");
 	struct report_facts facts;
 	int r;
 
@@ -147,8 +148,9 @@ static int explain_running(struct access *a, const json_t *pod, json_t *answer, 
 		answer, "node", json_string(kube_json_text_at(pod, "spec", "nodeName", NULL)));
 	if (!phase || !strcmp(phase, "Pending"))
 		json_object_set_new(answer, "sentence", explain_start(pod));
-	if (wish && !strcmp(jtext(wish, "status"), "False"))
-		json_object_set_new(answer, "sentence", json_string(jtext(wish, "message")));
+	if (resize && !strcmp(json_text_or_empty(resize, "status"), "False"))
+		json_object_set_new(
+			answer, "sentence", json_string(json_text_or_empty(resize, "message")));
 	r = access_gpunodes(a, &nodes, err);
 	r = r < 0 ? r : access_leases(a, &leases, err);
 	if (r < 0)
@@ -169,44 +171,46 @@ static int explain_running(struct access *a, const json_t *pod, json_t *answer, 
 	return 0;
 }
 
-static int print(const json_t *answer, struct error *err)
+static int kubectl_why_print_answer(const json_t *answer, struct error *err)
 {
 	const json_t *containers = json_object_get(answer, "containers"),
 		     *nodes = json_object_get(answer, "nodes");
 
-	printf("%s/%s: %s%s%s\n", jtext(answer, "namespace"), jtext(answer, "pod"),
-		jtext(answer, "state"), jtext(answer, "node")[0] ? " on " : "",
-		jtext(answer, "node"));
-	if (jtext(answer, "sentence")[0])
-		printf("%s\n", jtext(answer, "sentence"));
-	if (jtext(answer, "missing")[0])
-		printf("further details are missing: %s\n", jtext(answer, "missing"));
+	printf("%s/%s: %s%s%s\n", json_text_or_empty(answer, "namespace"),
+		json_text_or_empty(answer, "pod"), json_text_or_empty(answer, "state"),
+		json_text_or_empty(answer, "node")[0] ? " on " : "",
+		json_text_or_empty(answer, "node"));
+	if (json_text_or_empty(answer, "sentence")[0])
+		printf("%s\n", json_text_or_empty(answer, "sentence"));
+	if (json_text_or_empty(answer, "missing")[0])
+		printf("further details are missing: %s\n", json_text_or_empty(answer, "missing"));
 	for (size_t i = 0; i < json_array_size(containers); i++) {
 		const json_t *c = json_array_get(containers, i);
 		const json_t *why = json_object_get(c, "why");
 
-		printf("%s: requested %s, granted %s, used %s\n", jtext(c, "container"),
-			jtext(c, "requested"),
-			jtext(c, "granted")[0] ? jtext(c, "granted") : "nothing",
+		printf("%s: requested %s, granted %s, used %s\n",
+			json_text_or_empty(c, "container"), json_text_or_empty(c, "requested"),
+			json_text_or_empty(c, "granted")[0] ? json_text_or_empty(c, "granted")
+							    : "nothing",
 			json_object_get(c, "used_permille")
-				? format_share((uint32_t)juint(c, "used_permille")).s
+				? format_share((uint32_t)json_uint_or_zero(c, "used_permille")).s
 				: "?");
 		for (size_t k = 0; k < json_array_size(why); k++)
 			printf("  %s\n", json_string_value(json_array_get(why, k)));
 	}
-	return nodes ? world_print_reasons(nodes, err) : output_end(err);
+	return nodes ? snapshot_print_reasons(nodes, err) : output_end(err);
 }
 
-static int run(const struct cli_args *args, struct error *err)
+static int kubectl_why_run(const struct cli_args *args, struct error *err)
 {
 	_cleanup_access_ struct access a = {.loop = NULL};
 	_cleanup_buf_ struct buf path = BUF_INIT(KUBE_URL_MAX);
 	_cleanup_json_ json_t *pod = NULL, *answer = NULL;
 	const char *phase;
-	struct asked asked;
+	struct why_pod asked;
 	int r = access_open(args, &a, err);
 
-	r = r < 0 ? r : read_name(args, a.space, &asked, err);
+	r = r < 0 ? r : kubectl_why_read_name(args, a.space, &asked, err);
 	r = r < 0
 		? r
 		: kube_path(&path,
@@ -229,7 +233,7 @@ static int run(const struct cli_args *args, struct error *err)
 	else
 		r = explain_waiting(&a, args, pod, answer, err);
 	r = r < 0 ? r : output_as_table(args, answer, err);
-	return r == 1 ? print(answer, err) : r;
+	return r == 1 ? kubectl_why_print_answer(answer, err) : r;
 }
 
 const struct cli_command cmd_why = {
@@ -241,5 +245,5 @@ const struct cli_command cmd_why = {
 	.options = options,
 	.operands_min = 1,
 	.operands_max = 1,
-	.run = run,
+	.run = kubectl_why_run,
 };

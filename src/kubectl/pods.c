@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Reads the objects of a file into the pods that they would create. A table lists the kinds with a
- * pod template and the fields of `spec` that give the number of pods. read_object() reads the items
- * of a List in turn, skips unknown kinds, and fails on an object without `kind`. A pod from a
+ * pod template and the fields of `spec` that give the number of pods. pods_read_object() reads the
+ * items of a List in turn, skips unknown kinds, and fails on an object without `kind`. A pod from a
  * template is a copy with the name and namespace of the object.
  */
 #include "kubectl/pods.h"
@@ -37,13 +37,13 @@ struct reading {
 	uint64_t n;
 };
 
-static int add(
+static int pods_add_pod(
 	struct reading *r, const json_t *object, json_t *pod, int64_t count, struct error *err)
 {
 	char from[400];
 
-	snprintf(from, sizeof(from), "%.80s %.253s", jtext(object, "kind"),
-		jtext(json_object_get(object, "metadata"), "name"));
+	snprintf(from, sizeof(from), "%.80s %.253s", json_text_or_empty(object, "kind"),
+		json_text_or_empty(json_object_get(object, "metadata"), "name"));
 	r->n += (uint64_t)MAX(count, (int64_t)0);
 	if (r->n > PODS_MAX) {
 		json_decref(pod);
@@ -59,7 +59,7 @@ static int add(
 	return 0;
 }
 
-static json_t *pod_of(const json_t *object, const json_t *template)
+static json_t *pods_make_pod(const json_t *object, const json_t *template)
 {
 	json_t *metadata = json_deep_copy(json_object_get(template, "metadata"));
 	const json_t *its = json_object_get(object, "metadata");
@@ -69,20 +69,21 @@ static json_t *pod_of(const json_t *object, const json_t *template)
 		json_decref(metadata);
 		metadata = json_object();
 	}
-	snprintf(name, sizeof(name), "%.253s", jtext(its, "name"));
+	snprintf(name, sizeof(name), "%.253s", json_text_or_empty(its, "name"));
 	json_object_set_new(metadata, "name", json_string(name));
-	if (jtext(its, "namespace")[0])
-		json_object_set_new(metadata, "namespace", json_string(jtext(its, "namespace")));
+	if (json_text_or_empty(its, "namespace")[0])
+		json_object_set_new(
+			metadata, "namespace", json_string(json_text_or_empty(its, "namespace")));
 	return json_pack("{s:s, s:s, s:o, s:o}", "apiVersion", "v1", "kind", "Pod", "metadata",
 		metadata, "spec", json_deep_copy(json_object_get(template, "spec")));
 }
 
 /* Turns the SharePod's fields into the requested keys, like the controller. */
-static int ask(const json_t *spec, json_t *pod, struct error *err)
+static int pods_set_requested(const json_t *spec, json_t *pod, struct error *err)
 {
 	_cleanup_json_ json_t *keys = NULL;
 	json_t *metadata = json_object_get(pod, "metadata");
-	int r = asked_json_read(spec, &keys, err);
+	int r = requested_json_read(spec, &keys, err);
 
 	if (r < 0)
 		return r;
@@ -111,20 +112,20 @@ static int count_of(
 	return 0;
 }
 
-static int read_object(struct reading *r, const json_t *object, struct error *err);
+static int pods_read_object(struct reading *r, const json_t *object, struct error *err);
 
-static int read_list(struct reading *r, const json_t *items, struct error *err)
+static int pods_read_list(struct reading *r, const json_t *items, struct error *err)
 {
 	int result = 0;
 
 	for (size_t i = 0; result == 0 && i < json_array_size(items); i++)
-		result = read_object(r, json_array_get(items, i), err);
+		result = pods_read_object(r, json_array_get(items, i), err);
 	return result;
 }
 
-static int read_object(struct reading *r, const json_t *object, struct error *err)
+static int pods_read_object(struct reading *r, const json_t *object, struct error *err)
 {
-	const char *kind = jtext(object, "kind");
+	const char *kind = json_text_or_empty(object, "kind");
 	const json_t *spec = json_object_get(object, "spec"), *template;
 	int64_t count = 0;
 	json_t *pod;
@@ -134,9 +135,9 @@ static int read_object(struct reading *r, const json_t *object, struct error *er
 		return fail(
 			err, EINVAL, "%s: no field kind; expected Kubernetes objects", r->where);
 	if (json_is_array(json_object_get(object, "items")))
-		return read_list(r, json_object_get(object, "items"), err);
+		return pods_read_list(r, json_object_get(object, "items"), err);
 	if (!strcmp(kind, "Pod"))
-		return add(r, object, json_deep_copy(object), 1, err);
+		return pods_add_pod(r, object, json_deep_copy(object), 1, err);
 	for (size_t i = 0; i < ARRAY_SIZE(shapes); i++) {
 		if (strcmp(kind, shapes[i].kind))
 			continue;
@@ -145,17 +146,18 @@ static int read_object(struct reading *r, const json_t *object, struct error *er
 		template = json_object_get(spec, "template");
 		if (!json_is_object(json_object_get(template, "spec")))
 			return fail(err, EINVAL, "%s: %s %.100s has no template with a spec",
-				r->where, kind, jtext(json_object_get(object, "metadata"), "name"));
-		pod = pod_of(object, template);
+				r->where, kind,
+				json_text_or_empty(json_object_get(object, "metadata"), "name"));
+		pod = pods_make_pod(object, template);
 		result = count_of(&shapes[i], spec, &count, err);
 		if (result == 0 && !strcmp(kind, "SharePod"))
-			result = ask(spec, pod, err);
+			result = pods_set_requested(spec, pod, err);
 		if (result < 0) {
 			json_decref(pod);
 			return fail_within(err, result, "%s: %s %.100s", r->where, kind,
-				jtext(json_object_get(object, "metadata"), "name"));
+				json_text_or_empty(json_object_get(object, "metadata"), "name"));
 		}
-		return add(r, object, pod, count, err);
+		return pods_add_pod(r, object, pod, count, err);
 	}
 	return 0;
 }
@@ -164,7 +166,7 @@ int pods_read(const json_t *documents, const char *where, json_t **ret, struct e
 {
 	_cleanup_json_ json_t *list = json_array();
 	struct reading reading = {.where = where, .list = list};
-	int r = read_list(&reading, documents, err);
+	int r = pods_read_list(&reading, documents, err);
 
 	if (r < 0)
 		return r;

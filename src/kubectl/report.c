@@ -2,8 +2,9 @@
 /*
  * Joins GPUNodes, node Leases and pods into the rows that the commands print. GPUNode.status holds
  * what divvyd has confirmed; an annotation of the node's Lease holds what divvyd measured.
- * measured_of() ignores the measured values of a Lease that has expired. The state of a container
- * is the first one in add_container() that applies, from Terminating down to Pending.
+ * report_find_measured() ignores the measured values of a Lease that has expired. The state of a
+ * container is the first one in report_add_container() that applies, from Terminating down to
+ * Pending.
  */
 #include "kubectl/report.h"
 
@@ -25,12 +26,12 @@
 
 #define WHY_MAX 4096u
 
-static const char *name_of(const json_t *object)
+static const char *report_object_name(const json_t *object)
 {
-	return jtext(json_object_get(object, "metadata"), "name");
+	return json_text_or_empty(json_object_get(object, "metadata"), "name");
 }
 
-static void set_text(json_t *object, const char *key, const char *text)
+static void report_set_text(json_t *object, const char *key, const char *text)
 {
 	if (text && text[0])
 		json_object_set_new(object, key, json_string(text));
@@ -43,7 +44,7 @@ static void set_renamed(json_t *object, const char *key, const char *old_key, js
 	json_object_set_new(object, key, value);
 }
 
-static void copy(json_t *to, const char *key, const json_t *from, const char *its_key)
+static void report_copy_member(json_t *to, const char *key, const json_t *from, const char *its_key)
 {
 	json_t *value = json_object_get(from, its_key);
 
@@ -51,21 +52,22 @@ static void copy(json_t *to, const char *key, const json_t *from, const char *it
 		json_object_set(to, key, value);
 }
 
-static const json_t *find(const json_t *list, const char *key, const char *value)
+static const json_t *report_find_row(const json_t *list, const char *key, const char *value)
 {
 	for (size_t i = 0; i < json_array_size(list); i++)
-		if (!strcmp(jtext(json_array_get(list, i), key), value))
+		if (!strcmp(json_text_or_empty(json_array_get(list, i), key), value))
 			return json_array_get(list, i);
 	return NULL;
 }
 
 static int compare_names(const void *a, const void *b)
 {
-	return strcmp(name_of(*(json_t *const *)a), name_of(*(json_t *const *)b));
+	return strcmp(
+		report_object_name(*(json_t *const *)a), report_object_name(*(json_t *const *)b));
 }
 
 /* Returns the same objects, sorted by name. */
-static json_t *sorted(const json_t *list)
+static json_t *report_sort_rows(const json_t *list)
 {
 	const size_t n = json_array_size(list);
 	_cleanup_free_ json_t **all = calloc(n + 1, sizeof(json_t *));
@@ -80,22 +82,23 @@ static json_t *sorted(const json_t *list)
 	return made;
 }
 
-int report_given(const json_t *pod, struct given *ret)
+int report_assigned(const json_t *pod, struct assigned *ret)
 {
 	_cleanup_manifest_json_ struct manifest_json manifest = {0};
 	const int r = manifest_json_read(
 		json_object_get(pod, "metadata"), NULL, STR(""), &manifest, NULL);
 
-	*ret = (struct given){0};
-	return r < 0 ? r : given_parse(manifest.pod.annotations, ret, NULL);
+	*ret = (struct assigned){0};
+	return r < 0 ? r : assigned_parse(manifest.pod.annotations, ret, NULL);
 }
 
 /* Age of the Lease if its daemon is late in renewing it; 0 if not late or unknown. */
 static uint64_t silent_ns(const struct report_facts *f, const json_t *lease)
 {
 	const json_t *spec = json_object_get(lease, "spec");
-	const char *renewed = jtext(spec, "renewTime");
-	const uint64_t most_ns = (uint64_t)juint(spec, "leaseDurationSeconds") * NSEC_PER_SEC;
+	const char *renewed = json_text_or_empty(spec, "renewTime");
+	const uint64_t most_ns = (uint64_t)json_uint_or_zero(spec, "leaseDurationSeconds") *
+		NSEC_PER_SEC;
 	uint64_t at_ns, age_ns;
 
 	if (!f->real_ns || !most_ns || kube_time_parse(str_from(renewed), &at_ns) < 0)
@@ -107,13 +110,13 @@ static uint64_t silent_ns(const struct report_facts *f, const json_t *lease)
 static uint64_t silent_at(const struct report_facts *f, const char *node)
 {
 	for (size_t i = 0; i < json_array_size(f->leases); i++)
-		if (!strcmp(name_of(json_array_get(f->leases, i)), node))
+		if (!strcmp(report_object_name(json_array_get(f->leases, i)), node))
 			return silent_ns(f, json_array_get(f->leases, i));
 	return 0;
 }
 
 /* Finds a container's measured values; n is 0 if there are no recent ones. */
-static struct measured measured_of(
+static struct measured report_find_measured(
 	const struct report_facts *f, const char *node, const char *uid, const char *container)
 {
 	struct measured m;
@@ -123,7 +126,7 @@ static struct measured measured_of(
 		const char *all = kube_json_text_at(
 			lease, "metadata", "annotations", MEASURED_KEY, NULL);
 
-		if (!strcmp(name_of(lease), node) && !silent_ns(f, lease) &&
+		if (!strcmp(report_object_name(lease), node) && !silent_ns(f, lease) &&
 			measured_find(str_from(all), str_from(uid), str_from(container), &m) == 0)
 			return m;
 	}
@@ -133,7 +136,7 @@ static struct measured measured_of(
 /* ---- devices ---- */
 
 /* Index of the device among the tenant's devices; -1 if absent. */
-static int place_of(const json_t *tenant, const char *uuid)
+static int report_device_place(const json_t *tenant, const char *uuid)
 {
 	const json_t *devices = json_object_get(tenant, "devices");
 
@@ -149,13 +152,13 @@ static int place_of(const json_t *tenant, const char *uuid)
 static void shares_of(const json_t *tenant, struct spec *ret)
 {
 	spec_init(ret);
-	ret->request = (uint32_t)juint(tenant, "request");
-	ret->limit = (uint32_t)juint(tenant, "limit");
+	ret->request = (uint32_t)json_uint_or_zero(tenant, "request");
+	ret->limit = (uint32_t)json_uint_or_zero(tenant, "limit");
 	ret->count = (uint32_t)json_array_size(json_object_get(tenant, "devices"));
-	ret->exclusive = !strcmp(jtext(tenant, "mode"), "exclusive");
+	ret->exclusive = !strcmp(json_text_or_empty(tenant, "mode"), "exclusive");
 }
 
-static int64_t item(const json_t *tenant, const char *key, int at)
+static int64_t report_list_item(const json_t *tenant, const char *key, int at)
 {
 	return json_integer_value(json_array_get(json_object_get(tenant, key), (size_t)at));
 }
@@ -163,29 +166,30 @@ static int64_t item(const json_t *tenant, const char *key, int at)
 static json_t *tenant_on(
 	const struct report_facts *f, const char *node, const json_t *tenant, int at)
 {
-	const struct measured m = measured_of(
-		f, node, jtext(tenant, "podUID"), jtext(tenant, "container"));
+	const struct measured m = report_find_measured(f, node,
+		json_text_or_empty(tenant, "podUID"), json_text_or_empty(tenant, "container"));
 	json_t *made = json_object();
 	char shares[SPEC_SHARES];
 	struct spec spec;
 
 	shares_of(tenant, &spec);
-	copy(made, "namespace", tenant, "namespace");
-	copy(made, "pod", tenant, "pod");
-	copy(made, "container", tenant, "container");
-	copy(made, "class", tenant, "class");
-	set_text(made, "granted", spec_shares_format(&spec, shares));
-	copy(made, "request_permille", tenant, "request");
-	copy(made, "limit_permille", tenant, "limit");
-	json_object_set_new(made, "memory_bytes", json_integer(item(tenant, "memoryBytes", at)));
+	report_copy_member(made, "namespace", tenant, "namespace");
+	report_copy_member(made, "pod", tenant, "pod");
+	report_copy_member(made, "container", tenant, "container");
+	report_copy_member(made, "class", tenant, "class");
+	report_set_text(made, "granted", spec_shares_format(&spec, shares));
+	report_copy_member(made, "request_permille", tenant, "request");
+	report_copy_member(made, "limit_permille", tenant, "limit");
+	json_object_set_new(
+		made, "memory_bytes", json_integer(report_list_item(tenant, "memoryBytes", at)));
 	if (at < (int)m.n) {
 		set_renamed(made, "used_permille", "got_permille",
 			json_integer((json_int_t)m.device[at].share_permille));
 		json_object_set_new(
 			made, "used_bytes", json_integer((json_int_t)m.device[at].memory_bytes));
 	}
-	copy(made, "idle_since", tenant, "idleSince");
-	copy(made, "note", tenant, "note");
+	report_copy_member(made, "idle_since", tenant, "idleSince");
+	report_copy_member(made, "note", tenant, "note");
 	return made;
 }
 
@@ -196,7 +200,7 @@ static void add_sum(json_t *device, const char *key, const json_t *tenants, cons
 
 	for (size_t i = 0; i < json_array_size(tenants); i++) {
 		is_known |= json_object_get(json_array_get(tenants, i), of) != NULL;
-		sum += jint(json_array_get(tenants, i), of);
+		sum += json_int_or_zero(json_array_get(tenants, i), of);
 	}
 	if (is_known)
 		json_object_set_new(device, key, json_integer(sum));
@@ -205,60 +209,63 @@ static void add_sum(json_t *device, const char *key, const json_t *tenants, cons
 /* Returns false if the node is ready or has no such condition. */
 static bool is_not_ready(const json_t *gpunode, struct buf *why)
 {
-	const json_t *ready = find(
+	const json_t *ready = report_find_row(
 		kube_json_at(gpunode, "status", "conditions", NULL), "type", "Ready");
-	const char *message = jtext(ready, "message");
+	const char *message = json_text_or_empty(ready, "message");
 
-	if (!ready || !strcmp(jtext(ready, "status"), "True"))
+	if (!ready || !strcmp(json_text_or_empty(ready, "status"), "True"))
 		return false;
-	buf_addf(why, "%s%s%s", jtext(ready, "reason"), message[0] ? ": " : "", message);
+	buf_addf(why, "%s%s%s", json_text_or_empty(ready, "reason"), message[0] ? ": " : "",
+		message);
 	return true;
 }
 
-static json_t *device_of(const struct report_facts *f, const json_t *gpunode, const json_t *device)
+static json_t *report_device_row(
+	const struct report_facts *f, const json_t *gpunode, const json_t *device)
 {
 	const json_t *all = kube_json_at(gpunode, "status", "tenants", NULL);
-	const json_t *cordon = find(
-		kube_json_at(gpunode, "spec", "cordoned", NULL), "uuid", jtext(device, "uuid"));
+	const json_t *cordon = report_find_row(kube_json_at(gpunode, "spec", "cordoned", NULL),
+		"uuid", json_text_or_empty(device, "uuid"));
 	json_t *made = json_object(), *tenants = json_array();
 	_cleanup_buf_ struct buf why = BUF_INIT(WHY_MAX);
-	const uint64_t silent = silent_at(f, name_of(gpunode));
+	const uint64_t silent = silent_at(f, report_object_name(gpunode));
 
-	set_text(made, "node", name_of(gpunode));
-	copy(made, "index", device, "index");
-	copy(made, "uuid", device, "uuid");
-	copy(made, "model", device, "model");
-	copy(made, "health", device, "health");
-	copy(made, "reason", device, "reason");
-	copy(made, "owner", device, "owner");
+	report_set_text(made, "node", report_object_name(gpunode));
+	report_copy_member(made, "index", device, "index");
+	report_copy_member(made, "uuid", device, "uuid");
+	report_copy_member(made, "model", device, "model");
+	report_copy_member(made, "health", device, "health");
+	report_copy_member(made, "reason", device, "reason");
+	report_copy_member(made, "owner", device, "owner");
 	json_object_set_new(made, "cordoned", json_boolean(cordon != NULL));
-	set_text(made, "cordon_reason", jtext(cordon, "reason"));
-	copy(made, "simulated", device, "simulated");
-	copy(made, "memory_bytes", device, "memoryBytes");
+	report_set_text(made, "cordon_reason", json_text_or_empty(cordon, "reason"));
+	report_copy_member(made, "simulated", device, "simulated");
+	report_copy_member(made, "memory_bytes", device, "memoryBytes");
 	for (size_t i = 0; i < json_array_size(all); i++) {
 		const json_t *tenant = json_array_get(all, i);
-		const int at = place_of(tenant, jtext(device, "uuid"));
+		const int at = report_device_place(tenant, json_text_or_empty(device, "uuid"));
 
 		if (at >= 0)
-			json_array_append_new(tenants, tenant_on(f, name_of(gpunode), tenant, at));
+			json_array_append_new(
+				tenants, tenant_on(f, report_object_name(gpunode), tenant, at));
 	}
 	add_sum(made, "granted_permille", tenants, "request_permille");
 	add_sum(made, "granted_bytes", tenants, "memory_bytes");
 	add_sum(made, "used_permille", tenants, "used_permille");
-	copy(made, "got_permille", made, "used_permille");
+	report_copy_member(made, "got_permille", made, "used_permille");
 	add_sum(made, "used_bytes", tenants, "used_bytes");
 	json_object_set_new(made, "tenants", tenants);
 	if (silent)
 		json_object_set_new(
 			made, "silent_seconds", json_integer((json_int_t)(silent / NSEC_PER_SEC)));
 	if (is_not_ready(gpunode, &why))
-		set_text(made, "not_ready", buf_text(&why));
+		report_set_text(made, "not_ready", buf_text(&why));
 	return made;
 }
 
 json_t *report_devices(const struct report_facts *f)
 {
-	_cleanup_json_ json_t *nodes = sorted(f->gpunodes);
+	_cleanup_json_ json_t *nodes = report_sort_rows(f->gpunodes);
 	json_t *made = json_array();
 
 	for (size_t i = 0; i < json_array_size(nodes); i++) {
@@ -266,14 +273,15 @@ json_t *report_devices(const struct report_facts *f)
 		const json_t *devices = kube_json_at(node, "status", "devices", NULL);
 
 		for (size_t d = 0; d < json_array_size(devices); d++)
-			json_array_append_new(made, device_of(f, node, json_array_get(devices, d)));
+			json_array_append_new(
+				made, report_device_row(f, node, json_array_get(devices, d)));
 	}
 	return made;
 }
 
 json_t *report_bare_nodes(const struct report_facts *f)
 {
-	_cleanup_json_ json_t *nodes = sorted(f->gpunodes);
+	_cleanup_json_ json_t *nodes = report_sort_rows(f->gpunodes);
 	json_t *made = json_array();
 
 	for (size_t i = 0; i < json_array_size(nodes); i++) {
@@ -286,10 +294,13 @@ json_t *report_bare_nodes(const struct report_facts *f)
 		if (!is_not_ready(node, &why))
 			buf_add_text(&why,
 				json_array_size(conditions)
-					? jtext(find(conditions, "type", "Ready"), "message")
+					? json_text_or_empty(
+						  report_find_row(conditions, "type", "Ready"),
+						  "message")
 					: "divvyd has not reported yet");
 		json_array_append_new(made,
-			json_pack("{s:s, s:s}", "node", name_of(node), "why", buf_text(&why)));
+			json_pack("{s:s, s:s}", "node", report_object_name(node), "why",
+				buf_text(&why)));
 	}
 	return made;
 }
@@ -308,18 +319,20 @@ int report_find_device(
 		const json_t *gpunode = json_array_get(gpunodes, i);
 		const json_t *devices = kube_json_at(gpunode, "status", "devices", NULL);
 
-		if (node.p && !str_is(node, name_of(gpunode)))
+		if (node.p && !str_is(node, report_object_name(gpunode)))
 			continue;
 		is_node = true;
 		for (size_t d = 0; d < json_array_size(devices); d++) {
 			const json_t *device = json_array_get(devices, d);
 			char index[16];
 
-			snprintf(index, sizeof(index), "%d", (int)jint(device, "index"));
-			if (strcmp(jtext(device, "uuid"), which) &&
+			snprintf(
+				index, sizeof(index), "%d", (int)json_int_or_zero(device, "index"));
+			if (strcmp(json_text_or_empty(device, "uuid"), which) &&
 				!(node.p && !strcmp(index, which)))
 				continue;
-			*ret = (struct report_found){name_of(gpunode), jtext(device, "uuid")};
+			*ret = (struct report_found){
+				report_object_name(gpunode), json_text_or_empty(device, "uuid")};
 			n++;
 		}
 	}
@@ -340,7 +353,7 @@ int report_find_device(
 
 /* ---- tenants ---- */
 
-static const json_t *confirmed(
+static const json_t *report_find_confirmed(
 	const json_t *gpunodes, const char *uid, const char *container, const char **ret_node)
 {
 	for (size_t i = 0; i < json_array_size(gpunodes); i++) {
@@ -350,17 +363,17 @@ static const json_t *confirmed(
 		for (size_t t = 0; t < json_array_size(all); t++) {
 			const json_t *one = json_array_get(all, t);
 
-			if (strcmp(jtext(one, "podUID"), uid) ||
-				strcmp(jtext(one, "container"), container))
+			if (strcmp(json_text_or_empty(one, "podUID"), uid) ||
+				strcmp(json_text_or_empty(one, "container"), container))
 				continue;
-			*ret_node = name_of(node);
+			*ret_node = report_object_name(node);
 			return one;
 		}
 	}
 	return NULL;
 }
 
-static void add_given(json_t *made, const struct given_container *g)
+static void report_add_assigned(json_t *made, const struct assigned_container *g)
 {
 	struct spec spec;
 	char shares[SPEC_SHARES];
@@ -378,12 +391,12 @@ static void add_given(json_t *made, const struct given_container *g)
 	}
 	json_object_set_new(made, "devices", devices);
 	json_object_set_new(made, "memory_bytes", json_integer((json_int_t)bytes));
-	set_text(made, "class", spec_class_name(g->class));
-	set_text(made, "granted", spec_shares_format(&spec, shares));
+	report_set_text(made, "class", spec_class_name(g->class));
+	report_set_text(made, "granted", spec_shares_format(&spec, shares));
 }
 
 /* Adds the mean share and the memory sum over the tenant's devices. */
-static void add_measured(json_t *made, const struct measured *m)
+static void report_add_measured(json_t *made, const struct measured *m)
 {
 	uint64_t share = 0, bytes = 0;
 
@@ -407,29 +420,29 @@ static void add_confirmed(json_t *made, const json_t *tenant)
 
 	shares_of(tenant, &spec);
 	for (size_t i = 0; i < json_array_size(memory); i++)
-		bytes += item(tenant, "memoryBytes", (int)i);
-	copy(made, "devices", tenant, "devices");
+		bytes += report_list_item(tenant, "memoryBytes", (int)i);
+	report_copy_member(made, "devices", tenant, "devices");
 	json_object_set_new(made, "memory_bytes", json_integer(bytes));
-	copy(made, "class", tenant, "class");
-	set_text(made, "granted", spec_shares_format(&spec, shares));
-	copy(made, "idle_since", tenant, "idleSince");
-	copy(made, "note", tenant, "note");
+	report_copy_member(made, "class", tenant, "class");
+	report_set_text(made, "granted", spec_shares_format(&spec, shares));
+	report_copy_member(made, "idle_since", tenant, "idleSince");
+	report_copy_member(made, "note", tenant, "note");
 }
 
-static json_t *row_of(const json_t *pod, const char *container, const char *state)
+static json_t *report_pod_row(const json_t *pod, const char *container, const char *state)
 {
 	json_t *made = json_object();
 
-	set_text(made, "namespace", kube_json_text_at(pod, "metadata", "namespace", NULL));
-	set_text(made, "pod", name_of(pod));
-	set_text(made, "uid", kube_json_text_at(pod, "metadata", "uid", NULL));
-	set_text(made, "container", container);
-	set_text(made, "node", kube_json_text_at(pod, "spec", "nodeName", NULL));
-	set_text(made, "state", state);
+	report_set_text(made, "namespace", kube_json_text_at(pod, "metadata", "namespace", NULL));
+	report_set_text(made, "pod", report_object_name(pod));
+	report_set_text(made, "uid", kube_json_text_at(pod, "metadata", "uid", NULL));
+	report_set_text(made, "container", container);
+	report_set_text(made, "node", kube_json_text_at(pod, "spec", "nodeName", NULL));
+	report_set_text(made, "state", state);
 	return made;
 }
 
-static bool is_over(const json_t *pod)
+static bool report_is_over(const json_t *pod)
 {
 	const char *phase = kube_json_text_at(pod, "status", "phase", NULL);
 
@@ -437,12 +450,12 @@ static bool is_over(const json_t *pod)
 }
 
 /* The container has terminated: an init container is done, or nothing restarts the container. */
-static bool has_ended(const json_t *pod, const char *container)
+static bool report_has_ended(const json_t *pod, const char *container)
 {
 	static const char *const lists[] = {"initContainerStatuses", "containerStatuses"};
 
 	for (size_t i = 0; i < ARRAY_SIZE(lists); i++) {
-		const json_t *status = find(
+		const json_t *status = report_find_row(
 			kube_json_at(pod, "status", lists[i], NULL), "name", container);
 
 		if (kube_json_at(status, "state", "terminated", NULL))
@@ -462,54 +475,55 @@ static bool is_past(const json_t *pod)
 	return kube_json_text_at(pod, "spec", "nodeName", NULL) && !report_is_tenant(pod);
 }
 
-static void add_container(json_t *rows, const struct report_facts *f, const json_t *pod,
-	const struct tenancy_container *asked, const struct given *given)
+static void report_add_container(json_t *rows, const struct report_facts *f, const json_t *pod,
+	const struct tenancy_container *asked, const struct assigned *assigned)
 {
 	const char *uid = kube_json_text_at(pod, "metadata", "uid", NULL), *node = NULL;
-	const struct given_container *g = given_find(given, asked->name);
-	const json_t *tenant = confirmed(f->gpunodes, uid ? uid : "", asked->name, &node);
-	json_t *row = row_of(pod, asked->name,
+	const struct assigned_container *g = assigned_find(assigned, asked->name);
+	const json_t *tenant = report_find_confirmed(
+		f->gpunodes, uid ? uid : "", asked->name, &node);
+	json_t *row = report_pod_row(pod, asked->name,
 		kube_json_at(pod, "metadata", "deletionTimestamp", NULL) ? "Terminating"
 			: tenant                                         ? "Running"
-			: has_ended(pod, asked->name)                    ? "Ended"
+			: report_has_ended(pod, asked->name)             ? "Ended"
 			: g                                              ? "Placed"
 			: is_past(pod)                                   ? "No share"
 									 : "Pending");
 	char shares[SPEC_SHARES];
 
-	set_text(row, "requested", spec_shares_format(&asked->spec, shares));
-	copy(row, "asked", row, "requested");
-	set_text(row, "class", spec_class_name(asked->spec.class));
+	report_set_text(row, "requested", spec_shares_format(&asked->spec, shares));
+	report_copy_member(row, "asked", row, "requested");
+	report_set_text(row, "class", spec_class_name(asked->spec.class));
 	if (tenant) {
-		const struct measured m = measured_of(f, node, uid, asked->name);
+		const struct measured m = report_find_measured(f, node, uid, asked->name);
 
 		add_confirmed(row, tenant);
-		add_measured(row, &m);
-	} else if (g && strcmp(jtext(row, "state"), "Ended")) {
-		add_given(row, g);
+		report_add_measured(row, &m);
+	} else if (g && strcmp(json_text_or_empty(row, "state"), "Ended")) {
+		report_add_assigned(row, g);
 	}
 	json_array_append_new(rows, row);
 }
 
-static void add_pod(
+static void report_add_pod(
 	json_t *rows, const struct report_facts *f, const json_t *pod, const json_t *dialects)
 {
 	const char *space = kube_json_text_at(pod, "metadata", "namespace", NULL);
 	struct tenancy asked = {.n = 0};
-	struct given given = {.n = 0};
+	struct assigned assigned = {.n = 0};
 	struct error err = {0};
 
-	if (tenancy_read(pod, jtext(dialects, space ? space : ""), &asked, &err) < 0) {
-		json_t *row = row_of(pod, "", "Refused");
+	if (tenancy_read(pod, json_text_or_empty(dialects, space ? space : ""), &asked, &err) < 0) {
+		json_t *row = report_pod_row(pod, "", "Refused");
 
-		set_text(row, "note", err.msg);
+		report_set_text(row, "note", err.msg);
 		json_array_append_new(rows, row);
-	} else if (report_given(pod, &given) == 0) {
+	} else if (report_assigned(pod, &assigned) == 0) {
 		for (uint32_t i = 0; i < asked.n; i++)
-			add_container(rows, f, pod, &asked.v[i], &given);
+			report_add_container(rows, f, pod, &asked.v[i], &assigned);
 	}
 	tenancy_done(&asked);
-	given_done(&given);
+	assigned_done(&assigned);
 }
 
 json_t *report_tenants(const struct report_facts *f, const json_t *pods, const json_t *dialects)
@@ -517,8 +531,8 @@ json_t *report_tenants(const struct report_facts *f, const json_t *pods, const j
 	json_t *rows = json_array();
 
 	for (size_t i = 0; i < json_array_size(pods); i++)
-		if (!is_over(json_array_get(pods, i)))
-			add_pod(rows, f, json_array_get(pods, i), dialects);
+		if (!report_is_over(json_array_get(pods, i)))
+			report_add_pod(rows, f, json_array_get(pods, i), dialects);
 	return rows;
 }
 
@@ -528,7 +542,8 @@ static bool is_long_idle(const json_t *tenant, uint64_t idle_ns, uint64_t real_n
 {
 	uint64_t since_ns;
 
-	return kube_time_parse(str_from(jtext(tenant, "idle_since")), &since_ns) == 0 &&
+	return kube_time_parse(str_from(json_text_or_empty(tenant, "idle_since")), &since_ns) ==
+		0 &&
 		real_ns >= since_ns && real_ns - since_ns >= idle_ns;
 }
 
@@ -542,14 +557,17 @@ json_t *report_idle(const struct report_facts *f, uint64_t idle_ns, uint64_t rea
 		const json_t *tenants = json_object_get(device, "tenants");
 
 		/* divvy does not see the use of a device that another device plugin owns */
-		if (!json_array_size(tenants) && strcmp(jtext(device, "owner"), "native"))
+		if (!json_array_size(tenants) &&
+			strcmp(json_text_or_empty(device, "owner"), "native"))
 			json_array_append_new(made,
 				json_pack("{s:O, s:O, s:O, s:s}", "node",
 					json_object_get(device, "node"), "uuid",
 					json_object_get(device, "uuid"), "model",
 					json_object_get(device, "model"), "why",
-					jbool(device, "cordoned") ? "no tenant: cordoned"
-						: strcmp(jtext(device, "health"), "Healthy")
+					json_bool_or_false(device, "cordoned")
+						? "no tenant: cordoned"
+						: strcmp(json_text_or_empty(device, "health"),
+							  "Healthy")
 						? "no tenant: unhealthy"
 						: "no tenant"));
 		for (size_t t = 0; t < json_array_size(tenants); t++) {
@@ -558,10 +576,10 @@ json_t *report_idle(const struct report_facts *f, uint64_t idle_ns, uint64_t rea
 			if (!is_long_idle(tenant, idle_ns, real_ns))
 				continue;
 			row = json_deep_copy(tenant);
-			copy(row, "node", device, "node");
-			copy(row, "uuid", device, "uuid");
-			copy(row, "model", device, "model");
-			set_text(row, "why", "reserved but unused");
+			report_copy_member(row, "node", device, "node");
+			report_copy_member(row, "uuid", device, "uuid");
+			report_copy_member(row, "model", device, "model");
+			report_set_text(row, "why", "reserved but unused");
 			json_array_append_new(made, row);
 		}
 	}
@@ -584,7 +602,7 @@ static json_t *account_of(json_t *sums, const char *space)
 
 static void add_to(json_t *sum, const char *key, uint64_t ms)
 {
-	json_object_set_new(sum, key, json_real(jreal(sum, key) + (double)ms / 1000));
+	json_object_set_new(sum, key, json_real(json_real_or_zero(sum, key) + (double)ms / 1000));
 }
 
 static int compare_texts(const void *a, const void *b)
@@ -607,14 +625,15 @@ json_t *report_usage(const json_t *gpunodes, const char *since_day)
 		for (size_t k = 0; k < json_array_size(rows); k++) {
 			const json_t *row = json_array_get(rows, k);
 
-			if (strcmp(jtext(row, "day"), since_day) < 0)
+			if (strcmp(json_text_or_empty(row, "day"), since_day) < 0)
 				continue;
-			sum = account_of(sums, jtext(row, "namespace"));
+			sum = account_of(sums, json_text_or_empty(row, "namespace"));
 			add_to(sum, "requested_gpu_seconds",
 				juint_renamed(row, "requestedMilliseconds", "askedMilliseconds"));
-			copy(sum, "asked_gpu_seconds", sum, "requested_gpu_seconds");
-			add_to(sum, "granted_gpu_seconds", juint(row, "grantedMilliseconds"));
-			add_to(sum, "used_gpu_seconds", juint(row, "usedMilliseconds"));
+			report_copy_member(sum, "asked_gpu_seconds", sum, "requested_gpu_seconds");
+			add_to(sum, "granted_gpu_seconds",
+				json_uint_or_zero(row, "grantedMilliseconds"));
+			add_to(sum, "used_gpu_seconds", json_uint_or_zero(row, "usedMilliseconds"));
 		}
 	}
 	names = calloc(json_object_size(sums) + 1, sizeof(*names));

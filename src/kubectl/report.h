@@ -57,7 +57,7 @@ json_t *report_idle(const struct report_facts *facts, uint64_t idle_ns, uint64_t
 json_t *report_usage(const json_t *gpunodes, const char *since_day);
 
 /* The pod's assigned keys; n is 0 without them. -errno: they are not valid. */
-int report_given(const json_t *pod, struct given *ret_given);
+int report_assigned(const json_t *pod, struct assigned *ret_assigned);
 
 /* Whether divvy's webhook has seen the pod's request for a share. NULL: false. */
 bool report_is_tenant(const json_t *pod);

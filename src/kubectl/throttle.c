@@ -19,9 +19,10 @@
 #define FULL_PERMILLE 950u
 #define LATENCY_BUSY_PERMILLE 50u
 
-static void say(json_t *why, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static void throttle_add_reason(json_t *why, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
 
-static void say(json_t *why, const char *fmt, ...)
+static void throttle_add_reason(json_t *why, const char *fmt, ...)
 {
 	va_list ap;
 
@@ -33,16 +34,18 @@ static void say(json_t *why, const char *fmt, ...)
 static const json_t *device_by(const json_t *devices, const char *uuid)
 {
 	for (size_t i = 0; i < json_array_size(devices); i++)
-		if (!strcmp(jtext(json_array_get(devices, i), "uuid"), uuid))
+		if (!strcmp(json_text_or_empty(json_array_get(devices, i), "uuid"), uuid))
 			return json_array_get(devices, i);
 	return NULL;
 }
 
 static bool is_self(const json_t *on_device, const json_t *tenant)
 {
-	return !strcmp(jtext(on_device, "namespace"), jtext(tenant, "namespace")) &&
-		!strcmp(jtext(on_device, "pod"), jtext(tenant, "pod")) &&
-		!strcmp(jtext(on_device, "container"), jtext(tenant, "container"));
+	return !strcmp(json_text_or_empty(on_device, "namespace"),
+		       json_text_or_empty(tenant, "namespace")) &&
+		!strcmp(json_text_or_empty(on_device, "pod"), json_text_or_empty(tenant, "pod")) &&
+		!strcmp(json_text_or_empty(on_device, "container"),
+			json_text_or_empty(tenant, "container"));
 }
 
 /* Explains the tenant's share of one device by the use of the other tenants. */
@@ -50,8 +53,8 @@ static void explain_device(json_t *why, const json_t *device, const json_t *tena
 {
 	const json_t *all = json_object_get(device, "tenants"), *self = NULL;
 	uint64_t others = 0, latency = 0, n = 0, limit, got;
-	const bool is_latency = !strcmp(jtext(tenant, "class"), "latency");
-	const bool is_opportunistic = !strcmp(jtext(tenant, "class"), "opportunistic");
+	const bool is_latency = !strcmp(json_text_or_empty(tenant, "class"), "latency");
+	const bool is_opportunistic = !strcmp(json_text_or_empty(tenant, "class"), "opportunistic");
 
 	for (size_t i = 0; i < json_array_size(all); i++) {
 		const json_t *one = json_array_get(all, i);
@@ -61,73 +64,81 @@ static void explain_device(json_t *why, const json_t *device, const json_t *tena
 			continue;
 		}
 		n++;
-		others += juint(one, "used_permille");
-		if (!strcmp(jtext(one, "class"), "latency"))
-			latency += juint(one, "used_permille");
+		others += json_uint_or_zero(one, "used_permille");
+		if (!strcmp(json_text_or_empty(one, "class"), "latency"))
+			latency += json_uint_or_zero(one, "used_permille");
 	}
 	if (!self || !json_object_get(self, "used_permille"))
 		return;
-	got = juint(self, "used_permille");
-	limit = juint(self, "limit_permille");
+	got = json_uint_or_zero(self, "used_permille");
+	limit = json_uint_or_zero(self, "limit_permille");
 	if (limit < SPEC_SHARE_ONE && got + NEAR_PERMILLE >= limit)
-		say(why, "%s: the tenant uses all of its limit, %s", jtext(device, "uuid"),
-			format_share((uint32_t)limit).s);
+		throttle_add_reason(why, "%s: the tenant uses all of its limit, %s",
+			json_text_or_empty(device, "uuid"), format_share((uint32_t)limit).s);
 	else if (others + got >= FULL_PERMILLE && n)
-		say(why, "%s is full: this tenant used %s, other tenants (%llu) used %s; %s%s",
-			jtext(device, "uuid"), format_share((uint32_t)got).s, (unsigned long long)n,
-			format_share((uint32_t)others).s,
-			is_opportunistic
-				? "an opportunistic tenant gets only unused time"
-				: format_share((uint32_t)juint(self, "request_permille")).s,
+		throttle_add_reason(why,
+			"%s is full: this tenant used %s, other tenants (%llu) used %s; %s%s",
+			json_text_or_empty(device, "uuid"), format_share((uint32_t)got).s,
+			(unsigned long long)n, format_share((uint32_t)others).s,
+			is_opportunistic ? "an opportunistic tenant gets only unused time"
+					 : format_share((uint32_t)json_uint_or_zero(
+								self, "request_permille"))
+						   .s,
 			is_opportunistic ? "" : " is its request");
 	else if (!got)
-		say(why, "%s: the tenant has used no time in the last 10 s", jtext(device, "uuid"));
+		throttle_add_reason(why, "%s: the tenant has used no time in the last 10 s",
+			json_text_or_empty(device, "uuid"));
 	else
-		say(why, "%s: nothing limits the tenant: it used %s, and %s was unused",
-			jtext(device, "uuid"), format_share((uint32_t)got).s,
+		throttle_add_reason(why,
+			"%s: nothing limits the tenant: it used %s, and %s was unused",
+			json_text_or_empty(device, "uuid"), format_share((uint32_t)got).s,
 			format_share((uint32_t)(SPEC_SHARE_ONE -
 					     MIN(others + got, (uint64_t)SPEC_SHARE_ONE)))
 				.s);
 	if (!is_latency && latency >= LATENCY_BUSY_PERMILLE)
-		say(why, "%s: tenants of class latency have precedence and used %s",
-			jtext(device, "uuid"), format_share((uint32_t)latency).s);
-	if (json_object_get(self, "used_bytes") && juint(self, "memory_bytes") &&
-		juint(self, "used_bytes") >= juint(self, "memory_bytes") / 100 * 95)
-		say(why, "%s: device memory is nearly exhausted: %s of %s used",
-			jtext(device, "uuid"), format_bytes(juint(self, "used_bytes")).s,
-			format_bytes(juint(self, "memory_bytes")).s);
+		throttle_add_reason(why, "%s: tenants of class latency have precedence and used %s",
+			json_text_or_empty(device, "uuid"), format_share((uint32_t)latency).s);
+	if (json_object_get(self, "used_bytes") && json_uint_or_zero(self, "memory_bytes") &&
+		json_uint_or_zero(self, "used_bytes") >=
+			json_uint_or_zero(self, "memory_bytes") / 100 * 95)
+		throttle_add_reason(why, "%s: device memory is nearly exhausted: %s of %s used",
+			json_text_or_empty(device, "uuid"),
+			format_bytes(json_uint_or_zero(self, "used_bytes")).s,
+			format_bytes(json_uint_or_zero(self, "memory_bytes")).s);
 }
 
-static json_t *explain(const json_t *devices, const json_t *tenant)
+static json_t *throttle_explain_tenant(const json_t *devices, const json_t *tenant)
 {
 	const json_t *its = json_object_get(tenant, "devices");
 	json_t *why = json_array();
 
-	if (jtext(tenant, "note")[0])
-		say(why, "not in force: %s", jtext(tenant, "note"));
-	if (!strcmp(jtext(tenant, "state"), "Placed"))
-		say(why,
+	if (json_text_or_empty(tenant, "note")[0])
+		throttle_add_reason(why, "not in force: %s", json_text_or_empty(tenant, "note"));
+	if (!strcmp(json_text_or_empty(tenant, "state"), "Placed"))
+		throttle_add_reason(why,
 			"divvyd has not confirmed the grant because the container has not started");
-	if (!strcmp(jtext(tenant, "state"), "Ended"))
-		say(why, "the container has exited");
+	if (!strcmp(json_text_or_empty(tenant, "state"), "Ended"))
+		throttle_add_reason(why, "the container has exited");
 	for (size_t i = 0; i < json_array_size(its); i++) {
 		const char *uuid = json_string_value(json_array_get(its, i));
 		const json_t *device = device_by(devices, uuid ? uuid : "");
 
 		if (!device)
-			say(why, "%s: no node has this device now", uuid ? uuid : "?");
-		else if (strcmp(jtext(device, "health"), "Healthy"))
-			say(why, "%s is %s: %s", uuid, jtext(device, "health"),
-				jtext(device, "reason"));
+			throttle_add_reason(
+				why, "%s: no node has this device now", uuid ? uuid : "?");
+		else if (strcmp(json_text_or_empty(device, "health"), "Healthy"))
+			throttle_add_reason(why, "%s is %s: %s", uuid,
+				json_text_or_empty(device, "health"),
+				json_text_or_empty(device, "reason"));
 		if (device)
 			explain_device(why, device, tenant);
 	}
-	if (jtext(tenant, "idle_since")[0])
-		say(why, "the tenant has used no device time since %s",
-			jtext(tenant, "idle_since"));
+	if (json_text_or_empty(tenant, "idle_since")[0])
+		throttle_add_reason(why, "the tenant has used no device time since %s",
+			json_text_or_empty(tenant, "idle_since"));
 	if (json_array_size(its) && !json_object_get(tenant, "used_permille") &&
-		!strcmp(jtext(tenant, "state"), "Running"))
-		say(why,
+		!strcmp(json_text_or_empty(tenant, "state"), "Running"))
+		throttle_add_reason(why,
 			"usage unknown: divvyd has not reported it, or you may not list leases in "
 			"namespace divvy-node-lease");
 	return why;
@@ -140,7 +151,7 @@ json_t *throttle_explain(const json_t *devices, const json_t *tenants)
 	for (size_t i = 0; i < json_array_size(tenants); i++) {
 		json_t *row = json_deep_copy(json_array_get(tenants, i));
 
-		json_object_set_new(row, "why", explain(devices, row));
+		json_object_set_new(row, "why", throttle_explain_tenant(devices, row));
 		json_array_append_new(made, row);
 	}
 	return made;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Formats, writes and removes the CDI file of a slot, divvy.gpu-slot_<n>.json. check() validates
- * the whole slot before any JSON is made, so no invalid edit reaches a runtime. jansson returns
- * NULL for text that is not UTF-8; format_edits() notices the missing entry by counting.
+ * Formats, writes and removes the CDI file of a slot, divvy.gpu-slot_<n>.json. cdi_check_slot()
+ * validates the whole slot before any JSON is made, so no invalid edit reaches a runtime. jansson
+ * returns NULL for text that is not UTF-8; format_edits() notices the missing entry by counting.
  * file_replace() renames a complete file into place, so a runtime never reads half of one.
  */
 #include "kubelet/cdi.h"
@@ -23,7 +23,7 @@ void cdi_name(uint32_t slot, char ret_name[static CDI_NAME_SIZE])
 	snprintf(ret_name, CDI_NAME_SIZE, CDI_KIND "=%u", slot);
 }
 
-static int file_path(const char *folder, uint32_t slot, char ret_path[static PATH_MAX])
+static int cdi_file_path(const char *folder, uint32_t slot, char ret_path[static PATH_MAX])
 {
 	int n = snprintf(ret_path, PATH_MAX, "%s/divvy.gpu-slot_%u.json", folder, slot);
 
@@ -73,7 +73,7 @@ static int check_node(const struct cdi_node *node, struct error *err)
 	return 0;
 }
 
-static int check(const struct cdi_slot *s, struct error *err)
+static int cdi_check_slot(const struct cdi_slot *s, struct error *err)
 {
 	int r = 0;
 
@@ -139,7 +139,7 @@ int cdi_format(const struct cdi_slot *slot, struct buf *out, struct error *err)
 {
 	char name[16];
 	json_t *root, *edits;
-	int r = check(slot, err);
+	int r = cdi_check_slot(slot, err);
 
 	if (r < 0)
 		return r;
@@ -167,7 +167,7 @@ int cdi_write(const char *folder, const struct cdi_slot *slot, struct error *err
 
 	if (r < 0)
 		return r;
-	if (file_path(folder, slot->slot, path) < 0)
+	if (cdi_file_path(folder, slot->slot, path) < 0)
 		return fail(err, ENAMETOOLONG, "folder '%.100s...': its name is too long", folder);
 	r = folder_make(folder, 0755, err);
 	/* Runtimes read *.json and *.yaml; the temporary name has another ending. */
@@ -178,7 +178,7 @@ int cdi_remove(const char *folder, uint32_t slot, struct error *err)
 {
 	char path[PATH_MAX];
 
-	if (file_path(folder, slot, path) < 0)
+	if (cdi_file_path(folder, slot, path) < 0)
 		return fail(err, ENAMETOOLONG, "folder '%.100s...': its name is too long", folder);
 	if (unlink(path) < 0 && errno != ENOENT)
 		return fail_errno(err, errno, "remove '%s'", path);

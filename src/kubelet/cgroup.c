@@ -85,7 +85,7 @@ static void parse_container(struct str name, struct cgroup_pod *pod)
 }
 
 /* The next component of "/a/b"; false at the end. */
-static bool next(struct str *path, struct str *ret_name)
+static bool cgroup_next_name(struct str *path, struct str *ret_name)
 {
 	if (!str_skip_prefix(path, STR("/")))
 		return false;
@@ -101,13 +101,15 @@ static bool parse_plain(struct str path, struct cgroup_pod *pod)
 {
 	struct str name;
 
-	if (!next(&path, &name) || !str_is(name, "kubepods") || !next(&path, &name))
+	if (!cgroup_next_name(&path, &name) || !str_is(name, "kubepods") ||
+		!cgroup_next_name(&path, &name))
 		return false;
-	if ((str_is(name, classes[0]) || str_is(name, classes[1])) && !next(&path, &name))
+	if ((str_is(name, classes[0]) || str_is(name, classes[1])) &&
+		!cgroup_next_name(&path, &name))
 		return false;
 	if (!str_skip_prefix(&name, STR("pod")) || !parse_uid(name, '-', pod->uid))
 		return false;
-	parse_container(next(&path, &name) ? name : STR(""), pod);
+	parse_container(cgroup_next_name(&path, &name) ? name : STR(""), pod);
 	return true;
 }
 
@@ -152,20 +154,20 @@ static bool parse_slices(struct str path, struct str root, bool has_top, struct 
 	struct str name, rest;
 	int class = -1, named;
 
-	if (!next(&path, &name) || !skip_above(root, &name))
+	if (!cgroup_next_name(&path, &name) || !skip_above(root, &name))
 		return false;
 	rest = name;
 	if (str_skip_prefix(&rest, STR("kubepods-")) && str_skip_suffix(&rest, STR(".slice"))) {
 		for (int i = 0; i < (int)ARRAY_SIZE(classes); i++)
 			if (str_is(rest, classes[i]))
 				class = i;
-		if (class >= 0 && (!next(&path, &name) || !skip_above(root, &name)))
+		if (class >= 0 && (!cgroup_next_name(&path, &name) || !skip_above(root, &name)))
 			return false;
 	}
 	/* Without the upper slices, only the slice's own name gives the class. */
 	if (!parse_slice(name, &named, pod) || (named != class && (has_top || class >= 0)))
 		return false;
-	parse_container(next(&path, &name) ? name : STR(""), pod);
+	parse_container(cgroup_next_name(&path, &name) ? name : STR(""), pod);
 	return true;
 }
 
@@ -174,8 +176,8 @@ static bool parse_systemd(struct str path, struct str root, struct cgroup_pod *p
 {
 	struct str name;
 
-	return next(&path, &name) && skip_above(root, &name) && str_is(name, "kubepods.slice") &&
-		parse_slices(path, root, true, pod);
+	return cgroup_next_name(&path, &name) && skip_above(root, &name) &&
+		str_is(name, "kubepods.slice") && parse_slices(path, root, true, pod);
 }
 
 /* /kubepods[-CLASS]-podUID.slice:cri-containerd:ID: kubelet and runtime have different drivers */
@@ -184,8 +186,8 @@ static bool parse_colons(struct str path, struct str root, struct cgroup_pod *po
 	struct str name, slice, runtime;
 	int class;
 
-	if (!next(&path, &name) || !skip_above(root, &name) || !str_split(&name, ':', &slice) ||
-		!str_split(&name, ':', &runtime))
+	if (!cgroup_next_name(&path, &name) || !skip_above(root, &name) ||
+		!str_split(&name, ':', &slice) || !str_split(&name, ':', &runtime))
 		return false;
 	return str_is(runtime, "cri-containerd") && parse_slice(slice, &class, pod) &&
 		parse_id(name, pod->container);
@@ -218,19 +220,20 @@ static bool parse_beside(struct str path, struct str root, struct cgroup_pod *po
 	if (parse_below(path, root, pod) || parse_below(path, STR(""), pod))
 		return true;
 	rest = path;
-	if (!next(&rest, &name))
+	if (!cgroup_next_name(&rest, &name))
 		return false;
 	/* CLASS/podUID/CONTAINER, podUID/CONTAINER */
-	if ((str_is(name, classes[0]) || str_is(name, classes[1])) && !next(&rest, &name))
+	if ((str_is(name, classes[0]) || str_is(name, classes[1])) &&
+		!cgroup_next_name(&rest, &name))
 		return false;
 	if (str_skip_prefix(&name, STR("pod")) && parse_uid(name, '-', pod->uid)) {
-		parse_container(next(&rest, &name) ? name : STR(""), pod);
+		parse_container(cgroup_next_name(&rest, &name) ? name : STR(""), pod);
 		return true;
 	}
 	return parse_slices(path, root, false, pod) || parse_colons(path, root, pod);
 }
 
-static bool is_beside(struct str path)
+static bool cgroup_is_sibling(struct str path)
 {
 	return str_is(path, "/..") || str_has_prefix(path, STR("/../"));
 }
@@ -239,10 +242,11 @@ static bool parse_path(struct str path, const char *root, struct cgroup_pod *pod
 {
 	if (root)
 		return parse_below(path, str_from(root), pod) ||
-			(is_beside(path) && parse_beside(path, str_from(root), pod));
+			(cgroup_is_sibling(path) && parse_beside(path, str_from(root), pod));
 	for (size_t i = 0; i < ARRAY_SIZE(usual_roots); i++)
 		if (parse_below(path, str_from(usual_roots[i]), pod) ||
-			(is_beside(path) && parse_beside(path, str_from(usual_roots[i]), pod)))
+			(cgroup_is_sibling(path) &&
+				parse_beside(path, str_from(usual_roots[i]), pod)))
 			return true;
 	return false;
 }
@@ -273,7 +277,7 @@ int cgroup_parse_pod(struct str text, const char *root, struct cgroup_pod *ret_p
 
 	while (next_path(&text, &path)) {
 		pod = (struct cgroup_pod){0};
-		is_outside |= is_beside(path);
+		is_outside |= cgroup_is_sibling(path);
 		if (!parse_path(path, root, &pod))
 			continue;
 		if (found.uid[0] && strcmp(found.uid, pod.uid))

@@ -26,7 +26,7 @@ struct grpc_answer {
 /* Called once, unless the request is freed before. The answer is valid until it returns. */
 typedef void grpc_answer_fn(const struct grpc_answer *answer);
 
-struct grpc_wish {
+struct grpc_call_params {
 	const char *socket;
 	const char *path;   /* "/package.Service/Method" */
 	struct str message; /* at most GRPC_MESSAGE_MAX; copied */
@@ -41,11 +41,11 @@ struct grpc_wish {
  * Returns 0, or -errno if the server is absent (-ENOENT, -ECONNREFUSED, -EAGAIN). If the server
  * disappears later, the call ends with status UNAVAILABLE.
  */
-int grpc_request_new(struct loop *loop, const struct grpc_wish *wish,
+int grpc_request_new(struct loop *loop, const struct grpc_call_params *params,
 	struct grpc_request **ret_request, struct error *err);
 
 /* As grpc_request_new(), on a connected stream socket, which it takes over, also on failure. */
-int grpc_request_new_on(struct loop *loop, const struct grpc_wish *wish, int fd,
+int grpc_request_new_on(struct loop *loop, const struct grpc_call_params *params, int fd,
 	struct grpc_request **ret_request, struct error *err);
 
 /* Do not call from `answered`. Accepts NULL. */

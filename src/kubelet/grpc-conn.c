@@ -44,7 +44,7 @@ static int fill_out(struct grpc_conn *c)
 	return 0;
 }
 
-static int flush_out(struct grpc_conn *c)
+static int grpc_conn_flush_out(struct grpc_conn *c)
 {
 	ssize_t sent;
 	int r;
@@ -75,7 +75,7 @@ static void finish_turn(struct grpc_conn *c)
 	uint32_t events = 0;
 
 	loop_cancel_timer(&c->kick);
-	if (!c->is_over && flush_out(c) < 0)
+	if (!c->is_over && grpc_conn_flush_out(c) < 0)
 		c->is_over = true;
 	if (is_at_end(c)) {
 		grpc_conn_close(c);
@@ -93,7 +93,7 @@ static void finish_turn(struct grpc_conn *c)
 	loop_mod_io(&c->io, events);
 }
 
-static void on_kick(struct loop_timer *timer, uint64_t now)
+static void grpc_conn_on_kick(struct loop_timer *timer, uint64_t now)
 {
 	finish_turn(timer->data);
 }
@@ -128,7 +128,7 @@ int grpc_conn_open(struct grpc_conn *c, struct loop *loop, int fd, nghttp2_sessi
 		.io.data = c,
 		.kick.data = c,
 	};
-	r = loop_add_timer(loop, &c->kick, on_kick);
+	r = loop_add_timer(loop, &c->kick, grpc_conn_on_kick);
 	if (r >= 0)
 		r = loop_add_io(loop, &c->io, fd, EPOLLIN, on_io);
 	if (r < 0) {

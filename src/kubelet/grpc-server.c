@@ -49,7 +49,7 @@ struct grpc_call {
 	char text[TEXT_SIZE];
 
 	struct loop_timer deadline;
-	grpc_gone_fn *gone;
+	grpc_closed_fn *gone;
 	void *gone_data;
 };
 
@@ -71,26 +71,26 @@ struct grpc_server {
 
 /* ---- a call's end ---- */
 
-static void call_gone(struct grpc_call *call)
+static void grpc_server_call_closed(struct grpc_call *call)
 {
-	grpc_gone_fn *gone = call->gone;
+	grpc_closed_fn *gone = call->gone;
 
 	call->gone = NULL;
 	if (gone)
 		gone(call->gone_data);
 }
 
-static void drop_request(struct grpc_call *call)
+static void grpc_server_drop_request(struct grpc_call *call)
 {
 	call->conn->buffered -= call->in.n;
 	buf_done(&call->in);
 }
 
-static void call_free(struct grpc_call *call)
+static void grpc_server_call_free(struct grpc_call *call)
 {
 	LIST_REMOVE(call, link);
 	loop_remove_timer(&call->deadline);
-	drop_request(call);
+	grpc_server_drop_request(call);
 	buf_done(&call->out);
 	buf_done(&call->next);
 	free(call);
@@ -143,8 +143,8 @@ static void turn_over(struct grpc_call *call)
 	buf_clear(&call->next);
 }
 
-static ssize_t on_read(nghttp2_session *session, int32_t stream, uint8_t *bytes, size_t size,
-	uint32_t *flags, nghttp2_data_source *source, void *user)
+static ssize_t grpc_server_on_read(nghttp2_session *session, int32_t stream, uint8_t *bytes,
+	size_t size, uint32_t *flags, nghttp2_data_source *source, void *user)
 {
 	struct grpc_call *call = source->ptr;
 	size_t n;
@@ -166,7 +166,7 @@ static ssize_t on_read(nghttp2_session *session, int32_t stream, uint8_t *bytes,
 	return (ssize_t)n;
 }
 
-/* Makes nghttp2 call on_read() for new data. */
+/* Makes nghttp2 call grpc_server_on_read() for new data. */
 static void call_push(struct grpc_call *call)
 {
 	nghttp2_session *session = call->conn->conn.session;
@@ -177,7 +177,7 @@ static void call_push(struct grpc_call *call)
 	} else if (!call->has_begun) {
 		const nghttp2_nv headers[] = {ANSWER_HEADERS};
 		const nghttp2_data_provider provider = {
-			.source.ptr = call, .read_callback = on_read};
+			.source.ptr = call, .read_callback = grpc_server_on_read};
 
 		call->has_begun = true;
 		r = nghttp2_submit_response(
@@ -201,7 +201,7 @@ static void call_finish(struct grpc_call *call, enum grpc_status status, const c
 	call->status = status;
 	snprintf(call->text, sizeof(call->text), "%s", text);
 	loop_cancel_timer(&call->deadline);
-	drop_request(call);
+	grpc_server_drop_request(call);
 	call_push(call);
 }
 
@@ -251,7 +251,7 @@ void *grpc_call_data(const struct grpc_call *call)
 	return call->conn->server->data;
 }
 
-void grpc_call_watch(struct grpc_call *call, grpc_gone_fn *gone, void *data)
+void grpc_call_watch(struct grpc_call *call, grpc_closed_fn *gone, void *data)
 {
 	call->gone = gone;
 	call->gone_data = data;
@@ -259,11 +259,11 @@ void grpc_call_watch(struct grpc_call *call, grpc_gone_fn *gone, void *data)
 
 /* ---- requests ---- */
 
-static void on_deadline(struct loop_timer *timer, uint64_t now)
+static void grpc_server_on_deadline(struct loop_timer *timer, uint64_t now)
 {
 	struct grpc_call *call = timer->data;
 
-	call_gone(call);
+	grpc_server_call_closed(call);
 	grpc_call_end(call, GRPC_DEADLINE_EXCEEDED, "not answered by the deadline of the call");
 }
 
@@ -295,7 +295,7 @@ static void call_begin(struct grpc_call *call)
 			"grpc-timeout: expected 1 to 8 digits and one of n, u, m, S, M, H");
 	} else if (call->has_timeout) {
 		call->deadline.data = call;
-		if (loop_add_timer(server->loop, &call->deadline, on_deadline) < 0)
+		if (loop_add_timer(server->loop, &call->deadline, grpc_server_on_deadline) < 0)
 			grpc_call_end(call, GRPC_RESOURCE_EXHAUSTED, "out of memory");
 		else
 			loop_set_timer(
@@ -381,8 +381,9 @@ static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame
 	return 0;
 }
 
-static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const uint8_t *name,
-	size_t name_n, const uint8_t *value, size_t value_n, uint8_t flags, void *user)
+static int grpc_server_on_header(nghttp2_session *session, const nghttp2_frame *frame,
+	const uint8_t *name, size_t name_n, const uint8_t *value, size_t value_n, uint8_t flags,
+	void *user)
 {
 	const struct str key = {(const char *)name, name_n};
 	const struct str text = {(const char *)value, value_n};
@@ -408,7 +409,7 @@ static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const
 	return 0;
 }
 
-static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *user)
+static int grpc_server_on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *user)
 {
 	struct grpc_call *call;
 
@@ -424,8 +425,8 @@ static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *
 	return 0;
 }
 
-static int on_chunk(nghttp2_session *session, uint8_t flags, int32_t stream, const uint8_t *bytes,
-	size_t n, void *user)
+static int grpc_server_on_chunk(nghttp2_session *session, uint8_t flags, int32_t stream,
+	const uint8_t *bytes, size_t n, void *user)
 {
 	struct grpc_call *call = nghttp2_session_get_stream_user_data(session, stream);
 
@@ -445,15 +446,16 @@ static int on_sent(nghttp2_session *session, const nghttp2_frame *frame, void *u
 	return 0;
 }
 
-static int on_closed(nghttp2_session *session, int32_t stream, uint32_t code, void *user)
+static int grpc_server_on_closed(
+	nghttp2_session *session, int32_t stream, uint32_t code, void *user)
 {
 	struct grpc_call *call = nghttp2_session_get_stream_user_data(session, stream);
 
 	if (!call)
 		return 0;
 	nghttp2_session_set_stream_user_data(session, stream, NULL);
-	call_gone(call);
-	call_free(call);
+	grpc_server_call_closed(call);
+	grpc_server_call_free(call);
 	return 0;
 }
 
@@ -466,15 +468,15 @@ static int make_callbacks(struct grpc_server *server)
 		return -ENOMEM;
 	cb = server->callbacks;
 	nghttp2_session_callbacks_set_on_begin_headers_callback(cb, on_begin_headers);
-	nghttp2_session_callbacks_set_on_header_callback(cb, on_header);
-	nghttp2_session_callbacks_set_on_frame_recv_callback(cb, on_frame);
-	nghttp2_session_callbacks_set_on_data_chunk_recv_callback(cb, on_chunk);
+	nghttp2_session_callbacks_set_on_header_callback(cb, grpc_server_on_header);
+	nghttp2_session_callbacks_set_on_frame_recv_callback(cb, grpc_server_on_frame);
+	nghttp2_session_callbacks_set_on_data_chunk_recv_callback(cb, grpc_server_on_chunk);
 	nghttp2_session_callbacks_set_on_frame_send_callback(cb, on_sent);
-	nghttp2_session_callbacks_set_on_stream_close_callback(cb, on_closed);
+	nghttp2_session_callbacks_set_on_stream_close_callback(cb, grpc_server_on_closed);
 	/*
 	 * The kubelet sends the socket's path as :authority, which must not contain a slash, and
-	 * nghttp2 would reset each call. So nghttp2's checks are off, and on_header() checks the
-	 * few fields that matter.
+	 * nghttp2 would reset each call. So nghttp2's checks are off, and grpc_server_on_header()
+	 * checks the few fields that matter.
 	 */
 	nghttp2_option_set_no_http_messaging(server->option, 1);
 	nghttp2_option_set_no_closed_streams(server->option, 1);
@@ -489,15 +491,15 @@ static void conn_free(struct server_conn *c)
 
 	grpc_conn_close(&c->conn);
 	while ((call = LIST_FIRST(&c->calls))) {
-		call_gone(call);
-		call_free(call);
+		grpc_server_call_closed(call);
+		grpc_server_call_free(call);
 	}
 	LIST_REMOVE(c, link);
 	c->server->n_conns--;
 	free(c);
 }
 
-static void on_end(struct grpc_conn *conn)
+static void grpc_server_on_end(struct grpc_conn *conn)
 {
 	conn_free((struct server_conn *)conn);
 }
@@ -524,7 +526,7 @@ int grpc_server_serve(struct grpc_server *server, int fd)
 		return -ENOMEM;
 	}
 	nghttp2_submit_settings(session, NGHTTP2_FLAG_NONE, settings, ARRAY_SIZE(settings));
-	r = grpc_conn_open(&c->conn, server->loop, TAKE_FD(owned), session, on_end);
+	r = grpc_conn_open(&c->conn, server->loop, TAKE_FD(owned), session, grpc_server_on_end);
 	if (r < 0) {
 		free(c);
 		return r;
@@ -534,7 +536,7 @@ int grpc_server_serve(struct grpc_server *server, int fd)
 	return 0;
 }
 
-static void on_knock(struct listener *l, int fd)
+static void grpc_server_on_knock(struct listener *l, int fd)
 {
 	struct ucred peer = {.uid = (uid_t)-1};
 	socklen_t n = sizeof(peer);
@@ -557,7 +559,7 @@ bool grpc_server_is_there(const struct grpc_server *server)
 }
 
 /* Another server may have replaced the socket at the path. */
-static void stop_listening(struct grpc_server *server)
+static void grpc_server_stop_listening(struct grpc_server *server)
 {
 	if (grpc_server_is_there(server))
 		unlink(server->address.sun_path);
@@ -591,7 +593,7 @@ int grpc_server_listen(struct grpc_server *server, const char *path, struct erro
 		return fail(err, ENAMETOOLONG,
 			"'%.200s': a socket's path has at most %zu characters", path,
 			sizeof(address.sun_path) - 1);
-	stop_listening(server);
+	grpc_server_stop_listening(server);
 	r = clear_path(&address, err);
 	if (r < 0)
 		return r;
@@ -599,12 +601,15 @@ int grpc_server_listen(struct grpc_server *server, const char *path, struct erro
 	if (fd < 0)
 		return fail_errno(err, errno, "socket");
 	socket_refuse_rights(fd);
-	/* on_knock() checks the peer as well, because there is a moment between bind and chmod. */
+	/*
+	 * grpc_server_on_knock() checks the peer as well, because there is a moment between bind
+	 * and chmod.
+	 */
 	if (bind(fd, (const struct sockaddr *)&address, sizeof(address)) < 0 ||
 		chmod(path, 0600) < 0 || stat(path, &st) < 0 || listen(fd, SOMAXCONN) < 0)
 		return fail_errno(err, errno, "listen at '%s'", path);
 	server->listener.data = server;
-	r = listener_add(server->loop, &server->listener, fd, on_knock);
+	r = listener_add(server->loop, &server->listener, fd, grpc_server_on_knock);
 	if (r < 0)
 		return fail_errno(err, -r, "listen at '%s'", path);
 	server->listen_fd = TAKE_FD(fd);
@@ -641,7 +646,7 @@ void grpc_server_free(struct grpc_server *server)
 		return;
 	while (!LIST_EMPTY(&server->conns))
 		conn_free(LIST_FIRST(&server->conns));
-	stop_listening(server);
+	grpc_server_stop_listening(server);
 	nghttp2_session_callbacks_del(server->callbacks);
 	nghttp2_option_del(server->option);
 	free(server);

@@ -31,7 +31,7 @@ struct grpc_call;
 
 /* The request is valid until the handler returns. */
 typedef void grpc_handler_fn(struct grpc_call *call, struct str request);
-typedef void grpc_gone_fn(void *data);
+typedef void grpc_closed_fn(void *data);
 
 struct grpc_method {
 	const char *path; /* "/package.Service/Method" */
@@ -68,7 +68,7 @@ int grpc_server_serve(struct grpc_server *server, int fd);
 void *grpc_call_data(const struct grpc_call *call);
 
 /* Calls gone(data) when the call ends from outside. gone must not end calls of this server. */
-void grpc_call_watch(struct grpc_call *call, grpc_gone_fn *gone, void *data);
+void grpc_call_watch(struct grpc_call *call, grpc_closed_fn *gone, void *data);
 
 /*
  * Sends one message of a stream of states: for a slow reader, only the newest waiting message is

@@ -23,7 +23,7 @@ struct request {
 	struct plugin_container containers[];
 };
 
-static void call_gone(void *data)
+static void plugin_request_call_closed(void *data)
 {
 	struct request *r = data;
 
@@ -106,7 +106,7 @@ static bool take_ids(struct request *r, char **ids, size_t n, struct plugin_ids 
 
 static void hand_over(struct request *r, void (*fn)(struct plugin_request *request))
 {
-	grpc_call_watch(r->call, call_gone, r);
+	grpc_call_watch(r->call, plugin_request_call_closed, r);
 	fn(&r->public);
 }
 
@@ -207,7 +207,7 @@ const size_t plugin_methods_count = ARRAY_SIZE(plugin_methods);
 
 /* ---- answers ---- */
 
-static void reply(struct request *r, const ProtobufCMessage *message)
+static void plugin_request_reply(struct request *r, const ProtobufCMessage *message)
 {
 	_cleanup_buf_ struct buf out = {0};
 
@@ -231,7 +231,7 @@ struct answer {
 };
 
 /* protobuf-c's structs lack const; packing does not write to them. */
-static char *text(const char *p)
+static char *plugin_request_text(const char *p)
 {
 	return (char *)(uintptr_t)p;
 }
@@ -240,14 +240,14 @@ static void fill_pairs(struct answer *a, const struct plugin_edits *edits)
 {
 	for (size_t i = 0; i < edits->n_env; i++) {
 		v1beta1__container_allocate_response__envs_entry__init(&a->env[i]);
-		a->env[i].key = text(edits->env[i].name);
-		a->env[i].value = text(edits->env[i].value);
+		a->env[i].key = plugin_request_text(edits->env[i].name);
+		a->env[i].value = plugin_request_text(edits->env[i].value);
 		a->envs[i] = &a->env[i];
 	}
 	for (size_t i = 0; i < edits->n_annotations; i++) {
 		v1beta1__container_allocate_response__annotations_entry__init(&a->note[i]);
-		a->note[i].key = text(edits->annotations[i].name);
-		a->note[i].value = text(edits->annotations[i].value);
+		a->note[i].key = plugin_request_text(edits->annotations[i].name);
+		a->note[i].value = plugin_request_text(edits->annotations[i].value);
 		a->notes[i] = &a->note[i];
 	}
 	a->response.envs = a->envs;
@@ -262,21 +262,21 @@ static void fill_answer(struct answer *a, const struct plugin_edits *edits)
 	fill_pairs(a, edits);
 	for (size_t i = 0; i < edits->n_mounts; i++) {
 		v1beta1__mount__init(&a->mount[i]);
-		a->mount[i].container_path = text(edits->mounts[i].container_path);
-		a->mount[i].host_path = text(edits->mounts[i].host_path);
+		a->mount[i].container_path = plugin_request_text(edits->mounts[i].container_path);
+		a->mount[i].host_path = plugin_request_text(edits->mounts[i].host_path);
 		a->mount[i].read_only = edits->mounts[i].is_read_only;
 		a->mounts[i] = &a->mount[i];
 	}
 	for (size_t i = 0; i < edits->n_nodes; i++) {
 		v1beta1__device_spec__init(&a->node[i]);
-		a->node[i].container_path = text(edits->nodes[i].container_path);
-		a->node[i].host_path = text(edits->nodes[i].host_path);
-		a->node[i].permissions = text(edits->nodes[i].permissions);
+		a->node[i].container_path = plugin_request_text(edits->nodes[i].container_path);
+		a->node[i].host_path = plugin_request_text(edits->nodes[i].host_path);
+		a->node[i].permissions = plugin_request_text(edits->nodes[i].permissions);
 		a->nodes[i] = &a->node[i];
 	}
 	for (size_t i = 0; i < edits->n_cdi; i++) {
 		v1beta1__cdidevice__init(&a->name[i]);
-		a->name[i].name = text(edits->cdi[i]);
+		a->name[i].name = plugin_request_text(edits->cdi[i]);
 		a->names[i] = &a->name[i];
 	}
 	a->response.mounts = a->mounts;
@@ -318,7 +318,7 @@ void plugin_allocated(struct plugin_request *request, const struct plugin_edits 
 	}
 	response.container_responses = pointers;
 	response.n_container_responses = n;
-	reply(r, &response.base);
+	plugin_request_reply(r, &response.base);
 }
 
 void plugin_started(struct plugin_request *request)
@@ -326,7 +326,7 @@ void plugin_started(struct plugin_request *request)
 	const V1beta1__PreStartContainerResponse response =
 		V1BETA1__PRE_START_CONTAINER_RESPONSE__INIT;
 
-	reply((struct request *)request, &response.base);
+	plugin_request_reply((struct request *)request, &response.base);
 }
 
 void plugin_preferred(struct plugin_request *request, const struct plugin_ids *ids)
@@ -351,7 +351,7 @@ void plugin_preferred(struct plugin_request *request, const struct plugin_ids *i
 	}
 	response.container_responses = pointers;
 	response.n_container_responses = n;
-	reply((struct request *)request, &response.base);
+	plugin_request_reply((struct request *)request, &response.base);
 }
 
 void plugin_refuse(struct plugin_request *request, enum grpc_status status, const char *fmt, ...)

@@ -4,7 +4,7 @@
  * plugin-request.c has the kubelet's questions about containers. One thread.
  *
  * There is one timer, `retry`. Every event (a file appears or disappears, a call fails, time
- * passes) leads to step(), which checks the present state and does the next missing thing.
+ * passes) leads to plugin_step(), which checks the present state and does the next missing thing.
  */
 #include "kubelet/plugin.h"
 
@@ -169,7 +169,7 @@ int plugin_set_devices(
 
 /* ---- watchers ---- */
 
-static void tell_changed(struct plugin *p, bool is_known, const char *reason)
+static void plugin_send_changed(struct plugin *p, bool is_known, const char *reason)
 {
 	if (p->ops->changed)
 		p->ops->changed(p, is_known, reason);
@@ -193,7 +193,7 @@ static void watcher_gone(void *data)
 	free(w);
 	if (!LIST_EMPTY(&p->watchers) || p->is_ending)
 		return;
-	tell_changed(p, false, "the kubelet no longer watches the devices");
+	plugin_send_changed(p, false, "the kubelet no longer watches the devices");
 	p->registered_ns = clock_now_ns(); /* another plugin may have taken our place */
 	step_after(p, p->watch_timeout_ns);
 }
@@ -214,7 +214,7 @@ void plugin_watch(struct grpc_call *call, struct str request)
 	grpc_call_watch(call, watcher_gone, w);
 	grpc_call_send(call, buf_str(&p->list));
 	if (is_first)
-		tell_changed(p, true, "the kubelet watches the devices");
+		plugin_send_changed(p, true, "the kubelet watches the devices");
 }
 
 bool plugin_is_known(const struct plugin *p)
@@ -228,7 +228,7 @@ static void retry_later(struct plugin *p, const char *reason)
 {
 	if (strcmp(p->reason, reason)) {
 		snprintf(p->reason, sizeof(p->reason), "%s", reason);
-		tell_changed(p, false, p->reason);
+		plugin_send_changed(p, false, p->reason);
 	}
 	step_after(p, p->delay_ns);
 	p->delay_ns = MIN(2 * p->delay_ns, RETRY_MOST_NS);
@@ -274,7 +274,7 @@ static void begin_registration(struct plugin *p, const struct file_id *kubelet)
 	V1beta1__DevicePluginOptions options = V1BETA1__DEVICE_PLUGIN_OPTIONS__INIT;
 	V1beta1__RegisterRequest request = V1BETA1__REGISTER_REQUEST__INIT;
 	_cleanup_buf_ struct buf message = {0};
-	struct grpc_wish wish = {
+	struct grpc_call_params params = {
 		.socket = p->kubelet_path,
 		.path = "/v1beta1.Registration/Register",
 		.timeout_ns = REGISTER_TIMEOUT_NS,
@@ -292,8 +292,8 @@ static void begin_registration(struct plugin *p, const struct file_id *kubelet)
 		retry_later(p, "out of memory");
 		return;
 	}
-	wish.message = buf_str(&message);
-	if (grpc_request_new(p->loop, &wish, &p->registering, &err) < 0) {
+	params.message = buf_str(&message);
+	if (grpc_request_new(p->loop, &params, &p->registering, &err) < 0) {
 		p->registering = NULL;
 		retry_later(p, err.msg);
 		return;
@@ -311,7 +311,7 @@ static void watch_folder(struct plugin *p)
 			IN_MOVE_SELF | IN_ONLYDIR);
 }
 
-static void step(struct plugin *p)
+static void plugin_step(struct plugin *p)
 {
 	struct file_id kubelet;
 	struct error err;
@@ -350,10 +350,10 @@ static void step(struct plugin *p)
 
 static void on_retry(struct loop_timer *timer, uint64_t now)
 {
-	step(timer->data);
+	plugin_step(timer->data);
 }
 
-/* The kind of event does not matter: step() checks the state. */
+/* The kind of event does not matter: plugin_step() checks the state. */
 static void on_inotify(struct loop_io *io, uint32_t events)
 {
 	_Alignas(struct inotify_event) char bytes[4096];
@@ -382,7 +382,7 @@ static void on_inotify(struct loop_io *io, uint32_t events)
 
 /* ---- the object ---- */
 
-static int start(struct plugin *p, struct error *err)
+static int plugin_start_server(struct plugin *p, struct error *err)
 {
 	int r;
 
@@ -443,7 +443,7 @@ int plugin_new(struct loop *loop, const struct plugin_options *options, struct p
 	LIST_INIT(&p->requests);
 	r = copy_options(p, options, err);
 	if (r == 0)
-		r = start(p, err);
+		r = plugin_start_server(p, err);
 	if (r < 0) {
 		plugin_free(p);
 		return r;

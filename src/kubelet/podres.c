@@ -69,7 +69,8 @@ void podres_list_free(struct podres_list *list)
 	free(l);
 }
 
-static void count(const Podres__ListResponse *m, size_t *ret_containers, size_t *ret_devices)
+static void podres_count_entries(
+	const Podres__ListResponse *m, size_t *ret_containers, size_t *ret_devices)
 {
 	*ret_containers = *ret_devices = 0;
 	for (size_t i = 0; i < m->n_pod_resources; i++)
@@ -93,7 +94,7 @@ static size_t fill_devices(const Podres__ContainerResources *from, struct podres
 	return n;
 }
 
-static void fill(struct owned_list *l)
+static void podres_fill_list(struct owned_list *l)
 {
 	struct podres_device *device = l->devices;
 	struct podres_container *to = l->containers;
@@ -126,14 +127,14 @@ int podres_parse(struct str bytes, struct podres_list **ret_list, struct error *
 		podres_list_free(&l->public);
 		return fail(err, EBADMSG, "the kubelet's list of pods cannot be decoded");
 	}
-	count(l->message, &l->public.n_containers, &n_devices);
+	podres_count_entries(l->message, &l->public.n_containers, &n_devices);
 	l->containers = calloc(l->public.n_containers + 1, sizeof(*l->containers));
 	l->devices = calloc(n_devices + 1, sizeof(*l->devices));
 	if (!l->containers || !l->devices) {
 		podres_list_free(&l->public);
 		return fail(err, ENOMEM, "out of memory");
 	}
-	fill(l);
+	podres_fill_list(l);
 	l->public.containers = l->containers;
 	*ret_list = &l->public;
 	return 0;
@@ -167,7 +168,7 @@ static void begin_after(struct podres *p, uint64_t delay_ns)
 	loop_set_timer(&p->begin, clock_add_ns(clock_now_ns(), delay_ns));
 }
 
-static void question_free(struct podres_question *q)
+static void podres_question_free(struct podres_question *q)
 {
 	TAILQ_REMOVE(&q->podres->questions, q, link);
 	q->podres->n_questions--;
@@ -189,7 +190,8 @@ static struct podres_question *next_done(struct podres *p, bool is_answered)
 	return NULL;
 }
 
-static void tell(struct podres *p, const struct podres_list *list, const struct error *err)
+static void podres_give_answer(
+	struct podres *p, const struct podres_list *list, const struct error *err)
 {
 	struct podres_question *q;
 
@@ -197,23 +199,23 @@ static void tell(struct podres *p, const struct podres_list *list, const struct 
 		podres_fn *fn = q->fn;
 		void *data = q->data;
 
-		question_free(q);
+		podres_question_free(q);
 		fn(data, list, err);
 	}
 }
 
-static void failed(struct podres *p, const struct error *err)
+static void podres_give_error(struct podres *p, const struct error *err)
 {
 	struct podres_question *q;
 
 	TAILQ_FOREACH(q, &p->questions, link)
 		q->is_asked = false;
-	tell(p, NULL, err);
+	podres_give_answer(p, NULL, err);
 	if (!TAILQ_EMPTY(&p->questions))
 		begin_after(p, RETRY_NS);
 }
 
-static void on_answer(const struct grpc_answer *answer)
+static void podres_on_answer(const struct grpc_answer *answer)
 {
 	struct podres *p = answer->data;
 	struct podres_list *list = NULL;
@@ -233,34 +235,34 @@ static void on_answer(const struct grpc_answer *answer)
 		podres_parse(answer->message, &list, &err);
 	}
 	if (list)
-		tell(p, list, NULL);
+		podres_give_answer(p, list, NULL);
 	else
-		failed(p, &err);
+		podres_give_error(p, &err);
 	podres_list_free(list);
 	if (!TAILQ_EMPTY(&p->questions) && !loop_timer_is_armed(&p->begin))
 		begin_after(p, 0);
 }
 
-static void on_begin(struct loop_timer *timer, uint64_t now)
+static void podres_on_begin(struct loop_timer *timer, uint64_t now)
 {
 	struct podres *p = timer->data;
 	struct podres_question *q = TAILQ_FIRST(&p->questions);
-	struct grpc_wish wish = {
+	struct grpc_call_params params = {
 		.socket = p->socket,
 		.path = paths[p->version],
 		.answer_max = PODRES_MAX,
-		.answered = on_answer,
+		.answered = podres_on_answer,
 		.data = p,
 	};
 	struct error err;
 
 	if (p->request || !q)
 		return;
-	wish.timeout_ns = MAX(clock_since_ns(q->deadline_ns, clock_now_ns()), NSEC_PER_MSEC);
+	params.timeout_ns = MAX(clock_since_ns(q->deadline_ns, clock_now_ns()), NSEC_PER_MSEC);
 	TAILQ_FOREACH(q, &p->questions, link)
 		q->is_asked = true;
-	if (grpc_request_new(p->loop, &wish, &p->request, &err) < 0)
-		failed(p, &err);
+	if (grpc_request_new(p->loop, &params, &p->request, &err) < 0)
+		podres_give_error(p, &err);
 }
 
 int podres_ask(struct podres *p, podres_fn *fn, void *data, struct podres_question **ret_q)
@@ -288,7 +290,7 @@ int podres_ask(struct podres *p, podres_fn *fn, void *data, struct podres_questi
 void podres_forget(struct podres_question *q)
 {
 	if (q)
-		question_free(q);
+		podres_question_free(q);
 }
 
 int podres_new(
@@ -304,7 +306,7 @@ int podres_new(
 	p->begin.data = p;
 	TAILQ_INIT(&p->questions);
 	p->socket = str_dup(str_from(socket ? socket : PODRES_SOCKET));
-	r = p->socket ? loop_add_timer(loop, &p->begin, on_begin) : -ENOMEM;
+	r = p->socket ? loop_add_timer(loop, &p->begin, podres_on_begin) : -ENOMEM;
 	if (r < 0) {
 		podres_free(p);
 		return r;
@@ -318,7 +320,7 @@ void podres_free(struct podres *p)
 	if (!p)
 		return;
 	while (!TAILQ_EMPTY(&p->questions))
-		question_free(TAILQ_FIRST(&p->questions));
+		podres_question_free(TAILQ_FIRST(&p->questions));
 	grpc_request_free(p->request);
 	loop_remove_timer(&p->begin);
 	free(p->socket);

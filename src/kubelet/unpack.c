@@ -25,7 +25,7 @@ static void *budget_alloc(void *data, size_t size)
 	return malloc(size);
 }
 
-static void budget_free(void *data, void *p)
+static void unpack_budget_free(void *data, void *p)
 {
 	free(p);
 }
@@ -34,7 +34,7 @@ void *unpack(const ProtobufCMessageDescriptor *type, struct str bytes)
 {
 	struct budget budget = {.left = UNPACK_MAX};
 	ProtobufCAllocator allocator = {
-		.alloc = budget_alloc, .free = budget_free, .allocator_data = &budget};
+		.alloc = budget_alloc, .free = unpack_budget_free, .allocator_data = &budget};
 
 	return protobuf_c_message_unpack(type, &allocator, bytes.n,
 		bytes.n ? (const uint8_t *)bytes.p : (const uint8_t *)"");

@@ -43,7 +43,7 @@ static const struct labels *labels_of_namespace(const struct fit *fit, const cha
 }
 
 /* Namespace selectors are rare, so the other pod's namespace is looked up only for them. */
-static bool term_matches(const struct fit *fit, const struct pod_term *term,
+static bool fit_affinity_term_matches(const struct fit *fit, const struct pod_term *term,
 	const struct pod *owner, const struct pod *other)
 {
 	return pod_term_matches(term, owner, other,
@@ -55,7 +55,7 @@ static bool matches_all(
 	const struct fit *fit, const struct pod_terms *terms, const struct pod *other)
 {
 	for (uint32_t i = 0; i < terms->n; i++)
-		if (!term_matches(fit, &terms->v[i], fit->pod, other))
+		if (!fit_affinity_term_matches(fit, &terms->v[i], fit->pod, other))
 			return false;
 	return terms->n;
 }
@@ -88,7 +88,7 @@ static int count_own(struct fit *fit, const struct pod *other, uint32_t node)
 		const struct pod_term *term = &pod->anti_affinity.v[i];
 		struct fit_counts *counts;
 
-		if (!term_matches(fit, term, pod, other))
+		if (!fit_affinity_term_matches(fit, term, pod, other))
 			continue;
 		counts = want_counts(fit, &fit->away, term->topology_key);
 		if (!counts)
@@ -181,7 +181,7 @@ static struct fit_answer check_extra(
 	for (uint32_t i = 0; i < pod->anti_affinity.n; i++) {
 		const struct pod_term *term = &pod->anti_affinity.v[i];
 
-		if (term_matches(fit, term, pod, extra) &&
+		if (fit_affinity_term_matches(fit, term, pod, extra) &&
 			labels_get(&node->object.labels, term->topology_key))
 			return FIT_NO(ANTI_AFFINITY, term->topology_key);
 	}
@@ -195,10 +195,10 @@ static struct fit_answer check_extra(
 	return FIT_YES;
 }
 
-struct fit_answer fit_check_affinity(struct fit *fit, const struct fit_site *site)
+struct fit_answer fit_check_affinity(struct fit *fit, const struct fit_candidate *candidate)
 {
 	struct fit_answer answer = FIT_YES;
-	uint32_t node = site->node->index;
+	uint32_t node = candidate->node->index;
 	const char *key;
 
 	key = find_not_near(fit, node);
@@ -210,10 +210,10 @@ struct fit_answer fit_check_affinity(struct fit *fit, const struct fit_site *sit
 	key = find_in_domain(&fit->repelling, node);
 	if (key)
 		return FIT_NO(REPELLED, key);
-	for (uint32_t i = 0; i < site->node->pods.n; i++)
-		if (site->node->pods.v[i]->is_anti_affinity_unclear)
-			return FIT_NO(REPELLED_UNCLEAR, site->node->pods.v[i]->object.name);
-	for (uint32_t i = 0; !answer.why && i < site->n_extra; i++)
-		answer = check_extra(fit, site->node->node, site->extra[i]);
+	for (uint32_t i = 0; i < candidate->node->pods.n; i++)
+		if (candidate->node->pods.v[i]->is_anti_affinity_unclear)
+			return FIT_NO(REPELLED_UNCLEAR, candidate->node->pods.v[i]->object.name);
+	for (uint32_t i = 0; !answer.why && i < candidate->n_extra; i++)
+		answer = check_extra(fit, candidate->node->node, candidate->extra[i]);
 	return answer;
 }

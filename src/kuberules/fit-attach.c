@@ -61,7 +61,7 @@ static const char *driver_of_class(const struct fit *fit, const struct claim *cl
 	return class && *class->provisioner ? class->provisioner : NULL;
 }
 
-static int add(struct fit_attachments *list, struct fit_attachment attachment)
+static int fit_attach_add(struct fit_attachments *list, struct fit_attachment attachment)
 {
 	int r = array_grow(&list->v, &list->room, list->n + 1, sizeof(*list->v));
 
@@ -88,7 +88,7 @@ static int add_volume(const struct fit *fit, const struct pod *pod, const struct
 				fit->view, OBJECT_VOLUME, "", claim->volume);
 		if (!bound) {
 			driver = driver_of_class(fit, claim);
-			return driver ? add(list,
+			return driver ? fit_attach_add(list,
 						(struct fit_attachment){driver, claim->object.name,
 							claim->object.ns})
 				      : 0;
@@ -99,10 +99,13 @@ static int add_volume(const struct fit *fit, const struct pod *pod, const struct
 		return 0;
 	}
 	driver = driver_of_disk(fit, disk);
-	return driver && *disk->id ? add(list, (struct fit_attachment){driver, disk->id, ""}) : 0;
+	return driver && *disk->id
+		? fit_attach_add(list, (struct fit_attachment){driver, disk->id, ""})
+		: 0;
 }
 
-static int add_pod(const struct fit *fit, const struct pod *pod, struct fit_attachments *list)
+static int fit_attach_add_pod(
+	const struct fit *fit, const struct pod *pod, struct fit_attachments *list)
 {
 	int r = 0;
 
@@ -111,7 +114,7 @@ static int add_pod(const struct fit *fit, const struct pod *pod, struct fit_atta
 	return r;
 }
 
-static int compare(const void *a, const void *b)
+static int fit_attach_compare(const void *a, const void *b)
 {
 	const struct fit_attachment *x = a, *y = b;
 	int order = strcmp(x->driver, y->driver);
@@ -122,23 +125,23 @@ static int compare(const void *a, const void *b)
 }
 
 /* Sorts the list and removes duplicates. */
-static void settle(struct fit_attachments *list)
+static void fit_attach_sort_unique(struct fit_attachments *list)
 {
 	uint32_t n = 0;
 
 	if (list->n)
-		qsort(list->v, list->n, sizeof(*list->v), compare);
+		qsort(list->v, list->n, sizeof(*list->v), fit_attach_compare);
 	for (uint32_t i = 0; i < list->n; i++)
-		if (!n || compare(&list->v[n - 1], &list->v[i]) != 0)
+		if (!n || fit_attach_compare(&list->v[n - 1], &list->v[i]) != 0)
 			list->v[n++] = list->v[i];
 	list->n = n;
 }
 
 int fit_attach_prepare(struct fit *fit)
 {
-	int r = add_pod(fit, fit->pod, &fit->wanted);
+	int r = fit_attach_add_pod(fit, fit->pod, &fit->wanted);
 
-	settle(&fit->wanted);
+	fit_attach_sort_unique(&fit->wanted);
 	return r;
 }
 
@@ -216,19 +219,19 @@ static bool is_attached(const struct fit *fit, const struct fit_attachment *atta
 {
 	return fit->attached.n &&
 		bsearch(attachment, fit->attached.v, fit->attached.n, sizeof(*fit->attached.v),
-			compare);
+			fit_attach_compare);
 }
 
-struct fit_answer fit_check_attach(struct fit *fit, const struct fit_site *site)
+struct fit_answer fit_check_attach(struct fit *fit, const struct fit_candidate *candidate)
 {
 	fit->attached.n = 0;
-	for (uint32_t p = 0; fit->wanted.n && p < site_n_pods(site); p++)
-		if (add_pod(fit, site_pod(site, p), &fit->attached) < 0)
+	for (uint32_t p = 0; fit->wanted.n && p < candidate_n_pods(candidate); p++)
+		if (fit_attach_add_pod(fit, candidate_pod(candidate, p), &fit->attached) < 0)
 			return FIT_NO(NODE_UNCLEAR, "out of memory");
-	settle(&fit->attached);
+	fit_attach_sort_unique(&fit->attached);
 	for (uint32_t i = 0, next; i < fit->wanted.n; i = next) {
 		const char *driver = fit->wanted.v[i].driver;
-		int64_t limit = find_limit(fit, site->node->node, driver), n = 0;
+		int64_t limit = find_limit(fit, candidate->node->node, driver), n = 0;
 		bool is_new = counts_all(fit, driver);
 
 		for (next = i; next < fit->wanted.n && !strcmp(fit->wanted.v[next].driver, driver);

@@ -22,20 +22,21 @@ enum fit_rules {
 };
 
 /* A node, with nominated pods that count there besides its own pods. */
-struct fit_site {
+struct fit_candidate {
 	const struct view_node *node;
 	const struct pod **extra;
 	uint32_t n_extra;
 };
 
-static inline uint32_t site_n_pods(const struct fit_site *site)
+static inline uint32_t candidate_n_pods(const struct fit_candidate *candidate)
 {
-	return site->node->pods.n + site->n_extra;
+	return candidate->node->pods.n + candidate->n_extra;
 }
 
-static inline const struct pod *site_pod(const struct fit_site *site, uint32_t i)
+static inline const struct pod *candidate_pod(const struct fit_candidate *candidate, uint32_t i)
 {
-	return i < site->node->pods.n ? site->node->pods.v[i] : site->extra[i - site->node->pods.n];
+	return i < candidate->node->pods.n ? candidate->node->pods.v[i]
+					   : candidate->extra[i - candidate->node->pods.n];
 }
 
 /* Pods counted by the domains of one topology. */
@@ -84,7 +85,7 @@ struct fit {
 	struct arena arena;
 	const struct labels *ns_labels; /* labels of the pod's namespace */
 	struct pod_list extra;
-	const char *const *spared; /* spared resources, then NULL; NULL: none */
+	const char *const *skipped; /* spared resources, then NULL; NULL: none */
 
 	/* fit-affinity.c */
 	struct fit_counts_list near, away, repelling;
@@ -109,22 +110,22 @@ struct fit {
 /* A taint of the node that the pod does not tolerate, or NULL. */
 const struct taint *fit_untolerated(const struct fit *fit, const struct node *node);
 
-struct fit_answer fit_check_node(struct fit *fit, const struct fit_site *site);
-struct fit_answer fit_check_ports(struct fit *fit, const struct fit_site *site);
-struct fit_answer fit_check_resources(struct fit *fit, const struct fit_site *site);
+struct fit_answer fit_check_node(struct fit *fit, const struct fit_candidate *candidate);
+struct fit_answer fit_check_ports(struct fit *fit, const struct fit_candidate *candidate);
+struct fit_answer fit_check_resources(struct fit *fit, const struct fit_candidate *candidate);
 
 int fit_affinity_prepare(struct fit *fit);
-struct fit_answer fit_check_affinity(struct fit *fit, const struct fit_site *site);
+struct fit_answer fit_check_affinity(struct fit *fit, const struct fit_candidate *candidate);
 
 int fit_spread_prepare(struct fit *fit);
-struct fit_answer fit_check_spread(struct fit *fit, const struct fit_site *site);
+struct fit_answer fit_check_spread(struct fit *fit, const struct fit_candidate *candidate);
 
 int fit_volumes_prepare(struct fit *fit, struct error *err);
-struct fit_answer fit_check_disks(struct fit *fit, const struct fit_site *site);
-struct fit_answer fit_check_volumes(struct fit *fit, const struct fit_site *site);
-struct fit_answer fit_check_zones(struct fit *fit, const struct fit_site *site);
+struct fit_answer fit_check_disks(struct fit *fit, const struct fit_candidate *candidate);
+struct fit_answer fit_check_volumes(struct fit *fit, const struct fit_candidate *candidate);
+struct fit_answer fit_check_zones(struct fit *fit, const struct fit_candidate *candidate);
 
 int fit_attach_prepare(struct fit *fit);
-struct fit_answer fit_check_attach(struct fit *fit, const struct fit_site *site);
+struct fit_answer fit_check_attach(struct fit *fit, const struct fit_candidate *candidate);
 
 #endif

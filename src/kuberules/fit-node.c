@@ -17,11 +17,11 @@ const struct taint *fit_untolerated(const struct fit *fit, const struct node *no
 	return NULL;
 }
 
-struct fit_answer fit_check_node(struct fit *fit, const struct fit_site *site)
+struct fit_answer fit_check_node(struct fit *fit, const struct fit_candidate *candidate)
 {
 	static const struct taint cordon = {
 		"node.kubernetes.io/unschedulable", "", TAINT_NO_SCHEDULE};
-	const struct node *node = site->node->node;
+	const struct node *node = candidate->node->node;
 	const struct pod *pod = fit->pod;
 	const struct taint *taint;
 
@@ -39,12 +39,12 @@ struct fit_answer fit_check_node(struct fit *fit, const struct fit_site *site)
 	return FIT_YES;
 }
 
-struct fit_answer fit_check_ports(struct fit *fit, const struct fit_site *site)
+struct fit_answer fit_check_ports(struct fit *fit, const struct fit_candidate *candidate)
 {
 	const struct host_ports *wanted = &fit->pod->ports;
 
-	for (uint32_t p = 0; wanted->n && p < site_n_pods(site); p++) {
-		const struct host_ports *taken = &site_pod(site, p)->ports;
+	for (uint32_t p = 0; wanted->n && p < candidate_n_pods(candidate); p++) {
+		const struct host_ports *taken = &candidate_pod(candidate, p)->ports;
 
 		for (uint32_t i = 0; i < taken->n; i++)
 			for (uint32_t k = 0; k < wanted->n; k++)
@@ -55,11 +55,11 @@ struct fit_answer fit_check_ports(struct fit *fit, const struct fit_site *site)
 }
 
 /* Use of one resource, with the requests of the pods in site->extra. */
-static int64_t taken(const struct fit_site *site, int64_t used,
+static int64_t fit_node_used_amount(const struct fit_candidate *candidate, int64_t used,
 	int64_t (*get)(const struct resources *, const char *), const char *name)
 {
-	for (uint32_t i = 0; i < site->n_extra; i++)
-		used = resource_add(used, get(&site->extra[i]->request, name));
+	for (uint32_t i = 0; i < candidate->n_extra; i++)
+		used = resource_add(used, get(&candidate->extra[i]->request, name));
 	return used;
 }
 
@@ -87,9 +87,10 @@ static const struct {
 	{"ephemeral-storage", get_ephemeral},
 };
 
-static bool is_spared(const struct fit *fit, const struct resources *have, const char *name)
+static bool fit_node_is_skipped(
+	const struct fit *fit, const struct resources *have, const char *name)
 {
-	const char *const *one = fit->spared;
+	const char *const *one = fit->skipped;
 
 	while (one && *one && strcmp(*one, name) != 0)
 		one++;
@@ -101,13 +102,13 @@ static bool is_spared(const struct fit *fit, const struct resources *have, const
 	return true;
 }
 
-struct fit_answer fit_check_resources(struct fit *fit, const struct fit_site *site)
+struct fit_answer fit_check_resources(struct fit *fit, const struct fit_candidate *candidate)
 {
-	const struct resources *want = &fit->pod->request, *used = &site->node->used;
-	const struct resources *have = &site->node->node->allocatable;
+	const struct resources *want = &fit->pod->request, *used = &candidate->node->used;
+	const struct resources *have = &candidate->node->node->allocatable;
 	bool is_only_wanted = fit->view->minor >= RULES_ONLY_WANTED;
 
-	if ((int64_t)site_n_pods(site) + 1 > have->pods)
+	if ((int64_t)candidate_n_pods(candidate) + 1 > have->pods)
 		return FIT_NO(PODS, NULL);
 	if (!want->cpu_milli && !want->memory_bytes && !want->ephemeral_bytes && !want->n_others)
 		return FIT_YES;
@@ -117,18 +118,21 @@ struct fit_answer fit_check_resources(struct fit *fit, const struct fit_site *si
 		int64_t n = get(want, name);
 
 		if ((n || !is_only_wanted) &&
-			get(have, name) < resource_add(n, taken(site, get(used, name), get, name)))
+			get(have, name) < resource_add(n,
+						  fit_node_used_amount(
+							  candidate, get(used, name), get, name)))
 			return FIT_NO(RESOURCE, name);
 	}
 	for (uint32_t i = 0; i < want->n_others; i++) {
 		const char *name = want->others[i].name;
 		int64_t n = want->others[i].n;
 
-		if ((!n && is_only_wanted) || is_spared(fit, have, name))
+		if ((!n && is_only_wanted) || fit_node_is_skipped(fit, have, name))
 			continue;
 		if (resources_other(have, name) <
-			resource_add(
-				n, taken(site, resources_other(used, name), resources_other, name)))
+			resource_add(n,
+				fit_node_used_amount(candidate, resources_other(used, name),
+					resources_other, name)))
 			return FIT_NO(RESOURCE, name);
 	}
 	return FIT_YES;

@@ -123,26 +123,26 @@ int fit_spread_prepare(struct fit *fit)
 }
 
 /* Counts the nominated pods that match, if the node's domain counts. */
-static uint32_t count_extra(
-	const struct fit *fit, const struct fit_spread *spread, const struct fit_site *site)
+static uint32_t count_extra(const struct fit *fit, const struct fit_spread *spread,
+	const struct fit_candidate *candidate)
 {
 	uint32_t n = 0;
 
-	for (uint32_t i = 0; i < site->n_extra; i++) {
-		const struct object *pod = &site->extra[i]->object;
+	for (uint32_t i = 0; i < candidate->n_extra; i++) {
+		const struct object *pod = &candidate->extra[i]->object;
 
 		n += !strcmp(pod->ns, fit->pod->object.ns) &&
 			selector_matches(&spread->spread->pods, &pod->labels);
 	}
-	return n && is_eligible(fit, spread->spread, site->node->index) ? n : 0;
+	return n && is_eligible(fit, spread->spread, candidate->node->index) ? n : 0;
 }
 
-static bool is_skewed(
-	const struct fit *fit, const struct fit_spread *spread, const struct fit_site *site)
+static bool is_skewed(const struct fit *fit, const struct fit_spread *spread,
+	const struct fit_candidate *candidate)
 {
-	uint32_t domain = spread->topology->domains[site->node->index];
+	uint32_t domain = spread->topology->domains[candidate->node->index];
 	uint32_t here = spread->is_present[domain] ? spread->n[domain] : 0;
-	uint32_t extra = count_extra(fit, spread, site), least = spread->least;
+	uint32_t extra = count_extra(fit, spread, candidate), least = spread->least;
 
 	here += extra;
 	if (extra && domain == spread->least_domain)
@@ -152,15 +152,15 @@ static bool is_skewed(
 	return (int64_t)here + spread->is_self_matching - least > spread->spread->max_skew;
 }
 
-struct fit_answer fit_check_spread(struct fit *fit, const struct fit_site *site)
+struct fit_answer fit_check_spread(struct fit *fit, const struct fit_candidate *candidate)
 {
 	for (uint32_t i = 0; i < fit->pod->spreads.n; i++) {
 		const struct fit_spread *spread = &fit->spreads[i];
 		const char *key = spread->topology->key;
 
-		if (spread->topology->domains[site->node->index] == TOPOLOGY_NONE)
+		if (spread->topology->domains[candidate->node->index] == TOPOLOGY_NONE)
 			return FIT_NO(SPREAD_LABEL, key);
-		if (is_skewed(fit, spread, site))
+		if (is_skewed(fit, spread, candidate))
 			return FIT_NO(SPREAD_SKEW, key);
 	}
 	return FIT_YES;

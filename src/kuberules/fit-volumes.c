@@ -27,7 +27,7 @@ static int check_refusal(const struct object *object, struct error *err)
 		object->name, object->refusal.msg);
 }
 
-static bool is_for(const struct volume *volume, const struct claim *claim)
+static bool fit_volumes_is_for_claim(const struct volume *volume, const struct claim *claim)
 {
 	return volume->claim_name && !strcmp(volume->claim_name, claim->object.name) &&
 		!strcmp(volume->claim_ns, claim->object.ns) &&
@@ -79,7 +79,7 @@ static int find_candidates(struct fit *fit, struct fit_claim *claim)
 
 		if (!is_large_enough(volume, claim->claim))
 			continue;
-		if (is_for(volume, claim->claim))
+		if (fit_volumes_is_for_claim(volume, claim->claim))
 			claim->own = volume;
 		else if (is_free_for(volume, claim->claim))
 			claim->volumes[claim->n_volumes++] = volume;
@@ -251,12 +251,12 @@ static bool disks_conflict(const struct disk *a, const struct disk *b)
 	}
 }
 
-struct fit_answer fit_check_disks(struct fit *fit, const struct fit_site *site)
+struct fit_answer fit_check_disks(struct fit *fit, const struct fit_candidate *candidate)
 {
 	const struct pod_volumes *own = &fit->pod->volumes;
 
-	for (uint32_t p = 0; own->n && p < site_n_pods(site); p++) {
-		const struct pod_volumes *other = &site_pod(site, p)->volumes;
+	for (uint32_t p = 0; own->n && p < candidate_n_pods(candidate); p++) {
+		const struct pod_volumes *other = &candidate_pod(candidate, p)->volumes;
 
 		for (uint32_t i = 0; i < own->n; i++)
 			for (uint32_t k = 0; k < other->n; k++)
@@ -267,7 +267,7 @@ struct fit_answer fit_check_disks(struct fit *fit, const struct fit_site *site)
 }
 
 /* A volume's terms apply to labels only, so they get an empty node name. */
-static bool is_reachable(const struct volume *volume, const struct node *node)
+static bool fit_volumes_is_reachable(const struct volume *volume, const struct node *node)
 {
 	return node_terms_match(&volume->nodes, &node->object.labels, "");
 }
@@ -286,10 +286,10 @@ static const struct volume *find_volume_for(const struct fit *fit, const struct 
 	const struct node *node, const struct volume **chosen, uint32_t n_chosen)
 {
 	if (claim->own && !is_chosen(fit, chosen, n_chosen, claim->own))
-		return is_reachable(claim->own, node) ? claim->own : NULL;
+		return fit_volumes_is_reachable(claim->own, node) ? claim->own : NULL;
 	for (uint32_t i = 0; i < claim->n_volumes; i++)
 		if (!is_chosen(fit, chosen, n_chosen, claim->volumes[i]) &&
-			is_reachable(claim->volumes[i], node))
+			fit_volumes_is_reachable(claim->volumes[i], node))
 			return claim->volumes[i];
 	return NULL;
 }
@@ -331,15 +331,15 @@ static struct fit_answer check_provision(
 	return FIT_YES;
 }
 
-struct fit_answer fit_check_volumes(struct fit *fit, const struct fit_site *site)
+struct fit_answer fit_check_volumes(struct fit *fit, const struct fit_candidate *candidate)
 {
-	const struct node *node = site->node->node;
+	const struct node *node = candidate->node->node;
 	const struct volume **chosen = NULL, *volume;
 	struct fit_answer answer;
 	uint32_t n_chosen = 0;
 
 	for (uint32_t i = 0; i < fit->n_bound; i++)
-		if (!is_reachable(fit->bound[i], node))
+		if (!fit_volumes_is_reachable(fit->bound[i], node))
 			return FIT_NO(VOLUME_NODE, fit->bound[i]->object.name);
 	/* The array has an entry for each claim, so its unused end can hold the chosen volumes. */
 	if (fit->n_claims)
@@ -410,9 +410,9 @@ static bool is_in_zone(const struct fit *fit, const struct volume *volume, const
 	return true;
 }
 
-struct fit_answer fit_check_zones(struct fit *fit, const struct fit_site *site)
+struct fit_answer fit_check_zones(struct fit *fit, const struct fit_candidate *candidate)
 {
-	const struct node *node = site->node->node;
+	const struct node *node = candidate->node->node;
 	bool is_zoned = false;
 
 	for (size_t i = 0; fit->n_bound && i < ARRAY_SIZE(zone_labels); i++)

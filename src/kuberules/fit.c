@@ -65,9 +65,9 @@ int fit_new(struct view *view, const struct pod *pod, struct fit **ret_fit, stru
 	return 0;
 }
 
-static struct fit_answer check_site(struct fit *fit, const struct fit_site *site)
+static struct fit_answer fit_check_candidate(struct fit *fit, const struct fit_candidate *candidate)
 {
-	static struct fit_answer (*const checks[])(struct fit *, const struct fit_site *) = {
+	static struct fit_answer (*const checks[])(struct fit *, const struct fit_candidate *) = {
 		fit_check_node,
 		fit_check_ports,
 		fit_check_resources,
@@ -81,7 +81,7 @@ static struct fit_answer check_site(struct fit *fit, const struct fit_site *site
 	struct fit_answer answer = FIT_YES;
 
 	for (size_t i = 0; !answer.why && i < ARRAY_SIZE(checks); i++)
-		answer = checks[i](fit, site);
+		answer = checks[i](fit, candidate);
 	return answer;
 }
 
@@ -110,26 +110,26 @@ static int find_extra(struct fit *fit, const struct view_node *node)
 
 struct fit_answer fit_node(struct fit *fit, uint32_t node)
 {
-	struct fit_site site = {.node = fit->view->nodes[node]};
+	struct fit_candidate candidate = {.node = fit->view->nodes[node]};
 	struct fit_answer answer;
 
-	if (find_extra(fit, site.node) < 0)
+	if (find_extra(fit, candidate.node) < 0)
 		return FIT_NO(NODE_UNCLEAR, "out of memory");
-	answer = check_site(fit, &site);
+	answer = fit_check_candidate(fit, &candidate);
 	if (answer.why || !fit->extra.n)
 		return answer;
-	site.extra = fit->extra.v;
-	site.n_extra = fit->extra.n;
-	return check_site(fit, &site);
+	candidate.extra = fit->extra.v;
+	candidate.n_extra = fit->extra.n;
+	return fit_check_candidate(fit, &candidate);
 }
 
 struct fit_answer fit_node_without(struct fit *fit, uint32_t node, const char *const *names)
 {
 	struct fit_answer answer;
 
-	fit->spared = names;
+	fit->skipped = names;
 	answer = fit_node(fit, node);
-	fit->spared = NULL;
+	fit->skipped = NULL;
 	return answer;
 }
 

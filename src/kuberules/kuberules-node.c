@@ -52,19 +52,19 @@ static const struct read_field status_fields[] = {
 	READ_FIELD(struct node, allocatable, "allocatable", resources_read_node),
 };
 
-static int read_spec(struct arena *arena, json_t *value, void *into, struct error *err)
+static int node_read_spec(struct arena *arena, json_t *value, void *into, struct error *err)
 {
 	return read_some(arena, value, spec_fields, ARRAY_SIZE(spec_fields), into, err);
 }
 
-static int read_status(struct arena *arena, json_t *value, void *into, struct error *err)
+static int node_read_status(struct arena *arena, json_t *value, void *into, struct error *err)
 {
 	return read_some(arena, value, status_fields, ARRAY_SIZE(status_fields), into, err);
 }
 
 static const struct read_field node_fields[] = {
-	{"spec", read_spec, 0},
-	{"status", read_status, 0},
+	{"spec", node_read_spec, 0},
+	{"status", node_read_status, 0},
 };
 
 int node_read(struct object *object, json_t *json, struct error *err)

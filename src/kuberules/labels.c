@@ -279,7 +279,7 @@ int node_terms_read(struct arena *arena, json_t *value, void *into, struct error
 		arena, value, node_terms_fields, ARRAY_SIZE(node_terms_fields), terms, err);
 }
 
-static bool term_matches(
+static bool labels_term_matches(
 	const struct node_term *term, const struct labels *labels, const char *node_name)
 {
 	if (!term->labels.n && !term->fields.n)
@@ -300,7 +300,7 @@ bool node_terms_match(
 	if (!terms->is_given)
 		return true;
 	for (uint32_t i = 0; i < terms->n; i++)
-		if (term_matches(&terms->v[i], labels, node_name))
+		if (labels_term_matches(&terms->v[i], labels, node_name))
 			return true;
 	return false;
 }

@@ -140,7 +140,8 @@ static const struct read_field container_fields[] = {
 READ_OBJECT(read_container, struct container, container_fields)
 READ_LIST(read_container_list, struct container, read_container)
 
-static int read_containers(struct arena *arena, json_t *value, void *into, struct error *err)
+static int pod_containers_read_containers(
+	struct arena *arena, json_t *value, void *into, struct error *err)
 {
 	if (json_array_size(value) > POD_CONTAINERS_MAX)
 		return fail(err, E2BIG, "has %zu containers: at most %d", json_array_size(value),
@@ -263,7 +264,7 @@ static int make_room_for_ports(struct pod *pod, const struct containers *contain
  * The request is the larger of two sums: all containers that run together, and any step of the
  * start.
  */
-static int sum_up(
+static int pod_containers_sum_requests(
 	struct pod *pod, const struct containers *containers, const struct containers *inits)
 {
 	struct arena *arena = &pod->object.arena;
@@ -321,8 +322,8 @@ struct demands {
 };
 
 static const struct read_field demands_fields[] = {
-	READ_FIELD(struct demands, containers, "containers", read_containers),
-	READ_FIELD(struct demands, inits, "initContainers", read_containers),
+	READ_FIELD(struct demands, containers, "containers", pod_containers_read_containers),
+	READ_FIELD(struct demands, inits, "initContainers", pod_containers_read_containers),
 	READ_FIELD(struct demands, overhead, "overhead", resources_read),
 	READ_FIELD(struct demands, level, "resources", read_demand),
 };
@@ -352,7 +353,7 @@ int pod_containers_read(struct pod *pod, json_t *spec, json_t *status, struct er
 		ALSO(add_ports(pod, &all.containers, false, ERR));
 		ALSO(add_ports(pod, &all.inits, true, ERR));
 	}
-	if (sum_up(pod, &all.containers, &all.inits) < 0)
+	if (pod_containers_sum_requests(pod, &all.containers, &all.inits) < 0)
 		return fail(err, ENOMEM, "out of memory");
 	ALSO(apply_pod_level(pod, &all.level, json_object_get(spec, "resources"), ERR));
 	if (resources_add(arena, &pod->request, &all.overhead) < 0)

@@ -86,7 +86,7 @@ static const struct read_field pod_terms_fields[] = {
 
 READ_OBJECT(read_pod_terms, struct pod_terms, pod_terms_fields)
 
-static int read_anti_affinity(struct arena *arena, json_t *value, void *into, struct error *err)
+static int pod_read_anti_affinity(struct arena *arena, json_t *value, void *into, struct error *err)
 {
 	struct pod *pod = into;
 	int r = read_pod_terms(arena, value, &pod->anti_affinity, err);
@@ -100,15 +100,15 @@ static const struct read_field node_affinity_fields[] = {
 	READ_NOTHING(PREFERRED),
 };
 
-READ_OBJECT(read_node_affinity, struct node_terms, node_affinity_fields)
+READ_OBJECT(pod_read_node_affinity, struct node_terms, node_affinity_fields)
 
 static const struct read_field affinity_fields[] = {
-	READ_FIELD(struct pod, nodes, "nodeAffinity", read_node_affinity),
+	READ_FIELD(struct pod, nodes, "nodeAffinity", pod_read_node_affinity),
 	READ_FIELD(struct pod, affinity, "podAffinity", read_pod_terms),
-	{"podAntiAffinity", read_anti_affinity, 0},
+	{"podAntiAffinity", pod_read_anti_affinity, 0},
 };
 
-static int read_affinity(struct arena *arena, json_t *value, void *into, struct error *err)
+static int pod_read_affinity(struct arena *arena, json_t *value, void *into, struct error *err)
 {
 	return read_fields(arena, value, affinity_fields, ARRAY_SIZE(affinity_fields), into, err);
 }
@@ -121,7 +121,7 @@ static int read_when(struct arena *arena, json_t *value, void *into, struct erro
 	return read_word(value, when_words, ARRAY_SIZE(when_words), into, err);
 }
 
-static int read_policy(struct arena *arena, json_t *value, void *into, struct error *err)
+static int pod_read_policy(struct arena *arena, json_t *value, void *into, struct error *err)
 {
 	return read_word(value, policy_words, ARRAY_SIZE(policy_words), into, err);
 }
@@ -133,8 +133,8 @@ static const struct read_field spread_fields[] = {
 	READ_FIELD(struct spread, max_skew, "maxSkew", read_number),
 	READ_FIELD(struct spread, min_domains, "minDomains", read_number),
 	READ_FIELD(struct spread, when, "whenUnsatisfiable", read_when),
-	READ_FIELD(struct spread, affinity_policy, "nodeAffinityPolicy", read_policy),
-	READ_FIELD(struct spread, taints_policy, "nodeTaintsPolicy", read_policy),
+	READ_FIELD(struct spread, affinity_policy, "nodeAffinityPolicy", pod_read_policy),
+	READ_FIELD(struct spread, taints_policy, "nodeTaintsPolicy", pod_read_policy),
 };
 
 static int read_spread(struct arena *arena, json_t *value, void *into, struct error *err)
@@ -228,7 +228,7 @@ static int read_resource_claims(struct arena *arena, json_t *value, void *into, 
 }
 
 static const struct read_field spec_fields[] = {
-	{"affinity", read_affinity, 0},
+	{"affinity", pod_read_affinity, 0},
 	{"resourceClaims", read_resource_claims, 0},
 	READ_FIELD(struct pod, grace_s, "terminationGracePeriodSeconds", read_number),
 	READ_FIELD(struct pod, is_never_preempting, "preemptionPolicy", read_preemption),

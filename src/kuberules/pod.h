@@ -119,7 +119,7 @@ bool pod_selects_node(const struct pod *pod, const struct node *node);
 bool pod_term_matches(const struct pod_term *term, const struct pod *owner, const struct pod *other,
 	const struct labels *ns_labels);
 
-static inline const struct pod *pod_of(const struct object *object)
+static inline const struct pod *pod_from_object(const struct object *object)
 {
 	return (const struct pod *)object;
 }

@@ -75,7 +75,7 @@ static int read_amount(struct arena *arena, struct resources *into, const char *
 	return name && !add_other(arena, into, name, n) ? 0 : fail(err, ENOMEM, "out of memory");
 }
 
-static int read_list_of(
+static int resources_read_list_of(
 	struct arena *arena, json_t *value, struct resources *into, bool is_node, struct error *err)
 {
 	const char *name;
@@ -105,15 +105,16 @@ static int read_list_of(
 
 int resources_read(struct arena *arena, json_t *value, void *into, struct error *err)
 {
-	return read_list_of(arena, value, into, false, err);
+	return resources_read_list_of(arena, value, into, false, err);
 }
 
 int resources_read_node(struct arena *arena, json_t *value, void *into, struct error *err)
 {
-	return read_list_of(arena, value, into, true, err);
+	return resources_read_list_of(arena, value, into, true, err);
 }
 
-static int combine(struct arena *arena, struct resources *a, const struct resources *b, bool is_sum)
+static int resources_combine(
+	struct arena *arena, struct resources *a, const struct resources *b, bool is_sum)
 {
 #define COMBINE(x, y) ((x) = is_sum ? resource_add((x), (y)) : MAX((x), (y)))
 	COMBINE(a->cpu_milli, b->cpu_milli);
@@ -139,12 +140,12 @@ static int combine(struct arena *arena, struct resources *a, const struct resour
 
 int resources_add(struct arena *arena, struct resources *a, const struct resources *b)
 {
-	return combine(arena, a, b, true);
+	return resources_combine(arena, a, b, true);
 }
 
 int resources_raise(struct arena *arena, struct resources *a, const struct resources *b)
 {
-	return combine(arena, a, b, false);
+	return resources_combine(arena, a, b, false);
 }
 
 int resources_set(struct arena *arena, struct resources *r, const char *name, int64_t n)

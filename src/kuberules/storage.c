@@ -92,12 +92,12 @@ int disk_read(struct arena *arena, const char *field, json_t *value, struct disk
 
 static const char *const mode_words[] = {"Filesystem", "Block"};
 
-static int read_mode(struct arena *arena, json_t *value, void *into, struct error *err)
+static int storage_read_mode(struct arena *arena, json_t *value, void *into, struct error *err)
 {
 	return read_word(value, mode_words, ARRAY_SIZE(mode_words), into, err);
 }
 
-static int read_bytes(struct arena *arena, json_t *value, void *into, struct error *err)
+static int storage_read_bytes(struct arena *arena, json_t *value, void *into, struct error *err)
 {
 	struct str text = {json_string_value(value), json_string_length(value)};
 
@@ -108,7 +108,7 @@ static int read_bytes(struct arena *arena, json_t *value, void *into, struct err
 
 /* {"storage": "5Gi"} */
 static const struct read_field storage_fields[] = {
-	{"storage", read_bytes, 0},
+	{"storage", storage_read_bytes, 0},
 };
 
 static int read_storage(struct arena *arena, json_t *value, void *into, struct error *err)
@@ -120,7 +120,7 @@ static const struct read_field request_fields[] = {
 	{"requests", read_storage, 0},
 };
 
-static int read_request(struct arena *arena, json_t *value, void *into, struct error *err)
+static int storage_read_request(struct arena *arena, json_t *value, void *into, struct error *err)
 {
 	return read_some(arena, value, request_fields, ARRAY_SIZE(request_fields), into, err);
 }
@@ -143,16 +143,16 @@ static const struct read_field required_fields[] = {
 	{"required", node_terms_read, 0},
 };
 
-READ_OBJECT(read_node_affinity, struct node_terms, required_fields)
+READ_OBJECT(storage_read_node_affinity, struct node_terms, required_fields)
 
 static const struct read_field volume_spec_fields[] = {
 	READ_FIELD(struct volume, access_modes, "accessModes", read_texts),
 	READ_FIELD(struct volume, capacity_bytes, "capacity", read_storage),
 	{"claimRef", read_claim_ref, 0},
-	READ_FIELD(struct volume, nodes, "nodeAffinity", read_node_affinity),
+	READ_FIELD(struct volume, nodes, "nodeAffinity", storage_read_node_affinity),
 	READ_FIELD(struct volume, class, "storageClassName", read_text),
 	READ_FIELD(struct volume, attributes_class, "volumeAttributesClassName", read_text),
-	READ_FIELD(struct volume, mode, "volumeMode", read_mode),
+	READ_FIELD(struct volume, mode, "volumeMode", storage_read_mode),
 	READ_NOTHING("mountOptions"),
 	READ_NOTHING("persistentVolumeReclaimPolicy"),
 };
@@ -209,11 +209,11 @@ int volume_read(struct object *object, json_t *json, struct error *err)
 
 static const struct read_field claim_spec_fields[] = {
 	READ_FIELD(struct claim, access_modes, "accessModes", read_texts),
-	READ_FIELD(struct claim, request_bytes, "resources", read_request),
+	READ_FIELD(struct claim, request_bytes, "resources", storage_read_request),
 	READ_FIELD(struct claim, selector, "selector", selector_read),
 	READ_FIELD(struct claim, class, "storageClassName", read_text),
 	READ_FIELD(struct claim, attributes_class, "volumeAttributesClassName", read_text),
-	READ_FIELD(struct claim, mode, "volumeMode", read_mode),
+	READ_FIELD(struct claim, mode, "volumeMode", storage_read_mode),
 	READ_FIELD(struct claim, volume, "volumeName", read_text),
 	READ_NOTHING("dataSource"),
 	READ_NOTHING("dataSourceRef"),
@@ -285,14 +285,14 @@ static const struct read_field count_fields[] = {
 	{"count", read_number, 0},
 };
 
-static int read_count(struct arena *arena, json_t *value, void *into, struct error *err)
+static int storage_read_count(struct arena *arena, json_t *value, void *into, struct error *err)
 {
 	return read_some(arena, value, count_fields, ARRAY_SIZE(count_fields), into, err);
 }
 
 static const struct read_field csi_limit_fields[] = {
 	READ_FIELD(struct csi_limit, driver, "name", read_text),
-	READ_FIELD(struct csi_limit, count, "allocatable", read_count),
+	READ_FIELD(struct csi_limit, count, "allocatable", storage_read_count),
 };
 
 static int read_csi_limit(struct arena *arena, json_t *value, void *into, struct error *err)
@@ -329,12 +329,12 @@ int csi_driver_read(struct object *object, json_t *json, struct error *err)
 static const struct read_field csi_capacity_fields[] = {
 	READ_FIELD(struct csi_capacity, class, "storageClassName", read_text),
 	READ_FIELD(struct csi_capacity, nodes, "nodeTopology", selector_read),
-	READ_FIELD(struct csi_capacity, bytes, "capacity", read_bytes),
+	READ_FIELD(struct csi_capacity, bytes, "capacity", storage_read_bytes),
 };
 
 /* If a driver gives a maximum volume size, that counts instead of the capacity. */
 static const struct read_field csi_largest_fields[] = {
-	READ_FIELD(struct csi_capacity, bytes, "maximumVolumeSize", read_bytes),
+	READ_FIELD(struct csi_capacity, bytes, "maximumVolumeSize", storage_read_bytes),
 };
 
 int csi_capacity_read(struct object *object, json_t *json, struct error *err)

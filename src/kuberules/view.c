@@ -51,7 +51,7 @@ void view_trim(struct view *view)
 		forget_topologies(view);
 }
 
-static void node_free(struct view_node *node)
+static void view_node_free(struct view_node *node)
 {
 	arena_done(&node->used_arena);
 	free(node->pods.v);
@@ -70,7 +70,7 @@ void view_free(struct view *view)
 	forget_topologies(view);
 	HASH_ITER(hh, view->by_name, node, next_node) {
 		HASH_DEL(view->by_name, node);
-		node_free(node);
+		view_node_free(node);
 	}
 	for (int i = 0; i < OBJECT_KINDS; i++) {
 		HASH_ITER(hh, view->tables[i], entry, next_entry) {
@@ -117,7 +117,7 @@ static struct view_node *want_node(struct view *view, const char *name)
 	if (node->name)
 		HASH_ADD_KEYPTR(hh, view->by_name, node->name, strlen(node->name), node);
 	if (!node->name || !node->hh.tbl) {
-		node_free(node);
+		view_node_free(node);
 		return NULL;
 	}
 	return node;
@@ -129,7 +129,7 @@ static void release_node(struct view *view, struct view_node *node)
 	if (node->node || node->pods.n || node->nominated.n)
 		return;
 	HASH_DEL(view->by_name, node);
-	node_free(node);
+	view_node_free(node);
 }
 
 static int sum_used(struct view_node *node)
@@ -253,7 +253,7 @@ static bool swap_node(struct view *view, const struct object *old, const struct 
 	return true;
 }
 
-static struct view_entry *find_entry(
+static struct view_entry *view_find_entry(
 	const struct view *view, enum object_kind kind, const char *ns, const char *name)
 {
 	_cleanup_buf_ struct buf key = BUF_INIT(2 * READ_TEXT_MAX + 2);
@@ -271,7 +271,7 @@ static struct view_entry *find_entry(
 	return entry;
 }
 
-static int add_entry(struct view *view, struct object *object)
+static int view_add_entry(struct view *view, struct object *object)
 {
 	size_t n = strlen(object->ns) + strlen(object->name) + 1;
 	struct view_entry *entry = calloc(1, sizeof(*entry) + n + 1);
@@ -297,11 +297,11 @@ int view_set(struct view *view, enum object_kind kind, json_t *json, struct erro
 	r = object_new(kind, json, &object, err);
 	if (r < 0)
 		return r;
-	entry = find_entry(view, kind, object->ns, object->name);
+	entry = view_find_entry(view, kind, object->ns, object->name);
 	if (!entry) {
 		r = link_object(view, object);
 		if (r == 0) {
-			r = add_entry(view, object);
+			r = view_add_entry(view, object);
 			if (r < 0)
 				unlink_object(view, object);
 		}
@@ -327,7 +327,7 @@ int view_set(struct view *view, enum object_kind kind, json_t *json, struct erro
 
 int view_remove(struct view *view, enum object_kind kind, const char *ns, const char *name)
 {
-	struct view_entry *entry = find_entry(view, kind, ns, name);
+	struct view_entry *entry = view_find_entry(view, kind, ns, name);
 
 	if (!entry)
 		return -ENOENT;
@@ -338,16 +338,16 @@ int view_remove(struct view *view, enum object_kind kind, const char *ns, const 
 	return 0;
 }
 
-static struct pod *find_pod(struct view *view, const char *ns, const char *name)
+static struct pod *view_find_pod(struct view *view, const char *ns, const char *name)
 {
-	struct view_entry *entry = find_entry(view, OBJECT_POD, ns, name);
+	struct view_entry *entry = view_find_entry(view, OBJECT_POD, ns, name);
 
 	return entry ? (struct pod *)entry->object : NULL;
 }
 
 int view_assume(struct view *view, const char *ns, const char *name, const char *node)
 {
-	struct pod *pod = find_pod(view, ns, name);
+	struct pod *pod = view_find_pod(view, ns, name);
 	char *copy;
 
 	if (!pod)
@@ -362,7 +362,7 @@ int view_assume(struct view *view, const char *ns, const char *name, const char 
 
 void view_void_nomination(struct view *view, const char *ns, const char *name)
 {
-	struct pod *pod = find_pod(view, ns, name);
+	struct pod *pod = view_find_pod(view, ns, name);
 
 	if (!pod)
 		return;
@@ -373,7 +373,7 @@ void view_void_nomination(struct view *view, const char *ns, const char *name)
 
 int view_hide(struct view *view, const char *ns, const char *name, bool is_hidden)
 {
-	struct pod *pod = find_pod(view, ns, name);
+	struct pod *pod = view_find_pod(view, ns, name);
 
 	if (!pod)
 		return -ENOENT;
@@ -391,7 +391,7 @@ int view_hide(struct view *view, const char *ns, const char *name, bool is_hidde
 const struct object *view_find(
 	const struct view *view, enum object_kind kind, const char *ns, const char *name)
 {
-	struct view_entry *entry = find_entry(view, kind, ns, name);
+	struct view_entry *entry = view_find_entry(view, kind, ns, name);
 
 	return entry ? entry->object : NULL;
 }

@@ -3,8 +3,8 @@
  * Opens the further connections of a session, and proves on both ends that each belongs to that
  * session. A connection begins with a hello in the clear: four letters and the session's name. No
  * TLS record begins with 'D', so bulk_look() recognises a hello by its first byte. The key is
- * static because the callback find_key() gets no context. So a process runs one of these handshakes
- * at a time, and erases the key after each.
+ * static because the callback bulk_find_key() gets no context. So a process runs one of these
+ * handshakes at a time, and erases the key after each.
  */
 #include "link/bulk.h"
 
@@ -36,7 +36,7 @@ _Static_assert(sizeof(struct bulk_hello) == 20, "abi");
 /* Key of this process's session, during a handshake. */
 static uint8_t key[SECURE_KEY_BYTES];
 
-unsigned bulk_wish(void)
+unsigned bulk_n_wanted(void)
 {
 	/*
 	 * Each connection needs a processor for its cipher, and the session's other threads need
@@ -106,7 +106,7 @@ int bulk_reach(gnutls_session_t first, gnutls_session_t *ret_tls)
 	if (bulk_name(first, &hello.name) < 0 || find_own_key(first) < 0)
 		return -EIO;
 	r = fd_write_all(fd, &hello, sizeof(hello));
-	r = r < 0 ? r : secure_meet_key(fd, &own, ret_tls);
+	r = r < 0 ? r : secure_accept_key(fd, &own, ret_tls);
 	explicit_bzero(key, sizeof(key));
 	if (r == 0)
 		TAKE_FD(fd);
@@ -115,7 +115,7 @@ int bulk_reach(gnutls_session_t first, gnutls_session_t *ret_tls)
 
 /* ---- device side ---- */
 
-static bool find_key(const char *name, uint8_t *ret_key)
+static bool bulk_find_key(const char *name, uint8_t *ret_key)
 {
 	if (strcmp(name, KEY_NAME) != 0)
 		return false;
@@ -123,18 +123,18 @@ static bool find_key(const char *name, uint8_t *ret_key)
 	return true;
 }
 
-int bulk_accept(gnutls_session_t first, int door, gnutls_session_t *ret_tls)
+int bulk_accept(gnutls_session_t first, int handover, gnutls_session_t *ret_tls)
 {
-	static const struct secure_key own = {.find = find_key};
+	static const struct secure_key own = {.find = bulk_find_key};
 	const uint64_t until = clock_now_ns() + SECURE_HANDSHAKE_MS * NSEC_PER_MSEC;
 	int r = find_own_key(first);
 
 	if (r < 0)
 		return r;
 	do {
-		_cleanup_close_ int fd = door_await(door, until);
+		_cleanup_close_ int fd = handover_await(handover, until);
 
-		r = fd < 0 ? fd : secure_meet_key(fd, &own, ret_tls);
+		r = fd < 0 ? fd : secure_accept_key(fd, &own, ret_tls);
 		if (r == 0)
 			TAKE_FD(fd);
 	} while (r == -EACCES && clock_now_ns() < until);

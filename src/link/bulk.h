@@ -20,7 +20,7 @@ struct bulk_name {
 };
 
 /* Number of further connections that this side would like. */
-unsigned bulk_wish(void);
+unsigned bulk_n_wanted(void);
 
 /* Derives the session's name from its first connection. 0 or -EIO. */
 int bulk_name(struct gnutls_session_int *first, struct bulk_name *ret_name);
@@ -36,7 +36,8 @@ int bulk_reach(struct gnutls_session_int *first, struct gnutls_session_int **ret
  * of this process. Closes connections whose peer does not know the key. -ETIMEDOUT: none came
  * within SECURE_HANDSHAKE_MS.
  */
-int bulk_accept(struct gnutls_session_int *first, int door, struct gnutls_session_int **ret_tls);
+int bulk_accept(
+	struct gnutls_session_int *first, int handover, struct gnutls_session_int **ret_tls);
 
 /*
  * Classifies a newly accepted connection. 1: a further connection, and the name has been read. 0:

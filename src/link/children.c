@@ -4,7 +4,7 @@
  * and its peer's authentication there, so it needs no message. The listener alone writes `pid`,
  * `turn` and `since_ns`; a child writes only to its own entry. An entry is free while `pid` is 0,
  * and `turn` orders the entries by arrival. A killed child keeps its entry until the listener
- * passes its exit to children_gone().
+ * passes its exit to children_exited().
  */
 #include <errno.h>
 #include <signal.h>
@@ -36,7 +36,7 @@ bool children_any(const struct children *c)
 int children_take(struct children *c, uint64_t now_ns)
 {
 	struct child *oldest = NULL;
-	unsigned strangers = 0;
+	unsigned unauthenticated = 0;
 	int found = -EUSERS;
 
 	for (unsigned i = 0; i < CHILDREN_MAX; i++) {
@@ -48,11 +48,11 @@ int children_take(struct children *c, uint64_t now_ns)
 		}
 		if (atomic_load(&one->is_known))
 			continue;
-		strangers++;
+		unauthenticated++;
 		if (!oldest || one->turn < oldest->turn)
 			oldest = one;
 	}
-	if (strangers >= STRANGERS_MAX)
+	if (unauthenticated >= UNMANAGED_MAX)
 		kill(oldest->pid, SIGKILL);
 	if (found < 0)
 		return found;
@@ -88,14 +88,15 @@ pid_t children_fork(struct children *c, int *ret_at)
 	return pid;
 }
 
-void children_watch(struct children *c, uint64_t now_ns, unsigned stranger_ms, unsigned silent_ms)
+void children_watch(
+	struct children *c, uint64_t now_ns, unsigned unauthenticated_ms, unsigned silent_ms)
 {
 	clock_look(&c->listener, now_ns);
 	for (unsigned i = 0; i < CHILDREN_MAX; i++) {
 		const struct child *one = &c->v[i];
 		const bool is_known = atomic_load(&one->is_known);
 		const uint64_t last_ns = is_known ? atomic_load(&one->alive_ns) : one->since_ns;
-		const unsigned most_ms = is_known ? silent_ms : stranger_ms;
+		const unsigned most_ms = is_known ? silent_ms : unauthenticated_ms;
 
 		if (one->pid && last_ns &&
 			clock_silent_ns(&c->listener, last_ns) > most_ms * NSEC_PER_MSEC)
@@ -103,7 +104,7 @@ void children_watch(struct children *c, uint64_t now_ns, unsigned stranger_ms, u
 	}
 }
 
-int children_gone(struct children *c, pid_t pid)
+int children_exited(struct children *c, pid_t pid)
 {
 	int at = -1;
 

@@ -2,7 +2,7 @@
 /*
  * The processes of a listener, one for each connection, in memory that they share. A child's
  * connection is unauthenticated until the child reports that its peer has proved its identity. Only
- * STRANGERS_MAX such children are kept, so silent peers cannot block others. The listener's one
+ * UNMANAGED_MAX such children are kept, so silent peers cannot block others. The listener's one
  * thread calls these functions; children_known() is the child's.
  */
 #ifndef LINK_CHILDREN_H
@@ -16,7 +16,7 @@
 #include "base/clock.h"
 
 #define CHILDREN_MAX 4096u
-#define STRANGERS_MAX 64u /* a further one ends the oldest */
+#define UNMANAGED_MAX 64u /* a further one ends the oldest */
 
 struct child {
 	pid_t pid; /* 0: free */
@@ -51,14 +51,14 @@ void children_known(struct children *children, int at);
  */
 pid_t children_fork(struct children *children, int *ret_at);
 /*
- * Kills each child that is unauthenticated for longer than stranger_ms, and each other child
+ * Kills each child that is unauthenticated for longer than unauthenticated_ms, and each other child
  * without a heartbeat for longer than silent_ms. Such a process was stopped, and its peer has given
  * it up, but it would keep its resources. Call more often than every CLOCK_PAUSE_NS; after a longer
  * pause all children have their full time again.
  */
-void children_watch(
-	struct children *children, uint64_t now_ns, unsigned stranger_ms, unsigned silent_ms);
+void children_watch(struct children *children, uint64_t now_ns, unsigned unauthenticated_ms,
+	unsigned silent_ms);
 /* A process has ended: frees its place and returns it; -1: it had none. */
-int children_gone(struct children *children, pid_t pid);
+int children_exited(struct children *children, pid_t pid);
 
 #endif

@@ -4,7 +4,7 @@
  * children share one pair to the listener, and the listener has a further pair for each child. Each
  * packet is a session's name with exactly one descriptor. A child whose socket is full never blocks
  * the listener: the listener closes that connection instead. A child publishes its name by a
- * release store, so find() never compares a half-written name.
+ * release store, so handover_find_session() never compares a half-written name.
  */
 #include "link/handover.h"
 
@@ -16,7 +16,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 
-int door_init(struct door *d, struct children *children)
+int handover_init(struct handover *d, struct children *children)
 {
 	struct rlimit files;
 	int pair[2];
@@ -36,11 +36,11 @@ int door_init(struct door *d, struct children *children)
 	return 0;
 }
 
-int door_open(struct door *d, int place)
+int tenant_socket_open(struct handover *d, int place)
 {
 	int pair[2];
 
-	door_close(d, place);
+	tenant_socket_close(d, place);
 	atomic_store(&d->children->v[place].is_named, false);
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
 		return -errno;
@@ -48,7 +48,7 @@ int door_open(struct door *d, int place)
 	return pair[1];
 }
 
-void door_in_child(struct door *d)
+void handover_in_child(struct handover *d)
 {
 	struct rlimit files;
 
@@ -61,18 +61,18 @@ void door_in_child(struct door *d)
 	}
 }
 
-void door_close(struct door *d, int place)
+void tenant_socket_close(struct handover *d, int place)
 {
 	if (place >= 0)
 		d->to[place] = fd_close(d->to[place]);
 }
 
-static int find(struct door *d, const struct bulk_name *name)
+static int handover_find_session(struct handover *d, const struct bulk_name *name)
 {
 	for (unsigned i = 0; i < CHILDREN_MAX; i++) {
 		struct child *one = &d->children->v[i];
 
-		/* pairs with the release in door_name() */
+		/* pairs with the release in handover_name() */
 		if (d->to[i] >= 0 && one->pid &&
 			atomic_load_explicit(&one->is_named, memory_order_acquire) &&
 			!memcmp(one->name, name->bytes, sizeof(one->name)))
@@ -81,7 +81,7 @@ static int find(struct door *d, const struct bulk_name *name)
 	return -1;
 }
 
-void door_pass(struct door *d)
+void handover_pass(struct handover *d)
 {
 	_cleanup_fd_list_ struct fd_list fds = {.n = 0};
 	struct bulk_name name;
@@ -89,35 +89,35 @@ void door_pass(struct door *d)
 
 	if (fd_recv(d->in, &name, sizeof(name), &fds, MSG_DONTWAIT) != sizeof(name) || fds.n != 1)
 		return;
-	to = find(d, &name);
+	to = handover_find_session(d, &name);
 	/* A child that takes no more has a full or closed socket: the connection is then closed. */
 	if (to >= 0)
 		fd_send(to, &name, sizeof(name), fds.fd, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-void door_name(struct door *d, int place, const struct bulk_name *name)
+void handover_name(struct handover *d, int place, const struct bulk_name *name)
 {
 	struct child *one = &d->children->v[place];
 
 	memcpy(one->name, name->bytes, sizeof(one->name));
-	/* pairs with the acquire in find() */
+	/* pairs with the acquire in handover_find_session() */
 	atomic_store_explicit(&one->is_named, true, memory_order_release);
 }
 
-void door_shut(struct door *d, int place, int own)
+void handover_shut(struct handover *d, int place, int own)
 {
 	atomic_store(&d->children->v[place].is_named, false);
 	fd_close(own);
 }
 
-int door_knock(const struct door *d, const struct bulk_name *name, int fd)
+int handover_submit(const struct handover *d, const struct bulk_name *name, int fd)
 {
 	const ssize_t n = fd_send(d->knock, name, sizeof(*name), &fd, 1, MSG_NOSIGNAL);
 
 	return n == sizeof(*name) ? 0 : -EPIPE;
 }
 
-int door_await(int own, uint64_t until_ns)
+int handover_await(int own, uint64_t until_ns)
 {
 	_cleanup_fd_list_ struct fd_list fds = {.n = 0};
 	struct pollfd p = {.fd = own, .events = POLLIN};

@@ -14,8 +14,8 @@
 #include "link/bulk.h"
 #include "link/children.h"
 
-struct door {
-	rlim_t files;              /* the limit of descriptors before door_init() */
+struct handover {
+	rlim_t files;              /* the limit of descriptors before handover_init() */
 	int in;                    /* receives connections from children; poll it */
 	int knock;                 /* children send through it; all of them have it */
 	int to[CHILDREN_MAX];      /* for each place the socket to that child; -1: none */
@@ -26,32 +26,32 @@ struct door {
  * Raises this process's limit of descriptors to the maximum; children get the former limit. 0 or
  * -errno.
  */
-int door_init(struct door *d, struct children *children);
+int handover_init(struct handover *d, struct children *children);
 
 /*
  * Call before forking the child of that place. Returns the child's end, which the listener closes
  * afterwards. -errno.
  */
-int door_open(struct door *d, int place);
+int tenant_socket_open(struct handover *d, int place);
 /* In the child: closes everything that is not the child's own. */
-void door_in_child(struct door *d);
-void door_close(struct door *d, int place);
+void handover_in_child(struct handover *d);
+void tenant_socket_close(struct handover *d, int place);
 
 /*
  * Passes on the connections that children handed in, and closes those that belong to no child.
  * Never blocks.
  */
-void door_pass(struct door *d);
+void handover_pass(struct handover *d);
 
 /* ---- in a child ---- */
 
 /* Names this child's session. Call before the peer may know the name. */
-void door_name(struct door *d, int place, const struct bulk_name *name);
+void handover_name(struct handover *d, int place, const struct bulk_name *name);
 /* Hands in a connection of the session of that name. The caller keeps fd. 0 or -errno. */
-int door_knock(const struct door *d, const struct bulk_name *name, int fd);
+int handover_submit(const struct handover *d, const struct bulk_name *name, int fd);
 /* The child wants no more connections: later ones are closed. Also closes its own end. */
-void door_shut(struct door *d, int place, int own);
+void handover_shut(struct handover *d, int place, int own);
 /* Receives a connection through the child's own end. -ETIMEDOUT; -EPIPE: the listener has ended. */
-int door_await(int own, uint64_t until_ns);
+int handover_await(int own, uint64_t until_ns);
 
 #endif

@@ -81,19 +81,19 @@ static struct shared {
 	struct slot {
 		uint64_t counted[2];       /* bytes at the last report */
 		_Atomic uint32_t rtt_us;   /* 0: no process yet */
-		_Atomic uint64_t bytes[2]; /* by enum ring_way, in total */
+		_Atomic uint64_t bytes[2]; /* by enum ring_direction, in total */
 	} slot[CHILDREN_MAX];
 } * shared;
 
-static struct door door;       /* device side only */
-static uint8_t key[KEY_BYTES]; /* program side only, for use_now */
+static struct handover handover; /* device side only */
+static uint8_t key[KEY_BYTES];   /* program side only, for use_now */
 static enum key_use use_now = KEY_JOIN;
 static struct address there; /* the device side's address, for the program side */
 
 static const char *told_in; /* file with the invitation; NULL: none */
 
 /* Removes the file first, and then lets the signal have its usual effect. */
-static void on_end(int signal)
+static void link_main_on_end(int signal)
 {
 	unlink(told_in);
 	sigaction(signal, &(struct sigaction){.sa_handler = SIG_DFL}, NULL);
@@ -126,7 +126,7 @@ static int tell_invitation(const char *path)
 	if (fd < 0)
 		return -errno;
 	told_in = path;
-	end_as(on_end);
+	end_as(link_main_on_end);
 	return dprintf(fd, "%s\n", text) < 0 ? -errno : 0;
 }
 
@@ -146,7 +146,7 @@ static int read_invitation(void)
 
 /* ---- TLS ---- */
 
-static bool find_key(const char *name, uint8_t *ret_key)
+static bool link_main_find_key(const char *name, uint8_t *ret_key)
 {
 	enum key_use use = KEY_JOIN;
 
@@ -159,12 +159,12 @@ static bool find_key(const char *name, uint8_t *ret_key)
 }
 
 /* Program side: returns an authenticated connection, or -errno. */
-static int get_in(gnutls_session_t *ret_tls)
+static int link_main_connect(gnutls_session_t *ret_tls)
 {
 	const struct secure_key own = {.name = key_names[use_now], .bytes = key};
 	const int fd = net_dial(there.host, there.port);
 
-	return fd < 0 ? fd : secure_meet_key(fd, &own, ret_tls);
+	return fd < 0 ? fd : secure_accept_key(fd, &own, ret_tls);
 }
 
 /* ---- one process of the program ---- */
@@ -191,7 +191,7 @@ static void *count_main(void *argument)
 	return NULL;
 }
 
-static void serve_process(gnutls_session_t tls, int fd, const struct link_place *at)
+static void link_main_serve_process(gnutls_session_t tls, int fd, const struct link_place *at)
 {
 	static struct counting counting;
 	struct link_end end;
@@ -202,17 +202,17 @@ static void serve_process(gnutls_session_t tls, int fd, const struct link_place 
 	counting = (struct counting){&shared->slot[at->place], end.map.p, fd};
 	/* Without the thread only the numbers for ps and top are missing. */
 	pthread_create(&thread, NULL, count_main, &counting);
-	link_run(&end, REMOTE_HUB_CLIENT);
+	link_run(&end, REMOTE_LINK_CLIENT);
 }
 
-static void join_one(int sock, _Atomic uint64_t *alive_ns)
+static void link_main_join_one(int sock, _Atomic uint64_t *alive_ns)
 {
 	const struct link_program program = {sock, alive_ns};
 	struct link_end end;
 	gnutls_session_t tls;
 
-	if (get_in(&tls) >= 0 && link_open_program(tls, &program, &end) >= 0)
-		link_run(&end, REMOTE_HUB_SERVER);
+	if (link_main_connect(&tls) >= 0 && link_open_program(tls, &program, &end) >= 0)
+		link_run(&end, REMOTE_LINK_SERVER);
 }
 
 /* ---- the invitation ---- */
@@ -257,12 +257,12 @@ static void serve_join(gnutls_session_t tls, int fd, int place)
 }
 
 /* -ECHRNG: the device is not among the *ret_devices granted ones. */
-static int join(uint8_t device, struct stream *ret_joined, unsigned *ret_devices)
+static int link_main_join_server(uint8_t device, struct stream *ret_joined, unsigned *ret_devices)
 {
 	const struct join_ask ask = {JOIN_ABI, device};
 	struct join_answer answer;
 	gnutls_session_t tls;
-	const int r = get_in(&tls);
+	const int r = link_main_connect(&tls);
 
 	if (r < 0)
 		return r;
@@ -283,32 +283,32 @@ static int join(uint8_t device, struct stream *ret_joined, unsigned *ret_devices
 
 /* ---- accepting: device side ---- */
 
-static void serve_one(int fd, const struct link_place *at)
+static void link_main_serve_one(int fd, const struct link_place *at)
 {
-	static const struct secure_key keys = {.find = find_key};
+	static const struct secure_key keys = {.find = link_main_find_key};
 	struct bulk_name name;
 	gnutls_session_t tls;
 	int r;
 
 	end_as(SIG_DFL);
-	door_in_child(&door);
+	handover_in_child(&handover);
 	r = bulk_look(fd, &name);
 	if (r > 0)
-		door_knock(&door, &name, fd);
-	if (r != 0 || secure_meet_key(fd, &keys, &tls) < 0)
+		handover_submit(&handover, &name, fd);
+	if (r != 0 || secure_accept_key(fd, &keys, &tls) < 0)
 		return;
 	children_known(&shared->children, at->place);
 	if (!strcmp(gnutls_psk_server_get_username(tls), key_names[KEY_JOIN]))
 		serve_join(tls, fd, at->place);
 	else
-		serve_process(tls, fd, at);
+		link_main_serve_process(tls, fd, at);
 }
 
-static void serve_next(struct listener_poll *listener)
+static void link_main_serve_next(struct listener_poll *listener)
 {
 	_cleanup_close_ int fd = listener_poll_accept(listener, 0);
 	const int at = fd < 0 ? -1 : children_take(&shared->children, clock_now_ns());
-	_cleanup_close_ int own = at < 0 ? -1 : door_open(&door, at);
+	_cleanup_close_ int own = at < 0 ? -1 : tenant_socket_open(&handover, at);
 	const pid_t parent = getpid();
 	pid_t pid;
 
@@ -318,19 +318,19 @@ static void serve_next(struct listener_poll *listener)
 	pid = fork();
 	if (pid == 0) {
 		process_end_with(parent);
-		serve_one(fd, &(struct link_place){&door, at, own});
+		link_main_serve_one(fd, &(struct link_place){&handover, at, own});
 		_exit(1);
 	}
 	children_set(&shared->children, at, pid);
 }
 
 /* Returns false when the joined peer is lost, and with it the program. */
-static bool reap(void)
+static bool link_main_reap_children(void)
 {
 	for (pid_t pid; (pid = waitpid(-1, NULL, WNOHANG)) > 0;) {
 		if (pid == atomic_load(&shared->joined))
 			return false;
-		door_close(&door, children_gone(&shared->children, pid));
+		tenant_socket_close(&handover, children_exited(&shared->children, pid));
 	}
 	return true;
 }
@@ -338,7 +338,7 @@ static bool reap(void)
 static struct report reporting = REPORT_NONE;
 
 /* Runs each second. Returns false when the tenant does not exist any more. */
-static bool report(void)
+static bool link_main_report_state(void)
 {
 	static uint64_t last_ns;
 	struct report_numbers numbers = {0};
@@ -390,22 +390,22 @@ static int serve_all(int listener_fd, uint8_t devices)
 	explicit_bzero(key, sizeof(key));
 	if (getrandom(shared->key[KEY_PROCESS], KEY_BYTES, 0) != KEY_BYTES)
 		return -EIO;
-	r = door_init(&door, &shared->children);
+	r = handover_init(&handover, &shared->children);
 	if (r < 0)
 		return r;
 	do {
 		struct pollfd p[] = {{.fd = listener_poll_fd(&listener), .events = POLLIN},
-			{.fd = door.in, .events = POLLIN}};
+			{.fd = handover.in, .events = POLLIN}};
 
 		poll(p, 2, LOOK_MS);
 		if (p[1].revents)
-			door_pass(&door);
+			handover_pass(&handover);
 		if (p[0].revents)
-			serve_next(&listener);
-		is_granted = report();
+			link_main_serve_next(&listener);
+		is_granted = link_main_report_state();
 		children_watch(
 			&shared->children, clock_now_ns(), SECURE_HANDSHAKE_MS, SECURE_PEER_MS);
-	} while (is_granted && reap());
+	} while (is_granted && link_main_reap_children());
 	/* The program may have ended because the tenant was removed. */
 	is_granted = is_granted && report_ask(&reporting);
 	if (is_granted)
@@ -427,7 +427,7 @@ static bool is_own(int sock)
 		(peer.uid == geteuid() || peer.uid == 0);
 }
 
-static void join_next(struct children *children, struct listener_poll *listener)
+static void link_main_join_next(struct children *children, struct listener_poll *listener)
 {
 	_cleanup_close_ int sock = listener_poll_accept(listener, 0);
 	const pid_t parent = getpid();
@@ -435,13 +435,13 @@ static void join_next(struct children *children, struct listener_poll *listener)
 
 	if (sock >= 0 && is_own(sock) && children_fork(children, &at) == 0) {
 		process_end_with(parent);
-		join_one(sock, &children->v[at].alive_ns);
+		link_main_join_one(sock, &children->v[at].alive_ns);
 		_exit(1);
 	}
 }
 
 /* Tells the device side that the program still lives; it waits for nothing else. */
-static void beat(struct stream joined)
+static void link_main_send_beats(struct stream joined)
 {
 	static uint64_t last_ns;
 	const uint64_t now = clock_now_ns();
@@ -467,17 +467,17 @@ static void join_all(int listener, pid_t follow, struct stream joined)
 		if (fds[1].revents)
 			program = fd_close(program);
 		if (fds[0].revents & POLLIN)
-			join_next(children, &knocks);
-		beat(joined);
+			link_main_join_next(children, &knocks);
+		link_main_send_beats(joined);
 		children_watch(children, clock_now_ns(), SECURE_HANDSHAKE_MS, SECURE_PEER_MS);
 		for (pid_t pid; (pid = waitpid(-1, NULL, WNOHANG)) > 0;)
-			children_gone(children, pid);
+			children_exited(children, pid);
 	}
 	socket_unlink(listener);
 }
 
 /* The reason, for the user of divvy run. */
-static const char *why(int failed)
+static const char *link_main_explain(int failed)
 {
 	switch (failed) {
 	case ENOENT: return "no machine has this name";
@@ -506,11 +506,11 @@ static void say_begun(int r, const char *device, unsigned devices)
 			"valid\n",
 			device, devices, devices - 1);
 	else
-		dprintf(STDOUT_FILENO, "%s\n", r == 0 ? "ok" : why(-r));
+		dprintf(STDOUT_FILENO, "%s\n", r == 0 ? "ok" : link_main_explain(-r));
 	close(STDOUT_FILENO);
 }
 
-static bool read_number(const char *text, uint64_t least, uint64_t most, uint64_t *ret)
+static bool link_main_read_number(const char *text, uint64_t least, uint64_t most, uint64_t *ret)
 {
 	return parse_uint(str_from(text), least, most, ret, NULL) == 0;
 }
@@ -526,9 +526,9 @@ int main(int argc, char **argv)
 	struct stream joined;
 	int r;
 
-	if ((!is_server && !is_client) || !read_number(argv[2], 0, INT_MAX, &listener) ||
-		!read_number(argv[3], 1, is_server ? JOIN_ANY : INT_MAX, &number) ||
-		(is_client && last && !read_number(last, 0, JOIN_ANY - 1, &device))) {
+	if ((!is_server && !is_client) || !link_main_read_number(argv[2], 0, INT_MAX, &listener) ||
+		!link_main_read_number(argv[3], 1, is_server ? JOIN_ANY : INT_MAX, &number) ||
+		(is_client && last && !link_main_read_number(last, 0, JOIN_ANY - 1, &device))) {
 		fprintf(stderr,
 			"usage: divvy-remote-link serve LISTEN-FD DEVICES [FILE] | join LISTEN-FD "
 			"PID [DEVICE]\n");
@@ -548,7 +548,7 @@ int main(int argc, char **argv)
 	sigaction(SIGPIPE, &(struct sigaction){.sa_handler = SIG_IGN}, NULL);
 	if (r == 0)
 		r = is_server ? serve_all((int)listener, (uint8_t)number)
-			      : join((uint8_t)device, &joined, &devices);
+			      : link_main_join_server((uint8_t)device, &joined, &devices);
 	if (is_client)
 		say_begun(r, last, devices);
 	if (is_client && r == 0)

@@ -27,13 +27,13 @@
  */
 #define ABI_SHIFT (COUNT_BITS + 1)
 
-static void say(struct remote_note *note, unsigned connections)
+static void link_open_send_setup(struct remote_note *note, unsigned connections)
 {
 	note->lane = LINK_ABI << ABI_SHIFT | connections;
 }
 
 /* Returns the number of further connections, or -EPROTO. */
-static int hear(const struct remote_note *note, unsigned most)
+static int link_open_read_setup(const struct remote_note *note, unsigned most)
 {
 	const uint32_t other = note->lane & ((1u << COUNT_BITS) - 1);
 
@@ -42,12 +42,12 @@ static int hear(const struct remote_note *note, unsigned most)
 	return (int)(other < most ? other : most);
 }
 
-static void refuse(struct remote_note *note, const char *why)
+static void link_open_refuse(struct remote_note *note, const char *why)
 {
 	*note = (struct remote_note){.type = REMOTE_REFUSED,
 		.abi = REMOTE_ABI,
 		.lane = CUDA_ERROR_NO_DEVICE,
-		.hub = REMOTE_HUB_CLIENT};
+		.link_role = REMOTE_LINK_CLIENT};
 	snprintf(note->text, sizeof(note->text), "%s", why);
 }
 
@@ -83,7 +83,7 @@ static int start_worker(struct remote_note *note, struct link_end *end)
 	}
 	close(pair[1]);
 	end->sock = pair[0];
-	note->hub = REMOTE_HUB_CLIENT;
+	note->link_role = REMOTE_LINK_CLIENT;
 	if (fd_send(pair[0], note, sizeof(*note), NULL, 0, MSG_NOSIGNAL) < 0 ||
 		await_worker(end) < 0 ||
 		fd_recv(pair[0], note, sizeof(*note), &fds, 0) != sizeof(*note))
@@ -121,9 +121,9 @@ int link_open_worker(
 	if (stream_receive(end.stream[0], &note, sizeof(note)) < 0)
 		return -EPIPE;
 	/* A session for NVML only has no bulk data. */
-	further = hear(&note, note.type == REMOTE_HELLO_NVML ? 0 : bulk_wish());
+	further = link_open_read_setup(&note, note.type == REMOTE_HELLO_NVML ? 0 : bulk_n_wanted());
 	if (further < 0) {
-		refuse(&note, other_version);
+		link_open_refuse(&note, other_version);
 		stream_send(end.stream[0], &note, sizeof(note));
 		return further;
 	}
@@ -132,14 +132,14 @@ int link_open_worker(
 		return r;
 	if (bulk_name(tls, &name) < 0)
 		return -EIO;
-	door_name(at->door, at->place, &name);
+	handover_name(at->handover, at->place, &name);
 	if (note.type == REMOTE_WELCOME)
-		say(&note, (unsigned)further);
+		link_open_send_setup(&note, (unsigned)further);
 	if (stream_send(end.stream[0], &note, sizeof(note)) < 0 || note.type != REMOTE_WELCOME)
 		return -EPIPE;
-	end.alive_ns = &at->door->children->v[at->place].alive_ns;
+	end.alive_ns = &at->handover->children->v[at->place].alive_ns;
 	r = accept_further(tls, at, (unsigned)further, &end);
-	door_shut(at->door, at->place, at->own);
+	handover_shut(at->handover, at->place, at->own);
 	if (r == 0)
 		*ret_end = end;
 	return r;
@@ -150,16 +150,16 @@ int link_open_worker(
 /* Makes the further connections that the WELCOME states, or turns it into a refusal. */
 static void reach_further(gnutls_session_t first, struct remote_note *note, struct link_end *end)
 {
-	const int wanted = hear(note, BULK_MAX);
+	const int wanted = link_open_read_setup(note, BULK_MAX);
 	gnutls_session_t tls;
 
 	if (wanted < 0) {
-		refuse(note, other_version);
+		link_open_refuse(note, other_version);
 		return;
 	}
 	while (end->n <= (unsigned)wanted) {
 		if (bulk_reach(first, &tls) < 0) {
-			refuse(note, "the remote machine accepts no further connections");
+			link_open_refuse(note, "the remote machine accepts no further connections");
 			return;
 		}
 		end->stream[end->n++] = stream_tls(tls, SECURE_SILENT_MS);
@@ -179,7 +179,7 @@ int link_open_program(struct gnutls_session_int *tls, const struct link_program 
 
 	if (fd_recv(end.sock, &note, sizeof(note), NULL, 0) != sizeof(note))
 		return -EPIPE;
-	say(&note, note.type == REMOTE_HELLO_NVML ? 0 : bulk_wish());
+	link_open_send_setup(&note, note.type == REMOTE_HELLO_NVML ? 0 : bulk_n_wanted());
 	if (stream_send(end.stream[0], &note, sizeof(note)) < 0)
 		return -EPIPE;
 	do {
@@ -188,7 +188,7 @@ int link_open_program(struct gnutls_session_int *tls, const struct link_program 
 	} while (note.type == REMOTE_BEAT);
 	if (note.type == REMOTE_WELCOME)
 		reach_further(tls, &note, &end);
-	if (note.type == REMOTE_WELCOME && session_new(REMOTE_HUB_SERVER, &end.map, &memory) < 0)
+	if (note.type == REMOTE_WELCOME && session_new(REMOTE_LINK_SERVER, &end.map, &memory) < 0)
 		return -ENOMEM;
 	if (note.type == REMOTE_WELCOME)
 		note.lane = 0;

@@ -38,7 +38,7 @@ static int dial_daemon(void)
 }
 
 /* Reads the replies to earlier requests, for which no caller waits. */
-static bool hear(struct report *report)
+static bool link_report_read_answer(struct report *report)
 {
 	_Alignas(8) char packet[sizeof(struct msg_control) + TEXT_MAX];
 	const struct msg_control *msg = (const struct msg_control *)packet;
@@ -66,7 +66,7 @@ bool report_send(struct report *report, const struct report_numbers *n)
 		report->fd = dial_daemon();
 	if (report->fd < 0)
 		return true;
-	if (!hear(report))
+	if (!link_report_read_answer(report))
 		return false;
 	size = snprintf(msg->text, TEXT_MAX, "{\"cmd\":\"remote\",\"secret\":\"%.64s\"", tenant);
 	if (n)
@@ -91,6 +91,6 @@ bool report_ask(struct report *report)
 
 	while (is_there && p.fd >= 0 && report->heard != report->request &&
 		poll(&p, 1, ANSWER_MS) > 0 && !(p.revents & POLLHUP))
-		is_there = hear(report);
+		is_there = link_report_read_answer(report);
 	return is_there;
 }

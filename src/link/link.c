@@ -67,11 +67,11 @@ struct queue {
 
 struct link {
 	struct remote_session *session;
-	enum ring_way out; /* direction of the rings that this link reads */
+	enum ring_direction out; /* direction of the rings that this link reads */
 	int sock;
 	_Atomic uint64_t *alive_ns;
 	_Atomic unsigned lanes; /* number of lanes opened so far */
-	uint64_t sent[REMOTE_LANES], told[REMOTE_LANES];
+	uint64_t sent[REMOTE_LANES], reported[REMOTE_LANES];
 	pthread_mutex_t sending; /* for the first connection */
 	struct queue queue;
 	pthread_mutex_t placing; /* protects `pieces` */
@@ -117,19 +117,21 @@ static void send_message(struct link *l, const struct link_head *head, const voi
 	pthread_mutex_unlock(&l->sending);
 }
 
-static uint8_t *bytes_of(struct remote_session *s, unsigned lane, enum ring_way way)
+static uint8_t *link_lane_bytes(
+	struct remote_session *s, unsigned lane, enum ring_direction direction)
 {
-	return (uint8_t *)s + REMOTE_HEAD + (2ull * lane + (unsigned)way) * REMOTE_RING;
+	return (uint8_t *)s + REMOTE_HEAD + (2ull * lane + (unsigned)direction) * REMOTE_RING;
 }
 
-static struct remote_ring *ring_of(struct remote_session *s, unsigned lane, enum ring_way way)
+static struct remote_ring *ring_of(
+	struct remote_session *s, unsigned lane, enum ring_direction direction)
 {
-	return way == RING_UP ? &s->lane[lane].up : &s->lane[lane].down;
+	return direction == RING_UP ? &s->lane[lane].up : &s->lane[lane].down;
 }
 
-static enum ring_way other(enum ring_way way)
+static enum ring_direction link_other_direction(enum ring_direction direction)
 {
-	return way == RING_UP ? RING_DOWN : RING_UP;
+	return direction == RING_UP ? RING_DOWN : RING_UP;
 }
 
 /* ---- bulk data ---- */
@@ -148,7 +150,7 @@ static void queue_put(struct queue *q, const struct link_head *head)
 static const struct link_head beat = {.type = LINK_BEAT};
 
 /* Returns the next piece, or a heartbeat if there was none for SECURE_BEAT_MS. */
-static struct link_head queue_take(struct queue *q)
+static struct link_head link_queue_take(struct queue *q)
 {
 	const uint64_t until_ns = clock_now_ns() + SECURE_BEAT_MS * NSEC_PER_MSEC;
 	const struct timespec until = {
@@ -174,15 +176,15 @@ static void *bulk_main(void *argument)
 	struct link *l = c->link;
 
 	for (;;) {
-		const struct link_head head = queue_take(&l->queue);
+		const struct link_head head = link_queue_take(&l->queue);
 
 		/*
 		 * The peer cannot have read the piece before it arrives, so it stays in place until
 		 * then.
 		 */
 		if (send_parts(c->stream, &head,
-			    bytes_of(l->session, head.lane, l->out) + head.position % REMOTE_RING) <
-			0)
+			    link_lane_bytes(l->session, head.lane, l->out) +
+				    head.position % REMOTE_RING) < 0)
 			end_unheard();
 	}
 	return NULL;
@@ -193,7 +195,7 @@ static void *bulk_main(void *argument)
 static bool send_data(struct link *l, unsigned lane)
 {
 	const struct remote_ring *ring = ring_of(l->session, lane, l->out);
-	const uint8_t *bytes = bytes_of(l->session, lane, l->out);
+	const uint8_t *bytes = link_lane_bytes(l->session, lane, l->out);
 	/* pairs with the release in ring_publish() */
 	const uint64_t tail = atomic_load_explicit(&ring->tail, memory_order_acquire);
 	bool any = false;
@@ -220,13 +222,13 @@ static bool send_data(struct link *l, unsigned lane)
 
 static bool send_head(struct link *l, unsigned lane)
 {
-	const struct remote_ring *ring = ring_of(l->session, lane, other(l->out));
+	const struct remote_ring *ring = ring_of(l->session, lane, link_other_direction(l->out));
 	/* pairs with the release in ring_consume() */
 	const uint64_t head = atomic_load_explicit(&ring->head, memory_order_acquire);
 
-	if (head - l->told[lane] < TELL_BYTES)
+	if (head - l->reported[lane] < TELL_BYTES)
 		return false;
-	l->told[lane] = head;
+	l->reported[lane] = head;
 	send_message(l,
 		&(struct link_head){.type = LINK_HEAD, .lane = (uint8_t)lane, .position = head},
 		NULL);
@@ -255,11 +257,11 @@ static void *send_main(void *argument)
 		for (unsigned i = ring_spins() / 16; i > 0; i--)
 			if (send_new(l))
 				i = ring_spins() / 16;
-		heard = bell_listen(&l->session->hub_bell);
+		heard = doorbell_listen(&l->session->link_doorbell);
 		if (send_new(l))
-			bell_leave(&l->session->hub_bell);
+			doorbell_leave(&l->session->link_doorbell);
 		else
-			bell_sleep(&l->session->hub_bell, heard, LOOK_MS);
+			doorbell_sleep(&l->session->link_doorbell, heard, LOOK_MS);
 	}
 	return NULL;
 }
@@ -274,7 +276,7 @@ static void look_at_lane(struct link *l, const struct remote_note *note)
 	while (note->lane >= lanes &&
 		!atomic_compare_exchange_weak(&l->lanes, &lanes, note->lane + 1))
 		;
-	bell_ring(&l->session->hub_bell);
+	doorbell_ring(&l->session->link_doorbell);
 }
 
 static void *note_main(void *argument)
@@ -291,7 +293,7 @@ static void *note_main(void *argument)
 	 * The end of the program or the worker ends the link. If the program's last bytes stayed
 	 * unread, the kernel would drop the worker's last messages.
 	 */
-	if (note.type == REMOTE_SAY)
+	if (note.type == REMOTE_DIAGNOSTIC)
 		poll(NULL, 0, LAST_MS);
 	_exit(0);
 }
@@ -319,9 +321,9 @@ static void *beat_main(void *argument)
 static int take_data(struct connection *c, const struct link_head *head)
 {
 	struct link *l = c->link;
-	struct remote_ring *ring = ring_of(l->session, head->lane, other(l->out));
+	struct remote_ring *ring = ring_of(l->session, head->lane, link_other_direction(l->out));
 	struct pieces *pieces = &l->pieces[head->lane];
-	uint8_t *bytes = bytes_of(l->session, head->lane, other(l->out));
+	uint8_t *bytes = link_lane_bytes(l->session, head->lane, link_other_direction(l->out));
 	bool is_more;
 	int r;
 
@@ -341,7 +343,7 @@ static int take_data(struct connection *c, const struct link_head *head)
 		atomic_store_explicit(&ring->tail, pieces->tail, memory_order_release);
 	pthread_mutex_unlock(&l->placing);
 	if (is_more)
-		bell_ring(&ring->data);
+		doorbell_ring(&ring->data);
 	return 0;
 }
 
@@ -358,7 +360,7 @@ static int take_head(struct link *l, const struct link_head *head)
 			atomic_load_explicit(&ring->tail, memory_order_acquire) - before)
 		return -EBADMSG;
 	atomic_store_explicit(&ring->head, head->position, memory_order_release);
-	bell_ring(&ring->room);
+	doorbell_ring(&ring->room);
 	return 0;
 }
 
@@ -405,7 +407,7 @@ static void *receive_main(void *argument)
 	_exit(0);
 }
 
-static void start(void *(*run)(void *), void *argument)
+static void link_start_thread(void *(*run)(void *), void *argument)
 {
 	pthread_t thread;
 
@@ -413,7 +415,7 @@ static void start(void *(*run)(void *), void *argument)
 		_exit(1);
 }
 
-struct link *link_new(const struct link_end *end, enum remote_hub hub)
+struct link *link_new(const struct link_end *end, enum remote_link_role link_role)
 {
 	struct link *l = calloc(1, sizeof(*l));
 	pthread_condattr_t clock;
@@ -428,7 +430,7 @@ struct link *link_new(const struct link_end *end, enum remote_hub hub)
 	pthread_cond_init(&l->queue.is_filled, &clock);
 	pthread_condattr_destroy(&clock);
 	l->session = end->map.p;
-	l->out = hub == REMOTE_HUB_SERVER ? RING_UP : RING_DOWN;
+	l->out = link_role == REMOTE_LINK_SERVER ? RING_UP : RING_DOWN;
 	l->sock = end->sock;
 	l->alive_ns = end->alive_ns;
 	l->n = end->n;
@@ -438,21 +440,21 @@ struct link *link_new(const struct link_end *end, enum remote_hub hub)
 	return l;
 }
 
-_Noreturn void link_run(const struct link_end *end, enum remote_hub hub)
+_Noreturn void link_run(const struct link_end *end, enum remote_link_role link_role)
 {
-	struct link *l = link_new(end, hub);
+	struct link *l = link_new(end, link_role);
 
 	if (!l)
 		_exit(1);
 	for (unsigned i = 0; i < l->n; i++)
 		l->connection[i].stream = stream_ahead(l->connection[i].stream);
 	for (unsigned i = 1; i < l->n; i++) {
-		start(bulk_main, &l->connection[i]);
-		start(receive_main, &l->connection[i]);
+		link_start_thread(bulk_main, &l->connection[i]);
+		link_start_thread(receive_main, &l->connection[i]);
 	}
-	start(send_main, l);
-	start(note_main, l);
-	start(beat_main, l);
+	link_start_thread(send_main, l);
+	link_start_thread(note_main, l);
+	link_start_thread(beat_main, l);
 	receive_main(l->connection);
 	_exit(0);
 }

@@ -31,13 +31,13 @@ struct link_end {
 };
 
 /* Copies until one side has ended, then ends the process. */
-_Noreturn void link_run(const struct link_end *end, enum remote_hub hub);
+_Noreturn void link_run(const struct link_end *end, enum remote_link_role link_role);
 
 /*
  * For tests: handles messages of one stream as link_run() does, until the stream ends or an invalid
  * message arrives. free() releases the object.
  */
-struct link *link_new(const struct link_end *end, enum remote_hub hub);
+struct link *link_new(const struct link_end *end, enum remote_link_role link_role);
 void link_hear(struct link *l, unsigned stream);
 
 /*
@@ -48,7 +48,7 @@ void link_hear(struct link *l, unsigned stream);
  * results.
  */
 struct link_place {
-	struct door *door;
+	struct handover *handover;
 	int place, own;
 };
 int link_open_worker(

@@ -28,13 +28,13 @@
 
 /* ---- both sides ---- */
 
-void far_reply_init(struct serve_reply *reply, int status, const char *text)
+void node_link_reply_init(struct serve_reply *reply, int status, const char *text)
 {
 	*reply = (struct serve_reply){.magic = SERVE_MAGIC, .status = status};
 	snprintf(reply->text, sizeof(reply->text), "%s", text);
 }
 
-int far_ask(const struct serve_ask *ask, struct serve_answer *ret_answer, struct error *err)
+int node_link_ask(const struct serve_ask *ask, struct serve_answer *ret_answer, struct error *err)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	_cleanup_close_ int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
@@ -55,7 +55,7 @@ int far_ask(const struct serve_ask *ask, struct serve_answer *ret_answer, struct
 	return TAKE_FD(fd);
 }
 
-int far_become(const struct serve_answer *answer, struct error *err)
+int node_link_become(const struct serve_answer *answer, struct error *err)
 {
 	char minors[24];
 	int r = 0;
@@ -74,7 +74,7 @@ int far_become(const struct serve_answer *answer, struct error *err)
 
 /* ---- the program ---- */
 
-static int usage(void)
+static int node_link_print_usage(void)
 {
 	fprintf(stderr,
 		"usage: divvy-remote-far serve | reach HOST PORT NODE UID CONTAINER SPACE "
@@ -84,13 +84,13 @@ static int usage(void)
 
 static int do_serve(struct identity_tls *tls, char *const *argv)
 {
-	return far_serve(tls);
+	return node_link_serve(tls);
 }
 
 static int do_reach(struct identity_tls *tls, char *const *argv)
 {
-	return far_reach(tls,
-		&(struct far_target){.host = argv[0],
+	return node_link_reach(tls,
+		&(struct node_link_target){.host = argv[0],
 			.port = argv[1],
 			.node = argv[2],
 			.uid = argv[3],
@@ -106,8 +106,8 @@ static int do_probe(struct identity_tls *tls, char *const *argv)
 
 	if (parse_uint(str_from(argv[3]), 0, SERVE_TRANSFER_MS_MAX, &ms, NULL) < 0)
 		return -EINVAL;
-	return far_probe(tls,
-		&(struct far_target){
+	return node_link_probe(tls,
+		&(struct node_link_target){
 			.host = argv[0], .port = argv[1], .node = argv[2], .space = "", .pod = ""},
 		(unsigned)ms);
 }
@@ -135,7 +135,7 @@ int main(int argc, char **argv)
 	int r;
 
 	if (!part)
-		return usage();
+		return node_link_print_usage();
 	log_init("divvy-remote-far");
 	process_await_children();
 	for (int fd = SERVE_FD_LISTEN; fd <= SERVE_FD_IDENTITY; fd++)

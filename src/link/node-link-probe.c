@@ -42,31 +42,32 @@ struct probe_word {
 };
 _Static_assert(sizeof(struct probe_word) == 16, "abi");
 
-static struct stream heard(gnutls_session_t tls)
+static struct stream node_link_probe_receive(gnutls_session_t tls)
 {
 	return stream_tls(tls, PROBE_S * 1000);
 }
 
-static int say(gnutls_session_t tls, const struct probe_word *word)
+static int node_link_probe_send(gnutls_session_t tls, const struct probe_word *word)
 {
 	return gnutls_record_send(tls, word, sizeof(*word)) == sizeof(*word) ? 0 : -EPIPE;
 }
 
 /* ---- the measuring side ---- */
 
-static int compare(const void *pa, const void *pb)
+static int node_link_probe_compare(const void *pa, const void *pb)
 {
 	const uint64_t a = *(const uint64_t *)pa, b = *(const uint64_t *)pb;
 
 	return a < b ? -1 : a > b;
 }
 
-static int ask(gnutls_session_t tls, enum probe_type type, uint64_t value, struct probe_word *ret)
+static int node_link_probe_ask(
+	gnutls_session_t tls, enum probe_type type, uint64_t value, struct probe_word *ret)
 {
 	const struct probe_word word = {.type = type, .value = value};
-	int r = say(tls, &word);
+	int r = node_link_probe_send(tls, &word);
 
-	r = r < 0 ? r : stream_receive(heard(tls), ret, sizeof(*ret));
+	r = r < 0 ? r : stream_receive(node_link_probe_receive(tls), ret, sizeof(*ret));
 	return r < 0 ? r : ret->type == (uint32_t)type ? 0 : -EPROTO;
 }
 
@@ -77,13 +78,13 @@ static int measure_round_trip(gnutls_session_t tls, uint64_t *ret_ns)
 	for (size_t i = 0; i < ECHOES; i++) {
 		const uint64_t began = clock_now_ns();
 		struct probe_word back;
-		int r = ask(tls, PROBE_ECHO, i, &back);
+		int r = node_link_probe_ask(tls, PROBE_ECHO, i, &back);
 
 		if (r < 0 || back.value != i)
 			return r < 0 ? r : -EPROTO;
 		took[i] = clock_now_ns() - began;
 	}
-	qsort(took, ECHOES, sizeof(*took), compare);
+	qsort(took, ECHOES, sizeof(*took), node_link_probe_compare);
 	*ret_ns = took[ECHOES / 2];
 	return 0;
 }
@@ -95,7 +96,7 @@ static int measure_bandwidth(gnutls_session_t tls, unsigned ms, uint64_t *ret_bi
 	struct probe_word *word = (struct probe_word *)block, answer;
 	const int waiting = 8 * BLOCK;
 	uint64_t until;
-	int r = ask(tls, PROBE_TRANSFER, ms, &answer);
+	int r = node_link_probe_ask(tls, PROBE_TRANSFER, ms, &answer);
 
 	*ret_bits = 0;
 	if (r < 0 || answer.status < 0)
@@ -112,14 +113,15 @@ static int measure_bandwidth(gnutls_session_t tls, unsigned ms, uint64_t *ret_bi
 		if (gnutls_record_send(tls, block, sizeof(block)) != sizeof(block))
 			return -EPIPE;
 	} while (word->type == PROBE_DATA);
-	r = stream_receive(heard(tls), &answer, sizeof(answer));
+	r = stream_receive(node_link_probe_receive(tls), &answer, sizeof(answer));
 	if (r < 0 || answer.type != PROBE_LAST)
 		return r < 0 ? r : -EPROTO;
 	*ret_bits = answer.value;
 	return 0;
 }
 
-int far_probe(struct identity_tls *tls, const struct far_target *t, unsigned transfer_ms)
+int node_link_probe(
+	struct identity_tls *tls, const struct node_link_target *t, unsigned transfer_ms)
 {
 	static struct identity_session session;
 	struct serve_probe result = {.magic = SERVE_MAGIC};
@@ -127,7 +129,7 @@ int far_probe(struct identity_tls *tls, const struct far_target *t, unsigned tra
 	int r;
 
 	alarm(PROBE_S);
-	r = far_get_in(t, tls, FAR_PROBE, &session, &err);
+	r = node_link_connect(t, tls, NODE_LINK_PROBE, &session, &err);
 	if (r == 0) {
 		r = measure_round_trip(session.tls, &result.round_trip_ns);
 		/* Without a bandwidth the round trip still counts. */
@@ -154,7 +156,7 @@ static int receive_blocks(gnutls_session_t tls, unsigned ms, uint64_t *ret_bits)
 	const uint64_t began = clock_now_ns(), quick = began + ms * NSEC_PER_MSEC / 4;
 
 	do {
-		int r = stream_receive(heard(tls), block, sizeof(block));
+		int r = stream_receive(node_link_probe_receive(tls), block, sizeof(block));
 
 		if (r < 0 || (word->type != PROBE_DATA && word->type != PROBE_LAST))
 			return r < 0 ? r : -EPROTO;
@@ -188,25 +190,25 @@ static int serve_transfer(gnutls_session_t tls, uint64_t ms)
 
 	if (!ms || ms > SERVE_TRANSFER_MS_MAX)
 		return -EPROTO;
-	daemon = far_ask(&question, &may, NULL);
+	daemon = node_link_ask(&question, &may, NULL);
 	answer.status = daemon < 0 ? daemon : 0;
-	r = say(tls, &answer);
+	r = node_link_probe_send(tls, &answer);
 	if (r < 0 || daemon < 0)
 		return r;
 	answer = (struct probe_word){.type = PROBE_LAST};
 	r = receive_blocks(tls, (unsigned)ms, &answer.value);
-	return r < 0 ? r : say(tls, &answer);
+	return r < 0 ? r : node_link_probe_send(tls, &answer);
 }
 
-void far_probe_serve(gnutls_session_t tls)
+void node_link_probe_serve(gnutls_session_t tls)
 {
 	unsigned echoes = 0;
 	struct probe_word word;
 
 	alarm(PROBE_S);
-	while (stream_receive(heard(tls), &word, sizeof(word)) >= 0) {
+	while (stream_receive(node_link_probe_receive(tls), &word, sizeof(word)) >= 0) {
 		if (word.type == PROBE_ECHO && echoes++ < ECHOES_MAX) {
-			if (say(tls, &word) < 0)
+			if (node_link_probe_send(tls, &word) < 0)
 				return;
 			continue;
 		}

@@ -31,9 +31,11 @@
 
 #define LOOK_MS 1000
 
-static void fill_hello(const struct far_target *t, enum far_what what, struct far_hello *ret_hello)
+static void fill_hello(const struct node_link_target *t, enum node_link_request what,
+	struct node_link_hello *ret_hello)
 {
-	*ret_hello = (struct far_hello){.magic = FAR_MAGIC, .abi = FAR_ABI, .what = (uint16_t)what};
+	*ret_hello = (struct node_link_hello){
+		.magic = NODE_LINK_MAGIC, .abi = NODE_LINK_ABI, .what = (uint16_t)what};
 	snprintf(ret_hello->space, sizeof(ret_hello->space), "%s", t->space);
 	snprintf(ret_hello->pod, sizeof(ret_hello->pod), "%s", t->pod);
 }
@@ -43,7 +45,7 @@ static int receive_reply(gnutls_session_t tls, const char *node, struct error *e
 	struct serve_reply reply;
 
 	/* A server that rejects a certificate says so only now. */
-	if (stream_receive(stream_tls(tls, FAR_ANSWER_MS), &reply, sizeof(reply)) < 0)
+	if (stream_receive(stream_tls(tls, NODE_LINK_ANSWER_MS), &reply, sizeof(reply)) < 0)
 		return fail(err, EAGAIN,
 			"node %.100s refused the connection; see the log of its divvyd", node);
 	reply.text[sizeof(reply.text) - 1] = '\0';
@@ -57,7 +59,7 @@ static int receive_reply(gnutls_session_t tls, const char *node, struct error *e
 				: 0;
 }
 
-static const char *why(int failed)
+static const char *node_link_reach_explain(int failed)
 {
 	switch (failed) {
 	case ECONNREFUSED: return "no program listens there";
@@ -66,17 +68,17 @@ static const char *why(int failed)
 	}
 }
 
-int far_get_in(const struct far_target *t, struct identity_tls *tls, enum far_what what,
-	struct identity_session *session, struct error *err)
+int node_link_connect(const struct node_link_target *t, struct identity_tls *tls,
+	enum node_link_request what, struct identity_session *session, struct error *err)
 {
 	int fd = net_dial(t->host, t->port), r;
-	struct far_hello hello;
+	struct node_link_hello hello;
 	struct error refused;
 
 	if (fd < 0)
 		return fail(err, EAGAIN, "node %.80s at %.64s:%.8s: %s", t->node, t->host, t->port,
-			why(-fd));
-	r = secure_meet(tls, fd, t->node, session, &refused);
+			node_link_reach_explain(-fd));
+	r = secure_accept(tls, fd, t->node, session, &refused);
 	if (r < 0)
 		return fail(err, EAGAIN, "node %.80s at %.64s:%.8s: %.100s", t->node, t->host,
 			t->port, refused.msg);
@@ -86,31 +88,33 @@ int far_get_in(const struct far_target *t, struct identity_tls *tls, enum far_wh
 	return receive_reply(session->tls, t->node, err);
 }
 
-static int check_there(const struct far_target *t, struct identity_tls *tls, struct error *err)
+static int check_there(
+	const struct node_link_target *t, struct identity_tls *tls, struct error *err)
 {
 	static struct identity_session session;
-	const int r = far_get_in(t, tls, FAR_CHECK, &session, err);
+	const int r = node_link_connect(t, tls, NODE_LINK_CHECK, &session, err);
 
 	if (r >= 0)
 		gnutls_bye(session.tls, GNUTLS_SHUT_WR);
 	return r;
 }
 
-static int join_there(const struct far_target *t, struct identity_tls *tls,
+static int join_there(const struct node_link_target *t, struct identity_tls *tls,
 	const struct link_program *program, struct error *err)
 {
 	static struct identity_session session;
 	struct link_end end;
-	const int r = far_get_in(t, tls, FAR_PROCESS, &session, err);
+	const int r = node_link_connect(t, tls, NODE_LINK_PROCESS, &session, err);
 
 	if (r >= 0 && link_open_program(session.tls, program, &end) >= 0)
-		link_run(&end, REMOTE_HUB_SERVER);
+		link_run(&end, REMOTE_LINK_SERVER);
 	return r;
 }
 
 /* ---- devices of this node ---- */
 
-static int ask_here(const struct far_target *t, struct serve_answer *ret_answer, struct error *err)
+static int ask_here(
+	const struct node_link_target *t, struct serve_answer *ret_answer, struct error *err)
 {
 	struct serve_ask ask = {.magic = SERVE_MAGIC};
 
@@ -119,10 +123,10 @@ static int ask_here(const struct far_target *t, struct serve_answer *ret_answer,
 		str_copy(ask.space, sizeof(ask.space), str_from(t->space)) < 0 ||
 		str_copy(ask.pod, sizeof(ask.pod), str_from(t->pod)) < 0)
 		return fail(err, ENAMETOOLONG, "a name is too long");
-	return far_ask(&ask, ret_answer, err);
+	return node_link_ask(&ask, ret_answer, err);
 }
 
-static int check_here(const struct far_target *t, struct identity_tls *tls, struct error *err)
+static int check_here(const struct node_link_target *t, struct identity_tls *tls, struct error *err)
 {
 	struct serve_answer answer;
 	const int daemon = ask_here(t, &answer, err);
@@ -132,7 +136,7 @@ static int check_here(const struct far_target *t, struct identity_tls *tls, stru
 }
 
 /* A child keeps the connection to divvyd; the worker ends with it. */
-static int join_here(const struct far_target *t, struct identity_tls *tls,
+static int join_here(const struct node_link_target *t, struct identity_tls *tls,
 	const struct link_program *program, struct error *err)
 {
 	struct serve_answer answer;
@@ -143,7 +147,7 @@ static int join_here(const struct far_target *t, struct identity_tls *tls,
 
 	if (daemon < 0)
 		return daemon;
-	r = far_become(&answer, err);
+	r = node_link_become(&answer, err);
 	explicit_bzero(&answer, sizeof(answer));
 	if (r < 0)
 		return r;
@@ -166,16 +170,16 @@ static int join_here(const struct far_target *t, struct identity_tls *tls,
 
 struct transport {
 	/* Checks that the container has a grant. */
-	int (*check)(const struct far_target *t, struct identity_tls *tls, struct error *err);
+	int (*check)(const struct node_link_target *t, struct identity_tls *tls, struct error *err);
 	/* Joins the program with a worker while both live; otherwise -errno. */
-	int (*join)(const struct far_target *t, struct identity_tls *tls,
+	int (*join)(const struct node_link_target *t, struct identity_tls *tls,
 		const struct link_program *program, struct error *err);
 };
 
 static const struct transport over_memory = {check_here, join_here},
 			      over_network = {check_there, join_there};
 
-static const struct transport *transport_to(const struct far_target *t)
+static const struct transport *transport_to(const struct node_link_target *t)
 {
 	return t->host[0] ? &over_network : &over_memory;
 }
@@ -183,7 +187,7 @@ static const struct transport *transport_to(const struct far_target *t)
 /* ---- processes of the program ---- */
 
 /* The socket's folder already identifies the pod; the kernel must confirm it. */
-static bool is_ours(const struct far_target *t, int sock)
+static bool node_link_reach_is_ours(const struct node_link_target *t, int sock)
 {
 	const char *root = strcmp(t->cgroup_root, "*") ? t->cgroup_root : NULL;
 	struct cgroup_pod found;
@@ -198,39 +202,40 @@ static bool is_ours(const struct far_target *t, int sock)
 	return r == -EXDEV || (r >= 0 && !strcmp(found.uid, t->uid));
 }
 
-static void refuse(int sock, const char *text)
+static void node_link_reach_refuse_program(int sock, const char *text)
 {
 	struct remote_note note = {.type = REMOTE_REFUSED,
 		.abi = REMOTE_ABI,
 		.lane = CUDA_ERROR_NO_DEVICE,
-		.hub = REMOTE_HUB_SERVER};
+		.link_role = REMOTE_LINK_SERVER};
 
 	snprintf(note.text, sizeof(note.text), "%s", text);
 	fd_send(sock, &note, sizeof(note), NULL, 0, MSG_NOSIGNAL);
 }
 
-static void join_one(
-	const struct far_target *t, struct identity_tls *tls, const struct link_program *program)
+static void node_link_reach_join_one(const struct node_link_target *t, struct identity_tls *tls,
+	const struct link_program *program)
 {
 	struct error err = {0};
 	const int r = transport_to(t)->join(t, tls, program, &err);
 
 	if (r < 0) {
 		fprintf(stderr, "divvy-remote-far: %s/%s: %s\n", t->space, t->pod, err.msg);
-		refuse(program->sock, err.msg);
+		node_link_reach_refuse_program(program->sock, err.msg);
 	}
 }
 
-static void join_next(struct listener_poll *listener, const struct far_target *t,
-	struct identity_tls *tls, struct children *children)
+static void node_link_reach_join_next(struct listener_poll *listener,
+	const struct node_link_target *t, struct identity_tls *tls, struct children *children)
 {
 	_cleanup_close_ int sock = listener_poll_accept(listener, 0);
 	int at;
 
-	if (sock >= 0 && is_ours(t, sock) && children_fork(children, &at) == 0) {
+	if (sock >= 0 && node_link_reach_is_ours(t, sock) && children_fork(children, &at) == 0) {
 		close(SERVE_FD_LISTEN);
 		close(SERVE_FD_CONTROL);
-		join_one(t, tls, &(struct link_program){sock, &children->v[at].alive_ns});
+		node_link_reach_join_one(
+			t, tls, &(struct link_program){sock, &children->v[at].alive_ns});
 		_exit(1);
 	}
 }
@@ -238,17 +243,17 @@ static void join_next(struct listener_poll *listener, const struct far_target *t
 /* ---- start and end ---- */
 
 /* Runs in a child, because GnuTLS's memory ends with it. */
-static void check_and_tell(const struct far_target *t, struct identity_tls *tls)
+static void check_and_tell(const struct node_link_target *t, struct identity_tls *tls)
 {
 	struct error err = {0};
 	struct serve_reply reply;
 	const int r = transport_to(t)->check(t, tls, &err);
 
-	far_reply_init(&reply, r < 0 ? r : 0, r < 0 ? err.msg : "");
+	node_link_reply_init(&reply, r < 0 ? r : 0, r < 0 ? err.msg : "");
 	send(SERVE_FD_CONTROL, &reply, sizeof(reply), MSG_NOSIGNAL);
 }
 
-int far_reach(struct identity_tls *tls, const struct far_target *t)
+int node_link_reach(struct identity_tls *tls, const struct node_link_target *t)
 {
 	struct listener_poll listener = {.fd = SERVE_FD_LISTEN};
 	struct pollfd fds[] = {{.fd = SERVE_FD_CONTROL, .events = POLLIN}, {.events = POLLIN}};
@@ -268,10 +273,10 @@ int far_reach(struct identity_tls *tls, const struct far_target *t)
 		fds[1].fd = listener_poll_fd(&listener);
 		poll(fds, 2, LOOK_MS);
 		if (fds[1].revents & POLLIN)
-			join_next(&listener, t, tls, children);
+			node_link_reach_join_next(&listener, t, tls, children);
 		children_watch(children, clock_now_ns(), SECURE_HANDSHAKE_MS, SECURE_PEER_MS);
 		while ((pid = waitpid(-1, NULL, WNOHANG)) > 0)
-			children_gone(children, pid);
+			children_exited(children, pid);
 	}
 	return 0;
 }

@@ -31,7 +31,7 @@
 #define LOOK_MS 1000
 
 static struct children *children; /* shared with the children */
-static struct door door;
+static struct handover handover;
 
 /* ---- a process of a program ---- */
 
@@ -41,7 +41,7 @@ struct watch {
 };
 
 /* The grant ends: this process ends, and with it the worker. */
-static void *watch_main(void *argument)
+static void *node_link_serve_watch_main(void *argument)
 {
 	const struct watch *w = argument;
 
@@ -61,7 +61,7 @@ static void *watch_main(void *argument)
 	return NULL;
 }
 
-static void serve_process(
+static void node_link_serve_serve_process(
 	gnutls_session_t tls, int network, int daemon, const struct link_place *at)
 {
 	static struct watch watch;
@@ -76,29 +76,29 @@ static void serve_process(
 	if (link_open_worker(tls, at, &end) < 0)
 		return;
 	watch = (struct watch){daemon, network, end.map.p};
-	if (pthread_create(&thread, NULL, watch_main, &watch))
+	if (pthread_create(&thread, NULL, node_link_serve_watch_main, &watch))
 		return;
-	link_run(&end, REMOTE_HUB_CLIENT);
+	link_run(&end, REMOTE_LINK_CLIENT);
 }
 
-static int check_hello(const struct far_hello *hello, struct error *err)
+static int node_link_serve_check_hello(const struct node_link_hello *hello, struct error *err)
 {
-	if (hello->magic == FAR_MAGIC && hello->abi == FAR_ABI)
+	if (hello->magic == NODE_LINK_MAGIC && hello->abi == NODE_LINK_ABI)
 		return 0;
 	return fail(err, EPROTO,
 		"the program's node has version %u of the link protocol and this node %u; "
 		"install one version of divvyd",
-		hello->abi, FAR_ABI);
+		hello->abi, NODE_LINK_ABI);
 }
 
 /* Returns the connection to divvyd. From then on this process is the tenant's. */
-static int get_in(const struct identity_name *peer, const struct far_hello *hello, int network,
-	struct error *err)
+static int node_link_serve_admit(const struct identity_name *peer,
+	const struct node_link_hello *hello, int network, struct error *err)
 {
 	struct serve_ask ask = {.magic = SERVE_MAGIC};
 	struct serve_answer answer;
 	char address[ADDRESS_NUMERIC];
-	int fd, r = check_hello(hello, err);
+	int fd, r = node_link_serve_check_hello(hello, err);
 
 	if (r < 0)
 		return r;
@@ -115,10 +115,10 @@ static int get_in(const struct identity_name *peer, const struct far_hello *hell
 	address_peer(network, address, sizeof(address));
 	address[strcspn(address, "%")] = '\0'; /* a scope is meaningless on other nodes */
 	str_copy(ask.peer, sizeof(ask.peer), str_from(address));
-	fd = far_ask(&ask, &answer, err);
+	fd = node_link_ask(&ask, &answer, err);
 	if (fd < 0)
 		return fd;
-	r = far_become(&answer, err);
+	r = node_link_become(&answer, err);
 	explicit_bzero(&answer, sizeof(answer));
 	if (r < 0) {
 		close(fd);
@@ -129,24 +129,24 @@ static int get_in(const struct identity_name *peer, const struct far_hello *hell
 
 /* Only nodes may measure. */
 static void serve_probe(
-	gnutls_session_t tls, const struct identity_name *peer, const struct far_hello *hello)
+	gnutls_session_t tls, const struct identity_name *peer, const struct node_link_hello *hello)
 {
 	struct serve_reply reply;
 	struct error err = {0};
-	int r = check_hello(hello, &err);
+	int r = node_link_serve_check_hello(hello, &err);
 
 	if (r == 0 && peer->kind != IDENTITY_OF_NODE)
 		r = fail(&err, EACCES,
 			"the certificate belongs to a container; expected one of a node");
-	far_reply_init(&reply, r, r < 0 ? err.msg : "");
+	node_link_reply_init(&reply, r, r < 0 ? err.msg : "");
 	if (gnutls_record_send(tls, &reply, sizeof(reply)) == sizeof(reply) && r == 0)
-		far_probe_serve(tls);
+		node_link_probe_serve(tls);
 }
 
-static void serve_one(int fd, struct identity_tls *tls, const struct link_place *at)
+static void node_link_serve_serve_one(int fd, struct identity_tls *tls, const struct link_place *at)
 {
 	static struct identity_session session;
-	struct far_hello hello;
+	struct node_link_hello hello;
 	struct serve_reply reply;
 	struct bulk_name name;
 	struct error err = {0};
@@ -154,10 +154,10 @@ static void serve_one(int fd, struct identity_tls *tls, const struct link_place 
 
 	r = bulk_look(fd, &name);
 	if (r > 0)
-		door_knock(&door, &name, fd);
+		handover_submit(&handover, &name, fd);
 	if (r != 0)
 		return;
-	if (secure_meet(tls, fd, NULL, &session, &err) < 0) {
+	if (secure_accept(tls, fd, NULL, &session, &err) < 0) {
 		/* A connection without a certificate is not worth a log line. */
 		if (session.why.code)
 			fprintf(stderr, "divvy-remote-far: refused a connection: %s\n", err.msg);
@@ -166,26 +166,26 @@ static void serve_one(int fd, struct identity_tls *tls, const struct link_place 
 	children_known(children, at->place);
 	if (stream_receive(stream_tls(session.tls, SECURE_SILENT_MS), &hello, sizeof(hello)) < 0)
 		return;
-	if (hello.what == FAR_PROBE) {
+	if (hello.what == NODE_LINK_PROBE) {
 		serve_probe(session.tls, &session.peer, &hello);
 		gnutls_bye(session.tls, GNUTLS_SHUT_WR);
 		return;
 	}
-	daemon = get_in(&session.peer, &hello, fd, &err);
-	far_reply_init(&reply, daemon < 0 ? daemon : 0, daemon < 0 ? err.msg : "");
+	daemon = node_link_serve_admit(&session.peer, &hello, fd, &err);
+	node_link_reply_init(&reply, daemon < 0 ? daemon : 0, daemon < 0 ? err.msg : "");
 	if (gnutls_record_send(session.tls, &reply, sizeof(reply)) == sizeof(reply) &&
-		daemon >= 0 && hello.what == FAR_PROCESS)
-		serve_process(session.tls, fd, daemon, at);
+		daemon >= 0 && hello.what == NODE_LINK_PROCESS)
+		node_link_serve_serve_process(session.tls, fd, daemon, at);
 	gnutls_bye(session.tls, GNUTLS_SHUT_WR);
 }
 
 /* ---- accepting ---- */
 
-static void serve_next(struct listener_poll *listener, struct identity_tls *tls)
+static void node_link_serve_serve_next(struct listener_poll *listener, struct identity_tls *tls)
 {
 	_cleanup_close_ int fd = listener_poll_accept(listener, 0);
 	const int at = fd < 0 ? -1 : children_take(children, clock_now_ns());
-	_cleanup_close_ int own = at < 0 ? -1 : door_open(&door, at);
+	_cleanup_close_ int own = at < 0 ? -1 : tenant_socket_open(&handover, at);
 	pid_t pid;
 
 	if (own < 0)
@@ -194,14 +194,14 @@ static void serve_next(struct listener_poll *listener, struct identity_tls *tls)
 	if (pid == 0) {
 		close(SERVE_FD_LISTEN);
 		close(SERVE_FD_CONTROL);
-		door_in_child(&door);
-		serve_one(fd, tls, &(struct link_place){&door, at, own});
+		handover_in_child(&handover);
+		node_link_serve_serve_one(fd, tls, &(struct link_place){&handover, at, own});
 		_exit(1);
 	}
 	children_set(children, at, pid);
 }
 
-int far_serve(struct identity_tls *tls)
+int node_link_serve(struct identity_tls *tls)
 {
 	struct listener_poll listener = {.fd = SERVE_FD_LISTEN};
 	int r;
@@ -209,23 +209,23 @@ int far_serve(struct identity_tls *tls)
 	children = children_new();
 	if (!children)
 		return -ENOMEM;
-	r = door_init(&door, children);
+	r = handover_init(&handover, children);
 	if (r < 0)
 		return r;
 	for (;;) {
 		struct pollfd fds[] = {{.fd = listener_poll_fd(&listener), .events = POLLIN},
 			{.fd = SERVE_FD_CONTROL, .events = POLLIN},
-			{.fd = door.in, .events = POLLIN}};
+			{.fd = handover.in, .events = POLLIN}};
 
 		poll(fds, 3, LOOK_MS);
 		if (fds[1].revents)
 			return 0;
 		if (fds[2].revents)
-			door_pass(&door);
+			handover_pass(&handover);
 		if (fds[0].revents & POLLIN)
-			serve_next(&listener, tls);
+			node_link_serve_serve_next(&listener, tls);
 		children_watch(children, clock_now_ns(), SECURE_HANDSHAKE_MS, SECURE_PEER_MS);
 		for (pid_t pid; (pid = waitpid(-1, NULL, WNOHANG)) > 0;)
-			door_close(&door, children_gone(children, pid));
+			tenant_socket_close(&handover, children_exited(children, pid));
 	}
 }

@@ -13,46 +13,46 @@
 #include "identity/identity-tls.h"
 #include "wire/serve.h"
 
-#define FAR_ABI 2u
+#define NODE_LINK_ABI 2u
 /*
  * Time in which the other node answers. divvyd may wait for other tenants that are about to end:
  * SERVED_IDLE_NS.
  */
-#define FAR_ANSWER_MS 45000u
-#define FAR_MAGIC 0x64766661u
+#define NODE_LINK_ANSWER_MS 45000u
+#define NODE_LINK_MAGIC 0x64766661u
 
-enum far_what {
-	FAR_CHECK = 1, /* has the container a grant? divvyd grants what it may */
-	FAR_PROCESS,   /* a process of the container's program; a session follows */
-	FAR_PROBE,     /* from a node: measures the network between the two nodes */
+enum node_link_request {
+	NODE_LINK_CHECK = 1, /* has the container a grant? divvyd grants what it may */
+	NODE_LINK_PROCESS,   /* a process of the container's program; a session follows */
+	NODE_LINK_PROBE,     /* from a node: measures the network between the two nodes */
 };
 
 /* First message of the program's side. Its certificate says who it is. */
-struct far_hello {
+struct node_link_hello {
 	uint32_t magic;
 	uint16_t abi;
-	uint16_t what;            /* enum far_what */
+	uint16_t what;            /* enum node_link_request */
 	char space[64], pod[254]; /* namespace and name of the pod with the certificate's UID */
 	char reserved[2];
 };
-_Static_assert(sizeof(struct far_hello) == 328, "abi");
+_Static_assert(sizeof(struct node_link_hello) == 328, "abi");
 
-/* Fills the answer to a far_hello. */
-void far_reply_init(struct serve_reply *reply, int status, const char *text);
+/* Fills the answer to a node_link_hello. */
+void node_link_reply_init(struct serve_reply *reply, int status, const char *text);
 
 /*
  * Asks the divvyd of this node ($DIVVY_SERVE). Returns the connection, whose end means the end of
  * the grant, or -errno with divvyd's sentence. May take as long as divvyd waits for tenants that
  * end elsewhere.
  */
-int far_ask(const struct serve_ask *ask, struct serve_answer *ret_answer, struct error *err);
+int node_link_ask(const struct serve_ask *ask, struct serve_answer *ret_answer, struct error *err);
 /* Makes this process one of the tenant's: its user and its secret. */
-int far_become(const struct serve_answer *answer, struct error *err);
+int node_link_become(const struct serve_answer *answer, struct error *err);
 
 /* Runs the device side until SERVE_FD_CONTROL ends. Sessions that run then continue. */
-int far_serve(struct identity_tls *tls);
+int node_link_serve(struct identity_tls *tls);
 
-struct far_target {
+struct node_link_target {
 	const char *host, *port; /* host "": the devices are this node's own */
 	const char *node;
 	const char *uid, *container, *space, *pod;
@@ -60,13 +60,13 @@ struct far_target {
 	const char *cgroup_root;
 };
 /* Runs the program side until SERVE_FD_CONTROL ends. Sessions that run then continue. */
-int far_reach(struct identity_tls *tls, const struct far_target *target);
+int node_link_reach(struct identity_tls *tls, const struct node_link_target *target);
 /*
  * Connects to the target, authenticates both ends and gets permission for `what`. -errno with a
  * sentence.
  */
-int far_get_in(const struct far_target *target, struct identity_tls *tls, enum far_what what,
-	struct identity_session *session, struct error *err);
+int node_link_connect(const struct node_link_target *target, struct identity_tls *tls,
+	enum node_link_request what, struct identity_session *session, struct error *err);
 
 /* ---- node-link-probe.c ---- */
 
@@ -75,8 +75,9 @@ int far_get_in(const struct far_target *target, struct identity_tls *tls, enum f
  * time, if both nodes' divvyd permit it. Writes the result to SERVE_FD_CONTROL. Blocks for some
  * seconds at most, and then ends the process.
  */
-int far_probe(struct identity_tls *tls, const struct far_target *target, unsigned transfer_ms);
-/* The other side of far_probe(): answers until the peer ends it, for some seconds at most. */
-void far_probe_serve(struct gnutls_session_int *tls);
+int node_link_probe(
+	struct identity_tls *tls, const struct node_link_target *target, unsigned transfer_ms);
+/* The other side of node_link_probe(): answers until the peer ends it, for some seconds at most. */
+void node_link_probe_serve(struct gnutls_session_int *tls);
 
 #endif

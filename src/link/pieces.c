@@ -11,7 +11,7 @@
 #include <errno.h>
 #include <string.h>
 
-static void take_out(struct pieces *p, unsigned at)
+static void pieces_take_piece(struct pieces *p, unsigned at)
 {
 	p->n--;
 	memmove(&p->v[at], &p->v[at + 1], (p->n - at) * sizeof(p->v[0]));
@@ -49,15 +49,15 @@ bool pieces_arrived(struct pieces *p, uint64_t position)
 	p->v[at].is_there = true;
 	if (at + 1 < p->n && p->v[at + 1].is_there && p->v[at + 1].from == p->v[at].to) {
 		p->v[at].to = p->v[at + 1].to;
-		take_out(p, at + 1);
+		pieces_take_piece(p, at + 1);
 	}
 	if (at > 0 && p->v[at - 1].is_there && p->v[at - 1].to == p->v[at].from) {
 		p->v[at - 1].to = p->v[at].to;
-		take_out(p, at--);
+		pieces_take_piece(p, at--);
 	}
 	if (at > 0 || p->v[0].from != p->tail)
 		return false;
 	p->tail = p->v[0].to;
-	take_out(p, 0);
+	pieces_take_piece(p, 0);
 	return true;
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Sets the socket options that detect a lost peer, and runs the TLS handshake of a connection.
- * secure_meet() checks certificates; secure_meet_key() proves a pre-shared key. GnuTLS passes only
- * its session to find_key(), so the session's user pointer holds the `struct secure_key`. A
- * client's credentials live for one handshake; the server's are static and live as long as the
- * process. set_server() creates the server's without a lock, so only one thread may make its first
- * call. As a server, secure_meet_key() returns -EACCES for every failed handshake.
+ * secure_accept() checks certificates; secure_accept_key() proves a pre-shared key. GnuTLS passes
+ * only its session to secure_find_key(), so the session's user pointer holds the `struct
+ * secure_key`. A client's credentials live for one handshake; the server's are static and live as
+ * long as the process. set_server() creates the server's without a lock, so only one thread may
+ * make its first call. As a server, secure_accept_key() returns -EACCES for every failed handshake.
  */
 #include "link/secure.h"
 
@@ -50,7 +50,7 @@ int secure_handshake(gnutls_session_t tls, int fd)
 	return r;
 }
 
-int secure_meet(struct identity_tls *own, int fd, const char *node,
+int secure_accept(struct identity_tls *own, int fd, const char *node,
 	struct identity_session *ret_session, struct error *err)
 {
 	int r = identity_session_init(ret_session, own, node);
@@ -65,7 +65,7 @@ int secure_meet(struct identity_tls *own, int fd, const char *node,
 	return r;
 }
 
-static int find_key(gnutls_session_t tls, const char *name, gnutls_datum_t *ret_key)
+static int secure_find_key(gnutls_session_t tls, const char *name, gnutls_datum_t *ret_key)
 {
 	const struct secure_key *key = gnutls_session_get_ptr(tls);
 	uint8_t bytes[SECURE_KEY_BYTES];
@@ -81,7 +81,7 @@ static int find_key(gnutls_session_t tls, const char *name, gnutls_datum_t *ret_
 	return ret_key->data ? 0 : -1;
 }
 
-/* The credentials are the process's; the key that find_key() returns is the session's. */
+/* The credentials are the process's; the key that secure_find_key() returns is the session's. */
 static int set_server(gnutls_session_t tls)
 {
 	static gnutls_psk_server_credentials_t credentials;
@@ -91,11 +91,11 @@ static int set_server(gnutls_session_t tls)
 		r = gnutls_psk_allocate_server_credentials(&credentials);
 	if (r < 0)
 		return r;
-	gnutls_psk_set_server_credentials_function(credentials, find_key);
+	gnutls_psk_set_server_credentials_function(credentials, secure_find_key);
 	return gnutls_credentials_set(tls, GNUTLS_CRD_PSK, credentials);
 }
 
-static int set_client(gnutls_session_t tls, const struct secure_key *key,
+static int secure_set_client(gnutls_session_t tls, const struct secure_key *key,
 	gnutls_psk_client_credentials_t *ret_credentials)
 {
 	const gnutls_datum_t own = {(uint8_t *)(uintptr_t)key->bytes, SECURE_KEY_BYTES};
@@ -107,13 +107,13 @@ static int set_client(gnutls_session_t tls, const struct secure_key *key,
 	return r < 0 ? r : gnutls_credentials_set(tls, GNUTLS_CRD_PSK, *ret_credentials);
 }
 
-static int prove(gnutls_session_t tls, int fd, const struct secure_key *key)
+static int secure_prove_key(gnutls_session_t tls, int fd, const struct secure_key *key)
 {
 	gnutls_psk_client_credentials_t client = NULL;
 	int r = gnutls_priority_set_direct(tls, PRIORITY, NULL);
 
 	if (r >= 0)
-		r = key->find ? set_server(tls) : set_client(tls, key, &client);
+		r = key->find ? set_server(tls) : secure_set_client(tls, key, &client);
 	if (r >= 0)
 		r = secure_handshake(tls, fd);
 	/* A server that would accept a client without the key is not divvy's. */
@@ -142,7 +142,7 @@ static int why_not(const struct secure_key *key, int failed)
 	}
 }
 
-int secure_meet_key(int fd, const struct secure_key *key, gnutls_session_t *ret_tls)
+int secure_accept_key(int fd, const struct secure_key *key, gnutls_session_t *ret_tls)
 {
 	gnutls_session_t tls;
 	int r;
@@ -151,7 +151,7 @@ int secure_meet_key(int fd, const struct secure_key *key, gnutls_session_t *ret_
 	if (gnutls_init(&tls, key->find ? GNUTLS_SERVER : GNUTLS_CLIENT) < 0)
 		return -ENOMEM;
 	gnutls_session_set_ptr(tls, (void *)(uintptr_t)key);
-	r = prove(tls, fd, key);
+	r = secure_prove_key(tls, fd, key);
 	if (r < 0) {
 		gnutls_deinit(tls);
 		return why_not(key, r);

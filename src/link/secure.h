@@ -42,7 +42,7 @@ int secure_handshake(struct gnutls_session_int *tls, int fd);
  * must not move *ret_session. -EACCES: the sentence is for the log only, and the peer gets no
  * reason. -ENOMEM.
  */
-int secure_meet(struct identity_tls *own, int fd, const char *node,
+int secure_accept(struct identity_tls *own, int fd, const char *node,
 	struct identity_session *ret_session, struct error *err);
 
 /* A key that both sides know, and its purpose. */
@@ -58,6 +58,6 @@ struct secure_key {
  * *ret_tls. -EACCES: one side does not know the key. -ENOMEM. A client also gets -ETIMEDOUT, and
  * -EPROTO if the peer is no server of this kind.
  */
-int secure_meet_key(int fd, const struct secure_key *key, struct gnutls_session_int **ret_tls);
+int secure_accept_key(int fd, const struct secure_key *key, struct gnutls_session_int **ret_tls);
 
 #endif

@@ -91,7 +91,7 @@ struct ahead {
 	uint8_t in[READ_BYTES], out[SENT_BYTES + SENT_BYTES / RECORD_BYTES * RECORD_OVERHEAD];
 };
 
-static ssize_t pull(gnutls_transport_ptr_t data, void *p, size_t n)
+static ssize_t tls_pull_bytes(gnutls_transport_ptr_t data, void *p, size_t n)
 {
 	struct ahead *a = data;
 
@@ -126,7 +126,7 @@ static int send_all(struct ahead *a)
 	return 0;
 }
 
-static ssize_t push(gnutls_transport_ptr_t data, const void *p, size_t n)
+static ssize_t tls_push_bytes(gnutls_transport_ptr_t data, const void *p, size_t n)
 {
 	struct ahead *a = data;
 
@@ -173,7 +173,7 @@ struct stream stream_ahead(struct stream s)
 	a->fd = gnutls_transport_get_int(a->tls);
 	a->from = a->to = a->n = 0;
 	gnutls_transport_set_ptr(a->tls, a);
-	gnutls_transport_set_pull_function(a->tls, pull);
-	gnutls_transport_set_push_function(a->tls, push);
+	gnutls_transport_set_pull_function(a->tls, tls_pull_bytes);
+	gnutls_transport_set_push_function(a->tls, tls_push_bytes);
 	return (struct stream){&kind, a, s.silent_ms};
 }

@@ -16,7 +16,7 @@
 
 /* ---- evaluation ---- */
 
-static const char *text_at(const json_t *object, const char *key)
+static const char *label_selector_text_at(const json_t *object, const char *key)
 {
 	const char *text = json_string_value(json_object_get(object, key));
 
@@ -24,11 +24,12 @@ static const char *text_at(const json_t *object, const char *key)
 }
 
 /* As in Kubernetes: NotIn also matches an absent label. */
-static bool fits(const json_t *expression, const json_t *labels)
+static bool label_selector_fits_expression(const json_t *expression, const json_t *labels)
 {
-	const char *relation = text_at(expression, "operator");
+	const char *relation = label_selector_text_at(expression, "operator");
 	const json_t *values = json_object_get(expression, "values");
-	const char *label = json_string_value(json_object_get(labels, text_at(expression, "key")));
+	const char *label = json_string_value(
+		json_object_get(labels, label_selector_text_at(expression, "key")));
 
 	if (!strcmp(relation, "In"))
 		return label && kube_json_list_has(values, label);
@@ -52,7 +53,7 @@ bool label_selector_fits(const json_t *selector, const json_t *labels)
 			return false;
 	}
 	for (size_t i = 0; i < json_array_size(expressions); i++)
-		if (!fits(json_array_get(expressions, i), labels))
+		if (!label_selector_fits_expression(json_array_get(expressions, i), labels))
 			return false;
 	return true;
 }
@@ -66,7 +67,7 @@ static bool is_letter(char c, bool is_key)
 }
 
 /* Cuts the longest prefix off that consists of characters of a key or value. */
-static struct str take_name(struct str *rest, bool is_key)
+static struct str label_selector_take_name(struct str *rest, bool is_key)
 {
 	size_t n = 0;
 	struct str name;
@@ -79,23 +80,23 @@ static struct str take_name(struct str *rest, bool is_key)
 }
 
 /* Adds a value, which may be empty; false if the text is no value. */
-static bool add_value(json_t *values, struct str text)
+static bool label_selector_add_value(json_t *values, struct str text)
 {
-	struct str rest = str_trim(text), value = take_name(&rest, false);
+	struct str rest = str_trim(text), value = label_selector_take_name(&rest, false);
 
 	return !rest.n && value.n <= LABEL_VALUE_MAX &&
 		json_array_append_new(values, json_stringn(value.p ? value.p : "", value.n)) == 0;
 }
 
 /* Adds the values of "(a, b)". */
-static bool add_list(json_t *values, struct str text)
+static bool label_selector_add_list(json_t *values, struct str text)
 {
 	struct str value;
 
 	if (!str_skip_prefix(&text, STR("(")) || !str_skip_suffix(&text, STR(")")))
 		return false;
 	while (str_split(&text, ',', &value))
-		if (!add_value(values, value))
+		if (!label_selector_add_value(values, value))
 			return false;
 	return true;
 }
@@ -125,14 +126,15 @@ static const char *read_operator(struct str rest, json_t *values)
 		if (!str_skip_prefix(&operand, str_from(operators[i].mark)))
 			continue;
 		operand = str_trim(operand);
-		if (operators[i].is_list ? add_list(values, operand) : add_value(values, operand))
+		if (operators[i].is_list ? label_selector_add_list(values, operand)
+					 : label_selector_add_value(values, operand))
 			return operators[i].name;
 		return NULL;
 	}
 	return NULL;
 }
 
-static int add_term(json_t *terms, struct str term, struct error *err)
+static int label_selector_add_term(json_t *terms, struct str term, struct error *err)
 {
 	struct str rest = term, key;
 	const bool is_absent = str_skip_prefix(&rest, STR("!"));
@@ -140,7 +142,7 @@ static int add_term(json_t *terms, struct str term, struct error *err)
 	const char *relation;
 
 	rest = str_trim(rest);
-	key = take_name(&rest, true);
+	key = label_selector_take_name(&rest, true);
 	relation = is_absent && !rest.n ? "DoesNotExist" : NULL;
 	if (!is_absent)
 		relation = read_operator(rest, values);
@@ -189,7 +191,7 @@ int label_selector_parse(struct str text, json_t **ret_selector, struct error *e
 	if (!text.n)
 		text = STR_NONE;
 	while (r >= 0 && next_term(&text, &term))
-		r = add_term(terms, term, err);
+		r = label_selector_add_term(terms, term, err);
 	if (r < 0)
 		return r;
 	selector = json_pack("{s:O}", "matchExpressions", terms);

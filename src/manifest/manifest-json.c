@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * This file builds a `struct manifest` whose texts borrow from the JSON of the pod. make_room()
- * counts all entries first and allocates them once, because lists point into that array. So every
- * list that is counted has the same limit when it is read. That limit is one above the allowed
- * number, so manifest_check() sees an excess and refuses it. Numbers become texts that live in
- * `texts`. Init containers come first in the array of containers.
+ * This file builds a `struct manifest` whose texts borrow from the JSON of the pod.
+ * manifest_json_allocate() counts all entries first and allocates them once, because lists point
+ * into that array. So every list that is counted has the same limit when it is read. That limit is
+ * one above the allowed number, so manifest_check() sees an excess and refuses it. Numbers become
+ * texts that live in `texts`. Init containers come first in the array of containers.
  */
 #include "manifest/manifest-json.h"
 
@@ -18,16 +18,16 @@
 /* One more than allowed is read, so that manifest_check() reports the excess. */
 #define LIST_KEPT (MANIFEST_ENTRIES_MAX + 1u)
 
-static struct str text_of(const json_t *value)
+static struct str manifest_json_text(const json_t *value)
 {
 	return (struct str){json_string_value(value), json_string_length(value)};
 }
 
-static struct str text_at(const json_t *object, const char *key)
+static struct str manifest_json_text_at(const json_t *object, const char *key)
 {
 	const json_t *value = json_object_get(object, key);
 
-	return json_is_string(value) ? text_of(value) : STR_NONE;
+	return json_is_string(value) ? manifest_json_text(value) : STR_NONE;
 }
 
 static size_t list_size(const json_t *object)
@@ -67,10 +67,10 @@ static struct str number_text(struct manifest_json *p, const json_t *value)
 	copy = json_string(text);
 	if (!copy || json_array_append_new(p->texts, copy) < 0)
 		return STR("");
-	return text_of(copy);
+	return manifest_json_text(copy);
 }
 
-static struct manifest_list read_list(struct manifest_json *p, const json_t *object)
+static struct manifest_list manifest_json_read_list(struct manifest_json *p, const json_t *object)
 {
 	struct manifest_list list = {p->entry + p->n_entries, 0};
 	const char *key;
@@ -82,7 +82,7 @@ static struct manifest_list read_list(struct manifest_json *p, const json_t *obj
 		if (list.n == LIST_KEPT)
 			break;
 		if (json_is_string(value))
-			text = text_of(value);
+			text = manifest_json_text(value);
 		else if (json_is_number(value))
 			text = number_text(p, value);
 		else
@@ -103,24 +103,27 @@ static struct manifest_list read_env(struct manifest_json *p, const json_t *env)
 		if (!json_is_string(json_object_get(e, "name")))
 			continue;
 		p->entry[p->n_entries++] = (struct manifest_entry){
-			text_at(e, "name"), text_at(e, "value")};
+			manifest_json_text_at(e, "name"), manifest_json_text_at(e, "value")};
 		list.n++;
 	}
 	return list;
 }
 
-static void read_containers(struct manifest_json *p, const json_t *list, bool is_init)
+static void manifest_json_read_containers(struct manifest_json *p, const json_t *list, bool is_init)
 {
 	for (size_t i = 0; i < containers_size(list); i++) {
 		const json_t *c = json_array_get(list, i);
 		struct manifest_container *to = &p->container[p->pod.n_containers++];
 
-		to->name = text_at(c, "name");
-		to->kind = !is_init                                     ? MANIFEST_MAIN
-			: str_is(text_at(c, "restartPolicy"), "Always") ? MANIFEST_SIDECAR
-									: MANIFEST_INIT;
-		to->limits = read_list(p, kube_json_at(c, "resources", "limits", NULL));
-		to->requests = read_list(p, kube_json_at(c, "resources", "requests", NULL));
+		to->name = manifest_json_text_at(c, "name");
+		to->kind = !is_init ? MANIFEST_MAIN
+			: str_is(manifest_json_text_at(c, "restartPolicy"), "Always")
+			? MANIFEST_SIDECAR
+			: MANIFEST_INIT;
+		to->limits = manifest_json_read_list(
+			p, kube_json_at(c, "resources", "limits", NULL));
+		to->requests = manifest_json_read_list(
+			p, kube_json_at(c, "resources", "requests", NULL));
 		to->env = read_env(p, json_object_get(c, "env"));
 	}
 }
@@ -155,7 +158,8 @@ static void read_managed(struct manifest_json *p, const json_t *managed)
 	}
 }
 
-static int make_room(struct manifest_json *p, const json_t *metadata, const json_t *spec)
+static int manifest_json_allocate(
+	struct manifest_json *p, const json_t *metadata, const json_t *spec)
 {
 	const json_t *init = json_object_get(spec, "initContainers"),
 		     *main = json_object_get(spec, "containers");
@@ -179,8 +183,8 @@ static void read_owner(struct manifest *pod, const json_t *metadata)
 
 		if (!json_is_true(json_object_get(o, "controller")))
 			continue;
-		pod->owner_kind = text_at(o, "kind");
-		pod->owner_name = text_at(o, "name");
+		pod->owner_kind = manifest_json_text_at(o, "kind");
+		pod->owner_name = manifest_json_text_at(o, "name");
 	}
 }
 
@@ -191,28 +195,29 @@ int manifest_json_read(const json_t *metadata, const json_t *spec, struct str ns
 	const json_t *priority = json_object_get(spec, "priority");
 
 	memset(p, 0, sizeof(*p));
-	if (make_room(p, metadata, spec) < 0)
+	if (manifest_json_allocate(p, metadata, spec) < 0)
 		return fail(err, ENOMEM, "out of memory");
-	p->pod.ns = text_at(metadata, "namespace");
+	p->pod.ns = manifest_json_text_at(metadata, "namespace");
 	if (!p->pod.ns.n)
 		p->pod.ns = ns;
-	p->pod.name = text_at(metadata, "name");
-	p->pod.scheduler = text_at(spec, "schedulerName");
-	p->node_name = p->pod.node = text_at(spec, "nodeName");
+	p->pod.name = manifest_json_text_at(metadata, "name");
+	p->pod.scheduler = manifest_json_text_at(spec, "schedulerName");
+	p->node_name = p->pod.node = manifest_json_text_at(spec, "nodeName");
 	if (!p->pod.node.n)
-		p->pod.node = text_at(json_object_get(spec, "nodeSelector"), HOSTNAME);
-	p->pod.priority_class = text_at(spec, "priorityClassName");
+		p->pod.node = manifest_json_text_at(
+			json_object_get(spec, "nodeSelector"), HOSTNAME);
+	p->pod.priority_class = manifest_json_text_at(spec, "priorityClassName");
 	if (json_is_integer(priority))
 		p->pod.priority = (int32_t)MAX(
 			MIN(json_integer_value(priority), (json_int_t)INT32_MAX),
 			(json_int_t)INT32_MIN);
 	read_owner(&p->pod, metadata);
-	p->pod.labels = read_list(p, json_object_get(metadata, "labels"));
-	p->pod.annotations = read_list(p, json_object_get(metadata, "annotations"));
+	p->pod.labels = manifest_json_read_list(p, json_object_get(metadata, "labels"));
+	p->pod.annotations = manifest_json_read_list(p, json_object_get(metadata, "annotations"));
 	p->pod.container = p->container;
-	read_containers(p, json_object_get(spec, "initContainers"), true);
+	manifest_json_read_containers(p, json_object_get(spec, "initContainers"), true);
 	p->n_init = p->pod.n_containers;
-	read_containers(p, json_object_get(spec, "containers"), false);
+	manifest_json_read_containers(p, json_object_get(spec, "containers"), false);
 	read_managed(p, json_object_get(metadata, "managedFields"));
 	return manifest_check(&p->pod, err);
 }

@@ -15,7 +15,7 @@
 #include "base/parse.h"
 #include "manifest/label-selector.h"
 
-static const char *text_at(const json_t *object, const char *key)
+static const char *policy_text_at(const json_t *object, const char *key)
 {
 	const char *text = json_string_value(json_object_get(object, key));
 
@@ -41,7 +41,7 @@ int policy_check_selector(const json_t *spec, struct error *err)
 
 	for (size_t i = 0; i < json_array_size(list); i++) {
 		const json_t *e = json_array_get(list, i);
-		const char *operator= text_at(e, "operator");
+		const char *operator= policy_text_at(e, "operator");
 		const bool has_values = json_array_size(json_object_get(e, "values")) > 0;
 		const bool wants = !strcmp(operator, "In") || !strcmp(operator, "NotIn");
 

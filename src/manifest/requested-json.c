@@ -62,7 +62,7 @@ static json_t *containers_text(const json_t *list)
 	return text.n && buf_error(&text) == 0 ? json_string(buf_text(&text)) : NULL;
 }
 
-int asked_json_read(const json_t *spec, json_t **ret_keys, struct error *err)
+int requested_json_read(const json_t *spec, json_t **ret_keys, struct error *err)
 {
 	_cleanup_json_ json_t *keys = json_object();
 	char name[SPEC_FIELD], field[SPEC_FIELD], key[sizeof(PREFIX) + SPEC_FIELD];

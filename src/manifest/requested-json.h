@@ -13,6 +13,6 @@
  * "a,b"}. Ignores other fields. The caller owns the result. Returns 0; -EINVAL if a value is
  * neither text nor a number; -ENOMEM.
  */
-int asked_json_read(const json_t *spec, json_t **ret_keys, struct error *err);
+int requested_json_read(const json_t *spec, json_t **ret_keys, struct error *err);
 
 #endif

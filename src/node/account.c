@@ -2,8 +2,8 @@
 /*
  * Keeps one row for each pair of day and namespace, sorted by day. The oldest rows come first, so
  * drop_first() removes them by one move. Days are ISO dates, so strcmp() orders them. If the clock
- * moves back, find_or_add() inserts the row before those of later days. accounts_load() adds to
- * rows that exist already, and only accounts_add() drops rows by age.
+ * moves back, accounts_find_or_add() inserts the row before those of later days. accounts_load()
+ * adds to rows that exist already, and only accounts_add() drops rows by age.
  */
 #include "node/account.h"
 
@@ -49,7 +49,8 @@ static void drop_old(struct accounts *a, uint64_t real_ns)
 		drop_first(a, n);
 }
 
-static int find_or_add(struct accounts *a, const char *day, const char *space, struct account **ret)
+static int accounts_find_or_add(
+	struct accounts *a, const char *day, const char *space, struct account **ret)
 {
 	uint32_t at = a->n;
 
@@ -81,7 +82,7 @@ int accounts_add(
 	int r;
 
 	day_of(real_ns, day);
-	r = find_or_add(a, day, space, &row);
+	r = accounts_find_or_add(a, day, space, &row);
 	if (r < 0)
 		return r;
 	row->asked_ns += more->asked_ns;
@@ -130,7 +131,7 @@ int accounts_load(struct accounts *a, const json_t *list)
 		if (!day || strlen(day) + 1 != ACCOUNT_DAY || !space || !space[0] ||
 			strlen(space) >= sizeof(row->space))
 			continue;
-		if (find_or_add(a, day, space, &row) < 0)
+		if (accounts_find_or_add(a, day, space, &row) < 0)
 			return -ENOMEM;
 		row->asked_ns += ns_at(from,
 			json_object_get(from, "requestedMilliseconds") ? "requestedMilliseconds"

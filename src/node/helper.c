@@ -2,9 +2,9 @@
 /*
  * Starts a helper program and learns of its end when the control connection closes. helper_start()
  * forks twice and waits only for the first child, which exits at once. So the daemon is not the
- * parent of the helper and never has to reap it. Between fork and exec, become() calls only
- * async-signal-safe functions. become() first copies all descriptors to HIGH or above, so that
- * moving them to 3, 4, ... overwrites none.
+ * parent of the helper and never has to reap it. Between fork and exec, helper_exec_program() calls
+ * only async-signal-safe functions. helper_exec_program() first copies all descriptors to HIGH or
+ * above, so that moving them to 3, 4, ... overwrites none.
  */
 #include "node/helper.h"
 
@@ -33,7 +33,7 @@ struct helper {
 };
 
 /* Runs between fork and exec: allocates nothing and takes no lock. */
-static void become(const char *path, char *const *argv, char *const *env,
+static void helper_exec_program(const char *path, char *const *argv, char *const *env,
 	const struct helper_options *o, const int *fds)
 {
 	int high[HELPER_FDS_MAX];
@@ -80,7 +80,7 @@ int helper_start(struct loop *loop, const struct helper_options *o, struct helpe
 
 	if (!h)
 		return fail(err, ENOMEM, "no memory");
-	r = beside_find_program(o->name, path, sizeof(path), err);
+	r = install_path_find_program(o->name, path, sizeof(path), err);
 	if (r >= 0 && socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
 		r = fail_errno(err, errno, "start %s", o->name);
 	h->options = *o;
@@ -105,8 +105,8 @@ int helper_start(struct loop *loop, const struct helper_options *o, struct helpe
 	pid = fork();
 	if (pid == 0) {
 		if (fork() == 0)
-			become(path, (char *const *)(uintptr_t)argv, (char *const *)(uintptr_t)env,
-				o, fds);
+			helper_exec_program(path, (char *const *)(uintptr_t)argv,
+				(char *const *)(uintptr_t)env, o, fds);
 		_exit(0);
 	}
 	close(pair[1]);

@@ -3,8 +3,8 @@
  * Reads /sys/class/net, then /sys/class/infiniband, each in alphabetical order. A card is a bond,
  * or an interface that has a hardware device and belongs to no bond. An overlay is a VXLAN or
  * GENEVE interface over a card that is up. find_port() follows an SR-IOV function to its whole
- * card, and a card to its bond. find_card() takes an RDMA port's card from the GID table, or else
- * compares `dev_port`. Every stored name has passed given_is_network().
+ * card, and a card to its bond. network_find_hardware() takes an RDMA port's card from the GID
+ * table, or else compares `dev_port`. Every stored name has passed assigned_is_network().
  */
 #include "node/network.h"
 
@@ -43,7 +43,7 @@ const char *network_kind_name(enum network_kind kind)
 /* ---- one file ---- */
 
 /* The text of folder/name without white space around it; "": no such file. */
-static struct str read_text(const char *folder, const char *name, struct buf *into)
+static struct str network_read_text(const char *folder, const char *name, struct buf *into)
 {
 	char path[PATH_MAX];
 
@@ -54,24 +54,25 @@ static struct str read_text(const char *folder, const char *name, struct buf *in
 	return str_trim(buf_str(into));
 }
 
-static bool is_text(const char *folder, const char *name, const char *text)
+static bool network_is_text(const char *folder, const char *name, const char *text)
 {
 	_cleanup_buf_ struct buf buf = BUF_INIT(VALUE_MAX);
 
-	return str_is(read_text(folder, name, &buf), text);
+	return str_is(network_read_text(folder, name, &buf), text);
 }
 
 /* 0 if there is no such number: a speed may be -1, or no text at all. */
-static uint32_t read_number(const char *folder, const char *name)
+static uint32_t network_read_number(const char *folder, const char *name)
 {
 	_cleanup_buf_ struct buf buf = BUF_INIT(VALUE_MAX);
 	uint64_t n;
 
-	return parse_uint(read_text(folder, name, &buf), 0, MBIT_MAX, &n, NULL) < 0 ? 0
-										    : (uint32_t)n;
+	return parse_uint(network_read_text(folder, name, &buf), 0, MBIT_MAX, &n, NULL) < 0
+		? 0
+		: (uint32_t)n;
 }
 
-static bool is_there(const char *folder, const char *name)
+static bool network_is_there(const char *folder, const char *name)
 {
 	char path[PATH_MAX];
 
@@ -80,10 +81,10 @@ static bool is_there(const char *folder, const char *name)
 }
 
 /* Whether the device's uevent has DEVTYPE=TYPE. */
-static bool is_type(const char *folder, const char *type)
+static bool network_is_type(const char *folder, const char *type)
 {
 	_cleanup_buf_ struct buf buf = BUF_INIT(VALUE_MAX);
-	struct str rest = read_text(folder, "uevent", &buf), word;
+	struct str rest = network_read_text(folder, "uevent", &buf), word;
 
 	while (str_word(&rest, &word))
 		if (str_has_prefix(word, STR("DEVTYPE=")) &&
@@ -94,10 +95,10 @@ static bool is_type(const char *folder, const char *type)
 
 /* The first entry of folder/name with that prefix, without the prefix; "": none. */
 static void first_entry(
-	const char *folder, const char *name, const char *prefix, char ret[static GIVEN_NETWORK])
+	const char *folder, const char *name, const char *prefix, char ret[static ASSIGNED_NETWORK])
 {
 	const size_t n = strlen(prefix);
-	char path[PATH_MAX], least[GIVEN_NETWORK] = "";
+	char path[PATH_MAX], least[ASSIGNED_NETWORK] = "";
 	struct dirent *e;
 	DIR *dir = NULL;
 
@@ -107,7 +108,7 @@ static void first_entry(
 		const struct str text = str_from(e->d_name + strnlen(e->d_name, n));
 
 		if (e->d_name[0] == '.' || strncmp(e->d_name, prefix, n) != 0 ||
-			!given_is_network(text))
+			!assigned_is_network(text))
 			continue;
 		if (!least[0] || strcmp(text.p, least) < 0)
 			str_copy(least, sizeof(least), text);
@@ -120,51 +121,51 @@ static void first_entry(
 /* ---- cards and the devices on top of them ---- */
 
 /* Whether it is a bond, or a card that belongs to no bond. */
-static bool is_card(const char *folder)
+static bool network_is_hardware(const char *folder)
 {
-	if (is_there(folder, "bonding"))
+	if (network_is_there(folder, "bonding"))
 		return true;
-	return is_there(folder, "device") && !is_there(folder, "master/bonding");
+	return network_is_there(folder, "device") && !network_is_there(folder, "master/bonding");
 }
 
 /* Finds the card or bond that carries the device; for an SR-IOV function its whole card. */
-static void find_port(const char *net, const char *name, char ret[static GIVEN_NETWORK])
+static void find_port(const char *net, const char *name, char ret[static ASSIGNED_NETWORK])
 {
-	char path[PATH_MAX], whole[GIVEN_NETWORK], *target, *last;
+	char path[PATH_MAX], whole[ASSIGNED_NETWORK], *target, *last;
 
-	str_copy(ret, GIVEN_NETWORK, str_from(name));
+	str_copy(ret, ASSIGNED_NETWORK, str_from(name));
 	snprintf(path, sizeof(path), "%s/%s/device/physfn", net, ret);
 	first_entry(path, "net", "", whole);
 	if (whole[0])
-		str_copy(ret, GIVEN_NETWORK, str_from(whole));
+		str_copy(ret, ASSIGNED_NETWORK, str_from(whole));
 	snprintf(path, sizeof(path), "%s/%s", net, ret);
-	if (!is_there(path, "master/bonding"))
+	if (!network_is_there(path, "master/bonding"))
 		return;
 	snprintf(path, sizeof(path), "%s/%s/master", net, ret);
 	target = realpath(path, NULL);
 	last = target ? strrchr(target, '/') : NULL;
-	if (last && given_is_network(str_from(last + 1)))
-		str_copy(ret, GIVEN_NETWORK, str_from(last + 1));
+	if (last && assigned_is_network(str_from(last + 1)))
+		str_copy(ret, ASSIGNED_NETWORK, str_from(last + 1));
 	free(target);
 }
 
 static void set_link(struct network_device *one, const char *net, const char *carrier)
 {
-	char port[GIVEN_NETWORK];
+	char port[ASSIGNED_NETWORK];
 
 	find_port(net, carrier, port);
 	if (strcmp(port, one->name) != 0)
 		memcpy(one->link, port, sizeof(one->link));
 }
 
-static bool read_card(const char *net, const char *folder, struct network_device *ret)
+static bool network_read_hardware(const char *net, const char *folder, struct network_device *ret)
 {
-	const uint32_t type = read_number(folder, "type");
+	const uint32_t type = network_read_number(folder, "type");
 
-	if ((type != ETHERNET && type != INFINIBAND) || !is_text(folder, "operstate", "up"))
+	if ((type != ETHERNET && type != INFINIBAND) || !network_is_text(folder, "operstate", "up"))
 		return false;
-	ret->mbit = read_number(folder, "speed");
-	ret->kind = is_there(folder, "device/physfn") ? NETWORK_SRIOV : NETWORK_HOST;
+	ret->mbit = network_read_number(folder, "speed");
+	ret->kind = network_is_there(folder, "device/physfn") ? NETWORK_SRIOV : NETWORK_HOST;
 	set_link(ret, net, ret->name);
 	return true;
 }
@@ -172,22 +173,22 @@ static bool read_card(const char *net, const char *folder, struct network_device
 /* An overlay has its carrier's capacity. The kernel does not report whether a tunnel is up. */
 static bool read_overlay(const char *net, const char *folder, struct network_device *ret)
 {
-	char carrier[GIVEN_NETWORK], lower[PATH_MAX];
+	char carrier[ASSIGNED_NETWORK], lower[PATH_MAX];
 
 	first_entry(folder, "", "lower_", carrier);
-	if (!carrier[0] || is_text(folder, "operstate", "down") ||
-		(!is_type(folder, "vxlan") && !is_type(folder, "geneve")))
+	if (!carrier[0] || network_is_text(folder, "operstate", "down") ||
+		(!network_is_type(folder, "vxlan") && !network_is_type(folder, "geneve")))
 		return false;
 	snprintf(lower, sizeof(lower), "%s/%s", net, carrier);
-	if (!is_card(lower) || !is_text(lower, "operstate", "up"))
+	if (!network_is_hardware(lower) || !network_is_text(lower, "operstate", "up"))
 		return false;
 	ret->kind = NETWORK_OVERLAY;
-	ret->mbit = read_number(lower, "speed");
+	ret->mbit = network_read_number(lower, "speed");
 	set_link(ret, net, carrier);
 	return true;
 }
 
-static void add(struct network_set *set, const struct network_device *one)
+static void network_add_device(struct network_set *set, const struct network_device *one)
 {
 	if (one->mbit && set->n < NETWORKS_MAX)
 		set->v[set->n++] = *one;
@@ -198,12 +199,13 @@ static void add_net(struct network_set *set, const char *net, const char *name)
 	struct network_device one = {.mbit = 0};
 	char folder[PATH_MAX];
 
-	if (!given_is_network(str_from(name)) ||
+	if (!assigned_is_network(str_from(name)) ||
 		(size_t)snprintf(folder, sizeof(folder), "%s/%s", net, name) >= sizeof(folder))
 		return;
 	str_copy(one.name, sizeof(one.name), str_from(name));
-	if (is_card(folder) ? read_card(net, folder, &one) : read_overlay(net, folder, &one))
-		add(set, &one);
+	if (network_is_hardware(folder) ? network_read_hardware(net, folder, &one)
+					: read_overlay(net, folder, &one))
+		network_add_device(set, &one);
 }
 
 /* ---- RDMA ---- */
@@ -212,7 +214,7 @@ static void add_net(struct network_set *set, const char *net, const char *name)
 static uint32_t read_rate(const char *folder)
 {
 	_cleanup_buf_ struct buf buf = BUF_INIT(VALUE_MAX);
-	struct str rest = read_text(folder, "rate", &buf), number, unit;
+	struct str rest = network_read_text(folder, "rate", &buf), number, unit;
 	uint64_t mbit;
 
 	if (!str_word(&rest, &number) || !str_word(&rest, &unit) || !str_is(unit, "Gb/sec") ||
@@ -221,14 +223,14 @@ static uint32_t read_rate(const char *folder)
 	return (uint32_t)mbit;
 }
 
-static int is_shown(const struct dirent *e)
+static int network_is_shown(const struct dirent *e)
 {
 	return e->d_name[0] != '.';
 }
 
 /* The card of an RDMA device's port; "": unknown. */
-static void find_card(
-	const char *net, const char *device, unsigned port, char ret[static GIVEN_NETWORK])
+static void network_find_hardware(
+	const char *net, const char *device, unsigned port, char ret[static ASSIGNED_NETWORK])
 {
 	_cleanup_buf_ struct buf text = BUF_INIT(VALUE_MAX);
 	char path[PATH_MAX + 64];
@@ -238,19 +240,19 @@ static void find_card(
 
 	ret[0] = '\0';
 	snprintf(path, sizeof(path), "%s/ports/%u", device, port);
-	name = read_text(path, "gid_attrs/ndevs/0", &text);
-	if (given_is_network(name)) {
-		str_copy(ret, GIVEN_NETWORK, name);
+	name = network_read_text(path, "gid_attrs/ndevs/0", &text);
+	if (assigned_is_network(name)) {
+		str_copy(ret, ASSIGNED_NETWORK, name);
 		return;
 	}
 	/* InfiniBand has only the reverse link, from device to interface. */
 	snprintf(path, sizeof(path), "%s/device/net", device);
-	n = scandir(path, &entry, is_shown, alphasort);
+	n = scandir(path, &entry, network_is_shown, alphasort);
 	for (int i = 0; i < n; i++) {
 		snprintf(path, sizeof(path), "%s/%.63s", net, entry[i]->d_name);
-		if (!ret[0] && given_is_network(str_from(entry[i]->d_name)) &&
-			read_number(path, "dev_port") == port - 1)
-			str_copy(ret, GIVEN_NETWORK, str_from(entry[i]->d_name));
+		if (!ret[0] && assigned_is_network(str_from(entry[i]->d_name)) &&
+			network_read_number(path, "dev_port") == port - 1)
+			str_copy(ret, ASSIGNED_NETWORK, str_from(entry[i]->d_name));
 		free(entry[i]);
 	}
 	free(entry);
@@ -261,21 +263,21 @@ static void add_port(struct network_set *set, const char *net, const char *devic
 {
 	_cleanup_buf_ struct buf text = BUF_INIT(VALUE_MAX);
 	struct network_device one = {.kind = NETWORK_RDMA};
-	char folder[PATH_MAX], card[GIVEN_NETWORK];
+	char folder[PATH_MAX], card[ASSIGNED_NETWORK];
 
 	if ((size_t)snprintf(folder, sizeof(folder), "%s/ports/%u", device, port) >=
 			sizeof(folder) ||
-		!is_text(folder, "state", "4: ACTIVE"))
+		!network_is_text(folder, "state", "4: ACTIVE"))
 		return;
-	find_card(net, device, port, card);
+	network_find_hardware(net, device, port, card);
 	if (card[0])
 		set_link(&one, net, card);
 	buf_addf(&text, port == 1 ? "%s" : "%s:%u", name, port);
-	if (!given_is_network(buf_str(&text)))
+	if (!assigned_is_network(buf_str(&text)))
 		return;
 	str_copy(one.name, sizeof(one.name), buf_str(&text));
 	one.mbit = read_rate(folder);
-	add(set, &one);
+	network_add_device(set, &one);
 }
 
 static void add_rdma(
@@ -285,7 +287,7 @@ static void add_rdma(
 
 	/* An RDMA device that is only software has no device entry. */
 	if ((size_t)snprintf(device, sizeof(device), "%s/%s", infiniband, name) >= sizeof(device) ||
-		!is_there(device, "device"))
+		!network_is_there(device, "device"))
 		return;
 	for (unsigned port = 1; port <= PORTS_MAX; port++)
 		add_port(set, net, device, name, port);
@@ -303,13 +305,13 @@ void network_find(const char *sys, struct network_set *ret)
 	if ((size_t)snprintf(net, sizeof(net), "%s/class/net", sys) >= sizeof(net))
 		return;
 	snprintf(infiniband, sizeof(infiniband), "%s/class/infiniband", sys);
-	n = scandir(net, &entry, is_shown, alphasort);
+	n = scandir(net, &entry, network_is_shown, alphasort);
 	for (int i = 0; i < n; i++) {
 		add_net(ret, net, entry[i]->d_name);
 		free(entry[i]);
 	}
 	free(TAKE_PTR(entry));
-	n = scandir(infiniband, &entry, is_shown, alphasort);
+	n = scandir(infiniband, &entry, network_is_shown, alphasort);
 	for (int i = 0; i < n; i++) {
 		add_rdma(ret, net, infiniband, entry[i]->d_name);
 		free(entry[i]);

@@ -18,9 +18,9 @@
 enum network_kind { NETWORK_HOST, NETWORK_SRIOV, NETWORK_RDMA, NETWORK_OVERLAY };
 
 struct network_device {
-	char name[GIVEN_NETWORK];
+	char name[ASSIGNED_NETWORK];
 	/* The card that carries this device's traffic; "": the device is a card. */
-	char link[GIVEN_NETWORK];
+	char link[ASSIGNED_NETWORK];
 	enum network_kind kind;
 	uint32_t mbit;
 };

@@ -36,8 +36,8 @@ struct allocated {
 };
 
 /*
- * Waits for the kubelet's word on its pods, and for the API server's on the one that it is for; then
- * for the disk: the answer names files.
+ * Waits for the kubelet's word on its pods, and for the API server's on the one that it is for;
+ * then for the disk: the answer names files.
  */
 struct allocation {
 	LIST_ENTRY(allocation) link;
@@ -56,12 +56,12 @@ struct allocation {
 
 /* ---- the container of the slot ---- */
 
-static bool is_of(const struct podres_container *c, const struct kube_entry *pod)
+static bool allocate_is_pod_of(const struct podres_container *c, const struct kube_entry *pod)
 {
 	return !strcmp(c->space, pod->namespace_name) && !strcmp(c->pod, pod->name);
 }
 
-static bool has_slot(const struct podres_container *c)
+static bool allocate_has_slot(const struct podres_container *c)
 {
 	for (size_t i = 0; i < c->n_devices; i++)
 		if (!strcmp(c->devices[i].resource, NODE_RESOURCE))
@@ -80,7 +80,8 @@ static bool was_allocated(const struct node *node, const struct podres_list *lis
 	for (size_t i = 0; i < list->n_containers; i++) {
 		const struct podres_container *c = &list->containers[i];
 
-		if (is_of(c, pod) && str_is(container, c->name) && has_slot(c))
+		if (allocate_is_pod_of(c, pod) && str_is(container, c->name) &&
+			allocate_has_slot(c))
 			return true;
 	}
 	return false;
@@ -91,22 +92,22 @@ static bool find_next(const struct node *node, const struct podres_list *list,
 	const struct kube_entry *pod, struct node_taker *ret)
 {
 	_cleanup_manifest_json_ struct manifest_json manifest = {0};
-	_cleanup_given_ struct given given = {0};
+	_cleanup_assigned_ struct assigned assigned = {0};
 	const char *next = NULL;
 
 	if (manifest_json_read(json_object_get(pod->object, "metadata"),
 		    json_object_get(pod->object, "spec"), STR(""), &manifest, NULL) < 0 ||
-		given_parse(manifest.pod.annotations, &given, NULL) < 0)
+		assigned_parse(manifest.pod.annotations, &assigned, NULL) < 0)
 		return false;
 	for (uint32_t i = manifest.pod.n_containers; i-- > 0;) {
 		const struct str name = manifest.pod.container[i].name;
-		char text[GIVEN_NAME];
-		const struct given_container *is = NULL;
+		char text[ASSIGNED_NAME];
+		const struct assigned_container *is = NULL;
 
 		if (was_allocated(node, list, pod, name))
 			break;
 		if (str_copy(text, sizeof(text), name) >= 0)
-			is = given_find(&given, text);
+			is = assigned_find(&assigned, text);
 		next = is ? is->name : next;
 	}
 	if (!next || str_copy(ret->uid, sizeof(ret->uid), str_from(pod->uid)) < 0)
@@ -119,7 +120,7 @@ static bool find_next(const struct node *node, const struct podres_list *list,
 /* The kubelet sets the start time when it has admitted or rejected a pod. */
 static bool may_be_new(const json_t *pod)
 {
-	return node_has_given(pod) && !node_is_over(pod, "") && !node_is_leaving(pod) &&
+	return node_has_assigned(pod) && !node_is_over(pod, "") && !node_is_terminating(pod) &&
 		!kube_json_text_at(pod, "status", "startTime", NULL);
 }
 
@@ -194,7 +195,7 @@ static void plan_fill(const struct node *node, const struct allocated *at,
 }
 
 /* Its files are there. */
-static void answer(struct allocation *a)
+static void allocate_answer_request(struct allocation *a)
 {
 	const size_t n = a->n_slots;
 	_cleanup_free_ struct slot_edits *all = calloc(n + 1, sizeof(*all));
@@ -219,14 +220,14 @@ static void answer(struct allocation *a)
 	allocation_free(a);
 }
 
-static void finish(struct allocation *a)
+static void allocate_finish(struct allocation *a)
 {
 	if (a->n_writing)
 		return;
 	if (a->result < 0)
 		refuse(a, GRPC_FAILED_PRECONDITION, NULL);
 	else
-		answer(a);
+		allocate_answer_request(a);
 }
 
 static void on_files(void *data, int result, const struct error *err)
@@ -242,7 +243,7 @@ static void on_files(void *data, int result, const struct error *err)
 		a->result = result;
 		a->why = *err;
 	}
-	finish(a);
+	allocate_finish(a);
 }
 
 static int write_files(struct allocation *a, const struct plugin_ids *ids, struct allocated *at)
@@ -289,7 +290,7 @@ static void ask_disk(struct allocation *a)
 	for (size_t i = 0; a->result >= 0 && i < n; i++)
 		a->result = write_files(a, &a->request->containers[i].devices, &a->slots[i]);
 	loop_set_timer(&a->timer, clock_now_ns() + ALLOCATE_DISK_NS);
-	finish(a);
+	allocate_finish(a);
 }
 
 void allocate_free_all(struct node *node)
@@ -318,7 +319,7 @@ static void settle(struct allocation *a, const struct node_taker *taker)
 	ask_disk(a);
 }
 
-static void on_list(void *data, const struct podres_list *list, const struct error *why)
+static void allocate_on_list(void *data, const struct podres_list *list, const struct error *why)
 {
 	struct allocation *a = data;
 	struct node_taker taker;
@@ -333,9 +334,9 @@ static void on_list(void *data, const struct podres_list *list, const struct err
 	loop_set_timer(&a->timer, MIN(clock_now_ns() + ALLOCATE_LOOK_NS, a->until_ns));
 }
 
-static void ask(struct allocation *a)
+static void allocate_list_pods(struct allocation *a)
 {
-	if (podres_ask(a->node->podres, on_list, a, &a->question) < 0) {
+	if (podres_ask(a->node->podres, allocate_on_list, a, &a->question) < 0) {
 		fail(&a->why, EAGAIN, "too many requests to the kubelet at once; retry");
 		settle(a, NULL);
 		return;
@@ -343,14 +344,14 @@ static void ask(struct allocation *a)
 	loop_set_timer(&a->timer, a->until_ns);
 }
 
-static void on_timer(struct loop_timer *timer, uint64_t now)
+static void allocate_on_timer(struct loop_timer *timer, uint64_t now)
 {
 	struct allocation *a = timer->data;
 
 	if (a->slots)
 		refuse(a, GRPC_UNAVAILABLE, "the disk has not taken the slot's files in time");
 	else if (now < a->until_ns)
-		ask(a);
+		allocate_list_pods(a);
 	else
 		settle(a, NULL);
 }
@@ -370,10 +371,10 @@ void allocate_slots(struct plugin_request *request)
 	a->timer.data = a;
 	fail(&a->why, ETIMEDOUT, "the kubelet did not list its pods in time");
 	LIST_INSERT_HEAD(&node->allocations, a, link);
-	if (loop_add_timer(node->agent->loop, &a->timer, on_timer) < 0)
+	if (loop_add_timer(node->agent->loop, &a->timer, allocate_on_timer) < 0)
 		refuse(a, GRPC_FAILED_PRECONDITION, "no memory");
 	else if (request->n_containers == 1)
-		ask(a);
+		allocate_list_pods(a);
 	else
 		ask_disk(a);
 }

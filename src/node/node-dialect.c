@@ -27,7 +27,7 @@ static void granted_done(struct granted *g)
 	free(g->device);
 }
 
-static int fill_grant(const struct device_set *set, const struct given_container *is,
+static int fill_grant(const struct device_set *set, const struct assigned_container *is,
 	struct dialect_device *device, struct dialect_grant *ret)
 {
 	for (uint32_t i = 0; i < is->n; i++) {
@@ -45,8 +45,8 @@ static int fill_grant(const struct device_set *set, const struct given_container
 	return 0;
 }
 
-static int fill(const struct device_set *set, const struct manifest *pod,
-	const struct dialect_result *result, const struct given *given, struct granted *ret)
+static int node_dialect_fill_result(const struct device_set *set, const struct manifest *pod,
+	const struct dialect_result *result, const struct assigned *assigned, struct granted *ret)
 {
 	int r = 0;
 
@@ -56,12 +56,12 @@ static int fill(const struct device_set *set, const struct manifest *pod,
 	if (!ret->grant || !ret->device)
 		return -ENOMEM;
 	for (uint32_t i = 0; r == 0 && i < result->n_tenants; i++) {
-		char name[GIVEN_NAME];
-		const struct given_container *is =
+		char name[ASSIGNED_NAME];
+		const struct assigned_container *is =
 			str_copy(name, sizeof(name),
 				pod->container[result->tenant[i].container].name) < 0
 			? NULL
-			: given_find(given, name);
+			: assigned_find(assigned, name);
 
 		r = is ? fill_grant(set, is, &ret->device[i * SPEC_DEVICES_MAX], &ret->grant[i])
 		       : -ENOENT;
@@ -75,8 +75,8 @@ struct taking {
 	struct node_env *env;
 };
 
-static int take(void *data, enum dialect_where where, uint32_t container, const char *key,
-	const char *value)
+static int node_dialect_take_variable(void *data, enum dialect_where where, uint32_t container,
+	const char *key, const char *value)
 {
 	const struct taking *t = data;
 	struct node_env *env = t->env;
@@ -98,9 +98,9 @@ void node_env_read(
 	const struct dialect_config config = {0}; /* the pod's own list selects the dialects */
 	_cleanup_manifest_json_ struct manifest_json manifest = {0};
 	_cleanup_dialect_ struct dialect_result result = {0};
-	_cleanup_given_ struct given given = {0};
+	_cleanup_assigned_ struct assigned assigned = {0};
 	_cleanup_(granted_done) struct granted granted = {0};
-	struct dialect_given back = {.node = node->options.name};
+	struct dialect_assigned back = {.node = node->options.name};
 	struct taking taking = {&manifest.pod, container, ret_env};
 	struct error err = {0};
 	int r;
@@ -109,10 +109,14 @@ void node_env_read(
 	r = manifest_json_read(json_object_get(pod, "metadata"), json_object_get(pod, "spec"),
 		STR(""), &manifest, &err);
 	r = r < 0 ? r : dialect_translate(&manifest.pod, &config, &result, &err);
-	r = r < 0 ? r : given_parse(manifest.pod.annotations, &given, &err);
-	r = r < 0 ? r : fill(node->agent->devices, &manifest.pod, &result, &given, &granted);
+	r = r < 0 ? r : assigned_parse(manifest.pod.annotations, &assigned, &err);
+	r = r < 0 ? r
+		  : node_dialect_fill_result(
+			    node->agent->devices, &manifest.pod, &result, &assigned, &granted);
 	back.grant = granted.grant;
-	r = r < 0 ? r : dialect_write_back(&manifest.pod, &result, &back, take, &taking);
+	r = r < 0 ? r
+		  : dialect_write_back(
+			    &manifest.pod, &result, &back, node_dialect_take_variable, &taking);
 	if (r >= 0)
 		return;
 	log_debug("pod %s: no variables of its dialect: %s",

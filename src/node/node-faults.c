@@ -44,7 +44,7 @@ static bool is_missing(const struct node *node, const json_t *one)
 		!is_device_or_parent(set, uuid) && !(parent && is_device_or_parent(set, parent));
 }
 
-static bool is_noted(const struct node *node, const char *uuid)
+static bool faults_is_noted(const struct node *node, const char *uuid)
 {
 	for (uint32_t i = 0; i < node->n_missing; i++)
 		if (!strcmp(node->missing[i], uuid))
@@ -60,7 +60,7 @@ static void note_missing(struct node *node, json_t *all)
 	json_array_foreach(all, i, one) {
 		const char *uuid = kube_json_text_at(one, "uuid", NULL);
 
-		if (!is_missing(node, one) || is_noted(node, uuid) ||
+		if (!is_missing(node, one) || faults_is_noted(node, uuid) ||
 			node->n_missing == ARRAY_SIZE(node->missing))
 			continue;
 		if (str_copy(node->missing[node->n_missing], SPEC_LABEL, str_from(uuid)) >= 0)
@@ -70,7 +70,7 @@ static void note_missing(struct node *node, json_t *all)
 
 bool faults_is_missing(const struct node *node, const char *uuid)
 {
-	return is_noted(node, uuid);
+	return faults_is_noted(node, uuid);
 }
 
 uint32_t faults_n_missing(const struct node *node)
@@ -138,7 +138,7 @@ static void look_at_driver(const struct node *node, struct buf *out)
 		buf_addf(out, "the simulated driver '%.120s' is missing: restart divvyd", path);
 		return;
 	}
-	snprintf(path, sizeof(path), "%s/" SIM_FILE_SOCKET, set->sim_dir);
+	snprintf(path, sizeof(path), "%s/" SIMGPU_FILE_SOCKET, set->sim_dir);
 	if (stat(path, &st) < 0 || !S_ISSOCK(st.st_mode) || (st.st_mode & 0666) != 0666)
 		buf_addf(out,
 			"programs cannot connect to the simulated driver at '%.120s': restart "
@@ -148,7 +148,7 @@ static void look_at_driver(const struct node *node, struct buf *out)
 
 /* ---- reports ---- */
 
-static void say(
+static void faults_send_event(
 	struct node *node, char note[static NODE_NOTE], const char *reason, const struct buf *text)
 {
 	if (!strncmp(note, buf_text(text), NODE_NOTE - 1))
@@ -167,12 +167,12 @@ void faults_look(struct node *node)
 	const uint32_t n = faults_n_missing(node);
 
 	/* An Event refers to the GPUNode, so that must be known. */
-	if (!kube_cache_find(node->wishes, NULL, node->options.name))
+	if (!kube_cache_find(node->gpunodes, NULL, node->options.name))
 		return;
 	if (n)
 		describe_missing(node, n, &missing);
 	look_at_driver(node, &driver);
 	node->agent->n_missing_devices = n;
-	say(node, node->missing_note, "DevicesMissing", &missing);
-	say(node, node->driver_note, "DriverUnreachable", &driver);
+	faults_send_event(node, node->missing_note, "DevicesMissing", &missing);
+	faults_send_event(node, node->driver_note, "DriverUnreachable", &driver);
 }

@@ -28,29 +28,30 @@ struct gang {
 	uint64_t asked_ns;
 };
 
-static bool is_shared(const char *name)
+static bool gang_is_shared(const char *name)
 {
 	return strchr(name, '/') != NULL;
 }
 
-static int project(void *data, const struct kube_object *object, void **ret, struct error *err)
+static int gang_project_pod(
+	void *data, const struct kube_object *object, void **ret, struct error *err)
 {
 	const struct gang *gang = data;
 	const char *node = kube_json_text_at(object->json, "spec", "nodeName", NULL);
-	struct given_group group;
+	struct assigned_group group;
 
-	if (!node || !*node || node_given_group(object->json, &group, NULL) < 0 ||
+	if (!node || !*node || node_assigned_group(object->json, &group, NULL) < 0 ||
 		strcmp(group.name, gang->name) != 0)
 		return -ENOENT;
 	*ret = NULL; /* only the object's existence matters */
 	return 0;
 }
 
-static void release(void *own)
+static void gang_release_pod(void *own)
 {
 }
 
-static void on_trouble(void *data, const struct error *err)
+static void gang_on_trouble(void *data, const struct error *err)
 {
 	const struct gang *gang = data;
 
@@ -64,7 +65,7 @@ static void gang_free(struct gang *gang)
 	free(gang);
 }
 
-static struct gang *find(struct node *node, const char *space, const char *name)
+static struct gang *gang_find(struct node *node, const char *space, const char *name)
 {
 	struct gang *gang;
 
@@ -74,12 +75,14 @@ static struct gang *find(struct node *node, const char *space, const char *name)
 	return NULL;
 }
 
-static int watch(struct node *node, const char *space, const char *name, struct gang **ret_gang,
-	struct error *err)
+static int gang_watch_pods(struct node *node, const char *space, const char *name,
+	struct gang **ret_gang, struct error *err)
 {
 	struct gang *gang = calloc(1, sizeof(*gang)), *other;
-	const struct kube_cache_handler handler = {
-		.project = project, .release = release, .trouble = on_trouble, .data = gang};
+	const struct kube_cache_handler handler = {.project = gang_project_pod,
+		.release = gang_release_pod,
+		.trouble = gang_on_trouble,
+		.data = gang};
 	char path[128];
 	const struct kube_reflect_options options = {
 		.path = path, .label_selector = TENANTS, .max_pause_ns = 5 * NSEC_PER_SEC};
@@ -109,7 +112,7 @@ static int watch(struct node *node, const char *space, const char *name, struct 
 }
 
 int gang_may_start(
-	struct node *node, const char *space, const struct given_group *group, struct error *err)
+	struct node *node, const char *space, const struct assigned_group *group, struct error *err)
 {
 	struct gang *gang;
 	size_t n;
@@ -117,10 +120,10 @@ int gang_may_start(
 
 	if (!group->name[0])
 		return 0;
-	if (is_shared(group->name))
+	if (gang_is_shared(group->name))
 		space = "";
-	gang = find(node, space, group->name);
-	r = gang ? 0 : watch(node, space, group->name, &gang, err);
+	gang = gang_find(node, space, group->name);
+	r = gang ? 0 : gang_watch_pods(node, space, group->name, &gang, err);
 	if (r < 0)
 		return r;
 	gang->asked_ns = clock_now_ns();

@@ -36,7 +36,7 @@
 #define LOOK_NS (600 * NSEC_PER_SEC)
 #define RANDOM_BYTES 16
 
-enum phase { PHASE_REST, PHASE_CREATING, PHASE_ASKING };
+enum phase { PHASE_RETRY, PHASE_CREATING, PHASE_ASKING };
 
 struct held_identity {
 	LIST_ENTRY(held_identity) link;
@@ -52,7 +52,7 @@ struct held_identity {
 	struct identity now; /* crt NULL: none */
 	struct identity_facts facts;
 	char why[256];
-	bool is_told; /* the owner knows the present state */
+	bool is_reported; /* the owner knows the present state */
 	/* The request in progress. */
 	char *key;
 	char request[64]; /* name of its object */
@@ -67,9 +67,9 @@ struct identities {
 	LIST_HEAD(, held_identity) held;
 };
 
-static void rest(struct held_identity *h, uint64_t delay_ns)
+static void identity_retry_later(struct held_identity *h, uint64_t delay_ns)
 {
-	h->phase = PHASE_REST;
+	h->phase = PHASE_RETRY;
 	str_wipe(&h->key);
 	loop_set_timer(&h->timer, clock_now_ns() + delay_ns);
 }
@@ -83,10 +83,10 @@ static struct rand *its_rand(const struct held_identity *h)
  * Calls the owner if its knowledge is old. Callers do this last, because the callback may release
  * the identity.
  */
-static void tell(struct held_identity *h)
+static void identity_report(struct held_identity *h)
 {
-	if (!h->is_told) {
-		h->is_told = true;
+	if (!h->is_reported) {
+		h->is_reported = true;
 		h->changed(h->data, h);
 	}
 }
@@ -96,24 +96,24 @@ static void set_why(struct held_identity *h, const char *why)
 	if (!strcmp(h->why, why))
 		return;
 	snprintf(h->why, sizeof(h->why), "%s", why);
-	h->is_told = false;
+	h->is_reported = false;
 	if (why[0])
 		log_warn("%s: %s", h->uri, why);
 }
 
-static void fail_and_rest(struct held_identity *h, const char *why)
+static void identity_fail_and_retry(struct held_identity *h, const char *why)
 {
-	rest(h, backoff_next_ns(&h->again, its_rand(h)));
+	identity_retry_later(h, backoff_next_ns(&h->again, its_rand(h)));
 	set_why(h, why);
-	tell(h);
+	identity_report(h);
 }
 
-static void drop(struct held_identity *h)
+static void identity_drop(struct held_identity *h)
 {
 	if (!h->now.crt)
 		return;
 	identity_done(&h->now);
-	h->is_told = false;
+	h->is_reported = false;
 }
 
 /* ---- the certificate ---- */
@@ -127,7 +127,8 @@ static uint64_t renew_in_ns(const struct held_identity *h, uint64_t real_ns)
 }
 
 /* Checks the certificate against the present authorities, and keeps it if it passes. */
-static int take(struct held_identity *h, const char *crt, const char *key, struct error *err)
+static int identity_take_certificate(
+	struct held_identity *h, const char *crt, const char *key, struct error *err)
 {
 	const struct identity shown = {(char *)crt, (char *)key, h->all->bundle};
 	struct identity_facts facts;
@@ -147,7 +148,7 @@ static int take(struct held_identity *h, const char *crt, const char *key, struc
 	identity_done(&h->now);
 	h->now = copy;
 	h->facts = facts;
-	h->is_told = false;
+	h->is_reported = false;
 	return 0;
 }
 
@@ -159,14 +160,14 @@ static void ask_in(struct held_identity *h, uint64_t delay_ns)
 	loop_set_timer(&h->timer, clock_now_ns() + delay_ns);
 }
 
-static void refused(struct held_identity *h, const char *how, const json_t *condition)
+static void identity_on_refused(struct held_identity *h, const char *how, const json_t *condition)
 {
 	const char *message = kube_json_text_at(condition, "message", NULL);
 	struct error err;
 
 	fail(&err, EACCES, "the certificate was %s: %s", how,
 		message ? message : "without a reason");
-	fail_and_rest(h, err.msg);
+	identity_fail_and_retry(h, err.msg);
 }
 
 /* The signing authority may become known only a moment later, so -EKEYREJECTED is retried. */
@@ -176,26 +177,26 @@ static void on_signed(struct held_identity *h, const char *encoded)
 	struct error err;
 	int r = base64_decode(str_from(encoded), &crt) < 0
 		? fail(&err, EINVAL, "the certificate is not in base64")
-		: take(h, buf_text(&crt), h->key, &err);
+		: identity_take_certificate(h, buf_text(&crt), h->key, &err);
 
 	if (r == -EKEYREJECTED && clock_now_ns() < h->until_ns) {
 		ask_in(h, backoff_next_ns(&h->ask, its_rand(h)));
 		return;
 	}
 	if (r < 0) {
-		fail_and_rest(h, err.msg);
+		identity_fail_and_retry(h, err.msg);
 		return;
 	}
 	log_info("%s: a certificate for %llu minutes", h->uri,
 		(unsigned long long)(clock_since_ns(h->facts.to_ns, clock_real_ns()) /
 			(60 * NSEC_PER_SEC)));
 	backoff_reset(&h->again);
-	rest(h, MIN(renew_in_ns(h, clock_real_ns()), LOOK_NS));
+	identity_retry_later(h, MIN(renew_in_ns(h, clock_real_ns()), LOOK_NS));
 	set_why(h, "");
-	tell(h);
+	identity_report(h);
 }
 
-static void on_asked(void *data, const struct kube_answer *answer)
+static void identity_on_request_read(void *data, const struct kube_answer *answer)
 {
 	struct held_identity *h = data;
 	_cleanup_json_ json_t *object = NULL;
@@ -206,48 +207,49 @@ static void on_asked(void *data, const struct kube_answer *answer)
 	h->call = NULL;
 	if (answer->result < 0) {
 		kube_answer_explain(answer, "the request for a certificate cannot be read", &err);
-		fail_and_rest(h, err.msg);
+		identity_fail_and_retry(h, err.msg);
 		return;
 	}
 	if (kube_json_parse(answer->body, &object, NULL) < 0) {
-		fail_and_rest(h, "the API server's answer is not JSON");
+		identity_fail_and_retry(h, "the API server's answer is not JSON");
 		return;
 	}
 	denied = kube_json_condition(object, "Denied");
 	failed = kube_json_condition(object, "Failed");
 	crt = kube_json_text_at(object, "status", "certificate", NULL);
 	if (denied || failed)
-		refused(h, denied ? "denied" : "not made", denied ? denied : failed);
+		identity_on_refused(h, denied ? "denied" : "not made", denied ? denied : failed);
 	else if (crt && crt[0])
 		on_signed(h, crt);
 	else if (clock_now_ns() < h->until_ns)
 		ask_in(h, backoff_next_ns(&h->ask, its_rand(h)));
 	else
-		fail_and_rest(h, "no one signs certificates; check that divvy-controller runs");
+		identity_fail_and_retry(
+			h, "no one signs certificates; check that divvy-controller runs");
 }
 
-static void ask(struct held_identity *h)
+static void identity_read_request(struct held_identity *h)
 {
 	const struct kube_write read = {
 		.target = {.group_version = GROUP, .resource = RESOURCE, .name = h->request},
 		.timeout_ns = CALL_NS,
-		.done = on_asked,
+		.done = identity_on_request_read,
 		.data = h,
 		.ret_call = &h->call};
 	struct error err;
 
 	if (kube_read(h->all->client, &read, &err) < 0)
-		fail_and_rest(h, err.msg);
+		identity_fail_and_retry(h, err.msg);
 }
 
-static void on_created(void *data, const struct kube_answer *answer)
+static void identity_on_created(void *data, const struct kube_answer *answer)
 {
 	struct held_identity *h = data;
 	struct error err;
 
 	h->call = NULL;
 	if (kube_answer_explain(answer, "no certificate can be requested", &err) < 0)
-		fail_and_rest(h, err.msg);
+		identity_fail_and_retry(h, err.msg);
 	else
 		ask_in(h, backoff_next_ns(&h->ask, its_rand(h)));
 }
@@ -267,12 +269,12 @@ static json_t *request_object(const struct held_identity *h, const char *request
 		buf_text(&encoded), "signerName", IDENTITY_SIGNER, "usages", usages);
 }
 
-static int create(struct held_identity *h, struct error *err)
+static int identity_create_request(struct held_identity *h, struct error *err)
 {
 	const struct kube_write write = {.target = {.group_version = GROUP, .resource = RESOURCE},
 		.field_manager = MANAGER,
 		.timeout_ns = CALL_NS,
-		.done = on_created,
+		.done = identity_on_created,
 		.data = h,
 		.ret_call = &h->call};
 	_cleanup_json_ json_t *object = NULL;
@@ -295,7 +297,7 @@ static int create(struct held_identity *h, struct error *err)
 		      : fail(err, ENOMEM, "out of memory");
 }
 
-static void begin(struct held_identity *h)
+static void identity_begin_request(struct held_identity *h)
 {
 	struct error err;
 	int r;
@@ -303,14 +305,14 @@ static void begin(struct held_identity *h)
 	h->phase = PHASE_CREATING;
 	h->until_ns = clock_now_ns() + PATIENCE_NS;
 	h->ask = (struct backoff){.base_ns = ASK_FIRST_NS, .max_ns = ASK_MOST_NS};
-	r = create(h, &err);
+	r = identity_create_request(h, &err);
 	if (r < 0)
-		fail_and_rest(h, err.msg);
+		identity_fail_and_retry(h, err.msg);
 	else
-		tell(h);
+		identity_report(h);
 }
 
-static void on_timer(struct loop_timer *timer, uint64_t now)
+static void identity_on_timer(struct loop_timer *timer, uint64_t now)
 {
 	struct held_identity *h = timer->data;
 	const uint64_t real = clock_real_ns();
@@ -318,25 +320,26 @@ static void on_timer(struct loop_timer *timer, uint64_t now)
 	if (h->call)
 		return;
 	if (h->phase == PHASE_ASKING) {
-		ask(h);
+		identity_read_request(h);
 		return;
 	}
 	if (h->now.crt && real >= h->facts.to_ns) {
-		drop(h);
+		identity_drop(h);
 		set_why(h, "its certificate has expired and was not renewed");
 	}
 	/* (If this clock is slow, a certificate may begin later than now.) */
 	if (h->now.crt && renew_in_ns(h, real)) {
-		rest(h, MIN(renew_in_ns(h, real), LOOK_NS));
-		tell(h);
+		identity_retry_later(h, MIN(renew_in_ns(h, real), LOOK_NS));
+		identity_report(h);
 	} else {
-		begin(h);
+		identity_begin_request(h);
 	}
 }
 
 /* ---- the trusted authorities ---- */
 
-static int keep(void *data, const struct kube_object *object, void **ret_own, struct error *err)
+static int identity_keep_object(
+	void *data, const struct kube_object *object, void **ret_own, struct error *err)
 {
 	const char *bundle = kube_json_text_at(object->json, "data", BUNDLE_KEY, NULL);
 	gnutls_x509_crt_t list[CRT_LIST_MAX];
@@ -373,22 +376,22 @@ static void on_bundle(struct identities *all, const char *bundle)
 
 		if (had.crt) {
 			h->now = (struct identity){0};
-			h->is_told = false;
-			if (take(h, had.crt, had.key, &err) < 0)
+			h->is_reported = false;
+			if (identity_take_certificate(h, had.crt, had.key, &err) < 0)
 				log_info("%s: asked for anew: %s", h->uri, err.msg);
 			identity_done(&had);
 		}
-		if (h->phase == PHASE_REST && !h->now.crt) {
+		if (h->phase == PHASE_RETRY && !h->now.crt) {
 			backoff_reset(&h->again);
 			loop_set_timer(&h->timer, 0);
 		}
 	}
 	/* Starts over after each callback, because a callback may hold and release any identity. */
 	for (h = LIST_FIRST(&all->held); h;) {
-		if (h->is_told) {
+		if (h->is_reported) {
 			h = LIST_NEXT(h, link);
 		} else {
-			tell(h);
+			identity_report(h);
 			h = LIST_FIRST(&all->held);
 		}
 	}
@@ -413,7 +416,7 @@ static void bundle_is_gone(void *data, const struct kube_entry *entry)
 	log_warn("ConfigMap " IDENTITY_AUTHORITY " is gone: it comes with the manifests");
 }
 
-static void trouble(void *data, const struct error *err)
+static void identity_on_trouble(void *data, const struct error *err)
 {
 	log_warn("%s", err->msg);
 }
@@ -422,12 +425,12 @@ int identities_new(struct kube_client *client, const char *space, struct identit
 	struct error *err)
 {
 	struct identities *all = calloc(1, sizeof(*all));
-	const struct kube_cache_handler handler = {.project = keep,
+	const struct kube_cache_handler handler = {.project = identity_keep_object,
 		.release = free,
 		.added = bundle_is,
 		.updated = bundle_becomes,
 		.deleted = bundle_is_gone,
-		.trouble = trouble,
+		.trouble = identity_on_trouble,
 		.data = all};
 	char path[320];
 	const struct kube_reflect_options options = {
@@ -473,12 +476,12 @@ int identity_hold(struct identities *all, const struct identity_name *name,
 	h->name = *name;
 	h->changed = changed;
 	h->data = data;
-	h->is_told = true;
+	h->is_reported = true;
 	h->timer.data = h;
 	h->again = (struct backoff){.base_ns = AGAIN_FIRST_NS, .max_ns = AGAIN_MOST_NS};
 	r = identity_name_format(name, h->uri) < 0
 		? fail(err, EINVAL, "no node, pod or container can have that name")
-		: loop_add_timer(kube_client_loop(all->client), &h->timer, on_timer);
+		: loop_add_timer(kube_client_loop(all->client), &h->timer, identity_on_timer);
 	if (r < 0) {
 		free(h);
 		return r == -ENOMEM ? fail(err, ENOMEM, "out of memory") : r;

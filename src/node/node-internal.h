@@ -55,7 +55,7 @@ struct slot {
 	uint32_t number;
 	char id[16];
 	uint32_t tenant; /* id; 0: free */
-	struct door *door;
+	struct tenant_socket *tenant_socket;
 	/*
 	 * Set if the container's devices are on another node, or reached through a worker; else
 	 * NULL.
@@ -97,8 +97,8 @@ struct node {
 	struct kube_config *config;
 	struct kube_client *client;
 	struct kube_recorder *recorder;
-	struct kube_cache *pods;   /* pods of this node */
-	struct kube_cache *wishes; /* this node's GPUNode */
+	struct kube_cache *pods;     /* pods of this node */
+	struct kube_cache *gpunodes; /* this node's GPUNode */
 	struct kube_cache *policies;
 
 	struct node_page *page; /* NULL: no HTTP server */
@@ -129,13 +129,13 @@ struct node {
 	uint64_t next_sweep_ns, next_look_ns;
 
 	uint64_t epoch;    /* the newest epoch seen */
-	uint64_t ill;      /* one bit for each ill device, as last reported */
+	uint64_t faulty;   /* one bit for each ill device, as last reported */
 	uint64_t lost;     /* one bit for each lost device, a subset of `ill` */
 	char conflict[64]; /* resource of another device plugin for GPUs; "": none */
 	/* A cordon that names no device of this node, as last reported; "": none. */
 	char no_cordon[96];
 	bool is_insecure; /* any container can get devices by setting a variable: NODE_INSECURE */
-	bool is_insecure_told;
+	bool is_insecure_reported;
 	bool is_kubelet_new;
 	bool is_pid_hidden; /* this daemon's pid namespace is not the kubelet's */
 
@@ -173,10 +173,10 @@ struct node {
 
 	/* node-usage.c */
 	struct accounts accounts;
-	json_t *accounts_told; /* as in the status; NULL: none yet */
+	json_t *accounts_reported; /* as in the status; NULL: none yet */
 	bool is_account_new, has_account_file;
 	struct save_job *save_job; /* a job of the disk worker; one at a time */
-	uint64_t began_real_ns, accounted_ns, save_accounts_ns, tell_accounts_ns;
+	uint64_t began_real_ns, accounted_ns, save_accounts_ns, report_accounts_ns;
 
 	/* node-lease.c */
 	struct loop_timer lease_timer;
@@ -191,26 +191,26 @@ struct node {
 /* ---- node-pod.c: the parts of a pod's object that divvyd reads ---- */
 
 /* The assigned keys of one container, also as a spec. */
-struct node_given {
-	struct given_container is;
+struct node_assigned {
+	struct assigned_container is;
 	struct spec spec;
-	struct given_group group; /* the pod's */
+	struct assigned_group group; /* the pod's */
 	uint64_t epoch;
 };
 /*
  * Reads the assigned keys of a container. -ENOENT: there are none; -EINVAL: they are invalid; both
  * with a sentence. -ENOMEM.
  */
-int node_given(
-	const json_t *pod, const char *container, struct node_given *ret_given, struct error *err);
+int node_assigned(const json_t *pod, const char *container, struct node_assigned *ret_assigned,
+	struct error *err);
 /* Reads the pod's group only; its name is "" if there is none. -EINVAL, -ENOMEM. */
-int node_given_group(const json_t *pod, struct given_group *ret_group, struct error *err);
-/* Reads the assigned keys of all containers, like given_parse(). */
-int node_given_all(const json_t *pod, struct given *ret_given, struct error *err);
-bool node_has_given(const json_t *pod); /* whether any container has assigned keys */
+int node_assigned_group(const json_t *pod, struct assigned_group *ret_group, struct error *err);
+/* Reads the assigned keys of all containers, like assigned_parse(). */
+int node_assigned_all(const json_t *pod, struct assigned *ret_assigned, struct error *err);
+bool node_has_assigned(const json_t *pod); /* whether any container has assigned keys */
 /* Whether the pod, or this container of it, has ended and will not run again. */
 bool node_is_over(const json_t *pod, const char *container);
-bool node_is_leaving(const json_t *pod);
+bool node_is_terminating(const json_t *pod);
 bool node_is_init(const json_t *pod, const char *container);
 /* Whether an init container of the pod has ended. */
 bool node_has_prepared(const json_t *pod);
@@ -224,7 +224,7 @@ json_t *node_checkpoint(const struct node *node);
  * which they run, returns the one that starts now; the result is borrowed from `names`. has_tenant:
  * the container that had the slot last. NULL: the pod's status does not show it yet.
  */
-const char *node_who_starts(
+const char *node_find_starting(
 	const json_t *pod, const char *const *names, size_t n, const char *has_tenant);
 
 /* Record an Event of type Warning or Normal; fmt makes the message. */
@@ -270,7 +270,7 @@ void node_offer(struct node *node);
 
 /* A pod of another node has changed or was deleted. */
 void node_served_changed(struct node *node, const struct kube_entry *entry);
-void node_served_gone(struct node *node, const char *uid);
+void node_served_removed(struct node *node, const char *uid);
 /* Makes sure that node->identities exists. */
 int node_need_identities(struct node *node, struct error *err);
 /* Makes sure that node->identity exists or is requested; it exists only once. */
@@ -309,7 +309,7 @@ void node_env_read(const struct node *node, const json_t *pod, const char *conta
 /* The container to which the kubelet allocates a slot. */
 struct node_taker {
 	const json_t *pod; /* borrowed from the cache */
-	char uid[64], container[GIVEN_NAME];
+	char uid[64], container[ASSIGNED_NAME];
 };
 /*
  * Finds the container from the pods that the kubelet lists meanwhile. -EAGAIN with a sentence: not
@@ -349,8 +349,8 @@ void unknown_free_all(struct node *node);
  * Whether enough pods of the group are bound for its containers to start. Returns 0 if so, or
  * without a group; -EAGAIN with a sentence if not yet.
  */
-int gang_may_start(struct node *node, const char *namespace_name, const struct given_group *group,
-	struct error *err);
+int gang_may_start(struct node *node, const char *namespace_name,
+	const struct assigned_group *group, struct error *err);
 void gang_tick(struct node *node, uint64_t now);
 void gang_free_all(struct node *node);
 

@@ -29,9 +29,9 @@
  * The Node, from the owner references of the GPUNode, because divvyd may not read nodes. NULL:
  * unknown.
  */
-static json_t *owners(const struct node *node)
+static json_t *node_lease_owners(const struct node *node)
 {
-	const struct kube_entry *entry = kube_cache_find(node->wishes, NULL, node->options.name);
+	const struct kube_entry *entry = kube_cache_find(node->gpunodes, NULL, node->options.name);
 	json_t *all = entry ? kube_json_at(entry->object, "metadata", "ownerReferences", NULL)
 			    : NULL,
 	       *one;
@@ -49,7 +49,7 @@ static json_t *owners(const struct node *node)
 }
 
 /* In the order of the GPUNode's tenants: spec/measured.h. Leaves out what does not fit. */
-static void add_measured(struct node *node, uint64_t now, struct buf *out)
+static void node_lease_add_measured(struct node *node, uint64_t now, struct buf *out)
 {
 	for (uint32_t i = 0; i < node->n_slots; i++) {
 		const struct tenant *t = node_tenant(node, &node->slots[i]);
@@ -73,11 +73,11 @@ static void add_measured(struct node *node, uint64_t now, struct buf *out)
  * Without a tenant the value is null, which removes the annotation from the Lease. NULL: no
  * annotation needed.
  */
-static json_t *annotations(struct node *node, uint64_t now)
+static json_t *node_lease_annotations(struct node *node, uint64_t now)
 {
 	_cleanup_buf_ struct buf measured = BUF_INIT(MEASURED_MAX);
 
-	add_measured(node, now, &measured);
+	node_lease_add_measured(node, now, &measured);
 	free(node->lease_measured);
 	node->lease_measured = str_dup(buf_str(&measured));
 	if (!measured.n && node->is_lease_missing)
@@ -96,7 +96,7 @@ void node_lease_look(struct node *node, uint64_t now)
 	/* After a failed write the server is tried again only after its pause. */
 	if (!node->lease_early || node->lease_call || !node->is_lease_current)
 		return;
-	add_measured(node, now, &measured);
+	node_lease_add_measured(node, now, &measured);
 	if (!measured_differs(
 		    str_from(node->lease_measured ? node->lease_measured : ""), buf_str(&measured)))
 		return;
@@ -104,7 +104,7 @@ void node_lease_look(struct node *node, uint64_t now)
 	loop_set_timer(&node->lease_timer, now);
 }
 
-static void on_done(void *data, const struct kube_answer *answer)
+static void node_lease_on_done(void *data, const struct kube_answer *answer)
 {
 	struct node *node = data;
 
@@ -120,7 +120,7 @@ static void on_done(void *data, const struct kube_answer *answer)
 								 : LEASE_AGAIN_NS));
 }
 
-static void on_timer(struct loop_timer *timer, uint64_t now)
+static void node_lease_on_timer(struct loop_timer *timer, uint64_t now)
 {
 	struct node *node = timer->data;
 	const struct node_options *o = &node->options;
@@ -128,7 +128,7 @@ static void on_timer(struct loop_timer *timer, uint64_t now)
 		.target = {LEASE_GROUP, "leases", o->lease_space, o->name, NULL},
 		.field_manager = NODE_FIELD_MANAGER,
 		.timeout_ns = LEASE_RENEW_EACH_NS,
-		.done = on_done,
+		.done = node_lease_on_done,
 		.data = node,
 		.ret_call = &node->lease_call,
 	};
@@ -140,9 +140,9 @@ static void on_timer(struct loop_timer *timer, uint64_t now)
 		return;
 	lease = json_pack("{s:s, s:s, s:{s:s, s:s, s:o*, s:o*}, s:{s:s, s:i, s:s}}", "apiVersion",
 		LEASE_GROUP, "kind", "Lease", "metadata", "name", o->name, "namespace",
-		o->lease_space, "ownerReferences", owners(node), "annotations",
-		annotations(node, now), "spec", "holderIdentity", o->pod ? o->pod : o->name,
-		"leaseDurationSeconds", LEASE_SECONDS, "renewTime",
+		o->lease_space, "ownerReferences", node_lease_owners(node), "annotations",
+		node_lease_annotations(node, now), "spec", "holderIdentity",
+		o->pod ? o->pod : o->name, "leaseDurationSeconds", LEASE_SECONDS, "renewTime",
 		kube_time_format_micro(clock_real_ns()).s);
 	if (node->is_lease_missing)
 		write.target.name = NULL;
@@ -162,7 +162,7 @@ int node_lease_new(struct node *node)
 
 	node->lease_timer.data = node;
 	node->lease_early = LEASE_EARLY_MAX;
-	r = loop_add_timer(node->agent->loop, &node->lease_timer, on_timer);
+	r = loop_add_timer(node->agent->loop, &node->lease_timer, node_lease_on_timer);
 	if (r >= 0)
 		loop_set_timer(&node->lease_timer, 0);
 	return r;

@@ -50,7 +50,7 @@ static int read_hook(struct library *library, struct error *err)
 		if (!library->is_elsewhere || access(path, R_OK) == 0)
 			return file_read(path, &library->text, err);
 	}
-	if (beside_find(folders, library->name, R_OK, path, sizeof(path)) >= 0)
+	if (install_path_find(folders, library->name, R_OK, path, sizeof(path)) >= 0)
 		return file_read(path, &library->text, err);
 	return fail(err, ENOENT,
 		"%s is not where divvy is installed; DIVVY_HOOKS may name its folder",
@@ -132,7 +132,7 @@ int library_install(const char *state_dir, const char *driver, char ret_folder[s
 
 /* ---- records ---- */
 
-static const char *name_of(const char *folder)
+static const char *library_folder_name(const char *folder)
 {
 	const char *slash = strrchr(folder, '/');
 
@@ -159,9 +159,9 @@ int library_note(const char *state_dir, const char *slot, const char *folder, st
 	 * The kubelet admits no other pod meanwhile, so an unchanged record is not written again.
 	 */
 	if (r >= 0 && file_read(path, &before, NULL) >= 0 &&
-		str_is(buf_str(&before), name_of(folder)))
+		str_is(buf_str(&before), library_folder_name(folder)))
 		return 0;
-	return r < 0 ? r : file_replace(path, str_from(name_of(folder)), 0644, err);
+	return r < 0 ? r : file_replace(path, str_from(library_folder_name(folder)), 0644, err);
 }
 
 bool library_is_noted(const char *state_dir, const char *slot)
@@ -211,7 +211,7 @@ static int visit_record(void *data, const char *slot)
 	return r == -ENOENT ? 0 : r;
 }
 
-static bool is_named(const struct records *records, const char *name)
+static bool library_is_recorded(const struct records *records, const char *name)
 {
 	struct str rest = buf_str(&records->names), line;
 
@@ -251,7 +251,7 @@ static int visit_library(void *data, const char *name)
 
 	if (!strcmp(name, sweep->current) || is_being_made(name))
 		return 0;
-	if (is_named(sweep->records, name)) {
+	if (library_is_recorded(sweep->records, name)) {
 		sweep->n_old++;
 		return 0;
 	}
@@ -266,12 +266,13 @@ int library_sweep(const char *state_dir, const char *folder, library_is_held_fn 
 {
 	struct records records = {state_dir, is_held, data, BUF_INIT(LIBRARY_RECORDS_MAX)};
 	char path[PATH_MAX], parent[PATH_MAX];
-	struct sweep sweep = {&records, parent, name_of(folder), 0};
+	struct sweep sweep = {&records, parent, library_folder_name(folder), 0};
 	int r = record_path(state_dir, "", path, err);
 
 	if (r < 0)
 		return r;
-	snprintf(parent, sizeof(parent), "%.*s", (int)(name_of(folder) - folder - 1), folder);
+	snprintf(parent, sizeof(parent), "%.*s", (int)(library_folder_name(folder) - folder - 1),
+		folder);
 	r = visit_folder(path, visit_record, &records);
 	r = r < 0 ? r : buf_error(&records.names);
 	r = r < 0 ? r : visit_folder(parent, visit_library, &sweep);

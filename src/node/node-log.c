@@ -19,7 +19,7 @@
 #include "node/node-internal.h"
 
 /* Cuts a torn line off again, because it would swallow the next line. */
-static int add_line(int fd, struct str line)
+static int node_log_add_line(int fd, struct str line)
 {
 	const int64_t size = fd_size(fd);
 	int r = size < 0 ? (int)size : fd_write_all(fd, line.p, line.n);
@@ -29,7 +29,7 @@ static int add_line(int fd, struct str line)
 	return r;
 }
 
-static void append(const char *path, json_t *line)
+static void node_log_append(const char *path, json_t *line)
 {
 	_cleanup_free_ char *text = json_dumps(line, JSON_COMPACT);
 	_cleanup_close_ int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
@@ -41,7 +41,7 @@ static void append(const char *path, json_t *line)
 		return;
 	}
 	buf_addf(&b, "%s\n", text);
-	r = add_line(fd, buf_str(&b));
+	r = node_log_add_line(fd, buf_str(&b));
 	if (r < 0)
 		log_warn("grant log '%s': a line is missing: %s", path, strerror(-r));
 }
@@ -68,5 +68,5 @@ void node_log(const struct node *node, const char *what, const struct tenant *t)
 			: t->spec.exclusive      ? "exclusive"
 						 : "local",
 		"epoch", (json_int_t)t->pod->epoch);
-	append(node->options.grant_log, line);
+	node_log_append(node->options.grant_log, line);
 }

@@ -29,12 +29,12 @@ void node_network_look(struct node *node, uint64_t now)
 	node_status_touch(node);
 }
 
-static const char *port_of(const struct network_device *n)
+static const char *node_network_port(const struct network_device *n)
 {
 	return n->link[0] ? n->link : n->name;
 }
 
-static const struct network_device *find(const struct node *node, const char *name)
+static const struct network_device *node_network_find(const struct node *node, const char *name)
 {
 	for (uint32_t i = 0; i < node->networks.n; i++)
 		if (!strcmp(node->networks.v[i].name, name))
@@ -42,7 +42,7 @@ static const struct network_device *find(const struct node *node, const char *na
 	return NULL;
 }
 
-static bool has_ended(const json_t *pod)
+static bool node_network_has_ended(const json_t *pod)
 {
 	const char *phase = kube_json_text_at(pod, "status", "phase", NULL);
 
@@ -55,16 +55,17 @@ enum network_end { END_OF_POD, END_OF_DEVICES }; /* as in assigned.h */
 static uint64_t granted_to(const struct node *node, const json_t *pod, enum network_end end,
 	const struct network_device *device)
 {
-	_cleanup_given_ struct given given = {0};
+	_cleanup_assigned_ struct assigned assigned = {0};
 	uint64_t mbit = 0;
 
-	if (has_ended(pod) || node_given_all(pod, &given, NULL) < 0)
+	if (node_network_has_ended(pod) || node_assigned_all(pod, &assigned, NULL) < 0)
 		return 0;
-	for (uint32_t i = 0; i < given.n; i++) {
-		const struct network_device *its = find(node, given.v[i].network[end]);
+	for (uint32_t i = 0; i < assigned.n; i++) {
+		const struct network_device *its = node_network_find(
+			node, assigned.v[i].network[end]);
 
-		if (its && !strcmp(port_of(its), port_of(device)))
-			mbit += given.v[i].network_mbit;
+		if (its && !strcmp(node_network_port(its), node_network_port(device)))
+			mbit += assigned.v[i].network_mbit;
 	}
 	return mbit;
 }

@@ -32,7 +32,7 @@ int overcommit_of(
 	return 0;
 }
 
-static bool is_on(const struct tenant *t, const struct device *device)
+static bool overcommit_is_tenant_on(const struct tenant *t, const struct device *device)
 {
 	for (uint32_t i = 0; i < t->n; i++)
 		if (t->devices[i].device == device)
@@ -42,7 +42,7 @@ static bool is_on(const struct tenant *t, const struct device *device)
 
 void overcommit_set(struct node *node, const struct device *device, uint32_t overcommit)
 {
-	const struct kube_entry *wish = kube_cache_find(node->wishes, NULL, node->options.name);
+	const struct kube_entry *wish = kube_cache_find(node->gpunodes, NULL, node->options.name);
 	const uint32_t fixed = wish
 		? policy_overcommit_memory(json_object_get(wish->object, "spec"))
 		: 0;
@@ -52,7 +52,7 @@ void overcommit_set(struct node *node, const struct device *device, uint32_t ove
 
 	LIST_FOREACH(t, &node->agent->tenants, link) {
 		if (t->is_ending || !t->pod || t->spec.memory_policy == SPEC_MEMORY_FAIL ||
-			!is_on(t, device))
+			!overcommit_is_tenant_on(t, device))
 			continue;
 		is_shared = true;
 		if (t->pod->overcommit && (!least || t->pod->overcommit < least))

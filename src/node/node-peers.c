@@ -36,7 +36,8 @@ struct node_peers {
 	struct helper *helper;
 	struct peer *under_way; /* the peer that the helper measures */
 	bool has_answer;
-	json_t *told; /* NULL: nothing published since the start, so earlier results still hold */
+	/* NULL: nothing published since the start, so earlier results still hold */
+	json_t *reported;
 	bool is_transfer; /* another node is filling the network */
 	uint64_t next_transfer_ns;
 };
@@ -57,7 +58,7 @@ static int find_column(const json_t *table, const char *name)
 	return -1;
 }
 
-static const char *cell(const json_t *row, int column)
+static const char *node_peers_row_cell(const json_t *row, int column)
 {
 	const json_t *cells = json_object_get(row, "cells");
 	const char *text = column < 0 ? NULL
@@ -75,9 +76,9 @@ static void read_table(struct node_peers *p, const json_t *table)
 	json_array_foreach(rows, i, row) {
 		struct address at;
 
-		if (cell(row, address)[0] &&
-			serve_address_parse(cell(row, address), &at, NULL) == 0)
-			peers_offer(&p->peers, cell(row, name), &at);
+		if (node_peers_row_cell(row, address)[0] &&
+			serve_address_parse(node_peers_row_cell(row, address), &at, NULL) == 0)
+			peers_offer(&p->peers, node_peers_row_cell(row, name), &at);
 	}
 }
 
@@ -130,7 +131,7 @@ static bool is_network_used(struct node *node)
 	return false;
 }
 
-static void on_said(void *data, const void *packet, size_t n)
+static void node_peers_on_packet(void *data, const void *packet, size_t n)
 {
 	struct node_peers *p = data;
 	const struct serve_probe *said = packet;
@@ -151,7 +152,7 @@ static void on_said(void *data, const void *packet, size_t n)
 }
 
 /* The helper must not be freed within its own callback. */
-static void on_ended(void *data)
+static void node_peers_on_ended(void *data)
 {
 	struct node_peers *p = data;
 
@@ -171,8 +172,8 @@ static int start_probe(struct node_peers *p, struct peer *peer, int identity_fd,
 		.fds = {STDERR_FILENO, -1, identity_fd}, /* no listening socket */
 		.n_fds = 3,
 		.control_at = 1,
-		.said = on_said,
-		.ended = on_ended,
+		.said = node_peers_on_packet,
+		.ended = node_peers_on_ended,
 		.data = p,
 	};
 	const bool fills = peers_wants_transfer(peer, clock_now_ns()) &&
@@ -185,7 +186,7 @@ static int start_probe(struct node_peers *p, struct peer *peer, int identity_fd,
 }
 
 /* Measures the next peer with the present certificate, or waits until there is one. */
-static void measure(struct node_peers *p, struct peer *peer)
+static void node_peers_measure(struct node_peers *p, struct peer *peer)
 {
 	const struct identity *identity = p->node->identity ? held_identity_get(p->node->identity)
 							    : NULL;
@@ -203,7 +204,7 @@ static void measure(struct node_peers *p, struct peer *peer)
 
 /* ---- results ---- */
 
-static void tell(struct node_peers *p)
+static void node_peers_report(struct node_peers *p)
 {
 	json_t *all = json_array();
 
@@ -211,18 +212,18 @@ static void tell(struct node_peers *p)
 		const struct peer *peer = &p->peers.v[i];
 		json_t *one;
 
-		if (!peer->told.round_trip_us)
+		if (!peer->reported.round_trip_us)
 			continue;
 		one = json_pack("{s:s, s:I, s:s}", "name", peer->name, "roundTripMicroseconds",
-			(json_int_t)peer->told.round_trip_us, "measuredAt",
-			kube_time_format(peer->told.real_ns).s);
-		if (peer->told.bits_per_second)
+			(json_int_t)peer->reported.round_trip_us, "measuredAt",
+			kube_time_format(peer->reported.real_ns).s);
+		if (peer->reported.bits_per_second)
 			json_object_set_new(one, "bitsPerSecond",
-				json_integer((json_int_t)peer->told.bits_per_second));
+				json_integer((json_int_t)peer->reported.bits_per_second));
 		json_array_append_new(all, one);
 	}
-	json_decref(p->told);
-	p->told = all;
+	json_decref(p->reported);
+	p->reported = all;
 	node_status_touch(p->node);
 }
 
@@ -231,8 +232,8 @@ json_t *node_peers_json(const struct node *node)
 	const struct node_peers *p = node->peers;
 	json_t *before = p ? kube_json_at(node->status_seen, "network", "peers", NULL) : NULL;
 
-	if (p && p->told)
-		return json_incref(p->told);
+	if (p && p->reported)
+		return json_incref(p->reported);
 	return before ? json_incref(before) : json_array();
 }
 
@@ -252,13 +253,13 @@ void node_peers_tick(struct node *node, uint64_t now)
 	peer = peers_next(&p->peers);
 	if (!peer) {
 		if (peers_end(&p->peers, now))
-			tell(p);
+			node_peers_report(p);
 		return;
 	}
 	/* A node without peers needs no certificate. */
 	if (!node->identity && node_need_own_identity(node, &err) < 0)
 		log_warn("%s", err.msg);
-	measure(p, peer);
+	node_peers_measure(p, peer);
 }
 
 /* ---- measurements by another node ---- */
@@ -311,6 +312,6 @@ void node_peers_free(struct node *node)
 		return;
 	kube_call_cancel(p->call);
 	helper_free(p->helper);
-	json_decref(p->told);
+	json_decref(p->reported);
 	free(p);
 }

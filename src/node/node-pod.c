@@ -8,50 +8,53 @@
 #include "manifest/manifest-json.h"
 #include "node/node-internal.h"
 
-int node_given(
-	const json_t *pod, const char *container, struct node_given *ret_given, struct error *err)
+int node_assigned(const json_t *pod, const char *container, struct node_assigned *ret_assigned,
+	struct error *err)
 {
-	_cleanup_given_ struct given given = {0};
-	const struct given_container *is;
-	int r = node_given_all(pod, &given, err);
+	_cleanup_assigned_ struct assigned assigned = {0};
+	const struct assigned_container *is;
+	int r = node_assigned_all(pod, &assigned, err);
 
 	if (r < 0)
 		return r;
-	is = given_find(&given, container);
+	is = assigned_find(&assigned, container);
 	if (!is)
 		return fail(err, ENOENT,
-			GIVEN_DEVICES_KEY ": container '%.63s' has no assigned devices", container);
-	r = given_spec(is, &ret_given->spec, err);
+			ASSIGNED_DEVICES_KEY ": container '%.63s' has no assigned devices",
+			container);
+	r = assigned_spec(is, &ret_assigned->spec, err);
 	if (r < 0)
 		return r;
-	ret_given->is = *is;
-	ret_given->group = given.group;
-	ret_given->epoch = given.epoch;
+	ret_assigned->is = *is;
+	ret_assigned->group = assigned.group;
+	ret_assigned->epoch = assigned.epoch;
 	return 0;
 }
 
-int node_given_all(const json_t *pod, struct given *ret_given, struct error *err)
+int node_assigned_all(const json_t *pod, struct assigned *ret_assigned, struct error *err)
 {
 	_cleanup_manifest_json_ struct manifest_json manifest = {0};
 	int r = manifest_json_read(json_object_get(pod, "metadata"), NULL, STR(""), &manifest, err);
 
-	return r < 0 ? r : given_parse(manifest.pod.annotations, ret_given, err);
+	return r < 0 ? r : assigned_parse(manifest.pod.annotations, ret_assigned, err);
 }
 
-int node_given_group(const json_t *pod, struct given_group *ret_group, struct error *err)
+int node_assigned_group(const json_t *pod, struct assigned_group *ret_group, struct error *err)
 {
 	_cleanup_manifest_json_ struct manifest_json manifest = {0};
 	int r = manifest_json_read(json_object_get(pod, "metadata"), NULL, STR(""), &manifest, err);
 
-	return r < 0 ? r : given_parse_group(manifest.pod.annotations, ret_group, err);
+	return r < 0 ? r : assigned_parse_group(manifest.pod.annotations, ret_group, err);
 }
 
-bool node_has_given(const json_t *pod)
+bool node_has_assigned(const json_t *pod)
 {
-	return kube_json_text_at(pod, "metadata", "annotations", GIVEN_DEVICES_KEY, NULL) != NULL;
+	return kube_json_text_at(pod, "metadata", "annotations", ASSIGNED_DEVICES_KEY, NULL) !=
+		NULL;
 }
 
-static const json_t *status_of(const json_t *pod, const char *list, const char *container)
+static const json_t *node_pod_container_status(
+	const json_t *pod, const char *list, const char *container)
 {
 	const json_t *all = kube_json_at(pod, "status", list, NULL), *one;
 	size_t i;
@@ -74,25 +77,25 @@ bool node_is_over(const json_t *pod, const char *container)
 
 	if (phase && (!strcmp(phase, "Succeeded") || !strcmp(phase, "Failed")))
 		return true;
-	status = status_of(pod, "containerStatuses", container);
+	status = node_pod_container_status(pod, "containerStatuses", container);
 	ended = kube_json_at(status, "state", "terminated", NULL);
 	is_well = ended && json_integer_value(json_object_get(ended, "exitCode")) == 0;
 	if (ended && policy &&
 		(!strcmp(policy, "Never") || (!strcmp(policy, "OnFailure") && is_well)))
 		return true;
 	/* An init container that has finished its work. A sidecar does not end like that. */
-	status = status_of(pod, "initContainerStatuses", container);
+	status = node_pod_container_status(pod, "initContainerStatuses", container);
 	ended = kube_json_at(status, "state", "terminated", NULL);
 	return ended && json_integer_value(json_object_get(ended, "exitCode")) == 0 &&
 		json_is_true(json_object_get(status, "ready"));
 }
 
-bool node_is_leaving(const json_t *pod)
+bool node_is_terminating(const json_t *pod)
 {
 	return kube_json_text_at(pod, "metadata", "deletionTimestamp", NULL) != NULL;
 }
 
-static bool is_named(const json_t *pod, const char *list, const char *name)
+static bool node_pod_is_named(const json_t *pod, const char *list, const char *name)
 {
 	const json_t *all = kube_json_at(pod, "spec", list, NULL), *one;
 	size_t i;
@@ -108,7 +111,7 @@ static bool is_named(const json_t *pod, const char *list, const char *name)
 
 bool node_is_init(const json_t *pod, const char *container)
 {
-	return is_named(pod, "initContainers", container);
+	return node_pod_is_named(pod, "initContainers", container);
 }
 
 bool node_has_prepared(const json_t *pod)
@@ -123,13 +126,14 @@ bool node_has_prepared(const json_t *pod)
 	return false;
 }
 
-const char *node_who_starts(
+const char *node_find_starting(
 	const json_t *pod, const char *const *names, size_t n, const char *has_tenant)
 {
 	const char *last = NULL;
 
 	for (size_t i = 0; i < n; i++) {
-		const json_t *status = status_of(pod, "initContainerStatuses", names[i]),
+		const json_t *status = node_pod_container_status(
+				     pod, "initContainerStatuses", names[i]),
 			     *ended = kube_json_at(status, "state", "terminated", NULL);
 		/* The container waits to start again: this state is no older than its start. */
 		const bool is_again = kube_json_at(status, "state", "waiting", NULL) &&
@@ -146,7 +150,8 @@ const char *node_who_starts(
 	return last;
 }
 
-static void record(struct node *node, struct kube_event *event, const char *fmt, va_list ap)
+static void node_pod_send_event(
+	struct node *node, struct kube_event *event, const char *fmt, va_list ap)
 {
 	char message[EVENT_MESSAGE_MAX];
 
@@ -166,13 +171,13 @@ void node_pod_event(struct node *node, const struct tenant_pod *pod, bool is_war
 	va_list ap;
 
 	va_start(ap, fmt);
-	record(node, &event, fmt, ap);
+	node_pod_send_event(node, &event, fmt, ap);
 	va_end(ap);
 }
 
 void node_event(struct node *node, bool is_warning, const char *reason, const char *fmt, ...)
 {
-	const struct kube_entry *wish = kube_cache_find(node->wishes, NULL, node->options.name);
+	const struct kube_entry *wish = kube_cache_find(node->gpunodes, NULL, node->options.name);
 	struct kube_event event = {
 		.type = is_warning ? "Warning" : "Normal",
 		.reason = reason,
@@ -182,6 +187,6 @@ void node_event(struct node *node, bool is_warning, const char *reason, const ch
 	va_list ap;
 
 	va_start(ap, fmt);
-	record(node, &event, fmt, ap);
+	node_pod_send_event(node, &event, fmt, ap);
 	va_end(ap);
 }

@@ -49,12 +49,12 @@ bool node_pool_is_open(const struct node *node, const struct device *d)
 		return true;
 	pod = p->placeholder[0] ? find_placeholder(node, node->options.space, p->placeholder)
 				: NULL;
-	return pod && node->pool.is_wanted && !node_is_leaving(pod) && !node_is_over(pod, "");
+	return pod && node->pool.is_wanted && !node_is_terminating(pod) && !node_is_over(pod, "");
 }
 
 bool node_pool_is_native(const struct node *node, const struct device *d)
 {
-	return node->conflict[0] || !kube_cache_is_synced(node->wishes) ||
+	return node->conflict[0] || !kube_cache_is_synced(node->gpunodes) ||
 		(node->pool.is_on && !node_pool_placeholder(node, d));
 }
 
@@ -67,7 +67,7 @@ const char *node_pool_placeholder(const struct node *node, const struct device *
 
 /* ---- a device that divvy has lost ---- */
 
-static bool is_on(const struct tenant *t, const struct device *d)
+static bool node_pool_is_tenant_on(const struct tenant *t, const struct device *d)
 {
 	for (uint32_t k = 0; t && k < t->n; k++)
 		if (t->devices[k].device == d)
@@ -78,12 +78,12 @@ static bool is_on(const struct tenant *t, const struct device *d)
 static bool has_tenants(struct node *node, const struct device *d)
 {
 	for (uint32_t i = 0; i < node->n_slots; i++)
-		if (is_on(node_tenant(node, &node->slots[i]), d))
+		if (node_pool_is_tenant_on(node_tenant(node, &node->slots[i]), d))
 			return true;
 	return false;
 }
 
-static void lose(struct node *node, const struct device *d)
+static void node_pool_lose_device(struct node *node, const struct device *d)
 {
 	struct pool_device *p = &node->pool.device[d->index];
 	const char *name = p->placeholder[0] ? p->placeholder : "of before our start";
@@ -93,7 +93,7 @@ static void lose(struct node *node, const struct device *d)
 		struct slot *slot = &node->slots[i];
 		const struct tenant *t = node_tenant(node, slot);
 
-		if (!is_on(t, d))
+		if (!node_pool_is_tenant_on(t, d))
 			continue;
 		is_used = true;
 		node_pod_event(node, t->pod, true, "PlaceholderLost",
@@ -120,7 +120,7 @@ static void lose(struct node *node, const struct device *d)
  * Whether the placeholder pod was deleted or has ended: the kubelet may have given the device to
  * others.
  */
-static bool has_ended(const struct node *node, const struct pool_device *p)
+static bool node_pool_has_ended(const struct node *node, const struct pool_device *p)
 {
 	const json_t *pod;
 
@@ -138,7 +138,7 @@ static void offer_if_changed(struct node *node)
 	node_offer(node);
 }
 
-static bool has_device(const struct node *node, const char *placeholder)
+static bool node_pool_has_device(const struct node *node, const char *placeholder)
 {
 	for (uint32_t i = 0; i < node->agent->devices->n; i++)
 		if (!strcmp(node->pool.device[i].placeholder, placeholder))
@@ -162,7 +162,7 @@ static bool awaits_device(const struct node *node)
 	const struct kube_entry *e = NULL;
 
 	while (node->pool.is_on && (e = next_placeholder(node, e)))
-		if (!node_is_leaving(e->object) && !has_device(node, e->name))
+		if (!node_is_terminating(e->object) && !node_pool_has_device(node, e->name))
 			return true;
 	return false;
 }
@@ -198,8 +198,9 @@ void node_pool_pod_changed(struct node *node)
 	const struct device_set *set = node->agent->devices;
 
 	for (uint32_t i = 0; node->pool.is_on && i < set->n; i++)
-		if (node->pool.device[i].placeholder[0] && has_ended(node, &node->pool.device[i]))
-			lose(node, &set->devices[i]);
+		if (node->pool.device[i].placeholder[0] &&
+			node_pool_has_ended(node, &node->pool.device[i]))
+			node_pool_lose_device(node, &set->devices[i]);
 	node->pool.next_ns = 0;
 	offer_if_changed(node);
 	look_soon(node);
@@ -207,7 +208,8 @@ void node_pool_pod_changed(struct node *node)
 
 /* ---- the kubelet's answer ---- */
 
-static void note(struct node *node, const struct device *d, const struct podres_container *holder)
+static void node_pool_note_device(
+	struct node *node, const struct device *d, const struct podres_container *holder)
 {
 	struct pool_device *p = &node->pool.device[d->index];
 	const bool is_ours = holder && find_placeholder(node, holder->space, holder->pod);
@@ -216,7 +218,7 @@ static void note(struct node *node, const struct device *d, const struct podres_
 		p->missed_ns = 0;
 	if (is_ours && !strcmp(p->placeholder, holder->pod))
 		return;
-	if (!holder && !(p->placeholder[0] && has_ended(node, p))) {
+	if (!holder && !(p->placeholder[0] && node_pool_has_ended(node, p))) {
 		if (!p->missed_ns)
 			p->missed_ns = clock_now_ns();
 		if (clock_now_ns() - p->missed_ns < POOL_MISSED_NS)
@@ -225,7 +227,7 @@ static void note(struct node *node, const struct device *d, const struct podres_
 	p->is_known = true;
 	/* Tenants of before this start may have lost the device meanwhile. */
 	if (p->placeholder[0] || (!is_ours && has_tenants(node, d)))
-		lose(node, d);
+		node_pool_lose_device(node, d);
 	if (is_ours &&
 		str_copy(p->placeholder, sizeof(p->placeholder), str_from(holder->pod)) >= 0) {
 		log_info("device %s: placeholder %s holds it", d->info.uuid, p->placeholder);
@@ -248,7 +250,7 @@ static const struct podres_container *holder_of(
 	return NULL;
 }
 
-static void on_list(void *data, const struct podres_list *list, const struct error *err)
+static void node_pool_on_list(void *data, const struct podres_list *list, const struct error *err)
 {
 	struct node *node = data;
 	const struct device_set *set = node->agent->devices;
@@ -257,7 +259,8 @@ static void on_list(void *data, const struct podres_list *list, const struct err
 	/* Without an answer, or without the pods that it mentions, nothing changes. */
 	if (list && kube_cache_is_synced(node->pods)) {
 		for (uint32_t i = 0; i < set->n; i++)
-			note(node, &set->devices[i], holder_of(list, &set->devices[i]));
+			node_pool_note_device(
+				node, &set->devices[i], holder_of(list, &set->devices[i]));
 		offer_if_changed(node);
 	}
 	look_soon(node);
@@ -275,7 +278,7 @@ static bool has_placeholders(const struct node *node)
 
 void node_pool_look(struct node *node, uint64_t now)
 {
-	const struct kube_entry *wish = kube_cache_find(node->wishes, NULL, node->options.name);
+	const struct kube_entry *wish = kube_cache_find(node->gpunodes, NULL, node->options.name);
 
 	/* The last known value holds while the API server is away. */
 	if (wish) {
@@ -285,7 +288,7 @@ void node_pool_look(struct node *node, uint64_t now)
 	if (!node->pool.is_on || node->pool.question || now < node->pool.next_ns)
 		return;
 	node->pool.next_ns = now + POOL_LOOK_NS;
-	if (podres_ask(node->podres, on_list, node, &node->pool.question) < 0)
+	if (podres_ask(node->podres, node_pool_on_list, node, &node->pool.question) < 0)
 		node->pool.question = NULL;
 }
 

@@ -42,7 +42,7 @@ struct remote {
 	struct node *node;
 	struct slot *slot;
 	struct tenant_pod pod;
-	char server[GIVEN_NODE];
+	char server[ASSIGNED_NODE];
 	enum remote_state state;
 	struct error why; /* unless READY: what is missing, or why it was refused */
 	bool was_ready;   /* a link that restarts needs no new answer */
@@ -68,14 +68,14 @@ bool remote_is_ready(const struct remote *remote)
 	return remote->state == REMOTE_READY;
 }
 
-static bool is_local(const struct remote *r)
+static bool remote_is_same_node(const struct remote *r)
 {
 	return !r->gpunode;
 }
 
 /* ---- the link ---- */
 
-static void set_waiting(struct remote *remote, uint64_t after_ns)
+static void remote_set_waiting(struct remote *remote, uint64_t after_ns)
 {
 	helper_free(TAKE_PTR(remote->helper));
 	remote->state = REMOTE_WAITS;
@@ -87,7 +87,7 @@ static bool will_pass(int status)
 	return status == -EAGAIN || status == -ENOSPC || status == -EBUSY || status == -ENOMEM;
 }
 
-static void on_said(void *data, const void *packet, size_t n)
+static void remote_on_packet(void *data, const void *packet, size_t n)
 {
 	struct remote *remote = data;
 	const struct serve_reply *reply = packet;
@@ -109,18 +109,18 @@ static void on_said(void *data, const void *packet, size_t n)
 		log_warn("slot %s: %s", remote->slot->id, remote->why.msg);
 		return;
 	}
-	set_waiting(remote, AGAIN_NS);
+	remote_set_waiting(remote, AGAIN_NS);
 	if (!will_pass(reply->status))
 		remote->state = REMOTE_REFUSED;
 }
 
-static void on_ended(void *data)
+static void remote_on_ended(void *data)
 {
 	struct remote *remote = data;
 
 	log_warn("slot %s: divvy-remote-far reach exited; restarting it", remote->slot->id);
 	fail(&remote->why, EAGAIN, "the link to node %s has closed", remote->server);
-	set_waiting(remote, AGAIN_NS);
+	remote_set_waiting(remote, AGAIN_NS);
 }
 
 static const char *cgroup_root(const struct agent *agent)
@@ -130,7 +130,7 @@ static const char *cgroup_root(const struct agent *agent)
 
 static int start_link(struct remote *remote, struct error *err)
 {
-	const char *const argv[] = {"reach", is_local(remote) ? "" : remote->at.host,
+	const char *const argv[] = {"reach", remote_is_same_node(remote) ? "" : remote->at.host,
 		remote->at.port, remote->server, remote->pod.uid, remote->pod.container,
 		remote->pod.space, remote->pod.name, cgroup_root(remote->node->agent), NULL};
 	_cleanup_close_ int identity_fd = identity_to_fd(held_identity_get(remote->held));
@@ -142,8 +142,8 @@ static int start_link(struct remote *remote, struct error *err)
 		.fds = {remote->listen_fd, -1, identity_fd},
 		.n_fds = 3,
 		.control_at = 1,
-		.said = on_said,
-		.ended = on_ended,
+		.said = remote_on_packet,
+		.ended = remote_on_ended,
 		.data = remote,
 	};
 	struct helper *helper;
@@ -162,16 +162,16 @@ static int start_link(struct remote *remote, struct error *err)
 }
 
 /* Starts the link as soon as everything is there, or records what is missing. */
-static void try(struct remote *remote)
+static void remote_try(struct remote *remote)
 {
 	const char *why;
 
 	if (remote->listen_fd < 0) {
 		fail(&remote->why, EAGAIN, "the slot's files are not on the disk yet");
-	} else if (!is_local(remote) && !kube_cache_is_synced(remote->gpunode)) {
+	} else if (!remote_is_same_node(remote) && !kube_cache_is_synced(remote->gpunode)) {
 		fail(&remote->why, EAGAIN, "the address of node %s is not known yet",
 			remote->server);
-	} else if (!is_local(remote) && !remote->at.host[0]) {
+	} else if (!remote_is_same_node(remote) && !remote->at.host[0]) {
 		fail(&remote->why, EAGAIN, "node %s does not serve its devices to other nodes",
 			remote->server);
 	} else if (!held_identity_get(remote->held)) {
@@ -189,22 +189,23 @@ static void try(struct remote *remote)
 	remote->again_ns = clock_now_ns() + AGAIN_NS;
 }
 
-static void renew(struct remote *remote)
+static void remote_renew_link(struct remote *remote)
 {
 	/* The present certificate is still valid; the next start uses the new one. */
 	if (remote->state == REMOTE_ASKS || remote->state == REMOTE_REFUSED)
 		return;
-	try(remote);
+	remote_try(remote);
 }
 
 static void on_identity(void *data, struct held_identity *held)
 {
-	renew(data);
+	remote_renew_link(data);
 }
 
 /* ---- the device node's address ---- */
 
-static int project(void *data, const struct kube_object *object, void **ret, struct error *err)
+static int remote_project_object(
+	void *data, const struct kube_object *object, void **ret, struct error *err)
 {
 	const char *address = kube_json_text_at(object->json, "status", "remote", "address", NULL);
 
@@ -212,7 +213,7 @@ static int project(void *data, const struct kube_object *object, void **ret, str
 	return *ret ? 0 : -ENOMEM;
 }
 
-static void release(void *own)
+static void remote_release_object(void *own)
 {
 	free(own);
 }
@@ -232,41 +233,41 @@ static void set_address(struct remote *remote, const char *address)
 	 * link.
 	 */
 	if (at.host[0])
-		renew(remote);
+		remote_renew_link(remote);
 }
 
-static void on_added(void *data, const struct kube_entry *entry)
+static void remote_on_added(void *data, const struct kube_entry *entry)
 {
 	set_address(data, entry->object);
 }
 
-static void on_updated(void *data, const struct kube_entry *entry, void *old)
+static void remote_on_updated(void *data, const struct kube_entry *entry, void *old)
 {
 	set_address(data, entry->object);
 }
 
-static void on_deleted(void *data, const struct kube_entry *entry)
+static void remote_on_deleted(void *data, const struct kube_entry *entry)
 {
 	set_address(data, "");
 }
 
-static void on_trouble(void *data, const struct error *err)
+static void remote_on_trouble(void *data, const struct error *err)
 {
 	log_warn("%s", err->msg);
 }
 
 static int watch_server(struct remote *remote, struct error *err)
 {
-	char selector[GIVEN_NODE + 32];
+	char selector[ASSIGNED_NODE + 32];
 	const struct kube_reflect_options options = {.path = "/apis/divvy.gpu/v1/gpunodes",
 		.field_selector = selector,
 		.max_pause_ns = 5 * NSEC_PER_SEC};
-	const struct kube_cache_handler handler = {.project = project,
-		.release = release,
-		.added = on_added,
-		.updated = on_updated,
-		.deleted = on_deleted,
-		.trouble = on_trouble,
+	const struct kube_cache_handler handler = {.project = remote_project_object,
+		.release = remote_release_object,
+		.added = remote_on_added,
+		.updated = remote_on_updated,
+		.deleted = remote_on_deleted,
+		.trouble = remote_on_trouble,
 		.data = remote};
 
 	snprintf(selector, sizeof(selector), "metadata.name=%s", remote->server);
@@ -276,7 +277,7 @@ static int watch_server(struct remote *remote, struct error *err)
 /* ---- the slot ---- */
 
 /* Any process that has the folder mounted may connect: the container, with any user id. */
-static int listen_at(struct remote *remote, struct error *err)
+static int remote_listen_at(struct remote *remote, struct error *err)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	_cleanup_close_ int fd = -1;
@@ -299,9 +300,9 @@ static void on_files(void *data, int result, const struct error *err)
 	remote->files = NULL;
 	remote->why = *err;
 	if (result >= 0)
-		result = listen_at(remote, &remote->why);
+		result = remote_listen_at(remote, &remote->why);
 	if (result >= 0) {
-		try(remote);
+		remote_try(remote);
 		return;
 	}
 	remote->state = REMOTE_REFUSED;
@@ -327,7 +328,7 @@ static int order_files(struct remote *remote, struct error *err)
 	return r < 0 ? fail(err, -r, "no memory") : 0;
 }
 
-static int make(struct node *node, struct slot *slot, const struct tenant_pod *pod,
+static int remote_make(struct node *node, struct slot *slot, const struct tenant_pod *pod,
 	const char *server, struct error *err)
 {
 	struct identity_name name = {.kind = IDENTITY_OF_TENANT};
@@ -354,7 +355,7 @@ static int make(struct node *node, struct slot *slot, const struct tenant_pod *p
 	if (r < 0)
 		remote_free(TAKE_PTR(slot->remote));
 	else
-		try(remote);
+		remote_try(remote);
 	return r;
 }
 
@@ -371,7 +372,7 @@ int remote_open(struct node *node, struct slot *slot, const struct tenant_pod *p
 		remote_free(TAKE_PTR(slot->remote));
 		remote = NULL;
 	}
-	r = remote ? 0 : make(node, slot, pod, server, err);
+	r = remote ? 0 : remote_make(node, slot, pod, server, err);
 	if (r < 0)
 		return r;
 	remote = slot->remote;
@@ -407,21 +408,22 @@ void remote_free(struct remote *remote)
 void remote_tick(struct remote *remote, uint64_t now)
 {
 	if (remote->state == REMOTE_WAITS && now >= remote->again_ns)
-		try(remote);
+		remote_try(remote);
 }
 
 /* ---- after a restart ---- */
 
-static void resume(struct node *node, const struct podres_container *c, const char *id)
+static void remote_resume_container(
+	struct node *node, const struct podres_container *c, const char *id)
 {
 	const struct kube_entry *entry = kube_cache_find(node->pods, c->space, c->pod);
 	struct slot *slot = node_slot(node, id);
 	struct tenant_pod pod = {.uid = ""};
-	struct node_given g;
+	struct node_assigned g;
 	struct error err;
 
 	if (!entry || !slot || slot->tenant || slot->remote || start_has_slot(node, slot) ||
-		node_given(entry->object, c->name, &g, NULL) < 0 ||
+		node_assigned(entry->object, c->name, &g, NULL) < 0 ||
 		g.spec.mode != SPEC_MODE_REMOTE || node_is_over(entry->object, c->name))
 		return;
 	if (str_copy(pod.uid, sizeof(pod.uid), str_from(entry->uid)) < 0 ||
@@ -430,7 +432,7 @@ static void resume(struct node *node, const struct podres_container *c, const ch
 		str_copy(pod.container, sizeof(pod.container), str_from(c->name)) < 0)
 		return;
 	memcpy(pod.slot, slot->id, sizeof(pod.slot));
-	if (make(node, slot, &pod, g.is.remote_node, &err) < 0) {
+	if (remote_make(node, slot, &pod, g.is.remote_node, &err) < 0) {
 		log_warn("slot %s: %s", slot->id, err.msg);
 		return;
 	}
@@ -448,6 +450,6 @@ void remote_resume(struct node *node, const struct podres_list *list)
 
 		for (size_t k = 0; k < c->n_devices; k++)
 			if (!strcmp(c->devices[k].resource, NODE_RESOURCE))
-				resume(node, c, c->devices[k].id);
+				remote_resume_container(node, c, c->devices[k].id);
 	}
 }

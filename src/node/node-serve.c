@@ -76,7 +76,8 @@ struct serve {
 
 /* ---- pods ---- */
 
-static int project(void *data, const struct kube_object *object, void **ret, struct error *err)
+static int serve_project_pod(
+	void *data, const struct kube_object *object, void **ret, struct error *err)
 {
 	const struct served *served = data;
 	const char *uid = kube_json_text_at(object->json, "metadata", "uid", NULL);
@@ -87,39 +88,39 @@ static int project(void *data, const struct kube_object *object, void **ret, str
 	return 0;
 }
 
-static void release(void *own)
+static void serve_release_pod(void *own)
 {
 	json_decref(own);
 }
 
-static void on_added(void *data, const struct kube_entry *entry)
+static void serve_on_added(void *data, const struct kube_entry *entry)
 {
 	struct served *served = data;
 
 	node_served_changed(served->node, entry);
 }
 
-static void on_updated(void *data, const struct kube_entry *entry, void *old)
+static void serve_on_updated(void *data, const struct kube_entry *entry, void *old)
 {
-	on_added(data, entry);
+	serve_on_added(data, entry);
 }
 
-static void on_deleted(void *data, const struct kube_entry *entry)
+static void serve_on_deleted(void *data, const struct kube_entry *entry)
 {
 	struct served *served = data;
 
-	node_served_gone(served->node, served->uid);
+	node_served_removed(served->node, served->uid);
 }
 
-static void on_synced(void *data)
+static void serve_on_synced(void *data)
 {
 	struct served *served = data;
 
 	if (!kube_cache_count(served->pod))
-		node_served_gone(served->node, served->uid);
+		node_served_removed(served->node, served->uid);
 }
 
-static void on_trouble(void *data, const struct error *err)
+static void serve_on_trouble(void *data, const struct error *err)
 {
 	const struct served *served = data;
 
@@ -152,13 +153,13 @@ static int watch_pod(struct serve *serve, const char *space, const char *name, c
 	char path[128], selector[300];
 	const struct kube_reflect_options options = {
 		.path = path, .field_selector = selector, .max_pause_ns = 5 * NSEC_PER_SEC};
-	struct kube_cache_handler handler = {.project = project,
-		.release = release,
-		.added = on_added,
-		.updated = on_updated,
-		.deleted = on_deleted,
-		.synced = on_synced,
-		.trouble = on_trouble};
+	struct kube_cache_handler handler = {.project = serve_project_pod,
+		.release = serve_release_pod,
+		.added = serve_on_added,
+		.updated = serve_on_updated,
+		.deleted = serve_on_deleted,
+		.synced = serve_on_synced,
+		.trouble = serve_on_trouble};
 	_cleanup_buf_ struct buf whole = BUF_INIT(512);
 	uint32_t n = 0;
 	int r;
@@ -229,7 +230,7 @@ static void serving_end(struct serving *link)
 	link->fd = fd_close(link->fd);
 }
 
-static bool is_for(const struct serving *link, const struct tenant_pod *pod)
+static bool serve_is_for_pod(const struct serving *link, const struct tenant_pod *pod)
 {
 	return !link->is_dead && tenant_pod_is(pod, link->ask.uid, link->ask.container);
 }
@@ -249,7 +250,7 @@ static uint64_t minors_of(const struct tenant *t)
 	return minors;
 }
 
-static void answer(struct serving *link, const struct tenant *t, const struct error *why)
+static void serve_answer_link(struct serving *link, const struct tenant *t, const struct error *why)
 {
 	struct serve_answer a = {.magic = SERVE_MAGIC};
 	char secret[TENANT_SECRET_TEXT];
@@ -276,8 +277,8 @@ void serve_answer_all(struct node *node, const struct tenant_pod *pod, const str
 	struct serving *link;
 
 	LIST_FOREACH(link, &node->serve->links, link)
-		if (is_for(link, pod) && link->has_asked && !link->tenant)
-			answer(link, t, why);
+		if (serve_is_for_pod(link, pod) && link->has_asked && !link->tenant)
+			serve_answer_link(link, t, why);
 }
 
 void serve_tenant_ends(struct node *node, const struct tenant *t)
@@ -302,7 +303,7 @@ static struct slot *find_slot(struct node *node, const struct serve_ask *ask)
 	return NULL;
 }
 
-static struct slot *free_slot(struct node *node)
+static struct slot *serve_free_slot(struct node *node)
 {
 	for (uint32_t i = node->n_offered; i < node->n_slots; i++)
 		if (!node->slots[i].tenant && !start_has_slot(node, &node->slots[i]))
@@ -334,7 +335,7 @@ static int take_ask(struct serving *link, struct error *err)
 	if (count_links(node->serve, ask) > SERVINGS_EACH)
 		return fail(err, EUSERS, "a container has %u links at most", SERVINGS_EACH);
 	if (slot && !slot->is_over) {
-		answer(link, node_tenant(node, slot), NULL);
+		serve_answer_link(link, node_tenant(node, slot), NULL);
 		return 0;
 	}
 	if (slot)
@@ -345,7 +346,7 @@ static int take_ask(struct serving *link, struct error *err)
 	if (r < 0)
 		return r;
 	served->asked_ns = clock_now_ns();
-	slot = free_slot(node);
+	slot = serve_free_slot(node);
 	if (!slot)
 		return fail(err, EAGAIN, "no free slot for pods of other nodes");
 	memcpy(pod.uid, ask->uid, sizeof(pod.uid));
@@ -361,7 +362,7 @@ static void take_transfer(struct serving *link)
 	struct error err = {0};
 
 	if (node_peers_transfer_begins(link->node, &err) < 0) {
-		answer(link, NULL, &err);
+		serve_answer_link(link, NULL, &err);
 		return;
 	}
 	link->is_transfer = true;
@@ -369,12 +370,12 @@ static void take_transfer(struct serving *link)
 		serving_end(link);
 }
 
-static bool ends(const char *text, size_t size)
+static bool serve_is_terminated(const char *text, size_t size)
 {
 	return memchr(text, '\0', size) != NULL;
 }
 
-static void on_asked(struct serving *link, const void *packet, size_t n)
+static void serve_on_packet(struct serving *link, const void *packet, size_t n)
 {
 	struct serve_ask *ask = &link->ask;
 	struct error err = {0};
@@ -386,10 +387,13 @@ static void on_asked(struct serving *link, const void *packet, size_t n)
 		take_transfer(link);
 		return;
 	}
-	if (n != sizeof(*ask) || ask->magic != SERVE_MAGIC || !ends(ask->uid, sizeof(ask->uid)) ||
-		!ends(ask->container, sizeof(ask->container)) ||
-		!ends(ask->space, sizeof(ask->space)) || !ends(ask->pod, sizeof(ask->pod)) ||
-		!ends(ask->peer, sizeof(ask->peer)) || !ask->uid[0] || !ask->container[0]) {
+	if (n != sizeof(*ask) || ask->magic != SERVE_MAGIC ||
+		!serve_is_terminated(ask->uid, sizeof(ask->uid)) ||
+		!serve_is_terminated(ask->container, sizeof(ask->container)) ||
+		!serve_is_terminated(ask->space, sizeof(ask->space)) ||
+		!serve_is_terminated(ask->pod, sizeof(ask->pod)) ||
+		!serve_is_terminated(ask->peer, sizeof(ask->peer)) || !ask->uid[0] ||
+		!ask->container[0]) {
 		log_warn("a link has asked what is no question");
 		serving_end(link);
 		return;
@@ -398,7 +402,7 @@ static void on_asked(struct serving *link, const void *packet, size_t n)
 	if (take_ask(link, &err) < 0) {
 		log_info("pod %s, container %s, of %s: %s", ask->uid, ask->container, ask->peer,
 			err.msg);
-		answer(link, NULL, &err);
+		serve_answer_link(link, NULL, &err);
 	}
 }
 
@@ -414,7 +418,7 @@ static void on_link(struct loop_io *io, uint32_t events)
 	if (n <= 0)
 		serving_end(link);
 	else if (!link->has_asked)
-		on_asked(link, packet, (size_t)n);
+		serve_on_packet(link, packet, (size_t)n);
 	else if (n == sizeof(*numbers) && numbers->magic == SERVE_MAGIC) {
 		link->before = link->said_ns ? link->numbers : *numbers;
 		link->numbers = *numbers;
@@ -422,7 +426,7 @@ static void on_link(struct loop_io *io, uint32_t events)
 	}
 }
 
-static void on_knock(struct listener *l, int fd)
+static void serve_on_connect(struct listener *l, int fd)
 {
 	struct serve *serve = l->data;
 	struct serving *link = NULL;
@@ -445,7 +449,7 @@ static void on_knock(struct listener *l, int fd)
 		serving_end(link);
 }
 
-static void reap(struct serve *serve)
+static void serve_reap_tenants(struct serve *serve)
 {
 	struct serving *link = LIST_FIRST(&serve->links), *next;
 
@@ -474,7 +478,7 @@ bool serve_is_left_behind(const json_t *pod, uint32_t n_processes, uint64_t real
 
 /* ---- reports ---- */
 
-static void tell_reach(struct serve *serve, struct tenant *t, uint64_t now)
+static void serve_report_reach(struct serve *serve, struct tenant *t, uint64_t now)
 {
 	struct remote_reach reach = {.said_ns = now};
 	const struct serving *link;
@@ -530,7 +534,7 @@ const char *serve_address(const struct node *node)
 	return node->serve && node->serve->helper ? node->serve->address : NULL;
 }
 
-static void on_ended(void *data)
+static void serve_on_ended(void *data)
 {
 	struct serve *serve = data;
 
@@ -540,7 +544,7 @@ static void on_ended(void *data)
 	node_status_touch(serve->node);
 }
 
-static int start_helper(struct serve *serve, struct error *err)
+static int serve_start_helper(struct serve *serve, struct error *err)
 {
 	static const char *const argv[] = {"serve", NULL};
 	struct serve_env env;
@@ -551,7 +555,7 @@ static int start_helper(struct serve *serve, struct error *err)
 		.fds = {-1, -1, serve->identity_fd},
 		.n_fds = 3,
 		.control_at = 1,
-		.ended = on_ended,
+		.ended = serve_on_ended,
 		.data = serve,
 	};
 	struct helper *helper;
@@ -585,7 +589,7 @@ void serve_identity(struct node *node, int fd)
 	}
 	fd_close(serve->identity_fd);
 	serve->identity_fd = fd;
-	if (start_helper(serve, &err) < 0) {
+	if (serve_start_helper(serve, &err) < 0) {
 		log_warn("%s", err.msg);
 		serve->again_ns = clock_now_ns() + AGAIN_NS;
 	}
@@ -599,7 +603,7 @@ void serve_tick(struct node *node, uint64_t now)
 
 	if (!serve)
 		return;
-	reap(serve);
+	serve_reap_tenants(serve);
 	for (uint32_t i = node->n_offered; i < node->n_slots; i++) {
 		struct tenant *t = node_tenant(node, &node->slots[i]);
 
@@ -608,10 +612,10 @@ void serve_tick(struct node *node, uint64_t now)
 		served = find_served(serve, t->pod->uid);
 		if (served)
 			served->asked_ns = now;
-		tell_reach(serve, t, now);
+		serve_report_reach(serve, t, now);
 		if (serve_is_left_behind(
 			    serve_pod(node, t->pod->uid), t->n_processes, clock_real_ns()))
-			node_served_gone(node, served ? served->uid : t->pod->uid);
+			node_served_removed(node, served ? served->uid : t->pod->uid);
 	}
 	for (served = LIST_FIRST(&serve->pods); served; served = next) {
 		next = LIST_NEXT(served, link);
@@ -621,7 +625,7 @@ void serve_tick(struct node *node, uint64_t now)
 	if (serve->helper || serve->identity_fd < 0 || now < serve->again_ns)
 		return;
 	serve->again_ns = now + AGAIN_NS;
-	if (start_helper(serve, &err) < 0)
+	if (serve_start_helper(serve, &err) < 0)
 		log_warn("%s", err.msg);
 }
 
@@ -667,8 +671,8 @@ static int listen_daemon(struct serve *serve, struct error *err)
 		socket_refuse_rights(serve->daemon_fd);
 	serve->listener.data = serve;
 	if (r >= 0)
-		r = listener_add(
-			serve->node->agent->loop, &serve->listener, serve->daemon_fd, on_knock);
+		r = listener_add(serve->node->agent->loop, &serve->listener, serve->daemon_fd,
+			serve_on_connect);
 	return r < 0 ? fail_errno(err, -r, "listen on %s", serve->path) : 0;
 }
 
@@ -739,7 +743,7 @@ void serve_free(struct node *node)
 	helper_free(serve->helper);
 	LIST_FOREACH(link, &serve->links, link)
 		serving_end(link);
-	reap(serve);
+	serve_reap_tenants(serve);
 	while (LIST_FIRST(&serve->pods))
 		served_free(LIST_FIRST(&serve->pods));
 	listener_remove(&serve->listener);

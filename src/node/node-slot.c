@@ -70,7 +70,7 @@ int slot_preload_write(const char *folder, bool is_remote, struct error *err)
 	return file_replace(path, str_from(list[is_remote]), 0644, err);
 }
 
-static bool is_there(const char *dev, const char *name)
+static bool slot_is_there(const char *dev, const char *name)
 {
 	char path[PATH_MAX];
 
@@ -78,11 +78,12 @@ static bool is_there(const char *dev, const char *name)
 		access(path, F_OK) == 0;
 }
 
-static int add_node(const char *dev, const char *name, struct slot_nodes *nodes, struct error *err)
+static int slot_add_node(
+	const char *dev, const char *name, struct slot_nodes *nodes, struct error *err)
 {
 	char *path = nodes->path[nodes->n];
 
-	if (!is_there(dev, name))
+	if (!slot_is_there(dev, name))
 		return fail(err, ENOENT, "the driver's device file %s/%s is not there", dev, name);
 	snprintf(path, sizeof(nodes->path[0]), "/dev/%s", name);
 	nodes->nodes[nodes->n++] = (struct cdi_node){path, path, "rw"};
@@ -96,17 +97,17 @@ int slot_nodes_find(
 	int r;
 
 	ret->n = 0;
-	r = add_node(dev, "nvidiactl", ret, err);
-	r = r < 0 ? r : add_node(dev, "nvidia-uvm", ret, err);
-	if (r >= 0 && is_there(dev, tools))
-		r = add_node(dev, tools, ret, err);
+	r = slot_add_node(dev, "nvidiactl", ret, err);
+	r = r < 0 ? r : slot_add_node(dev, "nvidia-uvm", ret, err);
+	if (r >= 0 && slot_is_there(dev, tools))
+		r = slot_add_node(dev, tools, ret, err);
 	for (size_t i = 0; r >= 0 && i < n; i++) {
 		char name[24];
 
 		if (minor[i] < 0)
 			return fail(err, EINVAL, "the driver does not say which device file it is");
 		snprintf(name, sizeof(name), "nvidia%d", minor[i]);
-		r = add_node(dev, name, ret, err);
+		r = slot_add_node(dev, name, ret, err);
 	}
 	return r;
 }
@@ -114,5 +115,5 @@ int slot_nodes_find(
 bool slot_is_runtime_insecure(const char *visible, const char *dev)
 {
 	return visible && *visible && strcmp(visible, "none") != 0 &&
-		strcmp(visible, "void") != 0 && is_there(dev, "nvidiactl");
+		strcmp(visible, "void") != 0 && slot_is_there(dev, "nvidiactl");
 }

@@ -69,7 +69,8 @@ int node_slot_folder(const struct node *node, const struct slot *slot, char *ret
 }
 
 /* Opens the tenant socket of a container on this node. */
-static int open_door(struct node *node, struct slot *slot, struct tenant *t, struct error *err)
+static int node_slot_open_socket(
+	struct node *node, struct slot *slot, struct tenant *t, struct error *err)
 {
 	char folder[PATH_MAX], path[PATH_MAX + 16];
 	int r = node_slot_folder(node, slot, folder, sizeof(folder));
@@ -77,12 +78,12 @@ static int open_door(struct node *node, struct slot *slot, struct tenant *t, str
 	if (r < 0)
 		return fail(err, -r, "the slot's path is too long");
 	snprintf(path, sizeof(path), "%s/divvyd.sock", folder);
-	return door_open(t, path, &slot->door, err);
+	return tenant_socket_open(t, path, &slot->tenant_socket, err);
 }
 
 int node_slot_open(struct node *node, struct slot *slot, struct tenant *t, struct error *err)
 {
-	int r = node_slot_is_served(node, slot) ? 0 : open_door(node, slot, t, err);
+	int r = node_slot_is_served(node, slot) ? 0 : node_slot_open_socket(node, slot, t, err);
 
 	if (r < 0)
 		return r;
@@ -108,7 +109,7 @@ void node_slot_clear(struct node *node, struct slot *slot)
 		tenant_kill(t);
 	}
 	remote_free(TAKE_PTR(slot->remote));
-	door_close(TAKE_PTR(slot->door));
+	tenant_socket_close(TAKE_PTR(slot->tenant_socket));
 	if (slot->is_written && cdi_remove(node->options.cdi_dir, slot->number, &err) < 0)
 		log_warn("%s", err.msg);
 	slot->is_written = slot->is_over = false;
@@ -122,7 +123,7 @@ void node_slot_end(struct node *node, struct slot *slot)
 	const struct tenant *t = node_tenant(node, slot);
 
 	slot->is_over = true;
-	door_close(TAKE_PTR(slot->door));
+	tenant_socket_close(TAKE_PTR(slot->tenant_socket));
 	if (t)
 		serve_tenant_ends(node, t);
 	if (!t || !t->n_processes)
@@ -131,7 +132,7 @@ void node_slot_end(struct node *node, struct slot *slot)
 
 bool node_is_cordoned(const struct node *node, const char *uuid)
 {
-	const struct kube_entry *wish = kube_cache_find(node->wishes, NULL, node->options.name);
+	const struct kube_entry *wish = kube_cache_find(node->gpunodes, NULL, node->options.name);
 
 	return wish && cordon_has(wish->object, uuid);
 }
@@ -147,7 +148,8 @@ void node_offer(struct node *node)
 		return;
 	for (uint32_t i = 0; i < set->n; i++) {
 		set->devices[i].is_native = node_pool_is_native(node, &set->devices[i]);
-		if (node->conflict[0] || node->is_pid_hidden || device_is_ill(&set->devices[i]) ||
+		if (node->conflict[0] || node->is_pid_hidden ||
+			device_is_faulty(&set->devices[i]) ||
 			node_is_cordoned(node, set->devices[i].info.uuid))
 			closed += NODE_SLOTS_EACH;
 	}

@@ -42,7 +42,7 @@ struct start {
 	/*
 	 * The containers that have the slot, as the kubelet says. Init containers pass theirs on.
 	 */
-	char name[GIVEN_CONTAINERS_MAX][sizeof(((struct tenant_pod *)0)->container)];
+	char name[ASSIGNED_CONTAINERS_MAX][sizeof(((struct tenant_pod *)0)->container)];
 	size_t n_names;
 	bool has_begun; /* something of its pod has run here */
 	/* The slot's files: while they are written; whether they were, and with what result. */
@@ -96,7 +96,8 @@ bool start_has_slot(const struct node *node, const struct slot *slot)
 	return false;
 }
 
-static void refuse(struct start *s, enum grpc_status status, const struct error *err)
+static void start_refuse_container(
+	struct start *s, enum grpc_status status, const struct error *err)
 {
 	const struct tenant_pod *pod;
 
@@ -124,7 +125,7 @@ static void wait_or_refuse(struct start *s, const struct error *why)
 	const uint64_t now = clock_now_ns();
 
 	if (now >= s->until_ns)
-		refuse(s, GRPC_FAILED_PRECONDITION, why);
+		start_refuse_container(s, GRPC_FAILED_PRECONDITION, why);
 	else
 		loop_set_timer(&s->timer, now + START_LOOK_NS);
 }
@@ -177,8 +178,8 @@ static int need_files(struct start *s, struct error *err)
 /* ---- granting ---- */
 
 /* Checks that the devices are this node's to grant, to a container here or on another node. */
-static int check_mode(const struct node *node, const struct slot *slot, const struct node_given *g,
-	struct error *err)
+static int start_check_mode(const struct node *node, const struct slot *slot,
+	const struct node_assigned *g, struct error *err)
 {
 	const bool is_served = node_slot_is_served(node, slot);
 
@@ -199,11 +200,11 @@ static int check_mode(const struct node *node, const struct slot *slot, const st
  */
 enum place_for { PLACE_CHANGE, PLACE_NEXT, PLACE_NEW };
 
-static int find_places(struct node *node, const struct slot *slot, const struct node_given *g,
+static int find_places(struct node *node, const struct slot *slot, const struct node_assigned *g,
 	struct tenant_place *ret_places, enum place_for what, struct error *err)
 {
 	const bool is_new = what == PLACE_NEW;
-	int r = check_mode(node, slot, g, err);
+	int r = start_check_mode(node, slot, g, err);
 
 	if (r < 0)
 		return r;
@@ -216,7 +217,7 @@ static int find_places(struct node *node, const struct slot *slot, const struct 
 		if (is_new && node_is_cordoned(node, d->info.uuid))
 			return fail(err, EPERM, "device %s is cordoned: it gets no new tenants",
 				d->info.uuid);
-		if (is_new && !kube_cache_is_synced(node->wishes))
+		if (is_new && !kube_cache_is_synced(node->gpunodes))
 			return fail(err, EAGAIN,
 				"device %s: divvyd does not know yet whether another device "
 				"plugin owns it",
@@ -226,8 +227,8 @@ static int find_places(struct node *node, const struct slot *slot, const struct 
 				"device %s is owned by another device plugin and no placeholder "
 				"holds it",
 				d->info.uuid);
-		if (what != PLACE_CHANGE && device_is_ill(d))
-			return fail(err, EIO, "device %s %s", d->info.uuid, device_ailment(d));
+		if (what != PLACE_CHANGE && device_is_faulty(d))
+			return fail(err, EIO, "device %s %s", d->info.uuid, device_fault_text(d));
 		ret_places[i] = (struct tenant_place){d->index, g->is.memory_bytes[i]};
 	}
 	return 0;
@@ -266,13 +267,13 @@ static void set_overcommit(
 		overcommit_set(node, &node->agent->devices->devices[places[i].device], overcommit);
 }
 
-static int make_tenant(
-	struct start *s, const struct node_given *g, struct tenant **ret, struct error *err)
+static int start_make_tenant(
+	struct start *s, const struct node_assigned *g, struct tenant **ret, struct error *err)
 {
 	struct node *node = s->node;
 	struct tenant_place places[SPEC_DEVICES_MAX];
 	char name[TENANT_NAME], origin[256];
-	struct tenant_wish wish = {
+	struct tenant_params wish = {
 		.spec = g->spec,
 		.name = name,
 		.origin = origin,
@@ -338,7 +339,7 @@ static int write_cdi(struct node *node, struct slot *slot, const struct tenant *
 	return r;
 }
 
-static void say_granted(struct node *node, const struct tenant *t)
+static void start_report_granted(struct node *node, const struct tenant *t)
 {
 	_cleanup_buf_ struct buf list = BUF_INIT(2048);
 
@@ -355,18 +356,18 @@ static void say_granted(struct node *node, const struct tenant *t)
 /* The container starts again. Its tenant still exists, with its debt. */
 static int go_on(struct start *s, struct tenant *t, const json_t *pod, struct error *err)
 {
-	int r = s->slot->door ? 0 : need_files(s, err);
+	int r = s->slot->tenant_socket ? 0 : need_files(s, err);
 
 	if (r < 0)
 		return r;
 	start_apply(s->node, s->slot, t, pod);
 	s->slot->is_over = false;
-	return s->slot->door ? 0 : node_slot_open(s->node, s->slot, t, err);
+	return s->slot->tenant_socket ? 0 : node_slot_open(s->node, s->slot, t, err);
 }
 
 /* Asks the node of the devices, and gives the container the network path to it. */
 static int open_remote(
-	struct start *s, const json_t *pod, const struct node_given *g, struct error *err)
+	struct start *s, const json_t *pod, const struct node_assigned *g, struct error *err)
 {
 	struct node *node = s->node;
 	int r = check_epoch(s, g->epoch, err);
@@ -386,7 +387,7 @@ static int open_remote(
 	return 0;
 }
 
-static int open_local(struct start *s, const json_t *pod, const struct node_given *g,
+static int open_local(struct start *s, const json_t *pod, const struct node_assigned *g,
 	struct tenant **ret, struct error *err)
 {
 	struct node *node = s->node;
@@ -397,7 +398,7 @@ static int open_local(struct start *s, const json_t *pod, const struct node_give
 	if (s->request && !s->has_begun)
 		r = gang_may_start(node, s->pod.space, &g->group, err);
 	r = r < 0 ? r : need_files(s, err);
-	r = r < 0 ? r : make_tenant(s, g, &t, err);
+	r = r < 0 ? r : start_make_tenant(s, g, &t, err);
 	if (r < 0)
 		return r;
 	r = node_slot_open(node, s->slot, t, err);
@@ -409,7 +410,7 @@ static int open_local(struct start *s, const json_t *pod, const struct node_give
 		node_slot_clear(node, s->slot);
 	if (r < 0)
 		return r;
-	say_granted(node, t);
+	start_report_granted(node, t);
 	*ret = t;
 	return 0;
 }
@@ -421,12 +422,12 @@ static bool is_its_remote(const struct start *s)
 	return its && tenant_pod_is(its, s->pod.uid, s->pod.container);
 }
 
-static void grant(struct start *s, const json_t *pod)
+static void start_grant_slot(struct start *s, const json_t *pod)
 {
 	struct node *node = s->node;
 	struct tenant *t = node_tenant(node, s->slot);
 	struct error err = {0};
-	struct node_given g;
+	struct node_assigned g;
 	int r = 0;
 
 	if (t && tenant_pod_is(t->pod, s->pod.uid, s->pod.container)) {
@@ -436,7 +437,7 @@ static void grant(struct start *s, const json_t *pod)
 		/* The kubelet has assigned the slot anew, so its former container has ended. */
 		if (!is_its_remote(s))
 			node_slot_clear(node, s->slot);
-		r = node_given(pod, s->pod.container, &g, &err);
+		r = node_assigned(pod, s->pod.container, &g, &err);
 		if (r >= 0 && s->request && g.spec.mode == SPEC_MODE_REMOTE)
 			r = open_remote(s, pod, &g, &err);
 		else if (r >= 0)
@@ -449,7 +450,7 @@ static void grant(struct start *s, const json_t *pod)
 	}
 	node_status_touch(node);
 	if (r < 0) {
-		refuse(s, GRPC_FAILED_PRECONDITION, &err);
+		start_refuse_container(s, GRPC_FAILED_PRECONDITION, &err);
 		return;
 	}
 	if (s->request)
@@ -465,7 +466,7 @@ static void grant(struct start *s, const json_t *pod)
  * Whether the container still runs in another slot. Then this pod is an earlier one of the same
  * name.
  */
-static bool is_elsewhere(struct start *s)
+static bool start_is_elsewhere(struct start *s)
 {
 	for (uint32_t i = 0; i < s->node->n_offered; i++) {
 		const struct slot *slot = &s->node->slots[i];
@@ -478,7 +479,7 @@ static bool is_elsewhere(struct start *s)
 	return false;
 }
 
-static bool is_listed(const struct start *s, const char *name)
+static bool start_is_listed(const struct start *s, const char *name)
 {
 	for (size_t i = 0; i < s->n_names; i++)
 		if (!strcmp(s->name[i], name))
@@ -491,10 +492,10 @@ static bool is_listed(const struct start *s, const char *name)
  * sidecar that has the slot, because a sidecar does not pass its slot on.
  */
 static size_t init_names(
-	const struct start *s, const json_t *pod, const char *ret_names[GIVEN_CONTAINERS_MAX])
+	const struct start *s, const json_t *pod, const char *ret_names[ASSIGNED_CONTAINERS_MAX])
 {
 	const json_t *all = kube_json_at(pod, "spec", "initContainers", NULL), *one;
-	struct node_given g;
+	struct node_assigned g;
 	size_t i, n = 0;
 
 	json_array_foreach(all, i, one) {
@@ -502,10 +503,10 @@ static size_t init_names(
 			   *policy = kube_json_text_at(one, "restartPolicy", NULL);
 		const bool is_sidecar = policy && !strcmp(policy, "Always");
 
-		if (is_sidecar && name && is_listed(s, name))
+		if (is_sidecar && name && start_is_listed(s, name))
 			break;
-		if (name && n < GIVEN_CONTAINERS_MAX && !is_sidecar &&
-			node_given(pod, name, &g, NULL) != -ENOENT)
+		if (name && n < ASSIGNED_CONTAINERS_MAX && !is_sidecar &&
+			node_assigned(pod, name, &g, NULL) != -ENOENT)
 			ret_names[n++] = name;
 	}
 	return n;
@@ -515,7 +516,7 @@ static size_t init_names(
 static bool choose_name(struct start *s, const struct kube_entry *entry)
 {
 	const struct tenant_pod *has = node_slot_pod(s->node, s->slot);
-	const char *names[2 * GIVEN_CONTAINERS_MAX], *name;
+	const char *names[2 * ASSIGNED_CONTAINERS_MAX], *name;
 	size_t n = init_names(s, entry->object, names), n_init = n;
 
 	for (size_t i = 0; i < s->n_names; i++) {
@@ -526,7 +527,7 @@ static bool choose_name(struct start *s, const struct kube_entry *entry)
 		if (!is_known)
 			names[n++] = s->name[i];
 	}
-	name = node_who_starts(entry->object, names, n,
+	name = node_find_starting(entry->object, names, n,
 		has && !strcmp(has->uid, entry->uid) ? has->container : NULL);
 	return name && str_copy(s->pod.container, sizeof(s->pod.container), str_from(name)) >= 0;
 }
@@ -549,7 +550,7 @@ static const struct kube_entry *find_own(struct start *s, struct error *err)
 	return entry;
 }
 
-static const json_t *find_pod(struct start *s, struct error *err)
+static const json_t *start_find_pod(struct start *s, struct error *err)
 {
 	const struct kube_entry *entry = NULL;
 
@@ -559,7 +560,7 @@ static const json_t *find_pod(struct start *s, struct error *err)
 		serve_find_pod(s->node, &s->pod, &entry, err);
 	if (!entry)
 		return NULL;
-	if (node_is_over(entry->object, s->pod.container) || node_is_leaving(entry->object)) {
+	if (node_is_over(entry->object, s->pod.container) || node_is_terminating(entry->object)) {
 		fail(err, ESTALE, "pod %s/%s is terminating", s->pod.space, s->pod.name);
 		return NULL;
 	}
@@ -567,11 +568,11 @@ static const json_t *find_pod(struct start *s, struct error *err)
 		fail(err, EINVAL, "pod %s/%s: its uid is too long", s->pod.space, s->pod.name);
 		return NULL;
 	}
-	if (s->request && is_elsewhere(s)) {
+	if (s->request && start_is_elsewhere(s)) {
 		fail(err, EBUSY, "container %s has another slot", s->pod.container);
 		return NULL;
 	}
-	if (!node_has_given(entry->object)) {
+	if (!node_has_assigned(entry->object)) {
 		fail(err, ENOENT,
 			"the pod has no assigned devices: another scheduler than divvy-scheduler "
 			"bound it");
@@ -591,7 +592,7 @@ static void take_space(struct start *s, json_t *space)
 			"namespace %s has the label divvy.gpu/admission=ignore: its pods get no "
 			"slot",
 			s->pod.space);
-		refuse(s, GRPC_FAILED_PRECONDITION, &err);
+		start_refuse_container(s, GRPC_FAILED_PRECONDITION, &err);
 		return;
 	}
 	json_decref(s->space);
@@ -638,7 +639,7 @@ static int ask_space(struct start *s, struct error *err)
 	return kube_read(s->node->client, &write, err);
 }
 
-static void look(struct start *s)
+static void start_check_pod(struct start *s)
 {
 	struct node *node = s->node;
 	const struct tenant *t = node_tenant(node, s->slot);
@@ -648,33 +649,33 @@ static void look(struct start *s)
 	if (node->is_pid_hidden) {
 		fail(&err, EPERM,
 			"divvyd lacks the host's PID namespace; set hostPID in its DaemonSet");
-		refuse(s, GRPC_FAILED_PRECONDITION, &err);
+		start_refuse_container(s, GRPC_FAILED_PRECONDITION, &err);
 		return;
 	}
 	if (node->conflict[0]) {
 		fail(&err, EBUSY, "another device plugin serves %s on this node", node->conflict);
-		refuse(s, GRPC_FAILED_PRECONDITION, &err);
+		start_refuse_container(s, GRPC_FAILED_PRECONDITION, &err);
 		return;
 	}
-	pod = find_pod(s, &err);
+	pod = start_find_pod(s, &err);
 	if (!pod && err.code == EACCES) {
-		refuse(s, GRPC_FAILED_PRECONDITION, &err);
+		start_refuse_container(s, GRPC_FAILED_PRECONDITION, &err);
 	} else if (!pod) {
 		wait_or_refuse(s, &err);
 	} else if (s->space || (t && tenant_pod_is(t->pod, s->pod.uid, s->pod.container)) ||
 		is_its_remote(s)) {
-		grant(s, pod);
+		start_grant_slot(s, pod);
 	} else if (ask_space(s, &err) < 0) {
-		refuse(s, GRPC_INTERNAL, &err);
+		start_refuse_container(s, GRPC_INTERNAL, &err);
 	}
 }
 
-static void on_timer(struct loop_timer *timer, uint64_t now)
+static void start_on_timer(struct loop_timer *timer, uint64_t now)
 {
-	look(timer->data);
+	start_check_pod(timer->data);
 }
 
-static bool has_slot(const struct podres_container *c, const struct slot *slot)
+static bool start_has_container_slot(const struct podres_container *c, const struct slot *slot)
 {
 	for (size_t i = 0; i < c->n_devices; i++)
 		if (!strcmp(c->devices[i].resource, NODE_RESOURCE) &&
@@ -683,15 +684,15 @@ static bool has_slot(const struct podres_container *c, const struct slot *slot)
 	return false;
 }
 
-static int take_name(struct start *s, const struct podres_container *c, struct error *err)
+static int start_take_name(struct start *s, const struct podres_container *c, struct error *err)
 {
 	if (s->n_names && (strcmp(c->space, s->pod.space) != 0 || strcmp(c->pod, s->pod.name) != 0))
 		return fail(err, EEXIST,
 			"the kubelet says that two pods have slot %s: %s/%s, %s/%s", s->slot->id,
 			s->pod.space, s->pod.name, c->space, c->pod);
-	if (s->n_names == GIVEN_CONTAINERS_MAX)
+	if (s->n_names == ASSIGNED_CONTAINERS_MAX)
 		return fail(err, E2BIG, "more than %u containers have slot %s",
-			GIVEN_CONTAINERS_MAX, s->slot->id);
+			ASSIGNED_CONTAINERS_MAX, s->slot->id);
 	if (str_copy(s->pod.space, sizeof(s->pod.space), str_from(c->space)) < 0 ||
 		str_copy(s->pod.name, sizeof(s->pod.name), str_from(c->pod)) < 0 ||
 		str_copy(s->name[s->n_names], sizeof(s->name[0]), str_from(c->name)) < 0)
@@ -701,7 +702,7 @@ static int take_name(struct start *s, const struct podres_container *c, struct e
 }
 
 /* `ids` is a list, or an object with a list for each NUMA node. */
-static bool has_id(const json_t *ids, const char *id)
+static bool start_has_id(const json_t *ids, const char *id)
 {
 	const char *key, *one;
 	json_t *some;
@@ -713,7 +714,7 @@ static bool has_id(const json_t *ids, const char *id)
 			return true;
 	}
 	json_object_foreach((json_t *)ids, key, some)
-		if (json_is_array(some) && has_id(some, id))
+		if (json_is_array(some) && start_has_id(some, id))
 			return true;
 	return false;
 }
@@ -736,10 +737,10 @@ static int take_written(struct start *s, struct error *err)
 		const struct kube_entry *pod = uid ? kube_cache_find_uid(s->node->pods, uid) : NULL;
 
 		if (!pod || !name || !resource || strcmp(resource, NODE_RESOURCE) != 0 ||
-			!has_id(json_object_get(one, "DeviceIDs"), s->slot->id) ||
+			!start_has_id(json_object_get(one, "DeviceIDs"), s->slot->id) ||
 			!node_is_init(pod->object, name))
 			continue;
-		r = take_name(s,
+		r = start_take_name(s,
 			&(struct podres_container){pod->namespace_name, pod->name, name, NULL, 0},
 			err);
 		if (r < 0)
@@ -756,23 +757,23 @@ static void on_podres(void *data, const struct podres_list *list, const struct e
 
 	s->question = NULL;
 	if (!list) {
-		refuse(s, GRPC_UNAVAILABLE, why);
+		start_refuse_container(s, GRPC_UNAVAILABLE, why);
 		return;
 	}
 	for (size_t i = 0; r >= 0 && i < list->n_containers; i++)
-		if (has_slot(&list->containers[i], s->slot))
-			r = take_name(s, &list->containers[i], &err);
+		if (start_has_container_slot(&list->containers[i], s->slot))
+			r = start_take_name(s, &list->containers[i], &err);
 	if (r >= 0 && !s->n_names)
 		r = take_written(s, &err);
 	if (r >= 0 && !s->n_names)
 		r = fail(&err, ENOENT, "the kubelet lists no container with slot %s", s->slot->id);
 	if (r < 0)
-		refuse(s, GRPC_UNAVAILABLE, &err);
+		start_refuse_container(s, GRPC_UNAVAILABLE, &err);
 	else
-		look(s);
+		start_check_pod(s);
 }
 
-static uint32_t count(const struct node *node)
+static uint32_t start_count_starts(const struct node *node)
 {
 	const struct start *s;
 	uint32_t n = 0;
@@ -787,7 +788,8 @@ void start_pre_start(struct plugin_request *request)
 	struct node *node = plugin_data(request->plugin);
 	const struct plugin_ids *ids = &request->containers[0].devices;
 	struct slot *slot = ids->n == 1 ? node_slot(node, ids->ids[0]) : NULL;
-	struct start *s = slot && count(node) < START_MAX ? calloc(1, sizeof(*s)) : NULL;
+	struct start *s = slot && start_count_starts(node) < START_MAX ? calloc(1, sizeof(*s))
+								       : NULL;
 
 	if (!s) {
 		plugin_refuse(request, GRPC_RESOURCE_EXHAUSTED, "%s",
@@ -801,7 +803,7 @@ void start_pre_start(struct plugin_request *request)
 	s->timer.data = s;
 	snprintf(s->pod.slot, sizeof(s->pod.slot), "%s", slot->id);
 	LIST_INSERT_HEAD(&node->starts, s, link);
-	if (loop_add_timer(node->agent->loop, &s->timer, on_timer) < 0 ||
+	if (loop_add_timer(node->agent->loop, &s->timer, start_on_timer) < 0 ||
 		podres_ask(node->podres, on_podres, s, &s->question) < 0) {
 		plugin_refuse(
 			request, GRPC_RESOURCE_EXHAUSTED, "too many containers start at once");
@@ -812,7 +814,7 @@ void start_pre_start(struct plugin_request *request)
 int start_serve(
 	struct node *node, struct slot *slot, const struct tenant_pod *pod, struct error *err)
 {
-	struct start *s = count(node) < START_MAX ? calloc(1, sizeof(*s)) : NULL;
+	struct start *s = start_count_starts(node) < START_MAX ? calloc(1, sizeof(*s)) : NULL;
 
 	if (!s)
 		return fail(err, EAGAIN, "too many containers start at once");
@@ -823,7 +825,7 @@ int start_serve(
 	s->timer.data = s;
 	snprintf(s->pod.slot, sizeof(s->pod.slot), "%s", slot->id);
 	LIST_INSERT_HEAD(&node->starts, s, link);
-	if (loop_add_timer(node->agent->loop, &s->timer, on_timer) < 0) {
+	if (loop_add_timer(node->agent->loop, &s->timer, start_on_timer) < 0) {
 		start_free(s);
 		return fail(err, ENOMEM, "no memory");
 	}
@@ -834,8 +836,8 @@ int start_serve(
 
 /* ---- live change ---- */
 
-static int apply(struct node *node, const struct slot *slot, struct tenant *t,
-	const struct node_given *g, struct error *err)
+static int start_apply_resize(struct node *node, const struct slot *slot, struct tenant *t,
+	const struct node_assigned *g, struct error *err)
 {
 	struct tenant_place places[SPEC_DEVICES_MAX];
 	uint64_t quota[SPEC_DEVICES_MAX];
@@ -872,11 +874,11 @@ void start_apply(struct node *node, struct slot *slot, struct tenant *t, const j
 {
 	char before[NODE_NOTE];
 	struct error err = {0};
-	struct node_given g;
+	struct node_assigned g;
 	int r;
 
-	r = node_given(pod, t->pod->container, &g, &err);
-	r = r < 0 ? r : apply(node, slot, t, &g, &err);
+	r = node_assigned(pod, t->pod->container, &g, &err);
+	r = r < 0 ? r : start_apply_resize(node, slot, t, &g, &err);
 	memcpy(before, slot->note, sizeof(before));
 	snprintf(slot->note, sizeof(slot->note), "%.*s", (int)sizeof(slot->note) - 1,
 		r < 0 ? err.msg : "");

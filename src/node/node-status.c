@@ -37,9 +37,9 @@ static json_t *links_json(const struct device_set *set, uint32_t of)
 	return all;
 }
 
-static const char *health(const struct device *d)
+static const char *node_status_device_health(const struct device *d)
 {
-	return d->is_lost ? "Lost" : device_is_ill(d) ? "Unhealthy" : "Healthy";
+	return d->is_lost ? "Lost" : device_is_faulty(d) ? "Unhealthy" : "Healthy";
 }
 
 /*
@@ -65,7 +65,7 @@ static const char *placeholder_of(const struct node *node, const struct device *
 	return NULL;
 }
 
-static json_t *devices_json(const struct node *node)
+static json_t *node_status_devices_json(const struct node *node)
 {
 	const struct device_set *set = node->agent->devices;
 	json_t *all = json_array();
@@ -75,7 +75,7 @@ static json_t *devices_json(const struct node *node)
 		json_t *one = json_pack("{s:s, s:i, s:s, s:I, s:b, s:s, s:s}", "uuid", d->info.uuid,
 			"index", (int)d->index, "model", d->info.model, "memoryBytes",
 			(json_int_t)d->info.usable_bytes, "simulated", (int)set->is_simulated,
-			"health", health(d), "owner",
+			"health", node_status_device_health(d), "owner",
 			node->conflict[0] || !node_pool_is_open(node, d) ? "native"
 				: node->pool.is_on                       ? "pool"
 									 : "divvy");
@@ -98,7 +98,8 @@ static json_t *devices_json(const struct node *node)
 	return all;
 }
 
-static json_t *tenant_json(const struct node *node, const struct slot *slot, const struct tenant *t)
+static json_t *node_status_tenant_json(
+	const struct node *node, const struct slot *slot, const struct tenant *t)
 {
 	json_t *devices = json_array(), *memory = json_array(), *one;
 
@@ -122,7 +123,7 @@ static json_t *tenant_json(const struct node *node, const struct slot *slot, con
 	return one;
 }
 
-static json_t *tenants_json(struct node *node, uint32_t *ret_used)
+static json_t *node_status_tenants_json(struct node *node, uint32_t *ret_used)
 {
 	json_t *all = json_array();
 
@@ -136,7 +137,8 @@ static json_t *tenants_json(struct node *node, uint32_t *ret_used)
 		 */
 		*ret_used += i < node->n_offered && (t || node->slots[i].remote);
 		if (t)
-			json_array_append_new(all, tenant_json(node, &node->slots[i], t));
+			json_array_append_new(
+				all, node_status_tenant_json(node, &node->slots[i], t));
 	}
 	return all;
 }
@@ -164,7 +166,8 @@ static const json_t *find_condition(const json_t *status, const char *type)
 }
 
 /* The transition time stays while the condition's status is the same. */
-static void add_condition(const struct node *node, json_t *all, const struct condition *c)
+static void node_status_add_condition(
+	const struct node *node, json_t *all, const struct condition *c)
 {
 	const json_t *before = find_condition(node->status_seen, c->type);
 	const char *was = kube_json_text_at(before, "status", NULL),
@@ -184,7 +187,7 @@ static bool has_healthy_device(const struct device_set *set)
 	bool has = !set->n;
 
 	for (uint32_t i = 0; i < set->n; i++)
-		has |= !device_is_ill(&set->devices[i]);
+		has |= !device_is_faulty(&set->devices[i]);
 	return has;
 }
 
@@ -218,7 +221,7 @@ static struct condition ready_condition(const struct node *node)
 
 static struct condition audited_condition(const struct node *node, char *message, size_t size)
 {
-	const uint32_t n = audit_strangers(node->agent), m = audit_excesses(node->agent);
+	const uint32_t n = audit_n_unmanaged(node->agent), m = audit_excesses(node->agent);
 
 	message[0] = '\0';
 	if (n)
@@ -272,11 +275,11 @@ static json_t *conditions_json(const struct node *node)
 			"another device plugin serves %s; to share its GPUs, set the node label "
 			"divvy.gpu/owner=pool and spec.pool of the GPUNode",
 			node->conflict);
-	add_condition(node, all, &ready);
-	add_condition(node, all,
+	node_status_add_condition(node, all, &ready);
+	node_status_add_condition(node, all,
 		&(struct condition){"OwnerConflict", node->conflict[0],
 			node->conflict[0] ? "OtherPlugin" : "None", message});
-	add_condition(node, all,
+	node_status_add_condition(node, all,
 		node->is_pid_hidden ? &(struct condition){"HostNamespaces", false, "HostPIDMissing",
 					      "nothing is granted"}
 			: node->agent->is_cgroup_hidden
@@ -284,12 +287,12 @@ static json_t *conditions_json(const struct node *node)
 				  "divvyd has a private cgroup namespace and cannot check "
 				  "processes against pods' cgroups"}
 			: &(struct condition){"HostNamespaces", true, "Shared", ""});
-	add_condition(node, all, &audited);
-	add_condition(node, all, &host_access);
-	add_condition(node, all,
+	node_status_add_condition(node, all, &audited);
+	node_status_add_condition(node, all, &host_access);
+	node_status_add_condition(node, all,
 		&(struct condition){"DevicesMissing", node->missing_note[0],
 			node->missing_note[0] ? "DevicesMissing" : "None", node->missing_note});
-	add_condition(node, all,
+	node_status_add_condition(node, all,
 		node->is_insecure ? &(struct condition){"RuntimeInsecure", true,
 					    "VisibleDevicesHonoured", NODE_INSECURE}
 				  : &(struct condition){"RuntimeInsecure", false, "None", ""});
@@ -305,13 +308,13 @@ static json_t *serve_json(const struct node *node)
 
 static json_t *status_json(struct node *node)
 {
-	const struct kube_entry *wish = kube_cache_find(node->wishes, NULL, node->options.name);
+	const struct kube_entry *wish = kube_cache_find(node->gpunodes, NULL, node->options.name);
 	const struct device_set *set = node->agent->devices;
 	const json_t *generation = wish ? kube_json_at(wish->object, "metadata", "generation", NULL)
 					: NULL;
 	const char *driver = set->nvml ? nvml_driver_version(set->nvml) : NULL;
 	uint32_t used = 0;
-	json_t *tenants = tenants_json(node, &used), *status;
+	json_t *tenants = node_status_tenants_json(node, &used), *status;
 
 	status = json_pack("{s:I, s:I, s:s, s:i, s:o, s:{s:i, s:i}, s:o, s:{s:s, s:i}, s:o}",
 		"observedGeneration", json_integer_value(generation), "epoch",
@@ -319,9 +322,9 @@ static json_t *status_json(struct node *node)
 		node->conflict[0]          ? "none"
 			: node->pool.is_on ? "pool"
 					   : "divvy",
-		"deviceCount", (int)set->n, "devices", devices_json(node), "slots", "total",
-		(int)node_slots_total(node), "used", (int)used, "tenants", tenants, "versions",
-		"divvyd", DIVVY_VERSION, "wire", (int)msg_newest(), "conditions",
+		"deviceCount", (int)set->n, "devices", node_status_devices_json(node), "slots",
+		"total", (int)node_slots_total(node), "used", (int)used, "tenants", tenants,
+		"versions", "divvyd", DIVVY_VERSION, "wire", (int)msg_newest(), "conditions",
 		conditions_json(node));
 	if (status)
 		json_object_set_new(status, "network", node_network_json(node));
@@ -330,8 +333,8 @@ static json_t *status_json(struct node *node)
 		json_object_set_new(status, "remote", serve_json(node));
 	if (status)
 		json_object_set_new(status, "missingDevices", faults_missing_json(node));
-	if (status && node->accounts_told)
-		json_object_set(status, "accounts", node->accounts_told);
+	if (status && node->accounts_reported)
+		json_object_set(status, "accounts", node->accounts_reported);
 	if (status && driver)
 		json_object_set_new(
 			json_object_get(status, "versions"), "driver", json_string(driver));
@@ -353,7 +356,7 @@ static bool is_as(const json_t *theirs, const json_t *ours)
 	return true;
 }
 
-static void on_done(void *data, const struct kube_answer *answer)
+static void node_status_on_done(void *data, const struct kube_answer *answer)
 {
 	struct node *node = data;
 
@@ -377,13 +380,13 @@ static void on_done(void *data, const struct kube_answer *answer)
 	node_status_touch(node);
 }
 
-static void on_timer(struct loop_timer *timer, uint64_t now)
+static void node_status_on_timer(struct loop_timer *timer, uint64_t now)
 {
 	struct node *node = timer->data;
 	struct kube_write write = {
 		.target = {"divvy.gpu/v1", "gpunodes", NULL, node->options.name, "status"},
 		.field_manager = NODE_FIELD_MANAGER,
-		.done = on_done,
+		.done = node_status_on_done,
 		.data = node,
 		.ret_call = &node->status_call,
 	};
@@ -391,7 +394,7 @@ static void on_timer(struct loop_timer *timer, uint64_t now)
 	json_t *status;
 	struct error err;
 
-	if (node->status_call || !kube_cache_find(node->wishes, NULL, node->options.name))
+	if (node->status_call || !kube_cache_find(node->gpunodes, NULL, node->options.name))
 		return;
 	status = status_json(node);
 	if (!status || is_as(node->status_seen, status)) {
@@ -428,7 +431,7 @@ void node_status_seen(struct node *node, const json_t *object)
 int node_status_new(struct node *node)
 {
 	node->status_timer.data = node;
-	return loop_add_timer(node->agent->loop, &node->status_timer, on_timer);
+	return loop_add_timer(node->agent->loop, &node->status_timer, node_status_on_timer);
 }
 
 void node_status_free(struct node *node)

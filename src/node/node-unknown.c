@@ -37,7 +37,7 @@ void unknown_free_all(struct node *node)
 		unknown_free(u);
 }
 
-static void unknown_say(const struct unknown_slot *u, const struct podres_container *c,
+static void unknown_slot_report(const struct unknown_slot *u, const struct podres_container *c,
 	const struct kube_entry *pod)
 {
 	struct tenant_pod of = {0};
@@ -61,7 +61,7 @@ static void unknown_on_list(void *data, const struct podres_list *list, const st
 	u->question = NULL;
 	if (list && podres_find(list, STR(NODE_RESOURCE), str_from(u->id), &c) == 0 &&
 		(pod = kube_cache_find(u->node->pods, c->space, c->pod)))
-		unknown_say(u, c, pod);
+		unknown_slot_report(u, c, pod);
 	unknown_free(u);
 }
 

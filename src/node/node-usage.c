@@ -23,7 +23,7 @@
 #define IDLE_NS (60 * NSEC_PER_SEC) /* shorter pauses are not reported */
 #define FILE_MAX (1u << 20)
 
-static void file_path(const struct node *node, char *ret, size_t size)
+static void node_usage_file_path(const struct node *node, char *ret, size_t size)
 {
 	snprintf(ret, size, "%s/accounts.json", node->options.state_dir);
 }
@@ -51,13 +51,13 @@ static uint64_t waited_ns(const struct node *node, const struct tenant *t)
 	return began_ns > created_ns ? began_ns - created_ns : 0;
 }
 
-static uint64_t part_of(const struct tenant *t, uint64_t ns)
+static uint64_t node_usage_share_time(const struct tenant *t, uint64_t ns)
 {
 	return ns / SPEC_SHARE_ONE * t->spec.request * t->n;
 }
 
 /* Begins with a tenant that this slot has not had before. */
-static void begin(struct node *node, struct slot *slot, const struct tenant *t)
+static void node_usage_begin_tenant(struct node *node, struct slot *slot, const struct tenant *t)
 {
 	struct slot_usage *u = &slot->usage;
 	struct account waited = {.asked_ns = 0};
@@ -67,20 +67,20 @@ static void begin(struct node *node, struct slot *slot, const struct tenant *t)
 	/* The former daemon has accounted for the wait of a tenant from before this start. */
 	if (t->created_s * NSEC_PER_SEC < node->began_real_ns)
 		return;
-	waited.asked_ns = part_of(t, waited_ns(node, t));
+	waited.asked_ns = node_usage_share_time(t, waited_ns(node, t));
 	accounts_add(&node->accounts, u->last_use_ns, t->pod->space, &waited);
 }
 
-static void look_at(
+static void node_usage_sample_tenant(
 	struct node *node, struct slot *slot, const struct tenant *t, uint64_t passed_ns)
 {
 	struct slot_usage *u = &slot->usage;
 	const uint64_t used_ns = used_by(t), real_ns = clock_real_ns();
 	const bool was_idle = u->is_idle;
-	struct account more = {.granted_ns = part_of(t, passed_ns)};
+	struct account more = {.granted_ns = node_usage_share_time(t, passed_ns)};
 
 	if (u->tenant != t->id) {
-		begin(node, slot, t);
+		node_usage_begin_tenant(node, slot, t);
 		return;
 	}
 	more.asked_ns = more.granted_ns;
@@ -125,7 +125,7 @@ static void save_done(struct worker_job *arg)
 	free(job);
 }
 
-static void save(struct node *node)
+static void node_usage_save_file(struct node *node)
 {
 	_cleanup_json_ json_t *list = accounts_json(&node->accounts);
 	_cleanup_free_ char *text = list ? json_dumps(list, JSON_COMPACT) : NULL;
@@ -133,7 +133,7 @@ static void save(struct node *node)
 
 	if (!job)
 		return;
-	file_path(node, job->path, sizeof(job->path));
+	node_usage_file_path(node, job->path, sizeof(job->path));
 	job->job = (struct worker_job){.run = run_save, .done = save_done};
 	job->node = node;
 	job->text = TAKE_PTR(text);
@@ -149,17 +149,17 @@ static void save_detach(struct node *node)
 	node->save_job = NULL;
 }
 
-static void tell(struct node *node)
+static void node_usage_write_status(struct node *node)
 {
-	json_decref(node->accounts_told);
-	node->accounts_told = accounts_json(&node->accounts);
+	json_decref(node->accounts_reported);
+	node->accounts_reported = accounts_json(&node->accounts);
 	node_status_touch(node);
 }
 
 void node_usage_tick(struct node *node, uint64_t now)
 {
 	const uint64_t passed_ns = clock_since_ns(now, node->accounted_ns);
-	const bool is_told = now >= node->tell_accounts_ns;
+	const bool is_reported = now >= node->report_accounts_ns;
 	/* On a disk that hangs, jobs would pile up. */
 	const bool is_saving = node->save_job;
 
@@ -168,7 +168,7 @@ void node_usage_tick(struct node *node, uint64_t now)
 		const struct tenant *t = node_tenant(node, &node->slots[i]);
 
 		if (t)
-			look_at(node, &node->slots[i], t, passed_ns);
+			node_usage_sample_tenant(node, &node->slots[i], t, passed_ns);
 	}
 	if (!node->is_account_new)
 		return;
@@ -176,13 +176,13 @@ void node_usage_tick(struct node *node, uint64_t now)
 	 * The disk worker writes the file while the status is being sent. Only after a kill within
 	 * these milliseconds does the next daemon continue from less than the status says.
 	 */
-	if (!is_saving && (is_told || now >= node->save_accounts_ns)) {
-		save(node);
+	if (!is_saving && (is_reported || now >= node->save_accounts_ns)) {
+		node_usage_save_file(node);
 		node->save_accounts_ns = now + SAVE_NS;
 	}
-	if (is_told) {
-		tell(node);
-		node->tell_accounts_ns = now + TELL_NS;
+	if (is_reported) {
+		node_usage_write_status(node);
+		node->report_accounts_ns = now + TELL_NS;
 		node->is_account_new = is_saving; /* the present job lacks the newest changes */
 	}
 }
@@ -199,7 +199,7 @@ void node_usage_seen(struct node *node, const json_t *status)
 	if (node->accounts.n || node->has_account_file)
 		return;
 	accounts_load(&node->accounts, json_object_get(status, "accounts"));
-	tell(node);
+	node_usage_write_status(node);
 }
 
 void node_usage_load(struct node *node)
@@ -211,7 +211,7 @@ void node_usage_load(struct node *node)
 
 	node->began_real_ns = clock_real_ns();
 	node->accounted_ns = clock_now_ns();
-	file_path(node, path, sizeof(path));
+	node_usage_file_path(node, path, sizeof(path));
 	if (file_read(path, &text, NULL) < 0)
 		return;
 	if (kube_json_parse(buf_str(&text), &list, &err) < 0) {
@@ -220,15 +220,15 @@ void node_usage_load(struct node *node)
 	}
 	node->has_account_file = true;
 	accounts_load(&node->accounts, list);
-	tell(node);
+	node_usage_write_status(node);
 }
 
 void node_usage_free(struct node *node)
 {
 	save_detach(node);
 	if (node->accounts.n)
-		save(node);
+		node_usage_save_file(node);
 	save_detach(node);
 	accounts_done(&node->accounts);
-	json_decref(node->accounts_told);
+	json_decref(node->accounts_reported);
 }

@@ -14,13 +14,13 @@
 #include "node/node-internal.h"
 
 #define OVER_AGAIN_NS (60 * NSEC_PER_SEC)
-#define STRANGERS_TOLD_MAX 8u /* in one look */
+#define UNMANAGED_REPORTS_MAX 8u /* in one look */
 /* A lost device's errors end programs before the device is known to be lost. */
 #define HURT_NS (60 * NSEC_PER_SEC)
 
 /* ---- memory ---- */
 
-static void tell_over(struct node *node, const struct slot *slot, const struct tenant *t)
+static void watch_report_over(struct node *node, const struct slot *slot, const struct tenant *t)
 {
 	const struct tenant_device *td = &t->devices[0];
 
@@ -51,7 +51,7 @@ static void look_at_memory(struct node *node, struct slot *slot)
 	if (slot->over_ns && clock_since_ns(now, slot->over_ns) < OVER_AGAIN_NS)
 		return;
 	slot->over_ns = now;
-	tell_over(node, slot, t);
+	watch_report_over(node, slot, t);
 }
 
 void watch_slot_ends(struct node *node, struct slot *slot)
@@ -84,25 +84,25 @@ static bool was_hurt(const struct slot *slot, const struct device *d)
 		clock_since_ns(clock_now_ns(), slot->last_ns) < HURT_NS;
 }
 
-static void tell_health(struct node *node, const struct device *d)
+static void watch_report_health(struct node *node, const struct device *d)
 {
-	const bool is_ill = device_is_ill(d);
+	const bool is_faulty = device_is_faulty(d);
 	const char *reason = d->is_lost ? "DeviceLost"
-		: is_ill                ? "DeviceUnhealthy"
+		: is_faulty             ? "DeviceUnhealthy"
 					: "DeviceHealthy",
-		   *what = is_ill ? device_ailment(d) : "answers again";
+		   *what = is_faulty ? device_fault_text(d) : "answers again";
 
 	log_warn("device %s %s", d->info.uuid, what);
-	node_event(node, is_ill, reason, "device %s %s", d->info.uuid, what);
+	node_event(node, is_faulty, reason, "device %s %s", d->info.uuid, what);
 	for (uint32_t i = 0; i < node->n_slots; i++) {
 		const struct slot *slot = &node->slots[i];
 		const struct tenant *t = node_tenant(node, slot);
 
 		for (uint32_t k = 0; t && k < t->n; k++)
 			if (t->devices[k].device == d)
-				node_pod_event(node, t->pod, is_ill, reason, "device %s %s",
+				node_pod_event(node, t->pod, is_faulty, reason, "device %s %s",
 					d->info.uuid, what);
-		if (is_ill && was_hurt(slot, d))
+		if (is_faulty && was_hurt(slot, d))
 			node_pod_event(node, &slot->last, true, reason,
 				"container %s exited after it used device %s, which %s",
 				slot->last.container, d->info.uuid, what);
@@ -118,11 +118,12 @@ static void look_at_devices(struct node *node)
 		const struct device *d = &set->devices[i];
 		const uint64_t bit = 1ull << i;
 
-		if (device_is_ill(d) == !!(node->ill & bit) && d->is_lost == !!(node->lost & bit))
+		if (device_is_faulty(d) == !!(node->faulty & bit) &&
+			d->is_lost == !!(node->lost & bit))
 			continue;
-		node->ill = (node->ill & ~bit) | (device_is_ill(d) ? bit : 0);
+		node->faulty = (node->faulty & ~bit) | (device_is_faulty(d) ? bit : 0);
 		node->lost = (node->lost & ~bit) | (d->is_lost ? bit : 0);
-		tell_health(node, d);
+		watch_report_health(node, d);
 		has_changed = true;
 	}
 	if (has_changed)
@@ -133,11 +134,12 @@ static void look_at_devices(struct node *node)
 
 /* ---- strangers ---- */
 
-static void look_at_strangers(struct node *node)
+static void watch_report_unmanaged(struct node *node)
 {
-	struct audit_stranger s;
+	struct audit_unmanaged s;
 
-	for (uint32_t n = 0; n < STRANGERS_TOLD_MAX && audit_take_stranger(node->agent, &s); n++)
+	for (uint32_t n = 0; n < UNMANAGED_REPORTS_MAX && audit_take_unmanaged(node->agent, &s);
+		n++)
 		node_event(node, true, "UnmanagedProcess",
 			"process %d (%s) uses device %s but belongs to no tenant", (int)s.pid,
 			s.name, node->agent->devices->devices[s.device].info.uuid);
@@ -146,11 +148,11 @@ static void look_at_strangers(struct node *node)
 void watch_look(struct node *node)
 {
 	look_at_devices(node);
-	look_at_strangers(node);
+	watch_report_unmanaged(node);
 	/* The Event's GPUNode may not have been known at the start. */
-	if (node->is_insecure && !node->is_insecure_told &&
-		kube_cache_find(node->wishes, NULL, node->options.name)) {
-		node->is_insecure_told = true;
+	if (node->is_insecure && !node->is_insecure_reported &&
+		kube_cache_find(node->gpunodes, NULL, node->options.name)) {
+		node->is_insecure_reported = true;
 		node_event(node, true, "RuntimeInsecure", "%s", NODE_INSECURE);
 	}
 }

@@ -71,13 +71,14 @@ static void load_epoch(struct node *node)
 
 /* ---- pods ---- */
 
-static int project(void *data, const struct kube_object *object, void **ret, struct error *err)
+static int node_project_object(
+	void *data, const struct kube_object *object, void **ret, struct error *err)
 {
 	*ret = json_incref(object->json);
 	return 0;
 }
 
-static void release(void *own)
+static void node_release_object(void *own)
 {
 	json_decref(own);
 }
@@ -105,7 +106,7 @@ static void pod_changed(struct node *node, const struct kube_entry *entry, bool 
 	}
 }
 
-static void pod_gone(struct node *node, const char *uid, bool is_served)
+static void node_pod_removed(struct node *node, const char *uid, bool is_served)
 {
 	for (uint32_t i = 0; i < node->n_slots; i++) {
 		const struct tenant_pod *pod = node_slot_pod(node, &node->slots[i]);
@@ -121,12 +122,12 @@ void node_served_changed(struct node *node, const struct kube_entry *entry)
 	pod_changed(node, entry, true);
 }
 
-void node_served_gone(struct node *node, const char *uid)
+void node_served_removed(struct node *node, const char *uid)
 {
-	pod_gone(node, uid, true);
+	node_pod_removed(node, uid, true);
 }
 
-static void on_pod(struct node *node, const struct kube_entry *entry)
+static void node_on_pod(struct node *node, const struct kube_entry *entry)
 {
 	pod_changed(node, entry, false);
 	node_pool_pod_changed(node);
@@ -134,19 +135,19 @@ static void on_pod(struct node *node, const struct kube_entry *entry)
 
 static void on_pod_added(void *data, const struct kube_entry *entry)
 {
-	on_pod(data, entry);
+	node_on_pod(data, entry);
 }
 
 static void on_pod_updated(void *data, const struct kube_entry *entry, void *old)
 {
-	on_pod(data, entry);
+	node_on_pod(data, entry);
 }
 
 static void on_pod_deleted(void *data, const struct kube_entry *entry)
 {
 	struct node *node = data;
 
-	pod_gone(node, entry->uid, false);
+	node_pod_removed(node, entry->uid, false);
 	node_pool_pod_changed(node);
 }
 
@@ -166,7 +167,7 @@ static void on_pods_synced(void *data)
 	node_status_touch(node);
 }
 
-static void on_trouble(void *data, const struct error *err)
+static void node_on_trouble(void *data, const struct error *err)
 {
 	log_warn("%s", err->msg);
 }
@@ -195,7 +196,7 @@ static void look_for_others(struct node *node)
 	json_t *ids;
 
 	/* It is not known before whether the node belongs to the pool. */
-	if (!kube_cache_is_synced(node->wishes))
+	if (!kube_cache_is_synced(node->gpunodes))
 		return;
 	if (!node->pool.is_on && !(json = node_checkpoint(node)))
 		return;
@@ -240,7 +241,7 @@ static void look_at_cordons(struct node *node, const json_t *gpu_node)
 			unknown);
 }
 
-static void on_wish(struct node *node, const struct kube_entry *entry, bool is_new)
+static void node_on_gpunode(struct node *node, const struct kube_entry *entry, bool is_new)
 {
 	const json_t *epoch = kube_json_at(entry->object, "status", "epoch", NULL);
 	const char *simulate = kube_json_text_at(entry->object, "spec", "simulate", NULL),
@@ -265,17 +266,17 @@ static void on_wish(struct node *node, const struct kube_entry *entry, bool is_n
 	}
 }
 
-static void on_wish_added(void *data, const struct kube_entry *entry)
+static void node_on_gpunode_added(void *data, const struct kube_entry *entry)
 {
-	on_wish(data, entry, true);
+	node_on_gpunode(data, entry, true);
 }
 
-static void on_wish_updated(void *data, const struct kube_entry *entry, void *old)
+static void node_on_gpunode_updated(void *data, const struct kube_entry *entry, void *old)
 {
-	on_wish(data, entry, false);
+	node_on_gpunode(data, entry, false);
 }
 
-static void on_wish_deleted(void *data, const struct kube_entry *entry)
+static void node_on_gpunode_deleted(void *data, const struct kube_entry *entry)
 {
 	struct node *node = data;
 
@@ -284,7 +285,7 @@ static void on_wish_deleted(void *data, const struct kube_entry *entry)
 }
 
 /* Runs before the first grant, when the owner of the devices is known. */
-static void on_wishes_synced(void *data)
+static void node_on_gpunodes_synced(void *data)
 {
 	look_for_others(data);
 }
@@ -292,7 +293,7 @@ static void on_wishes_synced(void *data)
 /* ---- watching ---- */
 
 /* Watches the objects of that path whose field is the node's name. */
-static int watch(struct node *node, const char *path, const char *field,
+static int node_watch_objects(struct node *node, const char *path, const char *field,
 	const struct kube_cache_handler *handler, struct kube_cache **ret, struct error *err)
 {
 	char selector[320];
@@ -303,37 +304,40 @@ static int watch(struct node *node, const char *path, const char *field,
 	return kube_cache_new(node->client, &options, handler, ret, err);
 }
 
-static int watch_all(struct node *node, struct error *err)
+static int node_watch_all_objects(struct node *node, struct error *err)
 {
-	const struct kube_cache_handler wishes = {
-		.project = project,
-		.release = release,
-		.added = on_wish_added,
-		.updated = on_wish_updated,
-		.deleted = on_wish_deleted,
-		.synced = on_wishes_synced,
-		.trouble = on_trouble,
+	const struct kube_cache_handler gpunodes = {
+		.project = node_project_object,
+		.release = node_release_object,
+		.added = node_on_gpunode_added,
+		.updated = node_on_gpunode_updated,
+		.deleted = node_on_gpunode_deleted,
+		.synced = node_on_gpunodes_synced,
+		.trouble = node_on_trouble,
 		.data = node,
 	};
 	const struct kube_cache_handler pods = {
-		.project = project,
-		.release = release,
+		.project = node_project_object,
+		.release = node_release_object,
 		.added = on_pod_added,
 		.updated = on_pod_updated,
 		.deleted = on_pod_deleted,
 		.synced = on_pods_synced,
-		.trouble = on_trouble,
+		.trouble = node_on_trouble,
 		.data = node,
 	};
-	const struct kube_cache_handler policies = {
-		.project = project, .release = release, .trouble = on_trouble};
+	const struct kube_cache_handler policies = {.project = node_project_object,
+		.release = node_release_object,
+		.trouble = node_on_trouble};
 	const struct kube_reflect_options all = {
 		.path = "/apis/divvy.gpu/v1/gpupolicies", .max_pause_ns = 5 * NSEC_PER_SEC};
-	int r = watch(
-		node, "/apis/divvy.gpu/v1/gpunodes", "metadata.name", &wishes, &node->wishes, err);
+	int r = node_watch_objects(node, "/apis/divvy.gpu/v1/gpunodes", "metadata.name", &gpunodes,
+		&node->gpunodes, err);
 
 	r = r < 0 ? r : kube_cache_new(node->client, &all, &policies, &node->policies, err);
-	return r < 0 ? r : watch(node, "/api/v1/pods", "spec.nodeName", &pods, &node->pods, err);
+	return r < 0 ? r
+		     : node_watch_objects(
+			       node, "/api/v1/pods", "spec.nodeName", &pods, &node->pods, err);
 }
 
 /* ---- the kubelet ---- */
@@ -426,7 +430,7 @@ static bool is_listed_never(const struct node *node, const struct tenant_pod *po
 }
 
 /* A container that the kubelet no longer lists has ended, whatever the pod's object says. */
-static void on_sweep(void *data, const struct podres_list *list, const struct error *err)
+static void node_on_sweep(void *data, const struct podres_list *list, const struct error *err)
 {
 	struct node *node = data;
 
@@ -453,7 +457,7 @@ static void on_sweep(void *data, const struct podres_list *list, const struct er
 	node_drop_kept(node, list);
 }
 
-static void sweep(struct node *node, uint64_t now)
+static void node_sweep_slots(struct node *node, uint64_t now)
 {
 	bool is_used = node->has_old_libraries || !node->has_resumed || node_has_kept_slots(node);
 
@@ -463,11 +467,11 @@ static void sweep(struct node *node, uint64_t now)
 		return;
 	node->next_sweep_ns = now + SWEEP_NS;
 	node->sweep_asked_ns = clock_now_ns();
-	if (podres_ask(node->podres, on_sweep, node, &node->sweep) < 0)
+	if (podres_ask(node->podres, node_on_sweep, node, &node->sweep) < 0)
 		node->sweep = NULL;
 }
 
-static void on_tick(struct loop_timer *timer, uint64_t now)
+static void node_on_tick(struct loop_timer *timer, uint64_t now)
 {
 	struct node *node = timer->data;
 
@@ -498,7 +502,7 @@ static void on_tick(struct loop_timer *timer, uint64_t now)
 		faults_look(node);
 		node_status_touch(node);
 	}
-	sweep(node, now);
+	node_sweep_slots(node, now);
 	node_usage_tick(node, now);
 	node_lease_look(node, now);
 	gang_tick(node, now);
@@ -543,7 +547,7 @@ static int open_simulation(const struct device_set *set, struct error *err)
 
 	if (!set->is_simulated)
 		return 0;
-	snprintf(path, sizeof(path), "%s/" SIM_FILE_SOCKET, set->sim_dir);
+	snprintf(path, sizeof(path), "%s/" SIMGPU_FILE_SOCKET, set->sim_dir);
 	return chmod(path, 0666) < 0 ? fail_errno(err, errno, "chmod '%s'", path) : 0;
 }
 
@@ -586,7 +590,7 @@ static int start_serving(struct node *node, struct error *err)
 	return r < 0 || !node->serve ? r : node_need_own_identity(node, err);
 }
 
-static int start(struct node *node, struct error *err)
+static int node_start(struct node *node, struct error *err)
 {
 	const struct device_set *set = node->agent->devices;
 	int r = library_install(node->options.state_dir, set->is_simulated ? set->sim_libs : NULL,
@@ -609,13 +613,13 @@ static int start(struct node *node, struct error *err)
 	r = r < 0 ? r : node_slots_new(node, err);
 	node->tick.data = node;
 	if (r >= 0 &&
-		(loop_add_timer(node->agent->loop, &node->tick, on_tick) < 0 ||
+		(loop_add_timer(node->agent->loop, &node->tick, node_on_tick) < 0 ||
 			node_status_new(node) < 0 || node_pool_new(node) < 0 ||
 			node_lease_new(node) < 0))
 		r = fail(err, ENOMEM, "no memory");
 	if (r >= 0)
 		node_usage_load(node);
-	r = r < 0 ? r : watch_all(node, err);
+	r = r < 0 ? r : node_watch_all_objects(node, err);
 	r = r < 0 ? r : start_serving(node, err);
 	r = r < 0 ? r : node_peers_new(node, err);
 	if (r >= 0)
@@ -647,7 +651,7 @@ int node_new(struct agent *agent, const struct node_options *options, struct nod
 	LIST_INIT(&node->unknown_slots);
 	LIST_INIT(&node->starts);
 	LIST_INIT(&node->gangs);
-	r = start(node, err);
+	r = node_start(node, err);
 	if (r < 0) {
 		node_free(node);
 		return fail_within(err, r, "cluster");
@@ -680,14 +684,14 @@ void node_free(struct node *node)
 	node_lease_free(node);
 	loop_remove_timer(&node->tick);
 	kube_cache_free(node->pods);
-	kube_cache_free(node->wishes);
+	kube_cache_free(node->gpunodes);
 	kube_cache_free(node->policies);
 	kube_recorder_free(node->recorder);
 	json_decref(node->space_seen);
 	kube_client_free(node->client);
 	kube_config_free(node->config);
 	for (uint32_t i = 0; node->slots && i < node->n_slots; i++)
-		door_leave(node->slots[i].door);
+		tenant_socket_leave(node->slots[i].tenant_socket);
 	free(node->slots);
 	node->agent->has_pods = false;
 	node->agent->pod_cgroups = NULL;
@@ -705,7 +709,7 @@ struct reading {
 	struct error err;
 };
 
-static void on_read(void *data, const struct kube_answer *answer)
+static void node_on_read(void *data, const struct kube_answer *answer)
 {
 	struct reading *reading = data;
 	_cleanup_json_ json_t *json = NULL;
@@ -722,7 +726,8 @@ static void on_read(void *data, const struct kube_answer *answer)
 	loop_stop(reading->loop, 1);
 }
 
-static int ask(const struct node_options *options, struct reading *reading, struct error *err)
+static int node_read_api_node(
+	const struct node_options *options, struct reading *reading, struct error *err)
 {
 	const struct kube_config_source source = {.files = options->kubeconfig};
 	_cleanup_kube_config_ struct kube_config *config = NULL;
@@ -730,7 +735,7 @@ static int ask(const struct node_options *options, struct reading *reading, stru
 	const struct kube_write write = {
 		.target = {"divvy.gpu/v1", "gpunodes", NULL, options->name, NULL},
 		.timeout_ns = READ_WAIT_NS,
-		.done = on_read,
+		.done = node_on_read,
 		.data = reading,
 	};
 	int r = kube_config_load(options->kubeconfig ? &source : NULL, &config, err);
@@ -754,7 +759,7 @@ int node_read_simulate(const struct node_options *options, char **ret, struct er
 	if (r < 0)
 		return fail_errno(err, -r, "event loop");
 	reading.loop = loop;
-	r = ask(options, &reading, err);
+	r = node_read_api_node(options, &reading, err);
 	if (r < 0)
 		return r;
 	r = folder_make(options->state_dir, 0755, err);

@@ -26,7 +26,7 @@ void peers_init(struct peers *peers, const char *own, uint32_t max, struct rand 
 }
 
 /* Adds or subtracts up to a quarter, so that nodes that started together drift apart. */
-static uint64_t about(struct peers *peers, uint64_t ns)
+static uint64_t peers_jitter(struct peers *peers, uint64_t ns)
 {
 	return ns - ns / 4 + rand_below(peers->rand, ns / 2);
 }
@@ -46,7 +46,7 @@ static uint64_t weight_of(const char *own, const char *name)
 	return rand_u64(&mixed);
 }
 
-static struct peer *heaviest(struct peers *peers)
+static struct peer *peers_find_heaviest(struct peers *peers)
 {
 	struct peer *most = &peers->fresh[0];
 
@@ -68,11 +68,11 @@ void peers_offer(struct peers *peers, const char *name, const struct address *at
 			return;
 	if (peers->n_fresh < peers->max)
 		peers->fresh[peers->n_fresh++] = one;
-	else if (one.weight < heaviest(peers)->weight)
-		*heaviest(peers) = one;
+	else if (one.weight < peers_find_heaviest(peers)->weight)
+		*peers_find_heaviest(peers) = one;
 }
 
-static int compare(const void *pa, const void *pb)
+static int peers_compare(const void *pa, const void *pb)
 {
 	const struct peer *a = pa, *b = pb;
 
@@ -81,24 +81,24 @@ static int compare(const void *pa, const void *pb)
 
 void peers_begin(struct peers *peers)
 {
-	uint32_t n_kept = 0, n_told = 0;
+	uint32_t n_kept = 0, n_reported = 0;
 
-	qsort(peers->fresh, peers->n_fresh, sizeof(*peers->fresh), compare);
+	qsort(peers->fresh, peers->n_fresh, sizeof(*peers->fresh), peers_compare);
 	for (uint32_t i = 0; i < peers->n; i++) {
 		const struct peer *old = &peers->v[i];
 		struct peer *new = bsearch(
-			old, peers->fresh, peers->n_fresh, sizeof(*peers->fresh), compare);
+			old, peers->fresh, peers->n_fresh, sizeof(*peers->fresh), peers_compare);
 
-		n_told += old->told.round_trip_us != 0;
+		n_reported += old->reported.round_trip_us != 0;
 		if (!new)
 			continue;
-		n_kept += old->told.round_trip_us != 0;
+		n_kept += old->reported.round_trip_us != 0;
 		new->now = old->now;
-		new->told = old->told;
+		new->reported = old->reported;
 		new->failures = old->failures;
 		new->transfer_ns = old->transfer_ns;
 	}
-	peers->has_lost |= n_kept < n_told;
+	peers->has_lost |= n_kept < n_reported;
 	memcpy(peers->v, peers->fresh, sizeof(peers->v));
 	peers->n = peers->n_fresh;
 	peers->n_fresh = 0;
@@ -108,7 +108,7 @@ void peers_begin(struct peers *peers)
 void peers_give_up(struct peers *peers, uint64_t now_ns)
 {
 	peers->n_fresh = 0;
-	peers->due_ns = now_ns + about(peers, PEERS_EMPTY_NS);
+	peers->due_ns = now_ns + peers_jitter(peers, PEERS_EMPTY_NS);
 }
 
 /* ---- a round ---- */
@@ -138,7 +138,7 @@ void peers_measured(struct peers *peers, struct peer *peer, uint64_t round_trip_
 	if (!bits)
 		return;
 	peer->now.bits_per_second = MIN(bits, BITS_MAX);
-	peer->transfer_ns = now_ns + about(peers, PEERS_TRANSFER_NS);
+	peer->transfer_ns = now_ns + peers_jitter(peers, PEERS_TRANSFER_NS);
 }
 
 void peers_failed(struct peer *peer)
@@ -158,21 +158,21 @@ static bool is_other(uint64_t now, uint64_t told, uint64_t noise)
 
 bool peers_end(struct peers *peers, uint64_t now_ns)
 {
-	bool is_news = peers->has_lost || !peers->has_told;
+	bool is_news = peers->has_lost || !peers->has_reported;
 
 	if (!peers->is_running || peers_next(peers))
 		return false;
 	for (uint32_t i = 0; i < peers->n; i++) {
 		const struct peer *p = &peers->v[i];
 
-		is_news |= is_other(p->now.round_trip_us, p->told.round_trip_us, NOISE_US) ||
-			is_other(p->now.bits_per_second, p->told.bits_per_second, 0);
+		is_news |= is_other(p->now.round_trip_us, p->reported.round_trip_us, NOISE_US) ||
+			is_other(p->now.bits_per_second, p->reported.bits_per_second, 0);
 	}
 	for (uint32_t i = 0; is_news && i < peers->n; i++)
-		peers->v[i].told = peers->v[i].now;
+		peers->v[i].reported = peers->v[i].now;
 	peers->has_lost = false;
-	peers->has_told |= is_news;
+	peers->has_reported |= is_news;
 	peers->is_running = false;
-	peers->due_ns = now_ns + about(peers, peers->n ? PEERS_ROUND_NS : PEERS_EMPTY_NS);
+	peers->due_ns = now_ns + peers_jitter(peers, peers->n ? PEERS_ROUND_NS : PEERS_EMPTY_NS);
 	return is_news;
 }

@@ -42,12 +42,12 @@ struct peer_found {
 };
 
 struct peer {
-	char name[GIVEN_NODE];
+	char name[ASSIGNED_NODE];
 	struct address at;
 	uint64_t weight;
 	uint32_t failures;
 	uint64_t transfer_ns; /* earliest time of the next bandwidth measurement */
-	struct peer_found now, told;
+	struct peer_found now, reported;
 	bool is_done; /* measured in this round */
 };
 
@@ -55,9 +55,9 @@ struct peers {
 	struct peer v[PEERS_MAX];     /* ordered by name */
 	struct peer fresh[PEERS_MAX]; /* from the list that the caller is offering */
 	uint32_t n, n_fresh, max;
-	char own[GIVEN_NODE];
+	char own[ASSIGNED_NODE];
 	struct rand *rand; /* borrowed */
-	bool is_running, has_told;
+	bool is_running, has_reported;
 	bool has_lost; /* a peer that was published is no longer in the list */
 	uint64_t due_ns;
 };

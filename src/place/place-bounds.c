@@ -94,7 +94,7 @@ uint32_t place_bounds_row_of(const struct place_bounds *b, uint32_t node)
 	return b->row_of[node];
 }
 
-static void note_change(struct place_bounds *b, struct pool *g, uint32_t row)
+static void place_bounds_note_change(struct place_bounds *b, struct pool *g, uint32_t row)
 {
 	if (b->is_changed[g->node[row]])
 		return;
@@ -110,7 +110,7 @@ static void pool_forget(struct place_bounds *b, struct pool *g)
 		b->is_changed[g->node[row]] = false;
 	g->n_changed = 0;
 	for (uint32_t row = 0; row < g->n; row++)
-		note_change(b, g, row);
+		place_bounds_note_change(b, g, row);
 }
 
 static int pool_grow(struct place_bounds *b, struct pool *g)
@@ -213,7 +213,7 @@ void place_bounds_changed(struct place_bounds *b, uint32_t node)
 {
 	b->place->versions[node]++;
 	if (b->pool_of[node] != N_POOLS)
-		note_change(b, &b->pool[b->pool_of[node]], b->row_of[node]);
+		place_bounds_note_change(b, &b->pool[b->pool_of[node]], b->row_of[node]);
 }
 
 void place_bounds_forget(struct place_bounds *b)
@@ -222,12 +222,13 @@ void place_bounds_forget(struct place_bounds *b)
 		b->pool[g].is_forgotten = true;
 }
 
-static int32_t mib(uint64_t bytes)
+static int32_t place_bounds_mib(uint64_t bytes)
 {
 	return columns_number((bytes >> 20) + ((bytes & ((1u << 20) - 1)) != 0));
 }
 
-static void set_free(const struct place *place, const struct pool *g, uint32_t row, uint32_t levels)
+static void place_bounds_set_free(
+	const struct place *place, const struct pool *g, uint32_t row, uint32_t levels)
 {
 	const struct node *node = &place->nodes[g->node[row]];
 	uint64_t memory = 0;
@@ -236,8 +237,9 @@ static void set_free(const struct place *place, const struct pool *g, uint32_t r
 		memory = MAX(memory, place->devices[node->first_device + i].memory_free);
 	columns_set(&g->columns, row, COLUMN_CPU, columns_number(place->cpu_free[g->node[row]]),
 		levels);
-	columns_set(&g->columns, row, COLUMN_MEMORY, mib(place->memory_free[g->node[row]]), levels);
-	columns_set(&g->columns, row, COLUMN_DEVICE_MEMORY, mib(memory), levels);
+	columns_set(&g->columns, row, COLUMN_MEMORY,
+		place_bounds_mib(place->memory_free[g->node[row]]), levels);
+	columns_set(&g->columns, row, COLUMN_DEVICE_MEMORY, place_bounds_mib(memory), levels);
 	columns_set(&g->columns, row, COLUMN_OPPORTUNISTIC, node->n_opportunistic != 0, levels);
 }
 
@@ -296,7 +298,7 @@ static void pick_one(const struct place_bounds *b, const struct pool *g, uint32_
 }
 
 /* Picks the classes that fit now; a class that no longer fits gets PLACE_NEVER. */
-static void pick(const struct place_bounds *b, const struct pool *g, uint32_t row,
+static void place_bounds_pick_row(const struct place_bounds *b, const struct pool *g, uint32_t row,
 	const struct open *ever, uint32_t levels, struct picked *ret)
 {
 	const uint16_t *above = b->open[g->node[row]].above;
@@ -313,7 +315,8 @@ static void pick(const struct place_bounds *b, const struct pool *g, uint32_t ro
 	}
 }
 
-static void ask(const struct place_bounds *b, uint32_t node, struct picked *picked, bool is_guess)
+static void place_bounds_compute(
+	const struct place_bounds *b, uint32_t node, struct picked *picked, bool is_guess)
 {
 	const struct place_policy *policy = b->place->config.policy;
 	const uint32_t n = policy->is_by_node ? MIN(picked->n, 1u) : picked->n;
@@ -335,15 +338,15 @@ static void set_bounds(struct place_bounds *b, const struct pool *g, uint32_t ro
 	struct picked picked;
 	bool is_guess;
 
-	pick(b, g, row, ever, levels, &picked);
+	place_bounds_pick_row(b, g, row, ever, levels, &picked);
 	is_guess = has_guesses && picked.n > GUESSES_MIN;
-	ask(b, g->node[row], &picked, is_guess);
+	place_bounds_compute(b, g->node[row], &picked, is_guess);
 	columns_set_many(&g->columns, row, picked.column, picked.value, picked.n, levels);
 	if (has_guesses)
 		columns_note_guesses(&g->columns, row, picked.column, picked.n, is_guess);
 }
 
-static void build(struct place *place, struct pool *g, uint32_t c)
+static void place_bounds_build_pool(struct place *place, struct pool *g, uint32_t c)
 {
 	const struct place_class *class = &g->columns.column[c].class;
 	const uint16_t column = (uint16_t)c;
@@ -388,7 +391,7 @@ static void look_at_changed(struct place_bounds *b, struct pool *g)
 
 		count_open(b->place, node, &b->open[node]);
 		open_also(&ever, &b->open[node]);
-		set_free(b->place, g, row, levels);
+		place_bounds_set_free(b->place, g, row, levels);
 		set_bounds(b, g, row, &ever, levels);
 		b->is_changed[node] = false;
 	}
@@ -415,7 +418,7 @@ uint32_t place_bounds_column(struct place_bounds *b, uint32_t pool, const struct
 		return 0;
 	g->columns.column[c].used = g->n_changes;
 	if (!columns_is_built(&g->columns, c))
-		build(b->place, g, c);
+		place_bounds_build_pool(b->place, g, c);
 	return c;
 }
 

@@ -19,8 +19,8 @@ static int64_t free_mib(const struct place *place, uint32_t at)
 	return (int64_t)(device->memory_all ? MIN(open, device->memory_free >> 20) : open);
 }
 
-static uint64_t judge(const struct place *place, const struct place_class *class, uint32_t node,
-	uint64_t mask, int64_t *ret_value)
+static uint64_t by_memory_judge_device(const struct place *place, const struct place_class *class,
+	uint32_t node, uint64_t mask, int64_t *ret_value)
 {
 	const uint32_t first = place->nodes[node].first_device;
 
@@ -38,5 +38,5 @@ const struct place_policy place_by_memory = {
 	.spans_shares = true,
 	.bound = place_judged_bound,
 	.score = place_judged_score,
-	.judge = judge,
+	.judge = by_memory_judge_device,
 };

@@ -15,15 +15,15 @@
 struct holder;
 struct label;
 
-struct room_device {
+struct capacity_device {
 	uint32_t share, n_tenants;
 	/* tenants with the spec's anti-affinity label; with its affinity label */
-	uint32_t n_apart, n_together;
+	uint32_t n_anti_affinity, n_together;
 	uint32_t n_of[SPEC_OPPORTUNISTIC + 1]; /* by class */
-	uint64_t memory_taken, asked;
+	uint64_t memory_taken, requested;
 };
 
-struct room {
+struct node_capacity {
 	const struct place *place;
 	const struct place_spec *spec;
 	const struct label *together; /* label of affinity, or NULL */
@@ -31,16 +31,17 @@ struct room {
 	uint64_t cpu_taken, memory_taken;
 	uint64_t usable;           /* open devices of an allowed model */
 	uint32_t together_devices; /* devices with the affinity label, on all nodes */
-	struct room_device device[PLACE_NODE_DEVICES_MAX];
+	struct capacity_device device[PLACE_NODE_DEVICES_MAX];
 };
 
 /* Copies the node's counters. Borrows place and spec; valid until the next change. */
-void room_init(
-	struct room *room, const struct place *place, const struct place_spec *spec, uint32_t node);
+void capacity_init(struct node_capacity *capacity, const struct place *place,
+	const struct place_spec *spec, uint32_t node);
 /* Remove the tenant from the counters, or add it again. */
-void room_without(struct room *room, const struct holder *h);
-void room_with(struct room *room, const struct holder *h);
-void room_narrow(struct room *room, uint64_t models); /* keeps devices of these models only */
-bool room_fits(const struct room *room);
+void capacity_without(struct node_capacity *capacity, const struct holder *h);
+void capacity_with(struct node_capacity *capacity, const struct holder *h);
+void capacity_narrow(
+	struct node_capacity *capacity, uint64_t models); /* keeps devices of these models only */
+bool capacity_fits(const struct node_capacity *capacity);
 
 #endif

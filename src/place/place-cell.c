@@ -48,7 +48,7 @@ void place_cell_get(const struct place_cells *cells, uint32_t at, struct place_c
 	};
 }
 
-static bool is_model(const char *a, const char *b)
+static bool place_cell_is_model(const char *a, const char *b)
 {
 	for (; *a && *b; a++, b++)
 		if (*a != *b && !((*a == ' ' || *a == '-') && (*b == ' ' || *b == '-')))
@@ -65,7 +65,8 @@ uint32_t place_cells_leaf(
 	if (!node)
 		return PLACE_NONE;
 	for (uint32_t at = node->first; at != PLACE_NONE; at = cells->cells[at].next)
-		if ((!model || is_model(cells->cells[at].type->name, model)) && nth-- == 0)
+		if ((!model || place_cell_is_model(cells->cells[at].type->name, model)) &&
+			nth-- == 0)
 			return at;
 	return PLACE_NONE;
 }
@@ -73,7 +74,7 @@ uint32_t place_cells_leaf(
 /* ---- path of a device ---- */
 
 /* A name of up to nine digits is a number. */
-static struct place_cell_part part_of(struct str name, uint32_t cell)
+static struct place_cell_part place_cell_make_part(struct str name, uint32_t cell)
 {
 	struct place_cell_part part = {.name = name, .cell = cell};
 
@@ -98,12 +99,13 @@ static void given_path(const struct place_cells *cells, uint32_t at, struct plac
 		for (size_t i = name.n; i > 0; i--) {
 			if (name.p[i - 1] != '/')
 				continue;
-			ret->part[ret->n++] = part_of((struct str){name.p + i, name.n - i}, id);
+			ret->part[ret->n++] = place_cell_make_part(
+				(struct str){name.p + i, name.n - i}, id);
 			name.n = i - 1;
 			id = PLACE_NONE;
 		}
 		ret->part[ret->n++] = name.n
-			? part_of(name, id)
+			? place_cell_make_part(name, id)
 			: (struct place_cell_part){.number = cell->number, .cell = id};
 	}
 }
@@ -118,8 +120,8 @@ static void found_path(const struct place *place, uint32_t device, struct place_
 		.number = device - node->first_device + 1, .cell = PLACE_NONE};
 	ret->part[n++] = (struct place_cell_part){.number = d->link, .cell = PLACE_NONE};
 	ret->part[n++] = (struct place_cell_part){.number = d->numa, .cell = PLACE_NONE};
-	ret->part[n++] = part_of(str_from(node->name->text), PLACE_NONE);
-	ret->part[n++] = part_of(str_from(node->rack), PLACE_NONE);
+	ret->part[n++] = place_cell_make_part(str_from(node->name->text), PLACE_NONE);
+	ret->part[n++] = place_cell_make_part(str_from(node->rack), PLACE_NONE);
 	ret->n = n;
 }
 
@@ -133,7 +135,8 @@ void place_cell_path(const struct place *place, uint32_t device, struct place_ce
 		found_path(place, device, ret);
 }
 
-static bool is_same(const struct place_cell_part *a, const struct place_cell_part *b)
+static bool place_cell_is_same_part(
+	const struct place_cell_part *a, const struct place_cell_part *b)
 {
 	return a->cell == b->cell && a->number == b->number && str_eq(a->name, b->name);
 }
@@ -143,7 +146,7 @@ uint32_t place_cell_steps(const struct place_cell_path *a, const struct place_ce
 	uint32_t common = 0;
 
 	while (common < a->n && common < b->n &&
-		is_same(&a->part[a->n - 1 - common], &b->part[b->n - 1 - common]))
+		place_cell_is_same_part(&a->part[a->n - 1 - common], &b->part[b->n - 1 - common]))
 		common++;
 	return common ? MAX(a->n, b->n) - common : CELL_FAR;
 }

@@ -2,10 +2,10 @@
 /*
  * This file implements the table: memory, columns by class, maxima and guesses. One allocation
  * holds the lines of all levels; it starts at free[0], and `guessed` has its own. A grade is stored
- * as grade + 1, so that 0 is PLACE_NEVER and bytes compare as bounds do. change() climbs until a
- * maximum stays, and reads a line again only if its greatest item has fallen. `slot` is a hash
- * table with twice as many slots as columns, so probing always ends. columns_drop() renumbers
- * columns, rebuilds that hash table and marks every bound as a guess.
+ * as grade + 1, so that 0 is PLACE_NEVER and bytes compare as bounds do. columns_change_item()
+ * climbs until a maximum stays, and reads a line again only if its greatest item has fallen. `slot`
+ * is a hash table with twice as many slots as columns, so probing always ends. columns_drop()
+ * renumbers columns, rebuilds that hash table and marks every bound as a guess.
  */
 #include "place/place-columns.h"
 
@@ -82,7 +82,7 @@ static size_t free_items(const struct columns *c, uint32_t level)
 	return (size_t)c->n_at[level] * COLUMN_CLASSES;
 }
 
-static void fill(int32_t *items, size_t n, int32_t value)
+static void columns_fill_items(int32_t *items, size_t n, int32_t value)
 {
 	for (size_t i = 0; i < n; i++)
 		items[i] = value;
@@ -92,16 +92,17 @@ static void fill(int32_t *items, size_t n, int32_t value)
 static void make_empty(const struct columns *c)
 {
 	for (uint32_t l = 0; l < c->n_levels; l++) {
-		fill(c->free[l], free_items(c, l), PLACE_NEVER);
+		columns_fill_items(c->free[l], free_items(c, l), PLACE_NEVER);
 		if (c->has_grades)
 			memset(c->bound[l], 0, bound_bytes(c, l));
 		else
-			fill(c->bound[l], bound_bytes(c, l) / sizeof(int32_t), PLACE_NEVER);
+			columns_fill_items(
+				c->bound[l], bound_bytes(c, l) / sizeof(int32_t), PLACE_NEVER);
 	}
 }
 
 /* Allocates the table by its shape and size, all empty. */
-static int lay_out(struct columns *c)
+static int columns_lay_out(struct columns *c)
 {
 	size_t n = 0;
 	char *at;
@@ -131,7 +132,7 @@ void columns_init(struct columns *c, bool has_grades)
 	*c = (struct columns){.has_grades = has_grades};
 }
 
-static int start(struct columns *c)
+static int columns_allocate(struct columns *c)
 {
 	c->column = calloc(COLUMNS_MIN, sizeof(*c->column));
 	c->need = calloc(COLUMNS_MAX, sizeof(*c->need));
@@ -149,13 +150,13 @@ static int start(struct columns *c)
 int columns_resize(struct columns *c, uint32_t n_rows)
 {
 	struct columns next;
-	int r = c->column ? 0 : start(c);
+	int r = c->column ? 0 : columns_allocate(c);
 
 	if (r < 0)
 		return r;
 	next = *c;
 	set_shape(&next, n_rows);
-	r = lay_out(&next);
+	r = columns_lay_out(&next);
 	if (r < 0)
 		return r;
 	free(c->free[0]);
@@ -195,7 +196,7 @@ static void copy_lines(
 }
 
 /* Existing columns keep their values. */
-static int widen(struct columns *c, uint32_t size)
+static int columns_widen(struct columns *c, uint32_t size)
 {
 	struct columns was = *c;
 	struct column *columns = realloc(c->column, size * sizeof(*columns));
@@ -205,7 +206,7 @@ static int widen(struct columns *c, uint32_t size)
 		return -ENOMEM;
 	was.column = c->column = columns;
 	c->size = size;
-	r = lay_out(c);
+	r = columns_lay_out(c);
 	if (r < 0) {
 		*c = was;
 		return r;
@@ -220,7 +221,7 @@ static int widen(struct columns *c, uint32_t size)
 
 /* ---- columns by class ---- */
 
-static uint32_t hash(const struct place_class *c)
+static uint32_t columns_hash_class(const struct place_class *c)
 {
 	uint64_t h = (uint64_t)c->share << 32 ^ (uint64_t)c->share_most << 18 ^
 		(uint64_t)c->count << 8 ^ (uint64_t)c->is_idle << 7 ^ (uint64_t)c->kind << 44 ^
@@ -230,7 +231,7 @@ static uint32_t hash(const struct place_class *c)
 	return (uint32_t)(h >> 40) & (SLOTS - 1);
 }
 
-static bool is_same(const struct place_class *a, const struct place_class *b)
+static bool columns_is_same_class(const struct place_class *a, const struct place_class *b)
 {
 	return a->models == b->models && a->share == b->share && a->share_most == b->share_most &&
 		a->count == b->count && a->is_idle == b->is_idle && a->kind == b->kind;
@@ -239,9 +240,9 @@ static bool is_same(const struct place_class *a, const struct place_class *b)
 /* Returns the slot of the class, or the slot where it belongs. */
 static uint16_t *slot_of(const struct columns *c, const struct place_class *class)
 {
-	uint32_t h = hash(class);
+	uint32_t h = columns_hash_class(class);
 
-	while (c->slot[h] && !is_same(&c->column[c->slot[h]].class, class))
+	while (c->slot[h] && !columns_is_same_class(&c->column[c->slot[h]].class, class))
 		h = (h + 1) & (SLOTS - 1);
 	return &c->slot[h];
 }
@@ -316,7 +317,7 @@ void columns_put_in_order(struct columns *c)
 }
 
 /* Reserves space for one more column. */
-static int reserve(struct columns *c, uint64_t now)
+static int columns_reserve_class(struct columns *c, uint64_t now)
 {
 	const uint32_t size = MIN(2 * c->size, COLUMNS_MAX);
 	uint64_t least = UINT64_MAX;
@@ -327,7 +328,7 @@ static int reserve(struct columns *c, uint64_t now)
 	if (c->n <= c->size / 4 * 3)
 		return 0;
 	if (size > c->size)
-		return widen(c, size);
+		return columns_widen(c, size);
 	/*
 	 * Drops the columns unused for more than half of the time since the oldest use, so that
 	 * this happens rarely.
@@ -340,7 +341,7 @@ static int reserve(struct columns *c, uint64_t now)
 
 uint32_t columns_add(struct columns *c, const struct place_class *class, uint64_t now)
 {
-	if (reserve(c, now) < 0)
+	if (columns_reserve_class(c, now) < 0)
 		return 0;
 	c->column[c->n] = (struct column){.class = *class, .used = now};
 	columns_set_built(c, c->n, false);
@@ -354,7 +355,7 @@ uint32_t columns_add(struct columns *c, const struct place_class *class, uint64_
 #define INLINE static inline __attribute__((always_inline))
 
 /* Returns the maximum of a line, in the stored order. The compiler vectorizes it. */
-INLINE int32_t most(const void *line, bool are_bytes)
+INLINE int32_t columns_most(const void *line, bool are_bytes)
 {
 	const int32_t *p = line;
 	const uint8_t *bytes = line;
@@ -372,7 +373,7 @@ INLINE int32_t most(const void *line, bool are_bytes)
 	return MAX(MAX(four[0], four[1]), MAX(four[2], four[3]));
 }
 
-INLINE int32_t item(const void *line, uint32_t i, bool are_bytes)
+INLINE int32_t columns_item(const void *line, uint32_t i, bool are_bytes)
 {
 	return are_bytes ? ((const uint8_t *)line)[i] : ((const int32_t *)line)[i];
 }
@@ -385,12 +386,12 @@ INLINE void set_item(void *line, uint32_t i, int32_t value, bool are_bytes)
 		((int32_t *)line)[i] = value;
 }
 
-INLINE void change(const struct columns *c, uint32_t row, uint32_t column, int32_t value,
-	uint32_t levels, bool are_bytes)
+INLINE void columns_change_item(const struct columns *c, uint32_t row, uint32_t column,
+	int32_t value, uint32_t levels, bool are_bytes)
 {
 	void *line = columns_line(c, 0, row / FAN, column);
 	uint32_t at = row;
-	int32_t was = item(line, row % FAN, are_bytes);
+	int32_t was = columns_item(line, row % FAN, are_bytes);
 
 	if (are_bytes)
 		value = value == PLACE_NEVER ? 0 : value + 1;
@@ -403,11 +404,11 @@ INLINE void change(const struct columns *c, uint32_t row, uint32_t column, int32
 			return;
 		at /= FAN;
 		line = columns_line(c, l, at / FAN, column);
-		up = item(line, at % FAN, are_bytes);
+		up = columns_item(line, at % FAN, are_bytes);
 		if (value < up) {
 			if (was < up)
 				return;
-			value = most(below, are_bytes);
+			value = columns_most(below, are_bytes);
 		}
 		was = up;
 	}
@@ -418,19 +419,19 @@ PLACE_VECTORS void columns_set_many(const struct columns *c, uint32_t row, const
 {
 	if (n && columns_are_bytes(c, column[0]))
 		for (uint32_t i = 0; i < n; i++)
-			change(c, row, column[i], value[i], levels, true);
+			columns_change_item(c, row, column[i], value[i], levels, true);
 	else
 		for (uint32_t i = 0; i < n; i++)
-			change(c, row, column[i], value[i], levels, false);
+			columns_change_item(c, row, column[i], value[i], levels, false);
 }
 
 PLACE_VECTORS void columns_change(
 	const struct columns *c, uint32_t row, uint32_t column, int32_t value, uint32_t levels)
 {
 	if (columns_are_bytes(c, column))
-		change(c, row, column, value, levels, true);
+		columns_change_item(c, row, column, value, levels, true);
 	else
-		change(c, row, column, value, levels, false);
+		columns_change_item(c, row, column, value, levels, false);
 }
 
 PLACE_VECTORS void columns_read(const struct columns *c, uint32_t level, uint32_t up,
@@ -454,6 +455,7 @@ PLACE_VECTORS void columns_set_levels(const struct columns *c, uint32_t column)
 			const void *below = columns_line(c, l - 1, at, column);
 
 			set_item(columns_line(c, l, at / FAN, column), at % FAN,
-				are_bytes ? most(below, true) : most(below, false), are_bytes);
+				are_bytes ? columns_most(below, true) : columns_most(below, false),
+				are_bytes);
 		}
 }

@@ -12,7 +12,7 @@
 #include "place/place-internal.h"
 #include "place/place-policy.h"
 
-bool place_is_apart(const struct place *place, const struct place_spec *spec)
+bool place_has_conflicts(const struct place *place, const struct place_spec *spec)
 {
 	const struct label *wish = place_label_at(place, spec->preferred_anti_affinity),
 			   *rule = place_label_at(place, spec->anti_affinity);
@@ -23,7 +23,8 @@ bool place_is_apart(const struct place *place, const struct place_spec *spec)
 }
 
 /* A tag's label is never 0, the value of a spec without a label. */
-uint32_t place_meets(const struct place *place, const struct place_spec *spec, uint32_t device)
+uint32_t place_count_conflicts(
+	const struct place *place, const struct place_spec *spec, uint32_t device)
 {
 	const struct device *d = &place->devices[device];
 	uint32_t n = 0;
@@ -45,10 +46,10 @@ struct place_fewest place_fewest_of(
 {
 	const uint32_t first = place->nodes[node].first_device;
 	uint32_t met[PLACE_NODE_DEVICES_MAX], lacking = spec->count;
-	struct place_fewest ret = {.n_met = 0};
+	struct place_fewest ret = {.n_conflicts = 0};
 
 	for (uint64_t left = mask; left; left &= left - 1)
-		met[__builtin_ctzll(left)] = place_meets(
+		met[__builtin_ctzll(left)] = place_count_conflicts(
 			place, spec, first + (uint32_t)__builtin_ctzll(left));
 	while (lacking && mask) {
 		uint32_t least = UINT32_MAX, n;
@@ -63,7 +64,7 @@ struct place_fewest place_fewest_of(
 			here |= met[i] == least ? 1ull << i : 0;
 		}
 		n = MIN(lacking, (uint32_t)__builtin_popcountll(here));
-		ret.n_met += n * least;
+		ret.n_conflicts += n * least;
 		if (n < (uint32_t)__builtin_popcountll(here))
 			ret.some = here;
 		else
@@ -82,7 +83,7 @@ int32_t place_fewest_score(struct place *place, const struct place_spec *spec,
 	uint64_t chosen = 0, exact = fewest->all;
 	int32_t score;
 
-	choice->n_met = fewest->n_met;
+	choice->n_conflicts = fewest->n_conflicts;
 	score = policy->score(place, spec, choice->node, fewest->all | fewest->some, choice);
 	if (!fewest->all || !fewest->some || score == PLACE_NEVER)
 		return score;
@@ -96,11 +97,11 @@ int32_t place_fewest_score(struct place *place, const struct place_spec *spec,
 	return chosen == exact ? score : policy->score(place, spec, choice->node, exact, choice);
 }
 
-char *place_choice_met(const struct place *place, const struct place_spec *spec,
-	const struct place_choice *choice, char ret[static SPEC_MET])
+char *place_choice_conflicts(const struct place *place, const struct place_spec *spec,
+	const struct place_choice *choice, char ret[static SPEC_CONFLICTS])
 {
 	const uint32_t label = spec->preferred_anti_affinity ? spec->preferred_anti_affinity
 							     : spec->anti_affinity;
 
-	return spec_met_format(place_label_name(place, label), choice->n_met, ret);
+	return spec_conflicts_format(place_label_name(place, label), choice->n_conflicts, ret);
 }

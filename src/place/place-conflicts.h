@@ -22,16 +22,17 @@
 #include "place/place.h"
 
 /* Whether any tenant that is placed now could conflict with the spec. O(1). */
-bool place_is_apart(const struct place *place, const struct place_spec *spec);
+bool place_has_conflicts(const struct place *place, const struct place_spec *spec);
 
 /* The spec's conflicts on the device. O(labels on the device). */
-uint32_t place_meets(const struct place *place, const struct place_spec *spec, uint32_t device);
+uint32_t place_count_conflicts(
+	const struct place *place, const struct place_spec *spec, uint32_t device);
 
 /* The sets of a node's devices with the fewest conflicts. Bit i is the node's i-th device. */
 struct place_fewest {
-	uint64_t all;   /* in every set */
-	uint64_t some;  /* each set takes the rest of spec->count from these */
-	uint32_t n_met; /* conflicts of each set */
+	uint64_t all;         /* in every set */
+	uint64_t some;        /* each set takes the rest of spec->count from these */
+	uint32_t n_conflicts; /* conflicts of each set */
 };
 
 /* The sets within `mask`, which has at least spec->count devices. */
@@ -39,15 +40,15 @@ struct place_fewest place_fewest_of(
 	const struct place *place, const struct place_spec *spec, uint32_t node, uint64_t mask);
 
 /*
- * Sets n_met of `choice` and returns the policy's score of the best of these sets. The caller has
- * set choice->node and choice->n. For one device the policy chooses the best. For several devices,
- * the policy chooses those that complete `fewest->all`.
+ * Sets n_conflicts of `choice` and returns the policy's score of the best of these sets. The caller
+ * has set choice->node and choice->n. For one device the policy chooses the best. For several
+ * devices, the policy chooses those that complete `fewest->all`.
  */
 int32_t place_fewest_score(struct place *place, const struct place_spec *spec,
 	const struct place_fewest *fewest, struct place_choice *choice);
 
-/* Writes the choice's conflicts as spec_met_format() does. Returns `ret`. */
-char *place_choice_met(const struct place *place, const struct place_spec *spec,
-	const struct place_choice *choice, char ret[static SPEC_MET]);
+/* Writes the choice's conflicts as spec_conflicts_format() does. Returns `ret`. */
+char *place_choice_conflicts(const struct place *place, const struct place_spec *spec,
+	const struct place_choice *choice, char ret[static SPEC_CONFLICTS]);
 
 #endif

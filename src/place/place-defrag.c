@@ -38,7 +38,7 @@ struct defrag {
 	struct place_move *moves;
 	uint32_t n_moves, moves_size, n_moves_max;
 	const struct place_preempt *rules;
-	uint32_t *gone_of_budget; /* by budget */
+	uint32_t *evicted_of_budget; /* by budget */
 };
 
 static void defrag_done(struct defrag *d)
@@ -48,7 +48,7 @@ static void defrag_done(struct defrag *d)
 	free(d->last);
 	free(d->sources);
 	free(d->moves);
-	free(d->gone_of_budget);
+	free(d->evicted_of_budget);
 }
 
 /* ---- lists ---- */
@@ -71,7 +71,7 @@ static void list_remove(struct defrag *d, uint32_t at)
 }
 
 /* Appends the device to its list, if it has tenants and can take more. */
-static void list_add(struct defrag *d, uint32_t at)
+static void defrag_add_device(struct defrag *d, uint32_t at)
 {
 	const struct device *device = &d->place->devices[at];
 	uint32_t free = MIN((uint32_t)d->place->share_free[at], SPEC_SHARE_ONE);
@@ -150,8 +150,8 @@ static int list_devices(struct defrag *d)
 	d->sources = calloc(n + 1ull, sizeof(*d->sources));
 	d->first = calloc(n_lists, sizeof(*d->first));
 	d->last = calloc(n_lists, sizeof(*d->last));
-	d->gone_of_budget = calloc(d->rules->n_budgets + 1ull, sizeof(*d->gone_of_budget));
-	if (!d->link || !d->sources || !d->first || !d->last || !d->gone_of_budget)
+	d->evicted_of_budget = calloc(d->rules->n_budgets + 1ull, sizeof(*d->evicted_of_budget));
+	if (!d->link || !d->sources || !d->first || !d->last || !d->evicted_of_budget)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < n_lists; i++)
 		d->first[i] = d->last[i] = PLACE_NONE;
@@ -159,7 +159,7 @@ static int list_devices(struct defrag *d)
 		const struct device *device = &d->place->devices[at];
 
 		d->link[at].list = PLACE_NONE;
-		list_add(d, at);
+		defrag_add_device(d, at);
 		if (device->is_used && device->n_tenants &&
 			is_source(d->place, at, &d->sources[d->n_sources]))
 			d->n_sources++;
@@ -183,7 +183,7 @@ static uint32_t count_whole(const struct place *place)
 
 /* ---- moves ---- */
 
-static bool has_room(const struct place *place, const struct place_spec *spec, uint32_t at)
+static bool defrag_has_room(const struct place *place, const struct place_spec *spec, uint32_t at)
 {
 	const uint32_t node = place->devices[at].node;
 
@@ -197,7 +197,7 @@ static bool has_room(const struct place *place, const struct place_spec *spec, u
  */
 static uint32_t find_target(const struct defrag *d, const struct place_spec *spec)
 {
-	const uint32_t n_met = place_meets(d->place, spec, d->source);
+	const uint32_t n_conflicts = place_count_conflicts(d->place, spec, d->source);
 	const uint32_t lists = d->place->devices[d->source].model * LISTS;
 	uint32_t tries = 0;
 
@@ -207,14 +207,14 @@ static uint32_t find_target(const struct defrag *d, const struct place_spec *spe
 				continue;
 			if (tries++ == PLACE_MOVE_TRIES)
 				return PLACE_NONE;
-			if (has_room(d->place, spec, at) &&
-				place_meets(d->place, spec, at) <= n_met)
+			if (defrag_has_room(d->place, spec, at) &&
+				place_count_conflicts(d->place, spec, at) <= n_conflicts)
 				return at;
 		}
 	return PLACE_NONE;
 }
 
-static struct place_choice choice_of(const struct place_tenant *t)
+static struct place_choice defrag_tenant_choice(const struct place_tenant *t)
 {
 	struct place_choice choice = {.node = t->node, .n = t->n};
 
@@ -222,12 +222,12 @@ static struct place_choice choice_of(const struct place_tenant *t)
 	return choice;
 }
 
-static bool is_over_budget(const struct defrag *d, uint32_t label)
+static bool defrag_is_over_budget(const struct defrag *d, uint32_t label)
 {
 	const uint32_t budget = place_budget_of(d->rules, label);
 
 	return budget != PLACE_NONE &&
-		d->gone_of_budget[budget] >= d->rules->budgets[budget].may_go;
+		d->evicted_of_budget[budget] >= d->rules->budgets[budget].may_evict;
 }
 
 /* sign 1: the tenant moves; -1: it stays after all */
@@ -236,17 +236,17 @@ static void count_budget(struct defrag *d, uint32_t label, int sign)
 	const uint32_t budget = place_budget_of(d->rules, label);
 
 	if (budget != PLACE_NONE)
-		d->gone_of_budget[budget] += (uint32_t)sign;
+		d->evicted_of_budget[budget] += (uint32_t)sign;
 }
 
 static int move_one(struct defrag *d, uint32_t tenant)
 {
 	const struct place_tenant was = *place_tenant(d->place, tenant);
-	struct place_move move = {.tenant = tenant, .from = choice_of(&was)};
+	struct place_move move = {.tenant = tenant, .from = defrag_tenant_choice(&was)};
 	uint32_t target, ignored;
 	int r;
 
-	if (is_over_budget(d, was.spec.budget))
+	if (defrag_is_over_budget(d, was.spec.budget))
 		return -ENOSPC;
 	r = array_grow(&d->moves, &d->moves_size, d->n_moves + 1, sizeof(*d->moves));
 	if (r == 0)
@@ -261,7 +261,7 @@ static int move_one(struct defrag *d, uint32_t tenant)
 	r = place_add(d->place, &was.spec, &move.to, &ignored, NULL);
 	if (r < 0)
 		return r;
-	list_add(d, target);
+	defrag_add_device(d, target);
 	count_budget(d, was.spec.budget, 1);
 	d->moves[d->n_moves++] = move;
 	return 0;
@@ -296,10 +296,10 @@ static int list_tenants(const struct place *place, uint32_t device, struct holde
 }
 
 /* Moves all tenants of the device, or none. */
-static int empty(struct defrag *d, uint32_t device)
+static int defrag_empty_device(struct defrag *d, uint32_t device)
 {
 	_cleanup_free_ struct holder *list = NULL;
-	const uint32_t n_before = d->n_moves, mark = place_mark(d->place);
+	const uint32_t n_before = d->n_moves, savepoint = place_savepoint(d->place);
 	int n, r = 0;
 
 	d->source = device;
@@ -309,11 +309,11 @@ static int empty(struct defrag *d, uint32_t device)
 	if (n < 0)
 		r = n;
 	if (r < 0) {
-		place_rollback(d->place, mark);
+		place_rollback(d->place, savepoint);
 		for (uint32_t i = n_before; i < d->n_moves; i++) {
 			const struct place_move *move = &d->moves[i];
 
-			list_add(d, move->to.device[0]);
+			defrag_add_device(d, move->to.device[0]);
 			count_budget(d, place_tenant(d->place, move->tenant)->spec.budget, -1);
 		}
 		d->n_moves = n_before;
@@ -321,7 +321,7 @@ static int empty(struct defrag *d, uint32_t device)
 	place_release(d->place);
 	for (uint32_t i = n_before; i < d->n_moves; i++)
 		d->link[d->moves[i].to.device[0]].has_come = true;
-	list_add(d, device);
+	defrag_add_device(d, device);
 	return r == -ENOSPC ? 0 : r;
 }
 
@@ -333,7 +333,7 @@ static int empty_all(struct defrag *d)
 		const struct source *s = &d->sources[i];
 
 		if (!d->link[s->device].has_come && d->n_moves + s->n <= d->n_moves_max)
-			r = empty(d, s->device);
+			r = defrag_empty_device(d, s->device);
 	}
 	return r;
 }
@@ -347,7 +347,7 @@ int place_defrag_find(struct place *place, uint32_t n_moves_max, const struct pl
 		.rules = rules ? rules : &no_rules,
 		.source = PLACE_NONE};
 	struct place_defrag plan = {0};
-	uint32_t mark;
+	uint32_t savepoint;
 	int r;
 
 	if (n_moves_max > PLACE_MOVES_MAX)
@@ -358,13 +358,13 @@ int place_defrag_find(struct place *place, uint32_t n_moves_max, const struct pl
 		return r;
 	plan.whole_before = count_whole(place);
 	plan.fragmented_before = place_fragmentation(place);
-	mark = place_mark(place);
+	savepoint = place_savepoint(place);
 	r = list_devices(&d);
 	if (r == 0)
 		r = empty_all(&d);
 	plan.whole_after = count_whole(place);
 	plan.fragmented_after = place_fragmentation(place);
-	place_rollback(place, mark);
+	place_rollback(place, savepoint);
 	place_release(place);
 	if (r < 0)
 		return fail(err, -r, "out of memory for a plan");
@@ -375,13 +375,13 @@ int place_defrag_find(struct place *place, uint32_t n_moves_max, const struct pl
 }
 
 /* Preference conflicts on all devices of the choice. */
-static uint32_t meets(
+static uint32_t defrag_count_conflicts(
 	const struct place *place, const struct place_spec *spec, const struct place_choice *choice)
 {
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; i < choice->n && choice->device[i] < place->n_devices; i++)
-		n += place_meets(place, spec, choice->device[i]);
+		n += place_count_conflicts(place, spec, choice->device[i]);
 	return n;
 }
 
@@ -390,7 +390,7 @@ int place_defrag_move(
 {
 	const struct place_tenant *t = place_tenant(place, move->tenant);
 	struct place_spec spec;
-	uint32_t mark;
+	uint32_t savepoint;
 	int r;
 
 	if (!t)
@@ -399,24 +399,25 @@ int place_defrag_move(
 		memcmp(t->device, move->from.device, t->n * sizeof(t->device[0])))
 		return fail(
 			err, ESTALE, "tenant %u has moved since the plan was made", move->tenant);
-	if (t->is_leaving)
+	if (t->is_terminating)
 		return fail(err, EINVAL, "tenant %u is terminating: it cannot move", move->tenant);
 	if (is_tied(place, move->tenant))
 		return fail(err, EINVAL, "tenant %u uses network devices: it cannot move",
 			move->tenant);
 	spec = t->spec;
-	mark = place_mark(place);
+	savepoint = place_savepoint(place);
 	r = place_remove(place, move->tenant);
 	if (r < 0)
 		fail(err, -r, "out of memory for a move");
 	else if (move->to.n == spec.count &&
-		meets(place, &spec, &move->to) > meets(place, &spec, &move->from))
+		defrag_count_conflicts(place, &spec, &move->to) >
+			defrag_count_conflicts(place, &spec, &move->from))
 		r = fail(err, ENOSPC, "tenant %u would meet more that it would rather not",
 			move->tenant);
 	else
 		r = place_add(place, &spec, &move->to, ret_tenant, err);
 	if (r < 0)
-		place_rollback(place, mark);
+		place_rollback(place, savepoint);
 	place_release(place);
 	return r;
 }

@@ -48,7 +48,7 @@ struct seen {
 };
 
 struct fgd {
-	uint32_t n_cpus, cpus[MIX_MAX]; /* thresholds, ascending */
+	uint32_t n_cpus, cpus[WORKLOAD_MIX_MAX]; /* thresholds, ascending */
 	uint32_t n_shares;
 	uint32_t rank[WHOLE + 1]; /* by free share: number of typical shares up to it */
 	uint32_t row;             /* entries for one model and number of passed CPU thresholds */
@@ -142,7 +142,7 @@ static void set_steps(struct fgd *f)
 }
 
 /* Counts a tenant at its own CPU threshold. */
-static void count_typical(struct fgd *f, const struct typical *t, uint32_t row)
+static void fgd_count_entries(struct fgd *f, const struct mix_entry *t, uint32_t row)
 {
 	int32_t *above = &f->above[row * f->row];
 	int32_t *more = &f->more[row * MORE];
@@ -168,15 +168,15 @@ static void add_row_before(struct fgd *f, uint32_t row)
 		more[k] += less_more[k];
 }
 
-static void fill(struct fgd *f, const struct place_mix *mix, uint32_t model)
+static void fgd_fill_mix(struct fgd *f, const struct workload_mix *mix, uint32_t model)
 {
 	const uint32_t first = model * (f->n_cpus + 1);
 
 	for (uint32_t i = 0; i < mix->n_common; i++) {
-		const struct typical *t = &mix->typical[i];
+		const struct mix_entry *t = &mix->entry[i];
 
 		if (t->count && (!t->models || (t->models >> model & 1)))
-			count_typical(f, t, first + cpu_rank(f, t->cpu_milli));
+			fgd_count_entries(f, t, first + cpu_rank(f, t->cpu_milli));
 	}
 	for (uint32_t cpu = 1; cpu <= f->n_cpus; cpu++)
 		add_row_before(f, first + cpu);
@@ -184,16 +184,16 @@ static void fill(struct fgd *f, const struct place_mix *mix, uint32_t model)
 
 static int fgd_learn(struct place *place)
 {
-	const struct place_mix *mix = place->mix;
+	const struct workload_mix *mix = place->mix;
 	struct fgd *f = place->policy_state;
-	uint32_t shares[MIX_MAX] = {0}, n = 0;
+	uint32_t shares[WORKLOAD_MIX_MAX] = {0}, n = 0;
 	size_t rows;
 
 	f->n_cpus = 0;
 	for (uint32_t i = 0; i < mix->n_common; i++) {
-		f->cpus[f->n_cpus++] = mix->typical[i].cpu_milli;
-		if (mix->typical[i].count)
-			shares[n++] = mix->typical[i].share;
+		f->cpus[f->n_cpus++] = mix->entry[i].cpu_milli;
+		if (mix->entry[i].count)
+			shares[n++] = mix->entry[i].share;
 	}
 	f->n_cpus = sort_unique(f->cpus, f->n_cpus);
 	f->n_shares = sort_unique(shares, n);
@@ -215,14 +215,15 @@ static int fgd_learn(struct place *place)
 		return -ENOMEM;
 	f->weights = MAX(mix->weights, 1);
 	for (uint32_t model = 0; model < place->n_models; model++)
-		fill(f, mix, model);
+		fgd_fill_mix(f, mix, model);
 	set_steps(f);
 	return 0;
 }
 
 /* ---- a node ---- */
 
-static uint32_t row_of(const struct place *place, const struct fgd *f, uint32_t node, uint32_t cpu)
+static uint32_t fgd_find_row(
+	const struct place *place, const struct fgd *f, uint32_t node, uint32_t cpu)
 {
 	const struct node *n = &place->nodes[node];
 	uint32_t model = n->models ? (uint32_t)__builtin_ctzll(n->models) : 0;
@@ -233,16 +234,16 @@ static uint32_t row_of(const struct place *place, const struct fgd *f, uint32_t 
 	return model * (f->n_cpus + 1) + cpu_rank(f, cpu);
 }
 
-static int64_t split(const struct fgd *f, const struct sums *s, uint32_t r)
+static int64_t fgd_split_row(const struct fgd *f, const struct sums *s, uint32_t r)
 {
 	return (int64_t)r * s->above[f->rank[MIN(r, WHOLE)]];
 }
 
-static void sum_up(const struct place *place, const struct fgd *f, uint32_t node, uint32_t cpu,
-	struct sums *ret)
+static void fgd_sum_node(const struct place *place, const struct fgd *f, uint32_t node,
+	uint32_t cpu, struct sums *ret)
 {
 	const struct node *n = &place->nodes[node];
-	const uint32_t row = row_of(place, f, node, cpu);
+	const uint32_t row = fgd_find_row(place, f, node, cpu);
 	struct sums s = {.above = &f->above[row * f->row],
 		.more = &f->more[row * MORE],
 		.unable = f->weights - f->able[row]};
@@ -250,7 +251,7 @@ static void sum_up(const struct place *place, const struct fgd *f, uint32_t node
 	for (uint32_t i = n->first_device; i < n->first_device + n->n_devices; i++) {
 		uint32_t r = place->share_open[i];
 
-		s.split += split(f, &s, r);
+		s.split += fgd_split_row(f, &s, r);
 		s.rest += r;
 		if (r >= WHOLE) {
 			s.whole += r;
@@ -260,17 +261,17 @@ static void sum_up(const struct place *place, const struct fgd *f, uint32_t node
 	*ret = s;
 }
 
-static int64_t fragmented(const struct sums *s)
+static int64_t fgd_fragmented(const struct sums *s)
 {
 	return s->split + s->whole * s->more[s->n_whole] + s->rest * s->unable;
 }
 
 /* A device with free share r loses `share`. */
-static void take(const struct fgd *f, struct sums *s, uint32_t r, uint32_t share)
+static void fgd_take_row(const struct fgd *f, struct sums *s, uint32_t r, uint32_t share)
 {
 	uint32_t left = r > share ? r - share : 0;
 
-	s->split += split(f, s, left) - split(f, s, r);
+	s->split += fgd_split_row(f, s, left) - fgd_split_row(f, s, r);
 	s->rest -= r - left;
 	if (r < WHOLE)
 		return;
@@ -291,12 +292,12 @@ static uint32_t least_left(const struct place_class *class, uint32_t r)
 	return r > class->share_most ? r - class->share_most : 0;
 }
 
-static void take_any(
+static void fgd_take_devices(
 	const struct fgd *f, struct sums *s, const struct place_class *class, uint32_t r)
 {
 	const uint32_t least = least_left(class, r), most = r - class->share;
 
-	s->split += (int64_t)least * s->above[f->rank[MIN(most, WHOLE)]] - split(f, s, r);
+	s->split += (int64_t)least * s->above[f->rank[MIN(most, WHOLE)]] - fgd_split_row(f, s, r);
 	s->rest -= r - least;
 	if (r < WHOLE)
 		return;
@@ -318,20 +319,20 @@ static void see_open(
 		if (!i || shares[i] != shares[i - 1]) {
 			seen->open[seen->n].r = shares[i];
 			seen->open[seen->n].n = 0;
-			seen->open[seen->n++].split = split(f, &seen->sums, shares[i]);
+			seen->open[seen->n++].split = fgd_split_row(f, &seen->sums, shares[i]);
 		}
 		seen->open[seen->n - 1].n++;
 	}
 }
 
-static void look_at(
+static void fgd_look_at_node(
 	const struct place *place, const struct fgd *f, uint32_t node, struct seen *seen)
 {
 	const struct sums *s = &seen->sums;
 
-	sum_up(place, f, node, place->cpu_free[node], &seen->sums);
+	fgd_sum_node(place, f, node, place->cpu_free[node], &seen->sums);
 	see_open(place, f, node, seen);
-	seen->fragmented = fragmented(s);
+	seen->fragmented = fgd_fragmented(s);
 	seen->one_less = 0;
 	if (s->n_whole)
 		seen->one_less = s->whole * s->more[s->n_whole] -
@@ -339,7 +340,7 @@ static void look_at(
 }
 
 /* floor(100 sigmoid), from the grade of the unit. */
-static int32_t grade(const struct fgd *f, int32_t score)
+static int32_t fgd_grade_score(const struct fgd *f, int32_t score)
 {
 	int32_t g;
 
@@ -383,7 +384,7 @@ static int64_t gain_of_many(
  * share: largest share of one device; it leaves a whole device if more than a whole one was free
  * gain:  of the best devices, each by itself
  */
-static int64_t bound_of_several(
+static int64_t fgd_bound_of_several(
 	const struct seen *seen, uint32_t count, uint32_t share, int64_t gain)
 {
 	const struct sums *s = &seen->sums;
@@ -406,8 +407,8 @@ static int64_t gain_of_all(
 	struct sums after = seen->sums;
 
 	for (uint32_t k = 0; k < class->count; k++)
-		take_any(f, &after, class, r);
-	return seen->fragmented - fragmented(&after);
+		fgd_take_devices(f, &after, class, r);
+	return seen->fragmented - fgd_fragmented(&after);
 }
 
 /*
@@ -432,14 +433,15 @@ static int64_t bound_of_alike(
 	return best;
 }
 
-static int64_t bound(const struct fgd *f, const struct place_class *class, const struct seen *seen)
+static int64_t fgd_class_bound(
+	const struct fgd *f, const struct place_class *class, const struct seen *seen)
 {
 	if (!class->count)
 		return 0;
 	/* Whole devices all lose the same, unless a device has more than a whole one free. */
 	if (class->count == 1 || (class->share == WHOLE && seen->n && seen->open[0].r <= WHOLE))
 		return bound_of_alike(f, class, seen);
-	return bound_of_several(
+	return fgd_bound_of_several(
 		seen, class->count, class->share_most, gain_of_many(f, class, seen));
 }
 
@@ -503,7 +505,10 @@ PLACE_VECTORS static void see_gains(
 	}
 }
 
-/* Like grade(), but without branches. several: additional gain of two devices beyond their own. */
+/*
+ * Like fgd_grade_score(), but without branches. several: additional gain of two devices beyond
+ * their own.
+ */
 PLACE_VECTORS static void see_grades(
 	const struct fgd *f, int32_t several, uint32_t n, struct lanes *restrict lanes)
 {
@@ -525,7 +530,7 @@ PLACE_VECTORS static void see_grades(
 static void see_bounds(const struct fgd *f, const struct seen *seen,
 	const struct place_class *const *class, uint32_t n, int32_t *ret)
 {
-	const int64_t several = bound_of_several(seen, 2, 0, 0); /* for r up to WHOLE */
+	const int64_t several = fgd_bound_of_several(seen, 2, 0, 0); /* for r up to WHOLE */
 	struct lanes lanes;
 	uint32_t n_others = 0;
 
@@ -542,8 +547,8 @@ static void see_bounds(const struct fgd *f, const struct seen *seen,
 	see_grades(f, (int32_t)several, n, &lanes);
 	memcpy(ret, lanes.grade, n * sizeof(*ret));
 	for (uint32_t i = 0; i < n_others; i++)
-		ret[lanes.others[i]] = grade(
-			f, place_score_of(bound(f, class[lanes.others[i]], seen)));
+		ret[lanes.others[i]] = fgd_grade_score(
+			f, place_score_of(fgd_class_bound(f, class[lanes.others[i]], seen)));
 }
 
 static void fgd_bounds(struct place *place, uint32_t node, const struct place_class *const *class,
@@ -552,10 +557,11 @@ static void fgd_bounds(struct place *place, uint32_t node, const struct place_cl
 	struct fgd *f = place->policy_state;
 	struct seen seen;
 
-	look_at(place, f, node, &seen);
+	fgd_look_at_node(place, f, node, &seen);
 	if (n == 1 || (seen.n && seen.open[0].r > WHOLE))
 		for (uint32_t i = 0; i < n; i++)
-			ret[i] = grade(f, place_score_of(bound(f, class[i], &seen)));
+			ret[i] = fgd_grade_score(
+				f, place_score_of(fgd_class_bound(f, class[i], &seen)));
 	else
 		for (uint32_t i = 0; i < n; i += LANES)
 			see_bounds(f, &seen, &class[i], MIN(n - i, LANES), &ret[i]);
@@ -571,7 +577,7 @@ static int32_t fgd_bound(struct place *place, const struct place_class *class, u
 
 static int32_t fgd_grade(const struct place *place, const struct place_spec *spec, int32_t score)
 {
-	return grade(place->policy_state, score);
+	return fgd_grade_score(place->policy_state, score);
 }
 
 static int32_t fgd_score(struct place *place, const struct place_spec *spec, uint32_t node,
@@ -584,14 +590,14 @@ static int32_t fgd_score(struct place *place, const struct place_spec *spec, uin
 	struct sums s, rest;
 	int64_t before;
 
-	sum_up(place, f, node, place->cpu_free[node], &s);
-	before = fragmented(&s);
-	sum_up(place, f, node, place->cpu_free[node] - spec->cpu_milli, &rest);
+	fgd_sum_node(place, f, node, place->cpu_free[node], &s);
+	before = fgd_fragmented(&s);
+	fgd_sum_node(place, f, node, place->cpu_free[node] - spec->cpu_milli, &rest);
 	if (spec->count != 1 || spec->share == WHOLE) {
 		place_take_fitting(place, spec, node, mask, choice);
 		for (uint32_t k = 0; k < choice->n; k++)
-			take(f, &rest, place->share_open[choice->device[k]], spec->share);
-		return place_score_of(before - fragmented(&rest));
+			fgd_take_row(f, &rest, place->share_open[choice->device[k]], spec->share);
+		return place_score_of(before - fgd_fragmented(&rest));
 	}
 	for (; mask; mask &= mask - 1) {
 		uint32_t at = first + (uint32_t)__builtin_ctzll(mask);
@@ -601,9 +607,9 @@ static int32_t fgd_score(struct place *place, const struct place_spec *spec, uin
 		if (place->share_open[at] == tried)
 			continue;
 		tried = place->share_open[at];
-		take(f, &after, tried, spec->share);
-		score = place_score_of(before - fragmented(&after));
-		g = grade(f, score);
+		fgd_take_row(f, &after, tried, spec->share);
+		score = place_score_of(before - fgd_fragmented(&after));
+		g = fgd_grade_score(f, score);
 		if (g <= best_grade)
 			continue;
 		best_grade = g;

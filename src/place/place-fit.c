@@ -41,7 +41,7 @@ enum place_reason place_node_reason(
 	const struct place *place, const struct place_spec *spec, uint32_t at)
 {
 	const struct node *node = &place->nodes[at];
-	const uint32_t n_tenants = node_taken(node, node->is_lenient).n_tenants;
+	const uint32_t n_tenants = node_taken(node, node->is_terminating_free).n_tenants;
 
 	if (!node->is_used || node->is_closed)
 		return PLACE_CLOSED;
@@ -65,13 +65,13 @@ enum place_reason place_node_reason(
 bool place_policy_allows(const struct place *place, const struct place_spec *spec, uint32_t at)
 {
 	const struct device *d = &place->devices[at];
-	struct place_company company = {
+	struct place_cotenants cotenants = {
 		.n_tenants = d->n_tenants, .share_free = place->share_free[at]};
 
 	if (!place->config.policy->allows)
 		return true;
-	memcpy(company.n_of, d->n_of, sizeof(company.n_of));
-	return place->config.policy->allows(spec, &company);
+	memcpy(cotenants.n_of, d->n_of, sizeof(cotenants.n_of));
+	return place->config.policy->allows(spec, &cotenants);
 }
 
 /* The part of the rules that is equal for all devices. */
@@ -124,7 +124,7 @@ static enum place_reason device_reason(const struct place *place, const struct p
 		return PLACE_NO_SHARE;
 	if (d->memory_free < place_device_bytes(place, spec, at))
 		return PLACE_NO_DEVICE_MEMORY;
-	return d->n_leaving ? PLACE_CLEARING : PLACE_FITS;
+	return d->n_terminating ? PLACE_TERMINATING : PLACE_FITS;
 }
 
 uint64_t place_eligible(const struct place *place, const struct place_spec *spec, uint32_t at)
@@ -217,7 +217,7 @@ static void count_share(const struct place *place, const struct place_spec *spec
 		if (reason == PLACE_NO_DEVICE_MEMORY)
 			is_short |= 1ull << i;
 		else if (reason == PLACE_FITS || reason == PLACE_NO_SHARE ||
-			reason == PLACE_CLEARING)
+			reason == PLACE_TERMINATING)
 			possible |= 1ull << i;
 		else if (reason != PLACE_OTHER_MODEL && reason != PLACE_OTHER_DEVICE)
 			barred |= 1ull << i;
@@ -272,7 +272,7 @@ static const char *const reason_texts[PLACE_N_REASONS][2] = {
 		"has too little device memory"},
 	[PLACE_NO_SHARE] = {"have too little of their devices left",
 		"has too little of its devices left"},
-	[PLACE_CLEARING] = {"have devices with terminating tenants",
+	[PLACE_TERMINATING] = {"have devices with terminating tenants",
 		"has devices with terminating tenants"},
 };
 
@@ -355,7 +355,7 @@ static const char *const device_texts[PLACE_N_REASONS] = {
 	[PLACE_POLICY] = "the policy's rules exclude it",
 	[PLACE_NO_DEVICE_MEMORY] = "too little of its memory is left",
 	[PLACE_NO_SHARE] = "too little of it is left",
-	[PLACE_CLEARING] = "its tenants must terminate first",
+	[PLACE_TERMINATING] = "its tenants must terminate first",
 };
 
 char *place_device_why(const struct place *place, const struct place_spec *spec, uint32_t device,
@@ -377,8 +377,8 @@ char *place_device_why(const struct place *place, const struct place_spec *spec,
 	else if (reason == PLACE_NO_DEVICE_MEMORY)
 		snprintf(ret + n, PLACE_WHY - n, " (%" PRIu64 " bytes free, %" PRIu64 " requested)",
 			d->memory_free, place_device_bytes(place, spec, device));
-	else if (reason == PLACE_CLEARING)
-		snprintf(ret + n, PLACE_WHY - n, " (%" PRIu32 " terminating)", d->n_leaving);
+	else if (reason == PLACE_TERMINATING)
+		snprintf(ret + n, PLACE_WHY - n, " (%" PRIu32 " terminating)", d->n_terminating);
 	return ret;
 }
 
@@ -386,7 +386,7 @@ char *place_choice_format(struct place *place, const struct place_spec *spec,
 	const struct place_choice *choice, char ret[static PLACE_WHY])
 {
 	struct place_why why;
-	char free[8], left[8], met[SPEC_MET];
+	char free[8], left[8], met[SPEC_CONFLICTS];
 	size_t n;
 
 	place_explain(place, spec, &why);
@@ -407,11 +407,11 @@ char *place_choice_format(struct place *place, const struct place_spec *spec,
 			": best of %" PRIu32 " nodes with room by %s", why.nodes[PLACE_FITS],
 			place->config.policy->name);
 	if (n < PLACE_WHY) {
-		place_draw_format(place, spec, choice, ret + n, PLACE_WHY - n);
+		place_locality_format(place, spec, choice, ret + n, PLACE_WHY - n);
 		n = strlen(ret);
 	}
-	if (choice->n_met)
-		snprintf(
-			ret + n, PLACE_WHY - n, ", %s", place_choice_met(place, spec, choice, met));
+	if (choice->n_conflicts)
+		snprintf(ret + n, PLACE_WHY - n, ", %s",
+			place_choice_conflicts(place, spec, choice, met));
 	return ret;
 }

@@ -20,7 +20,7 @@
 #define MEMORY_MAX (1u << 17)
 #define CORES_MAX (1u << 14) /* of a node; its product with MEMORY_MAX fits in an int32_t */
 
-static int32_t node_score(const struct place *place, uint32_t at)
+static int32_t gaiagpu_node_score(const struct place *place, uint32_t at)
 {
 	const struct node *node = &place->nodes[at];
 	uint64_t cores = 0, memory = 0;
@@ -37,7 +37,7 @@ static int32_t node_score(const struct place *place, uint32_t at)
 
 static int32_t gaiagpu_bound(struct place *place, const struct place_class *class, uint32_t node)
 {
-	return node_score(place, node);
+	return gaiagpu_node_score(place, node);
 }
 
 static bool take_share(const struct place *place, uint64_t mask, struct place_choice *choice)
@@ -148,7 +148,7 @@ static int32_t gaiagpu_score(struct place *place, const struct place_spec *spec,
 	} else {
 		take_link(place, spec, mask, choice);
 	}
-	return node_score(place, node);
+	return gaiagpu_node_score(place, node);
 }
 
 const struct place_policy place_gaiagpu = {

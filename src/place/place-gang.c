@@ -57,7 +57,8 @@ uint32_t place_gang_least(uint32_t size, uint32_t threshold)
 	return least ? (uint32_t)least : 1;
 }
 
-static int check(const struct place *place, const struct place_gang *gang, struct error *err)
+static int place_gang_check(
+	const struct place *place, const struct place_gang *gang, struct error *err)
 {
 	struct error why = {0};
 
@@ -140,7 +141,7 @@ static int compare_spaces(const void *pa, const void *pb)
 	return a->at < b->at ? -1 : a->at > b->at;
 }
 
-static int compare_by_rack(const void *pa, const void *pb)
+static int place_gang_compare_by_rack(const void *pa, const void *pb)
 {
 	const struct space *a = pa, *b = pb;
 
@@ -198,7 +199,7 @@ static int list_spaces(struct gathering *g)
 		r = number_racks(g);
 	if (r < 0)
 		return r;
-	qsort(g->nodes, g->n_nodes, sizeof(*g->nodes), compare_by_rack);
+	qsort(g->nodes, g->n_nodes, sizeof(*g->nodes), place_gang_compare_by_rack);
 	g->n_racks = 0;
 	for (uint32_t i = 0; i < g->n_nodes; i++) {
 		struct space *rack = &g->racks[g->n_racks - (g->n_racks != 0)];
@@ -238,7 +239,8 @@ static uint32_t next_space(const struct space *list, uint32_t n, uint32_t from, 
 
 /* ---- one member ---- */
 
-static int32_t grade(const struct place *place, const struct place_spec *spec, int32_t score)
+static int32_t place_gang_grade(
+	const struct place *place, const struct place_spec *spec, int32_t score)
 {
 	const struct place_policy *policy = place->config.policy;
 
@@ -257,7 +259,7 @@ static void note_node(struct gathering *g, uint32_t node)
 static void prefer_fellows(struct gathering *g, uint32_t i, struct place_choice *choice)
 {
 	struct place_spec pinned = g->gang->members[i];
-	int32_t best = grade(g->place, &pinned, choice->score);
+	int32_t best = place_gang_grade(g->place, &pinned, choice->score);
 
 	for (uint32_t k = 0; k < MIN(g->n_recent, RECENT); k++)
 		if (g->recent[k] == choice->node)
@@ -269,15 +271,15 @@ static void prefer_fellows(struct gathering *g, uint32_t i, struct place_choice 
 
 		pinned.node = g->recent[k];
 		if (place_find(g->place, &pinned, &other, NULL) == 0 &&
-			other.n_met <= choice->n_met &&
-			grade(g->place, &pinned, other.score) >= best) {
+			other.n_conflicts <= choice->n_conflicts &&
+			place_gang_grade(g->place, &pinned, other.score) >= best) {
 			*choice = other;
 			return;
 		}
 	}
 }
 
-static int put(
+static int place_gang_put_member(
 	struct gathering *g, uint32_t i, const struct place_choice *choice, struct error *err)
 {
 	struct place_member *member = &g->members[i];
@@ -293,7 +295,8 @@ static int put(
 }
 
 /* Preempts tenants for the member. */
-static int make_room(struct gathering *g, uint32_t i, struct place_choice *ret, struct error *err)
+static int place_gang_preempt(
+	struct gathering *g, uint32_t i, struct place_choice *ret, struct error *err)
 {
 	struct place_preempt rules = *g->gang->preempt;
 	_cleanup_free_ struct place_budget *budgets = NULL;
@@ -306,8 +309,8 @@ static int make_room(struct gathering *g, uint32_t i, struct place_choice *ret, 
 		return fail(err, ENOMEM, "out of memory for a group");
 	for (uint32_t k = 0; k < rules.n_budgets; k++) {
 		budgets[k] = rules.budgets[k];
-		budgets[k].may_go -= MIN(
-			budgets[k].may_go, place_victims_of_budget(&g->victims, budgets[k].label));
+		budgets[k].may_evict -= MIN(budgets[k].may_evict,
+			place_victims_of_budget(&g->victims, budgets[k].label));
 	}
 	rules.budgets = budgets;
 	r = place_preempt_find(g->place, &g->gang->members[i], &rules, &plan, err);
@@ -332,9 +335,9 @@ static int place_one(struct gathering *g, uint32_t i, struct error *err)
 	if (r == 0 && g->gang->near == PLACE_NEAR_ANY)
 		prefer_fellows(g, i, &choice);
 	if (r == -ENOSPC && g->gang->preempt)
-		r = make_room(g, i, &choice, err);
+		r = place_gang_preempt(g, i, &choice, err);
 	if (r == 0)
-		r = put(g, i, &choice, err);
+		r = place_gang_put_member(g, i, &choice, err);
 	if (r == -ENOSPC)
 		g->refused = i;
 	return r == -ENOSPC ? 0 : r;
@@ -353,7 +356,7 @@ static int fill_node(struct gathering *g, uint32_t node, uint32_t *at, struct er
 			pinned.node = node;
 		r = place_find(g->place, &pinned, &choice, err);
 		if (r == 0)
-			r = put(g, *at, &choice, err);
+			r = place_gang_put_member(g, *at, &choice, err);
 		*at += r == 0;
 	}
 	return r == -ENOSPC ? 0 : r;
@@ -389,7 +392,7 @@ static int fill_spaces(struct gathering *g, struct error *err)
 
 /* ---- the whole gang ---- */
 
-static int gather(struct gathering *g, struct error *err)
+static int place_gang_gather(struct gathering *g, struct error *err)
 {
 	struct error why = {0};
 	int r = g->gang->near == PLACE_NEAR_ANY ? 0 : fill_spaces(g, &why);
@@ -403,11 +406,11 @@ static int gather(struct gathering *g, struct error *err)
 		if (r < 0)
 			return fail(err, -r, "member %u: %s", i, why.msg);
 	}
-	r = place_victims_spare(&g->victims, g->place);
+	r = place_victims_readd(&g->victims, g->place);
 	return r < 0 ? fail(err, -r, "out of memory for a group") : 0;
 }
 
-static int finish(struct gathering *g, struct place_group *ret, struct error *err)
+static int place_gang_finish(struct gathering *g, struct place_group *ret, struct error *err)
 {
 	const uint32_t least = place_gang_least(g->gang->n, g->gang->threshold);
 	const struct place_preempt *preempt = g->gang->preempt;
@@ -421,7 +424,9 @@ static int finish(struct gathering *g, struct place_group *ret, struct error *er
 	if (!victims)
 		return fail(err, ENOMEM, "out of memory for a group");
 	/* Only now, because until here the victims' capacity is for all members. */
-	r = preempt && preempt->is_graceful ? place_victims_linger(&g->victims, g->place, err) : 0;
+	r = preempt && preempt->is_graceful
+		? place_victims_readd_terminating(&g->victims, g->place, err)
+		: 0;
 	if (r < 0)
 		return r;
 	*ret = (struct place_group){
@@ -439,8 +444,8 @@ int place_gang_add(struct place *place, const struct place_gang *gang, struct pl
 {
 	_cleanup_(gathering_done) struct gathering g = {
 		.place = place, .gang = gang, .refused = PLACE_NONE};
-	uint32_t mark;
-	int r = check(place, gang, err);
+	uint32_t savepoint;
+	int r = place_gang_check(place, gang, err);
 
 	if (r < 0)
 		return r;
@@ -449,12 +454,12 @@ int place_gang_add(struct place *place, const struct place_gang *gang, struct pl
 		return fail(err, ENOMEM, "out of memory for a group");
 	for (uint32_t i = 0; i < gang->n; i++)
 		g.members[i].tenant = PLACE_NONE;
-	mark = place_mark(place);
-	r = gather(&g, err);
+	savepoint = place_savepoint(place);
+	r = place_gang_gather(&g, err);
 	if (r == 0)
-		r = finish(&g, ret, err);
+		r = place_gang_finish(&g, ret, err);
 	if (r < 0)
-		place_rollback(place, mark);
+		place_rollback(place, savepoint);
 	place_release(place);
 	return r;
 }

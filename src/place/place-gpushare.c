@@ -10,7 +10,7 @@
 #include "place/place-internal.h"
 #include "place/place-policy.h"
 
-static int32_t percent(uint64_t all, uint64_t free, uint64_t asked)
+static int32_t gpushare_percent(uint64_t all, uint64_t free, uint64_t asked)
 {
 	return all && free > asked ? (int32_t)((unsigned __int128)(free - asked) * 100 / all) : 0;
 }
@@ -20,8 +20,8 @@ static int32_t least_allocated(
 {
 	const struct node *node = &place->nodes[at];
 
-	return (percent(node->cpu_all, place->cpu_free[at], cpu_milli) +
-		       percent(node->memory_all, place->memory_free[at], memory_bytes)) /
+	return (gpushare_percent(node->cpu_all, place->cpu_free[at], cpu_milli) +
+		       gpushare_percent(node->memory_all, place->memory_free[at], memory_bytes)) /
 		2;
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * This file keeps the tenants of each node in an array sorted by priority, then by tenant number.
- * position() finds an entry by binary search, so a listed tenant must keep its priority and node.
- * Terminating tenants are in no list. The caller calls place_held_reserve() before
+ * place_held_position() finds an entry by binary search, so a listed tenant must keep its priority
+ * and node. Terminating tenants are in no list. The caller calls place_held_reserve() before
  * place_held_add(), which therefore cannot fail. An array never shrinks, so a rollback needs no new
  * memory.
  */
@@ -22,7 +22,7 @@ int place_held_reserve(struct place *place, uint32_t node)
 }
 
 /* Returns the first position that does not precede the tenant. */
-static uint32_t position(const struct held *held, uint32_t priority, uint32_t tenant)
+static uint32_t place_held_position(const struct held *held, uint32_t priority, uint32_t tenant)
 {
 	uint32_t low = 0, high = held->n;
 
@@ -54,7 +54,7 @@ void place_held_add(struct place *place, uint32_t tenant)
 							 : t->spec.share),
 		.priority = (uint8_t)t->spec.priority,
 	};
-	uint32_t at = position(held, t->spec.priority, tenant);
+	uint32_t at = place_held_position(held, t->spec.priority, tenant);
 
 	for (uint32_t i = 0; i < t->n; i++)
 		h.devices |= 1ull << (t->device[i] - place->nodes[t->node].first_device);
@@ -68,7 +68,7 @@ void place_held_remove(struct place *place, uint32_t tenant)
 {
 	const struct place_tenant *t = &place->tenants[tenant];
 	struct held *held = &place->held[t->node];
-	uint32_t at = position(held, t->spec.priority, tenant);
+	uint32_t at = place_held_position(held, t->spec.priority, tenant);
 
 	assert(at < held->n && held->list[at].tenant == tenant);
 	held->n--;

@@ -13,7 +13,7 @@
 #include "place/place.h"
 
 struct place_bounds;
-struct place_mix;
+struct workload_mix;
 struct place_networks;
 struct place_paths;
 struct place_queues;
@@ -65,7 +65,7 @@ struct device {
 	uint32_t exclusion; /* valid while n_tenants > 0 */
 	uint8_t numa, link;
 	bool is_closed, is_used; /* is_used: the slot holds a device */
-	uint32_t n_leaving;      /* terminating tenants, which n_tenants does not count */
+	uint32_t n_terminating;  /* terminating tenants, which n_tenants does not count */
 	uint32_t n_tags, tags_size;
 	struct tag *tags;
 	uint32_t share_all;
@@ -93,11 +93,11 @@ struct node {
 	uint32_t *labels;
 	struct node_name *name;
 	char *rack;
-	uint32_t n_leaving;       /* part of n_tenants */
-	uint32_t cpu_leaving;     /* part of cpu_taken */
-	uint64_t memory_leaving;  /* part of memory_taken */
-	bool is_lenient;          /* place_be_lenient() */
-	uint32_t n_opportunistic; /* sum over its devices */
+	uint32_t n_terminating;      /* part of n_tenants */
+	uint32_t cpu_terminating;    /* part of cpu_taken */
+	uint64_t memory_terminating; /* part of memory_taken */
+	bool is_terminating_free;    /* place_count_terminating_free() */
+	uint32_t n_opportunistic;    /* sum over its devices */
 	uint32_t cpu_all, cpu_taken;
 	uint64_t memory_all, memory_taken;
 };
@@ -108,12 +108,13 @@ struct taken {
 	uint64_t memory;
 };
 
-static inline struct taken node_taken(const struct node *node, bool can_wait)
+static inline struct taken node_taken(const struct node *node, bool is_terminating_free)
 {
-	if (!can_wait)
+	if (!is_terminating_free)
 		return (struct taken){node->n_tenants, node->cpu_taken, node->memory_taken};
-	return (struct taken){node->n_tenants - node->n_leaving,
-		node->cpu_taken - node->cpu_leaving, node->memory_taken - node->memory_leaving};
+	return (struct taken){node->n_tenants - node->n_terminating,
+		node->cpu_taken - node->cpu_terminating,
+		node->memory_taken - node->memory_terminating};
 }
 
 struct undo {
@@ -162,12 +163,12 @@ struct place {
 	struct group *idle_groups;
 
 	struct undo *undo;
-	uint32_t n_undo, undo_size, n_marks;
+	uint32_t n_undo, undo_size, n_savepoints;
 
-	struct place_mix *mix;
+	struct workload_mix *mix;
 	struct place_bounds *bounds;
 	struct place_search *search;
-	struct drawn drawn;
+	struct place_locality locality;
 	uint32_t n_opportunistic;            /* sum over all devices */
 	uint64_t capacity[PLACE_MODELS_MAX]; /* share of open devices, permille */
 	int64_t idle[PLACE_MODELS_MAX];      /* unused part of `capacity` */
@@ -181,8 +182,8 @@ struct place {
 	/*
 	 * Tenants that the filter must treat as gone while victims are removed under a savepoint.
 	 */
-	const uint32_t *gone;
-	uint32_t n_gone;
+	const uint32_t *evicted;
+	uint32_t n_evicted;
 };
 
 /* The node's devices that the tenant may use, share and memory included. Bit i: the i-th device. */
@@ -194,9 +195,9 @@ enum place_reason place_node_reason(
 
 /* The devices that the filter allows; all of them without a filter. */
 static inline uint64_t place_filtered(const struct place *place, const struct place_spec *spec,
-	uint32_t node, const uint32_t *gone, uint32_t n_gone)
+	uint32_t node, const uint32_t *evicted, uint32_t n_evicted)
 {
-	return place->filter ? place->filter(place->filter_arg, spec, node, gone, n_gone)
+	return place->filter ? place->filter(place->filter_arg, spec, node, evicted, n_evicted)
 			     : UINT64_MAX;
 }
 
@@ -222,13 +223,13 @@ int place_return(struct place *place, uint32_t tenant, const struct place_tenant
  * tenants. For example, the first tenant of an affinity label takes an idle device. -ENOSPC if the
  * check fails.
  */
-int place_return_beside(struct place *place, uint32_t tenant, const struct place_tenant *was);
+int place_return_overlapping(struct place *place, uint32_t tenant, const struct place_tenant *was);
 
 /*
- * Puts back a removed tenant as terminating, as place_linger() does. `was` is the tenant before its
- * removal. -ENOSPC, -ENOMEM.
+ * Puts back a removed tenant as terminating, as place_readd_terminating() does. `was` is the tenant
+ * before its removal. -ENOSPC, -ENOMEM.
  */
-int place_return_leaving(
+int place_return_terminating(
 	struct place *place, uint32_t tenant, const struct place_tenant *was, struct error *err);
 
 /* Makes each tenant the other's peer; a rollback undoes it. -ENOMEM. */
@@ -244,7 +245,7 @@ void place_node_count(struct place *place, uint32_t node);
  * Starts or stops counting the CPU, memory and tenant slots of terminating tenants as free, for
  * pods that may wait. PLACE_NONE: on all nodes with terminating tenants. Devices do not change.
  */
-void place_be_lenient(struct place *place, uint32_t node, bool is_lenient);
+void place_count_terminating_free(struct place *place, uint32_t node, bool is_terminating_free);
 
 /* Whether the device counts in `capacity` and `idle`. */
 static inline bool device_counts(const struct place *place, uint32_t device)
@@ -257,7 +258,7 @@ static inline bool device_counts(const struct place *place, uint32_t device)
 /* Whether the device itself accepts new tenants. */
 static inline bool device_is_open(const struct device *d)
 {
-	return !d->is_closed && !d->n_leaving;
+	return !d->is_closed && !d->n_terminating;
 }
 
 /* Whether the device has no tenants other than terminating ones. */

@@ -25,7 +25,7 @@
 enum { GUARANTEE, OPPORTUNISTIC };
 
 /* Open devices of the permitted models. */
-static uint64_t devices_of(const struct place *place, uint64_t models, uint32_t at)
+static uint64_t kubeshare2_model_devices(const struct place *place, uint64_t models, uint32_t at)
 {
 	const struct node *node = &place->nodes[at];
 	uint64_t mask = 0;
@@ -40,7 +40,7 @@ static uint64_t devices_of(const struct place *place, uint64_t models, uint32_t 
 }
 
 /* A device's term of the sum, without the distance. */
-static int64_t value_of(const struct place *place, uint32_t device, uint32_t kind)
+static int64_t kubeshare2_device_value(const struct place *place, uint32_t device, uint32_t kind)
 {
 	int64_t all = place->devices[device].share_all;
 	int64_t used = (all - place->share_free[device]) * 1000 / all;
@@ -74,7 +74,7 @@ static void add_distances(const struct place *place, const struct group *group, 
 }
 
 /* far: by device, or NULL */
-static int32_t node_score(
+static int32_t kubeshare2_node_score(
 	const struct place *place, uint32_t node, uint64_t mask, uint32_t kind, const int64_t *far)
 {
 	const uint32_t first = place->nodes[node].first_device;
@@ -86,7 +86,7 @@ static int32_t node_score(
 	for (; mask; mask &= mask - 1) {
 		uint32_t i = (uint32_t)__builtin_ctzll(mask);
 
-		sum += value_of(place, first + i, kind) - (far ? far[i] : 0);
+		sum += kubeshare2_device_value(place, first + i, kind) - (far ? far[i] : 0);
 		n_free += device_is_idle(place, first + i);
 	}
 	if (kind == OPPORTUNISTIC)
@@ -103,7 +103,8 @@ static int32_t kubeshare2_bound(struct place *place, const struct place_class *c
 {
 	if (!class->count)
 		return without_device(place, node);
-	return node_score(place, node, devices_of(place, class->models, node), class->kind, NULL);
+	return kubeshare2_node_score(place, node,
+		kubeshare2_model_devices(place, class->models, node), class->kind, NULL);
 }
 
 static int32_t kubeshare2_score(struct place *place, const struct place_spec *spec, uint32_t node,
@@ -112,7 +113,7 @@ static int32_t kubeshare2_score(struct place *place, const struct place_spec *sp
 	const uint32_t kind = place->config.policy->kind(place, spec);
 	const struct group *group = kind == GUARANTEE ? place_group(place, spec->group) : NULL;
 	const uint32_t first = place->nodes[node].first_device;
-	const uint64_t devices = devices_of(place, spec->models, node);
+	const uint64_t devices = kubeshare2_model_devices(place, spec->models, node);
 	int64_t far[PLACE_NODE_DEVICES_MAX] = {0}, value[PLACE_NODE_DEVICES_MAX], sum;
 
 	if (!spec->count)
@@ -122,11 +123,11 @@ static int32_t kubeshare2_score(struct place *place, const struct place_spec *sp
 	for (uint64_t left = mask; left; left &= left - 1) {
 		uint32_t i = (uint32_t)__builtin_ctzll(left);
 
-		value[i] = value_of(place, first + i, kind) - far[i];
+		value[i] = kubeshare2_device_value(place, first + i, kind) - far[i];
 	}
 	if (!place_take_best(place, value, mask, choice, &sum))
 		return PLACE_NEVER;
-	return node_score(place, node, devices, kind, far);
+	return kubeshare2_node_score(place, node, devices, kind, far);
 }
 
 /* ---- kinds of tenants ---- */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * This file computes the locality bonus of a device or node from the tenants that are there.
- * `drawn` caches the nodes of one group and one device for each of its cells. drawn_by() fills the
- * cache when a caller asks for another group. A node belongs to the group if its stamp equals
- * `run`, so a new run needs no clearing. On a node of the group the distance between devices
+ * `drawn` caches the nodes of one group and one device for each of its cells. place_locality_by()
+ * fills the cache when a caller asks for another group. A node belongs to the group if its stamp
+ * equals `run`, so a new run needs no clearing. On a node of the group the distance between devices
  * decides. Elsewhere the bonus shrinks with the number of cells up to the common one. For a tenant
  * without a priority, other opportunistic tenants take the place of the group.
  */
@@ -19,52 +19,54 @@
 #include "place/place-internal.h"
 #include "place/place-policy.h"
 
-static const struct place_draws *draws_of(const struct place *place)
+static const struct place_locality_bonus *place_locality_bonus_of(const struct place *place)
 {
 	const struct place_policy *policy = place->config.policy;
 
-	return policy->draws ? policy->draws(place) : NULL;
+	return policy->locality ? policy->locality(place) : NULL;
 }
 
 /* ---- groups ---- */
 
-int place_draw_reserve(struct place *place, uint32_t size, uint32_t n_nodes)
+int place_locality_reserve(struct place *place, uint32_t size, uint32_t n_nodes)
 {
 	uint32_t room = size;
-	int r = array_grow(&place->drawn.stamp, &room, n_nodes, sizeof(*place->drawn.stamp));
+	int r = array_grow(&place->locality.stamp, &room, n_nodes, sizeof(*place->locality.stamp));
 
 	room = size;
-	return r < 0 ? r : array_grow(&place->drawn.nodes, &room, n_nodes, sizeof(uint32_t));
+	return r < 0 ? r : array_grow(&place->locality.nodes, &room, n_nodes, sizeof(uint32_t));
 }
 
-void place_draw_done(struct place *place)
+void place_locality_done(struct place *place)
 {
-	free(place->drawn.stamp);
-	free(place->drawn.nodes);
+	free(place->locality.stamp);
+	free(place->locality.nodes);
 }
 
-void place_draw_forget(struct place *place, uint32_t group)
+void place_locality_forget(struct place *place, uint32_t group)
 {
-	if (!group || group == place->drawn.group)
-		place->drawn.group = 0;
+	if (!group || group == place->locality.group)
+		place->locality.group = 0;
 }
 
 /* Adds the device, unless a device in the same cell above its node is there already. */
 static void note_cell(struct place *place, uint32_t device)
 {
 	const struct device *d = &place->devices[device];
-	struct drawn *drawn = &place->drawn;
+	struct place_locality *drawn = &place->locality;
 
 	for (uint32_t i = 0; i < drawn->n_cells; i++)
 		if (place_cells_above(place, drawn->device[i], device) <= 1)
 			return;
-	if (drawn->n_cells < DRAW_CELLS && (d->cell != PLACE_NONE || place->nodes[d->node].rack[0]))
+	if (drawn->n_cells < PLACE_LOCALITY_CELLS &&
+		(d->cell != PLACE_NONE || place->nodes[d->node].rack[0]))
 		drawn->device[drawn->n_cells++] = device;
 }
 
-static const struct drawn *drawn_by(struct place *place, const struct group *group)
+static const struct place_locality *place_locality_by(
+	struct place *place, const struct group *group)
 {
-	struct drawn *drawn = &place->drawn;
+	struct place_locality *drawn = &place->locality;
 
 	if (drawn->group == group->id)
 		return drawn;
@@ -88,16 +90,17 @@ static const struct drawn *drawn_by(struct place *place, const struct group *gro
 }
 
 /* Returns the group that attracts the tenant, or NULL. */
-static const struct group *fellows(const struct place *place, const struct place_spec *spec)
+static const struct group *place_locality_group(
+	const struct place *place, const struct place_spec *spec)
 {
 	return spec->priority && spec->count ? place_group(place, spec->group) : NULL;
 }
 
 /* For a node with devices of the group. */
-static int32_t draw_within(const struct place *place, const struct place_draws *draws,
-	const struct group *group, uint32_t device)
+static int32_t place_locality_within(const struct place *place,
+	const struct place_locality_bonus *draws, const struct group *group, uint32_t device)
 {
-	uint32_t nearest = PLACE_DRAW_NODE;
+	uint32_t nearest = PLACE_LOCALITY_NODE;
 
 	for (uint32_t i = 0; i < group->n && nearest; i++) {
 		const uint32_t other = group->devices[i];
@@ -112,91 +115,94 @@ static int32_t draw_within(const struct place *place, const struct place_draws *
 }
 
 /* For other nodes: the more cells up to the common cell, the smaller the bonus. */
-static int32_t draw_to_cell(struct place *place, const struct place_draws *draws,
-	const struct drawn *drawn, uint32_t node)
+static int32_t place_locality_to_cell(struct place *place, const struct place_locality_bonus *draws,
+	const struct place_locality *drawn, uint32_t node)
 {
 	const uint32_t device = place->nodes[node].first_device;
 	uint32_t least = CELL_FAR;
 
 	for (uint32_t i = 0; i < drawn->n_cells && place->nodes[node].n_devices; i++)
 		least = MIN(least, place_cells_above(place, device, drawn->device[i]));
-	return least == CELL_FAR ? 0 : draws->near[PLACE_DRAW_CELL] / (int32_t)MAX(least, 1u);
+	return least == CELL_FAR ? 0 : draws->near[PLACE_LOCALITY_CELL] / (int32_t)MAX(least, 1u);
 }
 
 /* ---- devices and nodes ---- */
 
-bool place_is_drawn(struct place *place, const struct place_spec *spec)
+bool place_has_locality(struct place *place, const struct place_spec *spec)
 {
-	if (!spec->count || !draws_of(place))
+	if (!spec->count || !place_locality_bonus_of(place))
 		return false;
-	return spec->priority ? fellows(place, spec) != NULL : place->n_opportunistic != 0;
+	return spec->priority ? place_locality_group(place, spec) != NULL
+			      : place->n_opportunistic != 0;
 }
 
-int32_t place_draw_device(struct place *place, const struct place_spec *spec, uint32_t device)
+int32_t place_locality_device(struct place *place, const struct place_spec *spec, uint32_t device)
 {
-	const struct place_draws *draws = draws_of(place);
-	const struct group *group = fellows(place, spec);
+	const struct place_locality_bonus *draws = place_locality_bonus_of(place);
+	const struct group *group = place_locality_group(place, spec);
 	const uint32_t node = place->devices[device].node;
-	const struct drawn *drawn;
+	const struct place_locality *drawn;
 
 	if (!spec->priority)
-		return place->devices[device].n_opportunistic ? draws->beside : 0;
+		return place->devices[device].n_opportunistic ? draws->opportunistic : 0;
 	if (!group)
 		return 0;
-	drawn = drawn_by(place, group);
+	drawn = place_locality_by(place, group);
 	if (drawn->stamp[node] == drawn->run)
-		return draw_within(place, draws, group, device);
-	return draw_to_cell(place, draws, drawn, node);
+		return place_locality_within(place, draws, group, device);
+	return place_locality_to_cell(place, draws, drawn, node);
 }
 
-int32_t place_draw_node(struct place *place, const struct place_spec *spec, uint32_t node)
+int32_t place_locality_node(struct place *place, const struct place_spec *spec, uint32_t node)
 {
-	const struct place_draws *draws = draws_of(place);
-	const struct group *group = fellows(place, spec);
-	const struct drawn *drawn;
+	const struct place_locality_bonus *draws = place_locality_bonus_of(place);
+	const struct group *group = place_locality_group(place, spec);
+	const struct place_locality *drawn;
 
 	if (!spec->priority)
-		return place->nodes[node].n_opportunistic ? draws->beside : 0;
+		return place->nodes[node].n_opportunistic ? draws->opportunistic : 0;
 	if (!group)
 		return 0;
-	drawn = drawn_by(place, group);
+	drawn = place_locality_by(place, group);
 	if (drawn->stamp[node] == drawn->run)
-		return draws->near[PLACE_DRAW_LINK];
-	return draw_to_cell(place, draws, drawn, node);
+		return draws->near[PLACE_LOCALITY_LINK];
+	return place_locality_to_cell(place, draws, drawn, node);
 }
 
-int32_t place_draw_elsewhere(struct place *place, const struct place_spec *spec)
+int32_t place_locality_elsewhere(struct place *place, const struct place_spec *spec)
 {
-	const struct group *group = fellows(place, spec);
+	const struct group *group = place_locality_group(place, spec);
 
 	if (!spec->priority)
-		return draws_of(place)->beside;
-	return group && drawn_by(place, group)->n_cells ? draws_of(place)->near[PLACE_DRAW_CELL]
-							: 0;
+		return place_locality_bonus_of(place)->opportunistic;
+	return group && place_locality_by(place, group)->n_cells
+		? place_locality_bonus_of(place)->near[PLACE_LOCALITY_CELL]
+		: 0;
 }
 
-uint32_t place_drawn_nodes(struct place *place, const struct place_spec *spec, const uint32_t **ret)
+uint32_t place_locality_nodes(
+	struct place *place, const struct place_spec *spec, const uint32_t **ret)
 {
-	const struct group *group = fellows(place, spec);
-	const struct drawn *drawn;
+	const struct group *group = place_locality_group(place, spec);
+	const struct place_locality *drawn;
 
 	if (!group)
 		return 0;
-	drawn = drawn_by(place, group);
+	drawn = place_locality_by(place, group);
 	*ret = drawn->nodes;
 	return drawn->n_nodes;
 }
 
 /* ---- text ---- */
 
-void place_draw_format(struct place *place, const struct place_spec *spec,
+void place_locality_format(struct place *place, const struct place_spec *spec,
 	const struct place_choice *choice, char *ret, size_t n)
 {
-	const struct group *group = fellows(place, spec);
+	const struct group *group = place_locality_group(place, spec);
 	uint32_t here = 0;
 
 	ret[0] = '\0';
-	if (!place_is_drawn(place, spec))
+	if (!place_has_locality(place, spec))
 		return;
 	for (uint32_t i = 0; i < choice->n && !group; i++)
 		here += place->devices[choice->device[i]].n_opportunistic;
@@ -208,6 +214,7 @@ void place_draw_format(struct place *place, const struct place_spec *spec,
 		snprintf(ret, n, ", with %" PRIu32 " of the %" PRIu32 " devices of its group", here,
 			group->n);
 	else if (group &&
-		draw_to_cell(place, draws_of(place), drawn_by(place, group), choice->node))
+		place_locality_to_cell(place, place_locality_bonus_of(place),
+			place_locality_by(place, group), choice->node))
 		snprintf(ret, n, ", in a rack or cell of its group");
 }

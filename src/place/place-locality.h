@@ -22,57 +22,57 @@ struct place_spec;
 struct place_choice;
 
 /* How near the group's nearest device is. */
-enum place_draw_near {
-	PLACE_DRAW_LINK,
-	PLACE_DRAW_NUMA,
-	PLACE_DRAW_NODE,
-	PLACE_DRAW_CELL,
-	N_PLACE_DRAWS
+enum place_locality_near {
+	PLACE_LOCALITY_LINK,
+	PLACE_LOCALITY_NUMA,
+	PLACE_LOCALITY_NODE,
+	PLACE_LOCALITY_CELL,
+	N_PLACE_LOCALITIES
 };
 
 /* Bonuses in units of the policy's score, in descending order. */
-struct place_draws {
-	int32_t near[N_PLACE_DRAWS];
-	int32_t beside; /* for a device with opportunistic tenants */
+struct place_locality_bonus {
+	int32_t near[N_PLACE_LOCALITIES];
+	int32_t opportunistic; /* for a device with opportunistic tenants */
 };
 
 /* The group of the latest query. */
-#define DRAW_CELLS \
+#define PLACE_LOCALITY_CELLS \
 	8u /* most cells above nodes that attract a group; a larger group is spread out anyway */
-struct drawn {
+struct place_locality {
 	uint32_t group; /* 0: no query is cached */
 	uint32_t run;
 	uint32_t *stamp; /* by node: equals `run` if the group has a device there */
 	uint32_t *nodes; /* the n_nodes nodes of the group */
 	uint32_t n_nodes;
-	uint32_t device[DRAW_CELLS], n_cells; /* one device for each cell */
+	uint32_t device[PLACE_LOCALITY_CELLS], n_cells; /* one device for each cell */
 };
 
 /* Whether any place can get a bonus for the spec now. */
-bool place_is_drawn(struct place *place, const struct place_spec *spec);
+bool place_has_locality(struct place *place, const struct place_spec *spec);
 
 /*
- * The bonus of the device, and the greatest bonus of the node's devices. place_is_drawn() must
+ * The bonus of the device, and the greatest bonus of the node's devices. place_has_locality() must
  * hold.
  */
-int32_t place_draw_device(struct place *place, const struct place_spec *spec, uint32_t device);
-int32_t place_draw_node(struct place *place, const struct place_spec *spec, uint32_t node);
-/* The greatest bonus of a node outside place_drawn_nodes(). */
-int32_t place_draw_elsewhere(struct place *place, const struct place_spec *spec);
+int32_t place_locality_device(struct place *place, const struct place_spec *spec, uint32_t device);
+int32_t place_locality_node(struct place *place, const struct place_spec *spec, uint32_t node);
+/* The greatest bonus of a node outside place_locality_nodes(). */
+int32_t place_locality_elsewhere(struct place *place, const struct place_spec *spec);
 /*
  * Returns the number of the group's nodes and sets *ret to their array, borrowed until the next
  * change.
  */
-uint32_t place_drawn_nodes(
+uint32_t place_locality_nodes(
 	struct place *place, const struct place_spec *spec, const uint32_t **ret);
 
 /* Drops the cache after a change of the group, or of locations with group 0. */
-void place_draw_forget(struct place *place, uint32_t group);
-int place_draw_reserve(struct place *place, uint32_t size, uint32_t n_nodes); /* -ENOMEM */
-void place_draw_done(struct place *place);
+void place_locality_forget(struct place *place, uint32_t group);
+int place_locality_reserve(struct place *place, uint32_t size, uint32_t n_nodes); /* -ENOMEM */
+void place_locality_done(struct place *place);
 
 /* Writes the reason for the bonus in words, or "". Writes at most n bytes. */
-void place_draw_format(struct place *place, const struct place_spec *spec,
+void place_locality_format(struct place *place, const struct place_spec *spec,
 	const struct place_choice *choice, char *ret, size_t n);
 
 #endif

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * This file tries a tenant as a whole, then, if the mode allows, as client half and device half on
- * two nodes. find_way() tries the kinds of network from the best, and lists the usable ends of each
- * kind. Of one kind, measured pairs come first, then pairs within a rack, then all pairs.
- * try_pairs() gets both lists sorted by load, so a server's first possible client is its best. A
- * worse kind is tried while no path is found, or while the device half has preference conflicts.
- * place_mode_add() uses a savepoint, so both halves are added or none.
+ * two nodes. place_mode_find_route() tries the kinds of network from the best, and lists the usable
+ * ends of each kind. Of one kind, measured pairs come first, then pairs within a rack, then all
+ * pairs. try_pairs() gets both lists sorted by load, so a server's first possible client is its
+ * best. A worse kind is tried while no path is found, or while the device half has preference
+ * conflicts. place_mode_add() uses a savepoint, so both halves are added or none.
  */
 #include "place/place-mode.h"
 
@@ -29,7 +29,7 @@ static const char *const kind_names[PLACE_NETWORK_KINDS] = {
 
 #define SAY(decision, ...) snprintf((decision)->why, sizeof((decision)->why), __VA_ARGS__)
 
-static const char *node_name(const struct place *place, uint32_t node)
+static const char *place_mode_node_name(const struct place *place, uint32_t node)
 {
 	return place->nodes[node].name->text;
 }
@@ -40,11 +40,11 @@ static const char *node_name(const struct place *place, uint32_t node)
 struct end {
 	const char *rack;
 	uint32_t network, node, latency_us;
-	uint32_t load;  /* permille of the bandwidth, including the tenant */
-	uint32_t n_met; /* at the devices' end: see place_choice */
+	uint32_t load;        /* permille of the bandwidth, including the tenant */
+	uint32_t n_conflicts; /* at the devices' end: see place_choice */
 };
 
-struct way {
+struct place_route {
 	uint32_t hops, load;
 	uint32_t slow, thin;       /* classes of the measured values; less is better */
 	uint32_t latency_us, mbit; /* PLACE_LATENCY_UNKNOWN, 0: unknown */
@@ -61,9 +61,9 @@ struct ends {
 /* The ends of one kind, and the best path between two of them so far. */
 struct search {
 	const struct place *place;
-	const struct place_wish *wish;
+	const struct place_mode_params *params;
 	struct ends servers, clients;
-	struct way best;
+	struct place_route best;
 };
 
 static int compare_ends(const void *pa, const void *pb)
@@ -77,7 +77,7 @@ static int compare_ends(const void *pa, const void *pb)
 	return a->network < b->network ? -1 : a->network > b->network;
 }
 
-static int compare_by_rack(const void *pa, const void *pb)
+static int place_mode_compare_by_rack(const void *pa, const void *pb)
 {
 	const struct end *a = pa, *b = pb;
 	int order = strcmp(a->rack, b->rack);
@@ -96,14 +96,14 @@ static int compare_by_node(const void *pa, const void *pb)
  * Compares by preference conflicts, hops, measured classes, load, and the numbers of nodes and
  * network devices.
  */
-static bool is_better(const struct way *a, const struct way *b)
+static bool place_mode_is_better_option(const struct place_route *a, const struct place_route *b)
 {
 	if (!b->is_found)
 		return true;
 #define BY(field) \
 	if (a->field != b->field) \
 	return a->field < b->field
-	BY(server.n_met);
+	BY(server.n_conflicts);
 	BY(hops);
 	BY(slow);
 	BY(thin);
@@ -132,7 +132,7 @@ static uint32_t class_of(uint32_t n)
 static void try_measured(struct search *s, const struct end *server, const struct end *client,
 	const struct path *path)
 {
-	const struct way way = {.hops = hops_between(server, client),
+	const struct place_route route = {.hops = hops_between(server, client),
 		.slow = class_of(path->latency_us),
 		.thin = 32 - class_of(path->mbit),
 		.load = server->load + client->load,
@@ -142,14 +142,15 @@ static void try_measured(struct search *s, const struct end *server, const struc
 		.client = *client,
 		.is_found = true};
 
-	if (is_better(&way, &s->best))
-		s->best = way;
+	if (place_mode_is_better_option(&route, &s->best))
+		s->best = route;
 }
 
-static bool will_do(const struct place_wish *wish, const struct path *path)
+static bool place_mode_is_path_enough(
+	const struct place_mode_params *params, const struct path *path)
 {
-	return (!wish->most_latency_us || path->latency_us <= wish->most_latency_us) &&
-		(!path->mbit || path->mbit >= wish->least_mbit);
+	return (!params->most_latency_us || path->latency_us <= params->most_latency_us) &&
+		(!path->mbit || path->mbit >= params->least_mbit);
 }
 
 /* Tries the paths that this end's node has measured, to each end of the other side. */
@@ -163,7 +164,7 @@ static void try_paths(struct search *s, const struct end *end, bool is_client)
 		const uint32_t node = path->to->node;
 
 		if (node == PLACE_NONE || node == end->node || others->at[node] == PLACE_NONE ||
-			!will_do(s->wish, path))
+			!place_mode_is_path_enough(s->params, path))
 			continue;
 		/* The client's own measurement takes precedence. */
 		if (!is_client && path_between(s->place, node, end->node) != path)
@@ -197,18 +198,19 @@ static void try_all_measured(struct search *s)
 
 /* ---- other pairs ---- */
 
-static bool is_way(const struct search *s, const struct end *server, const struct end *client)
+static bool place_mode_is_route(
+	const struct search *s, const struct end *server, const struct end *client)
 {
 	if (server->node == client->node || path_between(s->place, client->node, server->node))
 		return false;
-	return !s->wish->most_latency_us ||
-		(uint64_t)server->latency_us + client->latency_us <= s->wish->most_latency_us;
+	return !s->params->most_latency_us ||
+		(uint64_t)server->latency_us + client->latency_us <= s->params->most_latency_us;
 }
 
 /* Both lists are sorted, so a server's first possible client is its best. */
 static void try_pairs(struct search *s, struct ends servers, struct ends clients, uint32_t hops)
 {
-	const uint32_t most_us = s->wish->most_latency_us;
+	const uint32_t most_us = s->params->most_latency_us;
 
 	for (uint32_t i = 0; i < servers.n; i++) {
 		const struct end *server = &servers.v[i];
@@ -217,7 +219,7 @@ static void try_pairs(struct search *s, struct ends servers, struct ends clients
 			continue;
 		for (uint32_t c = 0; c < clients.n; c++) {
 			const struct end *client = &clients.v[c];
-			const struct way way = {.hops = hops,
+			const struct place_route route = {.hops = hops,
 				.slow = PLACE_NONE,
 				.thin = PLACE_NONE,
 				.load = server->load + client->load,
@@ -226,17 +228,17 @@ static void try_pairs(struct search *s, struct ends servers, struct ends clients
 				.client = *client,
 				.is_found = true};
 
-			if (!is_better(&way, &s->best))
+			if (!place_mode_is_better_option(&route, &s->best))
 				break;
-			if (is_way(s, server, client)) {
-				s->best = way;
+			if (place_mode_is_route(s, server, client)) {
+				s->best = route;
 				break;
 			}
 		}
 	}
 }
 
-static struct ends part_of(const struct ends *ends, uint32_t first, uint32_t end)
+static struct ends place_mode_ends_part(const struct ends *ends, uint32_t first, uint32_t end)
 {
 	return (struct ends){.v = &ends->v[first], .n = end - first};
 }
@@ -247,8 +249,8 @@ static void try_racks(struct search *search)
 	const struct ends *servers = &search->servers, *clients = &search->clients;
 	uint32_t s = 0, c = 0;
 
-	qsort(servers->v, servers->n, sizeof(*servers->v), compare_by_rack);
-	qsort(clients->v, clients->n, sizeof(*clients->v), compare_by_rack);
+	qsort(servers->v, servers->n, sizeof(*servers->v), place_mode_compare_by_rack);
+	qsort(clients->v, clients->n, sizeof(*clients->v), place_mode_compare_by_rack);
 	while (s < servers->n && c < clients->n) {
 		const char *rack = servers->v[s].rack, *other = clients->v[c].rack;
 		const int order = strcmp(rack, other);
@@ -259,8 +261,8 @@ static void try_racks(struct search *search)
 		while (c_end < clients->n && !strcmp(clients->v[c_end].rack, other))
 			c_end++;
 		if (order == 0 && rack[0])
-			try_pairs(
-				search, part_of(servers, s, s_end), part_of(clients, c, c_end), 1);
+			try_pairs(search, place_mode_ends_part(servers, s, s_end),
+				place_mode_ends_part(clients, c, c_end), 1);
 		if (order <= 0)
 			s = s_end;
 		if (order >= 0)
@@ -290,18 +292,18 @@ static int choose_at(struct place *place, const struct place_spec *part, uint32_
 }
 
 /* ret_met: preference conflicts at the devices' end */
-static bool fits_at(struct place *place, const struct place_wish *wish,
+static bool fits_at(struct place *place, const struct place_mode_params *params,
 	const struct place_spec *part, uint32_t network, uint32_t *ret_met)
 {
 	const uint32_t node = place_network_node(place, network);
-	struct place_choice choice = {.n_met = 0};
+	struct place_choice choice = {.n_conflicts = 0};
 	bool fits = place_reason_of(place, part, node) == PLACE_FITS;
 
-	if (fits && part->count && (place->filter || place_is_apart(place, part)))
-		fits = choose_at(place, part, network, wish->least_mbit, &choice, NULL) == 0;
+	if (fits && part->count && (place->filter || place_has_conflicts(place, part)))
+		fits = choose_at(place, part, network, params->least_mbit, &choice, NULL) == 0;
 	else if (fits && place->filter)
-		fits = place_filtered(place, part, node, place->gone, place->n_gone) != 0;
-	*ret_met = choice.n_met;
+		fits = place_filtered(place, part, node, place->evicted, place->n_evicted) != 0;
+	*ret_met = choice.n_conflicts;
 	return fits;
 }
 
@@ -309,39 +311,39 @@ static bool fits_at(struct place *place, const struct place_wish *wish,
  * Lists the network devices of a kind that have the bandwidth, on nodes where this part of the
  * tenant fits.
  */
-static uint32_t list_ends(struct place *place, const struct place_wish *wish,
+static uint32_t list_ends(struct place *place, const struct place_mode_params *params,
 	const struct place_spec *part, enum place_network_kind kind, struct end *ret)
 {
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; i < place_network_n(place); i++) {
 		const struct network *net = &place->networks->list[i];
-		uint32_t n_met;
+		uint32_t n_conflicts;
 
 		if (!net->is_used || net->kind != kind ||
-			network_free(place->networks, net) < wish->least_mbit)
+			network_free(place->networks, net) < params->least_mbit)
 			continue;
-		if (!fits_at(place, wish, part, i + 1, &n_met))
+		if (!fits_at(place, params, part, i + 1, &n_conflicts))
 			continue;
 		ret[n++] = (struct end){
 			.rack = place->nodes[net->node].rack,
 			.network = i + 1,
 			.node = net->node,
 			.latency_us = net->latency_us,
-			.load = load_of(place->networks, net, wish->least_mbit),
-			.n_met = n_met,
+			.load = load_of(place->networks, net, params->least_mbit),
+			.n_conflicts = n_conflicts,
 		};
 	}
 	return n;
 }
 
 /* A worse network may have fewer preference conflicts. */
-static bool is_improvable(const struct way *way)
+static bool is_improvable(const struct place_route *route)
 {
-	return !way->is_found || way->server.n_met;
+	return !route->is_found || route->server.n_conflicts;
 }
 
-static void find_way_of_kind(struct search *s)
+static void place_mode_find_route_of_kind(struct search *s)
 {
 	try_all_measured(s);
 	try_racks(s);
@@ -351,28 +353,30 @@ static void find_way_of_kind(struct search *s)
 		try_pairs(s, s->servers, s->clients, 2);
 }
 
-static int find_way(struct place *place, const struct place_wish *wish,
-	const struct place_decision *parts, struct way *ret, enum place_network_kind *ret_kind)
+static int place_mode_find_route(struct place *place, const struct place_mode_params *params,
+	const struct place_decision *parts, struct place_route *ret,
+	enum place_network_kind *ret_kind)
 {
 	const uint32_t n = place_network_n(place);
 	_cleanup_free_ struct end *servers = calloc(n + 1ull, sizeof(*servers));
 	_cleanup_free_ struct end *clients = calloc(n + 1ull, sizeof(*clients));
 	_cleanup_free_ uint32_t *at = calloc(2ull * place_n_nodes(place) + 1, sizeof(*at));
-	struct way best = {.is_found = false};
+	struct place_route best = {.is_found = false};
 
 	if (!servers || !clients || !at)
 		return -ENOMEM;
 	for (int i = 0; i < PLACE_NETWORK_KINDS && is_improvable(&best); i++) {
 		const enum place_network_kind kind = (enum place_network_kind)i;
 		struct search s = {.place = place,
-			.wish = wish,
+			.params = params,
 			.servers = {.v = servers, .at = at},
 			.clients = {.v = clients, .at = &at[place_n_nodes(place)]}};
 
-		s.servers.n = list_ends(place, wish, &parts->spec, kind, servers);
-		s.clients.n = list_ends(place, wish, &parts->client_spec, kind, clients);
-		find_way_of_kind(&s);
-		if (!s.best.is_found || (best.is_found && s.best.server.n_met >= best.server.n_met))
+		s.servers.n = list_ends(place, params, &parts->spec, kind, servers);
+		s.clients.n = list_ends(place, params, &parts->client_spec, kind, clients);
+		place_mode_find_route_of_kind(&s);
+		if (!s.best.is_found ||
+			(best.is_found && s.best.server.n_conflicts >= best.server.n_conflicts))
 			continue;
 		best = s.best;
 		*ret_kind = kind;
@@ -383,18 +387,18 @@ static int find_way(struct place *place, const struct place_wish *wish,
 
 /* ---- remote ---- */
 
-static void say_met(const struct place *place, struct place_decision *d)
+static void place_mode_say_conflicts(const struct place *place, struct place_decision *d)
 {
 	const size_t n = strlen(d->why);
-	char met[SPEC_MET];
+	char met[SPEC_CONFLICTS];
 
-	if (d->choice.n_met)
+	if (d->choice.n_conflicts)
 		snprintf(d->why + n, sizeof(d->why) - n, ", %s",
-			place_choice_met(place, &d->spec, &d->choice, met));
+			place_choice_conflicts(place, &d->spec, &d->choice, met));
 }
 
 /* Splits the spec into the client half and the device half. */
-static void split(const struct place_spec *spec, struct place_decision *ret)
+static void place_mode_split_spec(const struct place_spec *spec, struct place_decision *ret)
 {
 	ret->spec = *spec;
 	ret->spec.cpu_milli = 0;
@@ -413,111 +417,112 @@ static void split(const struct place_spec *spec, struct place_decision *ret)
 	ret->client_spec.preferred_anti_affinity = ret->client_spec.exclusion = 0;
 }
 
-static uint32_t latency_of(const struct way *way)
+static uint32_t latency_of(const struct place_route *route)
 {
-	if (way->slow != PLACE_NONE)
-		return way->latency_us;
-	return MAX(way->server.latency_us, way->client.latency_us) <= PLACE_LATENCY_MAX
-		? way->server.latency_us + way->client.latency_us
+	if (route->slow != PLACE_NONE)
+		return route->latency_us;
+	return MAX(route->server.latency_us, route->client.latency_us) <= PLACE_LATENCY_MAX
+		? route->server.latency_us + route->client.latency_us
 		: PLACE_LATENCY_UNKNOWN;
 }
 
-static void say_measured(const struct way *way, char *ret, size_t size)
+static void place_mode_format_measured(const struct place_route *route, char *ret, size_t size)
 {
-	const uint32_t us = latency_of(way);
+	const uint32_t us = latency_of(route);
 
 	*ret = '\0';
-	if (us != PLACE_LATENCY_UNKNOWN && way->mbit)
-		snprintf(ret, size, ", %u us and %u Mbit/s measured", us, way->mbit);
+	if (us != PLACE_LATENCY_UNKNOWN && route->mbit)
+		snprintf(ret, size, ", %u us and %u Mbit/s measured", us, route->mbit);
 	else if (us != PLACE_LATENCY_UNKNOWN)
 		snprintf(ret, size, ", %u us", us);
 }
 
-static int over_network(struct place *place, const struct place_wish *wish,
+static int over_network(struct place *place, const struct place_mode_params *params,
 	struct place_decision *ret, struct error *err)
 {
 	struct place_decision d = {.outcome = PLACE_REMOTE, .has_client = true};
-	struct way way;
+	struct place_route route;
 	char measured[64];
 	int r;
 
-	split(&wish->spec, &d);
-	r = find_way(place, wish, &d, &way, &d.kind);
+	place_mode_split_spec(&params->spec, &d);
+	r = place_mode_find_route(place, params, &d, &route, &d.kind);
 	if (r < 0)
 		return r == -ENOMEM ? fail(err, ENOMEM, "out of memory for a decision") : r;
-	r = choose_at(place, &d.spec, way.server.network, wish->least_mbit, &d.choice, err);
+	r = choose_at(place, &d.spec, route.server.network, params->least_mbit, &d.choice, err);
 	if (r < 0)
 		return r;
-	d.spec.network[0] = way.server.network;
-	d.spec.network[1] = way.client.network;
-	d.spec.network_mbit = wish->least_mbit;
-	d.client = (struct place_choice){.node = way.client.node};
-	d.hops = way.hops;
-	d.latency_us = latency_of(&way);
-	say_measured(&way, measured, sizeof(measured));
+	d.spec.network[0] = route.server.network;
+	d.spec.network[1] = route.client.network;
+	d.spec.network_mbit = params->least_mbit;
+	d.client = (struct place_choice){.node = route.client.node};
+	d.hops = route.hops;
+	d.latency_us = latency_of(&route);
+	place_mode_format_measured(&route, measured, sizeof(measured));
 	SAY(&d, "remote: runs on %s, device on %s over %s, %u hop%s%s, load %s",
-		node_name(place, way.client.node), node_name(place, way.server.node),
-		kind_names[d.kind], d.hops, d.hops == 1 ? "" : "s", measured,
-		format_percent(way.load).s);
-	say_met(place, &d);
+		place_mode_node_name(place, route.client.node),
+		place_mode_node_name(place, route.server.node), kind_names[d.kind], d.hops,
+		d.hops == 1 ? "" : "s", measured, format_percent(route.load).s);
+	place_mode_say_conflicts(place, &d);
 	*ret = d;
 	return 0;
 }
 
 /* ---- the choice ---- */
 
-static int check(const struct place *place, const struct place_wish *wish, struct error *err)
+static int place_mode_check_params(
+	const struct place *place, const struct place_mode_params *params, struct error *err)
 {
-	int r = place_spec_check(&wish->spec, err);
+	int r = place_spec_check(&params->spec, err);
 
 	if (r == 0)
-		r = place_spec_known(place, &wish->spec, err);
+		r = place_spec_known(place, &params->spec, err);
 	if (r < 0)
 		return r;
-	switch (wish->mode) {
+	switch (params->mode) {
 	case SPEC_MODE_AUTO:
 	case SPEC_MODE_LOCAL: break;
 	case SPEC_MODE_EXCLUSIVE:
-		if (wish->spec.count && !wish->spec.is_exclusive)
+		if (params->spec.count && !params->spec.is_exclusive)
 			return fail(err, EINVAL,
 				"mode exclusive: share %s, whole devices are needed",
-				format_share(wish->spec.share).s);
+				format_share(params->spec.share).s);
 		break;
 	case SPEC_MODE_REMOTE:
-		if (!wish->spec.count)
+		if (!params->spec.count)
 			return fail(err, EINVAL, "mode remote: it asks for no device");
 		break;
-	default: return fail(err, EINVAL, "mode %u: 0 to 3 are possible", wish->mode);
+	default: return fail(err, EINVAL, "mode %u: 0 to 3 are possible", params->mode);
 	}
-	if (wish->least_mbit > PLACE_MBIT_MAX)
+	if (params->least_mbit > PLACE_MBIT_MAX)
 		return fail(err, EINVAL, "network %u Mbit/s: up to %u are possible",
-			wish->least_mbit, PLACE_MBIT_MAX);
-	if (wish->spec.network[0] || wish->spec.network[1])
+			params->least_mbit, PLACE_MBIT_MAX);
+	if (params->spec.network[0] || params->spec.network[1])
 		return fail(err, EINVAL, "network device %u: it is chosen here",
-			wish->spec.network[wish->spec.network[0] == 0]);
+			params->spec.network[params->spec.network[0] == 0]);
 	return 0;
 }
 
-static void say_here(
-	const struct place *place, const struct place_wish *wish, struct place_decision *d)
+static void place_mode_format_here(
+	const struct place *place, const struct place_mode_params *params, struct place_decision *d)
 {
-	const char *node = node_name(place, d->choice.node);
+	const char *node = place_mode_node_name(place, d->choice.node);
 	char share[8];
 
-	spec_share_format(wish->spec.share, share);
+	spec_share_format(params->spec.share, share);
 	if (d->outcome == PLACE_REMOTE)
 		SAY(d, "remote, as asked: devices and tenant are on %s, through shared memory",
 			node);
 	else if (d->outcome == PLACE_EXCLUSIVE)
-		SAY(d, "exclusive: %u whole device%s on %s", wish->spec.count,
-			wish->spec.count == 1 ? "" : "s", node);
-	else if (wish->spec.count)
-		SAY(d, "local: %s of %u device%s on %s%s", share, wish->spec.count,
-			wish->spec.count == 1 ? "" : "s", node,
-			wish->mode == SPEC_MODE_LOCAL ? ", as asked" : "");
+		SAY(d, "exclusive: %u whole device%s on %s", params->spec.count,
+			params->spec.count == 1 ? "" : "s", node);
+	else if (params->spec.count)
+		SAY(d, "local: %s of %u device%s on %s%s", share, params->spec.count,
+			params->spec.count == 1 ? "" : "s", node,
+			params->mode == SPEC_MODE_LOCAL ? ", as asked" : "");
 	else
 		SAY(d, "local: no device is asked, on %s", node);
-	say_met(place, d);
+	place_mode_say_conflicts(place, d);
 }
 
 static bool fits_somewhere(const struct place *place, const struct place_spec *part)
@@ -529,27 +534,28 @@ static bool fits_somewhere(const struct place *place, const struct place_spec *p
 }
 
 /* If both halves fit and only the network is missing, says so; otherwise writes "". */
-static void say_way(
-	const struct place *place, const struct place_wish *wish, char *ret, size_t size)
+static void place_mode_say_route(
+	const struct place *place, const struct place_mode_params *params, char *ret, size_t size)
 {
 	char mbit[32] = "", latency[32] = "";
 	struct place_decision parts;
 
 	*ret = '\0';
-	if (!wish->spec.count || (wish->mode != SPEC_MODE_AUTO && wish->mode != SPEC_MODE_REMOTE))
+	if (!params->spec.count ||
+		(params->mode != SPEC_MODE_AUTO && params->mode != SPEC_MODE_REMOTE))
 		return;
-	split(&wish->spec, &parts);
+	place_mode_split_spec(&params->spec, &parts);
 	if (!fits_somewhere(place, &parts.spec) || !fits_somewhere(place, &parts.client_spec))
 		return;
-	if (wish->least_mbit)
-		snprintf(mbit, sizeof(mbit), ", %u Mbit/s", wish->least_mbit);
-	if (wish->most_latency_us)
-		snprintf(latency, sizeof(latency), ", %u us", wish->most_latency_us);
+	if (params->least_mbit)
+		snprintf(mbit, sizeof(mbit), ", %u Mbit/s", params->least_mbit);
+	if (params->most_latency_us)
+		snprintf(latency, sizeof(latency), ", %u us", params->most_latency_us);
 	snprintf(ret, size, " (no network of one kind at both ends%s%s)", mbit, latency);
 }
 
-static void say_queued(
-	const struct place *place, const struct place_wish *wish, struct place_decision *d)
+static void place_mode_format_queued(
+	const struct place *place, const struct place_mode_params *params, struct place_decision *d)
 {
 	static const char *const tried[] = {
 		[SPEC_MODE_AUTO] = "neither together nor over the network",
@@ -557,36 +563,37 @@ static void say_queued(
 		[SPEC_MODE_LOCAL] = "local was asked",
 		[SPEC_MODE_REMOTE] = "remote was asked",
 	};
-	char why[PLACE_WHY], way[112];
+	char why[PLACE_WHY], route[112];
 	struct place_why reasons;
 
-	place_explain(place, &wish->spec, &reasons);
-	say_way(place, wish, way, sizeof(way));
-	SAY(d, "queued, %s%s: %.200s", tried[wish->mode], way,
-		place_why_format(&reasons, &wish->spec, why));
+	place_explain(place, &params->spec, &reasons);
+	place_mode_say_route(place, params, route, sizeof(route));
+	SAY(d, "queued, %s%s: %.200s", tried[params->mode], route,
+		place_why_format(&reasons, &params->spec, why));
 }
 
-int place_mode_choose(struct place *place, const struct place_wish *wish,
+int place_mode_choose(struct place *place, const struct place_mode_params *params,
 	struct place_decision *ret, struct error *err)
 {
-	struct place_decision d = {.spec = wish->spec};
-	int r = check(place, wish, err);
+	struct place_decision d = {.spec = params->spec};
+	int r = place_mode_check_params(place, params, err);
 
 	if (r < 0)
 		return r;
-	r = place_find(place, &wish->spec, &d.choice, err);
+	r = place_find(place, &params->spec, &d.choice, err);
 	if (r == 0) {
-		d.outcome = wish->mode == SPEC_MODE_REMOTE                         ? PLACE_REMOTE
-			: wish->spec.is_exclusive && wish->mode != SPEC_MODE_LOCAL ? PLACE_EXCLUSIVE
-										   : PLACE_LOCAL;
-		say_here(place, wish, &d);
-	} else if (r == -ENOSPC && wish->spec.count &&
-		(wish->mode == SPEC_MODE_AUTO || wish->mode == SPEC_MODE_REMOTE)) {
-		r = over_network(place, wish, &d, err);
+		d.outcome = params->mode == SPEC_MODE_REMOTE ? PLACE_REMOTE
+			: params->spec.is_exclusive && params->mode != SPEC_MODE_LOCAL
+			? PLACE_EXCLUSIVE
+			: PLACE_LOCAL;
+		place_mode_format_here(place, params, &d);
+	} else if (r == -ENOSPC && params->spec.count &&
+		(params->mode == SPEC_MODE_AUTO || params->mode == SPEC_MODE_REMOTE)) {
+		r = over_network(place, params, &d, err);
 	}
 	if (r == -ENOSPC) {
 		d.outcome = PLACE_QUEUED;
-		say_queued(place, wish, &d);
+		place_mode_format_queued(place, params, &d);
 		r = 0;
 	}
 	if (r == 0)
@@ -614,19 +621,19 @@ int place_mode_tie(struct place *place, uint32_t server, uint32_t client, struct
 int place_mode_add(struct place *place, const struct place_decision *decision,
 	uint32_t ret_tenants[static 2], struct error *err)
 {
-	uint32_t mark, tenants[2] = {PLACE_NONE, PLACE_NONE};
+	uint32_t savepoint, tenants[2] = {PLACE_NONE, PLACE_NONE};
 	int r;
 
 	if (decision->outcome == PLACE_QUEUED)
 		return fail(err, EINVAL, "it is queued: there is nothing to take");
-	mark = place_mark(place);
+	savepoint = place_savepoint(place);
 	r = place_add(place, &decision->spec, &decision->choice, &tenants[0], err);
 	if (r == 0 && decision->has_client)
 		r = place_add(place, &decision->client_spec, &decision->client, &tenants[1], err);
 	if (r == 0 && decision->has_client)
 		r = place_mode_tie(place, tenants[0], tenants[1], err);
 	if (r < 0)
-		place_rollback(place, mark);
+		place_rollback(place, savepoint);
 	place_release(place);
 	if (r < 0)
 		return r;

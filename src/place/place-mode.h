@@ -90,7 +90,7 @@ int place_paths_set(struct place *place, uint32_t node, const struct place_path 
 bool place_path_get(
 	const struct place *place, uint32_t client, uint32_t server, struct place_path *ret_path);
 
-struct place_wish {
+struct place_mode_params {
 	struct place_spec spec;
 	enum spec_mode mode;
 	uint32_t least_mbit, most_latency_us; /* limits on the network; 0: none */
@@ -119,7 +119,7 @@ struct place_decision {
  * Chooses without taking anything. 0 for each outcome, PLACE_QUEUED included. -EINVAL for
  * contradictions (exclusive for a share, remote without a device), -ENOMEM.
  */
-int place_mode_choose(struct place *place, const struct place_wish *wish,
+int place_mode_choose(struct place *place, const struct place_mode_params *params,
 	struct place_decision *ret_decision, struct error *err);
 
 /*

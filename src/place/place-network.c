@@ -36,7 +36,7 @@ uint32_t network_free(const struct place_networks *networks, const struct networ
 }
 
 /* Returns an unused number, or a new one. */
-static int slot(struct place *place, uint32_t *ret)
+static int place_network_take_slot(struct place *place, uint32_t *ret)
 {
 	int r;
 
@@ -84,7 +84,7 @@ int place_network_add(struct place *place, const struct place_network_info *info
 	if (place_network_n(place) == PLACE_NETWORKS_MAX)
 		return fail(
 			err, ENOSPC, "%u network devices are there already", PLACE_NETWORKS_MAX);
-	r = slot(place, &at);
+	r = place_network_take_slot(place, &at);
 	if (r < 0)
 		return fail(err, -r, "out of memory for a network device");
 	place->networks->list[at] = (struct network){.node = info->node,
@@ -111,7 +111,7 @@ int place_network_remove(struct place *place, uint32_t network, struct error *er
 		if (place->networks->list[i].is_used && place->networks->list[i].within == network)
 			return fail(err, EBUSY, "network device %u: device %u is within it",
 				network, i + 1);
-	if (place->n_marks)
+	if (place->n_savepoints)
 		return fail(err, EBUSY, "network device %u: a decision is in progress", network);
 	n->is_used = false;
 	place->networks->n_used--;
@@ -165,9 +165,9 @@ void place_network_count(struct place *place, const struct place_tenant *t, int 
 
 		if (!n)
 			continue;
-		if (!t->is_leaving)
+		if (!t->is_terminating)
 			n->mbit_taken += (uint32_t)sign * t->spec.network_mbit;
-		if (!t->is_leaving && of)
+		if (!t->is_terminating && of)
 			of->mbit_taken += (uint32_t)sign * t->spec.network_mbit;
 		n->n_tenants += (uint32_t)sign;
 	}

@@ -8,7 +8,7 @@
 
 #include "place/place-mode.h"
 
-static void release(struct place_paths *paths, struct path_end *end)
+static void place_path_release_end(struct place_paths *paths, struct path_end *end)
 {
 	if (--end->n_uses)
 		return;
@@ -16,7 +16,7 @@ static void release(struct place_paths *paths, struct path_end *end)
 	free(end);
 }
 
-static struct path_end *get(const struct place *place, const char *name)
+static struct path_end *place_path_get_end(const struct place *place, const char *name)
 {
 	const size_t size = strlen(name) + 1;
 	struct place_paths *paths = place->paths;
@@ -43,7 +43,7 @@ static struct path_end *get(const struct place *place, const char *name)
 static void list_done(struct place_paths *paths, struct path_list *list)
 {
 	for (uint32_t i = 0; i < list->n; i++)
-		release(paths, list->v[i].to);
+		place_path_release_end(paths, list->v[i].to);
 	free(list->v);
 	*list = (struct path_list){.v = NULL};
 }
@@ -81,7 +81,7 @@ void place_paths_drop(struct place *place, uint32_t node)
 		list_done(place->paths, &place->paths->of[node]);
 }
 
-static int reserve(struct place *place, uint32_t node)
+static int place_path_reserve_node(struct place *place, uint32_t node)
 {
 	struct path_list *grown;
 
@@ -101,8 +101,8 @@ static int reserve(struct place *place, uint32_t node)
 	return 0;
 }
 
-static int check(const struct place *place, uint32_t node, const struct place_path *paths,
-	uint32_t n, struct error *err)
+static int place_path_check_paths(const struct place *place, uint32_t node,
+	const struct place_path *paths, uint32_t n, struct error *err)
 {
 	if (node >= place->n_nodes || !place->nodes[node].is_used)
 		return fail(err, EINVAL, "there is no node %u", node);
@@ -123,17 +123,17 @@ int place_paths_set(struct place *place, uint32_t node, const struct place_path 
 	struct error *err)
 {
 	struct path_list fresh = {.v = NULL};
-	int r = check(place, node, paths, n, err);
+	int r = place_path_check_paths(place, node, paths, n, err);
 
 	if (r < 0)
 		return r;
-	r = reserve(place, node);
+	r = place_path_reserve_node(place, node);
 	fresh.v = calloc(n + 1ull, sizeof(*fresh.v));
 	r = fresh.v ? r : -ENOMEM;
 	while (r == 0 && fresh.n < n) {
 		struct path *path = &fresh.v[fresh.n];
 
-		path->to = get(place, paths[fresh.n].node);
+		path->to = place_path_get_end(place, paths[fresh.n].node);
 		path->latency_us = paths[fresh.n].latency_us;
 		path->mbit = paths[fresh.n].mbit;
 		if (path->to)
@@ -161,7 +161,7 @@ struct path_list paths_of(const struct place *place, uint32_t node)
 							 : (struct path_list){.v = NULL};
 }
 
-static const struct path *find(const struct place *place, uint32_t from, uint32_t to)
+static const struct path *place_path_find(const struct place *place, uint32_t from, uint32_t to)
 {
 	const struct path_list list = paths_of(place, from);
 	const struct path *path = list.v;
@@ -174,9 +174,9 @@ static const struct path *find(const struct place *place, uint32_t from, uint32_
 
 const struct path *path_between(const struct place *place, uint32_t client, uint32_t server)
 {
-	const struct path *path = find(place, client, server);
+	const struct path *path = place_path_find(place, client, server);
 
-	return path ? path : find(place, server, client);
+	return path ? path : place_path_find(place, server, client);
 }
 
 bool place_path_get(

@@ -96,7 +96,7 @@ uint64_t place_open_devices(const struct place *place, const struct place_class 
 }
 
 /* sign 1: least free first; -1: most free first */
-static void take(const struct place *place, uint32_t node, uint64_t mask, int sign,
+static void policies_take_devices(const struct place *place, uint32_t node, uint64_t mask, int sign,
 	struct place_choice *choice)
 {
 	const uint16_t *share;
@@ -121,13 +121,13 @@ static void take(const struct place *place, uint32_t node, uint64_t mask, int si
 void place_take_least(const struct place *place, const struct place_spec *spec, uint32_t node,
 	uint64_t mask, struct place_choice *choice)
 {
-	take(place, node, mask, 1, choice);
+	policies_take_devices(place, node, mask, 1, choice);
 }
 
 void place_take_most(const struct place *place, const struct place_spec *spec, uint32_t node,
 	uint64_t mask, struct place_choice *choice)
 {
-	take(place, node, mask, -1, choice);
+	policies_take_devices(place, node, mask, -1, choice);
 }
 
 /*
@@ -197,8 +197,8 @@ bool place_take_best(const struct place *place, const int64_t *value, uint64_t m
 	return true;
 }
 
-static int32_t judged(const struct place *place, const struct place_class *class, uint64_t mask,
-	struct place_choice *choice)
+static int32_t policies_judged_score(const struct place *place, const struct place_class *class,
+	uint64_t mask, struct place_choice *choice)
 {
 	int64_t value[PLACE_NODE_DEVICES_MAX], sum;
 
@@ -210,7 +210,7 @@ int32_t place_judged_bound(struct place *place, const struct place_class *class,
 {
 	struct place_choice choice = {.node = node, .n = class->count};
 
-	return judged(place, class, place_open_devices(place, class, node), &choice);
+	return policies_judged_score(place, class, place_open_devices(place, class, node), &choice);
 }
 
 int32_t place_judged_score(struct place *place, const struct place_spec *spec, uint32_t node,
@@ -218,7 +218,7 @@ int32_t place_judged_score(struct place *place, const struct place_spec *spec, u
 {
 	const struct place_class class = place_class_of(place, spec);
 
-	return judged(place, &class, mask, choice);
+	return policies_judged_score(place, &class, mask, choice);
 }
 
 void place_take_fitting(const struct place *place, const struct place_spec *spec, uint32_t node,
@@ -305,7 +305,7 @@ static int32_t left_over(const struct place *place, uint32_t at)
 	return left > INT32_MAX ? INT32_MAX : (int32_t)left;
 }
 
-static int32_t percent(const struct place_spec *spec, int32_t left)
+static int32_t policies_percent(const struct place_spec *spec, int32_t left)
 {
 	int64_t n = left - (int64_t)spec->cpu_milli -
 		(int64_t)CPU_PER_DEVICE * spec->share * spec->count;
@@ -328,7 +328,7 @@ static int32_t best_fit_score(struct place *place, const struct place_spec *spec
 static int32_t best_fit_grade(
 	const struct place *place, const struct place_spec *spec, int32_t score)
 {
-	return percent(spec, -score);
+	return policies_percent(spec, -score);
 }
 
 const struct place_policy place_best_fit = {
@@ -359,7 +359,7 @@ static int32_t worst_fit_score(struct place *place, const struct place_spec *spe
 static int32_t worst_fit_grade(
 	const struct place *place, const struct place_spec *spec, int32_t score)
 {
-	return -percent(spec, score);
+	return -policies_percent(spec, score);
 }
 
 const struct place_policy place_worst_fit = {

@@ -36,7 +36,7 @@ struct place_class {
 };
 
 /* The tenants of a device, now or after some were removed. */
-struct place_company {
+struct place_cotenants {
 	uint32_t n_tenants, share_free;
 	uint32_t n_of[SPEC_OPPORTUNISTIC + 1]; /* by class */
 };
@@ -66,7 +66,7 @@ struct place_policy {
 	 * Whether a tenant may share a device with these tenants, in addition to place-fit.c. The
 	 * answer never becomes stricter when tenants are removed. NULL: any tenant may.
 	 */
-	bool (*allows)(const struct place_spec *spec, const struct place_company *company);
+	bool (*allows)(const struct place_spec *spec, const struct place_cotenants *cotenants);
 	/*
 	 * Called before the first decision and after each change of the workload mix. The search
 	 * then asks for all bounds anew. NULL: not needed. -ENOMEM.
@@ -93,7 +93,7 @@ struct place_policy {
 	int32_t (*score)(struct place *place, const struct place_spec *spec, uint32_t node,
 		uint64_t mask, struct place_choice *choice);
 	/* The locality bonuses: part of scores, not of bounds. NULL: none. */
-	const struct place_draws *(*draws)(const struct place *place);
+	const struct place_locality_bonus *(*locality)(const struct place *place);
 	int32_t (*grade)(const struct place *place, const struct place_spec *spec, int32_t score);
 	/* A hint that the node's score is needed soon, for prefetching. NULL: ignored. */
 	void (*expect)(const struct place *place, uint32_t node);

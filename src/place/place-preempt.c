@@ -34,7 +34,7 @@ HEAP_HEAD(node_bounds, struct cost);
 struct candidate {
 	const struct holder *h;
 	uint32_t rank, budget; /* index of its budget, or PLACE_NONE */
-	bool is_gone;
+	bool is_evicted;
 };
 
 struct search {
@@ -45,27 +45,27 @@ struct search {
 
 	struct candidate *list; /* candidates of the current node, cheapest first */
 	uint32_t n, size;
-	uint32_t *gone_of_budget; /* by budget */
-	struct room room;
-	uint32_t *gone, gone_size; /* removed tenants, for the filter */
-	struct cost now;           /* of the removed tenants */
-	uint32_t steps, steps_max; /* number of tried sets, and its limit */
+	uint32_t *evicted_of_budget; /* by budget */
+	struct node_capacity capacity;
+	uint32_t *evicted, evicted_size; /* removed tenants, for the filter */
+	struct cost now;                 /* of the removed tenants */
+	uint32_t steps, steps_max;       /* number of tried sets, and its limit */
 
 	struct cost best;
 	uint32_t *victims, victims_size; /* best.n entries */
 	struct node_bounds bounds;       /* of the nodes not searched yet, cheapest first */
 };
 
-static void search_done(struct search *s)
+static void preempt_search_done(struct search *s)
 {
 	free(s->list);
-	free(s->gone_of_budget);
+	free(s->evicted_of_budget);
 	free(s->victims);
-	free(s->gone);
+	free(s->evicted);
 	free(s->bounds.v);
 }
 
-static int compare(const struct cost *a, const struct cost *b)
+static int preempt_search_compare_cost(const struct cost *a, const struct cost *b)
 {
 #define BY(field) \
 	if (a->field != b->field) \
@@ -80,7 +80,7 @@ static int compare(const struct cost *a, const struct cost *b)
 	return 0;
 }
 
-#define IS_CHEAPER(a, b) (compare(&(a), &(b)) < 0)
+#define IS_CHEAPER(a, b) (preempt_search_compare_cost(&(a), &(b)) < 0)
 HEAP_DEFINE(node_bounds, struct cost, IS_CHEAPER, HEAP_NO_PLACE)
 
 /* ---- candidates ---- */
@@ -124,7 +124,7 @@ static bool is_candidate(const struct search *s, const struct holder *h, struct 
 	*ret = (struct candidate){
 		.h = h, .rank = (uint32_t)rank, .budget = place_budget_of(s->rules, h->budget)};
 	return ret->budget == PLACE_NONE || s->violations_min ||
-		s->rules->budgets[ret->budget].may_go;
+		s->rules->budgets[ret->budget].may_evict;
 }
 
 static int list_candidates(struct search *s, uint32_t node)
@@ -133,8 +133,8 @@ static int list_candidates(struct search *s, uint32_t node)
 	int r = array_grow(&s->list, &s->size, held->n, sizeof(*s->list));
 
 	r = r < 0 ? r
-		  : array_grow(&s->gone, &s->gone_size, held->n + s->place->n_gone + 1ull,
-			    sizeof(*s->gone));
+		  : array_grow(&s->evicted, &s->evicted_size, held->n + s->place->n_evicted + 1ull,
+			    sizeof(*s->evicted));
 	if (r < 0)
 		return r;
 	s->n = 0;
@@ -146,7 +146,7 @@ static int list_candidates(struct search *s, uint32_t node)
 
 /* ---- bound of a node's cost ---- */
 
-static uint64_t lateness(const struct search *s, const struct holder *h)
+static uint64_t preempt_search_lateness(const struct search *s, const struct holder *h)
 {
 	return s->rules->is_latest_first ? UINT64_MAX - h->started : 0;
 }
@@ -159,11 +159,11 @@ static void note_alone(const struct search *s, const struct candidate *c, struct
 		.highest = c->rank,
 		.n = 1,
 		.share = holder_share(c->h),
-		.late = lateness(s, c->h),
+		.late = preempt_search_lateness(s, c->h),
 		.node = alone->node,
 	};
 
-	if (compare(&cost, alone) < 0)
+	if (preempt_search_compare_cost(&cost, alone) < 0)
 		*alone = cost;
 }
 
@@ -256,10 +256,10 @@ static uint64_t given_back(const struct holder *h, enum need need)
 }
 
 /* Returns the node's missing capacity; memory in MiB, rounded down. */
-static uint64_t lacking(const struct search *s, uint32_t at, enum need need)
+static uint64_t preempt_search_lacking(const struct search *s, uint32_t at, enum need need)
 {
 	const struct node *node = &s->place->nodes[at];
-	const struct taken now = node_taken(node, s->spec->can_wait);
+	const struct taken now = node_taken(node, s->spec->is_terminating_free);
 	uint64_t all = node->cpu_all, taken = now.cpu, asked = s->spec->cpu_milli;
 
 	if (need == NEED_MEMORY) {
@@ -272,11 +272,14 @@ static uint64_t lacking(const struct search *s, uint32_t at, enum need need)
 	return need == NEED_MEMORY ? (taken + asked - all) >> 20 : taken + asked - all;
 }
 
-/* Like bound(), for one need of the node. Leaves *ret empty if the node lacks nothing. */
+/*
+ * Like preempt_search_bound(), for one need of the node. Leaves *ret empty if the node lacks
+ * nothing.
+ */
 static bool bound_of_need(const struct search *s, uint32_t node, enum need need, struct cost *ret)
 {
 	const struct held *held = &s->place->held[node];
-	const uint64_t lacks = lacking(s, node, need);
+	const uint64_t lacks = preempt_search_lacking(s, node, need);
 	struct cost alone = {.violations = UINT32_MAX, .node = node};
 	uint64_t sum = 0, most = 1;
 	uint32_t i = 0, least_share = UINT32_MAX;
@@ -312,13 +315,14 @@ static bool bound_of_need(const struct search *s, uint32_t node, enum need need,
 }
 
 /* Bit i: device i is closed until a terminating tenant is gone. */
-static uint64_t clearing_of(const struct place *place, const struct node *node)
+static uint64_t preempt_search_terminating_of(const struct place *place, const struct node *node)
 {
-	uint64_t clearing = 0;
+	uint64_t terminating = 0;
 
-	for (uint32_t i = 0; node->n_leaving && i < node->n_devices; i++)
-		clearing |= (uint64_t)(place->devices[node->first_device + i].n_leaving > 0) << i;
-	return clearing;
+	for (uint32_t i = 0; node->n_terminating && i < node->n_devices; i++)
+		terminating |= (uint64_t)(place->devices[node->first_device + i].n_terminating > 0)
+			<< i;
+	return terminating;
 }
 
 /*
@@ -331,7 +335,8 @@ static bool bound_of_devices(const struct search *s, uint32_t node, struct cost 
 	const uint32_t n_devices = s->place->nodes[node].n_devices, count = s->spec->count;
 	const uint16_t *free = n_devices ? &s->place->share_free[s->place->nodes[node].first_device]
 					 : NULL;
-	const uint64_t clearing = clearing_of(s->place, &s->place->nodes[node]);
+	const uint64_t terminating = preempt_search_terminating_of(
+		s->place, &s->place->nodes[node]);
 	struct part part[PLACE_NODE_DEVICES_MAX];
 	uint32_t enough = 0, at_once = 1, i = 0;
 	struct cost alone = {.violations = UINT32_MAX, .node = node};
@@ -341,7 +346,7 @@ static bool bound_of_devices(const struct search *s, uint32_t node, struct cost 
 	if (n_devices < count)
 		return false;
 	for (uint32_t d = 0; d < n_devices; d++) {
-		part[d] = (struct part){.free = clearing >> d & 1 ? 0 : free[d]};
+		part[d] = (struct part){.free = terminating >> d & 1 ? 0 : free[d]};
 		enough += part[d].free >= s->spec->share;
 	}
 	if (enough >= count) {
@@ -358,7 +363,7 @@ static bool bound_of_devices(const struct search *s, uint32_t node, struct cost 
 		if (s->violations_min == s->best.violations && c.rank > s->best.highest)
 			return false;
 		at_once = MAX(at_once, (uint32_t)__builtin_popcountll(c.h->devices));
-		for (uint64_t m = c.h->devices & ~clearing; m; m &= m - 1) {
+		for (uint64_t m = c.h->devices & ~terminating; m; m &= m - 1) {
 			uint32_t d = (uint32_t)__builtin_ctzll(m);
 			bool was_enough = free[d] + part[d].sum >= s->spec->share;
 
@@ -380,7 +385,7 @@ static bool bound_of_devices(const struct search *s, uint32_t node, struct cost 
 }
 
 /* The largest of the bounds, each of which is valid. */
-static bool bound(const struct search *s, uint32_t node, struct cost *ret)
+static bool preempt_search_bound(const struct search *s, uint32_t node, struct cost *ret)
 {
 	struct cost cost[3] = {{0}};
 
@@ -389,7 +394,7 @@ static bool bound(const struct search *s, uint32_t node, struct cost *ret)
 		!bound_of_devices(s, node, &cost[2]))
 		return false;
 	for (int i = 0; i < 2; i++)
-		if (compare(&cost[i], &cost[2]) > 0)
+		if (preempt_search_compare_cost(&cost[i], &cost[2]) > 0)
 			cost[2] = cost[i];
 	*ret = cost[2];
 	return true;
@@ -409,40 +414,41 @@ static bool is_worth_it(const struct search *s, const struct held *held)
  * Devices that the filter permits after the removal of candidates: all from index i, and those
  * already removed.
  */
-static uint64_t filtered(struct search *s, uint32_t i)
+static uint64_t preempt_search_filtered(struct search *s, uint32_t i)
 {
 	uint32_t n = 0;
 
 	if (!s->place->filter)
 		return UINT64_MAX;
-	for (; n < s->place->n_gone; n++)
-		s->gone[n] = s->place->gone[n];
+	for (; n < s->place->n_evicted; n++)
+		s->evicted[n] = s->place->evicted[n];
 	for (uint32_t k = 0; k < s->n; k++)
-		if (k >= i || s->list[k].is_gone)
-			s->gone[n++] = s->list[k].h->tenant;
-	qsort(s->gone, n, sizeof(*s->gone), place_compare_numbers);
-	return place_filtered(s->place, s->spec, s->room.node, s->gone, n);
+		if (k >= i || s->list[k].is_evicted)
+			s->evicted[n++] = s->list[k].h->tenant;
+	qsort(s->evicted, n, sizeof(*s->evicted), place_compare_numbers);
+	return place_filtered(s->place, s->spec, s->capacity.node, s->evicted, n);
 }
 
 /*
  * Tests whether the tenant fits without the removed tenants, with `but` (or NULL) back for the
  * limits.
  */
-static bool fits_now(struct search *s, const struct holder *but)
+static bool preempt_search_fits_now(struct search *s, const struct holder *but)
 {
 	const struct place_preempt_order *order = s->rules->order;
-	const uint64_t usable = s->room.usable;
+	const uint64_t usable = s->capacity.usable;
 	bool fits;
 
 	if (order && order->models)
-		room_narrow(&s->room, order->models(order->arg, but));
-	fits = room_fits(&s->room) && filtered(s, s->n);
-	s->room.usable = usable;
+		capacity_narrow(&s->capacity, order->models(order->arg, but));
+	fits = capacity_fits(&s->capacity) && preempt_search_filtered(s, s->n);
+	s->capacity.usable = usable;
 	return fits;
 }
 
 /* Returns whether preemption can help; it does not change the node's other properties. */
-static bool is_reachable(const struct place *place, const struct place_spec *spec, uint32_t node)
+static bool preempt_search_is_reachable(
+	const struct place *place, const struct place_spec *spec, uint32_t node)
 {
 	const struct node *n = &place->nodes[node];
 	enum place_reason reason = place_node_reason(place, spec, node);
@@ -459,46 +465,46 @@ static bool is_reachable(const struct place *place, const struct place_spec *spe
 
 /* ---- sets of victims ---- */
 
-static bool is_over_budget(const struct search *s, const struct candidate *c)
+static bool preempt_search_is_over_budget(const struct search *s, const struct candidate *c)
 {
 	return c->budget != PLACE_NONE &&
-		s->gone_of_budget[c->budget] >= s->rules->budgets[c->budget].may_go;
+		s->evicted_of_budget[c->budget] >= s->rules->budgets[c->budget].may_evict;
 }
 
 /* Returns false if the candidate may not leave after those already removed. */
-static bool leave(struct search *s, struct candidate *c)
+static bool preempt_search_evict(struct search *s, struct candidate *c)
 {
 	const struct place_preempt_order *order = s->rules->order;
 
-	if (is_over_budget(s, c) && !s->violations_min)
+	if (preempt_search_is_over_budget(s, c) && !s->violations_min)
 		return false;
 	if (order && !order->leave(order->arg, c->h))
 		return false;
-	if (is_over_budget(s, c))
+	if (preempt_search_is_over_budget(s, c))
 		s->now.violations++;
 	if (c->budget != PLACE_NONE)
-		s->gone_of_budget[c->budget]++;
+		s->evicted_of_budget[c->budget]++;
 	s->now.n++;
 	s->now.share += holder_share(c->h);
-	room_without(&s->room, c->h);
-	c->is_gone = true;
+	capacity_without(&s->capacity, c->h);
+	c->is_evicted = true;
 	return true;
 }
 
-static void stay(struct search *s, struct candidate *c)
+static void preempt_search_keep(struct search *s, struct candidate *c)
 {
 	const struct place_preempt_order *order = s->rules->order;
 
 	if (c->budget != PLACE_NONE)
-		s->gone_of_budget[c->budget]--;
-	if (is_over_budget(s, c))
+		s->evicted_of_budget[c->budget]--;
+	if (preempt_search_is_over_budget(s, c))
 		s->now.violations--;
 	if (order)
 		order->stay(order->arg, c->h);
 	s->now.n--;
 	s->now.share -= holder_share(c->h);
-	room_with(&s->room, c->h);
-	c->is_gone = false;
+	capacity_with(&s->capacity, c->h);
+	c->is_evicted = false;
 }
 
 /* Cost of the removed tenants, including the fields that are no sums. */
@@ -507,9 +513,9 @@ static struct cost cost_now(const struct search *s)
 	struct cost cost = s->now;
 
 	for (uint32_t i = 0; i < s->n; i++)
-		if (s->list[i].is_gone) {
+		if (s->list[i].is_evicted) {
 			cost.highest = MAX(cost.highest, s->list[i].rank);
-			cost.late = MAX(cost.late, lateness(s, s->list[i].h));
+			cost.late = MAX(cost.late, preempt_search_lateness(s, s->list[i].h));
 		}
 	return cost;
 }
@@ -520,13 +526,13 @@ static int keep_if_best(struct search *s)
 	uint32_t n = 0;
 	int r;
 
-	if (compare(&cost, &s->best) >= 0)
+	if (preempt_search_compare_cost(&cost, &s->best) >= 0)
 		return 0;
 	r = array_grow(&s->victims, &s->victims_size, cost.n, sizeof(*s->victims));
 	if (r < 0)
 		return r;
 	for (uint32_t i = 0; i < s->n; i++)
-		if (s->list[i].is_gone)
+		if (s->list[i].is_evicted)
 			s->victims[n++] = s->list[i].h->tenant;
 	s->best = cost;
 	return 0;
@@ -535,8 +541,8 @@ static int keep_if_best(struct search *s)
 static void all_stay(struct search *s)
 {
 	for (uint32_t i = s->n; i-- > 0;)
-		if (s->list[i].is_gone)
-			stay(s, &s->list[i]);
+		if (s->list[i].is_evicted)
+			preempt_search_keep(s, &s->list[i]);
 }
 
 /*
@@ -551,16 +557,16 @@ static void stay_who_can(struct search *s)
 			struct candidate *c = &s->list[i];
 			bool fits;
 
-			if (!c->is_gone)
+			if (!c->is_evicted)
 				continue;
-			room_with(&s->room, c->h);
-			c->is_gone = false;
-			fits = fits_now(s, c->h);
-			c->is_gone = true;
-			room_without(&s->room, c->h);
+			capacity_with(&s->capacity, c->h);
+			c->is_evicted = false;
+			fits = preempt_search_fits_now(s, c->h);
+			c->is_evicted = true;
+			capacity_without(&s->capacity, c->h);
 			if (!fits)
 				continue;
-			stay(s, c);
+			preempt_search_keep(s, c);
 			has_changed = true;
 		}
 	}
@@ -570,15 +576,15 @@ static void stay_who_can(struct search *s)
  * Tests whether the removal of all candidates from index i would suffice, without the rules about
  * victims.
  */
-static bool could_fit(struct search *s, uint32_t i)
+static bool preempt_search_could_fit(struct search *s, uint32_t i)
 {
 	bool fits;
 
 	for (uint32_t k = i; k < s->n; k++)
-		room_without(&s->room, s->list[k].h);
-	fits = room_fits(&s->room) && filtered(s, i);
+		capacity_without(&s->capacity, s->list[k].h);
+	fits = capacity_fits(&s->capacity) && preempt_search_filtered(s, i);
 	for (uint32_t k = i; k < s->n; k++)
-		room_with(&s->room, s->list[k].h);
+		capacity_with(&s->capacity, s->list[k].h);
 	return fits;
 }
 
@@ -592,25 +598,27 @@ static int try_sets(struct search *s, uint32_t i, uint32_t highest, uint64_t lat
 	struct cost least = s->now;
 	int r = 0;
 
-	if (s->now.n && fits_now(s, NULL))
+	if (s->now.n && preempt_search_fits_now(s, NULL))
 		return keep_if_best(s);
 	least.n++;
 	least.highest = highest;
 	least.late = late;
 	least.violations = MAX(least.violations, s->violations_min);
-	if (i == s->n || s->steps >= s->steps_max || compare(&least, &s->best) >= 0)
+	if (i == s->n || s->steps >= s->steps_max ||
+		preempt_search_compare_cost(&least, &s->best) >= 0)
 		return 0;
 	s->steps += 1 + (s->n - i) / 64;
 	/* With an affinity label, a victim can take the only permitted place with it. */
-	if (!s->spec->affinity && !could_fit(s, i))
+	if (!s->spec->affinity && !preempt_search_could_fit(s, i))
 		return 0;
 	least.share += holder_share(c->h);
 	least.highest = MAX(highest, c->rank);
-	least.late = MAX(late, lateness(s, c->h));
-	least.violations = MAX(s->now.violations + is_over_budget(s, c), s->violations_min);
-	if (compare(&least, &s->best) < 0 && leave(s, c)) {
+	least.late = MAX(late, preempt_search_lateness(s, c->h));
+	least.violations = MAX(
+		s->now.violations + preempt_search_is_over_budget(s, c), s->violations_min);
+	if (preempt_search_compare_cost(&least, &s->best) < 0 && preempt_search_evict(s, c)) {
 		r = try_sets(s, i + 1, least.highest, least.late);
-		stay(s, c);
+		preempt_search_keep(s, c);
 	}
 	return r < 0 ? r : try_sets(s, i + 1, highest, late);
 }
@@ -626,18 +634,18 @@ static int search_node(struct search *s, const struct cost *least)
 	r = list_candidates(s, node);
 	if (r < 0)
 		return r;
-	room_init(&s->room, s->place, s->spec, node);
+	capacity_init(&s->capacity, s->place, s->spec, node);
 	s->now = (struct cost){.node = node};
-	allowed = filtered(s, 0);
+	allowed = preempt_search_filtered(s, 0);
 	if (!allowed)
 		return 0;
-	s->room.usable &= allowed;
+	s->capacity.usable &= allowed;
 	for (uint32_t i = 0; i < s->n && !fits; i++)
-		fits = leave(s, &s->list[i]) &&
+		fits = preempt_search_evict(s, &s->list[i]) &&
 			(i + 1 == s->n || s->list[i + 1].rank != s->list[i].rank) &&
-			fits_now(s, NULL);
+			preempt_search_fits_now(s, NULL);
 	if (!fits)
-		fits = s->now.n && fits_now(s, NULL);
+		fits = s->now.n && preempt_search_fits_now(s, NULL);
 	if (fits) {
 		stay_who_can(s);
 		r = keep_if_best(s);
@@ -662,13 +670,15 @@ static int fill_bounds(struct search *s)
 	for (uint32_t node = 0; r == 0 && node < s->place->n_nodes; node++) {
 		const struct held *held = &s->place->held[node];
 
-		if (!held->n || !is_worth_it(s, held) || !is_reachable(s->place, s->spec, node))
+		if (!held->n || !is_worth_it(s, held) ||
+			!preempt_search_is_reachable(s->place, s->spec, node))
 			continue;
 		if (s->rules->order)
 			r = list_candidates(s, node);
-		if (r < 0 || !bound(s, node, &cost) || compare(&cost, &s->best) >= 0)
+		if (r < 0 || !preempt_search_bound(s, node, &cost) ||
+			preempt_search_compare_cost(&cost, &s->best) >= 0)
 			continue;
-		if (n_early < EARLY && compare(&cost, &least) < 0) {
+		if (n_early < EARLY && preempt_search_compare_cost(&cost, &least) < 0) {
 			least = cost;
 			n_early++;
 			r = search_node(s, &cost);
@@ -685,7 +695,8 @@ static int search_all(struct search *s)
 {
 	int r = fill_bounds(s);
 
-	while (r == 0 && s->bounds.n && compare(&s->bounds.v[0], &s->best) < 0) {
+	while (r == 0 && s->bounds.n &&
+		preempt_search_compare_cost(&s->bounds.v[0], &s->best) < 0) {
 		const struct cost least = node_bounds_take(&s->bounds);
 
 		r = search_node(s, &least);
@@ -702,17 +713,17 @@ static bool is_victim(const struct search *s, uint32_t tenant)
 }
 
 /* After PLACE_PREEMPT_STEPS steps the set may have an unneeded victim. */
-static int trim(struct search *s)
+static int preempt_search_trim(struct search *s)
 {
 	int r = list_candidates(s, s->best.node);
 
 	if (r < 0)
 		return r;
-	room_init(&s->room, s->place, s->spec, s->best.node);
-	s->room.usable &= filtered(s, 0);
+	capacity_init(&s->capacity, s->place, s->spec, s->best.node);
+	s->capacity.usable &= preempt_search_filtered(s, 0);
 	s->now = (struct cost){.node = s->best.node};
 	for (uint32_t i = 0; i < s->n; i++)
-		if (is_victim(s, s->list[i].h->tenant) && !leave(s, &s->list[i]))
+		if (is_victim(s, s->list[i].h->tenant) && !preempt_search_evict(s, &s->list[i]))
 			return -EINVAL; /* the rules have changed during the search */
 	stay_who_can(s);
 	r = keep_if_best(s);
@@ -740,7 +751,7 @@ int place_preempt_check(
 	return 0;
 }
 
-static uint64_t mixed(uint64_t seen, uint64_t value)
+static uint64_t preempt_search_mix_bits(uint64_t seen, uint64_t value)
 {
 	return (seen ^ value) * 0x9e3779b97f4a7c15u ^ (seen >> 29);
 }
@@ -749,24 +760,28 @@ static uint64_t mixed(uint64_t seen, uint64_t value)
  * A hash of the node's tenants, their other halves, its free capacity and its terminating tenants.
  * Unlike the node's version, it is the same again after all changes are undone.
  */
-static uint64_t fingerprint(const struct place *place, uint32_t node)
+static uint64_t preempt_search_fingerprint(const struct place *place, uint32_t node)
 {
 	const struct node *n = &place->nodes[node];
 	const struct held *held = &place->held[node];
-	uint64_t seen = mixed(mixed(n->cpu_taken, n->memory_taken), n->n_tenants);
+	uint64_t seen = preempt_search_mix_bits(
+		preempt_search_mix_bits(n->cpu_taken, n->memory_taken), n->n_tenants);
 
-	seen = mixed(mixed(mixed(seen, n->cpu_leaving), n->memory_leaving), n->n_leaving);
+	seen = preempt_search_mix_bits(
+		preempt_search_mix_bits(
+			preempt_search_mix_bits(seen, n->cpu_terminating), n->memory_terminating),
+		n->n_terminating);
 
 	for (uint32_t i = 0; i < held->n; i++) {
-		seen = mixed(seen, held->list[i].tenant);
-		seen = mixed(seen, place_peer(place, held->list[i].tenant));
-		seen = mixed(seen, held->list[i].started);
-		seen = mixed(seen, held->list[i].devices);
+		seen = preempt_search_mix_bits(seen, held->list[i].tenant);
+		seen = preempt_search_mix_bits(seen, place_peer(place, held->list[i].tenant));
+		seen = preempt_search_mix_bits(seen, held->list[i].started);
+		seen = preempt_search_mix_bits(seen, held->list[i].devices);
 	}
 	for (uint32_t i = n->first_device; i < n->first_device + n->n_devices; i++) {
-		seen = mixed(seen, place->share_free[i]);
-		seen = mixed(seen, place->devices[i].memory_free);
-		seen = mixed(seen, place->devices[i].n_leaving);
+		seen = preempt_search_mix_bits(seen, place->share_free[i]);
+		seen = preempt_search_mix_bits(seen, place->devices[i].memory_free);
+		seen = preempt_search_mix_bits(seen, place->devices[i].n_terminating);
 	}
 	return seen;
 }
@@ -774,14 +789,15 @@ static uint64_t fingerprint(const struct place *place, uint32_t node)
 /* The hash of the node, and of the victims' other nodes. */
 static uint64_t fingerprint_of(const struct place *place, const struct place_plan *plan)
 {
-	uint64_t seen = fingerprint(place, plan->choice.node);
+	uint64_t seen = preempt_search_fingerprint(place, plan->choice.node);
 
 	for (uint32_t i = 0; i < plan->n_victims; i++) {
 		const struct place_tenant *t = place_tenant(place, plan->victims[i]);
 		const uint32_t node = t ? t->node : PLACE_NONE;
 
 		if (node != plan->choice.node)
-			seen = mixed(seen, t ? fingerprint(place, node) : 0);
+			seen = preempt_search_mix_bits(
+				seen, t ? preempt_search_fingerprint(place, node) : 0);
 	}
 	return seen;
 }
@@ -798,7 +814,7 @@ static int list_victims(
 		const uint32_t peer = place_peer(place, tenants[i]);
 
 		victims[all++] = tenants[i];
-		if (peer != PLACE_NONE && !place->tenants[peer].is_leaving)
+		if (peer != PLACE_NONE && !place->tenants[peer].is_terminating)
 			victims[all++] = peer;
 	}
 	qsort(victims, all, sizeof(*victims), place_compare_numbers);
@@ -814,31 +830,31 @@ static int list_victims(
  * Lets the policy choose the place on the node without the victims and without place->gone. The
  * filter gets both in ascending order.
  */
-static int choose(struct place *place, const struct place_spec *asked, uint32_t node,
+static int preempt_search_choose(struct place *place, const struct place_spec *asked, uint32_t node,
 	uint32_t *tenants, uint32_t n, struct place_choice *ret, struct error *err)
 {
-	const uint32_t *was_gone = place->gone, n_was = place->n_gone;
-	_cleanup_free_ uint32_t *gone = calloc(n + n_was + 1ull, sizeof(*gone));
+	const uint32_t *was_evicted = place->evicted, n_was = place->n_evicted;
+	_cleanup_free_ uint32_t *evicted = calloc(n + n_was + 1ull, sizeof(*evicted));
 	struct place_spec spec = *asked;
-	uint32_t mark;
+	uint32_t savepoint;
 	int r = 0;
 
-	if (!gone)
+	if (!evicted)
 		return fail(err, ENOMEM, "out of memory for a plan");
-	memcpy(gone, tenants, n * sizeof(*gone));
+	memcpy(evicted, tenants, n * sizeof(*evicted));
 	for (uint32_t i = 0; i < n_was; i++)
-		gone[n + i] = was_gone[i];
-	qsort(gone, n + n_was, sizeof(*gone), place_compare_numbers);
+		evicted[n + i] = was_evicted[i];
+	qsort(evicted, n + n_was, sizeof(*evicted), place_compare_numbers);
 	spec.node = node;
-	mark = place_mark(place);
-	place->gone = gone;
-	place->n_gone = n + n_was;
+	savepoint = place_savepoint(place);
+	place->evicted = evicted;
+	place->n_evicted = n + n_was;
 	for (uint32_t i = 0; i < n && r == 0; i++)
 		r = place_remove(place, tenants[i]);
 	r = r < 0 ? fail(err, -r, "out of memory for a plan") : place_find(place, &spec, ret, err);
-	place->gone = was_gone;
-	place->n_gone = n_was;
-	place_rollback(place, mark);
+	place->evicted = was_evicted;
+	place->n_evicted = n_was;
+	place_rollback(place, savepoint);
 	place_release(place);
 	return r;
 }
@@ -854,12 +870,12 @@ int place_preempt_plan(struct place *place, const struct place_spec *spec, uint3
 	if (!kept)
 		return fail(err, ENOMEM, "out of memory for a plan");
 	memcpy(kept, tenants, n * sizeof(*kept));
-	r = choose(place, spec, node, kept, n, &plan.choice, err);
+	r = preempt_search_choose(place, spec, node, kept, n, &plan.choice, err);
 	for (uint32_t i = n; r == 0 && i-- > 0;) {
 		const uint32_t out = kept[i];
 
 		kept[i] = kept[n - 1];
-		r = choose(place, spec, node, kept, n - 1, &plan.choice, err);
+		r = preempt_search_choose(place, spec, node, kept, n - 1, &plan.choice, err);
 		if (r == 0)
 			n--;
 		if (r != -ENOSPC)
@@ -868,7 +884,7 @@ int place_preempt_plan(struct place *place, const struct place_spec *spec, uint3
 		r = 0;
 	}
 	/* The choice with all remaining victims. */
-	r = r < 0 ? r : choose(place, spec, node, kept, n, &plan.choice, err);
+	r = r < 0 ? r : preempt_search_choose(place, spec, node, kept, n, &plan.choice, err);
 	if (r < 0)
 		return r;
 	for (uint32_t i = 0; i < n; i++) {
@@ -883,12 +899,12 @@ int place_preempt_plan(struct place *place, const struct place_spec *spec, uint3
 	return 0;
 }
 
-static int find_victims(struct search *s, struct error *err)
+static int preempt_search_find_victims(struct search *s, struct error *err)
 {
 	int r;
 
-	s->gone_of_budget = calloc(s->rules->n_budgets + 1ull, sizeof(*s->gone_of_budget));
-	if (!s->gone_of_budget)
+	s->evicted_of_budget = calloc(s->rules->n_budgets + 1ull, sizeof(*s->evicted_of_budget));
+	if (!s->evicted_of_budget)
 		return fail(err, ENOMEM, "out of memory for a plan");
 	s->best.violations = UINT32_MAX;
 	r = search_all(s);
@@ -898,7 +914,7 @@ static int find_victims(struct search *s, struct error *err)
 		r = search_all(s);
 	}
 	if (r == 0 && s->best.violations != UINT32_MAX)
-		r = trim(s);
+		r = preempt_search_trim(s);
 	if (r < 0)
 		return fail(err, -r,
 			r == -ENOMEM ? "out of memory for a plan"
@@ -916,7 +932,7 @@ int place_preempt_find(struct place *place, const struct place_spec *spec,
 {
 	const bool may_limits_give = rules->order && rules->order->models;
 	struct place_spec searched = *spec;
-	_cleanup_(search_done) struct search s = {
+	_cleanup_(preempt_search_done) struct search s = {
 		.place = place, .spec = &searched, .rules = rules, .best = {.node = PLACE_NONE}};
 	struct place_plan plan = {0};
 	int r;
@@ -934,9 +950,9 @@ int place_preempt_find(struct place *place, const struct place_spec *spec,
 			return fail(
 				err, ENOSPC, "priority 0 is opportunistic: it preempts no tenant");
 		searched.queue = may_limits_give ? 0 : spec->queue;
-		r = find_victims(&s, err);
+		r = preempt_search_find_victims(&s, err);
 		if (r == 0)
-			r = choose(
+			r = preempt_search_choose(
 				place, spec, s.best.node, s.victims, s.best.n, &plan.choice, err);
 		if (r < 0)
 			return r;
@@ -953,7 +969,7 @@ int place_preempt_find(struct place *place, const struct place_spec *spec,
 	return 0;
 }
 
-void place_preempt_room(
+void place_preempt_free(
 	const struct place *place, uint32_t node, uint32_t ret[static SPEC_PRIORITY_MAX + 1])
 {
 	const struct node *n = &place->nodes[node];
@@ -979,7 +995,7 @@ void place_preempt_room(
 int place_preempt_could(struct place *place, const struct place_spec *spec,
 	const struct place_preempt *rules, uint32_t node)
 {
-	_cleanup_(search_done) struct search s = {.place = place,
+	_cleanup_(preempt_search_done) struct search s = {.place = place,
 		.spec = spec,
 		.rules = rules,
 		.violations_min = 1,
@@ -990,17 +1006,17 @@ int place_preempt_could(struct place *place, const struct place_spec *spec,
 	if (place_reason_of(place, spec, node) == PLACE_FITS)
 		return 1;
 	if (!place->held[node].n || !is_worth_it(&s, &place->held[node]) ||
-		!is_reachable(place, spec, node))
+		!preempt_search_is_reachable(place, spec, node))
 		return 0;
-	s.gone_of_budget = calloc(rules->n_budgets + 1ull, sizeof(*s.gone_of_budget));
-	r = s.gone_of_budget ? list_candidates(&s, node) : -ENOMEM;
+	s.evicted_of_budget = calloc(rules->n_budgets + 1ull, sizeof(*s.evicted_of_budget));
+	r = s.evicted_of_budget ? list_candidates(&s, node) : -ENOMEM;
 	if (r < 0)
 		return r;
-	room_init(&s.room, place, spec, node);
-	s.room.usable &= filtered(&s, 0);
+	capacity_init(&s.capacity, place, spec, node);
+	s.capacity.usable &= preempt_search_filtered(&s, 0);
 	for (uint32_t i = 0; i < s.n; i++)
-		leave(&s, &s.list[i]);
-	fits = fits_now(&s, NULL);
+		preempt_search_evict(&s, &s.list[i]);
+	fits = preempt_search_fits_now(&s, NULL);
 	all_stay(&s);
 	return fits;
 }
@@ -1008,20 +1024,20 @@ int place_preempt_could(struct place *place, const struct place_spec *spec,
 int place_preempt_apply(struct place *place, const struct place_spec *spec,
 	const struct place_plan *plan, uint32_t *ret_tenant, struct error *err)
 {
-	uint32_t mark, tenant = PLACE_NONE;
+	uint32_t savepoint, tenant = PLACE_NONE;
 	int r = 0;
 
 	if (plan->choice.node >= place->n_nodes || fingerprint_of(place, plan) != plan->seen)
 		return fail(err, ESTALE, "the node has changed since the plan was made");
-	mark = place_mark(place);
+	savepoint = place_savepoint(place);
 	for (uint32_t i = 0; i < plan->n_victims && r == 0; i++)
 		r = place_remove(place, plan->victims[i]);
 	r = r < 0 ? fail(err, -r, "victim %u cannot leave", plan->victims[0])
 		  : place_add(place, spec, &plan->choice, &tenant, err);
 	for (uint32_t i = 0; i < plan->n_victims && plan->is_graceful && r == 0; i++)
-		r = place_linger(place, plan->victims[i], err);
+		r = place_readd_terminating(place, plan->victims[i], err);
 	if (r < 0)
-		place_rollback(place, mark);
+		place_rollback(place, savepoint);
 	else
 		*ret_tenant = tenant;
 	place_release(place);

@@ -11,12 +11,12 @@
  * A tenant in two halves (place-mode.h) counts where one half is in the way, and both halves go.
  * Preemption never frees network bandwidth.
  *
- * With `is_graceful` victims become terminating (place_leave()) instead of being removed. The new
- * tenant is counted at once, so no other tenant takes its place. It may start when all victims are
- * removed, or when place_is_awaiting() is false. If it gives up, its victims still terminate.
- * Plans, gangs and reclaiming obey this rule too. A caller that decides for several tenants under
- * one savepoint removes victims at once, and calls place_linger() for all of them at the end.
- * Otherwise only the first tenant could use their devices.
+ * With `is_graceful` victims become terminating (place_mark_terminating()) instead of being
+ * removed. The new tenant is counted at once, so no other tenant takes its place. It may start when
+ * all victims are removed, or when place_is_awaiting() is false. If it gives up, its victims still
+ * terminate. Plans, gangs and reclaiming obey this rule too. A caller that decides for several
+ * tenants under one savepoint removes victims at once, and calls place_readd_terminating() for all
+ * of them at the end. Otherwise only the first tenant could use their devices.
  *
  * Terminating tenants are never victims. Their devices are closed, so that the capacity is promised
  * once. Their CPU and memory of the node are closed too, except for a tenant that may wait
@@ -47,7 +47,7 @@ struct holder;
 
 /* How many tenants with that `budget` label may still be evicted; without an entry: all. */
 struct place_budget {
-	uint32_t label, may_go;
+	uint32_t label, may_evict;
 };
 
 /*
@@ -96,7 +96,7 @@ int place_preempt_find(struct place *place, const struct place_spec *spec,
  * For each priority: the largest share, in permille, that one device of the node would have free
  * without all tenants of lower priority. O(tenants of the node x devices).
  */
-void place_preempt_room(
+void place_preempt_free(
 	const struct place *place, uint32_t node, uint32_t ret[static SPEC_PRIORITY_MAX + 1]);
 
 /*

@@ -28,27 +28,27 @@ static inline uint32_t queue_share(const struct place *place, const struct place
 	return spec->is_exclusive ? place->config.share_factor : spec->share;
 }
 
-static inline uint64_t queue_asked(const struct place *place, const struct place_spec *spec)
+static inline uint64_t queue_requested(const struct place *place, const struct place_spec *spec)
 {
 	return (uint64_t)queue_share(place, spec) * spec->count;
 }
 
 /* Use beyond the quota, of all models or of this one. gone: use to subtract, [ALL + 1]. */
-static inline int64_t queue_beyond(const struct queue *q, const uint64_t *gone, uint32_t model)
+static inline int64_t queue_beyond(const struct queue *q, const uint64_t *evicted, uint32_t model)
 {
-	int64_t most = (int64_t)(q->used[ALL] - gone[ALL]) - (int64_t)q->quota[ALL];
+	int64_t most = (int64_t)(q->used[ALL] - evicted[ALL]) - (int64_t)q->quota[ALL];
 
 	if (model != ALL && q->quota[model] != PLACE_UNLIMITED)
-		most = MAX(
-			most, (int64_t)(q->used[model] - gone[model]) - (int64_t)q->quota[model]);
+		most = MAX(most,
+			(int64_t)(q->used[model] - evicted[model]) - (int64_t)q->quota[model]);
 	return most;
 }
 
 /* Whether the limit refuses that much more of the model. gone: use to subtract. */
 static inline bool queue_is_full(
-	const struct queue *q, const uint64_t *gone, uint32_t model, uint64_t asked)
+	const struct queue *q, const uint64_t *evicted, uint32_t model, uint64_t asked)
 {
-	return asked > q->limit[model] || q->used[model] - gone[model] > q->limit[model] - asked;
+	return asked > q->limit[model] || q->used[model] - evicted[model] > q->limit[model] - asked;
 }
 
 extern const uint64_t queue_nothing[ALL + 1]; /* all zero */

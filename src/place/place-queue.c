@@ -2,10 +2,11 @@
 /*
  * This file counts what queues use, and decides whether a tenant may start within quotas and
  * limits. Queues are an array; `parent` is an index, and a spec's `queue` is an index plus one.
- * count() adds to a queue and all its ancestors, so `used` includes all queues below. Terminating
- * tenants do not count, and index ALL of an array stands for all models together. place_queue_set()
- * builds a new table and replaces the old one only after every check. admit_each() counts earlier
- * members as if they were placed, and takes that back before it returns.
+ * place_queue_count_tenant() adds to a queue and all its ancestors, so `used` includes all queues
+ * below. Terminating tenants do not count, and index ALL of an array stands for all models
+ * together. place_queue_set() builds a new table and replaces the old one only after every check.
+ * admit_each() counts earlier members as if they were placed, and takes that back before it
+ * returns.
  */
 #include "place/place-queue.h"
 
@@ -21,7 +22,7 @@
 
 #define AMOUNT_MAX (1ull << 40) /* permille, above any cluster */
 #define TEXT 24u
-#define STANDING (2 * TEXT + SPEC_LABEL + 64) /* for standing() */
+#define STANDING (2 * TEXT + SPEC_LABEL + 64) /* for place_queue_standing_text() */
 
 const uint64_t queue_nothing[ALL + 1];
 
@@ -33,7 +34,7 @@ void place_queue_free(struct place_queues *queues)
 DEFINE_CLEANUP(struct place_queues *, place_queue_free)
 
 /* "1.5" for 1500 */
-static const char *devices(uint64_t permille, char ret[static TEXT])
+static const char *place_queue_format_devices(uint64_t permille, char ret[static TEXT])
 {
 	int n = snprintf(
 		ret, TEXT, "%" PRIu64 ".%03u", permille / 1000, (unsigned int)(permille % 1000));
@@ -47,7 +48,7 @@ static const char *devices(uint64_t permille, char ret[static TEXT])
 
 /* ---- use ---- */
 
-static void count(struct place_queues *queues, const struct place *place,
+static void place_queue_count_tenant(struct place_queues *queues, const struct place *place,
 	const struct place_tenant *t, int sign)
 {
 	const uint64_t share = (uint64_t)(int64_t)(sign * (int)queue_share(place, &t->spec));
@@ -63,12 +64,12 @@ static void count(struct place_queues *queues, const struct place *place,
 void place_queue_count(struct place *place, const struct place_tenant *t, int sign)
 {
 	if (place->queues)
-		count(place->queues, place, t, sign);
+		place_queue_count_tenant(place->queues, place, t, sign);
 }
 
 /* ---- setup ---- */
 
-static uint32_t index_of(const struct place_queues *queues, uint32_t n, const char *name)
+static uint32_t place_queue_index(const struct place_queues *queues, uint32_t n, const char *name)
 {
 	for (uint32_t i = 0; i < n; i++)
 		if (!strcmp(queues->queue[i].name, name))
@@ -86,7 +87,7 @@ static int bounds_set(struct queue *q, uint32_t at, const char *of, uint64_t quo
 			q->name, of, quota);
 	if (quota > limit)
 		return fail(err, EINVAL, "queue %s%s: quota %s is above the limit, %s", q->name, of,
-			devices(quota, a), devices(limit, b));
+			place_queue_format_devices(quota, a), place_queue_format_devices(limit, b));
 	q->quota[at] = quota;
 	q->limit[at] = limit;
 	return 0;
@@ -119,7 +120,8 @@ static int models_set(struct place *place, struct queue *q, const struct place_q
 		if (r == 0 && m->quota > info->quota)
 			r = fail(err, EINVAL,
 				"queue %s%s: quota %s is above that of all models, %s", q->name, of,
-				devices(m->quota, a), devices(info->quota, b));
+				place_queue_format_devices(m->quota, a),
+				place_queue_format_devices(info->quota, b));
 		if (r < 0)
 			return r;
 	}
@@ -137,7 +139,7 @@ static int queue_set(struct place *place, struct place_queues *queues, uint32_t 
 	if (n == 0 || n >= SPEC_LABEL)
 		return fail(err, EINVAL, "queue '%.70s': 1 to %u characters are possible",
 			info->name, SPEC_LABEL - 1);
-	if (index_of(queues, i, info->name) != PLACE_NONE)
+	if (place_queue_index(queues, i, info->name) != PLACE_NONE)
 		return fail(err, EINVAL, "queue %s is named twice", info->name);
 	memcpy(q->name, info->name, n + 1);
 	if (info->weight == 0 || info->weight > PLACE_QUEUE_WEIGHT_MAX)
@@ -158,7 +160,7 @@ static int parents_set(
 		q->parent = PLACE_NONE;
 		if (!infos[i].parent || !infos[i].parent[0])
 			continue;
-		q->parent = index_of(queues, queues->n, infos[i].parent);
+		q->parent = place_queue_index(queues, queues->n, infos[i].parent);
 		if (q->parent == PLACE_NONE)
 			return fail(err, EINVAL, "queue %s: its parent '%.70s' is unknown", q->name,
 				infos[i].parent);
@@ -202,10 +204,11 @@ static int sums_check(const struct place *place, struct place_queues *queues, st
 				return fail(err, EINVAL,
 					"queue %s: the quotas below it are %s together%s%s, its "
 					"own is %s",
-					queues->queue[i].name, devices(sum[i][m], a),
+					queues->queue[i].name,
+					place_queue_format_devices(sum[i][m], a),
 					m == ALL ? "" : " of model ",
 					m == ALL ? "" : place->models[m],
-					devices(queues->queue[i].quota[m], b));
+					place_queue_format_devices(queues->queue[i].quota[m], b));
 	}
 	return 0;
 }
@@ -231,8 +234,8 @@ static int tenants_set(const struct place *place, struct place_queues *queues, s
 					"queue %s has tenants: there cannot be queues below it",
 					old->queue[at].name);
 		}
-		if (!t->is_leaving)
-			count(queues, place, t, 1);
+		if (!t->is_terminating)
+			place_queue_count_tenant(queues, place, t, 1);
 	}
 	return 0;
 }
@@ -249,7 +252,7 @@ int place_queue_set(struct place *place, const struct place_queue_info *infos, u
 		*ret_at = n;
 	if (n > PLACE_QUEUES_MAX)
 		return fail(err, EINVAL, "%u queues: up to %u are possible", n, PLACE_QUEUES_MAX);
-	if (place->n_marks)
+	if (place->n_savepoints)
 		return fail(err, EBUSY, "queues cannot change: a decision is in progress");
 	queues = calloc(1, sizeof(*queues) + n * sizeof(queues->queue[0]));
 	if (!queues)
@@ -289,7 +292,7 @@ uint32_t place_queue_n(const struct place *place)
 
 uint32_t place_queue_find(const struct place *place, const char *name)
 {
-	return place->queues ? index_of(place->queues, place->queues->n, name) + 1 : 0;
+	return place->queues ? place_queue_index(place->queues, place->queues->n, name) + 1 : 0;
 }
 
 uint64_t place_queue_used(const struct place *place, uint32_t queue, uint32_t model)
@@ -306,7 +309,7 @@ struct bound_text {
 	char text[SPEC_LABEL + 16];
 };
 
-static struct bound_text text_of(const struct place *place, uint32_t model)
+static struct bound_text place_queue_bound_text(const struct place *place, uint32_t model)
 {
 	struct bound_text t = {""};
 
@@ -326,7 +329,7 @@ static bool is_within_limits(const struct place *place, const struct place_spec 
 	uint32_t model, struct place_verdict *ret)
 {
 	const struct place_queues *queues = place->queues;
-	const uint64_t asked = queue_asked(place, spec);
+	const uint64_t asked = queue_requested(place, spec);
 	const uint32_t bounds[] = {ALL, model};
 	char a[TEXT], b[TEXT], c[TEXT];
 	bool is_within = true;
@@ -339,16 +342,19 @@ static bool is_within_limits(const struct place *place, const struct place_spec 
 			if (asked > q->limit[m]) {
 				SAY(ret, PLACE_ADMIT_NEVER,
 					"queue %s may have %s devices%s at most, %s asked", q->name,
-					devices(q->limit[m], a), text_of(place, m).text,
-					devices(asked, b));
+					place_queue_format_devices(q->limit[m], a),
+					place_queue_bound_text(place, m).text,
+					place_queue_format_devices(asked, b));
 				return false;
 			}
 			if (is_within && queue_is_full(q, queue_nothing, m, asked)) {
 				SAY(ret, PLACE_ADMIT_WAIT,
 					"queue %s has %s of the %s devices%s that it may have, %s "
 					"asked",
-					q->name, devices(q->used[m], a), devices(q->limit[m], b),
-					text_of(place, m).text, devices(asked, c));
+					q->name, place_queue_format_devices(q->used[m], a),
+					place_queue_format_devices(q->limit[m], b),
+					place_queue_bound_text(place, m).text,
+					place_queue_format_devices(asked, c));
 				is_within = false;
 			}
 		}
@@ -428,8 +434,10 @@ int place_queue_allows_share(
 				return fail(err, ENOSPC,
 					"queue %s has %s of the %s devices%s that it may have, %s "
 					"more asked",
-					q->name, devices(q->used[m], a), devices(q->limit[m], b),
-					text_of(place, m).text, devices(more[m], c));
+					q->name, place_queue_format_devices(q->used[m], a),
+					place_queue_format_devices(q->limit[m], b),
+					place_queue_bound_text(place, m).text,
+					place_queue_format_devices(more[m], c));
 	}
 	return 0;
 }
@@ -453,7 +461,7 @@ static bool is_on_way(const struct place_queues *queues, const struct place_spec
  * Returns whether a queue below `above` uses devices of that model (ALL: of any) that the tenant's
  * queue can reclaim.
  */
-static bool is_lent_below(
+static bool place_queue_is_borrowed_below(
 	const struct place *place, const struct place_spec *spec, uint32_t above, uint32_t bound)
 {
 	const struct place_queues *queues = place->queues;
@@ -481,16 +489,17 @@ static bool is_lent_below(
 }
 
 /* Returns whether each exceeded limit is exceeded because of borrowed devices. */
-static bool is_lent(const struct place *place, const struct place_spec *spec, uint32_t model)
+static bool place_queue_is_borrowed(
+	const struct place *place, const struct place_spec *spec, uint32_t model)
 {
 	const struct queue *queue = place->queues->queue;
-	const uint64_t asked = queue_asked(place, spec);
+	const uint64_t asked = queue_requested(place, spec);
 	const uint32_t bounds[] = {ALL, model};
 
 	for (uint32_t at = spec->queue - 1; at != PLACE_NONE; at = queue[at].parent)
 		for (int i = 0; i < 2; i++)
 			if (queue_is_full(&queue[at], queue_nothing, bounds[i], asked) &&
-				!is_lent_below(place, spec, at, bounds[i]))
+				!place_queue_is_borrowed_below(place, spec, at, bounds[i]))
 				return false;
 	return true;
 }
@@ -520,18 +529,19 @@ struct loan {
 };
 
 /* "1 of its guaranteed 2 devices of model A", or "3 devices of model A, 1 of them borrowed". */
-static const char *standing(
+static const char *place_queue_standing_text(
 	const struct queue *q, uint32_t at, const char *of_model, char ret[static STANDING])
 {
 	char used[TEXT], other[TEXT];
 
 	if (q->used[at] > q->quota[at])
 		snprintf(ret, STANDING, "%s devices%s, %s of them borrowed",
-			devices(q->used[at], used), of_model,
-			devices(q->used[at] - q->quota[at], other));
+			place_queue_format_devices(q->used[at], used), of_model,
+			place_queue_format_devices(q->used[at] - q->quota[at], other));
 	else
 		snprintf(ret, STANDING, "%s of its guaranteed %s devices%s",
-			devices(q->used[at], used), devices(q->quota[at], other), of_model);
+			place_queue_format_devices(q->used[at], used),
+			place_queue_format_devices(q->quota[at], other), of_model);
 	return ret;
 }
 
@@ -539,25 +549,25 @@ static void admit_loan(const struct place *place, const struct place_spec *spec,
 	const struct loan *loan, struct place_verdict *ret)
 {
 	const struct queue *q = &place->queues->queue[spec->queue - 1];
-	const struct bound_text quota = text_of(place, loan->quota);
-	const struct bound_text model = text_of(place, loan->model);
+	const struct bound_text quota = place_queue_bound_text(place, loan->quota);
+	const struct bound_text model = place_queue_bound_text(place, loan->model);
 	char has[STANDING], c[TEXT];
 
-	if (loan->idle >= queue_asked(place, spec))
+	if (loan->idle >= queue_requested(place, spec))
 		SAY(ret, PLACE_ADMIT_BORROW, "queue %s has %s and borrows: %s%s are idle", q->name,
-			standing(q, loan->quota, quota.text, has), devices(loan->idle, c),
-			model.text);
+			place_queue_standing_text(q, loan->quota, quota.text, has),
+			place_queue_format_devices(loan->idle, c), model.text);
 	else
 		SAY(ret, PLACE_ADMIT_WAIT, "queue %s has %s, and %s%s are idle to borrow", q->name,
-			standing(q, loan->quota, quota.text, has), devices(loan->idle, c),
-			model.text);
+			place_queue_standing_text(q, loan->quota, quota.text, has),
+			place_queue_format_devices(loan->idle, c), model.text);
 }
 
 static void admit_model(const struct place *place, const struct place_spec *spec, uint32_t model,
 	struct place_verdict *ret)
 {
 	const struct queue *q = &place->queues->queue[spec->queue - 1];
-	const uint64_t asked = queue_asked(place, spec);
+	const uint64_t asked = queue_requested(place, spec);
 	const uint32_t m = is_within_quota(q, ALL, asked) ? model : ALL;
 	const bool has_right = m == model && is_within_quota(q, model, asked);
 	/*
@@ -570,17 +580,20 @@ static void admit_model(const struct place *place, const struct place_spec *spec
 	char a[TEXT], b[TEXT], c[TEXT];
 
 	if (!is_within_limits(place, spec, model, ret) &&
-		(!has_right || ret->admission == PLACE_ADMIT_NEVER || !is_lent(place, spec, model)))
+		(!has_right || ret->admission == PLACE_ADMIT_NEVER ||
+			!place_queue_is_borrowed(place, spec, model)))
 		return;
 	if (has_right)
 		SAY(ret, PLACE_ADMIT_NOW, "queue %s has %s of its guaranteed %s devices, %s asked",
-			q->name, devices(q->used[ALL], a), devices(q->quota[ALL], b),
-			devices(asked, c));
+			q->name, place_queue_format_devices(q->used[ALL], a),
+			place_queue_format_devices(q->quota[ALL], b),
+			place_queue_format_devices(asked, c));
 	else
 		admit_loan(place, spec, &loan, ret);
 }
 
-static bool is_asked(const struct place *place, const struct place_spec *spec, uint32_t model)
+static bool place_queue_is_requested(
+	const struct place *place, const struct place_spec *spec, uint32_t model)
 {
 	return (!spec->models || (spec->models >> model & 1)) && place->capacity[model];
 }
@@ -597,7 +610,8 @@ static void admit_mixed(
 	uint64_t models = 0;
 
 	for (uint32_t m = 0; m < place->n_models; m++)
-		if (is_asked(place, spec, m) && is_within_limits(place, spec, m, &ignored)) {
+		if (place_queue_is_requested(place, spec, m) &&
+			is_within_limits(place, spec, m, &ignored)) {
 			models |= 1ull << m;
 			loan.idle += idle_of(place, m);
 		}
@@ -624,7 +638,7 @@ int place_queue_admit(const struct place *place, const struct place_spec *spec,
 	if (!spec->count)
 		SAY(&best, PLACE_ADMIT_NOW, "it asks for no device");
 	for (uint32_t m = 0, n = 0; m < place->n_models && spec->count; m++) {
-		if (!is_asked(place, spec, m))
+		if (!place_queue_is_requested(place, spec, m))
 			continue;
 		admit_model(place, spec, m, &one);
 		one.models = 1ull << m;
@@ -640,9 +654,10 @@ int place_queue_admit(const struct place *place, const struct place_spec *spec,
 }
 
 /* Counts the tenant as if it were placed on that model. */
-static void pretend(struct place *place, const struct place_spec *spec, uint32_t model, int sign)
+static void place_queue_pretend_use(
+	struct place *place, const struct place_spec *spec, uint32_t model, int sign)
 {
-	const uint64_t asked = (uint64_t)sign * queue_asked(place, spec);
+	const uint64_t asked = (uint64_t)sign * queue_requested(place, spec);
 	struct place_queues *queues = place->queues;
 
 	place->idle[model] -= (int64_t)asked;
@@ -661,13 +676,13 @@ static void set_never(const struct place *place, const struct place_spec *member
 	uint64_t asked = 0;
 
 	for (uint32_t i = 0; i < n; i++)
-		asked += queue_asked(place, &members[i]);
+		asked += queue_requested(place, &members[i]);
 	for (uint32_t at = members[0].queue - 1; at != PLACE_NONE; at = queue[at].parent)
 		if (asked > queue[at].limit[ALL]) {
 			SAY(ret, PLACE_ADMIT_NEVER,
 				"queue %s may have %s devices at most, %s asked by all %u",
-				queue[at].name, devices(queue[at].limit[ALL], a), devices(asked, b),
-				n);
+				queue[at].name, place_queue_format_devices(queue[at].limit[ALL], a),
+				place_queue_format_devices(asked, b), n);
 			return;
 		}
 }
@@ -699,11 +714,11 @@ static int admit_each(struct place *place, const struct place_spec *members, uin
 		if (!one.models)
 			continue;
 		models[i] = (uint32_t)__builtin_ctzll(one.models);
-		pretend(place, &members[i], models[i], 1);
+		place_queue_pretend_use(place, &members[i], models[i], 1);
 	}
 	while (i-- > 0)
 		if (models[i] != PLACE_NONE)
-			pretend(place, &members[i], models[i], -1);
+			place_queue_pretend_use(place, &members[i], models[i], -1);
 	if (r < 0)
 		return r;
 	set_never(place, members, n, &worst);

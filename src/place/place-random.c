@@ -8,7 +8,8 @@
 #include "place/place-internal.h"
 #include "place/place-policy.h"
 
-static uint64_t draw(const struct place *place, const struct place_spec *spec, uint32_t node)
+static uint64_t random_policy_draw(
+	const struct place *place, const struct place_spec *spec, uint32_t node)
 {
 	struct rand r = rand_seeded((uint64_t)place->n_placed << 40 ^
 		(uint64_t)place->tenant_free << 20 ^ (uint64_t)spec->share << 8);
@@ -26,7 +27,7 @@ static int32_t random_bound(struct place *place, const struct place_class *class
 static int32_t random_score(struct place *place, const struct place_spec *spec, uint32_t node,
 	uint64_t mask, struct place_choice *choice)
 {
-	struct rand r = rand_seeded(draw(place, spec, node));
+	struct rand r = rand_seeded(random_policy_draw(place, spec, node));
 
 	for (uint32_t k = 0; k < choice->n; k++) {
 		uint64_t skip = rand_below(&r, (uint64_t)__builtin_popcountll(mask)), left = mask;

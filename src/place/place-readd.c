@@ -74,20 +74,20 @@ static int put_newcomers_back(struct place *place, uint32_t first, uint32_t end)
 	return r;
 }
 
-int place_return_beside(struct place *place, uint32_t tenant, const struct place_tenant *was)
+int place_return_overlapping(struct place *place, uint32_t tenant, const struct place_tenant *was)
 {
-	const uint32_t from = left_at(place, tenant), mark = place_mark(place);
-	uint32_t left = mark;
+	const uint32_t from = left_at(place, tenant), savepoint = place_savepoint(place);
+	uint32_t left = savepoint;
 	int r = 0;
 
 	if (is_in_doubt(place, from, was)) {
-		r = take_newcomers_out(place, from, mark);
+		r = take_newcomers_out(place, from, savepoint);
 		left = place->n_undo;
 	}
 	r = r < 0 ? r : place_return(place, tenant, was);
-	r = r < 0 ? r : put_newcomers_back(place, mark, left);
+	r = r < 0 ? r : put_newcomers_back(place, savepoint, left);
 	if (r < 0)
-		place_rollback(place, mark);
+		place_rollback(place, savepoint);
 	place_release(place);
 	return r;
 }
@@ -95,7 +95,7 @@ int place_return_beside(struct place *place, uint32_t tenant, const struct place
 /* ---- by number ---- */
 
 /* Returns the tenant as it was before its removal below an open savepoint; -ENOENT. */
-static int removed(
+static int place_readd_find_removed(
 	const struct place *place, uint32_t tenant, struct place_tenant *ret, struct error *err)
 {
 	const uint32_t at = left_at(place, tenant);
@@ -106,23 +106,23 @@ static int removed(
 	return 0;
 }
 
-int place_spare(struct place *place, uint32_t tenant, struct error *err)
+int place_readd(struct place *place, uint32_t tenant, struct error *err)
 {
 	struct place_tenant was;
-	int r = removed(place, tenant, &was, err);
+	int r = place_readd_find_removed(place, tenant, &was, err);
 
 	if (r < 0)
 		return r;
-	place_be_lenient(place, was.node, true);
-	r = place_return_beside(place, tenant, &was);
-	place_be_lenient(place, was.node, false);
+	place_count_terminating_free(place, was.node, true);
+	r = place_return_overlapping(place, tenant, &was);
+	place_count_terminating_free(place, was.node, false);
 	return r < 0 ? fail(err, -r, "tenant %u cannot come back", tenant) : 0;
 }
 
-int place_linger(struct place *place, uint32_t tenant, struct error *err)
+int place_readd_terminating(struct place *place, uint32_t tenant, struct error *err)
 {
 	struct place_tenant was;
-	int r = removed(place, tenant, &was, err);
+	int r = place_readd_find_removed(place, tenant, &was, err);
 
-	return r < 0 ? r : place_return_leaving(place, tenant, &was, err);
+	return r < 0 ? r : place_return_terminating(place, tenant, &was, err);
 }

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * This file gives the search for victims an order by queue, and finds victims on several nodes for
- * limits. `gone` counts the use that victims under trial give back; leave() adds to it and stay()
- * subtracts. Unless `is_own` is set, a queue loses tenants only while it exceeds its quota.
- * reclaim_across() first picks victims until the limits allow the tenant. reclaim_across() then
- * removes those victims under a savepoint and searches a node for the others that must go. find()
- * returns the cheapest plan; every removal is rolled back before that.
+ * limits. `gone` counts the use that victims under trial give back; reclaim_evict_holder() adds to
+ * it and reclaim_keep_holder() subtracts. Unless `is_own` is set, a queue loses tenants only while
+ * it exceeds its quota. reclaim_across() first picks victims until the limits allow the tenant.
+ * reclaim_across() then removes those victims under a savepoint and searches a node for the others
+ * that must go. reclaim_find_victims() returns the cheapest plan; every removal is rolled back
+ * before that.
  */
 #include "place/place-reclaim.h"
 
@@ -25,14 +26,14 @@ struct reclaim {
 	uint64_t models;                        /* models of the guarantee, or of the request */
 	bool *is_above;                         /* by queue: the asking queue or an ancestor */
 	uint32_t *rank;                         /* by queue */
-	uint64_t (*gone)[ALL + 1];              /* by queue: use of the victims under trial */
+	uint64_t (*evicted)[ALL + 1];           /* by queue: use of the victims under trial */
 };
 
 static void reclaim_done(struct reclaim *r)
 {
 	free(r->is_above);
 	free(r->rank);
-	free(r->gone);
+	free(r->evicted);
 }
 
 /* ---- candidates ---- */
@@ -59,12 +60,12 @@ static bool may_leave(const struct reclaim *r, const struct holder *h)
 	if (!h->queue || !h->devices || r->is_above[at])
 		return false;
 	for (; at != PLACE_NONE && !r->is_above[at]; at = queue[at].parent)
-		if (queue_beyond(&queue[at], r->gone[at], model) <= 0)
+		if (queue_beyond(&queue[at], r->evicted[at], model) <= 0)
 			return false;
 	return true;
 }
 
-static int rank(void *arg, const struct holder *h)
+static int reclaim_rank_holder(void *arg, const struct holder *h)
 {
 	const struct reclaim *r = arg;
 	const int also = r->also ? r->also->rank(r->also->arg, h) : 0;
@@ -74,7 +75,7 @@ static int rank(void *arg, const struct holder *h)
 	return may_leave(r, h) ? (int)(r->rank[h->queue - 1] * 101 + h->priority) : -1;
 }
 
-static void count(struct reclaim *r, const struct holder *h, int sign)
+static void reclaim_count_holder(struct reclaim *r, const struct holder *h, int sign)
 {
 	const struct queue *queue = r->place->queues->queue;
 	const struct place_tenant *t = &r->place->tenants[h->tenant];
@@ -82,56 +83,56 @@ static void count(struct reclaim *r, const struct holder *h, int sign)
 
 	for (uint32_t at = h->queue - 1; at != PLACE_NONE; at = queue[at].parent)
 		for (uint32_t i = 0; i < t->n; i++) {
-			r->gone[at][ALL] += share;
-			r->gone[at][r->place->devices[t->device[i]].model] += share;
+			r->evicted[at][ALL] += share;
+			r->evicted[at][r->place->devices[t->device[i]].model] += share;
 		}
 }
 
-static bool leave(void *arg, const struct holder *h)
+static bool reclaim_evict_holder(void *arg, const struct holder *h)
 {
 	struct reclaim *r = arg;
 
 	if (!may_leave(r, h) || (r->also && !r->also->leave(r->also->arg, h)))
 		return false;
-	count(r, h, 1);
+	reclaim_count_holder(r, h, 1);
 	return true;
 }
 
-static void stay(void *arg, const struct holder *h)
+static void reclaim_keep_holder(void *arg, const struct holder *h)
 {
 	struct reclaim *r = arg;
 
 	if (r->also)
 		r->also->stay(r->also->arg, h);
-	count(r, h, -1);
+	reclaim_count_holder(r, h, -1);
 }
 
 /* ---- limits ---- */
 
-static bool is_full(const struct reclaim *r, uint32_t at, uint32_t bound)
+static bool reclaim_is_full(const struct reclaim *r, uint32_t at, uint32_t bound)
 {
-	return queue_is_full(
-		&r->place->queues->queue[at], r->gone[at], bound, queue_asked(r->place, r->spec));
+	return queue_is_full(&r->place->queues->queue[at], r->evicted[at], bound,
+		queue_requested(r->place, r->spec));
 }
 
 /* Returns the models that no limit excludes any more. */
-static uint64_t models(void *arg, const struct holder *but)
+static uint64_t reclaim_models_freed(void *arg, const struct holder *but)
 {
 	struct reclaim *r = arg;
 	uint64_t may = r->models;
 
 	if (but)
-		count(r, but, -1);
+		reclaim_count_holder(r, but, -1);
 	for (uint32_t at = r->spec->queue - 1; at != PLACE_NONE;
 		at = r->place->queues->queue[at].parent) {
-		if (is_full(r, at, ALL))
+		if (reclaim_is_full(r, at, ALL))
 			may = 0;
 		for (uint64_t m = may & r->place->queues->models; m; m &= m - 1)
-			if (is_full(r, at, (uint32_t)__builtin_ctzll(m)))
+			if (reclaim_is_full(r, at, (uint32_t)__builtin_ctzll(m)))
 				may &= ~(m & -m);
 	}
 	if (but)
-		count(r, but, 1);
+		reclaim_count_holder(r, but, 1);
 	return may;
 }
 
@@ -147,8 +148,8 @@ static bool is_in_the_way(const struct reclaim *r, const struct holder *h, uint6
 	while (at != PLACE_NONE && !r->is_above[at])
 		at = r->place->queues->queue[at].parent;
 	for (; at != PLACE_NONE; at = r->place->queues->queue[at].parent)
-		if (is_full(r, at, ALL) ||
-			(model != ALL && (goal >> model & 1) && is_full(r, at, model)))
+		if (reclaim_is_full(r, at, ALL) ||
+			(model != ALL && (goal >> model & 1) && reclaim_is_full(r, at, model)))
 			return true;
 	return false;
 }
@@ -158,7 +159,7 @@ static bool is_model_full(const struct reclaim *r, uint32_t model)
 {
 	for (uint32_t at = r->spec->queue - 1; at != PLACE_NONE;
 		at = r->place->queues->queue[at].parent)
-		if (is_full(r, at, model))
+		if (reclaim_is_full(r, at, model))
 			return true;
 	return false;
 }
@@ -198,8 +199,8 @@ static int reclaim_init(struct reclaim *r)
 
 	r->is_above = calloc(queues->n, sizeof(*r->is_above));
 	r->rank = calloc(queues->n, sizeof(*r->rank));
-	r->gone = calloc(queues->n, sizeof(*r->gone));
-	if (!ranked || !r->is_above || !r->rank || !r->gone)
+	r->evicted = calloc(queues->n, sizeof(*r->evicted));
+	if (!ranked || !r->is_above || !r->rank || !r->evicted)
 		return -ENOMEM;
 	for (uint32_t at = r->spec->queue - 1; at != PLACE_NONE; at = queues->queue[at].parent)
 		r->is_above[at] = true;
@@ -240,7 +241,7 @@ static int list_borrowers(struct reclaim *r, uint64_t goal, struct borrower **re
 	for (uint32_t node = 0; node < place->n_nodes; node++)
 		for (uint32_t i = 0; i < place->held[node].n; i++) {
 			const struct holder *h = &place->held[node].list[i];
-			const int is = is_in_the_way(r, h, goal) ? rank(r, h) : -1;
+			const int is = is_in_the_way(r, h, goal) ? reclaim_rank_holder(r, h) : -1;
 
 			if (is < 0)
 				continue;
@@ -264,35 +265,36 @@ static int list_borrowers(struct reclaim *r, uint64_t goal, struct borrower **re
 static int leave_for_limits(struct reclaim *r, uint64_t goal, struct borrower *list, uint32_t n,
 	const struct place_preempt *rules, struct place_budget *budgets)
 {
-	for (uint32_t i = 0; i < n && !(models(r, NULL) & goal); i++) {
+	for (uint32_t i = 0; i < n && !(reclaim_models_freed(r, NULL) & goal); i++) {
 		const uint32_t budget = place_budget_of(rules, list[i].h.budget);
 
-		if ((budget != PLACE_NONE && !budgets[budget].may_go) || !leave(r, &list[i].h))
+		if ((budget != PLACE_NONE && !budgets[budget].may_evict) ||
+			!reclaim_evict_holder(r, &list[i].h))
 			continue;
 		list[i].has_left = true;
 		if (budget != PLACE_NONE)
-			budgets[budget].may_go--;
+			budgets[budget].may_evict--;
 	}
-	return models(r, NULL) & goal ? 0 : -ENOSPC;
+	return reclaim_models_freed(r, NULL) & goal ? 0 : -ENOSPC;
 }
 
 /* Removes these tenants and finds the node, with the other victims there. */
-static int find_without(struct reclaim *r, const struct place_preempt *rules, const uint32_t *gone,
-	uint32_t n, struct place_plan *ret_plan, struct error *err)
+static int find_without(struct reclaim *r, const struct place_preempt *rules,
+	const uint32_t *evicted, uint32_t n, struct place_plan *ret_plan, struct error *err)
 {
 	struct place *place = r->place;
-	const uint32_t mark = place_mark(place);
+	const uint32_t savepoint = place_savepoint(place);
 	int done = 0;
 
-	place->gone = gone;
-	place->n_gone = n;
+	place->evicted = evicted;
+	place->n_evicted = n;
 	for (uint32_t i = 0; i < n && done == 0; i++)
-		done = place_remove(place, gone[i]);
+		done = place_remove(place, evicted[i]);
 	done = done < 0 ? fail(err, -done, "out of memory for a plan")
 			: place_preempt_find(place, r->spec, rules, ret_plan, err);
-	place->gone = NULL;
-	place->n_gone = 0;
-	place_rollback(place, mark);
+	place->evicted = NULL;
+	place->n_evicted = 0;
+	place_rollback(place, savepoint);
 	place_release(place);
 	return done;
 }
@@ -310,7 +312,8 @@ static int plan_across(struct reclaim *r, const struct place_preempt *rules,
 		return fail(err, ENOMEM, "out of memory for a plan");
 	for (uint32_t i = 0; i < n; i++)
 		if (list[i].has_left) {
-			count(r, &list[i].h, -1); /* once removed, the queues count it themselves */
+			reclaim_count_holder(r, &list[i].h,
+				-1); /* once removed, the queues count it themselves */
 			all[n_all++] = list[i].h.tenant;
 		}
 	qsort(all, n_all, sizeof(*all), place_compare_numbers);
@@ -367,7 +370,8 @@ static uint32_t highest_of(struct reclaim *r, const struct place_plan *plan)
 
 		for (uint32_t i = 0; i < held->n; i++)
 			if (held->list[i].tenant == plan->victims[v])
-				highest = MAX(highest, (uint32_t)MAX(rank(r, &held->list[i]), 0));
+				highest = MAX(highest,
+					(uint32_t)MAX(reclaim_rank_holder(r, &held->list[i]), 0));
 	}
 	return highest;
 }
@@ -412,7 +416,7 @@ static int try_across(struct reclaim *r, uint64_t goal, const struct place_preem
 static int compare_across(struct reclaim *r, const struct place_preempt *rules,
 	struct place_plan *best, bool *has_best, struct error *err)
 {
-	uint64_t closed = r->models & ~models(r, NULL), own = 0;
+	uint64_t closed = r->models & ~reclaim_models_freed(r, NULL), own = 0;
 	int done = 0;
 
 	for (uint32_t m = 0; m < r->place->n_models; m++)
@@ -428,10 +432,13 @@ static int compare_across(struct reclaim *r, const struct place_preempt *rules,
 }
 
 /* Searches in the order of queues, for capacity and for limits. */
-static int find(struct reclaim *r, const struct place_preempt *rules, struct place_plan *ret,
-	struct error *err)
+static int reclaim_find_victims(struct reclaim *r, const struct place_preempt *rules,
+	struct place_plan *ret, struct error *err)
 {
-	struct place_preempt_order order = {.rank = rank, .leave = leave, .stay = stay, .arg = r};
+	struct place_preempt_order order = {.rank = reclaim_rank_holder,
+		.leave = reclaim_evict_holder,
+		.stay = reclaim_keep_holder,
+		.arg = r};
 	struct place_preempt by_queue = *rules;
 	_cleanup_(place_plan_done) struct place_plan best = {0};
 	bool has_best;
@@ -441,8 +448,8 @@ static int find(struct reclaim *r, const struct place_preempt *rules, struct pla
 		return fail(err, -done, "out of memory for a plan");
 	by_queue.order = &order;
 	r->models = r->spec->models ? r->spec->models : UINT64_MAX;
-	if (r->spec->count && models(r, NULL) != r->models)
-		order.models = models;
+	if (r->spec->count && reclaim_models_freed(r, NULL) != r->models)
+		order.models = reclaim_models_freed;
 	done = place_preempt_find(r->place, r->spec, &by_queue, &best, err);
 	has_best = done == 0;
 	if (order.models && (done == -ENOSPC || best.n_victims))
@@ -469,7 +476,7 @@ int place_queue_reclaim(struct place *place, const struct place_spec *spec,
 	/* Other models may be borrowed, but are not guaranteed. */
 	if (verdict.models)
 		guaranteed.models = verdict.models;
-	return find(&reclaim, rules, ret, err);
+	return reclaim_find_victims(&reclaim, rules, ret, err);
 }
 
 int place_queue_preempt(struct place *place, const struct place_spec *spec,
@@ -484,5 +491,5 @@ int place_queue_preempt(struct place *place, const struct place_spec *spec,
 		return r;
 	if (verdict.admission == PLACE_ADMIT_NEVER)
 		return fail(err, ENOSPC, "%s", verdict.why);
-	return find(&reclaim, rules, ret, err);
+	return reclaim_find_victims(&reclaim, rules, ret, err);
 }

@@ -262,7 +262,7 @@ PLACE_VECTORS static void sum_rest(const struct scarcity *s, struct sums *n)
 	}
 }
 
-PLACE_VECTORS static void add_device(
+PLACE_VECTORS static void scarcity_add_device(
 	const struct scarcity *s, uint32_t r, int32_t sign, uint16_t *slots, int32_t *usable)
 {
 	const int16_t *fits = &s->fits[MIN(r, WHOLE) * s->n];
@@ -317,7 +317,7 @@ static const struct sums *node_sums(const struct place *place, uint32_t node)
 	memset(sums->slots, 0, s->n * sizeof(*sums->slots));
 	memset(sums->usable, 0, s->n * sizeof(*sums->usable));
 	for (uint32_t i = n->first_device; i < n->first_device + n->n_devices; i++)
-		add_device(s, place->share_open[i], 1, sums->slots, sums->usable);
+		scarcity_add_device(s, place->share_open[i], 1, sums->slots, sums->usable);
 	host_slots(place, s, node, place->cpu_free[node], place->memory_free[node], sums->host);
 	sum_rest(s, sums);
 	sums->model = n->n_devices ? 1ull << place->devices[n->first_device].model : 0;
@@ -327,18 +327,18 @@ static const struct sums *node_sums(const struct place *place, uint32_t node)
 
 /* ---- learning ---- */
 
-static uint32_t reciprocal(uint32_t asked)
+static uint32_t scarcity_reciprocal(uint32_t asked)
 {
 	return asked < 2 ? asked * UINT32_MAX : (uint32_t)(((1ull << 32) + asked - 1) / asked);
 }
 
-static void set_one(struct scarcity *s, uint32_t m, const struct typical *t)
+static void set_one(struct scarcity *s, uint32_t m, const struct mix_entry *t)
 {
 	for (uint32_t model = 0; model < PLACE_MODELS_MAX; model++)
 		s->able[model][m] = !t->models || (t->models >> model & 1) ? -1 : 0;
 	s->models[m] = t->models;
-	s->per_cpu[m] = reciprocal(t->cpu_milli);
-	s->per_mib[m] = reciprocal((uint32_t)MIN(t->mib / MAX(t->n, 1u), UINT32_MAX));
+	s->per_cpu[m] = scarcity_reciprocal(t->cpu_milli);
+	s->per_mib[m] = scarcity_reciprocal((uint32_t)MIN(t->mib / MAX(t->n, 1u), UINT32_MAX));
 	s->share[m] = (int32_t)t->share;
 	s->take[m] = (int32_t)(t->share * t->count);
 	s->per_count[m] = (int32_t)((65536 + t->count - 1) / t->count);
@@ -347,16 +347,16 @@ static void set_one(struct scarcity *s, uint32_t m, const struct typical *t)
 }
 
 /* W(r) by r: one share and the best of the rest. */
-static void set_waste(struct scarcity *s, const struct place_mix *mix)
+static void set_waste(struct scarcity *s, const struct workload_mix *mix)
 {
 	const int32_t weights = s->by_fragments ? FRAGMENT_WEIGHTS : LAMBDAS;
 	uint64_t n[WHOLE + 1] = {0}, all = 0;
 	int64_t price[WHOLE + 1];
 
 	for (uint32_t i = 0; i < mix->n; i++)
-		if (mix->typical[i].count) {
-			n[mix->typical[i].share] += mix->typical[i].n;
-			all += mix->typical[i].n;
+		if (mix->entry[i].count) {
+			n[mix->entry[i].share] += mix->entry[i].n;
+			all += mix->entry[i].n;
 		}
 	for (uint32_t q = 1; q <= WHOLE; q++)
 		price[q] = n[q] ? (int64_t)(all * WASTE_ONE * PRICE_PERCENT / 100 / n[q]) : -1;
@@ -371,17 +371,17 @@ static void set_waste(struct scarcity *s, const struct place_mix *mix)
 		s->waste[r] *= (int64_t)WASTE_PART * (weights / WASTE_ONE);
 }
 
-static void set_typical(const struct place *place, struct scarcity *s)
+static void scarcity_set_entries(const struct place *place, struct scarcity *s)
 {
-	static const struct typical none = {.share = WHOLE, .count = 1};
-	const struct place_mix *mix = place->mix;
-	const struct typical *with[TYPICAL_MAX] = {NULL};
-	struct typical shapes[PLACE_SHAPES_MAX];
+	static const struct mix_entry none = {.share = WHOLE, .count = 1};
+	const struct workload_mix *mix = place->mix;
+	const struct mix_entry *with[TYPICAL_MAX] = {NULL};
+	struct mix_entry shapes[PLACE_SHAPES_MAX];
 
 	s->n = 0;
 	for (uint32_t i = 0; i < mix->n && s->n < TYPICAL_MAX - PLACE_SHAPES_MAX; i++)
-		if (mix->typical[i].count)
-			with[s->n++] = &mix->typical[i];
+		if (mix->entry[i].count)
+			with[s->n++] = &mix->entry[i];
 	s->n_typical = s->n;
 	s->n_shapes = place_shapes_of(place, shapes);
 	for (uint32_t i = 0; i < s->n_shapes; i++)
@@ -467,13 +467,13 @@ static void add_supply(const struct place *place, const struct scarcity *s, stru
 	}
 }
 
-static double square(double x)
+static double scarcity_square(double x)
 {
 	return x * x;
 }
 
 /* E_m. Sums of integers, so the order does not matter. */
-static double asked_within(const struct scarcity *s, uint32_t m)
+static double scarcity_requested_within(const struct scarcity *s, uint32_t m)
 {
 	double within = 0, all = 0;
 
@@ -493,34 +493,37 @@ static void set_lacked(struct scarcity *s, const struct supply *supply)
 	s->lacked = 0;
 	for (uint32_t m = 0; m < s->n; m++)
 		if (s->models[m] &&
-			asked_within(s, m) * supply->all_open * 100 >
+			scarcity_requested_within(s, m) * supply->all_open * 100 >
 				supply->open[m] * LACK_PERCENT)
 			s->lacked |= s->models[m];
 }
 
 /* See the top of the file; more: E_m p_m^1.5. */
-static void weigh(
+static void scarcity_weigh_model(
 	const struct scarcity *s, const struct supply *supply, uint32_t m, struct supply *ret)
 {
-	const double p = s->lambda[m], within = asked_within(s, m), asked = within * p,
+	const double p = s->lambda[m], within = scarcity_requested_within(s, m), asked = within * p,
 		     more = asked * sqrt(p);
 
 	if (s->by_demand) {
 		ret->used[m] = asked / (supply->used[m] + SPARE_MILLI);
 		ret->slots[m] = ret->open[m] = asked / (supply->slots[m] + SPARE_MILLI);
 	} else {
-		ret->used[m] = more / square(square(supply->used[m] + SPARE_MILLI));
-		ret->slots[m] = more / square(square(supply->slots[m] + SPARE_MILLI));
-		ret->open[m] = asked / square(supply->open[m] + SPARE_MILLI);
+		ret->used[m] = more /
+			scarcity_square(scarcity_square(supply->used[m] + SPARE_MILLI));
+		ret->slots[m] = more /
+			scarcity_square(scarcity_square(supply->slots[m] + SPARE_MILLI));
+		ret->open[m] = asked / scarcity_square(supply->open[m] + SPARE_MILLI);
 	}
 }
 
 static double shape_weight(const struct scarcity *s, const struct supply *supply, uint32_t m)
 {
 	const double size = (double)s->take[m] / (SHAPE_DEVICES * WHOLE),
-		     scarce = square(SHAPE_SPARE_MILLI / (supply->used[m] + SHAPE_SPARE_MILLI));
+		     scarce = scarcity_square(
+			     SHAPE_SPARE_MILLI / (supply->used[m] + SHAPE_SPARE_MILLI));
 
-	return SHAPE_PART * square(size) * scarce * scarce * scarce;
+	return SHAPE_PART * scarcity_square(size) * scarce * scarce * scarce;
 }
 
 /* Shapes count in addition to the weights of typical tenants. counted: L at the top of the file. */
@@ -551,7 +554,7 @@ static void set_weights(struct scarcity *s, const struct supply *supply)
 	for (uint32_t i = 0; i < s->n_typical; i++) {
 		const uint32_t m = s->at[i];
 
-		weigh(s, supply, m, &weight);
+		scarcity_weigh_model(s, supply, m, &weight);
 		all_used += weight.used[m];
 		all_slots += weight.slots[m];
 		all_open += weight.open[m];
@@ -574,12 +577,12 @@ static void set_weights(struct scarcity *s, const struct supply *supply)
 /* Returns whether typical tenants use up the nodes' CPU well before their devices. */
 static bool is_cpu_short(const struct place *place)
 {
-	const struct place_mix *mix = place->mix;
+	const struct workload_mix *mix = place->mix;
 	uint64_t cpu = 0, open = 0;
 	double asked_cpu = 0, asked = 0;
 
 	for (uint32_t i = 0; i < mix->n; i++) {
-		const struct typical *t = &mix->typical[i];
+		const struct mix_entry *t = &mix->entry[i];
 
 		asked_cpu += (double)t->n * t->cpu_milli;
 		asked += (double)t->n * t->share * t->count;
@@ -593,12 +596,12 @@ static bool is_cpu_short(const struct place *place)
 }
 
 /* Returns whether tenants with several devices make up most of the requests. */
-static bool ask_several(const struct place_mix *mix)
+static bool ask_several(const struct workload_mix *mix)
 {
 	double asked = 0, several = 0;
 
 	for (uint32_t i = 0; i < mix->n; i++) {
-		const struct typical *t = &mix->typical[i];
+		const struct mix_entry *t = &mix->entry[i];
 		const double devices = (double)t->n * t->share * t->count;
 
 		asked += devices;
@@ -613,7 +616,7 @@ static int scarcity_learn(struct place *place)
 	struct supply supply = {0};
 	int r;
 
-	set_typical(place, s);
+	scarcity_set_entries(place, s);
 	s->by_demand = ask_several(place->mix);
 	s->by_fragments = s->by_demand || is_cpu_short(place);
 	place_sizes_of(place, &s->sizes);
@@ -701,14 +704,14 @@ static int64_t value_without(const struct place *place, const struct sums *n, ui
 	for (uint32_t k = 0; k < choice->n; k++) {
 		uint32_t r = place->share_open[choice->device[k]];
 
-		add_device(s, r, -1, slots, usable);
-		add_device(s, r > share ? r - share : 0, 1, slots, usable);
+		scarcity_add_device(s, r, -1, slots, usable);
+		scarcity_add_device(s, r > share ? r - share : 0, 1, slots, usable);
 	}
 	sum_rest(s, &after);
 	return saved + after.rest[0];
 }
 
-static struct seen *look_at(const struct place *place, uint32_t node)
+static struct seen *scarcity_look_at_node(const struct place *place, uint32_t node)
 {
 	struct scarcity *s = place->policy_state;
 	const struct sums *sums = node_sums(place, node);
@@ -788,7 +791,7 @@ static int64_t bound_of_one(
  * Several devices: only the cheapest counts, or all if they are alike, because further devices
  * never raise the value. The saved waste of all adds up.
  */
-static int64_t bound_of_several(
+static int64_t scarcity_bound_of_several(
 	const struct scarcity *s, struct seen *seen, const struct place_class *class, uint32_t n)
 {
 	const uint32_t devices = n == 1 ? class->count : 1;
@@ -806,7 +809,7 @@ static int64_t bound_of_several(
 	return best + place_sum_of_greatest(saved, n_saved, class->count);
 }
 
-static int32_t bound(const struct place *place, uint32_t node, struct seen *seen,
+static int32_t scarcity_class_bound(const struct place *place, uint32_t node, struct seen *seen,
 	const struct place_class *class)
 {
 	const struct scarcity *s = place->policy_state;
@@ -818,7 +821,7 @@ static int32_t bound(const struct place *place, uint32_t node, struct seen *seen
 	while (n < seen->n && seen->open[n].r >= class->share)
 		n++;
 	v = class->count == 1 ? bound_of_one(s, seen, class, n)
-			      : bound_of_several(s, seen, class, n);
+			      : scarcity_bound_of_several(s, seen, class, n);
 	v -= lack_of(s, seen->sums, class->share, class->count);
 	if (class->kind)
 		v -= cost_of_size(
@@ -829,11 +832,11 @@ static int32_t bound(const struct place *place, uint32_t node, struct seen *seen
 static void scarcity_bounds(struct place *place, uint32_t node,
 	const struct place_class *const *class, uint32_t n, bool is_guess, int32_t *ret)
 {
-	struct seen *seen = look_at(place, node);
+	struct seen *seen = scarcity_look_at_node(place, node);
 
 	seen->is_guess = is_guess;
 	for (uint32_t i = 0; i < n; i++)
-		ret[i] = bound(place, node, seen, class[i]);
+		ret[i] = scarcity_class_bound(place, node, seen, class[i]);
 }
 
 static int32_t scarcity_bound(struct place *place, const struct place_class *class, uint32_t node)
@@ -850,31 +853,35 @@ static int32_t scarcity_bound(struct place *place, const struct place_class *cla
  * Locality bonuses, in permille of a device saved from waste. They outweigh a hole that another
  * tenant will fill, but not a device that becomes unusable.
  */
-#define DRAW_LINK 170
-#define DRAW_NUMA 160
-#define DRAW_NODE 150
-#define DRAW_CELL 40
-#define DRAW_BESIDE 100
-#define DRAW(permille, weights) ((permille) * (WASTE_PART * ((weights) >> SCORE_BITS)))
-#define DRAWS(weights) \
+#define LOCALITY_LINK 170
+#define LOCALITY_NUMA 160
+#define LOCALITY_NODE 150
+#define LOCALITY_CELL 40
+#define LOCALITY_OPPORTUNISTIC 100
+#define LOCALITY_SCORE(permille, weights) ((permille) * (WASTE_PART * ((weights) >> SCORE_BITS)))
+#define LOCALITY_BONUSES(weights) \
 	{ \
-		.near = {DRAW(DRAW_LINK, weights), DRAW(DRAW_NUMA, weights), \
-			DRAW(DRAW_NODE, weights), DRAW(DRAW_CELL, weights)}, \
-		.beside = DRAW(DRAW_BESIDE, weights), \
+		.near = {LOCALITY_SCORE(LOCALITY_LINK, weights), \
+			LOCALITY_SCORE(LOCALITY_NUMA, weights), \
+			LOCALITY_SCORE(LOCALITY_NODE, weights), \
+			LOCALITY_SCORE(LOCALITY_CELL, weights)}, \
+		.opportunistic = LOCALITY_SCORE(LOCALITY_OPPORTUNISTIC, weights), \
 	}
 
-static const struct place_draws *scarcity_draws(const struct place *place)
+static const struct place_locality_bonus *scarcity_locality(const struct place *place)
 {
-	static const struct place_draws usual = DRAWS(LAMBDAS), fragments = DRAWS(FRAGMENT_WEIGHTS);
+	static const struct place_locality_bonus usual = LOCALITY_BONUSES(LAMBDAS),
+						 fragments = LOCALITY_BONUSES(FRAGMENT_WEIGHTS);
 	const struct scarcity *s = place->policy_state;
 
 	return s->by_fragments ? &fragments : &usual;
 }
 
 /* In units of V_n. */
-static int64_t draw_of(struct place *place, const struct place_spec *spec, uint32_t device)
+static int64_t scarcity_locality_bonus(
+	struct place *place, const struct place_spec *spec, uint32_t device)
 {
-	return (int64_t)place_draw_device(place, spec, device) * (1 << SCORE_BITS);
+	return (int64_t)place_locality_device(place, spec, device) * (1 << SCORE_BITS);
 }
 
 /* ---- scores ---- */
@@ -887,18 +894,18 @@ static int64_t best_of_several(struct place *place, const struct place_spec *spe
 	const struct sums *n, uint64_t mask, struct place_choice *choice)
 {
 	const uint32_t first = place->nodes[choice->node].first_device;
-	const bool is_drawn = place_is_drawn(place, spec);
+	const bool has_locality = place_has_locality(place, spec);
 	int64_t most = 0;
 	uint64_t near = 0;
 
-	for (uint64_t left = mask; is_drawn && left; left &= left - 1) {
+	for (uint64_t left = mask; has_locality && left; left &= left - 1) {
 		const int i = __builtin_ctzll(left);
-		const int64_t draw = draw_of(place, spec, first + (uint32_t)i);
+		const int64_t locality = scarcity_locality_bonus(place, spec, first + (uint32_t)i);
 
-		if (draw > most)
+		if (locality > most)
 			near = 0;
-		near |= draw && draw >= most ? 1ull << i : 0;
-		most = MAX(most, draw);
+		near |= locality && locality >= most ? 1ull << i : 0;
+		most = MAX(most, locality);
 	}
 	if (near && (uint32_t)__builtin_popcountll(near) >= spec->count)
 		mask = near;
@@ -907,8 +914,8 @@ static int64_t best_of_several(struct place *place, const struct place_spec *spe
 	else
 		place_take_fitting(place, spec, choice->node, mask, choice);
 	most = 0;
-	for (uint32_t k = 0; k < choice->n && is_drawn; k++)
-		most = MAX(most, draw_of(place, spec, choice->device[k]));
+	for (uint32_t k = 0; k < choice->n && has_locality; k++)
+		most = MAX(most, scarcity_locality_bonus(place, spec, choice->device[k]));
 	return most + value_without(place, n, spec->share, choice);
 }
 
@@ -926,7 +933,7 @@ static int64_t best_of_one(struct place *place, const struct place_spec *spec, c
 {
 	const struct scarcity *s = place->policy_state;
 	const uint32_t first = place->nodes[choice->node].first_device;
-	const bool is_drawn = place_is_drawn(place, spec), is_by_bytes = spec->device_bytes;
+	const bool has_locality = place_has_locality(place, spec), is_by_bytes = spec->device_bytes;
 	uint32_t tried = UINT32_MAX;
 	int64_t best = INT64_MIN, value = 0;
 
@@ -938,10 +945,10 @@ static int64_t best_of_one(struct place *place, const struct place_spec *spec, c
 
 		if (r != tried)
 			value = value_with(s, n, r, left, 1) + waste_of(s, r, left);
-		else if (!is_drawn && !is_by_bytes)
+		else if (!has_locality && !is_by_bytes)
 			continue;
 		tried = r;
-		v = value + (is_drawn ? draw_of(place, spec, at) : 0);
+		v = value + (has_locality ? scarcity_locality_bonus(place, spec, at) : 0);
 		if (v < best ||
 			(v == best && (!is_by_bytes || !has_less(place, at, choice->device[0]))))
 			continue;
@@ -988,5 +995,5 @@ const struct place_policy place_scarcity = {
 	.has_guesses = true,
 	.score = scarcity_score,
 	.expect = scarcity_expect,
-	.draws = scarcity_draws,
+	.locality = scarcity_locality,
 };

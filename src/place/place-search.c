@@ -5,7 +5,7 @@
  * lowest node wins; level 0 is a node, higher levels are groups of rows. The search ends when no
  * key in the heap exceeds that of the best node found. A guess is replaced by its bound when its
  * key comes first, and the node goes back into the heap. If a spec names a device, node, network
- * device or label, search() visits its nodes directly.
+ * device or label, place_search_run() visits its nodes directly.
  */
 #include "place/place-search.h"
 
@@ -55,13 +55,13 @@ void place_search_free(struct place_search *s)
 /* ---- best first ---- */
 
 /* Sorts by grade, then by the first node; the low bits hold a level or EXACT. */
-static uint64_t key_of(int32_t grade, uint32_t first, uint32_t level)
+static uint64_t place_search_key(int32_t grade, uint32_t first, uint32_t level)
 {
 	return (uint64_t)((uint32_t)grade ^ 0x80000000u) << 32 |
 		(uint64_t)(0x0fffffffu - first) << 4 | level;
 }
 
-static int push(struct place_search *s, uint64_t key)
+static int place_search_push_key(struct place_search *s, uint64_t key)
 {
 	if (keys_reserve(&s->keys, s->keys.n + 1ul) < 0)
 		return -ENOMEM;
@@ -76,15 +76,15 @@ struct quest {
 	struct place_class class;
 	int32_t cpu, memory, device_memory; /* MiB, rounded down */
 	/* a locality bonus can raise scores above their bounds */
-	bool is_drawn;
-	bool is_apart;              /* only places with n_met preference conflicts count */
-	uint32_t n_met, n_met_next; /* this number, and the next larger one seen */
+	bool has_locality;
+	bool has_conflicts; /* only places with n_conflicts preference conflicts count */
+	uint32_t n_conflicts, n_met_next; /* this number, and the next larger one seen */
 	uint32_t column[N_POOLS];
 	uint64_t best; /* key of the best place, or 0 */
 	struct place_choice choice;
 };
 
-static int32_t grade(const struct quest *q, int32_t score)
+static int32_t place_search_grade_score(const struct quest *q, int32_t score)
 {
 	const struct place_policy *policy = q->place->config.policy;
 
@@ -96,12 +96,12 @@ static int32_t grade_of_bound(const struct quest *q, int32_t bound, int32_t draw
 {
 	if (q->place->config.policy->bounds_grades)
 		return bound;
-	return grade(q, drawn ? place_score_of((int64_t)bound + drawn) : bound);
+	return place_search_grade_score(q, drawn ? place_score_of((int64_t)bound + drawn) : bound);
 }
 
-static int32_t drawn_to(const struct quest *q, uint32_t node)
+static int32_t place_search_locality_bonus(const struct quest *q, uint32_t node)
 {
-	return q->is_drawn ? place_draw_node(q->place, q->spec, node) : 0;
+	return q->has_locality ? place_locality_node(q->place, q->spec, node) : 0;
 }
 
 /* Applies the filter; if that removes devices, chooses again among the rest. */
@@ -109,7 +109,8 @@ static bool may_be_there(
 	const struct quest *q, uint32_t node, uint64_t mask, struct place_choice *choice)
 {
 	struct place *place = q->place;
-	const uint64_t allowed = place_filtered(place, q->spec, node, place->gone, place->n_gone);
+	const uint64_t allowed = place_filtered(
+		place, q->spec, node, place->evicted, place->n_evicted);
 
 	if (!allowed || !(mask & ~allowed))
 		return allowed != 0;
@@ -127,34 +128,34 @@ static uint64_t key_if_best(const struct quest *q, const struct place_choice *ch
 
 	if (choice->score == PLACE_NEVER)
 		return 0;
-	key = key_of(grade(q, choice->score), choice->node, EXACT);
+	key = place_search_key(place_search_grade_score(q, choice->score), choice->node, EXACT);
 	return key > q->best ? key : 0;
 }
 
 /*
- * A place with more conflicts than n_met is only counted, for a later run. The filter may leave
- * only devices with more conflicts.
+ * A place with more conflicts than n_conflicts is only counted, for a later run. The filter may
+ * leave only devices with more conflicts.
  */
-static void visit_apart(struct quest *q, uint32_t node, uint64_t mask)
+static void place_search_visit_conflicts(struct quest *q, uint32_t node, uint64_t mask)
 {
 	struct place *place = q->place;
 	struct place_choice choice = {.node = node, .n = q->spec->count};
 	struct place_fewest fewest = place_fewest_of(place, q->spec, node, mask);
 	uint64_t key;
 
-	if (fewest.n_met == q->n_met) {
+	if (fewest.n_conflicts == q->n_conflicts) {
 		choice.score = place_fewest_score(place, q->spec, &fewest, &choice);
 		if (!key_if_best(q, &choice))
 			return;
 	}
-	if (fewest.n_met <= q->n_met) {
-		mask &= place_filtered(place, q->spec, node, place->gone, place->n_gone);
+	if (fewest.n_conflicts <= q->n_conflicts) {
+		mask &= place_filtered(place, q->spec, node, place->evicted, place->n_evicted);
 		if ((uint32_t)__builtin_popcountll(mask) < q->spec->count)
 			return;
 		fewest = place_fewest_of(place, q->spec, node, mask);
 	}
-	if (fewest.n_met > q->n_met) {
-		q->n_met_next = MIN(q->n_met_next, fewest.n_met);
+	if (fewest.n_conflicts > q->n_conflicts) {
+		q->n_met_next = MIN(q->n_met_next, fewest.n_conflicts);
 		return;
 	}
 	choice.score = place_fewest_score(place, q->spec, &fewest, &choice);
@@ -166,7 +167,7 @@ static void visit_apart(struct quest *q, uint32_t node, uint64_t mask)
 }
 
 /* Tests the node exactly, with labels, memory and everything that a class does not know. */
-static void visit(struct quest *q, uint32_t node)
+static void place_search_visit_node(struct quest *q, uint32_t node)
 {
 	struct place_choice choice = {.node = node, .n = q->spec->count};
 	uint64_t mask, key;
@@ -176,8 +177,8 @@ static void visit(struct quest *q, uint32_t node)
 	mask = place_eligible(q->place, q->spec, node);
 	if ((uint32_t)__builtin_popcountll(mask) < q->spec->count)
 		return;
-	if (q->is_apart) {
-		visit_apart(q, node, mask);
+	if (q->has_conflicts) {
+		place_search_visit_conflicts(q, node, mask);
 		return;
 	}
 	choice.score = q->place->config.policy->score(q->place, q->spec, node, mask, &choice);
@@ -191,7 +192,7 @@ static void visit(struct quest *q, uint32_t node)
 }
 
 /* Pushes the entries below this line of a pool that can be better. */
-static int expand(struct quest *q, uint32_t pool, uint32_t level, uint32_t up)
+static int place_search_expand_pool(struct quest *q, uint32_t pool, uint32_t level, uint32_t up)
 {
 	const struct place_bounds *bounds = q->place->bounds;
 	const struct pool *g = place_bounds_pool(bounds, pool);
@@ -199,7 +200,7 @@ static int expand(struct quest *q, uint32_t pool, uint32_t level, uint32_t up)
 		      *memory = columns_line(&g->columns, level, up, COLUMN_MEMORY),
 		      *device_memory = columns_line(&g->columns, level, up, COLUMN_DEVICE_MEMORY);
 	const int32_t *opportunistic = columns_line(&g->columns, level, up, COLUMN_OPPORTUNISTIC);
-	const int32_t elsewhere = q->is_drawn ? place_draw_elsewhere(q->place, q->spec) : 0;
+	const int32_t elsewhere = q->has_locality ? place_locality_elsewhere(q->place, q->spec) : 0;
 	int32_t has_room[FAN], bound[FAN];
 	int r = 0;
 
@@ -217,9 +218,9 @@ static int expand(struct quest *q, uint32_t pool, uint32_t level, uint32_t up)
 		if (!has_room[i])
 			continue;
 		node = g->node[(up * FAN + i) << FAN_BITS * level];
-		if (q->is_drawn && (q->spec->priority || opportunistic[i]))
-			drawn = level ? elsewhere : drawn_to(q, node);
-		key = key_of(grade_of_bound(q, bound[i], drawn), node, level);
+		if (q->has_locality && (q->spec->priority || opportunistic[i]))
+			drawn = level ? elsewhere : place_search_locality_bonus(q, node);
+		key = place_search_key(grade_of_bound(q, bound[i], drawn), node, level);
 		if (key <= q->best || (!level && !place_bounds_is_open(bounds, node, &q->class)))
 			continue;
 		if (!level) {
@@ -227,7 +228,7 @@ static int expand(struct quest *q, uint32_t pool, uint32_t level, uint32_t up)
 			if (q->place->config.policy->expect)
 				q->place->config.policy->expect(q->place, node);
 		}
-		r = push(q->place->search, key);
+		r = place_search_push_key(q->place->search, key);
 	}
 	return r;
 }
@@ -236,49 +237,50 @@ static int expand(struct quest *q, uint32_t pool, uint32_t level, uint32_t up)
 static int look_closer(struct quest *q, uint32_t pool, uint32_t node)
 {
 	const int32_t bound = place_bounds_look_closer(q->place->bounds, node, q->column[pool]);
-	const uint64_t key = key_of(grade_of_bound(q, bound, drawn_to(q, node)), node, 0);
+	const uint64_t key = place_search_key(
+		grade_of_bound(q, bound, place_search_locality_bonus(q, node)), node, 0);
 
-	return key > q->best ? push(q->place->search, key) : 0;
+	return key > q->best ? place_search_push_key(q->place->search, key) : 0;
 }
 
-static uint32_t node_of(uint64_t key)
+static uint32_t place_search_key_node(uint64_t key)
 {
 	return 0x0fffffffu - (uint32_t)(key >> 4 & 0x0fffffffu);
 }
 
 /* Prefetches a node that is likely to be the next. */
-static void expect(const struct quest *q, uint64_t key)
+static void place_search_expect_key(const struct quest *q, uint64_t key)
 {
-	const struct node *n = &q->place->nodes[node_of(key)];
+	const struct node *n = &q->place->nodes[place_search_key_node(key)];
 
 	for (uint32_t i = 0; i < n->n_devices; i++)
 		__builtin_prefetch(&q->place->devices[n->first_device + i]);
 }
 
-static int step(struct quest *q)
+static int place_search_step(struct quest *q)
 {
 	const struct place_bounds *bounds = q->place->bounds;
 	struct keys *keys = &q->place->search->keys;
 	const uint64_t key = keys_take(keys);
-	const uint32_t node = node_of(key), level = key & 15;
+	const uint32_t node = place_search_key_node(key), level = key & 15;
 	const uint32_t pool = place_bounds_pool_of(bounds, node);
 
 	if (level)
-		return expand(q, pool, level - 1,
+		return place_search_expand_pool(q, pool, level - 1,
 			place_bounds_row_of(bounds, node) >> (FAN_BITS * level));
 	if (keys->n && !(keys->v[0] & 15))
-		expect(q, keys->v[0]);
+		place_search_expect_key(q, keys->v[0]);
 	if (place_bounds_is_guess(bounds, node, q->column[pool]))
 		return look_closer(q, pool, node);
-	visit(q, node);
+	place_search_visit_node(q, node);
 	return 0;
 }
 
 /* The trees do not know groups, so the group's nodes are pushed separately. */
-static int expand_drawn(struct quest *q)
+static int place_search_expand_locality(struct quest *q)
 {
 	const struct place_bounds *bounds = q->place->bounds;
-	const uint32_t *nodes = NULL, n = place_drawn_nodes(q->place, q->spec, &nodes);
+	const uint32_t *nodes = NULL, n = place_locality_nodes(q->place, q->spec, &nodes);
 	int r = 0;
 
 	for (uint32_t i = 0; i < n && r == 0; i++) {
@@ -291,9 +293,10 @@ static int expand_drawn(struct quest *q)
 		bound = columns_get(
 			columns, place_bounds_row_of(bounds, nodes[i]), q->column[pool]);
 		if (bound != PLACE_NEVER && place_bounds_is_open(bounds, nodes[i], &q->class))
-			r = push(q->place->search,
-				key_of(grade_of_bound(q, bound, drawn_to(q, nodes[i])), nodes[i],
-					0));
+			r = place_search_push_key(q->place->search,
+				place_search_key(grade_of_bound(q, bound,
+							 place_search_locality_bonus(q, nodes[i])),
+					nodes[i], 0));
 	}
 	return r;
 }
@@ -318,12 +321,12 @@ static int search_class(struct quest *q)
 		q->column[i] = place_bounds_column(q->place->bounds, i, &of);
 		if (!q->column[i])
 			return -ENOMEM;
-		r = expand(q, i, g->columns.n_levels - 1, 0);
+		r = place_search_expand_pool(q, i, g->columns.n_levels - 1, 0);
 	}
-	if (r == 0 && q->is_drawn)
-		r = expand_drawn(q);
+	if (r == 0 && q->has_locality)
+		r = place_search_expand_locality(q);
 	while (r == 0 && s->keys.n && s->keys.v[0] > q->best)
-		r = step(q);
+		r = place_search_step(q);
 	return r;
 }
 
@@ -357,26 +360,26 @@ static int visit_label(struct quest *q, uint32_t id, enum role role)
 		if (s->stamp[node] == s->run)
 			continue;
 		s->stamp[node] = s->run;
-		visit(q, node);
+		place_search_visit_node(q, node);
 	}
 	return 0;
 }
 
-static int search(struct quest *q)
+static int place_search_run(struct quest *q)
 {
 	const struct place_spec *spec = q->spec;
 	int r;
 
 	q->class = place_class_of(q->place, spec);
-	q->is_drawn = place_is_drawn(q->place, spec);
+	q->has_locality = place_has_locality(q->place, spec);
 	if (spec->device != PLACE_NONE || spec->node != PLACE_NONE) {
-		visit(q,
+		place_search_visit_node(q,
 			spec->node != PLACE_NONE ? spec->node
 						 : q->place->devices[spec->device].node);
 		return 0;
 	}
 	if (spec->network[0]) {
-		visit(q, place_network_node(q->place, spec->network[0]));
+		place_search_visit_node(q, place_network_node(q->place, spec->network[0]));
 		return 0;
 	}
 	if (spec->count && spec->affinity) {
@@ -398,21 +401,22 @@ static int search(struct quest *q)
  * Preference conflicts outweigh scores: one search without conflicts, then one with the fewest
  * possible.
  */
-static int search_apart(struct quest *q)
+static int place_search_with_conflicts(struct quest *q)
 {
 	int r = 0;
 
-	q->is_apart = place_is_apart(q->place, q->spec);
+	q->has_conflicts = place_has_conflicts(q->place, q->spec);
 	q->n_met_next = 0;
 	do {
-		q->n_met = q->n_met_next;
+		q->n_conflicts = q->n_met_next;
 		q->n_met_next = UINT32_MAX;
-		r = search(q);
+		r = place_search_run(q);
 	} while (r == 0 && !q->best && q->n_met_next != UINT32_MAX);
 	return r;
 }
 
-static int check(const struct place *place, const struct place_spec *spec, struct error *err)
+static int place_search_check_spec(
+	const struct place *place, const struct place_spec *spec, struct error *err)
 {
 	int r = place_spec_check(spec, err);
 
@@ -436,19 +440,19 @@ int place_find(struct place *place, const struct place_spec *spec, struct place_
 		.device_memory = columns_number(spec->device_bytes >> 20)};
 	int r;
 
-	r = check(place, spec, err);
+	r = place_search_check_spec(place, spec, err);
 	if (r < 0)
 		return r;
 	r = place_queue_narrow(place, &narrowed, err);
 	if (r < 0)
 		return r;
-	r = place_mix_update(place);
-	if (spec->can_wait)
-		place_be_lenient(place, spec->node, true);
+	r = workload_mix_update(place);
+	if (spec->is_terminating_free)
+		place_count_terminating_free(place, spec->node, true);
 	if (r == 0 && place->n_nodes)
-		r = search_apart(&q);
-	if (spec->can_wait)
-		place_be_lenient(place, spec->node, false);
+		r = place_search_with_conflicts(&q);
+	if (spec->is_terminating_free)
+		place_count_terminating_free(place, spec->node, false);
 	if (r < 0)
 		return fail(err, -r, "out of memory for a decision");
 	if (!q.best)

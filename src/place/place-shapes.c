@@ -7,19 +7,20 @@
 #include "base/cleanup.h"
 #include "place/place-internal.h"
 
-static bool is_same(const struct typical *a, const struct typical *b)
+static bool place_shapes_is_same(const struct mix_entry *a, const struct mix_entry *b)
 {
 	return a->count == b->count && a->cpu_milli == b->cpu_milli && a->mib == b->mib &&
 		a->models == b->models;
 }
 
 /* Returns the shape's own entry, a free one, one with fewer devices to replace, or NULL. */
-static struct typical *find_place(struct typical *shapes, uint32_t n, const struct typical *shape)
+static struct mix_entry *find_place(
+	struct mix_entry *shapes, uint32_t n, const struct mix_entry *shape)
 {
-	struct typical *fewest = &shapes[0];
+	struct mix_entry *fewest = &shapes[0];
 
 	for (uint32_t i = 0; i < n; i++) {
-		if (is_same(&shapes[i], shape))
+		if (place_shapes_is_same(&shapes[i], shape))
 			return &shapes[i];
 		if (shapes[i].count <= fewest->count)
 			fewest = &shapes[i];
@@ -30,19 +31,19 @@ static struct typical *find_place(struct typical *shapes, uint32_t n, const stru
 }
 
 uint32_t place_shapes_of(
-	const struct place *place, struct typical ret_shapes[static PLACE_SHAPES_MAX])
+	const struct place *place, struct mix_entry ret_shapes[static PLACE_SHAPES_MAX])
 {
 	uint32_t n = 0;
 
 	for (uint32_t node = 0; node < place->n_nodes; node++) {
 		const struct node *of = &place->nodes[node];
-		const struct typical shape = {.share = SPEC_SHARE_ONE,
+		const struct mix_entry shape = {.share = SPEC_SHARE_ONE,
 			.count = MIN(of->n_devices, SPEC_DEVICES_MAX),
 			.cpu_milli = of->cpu_all,
 			.mib = of->memory_all >> 20,
 			.models = of->models,
 			.n = 1};
-		struct typical *at;
+		struct mix_entry *at;
 
 		if (!of->is_used || !of->n_devices)
 			continue;

@@ -21,6 +21,6 @@
  * devices.
  */
 uint32_t place_shapes_of(
-	const struct place *place, struct typical ret_shapes[static PLACE_SHAPES_MAX]);
+	const struct place *place, struct mix_entry ret_shapes[static PLACE_SHAPES_MAX]);
 
 #endif

@@ -52,7 +52,7 @@ int place_spec_check(const struct place_spec *spec, struct error *err)
 
 /* All labels that a spec names. */
 #define N_LABELS 6
-static void labels_of(const struct place_spec *spec, uint32_t ret[static N_LABELS])
+static void place_tenant_labels(const struct place_spec *spec, uint32_t ret[static N_LABELS])
 {
 	const uint32_t labels[N_LABELS] = {spec->affinity, spec->anti_affinity,
 		spec->preferred_anti_affinity, spec->exclusion, spec->near, spec->budget};
@@ -64,7 +64,7 @@ int place_spec_known(const struct place *place, const struct place_spec *spec, s
 {
 	uint32_t labels[N_LABELS];
 
-	labels_of(spec, labels);
+	place_tenant_labels(spec, labels);
 	for (size_t i = 0; i < ARRAY_SIZE(labels); i++)
 		if (labels[i] && !place_label_at(place, labels[i]))
 			return fail(
@@ -225,7 +225,7 @@ static void group_join(struct place *place, uint32_t id, uint32_t device)
 	if (group->n == 0)
 		DL_DELETE(place->idle_groups, group);
 	group->devices[group->n++] = device;
-	place_draw_forget(place, id);
+	place_locality_forget(place, id);
 }
 
 static void group_leave(struct place *place, uint32_t id, uint32_t device)
@@ -236,7 +236,7 @@ static void group_leave(struct place *place, uint32_t id, uint32_t device)
 	while (group->devices[at] != device)
 		at++;
 	group->devices[at] = group->devices[--group->n];
-	place_draw_forget(place, id);
+	place_locality_forget(place, id);
 	if (group->n == 0)
 		DL_APPEND(place->idle_groups, group);
 }
@@ -309,7 +309,7 @@ static void count_labels(struct place *place, const struct place_spec *spec, int
 {
 	uint32_t labels[N_LABELS];
 
-	labels_of(spec, labels);
+	place_tenant_labels(spec, labels);
 	for (int i = 0; i < N_LABELS; i++)
 		if (labels[i])
 			place->label_of[labels[i]]->n_uses += (uint32_t)sign;
@@ -319,21 +319,22 @@ static void count_labels(struct place *place, const struct place_spec *spec, int
  * A terminating tenant closes its devices and counts no share of them; on the node it counts as
  * before.
  */
-static void count_leaving(struct place *place, const struct place_tenant *t, int sign)
+static void place_tenant_count_terminating(
+	struct place *place, const struct place_tenant *t, int sign)
 {
 	struct node *node = &place->nodes[t->node];
 
-	node->n_leaving += (uint32_t)sign;
-	node->cpu_leaving += (uint32_t)sign * t->spec.cpu_milli;
-	node->memory_leaving += (uint64_t)(int64_t)sign * t->spec.memory_bytes;
+	node->n_terminating += (uint32_t)sign;
+	node->cpu_terminating += (uint32_t)sign * t->spec.cpu_milli;
+	node->memory_terminating += (uint64_t)(int64_t)sign * t->spec.memory_bytes;
 	for (uint32_t i = 0; i < t->n; i++) {
-		place->devices[t->device[i]].n_leaving += (uint32_t)sign;
+		place->devices[t->device[i]].n_terminating += (uint32_t)sign;
 		place_device_changed(place, t->device[i]);
 	}
 }
 
 /* t is in the list of tenants, also in the functions below. */
-static void take(struct place *place, const struct place_tenant *t)
+static void place_tenant_take_capacity(struct place *place, const struct place_tenant *t)
 {
 	struct node *node = &place->nodes[t->node];
 
@@ -342,8 +343,8 @@ static void take(struct place *place, const struct place_tenant *t)
 	node->n_tenants++;
 	count_labels(place, &t->spec, 1);
 	place_node_count(place, t->node);
-	if (t->is_leaving) {
-		count_leaving(place, t, 1);
+	if (t->is_terminating) {
+		place_tenant_count_terminating(place, t, 1);
 	} else {
 		for (uint32_t i = 0; i < t->n; i++)
 			device_take(place, t, i);
@@ -355,7 +356,7 @@ static void take(struct place *place, const struct place_tenant *t)
 	place->n_placed++;
 }
 
-static void give(struct place *place, const struct place_tenant *t)
+static void place_tenant_give_capacity(struct place *place, const struct place_tenant *t)
 {
 	struct node *node = &place->nodes[t->node];
 
@@ -364,8 +365,8 @@ static void give(struct place *place, const struct place_tenant *t)
 	node->n_tenants--;
 	count_labels(place, &t->spec, -1);
 	place_node_count(place, t->node);
-	if (t->is_leaving) {
-		count_leaving(place, t, -1);
+	if (t->is_terminating) {
+		place_tenant_count_terminating(place, t, -1);
 	} else {
 		for (uint32_t i = 0; i < t->n; i++)
 			device_give(place, t, i);
@@ -425,7 +426,7 @@ static int choice_check(const struct place *place, const struct place_spec *spec
  * is_back: the tenant was there before others became terminating, so their closed devices do not
  * exclude it.
  */
-static int fits(const struct place *place, const struct place_spec *spec,
+static int place_tenant_fits_choice(const struct place *place, const struct place_spec *spec,
 	const struct place_choice *choice, bool is_back, struct error *err)
 {
 	uint64_t mask = place_eligible(place, spec, choice->node);
@@ -444,7 +445,7 @@ static int fits(const struct place *place, const struct place_spec *spec,
 		if (!(mask >> (choice->device[i] - first) & 1) &&
 			!(is_back &&
 				place_device_reason(place, spec, choice->device[i]) ==
-					PLACE_CLEARING))
+					PLACE_TERMINATING))
 			return fail(err, ENOSPC, "device %s has no room for it",
 				place->devices[choice->device[i]].uuid);
 	}
@@ -452,11 +453,11 @@ static int fits(const struct place *place, const struct place_spec *spec,
 }
 
 /* Records a change if a savepoint is open. */
-static int remember(struct place *place, int type, uint32_t tenant)
+static int place_tenant_remember_change(struct place *place, int type, uint32_t tenant)
 {
 	int r;
 
-	if (!place->n_marks)
+	if (!place->n_savepoints)
 		return 0;
 	r = array_grow(&place->undo, &place->undo_size, place->n_undo + 1, sizeof(*place->undo));
 	if (r < 0)
@@ -469,8 +470,11 @@ static int remember(struct place *place, int type, uint32_t tenant)
 	return 0;
 }
 
-/* Reserves space for all counters of the tenant; after that take() cannot fail. */
-static int reserve(struct place *place, const struct place_tenant *t)
+/*
+ * Reserves space for all counters of the tenant; after that place_tenant_take_capacity() cannot
+ * fail.
+ */
+static int place_tenant_reserve(struct place *place, const struct place_tenant *t)
 {
 	int r = place_held_reserve(place, t->node);
 
@@ -487,7 +491,7 @@ static int reserve_slot(struct place *place)
 		sizeof(*place->tenants));
 }
 
-static uint32_t take_slot(struct place *place)
+static uint32_t place_tenant_take_slot(struct place *place)
 {
 	uint32_t slot = place->tenant_free;
 
@@ -499,7 +503,7 @@ static uint32_t take_slot(struct place *place)
 
 #define SLOT_FREE UINT32_MAX /* value of n: no tenant can return to the slot */
 
-static void free_slot(struct place *place, uint32_t slot)
+static void place_tenant_free_slot(struct place *place, uint32_t slot)
 {
 	place->tenants[slot].node = PLACE_NONE;
 	place->tenants[slot].n = SLOT_FREE;
@@ -521,7 +525,7 @@ static int node_counts(
 }
 
 /* Checks that the tenant can be counted, without the rules for new tenants: see place.h. */
-static int was_there(const struct place *place, const struct place_spec *spec,
+static int place_tenant_check_was_there(const struct place *place, const struct place_spec *spec,
 	const struct place_choice *choice, const uint64_t *bytes, struct error *err)
 {
 	int r = node_counts(place, spec, choice->node, err);
@@ -547,7 +551,7 @@ static int was_there(const struct place *place, const struct place_spec *spec,
 	return place_network_fits(place, spec, choice->node, err);
 }
 
-static int check_tenant(const struct place *place, const struct place_spec *spec,
+static int place_tenant_check(const struct place *place, const struct place_spec *spec,
 	const struct place_choice *choice, struct error *err)
 {
 	int r = place_spec_check(spec, err);
@@ -558,7 +562,7 @@ static int check_tenant(const struct place *place, const struct place_spec *spec
 }
 
 /* The place is permitted; only memory can be short. */
-static int add(struct place *place, const struct place_spec *spec,
+static int place_tenant_add(struct place *place, const struct place_spec *spec,
 	const struct place_choice *choice, const uint64_t *bytes, uint32_t *ret_tenant,
 	struct error *err)
 {
@@ -567,21 +571,21 @@ static int add(struct place *place, const struct place_spec *spec,
 	uint32_t slot;
 	int r;
 
-	t.spec.can_wait = false;
+	t.spec.is_terminating_free = false;
 	memcpy(t.device, choice->device, t.n * sizeof(t.device[0]));
 	for (uint32_t i = 0; i < t.n; i++)
 		t.bytes[i] = bytes ? bytes[i] : place_device_bytes(place, spec, t.device[i]);
-	r = reserve(place, &t);
+	r = place_tenant_reserve(place, &t);
 	if (r == 0)
 		r = reserve_slot(place);
 	slot = place->tenant_free == PLACE_NONE ? place->n_tenants : place->tenant_free;
 	if (r == 0)
-		r = remember(place, UNDO_ADD, slot);
+		r = place_tenant_remember_change(place, UNDO_ADD, slot);
 	if (r < 0)
 		return fail(err, -r, "out of memory for a tenant");
-	slot = take_slot(place);
+	slot = place_tenant_take_slot(place);
 	place->tenants[slot] = t;
-	take(place, &place->tenants[slot]);
+	place_tenant_take_capacity(place, &place->tenants[slot]);
 	*ret_tenant = slot;
 	return 0;
 }
@@ -589,29 +593,29 @@ static int add(struct place *place, const struct place_spec *spec,
 int place_add(struct place *place, const struct place_spec *spec, const struct place_choice *choice,
 	uint32_t *ret_tenant, struct error *err)
 {
-	int r = check_tenant(place, spec, choice, err);
+	int r = place_tenant_check(place, spec, choice, err);
 
 	if (r < 0)
 		return r;
-	if (spec->can_wait)
-		place_be_lenient(place, choice->node, true);
-	r = fits(place, spec, choice, false, err);
-	if (spec->can_wait)
-		place_be_lenient(place, choice->node, false);
-	return r < 0 ? r : add(place, spec, choice, NULL, ret_tenant, err);
+	if (spec->is_terminating_free)
+		place_count_terminating_free(place, choice->node, true);
+	r = place_tenant_fits_choice(place, spec, choice, false, err);
+	if (spec->is_terminating_free)
+		place_count_terminating_free(place, choice->node, false);
+	return r < 0 ? r : place_tenant_add(place, spec, choice, NULL, ret_tenant, err);
 }
 
 int place_restore(struct place *place, const struct place_spec *spec,
 	const struct place_choice *choice, const uint64_t *bytes, uint32_t *ret_tenant,
 	struct error *err)
 {
-	int r = check_tenant(place, spec, choice, err);
+	int r = place_tenant_check(place, spec, choice, err);
 
 	if (r == 0)
-		r = was_there(place, spec, choice, bytes, err);
+		r = place_tenant_check_was_there(place, spec, choice, bytes, err);
 	if (r < 0)
 		return r;
-	return add(place, spec, choice, bytes, ret_tenant, err);
+	return place_tenant_add(place, spec, choice, bytes, ret_tenant, err);
 }
 
 int place_remove(struct place *place, uint32_t tenant)
@@ -622,15 +626,15 @@ int place_remove(struct place *place, uint32_t tenant)
 	if (!is_placed(place, tenant))
 		return -ENOENT;
 	t = &place->tenants[tenant];
-	r = remember(place, UNDO_REMOVE, tenant);
+	r = place_tenant_remember_change(place, UNDO_REMOVE, tenant);
 	if (r < 0)
 		return r;
-	give(place, t);
-	if (place->n_marks) {
+	place_tenant_give_capacity(place, t);
+	if (place->n_savepoints) {
 		t->node = PLACE_NONE; /* slot and group stay, because the tenant may return */
 		return 0;
 	}
-	free_slot(place, tenant);
+	place_tenant_free_slot(place, tenant);
 	free_idle_groups(place);
 	return 0;
 }
@@ -640,40 +644,40 @@ int place_return(struct place *place, uint32_t tenant, const struct place_tenant
 	struct place_choice choice = {.node = was->node, .n = was->n};
 	int r;
 
-	assert(place->n_marks && !is_placed(place, tenant));
+	assert(place->n_savepoints && !is_placed(place, tenant));
 	memcpy(choice.device, was->device, sizeof(choice.device));
-	r = fits(place, &was->spec, &choice, true, NULL);
+	r = place_tenant_fits_choice(place, &was->spec, &choice, true, NULL);
 	if (r == 0)
-		r = reserve(place, was);
+		r = place_tenant_reserve(place, was);
 	if (r == 0)
-		r = remember(place, UNDO_RETURN, tenant);
+		r = place_tenant_remember_change(place, UNDO_RETURN, tenant);
 	if (r < 0)
 		return r;
 	place->tenants[tenant] = *was;
-	take(place, &place->tenants[tenant]);
+	place_tenant_take_capacity(place, &place->tenants[tenant]);
 	return 0;
 }
 
-int place_return_leaving(
+int place_return_terminating(
 	struct place *place, uint32_t tenant, const struct place_tenant *was, struct error *err)
 {
 	struct place_tenant t = *was;
 	int r;
 
-	assert(place->n_marks && !is_placed(place, tenant));
+	assert(place->n_savepoints && !is_placed(place, tenant));
 	r = node_counts(place, &t.spec, t.node, err);
 	if (r < 0)
 		return r;
-	r = remember(place, UNDO_RETURN, tenant);
+	r = place_tenant_remember_change(place, UNDO_RETURN, tenant);
 	if (r < 0)
 		return fail(err, -r, "out of memory for a tenant");
-	t.is_leaving = true;
+	t.is_terminating = true;
 	place->tenants[tenant] = t;
-	take(place, &place->tenants[tenant]);
+	place_tenant_take_capacity(place, &place->tenants[tenant]);
 	return 0;
 }
 
-int place_leave(struct place *place, uint32_t tenant, struct error *err)
+int place_mark_terminating(struct place *place, uint32_t tenant, struct error *err)
 {
 	struct place_tenant *t;
 	int r;
@@ -681,15 +685,15 @@ int place_leave(struct place *place, uint32_t tenant, struct error *err)
 	if (!is_placed(place, tenant))
 		return fail(err, ENOENT, "there is no tenant %u", tenant);
 	t = &place->tenants[tenant];
-	if (t->is_leaving)
+	if (t->is_terminating)
 		return 0;
-	r = remember(place, UNDO_CHANGE, tenant);
+	r = place_tenant_remember_change(place, UNDO_CHANGE, tenant);
 	if (r < 0)
 		return fail(err, -r, "out of memory for a tenant");
-	give(place, t);
-	t->is_leaving = true;
-	take(place, t);
-	if (!place->n_marks)
+	place_tenant_give_capacity(place, t);
+	t->is_terminating = true;
+	place_tenant_take_capacity(place, t);
+	if (!place->n_savepoints)
 		free_idle_groups(place);
 	return 0;
 }
@@ -699,10 +703,10 @@ bool place_is_awaiting(const struct place *place, uint32_t tenant)
 	const struct place_tenant *t = place_tenant(place, tenant);
 	const struct node *node = t ? &place->nodes[t->node] : NULL;
 
-	if (!t || t->is_leaving || !node->n_leaving)
+	if (!t || t->is_terminating || !node->n_terminating)
 		return false;
 	for (uint32_t i = 0; i < t->n; i++)
-		if (place->devices[t->device[i]].n_leaving)
+		if (place->devices[t->device[i]].n_terminating)
 			return true;
 	return (t->spec.cpu_milli && node->cpu_taken > node->cpu_all) ||
 		(t->spec.memory_bytes && node->memory_taken > node->memory_all) ||
@@ -711,11 +715,11 @@ bool place_is_awaiting(const struct place *place, uint32_t tenant)
 
 int place_tie(struct place *place, uint32_t a, uint32_t b)
 {
-	int r = remember(place, UNDO_CHANGE, a);
+	int r = place_tenant_remember_change(place, UNDO_CHANGE, a);
 
 	if (r < 0)
 		return r;
-	r = remember(place, UNDO_CHANGE, b);
+	r = place_tenant_remember_change(place, UNDO_CHANGE, b);
 	if (r < 0) {
 		place->n_undo--;
 		return r;
@@ -726,7 +730,7 @@ int place_tie(struct place *place, uint32_t a, uint32_t b)
 }
 
 /* bytes: by device; NULL: as in the spec */
-static int resize(struct place *place, uint32_t tenant, struct place_spec *spec,
+static int place_tenant_resize(struct place *place, uint32_t tenant, struct place_spec *spec,
 	const uint64_t *bytes, struct error *err)
 {
 	struct place_tenant *t = &place->tenants[tenant], now = *t;
@@ -742,7 +746,7 @@ static int resize(struct place *place, uint32_t tenant, struct place_spec *spec,
 		const uint32_t free = place->share_free[t->device[i]] + t->spec.share;
 
 		now.bytes[i] = bytes ? bytes[i] : place_device_bytes(place, spec, t->device[i]);
-		if (d->n_leaving && (spec->share > t->spec.share || now.bytes[i] > t->bytes[i]))
+		if (d->n_terminating && (spec->share > t->spec.share || now.bytes[i] > t->bytes[i]))
 			return fail(err, EBUSY,
 				"device %s has terminating tenants: no more of it is free yet",
 				d->uuid);
@@ -754,12 +758,12 @@ static int resize(struct place *place, uint32_t tenant, struct place_spec *spec,
 				format_bytes_exact(now.bytes[i]).s,
 				format_bytes_exact(d->memory_free + t->bytes[i]).s, d->uuid);
 	}
-	r = remember(place, UNDO_CHANGE, tenant);
+	r = place_tenant_remember_change(place, UNDO_CHANGE, tenant);
 	if (r < 0)
 		return fail(err, -r, "out of memory for a tenant");
-	give(place, t);
+	place_tenant_give_capacity(place, t);
 	*t = now;
-	take(place, t);
+	place_tenant_take_capacity(place, t);
 	return 0;
 }
 
@@ -768,7 +772,7 @@ static int may_resize(const struct place *place, uint32_t tenant, struct error *
 {
 	if (!is_placed(place, tenant))
 		return fail(err, EINVAL, "there is no tenant %u", tenant);
-	if (place->tenants[tenant].is_leaving)
+	if (place->tenants[tenant].is_terminating)
 		return fail(err, EBUSY, "tenant %u is terminating: it cannot be resized", tenant);
 	return 0;
 }
@@ -784,7 +788,7 @@ int place_resize(struct place *place, uint32_t tenant, uint32_t share, uint64_t 
 	spec = place->tenants[tenant].spec;
 	spec.share = share;
 	spec.device_bytes = device_bytes;
-	return resize(place, tenant, &spec, NULL, err);
+	return place_tenant_resize(place, tenant, &spec, NULL, err);
 }
 
 int place_resize_each(struct place *place, uint32_t tenant, uint32_t share, const uint64_t *bytes,
@@ -797,36 +801,36 @@ int place_resize_each(struct place *place, uint32_t tenant, uint32_t share, cons
 		return r;
 	spec = place->tenants[tenant].spec;
 	spec.share = share;
-	return resize(place, tenant, &spec, bytes, err);
+	return place_tenant_resize(place, tenant, &spec, bytes, err);
 }
 
 /* ---- savepoints ---- */
 
-uint32_t place_mark(struct place *place)
+uint32_t place_savepoint(struct place *place)
 {
-	place->n_marks++;
+	place->n_savepoints++;
 	return place->n_undo;
 }
 
-void place_rollback(struct place *place, uint32_t mark)
+void place_rollback(struct place *place, uint32_t savepoint)
 {
-	while (place->n_undo > mark) {
+	while (place->n_undo > savepoint) {
 		struct undo *undo = &place->undo[--place->n_undo];
 		struct place_tenant *t = &place->tenants[undo->tenant];
 
 		if (undo->type != UNDO_REMOVE)
-			give(place, t);
+			place_tenant_give_capacity(place, t);
 		switch (undo->type) {
-		case UNDO_ADD: free_slot(place, undo->tenant); break;
+		case UNDO_ADD: place_tenant_free_slot(place, undo->tenant); break;
 		case UNDO_RETURN: t->node = PLACE_NONE; break;
-		default: *t = undo->was; take(place, t);
+		default: *t = undo->was; place_tenant_take_capacity(place, t);
 		}
 	}
 }
 
 void place_release(struct place *place)
 {
-	if (--place->n_marks)
+	if (--place->n_savepoints)
 		return;
 	/* No removed tenant can return any more, even if it was removed more than once. */
 	for (uint32_t i = 0; i < place->n_undo; i++) {
@@ -834,7 +838,7 @@ void place_release(struct place *place)
 
 		if (place->undo[i].type == UNDO_REMOVE && t->node == PLACE_NONE &&
 			t->n != SLOT_FREE)
-			free_slot(place, place->undo[i].tenant);
+			place_tenant_free_slot(place, place->undo[i].tenant);
 	}
 	place->n_undo = 0;
 	free_idle_groups(place);

@@ -3,7 +3,7 @@
  * This file removes victims for several tenants together, and puts back those that turn out
  * unneeded. The list keeps each tenant as it was, because the removal clears its node in the model.
  * The open savepoint keeps a victim's number free, so is_out() can test that number.
- * place_victims_spare() tries each victim under a savepoint of its own, highest priority first. Two
+ * place_victims_readd() tries each victim under a savepoint of its own, highest priority first. Two
  * halves name each other as peers; they return together or not at all.
  */
 #include "place/place-victims.h"
@@ -59,7 +59,7 @@ uint32_t place_victims_of_budget(const struct place_victims *victims, uint32_t l
 	return n;
 }
 
-static int compare(const void *pa, const void *pb)
+static int place_victims_compare(const void *pa, const void *pb)
 {
 	const struct place_victim *a = pa, *b = pb;
 
@@ -69,28 +69,30 @@ static int compare(const void *pa, const void *pb)
 }
 
 /* Returns both halves, or none. */
-static int spare(const struct place_victims *victims, struct place *place, uint32_t i)
+static int place_victims_keep_one(
+	const struct place_victims *victims, struct place *place, uint32_t i)
 {
 	const struct place_victim *v = &victims->list[i], *other = other_half(victims, v);
-	const uint32_t mark = place_mark(place);
-	int r = place_return_beside(place, v->tenant, &v->was);
+	const uint32_t savepoint = place_savepoint(place);
+	int r = place_return_overlapping(place, v->tenant, &v->was);
 
 	if (r == 0 && other)
-		r = place_return_beside(place, other->tenant, &other->was);
+		r = place_return_overlapping(place, other->tenant, &other->was);
 	if (r < 0)
-		place_rollback(place, mark);
+		place_rollback(place, savepoint);
 	place_release(place);
 	return r;
 }
 
-int place_victims_spare(struct place_victims *victims, struct place *place)
+int place_victims_readd(struct place_victims *victims, struct place *place)
 {
 	uint32_t kept = 0;
 
 	if (victims->n)
-		qsort(victims->list, victims->n, sizeof(*victims->list), compare);
+		qsort(victims->list, victims->n, sizeof(*victims->list), place_victims_compare);
 	for (uint32_t i = 0; i < victims->n; i++)
-		if (is_out(place, &victims->list[i]) && spare(victims, place, i) == -ENOMEM)
+		if (is_out(place, &victims->list[i]) &&
+			place_victims_keep_one(victims, place, i) == -ENOMEM)
 			return -ENOMEM;
 	for (uint32_t i = 0; i < victims->n; i++)
 		if (is_out(place, &victims->list[i]))
@@ -99,13 +101,13 @@ int place_victims_spare(struct place_victims *victims, struct place *place)
 	return 0;
 }
 
-int place_victims_linger(
+int place_victims_readd_terminating(
 	const struct place_victims *victims, struct place *place, struct error *err)
 {
 	int r = 0;
 
 	for (uint32_t i = 0; i < victims->n && r == 0; i++)
-		r = place_return_leaving(
+		r = place_return_terminating(
 			place, victims->list[i].tenant, &victims->list[i].was, err);
 	return r;
 }

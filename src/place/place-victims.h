@@ -30,10 +30,13 @@ uint32_t place_victims_of_budget(const struct place_victims *victims, uint32_t l
  * Puts unnecessary victims back, as before and under their numbers, and drops them from the list.
  * High priorities return first, two halves together or not at all. -ENOMEM.
  */
-int place_victims_spare(struct place_victims *victims, struct place *place);
+int place_victims_readd(struct place_victims *victims, struct place *place);
 
-/* Puts all victims back as terminating (place_linger()). -ENOSPC: sums overflow; -ENOMEM. */
-int place_victims_linger(
+/*
+ * Puts all victims back as terminating (place_readd_terminating()). -ENOSPC: sums overflow;
+ * -ENOMEM.
+ */
+int place_victims_readd_terminating(
 	const struct place_victims *victims, struct place *place, struct error *err);
 
 /* Their numbers, ascending; the caller frees them. NULL: out of memory. */

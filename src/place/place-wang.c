@@ -21,7 +21,8 @@
 #define BURST_MILLI 200
 
 /* Cost of the device, or -1 if it is not permitted. */
-static int64_t cost(const struct place_company *with, uint32_t share, enum spec_class class)
+static int64_t wang_device_cost(
+	const struct place_cotenants *with, uint32_t share, enum spec_class class)
 {
 	const uint32_t n_0 = with->n_of[SPEC_LATENCY], n_1 = with->n_of[SPEC_STANDARD],
 		       n_2 = with->n_of[SPEC_OPPORTUNISTIC], free = with->share_free;
@@ -41,8 +42,8 @@ static int64_t cost(const struct place_company *with, uint32_t share, enum spec_
 	return n_1 ? base + 1000 - free : base;
 }
 
-static uint64_t judge(const struct place *place, const struct place_class *class, uint32_t node,
-	uint64_t mask, int64_t *ret_value)
+static uint64_t wang_judge_device(const struct place *place, const struct place_class *class,
+	uint32_t node, uint64_t mask, int64_t *ret_value)
 {
 	const uint32_t first = place->nodes[node].first_device;
 	uint64_t may = 0;
@@ -50,10 +51,10 @@ static uint64_t judge(const struct place *place, const struct place_class *class
 	for (uint64_t left = mask; left; left &= left - 1) {
 		uint32_t i = (uint32_t)__builtin_ctzll(left);
 		const struct device *d = &place->devices[first + i];
-		const struct place_company with = {.n_tenants = d->n_tenants,
+		const struct place_cotenants with = {.n_tenants = d->n_tenants,
 			.share_free = place->share_free[first + i],
 			.n_of = {d->n_of[0], d->n_of[1], d->n_of[2]}};
-		int64_t c = cost(&with, class->share, (enum spec_class) class->kind);
+		int64_t c = wang_device_cost(&with, class->share, (enum spec_class) class->kind);
 
 		if (c < 0)
 			continue;
@@ -63,9 +64,9 @@ static uint64_t judge(const struct place *place, const struct place_class *class
 	return may;
 }
 
-static bool wang_allows(const struct place_spec *spec, const struct place_company *company)
+static bool wang_allows(const struct place_spec *spec, const struct place_cotenants *cotenants)
 {
-	return cost(company, spec->share, spec->class) >= 0;
+	return wang_device_cost(cotenants, spec->share, spec->class) >= 0;
 }
 
 static uint32_t wang_kind(const struct place *place, const struct place_spec *spec)
@@ -80,5 +81,5 @@ const struct place_policy place_wang = {
 	.allows = wang_allows,
 	.bound = place_judged_bound,
 	.score = place_judged_score,
-	.judge = judge,
+	.judge = wang_judge_device,
 };

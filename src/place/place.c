@@ -48,7 +48,7 @@ int place_new(const struct place_config *config, struct place **ret_place, struc
 		place->config.share_factor = FACTOR_MIN;
 	if (!place->config.memory_factor)
 		place->config.memory_factor = FACTOR_MIN;
-	r = place_mix_new(&place->mix);
+	r = workload_mix_new(&place->mix);
 	if (r == 0)
 		r = place_bounds_new(place, &place->bounds);
 	if (r == 0)
@@ -101,7 +101,7 @@ void place_free(struct place *place)
 		place->config.policy->stop(place);
 	place_bounds_free(place->bounds);
 	place_search_free(place->search);
-	place_mix_free(place->mix);
+	workload_mix_free(place->mix);
 	place_queue_free(place->queues);
 	place_network_free(place->networks);
 	place_paths_free(place->paths);
@@ -117,7 +117,7 @@ void place_free(struct place *place)
 	for (uint32_t i = 0; i < place->n_devices; i++)
 		free(place->devices[i].tags);
 	place_groups_free(place);
-	place_draw_done(place);
+	place_locality_done(place);
 	free(place->label_of);
 	free(place->label_gaps);
 	free(place->nodes);
@@ -135,7 +135,7 @@ void place_free(struct place *place)
 /* ---- names ---- */
 
 /* Empty names are free for reuse. */
-static int intern(char (*names)[SPEC_LABEL], uint32_t *n, uint32_t max, struct str name)
+static int place_intern_name(char (*names)[SPEC_LABEL], uint32_t *n, uint32_t max, struct str name)
 {
 	uint32_t at = *n;
 
@@ -167,7 +167,7 @@ int place_model(struct place *place, const char *name, uint64_t *ret_bit, struct
 
 	if (r < 0)
 		return r;
-	r = intern(place->models, &place->n_models, PLACE_MODELS_MAX, str_from(name));
+	r = place_intern_name(place->models, &place->n_models, PLACE_MODELS_MAX, str_from(name));
 	if (r < 0)
 		return fail(err, ENOSPC, "model '%s': %u models are known already", name,
 			PLACE_MODELS_MAX);
@@ -186,7 +186,7 @@ int place_taint(struct place *place, const char *name, uint64_t *ret_bit, struct
 
 	if (r < 0)
 		return r;
-	r = intern(place->taints, &place->n_taints, PLACE_TAINTS_MAX, str_from(name));
+	r = place_intern_name(place->taints, &place->n_taints, PLACE_TAINTS_MAX, str_from(name));
 	if (r < 0)
 		return fail(err, ENOSPC, "taint '%s': %u taints are known already", name,
 			PLACE_TAINTS_MAX);
@@ -274,7 +274,7 @@ int place_label_forget(struct place *place, uint32_t id, struct error *err)
 	if (label->n_uses)
 		return fail(err, EBUSY, "label %s: %u tenants and nodes have it", label->name,
 			label->n_uses);
-	if (place->n_marks)
+	if (place->n_savepoints)
 		return fail(err, EBUSY, "label %s: a decision is in progress", label->name);
 	HASH_DEL(place->labels, label);
 	label_free(label);
@@ -297,7 +297,7 @@ int place_taint_forget(struct place *place, uint64_t bit, struct error *err)
 	if (n)
 		return fail(
 			err, EBUSY, "taint %s: %u tenants and nodes have it", place->taints[at], n);
-	if (place->n_marks)
+	if (place->n_savepoints)
 		return fail(err, EBUSY, "taint %s: a decision is in progress", place->taints[at]);
 	place->taints[at][0] = '\0';
 	return 0;
@@ -320,11 +320,11 @@ int place_model_forget(struct place *place, uint64_t bit, struct error *err)
 	if (place_queues_name(place) & bit)
 		return fail(err, EBUSY, "model %s: a queue has a quota or limit of it",
 			place->models[at]);
-	if (place->n_marks)
+	if (place->n_savepoints)
 		return fail(err, EBUSY, "model %s: a decision is in progress", place->models[at]);
 	place->models[at][0] = '\0';
 	place->model_memory[at] = 0;
-	place_mix_forget(place->mix, bit);
+	workload_mix_forget(place->mix, bit);
 	return 0;
 }
 
@@ -376,8 +376,8 @@ static int node_check(
  * The given UUID; else the slot's old one if the model is the same; else a made-up name. slot: or
  * PLACE_NONE.
  */
-static void uuid_of(const struct place *place, uint32_t slot, const struct place_node_info *info,
-	uint32_t i, char ret[static SPEC_LABEL])
+static void place_read_uuid(const struct place *place, uint32_t slot,
+	const struct place_node_info *info, uint32_t i, char ret[static SPEC_LABEL])
 {
 	const struct place_device_info *is = &info->devices[i];
 	const struct device *was = slot == PLACE_NONE ? NULL : &place->devices[slot + i];
@@ -401,7 +401,7 @@ static int uuids_check(const struct place *place, uint32_t first,
 			return fail(err, EINVAL,
 				"node %s, device %u: a UUID has up to %u characters", info->name, i,
 				SPEC_LABEL - 1);
-		uuid_of(place, first, info, i, uuid[i]);
+		place_read_uuid(place, first, info, i, uuid[i]);
 		for (uint32_t k = 0; k < i; k++)
 			if (!strcmp(uuid[k], uuid[i]))
 				return fail(err, EINVAL, "node %s: devices %u and %u are both %s",
@@ -424,7 +424,7 @@ static int grow_nodes(struct place *place, uint32_t n)
 		r = array_grow(&place->held, &size, n, sizeof(*place->held));
 	size = place->nodes_size;
 	if (r == 0)
-		r = place_draw_reserve(place, size, n);
+		r = place_locality_reserve(place, size, n);
 	if (r == 0)
 		r = array_grow(&place->versions, &size, n, sizeof(*place->versions));
 	if (r == 0)
@@ -464,14 +464,14 @@ void place_device_changed(struct place *place, uint32_t at)
 	place_bounds_changed(place->bounds, d->node);
 }
 
-static void set_device(
+static void place_fill_device(
 	struct place *place, uint32_t first, const struct place_node_info *node, uint32_t i)
 {
 	const struct place_device_info *info = &node->devices[i];
 	struct device *d = &place->devices[first + i];
 	uint64_t memory = info->memory_bytes / 1000 * place->config.memory_factor;
 
-	uuid_of(place, first, node, i, d->uuid);
+	place_read_uuid(place, first, node, i, d->uuid);
 	d->model = info->model;
 	d->numa = info->numa;
 	d->link = info->link;
@@ -487,27 +487,27 @@ static void set_device(
 void place_node_count(struct place *place, uint32_t at)
 {
 	const struct node *node = &place->nodes[at];
-	const struct taken taken = node_taken(node, node->is_lenient);
+	const struct taken taken = node_taken(node, node->is_terminating_free);
 
 	place->cpu_free[at] = node->cpu_all > taken.cpu ? node->cpu_all - taken.cpu : 0;
 	place->memory_free[at] = node->memory_all > taken.memory ? node->memory_all - taken.memory
 								 : 0;
 }
 
-void place_be_lenient(struct place *place, uint32_t at, bool is_lenient)
+void place_count_terminating_free(struct place *place, uint32_t at, bool is_terminating_free)
 {
 	const uint32_t end = at == PLACE_NONE ? place->n_nodes : at + 1;
 
 	for (uint32_t i = at == PLACE_NONE ? 0 : at; i < end; i++) {
-		if (!place->nodes[i].n_leaving)
+		if (!place->nodes[i].n_terminating)
 			continue;
-		place->nodes[i].is_lenient = is_lenient;
+		place->nodes[i].is_terminating_free = is_terminating_free;
 		place_node_count(place, i);
 		place_bounds_changed(place->bounds, i);
 	}
 }
 
-static uint64_t models_of(const struct place_node_info *info)
+static uint64_t place_node_models(const struct place_node_info *info)
 {
 	uint64_t models = 0;
 
@@ -545,7 +545,7 @@ static void count_capacity(struct place *place, uint32_t at, int sign)
 	}
 }
 
-static void set_node(struct place *place, uint32_t at, const struct place_node_info *info)
+static void place_fill_node(struct place *place, uint32_t at, const struct place_node_info *info)
 {
 	struct node *node = &place->nodes[at];
 
@@ -555,13 +555,13 @@ static void set_node(struct place *place, uint32_t at, const struct place_node_i
 	node->taints = info->taints;
 	node->is_closed = info->is_closed;
 	place_node_count(place, at);
-	node->models = models_of(info);
+	node->models = place_node_models(info);
 	for (uint32_t i = 0; i < node->n_devices; i++) {
-		set_device(place, node->first_device, info, i);
+		place_fill_device(place, node->first_device, info, i);
 		set_cell(place, node, i);
 	}
 	count_capacity(place, at, 1);
-	place_draw_forget(place, 0);
+	place_locality_forget(place, 0);
 }
 
 /* node_done() undoes this. */
@@ -618,7 +618,8 @@ int place_node_add(struct place *place, const struct place_node_info *info, uint
 	if (r == 0)
 		r = grow_devices(place, fresh.first_device + info->n_devices);
 	if (r == 0)
-		r = place_bounds_reserve(place->bounds, at + 1, models_of(info), info->n_devices);
+		r = place_bounds_reserve(
+			place->bounds, at + 1, place_node_models(info), info->n_devices);
 	if (r == 0)
 		r = note_name(place, fresh.name, info->name, at);
 	if (r < 0) {
@@ -642,7 +643,7 @@ int place_node_add(struct place *place, const struct place_node_info *info, uint
 		place->devices[d].share_all = place->config.share_factor;
 		place->share_free[d] = (uint16_t)place->config.share_factor;
 	}
-	set_node(place, at, info);
+	place_fill_node(place, at, info);
 	place_bounds_enter(place->bounds, at);
 	place->used_nodes++;
 	for (uint32_t i = 0; i < node->n_devices; i++)
@@ -665,10 +666,10 @@ static int keeps_devices(const struct place *place, uint32_t at, const struct pl
 		bool is_same = info->devices[i].model == d->model &&
 			(!info->devices[i].uuid[0] || !strcmp(info->devices[i].uuid, d->uuid));
 
-		if (d->n_tenants + d->n_leaving && !is_same)
+		if (d->n_tenants + d->n_terminating && !is_same)
 			return fail(err, EBUSY,
 				"node %s, device %u: it is another, and %u tenants are on %s",
-				info->name, i, d->n_tenants + d->n_leaving, d->uuid);
+				info->name, i, d->n_tenants + d->n_terminating, d->uuid);
 	}
 	return 0;
 }
@@ -692,7 +693,7 @@ int place_node_update(
 		r = uuids_check(place, node->first_device, info, err);
 	if (r < 0)
 		return r;
-	r = place_bounds_reserve(place->bounds, at + 1, models_of(info), info->n_devices);
+	r = place_bounds_reserve(place->bounds, at + 1, place_node_models(info), info->n_devices);
 	if (r == 0)
 		r = copy_texts(place, info, &texts);
 	if (r < 0)
@@ -703,7 +704,7 @@ int place_node_update(
 	node->n_labels = texts.n_labels;
 	node->rack = texts.rack;
 	count_capacity(place, at, -1);
-	set_node(place, at, info);
+	place_fill_node(place, at, info);
 	place_bounds_enter(place->bounds, at);
 	for (uint32_t i = 0; i < node->n_devices; i++)
 		place_device_changed(place, node->first_device + i);
@@ -722,7 +723,7 @@ int place_node_remove(struct place *place, uint32_t at, struct error *err)
 	if (node->n_tenants)
 		return fail(err, EBUSY, "node %s: %u tenants are on it", node->name->text,
 			node->n_tenants);
-	if (place->n_marks)
+	if (place->n_savepoints)
 		return fail(err, EBUSY, "node %s: a decision is in progress", node->name->text);
 	if (place_network_is_taken(place, at))
 		return fail(
@@ -810,7 +811,7 @@ bool place_device_get(const struct place *place, uint32_t at, struct place_devic
 		.node = d->node,
 		.model = d->model,
 		.n_tenants = d->n_tenants,
-		.n_leaving = d->n_leaving,
+		.n_terminating = d->n_terminating,
 		.share_free = place->share_free[at],
 		.share_all = d->share_all,
 		.memory_free = d->memory_free,

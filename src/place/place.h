@@ -142,7 +142,7 @@ struct place_spec {
 	 * the node's terminating tenants count as free. The capacity is promised once, because the
 	 * tenant is counted when it is added. Always false in a placed tenant.
 	 */
-	bool can_wait;
+	bool is_terminating_free;
 	/*
 	 * Network devices at both ends by number (place-mode.h); 0: none. The first is on the
 	 * tenant's node.
@@ -167,8 +167,8 @@ struct place_choice {
 	uint32_t node;
 	uint32_t n; /* number of devices */
 	uint32_t device[SPEC_DEVICES_MAX];
-	int32_t score;  /* by the policy, more is better */
-	uint32_t n_met; /* preference conflicts on its devices (place-conflicts.h) */
+	int32_t score;        /* by the policy, more is better */
+	uint32_t n_conflicts; /* preference conflicts on its devices (place-conflicts.h) */
 };
 
 /*
@@ -186,7 +186,7 @@ int place_find(struct place *place, const struct place_spec *spec, struct place_
  * place_add() and place_restore() do not ask. NULL: no additional rules.
  */
 typedef uint64_t place_filter_fn(void *arg, const struct place_spec *spec, uint32_t node,
-	const uint32_t *gone, uint32_t n_gone);
+	const uint32_t *evicted, uint32_t n_evicted);
 void place_set_filter(struct place *place, place_filter_fn *filter, void *arg);
 
 /*
@@ -196,7 +196,7 @@ void place_set_filter(struct place *place, place_filter_fn *filter, void *arg);
 void place_note_arrival(struct place *place, const struct place_spec *spec);
 
 /* Sets the workload mix and stops counting arrivals. */
-void place_set_typical(struct place *place, const struct place_spec *specs, uint32_t n);
+void place_set_workload_mix(struct place *place, const struct place_spec *specs, uint32_t n);
 
 /* Why a spec does not fit a node; the first reason that applies. */
 enum place_reason {
@@ -217,7 +217,7 @@ enum place_reason {
 	PLACE_POLICY,
 	PLACE_NO_DEVICE_MEMORY,
 	PLACE_NO_SHARE,
-	PLACE_CLEARING, /* a terminating tenant is the only obstacle */
+	PLACE_TERMINATING, /* a terminating tenant is the only obstacle */
 	PLACE_N_REASONS
 };
 
@@ -270,9 +270,9 @@ int place_add(struct place *place, const struct place_spec *spec, const struct p
  * closed devices, taints, node labels, the tenant limit, affinity, anti-affinity, CPU and memory.
  * Use beyond the capacity counts as nothing free, as in place_node_update(). -EINVAL as
  * place_add(). -ENOSPC: shares, exclusion labels or network bandwidth contradict each other. On
- * failure nothing changes. Restore terminating tenants before all others, and call place_leave()
- * for each at once. bytes: the tenant's memory on each device, in the order of the choice; NULL: by
- * its spec.
+ * failure nothing changes. Restore terminating tenants before all others, and call
+ * place_mark_terminating() for each at once. bytes: the tenant's memory on each device, in the
+ * order of the choice; NULL: by its spec.
  */
 int place_restore(struct place *place, const struct place_spec *spec,
 	const struct place_choice *choice, const uint64_t *bytes, uint32_t *ret_tenant,
@@ -296,8 +296,8 @@ struct place_tenant {
 	uint32_t n;
 	uint32_t device[SPEC_DEVICES_MAX];
 	uint64_t bytes[SPEC_DEVICES_MAX]; /* of each device, set when added or resized */
-	uint32_t peer;   /* other half of a remote tenant when tied, or PLACE_NONE */
-	bool is_leaving; /* place_leave() was called */
+	uint32_t peer;       /* other half of a remote tenant when tied, or PLACE_NONE */
+	bool is_terminating; /* place_mark_terminating() was called */
 };
 
 /* Borrowed until the next change; NULL if there is none. */
@@ -309,22 +309,22 @@ uint32_t place_peer(const struct place *place, uint32_t tenant);
  * Marks the tenant as terminating: it is evicted and still runs until place_remove(). It keeps its
  * number, the node's CPU and memory, and its tenant slot. Its share and memory of devices, labels,
  * group, queue use and bandwidth are freed now. But a device with terminating tenants accepts no
- * new tenant and no growth: PLACE_CLEARING. A terminating tenant is never preempted, moved or
+ * new tenant and no growth: PLACE_TERMINATING. A terminating tenant is never preempted, moved or
  * resized. 0 also if it is terminating already. -ENOENT; -ENOMEM only with an open savepoint.
  */
-int place_leave(struct place *place, uint32_t tenant, struct error *err);
+int place_mark_terminating(struct place *place, uint32_t tenant, struct error *err);
 /*
  * Puts back a tenant that was removed since an open savepoint, under its number and as terminating.
  * Tenants that took its place stay. The node may have less than is used then, which counts as
  * nothing free. -ENOENT: not removed. -ENOSPC: sums overflow. -ENOMEM.
  */
-int place_linger(struct place *place, uint32_t tenant, struct error *err);
+int place_readd_terminating(struct place *place, uint32_t tenant, struct error *err);
 /*
- * As place_linger(), but the tenant is as before and need not terminate. Tenants that came since
- * may wait for terminating ones, as with can_wait. -ENOENT. -ENOSPC: no capacity, or the new
- * tenants could not have come after it. -ENOMEM.
+ * As place_readd_terminating(), but the tenant is as before and need not terminate. Tenants that
+ * came since may wait for terminating ones, as with is_terminating_free. -ENOENT. -ENOSPC: no
+ * capacity, or the new tenants could not have come after it. -ENOMEM.
  */
-int place_spare(struct place *place, uint32_t tenant, struct error *err);
+int place_readd(struct place *place, uint32_t tenant, struct error *err);
 /*
  * Whether a tenant that has not started must wait: a terminating tenant is on one of its devices.
  * It also waits on a node with terminating tenants while CPU, memory or tenant slots are overused.
@@ -337,8 +337,8 @@ bool place_is_awaiting(const struct place *place, uint32_t tenant);
  * Savepoints. A rollback undoes all changes of tenants since the savepoint, latest first.
  * Savepoints nest like a stack; without an open one nothing is recorded.
  */
-uint32_t place_mark(struct place *place);
-void place_rollback(struct place *place, uint32_t mark);
+uint32_t place_savepoint(struct place *place);
+void place_rollback(struct place *place, uint32_t savepoint);
 void place_release(struct place *place);
 
 /* ---- views ---- */
@@ -347,7 +347,7 @@ struct place_device_view {
 	const char *uuid;
 	uint32_t node, model, n_tenants;
 	/* terminating tenants, not in n_tenants; no new tenant until they are gone */
-	uint32_t n_leaving;
+	uint32_t n_terminating;
 	uint32_t share_free, share_all;
 	uint64_t memory_free, memory_all;
 	uint32_t exclusion; /* label; valid with tenants */

@@ -25,23 +25,23 @@
 #define COMMON_PART 95u /* percent */
 #define TYPICAL_PART 98u
 
-int place_mix_new(struct place_mix **ret)
+int workload_mix_new(struct workload_mix **ret)
 {
-	struct place_mix *mix = calloc(1, sizeof(*mix));
+	struct workload_mix *mix = calloc(1, sizeof(*mix));
 
 	if (mix) {
 		mix->seen = calloc(SEEN_SIZE, sizeof(*mix->seen));
 		mix->sorted = calloc(SEEN_SIZE / 2, sizeof(*mix->sorted));
 	}
 	if (!mix || !mix->seen || !mix->sorted) {
-		place_mix_free(mix);
+		workload_mix_free(mix);
 		return -ENOMEM;
 	}
 	*ret = mix;
 	return 0;
 }
 
-void place_mix_free(struct place_mix *mix)
+void workload_mix_free(struct workload_mix *mix)
 {
 	if (!mix)
 		return;
@@ -50,7 +50,7 @@ void place_mix_free(struct place_mix *mix)
 	free(mix);
 }
 
-static uint32_t hash(const struct typical *t)
+static uint32_t workload_mix_hash_workload(const struct mix_entry *t)
 {
 	uint64_t h = t->models * 0x9e3779b97f4a7c15u;
 
@@ -59,12 +59,12 @@ static uint32_t hash(const struct typical *t)
 	return (uint32_t)(h >> 40) & (SEEN_SIZE - 1);
 }
 
-static struct typical *seen_slot(struct place_mix *mix, const struct typical *t)
+static struct mix_entry *seen_slot(struct workload_mix *mix, const struct mix_entry *t)
 {
-	uint32_t h = hash(t);
+	uint32_t h = workload_mix_hash_workload(t);
 
 	for (;; h = (h + 1) & (SEEN_SIZE - 1)) {
-		struct typical *s = &mix->seen[h];
+		struct mix_entry *s = &mix->seen[h];
 
 		if (!s->n ||
 			(s->cpu_milli == t->cpu_milli && s->share == t->share &&
@@ -73,9 +73,9 @@ static struct typical *seen_slot(struct place_mix *mix, const struct typical *t)
 	}
 }
 
-static void halve(struct place_mix *mix)
+static void workload_mix_halve_counts(struct workload_mix *mix)
 {
-	struct typical *kept = mix->sorted;
+	struct mix_entry *kept = mix->sorted;
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; i < SEEN_SIZE; i++)
@@ -109,19 +109,20 @@ static uint64_t models_with_memory(const struct place *place, const struct place
 	return with && without ? with : spec->models;
 }
 
-static void count(struct place_mix *mix, const struct place *place, const struct place_spec *spec)
+static void workload_mix_count_workload(
+	struct workload_mix *mix, const struct place *place, const struct place_spec *spec)
 {
-	struct typical t = {.cpu_milli = spec->cpu_milli,
-			       .share = spec->share,
-			       .count = spec->count,
-			       .models = spec->count ? models_with_memory(place, spec) : 0},
-		       *slot;
+	struct mix_entry t = {.cpu_milli = spec->cpu_milli,
+				 .share = spec->share,
+				 .count = spec->count,
+				 .models = spec->count ? models_with_memory(place, spec) : 0},
+			 *slot;
 
 	slot = seen_slot(mix, &t);
 	if (!slot->n) {
 		/* One pass is not enough if every kind has come more than once. */
 		while (mix->n_seen >= SEEN_SIZE / 2)
-			halve(mix);
+			workload_mix_halve_counts(mix);
 		slot = seen_slot(mix, &t);
 		*slot = t;
 		mix->n_seen++;
@@ -132,9 +133,9 @@ static void count(struct place_mix *mix, const struct place *place, const struct
 }
 
 /* Most frequent first. The order is total, so every machine gets the same result. */
-static int compare(const void *pa, const void *pb)
+static int workload_mix_compare(const void *pa, const void *pb)
 {
-	const struct typical *a = pa, *b = pb;
+	const struct mix_entry *a = pa, *b = pb;
 
 #define BY(field) \
 	if (a->field != b->field) \
@@ -148,9 +149,9 @@ static int compare(const void *pa, const void *pb)
 	return 0;
 }
 
-static void learn(struct place_mix *mix)
+static void workload_mix_learn(struct workload_mix *mix)
 {
-	struct typical *all = mix->seen, *sorted = mix->sorted;
+	struct mix_entry *all = mix->seen, *sorted = mix->sorted;
 	uint64_t total = 0, sum = 0;
 	uint32_t n = 0;
 
@@ -159,32 +160,34 @@ static void learn(struct place_mix *mix)
 			sorted[n++] = all[i];
 			total += all[i].n;
 		}
-	qsort(sorted, n, sizeof(*sorted), compare);
+	qsort(sorted, n, sizeof(*sorted), workload_mix_compare);
 	mix->n = mix->n_common = 0;
-	while (mix->n < n && mix->n < MIX_MAX && sum * 100 < total * TYPICAL_PART) {
+	while (mix->n < n && mix->n < WORKLOAD_MIX_MAX && sum * 100 < total * TYPICAL_PART) {
 		mix->n_common += sum * 100 < total * COMMON_PART;
-		mix->typical[mix->n] = sorted[mix->n];
+		mix->entry[mix->n] = sorted[mix->n];
 		sum += sorted[mix->n++].n;
 	}
 	mix->weights = 0;
 	for (uint32_t i = 0; i < mix->n; i++) {
-		struct typical *t = &mix->typical[i];
+		struct mix_entry *t = &mix->entry[i];
 
 		t->weight = (int32_t)t->n;
-		if (sum > MIX_WEIGHTS - MIX_MAX)
-			t->weight = (int32_t)(t->n * (MIX_WEIGHTS - MIX_MAX) / sum) + 1;
+		if (sum > WORKLOAD_MIX_WEIGHTS - WORKLOAD_MIX_MAX)
+			t->weight = (int32_t)(t->n * (WORKLOAD_MIX_WEIGHTS - WORKLOAD_MIX_MAX) /
+					    sum) +
+				1;
 		if (i < mix->n_common)
 			mix->weights += t->weight;
 	}
 }
 
-void place_mix_forget(struct place_mix *mix, uint64_t models)
+void workload_mix_forget(struct workload_mix *mix, uint64_t models)
 {
-	struct typical *kept = mix->sorted;
+	struct mix_entry *kept = mix->sorted;
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; i < SEEN_SIZE; i++) {
-		struct typical t = mix->seen[i];
+		struct mix_entry t = mix->seen[i];
 
 		if (!t.n || (t.models && !(t.models & ~models)))
 			continue;
@@ -194,7 +197,7 @@ void place_mix_forget(struct place_mix *mix, uint64_t models)
 	memset(mix->seen, 0, SEEN_SIZE * sizeof(*mix->seen));
 	mix->n_seen = 0;
 	for (uint32_t i = 0; i < n; i++) {
-		struct typical *slot = seen_slot(mix, &kept[i]);
+		struct mix_entry *slot = seen_slot(mix, &kept[i]);
 		const uint64_t before = slot->n, mib = slot->mib;
 
 		mix->n_seen += before == 0;
@@ -202,26 +205,26 @@ void place_mix_forget(struct place_mix *mix, uint64_t models)
 		slot->n += before;
 		slot->mib += mib;
 	}
-	learn(mix);
+	workload_mix_learn(mix);
 	mix->is_learnt = false; /* the policy has not learnt it yet */
 }
 
-int place_mix_update(struct place *place)
+int workload_mix_update(struct place *place)
 {
-	struct place_mix *mix = place->mix;
+	struct workload_mix *mix = place->mix;
 	uint64_t fresh = mix->arrivals - mix->learnt_at;
 	uint64_t part = MIN(mix->learnt_at, place->n_placed) / LEARN_PART;
 	int r;
 	bool is_due = !mix->is_learnt || mix->n_models != place->n_models ||
 		mix->n_nodes != place->nodes_size ||
-		(!mix->is_given && mix->arrivals >= FIRST_ARRIVALS &&
+		(!mix->is_set && mix->arrivals >= FIRST_ARRIVALS &&
 			fresh >= MAX(part, FIRST_ARRIVALS));
 
 	if (!is_due || !place->config.policy->learn)
 		return 0;
 	/* The first few arrivals say little about the mix; until then all kinds count equally. */
-	if (!mix->is_given && mix->arrivals >= FIRST_ARRIVALS)
-		learn(mix);
+	if (!mix->is_set && mix->arrivals >= FIRST_ARRIVALS)
+		workload_mix_learn(mix);
 	mix->is_learnt = false;
 	place_bounds_forget(place->bounds);
 	r = place->config.policy->learn(place);
@@ -236,11 +239,11 @@ int place_mix_update(struct place *place)
 
 void place_note_arrival(struct place *place, const struct place_spec *spec)
 {
-	if (!place->mix->is_given && place_spec_check(spec, NULL) == 0)
-		count(place->mix, place, spec);
+	if (!place->mix->is_set && place_spec_check(spec, NULL) == 0)
+		workload_mix_count_workload(place->mix, place, spec);
 }
 
-void place_mix_give(struct place_mix *mix, const struct place *place,
+void workload_mix_set(struct workload_mix *mix, const struct place *place,
 	const struct place_spec *specs, uint32_t n)
 {
 	memset(mix->seen, 0, SEEN_SIZE * sizeof(*mix->seen));
@@ -248,21 +251,21 @@ void place_mix_give(struct place_mix *mix, const struct place *place,
 	mix->arrivals = 0;
 	for (uint32_t i = 0; i < n; i++)
 		if (place_spec_check(&specs[i], NULL) == 0)
-			count(mix, place, &specs[i]);
-	learn(mix);
-	mix->is_given = true;
+			workload_mix_count_workload(mix, place, &specs[i]);
+	workload_mix_learn(mix);
+	mix->is_set = true;
 	mix->is_learnt = false; /* the policy has not learnt it yet */
 }
 
-void place_set_typical(struct place *place, const struct place_spec *specs, uint32_t n)
+void place_set_workload_mix(struct place *place, const struct place_spec *specs, uint32_t n)
 {
-	place_mix_give(place->mix, place, specs, n);
+	workload_mix_set(place->mix, place, specs, n);
 }
 
 /* ---- capacity that typical tenants cannot use ---- */
 
-static uint64_t unusable(
-	const struct place *place, uint32_t at, const struct typical *t, const uint16_t *open)
+static uint64_t workload_mix_unusable_share(
+	const struct place *place, uint32_t at, const struct mix_entry *t, const uint16_t *open)
 {
 	const struct node *node = &place->nodes[at];
 	uint64_t rest = 0, small = 0;
@@ -281,27 +284,27 @@ static uint64_t unusable(
 	return !t->count || n < t->count || place->cpu_free[at] < t->cpu_milli ? rest : small;
 }
 
-uint64_t place_mix_unusable(
-	const struct place_mix *mix, const struct place *place, uint32_t node, const uint16_t *open)
+uint64_t workload_mix_unusable(const struct workload_mix *mix, const struct place *place,
+	uint32_t node, const uint16_t *open)
 {
 	uint64_t sum = 0;
 
 	for (uint32_t m = 0; m < mix->n_common; m++)
-		sum += unusable(place, node, &mix->typical[m], open) *
-			(uint64_t)mix->typical[m].weight;
+		sum += workload_mix_unusable_share(place, node, &mix->entry[m], open) *
+			(uint64_t)mix->entry[m].weight;
 	return sum;
 }
 
 uint64_t place_fragmentation(struct place *place)
 {
-	struct place_mix *mix = place->mix;
+	struct workload_mix *mix = place->mix;
 	uint64_t sum = 0;
 
 	/* The present state; the policy learns it at its own time. */
-	if (!mix->is_given && mix->arrivals)
-		learn(mix);
+	if (!mix->is_set && mix->arrivals)
+		workload_mix_learn(mix);
 	for (uint32_t at = 0; at < place->n_nodes; at++)
-		sum += place_mix_unusable(
+		sum += workload_mix_unusable(
 			mix, place, at, &place->share_open[place->nodes[at].first_device]);
 	return mix->weights ? sum / (uint64_t)mix->weights : 0;
 }

@@ -12,10 +12,10 @@
 struct place;
 struct place_spec;
 
-#define MIX_MAX 256u
-#define MIX_WEIGHTS (1 << 14) /* greatest sum of all weights */
+#define WORKLOAD_MIX_MAX 256u
+#define WORKLOAD_MIX_WEIGHTS (1 << 14) /* greatest sum of all weights */
 
-struct typical {
+struct mix_entry {
 	uint32_t cpu_milli, share, count;
 	uint64_t models; /* 0: any */
 	uint64_t n;      /* number of arrivals */
@@ -27,29 +27,30 @@ struct typical {
  * Typical tenants that a policy looks ahead by. A caller's own mix can judge the nodes of different
  * policies alike.
  */
-struct place_mix {
-	struct typical typical[MIX_MAX]; /* most frequent first, up to 98 % of all arrivals */
+struct workload_mix {
+	struct mix_entry
+		entry[WORKLOAD_MIX_MAX]; /* most frequent first, up to 98 % of all arrivals */
 	uint32_t n;
 	uint32_t n_common; /* the first of these, up to 95 %, as in Weng et al. */
 	int32_t weights;   /* sum over the first n_common */
 	bool is_learnt;    /* the policy has seen the current mix */
 
-	struct typical *seen; /* hash table with open addressing; n == 0 is free */
+	struct mix_entry *seen; /* hash table with open addressing; n == 0 is free */
 	uint32_t n_seen;
-	struct typical *sorted; /* scratch space for half of `seen` */
+	struct mix_entry *sorted; /* scratch space for half of `seen` */
 	uint64_t arrivals, learnt_at;
 	uint32_t n_models, n_nodes; /* as the policy has seen them; n_nodes: its array size */
-	bool is_given;
+	bool is_set;
 };
 
-int place_mix_new(struct place_mix **ret_mix);
-void place_mix_free(struct place_mix *mix);
+int workload_mix_new(struct workload_mix **ret_mix);
+void workload_mix_free(struct workload_mix *mix);
 
 /*
  * Replaces the mix by these specs. Specs that place_spec_check() refuses do not count. The memory
  * of the place's models decides which models a spec may have.
  */
-void place_mix_give(struct place_mix *mix, const struct place *place,
+void workload_mix_set(struct workload_mix *mix, const struct place *place,
 	const struct place_spec *specs, uint32_t n);
 
 /*
@@ -57,13 +58,13 @@ void place_mix_give(struct place_mix *mix, const struct place *place,
  * and divided by mix->weights, this is place_fragmentation() by any mix. open: free permille of
  * each device.
  */
-uint64_t place_mix_unusable(const struct place_mix *mix, const struct place *place, uint32_t node,
-	const uint16_t *open);
+uint64_t workload_mix_unusable(const struct workload_mix *mix, const struct place *place,
+	uint32_t node, const uint16_t *open);
 
 /* Removes the models from all tenants of the mix, after the models were forgotten. */
-void place_mix_forget(struct place_mix *mix, uint64_t models);
+void workload_mix_forget(struct workload_mix *mix, uint64_t models);
 
 /* Before a decision: learns if enough tenants have arrived, and informs the policy. -ENOMEM. */
-int place_mix_update(struct place *place);
+int workload_mix_update(struct place *place);
 
 #endif

@@ -39,7 +39,7 @@ struct place {
 	size_t x, y, z, pitch, rows;
 };
 
-static struct place place_of(const CUDA_MEMCPY3D *c, bool is_source)
+static struct place copy_place_of(const CUDA_MEMCPY3D *c, bool is_source)
 {
 	struct place p = is_source
 		? (struct place){c->srcXInBytes, c->srcY, c->srcZ, c->srcPitch, c->srcHeight}
@@ -51,7 +51,7 @@ static struct place place_of(const CUDA_MEMCPY3D *c, bool is_source)
 }
 
 /* False if the size, or the position of the last byte, overflows. */
-static bool is_possible(const CUDA_MEMCPY3D *c, const struct place *p)
+static bool copy_is_possible(const CUDA_MEMCPY3D *c, const struct place *p)
 {
 	const bool is_line = c->Height == 1 && c->Depth == 1;
 	size_t n, x_end, y_end, z_end;
@@ -71,11 +71,11 @@ static bool is_possible(const CUDA_MEMCPY3D *c, const struct place *p)
 
 static CUresult box_of(const CUDA_MEMCPY3D *c, bool is_source, struct box *ret_box)
 {
-	const struct place p = place_of(c, is_source);
+	const struct place p = copy_place_of(c, is_source);
 	const size_t slice = p.pitch * p.rows;
 	const uint8_t *base = is_source ? c->srcHost : c->dstHost;
 
-	if (!base || is_reserved((uintptr_t)base) || !is_possible(c, &p))
+	if (!base || is_reserved((uintptr_t)base) || !copy_is_possible(c, &p))
 		return CUDA_ERROR_INVALID_VALUE;
 	base += p.x + p.y * p.pitch + p.z * slice;
 	*ret_box = (struct box){
@@ -87,7 +87,7 @@ static CUresult device_end(const CUDA_MEMCPY3D *c, bool is_source, struct remote
 {
 	const bool is_array = (is_source ? c->srcMemoryType : c->dstMemoryType) ==
 		CU_MEMORYTYPE_ARRAY;
-	const struct place p = place_of(c, is_source);
+	const struct place p = copy_place_of(c, is_source);
 
 	*ret = (struct remote_copy){.width = c->WidthInBytes,
 		.height = c->Height,
@@ -103,7 +103,7 @@ static CUresult device_end(const CUDA_MEMCPY3D *c, bool is_source, struct remote
 	ret->pitch = p.pitch;
 	ret->slice = p.pitch * p.rows;
 	/* A copy that does not fit as a whole is refused, and neither end is touched. */
-	return is_possible(c, &p) &&
+	return copy_is_possible(c, &p) &&
 			device_reaches(
 				&(struct copy_place){ret->address, p.x, p.y, p.z, p.pitch, p.rows},
 				c->WidthInBytes, c->Height, c->Depth)
@@ -112,7 +112,7 @@ static CUresult device_end(const CUDA_MEMCPY3D *c, bool is_source, struct remote
 }
 
 /* The worker fetches or brings the data when the stream reaches the copy. */
-static CUresult copy_later(
+static CUresult copy_send_later(
 	unsigned op, const struct remote_copy *whole, const struct box *box, bool is_captured)
 {
 	const struct work work = {.kind = WORK_COPY,
@@ -207,7 +207,7 @@ static CUresult copy_from_host(
 		if (pieces_fit_in(device, box, &r))
 			return r;
 	}
-	r = copy_later(REMOTE_COPY_FETCH, device, box, is_captured);
+	r = copy_send_later(REMOTE_COPY_FETCH, device, box, is_captured);
 	return r || !how.is_awaited ? r : cuStreamSynchronize(how.stream);
 }
 
@@ -217,11 +217,11 @@ static CUresult copy_to_host(
 	const bool is_captured = becomes_a_node(how);
 
 	return is_captured || (how.is_async && is_pinned(box->base))
-		? copy_later(REMOTE_COPY_PUSH, device, box, is_captured)
+		? copy_send_later(REMOTE_COPY_PUSH, device, box, is_captured)
 		: pieces_out(device, box);
 }
 
-static bool is_type(CUmemorytype type)
+static bool copy_is_type(CUmemorytype type)
 {
 	return type >= CU_MEMORYTYPE_HOST && type <= CU_MEMORYTYPE_UNIFIED;
 }
@@ -236,7 +236,7 @@ static CUresult copy_nothing(struct how how)
 	return r || !how.is_async ? r : cuStreamIsCapturing(how.stream, &status);
 }
 
-static CUresult copy3d(const CUDA_MEMCPY3D *given, struct how how)
+static CUresult copy_any_3d(const CUDA_MEMCPY3D *given, struct how how)
 {
 	CUDA_MEMCPY3D copy;
 	struct remote_copy device;
@@ -247,8 +247,8 @@ static CUresult copy3d(const CUDA_MEMCPY3D *given, struct how how)
 
 	if (r)
 		return r;
-	if (!given || given->srcLOD || given->dstLOD || !is_type(given->srcMemoryType) ||
-		!is_type(given->dstMemoryType))
+	if (!given || given->srcLOD || given->dstLOD || !copy_is_type(given->srcMemoryType) ||
+		!copy_is_type(given->dstMemoryType))
 		return CUDA_ERROR_INVALID_VALUE;
 	copy = *given;
 	is_from_host = is_host_type(&copy.srcMemoryType, &copy.srcHost, copy.srcDevice);
@@ -272,7 +272,7 @@ static CUresult copy3d(const CUDA_MEMCPY3D *given, struct how how)
 	return is_from_host ? copy_from_host(&device, &box, how) : copy_to_host(&device, &box, how);
 }
 
-static CUresult copy2d(const CUDA_MEMCPY2D *c, struct how how)
+static CUresult copy_any_2d(const CUDA_MEMCPY2D *c, struct how how)
 {
 	CUDA_MEMCPY3D copy;
 	CUresult r = session_check();
@@ -282,7 +282,7 @@ static CUresult copy2d(const CUDA_MEMCPY2D *c, struct how how)
 	if (!c)
 		return CUDA_ERROR_INVALID_VALUE;
 	copy = memcpy_3d_of(c);
-	return copy3d(&copy, how);
+	return copy_any_3d(&copy, how);
 }
 
 static CUDA_MEMCPY3D line_to_device(const void *host, CUdeviceptr device, size_t bytes)
@@ -310,13 +310,13 @@ static CUDA_MEMCPY3D line_to_array(const void *host, CUarray array, size_t x, si
 
 static CUresult copy_in_line(CUDA_MEMCPY3D line, struct how how)
 {
-	return copy3d(&line, how);
+	return copy_any_3d(&line, how);
 }
 
 static CUresult copy_out_line(CUDA_MEMCPY3D line, struct how how)
 {
 	line = memcpy_3d_turned(&line);
-	return copy3d(&line, how);
+	return copy_any_3d(&line, how);
 }
 
 static CUresult to_device(CUdeviceptr dst, const void *src, size_t n, struct how how)
@@ -329,7 +329,7 @@ static CUresult to_host(void *dst, CUdeviceptr src, size_t n, struct how how)
 	return copy_out_line(line_to_device(dst, src, n), how);
 }
 
-static CUresult anywhere(CUdeviceptr dst, CUdeviceptr src, size_t n, struct how how)
+static CUresult copy_anywhere(CUdeviceptr dst, CUdeviceptr src, size_t n, struct how how)
 {
 	const CUresult r = session_check();
 	CUDA_MEMCPY3D line;
@@ -346,7 +346,7 @@ static CUresult anywhere(CUdeviceptr dst, CUdeviceptr src, size_t n, struct how 
 	line = line_to_device((const void *)(uintptr_t)src, 0, n);
 	line.dstMemoryType = CU_MEMORYTYPE_HOST;
 	line.dstHost = (void *)(uintptr_t)dst;
-	return copy3d(&line, how);
+	return copy_any_3d(&line, how);
 }
 
 /*
@@ -380,9 +380,9 @@ static CUresult anywhere(CUdeviceptr dst, CUdeviceptr src, size_t n, struct how 
 
 /* clang-format off */
 COPY(cuMemcpy, (CUdeviceptr dst, CUdeviceptr src, size_t n),
-	anywhere(dst, src, n, how))
+	copy_anywhere(dst, src, n, how))
 COPY_ASYNC(cuMemcpyAsync, ARG(CUdeviceptr dst, CUdeviceptr src, size_t n),
-	anywhere(dst, src, n, how))
+	copy_anywhere(dst, src, n, how))
 COPY(cuMemcpyHtoD_v2, (CUdeviceptr dst, const void *src, size_t n),
 	to_device(dst, src, n, how))
 COPY_ASYNC(cuMemcpyHtoDAsync_v2, ARG(CUdeviceptr dst, const void *src, size_t n),
@@ -399,11 +399,11 @@ COPY(cuMemcpyHtoA_v2, (CUarray dst, size_t at, const void *src, size_t n),
 	copy_in_line(line_to_array(src, dst, at, n), how))
 COPY_ASYNC(cuMemcpyHtoAAsync_v2, ARG(CUarray dst, size_t at, const void *src, size_t n),
 	copy_in_line(line_to_array(src, dst, at, n), how))
-COPY(cuMemcpy2D_v2, (const CUDA_MEMCPY2D *c), copy2d(c, how))
-COPY(cuMemcpy2DUnaligned_v2, (const CUDA_MEMCPY2D *c), copy2d(c, how))
-COPY_ASYNC(cuMemcpy2DAsync_v2, ARG(const CUDA_MEMCPY2D *c), copy2d(c, how))
-COPY(cuMemcpy3D_v2, (const CUDA_MEMCPY3D *c), copy3d(c, how))
-COPY_ASYNC(cuMemcpy3DAsync_v2, ARG(const CUDA_MEMCPY3D *c), copy3d(c, how))
+COPY(cuMemcpy2D_v2, (const CUDA_MEMCPY2D *c), copy_any_2d(c, how))
+COPY(cuMemcpy2DUnaligned_v2, (const CUDA_MEMCPY2D *c), copy_any_2d(c, how))
+COPY_ASYNC(cuMemcpy2DAsync_v2, ARG(const CUDA_MEMCPY2D *c), copy_any_2d(c, how))
+COPY(cuMemcpy3D_v2, (const CUDA_MEMCPY3D *c), copy_any_3d(c, how))
+COPY_ASYNC(cuMemcpy3DAsync_v2, ARG(const CUDA_MEMCPY3D *c), copy_any_3d(c, how))
 /* clang-format on */
 
 /* Only this attribute binds the driver. */
@@ -428,7 +428,7 @@ REMOTE_EXPORT CUresult cuMemcpyBatchAsync(CUdeviceptr *dsts, CUdeviceptr *srcs, 
 		return CUDA_ERROR_INVALID_VALUE;
 	for (size_t i = 0, a = 0; !r && i < count; i++) {
 		a = memcpy_attributes_of(attrsIdxs, numAttrs, a, i);
-		r = anywhere(dsts[i], srcs[i], sizes[i], how_by(&attrs[a], hStream));
+		r = copy_anywhere(dsts[i], srcs[i], sizes[i], how_by(&attrs[a], hStream));
 		if (r && failIdx)
 			*failIdx = i;
 	}
@@ -446,5 +446,5 @@ REMOTE_EXPORT CUresult cuMemcpyBatchAsync_v2(CUdeviceptr *dsts, CUdeviceptr *src
 REMOTE_EXPORT CUresult cuMemcpyWithAttributesAsync(
 	CUdeviceptr dst, CUdeviceptr src, size_t size, CUmemcpyAttributes *attr, CUstream hStream)
 {
-	return anywhere(dst, src, size, how_by(attr, hStream));
+	return copy_anywhere(dst, src, size, how_by(attr, hStream));
 }

@@ -20,7 +20,7 @@ static const struct {
 		"the CUDA runtime's interface"},
 };
 
-static const char *name_of(const CUuuid *id)
+static const char *export_table_name(const CUuuid *id)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(known); i++)
 		if (!memcmp(id, known[i].id, sizeof(known[i].id)))
@@ -46,14 +46,15 @@ static bool is_new(const CUuuid *id)
 	return is;
 }
 
-static void complain(const CUuuid *id)
+static void export_print_refusal(const CUuuid *id)
 {
 	char text[CUDA_UUID_TEXT];
 
 	cuda_uuid_format((const uint8_t *)id, text);
-	session_say("cuGetExportTable %s (%s) is not supported with a remote GPU: programs of the "
-		    "CUDA runtime do not work with --remote; use the driver API",
-		text, name_of(id));
+	session_send_diagnostic(
+		"cuGetExportTable %s (%s) is not supported with a remote GPU: programs of the "
+		"CUDA runtime do not work with --remote; use the driver API",
+		text, export_table_name(id));
 }
 
 REMOTE_EXPORT CUresult cuGetExportTable(const void **ppExportTable, const CUuuid *pExportTableId)
@@ -62,6 +63,6 @@ REMOTE_EXPORT CUresult cuGetExportTable(const void **ppExportTable, const CUuuid
 		return CUDA_ERROR_INVALID_VALUE;
 	*ppExportTable = NULL;
 	if (is_new(pExportTableId))
-		complain(pExportTableId);
+		export_print_refusal(pExportTableId);
 	return CUDA_ERROR_NOT_FOUND;
 }

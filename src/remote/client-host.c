@@ -29,7 +29,7 @@ static pthread_mutex_t memory_lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* ---- device memory ---- */
 
-static bool reserve(uint64_t base, uint64_t end)
+static bool client_host_reserve_range(uint64_t base, uint64_t end)
 {
 	void *at = mmap((void *)(uintptr_t)base, end - base, PROT_NONE,
 		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
@@ -57,7 +57,7 @@ static bool reserve_all(CUdeviceptr address, size_t bytes)
 		}
 		for (stop = at + GRANULE; stop < end && !ranges_find(&reserved, stop, NULL);)
 			stop += GRANULE;
-		if (!reserve(at, stop))
+		if (!client_host_reserve_range(at, stop))
 			return false;
 	}
 	return true;
@@ -75,7 +75,7 @@ bool device_given(CUdeviceptr address, size_t bytes, enum range_note note)
 }
 
 /* Releases the parts of the range without other memory. */
-static void unreserve(const struct range *range)
+static void client_host_unreserve_range(const struct range *range)
 {
 	const uint64_t end = range->base + range->size;
 
@@ -103,7 +103,7 @@ struct range device_taken(CUdeviceptr address)
 	pthread_mutex_lock(&memory_lock);
 	if (ranges_remove_but(&device, address, RANGE_OF_GRAPH, &range) &&
 		reserved_bytes > KEPT_BYTES)
-		unreserve(&range);
+		client_host_unreserve_range(&range);
 	pthread_mutex_unlock(&memory_lock);
 	return range;
 }
@@ -243,7 +243,7 @@ static void work_forget(uint64_t name)
 	pthread_mutex_unlock(&host.lock);
 }
 
-static void answer(const struct remote_reverse *asked, const struct box *box)
+static void client_host_answer_reverse(const struct remote_reverse *asked, const struct box *box)
 {
 	const size_t bytes = box ? asked->bytes : 0;
 	struct remote_frame *frame;
@@ -273,7 +273,7 @@ static void function_run(const struct work *work, const struct remote_reverse *a
 	else
 		work->callback(work->stream, (CUresult)asked->status, work->data);
 	is_host_function = false;
-	answer(asked, NULL);
+	client_host_answer_reverse(asked, NULL);
 	if (asked->is_last && asked->is_free)
 		work_forget(asked->work);
 }
@@ -341,7 +341,7 @@ static void function_hand_over(const struct work *work, const struct remote_reve
 
 /* ---- the reverse thread ---- */
 
-static bool is_within(const struct box *box, const struct remote_reverse *asked)
+static bool client_host_is_box_within(const struct box *box, const struct remote_reverse *asked)
 {
 	const size_t whole = box->width * box->height * box->depth;
 
@@ -369,12 +369,13 @@ static bool serve_memory(const struct remote_frame *head, const struct remote_re
 	if (!is_there)
 		return false;
 	if (head->op == REMOTE_PUSH && work->kind == WORK_COPY && !work->is_source &&
-		is_within(&work->box, asked) &&
+		client_host_is_box_within(&work->box, asked) &&
 		asked->bytes <= head->size - sizeof(*head) - sizeof(*asked))
 		box_write(&work->box, asked->offset, data, asked->bytes);
 	else if (head->op == REMOTE_PULL)
-		answer(asked,
-			work->kind == WORK_COPY && work->is_source && is_within(&work->box, asked)
+		client_host_answer_reverse(asked,
+			work->kind == WORK_COPY && work->is_source &&
+					client_host_is_box_within(&work->box, asked)
 				? &work->box
 				: NULL);
 	else if (head->op == REMOTE_CALL && work->kind == WORK_MOVE)
@@ -387,7 +388,7 @@ static bool is_function(const struct work *work)
 	return work->kind == WORK_CALL || work->kind == WORK_STREAM_CALLBACK;
 }
 
-static void serve(const struct remote_frame *head, const void *frame)
+static void client_host_serve_reverse(const struct remote_frame *head, const void *frame)
 {
 	const uint8_t *data = (const uint8_t *)frame + sizeof(*head) +
 		sizeof(struct remote_reverse);
@@ -409,7 +410,7 @@ static void serve(const struct remote_frame *head, const void *frame)
 	pthread_mutex_unlock(&host.touch_lock);
 	if (!is_there) {
 		if (head->op != REMOTE_PUSH)
-			answer(&asked, NULL);
+			client_host_answer_reverse(&asked, NULL);
 		return;
 	}
 	if (head->op == REMOTE_CALL && is_function(&work)) {
@@ -417,7 +418,7 @@ static void serve(const struct remote_frame *head, const void *frame)
 		return; /* it is forgotten when it has run, because until then it may write */
 	}
 	if (head->op == REMOTE_CALL)
-		answer(&asked, NULL);
+		client_host_answer_reverse(&asked, NULL);
 	if (asked.is_last && asked.is_free)
 		work_forget(asked.work);
 }
@@ -427,7 +428,7 @@ static void serve(const struct remote_frame *head, const void *frame)
  * zombie. The library's threads must then end too, so that the process ends as it would without
  * them.
  */
-static bool is_left_alone(void)
+static bool client_host_is_left_alone(void)
 {
 	/* The folder has one link for each thread. */
 	const nlink_t ours = 2 + 1 + 1 + (host.has_thread ? 1 : 0);
@@ -441,23 +442,23 @@ static bool is_left_alone(void)
 }
 
 /* The reverse thread mostly waits, so it checks each second. */
-static bool is_wanted(void *unused)
+static bool client_host_is_reverse_wanted(void *unused)
 {
 	static unsigned looks;
 
 	if (!session_watch()->goes_on(session_watch()->data))
 		return false;
-	return ++looks % ALONE_LOOKS != 0 || !is_left_alone();
+	return ++looks % ALONE_LOOKS != 0 || !client_host_is_left_alone();
 }
 
-static void *reverse_main(void *unused)
+static void *client_host_reverse_main(void *unused)
 {
-	const struct ring_watch watch = {.goes_on = is_wanted};
+	const struct ring_watch watch = {.goes_on = client_host_is_reverse_wanted};
 	struct remote_frame head;
 	const void *frame;
 
 	while (ring_next(&host.down, &watch, &head, &frame) > 0) {
-		serve(&head, frame);
+		client_host_serve_reverse(&head, frame);
 		ring_consume(&host.down, head.size);
 		pthread_mutex_lock(&host.lock);
 		host.answered++;
@@ -479,7 +480,7 @@ static CUresult start_reverse(void)
 		return CUDA_SUCCESS;
 	ring_attach_producer(&host.up, session_shared(), 0, RING_UP);
 	ring_attach_consumer(&host.down, session_shared(), 0, RING_DOWN);
-	host.is_started = thread_begin(reverse_main);
+	host.is_started = thread_begin(client_host_reverse_main);
 	return host.is_started ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
@@ -494,7 +495,7 @@ CUresult reverse_begin(void)
 	return r;
 }
 
-static CUresult find_name(uint64_t *ret_name)
+static CUresult client_host_find_name(uint64_t *ret_name)
 {
 	uint64_t name = host.free_from;
 	struct work **more;
@@ -530,7 +531,7 @@ CUresult work_new(const struct work *work, uint64_t *ret_name)
 	pthread_mutex_lock(&host.lock);
 	r = start_reverse();
 	if (!r)
-		r = find_name(&name);
+		r = client_host_find_name(&name);
 	if (!r)
 		host.work[name] = w;
 	if (!r && work->is_once)
@@ -568,7 +569,7 @@ static bool box_touches(const struct box *box, const uint8_t *p, size_t bytes)
 }
 
 /* The caller holds the lock. */
-static bool touches(const struct work *work, const void *p, size_t bytes)
+static bool client_host_is_touching(const struct work *work, const void *p, size_t bytes)
 {
 	return work && (work->kind == WORK_COPY || work->kind == WORK_MOVE) &&
 		(box_touches(&work->box, p, bytes) ||
@@ -581,7 +582,7 @@ bool work_touches(const void *p, size_t bytes)
 
 	pthread_mutex_lock(&host.lock);
 	for (uint64_t i = 0; i < host.n && !does; i++)
-		does = touches(host.work[i], p, bytes);
+		does = client_host_is_touching(host.work[i], p, bytes);
 	pthread_mutex_unlock(&host.lock);
 	return does;
 }
@@ -591,7 +592,7 @@ void work_leaves(const void *p, size_t bytes)
 	pthread_mutex_lock(&host.touch_lock);
 	pthread_mutex_lock(&host.lock);
 	for (uint64_t i = 0; i < host.n; i++)
-		if (touches(host.work[i], p, bytes))
+		if (client_host_is_touching(host.work[i], p, bytes))
 			host.work[i]->kind = WORK_VOID;
 	pthread_mutex_unlock(&host.lock);
 	pthread_mutex_unlock(&host.touch_lock);

@@ -26,7 +26,7 @@ static struct {
 	struct layout *bucket[LAYOUTS];
 } layouts = {.lock = PTHREAD_RWLOCK_INITIALIZER};
 
-static struct layout **bucket_of(uint64_t function)
+static struct layout **client_launch_layout_bucket(uint64_t function)
 {
 	return &layouts.bucket[(function ^ function >> 40) % LAYOUTS];
 }
@@ -47,7 +47,7 @@ static struct layout *find_layout(uint64_t function)
 {
 	struct layout *l;
 
-	for (l = *bucket_of(function); l; l = l->next)
+	for (l = *client_launch_layout_bucket(function); l; l = l->next)
 		if (l->function == function)
 			break;
 	return l;
@@ -85,8 +85,8 @@ static CUresult layout_ask(uint64_t function)
 	}
 	pthread_rwlock_wrlock(&layouts.lock);
 	l->function = function;
-	l->next = *bucket_of(function);
-	*bucket_of(function) = l;
+	l->next = *client_launch_layout_bucket(function);
+	*client_launch_layout_bucket(function) = l;
 	pthread_rwlock_unlock(&layouts.lock);
 	return CUDA_SUCCESS;
 }
@@ -106,7 +106,8 @@ static CUresult layout_get(uint64_t function, const struct layout **ret_layout)
 	return CUDA_SUCCESS;
 }
 
-static void gather(const struct remote_layout *layout, void **params, uint8_t *to)
+static void client_launch_gather_params(
+	const struct remote_layout *layout, void **params, uint8_t *to)
 {
 	for (uint32_t i = 0; i < layout->n; i++)
 		memcpy(to + layout->param[i].offset, params[i], layout->param[i].size);
@@ -136,7 +137,8 @@ static CUresult read_extra(void **extra, const void **ret_buffer, size_t *ret_by
  * Ends a request about a node, and takes its answer: *ret_node is the new node, unless ret_node is
  * NULL.
  */
-static CUresult ask_node(struct call *c, const struct remote_node *node, uint64_t *ret_node)
+static CUresult client_launch_send_node(
+	struct call *c, const struct remote_node *node, uint64_t *ret_node)
 {
 	CUresult r;
 
@@ -182,7 +184,7 @@ static CUresult send_launch(unsigned op, struct remote_launch *launch,
 		call_put(&c, launch, sizeof(*launch));
 		call_put(&c, attrs, launch->n_attrs * sizeof(*attrs));
 		if (layout && params)
-			gather(&layout->given, params, c.at);
+			client_launch_gather_params(&layout->given, params, c.at);
 		else if (n)
 			memcpy(c.at, buffer, n);
 		c.at += FIELD(n);
@@ -190,7 +192,7 @@ static CUresult send_launch(unsigned op, struct remote_launch *launch,
 	pthread_rwlock_unlock(&layouts.lock);
 	if (r)
 		return r;
-	return node ? ask_node(&c, node, ret_node) : call_post(&c);
+	return node ? client_launch_send_node(&c, node, ret_node) : call_post(&c);
 }
 
 REMOTE_EXPORT CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
@@ -341,7 +343,7 @@ REMOTE_EXPORT CUresult cuOccupancyMaxPotentialClusterSize(
 
 /* ---- kernel nodes ---- */
 
-static CUresult kernel_node(unsigned op, const CUDA_KERNEL_NODE_PARAMS *p,
+static CUresult client_launch_kernel_node(unsigned op, const CUDA_KERNEL_NODE_PARAMS *p,
 	const struct remote_node *node, uint64_t *ret_node)
 {
 	struct remote_launch launch = {0};
@@ -360,7 +362,7 @@ static CUresult kernel_node(unsigned op, const CUDA_KERNEL_NODE_PARAMS *p,
 }
 
 NODES(cuGraphAddKernelNode_v2, cuGraphKernelNodeSetParams_v2, cuGraphExecKernelNodeSetParams_v2,
-	kernel_node, CUDA_KERNEL_NODE_PARAMS)
+	client_launch_kernel_node, CUDA_KERNEL_NODE_PARAMS)
 
 /*
  * Memory for a node's parameters that were read. It lives as long as the session; only the last
@@ -388,7 +390,7 @@ static struct node_params **params_of(uint64_t node)
 	return at;
 }
 
-void node_gone(CUgraphNode node)
+void graph_node_destroyed(CUgraphNode node)
 {
 	struct node_params **at, *p;
 
@@ -542,7 +544,7 @@ static CUresult host_node(unsigned op, const CUDA_HOST_NODE_PARAMS *p,
 	if (r)
 		return r;
 	call_put(&c, &name, sizeof(name));
-	return ask_node(&c, node, ret_node);
+	return client_launch_send_node(&c, node, ret_node);
 }
 
 NODES(cuGraphAddHostNode, cuGraphHostNodeSetParams, cuGraphExecHostNodeSetParams, host_node,
@@ -585,7 +587,7 @@ static CUDA_MEMSET_NODE_PARAMS memset_of(const CUgraphNodeParams *p)
 		.height = p->memset.height};
 }
 
-static CUresult add_node(
+static CUresult client_launch_add_node(
 	CUgraphNode *ret, CUgraph graph, const CUgraphNode *deps, size_t n, CUgraphNodeParams *p)
 {
 	switch (p->type) {
@@ -639,7 +641,8 @@ REMOTE_EXPORT CUresult cuGraphAddNode(CUgraphNode *phGraphNode, CUgraph hGraph,
 
 	if (r)
 		return r;
-	return nodeParams ? add_node(phGraphNode, hGraph, dependencies, numDependencies, nodeParams)
+	return nodeParams ? client_launch_add_node(
+				    phGraphNode, hGraph, dependencies, numDependencies, nodeParams)
 			  : CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -655,7 +658,8 @@ REMOTE_EXPORT CUresult cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGrap
 }
 
 /* exec NULL: the node of the graph itself, where no form can set a child graph. */
-static CUresult set_node(CUgraphExec exec, CUgraphNode node, const CUgraphNodeParams *p)
+static CUresult client_launch_set_node(
+	CUgraphExec exec, CUgraphNode node, const CUgraphNodeParams *p)
 {
 	switch (p->type) {
 	case CU_GRAPH_NODE_TYPE_KERNEL: {
@@ -700,7 +704,8 @@ REMOTE_EXPORT CUresult cuGraphNodeSetParams(CUgraphNode hNode, CUgraphNodeParams
 
 	if (r)
 		return r;
-	return nodeParams ? set_node(NULL, hNode, nodeParams) : CUDA_ERROR_INVALID_VALUE;
+	return nodeParams ? client_launch_set_node(NULL, hNode, nodeParams)
+			  : CUDA_ERROR_INVALID_VALUE;
 }
 
 REMOTE_EXPORT CUresult cuGraphExecNodeSetParams(
@@ -710,7 +715,7 @@ REMOTE_EXPORT CUresult cuGraphExecNodeSetParams(
 
 	if (r)
 		return r;
-	return hGraphExec && nodeParams ? set_node(hGraphExec, hNode, nodeParams)
+	return hGraphExec && nodeParams ? client_launch_set_node(hGraphExec, hNode, nodeParams)
 					: CUDA_ERROR_INVALID_VALUE;
 }
 

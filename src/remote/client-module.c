@@ -57,7 +57,7 @@ static CUresult send_blob(const void *p, size_t n)
 	uint8_t hash[SHA256_BYTES];
 	CUresult r;
 
-	if (n < STORE_LEAST || session_shared()->hub == REMOTE_HUB_NONE)
+	if (n < STORE_LEAST || session_shared()->link_role == REMOTE_LINK_NONE)
 		return send_pieces(p, n);
 	sha256(p, n, hash);
 	r = send_name(REMOTE_BLOB_KNOWN, hash);
@@ -78,7 +78,7 @@ struct options {
 };
 
 /* Sends numbers unchanged. Logs are not carried: their buffers stay empty. */
-static CUresult read_options(
+static CUresult client_module_read_options(
 	unsigned int n, const CUjit_option *options, void **values, struct options *ret)
 {
 	ret->n = 0;
@@ -123,8 +123,8 @@ static void put_options(struct call *c, const struct options *o)
 
 /* ---- loading ---- */
 
-static CUresult load(unsigned op, const void *image, size_t bytes, const struct options *options,
-	uint64_t *ret_handle)
+static CUresult client_module_load(unsigned op, const void *image, size_t bytes,
+	const struct options *options, uint64_t *ret_handle)
 {
 	struct call c;
 	CUresult r = send_blob(image, bytes);
@@ -152,10 +152,11 @@ static CUresult load_image(
 	if (!image)
 		return CUDA_ERROR_INVALID_VALUE;
 	bytes = image_bytes(image, &image);
-	return bytes ? load(op, image, bytes, options, ret_handle) : CUDA_ERROR_INVALID_IMAGE;
+	return bytes ? client_module_load(op, image, bytes, options, ret_handle)
+		     : CUDA_ERROR_INVALID_IMAGE;
 }
 
-static CUresult load_file(
+static CUresult client_module_load_file(
 	unsigned op, const char *path, const struct options *options, uint64_t *ret_handle)
 {
 	_cleanup_buf_ struct buf text = BUF_INIT(1u << 30);
@@ -170,7 +171,7 @@ static CUresult load_file(
 	/* PTX ends with a 0, which a file does not have. */
 	if (buf_add_byte(&text, '\0') < 0)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	return load(op, text.p, text.n, options, ret_handle);
+	return client_module_load(op, text.p, text.n, options, ret_handle);
 }
 
 #define LOAD(type, ret, call) \
@@ -199,7 +200,7 @@ REMOTE_EXPORT CUresult cuModuleLoadDataEx(CUmodule *module, const void *image,
 	unsigned int numOptions, CUjit_option *options, void **optionValues)
 {
 	struct options o;
-	CUresult r = read_options(numOptions, options, optionValues, &o);
+	CUresult r = client_module_read_options(numOptions, options, optionValues, &o);
 
 	return r ? r
 		 : LOAD(CUmodule, module,
@@ -209,7 +210,8 @@ REMOTE_EXPORT CUresult cuModuleLoadDataEx(CUmodule *module, const void *image,
 REMOTE_EXPORT CUresult cuModuleLoad(CUmodule *module, const char *fname)
 {
 	return LOAD(CUmodule, module,
-		load_file(REMOTE_OP_cuModuleLoadDataEx, fname, &no_options, &handle_));
+		client_module_load_file(
+			REMOTE_OP_cuModuleLoadDataEx, fname, &no_options, &handle_));
 }
 
 static CUresult check_library(
@@ -222,25 +224,27 @@ static CUresult check_library(
 }
 
 /* Loads from memory, or from a file. */
-#define LOAD_LIBRARY(name, type, source, load) \
+#define LOAD_LIBRARY(name, type, source, client_module_load) \
 	REMOTE_EXPORT CUresult name(CUlibrary *library, type source, CUjit_option *jitOptions, \
 		void **jitOptionsValues, unsigned int numJitOptions, \
 		CUlibraryOption *libraryOptions, void **libraryOptionValues, \
 		unsigned int numLibraryOptions) \
 	{ \
 		struct options o; \
-		CUresult r = read_options(numJitOptions, jitOptions, jitOptionsValues, &o); \
+		CUresult r = client_module_read_options( \
+			numJitOptions, jitOptions, jitOptionsValues, &o); \
 \
 		if (!r) \
 			r = check_library(libraryOptions, \
 				(const void *const *)libraryOptionValues, numLibraryOptions); \
 		return r ? r \
 			 : LOAD(CUlibrary, library, \
-				   load(REMOTE_OP_cuLibraryLoadData, source, &o, &handle_)); \
+				   client_module_load( \
+					   REMOTE_OP_cuLibraryLoadData, source, &o, &handle_)); \
 	}
 
 LOAD_LIBRARY(cuLibraryLoadData, const void *, code, load_image)
-LOAD_LIBRARY(cuLibraryLoadFromFile, const char *, fileName, load_file)
+LOAD_LIBRARY(cuLibraryLoadFromFile, const char *, fileName, client_module_load_file)
 
 /* ---- the linker ---- */
 
@@ -248,11 +252,11 @@ REMOTE_EXPORT CUresult cuLinkCreate_v2(
 	unsigned int numOptions, CUjit_option *options, void **optionValues, CUlinkState *stateOut)
 {
 	struct options o;
-	CUresult r = read_options(numOptions, options, optionValues, &o);
+	CUresult r = client_module_read_options(numOptions, options, optionValues, &o);
 
 	return r ? r
 		 : LOAD(CUlinkState, stateOut,
-			   load(REMOTE_OP_cuLinkCreate_v2, NULL, 0, &o, &handle_));
+			   client_module_load(REMOTE_OP_cuLinkCreate_v2, NULL, 0, &o, &handle_));
 }
 
 static CUresult link_add(CUlinkState state, CUjitInputType type, const void *data, size_t size,
@@ -290,7 +294,7 @@ REMOTE_EXPORT CUresult cuLinkAddData_v2(CUlinkState state, CUjitInputType type, 
 		return r;
 	if (!data || !size)
 		return CUDA_ERROR_INVALID_VALUE;
-	r = read_options(numOptions, options, optionValues, &o);
+	r = client_module_read_options(numOptions, options, optionValues, &o);
 	return r ? r : link_add(state, type, data, size, name, &o);
 }
 
@@ -309,7 +313,7 @@ REMOTE_EXPORT CUresult cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, 
 		return CUDA_ERROR_FILE_NOT_FOUND;
 	if (type == CU_JIT_INPUT_PTX && buf_add_byte(&text, '\0') < 0)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	r = read_options(numOptions, options, optionValues, &o);
+	r = client_module_read_options(numOptions, options, optionValues, &o);
 	return r ? r : link_add(state, type, text.p, text.n, path, &o);
 }
 
@@ -365,7 +369,7 @@ REMOTE_EXPORT CUresult cuLinkComplete(CUlinkState state, void **cubinOut, size_t
 /* ---- others ---- */
 
 /* Attributes of host memory that no memory on the server's machine can provide here. */
-static bool is_local(CUdevice_attribute attribute)
+static bool client_module_is_local(CUdevice_attribute attribute)
 {
 	switch (attribute) {
 	case CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY:
@@ -414,7 +418,7 @@ REMOTE_EXPORT CUresult cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, 
 		r = CUDA_ERROR_UNKNOWN;
 	call_end(&c);
 	if (!r)
-		*pi = is_local(attrib) ? 0 : value;
+		*pi = client_module_is_local(attrib) ? 0 : value;
 	return r;
 }
 

@@ -39,7 +39,7 @@ static struct {
 
 /* ---- the other side ---- */
 
-static int say_hello(int sock)
+static int client_nvml_say_hello(int sock)
 {
 	struct remote_note note = {.type = REMOTE_HELLO_NVML,
 		.abi = REMOTE_ABI,
@@ -67,12 +67,12 @@ static int session_open(void)
 	if (sock < 0 || str_copy(address.sun_path, sizeof(address.sun_path), str_from(path)) < 0 ||
 		setsockopt(sock, SOL_SOCKET, SO_RCVTIMEO, &most, sizeof(most)) < 0 ||
 		connect(sock, (struct sockaddr *)&address, sizeof(address)) < 0 ||
-		say_hello(sock) < 0)
+		client_nvml_say_hello(sock) < 0)
 		return -ECONNREFUSED;
 	return TAKE_FD(sock);
 }
 
-static void before_fork(void)
+static void client_nvml_before_fork(void)
 {
 	pthread_mutex_lock(&nvml.lock);
 }
@@ -88,7 +88,7 @@ static void after_fork(void)
  */
 __attribute__((constructor)) static void watch_forks(void)
 {
-	preloaded_atfork(before_fork, after_fork, after_fork);
+	preloaded_atfork(client_nvml_before_fork, after_fork, after_fork);
 }
 
 /* The caller holds the lock. A forked child must not use its copy of the parent's socket. */
@@ -133,7 +133,8 @@ static nvmlReturn_t ask_with(enum remote_question question, unsigned device,
 }
 
 /* The caller holds the lock. */
-static nvmlReturn_t ask(enum remote_question question, unsigned device, void *to, size_t n)
+static nvmlReturn_t client_nvml_ask(
+	enum remote_question question, unsigned device, void *to, size_t n)
 {
 	return ask_with(question, device, &(struct remote_nvml_ask){0}, to, n);
 }
@@ -149,16 +150,17 @@ bool nvml_is_begun(void)
 #define END_TEXT(array) (array)[sizeof(array) - 1] = '\0'
 
 /* The caller holds the lock. */
-static nvmlReturn_t begin(void)
+static nvmlReturn_t client_nvml_begin(void)
 {
 	NVML_CHECK(has_session(), NVML_ERROR_DRIVER_NOT_LOADED);
-	NVML_TRY(ask(REMOTE_NVML_SYSTEM, 0, &nvml.system, sizeof(nvml.system)));
+	NVML_TRY(client_nvml_ask(REMOTE_NVML_SYSTEM, 0, &nvml.system, sizeof(nvml.system)));
 	END_TEXT(nvml.system.driver);
 	END_TEXT(nvml.system.nvml);
 	if (nvml.system.devices > DEVICES_MAX)
 		nvml.system.devices = DEVICES_MAX;
 	for (unsigned i = 0; i < nvml.system.devices; i++) {
-		NVML_TRY(ask(REMOTE_NVML_DEVICE, i, &nvml.device[i], sizeof(nvml.device[i])));
+		NVML_TRY(client_nvml_ask(
+			REMOTE_NVML_DEVICE, i, &nvml.device[i], sizeof(nvml.device[i])));
 		END_TEXT(nvml.device[i].name);
 		END_TEXT(nvml.device[i].uuid);
 	}
@@ -172,7 +174,7 @@ NVML_EXPORT nvmlReturn_t nvmlInitWithFlags(unsigned int flags)
 	NVML_CHECK((flags & ~3u) == 0, NVML_ERROR_INVALID_ARGUMENT);
 	pthread_mutex_lock(&nvml.lock);
 	if (!nvml.users)
-		r = begin();
+		r = client_nvml_begin();
 	if (r == NVML_SUCCESS)
 		__atomic_add_fetch(&nvml.users, 1, __ATOMIC_RELEASE);
 	pthread_mutex_unlock(&nvml.lock);
@@ -216,7 +218,7 @@ NVML_EXPORT const char *nvmlErrorString(nvmlReturn_t result)
 
 /* ---- constant facts ---- */
 
-static nvmlReturn_t find(nvmlDevice_t handle, unsigned *ret_index)
+static nvmlReturn_t client_nvml_find_device(nvmlDevice_t handle, unsigned *ret_index)
 {
 	const uintptr_t number = (uintptr_t)handle - HANDLE_BASE - 1;
 
@@ -293,7 +295,7 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t device, unsigned int *i
 {
 	unsigned i;
 
-	NVML_TRY(find(device, &i));
+	NVML_TRY(client_nvml_find_device(device, &i));
 	NVML_CHECK(index, NVML_ERROR_INVALID_ARGUMENT);
 	*index = i;
 	return NVML_SUCCESS;
@@ -303,7 +305,7 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t device, char *name, unsi
 {
 	unsigned i;
 
-	NVML_TRY(find(device, &i));
+	NVML_TRY(client_nvml_find_device(device, &i));
 	return nvml_text_give(nvml.device[i].name, name, length);
 }
 
@@ -311,7 +313,7 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t device, char *uuid, unsi
 {
 	unsigned i;
 
-	NVML_TRY(find(device, &i));
+	NVML_TRY(client_nvml_find_device(device, &i));
 	return nvml_text_give(nvml.device[i].uuid, uuid, length);
 }
 
@@ -320,7 +322,7 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetCudaComputeCapability(
 {
 	unsigned i;
 
-	NVML_TRY(find(device, &i));
+	NVML_TRY(client_nvml_find_device(device, &i));
 	NVML_CHECK(major && minor, NVML_ERROR_INVALID_ARGUMENT);
 	*major = nvml.device[i].major;
 	*minor = nvml.device[i].minor;
@@ -331,7 +333,7 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInf
 {
 	unsigned i;
 
-	NVML_TRY(find(device, &i));
+	NVML_TRY(client_nvml_find_device(device, &i));
 	NVML_CHECK(pci, NVML_ERROR_INVALID_ARGUMENT);
 	*pci = nvml.device[i].pci;
 	return NVML_SUCCESS;
@@ -344,9 +346,9 @@ static nvmlReturn_t use_of(nvmlDevice_t device, struct remote_nvml_use *ret_use)
 	nvmlReturn_t r;
 	unsigned i;
 
-	NVML_TRY(find(device, &i));
+	NVML_TRY(client_nvml_find_device(device, &i));
 	pthread_mutex_lock(&nvml.lock);
-	r = ask(REMOTE_NVML_USE, i, ret_use, sizeof(*ret_use));
+	r = client_nvml_ask(REMOTE_NVML_USE, i, ret_use, sizeof(*ret_use));
 	pthread_mutex_unlock(&nvml.lock);
 	return r;
 }
@@ -403,7 +405,7 @@ nvmlReturn_t nvml_ask_list(
 	nvmlReturn_t r;
 	unsigned i;
 
-	NVML_TRY(find(device, &i));
+	NVML_TRY(client_nvml_find_device(device, &i));
 	pthread_mutex_lock(&nvml.lock);
 	r = take_pages(i, with, entries, count);
 	pthread_mutex_unlock(&nvml.lock);

@@ -19,7 +19,7 @@
  * Cuts the part of a copy that begins at packed byte `at`: part of a row, rows of a slice, or
  * slices, at most `most` bytes. Returns its size in bytes.
  */
-static size_t cut(
+static size_t pieces_cut_copy(
 	const struct remote_copy *whole, size_t at, size_t most, struct remote_copy *ret_part)
 {
 	const size_t row = at / whole->width, y = row % whole->height, z = row / whole->height;
@@ -45,7 +45,7 @@ static size_t cut(
 	return p->width * p->height * p->depth;
 }
 
-static size_t bytes_of(const struct remote_copy *c)
+static size_t pieces_copy_bytes(const struct remote_copy *c)
 {
 	return c->width * c->height * c->depth;
 }
@@ -72,7 +72,7 @@ void pieces_heard(uint32_t released)
 		&room.released, &known, now, memory_order_relaxed, memory_order_relaxed));
 }
 
-static bool take_room(uint64_t units)
+static bool pieces_take_units(uint64_t units)
 {
 	uint64_t taken = atomic_load_explicit(&room.taken, memory_order_relaxed);
 
@@ -94,12 +94,12 @@ static void leave_room(uint64_t units)
 /* Units that the steps from `at` on take. */
 static uint64_t units_of(const struct remote_copy *whole, size_t at)
 {
-	const size_t all = bytes_of(whole);
+	const size_t all = pieces_copy_bytes(whole);
 	struct remote_copy step;
 	uint64_t units = 0;
 
 	while (at < all && units <= REMOTE_STAGES) {
-		at += cut(whole, at, REMOTE_WHOLE, &step);
+		at += pieces_cut_copy(whole, at, REMOTE_WHOLE, &step);
 		units += remote_copy_units(&step);
 	}
 	return units;
@@ -123,7 +123,7 @@ static CUresult begin_in(
 static CUresult send_part(
 	const struct remote_copy *step, const struct box *box, size_t base, size_t at)
 {
-	const struct remote_part part = {bytes_of(step), REMOTE_PIECE, step->is_beyond};
+	const struct remote_part part = {pieces_copy_bytes(step), REMOTE_PIECE, step->is_beyond};
 	struct call c;
 	const CUresult r = call_begin(&c, REMOTE_COPY_PART, sizeof(part) + FIELD(part.bytes));
 
@@ -137,10 +137,10 @@ static CUresult send_part(
 }
 
 /* The last part carries the copy, so that frames of other threads in between precede it. */
-static CUresult gather(
+static CUresult pieces_gather_step(
 	const struct remote_copy *step, const struct box *box, size_t base, struct call *c)
 {
-	const size_t all = bytes_of(step);
+	const size_t all = pieces_copy_bytes(step);
 	struct remote_copy whole = *step;
 	size_t at = 0;
 
@@ -159,7 +159,7 @@ static CUresult send_step(
 	const struct remote_copy *step, const struct box *box, size_t base, bool asks)
 {
 	struct call c;
-	CUresult r = gather(step, box, base, &c);
+	CUresult r = pieces_gather_step(step, box, base, &c);
 
 	if (!r)
 		r = asks ? call_post_asking(&c) : call_post(&c);
@@ -173,7 +173,7 @@ static CUresult send_beyond(const struct remote_copy *step, const struct box *bo
 	CUresult r;
 
 	beyond.is_beyond = true;
-	r = gather(&beyond, box, base, &c);
+	r = pieces_gather_step(&beyond, box, base, &c);
 	if (r)
 		return r;
 	r = call_wait(&c, 0);
@@ -203,7 +203,7 @@ static CUresult take_answers(unsigned *n, unsigned but)
  */
 static CUresult send_in(const struct remote_copy *whole, const struct box *box, bool has_room)
 {
-	const size_t all = bytes_of(whole);
+	const size_t all = pieces_copy_bytes(whole);
 	const bool asks = all > REMOTE_WHOLE && !is_synchronous();
 	unsigned answers = 0;
 	struct remote_copy step;
@@ -211,15 +211,15 @@ static CUresult send_in(const struct remote_copy *whole, const struct box *box, 
 	size_t at = 0;
 
 	while (at < all && !r) {
-		const size_t n = cut(whole, at, REMOTE_WHOLE, &step);
+		const size_t n = pieces_cut_copy(whole, at, REMOTE_WHOLE, &step);
 		const uint64_t units = remote_copy_units(&step);
 		bool fits;
 
 		r = take_answers(&answers, STEPS_AHEAD);
-		fits = has_room || r || take_room(units);
+		fits = has_room || r || pieces_take_units(units);
 		if (!fits) {
 			r = take_answers(&answers, 0);
-			fits = r || take_room(units);
+			fits = r || pieces_take_units(units);
 		}
 		if (r)
 			break;
@@ -240,7 +240,7 @@ CUresult pieces_in(const struct remote_copy *whole, const struct box *box)
 
 bool pieces_fit_in(const struct remote_copy *whole, const struct box *box, CUresult *ret_result)
 {
-	if (!take_room(units_of(whole, 0)))
+	if (!pieces_take_units(units_of(whole, 0)))
 		return false;
 	*ret_result = send_in(whole, box, true);
 	return true;
@@ -285,7 +285,7 @@ struct reading {
 	unsigned first, n;
 };
 
-static CUresult send_next(struct reading *g)
+static CUresult pieces_send_next(struct reading *g)
 {
 	struct remote_copy step;
 	const bool is_first = !g->step_left;
@@ -293,7 +293,7 @@ static CUresult send_next(struct reading *g)
 	CUresult r;
 
 	if (is_first) {
-		g->step_left = cut(g->whole, g->sent, REMOTE_WHOLE, &step);
+		g->step_left = pieces_cut_copy(g->whole, g->sent, REMOTE_WHOLE, &step);
 		step.is_whole = g->step_left > REMOTE_PIECE;
 	}
 	bytes = g->step_left < REMOTE_PIECE ? g->step_left : REMOTE_PIECE;
@@ -323,7 +323,7 @@ static CUresult take_next(struct reading *g, const struct box *box)
  */
 CUresult pieces_out(const struct remote_copy *whole, const struct box *box)
 {
-	const size_t all = bytes_of(whole);
+	const size_t all = pieces_copy_bytes(whole);
 	struct reading g = {.whole = whole};
 	CUresult r = CUDA_SUCCESS;
 
@@ -331,7 +331,7 @@ CUresult pieces_out(const struct remote_copy *whole, const struct box *box)
 		CUresult one;
 
 		if (g.n < AHEAD && g.sent < all && !r) {
-			r = send_next(&g);
+			r = pieces_send_next(&g);
 			continue;
 		}
 		one = take_next(&g, box);

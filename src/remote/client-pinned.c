@@ -107,7 +107,8 @@ static CUresult window_new(size_t bytes, void **ret_p, uint32_t *ret_window)
 
 	*ret_p = NULL;
 	*ret_window = 0;
-	if (session_shared()->hub != REMOTE_HUB_NONE || whole < bytes || !is_within_limit(whole))
+	if (session_shared()->link_role != REMOTE_LINK_NONE || whole < bytes ||
+		!is_within_limit(whole))
 		return CUDA_SUCCESS;
 	fd = memfd_new("divvy-remote-window", whole);
 	if (fd < 0 || map_fd(fd, whole, PROT_READ | PROT_WRITE, &map) < 0 ||
@@ -148,7 +149,7 @@ bool is_pinned(const void *p)
 	return ranges_find(&pinned, (uintptr_t)p, NULL);
 }
 
-static bool pin(const void *p, size_t bytes, CUcontext context, uint64_t note)
+static bool pinned_register(const void *p, size_t bytes, CUcontext context, uint64_t note)
 {
 	if (ranges_add(&owners, (uintptr_t)p, bytes, (uintptr_t)context) < 0)
 		return false;
@@ -158,7 +159,7 @@ static bool pin(const void *p, size_t bytes, CUcontext context, uint64_t note)
 	return false;
 }
 
-static void unpin(const struct range *range, bool is_context_gone)
+static void pinned_unregister(const struct range *range, bool is_context_gone)
 {
 	ranges_remove(&pinned, range->base, NULL);
 	ranges_remove(&owners, range->base, NULL);
@@ -182,7 +183,7 @@ static bool is_of_another(const struct range *range, void *argument)
 	return false;
 }
 
-void pinned_gone(CUcontext context)
+void pinned_freed(CUcontext context)
 {
 	struct going g = {.context = (uintptr_t)context};
 
@@ -194,7 +195,7 @@ void pinned_gone(CUcontext context)
 
 			if (!ranges_find(&pinned, g.base[i], &range))
 				continue;
-			unpin(&range, true);
+			pinned_unregister(&range, true);
 			work_leaves((void *)(uintptr_t)range.base, range.size);
 			if (range.note & PINNED_OURS)
 				munmap((void *)(uintptr_t)range.base, range.size);
@@ -245,7 +246,8 @@ REMOTE_EXPORT CUresult cuMemHostAlloc(void **pp, size_t bytesize, unsigned int F
 			NULL, bytesize, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (p == MAP_FAILED)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	if (!pin(p, bytesize, context, Flags | PINNED_OURS | (uint64_t)window << WINDOW_SHIFT)) {
+	if (!pinned_register(
+		    p, bytesize, context, Flags | PINNED_OURS | (uint64_t)window << WINDOW_SHIFT)) {
 		window_close(window, false);
 		munmap(p, bytesize);
 		return CUDA_ERROR_OUT_OF_MEMORY;
@@ -259,7 +261,7 @@ REMOTE_EXPORT CUresult cuMemAllocHost_v2(void **pp, size_t bytesize)
 	return cuMemHostAlloc(pp, bytesize, 0);
 }
 
-static void settle(void)
+static void pinned_settle(void)
 {
 	struct call c;
 
@@ -280,8 +282,8 @@ static CUresult forget_pinned(void *p, bool is_ours, struct range *ret_range)
 	if (is_hazardous())
 		cuCtxSynchronize();
 	if (work_touches(p, range.size))
-		settle();
-	unpin(&range, false);
+		pinned_settle();
+	pinned_unregister(&range, false);
 	*ret_range = range;
 	return CUDA_SUCCESS;
 }
@@ -319,7 +321,8 @@ REMOTE_EXPORT CUresult cuMemHostRegister_v2(void *p, size_t bytesize, unsigned i
 		return CUDA_ERROR_NOT_SUPPORTED;
 	if (ranges_overlap(&pinned, (uintptr_t)p, bytesize))
 		return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
-	return pin(p, bytesize, context, Flags) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+	return pinned_register(p, bytesize, context, Flags) ? CUDA_SUCCESS
+							    : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 REMOTE_EXPORT CUresult cuMemHostUnregister(void *p)
@@ -347,7 +350,7 @@ REMOTE_EXPORT CUresult cuMemHostGetFlags(unsigned int *pFlags, void *p)
 	return CUDA_SUCCESS;
 }
 
-static CUresult pointer_attribute(
+static CUresult pinned_pointer_attribute(
 	void *data, CUpointer_attribute attribute, const struct range *range, CUdeviceptr ptr)
 {
 	switch (attribute) {
@@ -407,7 +410,7 @@ REMOTE_EXPORT CUresult cuPointerGetAttribute(
 	if (!data)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (ranges_find(&pinned, ptr, &range))
-		return pointer_attribute(data, attribute, &range, ptr);
+		return pinned_pointer_attribute(data, attribute, &range, ptr);
 	/* Such values, for example tokens, are valid on the server's machine only. */
 	if (!n)
 		return CUDA_ERROR_INVALID_VALUE;

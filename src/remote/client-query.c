@@ -40,7 +40,7 @@ void query_heard(void)
 
 /* ---- with the lock held ---- */
 
-static struct query **place_of(uint64_t handle)
+static struct query **query_find_place(uint64_t handle)
 {
 	struct query **at = &queries.bucket[(handle ^ handle >> 40) % QUERIES];
 
@@ -51,7 +51,7 @@ static struct query **place_of(uint64_t handle)
 
 static struct query *query_of(uint64_t handle)
 {
-	struct query **at = place_of(handle);
+	struct query **at = query_find_place(handle);
 
 	if (!*at) {
 		*at = calloc(1, sizeof(**at));
@@ -96,7 +96,7 @@ void query_forget(uint64_t handle)
 	struct query **at, *q;
 
 	pthread_mutex_lock(&queries.lock);
-	at = place_of(handle);
+	at = query_find_place(handle);
 	q = *at;
 	if (q)
 		*at = q->next;
@@ -127,7 +127,7 @@ void query_done(const struct remote_done *done)
 
 	pthread_mutex_lock(&queries.lock);
 	query_heard();
-	q = *place_of(done->handle);
+	q = *query_find_place(done->handle);
 	if (q && q->state == QUERY_PENDING && q->stamp == done->stamp) {
 		q->state = done->is_over ? QUERY_DONE : QUERY_UNKNOWN;
 		q->heard = atomic_load(&heard);
@@ -137,7 +137,8 @@ void query_done(const struct remote_done *done)
 
 /* ---- queries ---- */
 
-static bool is_known(uint64_t handle, bool is_stream, uint64_t *ret_stamp, CUresult *ret_result)
+static bool query_is_known(
+	uint64_t handle, bool is_stream, uint64_t *ret_stamp, CUresult *ret_result)
 {
 	bool is = false;
 	struct query *q;
@@ -154,12 +155,12 @@ static bool is_known(uint64_t handle, bool is_stream, uint64_t *ret_stamp, CUres
 }
 
 /* Called before the question, because the worker's report may arrive before the answer. */
-static void expect(uint64_t handle, uint64_t stamp, uint64_t now)
+static void query_expect_result(uint64_t handle, uint64_t stamp, uint64_t now)
 {
 	struct query *q;
 
 	pthread_mutex_lock(&queries.lock);
-	q = *place_of(handle);
+	q = *query_find_place(handle);
 	if (q) {
 		q->state = QUERY_PENDING;
 		q->stamp = stamp;
@@ -168,12 +169,12 @@ static void expect(uint64_t handle, uint64_t stamp, uint64_t now)
 	pthread_mutex_unlock(&queries.lock);
 }
 
-static void learn(uint64_t handle, uint64_t stamp, enum query_state state)
+static void query_learn_result(uint64_t handle, uint64_t stamp, enum query_state state)
 {
 	struct query *q;
 
 	pthread_mutex_lock(&queries.lock);
-	q = *place_of(handle);
+	q = *query_find_place(handle);
 	if (q && q->state == QUERY_PENDING && q->stamp == stamp) {
 		q->state = state;
 		q->heard = atomic_load(&heard);
@@ -181,7 +182,7 @@ static void learn(uint64_t handle, uint64_t stamp, enum query_state state)
 	pthread_mutex_unlock(&queries.lock);
 }
 
-static CUresult ask(unsigned op, uint64_t handle, bool is_stream)
+static CUresult query_ask_worker(unsigned op, uint64_t handle, bool is_stream)
 {
 	const uint64_t now = atomic_load(&heard);
 	uint64_t stamp, watch, watched = 0;
@@ -193,7 +194,7 @@ static CUresult ask(unsigned op, uint64_t handle, bool is_stream)
 	/* During a capture only the program itself may look at streams and events. */
 	watch = !is_capturing() && reverse_begin() == CUDA_SUCCESS;
 	/* Numbered streams are different ones in each context. */
-	if (handle >> 48 && is_known(handle, is_stream, &stamp, &r))
+	if (handle >> 48 && query_is_known(handle, is_stream, &stamp, &r))
 		return r;
 	r = call_begin(&c, op, 24);
 	if (r)
@@ -203,7 +204,7 @@ static CUresult ask(unsigned op, uint64_t handle, bool is_stream)
 	call_put(&c, &handle, sizeof(handle));
 	call_put(&c, &stamp, sizeof(stamp));
 	call_put(&c, &watch, sizeof(watch));
-	expect(handle, stamp, now);
+	query_expect_result(handle, stamp, now);
 	call_send(&c, REMOTE_SYNC);
 	r = call_receive_quietly(&c);
 	if (!call_take(&c, &watched, sizeof(watched)))
@@ -212,7 +213,7 @@ static CUresult ask(unsigned op, uint64_t handle, bool is_stream)
 	if (r != CUDA_ERROR_NOT_READY)
 		query_heard();
 	if (r != CUDA_ERROR_NOT_READY || !watched)
-		learn(handle, stamp, r == CUDA_SUCCESS ? QUERY_DONE : QUERY_UNKNOWN);
+		query_learn_result(handle, stamp, r == CUDA_SUCCESS ? QUERY_DONE : QUERY_UNKNOWN);
 	return r;
 }
 
@@ -221,7 +222,7 @@ REMOTE_EXPORT CUresult cuEventQuery(CUevent hEvent)
 	CUresult r;
 
 	streams_now();
-	r = ask(REMOTE_OP_cuEventQuery, (uintptr_t)hEvent, false);
+	r = query_ask_worker(REMOTE_OP_cuEventQuery, (uintptr_t)hEvent, false);
 	if (!r)
 		event_done(hEvent);
 	return r;
@@ -232,7 +233,7 @@ REMOTE_EXPORT CUresult cuStreamQuery(CUstream hStream)
 	CUresult r;
 
 	streams_now();
-	r = ask(REMOTE_OP_cuStreamQuery, (uintptr_t)hStream, true);
+	r = query_ask_worker(REMOTE_OP_cuStreamQuery, (uintptr_t)hStream, true);
 	if (!r)
 		stream_done(hStream);
 	return r;

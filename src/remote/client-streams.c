@@ -65,7 +65,7 @@ static struct stream stream_of(CUstream handle)
 
 /* ---- with the lock held ---- */
 
-static struct stream *find(const struct stream *like)
+static struct stream *streams_find(const struct stream *like)
 {
 	for (size_t i = 0; i < streams.n; i++) {
 		struct stream *s = &streams.stream[i];
@@ -77,9 +77,9 @@ static struct stream *find(const struct stream *like)
 	return NULL;
 }
 
-static struct stream *find_or_add(const struct stream *like)
+static struct stream *streams_find_or_add(const struct stream *like)
 {
-	struct stream *s = find(like);
+	struct stream *s = streams_find(like);
 	const size_t room = streams.room ? 2 * streams.room : 32;
 
 	if (s)
@@ -119,7 +119,7 @@ static void forget_event(CUevent event)
 }
 
 /* Drops records without content, but keeps the context of a stream that may wait again. */
-static void tidy(void)
+static void streams_tidy(void)
 {
 	for (size_t i = streams.n; i-- > 0;) {
 		const struct stream *s = &streams.stream[i];
@@ -144,10 +144,10 @@ void stream_done(CUstream handle)
 		return;
 	like = stream_of(handle);
 	pthread_mutex_lock(&streams.lock);
-	s = find(&like);
+	s = streams_find(&like);
 	if (s && s->waits <= began) {
 		set_waits(s, 0);
-		tidy();
+		streams_tidy();
 	}
 	pthread_mutex_unlock(&streams.lock);
 }
@@ -165,7 +165,7 @@ void context_done(CUcontext context)
 		if (context && s->context == context && s->waits <= began)
 			set_waits(s, 0);
 	}
-	tidy();
+	streams_tidy();
 	pthread_mutex_unlock(&streams.lock);
 }
 
@@ -180,18 +180,18 @@ void event_done(CUevent event)
 		if (s->event == event && s->recorded <= began && s->waits <= s->recorded)
 			set_waits(s, 0);
 	}
-	tidy();
+	streams_tidy();
 	pthread_mutex_unlock(&streams.lock);
 }
 
-void context_gone(CUcontext context)
+void context_destroyed(CUcontext context)
 {
 	context_is(NULL);
 	layouts_forget();
 	queries_forget();
 	if (!context)
 		return;
-	pinned_gone(context);
+	pinned_freed(context);
 	pthread_mutex_lock(&streams.lock);
 	for (size_t i = 0; i < streams.n; i++) {
 		struct stream *s = &streams.stream[i];
@@ -202,7 +202,7 @@ void context_gone(CUcontext context)
 		set_capturing(s, false);
 		s->handle = NULL;
 	}
-	tidy();
+	streams_tidy();
 	pthread_mutex_unlock(&streams.lock);
 }
 
@@ -212,17 +212,17 @@ void context_left(CUcontext context)
 
 	context_is(NULL);
 	if (cuCtxGetApiVersion(context, &version) != CUDA_SUCCESS)
-		context_gone(context);
+		context_destroyed(context);
 }
 
-static bool is_primary(CUdevice device)
+static bool streams_is_primary(CUdevice device)
 {
 	return device >= 0 && (size_t)device < ARRAY_SIZE(primary);
 }
 
 void primary_is(CUdevice device, const CUcontext *context)
 {
-	if (context && is_primary(device))
+	if (context && streams_is_primary(device))
 		primary[device] = *context;
 }
 
@@ -232,22 +232,22 @@ void primary_left(CUdevice device)
 	int is_active;
 
 	if (cuDevicePrimaryCtxGetState(device, &flags, &is_active) == CUDA_SUCCESS && !is_active)
-		context_gone(is_primary(device) ? primary[device] : NULL);
+		context_destroyed(streams_is_primary(device) ? primary[device] : NULL);
 }
 
 /* The record stays while other streams may wait for one of its events. */
-void stream_gone(CUstream handle)
+void stream_destroyed(CUstream handle)
 {
 	const struct stream like = stream_of(handle);
 	struct stream *s;
 
 	query_forget((uintptr_t)handle);
 	pthread_mutex_lock(&streams.lock);
-	s = find(&like);
+	s = streams_find(&like);
 	if (s) {
 		set_capturing(s, false);
 		s->handle = NULL;
-		tidy();
+		streams_tidy();
 	}
 	pthread_mutex_unlock(&streams.lock);
 }
@@ -259,13 +259,13 @@ static void note_waits(CUstream handle)
 	struct stream like = stream_of(handle), *s;
 
 	pthread_mutex_lock(&streams.lock);
-	s = find(&like);
+	s = streams_find(&like);
 	like.context = s ? s->context : like.context;
 	pthread_mutex_unlock(&streams.lock);
 	if (!like.context && cuStreamGetCtx(handle, &like.context) != CUDA_SUCCESS)
 		like.context = NULL;
 	pthread_mutex_lock(&streams.lock);
-	s = find_or_add(&like);
+	s = streams_find_or_add(&like);
 	if (s) {
 		s->context = like.context;
 		set_waits(s, atomic_fetch_add(&streams.moment, 1) + 1);
@@ -296,7 +296,7 @@ void stream_records(CUstream handle, CUevent event)
 	like = stream_of(handle);
 	pthread_mutex_lock(&streams.lock);
 	forget_event(event);
-	s = find(&like);
+	s = streams_find(&like);
 	if (s) {
 		s->event = event;
 		s->recorded = began;
@@ -345,7 +345,7 @@ void capture_began(CUstream handle)
 	struct stream *s;
 
 	pthread_mutex_lock(&streams.lock);
-	s = find_or_add(&like);
+	s = streams_find_or_add(&like);
 	if (s)
 		set_capturing(s, true);
 	pthread_mutex_unlock(&streams.lock);
@@ -360,10 +360,10 @@ void capture_ended(CUstream handle, CUresult r)
 		return;
 	like = stream_of(handle);
 	pthread_mutex_lock(&streams.lock);
-	s = find(&like);
+	s = streams_find(&like);
 	if (s) {
 		set_capturing(s, false);
-		tidy();
+		streams_tidy();
 	}
 	pthread_mutex_unlock(&streams.lock);
 }

@@ -35,7 +35,7 @@ static struct {
 	struct remote_session *shared;
 	struct ring_watch watch;
 	uint64_t lanes[REMOTE_LANES / 64]; /* one bit for each used lane; 0 is the reverse lane */
-	bool is_full_told;
+	bool is_full_reported;
 	pthread_key_t key;
 	bool is_synchronous;
 	_Atomic uint64_t posted;
@@ -86,7 +86,7 @@ static bool is_own_socket(void)
 }
 
 /* CUDA's error codes do not tell the user what to change, so the library prints a sentence. */
-void session_say(const char *fmt, ...)
+void session_send_diagnostic(const char *fmt, ...)
 {
 	char line[REMOTE_VISIBLE + 64] = "divvy: ";
 	const int before = errno;
@@ -107,20 +107,21 @@ void session_say(const char *fmt, ...)
 /* Prints a message of the peer. It may contain anything, so control characters are removed. */
 static void say_of(struct remote_note *note)
 {
-	const char *whence = note->type == REMOTE_SAY ? note->hub ? "remote machine: " : ""
-		: note->hub                           ? "no GPU on the remote machine: "
-						      : WORDS_NO_GPU_TEXT;
+	const char *whence = note->type == REMOTE_DIAGNOSTIC
+		? note->link_role ? "remote machine: " : ""
+		: note->link_role ? "no GPU on the remote machine: "
+				  : DIAGNOSTIC_NO_GPU_TEXT;
 	const size_t n = strnlen(note->text, sizeof(note->text));
 
 	str_blank_controls(note->text, n);
 	if (n)
-		session_say("%s%.*s", whence, (int)n, note->text);
+		session_send_diagnostic("%s%.*s", whence, (int)n, note->text);
 }
 
 /* The caller holds notes_lock, and the socket is the library's own. */
 static bool take_said(struct remote_note *note)
 {
-	if (note->type != REMOTE_SAY)
+	if (note->type != REMOTE_DIAGNOSTIC)
 		return false;
 	say_of(note);
 	session.has_said_end |= note->lane == 1;
@@ -128,7 +129,7 @@ static bool take_said(struct remote_note *note)
 }
 
 /* Reads the worker's messages that have arrived; false: no more will come. */
-static bool hear(void)
+static bool session_read_notes(void)
 {
 	struct remote_note note;
 	ssize_t n;
@@ -152,7 +153,7 @@ static bool hear(void)
  * sentence. If the program has closed foreign descriptors, its descriptor 2 may be another file, so
  * nothing is printed then.
  */
-static void gone(void)
+static void session_is_lost(void)
 {
 	int was = atomic_load(&session.state);
 
@@ -160,23 +161,23 @@ static void gone(void)
 		!atomic_compare_exchange_strong(&session.state, &was, STATE_GONE) ||
 		!is_own_socket())
 		return;
-	hear();
+	session_read_notes();
 	if (session.has_said_end)
 		return;
-	session_say(session.shared->hub
+	session_send_diagnostic(session.shared->link_role
 			? "remote GPU lost: the worker on the remote machine exited, or the connection "
 			  "broke; restart the program"
 			: "GPU lost: divvy's worker of this program has "
 			  "exited; restart the program");
 }
 
-static bool is_alive(void *unused)
+static bool session_is_worker_alive(void *unused)
 {
 	struct pollfd p = {.fd = session.sock, .events = POLLIN | POLLRDHUP};
 	NOT_CANCELLED;
 
-	if (!is_own_socket() || (poll(&p, 1, 0) > 0 && !hear()))
-		gone();
+	if (!is_own_socket() || (poll(&p, 1, 0) > 0 && !session_read_notes()))
+		session_is_lost();
 	return atomic_load(&session.state) < STATE_FAILED;
 }
 
@@ -221,7 +222,7 @@ static void in_child(void)
 	atomic_store(&session.state, STATE_FORKED);
 }
 
-static CUresult say_hello(int sock)
+static CUresult session_say_hello(int sock)
 {
 	struct remote_note note = {.type = REMOTE_HELLO,
 		.abi = REMOTE_ABI,
@@ -236,7 +237,8 @@ static CUresult say_hello(int sock)
 
 	memcpy(note.program, name, strnlen(name, sizeof(note.program)));
 	if (visible && str_copy(note.text, sizeof(note.text), str_from(visible)) < 0) {
-		session_say("CUDA_VISIBLE_DEVICES has %zu characters; at most %u are allowed",
+		session_send_diagnostic(
+			"CUDA_VISIBLE_DEVICES has %zu characters; at most %u are allowed",
 			strlen(visible), REMOTE_VISIBLE - 1);
 		return CUDA_ERROR_INVALID_VALUE;
 	}
@@ -244,8 +246,9 @@ static CUresult say_hello(int sock)
 		return CUDA_ERROR_GONE;
 	n = fd_recv(sock, &note, sizeof(note), &fds, 0);
 	if (n == -EMSGSIZE) {
-		session_say("no GPU for this program: no file descriptor is free; raise the limit "
-			    "(ulimit -n)");
+		session_send_diagnostic(
+			"no GPU for this program: no file descriptor is free; raise the limit "
+			"(ulimit -n)");
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	if (n != sizeof(note))
@@ -264,8 +267,9 @@ static CUresult say_hello(int sock)
 	 */
 	if (map_fd(fds.fd[0], REMOTE_BYTES, PROT_NONE, &map) < 0 ||
 		mprotect(map.p, REMOTE_HEAD + LANE_BYTES, PROT_READ | PROT_WRITE) < 0) {
-		session_say("cannot map %llu MiB to share with the worker: %s; raise the limit of "
-			    "address space (ulimit -v)",
+		session_send_diagnostic(
+			"cannot map %llu MiB to share with the worker: %s; raise the limit of "
+			"address space (ulimit -v)",
 			REMOTE_BYTES >> 20, strerror(errno));
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
@@ -284,7 +288,8 @@ static bool read_synchronous(void)
 	if (!text || !strcmp(text, "") || !strcmp(text, "0"))
 		return false;
 	if (strcmp(text, "1") != 0)
-		session_say("DIVVY_REMOTE_SYNC '%.40s': expected 0 or 1; using 0", text);
+		session_send_diagnostic(
+			"DIVVY_REMOTE_SYNC '%.40s': expected 0 or 1; using 0", text);
 	return !strcmp(text, "1");
 }
 
@@ -298,25 +303,28 @@ static CUresult connect_once(void)
 	if (!path || !path[0])
 		path = REMOTE_SOCKET;
 	if (str_copy(address.sun_path, sizeof(address.sun_path), str_from(path)) < 0) {
-		session_say("no remote GPU: the path in DIVVY_REMOTE is too long for a socket");
+		session_send_diagnostic(
+			"no remote GPU: the path in DIVVY_REMOTE is too long for a socket");
 		return CUDA_ERROR_NO_DEVICE;
 	}
 	if (sock < 0 || connect(sock, (struct sockaddr *)&address, sizeof(address)) < 0) {
-		session_say("no remote GPU: no link of divvy listens on '%s' (%s); start the "
-			    "program by divvy run --remote",
+		session_send_diagnostic(
+			"no remote GPU: no link of divvy listens on '%s' (%s); start the "
+			"program by divvy run --remote",
 			path, strerror(errno));
 		return CUDA_ERROR_NO_DEVICE;
 	}
-	r = say_hello(sock);
+	r = session_say_hello(sock);
 	if (r == CUDA_ERROR_GONE)
-		session_say("no remote GPU: the link to the remote machine has exited; start the "
-			    "program again");
+		session_send_diagnostic(
+			"no remote GPU: the link to the remote machine has exited; start the "
+			"program again");
 	if (r)
 		return r;
 	session.cookie = cookie_of(sock);
 	session.sock = TAKE_FD(sock);
 	session.is_synchronous = read_synchronous();
-	session.watch = (struct ring_watch){.goes_on = is_alive};
+	session.watch = (struct ring_watch){.goes_on = session_is_worker_alive};
 	return CUDA_SUCCESS;
 }
 
@@ -383,7 +391,7 @@ CUresult session_check(void)
 /* 0: no lane is free, which is printed once. */
 static unsigned lane_take(void)
 {
-	bool is_to_be_told = false;
+	bool should_report = false;
 	unsigned lane = 0;
 
 	pthread_mutex_lock(&session.lock);
@@ -396,12 +404,12 @@ static unsigned lane_take(void)
 		}
 	}
 	if (!lane) {
-		is_to_be_told = !session.is_full_told;
-		session.is_full_told = true;
+		should_report = !session.is_full_reported;
+		session.is_full_reported = true;
 	}
 	pthread_mutex_unlock(&session.lock);
-	if (is_to_be_told)
-		session_say(
+	if (should_report)
+		session_send_diagnostic(
 			"more than %u threads use the remote GPU at once; further threads cannot",
 			REMOTE_LANES - 1);
 	return lane;
@@ -429,11 +437,11 @@ static CUresult lane_open(struct lane *lane)
 		fd_send(session.sock, &note, sizeof(note), NULL, 0, MSG_NOSIGNAL) >= 0)
 		return CUDA_SUCCESS;
 	pthread_setspecific(session.key, NULL);
-	gone();
+	session_is_lost();
 	return CUDA_ERROR_GONE;
 }
 
-static CUresult lane_new(void)
+static CUresult session_open_lane(void)
 {
 	struct lane *lane = calloc(1, sizeof(*lane));
 	NOT_CANCELLED;
@@ -456,9 +464,9 @@ struct lane *session_lane(void)
 
 /* ---- calls ---- */
 
-static CUresult begin(struct call *c, unsigned op, size_t bytes)
+static CUresult call_begin_frame(struct call *c, unsigned op, size_t bytes)
 {
-	const CUresult r = own_lane ? CUDA_SUCCESS : lane_new();
+	const CUresult r = own_lane ? CUDA_SUCCESS : session_open_lane();
 
 	if (r)
 		return r;
@@ -480,7 +488,7 @@ CUresult call_begin(struct call *c, unsigned op, size_t bytes)
 {
 	const CUresult r = session_check();
 
-	return r ? r : begin(c, op, bytes);
+	return r ? r : call_begin_frame(c, op, bytes);
 }
 
 CUresult call_begin_early(struct call *c, unsigned op, size_t bytes)
@@ -493,12 +501,12 @@ CUresult call_begin_early(struct call *c, unsigned op, size_t bytes)
 			return r;
 	}
 	if (atomic_load_explicit(&session.state, memory_order_relaxed) == STATE_CONNECTED)
-		return begin(c, op, bytes);
+		return call_begin_frame(c, op, bytes);
 	return call_begin(c, op, bytes);
 }
 
 /* Ends the frame and returns its size. */
-static size_t end_frame(struct call *c)
+static size_t call_end_frame(struct call *c)
 {
 	const size_t bytes = ((size_t)(c->at - (uint8_t *)c->frame) + 15) & ~(size_t)15;
 
@@ -506,9 +514,9 @@ static size_t end_frame(struct call *c)
 	return bytes;
 }
 
-static void publish(struct call *c, unsigned flags)
+static void call_publish_frame(struct call *c, unsigned flags)
 {
-	const size_t bytes = end_frame(c);
+	const size_t bytes = call_end_frame(c);
 
 	c->frame->flags |= (uint16_t)flags;
 	c->frame->after = flags & REMOTE_POSTED
@@ -536,11 +544,11 @@ CUresult call_post(struct call *c)
 
 	lane->posted++;
 	if (!session.is_synchronous) {
-		publish(c, REMOTE_POSTED);
+		call_publish_frame(c, REMOTE_POSTED);
 		return lane->posted - lane->settled < REMOTE_UNSETTLED ? CUDA_SUCCESS
 								       : await_settled(lane);
 	}
-	publish(c, REMOTE_POSTED | REMOTE_ANSWER);
+	call_publish_frame(c, REMOTE_POSTED | REMOTE_ANSWER);
 	r = call_receive(c);
 	call_end(c);
 	return r;
@@ -554,13 +562,13 @@ CUresult call_post_asking(struct call *c)
 
 CUresult call_send(struct call *c, unsigned flags)
 {
-	publish(c, flags | REMOTE_ANSWER);
+	call_publish_frame(c, flags | REMOTE_ANSWER);
 	return CUDA_SUCCESS;
 }
 
 void call_send_aside(struct call *c)
 {
-	const size_t bytes = end_frame(c);
+	const size_t bytes = call_end_frame(c);
 
 	c->frame->after = 0;
 	ring_publish(&c->lane->up, bytes);
@@ -583,7 +591,7 @@ CUresult call_receive_quietly(struct call *c)
 	c->in = c->in_end = NULL;
 	c->frame_in = 0;
 	if (r <= 0) {
-		gone();
+		session_is_lost();
 		return CUDA_ERROR_GONE;
 	}
 	c->in = (const uint8_t *)frame + sizeof(head);
@@ -646,7 +654,7 @@ static struct {
 	struct known *bucket[KNOWN_BUCKETS];
 } known = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-static unsigned hash(const uint8_t *p, size_t n)
+static unsigned call_hash_bytes(const uint8_t *p, size_t n)
 {
 	uint32_t h = 2166136261u;
 
@@ -660,14 +668,14 @@ static const struct known *find_known(const uint8_t *asked, size_t n)
 	const struct known *k;
 
 	pthread_mutex_lock(&known.lock);
-	for (k = known.bucket[hash(asked, n)]; k; k = k->next)
+	for (k = known.bucket[call_hash_bytes(asked, n)]; k; k = k->next)
 		if (k->asked == n && !memcmp(k->bytes, asked, n))
 			break;
 	pthread_mutex_unlock(&known.lock);
 	return k;
 }
 
-static void remember(const uint8_t *asked, size_t n, const struct call *c)
+static void call_remember_answer(const uint8_t *asked, size_t n, const struct call *c)
 {
 	const size_t answered = (size_t)(c->in_end - c->in);
 	struct known *k = malloc(sizeof(*k) + n + answered), **bucket;
@@ -678,7 +686,7 @@ static void remember(const uint8_t *asked, size_t n, const struct call *c)
 	k->answered = answered;
 	memcpy(k->bytes, asked, n);
 	memcpy(k->bytes + n, c->in, answered);
-	bucket = &known.bucket[hash(asked, n)];
+	bucket = &known.bucket[call_hash_bytes(asked, n)];
 	pthread_mutex_lock(&known.lock);
 	k->next = *bucket;
 	*bucket = k;
@@ -705,7 +713,7 @@ CUresult call_wait_cached(struct call *c)
 	}
 	r = call_wait(c, 0);
 	if (!r)
-		remember(asked, n, c);
+		call_remember_answer(asked, n, c);
 	return r;
 }
 

@@ -87,7 +87,7 @@ void call_send_aside(struct call *c);
 CUresult call_receive(struct call *c);
 
 /* Writes one line, "divvy: ...", to the program's stderr. */
-__attribute__((format(printf, 1, 2))) void session_say(const char *fmt, ...);
+__attribute__((format(printf, 1, 2))) void session_send_diagnostic(const char *fmt, ...);
 
 /* Returns a permanent copy of a string of the driver's; equal strings share one copy. */
 const char *text_keep(const char *text, size_t n);
@@ -141,7 +141,7 @@ bool is_reserved(CUdeviceptr address);
 /* Whether the memory is page-locked: the driver may access it while the program runs on. */
 bool is_pinned(const void *p);
 /* Forgets the page-locked memory of a context that has ended. */
-void pinned_gone(CUcontext context);
+void pinned_freed(CUcontext context);
 
 /* One end of a copy, in the program's memory. */
 struct box {
@@ -236,7 +236,7 @@ void graphs_have_work(void);
  * Notes of generated stubs. context_is() notes the calling thread's context; NULL: it has changed.
  */
 void context_is(CUcontext context);
-void context_gone(CUcontext context);
+void context_destroyed(CUcontext context);
 /* A reference to the context was dropped; with the last one the context has ended. */
 void context_left(CUcontext context);
 void primary_is(CUdevice device, const CUcontext *context);
@@ -244,7 +244,7 @@ void primary_is(CUdevice device, const CUcontext *context);
 void primary_left(CUdevice device);
 void capture_began(CUstream stream);
 void capture_ended(CUstream stream, CUresult r);
-void stream_gone(CUstream stream);
+void stream_destroyed(CUstream stream);
 /*
  * stream_waits(): the stream waits for a value in memory. stream_launches(): it runs a graph, which
  * may wait.
@@ -279,6 +279,6 @@ void query_forget(uint64_t handle);
 void queries_forget(void);
 void graph_launched(CUstream stream);
 void layouts_forget(void);
-void node_gone(CUgraphNode node);
+void graph_node_destroyed(CUgraphNode node);
 
 #endif

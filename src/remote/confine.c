@@ -242,14 +242,14 @@ struct filter {
 #define ARGUMENT(i) (uint32_t)(offsetof(struct seccomp_data, args) + 8u * (i))
 #define REFUSE (SECCOMP_RET_ERRNO | EPERM)
 
-static void add(struct filter *f, uint16_t code, uint32_t k)
+static void confine_add_code(struct filter *f, uint16_t code, uint32_t k)
 {
 	f->rule[f->n++] = (struct sock_filter)BPF_STMT(code, k);
 }
 
-static void load(struct filter *f, uint32_t at)
+static void confine_load_word(struct filter *f, uint32_t at)
 {
-	add(f, BPF_LD | BPF_W | BPF_ABS, at);
+	confine_add_code(f, BPF_LD | BPF_W | BPF_ABS, at);
 }
 
 /* The next `n` rules apply if the loaded value equals k. */
@@ -258,47 +258,47 @@ static void for_equal(struct filter *f, uint32_t k, uint8_t n)
 	f->rule[f->n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, k, 0, n);
 }
 
-static void answer(struct filter *f, uint32_t what)
+static void confine_answer(struct filter *f, uint32_t what)
 {
-	add(f, BPF_RET | BPF_K, what);
+	confine_add_code(f, BPF_RET | BPF_K, what);
 }
 
 /* Allows the call only if the argument equals k. */
 static void allow_only(struct filter *f, uint32_t call, unsigned int argument, uint32_t k)
 {
 	for_equal(f, call, 4);
-	load(f, ARGUMENT(argument));
+	confine_load_word(f, ARGUMENT(argument));
 	for_equal(f, k, 1);
-	answer(f, SECCOMP_RET_ALLOW);
-	answer(f, REFUSE);
+	confine_answer(f, SECCOMP_RET_ALLOW);
+	confine_answer(f, REFUSE);
 }
 
-static void fill(struct filter *f)
+static void confine_fill_filter(struct filter *f)
 {
-	load(f, AT(arch));
+	confine_load_word(f, AT(arch));
 	f->rule[f->n++] = (struct sock_filter)BPF_JUMP(
 		BPF_JMP | BPF_JEQ | BPF_K, ARCHITECTURE, 1, 0);
-	answer(f, REFUSE);
-	load(f, AT(nr));
+	confine_answer(f, REFUSE);
+	confine_load_word(f, AT(nr));
 #ifdef X32_BIT
 	f->rule[f->n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, X32_BIT, 0, 1);
-	answer(f, REFUSE);
+	confine_answer(f, REFUSE);
 #endif
 	for (size_t i = 0; i < ARRAY_SIZE(refused); i++) {
 		for_equal(f, refused[i], 1);
-		answer(f, REFUSE);
+		confine_answer(f, REFUSE);
 	}
 #ifdef SYS_clone3
 	for_equal(f, SYS_clone3, 1);
-	answer(f, SECCOMP_RET_ERRNO | ENOSYS);
+	confine_answer(f, SECCOMP_RET_ERRNO | ENOSYS);
 #endif
 	/* Allows threads, but no processes. */
 	for_equal(f, SYS_clone, 4);
-	load(f, ARGUMENT(0));
+	confine_load_word(f, ARGUMENT(0));
 	f->rule[f->n++] = (struct sock_filter)BPF_JUMP(
 		BPF_JMP | BPF_JSET | BPF_K, CLONE_THREAD, 0, 1);
-	answer(f, SECCOMP_RET_ALLOW);
-	answer(f, REFUSE);
+	confine_answer(f, SECCOMP_RET_ALLOW);
+	confine_answer(f, REFUSE);
 	/* Unix sockets lead to the daemon, the driver's own services and a simulated device. */
 	allow_only(f, SYS_socket, 0, AF_UNIX);
 	/* Allows these calls for this process only. */
@@ -310,11 +310,11 @@ static void fill(struct filter *f)
 #endif
 	/* Forbids typing into a terminal. */
 	for_equal(f, SYS_ioctl, 4);
-	load(f, ARGUMENT(1));
+	confine_load_word(f, ARGUMENT(1));
 	for_equal(f, TIOCSTI, 1);
-	answer(f, REFUSE);
-	answer(f, SECCOMP_RET_ALLOW);
-	answer(f, SECCOMP_RET_ALLOW);
+	confine_answer(f, REFUSE);
+	confine_answer(f, SECCOMP_RET_ALLOW);
+	confine_answer(f, SECCOMP_RET_ALLOW);
 }
 
 int confine_calls(void)
@@ -322,7 +322,7 @@ int confine_calls(void)
 	struct filter filter = {.n = 0};
 	struct sock_fprog program;
 
-	fill(&filter);
+	confine_fill_filter(&filter);
 	program = (struct sock_fprog){filter.n, filter.rule};
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
 		return -errno;

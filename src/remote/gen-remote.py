@@ -434,7 +434,7 @@ def worker_function(f, w):
                   '\t\t\treturn s->error;\n' % (p.name, many, p.base, p.name))
     for p in args:
         if p.word == 'free':
-            w('\tconst struct range had_%s = address_gone(%s);\n' % (p.name, p.name))
+            w('\tconst struct range had_%s = address_freed(%s);\n' % (p.name, p.name))
     w('\tr = %s(%s);\n' % (f.by or 'CALL(s, %s)' % f.name, ', '.join(p.name for p in args)))
     for p in args:
         if p.word == 'free':
@@ -446,7 +446,7 @@ def worker_function(f, w):
     w('\tif (r%s)\n\t\treturn r;\n' % (' && !s->answers' if f.always else ''))
     for p in args:
         if p.word == 'gone':
-            w('\thandle_gone(s, KIND_%s, named_%s);\n' % (p.kind, p.name))
+            w('\thandle_destroyed(s, KIND_%s, named_%s);\n' % (p.kind, p.name))
         elif p.alloc:
             size = re.sub(r'^\*(\w+)', r'(\1 ? *\1 : 1)', p.alloc)
             w('\tif (%s)\n\t\taddress_given(*%s, %s, %s);\n' % (p.name, p.name, size, p.note))

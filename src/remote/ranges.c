@@ -4,7 +4,8 @@
  * never overlap: ranges_add() first removes every range that the new range overlaps. That removal
  * stays when the array cannot grow afterwards. The array doubles from 64 to RANGES_MAX entries and
  * never shrinks. Each public function holds the lock while it reads or changes the array, so any
- * thread may call them. Callers of find(), cut() and grow() hold the lock.
+ * thread may call them. Callers of ranges_find_at(), ranges_cut_out() and ranges_grow_table() hold
+ * the lock.
  */
 #include "remote/ranges.h"
 
@@ -13,7 +14,7 @@
 #include <string.h>
 
 /* The first range that ends after the address. */
-static size_t find(const struct ranges *r, uint64_t address)
+static size_t ranges_find_at(const struct ranges *r, uint64_t address)
 {
 	size_t low = 0, high = r->n;
 
@@ -28,7 +29,7 @@ static size_t find(const struct ranges *r, uint64_t address)
 	return low;
 }
 
-static void cut(struct ranges *r, size_t from, size_t to)
+static void ranges_cut_out(struct ranges *r, size_t from, size_t to)
 {
 	if (from == to)
 		return;
@@ -36,7 +37,7 @@ static void cut(struct ranges *r, size_t from, size_t to)
 	r->n -= to - from;
 }
 
-static int grow(struct ranges *r)
+static int ranges_grow_table(struct ranges *r)
 {
 	const size_t n = r->room ? 2 * r->room : 64;
 	struct range *more;
@@ -61,11 +62,11 @@ int ranges_add(struct ranges *r, uint64_t base, uint64_t size, uint64_t note)
 	if (!size || size > UINT64_MAX - base)
 		return -EINVAL;
 	pthread_mutex_lock(&r->lock);
-	at = last = find(r, base);
+	at = last = ranges_find_at(r, base);
 	while (last < r->n && r->range[last].base < base + size)
 		last++;
-	cut(r, at, last);
-	error = grow(r);
+	ranges_cut_out(r, at, last);
+	error = ranges_grow_table(r);
 	if (error == 0) {
 		memmove(r->range + at + 1, r->range + at, (r->n - at) * sizeof(r->range[0]));
 		r->range[at] = (struct range){base, size, note};
@@ -81,7 +82,7 @@ bool ranges_find(struct ranges *r, uint64_t address, struct range *ret_range)
 	size_t at;
 
 	pthread_mutex_lock(&r->lock);
-	at = find(r, address);
+	at = ranges_find_at(r, address);
 	is_in = at < r->n && r->range[at].base <= address;
 	if (is_in && ret_range)
 		*ret_range = r->range[at];
@@ -89,18 +90,19 @@ bool ranges_find(struct ranges *r, uint64_t address, struct range *ret_range)
 	return is_in;
 }
 
-static bool take_out(struct ranges *r, uint64_t base, const uint64_t *but, struct range *ret_range)
+static bool ranges_take_out(
+	struct ranges *r, uint64_t base, const uint64_t *but, struct range *ret_range)
 {
 	bool is_there;
 	size_t at;
 
 	pthread_mutex_lock(&r->lock);
-	at = find(r, base);
+	at = ranges_find_at(r, base);
 	is_there = at < r->n && r->range[at].base == base && !(but && r->range[at].note == *but);
 	if (is_there) {
 		if (ret_range)
 			*ret_range = r->range[at];
-		cut(r, at, at + 1);
+		ranges_cut_out(r, at, at + 1);
 	}
 	pthread_mutex_unlock(&r->lock);
 	return is_there;
@@ -108,12 +110,12 @@ static bool take_out(struct ranges *r, uint64_t base, const uint64_t *but, struc
 
 bool ranges_remove(struct ranges *r, uint64_t base, struct range *ret_range)
 {
-	return take_out(r, base, NULL, ret_range);
+	return ranges_take_out(r, base, NULL, ret_range);
 }
 
 bool ranges_remove_but(struct ranges *r, uint64_t base, uint64_t note, struct range *ret_range)
 {
-	return take_out(r, base, &note, ret_range);
+	return ranges_take_out(r, base, &note, ret_range);
 }
 
 bool ranges_note(struct ranges *r, uint64_t base, uint64_t note)
@@ -122,7 +124,7 @@ bool ranges_note(struct ranges *r, uint64_t base, uint64_t note)
 	size_t at;
 
 	pthread_mutex_lock(&r->lock);
-	at = find(r, base);
+	at = ranges_find_at(r, base);
 	is_there = at < r->n && r->range[at].base == base;
 	if (is_there)
 		r->range[at].note = note;
@@ -139,7 +141,8 @@ bool ranges_cover(struct ranges *r, uint64_t base, uint64_t size)
 	if (size > UINT64_MAX - base)
 		return false;
 	pthread_mutex_lock(&r->lock);
-	for (size_t i = find(r, base); i < r->n && r->range[i].base <= at && at < base + size; i++)
+	for (size_t i = ranges_find_at(r, base);
+		i < r->n && r->range[i].base <= at && at < base + size; i++)
 		at = r->range[i].base + r->range[i].size;
 	pthread_mutex_unlock(&r->lock);
 	return at >= base + size;
@@ -178,7 +181,7 @@ bool ranges_overlap(struct ranges *r, uint64_t base, uint64_t size)
 	size_t at;
 
 	pthread_mutex_lock(&r->lock);
-	at = find(r, base);
+	at = ranges_find_at(r, base);
 	does = at < r->n && r->range[at].base < base + size;
 	pthread_mutex_unlock(&r->lock);
 	return does;

@@ -27,7 +27,7 @@
 #define WORKERS_MAX 1024u
 #define LOOK_MS 100
 
-static bool is_allowed(int sock)
+static bool server_is_allowed(int sock)
 {
 	struct ucred peer;
 	socklen_t n = sizeof(peer);
@@ -43,7 +43,7 @@ static void accept_one(struct listener_poll *listener, unsigned *workers)
 	const pid_t parent = getpid();
 	pid_t pid;
 
-	if (sock < 0 || !is_allowed(sock) || *workers >= WORKERS_MAX)
+	if (sock < 0 || !server_is_allowed(sock) || *workers >= WORKERS_MAX)
 		return;
 	pid = fork();
 	if (pid == 0) {
@@ -72,7 +72,7 @@ int main(int argc, char **argv)
 	fd_set_cloexec((int)listener, true);
 	knocks = (struct listener_poll){.fd = (int)listener};
 	workers_begin();
-	/* is_allowed(): the connecting user is the workers' own user. */
+	/* server_is_allowed(): the connecting user is the workers' own user. */
 	setenv(HOST_ACCESS_ENV, HOST_ACCESS_OWN, 1);
 	sigaction(SIGPIPE, &(struct sigaction){.sa_handler = SIG_IGN}, NULL);
 	/* The program that started the server waits for this line before it begins. */

@@ -22,7 +22,7 @@
 /* The awaited thread may need this processor. */
 #define YIELD_EVERY 64u
 
-static inline void relax(unsigned spin)
+static inline void ring_relax(unsigned spin)
 {
 	if (spin % YIELD_EVERY == 0) {
 		sched_yield();
@@ -49,71 +49,74 @@ unsigned ring_spins(void)
 
 /* ---- doorbells ---- */
 
-void bell_ring(struct remote_bell *bell)
+void doorbell_ring(struct remote_doorbell *doorbell)
 {
-	atomic_thread_fence(memory_order_seq_cst); /* pairs with the fence in bell_listen() */
-	if (!atomic_load_explicit(&bell->sleepers, memory_order_relaxed))
+	atomic_thread_fence(memory_order_seq_cst); /* pairs with the fence in doorbell_listen() */
+	if (!atomic_load_explicit(&doorbell->sleepers, memory_order_relaxed))
 		return;
-	atomic_fetch_add_explicit(&bell->seq, 1, memory_order_release);
-	syscall(SYS_futex, &bell->seq, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
+	atomic_fetch_add_explicit(&doorbell->seq, 1, memory_order_release);
+	syscall(SYS_futex, &doorbell->seq, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
 }
 
-uint32_t bell_listen(struct remote_bell *bell)
+uint32_t doorbell_listen(struct remote_doorbell *doorbell)
 {
-	uint32_t heard = atomic_load_explicit(&bell->seq, memory_order_acquire);
+	uint32_t heard = atomic_load_explicit(&doorbell->seq, memory_order_acquire);
 
-	atomic_fetch_add_explicit(&bell->sleepers, 1, memory_order_relaxed);
-	atomic_thread_fence(memory_order_seq_cst); /* pairs with the fence in bell_ring() */
+	atomic_fetch_add_explicit(&doorbell->sleepers, 1, memory_order_relaxed);
+	atomic_thread_fence(memory_order_seq_cst); /* pairs with the fence in doorbell_ring() */
 	return heard;
 }
 
-void bell_leave(struct remote_bell *bell)
+void doorbell_leave(struct remote_doorbell *doorbell)
 {
-	atomic_fetch_sub_explicit(&bell->sleepers, 1, memory_order_relaxed);
+	atomic_fetch_sub_explicit(&doorbell->sleepers, 1, memory_order_relaxed);
 }
 
-void bell_sleep(struct remote_bell *bell, uint32_t heard, unsigned timeout_ms)
+void doorbell_sleep(struct remote_doorbell *doorbell, uint32_t heard, unsigned timeout_ms)
 {
 	struct timespec t = {timeout_ms / 1000, (long)(timeout_ms % 1000) * 1000000};
 
-	syscall(SYS_futex, &bell->seq, FUTEX_WAIT, heard, &t, NULL, 0);
-	bell_leave(bell);
+	syscall(SYS_futex, &doorbell->seq, FUTEX_WAIT, heard, &t, NULL, 0);
+	doorbell_leave(doorbell);
 }
 
 /* ---- positions ---- */
 
-static void attach(struct ring *r, struct remote_session *s, unsigned lane, enum ring_way way)
+static void ring_attach_lane(
+	struct ring *r, struct remote_session *s, unsigned lane, enum ring_direction direction)
 {
-	struct remote_ring *shared = way == RING_UP ? &s->lane[lane].up : &s->lane[lane].down;
-	const bool hub_reads = s->hub == (way == RING_UP ? REMOTE_HUB_SERVER : REMOTE_HUB_CLIENT);
-	const bool hub_writes = s->hub == (way == RING_UP ? REMOTE_HUB_CLIENT : REMOTE_HUB_SERVER);
+	struct remote_ring *shared = direction == RING_UP ? &s->lane[lane].up : &s->lane[lane].down;
+	const bool link_reads = s->link_role ==
+		(direction == RING_UP ? REMOTE_LINK_SERVER : REMOTE_LINK_CLIENT);
+	const bool link_writes = s->link_role ==
+		(direction == RING_UP ? REMOTE_LINK_CLIENT : REMOTE_LINK_SERVER);
 
 	r->shared = shared;
-	r->bytes = (uint8_t *)s + REMOTE_HEAD + (2ull * lane + (unsigned)way) * REMOTE_RING;
-	r->data = hub_reads ? &s->hub_bell : &shared->data;
-	r->room = hub_writes ? &s->hub_bell : &shared->room;
+	r->bytes = (uint8_t *)s + REMOTE_HEAD + (2ull * lane + (unsigned)direction) * REMOTE_RING;
+	r->data = link_reads ? &s->link_doorbell : &shared->data;
+	r->room = link_writes ? &s->link_doorbell : &shared->room;
 	/* A link carries all bytes, also the padding of a restart, so there it does not pay. */
-	r->rewinds = s->hub == REMOTE_HUB_NONE;
+	r->rewinds = s->link_role == REMOTE_LINK_NONE;
 }
 
 void ring_attach_producer(
-	struct ring *r, struct remote_session *s, unsigned lane, enum ring_way way)
+	struct ring *r, struct remote_session *s, unsigned lane, enum ring_direction direction)
 {
-	attach(r, s, lane, way);
+	ring_attach_lane(r, s, lane, direction);
 	r->at = atomic_load_explicit(&r->shared->tail, memory_order_relaxed);
 	r->seen = atomic_load_explicit(&r->shared->head, memory_order_acquire);
 }
 
 void ring_attach_consumer(
-	struct ring *r, struct remote_session *s, unsigned lane, enum ring_way way)
+	struct ring *r, struct remote_session *s, unsigned lane, enum ring_direction direction)
 {
-	attach(r, s, lane, way);
+	ring_attach_lane(r, s, lane, direction);
 	r->at = atomic_load_explicit(&r->shared->head, memory_order_relaxed);
 	r->seen = r->at;
 }
 
 /* Free room; a consumer that claims a position beyond the producer's gives none. */
-static size_t room(struct ring *r)
+static size_t ring_free_bytes(struct ring *r)
 {
 	const uint64_t used = r->at - r->seen;
 
@@ -126,35 +129,35 @@ static void look_at_head(struct ring *r)
 	r->seen = atomic_load_explicit(&r->shared->head, memory_order_acquire);
 }
 
-static bool await_room(struct ring *r, size_t bytes, const struct ring_watch *watch)
+static bool ring_await_free(struct ring *r, size_t bytes, const struct ring_watch *watch)
 {
 	for (unsigned i = ring_spins();; i--) {
 		look_at_head(r);
-		if (room(r) >= bytes)
+		if (ring_free_bytes(r) >= bytes)
 			return true;
 		if (i == 0)
 			break;
-		relax(i);
+		ring_relax(i);
 	}
 	for (;;) {
-		const uint32_t heard = bell_listen(r->room);
+		const uint32_t heard = doorbell_listen(r->room);
 
 		look_at_head(r);
-		if (room(r) >= bytes) {
-			bell_leave(r->room);
+		if (ring_free_bytes(r) >= bytes) {
+			doorbell_leave(r->room);
 			return true;
 		}
-		bell_sleep(r->room, heard, WAIT_MS);
+		doorbell_sleep(r->room, heard, WAIT_MS);
 		if (!watch->goes_on(watch->data))
 			return false;
 	}
 }
 
-static bool pad(struct ring *r, size_t left, const struct ring_watch *watch)
+static bool ring_pad_end(struct ring *r, size_t left, const struct ring_watch *watch)
 {
 	const struct remote_frame frame = {.size = (uint32_t)left, .op = REMOTE_PAD};
 
-	if (room(r) < left && !await_room(r, left, watch))
+	if (ring_free_bytes(r) < left && !ring_await_free(r, left, watch))
 		return false;
 	memcpy(r->bytes + r->at % REMOTE_RING, &frame, sizeof(frame));
 	ring_publish(r, left);
@@ -171,10 +174,10 @@ void *ring_reserve(struct ring *r, size_t bytes, const struct ring_watch *watch)
 	if (left < bytes || (r->rewinds && REMOTE_RING - left > REWIND)) {
 		look_at_head(r);
 		if (left < bytes || (r->rewinds && r->seen == r->at && REMOTE_RING - left >= bytes))
-			if (!pad(r, left, watch))
+			if (!ring_pad_end(r, left, watch))
 				return NULL;
 	}
-	if (room(r) < bytes && !await_room(r, bytes, watch))
+	if (ring_free_bytes(r) < bytes && !ring_await_free(r, bytes, watch))
 		return NULL;
 	return r->bytes + r->at % REMOTE_RING;
 }
@@ -183,7 +186,7 @@ void ring_publish(struct ring *r, size_t bytes)
 {
 	r->at += (bytes + 15) & ~(size_t)15;
 	atomic_store_explicit(&r->shared->tail, r->at, memory_order_release);
-	bell_ring(r->data);
+	doorbell_ring(r->data);
 }
 
 static bool has_data(struct ring *r, size_t bytes)
@@ -200,16 +203,16 @@ static bool await_data(struct ring *r, size_t bytes, const struct ring_watch *wa
 			return true;
 		if (i == 0 || !watch)
 			break;
-		relax(i);
+		ring_relax(i);
 	}
 	while (watch) {
-		const uint32_t heard = bell_listen(r->data);
+		const uint32_t heard = doorbell_listen(r->data);
 
 		if (has_data(r, bytes)) {
-			bell_leave(r->data);
+			doorbell_leave(r->data);
 			return true;
 		}
-		bell_sleep(r->data, heard, WAIT_MS);
+		doorbell_sleep(r->data, heard, WAIT_MS);
 		if (!watch->goes_on(watch->data))
 			return false;
 	}
@@ -248,5 +251,5 @@ void ring_consume(struct ring *r, size_t bytes)
 {
 	r->at += bytes;
 	atomic_store_explicit(&r->shared->head, r->at, memory_order_release);
-	bell_ring(r->room);
+	doorbell_ring(r->room);
 }

@@ -13,12 +13,12 @@
 
 #include "remote/session.h"
 
-enum ring_way { RING_UP, RING_DOWN };
+enum ring_direction { RING_UP, RING_DOWN };
 
 struct ring {
 	struct remote_ring *shared;
 	uint8_t *bytes;
-	struct remote_bell *data, *room;
+	struct remote_doorbell *data, *room;
 	uint64_t at;   /* this side's position, which the other side only reads */
 	uint64_t seen; /* the other side's position as last read */
 	bool rewinds; /* an empty ring restarts at its beginning, so light traffic uses few pages */
@@ -35,9 +35,9 @@ struct ring_watch {
  * shared memory.
  */
 void ring_attach_producer(
-	struct ring *r, struct remote_session *s, unsigned lane, enum ring_way way);
+	struct ring *r, struct remote_session *s, unsigned lane, enum ring_direction direction);
 void ring_attach_consumer(
-	struct ring *r, struct remote_session *s, unsigned lane, enum ring_way way);
+	struct ring *r, struct remote_session *s, unsigned lane, enum ring_direction direction);
 
 /*
  * Reserves `bytes` contiguous bytes (at most REMOTE_FRAME_MAX, rounded up to 16). NULL: the wait
@@ -57,12 +57,12 @@ int ring_next(struct ring *r, const struct ring_watch *watch, struct remote_fram
 void ring_consume(struct ring *r, size_t bytes);
 
 /* ---- doorbells ---- */
-void bell_ring(struct remote_bell *bell);
+void doorbell_ring(struct remote_doorbell *doorbell);
 /* Call before the last check of the condition, and then one of the next two functions. */
-uint32_t bell_listen(struct remote_bell *bell);
-/* bell_sleep() sleeps until a ring after bell_listen(); bell_leave() does not sleep. */
-void bell_sleep(struct remote_bell *bell, uint32_t heard, unsigned timeout_ms);
-void bell_leave(struct remote_bell *bell);
+uint32_t doorbell_listen(struct remote_doorbell *doorbell);
+/* doorbell_sleep() sleeps until a ring after doorbell_listen(); doorbell_leave() does not sleep. */
+void doorbell_sleep(struct remote_doorbell *doorbell, uint32_t heard, unsigned timeout_ms);
+void doorbell_leave(struct remote_doorbell *doorbell);
 
 /* Number of checks before a sleep; 0 on one core. */
 unsigned ring_spins(void);

@@ -63,7 +63,7 @@
 #define REMOTE_WINDOWS 4096u
 
 /* A doorbell: threads sleep on `seq` while `sleepers` is not 0. */
-struct remote_bell {
+struct remote_doorbell {
 	_Atomic uint32_t seq, sleepers;
 };
 
@@ -71,7 +71,7 @@ struct remote_bell {
 struct remote_ring {
 	alignas(64) _Atomic uint64_t tail; /* the producer's */
 	alignas(64) _Atomic uint64_t head; /* the consumer's */
-	alignas(64) struct remote_bell data, room;
+	alignas(64) struct remote_doorbell data, room;
 };
 
 struct remote_lane {
@@ -79,14 +79,14 @@ struct remote_lane {
 };
 
 /* The link role. A link waits for all rings by one doorbell. */
-enum remote_hub { REMOTE_HUB_NONE, REMOTE_HUB_SERVER, REMOTE_HUB_CLIENT };
+enum remote_link_role { REMOTE_LINK_NONE, REMOTE_LINK_SERVER, REMOTE_LINK_CLIENT };
 
 struct remote_session {
 	uint64_t magic;
 	uint32_t abi;
-	uint32_t hub; /* enum remote_hub */
+	uint32_t link_role; /* enum remote_link_role */
 	uint32_t lanes, ring_bytes;
-	alignas(64) struct remote_bell hub_bell;
+	alignas(64) struct remote_doorbell link_doorbell;
 	alignas(64) struct remote_lane lane[REMOTE_LANES];
 };
 _Static_assert(sizeof(struct remote_lane) == 512, "abi");
@@ -107,8 +107,8 @@ enum remote_note_type {
 	REMOTE_HELLO_NVML,
 	REMOTE_ASK,
 	REMOTE_TELL,
-	REMOTE_BEAT, /* between links, until the WELCOME: it is still to come */
-	REMOTE_SAY,  /* from the worker at any time: a diagnostic message */
+	REMOTE_BEAT,       /* between links, until the WELCOME: it is still to come */
+	REMOTE_DIAGNOSTIC, /* from the worker at any time: a diagnostic message */
 };
 
 /* One packet. WELCOME carries the memfd. */
@@ -123,9 +123,10 @@ struct remote_note {
 	uint32_t lane;
 	uint16_t machine; /* HELLO: REMOTE_MACHINE */
 	/*
-	 * HELLO: enum remote_hub of the new session. REFUSED, SAY: enum remote_hub of the session.
+	 * HELLO: enum remote_link_role of the new session. REFUSED, SAY: enum remote_link_role of
+	 * the session.
 	 */
-	uint16_t hub;
+	uint16_t link_role;
 	/*
 	 * WINDOW: size of the memory. HELLO: the program's pid in its own namespace; 0: not given.
 	 */

@@ -15,12 +15,12 @@ static const uint32_t k[64] = {0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0
 	0x5b9cca4f, 0x682e6ff3, 0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa,
 	0xa4506ceb, 0xbef9a3f7, 0xc67178f2};
 
-static uint32_t turn(uint32_t x, unsigned n)
+static uint32_t sha256_rotate(uint32_t x, unsigned n)
 {
 	return x >> n | x << (32 - n);
 }
 
-static void block(uint32_t state[8], const uint8_t *p)
+static void sha256_add_block(uint32_t state[8], const uint8_t *p)
 {
 	uint32_t w[64], s[8];
 
@@ -29,14 +29,18 @@ static void block(uint32_t state[8], const uint8_t *p)
 			(uint32_t)p[4 * i + 2] << 8 | p[4 * i + 3];
 	for (unsigned i = 16; i < 64; i++)
 		w[i] = w[i - 16] + w[i - 7] +
-			(turn(w[i - 15], 7) ^ turn(w[i - 15], 18) ^ w[i - 15] >> 3) +
-			(turn(w[i - 2], 17) ^ turn(w[i - 2], 19) ^ w[i - 2] >> 10);
+			(sha256_rotate(w[i - 15], 7) ^ sha256_rotate(w[i - 15], 18) ^
+				w[i - 15] >> 3) +
+			(sha256_rotate(w[i - 2], 17) ^ sha256_rotate(w[i - 2], 19) ^
+				w[i - 2] >> 10);
 	memcpy(s, state, sizeof(s));
 	for (unsigned i = 0; i < 64; i++) {
 		const uint32_t a = s[0], e = s[4];
-		const uint32_t one = s[7] + (turn(e, 6) ^ turn(e, 11) ^ turn(e, 25)) +
+		const uint32_t one = s[7] +
+			(sha256_rotate(e, 6) ^ sha256_rotate(e, 11) ^ sha256_rotate(e, 25)) +
 			((e & s[5]) ^ (~e & s[6])) + k[i] + w[i];
-		const uint32_t two = (turn(a, 2) ^ turn(a, 13) ^ turn(a, 22)) +
+		const uint32_t two = (sha256_rotate(a, 2) ^ sha256_rotate(a, 13) ^
+					     sha256_rotate(a, 22)) +
 			((a & s[1]) ^ (a & s[2]) ^ (s[1] & s[2]));
 
 		memmove(s + 1, s, 7 * sizeof(*s));
@@ -57,7 +61,7 @@ void sha256(const void *p, size_t n, uint8_t ret_hash[SHA256_BYTES])
 	size_t left = n, end;
 
 	for (; left >= 64; left -= 64, at += 64)
-		block(state, at);
+		sha256_add_block(state, at);
 	if (left)
 		memcpy(last, at, left);
 	last[left] = 0x80;
@@ -65,7 +69,7 @@ void sha256(const void *p, size_t n, uint8_t ret_hash[SHA256_BYTES])
 	for (unsigned i = 0; i < 8; i++)
 		last[end - 1 - i] = (uint8_t)(bits >> 8 * i);
 	for (size_t i = 0; i < end; i += 64)
-		block(state, last + i);
+		sha256_add_block(state, last + i);
 	for (unsigned i = 0; i < 32; i++)
 		ret_hash[i] = (uint8_t)(state[i / 4] >> (24 - i % 4 * 8));
 }

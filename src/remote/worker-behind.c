@@ -83,7 +83,7 @@ static struct ended *find_ended(CUcontext context)
 	return NULL;
 }
 
-static void has_ended(CUcontext context)
+static void behind_has_context_ended(CUcontext context)
 {
 	struct ended *e, *more;
 
@@ -105,7 +105,7 @@ CUresult context_destroy(CUcontext context)
 	const CUresult r = driver.cuCtxDestroy_v2(context);
 
 	if (!r)
-		has_ended(context);
+		behind_has_context_ended(context);
 	return r;
 }
 
@@ -115,11 +115,11 @@ CUresult context_detach(CUcontext context)
 	unsigned int version;
 
 	if (!r && driver.cuCtxGetApiVersion(context, &version))
-		has_ended(context);
+		behind_has_context_ended(context);
 	return r;
 }
 
-static bool is_primary(CUdevice device)
+static bool behind_is_primary(CUdevice device)
 {
 	return device >= 0 && (size_t)device < ARRAY_SIZE(primary);
 }
@@ -131,7 +131,7 @@ CUresult primary_retain(CUcontext *ret_context, CUdevice device)
 	pthread_mutex_lock(&primary_lock);
 	r = driver.cuDevicePrimaryCtxRetain(ret_context, device);
 	pthread_mutex_unlock(&primary_lock);
-	if (!r && ret_context && is_primary(device))
+	if (!r && ret_context && behind_is_primary(device))
 		primary[device] = *ret_context;
 	return r;
 }
@@ -144,9 +144,9 @@ static CUresult primary_left(CUdevice device, CUresult (*leave)(CUdevice device)
 
 	pthread_mutex_lock(&primary_lock);
 	r = leave(device);
-	if (!r && is_primary(device) && primary[device] &&
+	if (!r && behind_is_primary(device) && primary[device] &&
 		!driver.cuDevicePrimaryCtxGetState(device, &flags, &is_active) && !is_active)
-		has_ended(primary[device]);
+		behind_has_context_ended(primary[device]);
 	pthread_mutex_unlock(&primary_lock);
 	return r;
 }

@@ -104,7 +104,7 @@ static void forget_calls(struct host_call *h)
 	}
 }
 
-static void move(struct host_call **at, struct host_call **to)
+static void host_call_move_list(struct host_call **at, struct host_call **to)
 {
 	struct host_call *h = *at;
 
@@ -113,7 +113,7 @@ static void move(struct host_call **at, struct host_call **to)
 	*to = h;
 }
 
-static void call_back(struct host_call *h, CUresult status)
+static void host_call_run_callback(struct host_call *h, CUresult status)
 {
 	struct remote_reverse head = {.work = h->work,
 		.status = (int32_t)status,
@@ -138,12 +138,12 @@ static void call_back(struct host_call *h, CUresult status)
 
 static void on_host_function(void *argument)
 {
-	call_back(argument, CUDA_SUCCESS);
+	host_call_run_callback(argument, CUDA_SUCCESS);
 }
 
 static void on_callback(CUstream stream, CUresult status, void *argument)
 {
-	call_back(argument, status);
+	host_call_run_callback(argument, status);
 }
 
 /* A graph's function gets a family of its own. */
@@ -181,7 +181,7 @@ static void family_add(struct family *f, struct host_call *h)
 	f->calls = h;
 	for (struct host_call **at = &h->next; *at;)
 		if ((*at)->node == h->node && (*at)->uses == h->uses)
-			move(at, &unused);
+			host_call_move_list(at, &unused);
 		else
 			at = &(*at)->next;
 	pthread_mutex_unlock(&graphs.lock);
@@ -214,7 +214,7 @@ static void make_past(struct host_call **at, struct host_call **over)
 		*at = h->next;
 		h->next = NULL;
 	} else {
-		move(at, over);
+		host_call_move_list(at, over);
 	}
 }
 
@@ -355,7 +355,7 @@ CUresult graph_update_v2(CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResul
 
 /* ---- on a stream ---- */
 
-static CUresult refuse(uint64_t work, CUresult r)
+static CUresult host_call_refuse(uint64_t work, CUresult r)
 {
 	reverse_cancel(work);
 	return r;
@@ -370,14 +370,14 @@ CUresult serve_host_call(struct serve *s)
 	CUresult r;
 
 	if (s->error)
-		return refuse(call.work, s->error);
+		return host_call_refuse(call.work, s->error);
 	graphs_share();
 	/* The client cannot know whether another thread of the program is capturing the stream. */
 	graph = graph_captured_by(stream);
 	h = call_new(call.work, graph);
 	if (!h) {
 		graphs_unlock();
-		return refuse(call.work, CUDA_ERROR_OUT_OF_MEMORY);
+		return host_call_refuse(call.work, CUDA_ERROR_OUT_OF_MEMORY);
 	}
 	r = call.is_callback ? driver.cuStreamAddCallback(stream, on_callback, h, 0)
 			     : driver.cuLaunchHostFunc(stream, on_host_function, h);
@@ -397,7 +397,7 @@ struct host_node {
 	CUgraphNode *dependencies;
 };
 
-static void read_node(struct serve *s, struct host_node *ret)
+static void host_call_read_node(struct serve *s, struct host_node *ret)
 {
 	ret->work = take_u64(s);
 	ret->given = TAKE_VALUE(s, struct remote_node);
@@ -416,11 +416,11 @@ CUresult serve_cuGraphAddHostNode(struct serve *s)
 	uint64_t named;
 	CUresult r;
 
-	read_node(s, &node);
+	host_call_read_node(s, &node);
 	graph = (CUgraph)(uintptr_t)handle_real(s, KIND_CUgraph, node.given.of);
 	h = s->error ? NULL : call_new(node.work, true);
 	if (!h)
-		return refuse(node.work, s->error ? s->error : CUDA_ERROR_OUT_OF_MEMORY);
+		return host_call_refuse(node.work, s->error ? s->error : CUDA_ERROR_OUT_OF_MEMORY);
 	params.userData = h;
 	graphs_lock();
 	r = driver.cuGraphAddHostNode(&made, graph, node.dependencies, node.given.n, &params);
@@ -440,7 +440,7 @@ CUresult serve_cuGraphAddHostNode(struct serve *s)
  * Under set_lock. The program may also know nodes of captured copies, which are no functions of its
  * own.
  */
-static CUresult replace(CUgraphNode node, CUgraphExec exec, struct host_call *h)
+static CUresult host_call_replace(CUgraphNode node, CUgraphExec exec, struct host_call *h)
 {
 	CUDA_HOST_NODE_PARAMS had = {0}, params = {on_host_function, h};
 	CUresult r = driver.cuGraphHostNodeGetParams(node, &had);
@@ -484,15 +484,15 @@ static CUresult set_params(struct serve *s, bool is_exec)
 	CUgraphNode real;
 	CUresult r;
 
-	read_node(s, &node);
+	host_call_read_node(s, &node);
 	if (is_exec)
 		exec = (CUgraphExec)(uintptr_t)handle_real(s, KIND_CUgraphExec, node.given.of);
 	real = (CUgraphNode)(uintptr_t)handle_real(s, KIND_CUgraphNode, node.given.node);
 	h = s->error ? NULL : call_new(node.work, false);
 	if (!h)
-		return refuse(node.work, s->error ? s->error : CUDA_ERROR_OUT_OF_MEMORY);
+		return host_call_refuse(node.work, s->error ? s->error : CUDA_ERROR_OUT_OF_MEMORY);
 	graphs_lock();
-	r = is_exec && !exec ? CUDA_ERROR_INVALID_VALUE : replace(real, exec, h);
+	r = is_exec && !exec ? CUDA_ERROR_INVALID_VALUE : host_call_replace(real, exec, h);
 	graphs_unlock();
 	if (r)
 		forget_calls(h);

@@ -16,22 +16,22 @@
 static struct {
 	pthread_mutex_t lock;
 	int sock; /* -1: no WELCOME has been sent yet */
-	enum remote_hub hub;
+	enum remote_link_role link_role;
 	bool is_end;
-	enum words_kind kind;                                  /* kind of the last message */
-	char last[REMOTE_VISIBLE - sizeof(WORDS_NO_GPU_TEXT)]; /* a note has room for both */
+	enum diagnostic_kind kind;                                  /* kind of the last message */
+	char last[REMOTE_VISIBLE - sizeof(DIAGNOSTIC_NO_GPU_TEXT)]; /* a note has room for both */
 } words = {.lock = PTHREAD_MUTEX_INITIALIZER, .sock = -1};
 
 /* The caller holds the lock. */
-static void tell(void)
+static void diagnostic_send(void)
 {
-	struct remote_note note = {.type = REMOTE_SAY,
+	struct remote_note note = {.type = REMOTE_DIAGNOSTIC,
 		.abi = REMOTE_ABI,
 		.lane = words.is_end,
-		.hub = (uint16_t)words.hub};
+		.link_role = (uint16_t)words.link_role};
 
 	snprintf(note.text, sizeof(note.text), "%s%s",
-		words.kind == WORDS_NO_GPU ? WORDS_NO_GPU_TEXT : "", words.last);
+		words.kind == DIAGNOSTIC_NO_GPU ? DIAGNOSTIC_NO_GPU_TEXT : "", words.last);
 	/* Never waits: a program that does not read gets no message. */
 	fd_send(words.sock, &note, sizeof(note), NULL, 0, MSG_NOSIGNAL | MSG_DONTWAIT);
 	/* The program's memory and share become free for other tenants. */
@@ -39,36 +39,37 @@ static void tell(void)
 		_exit(0);
 }
 
-static void heard(const char *text, enum words_kind kind)
+static void diagnostic_on_message(const char *text, enum diagnostic_kind kind)
 {
 	pthread_mutex_lock(&words.lock);
 	snprintf(words.last, sizeof(words.last), "%s", text);
 	words.kind = kind;
-	words.is_end |= kind == WORDS_END;
+	words.is_end |= kind == DIAGNOSTIC_END;
 	if (words.sock >= 0)
-		tell();
+		diagnostic_send();
 	pthread_mutex_unlock(&words.lock);
 }
 
-void words_begin(void)
+void diagnostic_begin(void)
 {
-	words_listen *const listen = (words_listen *)dlsym(RTLD_DEFAULT, WORDS_LISTEN);
+	diagnostic_listen *const listen = (diagnostic_listen *)dlsym(
+		RTLD_DEFAULT, DIAGNOSTIC_LISTEN);
 
 	if (listen)
-		listen(heard);
+		listen(diagnostic_on_message);
 }
 
-void words_welcome(int sock, enum remote_hub hub)
+void diagnostic_welcome(int sock, enum remote_link_role link_role)
 {
 	pthread_mutex_lock(&words.lock);
 	words.sock = sock;
-	words.hub = hub;
+	words.link_role = link_role;
 	if (words.last[0])
-		tell();
+		diagnostic_send();
 	pthread_mutex_unlock(&words.lock);
 }
 
-void words_last(char *ret_text, size_t size)
+void diagnostic_last(char *ret_text, size_t size)
 {
 	pthread_mutex_lock(&words.lock);
 	snprintf(ret_text, size, "%s", words.last);

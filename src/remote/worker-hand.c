@@ -137,7 +137,7 @@ static bool is_number(CUjit_option option)
 	}
 }
 
-static bool take_options(struct serve *s, struct options *ret)
+static bool hand_take_options(struct serve *s, struct options *ret)
 {
 	ret->n = take_u64(s);
 	if (ret->n > REMOTE_OPTIONS_MAX)
@@ -176,7 +176,7 @@ CUresult serve_cuModuleLoadDataEx(struct serve *s)
 	CUmodule module = NULL;
 	CUresult r = CUDA_ERROR_INVALID_IMAGE;
 
-	if (!take_options(s, &o))
+	if (!hand_take_options(s, &o))
 		r = s->error;
 	else if (is_whole(s))
 		r = driver.cuModuleLoadDataEx(&module, s->blob, (unsigned)o.n, o.option, o.value);
@@ -194,7 +194,7 @@ CUresult serve_cuLibraryLoadData(struct serve *s)
 	CUresult r = CUDA_ERROR_INVALID_IMAGE;
 	void *no = NULL;
 
-	if (!take_options(s, &o))
+	if (!hand_take_options(s, &o))
 		r = s->error;
 	else if (is_whole(s))
 		r = driver.cuLibraryLoadData(
@@ -209,7 +209,7 @@ CUresult serve_cuLinkCreate_v2(struct serve *s)
 {
 	CUlinkState state = NULL;
 	struct options o;
-	CUresult r = take_options(s, &o)
+	CUresult r = hand_take_options(s, &o)
 		? driver.cuLinkCreate_v2((unsigned)o.n, o.option, o.value, &state)
 		: s->error;
 
@@ -226,7 +226,7 @@ CUresult serve_cuLinkAddData_v2(struct serve *s)
 	struct options o;
 	CUresult r;
 
-	r = take_options(s, &o) ? CUDA_SUCCESS : s->error;
+	r = hand_take_options(s, &o) ? CUDA_SUCCESS : s->error;
 	if (!r)
 		r = s->blob_bytes ? driver.cuLinkAddData_v2(state, type, s->blob, s->blob_bytes,
 					    name, (unsigned)o.n, o.option, o.value)
@@ -256,7 +256,8 @@ CUresult serve_cuLinkComplete(struct serve *s)
 
 /* ---- launches ---- */
 
-static CUresult param_info(uint64_t handle, uint64_t real, size_t i, size_t *offset, size_t *size)
+static CUresult hand_param_info(
+	uint64_t handle, uint64_t real, size_t i, size_t *offset, size_t *size)
 {
 	return handle >> 40 == handle_make(KIND_CUkernel, 0) >> 40
 		? driver.cuKernelGetParamInfo((CUkernel)(uintptr_t)real, i, offset, size)
@@ -272,7 +273,7 @@ CUresult serve_layout(struct serve *s)
 
 	if (s->error || !real)
 		return s->error ? s->error : CUDA_ERROR_INVALID_HANDLE;
-	while (!(r = param_info(handle, real, layout.n, &offset, &size))) {
+	while (!(r = hand_param_info(handle, real, layout.n, &offset, &size))) {
 		if (layout.n == REMOTE_PARAMS || offset + size > REMOTE_PARAMS_MAX)
 			return CUDA_ERROR_NOT_SUPPORTED;
 		layout.param[layout.n].offset = (uint16_t)offset;
@@ -347,12 +348,12 @@ CUresult serve_cuLaunchKernel(struct serve *s)
 }
 
 /* The cooperative form takes parameters one by one. */
-static CUresult pointers(struct serve *s, const struct launch *l, void **param)
+static CUresult hand_param_pointers(struct serve *s, const struct launch *l, void **param)
 {
 	size_t offset = 0, size = 0, i = 0;
 
 	while (i < REMOTE_PARAMS &&
-		!param_info(l->given.function, (uintptr_t)l->function, i, &offset, &size)) {
+		!hand_param_info(l->given.function, (uintptr_t)l->function, i, &offset, &size)) {
 		if (offset + size > l->bytes)
 			return CUDA_ERROR_INVALID_VALUE;
 		param[i++] = (uint8_t *)l->params + offset;
@@ -370,7 +371,7 @@ CUresult serve_cuLaunchCooperativeKernel(struct serve *s)
 	if (!take_launch(s, &l))
 		return s->error;
 	stream = (CUstream)(uintptr_t)handle_real(s, KIND_CUstream, l.given.stream);
-	r = s->error ? s->error : pointers(s, &l, param);
+	r = s->error ? s->error : hand_param_pointers(s, &l, param);
 	return r ? r
 		 : driver.cuLaunchCooperativeKernel(l.function, l.given.grid[0], l.given.grid[1],
 			   l.given.grid[2], l.given.block[0], l.given.block[1], l.given.block[2],
@@ -505,7 +506,7 @@ static CUresult pack_params(struct serve *s, const CUDA_KERNEL_NODE_PARAMS *p, u
 
 	*ret_bytes = 0;
 	for (size_t i = 0;
-		i < REMOTE_PARAMS && !param_info(function, (uintptr_t)real, i, &offset, &size);
+		i < REMOTE_PARAMS && !hand_param_info(function, (uintptr_t)real, i, &offset, &size);
 		i++) {
 		if (offset + size > REMOTE_PARAMS_MAX)
 			return CUDA_ERROR_NOT_SUPPORTED;

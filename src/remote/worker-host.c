@@ -18,12 +18,13 @@ struct near {
 };
 
 /* Packed data: one row after the other. */
-static struct near packed(const struct remote_copy *c, const uint8_t *p)
+static struct near host_copy_packed(const struct remote_copy *c, const uint8_t *p)
 {
 	return (struct near){(uint8_t *)(uintptr_t)p, c->width, c->height};
 }
 
-static CUDA_MEMCPY3D describe(const struct remote_copy *c, const struct near *n, bool is_in)
+static CUDA_MEMCPY3D host_copy_describe(
+	const struct remote_copy *c, const struct near *n, bool is_in)
 {
 	const CUDA_MEMCPY3D d = {
 		.srcMemoryType = CU_MEMORYTYPE_HOST,
@@ -49,7 +50,7 @@ static CUDA_MEMCPY3D describe(const struct remote_copy *c, const struct near *n,
 static CUresult run_near(
 	const struct remote_copy *c, CUstream stream, const struct near *n, bool is_in)
 {
-	const CUDA_MEMCPY3D d = describe(c, n, is_in);
+	const CUDA_MEMCPY3D d = host_copy_describe(c, n, is_in);
 
 	if (!remote_copy_is_linear(c))
 		return c->is_async ? driver.cuMemcpy3DAsync_v2(&d, stream)
@@ -62,9 +63,10 @@ static CUresult run_near(
 			   : driver.cuMemcpyDtoH_v2(n->p, c->address + c->x, c->width);
 }
 
-static CUresult run(const struct remote_copy *c, CUstream stream, const void *p, bool is_in)
+static CUresult host_copy_run(
+	const struct remote_copy *c, CUstream stream, const void *p, bool is_in)
 {
-	const struct near n = packed(c, p);
+	const struct near n = host_copy_packed(c, p);
 
 	return run_near(c, stream, &n, is_in);
 }
@@ -72,7 +74,7 @@ static CUresult run(const struct remote_copy *c, CUstream stream, const void *p,
 /* Largest stage: a copy of a graph, or of page-locked memory, moves as a whole. */
 #define LATER_MAX (16ull << 30)
 
-static bool check(struct serve *s, struct remote_copy *c, size_t most, size_t *ret_bytes)
+static bool host_copy_check(struct serve *s, struct remote_copy *c, size_t most, size_t *ret_bytes)
 {
 	size_t bytes;
 
@@ -155,7 +157,7 @@ static struct stage *stage_along(struct serve *s, const struct remote_copy *c, s
 /* Copies at once: there is no stream to wait for, and no graph. */
 static CUresult copy_at_once(struct serve *s, const struct remote_copy *c, struct stage *stage)
 {
-	const CUresult r = run(c, NULL, stage ? stage_memory(stage) : s->data, true);
+	const CUresult r = host_copy_run(c, NULL, stage ? stage_memory(stage) : s->data, true);
 
 	if (stage)
 		stage_return(stage);
@@ -189,7 +191,7 @@ static CUresult copy_in_order(
 			return CUDA_ERROR_OUT_OF_MEMORY;
 		}
 	}
-	r = run(c, stream, *stage ? stage_memory(*stage) : s->data, true);
+	r = host_copy_run(c, stream, *stage ? stage_memory(*stage) : s->data, true);
 	if (graph) {
 		stage_becomes_a_graphs(*stage);
 		graph_keep(graph, return_stage, *stage);
@@ -292,7 +294,7 @@ static CUresult end_answer(struct serve *s, uint8_t *data, size_t bytes)
 static CUresult read_now(const struct remote_copy *c, uint8_t *to)
 {
 	CUstream const stream = (CUstream)(uintptr_t)c->stream;
-	const CUresult r = run(c, stream, to, false);
+	const CUresult r = host_copy_run(c, stream, to, false);
 
 	return r || !c->is_async ? r : driver.cuStreamSynchronize(stream);
 }
@@ -437,11 +439,11 @@ static CUresult later_begin(
 	struct stage *const stage = l->stage;
 	const bool is_fetch = op == REMOTE_COPY_FETCH;
 	const CUresult first = is_fetch ? driver.cuLaunchHostFunc(stream, later_fetch, l)
-					: run(c, stream, stage_memory(stage), false);
+					: host_copy_run(c, stream, stage_memory(stage), false);
 	CUresult r = first;
 
 	if (!first)
-		r = is_fetch ? run(c, stream, stage_memory(stage), true)
+		r = is_fetch ? host_copy_run(c, stream, stage_memory(stage), true)
 			     : driver.cuLaunchHostFunc(stream, later_push, l);
 	if (graph && first)
 		forget_later(l);
@@ -462,7 +464,7 @@ static CUresult later_begin(
  * Asks the driver, because the client cannot know whether another thread of the program is
  * capturing.
  */
-static CUresult copy_later(unsigned op, const struct remote_copy *c, size_t bytes)
+static CUresult host_copy_later(unsigned op, const struct remote_copy *c, size_t bytes)
 {
 	struct later *l;
 	CUgraph graph;
@@ -505,7 +507,7 @@ CUresult serve_copy(struct serve *s, unsigned op)
 	size_t bytes;
 	CUresult r;
 
-	if (s->error || !check(s, &c, most, &bytes))
+	if (s->error || !host_copy_check(s, &c, most, &bytes))
 		return refuse_copy(s, &c, op, units);
 	if (op == REMOTE_COPY_IN) {
 		r = copy_in(s, &c, bytes);
@@ -514,13 +516,13 @@ CUresult serve_copy(struct serve *s, unsigned op)
 	if (op == REMOTE_COPY_OUT && !c.is_async)
 		return copy_out(s, &c, bytes);
 	mode = capture_relax(CU_STREAM_CAPTURE_MODE_RELAXED);
-	r = is_later ? copy_later(op, &c, bytes) : copy_out(s, &c, bytes);
+	r = is_later ? host_copy_later(op, &c, bytes) : copy_out(s, &c, bytes);
 	capture_relax(mode);
 	return r;
 }
 
 /* Bytes from the first to the last one; UINT64_MAX on overflow. */
-static uint64_t reach(const struct remote_copy *c, const struct remote_window *w)
+static uint64_t host_copy_reach(const struct remote_copy *c, const struct remote_window *w)
 {
 	uint64_t rows, slices, all;
 
@@ -539,9 +541,9 @@ CUresult serve_window_copy(struct serve *s, unsigned op)
 	struct near n = {.pitch = w.pitch, .rows = w.pitch ? w.slice / w.pitch : 0};
 	size_t bytes;
 
-	if (s->error || !check(s, &c, LATER_MAX, &bytes))
+	if (s->error || !host_copy_check(s, &c, LATER_MAX, &bytes))
 		return s->error;
-	n.p = window_find(w.window, w.offset, reach(&c, &w));
+	n.p = window_find(w.window, w.offset, host_copy_reach(&c, &w));
 	if (!n.p)
 		return CUDA_ERROR_INVALID_VALUE;
 	window_used(w.window, (CUstream)(uintptr_t)c.stream);

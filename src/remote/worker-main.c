@@ -27,15 +27,17 @@
  * The reason, for the program's stderr. A program that selects no device gets none: "" is not
  * printed.
  */
-static void refuse(int sock, CUresult why, const struct remote_note *hello)
+static void worker_main_refuse_program(int sock, CUresult why, const struct remote_note *hello)
 {
-	struct remote_note note = {
-		.type = REMOTE_REFUSED, .abi = REMOTE_ABI, .lane = why, .hub = hello->hub};
+	struct remote_note note = {.type = REMOTE_REFUSED,
+		.abi = REMOTE_ABI,
+		.lane = why,
+		.link_role = hello->link_role};
 	const bool is_ours = hello->type == REMOTE_HELLO && why == CUDA_ERROR_NO_DEVICE;
 	const char *visible = is_ours ? hello->text : "!";
 	char said[REMOTE_VISIBLE];
 
-	words_last(said, sizeof(said));
+	diagnostic_last(said, sizeof(said));
 	if (hello->abi != REMOTE_ABI)
 		snprintf(note.text, sizeof(note.text),
 			"the program has libdivvy-remote.so of version %u and the worker "
@@ -68,7 +70,7 @@ static bool set_visible(const char *text)
 	return setenv("CUDA_VISIBLE_DEVICES", text, 1) == 0;
 }
 
-static CUresult begin(const struct remote_note *hello)
+static CUresult worker_main_begin(const struct remote_note *hello)
 {
 	CUresult r;
 
@@ -80,7 +82,7 @@ static CUresult begin(const struct remote_note *hello)
 		return CUDA_SUCCESS;
 	if (!set_visible(hello->text))
 		return CUDA_ERROR_NO_DEVICE;
-	words_begin();
+	diagnostic_begin();
 	if (driver_load(&driver) < 0)
 		return CUDA_ERROR_NO_DEVICE;
 	r = driver.cuInit(0);
@@ -174,11 +176,11 @@ static void go_first(void)
 	fclose(f);
 }
 
-static int serve(int sock, char *whose)
+static int worker_main_serve(int sock, char *whose)
 {
 	struct remote_note note = {0};
 	struct map map = MAP_NONE;
-	enum remote_hub hub;
+	enum remote_link_role link_role;
 	bool is_nvml;
 	int fd = -1;
 	CUresult r;
@@ -187,20 +189,20 @@ static int serve(int sock, char *whose)
 		return 1;
 	show_whose(&note, whose);
 	show_program(&note);
-	hub = (enum remote_hub)note.hub;
-	r = begin(&note);
+	link_role = (enum remote_link_role)note.link_role;
+	r = worker_main_begin(&note);
 	is_nvml = note.type == REMOTE_HELLO_NVML;
-	if (!r && session_new(hub, &map, &fd) < 0)
+	if (!r && session_new(link_role, &map, &fd) < 0)
 		r = CUDA_ERROR_OUT_OF_MEMORY;
 	if (!r && !is_nvml && reverse_start(map.p) < 0)
 		r = CUDA_ERROR_OUT_OF_MEMORY;
 	if (r) {
-		refuse(sock, r, &note);
+		worker_main_refuse_program(sock, r, &note);
 		return 1;
 	}
 	/* The NVML session confines itself later. */
 	if (!is_nvml && confine() < 0) {
-		refuse(sock, CUDA_ERROR_OPERATING_SYSTEM, &note);
+		worker_main_refuse_program(sock, CUDA_ERROR_OPERATING_SYSTEM, &note);
 		return 1;
 	}
 	note = (struct remote_note){.type = REMOTE_WELCOME, .abi = REMOTE_ABI};
@@ -209,7 +211,7 @@ static int serve(int sock, char *whose)
 	close(fd);
 	if (is_nvml)
 		return serve_nvml(sock);
-	words_welcome(sock, hub);
+	diagnostic_welcome(sock, link_role);
 	/*
 	 * The end of the socket is the program's end. The process then ends, whatever its lanes
 	 * wait for.
@@ -252,5 +254,5 @@ int main(int argc, char **argv)
 	 * Skips exit handlers of the driver and destructors, because nothing needs to be waited
 	 * for.
 	 */
-	_exit(serve((int)fd, argv[2]));
+	_exit(worker_main_serve((int)fd, argv[2]));
 }

@@ -33,7 +33,7 @@ static struct {
 #undef NVML
 } nvml;
 
-static nvmlReturn_t load(void)
+static nvmlReturn_t worker_nvml_load(void)
 {
 	void *library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
 
@@ -159,7 +159,8 @@ static nvmlReturn_t tell_list(
 	return NVML_SUCCESS;
 }
 
-static nvmlReturn_t answer(const struct remote_note *asked, struct remote_note *ret_told)
+static nvmlReturn_t worker_nvml_answer(
+	const struct remote_note *asked, struct remote_note *ret_told)
 {
 	union {
 		struct remote_nvml_system system;
@@ -187,7 +188,7 @@ static nvmlReturn_t answer(const struct remote_note *asked, struct remote_note *
 
 int serve_nvml(int sock)
 {
-	nvmlReturn_t r = load();
+	nvmlReturn_t r = worker_nvml_load();
 	struct remote_note note;
 	nvmlDevice_t first;
 
@@ -206,7 +207,7 @@ int serve_nvml(int sock)
 			return 0;
 		if (note.type != REMOTE_ASK)
 			continue;
-		told.lane = r ? r : answer(&note, &told);
+		told.lane = r ? r : worker_nvml_answer(&note, &told);
 		if (fd_send(sock, &told, sizeof(told), NULL, 0, MSG_NOSIGNAL) != sizeof(told))
 			return 1;
 	}

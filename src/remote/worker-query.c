@@ -32,23 +32,23 @@ static struct {
 	bool is_started;
 } watches = {.lock = PTHREAD_MUTEX_INITIALIZER, .some = PTHREAD_COND_INITIALIZER};
 
-static CUresult look(const struct watch *w)
+static CUresult watch_query_driver(const struct watch *w)
 {
 	return w->event ? driver.cuEventQuery(w->event) : driver.cuStreamQuery(w->stream);
 }
 
 /* The caller holds the lock. */
-static void say(size_t i, bool is_over)
+static void watch_report(size_t i, bool is_over)
 {
 	struct remote_done done = watches.watch[i].said;
 
 	done.is_over = is_over;
 	watches.watch[i] = watches.watch[--watches.n];
-	reverse_say_done(&done);
+	reverse_send_done(&done);
 }
 
 /* The caller holds the lock. Returns the time until the next look. */
-static uint64_t look_at_all(uint64_t now_ns)
+static uint64_t watch_check_all(uint64_t now_ns)
 {
 	uint64_t wait_ns = LOOK_MAX_NS;
 
@@ -58,16 +58,16 @@ static uint64_t look_at_all(uint64_t now_ns)
 		CUresult r;
 
 		driver.cuCtxSetCurrent(w->context);
-		r = look(w);
+		r = watch_query_driver(w);
 		if (r != CUDA_ERROR_NOT_READY)
-			say(i, r == CUDA_SUCCESS);
+			watch_report(i, r == CUDA_SUCCESS);
 		else if (sixteenth < wait_ns)
 			wait_ns = sixteenth < LOOK_MIN_NS ? LOOK_MIN_NS : sixteenth;
 	}
 	return wait_ns;
 }
 
-static void *watch_main(void *unused)
+static void *watch_thread_main(void *unused)
 {
 	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
 
@@ -78,7 +78,7 @@ static void *watch_main(void *unused)
 		pthread_mutex_lock(&watches.lock);
 		while (watches.n == 0)
 			pthread_cond_wait(&watches.some, &watches.lock);
-		wait_ns = look_at_all(clock_now_ns());
+		wait_ns = watch_check_all(clock_now_ns());
 		pthread_mutex_unlock(&watches.lock);
 		clock_sleep_until_ns(clock_now_ns() + wait_ns);
 	}
@@ -86,11 +86,11 @@ static void *watch_main(void *unused)
 }
 
 /* The caller holds the lock. */
-static bool start(void)
+static bool watch_start_thread(void)
 {
 	pthread_t thread;
 
-	if (!watches.is_started && pthread_create(&thread, NULL, watch_main, NULL) == 0) {
+	if (!watches.is_started && pthread_create(&thread, NULL, watch_thread_main, NULL) == 0) {
 		pthread_detach(thread);
 		watches.is_started = true;
 	}
@@ -98,7 +98,7 @@ static bool start(void)
 }
 
 /* Returns whether the object is watched. */
-static bool add(const struct watch *w)
+static bool watch_add(const struct watch *w)
 {
 	bool is_there = false;
 	size_t i = 0;
@@ -107,7 +107,7 @@ static bool add(const struct watch *w)
 	/* Of two queries the later one counts. */
 	while (i < watches.n && watches.watch[i].said.handle != w->said.handle)
 		i++;
-	if (i < WATCHES_MAX && start()) {
+	if (i < WATCHES_MAX && watch_start_thread()) {
 		watches.watch[i] = *w;
 		watches.n += i == watches.n;
 		pthread_cond_signal(&watches.some);
@@ -121,11 +121,11 @@ void watches_end(void)
 {
 	pthread_mutex_lock(&watches.lock);
 	while (watches.n)
-		say(watches.n - 1, false);
+		watch_report(watches.n - 1, false);
 	pthread_mutex_unlock(&watches.lock);
 }
 
-static CUresult query(struct serve *s, enum kind kind)
+static CUresult watch_query(struct serve *s, enum kind kind)
 {
 	struct watch w = {.said.handle = take_u64(s)};
 	const uint64_t real = handle_real(s, kind, w.said.handle);
@@ -142,20 +142,20 @@ static CUresult query(struct serve *s, enum kind kind)
 		w.stream = (CUstream)(uintptr_t)real;
 	if (kind == KIND_CUevent && !w.event)
 		return CUDA_ERROR_INVALID_HANDLE;
-	r = look(&w);
+	r = watch_query_driver(&w);
 	w.since_ns = clock_now_ns();
 	is_watched = r == CUDA_ERROR_NOT_READY && is_wished && w.said.handle >> 48 &&
-		driver.cuCtxGetCurrent(&w.context) == CUDA_SUCCESS && add(&w);
+		driver.cuCtxGetCurrent(&w.context) == CUDA_SUCCESS && watch_add(&w);
 	give(s, &is_watched, sizeof(is_watched));
 	return r;
 }
 
 CUresult serve_cuEventQuery(struct serve *s)
 {
-	return query(s, KIND_CUevent);
+	return watch_query(s, KIND_CUevent);
 }
 
 CUresult serve_cuStreamQuery(struct serve *s)
 {
-	return query(s, KIND_CUstream);
+	return watch_query(s, KIND_CUstream);
 }

@@ -32,7 +32,8 @@ uint32_t reverse_asked(void)
 }
 
 /* The head is a struct remote_reverse or remote_done. */
-static void send(unsigned op, const void *head, size_t head_bytes, const void *data, size_t n)
+static void reverse_send_frame(
+	unsigned op, const void *head, size_t head_bytes, const void *data, size_t n)
 {
 	const size_t bytes = sizeof(struct remote_frame) + head_bytes + n;
 	struct remote_frame *frame;
@@ -53,12 +54,12 @@ static void send(unsigned op, const void *head, size_t head_bytes, const void *d
 
 void reverse_push(const struct remote_reverse *head, const void *data, size_t n)
 {
-	send(REMOTE_PUSH, head, sizeof(*head), data, n);
+	reverse_send_frame(REMOTE_PUSH, head, sizeof(*head), data, n);
 }
 
-void reverse_say_done(const struct remote_done *done)
+void reverse_send_done(const struct remote_done *done)
 {
-	send(REMOTE_DONE, done, sizeof(*done), NULL, 0);
+	reverse_send_frame(REMOTE_DONE, done, sizeof(*done), NULL, 0);
 }
 
 void reverse_cancel(uint64_t work)
@@ -76,7 +77,7 @@ void reverse_ask(unsigned op, struct remote_reverse *head, uint8_t *to, size_t n
 	mine.next = reverse.asked;
 	reverse.asked = &mine;
 	pthread_mutex_unlock(&reverse.lock);
-	send(op, head, sizeof(*head), NULL, 0);
+	reverse_send_frame(op, head, sizeof(*head), NULL, 0);
 	while (sem_wait(&mine.is_there) < 0)
 		;
 	pthread_mutex_lock(&reverse.lock);
@@ -87,7 +88,7 @@ void reverse_ask(unsigned op, struct remote_reverse *head, uint8_t *to, size_t n
 	sem_destroy(&mine.is_there);
 }
 
-static void take_answer(const struct remote_frame *head, const uint8_t *frame)
+static void reverse_take_answer(const struct remote_frame *head, const uint8_t *frame)
 {
 	struct remote_reverse answer;
 	struct asked *a;
@@ -110,13 +111,13 @@ static void take_answer(const struct remote_frame *head, const uint8_t *frame)
 	pthread_mutex_unlock(&reverse.lock);
 }
 
-static void *reverse_main(void *unused)
+static void *reverse_thread_main(void *unused)
 {
 	struct remote_frame head;
 	const void *frame;
 
 	while (ring_next(&reverse.up, &worker_watch, &head, &frame) > 0) {
-		take_answer(&head, frame);
+		reverse_take_answer(&head, frame);
 		ring_consume(&reverse.up, head.size);
 	}
 	return NULL;
@@ -129,7 +130,7 @@ int reverse_start(struct remote_session *session)
 
 	ring_attach_producer(&reverse.down, session, 0, RING_DOWN);
 	ring_attach_consumer(&reverse.up, session, 0, RING_UP);
-	failed = pthread_create(&thread, NULL, reverse_main, NULL);
+	failed = pthread_create(&thread, NULL, reverse_thread_main, NULL);
 	if (!failed)
 		pthread_detach(thread);
 	return -failed;

@@ -41,7 +41,7 @@ static bool is_reached(struct mark *m)
 	return true;
 }
 
-static void look(struct settling *g)
+static void settling_check(struct settling *g)
 {
 	while (g->n && is_reached(&g->mark[g->first]))
 		forget_first(g);
@@ -72,7 +72,7 @@ static void set_mark(struct serve *s)
 	g->marked = g->posted;
 }
 
-static bool is_noted(const struct settling *g, uint64_t stream)
+static bool settling_is_stream_noted(const struct settling *g, uint64_t stream)
 {
 	for (unsigned i = 0; i < g->n_streams; i++)
 		if (g->stream[i] == stream)
@@ -83,7 +83,7 @@ static bool is_noted(const struct settling *g, uint64_t stream)
 void settling_posted(struct serve *s)
 {
 	struct settling *g = &s->settling;
-	const bool is_new = s->has_stream && !is_noted(g, s->stream);
+	const bool is_new = s->has_stream && !settling_is_stream_noted(g, s->stream);
 	CUstreamCaptureMode mode;
 
 	g->posted++;
@@ -94,7 +94,7 @@ void settling_posted(struct serve *s)
 	if (g->posted - g->marked < MARK_EACH && g->n_streams < MARK_STREAMS)
 		return;
 	mode = capture_relax(CU_STREAM_CAPTURE_MODE_RELAXED);
-	look(g);
+	settling_check(g);
 	set_mark(s);
 	capture_relax(mode);
 }
@@ -115,7 +115,7 @@ CUresult serve_settled(struct serve *s)
 	if (s->error)
 		return s->error;
 	mode = capture_relax(CU_STREAM_CAPTURE_MODE_RELAXED);
-	for (look(g); g->n && g->posted - g->settled > most; look(g))
+	for (settling_check(g); g->n && g->posted - g->settled > most; settling_check(g))
 		nanosleep(&nap, NULL);
 	capture_relax(mode);
 	give(s, &g->settled, sizeof(g->settled));

@@ -85,7 +85,7 @@ static void count_out(struct stage *s)
 }
 
 /* The caller holds the lock. */
-static void set_free(struct stage *s)
+static void stage_set_free(struct stage *s)
 {
 	count_out(s);
 	s->line = (struct line){0};
@@ -94,11 +94,11 @@ static void set_free(struct stage *s)
 }
 
 /* The caller holds the lock. Frees the stages whose stream or graph is done with them. */
-static void reclaim(void)
+static void stage_reclaim_done(void)
 {
 	for (struct stage *s = atomic_exchange(&stages.returned, NULL), *next; s; s = next) {
 		next = s->next;
-		set_free(s);
+		stage_set_free(s);
 	}
 	for (struct stage **at = &stages.busy, *s; (s = *at);) {
 		if (!behind_is_over(&s->behind)) {
@@ -106,7 +106,7 @@ static void reclaim(void)
 			continue;
 		}
 		*at = s->next;
-		set_free(s);
+		stage_set_free(s);
 	}
 }
 
@@ -133,7 +133,7 @@ static struct stage *stage_new(size_t room)
  * The caller holds the lock; it is released while the driver may wait for streams. Frees unused
  * stages, to make room for other sizes.
  */
-static void trim(void)
+static void stage_trim_free(void)
 {
 	struct stage *unused = stages.free;
 
@@ -155,7 +155,7 @@ static struct stage *take_free(size_t room)
 {
 	struct stage *s;
 
-	reclaim();
+	stage_reclaim_done();
 	for (struct stage **at = &stages.free; (s = *at); at = &s->next)
 		if (s->room == room) {
 			*at = s->next;
@@ -168,14 +168,14 @@ static struct stage *take_free(size_t room)
  * The caller holds the lock. Takes a free stage, else a new one, for which free ones of other sizes
  * may be freed.
  */
-static struct stage *take_any(size_t room, size_t counted, size_t most)
+static struct stage *stage_take_any(size_t room, size_t counted, size_t most)
 {
 	struct stage *s = take_free(room);
 
 	if (s)
 		return s;
 	if (counted + room > most && stages.free)
-		trim();
+		stage_trim_free();
 	s = stages.bytes + room <= STAGES_BOUND ? stage_new(room) : NULL;
 	stages.bytes += s ? room : 0;
 	return s;
@@ -187,9 +187,9 @@ struct stage *stage_get(size_t bytes)
 	struct stage *s = NULL;
 
 	pthread_mutex_lock(&stages.lock);
-	reclaim();
+	stage_reclaim_done();
 	if (stages.along + room <= STAGES_MAX) {
-		s = take_any(room, stages.bytes - stages.later, STAGES_KEPT);
+		s = stage_take_any(room, stages.bytes - stages.later, STAGES_KEPT);
 		stages.along += s ? room : 0;
 	}
 	pthread_mutex_unlock(&stages.lock);
@@ -198,7 +198,7 @@ struct stage *stage_get(size_t bytes)
 
 /* ---- stages of streams ---- */
 
-static struct line line_of(CUstream stream)
+static struct line stage_stream_line(CUstream stream)
 {
 	struct line line = {.stream = stream ? stream : CU_STREAM_LEGACY};
 
@@ -210,7 +210,7 @@ static struct line line_of(CUstream stream)
 	return line;
 }
 
-static bool is_same(const struct line *a, const struct line *b)
+static bool stage_is_same_line(const struct line *a, const struct line *b)
 {
 	return a->stream && a->stream == b->stream && a->context == b->context &&
 		a->thread == b->thread;
@@ -223,13 +223,13 @@ static struct stage *get_later(const struct line *line, size_t bytes, bool is_be
 
 	pthread_mutex_lock(&stages.lock);
 	for (struct stage **at = &stages.busy; (s = *at); at = &s->next)
-		if (is_same(&s->line, line) && s->room >= room) {
+		if (stage_is_same_line(&s->line, line) && s->room >= room) {
 			behind_forget(&s->behind);
 			*at = s->next;
 			break;
 		}
 	if (!s) {
-		s = take_any(room, stages.bytes, STAGES_BOUND);
+		s = stage_take_any(room, stages.bytes, STAGES_BOUND);
 		stages.later += s ? room : 0;
 	}
 	if (s) {
@@ -244,7 +244,7 @@ static struct stage *get_later(const struct line *line, size_t bytes, bool is_be
 
 struct stage *stage_of_stream(CUstream stream, size_t bytes)
 {
-	const struct line line = line_of(stream);
+	const struct line line = stage_stream_line(stream);
 
 	return get_later(&line, bytes, false);
 }
@@ -306,12 +306,12 @@ void stage_release_after(struct stage *s, CUstream stream)
 	set_busy(s);
 }
 
-static bool is_full(void)
+static bool stage_is_full(void)
 {
 	bool is;
 
 	pthread_mutex_lock(&stages.lock);
-	reclaim();
+	stage_reclaim_done();
 	is = stages.along + stages.beyond > STAGES_MAX;
 	pthread_mutex_unlock(&stages.lock);
 	return is;
@@ -322,7 +322,7 @@ void stage_release_awaited(struct stage *s, CUstream stream)
 	const struct timespec nap = {.tv_nsec = LOOK_NS};
 
 	set_behind(s, stream);
-	while (!behind_is_over(&s->behind) && is_full())
+	while (!behind_is_over(&s->behind) && stage_is_full())
 		nanosleep(&nap, NULL);
 	set_busy(s);
 }

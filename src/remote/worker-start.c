@@ -13,7 +13,7 @@
 #include "base/parse.h"
 #include "remote/store.h"
 
-int session_new(enum remote_hub hub, struct map *ret_map, int *ret_fd)
+int session_new(enum remote_link_role link_role, struct map *ret_map, int *ret_fd)
 {
 	_cleanup_close_ int fd = memfd_new("divvy-remote", REMOTE_BYTES);
 	struct remote_session *session;
@@ -26,7 +26,7 @@ int session_new(enum remote_hub hub, struct map *ret_map, int *ret_fd)
 	session = ret_map->p;
 	session->magic = REMOTE_MAGIC;
 	session->abi = REMOTE_ABI;
-	session->hub = hub;
+	session->link_role = link_role;
 	session->lanes = REMOTE_LANES;
 	session->ring_bytes = REMOTE_RING;
 	r = memfd_seal(fd, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
@@ -58,7 +58,7 @@ void worker_become(int sock)
 	char path[PATH_MAX], number[16], text[2 * PATH_MAX + 16];
 	uint64_t fd;
 
-	if (beside_find(folders, "divvy-remote-worker", X_OK, path, sizeof(path)) < 0)
+	if (install_path_find(folders, "divvy-remote-worker", X_OK, path, sizeof(path)) < 0)
 		return;
 	snprintf(number, sizeof(number), "%d", sock);
 	fd_set_cloexec(sock, false);

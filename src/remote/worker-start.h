@@ -7,7 +7,7 @@
 #include "remote/session.h"
 
 /* Makes a sealed session: maps it, and returns its descriptor. 0 or -errno. */
-int session_new(enum remote_hub hub, struct map *ret_map, int *ret_fd);
+int session_new(enum remote_link_role link_role, struct map *ret_map, int *ret_fd);
 
 /*
  * Call before the first worker starts: puts what all workers share into this process's environment.

@@ -7,7 +7,7 @@
 
 /* ---- fields ---- */
 
-static void wrong(struct serve *s, CUresult error)
+static void take_fail(struct serve *s, CUresult error)
 {
 	if (!s->error)
 		s->error = error;
@@ -18,7 +18,7 @@ const void *take(struct serve *s, size_t n)
 	const void *p = s->in;
 
 	if (n > (size_t)(s->in_end - s->in) || FIELD(n) > (size_t)(s->in_end - s->in)) {
-		wrong(s, CUDA_ERROR_INVALID_VALUE);
+		take_fail(s, CUDA_ERROR_INVALID_VALUE);
 		return NULL;
 	}
 	s->in += FIELD(n);
@@ -43,7 +43,7 @@ const char *take_string(struct serve *s)
 	const size_t n = strnlen(text, left);
 
 	if (n == left || !take(s, n + 1)) {
-		wrong(s, CUDA_ERROR_INVALID_VALUE);
+		take_fail(s, CUDA_ERROR_INVALID_VALUE);
 		return NULL;
 	}
 	return text;
@@ -52,7 +52,7 @@ const char *take_string(struct serve *s)
 void *take_array(struct serve *s, uint64_t n, size_t size)
 {
 	if (n > REMOTE_FRAME_MAX / size) {
-		wrong(s, CUDA_ERROR_INVALID_VALUE);
+		take_fail(s, CUDA_ERROR_INVALID_VALUE);
 		return NULL;
 	}
 	/* The request is the worker's own copy, so its pointers may be replaced in place. */
@@ -64,7 +64,7 @@ void *give_array(struct serve *s, uint64_t n, size_t size)
 	uint8_t *p = s->room;
 
 	if (n > REMOTE_FRAME_MAX / size || FIELD(n * size) > (size_t)(s->room_end - s->room)) {
-		wrong(s, CUDA_ERROR_INVALID_VALUE);
+		take_fail(s, CUDA_ERROR_INVALID_VALUE);
 		return NULL;
 	}
 	s->room += FIELD(n * size);
@@ -100,16 +100,16 @@ struct words {
 	size_t n, room; /* a power of two; at most half full */
 };
 
-static size_t place_of(const struct words *w, uint64_t key)
+static size_t words_place(const struct words *w, uint64_t key)
 {
 	return (size_t)(key * 0x9e3779b97f4a7c15ull >> 20) & (w->room - 1);
 }
 
-static struct slot *find(const struct words *w, uint64_t key)
+static struct slot *words_find_slot(const struct words *w, uint64_t key)
 {
 	if (!w->room)
 		return NULL;
-	for (size_t i = place_of(w, key);; i = (i + 1) & (w->room - 1)) {
+	for (size_t i = words_place(w, key);; i = (i + 1) & (w->room - 1)) {
 		if (w->slot[i].key == key)
 			return &w->slot[i];
 		if (!w->slot[i].key)
@@ -119,7 +119,7 @@ static struct slot *find(const struct words *w, uint64_t key)
 
 static void put_new(struct words *w, uint64_t key, uint64_t value)
 {
-	size_t i = place_of(w, key);
+	size_t i = words_place(w, key);
 
 	while (w->slot[i].key)
 		i = (i + 1) & (w->room - 1);
@@ -127,9 +127,9 @@ static void put_new(struct words *w, uint64_t key, uint64_t value)
 	w->n++;
 }
 
-static int put(struct words *w, uint64_t key, uint64_t value)
+static int words_put(struct words *w, uint64_t key, uint64_t value)
 {
-	struct slot *there = find(w, key);
+	struct slot *there = words_find_slot(w, key);
 
 	if (there) {
 		there->value = value;
@@ -151,9 +151,9 @@ static int put(struct words *w, uint64_t key, uint64_t value)
 	return 0;
 }
 
-static void take_out(struct words *w, uint64_t key)
+static void words_remove(struct words *w, uint64_t key)
 {
-	struct slot *there = find(w, key);
+	struct slot *there = words_find_slot(w, key);
 	size_t hole, i;
 
 	if (!there)
@@ -165,7 +165,7 @@ static void take_out(struct words *w, uint64_t key)
 		i = (i + 1) & (w->room - 1);
 		if (!w->slot[i].key)
 			break;
-		home = place_of(w, w->slot[i].key);
+		home = words_place(w, w->slot[i].key);
 		/* Moves entries that may be in the hole into it. */
 		if (((i - home) & (w->room - 1)) >= ((i - hole) & (w->room - 1))) {
 			w->slot[hole] = w->slot[i];
@@ -215,7 +215,7 @@ static bool is_of_kind(uint64_t handle, enum kind kind)
 	return handle >> 40 == handle_make(kind, 0) >> 40;
 }
 
-static enum kind kind_of(const struct object *o)
+static enum kind object_kind(const struct object *o)
 {
 	return (enum kind)(o->handle >> 40 & 0xff);
 }
@@ -224,7 +224,7 @@ static enum kind kind_of(const struct object *o)
 
 static struct object *object_find(const struct words *w, uint64_t key)
 {
-	const struct slot *there = key ? find(w, key) : NULL;
+	const struct slot *there = key ? words_find_slot(w, key) : NULL;
 
 	return there ? (struct object *)(uintptr_t)there->value : NULL;
 }
@@ -236,9 +236,9 @@ static struct object *object_new(enum kind kind, uint64_t handle, uint64_t real)
 	if (!o)
 		return NULL;
 	*o = (struct object){.handle = handle, .real = real, .named = ++handles.clock};
-	if (put(&handles.object, handle, (uintptr_t)o) < 0 ||
-		put(&handles.name[kind], real, (uintptr_t)o) < 0) {
-		take_out(&handles.object, handle);
+	if (words_put(&handles.object, handle, (uintptr_t)o) < 0 ||
+		words_put(&handles.name[kind], real, (uintptr_t)o) < 0) {
+		words_remove(&handles.object, handle);
 		free(o);
 		return NULL;
 	}
@@ -273,9 +273,9 @@ static void object_join(struct object *o, struct object *of)
 static void object_free(struct object *o)
 {
 	/* The driver may have given the same word to another object by now. */
-	if (object_find(&handles.name[kind_of(o)], o->real) == o)
-		take_out(&handles.name[kind_of(o)], o->real);
-	take_out(&handles.object, o->handle);
+	if (object_find(&handles.name[object_kind(o)], o->real) == o)
+		words_remove(&handles.name[object_kind(o)], o->real);
+	words_remove(&handles.object, o->handle);
 	object_leave(o);
 	free(o);
 }
@@ -298,7 +298,7 @@ static void object_end(struct object *whole, uint64_t since)
 	}
 }
 
-static struct object *origin(const struct serve *s, enum kind kind)
+static struct object *object_origin(const struct serve *s, enum kind kind)
 {
 	for (const enum kind *k = origins[kind]; *k; k++) {
 		struct object *o = object_find(&handles.object, s->given[*k]);
@@ -312,7 +312,7 @@ static struct object *origin(const struct serve *s, enum kind kind)
 
 static struct object *object_name(const struct serve *s, enum kind kind, uint64_t real)
 {
-	struct object *o = object_find(&handles.name[kind], real), *of = origin(s, kind);
+	struct object *o = object_find(&handles.name[kind], real), *of = object_origin(s, kind);
 	uint64_t handle;
 
 	if (o) {
@@ -356,13 +356,13 @@ uint64_t handle_real(struct serve *s, enum kind kind, uint64_t handle)
 		o = object_find(&handles.object, handle);
 	if (o) {
 		real = o->real;
-		if (!s->given[kind_of(o)])
-			s->given[kind_of(o)] = handle;
+		if (!s->given[object_kind(o)])
+			s->given[object_kind(o)] = handle;
 	}
 	s->since = handles.clock;
 	pthread_mutex_unlock(&handles.lock);
 	if (!real)
-		wrong(s, errors[kind]);
+		take_fail(s, errors[kind]);
 	return real;
 }
 
@@ -430,7 +430,7 @@ void handle_put(struct serve *s, enum kind kind, uint64_t handle, uint64_t real)
 	pthread_mutex_unlock(&handles.lock);
 }
 
-void handle_gone(struct serve *s, enum kind kind, uint64_t handle)
+void handle_destroyed(struct serve *s, enum kind kind, uint64_t handle)
 {
 	struct object *o;
 
@@ -478,7 +478,7 @@ CUdeviceptr take_address(struct serve *s)
 	const CUdeviceptr address = take_u64(s);
 
 	if (address && !address_is_ours(address))
-		wrong(s, CUDA_ERROR_INVALID_VALUE);
+		take_fail(s, CUDA_ERROR_INVALID_VALUE);
 	return address;
 }
 
@@ -501,7 +501,7 @@ void address_of_stream(CUdeviceptr address, CUstream stream)
 		address_of_graph(address);
 }
 
-struct range address_gone(CUdeviceptr address)
+struct range address_freed(CUdeviceptr address)
 {
 	struct range range = {.size = 0};
 
@@ -561,10 +561,10 @@ static bool fix_place(struct serve *s, CUmemorytype type, CUarray *array,
 	case CU_MEMORYTYPE_DEVICE:
 	case CU_MEMORYTYPE_UNIFIED:
 		if (!copy_reaches(place, extent[0], extent[1], extent[2]))
-			wrong(s, CUDA_ERROR_INVALID_VALUE);
+			take_fail(s, CUDA_ERROR_INVALID_VALUE);
 		break;
-	case CU_MEMORYTYPE_HOST: wrong(s, CUDA_ERROR_NOT_SUPPORTED); break;
-	default: wrong(s, CUDA_ERROR_INVALID_VALUE);
+	case CU_MEMORYTYPE_HOST: take_fail(s, CUDA_ERROR_NOT_SUPPORTED); break;
+	default: take_fail(s, CUDA_ERROR_INVALID_VALUE);
 	}
 	return !s->error;
 }
@@ -599,14 +599,14 @@ bool fix_CUDA_RESOURCE_DESC(struct serve *s, CUDA_RESOURCE_DESC *p)
 		return handles_real(s, KIND_CUmipmappedArray, &p->res.mipmap.hMipmappedArray, 1);
 	case CU_RESOURCE_TYPE_LINEAR:
 		if (!address_reaches(p->res.linear.devPtr, p->res.linear.sizeInBytes))
-			wrong(s, CUDA_ERROR_INVALID_VALUE);
+			take_fail(s, CUDA_ERROR_INVALID_VALUE);
 		break;
 	case CU_RESOURCE_TYPE_PITCH2D:
 		if (!address_reaches(p->res.pitch2D.devPtr,
 			    reach_times(p->res.pitch2D.pitchInBytes, p->res.pitch2D.height)))
-			wrong(s, CUDA_ERROR_INVALID_VALUE);
+			take_fail(s, CUDA_ERROR_INVALID_VALUE);
 		break;
-	default: wrong(s, CUDA_ERROR_INVALID_VALUE);
+	default: take_fail(s, CUDA_ERROR_INVALID_VALUE);
 	}
 	return !s->error;
 }
@@ -623,7 +623,7 @@ bool fix_CUDA_MEMSET_NODE_PARAMS(struct serve *s, CUDA_MEMSET_NODE_PARAMS *p)
 {
 	if (!address_reaches(
 		    p->dst, reach_rows(p->pitch, reach_times(p->width, p->elementSize), p->height)))
-		wrong(s, CUDA_ERROR_INVALID_VALUE);
+		take_fail(s, CUDA_ERROR_INVALID_VALUE);
 	return !s->error;
 }
 
@@ -666,7 +666,7 @@ bool fix_CUmemAllocationProp(struct serve *s, CUmemAllocationProp *p)
 {
 	p->win32HandleMetaData = NULL;
 	if (p->requestedHandleTypes || is_of_host(&p->location))
-		wrong(s, CUDA_ERROR_NOT_SUPPORTED);
+		take_fail(s, CUDA_ERROR_NOT_SUPPORTED);
 	return !s->error;
 }
 
@@ -679,7 +679,7 @@ bool fix_CUmemPoolProps(struct serve *s, CUmemPoolProps *p)
 {
 	p->win32SecurityAttributes = NULL;
 	if (p->handleTypes || is_of_host(&p->location))
-		wrong(s, CUDA_ERROR_NOT_SUPPORTED);
+		take_fail(s, CUDA_ERROR_NOT_SUPPORTED);
 	return !s->error;
 }
 
@@ -689,12 +689,12 @@ bool fix_CUstreamBatchMemOpParams(struct serve *s, CUstreamBatchMemOpParams *p)
 	case CU_STREAM_MEM_OP_WAIT_VALUE_32:
 	case CU_STREAM_MEM_OP_WRITE_VALUE_32:
 		if (!address_reaches(p->waitValue.address, 4))
-			wrong(s, CUDA_ERROR_INVALID_VALUE);
+			take_fail(s, CUDA_ERROR_INVALID_VALUE);
 		break;
 	case CU_STREAM_MEM_OP_WAIT_VALUE_64:
 	case CU_STREAM_MEM_OP_WRITE_VALUE_64:
 		if (!address_reaches(p->waitValue.address, 8))
-			wrong(s, CUDA_ERROR_INVALID_VALUE);
+			take_fail(s, CUDA_ERROR_INVALID_VALUE);
 		break;
 	default: break;
 	}

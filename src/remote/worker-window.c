@@ -91,7 +91,7 @@ void window_used(uint64_t window, CUstream stream)
 	pthread_mutex_unlock(&windows.lock);
 }
 
-static void settle(void)
+static void window_settle_unmaps(void)
 {
 	size_t n;
 	uint64_t *contexts = handles_all(KIND_CUcontext, &n);
@@ -120,7 +120,7 @@ CUresult serve_window_close(struct serve *s)
 	if (is_context_gone && is_shared)
 		return CUDA_ERROR_NOT_READY;
 	if (is_shared)
-		settle();
+		window_settle_unmaps();
 	else if (!is_context_gone)
 		driver.cuCtxSynchronize();
 	driver.cuMemHostUnregister(p);
@@ -136,6 +136,6 @@ CUresult serve_window_close(struct serve *s)
 
 CUresult serve_settle(struct serve *s)
 {
-	settle();
+	window_settle_unmaps();
 	return CUDA_SUCCESS;
 }

@@ -12,17 +12,17 @@
 struct driver driver;
 
 static struct {
-	_Atomic uint64_t posted; /* POSTs that have been carried out, in order */
-	struct remote_bell bell; /* for threads that wait for it */
-	_Atomic int failed;      /* error for the next SYNC */
+	_Atomic uint64_t posted;         /* POSTs that have been carried out, in order */
+	struct remote_doorbell doorbell; /* for threads that wait for it */
+	_Atomic int failed;              /* error for the next SYNC */
 } worker;
 
-static bool always(void *unused)
+static bool worker_always(void *unused)
 {
 	return true;
 }
 
-const struct ring_watch worker_watch = {.goes_on = always};
+const struct ring_watch worker_watch = {.goes_on = worker_always};
 
 /* ---- the driver ---- */
 
@@ -49,7 +49,7 @@ int driver_load(struct driver *d)
 /* ---- one request ---- */
 
 /* Anonymous memory takes pages only as they are used. */
-static uint8_t *buffer(size_t n)
+static uint8_t *worker_buffer(size_t n)
 {
 	void *p = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
 		-1, 0);
@@ -60,9 +60,9 @@ static uint8_t *buffer(size_t n)
 int serve_init(struct serve *s)
 {
 	memset(s, 0, sizeof(*s));
-	s->request = buffer(REMOTE_FRAME_MAX);
-	s->scratch = buffer(REMOTE_FRAME_MAX);
-	s->answer = buffer(REMOTE_FRAME_MAX);
+	s->request = worker_buffer(REMOTE_FRAME_MAX);
+	s->scratch = worker_buffer(REMOTE_FRAME_MAX);
+	s->answer = worker_buffer(REMOTE_FRAME_MAX);
 	return s->request && s->scratch && s->answer ? 0 : -ENOMEM;
 }
 
@@ -106,7 +106,7 @@ static CUresult serve_function(struct serve *s, unsigned op)
 	return r;
 }
 
-static CUresult serve_one(struct serve *s, unsigned op)
+static CUresult worker_serve_one(struct serve *s, unsigned op)
 {
 	if (op < REMOTE_OPS)
 		return serve_function(s, op);
@@ -151,7 +151,7 @@ CUresult worker_dispatch(struct serve *s, const struct remote_frame *head, const
 	memcpy(s->request, s->data, has_bulk(head->op) && n > 256 ? 256 : n);
 	s->in = s->request;
 	s->in_end = s->request + n;
-	return serve_one(s, head->op);
+	return worker_serve_one(s, head->op);
 }
 
 /* ---- order among lanes ---- */
@@ -163,20 +163,20 @@ static void await_posted(uint64_t before)
 		if (atomic_load_explicit(&worker.posted, memory_order_acquire) >= before)
 			return;
 	for (;;) {
-		const uint32_t heard = bell_listen(&worker.bell);
+		const uint32_t heard = doorbell_listen(&worker.doorbell);
 
 		if (atomic_load_explicit(&worker.posted, memory_order_acquire) >= before) {
-			bell_leave(&worker.bell);
+			doorbell_leave(&worker.doorbell);
 			return;
 		}
-		bell_sleep(&worker.bell, heard, LOOK_MS);
+		doorbell_sleep(&worker.doorbell, heard, LOOK_MS);
 	}
 }
 
 static void has_posted(uint64_t n)
 {
 	atomic_store_explicit(&worker.posted, n, memory_order_release);
-	bell_ring(&worker.bell);
+	doorbell_ring(&worker.doorbell);
 }
 
 void worker_fail(CUresult error)
@@ -206,7 +206,7 @@ bool worker_lane_opens(unsigned lane)
 		atomic_fetch_add(&lanes.threads, 1) < 2 * REMOTE_LANES;
 }
 
-static void answer(struct serve *s, CUresult result)
+static void worker_answer(struct serve *s, CUresult result)
 {
 	const size_t bytes = (s->n + 15) & ~(size_t)15;
 	struct remote_frame head = {.size = (uint32_t)bytes};
@@ -241,7 +241,7 @@ static void serve_frame(struct serve *s, const struct remote_frame *head, const 
 	if (!s->answers)
 		worker_fail(r);
 	else if (!s->has_answered)
-		answer(s, r);
+		worker_answer(s, r);
 }
 
 /* Serves one lane until its thread in the program ends. */

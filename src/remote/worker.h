@@ -176,7 +176,7 @@ void handle_put(struct serve *s, enum kind kind, uint64_t handle, uint64_t real)
 /* The name of an object to which the program got another reference. */
 uint64_t handle_again(struct serve *s, enum kind kind, uint64_t real);
 /* Drops a reference. The last one ends the name and the names of all objects that came from it. */
-void handle_gone(struct serve *s, enum kind kind, uint64_t handle);
+void handle_destroyed(struct serve *s, enum kind kind, uint64_t handle);
 
 size_t handles_count(enum kind kind);
 /* All of the driver's objects of a kind, in an array for free(). NULL: none, or no memory. */
@@ -188,10 +188,10 @@ void address_of_graph(CUdeviceptr address);
 /* The same if the stream, a real handle, is being captured. */
 void address_of_stream(CUdeviceptr address, CUstream stream);
 /*
- * address_gone() removes the memory at an address and returns its range, of 0 bytes if there is
+ * address_freed() removes the memory at an address and returns its range, of 0 bytes if there is
  * none. address_back() undoes that.
  */
-struct range address_gone(CUdeviceptr address);
+struct range address_freed(CUdeviceptr address);
 void address_back(const struct range *had);
 bool address_is_ours(CUdeviceptr address);
 /*
@@ -241,7 +241,7 @@ void reverse_cancel(uint64_t work);
 void reverse_ask(unsigned op, struct remote_reverse *head, uint8_t *to, size_t n);
 void reverse_push(const struct remote_reverse *head, const void *data, size_t n);
 /* Tells the program that a watched object has completed or is no longer watched. */
-void reverse_say_done(const struct remote_done *done);
+void reverse_send_done(const struct remote_done *done);
 
 /* ---- memory between the program's and the device's (worker-stage.c) ---- */
 
@@ -374,14 +374,14 @@ int driver_load(struct driver *ret_driver);
 /* ---- diagnostic messages (worker-diagnostics.c) ---- */
 
 /* Keeps the messages of the interception library from now on. Call before the driver is loaded. */
-void words_begin(void);
+void diagnostic_begin(void);
 /*
  * Sends earlier and further messages to the program over `sock`, which the caller keeps. A message
  * at the end of a session ends the process.
  */
-void words_welcome(int sock, enum remote_hub hub);
-/* The cause in the last WORDS_NO_GPU message; "": no message. */
-void words_last(char *ret_text, size_t size);
+void diagnostic_welcome(int sock, enum remote_link_role link_role);
+/* The cause in the last DIAGNOSTIC_NO_GPU message; "": no message. */
+void diagnostic_last(char *ret_text, size_t size);
 
 /* ---- NVML (worker-nvml.c) ---- */
 

@@ -43,7 +43,7 @@ struct root {
 /* ---- values ---- */
 
 /* Text of a plain value, with a terminating 0; a null value is an empty text. */
-static int plain(json_t *value, struct str *ret_text, struct error *err)
+static int cell_file_plain_text(json_t *value, struct str *ret_text, struct error *err)
 {
 	const struct str text = json_is_null(value)
 		? STR("")
@@ -55,7 +55,7 @@ static int plain(json_t *value, struct str *ret_text, struct error *err)
 	return 0;
 }
 
-static int parse_name(struct str text, struct str *ret_name, struct error *err)
+static int cell_file_parse_name(struct str text, struct str *ret_name, struct error *err)
 {
 	for (size_t i = 0; i < text.n; i++)
 		if (iscntrl((unsigned char)text.p[i]))
@@ -70,7 +70,7 @@ static int parse_name(struct str text, struct str *ret_name, struct error *err)
 static int parse_child(struct str text, char *ret_name, struct error *err)
 {
 	struct str name;
-	int r = parse_name(text, &name, err);
+	int r = cell_file_parse_name(text, &name, err);
 
 	if (r == 0)
 		memcpy(ret_name, name.p, name.n);
@@ -87,12 +87,12 @@ static int parse_up_to(struct str text, uint32_t max, uint32_t *ret, struct erro
 	return r;
 }
 
-static int parse_number(struct str text, uint32_t *ret_number, struct error *err)
+static int cell_file_parse_number(struct str text, uint32_t *ret_number, struct error *err)
 {
 	return parse_up_to(text, CELLS_MAX, ret_number, err);
 }
 
-static int set_priority(struct str text, struct cell_type *type, struct error *err)
+static int cell_file_set_priority(struct str text, struct cell_type *type, struct error *err)
 {
 	type->has_priority = true;
 	return parse_up_to(text, CELL_PRIORITY_MAX, &type->priority, err);
@@ -117,22 +117,22 @@ static int read_any(struct arena *arena, json_t *value, void *into, struct error
 	return 0;
 }
 
-READ_PARSED(read_name, plain, struct str, parse_name)
-READ_PARSED(read_child, plain, char, parse_child)
-READ_PARSED(read_number_of, plain, uint32_t, parse_number)
-READ_PARSED(read_priority, plain, struct cell_type, set_priority)
-READ_PARSED(read_level, plain, bool, parse_level)
+READ_PARSED(cell_file_read_name, cell_file_plain_text, struct str, cell_file_parse_name)
+READ_PARSED(read_child, cell_file_plain_text, char, parse_child)
+READ_PARSED(read_number_of, cell_file_plain_text, uint32_t, cell_file_parse_number)
+READ_PARSED(cell_file_read_priority, cell_file_plain_text, struct cell_type, cell_file_set_priority)
+READ_PARSED(read_level, cell_file_plain_text, bool, parse_level)
 
 static const struct read_field type_fields[] = {
 	READ_FIELD(struct cell_type, child_name, "childCellType", read_child),
 	READ_FIELD(struct cell_type, number, "childCellNumber", read_number_of),
-	READ_WHOLE("childCellPriority", read_priority),
+	READ_WHOLE("childCellPriority", cell_file_read_priority),
 	READ_FIELD(struct cell_type, says_node, "isNodeLevel", read_level),
 };
 
 static const struct read_field spec_fields[] = {
-	READ_FIELD(struct cell_spec, type, "cellType", read_name),
-	READ_FIELD(struct cell_spec, id, "cellId", read_name),
+	READ_FIELD(struct cell_spec, type, "cellType", cell_file_read_name),
+	READ_FIELD(struct cell_spec, id, "cellId", cell_file_read_name),
 	READ_FIELD(struct cell_spec, children, "cellChildren", read_any),
 };
 
@@ -141,8 +141,8 @@ static const struct read_field root_fields[] = {
 	READ_FIELD(struct root, cells, "cells", read_any),
 };
 
-static int other_field(const struct read_table *table, const char *name, json_t *value, void *into,
-	struct error *err)
+static int cell_file_other_field(const struct read_table *table, const char *name, json_t *value,
+	void *into, struct error *err)
 {
 	_cleanup_buf_ struct buf names = BUF_INIT(256);
 
@@ -152,11 +152,11 @@ static int other_field(const struct read_table *table, const char *name, json_t 
 }
 
 static const struct read_table type_table = {
-	type_fields, ARRAY_SIZE(type_fields), "'", false, other_field};
+	type_fields, ARRAY_SIZE(type_fields), "'", false, cell_file_other_field};
 static const struct read_table spec_table = {
-	spec_fields, ARRAY_SIZE(spec_fields), "'", false, other_field};
+	spec_fields, ARRAY_SIZE(spec_fields), "'", false, cell_file_other_field};
 static const struct read_table root_table = {
-	root_fields, ARRAY_SIZE(root_fields), "'", false, other_field};
+	root_fields, ARRAY_SIZE(root_fields), "'", false, cell_file_other_field};
 
 /* ---- types ---- */
 
@@ -287,21 +287,23 @@ static int check_types(struct reader *r)
 /* ---- cells ---- */
 
 /* Line of the field if the entry has that field, else line of the entry. */
-static unsigned int line_of(const struct reader *r, const struct cell_spec *spec, const char *field)
+static unsigned int cell_file_line_of(
+	const struct reader *r, const struct cell_spec *spec, const char *field)
 {
 	unsigned int line = spec->json ? yaml_line_of(r->file, spec->json, field) : 0;
 
 	return line ? line : spec->line;
 }
 
-static int check_list(struct reader *r, const json_t *value, unsigned int line)
+static int cell_file_check_list(struct reader *r, const json_t *value, unsigned int line)
 {
 	return json_is_array(value)
 		? 0
 		: fail(r->err, EINVAL, "line %u: expected a list of cells", line);
 }
 
-static int read_spec(struct reader *r, json_t *json, unsigned int line, struct cell_spec *ret_spec)
+static int cell_file_read_spec(
+	struct reader *r, json_t *json, unsigned int line, struct cell_spec *ret_spec)
 {
 	struct cell_spec spec = {.line = line};
 	int e = 0;
@@ -316,7 +318,8 @@ static int read_spec(struct reader *r, json_t *json, unsigned int line, struct c
 		spec.json = json;
 		e = read_lined(r->file, json, &spec_table, &spec, r->err);
 		if (e == 0 && spec.children)
-			e = check_list(r, spec.children, line_of(r, &spec, "cellChildren"));
+			e = cell_file_check_list(
+				r, spec.children, cell_file_line_of(r, &spec, "cellChildren"));
 	}
 	if (e == 0)
 		*ret_spec = spec;
@@ -357,14 +360,14 @@ static int set_id(struct reader *r, uint32_t at, const struct cell_spec *spec, u
 				return fail(r->err, EINVAL,
 					"line %u: cellId " SHOW
 					": expected names with '/' between them",
-					line_of(r, spec, "cellId"), spec->id.p);
+					cell_file_line_of(r, spec, "cellId"), spec->id.p);
 			parts++;
 		}
 	if (parts > (cell->parent == PLACE_NONE ? CELL_ROOT_PARTS : 1))
 		return fail(r->err, EINVAL,
 			"line %u: cellId " SHOW
 			": expected at most %u parts at the top, and one within a cell",
-			line_of(r, spec, "cellId"), spec->id.p, CELL_ROOT_PARTS);
+			cell_file_line_of(r, spec, "cellId"), spec->id.p, CELL_ROOT_PARTS);
 	if (!spec->id.n)
 		return 0;
 	cell->name = str_dup(spec->id);
@@ -372,7 +375,7 @@ static int set_id(struct reader *r, uint32_t at, const struct cell_spec *spec, u
 }
 
 /* Sets the node named by the cell's id, or by its number. Several cells may share a node. */
-static int set_node(struct reader *r, struct cell *cell)
+static int cell_file_set_node(struct reader *r, struct cell *cell)
 {
 	char number[16];
 	const char *name = cell->name;
@@ -409,7 +412,7 @@ static int add_leaf(struct reader *r, uint32_t at, const struct cell_spec *spec)
 
 	if (spec->children)
 		return fail(r->err, EINVAL, "line %u: '%s' is a model, which contains no cells",
-			line_of(r, spec, "cellChildren"), cells[at].type->name);
+			cell_file_line_of(r, spec, "cellChildren"), cells[at].type->name);
 	if (node->n == PLACE_NODE_DEVICES_MAX)
 		return fail(r->err, E2BIG, "line %u: node '%s' has more than %u devices",
 			spec->line, node->name, PLACE_NODE_DEVICES_MAX);
@@ -449,17 +452,17 @@ static int build_cell(struct reader *r, uint32_t at, uint32_t number, unsigned i
 	struct cell_spec spec;
 	int e;
 
-	e = read_spec(r, r->spec[at], line, &spec);
+	e = cell_file_read_spec(r, r->spec[at], line, &spec);
 	if (e < 0)
 		return e;
 	if (spec.type.n && !str_is(spec.type, type->name))
 		return fail(r->err, EINVAL,
 			"line %u: cellType " SHOW ": expected the child type of '%s', '%s'",
-			line_of(r, &spec, "cellType"), spec.type.p,
+			cell_file_line_of(r, &spec, "cellType"), spec.type.p,
 			r->cells->cells[cell->parent].type->name, type->name);
 	e = set_id(r, at, &spec, number);
 	if (e == 0 && type->is_node)
-		e = set_node(r, cell);
+		e = cell_file_set_node(r, cell);
 	else if (cell->parent != PLACE_NONE)
 		cell->node = r->cells->cells[cell->parent].node;
 	if (e < 0)
@@ -475,7 +478,7 @@ static int build_root(struct reader *r, json_t *json, uint32_t number, unsigned 
 	struct cell_spec spec;
 	int e;
 
-	e = read_spec(r, json, line, &spec);
+	e = cell_file_read_spec(r, json, line, &spec);
 	if (e < 0)
 		return e;
 	if (!spec.type.n)
@@ -485,12 +488,12 @@ static int build_root(struct reader *r, json_t *json, uint32_t number, unsigned 
 	if (!type || !type->child)
 		return fail(r->err, EINVAL,
 			"line %u: cellType " SHOW ": 'cellTypes' has no such type",
-			line_of(r, &spec, "cellType"), spec.type.p);
+			cell_file_line_of(r, &spec, "cellType"), spec.type.p);
 	if (!type->is_node && !type->is_above)
 		return fail(r->err, EINVAL,
 			"line %u: cellType '%s': no type from it down to the model '%s' has "
 			"isNodeLevel: true",
-			line_of(r, &spec, "cellType"), type->name, type->child->name);
+			cell_file_line_of(r, &spec, "cellType"), type->name, type->child->name);
 	e = cell_new(r, type, PLACE_NONE, json, spec.line);
 	if (e == 0)
 		e = build_cell(r, at, number, spec.line);
@@ -507,7 +510,7 @@ static int build_root(struct reader *r, json_t *json, uint32_t number, unsigned 
 static int read_cells(struct reader *r, json_t *list)
 {
 	const unsigned int line = yaml_line_of(r->file, r->file->root, "cells");
-	int e = check_list(r, list, line);
+	int e = cell_file_check_list(r, list, line);
 
 	for (size_t i = 0; e == 0 && i < json_array_size(list); i++)
 		e = build_root(r, json_array_get(list, i), (uint32_t)i + 1, line);
@@ -517,7 +520,7 @@ static int read_cells(struct reader *r, json_t *list)
 	return e;
 }
 
-static int read_root(struct reader *r)
+static int cell_file_read_root(struct reader *r)
 {
 	struct root root = {NULL, NULL};
 	int e;
@@ -558,7 +561,7 @@ int place_cells_parse(struct str text, struct place_cells **ret_cells, struct er
 	reader.cells = cells;
 	r = yaml_file_parse(text, &params, &file, err);
 	if (r == 0)
-		r = read_root(&reader);
+		r = cell_file_read_root(&reader);
 	free(reader.spec);
 	if (r == -EMSGSIZE)
 		return -E2BIG;

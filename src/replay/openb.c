@@ -43,7 +43,7 @@ static bool is_cut(struct str cell)
 	return str_has_prefix(cell, STR("\"")) && (cell.n == 1 || !str_has_suffix(cell, STR("\"")));
 }
 
-static int split(struct str line, uint32_t number, struct row *ret, struct error *err)
+static int openb_split_line(struct str line, uint32_t number, struct row *ret, struct error *err)
 {
 	struct str cell;
 
@@ -87,15 +87,15 @@ static int read_titles(const struct row *row, struct titles *t, struct error *er
 	return 0;
 }
 
-static struct str cell(const struct row *row, const struct titles *t, uint32_t wanted)
+static struct str openb_cell(const struct row *row, const struct titles *t, uint32_t wanted)
 {
 	return t->at[wanted] < row->n ? row->cell[t->at[wanted]] : STR("");
 }
 
-static int number(const struct row *row, const struct titles *t, uint32_t wanted, uint64_t max,
-	uint64_t *ret, struct error *err)
+static int openb_number(const struct row *row, const struct titles *t, uint32_t wanted,
+	uint64_t max, uint64_t *ret, struct error *err)
 {
-	struct str text = cell(row, t, wanted);
+	struct str text = openb_cell(row, t, wanted);
 
 	if (t->at[wanted] == COLUMNS_MAX || (wanted >= t->n_required && text.n == 0)) {
 		*ret = 0;
@@ -129,7 +129,7 @@ static int read_rows(struct str text, struct titles *t, size_t size,
 		line = str_trim(line);
 		if (!line.n)
 			continue;
-		r = split(line, line_number, &row, err);
+		r = openb_split_line(line, line_number, &row, err);
 		if (r < 0)
 			break;
 		if (!has_titles) {
@@ -168,21 +168,22 @@ static int read_rows(struct str text, struct titles *t, size_t size,
 enum { NODE_NAME, NODE_CPU, NODE_MEMORY, NODE_GPU, NODE_MODEL };
 static const char *const node_titles[] = {"sn", "cpu_milli", "memory_mib", "gpu", "model", NULL};
 
-static int read_node(const struct row *row, const struct titles *t, void *item, struct error *err)
+static int openb_read_node(
+	const struct row *row, const struct titles *t, void *item, struct error *err)
 {
 	struct openb_node *node = item;
 	uint64_t cpu, memory, n;
 	int r;
 
-	r = number(row, t, NODE_CPU, INT32_MAX, &cpu, err);
+	r = openb_number(row, t, NODE_CPU, INT32_MAX, &cpu, err);
 	if (r == 0)
-		r = number(row, t, NODE_MEMORY, UINT32_MAX, &memory, err);
+		r = openb_number(row, t, NODE_MEMORY, UINT32_MAX, &memory, err);
 	if (r == 0)
-		r = number(row, t, NODE_GPU, OPENB_DEVICES_MAX, &n, err);
+		r = openb_number(row, t, NODE_GPU, OPENB_DEVICES_MAX, &n, err);
 	if (r < 0)
 		return r;
-	*node = (struct openb_node){.name = cell(row, t, NODE_NAME),
-		.model = cell(row, t, NODE_MODEL),
+	*node = (struct openb_node){.name = openb_cell(row, t, NODE_NAME),
+		.model = openb_cell(row, t, NODE_MODEL),
 		.line = row->line,
 		.cpu_milli = (uint32_t)cpu,
 		.n_devices = (uint32_t)n,
@@ -201,7 +202,7 @@ int openb_nodes(struct str text, struct openb_node **ret, struct error *err)
 {
 	struct titles t = {.wanted = node_titles, .n_required = NODE_MODEL};
 
-	return read_rows(text, &t, sizeof(**ret), read_node, (void **)ret, err);
+	return read_rows(text, &t, sizeof(**ret), openb_read_node, (void **)ret, err);
 }
 
 /* ---- pods ---- */
@@ -210,23 +211,24 @@ enum { POD_NAME, POD_CPU, POD_MEMORY, POD_COUNT, POD_SHARE, POD_MODELS, POD_CREA
 static const char *const pod_titles[] = {"name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli",
 	"gpu_spec", "creation_time", "deletion_time", NULL};
 
-static int read_pod(const struct row *row, const struct titles *t, void *item, struct error *err)
+static int openb_read_pod(
+	const struct row *row, const struct titles *t, void *item, struct error *err)
 {
 	uint64_t cpu, memory, count, share, created, deleted;
 	struct openb_pod *pod = item;
 	int r;
 
-	r = number(row, t, POD_CPU, INT32_MAX, &cpu, err);
+	r = openb_number(row, t, POD_CPU, INT32_MAX, &cpu, err);
 	if (r == 0)
-		r = number(row, t, POD_MEMORY, UINT32_MAX, &memory, err);
+		r = openb_number(row, t, POD_MEMORY, UINT32_MAX, &memory, err);
 	if (r == 0)
-		r = number(row, t, POD_COUNT, SPEC_DEVICES_MAX, &count, err);
+		r = openb_number(row, t, POD_COUNT, SPEC_DEVICES_MAX, &count, err);
 	if (r == 0)
-		r = number(row, t, POD_SHARE, SPEC_SHARE_ONE, &share, err);
+		r = openb_number(row, t, POD_SHARE, SPEC_SHARE_ONE, &share, err);
 	if (r == 0)
-		r = number(row, t, POD_CREATED, UINT32_MAX, &created, err);
+		r = openb_number(row, t, POD_CREATED, UINT32_MAX, &created, err);
 	if (r == 0)
-		r = number(row, t, POD_DELETED, UINT32_MAX, &deleted, err);
+		r = openb_number(row, t, POD_DELETED, UINT32_MAX, &deleted, err);
 	if (r < 0)
 		return r;
 	if (!count != !share)
@@ -234,14 +236,14 @@ static int read_pod(const struct row *row, const struct titles *t, void *item, s
 			"line %u: num_gpu %" PRIu64 " with gpu_milli %" PRIu64
 			": one of the two is 0; expected both 0 or none",
 			row->line, count, share);
-	if (cell(row, t, POD_DELETED).n && deleted < created)
+	if (openb_cell(row, t, POD_DELETED).n && deleted < created)
 		return fail(err, EINVAL,
 			"line %u: deletion_time %" PRIu64 " is before creation_time %" PRIu64,
 			row->line, deleted, created);
-	if (!cell(row, t, POD_NAME).n)
+	if (!openb_cell(row, t, POD_NAME).n)
 		return fail(err, EINVAL, "line %u: name '': expected the name of a pod", row->line);
-	*pod = (struct openb_pod){.name = cell(row, t, POD_NAME),
-		.models = cell(row, t, POD_MODELS),
+	*pod = (struct openb_pod){.name = openb_cell(row, t, POD_NAME),
+		.models = openb_cell(row, t, POD_MODELS),
 		.line = row->line,
 		.cpu_milli = (uint32_t)cpu,
 		.share = (uint32_t)share,
@@ -249,7 +251,8 @@ static int read_pod(const struct row *row, const struct titles *t, void *item, s
 		.memory_bytes = memory * MIB,
 		.created_s = created,
 		.deleted_s = deleted,
-		.has_times = cell(row, t, POD_CREATED).n && cell(row, t, POD_DELETED).n};
+		.has_times = openb_cell(row, t, POD_CREATED).n &&
+			openb_cell(row, t, POD_DELETED).n};
 	return 0;
 }
 
@@ -257,7 +260,7 @@ int openb_pods(struct str text, struct openb_pod **ret, struct error *err)
 {
 	struct titles t = {.wanted = pod_titles, .n_required = POD_MODELS};
 
-	return read_rows(text, &t, sizeof(**ret), read_pod, (void **)ret, err);
+	return read_rows(text, &t, sizeof(**ret), openb_read_pod, (void **)ret, err);
 }
 
 /* ---- orders ---- */

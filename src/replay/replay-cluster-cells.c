@@ -20,7 +20,7 @@ struct counts {
 	uint32_t n;
 };
 
-static void count(struct counts *counts, const char *model, uint32_t n)
+static void cluster_cells_count_model(struct counts *counts, const char *model, uint32_t n)
 {
 	uint32_t i = 0;
 
@@ -65,13 +65,14 @@ static void compare_node(
 
 	for (; (at = place_cells_leaf(c->cells, node->name, NULL, n)) != PLACE_NONE; n++) {
 		place_cell_get(c->cells, at, &cell);
-		count(&said, cell.type, 1);
+		cluster_cells_count_model(&said, cell.type, 1);
 	}
 	if (!n)
 		return;
 	for (uint32_t k = 0; k < node->n_kinds; k++)
 		if (node->kinds[k].n_devices)
-			count(&has, c->models[node->kinds[k].model], node->kinds[k].n_devices);
+			cluster_cells_count_model(
+				&has, c->models[node->kinds[k].model], node->kinds[k].n_devices);
 	if (is_as_said(c, node, &has, n) || met->n_other++)
 		return;
 	met->other = node->name;

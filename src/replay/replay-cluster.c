@@ -62,7 +62,7 @@ int cluster_add(struct cluster *c, const struct cluster_node *node, struct error
 	return 0;
 }
 
-static int by_name(const void *a, const void *b, void *context)
+static int cluster_compare_name(const void *a, const void *b, void *context)
 {
 	const struct cluster_node *nodes = context;
 	const uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
@@ -80,7 +80,7 @@ int cluster_check_names(const struct cluster *c, struct error *err)
 	for (uint32_t i = 0; i < c->n; i++)
 		order[i] = i;
 	if (c->n)
-		qsort_r(order, c->n, sizeof(*order), by_name, c->nodes);
+		qsort_r(order, c->n, sizeof(*order), cluster_compare_name, c->nodes);
 	for (uint32_t i = 1; i < c->n; i++) {
 		const struct cluster_node *node = &c->nodes[order[i]];
 
@@ -233,7 +233,7 @@ struct queue_models {
 	struct place_queue_model of[CLUSTER_QUEUE_MODELS];
 };
 
-static int set_queues(const struct cluster *c, struct place *place, struct error *err)
+static int cluster_set_queues(const struct cluster *c, struct place *place, struct error *err)
 {
 	_cleanup_free_ struct place_queue_info *infos = calloc(c->n_queues + 1ull, sizeof(*infos));
 	_cleanup_free_ struct queue_models *models = calloc(c->n_queues + 1ull, sizeof(*models));
@@ -270,14 +270,15 @@ int cluster_queues_check(const struct cluster *c, struct error *err)
 
 	if (r < 0)
 		return r;
-	r = set_queues(c, place, err);
+	r = cluster_set_queues(c, place, err);
 	place_free(place);
 	return r;
 }
 
 /* ---- placement model ---- */
 
-static int add_node(struct place *place, const struct cluster_node *node, struct error *err)
+static int cluster_place_node(
+	struct place *place, const struct cluster_node *node, struct error *err)
 {
 	struct place_device_info devices[PLACE_NODE_DEVICES_MAX] = {0};
 	struct place_node_info info = {.name = node->name,
@@ -329,10 +330,10 @@ int cluster_place(const struct cluster *c, const uint32_t *ranks, const struct p
 	for (uint32_t i = 0; r == 0 && i < c->n_models; i++)
 		r = place_model(place, c->models[i], &bit, err);
 	for (uint32_t i = 0; r == 0 && i < c->n; i++)
-		r = add_node(place, &c->nodes[ret_index[i]], err);
+		r = cluster_place_node(place, &c->nodes[ret_index[i]], err);
 	r = r < 0 ? r : add_networks(c, ranks, place, err);
 	if (r == 0 && c->n_queues)
-		r = set_queues(c, place, err);
+		r = cluster_set_queues(c, place, err);
 	if (r < 0) {
 		place_free(place);
 		return r;

@@ -7,7 +7,7 @@
 /* Limit of a task's remaining work, so that a move's cost does not overflow a uint64_t. */
 #define WORK_MAX (WORKLOAD_TIME_MAX_NS * SPEC_SHARE_ONE)
 
-static int move(struct queue *q, const struct place_move *move, struct error *err)
+static int replay_defrag_move(struct queue *q, const struct place_move *move, struct error *err)
 {
 	const struct replay_input *in = q->run->in;
 	struct claim *claim = claim_of(q, move->tenant);
@@ -37,7 +37,7 @@ int run_defrag(struct queue *q, struct place_defrag *ret_done, struct error *err
 	int r = place_defrag_find(q->run->place, q->run->in->defrag.n_moves, NULL, &plan, err);
 
 	for (uint32_t i = 0; r == 0 && i < plan.n_moves; i++)
-		r = move(q, &plan.moves[i], err);
+		r = replay_defrag_move(q, &plan.moves[i], err);
 	if (r < 0) {
 		place_defrag_done(&plan);
 		return r;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Finds places for one queue item (struct unit) of the placement simulation, and its victims where
- * the input permits preemption. gather_gang() leaves thresholds and preemption to the placement
- * model; only items of no queue go there. gather_each() adds the tasks one by one; the queue of a
- * task, if there is one, admits the task first. Both are all or nothing: if too few tasks have a
- * place, the placement model is as before. Priority evicts only tasks of the same queue, where no
- * queue counts as one; place_queue_reclaim() takes devices back from other queues.
+ * Finds places for one queue item (struct queue_item) of the placement simulation, and its victims
+ * where the input permits preemption. gather_gang() leaves thresholds and preemption to the
+ * placement model; only items of no queue go there. gather_each() adds the tasks one by one; the
+ * queue of a task, if there is one, admits the task first. Both are all or nothing: if too few
+ * tasks have a place, the placement model is as before. Priority evicts only tasks of the same
+ * queue, where no queue counts as one; place_queue_reclaim() takes devices back from other queues.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -33,42 +33,44 @@ static struct place_spec spec_now(const struct queue *q, uint32_t at)
  * Victims have a lower priority and belong to the same queue, where "no queue" counts as one queue.
  * Victims in other queues could evict each other in a cycle through the guarantees of those queues.
  */
-static int rank(void *arg, const struct holder *h)
+static int gather_rank_holder(void *arg, const struct holder *h)
 {
 	const struct place_spec *spec = arg;
 
 	return h->queue == spec->queue && h->priority < spec->priority ? h->priority : -1;
 }
 
-static bool leave(void *arg, const struct holder *h)
+static bool gather_evict_holder(void *arg, const struct holder *h)
 {
 	return true;
 }
 
-static void stay(void *arg, const struct holder *h)
+static void gather_keep_holder(void *arg, const struct holder *h)
 {
 }
 
 /* ---- gangs without a queue: thresholds and preemption by the placement model ---- */
 
 static int gather_gang(
-	struct queue *q, const struct unit *unit, struct place_group *ret, struct error *err)
+	struct queue *q, const struct queue_item *item, struct place_group *ret, struct error *err)
 {
-	_cleanup_free_ struct place_spec *members = calloc(unit->n, sizeof(*members));
-	const struct place_preempt_order order = {
-		.rank = rank, .leave = leave, .stay = stay, .arg = members};
+	_cleanup_free_ struct place_spec *members = calloc(item->n, sizeof(*members));
+	const struct place_preempt_order order = {.rank = gather_rank_holder,
+		.leave = gather_evict_holder,
+		.stay = gather_keep_holder,
+		.arg = members};
 	const struct place_preempt by_priority = {.is_latest_first = true,
 		.is_graceful = q->run->in->grace_ns > 0,
 		.order = place_queue_n(q->run->place) ? &order : NULL};
 	const struct place_gang gang = {.members = members,
-		.n = unit->n,
-		.threshold = unit->threshold,
+		.n = item->n,
+		.threshold = item->threshold,
 		.preempt = q->run->in->preempt == REPLAY_KEEP ? NULL : &by_priority};
 
 	if (!members)
 		return fail(err, ENOMEM, "out of memory for a run");
-	for (uint32_t i = 0; i < unit->n; i++) {
-		members[i] = spec_now(q, unit->first + i);
+	for (uint32_t i = 0; i < item->n; i++) {
+		members[i] = spec_now(q, item->first + i);
 		members[i].priority = members[0].priority;
 	}
 	return place_gang_add(q->run->place, &gang, ret, err);
@@ -76,11 +78,13 @@ static int gather_gang(
 
 /* ---- task by task: admission by the queue, preemption within the queue ---- */
 
-static int preempt(
+static int gather_preempt(
 	const struct queue *q, struct place_spec *spec, struct place_plan *ret, struct error *err)
 {
-	const struct place_preempt_order order = {
-		.rank = rank, .leave = leave, .stay = stay, .arg = spec};
+	const struct place_preempt_order order = {.rank = gather_rank_holder,
+		.leave = gather_evict_holder,
+		.stay = gather_keep_holder,
+		.arg = spec};
 	const struct place_preempt own = {.is_latest_first = true, .order = &order};
 
 	if (q->run->in->preempt == REPLAY_KEEP)
@@ -101,7 +105,7 @@ static void gathered_done(struct gathered *g)
 }
 
 /* First reclaims devices that other queues borrowed; if that fails, preempts a lower priority. */
-static int make_room(struct queue *q, struct place_spec *spec, bool is_guaranteed,
+static int gather_find_victims(struct queue *q, struct place_spec *spec, bool is_guaranteed,
 	struct place_choice *ret, struct place_victims *victims, struct error *err)
 {
 	_cleanup_(place_plan_done) struct place_plan plan = {0};
@@ -109,7 +113,7 @@ static int make_room(struct queue *q, struct place_spec *spec, bool is_guarantee
 			      : -ENOSPC;
 
 	if (r == -ENOSPC)
-		r = preempt(q, spec, &plan, err);
+		r = gather_preempt(q, spec, &plan, err);
 	if (r < 0)
 		return r;
 	*ret = plan.choice;
@@ -131,8 +135,8 @@ static int gather_member(struct queue *q, struct place_spec *spec, struct place_
 		r = -ENOSPC;
 	r = r < 0 ? r : place_find(q->run->place, spec, &member->choice, err);
 	if (r == -ENOSPC && spec->queue)
-		r = make_room(q, spec, verdict.admission == PLACE_ADMIT_NOW, &member->choice,
-			&g->victims, err);
+		r = gather_find_victims(q, spec, verdict.admission == PLACE_ADMIT_NOW,
+			&member->choice, &g->victims, err);
 	r = r < 0 ? r : place_add(q->run->place, spec, &member->choice, &member->tenant, err);
 	if (r < 0)
 		member->tenant = PLACE_NONE;
@@ -145,55 +149,58 @@ static int gather_member(struct queue *q, struct place_spec *spec, struct place_
  * Runs after all required tasks have places. Victims that none of these places needs stay; the
  * other victims count for all tasks of the item.
  */
-static int settle(struct queue *q, struct gathered *g, struct error *err)
+static int gather_settle(struct queue *q, struct gathered *g, struct error *err)
 {
-	int r = place_victims_spare(&g->victims, q->run->place);
+	int r = place_victims_readd(&g->victims, q->run->place);
 
 	if (r == 0)
 		g->group.victims = place_victims_numbers(&g->victims);
 	if (!g->group.victims)
 		return fail(err, ENOMEM, "out of memory for a run");
 	g->group.n_victims = g->victims.n;
-	return q->run->in->grace_ns ? place_victims_linger(&g->victims, q->run->place, err) : 0;
+	return q->run->in->grace_ns
+		? place_victims_readd_terminating(&g->victims, q->run->place, err)
+		: 0;
 }
 
 static int gather_each(
-	struct queue *q, const struct unit *unit, struct place_group *ret, struct error *err)
+	struct queue *q, const struct queue_item *item, struct place_group *ret, struct error *err)
 {
 	_cleanup_(gathered_done) struct gathered g = {
-		.group = {.members = calloc(unit->n, sizeof(*g.group.members)), .n = unit->n}};
-	const uint32_t least = place_gang_least(unit->n, unit->threshold);
-	uint32_t mark, refused = 0;
+		.group = {.members = calloc(item->n, sizeof(*g.group.members)), .n = item->n}};
+	const uint32_t least = place_gang_least(item->n, item->threshold);
+	uint32_t savepoint, refused = 0;
 	int r = 0;
 
 	if (!g.group.members)
 		return fail(err, ENOMEM, "out of memory for a run");
-	mark = place_mark(q->run->place);
-	for (uint32_t i = 0; r == 0 && i < unit->n; i++) {
-		struct place_spec spec = spec_now(q, unit->first + i);
+	savepoint = place_savepoint(q->run->place);
+	for (uint32_t i = 0; r == 0 && i < item->n; i++) {
+		struct place_spec spec = spec_now(q, item->first + i);
 
-		spec.priority = spec_at(q, unit->first)->priority;
+		spec.priority = spec_at(q, item->first)->priority;
 		r = gather_member(q, &spec, &g.group.members[i], &g, err);
-		if (r == -ENOSPC && unit->n - ++refused >= least)
+		if (r == -ENOSPC && item->n - ++refused >= least)
 			r = 0;
 	}
-	r = r < 0 ? r : settle(q, &g, err);
+	r = r < 0 ? r : gather_settle(q, &g, err);
 	if (r < 0)
-		place_rollback(q->run->place, mark);
+		place_rollback(q->run->place, savepoint);
 	place_release(q->run->place);
 	if (r < 0)
 		return r;
-	g.group.n_placed = unit->n - refused;
+	g.group.n_placed = item->n - refused;
 	q->helps |= g.has_borrowed;
 	*ret = TAKE(g.group, (struct place_group){0});
 	return 0;
 }
 
-int gather(struct queue *q, const struct unit *unit, struct place_group *ret, struct error *err)
+int gather(
+	struct queue *q, const struct queue_item *item, struct place_group *ret, struct error *err)
 {
-	const bool is_gang = unit->n > 1 && unit->threshold < 1000;
+	const bool is_gang = item->n > 1 && item->threshold < 1000;
 
-	if (!unit->queue && (is_gang || q->run->in->preempt != REPLAY_KEEP))
-		return gather_gang(q, unit, ret, err);
-	return gather_each(q, unit, ret, err);
+	if (!item->queue && (is_gang || q->run->in->preempt != REPLAY_KEEP))
+		return gather_gang(q, item, ret, err);
+	return gather_each(q, item, ret, err);
 }

@@ -12,14 +12,14 @@
 #define KINDS 32u /* sample tasks */
 #define REASONS (METRICS_OPEN - METRICS_NO_CPU + 1)
 
-struct tally {
+struct idle_counts {
 	uint64_t free[REASONS]; /* permille of devices, summed over all sample tasks */
 	uint64_t fragmented;    /* permille multiplied by the weights of the mix */
 };
 
 struct idle_node {
 	uint64_t version; /* version of the counted state + 1; 0: count again */
-	struct tally tally;
+	struct idle_counts counts;
 };
 
 struct idle {
@@ -32,7 +32,7 @@ struct idle {
 	bool looks_around;
 	bool is_stale;  /* some nodes kept their count although looks_around is set */
 	uint32_t point; /* of the curves at the last count, + 1 */
-	struct tally sum;
+	struct idle_counts sum;
 	struct idle_node *nodes;
 };
 
@@ -100,16 +100,16 @@ static enum metrics_series series_of(
 	return reason == PLACE_FITS || reason == PLACE_NO_SHARE ? METRICS_TOO_SMALL : METRICS_OTHER;
 }
 
-static struct tally count(const struct run *run, uint32_t at)
+static struct idle_counts idle_count_node(const struct run *run, uint32_t at)
 {
 	const struct idle *idle = run->idle;
 	struct place_device_view devices[PLACE_NODE_DEVICES_MAX];
 	uint16_t open[PLACE_NODE_DEVICES_MAX];
 	struct place_node_view node;
-	struct tally tally = {0};
+	struct idle_counts counts = {0};
 
 	if (!place_node_get(run->place, at, &node))
-		return tally;
+		return counts;
 	for (uint32_t i = 0; i < node.n_devices; i++) {
 		place_device_get(run->place, node.first_device + i, &devices[i]);
 		open[i] = share_free(run, node.first_device + i);
@@ -119,18 +119,18 @@ static struct tally count(const struct run *run, uint32_t at)
 		const enum place_reason reason = place_reason_of(run->place, spec, at);
 
 		for (uint32_t i = 0; i < node.n_devices; i++)
-			tally.free[series_of(reason, &devices[i], spec) - METRICS_NO_CPU] +=
+			counts.free[series_of(reason, &devices[i], spec) - METRICS_NO_CPU] +=
 				open[i];
 	}
-	tally.fragmented = place_mix_unusable(run->mix, run->place, at, open);
-	return tally;
+	counts.fragmented = workload_mix_unusable(run->mix, run->place, at, open);
+	return counts;
 }
 
-static void add(struct tally *sum, const struct tally *tally, bool is_less)
+static void idle_add_counts(struct idle_counts *sum, const struct idle_counts *counts, bool is_less)
 {
 	for (uint32_t i = 0; i < REASONS; i++)
-		sum->free[i] += is_less ? -tally->free[i] : tally->free[i];
-	sum->fragmented += is_less ? -tally->fragmented : tally->fragmented;
+		sum->free[i] += is_less ? -counts->free[i] : counts->free[i];
+	sum->fragmented += is_less ? -counts->fragmented : counts->fragmented;
 }
 
 /*
@@ -152,10 +152,10 @@ void idle_look(struct run *run, uint32_t point)
 
 		if (node->version == version && !is_all)
 			continue;
-		add(&idle->sum, &node->tally, true);
-		node->tally = count(run, at);
+		idle_add_counts(&idle->sum, &node->counts, true);
+		node->counts = idle_count_node(run, at);
 		node->version = version;
-		add(&idle->sum, &node->tally, false);
+		idle_add_counts(&idle->sum, &node->counts, false);
 	}
 	for (uint32_t i = 0; i < REASONS; i++)
 		run->now.value[METRICS_NO_CPU + i] = (double)idle->sum.free[i] /

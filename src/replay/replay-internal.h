@@ -8,7 +8,7 @@
 struct run_device {
 	uint32_t load; /* permille in use; above 1000 if the scheme overcommits the device */
 	uint32_t n_tasks;
-	uint32_t asked; /* permille, sum of the original requests */
+	uint32_t requested; /* permille, sum of the original requests */
 	/*
 	 * permille, sum of the requests as the scheme counts them; without limits the original ones
 	 */
@@ -30,7 +30,7 @@ struct run {
 	struct place *place;
 	struct place_spec *specs; /* by task; requests as adapted by the scheme */
 	/* original requests of all tasks; fragmentation uses it for every scheme */
-	struct place_mix *mix;
+	struct workload_mix *mix;
 	struct run_device *devices;
 	double all; /* permille of all devices together */
 	struct metrics_now now;
@@ -57,7 +57,7 @@ void run_leave(struct run *run, uint32_t task, const uint32_t *devices, uint32_t
 void run_update(struct run *run);
 
 /* Calls the progress callback if the percentage done / all has changed. */
-void run_tell(struct run *run, uint64_t done, uint64_t all);
+void run_report_progress(struct run *run, uint64_t done, uint64_t all);
 
 /* ---- replay-note.c ---- */
 

@@ -23,7 +23,7 @@ void metrics_add(struct metrics *m, const struct metrics_now *now, uint32_t at, 
 		m->row[i][at] += now->row[i] * weight;
 }
 
-static void halve(double *x)
+static void metrics_halve_curve(double *x)
 {
 	for (uint32_t i = 0; i < METRICS_POINTS_MAX / 2; i++)
 		x[i] = x[2 * i] + x[2 * i + 1];
@@ -33,11 +33,11 @@ static void halve(double *x)
 
 void metrics_halve(struct metrics *m)
 {
-	halve(m->weight);
+	metrics_halve_curve(m->weight);
 	for (int i = 0; i < METRICS_N; i++)
-		halve(m->sum[i]);
+		metrics_halve_curve(m->sum[i]);
 	for (uint32_t i = 0; i < m->n_rows; i++)
-		halve(m->row[i]);
+		metrics_halve_curve(m->row[i]);
 	m->n = (m->n + 1) / 2;
 	m->step *= 2;
 }

@@ -32,19 +32,19 @@ void run_note_placed(const struct run *run, uint64_t at_ns, uint32_t task,
 	const struct place_choice *choice, uint32_t tenant)
 {
 	char why[PLACE_WHY];
-	uint32_t mark;
+	uint32_t savepoint;
 
 	if (!run->in->note)
 		return;
 	/*
 	 * The explanation needs the state before this task, but with the other tasks of its gang.
 	 */
-	mark = place_mark(run->place);
+	savepoint = place_savepoint(run->place);
 	if (place_remove(run->place, tenant) < 0)
 		why[0] = '\0';
 	else
 		place_choice_format(run->place, &run->specs[task], choice, why);
-	place_rollback(run->place, mark);
+	place_rollback(run->place, savepoint);
 	place_release(run->place);
 	run_note(run, REPLAY_PLACED, at_ns, task, choice, why);
 }
@@ -66,7 +66,7 @@ void explain_limit(const struct run *run, const struct place_spec *spec, char *r
 }
 
 /* Explains a refusal: the task's queue does not admit it, or no node has room for it. */
-static void explain(
+static void replay_note_explain(
 	const struct run *run, const struct place_spec *spec, char ret[static REPLAY_WHY])
 {
 	struct place_verdict verdict = {.admission = PLACE_ADMIT_NOW};
@@ -95,6 +95,6 @@ void run_note_refused(const struct run *run, enum replay_event event, uint64_t a
 		snprintf(why, sizeof(why),
 			"%u of %u tasks of the gang must start together, and fewer fit", least, n);
 	else
-		explain(run, &run->specs[task], why);
+		replay_note_explain(run, &run->specs[task], why);
 	run_note(run, event, at_ns, task, NULL, why);
 }

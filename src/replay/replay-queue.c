@@ -15,12 +15,12 @@
 
 /* ---- start and end ---- */
 
-static bool is_busy(const struct queue *q)
+static bool replay_queue_is_busy(const struct queue *q)
 {
 	return q->n_ended * 100ull < q->n_counted * (uint64_t)BUSY_PERCENT;
 }
 
-static double seconds(uint64_t ns)
+static double replay_queue_seconds(uint64_t ns)
 {
 	return (double)ns / (double)NSEC_PER_SEC;
 }
@@ -29,7 +29,7 @@ int start_task(struct queue *q, uint32_t task, const struct place_choice *choice
 {
 	struct replay_result *result = q->run->result;
 	struct progress *p = &q->progress[task];
-	const double queued_s = seconds(q->tasks.now_ns - p->since_ns);
+	const double queued_s = replay_queue_seconds(q->tasks.now_ns - p->since_ns);
 
 	if (p->queued == PLACE_NONE) {
 		p->queued = result->n_placed++;
@@ -49,8 +49,9 @@ void note_for(const struct queue *q, enum replay_event event, uint32_t task, uin
 
 	if (!q->run->in->note)
 		return;
-	if (event == REPLAY_LEAVING)
-		snprintf(within, sizeof(within), "within %.6g s ", seconds(q->run->in->grace_ns));
+	if (event == REPLAY_TERMINATING)
+		snprintf(within, sizeof(within), "within %.6g s ",
+			replay_queue_seconds(q->run->in->grace_ns));
 	if (goes->queue && comes->queue && goes->queue != comes->queue)
 		snprintf(why, sizeof(why), "%sfor task %u, whose queue reclaims its quota", within,
 			comer + 1);
@@ -82,7 +83,8 @@ int evict(struct queue *q, uint32_t tenant, uint32_t comer)
  * Reserves a place until its victims have ended. A gang member without a place waits for the start
  * of its gang.
  */
-static int claim(struct queue *q, uint32_t at, const struct place_member *member, uint32_t n_going)
+static int replay_queue_claim(
+	struct queue *q, uint32_t at, const struct place_member *member, uint32_t n_going)
 {
 	struct place_node_view node;
 	char why[REPLAY_WHY];
@@ -97,34 +99,34 @@ static int claim(struct queue *q, uint32_t at, const struct place_member *member
 			n_going == 1 ? "task has" : "tasks have");
 		run_note(q->run, REPLAY_WAITS, q->tasks.now_ns, q->arrivals[at], NULL, why);
 	}
-	return leave_claim(q, at, member);
+	return terminate_claim(q, at, member);
 }
 
-int try_unit(struct queue *q, struct unit unit, struct error *err)
+int try_queue_item(struct queue *q, struct queue_item item, struct error *err)
 {
-	const uint32_t comer = q->arrivals[unit.first];
+	const uint32_t comer = q->arrivals[item.first];
 	struct place_group group;
 	uint32_t n_going;
-	int r = gather(q, &unit, &group, err);
+	int r = gather(q, &item, &group, err);
 
 	if (r < 0)
 		return r == -ENOSPC ? 0 : r;
 	q->round++;
-	q->helps |= unit.is_drawn;
+	q->helps |= item.has_locality;
 	/* Victims stop first: without a grace period a new tenant may have a victim's number. */
 	for (uint32_t i = 0; r == 0 && i < group.n_victims; i++)
-		r = q->run->in->grace_ns ? leave_tell(q, group.victims[i], comer)
+		r = q->run->in->grace_ns ? terminate_begin(q, group.victims[i], comer)
 					 : evict(q, group.victims[i], comer);
-	n_going = leave_awaited(q, q->round);
-	for (uint32_t i = 0; r == 0 && i < unit.n; i++) {
+	n_going = terminate_awaited(q, q->round);
+	for (uint32_t i = 0; r == 0 && i < item.n; i++) {
 		const struct place_member *m = &group.members[i];
 
 		if (n_going)
-			r = claim(q, unit.first + i, m, n_going);
+			r = replay_queue_claim(q, item.first + i, m, n_going);
 		else if (m->tenant == PLACE_NONE)
-			r = wait_again(q, unit.first + i);
+			r = wait_again(q, item.first + i);
 		else
-			r = start_task(q, q->arrivals[unit.first + i], &m->choice, m->tenant);
+			r = start_task(q, q->arrivals[item.first + i], &m->choice, m->tenant);
 	}
 	place_group_done(&group);
 	return r < 0 ? fail(err, -r, "out of memory for a run") : 1;
@@ -142,14 +144,15 @@ static int end_task(struct queue *q, uint32_t slot)
 		return r;
 	run_note(q->run, REPLAY_ENDED, now_ns, was.task, NULL, NULL);
 	q->progress[was.task].ended_ns = q->ended_ns = now_ns;
-	q->run->result->completion_s[q->n_ended++] = seconds(now_ns - tasks[was.task].arrives_ns);
-	if (!is_busy(q) && q->busy_ns == CLOCK_NEVER)
+	q->run->result->completion_s[q->n_ended++] = replay_queue_seconds(
+		now_ns - tasks[was.task].arrives_ns);
+	if (!replay_queue_is_busy(q) && q->busy_ns == CLOCK_NEVER)
 		q->busy_ns = now_ns;
 	if (q->busy_ns >= now_ns)
 		q->n_busy = q->n_ended;
 	q->may_defrag = true;
 	note_freed(q, was.node);
-	return leave_ended(q, was.tenant);
+	return terminate_ended(q, was.tenant);
 }
 
 static uint64_t next_arrival_ns(const struct queue *q)
@@ -157,28 +160,28 @@ static uint64_t next_arrival_ns(const struct queue *q)
 	return q->next < q->run->in->workload->n ? task_at(q, q->next)->arrives_ns : CLOCK_NEVER;
 }
 
-static struct unit next_unit(struct queue *q)
+static struct queue_item replay_queue_next_item(struct queue *q)
 {
 	const uint32_t first = q->next;
-	struct unit unit;
+	struct queue_item item;
 
 	do
 		place_note_arrival(q->run->place, spec_at(q, q->next++));
 	while (q->next < q->run->in->workload->n && task_at(q, first)->gang &&
 		task_at(q, q->next)->gang == task_at(q, first)->gang);
-	unit = unit_of(q, first, q->next - first);
-	unit.is_new = true;
-	return unit;
+	item = queue_item_of(q, first, q->next - first);
+	item.is_new = true;
+	return item;
 }
 
-static int arrive_alone(struct queue *q, struct unit unit, struct error *err)
+static int arrive_alone(struct queue *q, struct queue_item item, struct error *err)
 {
-	int r = try_unit(q, unit, err);
+	int r = try_queue_item(q, item, err);
 
 	if (r == 0)
-		note_waits(q, &unit);
-	unit.is_new = false;
-	if (r == 0 && wait_in_line(q, unit) < 0)
+		note_waits(q, &item);
+	item.is_new = false;
+	if (r == 0 && wait_in_queue(q, item) < 0)
 		return fail(err, ENOMEM, "out of memory for a run");
 	/* The start may have evicted tasks or may help waiting tasks. */
 	return r == 1 && (q->n_back || q->helps) ? retry(q, err) : MIN(r, 0);
@@ -186,7 +189,7 @@ static int arrive_alone(struct queue *q, struct unit unit, struct error *err)
 
 /* ---- defragmentation ---- */
 
-static int defragment(struct queue *q, struct error *err)
+static int replay_queue_defragment(struct queue *q, struct error *err)
 {
 	struct place_defrag done;
 	int r = run_defrag(q, &done, err);
@@ -219,11 +222,11 @@ static bool defrag_is_due(struct queue *q, uint64_t before_ns)
 
 /* ---- time ---- */
 
-static void advance(struct queue *q, uint64_t to_ns)
+static void replay_queue_advance(struct queue *q, uint64_t to_ns)
 {
 	struct run *run = q->run;
 
-	if (!is_busy(q)) {
+	if (!replay_queue_is_busy(q)) {
 		q->tasks.now_ns = to_ns;
 		return;
 	}
@@ -246,7 +249,7 @@ static void advance(struct queue *q, uint64_t to_ns)
 	}
 }
 
-static int by_arrival(const void *a, const void *b, void *context)
+static int replay_queue_compare_arrival(const void *a, const void *b, void *context)
 {
 	const struct task *tasks = context;
 	const uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
@@ -256,7 +259,7 @@ static int by_arrival(const void *a, const void *b, void *context)
 	return x < y ? -1 : x > y;
 }
 
-static int prepare(struct queue *q, struct error *err)
+static int replay_queue_prepare(struct queue *q, struct error *err)
 {
 	const struct workload *w = q->run->in->workload;
 	struct replay_result *result = q->run->result;
@@ -264,16 +267,16 @@ static int prepare(struct queue *q, struct error *err)
 	q->arrivals = calloc(w->n, sizeof(*q->arrivals));
 	q->progress = calloc(w->n, sizeof(*q->progress));
 	q->run->has_place = calloc(w->n, sizeof(*q->run->has_place));
-	q->n_lines = place_queue_n(q->run->place) + 1;
-	q->lines = calloc(q->n_lines, sizeof(*q->lines));
+	q->n_wait_queues = place_queue_n(q->run->place) + 1;
+	q->wait_queues = calloc(q->n_wait_queues, sizeof(*q->wait_queues));
 	result->queued_s = calloc(w->n, sizeof(double));
 	result->completion_s = calloc(w->n, sizeof(double));
 	if (tasks_init(&q->tasks, q->run) < 0 || !q->arrivals || !q->progress ||
-		!q->run->has_place || !q->lines || !result->queued_s || !result->completion_s)
+		!q->run->has_place || !q->wait_queues || !result->queued_s || !result->completion_s)
 		return fail(err, ENOMEM, "out of memory for a run");
 	for (uint32_t i = 0; i < w->n; i++)
 		q->arrivals[i] = i;
-	qsort_r(q->arrivals, w->n, sizeof(*q->arrivals), by_arrival, w->tasks);
+	qsort_r(q->arrivals, w->n, sizeof(*q->arrivals), replay_queue_compare_arrival, w->tasks);
 	for (uint32_t i = 0; i < w->n; i++) {
 		const uint32_t task = q->arrivals[i];
 
@@ -303,21 +306,21 @@ static void queue_done(struct queue *q)
 	tasks_done(&q->tasks);
 	free(q->arrivals);
 	free(q->progress);
-	for (uint32_t l = 0; q->lines && l < q->n_lines; l++)
-		free(q->lines[l].units);
-	free(q->lines);
+	for (uint32_t l = 0; q->wait_queues && l < q->n_wait_queues; l++)
+		free(q->wait_queues[l].items);
+	free(q->wait_queues);
 	free(q->back);
-	leave_done(q);
+	terminate_done(q);
 }
 
 /* Processes the earliest next event; returns 1 after the last one. */
-static int step(struct queue *q, struct error *err)
+static int replay_queue_step(struct queue *q, struct error *err)
 {
 	const struct workload *w = q->run->in->workload;
 	const struct event *end = tasks_next(&q->tasks);
-	const uint64_t end_ns = MIN(end ? end->at_ns : CLOCK_NEVER, leave_next_ns(q));
+	const uint64_t end_ns = MIN(end ? end->at_ns : CLOCK_NEVER, terminate_next_ns(q));
 	const uint64_t arrival_ns = next_arrival_ns(q);
-	struct unit unit;
+	struct queue_item item;
 	int r = 0;
 
 	if (!end && arrival_ns == CLOCK_NEVER)
@@ -328,24 +331,24 @@ static int step(struct queue *q, struct error *err)
 			" days; use more devices, or fewer or shorter tasks",
 			q->n_ended, w->n, REPLAY_TIME_MAX_NS / (86400 * NSEC_PER_SEC));
 	if (defrag_is_due(q, MIN(end_ns, arrival_ns))) {
-		advance(q, q->defrag_ns);
+		replay_queue_advance(q, q->defrag_ns);
 		q->defrag_ns += q->run->in->defrag.period_ns;
-		return defragment(q, err);
+		return replay_queue_defragment(q, err);
 	}
-	advance(q, MIN(end_ns, arrival_ns));
-	run_tell(q->run, q->next + (uint64_t)q->n_ended, 2 * (uint64_t)w->n);
+	replay_queue_advance(q, MIN(end_ns, arrival_ns));
+	run_report_progress(q->run, q->next + (uint64_t)q->n_ended, 2 * (uint64_t)w->n);
 	if (arrival_ns < end_ns) {
-		unit = next_unit(q);
+		item = replay_queue_next_item(q);
 		if (next_arrival_ns(q) > arrival_ns)
-			return arrive_alone(q, unit, err);
-		r = wait_in_line(q, unit);
+			return arrive_alone(q, item, err);
+		r = wait_in_queue(q, item);
 	}
 	while (r == 0 && (end = tasks_next(&q->tasks)) && end->at_ns == q->tasks.now_ns)
 		r = end_task(q, end->slot);
-	r = r < 0 ? r : leave_due(q);
+	r = r < 0 ? r : terminate_due(q);
 	/* Arriving tasks are tried in order with the waiting tasks. */
 	while (r == 0 && next_arrival_ns(q) == q->tasks.now_ns)
-		r = wait_in_line(q, next_unit(q));
+		r = wait_in_queue(q, replay_queue_next_item(q));
 	return r < 0 ? fail(err, ENOMEM, "out of memory for a run") : retry(q, err);
 }
 
@@ -375,8 +378,9 @@ static struct replay_priority of_priority(
 		}
 		if (of->ended_ns == CLOCK_NEVER)
 			continue;
-		p.completion_s += seconds(of->ended_ns - w->tasks[tasks[i]].arrives_ns);
-		ends[n_ended++] = seconds(of->ended_ns - q->first_ns);
+		p.completion_s += replay_queue_seconds(
+			of->ended_ns - w->tasks[tasks[i]].arrives_ns);
+		ends[n_ended++] = replay_queue_seconds(of->ended_ns - q->first_ns);
 	}
 	stats_sort(ends, n_ended);
 	p.queued_s /= MAX(p.n_placed, 1u);
@@ -412,7 +416,7 @@ static int summarise_priorities(const struct queue *q)
 	return 0;
 }
 
-static int summarise(const struct queue *q)
+static int replay_queue_summarise(const struct queue *q)
 {
 	struct replay_result *result = q->run->result;
 	const uint64_t busy_ns = clock_since_ns(MIN(q->busy_ns, q->tasks.now_ns), q->first_ns);
@@ -421,9 +425,9 @@ static int summarise(const struct queue *q)
 		return -ENOMEM;
 	stats_sort(result->queued_s, result->n_placed);
 	stats_sort(result->completion_s, q->n_ended);
-	result->arrivals_s = seconds(clock_since_ns(q->last_ns, q->first_ns));
-	result->end_s = seconds(clock_since_ns(q->ended_ns, q->first_ns));
-	result->busy_s = seconds(busy_ns);
+	result->arrivals_s = replay_queue_seconds(clock_since_ns(q->last_ns, q->first_ns));
+	result->end_s = replay_queue_seconds(clock_since_ns(q->ended_ns, q->first_ns));
+	result->busy_s = replay_queue_seconds(busy_ns);
 	if (busy_ns)
 		result->throughput_per_h = 3600.0 * q->n_busy / result->busy_s;
 	return 0;
@@ -432,14 +436,14 @@ static int summarise(const struct queue *q)
 int run_queue(struct run *run, struct error *err)
 {
 	_cleanup_(queue_done) struct queue q = {.run = run};
-	int r = prepare(&q, err);
+	int r = replay_queue_prepare(&q, err);
 
 	while (r == 0)
-		r = step(&q, err);
+		r = replay_queue_step(&q, err);
 	if (r < 0)
 		return r;
 	run_update(run);
 	idle_look(run, UINT32_MAX - 1);
 	run->result->curves.after = run->now;
-	return summarise(&q) < 0 ? fail(err, ENOMEM, "out of memory for figures") : 0;
+	return replay_queue_summarise(&q) < 0 ? fail(err, ENOMEM, "out of memory for figures") : 0;
 }

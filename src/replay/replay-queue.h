@@ -13,13 +13,13 @@
 #define FREED_MAX 64u
 
 /* A queue item: tasks that start together. They are neighbours in `arrivals`. */
-struct unit {
+struct queue_item {
 	uint32_t first, n;
 	uint32_t share;     /* smallest request of its tasks for one device */
 	uint32_t threshold; /* permille of its tasks that have to start */
 	uint32_t queue;     /* queue number of place-queue.h */
 	/* a task has an affinity label, so a task that starts elsewhere can make a place usable */
-	bool is_drawn;
+	bool has_locality;
 	bool is_new; /* not yet tried since it began to wait */
 };
 
@@ -27,8 +27,8 @@ struct unit {
  * Waiting items in order. Line 0 has the tasks of no queue, and each queue (place-queue.h) has a
  * line of its own.
  */
-struct line {
-	struct unit *units;
+struct wait_queue {
+	struct queue_item *items;
 	uint32_t n, room;
 	/* during try_all(): the next item, and the number of items that continue to wait */
 	uint32_t at, kept;
@@ -69,9 +69,9 @@ struct queue {
 	uint32_t next;            /* next index in `arrivals` */
 	uint32_t n_counted;       /* tasks that the figures include */
 	uint32_t n_ended, n_busy; /* n_busy: tasks ended by busy_ns */
-	struct line *lines;
-	uint32_t n_lines;
-	struct unit *back; /* tasks that return to their lines before the next try_all() */
+	struct wait_queue *wait_queues;
+	uint32_t n_wait_queues;
+	struct queue_item *back; /* tasks that return to their lines before the next try_all() */
 	uint32_t n_back, back_room;
 	/*
 	 * Arrivals of the tasks that the figures include: the first, where the curves begin, and
@@ -94,7 +94,7 @@ struct queue {
 	 * is_helped has its value during try_all().
 	 */
 	bool helps, is_helped;
-	/* largest free capacity on these nodes by priority, from place_preempt_room() */
+	/* largest free capacity on these nodes by priority, from place_preempt_free() */
 	uint32_t room[SPEC_PRIORITY_MAX + 1];
 	uint64_t defrag_ns; /* time of the next defragmentation */
 	/* something has changed since the last defragmentation */
@@ -118,12 +118,12 @@ static inline const struct place_spec *spec_at(const struct queue *q, uint32_t a
 
 /* ---- replay-wait.c; functions return -ENOMEM, else 0 ---- */
 
-struct unit unit_of(const struct queue *q, uint32_t first, uint32_t n);
-int wait_in_line(struct queue *q, struct unit unit);
+struct queue_item queue_item_of(const struct queue *q, uint32_t first, uint32_t n);
+int wait_in_queue(struct queue *q, struct queue_item item);
 /* Returns how many of the n arrivals from `first` the figures include. */
 uint32_t n_counted_of(const struct queue *q, uint32_t first, uint32_t n);
 /* Reports for each task of the item that it has no place, with the reason. */
-void note_waits(const struct queue *q, const struct unit *unit);
+void note_waits(const struct queue *q, const struct queue_item *item);
 /* Returns the task to its line when the current try_all() ends. */
 int wait_again(struct queue *q, uint32_t at);
 void note_freed(struct queue *q, uint32_t node);
@@ -139,31 +139,32 @@ bool waits_for_whole(const struct queue *q);
  * Victims are removed from the placement model, or marked as terminating if there is a grace
  * period. They stay in q->tasks.
  */
-int gather(struct queue *q, const struct unit *unit, struct place_group *ret, struct error *err);
+int gather(
+	struct queue *q, const struct queue_item *item, struct place_group *ret, struct error *err);
 
 /* ---- replay-terminate.c; functions return -ENOMEM, else 0 ---- */
 
 /* Returns when the next terminating task ends, or CLOCK_NEVER. */
-uint64_t leave_next_ns(const struct queue *q);
+uint64_t terminate_next_ns(const struct queue *q);
 /*
  * Evicts a tenant that the placement model has marked as terminating. A running task gets its grace
  * period; a task that has not started loses its reserved place.
  */
-int leave_tell(struct queue *q, uint32_t tenant, uint32_t comer);
+int terminate_begin(struct queue *q, uint32_t tenant, uint32_t comer);
 /* Returns how many terminating tasks of the round still run. */
-uint32_t leave_awaited(const struct queue *q, uint32_t round);
+uint32_t terminate_awaited(const struct queue *q, uint32_t round);
 /*
  * Reserves the member's place until all terminating tasks of the current round have ended. Until
  * then the task counts as waiting.
  */
-int leave_claim(struct queue *q, uint32_t at, const struct place_member *member);
+int terminate_claim(struct queue *q, uint32_t at, const struct place_member *member);
 /* Returns the tenant's claim, or NULL. */
 struct claim *claim_of(struct queue *q, uint32_t tenant);
 /* Removes the notice of a tenant that ended by itself, if it has one. */
-int leave_ended(struct queue *q, uint32_t tenant);
+int terminate_ended(struct queue *q, uint32_t tenant);
 /* Ends the terminating tasks whose grace period is over. */
-int leave_due(struct queue *q);
-void leave_done(struct queue *q);
+int terminate_due(struct queue *q);
+void terminate_done(struct queue *q);
 
 /* ---- replay-defrag.c ---- */
 
@@ -186,6 +187,6 @@ int evict(struct queue *q, uint32_t tenant, uint32_t comer);
 void note_for(const struct queue *q, enum replay_event event, uint32_t task, uint32_t comer);
 
 /* Returns 1 if the item starts now or when its victims have ended; 0 if it does not fit. */
-int try_unit(struct queue *q, struct unit unit, struct error *err);
+int try_queue_item(struct queue *q, struct queue_item item, struct error *err);
 
 #endif

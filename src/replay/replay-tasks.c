@@ -19,14 +19,14 @@
 
 /* ---- departures to come ---- */
 
-static bool is_before(struct event a, struct event b)
+static bool tasks_is_event_before(struct event a, struct event b)
 {
 	return a.at_ns != b.at_ns ? a.at_ns < b.at_ns : a.slot < b.slot;
 }
 
-HEAP_DEFINE(departures, struct event, is_before, HEAP_NO_PLACE)
+HEAP_DEFINE(departures, struct event, tasks_is_event_before, HEAP_NO_PLACE)
 
-static int push(struct tasks *t, struct event event)
+static int tasks_push_event(struct tasks *t, struct event event)
 {
 	if (departures_reserve(&t->departures, t->departures.n + 1ul) < 0)
 		return -ENOMEM;
@@ -104,10 +104,11 @@ static int set_pace(struct tasks *t, uint32_t slot)
 	r->got = got;
 	r->longer = longer;
 	r->version++;
-	return push(t, (struct event){clock_add_ns(t->now_ns, time_left(r)), slot, r->version});
+	return tasks_push_event(
+		t, (struct event){clock_add_ns(t->now_ns, time_left(r)), slot, r->version});
 }
 
-static int divide(struct tasks *t, uint32_t device)
+static int tasks_divide_device(struct tasks *t, uint32_t device)
 {
 	const struct crowd *crowd = &t->crowds[device];
 	int r = array_grow(&t->water, &t->water_room, crowd->n, sizeof(*t->water));
@@ -162,7 +163,7 @@ uint64_t tasks_work(const struct tasks *t, uint32_t task)
 	return of->work_ns * (of->spec.count ? of->limit : SPEC_SHARE_ONE);
 }
 
-static int take_slot(struct tasks *t, uint32_t *ret_slot)
+static int tasks_take_slot(struct tasks *t, uint32_t *ret_slot)
 {
 	if (t->n_free) {
 		*ret_slot = t->free_slots[--t->n_free];
@@ -176,7 +177,7 @@ static int take_slot(struct tasks *t, uint32_t *ret_slot)
 	return 0;
 }
 
-static int join(struct tasks *t, uint32_t device, uint32_t slot)
+static int tasks_join_device(struct tasks *t, uint32_t device, uint32_t slot)
 {
 	struct crowd *crowd = &t->crowds[device];
 	int r = array_grow(&crowd->slot, &crowd->room, crowd->n + 1, sizeof(*crowd->slot));
@@ -193,7 +194,7 @@ int tasks_start(struct tasks *t, uint32_t task, uint64_t left, const struct plac
 	uint32_t slot;
 	int r = array_grow(&t->slot_of, &t->slot_of_room, tenant + 1ull, sizeof(*t->slot_of));
 
-	r = r < 0 ? r : take_slot(t, &slot);
+	r = r < 0 ? r : tasks_take_slot(t, &slot);
 	if (r < 0)
 		return r;
 	t->slot_of[tenant] = slot;
@@ -208,16 +209,16 @@ int tasks_start(struct tasks *t, uint32_t task, uint64_t left, const struct plac
 	for (uint32_t i = 0; r == 0 && i < choice->n; i++) {
 		running->device[i] = choice->device[i];
 		running->due[i] = SPEC_SHARE_ONE;
-		r = join(t, choice->device[i], slot);
+		r = tasks_join_device(t, choice->device[i], slot);
 	}
 	run_enter(t->run, task, choice->device, choice->n);
 	for (uint32_t i = 0; r == 0 && i < choice->n; i++)
-		r = divide(t, choice->device[i]);
+		r = tasks_divide_device(t, choice->device[i]);
 	return r == 0 && !choice->n ? set_pace(t, slot) : r;
 }
 
 /* Keeps the order of the other slots, because the order decides how shares are rounded. */
-static void leave(struct crowd *crowd, uint32_t slot)
+static void tasks_leave_crowd(struct crowd *crowd, uint32_t slot)
 {
 	uint32_t k = 0;
 
@@ -235,12 +236,12 @@ int tasks_stop(struct tasks *t, uint32_t slot, struct running *ret)
 
 	running->left -= MIN(done, running->left);
 	for (uint32_t i = 0; i < running->n; i++) {
-		leave(&t->crowds[running->device[i]], slot);
+		tasks_leave_crowd(&t->crowds[running->device[i]], slot);
 		run_load(t->run, running->device[i], -(int32_t)running->got);
 	}
 	run_leave(t->run, running->task, running->device, running->n);
 	for (uint32_t i = 0; r == 0 && i < running->n; i++)
-		r = divide(t, running->device[i]);
+		r = tasks_divide_device(t, running->device[i]);
 	running->version++;
 	t->free_slots[t->n_free++] = slot;
 	*ret = *running;

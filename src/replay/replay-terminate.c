@@ -12,13 +12,13 @@
 #include "base/clock.h"
 #include "replay/replay-queue.h"
 
-void leave_done(struct queue *q)
+void terminate_done(struct queue *q)
 {
 	free(q->notices);
 	free(q->claims);
 }
 
-uint64_t leave_next_ns(const struct queue *q)
+uint64_t terminate_next_ns(const struct queue *q)
 {
 	return q->n_notices ? q->notices[0].at_ns : CLOCK_NEVER;
 }
@@ -39,7 +39,7 @@ static void remove_claim(struct queue *q, struct claim *claim)
 	q->run->waiting -= n_counted_of(q, was.at, 1);
 }
 
-int leave_claim(struct queue *q, uint32_t at, const struct place_member *member)
+int terminate_claim(struct queue *q, uint32_t at, const struct place_member *member)
 {
 	if (array_grow(&q->claims, &q->claims_room, q->n_claims + 1ull, sizeof(*q->claims)) < 0)
 		return -ENOMEM;
@@ -50,7 +50,7 @@ int leave_claim(struct queue *q, uint32_t at, const struct place_member *member)
 }
 
 /* The task has not started, so it returns to waiting. Its own victims keep terminating. */
-static int give_up(struct queue *q, struct claim *claim)
+static int terminate_give_up_claim(struct queue *q, struct claim *claim)
 {
 	const struct claim was = *claim;
 	int r = place_remove(q->run->place, was.tenant);
@@ -60,12 +60,12 @@ static int give_up(struct queue *q, struct claim *claim)
 	return r < 0 ? r : wait_again(q, was.at);
 }
 
-int leave_tell(struct queue *q, uint32_t tenant, uint32_t comer)
+int terminate_begin(struct queue *q, uint32_t tenant, uint32_t comer)
 {
 	struct claim *claim = claim_of(q, tenant);
 
 	if (claim)
-		return give_up(q, claim);
+		return terminate_give_up_claim(q, claim);
 	if (array_grow(&q->notices, &q->notices_room, q->n_notices + 1ull, sizeof(*q->notices)) < 0)
 		return -ENOMEM;
 	q->notices[q->n_notices++] = (struct notice){
@@ -73,11 +73,11 @@ int leave_tell(struct queue *q, uint32_t tenant, uint32_t comer)
 		.tenant = tenant,
 		.round = q->round,
 		.comer = comer};
-	note_for(q, REPLAY_LEAVING, q->tasks.slots[q->tasks.slot_of[tenant]].task, comer);
+	note_for(q, REPLAY_TERMINATING, q->tasks.slots[q->tasks.slot_of[tenant]].task, comer);
 	return 0;
 }
 
-uint32_t leave_awaited(const struct queue *q, uint32_t round)
+uint32_t terminate_awaited(const struct queue *q, uint32_t round)
 {
 	uint32_t n = 0;
 
@@ -95,7 +95,7 @@ static int remove_notice(struct queue *q, uint32_t i)
 
 	q->n_notices--;
 	memmove(&q->notices[i], &q->notices[i + 1], (q->n_notices - i) * sizeof(*q->notices));
-	if (leave_awaited(q, round))
+	if (terminate_awaited(q, round))
 		return 0;
 	while (r == 0 && k < q->n_claims) {
 		const struct claim claim = q->claims[k];
@@ -112,7 +112,7 @@ static int remove_notice(struct queue *q, uint32_t i)
 	return r;
 }
 
-int leave_ended(struct queue *q, uint32_t tenant)
+int terminate_ended(struct queue *q, uint32_t tenant)
 {
 	for (uint32_t i = 0; i < q->n_notices; i++)
 		if (q->notices[i].tenant == tenant)
@@ -120,11 +120,11 @@ int leave_ended(struct queue *q, uint32_t tenant)
 	return 0;
 }
 
-int leave_due(struct queue *q)
+int terminate_due(struct queue *q)
 {
 	int r = 0;
 
-	while (r == 0 && leave_next_ns(q) <= q->tasks.now_ns) {
+	while (r == 0 && terminate_next_ns(q) <= q->tasks.now_ns) {
 		const struct notice notice = q->notices[0];
 
 		r = place_remove(q->run->place, notice.tenant);

@@ -16,28 +16,29 @@
 #include "place/place-queue.h"
 #include "replay/replay-queue.h"
 
-struct unit unit_of(const struct queue *q, uint32_t first, uint32_t n)
+struct queue_item queue_item_of(const struct queue *q, uint32_t first, uint32_t n)
 {
-	struct unit unit = {.first = first,
+	struct queue_item item = {.first = first,
 		.n = n,
 		.share = SPEC_SHARE_ONE,
 		.threshold = task_at(q, first)->threshold,
 		.queue = spec_at(q, first)->queue};
 
-	if (!unit.threshold)
-		unit.threshold = 1000;
+	if (!item.threshold)
+		item.threshold = 1000;
 	for (uint32_t i = first; i < first + n; i++) {
 		const struct place_spec *spec = spec_at(q, i);
 
-		unit.share = MIN(unit.share, spec->share);
-		unit.is_drawn |= spec->affinity > 0;
+		item.share = MIN(item.share, spec->share);
+		item.has_locality |= spec->affinity > 0;
 	}
-	return unit;
+	return item;
 }
 
 /* ---- lines ---- */
 
-static bool comes_before(const struct queue *q, const struct unit *a, const struct unit *b)
+static bool comes_before(
+	const struct queue *q, const struct queue_item *a, const struct queue_item *b)
 {
 	const uint32_t x = task_at(q, a->first)->spec.priority;
 	const uint32_t y = task_at(q, b->first)->spec.priority;
@@ -47,19 +48,21 @@ static bool comes_before(const struct queue *q, const struct unit *a, const stru
 	return a->first < b->first;
 }
 
-int wait_in_line(struct queue *q, struct unit unit)
+int wait_in_queue(struct queue *q, struct queue_item item)
 {
-	struct line *line = &q->lines[unit.queue];
-	uint32_t at = line->n;
+	struct wait_queue *wait_queue = &q->wait_queues[item.queue];
+	uint32_t at = wait_queue->n;
 
-	if (array_grow(&line->units, &line->room, at + 1ull, sizeof(*line->units)) < 0)
+	if (array_grow(&wait_queue->items, &wait_queue->room, at + 1ull,
+		    sizeof(*wait_queue->items)) < 0)
 		return -ENOMEM;
-	while (at && comes_before(q, &unit, &line->units[at - 1]))
+	while (at && comes_before(q, &item, &wait_queue->items[at - 1]))
 		at--;
-	memmove(&line->units[at + 1], &line->units[at], (line->n - at) * sizeof(*line->units));
-	line->units[at] = unit;
-	line->n++;
-	q->run->waiting += n_counted_of(q, unit.first, unit.n);
+	memmove(&wait_queue->items[at + 1], &wait_queue->items[at],
+		(wait_queue->n - at) * sizeof(*wait_queue->items));
+	wait_queue->items[at] = item;
+	wait_queue->n++;
+	q->run->waiting += n_counted_of(q, item.first, item.n);
 	return 0;
 }
 
@@ -72,31 +75,31 @@ uint32_t n_counted_of(const struct queue *q, uint32_t first, uint32_t n)
 	return counted;
 }
 
-void note_waits(const struct queue *q, const struct unit *unit)
+void note_waits(const struct queue *q, const struct queue_item *item)
 {
-	for (uint32_t i = 0; i < unit->n; i++)
+	for (uint32_t i = 0; i < item->n; i++)
 		run_note_refused(q->run, REPLAY_WAITS, q->tasks.now_ns,
-			q->arrivals[unit->first + i], unit->n,
-			place_gang_least(unit->n, unit->threshold));
+			q->arrivals[item->first + i], item->n,
+			place_gang_least(item->n, item->threshold));
 }
 
 int wait_again(struct queue *q, uint32_t at)
 {
 	if (array_grow(&q->back, &q->back_room, q->n_back + 1ull, sizeof(*q->back)) < 0)
 		return -ENOMEM;
-	q->back[q->n_back] = unit_of(q, at, 1);
+	q->back[q->n_back] = queue_item_of(q, at, 1);
 	q->back[q->n_back++].is_new = true;
 	return 0;
 }
 
 bool waits_for_whole(const struct queue *q)
 {
-	for (uint32_t l = 0; l < q->n_lines; l++)
-		for (uint32_t i = 0; i < q->lines[l].n; i++) {
-			const struct unit *unit = &q->lines[l].units[i];
+	for (uint32_t l = 0; l < q->n_wait_queues; l++)
+		for (uint32_t i = 0; i < q->wait_queues[l].n; i++) {
+			const struct queue_item *item = &q->wait_queues[l].items[i];
 
-			for (uint32_t k = 0; k < unit->n; k++)
-				if (spec_at(q, unit->first + k)->share == SPEC_SHARE_ONE)
+			for (uint32_t k = 0; k < item->n; k++)
+				if (spec_at(q, item->first + k)->share == SPEC_SHARE_ONE)
 					return true;
 		}
 	return false;
@@ -128,40 +131,41 @@ static void measure_room(struct queue *q)
 	for (uint32_t p = 0; p <= SPEC_PRIORITY_MAX; p++)
 		q->room[p] = is_anywhere ? SPEC_SHARE_ONE : 0;
 	for (uint32_t i = 0; i < q->n_freed && !is_anywhere; i++) {
-		place_preempt_room(q->run->place, q->freed[i], room);
+		place_preempt_free(q->run->place, q->freed[i], room);
 		for (uint32_t p = 0; p <= SPEC_PRIORITY_MAX; p++)
 			q->room[p] = MAX(q->room[p], room[p]);
 	}
 }
 
 /* Returns whether the task may fit on the node, with preemption if the input permits it. */
-static bool could_fit(struct queue *q, const struct unit *unit, uint32_t at, uint32_t node)
+static bool wait_could_fit(
+	struct queue *q, const struct queue_item *item, uint32_t at, uint32_t node)
 {
 	static const struct place_preempt by_priority = {0};
 	struct place_spec spec = *spec_at(q, at);
 
 	if (q->run->in->preempt == REPLAY_KEEP)
 		return place_reason_of(q->run->place, &spec, node) == PLACE_FITS;
-	spec.priority = spec_at(q, unit->first)->priority;
+	spec.priority = spec_at(q, item->first)->priority;
 	return place_preempt_could(q->run->place, &spec, &by_priority, node) != 0;
 }
 
 /* Returns whether a task of the item may fit now. */
-static bool may_fit(struct queue *q, const struct unit *unit)
+static bool may_fit(struct queue *q, const struct queue_item *item)
 {
-	if (unit->is_new)
+	if (item->is_new)
 		return true;
 	/* A quota or a label on another node can have been the obstacle. */
-	if (unit->queue || unit->is_drawn)
+	if (item->queue || item->has_locality)
 		return q->n_freed || q->is_helped;
-	if (unit->share >
-		q->room[q->run->in->preempt == REPLAY_KEEP ? 0 : spec_at(q, unit->first)->priority])
+	if (item->share >
+		q->room[q->run->in->preempt == REPLAY_KEEP ? 0 : spec_at(q, item->first)->priority])
 		return false;
 	if (q->n_freed > FREED_MAX)
 		return true;
-	for (uint32_t i = unit->first; i < unit->first + unit->n; i++)
+	for (uint32_t i = item->first; i < item->first + item->n; i++)
 		for (uint32_t k = 0; k < q->n_freed; k++)
-			if (could_fit(q, unit, i, q->freed[k]))
+			if (wait_could_fit(q, item, i, q->freed[k]))
 				return true;
 	return false;
 }
@@ -169,29 +173,30 @@ static bool may_fit(struct queue *q, const struct unit *unit)
 /* ---- trying all ---- */
 
 /* Returns the list of the next item by queue order, or NULL after the last item. */
-static struct line *next_line(struct queue *q)
+static struct wait_queue *wait_next_line(struct queue *q)
 {
-	struct line *best = NULL;
+	struct wait_queue *best = NULL;
 
-	for (uint32_t l = 0; l < q->n_lines; l++) {
-		struct line *line = &q->lines[l];
+	for (uint32_t l = 0; l < q->n_wait_queues; l++) {
+		struct wait_queue *wait_queue = &q->wait_queues[l];
 
-		if (line->at == line->n)
+		if (wait_queue->at == wait_queue->n)
 			continue;
 		if (!best ||
-			(best != q->lines &&
+			(best != q->wait_queues &&
 				place_queue_is_before(
-					q->run->place, l, (uint32_t)(best - q->lines))))
-			best = line;
+					q->run->place, l, (uint32_t)(best - q->wait_queues))))
+			best = wait_queue;
 	}
 	return best;
 }
 
 /* Equal requests fail equally until another item starts. */
-static bool is_like(const struct queue *q, const struct unit *unit, const struct unit *refused)
+static bool wait_is_item_like(
+	const struct queue *q, const struct queue_item *item, const struct queue_item *refused)
 {
-	return unit->n == 1 && refused->n == 1 &&
-		!memcmp(spec_at(q, unit->first), spec_at(q, refused->first),
+	return item->n == 1 && refused->n == 1 &&
+		!memcmp(spec_at(q, item->first), spec_at(q, refused->first),
 			sizeof(struct place_spec));
 }
 
@@ -201,39 +206,39 @@ static bool is_like(const struct queue *q, const struct unit *unit, const struct
 static int try_all(struct queue *q, struct error *err)
 {
 	const uint32_t n_freed = q->n_freed;
-	struct unit refused = {0};
-	struct line *line = NULL;
+	struct queue_item refused = {0};
+	struct wait_queue *wait_queue = NULL;
 	int r = 0;
 
 	measure_room(q);
-	for (uint32_t l = 0; l < q->n_lines; l++)
-		q->lines[l].at = q->lines[l].kept = 0;
-	while (r >= 0 && !q->n_back && (line = next_line(q))) {
-		struct unit unit = line->units[line->at++];
+	for (uint32_t l = 0; l < q->n_wait_queues; l++)
+		q->wait_queues[l].at = q->wait_queues[l].kept = 0;
+	while (r >= 0 && !q->n_back && (wait_queue = wait_next_line(q))) {
+		struct queue_item item = wait_queue->items[wait_queue->at++];
 
 		r = 0;
-		if (!is_like(q, &unit, &refused) && may_fit(q, &unit)) {
-			r = try_unit(q, unit, err);
-			refused = unit;
+		if (!wait_is_item_like(q, &item, &refused) && may_fit(q, &item)) {
+			r = try_queue_item(q, item, err);
+			refused = item;
 		}
 		if (r == 1) {
 			refused.n = 0;
-			q->run->waiting -= n_counted_of(q, unit.first, unit.n);
+			q->run->waiting -= n_counted_of(q, item.first, item.n);
 			measure_room(q);
 			continue;
 		}
-		if (r == 0 && unit.is_new)
-			note_waits(q, &unit);
-		unit.is_new = false;
-		line->units[line->kept++] = unit;
+		if (r == 0 && item.is_new)
+			note_waits(q, &item);
+		item.is_new = false;
+		wait_queue->items[wait_queue->kept++] = item;
 	}
-	for (uint32_t l = 0; l < q->n_lines; l++) {
-		struct line *of = &q->lines[l];
+	for (uint32_t l = 0; l < q->n_wait_queues; l++) {
+		struct wait_queue *of = &q->wait_queues[l];
 
 		if (of->kept == of->at)
 			continue;
-		memmove(&of->units[of->kept], &of->units[of->at],
-			(of->n - of->at) * sizeof(*of->units));
+		memmove(&of->items[of->kept], &of->items[of->at],
+			(of->n - of->at) * sizeof(*of->items));
 		of->n -= of->at - of->kept;
 	}
 	if (!q->n_back)
@@ -247,7 +252,7 @@ int retry(struct queue *q, struct error *err)
 
 	do {
 		for (uint32_t i = 0; i < q->n_back; i++)
-			if (wait_in_line(q, q->back[i]) < 0)
+			if (wait_in_queue(q, q->back[i]) < 0)
 				return fail(err, ENOMEM, "out of memory for a run");
 		q->n_back = 0;
 		q->is_helped = q->helps;

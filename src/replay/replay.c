@@ -27,13 +27,13 @@ void replay_free(struct replay_result *result)
 		return;
 	free(result->queued_s);
 	free(result->completion_s);
-	free(result->asked_most);
+	free(result->requested_most);
 	free(result->decisions);
 	free(result->priorities);
 	free(result);
 }
 
-static uint64_t asked(const struct task *task)
+static uint64_t replay_task_requested(const struct task *task)
 {
 	return (uint64_t)task->spec.share * task->spec.count;
 }
@@ -51,7 +51,7 @@ void run_load(struct run *run, uint32_t device, int32_t more)
 	run->row_used[d->row] += MIN(d->load, SPEC_SHARE_ONE);
 }
 
-static uint32_t given(const struct run *run, uint32_t task)
+static uint32_t replay_run_assigned(const struct run *run, uint32_t task)
 {
 	return run->in->scheme->has_limits ? run->specs[task].share
 					   : run->in->workload->tasks[task].spec.share;
@@ -61,15 +61,15 @@ void run_enter(struct run *run, uint32_t task, const uint32_t *devices, uint32_t
 {
 	const struct task *of = &run->in->workload->tasks[task];
 
-	run->allocated += asked(of);
+	run->allocated += replay_task_requested(of);
 	for (uint32_t i = 0; i < n; i++) {
 		struct run_device *d = &run->devices[devices[i]];
-		uint32_t *most = &run->result->asked_most[devices[i]];
+		uint32_t *most = &run->result->requested_most[devices[i]];
 
 		run->in_use += d->n_tasks++ == 0;
-		d->asked += of->spec.share;
-		d->given += given(run, task);
-		*most = MAX(*most, d->asked);
+		d->requested += of->spec.share;
+		d->given += replay_run_assigned(run, task);
+		*most = MAX(*most, d->requested);
 		idle_forget(run, devices[i]);
 	}
 }
@@ -78,13 +78,13 @@ void run_leave(struct run *run, uint32_t task, const uint32_t *devices, uint32_t
 {
 	const struct task *of = &run->in->workload->tasks[task];
 
-	run->allocated -= asked(of);
+	run->allocated -= replay_task_requested(of);
 	for (uint32_t i = 0; i < n; i++) {
 		struct run_device *d = &run->devices[devices[i]];
 
 		run->in_use -= --d->n_tasks == 0;
-		d->asked -= of->spec.share;
-		d->given -= given(run, task);
+		d->requested -= of->spec.share;
+		d->given -= replay_run_assigned(run, task);
 		idle_forget(run, devices[i]);
 	}
 }
@@ -99,7 +99,7 @@ void run_update(struct run *run)
 		run->now.row[i] = (double)run->row_used[i] / (double)run->row_size[i];
 }
 
-void run_tell(struct run *run, uint64_t done, uint64_t all)
+void run_report_progress(struct run *run, uint64_t done, uint64_t all)
 {
 	const uint32_t percent = (uint32_t)(100 * done / all);
 
@@ -114,7 +114,7 @@ void run_tell(struct run *run, uint64_t done, uint64_t all)
 /*
  * Each row of the heat map has an equal number of devices, in the cluster's order and not by rank.
  */
-static int lay_out(struct run *run, const uint32_t *index)
+static int replay_lay_out(struct run *run, const uint32_t *index)
 {
 	const struct cluster *c = run->in->cluster;
 	uint32_t before = 0;
@@ -168,7 +168,7 @@ static int name_labels(
 	return r;
 }
 
-static void set_spec(struct run *run, uint32_t task, const uint32_t *labels)
+static void replay_set_spec(struct run *run, uint32_t task, const uint32_t *labels)
 {
 	const struct replay_input *in = run->in;
 	struct place_spec *spec = &run->specs[task];
@@ -185,7 +185,7 @@ static void set_spec(struct run *run, uint32_t task, const uint32_t *labels)
 	spec->exclusion = labels[spec->exclusion];
 }
 
-static int start(struct run *run, struct error *err)
+static int replay_start_run(struct run *run, struct error *err)
 {
 	uint32_t labels[WORKLOAD_LABELS_MAX + 1] = {0};
 	const struct replay_input *in = run->in;
@@ -195,15 +195,16 @@ static int start(struct run *run, struct error *err)
 
 	run->result = calloc(1, sizeof(*run->result));
 	run->specs = calloc(in->workload->n, sizeof(*run->specs));
-	if (!index || !run->result || !run->specs || place_mix_new(&run->mix) < 0)
+	if (!index || !run->result || !run->specs || workload_mix_new(&run->mix) < 0)
 		return fail(err, ENOMEM, "out of memory for a run");
 	r = cluster_place(in->cluster, in->ranks, in->scheme->policy, &run->place, index, err);
 	if (r < 0)
 		return r;
 	run->result->n_devices = place_n_devices(run->place);
 	run->devices = calloc(run->result->n_devices, sizeof(*run->devices));
-	run->result->asked_most = calloc(run->result->n_devices, sizeof(*run->result->asked_most));
-	if (!run->devices || !run->result->asked_most)
+	run->result->requested_most = calloc(
+		run->result->n_devices, sizeof(*run->result->requested_most));
+	if (!run->devices || !run->result->requested_most)
 		return fail(err, ENOMEM, "out of memory for a run");
 	if (in->cluster->n_networks) {
 		run->result->decisions = calloc(in->workload->n, sizeof(*run->result->decisions));
@@ -216,15 +217,15 @@ static int start(struct run *run, struct error *err)
 	for (uint32_t i = 0; i < in->workload->n; i++)
 		if (run_counts(run, i))
 			run->specs[n_counted++] = in->workload->tasks[i].spec;
-	place_mix_give(run->mix, run->place, run->specs, n_counted);
+	workload_mix_set(run->mix, run->place, run->specs, n_counted);
 	for (uint32_t i = 0; i < in->workload->n; i++)
 		run->specs[i] = in->workload->tasks[i].spec;
 	for (uint32_t i = 0; i < in->workload->n; i++)
-		set_spec(run, i, labels);
+		replay_set_spec(run, i, labels);
 	if (in->scheme->knows_mix)
-		place_set_typical(run->place, run->specs, in->workload->n);
+		place_set_workload_mix(run->place, run->specs, in->workload->n);
 	run->all = in->cluster->n_devices * (double)SPEC_SHARE_ONE;
-	if (lay_out(run, index) < 0 || (!in->is_brief && idle_start(run) < 0))
+	if (replay_lay_out(run, index) < 0 || (!in->is_brief && idle_start(run) < 0))
 		return fail(err, ENOMEM, "out of memory for a run");
 	return 0;
 }
@@ -232,7 +233,7 @@ static int start(struct run *run, struct error *err)
 /* ---- mode without time ---- */
 
 /* Number of tasks that arrive together: one task, or the neighbouring tasks of its gang. */
-static uint32_t unit_size(const struct workload *w, uint32_t first)
+static uint32_t replay_item_size(const struct workload *w, uint32_t first)
 {
 	uint32_t n = 1;
 
@@ -243,7 +244,7 @@ static uint32_t unit_size(const struct workload *w, uint32_t first)
 }
 
 /* Number of these tasks that have to start. */
-static uint32_t unit_least(const struct workload *w, uint32_t first, uint32_t n)
+static uint32_t replay_item_least(const struct workload *w, uint32_t first, uint32_t n)
 {
 	const uint32_t threshold = w->tasks[first].threshold;
 
@@ -254,7 +255,7 @@ static uint32_t unit_least(const struct workload *w, uint32_t first, uint32_t n)
 static int place_members(struct run *run, uint32_t first, uint32_t n, struct place_member *members,
 	struct error *err)
 {
-	const uint32_t least = unit_least(run->in->workload, first, n);
+	const uint32_t least = replay_item_least(run->in->workload, first, n);
 	uint32_t n_placed = n;
 	int r = 0;
 
@@ -274,20 +275,20 @@ static int place_members(struct run *run, uint32_t first, uint32_t n, struct pla
 }
 
 /* Places the tasks if enough of them fit, else none. Returns the number of placed tasks. */
-static int place_unit(struct run *run, uint32_t first, uint32_t n, struct place_member *members,
-	struct error *err)
+static int replay_place_item(struct run *run, uint32_t first, uint32_t n,
+	struct place_member *members, struct error *err)
 {
-	const uint32_t least = unit_least(run->in->workload, first, n);
-	const uint32_t mark = place_mark(run->place);
+	const uint32_t least = replay_item_least(run->in->workload, first, n);
+	const uint32_t savepoint = place_savepoint(run->place);
 	const int r = place_members(run, first, n, members, err);
 
 	if (r < (int)least)
-		place_rollback(run->place, mark);
+		place_rollback(run->place, savepoint);
 	place_release(run->place);
 	return r < 0 || r >= (int)least ? r : 0;
 }
 
-static int arrive(struct run *run, uint32_t first, uint32_t n, struct error *err)
+static int replay_arrive(struct run *run, uint32_t first, uint32_t n, struct error *err)
 {
 	_cleanup_free_ struct place_member *members = calloc(n, sizeof(*members));
 	int r;
@@ -296,7 +297,7 @@ static int arrive(struct run *run, uint32_t first, uint32_t n, struct error *err
 		return fail(err, ENOMEM, "out of memory for a run");
 	for (uint32_t i = 0; i < n; i++)
 		place_note_arrival(run->place, &run->specs[first + i]);
-	r = place_unit(run, first, n, members, err);
+	r = replay_place_item(run, first, n, members, err);
 	if (r < 0)
 		return r;
 	run->waiting += n - (uint32_t)r;
@@ -308,7 +309,7 @@ static int arrive(struct run *run, uint32_t first, uint32_t n, struct error *err
 
 		if (r == 0 || members[i].tenant == PLACE_NONE) {
 			run_note_refused(run, REPLAY_DROPPED, task->arrives_ns, first + i,
-				r ? 1 : n, unit_least(run->in->workload, first, n));
+				r ? 1 : n, replay_item_least(run->in->workload, first, n));
 			continue;
 		}
 		run_note_placed(run, task->arrives_ns, first + i, c, members[i].tenant);
@@ -327,7 +328,7 @@ static int arrive_by_mode(struct run *run, uint32_t at, struct error *err)
 	/* A scheme may share all devices; then an exclusive task becomes a local one. */
 	const bool is_shared = task->mode == SPEC_MODE_EXCLUSIVE && task->spec.is_exclusive &&
 		!spec->is_exclusive;
-	const struct place_wish wish = {.spec = *spec,
+	const struct place_mode_params params = {.spec = *spec,
 		.mode = is_shared ? SPEC_MODE_LOCAL : task->mode,
 		.least_mbit = task->least_mbit,
 		.most_latency_us = task->most_latency_us};
@@ -336,8 +337,8 @@ static int arrive_by_mode(struct run *run, uint32_t at, struct error *err)
 	uint32_t tenants[2];
 	int r;
 
-	place_note_arrival(run->place, &wish.spec);
-	r = place_mode_choose(run->place, &wish, &d, err);
+	place_note_arrival(run->place, &params.spec);
+	r = place_mode_choose(run->place, &params, &d, err);
 	if (r == 0 && d.outcome != PLACE_QUEUED)
 		r = place_mode_add(run->place, &d, tenants, err);
 	if (r < 0)
@@ -373,14 +374,14 @@ static int run_drop(struct run *run, struct error *err)
 		uint64_t at;
 		int r;
 
-		size = in->order ? 1 : unit_size(in->workload, task);
+		size = in->order ? 1 : replay_item_size(in->workload, task);
 		r = run->result->decisions ? arrive_by_mode(run, task, err)
-					   : arrive(run, task, size, err);
+					   : replay_arrive(run, task, size, err);
 		if (r < 0)
 			return r;
-		run_tell(run, i, n);
+		run_report_progress(run, i, n);
 		for (uint32_t k = 0; k < size; k++)
-			arrived += asked(&in->workload->tasks[task + k]);
+			arrived += replay_task_requested(&in->workload->tasks[task + k]);
 		at = (200 * arrived + all) / (2 * all);
 		at = MIN(at, METRICS_POINTS_MAX - 1);
 		run_update(run);
@@ -420,11 +421,11 @@ int replay_defrag_check(const struct replay_defrag *defrag, struct error *err)
 	return 0;
 }
 
-static void finish(struct run *run)
+static void replay_finish_run(struct run *run)
 {
 	idle_stop(run);
 	place_free(run->place);
-	place_mix_free(run->mix);
+	workload_mix_free(run->mix);
 	free(run->specs);
 	free(run->devices);
 	free(run->has_place);
@@ -445,8 +446,8 @@ struct trial {
 };
 
 /* Explains why the first refused task does not fit, with the earlier tasks in their places. */
-static void explain(struct run *run, uint32_t first, uint32_t n, struct place_member *members,
-	char ret[static REPLAY_WHY])
+static void replay_explain_refusal(struct run *run, uint32_t first, uint32_t n,
+	struct place_member *members, char ret[static REPLAY_WHY])
 {
 	const struct place_spec *spec;
 	uint32_t refused = 0;
@@ -460,7 +461,8 @@ static void explain(struct run *run, uint32_t first, uint32_t n, struct place_me
 		at = (size_t)snprintf(ret, REPLAY_WHY - PLACE_WHY,
 			"%u of %u tasks of the gang must start together; %u fit, and task %u "
 			"does not: ",
-			unit_least(run->in->workload, first, n), n, refused, first + refused + 1);
+			replay_item_least(run->in->workload, first, n), n, refused,
+			first + refused + 1);
 	spec = &run->specs[first + refused];
 	place_explain(run->place, spec, &why);
 	place_why_format(&why, spec, ret + at);
@@ -473,16 +475,16 @@ static void explain(struct run *run, uint32_t first, uint32_t n, struct place_me
  * Returns how many tasks fit on the empty cluster. Explains in `why`, unless NULL, a result below
  * the threshold.
  */
-static int judge_unit(
+static int replay_judge_item(
 	struct run *run, uint32_t first, uint32_t n, struct place_member *members, char *why)
 {
-	const uint32_t mark = place_mark(run->place);
+	const uint32_t savepoint = place_savepoint(run->place);
 	const int r = place_members(run, first, n, members, NULL);
 
-	place_rollback(run->place, mark);
-	if (why && r >= 0 && r < (int)unit_least(run->in->workload, first, n))
-		explain(run, first, n, members, why);
-	place_rollback(run->place, mark);
+	place_rollback(run->place, savepoint);
+	if (why && r >= 0 && r < (int)replay_item_least(run->in->workload, first, n))
+		replay_explain_refusal(run, first, n, members, why);
+	place_rollback(run->place, savepoint);
 	place_release(run->place);
 	return r;
 }
@@ -498,7 +500,7 @@ static int begin_trial(struct trial *t, const struct replay_input *input, const 
 	t->run.in = &t->input;
 	t->scheme = *input->scheme;
 	t->scheme.policy = place_policy_find(judge);
-	return start(&t->run, NULL);
+	return replay_start_run(&t->run, NULL);
 }
 
 static void note_hopeless(struct replay_hopeless *found, uint32_t first, uint32_t n)
@@ -519,24 +521,24 @@ static int judge_others(struct run *run, uint32_t first, uint32_t n,
 
 		if (members[i].tenant != PLACE_NONE)
 			continue;
-		r = judge_unit(run, first + i, 1, &alone, found->n ? NULL : found->why);
+		r = replay_judge_item(run, first + i, 1, &alone, found->n ? NULL : found->why);
 		if (r == 0)
 			note_hopeless(found, first + i, 1);
 	}
 	return r;
 }
 
-static int judge(struct trial trials[static ARRAY_SIZE(judges)], const struct replay_input *input,
-	uint32_t first, uint32_t n, struct replay_hopeless *found)
+static int replay_judge_trials(struct trial trials[static ARRAY_SIZE(judges)],
+	const struct replay_input *input, uint32_t first, uint32_t n, struct replay_hopeless *found)
 {
 	_cleanup_free_ struct place_member *members = calloc(n, sizeof(*members));
-	const int least = (int)unit_least(input->workload, first, n);
+	const int least = (int)replay_item_least(input->workload, first, n);
 	int r = members ? 0 : -ENOMEM;
 
 	for (size_t i = 0; r >= 0 && r < least && i < (n > 1 ? ARRAY_SIZE(judges) : 1); i++) {
 		r = begin_trial(&trials[i], input, judges[i]);
 		r = r < 0 ? r
-			  : judge_unit(&trials[i].run, first, n, members,
+			  : replay_judge_item(&trials[i].run, first, n, members,
 				    i || found->n ? NULL : found->why);
 	}
 	if (r < 0)
@@ -556,11 +558,11 @@ int replay_find_hopeless(
 	int r = 0;
 
 	for (uint32_t i = 0, n; r >= 0 && i < w->n; i += n) {
-		n = unit_size(w, i);
-		r = judge(trials, input, i, n, &found);
+		n = replay_item_size(w, i);
+		r = replay_judge_trials(trials, input, i, n, &found);
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(judges); i++) {
-		finish(&trials[i].run);
+		replay_finish_run(&trials[i].run);
 		replay_free(trials[i].run.result);
 	}
 	if (r < 0)
@@ -577,13 +579,13 @@ static int run_once(const struct replay_input *input, const bool *counts,
 	struct replay_result **ret_result, bool **ret_has_place, struct error *err)
 {
 	struct run run = {.in = input, .counts = counts};
-	int r = start(&run, err);
+	int r = replay_start_run(&run, err);
 
 	if (r == 0)
 		r = input->mode == REPLAY_QUEUE ? run_queue(&run, err) : run_drop(&run, err);
 	if (r == 0 && ret_has_place)
 		*ret_has_place = TAKE_PTR(run.has_place);
-	finish(&run);
+	replay_finish_run(&run);
 	if (r < 0) {
 		replay_free(run.result);
 		return r;

@@ -88,7 +88,7 @@ enum replay_event {
 	REPLAY_PLACED,
 	REPLAY_WAITS,
 	REPLAY_DROPPED,
-	REPLAY_LEAVING,
+	REPLAY_TERMINATING,
 	REPLAY_EVICTED,
 	REPLAY_MOVED,
 	REPLAY_ENDED
@@ -158,7 +158,7 @@ struct replay_result {
 	 * by device in the placement model's order: largest sum of requests at one time, permille;
 	 * owned
 	 */
-	uint32_t *asked_most;
+	uint32_t *requested_most;
 	uint32_t n_devices;
 	/* by task, in a cluster with networks; else NULL; owned */
 	struct replay_decision *decisions;

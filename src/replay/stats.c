@@ -39,7 +39,7 @@ double stats_interval(const double *x, size_t n)
 	return t * sqrt(sum / (double)(n - 1) / (double)n);
 }
 
-static int compare(const void *a, const void *b)
+static int stats_compare(const void *a, const void *b)
 {
 	const double x = *(const double *)a, y = *(const double *)b;
 
@@ -49,7 +49,7 @@ static int compare(const void *a, const void *b)
 void stats_sort(double *x, size_t n)
 {
 	if (n)
-		qsort(x, n, sizeof(*x), compare);
+		qsort(x, n, sizeof(*x), stats_compare);
 }
 
 double stats_quantile(const double *sorted, size_t n, double q)

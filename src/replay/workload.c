@@ -85,7 +85,7 @@ int workload_read_openb(
 	return n < 0 ? n : r;
 }
 
-static int by_arrival(const void *pa, const void *pb, void *tasks)
+static int workload_compare_arrival(const void *pa, const void *pb, void *tasks)
 {
 	const uint32_t a = *(const uint32_t *)pa, b = *(const uint32_t *)pb;
 	const uint64_t x = ((const struct task *)tasks)[a].arrives_ns,
@@ -106,7 +106,7 @@ int workload_sort(struct workload *w, struct error *err)
 	for (uint32_t i = 0; i < w->n; i++)
 		order[i] = i;
 	if (w->n)
-		qsort_r(order, w->n, sizeof(*order), by_arrival, w->tasks);
+		qsort_r(order, w->n, sizeof(*order), workload_compare_arrival, w->tasks);
 	for (uint32_t i = 0; i < w->n; i++)
 		sorted[i] = w->tasks[order[i]];
 	free(w->tasks);
@@ -115,17 +115,17 @@ int workload_sort(struct workload *w, struct error *err)
 	return 0;
 }
 
-static uint64_t asked_by(const struct task *task)
+static uint64_t workload_task_requested(const struct task *task)
 {
 	return (uint64_t)task->spec.share * task->spec.count;
 }
 
-static int asked_by_all(const struct workload *w, uint64_t *ret_sum, struct error *err)
+static int workload_requested_by_all(const struct workload *w, uint64_t *ret_sum, struct error *err)
 {
 	uint64_t sum = 0;
 
 	for (uint32_t i = 0; i < w->n; i++)
-		sum += asked_by(&w->tasks[i]);
+		sum += workload_task_requested(&w->tasks[i]);
 	if (!sum)
 		return fail(err, EINVAL, "no task requests a device");
 	*ret_sum = sum;
@@ -138,7 +138,7 @@ int workload_draw(const struct workload *w, uint32_t n_devices, uint32_t permill
 	const uint64_t wanted = (uint64_t)n_devices * permille;
 	uint64_t arrived = 0, sum = 0;
 	uint32_t *order = NULL, n = 0, room = 0;
-	int r = asked_by_all(w, &sum, err);
+	int r = workload_requested_by_all(w, &sum, err);
 
 	if (r < 0)
 		return r;
@@ -155,7 +155,7 @@ int workload_draw(const struct workload *w, uint32_t n_devices, uint32_t permill
 				n, permille, n_devices);
 		}
 		order[n++] = i;
-		arrived += asked_by(&w->tasks[i]);
+		arrived += workload_task_requested(&w->tasks[i]);
 	}
 	*ret_order = order;
 	return (int)n;
@@ -268,7 +268,7 @@ int workload_choices_parse(
 	return 0;
 }
 
-static uint32_t choose(const struct workload_choices *c, struct rand *rand)
+static uint32_t workload_choose(const struct workload_choices *c, struct rand *rand)
 {
 	uint64_t sum = 0, at;
 
@@ -290,7 +290,7 @@ static uint32_t choose(const struct workload_choices *c, struct rand *rand)
  * number, draw until a number is not below the number before it. If the count of these draws is
  * odd, the first number is the fractional part. Otherwise add one mean and start again.
  */
-static uint64_t exponential(uint64_t mean, struct rand *rand)
+static uint64_t workload_exponential(uint64_t mean, struct rand *rand)
 {
 	for (uint64_t whole = 0;; whole += mean) {
 		const uint64_t first = rand_below(rand, mean);
@@ -307,17 +307,17 @@ static uint64_t exponential(uint64_t mean, struct rand *rand)
 }
 
 /* Uniform between min and max; with min 0, exponential with mean max. */
-static uint64_t work(uint64_t min_ns, uint64_t max_ns, struct rand *rand)
+static uint64_t workload_draw_work(uint64_t min_ns, uint64_t max_ns, struct rand *rand)
 {
 	return min_ns ? min_ns + rand_below(rand, max_ns - min_ns + 1)
-		      : 1 + exponential(max_ns, rand);
+		      : 1 + workload_exponential(max_ns, rand);
 }
 
 /*
  * Approximately normal: the sum of twelve uniform numbers has variance 1. Results outside
  * WORKLOAD_PART_MIN to 1000 are drawn again.
  */
-static uint32_t normal(uint32_t mean, uint32_t sigma, struct rand *rand)
+static uint32_t workload_normal(uint32_t mean, uint32_t sigma, struct rand *rand)
 {
 	/*
 	 * Ends soon: most draws are within the bounds, because the mean lies within them and sigma
@@ -336,7 +336,8 @@ static uint32_t normal(uint32_t mean, uint32_t sigma, struct rand *rand)
 
 static uint32_t part_of_device(uint32_t mean, uint32_t sigma, struct rand *rand)
 {
-	return mean ? normal(mean, sigma, rand) : 1 + (uint32_t)rand_below(rand, SPEC_SHARE_ONE);
+	return mean ? workload_normal(mean, sigma, rand)
+		    : 1 + (uint32_t)rand_below(rand, SPEC_SHARE_ONE);
 }
 
 static int check_choices(const struct workload_choices *c, const char *name, uint32_t min,
@@ -422,7 +423,7 @@ struct streams {
 
 static struct task make_task(const struct workload_shape *s, struct streams *streams)
 {
-	const uint32_t whole = choose(&s->whole, &streams->whole);
+	const uint32_t whole = workload_choose(&s->whole, &streams->whole);
 	struct task task = {.spec = PLACE_SPEC_INIT};
 
 	task.spec.count = whole ? whole : 1;
@@ -433,19 +434,19 @@ static struct task make_task(const struct workload_shape *s, struct streams *str
 	if (s->memory && !whole)
 		task.spec.device_permille = part_of_device(
 			s->memory, s->memory_sigma, &streams->memory);
-	task.spec.priority = choose(&s->priorities, &streams->priority);
+	task.spec.priority = workload_choose(&s->priorities, &streams->priority);
 	if (!task.spec.priority)
 		task.spec.class = SPEC_OPPORTUNISTIC;
-	task.spec.affinity = choose(&s->affinity, &streams->affinity);
-	task.spec.anti_affinity = choose(&s->anti_affinity, &streams->anti_affinity);
-	task.spec.exclusion = choose(&s->exclusion, &streams->exclusion);
-	task.kind = choose(&s->kinds, &streams->kind);
+	task.spec.affinity = workload_choose(&s->affinity, &streams->affinity);
+	task.spec.anti_affinity = workload_choose(&s->anti_affinity, &streams->anti_affinity);
+	task.spec.exclusion = workload_choose(&s->exclusion, &streams->exclusion);
+	task.kind = workload_choose(&s->kinds, &streams->kind);
 	if (s->is_apart)
 		task.spec.anti_affinity = task.kind;
 	task.spec.preferred_anti_affinity = s->prefers_apart
 		? task.kind
-		: choose(&s->preferred_anti_affinity, &streams->preferred);
-	task.work_ns = work(s->work_min_ns, s->work_max_ns, &streams->work);
+		: workload_choose(&s->preferred_anti_affinity, &streams->preferred);
+	task.work_ns = workload_draw_work(s->work_min_ns, s->work_max_ns, &streams->work);
 	return task;
 }
 
@@ -465,9 +466,9 @@ int workload_generate(
 	int r = workload_shape_check(shape, err);
 
 	while (r == 0 && w->n < shape->n_tasks) {
-		uint32_t size = choose(&shape->gangs, &streams.gang);
+		uint32_t size = workload_choose(&shape->gangs, &streams.gang);
 
-		now += exponential(shape->gap_ns, &streams.gap);
+		now += workload_exponential(shape->gap_ns, &streams.gap);
 		is_over = shape->span_ns && now > shape->span_ns;
 		if (is_over)
 			break;
@@ -510,7 +511,7 @@ int workload_redraw(struct workload *w, const struct workload *from,
 	struct rand all = rand_seeded(seed), which = rand_seeded(rand_u64(&all)),
 		    gaps = rand_seeded(rand_u64(&all)), works = rand_seeded(rand_u64(&all));
 	uint64_t now = 0, gap_ns, sum = 0;
-	int r = asked_by_all(from, &sum, err);
+	int r = workload_requested_by_all(from, &sum, err);
 
 	if (r < 0)
 		return r;
@@ -524,9 +525,9 @@ int workload_redraw(struct workload *w, const struct workload *from,
 	for (uint32_t i = 0; r == 0 && i < how->n; i++) {
 		struct task task = from->tasks[rand_below(&which, from->n)];
 
-		now += exponential(gap_ns, &gaps);
+		now += workload_exponential(gap_ns, &gaps);
 		task.arrives_ns = now;
-		task.work_ns = work(how->work_min_ns, how->work_max_ns, &works);
+		task.work_ns = workload_draw_work(how->work_min_ns, how->work_max_ns, &works);
 		r = workload_add(w, &task, err);
 	}
 	w->has_times = true;

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void budget_free(struct cbudget *b)
+static void cluster_budget_free(struct cbudget *b)
 {
 	arena_done(&b->arena);
 	json_decref(b->going);
@@ -16,7 +16,7 @@ static void budget_free(struct cbudget *b)
 	free(b);
 }
 
-static struct cbudget *find(struct cluster *c, const char *ns, const char *name)
+static struct cbudget *cluster_budget_find(struct cluster *c, const char *ns, const char *name)
 {
 	char key[SPEC_GROUP * 2 + 2];
 	struct cbudget *b;
@@ -28,12 +28,12 @@ static struct cbudget *find(struct cluster *c, const char *ns, const char *name)
 
 int cluster_remove_budget(struct cluster *c, const char *ns, const char *name)
 {
-	struct cbudget *b = find(c, ns, name);
+	struct cbudget *b = cluster_budget_find(c, ns, name);
 
 	if (!b)
 		return -ENOENT;
 	HASH_DEL(c->budgets, b);
-	budget_free(b);
+	cluster_budget_free(b);
 	return 0;
 }
 
@@ -43,7 +43,7 @@ void cluster_free_budgets(struct cluster *c)
 
 	HASH_ITER(hh, c->budgets, b, next) {
 		HASH_DEL(c->budgets, b);
-		budget_free(b);
+		cluster_budget_free(b);
 	}
 }
 
@@ -62,7 +62,7 @@ int cluster_set_budget(struct cluster *c, json_t *json)
 	snprintf(key, sizeof(key), "%s/%s", ns, name);
 	b->key = str_dup(str_from(key));
 	b->ns = str_dup(str_from(ns));
-	b->may_go = json_integer_value(
+	b->may_evict = json_integer_value(
 		json_object_get(json_object_get(json, "status"), "disruptionsAllowed"));
 	b->going = json_incref(json_object_get(json_object_get(json, "status"), "disruptedPods"));
 	/* An unreadable selector selects every pod of the namespace. */
@@ -73,7 +73,7 @@ int cluster_set_budget(struct cluster *c, json_t *json)
 		HASH_ADD_KEYPTR(hh, c->budgets, b->key, strlen(b->key), b);
 	if (b->hh.tbl)
 		return 0;
-	budget_free(b);
+	cluster_budget_free(b);
 	return -ENOMEM;
 }
 
@@ -85,12 +85,12 @@ static bool speaks_of(const struct cluster *c, const struct cbudget *b, const st
 		selector_matches(&b->selector, &seen->object.labels);
 }
 
-bool cluster_may_go(struct cluster *c, const struct cpod *pod)
+bool cluster_may_evict(struct cluster *c, const struct cpod *pod)
 {
 	struct cbudget *b, *next;
 
 	HASH_ITER(hh, c->budgets, b, next)
-		if (b->gone >= b->may_go && speaks_of(c, b, pod))
+		if (b->evicted >= b->may_evict && speaks_of(c, b, pod))
 			return false;
 	return true;
 }
@@ -99,28 +99,28 @@ bool cluster_may_go(struct cluster *c, const struct cpod *pod)
  * After an eviction the API server lowers disruptionsAllowed, and lists the pod in disruptedPods
  * until it is being deleted. So only evicted pods in neither state count here.
  */
-void cluster_recount_gone(struct cluster *c)
+void cluster_recount_evicted(struct cluster *c)
 {
 	struct cbudget *b, *next;
 	struct cpod *pod, *other;
 
 	HASH_ITER(hh, c->budgets, b, next)
-		b->gone = 0;
+		b->evicted = 0;
 	if (!c->budgets)
 		return;
 	HASH_ITER(hh, c->pods, pod, other) {
-		if (!pod->is_told || pod->is_deleting)
+		if (!pod->is_reported || pod->is_deleting)
 			continue;
 		HASH_ITER(hh, c->budgets, b, next)
-			b->gone += speaks_of(c, b, pod) && !json_object_get(b->going, pod->name);
+			b->evicted += speaks_of(c, b, pod) && !json_object_get(b->going, pod->name);
 	}
 }
 
-void cluster_count_gone(struct cluster *c, const struct cpod *pod, int sign)
+void cluster_count_evicted(struct cluster *c, const struct cpod *pod, int sign)
 {
 	struct cbudget *b, *next;
 
 	HASH_ITER(hh, c->budgets, b, next)
 		if (speaks_of(c, b, pod))
-			b->gone += sign;
+			b->evicted += sign;
 }

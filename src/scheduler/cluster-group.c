@@ -28,7 +28,7 @@ static const char *const api_groups[] = {
 _Static_assert(
 	ARRAY_SIZE(api_groups) == CLUSTER_LAST_GROUP - CLUSTER_GROUP + 1, "one of each kind");
 
-static struct cgroup_object *find(
+static struct cgroup_object *cluster_group_find(
 	const struct cluster *c, const char *api_group, const char *ns, const char *name)
 {
 	struct cgroup_object *object = NULL;
@@ -41,13 +41,13 @@ static struct cgroup_object *find(
 
 void cpod_size_group(const struct cluster *c, struct cpod *pod)
 {
-	struct tenancy *asked = &pod->asked;
+	struct tenancy *requested = &pod->requested;
 	const struct cgroup_object *object;
 
-	if (!asked->group_object[0])
+	if (!requested->group_object[0])
 		return;
-	object = find(c, asked->group_object, pod->ns, asked->group);
-	asked->group_size = asked->group_least = object ? object->least : 0;
+	object = cluster_group_find(c, requested->group_object, pod->ns, requested->group);
+	requested->group_size = requested->group_least = object ? object->least : 0;
 }
 
 static void size_members(struct cluster *c, const char *ns, const char *name)
@@ -64,7 +64,7 @@ static void size_members(struct cluster *c, const char *ns, const char *name)
 	cpod_size_group(c, pod);
 }
 
-static void forget(struct cluster *c, struct cgroup_object *object)
+static void cluster_group_forget(struct cluster *c, struct cgroup_object *object)
 {
 	if (object->hh.tbl)
 		HASH_DEL(c->group_objects, object);
@@ -74,11 +74,12 @@ static void forget(struct cluster *c, struct cgroup_object *object)
 
 int cluster_remove_group(struct cluster *c, int kind, const char *ns, const char *name)
 {
-	struct cgroup_object *object = find(c, api_groups[kind - CLUSTER_GROUP], ns, name);
+	struct cgroup_object *object = cluster_group_find(
+		c, api_groups[kind - CLUSTER_GROUP], ns, name);
 
 	if (!object)
 		return -ENOENT;
-	forget(c, object);
+	cluster_group_forget(c, object);
 	size_members(c, ns, name);
 	return 0;
 }
@@ -88,10 +89,10 @@ void cluster_free_groups(struct cluster *c)
 	struct cgroup_object *object, *next;
 
 	HASH_ITER(hh, c->group_objects, object, next)
-		forget(c, object);
+		cluster_group_forget(c, object);
 }
 
-static struct cgroup_object *make(
+static struct cgroup_object *cluster_group_make(
 	struct cluster *c, const char *api_group, const char *ns, const char *name)
 {
 	struct cgroup_object *object = calloc(1, sizeof(*object));
@@ -105,7 +106,7 @@ static struct cgroup_object *make(
 		HASH_ADD_KEYPTR(hh, c->group_objects, object->key, strlen(object->key), object);
 	if (object->hh.tbl)
 		return object;
-	forget(c, object);
+	cluster_group_forget(c, object);
 	return NULL;
 }
 
@@ -120,9 +121,9 @@ int cluster_set_group(struct cluster *c, int kind, const json_t *json)
 	struct cgroup_object *object;
 
 	ns = ns ? ns : "";
-	object = find(c, api_group, ns, name);
+	object = cluster_group_find(c, api_group, ns, name);
 	if (!object)
-		object = make(c, api_group, ns, name);
+		object = cluster_group_make(c, api_group, ns, name);
 	if (!object)
 		return -ENOMEM;
 	/* A missing number, or 0, means that no member waits for others. */

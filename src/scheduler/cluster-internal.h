@@ -49,8 +49,8 @@ struct cpod {
 	struct cnode *server;       /* node of its devices if that is another node; else NULL */
 	struct cpod *sprev, *snext; /* pods of one server */
 	json_t *json;               /* while the pod waits */
-	struct given given;
-	struct tenancy asked;
+	struct assigned assigned;
+	struct tenancy requested;
 	struct error refusal; /* why its requested keys are refused; code 0: they are not */
 	char group[SPEC_GROUP + 64];
 	uint64_t created_ns;
@@ -58,16 +58,16 @@ struct cpod {
 	uint32_t cpu_milli;
 	uint64_t memory_bytes;
 	bool is_ours, is_deleting;
-	bool is_done;        /* phase Succeeded */
-	bool is_ready;       /* condition Ready is True */
-	bool is_accepted;    /* bound before the present leader began */
-	bool has_wish;       /* look_at_wishes() must check the pod */
-	json_t *running;     /* annotations to write now that the pod runs; NULL: none */
-	uint64_t denied;     /* hash of the last refusal of a resize request; 0: none */
-	bool is_told;        /* evicted for another pod, and still counted */
-	uint64_t told_ns;    /* when the last eviction was sent */
-	uint64_t give_up_ns; /* nominated or reserved: until when */
-	uint32_t n_gone;     /* number of its tenants in the set of victims under trial */
+	bool is_done;         /* phase Succeeded */
+	bool is_ready;        /* condition Ready is True */
+	bool is_accepted;     /* bound before the present leader began */
+	bool has_resize;      /* look_at_wishes() must check the pod */
+	json_t *running;      /* annotations to write now that the pod runs; NULL: none */
+	uint64_t denied;      /* hash of the last refusal of a resize request; 0: none */
+	bool is_reported;     /* evicted for another pod, and still counted */
+	uint64_t reported_ns; /* when the last eviction was sent */
+	uint64_t give_up_ns;  /* nominated or reserved: until when */
+	uint32_t n_evicted;   /* number of its tenants in the set of victims under trial */
 	/* The pod's queue as of cluster_settle(); NULL: none, or not known yet. */
 	const struct cqueue *queue;
 	/*
@@ -79,9 +79,9 @@ struct cpod {
 	struct cgroup *in; /* its gang, or NULL */
 	struct cpod *gprev, *gnext;
 	/* One tenant per container at most, and the client half of a remote pod. */
-	uint32_t tenants[GIVEN_CONTAINERS_MAX + 1];
+	uint32_t tenants[ASSIGNED_CONTAINERS_MAX + 1];
 	/* For each tenant the index of its container in `given`; PLACE_NONE: it has no devices. */
-	uint32_t containers[GIVEN_CONTAINERS_MAX + 1];
+	uint32_t containers[ASSIGNED_CONTAINERS_MAX + 1];
 	uint32_t n_tenants;
 	char why[PLACE_MODE_WHY]; /* reason for the last choice of devices; "" */
 	/* A later decision made status.nominatedNodeName void: it reserves nothing. */
@@ -105,9 +105,9 @@ struct cbudget {
 	char *ns;
 	struct arena arena; /* memory of the selector */
 	struct selector selector;
-	int64_t may_go;
-	json_t *going; /* status.disruptedPods, which may_go has subtracted already */
-	int64_t gone;  /* evicted pods not yet subtracted, and victims under trial */
+	int64_t may_evict;
+	json_t *going;   /* status.disruptedPods, which may_evict has subtracted already */
+	int64_t evicted; /* evicted pods not yet subtracted, and victims under trial */
 };
 
 #define CQUEUE_MODELS_MAX 16u
@@ -171,7 +171,7 @@ struct cluster {
 	bool is_unsettled;   /* cluster_settle() must evaluate the policies again */
 	bool has_spaces;     /* label spaces must be evaluated again too */
 	struct ctext *dialects;
-	uint32_t n_holding, n_offered;
+	uint32_t n_nominated, n_reserved;
 	uint32_t n_serving;      /* nodes that serve their devices to other nodes */
 	struct cnode **by_place; /* by node of the placement model */
 	uint32_t by_place_room;
@@ -220,12 +220,13 @@ enum manifest_kind cpod_kind(const struct cpod *pod, const char *container);
  * them. NULL: no memory.
  */
 struct stage *cpod_stages(
-	const struct cluster *c, const struct cpod *pod, const struct given *given);
+	const struct cluster *c, const struct cpod *pod, const struct assigned *assigned);
 /*
  * Resizes the pod's tenants to `given` on their present devices, all or nothing. -errno: `why` has
  * the reason.
  */
-int cpod_resize(struct cluster *c, struct cpod *pod, const struct given *given, struct buf *why);
+int cpod_resize(
+	struct cluster *c, struct cpod *pod, const struct assigned *assigned, struct buf *why);
 /* Whether all stages that keep capacity have a tenant. */
 bool cpod_is_whole(const struct cluster *c, const struct cpod *pod);
 int orphans_restore(struct cluster *c, struct cnode *node);
@@ -276,8 +277,8 @@ void cpod_leave_server(struct cluster *c, struct cpod *pod);
 /* Adds the node's network devices and measurements to the placement model. */
 int cnode_add_networks(struct cluster *c, struct cnode *node);
 /* Sets network devices and bandwidth of the device half, as assigned. */
-void cpod_network(const struct cluster *c, const struct cpod *pod, const struct given_container *g,
-	struct place_spec *spec);
+void cpod_network(const struct cluster *c, const struct cpod *pod,
+	const struct assigned_container *g, struct place_spec *spec);
 
 /* ---- cluster-budget.c ---- */
 
@@ -285,10 +286,10 @@ int cluster_set_budget(struct cluster *c, json_t *json);
 int cluster_remove_budget(struct cluster *c, const char *ns, const char *name);
 void cluster_free_budgets(struct cluster *c);
 /* Counts evicted pods that the budgets have not subtracted yet; call before each search. */
-void cluster_recount_gone(struct cluster *c);
+void cluster_recount_evicted(struct cluster *c);
 /* Whether the pod's disruption budgets allow its eviction after those counted. */
-bool cluster_may_go(struct cluster *c, const struct cpod *pod);
-void cluster_count_gone(struct cluster *c, const struct cpod *pod, int sign);
+bool cluster_may_evict(struct cluster *c, const struct cpod *pod);
+void cluster_count_evicted(struct cluster *c, const struct cpod *pod, int sign);
 
 /* ---- cluster-policy.c ---- */
 
@@ -303,15 +304,15 @@ bool cluster_allows(struct cluster *c, const struct cpod *pod, struct buf *why);
 bool cluster_allows_model(const struct cluster *c, const char *ns, const char *model);
 bool cluster_allows_remote(const struct cluster *c, const char *ns); /* devices of other nodes */
 /* The same for a running pod that would get `given` instead of its present grant. */
-bool cluster_has_room_for(
-	struct cluster *c, const struct cpod *pod, const struct given *given, struct buf *why);
+bool cluster_has_room_for(struct cluster *c, const struct cpod *pod,
+	const struct assigned *assigned, struct buf *why);
 
 /* Greatest use of share and memory by a pod at one time, as its namespace's total counts it. */
 struct usage {
 	uint64_t milli, bytes;
 	uint64_t firm; /* part of milli that is not opportunistic */
 };
-struct usage cpod_usage(const struct cpod *pod, const struct given *given);
+struct usage cpod_usage(const struct cpod *pod, const struct assigned *assigned);
 
 /* Whether the policy applies to that namespace. */
 bool cpolicy_selects(const struct cluster *c, const struct cpolicy *policy, const char *ns);
@@ -333,19 +334,19 @@ uint64_t cluster_counted_bytes(
 	const struct cluster *c, enum spec_memory_policy policy, uint64_t bytes);
 
 /* n containers of a pod, in order, that a device would get after some pods are gone. */
-struct memory_wish {
+struct memory_params {
 	const char *ns;
-	const struct tenancy_container *container[GIVEN_CONTAINERS_MAX];
+	const struct tenancy_container *container[ASSIGNED_CONTAINERS_MAX];
 	uint32_t n;
-	bool (*is_gone)(void *arg, const struct cpod *pod);
+	bool (*is_evicted)(void *arg, const struct cpod *pod);
 	void *arg;
 };
 
 bool cluster_has_memory(const struct cluster *c, const struct cnode *node,
-	const struct gpunode_device *device, const struct memory_wish *wish);
+	const struct gpunode_device *device, const struct memory_params *params);
 /* The same for a running pod that would get `then` instead of its present grant. */
 bool cluster_has_memory_for(
-	const struct cluster *c, const struct cpod *pod, const struct given *then);
+	const struct cluster *c, const struct cpod *pod, const struct assigned *then);
 
 /* ---- cluster-queue.c ---- */
 
@@ -370,7 +371,7 @@ int cpod_find_group(struct cluster *c, struct cpod *pod);
 /* Sets the state and counts nominated pods and reservations. */
 void cpod_set_state(struct cluster *c, struct cpod *pod, enum cpod_state state);
 /* Marks the pod as evicted, or as spared. */
-int cpod_tell(struct cluster *c, struct cpod *pod, bool is_told);
+int cpod_set_reported(struct cluster *c, struct cpod *pod, bool is_reported);
 
 /* Moves the pod between the lists of nodes; NULL: to no list. */
 void cpod_move(struct cluster *c, struct cpod *pod, struct cnode *node);

@@ -67,14 +67,14 @@ struct promise {
 	struct manifest_sum fixed, shared;
 };
 
-static void add(struct promise *one, enum manifest_kind kind, enum spec_memory_policy policy,
-	uint64_t bytes)
+static void cluster_memory_add(struct promise *one, enum manifest_kind kind,
+	enum spec_memory_policy policy, uint64_t bytes)
 {
 	manifest_sum_add(&one->fixed, kind, policy == SPEC_MEMORY_FAIL ? bytes : 0);
 	manifest_sum_add(&one->shared, kind, policy == SPEC_MEMORY_FAIL ? 0 : bytes);
 }
 
-static void promise(struct promised *p, const char *ns, const struct promise *one)
+static void cluster_memory_promise(struct promised *p, const char *ns, const struct promise *one)
 {
 	const uint64_t shared = manifest_sum_value(&one->shared);
 
@@ -87,19 +87,20 @@ static void promise(struct promised *p, const char *ns, const struct promise *on
 	}
 }
 
-static void promise_given(struct promised *p, const struct cpod *pod, const struct given *given)
+static void cluster_memory_promise_assigned(
+	struct promised *p, const struct cpod *pod, const struct assigned *assigned)
 {
 	struct promise one = {0};
 
-	for (uint32_t i = 0; i < given->n; i++) {
-		const struct given_container *g = &given->v[i];
+	for (uint32_t i = 0; i < assigned->n; i++) {
+		const struct assigned_container *g = &assigned->v[i];
 
 		for (uint32_t k = 0; k < g->n; k++)
 			if (!strcmp(g->device[k], p->uuid))
-				add(&one, cpod_kind(pod, g->name), g->memory_policy,
+				cluster_memory_add(&one, cpod_kind(pod, g->name), g->memory_policy,
 					g->memory_bytes[k]);
 	}
-	promise(p, pod->ns, &one);
+	cluster_memory_promise(p, pod->ns, &one);
 }
 
 /* Containers without a known pod keep their confirmed memory. */
@@ -114,7 +115,7 @@ static void promise_orphans(struct promised *p, const struct cnode *node)
 	}
 }
 
-static bool is_possible(
+static bool cluster_memory_is_possible(
 	const struct promised *p, const struct cnode *node, const struct gpunode_device *device)
 {
 	const uint32_t factor = node->gpus.overcommit_memory ? node->gpus.overcommit_memory
@@ -127,7 +128,7 @@ static bool is_possible(
 }
 
 bool cluster_has_memory(const struct cluster *c, const struct cnode *node,
-	const struct gpunode_device *device, const struct memory_wish *wish)
+	const struct gpunode_device *device, const struct memory_params *params)
 {
 	struct promised p = {.c = c, .uuid = device->uuid};
 	struct promise one = {0};
@@ -136,24 +137,24 @@ bool cluster_has_memory(const struct cluster *c, const struct cnode *node,
 	if (c->overcommit <= ONCE)
 		return true;
 	DL_FOREACH(node->pods, pod)
-		if (!pod->is_told && !pod->n_gone && !wish->is_gone(wish->arg, pod))
-			promise_given(&p, pod, &pod->given);
+		if (!pod->is_reported && !pod->n_evicted && !params->is_evicted(params->arg, pod))
+			cluster_memory_promise_assigned(&p, pod, &pod->assigned);
 	DL_FOREACH2(node->served, pod, snext)
-	if (!pod->is_told && !pod->n_gone && !wish->is_gone(wish->arg, pod))
-		promise_given(&p, pod, &pod->given);
+	if (!pod->is_reported && !pod->n_evicted && !params->is_evicted(params->arg, pod))
+		cluster_memory_promise_assigned(&p, pod, &pod->assigned);
 	promise_orphans(&p, node);
-	for (uint32_t i = 0; i < wish->n; i++) {
-		const struct spec *spec = &wish->container[i]->spec;
+	for (uint32_t i = 0; i < params->n; i++) {
+		const struct spec *spec = &params->container[i]->spec;
 
-		add(&one, wish->container[i]->kind, spec->memory_policy,
+		cluster_memory_add(&one, params->container[i]->kind, spec->memory_policy,
 			spec_memory_on(spec, device->memory_bytes));
 	}
-	promise(&p, wish->ns, &one);
-	return is_possible(&p, node, device);
+	cluster_memory_promise(&p, params->ns, &one);
+	return cluster_memory_is_possible(&p, node, device);
 }
 
 bool cluster_has_memory_for(
-	const struct cluster *c, const struct cpod *pod, const struct given *then)
+	const struct cluster *c, const struct cpod *pod, const struct assigned *then)
 {
 	const struct cnode *node = cpod_devices_node(pod);
 	const struct cpod *other;
@@ -162,17 +163,17 @@ bool cluster_has_memory_for(
 		const struct gpunode_device *device = &node->gpus.device[i];
 		struct promised p = {.c = c, .uuid = device->uuid};
 
-		promise_given(&p, pod, then);
+		cluster_memory_promise_assigned(&p, pod, then);
 		if (!p.fixed && !p.shared)
 			continue;
 		DL_FOREACH(node->pods, other)
 			if (other != pod)
-				promise_given(&p, other, &other->given);
+				cluster_memory_promise_assigned(&p, other, &other->assigned);
 		DL_FOREACH2(node->served, other, snext)
 		if (other != pod)
-			promise_given(&p, other, &other->given);
+			cluster_memory_promise_assigned(&p, other, &other->assigned);
 		promise_orphans(&p, node);
-		if (!is_possible(&p, node, device))
+		if (!cluster_memory_is_possible(&p, node, device))
 			return false;
 	}
 	return true;

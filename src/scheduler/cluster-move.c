@@ -23,11 +23,11 @@ static bool may_move(struct cluster *c, const struct cpod *pod)
 	const struct pod *seen = cpod_view(c, pod);
 
 	return pod->state == CPOD_BOUND && !pod->server && pod->n_tenants == 1 &&
-		pod->given.n == 1 && !pod->is_deleting && seen && seen->object.owner_uid[0] &&
-		cluster_may_go(c, pod);
+		pod->assigned.n == 1 && !pod->is_deleting && seen && seen->object.owner_uid[0] &&
+		cluster_may_evict(c, pod);
 }
 
-static void mark(struct cluster *c, bool is_wanted)
+static void cluster_move_mark_pods(struct cluster *c, bool is_wanted)
 {
 	struct cpod *pod, *next;
 
@@ -37,7 +37,8 @@ static void mark(struct cluster *c, bool is_wanted)
 }
 
 /* Applies the rules that the placement model does not know. The pod's own node always passes. */
-static bool fits(struct cluster *c, const struct cpod *pod, const struct cnode *to)
+static bool cluster_move_fits_node(
+	struct cluster *c, const struct cpod *pod, const struct cnode *to)
 {
 	const int at = view_find_node(c->view, to->name);
 	struct fit *fit = NULL;
@@ -54,7 +55,7 @@ static bool fits(struct cluster *c, const struct cpod *pod, const struct cnode *
 	return does;
 }
 
-static const char *uuid_of(const struct cluster *c, uint32_t device)
+static const char *cluster_move_device_uuid(const struct cluster *c, uint32_t device)
 {
 	struct place_device_view view;
 
@@ -63,11 +64,11 @@ static const char *uuid_of(const struct cluster *c, uint32_t device)
 }
 
 /* The pod may name its acceptable devices. */
-static bool will_do(const struct cpod *pod, const char *uuid)
+static bool cluster_move_is_device_right(const struct cpod *pod, const char *uuid)
 {
-	for (uint32_t i = 0; i < pod->asked.n; i++)
-		if (pod->asked.v[i].spec.device[0] &&
-			!spec_device_fits(&pod->asked.v[i].spec, uuid))
+	for (uint32_t i = 0; i < pod->requested.n; i++)
+		if (pod->requested.v[i].spec.device[0] &&
+			!spec_device_fits(&pod->requested.v[i].spec, uuid))
 			return false;
 	return true;
 }
@@ -82,8 +83,9 @@ static uint32_t hold_back(struct cluster *c, const struct place_defrag *plan)
 
 		const struct cpod *pod = c->by_tenant[m->tenant];
 
-		if (will_do(pod, uuid_of(c, m->to.device[0])) &&
-			fits(c, pod, c->by_place[m->to.node]))
+		if (cluster_move_is_device_right(
+			    pod, cluster_move_device_uuid(c, m->to.device[0])) &&
+			cluster_move_fits_node(c, pod, c->by_place[m->to.node]))
 			continue;
 		place_set_movable(c->place, m->tenant, false);
 		n++;
@@ -99,8 +101,8 @@ struct closed {
 };
 
 /* Returns all devices except those to be emptied, which are cordoned during the moves. */
-static uint64_t open_devices(void *arg, const struct place_spec *spec, uint32_t node,
-	const uint32_t *gone, uint32_t n_gone)
+static uint64_t cluster_move_open_devices(void *arg, const struct place_spec *spec, uint32_t node,
+	const uint32_t *evicted, uint32_t n_evicted)
 {
 	const struct closed *closed = arg;
 	struct place_node_view view;
@@ -143,17 +145,17 @@ static bool would_spread(struct place *place, uint32_t tenant)
 static uint32_t hold_together(struct cluster *c, const struct place_defrag *plan)
 {
 	struct closed closed = {c->place, plan};
-	const uint32_t mark = place_mark(c->place);
+	const uint32_t savepoint = place_savepoint(c->place);
 	bool spreads[MOVES_MAX] = {false};
 	uint32_t n = 0;
 
-	place_set_filter(c->place, open_devices, &closed);
+	place_set_filter(c->place, cluster_move_open_devices, &closed);
 	for (uint32_t i = 0; i < plan->n_moves && i < MOVES_MAX; i++) {
 		spreads[i] = would_spread(c->place, plan->moves[i].tenant);
 		n += spreads[i];
 	}
 	place_set_filter(c->place, NULL, NULL);
-	place_rollback(c->place, mark);
+	place_rollback(c->place, savepoint);
 	place_release(c->place);
 	for (uint32_t i = 0; n && i < plan->n_moves && i < MOVES_MAX; i++)
 		if (spreads[i])
@@ -167,14 +169,14 @@ int cluster_find_moves(struct cluster *c, struct cluster_moves *ret, struct erro
 	struct place_defrag plan;
 	int r;
 
-	mark(c, true);
+	cluster_move_mark_pods(c, true);
 	for (;;) {
 		r = place_defrag_find(c->place, MOVES_MAX, &rules, &plan, err);
 		if (r < 0 || (!hold_back(c, &plan) && !hold_together(c, &plan)))
 			break;
 		place_defrag_done(&plan);
 	}
-	mark(c, false);
+	cluster_move_mark_pods(c, false);
 	if (r < 0)
 		return r;
 	*ret = (struct cluster_moves){.whole_before = plan.whole_before,
@@ -185,9 +187,9 @@ int cluster_find_moves(struct cluster *c, struct cluster_moves *ret, struct erro
 
 		ret->v[ret->n++] = (struct cluster_move){.pod = c->by_tenant[m->tenant],
 			.node = c->by_place[m->from.node]->name,
-			.device = uuid_of(c, m->from.device[0]),
+			.device = cluster_move_device_uuid(c, m->from.device[0]),
 			.to_node = c->by_place[m->to.node]->name,
-			.to_device = uuid_of(c, m->to.device[0])};
+			.to_device = cluster_move_device_uuid(c, m->to.device[0])};
 	}
 	place_defrag_done(&plan);
 	return ret->v ? 0 : fail(err, ENOMEM, "out of memory");

@@ -58,7 +58,7 @@ struct cnode *cnode_get(struct cluster *c, const char *name)
 }
 
 /* Bits of the node's models; 0 if the node is not in the placement model. */
-static uint64_t models_of(const struct cluster *c, const struct cnode *node)
+static uint64_t cnode_models(const struct cluster *c, const struct cnode *node)
 {
 	struct place_node_view view;
 	uint64_t models = 0;
@@ -98,11 +98,11 @@ int cnode_count(struct cluster *c, struct cnode *node)
 	int r = 0;
 
 	/* Terminating pods first, because reserved places of other pods may overlap theirs. */
-	for (int is_told = 1; is_told >= 0; is_told--) {
+	for (int is_reported = 1; is_reported >= 0; is_reported--) {
 		DL_FOREACH(node->pods, pod)
-			r = r < 0 || pod->is_told != is_told ? r : cpod_restore(c, pod);
+			r = r < 0 || pod->is_reported != is_reported ? r : cpod_restore(c, pod);
 		DL_FOREACH2(node->served, pod, snext)
-		r = r < 0 || pod->is_told != is_told ? r : cpod_restore(c, pod);
+		r = r < 0 || pod->is_reported != is_reported ? r : cpod_restore(c, pod);
 	}
 	if (r < 0 || node->at == PLACE_NONE)
 		return r;
@@ -122,7 +122,7 @@ static void forget_place(struct cluster *c, struct cnode *node)
 
 void cnode_free(struct cluster *c, struct cnode *node)
 {
-	const uint64_t models = models_of(c, node);
+	const uint64_t models = cnode_models(c, node);
 
 	forget_place(c, node);
 	forget_models(c, models);
@@ -141,7 +141,7 @@ void cnode_release(struct cluster *c, struct cnode *node)
 }
 
 /* Capacity of the node for the pods that the placement model counts. */
-static void capacities(
+static void cnode_read_capacities(
 	struct cluster *c, struct cnode *node, uint32_t *ret_cpu, uint64_t *ret_memory)
 {
 	const int at = view_find_node(c->view, node->name);
@@ -187,10 +187,11 @@ static const char *rack_of(const struct cluster *c, const struct cnode *node)
 	return rack ? rack : "";
 }
 
-static int describe(struct cluster *c, struct cnode *node, struct node_info *ret, struct error *err)
+static int cnode_describe_node(
+	struct cluster *c, struct cnode *node, struct node_info *ret, struct error *err)
 {
 	node->is_stale = is_stale(c, node);
-	capacities(c, node, &node->cpu_all, &node->memory_all);
+	cnode_read_capacities(c, node, &node->cpu_all, &node->memory_all);
 	ret->info = (struct place_node_info){.name = node->name,
 		.rack = rack_of(c, node),
 		.cpu_milli = node->cpu_all,
@@ -218,7 +219,7 @@ static int describe(struct cluster *c, struct cnode *node, struct node_info *ret
 static int enter_place(struct cluster *c, struct cnode *node, struct error *err)
 {
 	struct node_info new;
-	int r = describe(c, node, &new, err);
+	int r = cnode_describe_node(c, node, &new, err);
 
 	r = r < 0 ? r : place_node_add(c->place, &new.info, &node->at, err);
 	if (r < 0)
@@ -235,7 +236,7 @@ static int enter_place(struct cluster *c, struct cnode *node, struct error *err)
 
 int cnode_rebuild(struct cluster *c, struct cnode *node, struct error *err)
 {
-	const uint64_t models = models_of(c, node);
+	const uint64_t models = cnode_models(c, node);
 	int r;
 
 	forget_place(c, node);
@@ -256,11 +257,11 @@ int cnode_refresh(struct cluster *c, struct cnode *node)
 
 	if (node->at == PLACE_NONE || !place_node_get(c->place, node->at, &view))
 		return 0;
-	capacities(c, node, &cpu, &memory);
+	cnode_read_capacities(c, node, &cpu, &memory);
 	if (cpu == node->cpu_all && memory == node->memory_all &&
 		!strcmp(view.rack, rack_of(c, node)))
 		return 0;
-	r = describe(c, node, &new, NULL);
+	r = cnode_describe_node(c, node, &new, NULL);
 	return r < 0 ? r : place_node_update(c->place, node->at, &new.info, NULL);
 }
 

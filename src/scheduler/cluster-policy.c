@@ -30,7 +30,7 @@ static void policy_free(struct cpolicy *p)
  * Changes of a queue, a memory factor or a label space affect all pods, so the cluster has to be
  * settled again.
  */
-static void note_change(struct cluster *c, const struct cpolicy *p)
+static void cpolicy_note_change(struct cluster *c, const struct cpolicy *p)
 {
 	c->is_unsettled |= p->has_queue ||
 		json_object_get(json_object_get(p->spec, "overcommit"), "memory");
@@ -44,7 +44,7 @@ void cluster_note_namespace(struct cluster *c)
 
 	for (p = c->policies; p; p = p->hh.next)
 		if (p->is_selecting)
-			note_change(c, p);
+			cpolicy_note_change(c, p);
 }
 
 int cluster_remove_policy(struct cluster *c, const char *name)
@@ -54,7 +54,7 @@ int cluster_remove_policy(struct cluster *c, const char *name)
 	HASH_FIND_STR(c->policies, name, p);
 	if (!p)
 		return -ENOENT;
-	note_change(c, p);
+	cpolicy_note_change(c, p);
 	HASH_DEL(c->policies, p);
 	policy_free(p);
 	return 0;
@@ -92,7 +92,7 @@ static int read_milli(struct arena *arena, json_t *value, void *into, struct err
 	return 0;
 }
 
-static int read_bytes(struct arena *arena, json_t *value, void *into, struct error *err)
+static int cpolicy_read_bytes(struct arena *arena, json_t *value, void *into, struct error *err)
 {
 	uint64_t *bytes = into;
 
@@ -151,11 +151,11 @@ static const struct read_field policy_fields[] = {
 	READ_FIELD(struct cpolicy, highest_priority, "highestPriority", read_number),
 	READ_FIELD(struct cpolicy, is_remote_denied, "remote", read_remote),
 	READ_FIELD(struct cpolicy, total_milli, "totalShare", read_milli),
-	READ_FIELD(struct cpolicy, total_bytes, "totalMemory", read_bytes),
+	READ_FIELD(struct cpolicy, total_bytes, "totalMemory", cpolicy_read_bytes),
 	READ_FIELD(struct cpolicy, overcommit, "overcommit", read_overcommit),
 };
 
-static int by_name(const struct cpolicy *a, const struct cpolicy *b)
+static int cpolicy_compare_name(const struct cpolicy *a, const struct cpolicy *b)
 {
 	return strcmp(a->name, b->name);
 }
@@ -193,8 +193,8 @@ int cluster_set_policy(struct cluster *c, json_t *json)
 		policy_free(p);
 		return -ENOMEM;
 	}
-	HASH_SORT(c->policies, by_name);
-	note_change(c, p);
+	HASH_SORT(c->policies, cpolicy_compare_name);
+	cpolicy_note_change(c, p);
 	c->has_news = true;
 	return 0;
 }
@@ -222,7 +222,7 @@ bool cluster_is_in_space(const struct cluster *c, const char *ns, struct str spa
 
 /* ---- permitted requests ---- */
 
-static bool allows(
+static bool cpolicy_allows_spec(
 	const struct cpolicy *p, const struct spec *spec, const char *container, struct buf *why)
 {
 	if (p->classes.n && !texts_has(&p->classes, spec_class_name(spec->class))) {
@@ -270,12 +270,12 @@ bool cluster_allows_remote(const struct cluster *c, const char *ns)
 
 /* ---- totals ---- */
 
-struct usage cpod_usage(const struct cpod *pod, const struct given *given)
+struct usage cpod_usage(const struct cpod *pod, const struct assigned *assigned)
 {
 	struct manifest_sum milli = {0}, firm = {0}, bytes = {0};
 
-	for (uint32_t i = 0; i < given->n; i++) {
-		const struct given_container *g = &given->v[i];
+	for (uint32_t i = 0; i < assigned->n; i++) {
+		const struct assigned_container *g = &assigned->v[i];
 		const enum manifest_kind kind = cpod_kind(pod, g->name);
 		const uint64_t share = (uint64_t)g->request * g->n;
 		uint64_t all = 0;
@@ -297,8 +297,8 @@ static struct usage usage_of(const struct cluster *c, const char *ns)
 	const struct cpod *pod;
 
 	for (pod = c->pods; pod; pod = pod->hh.next)
-		if (pod->given.n && !strcmp(pod->ns, ns)) {
-			const struct usage its = cpod_usage(pod, &pod->given);
+		if (pod->assigned.n && !strcmp(pod->ns, ns)) {
+			const struct usage its = cpod_usage(pod, &pod->assigned);
 
 			u.milli += its.milli;
 			u.firm += its.firm;
@@ -308,12 +308,12 @@ static struct usage usage_of(const struct cluster *c, const char *ns)
 }
 
 /* Before a device is chosen, memory is known only for requests in bytes. */
-static struct usage asked_by(const struct cpod *pod)
+static struct usage cpolicy_pod_usage(const struct cpod *pod)
 {
 	struct manifest_sum milli = {0}, firm = {0}, bytes = {0};
 
-	for (uint32_t i = 0; i < pod->asked.n; i++) {
-		const struct tenancy_container *one = &pod->asked.v[i];
+	for (uint32_t i = 0; i < pod->requested.n; i++) {
+		const struct tenancy_container *one = &pod->requested.v[i];
 		const struct spec *spec = &one->spec;
 		const uint64_t share = (uint64_t)spec->request * spec->count;
 
@@ -332,10 +332,10 @@ static bool is_within_share(const struct cpolicy *p, const struct usage *all)
 	return all->firm <= p->total_milli && all->milli <= p->total_milli * p->overcommit / 1000;
 }
 
-static bool has_room(
+static bool cpolicy_has_room(
 	const struct cluster *c, const struct cpolicy *p, const struct cpod *pod, struct buf *why)
 {
-	const struct usage asked = asked_by(pod);
+	const struct usage asked = cpolicy_pod_usage(pod);
 	struct usage used, then;
 
 	if (p->total_milli == UNLIMITED && p->total_bytes == UNLIMITED)
@@ -363,26 +363,27 @@ bool cluster_allows(struct cluster *c, const struct cpod *pod, struct buf *why)
 {
 	const struct cpolicy *p;
 
-	if (!pod->asked.n)
+	if (!pod->requested.n)
 		return true;
 	for (p = c->policies; p; p = p->hh.next) {
 		if (!cpolicy_selects(c, p, pod->ns))
 			continue;
-		for (uint32_t i = 0; i < pod->asked.n; i++)
-			if (!allows(p, &pod->asked.v[i].spec, pod->asked.v[i].name, why))
+		for (uint32_t i = 0; i < pod->requested.n; i++)
+			if (!cpolicy_allows_spec(
+				    p, &pod->requested.v[i].spec, pod->requested.v[i].name, why))
 				return false;
-		if (!has_room(c, p, pod, why))
+		if (!cpolicy_has_room(c, p, pod, why))
 			return false;
 	}
 	return true;
 }
 
 bool cluster_has_room_for(
-	struct cluster *c, const struct cpod *pod, const struct given *given, struct buf *why)
+	struct cluster *c, const struct cpod *pod, const struct assigned *assigned, struct buf *why)
 {
 	const struct cpolicy *p;
-	const struct usage all = usage_of(c, pod->ns), now = cpod_usage(pod, &pod->given),
-			   then = cpod_usage(pod, given);
+	const struct usage all = usage_of(c, pod->ns), now = cpod_usage(pod, &pod->assigned),
+			   then = cpod_usage(pod, assigned);
 	const struct usage with = {.milli = all.milli - now.milli + then.milli,
 		.firm = all.firm - now.firm + then.firm};
 	const uint64_t bytes = all.bytes - now.bytes + then.bytes;
@@ -404,8 +405,9 @@ bool cluster_has_room_for(
 				p->name, format_bytes(bytes).s, format_bytes(p->total_bytes).s);
 			return false;
 		}
-		for (uint32_t i = 0; i < pod->asked.n; i++)
-			if (!allows(p, &pod->asked.v[i].spec, pod->asked.v[i].name, why))
+		for (uint32_t i = 0; i < pod->requested.n; i++)
+			if (!cpolicy_allows_spec(
+				    p, &pod->requested.v[i].spec, pod->requested.v[i].name, why))
 				return false;
 	}
 	return true;

@@ -22,7 +22,7 @@
 
 /* ---- fields of a policy ---- */
 
-static void copy_text(char *to, size_t size, const json_t *value)
+static void cluster_queue_copy_text(char *to, size_t size, const json_t *value)
 {
 	const char *text = json_string_value(value);
 
@@ -44,7 +44,7 @@ void cqueue_terms_read(const json_t *queue, struct cqueue_terms *ret)
 
 	/* The structs are compared byte by byte, so padding must be 0. */
 	memset(ret, 0, sizeof(*ret));
-	copy_text(ret->parent, sizeof(ret->parent), json_object_get(queue, "parent"));
+	cluster_queue_copy_text(ret->parent, sizeof(ret->parent), json_object_get(queue, "parent"));
 	ret->quota = milli_or(queue, "guaranteedShare", 0);
 	ret->limit = milli_or(queue, "limitShare", PLACE_UNLIMITED);
 	ret->weight = (uint32_t)MIN(MAX(weight, (json_int_t)1), (json_int_t)PLACE_QUEUE_WEIGHT_MAX);
@@ -53,7 +53,7 @@ void cqueue_terms_read(const json_t *queue, struct cqueue_terms *ret)
 	for (size_t i = 0; i < json_array_size(models) && i < CQUEUE_MODELS_MAX; i++) {
 		const json_t *model = json_array_get(models, i);
 
-		copy_text(ret->model[i].name, sizeof(ret->model[i].name),
+		cluster_queue_copy_text(ret->model[i].name, sizeof(ret->model[i].name),
 			json_object_get(model, "model"));
 		ret->model[i].quota = milli_or(model, "guaranteedShare", PLACE_UNLIMITED);
 		ret->model[i].limit = milli_or(model, "limitShare", PLACE_UNLIMITED);
@@ -64,19 +64,20 @@ void cqueue_terms_read(const json_t *queue, struct cqueue_terms *ret)
 /* ---- queue of a pod ---- */
 
 /* A more specific policy has precedence. */
-static int narrowness(const struct cpolicy *p)
+static int cluster_queue_narrowness(const struct cpolicy *p)
 {
 	return 2 * p->is_of_pods + (p->is_selecting || json_object_get(p->spec, "namespaces"));
 }
 
 /* labels: of a pod in the namespace; NULL: of no particular pod */
-static const struct cpolicy *narrowest(
+static const struct cpolicy *cluster_queue_narrowest(
 	const struct cluster *c, const char *ns, const struct labels *labels)
 {
 	const struct cpolicy *best = NULL, *p;
 
 	for (p = c->policies; p; p = p->hh.next) {
-		if (!p->has_queue || (best && narrowness(p) <= narrowness(best)))
+		if (!p->has_queue ||
+			(best && cluster_queue_narrowness(p) <= cluster_queue_narrowness(best)))
 			continue;
 		if (p->is_of_pods && !(labels && selector_matches(&p->pods, labels)))
 			continue;
@@ -90,17 +91,17 @@ static const struct cpolicy *policy_of(const struct cluster *c, const struct cpo
 {
 	const struct pod *seen = cpod_view(c, pod);
 
-	if (!pod->asked.n && !pod->given.n)
+	if (!pod->requested.n && !pod->assigned.n)
 		return NULL;
-	return narrowest(c, pod->ns, seen ? &seen->object.labels : NULL);
+	return cluster_queue_narrowest(c, pod->ns, seen ? &seen->object.labels : NULL);
 }
 
-static const char *name_of(const struct cpolicy *p, const struct cpod *pod)
+static const char *cluster_queue_policy_name(const struct cpolicy *p, const struct cpod *pod)
 {
 	return p->queue[0] ? p->queue : pod->ns;
 }
 
-static struct cqueue *find(struct cqueue *queues, uint32_t n, const char *name)
+static struct cqueue *cluster_queue_find_named(struct cqueue *queues, uint32_t n, const char *name)
 {
 	for (uint32_t i = 0; i < n; i++)
 		if (!strcmp(queues[i].name, name))
@@ -113,7 +114,9 @@ bool cpod_find_queue(struct cluster *c, struct cpod *pod)
 	const struct cpolicy *p = policy_of(c, pod);
 	const struct cqueue *was = pod->queue;
 
-	pod->queue = p ? find(c->queues, c->n_queues, name_of(p, pod)) : NULL;
+	pod->queue = p ? cluster_queue_find_named(
+				 c->queues, c->n_queues, cluster_queue_policy_name(p, pod))
+		       : NULL;
 	/* the pod is the first of its namespace */
 	c->is_unsettled |= p && !pod->queue;
 	return pod->queue != was;
@@ -133,12 +136,12 @@ struct list {
 	uint32_t n, room;
 };
 
-static int list_add(struct list *l, const struct cpolicy *p, const char *name)
+static int cluster_queue_list_add(struct list *l, const struct cpolicy *p, const char *name)
 {
 	struct cqueue *q;
 
 	/* A later policy only joins the queue. */
-	if (find(l->v, l->n, name))
+	if (cluster_queue_find_named(l->v, l->n, name))
 		return 0;
 	if (array_grow(&l->v, &l->room, l->n + 1ul, sizeof(*l->v)) < 0)
 		return -ENOMEM;
@@ -156,12 +159,13 @@ static int add_named(const struct cluster *c, struct list *l, const struct cpoli
 	int r = 0;
 
 	for (uint32_t i = 0; r == 0 && i < p->namespaces.n; i++)
-		if (*p->namespaces.v[i] && narrowest(c, p->namespaces.v[i], NULL) == p)
-			r = list_add(l, p, p->namespaces.v[i]);
+		if (*p->namespaces.v[i] &&
+			cluster_queue_narrowest(c, p->namespaces.v[i], NULL) == p)
+			r = cluster_queue_list_add(l, p, p->namespaces.v[i]);
 	return r;
 }
 
-static int collect(const struct cluster *c, struct list *l)
+static int cluster_queue_collect(const struct cluster *c, struct list *l)
 {
 	const struct cpolicy *p;
 	const struct cpod *pod;
@@ -169,11 +173,12 @@ static int collect(const struct cluster *c, struct list *l)
 
 	for (p = c->policies; r == 0 && p; p = p->hh.next)
 		if (p->has_queue)
-			r = p->queue[0] ? list_add(l, p, p->queue) : add_named(c, l, p);
+			r = p->queue[0] ? cluster_queue_list_add(l, p, p->queue)
+					: add_named(c, l, p);
 	for (pod = c->pods; r == 0 && pod; pod = pod->hh.next) {
 		p = policy_of(c, pod);
 		if (p)
-			r = list_add(l, p, name_of(p, pod));
+			r = cluster_queue_list_add(l, p, cluster_queue_policy_name(p, pod));
 	}
 	return r;
 }
@@ -186,7 +191,8 @@ static bool is_as_it_was(struct cluster *c, struct list *l)
 		cluster_greatest_overcommit(c) != MAX(c->overcommit, 1000u))
 		return false;
 	for (uint32_t i = 0; i < l->n; i++) {
-		const struct cqueue *q = find(c->queues, c->n_queues, l->v[i].name);
+		const struct cqueue *q = cluster_queue_find_named(
+			c->queues, c->n_queues, l->v[i].name);
 
 		if (!q || strcmp(q->policy, l->v[i].policy) ||
 			memcmp(&q->terms, &l->v[i].terms, sizeof(q->terms)) != 0)
@@ -201,7 +207,7 @@ static bool is_as_it_was(struct cluster *c, struct list *l)
 /* ---- consistent queues ---- */
 
 /* Sets exactly these queues in the given order. */
-static int set_queues(
+static int cluster_queue_set_queues(
 	struct cluster *c, struct cqueue *const *queues, uint32_t n, struct error *err)
 {
 	_cleanup_free_ struct place_queue_info *infos = calloc(n + 1ul, sizeof(*infos));
@@ -240,7 +246,7 @@ static int take_range(struct cluster *c, struct choice *choice, uint32_t from, u
 	if (!n)
 		return 0;
 	memcpy(&choice->taken[choice->n_taken], &choice->left[from], n * sizeof(*choice->taken));
-	r = set_queues(c, choice->taken, choice->n_taken + n, &err);
+	r = cluster_queue_set_queues(c, choice->taken, choice->n_taken + n, &err);
 	if (r == 0)
 		choice->n_taken += n;
 	else if (n == 1 && r != -ENOMEM)
@@ -257,13 +263,13 @@ static uint32_t depth_of(struct list *l, const struct cqueue *q)
 	uint32_t depth = 0;
 
 	while (q && q->terms.parent[0] && depth < PLACE_QUEUE_DEPTH) {
-		q = find(l->v, l->n, q->terms.parent);
+		q = cluster_queue_find_named(l->v, l->n, q->terms.parent);
 		depth++;
 	}
 	return q ? depth : PLACE_QUEUE_DEPTH;
 }
 
-static void order(struct list *l, struct choice *choice)
+static void cluster_queue_order(struct list *l, struct choice *choice)
 {
 	for (uint32_t depth = 0; depth < PLACE_QUEUE_DEPTH; depth++)
 		for (uint32_t i = 0; i < l->n; i++)
@@ -277,7 +283,7 @@ static void order(struct list *l, struct choice *choice)
 				l->v[i].name, l->v[i].terms.parent);
 }
 
-static int choose(struct cluster *c, struct list *l)
+static int cluster_queue_choose(struct cluster *c, struct list *l)
 {
 	_cleanup_free_ struct cqueue **taken = calloc(l->n + 1ul, sizeof(struct cqueue *));
 	_cleanup_free_ struct cqueue **left = calloc(l->n + 1ul, sizeof(struct cqueue *));
@@ -286,8 +292,8 @@ static int choose(struct cluster *c, struct list *l)
 	int r = taken && left && by_queue ? 0 : -ENOMEM;
 
 	if (r == 0)
-		order(l, &choice);
-	r = r < 0 ? r : set_queues(c, NULL, 0, NULL);
+		cluster_queue_order(l, &choice);
+	r = r < 0 ? r : cluster_queue_set_queues(c, NULL, 0, NULL);
 	r = r < 0 ? r : take_range(c, &choice, 0, choice.n_left);
 	if (r < 0) {
 		free(by_queue);
@@ -307,7 +313,7 @@ static int choose(struct cluster *c, struct list *l)
  * Removes all tenants first, because a tenant keeps its queue's number while it is in the placement
  * model.
  */
-static int adopt(struct cluster *c, struct list *l)
+static int cluster_queue_put_in_force(struct cluster *c, struct list *l)
 {
 	struct cnode *node;
 	struct cpod *pod;
@@ -318,10 +324,10 @@ static int adopt(struct cluster *c, struct list *l)
 	for (pod = c->pods; pod; pod = pod->hh.next)
 		cluster_forget_labels(c, pod);
 	c->overcommit = cluster_greatest_overcommit(c);
-	r = choose(c, l);
+	r = cluster_queue_choose(c, l);
 	if (r < 0) {
 		/* No queues are better than wrong ones; the next settling tries again. */
-		set_queues(c, NULL, 0, NULL);
+		cluster_queue_set_queues(c, NULL, 0, NULL);
 		l->n = c->n_by_queue = 0;
 		c->is_unsettled = true;
 	}
@@ -351,13 +357,13 @@ int cluster_settle(struct cluster *c, bool *ret_changed)
 	*ret_changed = false;
 	if (!c->is_unsettled)
 		return 0;
-	r = collect(c, &l);
+	r = cluster_queue_collect(c, &l);
 	if (r == 0) {
 		*ret_changed = !is_as_it_was(c, &l);
 		c->is_unsettled = false;
 	}
 	if (r == 0 && *ret_changed)
-		r = adopt(c, &l);
+		r = cluster_queue_put_in_force(c, &l);
 	c->has_spaces = c->has_spaces && r < 0;
 	free(l.v);
 	return r;
@@ -370,7 +376,7 @@ bool cluster_queue_is_before(const struct cluster *c, uint32_t a, uint32_t b)
 	return place_queue_is_before(c->place, a, b);
 }
 
-bool cluster_queue_is_owed(const struct cluster *c, uint32_t queue)
+bool cluster_queue_is_below_guarantee(const struct cluster *c, uint32_t queue)
 {
 	return queue && queue <= c->n_by_queue &&
 		place_queue_used(c->place, queue, PLACE_NONE) < c->by_queue[queue - 1]->terms.quota;
@@ -381,7 +387,7 @@ const char *cpod_queue(const struct cpod *pod)
 	return pod->queue ? pod->queue->name : "";
 }
 
-uint32_t cpod_line(const struct cluster *c, const struct cpod *pod)
+uint32_t cpod_queue_index(const struct cluster *c, const struct cpod *pod)
 {
 	return cpod_queue_number(c, pod);
 }
@@ -392,7 +398,7 @@ bool cluster_queue_takes(const struct cluster *c, const struct cpod *pod, struct
 {
 	struct error err = {0};
 
-	if (!pod->queue || !pod->asked.n)
+	if (!pod->queue || !pod->requested.n)
 		return true;
 	if (pod->queue->refusal.code)
 		buf_addf(why, "policy %s: %s", pod->queue->policy, pod->queue->refusal.msg);
@@ -405,11 +411,11 @@ bool cluster_queue_takes(const struct cluster *c, const struct cpod *pod, struct
 
 void cluster_queue_explain(struct cluster *c, const struct cpod *pod, struct buf *why)
 {
-	for (uint32_t i = 0; i < pod->asked.n; i++) {
+	for (uint32_t i = 0; i < pod->requested.n; i++) {
 		struct place_verdict verdict;
 		struct place_spec spec;
 
-		if (pod->asked.v[i].host != i)
+		if (pod->requested.v[i].host != i)
 			continue;
 		if (cluster_spec(c, pod, i, &spec) < 0 || !spec.queue ||
 			place_queue_admit(c->place, &spec, &verdict, NULL) < 0)

@@ -15,7 +15,7 @@
 #define REFUSAL_MAX 700u /* bytes; the reasons of nodes still fit before it */
 #define REFUSED_TWICE_MAX 6u
 
-static void set_text(char **text, char *to)
+static void cluster_refusal_set_text(char **text, char *to)
 {
 	free(*text);
 	*text = to;
@@ -23,9 +23,9 @@ static void set_text(char **text, char *to)
 
 void cpod_free_refusal(struct cpod *pod)
 {
-	set_text(&pod->refused, NULL);
-	set_text(&pod->kept_by, NULL);
-	set_text(&pod->kept_text, NULL);
+	cluster_refusal_set_text(&pod->refused, NULL);
+	cluster_refusal_set_text(&pod->kept_by, NULL);
+	cluster_refusal_set_text(&pod->kept_text, NULL);
 }
 
 void cpod_forgive(struct cpod *pod)
@@ -66,10 +66,10 @@ int cluster_refuse(struct cluster *c, struct cpod *pod, const char *why)
 	cluster_forget(c, pod);
 	pod->n_refused++;
 	pod->preempt_at_ns = c->now_ns + MIN(CLUSTER_REFUSED_NS << twice, CLUSTER_REFUSED_MAX_NS);
-	set_text(&pod->refused, str_dup(buf_str(&text)));
+	cluster_refusal_set_text(&pod->refused, str_dup(buf_str(&text)));
 	for (struct cpod *other = c->pods; other; other = other->hh.next)
 		if (other->kept_by && !strcmp(other->kept_by, pod->key))
-			set_text(&other->kept_text, str_dup(buf_str(&kept)));
+			cluster_refusal_set_text(&other->kept_text, str_dup(buf_str(&kept)));
 	return pod->refused ? 0 : -ENOMEM;
 }
 
@@ -106,7 +106,7 @@ bool cpod_may_not_preempt(const struct cluster *c, const struct cpod *pod)
 
 void cpod_forget_keeper(struct cpod *pod)
 {
-	set_text(&pod->kept_by, NULL);
+	cluster_refusal_set_text(&pod->kept_by, NULL);
 }
 
 void cpod_note_keeper(struct cpod *pod, const struct cnode *node)
@@ -116,7 +116,8 @@ void cpod_note_keeper(struct cpod *pod, const struct cnode *node)
 	if (!node || pod->kept_by)
 		return;
 	DL_FOREACH(node->pods, other) {
-		if (other == pod || (other->state != CPOD_HOLDING && other->state != CPOD_ASSUMED))
+		if (other == pod ||
+			(other->state != CPOD_NOMINATED && other->state != CPOD_ASSUMED))
 			continue;
 		pod->kept_by = str_dup(str_from(other->key));
 		return;

@@ -16,7 +16,7 @@
 
 /* ---- network devices ---- */
 
-static const char *port_of(const struct gpunode_network *n)
+static const char *cluster_remote_network_port(const struct gpunode_network *n)
 {
 	return n->link[0] ? n->link : n->name;
 }
@@ -27,12 +27,12 @@ static const char *port_of(const struct gpunode_network *n)
  */
 static uint32_t whole_of(const struct gpunode *g, uint32_t network)
 {
-	const char *port = port_of(&g->network[network]);
+	const char *port = cluster_remote_network_port(&g->network[network]);
 	uint32_t i = gpunode_find_network(g, port);
 
-	if (i < g->n_networks && !strcmp(port_of(&g->network[i]), port))
+	if (i < g->n_networks && !strcmp(cluster_remote_network_port(&g->network[i]), port))
 		return i;
-	for (i = 0; strcmp(port_of(&g->network[i]), port); i++)
+	for (i = 0; strcmp(cluster_remote_network_port(&g->network[i]), port); i++)
 		;
 	return i;
 }
@@ -81,8 +81,8 @@ static uint32_t network_of(const struct cnode *node, const char *name)
 	return node->at != PLACE_NONE && i < node->gpus.n_networks ? node->network[i] : 0;
 }
 
-void cpod_network(const struct cluster *c, const struct cpod *pod, const struct given_container *g,
-	struct place_spec *spec)
+void cpod_network(const struct cluster *c, const struct cpod *pod,
+	const struct assigned_container *g, struct place_spec *spec)
 {
 	spec->network_mbit = g->network_mbit;
 	spec->network[0] = network_of(pod->server, g->network[1]);
@@ -104,7 +104,7 @@ struct cnode *cpod_devices_node(const struct cpod *pod)
 /* NULL: the pod's own node */
 static const char *server_name(const struct cpod *pod)
 {
-	const struct given_container *g = pod->given.n ? &pod->given.v[0] : NULL;
+	const struct assigned_container *g = pod->assigned.n ? &pod->assigned.v[0] : NULL;
 
 	return g && pod->node && g->mode == SPEC_MODE_REMOTE && g->remote_node[0] &&
 			strcmp(g->remote_node, pod->node->name)

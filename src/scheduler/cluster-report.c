@@ -68,7 +68,7 @@ static struct space *get_space(struct report *r, const char *name)
 	return NULL;
 }
 
-static int count(struct report *r)
+static int cluster_report_count(struct report *r)
 {
 	const struct cluster *c = r->cluster;
 	const struct cpod *pod;
@@ -80,15 +80,15 @@ static int count(struct report *r)
 		struct usage its;
 		struct space *s;
 
-		if (pod->queue && (pod->state == CPOD_PENDING || pod->state == CPOD_GUEST))
+		if (pod->queue && (pod->state == CPOD_PENDING || pod->state == CPOD_EXTENDER))
 			r->n_waiting[pod->queue - c->queues]++;
-		if (!pod->given.n)
+		if (!pod->assigned.n)
 			continue;
 		s = get_space(r, pod->ns);
 		if (!s)
 			return -ENOMEM;
-		s->n_tenants += pod->given.n;
-		its = cpod_usage(pod, &pod->given);
+		s->n_tenants += pod->assigned.n;
+		its = cpod_usage(pod, &pod->assigned);
 		s->milli += its.milli;
 		s->bytes += its.bytes;
 	}
@@ -154,7 +154,7 @@ static int n_selected(const struct cluster *c, const struct cpolicy *p)
 /* ---- validity ---- */
 
 /* The policy only names the queue, or has the same terms. */
-static bool agrees(const struct cpolicy *p, const struct cqueue *q)
+static bool cluster_report_agrees(const struct cpolicy *p, const struct cqueue *q)
 {
 	struct cqueue_terms nothing;
 
@@ -269,7 +269,7 @@ static const char *reason_of(const struct cluster *c, const struct cpolicy *p, s
 			return "QueueInvalid";
 		}
 		if (is_own || !p->has_queue || !p->queue[0] || strcmp(q->name, p->queue) ||
-			agrees(p, q))
+			cluster_report_agrees(p, q))
 			continue;
 		buf_addf(why, "queue %s has other values in policy %s; give both policies the same",
 			q->name, q->policy);
@@ -278,7 +278,8 @@ static const char *reason_of(const struct cluster *c, const struct cpolicy *p, s
 	return NULL;
 }
 
-static struct verdict judge(const struct cluster *c, const struct cpolicy *p, struct buf *why)
+static struct verdict cluster_report_judge(
+	const struct cluster *c, const struct cpolicy *p, struct buf *why)
 {
 	const char *reason = reason_of(c, p, why);
 
@@ -294,7 +295,8 @@ static struct verdict judge(const struct cluster *c, const struct cpolicy *p, st
 }
 
 /* The time of the last transition stays while the status is the same. */
-static const char *since(const struct cpolicy *p, const char *status, struct kube_time *now)
+static const char *cluster_report_since(
+	const struct cpolicy *p, const char *status, struct kube_time *now)
 {
 	json_t *one;
 	size_t i;
@@ -310,16 +312,17 @@ static const char *since(const struct cpolicy *p, const char *status, struct kub
 	return now->s;
 }
 
-static json_t *condition_of(const struct cluster *c, const struct cpolicy *p)
+static json_t *cluster_report_condition(const struct cluster *c, const struct cpolicy *p)
 {
 	_cleanup_buf_ struct buf why = BUF_INIT(1024);
 	struct kube_time now = kube_time_format(c->real_ns);
-	const struct verdict verdict = judge(c, p, &why);
+	const struct verdict verdict = cluster_report_judge(c, p, &why);
 	const char *status = verdict.is_valid ? "True" : "False";
 
 	return json_pack("{ss, ss, ss, ss*, ss, sI}", "type", "Valid", "status", status, "reason",
 		verdict.reason, "message", why.n ? buf_text(&why) : NULL, "lastTransitionTime",
-		since(p, status, &now), "observedGeneration", (json_int_t)p->generation);
+		cluster_report_since(p, status, &now), "observedGeneration",
+		(json_int_t)p->generation);
 }
 
 /* Compares only the fields that we write. */
@@ -343,12 +346,12 @@ int cluster_report(struct cluster *c, json_t **ret)
 	int r = all ? 0 : -ENOMEM;
 
 	if (r == 0 && c->policies)
-		r = count(&report);
+		r = cluster_report_count(&report);
 	for (p = c->policies; r == 0 && p; p = p->hh.next) {
 		_cleanup_json_ json_t *status = json_pack("{sI, si, so, so, s[o]}",
 			"observedGeneration", (json_int_t)p->generation, "namespaceCount",
 			n_selected(c, p), "namespaces", spaces_of(&report, p), "queues",
-			queues_of(&report, p), "conditions", condition_of(c, p));
+			queues_of(&report, p), "conditions", cluster_report_condition(c, p));
 
 		if (!status)
 			r = -ENOMEM;

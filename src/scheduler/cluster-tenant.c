@@ -58,21 +58,23 @@ struct wanted_labels {
 	struct wanted v[N_LABELS];
 };
 
-static struct wanted wanted(const char *name)
+static struct wanted cluster_tenant_wanted_label(const char *name)
 {
 	return (struct wanted){name[0] != '\0', name};
 }
 
-static struct wanted_labels labels_of(const struct spec *spec)
+static struct wanted_labels cluster_tenant_labels(const struct spec *spec)
 {
-	return (struct wanted_labels){{wanted(spec->affinity), wanted(spec->anti_affinity),
-		wanted(spec->preferred_anti_affinity),
+	return (struct wanted_labels){{cluster_tenant_wanted_label(spec->affinity),
+		cluster_tenant_wanted_label(spec->anti_affinity),
+		cluster_tenant_wanted_label(spec->preferred_anti_affinity),
 		{spec->has_exclusion || spec->exclusion[0],
 			spec->exclusion[0] ? spec->exclusion : NULL}}};
 }
 
 /* ns NULL: several namespaces share the label. Without a label *ret is 0. */
-static int label_of(struct cluster *c, const char *ns, struct wanted label, uint32_t *ret)
+static int cluster_tenant_label(
+	struct cluster *c, const char *ns, struct wanted label, uint32_t *ret)
 {
 	*ret = 0;
 	return label.is_there ? place_label(c->place, ns, label.name, ret, NULL) : 0;
@@ -99,13 +101,13 @@ static const char *scope_of(const struct cluster *c, const char *ns, struct want
 static int set_labels(
 	struct cluster *c, const struct cpod *pod, const struct spec *spec, struct place_spec *ret)
 {
-	const struct wanted_labels labels = labels_of(spec);
+	const struct wanted_labels labels = cluster_tenant_labels(spec);
 	uint32_t *const to[N_LABELS] = {&ret->affinity, &ret->anti_affinity,
 		&ret->preferred_anti_affinity, &ret->exclusion};
 	int r = 0;
 
 	for (int i = 0; r == 0 && i < N_LABELS; i++)
-		r = label_of(c, scope_of(c, pod->ns, labels.v[i]), labels.v[i], to[i]);
+		r = cluster_tenant_label(c, scope_of(c, pod->ns, labels.v[i]), labels.v[i], to[i]);
 	return r;
 }
 
@@ -114,15 +116,16 @@ static void forget_label(struct cluster *c, const char *ns, struct wanted label)
 {
 	uint32_t id;
 
-	if (label_of(c, ns, label, &id) == 0)
+	if (cluster_tenant_label(c, ns, label, &id) == 0)
 		place_label_forget(c->place, id, NULL);
 }
 
 /* The label's scope may have changed between its namespace and a space, so both are forgotten. */
 void cluster_forget_labels(struct cluster *c, const struct cpod *pod)
 {
-	for (uint32_t i = 0; i < pod->asked.n; i++) {
-		const struct wanted_labels labels = labels_of(&pod->asked.v[i].spec);
+	for (uint32_t i = 0; i < pod->requested.n; i++) {
+		const struct wanted_labels labels = cluster_tenant_labels(
+			&pod->requested.v[i].spec);
 
 		for (int k = 0; k < N_LABELS; k++) {
 			forget_label(c, pod->ns, labels.v[k]);
@@ -143,7 +146,8 @@ static uint32_t number_of(const char *group)
 }
 
 /* Bits of the acceptable models; 0 if none is known. */
-static uint64_t models_of(const struct cluster *c, const char *ns, const struct spec *spec)
+static uint64_t cluster_tenant_models(
+	const struct cluster *c, const char *ns, const struct spec *spec)
 {
 	uint64_t bits = 0;
 
@@ -166,15 +170,15 @@ static uint32_t counted_permille(const struct cluster *c, const struct spec *spe
 }
 
 /* Init containers that use the host's devices before it starts have to fit there too. */
-static void add_guests(const struct cluster *c, const struct tenancy *asked, uint32_t host,
-	struct place_spec *spec)
+static void cluster_tenant_add_extender_pods(const struct cluster *c,
+	const struct tenancy *requested, uint32_t host, struct place_spec *spec)
 {
-	for (uint32_t i = 0; i < asked->n; i++) {
-		const struct spec *guest = &asked->v[i].spec;
+	for (uint32_t i = 0; i < requested->n; i++) {
+		const struct spec *guest = &requested->v[i].spec;
 		const uint64_t bytes = cluster_counted_bytes(
 			c, guest->memory_policy, guest->memory_bytes);
 
-		if (i == host || asked->v[i].host != host)
+		if (i == host || requested->v[i].host != host)
 			continue;
 		spec->is_exclusive |= guest->exclusive || guest->mode == SPEC_MODE_EXCLUSIVE;
 		spec->device_bytes = MAX(spec->device_bytes, bytes);
@@ -186,47 +190,48 @@ static void add_guests(const struct cluster *c, const struct tenancy *asked, uin
 	}
 }
 
-static int common(
-	struct cluster *c, const struct cpod *pod, const struct spec *asked, struct place_spec *ret)
+static int cluster_tenant_common_spec(struct cluster *c, const struct cpod *pod,
+	const struct spec *requested, struct place_spec *ret)
 {
 	*ret = PLACE_SPEC_INIT;
 	ret->group = number_of(pod->group);
 	ret->queue = cpod_queue_number(c, pod);
 	ret->started = pod->created_ns;
-	return asked ? set_labels(c, pod, asked, ret) : 0;
+	return requested ? set_labels(c, pod, requested, ret) : 0;
 }
 
 int cluster_spec(struct cluster *c, const struct cpod *pod, uint32_t i, struct place_spec *ret)
 {
-	const struct spec *asked = i == PLACE_NONE ? NULL : &pod->asked.v[i].spec;
-	int r = common(c, pod, asked, ret);
+	const struct spec *requested = i == PLACE_NONE ? NULL : &pod->requested.v[i].spec;
+	int r = cluster_tenant_common_spec(c, pod, requested, ret);
 
 	if (r < 0)
 		return r;
-	if (!asked) {
+	if (!requested) {
 		ret->count = 0;
 		return 0;
 	}
-	ret->is_exclusive = asked->exclusive || asked->mode == SPEC_MODE_EXCLUSIVE;
-	ret->share = ret->is_exclusive ? SPEC_SHARE_ONE : asked->request;
-	ret->count = asked->count;
-	ret->device_bytes = cluster_counted_bytes(c, asked->memory_policy, asked->memory_bytes);
-	ret->device_permille = asked->memory_permille;
-	if (asked->memory_policy != SPEC_MEMORY_FAIL && !ret->device_bytes)
-		ret->device_permille = counted_permille(c, asked);
-	add_guests(c, &pod->asked, i, ret);
-	ret->class = asked->class;
-	ret->priority = asked->priority;
-	if (!asked->model[0] && !c->policies)
+	ret->is_exclusive = requested->exclusive || requested->mode == SPEC_MODE_EXCLUSIVE;
+	ret->share = ret->is_exclusive ? SPEC_SHARE_ONE : requested->request;
+	ret->count = requested->count;
+	ret->device_bytes = cluster_counted_bytes(
+		c, requested->memory_policy, requested->memory_bytes);
+	ret->device_permille = requested->memory_permille;
+	if (requested->memory_policy != SPEC_MEMORY_FAIL && !ret->device_bytes)
+		ret->device_permille = counted_permille(c, requested);
+	cluster_tenant_add_extender_pods(c, &pod->requested, i, ret);
+	ret->class = requested->class;
+	ret->priority = requested->priority;
+	if (!requested->model[0] && !c->policies)
 		return 0;
-	ret->models = models_of(c, pod->ns, asked);
+	ret->models = cluster_tenant_models(c, pod->ns, requested);
 	return ret->models ? 0 : -EAGAIN;
 }
 
 /* ---- assigned devices ---- */
 
 /* Returns the node's confirmation for the container, or NULL. */
-static const struct given_container *in_force(
+static const struct assigned_container *in_force(
 	const struct cnode *node, const char *uid, const char *container)
 {
 	for (uint32_t i = 0; node->has_gpus && i < node->gpus.n_tenants; i++) {
@@ -239,7 +244,7 @@ static const struct given_container *in_force(
 }
 
 /* The node's confirmation counts where it is larger, and adds its devices. */
-static void merge(struct given_container *g, const struct given_container *b)
+static void cluster_tenant_merge(struct assigned_container *g, const struct assigned_container *b)
 {
 	g->request = MAX(g->request, b->request);
 	for (uint32_t i = 0; i < MIN(b->n, SPEC_DEVICES_MAX); i++) {
@@ -257,24 +262,25 @@ static void merge(struct given_container *g, const struct given_container *b)
 	}
 }
 
-static const struct tenancy_container *asked_by(const struct cpod *pod, const char *container)
+static const struct tenancy_container *cluster_tenant_requested(
+	const struct cpod *pod, const char *container)
 {
-	for (uint32_t i = 0; i < pod->asked.n; i++)
-		if (!strcmp(pod->asked.v[i].name, container))
-			return &pod->asked.v[i];
+	for (uint32_t i = 0; i < pod->requested.n; i++)
+		if (!strcmp(pod->requested.v[i].name, container))
+			return &pod->requested.v[i];
 	return NULL;
 }
 
 enum manifest_kind cpod_kind(const struct cpod *pod, const char *container)
 {
-	const struct tenancy_container *asked = asked_by(pod, container);
+	const struct tenancy_container *requested = cluster_tenant_requested(pod, container);
 
-	return asked ? asked->kind : MANIFEST_MAIN;
+	return requested ? requested->kind : MANIFEST_MAIN;
 }
 
 /* The assigned amounts on each device as they count, before stages_settle(). */
 static struct stage stage_of(
-	const struct cluster *c, const struct given_container *g, enum manifest_kind kind)
+	const struct cluster *c, const struct assigned_container *g, enum manifest_kind kind)
 {
 	struct stage stage = {.kind = kind,
 		.share = g->mode == SPEC_MODE_EXCLUSIVE ? SPEC_SHARE_ONE : g->request,
@@ -287,31 +293,31 @@ static struct stage stage_of(
 }
 
 struct stage *cpod_stages(
-	const struct cluster *c, const struct cpod *pod, const struct given *given)
+	const struct cluster *c, const struct cpod *pod, const struct assigned *assigned)
 {
-	struct stage *stage = calloc(given->n + 1ul, sizeof(*stage));
+	struct stage *stage = calloc(assigned->n + 1ul, sizeof(*stage));
 
-	for (uint32_t i = 0; stage && i < given->n; i++)
-		stage[i] = stage_of(c, &given->v[i], cpod_kind(pod, given->v[i].name));
+	for (uint32_t i = 0; stage && i < assigned->n; i++)
+		stage[i] = stage_of(c, &assigned->v[i], cpod_kind(pod, assigned->v[i].name));
 	if (stage)
-		stages_settle(stage, given->n);
+		stages_settle(stage, assigned->n);
 	return stage;
 }
 
 bool cpod_is_whole(const struct cluster *c, const struct cpod *pod)
 {
-	struct stage *stage = cpod_stages(c, pod, &pod->given);
+	struct stage *stage = cpod_stages(c, pod, &pod->assigned);
 	uint32_t n = 0;
 
-	for (uint32_t i = 0; stage && i < pod->given.n; i++)
+	for (uint32_t i = 0; stage && i < pod->assigned.n; i++)
 		n += !stage[i].has_room;
 	free(stage);
 	return stage && pod->n_tenants >= MAX(n, 1u) + (pod->server != NULL);
 }
 
 /* Finds the container's devices on the node. */
-static void choose_devices(const struct cluster *c, const struct cnode *node,
-	const struct given_container *g, struct place_choice *choice)
+static void cluster_tenant_choose_devices(const struct cluster *c, const struct cnode *node,
+	const struct assigned_container *g, struct place_choice *choice)
 {
 	struct place_node_view view;
 
@@ -363,7 +369,7 @@ static bool bytes_on(const struct cluster *c, const struct stage *stage, const u
  * Restores a tenant with the amounts kept on its devices; g NULL: no devices. *ret_tenant is
  * PLACE_NONE if no device is known any more.
  */
-static int tenant_restore(struct cluster *c, struct cnode *node, const struct given_container *g,
+static int tenant_restore(struct cluster *c, struct cnode *node, const struct assigned_container *g,
 	const struct stage *stage, struct place_spec *spec, uint32_t *ret_tenant)
 {
 	struct place_choice choice = {.node = node->at};
@@ -372,7 +378,7 @@ static int tenant_restore(struct cluster *c, struct cnode *node, const struct gi
 
 	*ret_tenant = PLACE_NONE;
 	if (g)
-		choose_devices(c, node, g, &choice);
+		cluster_tenant_choose_devices(c, node, g, &choice);
 	if (g && !choice.n)
 		return 0;
 	spec->count = choice.n;
@@ -412,13 +418,14 @@ int cpod_add_tenant(struct cluster *c, struct cpod *pod, uint32_t tenant, uint32
 
 /* g and stage NULL: the tenant without devices on the pod's own node. */
 static int restore_one(struct cluster *c, struct cpod *pod, uint32_t i,
-	const struct given_container *g, const struct stage *stage)
+	const struct assigned_container *g, const struct stage *stage)
 {
-	const struct tenancy_container *asked = g ? asked_by(pod, g->name) : NULL;
+	const struct tenancy_container *requested = g ? cluster_tenant_requested(pod, g->name)
+						      : NULL;
 	struct cnode *node = g ? cpod_devices_node(pod) : pod->node;
 	struct place_spec spec;
 	uint32_t tenant;
-	int r = common(c, pod, asked ? &asked->spec : NULL, &spec);
+	int r = cluster_tenant_common_spec(c, pod, requested ? &requested->spec : NULL, &spec);
 
 	spec.count = 0;
 	if (pod->server ? !g : !pod->n_tenants) {
@@ -434,18 +441,18 @@ static int restore_one(struct cluster *c, struct cpod *pod, uint32_t i,
 }
 
 /* Restores the assigned keys, merged with the node's confirmations. */
-static int restore_given(struct cluster *c, struct cpod *pod)
+static int cluster_tenant_restore_assigned(struct cluster *c, struct cpod *pod)
 {
-	_cleanup_given_ struct given all = {0};
+	_cleanup_assigned_ struct assigned all = {0};
 	_cleanup_free_ struct stage *stage = NULL;
-	int r = given_copy(&pod->given, &all);
+	int r = assigned_copy(&pod->assigned, &all);
 
 	for (uint32_t i = 0; r == 0 && i < all.n; i++) {
-		const struct given_container *b = in_force(
+		const struct assigned_container *b = in_force(
 			cpod_devices_node(pod), pod->uid, all.v[i].name);
 
 		if (b)
-			merge(&all.v[i], b);
+			cluster_tenant_merge(&all.v[i], b);
 	}
 	if (r == 0)
 		stage = cpod_stages(c, pod, &all);
@@ -474,28 +481,29 @@ int cpod_restore(struct cluster *c, struct cpod *pod)
 
 	if (!pod->node || pod->n_tenants || (!pod->server && pod->node->at == PLACE_NONE))
 		return 0;
-	r = pod->given.n ? restore_given(c, pod) : 0;
+	r = pod->assigned.n ? cluster_tenant_restore_assigned(c, pod) : 0;
 	if (r == 0 && pod->server)
 		r = restore_here(c, pod);
 	/* A pod of ours without a share counts with CPU and memory, and can be preempted. */
 	if (r == 0 && !pod->n_tenants && pod->is_ours)
 		r = restore_one(c, pod, 0, NULL, NULL);
-	for (uint32_t i = 0; r == 0 && pod->is_told && i < pod->n_tenants; i++)
-		r = place_leave(c->place, pod->tenants[i], NULL);
+	for (uint32_t i = 0; r == 0 && pod->is_reported && i < pod->n_tenants; i++)
+		r = place_mark_terminating(c->place, pod->tenants[i], NULL);
 	return r;
 }
 
-int cpod_resize(struct cluster *c, struct cpod *pod, const struct given *given, struct buf *why)
+int cpod_resize(
+	struct cluster *c, struct cpod *pod, const struct assigned *assigned, struct buf *why)
 {
-	_cleanup_free_ struct stage *stage = cpod_stages(c, pod, given);
-	const uint32_t mark = place_mark(c->place);
+	_cleanup_free_ struct stage *stage = cpod_stages(c, pod, assigned);
+	const uint32_t savepoint = place_savepoint(c->place);
 	int r = stage ? 0 : -ENOMEM;
 
 	for (uint32_t i = 0; r == 0 && i < pod->n_tenants; i++) {
 		const uint32_t container = pod->containers[i];
 		const bool has_devices = container != PLACE_NONE;
 		const struct stage *s = has_devices ? &stage[container] : NULL;
-		const struct given_container *g = has_devices ? &given->v[container] : NULL;
+		const struct assigned_container *g = has_devices ? &assigned->v[container] : NULL;
 		const struct place_tenant *t = place_tenant(c->place, pod->tenants[i]);
 		uint64_t bytes[SPEC_DEVICES_MAX];
 		struct error err = {0};
@@ -509,17 +517,17 @@ int cpod_resize(struct cluster *c, struct cpod *pod, const struct given *given, 
 			buf_addf(why, "%s: %s; the grant stays unchanged", g->name, err.msg);
 	}
 	if (r < 0)
-		place_rollback(c->place, mark);
+		place_rollback(c->place, savepoint);
 	place_release(c->place);
 	return r;
 }
 
 /* Returns whether a pod on the node accounts for the confirmed tenant. */
-static bool is_known(const struct cnode *node, const struct gpunode_tenant *t)
+static bool cluster_tenant_is_known(const struct cnode *node, const struct gpunode_tenant *t)
 {
 	const struct cpod *pod = cnode_pod(node, t->uid);
 
-	return pod && given_find(&pod->given, t->is.name);
+	return pod && assigned_find(&pod->assigned, t->is.name);
 }
 
 int orphans_restore(struct cluster *c, struct cnode *node)
@@ -533,7 +541,7 @@ int orphans_restore(struct cluster *c, struct cnode *node)
 		struct place_spec spec = PLACE_SPEC_INIT;
 		uint32_t tenant;
 
-		if (is_known(node, t))
+		if (cluster_tenant_is_known(node, t))
 			continue;
 		/* Such a tenant is no pod's, so it is never evicted. */
 		stages_settle(&alone, 1);

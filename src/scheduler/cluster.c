@@ -4,8 +4,8 @@
  * in step with that object. The files cluster-*.c keep what other kinds of objects say. Only
  * cpod_set_state() changes a pod's state, because it also counts nominated pods and reservations. A
  * pod whose place is not in the API yet keeps that place until the API shows a node, the pod ends,
- * or cluster_forget() runs. A pod with a known name and another uid is a new pod, so set_pod()
- * first frees the old one.
+ * or cluster_forget() runs. A pod with a known name and another uid is a new pod, so
+ * cluster_set_pod() first frees the old one.
  */
 #include "scheduler/cluster-internal.h"
 
@@ -34,8 +34,8 @@ static void pod_free(struct cluster *c, struct cpod *pod)
 	cluster_forget_labels(c, pod);
 	json_decref(pod->running);
 	json_decref(pod->json);
-	given_done(&pod->given);
-	tenancy_done(&pod->asked);
+	assigned_done(&pod->assigned);
+	tenancy_done(&pod->requested);
 	free(pod->key);
 	free(pod->ns);
 	free(pod->name);
@@ -46,25 +46,28 @@ static void pod_free(struct cluster *c, struct cpod *pod)
 
 void cpod_set_state(struct cluster *c, struct cpod *pod, enum cpod_state state)
 {
-	c->n_holding -= pod->state == CPOD_HOLDING;
-	c->n_holding += state == CPOD_HOLDING;
-	c->n_offered -= pod->state == CPOD_OFFERED;
-	c->n_offered += state == CPOD_OFFERED;
+	c->n_nominated -= pod->state == CPOD_NOMINATED;
+	c->n_nominated += state == CPOD_NOMINATED;
+	c->n_reserved -= pod->state == CPOD_RESERVED;
+	c->n_reserved += state == CPOD_RESERVED;
 	pod->state = state;
 }
 
 /* The pod has no place of its own. */
-static void set_waiting(struct cluster *c, struct cpod *pod)
+static void cluster_set_waiting(struct cluster *c, struct cpod *pod)
 {
-	const bool is_asking = pod->asked.n || pod->refusal.code;
+	const bool is_asking = pod->requested.n || pod->refusal.code;
 
-	cpod_set_state(c, pod, pod->is_ours ? CPOD_PENDING : is_asking ? CPOD_GUEST : CPOD_OTHER);
+	cpod_set_state(c, pod,
+		pod->is_ours        ? CPOD_PENDING
+			: is_asking ? CPOD_EXTENDER
+				    : CPOD_OTHER);
 }
 
 static bool has_place(const struct cpod *pod)
 {
-	return pod->state == CPOD_HOLDING || pod->state == CPOD_ASSUMED ||
-		pod->state == CPOD_OFFERED;
+	return pod->state == CPOD_NOMINATED || pod->state == CPOD_ASSUMED ||
+		pod->state == CPOD_RESERVED;
 }
 
 uint64_t cluster_epoch(const struct cluster *c)
@@ -72,14 +75,14 @@ uint64_t cluster_epoch(const struct cluster *c)
 	return c->epoch;
 }
 
-uint32_t cluster_n_holding(const struct cluster *c)
+uint32_t cluster_n_nominated(const struct cluster *c)
 {
-	return c->n_holding;
+	return c->n_nominated;
 }
 
-uint32_t cluster_n_offered(const struct cluster *c)
+uint32_t cluster_n_reserved(const struct cluster *c)
 {
-	return c->n_offered;
+	return c->n_reserved;
 }
 
 struct cpod *cluster_next_pod(struct cluster *c, struct cpod *pod)
@@ -87,14 +90,14 @@ struct cpod *cluster_next_pod(struct cluster *c, struct cpod *pod)
 	return pod ? pod->hh.next : c->pods;
 }
 
-int cpod_tell(struct cluster *c, struct cpod *pod, bool is_told)
+int cpod_set_reported(struct cluster *c, struct cpod *pod, bool is_reported)
 {
 	int r;
 
-	if (pod->is_told == is_told)
+	if (pod->is_reported == is_reported)
 		return 0;
-	pod->is_told = is_told;
-	pod->is_reclaimed &= is_told;
+	pod->is_reported = is_reported;
+	pod->is_reclaimed &= is_reported;
 	cpod_drop(c, pod);
 	r = cpod_restore(c, pod);
 	return r < 0 || !pod->node ? r : cnode_refresh(c, pod->node);
@@ -243,7 +246,7 @@ const struct pod *cpod_view(const struct cluster *c, const struct cpod *pod)
 {
 	const struct object *object = view_find(c->view, OBJECT_POD, pod->ns, pod->name);
 
-	return object ? pod_of(object) : NULL;
+	return object ? pod_from_object(object) : NULL;
 }
 
 void cpod_move(struct cluster *c, struct cpod *pod, struct cnode *node)
@@ -330,18 +333,18 @@ static int join_group(struct cluster *c, struct cpod *pod)
  * Makes the group's name unique in the cluster; "" stands for a space, because no namespace has
  * that name.
  */
-static void set_group(const struct cluster *c, struct cpod *pod)
+static void cluster_join_group(const struct cluster *c, struct cpod *pod)
 {
-	struct str rest = str_from(pod->asked.group), space;
+	struct str rest = str_from(pod->requested.group), space;
 	const char *ns = pod->ns;
 
 	pod->group[0] = '\0';
-	if (!pod->asked.group[0])
+	if (!pod->requested.group[0])
 		return;
-	if (strchr(pod->asked.group, '/') && str_split(&rest, '/', &space) &&
+	if (strchr(pod->requested.group, '/') && str_split(&rest, '/', &space) &&
 		cluster_is_in_space(c, ns, space))
 		ns = "";
-	snprintf(pod->group, sizeof(pod->group), "%s/%s", ns, pod->asked.group);
+	snprintf(pod->group, sizeof(pod->group), "%s/%s", ns, pod->requested.group);
 }
 
 int cpod_find_group(struct cluster *c, struct cpod *pod)
@@ -349,7 +352,7 @@ int cpod_find_group(struct cluster *c, struct cpod *pod)
 	const bool was_in = pod->in != NULL;
 
 	leave_group(c, pod);
-	set_group(c, pod);
+	cluster_join_group(c, pod);
 	return was_in && pod->group[0] ? join_group(c, pod) : 0;
 }
 
@@ -383,46 +386,47 @@ static bool is_tenant(const struct cluster *c, const struct cpod *pod)
 
 static int refuse_untold(struct cluster *c, struct cpod *pod)
 {
-	return !pod->asked.n || is_tenant(c, pod)
+	return !pod->requested.n || is_tenant(c, pod)
 		? 0
 		: fail(&pod->refusal, EPERM,
 			  "label " DIALECT_TENANT_LABEL "=true is missing: the pod requests a "
 			  "share but was created without divvy's webhook; create it again");
 }
 
-static void read_asked(struct cluster *c, struct cpod *pod, json_t *json)
+static void cluster_read_requested(struct cluster *c, struct cpod *pod, json_t *json)
 {
 	cluster_forget_labels(c, pod);
-	tenancy_done(&pod->asked);
+	tenancy_done(&pod->requested);
 	pod->refusal.code = 0;
-	if (tenancy_read(json, cluster_dialects(c, pod->ns), &pod->asked, &pod->refusal) < 0 ||
+	if (tenancy_read(json, cluster_dialects(c, pod->ns), &pod->requested, &pod->refusal) < 0 ||
 		refuse_untold(c, pod) < 0)
-		tenancy_done(&pod->asked);
-	set_group(c, pod);
+		tenancy_done(&pod->requested);
+	cluster_join_group(c, pod);
 	cpod_size_group(c, pod);
 }
 
 /* Reads the assigned keys. A faulty text counts as none, as in divvyd. */
-static int read_given(struct cluster *c, struct cpod *pod, json_t *json, bool *ret_changed)
+static int cluster_read_assigned(
+	struct cluster *c, struct cpod *pod, json_t *json, bool *ret_changed)
 {
 	_cleanup_manifest_json_ struct manifest_json manifest = {0};
-	struct given given = {0};
+	struct assigned assigned = {0};
 	int r = manifest_json_read(
 		json_object_get(json, "metadata"), NULL, STR(""), &manifest, NULL);
 
 	if (r >= 0 && is_tenant(c, pod))
-		r = given_parse(manifest.pod.annotations, &given, NULL);
+		r = assigned_parse(manifest.pod.annotations, &assigned, NULL);
 	if (r < 0)
-		given_done(&given);
+		assigned_done(&assigned);
 	if (r == -ENOMEM)
 		return r;
-	*ret_changed = !given_is_same(&given, &pod->given);
-	given_done(&pod->given);
-	pod->given = given;
+	*ret_changed = !assigned_is_same(&assigned, &pod->assigned);
+	assigned_done(&pod->assigned);
+	pod->assigned = assigned;
 	return 0;
 }
 
-static bool is_ready(const json_t *json)
+static bool cluster_is_ready(const json_t *json)
 {
 	const char *status = kube_json_text_at(kube_json_condition(json, "Ready"), "status", NULL);
 
@@ -439,7 +443,7 @@ static void read_times(struct cpod *pod, json_t *json)
 		pod->created_ns = real_ns;
 }
 
-static uint32_t milli_of(int64_t milli)
+static uint32_t cluster_milli_share(int64_t milli)
 {
 	return (uint32_t)MIN(MAX(milli, INT64_C(0)), (int64_t)INT32_MAX);
 }
@@ -453,7 +457,7 @@ static int set_bound(struct cluster *c, struct cpod *pod, const char *name, json
 
 	if (!node)
 		return -ENOMEM;
-	r = read_given(c, pod, json, &has_changed);
+	r = cluster_read_assigned(c, pod, json, &has_changed);
 	if (r < 0)
 		return r;
 	has_changed |= cpod_find_queue(c, pod);
@@ -496,16 +500,16 @@ static int set_unbound(struct cluster *c, struct cpod *pod, bool is_waiting)
 		DL_DELETE(node->pods, pod);
 		pod->node = NULL;
 		/* The node may still confirm it. */
-		if (node->has_gpus && pod->given.n)
+		if (node->has_gpus && pod->assigned.n)
 			cnode_rebuild(c, node, NULL);
 		else
 			cnode_refresh(c, node);
 		cnode_release(c, node);
 	}
-	given_done(&pod->given);
-	pod->is_told = pod->is_reclaimed = false;
+	assigned_done(&pod->assigned);
+	pod->is_reported = pod->is_reclaimed = false;
 	if (is_waiting)
-		set_waiting(c, pod);
+		cluster_set_waiting(c, pod);
 	else
 		cpod_set_state(c, pod, CPOD_OTHER);
 	return 0;
@@ -516,12 +520,12 @@ static void note_arrival(struct cluster *c, const struct cpod *pod)
 {
 	struct place_spec spec;
 
-	for (uint32_t i = 0; i < pod->asked.n; i++)
-		if (pod->asked.v[i].host == i && cluster_spec(c, pod, i, &spec) == 0)
+	for (uint32_t i = 0; i < pod->requested.n; i++)
+		if (pod->requested.v[i].host == i && cluster_spec(c, pod, i, &spec) == 0)
 			place_note_arrival(c->place, &spec);
 }
 
-static int set_pod(struct cluster *c, json_t *json, struct error *err)
+static int cluster_set_pod(struct cluster *c, json_t *json, struct error *err)
 {
 	const json_t *metadata = json_object_get(json, "metadata");
 	const char *ns = json_string_value(json_object_get(metadata, "namespace"));
@@ -556,16 +560,16 @@ static int set_pod(struct cluster *c, json_t *json, struct error *err)
 	pod->is_ours = seen->scheduler && !strcmp(seen->scheduler, c->config.scheduler_name);
 	pod->is_deleting = seen->object.is_deleting;
 	pod->priority = seen->priority;
-	pod->cpu_milli = milli_of(seen->request.cpu_milli);
+	pod->cpu_milli = cluster_milli_share(seen->request.cpu_milli);
 	pod->memory_bytes = (uint64_t)MAX(seen->request.memory_bytes, INT64_C(0));
 	read_times(pod, json);
-	read_asked(c, pod, json);
+	cluster_read_requested(c, pod, json);
 	leave_group(c, pod);
 	pod->is_done = seen->is_done && *seen->node;
-	pod->is_ready = is_ready(json);
+	pod->is_ready = cluster_is_ready(json);
 	if (pod->group[0] && (!seen->is_over || pod->is_done) && join_group(c, pod) < 0)
 		return fail(err, ENOMEM, "out of memory");
-	is_waiting = (pod->is_ours || pod->asked.n || pod->refusal.code) && !seen->is_over &&
+	is_waiting = (pod->is_ours || pod->requested.n || pod->refusal.code) && !seen->is_over &&
 		!*seen->node && !pod->is_deleting;
 	if (is_new && !seen->is_over)
 		note_arrival(c, pod);
@@ -577,7 +581,7 @@ static int set_pod(struct cluster *c, json_t *json, struct error *err)
 		r = set_bound(c, pod, seen->node, json);
 	else
 		r = set_unbound(c, pod, is_waiting);
-	if (r == 0 && pod->given.n && !seen->is_over && *seen->node)
+	if (r == 0 && pod->assigned.n && !seen->is_over && *seen->node)
 		r = tenancy_running(json, c->real_ns, &pod->running);
 	return r < 0 ? fail(err, -r, "pod %s: %s", name, strerror(-r)) : 0;
 }
@@ -608,8 +612,8 @@ void cluster_forget(struct cluster *c, struct cpod *pod)
 		view_void_nomination(c->view, pod->ns, pod->name);
 	cpod_drop(c, pod);
 	cpod_leave_server(c, pod);
-	given_done(&pod->given);
-	set_waiting(c, pod);
+	assigned_done(&pod->assigned);
+	cluster_set_waiting(c, pod);
 	if (node)
 		cnode_refresh(c, node);
 	cpod_move(c, pod, NULL);
@@ -618,19 +622,19 @@ void cluster_forget(struct cluster *c, struct cpod *pod)
 
 /* ---- all kinds of objects ---- */
 
-static const char *name_of(const json_t *json)
+static const char *cluster_object_name(const json_t *json)
 {
 	return json_string_value(json_object_get(json_object_get(json, "metadata"), "name"));
 }
 
-static int set_node(struct cluster *c, json_t *json, struct error *err)
+static int cluster_set_node(struct cluster *c, json_t *json, struct error *err)
 {
 	struct cnode *node;
 	int r = view_set(c->view, OBJECT_NODE, json, err);
 
 	if (r < 0)
 		return r;
-	node = cnode_get(c, name_of(json));
+	node = cnode_get(c, cluster_object_name(json));
 	if (!node)
 		return fail(err, ENOMEM, "out of memory");
 	if (!node->is_there) {
@@ -649,7 +653,7 @@ static int set_namespace(struct cluster *c, json_t *json, struct error *err)
 	cluster_note_namespace(c);
 	return r < 0
 		? r
-		: set_dialects(c, name_of(json),
+		: set_dialects(c, cluster_object_name(json),
 			  json_string_value(json_object_get(
 				  json_object_get(metadata, "annotations"), DIALECT_LIST_KEY)));
 }
@@ -668,7 +672,7 @@ int cluster_set(struct cluster *c, int kind, json_t *json, struct error *err)
 {
 	int r;
 
-	if (!name_of(json) || !*name_of(json))
+	if (!cluster_object_name(json) || !*cluster_object_name(json))
 		return fail(err, EINVAL, "an object without a name");
 	/* Other changes may help a waiting pod; for a policy that depends on the change. */
 	c->has_news |= kind != OBJECT_POD && kind != CLUSTER_LEASE && kind != CLUSTER_POLICY;
@@ -676,11 +680,11 @@ int cluster_set(struct cluster *c, int kind, json_t *json, struct error *err)
 		return cluster_set_gpus(c, json, err);
 	if (kind >= OBJECT_KINDS) {
 		r = set_own(c, kind, json);
-		return r < 0 ? fail(err, -r, "%s: %s", name_of(json), strerror(-r)) : r;
+		return r < 0 ? fail(err, -r, "%s: %s", cluster_object_name(json), strerror(-r)) : r;
 	}
 	switch (kind) {
-	case OBJECT_POD: return set_pod(c, json, err);
-	case OBJECT_NODE: return set_node(c, json, err);
+	case OBJECT_POD: return cluster_set_pod(c, json, err);
+	case OBJECT_NODE: return cluster_set_node(c, json, err);
 	case OBJECT_NAMESPACE: return set_namespace(c, json, err);
 	default: return view_set(c->view, (enum object_kind)kind, json, err);
 	}
@@ -775,14 +779,14 @@ json_t *cpod_json(const struct cpod *pod)
 	return pod->json;
 }
 
-const struct given *cpod_given(const struct cpod *pod)
+const struct assigned *cpod_assigned(const struct cpod *pod)
 {
-	return &pod->given;
+	return &pod->assigned;
 }
 
-const struct tenancy *cpod_asked(const struct cpod *pod)
+const struct tenancy *cpod_requested(const struct cpod *pod)
 {
-	return &pod->asked;
+	return &pod->requested;
 }
 
 int64_t cpod_priority(const struct cpod *pod)
@@ -794,9 +798,9 @@ uint32_t cpod_gpu_priority(const struct cpod *pod)
 {
 	uint32_t most = 0;
 
-	for (uint32_t i = 0; i < pod->asked.n; i++)
-		most = MAX(most, pod->asked.v[i].spec.priority);
-	return pod->asked.n ? most : 50;
+	for (uint32_t i = 0; i < pod->requested.n; i++)
+		most = MAX(most, pod->requested.v[i].spec.priority);
+	return pod->requested.n ? most : 50;
 }
 
 uint64_t cpod_created_ns(const struct cpod *pod)
@@ -811,8 +815,8 @@ void cpod_accept(struct cpod *pod)
 
 bool cpod_is_older(const struct cpod *pod, uint64_t epoch)
 {
-	return pod->is_accepted && pod->state == CPOD_BOUND && pod->given.n &&
-		pod->given.epoch < epoch && !pod->is_ready && !pod->is_deleting;
+	return pod->is_accepted && pod->state == CPOD_BOUND && pod->assigned.n &&
+		pod->assigned.epoch < epoch && !pod->is_ready && !pod->is_deleting;
 }
 
 bool cpod_is_done(const struct cpod *pod)
@@ -835,14 +839,14 @@ uint64_t cpod_give_up_ns(const struct cpod *pod)
 	return pod->give_up_ns;
 }
 
-uint64_t cpod_told_ns(const struct cpod *pod)
+uint64_t cpod_reported_ns(const struct cpod *pod)
 {
-	return pod->is_told && !pod->is_deleting ? MAX(pod->told_ns, UINT64_C(1)) : 0;
+	return pod->is_reported && !pod->is_deleting ? MAX(pod->reported_ns, UINT64_C(1)) : 0;
 }
 
-void cpod_set_told_ns(struct cpod *pod, uint64_t now_ns)
+void cpod_set_reported_ns(struct cpod *pod, uint64_t now_ns)
 {
-	pod->told_ns = now_ns;
+	pod->reported_ns = now_ns;
 }
 
 json_t *cpod_running(const struct cpod *pod)
@@ -850,17 +854,17 @@ json_t *cpod_running(const struct cpod *pod)
 	return pod->running;
 }
 
-bool cpod_take_wish(struct cpod *pod)
+bool cpod_take_resize(struct cpod *pod)
 {
-	const bool has_wish = pod->has_wish;
+	const bool has_resize = pod->has_resize;
 
-	pod->has_wish = false;
-	return has_wish;
+	pod->has_resize = false;
+	return has_resize;
 }
 
-void cpod_note_wish(struct cpod *pod)
+void cpod_note_resize(struct cpod *pod)
 {
-	pod->has_wish = true;
+	pod->has_resize = true;
 }
 
 bool cpod_deny(struct cpod *pod, struct str sentence)
@@ -877,9 +881,9 @@ bool cpod_is_denied(const struct cpod *pod)
 	return pod->denied;
 }
 
-int cluster_spare(struct cluster *c, struct cpod *pod)
+int cluster_readd(struct cluster *c, struct cpod *pod)
 {
-	return cpod_tell(c, pod, false);
+	return cpod_set_reported(c, pod, false);
 }
 
 bool cpod_is_ours(const struct cpod *pod)
@@ -892,7 +896,7 @@ const char *cpod_group(const struct cpod *pod)
 	return pod->group;
 }
 
-bool cpod_is_told(const struct cpod *pod, enum reason reason, const char *sentence)
+bool cpod_is_reported(const struct cpod *pod, enum reason reason, const char *sentence)
 {
 	const json_t *condition = kube_json_condition(pod->json, "PodScheduled");
 	const char *its = kube_json_text_at(condition, "reason", NULL),

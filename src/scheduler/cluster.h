@@ -72,11 +72,11 @@ int cluster_remove(struct cluster *cluster, int kind, const char *ns, const char
 int cluster_settle(struct cluster *cluster, bool *ret_changed);
 
 /*
- * cluster_queue_is_before() compares the turns of two queues. cluster_queue_is_owed() returns
- * whether a queue uses less than its guarantee.
+ * cluster_queue_is_before() compares the turns of two queues. cluster_queue_is_below_guarantee()
+ * returns whether a queue uses less than its guarantee.
  */
 bool cluster_queue_is_before(const struct cluster *cluster, uint32_t a, uint32_t b);
-bool cluster_queue_is_owed(const struct cluster *cluster, uint32_t queue);
+bool cluster_queue_is_below_guarantee(const struct cluster *cluster, uint32_t queue);
 
 /* Whether anything may have freed capacity since the last call. */
 bool cluster_take_news(struct cluster *cluster);
@@ -86,13 +86,13 @@ uint32_t cluster_take_opened(struct cluster *cluster);
 /* ---- pods ---- */
 
 enum cpod_state {
-	CPOD_OTHER,   /* without a request for divvy, or ended */
-	CPOD_GUEST,   /* an extender pod: it requests a share and has no node */
-	CPOD_OFFERED, /* an extender pod with a reservation until kube-scheduler binds it */
-	CPOD_PENDING, /* ours, without a node */
-	CPOD_HOLDING, /* nominated: its place is reserved while its victims terminate */
-	CPOD_ASSUMED, /* its Binding is in flight */
-	CPOD_BOUND,   /* has a node, and devices if it was assigned any */
+	CPOD_OTHER,     /* without a request for divvy, or ended */
+	CPOD_EXTENDER,  /* an extender pod: it requests a share and has no node */
+	CPOD_RESERVED,  /* an extender pod with a reservation until kube-scheduler binds it */
+	CPOD_PENDING,   /* ours, without a node */
+	CPOD_NOMINATED, /* nominated: its place is reserved while its victims terminate */
+	CPOD_ASSUMED,   /* its Binding is in flight */
+	CPOD_BOUND,     /* has a node, and devices if it was assigned any */
 };
 
 /* NULL if there is none. Borrowed until the next change of that pod. */
@@ -109,14 +109,14 @@ const char *cpod_uid(const struct cpod *pod);
 const char *cpod_node(const struct cpod *pod); /* "": none */
 const char *cpod_why(const struct cpod *pod);  /* reason of the last decision; "": none */
 json_t *cpod_json(const struct cpod *pod);     /* borrowed; NULL unless it waits */
-const struct given *cpod_given(const struct cpod *pod);
-const struct tenancy *cpod_asked(const struct cpod *pod);
+const struct assigned *cpod_assigned(const struct cpod *pod);
+const struct tenancy *cpod_requested(const struct cpod *pod);
 int64_t cpod_priority(const struct cpod *pod);      /* spec.priority */
 uint32_t cpod_gpu_priority(const struct cpod *pod); /* the highest of its containers */
 uint64_t cpod_created_ns(const struct cpod *pod);
 const char *cpod_queue(const struct cpod *pod); /* its name; "": none */
 /* number of its queue; 0: none */
-uint32_t cpod_line(const struct cluster *cluster, const struct cpod *pod);
+uint32_t cpod_queue_index(const struct cluster *cluster, const struct cpod *pod);
 /* The present leader accepts the pod's place. */
 void cpod_accept(struct cpod *pod);
 /* Whether an accepted pod may still start containers and has an epoch that nodes refuse. */
@@ -128,17 +128,17 @@ uint64_t cpod_reclaim_at_ns(const struct cpod *pod);
 /* When a nomination or reservation expires. */
 uint64_t cpod_give_up_ns(const struct cpod *pod);
 /* When the last eviction was sent; 0: not evicted, or it is being deleted. */
-uint64_t cpod_told_ns(const struct cpod *pod);
-void cpod_set_told_ns(struct cpod *pod, uint64_t now_ns);
-bool cpod_take_wish(struct cpod *pod);
+uint64_t cpod_reported_ns(const struct cpod *pod);
+void cpod_set_reported_ns(struct cpod *pod, uint64_t now_ns);
+bool cpod_take_resize(struct cpod *pod);
 /* Annotations that users of the pod's dialect expect once it runs, and that it lacks; or NULL. */
 json_t *cpod_running(const struct cpod *pod);
-void cpod_note_wish(struct cpod *pod);
+void cpod_note_resize(struct cpod *pod);
 /* Notes the refusal of a resize request. false: the same sentence was noted before. */
 bool cpod_deny(struct cpod *pod, struct str sentence);
 bool cpod_is_denied(const struct cpod *pod);
 /* Cancels the pod's eviction. */
-int cluster_spare(struct cluster *cluster, struct cpod *pod);
+int cluster_readd(struct cluster *cluster, struct cpod *pod);
 bool cpod_is_ours(const struct cpod *pod);      /* not another scheduler's */
 const char *cpod_group(const struct cpod *pod); /* "namespace/name", or "" */
 
@@ -150,16 +150,16 @@ uint32_t cluster_members(
 	struct cluster *cluster, const char *group, struct cpod **ret_pods, uint32_t most);
 
 /* Number of nominated pods whose victims are still terminating. */
-uint32_t cluster_n_holding(const struct cluster *cluster);
+uint32_t cluster_n_nominated(const struct cluster *cluster);
 /* The greatest epoch that any node reports. Nodes refuse to start pods with an older epoch. */
 uint64_t cluster_epoch(const struct cluster *cluster);
 /* Number of extender pods with a reservation. */
-uint32_t cluster_n_offered(const struct cluster *cluster);
+uint32_t cluster_n_reserved(const struct cluster *cluster);
 /* Iterates over all pods in any state: NULL gives the first, the last gives NULL. */
 struct cpod *cluster_next_pod(struct cluster *cluster, struct cpod *pod);
 
 /* Whether the pod's condition PodScheduled already has this reason and message. */
-bool cpod_is_told(const struct cpod *pod, enum reason reason, const char *sentence);
+bool cpod_is_reported(const struct cpod *pod, enum reason reason, const char *sentence);
 
 /* Revokes an assumed decision, a nomination or a reservation: the pod waits again. */
 void cluster_forget(struct cluster *cluster, struct cpod *pod);

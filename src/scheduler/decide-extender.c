@@ -19,7 +19,7 @@ static bool is_refused(struct cluster *c, struct cpod *pod, struct buf *why)
 		buf_add_text(why, decide_refusal(c, pod));
 		return true;
 	}
-	if (pod->group[0] && pod->asked.n) {
+	if (pod->group[0] && pod->requested.n) {
 		buf_addf(why,
 			"group %s: an extender places no groups; give its pods the schedulerName "
 			"%s",
@@ -30,46 +30,48 @@ static bool is_refused(struct cluster *c, struct cpod *pod, struct buf *why)
 }
 
 /* Tests one node and changes nothing. */
-static int try_site(struct attempt *a, const struct cnode *node, bool *ret_fit, struct error *err)
+static int decide_extender_try(
+	struct attempt *a, const struct cnode *node, bool *ret_fit, struct error *err)
 {
 	struct place *place = a->cluster->place;
-	const uint32_t mark = place_mark(place);
+	const uint32_t savepoint = place_savepoint(place);
 	int r = 0;
 
 	a->n_taken = 0;
-	for (uint32_t i = 0; r == 0 && i < a->n_left; i++)
-		for (uint32_t k = 0; r == 0 && k < a->left[i]->n_tenants; k++)
-			r = place_remove(place, a->left[i]->tenants[k]);
+	for (uint32_t i = 0; r == 0 && i < a->n_evicted; i++)
+		for (uint32_t k = 0; r == 0 && k < a->evicted[i]->n_tenants; k++)
+			r = place_remove(place, a->evicted[i]->tenants[k]);
 	r = r < 0 ? r : attempt_take_hosts(a, node->at, err);
 	a->n_taken = 0;
-	place_rollback(place, mark);
+	place_rollback(place, savepoint);
 	place_release(place);
 	*ret_fit = r == 0;
 	return r == -ENOSPC ? 0 : r;
 }
 
-static int look_at(struct attempt *a, struct decide_site *site, struct error *err)
+static int decide_extender_try_candidate(
+	struct attempt *a, struct decide_candidate *candidate, struct error *err)
 {
-	const struct cnode *node = cnode_find(a->cluster, site->node);
+	const struct cnode *node = cnode_find(a->cluster, candidate->node);
 	int r;
 
-	site->is_fit = site->may_help = false;
+	candidate->is_fit = candidate->may_help = false;
 	if (!node || node->at == PLACE_NONE) {
-		snprintf(site->why, sizeof(site->why), "not known yet");
+		snprintf(candidate->why, sizeof(candidate->why), "not known yet");
 		return 0;
 	}
-	a->left = site->left;
-	a->n_left = site->n_left;
-	r = try_site(a, node, &site->is_fit, err);
-	a->left = NULL;
-	a->n_left = 0;
-	if (r == 0 && !site->is_fit)
-		site->may_help = attempt_gpu_reason(a, node, site->why);
+	a->evicted = candidate->evicted;
+	a->n_evicted = candidate->n_evicted;
+	r = decide_extender_try(a, node, &candidate->is_fit, err);
+	a->evicted = NULL;
+	a->n_evicted = 0;
+	if (r == 0 && !candidate->is_fit)
+		candidate->may_help = attempt_gpu_reason(a, node, candidate->why);
 	return r;
 }
 
-int decide_sites(struct cluster *c, struct cpod *pod, struct decide_site *sites, uint32_t n,
-	struct error *err)
+int decide_candidates(struct cluster *c, struct cpod *pod, struct decide_candidate *candidates,
+	uint32_t n, struct error *err)
 {
 	_cleanup_buf_ struct buf why = BUF_INIT(DECIDE_WHY_MAX);
 	struct attempt a = {.cluster = c, .pod = pod, .is_trial = true};
@@ -78,20 +80,20 @@ int decide_sites(struct cluster *c, struct cpod *pod, struct decide_site *sites,
 
 	place_set_filter(c->place, attempt_filter, &a);
 	for (uint32_t i = 0; r == 0 && i < n; i++) {
-		sites[i].why[0] = '\0';
+		candidates[i].why[0] = '\0';
 		if (!is_nowhere) {
-			r = look_at(&a, &sites[i], err);
+			r = decide_extender_try_candidate(&a, &candidates[i], err);
 			continue;
 		}
-		sites[i].is_fit = sites[i].may_help = false;
-		snprintf(sites[i].why, sizeof(sites[i].why), "%s", buf_text(&why));
+		candidates[i].is_fit = candidates[i].may_help = false;
+		snprintf(candidates[i].why, sizeof(candidates[i].why), "%s", buf_text(&why));
 	}
 	place_set_filter(c->place, NULL, NULL);
 	return r;
 }
 
-int decide_offer(struct cluster *c, struct cpod *pod, const struct decide_site *sites, uint32_t n,
-	struct error *err)
+int decide_reserve(struct cluster *c, struct cpod *pod, const struct decide_candidate *candidates,
+	uint32_t n, struct error *err)
 {
 	struct attempt a = {.cluster = c, .pod = pod, .n_avoided = place_n_nodes(c->place)};
 	_cleanup_free_ bool *avoided = malloc(a.n_avoided + 1ul);
@@ -101,7 +103,8 @@ int decide_offer(struct cluster *c, struct cpod *pod, const struct decide_site *
 		return fail(err, ENOMEM, "out of memory");
 	a.avoided = memset(avoided, true, a.n_avoided + 1ul);
 	for (uint32_t i = 0; i < n; i++) {
-		const struct cnode *node = sites[i].is_fit ? cnode_find(c, sites[i].node) : NULL;
+		const struct cnode *node = candidates[i].is_fit ? cnode_find(c, candidates[i].node)
+								: NULL;
 
 		if (node && node->at != PLACE_NONE)
 			avoided[node->at] = false;
@@ -109,8 +112,8 @@ int decide_offer(struct cluster *c, struct cpod *pod, const struct decide_site *
 	place_set_filter(c->place, attempt_filter, &a);
 	r = attempt_take_all(&a, err);
 	place_set_filter(c->place, NULL, NULL);
-	r = r < 0 ? r : attempt_assume(&a, CPOD_OFFERED, err);
+	r = r < 0 ? r : attempt_assume(&a, CPOD_RESERVED, err);
 	if (r == 0)
-		pod->give_up_ns = c->now_ns + DECIDE_OFFER_NS;
+		pod->give_up_ns = c->now_ns + DECIDE_RESERVE_NS;
 	return r;
 }

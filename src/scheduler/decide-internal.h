@@ -11,12 +11,13 @@ struct attempt {
 	struct cluster *cluster;
 	struct cpod *pod;
 	struct fit *fit;
-	const struct spec *asked; /* of the container under decision; NULL: no device */
+	const struct spec *requested; /* of the container under decision; NULL: no device */
 	/* nodes of the placement model that a container of the pod does not fit */
 	bool *avoided;
 	uint32_t n_avoided;
-	struct place_choice choice[GIVEN_CONTAINERS_MAX];
-	uint32_t taken[GIVEN_CONTAINERS_MAX], of[GIVEN_CONTAINERS_MAX]; /* tenants; containers */
+	struct place_choice choice[ASSIGNED_CONTAINERS_MAX];
+	uint32_t taken[ASSIGNED_CONTAINERS_MAX],
+		of[ASSIGNED_CONTAINERS_MAX]; /* tenants; containers */
 	uint32_t n_taken;
 	struct decide_victims *victims; /* NULL: no preemption */
 	uint32_t n_victims;             /* victims of earlier attempts */
@@ -26,19 +27,19 @@ struct attempt {
 	bool is_budget_kept;    /* a disruption budget kept a victim from being chosen */
 	bool may_be_remote;     /* devices of other nodes are possible */
 	/* The placement mode's decision; with has_client, `client` is the client half. */
-	struct place_decision way;
+	struct place_decision placement;
 	uint32_t client;
 	/* An extender pod: kube-scheduler has checked CPU and all rules but devices. */
 	bool is_trial;
-	struct cpod *const *left; /* pods that count as gone */
-	uint32_t n_left;
+	struct cpod *const *evicted; /* pods that count as gone */
+	uint32_t n_evicted;
 };
 
 /*
  * The filter for place_set_filter(), with an attempt. Without `fit`, Kubernetes' rules are skipped.
  */
 uint64_t attempt_filter(void *attempt, const struct place_spec *spec, uint32_t at,
-	const uint32_t *gone, uint32_t n_gone);
+	const uint32_t *gone, uint32_t n_evicted);
 /*
  * Places all containers on that node, or with PLACE_NONE on the first container's best. -ENOSPC: at
  * least one does not fit.
@@ -69,7 +70,7 @@ bool attempt_has_memory(const struct attempt *a, const struct cnode *node);
 /* The node's devices that the pod may use now, as bits. */
 uint64_t attempt_devices(const struct attempt *a, const struct cnode *node);
 /* The node on which the attempt would run the pod. */
-struct cnode *attempt_site(const struct attempt *a);
+struct cnode *attempt_candidate(const struct attempt *a);
 
 /* The first container from i on with devices of its own; asked.n: there is none. */
 uint32_t attempt_next_host(const struct cpod *pod, uint32_t i);
@@ -82,10 +83,10 @@ const char *decide_refusal(const struct cluster *c, const struct cpod *pod);
 /*
  * Whether the pod was evicted by an earlier decision and still runs; false for victims of this one.
  */
-bool decide_is_leaving(const struct cpod *pod);
-bool decide_is_being_left(const struct cnode *node);
+bool decide_is_terminating(const struct cpod *pod);
+bool decide_has_terminating(const struct cnode *node);
 /* Hides the node's terminating pods from the view, or shows them, for a pod that may wait. */
-void decide_hide_leaving(struct cluster *c, const struct cnode *node, bool is_hidden);
+void decide_hide_terminating(struct cluster *c, const struct cnode *node, bool is_hidden);
 /*
  * 1: the pod fits its node by the rules for nodes; with can_wait once terminating pods are gone. 0:
  * it does not. -ENOMEM.
@@ -95,7 +96,7 @@ int decide_fits_where_it_is(struct cluster *c, const struct cpod *pod, bool can_
 /* ---- decide-remote.c ---- */
 
 /* Whether the pod requests mode remote. */
-bool remote_is_asked(const struct cpod *pod);
+bool decide_remote_is_requested(const struct cpod *pod);
 /* Why the pod cannot use devices of other nodes, whatever the nodes; NULL: it can. */
 const char *remote_refusal(const struct cluster *c, const struct cpod *pod);
 /* For attempt_filter(), in an attempt that may be remote. */
@@ -105,12 +106,12 @@ bool remote_fits_client(struct attempt *a, const struct cnode *node);
 /* Places the pod's only container by its placement mode. -ENOSPC, -ENOMEM. */
 int remote_take(
 	struct attempt *a, uint32_t container, const struct place_spec *spec, struct error *err);
-void remote_give(const struct attempt *a, struct given_container *g);
+void remote_give(const struct attempt *a, struct assigned_container *g);
 /*
  * Extended resources that count a node's devices; a client half's node need not have them. Ends
  * with NULL.
  */
-extern const char *const remote_spared[];
+extern const char *const remote_skipped_rules[];
 
 /* ---- decide-path.c ---- */
 
@@ -123,9 +124,10 @@ struct nearest {
  * Finds them by node of the placement model; the caller frees the array. The least latency if the
  * request limits latency, else the greatest bandwidth. -ENOMEM.
  */
-int nearest_find(struct attempt *a, const struct spec *asked, struct nearest **ret);
+int nearest_find(struct attempt *a, const struct spec *requested, struct nearest **ret);
 /* "round trip 180 us to node n1, 50 us wanted". false: the path is not the obstacle. */
-bool nearest_text(const struct spec *asked, const struct nearest *nearest, char *ret, size_t size);
+bool nearest_text(
+	const struct spec *requested, const struct nearest *nearest, char *ret, size_t size);
 
 /* ---- decide-vgpu.c ---- */
 

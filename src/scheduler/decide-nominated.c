@@ -11,27 +11,27 @@
 #include "kuberules/fit.h"
 #include "scheduler/decide-internal.h"
 
-bool decide_is_leaving(const struct cpod *pod)
+bool decide_is_terminating(const struct cpod *pod)
 {
-	return pod->is_told && !pod->n_gone;
+	return pod->is_reported && !pod->n_evicted;
 }
 
-bool decide_is_being_left(const struct cnode *node)
+bool decide_has_terminating(const struct cnode *node)
 {
 	const struct cpod *pod = NULL;
 
 	DL_FOREACH(node->pods, pod)
-		if (decide_is_leaving(pod))
+		if (decide_is_terminating(pod))
 			return true;
 	return false;
 }
 
-void decide_hide_leaving(struct cluster *c, const struct cnode *node, bool is_hidden)
+void decide_hide_terminating(struct cluster *c, const struct cnode *node, bool is_hidden)
 {
 	const struct cpod *pod = NULL;
 
 	DL_FOREACH(node->pods, pod)
-		if (decide_is_leaving(pod))
+		if (decide_is_terminating(pod))
 			view_hide(c->view, pod->ns, pod->name, is_hidden);
 }
 
@@ -43,17 +43,18 @@ int decide_fits_where_it_is(struct cluster *c, const struct cpod *pod, bool can_
 	int r;
 
 	if (can_wait)
-		decide_hide_leaving(c, pod->node, true);
+		decide_hide_terminating(c, pod->node, true);
 	view_assume(c->view, pod->ns, pod->name, "");
 	r = fit_new(c->view, cpod_view(c, pod), &fit, NULL);
 	if (r == 0 && seen >= 0)
-		does_fit = (pod->server ? fit_node_without(fit, (uint32_t)seen, remote_spared)
+		does_fit = (pod->server ? fit_node_without(
+						  fit, (uint32_t)seen, remote_skipped_rules)
 					: fit_node(fit, (uint32_t)seen))
 				   .why == FIT_OK;
 	fit_free(fit);
 	view_assume(c->view, pod->ns, pod->name, pod->node->name);
 	if (can_wait)
-		decide_hide_leaving(c, pod->node, false);
+		decide_hide_terminating(c, pod->node, false);
 	return r == -ENOMEM ? r : does_fit;
 }
 
@@ -68,7 +69,7 @@ static int hide_holders(struct cluster *c, const struct cpod *pod, bool is_hidde
 	int r = 0;
 
 	DL_FOREACH(pod->node->pods, other) {
-		if (other == pod || other->state != CPOD_HOLDING ||
+		if (other == pod || other->state != CPOD_NOMINATED ||
 			(pod->in && other->in == pod->in))
 			continue;
 		view_hide(c->view, other->ns, other->name, is_hidden);
@@ -78,31 +79,31 @@ static int hide_holders(struct cluster *c, const struct cpod *pod, bool is_hidde
 	return r;
 }
 
-static int held(struct cluster *c, const struct cpod *pod, enum decision *ret)
+static int decide_nominated_try(struct cluster *c, const struct cpod *pod, enum decision *ret)
 {
 	int r = 0;
 
-	*ret = DECIDE_HOLD;
+	*ret = DECIDE_NOMINATE;
 	for (uint32_t i = 0; i < pod->n_tenants; i++)
 		if (place_is_awaiting(c->place, pod->tenants[i]))
 			return 0;
 	r = decide_fits_where_it_is(c, pod, false);
 	if (r > 0 && cpod_is_whole(c, pod))
 		*ret = DECIDE_BIND;
-	else if (r == 0 && decide_is_being_left(pod->node))
+	else if (r == 0 && decide_has_terminating(pod->node))
 		r = decide_fits_where_it_is(c, pod, true);
 	if (r == 0 || !cpod_is_whole(c, pod))
 		*ret = DECIDE_WAIT;
 	return MIN(r, 0);
 }
 
-int decide_held(struct cluster *c, struct cpod *pod, enum decision *ret, struct error *err)
+int decide_nominated(struct cluster *c, struct cpod *pod, enum decision *ret, struct error *err)
 {
-	const uint32_t mark = place_mark(c->place);
+	const uint32_t savepoint = place_savepoint(c->place);
 	int r = hide_holders(c, pod, true);
 
-	r = r < 0 ? r : held(c, pod, ret);
-	place_rollback(c->place, mark);
+	r = r < 0 ? r : decide_nominated_try(c, pod, ret);
+	place_rollback(c->place, savepoint);
 	place_release(c->place);
 	hide_holders(c, pod, false);
 	return r < 0 ? fail(err, -r, "out of memory") : 0;

@@ -10,18 +10,18 @@
 #include "base/cleanup.h"
 #include "scheduler/decide-internal.h"
 
-static bool is_better(
-	const struct spec *asked, const struct gpunode_peer *a, const struct gpunode_peer *b)
+static bool decide_path_is_better(
+	const struct spec *requested, const struct gpunode_peer *a, const struct gpunode_peer *b)
 {
 	if (!b)
 		return true;
-	return asked->network_latency_us ? a->latency_us < b->latency_us : a->mbit > b->mbit;
+	return requested->network_latency_us ? a->latency_us < b->latency_us : a->mbit > b->mbit;
 }
 
-static void offer(const struct spec *asked, struct nearest *to, const struct cnode *client,
-	const struct gpunode_peer *peer)
+static void decide_path_offer(const struct spec *requested, struct nearest *to,
+	const struct cnode *client, const struct gpunode_peer *peer)
 {
-	if (!is_better(asked, peer, to->peer))
+	if (!decide_path_is_better(requested, peer, to->peer))
 		return;
 	to->client = client;
 	to->peer = peer;
@@ -32,7 +32,7 @@ static bool is_serving(const struct cnode *node)
 	return node && node->at != PLACE_NONE && node->gpus.is_serving;
 }
 
-int nearest_find(struct attempt *a, const struct spec *asked, struct nearest **ret)
+int nearest_find(struct attempt *a, const struct spec *requested, struct nearest **ret)
 {
 	const struct cluster *c = a->cluster;
 	const uint32_t n = place_n_nodes(c->place);
@@ -51,7 +51,7 @@ int nearest_find(struct attempt *a, const struct spec *asked, struct nearest **r
 			const struct cnode *server = cnode_find(a->cluster, peer->name);
 
 			if (server != node && is_serving(server))
-				offer(asked, &all[server->at], node, peer);
+				decide_path_offer(requested, &all[server->at], node, peer);
 		}
 	}
 	/* If the client end has no measurement, that of the device end counts. */
@@ -63,28 +63,29 @@ int nearest_find(struct attempt *a, const struct spec *asked, struct nearest **r
 			if (client && client != node && client->at != PLACE_NONE &&
 				is_client[client->at] &&
 				!gpunode_find_peer(&client->gpus, node->name))
-				offer(asked, &all[node->at], client, peer);
+				decide_path_offer(requested, &all[node->at], client, peer);
 		}
 	*ret = TAKE_PTR(all);
 	return 0;
 }
 
-bool nearest_text(const struct spec *asked, const struct nearest *nearest, char *ret, size_t size)
+bool nearest_text(
+	const struct spec *requested, const struct nearest *nearest, char *ret, size_t size)
 {
 	const struct gpunode_peer *peer = nearest->peer;
-	struct spec latency = {.network_latency_us = asked->network_latency_us},
-		    bandwidth = {.network_mbit = asked->network_mbit},
+	struct spec latency = {.network_latency_us = requested->network_latency_us},
+		    bandwidth = {.network_mbit = requested->network_mbit},
 		    found = {.network_mbit = peer ? peer->mbit : 0};
 	char wanted[SPEC_NETWORK], measured[SPEC_NETWORK];
 
-	if (asked->network_latency_us && !peer)
+	if (requested->network_latency_us && !peer)
 		snprintf(ret, size,
 			"no round trip measured to a node for the pod, at most %s requested",
 			spec_network_format(&latency, wanted));
-	else if (asked->network_latency_us && peer->latency_us > asked->network_latency_us)
+	else if (requested->network_latency_us && peer->latency_us > requested->network_latency_us)
 		snprintf(ret, size, "round trip %u us to node %.100s, at most %u us requested",
-			peer->latency_us, nearest->client->name, asked->network_latency_us);
-	else if (peer && peer->mbit && peer->mbit < asked->network_mbit)
+			peer->latency_us, nearest->client->name, requested->network_latency_us);
+	else if (peer && peer->mbit && peer->mbit < requested->network_mbit)
 		snprintf(ret, size, "bandwidth %s to node %.100s, at least %s requested",
 			spec_network_format(&found, measured), nearest->client->name,
 			spec_network_format(&bandwidth, wanted));

@@ -25,25 +25,25 @@ static struct cpod *pod_of_holder(const struct attempt *a, const struct holder *
 	return h->tenant < a->cluster->by_tenant_room ? a->cluster->by_tenant[h->tenant] : NULL;
 }
 
-static bool may_be_told(const struct cpod *pod)
+static bool preempt_may_be_asked(const struct cpod *pod)
 {
-	return pod && pod->state == CPOD_BOUND && (pod->is_ours || pod->given.n) &&
-		!pod->is_deleting && !pod->is_told;
+	return pod && pod->state == CPOD_BOUND && (pod->is_ours || pod->assigned.n) &&
+		!pod->is_deleting && !pod->is_reported;
 }
 
 static int rank_any(void *arg, const struct holder *h)
 {
-	return may_be_told(pod_of_holder(arg, h)) ? 0 : -1;
+	return preempt_may_be_asked(pod_of_holder(arg, h)) ? 0 : -1;
 }
 
-static int rank(void *arg, const struct holder *h)
+static int decide_preempt_rank(void *arg, const struct holder *h)
 {
 	const struct attempt *a = arg;
 	const struct cpod *pod = pod_of_holder(a, h);
 	const uint32_t ours = cpod_gpu_priority(a->pod);
 	int64_t priority;
 
-	if (!may_be_told(pod) || pod->priority > a->pod->priority)
+	if (!preempt_may_be_asked(pod) || pod->priority > a->pod->priority)
 		return -1;
 	if (pod->queue != a->pod->queue)
 		return -1;
@@ -53,27 +53,27 @@ static int rank(void *arg, const struct holder *h)
 	return (int)((priority - PRIORITY_LEAST) * 101) + (int)cpod_gpu_priority(pod);
 }
 
-static bool leave(void *arg, const struct holder *h)
+static bool decide_preempt_evict(void *arg, const struct holder *h)
 {
 	struct attempt *a = arg;
 	struct cpod *pod = pod_of_holder(a, h);
 
-	if (!pod->n_gone && !cluster_may_go(a->cluster, pod)) {
+	if (!pod->n_evicted && !cluster_may_evict(a->cluster, pod)) {
 		a->is_budget_kept = true;
 		return false;
 	}
-	if (pod->n_gone++ == 0)
-		cluster_count_gone(a->cluster, pod, 1);
+	if (pod->n_evicted++ == 0)
+		cluster_count_evicted(a->cluster, pod, 1);
 	return true;
 }
 
-static void stay(void *arg, const struct holder *h)
+static void decide_preempt_keep(void *arg, const struct holder *h)
 {
 	struct attempt *a = arg;
 	struct cpod *pod = pod_of_holder(a, h);
 
-	if (--pod->n_gone == 0)
-		cluster_count_gone(a->cluster, pod, -1);
+	if (--pod->n_evicted == 0)
+		cluster_count_evicted(a->cluster, pod, -1);
 }
 
 /* Removes the pod with all its containers. */
@@ -87,21 +87,21 @@ static int send_away(struct attempt *a, struct cpod *pod)
 	if (r < 0)
 		return r;
 	v->v[v->n++] = pod;
-	pod->is_told = true;
-	pod->n_gone = 1;
-	cluster_count_gone(a->cluster, pod, 1);
+	pod->is_reported = true;
+	pod->n_evicted = 1;
+	cluster_count_evicted(a->cluster, pod, 1);
 	return view_hide(a->cluster->view, pod->ns, pod->name, true);
 }
 
-static int apply(struct attempt *a, const struct place_spec *spec, const struct place_plan *plan,
-	bool is_reclaim, uint32_t *ret_tenant, struct error *err)
+static int decide_preempt_apply(struct attempt *a, const struct place_spec *spec,
+	const struct place_plan *plan, bool is_reclaim, uint32_t *ret_tenant, struct error *err)
 {
 	int r = 0;
 
 	for (uint32_t i = 0; r == 0 && i < plan->n_victims; i++) {
 		struct cpod *pod = a->cluster->by_tenant[plan->victims[i]];
 
-		if (pod->is_told)
+		if (pod->is_reported)
 			continue;
 		r = send_away(a, pod);
 		pod->is_reclaimed = is_reclaim;
@@ -146,11 +146,13 @@ static void ask_back(struct attempt *a, const struct place_plan *plan, uint64_t 
 		is_elsewhere ? " and others" : "");
 }
 
-static int reclaim(struct attempt *a, const struct place_spec *spec, struct place_choice *ret,
-	uint32_t *ret_tenant, struct error *err)
+static int decide_preempt_reclaim(struct attempt *a, const struct place_spec *spec,
+	struct place_choice *ret, uint32_t *ret_tenant, struct error *err)
 {
-	const struct place_preempt_order order = {
-		.rank = rank_any, .leave = leave, .stay = stay, .arg = a};
+	const struct place_preempt_order order = {.rank = rank_any,
+		.leave = decide_preempt_evict,
+		.stay = decide_preempt_keep,
+		.arg = a};
 	const struct place_preempt rules = {.order = &order};
 	_cleanup_(place_plan_done) struct place_plan plan = {0};
 	struct cpod *pod = a->pod;
@@ -171,7 +173,7 @@ static int reclaim(struct attempt *a, const struct place_spec *spec, struct plac
 		ask_back(a, &plan, at_ns);
 		return -EINPROGRESS;
 	}
-	r = apply(a, spec, &plan, true, ret_tenant, err);
+	r = decide_preempt_apply(a, spec, &plan, true, ret_tenant, err);
 	if (r == 0)
 		*ret = plan.choice;
 	return r;
@@ -180,17 +182,20 @@ static int reclaim(struct attempt *a, const struct place_spec *spec, struct plac
 int preempt_take(struct attempt *a, const struct place_spec *spec, struct place_choice *ret,
 	uint32_t *ret_tenant, struct error *err)
 {
-	const struct place_preempt_order order = {
-		.rank = rank, .leave = leave, .stay = stay, .arg = a};
+	const struct place_preempt_order order = {.rank = decide_preempt_rank,
+		.leave = decide_preempt_evict,
+		.stay = decide_preempt_keep,
+		.arg = a};
 	const struct place_preempt rules = {.order = &order};
 	_cleanup_(place_plan_done) struct place_plan plan = {0};
-	int r = spec->queue && spec->count ? reclaim(a, spec, ret, ret_tenant, err) : -ENOSPC;
+	int r = spec->queue && spec->count ? decide_preempt_reclaim(a, spec, ret, ret_tenant, err)
+					   : -ENOSPC;
 
 	if (r != -ENOSPC)
 		return r;
 	r = (spec->queue ? place_queue_preempt : place_preempt_find)(
 		a->cluster->place, spec, &rules, &plan, err);
-	r = r < 0 ? r : apply(a, spec, &plan, false, ret_tenant, err);
+	r = r < 0 ? r : decide_preempt_apply(a, spec, &plan, false, ret_tenant, err);
 	if (r == 0)
 		*ret = plan.choice;
 	return r;

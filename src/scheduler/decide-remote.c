@@ -13,12 +13,12 @@
 #include "scheduler/decide-internal.h"
 
 /* Resources of the devices: the pod's own node need not have them. */
-const char *const remote_spared[] = {"divvy.gpu/milli", "divvy.gpu/memory-mib", NULL};
+const char *const remote_skipped_rules[] = {"divvy.gpu/milli", "divvy.gpu/memory-mib", NULL};
 
-bool remote_is_asked(const struct cpod *pod)
+bool decide_remote_is_requested(const struct cpod *pod)
 {
-	for (uint32_t i = 0; i < pod->asked.n; i++)
-		if (pod->asked.v[i].spec.mode == SPEC_MODE_REMOTE)
+	for (uint32_t i = 0; i < pod->requested.n; i++)
+		if (pod->requested.v[i].spec.mode == SPEC_MODE_REMOTE)
 			return true;
 	return false;
 }
@@ -26,19 +26,19 @@ bool remote_is_asked(const struct cpod *pod)
 const char *remote_refusal(const struct cluster *c, const struct cpod *pod)
 {
 	const uint32_t host = attempt_next_host(pod, 0);
-	const enum spec_mode mode = host < pod->asked.n ? pod->asked.v[host].spec.mode
-							: SPEC_MODE_LOCAL;
+	const enum spec_mode mode = host < pod->requested.n ? pod->requested.v[host].spec.mode
+							    : SPEC_MODE_LOCAL;
 
 	if (mode != SPEC_MODE_AUTO && mode != SPEC_MODE_REMOTE)
 		return "mode remote: another container of the pod requests devices of its own node";
-	if (attempt_next_host(pod, host + 1) < pod->asked.n)
+	if (attempt_next_host(pod, host + 1) < pod->requested.n)
 		return "mode remote: only one container of the pod may request devices";
 	if (!c->n_serving)
 		return "mode remote: no node serves its devices over the network";
 	if (!pod->is_ours)
 		return "mode remote: only pods with divvy's schedulerName get devices of other "
 		       "nodes";
-	if (pod->asked.vgpu[0])
+	if (pod->requested.vgpu[0])
 		return "mode remote: the pod names a vGPU, which must be on its own node";
 	if (!cluster_allows_remote(c, pod->ns))
 		return "mode remote: a policy of the namespace denies devices of other nodes";
@@ -50,7 +50,7 @@ bool remote_fits_client(struct attempt *a, const struct cnode *node)
 	const int seen = view_find_node(a->cluster->view, node->name);
 
 	return seen >= 0 && node->has_gpus && !node->is_stale && node->gpus.slots_total &&
-		fit_node_without(a->fit, (uint32_t)seen, remote_spared).why == FIT_OK;
+		fit_node_without(a->fit, (uint32_t)seen, remote_skipped_rules).why == FIT_OK;
 }
 
 uint64_t remote_filter(struct attempt *a, const struct place_spec *spec, uint32_t at)
@@ -68,26 +68,26 @@ int remote_take(
 	struct attempt *a, uint32_t container, const struct place_spec *spec, struct error *err)
 {
 	struct place *place = a->cluster->place;
-	const struct place_wish wish = {.spec = *spec,
-		.mode = a->asked->mode,
-		.least_mbit = a->asked->network_mbit,
-		.most_latency_us = a->asked->network_latency_us};
+	const struct place_mode_params params = {.spec = *spec,
+		.mode = a->requested->mode,
+		.least_mbit = a->requested->network_mbit,
+		.most_latency_us = a->requested->network_latency_us};
 	uint32_t tenants[2];
-	int r = place_mode_choose(place, &wish, &a->way, err);
+	int r = place_mode_choose(place, &params, &a->placement, err);
 
-	if (r == 0 && a->way.outcome == PLACE_QUEUED)
+	if (r == 0 && a->placement.outcome == PLACE_QUEUED)
 		return -ENOSPC;
-	r = r < 0 ? r : place_mode_add(place, &a->way, tenants, err);
+	r = r < 0 ? r : place_mode_add(place, &a->placement, tenants, err);
 	if (r < 0)
 		return r;
 	a->of[a->n_taken] = container;
 	a->taken[a->n_taken] = tenants[0];
-	a->choice[a->n_taken++] = a->way.choice;
+	a->choice[a->n_taken++] = a->placement.choice;
 	a->client = tenants[1];
 	return 0;
 }
 
-static const char *name_of(const struct cnode *node, uint32_t network)
+static const char *decide_remote_network_name(const struct cnode *node, uint32_t network)
 {
 	for (uint32_t i = 0; i < node->gpus.n_networks; i++)
 		if (node->network[i] == network)
@@ -95,17 +95,19 @@ static const char *name_of(const struct cnode *node, uint32_t network)
 	return "";
 }
 
-void remote_give(const struct attempt *a, struct given_container *g)
+void remote_give(const struct attempt *a, struct assigned_container *g)
 {
-	const struct place_decision *way = &a->way;
-	const struct cnode *server = a->cluster->by_place[way->choice.node];
+	const struct place_decision *placement = &a->placement;
+	const struct cnode *server = a->cluster->by_place[placement->choice.node];
 
 	g->mode = SPEC_MODE_REMOTE;
 	str_copy(g->remote_node, sizeof(g->remote_node), str_from(server->name));
-	if (!way->has_client)
+	if (!placement->has_client)
 		return;
-	str_copy(g->network[0], GIVEN_NETWORK,
-		str_from(name_of(attempt_site(a), way->spec.network[1])));
-	str_copy(g->network[1], GIVEN_NETWORK, str_from(name_of(server, way->spec.network[0])));
-	g->network_mbit = way->spec.network_mbit;
+	str_copy(g->network[0], ASSIGNED_NETWORK,
+		str_from(decide_remote_network_name(
+			attempt_candidate(a), placement->spec.network[1])));
+	str_copy(g->network[1], ASSIGNED_NETWORK,
+		str_from(decide_remote_network_name(server, placement->spec.network[0])));
+	g->network_mbit = placement->spec.network_mbit;
 }

@@ -11,18 +11,19 @@
 #include "scheduler/decide-internal.h"
 
 /* Computes the assigned keys that the request would give on the pod's devices. */
-static int wished(const struct cluster *c, const struct cpod *pod, struct given *ret)
+static int decide_resize_requested(
+	const struct cluster *c, const struct cpod *pod, struct assigned *ret)
 {
-	int r = given_copy(&pod->given, ret);
+	int r = assigned_copy(&pod->assigned, ret);
 
 	for (uint32_t i = 0; r == 0 && i < ret->n; i++) {
-		struct given_container *g = &ret->v[i];
+		struct assigned_container *g = &ret->v[i];
 
-		for (uint32_t k = 0; k < pod->asked.n; k++) {
-			const struct spec *spec = &pod->asked.v[k].spec;
+		for (uint32_t k = 0; k < pod->requested.n; k++) {
+			const struct spec *spec = &pod->requested.v[k].spec;
 			const bool is_exclusive = g->mode == SPEC_MODE_EXCLUSIVE;
 
-			if (strcmp(pod->asked.v[k].name, g->name))
+			if (strcmp(pod->requested.v[k].name, g->name))
 				continue;
 			g->request = is_exclusive ? SPEC_SHARE_ONE : spec->request;
 			g->limit = is_exclusive ? SPEC_SHARE_ONE : spec->limit;
@@ -42,26 +43,27 @@ static int wished(const struct cluster *c, const struct cpod *pod, struct given 
 	return r;
 }
 
-bool decide_has_wish(const struct cluster *c, const struct cpod *pod)
+bool decide_has_resize(const struct cluster *c, const struct cpod *pod)
 {
-	struct given wish = {0};
+	struct assigned wish = {0};
 	bool is_other;
 
-	if (pod->state != CPOD_BOUND || !pod->given.n || !cpod_devices_node(pod)->has_gpus ||
+	if (pod->state != CPOD_BOUND || !pod->assigned.n || !cpod_devices_node(pod)->has_gpus ||
 		pod->is_deleting)
 		return false;
 	/* An unreadable request is one that cannot be granted. */
 	if (pod->refusal.code)
 		return true;
-	is_other = wished(c, pod, &wish) == 0 && !given_is_same(&wish, &pod->given);
-	given_done(&wish);
+	is_other = decide_resize_requested(c, pod, &wish) == 0 &&
+		!assigned_is_same(&wish, &pod->assigned);
+	assigned_done(&wish);
 	return is_other;
 }
 
-int decide_wish(
+int decide_resize(
 	struct cluster *c, struct cpod *pod, bool *ret_granted, struct buf *why, struct error *err)
 {
-	struct given wish = {0};
+	struct assigned wish = {0};
 	int r;
 
 	*ret_granted = false;
@@ -70,7 +72,7 @@ int decide_wish(
 		buf_addf(why, "%s; the grant stays unchanged", pod->refusal.msg);
 		return 0;
 	}
-	r = wished(c, pod, &wish);
+	r = decide_resize_requested(c, pod, &wish);
 	if (r == 0 && !cluster_has_room_for(c, pod, &wish, why))
 		r = -ENOSPC;
 	if (r == 0 && !cluster_has_memory_for(c, pod, &wish)) {
@@ -79,11 +81,11 @@ int decide_wish(
 	}
 	r = r < 0 ? r : cpod_resize(c, pod, &wish, why);
 	if (r < 0) {
-		given_done(&wish);
+		assigned_done(&wish);
 		return r == -ENOMEM ? fail(err, ENOMEM, "out of memory") : 0;
 	}
-	given_done(&pod->given);
-	pod->given = wish;
+	assigned_done(&pod->assigned);
+	pod->assigned = wish;
 	cpod_drop(c, pod);
 	r = cpod_restore(c, pod);
 	c->has_news = true;

@@ -14,9 +14,9 @@
 
 static bool is_on_device(const struct cpod *pod, const char *uuid)
 {
-	for (uint32_t i = 0; i < pod->given.n; i++)
-		for (uint32_t k = 0; k < pod->given.v[i].n; k++)
-			if (!strcmp(pod->given.v[i].device[k], uuid))
+	for (uint32_t i = 0; i < pod->assigned.n; i++)
+		for (uint32_t k = 0; k < pod->assigned.v[i].n; k++)
+			if (!strcmp(pod->assigned.v[i].device[k], uuid))
 				return true;
 	return false;
 }
@@ -27,8 +27,8 @@ void vgpu_name(const struct cnode *node, const char *uuid, char ret[static SPEC_
 	const struct cpod *pod;
 
 	DL_FOREACH(node->pods, pod)
-		if (pod->asked.vgpu[0] && is_on_device(pod, uuid)) {
-			str_copy(ret, SPEC_LABEL, str_from(pod->asked.vgpu));
+		if (pod->requested.vgpu[0] && is_on_device(pod, uuid)) {
+			str_copy(ret, SPEC_LABEL, str_from(pod->requested.vgpu));
 			return;
 		}
 	for (int i = 0; i < LETTERS; i++, hash /= 26)
@@ -51,7 +51,7 @@ uint64_t vgpu_devices(const struct cluster *c, const struct cnode *node, const c
 		if (!strcmp(its, name))
 			named |= 1ull << i;
 		if (place_device_get(c->place, view.first_device + i, &device) &&
-			!device.n_tenants && !device.n_leaving)
+			!device.n_tenants && !device.n_terminating)
 			idle |= 1ull << i;
 	}
 	return named ? named : idle;

@@ -19,7 +19,7 @@ struct reasons {
 	uint32_t n, n_others;
 };
 
-static void count(struct reasons *r, const char *text)
+static void decide_why_count(struct reasons *r, const char *text)
 {
 	uint32_t i = 0;
 
@@ -99,7 +99,9 @@ static void device_text(
 		break;
 	case PLACE_LABELS: snprintf(ret, size, "kept away by affinity or exclusion labels"); break;
 	case PLACE_OVER_LIMIT: snprintf(ret, size, "above the queue's limit"); break;
-	case PLACE_CLEARING: snprintf(ret, size, "with GPUs whose tenants are terminating"); break;
+	case PLACE_TERMINATING:
+		snprintf(ret, size, "with GPUs whose tenants are terminating");
+		break;
 	case PLACE_CLOSED:
 		snprintf(ret, size,
 			"with GPUs that are cordoned, unhealthy or not managed by divvy");
@@ -125,13 +127,13 @@ static void device_text(
  * one of them is closed.
  */
 static enum place_reason named_reason(const struct place *place, const struct place_spec *spec,
-	const struct spec *asked, const struct cnode *node, const char **ret_closed)
+	const struct spec *requested, const struct cnode *node, const char **ret_closed)
 {
 	uint32_t n[PLACE_N_REASONS] = {0}, n_named = 0, most = PLACE_FITS;
 	struct place_node_view view;
 
 	*ret_closed = "the node's divvyd does not answer";
-	if (!asked->device[0] || !place_node_get(place, node->at, &view))
+	if (!requested->device[0] || !place_node_get(place, node->at, &view))
 		return PLACE_FITS;
 	for (uint32_t d = view.first_device; d < view.first_device + view.n_devices; d++) {
 		const struct gpunode_device *own;
@@ -139,7 +141,7 @@ static enum place_reason named_reason(const struct place *place, const struct pl
 		enum place_reason reason;
 
 		place_device_get(place, d, &device);
-		if (!spec_device_fits(asked, device.uuid))
+		if (!spec_device_fits(requested, device.uuid))
 			continue;
 		reason = place_device_reason(place, spec, d);
 		own = gpunode_find(&node->gpus, device.uuid);
@@ -150,9 +152,9 @@ static enum place_reason named_reason(const struct place *place, const struct pl
 		if (reason != PLACE_FITS && (most == PLACE_FITS || n[reason] > n[most]))
 			most = reason;
 	}
-	if (n_named < asked->count)
+	if (n_named < requested->count)
 		return PLACE_OTHER_DEVICE;
-	return n[PLACE_FITS] >= asked->count ? PLACE_FITS : (enum place_reason)most;
+	return n[PLACE_FITS] >= requested->count ? PLACE_FITS : (enum place_reason)most;
 }
 
 /* No device of the node has so much memory, even without tenants. */
@@ -176,7 +178,7 @@ static bool is_beyond_memory(
 static bool is_of_others(enum place_reason reason)
 {
 	return reason == PLACE_FITS || reason == PLACE_LABELS || reason == PLACE_NO_DEVICE_MEMORY ||
-		reason == PLACE_NO_SHARE || reason == PLACE_CLEARING;
+		reason == PLACE_NO_SHARE || reason == PLACE_TERMINATING;
 }
 
 static bool is_short_of_memory(
@@ -195,14 +197,14 @@ static bool is_short_of_memory(
 /*
  * Request of a container together with the init containers in its place: the maximum of each value.
  */
-static struct spec needed(const struct cpod *pod, uint32_t host)
+static struct spec decide_why_needed_spec(const struct cpod *pod, uint32_t host)
 {
-	struct spec most = pod->asked.v[host].spec;
+	struct spec most = pod->requested.v[host].spec;
 
-	for (uint32_t i = 0; i < pod->asked.n; i++) {
-		const struct spec *one = &pod->asked.v[i].spec;
+	for (uint32_t i = 0; i < pod->requested.n; i++) {
+		const struct spec *one = &pod->requested.v[i].spec;
 
-		if (pod->asked.v[i].host != host)
+		if (pod->requested.v[i].host != host)
 			continue;
 		most.exclusive |= one->exclusive;
 		most.request = MAX(most.request, one->request);
@@ -219,15 +221,16 @@ bool attempt_gpu_reason(
 	const struct cpod *pod = a->pod;
 	uint32_t next;
 
-	for (uint32_t i = attempt_next_host(pod, 0); i < pod->asked.n; i = next) {
-		const struct spec *spec = &pod->asked.v[i].spec, most = needed(pod, i);
+	for (uint32_t i = attempt_next_host(pod, 0); i < pod->requested.n; i = next) {
+		const struct spec *spec = &pod->requested.v[i].spec,
+				  most = decide_why_needed_spec(pod, i);
 		enum place_reason reason = PLACE_OTHER_MODEL, named;
 		struct place_spec place = {.share = 0};
 		const char *closed;
 		enum node_why why;
 
 		next = attempt_next_host(pod, i + 1);
-		a->asked = spec;
+		a->requested = spec;
 		why = attempt_node(a, node);
 		if (why != NODE_FITS) {
 			snprintf(ret, DECIDE_REASON_MAX, "%s", node_texts[why]);
@@ -238,12 +241,12 @@ bool attempt_gpu_reason(
 		named = named_reason(a->cluster->place, &place, spec, node, &closed);
 		if (reason == PLACE_FITS && named == PLACE_OTHER_DEVICE)
 			reason = PLACE_OTHER_DEVICE;
-		if (reason == PLACE_FITS && pod->asked.vgpu[0]) {
+		if (reason == PLACE_FITS && pod->requested.vgpu[0]) {
 			snprintf(ret, DECIDE_REASON_MAX,
-				vgpu_devices(a->cluster, node, pod->asked.vgpu)
+				vgpu_devices(a->cluster, node, pod->requested.vgpu)
 					? "no room on vGPU %.63s"
 					: "no unused GPU for vGPU %.63s",
-				pod->asked.vgpu);
+				pod->requested.vgpu);
 			return true;
 		}
 		if (reason != PLACE_OTHER_DEVICE && reason != PLACE_OTHER_MODEL &&
@@ -265,7 +268,7 @@ bool attempt_gpu_reason(
 			snprintf(ret, DECIDE_REASON_MAX, "%s", gpunode_closed(&node->gpus));
 			return false;
 		}
-		if (reason != PLACE_FITS || next == pod->asked.n) {
+		if (reason != PLACE_FITS || next == pod->requested.n) {
 			device_text(&most, reason,
 				reason == PLACE_NO_SHARE &&
 					is_short_of_memory(a->cluster->place, &place, node),
@@ -280,20 +283,20 @@ bool attempt_gpu_reason(
 /* Returns the container to explain by devices; PLACE_NONE if devices are not the reason. */
 static uint32_t container_in_question(struct attempt *a, const struct cnode *node)
 {
-	const struct tenancy *asked = &a->pod->asked;
+	const struct tenancy *requested = &a->pod->requested;
 	uint32_t next;
 
-	for (uint32_t i = attempt_next_host(a->pod, 0); i < asked->n; i = next) {
+	for (uint32_t i = attempt_next_host(a->pod, 0); i < requested->n; i = next) {
 		struct place_spec spec;
 		const char *closed;
 
 		next = attempt_next_host(a->pod, i + 1);
-		a->asked = &asked->v[i].spec;
+		a->requested = &requested->v[i].spec;
 		if (attempt_node(a, node) != NODE_FITS)
 			return PLACE_NONE;
-		if (next == asked->n || cluster_spec(a->cluster, a->pod, i, &spec) < 0 ||
+		if (next == requested->n || cluster_spec(a->cluster, a->pod, i, &spec) < 0 ||
 			place_reason_of(a->cluster->place, &spec, node->at) != PLACE_FITS ||
-			named_reason(a->cluster->place, &spec, a->asked, node, &closed) ==
+			named_reason(a->cluster->place, &spec, a->requested, node, &closed) ==
 				PLACE_OTHER_DEVICE)
 			return i;
 	}
@@ -301,36 +304,36 @@ static uint32_t container_in_question(struct attempt *a, const struct cnode *nod
 }
 
 /* The node itself has room, so other tenants' labels or limits make the pod wait. */
-static bool fits_now(struct attempt *a, const struct cnode *node)
+static bool decide_why_fits_now(struct attempt *a, const struct cnode *node)
 {
-	const struct tenancy *asked = &a->pod->asked;
+	const struct tenancy *requested = &a->pod->requested;
 	const uint32_t host = attempt_next_host(a->pod, 0);
 	struct place_spec spec;
 	const char *closed;
 
-	return host < asked->n && attempt_next_host(a->pod, host + 1) == asked->n &&
+	return host < requested->n && attempt_next_host(a->pod, host + 1) == requested->n &&
 		cluster_spec(a->cluster, a->pod, host, &spec) == 0 &&
 		place_reason_of(a->cluster->place, &spec, node->at) == PLACE_FITS &&
-		named_reason(a->cluster->place, &spec, &asked->v[host].spec, node, &closed) ==
+		named_reason(a->cluster->place, &spec, &requested->v[host].spec, node, &closed) ==
 		PLACE_FITS;
 }
 
 static bool is_short_of_gpus(struct attempt *a, const struct cnode *node)
 {
-	if (!node || node->at == PLACE_NONE || !a->pod->asked.n)
+	if (!node || node->at == PLACE_NONE || !a->pod->requested.n)
 		return false;
-	a->asked = &a->pod->asked.v[attempt_next_host(a->pod, 0)].spec;
+	a->requested = &a->pod->requested.v[attempt_next_host(a->pod, 0)].spec;
 	if (attempt_node(a, node) != NODE_FITS)
 		return true;
-	return container_in_question(a, node) != PLACE_NONE && !fits_now(a, node);
+	return container_in_question(a, node) != PLACE_NONE && !decide_why_fits_now(a, node);
 }
 
 static bool is_sum_of_devices(struct fit_answer answer)
 {
 	bool is = false;
 
-	for (uint32_t i = 0; answer.why == FIT_RESOURCE && remote_spared[i] && !is; i++)
-		is = !strcmp(answer.what, remote_spared[i]);
+	for (uint32_t i = 0; answer.why == FIT_RESOURCE && remote_skipped_rules[i] && !is; i++)
+		is = !strcmp(answer.what, remote_skipped_rules[i]);
 	return is;
 }
 
@@ -338,12 +341,12 @@ static bool is_sum_of_devices(struct fit_answer answer)
  * Applies Kubernetes' rules. If only a sum over devices is exhausted, reasons of single devices
  * explain more.
  */
-static struct fit_answer ask_node(struct attempt *a, uint32_t at)
+static struct fit_answer decide_why_test_node(struct attempt *a, uint32_t at)
 {
 	const char *name = view_node(a->cluster->view, at)->object.name;
 	const struct fit_answer answer = fit_node(a->fit, at);
 
-	if (is_sum_of_devices(answer) && !remote_is_asked(a->pod) &&
+	if (is_sum_of_devices(answer) && !decide_remote_is_requested(a->pod) &&
 		is_short_of_gpus(a, cnode_find(a->cluster, name)))
 		return (struct fit_answer){FIT_OK, NULL};
 	return answer;
@@ -353,7 +356,7 @@ static struct fit_answer ask_node(struct attempt *a, uint32_t at)
 static bool node_reason(struct attempt *a, uint32_t at, char ret[static DECIDE_REASON_MAX])
 {
 	const struct view *view = a->cluster->view;
-	const struct fit_answer answer = ask_node(a, at);
+	const struct fit_answer answer = decide_why_test_node(a, at);
 	const struct cnode *node;
 
 	if (answer.why != FIT_OK) {
@@ -391,7 +394,7 @@ static bool are_same(const struct reasons *a, const struct reasons *b)
 }
 
 /* Prints ": 8 no GPU, 1 cordoned" for n nodes, and clears the counts. */
-static void print(struct reasons *reasons, uint32_t n, struct buf *why)
+static void decide_why_print(struct reasons *reasons, uint32_t n, struct buf *why)
 {
 	uint32_t left = n;
 
@@ -422,7 +425,7 @@ static bool has_network(const struct cluster *c, const struct cnode *node, uint3
 
 /* ---- devices of other nodes ---- */
 
-struct telling {
+struct reason_visit {
 	struct attempt *attempt;
 	decide_reason_fn *tell;
 	void *data;
@@ -436,12 +439,12 @@ static bool server_reason(struct attempt *a, const struct cnode *node,
 	const struct nearest *nearest, char ret[static DECIDE_REASON_MAX])
 {
 	const uint32_t host = attempt_next_host(a->pod, 0);
-	const struct spec *asked = &a->pod->asked.v[host].spec;
-	struct spec bandwidth = {.network_mbit = asked->network_mbit};
+	const struct spec *requested = &a->pod->requested.v[host].spec;
+	struct spec bandwidth = {.network_mbit = requested->network_mbit};
 	char network[SPEC_NETWORK];
 	struct place_spec spec;
 
-	a->asked = asked;
+	a->requested = requested;
 	if (node->at == PLACE_NONE)
 		snprintf(ret, DECIDE_REASON_MAX, "not known yet");
 	else if (attempt_node(a, node) != NODE_FITS ||
@@ -449,12 +452,12 @@ static bool server_reason(struct attempt *a, const struct cnode *node,
 		place_reason_of(a->cluster->place, &spec, node->at) != PLACE_FITS ||
 		!attempt_has_memory(a, node))
 		attempt_gpu_reason(a, node, ret);
-	else if (!has_network(a->cluster, node, asked->network_mbit))
+	else if (!has_network(a->cluster, node, requested->network_mbit))
 		snprintf(ret, DECIDE_REASON_MAX, "no network device%s%s%s",
-			asked->network_mbit ? " with " : "",
+			requested->network_mbit ? " with " : "",
 			spec_network_format(&bandwidth, network),
-			asked->network_mbit ? " free" : "");
-	else if (nearest && nearest_text(asked, &nearest[node->at], ret, DECIDE_REASON_MAX))
+			requested->network_mbit ? " free" : "");
+	else if (nearest && nearest_text(requested, &nearest[node->at], ret, DECIDE_REASON_MAX))
 		return true;
 	else
 		snprintf(ret, DECIDE_REASON_MAX,
@@ -466,7 +469,7 @@ static bool server_reason(struct attempt *a, const struct cnode *node,
  * Returns false if no node lends devices, or the pod may not use other nodes' devices. With `tell`,
  * also reports the measurement of each node.
  */
-static bool count_remote(struct attempt *a, const struct telling *t, struct reasons *reasons)
+static bool count_remote(struct attempt *a, const struct reason_visit *t, struct reasons *reasons)
 {
 	const uint32_t host = attempt_next_host(a->pod, 0);
 	_cleanup_free_ struct nearest *nearest = NULL;
@@ -475,7 +478,7 @@ static bool count_remote(struct attempt *a, const struct telling *t, struct reas
 	if (remote_refusal(a->cluster, a->pod))
 		return false;
 	/* Without memory for the measurements the other reasons remain. */
-	nearest_find(a, &a->pod->asked.v[host].spec, &nearest);
+	nearest_find(a, &a->pod->requested.v[host].spec, &nearest);
 	for (node = a->cluster->nodes; node; node = node->hh.next) {
 		char text[DECIDE_REASON_MAX];
 
@@ -487,7 +490,7 @@ static bool count_remote(struct attempt *a, const struct telling *t, struct reas
 					.device = "",
 					.model = "",
 					.text = text});
-		count(reasons, text);
+		decide_why_count(reasons, text);
 	}
 	return true;
 }
@@ -495,20 +498,20 @@ static bool count_remote(struct attempt *a, const struct telling *t, struct reas
 static void print_remote(const struct attempt *a, struct reasons *reasons, struct buf *why)
 {
 	buf_addf(why, "over the network 0/%u nodes that serve", a->cluster->n_serving);
-	print(reasons, a->cluster->n_serving, why);
+	decide_why_print(reasons, a->cluster->n_serving, why);
 }
 
 /* If no device has the requested model, lists the models of the cluster. */
 static void explain_models(const struct attempt *a, struct buf *why)
 {
-	const struct spec *asked = &a->pod->asked.v[attempt_next_host(a->pod, 0)].spec;
+	const struct spec *requested = &a->pod->requested.v[attempt_next_host(a->pod, 0)].spec;
 	_cleanup_buf_ struct buf names = BUF_INIT(DECIDE_WHY_MAX);
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; i < PLACE_MODELS_MAX; i++) {
 		const char *name = place_model_name(a->cluster->place, i);
 
-		if (*name && spec_model_fits(asked, name))
+		if (*name && spec_model_fits(requested, name))
 			return;
 		if (*name && n++ < MODELS_SHOWN_MAX)
 			buf_addf(&names, "%s%s", n > 1 ? ", " : "", name);
@@ -533,16 +536,16 @@ void decide_explain(struct attempt *a, struct buf *why)
 			cpod_note_keeper(a->pod,
 				cnode_find(
 					a->cluster, view_node(a->cluster->view, i)->object.name));
-		count(&reasons, text);
+		decide_why_count(&reasons, text);
 	}
 	/* Reasons that are the same for remote devices are not repeated. */
 	if (count_remote(a, NULL, &of_remote) && reasons.n && !are_same(&reasons, &of_remote))
 		print_remote(a, &of_remote, &remote);
 	buf_addf(why, "0/%u nodes", n);
-	print(&reasons, n, why);
+	decide_why_print(&reasons, n, why);
 	if (remote.n)
 		buf_addf(why, "; %s", buf_text(&remote));
-	if (a->pod->asked.n && a->pod->asked.v[attempt_next_host(a->pod, 0)].spec.model[0])
+	if (a->pod->requested.n && a->pod->requested.v[attempt_next_host(a->pod, 0)].spec.model[0])
 		explain_models(a, why);
 	if (a->is_budget_kept)
 		buf_add_text(why, "; a PodDisruptionBudget forbids the evictions that it needs");
@@ -551,12 +554,12 @@ void decide_explain(struct attempt *a, struct buf *why)
 /* ---- reasons by node and device ---- */
 
 /* "" if the device fits */
-static void reason_of_device(const struct spec *asked, const struct place_spec *spec,
+static void reason_of_device(const struct spec *requested, const struct place_spec *spec,
 	enum place_reason reason, const struct place_device_view *device, const struct cnode *node,
 	char ret[static DECIDE_REASON_MAX])
 {
 	const struct gpunode_device *own = gpunode_find(&node->gpus, device->uuid);
-	struct spec one = *asked;
+	struct spec one = *requested;
 
 	ret[0] = '\0';
 	one.count = 1;
@@ -567,7 +570,7 @@ static void reason_of_device(const struct spec *asked, const struct place_spec *
 	else if (reason == PLACE_NO_DEVICE_MEMORY)
 		snprintf(ret, DECIDE_REASON_MAX, "%s of memory free, %s requested",
 			format_bytes(device->memory_free).s,
-			format_bytes(spec_memory_on(asked, device->memory_all)).s);
+			format_bytes(spec_memory_on(requested, device->memory_all)).s);
 	else if (reason == PLACE_CLOSED)
 		snprintf(ret, DECIDE_REASON_MAX, "%s",
 			own && own->closed ? own->closed : "the node's divvyd does not answer");
@@ -575,10 +578,11 @@ static void reason_of_device(const struct spec *asked, const struct place_spec *
 		device_text(&one, reason, false, ret, DECIDE_REASON_MAX);
 }
 
-static void tell_devices(const struct telling *t, const struct cnode *node, uint32_t container)
+static void decide_why_visit_devices(
+	const struct reason_visit *t, const struct cnode *node, uint32_t container)
 {
 	struct attempt *a = t->attempt;
-	const struct spec most = needed(a->pod, container), *asked = &most;
+	const struct spec most = decide_why_needed_spec(a->pod, container), *requested = &most;
 	struct place *place = a->cluster->place;
 	struct place_node_view view;
 	struct place_spec spec;
@@ -596,9 +600,9 @@ static void tell_devices(const struct telling *t, const struct cnode *node, uint
 		own = gpunode_find(&node->gpus, device.uuid);
 		if (has_model)
 			reason = place_device_reason(place, &spec, d);
-		if (asked->device[0] && !spec_device_fits(asked, device.uuid))
+		if (requested->device[0] && !spec_device_fits(requested, device.uuid))
 			reason = PLACE_OTHER_DEVICE;
-		reason_of_device(asked, &spec, reason, &device, node, text);
+		reason_of_device(requested, &spec, reason, &device, node, text);
 		t->tell(t->data,
 			&(struct decide_reason){.node = node->name,
 				.device = device.uuid,
@@ -610,7 +614,7 @@ static void tell_devices(const struct telling *t, const struct cnode *node, uint
 	}
 }
 
-static void tell_node(const struct telling *t, uint32_t at)
+static void decide_why_visit_node(const struct reason_visit *t, uint32_t at)
 {
 	struct attempt *a = t->attempt;
 	const char *name = view_node(a->cluster->view, at)->object.name;
@@ -619,19 +623,20 @@ static void tell_node(const struct telling *t, uint32_t at)
 	char text[DECIDE_REASON_MAX];
 
 	node_reason(a, at, text);
-	if (node && node->at != PLACE_NONE && ask_node(a, at).why == FIT_OK)
+	if (node && node->at != PLACE_NONE && decide_why_test_node(a, at).why == FIT_OK)
 		container = container_in_question(a, node);
-	if (container != PLACE_NONE && fits_now(a, node))
+	if (container != PLACE_NONE && decide_why_fits_now(a, node))
 		text[0] = '\0';
 	t->tell(t->data,
 		&(struct decide_reason){.node = name, .device = "", .model = "", .text = text});
 	if (container != PLACE_NONE)
-		tell_devices(t, node, container);
+		decide_why_visit_devices(t, node, container);
 }
 
-static void tell_all_nodes(struct attempt *a, decide_reason_fn *tell, void *data, const char *why)
+static void decide_why_visit_nodes(
+	struct attempt *a, decide_reason_fn *tell, void *data, const char *why)
 {
-	const struct telling t = {a, tell, data};
+	const struct reason_visit t = {a, tell, data};
 
 	if (why[0]) {
 		tell(data,
@@ -640,7 +645,7 @@ static void tell_all_nodes(struct attempt *a, decide_reason_fn *tell, void *data
 		return;
 	}
 	for (uint32_t i = 0; i < view_n_nodes(a->cluster->view); i++)
-		tell_node(&t, i);
+		decide_why_visit_node(&t, i);
 }
 
 int decide_reasons(
@@ -661,8 +666,8 @@ int decide_reasons(
 		return fail(err, ENOMEM, "out of memory");
 	if (r < 0)
 		buf_add_text(&why, unfit.msg);
-	tell_all_nodes(&a, tell, data, buf_text(&why));
-	if (a.fit && count_remote(&a, &(struct telling){&a, tell, data}, &of_remote))
+	decide_why_visit_nodes(&a, tell, data, buf_text(&why));
+	if (a.fit && count_remote(&a, &(struct reason_visit){&a, tell, data}, &of_remote))
 		print_remote(&a, &of_remote, &remote);
 	if (remote.n)
 		tell(data,

@@ -4,9 +4,9 @@
  * may preempt. Containers of a pod use devices of one node; attempt_take_all() avoids nodes on
  * which a later container failed. attempt_filter() applies Kubernetes' rules and the memory limits
  * whenever the placement model tests a node candidate. A savepoint undoes a failed attempt, and
- * call_back() clears the marks of its victims. Between decide_begin() and decide_end() victims stay
- * hidden in the view. decide_end() then spares every victim beside whom all pods of the gang still
- * fit.
+ * decide_cancel_evictions() clears the marks of its victims. Between decide_begin() and
+ * decide_end() victims stay hidden in the view. decide_end() then spares every victim beside whom
+ * all pods of the gang still fit.
  */
 #include "scheduler/decide.h"
 
@@ -31,7 +31,7 @@ struct gone {
 	uint32_t n;
 };
 
-static bool is_gone(void *arg, const struct cpod *pod)
+static bool decide_is_evicted(void *arg, const struct cpod *pod)
 {
 	const struct gone *gone = arg;
 	const struct attempt *a = gone->attempt;
@@ -39,16 +39,16 @@ static bool is_gone(void *arg, const struct cpod *pod)
 	for (uint32_t i = 0; i < gone->n; i++)
 		if (a->cluster->by_tenant[gone->tenants[i]] == pod)
 			return true;
-	for (uint32_t i = 0; i < a->n_left; i++)
-		if (a->left[i] == pod)
+	for (uint32_t i = 0; i < a->n_evicted; i++)
+		if (a->evicted[i] == pod)
 			return true;
 	return false;
 }
 
 /* Returns whether the container is being placed now, or already has the device. */
-static bool is_on(const struct attempt *a, uint32_t container, uint32_t device)
+static bool decide_is_container_on(const struct attempt *a, uint32_t container, uint32_t device)
 {
-	if (&a->pod->asked.v[container].spec == a->asked)
+	if (&a->pod->requested.v[container].spec == a->requested)
 		return true;
 	for (uint32_t k = 0; k < a->n_taken; k++)
 		for (uint32_t d = 0; a->of[k] == container && d < a->choice[k].n; d++)
@@ -64,30 +64,31 @@ static bool is_on(const struct attempt *a, uint32_t container, uint32_t device)
 static bool has_memory(
 	const struct attempt *a, const struct cnode *node, uint32_t i, const struct gone *gone)
 {
-	struct memory_wish wish = {.ns = a->pod->ns, .is_gone = is_gone, .arg = (void *)gone};
-	const struct tenancy *asked = &a->pod->asked;
+	struct memory_params params = {
+		.ns = a->pod->ns, .is_evicted = decide_is_evicted, .arg = (void *)gone};
+	const struct tenancy *requested = &a->pod->requested;
 	struct place_node_view view;
 
 	place_node_get(a->cluster->place, node->at, &view);
-	for (uint32_t k = 0; k < asked->n; k++)
-		if (is_on(a, asked->v[k].host, view.first_device + i))
-			wish.container[wish.n++] = &asked->v[k];
-	return cluster_has_memory(a->cluster, node, &node->gpus.device[i], &wish);
+	for (uint32_t k = 0; k < requested->n; k++)
+		if (decide_is_container_on(a, requested->v[k].host, view.first_device + i))
+			params.container[params.n++] = &requested->v[k];
+	return cluster_has_memory(a->cluster, node, &node->gpus.device[i], &params);
 }
 
 static uint64_t allowed_devices(
 	const struct attempt *a, const struct cnode *node, const struct gone *gone)
 {
-	const char *vgpu = a->pod->asked.vgpu;
+	const char *vgpu = a->pod->requested.vgpu;
 	uint64_t mask = 0;
 
-	if (!a->asked)
+	if (!a->requested)
 		return UINT64_MAX;
 	if (!node->has_gpus)
 		return 0;
 	for (uint32_t i = 0; i < node->gpus.n_devices; i++)
-		if ((!a->asked->device[0] ||
-			    spec_device_fits(a->asked, node->gpus.device[i].uuid)) &&
+		if ((!a->requested->device[0] ||
+			    spec_device_fits(a->requested, node->gpus.device[i].uuid)) &&
 			has_memory(a, node, i, gone))
 			mask |= 1ull << i;
 	return vgpu[0] ? mask & vgpu_devices(a->cluster, node, vgpu) : mask;
@@ -102,12 +103,12 @@ uint64_t attempt_devices(const struct attempt *a, const struct cnode *node)
 
 bool attempt_has_memory(const struct attempt *a, const struct cnode *node)
 {
-	return (uint32_t)__builtin_popcountll(attempt_devices(a, node)) >= a->asked->count;
+	return (uint32_t)__builtin_popcountll(attempt_devices(a, node)) >= a->requested->count;
 }
 
 enum node_why attempt_node(struct attempt *a, const struct cnode *node)
 {
-	if (!a->asked)
+	if (!a->requested)
 		return NODE_FITS;
 	if (!node->has_gpus)
 		return NODE_NO_GPUS;
@@ -115,21 +116,21 @@ enum node_why attempt_node(struct attempt *a, const struct cnode *node)
 		return NODE_STALE;
 	if (!node->gpus.slots_total)
 		return NODE_NO_SLOTS;
-	if (a->asked->mode == SPEC_MODE_REMOTE && !node->gpus.is_serving)
+	if (a->requested->mode == SPEC_MODE_REMOTE && !node->gpus.is_serving)
 		return NODE_NOT_SERVING;
 	return NODE_FITS;
 }
 
 /* Tests the node as if these tenants' pods, and terminating pods, were gone. */
 static struct fit_answer answer_without(struct attempt *a, const struct cnode *node, int seen,
-	const uint32_t *gone, uint32_t n_gone)
+	const uint32_t *gone, uint32_t n_evicted)
 {
 	struct cluster *c = a->cluster;
 	struct fit_answer answer = {FIT_NODE_UNCLEAR, NULL};
 	struct fit *fit = NULL;
 
-	decide_hide_leaving(c, node, true);
-	for (uint32_t i = 0; i < n_gone; i++)
+	decide_hide_terminating(c, node, true);
+	for (uint32_t i = 0; i < n_evicted; i++)
 		if (c->by_tenant[gone[i]])
 			view_hide(c->view, c->by_tenant[gone[i]]->ns, c->by_tenant[gone[i]]->name,
 				true);
@@ -138,20 +139,20 @@ static struct fit_answer answer_without(struct attempt *a, const struct cnode *n
 	/* The text ends with `fit`, and no caller needs it here. */
 	answer.what = NULL;
 	fit_free(fit);
-	for (uint32_t i = 0; i < n_gone; i++)
-		if (c->by_tenant[gone[i]] && !c->by_tenant[gone[i]]->is_told)
+	for (uint32_t i = 0; i < n_evicted; i++)
+		if (c->by_tenant[gone[i]] && !c->by_tenant[gone[i]]->is_reported)
 			view_hide(c->view, c->by_tenant[gone[i]]->ns, c->by_tenant[gone[i]]->name,
 				false);
-	decide_hide_leaving(c, node, false);
+	decide_hide_terminating(c, node, false);
 	return answer;
 }
 
 uint64_t attempt_filter(void *arg, const struct place_spec *spec, uint32_t at, const uint32_t *gone,
-	uint32_t n_gone)
+	uint32_t n_evicted)
 {
 	struct attempt *a = arg;
 	const struct cnode *node = a->cluster->by_place[at];
-	const struct gone who = {a, gone, n_gone};
+	const struct gone who = {a, gone, n_evicted};
 	int seen;
 
 	if (!node || (at < a->n_avoided && a->avoided[at]))
@@ -165,8 +166,9 @@ uint64_t attempt_filter(void *arg, const struct place_spec *spec, uint32_t at, c
 	seen = view_find_node(a->cluster->view, node->name);
 	if (seen < 0)
 		return 0;
-	if (n_gone || (a->victims && (a->victims->n > a->n_victims || decide_is_being_left(node))))
-		return answer_without(a, node, seen, gone, n_gone).why == FIT_OK
+	if (n_evicted ||
+		(a->victims && (a->victims->n > a->n_victims || decide_has_terminating(node))))
+		return answer_without(a, node, seen, gone, n_evicted).why == FIT_OK
 			? allowed_devices(a, node, &who)
 			: 0;
 	if (fit_node(a->fit, (uint32_t)seen).why != FIT_OK)
@@ -176,7 +178,7 @@ uint64_t attempt_filter(void *arg, const struct place_spec *spec, uint32_t at, c
 
 /* ---- one pod ---- */
 
-static int take(struct attempt *a, uint32_t i, uint32_t node, struct error *err)
+static int decide_take_place(struct attempt *a, uint32_t i, uint32_t node, struct error *err)
 {
 	struct cluster *c = a->cluster;
 	struct place_spec spec;
@@ -184,7 +186,7 @@ static int take(struct attempt *a, uint32_t i, uint32_t node, struct error *err)
 	uint32_t tenant;
 	int r;
 
-	a->asked = i == PLACE_NONE ? NULL : &a->pod->asked.v[i].spec;
+	a->requested = i == PLACE_NONE ? NULL : &a->pod->requested.v[i].spec;
 	r = cluster_spec(c, a->pod, i, &spec);
 	if (r == -EAGAIN)
 		return -ENOSPC;
@@ -195,7 +197,7 @@ static int take(struct attempt *a, uint32_t i, uint32_t node, struct error *err)
 		spec.memory_bytes = a->pod->memory_bytes;
 	}
 	spec.node = node;
-	spec.can_wait = a->victims;
+	spec.is_terminating_free = a->victims;
 	if (a->may_be_remote)
 		return remote_take(a, i, &spec, err);
 	r = place_find(c->place, &spec, &choice, err);
@@ -211,19 +213,20 @@ static int take(struct attempt *a, uint32_t i, uint32_t node, struct error *err)
 }
 
 /* Cancels the removal of the victim. */
-static void show(struct cluster *c, struct cpod *pod)
+static void decide_show_pod(struct cluster *c, struct cpod *pod)
 {
-	pod->n_gone = 0;
-	cluster_count_gone(c, pod, -1);
+	pod->n_evicted = 0;
+	cluster_count_evicted(c, pod, -1);
 	view_hide(c->view, pod->ns, pod->name, false);
 }
 
 /* Cancels the evictions from index `from`. */
-static void call_back(struct cluster *c, struct decide_victims *victims, uint32_t from)
+static void decide_cancel_evictions(
+	struct cluster *c, struct decide_victims *victims, uint32_t from)
 {
 	for (uint32_t i = from; victims && i < victims->n; i++) {
-		show(c, victims->v[i]);
-		victims->v[i]->is_told = victims->v[i]->is_reclaimed = false;
+		decide_show_pod(c, victims->v[i]);
+		victims->v[i]->is_reported = victims->v[i]->is_reclaimed = false;
 	}
 	if (victims)
 		victims->n = from;
@@ -231,7 +234,7 @@ static void call_back(struct cluster *c, struct decide_victims *victims, uint32_
 
 uint32_t attempt_next_host(const struct cpod *pod, uint32_t i)
 {
-	while (i < pod->asked.n && pod->asked.v[i].host != i)
+	while (i < pod->requested.n && pod->requested.v[i].host != i)
 		i++;
 	return i;
 }
@@ -240,10 +243,10 @@ int attempt_take_hosts(struct attempt *a, uint32_t node, struct error *err)
 {
 	const struct cpod *pod = a->pod;
 	uint32_t i = attempt_next_host(pod, 0);
-	int r = take(a, pod->asked.n ? i : PLACE_NONE, node, err);
+	int r = decide_take_place(a, pod->requested.n ? i : PLACE_NONE, node, err);
 
-	while (r == 0 && (i = attempt_next_host(pod, i + 1)) < pod->asked.n)
-		r = take(a, i, a->choice[0].node, err);
+	while (r == 0 && (i = attempt_next_host(pod, i + 1)) < pod->requested.n)
+		r = decide_take_place(a, i, a->choice[0].node, err);
 	return r;
 }
 
@@ -254,7 +257,7 @@ int attempt_take_hosts(struct attempt *a, uint32_t node, struct error *err)
 int attempt_take_all(struct attempt *a, struct error *err)
 {
 	struct cluster *c = a->cluster;
-	const uint32_t n = a->pod->asked.n;
+	const uint32_t n = a->pod->requested.n;
 	int r;
 
 	if (n < 2)
@@ -266,14 +269,14 @@ int attempt_take_all(struct attempt *a, struct error *err)
 	if (!a->avoided)
 		return fail(err, ENOMEM, "out of memory");
 	for (;;) {
-		const uint32_t mark = place_mark(c->place);
+		const uint32_t savepoint = place_savepoint(c->place);
 		const uint32_t n_victims = a->victims ? a->victims->n : 0;
 
 		a->n_taken = 0;
 		r = attempt_take_hosts(a, PLACE_NONE, err);
 		if (r < 0) {
-			place_rollback(c->place, mark);
-			call_back(c, a->victims, n_victims);
+			place_rollback(c->place, savepoint);
+			decide_cancel_evictions(c, a->victims, n_victims);
 		}
 		place_release(c->place);
 		if (r != -ENOSPC || !a->n_taken)
@@ -283,14 +286,16 @@ int attempt_take_all(struct attempt *a, struct error *err)
 	}
 }
 
-struct cnode *attempt_site(const struct attempt *a)
+struct cnode *attempt_candidate(const struct attempt *a)
 {
-	return a->cluster->by_place[a->way.has_client ? a->way.client.node : a->choice[0].node];
+	return a->cluster
+		->by_place[a->placement.has_client ? a->placement.client.node : a->choice[0].node];
 }
 
 /* ---- assigned keys ---- */
 
-static const struct place_choice *choice_of(const struct attempt *a, uint32_t container)
+static const struct place_choice *decide_container_choice(
+	const struct attempt *a, uint32_t container)
 {
 	uint32_t k = 0;
 
@@ -299,14 +304,15 @@ static const struct place_choice *choice_of(const struct attempt *a, uint32_t co
 	return &a->choice[k];
 }
 
-static void give(const struct attempt *a, uint32_t i, struct given_container *g)
+static void decide_assign_container(
+	const struct attempt *a, uint32_t i, struct assigned_container *g)
 {
-	const struct tenancy_container *asked = &a->pod->asked.v[i];
-	const struct spec *spec = &asked->spec;
+	const struct tenancy_container *requested = &a->pod->requested.v[i];
+	const struct spec *spec = &requested->spec;
 	const bool is_exclusive = spec->exclusive || spec->mode == SPEC_MODE_EXCLUSIVE;
-	const struct place_choice *choice = choice_of(a, asked->host);
+	const struct place_choice *choice = decide_container_choice(a, requested->host);
 
-	str_copy(g->name, sizeof(g->name), str_from(asked->name));
+	str_copy(g->name, sizeof(g->name), str_from(requested->name));
 	g->n = MIN(choice->n, spec->count);
 	for (uint32_t k = 0; k < g->n; k++) {
 		struct place_device_view device;
@@ -321,7 +327,7 @@ static void give(const struct attempt *a, uint32_t i, struct given_container *g)
 	g->class = spec->class;
 	g->priority = spec->priority;
 	g->mode = is_exclusive ? SPEC_MODE_EXCLUSIVE : SPEC_MODE_LOCAL;
-	if (a->way.outcome == PLACE_REMOTE)
+	if (a->placement.outcome == PLACE_REMOTE)
 		remote_give(a, g);
 }
 
@@ -330,20 +336,20 @@ static void say_why(const struct attempt *a, char *ret, size_t size)
 {
 	size_t n;
 
-	snprintf(ret, size, "%s", a->way.why);
-	for (uint32_t i = 0; i < a->n_taken && !a->way.why[0]; i++) {
-		const struct tenancy_container *asked = NULL;
+	snprintf(ret, size, "%s", a->placement.why);
+	for (uint32_t i = 0; i < a->n_taken && !a->placement.why[0]; i++) {
+		const struct tenancy_container *requested = NULL;
 		const char *label;
-		char met[SPEC_MET];
+		char met[SPEC_CONFLICTS];
 
-		if (!a->choice[i].n_met)
+		if (!a->choice[i].n_conflicts)
 			continue;
-		asked = &a->pod->asked.v[a->of[i]];
-		label = asked->spec.preferred_anti_affinity;
+		requested = &a->pod->requested.v[a->of[i]];
+		label = requested->spec.preferred_anti_affinity;
 		n = strlen(ret);
-		snprintf(ret + n, size - n, "%s%s %s", n ? "; " : "", asked->name,
-			spec_met_format(label[0] ? label : asked->spec.anti_affinity,
-				a->choice[i].n_met, met));
+		snprintf(ret + n, size - n, "%s%s %s", n ? "; " : "", requested->name,
+			spec_conflicts_format(label[0] ? label : requested->spec.anti_affinity,
+				a->choice[i].n_conflicts, met));
 	}
 }
 
@@ -351,25 +357,25 @@ int attempt_assume(struct attempt *a, enum cpod_state state, struct error *err)
 {
 	struct cluster *c = a->cluster;
 	struct cpod *pod = a->pod;
-	struct cnode *node = attempt_site(a);
+	struct cnode *node = attempt_candidate(a);
 	_cleanup_buf_ struct buf unused = BUF_INIT(DECIDE_WHY_MAX);
 	int r = 0;
 
-	given_done(&pod->given);
-	pod->given.v = calloc(MAX(pod->asked.n, 1u), sizeof(*pod->given.v));
-	if (!pod->given.v)
+	assigned_done(&pod->assigned);
+	pod->assigned.v = calloc(MAX(pod->requested.n, 1u), sizeof(*pod->assigned.v));
+	if (!pod->assigned.v)
 		return fail(err, ENOMEM, "out of memory");
-	pod->given.n = pod->asked.n;
-	for (uint32_t i = 0; i < pod->asked.n; i++)
-		give(a, i, &pod->given.v[i]);
+	pod->assigned.n = pod->requested.n;
+	for (uint32_t i = 0; i < pod->requested.n; i++)
+		decide_assign_container(a, i, &pod->assigned.v[i]);
 	for (uint32_t i = 0; r == 0 && i < a->n_taken; i++)
 		r = cpod_add_tenant(c, pod, a->taken[i], a->of[i]);
-	if (r == 0 && a->way.has_client)
+	if (r == 0 && a->placement.has_client)
 		r = cpod_add_tenant(c, pod, a->client, PLACE_NONE);
 	say_why(a, pod->why, sizeof(pod->why));
 	/* The devices are known now, so the memory of each container can be computed. */
-	if (r == 0 && a->n_taken < pod->asked.n)
-		cpod_resize(c, pod, &pod->given, &unused);
+	if (r == 0 && a->n_taken < pod->requested.n)
+		cpod_resize(c, pod, &pod->assigned, &unused);
 	cpod_set_state(c, pod, state);
 	cpod_move(c, pod, node);
 	r = r < 0 ? r : cpod_find_server(c, pod);
@@ -383,7 +389,7 @@ int attempt_assume(struct attempt *a, enum cpod_state state, struct error *err)
 	return 0;
 }
 
-static int wait_for(struct decide_outcome *outcome, const char *sentence)
+static int decide_wait_for(struct decide_outcome *outcome, const char *sentence)
 {
 	buf_add_text(&outcome->why, sentence);
 	return 0;
@@ -393,11 +399,11 @@ const char *decide_refusal(const struct cluster *c, const struct cpod *pod)
 {
 	if (pod->refusal.code)
 		return pod->refusal.msg;
-	return remote_is_asked(pod) ? remote_refusal(c, pod) : NULL;
+	return decide_remote_is_requested(pod) ? remote_refusal(c, pod) : NULL;
 }
 
 /* Returns whether no tenant of the pod is on the node of the first choice. */
-static bool is_elsewhere(const struct attempt *a, const struct cpod *pod)
+static bool decide_is_elsewhere(const struct attempt *a, const struct cpod *pod)
 {
 	for (uint32_t i = 0; i < pod->n_tenants; i++) {
 		const struct place_tenant *t = place_tenant(a->cluster->place, pod->tenants[i]);
@@ -419,7 +425,7 @@ static int64_t grace_of(const struct attempt *a, const struct cpod *pod)
  * Sets the limit of the wait: the longest grace period of all terminating pods on the node, plus a
  * minute.
  */
-static void hold(struct attempt *a, struct buf *why)
+static void decide_nominate_pod(struct attempt *a, struct buf *why)
 {
 	const uint32_t n = a->victims->n - a->n_victims;
 	const struct cnode *node = a->pod->node;
@@ -428,11 +434,11 @@ static void hold(struct attempt *a, struct buf *why)
 	int64_t grace_s = 0;
 
 	for (uint32_t i = a->n_victims; i < a->victims->n; i++) {
-		are_elsewhere |= is_elsewhere(a, a->victims->v[i]);
+		are_elsewhere |= decide_is_elsewhere(a, a->victims->v[i]);
 		grace_s = MAX(grace_s, grace_of(a, a->victims->v[i]));
 	}
 	DL_FOREACH(node->pods, pod)
-		if (decide_is_leaving(pod))
+		if (decide_is_terminating(pod))
 			grace_s = MAX(grace_s, grace_of(a, pod));
 	a->pod->give_up_ns = a->cluster->now_ns + (uint64_t)MIN(grace_s + 60, 86400) * 1000000000;
 	if (n)
@@ -443,7 +449,7 @@ static void hold(struct attempt *a, struct buf *why)
 }
 
 /* Lets the victims run on until they are gone. After an error the caller undoes the changes. */
-static int linger(
+static int decide_readd_terminating(
 	struct cluster *c, const struct decide_victims *victims, uint32_t from, struct error *err)
 {
 	int r = 0;
@@ -452,10 +458,10 @@ static int linger(
 		const struct cpod *pod = victims->v[i];
 
 		for (uint32_t k = 0; r == 0 && k < pod->n_tenants; k++)
-			r = place_linger(c->place, pod->tenants[k], err);
+			r = place_readd_terminating(c->place, pod->tenants[k], err);
 	}
 	for (uint32_t i = from; r == 0 && i < victims->n; i++)
-		show(c, victims->v[i]);
+		decide_show_pod(c, victims->v[i]);
 	return r;
 }
 
@@ -463,10 +469,10 @@ static int linger(
 static int try_both(struct attempt *a, struct decide_victims *victims, struct error *err)
 {
 	/* No pod is evicted for a request for other nodes' devices. */
-	const bool may_preempt = victims && !remote_is_asked(a->pod) &&
+	const bool may_preempt = victims && !decide_remote_is_requested(a->pod) &&
 		!cpod_may_not_preempt(a->cluster, a->pod) &&
 		!cpod_view(a->cluster, a->pod)->is_never_preempting;
-	uint32_t mark;
+	uint32_t savepoint;
 	int r = attempt_take_all(a, err);
 
 	if (r != -ENOSPC || !may_preempt)
@@ -474,18 +480,18 @@ static int try_both(struct attempt *a, struct decide_victims *victims, struct er
 	a->victims = victims;
 	a->n_victims = victims->n;
 	a->may_be_remote = false;
-	a->way = (struct place_decision){.has_client = false};
+	a->placement = (struct place_decision){.has_client = false};
 	free(TAKE_PTR(a->avoided));
 	a->n_avoided = a->n_taken = 0;
-	cluster_recount_gone(a->cluster);
-	mark = place_mark(a->cluster->place);
+	cluster_recount_evicted(a->cluster);
+	savepoint = place_savepoint(a->cluster->place);
 	r = attempt_take_all(a, err);
 	if (r == 0 && !a->is_together)
-		r = linger(a->cluster, victims, a->n_victims, err);
+		r = decide_readd_terminating(a->cluster, victims, a->n_victims, err);
 	if (r < 0) {
-		call_back(a->cluster, victims, a->n_victims);
+		decide_cancel_evictions(a->cluster, victims, a->n_victims);
 		a->victims = NULL;
-		place_rollback(a->cluster->place, mark);
+		place_rollback(a->cluster->place, savepoint);
 	}
 	place_release(a->cluster->place);
 	return r;
@@ -511,10 +517,10 @@ static int name_claims(struct attempt *a, struct decide_claims *claims)
 {
 	const uint32_t n = fit_n_claims(a->fit);
 
-	claims->node = str_dup(str_from(attempt_site(a)->name));
+	claims->node = str_dup(str_from(attempt_candidate(a)->name));
 	while (a->n_taken)
 		place_remove(a->cluster->place, a->taken[--a->n_taken]);
-	if (a->way.has_client)
+	if (a->placement.has_client)
 		place_remove(a->cluster->place, a->client);
 	claims->name = calloc(n, sizeof(*claims->name));
 	for (uint32_t i = 0; claims->name && i < n; i++)
@@ -545,7 +551,7 @@ int decide_pod(struct cluster *c, struct cpod *pod, struct decide_victims *victi
 	decide_claims_done(&outcome->claims);
 	outcome->decision = DECIDE_WAIT;
 	if (decide_refusal(c, pod))
-		return wait_for(outcome, decide_refusal(c, pod));
+		return decide_wait_for(outcome, decide_refusal(c, pod));
 	cpod_forget_keeper(pod);
 	pod->reclaim_at_ns = 0;
 	if (!cluster_allows(c, pod, why) || !cluster_queue_takes(c, pod, why))
@@ -554,10 +560,10 @@ int decide_pod(struct cluster *c, struct cpod *pod, struct decide_victims *victi
 	if (r == -ENOMEM)
 		return fail(err, ENOMEM, "out of memory");
 	if (r < 0)
-		return wait_for(outcome, unfit.msg);
+		return decide_wait_for(outcome, unfit.msg);
 	if (!fit_is_provisioned(a.fit)) {
 		fit_free(a.fit);
-		return wait_for(outcome,
+		return decide_wait_for(outcome,
 			"a claim waits for its first consumer and an existing volume matches; "
 			"divvy-scheduler only provisions new volumes");
 	}
@@ -587,10 +593,10 @@ int decide_pod(struct cluster *c, struct cpod *pod, struct decide_victims *victi
 		return buf_error(why) == -ENOMEM ? fail(err, ENOMEM, "out of memory") : 0;
 	if (r < 0)
 		return r;
-	outcome->decision = a.victims ? DECIDE_HOLD : DECIDE_BIND;
-	r = attempt_assume(&a, a.victims ? CPOD_HOLDING : CPOD_ASSUMED, err);
+	outcome->decision = a.victims ? DECIDE_NOMINATE : DECIDE_BIND;
+	r = attempt_assume(&a, a.victims ? CPOD_NOMINATED : CPOD_ASSUMED, err);
 	if (r == 0 && a.victims)
-		hold(&a, why);
+		decide_nominate_pod(&a, why);
 	return r;
 }
 
@@ -599,7 +605,7 @@ int decide_pod(struct cluster *c, struct cpod *pod, struct decide_victims *victi
 void decide_begin(struct cluster *c, struct decide_victims *victims)
 {
 	victims->n = 0;
-	victims->mark = place_mark(c->place);
+	victims->savepoint = place_savepoint(c->place);
 	victims->is_open = true;
 }
 
@@ -607,11 +613,11 @@ void decide_begin(struct cluster *c, struct decide_victims *victims)
 static int try_without(
 	struct cluster *c, struct cpod *victim, struct cpod *const *members, uint32_t n)
 {
-	const uint32_t mark = place_mark(c->place);
+	const uint32_t savepoint = place_savepoint(c->place);
 	int r = 0;
 
 	for (uint32_t k = 0; r == 0 && k < victim->n_tenants; k++)
-		r = place_spare(c->place, victim->tenants[k], NULL);
+		r = place_readd(c->place, victim->tenants[k], NULL);
 	view_hide(c->view, victim->ns, victim->name, false);
 	for (uint32_t i = 0; r >= 0 && i < n; i++) {
 		r = members[i]->node ? decide_fits_where_it_is(c, members[i], true) : 1;
@@ -619,7 +625,7 @@ static int try_without(
 	}
 	if (r < 0) {
 		view_hide(c->view, victim->ns, victim->name, true);
-		place_rollback(c->place, mark);
+		place_rollback(c->place, savepoint);
 	}
 	place_release(c->place);
 	return r == -ENOMEM ? r : r >= 0;
@@ -637,7 +643,7 @@ static int compare_victims(const void *pa, const void *pb)
 	return strcmp(a->ns, b->ns) ? strcmp(a->ns, b->ns) : strcmp(a->name, b->name);
 }
 
-static int spare(
+static int decide_readd_victims(
 	struct cluster *c, struct decide_victims *victims, struct cpod *const *members, uint32_t n)
 {
 	uint32_t kept = 0;
@@ -650,8 +656,8 @@ static int spare(
 
 		r = r < 0 ? r : try_without(c, pod, members, n);
 		if (r > 0) {
-			show(c, pod);
-			pod->is_told = pod->is_reclaimed = false;
+			decide_show_pod(c, pod);
+			pod->is_reported = pod->is_reclaimed = false;
 		} else {
 			victims->v[kept++] = pod;
 		}
@@ -663,9 +669,9 @@ static int spare(
 int decide_end(struct cluster *c, struct decide_victims *victims, struct cpod *const *members,
 	uint32_t n, struct error *err)
 {
-	int r = spare(c, victims, members, n);
+	int r = decide_readd_victims(c, victims, members, n);
 
-	r = r < 0 ? fail(err, -r, "out of memory") : linger(c, victims, 0, err);
+	r = r < 0 ? fail(err, -r, "out of memory") : decide_readd_terminating(c, victims, 0, err);
 	if (r < 0) {
 		decide_cancel(c, victims, members, n);
 		return r;
@@ -680,24 +686,24 @@ int decide_end(struct cluster *c, struct decide_victims *victims, struct cpod *c
 void decide_cancel(
 	struct cluster *c, struct decide_victims *victims, struct cpod *const *members, uint32_t n)
 {
-	call_back(c, victims, 0);
+	decide_cancel_evictions(c, victims, 0);
 	for (uint32_t i = 0; i < n; i++)
 		cluster_forget(c, members[i]);
-	place_rollback(c->place, victims->mark);
+	place_rollback(c->place, victims->savepoint);
 	place_release(c->place);
 	victims->is_open = false;
 }
 
 void decide_release(struct cluster *c, struct cpod *pod)
 {
-	if (pod->state == CPOD_HOLDING || pod->state == CPOD_OFFERED)
+	if (pod->state == CPOD_NOMINATED || pod->state == CPOD_RESERVED)
 		cpod_set_state(c, pod, CPOD_ASSUMED);
 }
 
-void decide_hold(struct cluster *c, struct cpod *pod, uint64_t give_up_ns)
+void decide_nominate(struct cluster *c, struct cpod *pod, uint64_t give_up_ns)
 {
 	if (pod->state == CPOD_ASSUMED)
-		cpod_set_state(c, pod, CPOD_HOLDING);
+		cpod_set_state(c, pod, CPOD_NOMINATED);
 	pod->give_up_ns = give_up_ns;
 }
 
@@ -706,28 +712,28 @@ void decide_hold(struct cluster *c, struct cpod *pod, uint64_t give_up_ns)
  * it and know only such pods. So members without a share, or of another scheduler, count as
  * present.
  */
-static struct given_group group_of(const struct cpod *pod)
+static struct assigned_group group_of(const struct cpod *pod)
 {
-	struct given_group group = {.least = pod->asked.group_least};
+	struct assigned_group group = {.least = pod->requested.group_least};
 	const struct cpod *other = NULL;
 	uint32_t n_plain = 0;
 
-	if (!pod->asked.group[0] || !pod->given.n)
-		return (struct given_group){0};
+	if (!pod->requested.group[0] || !pod->assigned.n)
+		return (struct assigned_group){0};
 	/* If members differ, the largest number counts. */
 	DL_FOREACH2(pod->in ? pod->in->pods : NULL, other, gnext)
 	{
-		group.least = MAX(group.least, other->asked.group_least);
-		n_plain += !other->asked.n || !other->is_ours;
+		group.least = MAX(group.least, other->requested.group_least);
+		n_plain += !other->requested.n || !other->is_ours;
 	}
 	if (group.least)
 		group.least -= MIN(n_plain, group.least - 1);
 	if (group.least)
-		str_copy(group.name, sizeof(group.name), str_from(pod->asked.group));
+		str_copy(group.name, sizeof(group.name), str_from(pod->requested.group));
 	return group;
 }
 
-static int put(void *data, const char *key, const char *value)
+static int decide_put_key(void *data, const char *key, const char *value)
 {
 	return json_object_set_new(data, key, json_string(value)) ? -ENOMEM : 0;
 }
@@ -735,28 +741,28 @@ static int put(void *data, const char *key, const char *value)
 /* The name for a pod with one device; NULL for other pods. */
 static const char *name_vgpu(const struct cpod *pod, char name[static SPEC_LABEL])
 {
-	for (uint32_t i = 0; i < pod->given.n; i++)
-		if (pod->given.v[i].n != 1 ||
-			strcmp(pod->given.v[i].device[0], pod->given.v[0].device[0]))
+	for (uint32_t i = 0; i < pod->assigned.n; i++)
+		if (pod->assigned.v[i].n != 1 ||
+			strcmp(pod->assigned.v[i].device[0], pod->assigned.v[0].device[0]))
 			return NULL;
-	vgpu_name(cpod_devices_node(pod), pod->given.v[0].device[0], name);
+	vgpu_name(cpod_devices_node(pod), pod->assigned.v[0].device[0], name);
 	return name;
 }
 
 int decide_annotations(struct cluster *c, const struct cpod *pod, uint64_t epoch, json_t **ret)
 {
-	struct dialect_device device[GIVEN_CONTAINERS_MAX][SPEC_DEVICES_MAX];
-	struct dialect_grant grant[GIVEN_CONTAINERS_MAX];
-	struct given given = pod->given;
+	struct dialect_device device[ASSIGNED_CONTAINERS_MAX][SPEC_DEVICES_MAX];
+	struct dialect_grant grant[ASSIGNED_CONTAINERS_MAX];
+	struct assigned assigned = pod->assigned;
 	json_t *annotations = json_object();
 	char vgpu[SPEC_LABEL];
 	int r;
 
-	given.epoch = epoch;
-	given.group = group_of(pod);
-	r = annotations ? given_format(&given, put, annotations) : -ENOMEM;
-	for (uint32_t i = 0; i < given.n; i++) {
-		const struct given_container *g = &given.v[i];
+	assigned.epoch = epoch;
+	assigned.group = group_of(pod);
+	r = annotations ? assigned_format(&assigned, decide_put_key, annotations) : -ENOMEM;
+	for (uint32_t i = 0; i < assigned.n; i++) {
+		const struct assigned_container *g = &assigned.v[i];
 
 		for (uint32_t k = 0; k < g->n; k++) {
 			const struct gpunode_device *d = gpunode_find(
@@ -770,8 +776,8 @@ int decide_annotations(struct cluster *c, const struct cpod *pod, uint64_t epoch
 		}
 		grant[i] = (struct dialect_grant){device[i], g->n, g->request, g->limit};
 	}
-	if (r == 0 && given.n && pod->json) {
-		const struct dialect_given back = {.node = pod->node->name,
+	if (r == 0 && assigned.n && pod->json) {
+		const struct dialect_assigned back = {.node = pod->node->name,
 			.vgpu = name_vgpu(pod, vgpu),
 			.time_ns = c->real_ns,
 			.grant = grant};

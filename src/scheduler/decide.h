@@ -12,9 +12,9 @@
 #define DECIDE_REASON_MAX 160u /* bytes of a reason about one node */
 
 enum decision {
-	DECIDE_BIND, /* now CPOD_ASSUMED: cpod_node() and cpod_given() say where */
-	DECIDE_HOLD, /* now CPOD_HOLDING: victims are evicted, the sentence says where */
-	DECIDE_WAIT, /* the sentence says why */
+	DECIDE_BIND,     /* now CPOD_ASSUMED: cpod_node() and cpod_assigned() say where */
+	DECIDE_NOMINATE, /* now CPOD_NOMINATED: victims are evicted, the sentence says where */
+	DECIDE_WAIT,     /* the sentence says why */
 	/*
 	 * Its claims need volumes first. The pod waits and nothing is assumed; it is decided again
 	 * once the volumes exist.
@@ -32,7 +32,7 @@ struct decide_claims {
 /* Initialise with DECIDE_OUTCOME_INIT. The caller owns it and may take out the claims. */
 struct decide_outcome {
 	enum decision decision;
-	struct buf why;              /* for DECIDE_HOLD and DECIDE_WAIT; else "" */
+	struct buf why;              /* for DECIDE_NOMINATE and DECIDE_WAIT; else "" */
 	struct decide_claims claims; /* for DECIDE_CLAIM; else empty */
 };
 #define DECIDE_OUTCOME_INIT ((struct decide_outcome){.why = BUF_INIT(DECIDE_WHY_MAX)})
@@ -48,7 +48,7 @@ struct decide_victims {
 	struct cpod **v;
 	uint32_t n, room;
 	bool is_open; /* between decide_begin() and the end */
-	uint32_t mark;
+	uint32_t savepoint;
 };
 
 /*
@@ -67,23 +67,23 @@ int decide_pod(struct cluster *cluster, struct cpod *pod, struct decide_victims 
 	struct decide_outcome *outcome, struct error *err);
 
 /*
- * For a nominated pod. DECIDE_BIND: no victim is in its way. DECIDE_HOLD: not yet. DECIDE_WAIT: it
- * does not fit there any more. Nothing changes.
+ * For a nominated pod. DECIDE_BIND: no victim is in its way. DECIDE_NOMINATE: not yet. DECIDE_WAIT:
+ * it does not fit there any more. Nothing changes.
  */
-int decide_held(
+int decide_nominated(
 	struct cluster *cluster, struct cpod *pod, enum decision *ret_decision, struct error *err);
 
 /* The pod's Binding begins now; or the pod stays nominated until then, for its gang. */
 void decide_release(struct cluster *cluster, struct cpod *pod);
-void decide_hold(struct cluster *cluster, struct cpod *pod, uint64_t give_up_ns);
+void decide_nominate(struct cluster *cluster, struct cpod *pod, uint64_t give_up_ns);
 
 /*
  * Whether the requested keys of a running pod differ from its grant, and the decision about that
  * resize request. If granted, the assigned keys are the new ones; else they stay and the sentence
  * says why.
  */
-bool decide_has_wish(const struct cluster *cluster, const struct cpod *pod);
-int decide_wish(struct cluster *cluster, struct cpod *pod, bool *ret_granted, struct buf *why,
+bool decide_has_resize(const struct cluster *cluster, const struct cpod *pod);
+int decide_resize(struct cluster *cluster, struct cpod *pod, bool *ret_granted, struct buf *why,
 	struct error *err);
 
 /* Why the pod does not fit a node, or one of its devices, now. */
@@ -106,26 +106,26 @@ int decide_reasons(struct cluster *cluster, struct cpod *pod, decide_reason_fn *
 
 /* ---- for extender pods: kube-scheduler has checked everything but devices ---- */
 
-struct decide_site {
+struct decide_candidate {
 	const char *node;
-	struct cpod *const *left; /* pods that count as gone */
-	uint32_t n_left;
+	struct cpod *const *evicted; /* pods that count as gone */
+	uint32_t n_evicted;
 	bool is_fit;
 	bool may_help; /* if not is_fit: evictions might help */
 	char why[DECIDE_REASON_MAX];
 };
 
 /* For each node, whether the pod fits there, or why not. Nothing changes. -ENOMEM. */
-int decide_sites(struct cluster *cluster, struct cpod *pod, struct decide_site *sites, uint32_t n,
-	struct error *err);
+int decide_candidates(struct cluster *cluster, struct cpod *pod,
+	struct decide_candidate *candidates, uint32_t n, struct error *err);
 
 /*
- * Reserves a place on the best fitting node for DECIDE_OFFER_NS: the pod is CPOD_OFFERED, until
+ * Reserves a place on the best fitting node for DECIDE_RESERVE_NS: the pod is CPOD_RESERVED, until
  * decide_release() or cluster_forget(). -ENOSPC: no node. -ENOMEM.
  */
-#define DECIDE_OFFER_NS (UINT64_C(60) * 1000000000)
-int decide_offer(struct cluster *cluster, struct cpod *pod, const struct decide_site *sites,
-	uint32_t n, struct error *err);
+#define DECIDE_RESERVE_NS (UINT64_C(60) * 1000000000)
+int decide_reserve(struct cluster *cluster, struct cpod *pod,
+	const struct decide_candidate *candidates, uint32_t n, struct error *err);
 
 /* Annotations for the Binding: assigned keys with that epoch, and the keys of the pod's dialect. */
 int decide_annotations(

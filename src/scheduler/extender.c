@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Reads the requests of kube-scheduler, asks decide.h, and formats the answers as JSON of the
- * protocol. find_pod() refuses a pod that the cluster does not know by name and uid, because the
- * watch may be behind. A pod has at most one reservation. filter() and preempt() release an old
- * reservation first; keep() releases only a reservation on another node. Only filter() and
- * extender_bind() reserve; prioritize() reads the reservation. A struct sites borrows its node
- * names from the request, and ends before the request does.
+ * protocol. extender_find_pod() refuses a pod that the cluster does not know by name and uid,
+ * because the watch may be behind. A pod has at most one reservation. extender_filter() and
+ * extender_preempt() release an old reservation first; extender_keep() releases only a reservation
+ * on another node. Only extender_filter() and extender_bind() reserve; extender_prioritize() reads
+ * the reservation. A struct sites borrows its node names from the request, and ends before the
+ * request does.
  */
 #include "scheduler/extender.h"
 
@@ -21,7 +22,7 @@
 /* ---- requests ---- */
 
 /* Finds the member in any case of letters; NULL also for a null value. */
-static json_t *member(const json_t *object, const char *name)
+static json_t *extender_json_member(const json_t *object, const char *name)
 {
 	json_t *found = json_object_get(object, name), *value;
 	const char *key;
@@ -32,13 +33,13 @@ static json_t *member(const json_t *object, const char *name)
 	return json_is_null(found) ? NULL : found;
 }
 
-static const char *text(const json_t *object, const char *name)
+static const char *extender_json_text(const json_t *object, const char *name)
 {
-	return json_string_value(member(object, name));
+	return json_string_value(extender_json_member(object, name));
 }
 
 /* Makes a JSON string from a sentence that may contain user text cut within a character. */
-static json_t *sentence(const char *said)
+static json_t *extender_sentence_json(const char *said)
 {
 	json_t *whole = json_string(said);
 	char plain[DECIDE_WHY_MAX];
@@ -52,29 +53,29 @@ static json_t *sentence(const char *said)
 }
 
 /* The nodes of a request, borrowed from it. */
-struct sites {
-	struct decide_site *v;
+struct candidates {
+	struct decide_candidate *v;
 	uint32_t n;
-	struct cpod **left; /* victims of all nodes */
+	struct cpod **evicted; /* victims of all nodes */
 };
 
-static void sites_done(struct sites *sites)
+static void candidates_done(struct candidates *candidates)
 {
-	free(sites->v);
-	free(sites->left);
+	free(candidates->v);
+	free(candidates->evicted);
 }
-#define _cleanup_sites_ _cleanup_(sites_done)
+#define _cleanup_candidates_ _cleanup_(candidates_done)
 
-static int make_room(struct sites *sites, size_t n, struct error *err)
+static int extender_reserve_nodes(struct candidates *candidates, size_t n, struct error *err)
 {
 	if (n > EXTENDER_NODES_MAX)
 		return fail(
 			err, EINVAL, "%zu nodes: at most %u are looked at", n, EXTENDER_NODES_MAX);
-	sites->v = calloc(n + 1, sizeof(*sites->v));
-	return sites->v ? 0 : fail(err, ENOMEM, "out of memory");
+	candidates->v = calloc(n + 1, sizeof(*candidates->v));
+	return candidates->v ? 0 : fail(err, ENOMEM, "out of memory");
 }
 
-static const char *node_name(const json_t *node)
+static const char *extender_node_name(const json_t *node)
 {
 	return json_is_string(node) ? json_string_value(node)
 				    : kube_json_text_at(node, "metadata", "name", NULL);
@@ -83,20 +84,21 @@ static const char *node_name(const json_t *node)
 /* Returns the list of names or of objects, whichever is present; NULL if neither is a list. */
 static json_t *nodes_of(const json_t *args)
 {
-	json_t *names = member(args, "NodeNames");
-	json_t *nodes = names ? names : member(member(args, "Nodes"), "items");
+	json_t *names = extender_json_member(args, "NodeNames");
+	json_t *nodes = names ? names
+			      : extender_json_member(extender_json_member(args, "Nodes"), "items");
 
 	return json_is_array(nodes) ? nodes : NULL;
 }
 
-static int read_nodes(const json_t *args, struct sites *ret, struct error *err)
+static int read_nodes(const json_t *args, struct candidates *ret, struct error *err)
 {
 	const json_t *nodes = nodes_of(args);
-	int r = nodes ? make_room(ret, json_array_size(nodes), err)
+	int r = nodes ? extender_reserve_nodes(ret, json_array_size(nodes), err)
 		      : fail(err, EINVAL, "neither NodeNames nor Nodes: one of them is needed");
 
 	for (size_t i = 0; r == 0 && i < json_array_size(nodes); i++) {
-		const char *name = node_name(json_array_get(nodes, i));
+		const char *name = extender_node_name(json_array_get(nodes, i));
 
 		if (!name)
 			return fail(err, EINVAL, "node %zu of the list has no name", i);
@@ -105,7 +107,7 @@ static int read_nodes(const json_t *args, struct sites *ret, struct error *err)
 	return r;
 }
 
-static int find_pod(struct sched *s, const char *ns, const char *name, const char *uid,
+static int extender_find_pod(struct sched *s, const char *ns, const char *name, const char *uid,
 	struct cpod **ret, struct error *err)
 {
 	struct cpod *pod;
@@ -121,12 +123,15 @@ static int find_pod(struct sched *s, const char *ns, const char *name, const cha
 	return 0;
 }
 
-static int read_pod(struct sched *s, const json_t *args, struct cpod **ret, struct error *err)
+static int extender_read_pod(
+	struct sched *s, const json_t *args, struct cpod **ret, struct error *err)
 {
-	const json_t *metadata = member(member(args, "Pod"), "metadata");
+	const json_t *metadata = extender_json_member(
+		extender_json_member(args, "Pod"), "metadata");
 
-	return find_pod(s, text(metadata, "namespace"), text(metadata, "name"),
-		text(metadata, "uid"), ret, err);
+	return extender_find_pod(s, extender_json_text(metadata, "namespace"),
+		extender_json_text(metadata, "name"), extender_json_text(metadata, "uid"), ret,
+		err);
 }
 
 static bool asks_for_nothing(const struct cpod *pod)
@@ -134,41 +139,45 @@ static bool asks_for_nothing(const struct cpod *pod)
 	return cpod_state(pod) == CPOD_OTHER;
 }
 
-static int look(struct sched *s, struct cpod *pod, struct sites *sites, struct error *err)
+static int extender_try_nodes(
+	struct sched *s, struct cpod *pod, struct candidates *candidates, struct error *err)
 {
 	int r;
 
 	if (asks_for_nothing(pod)) {
-		for (uint32_t i = 0; i < sites->n; i++)
-			sites->v[i].is_fit = true;
+		for (uint32_t i = 0; i < candidates->n; i++)
+			candidates->v[i].is_fit = true;
 		return 0;
 	}
-	if (cpod_state(pod) != CPOD_GUEST)
+	if (cpod_state(pod) != CPOD_EXTENDER)
 		return fail(err, EBUSY,
 			cpod_is_ours(pod) ? "its schedulerName selects divvy-scheduler, which "
 					    "places it"
 					  : "it is bound already, or its Binding is in progress");
 	r = sched_settle(s, err);
-	return r < 0 ? r : decide_sites(sched_cluster(s), pod, sites->v, sites->n, err);
+	return r < 0 ? r
+		     : decide_candidates(sched_cluster(s), pod, candidates->v, candidates->n, err);
 }
 
 /* ---- filter ---- */
 
-static json_t *format_filter(const json_t *args, const struct sites *sites)
+static json_t *format_filter(const json_t *args, const struct candidates *candidates)
 {
-	const bool is_by_name = member(args, "NodeNames") != NULL;
+	const bool is_by_name = extender_json_member(args, "NodeNames") != NULL;
 	json_t *fit = json_array(), *failed = json_object(), *final = json_object();
 
-	for (uint32_t i = 0; i < sites->n; i++) {
-		const struct decide_site *site = &sites->v[i];
+	for (uint32_t i = 0; i < candidates->n; i++) {
+		const struct decide_candidate *candidate = &candidates->v[i];
 
-		if (site->is_fit)
+		if (candidate->is_fit)
 			json_array_append(fit, json_array_get(nodes_of(args), i));
 		else
-			json_object_set_new(failed, site->node, sentence(site->why));
+			json_object_set_new(
+				failed, candidate->node, extender_sentence_json(candidate->why));
 		/* Releases with this field give it precedence over FailedNodes. */
-		if (!site->is_fit && !site->may_help)
-			json_object_set_new(final, site->node, sentence(site->why));
+		if (!candidate->is_fit && !candidate->may_help)
+			json_object_set_new(
+				final, candidate->node, extender_sentence_json(candidate->why));
 	}
 	if (is_by_name)
 		return json_pack("{s:o, s:o, s:o, s:s}", "NodeNames", fit, "FailedNodes", failed,
@@ -178,39 +187,40 @@ static json_t *format_filter(const json_t *args, const struct sites *sites)
 		"FailedAndUnresolvableNodes", final, "Error", "");
 }
 
-static int filter(
+static int extender_filter(
 	struct sched *s, struct cpod *pod, const json_t *args, json_t **ret, struct error *err)
 {
-	_cleanup_sites_ struct sites sites = {0};
-	int r = read_nodes(args, &sites, err);
+	_cleanup_candidates_ struct candidates candidates = {0};
+	int r = read_nodes(args, &candidates, err);
 
 	if (r < 0)
 		return r;
 	/* A repeated question releases the earlier reservation. */
-	if (cpod_state(pod) == CPOD_OFFERED)
+	if (cpod_state(pod) == CPOD_RESERVED)
 		cluster_forget(sched_cluster(s), pod);
-	r = look(s, pod, &sites, err);
-	if (r == 0 && cpod_state(pod) == CPOD_GUEST)
-		r = decide_offer(sched_cluster(s), pod, sites.v, sites.n, err);
+	r = extender_try_nodes(s, pod, &candidates, err);
+	if (r == 0 && cpod_state(pod) == CPOD_EXTENDER)
+		r = decide_reserve(sched_cluster(s), pod, candidates.v, candidates.n, err);
 	if (r < 0 && r != -ENOSPC)
 		return r;
-	*ret = format_filter(args, &sites);
+	*ret = format_filter(args, &candidates);
 	return 0;
 }
 
 /* ---- prioritize ---- */
 
-static int prioritize(struct cpod *pod, const json_t *args, json_t **ret, struct error *err)
+static int extender_prioritize(
+	struct cpod *pod, const json_t *args, json_t **ret, struct error *err)
 {
-	_cleanup_sites_ struct sites sites = {0};
-	const char *kept = cpod_state(pod) == CPOD_OFFERED ? cpod_node(pod) : "";
+	_cleanup_candidates_ struct candidates candidates = {0};
+	const char *kept = cpod_state(pod) == CPOD_RESERVED ? cpod_node(pod) : "";
 	json_t *list = json_array();
-	int r = read_nodes(args, &sites, err);
+	int r = read_nodes(args, &candidates, err);
 
-	for (uint32_t i = 0; r == 0 && i < sites.n; i++)
+	for (uint32_t i = 0; r == 0 && i < candidates.n; i++)
 		json_array_append_new(list,
-			json_pack("{s:s, s:i}", "Host", sites.v[i].node, "Score",
-				strcmp(sites.v[i].node, kept) ? 0 : EXTENDER_BEST));
+			json_pack("{s:s, s:i}", "Host", candidates.v[i].node, "Score",
+				strcmp(candidates.v[i].node, kept) ? 0 : EXTENDER_BEST));
 	if (r < 0)
 		json_decref(list);
 	else
@@ -223,20 +233,20 @@ static int prioritize(struct cpod *pod, const json_t *args, json_t **ret, struct
 /* Victims as objects or as UIDs; NULL if there are none. */
 static json_t *victims_of(const json_t *args)
 {
-	json_t *by_uid = member(args, "NodeNameToMetaVictims");
+	json_t *by_uid = extender_json_member(args, "NodeNameToMetaVictims");
 
-	return json_object_size(by_uid) ? by_uid : member(args, "NodeNameToVictims");
+	return json_object_size(by_uid) ? by_uid : extender_json_member(args, "NodeNameToVictims");
 }
 
 static const char *victim_uid(const json_t *victim)
 {
-	const char *uid = text(victim, "UID");
+	const char *uid = extender_json_text(victim, "UID");
 
-	return uid ? uid : text(member(victim, "metadata"), "uid");
+	return uid ? uid : extender_json_text(extender_json_member(victim, "metadata"), "uid");
 }
 
 /* Appends the node's known victims at `at` and returns their number. */
-static uint32_t find_victims(
+static uint32_t extender_find_victims(
 	struct cluster *c, const char *node, const json_t *pods, struct cpod **at)
 {
 	uint32_t n = 0;
@@ -251,33 +261,35 @@ static uint32_t find_victims(
 	return n;
 }
 
-static int read_victims(struct sched *s, const json_t *args, struct sites *ret, struct error *err)
+static int read_victims(
+	struct sched *s, const json_t *args, struct candidates *ret, struct error *err)
 {
 	json_t *by_node = victims_of(args), *value;
 	const char *node;
 	size_t n = 0, at = 0;
-	int r = make_room(ret, json_object_size(by_node), err);
+	int r = extender_reserve_nodes(ret, json_object_size(by_node), err);
 
 	json_object_foreach(by_node, node, value)
-		n += json_array_size(member(value, "Pods"));
-	ret->left = r < 0 ? NULL : calloc(n + 1, sizeof(struct cpod *));
-	if (!ret->left)
+		n += json_array_size(extender_json_member(value, "Pods"));
+	ret->evicted = r < 0 ? NULL : calloc(n + 1, sizeof(struct cpod *));
+	if (!ret->evicted)
 		return r < 0 ? r : fail(err, ENOMEM, "out of memory");
 	json_object_foreach(by_node, node, value) {
-		struct decide_site *site = &ret->v[ret->n++];
+		struct decide_candidate *candidate = &ret->v[ret->n++];
 
-		site->node = node;
-		site->left = ret->left + at;
-		site->n_left = find_victims(
-			sched_cluster(s), node, member(value, "Pods"), ret->left + at);
-		at += site->n_left;
+		candidate->node = node;
+		candidate->evicted = ret->evicted + at;
+		candidate->n_evicted = extender_find_victims(sched_cluster(s), node,
+			extender_json_member(value, "Pods"), ret->evicted + at);
+		at += candidate->n_evicted;
 	}
 	return 0;
 }
 
 static json_t *format_victims(const json_t *victims)
 {
-	const json_t *pods = member(victims, "Pods"), *broken = member(victims, "NumPDBViolations");
+	const json_t *pods = extender_json_member(victims, "Pods"),
+		     *broken = extender_json_member(victims, "NumPDBViolations");
 	json_t *uids = json_array();
 
 	for (size_t i = 0; i < json_array_size(pods); i++) {
@@ -290,24 +302,25 @@ static json_t *format_victims(const json_t *victims)
 		"{s:o, s:I}", "Pods", uids, "NumPDBViolations", json_integer_value(broken));
 }
 
-static int preempt(
+static int extender_preempt(
 	struct sched *s, struct cpod *pod, const json_t *args, json_t **ret, struct error *err)
 {
-	_cleanup_sites_ struct sites sites = {0};
+	_cleanup_candidates_ struct candidates candidates = {0};
 	json_t *left;
 	int r;
 
-	if (cpod_state(pod) == CPOD_OFFERED)
+	if (cpod_state(pod) == CPOD_RESERVED)
 		cluster_forget(sched_cluster(s), pod);
-	r = read_victims(s, args, &sites, err);
-	r = r < 0 ? r : look(s, pod, &sites, err);
+	r = read_victims(s, args, &candidates, err);
+	r = r < 0 ? r : extender_try_nodes(s, pod, &candidates, err);
 	if (r < 0)
 		return r;
 	left = json_object();
-	for (uint32_t i = 0; i < sites.n; i++)
-		if (sites.v[i].is_fit)
-			json_object_set_new(left, sites.v[i].node,
-				format_victims(json_object_get(victims_of(args), sites.v[i].node)));
+	for (uint32_t i = 0; i < candidates.n; i++)
+		if (candidates.v[i].is_fit)
+			json_object_set_new(left, candidates.v[i].node,
+				format_victims(
+					json_object_get(victims_of(args), candidates.v[i].node)));
 	*ret = json_pack("{s:o}", "NodeNameToMetaVictims", left);
 	return 0;
 }
@@ -317,12 +330,12 @@ int extender_answer(struct sched *s, enum extender_verb verb, const json_t *args
 {
 	json_t *answer = NULL;
 	struct cpod *pod;
-	int r = read_pod(s, args, &pod, err);
+	int r = extender_read_pod(s, args, &pod, err);
 
 	if (r == 0)
-		r = verb == EXTENDER_FILTER        ? filter(s, pod, args, &answer, err)
-			: verb == EXTENDER_PREEMPT ? preempt(s, pod, args, &answer, err)
-						   : prioritize(pod, args, &answer, err);
+		r = verb == EXTENDER_FILTER        ? extender_filter(s, pod, args, &answer, err)
+			: verb == EXTENDER_PREEMPT ? extender_preempt(s, pod, args, &answer, err)
+						   : extender_prioritize(pod, args, &answer, err);
 	if (r == 0 && !answer)
 		return fail(err, ENOMEM, "out of memory");
 	if (r == 0)
@@ -337,8 +350,8 @@ static int check_free(const struct cpod *pod, const char *node, struct error *er
 {
 	switch (cpod_state(pod)) {
 	case CPOD_OTHER:
-	case CPOD_GUEST:
-	case CPOD_OFFERED: return 0;
+	case CPOD_EXTENDER:
+	case CPOD_RESERVED: return 0;
 	case CPOD_BOUND:
 		return strcmp(cpod_node(pod), node)
 			? fail(err, EBUSY, "it is bound to %.253s already", cpod_node(pod))
@@ -353,38 +366,38 @@ static int check_free(const struct cpod *pod, const char *node, struct error *er
 }
 
 /* Reserves the node for the pod, and releases a reservation on another node. */
-static int keep(struct sched *s, struct cpod *pod, const char *node, struct error *err)
+static int extender_keep(struct sched *s, struct cpod *pod, const char *node, struct error *err)
 {
-	struct decide_site site = {.node = node, .is_fit = true};
+	struct decide_candidate candidate = {.node = node, .is_fit = true};
 	struct cluster *c = sched_cluster(s);
 	int r;
 
-	if (cpod_state(pod) == CPOD_OFFERED && !strcmp(cpod_node(pod), node))
+	if (cpod_state(pod) == CPOD_RESERVED && !strcmp(cpod_node(pod), node))
 		return 0;
 	cluster_forget(c, pod);
 	r = sched_settle(s, err);
 	if (r == 0 && !asks_for_nothing(pod))
-		r = decide_sites(c, pod, &site, 1, err);
-	if (r == 0 && !site.is_fit)
-		return fail(err, ENOSPC, "%.253s: %s", node, site.why);
-	r = r < 0 ? r : decide_offer(c, pod, &site, 1, err);
+		r = decide_candidates(c, pod, &candidate, 1, err);
+	if (r == 0 && !candidate.is_fit)
+		return fail(err, ENOSPC, "%.253s: %s", node, candidate.why);
+	r = r < 0 ? r : decide_reserve(c, pod, &candidate, 1, err);
 	return r == -ENOSPC ? fail(err, ENOSPC, "%.253s: too little cpu or memory", node) : r;
 }
 
 int extender_bind(
 	struct sched *s, const json_t *args, const struct cpod **ret_pod, struct error *err)
 {
-	const char *node = text(args, "Node");
+	const char *node = extender_json_text(args, "Node");
 	struct cpod *pod;
-	int r = find_pod(s, text(args, "PodNamespace"), text(args, "PodName"), text(args, "PodUID"),
-		&pod, err);
+	int r = extender_find_pod(s, extender_json_text(args, "PodNamespace"),
+		extender_json_text(args, "PodName"), extender_json_text(args, "PodUID"), &pod, err);
 
 	if (r == 0 && !node)
 		r = fail(err, EINVAL, "Node is missing");
 	r = r < 0 ? r : check_free(pod, node, err);
 	if (r != 0)
 		return r;
-	r = keep(s, pod, node, err);
+	r = extender_keep(s, pod, node, err);
 	if (r < 0)
 		return r;
 	decide_release(sched_cluster(s), pod);
@@ -395,6 +408,6 @@ int extender_bind(
 json_t *extender_refusal(enum extender_verb verb, const char *said)
 {
 	return verb == EXTENDER_FILTER || verb == EXTENDER_BIND
-		? json_pack("{s:o}", "Error", sentence(said))
+		? json_pack("{s:o}", "Error", extender_sentence_json(said))
 		: NULL;
 }

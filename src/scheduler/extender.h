@@ -5,7 +5,7 @@
  * both schedulers can place pods on the same devices. Pure; one thread.
  *
  * `filter` returns the nodes that fit and reserves a place on the best of them. `prioritize` gives
- * that node 10 and all others 0. A reservation expires after DECIDE_OFFER_NS. `preempt` keeps the
+ * that node 10 and all others 0. A reservation expires after DECIDE_RESERVE_NS. `preempt` keeps the
  * nodes where the pod fits without the named victims, and names no victims itself. Gangs are
  * refused. A pod without a share may go anywhere.
  *

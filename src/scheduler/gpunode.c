@@ -19,7 +19,7 @@
 #include "manifest/cordon.h"
 #include "manifest/policy.h"
 
-static const char *text_at(const json_t *json, const char *key)
+static const char *gpunode_text_at(const json_t *json, const char *key)
 {
 	const char *text = json_string_value(json_object_get(json, key));
 
@@ -38,7 +38,7 @@ struct shown {
 	char s[72];
 };
 
-static struct shown show(const json_t *object, const char *key)
+static struct shown gpunode_show_text(const json_t *object, const char *key)
 {
 	const json_t *value = json_object_get(object, key);
 	_cleanup_free_ char *text = value ? json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT)
@@ -58,9 +58,9 @@ static int left_out(
 	return fail(err, -now, "status.%s[%zu].%s", list, i, why->msg);
 }
 
-static bool is_shared(const json_t *device)
+static bool gpunode_is_shared(const json_t *device)
 {
-	const char *owner = text_at(device, "owner");
+	const char *owner = gpunode_text_at(device, "owner");
 
 	return !*owner || !strcmp(owner, "divvy") || !strcmp(owner, "pool");
 }
@@ -68,13 +68,13 @@ static bool is_shared(const json_t *device)
 /* NULL: the device may be shared */
 static const char *why_closed(const json_t *gpu_node, const json_t *device)
 {
-	const char *owner = text_at(json_object_get(gpu_node, "status"), "owner");
+	const char *owner = gpunode_text_at(json_object_get(gpu_node, "status"), "owner");
 
-	if (cordon_has(gpu_node, text_at(device, "uuid")))
+	if (cordon_has(gpu_node, gpunode_text_at(device, "uuid")))
 		return "cordoned";
-	if (strcmp(text_at(device, "health"), "Healthy") != 0)
+	if (strcmp(gpunode_text_at(device, "health"), "Healthy") != 0)
 		return "unhealthy";
-	if (is_shared(device) && strcmp(owner, "none") != 0)
+	if (gpunode_is_shared(device) && strcmp(owner, "none") != 0)
 		return NULL;
 	return !strcmp(owner, "pool") ? GPUNODE_NOT_TAKEN : GPUNODE_NOT_OURS;
 }
@@ -89,18 +89,18 @@ const char *gpunode_closed(const struct gpunode *g)
 
 static int read_device(const json_t *json, struct gpunode_device *ret, struct error *err)
 {
-	const char *model = text_at(json, "model");
+	const char *model = gpunode_text_at(json, "model");
 
-	if (!*text_at(json, "uuid") ||
-		str_copy(ret->uuid, sizeof(ret->uuid), str_from(text_at(json, "uuid"))) < 0)
+	if (!*gpunode_text_at(json, "uuid") ||
+		str_copy(ret->uuid, sizeof(ret->uuid), str_from(gpunode_text_at(json, "uuid"))) < 0)
 		return fail(err, EINVAL, "uuid %s: 1 to %zu characters are possible",
-			show(json, "uuid").s, sizeof(ret->uuid) - 1);
+			gpunode_show_text(json, "uuid").s, sizeof(ret->uuid) - 1);
 	ret->memory_bytes = number_at(json, "memoryBytes", UINT64_MAX);
 	if (!json_is_integer(json_object_get(json, "memoryBytes")) ||
 		json_integer_value(json_object_get(json, "memoryBytes")) < 0 ||
 		ret->memory_bytes > PLACE_DEVICE_BYTES_MAX)
 		return fail(err, EINVAL, "memoryBytes %s: 0 to %" PRIu64 " are possible",
-			show(json, "memoryBytes").s, PLACE_DEVICE_BYTES_MAX);
+			gpunode_show_text(json, "memoryBytes").s, PLACE_DEVICE_BYTES_MAX);
 	/* A longer name is cut. */
 	snprintf(ret->model, sizeof(ret->model), "%s", *model ? model : "GPU");
 	ret->index = (uint32_t)number_at(json, "index", 1023);
@@ -109,7 +109,7 @@ static int read_device(const json_t *json, struct gpunode_device *ret, struct er
 }
 
 /* Gives the same number to devices with direct or indirect links. */
-static void link_devices(const json_t *devices, struct gpunode *g)
+static void gpunode_link_devices(const json_t *devices, struct gpunode *g)
 {
 	json_t *one, *link;
 	size_t i, k;
@@ -117,13 +117,14 @@ static void link_devices(const json_t *devices, struct gpunode *g)
 	for (uint32_t d = 0; d < g->n_devices; d++)
 		g->device[d].link = (uint8_t)d;
 	json_array_foreach(devices, i, one) {
-		const struct gpunode_device *a = gpunode_find(g, text_at(one, "uuid"));
+		const struct gpunode_device *a = gpunode_find(g, gpunode_text_at(one, "uuid"));
 
 		json_array_foreach(json_object_get(one, "links"), k, link) {
-			const struct gpunode_device *b = gpunode_find(g, text_at(link, "uuid"));
+			const struct gpunode_device *b = gpunode_find(
+				g, gpunode_text_at(link, "uuid"));
 			uint8_t from, to;
 
-			if (!a || !b || !strcmp(text_at(link, "kind"), "numa"))
+			if (!a || !b || !strcmp(gpunode_text_at(link, "kind"), "numa"))
 				continue;
 			from = b->link;
 			to = a->link;
@@ -134,7 +135,7 @@ static void link_devices(const json_t *devices, struct gpunode *g)
 	}
 }
 
-static int read_devices(const json_t *json, struct gpunode *g, struct error *err)
+static int gpunode_read_devices(const json_t *json, struct gpunode *g, struct error *err)
 {
 	const json_t *status = json_object_get(json, "status");
 	const json_t *devices = json_object_get(status, "devices");
@@ -151,16 +152,17 @@ static int read_devices(const json_t *json, struct gpunode *g, struct error *err
 		int r = read_device(one, &d, &why);
 
 		if (r == 0 && gpunode_find(g, d.uuid))
-			r = fail(&why, EINVAL, "uuid %s: it is there twice", show(one, "uuid").s);
+			r = fail(&why, EINVAL, "uuid %s: it is there twice",
+				gpunode_show_text(one, "uuid").s);
 		else if (r == 0 && g->n_devices == PLACE_NODE_DEVICES_MAX)
 			r = fail(&why, EINVAL, "uuid %s: a node has up to %u devices",
-				show(one, "uuid").s, PLACE_NODE_DEVICES_MAX);
+				gpunode_show_text(one, "uuid").s, PLACE_NODE_DEVICES_MAX);
 		result = left_out(result, r, "devices", i, &why, err);
 		d.closed = why_closed(json, one);
 		if (r == 0)
 			g->device[g->n_devices++] = d;
 	}
-	link_devices(devices, g);
+	gpunode_link_devices(devices, g);
 	return result;
 }
 
@@ -172,12 +174,12 @@ static int word_of(const char *text, const char *(*name)(int), int n, int otherw
 	return otherwise;
 }
 
-static const char *class_name(int i)
+static const char *gpunode_class_name(int i)
 {
 	return spec_class_name((enum spec_class)i);
 }
 
-static const char *mode_name(int i)
+static const char *gpunode_mode_name(int i)
 {
 	return spec_mode_name((enum spec_mode)i);
 }
@@ -188,15 +190,15 @@ static int read_tenant(
 	struct gpunode_tenant *ret = ret_tenant;
 	const json_t *devices = json_object_get(json, "devices");
 	const json_t *memory = json_object_get(json, "memoryBytes");
-	struct given_container *c = &ret->is;
+	struct assigned_container *c = &ret->is;
 
 	*ret = (struct gpunode_tenant){0};
-	if (str_copy(ret->uid, sizeof(ret->uid), str_from(text_at(json, "podUID"))) < 0)
+	if (str_copy(ret->uid, sizeof(ret->uid), str_from(gpunode_text_at(json, "podUID"))) < 0)
 		return fail(err, EINVAL, "podUID %s: up to %zu characters are possible",
-			show(json, "podUID").s, sizeof(ret->uid) - 1);
-	if (str_copy(c->name, sizeof(c->name), str_from(text_at(json, "container"))) < 0)
+			gpunode_show_text(json, "podUID").s, sizeof(ret->uid) - 1);
+	if (str_copy(c->name, sizeof(c->name), str_from(gpunode_text_at(json, "container"))) < 0)
 		return fail(err, EINVAL, "container %s: up to %zu characters are possible",
-			show(json, "container").s, sizeof(c->name) - 1);
+			gpunode_show_text(json, "container").s, sizeof(c->name) - 1);
 	for (size_t i = 0; i < json_array_size(devices) && c->n < SPEC_DEVICES_MAX; i++) {
 		const char *uuid = json_string_value(json_array_get(devices, i));
 		const json_int_t bytes = json_integer_value(json_array_get(memory, i));
@@ -207,21 +209,21 @@ static int read_tenant(
 	}
 	if (!c->n)
 		return fail(err, EINVAL, "devices %s: 1 to %u UUIDs are possible",
-			show(json, "devices").s, SPEC_DEVICES_MAX);
+			gpunode_show_text(json, "devices").s, SPEC_DEVICES_MAX);
 	c->request = (uint32_t)MAX(number_at(json, "request", SPEC_SHARE_ONE), UINT64_C(1));
 	c->limit = (uint32_t)number_at(json, "limit", SPEC_SHARE_ONE);
 	c->priority = (uint32_t)number_at(json, "priority", 100);
-	c->class = (enum spec_class)word_of(
-		text_at(json, "class"), class_name, SPEC_OPPORTUNISTIC + 1, SPEC_STANDARD);
-	c->mode = (enum spec_mode)word_of(
-		text_at(json, "mode"), mode_name, SPEC_MODE_REMOTE + 1, SPEC_MODE_LOCAL);
+	c->class = (enum spec_class)word_of(gpunode_text_at(json, "class"), gpunode_class_name,
+		SPEC_OPPORTUNISTIC + 1, SPEC_STANDARD);
+	c->mode = (enum spec_mode)word_of(gpunode_text_at(json, "mode"), gpunode_mode_name,
+		SPEC_MODE_REMOTE + 1, SPEC_MODE_LOCAL);
 	/* An exclusive tenant has the whole device, whatever the field says. */
 	if (c->mode == SPEC_MODE_EXCLUSIVE)
 		c->request = SPEC_SHARE_ONE;
 	return 0;
 }
 
-static int read_network(
+static int gpunode_read_network(
 	const json_t *json, const struct gpunode *g, void *ret_network, struct error *err)
 {
 	struct gpunode_network *ret = ret_network;
@@ -234,51 +236,53 @@ static int read_network(
 		{"host", PLACE_NETWORK_HOST},
 		{"overlay", PLACE_NETWORK_OVERLAY},
 	};
-	const struct str name = str_from(text_at(json, "name")),
-			 link = str_from(text_at(json, "link"));
+	const struct str name = str_from(gpunode_text_at(json, "name")),
+			 link = str_from(gpunode_text_at(json, "link"));
 	size_t kind = 0;
 
 	*ret = (struct gpunode_network){
 		.mbit = (uint32_t)number_at(json, "capacityMbps", UINT32_MAX)};
-	if (!given_is_network(name))
-		return fail(
-			err, EINVAL, "name %s: no name of a network device", show(json, "name").s);
+	if (!assigned_is_network(name))
+		return fail(err, EINVAL, "name %s: no name of a network device",
+			gpunode_show_text(json, "name").s);
 	if (!ret->mbit || ret->mbit > PLACE_MBIT_MAX)
 		return fail(err, EINVAL, "capacityMbps %s: 1 to %u are possible",
-			show(json, "capacityMbps").s, PLACE_MBIT_MAX);
-	if (json_object_get(json, "link") && !given_is_network(link))
-		return fail(
-			err, EINVAL, "link %s: no name of a network device", show(json, "link").s);
+			gpunode_show_text(json, "capacityMbps").s, PLACE_MBIT_MAX);
+	if (json_object_get(json, "link") && !assigned_is_network(link))
+		return fail(err, EINVAL, "link %s: no name of a network device",
+			gpunode_show_text(json, "link").s);
 	str_copy(ret->name, sizeof(ret->name), name);
 	str_copy(ret->link, sizeof(ret->link), link);
-	while (kind < ARRAY_SIZE(kinds) && strcmp(text_at(json, "kind"), kinds[kind].name) != 0)
+	while (kind < ARRAY_SIZE(kinds) &&
+		strcmp(gpunode_text_at(json, "kind"), kinds[kind].name) != 0)
 		kind++;
 	if (kind == ARRAY_SIZE(kinds))
 		return fail(err, EINVAL, "kind %s: rdma, sriov, host and overlay are possible",
-			show(json, "kind").s);
+			gpunode_show_text(json, "kind").s);
 	ret->kind = kinds[kind].kind;
 	return gpunode_find_network(g, ret->name) < g->n_networks
 		? fail(err, EINVAL, "name \"%s\": it is there twice", ret->name)
 		: 0;
 }
 
-static int read_peer(const json_t *json, const struct gpunode *g, void *ret_peer, struct error *err)
+static int gpunode_read_peer(
+	const json_t *json, const struct gpunode *g, void *ret_peer, struct error *err)
 {
 	struct gpunode_peer *ret = ret_peer;
 	const uint64_t us = number_at(json, "roundTripMicroseconds", UINT64_MAX),
 		       bits = number_at(json, "bitsPerSecond", UINT64_MAX);
 
 	*ret = (struct gpunode_peer){.latency_us = (uint32_t)us};
-	if (!*text_at(json, "name") ||
-		str_copy(ret->name, sizeof(ret->name), str_from(text_at(json, "name"))) < 0)
+	if (!*gpunode_text_at(json, "name") ||
+		str_copy(ret->name, sizeof(ret->name), str_from(gpunode_text_at(json, "name"))) < 0)
 		return fail(err, EINVAL, "name %s: 1 to %zu characters are possible",
-			show(json, "name").s, sizeof(ret->name) - 1);
+			gpunode_show_text(json, "name").s, sizeof(ret->name) - 1);
 	if (!us || us > PLACE_LATENCY_MAX)
 		return fail(err, EINVAL, "roundTripMicroseconds %s: 1 to %u are possible",
-			show(json, "roundTripMicroseconds").s, PLACE_LATENCY_MAX);
+			gpunode_show_text(json, "roundTripMicroseconds").s, PLACE_LATENCY_MAX);
 	if (bits / 1000000 > PLACE_MBIT_MAX)
 		return fail(err, EINVAL, "bitsPerSecond %s: up to %u000000 are possible",
-			show(json, "bitsPerSecond").s, PLACE_MBIT_MAX);
+			gpunode_show_text(json, "bitsPerSecond").s, PLACE_MBIT_MAX);
 	/* A slow path is at least 1 Mbit/s, because 0 means unmeasured. */
 	ret->mbit = bits ? (uint32_t)MAX(bits / 1000000, UINT64_C(1)) : 0;
 	return gpunode_find_peer(g, ret->name)
@@ -300,9 +304,9 @@ struct item_list {
 
 static const struct item_list item_lists[] = {
 	{"network.devices", true, GPUNODE_NETWORKS_MAX,
-		ITEMS(network, n_networks, struct gpunode_network), read_network},
+		ITEMS(network, n_networks, struct gpunode_network), gpunode_read_network},
 	{"network.peers", true, GPUNODE_PEERS_MAX, ITEMS(peer, n_peers, struct gpunode_peer),
-		read_peer},
+		gpunode_read_peer},
 	{"tenants", false, GPUNODE_TENANTS_MAX, ITEMS(tenant, n_tenants, struct gpunode_tenant),
 		read_tenant},
 };
@@ -351,9 +355,9 @@ int gpunode_read(const json_t *json, struct gpunode *ret, struct error *err)
 	*ret = (struct gpunode){.slots_total = (uint32_t)number_at(
 					json_object_get(status, "slots"), "total", 65535),
 		.epoch = number_at(status, "epoch", INT64_MAX),
-		.is_serving = *text_at(json_object_get(status, "remote"), "address"),
+		.is_serving = *gpunode_text_at(json_object_get(status, "remote"), "address"),
 		.overcommit_memory = policy_overcommit_memory(json_object_get(json, "spec"))};
-	r = read_devices(json, ret, err);
+	r = gpunode_read_devices(json, ret, err);
 	for (size_t i = 0; i < ARRAY_SIZE(item_lists) && r != -ENOMEM; i++)
 		r = add_result(r, read_items(json, &item_lists[i], ret, &later), &later, err);
 	return r;

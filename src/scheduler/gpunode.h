@@ -36,19 +36,19 @@ struct gpunode_device {
 
 struct gpunode_tenant {
 	char uid[GPUNODE_UID];
-	struct given_container is;
+	struct assigned_container is;
 };
 
 struct gpunode_network {
-	char name[GIVEN_NETWORK];
-	char link[GIVEN_NETWORK]; /* the port that carries it and others; "": its own */
+	char name[ASSIGNED_NETWORK];
+	char link[ASSIGNED_NETWORK]; /* the port that carries it and others; "": its own */
 	enum place_network_kind kind;
 	uint32_t mbit;
 };
 
 /* The node's measurement to another node. */
 struct gpunode_peer {
-	char name[GIVEN_NODE];
+	char name[ASSIGNED_NODE];
 	uint32_t latency_us; /* round trip, rounded up */
 	uint32_t mbit;       /* rounded down, at least 1; 0: not measured */
 };

@@ -3,9 +3,9 @@
  * Keeps each queue item in exactly one state, and chooses the next item by rank and queue. Active
  * items stand in a heap of their line by rank, and items that back off in one heap by time. RESTING
  * items are unschedulable; they stand in a list in the order in which they entered that list. A
- * second heap per line holds the items that an event may make active early. reserve() makes room in
- * all heaps when an item enters a line, so a change of state cannot fail. An item knows its index
- * in its heaps and is removed in logarithmic time.
+ * second heap per line holds the items that an event may make active early. pending_reserve_entry()
+ * makes room in all heaps when an item enters a line, so a change of state cannot fail. An item
+ * knows its index in its heaps and is removed in logarithmic time.
  */
 #include "scheduler/pending.h"
 
@@ -21,7 +21,7 @@
 #include "base/hash.h"
 #include "base/heap.h"
 
-enum state { ACTIVE, BACKING_OFF, RESTING, OUT, N_STATES };
+enum state { ACTIVE, BACKING_OFF, UNSCHEDULABLE, OUT, N_STATES };
 
 struct entry {
 	UT_hash_handle hh;
@@ -52,9 +52,9 @@ struct pending {
 	struct entry *entries[PENDING_KINDS]; /* by name */
 	struct line *lines;
 	uint32_t n_lines, lines_room;
-	struct pending_lines known;
+	struct pending_queues known;
 	struct backing_off backing_off;
-	struct entry *resting;
+	struct entry *unschedulable;
 	uint32_t n_of[N_STATES];
 	struct rand *rand;
 };
@@ -98,20 +98,20 @@ HEAP_DEFINE(backing_off, struct entry *, is_sooner, set_at_state)
 
 static bool may_be_hurried(const struct entry *e)
 {
-	return !e->has_failed && (e->state == BACKING_OFF || e->state == RESTING);
+	return !e->has_failed && (e->state == BACKING_OFF || e->state == UNSCHEDULABLE);
 }
 
 static void leave_state(struct pending *p, struct entry *e)
 {
 	if (may_be_hurried(e))
-		waiting_remove(&p->lines[e->rank.line].waiting, e->at_waiting);
+		waiting_remove(&p->lines[e->rank.queue].waiting, e->at_waiting);
 	p->n_of[e->state]--;
 	if (e->state == ACTIVE)
-		active_remove(&p->lines[e->rank.line].active, e->at_state);
+		active_remove(&p->lines[e->rank.queue].active, e->at_state);
 	else if (e->state == BACKING_OFF)
 		backing_off_remove(&p->backing_off, e->at_state);
-	else if (e->state == RESTING)
-		DL_DELETE(p->resting, e);
+	else if (e->state == UNSCHEDULABLE)
+		DL_DELETE(p->unschedulable, e);
 }
 
 static void enter_state(struct pending *p, struct entry *e, enum state state)
@@ -119,22 +119,22 @@ static void enter_state(struct pending *p, struct entry *e, enum state state)
 	e->state = state;
 	p->n_of[state]++;
 	if (state == ACTIVE)
-		active_add(&p->lines[e->rank.line].active, e);
+		active_add(&p->lines[e->rank.queue].active, e);
 	else if (state == BACKING_OFF)
 		backing_off_add(&p->backing_off, e);
-	else if (state == RESTING)
-		DL_APPEND(p->resting, e);
+	else if (state == UNSCHEDULABLE)
+		DL_APPEND(p->unschedulable, e);
 	if (may_be_hurried(e))
-		waiting_add(&p->lines[e->rank.line].waiting, e);
+		waiting_add(&p->lines[e->rank.queue].waiting, e);
 }
 
-static void set_state(struct pending *p, struct entry *e, enum state state)
+static void pending_set_state(struct pending *p, struct entry *e, enum state state)
 {
 	leave_state(p, e);
 	enter_state(p, e, state);
 }
 
-static struct entry *find(const struct pending *p, struct pending_key key)
+static struct entry *pending_find_entry(const struct pending *p, struct pending_key key)
 {
 	struct entry *e;
 
@@ -142,7 +142,7 @@ static struct entry *find(const struct pending *p, struct pending_key key)
 	return e;
 }
 
-int pending_new(struct rand *rand, const struct pending_lines *lines, struct pending **ret)
+int pending_new(struct rand *rand, const struct pending_queues *lines, struct pending **ret)
 {
 	struct pending *p = calloc(1, sizeof(*p));
 
@@ -175,14 +175,14 @@ void pending_free(struct pending *p)
 }
 
 /* Reserves space for one more item, so that a change of state cannot fail. */
-static int reserve(struct pending *p, uint32_t at)
+static int pending_reserve_entry(struct pending *p, uint32_t at)
 {
 	const size_t n = HASH_COUNT(p->entries[PENDING_POD]) +
 		HASH_COUNT(p->entries[PENDING_GANG]) + 1ul;
 	struct line *line;
 	int r;
 
-	if (at >= PENDING_LINES_MAX)
+	if (at >= PENDING_QUEUES_MAX)
 		return -ENOMEM;
 	r = array_grow(&p->lines, &p->lines_room, at + 1ul, sizeof(*p->lines));
 	while (r == 0 && p->n_lines <= at)
@@ -199,21 +199,21 @@ static int reserve(struct pending *p, uint32_t at)
 /* May move the item to another line. */
 static int set_rank(struct pending *p, struct entry *e, const struct pending_rank *rank)
 {
-	int r = rank->line == e->rank.line ? 0 : reserve(p, rank->line);
+	int r = rank->queue == e->rank.queue ? 0 : pending_reserve_entry(p, rank->queue);
 
 	if (r < 0)
 		return r;
 	leave_state(p, e);
-	p->lines[e->rank.line].n--;
+	p->lines[e->rank.queue].n--;
 	e->rank = *rank;
-	p->lines[e->rank.line].n++;
+	p->lines[e->rank.queue].n++;
 	enter_state(p, e, e->state);
 	return 0;
 }
 
 int pending_add(struct pending *p, struct pending_key key, const struct pending_rank *rank)
 {
-	struct entry *e = find(p, key);
+	struct entry *e = pending_find_entry(p, key);
 	const size_t n = strlen(key.name);
 
 	if (e) {
@@ -221,7 +221,7 @@ int pending_add(struct pending *p, struct pending_key key, const struct pending_
 		return set_rank(p, e, rank);
 	}
 	e = calloc(1, sizeof(*e) + n + 1);
-	if (!e || reserve(p, rank->line) < 0) {
+	if (!e || pending_reserve_entry(p, rank->queue) < 0) {
 		free(e);
 		return -ENOMEM;
 	}
@@ -233,25 +233,25 @@ int pending_add(struct pending *p, struct pending_key key, const struct pending_
 		free(e);
 		return -ENOMEM;
 	}
-	p->lines[rank->line].n++;
+	p->lines[rank->queue].n++;
 	enter_state(p, e, ACTIVE);
 	return 0;
 }
 
-static void remove_entry(struct pending *p, struct entry *e)
+static void pending_remove_entry(struct pending *p, struct entry *e)
 {
 	leave_state(p, e);
-	p->lines[e->rank.line].n--;
+	p->lines[e->rank.queue].n--;
 	HASH_DEL(p->entries[e->key.kind], e);
 	free(e);
 }
 
 void pending_remove(struct pending *p, struct pending_key key)
 {
-	struct entry *e = find(p, key);
+	struct entry *e = pending_find_entry(p, key);
 
 	if (e)
-		remove_entry(p, e);
+		pending_remove_entry(p, e);
 }
 
 void pending_doubt_all(struct pending *p)
@@ -269,13 +269,13 @@ void pending_remove_doubted(struct pending *p)
 		for (e = p->entries[kind]; e; e = next) {
 			next = e->hh.next;
 			if (e->is_doubted)
-				remove_entry(p, e);
+				pending_remove_entry(p, e);
 		}
 }
 
 bool pending_has(const struct pending *p, struct pending_key key)
 {
-	return find(p, key) != NULL;
+	return pending_find_entry(p, key) != NULL;
 }
 
 /*
@@ -302,18 +302,18 @@ const struct pending_key *pending_next(struct pending *p, uint64_t now_ns)
 	struct entry *e;
 
 	while (p->backing_off.n && p->backing_off.v[0]->until_ns <= now_ns)
-		set_state(p, p->backing_off.v[0], ACTIVE);
-	while (p->resting && p->resting->until_ns + PENDING_REST_NS <= now_ns)
-		set_state(p, p->resting, ACTIVE);
+		pending_set_state(p, p->backing_off.v[0], ACTIVE);
+	while (p->unschedulable && p->unschedulable->until_ns + PENDING_UNSCHEDULABLE_NS <= now_ns)
+		pending_set_state(p, p->unschedulable, ACTIVE);
 	e = first_active(p);
 	if (!e)
 		return NULL;
-	set_state(p, e, OUT);
+	pending_set_state(p, e, OUT);
 	return &e->key;
 }
 
 /* One half is random, so that items that failed together are retried apart. */
-static uint64_t pause_ns(struct pending *p, uint32_t tries)
+static uint64_t pending_pause_ns(struct pending *p, uint32_t tries)
 {
 	const uint64_t pause = MIN(
 		PENDING_BACKOFF_NS << MIN(tries, 8u), (uint64_t)PENDING_BACKOFF_MAX_NS);
@@ -324,19 +324,19 @@ static uint64_t pause_ns(struct pending *p, uint32_t tries)
 void pending_put_back(
 	struct pending *p, struct pending_key key, enum pending_end end, uint64_t now_ns)
 {
-	struct entry *e = find(p, key);
+	struct entry *e = pending_find_entry(p, key);
 
 	if (!e)
 		return;
 	leave_state(p, e);
-	e->until_ns = now_ns + pause_ns(p, e->tries++);
+	e->until_ns = now_ns + pending_pause_ns(p, e->tries++);
 	e->has_failed = end == PENDING_FAILED;
-	enter_state(p, e, end == PENDING_NOWHERE ? RESTING : BACKING_OFF);
+	enter_state(p, e, end == PENDING_NOWHERE ? UNSCHEDULABLE : BACKING_OFF);
 }
 
 void pending_set_tries(struct pending *p, struct pending_key key, uint32_t tries)
 {
-	struct entry *e = find(p, key);
+	struct entry *e = pending_find_entry(p, key);
 
 	if (e)
 		e->tries = tries;
@@ -344,7 +344,7 @@ void pending_set_tries(struct pending *p, struct pending_key key, uint32_t tries
 
 void pending_put_back_until(struct pending *p, struct pending_key key, uint64_t until_ns)
 {
-	struct entry *e = find(p, key);
+	struct entry *e = pending_find_entry(p, key);
 
 	if (!e)
 		return;
@@ -354,23 +354,24 @@ void pending_put_back_until(struct pending *p, struct pending_key key, uint64_t 
 	enter_state(p, e, BACKING_OFF);
 }
 
-static void wake_owed(struct pending *p)
+static void pending_wake_below_guarantee(struct pending *p)
 {
 	for (uint32_t i = 1; i < p->n_lines; i++) {
 		struct waiting *waiting = &p->lines[i].waiting;
 
-		if (!waiting->n || !p->known.is_owed(p->known.arg, i))
+		if (!waiting->n || !p->known.is_below_guarantee(p->known.arg, i))
 			continue;
-		for (uint32_t n = 0; n < PENDING_OWED_MAX && waiting->n; n++)
-			set_state(p, waiting->v[0], ACTIVE);
+		for (uint32_t n = 0; n < PENDING_BELOW_GUARANTEE_MAX && waiting->n; n++)
+			pending_set_state(p, waiting->v[0], ACTIVE);
 	}
 }
 
 void pending_wake(struct pending *p, uint64_t now_ns)
 {
-	wake_owed(p);
-	while (p->resting)
-		set_state(p, p->resting, p->resting->until_ns <= now_ns ? ACTIVE : BACKING_OFF);
+	pending_wake_below_guarantee(p);
+	while (p->unschedulable)
+		pending_set_state(p, p->unschedulable,
+			p->unschedulable->until_ns <= now_ns ? ACTIVE : BACKING_OFF);
 }
 
 /* Returns the first item of all lines by rank, or NULL. */
@@ -392,16 +393,16 @@ void pending_hurry(struct pending *p, uint32_t n)
 	struct entry *e;
 
 	for (; n && (e = first_waiting(p)); n--)
-		set_state(p, e, ACTIVE);
+		pending_set_state(p, e, ACTIVE);
 }
 
 void pending_wake_one(struct pending *p, struct pending_key key)
 {
-	struct entry *e = find(p, key);
+	struct entry *e = pending_find_entry(p, key);
 
-	if (e && (e->state == RESTING || e->state == BACKING_OFF)) {
+	if (e && (e->state == UNSCHEDULABLE || e->state == BACKING_OFF)) {
 		e->tries = 0;
-		set_state(p, e, ACTIVE);
+		pending_set_state(p, e, ACTIVE);
 	}
 }
 
@@ -413,13 +414,13 @@ uint64_t pending_deadline(const struct pending *p)
 		return 0;
 	if (p->backing_off.n)
 		at = p->backing_off.v[0]->until_ns;
-	if (p->resting)
-		at = MIN(at, p->resting->until_ns + PENDING_REST_NS);
+	if (p->unschedulable)
+		at = MIN(at, p->unschedulable->until_ns + PENDING_UNSCHEDULABLE_NS);
 	return at;
 }
 
 struct pending_counts pending_counts(const struct pending *p)
 {
 	return (struct pending_counts){
-		p->n_of[ACTIVE], p->n_of[BACKING_OFF], p->n_of[RESTING], p->n_of[OUT]};
+		p->n_of[ACTIVE], p->n_of[BACKING_OFF], p->n_of[UNSCHEDULABLE], p->n_of[OUT]};
 }

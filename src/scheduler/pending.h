@@ -2,7 +2,7 @@
 /*
  * The pods and gangs that wait for a place, and which is next. A queue item is active, or it backs
  * off after a failed try, 1 to 10 s, longer each time. Or it is unschedulable: it rests until an
- * event that may help (pending_wake()), at most PENDING_REST_NS.
+ * event that may help (pending_wake()), at most PENDING_UNSCHEDULABLE_NS.
  *
  * Items stand in lines: one line for each queue (place/place-queue.h), and line 0 for items without
  * a queue. Of the lines with queues, is_before() chooses one, whatever priorities their items have.
@@ -20,11 +20,11 @@
 
 #define PENDING_BACKOFF_NS (UINT64_C(1) * 1000000000)
 #define PENDING_BACKOFF_MAX_NS (UINT64_C(10) * 1000000000)
-#define PENDING_REST_NS (UINT64_C(300) * 1000000000)
+#define PENDING_UNSCHEDULABLE_NS (UINT64_C(300) * 1000000000)
 
-#define PENDING_LINES_MAX (1u << 16)
+#define PENDING_QUEUES_MAX (1u << 16)
 /* Items of a line below its guarantee that pending_wake() makes active at once. */
-#define PENDING_OWED_MAX 16u
+#define PENDING_BELOW_GUARANTEE_MAX 16u
 /* Items per device that begins to accept tenants: as many as the device has slots. */
 #define PENDING_OPENED_MAX 64u
 
@@ -41,24 +41,25 @@ struct pending_rank {
 	int64_t priority;      /* spec.priority */
 	uint32_t gpu_priority; /* divvy.gpu/priority */
 	uint64_t created_ns;
-	uint32_t line; /* below PENDING_LINES_MAX */
+	uint32_t queue; /* below PENDING_QUEUES_MAX */
 };
 
 /* Properties of lines with queues. */
-struct pending_lines {
+struct pending_queues {
 	bool (*is_before)(void *arg, uint32_t a, uint32_t b);
 	/*
 	 * Whether the line uses less than its guarantee, so that its items should not wait for
 	 * their pauses.
 	 */
-	bool (*is_owed)(void *arg, uint32_t line);
+	bool (*is_below_guarantee)(void *arg, uint32_t queue);
 	void *arg;
 };
 
 struct pending;
 
 /* rand: for jitter, borrowed. `lines` is copied. -ENOMEM. */
-int pending_new(struct rand *rand, const struct pending_lines *lines, struct pending **ret_pending);
+int pending_new(
+	struct rand *rand, const struct pending_queues *lines, struct pending **ret_pending);
 void pending_free(struct pending *pending);
 
 /* Adds an active item, or gives a present one the rank and its line. -ENOMEM. */
@@ -106,7 +107,7 @@ void pending_hurry(struct pending *pending, uint32_t n);
 uint64_t pending_deadline(const struct pending *pending);
 
 struct pending_counts {
-	uint32_t n_active, n_backing_off, n_resting, n_out;
+	uint32_t n_active, n_backing_off, n_unschedulable, n_out;
 };
 struct pending_counts pending_counts(const struct pending *pending);
 

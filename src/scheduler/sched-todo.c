@@ -37,7 +37,8 @@ void todo_done(struct todo *todo)
 }
 
 /* Returns NULL if memory is exhausted. */
-static struct todo_entry *add(struct todo *todo, enum sched_act act, const struct cpod *pod)
+static struct todo_entry *todo_add_entry(
+	struct todo *todo, enum sched_act act, const struct cpod *pod)
 {
 	_cleanup_free_ char *ns = str_dup(str_from(cpod_ns(pod)));
 	_cleanup_free_ char *name = str_dup(str_from(cpod_name(pod)));
@@ -51,7 +52,7 @@ static struct todo_entry *add(struct todo *todo, enum sched_act act, const struc
 }
 
 /* Removes the last entry unless all its texts were allocated. */
-static int added(struct todo *todo, bool is_whole)
+static int todo_finish_add(struct todo *todo, bool is_whole)
 {
 	if (is_whole)
 		return 0;
@@ -62,18 +63,18 @@ static int added(struct todo *todo, bool is_whole)
 int todo_push(struct todo *todo, enum sched_act act, const struct cpod *pod, enum reason reason,
 	struct str sentence)
 {
-	struct todo_entry *e = add(todo, act, pod);
+	struct todo_entry *e = todo_add_entry(todo, act, pod);
 
 	if (!e)
 		return -ENOMEM;
 	e->reason = reason;
 	e->sentence = str_dup(sentence);
-	return added(todo, e->sentence);
+	return todo_finish_add(todo, e->sentence);
 }
 
 int todo_push_claims(struct todo *todo, const struct cpod *pod, struct decide_claims *claims)
 {
-	struct todo_entry *e = add(todo, SCHED_CLAIM, pod);
+	struct todo_entry *e = todo_add_entry(todo, SCHED_CLAIM, pod);
 
 	if (!e)
 		return -ENOMEM;
@@ -84,7 +85,7 @@ int todo_push_claims(struct todo *todo, const struct cpod *pod, struct decide_cl
 int todo_push_eviction(struct todo *todo, const struct cpod *pod, const struct cpod *preemptor)
 {
 	const bool is_reclaimed = preemptor && cpod_is_reclaimed(pod);
-	struct todo_entry *e = add(todo, SCHED_EVICT, pod);
+	struct todo_entry *e = todo_add_entry(todo, SCHED_EVICT, pod);
 	struct sched_preemptor *p;
 
 	if (!e || !preemptor)
@@ -94,7 +95,7 @@ int todo_push_eviction(struct todo *todo, const struct cpod *pod, const struct c
 	*p = (struct sched_preemptor){str_dup(str_from(cpod_ns(preemptor))),
 		str_dup(str_from(cpod_name(preemptor))),
 		str_dup(is_reclaimed ? str_from(cpod_queue(preemptor)) : STR(""))};
-	return added(todo, p->ns && p->name && p->queue);
+	return todo_finish_add(todo, p->ns && p->name && p->queue);
 }
 
 void sched_preemptor_format(const struct sched_preemptor *p, struct buf *out)

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Turns objects and time into actions, one step of think() at a time. A step handles nominated pods
- * first, then resize requests and pods that began to run, then the next queue item. A step that
- * queued actions ends there; sched_next() hands them out before it thinks again. A gang is one
- * queue item: gather() finds places for enough of its members, or cancels all of them. rank_all()
- * gives every waiting pod its queue item again when queues or groups change. The flags has_wishes,
- * has_news and has_denied avoid a search through all pods when nothing has changed.
+ * Turns objects and time into actions, one step of sched_think() at a time. A step handles
+ * nominated pods first, then resize requests and pods that began to run, then the next queue item.
+ * A step that queued actions ends there; sched_next() hands them out before it thinks again. A gang
+ * is one queue item: sched_gather_gang() finds places for enough of its members, or cancels all of
+ * them. rank_all() gives every waiting pod its queue item again when queues or groups change. The
+ * flags has_resizes, has_news and has_denied avoid a search through all pods when nothing has
+ * changed.
  */
 #include "scheduler/sched.h"
 
@@ -31,7 +32,7 @@ struct sched {
 	struct buf why;
 	struct decide_outcome outcome; /* of the current decision */
 	struct decide_victims victims; /* of the current decision */
-	bool has_wishes;               /* a pod may have a resize request or has begun to run */
+	bool has_resizes;              /* a pod may have a resize request or has begun to run */
 	uint64_t epoch;                /* epoch of its Lease */
 	bool has_denied;               /* a resize request may have been denied */
 	bool has_room;                 /* capacity was freed since denied requests were tried */
@@ -39,20 +40,20 @@ struct sched {
 	struct sched_counts counts;
 };
 
-static bool is_before(void *arg, uint32_t a, uint32_t b)
+static bool sched_is_before(void *arg, uint32_t a, uint32_t b)
 {
 	return cluster_queue_is_before(arg, a, b);
 }
 
-static bool is_owed(void *arg, uint32_t line)
+static bool sched_is_below_guarantee(void *arg, uint32_t line)
 {
-	return cluster_queue_is_owed(arg, line);
+	return cluster_queue_is_below_guarantee(arg, line);
 }
 
 int sched_new(const struct sched_config *config, struct sched **ret, struct error *err)
 {
 	_cleanup_(sched_free_p) struct sched *s = calloc(1, sizeof(*s));
-	struct pending_lines lines = {is_before, is_owed, NULL};
+	struct pending_queues lines = {sched_is_before, sched_is_below_guarantee, NULL};
 	int r;
 
 	if (!s)
@@ -93,12 +94,12 @@ static void take_back_offers(struct sched *s)
 {
 	struct cpod *pod = NULL;
 
-	if (!cluster_n_offered(s->cluster) || s->now_ns < s->offers_seen_ns + OFFERS_NS)
+	if (!cluster_n_reserved(s->cluster) || s->now_ns < s->offers_seen_ns + OFFERS_NS)
 		return;
 	s->offers_seen_ns = s->now_ns;
 	while ((pod = cluster_next_pod(s->cluster, pod)))
-		if (cpod_state(pod) == CPOD_OFFERED && s->now_ns >= cpod_give_up_ns(pod)) {
-			s->counts.n_forgone++;
+		if (cpod_state(pod) == CPOD_RESERVED && s->now_ns >= cpod_give_up_ns(pod)) {
+			s->counts.n_expired++;
 			cluster_forget(s->cluster, pod);
 		}
 }
@@ -121,8 +122,8 @@ void sched_lead(struct sched *s, uint64_t epoch)
 			continue;
 		cpod_accept(pod);
 		if (cpod_is_older(pod, epoch)) {
-			cpod_note_wish(pod);
-			s->has_wishes = true;
+			cpod_note_resize(pod);
+			s->has_resizes = true;
 		}
 	}
 }
@@ -130,7 +131,7 @@ void sched_lead(struct sched *s, uint64_t epoch)
 /* ---- queue items ---- */
 
 /* The queue item that the pod belongs to. Valid until the pod changes. */
-static struct pending_key key_of(const struct cpod *pod)
+static struct pending_key sched_pod_key(const struct cpod *pod)
 {
 	if (cpod_group(pod)[0])
 		return (struct pending_key){PENDING_GANG, cpod_group(pod)};
@@ -140,7 +141,7 @@ static struct pending_key key_of(const struct cpod *pod)
 /* The same, with the name copied to `name`. */
 static struct pending_key copy_key(const struct cpod *pod, char name[static KEY_MAX])
 {
-	const struct pending_key key = key_of(pod);
+	const struct pending_key key = sched_pod_key(pod);
 
 	str_copy(name, KEY_MAX, str_from(key.name));
 	return (struct pending_key){key.kind, name};
@@ -154,9 +155,9 @@ static bool is_same_key(struct pending_key a, struct pending_key b)
 static int add_item(struct sched *s, const struct cpod *pod)
 {
 	const struct pending_rank rank = {cpod_priority(pod), cpod_gpu_priority(pod),
-		cpod_created_ns(pod), cpod_line(s->cluster, pod)};
+		cpod_created_ns(pod), cpod_queue_index(s->cluster, pod)};
 
-	return pending_add(s->pending, key_of(pod), &rank);
+	return pending_add(s->pending, sched_pod_key(pod), &rank);
 }
 
 /* A group stays in the queue while one of its members waits. */
@@ -179,7 +180,7 @@ static void drop_item(struct sched *s, struct pending_key key)
 }
 
 /* Returns whether a field of the waiting pod has changed that can affect its place. */
-static bool is_other_wish(const json_t *was, const json_t *now)
+static bool sched_is_other_resize(const json_t *was, const json_t *now)
 {
 	static const char *const fields[] = {"annotations", "labels"};
 	const json_t *a = json_object_get(was, "metadata"), *b = json_object_get(now, "metadata");
@@ -193,7 +194,7 @@ static bool is_other_wish(const json_t *was, const json_t *now)
 	return !json_equal(json_object_get(was, "spec"), json_object_get(now, "spec"));
 }
 
-static int set_pod(struct sched *s, json_t *json, struct error *err)
+static int sched_set_pod(struct sched *s, json_t *json, struct error *err)
 {
 	const json_t *metadata = json_object_get(json, "metadata");
 	const char *ns = json_string_value(json_object_get(metadata, "namespace"));
@@ -211,21 +212,22 @@ static int set_pod(struct sched *s, json_t *json, struct error *err)
 	if (!pod)
 		return r;
 	s->has_news = true;
-	if (cpod_running(pod) || decide_has_wish(s->cluster, pod) || cpod_is_older(pod, s->epoch)) {
-		cpod_note_wish(pod);
-		s->has_wishes = true;
+	if (cpod_running(pod) || decide_has_resize(s->cluster, pod) ||
+		cpod_is_older(pod, s->epoch)) {
+		cpod_note_resize(pod);
+		s->has_resizes = true;
 	}
 	if (key.name &&
-		(!is_same_key(key, key_of(pod)) || cpod_state(pod) == CPOD_BOUND ||
+		(!is_same_key(key, sched_pod_key(pod)) || cpod_state(pod) == CPOD_BOUND ||
 			cpod_state(pod) == CPOD_OTHER))
 		drop_item(s, key);
 	if (cpod_state(pod) != CPOD_PENDING)
 		return r;
 	if (add_item(s, pod) < 0)
 		return fail(err, ENOMEM, "out of memory");
-	if (!was || is_other_wish(was, json)) {
+	if (!was || sched_is_other_resize(was, json)) {
 		cpod_forgive(pod);
-		pending_wake_one(s->pending, key_of(pod));
+		pending_wake_one(s->pending, sched_pod_key(pod));
 	}
 	return r;
 }
@@ -233,7 +235,7 @@ static int set_pod(struct sched *s, json_t *json, struct error *err)
 int sched_set(struct sched *s, int kind, json_t *json, struct error *err)
 {
 	s->has_news = true;
-	return kind == OBJECT_POD ? set_pod(s, json, err)
+	return kind == OBJECT_POD ? sched_set_pod(s, json, err)
 				  : cluster_set(s->cluster, kind, json, err);
 }
 
@@ -260,9 +262,9 @@ int sched_remove(struct sched *s, int kind, const char *ns, const char *name)
  * is refused. After the pause the reason is Unschedulable again, because the pod may then lack a
  * device.
  */
-static int push_tell(struct sched *s, const struct cpod *pod, struct str text)
+static int sched_push_condition(struct sched *s, const struct cpod *pod, struct str text)
 {
-	return todo_push(&s->todo, SCHED_TELL, pod,
+	return todo_push(&s->todo, SCHED_CONDITION, pod,
 		cpod_is_refused(s->cluster, pod) ? REASON_SCHEDULER_ERROR : REASON_UNSCHEDULABLE,
 		text);
 }
@@ -275,7 +277,7 @@ static int push_evictions(struct sched *s, const struct cpod *pod)
 	for (uint32_t i = 0; r == 0 && i < s->victims.n; i++) {
 		struct cpod *victim = s->victims.v[i];
 
-		cpod_set_told_ns(victim, s->now_ns);
+		cpod_set_reported_ns(victim, s->now_ns);
 		s->counts.n_evictions++;
 		s->counts.n_reclaimed += cpod_is_reclaimed(victim);
 		r = todo_push_eviction(&s->todo, victim, pod);
@@ -284,7 +286,7 @@ static int push_evictions(struct sched *s, const struct cpod *pod)
 }
 
 /* The item rests until an event, or until it can reclaim the devices that it asked back. */
-static void rest(struct sched *s, struct pending_key key, uint64_t reclaim_at_ns)
+static void sched_rest_pod(struct sched *s, struct pending_key key, uint64_t reclaim_at_ns)
 {
 	if (reclaim_at_ns)
 		pending_put_back_until(s->pending, key, reclaim_at_ns);
@@ -308,7 +310,7 @@ static int try_pod(struct sched *s, struct pending_key key, struct cpod *pod, st
 		s->counts.n_placed++;
 		r = todo_push(&s->todo, SCHED_BIND, pod, REASON_NONE, STR(""));
 		break;
-	case DECIDE_HOLD:
+	case DECIDE_NOMINATE:
 		r = push_evictions(s, pod);
 		r = r < 0 ? r
 			  : todo_push(&s->todo, SCHED_NOMINATE, pod, REASON_NONE,
@@ -320,8 +322,8 @@ static int try_pod(struct sched *s, struct pending_key key, struct cpod *pod, st
 		break;
 	case DECIDE_WAIT:
 		s->counts.n_nowhere++;
-		rest(s, key, cpod_reclaim_at_ns(pod));
-		r = push_tell(s, pod, buf_str(&s->outcome.why));
+		sched_rest_pod(s, key, cpod_reclaim_at_ns(pod));
+		r = sched_push_condition(s, pod, buf_str(&s->outcome.why));
 		break;
 	}
 	return r < 0 ? fail(err, ENOMEM, "out of memory") : 0;
@@ -333,7 +335,7 @@ struct gang {
 	struct cpod **member; /* pending members first, in queue order */
 	uint32_t n, n_waiting, n_running;
 	uint32_t least, size;
-	bool is_holding;
+	bool is_nominated;
 };
 
 /*
@@ -367,14 +369,14 @@ static int gang_init(struct sched *s, const char *group, struct gang *g)
 	cluster_members(s->cluster, group, g->member, g->n);
 	qsort(g->member, g->n, sizeof(struct cpod *), compare_members);
 	for (uint32_t i = 0; i < g->n; i++) {
-		const struct tenancy *asked = cpod_asked(g->member[i]);
+		const struct tenancy *requested = cpod_requested(g->member[i]);
 
 		g->n_waiting += cpod_state(g->member[i]) == CPOD_PENDING;
 		g->n_running += is_running(g->member[i]);
-		g->is_holding |= cpod_state(g->member[i]) == CPOD_HOLDING;
+		g->is_nominated |= cpod_state(g->member[i]) == CPOD_NOMINATED;
 		/* If members differ, the largest number counts. */
-		g->least = MAX(g->least, asked->group_least);
-		g->size = MAX(g->size, asked->group_size);
+		g->least = MAX(g->least, requested->group_least);
+		g->size = MAX(g->size, requested->group_size);
 	}
 	return 0;
 }
@@ -384,7 +386,7 @@ static int tell_all(struct sched *s, const struct gang *g, struct str text)
 	int r = 0;
 
 	for (uint32_t i = 0; r == 0 && i < g->n_waiting; i++)
-		r = push_tell(s, g->member[i], text);
+		r = sched_push_condition(s, g->member[i], text);
 	return r;
 }
 
@@ -400,8 +402,8 @@ static int has_to_wait(struct sched *s, const struct gang *g, struct error *err)
 	if (s->victims.n)
 		return 1;
 	for (uint32_t i = 0; r == 0 && decision == DECIDE_BIND && i < g->n_waiting; i++)
-		if (cpod_state(g->member[i]) == CPOD_HOLDING)
-			r = decide_held(s->cluster, g->member[i], &decision, err);
+		if (cpod_state(g->member[i]) == CPOD_NOMINATED)
+			r = decide_nominated(s->cluster, g->member[i], &decision, err);
 	return r < 0 ? r : decision != DECIDE_BIND;
 }
 
@@ -409,8 +411,8 @@ static int has_to_wait(struct sched *s, const struct gang *g, struct error *err)
  * Binds the placed members, or nominates all of them if one has to wait. `why` explains the members
  * without a place.
  */
-static int settle(struct sched *s, const struct gang *g, uint64_t give_up_ns, const struct buf *why,
-	struct error *err)
+static int sched_settle_gang(struct sched *s, const struct gang *g, uint64_t give_up_ns,
+	const struct buf *why, struct error *err)
 {
 	const int must_wait = has_to_wait(s, g, err);
 	int r = MIN(must_wait, 0);
@@ -419,11 +421,11 @@ static int settle(struct sched *s, const struct gang *g, uint64_t give_up_ns, co
 		struct cpod *pod = g->member[i];
 
 		if (cpod_state(pod) == CPOD_PENDING) {
-			r = push_tell(s, pod, buf_str(why));
+			r = sched_push_condition(s, pod, buf_str(why));
 			continue;
 		}
 		if (must_wait)
-			decide_hold(s->cluster, pod, give_up_ns);
+			decide_nominate(s->cluster, pod, give_up_ns);
 		else
 			decide_release(s->cluster, pod);
 		r = todo_push(&s->todo, must_wait ? SCHED_NOMINATE : SCHED_BIND, pod, REASON_NONE,
@@ -433,7 +435,8 @@ static int settle(struct sched *s, const struct gang *g, uint64_t give_up_ns, co
 }
 
 /* Places as many members as fit, if these and the running ones reach the threshold; else none. */
-static int gather(struct sched *s, struct pending_key key, struct gang *g, struct error *err)
+static int sched_gather_gang(
+	struct sched *s, struct pending_key key, struct gang *g, struct error *err)
 {
 	_cleanup_buf_ struct buf first = BUF_INIT(DECIDE_WHY_MAX);
 	uint32_t n_placed = 0;
@@ -454,7 +457,7 @@ static int gather(struct sched *s, struct pending_key key, struct gang *g, struc
 			continue;
 		}
 		n_placed += r == 0 && decision != DECIDE_WAIT;
-		if (r == 0 && decision == DECIDE_HOLD)
+		if (r == 0 && decision == DECIDE_NOMINATE)
 			give_up_ns = MAX(give_up_ns, cpod_give_up_ns(g->member[i]));
 		if (r == 0 && decision == DECIDE_WAIT)
 			reclaim_at_ns = MAX(reclaim_at_ns, cpod_reclaim_at_ns(g->member[i]));
@@ -474,14 +477,14 @@ static int gather(struct sched *s, struct pending_key key, struct gang *g, struc
 			pending_put_back(s->pending, key, PENDING_FAILED, s->now_ns);
 			return r;
 		}
-		rest(s, key, reclaim_at_ns);
+		sched_rest_pod(s, key, reclaim_at_ns);
 		buf_clear(&s->why);
 		buf_addf(&s->why, "group %s: %u of %u pods fit, %u are needed; %s", key.name,
 			g->n_running + n_placed, g->size, g->least, buf_text(&first));
 		return tell_all(s, g, buf_str(&s->why));
 	}
 	s->counts.n_placed += n_placed;
-	r = settle(s, g, give_up_ns, &first, err);
+	r = sched_settle_gang(s, g, give_up_ns, &first, err);
 	pending_put_back(s->pending, key, PENDING_NOWHERE, s->now_ns);
 	drop_item(s, key);
 	return r;
@@ -500,12 +503,12 @@ static int try_group(struct sched *s, struct pending_key key, struct error *err)
 		pending_remove(s->pending, key);
 		return r;
 	}
-	if (g.least && !g.is_holding && g.n_waiting + g.n_running >= g.least)
-		return gather(s, key, &g, err);
+	if (g.least && !g.is_nominated && g.n_waiting + g.n_running >= g.least)
+		return sched_gather_gang(s, key, &g, err);
 	if (!g.least)
 		snprintf(text, sizeof(text),
 			"group %s: no PodGroup and no divvy.gpu/group-size give its size", group);
-	else if (g.is_holding)
+	else if (g.is_nominated)
 		snprintf(text, sizeof(text),
 			"group %s: waits until its nominated pods have started", group);
 	else
@@ -521,21 +524,21 @@ static int try_group(struct sched *s, struct pending_key key, struct error *err)
 /* ---- nominated pods ---- */
 
 /* Without a nominated pod no eviction has a purpose, so all victims stay. */
-static int spare_all(struct sched *s)
+static int sched_readd_all(struct sched *s)
 {
 	struct cpod *pod = NULL;
 	int r = 0;
 
-	if (cluster_n_holding(s->cluster))
+	if (cluster_n_nominated(s->cluster))
 		return 0;
 	while (r == 0 && (pod = cluster_next_pod(s->cluster, pod)))
-		if (cpod_told_ns(pod))
-			r = cluster_spare(s->cluster, pod);
+		if (cpod_reported_ns(pod))
+			r = cluster_readd(s->cluster, pod);
 	return r;
 }
 
 /* is_late: the victims did not leave in time; otherwise the group is too small now. */
-static int give_up(struct sched *s, struct cpod *pod, bool is_late)
+static int sched_give_up_pod(struct sched *s, struct cpod *pod, bool is_late)
 {
 	int r = 0;
 
@@ -546,7 +549,7 @@ static int give_up(struct sched *s, struct cpod *pod, bool is_late)
 	}
 	cluster_forget(s->cluster, pod);
 	r = r < 0 ? r : add_item(s, pod);
-	pending_put_back(s->pending, key_of(pod), PENDING_FAILED, s->now_ns);
+	pending_put_back(s->pending, sched_pod_key(pod), PENDING_FAILED, s->now_ns);
 	return r;
 }
 
@@ -556,7 +559,7 @@ static bool is_enough(const struct gang *g)
 	uint32_t n = g->n_running;
 
 	for (uint32_t i = 0; i < g->n; i++)
-		n += cpod_state(g->member[i]) == CPOD_HOLDING;
+		n += cpod_state(g->member[i]) == CPOD_NOMINATED;
 	return n >= g->least;
 }
 
@@ -578,21 +581,22 @@ static int look_at_held(struct sched *s, struct cpod *pod, struct error *err)
 	for (uint32_t i = 0; r == 0 && is_whole && i < g.n; i++) {
 		enum decision decision;
 
-		if (cpod_state(g.member[i]) != CPOD_HOLDING)
+		if (cpod_state(g.member[i]) != CPOD_NOMINATED)
 			continue;
-		r = decide_held(s->cluster, g.member[i], &decision, err);
-		if (r == 0 && decision == DECIDE_HOLD && s->now_ns > cpod_give_up_ns(g.member[i]))
+		r = decide_nominated(s->cluster, g.member[i], &decision, err);
+		if (r == 0 && decision == DECIDE_NOMINATE &&
+			s->now_ns > cpod_give_up_ns(g.member[i]))
 			decision = DECIDE_WAIT;
-		if (decision == DECIDE_WAIT || (decision == DECIDE_HOLD && all == DECIDE_BIND))
+		if (decision == DECIDE_WAIT || (decision == DECIDE_NOMINATE && all == DECIDE_BIND))
 			all = decision;
 	}
 	if (!is_whole)
 		all = DECIDE_WAIT;
-	for (uint32_t i = 0; r == 0 && all != DECIDE_HOLD && i < g.n; i++) {
-		if (cpod_state(g.member[i]) != CPOD_HOLDING)
+	for (uint32_t i = 0; r == 0 && all != DECIDE_NOMINATE && i < g.n; i++) {
+		if (cpod_state(g.member[i]) != CPOD_NOMINATED)
 			continue;
 		if (all == DECIDE_WAIT) {
-			r = give_up(s, g.member[i], is_whole);
+			r = sched_give_up_pod(s, g.member[i], is_whole);
 			continue;
 		}
 		decide_release(s->cluster, g.member[i]);
@@ -611,37 +615,37 @@ static int look_at_all_held(struct sched *s, struct error *err)
 
 	s->has_news = false;
 	while (r == 0 && (pod = cluster_next_pod(s->cluster, pod))) {
-		const uint64_t told_ns = cpod_told_ns(pod);
+		const uint64_t reported_ns = cpod_reported_ns(pod);
 
-		if (cpod_state(pod) == CPOD_HOLDING) {
+		if (cpod_state(pod) == CPOD_NOMINATED) {
 			r = look_at_held(s, pod, err);
-		} else if (told_ns && s->now_ns > told_ns + EVICT_AGAIN_NS) {
-			cpod_set_told_ns(pod, s->now_ns);
+		} else if (reported_ns && s->now_ns > reported_ns + EVICT_AGAIN_NS) {
+			cpod_set_reported_ns(pod, s->now_ns);
 			r = todo_push_eviction(&s->todo, pod, NULL);
 		}
 	}
-	return r < 0 ? r : spare_all(s);
+	return r < 0 ? r : sched_readd_all(s);
 }
 
 /* ---- resize requests and started pods ---- */
 
-static int look_at_wishes(struct sched *s, struct error *err)
+static int sched_check_resizes(struct sched *s, struct error *err)
 {
 	struct cpod *pod = NULL;
 	bool is_granted;
 	int r = 0;
 
-	s->has_wishes = false;
+	s->has_resizes = false;
 	while (r == 0 && (pod = cluster_next_pod(s->cluster, pod))) {
-		if (!cpod_take_wish(pod))
+		if (!cpod_take_resize(pod))
 			continue;
 		if (cpod_running(pod))
 			r = todo_push(&s->todo, SCHED_RUNS, pod, REASON_NONE, STR(""));
 		if (r == 0 && cpod_is_older(pod, s->epoch))
-			r = todo_push(&s->todo, SCHED_ADOPT, pod, REASON_NONE, STR(""));
-		if (r < 0 || !decide_has_wish(s->cluster, pod))
+			r = todo_push(&s->todo, SCHED_REFRESH_EPOCH, pod, REASON_NONE, STR(""));
+		if (r < 0 || !decide_has_resize(s->cluster, pod))
 			continue;
-		r = decide_wish(s->cluster, pod, &is_granted, &s->why, err);
+		r = decide_resize(s->cluster, pod, &is_granted, &s->why, err);
 		if (r == 0 && is_granted) {
 			s->counts.n_granted++;
 			r = todo_push(&s->todo, SCHED_GRANT, pod, REASON_NONE, buf_str(&s->why));
@@ -658,7 +662,7 @@ static int look_at_wishes(struct sched *s, struct error *err)
 }
 
 /* Tries denied requests again after capacity was freed. */
-static bool renew_wishes(struct sched *s)
+static bool sched_renew_resizes(struct sched *s)
 {
 	struct cpod *pod = NULL;
 
@@ -667,10 +671,10 @@ static bool renew_wishes(struct sched *s)
 	s->has_denied = s->has_room = false;
 	while ((pod = cluster_next_pod(s->cluster, pod)))
 		if (cpod_is_denied(pod)) {
-			cpod_note_wish(pod);
-			s->has_wishes = true;
+			cpod_note_resize(pod);
+			s->has_resizes = true;
 		}
-	return s->has_wishes;
+	return s->has_resizes;
 }
 
 /* ---- one item after another ---- */
@@ -700,7 +704,7 @@ static int rank_all(struct sched *s)
 
 	pending_doubt_all(s->pending);
 	while (r == 0 && (pod = cluster_next_pod(s->cluster, pod)))
-		if (cpod_state(pod) == CPOD_PENDING || pending_has(s->pending, key_of(pod)))
+		if (cpod_state(pod) == CPOD_PENDING || pending_has(s->pending, sched_pod_key(pod)))
 			r = add_item(s, pod);
 	if (r == 0)
 		pending_remove_doubted(s->pending);
@@ -717,7 +721,7 @@ int sched_settle(struct sched *s, struct error *err)
 	return r < 0 ? fail(err, ENOMEM, "out of memory") : 0;
 }
 
-static int think(struct sched *s, struct error *err)
+static int sched_think(struct sched *s, struct error *err)
 {
 	const struct pending_key *key;
 	uint32_t n_opened;
@@ -727,13 +731,13 @@ static int think(struct sched *s, struct error *err)
 	r = sched_settle(s, err);
 	if (r < 0)
 		return r;
-	if (cluster_n_holding(s->cluster) && s->has_news) {
+	if (cluster_n_nominated(s->cluster) && s->has_news) {
 		r = look_at_all_held(s, err);
 		if (r < 0 || !todo_is_empty(&s->todo))
 			return r;
 	}
-	if (s->has_wishes) {
-		r = look_at_wishes(s, err);
+	if (s->has_resizes) {
+		r = sched_check_resizes(s, err);
 		if (r < 0 || !todo_is_empty(&s->todo))
 			return r;
 	}
@@ -747,7 +751,7 @@ static int think(struct sched *s, struct error *err)
 	key = pending_next(s->pending, s->now_ns);
 	/* Waiting pods have precedence over resize requests. */
 	if (!key)
-		return renew_wishes(s) ? 0 : 1;
+		return sched_renew_resizes(s) ? 0 : 1;
 	return try_item(s, *key, err);
 }
 
@@ -758,7 +762,7 @@ int sched_next(struct sched *s, struct sched_action *ret, struct error *err)
 
 		if (todo_next(&s->todo, s->cluster, ret))
 			return 1;
-		r = think(s, err);
+		r = sched_think(s, err);
 		if (r != 0)
 			return MIN(r, 0);
 	}
@@ -772,7 +776,7 @@ uint64_t sched_deadline(const struct sched *s)
 /* The item, with its group, backs off longer after each failed Binding. */
 static void put_back_failed(struct sched *s, const struct cpod *pod)
 {
-	const struct pending_key key = key_of(pod);
+	const struct pending_key key = sched_pod_key(pod);
 
 	if (!pending_has(s->pending, key) && add_item(s, pod) < 0)
 		return;
@@ -808,7 +812,7 @@ void sched_refused(
 		return;
 	put_back_failed(s, pod);
 	if (*cpod_refusal(pod))
-		push_tell(s, pod, str_from(cpod_refusal(pod)));
+		sched_push_condition(s, pod, str_from(cpod_refusal(pod)));
 	while ((kept = cluster_next_kept(s->cluster, pod, kept)))
 		todo_push(&s->todo, SCHED_EVENT, kept, REASON_RESERVATION_RELEASED,
 			str_from(cpod_kept_text(kept)));
@@ -825,15 +829,15 @@ void sched_stand_down(struct sched *s)
 			sched_bound(s, cpod_ns(action.pod), cpod_name(action.pod),
 				cpod_uid(action.pod), false);
 	while ((pod = cluster_next_pod(s->cluster, pod))) {
-		if (cpod_state(pod) == CPOD_OFFERED)
+		if (cpod_state(pod) == CPOD_RESERVED)
 			cluster_forget(s->cluster, pod);
-		if (cpod_state(pod) != CPOD_HOLDING)
+		if (cpod_state(pod) != CPOD_NOMINATED)
 			continue;
 		cluster_forget(s->cluster, pod);
 		if (add_item(s, pod) == 0)
-			pending_put_back(s->pending, key_of(pod), PENDING_FAILED, s->now_ns);
+			pending_put_back(s->pending, sched_pod_key(pod), PENDING_FAILED, s->now_ns);
 	}
-	spare_all(s);
+	sched_readd_all(s);
 }
 
 struct sched_counts sched_counts(const struct sched *s)
@@ -841,7 +845,7 @@ struct sched_counts sched_counts(const struct sched *s)
 	struct sched_counts counts = s->counts;
 
 	counts.pending = pending_counts(s->pending);
-	counts.n_holding = cluster_n_holding(s->cluster);
-	counts.n_offered = cluster_n_offered(s->cluster);
+	counts.n_nominated = cluster_n_nominated(s->cluster);
+	counts.n_reserved = cluster_n_reserved(s->cluster);
 	return counts;
 }

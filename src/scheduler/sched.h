@@ -30,16 +30,16 @@ int sched_remove(struct sched *sched, int kind, const char *ns, const char *name
 struct cluster *sched_cluster(struct sched *sched);
 
 enum sched_act {
-	SCHED_BIND,     /* bind to cpod_node() with decide_annotations(); report by sched_bound() */
-	SCHED_TELL,     /* not schedulable: condition and Event, with the sentence */
-	SCHED_CLAIM,    /* ask for volumes of its claims on a node */
-	SCHED_EVENT,    /* an Event with the reason and the sentence */
-	SCHED_GRANT,    /* resize granted: write the new assigned keys, by decide_annotations() */
-	SCHED_DENY,     /* resize refused: the sentence says why */
-	SCHED_RUNS,     /* write cpod_running() */
-	SCHED_ADOPT,    /* epoch refresh: write this leader's epoch to the pod */
-	SCHED_NOMINATE, /* nominate cpod_node(), with the sentence */
-	SCHED_EVICT,    /* evict the pod; repeated while it still runs */
+	SCHED_BIND, /* bind to cpod_node() with decide_annotations(); report by sched_bound() */
+	SCHED_CONDITION, /* not schedulable: condition and Event, with the sentence */
+	SCHED_CLAIM,     /* ask for volumes of its claims on a node */
+	SCHED_EVENT,     /* an Event with the reason and the sentence */
+	SCHED_GRANT,     /* resize granted: write the new assigned keys, by decide_annotations() */
+	SCHED_DENY,      /* resize refused: the sentence says why */
+	SCHED_RUNS,      /* write cpod_running() */
+	SCHED_REFRESH_EPOCH, /* epoch refresh: write this leader's epoch to the pod */
+	SCHED_NOMINATE,      /* nominate cpod_node(), with the sentence */
+	SCHED_EVICT,         /* evict the pod; repeated while it still runs */
 };
 
 /* The pod that a victim is evicted for. */
@@ -61,7 +61,8 @@ int sched_settle(struct sched *sched, struct error *err);
 struct sched_action {
 	enum sched_act act;
 	const struct cpod *pod;
-	enum reason reason; /* of the Event; for SCHED_TELL of the condition; else REASON_NONE */
+	enum reason
+		reason; /* of the Event; for SCHED_CONDITION of the condition; else REASON_NONE */
 	union {
 		const char *sentence;               /* for all other acts; "": none */
 		const struct decide_claims *claims; /* for SCHED_CLAIM */
@@ -79,16 +80,16 @@ void sched_bound(
 	struct sched *sched, const char *ns, const char *name, const char *uid, bool is_done);
 /*
  * The API server refused the Binding with the message `why`. As sched_bound(). In addition, the pod
- * reports the refusal (SCHED_TELL), and pods that waited for its reservation report it too
+ * reports the refusal (SCHED_CONDITION), and pods that waited for its reservation report it too
  * (SCHED_EVENT ReservationReleased).
  */
 void sched_refused(
 	struct sched *sched, const char *ns, const char *name, const char *uid, const char *why);
 
 /*
- * This instance leads from now on, with that epoch. Bound pods stay. SCHED_ADOPT refreshes the
- * epoch of those that may still start containers, now or later. Nodes refuse older epochs, because
- * a leader with an older epoch may not know that another one leads.
+ * This instance leads from now on, with that epoch. Bound pods stay. SCHED_REFRESH_EPOCH refreshes
+ * the epoch of those that may still start containers, now or later. Nodes refuse older epochs,
+ * because a leader with an older epoch may not know that another one leads.
  */
 void sched_lead(struct sched *sched, uint64_t epoch);
 
@@ -97,11 +98,11 @@ void sched_stand_down(struct sched *sched);
 
 struct sched_counts {
 	struct pending_counts pending;
-	uint32_t n_holding, n_offered;
+	uint32_t n_nominated, n_reserved;
 	uint64_t n_evictions, n_reclaimed; /* part of n_evictions */
 	uint64_t n_timeouts;               /* gang members whose nomination expired */
 	uint64_t n_granted, n_denied;      /* resize requests */
-	uint64_t n_forgone;                /* expired reservations */
+	uint64_t n_expired;                /* expired reservations */
 	uint64_t n_decisions, n_placed, n_nowhere, n_bind_failures;
 };
 struct sched_counts sched_counts(const struct sched *sched);

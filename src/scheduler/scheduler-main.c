@@ -2,12 +2,12 @@
 /* The program divvy-scheduler; service.c does all its work. */
 #include "scheduler/service.h"
 
-static void on_signal(void *service, bool is_reload)
+static void scheduler_main_on_signal(void *service, bool is_reload)
 {
 	service_leave(service);
 }
 
-static int run(void *options, struct program_signals *signals, struct error *err)
+static int scheduler_main_run(void *options, struct program_signals *signals, struct error *err)
 {
 	_cleanup_loop_ struct loop *loop = NULL;
 	struct service *service = NULL;
@@ -18,7 +18,7 @@ static int run(void *options, struct program_signals *signals, struct error *err
 	r = service_new(loop, options, &service, err);
 	if (r < 0)
 		return r;
-	r = program_watch(signals, loop, on_signal, service);
+	r = program_watch(signals, loop, scheduler_main_on_signal, service);
 	if (r >= 0)
 		r = loop_run(loop);
 	if (r < 0)
@@ -34,5 +34,5 @@ int main(int argc, char **argv)
 {
 	struct options options = {0};
 
-	return program_main(&options_program, run, &options, argc, argv);
+	return program_main(&options_program, scheduler_main_run, &options, argc, argv);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Describes the command line of divvy-scheduler in one table for the parser, --help and the man
- * page. finish() checks combinations of options, which no check of a single option can see.
+ * page. scheduler_options_finish() checks combinations of options, which no check of a single
+ * option can see.
  */
 #include "scheduler/scheduler-options.h"
 
@@ -44,7 +45,7 @@ static const struct program_section sections[] = {
 	{"ENVIRONMENT", NULL, environment, ARRAY_SIZE(environment)},
 };
 
-static int finish(void *data, struct error *err)
+static int scheduler_options_finish(void *data, struct error *err)
 {
 	const struct options *o = data;
 
@@ -64,5 +65,5 @@ const struct program options_program = {
 	.options = table,
 	.sections = sections,
 	.n_sections = ARRAY_SIZE(sections),
-	.finish = finish,
+	.finish = scheduler_options_finish,
 };

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Lists the metrics and routes of divvy-scheduler, and fills a sample of the metrics for each
- * request. Handlers run on the service's loop, so on_metrics() reads the counters without a lock.
- * The handlers of the extender are in service-extender.c. Probes may use a second address, which
- * serves only /healthz and /readyz.
+ * request. Handlers run on the service's loop, so serve_on_metrics() reads the counters without a
+ * lock. The handlers of the extender are in service-extender.c. Probes may use a second address,
+ * which serves only /healthz and /readyz.
  */
 #include "scheduler/scheduler-serve.h"
 
@@ -20,7 +20,7 @@ struct sample {
 	struct kube_recorder_counts events;
 	struct http_counts http;
 	const struct prom_histogram *answer_time, *bind_time, *decide_time;
-	uint64_t epoch, n_bound, n_asked, n_asked_in_vain;
+	uint64_t epoch, n_bound, n_extender_requests, n_extender_failures;
 	uint32_t n_binds;
 	bool is_leading;
 };
@@ -38,10 +38,11 @@ static const struct prom_metric metrics[] = {
 		"Pods and groups that wait before their next scheduling attempt.",
 		FIELD(sched.pending.n_backing_off)},
 	{"divvy_scheduler_pods_unschedulable", PROM_GAUGE,
-		"Pods and groups that fit on no node at present.", FIELD(sched.pending.n_resting)},
+		"Pods and groups that fit on no node at present.",
+		FIELD(sched.pending.n_unschedulable)},
 	{"divvy_scheduler_pods_nominated", PROM_GAUGE,
 		"Pods that wait for victims to terminate on their nominated node.",
-		FIELD(sched.n_holding), .old_name = "divvy_scheduler_pods_holding"},
+		FIELD(sched.n_nominated), .old_name = "divvy_scheduler_pods_holding"},
 	{"divvy_scheduler_binds_in_flight", PROM_GAUGE,
 		"Bindings sent to the API server and not yet answered.", FIELD(n_binds)},
 	{"divvy_scheduler_decisions_total", PROM_COUNTER, "Scheduling attempts of pods.",
@@ -68,15 +69,16 @@ static const struct prom_metric metrics[] = {
 		"Resize requests of running pods that the scheduler rejected.",
 		FIELD(sched.n_denied), .old_name = "divvy_scheduler_wishes_denied_total"},
 	{"divvy_scheduler_extender_requests_total", PROM_COUNTER,
-		"Requests of other schedulers to the extender.", FIELD(n_asked)},
+		"Requests of other schedulers to the extender.", FIELD(n_extender_requests)},
 	{"divvy_scheduler_extender_failures_total", PROM_COUNTER,
-		"Extender requests that the scheduler could not answer.", FIELD(n_asked_in_vain)},
+		"Extender requests that the scheduler could not answer.",
+		FIELD(n_extender_failures)},
 	{"divvy_scheduler_extender_reservations_expired_total", PROM_COUNTER,
 		"Extender reservations that expired before their pod was bound.",
-		FIELD(sched.n_forgone), .old_name = "divvy_scheduler_extender_forgone_total"},
+		FIELD(sched.n_expired), .old_name = "divvy_scheduler_extender_forgone_total"},
 	{"divvy_scheduler_extender_reservations", PROM_GAUGE,
 		"Pods of other schedulers that have an extender reservation.",
-		FIELD(sched.n_offered), .old_name = "divvy_scheduler_pods_offered"},
+		FIELD(sched.n_reserved), .old_name = "divvy_scheduler_pods_offered"},
 	{"divvy_scheduler_extender_seconds", PROM_HISTOGRAM,
 		"Time to answer an extender request, in seconds.", FIELD(answer_time)},
 	{"divvy_scheduler_events_dropped_total", PROM_COUNTER,
@@ -98,7 +100,7 @@ static const struct prom_metric metrics[] = {
 		"API calls that ended with an error after any retries.", FIELD(client.n_failures)},
 };
 
-static void on_metrics(void *data, struct http_request *request)
+static void serve_on_metrics(void *data, struct http_request *request)
 {
 	static const struct prom_table table = {
 		metrics, ARRAY_SIZE(metrics), sizeof(struct sample), NULL};
@@ -112,8 +114,8 @@ static void on_metrics(void *data, struct http_request *request)
 		.decide_time = &s->decide_time,
 		.epoch = s->epoch,
 		.n_bound = s->n_bound,
-		.n_asked = s->n_asked,
-		.n_asked_in_vain = s->n_asked_in_vain,
+		.n_extender_requests = s->n_extender_requests,
+		.n_extender_failures = s->n_extender_failures,
 		.n_binds = s->n_binds,
 		.is_leading = service_may_write(s),
 	};
@@ -125,15 +127,15 @@ static void on_metrics(void *data, struct http_request *request)
 	http_answer_buf(request, HTTP_METRICS, &text);
 }
 
-static void on_ready(void *data, struct http_request *request)
+static void serve_on_ready(void *data, struct http_request *request)
 {
 	http_answer_ready(request, service_is_synced(data), "not ready: still reading the cluster");
 }
 
 static const struct http_route routes[] = {
 	{"GET", "/healthz", http_answer_ok},
-	{"GET", "/readyz", on_ready},
-	{"GET", "/metrics", on_metrics, .is_guarded = true},
+	{"GET", "/readyz", serve_on_ready},
+	{"GET", "/metrics", serve_on_metrics, .is_guarded = true},
 	{"POST", "/extender/filter", service_on_filter, .is_certified = true,
 		.max_body = EXTENDER_BODY_MAX},
 	{"POST", "/extender/prioritize", service_on_prioritize, .is_certified = true,
@@ -145,7 +147,7 @@ static const struct http_route routes[] = {
 
 static const struct http_route health_routes[] = {
 	{"GET", "/healthz", http_answer_ok},
-	{"GET", "/readyz", on_ready},
+	{"GET", "/readyz", serve_on_ready},
 };
 
 int serve_new(struct service *service, struct page **ret_page, struct error *err)

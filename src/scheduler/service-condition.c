@@ -21,7 +21,7 @@
 #define FAILED_TWICE_MAX 6u
 #define PAUSE_MAX_NS (600 * NSEC_PER_SEC)
 
-struct telling {
+struct condition_write {
 	UT_hash_handle hh;
 	struct service *service;
 	char *ns, *name, *uid;
@@ -34,9 +34,9 @@ struct telling {
 	bool has_nominated; /* the last patch had a nomination */
 };
 
-static void telling_free(struct telling *t)
+static void condition_write_free(struct condition_write *t)
 {
-	HASH_DEL(t->service->tellings, t);
+	HASH_DEL(t->service->condition_writes, t);
 	kube_call_cancel(t->call);
 	free(t->ns);
 	free(t->name);
@@ -45,12 +45,12 @@ static void telling_free(struct telling *t)
 	free(t);
 }
 
-static struct telling *telling_of(struct service *s, const struct cpod *pod)
+static struct condition_write *condition_write_of(struct service *s, const struct cpod *pod)
 {
 	const char *uid = cpod_uid(pod);
-	struct telling *t;
+	struct condition_write *t;
 
-	HASH_FIND_STR(s->tellings, uid, t);
+	HASH_FIND_STR(s->condition_writes, uid, t);
 	if (t)
 		return t;
 	t = calloc(1, sizeof(*t));
@@ -61,7 +61,7 @@ static struct telling *telling_of(struct service *s, const struct cpod *pod)
 	t->name = str_dup(str_from(cpod_name(pod)));
 	t->uid = str_dup(str_from(uid));
 	if (t->ns && t->name && t->uid)
-		HASH_ADD_KEYPTR(hh, s->tellings, t->uid, strlen(t->uid), t);
+		HASH_ADD_KEYPTR(hh, s->condition_writes, t->uid, strlen(t->uid), t);
 	if (t->hh.tbl)
 		return t;
 	free(t->ns);
@@ -71,7 +71,7 @@ static struct telling *telling_of(struct service *s, const struct cpod *pod)
 	return NULL;
 }
 
-uint64_t service_tell_pause_ns(uint64_t took_ns, uint32_t n_failed)
+uint64_t service_condition_pause_ns(uint64_t took_ns, uint32_t n_failed)
 {
 	uint64_t pause_ns = took_ns < SLOW_NS ? 0 : MIN(took_ns, PAUSE_MAX_NS) * SLOW_TIMES;
 
@@ -80,11 +80,11 @@ uint64_t service_tell_pause_ns(uint64_t took_ns, uint32_t n_failed)
 	return MIN(pause_ns, PAUSE_MAX_NS);
 }
 
-static void send_next(struct telling *t);
+static void service_condition_send_next(struct condition_write *t);
 
-static void on_told(void *data, const struct kube_answer *answer)
+static void service_condition_on_written(void *data, const struct kube_answer *answer)
 {
-	struct telling *t = data;
+	struct condition_write *t = data;
 	const uint64_t now_ns = clock_now_ns();
 	const bool is_gone = answer->result == -ENOENT;
 
@@ -93,27 +93,27 @@ static void on_told(void *data, const struct kube_answer *answer)
 		log_warn("pod %s/%s: %s", t->ns, t->name, answer->error.msg);
 	t->n_failed = answer->result < 0 ? t->n_failed + 1 : 0;
 	t->not_before_ns = now_ns +
-		service_tell_pause_ns(clock_since_ns(now_ns, t->began_ns), t->n_failed);
+		service_condition_pause_ns(clock_since_ns(now_ns, t->began_ns), t->n_failed);
 	if (is_gone)
-		telling_free(t);
+		condition_write_free(t);
 	else
-		send_next(t);
+		service_condition_send_next(t);
 }
 
-static bool may_send(void *data)
+static bool service_condition_may_send(void *data)
 {
-	const struct telling *t = data;
+	const struct condition_write *t = data;
 
 	return service_may_write(t->service);
 }
 
-static int send(struct telling *t, const struct cpod *pod)
+static int service_condition_send(struct condition_write *t, const struct cpod *pod)
 {
 	const struct kube_time now = kube_time_format(clock_real_ns());
 	const struct kube_write write = {.target = {"v1", "pods", t->ns, t->name, "status"},
 		.field_manager = SERVICE_MANAGER,
-		.may_send = may_send,
-		.done = on_told,
+		.may_send = service_condition_may_send,
+		.done = service_condition_on_written,
 		.data = t,
 		.ret_call = &t->call};
 	/* An old nomination without effect would keep other pods off the node. */
@@ -134,9 +134,10 @@ static int send(struct telling *t, const struct cpod *pod)
 }
 
 /* The pod has this condition already, and no nomination to remove. */
-static bool is_said(const struct cpod *pod, enum reason reason, const char *sentence)
+static bool service_condition_is_written(
+	const struct cpod *pod, enum reason reason, const char *sentence)
 {
-	return cpod_is_told(pod, reason, sentence) &&
+	return cpod_is_reported(pod, reason, sentence) &&
 		!kube_json_text_at(cpod_json(pod), "status", "nominatedNodeName", NULL);
 }
 
@@ -144,14 +145,15 @@ static bool is_said(const struct cpod *pod, enum reason reason, const char *sent
  * Returns whether the sentence is still needed: the pod may have a node or the same condition by
  * now.
  */
-static bool is_due(const struct telling *t, const struct cpod *pod)
+static bool is_due(const struct condition_write *t, const struct cpod *pod)
 {
 	return t->sentence && pod && cpod_json(pod) && service_may_write(t->service) &&
-		(t->is_nominated || t->has_nominated || !is_said(pod, t->reason, t->sentence));
+		(t->is_nominated || t->has_nominated ||
+			!service_condition_is_written(pod, t->reason, t->sentence));
 }
 
 /* Frees `t` if nothing is left to remember. */
-static void send_next(struct telling *t)
+static void service_condition_send_next(struct condition_write *t)
 {
 	const struct cpod *pod = cluster_pod(sched_cluster(t->service->sched), t->ns, t->name);
 	const uint64_t now_ns = clock_now_ns();
@@ -163,21 +165,21 @@ static void send_next(struct telling *t)
 	if (is_due(t, pod)) {
 		if (now_ns < t->not_before_ns)
 			return;
-		if (send(t, pod) < 0) {
-			t->not_before_ns = now_ns + service_tell_pause_ns(0, ++t->n_failed);
+		if (service_condition_send(t, pod) < 0) {
+			t->not_before_ns = now_ns + service_condition_pause_ns(0, ++t->n_failed);
 			return;
 		}
 	}
 	free(t->sentence);
 	t->sentence = NULL;
 	if (!t->call && (!pod || (!t->n_failed && now_ns >= t->not_before_ns)))
-		telling_free(t);
+		condition_write_free(t);
 }
 
-static void say_unschedulable(struct service *s, const struct cpod *pod, enum reason reason,
-	const char *sentence, bool is_nominated)
+static void service_condition_unschedulable(struct service *s, const struct cpod *pod,
+	enum reason reason, const char *sentence, bool is_nominated)
 {
-	struct telling *t = telling_of(s, pod);
+	struct condition_write *t = condition_write_of(s, pod);
 	char *copy = t ? str_dup(str_from(sentence)) : NULL;
 
 	if (!copy)
@@ -186,37 +188,37 @@ static void say_unschedulable(struct service *s, const struct cpod *pod, enum re
 	t->sentence = copy;
 	t->reason = reason;
 	t->is_nominated = is_nominated;
-	send_next(t);
+	service_condition_send_next(t);
 }
 
-void service_tell(
+void service_write_condition(
 	struct service *s, const struct cpod *pod, enum reason reason, const char *sentence)
 {
-	struct telling *t;
+	struct condition_write *t;
 
-	HASH_FIND_STR(s->tellings, cpod_uid(pod), t);
+	HASH_FIND_STR(s->condition_writes, cpod_uid(pod), t);
 	/* A patch in flight may say something else. */
-	if (t || !is_said(pod, reason, sentence))
-		say_unschedulable(s, pod, reason, sentence, false);
+	if (t || !service_condition_is_written(pod, reason, sentence))
+		service_condition_unschedulable(s, pod, reason, sentence, false);
 }
 
 void service_nominate(struct service *s, const struct cpod *pod, const char *sentence)
 {
-	say_unschedulable(s, pod, REASON_UNSCHEDULABLE, sentence, true);
+	service_condition_unschedulable(s, pod, REASON_UNSCHEDULABLE, sentence, true);
 }
 
-void service_tell_later(struct service *s)
+void service_condition_later(struct service *s)
 {
-	struct telling *t, *next;
+	struct condition_write *t, *next;
 
-	HASH_ITER(hh, s->tellings, t, next)
-		send_next(t);
+	HASH_ITER(hh, s->condition_writes, t, next)
+		service_condition_send_next(t);
 }
 
-void service_tell_end(struct service *s)
+void service_condition_end(struct service *s)
 {
-	struct telling *t, *next;
+	struct condition_write *t, *next;
 
-	HASH_ITER(hh, s->tellings, t, next)
-		telling_free(t);
+	HASH_ITER(hh, s->condition_writes, t, next)
+		condition_write_free(t);
 }

@@ -41,7 +41,8 @@ static void answer_json(struct http_request *request, json_t *answer)
  * Refuses in the protocol's own form if it has a field for errors. The closed connection lets the
  * next request reach the new leader.
  */
-static void refuse(struct http_request *request, enum extender_verb verb, const char *sentence)
+static void service_extender_refuse(
+	struct http_request *request, enum extender_verb verb, const char *sentence)
 {
 	json_t *answer = extender_refusal(verb, sentence);
 
@@ -57,7 +58,7 @@ void service_answer_bind(struct http_request *request, const char *why)
 	answer_json(request, extender_refusal(EXTENDER_BIND, why ? why : ""));
 }
 
-static void question_free(struct service *s, struct question *q)
+static void service_extender_question_free(struct service *s, struct question *q)
 {
 	DL_DELETE(s->questions, q);
 	json_decref(q->args);
@@ -105,11 +106,11 @@ static bool try_question(struct service *s, struct question *q)
 	if (r == -EAGAIN && took_ns < PATIENCE_NS)
 		return false;
 	if (r < 0) {
-		s->n_asked_in_vain++;
-		refuse(q->request, q->verb, err.msg);
+		s->n_extender_failures++;
+		service_extender_refuse(q->request, q->verb, err.msg);
 	}
 	prom_observe(&s->answer_time, clock_since_ns(clock_now_ns(), q->since_ns));
-	question_free(s, q);
+	service_extender_question_free(s, q);
 	/* A new or released reservation can affect other pods. */
 	service_wake(s);
 	return true;
@@ -126,18 +127,19 @@ void service_ask_again(struct service *s)
 void service_answer_all(struct service *s)
 {
 	while (s->questions) {
-		refuse(s->questions->request, s->questions->verb,
+		service_extender_refuse(s->questions->request, s->questions->verb,
 			"divvy-scheduler is shutting down; retry");
-		question_free(s, s->questions);
+		service_extender_question_free(s, s->questions);
 	}
 }
 
-static void ask(struct service *s, struct http_request *request, enum extender_verb verb)
+static void service_extender_ask(
+	struct service *s, struct http_request *request, enum extender_verb verb)
 {
 	struct question *q = calloc(1, sizeof(*q));
 	struct error err;
 
-	s->n_asked++;
+	s->n_extender_requests++;
 	if (!q || kube_json_parse(http_body(request), &q->args, &err) < 0) {
 		http_answer(request, q ? 400 : 503, HTTP_TEXT,
 			q ? str_from(err.msg) : STR("out of memory\n"));
@@ -153,20 +155,20 @@ static void ask(struct service *s, struct http_request *request, enum extender_v
 
 void service_on_filter(void *service, struct http_request *request)
 {
-	ask(service, request, EXTENDER_FILTER);
+	service_extender_ask(service, request, EXTENDER_FILTER);
 }
 
 void service_on_prioritize(void *service, struct http_request *request)
 {
-	ask(service, request, EXTENDER_PRIORITIZE);
+	service_extender_ask(service, request, EXTENDER_PRIORITIZE);
 }
 
 void service_on_preempt(void *service, struct http_request *request)
 {
-	ask(service, request, EXTENDER_PREEMPT);
+	service_extender_ask(service, request, EXTENDER_PREEMPT);
 }
 
 void service_on_bind(void *service, struct http_request *request)
 {
-	ask(service, request, EXTENDER_BIND);
+	service_extender_ask(service, request, EXTENDER_BIND);
 }

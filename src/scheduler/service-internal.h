@@ -34,8 +34,8 @@ struct flight {
 	struct http_request *asked; /* extender request to answer at the end; or NULL */
 };
 
-struct question; /* service-extender.c */
-struct telling;  /* service-condition.c */
+struct question;        /* service-extender.c */
+struct condition_write; /* service-condition.c */
 
 struct service {
 	struct loop *loop;
@@ -50,7 +50,7 @@ struct service {
 	struct loop_timer pump, tick, leave;
 	uint64_t refreshed_ns; /* last discovery refresh */
 	struct flight *flights;
-	struct telling *tellings; /* by uid */
+	struct condition_write *condition_writes; /* by uid */
 	uint32_t n_binds;
 	bool is_leading, has_led; /* has_led: sched_lead() was called for this epoch */
 	uint64_t epoch;
@@ -59,7 +59,7 @@ struct service {
 	char instance[256];
 	struct page *page; /* NULL: nothing is served */
 	struct question *questions;
-	uint64_t n_bound, n_asked, n_asked_in_vain;
+	uint64_t n_bound, n_extender_requests, n_extender_failures;
 	struct prom_histogram bind_time, decide_time, answer_time;
 };
 
@@ -80,7 +80,7 @@ bool service_may_write(const struct service *s);
 void service_bind(struct service *s, const struct cpod *pod, struct http_request *asked);
 /* Writes annotations that are due once the pod runs. */
 void service_running(struct service *s, const struct cpod *pod);
-void service_adopt(struct service *s, const struct cpod *pod);
+void service_refresh_epoch(struct service *s, const struct cpod *pod);
 void service_grant(
 	struct service *s, const struct cpod *pod, bool is_granted, const char *sentence);
 void service_claim(struct service *s, const struct cpod *pod, const struct decide_claims *claims);
@@ -95,14 +95,14 @@ void service_land_all(struct service *s); /* cancels all writes in flight */
 /* ---- service-condition.c ---- */
 
 /* Write why the pod is not placed, and when nominated for which node it waits. */
-void service_tell(
+void service_write_condition(
 	struct service *s, const struct cpod *pod, enum reason reason, const char *sentence);
 void service_nominate(struct service *s, const struct cpod *pod, const char *sentence);
 /* Once a second: sends what had to wait. */
-void service_tell_later(struct service *s);
-void service_tell_end(struct service *s);
+void service_condition_later(struct service *s);
+void service_condition_end(struct service *s);
 /* Pause after a patch that took that long, or after that many failures in a row. */
-uint64_t service_tell_pause_ns(uint64_t took_ns, uint32_t n_failed);
+uint64_t service_condition_pause_ns(uint64_t took_ns, uint32_t n_failed);
 
 /* ---- service-extender.c ---- */
 

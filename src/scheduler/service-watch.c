@@ -12,7 +12,8 @@ struct box {
 	json_t *json;
 };
 
-static int project(void *data, const struct kube_object *object, void **ret_own, struct error *err)
+static int service_watch_project(
+	void *data, const struct kube_object *object, void **ret_own, struct error *err)
 {
 	struct box *box = calloc(1, sizeof(*box));
 
@@ -23,7 +24,7 @@ static int project(void *data, const struct kube_object *object, void **ret_own,
 	return 0;
 }
 
-static void release(void *own)
+static void service_watch_release(void *own)
 {
 	struct box *box = own;
 
@@ -32,7 +33,7 @@ static void release(void *own)
 	free(box);
 }
 
-static void changed(struct watch *w, const struct kube_entry *entry)
+static void service_watch_changed(struct watch *w, const struct kube_entry *entry)
 {
 	struct service *s = w->service;
 	struct box *box = entry->object;
@@ -48,17 +49,17 @@ static void changed(struct watch *w, const struct kube_entry *entry)
 	service_wake(s);
 }
 
-static void on_added(void *data, const struct kube_entry *entry)
+static void service_watch_on_added(void *data, const struct kube_entry *entry)
 {
-	changed(data, entry);
+	service_watch_changed(data, entry);
 }
 
-static void on_updated(void *data, const struct kube_entry *entry, void *old)
+static void service_watch_on_updated(void *data, const struct kube_entry *entry, void *old)
 {
-	changed(data, entry);
+	service_watch_changed(data, entry);
 }
 
-static void on_deleted(void *data, const struct kube_entry *entry)
+static void service_watch_on_deleted(void *data, const struct kube_entry *entry)
 {
 	struct watch *w = data;
 
@@ -66,7 +67,7 @@ static void on_deleted(void *data, const struct kube_entry *entry)
 	service_wake(w->service);
 }
 
-static void on_synced(void *data)
+static void service_watch_on_synced(void *data)
 {
 	struct watch *w = data;
 
@@ -75,23 +76,24 @@ static void on_synced(void *data)
 	service_wake(w->service);
 }
 
-static void on_trouble(void *data, const struct error *err)
+static void service_watch_on_trouble(void *data, const struct error *err)
 {
 	log_warn("%s", err->msg);
 }
 
-static int start(struct service *s, size_t i, const struct kube_api_row *row, struct error *err)
+static int service_watch_start(
+	struct service *s, size_t i, const struct kube_api_row *row, struct error *err)
 {
 	const struct kube_target target = {.group_version = row->group_version,
 		.resource = row->resource,
 		.namespace_name = cluster_sources[i].is_leases ? s->options->lease_space : NULL};
-	const struct kube_cache_handler handler = {.project = project,
-		.release = release,
-		.added = on_added,
-		.updated = on_updated,
-		.deleted = on_deleted,
-		.synced = on_synced,
-		.trouble = on_trouble,
+	const struct kube_cache_handler handler = {.project = service_watch_project,
+		.release = service_watch_release,
+		.added = service_watch_on_added,
+		.updated = service_watch_on_updated,
+		.deleted = service_watch_on_deleted,
+		.synced = service_watch_on_synced,
+		.trouble = service_watch_on_trouble,
 		.data = &s->watches[i]};
 	_cleanup_buf_ struct buf path = BUF_INIT(512);
 	int r = kube_path(&path, &target, err);
@@ -115,7 +117,7 @@ void service_watch(struct service *s)
 
 		if (s->watches[i].cache || !row)
 			continue;
-		if (start(s, i, row, &err) < 0)
+		if (service_watch_start(s, i, row, &err) < 0)
 			log_error("%s", err.msg);
 	}
 }

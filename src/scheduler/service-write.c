@@ -17,7 +17,8 @@ bool service_may_write(const struct service *s)
 	return s->is_leading && (!s->lease || kube_lease_may_write(s->lease));
 }
 
-static struct flight *begin(struct service *s, const char *ns, const char *name, const char *uid)
+static struct flight *service_write_begin(
+	struct service *s, const char *ns, const char *name, const char *uid)
 {
 	struct flight *f = calloc(1, sizeof(*f));
 
@@ -34,21 +35,21 @@ static struct flight *begin(struct service *s, const char *ns, const char *name,
 
 static struct flight *take_off(struct service *s, const struct cpod *pod)
 {
-	return begin(s, cpod_ns(pod), cpod_name(pod), cpod_uid(pod));
+	return service_write_begin(s, cpod_ns(pod), cpod_name(pod), cpod_uid(pod));
 }
 
 /*
  * A process that was stopped continues with old decisions, while another leader has decided
  * differently.
  */
-static bool may_send(void *data)
+static bool service_write_may_send(void *data)
 {
 	const struct flight *f = data;
 
 	return service_may_write(f->service);
 }
 
-static void land(struct flight *f)
+static void service_write_end(struct flight *f)
 {
 	if (f->asked)
 		service_answer_bind(f->asked, "divvy-scheduler is shutting down; retry");
@@ -64,7 +65,7 @@ void service_land_all(struct service *s)
 {
 	while (s->flights) {
 		kube_call_cancel(s->flights->call);
-		land(s->flights);
+		service_write_end(s->flights);
 	}
 }
 
@@ -81,16 +82,16 @@ void service_event(struct service *s, const struct cpod *pod, enum reason reason
 
 /* ---- Bindings ---- */
 
-static void say_scheduled(struct service *s, const struct cpod *pod)
+static void service_write_scheduled_event(struct service *s, const struct cpod *pod)
 {
-	const struct given *given = cpod_given(pod);
+	const struct assigned *assigned = cpod_assigned(pod);
 	_cleanup_buf_ struct buf text = BUF_INIT(EVENT_MESSAGE_MAX - 1);
 
 	buf_addf(&text, "bound to %s", cpod_node(pod));
-	for (uint32_t i = 0; i < given->n; i++) {
-		buf_addf(&text, "%s %s on ", i ? ";" : ":", given->v[i].name);
-		for (uint32_t k = 0; k < given->v[i].n; k++)
-			buf_addf(&text, "%s%s", k ? ", " : "", given->v[i].device[k]);
+	for (uint32_t i = 0; i < assigned->n; i++) {
+		buf_addf(&text, "%s %s on ", i ? ";" : ":", assigned->v[i].name);
+		for (uint32_t k = 0; k < assigned->v[i].n; k++)
+			buf_addf(&text, "%s%s", k ? ", " : "", assigned->v[i].device[k]);
 	}
 	if (*cpod_why(pod))
 		buf_addf(&text, "; %s", cpod_why(pod));
@@ -98,7 +99,7 @@ static void say_scheduled(struct service *s, const struct cpod *pod)
 }
 
 /* why: reason of a failure */
-static void settle(struct flight *f, bool is_done, const char *why)
+static void service_write_settle(struct flight *f, bool is_done, const char *why)
 {
 	struct service *s = f->service;
 
@@ -116,10 +117,10 @@ static void settle(struct flight *f, bool is_done, const char *why)
 	else
 		sched_bound(s->sched, f->ns, f->name, f->uid, is_done);
 	service_wake(s);
-	land(f);
+	service_write_end(f);
 }
 
-static void on_read(void *data, const struct kube_answer *answer)
+static void service_write_on_read(void *data, const struct kube_answer *answer)
 {
 	struct flight *f = data;
 	_cleanup_json_ json_t *pod = NULL;
@@ -129,7 +130,7 @@ static void on_read(void *data, const struct kube_answer *answer)
 	if (answer->result == 0 && kube_json_parse(answer->body, &pod, NULL) == 0) {
 		uid = kube_json_text_at(pod, "metadata", "uid", NULL);
 		node = kube_json_text_at(pod, "spec", "nodeName", NULL);
-		settle(f, uid && !strcmp(uid, f->uid) && node && *node,
+		service_write_settle(f, uid && !strcmp(uid, f->uid) && node && *node,
 			"the Binding got no answer, and the pod is not bound");
 		return;
 	}
@@ -137,7 +138,7 @@ static void on_read(void *data, const struct kube_answer *answer)
 	 * An unknown result does not free the place; the watch or the next question clears it up.
 	 * Only -ENOENT means that the pod is gone.
 	 */
-	settle(f, answer->result != -ENOENT, answer->error.msg);
+	service_write_settle(f, answer->result != -ENOENT, answer->error.msg);
 }
 
 /* Returns whether the server may have bound the pod without saying so. */
@@ -163,8 +164,9 @@ static void note_refusal(struct flight *f, const struct kube_answer *answer)
 static void on_bound(void *data, const struct kube_answer *answer)
 {
 	struct flight *f = data;
-	const struct kube_write read = {
-		.target = {"v1", "pods", f->ns, f->name, NULL}, .done = on_read, .data = f};
+	const struct kube_write read = {.target = {"v1", "pods", f->ns, f->name, NULL},
+		.done = service_write_on_read,
+		.data = f};
 	const struct cpod *pod;
 
 	f->call = NULL;
@@ -176,8 +178,8 @@ static void on_bound(void *data, const struct kube_answer *answer)
 		return;
 	pod = cluster_pod(sched_cluster(f->service->sched), f->ns, f->name);
 	if (answer->result == 0 && pod && !strcmp(cpod_uid(pod), f->uid))
-		say_scheduled(f->service, pod);
-	settle(f, answer->result == 0, answer->error.msg);
+		service_write_scheduled_event(f->service, pod);
+	service_write_settle(f, answer->result == 0, answer->error.msg);
 }
 
 void service_bind(struct service *s, const struct cpod *pod, struct http_request *asked)
@@ -186,7 +188,7 @@ void service_bind(struct service *s, const struct cpod *pod, struct http_request
 	const struct kube_write write = {
 		.target = {.namespace_name = cpod_ns(pod), .name = cpod_name(pod)},
 		.field_manager = SERVICE_MANAGER,
-		.may_send = may_send,
+		.may_send = service_write_may_send,
 		.done = on_bound,
 		.data = f,
 		.ret_call = f ? &f->call : NULL};
@@ -211,7 +213,7 @@ void service_bind(struct service *s, const struct cpod *pod, struct http_request
 	log_warn("pod %s/%s: cannot be bound: %s", cpod_ns(pod), cpod_name(pod),
 		err.code ? err.msg : strerror(-r));
 	if (f)
-		settle(f, false, err.code ? err.msg : strerror(-r));
+		service_write_settle(f, false, err.code ? err.msg : strerror(-r));
 }
 
 /* ---- conditions ---- */
@@ -224,7 +226,7 @@ static void on_patched(void *data, const struct kube_answer *answer)
 	/* -EAGAIN: a disruption budget refuses the eviction now. */
 	if (answer->result < 0 && answer->result != -ENOENT && answer->result != -EAGAIN)
 		log_warn("pod %s/%s: %s", f->ns, f->name, answer->error.msg);
-	land(f);
+	service_write_end(f);
 }
 
 static void send_patch(struct service *s, const struct cpod *pod, const struct kube_target *target,
@@ -233,13 +235,13 @@ static void send_patch(struct service *s, const struct cpod *pod, const struct k
 	struct flight *f = take_off(s, pod);
 	const struct kube_write write = {.target = *target,
 		.field_manager = SERVICE_MANAGER,
-		.may_send = may_send,
+		.may_send = service_write_may_send,
 		.done = on_patched,
 		.data = f,
 		.ret_call = f ? &f->call : NULL};
 
 	if (f && (!service_may_write(s) || kube_patch(s->client, &write, kind, patch, NULL) < 0))
-		land(f);
+		service_write_end(f);
 }
 
 static void patch_status(struct service *s, const struct cpod *pod, const json_t *status)
@@ -272,7 +274,7 @@ void service_claim(struct service *s, const struct cpod *pod, const struct decid
 
 void service_grant(struct service *s, const struct cpod *pod, bool is_granted, const char *sentence)
 {
-	const enum reason reason = is_granted ? REASON_GRANTED : REASON_WISH_NOT_GRANTED;
+	const enum reason reason = is_granted ? REASON_GRANTED : REASON_RESIZE_REJECTED;
 	const struct kube_time now = kube_time_format(clock_real_ns());
 	_cleanup_json_ json_t *annotations = NULL, *patch = NULL;
 
@@ -285,7 +287,8 @@ void service_grant(struct service *s, const struct cpod *pod, bool is_granted, c
 		reason_name(reason), "message", sentence, "lastTransitionTime", now.s);
 	if (patch)
 		patch_status(s, pod, patch);
-	service_event(s, pod, is_granted ? REASON_WISH_GRANTED : REASON_WISH_NOT_GRANTED, sentence);
+	service_event(
+		s, pod, is_granted ? REASON_RESIZE_ACCEPTED : REASON_RESIZE_REJECTED, sentence);
 }
 
 static void patch_annotations(struct service *s, const struct cpod *pod, json_t *annotations)
@@ -303,7 +306,7 @@ void service_running(struct service *s, const struct cpod *pod)
 		patch_annotations(s, pod, cpod_running(pod));
 }
 
-void service_adopt(struct service *s, const struct cpod *pod)
+void service_refresh_epoch(struct service *s, const struct cpod *pod)
 {
 	_cleanup_json_ json_t *annotations = NULL;
 	char epoch[24];
@@ -325,7 +328,7 @@ void service_evict(struct service *s, const struct cpod *pod, enum reason reason
 	const struct kube_write write = {
 		.target = {.namespace_name = cpod_ns(pod), .name = cpod_name(pod)},
 		.field_manager = SERVICE_MANAGER,
-		.may_send = may_send,
+		.may_send = service_write_may_send,
 		.done = on_patched,
 		.data = f,
 		.ret_call = f ? &f->call : NULL};
@@ -335,7 +338,7 @@ void service_evict(struct service *s, const struct cpod *pod, enum reason reason
 		return;
 	if (!service_may_write(s) || !version ||
 		kube_evict(s->client, &write, version, &what, NULL) < 0) {
-		land(f);
+		service_write_end(f);
 		return;
 	}
 	/* The Event of a repeated eviction exists already. */
@@ -355,16 +358,16 @@ static void on_reported(void *data, const struct kube_answer *answer)
 	f->call = NULL;
 	if (answer->result < 0 && answer->result != -ENOENT)
 		log_warn("gpupolicy %s: %s", f->name, answer->error.msg);
-	land(f);
+	service_write_end(f);
 }
 
-static void report(struct service *s, const char *name, json_t *status)
+static void service_write_report(struct service *s, const char *name, json_t *status)
 {
-	struct flight *f = begin(s, "", name, "");
+	struct flight *f = service_write_begin(s, "", name, "");
 	const struct kube_write write = {
 		.target = {"divvy.gpu/v1", "gpupolicies", NULL, name, "status"},
 		.field_manager = SERVICE_MANAGER,
-		.may_send = may_send,
+		.may_send = service_write_may_send,
 		.done = on_reported,
 		.data = f,
 		.ret_call = f ? &f->call : NULL};
@@ -373,7 +376,7 @@ static void report(struct service *s, const char *name, json_t *status)
 	if (f &&
 		(!patch || !service_may_write(s) ||
 			kube_patch(s->client, &write, KUBE_PATCH_MERGE, patch, NULL) < 0))
-		land(f);
+		service_write_end(f);
 }
 
 void service_report(struct service *s)
@@ -385,5 +388,5 @@ void service_report(struct service *s)
 	if (!service_may_write(s) || cluster_report(sched_cluster(s->sched), &statuses) < 0)
 		return;
 	json_object_foreach(statuses, name, status)
-		report(s, name, status);
+		service_write_report(s, name, status);
 }

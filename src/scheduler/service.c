@@ -4,8 +4,8 @@
  * server's version comes first, because it selects Kubernetes' rules; discovery and the Lease
  * follow. on_pump() takes actions from sched while it may write and fewer than SERVICE_BINDS_MAX
  * Bindings are in flight. sched_lead() runs once for each term of the Lease, before any action of
- * that term. service_wake() arms the pump, and on_tick() does so each second. All callbacks run on
- * one loop in one thread.
+ * that term. service_wake() arms the pump, and service_on_tick() does so each second. All callbacks
+ * run on one loop in one thread.
  */
 #include "scheduler/service.h"
 
@@ -24,14 +24,14 @@
 #define REPORT_NS (UINT64_C(10) * 1000000000)
 #define REFRESH_NS (UINT64_C(10) * 1000000000) /* while object types are missing */
 
-static void carry_out(struct service *s, const struct sched_action *a)
+static void service_carry_out(struct service *s, const struct sched_action *a)
 {
 	switch (a->act) {
 	case SCHED_BIND: service_bind(s, a->pod, NULL); break;
-	case SCHED_TELL: service_tell(s, a->pod, a->reason, a->sentence); break;
+	case SCHED_CONDITION: service_write_condition(s, a->pod, a->reason, a->sentence); break;
 	case SCHED_GRANT: service_grant(s, a->pod, true, a->sentence); break;
 	case SCHED_RUNS: service_running(s, a->pod); break;
-	case SCHED_ADOPT: service_adopt(s, a->pod); break;
+	case SCHED_REFRESH_EPOCH: service_refresh_epoch(s, a->pod); break;
 	case SCHED_DENY: service_grant(s, a->pod, false, a->sentence); break;
 	case SCHED_CLAIM: service_claim(s, a->pod, a->claims); break;
 	case SCHED_NOMINATE: service_nominate(s, a->pod, a->sentence); break;
@@ -78,7 +78,7 @@ static void on_pump(struct loop_timer *timer, uint64_t now_ns)
 		if (r != 0)
 			prom_observe(&s->decide_time, clock_since_ns(clock_now_ns(), began_ns));
 		if (r > 0)
-			carry_out(s, &action);
+			service_carry_out(s, &action);
 		else if (r < 0)
 			log_warn("%s", err.msg);
 	}
@@ -91,7 +91,7 @@ void service_wake(struct service *s)
 	loop_set_timer(&s->pump, clock_now_ns());
 }
 
-static void on_tick(struct loop_timer *timer, uint64_t now_ns)
+static void service_on_tick(struct loop_timer *timer, uint64_t now_ns)
 {
 	struct service *s = timer->data;
 
@@ -107,7 +107,7 @@ static void on_tick(struct loop_timer *timer, uint64_t now_ns)
 	}
 	service_ask_again(s);
 	if (s->sched)
-		service_tell_later(s);
+		service_condition_later(s);
 	service_wake(s);
 	loop_set_timer(timer, clock_now_ns() + TICK_NS);
 }
@@ -139,7 +139,7 @@ static int start_lease(struct service *s, struct error *err)
 	return 0;
 }
 
-static void on_discovered(void *data, int r, const struct error *err)
+static void service_on_discovered(void *data, int r, const struct error *err)
 {
 	struct service *s = data;
 
@@ -154,7 +154,7 @@ static void on_discovered(void *data, int r, const struct error *err)
 /* The answer selects the release's rules; the service starts after it. */
 static void ask_version(struct service *s);
 
-static void begin(struct service *s, unsigned minor)
+static void service_begin(struct service *s, unsigned minor)
 {
 	const struct sched_config config = {
 		.cluster = {.scheduler_name = s->options->scheduler_name,
@@ -165,7 +165,8 @@ static void begin(struct service *s, unsigned minor)
 	struct error err;
 	int r = sched_new(&config, &s->sched, &err);
 
-	r = r < 0 ? r : kube_discovery_new(s->client, on_discovered, s, &s->discovery, &err);
+	r = r < 0 ? r
+		  : kube_discovery_new(s->client, service_on_discovered, s, &s->discovery, &err);
 	r = r < 0 ? r : start_lease(s, &err);
 	if (r < 0) {
 		log_error("%s", err.msg);
@@ -194,7 +195,7 @@ static void on_version(void *data, const struct kube_answer *answer)
 		loop_stop(s->loop, -EPROTO);
 		return;
 	}
-	begin(s, (unsigned)n);
+	service_begin(s, (unsigned)n);
 }
 
 static void ask_version(struct service *s)
@@ -252,7 +253,7 @@ int service_new(
 	}
 	if (r == 0 &&
 		(loop_add_timer(loop, &s->pump, on_pump) < 0 ||
-			loop_add_timer(loop, &s->tick, on_tick) < 0 ||
+			loop_add_timer(loop, &s->tick, service_on_tick) < 0 ||
 			loop_add_timer(loop, &s->leave, on_leave) < 0))
 		r = fail(err, ENOMEM, "out of memory");
 	r = r < 0 ? r : serve_new(s, &s->page, err);
@@ -281,7 +282,7 @@ void service_free(struct service *s)
 		return;
 	service_answer_all(s);
 	service_land_all(s);
-	service_tell_end(s);
+	service_condition_end(s);
 	page_free(s->page);
 	service_unwatch(s);
 	kube_lease_stop(s->lease);

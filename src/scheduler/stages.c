@@ -13,7 +13,7 @@
 #include "base/cleanup.h"
 
 /* Index of the device in the stage; s->n if absent. */
-static uint32_t index_of(const struct stage *s, const char *uuid)
+static uint32_t stages_device_index(const struct stage *s, const char *uuid)
 {
 	uint32_t i = 0;
 
@@ -24,20 +24,20 @@ static uint32_t index_of(const struct stage *s, const char *uuid)
 
 uint64_t stage_kept_on(const struct stage *stage, const char *uuid)
 {
-	const uint32_t i = index_of(stage, uuid);
+	const uint32_t i = stages_device_index(stage, uuid);
 
 	return i < stage->n ? stage->kept_bytes[i] : 0;
 }
 
 /* First main container or sidecar on the device, or else the first init container. */
-static struct stage *host_of(struct stage *stage, uint32_t n, const char *uuid)
+static struct stage *stages_find_host(struct stage *stage, uint32_t n, const char *uuid)
 {
 	struct stage *host = NULL;
 
 	for (uint32_t i = 0; i < n; i++) {
 		struct stage *s = &stage[i];
 
-		if (index_of(s, uuid) == s->n)
+		if (stages_device_index(s, uuid) == s->n)
 			continue;
 		if (s->kind != MANIFEST_INIT)
 			return s;
@@ -56,7 +56,7 @@ static void find_lack(const struct stage *stage, uint32_t n, const char *uuid, u
 
 	for (uint32_t i = 0; i < n; i++) {
 		const struct stage *s = &stage[i];
-		const uint32_t k = index_of(s, uuid);
+		const uint32_t k = stages_device_index(s, uuid);
 
 		if (k == s->n)
 			continue;
@@ -78,7 +78,7 @@ static void settle_devices(struct stage *stage, uint32_t n, bool is_of_init)
 	for (uint32_t i = 0; i < n; i++)
 		for (uint32_t k = 0; k < stage[i].n; k++) {
 			const char *uuid = stage[i].device[k];
-			struct stage *host = host_of(stage, n, uuid);
+			struct stage *host = stages_find_host(stage, n, uuid);
 			uint32_t share;
 			uint64_t bytes;
 
@@ -87,7 +87,7 @@ static void settle_devices(struct stage *stage, uint32_t n, bool is_of_init)
 			find_lack(stage, n, uuid, &share, &bytes);
 			host->has_room = false;
 			host->kept_share = MIN(host->kept_share + share, SPEC_SHARE_ONE);
-			host->kept_bytes[index_of(host, uuid)] += bytes;
+			host->kept_bytes[stages_device_index(host, uuid)] += bytes;
 		}
 }
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Converts a pod's JSON to a manifest, translates the manifest with the dialects, and copies the
- * result. A tenancy therefore borrows nothing and outlives the JSON. host_of() finds for an init
- * container, where possible, another container that never runs at the same time and has suitable
- * devices. A host is its own host, so one step leads to the container with the devices.
+ * result. A tenancy therefore borrows nothing and outlives the JSON. tenancy_guest_host() finds for
+ * an init container, where possible, another container that never runs at the same time and has
+ * suitable devices. A host is its own host, so one step leads to the container with the devices.
  * tenancy_write_back() translates the pod anew, because a tenancy does not keep the dialect's
  * result.
  */
@@ -18,8 +18,8 @@
 #include "manifest/manifest-json.h"
 
 /* The result borrows from the manifest, and the manifest from the JSON. */
-static int translate(const json_t *json, const char *dialects, struct manifest_json *ret_manifest,
-	struct dialect_result *ret, struct error *err)
+static int tenancy_translate(const json_t *json, const char *dialects,
+	struct manifest_json *ret_manifest, struct dialect_result *ret, struct error *err)
 {
 	struct dialect_config config;
 	int r;
@@ -55,7 +55,7 @@ static bool can_host(const struct spec *host, const struct spec *guest)
  * Returns a container that starts when the guest has ended, or an earlier init container; otherwise
  * the guest itself.
  */
-static uint32_t host_of(const struct tenancy *t, uint32_t guest)
+static uint32_t tenancy_guest_host(const struct tenancy *t, uint32_t guest)
 {
 	if (t->v[guest].kind != MANIFEST_INIT)
 		return guest;
@@ -84,7 +84,7 @@ static int take_result(const struct manifest *pod, const struct dialect_result *
 	}
 	ret->n = result->n_tenants;
 	for (uint32_t i = 0; i < ret->n; i++)
-		ret->v[i].host = host_of(ret, i);
+		ret->v[i].host = tenancy_guest_host(ret, i);
 	str_copy(ret->group, sizeof(ret->group), str_from(result->group));
 	str_copy(ret->vgpu, sizeof(ret->vgpu), result->vgpu);
 	if (result->group[0] && result->group_size) {
@@ -107,7 +107,7 @@ int tenancy_read(const json_t *json, const char *dialects, struct tenancy *ret, 
 	int r;
 
 	*ret = (struct tenancy){0};
-	r = translate(json, dialects, &manifest, &result, err);
+	r = tenancy_translate(json, dialects, &manifest, &result, err);
 	return r < 0 ? r : take_result(&manifest.pod, &result, ret, err);
 }
 
@@ -119,22 +119,24 @@ void tenancy_done(struct tenancy *tenancy)
 
 /* ---- assigned keys ---- */
 
-static int put(void *data, enum dialect_where where, uint32_t container, const char *key,
-	const char *value)
+static int tenancy_put_key(void *data, enum dialect_where where, uint32_t container,
+	const char *key, const char *value)
 {
 	if (where != DIALECT_ANNOTATION || container != MANIFEST_NONE)
 		return 0;
 	return json_object_set_new(data, key, json_string(value)) ? -ENOMEM : 0;
 }
 
-int tenancy_write_back(const json_t *json, const char *dialects, const struct dialect_given *given,
-	json_t *annotations)
+int tenancy_write_back(const json_t *json, const char *dialects,
+	const struct dialect_assigned *given, json_t *annotations)
 {
 	_cleanup_manifest_json_ struct manifest_json manifest = {0};
 	_cleanup_dialect_ struct dialect_result result;
-	int r = translate(json, dialects, &manifest, &result, NULL);
+	int r = tenancy_translate(json, dialects, &manifest, &result, NULL);
 
-	return r < 0 ? r : dialect_write_back(&manifest.pod, &result, given, put, annotations);
+	return r < 0
+		? r
+		: dialect_write_back(&manifest.pod, &result, given, tenancy_put_key, annotations);
 }
 
 struct running {
@@ -142,7 +144,7 @@ struct running {
 	json_t *get;
 };
 
-static const char *had(void *data, const char *key)
+static const char *tenancy_old_value(void *data, const char *key)
 {
 	return json_string_value(json_object_get(((const struct running *)data)->had, key));
 }
@@ -154,7 +156,7 @@ static int put_running(void *data, enum dialect_where where, uint32_t container,
 
 	if (!running->get)
 		running->get = json_object();
-	return put(running->get, where, container, key, value);
+	return tenancy_put_key(running->get, where, container, key, value);
 }
 
 int tenancy_running(const json_t *json, uint64_t real_ns, json_t **ret)
@@ -166,7 +168,7 @@ int tenancy_running(const json_t *json, uint64_t real_ns, json_t **ret)
 
 	*ret = NULL;
 	if (phase && !strcmp(phase, "Running"))
-		r = dialect_write_running(had, real_ns, put_running, &running);
+		r = dialect_write_running(tenancy_old_value, real_ns, put_running, &running);
 	if (r < 0)
 		json_decref(running.get);
 	else

@@ -42,8 +42,8 @@ void tenancy_done(struct tenancy *tenancy);
  * Adds annotations for users and tools of the pod's dialect; none is an assigned key. `given` has a
  * grant for each container, in the tenancy's order.
  */
-int tenancy_write_back(const json_t *pod, const char *dialects, const struct dialect_given *given,
-	json_t *annotations);
+int tenancy_write_back(const json_t *pod, const char *dialects,
+	const struct dialect_assigned *given, json_t *annotations);
 
 /* Annotations of the pod's dialect that change once the pod runs; NULL: none are due. -ENOMEM. */
 int tenancy_running(const json_t *pod, uint64_t real_ns, json_t **ret_annotations);

@@ -103,8 +103,8 @@ bad:
 }
 
 /* Reads "0.3" (short for "0.3,0"), "0.3,0.1", or "uniform", in permille; mean 0 means uniform. */
-static int read_part(const struct cli_args *args, const char *name, uint32_t *mean, uint32_t *sigma,
-	struct error *err)
+static int sim_input_read_part(const struct cli_args *args, const char *name, uint32_t *mean,
+	uint32_t *sigma, struct error *err)
 {
 	struct str text = str_from(cli_get(args, name)), first;
 	uint32_t m = 0, s = 0;
@@ -153,8 +153,8 @@ static int read_duration(
 	return r < 0 ? fail_within(err, r, "--duration") : 0;
 }
 
-static int read_count(const struct cli_args *args, const char *name, uint64_t max, uint64_t *value,
-	struct error *err)
+static int sim_input_read_count(const struct cli_args *args, const char *name, uint64_t max,
+	uint64_t *value, struct error *err)
 {
 	const char *text = cli_get(args, name);
 	int r = text ? parse_uint(str_from(text), 1, max, value, err) : 0;
@@ -172,8 +172,8 @@ static int read_choices(const struct cli_args *args, const char *name, uint32_t 
 }
 
 /* Reads a number such as "0.3" in permille. A min of 1 permits every number above 0. */
-static int read_number(const struct cli_args *args, const char *name, uint32_t min, uint32_t max,
-	uint32_t *permille, struct error *err)
+static int sim_input_read_number(const struct cli_args *args, const char *name, uint32_t min,
+	uint32_t max, uint32_t *permille, struct error *err)
 {
 	const char *text = cli_get(args, name);
 	uint32_t value = 0;
@@ -188,7 +188,8 @@ static int read_number(const struct cli_args *args, const char *name, uint32_t m
 	return 0;
 }
 
-static int read_labels(const struct cli_args *args, struct workload_shape *shape, struct error *err)
+static int sim_input_read_labels(
+	const struct cli_args *args, struct workload_shape *shape, struct error *err)
 {
 	const uint32_t max = WORKLOAD_LABELS_MAX;
 	int r = read_choices(args, "affinity", max, &shape->affinity, err);
@@ -226,18 +227,22 @@ static int read_shape(const struct cli_args *args, struct sim *sim, struct error
 	sim->is_generated = true;
 	if (cli_has(args, "nodes-like"))
 		shape->nodes = cli_get(args, "nodes-like");
-	r = r < 0 ? r : read_count(args, "rate", 3600000000, &rate, err);
-	r = r < 0 ? r : read_count(args, "tasks", WORKLOAD_TASKS_MAX, &n, err);
-	r = r < 0 ? r : read_count(args, "hours", 4800, &hours, err);
-	r = r < 0 ? r : read_part(args, "demand", &shape->demand, &shape->demand_sigma, err);
-	r = r < 0 ? r : read_part(args, "memory", &shape->memory, &shape->memory_sigma, err);
+	r = r < 0 ? r : sim_input_read_count(args, "rate", 3600000000, &rate, err);
+	r = r < 0 ? r : sim_input_read_count(args, "tasks", WORKLOAD_TASKS_MAX, &n, err);
+	r = r < 0 ? r : sim_input_read_count(args, "hours", 4800, &hours, err);
+	r = r < 0 ? r
+		  : sim_input_read_part(args, "demand", &shape->demand, &shape->demand_sigma, err);
+	r = r < 0 ? r
+		  : sim_input_read_part(args, "memory", &shape->memory, &shape->memory_sigma, err);
 	r = r < 0 ? r : read_duration(args, shape, err);
 	r = r < 0 ? r : read_choices(args, "whole", SPEC_DEVICES_MAX, &shape->whole, err);
 	r = r < 0 ? r : read_choices(args, "gangs", WORKLOAD_GANG_MAX, &shape->gangs, err);
 	r = r < 0 ? r : read_choices(args, "priorities", 100, &shape->priorities, err);
-	r = r < 0 ? r : read_labels(args, shape, err);
-	r = r < 0 ? r : read_number(args, "limit", 1, SPEC_SHARE_ONE, &shape->limit, err);
-	r = r < 0 ? r : read_number(args, "threshold", 1, SPEC_SHARE_ONE, &shape->threshold, err);
+	r = r < 0 ? r : sim_input_read_labels(args, shape, err);
+	r = r < 0 ? r : sim_input_read_number(args, "limit", 1, SPEC_SHARE_ONE, &shape->limit, err);
+	r = r < 0 ? r
+		  : sim_input_read_number(
+			    args, "threshold", 1, SPEC_SHARE_ONE, &shape->threshold, err);
 	if (r == 0 && cli_has(args, "threshold") && !cli_has(args, "gangs"))
 		r = fail(err, EINVAL, "--threshold works only together with --gangs");
 	if (rate)
@@ -311,8 +316,8 @@ static int read_grace(const struct cli_args *args, uint64_t *ret_grace_ns, struc
 static int read_slowdown(const struct cli_args *args, uint32_t *ret_permille, struct error *err)
 {
 	uint32_t factor = SPEC_SHARE_ONE;
-	int r = read_number(args, "slowdown", SPEC_SHARE_ONE, SPEC_SHARE_ONE + REPLAY_SLOWDOWN_MAX,
-		&factor, err);
+	int r = sim_input_read_number(args, "slowdown", SPEC_SHARE_ONE,
+		SPEC_SHARE_ONE + REPLAY_SLOWDOWN_MAX, &factor, err);
 
 	*ret_permille = r < 0 ? 0 : factor - SPEC_SHARE_ONE;
 	return r;
@@ -322,7 +327,7 @@ static int read_slowdown(const struct cli_args *args, uint32_t *ret_permille, st
 static int read_draw(const struct cli_args *args, struct sim *sim, struct error *err)
 {
 	uint64_t draws = 0;
-	int r = read_count(args, "draw", WORKLOAD_TASKS_MAX, &draws, err);
+	int r = sim_input_read_count(args, "draw", WORKLOAD_TASKS_MAX, &draws, err);
 
 	sim->draws = (uint32_t)draws;
 	sim->load = SPEC_SHARE_ONE;
@@ -330,7 +335,7 @@ static int read_draw(const struct cli_args *args, struct sim *sim, struct error 
 		return r;
 	sim->shape.work_max_ns = DRAW_WORK_NS;
 	r = read_duration(args, &sim->shape, err);
-	return r < 0 ? r : read_number(args, "load", 1, DRAW_LOAD_MAX, &sim->load, err);
+	return r < 0 ? r : sim_input_read_number(args, "load", 1, DRAW_LOAD_MAX, &sim->load, err);
 }
 
 /* Checks which options belong to --pods, --spec and --generate, and which exclude each other. */
@@ -403,7 +408,7 @@ static int check_together(const struct cli_args *args, struct error *err)
 	return 0;
 }
 
-static int read_options(const struct cli_args *args, struct sim *sim, struct error *err)
+static int sim_input_read_options(const struct cli_args *args, struct sim *sim, struct error *err)
 {
 	const char *queue = cli_get(args, "queue"), *preempt = cli_get(args, "preempt");
 	int r = check_together(args, err);
@@ -421,14 +426,14 @@ static int read_options(const struct cli_args *args, struct sim *sim, struct err
 		sim->preempt = !strcmp(preempt, "resume") ? REPLAY_RESUME : REPLAY_RESTART;
 	sim->queue = queue && !strcmp(queue, "fifo") ? REPLAY_FIFO : REPLAY_PRIORITY;
 	sim->faster = 1;
-	return r < 0 ? r : read_count(args, "faster", 1000000, &sim->faster, err);
+	return r < 0 ? r : sim_input_read_count(args, "faster", 1000000, &sim->faster, err);
 }
 
 int sim_check(const struct cli_args *args, struct error *err)
 {
 	_cleanup_sim_ struct sim sim = {0};
 	_cleanup_cluster_ struct cluster cluster = {0};
-	int r = read_options(args, &sim, err);
+	int r = sim_input_read_options(args, &sim, err);
 
 	if (r < 0 || !cli_has(args, "nodes-like"))
 		return r;
@@ -518,7 +523,7 @@ static const char *file_of(const char *path)
 }
 
 /* Length of the character at the start of `text`; 0 if JSON, XML or a terminal cannot show it. */
-static size_t character(struct str text)
+static size_t sim_input_character_size(struct str text)
 {
 	const size_t n = str_utf8(text);
 	const unsigned char *p = (const unsigned char *)text.p;
@@ -540,7 +545,7 @@ static void name_as_text(const char *name, char ret[static NAME_SHOWN + 1])
 	size_t at = 0, size;
 
 	for (; at < n; at += size) {
-		const size_t known = character((struct str){name + at, n - at});
+		const size_t known = sim_input_character_size((struct str){name + at, n - at});
 
 		size = MAX(known, (size_t)1);
 		if (at + size > NAME_SHOWN)
@@ -630,7 +635,7 @@ static int read_orders(const char *pattern, const struct sim *sim, uint64_t seed
 	return r < 0 ? r : n;
 }
 
-static int shuffled(uint32_t n, uint64_t seed, uint32_t **ret, struct error *err)
+static int sim_input_shuffle(uint32_t n, uint64_t seed, uint32_t **ret, struct error *err)
 {
 	struct rand rand = rand_seeded(seed);
 	uint32_t *items = calloc(n, sizeof(*items));
@@ -694,9 +699,9 @@ int sim_run(const struct cli_args *args, const struct sim *sim, uint32_t scheme,
 			r = workload_draw(&sim->workload, sim->cluster.n_devices,
 				SIM_ARRIVED_PERMILLE, &rand, &order, err);
 		input.n_order = (uint32_t)MAX(r, 0);
-		r = r < 0 ? r : shuffled(sim->cluster.n, rand_u64(&rand), &ranks, err);
+		r = r < 0 ? r : sim_input_shuffle(sim->cluster.n, rand_u64(&rand), &ranks, err);
 	} else if (r == 0 && sim->has_seeds) {
-		r = shuffled(sim->cluster.n, rand_u64(&rand), &ranks, err);
+		r = sim_input_shuffle(sim->cluster.n, rand_u64(&rand), &ranks, err);
 	}
 	input.order = order;
 	input.ranks = ranks;
@@ -725,7 +730,7 @@ int sim_read(const struct cli_args *args, struct sim *ret_sim, struct error *err
 	const char *pods = cli_get(args, "pods"), *spec = cli_get(args, "spec");
 	const char *what = pods ? pods : spec ? spec : cli_get(args, "generate");
 	char name[NAME_SHOWN + 1];
-	int r = read_options(args, &sim, err);
+	int r = sim_input_read_options(args, &sim, err);
 
 	if (r == 0 && cli_has(args, "nodes"))
 		r = read_with(&sim, args, "nodes", take_nodes, err);

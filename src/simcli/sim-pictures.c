@@ -35,7 +35,7 @@ struct picture {
 	double end; /* end of the x axis, percent or seconds */
 };
 
-static int save(const struct picture *p, const char *name, const char *scheme,
+static int sim_pictures_save(const struct picture *p, const char *name, const char *scheme,
 	const struct buf *svg, struct error *err)
 {
 	char path[4096];
@@ -180,7 +180,7 @@ static int draw_series(struct picture *p, enum metrics_series series, const char
 			     .series = p->series,
 			     .n_series = p->sim->n_schemes},
 		&svg, err);
-	return r < 0 ? r : save(p, file, NULL, &svg, err);
+	return r < 0 ? r : sim_pictures_save(p, file, NULL, &svg, err);
 }
 
 /* Draws the idle devices by reason. */
@@ -225,7 +225,7 @@ static int draw_idle(struct picture *p, uint32_t scheme, struct error *err)
 			     .series = p->series,
 			     .n_series = ARRAY_SIZE(reason)},
 		&svg, err);
-	return r < 0 ? r : save(p, "idle", p->sim->schemes[scheme].name, &svg, err);
+	return r < 0 ? r : sim_pictures_save(p, "idle", p->sim->schemes[scheme].name, &svg, err);
 }
 
 static int draw_cluster(struct picture *p, uint32_t scheme, struct error *err)
@@ -263,7 +263,7 @@ static int draw_cluster(struct picture *p, uint32_t scheme, struct error *err)
 				  .n_rows = m->n_rows,
 				  .n_columns = n},
 		&svg, err);
-	return r < 0 ? r : save(p, "cluster", p->sim->schemes[scheme].name, &svg, err);
+	return r < 0 ? r : sim_pictures_save(p, "cluster", p->sim->schemes[scheme].name, &svg, err);
 }
 
 /* Fraction of the tasks that got a place. */
@@ -336,10 +336,10 @@ static int draw_distribution(
 			     .series = p->series,
 			     .n_series = sim->n_schemes},
 		&svg, err);
-	return r < 0 ? r : save(p, file, NULL, &svg, err);
+	return r < 0 ? r : sim_pictures_save(p, file, NULL, &svg, err);
 }
 
-static double end_of(const struct sim *sim)
+static double sim_pictures_end(const struct sim *sim)
 {
 	double end = 0;
 
@@ -377,7 +377,7 @@ int sim_draw(const struct sim *sim, const char *folder, struct error *err)
 
 	if (!p)
 		return fail(err, ENOMEM, "out of memory for the picture");
-	*p = (struct picture){.sim = sim, .folder = folder, .end = end_of(sim)};
+	*p = (struct picture){.sim = sim, .folder = folder, .end = sim_pictures_end(sim)};
 	r = draw_series(p, METRICS_ALLOCATED, "allocated",
 		is_drop(p) ? "Allocated against arrived" : "Allocated devices",
 		(struct plot_axis){

@@ -60,12 +60,14 @@ static double fragmentation_at(const struct sim *sim, const struct replay_result
 	return 100 * at_percent(result, METRICS_FRAGMENTED, at);
 }
 
-static double placed(const struct sim *sim, const struct replay_result *result, double at)
+static double sim_report_placed(
+	const struct sim *sim, const struct replay_result *result, double at)
 {
 	return 100.0 * result->n_placed / result->n_tasks;
 }
 
-static double throughput(const struct sim *sim, const struct replay_result *result, double at)
+static double sim_report_throughput(
+	const struct sim *sim, const struct replay_result *result, double at)
 {
 	return result->throughput_per_h;
 }
@@ -95,22 +97,23 @@ static double in_use(const struct sim *sim, const struct replay_result *result, 
 	return result->in_use * sim->cluster.n_devices;
 }
 
-static double used(const struct sim *sim, const struct replay_result *result, double at)
+static double sim_report_used(const struct sim *sim, const struct replay_result *result, double at)
 {
 	return 100 * result->used;
 }
 
-static double allocated(const struct sim *sim, const struct replay_result *result, double at)
+static double sim_report_allocated(
+	const struct sim *sim, const struct replay_result *result, double at)
 {
 	return 100 * result->allocated;
 }
 
-static double end(const struct sim *sim, const struct replay_result *result, double at)
+static double sim_report_end(const struct sim *sim, const struct replay_result *result, double at)
 {
 	return result->n_placed ? result->end_s : NAN;
 }
 
-static double busy(const struct sim *sim, const struct replay_result *result, double at)
+static double sim_report_busy(const struct sim *sim, const struct replay_result *result, double at)
 {
 	return result->n_placed ? result->busy_s : NAN;
 }
@@ -130,12 +133,13 @@ static double allocated_arriving(
 			result->arrivals_s);
 }
 
-static double moves(const struct sim *sim, const struct replay_result *result, double at)
+static double sim_report_moves(const struct sim *sim, const struct replay_result *result, double at)
 {
 	return result->n_moves;
 }
 
-static double evicted(const struct sim *sim, const struct replay_result *result, double at)
+static double sim_report_evicted(
+	const struct sim *sim, const struct replay_result *result, double at)
 {
 	return result->n_evicted;
 }
@@ -170,14 +174,14 @@ static bool arrives_at(const struct sim *sim, uint32_t percent)
 	return true;
 }
 
-static bool is_full(const struct sim *sim)
+static bool sim_report_is_full(const struct sim *sim)
 {
 	return arrives_at(sim, 100);
 }
 
 static bool falls_short(const struct sim *sim)
 {
-	return !is_full(sim);
+	return !sim_report_is_full(sim);
 }
 
 /* Otherwise the figures at the end equal those at 130 %. */
@@ -186,7 +190,7 @@ static bool ends_early(const struct sim *sim)
 	return !arrives_at(sim, 130);
 }
 
-static bool always(const struct sim *sim)
+static bool sim_report_always(const struct sim *sim)
 {
 	return true;
 }
@@ -202,19 +206,19 @@ static const struct figure of_drop[] = {
 	{"allocated_at_80", NULL, PERCENT, allocated_at, 80},
 	{"allocated_at_90", "AT 90%", PERCENT, allocated_at, 90},
 	{"allocated_at_95", "AT 95%", PERCENT, allocated_at, 95},
-	{"allocated_at_100", "AT 100%", PERCENT, allocated_at, 100, is_full},
+	{"allocated_at_100", "AT 100%", PERCENT, allocated_at, 100, sim_report_is_full},
 	{"allocated_at_110", "AT 110%", PERCENT, allocated_at, 110},
 	{"allocated_at_130", "AT 130%", PERCENT, allocated_at, 130},
 	{"allocated_at_end", "AT END", PERCENT, allocated_at_end, 0, falls_short, ends_early},
 	{"fragmentation_at_100", NULL, PERCENT, fragmentation_at, 100},
 	{"devices_in_use_at_100", "IN USE AT 100%", NUMBER, in_use_at, 100},
 	{"devices_in_use_at_end", "IN USE AT END", NUMBER, in_use_at_end, 0, NULL, ends_early},
-	{"placed_percent", "PLACED", PERCENT, placed, 0},
+	{"placed_percent", "PLACED", PERCENT, sim_report_placed, 0},
 	{0},
 };
 
 static const struct figure of_queue[] = {
-	{"throughput_per_h", "TASKS/H", NUMBER, throughput, 0, always},
+	{"throughput_per_h", "TASKS/H", NUMBER, sim_report_throughput, 0, sim_report_always},
 	{"completion_mean_s", "COMPLETION", SECONDS, completion_mean, 0},
 	{"completion_p50_s", "COMPLETION P50", SECONDS, completion_at, 0.5},
 	{"completion_p99_s", "COMPLETION P99", SECONDS, completion_at, 0.99},
@@ -222,16 +226,16 @@ static const struct figure of_queue[] = {
 	{"queued_p50_s", NULL, SECONDS, queued_at, 0.5},
 	{"queued_p99_s", "QUEUED P99", SECONDS, queued_at, 0.99},
 	{"devices_in_use", "IN USE", NUMBER, in_use, 0},
-	{"used", "USED", PERCENT, used, 0},
-	{"allocated", NULL, PERCENT, allocated, 0},
-	{"busy_s", NULL, SECONDS, busy, 0},
-	{"end_s", "ALL DONE", SECONDS, end, 0},
-	{"placed_percent", "PLACED", PERCENT, placed, 0},
+	{"used", "USED", PERCENT, sim_report_used, 0},
+	{"allocated", NULL, PERCENT, sim_report_allocated, 0},
+	{"busy_s", NULL, SECONDS, sim_report_busy, 0},
+	{"end_s", "ALL DONE", SECONDS, sim_report_end, 0},
+	{"placed_percent", "PLACED", PERCENT, sim_report_placed, 0},
 	/* The first third is left out, because the cluster is still filling. */
 	{"allocated_steady", "ALLOCATED", PERCENT, allocated_arriving, 1 / 3.0, NULL, is_drawn},
 	{"queued_urgent_mean_s", "URGENT", SECONDS, queued_urgent, 0, NULL, has_preemption},
-	{"evicted", "EVICTED", NUMBER, evicted, 0, NULL, may_evict},
-	{"moves", "MOVES", NUMBER, moves, 0, NULL, is_defragmented},
+	{"evicted", "EVICTED", NUMBER, sim_report_evicted, 0, NULL, may_evict},
+	{"moves", "MOVES", NUMBER, sim_report_moves, 0, NULL, is_defragmented},
 	{0},
 };
 
@@ -290,7 +294,8 @@ static void figure_compare(
 		const struct replay_result *b = sim_result(sim, scheme, i);
 		const double first = f->get(sim, a, f->at), here = f->get(sim, b, f->at);
 
-		if (sim->mode == REPLAY_QUEUE && a->n_placed != b->n_placed && f->get != placed)
+		if (sim->mode == REPLAY_QUEUE && a->n_placed != b->n_placed &&
+			f->get != sim_report_placed)
 			sample_add(sim, ret, NAN);
 		else if (f->unit == PERCENT)
 			sample_add(sim, ret, here - first);
@@ -301,7 +306,7 @@ static void figure_compare(
 
 /* ---- table ---- */
 
-static struct text duration(double s)
+static struct text sim_report_duration(double s)
 {
 	return format_duration_nearest((uint64_t)llround(s * (double)NSEC_PER_SEC));
 }
@@ -318,13 +323,13 @@ static void add_figure(struct table *t, enum unit unit, const struct sample *sam
 		return;
 	}
 	if (unit == SECONDS)
-		snprintf(text, sizeof(text), "%s", duration(mean).s);
+		snprintf(text, sizeof(text), "%s", sim_report_duration(mean).s);
 	else
 		snprintf(text, sizeof(text), "%.*f", digits, mean);
 	if (isnan(interval))
 		table_add(t, text);
 	else if (unit == SECONDS)
-		table_addf(t, "%s \302\261%s", text, duration(interval).s);
+		table_addf(t, "%s \302\261%s", text, sim_report_duration(interval).s);
 	else
 		table_addf(t, "%s \302\261%.*f", text, digits, interval);
 }
@@ -356,7 +361,7 @@ static bool is_compared(const struct sim *sim, const struct figure *f)
 }
 
 /* Explains the columns that a reader could misunderstand. */
-static const char *legend(const struct sim *sim)
+static const char *sim_report_legend(const struct sim *sim)
 {
 	if (sim->mode == REPLAY_DROP)
 		return "AT: requests of placed tasks, in % of all devices";
@@ -395,7 +400,7 @@ int sim_print(const struct sim *sim, struct error *err)
 	}
 	printf("simulated: %s, %u %s%s; %s\n", sim->title, sim->n_seeds,
 		sim->n_seeds == 1 ? "run" : "runs of each",
-		sim->n_seeds == 1 ? "" : ", means with 95% intervals", legend(sim));
+		sim->n_seeds == 1 ? "" : ", means with 95% intervals", sim_report_legend(sim));
 	return output_table(&t, err);
 }
 
@@ -464,13 +469,13 @@ static json_t *json_quantiles(const double *sorted, size_t n)
 }
 
 /* Largest sum of requests at one time, as a fraction of each device. */
-static json_t *json_asked(const struct replay_result *result)
+static json_t *sim_report_json_requested(const struct replay_result *result)
 {
 	json_t *all = json_array();
 
 	for (uint32_t i = 0; i < result->n_devices; i++)
 		json_array_append_new(
-			all, json_real(result->asked_most[i] / (double)SPEC_SHARE_ONE));
+			all, json_real(result->requested_most[i] / (double)SPEC_SHARE_ONE));
 	return all;
 }
 
@@ -513,7 +518,7 @@ void sim_print_event(FILE *f, const struct sim *sim, uint32_t scheme, uint64_t s
 	static const char *const events[] = {[REPLAY_PLACED] = "placed",
 		[REPLAY_WAITS] = "waits",
 		[REPLAY_DROPPED] = "dropped",
-		[REPLAY_LEAVING] = "terminating",
+		[REPLAY_TERMINATING] = "terminating",
 		[REPLAY_EVICTED] = "evicted",
 		[REPLAY_MOVED] = "moved",
 		[REPLAY_ENDED] = "ended"};
@@ -562,7 +567,7 @@ static json_t *json_run(const struct sim *sim, uint32_t scheme, uint32_t i)
 		"tasks", (json_int_t)result->n_tasks, "placed", (json_int_t)result->n_placed,
 		"curves", json_curves(&result->curves));
 
-	json_object_set_new(run, "requested_most_of_devices", json_asked(result));
+	json_object_set_new(run, "requested_most_of_devices", sim_report_json_requested(result));
 	/* The old name, for one release. */
 	json_object_set(
 		run, "asked_most_of_devices", json_object_get(run, "requested_most_of_devices"));

@@ -9,7 +9,7 @@
 
 #include "simcli/sim.h"
 
-static const char *plural(uint32_t n)
+static const char *sim_warn_plural(uint32_t n)
 {
 	return n == 1 ? "" : "s";
 }
@@ -17,7 +17,7 @@ static const char *plural(uint32_t n)
 /* Number of devices of the model; ALL_MODELS: of all models. */
 #define ALL_MODELS PLACE_MODELS_MAX
 
-static uint64_t devices_of(const struct cluster *c, uint32_t model)
+static uint64_t sim_warn_model_devices(const struct cluster *c, uint32_t model)
 {
 	uint64_t n = 0;
 
@@ -34,7 +34,7 @@ static uint64_t models_there(const struct cluster *c)
 	uint64_t have = 0;
 
 	for (uint32_t model = 0; model < c->n_models; model++)
-		have |= devices_of(c, model) ? 1ull << model : 0;
+		have |= sim_warn_model_devices(c, model) ? 1ull << model : 0;
 	return have;
 }
 
@@ -69,8 +69,8 @@ static void warn_of_tasks(const struct sim *sim, uint32_t model, uint64_t have)
 			line = task->line;
 	}
 	snprintf(who, sizeof(who),
-		"%" PRIu32 " task%s can run nowhere else, the first in line %" PRIu32, n, plural(n),
-		line);
+		"%" PRIu32 " task%s can run nowhere else, the first in line %" PRIu32, n,
+		sim_warn_plural(n), line);
 	if (n)
 		warn_of_model(&sim->cluster, model, have, who);
 }
@@ -86,7 +86,7 @@ static void warn_of_queues(const struct cluster *c, uint32_t model, uint64_t hav
 			if (c->queues[i].models[m].model == model && !n++)
 				first = c->queues[i].name;
 	snprintf(who, sizeof(who), "%" PRIu32 " queue%s %s a quota of it, the first '%s'", n,
-		plural(n), n == 1 ? "has" : "have", first);
+		sim_warn_plural(n), n == 1 ? "has" : "have", first);
 	if (n)
 		warn_of_model(c, model, have, who);
 }
@@ -126,7 +126,7 @@ void sim_warn_of_quotas(const struct sim *sim, const char *path)
 
 	for (uint32_t model = 0; model <= ALL_MODELS; model++) {
 		const uint64_t quota = quota_of(c, model);
-		const uint64_t there = quota ? devices_of(c, model) : 0;
+		const uint64_t there = quota ? sim_warn_model_devices(c, model) : 0;
 		const char *name = model == ALL_MODELS ? "devices" : model_text(c, model);
 		const bool is_named = model != ALL_MODELS && name == c->models[model];
 
@@ -153,18 +153,18 @@ void sim_warn_of_cells(const struct sim *sim, const char *path)
 			"divvy sim: %s: %" PRIu32 " of %" PRIu32
 			" cells of nodes have the name of no node, the first '%s'; the cluster "
 			"has %" PRIu32 " node%s, such as '%s'\n",
-			path, met.n_unknown, met.n_nodes, met.unknown, c->n, plural(c->n),
+			path, met.n_unknown, met.n_nodes, met.unknown, c->n, sim_warn_plural(c->n),
 			c->nodes[0].name);
 	if (met.n_other)
 		fprintf(stderr,
 			"divvy sim: %s: %" PRIu32
 			" node%s %s other devices than the file of cells says; the "
 			"first, '%s', has %s, and its cells are %s\n",
-			path, met.n_other, plural(met.n_other), met.n_other == 1 ? "has" : "have",
-			met.other, met.has, met.said);
+			path, met.n_other, sim_warn_plural(met.n_other),
+			met.n_other == 1 ? "has" : "have", met.other, met.has, met.said);
 }
 
-static bool is_same(const struct replay_hopeless *a, const struct replay_hopeless *b)
+static bool sim_warn_is_same(const struct replay_hopeless *a, const struct replay_hopeless *b)
 {
 	return a->n == b->n && (!a->n || (a->first == b->first && !strcmp(a->why, b->why)));
 }
@@ -181,7 +181,7 @@ static void tell_hopeless(const struct sim *sim, const struct workload *w,
 	uint32_t n = 0;
 
 	for (uint32_t s = 0; s < sim->n_schemes; s++)
-		if (is_same(&found[s], here)) {
+		if (sim_warn_is_same(&found[s], here)) {
 			if (s < scheme)
 				return;
 			buf_addf(&names, "%s%s", n++ ? ", " : "", sim->schemes[s].name);

@@ -76,7 +76,7 @@ struct task_entry {
 };
 
 /* Text of a plain value, with a terminating 0; a null value is an empty text. */
-static int plain(json_t *value, struct str *ret_text, struct error *err)
+static int sim_yaml_plain_text(json_t *value, struct str *ret_text, struct error *err)
 {
 	const struct str text = json_is_null(value)
 		? STR("")
@@ -109,7 +109,7 @@ static int parse_name_up_to(struct str text, char *ret, size_t size, struct erro
 	return 0;
 }
 
-static int parse_name(struct str text, char *ret, struct error *err)
+static int sim_yaml_parse_name(struct str text, char *ret, struct error *err)
 {
 	return parse_name_up_to(text, ret, SPEC_LABEL, err);
 }
@@ -187,19 +187,19 @@ static int set_kinds(
 	return 0;
 }
 
-static int set_model(struct str text, struct node_entry *e, struct error *err)
+static int sim_yaml_set_model(struct str text, struct node_entry *e, struct error *err)
 {
 	e->has_model = true;
 	return cluster_model(e->reader->cluster, text, &e->node.kinds[0].model, err);
 }
 
-static int set_memory(struct str text, struct node_entry *e, struct error *err)
+static int sim_yaml_set_memory(struct str text, struct node_entry *e, struct error *err)
 {
 	e->has_memory = true;
 	return parse_device_bytes(text, &e->node.kinds[0].device_bytes, err);
 }
 
-static int set_devices(struct str text, struct node_entry *e, struct error *err)
+static int sim_yaml_set_devices(struct str text, struct node_entry *e, struct error *err)
 {
 	uint64_t n = 0;
 	int r;
@@ -314,18 +314,18 @@ static int parse_bandwidth(struct str text, uint32_t *ret_mbit, struct error *er
 	return parse_network(text, false, ret_mbit, err);
 }
 
-static int parse_latency(struct str text, uint32_t *ret_us, struct error *err)
+static int sim_yaml_parse_latency(struct str text, uint32_t *ret_us, struct error *err)
 {
 	return parse_network(text, true, ret_us, err);
 }
 
 /* Returns the label's number; equal names share a number. Only exclusion permits an empty name. */
-static int label_of(struct reader *reader, struct str text, bool may_be_empty, uint32_t *ret_label,
-	struct error *err)
+static int sim_yaml_read_label(struct reader *reader, struct str text, bool may_be_empty,
+	uint32_t *ret_label, struct error *err)
 {
 	struct workload *w = reader->workload;
 	char name[SPEC_LABEL] = "";
-	int r = may_be_empty && !text.n ? 0 : parse_name(text, name, err);
+	int r = may_be_empty && !text.n ? 0 : sim_yaml_parse_name(text, name, err);
 
 	for (uint32_t i = 0; r == 0 && i < w->n_labels; i++)
 		if (!strcmp(w->labels[i], name)) {
@@ -345,24 +345,25 @@ static int label_of(struct reader *reader, struct str text, bool may_be_empty, u
 	return 0;
 }
 
-static int set_affinity(struct str text, struct task_entry *e, struct error *err)
+static int sim_yaml_set_affinity(struct str text, struct task_entry *e, struct error *err)
 {
-	return label_of(e->reader, text, false, &e->affinity, err);
+	return sim_yaml_read_label(e->reader, text, false, &e->affinity, err);
 }
 
-static int set_anti_affinity(struct str text, struct task_entry *e, struct error *err)
+static int sim_yaml_set_anti_affinity(struct str text, struct task_entry *e, struct error *err)
 {
-	return label_of(e->reader, text, false, &e->anti_affinity, err);
+	return sim_yaml_read_label(e->reader, text, false, &e->anti_affinity, err);
 }
 
-static int set_preferred_anti_affinity(struct str text, struct task_entry *e, struct error *err)
+static int sim_yaml_set_preferred_anti_affinity(
+	struct str text, struct task_entry *e, struct error *err)
 {
-	return label_of(e->reader, text, false, &e->preferred_anti_affinity, err);
+	return sim_yaml_read_label(e->reader, text, false, &e->preferred_anti_affinity, err);
 }
 
-static int set_exclusion(struct str text, struct task_entry *e, struct error *err)
+static int sim_yaml_set_exclusion(struct str text, struct task_entry *e, struct error *err)
 {
-	return label_of(e->reader, text, true, &e->exclusion, err);
+	return sim_yaml_read_label(e->reader, text, true, &e->exclusion, err);
 }
 
 static int set_task_queue(struct str text, struct task_entry *e, struct error *err)
@@ -402,7 +403,8 @@ static int set_every(struct str text, struct task_entry *e, struct error *err)
  * Sets a field of the spec. The error text may start with the field's name; read_lined() adds the
  * name too, so it is cut here.
  */
-static int set_spec(struct task_entry *e, const char *field, struct str text, struct error *err)
+static int sim_yaml_set_spec(
+	struct task_entry *e, const char *field, struct str text, struct error *err)
 {
 	struct error inner = {0};
 	const char *why = inner.msg;
@@ -416,9 +418,9 @@ static int set_spec(struct task_entry *e, const char *field, struct str text, st
 	return fail(err, -r, "%s", why);
 }
 
-static int set_network(struct str text, struct task_entry *e, struct error *err)
+static int sim_yaml_set_network(struct str text, struct task_entry *e, struct error *err)
 {
-	return set_spec(e, "network", text, err);
+	return sim_yaml_set_spec(e, "network", text, err);
 }
 
 /* ---- entries ---- */
@@ -450,7 +452,7 @@ static int add_copies(const struct node_entry *e, struct error *err)
 	return r;
 }
 
-static int add_node(void *entry, struct error *err)
+static int sim_yaml_add_node(void *entry, struct error *err)
 {
 	struct node_entry *e = entry;
 	struct cluster *cluster = e->reader->cluster;
@@ -478,7 +480,7 @@ static int add_queue(void *entry, struct error *err)
 }
 
 /* Refuses fields of a spec that the simulation does not support. */
-static int check_simulated(
+static int sim_yaml_check_simulated(
 	const struct spec *spec, const struct cluster *cluster, struct error *err)
 {
 	if (spec->mode == SPEC_MODE_REMOTE && !cluster->n_networks)
@@ -501,7 +503,7 @@ static int add_task(void *entry, struct error *err)
 	struct task task = {.spec = PLACE_SPEC_INIT};
 	int r = spec_finish(&e->spec, err);
 
-	r = r < 0 ? r : check_simulated(&e->spec, reader->cluster, err);
+	r = r < 0 ? r : sim_yaml_check_simulated(&e->spec, reader->cluster, err);
 	if (r < 0)
 		return r;
 	if (e->every_ns > WORKLOAD_TIME_MAX_NS / e->copies)
@@ -559,46 +561,48 @@ static int add_task(void *entry, struct error *err)
 
 /* ---- fields ---- */
 
-READ_PARSED(read_bool_plain, plain, bool, parse_bool)
-READ_PARSED(read_bytes, plain, uint64_t, parse_bytes)
-READ_PARSED(read_copies, plain, uint64_t, parse_copies)
-READ_PARSED(read_cores, plain, uint32_t, parse_cores)
-READ_PARSED(read_time, plain, uint64_t, parse_time)
-READ_PARSED(read_name, plain, char, parse_name)
-READ_PARSED(read_node_name, plain, char, parse_node_name)
-READ_PARSED(read_devices, plain, struct node_entry, set_devices)
-READ_PARSED(read_model, plain, struct node_entry, set_model)
-READ_PARSED(read_memory, plain, struct node_entry, set_memory)
-READ_PARSED(read_quota, plain, uint64_t, parse_devices)
-READ_PARSED(read_queue_models, plain, struct queue_entry, set_queue_models)
-READ_PARSED(read_weight, plain, uint32_t, parse_weight)
-READ_PARSED(read_network_node, plain, struct network_entry, set_network_node)
-READ_PARSED(read_network_kind, plain, enum place_network_kind, parse_network_kind)
-READ_PARSED(read_bandwidth, plain, uint32_t, parse_bandwidth)
-READ_PARSED(read_latency, plain, uint32_t, parse_latency)
-READ_PARSED(read_every, plain, struct task_entry, set_every)
-READ_PARSED(read_threshold, plain, uint32_t, parse_threshold)
-READ_PARSED(read_affinity, plain, struct task_entry, set_affinity)
-READ_PARSED(read_anti_affinity, plain, struct task_entry, set_anti_affinity)
-READ_PARSED(read_preferred_anti_affinity, plain, struct task_entry, set_preferred_anti_affinity)
-READ_PARSED(read_exclusion, plain, struct task_entry, set_exclusion)
-READ_PARSED(read_task_queue, plain, struct task_entry, set_task_queue)
-READ_PARSED(read_network, plain, struct task_entry, set_network)
+READ_PARSED(read_bool_plain, sim_yaml_plain_text, bool, parse_bool)
+READ_PARSED(sim_yaml_read_bytes, sim_yaml_plain_text, uint64_t, parse_bytes)
+READ_PARSED(read_copies, sim_yaml_plain_text, uint64_t, parse_copies)
+READ_PARSED(read_cores, sim_yaml_plain_text, uint32_t, parse_cores)
+READ_PARSED(read_time, sim_yaml_plain_text, uint64_t, parse_time)
+READ_PARSED(sim_yaml_read_name, sim_yaml_plain_text, char, sim_yaml_parse_name)
+READ_PARSED(read_node_name, sim_yaml_plain_text, char, parse_node_name)
+READ_PARSED(sim_yaml_read_devices, sim_yaml_plain_text, struct node_entry, sim_yaml_set_devices)
+READ_PARSED(sim_yaml_read_model, sim_yaml_plain_text, struct node_entry, sim_yaml_set_model)
+READ_PARSED(sim_yaml_read_memory, sim_yaml_plain_text, struct node_entry, sim_yaml_set_memory)
+READ_PARSED(read_quota, sim_yaml_plain_text, uint64_t, parse_devices)
+READ_PARSED(read_queue_models, sim_yaml_plain_text, struct queue_entry, set_queue_models)
+READ_PARSED(read_weight, sim_yaml_plain_text, uint32_t, parse_weight)
+READ_PARSED(read_network_node, sim_yaml_plain_text, struct network_entry, set_network_node)
+READ_PARSED(read_network_kind, sim_yaml_plain_text, enum place_network_kind, parse_network_kind)
+READ_PARSED(read_bandwidth, sim_yaml_plain_text, uint32_t, parse_bandwidth)
+READ_PARSED(read_latency, sim_yaml_plain_text, uint32_t, sim_yaml_parse_latency)
+READ_PARSED(read_every, sim_yaml_plain_text, struct task_entry, set_every)
+READ_PARSED(read_threshold, sim_yaml_plain_text, uint32_t, parse_threshold)
+READ_PARSED(sim_yaml_read_affinity, sim_yaml_plain_text, struct task_entry, sim_yaml_set_affinity)
+READ_PARSED(sim_yaml_read_anti_affinity, sim_yaml_plain_text, struct task_entry,
+	sim_yaml_set_anti_affinity)
+READ_PARSED(read_preferred_anti_affinity, sim_yaml_plain_text, struct task_entry,
+	sim_yaml_set_preferred_anti_affinity)
+READ_PARSED(read_exclusion, sim_yaml_plain_text, struct task_entry, sim_yaml_set_exclusion)
+READ_PARSED(read_task_queue, sim_yaml_plain_text, struct task_entry, set_task_queue)
+READ_PARSED(sim_yaml_read_network, sim_yaml_plain_text, struct task_entry, sim_yaml_set_network)
 
 static const struct read_field node_fields[] = {
 	READ_FIELD(struct node_entry, node.name, "name", read_node_name),
-	READ_FIELD(struct node_entry, node.rack, "rack", read_name),
+	READ_FIELD(struct node_entry, node.rack, "rack", sim_yaml_read_name),
 	READ_FIELD(struct node_entry, copies, "copies", read_copies),
-	READ_WHOLE("devices", read_devices),
-	READ_WHOLE("model", read_model),
-	READ_WHOLE("memory", read_memory),
+	READ_WHOLE("devices", sim_yaml_read_devices),
+	READ_WHOLE("model", sim_yaml_read_model),
+	READ_WHOLE("memory", sim_yaml_read_memory),
 	READ_FIELD(struct node_entry, node.cpu_milli, "cpu", read_cores),
-	READ_FIELD(struct node_entry, node.memory_bytes, "host-memory", read_bytes),
+	READ_FIELD(struct node_entry, node.memory_bytes, "host-memory", sim_yaml_read_bytes),
 };
 
 static const struct read_field queue_fields[] = {
-	READ_FIELD(struct queue_entry, queue.name, "name", read_name),
-	READ_FIELD(struct queue_entry, queue.parent, "parent", read_name),
+	READ_FIELD(struct queue_entry, queue.name, "name", sim_yaml_read_name),
+	READ_FIELD(struct queue_entry, queue.parent, "parent", sim_yaml_read_name),
 	READ_FIELD(struct queue_entry, queue.quota, "quota", read_quota),
 	READ_FIELD(struct queue_entry, queue.limit, "limit", read_quota),
 	READ_WHOLE("models", read_queue_models),
@@ -618,16 +622,16 @@ static const struct read_field task_fields[] = {
 	READ_WHOLE("every", read_every),
 	READ_FIELD(struct task_entry, duration_ns, "duration", read_time),
 	READ_FIELD(struct task_entry, cpu_milli, "cpu", read_cores),
-	READ_FIELD(struct task_entry, memory_bytes, "host-memory", read_bytes),
+	READ_FIELD(struct task_entry, memory_bytes, "host-memory", sim_yaml_read_bytes),
 	READ_FIELD(struct task_entry, is_gang, "gang", read_bool_plain),
 	READ_FIELD(struct task_entry, threshold, "threshold", read_threshold),
-	READ_WHOLE("affinity", read_affinity),
-	READ_WHOLE("anti-affinity", read_anti_affinity),
+	READ_WHOLE("affinity", sim_yaml_read_affinity),
+	READ_WHOLE("anti-affinity", sim_yaml_read_anti_affinity),
 	READ_FIELD(
 		struct task_entry, reader, "preferred-anti-affinity", read_preferred_anti_affinity),
 	READ_WHOLE("exclusion", read_exclusion),
 	READ_WHOLE("queue", read_task_queue),
-	READ_WHOLE("network", read_network),
+	READ_WHOLE("network", sim_yaml_read_network),
 };
 
 #define PLUS_ONE(name, help) +1
@@ -667,8 +671,8 @@ static size_t add_own_fields(const struct read_table *table, struct known_fields
 	return table->n;
 }
 
-static int other_field(const struct read_table *table, const char *name, json_t *value, void *entry,
-	struct error *err)
+static int sim_yaml_other_field(const struct read_table *table, const char *name, json_t *value,
+	void *entry, struct error *err)
 {
 	struct known_fields known = {0};
 
@@ -682,10 +686,10 @@ static int other_of_task(const struct read_table *table, const char *name, json_
 	struct known_fields known = {0};
 	struct str text;
 	size_t n;
-	int r = plain(value, &text, err);
+	int r = sim_yaml_plain_text(value, &text, err);
 
 	if (r == 0)
-		r = set_spec(entry, name, text, err);
+		r = sim_yaml_set_spec(entry, name, text, err);
 	if (r != -ENOENT)
 		return r;
 	n = add_own_fields(table, &known);
@@ -709,12 +713,14 @@ static const struct {
 	struct read_table table;
 	int (*add)(void *entry, struct error *err);
 } lists[LISTS] = {
-	[NODES] = {"nodes", {node_fields, ARRAY_SIZE(node_fields), "", true, other_field},
-		add_node},
-	[QUEUES] = {"queues", {queue_fields, ARRAY_SIZE(queue_fields), "", true, other_field},
+	[NODES] = {"nodes", {node_fields, ARRAY_SIZE(node_fields), "", true, sim_yaml_other_field},
+		sim_yaml_add_node},
+	[QUEUES] = {"queues",
+		{queue_fields, ARRAY_SIZE(queue_fields), "", true, sim_yaml_other_field},
 		add_queue},
 	[NETWORKS] = {"networks",
-		{network_fields, ARRAY_SIZE(network_fields), "", true, other_field}, add_network},
+		{network_fields, ARRAY_SIZE(network_fields), "", true, sim_yaml_other_field},
+		add_network},
 	[TASKS] = {"tasks", {task_fields, ARRAY_SIZE(task_fields), "", true, other_of_task},
 		add_task},
 };
@@ -755,7 +761,8 @@ static int read_entry(
 	return r == 0 || r == -ENOMEM ? r : -EINVAL;
 }
 
-static int read_list_of(struct reader *reader, json_t *value, enum list list, struct error *err)
+static int sim_yaml_read_list_of(
+	struct reader *reader, json_t *value, enum list list, struct error *err)
 {
 	json_t *item;
 	size_t i;
@@ -801,13 +808,14 @@ static int check_lists(const struct yaml_file *file, struct error *err)
 /*
  * Reads the lists in dependency order, because tasks refer to queues and networks refer to nodes.
  */
-static int read_root(struct reader *reader, struct error *err)
+static int sim_yaml_read_root(struct reader *reader, struct error *err)
 {
 	int r = check_lists(reader->file, err);
 
 	for (int list = 0; r == 0 && list < LISTS; list++) {
-		r = read_list_of(reader, json_object_get(reader->file->root, lists[list].name),
-			(enum list)list, err);
+		r = sim_yaml_read_list_of(reader,
+			json_object_get(reader->file->root, lists[list].name), (enum list)list,
+			err);
 		if (r == 0 && list == QUEUES)
 			r = cluster_queues_check(reader->cluster, err);
 	}
@@ -825,6 +833,6 @@ int sim_yaml(struct str text, struct cluster *cluster, struct workload *workload
 		r = fail(err, EINVAL, "the file is empty; expected 'nodes:' and 'tasks:'");
 	workload->has_times = true;
 	if (r == 0)
-		r = read_root(&reader, err);
+		r = sim_yaml_read_root(&reader, err);
 	return r == -EMSGSIZE ? -EINVAL : r;
 }

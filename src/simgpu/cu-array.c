@@ -75,11 +75,11 @@ static void shape_array(struct cu_array *array)
 
 static CUresult add_storage(struct cu_context *context, uint64_t bytes, uint64_t *ret_base)
 {
-	struct sim_request request = {.type = SIM_MSG_MEM_FREE};
-	struct sim_reply reply;
+	struct simgpu_request request = {.type = SIMGPU_MSG_MEM_FREE};
+	struct simgpu_reply reply;
 	struct cu_range *range;
 
-	CU_TRY(cu_memory_alloc(context, SIM_MEM_ARRAY, bytes, ret_base));
+	CU_TRY(cu_memory_alloc(context, SIMGPU_MEM_ARRAY, bytes, ret_base));
 	range = cu_range_add(&cu.device_memory, *ret_base, bytes);
 	if (!range) {
 		request.ptr = *ret_base;
@@ -94,9 +94,9 @@ static CUresult add_storage(struct cu_context *context, uint64_t bytes, uint64_t
 
 static void drop_storage(uint64_t base)
 {
-	struct sim_request request = {.type = SIM_MSG_MEM_FREE, .ptr = base};
+	struct simgpu_request request = {.type = SIMGPU_MSG_MEM_FREE, .ptr = base};
 	struct cu_range *range = cu_range_find(&cu.device_memory, base);
-	struct sim_reply reply;
+	struct simgpu_reply reply;
 
 	if (range)
 		cu_range_remove(&cu.device_memory, range);

@@ -32,7 +32,7 @@ static uint64_t this_thread(void)
 	return cu_thread.capture_thread;
 }
 
-static CUresult invalidate(struct cu_capture *capture, CUresult code)
+static CUresult capture_invalidate(struct cu_capture *capture, CUresult code)
 {
 	if (capture)
 		capture->invalid = true;
@@ -141,7 +141,7 @@ CUresult cu_capture_node(struct cu_stream *stream, struct cu_node *node)
 	r = cu_graph_add(stream->capture->graph, node, stream->deps, stream->n_deps);
 	if (r != CUDA_SUCCESS) {
 		cu_node_free(node);
-		return invalidate(stream->capture, r);
+		return capture_invalidate(stream->capture, r);
 	}
 	return set_deps(stream, &node, 1);
 }
@@ -219,9 +219,9 @@ CUresult cu_capture_event_wait(struct cu_stream *stream, struct cu_event *event,
 }
 
 /* Turns the capture's streams and events into ordinary ones, and frees the capture. */
-static void finish(struct cu_capture *capture)
+static void capture_finish(struct cu_capture *capture)
 {
-	for (uint32_t i = 0; i < SIM_MAX_CONTEXTS; i++) {
+	for (uint32_t i = 0; i < SIMGPU_MAX_CONTEXTS; i++) {
 		if (!cu.contexts[i])
 			continue;
 		CU_LIST_EACH(struct cu_stream, link, &cu.contexts[i]->streams, stream)
@@ -255,11 +255,11 @@ void cu_capture_forget_stream(struct cu_stream *stream)
 	stream->context->captures--;
 	capture->invalid = true;
 	if (capture->origin == stream)
-		finish(capture);
+		capture_finish(capture);
 }
 
-static CUresult begin(struct cu_stream *stream, CUstreamCaptureMode mode, struct cu_graph *graph,
-	struct cu_node **deps, size_t n_deps)
+static CUresult capture_begin(struct cu_stream *stream, CUstreamCaptureMode mode,
+	struct cu_graph *graph, struct cu_node **deps, size_t n_deps)
 {
 	struct cu_capture *capture;
 
@@ -287,7 +287,7 @@ static CUresult begin(struct cu_stream *stream, CUstreamCaptureMode mode, struct
 CUresult simgpu_cuStreamBeginCapture_v2(
 	struct cu_context *ctx, struct cu_stream *stream, CUstreamCaptureMode mode)
 {
-	return begin(stream, mode, NULL, NULL, 0);
+	return capture_begin(stream, mode, NULL, NULL, 0);
 }
 
 CU_EXPORT CUresult cuStreamBeginCapture(CUstream hStream)
@@ -303,13 +303,13 @@ CUresult simgpu_cuStreamBeginCaptureToGraph(struct cu_context *ctx, struct cu_st
 
 	CU_CHECK(!graph->capture, CUDA_ERROR_ILLEGAL_STATE);
 	CU_TRY(cu_graph_nodes_from(graph, dependencies, numDependencies, &deps));
-	return begin(stream, mode, graph, deps, numDependencies);
+	return capture_begin(stream, mode, graph, deps, numDependencies);
 }
 
 /* Returns whether the origin's last node depends on every node that another stream has added. */
 static bool is_joined(const struct cu_capture *capture)
 {
-	for (uint32_t i = 0; i < SIM_MAX_CONTEXTS; i++) {
+	for (uint32_t i = 0; i < SIMGPU_MAX_CONTEXTS; i++) {
 		if (!cu.contexts[i])
 			continue;
 		CU_LIST_EACH(struct cu_stream, link, &cu.contexts[i]->streams, stream)
@@ -337,9 +337,9 @@ CUresult simgpu_cuStreamEndCapture(struct cu_context *ctx, CUstream hStream, CUg
 	CU_CHECK(capture, CUDA_ERROR_ILLEGAL_STATE);
 	/* The mode at the beginning decides which threads may end the capture. */
 	if (capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture->thread != this_thread())
-		return invalidate(capture, CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD);
+		return capture_invalidate(capture, CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD);
 	if (capture->origin != stream)
-		return invalidate(capture, CUDA_ERROR_STREAM_CAPTURE_UNMATCHED);
+		return capture_invalidate(capture, CUDA_ERROR_STREAM_CAPTURE_UNMATCHED);
 	if (capture->invalid)
 		r = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
 	else if (!is_joined(capture))
@@ -348,11 +348,11 @@ CUresult simgpu_cuStreamEndCapture(struct cu_context *ctx, CUstream hStream, CUg
 		*phGraph = capture->graph->handle;
 		capture->owns_graph = false;
 	}
-	finish(capture);
+	capture_finish(capture);
 	return r;
 }
 
-static CUstreamCaptureStatus status_of(const struct cu_stream *stream)
+static CUstreamCaptureStatus capture_stream_status(const struct cu_stream *stream)
 {
 	if (!stream->capture)
 		return CU_STREAM_CAPTURE_STATUS_NONE;
@@ -372,7 +372,7 @@ CUresult simgpu_cuStreamIsCapturing(
 		if (other->capture && (other->flags & CU_STREAM_NON_BLOCKING) == 0)
 			return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
 	}
-	*captureStatus = status_of(stream);
+	*captureStatus = capture_stream_status(stream);
 	return CUDA_SUCCESS;
 }
 
@@ -386,7 +386,7 @@ static CUresult capture_info(struct cu_stream *stream, CUstreamCaptureStatus *st
 		CU_LIST_EACH(struct cu_stream, link, &stream->context->streams, other)
 	if (other->capture && (other->flags & CU_STREAM_NON_BLOCKING) == 0)
 		return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
-	*status = status_of(stream);
+	*status = capture_stream_status(stream);
 	if (*status != CU_STREAM_CAPTURE_STATUS_ACTIVE)
 		return CUDA_SUCCESS;
 	if (id)

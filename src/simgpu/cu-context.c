@@ -42,7 +42,7 @@ static bool flags_are_valid(unsigned flags)
  * The engine charges memory at once. The thread sleeps without the lock for the time that creation
  * takes.
  */
-static void spend(uint64_t ns)
+static void cu_context_spend_time(uint64_t ns)
 {
 	uint64_t until = clock_now_ns() + ns;
 
@@ -56,15 +56,15 @@ static void spend(uint64_t ns)
 CUresult cu_context_create(
 	int engine, unsigned flags, bool primary, struct cu_context **ret_context)
 {
-	struct sim_request request = {.type = SIM_MSG_CTX_CREATE, .device = engine};
+	struct simgpu_request request = {.type = SIMGPU_MSG_CTX_CREATE, .device = engine};
 	struct cu_context *context;
-	struct sim_reply reply;
+	struct simgpu_reply reply;
 	uint32_t slot = 0;
 	CUresult r;
 
-	while (slot < SIM_MAX_CONTEXTS && cu.contexts[slot])
+	while (slot < SIMGPU_MAX_CONTEXTS && cu.contexts[slot])
 		slot++;
-	CU_CHECK(slot < SIM_MAX_CONTEXTS, CUDA_ERROR_OUT_OF_MEMORY);
+	CU_CHECK(slot < SIMGPU_MAX_CONTEXTS, CUDA_ERROR_OUT_OF_MEMORY);
 	context = calloc(1, sizeof(*context));
 	CU_CHECK(context, CUDA_ERROR_OUT_OF_MEMORY);
 	context->handle = cu_handle_new(CU_KIND_CONTEXT, context);
@@ -90,16 +90,16 @@ CUresult cu_context_create(
 	for (size_t i = 0; i < ARRAY_SIZE(limits); i++)
 		context->limits[i] = limits[i].initial;
 	cu.contexts[slot] = context;
-	spend(cu.state->context_create_ns);
+	cu_context_spend_time(cu.state->context_create_ns);
 	*ret_context = context;
 	return CUDA_SUCCESS;
 }
 
 CUresult cu_context_destroy(struct cu_context *context)
 {
-	struct sim_request request = {.type = SIM_MSG_CTX_DESTROY, .context = context->slot};
+	struct simgpu_request request = {.type = SIMGPU_MSG_CTX_DESTROY, .context = context->slot};
 	CUcontext handle = context->handle;
-	struct sim_reply reply;
+	struct simgpu_reply reply;
 
 	if (cu_context_error(context) == CUDA_SUCCESS)
 		cu_wait_context(context);
@@ -121,14 +121,14 @@ CUresult cu_context_destroy(struct cu_context *context)
 	return CUDA_SUCCESS;
 }
 
-static CUresult push(CUcontext handle)
+static CUresult cu_context_push(CUcontext handle)
 {
 	CU_CHECK(cu_thread.depth < CU_MAX_DEPTH, CUDA_ERROR_OUT_OF_MEMORY);
 	cu_thread.stack[cu_thread.depth++] = handle;
 	return CUDA_SUCCESS;
 }
 
-static CUresult create(CUcontext *pctx, unsigned flags, CUdevice dev)
+static CUresult cu_context_create_handle(CUcontext *pctx, unsigned flags, CUdevice dev)
 {
 	struct cu_context *context;
 	struct cu_device *device;
@@ -140,12 +140,12 @@ static CUresult create(CUcontext *pctx, unsigned flags, CUdevice dev)
 	CU_CHECK(cu_thread.depth < CU_MAX_DEPTH, CUDA_ERROR_OUT_OF_MEMORY);
 	CU_TRY(cu_context_create(device->engine, flags, false, &context));
 	*pctx = context->handle;
-	return push(context->handle);
+	return cu_context_push(context->handle);
 }
 
 CU_EXPORT CUresult cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice dev)
 {
-	return create(pctx, flags, dev);
+	return cu_context_create_handle(pctx, flags, dev);
 }
 
 CU_EXPORT CUresult cuCtxCreate_v3(CUcontext *pctx, CUexecAffinityParam *paramsArray, int numParams,
@@ -154,7 +154,7 @@ CU_EXPORT CUresult cuCtxCreate_v3(CUcontext *pctx, CUexecAffinityParam *paramsAr
 	/* Only MPS offers execution affinity. */
 	if (numParams != 0 || paramsArray)
 		return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
-	return create(pctx, flags, dev);
+	return cu_context_create_handle(pctx, flags, dev);
 }
 
 CU_EXPORT CUresult cuCtxCreate_v4(
@@ -164,7 +164,7 @@ CU_EXPORT CUresult cuCtxCreate_v4(
 		(ctxCreateParams->numExecAffinityParams != 0 ||
 			ctxCreateParams->execAffinityParams))
 		return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
-	return create(pctx, flags, dev);
+	return cu_context_create_handle(pctx, flags, dev);
 }
 
 CUresult simgpu_cuCtxDestroy_v2(CUcontext ctx)
@@ -196,7 +196,7 @@ CUresult simgpu_cuCtxPushCurrent_v2(CUcontext ctx)
 {
 	CU_CHECK(ctx, CUDA_ERROR_INVALID_CONTEXT);
 	CU_CHECK(cu_context_get(ctx), CUDA_ERROR_INVALID_CONTEXT);
-	return push(ctx);
+	return cu_context_push(ctx);
 }
 
 CUresult simgpu_cuCtxPopCurrent_v2(CUcontext *pctx)
@@ -217,7 +217,7 @@ CUresult simgpu_cuCtxSetCurrent(CUcontext ctx)
 	}
 	CU_CHECK(cu_context_get(ctx), CUDA_ERROR_INVALID_CONTEXT);
 	if (cu_thread.depth == 0)
-		return push(ctx);
+		return cu_context_push(ctx);
 	cu_thread.stack[cu_thread.depth - 1] = ctx;
 	return CUDA_SUCCESS;
 }
@@ -308,7 +308,7 @@ CUresult simgpu_cuCtxSynchronize_v2(CUcontext ctx)
 }
 
 /* Returns the device memory for limits above their initial values, in bytes. */
-static uint64_t limit_bytes(const struct cu_context *context)
+static uint64_t cu_context_limit_bytes(const struct cu_context *context)
 {
 	uint64_t threads = (uint64_t)cu_device_state(context->device)->sm_count * 2048;
 	uint64_t stack = context->limits[CU_LIMIT_STACK_SIZE];
@@ -327,8 +327,8 @@ static uint64_t limit_bytes(const struct cu_context *context)
 
 CUresult simgpu_cuCtxSetLimit(struct cu_context *ctx, CUlimit limit, size_t value)
 {
-	struct sim_request request = {.type = SIM_MSG_CTX_RESERVE};
-	struct sim_reply reply;
+	struct simgpu_request request = {.type = SIMGPU_MSG_CTX_RESERVE};
+	struct simgpu_reply reply;
 	uint64_t before;
 	CUresult r;
 
@@ -343,7 +343,7 @@ CUresult simgpu_cuCtxSetLimit(struct cu_context *ctx, CUlimit limit, size_t valu
 	if (limit == CU_LIMIT_STACK_SIZE)
 		ctx->limits[limit] = (value + 15) & ~(size_t)15;
 	request.context = ctx->slot;
-	request.arg[0] = limit_bytes(ctx);
+	request.arg[0] = cu_context_limit_bytes(ctx);
 	r = cu_call(&request, &reply);
 	if (r != CUDA_SUCCESS)
 		ctx->limits[limit] = before;

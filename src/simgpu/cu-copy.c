@@ -46,8 +46,8 @@ static void fill_copy(struct cu_op *op, const struct cu_context *context, const 
 {
 	const struct cu_range *range;
 
-	cu_op_init(op, SIM_OP_COPY, context);
-	op->entry.copy = (struct sim_op_copy){
+	cu_op_init(op, SIMGPU_OP_COPY, context);
+	op->entry.copy = (struct simgpu_op_copy){
 		.dst = dst->address,
 		.src = src->address,
 		.width = extent[0],
@@ -59,10 +59,10 @@ static void fill_copy(struct cu_op *op, const struct cu_context *context, const 
 		.depth = (uint32_t)extent[2],
 	};
 	if (!dst->pinned || !src->pinned)
-		op->entry.flags |= SIM_ENTRY_PAGEABLE;
+		op->entry.flags |= SIMGPU_ENTRY_PAGEABLE;
 	range = dst->host ? NULL : cu_range_find(&cu.device_memory, dst->address);
 	if (dst->host || (range && range->kind == CU_MEM_MANAGED))
-		op->entry.flags |= SIM_ENTRY_VISIBLE;
+		op->entry.flags |= SIMGPU_ENTRY_VISIBLE;
 }
 
 /* One end of a copy as the program has described it. */
@@ -87,7 +87,7 @@ static bool offset_of(const struct side *side, const uint64_t at[3], uint64_t *r
 }
 
 /* Sets the side for linear memory. */
-static bool lies(const struct place *p, uint64_t base, const uint64_t extent[3],
+static bool cu_copy_is_inside(const struct place *p, uint64_t base, const uint64_t extent[3],
 	const uint64_t end[3], struct side *side)
 {
 	const uint64_t rows = p->height ? p->height : end[1];
@@ -148,11 +148,12 @@ static CUresult find_side(const struct place *p, const uint64_t extent[3], struc
 		return CUDA_SUCCESS;
 	default: return CUDA_ERROR_INVALID_VALUE;
 	}
-	CU_CHECK(base != 0 && lies(p, base, extent, end, side), CUDA_ERROR_INVALID_VALUE);
+	CU_CHECK(base != 0 && cu_copy_is_inside(p, base, extent, end, side),
+		CUDA_ERROR_INVALID_VALUE);
 	return check_side(side, extent[0], extent[1], extent[2]);
 }
 
-static bool is_type(CUmemorytype type)
+static bool cu_copy_is_type(CUmemorytype type)
 {
 	return type >= CU_MEMORYTYPE_HOST && type <= CU_MEMORYTYPE_UNIFIED;
 }
@@ -184,11 +185,12 @@ CUresult cu_build_copy(struct cu_context *context, const CUDA_MEMCPY3D *c, struc
 	};
 	struct side dst, src;
 
-	CU_CHECK(is_type(c->srcMemoryType) && is_type(c->dstMemoryType), CUDA_ERROR_INVALID_VALUE);
+	CU_CHECK(cu_copy_is_type(c->srcMemoryType) && cu_copy_is_type(c->dstMemoryType),
+		CUDA_ERROR_INVALID_VALUE);
 	CU_CHECK(extent[0] < 1ull << 46 && extent[1] <= UINT32_MAX && extent[2] <= UINT32_MAX,
 		CUDA_ERROR_INVALID_VALUE);
 	if (extent[0] == 0 || extent[1] == 0 || extent[2] == 0) {
-		cu_op_init(op, SIM_OP_EMPTY, context);
+		cu_op_init(op, SIMGPU_OP_EMPTY, context);
 		return CUDA_SUCCESS;
 	}
 	CU_TRY(find_side(&to, extent, &dst));
@@ -201,15 +203,15 @@ CUresult cu_build_copy(struct cu_context *context, const CUDA_MEMCPY3D *c, struc
 
 static CUresult do_copy(CUstream hStream, struct cu_context *ctx, struct cu_op *op, bool is_async)
 {
-	const struct sim_op_copy *c = &op->entry.copy;
-	bool pageable = (op->entry.flags & SIM_ENTRY_PAGEABLE) != 0;
+	const struct simgpu_op_copy *c = &op->entry.copy;
+	bool pageable = (op->entry.flags & SIMGPU_ENTRY_PAGEABLE) != 0;
 	bool to_host = !cu_is_device_address(c->dst), from_host = !cu_is_device_address(c->src);
 	struct cu_stream *stream;
 
 	CU_TRY(cu_stream_get(hStream, ctx, &stream));
 	if (!is_async)
 		CU_TRY(cu_capture_check_unsafe());
-	if (op->entry.kind != SIM_OP_COPY)
+	if (op->entry.kind != SIMGPU_OP_COPY)
 		return is_async ? cu_stream_do(stream, op) : CUDA_SUCCESS;
 	op->entry.context = stream->context->slot;
 	/* A copy from device to device never waits, not even in a synchronous call. */
@@ -220,7 +222,7 @@ static CUresult do_copy(CUstream hStream, struct cu_context *ctx, struct cu_op *
 	 */
 	if (is_async && pageable && from_host && !to_host && !stream->capture && c->height == 1 &&
 		c->depth == 1 && c->width <= CU_INLINE_COPY_MAX) {
-		op->entry.flags |= SIM_ENTRY_INLINE;
+		op->entry.flags |= SIMGPU_ENTRY_INLINE;
 		op->bytes = (const uint8_t *)(uintptr_t)c->src;
 		op->trailing = (uint32_t)c->width;
 		op->waits = false;
@@ -230,7 +232,7 @@ static CUresult do_copy(CUstream hStream, struct cu_context *ctx, struct cu_op *
 
 enum { ANY, HOST, DEVICE };
 
-static CUresult check_kind(uint64_t address, int kind)
+static CUresult cu_copy_check_kind(uint64_t address, int kind)
 {
 	bool device = cu_is_device_address(address);
 
@@ -259,8 +261,8 @@ static CUresult linear_taken(uint64_t to, int to_kind, uint64_t from, int from_k
 
 		return cu_stream_get(hStream, ctx, &stream);
 	}
-	CU_TRY(check_kind(to, to_kind));
-	CU_TRY(check_kind(from, from_kind));
+	CU_TRY(cu_copy_check_kind(to, to_kind));
+	CU_TRY(cu_copy_check_kind(from, from_kind));
 	CU_TRY(check_side(&dst, n, 1, 1));
 	CU_TRY(check_side(&src, n, 1, 1));
 	src.pinned = src.pinned && !(is_taken && src.host);
@@ -268,7 +270,7 @@ static CUresult linear_taken(uint64_t to, int to_kind, uint64_t from, int from_k
 	return do_copy(hStream, ctx, &op, is_async);
 }
 
-static CUresult linear(uint64_t to, int to_kind, uint64_t from, int from_kind, size_t n,
+static CUresult cu_copy_linear(uint64_t to, int to_kind, uint64_t from, int from_kind, size_t n,
 	CUstream hStream, bool is_async)
 {
 	return linear_taken(to, to_kind, from, from_kind, n, hStream, is_async, false);
@@ -276,69 +278,71 @@ static CUresult linear(uint64_t to, int to_kind, uint64_t from, int from_kind, s
 
 CU_EXPORT CUresult cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount)
 {
-	return linear(dst, ANY, src, ANY, ByteCount, NULL, false);
+	return cu_copy_linear(dst, ANY, src, ANY, ByteCount, NULL, false);
 }
 
 CU_EXPORT CUresult cuMemcpyAsync(
 	CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstream hStream)
 {
-	return linear(dst, ANY, src, ANY, ByteCount, hStream, true);
+	return cu_copy_linear(dst, ANY, src, ANY, ByteCount, hStream, true);
 }
 
 CU_EXPORT CUresult cuMemcpyHtoD_v2(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount)
 {
-	return linear(dstDevice, DEVICE, (uintptr_t)srcHost, HOST, ByteCount, NULL, false);
+	return cu_copy_linear(dstDevice, DEVICE, (uintptr_t)srcHost, HOST, ByteCount, NULL, false);
 }
 
 CU_EXPORT CUresult cuMemcpyDtoH_v2(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount)
 {
-	return linear((uintptr_t)dstHost, HOST, srcDevice, DEVICE, ByteCount, NULL, false);
+	return cu_copy_linear((uintptr_t)dstHost, HOST, srcDevice, DEVICE, ByteCount, NULL, false);
 }
 
 CU_EXPORT CUresult cuMemcpyDtoD_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount)
 {
-	return linear(dstDevice, DEVICE, srcDevice, DEVICE, ByteCount, NULL, false);
+	return cu_copy_linear(dstDevice, DEVICE, srcDevice, DEVICE, ByteCount, NULL, false);
 }
 
 CU_EXPORT CUresult cuMemcpyHtoDAsync_v2(
 	CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount, CUstream hStream)
 {
-	return linear(dstDevice, DEVICE, (uintptr_t)srcHost, HOST, ByteCount, hStream, true);
+	return cu_copy_linear(
+		dstDevice, DEVICE, (uintptr_t)srcHost, HOST, ByteCount, hStream, true);
 }
 
 CU_EXPORT CUresult cuMemcpyDtoHAsync_v2(
 	void *dstHost, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream)
 {
-	return linear((uintptr_t)dstHost, HOST, srcDevice, DEVICE, ByteCount, hStream, true);
+	return cu_copy_linear(
+		(uintptr_t)dstHost, HOST, srcDevice, DEVICE, ByteCount, hStream, true);
 }
 
 CU_EXPORT CUresult cuMemcpyDtoDAsync_v2(
 	CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream)
 {
-	return linear(dstDevice, DEVICE, srcDevice, DEVICE, ByteCount, hStream, true);
+	return cu_copy_linear(dstDevice, DEVICE, srcDevice, DEVICE, ByteCount, hStream, true);
 }
 
-static CUresult peer(CUdeviceptr dst, CUcontext dstContext, CUdeviceptr src, CUcontext srcContext,
-	size_t n, CUstream hStream, bool is_async)
+static CUresult cu_copy_peer(CUdeviceptr dst, CUcontext dstContext, CUdeviceptr src,
+	CUcontext srcContext, size_t n, CUstream hStream, bool is_async)
 {
 	{
 		CU_ENTER();
 		CU_CHECK(cu_context_get(dstContext) && cu_context_get(srcContext),
 			CUDA_ERROR_INVALID_CONTEXT);
 	}
-	return linear(dst, DEVICE, src, DEVICE, n, hStream, is_async);
+	return cu_copy_linear(dst, DEVICE, src, DEVICE, n, hStream, is_async);
 }
 
 CU_EXPORT CUresult cuMemcpyPeer(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice,
 	CUcontext srcContext, size_t ByteCount)
 {
-	return peer(dstDevice, dstContext, srcDevice, srcContext, ByteCount, NULL, false);
+	return cu_copy_peer(dstDevice, dstContext, srcDevice, srcContext, ByteCount, NULL, false);
 }
 
 CU_EXPORT CUresult cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext,
 	CUdeviceptr srcDevice, CUcontext srcContext, size_t ByteCount, CUstream hStream)
 {
-	return peer(dstDevice, dstContext, srcDevice, srcContext, ByteCount, hStream, true);
+	return cu_copy_peer(dstDevice, dstContext, srcDevice, srcContext, ByteCount, hStream, true);
 }
 
 /* ---- arrays, 1D ---- */
@@ -674,7 +678,7 @@ CUresult cu_build_memset(
 	CU_CHECK(m->width < 1ull << 46 && m->height < 1ull << 32, CUDA_ERROR_INVALID_VALUE);
 	CU_CHECK(m->dst % m->elementSize == 0, CUDA_ERROR_INVALID_VALUE);
 	if (m->width == 0 || m->height == 0) {
-		cu_op_init(op, SIM_OP_EMPTY, context);
+		cu_op_init(op, SIMGPU_OP_EMPTY, context);
 		return CUDA_SUCCESS;
 	}
 	if (m->height > 1)
@@ -685,8 +689,8 @@ CUresult cu_build_memset(
 		CU_TRY(cu_check_device_range(m->dst, bytes));
 	else
 		CU_CHECK(is_pinned(m->dst, bytes), CUDA_ERROR_INVALID_VALUE);
-	cu_op_init(op, SIM_OP_MEMSET, context);
-	op->entry.memset = (struct sim_op_memset){
+	cu_op_init(op, SIMGPU_OP_MEMSET, context);
+	op->entry.memset = (struct simgpu_op_memset){
 		.ptr = m->dst,
 		.width = m->width,
 		.height = m->height,
@@ -695,12 +699,12 @@ CUresult cu_build_memset(
 		.elem_bytes = m->elementSize,
 	};
 	if (!cu_is_device_address(m->dst))
-		op->entry.flags |= SIM_ENTRY_VISIBLE;
+		op->entry.flags |= SIMGPU_ENTRY_VISIBLE;
 	return CUDA_SUCCESS;
 }
 
-static CUresult fill(CUdeviceptr dst, size_t pitch, unsigned value, unsigned element, size_t width,
-	size_t height, CUstream hStream, bool is_async)
+static CUresult cu_copy_fill(CUdeviceptr dst, size_t pitch, unsigned value, unsigned element,
+	size_t width, size_t height, CUstream hStream, bool is_async)
 {
 	CUDA_MEMSET_NODE_PARAMS m = {
 		.dst = dst,
@@ -726,24 +730,24 @@ static CUresult fill(CUdeviceptr dst, size_t pitch, unsigned value, unsigned ele
 #define FILL(name, type, bytes) \
 	CU_EXPORT CUresult cuMemset##name##_v2(CUdeviceptr dstDevice, type v, size_t N) \
 	{ \
-		return fill(dstDevice, 0, v, bytes, N, 1, NULL, false); \
+		return cu_copy_fill(dstDevice, 0, v, bytes, N, 1, NULL, false); \
 	} \
 	CU_EXPORT CUresult cuMemset##name##Async( \
 		CUdeviceptr dstDevice, type v, size_t N, CUstream hStream) \
 	{ \
-		return fill(dstDevice, 0, v, bytes, N, 1, hStream, true); \
+		return cu_copy_fill(dstDevice, 0, v, bytes, N, 1, hStream, true); \
 	}
 
 #define FILL_2D(name, type, bytes) \
 	CU_EXPORT CUresult cuMemset##name##_v2( \
 		CUdeviceptr dstDevice, size_t dstPitch, type v, size_t Width, size_t Height) \
 	{ \
-		return fill(dstDevice, dstPitch, v, bytes, Width, Height, NULL, false); \
+		return cu_copy_fill(dstDevice, dstPitch, v, bytes, Width, Height, NULL, false); \
 	} \
 	CU_EXPORT CUresult cuMemset##name##Async(CUdeviceptr dstDevice, size_t dstPitch, type v, \
 		size_t Width, size_t Height, CUstream hStream) \
 	{ \
-		return fill(dstDevice, dstPitch, v, bytes, Width, Height, hStream, true); \
+		return cu_copy_fill(dstDevice, dstPitch, v, bytes, Width, Height, hStream, true); \
 	}
 
 FILL(D8, unsigned char, 1)

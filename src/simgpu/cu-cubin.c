@@ -60,7 +60,7 @@ static int compare_params(const void *a, const void *b)
 	return x->offset < y->offset ? -1 : x->offset > y->offset;
 }
 
-static int read_info(const uint8_t *p, size_t n, struct image_kernel *kernel)
+static int cubin_read_info(const uint8_t *p, size_t n, struct image_kernel *kernel)
 {
 	while (n >= 4) {
 		uint8_t format = p[0], attribute = p[1];
@@ -103,7 +103,8 @@ static int read_kernel_sections(
 			continue;
 		if (strncmp(name, ".nv.info.", 9) == 0 && strcmp(name + 9, kernel->name) == 0 &&
 			section.sh_type != SHT_NOBITS) {
-			if (read_info(elf->bytes + section.sh_offset, section.sh_size, kernel) < 0)
+			if (cubin_read_info(
+				    elf->bytes + section.sh_offset, section.sh_size, kernel) < 0)
 				return -1;
 		} else if (strncmp(name, ".nv.shared.", 11) == 0 &&
 			strcmp(name + 11, kernel->name) == 0) {

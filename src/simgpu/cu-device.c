@@ -24,7 +24,7 @@ CUresult simgpu_cuDeviceGetCount(int *count)
 	return CUDA_SUCCESS;
 }
 
-static CUresult state_of(CUdevice number, const struct sim_state_device **ret)
+static CUresult state_of(CUdevice number, const struct simgpu_state_device **ret)
 {
 	struct cu_device *device;
 
@@ -35,7 +35,7 @@ static CUresult state_of(CUdevice number, const struct sim_state_device **ret)
 
 CUresult simgpu_cuDeviceGetName(char *name, int len, struct cu_device *device)
 {
-	const struct sim_state_device *d = cu_device_state(device->engine);
+	const struct simgpu_state_device *d = cu_device_state(device->engine);
 
 	snprintf(name, (size_t)len, "%s", d->name);
 	return CUDA_SUCCESS;
@@ -43,7 +43,7 @@ CUresult simgpu_cuDeviceGetName(char *name, int len, struct cu_device *device)
 
 CUresult simgpu_cuDeviceGetUuid_v2(CUuuid *uuid, struct cu_device *device)
 {
-	const struct sim_state_device *d = cu_device_state(device->engine);
+	const struct simgpu_state_device *d = cu_device_state(device->engine);
 
 	memcpy(uuid->bytes, d->uuid_bytes, sizeof(uuid->bytes));
 	return CUDA_SUCCESS;
@@ -56,7 +56,7 @@ CU_EXPORT CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice dev)
 
 CUresult simgpu_cuDeviceTotalMem_v2(size_t *bytes, struct cu_device *device)
 {
-	const struct sim_state_device *d = cu_device_state(device->engine);
+	const struct simgpu_state_device *d = cu_device_state(device->engine);
 
 	*bytes = d->mem_total;
 	return CUDA_SUCCESS;
@@ -64,7 +64,7 @@ CUresult simgpu_cuDeviceTotalMem_v2(size_t *bytes, struct cu_device *device)
 
 CUresult simgpu_cuDeviceComputeCapability(int *major, int *minor, struct cu_device *device)
 {
-	const struct sim_state_device *d = cu_device_state(device->engine);
+	const struct simgpu_state_device *d = cu_device_state(device->engine);
 
 	*major = (int)d->cc_major;
 	*minor = (int)d->cc_minor;
@@ -73,7 +73,7 @@ CUresult simgpu_cuDeviceComputeCapability(int *major, int *minor, struct cu_devi
 
 CUresult simgpu_cuDeviceGetProperties(CUdevprop *prop, struct cu_device *device)
 {
-	const struct sim_state_device *d = cu_device_state(device->engine);
+	const struct simgpu_state_device *d = cu_device_state(device->engine);
 
 	*prop = (CUdevprop){
 		.maxThreadsPerBlock = 1024,
@@ -195,14 +195,14 @@ static const struct {
 	{CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING, 100},
 };
 
-static uint64_t shared_per_sm(const struct sim_state_device *d)
+static uint64_t shared_per_sm(const struct simgpu_state_device *d)
 {
 	return (d->cc_major >= 9 ? 228u : d->cc_minor == 0 ? 164u : 100u) * 1024u;
 }
 
 CUresult simgpu_cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUdevice dev)
 {
-	const struct sim_state_device *d;
+	const struct simgpu_state_device *d;
 
 	CU_TRY(state_of(dev, &d));
 	*pi = 0;
@@ -239,10 +239,10 @@ CUresult simgpu_cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUdevic
 		*pi = d->cc_major >= 9 ? 4 : 1;
 		return CUDA_SUCCESS;
 	case CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS:
-		*pi = d->host_access != SIM_HOST_ACCESS_NONE;
+		*pi = d->host_access != SIMGPU_HOST_ACCESS_NONE;
 		return CUDA_SUCCESS;
 	case CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES:
-		*pi = d->host_access == SIM_HOST_ACCESS_ATS;
+		*pi = d->host_access == SIMGPU_HOST_ACCESS_ATS;
 		return CUDA_SUCCESS;
 	case CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID: *pi = (int)d->numa; return CUDA_SUCCESS;
 	case CU_DEVICE_ATTRIBUTE_MULTI_GPU_BOARD_GROUP_ID: *pi = dev; return CUDA_SUCCESS;
@@ -257,7 +257,7 @@ CUresult simgpu_cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUdevic
 
 CUresult simgpu_cuDeviceGetPCIBusId(char *pciBusId, int len, struct cu_device *device)
 {
-	const struct sim_state_device *d = cu_device_state(device->engine);
+	const struct simgpu_state_device *d = cu_device_state(device->engine);
 
 	snprintf(pciBusId, (size_t)len, "%04X:%02X:%02X.0", d->pci_domain, d->pci_bus,
 		d->pci_device);
@@ -274,7 +274,7 @@ CUresult simgpu_cuDeviceGetByPCIBusId(CUdevice *dev, const char *pciBusId)
 			CUDA_ERROR_INVALID_VALUE);
 	}
 	for (int i = 0; i < cu.n_devices; i++) {
-		const struct sim_state_device *d = cu_device_state(cu.devices[i].engine);
+		const struct simgpu_state_device *d = cu_device_state(cu.devices[i].engine);
 
 		if (d->pci_domain == domain && d->pci_bus == bus && d->pci_device == device) {
 			*dev = i;
@@ -288,7 +288,7 @@ CUresult simgpu_cuDeviceGetTexture1DLinearMaxWidth(
 	size_t *maxWidthInElements, CUarray_format format, unsigned numChannels, CUdevice dev)
 {
 	unsigned bytes = cu_array_element_bytes(format, numChannels);
-	const struct sim_state_device *d;
+	const struct simgpu_state_device *d;
 
 	CU_CHECK(bytes != 0, CUDA_ERROR_INVALID_VALUE);
 	CU_TRY(state_of(dev, &d));
@@ -305,7 +305,7 @@ CUresult simgpu_cuDeviceGetExecAffinitySupport(
 
 CUresult simgpu_cuDeviceCanAccessPeer(int *canAccessPeer, CUdevice dev, CUdevice peerDev)
 {
-	const struct sim_state_device *d, *peer;
+	const struct simgpu_state_device *d, *peer;
 
 	CU_TRY(state_of(dev, &d));
 	CU_TRY(state_of(peerDev, &peer));
@@ -329,7 +329,7 @@ CUresult simgpu_cuDeviceGetP2PAttribute(
 	}
 }
 
-static CUresult find_peer(
+static CUresult cu_device_find_peer(
 	struct cu_context *context, CUcontext peer_handle, struct cu_context **ret_peer)
 {
 	struct cu_context *peer = cu_context_get(peer_handle);
@@ -341,13 +341,13 @@ static CUresult find_peer(
 
 static CUresult set_peer(struct cu_context *context, struct cu_context *peer, bool enable)
 {
-	struct sim_request request = {
-		.type = SIM_MSG_PEER_ACCESS,
+	struct simgpu_request request = {
+		.type = SIMGPU_MSG_PEER_ACCESS,
 		.context = context->slot,
 		.device = peer->device,
 		.arg = {enable},
 	};
-	struct sim_reply reply;
+	struct simgpu_reply reply;
 
 	CU_TRY(cu_call(&request, &reply));
 	if (enable)
@@ -362,7 +362,7 @@ CUresult simgpu_cuCtxEnablePeerAccess(
 {
 	struct cu_context *peer;
 
-	CU_TRY(find_peer(ctx, peerContext, &peer));
+	CU_TRY(cu_device_find_peer(ctx, peerContext, &peer));
 	CU_CHECK((ctx->peers & 1u << peer->device) == 0, CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED);
 	return set_peer(ctx, peer, true);
 }
@@ -371,7 +371,7 @@ CUresult simgpu_cuCtxDisablePeerAccess(struct cu_context *ctx, CUcontext peerCon
 {
 	struct cu_context *peer;
 
-	CU_TRY(find_peer(ctx, peerContext, &peer));
+	CU_TRY(cu_device_find_peer(ctx, peerContext, &peer));
 	CU_CHECK((ctx->peers & 1u << peer->device) != 0, CUDA_ERROR_PEER_ACCESS_NOT_ENABLED);
 	return set_peer(ctx, peer, false);
 }

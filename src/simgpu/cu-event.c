@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static uint64_t slot_records[SIM_MAX_EVENTS];
-static uint32_t freed[SIM_MAX_EVENTS];
+static uint64_t slot_records[SIMGPU_MAX_EVENTS];
+static uint32_t freed[SIMGPU_MAX_EVENTS];
 static uint32_t n_freed, n_used;
 
 enum { FLAGS_KNOWN = CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS };
@@ -19,7 +19,7 @@ static CUresult new_event(struct cu_context *context, unsigned flags, struct cu_
 {
 	struct cu_event *event = calloc(1, sizeof(*event));
 
-	if (!event || (n_freed == 0 && n_used == SIM_MAX_EVENTS)) {
+	if (!event || (n_freed == 0 && n_used == SIMGPU_MAX_EVENTS)) {
 		free(event);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
@@ -39,7 +39,7 @@ static CUresult new_event(struct cu_context *context, unsigned flags, struct cu_
 
 void cu_event_free(struct cu_event *event)
 {
-	struct sim_entry *entry = cu_ring_begin(SIM_OP_EVENT_DESTROY, 0);
+	struct simgpu_entry *entry = cu_ring_begin(SIMGPU_OP_EVENT_DESTROY, 0);
 
 	if (entry) {
 		entry->stream = 0;
@@ -82,9 +82,9 @@ CUresult cu_event_record_on(struct cu_stream *stream, struct cu_event *event)
 {
 	struct cu_op op;
 
-	cu_op_init(&op, SIM_OP_EVENT_RECORD, stream->context);
+	cu_op_init(&op, SIMGPU_OP_EVENT_RECORD, stream->context);
 	if ((event->flags & CU_EVENT_DISABLE_TIMING) == 0)
-		op.entry.flags = SIM_ENTRY_TIMING;
+		op.entry.flags = SIMGPU_ENTRY_TIMING;
 	op.entry.event.event = event->slot;
 	op.entry.event.record = slot_records[event->slot] + 1;
 	CU_TRY(cu_submit(stream, &op));
@@ -119,7 +119,7 @@ CUresult cu_event_wait_on(struct cu_stream *stream, struct cu_event *event)
 
 	if (!event->recorded)
 		return CUDA_SUCCESS;
-	cu_op_init(&op, SIM_OP_EVENT_WAIT, stream->context);
+	cu_op_init(&op, SIMGPU_OP_EVENT_WAIT, stream->context);
 	op.entry.event.event = event->slot;
 	return cu_submit(stream, &op);
 }
@@ -244,8 +244,8 @@ CUresult simgpu_cuEventElapsedTime(
 
 CUresult simgpu_cuIpcGetEventHandle(CUipcEventHandle *pHandle, struct cu_event *e)
 {
-	struct sim_request request = {.type = SIM_MSG_IPC_GET_EVENT};
-	struct sim_reply reply;
+	struct simgpu_request request = {.type = SIMGPU_MSG_IPC_GET_EVENT};
+	struct simgpu_reply reply;
 
 	CU_CHECK((e->flags & CU_EVENT_INTERPROCESS) != 0, CUDA_ERROR_INVALID_HANDLE);
 	request.context = e->context->slot;
@@ -260,8 +260,8 @@ CUresult simgpu_cuIpcGetEventHandle(CUipcEventHandle *pHandle, struct cu_event *
 CUresult simgpu_cuIpcOpenEventHandle(
 	struct cu_context *ctx, CUevent *phEvent, CUipcEventHandle handle)
 {
-	struct sim_request request = {.type = SIM_MSG_IPC_OPEN_EVENT};
-	struct sim_reply reply;
+	struct simgpu_request request = {.type = SIMGPU_MSG_IPC_OPEN_EVENT};
+	struct simgpu_reply reply;
 	struct cu_event *event;
 	CUresult r;
 

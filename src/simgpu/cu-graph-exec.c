@@ -2,8 +2,8 @@
 /*
  * Executable graphs. An executable graph keeps a private copy of its graph, and each node of the
  * copy knows the handle of its original. A launch after a change first flattens the copy into the
- * engine's form (simgpu-proto.h, struct sim_graph_head). In this form every node follows the nodes
- * on which it depends.
+ * engine's form (simgpu-proto.h, struct simgpu_graph_head). In this form every node follows the
+ * nodes on which it depends.
  *
  * Graph memory consists of reserved addresses. An allocation node has its address from the
  * beginning. The memory behind the address comes with the first launch and stays until a trim.
@@ -17,17 +17,17 @@
 #include "base/fd.h"
 #include "base/str.h"
 
-static struct cu_exec *execs[SIM_MAX_GRAPHS];
-static uint64_t slot_graph_records[SIM_MAX_EVENTS];
+static struct cu_exec *execs[SIMGPU_MAX_GRAPHS];
+static uint64_t slot_graph_records[SIMGPU_MAX_EVENTS];
 
 /* ---- graph memory ---- */
 
-static uint64_t granules(uint64_t bytes)
+static uint64_t graph_exec_granules(uint64_t bytes)
 {
-	return (bytes + SIM_GRANULE - 1) & ~(uint64_t)(SIM_GRANULE - 1);
+	return (bytes + SIMGPU_GRANULE - 1) & ~(uint64_t)(SIMGPU_GRANULE - 1);
 }
 
-static struct cu_device *device_of(const struct cu_range *range)
+static struct cu_device *graph_exec_range_device(const struct cu_range *range)
 {
 	int number = cu_device_number(range->device);
 
@@ -36,8 +36,9 @@ static struct cu_device *device_of(const struct cu_range *range)
 
 CUresult cu_graph_memory_reserve(struct cu_context *context, uint64_t bytes, uint64_t *ret)
 {
-	struct sim_request request = {.type = SIM_MSG_VA_RESERVE, .arg = {granules(bytes)}};
-	struct sim_reply reply;
+	struct simgpu_request request = {
+		.type = SIMGPU_MSG_VA_RESERVE, .arg = {graph_exec_granules(bytes)}};
+	struct simgpu_reply reply;
 	struct cu_range *range;
 
 	CU_TRY(cu_call(&request, &reply));
@@ -52,26 +53,27 @@ CUresult cu_graph_memory_reserve(struct cu_context *context, uint64_t bytes, uin
 
 CUresult cu_graph_memory_back(struct cu_range *range)
 {
-	uint64_t bytes = granules(range->size);
-	struct sim_request request = {
-		.type = SIM_MSG_VMM_CREATE, .device = range->device, .arg = {bytes}};
-	struct cu_device *device = device_of(range);
-	struct sim_reply reply;
+	uint64_t bytes = graph_exec_granules(range->size);
+	struct simgpu_request request = {
+		.type = SIMGPU_MSG_VMM_CREATE, .device = range->device, .arg = {bytes}};
+	struct cu_device *device = graph_exec_range_device(range);
+	struct simgpu_reply reply;
 	CUresult r;
 
 	if (!range->in_graph) {
 		CU_TRY(cu_call(&request, &reply));
 		range->vmm_id = reply.id;
-		request = (struct sim_request){.type = SIM_MSG_VMM_MAP,
+		request = (struct simgpu_request){.type = SIMGPU_MSG_VMM_MAP,
 			.ptr = range->base,
 			.id = range->vmm_id,
 			.arg = {bytes}};
 		r = cu_call(&request, &reply);
 		/* The mapping keeps the memory, so the code drops the reference. */
-		request = (struct sim_request){.type = SIM_MSG_VMM_RELEASE, .id = range->vmm_id};
+		request = (struct simgpu_request){
+			.type = SIMGPU_MSG_VMM_RELEASE, .id = range->vmm_id};
 		cu_call(&request, &reply);
 		CU_TRY(r);
-		request = (struct sim_request){.type = SIM_MSG_VMM_ACCESS,
+		request = (struct simgpu_request){.type = SIMGPU_MSG_VMM_ACCESS,
 			.ptr = range->base,
 			.device = range->device,
 			.arg = {bytes, 3}};
@@ -94,21 +96,21 @@ void cu_graph_memory_freed(struct cu_range *range)
 	if (range->opens == 0)
 		return;
 	range->opens = 0;
-	device_of(range)->graph_used -= granules(range->size);
+	graph_exec_range_device(range)->graph_used -= graph_exec_granules(range->size);
 }
 
-static void unback(struct cu_range *range)
+static void graph_exec_unback(struct cu_range *range)
 {
-	uint64_t bytes = granules(range->size);
-	struct sim_request request = {
-		.type = SIM_MSG_VMM_UNMAP, .ptr = range->base, .arg = {bytes}};
-	struct sim_reply reply;
+	uint64_t bytes = graph_exec_granules(range->size);
+	struct simgpu_request request = {
+		.type = SIMGPU_MSG_VMM_UNMAP, .ptr = range->base, .arg = {bytes}};
+	struct simgpu_reply reply;
 
 	if (!range->in_graph)
 		return;
 	cu_call(&request, &reply);
 	range->in_graph = false;
-	device_of(range)->graph_reserved -= bytes;
+	graph_exec_range_device(range)->graph_reserved -= bytes;
 }
 
 CUresult simgpu_cuDeviceGraphMemTrim(struct cu_device *d)
@@ -118,7 +120,7 @@ CUresult simgpu_cuDeviceGraphMemTrim(struct cu_device *d)
 	for (uint64_t from = 0; (range = cu_range_next(&cu.device_memory, from));) {
 		from = range->base + 1;
 		if (range->kind == CU_MEM_GRAPH && range->device == d->engine && range->opens == 0)
-			unback(range);
+			graph_exec_unback(range);
 	}
 	return CUDA_SUCCESS;
 }
@@ -166,7 +168,8 @@ CUresult simgpu_cuDeviceSetGraphMemAttribute(
  * Orders the nodes so that each follows its dependencies. INVALID_VALUE if the dependencies have a
  * cycle.
  */
-static CUresult sort(struct cu_graph *graph, struct cu_node ***ret, CUgraphNode *ret_error)
+static CUresult graph_exec_sort(
+	struct cu_graph *graph, struct cu_node ***ret, CUgraphNode *ret_error)
 {
 	_cleanup_free_ struct cu_node **order = calloc(
 		graph->n_nodes + 1, sizeof(struct cu_node *));
@@ -217,12 +220,13 @@ static void put_bytes(struct writer *w, const void *p, size_t n)
 	buf_add(&w->blob, (struct str){p, n});
 }
 
-static CUresult put(struct writer *w, const struct cu_op *op, const struct numbers *deps)
+static CUresult graph_exec_put_op(
+	struct writer *w, const struct cu_op *op, const struct numbers *deps)
 {
-	struct sim_graph_node head = {.ndeps = (uint32_t)deps->n, .trailing = op->trailing};
+	struct simgpu_graph_node head = {.ndeps = (uint32_t)deps->n, .trailing = op->trailing};
 	static const uint8_t zeros[8];
 
-	CU_CHECK(w->nodes < SIM_MAX_GRAPH_NODES, CUDA_ERROR_OUT_OF_MEMORY);
+	CU_CHECK(w->nodes < SIMGPU_MAX_GRAPH_NODES, CUDA_ERROR_OUT_OF_MEMORY);
 	put_bytes(w, &head, sizeof(head));
 	put_bytes(w, deps->p, deps->n * sizeof(uint32_t));
 	put_bytes(w, zeros, deps->n % 2 * sizeof(uint32_t));
@@ -230,7 +234,7 @@ static CUresult put(struct writer *w, const struct cu_op *op, const struct numbe
 	put_bytes(w, op->bytes, op->trailing);
 	put_bytes(w, zeros, (8 - op->trailing % 8) % 8);
 	CU_CHECK(buf_error(&w->blob) == 0, CUDA_ERROR_OUT_OF_MEMORY);
-	w->visible = w->visible || (op->entry.flags & SIM_ENTRY_VISIBLE) != 0;
+	w->visible = w->visible || (op->entry.flags & SIMGPU_ENTRY_VISIBLE) != 0;
 	w->nodes++;
 	return CUDA_SUCCESS;
 }
@@ -257,7 +261,7 @@ static CUresult put_kernel(struct writer *w, struct cu_node *node, const struct 
 	if (attribute_is_set(node, CU_LAUNCH_ATTRIBUTE_COOPERATIVE))
 		l.cooperative = node->attributes[CU_LAUNCH_ATTRIBUTE_COOPERATIVE].cooperative;
 	CU_TRY(cu_build_kernel(node->context, function, &l, &op, &owned));
-	return put(w, &op, deps);
+	return graph_exec_put_op(w, &op, deps);
 }
 
 /*
@@ -279,7 +283,7 @@ static CUresult put_host(struct writer *w, struct cu_node *node, const struct nu
 	node->host->user_data = p->userData;
 	node->host->keep = true;
 	CU_TRY(cu_build_host(node->context, node->host, &op));
-	return put(w, &op, deps);
+	return graph_exec_put_op(w, &op, deps);
 }
 
 static CUresult put_mem_ops(struct writer *w, struct cu_node *node, const struct numbers *deps)
@@ -291,7 +295,7 @@ static CUresult put_mem_ops(struct writer *w, struct cu_node *node, const struct
 		struct cu_op op;
 
 		CU_TRY(cu_build_value(node->context, &node->mem_ops[i], &op));
-		CU_TRY(put(w, &op, &last));
+		CU_TRY(graph_exec_put_op(w, &op, &last));
 		number = w->nodes - 1;
 		last = (struct numbers){&number, 1};
 	}
@@ -303,38 +307,38 @@ static CUresult put_node(struct writer *w, struct cu_node *node, const struct nu
 	struct cu_event *event;
 	struct cu_op op;
 
-	cu_op_init(&op, SIM_OP_EMPTY, node->context);
+	cu_op_init(&op, SIMGPU_OP_EMPTY, node->context);
 	if (node->disabled)
-		return put(w, &op, deps);
+		return graph_exec_put_op(w, &op, deps);
 	switch ((int)node->type) {
 	case CU_GRAPH_NODE_TYPE_KERNEL: return put_kernel(w, node, deps);
 	case CU_GRAPH_NODE_TYPE_MEMCPY:
 		CU_TRY(cu_build_copy(node->context, &node->params.memcpy.copyParams, &op));
-		return put(w, &op, deps);
+		return graph_exec_put_op(w, &op, deps);
 	case CU_GRAPH_NODE_TYPE_MEMSET: {
 		CUDA_MEMSET_NODE_PARAMS m;
 
 		memcpy(&m, &node->params.memset, sizeof(m));
 		CU_TRY(cu_build_memset(node->context, &m, &op));
-		return put(w, &op, deps);
+		return graph_exec_put_op(w, &op, deps);
 	}
 	case CU_GRAPH_NODE_TYPE_HOST: return put_host(w, node, deps);
 	case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP: return put_mem_ops(w, node, deps);
 	case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
 		event = cu_event_get(node->params.eventRecord.event);
 		CU_CHECK(event, CUDA_ERROR_INVALID_HANDLE);
-		cu_op_init(&op, SIM_OP_EVENT_RECORD, node->context);
+		cu_op_init(&op, SIMGPU_OP_EVENT_RECORD, node->context);
 		op.entry.event.event = event->slot;
-		return put(w, &op, deps);
+		return graph_exec_put_op(w, &op, deps);
 	case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
 		event = cu_event_get(node->params.eventWait.event);
 		CU_CHECK(event, CUDA_ERROR_INVALID_HANDLE);
-		cu_op_init(&op, SIM_OP_EVENT_WAIT, node->context);
+		cu_op_init(&op, SIMGPU_OP_EVENT_WAIT, node->context);
 		op.entry.event.event = event->slot;
-		return put(w, &op, deps);
+		return graph_exec_put_op(w, &op, deps);
 	default:
 		/* Empty nodes, and allocations and frees, which only concern addresses. */
-		return put(w, &op, deps);
+		return graph_exec_put_op(w, &op, deps);
 	}
 }
 
@@ -352,7 +356,7 @@ static CUresult add_number(struct numbers *to, uint32_t number)
 	return CUDA_SUCCESS;
 }
 
-static CUresult add_numbers(struct numbers *to, const struct numbers *from)
+static CUresult graph_exec_add_numbers(struct numbers *to, const struct numbers *from)
 {
 	for (size_t i = 0; i < from->n; i++)
 		CU_TRY(add_number(to, from->p[i]));
@@ -380,26 +384,26 @@ static CUresult settle_contexts(struct cu_graph *graph, struct cu_context *conte
  * Writes the nodes of a graph whose roots depend on @base. @ret_ends receives the numbers of the
  * last nodes, on which whatever follows the graph depends.
  */
-static CUresult flatten(struct writer *w, struct cu_graph *graph, const struct numbers *base,
-	struct numbers *ret_ends)
+static CUresult graph_exec_flatten(struct writer *w, struct cu_graph *graph,
+	const struct numbers *base, struct numbers *ret_ends)
 {
 	_cleanup_free_ struct cu_node **order = NULL;
 	_cleanup_free_ bool *used = calloc(graph->n_nodes + 1, sizeof(*used));
 	struct numbers *ends = calloc(graph->n_nodes + 1, sizeof(*ends));
-	CUresult r = used && ends ? sort(graph, &order, NULL) : CUDA_ERROR_OUT_OF_MEMORY;
+	CUresult r = used && ends ? graph_exec_sort(graph, &order, NULL) : CUDA_ERROR_OUT_OF_MEMORY;
 
 	for (size_t i = 0; r == CUDA_SUCCESS && i < graph->n_nodes; i++) {
 		struct cu_node *node = order[i];
 		struct numbers deps = {0};
 
 		if (node->n_deps == 0)
-			r = add_numbers(&deps, base);
+			r = graph_exec_add_numbers(&deps, base);
 		for (size_t j = 0; j < node->n_deps && r == CUDA_SUCCESS; j++) {
 			used[node->deps[j]->index] = true;
-			r = add_numbers(&deps, &ends[node->deps[j]->index]);
+			r = graph_exec_add_numbers(&deps, &ends[node->deps[j]->index]);
 		}
 		if (r == CUDA_SUCCESS && node->child && node->child->n_nodes != 0)
-			r = flatten(w, node->child, &deps, &ends[i]);
+			r = graph_exec_flatten(w, node->child, &deps, &ends[i]);
 		else if (r == CUDA_SUCCESS)
 			r = put_node(w, node, &deps);
 		if (r == CUDA_SUCCESS && ends[i].n == 0)
@@ -408,7 +412,7 @@ static CUresult flatten(struct writer *w, struct cu_graph *graph, const struct n
 	}
 	for (size_t i = 0; ends && i < graph->n_nodes; i++) {
 		if (r == CUDA_SUCCESS && !used[i])
-			r = add_numbers(ret_ends, &ends[i]);
+			r = graph_exec_add_numbers(ret_ends, &ends[i]);
 		free(ends[i].p);
 	}
 	free(ends);
@@ -417,11 +421,11 @@ static CUresult flatten(struct writer *w, struct cu_graph *graph, const struct n
 
 static void destroy_in_engine(struct cu_exec *exec)
 {
-	struct sim_entry *entry;
+	struct simgpu_entry *entry;
 
 	if (!exec->created)
 		return;
-	entry = cu_ring_begin(SIM_OP_GRAPH_DESTROY, 0);
+	entry = cu_ring_begin(SIMGPU_OP_GRAPH_DESTROY, 0);
 	if (entry) {
 		entry->stream = 0;
 		entry->context = exec->context->slot;
@@ -432,14 +436,14 @@ static void destroy_in_engine(struct cu_exec *exec)
 	exec->created = false;
 }
 
-static CUresult upload(struct cu_exec *exec)
+static CUresult graph_exec_upload(struct cu_exec *exec)
 {
-	struct sim_request request = {.type = SIM_MSG_GRAPH_CREATE, .arg = {exec->slot}};
+	struct simgpu_request request = {.type = SIMGPU_MSG_GRAPH_CREATE, .arg = {exec->slot}};
 	struct writer w = {.blob = BUF_INIT(SIZE_MAX / 2)};
 	struct numbers none = {0}, ends = {0};
-	struct sim_graph_head head = {0};
+	struct simgpu_graph_head head = {0};
 	_cleanup_close_ int fd = -1;
-	struct sim_reply reply;
+	struct simgpu_reply reply;
 	CUresult r;
 
 	if (exec->created && !exec->dirty)
@@ -447,7 +451,7 @@ static CUresult upload(struct cu_exec *exec)
 	put_bytes(&w, &head, sizeof(head));
 	r = settle_contexts(exec->graph, exec->context);
 	if (r == CUDA_SUCCESS)
-		r = flatten(&w, exec->graph, &none, &ends);
+		r = graph_exec_flatten(&w, exec->graph, &none, &ends);
 	free(ends.p);
 	if (r == CUDA_SUCCESS) {
 		head.nodes = w.nodes;
@@ -483,11 +487,11 @@ static CUresult new_exec(struct cu_graph *graph, struct cu_context *context, uin
 	uint32_t slot = 0;
 	CUresult r;
 
-	CU_TRY(sort(graph, &order, ret_error));
+	CU_TRY(graph_exec_sort(graph, &order, ret_error));
 	CU_CHECK(!counts || graph->instances == 0, CUDA_ERROR_NOT_SUPPORTED);
-	while (slot < SIM_MAX_GRAPHS && execs[slot])
+	while (slot < SIMGPU_MAX_GRAPHS && execs[slot])
 		slot++;
-	CU_CHECK(slot < SIM_MAX_GRAPHS, CUDA_ERROR_OUT_OF_MEMORY);
+	CU_CHECK(slot < SIMGPU_MAX_GRAPHS, CUDA_ERROR_OUT_OF_MEMORY);
 	exec = calloc(1, sizeof(*exec));
 	CU_CHECK(exec, CUDA_ERROR_OUT_OF_MEMORY);
 	exec->handle = cu_handle_new(CU_KIND_EXEC, exec);
@@ -532,7 +536,7 @@ static bool is_under_way(struct cu_exec *exec)
  * Frees a graph of the executable after the executable's last launch. Launches run in order, so the
  * last one is enough.
  */
-static void retire(struct cu_exec *exec, struct cu_graph *graph)
+static void graph_exec_retire(struct cu_exec *exec, struct cu_graph *graph)
 {
 	struct flight *f;
 
@@ -560,7 +564,7 @@ void cu_exec_land(void)
 	}
 }
 
-void cu_exec_stream_gone(const struct cu_stream *stream)
+void cu_exec_stream_destroyed(const struct cu_stream *stream)
 {
 	cu_exec_land();
 	for (struct flight **at = &flights, *f; (f = *at);) {
@@ -571,7 +575,7 @@ void cu_exec_stream_gone(const struct cu_stream *stream)
 			at = &f->next;
 		}
 	}
-	for (unsigned i = 0; i < SIM_MAX_GRAPHS; i++) {
+	for (unsigned i = 0; i < SIMGPU_MAX_GRAPHS; i++) {
 		if (!execs[i] || execs[i]->last != stream)
 			continue;
 		execs[i]->is_lost = is_under_way(execs[i]);
@@ -590,7 +594,7 @@ static CUresult keep_as_it_was(struct cu_exec *exec)
 	if (!is_under_way(exec))
 		return CUDA_SUCCESS;
 	CU_TRY(cu_graph_clone(exec->graph, &before));
-	retire(exec, before);
+	graph_exec_retire(exec, before);
 	return CUDA_SUCCESS;
 }
 
@@ -601,13 +605,13 @@ static void free_exec(struct cu_exec *exec)
 	if (exec->source && cu_graph_get(exec->source_handle) == exec->source)
 		exec->source->instances--;
 	execs[exec->slot] = NULL;
-	retire(exec, exec->graph);
+	graph_exec_retire(exec, exec->graph);
 	cu_handle_free(exec->handle);
 	free(exec);
 }
 
-static CUresult instantiate(CUgraphExec *phExec, CUgraph hGraph, uint64_t flags, CUstream upload_to,
-	CUgraphNode *ret_error)
+static CUresult graph_exec_instantiate(CUgraphExec *phExec, CUgraph hGraph, uint64_t flags,
+	CUstream upload_to, CUgraphNode *ret_error)
 {
 	struct cu_graph *graph;
 	struct cu_exec *exec;
@@ -622,7 +626,7 @@ static CUresult instantiate(CUgraphExec *phExec, CUgraph hGraph, uint64_t flags,
 	CU_TRY(new_exec(graph, ctx, flags, ret_error, &exec));
 	r = settle_contexts(exec->graph, ctx);
 	if (r == CUDA_SUCCESS)
-		r = upload(exec);
+		r = graph_exec_upload(exec);
 	if (r != CUDA_SUCCESS) {
 		free_exec(exec);
 		return r;
@@ -634,7 +638,7 @@ static CUresult instantiate(CUgraphExec *phExec, CUgraph hGraph, uint64_t flags,
 CU_EXPORT CUresult cuGraphInstantiateWithFlags(
 	CUgraphExec *phGraphExec, CUgraph hGraph, unsigned long long flags)
 {
-	return instantiate(phGraphExec, hGraph, flags, NULL, NULL);
+	return graph_exec_instantiate(phGraphExec, hGraph, flags, NULL, NULL);
 }
 
 CU_EXPORT CUresult cuGraphInstantiate_v2(CUgraphExec *phGraphExec, CUgraph hGraph,
@@ -644,7 +648,7 @@ CU_EXPORT CUresult cuGraphInstantiate_v2(CUgraphExec *phGraphExec, CUgraph hGrap
 		*phErrorNode = NULL;
 	if (logBuffer && bufferSize != 0)
 		logBuffer[0] = '\0';
-	return instantiate(phGraphExec, hGraph, 0, NULL, phErrorNode);
+	return graph_exec_instantiate(phGraphExec, hGraph, 0, NULL, phErrorNode);
 }
 
 CU_EXPORT CUresult cuGraphInstantiateWithParams(
@@ -655,7 +659,8 @@ CU_EXPORT CUresult cuGraphInstantiateWithParams(
 
 	CU_CHECK(p, CUDA_ERROR_INVALID_VALUE);
 	p->hErrNode_out = NULL;
-	r = instantiate(phGraphExec, hGraph, p->flags, p->hUploadStream, &p->hErrNode_out);
+	r = graph_exec_instantiate(
+		phGraphExec, hGraph, p->flags, p->hUploadStream, &p->hErrNode_out);
 	p->result_out = CUDA_GRAPH_INSTANTIATE_ERROR;
 	if (r == CUDA_SUCCESS)
 		p->result_out = CUDA_GRAPH_INSTANTIATE_SUCCESS;
@@ -754,8 +759,8 @@ CUresult cu_exec_launch(struct cu_exec *exec, struct cu_stream *stream)
 	CU_CHECK(cu_context_get(exec->context_handle) == exec->context,
 		CUDA_ERROR_CONTEXT_IS_DESTROYED);
 	CU_TRY(take_memory(exec));
-	CU_TRY(upload(exec));
-	cu_op_init(&op, SIM_OP_GRAPH_LAUNCH, stream->context);
+	CU_TRY(graph_exec_upload(exec));
+	cu_op_init(&op, SIMGPU_OP_GRAPH_LAUNCH, stream->context);
 	op.entry.graph.graph = exec->slot;
 	/* Only one launch of an executable runs at a time. */
 	if (is_under_way(exec) && exec->last && exec->last != stream) {
@@ -763,7 +768,7 @@ CUresult cu_exec_launch(struct cu_exec *exec, struct cu_stream *stream)
 		op.entry.graph.after_seq = exec->last_seq;
 	}
 	if (exec->visible)
-		op.entry.flags = SIM_ENTRY_VISIBLE;
+		op.entry.flags = SIMGPU_ENTRY_VISIBLE;
 	if (stream->legacy)
 		CU_TRY(cu_capture_check_legacy(stream->context));
 	CU_TRY(cu_submit(stream, &op));
@@ -809,7 +814,7 @@ CUresult simgpu_cuGraphUpload(
 			cu_graph_memory_freed(range);
 		}
 	}
-	return upload(exec);
+	return graph_exec_upload(exec);
 }
 
 /* ---- changing executable graphs ---- */
@@ -831,7 +836,8 @@ static CUresult exec_node(
 	return CUDA_ERROR_INVALID_VALUE;
 }
 
-static CUresult change(CUgraphExec hExec, CUgraphNode hNode, const CUgraphNodeParams *p)
+static CUresult graph_exec_change_node(
+	CUgraphExec hExec, CUgraphNode hNode, const CUgraphNodeParams *p)
 {
 	struct cu_context *before;
 	struct cu_exec *exec;
@@ -855,7 +861,7 @@ static CUresult change(CUgraphExec hExec, CUgraphNode hNode, const CUgraphNodePa
 CU_EXPORT CUresult cuGraphExecNodeSetParams(
 	CUgraphExec hGraphExec, CUgraphNode hNode, CUgraphNodeParams *nodeParams)
 {
-	return change(hGraphExec, hNode, nodeParams);
+	return graph_exec_change_node(hGraphExec, hNode, nodeParams);
 }
 
 CU_EXPORT CUresult cuGraphExecKernelNodeSetParams_v2(
@@ -865,7 +871,7 @@ CU_EXPORT CUresult cuGraphExecKernelNodeSetParams_v2(
 
 	CU_CHECK(nodeParams, CUDA_ERROR_INVALID_VALUE);
 	memcpy(&p.kernel, nodeParams, sizeof(*nodeParams));
-	return change(hGraphExec, hNode, &p);
+	return graph_exec_change_node(hGraphExec, hNode, &p);
 }
 
 CU_EXPORT CUresult cuGraphExecKernelNodeSetParams(
@@ -875,7 +881,7 @@ CU_EXPORT CUresult cuGraphExecKernelNodeSetParams(
 
 	CU_CHECK(nodeParams, CUDA_ERROR_INVALID_VALUE);
 	memcpy(&p.kernel, nodeParams, sizeof(*nodeParams));
-	return change(hGraphExec, hNode, &p);
+	return graph_exec_change_node(hGraphExec, hNode, &p);
 }
 
 CU_EXPORT CUresult cuGraphExecMemcpyNodeSetParams(
@@ -886,7 +892,7 @@ CU_EXPORT CUresult cuGraphExecMemcpyNodeSetParams(
 	CU_CHECK(copyParams, CUDA_ERROR_INVALID_VALUE);
 	p.memcpy.copyCtx = ctx;
 	p.memcpy.copyParams = *copyParams;
-	return change(hGraphExec, hNode, &p);
+	return graph_exec_change_node(hGraphExec, hNode, &p);
 }
 
 CU_EXPORT CUresult cuGraphExecMemsetNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
@@ -897,7 +903,7 @@ CU_EXPORT CUresult cuGraphExecMemsetNodeSetParams(CUgraphExec hGraphExec, CUgrap
 	CU_CHECK(memsetParams, CUDA_ERROR_INVALID_VALUE);
 	memcpy(&p.memset, memsetParams, sizeof(*memsetParams));
 	p.memset.ctx = ctx;
-	return change(hGraphExec, hNode, &p);
+	return graph_exec_change_node(hGraphExec, hNode, &p);
 }
 
 CU_EXPORT CUresult cuGraphExecHostNodeSetParams(
@@ -907,7 +913,7 @@ CU_EXPORT CUresult cuGraphExecHostNodeSetParams(
 
 	CU_CHECK(nodeParams, CUDA_ERROR_INVALID_VALUE);
 	memcpy(&p.host, nodeParams, sizeof(*nodeParams));
-	return change(hGraphExec, hNode, &p);
+	return graph_exec_change_node(hGraphExec, hNode, &p);
 }
 
 CU_EXPORT CUresult cuGraphExecChildGraphNodeSetParams(
@@ -916,7 +922,7 @@ CU_EXPORT CUresult cuGraphExecChildGraphNodeSetParams(
 	CUgraphNodeParams p = {.type = CU_GRAPH_NODE_TYPE_GRAPH};
 
 	p.graph.graph = childGraph;
-	return change(hGraphExec, hNode, &p);
+	return graph_exec_change_node(hGraphExec, hNode, &p);
 }
 
 CU_EXPORT CUresult cuGraphExecEventRecordNodeSetEvent(
@@ -925,7 +931,7 @@ CU_EXPORT CUresult cuGraphExecEventRecordNodeSetEvent(
 	CUgraphNodeParams p = {.type = CU_GRAPH_NODE_TYPE_EVENT_RECORD};
 
 	p.eventRecord.event = event;
-	return change(hGraphExec, hNode, &p);
+	return graph_exec_change_node(hGraphExec, hNode, &p);
 }
 
 CU_EXPORT CUresult cuGraphExecEventWaitNodeSetEvent(
@@ -934,7 +940,7 @@ CU_EXPORT CUresult cuGraphExecEventWaitNodeSetEvent(
 	CUgraphNodeParams p = {.type = CU_GRAPH_NODE_TYPE_WAIT_EVENT};
 
 	p.eventWait.event = event;
-	return change(hGraphExec, hNode, &p);
+	return graph_exec_change_node(hGraphExec, hNode, &p);
 }
 
 CU_EXPORT CUresult cuGraphExecBatchMemOpNodeSetParams(
@@ -944,7 +950,7 @@ CU_EXPORT CUresult cuGraphExecBatchMemOpNodeSetParams(
 
 	CU_CHECK(nodeParams, CUDA_ERROR_INVALID_VALUE);
 	memcpy(&p.memOp, nodeParams, sizeof(*nodeParams));
-	return change(hGraphExec, hNode, &p);
+	return graph_exec_change_node(hGraphExec, hNode, &p);
 }
 
 static bool can_disable(const struct cu_node *node)
@@ -980,7 +986,7 @@ CUresult simgpu_cuGraphNodeGetEnabled(
 
 /* ---- update by another graph ---- */
 
-static CUgraphExecUpdateResult compare(
+static CUgraphExecUpdateResult graph_exec_compare(
 	struct cu_graph *have, struct cu_graph *want, CUgraphNode *ret_error)
 {
 	struct cu_list *at = have->nodes.next;
@@ -1014,7 +1020,8 @@ static CUgraphExecUpdateResult compare(
 				? CU_GRAPH_EXEC_UPDATE_ERROR_UNSUPPORTED_FUNCTION_CHANGE
 				: CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
 		if (node->child) {
-			CUgraphExecUpdateResult r = compare(old->child, node->child, ret_error);
+			CUgraphExecUpdateResult r = graph_exec_compare(
+				old->child, node->child, ret_error);
 
 			if (r != CU_GRAPH_EXEC_UPDATE_SUCCESS)
 				return r;
@@ -1024,7 +1031,7 @@ static CUgraphExecUpdateResult compare(
 	return CU_GRAPH_EXEC_UPDATE_SUCCESS;
 }
 
-static CUresult update(CUgraphExec hExec, CUgraph hGraph, CUgraphNode *ret_error,
+static CUresult graph_exec_update(CUgraphExec hExec, CUgraph hGraph, CUgraphNode *ret_error,
 	CUgraphExecUpdateResult *ret_result)
 {
 	struct cu_graph *graph;
@@ -1035,7 +1042,7 @@ static CUresult update(CUgraphExec hExec, CUgraph hGraph, CUgraphNode *ret_error
 	exec = exec_get(hExec);
 	graph = cu_graph_get(hGraph);
 	CU_CHECK(exec && graph, CUDA_ERROR_INVALID_VALUE);
-	*ret_result = compare(exec->graph, graph, ret_error);
+	*ret_result = graph_exec_compare(exec->graph, graph, ret_error);
 	CU_CHECK(*ret_result == CU_GRAPH_EXEC_UPDATE_SUCCESS, CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE);
 	CU_TRY(keep_as_it_was(exec));
 	at = exec->graph->nodes.next;
@@ -1056,7 +1063,7 @@ CU_EXPORT CUresult cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph,
 	CU_CHECK(updateResult_out && hErrorNode_out, CUDA_ERROR_INVALID_VALUE);
 	*hErrorNode_out = NULL;
 	*updateResult_out = CU_GRAPH_EXEC_UPDATE_ERROR;
-	return update(hGraphExec, hGraph, hErrorNode_out, updateResult_out);
+	return graph_exec_update(hGraphExec, hGraph, hErrorNode_out, updateResult_out);
 }
 
 CU_EXPORT CUresult cuGraphExecUpdate_v2(
@@ -1064,5 +1071,5 @@ CU_EXPORT CUresult cuGraphExecUpdate_v2(
 {
 	CU_CHECK(resultInfo, CUDA_ERROR_INVALID_VALUE);
 	*resultInfo = (CUgraphExecUpdateResultInfo){.result = CU_GRAPH_EXEC_UPDATE_ERROR};
-	return update(hGraphExec, hGraph, &resultInfo->errorNode, &resultInfo->result);
+	return graph_exec_update(hGraphExec, hGraph, &resultInfo->errorNode, &resultInfo->result);
 }

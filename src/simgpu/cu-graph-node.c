@@ -158,7 +158,7 @@ static CUresult set_alloc(struct cu_node *node, const CUDA_MEM_ALLOC_NODE_PARAMS
 	return CUDA_SUCCESS;
 }
 
-static CUresult set_free(struct cu_node *node, CUdeviceptr dptr)
+static CUresult graph_node_set_free(struct cu_node *node, CUdeviceptr dptr)
 {
 	const struct cu_range *range = cu_range_find(&cu.device_memory, dptr);
 
@@ -233,7 +233,7 @@ CUresult cu_node_set(struct cu_node *node, const CUgraphNodeParams *p)
 		node->params.eventRecord = p->eventRecord;
 		return CUDA_SUCCESS;
 	case CU_GRAPH_NODE_TYPE_MEM_ALLOC: return set_alloc(node, &p->alloc);
-	case CU_GRAPH_NODE_TYPE_MEM_FREE: return set_free(node, p->free.dptr);
+	case CU_GRAPH_NODE_TYPE_MEM_FREE: return graph_node_set_free(node, p->free.dptr);
 	case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP: return set_mem_ops(node, &p->memOp);
 	default: return CUDA_ERROR_NOT_SUPPORTED;
 	}
@@ -294,7 +294,7 @@ CUresult cu_node_copy(const struct cu_node *node, struct cu_node **ret)
 
 /* ---- from captured operations ---- */
 
-static void copy_from_op(const struct sim_op_copy *c, CUDA_MEMCPY3D *ret)
+static void copy_from_op(const struct simgpu_op_copy *c, CUDA_MEMCPY3D *ret)
 {
 	*ret = (CUDA_MEMCPY3D){
 		.srcMemoryType = CU_MEMORYTYPE_UNIFIED,
@@ -331,7 +331,7 @@ CUresult cu_node_from_op(struct cu_context *context, const struct cu_op *op, str
 	struct cu_host *host;
 
 	switch (op->entry.kind) {
-	case SIM_OP_MEMSET:
+	case SIMGPU_OP_MEMSET:
 		p.type = CU_GRAPH_NODE_TYPE_MEMSET;
 		p.memset.dst = op->entry.memset.ptr;
 		p.memset.pitch = op->entry.memset.pitch;
@@ -340,22 +340,22 @@ CUresult cu_node_from_op(struct cu_context *context, const struct cu_op *op, str
 		p.memset.width = op->entry.memset.width;
 		p.memset.height = op->entry.memset.height;
 		break;
-	case SIM_OP_COPY:
+	case SIMGPU_OP_COPY:
 		p.type = CU_GRAPH_NODE_TYPE_MEMCPY;
 		copy_from_op(&op->entry.copy, &p.memcpy.copyParams);
 		break;
-	case SIM_OP_WRITE_VALUE:
-	case SIM_OP_WAIT_VALUE:
+	case SIMGPU_OP_WRITE_VALUE:
+	case SIMGPU_OP_WAIT_VALUE:
 		p.type = CU_GRAPH_NODE_TYPE_BATCH_MEM_OP;
-		mem_op.writeValue.operation =
-			value_ops[op->entry.kind == SIM_OP_WAIT_VALUE][op->entry.value.bytes == 8];
+		mem_op.writeValue.operation = value_ops[op->entry.kind == SIMGPU_OP_WAIT_VALUE]
+						       [op->entry.value.bytes == 8];
 		mem_op.writeValue.address = op->entry.value.ptr;
 		mem_op.writeValue.value64 = op->entry.value.value;
 		mem_op.writeValue.flags = op->entry.value.cmp;
 		p.memOp.count = 1;
 		p.memOp.paramArray = &mem_op;
 		break;
-	case SIM_OP_HOST_FUNC:
+	case SIMGPU_OP_HOST_FUNC:
 		host = (struct cu_host *)(uintptr_t)op->entry.host.cookie;
 		p.type = CU_GRAPH_NODE_TYPE_HOST;
 		p.host.fn = host->fn;
@@ -409,7 +409,7 @@ CUresult cu_capture_launch(
 
 /* ---- adding ---- */
 
-static CUresult add_node(CUgraphNode *phNode, CUgraph hGraph, const CUgraphNode *dependencies,
+static CUresult graph_node_add(CUgraphNode *phNode, CUgraph hGraph, const CUgraphNode *dependencies,
 	size_t n, CUgraphNodeParams *p)
 {
 	_cleanup_free_ struct cu_node **deps = NULL;
@@ -440,14 +440,14 @@ static CUresult add_node(CUgraphNode *phNode, CUgraph hGraph, const CUgraphNode 
 CU_EXPORT CUresult cuGraphAddNode(CUgraphNode *phGraphNode, CUgraph hGraph,
 	const CUgraphNode *dependencies, size_t numDependencies, CUgraphNodeParams *nodeParams)
 {
-	return add_node(phGraphNode, hGraph, dependencies, numDependencies, nodeParams);
+	return graph_node_add(phGraphNode, hGraph, dependencies, numDependencies, nodeParams);
 }
 
 CU_EXPORT CUresult cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph,
 	const CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData,
 	size_t numDependencies, CUgraphNodeParams *nodeParams)
 {
-	return add_node(phGraphNode, hGraph, dependencies, numDependencies, nodeParams);
+	return graph_node_add(phGraphNode, hGraph, dependencies, numDependencies, nodeParams);
 }
 
 /* Each form of the older entry points is the beginning of a form in CUgraphNodeParams. */
@@ -467,7 +467,7 @@ CU_EXPORT CUresult cuGraphAddKernelNode(CUgraphNode *phGraphNode, CUgraph hGraph
 	CUgraphNodeParams p;
 
 	CU_TRY(params_from(CU_GRAPH_NODE_TYPE_KERNEL, nodeParams, sizeof(*nodeParams), &p));
-	return add_node(phGraphNode, hGraph, dependencies, numDependencies, &p);
+	return graph_node_add(phGraphNode, hGraph, dependencies, numDependencies, &p);
 }
 
 CU_EXPORT CUresult cuGraphAddKernelNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph,
@@ -477,7 +477,7 @@ CU_EXPORT CUresult cuGraphAddKernelNode_v2(CUgraphNode *phGraphNode, CUgraph hGr
 	CUgraphNodeParams p;
 
 	CU_TRY(params_from(CU_GRAPH_NODE_TYPE_KERNEL, nodeParams, sizeof(*nodeParams), &p));
-	return add_node(phGraphNode, hGraph, dependencies, numDependencies, &p);
+	return graph_node_add(phGraphNode, hGraph, dependencies, numDependencies, &p);
 }
 
 CU_EXPORT CUresult cuGraphAddMemcpyNode(CUgraphNode *phGraphNode, CUgraph hGraph,
@@ -489,7 +489,7 @@ CU_EXPORT CUresult cuGraphAddMemcpyNode(CUgraphNode *phGraphNode, CUgraph hGraph
 	CU_CHECK(copyParams, CUDA_ERROR_INVALID_VALUE);
 	p.memcpy.copyCtx = ctx;
 	p.memcpy.copyParams = *copyParams;
-	return add_node(phGraphNode, hGraph, dependencies, numDependencies, &p);
+	return graph_node_add(phGraphNode, hGraph, dependencies, numDependencies, &p);
 }
 
 CU_EXPORT CUresult cuGraphAddMemsetNode(CUgraphNode *phGraphNode, CUgraph hGraph,
@@ -500,7 +500,7 @@ CU_EXPORT CUresult cuGraphAddMemsetNode(CUgraphNode *phGraphNode, CUgraph hGraph
 
 	CU_TRY(params_from(CU_GRAPH_NODE_TYPE_MEMSET, memsetParams, sizeof(*memsetParams), &p));
 	p.memset.ctx = ctx;
-	return add_node(phGraphNode, hGraph, dependencies, numDependencies, &p);
+	return graph_node_add(phGraphNode, hGraph, dependencies, numDependencies, &p);
 }
 
 CU_EXPORT CUresult cuGraphAddHostNode(CUgraphNode *phGraphNode, CUgraph hGraph,
@@ -510,7 +510,7 @@ CU_EXPORT CUresult cuGraphAddHostNode(CUgraphNode *phGraphNode, CUgraph hGraph,
 	CUgraphNodeParams p;
 
 	CU_TRY(params_from(CU_GRAPH_NODE_TYPE_HOST, nodeParams, sizeof(*nodeParams), &p));
-	return add_node(phGraphNode, hGraph, dependencies, numDependencies, &p);
+	return graph_node_add(phGraphNode, hGraph, dependencies, numDependencies, &p);
 }
 
 CU_EXPORT CUresult cuGraphAddChildGraphNode(CUgraphNode *phGraphNode, CUgraph hGraph,
@@ -519,7 +519,7 @@ CU_EXPORT CUresult cuGraphAddChildGraphNode(CUgraphNode *phGraphNode, CUgraph hG
 	CUgraphNodeParams p = {.type = CU_GRAPH_NODE_TYPE_GRAPH};
 
 	p.graph.graph = childGraph;
-	return add_node(phGraphNode, hGraph, dependencies, numDependencies, &p);
+	return graph_node_add(phGraphNode, hGraph, dependencies, numDependencies, &p);
 }
 
 CU_EXPORT CUresult cuGraphAddEmptyNode(CUgraphNode *phGraphNode, CUgraph hGraph,
@@ -527,7 +527,7 @@ CU_EXPORT CUresult cuGraphAddEmptyNode(CUgraphNode *phGraphNode, CUgraph hGraph,
 {
 	CUgraphNodeParams p = {.type = CU_GRAPH_NODE_TYPE_EMPTY};
 
-	return add_node(phGraphNode, hGraph, dependencies, numDependencies, &p);
+	return graph_node_add(phGraphNode, hGraph, dependencies, numDependencies, &p);
 }
 
 CU_EXPORT CUresult cuGraphAddEventRecordNode(CUgraphNode *phGraphNode, CUgraph hGraph,
@@ -536,7 +536,7 @@ CU_EXPORT CUresult cuGraphAddEventRecordNode(CUgraphNode *phGraphNode, CUgraph h
 	CUgraphNodeParams p = {.type = CU_GRAPH_NODE_TYPE_EVENT_RECORD};
 
 	p.eventRecord.event = event;
-	return add_node(phGraphNode, hGraph, dependencies, numDependencies, &p);
+	return graph_node_add(phGraphNode, hGraph, dependencies, numDependencies, &p);
 }
 
 CU_EXPORT CUresult cuGraphAddEventWaitNode(CUgraphNode *phGraphNode, CUgraph hGraph,
@@ -545,7 +545,7 @@ CU_EXPORT CUresult cuGraphAddEventWaitNode(CUgraphNode *phGraphNode, CUgraph hGr
 	CUgraphNodeParams p = {.type = CU_GRAPH_NODE_TYPE_WAIT_EVENT};
 
 	p.eventWait.event = event;
-	return add_node(phGraphNode, hGraph, dependencies, numDependencies, &p);
+	return graph_node_add(phGraphNode, hGraph, dependencies, numDependencies, &p);
 }
 
 CU_EXPORT CUresult cuGraphAddBatchMemOpNode(CUgraphNode *phGraphNode, CUgraph hGraph,
@@ -555,7 +555,7 @@ CU_EXPORT CUresult cuGraphAddBatchMemOpNode(CUgraphNode *phGraphNode, CUgraph hG
 	CUgraphNodeParams p;
 
 	CU_TRY(params_from(CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, nodeParams, sizeof(*nodeParams), &p));
-	return add_node(phGraphNode, hGraph, dependencies, numDependencies, &p);
+	return graph_node_add(phGraphNode, hGraph, dependencies, numDependencies, &p);
 }
 
 CU_EXPORT CUresult cuGraphAddMemAllocNode(CUgraphNode *phGraphNode, CUgraph hGraph,
@@ -566,7 +566,7 @@ CU_EXPORT CUresult cuGraphAddMemAllocNode(CUgraphNode *phGraphNode, CUgraph hGra
 
 	CU_TRY(params_from(CU_GRAPH_NODE_TYPE_MEM_ALLOC, nodeParams, sizeof(*nodeParams), &p));
 	p.alloc.dptr = 0;
-	CU_TRY(add_node(phGraphNode, hGraph, dependencies, numDependencies, &p));
+	CU_TRY(graph_node_add(phGraphNode, hGraph, dependencies, numDependencies, &p));
 	nodeParams->dptr = p.alloc.dptr;
 	return CUDA_SUCCESS;
 }
@@ -577,7 +577,7 @@ CU_EXPORT CUresult cuGraphAddMemFreeNode(CUgraphNode *phGraphNode, CUgraph hGrap
 	CUgraphNodeParams p = {.type = CU_GRAPH_NODE_TYPE_MEM_FREE};
 
 	p.free.dptr = dptr;
-	return add_node(phGraphNode, hGraph, dependencies, numDependencies, &p);
+	return graph_node_add(phGraphNode, hGraph, dependencies, numDependencies, &p);
 }
 
 /* ---- reading and changing ---- */
@@ -742,7 +742,7 @@ CU_EXPORT CUresult cuGraphMemFreeNodeGetParams(CUgraphNode hNode, CUdeviceptr *d
 	return get_form(hNode, CU_GRAPH_NODE_TYPE_MEM_FREE, dptr_out, sizeof(*dptr_out));
 }
 
-static CUresult kernel_node(CUgraphNode handle, struct cu_node **ret)
+static CUresult graph_node_kernel(CUgraphNode handle, struct cu_node **ret)
 {
 	*ret = cu_handle_get(handle, CU_KIND_NODE);
 	CU_CHECK(*ret && (*ret)->type == CU_GRAPH_NODE_TYPE_KERNEL, CUDA_ERROR_INVALID_VALUE);
@@ -754,7 +754,7 @@ CUresult simgpu_cuGraphKernelNodeGetAttribute(
 {
 	struct cu_node *node;
 
-	CU_TRY(kernel_node(hNode, &node));
+	CU_TRY(graph_node_kernel(hNode, &node));
 	memset(value_out, 0, sizeof(*value_out));
 	if (node->attributes)
 		*value_out = node->attributes[attr];
@@ -766,7 +766,7 @@ CUresult simgpu_cuGraphKernelNodeSetAttribute(
 {
 	struct cu_node *node;
 
-	CU_TRY(kernel_node(hNode, &node));
+	CU_TRY(graph_node_kernel(hNode, &node));
 	return set_attribute(node, attr, value);
 }
 
@@ -774,8 +774,8 @@ CUresult simgpu_cuGraphKernelNodeCopyAttributes(CUgraphNode dst, CUgraphNode src
 {
 	struct cu_node *to, *from;
 
-	CU_TRY(kernel_node(dst, &to));
-	CU_TRY(kernel_node(src, &from));
+	CU_TRY(graph_node_kernel(dst, &to));
+	CU_TRY(graph_node_kernel(src, &from));
 	for (int id = 0; id < CU_LAUNCH_ATTRIBUTE_MAX; id++)
 		if (from->attributes_set & 1u << id)
 			CU_TRY(set_attribute(to, (CUlaunchAttributeID)id, &from->attributes[id]));

@@ -81,7 +81,7 @@ static CUresult add_dep(struct cu_node *node, struct cu_node *dep)
 CUresult cu_graph_add(
 	struct cu_graph *graph, struct cu_node *node, struct cu_node *const *deps, size_t n_deps)
 {
-	CU_CHECK(graph->n_nodes < SIM_MAX_GRAPH_NODES, CUDA_ERROR_OUT_OF_MEMORY);
+	CU_CHECK(graph->n_nodes < SIMGPU_MAX_GRAPH_NODES, CUDA_ERROR_OUT_OF_MEMORY);
 	for (size_t i = 0; i < n_deps; i++)
 		CU_TRY(add_dep(node, deps[i]));
 	node->graph = graph;
@@ -325,7 +325,7 @@ CUresult simgpu_cuGraphGetEdges_v2(struct cu_graph *graph, CUgraphNode *from, CU
 	return graph_edges(graph, from, to, edgeData, numEdges);
 }
 
-static CUresult neighbours(
+static CUresult graph_neighbours(
 	struct cu_node *node, bool after, CUgraphNode *to, CUgraphEdgeData *data, size_t *room)
 {
 	_cleanup_free_ struct cu_node **nodes = NULL;
@@ -347,25 +347,25 @@ static CUresult neighbours(
 CUresult simgpu_cuGraphNodeGetDependencies(
 	struct cu_node *node, CUgraphNode *dependencies, size_t *numDependencies)
 {
-	return neighbours(node, false, dependencies, NULL, numDependencies);
+	return graph_neighbours(node, false, dependencies, NULL, numDependencies);
 }
 
 CUresult simgpu_cuGraphNodeGetDependencies_v2(struct cu_node *node, CUgraphNode *dependencies,
 	CUgraphEdgeData *edgeData, size_t *numDependencies)
 {
-	return neighbours(node, false, dependencies, edgeData, numDependencies);
+	return graph_neighbours(node, false, dependencies, edgeData, numDependencies);
 }
 
 CUresult simgpu_cuGraphNodeGetDependentNodes(
 	struct cu_node *node, CUgraphNode *dependentNodes, size_t *numDependentNodes)
 {
-	return neighbours(node, true, dependentNodes, NULL, numDependentNodes);
+	return graph_neighbours(node, true, dependentNodes, NULL, numDependentNodes);
 }
 
 CUresult simgpu_cuGraphNodeGetDependentNodes_v2(struct cu_node *node, CUgraphNode *dependentNodes,
 	CUgraphEdgeData *edgeData, size_t *numDependentNodes)
 {
-	return neighbours(node, true, dependentNodes, edgeData, numDependentNodes);
+	return graph_neighbours(node, true, dependentNodes, edgeData, numDependentNodes);
 }
 
 static size_t find_dep(const struct cu_node *node, const struct cu_node *dep)

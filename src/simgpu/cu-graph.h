@@ -121,7 +121,7 @@ void cu_graph_memory_freed(struct cu_range *range);
  */
 void cu_exec_land(void);
 /* The stream is about to be freed. */
-void cu_exec_stream_gone(const struct cu_stream *stream);
+void cu_exec_stream_destroyed(const struct cu_stream *stream);
 
 void cu_user_object_unref(struct cu_user_object *object, unsigned count);
 /* Runs the destructors that are due. Call without the lock. */

@@ -30,7 +30,7 @@ static struct slot *slot_at(uint32_t i)
 	return &chunks[i / CHUNK][i % CHUNK];
 }
 
-static uint32_t take_slot(void)
+static uint32_t cu_handle_take_slot(void)
 {
 	uint32_t i;
 
@@ -53,7 +53,7 @@ static uint32_t take_slot(void)
 
 void *cu_handle_new(enum cu_kind kind, void *object)
 {
-	uint32_t i = take_slot();
+	uint32_t i = cu_handle_take_slot();
 	struct slot *slot;
 
 	if (i == UINT32_MAX)

@@ -10,7 +10,7 @@
 #include <string.h>
 
 /* The capacity is n rounded up to a power of two, so no field stores it. */
-static void *grow(void *array, size_t n, size_t size, size_t max)
+static void *image_grow_array(void *array, size_t n, size_t size, size_t max)
 {
 	if (n >= max)
 		return NULL;
@@ -19,7 +19,7 @@ static void *grow(void *array, size_t n, size_t size, size_t max)
 	return realloc(array, (n == 0 ? 1 : n * 2) * size);
 }
 
-static char *copy_name(const char *name, size_t n)
+static char *image_copy_name(const char *name, size_t n)
 {
 	if (n == 0 || n > IMAGE_NAME_MAX)
 		return NULL;
@@ -28,7 +28,7 @@ static char *copy_name(const char *name, size_t n)
 
 struct image_kernel *image_add_kernel(struct image *image, const char *name, size_t n)
 {
-	struct image_kernel *kernels = grow(
+	struct image_kernel *kernels = image_grow_array(
 		image->kernels, image->n_kernels, sizeof(*kernels), IMAGE_KERNELS_MAX);
 	struct image_kernel *kernel;
 
@@ -36,7 +36,7 @@ struct image_kernel *image_add_kernel(struct image *image, const char *name, siz
 		return NULL;
 	image->kernels = kernels;
 	kernel = &kernels[image->n_kernels];
-	*kernel = (struct image_kernel){.name = copy_name(name, n)};
+	*kernel = (struct image_kernel){.name = image_copy_name(name, n)};
 	if (!kernel->name)
 		return NULL;
 	image->n_kernels++;
@@ -45,7 +45,7 @@ struct image_kernel *image_add_kernel(struct image *image, const char *name, siz
 
 struct image_global *image_add_global(struct image *image, const char *name, size_t n)
 {
-	struct image_global *globals = grow(
+	struct image_global *globals = image_grow_array(
 		image->globals, image->n_globals, sizeof(*globals), IMAGE_GLOBALS_MAX);
 	struct image_global *global;
 
@@ -53,7 +53,7 @@ struct image_global *image_add_global(struct image *image, const char *name, siz
 		return NULL;
 	image->globals = globals;
 	global = &globals[image->n_globals];
-	*global = (struct image_global){.name = copy_name(name, n), .align = 1};
+	*global = (struct image_global){.name = image_copy_name(name, n), .align = 1};
 	if (!global->name)
 		return NULL;
 	image->n_globals++;
@@ -62,7 +62,7 @@ struct image_global *image_add_global(struct image *image, const char *name, siz
 
 int image_add_param(struct image_kernel *kernel, uint32_t offset, uint32_t size)
 {
-	struct image_param *params = grow(
+	struct image_param *params = image_grow_array(
 		kernel->params, kernel->n_params, sizeof(*params), IMAGE_PARAMS_MAX);
 
 	if (!params)
@@ -91,7 +91,7 @@ void image_done(struct image *image)
 	*image = (struct image){0};
 }
 
-static size_t elf_size(const uint8_t *bytes)
+static size_t image_elf_bytes(const uint8_t *bytes)
 {
 	Elf64_Ehdr header;
 	size_t n;
@@ -121,7 +121,7 @@ size_t image_size(const void *bytes)
 		return header_size + payload;
 	}
 	if (memcmp(bytes, ELFMAG, SELFMAG) == 0)
-		return elf_size(bytes);
+		return image_elf_bytes(bytes);
 	return strlen(bytes);
 }
 
@@ -138,6 +138,6 @@ enum image_status image_read(const void *bytes, unsigned device_sm, struct image
 	if (magic == 0x466243b1 || magic == 0xba55ed50)
 		return image_read_fatbin(bytes, device_sm, ret_image);
 	if (memcmp(bytes, ELFMAG, SELFMAG) == 0)
-		return image_read_elf(bytes, elf_size(bytes), device_sm, ret_image);
+		return image_read_elf(bytes, image_elf_bytes(bytes), device_sm, ret_image);
 	return image_read_ptx(first, strlen(first), ret_image);
 }

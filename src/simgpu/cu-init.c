@@ -38,7 +38,7 @@ CUresult cu_enter(int *ret_locked)
 	return __builtin_expect(cu.initialised, 1) ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED;
 }
 
-static void before_fork(void)
+static void cu_init_before_fork(void)
 {
 	pthread_mutex_lock(&cu.lock);
 }
@@ -82,7 +82,7 @@ static int visible_by_uuid(const char *text, size_t n)
  * enough. The first invalid entry ends the list, and a device named twice makes the whole list
  * invalid.
  */
-static void choose_devices(void)
+static void cu_init_choose_devices(void)
 {
 	const char *list = getenv("CUDA_VISIBLE_DEVICES");
 	uint32_t seen = 0;
@@ -122,16 +122,16 @@ static void choose_devices(void)
 	}
 }
 
-static CUresult initialise(void)
+static CUresult cu_init_start(void)
 {
 	static bool hooked;
 	int r;
 
-	r = link_open(&cu.link, SIM_ROLE_CUDA, NULL);
+	r = link_open(&cu.link, SIMGPU_ROLE_CUDA, NULL);
 	if (r < 0)
 		return r == -EPROTO ? CUDA_ERROR_SYSTEM_DRIVER_MISMATCH : CUDA_ERROR_NO_DEVICE;
 	cu.state = cu.link.state;
-	choose_devices();
+	cu_init_choose_devices();
 	if (cu.n_devices == 0) {
 		link_close(&cu.link);
 		return CUDA_ERROR_NO_DEVICE;
@@ -140,7 +140,7 @@ static CUresult initialise(void)
 	cu_list_init(&cu.pools);
 	cu_list_init(&cu.captures);
 	if (!hooked)
-		pthread_atfork(before_fork, after_fork_parent, after_fork_child);
+		pthread_atfork(cu_init_before_fork, after_fork_parent, after_fork_child);
 	hooked = true;
 	cu.initialised = true;
 	return CUDA_SUCCESS;
@@ -156,7 +156,7 @@ CU_EXPORT CUresult cuInit(unsigned int Flags)
 	if (cu.forked)
 		r = CUDA_ERROR_NOT_INITIALIZED;
 	else if (!cu.initialised)
-		r = initialise();
+		r = cu_init_start();
 	pthread_mutex_unlock(&cu.lock);
 	return r;
 }
@@ -168,7 +168,8 @@ CU_EXPORT CUresult cuDriverGetVersion(int *driverVersion)
 	return CUDA_SUCCESS;
 }
 
-CUresult cu_call_fd(struct sim_request *request, int fd, struct sim_reply *ret_reply, int *ret_fd)
+CUresult cu_call_fd(
+	struct simgpu_request *request, int fd, struct simgpu_reply *ret_reply, int *ret_fd)
 {
 	int r = link_call(&cu.link, request, fd, ret_reply, ret_fd);
 
@@ -178,7 +179,7 @@ CUresult cu_call_fd(struct sim_request *request, int fd, struct sim_reply *ret_r
 	return (CUresult)ret_reply->status;
 }
 
-CUresult cu_call(struct sim_request *request, struct sim_reply *ret_reply)
+CUresult cu_call(struct simgpu_request *request, struct simgpu_reply *ret_reply)
 {
 	return cu_call_fd(request, -1, ret_reply, NULL);
 }
@@ -227,7 +228,7 @@ int cu_device_number(int engine)
 	return -1;
 }
 
-const struct sim_state_device *cu_device_state(int engine)
+const struct simgpu_state_device *cu_device_state(int engine)
 {
 	return &cu.state->devices[engine];
 }

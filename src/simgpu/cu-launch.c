@@ -13,14 +13,14 @@
 
 enum { PORTABLE_CLUSTER_MAX = 8, CLUSTER_MAX = 16, SM_BLOCKS_MAX = 32, SM_THREADS_MAX = 2048 };
 
-static unsigned sm_shared_bytes(const struct sim_state_device *d)
+static unsigned sm_shared_bytes(const struct simgpu_state_device *d)
 {
 	return (d->cc_major >= 9 ? 228u : d->cc_minor == 0 ? 164u : 100u) * 1024u;
 }
 
 /* Returns how many blocks of this shape fit on an SM, by threads, block slots and shared memory. */
-static unsigned blocks_per_sm(const struct sim_state_device *d, const struct cu_function *function,
-	unsigned threads, uint64_t dynamic_bytes)
+static unsigned blocks_per_sm(const struct simgpu_state_device *d,
+	const struct cu_function *function, unsigned threads, uint64_t dynamic_bytes)
 {
 	unsigned warps = (threads + 31) / 32, n = SM_BLOCKS_MAX;
 	/* The driver reserves a further 1 KiB for each block. */
@@ -35,7 +35,7 @@ static unsigned blocks_per_sm(const struct sim_state_device *d, const struct cu_
 	return n;
 }
 
-static CUresult check_shape(const struct sim_state_device *d, const struct cu_function *function,
+static CUresult check_shape(const struct simgpu_state_device *d, const struct cu_function *function,
 	const struct cu_launch *l, unsigned *ret_per_sm)
 {
 	uint64_t threads = (uint64_t)l->block[0] * l->block[1] * l->block[2];
@@ -58,7 +58,7 @@ static CUresult check_shape(const struct sim_state_device *d, const struct cu_fu
 	return CUDA_SUCCESS;
 }
 
-static CUresult check_cluster(const struct sim_state_device *d, const struct cu_launch *l)
+static CUresult check_cluster(const struct simgpu_state_device *d, const struct cu_launch *l)
 {
 	uint64_t n = (uint64_t)l->cluster[0] * l->cluster[1] * l->cluster[2];
 
@@ -104,15 +104,16 @@ CUresult cu_take_params(const struct image_kernel *kernel, const struct cu_launc
 }
 
 /* Returns whether the kernel may write to memory that the host can see. */
-static bool is_visible(const struct cu_function *function, const uint8_t *params)
+static bool cu_launch_is_visible(const struct cu_function *function, const uint8_t *params)
 {
 	uint64_t target;
 
-	if (function->sim_kernel == SIM_KERNEL_SET_FLAG)
+	if (function->sim_kernel == SIMGPU_KERNEL_SET_FLAG)
 		return true;
-	if (function->sim_kernel == SIM_KERNEL_OTHER || function->sim_kernel == SIM_KERNEL_SPIN_NS)
+	if (function->sim_kernel == SIMGPU_KERNEL_OTHER ||
+		function->sim_kernel == SIMGPU_KERNEL_SPIN_NS)
 		return false;
-	memcpy(&target, params + (function->sim_kernel == SIM_KERNEL_STAMP_NS ? 8 : 0),
+	memcpy(&target, params + (function->sim_kernel == SIMGPU_KERNEL_STAMP_NS ? 8 : 0),
 		sizeof(target));
 	if (!cu_is_device_address(target))
 		return true;
@@ -125,7 +126,7 @@ static bool is_visible(const struct cu_function *function, const uint8_t *params
 CUresult cu_build_kernel(struct cu_context *context, struct cu_function *function,
 	const struct cu_launch *launch, struct cu_op *op, uint8_t **ret_owned)
 {
-	const struct sim_state_device *d = cu_device_state(context->device);
+	const struct simgpu_state_device *d = cu_device_state(context->device);
 	uint64_t blocks = (uint64_t)launch->grid[0] * launch->grid[1];
 	uint8_t *params = op->small;
 	uint32_t bytes;
@@ -141,7 +142,7 @@ CUresult cu_build_kernel(struct cu_context *context, struct cu_function *functio
 	if (launch->cooperative && blocks > (uint64_t)per_sm * d->sm_count)
 		return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
 	if (function->kernel->param_bytes > sizeof(op->small)) {
-		CU_CHECK(function->kernel->param_bytes <= SIM_MAX_PARAM_BYTES,
+		CU_CHECK(function->kernel->param_bytes <= SIMGPU_MAX_PARAM_BYTES,
 			CUDA_ERROR_NOT_SUPPORTED);
 		params = malloc(function->kernel->param_bytes);
 		CU_CHECK(params, CUDA_ERROR_OUT_OF_MEMORY);
@@ -153,10 +154,10 @@ CUresult cu_build_kernel(struct cu_context *context, struct cu_function *functio
 		free(TAKE_PTR(*ret_owned));
 		return r;
 	}
-	cu_op_init(op, SIM_OP_KERNEL, context);
+	cu_op_init(op, SIMGPU_OP_KERNEL, context);
 	op->bytes = params;
 	op->trailing = bytes;
-	op->entry.kernel = (struct sim_op_kernel){
+	op->entry.kernel = (struct simgpu_op_kernel){
 		.kernel = function->sim_kernel,
 		.name_id = function->name_id,
 		.blocks = (uint32_t)blocks,
@@ -165,9 +166,9 @@ CUresult cu_build_kernel(struct cu_context *context, struct cu_function *functio
 		.blocks_per_sm = per_sm,
 	};
 	if (launch->cooperative)
-		op->entry.flags |= SIM_ENTRY_COOPERATIVE;
-	if (is_visible(function, params))
-		op->entry.flags |= SIM_ENTRY_VISIBLE;
+		op->entry.flags |= SIMGPU_ENTRY_COOPERATIVE;
+	if (cu_launch_is_visible(function, params))
+		op->entry.flags |= SIMGPU_ENTRY_VISIBLE;
 	return CUDA_SUCCESS;
 }
 
@@ -295,7 +296,7 @@ struct old_launch {
 	const struct cu_function *function;
 	unsigned block[3];
 	unsigned shared_bytes;
-	uint8_t params[SIM_MAX_PARAM_BYTES];
+	uint8_t params[SIMGPU_MAX_PARAM_BYTES];
 	size_t param_bytes;
 };
 
@@ -453,7 +454,7 @@ CUresult simgpu_cuOccupancyMaxPotentialBlockSizeWithFlags(struct cu_context *ctx
 	int *blockSize, struct cu_function *f, CUoccupancyB2DSize blockSizeToDynamicSMemSize,
 	size_t dynamicSMemSize, int blockSizeLimit, unsigned int flags)
 {
-	const struct sim_state_device *d;
+	const struct simgpu_state_device *d;
 	unsigned best = 0, best_size = 32, limit;
 
 	d = cu_device_state(ctx->device);
@@ -500,7 +501,7 @@ CUresult simgpu_cuOccupancyAvailableDynamicSMemPerBlock(struct cu_context *ctx,
 	return CUDA_SUCCESS;
 }
 
-static unsigned gpc_sms(const struct sim_state_device *d)
+static unsigned gpc_sms(const struct simgpu_state_device *d)
 {
 	return d->sm_count >= 16 ? 16 : d->sm_count;
 }
@@ -518,7 +519,7 @@ CUresult simgpu_cuOccupancyMaxPotentialClusterSize(struct cu_context *ctx, int *
 CUresult simgpu_cuOccupancyMaxActiveClusters(
 	struct cu_context *ctx, int *numClusters, CUfunction func, const CUlaunchConfig *config)
 {
-	const struct sim_state_device *d;
+	const struct simgpu_state_device *d;
 	unsigned size = 1, per_sm;
 	struct cu_function *f;
 

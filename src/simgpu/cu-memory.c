@@ -20,16 +20,16 @@ static uint64_t page_round(uint64_t n)
 	return (n + 4095) & ~(uint64_t)4095;
 }
 
-CUresult cu_memory_alloc(
-	struct cu_context *context, enum sim_mem_kind kind, uint64_t bytes, uint64_t *ret_address)
+CUresult cu_memory_alloc(struct cu_context *context, enum simgpu_mem_kind kind, uint64_t bytes,
+	uint64_t *ret_address)
 {
-	struct sim_request request = {
-		.type = SIM_MSG_MEM_ALLOC,
+	struct simgpu_request request = {
+		.type = SIMGPU_MSG_MEM_ALLOC,
 		.context = context->slot,
 		.kind = kind,
 		.arg = {bytes},
 	};
-	struct sim_reply reply;
+	struct simgpu_reply reply;
 	CUresult r = cu_call(&request, &reply);
 
 	if (r == CUDA_ERROR_OUT_OF_MEMORY && cu_pools_trim(true))
@@ -41,8 +41,8 @@ CUresult cu_memory_alloc(
 
 static CUresult free_address(uint64_t address)
 {
-	struct sim_request request = {.type = SIM_MSG_MEM_FREE, .ptr = address};
-	struct sim_reply reply;
+	struct simgpu_request request = {.type = SIMGPU_MSG_MEM_FREE, .ptr = address};
+	struct simgpu_reply reply;
 
 	return cu_call(&request, &reply);
 }
@@ -79,13 +79,13 @@ CUresult cu_check_device_range(uint64_t address, uint64_t bytes)
 	return CUDA_SUCCESS;
 }
 
-static CUresult alloc(struct cu_context *ctx, CUdeviceptr *dptr, size_t bytes)
+static CUresult cu_memory_alloc_linear(struct cu_context *ctx, CUdeviceptr *dptr, size_t bytes)
 {
 	struct cu_range *range;
 	uint64_t address;
 
 	CU_TRY(cu_capture_check_unsafe());
-	CU_TRY(cu_memory_alloc(ctx, SIM_MEM_LINEAR, bytes, &address));
+	CU_TRY(cu_memory_alloc(ctx, SIMGPU_MEM_LINEAR, bytes, &address));
 	CU_TRY(add_range(ctx, CU_MEM_DEVICE, address, bytes, &range));
 	*dptr = address;
 	return CUDA_SUCCESS;
@@ -93,7 +93,7 @@ static CUresult alloc(struct cu_context *ctx, CUdeviceptr *dptr, size_t bytes)
 
 CUresult simgpu_cuMemAlloc_v2(struct cu_context *ctx, CUdeviceptr *dptr, size_t bytesize)
 {
-	return alloc(ctx, dptr, bytesize);
+	return cu_memory_alloc_linear(ctx, dptr, bytesize);
 }
 
 CUresult simgpu_cuMemAllocPitch_v2(struct cu_context *ctx, CUdeviceptr *dptr, size_t *pPitch,
@@ -103,7 +103,7 @@ CUresult simgpu_cuMemAllocPitch_v2(struct cu_context *ctx, CUdeviceptr *dptr, si
 
 	CU_CHECK(WidthInBytes <= 2147483647u, CUDA_ERROR_INVALID_VALUE);
 	CU_CHECK(Height <= SIZE_MAX / pitch, CUDA_ERROR_OUT_OF_MEMORY);
-	CU_TRY(alloc(ctx, dptr, pitch * Height));
+	CU_TRY(cu_memory_alloc_linear(ctx, dptr, pitch * Height));
 	*pPitch = pitch;
 	return CUDA_SUCCESS;
 }
@@ -111,9 +111,9 @@ CUresult simgpu_cuMemAllocPitch_v2(struct cu_context *ctx, CUdeviceptr *dptr, si
 CUresult simgpu_cuMemAllocManaged(
 	struct cu_context *ctx, CUdeviceptr *dptr, size_t bytesize, unsigned int flags)
 {
-	struct sim_request request = {.type = SIM_MSG_MEM_ALLOC, .kind = SIM_MEM_MANAGED};
+	struct simgpu_request request = {.type = SIMGPU_MSG_MEM_ALLOC, .kind = SIMGPU_MEM_MANAGED};
 	_cleanup_close_ int fd = -1;
-	struct sim_reply reply;
+	struct simgpu_reply reply;
 	struct cu_range *range;
 	void *at;
 
@@ -177,8 +177,8 @@ CUresult simgpu_cuMemFree_v2(struct cu_context *ctx, CUdeviceptr dptr)
 
 CUresult simgpu_cuMemGetInfo_v2(struct cu_context *ctx, size_t *free, size_t *total)
 {
-	struct sim_request request = {.type = SIM_MSG_MEM_INFO};
-	struct sim_reply reply;
+	struct simgpu_request request = {.type = SIMGPU_MSG_MEM_INFO};
+	struct simgpu_reply reply;
 
 	request.device = ctx->device;
 	CU_TRY(cu_call(&request, &reply));
@@ -349,7 +349,7 @@ static CUresult managed_range(CUdeviceptr at, size_t count)
 	return CUDA_SUCCESS;
 }
 
-static CUresult location_device(CUmemLocation location, int *ret_engine)
+static CUresult cu_memory_location_device(CUmemLocation location, int *ret_engine)
 {
 	struct cu_device *device;
 
@@ -387,10 +387,11 @@ static void note_advice(
 	}
 }
 
-static CUresult advise(CUdeviceptr at, size_t count, CUmem_advise advice, CUmemLocation location)
+static CUresult cu_memory_advise(
+	CUdeviceptr at, size_t count, CUmem_advise advice, CUmemLocation location)
 {
-	struct sim_request request = {.type = SIM_MSG_MEM_ADVISE, .ptr = at};
-	struct sim_reply reply;
+	struct simgpu_request request = {.type = SIMGPU_MSG_MEM_ADVISE, .ptr = at};
+	struct simgpu_reply reply;
 	int engine = -1;
 
 	CU_ENTER_CONTEXT(ctx);
@@ -401,7 +402,7 @@ static CUresult advise(CUdeviceptr at, size_t count, CUmem_advise advice, CUmemL
 	/* Read-mostly has no location, and unsetting the preferred one ignores it. */
 	if (advice != CU_MEM_ADVISE_SET_READ_MOSTLY && advice != CU_MEM_ADVISE_UNSET_READ_MOSTLY &&
 		advice != CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION)
-		CU_TRY(location_device(location, &engine));
+		CU_TRY(cu_memory_location_device(location, &engine));
 	request.context = ctx->slot;
 	request.device = engine;
 	request.arg[0] = count;
@@ -423,16 +424,17 @@ static CUmemLocation location_of(CUdevice device)
 CU_EXPORT CUresult cuMemAdvise(
 	CUdeviceptr devPtr, size_t count, CUmem_advise advice, CUdevice device)
 {
-	return advise(devPtr, count, advice, location_of(device));
+	return cu_memory_advise(devPtr, count, advice, location_of(device));
 }
 
 CU_EXPORT CUresult cuMemAdvise_v2(
 	CUdeviceptr devPtr, size_t count, CUmem_advise advice, CUmemLocation location)
 {
-	return advise(devPtr, count, advice, location);
+	return cu_memory_advise(devPtr, count, advice, location);
 }
 
-static CUresult prefetch(CUdeviceptr at, size_t count, CUmemLocation location, CUstream hStream)
+static CUresult cu_memory_prefetch(
+	CUdeviceptr at, size_t count, CUmemLocation location, CUstream hStream)
 {
 	struct cu_stream *stream;
 	struct cu_range *range;
@@ -442,10 +444,10 @@ static CUresult prefetch(CUdeviceptr at, size_t count, CUmemLocation location, C
 	CU_ENTER_CONTEXT(ctx);
 	CU_TRY(cu_stream_get(hStream, ctx, &stream));
 	CU_TRY(managed_range(at, count));
-	CU_TRY(location_device(location, &engine));
+	CU_TRY(cu_memory_location_device(location, &engine));
 	if (stream->capture)
 		return cu_capture_refuse(stream, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-	cu_op_init(&op, SIM_OP_PREFETCH, stream->context);
+	cu_op_init(&op, SIMGPU_OP_PREFETCH, stream->context);
 	op.entry.mem.ptr = at;
 	op.entry.mem.bytes = count;
 	op.entry.mem.device = engine;
@@ -458,14 +460,14 @@ static CUresult prefetch(CUdeviceptr at, size_t count, CUmemLocation location, C
 CU_EXPORT CUresult cuMemPrefetchAsync(
 	CUdeviceptr devPtr, size_t count, CUdevice dstDevice, CUstream hStream)
 {
-	return prefetch(devPtr, count, location_of(dstDevice), hStream);
+	return cu_memory_prefetch(devPtr, count, location_of(dstDevice), hStream);
 }
 
 CU_EXPORT CUresult cuMemPrefetchAsync_v2(CUdeviceptr devPtr, size_t count, CUmemLocation location,
 	unsigned int flags, CUstream hStream)
 {
 	CU_CHECK(flags == 0, CUDA_ERROR_INVALID_VALUE);
-	return prefetch(devPtr, count, location, hStream);
+	return cu_memory_prefetch(devPtr, count, location, hStream);
 }
 
 CU_EXPORT CUresult cuMemPrefetchBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count,
@@ -481,7 +483,7 @@ CU_EXPORT CUresult cuMemPrefetchBatchAsync(CUdeviceptr *dptrs, size_t *sizes, si
 	for (size_t i = 0; i < count; i++) {
 		while (at + 1 < numPrefetchLocs && prefetchLocIdxs[at + 1] <= i)
 			at++;
-		CU_TRY(prefetch(dptrs[i], sizes[i], prefetchLocs[at], hStream));
+		CU_TRY(cu_memory_prefetch(dptrs[i], sizes[i], prefetchLocs[at], hStream));
 	}
 	return CUDA_SUCCESS;
 }
@@ -552,7 +554,7 @@ CU_EXPORT CUresult cuMemRangeGetAttribute(void *data, size_t dataSize,
 
 /* ---- queries about addresses ---- */
 
-static CUresult pointer_attribute(
+static CUresult cu_memory_pointer_attribute(
 	void *data, CUpointer_attribute attribute, const struct cu_range *range, uint64_t address)
 {
 	bool host = range->kind == CU_MEM_HOST || range->kind == CU_MEM_REGISTERED;
@@ -633,7 +635,7 @@ CUresult simgpu_cuPointerGetAttribute(void *data, CUpointer_attribute attribute,
 
 	range = known_range(ptr);
 	CU_CHECK(range, CUDA_ERROR_INVALID_VALUE);
-	return pointer_attribute(data, attribute, range, ptr);
+	return cu_memory_pointer_attribute(data, attribute, range, ptr);
 }
 
 /* The size of an attribute, which reads as zero at an unknown address. */
@@ -668,7 +670,7 @@ CUresult simgpu_cuPointerGetAttributes(
 		/* A failing attribute is no error in this call and reads as zero. */
 		memset(data[i], 0, attribute_size(attributes[i]));
 		if (range)
-			pointer_attribute(data[i], attributes[i], range, ptr);
+			cu_memory_pointer_attribute(data[i], attributes[i], range, ptr);
 		else if (attributes[i] == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL)
 			*(int *)data[i] = -2;
 	}
@@ -690,8 +692,8 @@ CUresult simgpu_cuPointerSetAttribute(
 
 CUresult simgpu_cuIpcGetMemHandle(struct cu_context *ctx, CUipcMemHandle *pHandle, CUdeviceptr dptr)
 {
-	struct sim_request request = {.type = SIM_MSG_IPC_GET_MEM, .ptr = dptr};
-	struct sim_reply reply;
+	struct simgpu_request request = {.type = SIMGPU_MSG_IPC_GET_MEM, .ptr = dptr};
+	struct simgpu_reply reply;
 	struct cu_range *range;
 
 	range = cu_range_find(&cu.device_memory, dptr);
@@ -706,8 +708,8 @@ CUresult simgpu_cuIpcGetMemHandle(struct cu_context *ctx, CUipcMemHandle *pHandl
 CUresult simgpu_cuIpcOpenMemHandle_v2(
 	struct cu_context *ctx, CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags)
 {
-	struct sim_request request = {.type = SIM_MSG_IPC_OPEN_MEM};
-	struct sim_reply reply;
+	struct simgpu_request request = {.type = SIMGPU_MSG_IPC_OPEN_MEM};
+	struct simgpu_reply reply;
 	struct cu_range *range;
 
 	memcpy(&request.arg[0], &handle, sizeof(request.arg[0]));
@@ -730,8 +732,8 @@ CUresult simgpu_cuIpcOpenMemHandle_v2(
 
 CUresult simgpu_cuIpcCloseMemHandle(struct cu_context *ctx, CUdeviceptr dptr)
 {
-	struct sim_request request = {.type = SIM_MSG_IPC_CLOSE_MEM, .ptr = dptr};
-	struct sim_reply reply;
+	struct simgpu_request request = {.type = SIMGPU_MSG_IPC_CLOSE_MEM, .ptr = dptr};
+	struct simgpu_reply reply;
 	struct cu_range *range;
 
 	range = cu_range_find(&cu.device_memory, dptr);

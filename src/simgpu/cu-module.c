@@ -34,7 +34,7 @@ static CUresult image_result(enum image_status status)
 
 static unsigned device_sm(int engine)
 {
-	const struct sim_state_device *d = cu_device_state(engine);
+	const struct simgpu_state_device *d = cu_device_state(engine);
 
 	return d->cc_major * 10 + d->cc_minor;
 }
@@ -68,7 +68,7 @@ static CUresult read_image(const void *bytes, int engine, struct cu_image **ret)
 	return CUDA_SUCCESS;
 }
 
-static CUresult read_file(const char *path, char **ret_bytes)
+static CUresult cu_module_read_file(const char *path, char **ret_bytes)
 {
 	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
 	_cleanup_free_ char *bytes = NULL;
@@ -102,8 +102,8 @@ CUresult cu_write_memory(struct cu_context *context, uint64_t address, const voi
 		size_t step = n - done < CU_INLINE_COPY_MAX ? n - done : CU_INLINE_COPY_MAX;
 		struct cu_op op;
 
-		cu_op_init(&op, SIM_OP_COPY, context);
-		op.entry.flags = SIM_ENTRY_INLINE | SIM_ENTRY_PAGEABLE;
+		cu_op_init(&op, SIMGPU_OP_COPY, context);
+		op.entry.flags = SIMGPU_ENTRY_INLINE | SIMGPU_ENTRY_PAGEABLE;
 		op.entry.copy.dst = address + done;
 		op.entry.copy.width = step;
 		op.entry.copy.height = op.entry.copy.depth = 1;
@@ -146,7 +146,7 @@ static CUresult make_globals(struct cu_module *module)
 	}
 	if (bytes == 0)
 		bytes = 1;
-	CU_TRY(cu_memory_alloc(module->context, SIM_MEM_GLOBAL, bytes, &module->globals));
+	CU_TRY(cu_memory_alloc(module->context, SIMGPU_MEM_GLOBAL, bytes, &module->globals));
 	/* For pointer queries, each variable counts as an allocation. */
 	for (size_t i = 0; i < image->n_globals; i++) {
 		if (image->globals[i].size == 0)
@@ -171,8 +171,8 @@ static CUresult make_globals(struct cu_module *module)
 
 static void free_globals(struct cu_module *module)
 {
-	struct sim_request request = {.type = SIM_MSG_MEM_FREE, .ptr = module->globals};
-	struct sim_reply reply;
+	struct simgpu_request request = {.type = SIMGPU_MSG_MEM_FREE, .ptr = module->globals};
+	struct simgpu_reply reply;
 
 	if (module->globals == 0)
 		return;
@@ -188,14 +188,14 @@ static void free_globals(struct cu_module *module)
 
 /* ---- modules ---- */
 
-static uint32_t sim_kernel_of(const struct image_kernel *kernel)
+static uint32_t simgpu_kernel_of(const struct image_kernel *kernel)
 {
 	static const struct {
 		const char *name;
 		uint32_t bytes;
 	} known[] = {
 #define X(id, kernel_name, param_bytes) {kernel_name, param_bytes},
-		SIM_KERNELS(X)
+		SIMGPU_KERNELS(X)
 #undef X
 	};
 
@@ -203,13 +203,13 @@ static uint32_t sim_kernel_of(const struct image_kernel *kernel)
 		if (strcmp(known[i].name, kernel->name) == 0 &&
 			known[i].bytes == kernel->param_bytes)
 			return i;
-	return SIM_KERNEL_OTHER;
+	return SIMGPU_KERNEL_OTHER;
 }
 
 void cu_module_free(struct cu_module *module)
 {
-	struct sim_request request = {.type = SIM_MSG_MODULE_UNLOAD};
-	struct sim_reply reply;
+	struct simgpu_request request = {.type = SIMGPU_MSG_MODULE_UNLOAD};
+	struct simgpu_reply reply;
 
 	free_globals(module);
 	if (module->functions)
@@ -231,9 +231,9 @@ void cu_module_free(struct cu_module *module)
 CUresult cu_module_new(struct cu_context *context, struct cu_image *image,
 	struct cu_library *library, struct cu_module **ret_module)
 {
-	struct sim_request request = {.type = SIM_MSG_MODULE_LOAD, .context = context->slot};
+	struct simgpu_request request = {.type = SIMGPU_MSG_MODULE_LOAD, .context = context->slot};
 	struct cu_module *module = calloc(1, sizeof(*module));
-	struct sim_reply reply;
+	struct simgpu_reply reply;
 	CUresult r;
 
 	CU_CHECK(module, CUDA_ERROR_OUT_OF_MEMORY);
@@ -253,7 +253,7 @@ CUresult cu_module_new(struct cu_context *context, struct cu_image *image,
 
 		function->module = module;
 		function->kernel = &image->image.kernels[i];
-		function->sim_kernel = sim_kernel_of(function->kernel);
+		function->sim_kernel = simgpu_kernel_of(function->kernel);
 		function->name_id = (uint32_t)str_hash(str_from(function->kernel->name));
 		function->cache_config = CU_FUNC_CACHE_PREFER_NONE;
 		for (size_t j = 0; j < ARRAY_SIZE(function->attributes); j++)
@@ -274,7 +274,7 @@ CUresult cu_module_new(struct cu_context *context, struct cu_image *image,
 }
 
 /* The JIT has no messages, so the sizes of its logs become 0. */
-static CUresult take_options(unsigned n, const CUjit_option *options, void **values)
+static CUresult cu_module_take_options(unsigned n, const CUjit_option *options, void **values)
 {
 	CU_CHECK(n == 0 || (options && values), CUDA_ERROR_INVALID_VALUE);
 	for (unsigned i = 0; i < n; i++) {
@@ -317,7 +317,7 @@ CU_EXPORT CUresult cuModuleLoadData(CUmodule *module, const void *image)
 CU_EXPORT CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int numOptions,
 	CUjit_option *options, void **optionValues)
 {
-	CU_TRY(take_options(numOptions, options, optionValues));
+	CU_TRY(cu_module_take_options(numOptions, options, optionValues));
 	return load_module(module, image);
 }
 
@@ -335,7 +335,7 @@ CU_EXPORT CUresult cuModuleLoad(CUmodule *module, const char *fname)
 		(void)ctx;
 		CU_CHECK(module && fname, CUDA_ERROR_INVALID_VALUE);
 	}
-	CU_TRY(read_file(fname, &bytes));
+	CU_TRY(cu_module_read_file(fname, &bytes));
 	return load_module(module, bytes);
 }
 
@@ -455,7 +455,7 @@ static CUresult load_library(CUlibrary *ret, const void *code)
 
 		kernel->library = library;
 		kernel->index = (uint32_t)i;
-		for (size_t d = 0; d < SIM_MAX_DEVICES; d++)
+		for (size_t d = 0; d < SIMGPU_MAX_DEVICES; d++)
 			for (size_t j = 0; j < ARRAY_SIZE(kernel->attributes[d]); j++)
 				kernel->attributes[d][j] = -1;
 	}
@@ -472,7 +472,7 @@ CU_EXPORT CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit
 	void **jitOptionsValues, unsigned int numJitOptions, CUlibraryOption *libraryOptions,
 	void **libraryOptionValues, unsigned int numLibraryOptions)
 {
-	CU_TRY(take_options(numJitOptions, jitOptions, jitOptionsValues));
+	CU_TRY(cu_module_take_options(numJitOptions, jitOptions, jitOptionsValues));
 	CU_CHECK(numLibraryOptions == 0 || libraryOptions, CUDA_ERROR_INVALID_VALUE);
 	return load_library(library, code);
 }
@@ -487,15 +487,15 @@ CU_EXPORT CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *fileNam
 		CU_ENTER();
 		CU_CHECK(library && fileName, CUDA_ERROR_INVALID_VALUE);
 	}
-	CU_TRY(take_options(numJitOptions, jitOptions, jitOptionsValues));
+	CU_TRY(cu_module_take_options(numJitOptions, jitOptions, jitOptionsValues));
 	CU_CHECK(numLibraryOptions == 0 || libraryOptions, CUDA_ERROR_INVALID_VALUE);
-	CU_TRY(read_file(fileName, &bytes));
+	CU_TRY(cu_module_read_file(fileName, &bytes));
 	return load_library(library, bytes);
 }
 
 CUresult simgpu_cuLibraryUnload(struct cu_library *l)
 {
-	for (uint32_t i = 0; i < SIM_MAX_CONTEXTS; i++) {
+	for (uint32_t i = 0; i < SIMGPU_MAX_CONTEXTS; i++) {
 		struct cu_context *context = cu.contexts[i];
 
 		if (!context)
@@ -751,7 +751,7 @@ CUresult simgpu_cuFuncLoad(struct cu_context *ctx, struct cu_function *f)
 	return CUDA_SUCCESS;
 }
 
-static CUresult param_info(
+static CUresult cu_module_param_info(
 	const struct image_kernel *kernel, size_t index, size_t *offset, size_t *size)
 {
 	CU_CHECK(offset && index < kernel->n_params, CUDA_ERROR_INVALID_VALUE);
@@ -764,13 +764,13 @@ static CUresult param_info(
 CUresult simgpu_cuFuncGetParamInfo(struct cu_context *ctx, struct cu_function *f, size_t paramIndex,
 	size_t *paramOffset, size_t *paramSize)
 {
-	return param_info(f->kernel, paramIndex, paramOffset, paramSize);
+	return cu_module_param_info(f->kernel, paramIndex, paramOffset, paramSize);
 }
 
 CUresult simgpu_cuKernelGetParamInfo(
 	struct cu_kernel *k, size_t paramIndex, size_t *paramOffset, size_t *paramSize)
 {
-	return param_info(
+	return cu_module_param_info(
 		&k->library->image->image.kernels[k->index], paramIndex, paramOffset, paramSize);
 }
 
@@ -807,7 +807,7 @@ CUresult simgpu_cuLinkCreate_v2(struct cu_context *ctx, unsigned int numOptions,
 {
 	struct linker *linker;
 
-	CU_TRY(take_options(numOptions, options, optionValues));
+	CU_TRY(cu_module_take_options(numOptions, options, optionValues));
 	linker = calloc(1, sizeof(*linker));
 	CU_CHECK(linker, CUDA_ERROR_OUT_OF_MEMORY);
 	linker->handle = cu_handle_new(CU_KIND_LINK, linker);
@@ -857,7 +857,7 @@ CUresult simgpu_cuLinkAddData_v2(struct cu_context *ctx, struct linker *linker, 
 	void *data, size_t size, const char *name, unsigned int numOptions, CUjit_option *options,
 	void **optionValues)
 {
-	CU_TRY(take_options(numOptions, options, optionValues));
+	CU_TRY(cu_module_take_options(numOptions, options, optionValues));
 	/* This linker cannot join machine code. */
 	CU_CHECK(type == CU_JIT_INPUT_PTX, CUDA_ERROR_NOT_SUPPORTED);
 	return link_text(linker, data, size);
@@ -869,7 +869,7 @@ CU_EXPORT CUresult cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, cons
 	_cleanup_free_ char *bytes = NULL;
 
 	CU_CHECK(path, CUDA_ERROR_INVALID_VALUE);
-	CU_TRY(read_file(path, &bytes));
+	CU_TRY(cu_module_read_file(path, &bytes));
 	return cuLinkAddData_v2(
 		state, type, bytes, strlen(bytes) + 1, path, numOptions, options, optionValues);
 }

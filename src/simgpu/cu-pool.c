@@ -14,10 +14,10 @@
 /* The engine keeps all freed memory, because the client decides when to trim a pool. */
 static void keep_everything(const struct cu_pool *pool)
 {
-	struct sim_request request = {.type = SIM_MSG_POOL_SET,
+	struct simgpu_request request = {.type = SIMGPU_MSG_POOL_SET,
 		.id = pool->engine_id,
-		.arg = {SIM_POOL_RELEASE_THRESHOLD, UINT64_MAX}};
-	struct sim_reply reply;
+		.arg = {SIMGPU_POOL_RELEASE_THRESHOLD, UINT64_MAX}};
+	struct simgpu_reply reply;
 
 	cu_call(&request, &reply);
 }
@@ -28,10 +28,10 @@ bool cu_pools_trim(bool all)
 
 	CU_LIST_EACH(struct cu_pool, link, &cu.pools, pool)
 	{
-		struct sim_request request = {.type = SIM_MSG_POOL_TRIM,
+		struct simgpu_request request = {.type = SIMGPU_MSG_POOL_TRIM,
 			.id = pool->engine_id,
 			.arg = {all ? 0 : pool->threshold}};
-		struct sim_reply reply;
+		struct simgpu_reply reply;
 
 		if (!all && !pool->freed)
 			continue;
@@ -67,8 +67,8 @@ static CUresult new_pool(uint32_t engine_id, int device, struct cu_pool **ret)
 CUresult cu_pool_default(struct cu_device *device, struct cu_pool **ret_pool)
 {
 	if (!device->default_pool) {
-		CU_TRY(new_pool(
-			SIM_POOL_DEFAULT(device->engine), device->engine, &device->default_pool));
+		CU_TRY(new_pool(SIMGPU_POOL_DEFAULT(device->engine), device->engine,
+			&device->default_pool));
 		device->default_pool->is_default = true;
 	}
 	if (!device->pool)
@@ -95,7 +95,7 @@ void cu_pool_free(struct cu_pool *pool)
 	free(pool);
 }
 
-static CUresult location_device(const CUmemLocation *location, struct cu_device **ret)
+static CUresult cu_pool_location_device(const CUmemLocation *location, struct cu_device **ret)
 {
 	CU_CHECK(location && location->type == CU_MEM_LOCATION_TYPE_DEVICE,
 		CUDA_ERROR_INVALID_VALUE);
@@ -105,13 +105,13 @@ static CUresult location_device(const CUmemLocation *location, struct cu_device 
 
 CUresult simgpu_cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps)
 {
-	struct sim_request request = {.type = SIM_MSG_POOL_CREATE};
+	struct simgpu_request request = {.type = SIMGPU_MSG_POOL_CREATE};
 	struct cu_device *device;
-	struct sim_reply reply;
+	struct simgpu_reply reply;
 	struct cu_pool *p;
 
 	CU_CHECK(poolProps->allocType == CU_MEM_ALLOCATION_TYPE_PINNED, CUDA_ERROR_INVALID_VALUE);
-	CU_TRY(location_device(&poolProps->location, &device));
+	CU_TRY(cu_pool_location_device(&poolProps->location, &device));
 	CU_CHECK(poolProps->handleTypes == CU_MEM_HANDLE_TYPE_NONE, CUDA_ERROR_NOT_SUPPORTED);
 	request.device = device->engine;
 	request.arg[0] = poolProps->maxSize;
@@ -123,8 +123,8 @@ CUresult simgpu_cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolPr
 
 CUresult simgpu_cuMemPoolDestroy(struct cu_pool *p)
 {
-	struct sim_request request = {.type = SIM_MSG_POOL_DESTROY};
-	struct sim_reply reply;
+	struct simgpu_request request = {.type = SIMGPU_MSG_POOL_DESTROY};
+	struct simgpu_reply reply;
 
 	CU_CHECK(!p->is_default, CUDA_ERROR_INVALID_VALUE);
 	request.id = p->engine_id;
@@ -184,8 +184,8 @@ CU_EXPORT CUresult cuMemSetMemPool(
 
 CUresult simgpu_cuMemPoolTrimTo(struct cu_pool *p, size_t minBytesToKeep)
 {
-	struct sim_request request = {.type = SIM_MSG_POOL_TRIM, .arg = {minBytesToKeep}};
-	struct sim_reply reply;
+	struct simgpu_request request = {.type = SIMGPU_MSG_POOL_TRIM, .arg = {minBytesToKeep}};
+	struct simgpu_reply reply;
 
 	request.id = p->engine_id;
 	return cu_call(&request, &reply);
@@ -193,8 +193,8 @@ CUresult simgpu_cuMemPoolTrimTo(struct cu_pool *p, size_t minBytesToKeep)
 
 CUresult simgpu_cuMemPoolSetAttribute(struct cu_pool *p, CUmemPool_attribute attr, void *value)
 {
-	struct sim_request request = {.type = SIM_MSG_POOL_SET};
-	struct sim_reply reply;
+	struct simgpu_request request = {.type = SIMGPU_MSG_POOL_SET};
+	struct simgpu_reply reply;
 
 	request.id = p->engine_id;
 	request.arg[0] = attr;
@@ -218,8 +218,8 @@ CUresult simgpu_cuMemPoolSetAttribute(struct cu_pool *p, CUmemPool_attribute att
 
 CUresult simgpu_cuMemPoolGetAttribute(struct cu_pool *p, CUmemPool_attribute attr, void *value)
 {
-	struct sim_request request = {.type = SIM_MSG_POOL_GET};
-	struct sim_reply reply;
+	struct simgpu_request request = {.type = SIMGPU_MSG_POOL_GET};
+	struct simgpu_reply reply;
 
 	if (attr >= CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES &&
 		attr <= CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES) {
@@ -244,7 +244,7 @@ CUresult simgpu_cuMemPoolSetAccess(struct cu_pool *p, const CUmemAccessDesc *map
 	struct cu_device *device;
 
 	for (size_t i = 0; i < count; i++) {
-		CU_TRY(location_device(&map[i].location, &device));
+		CU_TRY(cu_pool_location_device(&map[i].location, &device));
 		/* The device that owns the memory cannot lose access to the pool. */
 		CU_CHECK(device->engine != p->device ||
 				map[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
@@ -254,7 +254,7 @@ CUresult simgpu_cuMemPoolSetAccess(struct cu_pool *p, const CUmemAccessDesc *map
 			CUDA_ERROR_INVALID_VALUE);
 	}
 	for (size_t i = 0; i < count; i++) {
-		location_device(&map[i].location, &device);
+		cu_pool_location_device(&map[i].location, &device);
 		p->access[device->engine] = (uint8_t)map[i].flags;
 	}
 	return CUDA_SUCCESS;
@@ -265,7 +265,7 @@ CUresult simgpu_cuMemPoolGetAccess(
 {
 	struct cu_device *device;
 
-	CU_TRY(location_device(location, &device));
+	CU_TRY(cu_pool_location_device(location, &device));
 	*flags = (CUmemAccess_flags)p->access[device->engine];
 	return CUDA_SUCCESS;
 }
@@ -293,12 +293,12 @@ static CUresult capture_alloc(
 static CUresult alloc_from(
 	struct cu_stream *stream, struct cu_pool *pool, size_t bytes, CUdeviceptr *dptr)
 {
-	struct sim_request request = {.type = SIM_MSG_POOL_ALLOC,
+	struct simgpu_request request = {.type = SIMGPU_MSG_POOL_ALLOC,
 		.id = pool->engine_id,
 		.context = stream->context->slot,
 		.stream = stream->slot,
 		.arg = {bytes}};
-	struct sim_reply reply;
+	struct simgpu_reply reply;
 	struct cu_range *range;
 	CUresult r;
 
@@ -359,7 +359,7 @@ CUresult cu_free_async(struct cu_stream *stream, struct cu_range *range)
 		cu_graph_memory_freed(range);
 		return CUDA_SUCCESS;
 	}
-	cu_op_init(&op, SIM_OP_FREE_ASYNC, stream->context);
+	cu_op_init(&op, SIMGPU_OP_FREE_ASYNC, stream->context);
 	op.entry.mem.ptr = range->base;
 	op.entry.mem.bytes = range->size;
 	op.entry.mem.device = range->device;

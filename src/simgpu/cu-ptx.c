@@ -54,7 +54,7 @@ static void skip_blank(struct reader *r)
 	}
 }
 
-static void next(struct reader *r)
+static void ptx_next_token(struct reader *r)
 {
 	const char *start;
 	unsigned char c;
@@ -86,23 +86,23 @@ static void next(struct reader *r)
 	r->token = (struct token){c >= 0x80 || c < 0x20 ? TOKEN_BAD : TOKEN_PUNCT, start, 1};
 }
 
-static bool is(const struct reader *r, const char *text)
+static bool ptx_is_token(const struct reader *r, const char *text)
 {
 	return r->token.kind != TOKEN_END && r->token.n == strlen(text) &&
 		memcmp(r->token.p, text, r->token.n) == 0 && r->token.kind != TOKEN_STRING;
 }
 
-static bool accept(struct reader *r, const char *text)
+static bool ptx_accept(struct reader *r, const char *text)
 {
-	if (!is(r, text))
+	if (!ptx_is_token(r, text))
 		return false;
-	next(r);
+	ptx_next_token(r);
 	return true;
 }
 
-static void expect(struct reader *r, const char *text)
+static void ptx_expect(struct reader *r, const char *text)
 {
-	if (!accept(r, text))
+	if (!ptx_accept(r, text))
 		r->failed = true;
 }
 
@@ -112,7 +112,7 @@ static uint64_t take_number(struct reader *r)
 	char text[72];
 	char *end;
 	uint64_t value;
-	bool negative = accept(r, "-");
+	bool negative = ptx_accept(r, "-");
 
 	if (r->token.kind != TOKEN_NUMBER || r->token.n >= sizeof(text)) {
 		r->failed = true;
@@ -128,7 +128,7 @@ static uint64_t take_number(struct reader *r)
 		end++;
 	if (*end != '\0')
 		r->failed = true;
-	next(r);
+	ptx_next_token(r);
 	return negative ? (uint64_t)0 - value : value;
 }
 
@@ -189,7 +189,7 @@ static void take_type(struct reader *r, struct declaration *d, unsigned *ret_vec
 	while (!r->failed && r->token.kind == TOKEN_WORD && r->token.p[0] == '.') {
 		unsigned size = type_size(&r->token);
 
-		if (accept(r, ".align")) {
+		if (ptx_accept(r, ".align")) {
 			unsigned align = (unsigned)take_number(r);
 
 			if (align == 0 || (align & (align - 1)) != 0)
@@ -198,21 +198,21 @@ static void take_type(struct reader *r, struct declaration *d, unsigned *ret_vec
 				d->align = align;
 			continue;
 		}
-		pointer = pointer || is(r, ".ptr");
-		if (is(r, ".v2"))
+		pointer = pointer || ptx_is_token(r, ".ptr");
+		if (ptx_is_token(r, ".v2"))
 			*ret_vector = 2;
-		else if (is(r, ".v4"))
+		else if (ptx_is_token(r, ".v4"))
 			*ret_vector = 4;
 		else if (size != 0) {
 			d->element = size;
 			d->is_float = r->token.p[1] == 'f';
 		}
 		/* State spaces, .attribute and similar words do not change the layout. */
-		next(r);
-		if (is(r, "(")) {
-			while (!is(r, ")") && r->token.kind != TOKEN_END)
-				next(r);
-			expect(r, ")");
+		ptx_next_token(r);
+		if (ptx_is_token(r, "(")) {
+			while (!ptx_is_token(r, ")") && r->token.kind != TOKEN_END)
+				ptx_next_token(r);
+			ptx_expect(r, ")");
 		}
 	}
 	if (d->align == 0)
@@ -240,11 +240,11 @@ static void take_declaration(
 		return;
 	}
 	ret->name = r->token;
-	next(r);
-	while (accept(r, "[")) {
-		uint64_t n = is(r, "]") ? 0 : take_number(r);
+	ptx_next_token(r);
+	while (ptx_accept(r, "[")) {
+		uint64_t n = ptx_is_token(r, "]") ? 0 : take_number(r);
 
-		expect(r, "]");
+		ptx_expect(r, "]");
 		if (ret->n_dims == DIMENSIONS_MAX ||
 			(n != 0 && ret->count > ((uint64_t)1 << 40) / n)) {
 			r->failed = true;
@@ -260,12 +260,12 @@ static void take_params(struct reader *r, size_t kernel)
 {
 	uint32_t offset = 0;
 
-	if (accept(r, ")"))
+	if (ptx_accept(r, ")"))
 		return;
 	do {
 		struct declaration d;
 
-		expect(r, ".param");
+		ptx_expect(r, ".param");
 		take_declaration(r, NULL, &d);
 		if (r->failed || d.count * d.element > IMAGE_PARAM_BYTES_MAX) {
 			r->failed = true;
@@ -278,8 +278,8 @@ static void take_params(struct reader *r, size_t kernel)
 			return;
 		}
 		offset += (uint32_t)(d.count * d.element);
-	} while (accept(r, ","));
-	expect(r, ")");
+	} while (ptx_accept(r, ","));
+	ptx_expect(r, ")");
 }
 
 /* Skips a body, and returns the bytes of static shared memory that the body declares. */
@@ -293,20 +293,20 @@ static uint32_t skip_body(struct reader *r)
 			r->failed = true;
 			return 0;
 		}
-		if (is(r, "{"))
+		if (ptx_is_token(r, "{"))
 			depth++;
-		else if (is(r, "}"))
+		else if (ptx_is_token(r, "}"))
 			depth--;
-		if (is(r, ".shared")) {
+		if (ptx_is_token(r, ".shared")) {
 			struct declaration d;
 
-			next(r);
+			ptx_next_token(r);
 			take_declaration(r, NULL, &d);
 			shared = (shared + d.align - 1) & ~(uint64_t)(d.align - 1);
 			shared += d.count * d.element;
 			continue;
 		}
-		next(r);
+		ptx_next_token(r);
 	} while (depth != 0 && !r->failed);
 	return shared > UINT32_MAX ? UINT32_MAX : (uint32_t)shared;
 }
@@ -315,7 +315,7 @@ static uint32_t take_threads(struct reader *r)
 {
 	uint64_t threads = take_number(r);
 
-	while (accept(r, ","))
+	while (ptx_accept(r, ","))
 		threads *= take_number(r);
 	return threads > 1024 ? 1024 : (uint32_t)threads;
 }
@@ -335,29 +335,29 @@ static void take_entry(struct reader *r)
 		return;
 	}
 	index = r->image->n_kernels - 1;
-	next(r);
-	if (accept(r, "("))
+	ptx_next_token(r);
+	if (ptx_accept(r, "("))
 		take_params(r, index);
-	while (!r->failed && !is(r, "{") && !is(r, ";")) {
-		if (accept(r, ".maxntid") || accept(r, ".reqntid"))
+	while (!r->failed && !ptx_is_token(r, "{") && !ptx_is_token(r, ";")) {
+		if (ptx_accept(r, ".maxntid") || ptx_accept(r, ".reqntid"))
 			kernel->max_threads = take_threads(r);
 		else if (r->token.kind == TOKEN_END)
 			r->failed = true;
 		else
-			next(r);
+			ptx_next_token(r);
 	}
-	if (!r->failed && !accept(r, ";"))
+	if (!r->failed && !ptx_accept(r, ";"))
 		r->image->kernels[index].shared_bytes = skip_body(r);
 }
 
 static void take_function(struct reader *r)
 {
-	while (!r->failed && !is(r, "{") && !is(r, ";")) {
+	while (!r->failed && !ptx_is_token(r, "{") && !ptx_is_token(r, ";")) {
 		if (r->token.kind == TOKEN_END)
 			r->failed = true;
-		next(r);
+		ptx_next_token(r);
 	}
-	if (!accept(r, ";"))
+	if (!ptx_accept(r, ";"))
 		skip_body(r);
 }
 
@@ -365,7 +365,7 @@ static void take_function(struct reader *r)
 static void take_value(struct reader *r, const struct declaration *d, uint8_t *to)
 {
 	uint64_t bits = 0;
-	bool negative = accept(r, "-");
+	bool negative = ptx_accept(r, "-");
 	const struct token t = r->token;
 
 	if (t.kind == TOKEN_WORD) {
@@ -373,12 +373,12 @@ static void take_value(struct reader *r, const struct declaration *d, uint8_t *t
 		 * Addresses of other symbols read as zero, because the simulator never follows
 		 * them.
 		 */
-		next(r);
-		if (accept(r, "(")) {
-			next(r);
-			expect(r, ")");
+		ptx_next_token(r);
+		if (ptx_accept(r, "(")) {
+			ptx_next_token(r);
+			ptx_expect(r, ")");
 		}
-		if (accept(r, "+"))
+		if (ptx_accept(r, "+"))
 			take_number(r);
 		return;
 	}
@@ -387,7 +387,7 @@ static void take_value(struct reader *r, const struct declaration *d, uint8_t *t
 
 		memcpy(text, t.p + 2, t.n - 2 < sizeof(text) - 1 ? t.n - 2 : sizeof(text) - 1);
 		bits = strtoull(text, NULL, 16);
-		next(r);
+		ptx_next_token(r);
 	} else if (d->is_float && t.kind == TOKEN_NUMBER) {
 		char text[48] = {0};
 		double value;
@@ -401,7 +401,7 @@ static void take_value(struct reader *r, const struct declaration *d, uint8_t *t
 		} else {
 			memcpy(&bits, &value, sizeof(value));
 		}
-		next(r);
+		ptx_next_token(r);
 	} else {
 		bits = take_number(r);
 		if (negative)
@@ -433,25 +433,25 @@ static void take_values(struct reader *r, const struct declaration *d, struct im
 		return;
 	}
 	do {
-		if (accept(r, "{")) {
+		if (ptx_accept(r, "{")) {
 			if (depth == DIMENSIONS_MAX) {
 				r->failed = true;
 				return;
 			}
 			start[depth++] = i;
-		} else if (depth != 0 && accept(r, "}")) {
+		} else if (depth != 0 && ptx_accept(r, "}")) {
 			depth--;
 			if (i - start[depth] > list_elements(d, depth))
 				r->failed = true;
 			i = start[depth] + list_elements(d, depth);
 			if (depth != 0)
-				accept(r, ",");
+				ptx_accept(r, ",");
 		} else if (i >= d->count) {
 			r->failed = true;
 		} else {
 			take_value(r, d, global->init + i++ * d->element);
 			if (depth != 0)
-				accept(r, ",");
+				ptx_accept(r, ",");
 		}
 	} while (depth != 0 && !r->failed);
 }
@@ -479,10 +479,10 @@ static void take_variable(struct reader *r, bool is_const, bool is_extern)
 		global->size = d.count * d.element;
 		global->align = d.align;
 		global->is_const = is_const;
-		if (accept(r, "="))
+		if (ptx_accept(r, "="))
 			take_values(r, &d, global);
-	} while (!r->failed && accept(r, ","));
-	expect(r, ";");
+	} while (!r->failed && ptx_accept(r, ","));
+	ptx_expect(r, ";");
 }
 
 static void take_version(struct reader *r)
@@ -502,7 +502,7 @@ static void take_version(struct reader *r)
 	for (; i < t.n && isdigit((unsigned char)t.p[i]); i++)
 		minor = minor * 10 + (unsigned)(t.p[i] - '0');
 	r->image->ptx_version = major * 10 + minor;
-	next(r);
+	ptx_next_token(r);
 }
 
 static void take_target(struct reader *r)
@@ -512,23 +512,23 @@ static void take_target(struct reader *r)
 		return;
 	}
 	r->image->target_sm = (unsigned)strtoul(r->token.p + 3, NULL, 10);
-	next(r);
-	while (accept(r, ","))
-		next(r);
+	ptx_next_token(r);
+	while (ptx_accept(r, ","))
+		ptx_next_token(r);
 }
 
 static void skip_section(struct reader *r)
 {
-	while (!is(r, "{") && r->token.kind != TOKEN_END)
-		next(r);
+	while (!ptx_is_token(r, "{") && r->token.kind != TOKEN_END)
+		ptx_next_token(r);
 	skip_body(r);
 }
 
 static void skip_statement(struct reader *r)
 {
-	while (!is(r, ";") && r->token.kind != TOKEN_END)
-		next(r);
-	expect(r, ";");
+	while (!ptx_is_token(r, ";") && r->token.kind != TOKEN_END)
+		ptx_next_token(r);
+	ptx_expect(r, ";");
 }
 
 /* .file and .loc extend to the end of their line. */
@@ -536,7 +536,7 @@ static void skip_line(struct reader *r)
 {
 	while (r->p < r->end && *r->p != '\n')
 		r->p++;
-	next(r);
+	ptx_next_token(r);
 }
 
 static void take_directive(struct reader *r)
@@ -544,29 +544,31 @@ static void take_directive(struct reader *r)
 	bool is_extern = false;
 
 	for (;;) {
-		if (accept(r, ".extern"))
+		if (ptx_accept(r, ".extern"))
 			is_extern = true;
-		else if (!accept(r, ".visible") && !accept(r, ".weak") && !accept(r, ".common"))
+		else if (!ptx_accept(r, ".visible") && !ptx_accept(r, ".weak") &&
+			!ptx_accept(r, ".common"))
 			break;
 	}
-	if (accept(r, ".entry"))
+	if (ptx_accept(r, ".entry"))
 		take_entry(r);
-	else if (accept(r, ".func"))
+	else if (ptx_accept(r, ".func"))
 		take_function(r);
-	else if (accept(r, ".global"))
+	else if (ptx_accept(r, ".global"))
 		take_variable(r, false, is_extern);
-	else if (accept(r, ".const"))
+	else if (ptx_accept(r, ".const"))
 		take_variable(r, true, is_extern);
-	else if (is(r, ".shared") || is(r, ".tex") || is(r, ".alias") || is(r, ".pragma") ||
-		is(r, ".calltargets"))
+	else if (ptx_is_token(r, ".shared") || ptx_is_token(r, ".tex") ||
+		ptx_is_token(r, ".alias") || ptx_is_token(r, ".pragma") ||
+		ptx_is_token(r, ".calltargets"))
 		skip_statement(r);
-	else if (is(r, ".file") || is(r, ".loc"))
+	else if (ptx_is_token(r, ".file") || ptx_is_token(r, ".loc"))
 		skip_line(r);
-	else if (is(r, ".section"))
+	else if (ptx_is_token(r, ".section"))
 		skip_section(r);
-	else if (accept(r, ".address_size"))
+	else if (ptx_accept(r, ".address_size"))
 		r->address_size = (unsigned)take_number(r);
-	else if (accept(r, ".target"))
+	else if (ptx_accept(r, ".target"))
 		take_target(r);
 	else
 		r->failed = true;
@@ -577,11 +579,11 @@ enum image_status image_read_ptx(const char *text, size_t n, struct image *ret_i
 	struct image image = {.is_ptx = 1};
 	struct reader r = {.p = text, .end = text + n, .image = &image, .address_size = 32};
 
-	next(&r);
-	if (!accept(&r, ".version"))
+	ptx_next_token(&r);
+	if (!ptx_accept(&r, ".version"))
 		return IMAGE_BAD_BINARY;
 	take_version(&r);
-	if (r.failed || !accept(&r, ".target"))
+	if (r.failed || !ptx_accept(&r, ".target"))
 		return IMAGE_BAD_PTX;
 	take_target(&r);
 	while (!r.failed && r.token.kind != TOKEN_END)

@@ -8,7 +8,7 @@
 
 #include <stdlib.h>
 
-static uint32_t scramble(uint64_t x)
+static uint32_t cu_range_scramble(uint64_t x)
 {
 	x ^= x >> 33;
 	x *= 0xff51afd7ed558ccdull;
@@ -16,28 +16,28 @@ static uint32_t scramble(uint64_t x)
 	return (uint32_t)(x >> 7);
 }
 
-static struct cu_range *join(struct cu_range *low, struct cu_range *high)
+static struct cu_range *cu_range_join(struct cu_range *low, struct cu_range *high)
 {
 	if (!low || !high)
 		return low ? low : high;
 	if (low->priority > high->priority) {
-		low->child[1] = join(low->child[1], high);
+		low->child[1] = cu_range_join(low->child[1], high);
 		return low;
 	}
-	high->child[0] = join(low, high->child[0]);
+	high->child[0] = cu_range_join(low, high->child[0]);
 	return high;
 }
 
-static void split(
+static void cu_range_split(
 	struct cu_range *root, uint64_t base, struct cu_range **low, struct cu_range **high)
 {
 	if (!root) {
 		*low = *high = NULL;
 	} else if (root->base < base) {
-		split(root->child[1], base, &root->child[1], high);
+		cu_range_split(root->child[1], base, &root->child[1], high);
 		*low = root;
 	} else {
-		split(root->child[0], base, low, &root->child[0]);
+		cu_range_split(root->child[0], base, low, &root->child[0]);
 		*high = root;
 	}
 }
@@ -51,10 +51,10 @@ struct cu_range *cu_range_add(struct cu_tree *tree, uint64_t base, uint64_t size
 	range->base = base;
 	range->size = size;
 	range->device = -1;
-	range->priority = scramble(base);
+	range->priority = cu_range_scramble(base);
 	range->buffer_id = ++cu.next_id;
-	split(tree->root, base, &low, &high);
-	tree->root = join(join(low, range), high);
+	cu_range_split(tree->root, base, &low, &high);
+	tree->root = cu_range_join(cu_range_join(low, range), high);
 	tree->n++;
 	return range;
 }
@@ -97,7 +97,7 @@ void cu_range_remove(struct cu_tree *tree, struct cu_range *range)
 		at = &(*at)->child[(*at)->base < range->base];
 	if (!*at)
 		return;
-	*at = join(range->child[0], range->child[1]);
+	*at = cu_range_join(range->child[0], range->child[1]);
 	tree->n--;
 	free(range);
 }

@@ -24,16 +24,16 @@
 #include "base/clock.h"
 
 static uint64_t ring_tail; /* end of the entries in the ring, including an unpublished one */
-static uint32_t pins[SIM_MAX_STREAMS];
+static uint32_t pins[SIMGPU_MAX_STREAMS];
 
-static void futex_wait(_Atomic uint32_t *word, uint32_t value)
+static void cu_ring_futex_wait(_Atomic uint32_t *word, uint32_t value)
 {
 	struct timespec bound = {.tv_sec = 1};
 
 	syscall(SYS_futex, word, FUTEX_WAIT, value, &bound, NULL, 0);
 }
 
-static void ring_bell(void)
+static void cu_ring_doorbell(void)
 {
 	uint64_t one = 1;
 	ssize_t r = write(cu.link.doorbell, &one, sizeof(one));
@@ -41,11 +41,11 @@ static void ring_bell(void)
 	(void)r; /* only EAGAIN is possible, and then the doorbell has rung often enough */
 }
 
-static bool has_room(uint64_t bytes)
+static bool cu_ring_has_room(uint64_t bytes)
 {
 	uint64_t head = atomic_load_explicit(&cu.link.shm->engine.head, memory_order_acquire);
 
-	return SIM_RING_BYTES - (ring_tail - head) >= bytes;
+	return SIMGPU_RING_BYTES - (ring_tail - head) >= bytes;
 }
 
 /*
@@ -54,16 +54,16 @@ static bool has_room(uint64_t bytes)
  */
 static bool sleep_for_room(uint64_t bytes)
 {
-	struct sim_shm *shm = cu.link.shm;
+	struct simgpu_shm *shm = cu.link.shm;
 	uint32_t seq;
 
 	atomic_fetch_add(&shm->client.ring_waiters, 1);
 	atomic_fetch_add(&shm->client.waiters, 1);
 	seq = atomic_load(&shm->engine.wake_seq);
-	ring_bell();
-	if (!has_room(bytes)) {
+	cu_ring_doorbell();
+	if (!cu_ring_has_room(bytes)) {
 		pthread_mutex_unlock(&cu.lock);
-		futex_wait(&shm->engine.wake_seq, seq);
+		cu_ring_futex_wait(&shm->engine.wake_seq, seq);
 		pthread_mutex_lock(&cu.lock);
 	}
 	atomic_fetch_sub(&shm->client.waiters, 1);
@@ -71,59 +71,59 @@ static bool sleep_for_room(uint64_t bytes)
 	return !link_is_dead(&cu.link);
 }
 
-struct sim_entry *cu_ring_begin(uint32_t kind, uint32_t trailing)
+struct simgpu_entry *cu_ring_begin(uint32_t kind, uint32_t trailing)
 {
-	struct sim_shm *shm = cu.link.shm;
-	uint32_t bytes = SIM_ENTRY_UNITS(trailing) * SIM_ENTRY_UNIT;
-	struct sim_entry *entry;
+	struct simgpu_shm *shm = cu.link.shm;
+	uint32_t bytes = SIMGPU_ENTRY_UNITS(trailing) * SIMGPU_ENTRY_UNIT;
+	struct simgpu_entry *entry;
 	uint32_t left, need;
 
 	for (;;) {
-		left = SIM_RING_BYTES - (uint32_t)(ring_tail % SIM_RING_BYTES);
+		left = SIMGPU_RING_BYTES - (uint32_t)(ring_tail % SIMGPU_RING_BYTES);
 		need = left < bytes ? left + bytes : bytes;
-		if (has_room(need))
+		if (cu_ring_has_room(need))
 			break;
 		if (!sleep_for_room(need))
 			return NULL;
 	}
 	if (left < bytes) {
-		entry = (struct sim_entry *)(shm->ring + ring_tail % SIM_RING_BYTES);
-		entry->kind = SIM_OP_PAD;
-		entry->units = left / SIM_ENTRY_UNIT;
+		entry = (struct simgpu_entry *)(shm->ring + ring_tail % SIMGPU_RING_BYTES);
+		entry->kind = SIMGPU_OP_PAD;
+		entry->units = left / SIMGPU_ENTRY_UNIT;
 		ring_tail += left;
 	}
-	entry = (struct sim_entry *)(shm->ring + ring_tail % SIM_RING_BYTES);
+	entry = (struct simgpu_entry *)(shm->ring + ring_tail % SIMGPU_RING_BYTES);
 	entry->kind = (uint16_t)kind;
 	entry->flags = 0;
-	entry->units = bytes / SIM_ENTRY_UNIT;
+	entry->units = bytes / SIMGPU_ENTRY_UNIT;
 	return entry;
 }
 
-void cu_ring_commit(struct sim_entry *entry, uint32_t trailing, const struct cu_stream *stream)
+void cu_ring_commit(struct simgpu_entry *entry, uint32_t trailing, const struct cu_stream *stream)
 {
-	struct sim_shm *shm = cu.link.shm;
-	uint32_t bell, visible = entry->flags & SIM_ENTRY_VISIBLE;
+	struct simgpu_shm *shm = cu.link.shm;
+	uint32_t doorbell, visible = entry->flags & SIMGPU_ENTRY_VISIBLE;
 	uint64_t head;
 
 	entry->submit_ns = clock_now_ns();
-	ring_tail += SIM_ENTRY_UNITS(trailing) * (uint64_t)SIM_ENTRY_UNIT;
+	ring_tail += SIMGPU_ENTRY_UNITS(trailing) * (uint64_t)SIMGPU_ENTRY_UNIT;
 	/* Release: pairs with the engine's acquire of tail before it reads entries. The fence
 	 * pairs with the engine's between storing doorbell and reading tail. */
 	atomic_store_explicit(&shm->client.tail, ring_tail, memory_order_release);
 	atomic_thread_fence(memory_order_seq_cst);
-	bell = atomic_load_explicit(&shm->engine.doorbell, memory_order_relaxed);
-	if (bell == SIM_BELL_VISIBLE && visible && stream) {
+	doorbell = atomic_load_explicit(&shm->engine.doorbell, memory_order_relaxed);
+	if (doorbell == SIMGPU_DOORBELL_VISIBLE && visible && stream) {
 		uint64_t wake = atomic_load_explicit(&shm->engine.wake_at_ns, memory_order_relaxed);
 		uint64_t busy = atomic_load_explicit(
 			&shm->streams[stream->slot].busy_until_ns, memory_order_relaxed);
 
 		if (wake > busy)
-			bell = SIM_BELL_ALL;
+			doorbell = SIMGPU_DOORBELL_ALL;
 	}
 	head = atomic_load_explicit(&shm->engine.head, memory_order_relaxed);
-	if (bell == SIM_BELL_ALL ||
-		(bell != SIM_BELL_NONE && ring_tail - head > SIM_RING_BYTES / 2))
-		ring_bell();
+	if (doorbell == SIMGPU_DOORBELL_ALL ||
+		(doorbell != SIMGPU_DOORBELL_NONE && ring_tail - head > SIMGPU_RING_BYTES / 2))
+		cu_ring_doorbell();
 }
 
 /* A thread waits until a counter reaches a target or the context has an error. */
@@ -142,7 +142,7 @@ static bool wait_is_over(const struct wait *w)
 
 static CUresult wait_unlocked(const struct wait *w)
 {
-	struct sim_shm *shm = cu.link.shm;
+	struct simgpu_shm *shm = cu.link.shm;
 	uint64_t spin_until = clock_now_ns() + CU_SPIN_NS;
 	CUresult r = CUDA_SUCCESS;
 
@@ -157,7 +157,7 @@ static CUresult wait_unlocked(const struct wait *w)
 
 		if (wait_is_over(w))
 			break;
-		futex_wait(&shm->engine.wake_seq, seq);
+		cu_ring_futex_wait(&shm->engine.wake_seq, seq);
 		if (!wait_is_over(w) && link_is_dead(&cu.link)) {
 			r = CUDA_ERROR_UNKNOWN;
 			break;
@@ -169,17 +169,17 @@ static CUresult wait_unlocked(const struct wait *w)
 
 static void raise_await(uint32_t slot, uint64_t seq)
 {
-	struct sim_stream *s = &cu.link.shm->streams[slot];
+	struct simgpu_stream *s = &cu.link.shm->streams[slot];
 
 	if (atomic_load_explicit(&s->await_seq, memory_order_relaxed) < seq) {
 		atomic_store(&s->await_seq, seq);
-		ring_bell();
+		cu_ring_doorbell();
 	}
 }
 
 static CUresult wait_slot(uint32_t slot, uint64_t seq, _Atomic uint32_t *error)
 {
-	struct sim_shm *shm = cu.link.shm;
+	struct simgpu_shm *shm = cu.link.shm;
 	struct wait w = {
 		.counter = &shm->streams[slot].completed,
 		.target = seq,
@@ -213,17 +213,17 @@ CUresult cu_wait_stream(struct cu_stream *stream, uint64_t seq)
 }
 
 /* Slots of destroyed streams, whose work may still run. */
-static uint32_t freed_slots[SIM_MAX_STREAMS];
+static uint32_t freed_slots[SIMGPU_MAX_STREAMS];
 static uint32_t freed_head, freed_count;
 static struct {
 	uint32_t context;
 	uint64_t seq;
-} freed[SIM_MAX_STREAMS];
+} freed[SIMGPU_MAX_STREAMS];
 
 static bool find_left(uint32_t context, uint32_t *ret_slot)
 {
 	for (uint32_t i = 0; i < freed_count; i++) {
-		const uint32_t slot = freed_slots[(freed_head + i) % SIM_MAX_STREAMS];
+		const uint32_t slot = freed_slots[(freed_head + i) % SIMGPU_MAX_STREAMS];
 
 		*ret_slot = slot;
 		if (freed[slot].context == context &&
@@ -287,8 +287,8 @@ bool cu_stream_done(struct cu_stream *stream, uint64_t seq)
 
 void cu_sync_engine(void)
 {
-	struct sim_request request = {.type = SIM_MSG_SYNC};
-	struct sim_reply reply;
+	struct simgpu_request request = {.type = SIMGPU_MSG_SYNC};
+	struct simgpu_reply reply;
 
 	cu_call(&request, &reply);
 }
@@ -298,7 +298,7 @@ void cu_sync_engine(void)
  */
 static bool stream_poll(struct cu_stream *stream, uint64_t seq)
 {
-	struct sim_stream *s = &cu.link.shm->streams[stream->slot];
+	struct simgpu_stream *s = &cu.link.shm->streams[stream->slot];
 
 	if (cu_stream_done(stream, seq))
 		return true;
@@ -333,7 +333,7 @@ CUresult simgpu_cuStreamSynchronize(struct cu_context *ctx, struct cu_stream *st
 		 */
 		struct cu_op op;
 
-		cu_op_init(&op, SIM_OP_EMPTY, stream->context);
+		cu_op_init(&op, SIMGPU_OP_EMPTY, stream->context);
 		CU_TRY(cu_submit(stream, &op));
 	}
 	CU_TRY(cu_capture_check_unsafe());
@@ -354,7 +354,7 @@ static CUresult wait_for_depth(struct cu_stream *stream)
 
 CUresult cu_submit(struct cu_stream *stream, struct cu_op *op)
 {
-	struct sim_entry *entry;
+	struct simgpu_entry *entry;
 
 	if (stream->seq >= stream->waited + CU_STREAM_DEPTH) {
 		CUstream handle = stream->handle;
@@ -388,7 +388,7 @@ CUresult cu_stream_do(struct cu_stream *stream, struct cu_op *op)
 
 void cu_op_init(struct cu_op *op, uint32_t kind, const struct cu_context *context)
 {
-	op->entry = (struct sim_entry){.kind = (uint16_t)kind, .context = context->slot};
+	op->entry = (struct simgpu_entry){.kind = (uint16_t)kind, .context = context->slot};
 	op->trailing = 0;
 	op->bytes = NULL;
 	op->waits = false;
@@ -398,24 +398,24 @@ void cu_op_init(struct cu_op *op, uint32_t kind, const struct cu_context *contex
 
 static uint32_t slots_used;
 
-static bool take_slot(uint32_t *ret_slot)
+static bool cu_ring_take_slot(uint32_t *ret_slot)
 {
-	struct sim_shm *shm = cu.link.shm;
+	struct simgpu_shm *shm = cu.link.shm;
 
 	for (uint32_t i = 0; i < freed_count; i++) {
 		uint32_t slot = freed_slots[freed_head];
 
-		freed_head = (freed_head + 1) % SIM_MAX_STREAMS;
+		freed_head = (freed_head + 1) % SIMGPU_MAX_STREAMS;
 		freed_count--;
 		if (pins[slot] == 0 && atomic_load(&shm->streams[slot].live) == 0) {
 			*ret_slot = slot;
 			return true;
 		}
-		freed_slots[(freed_head + freed_count++) % SIM_MAX_STREAMS] = slot;
-		if (i >= 8 && slots_used < SIM_MAX_STREAMS)
+		freed_slots[(freed_head + freed_count++) % SIMGPU_MAX_STREAMS] = slot;
+		if (i >= 8 && slots_used < SIMGPU_MAX_STREAMS)
 			break;
 	}
-	if (slots_used == SIM_MAX_STREAMS)
+	if (slots_used == SIMGPU_MAX_STREAMS)
 		return false;
 	*ret_slot = slots_used++;
 	return true;
@@ -425,10 +425,11 @@ CUresult cu_stream_new(struct cu_context *context, unsigned flags, int priority,
 	struct cu_stream **ret)
 {
 	struct cu_stream *stream = calloc(1, sizeof(*stream));
-	struct sim_entry *entry;
+	struct simgpu_entry *entry;
 
 	CU_CHECK(stream, CUDA_ERROR_OUT_OF_MEMORY);
-	if (!take_slot(&stream->slot) && (cu_sync_engine(), true) && !take_slot(&stream->slot)) {
+	if (!cu_ring_take_slot(&stream->slot) && (cu_sync_engine(), true) &&
+		!cu_ring_take_slot(&stream->slot)) {
 		free(stream);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
@@ -441,7 +442,7 @@ CUresult cu_stream_new(struct cu_context *context, unsigned flags, int priority,
 	/* The slot's numbers continue where its last stream has ended. */
 	stream->seq = atomic_load(&cu.link.shm->streams[stream->slot].completed);
 	stream->waited = stream->seq;
-	entry = cu_ring_begin(SIM_OP_STREAM_CREATE, 0);
+	entry = cu_ring_begin(SIMGPU_OP_STREAM_CREATE, 0);
 	if (!entry || (!legacy && !stream->handle)) {
 		free(stream);
 		return CUDA_ERROR_OUT_OF_MEMORY;
@@ -449,8 +450,9 @@ CUresult cu_stream_new(struct cu_context *context, unsigned flags, int priority,
 	entry->stream = stream->slot;
 	entry->context = context->slot;
 	entry->seq = 0;
-	entry->stream_new.flags = (flags & CU_STREAM_NON_BLOCKING ? SIM_STREAM_NON_BLOCKING : 0u) |
-		(legacy ? SIM_STREAM_LEGACY : 0u);
+	entry->stream_new.flags = (flags & CU_STREAM_NON_BLOCKING ? SIMGPU_STREAM_NON_BLOCKING
+								  : 0u) |
+		(legacy ? SIMGPU_STREAM_LEGACY : 0u);
 	entry->stream_new.priority = priority;
 	/*
 	 * Already set here, because the program may destroy the stream, with work in it, before the
@@ -465,12 +467,12 @@ CUresult cu_stream_new(struct cu_context *context, unsigned flags, int priority,
 
 void cu_stream_free(struct cu_stream *stream)
 {
-	struct sim_entry *entry;
+	struct simgpu_entry *entry;
 
 	/* Completions of queued work stay prompt, because events wait for them. */
 	if (!cu_stream_done(stream, stream->seq))
 		raise_await(stream->slot, stream->seq);
-	entry = cu_ring_begin(SIM_OP_STREAM_DESTROY, 0);
+	entry = cu_ring_begin(SIMGPU_OP_STREAM_DESTROY, 0);
 	if (entry) {
 		entry->stream = stream->slot;
 		entry->context = stream->context->slot;
@@ -479,12 +481,12 @@ void cu_stream_free(struct cu_stream *stream)
 	}
 	freed[stream->slot].context = stream->context->slot;
 	freed[stream->slot].seq = stream->seq;
-	freed_slots[(freed_head + freed_count++) % SIM_MAX_STREAMS] = stream->slot;
+	freed_slots[(freed_head + freed_count++) % SIMGPU_MAX_STREAMS] = stream->slot;
 	CU_LIST_EACH(struct cu_event, link, &stream->context->events, event)
 	if (event->stream == stream)
 		event->stream = NULL;
 	cu_capture_forget_stream(stream);
-	cu_exec_stream_gone(stream);
+	cu_exec_stream_destroyed(stream);
 	cu_handle_free(stream->handle);
 	cu_list_remove(&stream->link);
 	free(stream->deps);
@@ -495,7 +497,7 @@ void cu_stream_free(struct cu_stream *stream)
 
 CUresult cu_event_query(struct cu_event *event)
 {
-	struct sim_event *e = &cu.link.shm->events[event->slot];
+	struct simgpu_event *e = &cu.link.shm->events[event->slot];
 
 	if (!event->recorded)
 		return CUDA_SUCCESS;
@@ -517,8 +519,8 @@ CUresult cu_event_query(struct cu_event *event)
 
 CUresult cu_wait_event(struct cu_event *event)
 {
-	struct sim_shm *shm = cu.link.shm;
-	struct sim_event *e = &shm->events[event->slot];
+	struct simgpu_shm *shm = cu.link.shm;
+	struct simgpu_event *e = &shm->events[event->slot];
 	struct wait w = {
 		.counter = event->by_graph ? &e->graph_records : &e->record,
 		.target = event->by_graph ? event->graph_target : event->records,
@@ -566,7 +568,7 @@ void cu_host_drop(struct cu_host *host)
 		free(host);
 }
 
-static void run_callback(struct sim_callback *slot)
+static void run_callback(struct simgpu_callback *slot)
 {
 	struct cu_host *host = (struct cu_host *)(uintptr_t)slot->cookie;
 	struct cu_host copy;
@@ -592,23 +594,23 @@ static void run_callback(struct sim_callback *slot)
 
 static void *callback_thread(void *unused)
 {
-	struct sim_shm *shm = cu.link.shm;
+	struct simgpu_shm *shm = cu.link.shm;
 	uint32_t next = 0;
 
 	(void)unused;
 	for (;;) {
 		uint32_t tail = atomic_load_explicit(&shm->engine.cb_tail, memory_order_acquire);
-		struct sim_callback *slot = &shm->callbacks[next % SIM_MAX_CALLBACKS];
+		struct simgpu_callback *slot = &shm->callbacks[next % SIMGPU_MAX_CALLBACKS];
 
 		if (tail == next) {
 			if (link_is_dead(&cu.link))
 				return NULL;
-			futex_wait(&shm->engine.cb_tail, tail);
+			cu_ring_futex_wait(&shm->engine.cb_tail, tail);
 			continue;
 		}
 		run_callback(slot);
 		atomic_store(&slot->done_ns, clock_now_ns());
-		ring_bell();
+		cu_ring_doorbell();
 		next++;
 	}
 }
@@ -639,8 +641,8 @@ CUresult cu_host_start(void)
 CUresult cu_build_host(struct cu_context *context, struct cu_host *host, struct cu_op *op)
 {
 	CU_TRY(cu_host_start());
-	cu_op_init(op, SIM_OP_HOST_FUNC, context);
-	op->entry.flags = SIM_ENTRY_VISIBLE;
+	cu_op_init(op, SIMGPU_OP_HOST_FUNC, context);
+	op->entry.flags = SIMGPU_ENTRY_VISIBLE;
 	op->entry.host.cookie = (uintptr_t)host;
 	return CUDA_SUCCESS;
 }

@@ -16,7 +16,7 @@ static uint64_t thread_serials;
 static void thread_ends(void *serial)
 {
 	pthread_mutex_lock(&cu.lock);
-	for (uint32_t i = 0; cu.initialised && i < SIM_MAX_CONTEXTS; i++) {
+	for (uint32_t i = 0; cu.initialised && i < SIMGPU_MAX_CONTEXTS; i++) {
 		if (!cu.contexts[i])
 			continue;
 		CU_LIST_EACH(struct cu_stream, link, &cu.contexts[i]->streams, stream)
@@ -77,7 +77,8 @@ CUresult cu_stream_get_own(CUstream handle, struct cu_context *context, struct c
 	return (*ret)->context == context ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
-static CUresult create(struct cu_context *ctx, CUstream *phStream, unsigned flags, int priority)
+static CUresult cu_stream_create(
+	struct cu_context *ctx, CUstream *phStream, unsigned flags, int priority)
 {
 	struct cu_stream *stream;
 
@@ -90,13 +91,13 @@ static CUresult create(struct cu_context *ctx, CUstream *phStream, unsigned flag
 
 CUresult simgpu_cuStreamCreate(struct cu_context *ctx, CUstream *phStream, unsigned int Flags)
 {
-	return create(ctx, phStream, Flags, 0);
+	return cu_stream_create(ctx, phStream, Flags, 0);
 }
 
 CUresult simgpu_cuStreamCreateWithPriority(
 	struct cu_context *ctx, CUstream *phStream, unsigned int flags, int priority)
 {
-	return create(ctx, phStream, flags, priority);
+	return cu_stream_create(ctx, phStream, flags, priority);
 }
 
 CUresult simgpu_cuStreamDestroy_v2(CUstream hStream)
@@ -211,7 +212,7 @@ CUresult simgpu_cuStreamAttachMemAsync(struct cu_context *ctx, struct cu_stream 
 	CU_CHECK(range && range->kind == CU_MEM_MANAGED && range->base == dptr &&
 			(length == 0 || length == range->size),
 		CUDA_ERROR_INVALID_VALUE);
-	cu_op_init(&op, SIM_OP_EMPTY, stream->context);
+	cu_op_init(&op, SIMGPU_OP_EMPTY, stream->context);
 	return cu_stream_do(stream, &op);
 }
 
@@ -347,7 +348,7 @@ CUresult cu_build_value(
 	if (params->operation == CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES)
 		return CUDA_ERROR_NOT_SUPPORTED;
 	if (params->operation == CU_STREAM_MEM_OP_BARRIER) {
-		cu_op_init(op, SIM_OP_EMPTY, context);
+		cu_op_init(op, SIMGPU_OP_EMPTY, context);
 		return CUDA_SUCCESS;
 	}
 	CU_CHECK(is_wait || params->operation == CU_STREAM_MEM_OP_WRITE_VALUE_32 ||
@@ -364,12 +365,12 @@ CUresult cu_build_value(
 		CU_CHECK(cu_range_find(&cu.host_memory, address), CUDA_ERROR_INVALID_VALUE);
 	else
 		CU_TRY(cu_check_device_range(address, bytes));
-	cu_op_init(op, is_wait ? SIM_OP_WAIT_VALUE : SIM_OP_WRITE_VALUE, context);
+	cu_op_init(op, is_wait ? SIMGPU_OP_WAIT_VALUE : SIMGPU_OP_WRITE_VALUE, context);
 	op->entry.value.ptr = address;
 	op->entry.value.value = bytes == 8 ? params->writeValue.value64 : params->writeValue.value;
 	op->entry.value.bytes = bytes;
 	op->entry.value.cmp = is_wait ? flags & 3u : 0;
 	if (!is_wait && !cu_is_device_address(address))
-		op->entry.flags = SIM_ENTRY_VISIBLE;
+		op->entry.flags = SIMGPU_ENTRY_VISIBLE;
 	return CUDA_SUCCESS;
 }

@@ -58,19 +58,19 @@ CUresult simgpu_cuMemGetAllocationGranularity(size_t *granularity, const CUmemAl
 	struct cu_device *device;
 
 	CU_TRY(check_prop(prop, &device));
-	*granularity = SIM_GRANULE;
+	*granularity = SIMGPU_GRANULE;
 	return CUDA_SUCCESS;
 }
 
 CUresult simgpu_cuMemAddressReserve(
 	CUdeviceptr *ptr, size_t size, size_t alignment, CUdeviceptr addr, unsigned long long flags)
 {
-	struct sim_request request = {
-		.type = SIM_MSG_VA_RESERVE, .ptr = addr, .arg = {size, alignment}};
-	struct sim_reply reply;
+	struct simgpu_request request = {
+		.type = SIMGPU_MSG_VA_RESERVE, .ptr = addr, .arg = {size, alignment}};
+	struct simgpu_reply reply;
 	struct cu_range *range;
 
-	CU_CHECK(size != 0 && size % SIM_GRANULE == 0 && flags == 0 &&
+	CU_CHECK(size != 0 && size % SIMGPU_GRANULE == 0 && flags == 0 &&
 			(alignment & (alignment - 1)) == 0,
 		CUDA_ERROR_INVALID_VALUE);
 	CU_TRY(cu_call(&request, &reply));
@@ -83,9 +83,9 @@ CUresult simgpu_cuMemAddressReserve(
 
 CUresult simgpu_cuMemAddressFree(CUdeviceptr ptr, size_t size)
 {
-	struct sim_request request = {.type = SIM_MSG_VA_FREE, .ptr = ptr, .arg = {size}};
+	struct simgpu_request request = {.type = SIMGPU_MSG_VA_FREE, .ptr = ptr, .arg = {size}};
 	struct cu_range *range, *mapped;
-	struct sim_reply reply;
+	struct simgpu_reply reply;
 
 	range = cu_range_find(&cu.reserved, ptr);
 	CU_CHECK(range && range->base == ptr && range->size == size, CUDA_ERROR_INVALID_VALUE);
@@ -99,12 +99,12 @@ CUresult simgpu_cuMemAddressFree(CUdeviceptr ptr, size_t size)
 CUresult simgpu_cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
 	const CUmemAllocationProp *prop, unsigned long long flags)
 {
-	struct sim_request request = {.type = SIM_MSG_VMM_CREATE, .arg = {size}};
+	struct simgpu_request request = {.type = SIMGPU_MSG_VMM_CREATE, .arg = {size}};
 	struct cu_device *device;
-	struct sim_reply reply;
+	struct simgpu_reply reply;
 
 	CU_TRY(check_prop(prop, &device));
-	CU_CHECK(size != 0 && size % SIM_GRANULE == 0, CUDA_ERROR_INVALID_VALUE);
+	CU_CHECK(size != 0 && size % SIMGPU_GRANULE == 0, CUDA_ERROR_INVALID_VALUE);
 	CU_TRY(cu_capture_check_unsafe());
 	request.device = device->engine;
 	CU_TRY(cu_call(&request, &reply));
@@ -115,8 +115,8 @@ CUresult simgpu_cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
 /* The program owns the handle. The engine's reference goes back with the last release. */
 CUresult simgpu_cuMemRelease(CUmemGenericAllocationHandle handle)
 {
-	struct sim_request request = {.type = SIM_MSG_VMM_RELEASE};
-	struct sim_reply reply;
+	struct simgpu_request request = {.type = SIMGPU_MSG_VMM_RELEASE};
+	struct simgpu_reply reply;
 	struct cu_range *range;
 	struct cu_vmm *vmm;
 
@@ -139,13 +139,14 @@ CUresult simgpu_cuMemRelease(CUmemGenericAllocationHandle handle)
 CUresult simgpu_cuMemMap(CUdeviceptr ptr, size_t size, size_t offset,
 	CUmemGenericAllocationHandle handle, unsigned long long flags)
 {
-	struct sim_request request = {.type = SIM_MSG_VMM_MAP, .ptr = ptr, .arg = {size, offset}};
+	struct simgpu_request request = {
+		.type = SIMGPU_MSG_VMM_MAP, .ptr = ptr, .arg = {size, offset}};
 	struct cu_range *range, *other;
-	struct sim_reply reply;
+	struct simgpu_reply reply;
 	struct cu_vmm *vmm;
 
-	CU_CHECK(flags == 0 && size != 0 && size % SIM_GRANULE == 0 && ptr % SIM_GRANULE == 0 &&
-			offset % SIM_GRANULE == 0,
+	CU_CHECK(flags == 0 && size != 0 && size % SIMGPU_GRANULE == 0 &&
+			ptr % SIMGPU_GRANULE == 0 && offset % SIMGPU_GRANULE == 0,
 		CUDA_ERROR_INVALID_VALUE);
 	CU_TRY(vmm_get(handle, &vmm));
 	CU_CHECK(offset <= vmm->size && size <= vmm->size - offset, CUDA_ERROR_INVALID_VALUE);
@@ -171,7 +172,7 @@ static CUresult whole_mappings(CUdeviceptr ptr, size_t size, bool exactly)
 {
 	uint64_t at = ptr, end = ptr + size;
 
-	CU_CHECK(size != 0 && size % SIM_GRANULE == 0 && ptr % SIM_GRANULE == 0,
+	CU_CHECK(size != 0 && size % SIMGPU_GRANULE == 0 && ptr % SIMGPU_GRANULE == 0,
 		CUDA_ERROR_INVALID_VALUE);
 	while (at < end) {
 		struct cu_range *range = cu_range_find(&cu.device_memory, at);
@@ -186,12 +187,12 @@ static CUresult whole_mappings(CUdeviceptr ptr, size_t size, bool exactly)
 
 CUresult simgpu_cuMemUnmap(CUdeviceptr ptr, size_t size)
 {
-	struct sim_request request = {.type = SIM_MSG_VMM_UNMAP, .ptr = ptr, .arg = {size}};
-	struct sim_reply reply;
+	struct simgpu_request request = {.type = SIMGPU_MSG_VMM_UNMAP, .ptr = ptr, .arg = {size}};
+	struct simgpu_reply reply;
 
 	CU_TRY(whole_mappings(ptr, size, true));
 	/* Work that uses the memory must end first; NVIDIA's driver synchronises too. */
-	for (uint32_t i = 0; i < SIM_MAX_CONTEXTS; i++)
+	for (uint32_t i = 0; i < SIMGPU_MAX_CONTEXTS; i++)
 		if (cu.contexts[i] && cu.contexts[i]->captures == 0)
 			cu_wait_context(cu.contexts[i]);
 	CU_TRY(whole_mappings(ptr, size, true));
@@ -211,10 +212,10 @@ CUresult simgpu_cuMemSetAccess(
 {
 	CU_TRY(whole_mappings(ptr, size, false));
 	for (size_t i = 0; i < count; i++) {
-		struct sim_request request = {
-			.type = SIM_MSG_VMM_ACCESS, .ptr = ptr, .arg = {size, desc[i].flags}};
+		struct simgpu_request request = {
+			.type = SIMGPU_MSG_VMM_ACCESS, .ptr = ptr, .arg = {size, desc[i].flags}};
 		struct cu_device *device;
-		struct sim_reply reply;
+		struct simgpu_reply reply;
 
 		CU_CHECK(desc[i].flags == CU_MEM_ACCESS_FLAGS_PROT_NONE ||
 				desc[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READ ||
@@ -253,8 +254,8 @@ CUresult simgpu_cuMemExportToShareableHandle(void *shareableHandle,
 	CUmemGenericAllocationHandle handle, CUmemAllocationHandleType handleType,
 	unsigned long long flags)
 {
-	struct sim_request request = {.type = SIM_MSG_VMM_EXPORT};
-	struct sim_reply reply;
+	struct simgpu_request request = {.type = SIMGPU_MSG_VMM_EXPORT};
+	struct simgpu_reply reply;
 	struct cu_vmm *vmm;
 	int fd;
 
@@ -271,8 +272,8 @@ CUresult simgpu_cuMemExportToShareableHandle(void *shareableHandle,
 CUresult simgpu_cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *osHandle,
 	CUmemAllocationHandleType shHandleType)
 {
-	struct sim_request request = {.type = SIM_MSG_VMM_IMPORT};
-	struct sim_reply reply;
+	struct simgpu_request request = {.type = SIMGPU_MSG_VMM_IMPORT};
+	struct simgpu_reply reply;
 
 	CU_CHECK(
 		shHandleType == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, CUDA_ERROR_NOT_SUPPORTED);
@@ -284,8 +285,8 @@ CUresult simgpu_cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *han
 
 CUresult simgpu_cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *addr)
 {
-	struct sim_request request = {.type = SIM_MSG_VMM_RETAIN, .ptr = (uintptr_t)addr};
-	struct sim_reply reply;
+	struct simgpu_request request = {.type = SIMGPU_MSG_VMM_RETAIN, .ptr = (uintptr_t)addr};
+	struct simgpu_reply reply;
 	struct cu_range *range;
 
 	range = cu_range_find(&cu.device_memory, (uintptr_t)addr);

@@ -44,7 +44,7 @@ enum {
 	 * measured by users).
 	 */
 	CU_STREAM_DEPTH = 1024,
-	CU_INLINE_COPY_MAX = SIM_MAX_INLINE_BYTES,
+	CU_INLINE_COPY_MAX = SIMGPU_MAX_INLINE_BYTES,
 	CU_SPIN_NS = 20000, /* waits spin this long before they sleep */
 	CU_PITCH_ALIGN = 512,
 	CU_TEXTURE_ALIGN = 512,
@@ -136,10 +136,10 @@ struct cu_range {
 	struct cu_pool *pool;
 	struct cu_vmm *vmm;
 	uint64_t vmm_offset;
-	uint8_t access[SIM_MAX_DEVICES]; /* MAPPED: CUmemAccess_flags */
-	uint64_t vmm_id;                 /* GRAPH: the memory behind it */
-	unsigned opens;                  /* IPC: number of openings; GRAPH: allocated now */
-	bool read_mostly;                /* MANAGED: advice, and the last prefetch */
+	uint8_t access[SIMGPU_MAX_DEVICES]; /* MAPPED: CUmemAccess_flags */
+	uint64_t vmm_id;                    /* GRAPH: the memory behind it */
+	unsigned opens;                     /* IPC: number of openings; GRAPH: allocated now */
+	bool read_mostly;                   /* MANAGED: advice, and the last prefetch */
 	bool has_preferred, has_prefetched;
 	CUmemLocation preferred, prefetched;
 	uint32_t accessed_by; /* one bit for each engine device; bit 31: the host */
@@ -162,7 +162,7 @@ void cu_range_remove(struct cu_tree *tree, struct cu_range *range);
 
 /* One operation of a stream: a ring entry and its trailing bytes. */
 struct cu_op {
-	struct sim_entry entry;
+	struct simgpu_entry entry;
 	uint32_t trailing;
 	const uint8_t *bytes; /* trailing bytes; may point to .small */
 	uint8_t small[256];
@@ -265,7 +265,7 @@ struct cu_kernel {
 	CUkernel handle;
 	struct cu_library *library;
 	uint32_t index;
-	int attributes[SIM_MAX_DEVICES][16];
+	int attributes[SIMGPU_MAX_DEVICES][16];
 };
 
 struct cu_pool {
@@ -278,7 +278,7 @@ struct cu_pool {
 	uint64_t threshold; /* bytes that it may keep at a synchronisation */
 	size_t live;
 	uint64_t reuse[3];
-	uint8_t access[SIM_MAX_DEVICES];
+	uint8_t access[SIMGPU_MAX_DEVICES];
 };
 
 struct cu_array {
@@ -320,10 +320,10 @@ struct cu_process {
 	bool initialised;
 	bool forked;      /* child of a process that had initialised */
 	struct link link; /* to the engine */
-	const struct sim_state *state;
+	const struct simgpu_state *state;
 	int n_devices; /* number of visible devices */
-	struct cu_device devices[SIM_MAX_DEVICES];
-	struct cu_context *contexts[SIM_MAX_CONTEXTS];
+	struct cu_device devices[SIMGPU_MAX_DEVICES];
+	struct cu_context *contexts[SIMGPU_MAX_CONTEXTS];
 	struct cu_tree device_memory;
 	struct cu_tree host_memory;
 	struct cu_tree reserved; /* VMM address ranges */
@@ -383,7 +383,7 @@ struct cu_context *cu_context_get(CUcontext handle);
 CUresult cu_device_get(CUdevice device, struct cu_device **ret_device);
 /* The program's number of an engine device; -1: not visible. */
 int cu_device_number(int engine);
-const struct sim_state_device *cu_device_state(int engine);
+const struct simgpu_state_device *cu_device_state(int engine);
 CUresult cu_device_primary(struct cu_device *device, struct cu_context **ret_context);
 CUresult cu_context_create(
 	int engine, unsigned flags, bool primary, struct cu_context **ret_context);
@@ -393,8 +393,9 @@ uint64_t cu_sleep_begin(void);
 /* ---- calls to the engine ---- */
 
 /* Sends a request and receives the reply. Returns its status, or UNKNOWN if the engine is lost. */
-CUresult cu_call(struct sim_request *request, struct sim_reply *ret_reply);
-CUresult cu_call_fd(struct sim_request *request, int fd, struct sim_reply *ret_reply, int *ret_fd);
+CUresult cu_call(struct simgpu_request *request, struct simgpu_reply *ret_reply);
+CUresult cu_call_fd(
+	struct simgpu_request *request, int fd, struct simgpu_reply *ret_reply, int *ret_fd);
 
 /* ---- streams, submission, waiting ---- */
 
@@ -410,8 +411,8 @@ CUresult cu_submit(struct cu_stream *stream, struct cu_op *op);
 /* Puts the operation into the ring, or into the graph if the stream captures. */
 CUresult cu_stream_do(struct cu_stream *stream, struct cu_op *op);
 /* Reserves room in the ring for an entry with that many trailing bytes, and sets kind and flags. */
-struct sim_entry *cu_ring_begin(uint32_t kind, uint32_t trailing);
-void cu_ring_commit(struct sim_entry *entry, uint32_t trailing, const struct cu_stream *stream);
+struct simgpu_entry *cu_ring_begin(uint32_t kind, uint32_t trailing);
+void cu_ring_commit(struct simgpu_entry *entry, uint32_t trailing, const struct cu_stream *stream);
 /* Waits without the lock until the stream has completed seq. Returns the context's error. */
 CUresult cu_wait_stream(struct cu_stream *stream, uint64_t seq);
 CUresult cu_wait_event(struct cu_event *event);
@@ -478,13 +479,13 @@ void cu_op_init(struct cu_op *op, uint32_t kind, const struct cu_context *contex
 CUresult cu_check_device_range(uint64_t address, uint64_t bytes);
 static inline bool cu_is_device_address(uint64_t address)
 {
-	return address - SIM_VA_BASE < SIM_VA_SIZE;
+	return address - SIMGPU_VA_BASE < SIMGPU_VA_SIZE;
 }
 
 /* ---- memory ---- */
 
-CUresult cu_memory_alloc(
-	struct cu_context *context, enum sim_mem_kind kind, uint64_t bytes, uint64_t *ret_address);
+CUresult cu_memory_alloc(struct cu_context *context, enum simgpu_mem_kind kind, uint64_t bytes,
+	uint64_t *ret_address);
 void cu_memory_forget_context(struct cu_context *context);
 void cu_pool_free(struct cu_pool *pool);
 /*

@@ -46,12 +46,12 @@ static const char *const reason_names[] = {
 
 /* ---- trace ---- */
 
-static bool is_wanted(const struct options *o, uint32_t pid, int device)
+static bool simctl_is_wanted(const struct options *o, uint32_t pid, int device)
 {
 	return (!o->pid || o->pid == (pid_t)pid) && (o->device < 0 || o->device == device);
 }
 
-static void print_record(const struct options *o, const struct sim_trace_record *r, uint64_t t0)
+static void print_record(const struct options *o, const struct simgpu_trace_record *r, uint64_t t0)
 {
 	if (o->json) {
 		printf("{\"start_ns\": %" PRIu64 ", \"end_ns\": %" PRIu64 ", \"device\": %u, "
@@ -67,10 +67,10 @@ static void print_record(const struct options *o, const struct sim_trace_record 
 	       "%4u/1000%s%s%s%s\n",
 		(double)(r->start_ns - t0) / 1e6, (double)(r->end_ns - r->start_ns) / 1e3,
 		r->device, NAME(engine_names, r->engine), NAME(kind_names, r->kind), r->pid,
-		r->context, r->stream, r->permille, r->flags & SIM_TRACE_LAST ? "" : " (more)",
-		r->flags & SIM_TRACE_GRAPH ? " graph" : "",
-		r->flags & SIM_TRACE_SPIN ? " spin" : "",
-		r->flags & SIM_TRACE_ABORTED ? " aborted" : "");
+		r->context, r->stream, r->permille, r->flags & SIMGPU_TRACE_LAST ? "" : " (more)",
+		r->flags & SIMGPU_TRACE_GRAPH ? " graph" : "",
+		r->flags & SIMGPU_TRACE_SPIN ? " spin" : "",
+		r->flags & SIMGPU_TRACE_ABORTED ? " aborted" : "");
 }
 
 struct share {
@@ -79,7 +79,7 @@ struct share {
 };
 
 /* Busy time per process and device, as a union of its kernels. */
-static int print_summary(const struct options *o, const struct sim_trace *t, uint64_t from_ns)
+static int print_summary(const struct options *o, const struct simgpu_trace *t, uint64_t from_ns)
 {
 	static const struct table_column columns[] = {
 		{"PID", true}, {"DEVICE", true}, {"BUSY", true}, {"SHARE", true}};
@@ -87,16 +87,16 @@ static int print_summary(const struct options *o, const struct sim_trace *t, uin
 	_cleanup_buf_ struct buf out = BUF_INIT(TABLE_MAX_BYTES);
 	struct share seen[256];
 	size_t n = 0;
-	uint64_t end = sim_trace_written(t), t0 = UINT64_MAX, t1 = 0;
+	uint64_t end = simgpu_trace_written(t), t0 = UINT64_MAX, t1 = 0;
 
 	table_init(&table, columns, ARRAY_SIZE(columns));
-	for (uint64_t i = sim_trace_lost(t); i < end; i++) {
-		struct sim_trace_record r;
+	for (uint64_t i = simgpu_trace_lost(t); i < end; i++) {
+		struct simgpu_trace_record r;
 		size_t k;
 
-		if (sim_trace_get(t, i, &r) < 0 || r.engine != SIM_ENGINE_COMPUTE ||
-			r.kind == SIM_TRACE_SWITCH || r.end_ns < from_ns ||
-			!is_wanted(o, r.pid, r.device))
+		if (simgpu_trace_get(t, i, &r) < 0 || r.engine != SIMGPU_ENGINE_COMPUTE ||
+			r.kind == SIMGPU_TRACE_SWITCH || r.end_ns < from_ns ||
+			!simctl_is_wanted(o, r.pid, r.device))
 			continue;
 		t0 = MIN(t0, MAX(r.start_ns, from_ns));
 		t1 = MAX(t1, r.end_ns);
@@ -107,14 +107,14 @@ static int print_summary(const struct options *o, const struct sim_trace *t, uin
 	}
 	for (size_t k = 0; k < n; k++) {
 		pid_t pid = (pid_t)seen[k].pid;
-		struct sim_busy busy;
+		struct simgpu_busy busy;
 		uint64_t ns;
 
-		if (sim_busy_load(t, &pid, 1, seen[k].device, SIM_ENGINE_COMPUTE, t0, t1, &busy) <
-			0)
+		if (simgpu_busy_load(
+			    t, &pid, 1, seen[k].device, SIMGPU_ENGINE_COMPUTE, t0, t1, &busy) < 0)
 			return -ENOMEM;
-		ns = sim_busy_ns(&busy, t0, t1);
-		sim_busy_done(&busy);
+		ns = simgpu_busy_ns(&busy, t0, t1);
+		simgpu_busy_done(&busy);
 		if (o->json) {
 			printf("{\"pid\": %d, \"device\": %d, \"busy_ns\": %" PRIu64
 			       ", \"span_ns\": %" PRIu64 ", \"simulated\": true}\n",
@@ -135,44 +135,44 @@ static int print_summary(const struct options *o, const struct sim_trace *t, uin
 
 static int cmd_trace(const struct options *o, int argc, char **argv, struct error *err)
 {
-	_cleanup_(sim_trace_closep) struct sim_trace *t = NULL;
+	_cleanup_(simgpu_trace_closep) struct simgpu_trace *t = NULL;
 	uint64_t end, from, lost;
-	int r = sim_trace_open(o->dir, &t, err);
+	int r = simgpu_trace_open(o->dir, &t, err);
 
 	if (r < 0)
 		return r;
-	end = sim_trace_written(t);
-	lost = sim_trace_lost(t);
-	from = o->last_ns ? sim_trace_now_ns(t) - MIN(o->last_ns, sim_trace_now_ns(t)) : 0;
+	end = simgpu_trace_written(t);
+	lost = simgpu_trace_lost(t);
+	from = o->last_ns ? simgpu_trace_now_ns(t) - MIN(o->last_ns, simgpu_trace_now_ns(t)) : 0;
 	if (o->summary)
 		return print_summary(o, t, from);
 	if (lost && !o->json)
 		printf("# %" PRIu64 " older records were overwritten\n", lost);
 	for (uint64_t n = lost; n < end; n++) {
-		struct sim_trace_record rec;
+		struct simgpu_trace_record rec;
 
-		if (sim_trace_get(t, n, &rec) >= 0 && rec.end_ns >= from &&
-			is_wanted(o, rec.pid, rec.device))
-			print_record(o, &rec, sim_trace_start_ns(t));
+		if (simgpu_trace_get(t, n, &rec) >= 0 && rec.end_ns >= from &&
+			simctl_is_wanted(o, rec.pid, rec.device))
+			print_record(o, &rec, simgpu_trace_start_ns(t));
 	}
 	return 0;
 }
 
 static int cmd_account(const struct options *o, int argc, char **argv, struct error *err)
 {
-	_cleanup_(sim_trace_closep) struct sim_trace *t = NULL;
-	int r = sim_trace_open(o->dir, &t, err);
+	_cleanup_(simgpu_trace_closep) struct simgpu_trace *t = NULL;
+	int r = simgpu_trace_open(o->dir, &t, err);
 	uint64_t end, n = 0, from;
 
 	if (r < 0)
 		return r;
-	end = sim_account_written(t);
+	end = simgpu_account_written(t);
 	from = o->last_ns ? clock_now_ns() - MIN(o->last_ns, clock_now_ns()) : 0;
 	for (; n < end; n++) {
-		struct sim_account_record a;
+		struct simgpu_account_record a;
 
-		if (sim_account_get(t, n, &a) < 0 || a.t_ns < from ||
-			!is_wanted(o, a.pid, a.device))
+		if (simgpu_account_get(t, n, &a) < 0 || a.t_ns < from ||
+			!simctl_is_wanted(o, a.pid, a.device))
 			continue;
 		if (o->json)
 			printf("{\"t_ns\": %" PRIu64
@@ -183,7 +183,7 @@ static int cmd_account(const struct options *o, int argc, char **argv, struct er
 				NAME(reason_names, a.reason));
 		else
 			printf("%14.6f ms  dev %u pid %-7u %10s of %10s  %s\n",
-				(double)(a.t_ns - sim_trace_start_ns(t)) / 1e6, a.device, a.pid,
+				(double)(a.t_ns - simgpu_trace_start_ns(t)) / 1e6, a.device, a.pid,
 				format_bytes(a.bytes).s, format_bytes(a.device_bytes).s,
 				NAME(reason_names, a.reason));
 	}
@@ -198,7 +198,7 @@ static int open_state(const struct options *o, struct map *ret_map, struct error
 	char path[4200];
 	int r;
 
-	snprintf(path, sizeof(path), "%s/%s", o->dir, SIM_FILE_STATE);
+	snprintf(path, sizeof(path), "%s/%s", o->dir, SIMGPU_FILE_STATE);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0 && errno == ENOENT)
 		return fail(err, ENOENT,
@@ -207,17 +207,17 @@ static int open_state(const struct options *o, struct map *ret_map, struct error
 			o->dir);
 	if (fd < 0)
 		return fail_errno(err, errno, "open '%s'", path);
-	r = map_fd(fd, sizeof(struct sim_state), PROT_READ, ret_map);
+	r = map_fd(fd, sizeof(struct simgpu_state), PROT_READ, ret_map);
 	if (r < 0)
 		return fail_errno(err, -r, "map '%s'", path);
-	if (((struct sim_state *)ret_map->p)->magic != SIM_MAGIC) {
+	if (((struct simgpu_state *)ret_map->p)->magic != SIMGPU_MAGIC) {
 		map_done(ret_map);
 		return fail(err, EBADMSG, "'%s' is not the state of a simulated device", path);
 	}
 	return 0;
 }
 
-static uint32_t recent(uint64_t sample_ns, uint32_t permille)
+static uint32_t simctl_recent_use(uint64_t sample_ns, uint32_t permille)
 {
 	return clock_since_ns(clock_now_ns(), sample_ns) < NSEC_PER_SEC ? permille : 0;
 }
@@ -230,18 +230,18 @@ static int cmd_devices(const struct options *o, int argc, char **argv, struct er
 	_cleanup_map_ struct map map = MAP_NONE;
 	_cleanup_table_ struct table table = {0};
 	_cleanup_buf_ struct buf out = BUF_INIT(TABLE_MAX_BYTES);
-	const struct sim_state *s;
+	const struct simgpu_state *s;
 	int r = open_state(o, &map, err);
 
 	if (r < 0)
 		return r;
 	s = map.p;
 	table_init(&table, columns, ARRAY_SIZE(columns));
-	for (uint32_t i = 0; i < s->device_count && i < SIM_MAX_DEVICES; i++) {
-		const struct sim_state_device *d = &s->devices[i];
-		uint32_t procs = 0, busy = recent(d->sample_ns, d->sm_permille);
+	for (uint32_t i = 0; i < s->device_count && i < SIMGPU_MAX_DEVICES; i++) {
+		const struct simgpu_state_device *d = &s->devices[i];
+		uint32_t procs = 0, busy = simctl_recent_use(d->sample_ns, d->sm_permille);
 
-		for (uint32_t k = 0; k < MIN(s->proc_slots, (uint32_t)SIM_MAX_STATE_PROCS); k++)
+		for (uint32_t k = 0; k < MIN(s->proc_slots, (uint32_t)SIMGPU_MAX_STATE_PROCS); k++)
 			procs += s->procs[k].pid && s->procs[k].device == i;
 		if (o->json) {
 			printf("{\"device\": %u, \"name\": \"%s\", \"uuid\": \"%s\", \"memory\": "
@@ -269,10 +269,10 @@ static int cmd_devices(const struct options *o, int argc, char **argv, struct er
 /* ---- the engine ---- */
 
 /* One call; ret_reply is set on success. */
-static int talk(
-	int sock, struct sim_request q, int fd, struct sim_reply *ret_reply, struct error *err)
+static int simctl_call_engine(int sock, struct simgpu_request q, int fd,
+	struct simgpu_reply *ret_reply, struct error *err)
 {
-	struct sim_reply a;
+	struct simgpu_reply a;
 
 	if (fd_send(sock, &q, sizeof(q), &fd, fd >= 0, 0) != sizeof(q) ||
 		fd_recv(sock, &a, sizeof(a), NULL, 0) != sizeof(a))
@@ -288,12 +288,12 @@ static int connect_engine(const struct options *o, int *ret_sock, struct error *
 {
 	struct sockaddr_un addr = {.sun_family = AF_UNIX};
 	_cleanup_close_ int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-	struct sim_reply a;
+	struct simgpu_reply a;
 	int r;
 
 	if (sock < 0)
 		return fail_errno(err, errno, "socket");
-	if (snprintf(addr.sun_path, sizeof(addr.sun_path), "%s/%s", o->dir, SIM_FILE_SOCKET) >=
+	if (snprintf(addr.sun_path, sizeof(addr.sun_path), "%s/%s", o->dir, SIMGPU_FILE_SOCKET) >=
 		(int)sizeof(addr.sun_path))
 		return fail(err, ENAMETOOLONG, "folder '%s'", o->dir);
 	if (connect(sock, (struct sockaddr *)&addr, sizeof(addr)) < 0) {
@@ -301,9 +301,10 @@ static int connect_engine(const struct options *o, int *ret_sock, struct error *
 			return fail(err, ENOENT, "no engine runs in '%s'", o->dir);
 		return fail_errno(err, errno, "connect to '%s'", addr.sun_path);
 	}
-	r = talk(sock,
-		(struct sim_request){.type = SIM_MSG_HELLO, .arg = {SIM_ABI, SIM_ROLE_ADMIN}}, -1,
-		&a, err);
+	r = simctl_call_engine(sock,
+		(struct simgpu_request){
+			.type = SIMGPU_MSG_HELLO, .arg = {SIMGPU_ABI, SIMGPU_ROLE_ADMIN}},
+		-1, &a, err);
 	if (r < 0)
 		return r;
 	*ret_sock = TAKE_FD(sock);
@@ -313,11 +314,12 @@ static int connect_engine(const struct options *o, int *ret_sock, struct error *
 static int cmd_status(const struct options *o, int argc, char **argv, struct error *err)
 {
 	_cleanup_close_ int sock = -1;
-	struct sim_reply a = {0};
+	struct simgpu_reply a = {0};
 	int r = connect_engine(o, &sock, err);
 
 	if (r >= 0)
-		r = talk(sock, (struct sim_request){.type = SIM_MSG_STATUS}, -1, &a, err);
+		r = simctl_call_engine(
+			sock, (struct simgpu_request){.type = SIMGPU_MSG_STATUS}, -1, &a, err);
 	if (r < 0)
 		return r;
 	if (o->json)
@@ -333,12 +335,13 @@ static int cmd_status(const struct options *o, int argc, char **argv, struct err
 static int cmd_stop(const struct options *o, int argc, char **argv, struct error *err)
 {
 	_cleanup_close_ int sock = -1;
-	struct sim_reply a;
+	struct simgpu_reply a;
 	char byte;
 	int r = connect_engine(o, &sock, err);
 
 	if (r >= 0)
-		r = talk(sock, (struct sim_request){.type = SIM_MSG_STOP}, -1, &a, err);
+		r = simctl_call_engine(
+			sock, (struct simgpu_request){.type = SIMGPU_MSG_STOP}, -1, &a, err);
 	if (r < 0)
 		return r;
 	/* The engine closes the connection after its clean-up. */
@@ -350,7 +353,7 @@ static int cmd_stop(const struct options *o, int argc, char **argv, struct error
 static int cmd_faults(const struct options *o, int argc, char **argv, struct error *err)
 {
 	_cleanup_close_ int sock = -1, fd = -1;
-	struct sim_reply a;
+	struct simgpu_reply a;
 	int r;
 
 	fd = !strcmp(argv[0], "-") ? fcntl(0, F_DUPFD_CLOEXEC, 3)
@@ -359,7 +362,8 @@ static int cmd_faults(const struct options *o, int argc, char **argv, struct err
 		return fail_errno(err, errno, "open '%s'", argv[0]);
 	r = connect_engine(o, &sock, err);
 	if (r >= 0)
-		r = talk(sock, (struct sim_request){.type = SIM_MSG_FAULTS}, fd, &a, err);
+		r = simctl_call_engine(
+			sock, (struct simgpu_request){.type = SIMGPU_MSG_FAULTS}, fd, &a, err);
 	return r < 0 ? fail_within(err, r, "%s", argv[0]) : 0;
 }
 
@@ -411,11 +415,11 @@ static int set_pid(void *data, const char *value, struct error *err)
 	return r;
 }
 
-static int set_device(void *data, const char *value, struct error *err)
+static int simctl_set_device(void *data, const char *value, struct error *err)
 {
 	struct options *o = data;
 	uint64_t device;
-	int r = parse_uint(str_from(value), 0, SIM_MAX_DEVICES - 1, &device, err);
+	int r = parse_uint(str_from(value), 0, SIMGPU_MAX_DEVICES - 1, &device, err);
 
 	if (r >= 0)
 		o->device = (int)device;
@@ -436,7 +440,7 @@ static const struct option_row table[] = {
 	{"summary", NULL, "of trace: busy time per process and device",
 		offsetof(struct options, summary)},
 	{"pid", "N", "of trace and account: this process's", .set = set_pid},
-	{"device", "N", "of trace and account: this device's", .set = set_device},
+	{"device", "N", "of trace and account: this device's", .set = simctl_set_device},
 	{"last", "TIME", "of trace and account: what ended in the last so long, as 2s",
 		.set = set_last},
 	{0},
@@ -469,7 +473,7 @@ static const struct program program = {
 };
 
 /* argv[1] is the command's name, argv[2] its first operand. */
-static int run_command(const struct options *o, int argc, char **argv, struct error *err)
+static int simctl_run_command(const struct options *o, int argc, char **argv, struct error *err)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(commands); i++) {
 		const struct command *c = &commands[i];
@@ -502,9 +506,9 @@ int main(int argc, char **argv)
 		r = program_dump_man(&program, argv[2], &err);
 		return r < 0 ? log_error("%s", err.msg), 1 : 0;
 	}
-	r = sim_dir(o.dir, sizeof(o.dir));
+	r = simgpu_dir(o.dir, sizeof(o.dir));
 	if (r < 0)
-		r = fail(&err, ENAMETOOLONG, "$%s is too long", SIM_ENV_DIR);
+		r = fail(&err, ENAMETOOLONG, "$%s is too long", SIMGPU_ENV_DIR);
 	else
 		r = program_parse(&program, &o, argc, argv, &err);
 	if (r > 0)
@@ -516,7 +520,7 @@ int main(int argc, char **argv)
 	for (argc = 1; argv[argc];)
 		argc++;
 	if (argc > 1)
-		return run_command(&o, argc, argv, &err);
+		return simctl_run_command(&o, argc, argv, &err);
 	program_print_help(&program, stderr);
 	return 2;
 }

@@ -72,7 +72,7 @@ static int host_io(const struct eop *op, void *buf, uint64_t addr, uint64_t byte
 	return 0;
 }
 
-static int check(const struct eop *op, uint64_t addr, uint64_t bytes, bool write)
+static int exec_check_range(const struct eop *op, uint64_t addr, uint64_t bytes, bool write)
 {
 	const struct engine *e = engine_of(op);
 	struct mem_info info;
@@ -84,8 +84,8 @@ static int check(const struct eop *op, uint64_t addr, uint64_t bytes, bool write
 	 * Copies may always access another device's memory; kernels only after the program has
 	 * enabled the peer.
 	 */
-	if (info.device != op->ctx->device && op->e.kind == SIM_OP_KERNEL &&
-		info.kind != SIM_MEM_MANAGED && info.kind != SIM_MEM_VMM &&
+	if (info.device != op->ctx->device && op->e.kind == SIMGPU_OP_KERNEL &&
+		info.kind != SIMGPU_MEM_MANAGED && info.kind != SIMGPU_MEM_VMM &&
 		!(op->ctx->peers & (1u << info.device)))
 		return -EFAULT;
 	return 0;
@@ -106,7 +106,7 @@ static int view_open(
 
 	*v = (struct view){.op = op, .addr = addr, .bytes = bytes, .write = write};
 	if (mem_is_device(addr)) {
-		r = check(op, addr, bytes, write);
+		r = exec_check_range(op, addr, bytes, write);
 		v->p = r < 0 ? NULL : (void *)addr;
 		return r;
 	}
@@ -143,20 +143,20 @@ static int write_word(const struct eop *op, uint64_t addr, uint64_t value, uint3
 
 	if (!mem_is_device(addr))
 		return host_io(op, &value, addr, bytes, true);
-	r = check(op, addr, bytes, true);
+	r = exec_check_range(op, addr, bytes, true);
 	if (r >= 0)
 		memcpy((void *)addr, &value, bytes);
 	return r;
 }
 
-static int read_word(const struct eop *op, uint64_t addr, uint32_t bytes, uint64_t *ret_value)
+static int exec_read_word(const struct eop *op, uint64_t addr, uint32_t bytes, uint64_t *ret_value)
 {
 	int r;
 
 	*ret_value = 0;
 	if (!mem_is_device(addr))
 		return host_io(op, ret_value, addr, bytes, false);
-	r = check(op, addr, bytes, false);
+	r = exec_check_range(op, addr, bytes, false);
 	if (r >= 0)
 		memcpy(ret_value, (const void *)addr, bytes);
 	return r;
@@ -183,48 +183,48 @@ static uint64_t compute_ns(const struct engine *e, const struct eop *op)
 	uint64_t n;
 
 	switch (op->e.kernel.kernel) {
-	case SIM_KERNEL_FILL_U32: return rate_ns(4 * param_u64(op, 16), rate);
-	case SIM_KERNEL_SAXPY_F32: return rate_ns(12 * param_u64(op, 24), rate);
-	case SIM_KERNEL_REDUCE_U32: return rate_ns(4 * param_u64(op, 16), rate);
-	case SIM_KERNEL_MATMUL_F32:
+	case SIMGPU_KERNEL_FILL_U32: return rate_ns(4 * param_u64(op, 16), rate);
+	case SIMGPU_KERNEL_SAXPY_F32: return rate_ns(12 * param_u64(op, 24), rate);
+	case SIMGPU_KERNEL_REDUCE_U32: return rate_ns(4 * param_u64(op, 16), rate);
+	case SIMGPU_KERNEL_MATMUL_F32:
 		n = param_u32(op, 24);
 		return gflops ? (uint64_t)((unsigned __int128)2 * n * n * n / gflops) : 0;
 	default: return 0;
 	}
 }
 
-static const uint32_t kernel_param_bytes[SIM_KERNEL_COUNT] = {
+static const uint32_t kernel_param_bytes[SIMGPU_KERNEL_COUNT] = {
 #define X(id, name, bytes) bytes,
-	SIM_KERNELS(X)
+	SIMGPU_KERNELS(X)
 #undef X
 };
 
 static uint32_t plan_kernel(struct eop *op)
 {
 	const struct engine *e = engine_of(op);
-	const struct sim_model *model = &e->config.devices[op->ctx->device];
-	struct sim_op_kernel *k = &op->e.kernel;
+	const struct simgpu_model *model = &e->config.devices[op->ctx->device];
+	struct simgpu_op_kernel *k = &op->e.kernel;
 	uint64_t slots, ns;
 
-	if (k->kernel >= SIM_KERNEL_COUNT)
-		k->kernel = SIM_KERNEL_OTHER;
+	if (k->kernel >= SIMGPU_KERNEL_COUNT)
+		k->kernel = SIMGPU_KERNEL_OTHER;
 	if (k->param_bytes > op->trailing || k->param_bytes < kernel_param_bytes[k->kernel])
-		return SIM_INVALID_VALUE;
+		return SIMGPU_INVALID_VALUE;
 	slots = (uint64_t)model->sm_count * MAX(k->blocks_per_sm, 1u);
 	op->tl.class = TL_COMPUTE;
 	op->tl.permille = (uint16_t)MIN(
 		MAX((uint64_t)k->blocks * TL_FULL / slots, UINT64_C(1)), (uint64_t)TL_FULL);
 	switch (k->kernel) {
-	case SIM_KERNEL_SPIN_NS:
-	case SIM_KERNEL_STAMP_NS:
+	case SIMGPU_KERNEL_SPIN_NS:
+	case SIMGPU_KERNEL_STAMP_NS:
 		/* Blocks that do not fit at once run in waves of equal length. */
 		ns = param_u64(op, 0) * MAX((k->blocks + slots - 1) / slots, UINT64_C(1));
 		break;
-	case SIM_KERNEL_SPIN_FLAG:
+	case SIMGPU_KERNEL_SPIN_FLAG:
 		op->tl.spin = true;
 		ns = param_u64(op, 16);
 		break;
-	case SIM_KERNEL_OTHER:
+	case SIMGPU_KERNEL_OTHER:
 		ns = k->duration_ns ? k->duration_ns : e->config.costs.default_kernel_ns;
 		break;
 	default:
@@ -238,10 +238,10 @@ static uint32_t plan_kernel(struct eop *op)
 	if (k->duration_ns && !op->tl.spin)
 		ns = k->duration_ns;
 	op->tl.duration_ns = MIN(MAX(ns, e->config.costs.min_kernel_ns), TL_NEVER / 4);
-	return SIM_OK;
+	return SIMGPU_OK;
 }
 
-static uint32_t device_of(const struct engine *e, uint64_t addr, uint32_t otherwise)
+static uint32_t exec_address_device(const struct engine *e, uint64_t addr, uint32_t otherwise)
 {
 	struct mem_info info;
 
@@ -251,8 +251,8 @@ static uint32_t device_of(const struct engine *e, uint64_t addr, uint32_t otherw
 static uint32_t plan_copy(struct eop *op)
 {
 	const struct engine *e = engine_of(op);
-	const struct sim_costs *costs = &e->config.costs;
-	struct sim_op_copy *c = &op->e.copy;
+	const struct simgpu_costs *costs = &e->config.costs;
+	struct simgpu_op_copy *c = &op->e.copy;
 	unsigned __int128 total;
 	bool to = mem_is_device(c->dst), from = mem_is_device(c->src);
 	uint32_t own = op->ctx->device, a, b;
@@ -263,17 +263,17 @@ static uint32_t plan_copy(struct eop *op)
 	if (!c->depth)
 		c->depth = 1;
 	total = (unsigned __int128)c->width * c->height * c->depth;
-	if (total > SIM_VA_SIZE)
-		return SIM_INVALID_VALUE;
-	if (op->e.flags & SIM_ENTRY_INLINE) {
+	if (total > SIMGPU_VA_SIZE)
+		return SIMGPU_INVALID_VALUE;
+	if (op->e.flags & SIMGPU_ENTRY_INLINE) {
 		from = false;
 		if (total > op->trailing)
-			return SIM_INVALID_VALUE;
+			return SIMGPU_INVALID_VALUE;
 	}
 	op->tl.class = TL_COPY_IN;
 	if (to && from) {
-		a = device_of(e, c->src, own);
-		b = device_of(e, c->dst, own);
+		a = exec_address_device(e, c->src, own);
+		b = exec_address_device(e, c->dst, own);
 		op->tl.class = a == b ? TL_COMPUTE : TL_COPY_OUT;
 		op->tl.permille = TL_FULL;
 		rate = a == b                   ? memory_rate(e, own) / 2
@@ -285,59 +285,59 @@ static uint32_t plan_copy(struct eop *op)
 		op->tl.class = from ? TL_COPY_OUT : TL_COPY_IN;
 		rate = costs->d2h_rate;
 	}
-	if (op->e.flags & SIM_ENTRY_PAGEABLE)
+	if (op->e.flags & SIMGPU_ENTRY_PAGEABLE)
 		rate = MIN(rate, costs->pageable_rate);
 	op->tl.duration_ns = costs->copy_setup_ns + rate_ns((uint64_t)total, rate);
-	return SIM_OK;
+	return SIMGPU_OK;
 }
 
 uint32_t exec_plan(struct eop *op)
 {
 	const struct engine *e = engine_of(op);
-	struct sim_op_memset *m = &op->e.memset;
+	struct simgpu_op_memset *m = &op->e.memset;
 
 	op->tl.permille = TL_FULL;
-	switch ((enum sim_op_kind)op->e.kind) {
-	case SIM_OP_KERNEL: return plan_kernel(op);
-	case SIM_OP_COPY: return plan_copy(op);
-	case SIM_OP_MEMSET:
+	switch ((enum simgpu_op_kind)op->e.kind) {
+	case SIMGPU_OP_KERNEL: return plan_kernel(op);
+	case SIMGPU_OP_COPY: return plan_copy(op);
+	case SIMGPU_OP_MEMSET:
 		if (!m->height)
 			m->height = 1;
 		if ((m->elem_bytes != 1 && m->elem_bytes != 2 && m->elem_bytes != 4) ||
-			(unsigned __int128)m->width * m->height * m->elem_bytes > SIM_VA_SIZE)
-			return SIM_INVALID_VALUE;
+			(unsigned __int128)m->width * m->height * m->elem_bytes > SIMGPU_VA_SIZE)
+			return SIMGPU_INVALID_VALUE;
 		op->tl.class = TL_COMPUTE;
 		op->tl.duration_ns = MAX(rate_ns(m->width * m->height * m->elem_bytes,
 						 memory_rate(e, op->ctx->device)),
 			e->config.costs.min_kernel_ns);
-		return SIM_OK;
-	case SIM_OP_WAIT_VALUE:
+		return SIMGPU_OK;
+	case SIMGPU_OP_WAIT_VALUE:
 		op->tl.class = TL_WAIT;
-		return op->e.value.bytes == 4 || op->e.value.bytes == 8 ? SIM_OK
-									: SIM_INVALID_VALUE;
-	case SIM_OP_WRITE_VALUE:
+		return op->e.value.bytes == 4 || op->e.value.bytes == 8 ? SIMGPU_OK
+									: SIMGPU_INVALID_VALUE;
+	case SIMGPU_OP_WRITE_VALUE:
 		op->tl.class = TL_INSTANT;
-		return op->e.value.bytes == 4 || op->e.value.bytes == 8 ? SIM_OK
-									: SIM_INVALID_VALUE;
-	case SIM_OP_HOST_FUNC: op->tl.class = TL_EXTERNAL; return SIM_OK;
-	case SIM_OP_PREFETCH:
+		return op->e.value.bytes == 4 || op->e.value.bytes == 8 ? SIMGPU_OK
+									: SIMGPU_INVALID_VALUE;
+	case SIMGPU_OP_HOST_FUNC: op->tl.class = TL_EXTERNAL; return SIMGPU_OK;
+	case SIMGPU_OP_PREFETCH:
 		op->tl.class = TL_COPY_IN;
 		op->tl.duration_ns = e->config.costs.copy_setup_ns;
-		return op->e.mem.device < (int32_t)e->config.n ? SIM_OK : SIM_INVALID_VALUE;
-	default: op->tl.class = TL_INSTANT; return SIM_OK;
+		return op->e.mem.device < (int32_t)e->config.n ? SIMGPU_OK : SIMGPU_INVALID_VALUE;
+	default: op->tl.class = TL_INSTANT; return SIMGPU_OK;
 	}
 }
 
 /* ---- the beginning ---- */
 
-static uint64_t touch(struct eop *op, uint64_t addr)
+static uint64_t exec_touch_page(struct eop *op, uint64_t addr)
 {
 	struct engine *e = engine_of(op);
 	struct mem_info info;
 	uint64_t moved;
 
 	if (!mem_is_device(addr) || mem_query(e->mem, addr, &info) < 0 ||
-		info.kind != SIM_MEM_MANAGED)
+		info.kind != SIMGPU_MEM_MANAGED)
 		return 0;
 	/* If there is no room, the kernel uses the memory across the bus, which costs as much. */
 	if (mem_touch(e->mem, addr, op->ctx->device, &moved) < 0)
@@ -351,23 +351,24 @@ uint64_t exec_start(struct eop *op)
 	uint64_t moved = 0, n;
 
 	mem_begin_use(e->mem);
-	switch ((enum sim_op_kind)op->e.kind) {
-	case SIM_OP_KERNEL:
+	switch ((enum simgpu_op_kind)op->e.kind) {
+	case SIMGPU_OP_KERNEL:
 		for (uint32_t at = 0; at + 8 <= op->e.kernel.param_bytes; at += 8)
-			moved += touch(op, param_u64(op, at));
+			moved += exec_touch_page(op, param_u64(op, at));
 		n = engine_fault_kernel(e, op->ctx->device);
 		op->tl.duration_ns = n > TL_NEVER / 2 / op->tl.duration_ns ? TL_NEVER / 2
 									   : op->tl.duration_ns * n;
 		if (n == UINT64_MAX)
 			op->tl.spin = false;
 		break;
-	case SIM_OP_MEMSET: moved = touch(op, op->e.memset.ptr); break;
-	case SIM_OP_COPY:
+	case SIMGPU_OP_MEMSET: moved = exec_touch_page(op, op->e.memset.ptr); break;
+	case SIMGPU_OP_COPY:
 		/* The host's side of a managed copy stays where it is. */
 		if (op->tl.class == TL_COMPUTE)
-			moved = touch(op, op->e.copy.dst) + touch(op, op->e.copy.src);
+			moved = exec_touch_page(op, op->e.copy.dst) +
+				exec_touch_page(op, op->e.copy.src);
 		break;
-	case SIM_OP_PREFETCH:
+	case SIMGPU_OP_PREFETCH:
 		if (op->e.mem.device < 0)
 			mem_evict(e->mem, op->e.mem.ptr, &moved);
 		else if (mem_touch(e->mem, op->e.mem.ptr, (uint32_t)op->e.mem.device, &moved) < 0)
@@ -381,12 +382,12 @@ uint64_t exec_start(struct eop *op)
 
 /* ---- waiting ---- */
 
-static bool compare(uint64_t have, uint64_t want, uint32_t bytes, uint32_t cmp)
+static bool exec_compare_values(uint64_t have, uint64_t want, uint32_t bytes, uint32_t cmp)
 {
 	switch (cmp) {
-	case SIM_WAIT_EQ: return have == want;
-	case SIM_WAIT_AND: return (have & want) != 0;
-	case SIM_WAIT_NOR: return (~(have | want) & (bytes == 8 ? UINT64_MAX : UINT32_MAX)) != 0;
+	case SIMGPU_WAIT_EQ: return have == want;
+	case SIMGPU_WAIT_AND: return (have & want) != 0;
+	case SIMGPU_WAIT_NOR: return (~(have | want) & (bytes == 8 ? UINT64_MAX : UINT32_MAX)) != 0;
 	default:
 		return bytes == 8 ? (int64_t)(have - want) >= 0
 				  : (int32_t)((uint32_t)have - (uint32_t)want) >= 0;
@@ -396,24 +397,25 @@ static bool compare(uint64_t have, uint64_t want, uint32_t bytes, uint32_t cmp)
 bool exec_ready(struct eop *op)
 {
 	struct engine *e = engine_of(op);
-	bool kernel = op->e.kind == SIM_OP_KERNEL, done;
+	bool kernel = op->e.kind == SIMGPU_OP_KERNEL, done;
 	struct mem_info info;
 	uint64_t addr = kernel ? param_u64(op, 0) : op->e.value.ptr, have;
 	uint32_t bytes = kernel ? 4 : op->e.value.bytes;
 
-	if (read_word(op, addr, bytes, &have) < 0) {
-		submit_fail(op->ctx, SIM_ILLEGAL_ADDRESS);
+	if (exec_read_word(op, addr, bytes, &have) < 0) {
+		submit_fail(op->ctx, SIMGPU_ILLEGAL_ADDRESS);
 		return false;
 	}
 	if (kernel)
 		done = have >= param_u32(op, 8);
 	else
-		done = compare(have, bytes == 8 ? op->e.value.value : (uint32_t)op->e.value.value,
-			bytes, op->e.value.cmp);
+		done = exec_compare_values(have,
+			bytes == 8 ? op->e.value.value : (uint32_t)op->e.value.value, bytes,
+			op->e.value.cmp);
 	/* A CPU may write this memory at any time, so the engine has to poll it. */
 	if (!done &&
 		(!mem_is_device(addr) ||
-			(mem_query(e->mem, addr, &info) >= 0 && info.kind == SIM_MEM_MANAGED)))
+			(mem_query(e->mem, addr, &info) >= 0 && info.kind == SIMGPU_MEM_MANAGED)))
 		e->host_wait = true;
 	return done;
 }
@@ -427,7 +429,7 @@ static int run_fill(const struct eop *op)
 	struct view v;
 	int r;
 
-	if (n > SIM_VA_SIZE)
+	if (n > SIMGPU_VA_SIZE)
 		return -EFAULT;
 	r = view_open(&v, op, param_u64(op, 0), 4 * n, true);
 	if (r < 0)
@@ -445,7 +447,7 @@ static int run_saxpy(const struct eop *op)
 	int r;
 
 	memcpy(&a, op->data + 16, sizeof(a));
-	if (n > SIM_VA_SIZE)
+	if (n > SIMGPU_VA_SIZE)
 		return -EFAULT;
 	r = view_open(&y, op, param_u64(op, 0), 4 * n, true);
 	if (r < 0)
@@ -469,7 +471,7 @@ static int run_reduce(const struct eop *op)
 	struct view in;
 	int r;
 
-	if (n > SIM_VA_SIZE)
+	if (n > SIMGPU_VA_SIZE)
 		return -EFAULT;
 	r = view_open(&in, op, param_u64(op, 8), 4 * n, false);
 	if (r < 0)
@@ -477,14 +479,14 @@ static int run_reduce(const struct eop *op)
 	for (uint64_t i = 0; i < n; i++)
 		sum += ((const uint32_t *)in.p)[i];
 	view_close(&in);
-	r = read_word(op, out, 4, &old);
+	r = exec_read_word(op, out, 4, &old);
 	return r < 0 ? r : write_word(op, out, (uint32_t)old + sum, 4);
 }
 
 typedef float float8 __attribute__((vector_size(32), aligned(4), may_alias));
 
 /* y += a * x, for memory that does not overlap. Rounds after the product and after the sum. */
-static void add_row(float *y, const float *x, float a, uint64_t n)
+static void exec_add_row(float *y, const float *x, float a, uint64_t n)
 {
 	uint64_t i;
 
@@ -516,7 +518,7 @@ static int run_matmul(const struct eop *op)
 		memset(pc, 0, bytes);
 		for (uint64_t i = 0; i < n; i++)
 			for (uint64_t k = 0; k < n; k++)
-				add_row(pc + i * n, pb + k * n, pa[i * n + k], n);
+				exec_add_row(pc + i * n, pb + k * n, pa[i * n + k], n);
 	}
 	view_close(&b);
 	view_close(&a);
@@ -538,19 +540,19 @@ static int run_stamp(const struct eop *op)
 static int run_kernel(const struct eop *op)
 {
 	switch (op->e.kernel.kernel) {
-	case SIM_KERNEL_SET_FLAG: return write_word(op, param_u64(op, 0), param_u32(op, 8), 4);
-	case SIM_KERNEL_FILL_U32: return run_fill(op);
-	case SIM_KERNEL_SAXPY_F32: return run_saxpy(op);
-	case SIM_KERNEL_REDUCE_U32: return run_reduce(op);
-	case SIM_KERNEL_MATMUL_F32: return run_matmul(op);
-	case SIM_KERNEL_STAMP_NS: return run_stamp(op);
+	case SIMGPU_KERNEL_SET_FLAG: return write_word(op, param_u64(op, 0), param_u32(op, 8), 4);
+	case SIMGPU_KERNEL_FILL_U32: return run_fill(op);
+	case SIMGPU_KERNEL_SAXPY_F32: return run_saxpy(op);
+	case SIMGPU_KERNEL_REDUCE_U32: return run_reduce(op);
+	case SIMGPU_KERNEL_MATMUL_F32: return run_matmul(op);
+	case SIMGPU_KERNEL_STAMP_NS: return run_stamp(op);
 	default: return 0;
 	}
 }
 
 static int run_memset(const struct eop *op)
 {
-	const struct sim_op_memset *m = &op->e.memset;
+	const struct simgpu_op_memset *m = &op->e.memset;
 
 	for (uint64_t y = 0; y < m->height; y++) {
 		uint64_t bytes = m->width * m->elem_bytes;
@@ -583,9 +585,9 @@ static int copy_row(
 	int r = 0;
 
 	if (to)
-		r = check(op, dst, bytes, true);
+		r = exec_check_range(op, dst, bytes, true);
 	if (r >= 0 && from)
-		r = check(op, src, bytes, false);
+		r = exec_check_range(op, src, bytes, false);
 	if (r < 0)
 		return r;
 	if (data && to) {
@@ -613,8 +615,8 @@ static int copy_row(
 
 static int run_copy(const struct eop *op)
 {
-	const struct sim_op_copy *c = &op->e.copy;
-	const uint8_t *data = op->e.flags & SIM_ENTRY_INLINE ? op->data : NULL;
+	const struct simgpu_op_copy *c = &op->e.copy;
+	const uint8_t *data = op->e.flags & SIMGPU_ENTRY_INLINE ? op->data : NULL;
 
 	if (!c->width)
 		return 0;
@@ -638,25 +640,25 @@ bool exec_finish(struct eop *op)
 	bool wrote = false;
 	int r = 0;
 
-	switch ((enum sim_op_kind)op->e.kind) {
-	case SIM_OP_KERNEL:
+	switch ((enum simgpu_op_kind)op->e.kind) {
+	case SIMGPU_OP_KERNEL:
 		r = run_kernel(op);
-		wrote = op->e.kernel.kernel != SIM_KERNEL_SPIN_NS &&
-			op->e.kernel.kernel != SIM_KERNEL_OTHER;
+		wrote = op->e.kernel.kernel != SIMGPU_KERNEL_SPIN_NS &&
+			op->e.kernel.kernel != SIMGPU_KERNEL_OTHER;
 		break;
-	case SIM_OP_MEMSET:
+	case SIMGPU_OP_MEMSET:
 		r = run_memset(op);
 		wrote = true;
 		break;
-	case SIM_OP_COPY:
+	case SIMGPU_OP_COPY:
 		r = run_copy(op);
 		wrote = true;
 		break;
-	case SIM_OP_WRITE_VALUE:
+	case SIMGPU_OP_WRITE_VALUE:
 		r = write_word(op, op->e.value.ptr, op->e.value.value, op->e.value.bytes);
 		wrote = true;
 		break;
-	case SIM_OP_FREE_ASYNC:
+	case SIMGPU_OP_FREE_ASYNC:
 		if (op->ticket)
 			mem_free_ticket(e->mem, op->e.mem.ptr, op->ticket);
 		else if (mem_free(e->mem, &op->proc->mem, op->e.mem.ptr) < 0)
@@ -665,6 +667,6 @@ bool exec_finish(struct eop *op)
 	default: break;
 	}
 	if (r < 0)
-		submit_fail(op->ctx, SIM_ILLEGAL_ADDRESS);
+		submit_fail(op->ctx, SIMGPU_ILLEGAL_ADDRESS);
 	return wrote;
 }

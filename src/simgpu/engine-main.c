@@ -46,10 +46,10 @@
 
 int engine_set_faults(struct engine *e, struct str text, struct error *err)
 {
-	struct sim_faults faults;
-	int r = sim_config_parse_faults(&faults, text, err);
+	struct simgpu_faults faults;
+	int r = simgpu_config_parse_faults(&faults, text, err);
 
-	r = r < 0 ? r : sim_faults_check(&faults, e->config.n, err);
+	r = r < 0 ? r : simgpu_faults_check(&faults, e->config.n, err);
 	if (r < 0)
 		return r;
 	e->faults = faults;
@@ -62,9 +62,9 @@ bool engine_fault_oom(struct engine *e, uint32_t device)
 	bool hit = false;
 
 	for (uint32_t i = 0; i < e->faults.n; i++) {
-		struct sim_fault *f = &e->faults.v[i];
+		struct simgpu_fault *f = &e->faults.v[i];
 
-		if (f->kind != SIM_FAULT_OOM || f->device != device || f->done)
+		if (f->kind != SIMGPU_FAULT_OOM || f->device != device || f->done)
 			continue;
 		if (f->after) {
 			f->after--;
@@ -79,29 +79,30 @@ bool engine_fault_oom(struct engine *e, uint32_t device)
 void engine_device_error(struct engine *e, uint32_t device, uint32_t error)
 {
 	for (struct proc *p = e->procs; p; p = p->next)
-		for (uint32_t i = 0; i < SIM_MAX_CONTEXTS; i++)
+		for (uint32_t i = 0; i < SIMGPU_MAX_CONTEXTS; i++)
 			if (p->ctx[i] && p->ctx[i]->device == device)
 				submit_fail(p->ctx[i], error);
 }
 
-static void device_fault(struct engine *e, struct sim_fault *f)
+static void device_fault(struct engine *e, struct simgpu_fault *f)
 {
-	struct sim_state_device *d = &e->state->devices[f->device];
+	struct simgpu_state_device *d = &e->state->devices[f->device];
 
 	f->done = true;
 	if (f->device >= e->config.n)
 		return;
-	if (f->kind == SIM_FAULT_XID) {
+	if (f->kind == SIMGPU_FAULT_XID) {
 		__atomic_store_n((uint64_t *)&d->xids, ((d->xids >> 16) + 1) << 16 | f->count,
 			__ATOMIC_RELEASE);
 		return;
 	}
-	if (f->kind == SIM_FAULT_LOST)
+	if (f->kind == SIMGPU_FAULT_LOST)
 		d->lost = 1;
 	else
 		__atomic_add_fetch((uint64_t *)&d->ecc_uncorrected, 1, __ATOMIC_RELAXED);
 	engine_device_error(e, f->device,
-		f->kind == SIM_FAULT_LOST ? SIM_DEVICE_UNAVAILABLE : SIM_ECC_UNCORRECTABLE);
+		f->kind == SIMGPU_FAULT_LOST ? SIMGPU_DEVICE_UNAVAILABLE
+					     : SIMGPU_ECC_UNCORRECTABLE);
 }
 
 uint64_t engine_fault_kernel(struct engine *e, uint32_t device)
@@ -109,17 +110,17 @@ uint64_t engine_fault_kernel(struct engine *e, uint32_t device)
 	uint64_t factor = 1;
 
 	for (uint32_t i = 0; i < e->faults.n; i++) {
-		struct sim_fault *f = &e->faults.v[i];
+		struct simgpu_fault *f = &e->faults.v[i];
 
-		if (f->device != device || f->done || f->at_ns || f->kind == SIM_FAULT_OOM)
+		if (f->device != device || f->done || f->at_ns || f->kind == SIMGPU_FAULT_OOM)
 			continue;
 		if (f->after) {
 			f->after--;
 			continue;
 		}
-		if (f->kind == SIM_FAULT_SLOW) {
+		if (f->kind == SIMGPU_FAULT_SLOW) {
 			factor = MAX(factor, f->count);
-		} else if (f->kind == SIM_FAULT_HANG) {
+		} else if (f->kind == SIMGPU_FAULT_HANG) {
 			f->done = true;
 			return UINT64_MAX;
 		} else {
@@ -135,7 +136,7 @@ static uint64_t timed_faults(struct engine *e, uint64_t now)
 	uint64_t next = CLOCK_NEVER;
 
 	for (uint32_t i = 0; i < e->faults.n; i++) {
-		struct sim_fault *f = &e->faults.v[i];
+		struct simgpu_fault *f = &e->faults.v[i];
 		uint64_t at = clock_add_ns(e->faults_since_ns, f->at_ns);
 
 		if (f->done || !f->at_ns)
@@ -200,7 +201,7 @@ uint64_t engine_catch_up(struct engine *e)
 static void wake_clients(struct engine *e)
 {
 	for (struct proc *p = e->active; p; p = p->active_next) {
-		struct sim_shm *shm = p->shm;
+		struct simgpu_shm *shm = p->shm;
 
 		if (!p->wake || p->dead)
 			continue;
@@ -218,16 +219,16 @@ static bool is_quiet(const struct proc *p)
 	return !p->pending && p->cb_given == p->cb_done && !p->throttled && !p->wake;
 }
 
-static void set_bell(struct proc *p, enum sim_doorbell bell)
+static void engine_set_doorbell(struct proc *p, enum simgpu_doorbell doorbell)
 {
-	__atomic_store_n((uint32_t *)&p->shm->engine.doorbell, bell, __ATOMIC_SEQ_CST);
+	__atomic_store_n((uint32_t *)&p->shm->engine.doorbell, doorbell, __ATOMIC_SEQ_CST);
 }
 
-static void silence_bells(struct engine *e)
+static void engine_silence_doorbells(struct engine *e)
 {
 	for (struct proc *p = e->active; p; p = p->active_next)
 		if (!p->dead)
-			set_bell(p, SIM_BELL_NONE);
+			engine_set_doorbell(p, SIMGPU_DOORBELL_NONE);
 }
 
 /* Tells each stream and process until when the engine sleeps; work for later needs no doorbell. */
@@ -255,10 +256,10 @@ static void publish_bounds(struct engine *e, uint64_t wake)
 		 * The engine returns to a throttled process by itself, so the process must not
 		 * ring.
 		 */
-		set_bell(p,
-			p->throttled                     ? SIM_BELL_NONE
-				: waiting || !p->pending ? SIM_BELL_ALL
-							 : SIM_BELL_VISIBLE);
+		engine_set_doorbell(p,
+			p->throttled                     ? SIMGPU_DOORBELL_NONE
+				: waiting || !p->pending ? SIMGPU_DOORBELL_ALL
+							 : SIMGPU_DOORBELL_VISIBLE);
 	}
 }
 
@@ -272,7 +273,7 @@ static bool may_be_dropped(struct proc *p)
 		return true;
 	if (!is_quiet(p) || !submit_ring_is_empty(p))
 		return false;
-	set_bell(p, SIM_BELL_ALL);
+	engine_set_doorbell(p, SIMGPU_DOORBELL_ALL);
 	return submit_ring_is_empty(p);
 }
 
@@ -294,7 +295,7 @@ static void drop_inactive(struct engine *e)
 
 static uint64_t choose_wake(struct engine *e, uint64_t now, bool progress)
 {
-	const struct sim_costs *costs = &e->config.costs;
+	const struct simgpu_costs *costs = &e->config.costs;
 	uint64_t t, wait;
 	bool exact;
 
@@ -323,13 +324,13 @@ static uint64_t choose_wake(struct engine *e, uint64_t now, bool progress)
 }
 
 /* Processes everything up to now. Returns the time of the next turn. */
-static uint64_t turn(struct engine *e)
+static uint64_t engine_turn(struct engine *e)
 {
 	uint64_t now, wake;
 	bool progress = false, again;
 	bool waited = e->host_wait;
 
-	silence_bells(e);
+	engine_silence_doorbells(e);
 	do {
 		now = engine_catch_up(e);
 		for (struct proc *p = e->active; p; p = p->active_next)
@@ -351,7 +352,7 @@ static uint64_t turn(struct engine *e)
 		again = ingest_all(e);
 		for (struct proc *p = e->active; p; p = p->active_next)
 			again |= p->pending &&
-				*(uint32_t *)&p->shm->engine.doorbell == SIM_BELL_ALL &&
+				*(uint32_t *)&p->shm->engine.doorbell == SIMGPU_DOORBELL_ALL &&
 				!tl_is_waiting(e->tl);
 	} while (again);
 	record_now(e, now);
@@ -360,7 +361,7 @@ static uint64_t turn(struct engine *e)
 
 /* ---- the loop ---- */
 
-static void dispatch(struct engine *e, const struct epoll_event *ev, int signals)
+static void engine_dispatch_event(struct engine *e, const struct epoll_event *ev, int signals)
 {
 	uint64_t tag = ev->data.u64;
 	struct signalfd_siginfo info;
@@ -371,14 +372,14 @@ static void dispatch(struct engine *e, const struct epoll_event *ev, int signals
 		mem_phys_settle(e->mem);
 	} else if (tag == TAG_SIGNAL) {
 		while (read(signals, &info, sizeof(info)) == sizeof(info)) {
-			struct sim_config c;
+			struct simgpu_config c;
 			struct error err = {0};
 
 			if (info.ssi_signo != SIGHUP) {
 				e->stopping = true;
 				continue;
 			}
-			if (sim_config_load(&c, e->dir, e->devices, &err) < 0) {
+			if (simgpu_config_load(&c, e->dir, e->devices, &err) < 0) {
 				log_warn("faults stay as they are: %s", err.msg);
 				continue;
 			}
@@ -390,7 +391,7 @@ static void dispatch(struct engine *e, const struct epoll_event *ev, int signals
 	}
 }
 
-static bool is_over(struct engine *e, uint64_t now, uint64_t *wake)
+static bool engine_is_over(struct engine *e, uint64_t now, uint64_t *wake)
 {
 	uint64_t end;
 
@@ -411,16 +412,16 @@ static bool is_over(struct engine *e, uint64_t now, uint64_t *wake)
 	return now >= end;
 }
 
-static int loop(struct engine *e, int signals)
+static int engine_loop(struct engine *e, int signals)
 {
 	struct epoll_event events[BATCH];
 
 	for (;;) {
-		uint64_t wake = turn(e), now = clock_now_ns();
+		uint64_t wake = engine_turn(e), now = clock_now_ns();
 		struct timespec timeout;
 		int n;
 
-		if (is_over(e, now, &wake))
+		if (engine_is_over(e, now, &wake))
 			return 0;
 		serve_end_rest(e, now, &wake);
 		wake = MIN(wake, now + 3600 * NSEC_PER_SEC);
@@ -431,7 +432,7 @@ static int loop(struct engine *e, int signals)
 		if (n < 0 && errno != EINTR)
 			return -errno;
 		for (int i = 0; i < n; i++)
-			dispatch(e, &events[i], signals);
+			engine_dispatch_event(e, &events[i], signals);
 		drop_inactive(e);
 		serve_reap(e);
 	}
@@ -446,7 +447,7 @@ struct options {
 
 static int default_dir(char *buf, size_t size)
 {
-	return sim_dir(buf, size);
+	return simgpu_dir(buf, size);
 }
 
 static int make_dir(struct engine *e, const struct options *o, struct error *err)
@@ -467,12 +468,12 @@ static int make_dir(struct engine *e, const struct options *o, struct error *err
  * Returns whether the held lock file is still the one in the folder. An engine that ends may have
  * removed the file, or somebody the folder.
  */
-static bool is_there(const struct engine *e, int lock)
+static bool engine_is_folder_there(const struct engine *e, int lock)
 {
 	char path[4096];
 	struct stat held, there;
 
-	snprintf(path, sizeof(path), "%s/%s", e->dir, SIM_FILE_LOCK);
+	snprintf(path, sizeof(path), "%s/%s", e->dir, SIMGPU_FILE_LOCK);
 	return !fstat(lock, &held) && !stat(path, &there) && held.st_dev == there.st_dev &&
 		held.st_ino == there.st_ino;
 }
@@ -483,7 +484,7 @@ static int take_lock(const struct engine *e, int *ret_fd, struct error *err)
 	char path[4096];
 	_cleanup_close_ int fd = -1;
 
-	snprintf(path, sizeof(path), "%s/%s", e->dir, SIM_FILE_LOCK);
+	snprintf(path, sizeof(path), "%s/%s", e->dir, SIMGPU_FILE_LOCK);
 	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (fd < 0)
 		return fail_errno(err, errno, "open '%s'", path);
@@ -492,7 +493,7 @@ static int take_lock(const struct engine *e, int *ret_fd, struct error *err)
 			return 1;
 		return fail_errno(err, errno, "lock '%s'", path);
 	}
-	if (!is_there(e, fd))
+	if (!engine_is_folder_there(e, fd))
 		return 1;
 	*ret_fd = TAKE_FD(fd);
 	return 0;
@@ -504,8 +505,8 @@ static bool can_connect(const struct engine *e)
 	_cleanup_close_ int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 
 	return fd >= 0 &&
-		snprintf(addr.sun_path, sizeof(addr.sun_path), "%s/%s", e->dir, SIM_FILE_SOCKET) <
-		(int)sizeof(addr.sun_path) &&
+		snprintf(addr.sun_path, sizeof(addr.sun_path), "%s/%s", e->dir,
+			SIMGPU_FILE_SOCKET) < (int)sizeof(addr.sun_path) &&
 		!connect(fd, (struct sockaddr *)&addr, sizeof(addr));
 }
 
@@ -525,7 +526,7 @@ static int wait_for_other(const struct engine *e, int *ret_fd, struct error *err
 		clock_sleep_until_ns(clock_now_ns() + 2 * NSEC_PER_MSEC);
 	}
 	return fail(err, ETIMEDOUT, "another engine holds '%s/%s' and does not answer", e->dir,
-		SIM_FILE_LOCK);
+		SIMGPU_FILE_LOCK);
 }
 
 static int tl_start(struct engine *e, struct error *err)
@@ -547,7 +548,7 @@ static int engine_start(struct engine *e, const struct options *o, int signals, 
 	struct epoll_event listen_ev = {.events = EPOLLIN, .data.u64 = ENGINE_TAG_LISTEN};
 	struct epoll_event signal_ev = {.events = EPOLLIN, .data.u64 = TAG_SIGNAL};
 	struct epoll_event exports_ev = {.events = EPOLLIN, .data.u64 = TAG_EXPORTS};
-	uint64_t totals[SIM_MAX_DEVICES];
+	uint64_t totals[SIMGPU_MAX_DEVICES];
 	int r;
 
 	e->start_ns = e->sample_ns = e->faults_since_ns = clock_now_ns();
@@ -559,7 +560,7 @@ static int engine_start(struct engine *e, const struct options *o, int signals, 
 	r = mem_new(totals, e->config.n, record_account, e, &e->mem);
 	if (r < 0)
 		return fail(err, -r, "reserve the address range 0x%llx",
-			(unsigned long long)SIM_VA_BASE);
+			(unsigned long long)SIMGPU_VA_BASE);
 	r = tl_start(e, err);
 	if (r >= 0)
 		r = record_open(e, err);
@@ -593,10 +594,10 @@ static void remove_file(const struct engine *e, const char *name)
  */
 static void engine_end(struct engine *e, int lock, bool keep)
 {
-	const bool is_ours = is_there(e, lock);
+	const bool is_ours = engine_is_folder_there(e, lock);
 
 	if (is_ours)
-		remove_file(e, SIM_FILE_SOCKET);
+		remove_file(e, SIMGPU_FILE_SOCKET);
 	for (struct proc *p = e->procs; p; p = p->next) {
 		if (p->shm) {
 			__atomic_store_n((uint32_t *)&p->shm->engine.dead, 1, __ATOMIC_SEQ_CST);
@@ -617,17 +618,17 @@ static void engine_end(struct engine *e, int lock, bool keep)
 	mem_free_all(e->mem);
 	if (!is_ours)
 		return;
-	remove_file(e, SIM_FILE_STATE);
+	remove_file(e, SIMGPU_FILE_STATE);
 	if (keep)
 		return;
-	remove_file(e, SIM_FILE_TRACE);
-	remove_file(e, SIM_FILE_ACCOUNT);
-	remove_file(e, SIM_FILE_LOG);
-	remove_file(e, SIM_FILE_LOCK);
+	remove_file(e, SIMGPU_FILE_TRACE);
+	remove_file(e, SIMGPU_FILE_ACCOUNT);
+	remove_file(e, SIMGPU_FILE_LOG);
+	remove_file(e, SIMGPU_FILE_LOCK);
 	rmdir(e->dir); /* fails if the folder has other files, a config for example */
 }
 
-static void set_priority(void)
+static void engine_set_priority(void)
 {
 	struct sched_param rr = {.sched_priority = 1};
 	struct rlimit files;
@@ -671,7 +672,7 @@ static int to_background(const struct engine *e, int *ret_ready, struct error *e
 	pid = fork();
 	if (pid)
 		_exit(status);
-	snprintf(path, sizeof(path), "%s/%s", e->dir, SIM_FILE_LOG);
+	snprintf(path, sizeof(path), "%s/%s", e->dir, SIMGPU_FILE_LOG);
 	status = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
 	if (status >= 0) {
 		dup2(status, 1);
@@ -702,7 +703,7 @@ static void tell_failure(int ready, const struct error *err)
 		log_debug("whoever started this engine has gone");
 }
 
-static int run(const struct options *o, struct error *err)
+static int engine_run(const struct options *o, struct error *err)
 {
 	static struct engine e = {
 		.epoll = -1, .listen = -1, .trace_file.fd = -1, .account_file.fd = -1};
@@ -725,7 +726,7 @@ static int run(const struct options *o, struct error *err)
 	if (r < 0)
 		return r;
 	e.devices = o->devices;
-	r = sim_config_load(&e.config, e.dir, e.devices, err);
+	r = simgpu_config_load(&e.config, e.dir, e.devices, err);
 	if (r < 0)
 		return r;
 	if (o->daemon) {
@@ -739,7 +740,7 @@ static int run(const struct options *o, struct error *err)
 	sigaddset(&set, SIGHUP);
 	signals = signal_fd_new(&set);
 	sigaction(SIGPIPE, &(struct sigaction){.sa_handler = SIG_IGN}, NULL);
-	set_priority();
+	engine_set_priority();
 	if (signals < 0)
 		return fail_errno(err, -signals, "signals");
 	r = engine_start(&e, o, signals, err);
@@ -751,7 +752,7 @@ static int run(const struct options *o, struct error *err)
 		log_debug("whoever started this engine has gone");
 	ready = fd_close(ready);
 	log_info("simulating %u device(s) in %s", e.config.n, e.dir);
-	r = loop(&e, signals);
+	r = engine_loop(&e, signals);
 	engine_end(&e, lock, keep);
 	return r < 0 ? fail(err, -r, "loop") : 0;
 }
@@ -800,7 +801,7 @@ int main(int argc, char **argv)
 	/* Descriptors of the program that started the engine must not stay open here. */
 	if (o.daemon)
 		close_range(3, ~0u, 0);
-	if (run(&o, &err) < 0) {
+	if (engine_run(&o, &err) < 0) {
 		log_error("%s", err.msg);
 		return 1;
 	}

@@ -23,25 +23,25 @@
 #define SAMPLE_NS (100 * NSEC_PER_MSEC)
 #define ROOM_STEP (256u << 10) /* size of one reservation in the file system: about 4000 records */
 
-static void add64(_Atomic uint64_t *p, uint64_t v)
+static void record_add64(_Atomic uint64_t *p, uint64_t v)
 {
 	/* With one writer, the addition needs no lock. */
 	__atomic_store_n((uint64_t *)p, __atomic_load_n((uint64_t *)p, __ATOMIC_RELAXED) + v,
 		__ATOMIC_RELAXED);
 }
 
-static void set64(_Atomic uint64_t *p, uint64_t v)
+static void record_set64(_Atomic uint64_t *p, uint64_t v)
 {
 	__atomic_store_n((uint64_t *)p, v, __ATOMIC_RELAXED);
 }
 
-static uint64_t get64(const _Atomic uint64_t *p)
+static uint64_t record_get64(const _Atomic uint64_t *p)
 {
 	return __atomic_load_n((const uint64_t *)p, __ATOMIC_RELAXED);
 }
 
 /* Some file systems answer -EOPNOTSUPP; the engine assumes that they have room. */
-static int take_room(int fd, uint64_t from, uint64_t n)
+static int record_reserve_bytes(int fd, uint64_t from, uint64_t n)
 {
 	int r;
 
@@ -66,7 +66,7 @@ static int map_new(const struct engine *e, const char *name, size_t bytes, size_
 	fd = open(tmp, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644);
 	if (fd < 0)
 		return fail_errno(err, errno, "create '%s'", tmp);
-	r = ftruncate(fd, (off_t)bytes) < 0 ? -errno : take_room(fd, 0, room);
+	r = ftruncate(fd, (off_t)bytes) < 0 ? -errno : record_reserve_bytes(fd, 0, room);
 	if (r < 0) {
 		unlink(tmp);
 		return fail_errno(err, -r, "room for '%s'", path);
@@ -86,7 +86,7 @@ static int map_new(const struct engine *e, const char *name, size_t bytes, size_
  * Returns whether the file has room up to `end`. Once the file system is full, the file keeps its
  * records and gets no more.
  */
-static bool has_room(const struct engine *e, struct record_file *file, uint64_t end)
+static bool record_has_room(const struct engine *e, struct record_file *file, uint64_t end)
 {
 	uint64_t next = MIN(file->room + ROOM_STEP, file->map.n);
 	int r;
@@ -95,7 +95,7 @@ static bool has_room(const struct engine *e, struct record_file *file, uint64_t 
 		return true;
 	if (file->fd < 0)
 		return false;
-	r = take_room(file->fd, file->room, next - file->room);
+	r = record_reserve_bytes(file->fd, file->room, next - file->room);
 	if (r >= 0)
 		file->room = next;
 	if (r < 0 || next == file->map.n)
@@ -106,21 +106,21 @@ static bool has_room(const struct engine *e, struct record_file *file, uint64_t 
 	return r >= 0;
 }
 
-static void init_ring(struct engine *e, struct sim_ring_head *head, uint64_t magic,
+static void init_ring(struct engine *e, struct simgpu_ring_head *head, uint64_t magic,
 	uint32_t record_bytes, uint64_t capacity)
 {
-	head->abi = SIM_TRACE_ABI;
+	head->abi = SIMGPU_TRACE_ABI;
 	head->record_bytes = record_bytes;
 	head->capacity = capacity;
 	head->start_ns = e->start_ns;
 	head->engine_pid = (uint32_t)getpid();
 	head->devices = e->config.n;
-	set64(&head->now_ns, e->start_ns);
+	record_set64(&head->now_ns, e->start_ns);
 	head->magic = magic;
 }
 
 /* The UUID is the same on each start for the same folder and device number. */
-static void make_uuid(const struct engine *e, uint32_t i, struct sim_state_device *d)
+static void make_uuid(const struct engine *e, uint32_t i, struct simgpu_state_device *d)
 {
 	uint64_t h = str_hash(str_from(e->dir));
 	uint8_t *u = d->uuid_bytes;
@@ -138,8 +138,8 @@ static void make_uuid(const struct engine *e, uint32_t i, struct sim_state_devic
 
 static void init_device(struct engine *e, uint32_t i)
 {
-	const struct sim_model *m = &e->config.devices[i];
-	struct sim_state_device *d = &e->state->devices[i];
+	const struct simgpu_model *m = &e->config.devices[i];
+	struct simgpu_state_device *d = &e->state->devices[i];
 
 	str_copy(d->name, sizeof(d->name), str_from(m->name));
 	make_uuid(e, i, d);
@@ -161,9 +161,9 @@ static void init_device(struct engine *e, uint32_t i)
 
 static void init_state(struct engine *e)
 {
-	struct sim_state *s = e->state;
+	struct simgpu_state *s = e->state;
 
-	s->abi = SIM_ABI;
+	s->abi = SIMGPU_ABI;
 	s->bytes = sizeof(*s);
 	s->engine_pid = (uint32_t)getpid();
 	s->device_count = e->config.n;
@@ -172,26 +172,26 @@ static void init_state(struct engine *e)
 	s->module_load_ns = e->config.costs.module_ns;
 	for (uint32_t i = 0; i < e->config.n; i++)
 		init_device(e, i);
-	s->magic = SIM_MAGIC;
+	s->magic = SIMGPU_MAGIC;
 }
 
 int record_open(struct engine *e, struct error *err)
 {
-	size_t trace = 4096 + e->config.trace_records * sizeof(struct sim_trace_record);
-	size_t account = 4096 + e->config.account_records * sizeof(struct sim_account_record);
+	size_t trace = 4096 + e->config.trace_records * sizeof(struct simgpu_trace_record);
+	size_t account = 4096 + e->config.account_records * sizeof(struct simgpu_account_record);
 	struct record_file state;
 	int r;
 
-	e->sampled_proc = calloc(SIM_MAX_STATE_PROCS, sizeof(*e->sampled_proc));
+	e->sampled_proc = calloc(SIMGPU_MAX_STATE_PROCS, sizeof(*e->sampled_proc));
 	if (!e->sampled_proc)
 		return fail(err, ENOMEM, "state");
-	r = map_new(e, SIM_FILE_TRACE, trace, MIN(trace, ROOM_STEP), &e->trace_file, err);
+	r = map_new(e, SIMGPU_FILE_TRACE, trace, MIN(trace, ROOM_STEP), &e->trace_file, err);
 	if (r >= 0)
-		r = map_new(e, SIM_FILE_ACCOUNT, account, MIN(account, ROOM_STEP), &e->account_file,
-			err);
+		r = map_new(e, SIMGPU_FILE_ACCOUNT, account, MIN(account, ROOM_STEP),
+			&e->account_file, err);
 	if (r >= 0)
-		r = map_new(e, SIM_FILE_STATE, sizeof(struct sim_state), sizeof(struct sim_state),
-			&state, err);
+		r = map_new(e, SIMGPU_FILE_STATE, sizeof(struct simgpu_state),
+			sizeof(struct simgpu_state), &state, err);
 	if (r < 0)
 		return r;
 	fd_close(state.fd);
@@ -199,9 +199,9 @@ int record_open(struct engine *e, struct error *err)
 	e->trace = e->trace_file.map.p;
 	e->account = e->account_file.map.p;
 	e->state = e->state_map.p;
-	init_ring(e, e->trace, SIM_TRACE_MAGIC, sizeof(struct sim_trace_record),
+	init_ring(e, e->trace, SIMGPU_TRACE_MAGIC, sizeof(struct simgpu_trace_record),
 		e->config.trace_records);
-	init_ring(e, e->account, SIM_ACCOUNT_MAGIC, sizeof(struct sim_account_record),
+	init_ring(e, e->account, SIMGPU_ACCOUNT_MAGIC, sizeof(struct simgpu_account_record),
 		e->config.account_records);
 	init_state(e);
 	return 0;
@@ -217,80 +217,81 @@ void record_close(struct engine *e)
 	free(e->sampled_proc);
 }
 
-static struct ectx *ctx_of(const struct tl_ctx *ctx)
+static struct ectx *record_tl_ctx(const struct tl_ctx *ctx)
 {
 	return CONTAINER_OF(ctx, struct ectx, tl);
 }
 
-static void write_piece(struct engine *e, const struct sim_trace_record *record)
+static void write_piece(struct engine *e, const struct simgpu_trace_record *record)
 {
-	uint64_t n = get64(&e->trace->written), i = n % e->trace->capacity;
-	struct sim_trace_record *at = (struct sim_trace_record *)((char *)e->trace + 4096) + i;
+	uint64_t n = record_get64(&e->trace->written), i = n % e->trace->capacity;
+	struct simgpu_trace_record *at = (struct simgpu_trace_record *)((char *)e->trace + 4096) +
+		i;
 
-	if (!has_room(e, &e->trace_file, 4096 + (i + 1) * sizeof(*at)))
+	if (!record_has_room(e, &e->trace_file, 4096 + (i + 1) * sizeof(*at)))
 		return;
 	*at = *record;
 	__atomic_store_n((uint64_t *)&e->trace->written, n + 1, __ATOMIC_RELEASE);
 }
 
-static enum sim_trace_kind kind_of(const struct tl_piece *piece)
+static enum simgpu_trace_kind record_piece_kind(const struct tl_piece *piece)
 {
 	if (piece->extra)
-		return SIM_TRACE_MIGRATE;
+		return SIMGPU_TRACE_MIGRATE;
 	switch (piece->op->kind) {
-	case SIM_OP_KERNEL: return SIM_TRACE_KERNEL;
-	case SIM_OP_MEMSET: return SIM_TRACE_MEMSET;
-	case SIM_OP_PREFETCH: return SIM_TRACE_MIGRATE;
-	default: return SIM_TRACE_COPY;
+	case SIMGPU_OP_KERNEL: return SIMGPU_TRACE_KERNEL;
+	case SIMGPU_OP_MEMSET: return SIMGPU_TRACE_MEMSET;
+	case SIMGPU_OP_PREFETCH: return SIMGPU_TRACE_MIGRATE;
+	default: return SIMGPU_TRACE_COPY;
 	}
 }
 
-static void fill_op(struct sim_trace_record *r, const struct tl_piece *piece)
+static void fill_op(struct simgpu_trace_record *r, const struct tl_piece *piece)
 {
 	const struct eop *op = CONTAINER_OF(piece->op, struct eop, tl);
-	const struct sim_entry *e = &op->e;
+	const struct simgpu_entry *e = &op->e;
 
 	r->op = op->id;
 	r->submit_ns = op->tl.submit_ns;
 	r->stream = e->stream;
-	r->kind = (uint8_t)kind_of(piece);
+	r->kind = (uint8_t)record_piece_kind(piece);
 	r->permille = piece->engine == TL_ENGINE_COMPUTE ? op->tl.permille : 0;
 	if (op->tl.parent)
-		r->flags |= SIM_TRACE_GRAPH;
+		r->flags |= SIMGPU_TRACE_GRAPH;
 	if (op->tl.spin)
-		r->flags |= SIM_TRACE_SPIN;
-	if (r->kind == SIM_TRACE_MIGRATE)
+		r->flags |= SIMGPU_TRACE_SPIN;
+	if (r->kind == SIMGPU_TRACE_MIGRATE)
 		r->bytes = op->moved;
-	else if (e->kind == SIM_OP_KERNEL)
+	else if (e->kind == SIMGPU_OP_KERNEL)
 		r->name_id = e->kernel.name_id;
-	else if (e->kind == SIM_OP_COPY)
+	else if (e->kind == SIMGPU_OP_COPY)
 		r->bytes = e->copy.width * e->copy.height * e->copy.depth;
-	else if (e->kind == SIM_OP_MEMSET)
+	else if (e->kind == SIMGPU_OP_MEMSET)
 		r->bytes = e->memset.width * e->memset.height * e->memset.elem_bytes;
 }
 
 void record_piece(struct engine *e, const struct tl_piece *piece)
 {
-	struct ectx *ctx = ctx_of(piece->ctx);
-	struct sim_state_device *d = &e->state->devices[piece->device];
+	struct ectx *ctx = record_tl_ctx(piece->ctx);
+	struct simgpu_state_device *d = &e->state->devices[piece->device];
 	uint64_t ns = piece->end_ns - piece->start_ns;
 	int slot = ctx->proc->state_slot[piece->device];
-	struct sim_trace_record r = {
+	struct simgpu_trace_record r = {
 		.start_ns = piece->start_ns,
 		.end_ns = piece->end_ns,
 		.pid = (uint32_t)ctx->proc->pid,
 		.context = ctx->id,
 		.device = piece->device,
 		.engine = (uint8_t)piece->engine,
-		.kind = SIM_TRACE_SWITCH,
+		.kind = SIMGPU_TRACE_SWITCH,
 	};
 
 	if (piece->first)
-		r.flags |= SIM_TRACE_FIRST;
+		r.flags |= SIMGPU_TRACE_FIRST;
 	if (piece->last)
-		r.flags |= SIM_TRACE_LAST;
+		r.flags |= SIMGPU_TRACE_LAST;
 	if (piece->aborted)
-		r.flags |= SIM_TRACE_ABORTED;
+		r.flags |= SIMGPU_TRACE_ABORTED;
 	if (piece->op)
 		fill_op(&r, piece);
 	write_piece(e, &r);
@@ -299,11 +300,11 @@ void record_piece(struct engine *e, const struct tl_piece *piece)
 	if (piece->engine == TL_ENGINE_COMPUTE) {
 		/* Concurrent kernels count by their parts of the device. */
 		ns = ns * piece->op->permille / TL_FULL;
-		add64(&d->busy_ns, ns);
+		record_add64(&d->busy_ns, ns);
 		if (slot >= 0)
-			add64(&e->state->procs[slot].busy_ns, ns);
+			record_add64(&e->state->procs[slot].busy_ns, ns);
 	} else {
-		add64(&d->copy_ns, ns);
+		record_add64(&d->copy_ns, ns);
 	}
 }
 
@@ -311,15 +312,15 @@ void record_piece(struct engine *e, const struct tl_piece *piece)
 
 static int proc_slot(struct proc *p, uint32_t device)
 {
-	struct sim_state *s = p->engine->state;
+	struct simgpu_state *s = p->engine->state;
 	uint32_t i;
 
 	if (p->state_slot[device] >= 0)
 		return p->state_slot[device];
-	for (i = 0; i < SIM_MAX_STATE_PROCS; i++)
+	for (i = 0; i < SIMGPU_MAX_STATE_PROCS; i++)
 		if (!s->procs[i].pid)
 			break;
-	if (i == SIM_MAX_STATE_PROCS)
+	if (i == SIMGPU_MAX_STATE_PROCS)
 		return -1;
 	__atomic_add_fetch((uint32_t *)&s->generation, 1, __ATOMIC_ACQ_REL);
 	memset(&s->procs[i], 0, sizeof(s->procs[i]));
@@ -334,9 +335,9 @@ static int proc_slot(struct proc *p, uint32_t device)
 	return (int)i;
 }
 
-static void free_slot(struct proc *p, uint32_t device)
+static void record_free_slot(struct proc *p, uint32_t device)
 {
-	struct sim_state *s = p->engine->state;
+	struct simgpu_state *s = p->engine->state;
 	int i = p->state_slot[device];
 
 	if (i < 0)
@@ -358,33 +359,33 @@ void record_contexts(struct proc *p, uint32_t device, int change)
 	p->engine->state->procs[slot].contexts = (uint16_t)(p->engine->state->procs[slot].contexts +
 		change);
 	if (!p->engine->state->procs[slot].contexts && !p->mem.used[device])
-		free_slot(p, device);
+		record_free_slot(p, device);
 }
 
-void record_gone(struct proc *p)
+void record_exited(struct proc *p)
 {
-	for (uint32_t i = 0; i < SIM_MAX_DEVICES; i++)
-		free_slot(p, i);
+	for (uint32_t i = 0; i < SIMGPU_MAX_DEVICES; i++)
+		record_free_slot(p, i);
 }
 
-static void write_account(struct engine *e, const struct sim_account_record *record)
+static void write_account(struct engine *e, const struct simgpu_account_record *record)
 {
-	uint64_t n = get64(&e->account->written), i = n % e->account->capacity;
-	struct sim_account_record *at = (struct sim_account_record *)((char *)e->account + 4096) +
-		i;
+	uint64_t n = record_get64(&e->account->written), i = n % e->account->capacity;
+	struct simgpu_account_record *at =
+		(struct simgpu_account_record *)((char *)e->account + 4096) + i;
 
-	if (!has_room(e, &e->account_file, 4096 + (i + 1) * sizeof(*at)))
+	if (!record_has_room(e, &e->account_file, 4096 + (i + 1) * sizeof(*at)))
 		return;
 	*at = *record;
 	__atomic_store_n((uint64_t *)&e->account->written, n + 1, __ATOMIC_RELEASE);
 }
 
 void record_account(void *user, struct mem_owner *o, uint32_t device, uint64_t owner_bytes,
-	uint64_t device_bytes, enum sim_account_reason reason)
+	uint64_t device_bytes, enum simgpu_account_reason reason)
 {
 	struct engine *e = user;
 	struct proc *p = o->user;
-	struct sim_account_record record = {
+	struct simgpu_account_record record = {
 		.t_ns = clock_now_ns(),
 		.bytes = owner_bytes,
 		.device_bytes = device_bytes,
@@ -395,40 +396,40 @@ void record_account(void *user, struct mem_owner *o, uint32_t device, uint64_t o
 	int slot = !p ? -1 : p->dead ? p->state_slot[device] : proc_slot(p, device);
 
 	write_account(e, &record);
-	set64(&e->state->devices[device].mem_used, device_bytes);
+	record_set64(&e->state->devices[device].mem_used, device_bytes);
 	if (slot < 0)
 		return;
-	set64(&e->state->procs[slot].mem_used, owner_bytes);
+	record_set64(&e->state->procs[slot].mem_used, owner_bytes);
 	if (!owner_bytes && !e->state->procs[slot].contexts)
-		free_slot(p, device);
+		record_free_slot(p, device);
 }
 
 /* ---- utilisation ---- */
 
-static uint32_t permille(uint64_t busy_ns, uint64_t span_ns)
+static uint32_t record_permille(uint64_t busy_ns, uint64_t span_ns)
 {
 	return (uint32_t)MIN(busy_ns * 1000 / span_ns, UINT64_C(1000));
 }
 
-static void sample(struct engine *e, uint64_t now_ns)
+static void record_sample(struct engine *e, uint64_t now_ns)
 {
 	uint64_t span = now_ns - e->sample_ns;
 
 	for (uint32_t i = 0; i < e->config.n; i++) {
-		struct sim_state_device *d = &e->state->devices[i];
-		uint64_t busy = get64(&d->busy_ns), copy = get64(&d->copy_ns);
+		struct simgpu_state_device *d = &e->state->devices[i];
+		uint64_t busy = record_get64(&d->busy_ns), copy = record_get64(&d->copy_ns);
 
-		d->sm_permille = permille(busy - e->sampled_busy[i], span);
-		d->mem_permille = permille(copy - e->sampled_copy[i], span);
-		set64(&d->sample_ns, now_ns);
+		d->sm_permille = record_permille(busy - e->sampled_busy[i], span);
+		d->mem_permille = record_permille(copy - e->sampled_copy[i], span);
+		record_set64(&d->sample_ns, now_ns);
 		e->sampled_busy[i] = busy;
 		e->sampled_copy[i] = copy;
 	}
 	for (uint32_t i = 0; i < e->state->proc_slots; i++) {
-		struct sim_state_proc *p = &e->state->procs[i];
-		uint64_t busy = get64(&p->busy_ns);
+		struct simgpu_state_proc *p = &e->state->procs[i];
+		uint64_t busy = record_get64(&p->busy_ns);
 
-		p->sm_permille = permille(busy - e->sampled_proc[i], span);
+		p->sm_permille = record_permille(busy - e->sampled_proc[i], span);
 		e->sampled_proc[i] = busy;
 	}
 	e->sample_ns = now_ns;
@@ -437,8 +438,8 @@ static void sample(struct engine *e, uint64_t now_ns)
 void record_now(struct engine *e, uint64_t now_ns)
 {
 	__atomic_store_n((uint64_t *)&e->trace->now_ns, now_ns, __ATOMIC_RELEASE);
-	set64(&e->account->now_ns, now_ns);
-	set64(&e->state->now_ns, now_ns);
+	record_set64(&e->account->now_ns, now_ns);
+	record_set64(&e->state->now_ns, now_ns);
 	if (now_ns - e->sample_ns >= SAMPLE_NS)
-		sample(e, now_ns);
+		record_sample(e, now_ns);
 }

@@ -19,14 +19,14 @@
 #include "base/clock.h"
 #include "base/log.h"
 
-#define ENTRY_MAX (SIM_ENTRY_BYTES + SIM_MAX_INLINE_BYTES + SIM_ENTRY_UNIT)
+#define ENTRY_MAX (SIMGPU_ENTRY_BYTES + SIMGPU_MAX_INLINE_BYTES + SIMGPU_ENTRY_UNIT)
 
-static uint64_t load(const _Atomic uint64_t *p)
+static uint64_t submit_load64(const _Atomic uint64_t *p)
 {
 	return __atomic_load_n((const uint64_t *)p, __ATOMIC_ACQUIRE);
 }
 
-static void store(_Atomic uint64_t *p, uint64_t v)
+static void submit_store64(_Atomic uint64_t *p, uint64_t v)
 {
 	__atomic_store_n((uint64_t *)p, v, __ATOMIC_RELEASE);
 }
@@ -86,7 +86,7 @@ struct eevent *submit_event_get(struct proc *p, uint32_t slot)
 {
 	struct eevent *ev;
 
-	if (slot >= SIM_MAX_EVENTS || !p->events)
+	if (slot >= SIMGPU_MAX_EVENTS || !p->events)
 		return NULL;
 	if (p->events[slot])
 		return p->events[slot];
@@ -106,13 +106,13 @@ static void event_done(struct eop *op, uint64_t t)
 	const struct event_slot *s;
 
 	LIST_FOREACH(s, &ev->slots, link) {
-		struct sim_event *out = &s->proc->shm->events[s->slot];
+		struct simgpu_event *out = &s->proc->shm->events[s->slot];
 
-		store(&out->time_ns, t);
+		submit_store64(&out->time_ns, t);
 		if (op->tl.parent)
-			store(&out->graph_records, load(&out->graph_records) + 1);
-		else if (op->e.event.record > load(&out->record))
-			store(&out->record, op->e.event.record);
+			submit_store64(&out->graph_records, submit_load64(&out->graph_records) + 1);
+		else if (op->e.event.record > submit_load64(&out->record))
+			submit_store64(&out->record, op->e.event.record);
 	}
 	if (ev->last == op)
 		ev->last = NULL;
@@ -122,13 +122,13 @@ static void event_done(struct eop *op, uint64_t t)
 
 static void stream_completed(struct estream *s, uint64_t seq)
 {
-	struct sim_stream *out = &s->proc->shm->streams[s->slot];
-	uint64_t before = load(&out->completed);
+	struct simgpu_stream *out = &s->proc->shm->streams[s->slot];
+	uint64_t before = submit_load64(&out->completed);
 
 	if (seq <= before)
 		return;
-	store(&out->completed, seq);
-	if (load(&out->await_seq) > before)
+	submit_store64(&out->completed, seq);
+	if (submit_load64(&out->await_seq) > before)
 		s->proc->wake = true;
 }
 
@@ -179,13 +179,13 @@ static void give_callback(struct eop *op)
 {
 	struct proc *p = op->proc;
 	uint64_t n = p->cb_given++;
-	struct sim_callback *cb = &p->shm->callbacks[n % SIM_MAX_CALLBACKS];
+	struct simgpu_callback *cb = &p->shm->callbacks[n % SIMGPU_MAX_CALLBACKS];
 
-	p->cb[n % SIM_MAX_CALLBACKS] = op;
+	p->cb[n % SIMGPU_MAX_CALLBACKS] = op;
 	cb->cookie = op->e.host.cookie;
 	cb->context = op->ctx->slot;
 	cb->error = op->ctx->error;
-	store(&cb->done_ns, 0);
+	submit_store64(&cb->done_ns, 0);
 	__atomic_store_n(
 		(uint32_t *)&p->shm->engine.cb_tail, (uint32_t)p->cb_given, __ATOMIC_RELEASE);
 	syscall(SYS_futex, (uint32_t *)&p->shm->engine.cb_tail, FUTEX_WAKE, INT32_MAX, NULL, NULL,
@@ -197,7 +197,7 @@ static void start_callback(struct eop *op)
 {
 	struct proc *p = op->proc;
 
-	if (p->cb_given - p->cb_done < SIM_MAX_CALLBACKS) {
+	if (p->cb_given - p->cb_done < SIMGPU_MAX_CALLBACKS) {
 		give_callback(op);
 		return;
 	}
@@ -209,7 +209,7 @@ static void forget_callback(struct eop *op)
 	struct proc *p = op->proc;
 	const struct eop *waiting;
 
-	for (uint32_t i = 0; i < SIM_MAX_CALLBACKS; i++)
+	for (uint32_t i = 0; i < SIMGPU_MAX_CALLBACKS; i++)
 		if (p->cb[i] == op)
 			p->cb[i] = NULL;
 	TAILQ_FOREACH(waiting, &p->cb_wait, cb_link)
@@ -223,8 +223,8 @@ static void forget_callback(struct eop *op)
 static void look_callbacks(struct proc *p)
 {
 	while (p->cb_done < p->cb_given) {
-		uint32_t i = p->cb_done % SIM_MAX_CALLBACKS;
-		uint64_t t = load(&p->shm->callbacks[i].done_ns);
+		uint32_t i = p->cb_done % SIMGPU_MAX_CALLBACKS;
+		uint64_t t = submit_load64(&p->shm->callbacks[i].done_ns);
 		struct eop *op = p->cb[i];
 
 		if (!t)
@@ -252,14 +252,14 @@ static uint64_t on_start(void *user, struct tl_op *tl_op, uint64_t t)
 {
 	struct eop *op = eop_of(tl_op);
 
-	if (op->e.kind == SIM_OP_HOST_FUNC) {
+	if (op->e.kind == SIMGPU_OP_HOST_FUNC) {
 		start_callback(op);
 		return 0;
 	}
 	return op->graph ? 0 : exec_start(op);
 }
 
-static bool on_ready(void *user, struct tl_op *op, uint64_t t)
+static bool submit_on_ready(void *user, struct tl_op *op, uint64_t t)
 {
 	return exec_ready(eop_of(op));
 }
@@ -271,11 +271,11 @@ static bool on_finish(void *user, struct tl_op *tl_op, uint64_t t)
 
 	if (op->event)
 		event_done(op, t);
-	if (op->e.kind == SIM_OP_HOST_FUNC && tl_op->aborted)
+	if (op->e.kind == SIMGPU_OP_HOST_FUNC && tl_op->aborted)
 		forget_callback(op);
 	if (!op->graph && !tl_op->aborted)
 		wrote = exec_finish(op);
-	else if (op->e.kind == SIM_OP_FREE_ASYNC && op->ticket)
+	else if (op->e.kind == SIMGPU_OP_FREE_ASYNC && op->ticket)
 		mem_free_ticket(op->proc->engine->mem, op->e.mem.ptr, op->ticket);
 	if (op->stream) {
 		op->proc->pending--;
@@ -303,13 +303,13 @@ static void on_piece(void *user, const struct tl_piece *piece)
 
 struct tl_hooks submit_make_hooks(struct engine *e)
 {
-	return (struct tl_hooks){e, on_start, on_ready, on_finish, on_release, on_piece};
+	return (struct tl_hooks){e, on_start, submit_on_ready, on_finish, on_release, on_piece};
 }
 
 /* ---- operations ---- */
 
 static struct eop *eop_new(
-	struct proc *p, struct ectx *ctx, const struct sim_entry *entry, uint32_t trailing)
+	struct proc *p, struct ectx *ctx, const struct simgpu_entry *entry, uint32_t trailing)
 {
 	struct eop *op = malloc(sizeof(*op) + trailing);
 
@@ -324,38 +324,39 @@ static struct eop *eop_new(
 	if (trailing)
 		memcpy(op->data, entry + 1, trailing);
 	op->tl.kind = (uint8_t)entry->kind;
-	op->tl.visible = (entry->flags & SIM_ENTRY_VISIBLE) != 0;
+	op->tl.visible = (entry->flags & SIMGPU_ENTRY_VISIBLE) != 0;
 	op->tl.submit_ns = MIN(entry->submit_ns, clock_now_ns());
 	return op;
 }
 
 /* Attaches events and tickets to an operation, in the order of the ring. */
-static uint32_t attach(struct eop *op)
+static uint32_t submit_attach(struct eop *op)
 {
 	struct proc *p = op->proc;
 	struct tl_op *last;
 
-	switch ((enum sim_op_kind)op->e.kind) {
-	case SIM_OP_EVENT_RECORD:
+	switch ((enum simgpu_op_kind)op->e.kind) {
+	case SIMGPU_OP_EVENT_RECORD:
 		op->event = submit_event_get(p, op->e.event.event);
 		if (!op->event)
-			return SIM_INVALID_VALUE;
+			return SIMGPU_INVALID_VALUE;
 		op->event->refs++;
-		return SIM_OK;
-	case SIM_OP_EVENT_WAIT:
-		if (op->e.event.event >= SIM_MAX_EVENTS)
-			return SIM_INVALID_VALUE;
+		return SIMGPU_OK;
+	case SIMGPU_OP_EVENT_WAIT:
+		if (op->e.event.event >= SIMGPU_MAX_EVENTS)
+			return SIMGPU_INVALID_VALUE;
 		if (!p->events[op->e.event.event] || !p->events[op->e.event.event]->last)
-			return SIM_OK;
+			return SIMGPU_OK;
 		last = &p->events[op->e.event.event]->last->tl;
-		return tl_depend(p->engine->tl, &op->tl, last) < 0 ? SIM_OUT_OF_MEMORY : SIM_OK;
-	case SIM_OP_FREE_ASYNC:
+		return tl_depend(p->engine->tl, &op->tl, last) < 0 ? SIMGPU_OUT_OF_MEMORY
+								   : SIMGPU_OK;
+	case SIMGPU_OP_FREE_ASYNC:
 		if (op->stream &&
 			mem_free_later(p->engine->mem, &p->mem, op->e.mem.ptr, op->stream->id,
 				&op->ticket) < 0)
-			return SIM_INVALID_VALUE;
-		return SIM_OK;
-	default: return SIM_OK;
+			return SIMGPU_INVALID_VALUE;
+		return SIMGPU_OK;
+	default: return SIMGPU_OK;
 	}
 }
 
@@ -381,7 +382,7 @@ static void complete_at_once(struct eop *op)
 {
 	uint64_t t = tl_now(op->proc->engine->tl);
 
-	if (op->e.kind == SIM_OP_EVENT_RECORD) {
+	if (op->e.kind == SIMGPU_OP_EVENT_RECORD) {
 		op->event = submit_event_get(op->proc, op->e.event.event);
 		if (op->event) {
 			op->event->refs++;
@@ -396,38 +397,39 @@ static uint32_t plan_graph(struct eop *op)
 {
 	struct proc *p = op->proc;
 	struct timeline *tl = p->engine->tl;
-	struct egraph *g = op->e.graph.graph < SIM_MAX_GRAPHS ? p->graphs[op->e.graph.graph] : NULL;
+	struct egraph *g = op->e.graph.graph < SIMGPU_MAX_GRAPHS ? p->graphs[op->e.graph.graph]
+								 : NULL;
 	_cleanup_free_ struct eop **nodes = NULL;
 	_cleanup_free_ uint64_t *ends = NULL;
-	uint32_t status = SIM_OK, n = 0;
+	uint32_t status = SIMGPU_OK, n = 0;
 
 	if (!g)
-		return SIM_INVALID_VALUE;
+		return SIMGPU_INVALID_VALUE;
 	nodes = calloc(g->n + 1, sizeof(struct eop *));
 	ends = calloc(g->n + 1, sizeof(*ends));
 	if (!nodes || !ends)
-		return SIM_OUT_OF_MEMORY;
+		return SIMGPU_OUT_OF_MEMORY;
 	op->graph = g;
 	g->refs++;
 	op->tl.class = TL_GRAPH;
 	op->tl.visible |= g->visible;
-	for (n = 0; n < g->n && status == SIM_OK; n++) {
+	for (n = 0; n < g->n && status == SIMGPU_OK; n++) {
 		struct graph_node *from = &g->nodes[n];
 		struct eop *node = eop_new(p, op->ctx, from->entry, from->trailing);
 
 		if (!node) {
-			status = SIM_OUT_OF_MEMORY;
+			status = SIMGPU_OUT_OF_MEMORY;
 			break;
 		}
 		nodes[n] = node;
 		tl_add_node(tl, &op->tl, &node->tl);
 		node->e.stream = op->e.stream;
 		status = exec_plan(node);
-		if (status == SIM_OK)
-			status = attach(node);
-		for (uint32_t d = 0; d < from->ndeps && status == SIM_OK; d++) {
+		if (status == SIMGPU_OK)
+			status = submit_attach(node);
+		for (uint32_t d = 0; d < from->ndeps && status == SIMGPU_OK; d++) {
 			if (tl_depend(tl, &node->tl, &nodes[from->deps[d]]->tl) < 0)
-				status = SIM_OUT_OF_MEMORY;
+				status = SIMGPU_OUT_OF_MEMORY;
 			ends[n] = MAX(ends[n], ends[from->deps[d]]);
 		}
 		if (!node->tl.spin)
@@ -435,8 +437,8 @@ static uint32_t plan_graph(struct eop *op)
 		op->tl.duration_ns = MAX(op->tl.duration_ns, ends[n]);
 	}
 	/* A wait after the launch must see the records inside the graph. */
-	for (uint32_t i = 0; i < g->n && status == SIM_OK; i++)
-		if (nodes[i]->e.kind == SIM_OP_EVENT_RECORD)
+	for (uint32_t i = 0; i < g->n && status == SIMGPU_OK; i++)
+		if (nodes[i]->e.kind == SIMGPU_OP_EVENT_RECORD)
 			nodes[i]->event->last = nodes[i];
 	return status;
 }
@@ -445,20 +447,20 @@ static uint32_t plan_graph(struct eop *op)
 static uint32_t depend_on_last(struct eop *op)
 {
 	struct proc *p = op->proc;
-	const struct sim_op_graph *g = &op->e.graph;
-	struct estream *s = g->after_seq && g->after < SIM_MAX_STREAMS ? p->streams[g->after]
-								       : NULL;
+	const struct simgpu_op_graph *g = &op->e.graph;
+	struct estream *s = g->after_seq && g->after < SIMGPU_MAX_STREAMS ? p->streams[g->after]
+									  : NULL;
 
 	for (struct tl_op *on = s ? s->tl.head : NULL; on; on = on->next)
 		if (eop_of(on)->e.seq == g->after_seq)
-			return tl_depend(p->engine->tl, &op->tl, on) < 0 ? SIM_OUT_OF_MEMORY
-									 : SIM_OK;
-	return SIM_OK;
+			return tl_depend(p->engine->tl, &op->tl, on) < 0 ? SIMGPU_OUT_OF_MEMORY
+									 : SIMGPU_OK;
+	return SIMGPU_OK;
 }
 
 static void mark_awaited(struct estream *s)
 {
-	uint64_t await = load(&s->proc->shm->streams[s->slot].await_seq);
+	uint64_t await = submit_load64(&s->proc->shm->streams[s->slot].await_seq);
 	struct tl_op *op;
 
 	if (!s->tl.tail)
@@ -477,21 +479,21 @@ static void mark_awaited(struct estream *s)
 }
 
 /* Takes an operation for a stream. Returns true if a client could notice the operation. */
-static bool take_work(struct proc *p, const struct sim_entry *entry, uint32_t trailing)
+static bool take_work(struct proc *p, const struct simgpu_entry *entry, uint32_t trailing)
 {
-	struct estream *s = entry->stream < SIM_MAX_STREAMS ? p->streams[entry->stream] : NULL;
+	struct estream *s = entry->stream < SIMGPU_MAX_STREAMS ? p->streams[entry->stream] : NULL;
 	struct eop *op;
 	uint32_t status;
 
 	if (!s || s->leaving || s->ctx->slot != entry->context || entry->seq <= s->submitted) {
-		if (entry->context < SIM_MAX_CONTEXTS && p->ctx[entry->context])
-			submit_fail(p->ctx[entry->context], SIM_UNKNOWN);
+		if (entry->context < SIMGPU_MAX_CONTEXTS && p->ctx[entry->context])
+			submit_fail(p->ctx[entry->context], SIMGPU_UNKNOWN);
 		return true;
 	}
 	s->submitted = entry->seq;
 	op = eop_new(p, s->ctx, entry, trailing);
 	if (!op) {
-		submit_fail(s->ctx, SIM_OUT_OF_MEMORY);
+		submit_fail(s->ctx, SIMGPU_OUT_OF_MEMORY);
 		return true;
 	}
 	op->stream = s;
@@ -499,83 +501,83 @@ static bool take_work(struct proc *p, const struct sim_entry *entry, uint32_t tr
 		complete_at_once(op);
 		return true;
 	}
-	if (entry->kind == SIM_OP_GRAPH_LAUNCH) {
+	if (entry->kind == SIMGPU_OP_GRAPH_LAUNCH) {
 		op->tl.submit_ns += p->engine->config.costs.graph_launch_ns;
 		status = plan_graph(op);
-		if (status == SIM_OK)
+		if (status == SIMGPU_OK)
 			status = depend_on_last(op);
 	} else {
 		status = exec_plan(op);
-		if (status == SIM_OK)
-			status = attach(op);
+		if (status == SIMGPU_OK)
+			status = submit_attach(op);
 	}
-	if (status == SIM_OK && tl_submit(p->engine->tl, &s->tl, &op->tl) < 0)
-		status = SIM_OUT_OF_MEMORY;
-	if (status != SIM_OK) {
+	if (status == SIMGPU_OK && tl_submit(p->engine->tl, &s->tl, &op->tl) < 0)
+		status = SIMGPU_OUT_OF_MEMORY;
+	if (status != SIMGPU_OK) {
 		eop_discard(op);
-		submit_fail(s->ctx, status == SIM_INVALID_VALUE ? SIM_LAUNCH_FAILED : status);
+		submit_fail(s->ctx, status == SIMGPU_INVALID_VALUE ? SIMGPU_LAUNCH_FAILED : status);
 		return true;
 	}
 	p->pending++;
 	s->ops++;
-	if (entry->kind == SIM_OP_EVENT_RECORD)
+	if (entry->kind == SIMGPU_OP_EVENT_RECORD)
 		op->event->last = op;
-	if (entry->seq <= load(&p->shm->streams[s->slot].await_seq))
+	if (entry->seq <= submit_load64(&p->shm->streams[s->slot].await_seq))
 		tl_set_visible(p->engine->tl, &op->tl);
 	return op->tl.visible;
 }
 
 /* ---- entries that are no work ---- */
 
-static void take_stream(struct proc *p, const struct sim_entry *entry)
+static void take_stream(struct proc *p, const struct simgpu_entry *entry)
 {
-	struct ectx *ctx = entry->context < SIM_MAX_CONTEXTS ? p->ctx[entry->context] : NULL;
+	struct ectx *ctx = entry->context < SIMGPU_MAX_CONTEXTS ? p->ctx[entry->context] : NULL;
 	struct estream *s;
 
-	if (!ctx || entry->stream >= SIM_MAX_STREAMS || p->streams[entry->stream]) {
+	if (!ctx || entry->stream >= SIMGPU_MAX_STREAMS || p->streams[entry->stream]) {
 		if (ctx)
-			submit_fail(ctx, SIM_UNKNOWN);
+			submit_fail(ctx, SIMGPU_UNKNOWN);
 		return;
 	}
 	s = calloc(1, sizeof(*s));
 	if (!s) {
-		submit_fail(ctx, SIM_OUT_OF_MEMORY);
+		submit_fail(ctx, SIMGPU_OUT_OF_MEMORY);
 		return;
 	}
 	s->proc = p;
 	s->ctx = ctx;
 	s->slot = entry->stream;
 	s->id = ++p->engine->next_stream;
-	s->tl.legacy = (entry->stream_new.flags & SIM_STREAM_LEGACY) != 0;
-	s->tl.blocking = !(entry->stream_new.flags & SIM_STREAM_NON_BLOCKING);
+	s->tl.legacy = (entry->stream_new.flags & SIMGPU_STREAM_LEGACY) != 0;
+	s->tl.blocking = !(entry->stream_new.flags & SIMGPU_STREAM_NON_BLOCKING);
 	s->tl.priority = entry->stream_new.priority;
-	s->submitted = load(&p->shm->streams[s->slot].completed);
+	s->submitted = submit_load64(&p->shm->streams[s->slot].completed);
 	LIST_INSERT_HEAD(&p->stream_list, s, link);
 	p->streams[s->slot] = s;
 	tl_stream_add(p->engine->tl, &s->tl, &ctx->tl);
 	__atomic_store_n((uint32_t *)&p->shm->streams[s->slot].live, 1, __ATOMIC_RELEASE);
 }
 
-static void take_other(struct proc *p, const struct sim_entry *entry)
+static void take_other(struct proc *p, const struct simgpu_entry *entry)
 {
 	struct estream *s;
 
-	switch ((enum sim_op_kind)entry->kind) {
-	case SIM_OP_STREAM_CREATE: take_stream(p, entry); break;
-	case SIM_OP_STREAM_DESTROY:
-		s = entry->stream < SIM_MAX_STREAMS ? p->streams[entry->stream] : NULL;
+	switch ((enum simgpu_op_kind)entry->kind) {
+	case SIMGPU_OP_STREAM_CREATE: take_stream(p, entry); break;
+	case SIMGPU_OP_STREAM_DESTROY:
+		s = entry->stream < SIMGPU_MAX_STREAMS ? p->streams[entry->stream] : NULL;
 		if (!s)
 			break;
 		s->leaving = true;
 		if (!s->ops)
 			free_stream(s);
 		break;
-	case SIM_OP_EVENT_DESTROY:
-		if (entry->event.event < SIM_MAX_EVENTS)
+	case SIMGPU_OP_EVENT_DESTROY:
+		if (entry->event.event < SIMGPU_MAX_EVENTS)
 			submit_event_unbind(p, entry->event.event);
 		break;
-	case SIM_OP_GRAPH_DESTROY:
-		if (entry->graph.graph < SIM_MAX_GRAPHS) {
+	case SIMGPU_OP_GRAPH_DESTROY:
+		if (entry->graph.graph < SIMGPU_MAX_GRAPHS) {
 			submit_graph_unref(p->graphs[entry->graph.graph]);
 			p->graphs[entry->graph.graph] = NULL;
 		}
@@ -588,7 +590,7 @@ static void take_other(struct proc *p, const struct sim_entry *entry)
 
 bool submit_ring_is_empty(const struct proc *p)
 {
-	return p->broken || load(&p->shm->client.tail) == p->head;
+	return p->broken || submit_load64(&p->shm->client.tail) == p->head;
 }
 
 static bool break_ring(struct proc *p, const char *why)
@@ -596,52 +598,53 @@ static bool break_ring(struct proc *p, const char *why)
 	log_warn(
 		"process %d: its ring is damaged (%s): nothing more is taken from it", p->pid, why);
 	p->broken = true;
-	for (int i = 0; i < SIM_MAX_CONTEXTS; i++)
+	for (int i = 0; i < SIMGPU_MAX_CONTEXTS; i++)
 		if (p->ctx[i])
-			submit_fail(p->ctx[i], SIM_UNKNOWN);
+			submit_fail(p->ctx[i], SIMGPU_UNKNOWN);
 	return true;
 }
 
 bool submit_ingest(struct proc *p)
 {
 	static _Alignas(16) uint8_t copy[ENTRY_MAX];
-	struct sim_entry *entry = (struct sim_entry *)copy;
+	struct simgpu_entry *entry = (struct simgpu_entry *)copy;
 	uint64_t limit = p->engine->config.costs.queue_ops, tail;
 	bool visible = false;
 
 	if (!p->shm || p->dead || p->broken)
 		return false;
 	p->throttled = false;
-	tail = load(&p->shm->client.tail);
-	if (tail - p->head > SIM_RING_BYTES || tail % SIM_ENTRY_UNIT)
+	tail = submit_load64(&p->shm->client.tail);
+	if (tail - p->head > SIMGPU_RING_BYTES || tail % SIMGPU_ENTRY_UNIT)
 		return break_ring(p, "tail");
 	while (p->head != tail) {
-		uint64_t at = p->head % SIM_RING_BYTES, bytes;
+		uint64_t at = p->head % SIMGPU_RING_BYTES, bytes;
 
 		if (p->pending >= limit) {
 			p->throttled = true;
 			break;
 		}
-		memcpy(entry, p->shm->ring + at, SIM_ENTRY_UNIT);
-		bytes = (uint64_t)entry->units * SIM_ENTRY_UNIT;
-		if (!bytes || bytes > tail - p->head || bytes > SIM_RING_BYTES - at)
+		memcpy(entry, p->shm->ring + at, SIMGPU_ENTRY_UNIT);
+		bytes = (uint64_t)entry->units * SIMGPU_ENTRY_UNIT;
+		if (!bytes || bytes > tail - p->head || bytes > SIMGPU_RING_BYTES - at)
 			return break_ring(p, "size");
-		if (entry->kind != SIM_OP_PAD) {
-			if (bytes < SIM_ENTRY_BYTES || bytes > sizeof(copy) ||
-				entry->kind >= SIM_OP_COUNT)
+		if (entry->kind != SIMGPU_OP_PAD) {
+			if (bytes < SIMGPU_ENTRY_BYTES || bytes > sizeof(copy) ||
+				entry->kind >= SIMGPU_OP_COUNT)
 				return break_ring(p, "entry");
-			memcpy(copy + SIM_ENTRY_UNIT, p->shm->ring + at + SIM_ENTRY_UNIT,
-				bytes - SIM_ENTRY_UNIT);
-			if (entry->kind < SIM_OP_STREAM_CREATE)
-				visible |= take_work(p, entry, (uint32_t)(bytes - SIM_ENTRY_BYTES));
+			memcpy(copy + SIMGPU_ENTRY_UNIT, p->shm->ring + at + SIMGPU_ENTRY_UNIT,
+				bytes - SIMGPU_ENTRY_UNIT);
+			if (entry->kind < SIMGPU_OP_STREAM_CREATE)
+				visible |= take_work(
+					p, entry, (uint32_t)(bytes - SIMGPU_ENTRY_BYTES));
 			else
 				take_other(p, entry);
 		}
 		p->head += bytes;
 	}
-	store(&p->shm->engine.head, p->head);
+	submit_store64(&p->shm->engine.head, p->head);
 	/* Waiting clients wake up only when a large part of the ring is free. */
-	if (tail - p->head <= SIM_RING_BYTES / 4 * 3 &&
+	if (tail - p->head <= SIMGPU_RING_BYTES / 4 * 3 &&
 		__atomic_load_n((uint32_t *)&p->shm->client.ring_waiters, __ATOMIC_SEQ_CST))
 		p->wake = true;
 	return visible;
@@ -653,9 +656,9 @@ void submit_look(struct proc *p)
 
 	look_callbacks(p);
 	LIST_FOREACH(s, &p->stream_list, link) {
-		const struct sim_stream *shared = &p->shm->streams[s->slot];
+		const struct simgpu_stream *shared = &p->shm->streams[s->slot];
 
-		if (load(&shared->await_seq) > load(&shared->completed))
+		if (submit_load64(&shared->await_seq) > submit_load64(&shared->completed))
 			mark_awaited(s);
 	}
 }
@@ -670,58 +673,60 @@ void submit_graph_unref(struct egraph *g)
 	free(g);
 }
 
-static bool is_visible(const struct sim_entry *entry)
+static bool submit_is_visible(const struct simgpu_entry *entry)
 {
-	return (entry->flags & SIM_ENTRY_VISIBLE) || entry->kind == SIM_OP_HOST_FUNC;
+	return (entry->flags & SIMGPU_ENTRY_VISIBLE) || entry->kind == SIMGPU_OP_HOST_FUNC;
 }
 
 /* Checks all sizes and numbers in the blob; the nodes point into the blob. */
 static int parse_graph(struct egraph *g)
 {
-	size_t at = sizeof(struct sim_graph_head);
+	size_t at = sizeof(struct simgpu_graph_head);
 
 	for (uint32_t i = 0; i < g->n; i++) {
 		struct graph_node *node = &g->nodes[i];
-		struct sim_graph_node head;
+		struct simgpu_graph_node head;
 		size_t deps;
 
 		if (g->bytes - at < sizeof(head))
 			return -EINVAL;
 		memcpy(&head, (char *)g->blob + at, sizeof(head));
 		at += sizeof(head);
-		if (head.ndeps > i || head.trailing > SIM_MAX_PARAM_BYTES)
+		if (head.ndeps > i || head.trailing > SIMGPU_MAX_PARAM_BYTES)
 			return -EINVAL;
 		deps = (head.ndeps * sizeof(uint32_t) + 7) & ~(size_t)7;
-		if (g->bytes - at < deps + sizeof(struct sim_entry) + ((head.trailing + 7) & ~7u))
+		if (g->bytes - at <
+			deps + sizeof(struct simgpu_entry) + ((head.trailing + 7) & ~7u))
 			return -EINVAL;
 		node->deps = (uint32_t *)((char *)g->blob + at);
 		node->ndeps = head.ndeps;
 		at += deps;
-		node->entry = (struct sim_entry *)((char *)g->blob + at);
+		node->entry = (struct simgpu_entry *)((char *)g->blob + at);
 		node->trailing = head.trailing;
-		at += sizeof(struct sim_entry) + ((head.trailing + 7) & ~7u);
+		at += sizeof(struct simgpu_entry) + ((head.trailing + 7) & ~7u);
 		for (uint32_t d = 0; d < head.ndeps; d++)
 			if (node->deps[d] >= i)
 				return -EINVAL;
-		if (node->entry->kind == SIM_OP_PAD || node->entry->kind >= SIM_OP_GRAPH_LAUNCH ||
-			node->entry->kind == SIM_OP_PREFETCH ||
-			(node->entry->flags & SIM_ENTRY_INLINE))
+		if (node->entry->kind == SIMGPU_OP_PAD ||
+			node->entry->kind >= SIMGPU_OP_GRAPH_LAUNCH ||
+			node->entry->kind == SIMGPU_OP_PREFETCH ||
+			(node->entry->flags & SIMGPU_ENTRY_INLINE))
 			return -EINVAL;
-		g->visible |= is_visible(node->entry);
+		g->visible |= submit_is_visible(node->entry);
 	}
 	return 0;
 }
 
 int submit_graph_create(struct proc *p, uint32_t slot, int fd)
 {
-	struct sim_graph_head head;
+	struct simgpu_graph_head head;
 	struct egraph *g = NULL;
 	int64_t size = fd_size(fd);
 	int r = -EINVAL;
 
-	if (slot >= SIM_MAX_GRAPHS || p->graphs[slot] || size < (int64_t)sizeof(head) ||
+	if (slot >= SIMGPU_MAX_GRAPHS || p->graphs[slot] || size < (int64_t)sizeof(head) ||
 		size > (INT64_C(1) << 30) || pread(fd, &head, sizeof(head), 0) != sizeof(head) ||
-		head.nodes > SIM_MAX_GRAPH_NODES)
+		head.nodes > SIMGPU_MAX_GRAPH_NODES)
 		return -EINVAL;
 	g = calloc(1, sizeof(*g) + head.nodes * sizeof(g->nodes[0]));
 	if (!g)

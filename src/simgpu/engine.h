@@ -26,20 +26,20 @@
 #include "simgpu/trace.h"
 
 /* The CUresult numbers that the engine itself returns. */
-enum sim_status {
-	SIM_OK = 0,
-	SIM_INVALID_VALUE = 1,
-	SIM_OUT_OF_MEMORY = 2,
-	SIM_INVALID_DEVICE = 101,
-	SIM_INVALID_CONTEXT = 201,
-	SIM_ECC_UNCORRECTABLE = 214,
-	SIM_ILLEGAL_ADDRESS = 700,
-	SIM_PEER_ENABLED = 704,
-	SIM_PEER_NOT_ENABLED = 705,
-	SIM_LAUNCH_FAILED = 719,
-	SIM_DEVICE_UNAVAILABLE = 46,
-	SIM_NOT_SUPPORTED = 801,
-	SIM_UNKNOWN = 999,
+enum simgpu_status {
+	SIMGPU_OK = 0,
+	SIMGPU_INVALID_VALUE = 1,
+	SIMGPU_OUT_OF_MEMORY = 2,
+	SIMGPU_INVALID_DEVICE = 101,
+	SIMGPU_INVALID_CONTEXT = 201,
+	SIMGPU_ECC_UNCORRECTABLE = 214,
+	SIMGPU_ILLEGAL_ADDRESS = 700,
+	SIMGPU_PEER_ENABLED = 704,
+	SIMGPU_PEER_NOT_ENABLED = 705,
+	SIMGPU_LAUNCH_FAILED = 719,
+	SIMGPU_DEVICE_UNAVAILABLE = 46,
+	SIMGPU_NOT_SUPPORTED = 801,
+	SIMGPU_UNKNOWN = 999,
 };
 
 struct engine;
@@ -91,7 +91,7 @@ struct eevent {
 };
 
 struct graph_node {
-	const struct sim_entry *entry; /* followed by its trailing bytes */
+	const struct simgpu_entry *entry; /* followed by its trailing bytes */
 	const uint32_t *deps;
 	uint32_t ndeps, trailing;
 };
@@ -116,7 +116,7 @@ struct eop {
 	TAILQ_ENTRY(eop) cb_link;
 	struct egraph *graph;
 	uint64_t moved; /* bytes that must be moved in first */
-	struct sim_entry e;
+	struct simgpu_entry e;
 	uint32_t trailing;
 	uint8_t data[]; /* parameters, inline bytes */
 };
@@ -126,27 +126,27 @@ struct proc {
 	uint32_t id;
 	pid_t pid;
 	uint64_t start_time;
-	enum sim_role role;
+	enum simgpu_role role;
 	bool greeted, dead;
 	bool active; /* in the engine's list of active processes */
 	bool wake;   /* a thread of it must be woken */
-	int sock, pidfd, bell;
+	int sock, pidfd, doorbell;
 	int memory; /* its /proc/self/mem, or -1 */
-	struct sim_shm *shm;
+	struct simgpu_shm *shm;
 	uint64_t head;    /* ring bytes consumed */
 	uint32_t pending; /* operations in the timeline, without graph nodes */
 	bool throttled;   /* entries were left in the ring because of `pending` */
 	bool broken;      /* its ring held invalid data: the engine takes no more */
 	struct mem_owner mem;
-	struct ectx *ctx[SIM_MAX_CONTEXTS];
+	struct ectx *ctx[SIMGPU_MAX_CONTEXTS];
 	struct estream **streams; /* by slot */
 	LIST_HEAD(, estream) stream_list;
 	struct eevent **events; /* by slot */
-	struct egraph *graphs[SIM_MAX_GRAPHS];
+	struct egraph *graphs[SIMGPU_MAX_GRAPHS];
 	uint64_t cb_given, cb_done;
-	struct eop *cb[SIM_MAX_CALLBACKS];
+	struct eop *cb[SIMGPU_MAX_CALLBACKS];
 	TAILQ_HEAD(, eop) cb_wait;
-	int state_slot[SIM_MAX_DEVICES]; /* -1 */
+	int state_slot[SIMGPU_MAX_DEVICES]; /* -1 */
 	struct proc *next, *active_next;
 };
 
@@ -163,7 +163,7 @@ struct record_file {
 struct engine {
 	char dir[3072];
 	const char *devices; /* devices of the command line; NULL: none */
-	struct sim_config config;
+	struct simgpu_config config;
 	struct memory *mem;
 	struct timeline *tl;
 	struct proc *procs, *active;
@@ -181,15 +181,15 @@ struct engine {
 	uint64_t host_wait_since;
 	uint64_t backoff_ns;
 	/* faults */
-	struct sim_faults faults;
+	struct simgpu_faults faults;
 	uint64_t faults_since_ns;
 	/* files */
 	struct map state_map;
 	struct record_file trace_file, account_file;
-	struct sim_state *state;
-	struct sim_ring_head *trace, *account;
+	struct simgpu_state *state;
+	struct simgpu_ring_head *trace, *account;
 	uint64_t sample_ns;
-	uint64_t sampled_busy[SIM_MAX_DEVICES], sampled_copy[SIM_MAX_DEVICES];
+	uint64_t sampled_busy[SIMGPU_MAX_DEVICES], sampled_copy[SIMGPU_MAX_DEVICES];
 	uint64_t *sampled_proc; /* by state slot */
 };
 
@@ -248,10 +248,10 @@ int record_open(struct engine *e, struct error *err);
 void record_close(struct engine *e);
 void record_piece(struct engine *e, const struct tl_piece *piece);
 void record_account(void *user, struct mem_owner *o, uint32_t device, uint64_t owner_bytes,
-	uint64_t device_bytes, enum sim_account_reason reason);
+	uint64_t device_bytes, enum simgpu_account_reason reason);
 /* A process made (+1) or lost (-1) a context on a device. */
 void record_contexts(struct proc *p, uint32_t device, int change);
-void record_gone(struct proc *p);
+void record_exited(struct proc *p);
 void record_now(struct engine *e, uint64_t now_ns);
 
 /* ---- engine-main.c ---- */

@@ -15,7 +15,7 @@
 
 #include "simgpu/memory.h"
 
-#define GRANULES (SIM_VA_SIZE / SIM_GRANULE)
+#define GRANULES (SIMGPU_VA_SIZE / SIMGPU_GRANULE)
 #define GRANULES_WRAP (UINT64_C(1) << 20) /* 2 TiB */
 
 enum block_state { BLOCK_FREE, BLOCK_USED, BLOCK_LEAVING };
@@ -37,7 +37,7 @@ struct mem_heap {
 	struct mem_owner *owner;
 	struct mem_pool *pool; /* or NULL */
 	uint32_t device, ctx;
-	enum sim_mem_kind kind;
+	enum simgpu_mem_kind kind;
 	uint64_t grow_bytes;
 	struct mem_blocks free, leaving;
 	LIST_HEAD(, mem_region) regions;
@@ -87,7 +87,7 @@ struct mem_export {
 struct mem_region {
 	uint64_t base, bytes; /* granules */
 	uint64_t asked;
-	enum sim_mem_kind kind;
+	enum simgpu_mem_kind kind;
 	uint32_t device, ctx;
 	struct mem_owner *owner;
 	LIST_ENTRY(mem_region) link; /* in the owner's list */
@@ -105,7 +105,7 @@ struct mem_region {
 	struct mem_phys *phys;
 	struct mem_region *within; /* the reservation */
 	uint32_t mappings;         /* reservations */
-	uint8_t access[SIM_MAX_DEVICES];
+	uint8_t access[SIMGPU_MAX_DEVICES];
 	struct mem_refs importers;
 	uint64_t ipc_key;
 	bool is_orphan; /* its maker has freed it; it lasts until the last importer closes it */
@@ -113,7 +113,7 @@ struct mem_region {
 
 struct memory {
 	uint32_t devices;
-	uint64_t total[SIM_MAX_DEVICES], used[SIM_MAX_DEVICES];
+	uint64_t total[SIMGPU_MAX_DEVICES], used[SIMGPU_MAX_DEVICES];
 	struct mem_region **table;
 	uint64_t next; /* next granule to try */
 	uint64_t wrap; /* addresses start again here; grows when nothing below is free */
@@ -138,7 +138,7 @@ static inline uint64_t mem_round_up(uint64_t v, uint64_t to)
 struct mem_region *mem_region_at(const struct memory *m, uint64_t addr);
 /* Counts each change of the memory that an owner holds. */
 void mem_count(struct memory *m, struct mem_owner *o, uint32_t device, int64_t change,
-	enum sim_account_reason reason);
+	enum simgpu_account_reason reason);
 /*
  * Evicts managed memory until `bytes` fit; -ENOMEM. Adds the moved bytes to *moved unless it is
  * NULL.
@@ -159,11 +159,11 @@ void mem_region_list(struct memory *m, struct mem_region *r);
 int mem_region_new(struct memory *m, struct mem_owner *o, uint64_t bytes, uint64_t align,
 	struct mem_region **ret_r);
 int mem_region_alloc(struct memory *m, struct mem_owner *o, uint32_t device, uint64_t bytes,
-	enum sim_account_reason reason, struct mem_region **ret_r);
+	enum simgpu_account_reason reason, struct mem_region **ret_r);
 void mem_region_free(struct memory *m, struct mem_region *r);
-void mem_region_release(struct memory *m, struct mem_region *r, enum sim_account_reason reason);
+void mem_region_release(struct memory *m, struct mem_region *r, enum simgpu_account_reason reason);
 /* Like mem_region_release(), but a region that other processes have open then belongs to them. */
-void mem_region_leave(struct memory *m, struct mem_region *r, enum sim_account_reason reason);
+void mem_region_leave(struct memory *m, struct mem_region *r, enum simgpu_account_reason reason);
 struct mem_ref *mem_ref_find(const struct mem_refs *refs, const struct mem_owner *o);
 int mem_ref_add(struct mem_refs *refs, struct mem_owner *o);
 /* Returns true when the owner's last reference was dropped. */
@@ -173,7 +173,7 @@ bool mem_ref_drop(struct mem_refs *refs, const struct mem_owner *o, bool all);
 
 /* NULL: the engine is out of memory. */
 struct mem_heap *mem_heap_get(
-	struct mem_owner *o, uint32_t ctx, uint32_t device, enum sim_mem_kind kind);
+	struct mem_owner *o, uint32_t ctx, uint32_t device, enum simgpu_mem_kind kind);
 int mem_heap_alloc(struct memory *m, struct mem_heap *h, uint64_t bytes, uint64_t *ret_ptr);
 void mem_heaps_free(struct mem_owner *o, uint32_t ctx, bool all);
 /* In a region with blocks, the block that contains the address. */

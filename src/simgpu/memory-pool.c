@@ -72,8 +72,8 @@ static int heap_grow(struct memory *m, struct mem_heap *h, uint64_t bytes)
 	struct mem_region *r;
 	int ret;
 
-	ret = mem_region_alloc(m, h->owner, h->device, mem_round_up(bytes, SIM_GRANULE),
-		h->pool ? SIM_ACCOUNT_POOL : SIM_ACCOUNT_ALLOC, &r);
+	ret = mem_region_alloc(m, h->owner, h->device, mem_round_up(bytes, SIMGPU_GRANULE),
+		h->pool ? SIMGPU_ACCOUNT_POOL : SIMGPU_ACCOUNT_ALLOC, &r);
 	if (ret < 0)
 		return ret;
 	r->kind = h->kind;
@@ -81,7 +81,7 @@ static int heap_grow(struct memory *m, struct mem_heap *h, uint64_t bytes)
 	r->heap = h;
 	ret = block_insert(r, 0, r->base, r->bytes);
 	if (ret < 0) {
-		mem_region_release(m, r, SIM_ACCOUNT_FREE);
+		mem_region_release(m, r, SIMGPU_ACCOUNT_FREE);
 		return ret;
 	}
 	LIST_INSERT_HEAD(&h->regions, r, heap_link);
@@ -99,7 +99,7 @@ static void heap_shrink(struct memory *m, struct mem_heap *h, struct mem_region 
 		LIST_REMOVE(r->blocks[i], link);
 	if (h->pool)
 		h->pool->reserved -= r->bytes;
-	mem_region_release(m, r, h->pool ? SIM_ACCOUNT_POOL : SIM_ACCOUNT_FREE);
+	mem_region_release(m, r, h->pool ? SIMGPU_ACCOUNT_POOL : SIMGPU_ACCOUNT_FREE);
 }
 
 static int heap_take(struct mem_heap *h, uint64_t bytes, struct mem_block **ret_b)
@@ -152,7 +152,7 @@ static void block_free(struct mem_block *b)
 }
 
 struct mem_heap *mem_heap_get(
-	struct mem_owner *o, uint32_t ctx, uint32_t device, enum sim_mem_kind kind)
+	struct mem_owner *o, uint32_t ctx, uint32_t device, enum simgpu_mem_kind kind)
 {
 	struct mem_heap *h;
 
@@ -162,8 +162,11 @@ struct mem_heap *mem_heap_get(
 	h = calloc(1, sizeof(*h));
 	if (!h)
 		return NULL;
-	*h = (struct mem_heap){
-		.owner = o, .device = device, .ctx = ctx, .kind = kind, .grow_bytes = SIM_GRANULE};
+	*h = (struct mem_heap){.owner = o,
+		.device = device,
+		.ctx = ctx,
+		.kind = kind,
+		.grow_bytes = SIMGPU_GRANULE};
 	LIST_INSERT_HEAD(&o->heaps, h, link);
 	return h;
 }
@@ -251,8 +254,8 @@ static int pool_new(struct memory *m, struct mem_owner *o, uint64_t id, uint32_t
 		.pool = p,
 		.device = device,
 		.ctx = MEM_NO_CTX,
-		.kind = SIM_MEM_POOL,
-		.grow_bytes = MIN(chunk_bytes, mem_round_up(m->total[device] / 64, SIM_GRANULE)),
+		.kind = SIMGPU_MEM_POOL,
+		.grow_bytes = MIN(chunk_bytes, mem_round_up(m->total[device] / 64, SIMGPU_GRANULE)),
 	};
 	LIST_INSERT_HEAD(&o->pools, p, link);
 	*ret_pool = p;
@@ -325,14 +328,14 @@ int mem_pool_destroy(struct memory *m, struct mem_owner *o, uint64_t id)
 int mem_pool_set(struct memory *m, struct mem_pool *pool, uint32_t attr, uint64_t value)
 {
 	switch (attr) {
-	case SIM_POOL_RELEASE_THRESHOLD:
+	case SIMGPU_POOL_RELEASE_THRESHOLD:
 		pool->threshold = value;
 		pool_settle(m, pool, value);
 		return 0;
-	case SIM_POOL_RESERVED_HIGH:
+	case SIMGPU_POOL_RESERVED_HIGH:
 		pool->reserved_high = pool->reserved;
 		return value ? -EINVAL : 0;
-	case SIM_POOL_USED_HIGH: pool->used_high = pool->used; return value ? -EINVAL : 0;
+	case SIMGPU_POOL_USED_HIGH: pool->used_high = pool->used; return value ? -EINVAL : 0;
 	default: return -EINVAL;
 	}
 }
@@ -340,11 +343,11 @@ int mem_pool_set(struct memory *m, struct mem_pool *pool, uint32_t attr, uint64_
 int mem_pool_read(const struct mem_pool *pool, uint32_t attr, uint64_t *ret_value)
 {
 	switch (attr) {
-	case SIM_POOL_RELEASE_THRESHOLD: *ret_value = pool->threshold; return 0;
-	case SIM_POOL_RESERVED_CURRENT: *ret_value = pool->reserved; return 0;
-	case SIM_POOL_RESERVED_HIGH: *ret_value = pool->reserved_high; return 0;
-	case SIM_POOL_USED_CURRENT: *ret_value = pool->used; return 0;
-	case SIM_POOL_USED_HIGH: *ret_value = pool->used_high; return 0;
+	case SIMGPU_POOL_RELEASE_THRESHOLD: *ret_value = pool->threshold; return 0;
+	case SIMGPU_POOL_RESERVED_CURRENT: *ret_value = pool->reserved; return 0;
+	case SIMGPU_POOL_RESERVED_HIGH: *ret_value = pool->reserved_high; return 0;
+	case SIMGPU_POOL_USED_CURRENT: *ret_value = pool->used; return 0;
+	case SIMGPU_POOL_USED_HIGH: *ret_value = pool->used_high; return 0;
 	default: return -EINVAL;
 	}
 }
@@ -386,10 +389,10 @@ int mem_pool_alloc(
 	}
 	r = heap_take(h, bytes, &b);
 	if (r == -ENOENT) {
-		uint64_t grow = MAX(h->grow_bytes, mem_round_up(bytes, SIM_GRANULE));
+		uint64_t grow = MAX(h->grow_bytes, mem_round_up(bytes, SIMGPU_GRANULE));
 
 		if (pool->max_bytes && pool->reserved + grow > pool->max_bytes)
-			grow = mem_round_up(bytes, SIM_GRANULE);
+			grow = mem_round_up(bytes, SIMGPU_GRANULE);
 		if (pool->max_bytes && pool->reserved + grow > pool->max_bytes)
 			return -ENOMEM;
 		r = heap_grow(m, h, grow);
@@ -414,7 +417,7 @@ int mem_free_later(
 	struct mem_region *r = mem_region_at(m, ptr);
 	struct mem_block *b;
 
-	if (!r || r->kind == SIM_MEM_RESERVED || r->kind == SIM_MEM_VMM)
+	if (!r || r->kind == SIMGPU_MEM_RESERVED || r->kind == SIMGPU_MEM_VMM)
 		return -ENOENT;
 	if (r->owner != o)
 		return -EPERM;

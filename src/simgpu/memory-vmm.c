@@ -20,19 +20,19 @@
 /* ---- reservations and handles ---- */
 
 int mem_reserve(struct memory *m, struct mem_owner *o, uint64_t bytes, uint64_t align,
-	uint64_t wish, uint64_t *ret_ptr)
+	uint64_t hint, uint64_t *ret_ptr)
 {
 	struct mem_region *r;
-	uint64_t next, g = (wish - SIM_VA_BASE) / SIM_GRANULE, saved = m->next;
+	uint64_t next, g = (hint - SIMGPU_VA_BASE) / SIMGPU_GRANULE, saved = m->next;
 	int ret;
 
-	if (!bytes || bytes % SIM_GRANULE || (align & (align - 1)))
+	if (!bytes || bytes % SIMGPU_GRANULE || (align & (align - 1)))
 		return -EINVAL;
-	if (wish && wish % SIM_GRANULE == 0 && mem_is_device(wish) && bytes < SIM_VA_SIZE &&
-		g + bytes / SIM_GRANULE <= GRANULES &&
-		mem_range_is_free(m, g, bytes / SIM_GRANULE, &next)) {
+	if (hint && hint % SIMGPU_GRANULE == 0 && mem_is_device(hint) && bytes < SIMGPU_VA_SIZE &&
+		g + bytes / SIMGPU_GRANULE <= GRANULES &&
+		mem_range_is_free(m, g, bytes / SIMGPU_GRANULE, &next)) {
 		m->next = g;
-		m->wrap = MAX(m->wrap, g + bytes / SIM_GRANULE);
+		m->wrap = MAX(m->wrap, g + bytes / SIMGPU_GRANULE);
 		ret = mem_region_new(m, o, bytes, 0, &r);
 		m->next = saved;
 	} else {
@@ -40,7 +40,7 @@ int mem_reserve(struct memory *m, struct mem_owner *o, uint64_t bytes, uint64_t 
 	}
 	if (ret < 0)
 		return ret;
-	r->kind = SIM_MEM_RESERVED;
+	r->kind = SIMGPU_MEM_RESERVED;
 	*ret_ptr = r->base;
 	return 0;
 }
@@ -49,7 +49,7 @@ int mem_unreserve(struct memory *m, struct mem_owner *o, uint64_t ptr, uint64_t 
 {
 	struct mem_region *r = mem_region_at(m, ptr);
 
-	if (!r || r->kind != SIM_MEM_RESERVED || r->owner != o || r->base != ptr ||
+	if (!r || r->kind != SIMGPU_MEM_RESERVED || r->owner != o || r->base != ptr ||
 		r->bytes != bytes || r->mappings)
 		return -EINVAL;
 	mem_region_free(m, r);
@@ -70,7 +70,7 @@ static void phys_settle(struct memory *m, struct mem_phys *p)
 {
 	if (!LIST_EMPTY(&p->refs) || p->maps || p->exports)
 		return;
-	mem_count(m, p->charged, p->device, -(int64_t)p->bytes, SIM_ACCOUNT_VMM);
+	mem_count(m, p->charged, p->device, -(int64_t)p->bytes, SIMGPU_ACCOUNT_VMM);
 	LIST_REMOVE(p, link);
 	close(p->fd);
 	free(p);
@@ -82,7 +82,7 @@ int mem_phys_create(
 	struct mem_phys *p;
 	int r;
 
-	if (!bytes || bytes % SIM_GRANULE || device >= m->devices)
+	if (!bytes || bytes % SIMGPU_GRANULE || device >= m->devices)
 		return -EINVAL;
 	r = mem_make_room(m, device, bytes, NULL);
 	if (r < 0)
@@ -102,7 +102,7 @@ int mem_phys_create(
 	p->bytes = bytes;
 	p->charged = o;
 	LIST_INSERT_HEAD(&m->phys, p, link);
-	mem_count(m, o, device, (int64_t)bytes, SIM_ACCOUNT_VMM);
+	mem_count(m, o, device, (int64_t)bytes, SIMGPU_ACCOUNT_VMM);
 	*ret_id = p->id;
 	return 0;
 }
@@ -200,9 +200,9 @@ void mem_exports_free(struct memory *m)
 
 static void phys_move(struct memory *m, struct mem_phys *p, struct mem_owner *to)
 {
-	mem_count(m, p->charged, p->device, -(int64_t)p->bytes, SIM_ACCOUNT_VMM);
+	mem_count(m, p->charged, p->device, -(int64_t)p->bytes, SIMGPU_ACCOUNT_VMM);
 	p->charged = to;
-	mem_count(m, to, p->device, (int64_t)p->bytes, SIM_ACCOUNT_VMM);
+	mem_count(m, to, p->device, (int64_t)p->bytes, SIMGPU_ACCOUNT_VMM);
 }
 
 int mem_phys_import(struct memory *m, struct mem_owner *o, int fd, uint64_t *ret_id)
@@ -231,7 +231,7 @@ int mem_phys_retain(struct memory *m, struct mem_owner *o, uint64_t addr, uint64
 {
 	struct mem_region *r = mem_region_at(m, addr);
 
-	if (!r || r->kind != SIM_MEM_VMM || r->owner != o)
+	if (!r || r->kind != SIMGPU_MEM_VMM || r->owner != o)
 		return -EINVAL;
 	*ret_id = r->phys->id;
 	return mem_ref_add(&r->phys->refs, o);
@@ -243,11 +243,11 @@ int mem_map(struct memory *m, struct mem_owner *o, uint64_t ptr, uint64_t bytes,
 	struct mem_region *within = mem_region_at(m, ptr), *r;
 	struct mem_phys *p = phys_of(m, o, id);
 
-	if (!p || !within || within->kind != SIM_MEM_RESERVED || within->owner != o || !bytes ||
-		(ptr | bytes | offset) % SIM_GRANULE || offset > p->bytes ||
+	if (!p || !within || within->kind != SIMGPU_MEM_RESERVED || within->owner != o || !bytes ||
+		(ptr | bytes | offset) % SIMGPU_GRANULE || offset > p->bytes ||
 		bytes > p->bytes - offset || bytes > within->base + within->bytes - ptr)
 		return -EINVAL;
-	for (uint64_t a = ptr; a < ptr + bytes; a += SIM_GRANULE)
+	for (uint64_t a = ptr; a < ptr + bytes; a += SIMGPU_GRANULE)
 		if (mem_region_at(m, a) != within)
 			return -EINVAL;
 	r = calloc(1, sizeof(*r));
@@ -259,7 +259,7 @@ int mem_map(struct memory *m, struct mem_owner *o, uint64_t ptr, uint64_t bytes,
 	}
 	r->base = ptr;
 	r->bytes = r->asked = bytes;
-	r->kind = SIM_MEM_VMM;
+	r->kind = SIMGPU_MEM_VMM;
 	r->device = p->device;
 	r->ctx = MEM_NO_CTX;
 	r->resident = -1;
@@ -290,12 +290,12 @@ static int check_mappings(
 {
 	uint64_t at = ptr;
 
-	if (!bytes || bytes > SIM_VA_SIZE)
+	if (!bytes || bytes > SIMGPU_VA_SIZE)
 		return -EINVAL;
 	while (at < ptr + bytes) {
 		const struct mem_region *r = mem_region_at(m, at);
 
-		if (!r || r->kind != SIM_MEM_VMM || r->owner != o || r->base != at)
+		if (!r || r->kind != SIMGPU_MEM_VMM || r->owner != o || r->base != at)
 			return -EINVAL;
 		at += r->bytes;
 	}
@@ -339,7 +339,8 @@ int mem_ipc_export(struct memory *m, struct mem_owner *o, uint64_t ptr, uint64_t
 	struct mem_info info;
 
 	if (!r || mem_query(m, ptr, &info) < 0 || info.base != ptr || r->owner != o ||
-		r->kind == SIM_MEM_MANAGED || r->kind == SIM_MEM_RESERVED || r->kind == SIM_MEM_VMM)
+		r->kind == SIMGPU_MEM_MANAGED || r->kind == SIMGPU_MEM_RESERVED ||
+		r->kind == SIMGPU_MEM_VMM)
 		return -EINVAL;
 	if (!r->ipc_key)
 		r->ipc_key = m->next_id++;
@@ -378,7 +379,7 @@ int mem_ipc_close(struct memory *m, struct mem_owner *o, uint64_t ptr)
 	if (!r || !mem_ref_find(&r->importers, o))
 		return -EINVAL;
 	if (mem_ref_drop(&r->importers, o, false) && r->is_orphan && r->owner == o)
-		mem_region_leave(m, r, SIM_ACCOUNT_FREE);
+		mem_region_leave(m, r, SIMGPU_ACCOUNT_FREE);
 	return 0;
 }
 

@@ -31,18 +31,18 @@ int mem_new(const uint64_t *total_bytes, uint32_t devices, mem_account_fn *accou
 		free(m);
 		return -ENOMEM;
 	}
-	arena = mmap((void *)SIM_VA_BASE, SIM_VA_SIZE, PROT_NONE,
+	arena = mmap((void *)SIMGPU_VA_BASE, SIMGPU_VA_SIZE, PROT_NONE,
 		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
-	if (arena != (void *)SIM_VA_BASE) {
+	if (arena != (void *)SIMGPU_VA_BASE) {
 		if (arena != MAP_FAILED)
-			munmap(arena, SIM_VA_SIZE);
+			munmap(arena, SIMGPU_VA_SIZE);
 		munmap(m->table, GRANULES * sizeof(*m->table));
 		free(m);
 		return -ENOMEM;
 	}
 	m->exports_epoll = epoll_create1(EPOLL_CLOEXEC);
 	if (m->exports_epoll < 0) {
-		munmap(arena, SIM_VA_SIZE);
+		munmap(arena, SIMGPU_VA_SIZE);
 		munmap(m->table, GRANULES * sizeof(*m->table));
 		free(m);
 		return -ENOMEM;
@@ -53,7 +53,7 @@ int mem_new(const uint64_t *total_bytes, uint32_t devices, mem_account_fn *accou
 	m->user = user;
 	m->next = 1;
 	m->wrap = GRANULES_WRAP;
-	m->next_id = SIM_MAX_DEVICES + 1;
+	m->next_id = SIMGPU_MAX_DEVICES + 1;
 	*ret_m = m;
 	return 0;
 }
@@ -64,7 +64,7 @@ void mem_free_all(struct memory *m)
 		return;
 	mem_exports_free(m);
 	close(m->exports_epoll);
-	munmap((void *)SIM_VA_BASE, SIM_VA_SIZE);
+	munmap((void *)SIMGPU_VA_BASE, SIMGPU_VA_SIZE);
 	munmap(m->table, GRANULES * sizeof(*m->table));
 	free(m);
 }
@@ -83,11 +83,11 @@ uint64_t mem_used(const struct memory *m, uint32_t device)
 
 struct mem_region *mem_region_at(const struct memory *m, uint64_t addr)
 {
-	return mem_is_device(addr) ? m->table[(addr - SIM_VA_BASE) / SIM_GRANULE] : NULL;
+	return mem_is_device(addr) ? m->table[(addr - SIMGPU_VA_BASE) / SIMGPU_GRANULE] : NULL;
 }
 
 void mem_count(struct memory *m, struct mem_owner *o, uint32_t device, int64_t change,
-	enum sim_account_reason reason)
+	enum simgpu_account_reason reason)
 {
 	m->used[device] += (uint64_t)change;
 	o->used[device] += (uint64_t)change;
@@ -98,7 +98,7 @@ static void region_evict(struct memory *m, struct mem_region *r)
 {
 	if (r->resident < 0)
 		return;
-	mem_count(m, r->owner, (uint32_t)r->resident, -(int64_t)r->bytes, SIM_ACCOUNT_MIGRATE);
+	mem_count(m, r->owner, (uint32_t)r->resident, -(int64_t)r->bytes, SIMGPU_ACCOUNT_MIGRATE);
 	r->resident = -1;
 }
 
@@ -110,7 +110,7 @@ static struct mem_region *find_victim(const struct memory *m, uint32_t device)
 	struct mem_region *victim = NULL, *r;
 
 	LIST_FOREACH(r, &m->special, special_link)
-		if (r->kind == SIM_MEM_MANAGED && r->resident == (int)device &&
+		if (r->kind == SIMGPU_MEM_MANAGED && r->resident == (int)device &&
 			r->use <= m->use_begin && (!victim || r->use < victim->use))
 			victim = r;
 	return victim;
@@ -133,11 +133,11 @@ int mem_make_room(struct memory *m, uint32_t device, uint64_t bytes, uint64_t *m
 }
 
 int mem_charge(struct memory *m, struct mem_owner *o, uint32_t device, uint64_t bytes,
-	enum sim_account_reason reason)
+	enum simgpu_account_reason reason)
 {
 	int r;
 
-	bytes = mem_round_up(bytes, SIM_GRANULE);
+	bytes = mem_round_up(bytes, SIMGPU_GRANULE);
 	r = mem_make_room(m, device, bytes, NULL);
 	if (r < 0)
 		return r;
@@ -147,9 +147,9 @@ int mem_charge(struct memory *m, struct mem_owner *o, uint32_t device, uint64_t 
 }
 
 void mem_uncharge(struct memory *m, struct mem_owner *o, uint32_t device, uint64_t bytes,
-	enum sim_account_reason reason)
+	enum simgpu_account_reason reason)
 {
-	bytes = mem_round_up(bytes, SIM_GRANULE);
+	bytes = mem_round_up(bytes, SIMGPU_GRANULE);
 	assert(bytes <= o->used[device] && bytes <= m->used[device]);
 	if (bytes)
 		mem_count(m, o, device, -(int64_t)bytes, reason);
@@ -164,7 +164,7 @@ bool mem_range_is_free(const struct memory *m, uint64_t g, uint64_t n, uint64_t 
 
 		if (!r)
 			continue;
-		*ret_next = (r->base - SIM_VA_BASE + r->bytes) / SIM_GRANULE;
+		*ret_next = (r->base - SIMGPU_VA_BASE + r->bytes) / SIMGPU_GRANULE;
 		if (*ret_next <= i) /* a mapping inside a reservation */
 			*ret_next = i + 1;
 		return false;
@@ -206,9 +206,9 @@ static int find_range(struct memory *m, uint64_t n, uint64_t align, uint64_t *re
 
 void mem_region_map(struct memory *m, const struct mem_region *at, struct mem_region *value)
 {
-	uint64_t g = (at->base - SIM_VA_BASE) / SIM_GRANULE;
+	uint64_t g = (at->base - SIMGPU_VA_BASE) / SIMGPU_GRANULE;
 
-	for (uint64_t i = 0; i < at->bytes / SIM_GRANULE; i++)
+	for (uint64_t i = 0; i < at->bytes / SIMGPU_GRANULE; i++)
 		m->table[g + i] = value;
 }
 
@@ -241,20 +241,20 @@ void mem_region_link(struct mem_owner *o, struct mem_region *r)
 int mem_region_new(struct memory *m, struct mem_owner *o, uint64_t bytes, uint64_t align,
 	struct mem_region **ret_r)
 {
-	uint64_t g, n = mem_round_up(bytes, SIM_GRANULE) / SIM_GRANULE;
+	uint64_t g, n = mem_round_up(bytes, SIMGPU_GRANULE) / SIMGPU_GRANULE;
 	struct mem_region *r;
 	int ret;
 
 	if (!bytes || n > GRANULES / 2)
 		return -ENOMEM;
-	ret = find_range(m, n, MAX(align / SIM_GRANULE, UINT64_C(1)), &g);
+	ret = find_range(m, n, MAX(align / SIMGPU_GRANULE, UINT64_C(1)), &g);
 	if (ret < 0)
 		return ret;
 	r = calloc(1, sizeof(*r));
 	if (!r)
 		return -ENOMEM;
-	r->base = SIM_VA_BASE + g * SIM_GRANULE;
-	r->bytes = n * SIM_GRANULE;
+	r->base = SIMGPU_VA_BASE + g * SIMGPU_GRANULE;
+	r->bytes = n * SIMGPU_GRANULE;
 	r->asked = bytes;
 	r->ctx = MEM_NO_CTX;
 	r->resident = -1;
@@ -295,12 +295,12 @@ void mem_region_free(struct memory *m, struct mem_region *r)
 
 /* Creates a region with memory of the device. */
 int mem_region_alloc(struct memory *m, struct mem_owner *o, uint32_t device, uint64_t bytes,
-	enum sim_account_reason reason, struct mem_region **ret_r)
+	enum simgpu_account_reason reason, struct mem_region **ret_r)
 {
 	struct mem_region *r;
 	int ret;
 
-	ret = mem_make_room(m, device, mem_round_up(bytes, SIM_GRANULE), NULL);
+	ret = mem_make_room(m, device, mem_round_up(bytes, SIMGPU_GRANULE), NULL);
 	if (ret < 0)
 		return ret;
 	ret = mem_region_new(m, o, bytes, 0, &r);
@@ -317,9 +317,9 @@ int mem_region_alloc(struct memory *m, struct mem_owner *o, uint32_t device, uin
 	return 0;
 }
 
-void mem_region_release(struct memory *m, struct mem_region *r, enum sim_account_reason reason)
+void mem_region_release(struct memory *m, struct mem_region *r, enum simgpu_account_reason reason)
 {
-	if (r->kind == SIM_MEM_MANAGED)
+	if (r->kind == SIMGPU_MEM_MANAGED)
 		region_evict(m, r);
 	else
 		mem_count(m, r->owner, r->device, -(int64_t)r->bytes, reason);
@@ -327,7 +327,7 @@ void mem_region_release(struct memory *m, struct mem_region *r, enum sim_account
 	mem_region_free(m, r);
 }
 
-void mem_region_leave(struct memory *m, struct mem_region *r, enum sim_account_reason reason)
+void mem_region_leave(struct memory *m, struct mem_region *r, enum simgpu_account_reason reason)
 {
 	struct mem_owner *heir = NULL;
 	const struct mem_ref *ref;
@@ -336,14 +336,14 @@ void mem_region_leave(struct memory *m, struct mem_region *r, enum sim_account_r
 	LIST_FOREACH(ref, &r->importers, link)
 		if (ref->owner != r->owner && !r->heap && !heir)
 			heir = ref->owner;
-	if (!heir || r->kind == SIM_MEM_MANAGED) {
+	if (!heir || r->kind == SIMGPU_MEM_MANAGED) {
 		mem_region_release(m, r, reason);
 		return;
 	}
 	mem_count(m, r->owner, r->device, -(int64_t)r->bytes, reason);
 	LIST_REMOVE(r, link);
 	mem_region_link(heir, r);
-	mem_count(m, heir, r->device, (int64_t)r->bytes, SIM_ACCOUNT_ALLOC);
+	mem_count(m, heir, r->device, (int64_t)r->bytes, SIMGPU_ACCOUNT_ALLOC);
 	r->ctx = MEM_NO_CTX;
 	r->is_orphan = true;
 }
@@ -393,7 +393,7 @@ static int alloc_managed(struct memory *m, struct mem_owner *o, uint64_t bytes,
 	struct mem_region *r;
 	int ret;
 
-	fd = memfd_new("divvy-sim-managed", mem_round_up(bytes, SIM_GRANULE));
+	fd = memfd_new("divvy-sim-managed", mem_round_up(bytes, SIMGPU_GRANULE));
 	if (fd < 0)
 		return -ENOMEM;
 	ret = mem_region_new(m, o, bytes, 0, &r);
@@ -410,30 +410,30 @@ static int alloc_managed(struct memory *m, struct mem_owner *o, uint64_t bytes,
 }
 
 int mem_alloc(struct memory *m, struct mem_owner *o, uint32_t ctx, uint32_t device,
-	enum sim_mem_kind kind, uint64_t bytes, uint64_t *ret_ptr, int *ret_fd)
+	enum simgpu_mem_kind kind, uint64_t bytes, uint64_t *ret_ptr, int *ret_fd)
 {
 	struct mem_region *r;
 	int ret;
 
-	if (!bytes || device >= m->devices || kind > SIM_MEM_MANAGED)
+	if (!bytes || device >= m->devices || kind > SIMGPU_MEM_MANAGED)
 		return -EINVAL;
-	if (bytes > m->total[device] && kind != SIM_MEM_MANAGED)
+	if (bytes > m->total[device] && kind != SIMGPU_MEM_MANAGED)
 		return -ENOMEM;
-	if (kind != SIM_MEM_MANAGED && bytes < MEM_SMALL) {
+	if (kind != SIMGPU_MEM_MANAGED && bytes < MEM_SMALL) {
 		struct mem_heap *h = mem_heap_get(o, ctx, device, kind);
 
 		return h ? mem_heap_alloc(m, h, bytes, ret_ptr) : -ENOMEM;
 	}
-	if (kind == SIM_MEM_MANAGED)
+	if (kind == SIMGPU_MEM_MANAGED)
 		ret = alloc_managed(m, o, bytes, &r, ret_fd);
 	else
-		ret = mem_region_alloc(m, o, device, bytes, SIM_ACCOUNT_ALLOC, &r);
+		ret = mem_region_alloc(m, o, device, bytes, SIMGPU_ACCOUNT_ALLOC, &r);
 	if (ret < 0)
 		return ret;
 	r->kind = kind;
 	r->ctx = ctx;
 	r->device = device;
-	if (kind == SIM_MEM_MANAGED)
+	if (kind == SIMGPU_MEM_MANAGED)
 		mem_region_list(m, r);
 	*ret_ptr = r->base;
 	return 0;
@@ -443,7 +443,7 @@ int mem_free(struct memory *m, struct mem_owner *o, uint64_t ptr)
 {
 	struct mem_region *r = mem_region_at(m, ptr);
 
-	if (!r || r->kind == SIM_MEM_RESERVED || r->kind == SIM_MEM_VMM)
+	if (!r || r->kind == SIMGPU_MEM_RESERVED || r->kind == SIMGPU_MEM_VMM)
 		return -ENOENT;
 	if (r->owner != o)
 		return -EPERM;
@@ -457,7 +457,7 @@ int mem_free(struct memory *m, struct mem_owner *o, uint64_t ptr)
 	}
 	if (r->base != ptr || r->is_orphan)
 		return -ENOENT;
-	mem_region_leave(m, r, SIM_ACCOUNT_FREE);
+	mem_region_leave(m, r, SIMGPU_ACCOUNT_FREE);
 	return 0;
 }
 
@@ -468,7 +468,7 @@ void mem_free_ctx(struct memory *m, struct mem_owner *o, uint32_t ctx)
 	for (r = LIST_FIRST(&o->regions); r; r = next) {
 		next = LIST_NEXT(r, link);
 		if (r->ctx == ctx)
-			mem_region_leave(m, r, SIM_ACCOUNT_FREE);
+			mem_region_leave(m, r, SIMGPU_ACCOUNT_FREE);
 	}
 	mem_heaps_free(o, ctx, false);
 }
@@ -492,7 +492,7 @@ int mem_query(const struct memory *m, uint64_t addr, struct mem_info *ret_info)
 	};
 	if (r->phys)
 		info.id = r->phys->id;
-	if (r->kind == SIM_MEM_MANAGED && r->resident >= 0)
+	if (r->kind == SIMGPU_MEM_MANAGED && r->resident >= 0)
 		info.resident_bytes = r->asked;
 	if (r->heap) {
 		const struct mem_block *b = mem_block_at(r, addr);
@@ -504,7 +504,7 @@ int mem_query(const struct memory *m, uint64_t addr, struct mem_info *ret_info)
 		if (r->heap->pool)
 			info.id = r->heap->pool->id;
 	}
-	if (addr >= info.base + info.bytes && r->kind != SIM_MEM_VMM)
+	if (addr >= info.base + info.bytes && r->kind != SIMGPU_MEM_VMM)
 		return -ENOENT;
 	*ret_info = info;
 	return 0;
@@ -535,11 +535,11 @@ int mem_check(const struct memory *m, const struct mem_owner *o, uint32_t device
 		}
 		if (r->owner != o && !mem_ref_find(&r->importers, o))
 			return -EFAULT;
-		if (r->kind == SIM_MEM_RESERVED)
+		if (r->kind == SIMGPU_MEM_RESERVED)
 			return -EFAULT;
-		if (r->kind == SIM_MEM_VMM && (r->access[device] & (write ? 2 : 1)) == 0)
+		if (r->kind == SIMGPU_MEM_VMM && (r->access[device] & (write ? 2 : 1)) == 0)
 			return -EFAULT;
-		if (r->kind != SIM_MEM_VMM)
+		if (r->kind != SIMGPU_MEM_VMM)
 			return end <= info.base + info.bytes ? 0 : -EFAULT;
 		addr = r->base + r->bytes;
 	}
@@ -560,7 +560,7 @@ int mem_touch(struct memory *m, uint64_t addr, uint32_t device, uint64_t *ret_mo
 	int ret;
 
 	*ret_moved = 0;
-	if (!r || r->kind != SIM_MEM_MANAGED)
+	if (!r || r->kind != SIMGPU_MEM_MANAGED)
 		return 0;
 	r->use = ++m->use;
 	if (r->resident == (int)device)
@@ -570,7 +570,7 @@ int mem_touch(struct memory *m, uint64_t addr, uint32_t device, uint64_t *ret_mo
 	if (ret < 0)
 		return ret;
 	r->resident = (int)device;
-	mem_count(m, r->owner, device, (int64_t)r->bytes, SIM_ACCOUNT_MIGRATE);
+	mem_count(m, r->owner, device, (int64_t)r->bytes, SIMGPU_ACCOUNT_MIGRATE);
 	*ret_moved = moved + r->asked;
 	return 0;
 }
@@ -580,7 +580,7 @@ void mem_evict(struct memory *m, uint64_t addr, uint64_t *ret_moved)
 	struct mem_region *r = mem_region_at(m, addr);
 
 	*ret_moved = 0;
-	if (!r || r->kind != SIM_MEM_MANAGED || r->resident < 0)
+	if (!r || r->kind != SIMGPU_MEM_MANAGED || r->resident < 0)
 		return;
 	*ret_moved = r->asked;
 	region_evict(m, r);
@@ -595,7 +595,7 @@ void mem_free_owner(struct memory *m, struct mem_owner *o)
 
 	for (r = LIST_FIRST(&o->regions); r; r = next) {
 		next = LIST_NEXT(r, link);
-		if (r->kind == SIM_MEM_VMM)
+		if (r->kind == SIMGPU_MEM_VMM)
 			mem_unmap_region(m, r);
 	}
 	mem_drop_handles(m, o);
@@ -603,10 +603,10 @@ void mem_free_owner(struct memory *m, struct mem_owner *o)
 	LIST_FOREACH(r, &m->special, special_link)
 		mem_ref_drop(&r->importers, o, true);
 	while ((r = LIST_FIRST(&o->regions))) {
-		if (r->kind == SIM_MEM_RESERVED)
+		if (r->kind == SIMGPU_MEM_RESERVED)
 			mem_region_free(m, r);
 		else
-			mem_region_leave(m, r, SIM_ACCOUNT_DEATH);
+			mem_region_leave(m, r, SIMGPU_ACCOUNT_DEATH);
 	}
 	mem_heaps_free(o, 0, true);
 	while ((p = LIST_FIRST(&o->pools))) {
@@ -615,5 +615,5 @@ void mem_free_owner(struct memory *m, struct mem_owner *o)
 	}
 	for (uint32_t d = 0; d < m->devices; d++)
 		if (o->used[d])
-			mem_count(m, o, d, -(int64_t)o->used[d], SIM_ACCOUNT_DEATH);
+			mem_count(m, o, d, -(int64_t)o->used[d], SIMGPU_ACCOUNT_DEATH);
 }

@@ -36,7 +36,7 @@ struct mem_pool;
 /* A process. The caller zeroes and owns the struct. used[] is for reading. */
 struct mem_owner {
 	uint32_t pid;
-	uint64_t used[SIM_MAX_DEVICES];
+	uint64_t used[SIMGPU_MAX_DEVICES];
 	LIST_HEAD(, mem_region) regions;
 	LIST_HEAD(, mem_pool) pools;
 	LIST_HEAD(, mem_heap) heaps;
@@ -45,7 +45,7 @@ struct mem_owner {
 
 /* owner->user is NULL for memory that only descriptors keep. */
 typedef void mem_account_fn(void *user, struct mem_owner *owner, uint32_t device,
-	uint64_t owner_bytes, uint64_t device_bytes, enum sim_account_reason reason);
+	uint64_t owner_bytes, uint64_t device_bytes, enum simgpu_account_reason reason);
 
 int mem_new(const uint64_t *total_bytes, uint32_t devices, mem_account_fn *account, void *user,
 	struct memory **ret_m);
@@ -56,16 +56,16 @@ uint64_t mem_used(const struct memory *m, uint32_t device);
 
 /* Counts memory without an address: contexts, code. Evicts managed memory if necessary. */
 int mem_charge(struct memory *m, struct mem_owner *o, uint32_t device, uint64_t bytes,
-	enum sim_account_reason reason);
+	enum simgpu_account_reason reason);
 void mem_uncharge(struct memory *m, struct mem_owner *o, uint32_t device, uint64_t bytes,
-	enum sim_account_reason reason);
+	enum simgpu_account_reason reason);
 
 /*
  * kind: LINEAR, ARRAY, GLOBAL, GRAPH or MANAGED. For MANAGED the caller owns *ret_fd; otherwise
  * ret_fd may be NULL. Managed memory is not counted until a device uses it.
  */
 int mem_alloc(struct memory *m, struct mem_owner *o, uint32_t ctx, uint32_t device,
-	enum sim_mem_kind kind, uint64_t bytes, uint64_t *ret_ptr, int *ret_fd);
+	enum simgpu_mem_kind kind, uint64_t bytes, uint64_t *ret_ptr, int *ret_fd);
 /* Frees an allocation of mem_alloc() or mem_pool_alloc() by its first address. */
 int mem_free(struct memory *m, struct mem_owner *o, uint64_t ptr);
 /* Free all allocations of a context, or of a process, whose struct is unused afterwards. */
@@ -74,7 +74,7 @@ void mem_free_owner(struct memory *m, struct mem_owner *o);
 
 struct mem_info {
 	uint64_t base, bytes;
-	enum sim_mem_kind kind;
+	enum simgpu_mem_kind kind;
 	uint32_t device, ctx;
 	struct mem_owner *owner;
 	uint64_t id;             /* id of its pool or VMM handle */
@@ -90,7 +90,7 @@ int mem_check(const struct memory *m, const struct mem_owner *o, uint32_t device
 
 static inline bool mem_is_device(uint64_t addr)
 {
-	return addr - SIM_VA_BASE < SIM_VA_SIZE;
+	return addr - SIMGPU_VA_BASE < SIMGPU_VA_SIZE;
 }
 
 /*
@@ -106,7 +106,7 @@ void mem_begin_use(struct memory *m);
 /* ---- addresses and physical handles ---- */
 
 int mem_reserve(struct memory *m, struct mem_owner *o, uint64_t bytes, uint64_t align,
-	uint64_t wish, uint64_t *ret_ptr);
+	uint64_t hint, uint64_t *ret_ptr);
 int mem_unreserve(struct memory *m, struct mem_owner *o, uint64_t ptr, uint64_t bytes);
 int mem_phys_create(
 	struct memory *m, struct mem_owner *o, uint32_t device, uint64_t bytes, uint64_t *ret_id);

@@ -21,7 +21,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct link the_link = {.sock = -1, .doorbell = -1};
 static unsigned users;
 
-const struct sim_state *nvml_state(void)
+const struct simgpu_state *nvml_state(void)
 {
 	return __atomic_load_n(&the_link.state, __ATOMIC_ACQUIRE);
 }
@@ -37,9 +37,9 @@ nvmlDevice_t nvml_handle(unsigned index)
 }
 
 nvmlReturn_t nvml_device(
-	nvmlDevice_t handle, const struct sim_state_device **ret_device, unsigned *ret_index)
+	nvmlDevice_t handle, const struct simgpu_state_device **ret_device, unsigned *ret_index)
 {
-	const struct sim_state *state = nvml_state();
+	const struct simgpu_state *state = nvml_state();
 	uintptr_t number = (uintptr_t)handle - HANDLE_BASE - 1;
 
 	NVML_CHECK(nvml_is_begun(), NVML_ERROR_UNINITIALIZED);
@@ -59,7 +59,7 @@ NVML_EXPORT nvmlReturn_t nvmlInitWithFlags(unsigned int flags)
 	pthread_mutex_lock(&lock);
 	if (users == 0 && the_link.state && link_is_dead(&the_link))
 		link_close(&the_link);
-	if (!the_link.state && link_open(&the_link, SIM_ROLE_NVML, NULL) < 0)
+	if (!the_link.state && link_open(&the_link, SIMGPU_ROLE_NVML, NULL) < 0)
 		r = NVML_ERROR_DRIVER_NOT_LOADED;
 	if (r == NVML_SUCCESS)
 		users++;
@@ -209,7 +209,7 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(
 	NVML_CHECK(pciBusId && device, NVML_ERROR_INVALID_ARGUMENT);
 	NVML_TRY(nvml_bus_id_parse(pciBusId, &id));
 	for (unsigned i = 0; i < nvml_state()->device_count; i++) {
-		const struct sim_state_device *d = &nvml_state()->devices[i];
+		const struct simgpu_state_device *d = &nvml_state()->devices[i];
 
 		if (d->pci_domain == id.domain && d->pci_bus == id.bus && d->pci_device == id.slot)
 			return nvmlDeviceGetHandleByIndex_v2(i, device);
@@ -217,7 +217,7 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(
 	return NVML_ERROR_NOT_FOUND;
 }
 
-static void serial_of(const struct sim_state_device *d, char text[16])
+static void serial_of(const struct simgpu_state_device *d, char text[16])
 {
 	uint64_t n;
 
@@ -279,7 +279,7 @@ NVML_TEXT(GetInforomImageVersion, "simulated")
 
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetSerial(nvmlDevice_t device, char *serial, unsigned int length)
 {
-	const struct sim_state_device *d;
+	const struct simgpu_state_device *d;
 	char text[16];
 
 	NVML_TRY(nvml_device(device, &d, NULL));
@@ -290,7 +290,7 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetSerial(nvmlDevice_t device, char *serial, 
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetMigDeviceHandleByIndex(
 	nvmlDevice_t device, unsigned int index, nvmlDevice_t *migDevice)
 {
-	const struct sim_state_device *d;
+	const struct simgpu_state_device *d;
 
 	NVML_TRY(nvml_device(device, &d, NULL));
 	NVML_CHECK(migDevice, NVML_ERROR_INVALID_ARGUMENT);
@@ -300,7 +300,7 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetMigDeviceHandleByIndex(
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetAttributes_v2(
 	nvmlDevice_t device, nvmlDeviceAttributes_t *attributes)
 {
-	const struct sim_state_device *d;
+	const struct simgpu_state_device *d;
 
 	/* Only MIG devices have attributes. */
 	NVML_TRY(nvml_device(device, &d, NULL));
@@ -308,14 +308,14 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetAttributes_v2(
 	return NVML_ERROR_NOT_SUPPORTED;
 }
 
-static void bus_id(const struct sim_state_device *d, char text[32])
+static void bus_id(const struct simgpu_state_device *d, char text[32])
 {
 	snprintf(text, 32, "%08X:%02X:%02X.0", d->pci_domain, d->pci_bus, d->pci_device);
 }
 
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInfo_t *pci)
 {
-	const struct sim_state_device *d;
+	const struct simgpu_state_device *d;
 
 	NVML_TRY(nvml_device(device, &d, NULL));
 	NVML_CHECK(pci, NVML_ERROR_INVALID_ARGUMENT);
@@ -359,7 +359,7 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetPciInfo(nvmlDevice_t device, nvmlPciInfo_v
 
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetPciInfoExt(nvmlDevice_t device, nvmlPciInfoExt_t *pci)
 {
-	const struct sim_state_device *d;
+	const struct simgpu_state_device *d;
 
 	NVML_TRY(nvml_device(device, &d, NULL));
 	NVML_CHECK_VERSION(pci, PciInfoExt, 1);
@@ -376,16 +376,16 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetPciInfoExt(nvmlDevice_t device, nvmlPciInf
 /* ---- links and neighbours ---- */
 
 static nvmlReturn_t two_devices(nvmlDevice_t device1, nvmlDevice_t device2,
-	const struct sim_state_device **ret1, unsigned *ret_index2)
+	const struct simgpu_state_device **ret1, unsigned *ret_index2)
 {
-	const struct sim_state_device *other;
+	const struct simgpu_state_device *other;
 
 	NVML_TRY(nvml_device(device1, ret1, NULL));
 	return nvml_device(device2, &other, ret_index2);
 }
 
 static nvmlGpuTopologyLevel_t level_between(
-	const struct sim_state_device *a, const struct sim_state_device *b)
+	const struct simgpu_state_device *a, const struct simgpu_state_device *b)
 {
 	if (a == b)
 		return NVML_TOPOLOGY_INTERNAL;
@@ -397,7 +397,7 @@ static nvmlGpuTopologyLevel_t level_between(
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetTopologyCommonAncestor(
 	nvmlDevice_t device1, nvmlDevice_t device2, nvmlGpuTopologyLevel_t *pathInfo)
 {
-	const struct sim_state_device *d;
+	const struct simgpu_state_device *d;
 	unsigned other;
 
 	NVML_TRY(two_devices(device1, device2, &d, &other));
@@ -409,13 +409,13 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetTopologyCommonAncestor(
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetTopologyNearestGpus(nvmlDevice_t device,
 	nvmlGpuTopologyLevel_t level, unsigned int *count, nvmlDevice_t *deviceArray)
 {
-	const struct sim_state_device *d;
+	const struct simgpu_state_device *d;
 	unsigned n = 0;
 
 	NVML_TRY(nvml_device(device, &d, NULL));
 	NVML_CHECK(count, NVML_ERROR_INVALID_ARGUMENT);
 	for (unsigned i = 0; i < nvml_state()->device_count; i++) {
-		const struct sim_state_device *other = &nvml_state()->devices[i];
+		const struct simgpu_state_device *other = &nvml_state()->devices[i];
 
 		if (other == d || level_between(d, other) != level)
 			continue;
@@ -430,7 +430,7 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetTopologyNearestGpus(nvmlDevice_t device,
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetP2PStatus(nvmlDevice_t device1, nvmlDevice_t device2,
 	nvmlGpuP2PCapsIndex_t p2pIndex, nvmlGpuP2PStatus_t *p2pStatus)
 {
-	const struct sim_state_device *d;
+	const struct simgpu_state_device *d;
 	unsigned other;
 	bool linked;
 
@@ -448,7 +448,7 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetP2PStatus(nvmlDevice_t device1, nvmlDevice
 NVML_EXPORT nvmlReturn_t nvmlDeviceOnSameBoard(
 	nvmlDevice_t device1, nvmlDevice_t device2, int *onSameBoard)
 {
-	const struct sim_state_device *d;
+	const struct simgpu_state_device *d;
 	unsigned other;
 
 	NVML_TRY(two_devices(device1, device2, &d, &other));
@@ -460,7 +460,7 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceOnSameBoard(
 /* Each link leads to another device, in the order of the devices; higher numbers have no link. */
 static nvmlReturn_t link_of(nvmlDevice_t device, unsigned link, unsigned *ret_other)
 {
-	const struct sim_state_device *d;
+	const struct simgpu_state_device *d;
 
 	NVML_TRY(nvml_device(device, &d, NULL));
 	NVML_CHECK(link < NVML_NVLINK_MAX_LINKS, NVML_ERROR_INVALID_ARGUMENT);
@@ -545,7 +545,7 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetNvLinkErrorCounter(nvmlDevice_t device, un
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetCpuAffinity(
 	nvmlDevice_t device, unsigned int cpuSetSize, unsigned long *cpuSet)
 {
-	const struct sim_state_device *d;
+	const struct simgpu_state_device *d;
 
 	NVML_TRY(nvml_device(device, &d, NULL));
 	NVML_CHECK(cpuSet && cpuSetSize != 0, NVML_ERROR_INVALID_ARGUMENT);
@@ -557,7 +557,7 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetCpuAffinity(
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetMemoryAffinity(nvmlDevice_t device, unsigned int nodeSetSize,
 	unsigned long *nodeSet, nvmlAffinityScope_t scope)
 {
-	const struct sim_state_device *d;
+	const struct simgpu_state_device *d;
 
 	NVML_TRY(nvml_device(device, &d, NULL));
 	NVML_CHECK(nodeSet && nodeSetSize > d->numa / 64, NVML_ERROR_INVALID_ARGUMENT);
@@ -569,7 +569,7 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetMemoryAffinity(nvmlDevice_t device, unsign
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetAddressingMode(
 	nvmlDevice_t device, nvmlDeviceAddressingMode_t *mode)
 {
-	const struct sim_state_device *d;
+	const struct simgpu_state_device *d;
 
 	NVML_TRY(nvml_device(device, &d, NULL));
 	NVML_CHECK_VERSION(mode, DeviceAddressingMode, 1);

@@ -26,16 +26,16 @@ enum {
 	XID_DOUBLE_BIT_ERROR = 48,
 };
 
-bool nvml_is_fresh(const struct sim_state_device *device)
+bool nvml_is_fresh(const struct simgpu_state_device *device)
 {
 	uint64_t sample = atomic_load_explicit(&device->sample_ns, memory_order_relaxed);
 
 	return clock_since_ns(clock_now_ns(), sample) < FRESH_NS;
 }
 
-unsigned nvml_processes(unsigned index, struct sim_state_proc *to, unsigned room)
+unsigned nvml_processes(unsigned index, struct simgpu_state_proc *to, unsigned room)
 {
-	const struct sim_state *state = nvml_state();
+	const struct simgpu_state *state = nvml_state();
 	unsigned n = 0, generation;
 
 	/*
@@ -47,8 +47,8 @@ unsigned nvml_processes(unsigned index, struct sim_state_proc *to, unsigned room
 
 		generation = atomic_load_explicit(&state->generation, memory_order_acquire);
 		n = 0;
-		for (uint32_t i = 0; i < slots && i < SIM_MAX_STATE_PROCS; i++) {
-			const struct sim_state_proc *p = &state->procs[i];
+		for (uint32_t i = 0; i < slots && i < SIMGPU_MAX_STATE_PROCS; i++) {
+			const struct simgpu_state_proc *p = &state->procs[i];
 
 			if (atomic_load_explicit(&p->pid, memory_order_acquire) == 0 ||
 				p->device != index || p->contexts == 0)
@@ -70,7 +70,7 @@ unsigned nvml_processes(unsigned index, struct sim_state_proc *to, unsigned room
 
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory)
 {
-	const struct sim_state_device *d;
+	const struct simgpu_state_device *d;
 
 	NVML_TRY(nvml_device(device, &d, NULL));
 	NVML_CHECK(memory, NVML_ERROR_INVALID_ARGUMENT);
@@ -83,7 +83,7 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetBAR1MemoryInfo(
 	nvmlDevice_t device, nvmlBAR1Memory_t *bar1Memory)
 {
-	const struct sim_state_device *d;
+	const struct simgpu_state_device *d;
 
 	NVML_TRY(nvml_device(device, &d, NULL));
 	NVML_CHECK(bar1Memory, NVML_ERROR_INVALID_ARGUMENT);
@@ -95,7 +95,7 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetBAR1MemoryInfo(
 
 static nvmlReturn_t list_nothing(nvmlDevice_t device, unsigned *count)
 {
-	const struct sim_state_device *d;
+	const struct simgpu_state_device *d;
 
 	NVML_TRY(nvml_device(device, &d, NULL));
 	NVML_CHECK(count, NVML_ERROR_INVALID_ARGUMENT);
@@ -106,16 +106,16 @@ static nvmlReturn_t list_nothing(nvmlDevice_t device, unsigned *count)
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(
 	nvmlDevice_t device, unsigned int *infoCount, nvmlProcessInfo_t *infos)
 {
-	const struct sim_state_device *d;
-	struct sim_state_proc *procs;
+	const struct simgpu_state_device *d;
+	struct simgpu_state_proc *procs;
 	unsigned index, n;
 	nvmlReturn_t r;
 
 	NVML_TRY(nvml_device(device, &d, &index));
 	NVML_CHECK(infoCount && (infos || *infoCount == 0), NVML_ERROR_INVALID_ARGUMENT);
-	procs = calloc(SIM_MAX_STATE_PROCS, sizeof(*procs));
+	procs = calloc(SIMGPU_MAX_STATE_PROCS, sizeof(*procs));
 	NVML_CHECK(procs, NVML_ERROR_MEMORY);
-	n = nvml_processes(index, procs, SIM_MAX_STATE_PROCS);
+	n = nvml_processes(index, procs, SIMGPU_MAX_STATE_PROCS);
 	r = nvml_entries_fit(n, infos, infoCount);
 	for (unsigned i = 0; r == NVML_SUCCESS && i < n; i++)
 		infos[i] = (nvmlProcessInfo_t){
@@ -142,7 +142,7 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetMPSComputeRunningProcesses_v3(
 
 /* ---- utilisation ---- */
 
-static unsigned percent(const struct sim_state_device *d, uint32_t permille)
+static unsigned nvml_percent(const struct simgpu_state_device *d, uint32_t permille)
 {
 	return nvml_is_fresh(d) ? (permille + 5) / 10 : 0;
 }
@@ -150,16 +150,16 @@ static unsigned percent(const struct sim_state_device *d, uint32_t permille)
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetUtilizationRates(
 	nvmlDevice_t device, nvmlUtilization_t *utilization)
 {
-	const struct sim_state_device *d;
+	const struct simgpu_state_device *d;
 
 	NVML_TRY(nvml_device(device, &d, NULL));
 	NVML_CHECK(utilization, NVML_ERROR_INVALID_ARGUMENT);
-	utilization->gpu = percent(d, atomic_load(&d->sm_permille));
-	utilization->memory = percent(d, atomic_load(&d->mem_permille));
+	utilization->gpu = nvml_percent(d, atomic_load(&d->sm_permille));
+	utilization->memory = nvml_percent(d, atomic_load(&d->mem_permille));
 	return NVML_SUCCESS;
 }
 
-static uint64_t sample_us(const struct sim_state_device *d)
+static uint64_t sample_us(const struct simgpu_state_device *d)
 {
 	uint64_t age = clock_since_ns(clock_now_ns(), atomic_load(&d->sample_ns));
 
@@ -170,8 +170,8 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device,
 	nvmlProcessUtilizationSample_t *utilization, unsigned int *processSamplesCount,
 	unsigned long long lastSeenTimeStamp)
 {
-	const struct sim_state_device *d;
-	struct sim_state_proc *procs;
+	const struct simgpu_state_device *d;
+	struct simgpu_state_proc *procs;
 	unsigned index, n;
 	nvmlReturn_t r;
 	uint64_t at;
@@ -179,9 +179,9 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device,
 	NVML_TRY(nvml_device(device, &d, &index));
 	NVML_CHECK(processSamplesCount, NVML_ERROR_INVALID_ARGUMENT);
 	at = sample_us(d);
-	procs = calloc(SIM_MAX_STATE_PROCS, sizeof(*procs));
+	procs = calloc(SIMGPU_MAX_STATE_PROCS, sizeof(*procs));
 	NVML_CHECK(procs, NVML_ERROR_MEMORY);
-	n = nvml_processes(index, procs, SIM_MAX_STATE_PROCS);
+	n = nvml_processes(index, procs, SIMGPU_MAX_STATE_PROCS);
 	if (at <= lastSeenTimeStamp)
 		n = 0;
 	r = nvml_entries_fit(n, utilization, processSamplesCount);
@@ -189,7 +189,7 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device,
 		utilization[i] = (nvmlProcessUtilizationSample_t){
 			.pid = procs[i].pid,
 			.timeStamp = at,
-			.smUtil = percent(d, procs[i].sm_permille),
+			.smUtil = nvml_percent(d, procs[i].sm_permille),
 		};
 	free(procs);
 	return nvml_entries_or_none(r, n);
@@ -209,7 +209,7 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetSamples(nvmlDevice_t device, nvmlSamplingT
 	unsigned long long lastSeenTimeStamp, nvmlValueType_t *sampleValType,
 	unsigned int *sampleCount, nvmlSample_t *samples)
 {
-	const struct sim_state_device *d;
+	const struct simgpu_state_device *d;
 	uint64_t at;
 
 	NVML_TRY(nvml_device(device, &d, NULL));
@@ -226,7 +226,7 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetSamples(nvmlDevice_t device, nvmlSamplingT
 	NVML_CHECK(at > lastSeenTimeStamp, NVML_ERROR_NOT_FOUND);
 	*sampleCount = 1;
 	samples[0].timeStamp = at;
-	samples[0].sampleValue.uiVal = percent(d,
+	samples[0].sampleValue.uiVal = nvml_percent(d,
 		type == NVML_GPU_UTILIZATION_SAMPLES ? atomic_load(&d->sm_permille)
 						     : atomic_load(&d->mem_permille));
 	return NVML_SUCCESS;
@@ -260,7 +260,7 @@ NVML_PAIR(GetPowerManagementLimitConstraints, unsigned int, d->power_limit_mw / 
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetTemperature(
 	nvmlDevice_t device, nvmlTemperatureSensors_t sensorType, unsigned int *temp)
 {
-	const struct sim_state_device *d;
+	const struct simgpu_state_device *d;
 
 	NVML_TRY(nvml_device(device, &d, NULL));
 	NVML_CHECK(temp && sensorType == NVML_TEMPERATURE_GPU, NVML_ERROR_INVALID_ARGUMENT);
@@ -271,7 +271,7 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetTemperature(
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetTemperatureV(
 	nvmlDevice_t device, nvmlTemperature_t *temperature)
 {
-	const struct sim_state_device *d;
+	const struct simgpu_state_device *d;
 
 	NVML_TRY(nvml_device(device, &d, NULL));
 	NVML_CHECK_VERSION(temperature, Temperature, 1);
@@ -288,7 +288,7 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetTemperatureThreshold(
 		[NVML_TEMPERATURE_THRESHOLD_MEM_MAX] = 95,
 		[NVML_TEMPERATURE_THRESHOLD_GPU_MAX] = 85,
 	};
-	const struct sim_state_device *d;
+	const struct simgpu_state_device *d;
 
 	NVML_TRY(nvml_device(device, &d, NULL));
 	NVML_CHECK(temp, NVML_ERROR_INVALID_ARGUMENT);
@@ -300,7 +300,7 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetTemperatureThreshold(
 
 static nvmlReturn_t clock_of(nvmlDevice_t device, nvmlClockType_t type, unsigned *ret)
 {
-	const struct sim_state_device *d;
+	const struct simgpu_state_device *d;
 
 	NVML_TRY(nvml_device(device, &d, NULL));
 	NVML_CHECK(ret && (unsigned)type < NVML_CLOCK_COUNT, NVML_ERROR_INVALID_ARGUMENT);
@@ -329,7 +329,7 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetClock(nvmlDevice_t device, nvmlClockType_t
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetPcieThroughput(
 	nvmlDevice_t device, nvmlPcieUtilCounter_t counter, unsigned int *value)
 {
-	const struct sim_state_device *d;
+	const struct simgpu_state_device *d;
 
 	NVML_TRY(nvml_device(device, &d, NULL));
 	NVML_CHECK(value && (unsigned)counter < NVML_PCIE_UTIL_COUNT, NVML_ERROR_INVALID_ARGUMENT);
@@ -339,7 +339,7 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetPcieThroughput(
 
 NVML_EXPORT nvmlReturn_t nvmlDeviceSetPersistenceMode(nvmlDevice_t device, nvmlEnableState_t mode)
 {
-	const struct sim_state_device *d;
+	const struct simgpu_state_device *d;
 
 	NVML_TRY(nvml_device(device, &d, NULL));
 	return mode == NVML_FEATURE_ENABLED ? NVML_SUCCESS : NVML_ERROR_NOT_SUPPORTED;
@@ -355,7 +355,7 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetNumFans(nvmlDevice_t device, unsigned int 
 
 NVML_PAIR(GetEccMode, nvmlEnableState_t, NVML_FEATURE_ENABLED, NVML_FEATURE_ENABLED)
 
-static unsigned long long ecc_count(const struct sim_state_device *d, nvmlMemoryErrorType_t type)
+static unsigned long long ecc_count(const struct simgpu_state_device *d, nvmlMemoryErrorType_t type)
 {
 	return type == NVML_MEMORY_ERROR_TYPE_UNCORRECTED ? atomic_load(&d->ecc_uncorrected) : 0;
 }
@@ -364,7 +364,7 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetTotalEccErrors(nvmlDevice_t device,
 	nvmlMemoryErrorType_t errorType, nvmlEccCounterType_t counterType,
 	unsigned long long *eccCounts)
 {
-	const struct sim_state_device *d;
+	const struct simgpu_state_device *d;
 
 	NVML_TRY(nvml_device(device, &d, NULL));
 	NVML_CHECK(eccCounts, NVML_ERROR_INVALID_ARGUMENT);
@@ -376,7 +376,7 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetDetailedEccErrors(nvmlDevice_t device,
 	nvmlMemoryErrorType_t errorType, nvmlEccCounterType_t counterType,
 	nvmlEccErrorCounts_t *eccCounts)
 {
-	const struct sim_state_device *d;
+	const struct simgpu_state_device *d;
 
 	NVML_TRY(nvml_device(device, &d, NULL));
 	NVML_CHECK(eccCounts, NVML_ERROR_INVALID_ARGUMENT);
@@ -388,7 +388,7 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetMemoryErrorCounter(nvmlDevice_t device,
 	nvmlMemoryErrorType_t errorType, nvmlEccCounterType_t counterType,
 	nvmlMemoryLocation_t locationType, unsigned long long *count)
 {
-	const struct sim_state_device *d;
+	const struct simgpu_state_device *d;
 
 	NVML_TRY(nvml_device(device, &d, NULL));
 	NVML_CHECK(count, NVML_ERROR_INVALID_ARGUMENT);
@@ -399,7 +399,7 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetMemoryErrorCounter(nvmlDevice_t device,
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetRemappedRows(nvmlDevice_t device, unsigned int *corrRows,
 	unsigned int *uncRows, unsigned int *isPending, unsigned int *failureOccurred)
 {
-	const struct sim_state_device *d;
+	const struct simgpu_state_device *d;
 
 	NVML_TRY(nvml_device(device, &d, NULL));
 	NVML_CHECK(
@@ -418,7 +418,7 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetRetiredPages(nvmlDevice_t device,
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetViolationStatus(
 	nvmlDevice_t device, nvmlPerfPolicyType_t perfPolicyType, nvmlViolationTime_t *violTime)
 {
-	const struct sim_state_device *d;
+	const struct simgpu_state_device *d;
 
 	NVML_TRY(nvml_device(device, &d, NULL));
 	NVML_CHECK(violTime, NVML_ERROR_INVALID_ARGUMENT);
@@ -428,11 +428,11 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetViolationStatus(
 
 /* ---- fields ---- */
 
-static void field(const struct sim_state_device *d, nvmlFieldValue_t *f)
+static void nvml_fill_field(const struct simgpu_state_device *d, nvmlFieldValue_t *f)
 {
 	unsigned links = 0;
 
-	for (unsigned i = 0; i < SIM_MAX_DEVICES; i++)
+	for (unsigned i = 0; i < SIMGPU_MAX_DEVICES; i++)
 		links += d->nvlinks[i];
 	f->valueType = NVML_VALUE_TYPE_UNSIGNED_INT;
 	f->value.ullVal = 0;
@@ -470,7 +470,7 @@ static void field(const struct sim_state_device *d, nvmlFieldValue_t *f)
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetFieldValues(
 	nvmlDevice_t device, int valuesCount, nvmlFieldValue_t *values)
 {
-	const struct sim_state_device *d;
+	const struct simgpu_state_device *d;
 
 	NVML_TRY(nvml_device(device, &d, NULL));
 	NVML_CHECK(values && valuesCount > 0, NVML_ERROR_INVALID_ARGUMENT);
@@ -478,7 +478,7 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetFieldValues(
 		values[i].timestamp = (long long)(clock_real_ns() / NSEC_PER_USEC);
 		values[i].latencyUsec = 0;
 		values[i].nvmlReturn = NVML_SUCCESS;
-		field(d, &values[i]);
+		nvml_fill_field(d, &values[i]);
 	}
 	return NVML_SUCCESS;
 }
@@ -487,16 +487,16 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetFieldValues(
 
 struct event_set {
 	bool used;
-	unsigned long long types[SIM_MAX_DEVICES];
-	uint64_t ecc[SIM_MAX_DEVICES]; /* as last reported */
-	uint64_t xids[SIM_MAX_DEVICES];
-	bool lost[SIM_MAX_DEVICES];
+	unsigned long long types[SIMGPU_MAX_DEVICES];
+	uint64_t ecc[SIMGPU_MAX_DEVICES]; /* as last reported */
+	uint64_t xids[SIMGPU_MAX_DEVICES];
+	bool lost[SIMGPU_MAX_DEVICES];
 };
 
 static pthread_mutex_t sets_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct event_set sets[SETS_MAX];
 
-static struct event_set *set_get(nvmlEventSet_t handle)
+static struct event_set *nvml_event_set(nvmlEventSet_t handle)
 {
 	uintptr_t number = (uintptr_t)handle - 1;
 
@@ -527,7 +527,7 @@ NVML_EXPORT nvmlReturn_t nvmlEventSetFree(nvmlEventSet_t set)
 
 	NVML_CHECK(nvml_state(), NVML_ERROR_UNINITIALIZED);
 	pthread_mutex_lock(&sets_lock);
-	s = set_get(set);
+	s = nvml_event_set(set);
 	if (s)
 		s->used = false;
 	pthread_mutex_unlock(&sets_lock);
@@ -539,14 +539,14 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceRegisterEvents(
 {
 	unsigned long long supported = nvmlEventTypeDoubleBitEccError |
 		nvmlEventTypeXidCriticalError;
-	const struct sim_state_device *d;
+	const struct simgpu_state_device *d;
 	struct event_set *s;
 	unsigned index;
 
 	NVML_TRY(nvml_device(device, &d, &index));
 	NVML_CHECK((eventTypes & ~supported) == 0, NVML_ERROR_NOT_SUPPORTED);
 	pthread_mutex_lock(&sets_lock);
-	s = set_get(set);
+	s = nvml_event_set(set);
 	if (s) {
 		s->types[index] |= eventTypes;
 		s->ecc[index] = atomic_load(&d->ecc_uncorrected);
@@ -560,10 +560,10 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceRegisterEvents(
 /* Returns one event that has happened since the last call. */
 static bool next_event(struct event_set *s, nvmlEventData_t *data)
 {
-	const struct sim_state *state = nvml_state();
+	const struct simgpu_state *state = nvml_state();
 
 	for (unsigned i = 0; state && i < state->device_count; i++) {
-		const struct sim_state_device *d = &state->devices[i];
+		const struct simgpu_state_device *d = &state->devices[i];
 		uint64_t ecc = atomic_load(&d->ecc_uncorrected), xids = atomic_load(&d->xids);
 
 		*data = (nvmlEventData_t){.device = nvml_handle(i),
@@ -606,7 +606,7 @@ NVML_EXPORT nvmlReturn_t nvmlEventSetWait_v2(
 		bool happened;
 
 		pthread_mutex_lock(&sets_lock);
-		s = set_get(set);
+		s = nvml_event_set(set);
 		happened = s && next_event(s, data);
 		pthread_mutex_unlock(&sets_lock);
 		NVML_CHECK(s, NVML_ERROR_INVALID_ARGUMENT);

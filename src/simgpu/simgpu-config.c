@@ -20,7 +20,7 @@
 
 struct model_entry {
 	const char *key;
-	struct sim_model model;
+	struct simgpu_model model;
 };
 
 /* key, name, SMs, compute capability, memory, bytes/s, GFLOPS, PCI id, clocks, bus, L2, W, links */
@@ -55,7 +55,7 @@ static const struct model_entry models[] = {
 		384, 72, 450, 0),
 };
 
-static const struct sim_model small_model = {
+static const struct simgpu_model small_model = {
 	.sm_count = 16,
 	.cc_major = 9,
 	.cc_minor = 0,
@@ -69,7 +69,7 @@ static const struct sim_model small_model = {
 	.power_mw = 100000,
 };
 
-static const struct sim_costs default_costs = {
+static const struct simgpu_costs default_costs = {
 #define COST(field, key, scale, value, comment) .field = UINT64_C(value) * UINT64_C(scale),
 #include "simgpu/costs.def"
 #undef COST
@@ -82,7 +82,7 @@ struct cost_entry {
 };
 
 static const struct cost_entry cost_entries[] = {
-#define COST(field, key, scale, value, comment) {#key, offsetof(struct sim_costs, field), scale},
+#define COST(field, key, scale, value, comment) {#key, offsetof(struct simgpu_costs, field), scale},
 #include "simgpu/costs.def"
 #undef COST
 };
@@ -95,7 +95,7 @@ static const struct model_entry *find_model(struct str name)
 	return NULL;
 }
 
-static void link_all(struct sim_config *c)
+static void link_all(struct simgpu_config *c)
 {
 	memset(c->links, 0, sizeof(c->links));
 	memset(c->numa, 0, sizeof(c->numa));
@@ -111,9 +111,9 @@ static void link_all(struct sim_config *c)
 	}
 }
 
-void sim_config_init(struct sim_config *c)
+void simgpu_config_init(struct simgpu_config *c)
 {
-	*c = (struct sim_config){
+	*c = (struct simgpu_config){
 		.n = 1,
 		.costs = default_costs,
 		.trace_records = UINT64_C(1) << 21,
@@ -123,21 +123,21 @@ void sim_config_init(struct sim_config *c)
 	c->devices[0] = models[0].model;
 }
 
-static int parse_device(struct sim_config *c, struct str item, struct error *err)
+static int simgpu_config_parse_device(struct simgpu_config *c, struct str item, struct error *err)
 {
 	struct str name = item, mem = STR_NONE;
 	const struct model_entry *m;
-	struct sim_model model;
+	struct simgpu_model model;
 	uint64_t count = 1;
 	size_t x = str_find(item, 'x');
 	int r;
 
 	if (x < item.n && parse_uint((struct str){item.p, x}, 0, UINT64_MAX, &count, NULL) >= 0) {
 		name = (struct str){item.p + x + 1, item.n - x - 1};
-		if (!count || count > SIM_MAX_DEVICES)
+		if (!count || count > SIMGPU_MAX_DEVICES)
 			return fail(err, EINVAL,
 				"devices: '%" STR_FMT "': %" PRIu64 " devices; expected 1 to %d",
-				STR_ARG(item), count, SIM_MAX_DEVICES);
+				STR_ARG(item), count, SIMGPU_MAX_DEVICES);
 	}
 	for (size_t i = name.n; i-- > 0;) {
 		uint64_t bytes;
@@ -149,7 +149,7 @@ static int parse_device(struct sim_config *c, struct str item, struct error *err
 		name.n = i;
 		break;
 	}
-	if (!name.n || name.n >= SIM_NAME_MAX)
+	if (!name.n || name.n >= SIMGPU_NAME_MAX)
 		return fail(err, EINVAL,
 			"devices: '%" STR_FMT
 			"' has no model name; expected a form such as 2xH200-141Gi",
@@ -163,29 +163,29 @@ static int parse_device(struct sim_config *c, struct str item, struct error *err
 		if (r < 0)
 			return fail_within(err, r, "devices");
 	}
-	model.mem_bytes &= ~(SIM_GRANULE - 1);
-	if (model.mem_bytes < 16 * SIM_GRANULE || model.mem_bytes > SIM_VA_SIZE / 32)
+	model.mem_bytes &= ~(SIMGPU_GRANULE - 1);
+	if (model.mem_bytes < 16 * SIMGPU_GRANULE || model.mem_bytes > SIMGPU_VA_SIZE / 32)
 		return fail(err, EINVAL,
 			"devices: '%" STR_FMT
 			"': expected a memory of 32Mi to 1Ti%s, such as 2xH200-141Gi",
 			STR_ARG(item), m ? "" : ", which an unknown model requires");
-	if (c->n + count > SIM_MAX_DEVICES)
-		return fail(err, EINVAL, "devices: at most %d are allowed", SIM_MAX_DEVICES);
+	if (c->n + count > SIMGPU_MAX_DEVICES)
+		return fail(err, EINVAL, "devices: at most %d are allowed", SIMGPU_MAX_DEVICES);
 	while (count--)
 		c->devices[c->n++] = model;
 	return 0;
 }
 
-int sim_config_parse_devices(struct sim_config *c, struct str spec, struct error *err)
+int simgpu_config_parse_devices(struct simgpu_config *c, struct str spec, struct error *err)
 {
-	struct sim_config out = *c;
+	struct simgpu_config out = *c;
 	struct str item;
 	int r;
 
 	out.n = 0;
 	memset(out.devices, 0, sizeof(out.devices));
 	while (str_split(&spec, ',', &item)) {
-		r = parse_device(&out, str_trim(item), err);
+		r = simgpu_config_parse_device(&out, str_trim(item), err);
 		if (r < 0)
 			return r;
 	}
@@ -194,7 +194,7 @@ int sim_config_parse_devices(struct sim_config *c, struct str spec, struct error
 	return 0;
 }
 
-static int set_cost(struct sim_costs *c, struct str key, struct str value, struct error *err)
+static int set_cost(struct simgpu_costs *c, struct str key, struct str value, struct error *err)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(cost_entries); i++) {
 		uint64_t v;
@@ -217,7 +217,7 @@ static int set_cost(struct sim_costs *c, struct str key, struct str value, struc
 		STR_ARG(key));
 }
 
-int sim_config_parse_costs(struct sim_costs *c, struct str text, struct error *err)
+int simgpu_config_parse_costs(struct simgpu_costs *c, struct str text, struct error *err)
 {
 	struct str item, key;
 	int r;
@@ -236,22 +236,22 @@ int sim_config_parse_costs(struct sim_costs *c, struct str text, struct error *e
 	return 0;
 }
 
-static const char *const fault_names[SIM_FAULT_KINDS] = {
+static const char *const fault_names[SIMGPU_FAULT_KINDS] = {
 	"oom", "ecc", "lost", "hang", "slow", "xid"};
 /* The fields that each fault allows besides device=. */
-static const char *const fault_fields[SIM_FAULT_KINDS] = {"nth= and count=, from 1 on",
+static const char *const fault_fields[SIMGPU_FAULT_KINDS] = {"nth= and count=, from 1 on",
 	"at= or after=", "at= or after=", "after=", "factor=, 1 to 1000, and after=",
 	"code=, 1 to 999, and at= or after="};
 
 static int parse_fault_field(
-	struct sim_fault *f, struct str key, struct str value, struct error *err)
+	struct simgpu_fault *f, struct str key, struct str value, struct error *err)
 {
 	uint64_t v;
 	int r;
 
 	if (str_is(key, "at")) {
-		if (f->kind != SIM_FAULT_ECC && f->kind != SIM_FAULT_LOST &&
-			f->kind != SIM_FAULT_XID)
+		if (f->kind != SIMGPU_FAULT_ECC && f->kind != SIMGPU_FAULT_LOST &&
+			f->kind != SIMGPU_FAULT_XID)
 			return fail(err, EINVAL, "fault %s cannot have at=", fault_names[f->kind]);
 		r = parse_duration(value, &f->at_ns, err);
 		if (r >= 0 && !f->at_ns)
@@ -261,23 +261,23 @@ static int parse_fault_field(
 	r = parse_uint(value, 0, UINT64_C(1) << 40, &v, err);
 	if (r < 0)
 		return fail_within(err, r, "fault %s", fault_names[f->kind]);
-	if (str_is(key, "device") && v < SIM_MAX_DEVICES)
+	if (str_is(key, "device") && v < SIMGPU_MAX_DEVICES)
 		f->device = (uint32_t)v;
-	else if (str_is(key, "after") && f->kind != SIM_FAULT_OOM)
+	else if (str_is(key, "after") && f->kind != SIMGPU_FAULT_OOM)
 		f->after = v;
-	else if (str_is(key, "nth") && f->kind == SIM_FAULT_OOM && v)
+	else if (str_is(key, "nth") && f->kind == SIMGPU_FAULT_OOM && v)
 		f->after = v - 1;
-	else if (str_is(key, "count") && f->kind == SIM_FAULT_OOM && v)
+	else if (str_is(key, "count") && f->kind == SIMGPU_FAULT_OOM && v)
 		f->count = v;
-	else if (str_is(key, "factor") && f->kind == SIM_FAULT_SLOW && v && v <= 1000)
+	else if (str_is(key, "factor") && f->kind == SIMGPU_FAULT_SLOW && v && v <= 1000)
 		f->count = v;
-	else if (str_is(key, "code") && f->kind == SIM_FAULT_XID && v && v <= 999)
+	else if (str_is(key, "code") && f->kind == SIMGPU_FAULT_XID && v && v <= 999)
 		f->count = v;
 	else
 		return fail(err, EINVAL,
 			"fault %s: '%" STR_FMT "=%" STR_FMT
 			"' is not a field of this fault; expected device= (0 to %d), %s",
-			fault_names[f->kind], STR_ARG(key), STR_ARG(value), SIM_MAX_DEVICES - 1,
+			fault_names[f->kind], STR_ARG(key), STR_ARG(value), SIMGPU_MAX_DEVICES - 1,
 			fault_fields[f->kind]);
 	return 0;
 }
@@ -296,7 +296,7 @@ static const char *const fault_keys[KEYS] = {
 
 /* Refuses a key that appears twice. parse_fault_field() refuses unknown keys. */
 static int note_fault_key(
-	const struct sim_fault *f, struct str key, uint32_t *seen, struct error *err)
+	const struct simgpu_fault *f, struct str key, uint32_t *seen, struct error *err)
 {
 	for (int i = 0; i < KEYS; i++) {
 		if (!str_is(key, fault_keys[i]))
@@ -309,17 +309,17 @@ static int note_fault_key(
 	return 0;
 }
 
-static int check_fault_keys(const struct sim_fault *f, uint32_t seen, struct error *err)
+static int check_fault_keys(const struct simgpu_fault *f, uint32_t seen, struct error *err)
 {
-	if (f->kind == SIM_FAULT_OOM && !(seen & 1u << KEY_NTH))
+	if (f->kind == SIMGPU_FAULT_OOM && !(seen & 1u << KEY_NTH))
 		return fail(err, EINVAL,
 			"fault oom: nth= is missing; set it to the number of the first "
 			"allocation that fails");
-	if (f->kind == SIM_FAULT_SLOW && !(seen & 1u << KEY_FACTOR))
+	if (f->kind == SIMGPU_FAULT_SLOW && !(seen & 1u << KEY_FACTOR))
 		return fail(err, EINVAL,
 			"fault slow: factor= is missing; set it to the factor by which kernels "
 			"take longer");
-	if (f->kind == SIM_FAULT_XID && !(seen & 1u << KEY_CODE))
+	if (f->kind == SIMGPU_FAULT_XID && !(seen & 1u << KEY_CODE))
 		return fail(err, EINVAL, "fault xid: code= is missing; set it to the Xid");
 	if (seen & 1u << KEY_AT && seen & 1u << KEY_AFTER)
 		return fail(err, EINVAL, "fault %s: at= and after= exclude each other; keep one",
@@ -327,7 +327,7 @@ static int check_fault_keys(const struct sim_fault *f, uint32_t seen, struct err
 	return 0;
 }
 
-int sim_faults_check(const struct sim_faults *f, uint32_t devices, struct error *err)
+int simgpu_faults_check(const struct simgpu_faults *f, uint32_t devices, struct error *err)
 {
 	for (uint32_t i = 0; i < f->n; i++)
 		if (f->v[i].device >= devices)
@@ -337,19 +337,19 @@ int sim_faults_check(const struct sim_faults *f, uint32_t devices, struct error 
 	return 0;
 }
 
-static int parse_fault(struct sim_faults *faults, struct str line, struct error *err)
+static int parse_fault(struct simgpu_faults *faults, struct str line, struct error *err)
 {
-	struct sim_fault f = {.kind = SIM_FAULT_KINDS, .count = 1};
+	struct simgpu_fault f = {.kind = SIMGPU_FAULT_KINDS, .count = 1};
 	uint32_t seen = 0;
 	struct str word, key;
 	int r;
 
 	if (!str_word(&line, &word))
 		return 0;
-	for (int i = 0; i < SIM_FAULT_KINDS; i++)
+	for (int i = 0; i < SIMGPU_FAULT_KINDS; i++)
 		if (str_is(word, fault_names[i]))
-			f.kind = (enum sim_fault_kind)i;
-	if (f.kind == SIM_FAULT_KINDS)
+			f.kind = (enum simgpu_fault_kind)i;
+	if (f.kind == SIMGPU_FAULT_KINDS)
 		return fail(err, EINVAL,
 			"fault '%" STR_FMT
 			"': unknown fault; expected oom, ecc, lost, hang, slow or xid",
@@ -366,8 +366,8 @@ static int parse_fault(struct sim_faults *faults, struct str line, struct error 
 	r = check_fault_keys(&f, seen, err);
 	if (r < 0)
 		return r;
-	if (faults->n >= SIM_MAX_FAULTS)
-		return fail(err, E2BIG, "the file has more than %d faults", SIM_MAX_FAULTS);
+	if (faults->n >= SIMGPU_MAX_FAULTS)
+		return fail(err, E2BIG, "the file has more than %d faults", SIMGPU_MAX_FAULTS);
 	faults->v[faults->n++] = f;
 	return 0;
 }
@@ -378,9 +378,9 @@ static struct str without_comment(struct str line)
 	return str_trim(line);
 }
 
-int sim_config_parse_faults(struct sim_faults *f, struct str text, struct error *err)
+int simgpu_config_parse_faults(struct simgpu_faults *f, struct str text, struct error *err)
 {
-	struct sim_faults out = {.n = 0};
+	struct simgpu_faults out = {.n = 0};
 	struct str line;
 	int r, n = 0;
 
@@ -394,7 +394,7 @@ int sim_config_parse_faults(struct sim_faults *f, struct str text, struct error 
 	return 0;
 }
 
-static int parse_pair(struct sim_config *c, struct str key, struct str value, struct error *err)
+static int parse_pair(struct simgpu_config *c, struct str key, struct str value, struct error *err)
 {
 	struct str a, b = key;
 	uint64_t i, j, v;
@@ -418,13 +418,14 @@ static int parse_pair(struct sim_config *c, struct str key, struct str value, st
 	return 0;
 }
 
-static int parse_key(struct sim_config *c, struct str key, struct str value, struct error *err)
+static int simgpu_config_parse_key(
+	struct simgpu_config *c, struct str key, struct str value, struct error *err)
 {
 	struct str rest = key;
 	uint64_t max = UINT64_C(1) << 26;
 
 	if (str_is(key, "devices"))
-		return sim_config_parse_devices(c, value, err);
+		return simgpu_config_parse_devices(c, value, err);
 	if (str_skip_prefix(&rest, STR("cost.")))
 		return set_cost(&c->costs, rest, value, err);
 	if (str_has_prefix(key, STR("link.")) || str_has_prefix(key, STR("numa.")))
@@ -442,7 +443,7 @@ static int parse_key(struct sim_config *c, struct str key, struct str value, str
 	return fail(err, EINVAL, "key '%" STR_FMT "' is unknown", STR_ARG(key));
 }
 
-int sim_config_parse(struct sim_config *c, struct str text, struct error *err)
+int simgpu_config_parse(struct simgpu_config *c, struct str text, struct error *err)
 {
 	struct str line, key;
 	int r, n = 0;
@@ -454,7 +455,7 @@ int sim_config_parse(struct sim_config *c, struct str text, struct error *err)
 			continue;
 		if (!str_split(&line, '=', &key) || !line.p)
 			return fail(err, EINVAL, "line %d: expected key = value", n);
-		r = parse_key(c, str_trim(key), str_trim(line), err);
+		r = simgpu_config_parse_key(c, str_trim(key), str_trim(line), err);
 		if (r < 0)
 			return fail_within(err, r, "line %d", n);
 	}
@@ -477,38 +478,39 @@ static int read_optional(const char *dir, const char *name, struct buf *b, struc
 	return r;
 }
 
-int sim_config_load(struct sim_config *c, const char *dir, const char *devices, struct error *err)
+int simgpu_config_load(
+	struct simgpu_config *c, const char *dir, const char *devices, struct error *err)
 {
 	_cleanup_buf_ struct buf config = BUF_INIT(CONFIG_MAX), faults = BUF_INIT(CONFIG_MAX);
-	const char *env_devices = getenv(SIM_ENV_DEVICES), *env_costs = getenv(SIM_ENV_COSTS);
-	struct sim_faults more = {.n = 0};
+	const char *env_devices = getenv(SIMGPU_ENV_DEVICES), *env_costs = getenv(SIMGPU_ENV_COSTS);
+	struct simgpu_faults more = {.n = 0};
 	int r;
 
-	sim_config_init(c);
-	r = read_optional(dir, SIM_FILE_CONFIG, &config, err);
+	simgpu_config_init(c);
+	r = read_optional(dir, SIMGPU_FILE_CONFIG, &config, err);
 	if (r >= 0)
-		r = sim_config_parse(c, buf_str(&config), err);
+		r = simgpu_config_parse(c, buf_str(&config), err);
 	if (r < 0)
-		return fail_within(err, r, "%s/%s", dir, SIM_FILE_CONFIG);
-	r = read_optional(dir, SIM_FILE_FAULTS, &faults, err);
+		return fail_within(err, r, "%s/%s", dir, SIMGPU_FILE_CONFIG);
+	r = read_optional(dir, SIMGPU_FILE_FAULTS, &faults, err);
 	if (r >= 0)
-		r = sim_config_parse_faults(&more, buf_str(&faults), err);
+		r = simgpu_config_parse_faults(&more, buf_str(&faults), err);
 	if (r < 0)
-		return fail_within(err, r, "%s/%s", dir, SIM_FILE_FAULTS);
-	for (uint32_t i = 0; i < more.n && c->faults.n < SIM_MAX_FAULTS; i++)
+		return fail_within(err, r, "%s/%s", dir, SIMGPU_FILE_FAULTS);
+	for (uint32_t i = 0; i < more.n && c->faults.n < SIMGPU_MAX_FAULTS; i++)
 		c->faults.v[c->faults.n++] = more.v[i];
 	if (!devices || !*devices)
 		devices = env_devices;
 	if (devices && *devices) {
-		r = sim_config_parse_devices(c, str_from(devices), err);
+		r = simgpu_config_parse_devices(c, str_from(devices), err);
 		if (r < 0)
 			return r;
 	}
 	if (env_costs) {
-		r = sim_config_parse_costs(&c->costs, str_from(env_costs), err);
+		r = simgpu_config_parse_costs(&c->costs, str_from(env_costs), err);
 		if (r < 0)
-			return fail_within(err, r, "%s", SIM_ENV_COSTS);
+			return fail_within(err, r, "%s", SIMGPU_ENV_COSTS);
 	}
-	r = sim_faults_check(&c->faults, c->n, err);
+	r = simgpu_faults_check(&c->faults, c->n, err);
 	return r < 0 ? fail_within(err, r, "%s", dir) : 0;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The simulated machine: devices, costs and faults. The engine reads them once at its start, and
- * reads faults again on demand. The functions are pure, except sim_config_load(), which reads files
- * and the environment.
+ * reads faults again on demand. The functions are pure, except simgpu_config_load(), which reads
+ * files and the environment.
  *
  * The config file has lines `key = value`; # begins a comment:
  *   devices = 2xH200-141Gi,1xTest-1Gi     count x model - memory; count and memory are optional
@@ -34,14 +34,14 @@
 #include "base/str.h"
 #include "simgpu/simgpu-proto.h"
 
-struct sim_costs {
+struct simgpu_costs {
 #define COST(field, key, scale, value, comment) uint64_t field;
 #include "simgpu/costs.def"
 #undef COST
 };
 
-struct sim_model {
-	char name[SIM_NAME_MAX];
+struct simgpu_model {
+	char name[SIMGPU_NAME_MAX];
 	uint32_t sm_count, cc_major, cc_minor;
 	uint64_t mem_bytes;
 	uint64_t mem_rate; /* bytes/s */
@@ -51,20 +51,20 @@ struct sim_model {
 	uint32_t nvlinks; /* total number; 0: no NVLink */
 };
 
-enum sim_fault_kind {
-	SIM_FAULT_OOM,
-	SIM_FAULT_ECC,
-	SIM_FAULT_LOST,
-	SIM_FAULT_HANG,
-	SIM_FAULT_SLOW,
-	SIM_FAULT_XID,
-	SIM_FAULT_KINDS,
+enum simgpu_fault_kind {
+	SIMGPU_FAULT_OOM,
+	SIMGPU_FAULT_ECC,
+	SIMGPU_FAULT_LOST,
+	SIMGPU_FAULT_HANG,
+	SIMGPU_FAULT_SLOW,
+	SIMGPU_FAULT_XID,
+	SIMGPU_FAULT_KINDS,
 };
 
-#define SIM_MAX_FAULTS 64
+#define SIMGPU_MAX_FAULTS 64
 
-struct sim_fault {
-	enum sim_fault_kind kind;
+struct simgpu_fault {
+	enum simgpu_fault_kind kind;
 	uint32_t device;
 	/* Number of kernels, or for oom allocations (nth - 1), that come before it. */
 	uint64_t after;
@@ -74,36 +74,37 @@ struct sim_fault {
 	bool done;
 };
 
-struct sim_faults {
-	struct sim_fault v[SIM_MAX_FAULTS];
+struct simgpu_faults {
+	struct simgpu_fault v[SIMGPU_MAX_FAULTS];
 	uint32_t n;
 };
 
-struct sim_config {
-	struct sim_model devices[SIM_MAX_DEVICES];
+struct simgpu_config {
+	struct simgpu_model devices[SIMGPU_MAX_DEVICES];
 	uint32_t n;
-	uint32_t numa[SIM_MAX_DEVICES];
-	uint32_t links[SIM_MAX_DEVICES][SIM_MAX_DEVICES];
-	struct sim_costs costs;
-	struct sim_faults faults;
+	uint32_t numa[SIMGPU_MAX_DEVICES];
+	uint32_t links[SIMGPU_MAX_DEVICES][SIMGPU_MAX_DEVICES];
+	struct simgpu_costs costs;
+	struct simgpu_faults faults;
 	uint64_t trace_records, account_records;
 	uint64_t linger_ns;
 	bool stay;
 };
 
 /* Sets one H200 with 141 GiB and the default costs. */
-void sim_config_init(struct sim_config *c);
-int sim_config_parse_devices(struct sim_config *c, struct str spec, struct error *err);
+void simgpu_config_init(struct simgpu_config *c);
+int simgpu_config_parse_devices(struct simgpu_config *c, struct str spec, struct error *err);
 /* "switch_us=450,slice_us=1000" */
-int sim_config_parse_costs(struct sim_costs *c, struct str text, struct error *err);
-int sim_config_parse_faults(struct sim_faults *f, struct str text, struct error *err);
+int simgpu_config_parse_costs(struct simgpu_costs *c, struct str text, struct error *err);
+int simgpu_config_parse_faults(struct simgpu_faults *f, struct str text, struct error *err);
 /* Checks that all faults name an existing device. */
-int sim_faults_check(const struct sim_faults *f, uint32_t devices, struct error *err);
-int sim_config_parse(struct sim_config *c, struct str text, struct error *err);
+int simgpu_faults_check(const struct simgpu_faults *f, uint32_t devices, struct error *err);
+int simgpu_config_parse(struct simgpu_config *c, struct str text, struct error *err);
 /*
- * Reads DIR/config and DIR/faults if they exist, then the environment (SIM_ENV_*), then `devices`
- * (may be NULL).
+ * Reads DIR/config and DIR/faults if they exist, then the environment (SIMGPU_ENV_*), then
+ * `devices` (may be NULL).
  */
-int sim_config_load(struct sim_config *c, const char *dir, const char *devices, struct error *err);
+int simgpu_config_load(
+	struct simgpu_config *c, const char *dir, const char *devices, struct error *err);
 
 #endif

@@ -36,7 +36,7 @@ extern char **environ;
 
 int link_directory(char *ret_path, size_t n)
 {
-	const char *dir = getenv(SIM_ENV_DIR);
+	const char *dir = getenv(SIMGPU_ENV_DIR);
 	int length;
 
 	if (dir && dir[0] != '\0')
@@ -54,7 +54,7 @@ static int find_engine(char *ret_path, size_t n, struct error *err)
 		"%.*s/../../../libexec/divvy/divvy-sim-engine",
 		"%.*s/../../../../libexec/divvy/divvy-sim-engine",
 	};
-	const char *set = getenv(SIM_ENV_ENGINE);
+	const char *set = getenv(SIMGPU_ENV_ENGINE);
 	Dl_info info;
 	const char *slash;
 
@@ -78,7 +78,7 @@ static int find_engine(char *ret_path, size_t n, struct error *err)
 			return 0;
 	}
 	return fail(err, ENOENT, "no divvy-sim-engine beside %s: set %s to its path",
-		info.dli_fname, SIM_ENV_ENGINE);
+		info.dli_fname, SIMGPU_ENV_ENGINE);
 }
 
 /* Copies the program's environment without variables that would load libraries into the engine. */
@@ -126,12 +126,12 @@ static int start_engine(const char *dir, struct error *err)
 		return fail_errno(err, errno, "wait for %s", path);
 	if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
 		return fail(err, ECHILD,
-			"%s --dir %s did not start (status %d): see %s/" SIM_FILE_LOG, path, dir,
+			"%s --dir %s did not start (status %d): see %s/" SIMGPU_FILE_LOG, path, dir,
 			status, dir);
 	return 0;
 }
 
-static int try_connect(const char *dir)
+static int link_try_connect(const char *dir)
 {
 	_cleanup_close_ int sock = -1;
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -147,7 +147,7 @@ static int try_connect(const char *dir)
 	folder = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (folder < 0)
 		return -errno;
-	snprintf(address.sun_path, sizeof(address.sun_path), "/proc/self/fd/%d/" SIM_FILE_SOCKET,
+	snprintf(address.sun_path, sizeof(address.sun_path), "/proc/self/fd/%d/" SIMGPU_FILE_SOCKET,
 		folder);
 	if (connect(sock, (struct sockaddr *)&address, sizeof(address)) < 0)
 		return -errno;
@@ -160,23 +160,23 @@ static int map_state(struct link *link, const char *dir)
 	char path[PATH_MAX + 16];
 	void *p;
 
-	snprintf(path, sizeof(path), "%s/" SIM_FILE_STATE, dir);
+	snprintf(path, sizeof(path), "%s/" SIMGPU_FILE_STATE, dir);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return -errno;
-	if (fd_size(fd) < (int64_t)sizeof(struct sim_state))
+	if (fd_size(fd) < (int64_t)sizeof(struct simgpu_state))
 		return -EPROTO;
-	p = mmap(NULL, sizeof(struct sim_state), PROT_READ, MAP_SHARED, fd, 0);
+	p = mmap(NULL, sizeof(struct simgpu_state), PROT_READ, MAP_SHARED, fd, 0);
 	if (p == MAP_FAILED)
 		return -errno;
 	link->state = p;
-	return link->state->magic == SIM_MAGIC && link->state->abi == SIM_ABI ? 0 : -EPROTO;
+	return link->state->magic == SIMGPU_MAGIC && link->state->abi == SIMGPU_ABI ? 0 : -EPROTO;
 }
 
-static int call_fds(struct link *link, struct sim_request *request, int fd,
-	struct sim_reply *ret_reply, struct fd_list *ret_fds)
+static int call_fds(struct link *link, struct simgpu_request *request, int fd,
+	struct simgpu_reply *ret_reply, struct fd_list *ret_fds)
 {
-	struct sim_reply reply;
+	struct simgpu_reply reply;
 	ssize_t n;
 
 	request->seq = ++link->seq;
@@ -198,12 +198,12 @@ static int call_fds(struct link *link, struct sim_request *request, int fd,
 	return 0;
 }
 
-static int say_hello(struct link *link, enum sim_role role)
+static int link_say_hello(struct link *link, enum simgpu_role role)
 {
-	struct sim_request request = {.type = SIM_MSG_HELLO, .arg = {SIM_ABI, role}};
+	struct simgpu_request request = {.type = SIMGPU_MSG_HELLO, .arg = {SIMGPU_ABI, role}};
 	_cleanup_fd_list_ struct fd_list fds = {.n = 0};
 	_cleanup_close_ int memory = -1;
-	struct sim_reply reply;
+	struct simgpu_reply reply;
 	void *p;
 	int r;
 
@@ -212,7 +212,7 @@ static int say_hello(struct link *link, enum sim_role role)
 	 * capabilities may lack the right to do so; then the engine needs this descriptor. Without
 	 * it, the engine tries without help.
 	 */
-	if (role == SIM_ROLE_CUDA)
+	if (role == SIMGPU_ROLE_CUDA)
 		memory = open("/proc/self/mem", O_RDWR | O_CLOEXEC);
 	r = call_fds(link, &request, memory, &reply, &fds);
 
@@ -221,15 +221,15 @@ static int say_hello(struct link *link, enum sim_role role)
 	if (reply.status != 0)
 		return -EPROTO;
 	link->engine_pid = (int)reply.arg[0];
-	if (role != SIM_ROLE_CUDA)
+	if (role != SIMGPU_ROLE_CUDA)
 		return 0;
 	if (fds.n != 2)
 		return -EPROTO;
-	p = mmap(NULL, sizeof(struct sim_shm), PROT_READ | PROT_WRITE, MAP_SHARED, fds.fd[0], 0);
+	p = mmap(NULL, sizeof(struct simgpu_shm), PROT_READ | PROT_WRITE, MAP_SHARED, fds.fd[0], 0);
 	if (p == MAP_FAILED)
 		return -errno;
 	link->shm = p;
-	if (link->shm->magic != SIM_MAGIC || link->shm->bytes != sizeof(struct sim_shm))
+	if (link->shm->magic != SIMGPU_MAGIC || link->shm->bytes != sizeof(struct simgpu_shm))
 		return -EPROTO;
 	link->doorbell = TAKE_FD(fds.fd[1]);
 	/* Where Yama restricts such access to ancestors, the process must allow the engine. */
@@ -237,19 +237,19 @@ static int say_hello(struct link *link, enum sim_role role)
 	return 0;
 }
 
-int link_open(struct link *link, enum sim_role role, struct error *err)
+int link_open(struct link *link, enum simgpu_role role, struct error *err)
 {
 	char dir[PATH_MAX];
 	int r = link_directory(dir, sizeof(dir));
 
 	*link = (struct link){.sock = -1, .doorbell = -1};
 	if (r < 0)
-		return fail(err, -r, "%s is longer than a path may be", SIM_ENV_DIR);
+		return fail(err, -r, "%s is longer than a path may be", SIMGPU_ENV_DIR);
 	for (int i = 0; i < CONNECT_TRIES; i++) {
-		r = try_connect(dir);
+		r = link_try_connect(dir);
 		if (r >= 0) {
 			link->sock = r;
-			r = say_hello(link, role);
+			r = link_say_hello(link, role);
 			if (r == 0)
 				r = map_state(link, dir);
 			if (r == 0)
@@ -270,8 +270,8 @@ int link_open(struct link *link, enum sim_role role, struct error *err)
 	return fail_errno(err, -r, "connect to the simulated device in %s", dir);
 }
 
-int link_call(struct link *link, struct sim_request *request, int fd, struct sim_reply *ret_reply,
-	int *ret_fd)
+int link_call(struct link *link, struct simgpu_request *request, int fd,
+	struct simgpu_reply *ret_reply, int *ret_fd)
 {
 	_cleanup_fd_list_ struct fd_list fds = {.n = 0};
 	int r;

@@ -16,10 +16,10 @@
 #include "simgpu/simgpu-proto.h"
 
 struct link {
-	int sock;            /* -1 when not connected */
-	int doorbell;        /* CUDA only, else -1 */
-	struct sim_shm *shm; /* CUDA only, else NULL */
-	const struct sim_state *state;
+	int sock;               /* -1 when not connected */
+	int doorbell;           /* CUDA only, else -1 */
+	struct simgpu_shm *shm; /* CUDA only, else NULL */
+	const struct simgpu_state *state;
 	uint32_t seq;
 	int engine_pid;
 };
@@ -28,15 +28,15 @@ struct link {
 int link_directory(char *ret_path, size_t n);
 
 /* Connects. Blocks until an engine listens or cannot be started. 0 or -errno. */
-int link_open(struct link *link, enum sim_role role, struct error *err);
+int link_open(struct link *link, enum simgpu_role role, struct error *err);
 
 /*
  * Sends one request and receives its reply. Sends @fd too unless it is -1. A descriptor in the
  * reply goes to *ret_fd (-1: none), and the caller closes it; ret_fd NULL: closes it here. -errno:
  * the engine is lost, and the link is unusable.
  */
-int link_call(struct link *link, struct sim_request *request, int fd, struct sim_reply *ret_reply,
-	int *ret_fd);
+int link_call(struct link *link, struct simgpu_request *request, int fd,
+	struct simgpu_reply *ret_reply, int *ret_fd);
 
 /* Whether the engine has closed the connection. */
 int link_is_dead(const struct link *link);

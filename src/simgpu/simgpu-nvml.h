@@ -17,23 +17,23 @@
 #define NVML_SIM_CUDA 13000
 
 /* The state page, NULL before nvmlInit. */
-const struct sim_state *nvml_state(void);
+const struct simgpu_state *nvml_state(void);
 
 /* UNINITIALIZED; INVALID_ARGUMENT for a wrong handle; GPU_IS_LOST. @ret_index may be NULL. */
 nvmlReturn_t nvml_device(
-	nvmlDevice_t handle, const struct sim_state_device **ret_device, unsigned *ret_index);
+	nvmlDevice_t handle, const struct simgpu_state_device **ret_device, unsigned *ret_index);
 nvmlDevice_t nvml_handle(unsigned index);
 
 /* Copies the present processes of a device, up to @room; returns their number. */
-unsigned nvml_processes(unsigned index, struct sim_state_proc *to, unsigned room);
+unsigned nvml_processes(unsigned index, struct simgpu_state_proc *to, unsigned room);
 /* Whether the utilisation is recent; otherwise it reads as 0. */
-bool nvml_is_fresh(const struct sim_state_device *device);
+bool nvml_is_fresh(const struct simgpu_state_device *device);
 
 /* Defines nvmlDevice<name>, which answers with one value. `value` may use d and index. */
 #define NVML_VALUE(name, type, value) \
 	NVML_EXPORT nvmlReturn_t nvmlDevice##name(nvmlDevice_t device, type *out) \
 	{ \
-		const struct sim_state_device *d; \
+		const struct simgpu_state_device *d; \
 		unsigned index; \
 \
 		NVML_TRY(nvml_device(device, &d, &index)); \
@@ -46,7 +46,7 @@ bool nvml_is_fresh(const struct sim_state_device *device);
 #define NVML_PAIR(name, type, value_a, value_b) \
 	NVML_EXPORT nvmlReturn_t nvmlDevice##name(nvmlDevice_t device, type *a, type *b) \
 	{ \
-		const struct sim_state_device *d; \
+		const struct simgpu_state_device *d; \
 \
 		NVML_TRY(nvml_device(device, &d, NULL)); \
 		NVML_CHECK(a, NVML_ERROR_INVALID_ARGUMENT); \
@@ -61,7 +61,7 @@ bool nvml_is_fresh(const struct sim_state_device *device);
 	NVML_EXPORT nvmlReturn_t nvmlDevice##name( \
 		nvmlDevice_t device, char *out, unsigned int length) \
 	{ \
-		const struct sim_state_device *d; \
+		const struct simgpu_state_device *d; \
 \
 		NVML_TRY(nvml_device(device, &d, NULL)); \
 		return nvml_text_give(text, out, length); \

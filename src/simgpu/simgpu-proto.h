@@ -4,10 +4,12 @@
  * the engine, the process that simulates the hardware.
  *
  * Two channels:
- * - a SEQPACKET unix socket for synchronous control calls: one struct sim_request, answered by one
- *   struct sim_reply with the same seq, in order. The engine answers each call at once and never
+ * - a SEQPACKET unix socket for synchronous control calls: one struct simgpu_request, answered by
+ * one
+ *   struct simgpu_reply with the same seq, in order. The engine answers each call at once and never
  *   waits for the device. One lock around send and receive suffices.
- * - one memfd for each process (struct sim_shm) with a ring for submissions (struct sim_entry),
+ * - one memfd for each process (struct simgpu_shm) with a ring for submissions (struct
+ * simgpu_entry),
  *   completions (streams, events, context errors) and calls of host functions.
  *
  * Order: before the engine executes a control request, it takes all entries of that client's ring.
@@ -25,59 +27,59 @@
 
 #include <stdint.h>
 
-#define SIM_ABI 1u
-#define SIM_MAGIC 0x314d495359565644ull /* "DVVYSIM1" */
+#define SIMGPU_ABI 1u
+#define SIMGPU_MAGIC 0x314d495359565644ull /* "DVVYSIM1" */
 
 /* Files in the machine's directory: $DIVVY_SIM, or /dev/shm/divvy-sim-$UID. */
-#define SIM_FILE_SOCKET "engine.sock"
-#define SIM_FILE_LOCK "engine.lock" /* flock: held by the engine for its life */
-#define SIM_FILE_CONFIG "config"
-#define SIM_FILE_FAULTS "faults"   /* read at the start, and again on SIGHUP */
-#define SIM_FILE_STATE "state"     /* struct sim_state */
-#define SIM_FILE_TRACE "trace"     /* trace.h */
-#define SIM_FILE_ACCOUNT "account" /* trace.h */
-#define SIM_FILE_LOG "engine.log"
-#define SIM_ENV_DIR "DIVVY_SIM"
-#define SIM_ENV_DEVICES "DIVVY_SIM_DEVICES" /* device specification, as in config `devices =` */
-#define SIM_ENV_COSTS "DIVVY_SIM_COSTS"     /* "switch_us=450,slice_us=2000" */
-#define SIM_ENV_ENGINE "DIVVY_SIM_ENGINE"   /* path of divvy-sim-engine */
+#define SIMGPU_FILE_SOCKET "engine.sock"
+#define SIMGPU_FILE_LOCK "engine.lock" /* flock: held by the engine for its life */
+#define SIMGPU_FILE_CONFIG "config"
+#define SIMGPU_FILE_FAULTS "faults"   /* read at the start, and again on SIGHUP */
+#define SIMGPU_FILE_STATE "state"     /* struct simgpu_state */
+#define SIMGPU_FILE_TRACE "trace"     /* trace.h */
+#define SIMGPU_FILE_ACCOUNT "account" /* trace.h */
+#define SIMGPU_FILE_LOG "engine.log"
+#define SIMGPU_ENV_DIR "DIVVY_SIM"
+#define SIMGPU_ENV_DEVICES "DIVVY_SIM_DEVICES" /* device specification, as in config `devices =` */
+#define SIMGPU_ENV_COSTS "DIVVY_SIM_COSTS"     /* "switch_us=450,slice_us=2000" */
+#define SIMGPU_ENV_ENGINE "DIVVY_SIM_ENGINE"   /* path of divvy-sim-engine */
 
 /*
  * Start on demand: connect to DIR/engine.sock. On ENOENT or ECONNREFUSED run `divvy-sim-engine
  * --daemon --dir DIR` ($DIVVY_SIM_ENGINE, or beside the library) and wait for its exit. It exits
  * with 0 once an engine listens, its own child or the engine of another process that was faster, so
  * the next connect succeeds. If that connect is refused (the engine was about to end), repeat a few
- * times. Only the engine that starts reads the SIM_ENV_* variables; later clients' values have no
- * effect.
+ * times. Only the engine that starts reads the SIMGPU_ENV_* variables; later clients' values have
+ * no effect.
  */
 
 /*
  * Device addresses: one arena for all devices and processes, so an address is unique on the
  * machine. An address outside it is in the client's own memory.
  */
-#define SIM_VA_BASE 0x200000000000ull
-#define SIM_VA_SIZE 0x200000000000ull
-#define SIM_GRANULE 0x200000ull /* physical memory is counted in 2 MiB granules */
+#define SIMGPU_VA_BASE 0x200000000000ull
+#define SIMGPU_VA_SIZE 0x200000000000ull
+#define SIMGPU_GRANULE 0x200000ull /* physical memory is counted in 2 MiB granules */
 
 /* Limits. */
-#define SIM_MAX_DEVICES 16
-#define SIM_MAX_CONTEXTS 64   /* per process */
-#define SIM_MAX_STREAMS 8192  /* per process */
-#define SIM_MAX_EVENTS 131072 /* per process */
-#define SIM_MAX_GRAPHS 4096   /* per process, living executable graphs */
-#define SIM_MAX_GRAPH_NODES 65536
-#define SIM_MAX_CALLBACKS 256 /* host functions given to one process and not finished */
-#define SIM_MAX_PARAM_BYTES 4096
-#define SIM_MAX_INLINE_BYTES 65536
-#define SIM_MAX_STATE_PROCS 4096
-#define SIM_NAME_MAX 64
+#define SIMGPU_MAX_DEVICES 16
+#define SIMGPU_MAX_CONTEXTS 64   /* per process */
+#define SIMGPU_MAX_STREAMS 8192  /* per process */
+#define SIMGPU_MAX_EVENTS 131072 /* per process */
+#define SIMGPU_MAX_GRAPHS 4096   /* per process, living executable graphs */
+#define SIMGPU_MAX_GRAPH_NODES 65536
+#define SIMGPU_MAX_CALLBACKS 256 /* host functions given to one process and not finished */
+#define SIMGPU_MAX_PARAM_BYTES 4096
+#define SIMGPU_MAX_INLINE_BYTES 65536
+#define SIMGPU_MAX_STATE_PROCS 4096
+#define SIMGPU_NAME_MAX 64
 
 /* ---- kernels ---- */
 
 /*
- * Kernels that the engine knows by their PTX entry name. Every other kernel is SIM_KERNEL_OTHER and
- * runs for sim_entry.kernel.duration_ns, or for the default time if that is 0. Parameters are the
- * raw parameter buffer in the layout that the PTX declares (natural alignment).
+ * Kernels that the engine knows by their PTX entry name. Every other kernel is SIMGPU_KERNEL_OTHER
+ * and runs for simgpu_entry.kernel.duration_ns, or for the default time if that is 0. Parameters
+ * are the raw parameter buffer in the layout that the PTX declares (natural alignment).
  *   spin_ns(u64 ns)                              occupies its blocks for ns
  *   stamp_ns(u64 ns, u64 out)                    as spin_ns; out[0], out[1] = begin and end, ns
  *   spin_flag(u64 flag, u32 value, u64 timeout)  until *(u32 *)flag >= value, or timeout ns
@@ -87,7 +89,7 @@
  *   reduce_u32(u64 out, u64 in, u64 n)           *(u32 *)out = sum of in[i], modulo 2^32
  *   matmul_f32(u64 c, u64 a, u64 b, u32 n)       c = a * b, row-major n x n
  */
-#define SIM_KERNELS(X) \
+#define SIMGPU_KERNELS(X) \
 	X(OTHER, "", 0) \
 	X(SPIN_NS, "spin_ns", 8) \
 	X(SPIN_FLAG, "spin_flag", 24) \
@@ -98,74 +100,77 @@
 	X(MATMUL_F32, "matmul_f32", 28) \
 	X(STAMP_NS, "stamp_ns", 16)
 
-enum sim_kernel {
-#define X(id, name, bytes) SIM_KERNEL_##id,
-	SIM_KERNELS(X)
+enum simgpu_kernel {
+#define X(id, name, bytes) SIMGPU_KERNEL_##id,
+	SIMGPU_KERNELS(X)
 #undef X
-		SIM_KERNEL_COUNT,
+		SIMGPU_KERNEL_COUNT,
 };
 
 /* ---- submissions ---- */
 
-enum sim_op_kind {
-	SIM_OP_PAD,    /* skip `units`; fills the end of the ring */
-	SIM_OP_KERNEL, /* the entry is followed by param_bytes of parameters */
-	SIM_OP_MEMSET,
-	SIM_OP_COPY,        /* direction follows from the addresses */
-	SIM_OP_WRITE_VALUE, /* host or device address */
-	SIM_OP_WAIT_VALUE,
-	SIM_OP_EVENT_RECORD,
+enum simgpu_op_kind {
+	SIMGPU_OP_PAD,    /* skip `units`; fills the end of the ring */
+	SIMGPU_OP_KERNEL, /* the entry is followed by param_bytes of parameters */
+	SIMGPU_OP_MEMSET,
+	SIMGPU_OP_COPY,        /* direction follows from the addresses */
+	SIMGPU_OP_WRITE_VALUE, /* host or device address */
+	SIMGPU_OP_WAIT_VALUE,
+	SIMGPU_OP_EVENT_RECORD,
 	/*
 	 * Waits for the event's latest record before it in the ring; does not wait for an event
 	 * that was never recorded.
 	 */
-	SIM_OP_EVENT_WAIT,
-	SIM_OP_HOST_FUNC,
-	SIM_OP_FREE_ASYNC, /* memory from SIM_MSG_POOL_ALLOC or SIM_MSG_MEM_ALLOC */
-	SIM_OP_PREFETCH,   /* managed memory to a device or (device = -1) the host */
-	SIM_OP_EMPTY,      /* completes in order, does nothing (graph nodes, barriers) */
-	SIM_OP_GRAPH_LAUNCH,
+	SIMGPU_OP_EVENT_WAIT,
+	SIMGPU_OP_HOST_FUNC,
+	SIMGPU_OP_FREE_ASYNC, /* memory from SIMGPU_MSG_POOL_ALLOC or SIMGPU_MSG_MEM_ALLOC */
+	SIMGPU_OP_PREFETCH,   /* managed memory to a device or (device = -1) the host */
+	SIMGPU_OP_EMPTY,      /* completes in order, does nothing (graph nodes, barriers) */
+	SIMGPU_OP_GRAPH_LAUNCH,
 	/* Not work of a stream: the engine executes them when it reads them, in ring order. */
-	SIM_OP_STREAM_CREATE, /* before the first use of a stream slot */
-	/* Work in the stream still completes; the slot may be reused once sim_stream.live is 0. */
-	SIM_OP_STREAM_DESTROY,
-	SIM_OP_EVENT_DESTROY, /* the slot may be reused at once */
-	SIM_OP_GRAPH_DESTROY, /* launches in flight complete; the slot may be reused at once */
-	SIM_OP_COUNT,
+	SIMGPU_OP_STREAM_CREATE, /* before the first use of a stream slot */
+	/*
+	 * Work in the stream still completes; the slot may be reused once simgpu_stream.live is 0.
+	 */
+	SIMGPU_OP_STREAM_DESTROY,
+	SIMGPU_OP_EVENT_DESTROY, /* the slot may be reused at once */
+	SIMGPU_OP_GRAPH_DESTROY, /* launches in flight complete; the slot may be reused at once */
+	SIMGPU_OP_COUNT,
 };
 
-enum sim_entry_flags {
+enum simgpu_entry_flags {
 	/*
 	 * A thread outside the device may notice its execution: value writes and copies to host
 	 * memory, host functions, kernels that get host addresses, set_flag, and graphs with any of
 	 * these. The client sets it; setting it too often only costs time (see doorbell).
 	 */
-	SIM_ENTRY_VISIBLE = 1u << 0,
-	SIM_ENTRY_COOPERATIVE = 1u << 1, /* the client has refused grids too large to be resident */
-	SIM_ENTRY_PAGEABLE = 1u << 2,    /* copy: the host side is not pinned (slower) */
-	SIM_ENTRY_INLINE = 1u << 3,      /* copy to the device: the bytes follow the entry */
-	SIM_ENTRY_TIMING = 1u << 4,      /* event record: unused by the engine, for the trace */
+	SIMGPU_ENTRY_VISIBLE = 1u << 0,
+	SIMGPU_ENTRY_COOPERATIVE = 1u
+		<< 1,                    /* the client has refused grids too large to be resident */
+	SIMGPU_ENTRY_PAGEABLE = 1u << 2, /* copy: the host side is not pinned (slower) */
+	SIMGPU_ENTRY_INLINE = 1u << 3,   /* copy to the device: the bytes follow the entry */
+	SIMGPU_ENTRY_TIMING = 1u << 4,   /* event record: unused by the engine, for the trace */
 };
 
-enum sim_stream_flags {
-	SIM_STREAM_NON_BLOCKING = 1u << 0, /* no implicit order with the legacy stream */
-	SIM_STREAM_LEGACY = 1u << 1,       /* the context's NULL stream; at most one a context */
+enum simgpu_stream_flags {
+	SIMGPU_STREAM_NON_BLOCKING = 1u << 0, /* no implicit order with the legacy stream */
+	SIMGPU_STREAM_LEGACY = 1u << 1,       /* the context's NULL stream; at most one a context */
 };
 
-/* Comparisons of SIM_OP_WAIT_VALUE, numbered as CUstreamWaitValue_flags. */
-enum sim_wait_cmp { SIM_WAIT_GEQ, SIM_WAIT_EQ, SIM_WAIT_AND, SIM_WAIT_NOR };
+/* Comparisons of SIMGPU_OP_WAIT_VALUE, numbered as CUstreamWaitValue_flags. */
+enum simgpu_wait_cmp { SIMGPU_WAIT_GEQ, SIMGPU_WAIT_EQ, SIMGPU_WAIT_AND, SIMGPU_WAIT_NOR };
 
-struct sim_op_kernel {
-	uint32_t kernel;  /* enum sim_kernel */
+struct simgpu_op_kernel {
+	uint32_t kernel;  /* enum simgpu_kernel */
 	uint32_t name_id; /* the client's choice, such as a hash of the name; goes to the trace */
 	uint32_t blocks;  /* grid x*y*z, saturated */
 	uint32_t threads; /* per block */
-	uint32_t param_bytes;   /* <= SIM_MAX_PARAM_BYTES */
+	uint32_t param_bytes;   /* <= SIMGPU_MAX_PARAM_BYTES */
 	uint32_t blocks_per_sm; /* blocks that fit one SM at a time; 0 means 1 */
 	uint64_t duration_ns;   /* 0: by kernel and parameters, or the default */
 };
 
-struct sim_op_memset {
+struct simgpu_op_memset {
 	uint64_t ptr;
 	uint64_t width; /* elements */
 	uint64_t height;
@@ -174,7 +179,7 @@ struct sim_op_memset {
 	uint32_t elem_bytes; /* 1, 2, 4 */
 };
 
-struct sim_op_copy {
+struct simgpu_op_copy {
 	uint64_t dst, src;
 	uint64_t width;                /* bytes */
 	uint64_t dst_pitch, src_pitch; /* bytes, any when height and depth are 1 */
@@ -182,37 +187,37 @@ struct sim_op_copy {
 	uint32_t height, depth;        /* at least 1 */
 };
 
-struct sim_op_value {
+struct simgpu_op_value {
 	uint64_t ptr;
 	uint64_t value;
 	uint32_t bytes; /* 4, 8 */
-	uint32_t cmp;   /* enum sim_wait_cmp */
+	uint32_t cmp;   /* enum simgpu_wait_cmp */
 };
 
-struct sim_op_event {
+struct simgpu_op_event {
 	uint32_t event; /* slot */
 	uint32_t pad;
 	uint64_t record; /* EVENT_RECORD: number of the record in its slot, from 1, increasing */
 };
 
-struct sim_op_host {
-	uint64_t cookie; /* returned in sim_callback */
+struct simgpu_op_host {
+	uint64_t cookie; /* returned in simgpu_callback */
 };
 
-struct sim_op_mem {
+struct simgpu_op_mem {
 	uint64_t ptr;
 	uint64_t bytes;
 	int32_t device;
 	uint32_t pad;
 };
 
-struct sim_op_graph {
+struct simgpu_op_graph {
 	uint32_t graph;     /* slot */
 	uint32_t after;     /* slot of a stream */
 	uint64_t after_seq; /* operation of that stream that comes first; 0: none */
 };
 
-struct sim_op_stream {
+struct simgpu_op_stream {
 	uint32_t flags;
 	int32_t priority; /* as CUDA: lower number first, -5..0 */
 };
@@ -220,9 +225,9 @@ struct sim_op_stream {
 /*
  * One submission. In the ring it starts at a multiple of 64 bytes and takes `units` of these,
  * trailing bytes (parameters, inline data) included. An entry never wraps: first fill the rest of
- * the ring with a SIM_OP_PAD entry, of which only kind and units are read.
+ * the ring with a SIMGPU_OP_PAD entry, of which only kind and units are read.
  */
-struct sim_entry {
+struct simgpu_entry {
 	uint16_t kind;
 	uint16_t flags;
 	uint32_t units;
@@ -231,46 +236,47 @@ struct sim_entry {
 	uint32_t stream;    /* slot */
 	uint32_t context;   /* slot */
 	union {
-		struct sim_op_kernel kernel;
-		struct sim_op_memset memset;
-		struct sim_op_copy copy;
-		struct sim_op_value value;
-		struct sim_op_event event;
-		struct sim_op_host host;
-		struct sim_op_mem mem;
-		struct sim_op_graph graph;
-		struct sim_op_stream stream_new;
+		struct simgpu_op_kernel kernel;
+		struct simgpu_op_memset memset;
+		struct simgpu_op_copy copy;
+		struct simgpu_op_value value;
+		struct simgpu_op_event event;
+		struct simgpu_op_host host;
+		struct simgpu_op_mem mem;
+		struct simgpu_op_graph graph;
+		struct simgpu_op_stream stream_new;
 		uint64_t raw[12];
 	};
 }; /* followed by parameters or inline data */
 
-#define SIM_ENTRY_UNIT 64u
-#define SIM_ENTRY_BYTES 128u
-_Static_assert(sizeof(struct sim_entry) == SIM_ENTRY_BYTES, "two units");
+#define SIMGPU_ENTRY_UNIT 64u
+#define SIMGPU_ENTRY_BYTES 128u
+_Static_assert(sizeof(struct simgpu_entry) == SIMGPU_ENTRY_BYTES, "two units");
 
 /*
  * Units of an entry with that many trailing bytes. A kernel with up to 64 bytes of parameters takes
  * 3 units.
  */
-#define SIM_ENTRY_UNITS(trailing) \
-	((uint32_t)((SIM_ENTRY_BYTES + (uint64_t)(trailing) + SIM_ENTRY_UNIT - 1) / SIM_ENTRY_UNIT))
+#define SIMGPU_ENTRY_UNITS(trailing) \
+	((uint32_t)((SIMGPU_ENTRY_BYTES + (uint64_t)(trailing) + SIMGPU_ENTRY_UNIT - 1) / \
+		SIMGPU_ENTRY_UNIT))
 
 /*
- * An executable graph, sent with SIM_MSG_GRAPH_CREATE in a memfd: struct sim_graph_head, then
- * `nodes` times { struct sim_graph_node, `ndeps` uint32_t node numbers (each lower than the node's
- * own), padding to 8 bytes, struct sim_entry, its trailing bytes, padding to 8 bytes }. Of an
- * entry, kind, flags, context and the union are used. The client flattens child graphs. Nodes may
- * be KERNEL, MEMSET, COPY (not inline), WRITE_VALUE, WAIT_VALUE, EVENT_RECORD, EVENT_WAIT,
+ * An executable graph, sent with SIMGPU_MSG_GRAPH_CREATE in a memfd: struct simgpu_graph_head, then
+ * `nodes` times { struct simgpu_graph_node, `ndeps` uint32_t node numbers (each lower than the
+ * node's own), padding to 8 bytes, struct simgpu_entry, its trailing bytes, padding to 8 bytes }.
+ * Of an entry, kind, flags, context and the union are used. The client flattens child graphs. Nodes
+ * may be KERNEL, MEMSET, COPY (not inline), WRITE_VALUE, WAIT_VALUE, EVENT_RECORD, EVENT_WAIT,
  * HOST_FUNC, FREE_ASYNC and EMPTY. An EVENT_RECORD node has record number 0: each launch sets
- * sim_event.time_ns and adds one to sim_event.graph_records. An EVENT_WAIT node waits for the
+ * simgpu_event.time_ns and adds one to simgpu_event.graph_records. An EVENT_WAIT node waits for the
  * latest record before the launch.
  */
-struct sim_graph_head {
+struct simgpu_graph_head {
 	uint32_t nodes;
 	uint32_t pad;
 };
 
-struct sim_graph_node {
+struct simgpu_graph_node {
 	uint32_t ndeps;
 	uint32_t trailing; /* bytes after the entry */
 	uint32_t pad[2];
@@ -278,36 +284,36 @@ struct sim_graph_node {
 
 /* ---- the shared memory of a client and the engine ---- */
 
-struct sim_shm_engine {              /* [engine] */
+struct simgpu_shm_engine {           /* [engine] */
 	_Atomic uint64_t head;       /* ring bytes consumed in total */
 	_Atomic uint64_t wake_at_ns; /* the engine looks again at this time at the latest */
 	_Atomic uint64_t now_ns;     /* time of the simulated device */
-	_Atomic uint32_t doorbell;   /* enum sim_doorbell: which entries must ring */
+	_Atomic uint32_t doorbell;   /* enum simgpu_doorbell: which entries must ring */
 	_Atomic uint32_t wake_seq;   /* futex: grows when something awaited was published */
 	_Atomic uint32_t cb_tail;    /* futex: host functions handed over in total */
 	_Atomic uint32_t dead;       /* the engine has dropped this client (shutdown) */
 	uint8_t pad[24];
 };
-_Static_assert(sizeof(struct sim_shm_engine) == 64, "one line");
+_Static_assert(sizeof(struct simgpu_shm_engine) == 64, "one line");
 
-struct sim_shm_client {                /* [client] */
+struct simgpu_shm_client {             /* [client] */
 	_Atomic uint64_t tail;         /* ring bytes produced in total; release after the entry */
 	_Atomic uint32_t ring_waiters; /* threads that wait for room in the ring (on wake_seq) */
 	_Atomic uint32_t waiters;      /* threads that wait on wake_seq; 0: no futex wake is sent */
 	uint8_t pad[48];
 };
-_Static_assert(sizeof(struct sim_shm_client) == 64, "one line");
+_Static_assert(sizeof(struct simgpu_shm_client) == 64, "one line");
 
 /*
  * Doorbell: publish tail, then a seq_cst fence, then read `doorbell`. Write 1 to the doorbell
- * eventfd in these cases: it is ALL; it is VISIBLE, the entry is SIM_ENTRY_VISIBLE and not
- * (wake_at_ns <= sim_stream.busy_until_ns of its stream); or the ring is more than half full and it
- * is not NONE. Always ring after raising await_seq, after finishing a host function, and before
+ * eventfd in these cases: it is ALL; it is VISIBLE, the entry is SIMGPU_ENTRY_VISIBLE and not
+ * (wake_at_ns <= simgpu_stream.busy_until_ns of its stream); or the ring is more than half full and
+ * it is not NONE. Always ring after raising await_seq, after finishing a host function, and before
  * sleeping for room in the ring.
  */
-enum sim_doorbell { SIM_BELL_ALL, SIM_BELL_VISIBLE, SIM_BELL_NONE };
+enum simgpu_doorbell { SIMGPU_DOORBELL_ALL, SIMGPU_DOORBELL_VISIBLE, SIMGPU_DOORBELL_NONE };
 
-struct sim_stream {
+struct simgpu_stream {
 	/* [engine] */
 	_Atomic uint64_t completed;     /* highest seq completed */
 	_Atomic uint64_t busy_until_ns; /* the queued work cannot complete before this time */
@@ -318,37 +324,37 @@ struct sim_stream {
 	_Atomic uint64_t await_seq;
 	uint8_t pad1[56];
 };
-_Static_assert(sizeof(struct sim_stream) == 128, "two lines, one writer each");
+_Static_assert(sizeof(struct simgpu_stream) == 128, "two lines, one writer each");
 
 /*
  * To wait for a stream: raise await_seq and ring. Repeat until completed >= seq or the context has
  * an error: waiters++, read wake_seq, check again, FUTEX_WAIT (not private) on wake_seq, waiters--.
  * To poll (cuStreamQuery): the work is complete if completed >= seq. Otherwise, if await_seq is
  * already at least seq, it is not complete, because the engine publishes promptly. Else raise
- * await_seq, make a SIM_MSG_SYNC call and look at completed again. To wait for an event, wait for
- * the (stream, seq) of its latest record.
+ * await_seq, make a SIMGPU_MSG_SYNC call and look at completed again. To wait for an event, wait
+ * for the (stream, seq) of its latest record.
  */
 
-struct sim_event {                /* [engine] */
+struct simgpu_event {             /* [engine] */
 	_Atomic uint64_t record;  /* highest record number completed */
 	_Atomic uint64_t time_ns; /* device time of that record */
 	_Atomic uint64_t graph_records;
 	uint64_t pad;
 };
 
-struct sim_context { /* [engine] */
+struct simgpu_context { /* [engine] */
 	/* CUresult, sticky; afterwards all queued work counts as complete. */
 	_Atomic uint32_t error;
 	uint32_t pad[15];
 };
 
 /*
- * Host functions. The engine fills slot (n % SIM_MAX_CALLBACKS), sets cb_tail = n + 1 and wakes
+ * Host functions. The engine fills slot (n % SIMGPU_MAX_CALLBACKS), sets cb_tail = n + 1 and wakes
  * cb_tail as a futex. One client thread runs the functions in order, then stores done_ns (the
  * clock, never 0) and rings. The engine clears done_ns when it has seen the value, and reuses the
  * slot.
  */
-struct sim_callback {
+struct simgpu_callback {
 	/* [engine] */
 	uint64_t cookie;
 	uint32_t context; /* slot */
@@ -358,54 +364,55 @@ struct sim_callback {
 	_Atomic uint64_t done_ns;
 	uint8_t pad1[56];
 };
-_Static_assert(sizeof(struct sim_callback) == 128, "two lines, one writer each");
+_Static_assert(sizeof(struct simgpu_callback) == 128, "two lines, one writer each");
 
-#define SIM_RING_BYTES (4u << 20)
+#define SIMGPU_RING_BYTES (4u << 20)
 
-struct sim_shm {
+struct simgpu_shm {
 	/* [engine], constant after HELLO */
 	uint64_t magic;
 	uint32_t abi;
 	uint32_t ring_bytes;
 	uint64_t bytes; /* of the whole mapping */
 	uint8_t pad[40];
-	struct sim_shm_engine engine;
-	struct sim_shm_client client;
-	struct sim_context contexts[SIM_MAX_CONTEXTS];
-	struct sim_callback callbacks[SIM_MAX_CALLBACKS];
-	struct sim_stream streams[SIM_MAX_STREAMS];
-	struct sim_event events[SIM_MAX_EVENTS];
-	_Alignas(4096) uint8_t ring[SIM_RING_BYTES];
+	struct simgpu_shm_engine engine;
+	struct simgpu_shm_client client;
+	struct simgpu_context contexts[SIMGPU_MAX_CONTEXTS];
+	struct simgpu_callback callbacks[SIMGPU_MAX_CALLBACKS];
+	struct simgpu_stream streams[SIMGPU_MAX_STREAMS];
+	struct simgpu_event events[SIMGPU_MAX_EVENTS];
+	_Alignas(4096) uint8_t ring[SIMGPU_RING_BYTES];
 };
 
 /* ---- control calls ---- */
 
-enum sim_role { SIM_ROLE_CUDA, SIM_ROLE_NVML, SIM_ROLE_ADMIN };
+enum simgpu_role { SIMGPU_ROLE_CUDA, SIMGPU_ROLE_NVML, SIMGPU_ROLE_ADMIN };
 
-/* Kinds of memory of SIM_MSG_MEM_ALLOC, and in answers. */
-enum sim_mem_kind {
-	SIM_MEM_LINEAR,
-	SIM_MEM_ARRAY,    /* opaque array or mipmap storage; same rules as LINEAR */
-	SIM_MEM_GLOBAL,   /* module and library globals */
-	SIM_MEM_GRAPH,    /* memory of graph allocation nodes */
-	SIM_MEM_MANAGED,  /* reply carries a memfd: map it shared at the returned address */
-	SIM_MEM_POOL,     /* answers only */
-	SIM_MEM_VMM,      /* answers only: a mapping */
-	SIM_MEM_RESERVED, /* answers only: reserved addresses without a mapping */
-	SIM_MEM_CONTEXT,  /* SIM_MSG_CTX_RESERVE: stack, heap, printf buffer: counted, no address */
+/* Kinds of memory of SIMGPU_MSG_MEM_ALLOC, and in answers. */
+enum simgpu_mem_kind {
+	SIMGPU_MEM_LINEAR,
+	SIMGPU_MEM_ARRAY,    /* opaque array or mipmap storage; same rules as LINEAR */
+	SIMGPU_MEM_GLOBAL,   /* module and library globals */
+	SIMGPU_MEM_GRAPH,    /* memory of graph allocation nodes */
+	SIMGPU_MEM_MANAGED,  /* reply carries a memfd: map it shared at the returned address */
+	SIMGPU_MEM_POOL,     /* answers only */
+	SIMGPU_MEM_VMM,      /* answers only: a mapping */
+	SIMGPU_MEM_RESERVED, /* answers only: reserved addresses without a mapping */
+	/* SIMGPU_MSG_CTX_RESERVE: stack, heap, printf buffer: counted, no address */
+	SIMGPU_MEM_CONTEXT,
 };
 
 /* Pool attributes, numbered as CUmemPool_attribute. */
-enum sim_pool_attr {
-	SIM_POOL_RELEASE_THRESHOLD = 4,
-	SIM_POOL_RESERVED_CURRENT = 5,
-	SIM_POOL_RESERVED_HIGH = 6, /* set to 0 to reset */
-	SIM_POOL_USED_CURRENT = 7,
-	SIM_POOL_USED_HIGH = 8,
+enum simgpu_pool_attr {
+	SIMGPU_POOL_RELEASE_THRESHOLD = 4,
+	SIMGPU_POOL_RESERVED_CURRENT = 5,
+	SIMGPU_POOL_RESERVED_HIGH = 6, /* set to 0 to reset */
+	SIMGPU_POOL_USED_CURRENT = 7,
+	SIMGPU_POOL_USED_HIGH = 8,
 };
 
 /* The default pool of a device in a process; other pools have ids above. */
-#define SIM_POOL_DEFAULT(device) ((uint32_t)(device) + 1u)
+#define SIMGPU_POOL_DEFAULT(device) ((uint32_t)(device) + 1u)
 
 /*
  * X(name): request fields used -> reply fields set. Every reply sets `status` to a CUresult;
@@ -413,103 +420,103 @@ enum sim_pool_attr {
  * an unknown id, INVALID_CONTEXT (201) for a destroyed context, OUT_OF_MEMORY (2) for no room on
  * the device.
  */
-enum sim_msg {
+enum simgpu_msg {
 	/*
-	 * arg[0] SIM_ABI, arg[1] enum sim_role -> arg[0] engine pid, arg[1] devices. For
-	 * SIM_ROLE_CUDA the reply has the fds {shm, doorbell eventfd}, and the request has the fd
-	 * of /proc/self/mem if there is one. First message of a connection.
+	 * arg[0] SIMGPU_ABI, arg[1] enum simgpu_role -> arg[0] engine pid, arg[1] devices. For
+	 * SIMGPU_ROLE_CUDA the reply has the fds {shm, doorbell eventfd}, and the request has the
+	 * fd of /proc/self/mem if there is one. First message of a connection.
 	 */
-	SIM_MSG_HELLO,
+	SIMGPU_MSG_HELLO,
 	/* Take ring entries, catch up with the clock, publish completions -> arg[0] device time. */
-	SIM_MSG_SYNC,
+	SIMGPU_MSG_SYNC,
 	/* context, device, arg[0] flags. Charges the context's memory. */
-	SIM_MSG_CTX_CREATE,
+	SIMGPU_MSG_CTX_CREATE,
 	/* context. Stops its work; frees its streams, modules and memory, but not VMM and pools. */
-	SIM_MSG_CTX_DESTROY,
+	SIMGPU_MSG_CTX_DESTROY,
 	/* context, arg[0] bytes to count for stack, heap and fifo; replaces the former value. */
-	SIM_MSG_CTX_RESERVE,
+	SIMGPU_MSG_CTX_RESERVE,
 	/* context, arg[0] code bytes -> id */
-	SIM_MSG_MODULE_LOAD,
+	SIMGPU_MSG_MODULE_LOAD,
 	/* context, id */
-	SIM_MSG_MODULE_UNLOAD,
+	SIMGPU_MSG_MODULE_UNLOAD,
 	/* context, kind, arg[0] bytes -> ptr, arg[0] bytes; MANAGED: fd */
-	SIM_MSG_MEM_ALLOC,
+	SIMGPU_MSG_MEM_ALLOC,
 	/* ptr: the first address, also of pool memory. The client has synchronised before. */
-	SIM_MSG_MEM_FREE,
+	SIMGPU_MSG_MEM_FREE,
 	/* ptr: any address -> ptr base, arg[0] bytes, kind, device, context (if the caller's, else
 	 * ~0), arg[1] pid of the owner, id pool or VMM handle, arg[2] resident bytes (managed) */
-	SIM_MSG_MEM_QUERY,
+	SIMGPU_MSG_MEM_QUERY,
 	/* device -> arg[0] free bytes, arg[1] total bytes */
-	SIM_MSG_MEM_INFO,
+	SIMGPU_MSG_MEM_INFO,
 	/* ptr managed, arg[0] bytes, arg[1] CUmem_advise, device */
-	SIM_MSG_MEM_ADVISE,
+	SIMGPU_MSG_MEM_ADVISE,
 	/* arg[0] bytes, arg[1] alignment or 0, ptr: wish or 0 -> ptr */
-	SIM_MSG_VA_RESERVE,
+	SIMGPU_MSG_VA_RESERVE,
 	/* ptr, arg[0] bytes: a whole reservation without mappings */
-	SIM_MSG_VA_FREE,
-	/* device, arg[0] bytes (multiple of SIM_GRANULE) -> id */
-	SIM_MSG_VMM_CREATE,
+	SIMGPU_MSG_VA_FREE,
+	/* device, arg[0] bytes (multiple of SIMGPU_GRANULE) -> id */
+	SIMGPU_MSG_VMM_CREATE,
 	/* id: drops a reference; the memory is freed with the last reference and mapping */
-	SIM_MSG_VMM_RELEASE,
+	SIMGPU_MSG_VMM_RELEASE,
 	/* ptr, arg[0] bytes, arg[1] offset, id. No access until VMM_ACCESS. */
-	SIM_MSG_VMM_MAP,
+	SIMGPU_MSG_VMM_MAP,
 	/* ptr, arg[0] bytes: whole mappings */
-	SIM_MSG_VMM_UNMAP,
+	SIMGPU_MSG_VMM_UNMAP,
 	/* ptr, arg[0] bytes, device, arg[1] 0 none, 1 read, 3 read and write */
-	SIM_MSG_VMM_ACCESS,
+	SIMGPU_MSG_VMM_ACCESS,
 	/* id -> fd, which any process may import */
-	SIM_MSG_VMM_EXPORT,
+	SIMGPU_MSG_VMM_EXPORT,
 	/* with fd -> id, device, arg[0] bytes */
-	SIM_MSG_VMM_IMPORT,
+	SIMGPU_MSG_VMM_IMPORT,
 	/* ptr in a mapping -> id with one more reference */
-	SIM_MSG_VMM_RETAIN,
+	SIMGPU_MSG_VMM_RETAIN,
 	/* id -> arg[0] bytes, device */
-	SIM_MSG_VMM_INFO,
+	SIMGPU_MSG_VMM_INFO,
 	/* device, arg[0] greatest reserved bytes or 0 -> id */
-	SIM_MSG_POOL_CREATE,
+	SIMGPU_MSG_POOL_CREATE,
 	/* id */
-	SIM_MSG_POOL_DESTROY,
-	/* id, arg[0] enum sim_pool_attr, arg[1] value */
-	SIM_MSG_POOL_SET,
-	/* id, arg[0] enum sim_pool_attr -> arg[0] */
-	SIM_MSG_POOL_GET,
+	SIMGPU_MSG_POOL_DESTROY,
+	/* id, arg[0] enum simgpu_pool_attr, arg[1] value */
+	SIMGPU_MSG_POOL_SET,
+	/* id, arg[0] enum simgpu_pool_attr -> arg[0] */
+	SIMGPU_MSG_POOL_GET,
 	/* id, arg[0] bytes to keep reserved -> arg[0] 1: frees are still to be executed, 0: none */
-	SIM_MSG_POOL_TRIM,
+	SIMGPU_MSG_POOL_TRIM,
 	/*
 	 * id, context, stream, arg[0] bytes -> ptr. May allocate memory of the pool whose free
 	 * comes earlier in the same stream.
 	 */
-	SIM_MSG_POOL_ALLOC,
+	SIMGPU_MSG_POOL_ALLOC,
 	/* ptr: beginning of an allocation -> arg[0] key */
-	SIM_MSG_IPC_GET_MEM,
+	SIMGPU_MSG_IPC_GET_MEM,
 	/*
 	 * context, arg[0] key -> ptr, arg[0] bytes. The address is the exporter's. Fails in the
 	 * exporting process (CUDA_ERROR_INVALID_CONTEXT).
 	 */
-	SIM_MSG_IPC_OPEN_MEM,
+	SIMGPU_MSG_IPC_OPEN_MEM,
 	/* ptr */
-	SIM_MSG_IPC_CLOSE_MEM,
+	SIMGPU_MSG_IPC_CLOSE_MEM,
 	/* arg[0] event slot -> arg[0] key */
-	SIM_MSG_IPC_GET_EVENT,
+	SIMGPU_MSG_IPC_GET_EVENT,
 	/* arg[0] key, arg[1] event slot of the caller, which then is the same event */
-	SIM_MSG_IPC_OPEN_EVENT,
-	/* arg[0] graph slot, with fd (struct sim_graph_head) */
-	SIM_MSG_GRAPH_CREATE,
+	SIMGPU_MSG_IPC_OPEN_EVENT,
+	/* arg[0] graph slot, with fd (struct simgpu_graph_head) */
+	SIMGPU_MSG_GRAPH_CREATE,
 	/* context, device the peer, arg[0] 1 enable, 0 disable */
-	SIM_MSG_PEER_ACCESS,
+	SIMGPU_MSG_PEER_ACCESS,
 	/*
 	 * Administration. STATUS -> arg[0] engine pid, arg[1] clients. FAULTS: with fd of a faults
 	 * file (README), which replaces the present faults; text names an invalid line. STOP ends
 	 * the engine.
 	 */
-	SIM_MSG_STATUS,
-	SIM_MSG_FAULTS,
-	SIM_MSG_STOP,
-	SIM_MSG_COUNT,
+	SIMGPU_MSG_STATUS,
+	SIMGPU_MSG_FAULTS,
+	SIMGPU_MSG_STOP,
+	SIMGPU_MSG_COUNT,
 };
 
-struct sim_request {
-	uint32_t type; /* enum sim_msg */
+struct simgpu_request {
+	uint32_t type; /* enum simgpu_msg */
 	uint32_t seq;
 	uint32_t context;
 	uint32_t stream;
@@ -520,7 +527,7 @@ struct sim_request {
 	uint64_t arg[4];
 };
 
-struct sim_reply {
+struct simgpu_reply {
 	uint32_t type; /* type of the request */
 	uint32_t seq;
 	uint32_t status; /* CUresult */
@@ -534,17 +541,17 @@ struct sim_reply {
 };
 
 /* How a kernel accesses ordinary memory of its process. */
-enum sim_host_access {
-	SIM_HOST_ACCESS_NONE,
-	SIM_HOST_ACCESS_HMM,
-	SIM_HOST_ACCESS_ATS,
+enum simgpu_host_access {
+	SIMGPU_HOST_ACCESS_NONE,
+	SIMGPU_HOST_ACCESS_HMM,
+	SIMGPU_HOST_ACCESS_ATS,
 };
 
 /* ---- the state file, which any process may map read-only ---- */
 
-struct sim_state_device {
-	char name[SIM_NAME_MAX]; /* "NVIDIA H200" */
-	char uuid[48];           /* "GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx" */
+struct simgpu_state_device {
+	char name[SIMGPU_NAME_MAX]; /* "NVIDIA H200" */
+	char uuid[48];              /* "GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx" */
 	uint8_t uuid_bytes[16];
 	uint64_t mem_total;
 	uint32_t cc_major, cc_minor;
@@ -552,8 +559,8 @@ struct sim_state_device {
 	uint32_t clock_khz, mem_clock_khz, mem_bus_bits, l2_bytes;
 	uint32_t pci_domain, pci_bus, pci_device, pci_vendor_device; /* device << 16 | vendor */
 	uint32_t numa;
-	uint32_t host_access;              /* enum sim_host_access */
-	uint32_t nvlinks[SIM_MAX_DEVICES]; /* number of NVLinks to each other device */
+	uint32_t host_access;                 /* enum simgpu_host_access */
+	uint32_t nvlinks[SIMGPU_MAX_DEVICES]; /* number of NVLinks to each other device */
 	uint32_t power_limit_mw;
 	uint32_t lost; /* fault: fallen off the bus */
 	/* changing */
@@ -568,7 +575,7 @@ struct sim_state_device {
 };
 
 /* One process on one device. A slot is in use if pid is not 0. */
-struct sim_state_proc {
+struct simgpu_state_proc {
 	_Atomic uint32_t pid; /* as the engine sees it */
 	uint16_t device;
 	uint16_t contexts;
@@ -579,7 +586,7 @@ struct sim_state_proc {
 	uint32_t pad;
 };
 
-struct sim_state {
+struct simgpu_state {
 	uint64_t magic;
 	uint32_t abi;
 	uint32_t bytes;
@@ -593,8 +600,8 @@ struct sim_state {
 	/* cuCtxCreate, primary retain: the client sleeps for this time. */
 	uint64_t context_create_ns;
 	uint64_t module_load_ns;
-	struct sim_state_device devices[SIM_MAX_DEVICES];
-	struct sim_state_proc procs[SIM_MAX_STATE_PROCS];
+	struct simgpu_state_device devices[SIMGPU_MAX_DEVICES];
+	struct simgpu_state_proc procs[SIMGPU_MAX_STATE_PROCS];
 };
 
 #endif

@@ -70,7 +70,7 @@ static bool list_empty(const struct tl_link *l)
 	return l->next == l;
 }
 
-static bool linked(const struct tl_link *l)
+static bool tl_is_linked(const struct tl_link *l)
 {
 	return l->next != NULL;
 }
@@ -167,7 +167,7 @@ const struct tl_ctx *tl_resident(const struct timeline *tl, uint16_t device)
 
 /* ---- becoming ready ---- */
 
-static void emit(
+static void tl_emit_piece(
 	struct timeline *tl, struct tl_op *op, enum tl_engine engine, uint64_t end_ns, bool last)
 {
 	struct tl_piece piece = {
@@ -197,7 +197,7 @@ static void push_work(struct timeline *tl, struct tl_op *op)
 	tl->work_tail = &op->work_next;
 }
 
-static void unblock(struct timeline *tl, struct tl_op *op)
+static void tl_unblock(struct timeline *tl, struct tl_op *op)
 {
 	uint64_t earliest;
 
@@ -243,7 +243,7 @@ static void edge_drop(struct timeline *tl, struct tl_edge *e)
 #define OUT(l) CONTAINER_OF(l, struct tl_edge, out)
 #define IN(l) CONTAINER_OF(l, struct tl_edge, in)
 
-static void complete(struct timeline *tl, struct tl_op *op);
+static void tl_complete(struct timeline *tl, struct tl_op *op);
 
 static void begin_graph(struct timeline *tl, struct tl_op *op)
 {
@@ -252,17 +252,17 @@ static void begin_graph(struct timeline *tl, struct tl_op *op)
 	op->state = TL_PENDING;
 	op->start_ns = tl->now;
 	if (!node) {
-		complete(tl, op);
+		tl_complete(tl, op);
 		return;
 	}
 	for (; node; node = next) {
 		next = node->next;
-		unblock(tl, node);
+		tl_unblock(tl, node);
 	}
 }
 
 /* All predecessors are done, so the operation goes to its engine. */
-static void make_ready(struct timeline *tl, struct tl_op *op)
+static void tl_make_ready(struct timeline *tl, struct tl_op *op)
 {
 	struct tl_link *at;
 
@@ -280,11 +280,11 @@ static void make_ready(struct timeline *tl, struct tl_op *op)
 			&tl->dev[op->ctx->device].copy[op->class == TL_COPY_OUT].queue, &op->queue);
 		tl->dev[op->ctx->device].dirty = true;
 		break;
-	case TL_INSTANT: complete(tl, op); break;
+	case TL_INSTANT: tl_complete(tl, op); break;
 	case TL_WAIT:
 		op->state = TL_PENDING;
 		if (tl->hooks.ready(tl->hooks.user, op, tl->now))
-			complete(tl, op);
+			tl_complete(tl, op);
 		else
 			list_add_before(&tl->waits, &op->queue);
 		break;
@@ -307,7 +307,7 @@ static void run_work(struct timeline *tl)
 		tl->work = op->work_next;
 		if (!tl->work)
 			tl->work_tail = &tl->work;
-		make_ready(tl, op);
+		tl_make_ready(tl, op);
 	}
 }
 
@@ -320,13 +320,13 @@ static void stream_pop(struct timeline *tl, struct tl_op *op)
 	if (!s->head)
 		s->tail = NULL;
 	else
-		unblock(tl, s->head);
+		tl_unblock(tl, s->head);
 }
 
 /*
  * The operation is done and in no queue any more: applies its effects, then releases its waiters.
  */
-static void complete(struct timeline *tl, struct tl_op *op)
+static void tl_complete(struct timeline *tl, struct tl_op *op)
 {
 	struct tl_op *parent = op->parent;
 
@@ -337,7 +337,7 @@ static void complete(struct timeline *tl, struct tl_op *op)
 		struct tl_op *to = OUT(op->out.next)->to;
 
 		edge_drop(tl, OUT(op->out.next));
-		unblock(tl, to);
+		tl_unblock(tl, to);
 	}
 	if (op->stream)
 		stream_pop(tl, op);
@@ -346,7 +346,7 @@ static void complete(struct timeline *tl, struct tl_op *op)
 	tl->live--;
 	tl->hooks.release(tl->hooks.user, op);
 	if (parent && !--parent->nodes_left)
-		complete(tl, parent);
+		tl_complete(tl, parent);
 }
 
 /* ---- the compute engine ---- */
@@ -394,13 +394,13 @@ static void become_resident(struct timeline *tl, struct device *dev, struct tl_c
 		start_running(tl, OP(l, queue), t);
 }
 
-static void preempt(struct timeline *tl, struct tl_ctx *ctx, uint64_t t)
+static void tl_preempt(struct timeline *tl, struct tl_ctx *ctx, uint64_t t)
 {
 	for (struct tl_link *l = ctx->running.next; l != &ctx->running; l = l->next) {
 		struct tl_op *op = OP(l, queue);
 
 		op->remaining_ns = op->end_ns == TL_NEVER ? TL_NEVER : op->end_ns - t;
-		emit(tl, op, TL_ENGINE_COMPUTE, t, false);
+		tl_emit_piece(tl, op, TL_ENGINE_COMPUTE, t, false);
 	}
 }
 
@@ -473,7 +473,7 @@ static void schedule_compute(struct timeline *tl, struct device *dev, uint64_t t
 			dev->contended = true;
 			roll_slice(tl, dev, t);
 		} else if (t >= dev->slice_end) {
-			preempt(tl, res, t);
+			tl_preempt(tl, res, t);
 			list_del(&res->ring);
 			list_add_before(&dev->active, &res->ring);
 			begin_switch(tl, dev, other, t);
@@ -540,7 +540,7 @@ static bool next_phase(struct timeline *tl, struct tl_op *op, enum tl_engine eng
 {
 	if (op->phase != 1)
 		return false;
-	emit(tl, op, engine, t, false);
+	tl_emit_piece(tl, op, engine, t, false);
 	op->phase = 2;
 	op->started = false;
 	op->remaining_ns = MAX(op->duration_ns, UINT64_C(1));
@@ -561,11 +561,11 @@ static void end_running(struct timeline *tl, struct device *dev, uint64_t t)
 		next = l->next;
 		if (op->end_ns > t || next_phase(tl, op, TL_ENGINE_COMPUTE, t))
 			continue;
-		emit(tl, op, TL_ENGINE_COMPUTE, t, true);
+		tl_emit_piece(tl, op, TL_ENGINE_COMPUTE, t, true);
 		list_del(&op->queue);
 		ctx->used -= op->permille;
 		ctx_deactivate(tl, ctx);
-		complete(tl, op);
+		tl_complete(tl, op);
 	}
 }
 
@@ -577,10 +577,10 @@ static void end_copies(struct timeline *tl, struct device *dev, uint64_t t)
 
 		if (!op || op->end_ns > t || next_phase(tl, op, engine, t))
 			continue;
-		emit(tl, op, engine, t, true);
+		tl_emit_piece(tl, op, engine, t, true);
 		dev->copy[i].running = NULL;
 		dev->dirty = true;
-		complete(tl, op);
+		tl_complete(tl, op);
 	}
 }
 
@@ -621,7 +621,7 @@ static void check_waits(struct timeline *tl, uint64_t t)
 static void abort_failing(struct timeline *tl);
 
 /* Processes all that happens at time t. */
-static void step(struct timeline *tl, uint64_t t)
+static void tl_step(struct timeline *tl, uint64_t t)
 {
 	tl->in_step = true;
 	tl->now = t;
@@ -664,9 +664,9 @@ void tl_advance(struct timeline *tl, uint64_t until_ns)
 
 	assert(!tl->in_step);
 	if (tl->recheck || tl->work)
-		step(tl, tl->now);
+		tl_step(tl, tl->now);
 	while ((t = tl_next_event(tl)) <= until_ns)
-		step(tl, MAX(t, tl->now));
+		tl_step(tl, MAX(t, tl->now));
 	if (until_ns != TL_NEVER)
 		tl->now = MAX(tl->now, until_ns);
 }
@@ -675,7 +675,7 @@ void tl_recheck(struct timeline *tl)
 {
 	tl->recheck = true;
 	if (!tl->in_step)
-		step(tl, tl->now);
+		tl_step(tl, tl->now);
 }
 
 bool tl_is_waiting(const struct timeline *tl)
@@ -700,7 +700,7 @@ void tl_finish_external(struct timeline *tl, struct tl_op *op, uint64_t t_ns)
 	tl_advance(tl, t_ns);
 	op->class = TL_INSTANT;
 	push_work(tl, op);
-	step(tl, tl->now);
+	tl_step(tl, tl->now);
 }
 
 /* ---- contexts and streams ---- */
@@ -723,7 +723,7 @@ static void drop_op(struct timeline *tl, struct tl_op *op)
 	switch (op->state) {
 	case TL_ARRIVING: arrivals_remove(&tl->arrivals, op->heap_index); break;
 	case TL_READY:
-		if (linked(&op->queue)) {
+		if (tl_is_linked(&op->queue)) {
 			list_del(&op->queue);
 			if (op->class == TL_COMPUTE)
 				ctx_deactivate(tl, op->ctx);
@@ -732,7 +732,7 @@ static void drop_op(struct timeline *tl, struct tl_op *op)
 	case TL_RUNNING:
 		if (op->class == TL_COMPUTE) {
 			if (dev->resident == op->ctx && !dev->switching)
-				emit(tl, op, TL_ENGINE_COMPUTE, tl->now, true);
+				tl_emit_piece(tl, op, TL_ENGINE_COMPUTE, tl->now, true);
 			list_del(&op->queue);
 			op->ctx->used -= op->permille;
 			ctx_deactivate(tl, op->ctx);
@@ -740,8 +740,9 @@ static void drop_op(struct timeline *tl, struct tl_op *op)
 			struct copy_engine *c = &dev->copy[op->class == TL_COPY_OUT];
 
 			assert(c->running == op);
-			emit(tl, op, op->class == TL_COPY_OUT ? TL_ENGINE_OUT : TL_ENGINE_IN,
-				tl->now, true);
+			tl_emit_piece(tl, op,
+				op->class == TL_COPY_OUT ? TL_ENGINE_OUT : TL_ENGINE_IN, tl->now,
+				true);
 			c->running = NULL;
 			dev->dirty = true;
 		}
@@ -789,7 +790,7 @@ static void abort_ctx(struct timeline *tl, struct tl_ctx *ctx)
 			struct tl_op *to = OUT(op->out.next)->to;
 
 			edge_drop(tl, OUT(op->out.next));
-			unblock(tl, to);
+			tl_unblock(tl, to);
 		}
 	}
 	while (list) {
@@ -820,7 +821,7 @@ void tl_ctx_fail(struct timeline *tl, struct tl_ctx *ctx)
 	ctx->fail_next = tl->failing;
 	tl->failing = ctx;
 	if (!tl->in_step)
-		step(tl, tl->now);
+		tl_step(tl, tl->now);
 }
 
 void tl_ctx_remove(struct timeline *tl, struct tl_ctx *ctx)
@@ -836,7 +837,7 @@ void tl_ctx_remove(struct timeline *tl, struct tl_ctx *ctx)
 	if (dev->resident == ctx)
 		dev->resident = NULL;
 	dev->dirty = true;
-	step(tl, tl->now);
+	tl_step(tl, tl->now);
 }
 
 void tl_stream_add(struct timeline *tl, struct tl_stream *stream, struct tl_ctx *ctx)
@@ -861,7 +862,7 @@ void tl_stream_remove(struct timeline *tl, struct tl_stream *stream)
 
 static void op_init(struct tl_op *op)
 {
-	if (linked(&op->out))
+	if (tl_is_linked(&op->out))
 		return;
 	list_init(&op->out);
 	list_init(&op->in);
@@ -936,7 +937,7 @@ static uint64_t own_ns(const struct tl_op *op)
 	}
 }
 
-static void admit(struct timeline *tl, struct tl_ctx *ctx, struct tl_op *op)
+static void tl_admit(struct timeline *tl, struct tl_ctx *ctx, struct tl_op *op)
 {
 	op->ctx = ctx;
 	op->order = tl->order++;
@@ -963,10 +964,10 @@ int tl_submit(struct timeline *tl, struct tl_stream *stream, struct tl_op *op)
 		tl_undepend(tl, op);
 		return r;
 	}
-	admit(tl, stream->ctx, op);
+	tl_admit(tl, stream->ctx, op);
 	for (struct tl_op *node = op->nodes; node; node = node->next) {
 		node->priority = stream->priority;
-		admit(tl, stream->ctx, node);
+		tl_admit(tl, stream->ctx, node);
 	}
 	op->floor_ns = MAX(op->floor_ns, op->submit_ns + tl->p.launch_ns);
 	op->floor_ns = MAX(op->floor_ns, stream->tail ? stream->tail->floor_ns : tl->now);
@@ -979,7 +980,7 @@ int tl_submit(struct timeline *tl, struct tl_stream *stream, struct tl_op *op)
 		stream->tail = op;
 	} else {
 		stream->head = stream->tail = op;
-		unblock(tl, op);
+		tl_unblock(tl, op);
 	}
 	return 0;
 }

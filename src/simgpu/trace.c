@@ -16,13 +16,13 @@
 #include "base/fd.h"
 #include "simgpu/simgpu-proto.h"
 
-struct sim_trace {
+struct simgpu_trace {
 	struct map trace, account;
 };
 
-int sim_dir(char *buf, size_t size)
+int simgpu_dir(char *buf, size_t size)
 {
-	const char *dir = getenv(SIM_ENV_DIR);
+	const char *dir = getenv(SIMGPU_ENV_DIR);
 	int n = dir && *dir ? snprintf(buf, size, "%s", dir)
 			    : snprintf(buf, size, "/dev/shm/divvy-sim-%u", getuid());
 
@@ -34,7 +34,7 @@ static int open_ring(const char *dir, const char *name, uint64_t magic, size_t r
 {
 	_cleanup_close_ int fd = -1;
 	_cleanup_map_ struct map map = MAP_NONE;
-	const struct sim_ring_head *head;
+	const struct simgpu_ring_head *head;
 	char path[4096];
 	int64_t size;
 	int r;
@@ -51,7 +51,7 @@ static int open_ring(const char *dir, const char *name, uint64_t magic, size_t r
 	if (r < 0)
 		return fail_errno(err, -r, "map '%s'", path);
 	head = map.p;
-	if (head->magic != magic || head->abi != SIM_TRACE_ABI ||
+	if (head->magic != magic || head->abi != SIMGPU_TRACE_ABI ||
 		head->record_bytes != record_bytes || !head->capacity ||
 		head->capacity > ((uint64_t)size - 4096) / record_bytes)
 		return fail(err, EBADMSG, "'%s' is no trace of this version", path);
@@ -60,34 +60,34 @@ static int open_ring(const char *dir, const char *name, uint64_t magic, size_t r
 	return 0;
 }
 
-int sim_trace_open(const char *dir, struct sim_trace **ret_trace, struct error *err)
+int simgpu_trace_open(const char *dir, struct simgpu_trace **ret_trace, struct error *err)
 {
-	struct sim_trace *t;
+	struct simgpu_trace *t;
 	char buf[4096];
 	int r;
 
 	if (!dir) {
-		if (sim_dir(buf, sizeof(buf)) < 0)
-			return fail(err, ENAMETOOLONG, "%s", SIM_ENV_DIR);
+		if (simgpu_dir(buf, sizeof(buf)) < 0)
+			return fail(err, ENAMETOOLONG, "%s", SIMGPU_ENV_DIR);
 		dir = buf;
 	}
 	t = calloc(1, sizeof(*t));
 	if (!t)
 		return fail(err, ENOMEM, "trace");
-	r = open_ring(dir, SIM_FILE_TRACE, SIM_TRACE_MAGIC, sizeof(struct sim_trace_record),
-		&t->trace, err);
+	r = open_ring(dir, SIMGPU_FILE_TRACE, SIMGPU_TRACE_MAGIC,
+		sizeof(struct simgpu_trace_record), &t->trace, err);
 	if (r >= 0)
-		r = open_ring(dir, SIM_FILE_ACCOUNT, SIM_ACCOUNT_MAGIC,
-			sizeof(struct sim_account_record), &t->account, err);
+		r = open_ring(dir, SIMGPU_FILE_ACCOUNT, SIMGPU_ACCOUNT_MAGIC,
+			sizeof(struct simgpu_account_record), &t->account, err);
 	if (r < 0) {
-		sim_trace_close(t);
+		simgpu_trace_close(t);
 		return r;
 	}
 	*ret_trace = t;
 	return 0;
 }
 
-void sim_trace_close(struct sim_trace *t)
+void simgpu_trace_close(struct simgpu_trace *t)
 {
 	if (!t)
 		return;
@@ -96,72 +96,74 @@ void sim_trace_close(struct sim_trace *t)
 	free(t);
 }
 
-static const struct sim_ring_head *head_of(const struct map *map)
+static const struct simgpu_ring_head *head_of(const struct map *map)
 {
 	return map->p;
 }
 
-static uint64_t written(const struct map *map)
+static uint64_t trace_written(const struct map *map)
 {
 	return __atomic_load_n((const uint64_t *)&head_of(map)->written, __ATOMIC_ACQUIRE);
 }
 
-static uint64_t oldest(const struct map *map)
+static uint64_t trace_oldest(const struct map *map)
 {
-	uint64_t n = written(map), capacity = head_of(map)->capacity;
+	uint64_t n = trace_written(map), capacity = head_of(map)->capacity;
 
 	return n >= capacity ? n - capacity + 1 : 0;
 }
 
-static int get(const struct map *map, uint64_t n, size_t bytes, void *ret)
+static int trace_get(const struct map *map, uint64_t n, size_t bytes, void *ret)
 {
-	const struct sim_ring_head *head = head_of(map);
+	const struct simgpu_ring_head *head = head_of(map);
 
-	if (n >= written(map))
+	if (n >= trace_written(map))
 		return -ENOENT;
 	memcpy(ret, (const char *)head + 4096 + n % head->capacity * bytes, bytes);
 	__atomic_thread_fence(__ATOMIC_ACQUIRE);
-	return n < oldest(map) ? -ESTALE : 0;
+	return n < trace_oldest(map) ? -ESTALE : 0;
 }
 
-uint64_t sim_trace_written(const struct sim_trace *t)
+uint64_t simgpu_trace_written(const struct simgpu_trace *t)
 {
-	return written(&t->trace);
+	return trace_written(&t->trace);
 }
 
-uint64_t sim_trace_lost(const struct sim_trace *t)
+uint64_t simgpu_trace_lost(const struct simgpu_trace *t)
 {
-	return oldest(&t->trace);
+	return trace_oldest(&t->trace);
 }
 
-uint64_t sim_trace_now_ns(const struct sim_trace *t)
+uint64_t simgpu_trace_now_ns(const struct simgpu_trace *t)
 {
 	return __atomic_load_n((const uint64_t *)&head_of(&t->trace)->now_ns, __ATOMIC_ACQUIRE);
 }
 
-uint64_t sim_trace_start_ns(const struct sim_trace *t)
+uint64_t simgpu_trace_start_ns(const struct simgpu_trace *t)
 {
 	return head_of(&t->trace)->start_ns;
 }
 
-int sim_trace_get(const struct sim_trace *t, uint64_t n, struct sim_trace_record *ret_record)
+int simgpu_trace_get(
+	const struct simgpu_trace *t, uint64_t n, struct simgpu_trace_record *ret_record)
 {
-	return get(&t->trace, n, sizeof(*ret_record), ret_record);
+	return trace_get(&t->trace, n, sizeof(*ret_record), ret_record);
 }
 
-uint64_t sim_account_written(const struct sim_trace *t)
+uint64_t simgpu_account_written(const struct simgpu_trace *t)
 {
-	return written(&t->account);
+	return trace_written(&t->account);
 }
 
-uint64_t sim_account_lost(const struct sim_trace *t)
+uint64_t simgpu_account_lost(const struct simgpu_trace *t)
 {
-	return oldest(&t->account);
+	return trace_oldest(&t->account);
 }
 
-int sim_account_get(const struct sim_trace *t, uint64_t n, struct sim_account_record *ret_record)
+int simgpu_account_get(
+	const struct simgpu_trace *t, uint64_t n, struct simgpu_account_record *ret_record)
 {
-	return get(&t->account, n, sizeof(*ret_record), ret_record);
+	return trace_get(&t->account, n, sizeof(*ret_record), ret_record);
 }
 
 /* ---- busy time ---- */
@@ -178,13 +180,13 @@ static bool has_pid(const pid_t *pids, size_t n, uint32_t pid)
 
 static int by_start(const void *a, const void *b)
 {
-	const struct sim_interval *x = a, *y = b;
+	const struct simgpu_interval *x = a, *y = b;
 
 	return x->start_ns < y->start_ns ? -1 : x->start_ns > y->start_ns;
 }
 
 struct intervals {
-	struct sim_interval *v;
+	struct simgpu_interval *v;
 	size_t n, cap;
 };
 
@@ -196,18 +198,18 @@ static int add_interval(struct intervals *s, uint64_t start, uint64_t end)
 	}
 	if (s->n == s->cap) {
 		size_t cap = s->cap ? 2 * s->cap : 1024;
-		struct sim_interval *v = realloc(s->v, cap * sizeof(*v));
+		struct simgpu_interval *v = realloc(s->v, cap * sizeof(*v));
 
 		if (!v)
 			return -ENOMEM;
 		s->v = v;
 		s->cap = cap;
 	}
-	s->v[s->n++] = (struct sim_interval){start, end};
+	s->v[s->n++] = (struct simgpu_interval){start, end};
 	return 0;
 }
 
-static void merge(struct intervals *s)
+static void trace_merge(struct intervals *s)
 {
 	size_t out = 0;
 
@@ -223,16 +225,16 @@ static void merge(struct intervals *s)
 	s->n = out + 1;
 }
 
-int sim_busy_load(const struct sim_trace *t, const pid_t *pids, size_t npids, int device,
-	int engine, uint64_t t0_ns, uint64_t t1_ns, struct sim_busy *ret_busy)
+int simgpu_busy_load(const struct simgpu_trace *t, const pid_t *pids, size_t npids, int device,
+	int engine, uint64_t t0_ns, uint64_t t1_ns, struct simgpu_busy *ret_busy)
 {
 	struct intervals s = {0};
-	uint64_t end = sim_trace_written(t), *sum;
+	uint64_t end = simgpu_trace_written(t), *sum;
 
-	for (uint64_t n = sim_trace_lost(t); n < end; n++) {
-		struct sim_trace_record r;
+	for (uint64_t n = simgpu_trace_lost(t); n < end; n++) {
+		struct simgpu_trace_record r;
 
-		if (sim_trace_get(t, n, &r) < 0 || r.kind == SIM_TRACE_SWITCH ||
+		if (simgpu_trace_get(t, n, &r) < 0 || r.kind == SIMGPU_TRACE_SWITCH ||
 			r.engine != engine || (device >= 0 && r.device != device) ||
 			r.end_ns <= t0_ns || r.start_ns >= t1_ns || !has_pid(pids, npids, r.pid))
 			continue;
@@ -241,7 +243,7 @@ int sim_busy_load(const struct sim_trace *t, const pid_t *pids, size_t npids, in
 			return -ENOMEM;
 		}
 	}
-	merge(&s);
+	trace_merge(&s);
 	sum = malloc((s.n + 1) * sizeof(*sum));
 	if (!sum) {
 		free(s.v);
@@ -250,19 +252,19 @@ int sim_busy_load(const struct sim_trace *t, const pid_t *pids, size_t npids, in
 	sum[0] = 0;
 	for (size_t i = 0; i < s.n; i++)
 		sum[i + 1] = sum[i] + (s.v[i].end_ns - s.v[i].start_ns);
-	*ret_busy = (struct sim_busy){s.v, s.n, sum};
+	*ret_busy = (struct simgpu_busy){s.v, s.n, sum};
 	return 0;
 }
 
-void sim_busy_done(struct sim_busy *busy)
+void simgpu_busy_done(struct simgpu_busy *busy)
 {
 	free(busy->v);
 	free(busy->sum_ns);
-	*busy = (struct sim_busy){0};
+	*busy = (struct simgpu_busy){0};
 }
 
 /* Returns the busy time before t. */
-static uint64_t busy_before(const struct sim_busy *b, uint64_t t)
+static uint64_t busy_before(const struct simgpu_busy *b, uint64_t t)
 {
 	size_t lo = 0, hi = b->n;
 
@@ -279,18 +281,19 @@ static uint64_t busy_before(const struct sim_busy *b, uint64_t t)
 	return b->sum_ns[lo - 1] + MIN(b->v[lo - 1].end_ns, t) - b->v[lo - 1].start_ns;
 }
 
-uint64_t sim_busy_ns(const struct sim_busy *busy, uint64_t t0_ns, uint64_t t1_ns)
+uint64_t simgpu_busy_ns(const struct simgpu_busy *busy, uint64_t t0_ns, uint64_t t1_ns)
 {
 	return t1_ns > t0_ns ? busy_before(busy, t1_ns) - busy_before(busy, t0_ns) : 0;
 }
 
-uint64_t sim_busy_worst_window(const struct sim_busy *busy, uint64_t t0_ns, uint64_t t1_ns,
+uint64_t simgpu_busy_worst_window(const struct simgpu_busy *busy, uint64_t t0_ns, uint64_t t1_ns,
 	uint64_t window_ns, uint64_t step_ns, uint64_t want_millionths, uint64_t *ret_at_ns)
 {
 	uint64_t worst = 0, at = t0_ns;
 
 	for (uint64_t t = t0_ns; window_ns && step_ns && t + window_ns <= t1_ns; t += step_ns) {
-		uint64_t got = (uint64_t)((unsigned __int128)sim_busy_ns(busy, t, t + window_ns) *
+		uint64_t got = (uint64_t)((unsigned __int128)simgpu_busy_ns(
+						  busy, t, t + window_ns) *
 			1000000 / window_ns);
 		uint64_t off = got > want_millionths ? got - want_millionths
 						     : want_millionths - got;
@@ -305,40 +308,40 @@ uint64_t sim_busy_worst_window(const struct sim_busy *busy, uint64_t t0_ns, uint
 	return worst;
 }
 
-uint64_t sim_busy_max_window(const struct sim_busy *busy, uint64_t t0_ns, uint64_t t1_ns,
+uint64_t simgpu_busy_max_window(const struct simgpu_busy *busy, uint64_t t0_ns, uint64_t t1_ns,
 	uint64_t window_ns, uint64_t step_ns)
 {
 	uint64_t most = 0;
 
 	for (uint64_t t = t0_ns; window_ns && step_ns && t + window_ns <= t1_ns; t += step_ns)
-		most = MAX(most, sim_busy_ns(busy, t, t + window_ns));
+		most = MAX(most, simgpu_busy_ns(busy, t, t + window_ns));
 	return most;
 }
 
 /* ---- handovers ---- */
 
-int sim_trace_handovers(const struct sim_trace *t, int device, uint64_t t0_ns, uint64_t t1_ns,
-	struct sim_handover **ret_v, size_t *ret_n)
+int simgpu_trace_handovers(const struct simgpu_trace *t, int device, uint64_t t0_ns, uint64_t t1_ns,
+	struct simgpu_handover **ret_v, size_t *ret_n)
 {
-	uint64_t end = sim_trace_written(t), last_end = 0, switched = 0;
-	struct sim_handover *v = NULL;
+	uint64_t end = simgpu_trace_written(t), last_end = 0, switched = 0;
+	struct simgpu_handover *v = NULL;
 	size_t n = 0, cap = 0;
 	uint32_t last_pid = 0;
 
-	for (uint64_t i = sim_trace_lost(t); i < end; i++) {
-		struct sim_trace_record r;
+	for (uint64_t i = simgpu_trace_lost(t); i < end; i++) {
+		struct simgpu_trace_record r;
 
-		if (sim_trace_get(t, i, &r) < 0 || r.engine != SIM_ENGINE_COMPUTE ||
+		if (simgpu_trace_get(t, i, &r) < 0 || r.engine != SIMGPU_ENGINE_COMPUTE ||
 			r.device != device)
 			continue;
-		if (r.kind == SIM_TRACE_SWITCH) {
+		if (r.kind == SIMGPU_TRACE_SWITCH) {
 			switched += r.end_ns - r.start_ns;
 			continue;
 		}
 		if (last_pid && r.pid != last_pid && r.start_ns >= t0_ns && r.start_ns < t1_ns) {
 			if (n == cap) {
 				size_t more = cap ? 2 * cap : 256;
-				struct sim_handover *p = realloc(v, more * sizeof(*p));
+				struct simgpu_handover *p = realloc(v, more * sizeof(*p));
 
 				if (!p) {
 					free(v);
@@ -347,7 +350,7 @@ int sim_trace_handovers(const struct sim_trace *t, int device, uint64_t t0_ns, u
 				v = p;
 				cap = more;
 			}
-			v[n++] = (struct sim_handover){
+			v[n++] = (struct simgpu_handover){
 				.at_ns = last_end,
 				.gap_ns = r.start_ns > last_end ? r.start_ns - last_end : 0,
 				.switch_ns = switched,
@@ -377,7 +380,7 @@ struct sums {
 	uint64_t total;
 };
 
-static int account_add(struct sums *s, const struct sim_account_record *r)
+static int account_add(struct sums *s, const struct simgpu_account_record *r)
 {
 	size_t i;
 
@@ -402,17 +405,17 @@ static int account_add(struct sums *s, const struct sim_account_record *r)
 	return 0;
 }
 
-static int account_walk(const struct sim_trace *t, const pid_t *pids, size_t npids, int device,
+static int account_walk(const struct simgpu_trace *t, const pid_t *pids, size_t npids, int device,
 	uint64_t t0_ns, uint64_t t1_ns, uint64_t quota, uint64_t *ret_max, uint64_t *ret_at,
 	uint64_t *ret_over)
 {
-	uint64_t end = sim_account_written(t), max = 0, at = t0_ns, over = 0;
+	uint64_t end = simgpu_account_written(t), max = 0, at = t0_ns, over = 0;
 	struct sums s = {0};
 
-	for (uint64_t n = oldest(&t->account); n < end; n++) {
-		struct sim_account_record r;
+	for (uint64_t n = trace_oldest(&t->account); n < end; n++) {
+		struct simgpu_account_record r;
 
-		if (sim_account_get(t, n, &r) < 0 || r.device != device ||
+		if (simgpu_account_get(t, n, &r) < 0 || r.device != device ||
 			!has_pid(pids, npids, r.pid))
 			continue;
 		if (r.t_ns >= t1_ns)
@@ -439,7 +442,7 @@ static int account_walk(const struct sim_trace *t, const pid_t *pids, size_t npi
 	return 0;
 }
 
-int sim_account_max(const struct sim_trace *t, const pid_t *pids, size_t npids, int device,
+int simgpu_account_max(const struct simgpu_trace *t, const pid_t *pids, size_t npids, int device,
 	uint64_t t0_ns, uint64_t t1_ns, uint64_t *ret_bytes, uint64_t *ret_at_ns)
 {
 	uint64_t at, over;
@@ -451,8 +454,8 @@ int sim_account_max(const struct sim_trace *t, const pid_t *pids, size_t npids, 
 	return r;
 }
 
-int sim_account_breaches(const struct sim_trace *t, const pid_t *pids, size_t npids, int device,
-	uint64_t quota_bytes, uint64_t *ret_count)
+int simgpu_account_breaches(const struct simgpu_trace *t, const pid_t *pids, size_t npids,
+	int device, uint64_t quota_bytes, uint64_t *ret_count)
 {
 	uint64_t max, at;
 

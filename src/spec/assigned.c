@@ -3,9 +3,9 @@
  * Reads and writes the assigned keys through one table, made from assigned.def. Each row has a
  * reader and a writer for one container's value. The first key lists devices and creates the
  * containers; later keys may only name containers that exist by then. A bit set marks the
- * containers that a key has named, so 64 containers are the maximum. complete() fills in defaults
- * and checks each container as a whole spec. The order of the table is the order of the written
- * keys.
+ * containers that a key has named, so 64 containers are the maximum. assigned_complete() fills in
+ * defaults and checks each container as a whole spec. The order of the table is the order of the
+ * written keys.
  */
 #include "spec/assigned.h"
 
@@ -23,7 +23,7 @@
 #define SHOW "'%.*s'"
 #define SHOWN(s) (int)MIN((s).n, (size_t)80), (s).p
 
-_Static_assert(GIVEN_CONTAINERS_MAX <= 64, "one bit each");
+_Static_assert(ASSIGNED_CONTAINERS_MAX <= 64, "one bit each");
 
 /* ---- one value of one container ---- */
 
@@ -36,7 +36,7 @@ static bool is_made_of(struct str text, const char *allowed)
 	return text.n;
 }
 
-static bool is_uuid(struct str text)
+static bool assigned_is_uuid(struct str text)
 {
 	static const char allowed[] =
 		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_./";
@@ -44,7 +44,7 @@ static bool is_uuid(struct str text)
 	return text.n < SPEC_LABEL && is_made_of(text, allowed);
 }
 
-static int read_devices(struct given_container *c, struct str value, struct error *err)
+static int assigned_read_devices(struct assigned_container *c, struct str value, struct error *err)
 {
 	struct str piece;
 
@@ -52,7 +52,7 @@ static int read_devices(struct given_container *c, struct str value, struct erro
 		if (c->n == SPEC_DEVICES_MAX)
 			return fail(
 				err, EINVAL, "more than %u devices are assigned", SPEC_DEVICES_MAX);
-		if (!is_uuid(piece))
+		if (!assigned_is_uuid(piece))
 			return fail(err, EINVAL, SHOW " is not the UUID of a device", SHOWN(piece));
 		str_copy(c->device[c->n], SPEC_LABEL, piece);
 		for (uint32_t i = 0; i < c->n; i++)
@@ -64,8 +64,8 @@ static int read_devices(struct given_container *c, struct str value, struct erro
 }
 
 /* Whole devices are written as 1, or as their number. */
-static int read_share(const struct given_container *c, struct str value, uint32_t *ret_permille,
-	struct error *err)
+static int assigned_read_share(const struct assigned_container *c, struct str value,
+	uint32_t *ret_permille, struct error *err)
 {
 	int r = parse_share(value, ret_permille, err);
 
@@ -79,17 +79,17 @@ static int read_share(const struct given_container *c, struct str value, uint32_
 	return 0;
 }
 
-static int read_request(struct given_container *c, struct str value, struct error *err)
+static int assigned_read_request(struct assigned_container *c, struct str value, struct error *err)
 {
-	return read_share(c, value, &c->request, err);
+	return assigned_read_share(c, value, &c->request, err);
 }
 
-static int read_limit(struct given_container *c, struct str value, struct error *err)
+static int assigned_read_limit(struct assigned_container *c, struct str value, struct error *err)
 {
-	return read_share(c, value, &c->limit, err);
+	return assigned_read_share(c, value, &c->limit, err);
 }
 
-static int read_memory(struct given_container *c, struct str value, struct error *err)
+static int assigned_read_memory(struct assigned_container *c, struct str value, struct error *err)
 {
 	struct str piece;
 	uint32_t n = 0;
@@ -107,7 +107,7 @@ static int read_memory(struct given_container *c, struct str value, struct error
 }
 
 /* The index of the name, or -EINVAL. */
-static int read_word(struct str value, const char *(*name)(int), int n, struct error *err)
+static int assigned_read_word(struct str value, const char *(*name)(int), int n, struct error *err)
 {
 	for (int i = 0; i < n; i++)
 		if (str_is(value, name(i)))
@@ -115,7 +115,7 @@ static int read_word(struct str value, const char *(*name)(int), int n, struct e
 	return fail(err, EINVAL, SHOW " is unknown", SHOWN(value));
 }
 
-static const char *class_name(int i)
+static const char *assigned_class_name(int i)
 {
 	return spec_class_name((enum spec_class)i);
 }
@@ -125,14 +125,15 @@ static const char *memory_policy_name(int i)
 	return spec_memory_policy_name((enum spec_memory_policy)i);
 }
 
-static const char *mode_name(int i)
+static const char *assigned_mode_name(int i)
 {
 	return spec_mode_name((enum spec_mode)i);
 }
 
-static int read_memory_policy(struct given_container *c, struct str value, struct error *err)
+static int assigned_read_memory_policy(
+	struct assigned_container *c, struct str value, struct error *err)
 {
-	int word = read_word(value, memory_policy_name, SPEC_MEMORY_SWAP + 1, err);
+	int word = assigned_read_word(value, memory_policy_name, SPEC_MEMORY_SWAP + 1, err);
 
 	if (word < 0)
 		return word;
@@ -140,9 +141,9 @@ static int read_memory_policy(struct given_container *c, struct str value, struc
 	return 0;
 }
 
-static int read_class(struct given_container *c, struct str value, struct error *err)
+static int assigned_read_class(struct assigned_container *c, struct str value, struct error *err)
 {
-	int word = read_word(value, class_name, SPEC_OPPORTUNISTIC + 1, err);
+	int word = assigned_read_word(value, assigned_class_name, SPEC_OPPORTUNISTIC + 1, err);
 
 	if (word < 0)
 		return word;
@@ -150,9 +151,9 @@ static int read_class(struct given_container *c, struct str value, struct error 
 	return 0;
 }
 
-static int read_mode(struct given_container *c, struct str value, struct error *err)
+static int assigned_read_mode(struct assigned_container *c, struct str value, struct error *err)
 {
-	int word = read_word(value, mode_name, SPEC_MODE_REMOTE + 1, err);
+	int word = assigned_read_word(value, assigned_mode_name, SPEC_MODE_REMOTE + 1, err);
 
 	if (word < 0)
 		return word;
@@ -160,7 +161,7 @@ static int read_mode(struct given_container *c, struct str value, struct error *
 	return 0;
 }
 
-static int read_priority(struct given_container *c, struct str value, struct error *err)
+static int assigned_read_priority(struct assigned_container *c, struct str value, struct error *err)
 {
 	uint64_t n;
 	int r = parse_uint(value, 0, 100, &n, err);
@@ -170,24 +171,25 @@ static int read_priority(struct given_container *c, struct str value, struct err
 	return r;
 }
 
-static int read_remote_node(struct given_container *c, struct str value, struct error *err)
+static int assigned_read_remote_node(
+	struct assigned_container *c, struct str value, struct error *err)
 {
 	static const char allowed[] = "abcdefghijklmnopqrstuvwxyz0123456789-.";
 
-	if (!is_made_of(value, allowed) || str_copy(c->remote_node, GIVEN_NODE, value) < 0)
+	if (!is_made_of(value, allowed) || str_copy(c->remote_node, ASSIGNED_NODE, value) < 0)
 		return fail(err, EINVAL, SHOW " is not the name of a node", SHOWN(value));
 	return 0;
 }
 
-bool given_is_network(struct str name)
+bool assigned_is_network(struct str name)
 {
 	static const char allowed[] =
 		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.:@";
 
-	return name.n < GIVEN_NETWORK && is_made_of(name, allowed);
+	return name.n < ASSIGNED_NETWORK && is_made_of(name, allowed);
 }
 
-static int read_network(struct given_container *c, struct str value, struct error *err)
+static int assigned_read_network(struct assigned_container *c, struct str value, struct error *err)
 {
 	char rate[SPEC_NETWORK];
 	struct str name;
@@ -196,9 +198,9 @@ static int read_network(struct given_container *c, struct str value, struct erro
 	for (int i = 0; i < 2; i++) {
 		if (!str_split(&value, ',', &name))
 			return fail(err, EINVAL, "expected the network devices of both nodes");
-		if (!given_is_network(name))
+		if (!assigned_is_network(name))
 			return fail(err, EINVAL, SHOW " is not a network device", SHOWN(name));
-		str_copy(c->network[i], GIVEN_NETWORK, name);
+		str_copy(c->network[i], ASSIGNED_NETWORK, name);
 	}
 	if (!value.p)
 		return 0;
@@ -211,54 +213,54 @@ static int read_network(struct given_container *c, struct str value, struct erro
 	return 0;
 }
 
-static void write_devices(const struct given_container *c, struct buf *out)
+static void assigned_write_devices(const struct assigned_container *c, struct buf *out)
 {
 	for (uint32_t i = 0; i < c->n; i++)
 		buf_addf(out, "%s%s", i ? "," : "", c->device[i]);
 }
 
-static void write_request(const struct given_container *c, struct buf *out)
+static void assigned_write_request(const struct assigned_container *c, struct buf *out)
 {
 	buf_add_text(out, format_share(c->request).s);
 }
 
-static void write_limit(const struct given_container *c, struct buf *out)
+static void assigned_write_limit(const struct assigned_container *c, struct buf *out)
 {
 	buf_add_text(out, format_share(c->limit).s);
 }
 
-static void write_memory(const struct given_container *c, struct buf *out)
+static void assigned_write_memory(const struct assigned_container *c, struct buf *out)
 {
 	for (uint32_t i = 0; i < c->n; i++)
 		buf_addf(out, "%s%s", i ? "," : "", format_bytes_exact(c->memory_bytes[i]).s);
 }
 
-static void write_memory_policy(const struct given_container *c, struct buf *out)
+static void assigned_write_memory_policy(const struct assigned_container *c, struct buf *out)
 {
 	buf_add_text(out, spec_memory_policy_name(c->memory_policy));
 }
 
-static void write_class(const struct given_container *c, struct buf *out)
+static void assigned_write_class(const struct assigned_container *c, struct buf *out)
 {
 	buf_add_text(out, spec_class_name(c->class));
 }
 
-static void write_priority(const struct given_container *c, struct buf *out)
+static void assigned_write_priority(const struct assigned_container *c, struct buf *out)
 {
 	buf_addf(out, "%u", c->priority);
 }
 
-static void write_mode(const struct given_container *c, struct buf *out)
+static void assigned_write_mode(const struct assigned_container *c, struct buf *out)
 {
 	buf_add_text(out, spec_mode_name(c->mode));
 }
 
-static void write_remote_node(const struct given_container *c, struct buf *out)
+static void assigned_write_remote_node(const struct assigned_container *c, struct buf *out)
 {
 	buf_add_text(out, c->remote_node);
 }
 
-static void write_network(const struct given_container *c, struct buf *out)
+static void assigned_write_network(const struct assigned_container *c, struct buf *out)
 {
 	const struct spec spec = {.network_mbit = c->network_mbit};
 	char rate[SPEC_NETWORK];
@@ -273,16 +275,17 @@ static void write_network(const struct given_container *c, struct buf *out)
 static const struct key {
 	const char *name;
 	bool is_needed; /* for each container with devices */
-	int (*read)(struct given_container *c, struct str value, struct error *err);
+	int (*read)(struct assigned_container *c, struct str value, struct error *err);
 	/* Writing nothing omits the container. */
-	void (*write)(const struct given_container *c, struct buf *out);
+	void (*write)(const struct assigned_container *c, struct buf *out);
 } keys[] = {
-#define GIVEN_KEY(name, of, is_needed, about) {GIVEN_PREFIX name, is_needed, read_##of, write_##of},
+#define ASSIGNED_KEY(name, of, is_needed, about) \
+	{ASSIGNED_PREFIX name, is_needed, assigned_read_##of, assigned_write_##of},
 #include "spec/assigned.def"
-#undef GIVEN_KEY
+#undef ASSIGNED_KEY
 };
 
-bool given_is_field(struct str field)
+bool assigned_is_field(struct str field)
 {
 	return str_is(field, "devices") || str_is(field, "epoch") || str_is(field, "remote-node") ||
 		str_has_prefix(field, STR("granted-"));
@@ -290,7 +293,7 @@ bool given_is_field(struct str field)
 
 /* ---- reading ---- */
 
-static uint32_t index_of(const struct given *g, struct str name)
+static uint32_t assigned_index_of(const struct assigned *g, struct str name)
 {
 	for (uint32_t i = 0; i < g->n; i++)
 		if (str_is(name, g->v[i].name))
@@ -298,14 +301,14 @@ static uint32_t index_of(const struct given *g, struct str name)
 	return g->n;
 }
 
-static int add_container(struct given *g, struct str name, struct error *err)
+static int assigned_add_container(struct assigned *g, struct str name, struct error *err)
 {
-	struct given_container *c = &g->v[g->n];
+	struct assigned_container *c = &g->v[g->n];
 	struct spec defaults;
 
-	if (g->n == GIVEN_CONTAINERS_MAX)
-		return fail(
-			err, EINVAL, "more than %u containers have devices", GIVEN_CONTAINERS_MAX);
+	if (g->n == ASSIGNED_CONTAINERS_MAX)
+		return fail(err, EINVAL, "more than %u containers have devices",
+			ASSIGNED_CONTAINERS_MAX);
 	if (str_copy(c->name, sizeof(c->name), name) < 0)
 		return fail(err, EINVAL, SHOW " is not the name of a container", SHOWN(name));
 	spec_init(&defaults);
@@ -317,7 +320,7 @@ static int add_container(struct given *g, struct str name, struct error *err)
 }
 
 /* Fails for a container whose bit is not set. */
-static int check_needed(const struct given *g, uint64_t seen, struct error *err)
+static int check_needed(const struct assigned *g, uint64_t seen, struct error *err)
 {
 	for (uint32_t i = 0; i < g->n; i++)
 		if (!(seen & UINT64_C(1) << i))
@@ -327,7 +330,8 @@ static int check_needed(const struct given *g, uint64_t seen, struct error *err)
 }
 
 /* Parses "train=... side=..."; each container may occur once. */
-static int parse_key(struct given *g, const struct key *key, struct str text, struct error *err)
+static int assigned_parse_key(
+	struct assigned *g, const struct key *key, struct str text, struct error *err)
 {
 	uint64_t seen = 0;
 	struct str word;
@@ -336,14 +340,14 @@ static int parse_key(struct given *g, const struct key *key, struct str text, st
 	while (str_word(&text, &word)) {
 		const size_t at = str_find(word, '=');
 		const struct str name = {word.p, at}, value = {word.p + at + 1, word.n - at - 1};
-		const uint32_t i = index_of(g, name);
+		const uint32_t i = assigned_index_of(g, name);
 
 		if (at == 0 || at == word.n)
 			return fail(err, EINVAL, SHOW ": expected CONTAINER=VALUE", SHOWN(word));
 		if (i < g->n && seen & UINT64_C(1) << i)
 			return fail(err, EINVAL, "container " SHOW " occurs twice", SHOWN(name));
 		if (i == g->n)
-			r = key == keys ? add_container(g, name, err)
+			r = key == keys ? assigned_add_container(g, name, err)
 					: fail(err, EINVAL, "container " SHOW " has no devices",
 						  SHOWN(name));
 		r = r < 0 ? r : key->read(&g->v[i], value, err);
@@ -356,17 +360,17 @@ static int parse_key(struct given *g, const struct key *key, struct str text, st
 
 static int parse_epoch(struct manifest_list annotations, uint64_t *ret_epoch, struct error *err)
 {
-	const struct str *text = manifest_find(annotations, STR(GIVEN_EPOCH_KEY));
+	const struct str *text = manifest_find(annotations, STR(ASSIGNED_EPOCH_KEY));
 	int r = text ? parse_uint(*text, 0, INT64_MAX, ret_epoch, err)
 		     : fail(err, EINVAL, "the annotation is missing");
 
-	return r < 0 ? fail_within(err, -EINVAL, GIVEN_EPOCH_KEY) : 0;
+	return r < 0 ? fail_within(err, -EINVAL, ASSIGNED_EPOCH_KEY) : 0;
 }
 
 /* A name may contain '=', a number does not: the last '=' separates them. */
-static int parse_group(struct str text, struct given_group *ret, struct error *err)
+static int parse_group(struct str text, struct assigned_group *ret, struct error *err)
 {
-	struct given_group group;
+	struct assigned_group group;
 	size_t at = text.n;
 	uint64_t least;
 	int r;
@@ -387,25 +391,25 @@ static int parse_group(struct str text, struct given_group *ret, struct error *e
 	return 0;
 }
 
-int given_parse_group(
-	struct manifest_list annotations, struct given_group *ret_group, struct error *err)
+int assigned_parse_group(
+	struct manifest_list annotations, struct assigned_group *ret_group, struct error *err)
 {
-	const struct str *text = manifest_find(annotations, STR(GIVEN_GROUP_KEY));
+	const struct str *text = manifest_find(annotations, STR(ASSIGNED_GROUP_KEY));
 
-	*ret_group = (struct given_group){0};
+	*ret_group = (struct assigned_group){0};
 	if (text && parse_group(*text, ret_group, err) < 0)
-		return fail_within(err, -EINVAL, GIVEN_GROUP_KEY);
+		return fail_within(err, -EINVAL, ASSIGNED_GROUP_KEY);
 	return 0;
 }
 
 /* Fills in defaults; the values together have to be a valid spec. */
-static int complete(struct given_container *c, struct error *err)
+static int assigned_complete(struct assigned_container *c, struct error *err)
 {
 	struct spec spec;
-	int r = given_spec(c, &spec, err);
+	int r = assigned_spec(c, &spec, err);
 
 	if (r < 0)
-		return fail_within(err, r, GIVEN_PREFIX "granted-*: container '%s'", c->name);
+		return fail_within(err, r, ASSIGNED_PREFIX "granted-*: container '%s'", c->name);
 	c->limit = spec.limit;
 	c->priority = spec.priority;
 	if (c->mode == SPEC_MODE_AUTO)
@@ -418,17 +422,17 @@ static uint32_t count_words(struct str text)
 	struct str word;
 	uint32_t n = 0;
 
-	while (n < GIVEN_CONTAINERS_MAX && str_word(&text, &word))
+	while (n < ASSIGNED_CONTAINERS_MAX && str_word(&text, &word))
 		n++;
 	return n;
 }
 
-int given_parse(struct manifest_list annotations, struct given *ret, struct error *err)
+int assigned_parse(struct manifest_list annotations, struct assigned *ret, struct error *err)
 {
-	const struct str *devices = manifest_find(annotations, STR(GIVEN_DEVICES_KEY));
+	const struct str *devices = manifest_find(annotations, STR(ASSIGNED_DEVICES_KEY));
 	int r = 0;
 
-	*ret = (struct given){0};
+	*ret = (struct assigned){0};
 	if (!devices)
 		return 0;
 	ret->v = calloc(count_words(*devices) + 1ul, sizeof(*ret->v));
@@ -437,42 +441,42 @@ int given_parse(struct manifest_list annotations, struct given *ret, struct erro
 	for (size_t i = 0; i < ARRAY_SIZE(keys); i++) {
 		const struct str *text = manifest_find(annotations, str_from(keys[i].name));
 
-		if (text && text->n > GIVEN_TEXT_MAX)
+		if (text && text->n > ASSIGNED_TEXT_MAX)
 			r = fail(err, EINVAL, "the value has %zu bytes; at most %u are allowed",
-				text->n, GIVEN_TEXT_MAX);
+				text->n, ASSIGNED_TEXT_MAX);
 		else if (text && memchr(text->p, '\0', text->n))
 			r = fail(err, EINVAL, "the value has a zero byte");
 		else
-			r = parse_key(ret, &keys[i], text ? *text : STR(""), err);
+			r = assigned_parse_key(ret, &keys[i], text ? *text : STR(""), err);
 		if (r < 0)
 			return fail_within(err, -EINVAL, "%s", keys[i].name);
 	}
-	r = given_parse_group(annotations, &ret->group, err);
+	r = assigned_parse_group(annotations, &ret->group, err);
 	r = r < 0 ? r : parse_epoch(annotations, &ret->epoch, err);
 	for (uint32_t i = 0; r == 0 && i < ret->n; i++)
-		r = complete(&ret->v[i], err);
+		r = assigned_complete(&ret->v[i], err);
 	return r;
 }
 
-void given_done(struct given *given)
+void assigned_done(struct assigned *assigned)
 {
-	free(given->v);
-	*given = (struct given){0};
+	free(assigned->v);
+	*assigned = (struct assigned){0};
 }
 
 /* ---- writing ---- */
 
-static int put_key(const struct given *given, const struct key *key, struct buf *out,
-	given_put_fn put, void *data)
+static int put_key(const struct assigned *assigned, const struct key *key, struct buf *out,
+	assigned_put_fn put, void *data)
 {
 	buf_clear(out);
-	for (uint32_t i = 0; i < given->n; i++) {
+	for (uint32_t i = 0; i < assigned->n; i++) {
 		const size_t before = out->n;
 		size_t named;
 
-		buf_addf(out, "%s%s=", before ? " " : "", given->v[i].name);
+		buf_addf(out, "%s%s=", before ? " " : "", assigned->v[i].name);
 		named = out->n;
-		key->write(&given->v[i], out);
+		key->write(&assigned->v[i], out);
 		if (out->n == named)
 			buf_truncate(out, before);
 	}
@@ -481,40 +485,42 @@ static int put_key(const struct given *given, const struct key *key, struct buf 
 	return out->n ? put(data, key->name, buf_text(out)) : 0;
 }
 
-static int put_group(const struct given_group *group, struct buf *out, given_put_fn put, void *data)
+static int put_group(
+	const struct assigned_group *group, struct buf *out, assigned_put_fn put, void *data)
 {
 	if (!group->name[0])
 		return 0;
 	buf_clear(out);
 	buf_addf(out, "%s=%u", group->name, group->least);
-	return buf_error(out) ? buf_error(out) : put(data, GIVEN_GROUP_KEY, buf_text(out));
+	return buf_error(out) ? buf_error(out) : put(data, ASSIGNED_GROUP_KEY, buf_text(out));
 }
 
-int given_format(const struct given *given, given_put_fn put, void *data)
+int assigned_format(const struct assigned *assigned, assigned_put_fn put, void *data)
 {
-	_cleanup_buf_ struct buf out = BUF_INIT(GIVEN_TEXT_MAX);
+	_cleanup_buf_ struct buf out = BUF_INIT(ASSIGNED_TEXT_MAX);
 	int r = 0;
 
 	for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(keys); i++)
-		r = put_key(given, &keys[i], &out, put, data);
-	r = r < 0 ? r : put_group(&given->group, &out, put, data);
-	if (r < 0 || !given->n)
+		r = put_key(assigned, &keys[i], &out, put, data);
+	r = r < 0 ? r : put_group(&assigned->group, &out, put, data);
+	if (r < 0 || !assigned->n)
 		return r;
 	buf_clear(&out);
-	buf_addf(&out, "%" PRIu64, given->epoch);
-	return buf_error(&out) ? buf_error(&out) : put(data, GIVEN_EPOCH_KEY, buf_text(&out));
+	buf_addf(&out, "%" PRIu64, assigned->epoch);
+	return buf_error(&out) ? buf_error(&out) : put(data, ASSIGNED_EPOCH_KEY, buf_text(&out));
 }
 
 /* ---- the assigned values ---- */
 
-const struct given_container *given_find(const struct given *given, const char *container)
+const struct assigned_container *assigned_find(
+	const struct assigned *assigned, const char *container)
 {
-	const uint32_t i = index_of(given, str_from(container));
+	const uint32_t i = assigned_index_of(assigned, str_from(container));
 
-	return i < given->n ? &given->v[i] : NULL;
+	return i < assigned->n ? &assigned->v[i] : NULL;
 }
 
-int given_spec(const struct given_container *c, struct spec *ret, struct error *err)
+int assigned_spec(const struct assigned_container *c, struct spec *ret, struct error *err)
 {
 	struct spec spec;
 	int r;
@@ -539,20 +545,20 @@ int given_spec(const struct given_container *c, struct spec *ret, struct error *
 	return r;
 }
 
-bool given_is_same(const struct given *a, const struct given *b)
+bool assigned_is_same(const struct assigned *a, const struct assigned *b)
 {
 	return a->n == b->n && (!a->n || !memcmp(a->v, b->v, a->n * sizeof(*a->v)));
 }
 
-int given_copy(const struct given *given, struct given *ret)
+int assigned_copy(const struct assigned *assigned, struct assigned *ret)
 {
-	struct given copy = *given;
+	struct assigned copy = *assigned;
 
-	copy.v = calloc(MAX(given->n, 1u), sizeof(*copy.v));
+	copy.v = calloc(MAX(assigned->n, 1u), sizeof(*copy.v));
 	if (!copy.v)
 		return -ENOMEM;
-	if (given->n)
-		memcpy(copy.v, given->v, given->n * sizeof(*copy.v));
+	if (assigned->n)
+		memcpy(copy.v, assigned->v, assigned->n * sizeof(*copy.v));
 	*ret = copy;
 	return 0;
 }

@@ -15,21 +15,21 @@
 #include "spec/manifest.h"
 #include "spec/spec.h"
 
-#define GIVEN_PREFIX "divvy.gpu/"
-#define GIVEN_DEVICES_KEY GIVEN_PREFIX "devices" /* lists all containers with devices */
+#define ASSIGNED_PREFIX "divvy.gpu/"
+#define ASSIGNED_DEVICES_KEY ASSIGNED_PREFIX "devices" /* lists all containers with devices */
 /* Keys of the pod; all others are of containers. */
-#define GIVEN_GROUP_KEY GIVEN_PREFIX "granted-group"
-#define GIVEN_EPOCH_KEY GIVEN_PREFIX "epoch"
+#define ASSIGNED_GROUP_KEY ASSIGNED_PREFIX "granted-group"
+#define ASSIGNED_EPOCH_KEY ASSIGNED_PREFIX "epoch"
 
-#define GIVEN_CONTAINERS_MAX 64u
-#define GIVEN_NAME 64u             /* of a container, with the final 0 */
-#define GIVEN_NODE 254u            /* of a node, with the final 0 */
-#define GIVEN_NETWORK 64u          /* of a network device, with the final 0 */
-#define GIVEN_TEXT_MAX (64u << 10) /* bytes of one key's value */
+#define ASSIGNED_CONTAINERS_MAX 64u
+#define ASSIGNED_NAME 64u             /* of a container, with the final 0 */
+#define ASSIGNED_NODE 254u            /* of a node, with the final 0 */
+#define ASSIGNED_NETWORK 64u          /* of a network device, with the final 0 */
+#define ASSIGNED_TEXT_MAX (64u << 10) /* bytes of one key's value */
 
 /* Zeroed before it is filled, because whole structs are compared. */
-struct given_container {
-	char name[GIVEN_NAME];
+struct assigned_container {
+	char name[ASSIGNED_NAME];
 	uint32_t n;                                /* devices */
 	char device[SPEC_DEVICES_MAX][SPEC_LABEL]; /* UUIDs in the driver's form */
 	uint64_t memory_bytes[SPEC_DEVICES_MAX];   /* on each device */
@@ -37,74 +37,77 @@ struct given_container {
 	enum spec_memory_policy memory_policy;
 	enum spec_class class;
 	uint32_t priority;
-	enum spec_mode mode;          /* never AUTO */
-	char remote_node[GIVEN_NODE]; /* "": not remote */
+	enum spec_mode mode;             /* never AUTO */
+	char remote_node[ASSIGNED_NODE]; /* "": not remote */
 	/*
 	 * For remote devices: the network devices of the pod's node and of the device's node; "":
 	 * none.
 	 */
-	char network[2][GIVEN_NETWORK];
+	char network[2][ASSIGNED_NETWORK];
 	uint32_t network_mbit; /* reserved on both; 0: none */
 };
 
 /* The pod's gang, and how many members have to be bound before any starts. */
-struct given_group {
+struct assigned_group {
 	char name[SPEC_GROUP]; /* "": no gang */
 	uint32_t least;
 };
 
-struct given {
-	struct given_container *v; /* in the pod's order */
+struct assigned {
+	struct assigned_container *v; /* in the pod's order */
 	uint32_t n;
-	struct given_group group;
+	struct assigned_group group;
 	uint64_t epoch;
 };
 
 /*
  * Returns 0, also if nothing is assigned (n is 0). -EINVAL, with key and fault in the message:
- * divvy did not write that key. -ENOMEM. Keys with a default value may be absent. Call given_done
- * also after a failure.
+ * divvy did not write that key. -ENOMEM. Keys with a default value may be absent. Call
+ * assigned_done also after a failure.
  */
-int given_parse(struct manifest_list annotations, struct given *ret_given, struct error *err);
-void given_done(struct given *given);
-#define _cleanup_given_ __attribute__((cleanup(given_done)))
+int assigned_parse(
+	struct manifest_list annotations, struct assigned *ret_assigned, struct error *err);
+void assigned_done(struct assigned *assigned);
+#define _cleanup_assigned_ __attribute__((cleanup(assigned_done)))
 
 /*
  * Parses only the gang, also of a pod without other assigned keys. Returns 0, also for none, or
  * -EINVAL.
  */
-int given_parse_group(
-	struct manifest_list annotations, struct given_group *ret_group, struct error *err);
+int assigned_parse_group(
+	struct manifest_list annotations, struct assigned_group *ret_group, struct error *err);
 
 /*
  * Passes each key with its value to `put`, in the order of assigned.def. Returns 0 or the first
  * negative result.
  */
-typedef int (*given_put_fn)(void *data, const char *key, const char *value);
-int given_format(const struct given *given, given_put_fn put, void *data);
+typedef int (*assigned_put_fn)(void *data, const char *key, const char *value);
+int assigned_format(const struct assigned *assigned, assigned_put_fn put, void *data);
 
 /* NULL if the container has no assigned devices. */
-const struct given_container *given_find(const struct given *given, const char *container);
+const struct assigned_container *assigned_find(
+	const struct assigned *assigned, const char *container);
 
 /* Whether `name` is a valid name of a network device. */
-bool given_is_network(struct str name);
+bool assigned_is_network(struct str name);
 
 /*
  * The assigned values as a finished spec, with the first device's memory. -EINVAL for values that
  * contradict each other.
  */
-int given_spec(const struct given_container *container, struct spec *ret_spec, struct error *err);
+int assigned_spec(
+	const struct assigned_container *container, struct spec *ret_spec, struct error *err);
 
 /* Compares all containers, but not gang and epoch. */
-bool given_is_same(const struct given *a, const struct given *b);
+bool assigned_is_same(const struct assigned *a, const struct assigned *b);
 
 /* Copies everything, gang and epoch included. -ENOMEM. */
-int given_copy(const struct given *given, struct given *ret_given);
+int assigned_copy(const struct assigned *assigned, struct assigned *ret_assigned);
 
 /*
  * Whether only the scheduler may write the field, such as "granted-request" (the part after the
  * prefix). True also for unknown fields with the prefix "granted-".
  */
-bool given_is_field(struct str field);
+bool assigned_is_field(struct str field);
 
 #endif

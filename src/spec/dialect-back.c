@@ -65,7 +65,7 @@ int writer_put_vgpu(
 }
 
 int dialect_write_back(const struct manifest *pod, const struct dialect_result *result,
-	const struct dialect_given *given, dialect_put_fn put, void *data)
+	const struct dialect_assigned *given, dialect_put_fn put, void *data)
 {
 	int r = 0;
 

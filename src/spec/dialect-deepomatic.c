@@ -9,7 +9,7 @@
 
 #define KEY "deepomatic.com/shared-gpu"
 
-static int translate(struct dialect_draft *draft, struct error *err)
+static int deepomatic_translate(struct dialect_draft *draft, struct error *err)
 {
 	const uint32_t per_device = draft->config.deepomatic_per_device;
 	int r = 0;
@@ -31,7 +31,7 @@ static int translate(struct dialect_draft *draft, struct error *err)
 }
 
 static const struct dialect_key keys[] = {
-	{KEY, DIALECT_RESOURCE, DIALECT_ASKS,
+	{KEY, DIALECT_RESOURCE, DIALECT_REQUESTS,
 		"n: request and memory n/N of a device, limit 1; N is 100, or the N of "
 		"deepomatic=N"},
 	{NULL},
@@ -52,5 +52,5 @@ const struct dialect dialect_deepomatic = {
 		  " better, the number of pods that really run on one device.",
 	.keys = keys,
 	.differs = differs,
-	.translate = translate,
+	.translate = deepomatic_translate,
 };

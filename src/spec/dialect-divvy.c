@@ -24,16 +24,16 @@ static bool is_recorded(struct str field)
 }
 
 /* Keys that request nothing. */
-static bool is_ours(struct str field)
+static bool divvy_is_own_field(struct str field)
 {
-	return given_is_field(field) || is_recorded(field);
+	return assigned_is_field(field) || is_recorded(field);
 }
 
 /*
  * "main.divvy.gpu/limit" -> "main" and "limit"; the container is "" for a key of the pod. False:
  * not a key of this dialect.
  */
-static bool split(struct str key, struct str *ret_container, struct str *ret_field)
+static bool divvy_split_key(struct str key, struct str *ret_container, struct str *ret_field)
 {
 	const size_t slash = str_find(key, '/');
 	struct str domain = {key.p, slash};
@@ -47,18 +47,18 @@ static bool split(struct str key, struct str *ret_container, struct str *ret_fie
 	return true;
 }
 
-bool dialect_is_given(struct str key)
+bool dialect_is_assigned(struct str key)
 {
 	struct str container, field;
 
-	return split(key, &container, &field) && given_is_field(field);
+	return divvy_split_key(key, &container, &field) && assigned_is_field(field);
 }
 
 bool dialect_is_recorded(struct str key)
 {
 	struct str container, field;
 
-	return split(key, &container, &field) && is_recorded(field);
+	return divvy_split_key(key, &container, &field) && is_recorded(field);
 }
 
 static bool is_group(struct str field)
@@ -93,7 +93,7 @@ static int refuse_unknown(struct str key, struct str field, struct error *err)
 		SHOWN(key));
 }
 
-static int set(
+static int divvy_set_field(
 	struct spec *spec, const struct manifest_entry *e, struct str field, struct error *err)
 {
 	char name[SPEC_FIELD], key[KEY_MAX], value[DIALECT_VALUE_MAX];
@@ -114,7 +114,7 @@ static int set(
 }
 
 /* Sets the fields of the keys that belong to `owner`; *ret_any is set if there are any. */
-static int read_fields(const struct dialect_draft *draft, struct str owner, struct spec *spec,
+static int divvy_read_fields(const struct dialect_draft *draft, struct str owner, struct spec *spec,
 	bool *ret_any, struct error *err)
 {
 	const struct manifest_list list = draft->pod->annotations;
@@ -123,11 +123,11 @@ static int read_fields(const struct dialect_draft *draft, struct str owner, stru
 		struct str container, field;
 		int r;
 
-		if (!split(list.entry[i].key, &container, &field) || !str_eq(container, owner) ||
-			is_ours(field) || is_group(field) ||
+		if (!divvy_split_key(list.entry[i].key, &container, &field) ||
+			!str_eq(container, owner) || divvy_is_own_field(field) || is_group(field) ||
 			(!owner.n && str_is(field, "container")))
 			continue;
-		r = set(spec, &list.entry[i], field, err);
+		r = divvy_set_field(spec, &list.entry[i], field, err);
 		if (r < 0)
 			return r;
 		*ret_any = true;
@@ -135,7 +135,7 @@ static int read_fields(const struct dialect_draft *draft, struct str owner, stru
 	return 0;
 }
 
-static int read_group(struct dialect_draft *draft, struct error *err)
+static int divvy_read_group(struct dialect_draft *draft, struct error *err)
 {
 	static const char *const keys[] = {
 		PREFIX "group", PREFIX "group-size", PREFIX "group-threshold"};
@@ -146,7 +146,8 @@ static int read_group(struct dialect_draft *draft, struct error *err)
 	for (size_t i = 0; i < ARRAY_SIZE(keys); i++) {
 		const struct str *value = draft_annotation(draft, keys[i]);
 		const struct manifest_entry e = {str_from(keys[i]), value ? *value : STR_NONE};
-		int r = value ? set(&group, &e, str_from(keys[i] + strlen(PREFIX)), err) : 0;
+		int r = value ? divvy_set_field(&group, &e, str_from(keys[i] + strlen(PREFIX)), err)
+			      : 0;
 
 		if (r < 0)
 			return r;
@@ -171,7 +172,8 @@ static int check_owners(const struct dialect_draft *draft, struct error *err)
 		const struct str key = list.entry[i].key;
 		struct str container, field;
 
-		if (!split(key, &container, &field) || !container.n || is_ours(field))
+		if (!divvy_split_key(key, &container, &field) || !container.n ||
+			divvy_is_own_field(field))
 			continue;
 		if (manifest_container_find(draft->pod, container) == MANIFEST_NONE)
 			return fail(err, EINVAL, "'" SHOW "': the pod has no container '" SHOW "'",
@@ -194,7 +196,7 @@ static void note_labels(struct dialect_draft *draft)
 		struct str container, field;
 		char name[SPEC_FIELD];
 
-		if (!split(list.entry[i].key, &container, &field))
+		if (!divvy_split_key(list.entry[i].key, &container, &field))
 			continue;
 		for (size_t k = 0; spec_field_name(k, name); k++)
 			if (str_is(field, name))
@@ -204,7 +206,7 @@ static void note_labels(struct dialect_draft *draft)
 }
 
 /* Applies the pod's fields first, then the container's own. */
-static int add_container(
+static int divvy_add_container(
 	struct dialect_draft *draft, uint32_t container, const struct spec *pods, struct error *err)
 {
 	const struct str name = draft->pod->container[container].name;
@@ -216,13 +218,13 @@ static int add_container(
 		spec = *pods;
 	else
 		spec_init(&spec);
-	r = read_fields(draft, name, &spec, &has_own, err);
+	r = divvy_read_fields(draft, name, &spec, &has_own, err);
 	if (r < 0 || (!pods && !has_own))
 		return r;
 	return draft_add(draft, container, &spec, err);
 }
 
-static int translate(struct dialect_draft *draft, struct error *err)
+static int divvy_translate(struct dialect_draft *draft, struct error *err)
 {
 	bool is_spoken_of[MANIFEST_CONTAINERS_MAX] = {false}, is_pods = false;
 	struct spec pods;
@@ -231,8 +233,8 @@ static int translate(struct dialect_draft *draft, struct error *err)
 
 	note_labels(draft);
 	spec_init(&pods);
-	r = r < 0 ? r : read_group(draft, err);
-	r = r < 0 ? r : read_fields(draft, STR(""), &pods, &is_pods, err);
+	r = r < 0 ? r : divvy_read_group(draft, err);
+	r = r < 0 ? r : divvy_read_fields(draft, STR(""), &pods, &is_pods, err);
 	/* Without fields of this dialect, divvy.gpu/container belongs to another dialect. */
 	for (uint32_t i = 0; r == 0 && is_pods; i++) {
 		r = draft_container(draft, i, &container, err);
@@ -242,7 +244,7 @@ static int translate(struct dialect_draft *draft, struct error *err)
 		r = 0;
 	}
 	for (uint32_t i = 0; r == 0 && i < draft->pod->n_containers; i++)
-		r = add_container(draft, i, is_spoken_of[i] ? &pods : NULL, err);
+		r = divvy_add_container(draft, i, is_spoken_of[i] ? &pods : NULL, err);
 	return r;
 }
 
@@ -250,13 +252,14 @@ static const struct dialect_key keys[] = {
 	{PREFIX "container", DIALECT_ANNOTATION, DIALECT_READS,
 		"containers to which the pod's fields apply, with commas; else the default "
 		"container"},
-#define GIVEN_KEY(name, of, is_needed, about) \
-	{GIVEN_PREFIX name, DIALECT_ANNOTATION, DIALECT_GIVES, about},
+#define ASSIGNED_KEY(name, of, is_needed, about) \
+	{ASSIGNED_PREFIX name, DIALECT_ANNOTATION, DIALECT_GIVES, about},
 #include "spec/assigned.def"
-#undef GIVEN_KEY
-	{GIVEN_GROUP_KEY, DIALECT_ANNOTATION, DIALECT_GIVES,
+#undef ASSIGNED_KEY
+	{ASSIGNED_GROUP_KEY, DIALECT_ANNOTATION, DIALECT_GIVES,
 		"`GROUP=N`: no member starts before N are bound"},
-	{GIVEN_EPOCH_KEY, DIALECT_ANNOTATION, DIALECT_GIVES, "epoch of the scheduler that decided"},
+	{ASSIGNED_EPOCH_KEY, DIALECT_ANNOTATION, DIALECT_GIVES,
+		"epoch of the scheduler that decided"},
 	{DIALECT_RECORD_KEY, DIALECT_ANNOTATION, DIALECT_GIVES,
 		"foreign resources that the webhook removed from the containers"},
 	{DIALECT_LIST_KEY, DIALECT_ANNOTATION, DIALECT_GIVES,
@@ -276,8 +279,8 @@ const struct dialect dialect_divvy = {
 		  " container and overrides the pod's field. [Requested "
 		  "keys](reference/requested-keys.md) and [assigned "
 		  "keys](reference/assigned-keys.md) have ranges and defaults.",
-	.prefix = NULL, /* translate() checks every key */
+	.prefix = NULL, /* divvy_translate() checks every key */
 	.keys = keys,
 	.differs = differs,
-	.translate = translate,
+	.translate = divvy_translate,
 };

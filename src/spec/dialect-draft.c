@@ -125,7 +125,7 @@ int draft_resource(struct dialect_draft *draft, uint32_t container, const char *
 /* ---- values ---- */
 
 /* Floating-point forms are quantities without a unit. */
-static bool is_plain(struct str value)
+static bool draft_is_plain(struct str value)
 {
 	return value.n &&
 		(value.p[value.n - 1] == '.' ||
@@ -136,7 +136,8 @@ int draft_share(
 	const char *key, struct str value, uint32_t max, uint32_t *ret_permille, struct error *err)
 {
 	uint64_t permille = 0;
-	int r = is_plain(value) ? quantity_parse(value, SPEC_SHARE_ONE, &permille, NULL) : -EINVAL;
+	int r = draft_is_plain(value) ? quantity_parse(value, SPEC_SHARE_ONE, &permille, NULL)
+				      : -EINVAL;
 
 	if (r < 0 || permille > max)
 		return fail(err, EINVAL, "%s '" SHOW "': expected 0 to %u in steps of 0.001", key,
@@ -204,7 +205,8 @@ int draft_vgpu(struct dialect_draft *draft, const char *key, struct error *err)
 	return 0;
 }
 
-static int missing(const char *key, const char *other, const char *allowed, struct error *err)
+static int draft_fail_missing(
+	const char *key, const char *other, const char *allowed, struct error *err)
 {
 	return fail(err, EINVAL, "%s is missing; %s requires %s", key, other, allowed);
 }
@@ -219,11 +221,11 @@ int draft_fraction(const struct dialect_draft *draft, const struct dialect_fract
 	int r;
 
 	if (!request)
-		return missing(keys->request, any, "a share from 0 to 1", err);
+		return draft_fail_missing(keys->request, any, "a share from 0 to 1", err);
 	if (!limit)
-		return missing(keys->limit, any, "a share from the request to 1", err);
+		return draft_fail_missing(keys->limit, any, "a share from the request to 1", err);
 	if (!memory)
-		return missing(keys->memory, any, "a number of bytes", err);
+		return draft_fail_missing(keys->memory, any, "a number of bytes", err);
 	spec_init(ret_spec);
 	r = draft_share(keys->request, *request, SPEC_SHARE_ONE, &ret_spec->request, err);
 	r = r < 0 ? r : draft_share(keys->limit, *limit, SPEC_SHARE_ONE, &ret_spec->limit, err);
@@ -265,7 +267,7 @@ void draft_note(struct dialect_draft *draft, const char *fmt, ...)
 #define SPEC_SHOWN 96u
 
 /* Shows the fields in which two specs of one container usually differ. */
-static char *show(const struct spec *spec, char ret[static SPEC_SHOWN])
+static char *draft_show_spec(const struct spec *spec, char ret[static SPEC_SHOWN])
 {
 	char memory[40] = "";
 
@@ -297,8 +299,9 @@ int draft_add(struct dialect_draft *draft, uint32_t container, struct spec *spec
 			continue;
 		return fail(err, EINVAL,
 			"container %.*s: %s says %s, %s says %s; keep one of the two",
-			(int)MIN(name.n, (size_t)24), name.p, t->dialect->name, show(&t->spec, one),
-			draft->dialect->name, show(spec, other));
+			(int)MIN(name.n, (size_t)24), name.p, t->dialect->name,
+			draft_show_spec(&t->spec, one), draft->dialect->name,
+			draft_show_spec(spec, other));
 	}
 	for (uint32_t i = 0; i < result->n_tenants; i++)
 		if (result->tenant[i].container == container)

@@ -19,7 +19,8 @@
 #define CORES_MAX (SPEC_DEVICES_MAX * CORE_ONE)
 
 /* *ret_limit is 0 without the annotation. */
-static int read_limit(const struct dialect_draft *draft, uint64_t *ret_limit, struct error *err)
+static int gaiagpu_read_limit(
+	const struct dialect_draft *draft, uint64_t *ret_limit, struct error *err)
 {
 	const struct str *text = draft_annotation(draft, P "vcuda-core-limit");
 
@@ -31,7 +32,7 @@ static int read_limit(const struct dialect_draft *draft, uint64_t *ret_limit, st
 	return 0;
 }
 
-static int set_share(
+static int gaiagpu_set_share(
 	struct spec *spec, uint64_t core, uint64_t memory, uint64_t limit, struct error *err)
 {
 	if (!memory)
@@ -52,7 +53,8 @@ static int set_share(
 	return 0;
 }
 
-static int add(struct dialect_draft *draft, uint32_t container, uint64_t limit, struct error *err)
+static int gaiagpu_add_container(
+	struct dialect_draft *draft, uint32_t container, uint64_t limit, struct error *err)
 {
 	uint64_t core = 0, memory = 0;
 	struct spec spec;
@@ -69,7 +71,7 @@ static int add(struct dialect_draft *draft, uint32_t container, uint64_t limit, 
 			  "vcuda-memory requires it; set 1 to 99, or a multiple of 100");
 	spec_init(&spec);
 	if (core < CORE_ONE) {
-		r = set_share(&spec, core, memory, limit, err);
+		r = gaiagpu_set_share(&spec, core, memory, limit, err);
 		return r < 0 ? r : draft_add(draft, container, &spec, err);
 	}
 	if (core % CORE_ONE)
@@ -81,13 +83,13 @@ static int add(struct dialect_draft *draft, uint32_t container, uint64_t limit, 
 	return draft_add(draft, container, &spec, err);
 }
 
-static int translate(struct dialect_draft *draft, struct error *err)
+static int gaiagpu_translate(struct dialect_draft *draft, struct error *err)
 {
 	uint64_t limit;
-	int r = read_limit(draft, &limit, err);
+	int r = gaiagpu_read_limit(draft, &limit, err);
 
 	for (uint32_t i = 0; r == 0 && i < draft->pod->n_containers; i++)
-		r = add(draft, i, limit, err);
+		r = gaiagpu_add_container(draft, i, limit, err);
 	return r;
 }
 
@@ -103,7 +105,7 @@ static uint32_t main_number(const struct manifest *pod, uint32_t container)
 
 static const struct dialect_step running[] = {{P "gpu-assigned", "false", "true"}, {NULL}};
 
-static int write_back(struct dialect_writer *w)
+static int gaiagpu_write_back(struct dialect_writer *w)
 {
 	int r = 0;
 
@@ -129,9 +131,9 @@ static int write_back(struct dialect_writer *w)
 }
 
 static const struct dialect_key keys[] = {
-	{P "vcuda-core", DIALECT_RESOURCE, DIALECT_ASKS,
+	{P "vcuda-core", DIALECT_RESOURCE, DIALECT_REQUESTS,
 		"request and limit, 1 to 99 percent of a device; 100, 200, ...: whole devices"},
-	{P "vcuda-memory", DIALECT_RESOURCE, DIALECT_ASKS,
+	{P "vcuda-memory", DIALECT_RESOURCE, DIALECT_REQUESTS,
 		"memory, in 256 MiB; required with a vcuda-core below 100, otherwise without effect"},
 	{P "vcuda-core-limit", DIALECT_ANNOTATION, DIALECT_READS,
 		"limit, vcuda-core to 100 percent, for every container below 100"},
@@ -159,7 +161,7 @@ const struct dialect dialect_gaiagpu = {
 		  "nvidia-device-enable are not needed.",
 	.keys = keys,
 	.differs = differs,
-	.translate = translate,
-	.write_back = write_back,
+	.translate = gaiagpu_translate,
+	.write_back = gaiagpu_write_back,
 	.running = running,
 };

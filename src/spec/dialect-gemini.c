@@ -11,7 +11,7 @@
 
 #define P "gemini/"
 
-static int translate(struct dialect_draft *draft, struct error *err)
+static int gemini_translate(struct dialect_draft *draft, struct error *err)
 {
 	/* Both names of the memory key are known; a pod may have one of them. */
 	const bool is_long = draft_annotation(draft, P "gpu_memory");
@@ -33,11 +33,11 @@ static int translate(struct dialect_draft *draft, struct error *err)
 }
 
 static const struct dialect_key keys[] = {
-	{P "gpu_request", DIALECT_ANNOTATION, DIALECT_ASKS,
+	{P "gpu_request", DIALECT_ANNOTATION, DIALECT_REQUESTS,
 		"request, 0 to 1; 0 is 0.001 in class opportunistic"},
-	{P "gpu_limit", DIALECT_ANNOTATION, DIALECT_ASKS, "limit, request to 1"},
-	{P "gpu_mem", DIALECT_ANNOTATION, DIALECT_ASKS, "memory, in bytes"},
-	{P "gpu_memory", DIALECT_ANNOTATION, DIALECT_ASKS, "memory, in bytes"},
+	{P "gpu_limit", DIALECT_ANNOTATION, DIALECT_REQUESTS, "limit, request to 1"},
+	{P "gpu_mem", DIALECT_ANNOTATION, DIALECT_REQUESTS, "memory, in bytes"},
+	{P "gpu_memory", DIALECT_ANNOTATION, DIALECT_REQUESTS, "memory, in bytes"},
 	{P "sched_affinity", DIALECT_ANNOTATION, DIALECT_READS, "affinity"},
 	{P "sched_anti-affinity", DIALECT_ANNOTATION, DIALECT_READS, "anti-affinity"},
 	{P "sched_exclusion", DIALECT_ANNOTATION, DIALECT_READS,
@@ -60,5 +60,5 @@ const struct dialect dialect_gemini = {
 	.prefix = P,
 	.keys = keys,
 	.differs = differs,
-	.translate = translate,
+	.translate = gemini_translate,
 };

@@ -13,7 +13,7 @@
 #define P "aliyun.com/"
 #define ENV "ALIYUN_COM_GPU_MEM_"
 
-static uint64_t unit(const struct dialect_config *config)
+static uint64_t gpushare_unit_bytes(const struct dialect_config *config)
 {
 	return config->gpushare_is_mib ? DIALECT_MIB : DIALECT_MIB << 10;
 }
@@ -31,7 +31,7 @@ static int check_count(struct dialect_draft *draft, uint32_t container, struct e
 	return r < 0 ? r : 0;
 }
 
-static int translate(struct dialect_draft *draft, struct error *err)
+static int gpushare_translate(struct dialect_draft *draft, struct error *err)
 {
 	int r = 0;
 
@@ -39,8 +39,8 @@ static int translate(struct dialect_draft *draft, struct error *err)
 		uint64_t memory = 0;
 		struct spec spec;
 
-		r = draft_resource(
-			draft, i, P "gpu-mem", INT64_MAX / unit(&draft->config), &memory, err);
+		r = draft_resource(draft, i, P "gpu-mem",
+			INT64_MAX / gpushare_unit_bytes(&draft->config), &memory, err);
 		if (r <= 0 || !memory) {
 			r = MIN(r, 0);
 			continue;
@@ -50,7 +50,7 @@ static int translate(struct dialect_draft *draft, struct error *err)
 			return r;
 		spec_init(&spec);
 		spec.request = 1;
-		spec.memory_bytes = memory * unit(&draft->config);
+		spec.memory_bytes = memory * gpushare_unit_bytes(&draft->config);
 		r = draft_add(draft, i, &spec, err);
 	}
 	return r;
@@ -63,11 +63,11 @@ static int put_number(const struct dialect_writer *w, enum dialect_where where, 
 }
 
 /* Sets variables in each container; the pod's annotations have the same values. */
-static int write_env(const struct dialect_writer *w, uint32_t i, uint64_t pods)
+static int gpushare_write_env(const struct dialect_writer *w, uint32_t i, uint64_t pods)
 {
 	const uint32_t c = w->result->tenant[i].container;
 	const struct dialect_device *d = &w->given->grant[i].device[0];
-	const uint64_t one = unit(w->config);
+	const uint64_t one = gpushare_unit_bytes(w->config);
 	int r = put_number(w, DIALECT_ENV, c, ENV "IDX", d->index);
 
 	r = r < 0 ? r : put_number(w, DIALECT_ENV, c, ENV "POD", pods);
@@ -86,7 +86,7 @@ static int write_annotations(
 	r = r < 0 ? r : put_number(w, DIALECT_ANNOTATION, MANIFEST_NONE, ENV "POD", pods);
 	r = r < 0 ? r
 		  : put_number(w, DIALECT_ANNOTATION, MANIFEST_NONE, ENV "DEV",
-			    d->memory_bytes / unit(w->config));
+			    d->memory_bytes / gpushare_unit_bytes(w->config));
 	r = r < 0 ? r
 		  : put_number(w, DIALECT_ANNOTATION, MANIFEST_NONE, ENV "ASSUME_TIME",
 			    w->given->time_ns);
@@ -95,7 +95,7 @@ static int write_annotations(
 			       running[0].before);
 }
 
-static int write_back(struct dialect_writer *w)
+static int gpushare_write_back(struct dialect_writer *w)
 {
 	const uint32_t n = w->result->n_tenants, first = writer_next(w, 0);
 	uint64_t pods = 0;
@@ -104,15 +104,15 @@ static int write_back(struct dialect_writer *w)
 	for (uint32_t i = first; i < n; i = writer_next(w, i + 1)) {
 		if (!w->given->grant[i].n_devices)
 			return 0;
-		pods += w->given->grant[i].device[0].granted_bytes / unit(w->config);
+		pods += w->given->grant[i].device[0].granted_bytes / gpushare_unit_bytes(w->config);
 	}
 	for (uint32_t i = first; r >= 0 && i < n; i = writer_next(w, i + 1))
-		r = write_env(w, i, pods);
+		r = gpushare_write_env(w, i, pods);
 	return r < 0 ? r : write_annotations(w, &w->given->grant[first].device[0], pods);
 }
 
 static const struct dialect_key keys[] = {
-	{P "gpu-mem", DIALECT_RESOURCE, DIALECT_ASKS,
+	{P "gpu-mem", DIALECT_RESOURCE, DIALECT_REQUESTS,
 		"memory, in GiB, or MiB with gpushare=MiB; request 0.001, limit 1"},
 	{P "gpu-count", DIALECT_RESOURCE, DIALECT_READS, "1 or absent"},
 	{ENV "IDX", DIALECT_ANNOTATION, DIALECT_GIVES,
@@ -147,7 +147,7 @@ const struct dialect dialect_gpushare = {
 		  "divvy.gpu/request and divvy.gpu/memory.",
 	.keys = keys,
 	.differs = differs,
-	.translate = translate,
-	.write_back = write_back,
+	.translate = gpushare_translate,
+	.write_back = gpushare_write_back,
 	.running = running,
 };

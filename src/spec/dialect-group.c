@@ -36,17 +36,17 @@ const struct dialect_group_key *dialect_group_key_at(size_t i)
 	return i < ARRAY_SIZE(keys) ? &keys[i] : NULL;
 }
 
-static const struct str *find(
+static const struct str *dialect_group_find_key(
 	const struct dialect_draft *draft, const struct dialect_group_key *k, const char *key)
 {
 	return k->where == DIALECT_LABEL ? draft_label(draft, key) : draft_annotation(draft, key);
 }
 
-static int read_one(
+static int dialect_group_read_key(
 	struct dialect_draft *draft, const struct dialect_group_key *k, struct error *err)
 {
-	const struct str *name = find(draft, k, k->key);
-	const struct str *least = k->least ? find(draft, k, k->least) : NULL;
+	const struct str *name = dialect_group_find_key(draft, k, k->key);
+	const struct str *least = k->least ? dialect_group_find_key(draft, k, k->least) : NULL;
 	uint64_t n = 0;
 
 	if (!name || !name->n)
@@ -67,6 +67,6 @@ int dialect_read_groups(struct dialect_draft *draft, struct error *err)
 	int r = 0;
 
 	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(keys); i++)
-		r = read_one(draft, &keys[i], err);
+		r = dialect_group_read_key(draft, &keys[i], err);
 	return r;
 }

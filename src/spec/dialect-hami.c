@@ -19,7 +19,7 @@
 #define POLICY "GPU_CORE_UTILIZATION_POLICY"
 #define NONE UINT64_MAX
 
-struct asked {
+struct hami_requested {
 	uint64_t gpu, mem, percentage, cores, priority; /* NONE: absent */
 };
 
@@ -28,16 +28,16 @@ static const struct {
 	uint64_t max;
 	size_t at;
 } resources[] = {
-	{P "gpu", SPEC_DEVICES_MAX, offsetof(struct asked, gpu)},
-	{P "gpumem", INT64_MAX / DIALECT_MIB, offsetof(struct asked, mem)},
-	{P "gpumem-percentage", 100, offsetof(struct asked, percentage)},
-	{P "gpucores", 100, offsetof(struct asked, cores)},
-	{P "priority", 1, offsetof(struct asked, priority)},
+	{P "gpu", SPEC_DEVICES_MAX, offsetof(struct hami_requested, gpu)},
+	{P "gpumem", INT64_MAX / DIALECT_MIB, offsetof(struct hami_requested, mem)},
+	{P "gpumem-percentage", 100, offsetof(struct hami_requested, percentage)},
+	{P "gpucores", 100, offsetof(struct hami_requested, cores)},
+	{P "priority", 1, offsetof(struct hami_requested, priority)},
 };
 
 /* Returns 1 if the container requests GPUs, else 0. */
-static int read_asked(
-	struct dialect_draft *draft, uint32_t container, struct asked *ret, struct error *err)
+static int hami_read_requested(struct dialect_draft *draft, uint32_t container,
+	struct hami_requested *ret, struct error *err)
 {
 	const bool is_plain = !draft_has_resource(draft, container, P "gpumem") &&
 		!draft_has_resource(draft, container, P "gpumem-percentage") &&
@@ -48,7 +48,7 @@ static int read_asked(
 		(!draft_has_resource(draft, container, P "gpu") ||
 			dialect_is_on(&draft->config, &dialect_nvidia)))
 		return 0;
-	*ret = (struct asked){NONE, NONE, NONE, NONE, NONE};
+	*ret = (struct hami_requested){NONE, NONE, NONE, NONE, NONE};
 	for (size_t i = 0; i < ARRAY_SIZE(resources); i++) {
 		uint64_t *value = (uint64_t *)((char *)ret + resources[i].at);
 		int r = draft_resource(
@@ -63,8 +63,8 @@ static int read_asked(
 }
 
 /* Whether the container disables the limit that gpucores sets. */
-static int read_policy(const struct dialect_draft *draft, uint32_t container, bool *ret_unlimited,
-	struct error *err)
+static int hami_read_policy(const struct dialect_draft *draft, uint32_t container,
+	bool *ret_unlimited, struct error *err)
 {
 	const struct str *policy = manifest_find(draft->pod->container[container].env, STR(POLICY));
 
@@ -80,7 +80,7 @@ static int read_policy(const struct dialect_draft *draft, uint32_t container, bo
 }
 
 static int set_numbers(
-	struct spec *spec, const struct asked *a, bool is_unlimited, struct error *err)
+	struct spec *spec, const struct hami_requested *a, bool is_unlimited, struct error *err)
 {
 	const uint64_t cores = a->cores == NONE ? 0 : a->cores;
 
@@ -149,7 +149,7 @@ static int read_lists(
 	return r < 0 ? fail_within(err, r, "%s", key) : 0;
 }
 
-static int check_mode(const struct dialect_draft *draft, struct error *err)
+static int hami_check_mode(const struct dialect_draft *draft, struct error *err)
 {
 	const struct str *mode = draft_annotation(draft, P "vgpu-mode");
 
@@ -161,10 +161,10 @@ static int check_mode(const struct dialect_draft *draft, struct error *err)
 	return 0;
 }
 
-static int translate(struct dialect_draft *draft, struct error *err)
+static int hami_translate(struct dialect_draft *draft, struct error *err)
 {
 	struct spec wished;
-	int r = check_mode(draft, err);
+	int r = hami_check_mode(draft, err);
 
 	spec_init(&wished);
 	r = r < 0 ? r : read_lists(draft, "model", &wished, err);
@@ -172,13 +172,13 @@ static int translate(struct dialect_draft *draft, struct error *err)
 	for (uint32_t i = 0; r == 0 && i < draft->pod->n_containers; i++) {
 		struct spec spec = wished;
 		bool is_unlimited;
-		struct asked asked;
+		struct hami_requested requested;
 
-		r = read_asked(draft, i, &asked, err);
+		r = hami_read_requested(draft, i, &requested, err);
 		if (r <= 0)
 			continue;
-		r = read_policy(draft, i, &is_unlimited, err);
-		r = r < 0 ? r : set_numbers(&spec, &asked, is_unlimited, err);
+		r = hami_read_policy(draft, i, &is_unlimited, err);
+		r = r < 0 ? r : set_numbers(&spec, &requested, is_unlimited, err);
 		r = r < 0 ? r : draft_add(draft, i, &spec, err);
 	}
 	return r;
@@ -186,13 +186,13 @@ static int translate(struct dialect_draft *draft, struct error *err)
 
 /* ---- writing back ---- */
 
-static uint64_t mib(const struct dialect_device *d)
+static uint64_t hami_device_mib(const struct dialect_device *d)
 {
 	return d->granted_bytes / DIALECT_MIB;
 }
 
 /* Percent as HAMi's tools show it: 0 if nothing is guaranteed. */
-static uint32_t cores(const struct spec *spec)
+static uint32_t hami_cores_percent(const struct spec *spec)
 {
 	return spec->request == 1 && !spec->exclusive ? 0 : spec->request / 10;
 }
@@ -209,15 +209,15 @@ static int format_devices(const struct dialect_writer *w, struct buf *out)
 			for (uint32_t k = 0;
 				w->result->tenant[i].container == c && k < g->n_devices; k++)
 				buf_addf(out, "%s,NVIDIA,%llu,%u:", g->device[k].uuid,
-					(unsigned long long)mib(&g->device[k]),
-					cores(&w->result->tenant[i].spec));
+					(unsigned long long)hami_device_mib(&g->device[k]),
+					hami_cores_percent(&w->result->tenant[i].spec));
 		}
 		buf_add_byte(out, ';');
 	}
 	return buf_error(out);
 }
 
-static int write_env(const struct dialect_writer *w, uint32_t i)
+static int hami_write_env(const struct dialect_writer *w, uint32_t i)
 {
 	const struct dialect_grant *g = &w->given->grant[i];
 	const struct spec *spec = &w->result->tenant[i].spec;
@@ -228,10 +228,12 @@ static int write_env(const struct dialect_writer *w, uint32_t i)
 		char key[48];
 
 		snprintf(key, sizeof(key), "CUDA_DEVICE_MEMORY_LIMIT_%u", k);
-		r = writer_put(
-			w, DIALECT_ENV, c, key, "%llum", (unsigned long long)mib(&g->device[k]));
+		r = writer_put(w, DIALECT_ENV, c, key, "%llum",
+			(unsigned long long)hami_device_mib(&g->device[k]));
 	}
-	r = r < 0 ? r : writer_put(w, DIALECT_ENV, c, "CUDA_DEVICE_SM_LIMIT", "%u", cores(spec));
+	r = r < 0 ? r
+		  : writer_put(w, DIALECT_ENV, c, "CUDA_DEVICE_SM_LIMIT", "%u",
+			    hami_cores_percent(spec));
 	if (r >= 0 && spec->class == SPEC_LATENCY)
 		r = writer_put(w, DIALECT_ENV, c, "CUDA_TASK_PRIORITY", "0");
 	return r;
@@ -240,7 +242,7 @@ static int write_env(const struct dialect_writer *w, uint32_t i)
 static const struct dialect_step running[] = {
 	{"hami.io/bind-phase", "allocating", "success"}, {NULL}};
 
-static int write_back(struct dialect_writer *w)
+static int hami_write_back(struct dialect_writer *w)
 {
 	_cleanup_buf_ struct buf devices = BUF_INIT(64u << 10);
 	const unsigned long long seconds = w->given->time_ns / 1000000000;
@@ -248,7 +250,7 @@ static int write_back(struct dialect_writer *w)
 
 	for (uint32_t i = writer_next(w, 0); r >= 0 && i < w->result->n_tenants;
 		i = writer_next(w, i + 1))
-		r = write_env(w, i);
+		r = hami_write_env(w, i);
 	r = r < 0 ? r : format_devices(w, &devices);
 	r = r < 0 ? r
 		  : writer_put(w, DIALECT_ANNOTATION, MANIFEST_NONE,
@@ -268,11 +270,11 @@ static int write_back(struct dialect_writer *w)
 }
 
 static const struct dialect_key keys[] = {
-	{P "gpu", DIALECT_RESOURCE, DIALECT_ASKS, "count; 1 if only other keys are present"},
-	{P "gpumem", DIALECT_RESOURCE, DIALECT_ASKS, "memory on each device, in MiB"},
-	{P "gpumem-percentage", DIALECT_RESOURCE, DIALECT_ASKS,
+	{P "gpu", DIALECT_RESOURCE, DIALECT_REQUESTS, "count; 1 if only other keys are present"},
+	{P "gpumem", DIALECT_RESOURCE, DIALECT_REQUESTS, "memory on each device, in MiB"},
+	{P "gpumem-percentage", DIALECT_RESOURCE, DIALECT_REQUESTS,
 		"memory on each device, 1 to 100 percent; without both: all memory"},
-	{P "gpucores", DIALECT_RESOURCE, DIALECT_ASKS,
+	{P "gpucores", DIALECT_RESOURCE, DIALECT_REQUESTS,
 		"request and limit, percent of each device; 0 or absent: request 0.001, limit 1; "
 		"100: whole devices"},
 	{P "priority", DIALECT_RESOURCE, DIALECT_READS, "0: class latency; 1 or absent: standard"},
@@ -323,7 +325,7 @@ const struct dialect dialect_hami = {
 		  " with HAMi.",
 	.keys = keys,
 	.differs = differs,
-	.translate = translate,
-	.write_back = write_back,
+	.translate = hami_translate,
+	.write_back = hami_write_back,
 	.running = running,
 };

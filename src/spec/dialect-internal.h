@@ -113,7 +113,7 @@ struct dialect_writer {
 	const struct dialect_config *config;
 	const struct dialect *dialect;
 	const struct dialect_result *result;
-	const struct dialect_given *given;
+	const struct dialect_assigned *given;
 	dialect_put_fn put;
 	void *data;
 };

@@ -13,7 +13,7 @@
 
 static const struct dialect_fraction fraction = {P "gpu_request", P "gpu_limit", P "gpu_mem"};
 
-static int read_labels(struct dialect_draft *draft, struct spec *spec, struct error *err)
+static int kubeshare_read_labels(struct dialect_draft *draft, struct spec *spec, struct error *err)
 {
 	int r = draft_spec_label(draft, P "sched_affinity", spec->affinity, err);
 
@@ -23,26 +23,26 @@ static int read_labels(struct dialect_draft *draft, struct spec *spec, struct er
 	return r;
 }
 
-static int translate(struct dialect_draft *draft, struct error *err)
+static int kubeshare_translate(struct dialect_draft *draft, struct error *err)
 {
 	struct spec spec;
 	int r = draft_fraction(draft, &fraction, &spec, err);
 
-	r = r < 0 ? r : read_labels(draft, &spec, err);
+	r = r < 0 ? r : kubeshare_read_labels(draft, &spec, err);
 	r = r < 0 ? r : draft_vgpu(draft, P "GPUID", err);
 	return r < 0 ? r : draft_add_pod(draft, &spec, err);
 }
 
-static int write_back(struct dialect_writer *w)
+static int kubeshare_write_back(struct dialect_writer *w)
 {
 	return writer_put_vgpu(w, P "GPUID", "BoundDeviceID", "PodManagerPort");
 }
 
 static const struct dialect_key keys[] = {
-	{P "gpu_request", DIALECT_ANNOTATION, DIALECT_ASKS,
+	{P "gpu_request", DIALECT_ANNOTATION, DIALECT_REQUESTS,
 		"request, 0 to 1; 0 is 0.001 in class opportunistic"},
-	{P "gpu_limit", DIALECT_ANNOTATION, DIALECT_ASKS, "limit, request to 1"},
-	{P "gpu_mem", DIALECT_ANNOTATION, DIALECT_ASKS, "memory, in bytes"},
+	{P "gpu_limit", DIALECT_ANNOTATION, DIALECT_REQUESTS, "limit, request to 1"},
+	{P "gpu_mem", DIALECT_ANNOTATION, DIALECT_REQUESTS, "memory, in bytes"},
 	{P "sched_affinity", DIALECT_ANNOTATION, DIALECT_READS, "affinity"},
 	{P "sched_anti-affinity", DIALECT_ANNOTATION, DIALECT_READS, "anti-affinity"},
 	{P "sched_exclusion", DIALECT_ANNOTATION, DIALECT_READS,
@@ -83,6 +83,6 @@ const struct dialect dialect_kubeshare = {
 	.prefix = P,
 	.keys = keys,
 	.differs = differs,
-	.translate = translate,
-	.write_back = write_back,
+	.translate = kubeshare_translate,
+	.write_back = kubeshare_write_back,
 };

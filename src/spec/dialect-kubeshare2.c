@@ -19,8 +19,8 @@
 #define SHARES_MAX (SPEC_DEVICES_MAX * SPEC_SHARE_ONE)
 
 /* A limit above 1 is a number of whole devices. */
-static int read_devices(struct str limit, const struct str *request, uint32_t limit_permille,
-	uint32_t request_permille, struct error *err)
+static int kubeshare2_read_devices(struct str limit, const struct str *request,
+	uint32_t limit_permille, uint32_t request_permille, struct error *err)
 {
 	if (!request)
 		return fail(err, EINVAL,
@@ -52,7 +52,7 @@ static int read_shares(
 	if (r == 0 && request)
 		r = draft_share(P "gpu_request", *request, SHARES_MAX, &request_permille, err);
 	if (r == 0 && limit_permille > SPEC_SHARE_ONE)
-		r = read_devices(*limit, request, limit_permille, request_permille, err);
+		r = kubeshare2_read_devices(*limit, request, limit_permille, request_permille, err);
 	if (r < 0)
 		return r;
 	if (request_permille > limit_permille)
@@ -66,7 +66,7 @@ static int read_shares(
 	return 0;
 }
 
-static int read_memory(struct dialect_draft *draft, struct spec *spec, struct error *err)
+static int kubeshare2_read_memory(struct dialect_draft *draft, struct spec *spec, struct error *err)
 {
 	const struct str *memory = draft_label(draft, P "gpu_mem");
 	int r = memory ? draft_bytes(P "gpu_mem", *memory, true, &spec->memory_bytes, err) : 0;
@@ -79,7 +79,8 @@ static int read_memory(struct dialect_draft *draft, struct spec *spec, struct er
 	return r;
 }
 
-static int read_priority(const struct dialect_draft *draft, struct spec *spec, struct error *err)
+static int kubeshare2_read_priority(
+	const struct dialect_draft *draft, struct spec *spec, struct error *err)
 {
 	const struct str *text = draft_label(draft, P "priority");
 	uint64_t priority = 0;
@@ -95,7 +96,8 @@ static int read_priority(const struct dialect_draft *draft, struct spec *spec, s
 }
 
 /* The original's README writes "NVIDIA-GeForce-GTX-1080" for a whole name with blanks. */
-static int read_model(const struct dialect_draft *draft, struct spec *spec, struct error *err)
+static int kubeshare2_read_model(
+	const struct dialect_draft *draft, struct spec *spec, struct error *err)
 {
 	const struct str *model = draft_label(draft, P "gpu_model");
 	char text[DIALECT_VALUE_MAX + 1] = "=";
@@ -120,7 +122,7 @@ static int read_least(
 	return draft_group(draft, P "group_name", name, (uint32_t)n, SPEC_SHARE_ONE, NULL, err);
 }
 
-static int read_group(struct dialect_draft *draft, struct error *err)
+static int kubeshare2_read_group(struct dialect_draft *draft, struct error *err)
 {
 	const struct str *name = draft_label(draft, P "group_name"),
 			 *size = draft_label(draft, P "group_headcount"),
@@ -149,7 +151,7 @@ static int read_group(struct dialect_draft *draft, struct error *err)
 	return draft_group(draft, P "group_name", *name, (uint32_t)n, permille, NULL, err);
 }
 
-static int translate(struct dialect_draft *draft, struct error *err)
+static int kubeshare2_translate(struct dialect_draft *draft, struct error *err)
 {
 	bool is_none = false;
 	struct spec spec;
@@ -157,14 +159,14 @@ static int translate(struct dialect_draft *draft, struct error *err)
 
 	spec_init(&spec);
 	r = read_shares(draft, &spec, &is_none, err);
-	r = r < 0 ? r : read_memory(draft, &spec, err);
-	r = r < 0 ? r : read_priority(draft, &spec, err);
-	r = r < 0 ? r : read_model(draft, &spec, err);
-	r = r < 0 ? r : read_group(draft, err);
+	r = r < 0 ? r : kubeshare2_read_memory(draft, &spec, err);
+	r = r < 0 ? r : kubeshare2_read_priority(draft, &spec, err);
+	r = r < 0 ? r : kubeshare2_read_model(draft, &spec, err);
+	r = r < 0 ? r : kubeshare2_read_group(draft, err);
 	return r < 0 || is_none ? r : draft_add_pod(draft, &spec, err);
 }
 
-static int write_back(struct dialect_writer *w)
+static int kubeshare2_write_back(struct dialect_writer *w)
 {
 	const uint32_t i = writer_next(w, 0);
 	const struct dialect_grant *g = &w->given->grant[i];
@@ -188,11 +190,11 @@ static int write_back(struct dialect_writer *w)
 }
 
 static const struct dialect_key keys[] = {
-	{P "gpu_request", DIALECT_LABEL, DIALECT_ASKS,
+	{P "gpu_request", DIALECT_LABEL, DIALECT_REQUESTS,
 		"request, 0 to 1, or a whole number of devices; missing or 0: 0.001"},
-	{P "gpu_limit", DIALECT_LABEL, DIALECT_ASKS,
+	{P "gpu_limit", DIALECT_LABEL, DIALECT_REQUESTS,
 		"limit, request to 1, or the same whole number; 0: no GPU"},
-	{P "gpu_mem", DIALECT_LABEL, DIALECT_ASKS,
+	{P "gpu_mem", DIALECT_LABEL, DIALECT_REQUESTS,
 		"memory, in bytes; missing or 0: request x the device's"},
 	{P "gpu_model", DIALECT_LABEL, DIALECT_READS, "model: the whole name, with '-' for blanks"},
 	{P "priority", DIALECT_LABEL, DIALECT_READS,
@@ -239,6 +241,6 @@ const struct dialect dialect_kubeshare2 = {
 	.prefix = P,
 	.keys = keys,
 	.differs = differs,
-	.translate = translate,
-	.write_back = write_back,
+	.translate = kubeshare2_translate,
+	.write_back = kubeshare2_write_back,
 };

@@ -18,7 +18,7 @@ static bool is_hami(const struct dialect_draft *draft, uint32_t container)
 			draft_has_resource(draft, container, "nvidia.com/gpucores"));
 }
 
-static int translate(struct dialect_draft *draft, struct error *err)
+static int nvidia_translate(struct dialect_draft *draft, struct error *err)
 {
 	int r = 0;
 
@@ -41,7 +41,7 @@ static int translate(struct dialect_draft *draft, struct error *err)
 }
 
 static const struct dialect_key keys[] = {
-	{KEY, DIALECT_RESOURCE, DIALECT_ASKS, "request: that many whole devices"},
+	{KEY, DIALECT_RESOURCE, DIALECT_REQUESTS, "request: that many whole devices"},
 	{NULL},
 };
 
@@ -59,5 +59,5 @@ const struct dialect dialect_nvidia = {
 		  "with preemption, and where they fragment least.",
 	.keys = keys,
 	.differs = differs,
-	.translate = translate,
+	.translate = nvidia_translate,
 };

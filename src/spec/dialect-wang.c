@@ -16,7 +16,7 @@ static const struct dialect_fraction fraction = {P "gpu_request", P "gpu_limit",
 
 static const enum spec_class classes[] = {SPEC_LATENCY, SPEC_STANDARD, SPEC_OPPORTUNISTIC};
 
-static int read_class(const struct dialect_draft *draft, struct spec *spec, struct error *err)
+static int wang_read_class(const struct dialect_draft *draft, struct spec *spec, struct error *err)
 {
 	const struct str *text = draft_annotation(draft, P "resource_priority");
 
@@ -33,26 +33,26 @@ static int read_class(const struct dialect_draft *draft, struct spec *spec, stru
 	return 0;
 }
 
-static int translate(struct dialect_draft *draft, struct error *err)
+static int wang_translate(struct dialect_draft *draft, struct error *err)
 {
 	struct spec spec;
 	int r = draft_fraction(draft, &fraction, &spec, err);
 
-	r = r < 0 ? r : read_class(draft, &spec, err);
+	r = r < 0 ? r : wang_read_class(draft, &spec, err);
 	r = r < 0 ? r : draft_vgpu(draft, P "GPUID", err);
 	return r < 0 ? r : draft_add_pod(draft, &spec, err);
 }
 
-static int write_back(struct dialect_writer *w)
+static int wang_write_back(struct dialect_writer *w)
 {
 	return writer_put_vgpu(w, P "GPUID", "deviceid", "podmanagerport");
 }
 
 static const struct dialect_key keys[] = {
-	{P "gpu_request", DIALECT_ANNOTATION, DIALECT_ASKS, "request, 0 to 1; 0 is 0.001"},
-	{P "gpu_limit", DIALECT_ANNOTATION, DIALECT_ASKS, "limit, request to 1"},
-	{P "gpu_memory", DIALECT_ANNOTATION, DIALECT_ASKS, "memory, in bytes"},
-	{P "resource_priority", DIALECT_ANNOTATION, DIALECT_ASKS,
+	{P "gpu_request", DIALECT_ANNOTATION, DIALECT_REQUESTS, "request, 0 to 1; 0 is 0.001"},
+	{P "gpu_limit", DIALECT_ANNOTATION, DIALECT_REQUESTS, "limit, request to 1"},
+	{P "gpu_memory", DIALECT_ANNOTATION, DIALECT_REQUESTS, "memory, in bytes"},
+	{P "resource_priority", DIALECT_ANNOTATION, DIALECT_REQUESTS,
 		"class: 0 latency, 1 standard, 2 opportunistic"},
 	{P "GPUID", DIALECT_ANNOTATION, DIALECT_READS,
 		"with spec.nodeName: on the vGPU of that name"},
@@ -83,6 +83,6 @@ const struct dialect dialect_wang = {
 	.prefix = P,
 	.keys = keys,
 	.differs = differs,
-	.translate = translate,
-	.write_back = write_back,
+	.translate = wang_translate,
+	.write_back = wang_write_back,
 };

@@ -50,7 +50,7 @@ bool dialect_is_on(const struct dialect_config *config, const struct dialect *di
 
 /* ---- which dialects are on ---- */
 
-static int set_option(struct dialect_config *config, const struct dialect *dialect,
+static int dialect_set_option(struct dialect_config *config, const struct dialect *dialect,
 	struct str option, struct error *err)
 {
 	uint64_t n;
@@ -77,7 +77,7 @@ static int set_option(struct dialect_config *config, const struct dialect *diale
 	return 0;
 }
 
-static int enable(struct dialect_config *config, struct str item, struct error *err)
+static int dialect_enable_item(struct dialect_config *config, struct str item, struct error *err)
 {
 	const size_t at = str_find(item, '=');
 	const struct str name = str_trim((struct str){item.p, at});
@@ -88,7 +88,7 @@ static int enable(struct dialect_config *config, struct str item, struct error *
 		config->enabled |= 1u << i;
 		if (at == item.n)
 			return 0;
-		return set_option(config, dialects[i],
+		return dialect_set_option(config, dialects[i],
 			str_trim((struct str){item.p + at + 1, item.n - at - 1}), err);
 	}
 	return fail(err, EINVAL,
@@ -108,7 +108,7 @@ int dialect_config_parse(struct str list, struct dialect_config *ret_config, str
 		int r;
 
 		item = str_trim(item);
-		r = item.n ? enable(&config, item, err) : 0;
+		r = item.n ? dialect_enable_item(&config, item, err) : 0;
 		if (r < 0)
 			return r;
 	}
@@ -137,7 +137,7 @@ int dialect_config_format(const struct dialect_config *config, struct buf *out)
 /* ---- keys ---- */
 
 /* Prefers the key of this place; otherwise a key of that name in another place. */
-static const struct dialect_key *find_key(
+static const struct dialect_key *dialect_find_key(
 	const struct dialect *dialect, enum dialect_where where, struct str name)
 {
 	const struct dialect_key *other = NULL;
@@ -208,7 +208,7 @@ static int check_keys(struct dialect_draft *draft, enum dialect_where where,
 	const struct dialect *dialect = draft->dialect;
 
 	for (uint32_t i = 0; i < list.n; i++) {
-		const struct dialect_key *k = find_key(dialect, where, list.entry[i].key);
+		const struct dialect_key *k = dialect_find_key(dialect, where, list.entry[i].key);
 		int r = 0;
 
 		if (k && k->use == DIALECT_IGNORES)
@@ -226,7 +226,7 @@ static int check_keys(struct dialect_draft *draft, enum dialect_where where,
 }
 
 /* Resource names are similar in many systems: compares only names with a common prefix. */
-static int check_resources(struct dialect_draft *draft, struct error *err)
+static int dialect_check_resources(struct dialect_draft *draft, struct error *err)
 {
 	const struct dialect *dialect = draft->dialect;
 
@@ -236,7 +236,7 @@ static int check_resources(struct dialect_draft *draft, struct error *err)
 		for (uint32_t i = 0; i < list.n; i++) {
 			const char *near = NULL;
 
-			if (!find_key(dialect, DIALECT_RESOURCE, list.entry[i].key))
+			if (!dialect_find_key(dialect, DIALECT_RESOURCE, list.entry[i].key))
 				near = near_key(dialect, DIALECT_RESOURCE, list.entry[i].key);
 			if (near)
 				return fail(err, EINVAL,
@@ -248,7 +248,7 @@ static int check_resources(struct dialect_draft *draft, struct error *err)
 }
 
 /* An empty value requests nothing. */
-static bool asks(const struct dialect_draft *draft, const struct dialect_key *k)
+static bool dialect_has_key(const struct dialect_draft *draft, const struct dialect_key *k)
 {
 	const struct str *value = k->where == DIALECT_LABEL ? draft_label(draft, k->key)
 							    : draft_annotation(draft, k->key);
@@ -261,10 +261,10 @@ static bool asks(const struct dialect_draft *draft, const struct dialect_key *k)
 	return false;
 }
 
-static const char *is_asked(const struct dialect_draft *draft)
+static const char *dialect_find_requested(const struct dialect_draft *draft)
 {
 	for (const struct dialect_key *k = draft->dialect->keys; k->key; k++)
-		if (k->use == DIALECT_ASKS && asks(draft, k))
+		if (k->use == DIALECT_REQUESTS && dialect_has_key(draft, k))
 			return k->key;
 	return NULL;
 }
@@ -274,7 +274,7 @@ static const char *is_asked(const struct dialect_draft *draft)
 /* Explains to users why a key has no effect. nvidia.com/gpu has a meaning without divvy. */
 static void note_off(struct dialect_draft *draft)
 {
-	const char *key = is_asked(draft);
+	const char *key = dialect_find_requested(draft);
 
 	if (key && strcmp(key, "nvidia.com/gpu"))
 		draft_note(draft,
@@ -292,14 +292,14 @@ static int translate_one(struct dialect_draft *draft, struct error *err)
 	}
 	if (draft->dialect == &dialect_divvy)
 		return draft->dialect->translate(draft, err);
-	if (draft->dialect->prefix || is_asked(draft)) {
+	if (draft->dialect->prefix || dialect_find_requested(draft)) {
 		r = check_keys(draft, DIALECT_ANNOTATION, draft->pod->annotations, err);
 		r = r < 0 ? r : check_keys(draft, DIALECT_LABEL, draft->pod->labels, err);
 		if (r < 0)
 			return r;
 	}
-	r = check_resources(draft, err);
-	if (r < 0 || !is_asked(draft))
+	r = dialect_check_resources(draft, err);
+	if (r < 0 || !dialect_find_requested(draft))
 		return r;
 	return draft->dialect->translate(draft, err);
 }
@@ -312,7 +312,7 @@ static int by_container(const void *a, const void *b)
 }
 
 /* Copies the gang to each tenant, and refuses a gang of unknown size. */
-static int complete(struct dialect_draft *draft, struct error *err)
+static int dialect_complete(struct dialect_draft *draft, struct error *err)
 {
 	struct dialect_result *result = draft->result;
 
@@ -371,7 +371,7 @@ int dialect_translate(const struct manifest *pod, const struct dialect_config *c
 	}
 	draft.dialect = &dialect_divvy;
 	r = r < 0 ? r : dialect_read_groups(&draft, err);
-	return r < 0 ? r : complete(&draft, err);
+	return r < 0 ? r : dialect_complete(&draft, err);
 }
 
 void dialect_result_done(struct dialect_result *result)

@@ -132,7 +132,7 @@ struct dialect_grant {
 	uint32_t request, limit; /* permille, as granted */
 };
 
-struct dialect_given {
+struct dialect_assigned {
 	const char *node;
 	const char *vgpu;                  /* name of the vGPU (GPUID); NULL: none */
 	uint64_t time_ns;                  /* since 1970 */
@@ -159,7 +159,7 @@ typedef int (*dialect_put_fn)(void *data, enum dialect_where where, uint32_t con
  * negative result of `put`.
  */
 int dialect_write_back(const struct manifest *pod, const struct dialect_result *result,
-	const struct dialect_given *given, dialect_put_fn put, void *data);
+	const struct dialect_assigned *given, dialect_put_fn put, void *data);
 
 /*
  * Writes the changes that a dialect's users expect when the pod's containers have started, at
@@ -170,14 +170,14 @@ int dialect_write_running(const char *(*get)(void *data, const char *key), uint6
 	dialect_put_fn put, void *data);
 
 /* Whether only the scheduler may set that annotation. */
-bool dialect_is_given(struct str key);
+bool dialect_is_assigned(struct str key);
 /* Whether only the webhook may set it: the record, the list, or the default container. */
 bool dialect_is_recorded(struct str key);
 
 /* ---- the table ---- */
 
 enum dialect_use {
-	DIALECT_ASKS, /* the key requests a GPU in this dialect */
+	DIALECT_REQUESTS, /* the key requests a GPU in this dialect */
 	DIALECT_READS,
 	DIALECT_GIVES,
 	DIALECT_IGNORES, /* ignored, with a note */

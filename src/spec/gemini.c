@@ -28,7 +28,8 @@ void gemini_done(struct gemini *gemini)
 	*gemini = (struct gemini){NULL, 0};
 }
 
-static int wrong(struct draft *draft, const char *what, struct str value, const char *right)
+static int gemini_fail_value(
+	struct draft *draft, const char *what, struct str value, const char *right)
 {
 	return fail(draft->err, EINVAL, "line %zu: %s '" SHOW "': %s", draft->line, what,
 		SHOWN(value), right);
@@ -41,15 +42,16 @@ static int add_client(struct draft *draft, struct str name)
 
 	for (size_t i = 0; i < name.n; i++)
 		if (!isgraph((unsigned char)name.p[i]))
-			return wrong(draft, "name", STR("?"),
+			return gemini_fail_value(draft, "name", STR("?"),
 				"expected printable characters without blanks");
 	if (name.n == 0 || name.n >= GEMINI_NAME)
-		return wrong(draft, "name", name, "expected 1 to 63 characters");
+		return gemini_fail_value(draft, "name", name, "expected 1 to 63 characters");
 	for (size_t i = 0; i < gemini->n; i++)
 		if (str_is(name, gemini->client[i].name))
-			return wrong(draft, "name", name, "the name occurs twice");
+			return gemini_fail_value(draft, "name", name, "the name occurs twice");
 	if (gemini->n == GEMINI_CLIENTS)
-		return wrong(draft, "name", name, "the file has more than 1024 clients");
+		return gemini_fail_value(
+			draft, "name", name, "the file has more than 1024 clients");
 	if ((gemini->n & (gemini->n - 1)) == 0) { /* the room is 0 or full: doubles it */
 		void *grown = realloc(
 			gemini->client, (gemini->n ? 2 * gemini->n : 1) * sizeof(*gemini->client));
@@ -66,20 +68,21 @@ static int add_client(struct draft *draft, struct str name)
 	return str_copy(client->name, sizeof(client->name), name);
 }
 
-static int set_share(struct draft *draft, const char *what, struct str text, uint32_t *ret_share)
+static int gemini_set_share(
+	struct draft *draft, const char *what, struct str text, uint32_t *ret_share)
 {
 	uint32_t share;
 
 	if (parse_share(text, &share, NULL) < 0 || share > SPEC_SHARE_ONE)
-		return wrong(draft, what, text, "expected 0 to 1 in steps of 0.001");
+		return gemini_fail_value(draft, what, text, "expected 0 to 1 in steps of 0.001");
 	*ret_share = share;
 	return 0;
 }
 
-static int set_request(struct draft *draft, struct str text)
+static int gemini_set_request(struct draft *draft, struct str text)
 {
 	struct spec *spec = &draft->gemini.client[draft->gemini.n - 1].spec;
-	int r = set_share(draft, "request", text, &spec->request);
+	int r = gemini_set_share(draft, "request", text, &spec->request);
 
 	if (r == 0 && spec->request == 0) {
 		spec->class = SPEC_OPPORTUNISTIC;
@@ -89,23 +92,24 @@ static int set_request(struct draft *draft, struct str text)
 	return r;
 }
 
-static int set_limit(struct draft *draft, struct str text)
+static int gemini_set_limit(struct draft *draft, struct str text)
 {
 	struct spec *spec = &draft->gemini.client[draft->gemini.n - 1].spec;
-	int r = set_share(draft, "limit", text, &spec->limit);
+	int r = gemini_set_share(draft, "limit", text, &spec->limit);
 
 	if (r == 0 && spec->limit == 0)
-		return wrong(draft, "limit", text, "expected 0.001 to 1");
+		return gemini_fail_value(draft, "limit", text, "expected 0.001 to 1");
 	draft->has_limit = true;
 	return r;
 }
 
-static int set_memory(struct draft *draft, struct str text)
+static int gemini_set_memory(struct draft *draft, struct str text)
 {
 	struct spec *spec = &draft->gemini.client[draft->gemini.n - 1].spec;
 
 	if (parse_bytes(text, &spec->memory_bytes, NULL) < 0 || spec->memory_bytes == 0)
-		return wrong(draft, "memory", text, "expected bytes, or a quantity such as 4GiB");
+		return gemini_fail_value(
+			draft, "memory", text, "expected bytes, or a quantity such as 4GiB");
 	draft->has_memory = true;
 	return 0;
 }
@@ -127,11 +131,12 @@ static int finish_client(struct draft *draft)
 	if (!draft->has_limit)
 		spec->limit = SPEC_SHARE_ONE;
 	if (spec->limit < spec->request)
-		return wrong(draft, "client", str_from(client->name),
+		return gemini_fail_value(draft, "client", str_from(client->name),
 			"the limit is below the request; expected request, limit, memory in "
 			"this order");
 	if (!draft->has_memory)
-		return wrong(draft, "client", str_from(client->name), "the memory is missing");
+		return gemini_fail_value(
+			draft, "client", str_from(client->name), "the memory is missing");
 	spec->priority = spec->class == SPEC_OPPORTUNISTIC ? 0 : 50;
 	return 0;
 }
@@ -149,14 +154,14 @@ static int parse_row(struct draft *draft, struct str line)
 				"limit and bytes of memory",
 				draft->line, i);
 	if (str_word(&line, &more))
-		return wrong(draft, "word", more, "unexpected word after the memory");
+		return gemini_fail_value(draft, "word", more, "unexpected word after the memory");
 	r = add_client(draft, word[0]);
 	if (r == 0)
-		r = set_request(draft, word[1]);
+		r = gemini_set_request(draft, word[1]);
 	if (r == 0)
-		r = set_limit(draft, word[2]);
+		r = gemini_set_limit(draft, word[2]);
 	if (r == 0)
-		r = set_memory(draft, word[3]);
+		r = gemini_set_memory(draft, word[3]);
 	return r < 0 ? r : finish_client(draft);
 }
 
@@ -171,24 +176,24 @@ static int parse_setting(struct draft *draft, struct str line)
 		if (r < 0)
 			return r;
 		if (!str_skip_suffix(&line, STR("]")))
-			return wrong(draft, "section", line, "no ']' ends the section");
+			return gemini_fail_value(draft, "section", line, "no ']' ends the section");
 		return add_client(draft, str_trim(line));
 	}
 	if (key.n == line.n)
-		return wrong(draft, "setting", line, "expected Key=value");
+		return gemini_fail_value(draft, "setting", line, "expected Key=value");
 	value = str_trim((struct str){line.p + key.n + 1, line.n - key.n - 1});
 	key = str_trim(key);
 	if (str_is(key, "MinUtil"))
-		return set_request(draft, value);
+		return gemini_set_request(draft, value);
 	if (str_is(key, "MaxUtil"))
-		return set_limit(draft, value);
+		return gemini_set_limit(draft, value);
 	if (str_is(key, "MemoryLimit"))
-		return set_memory(draft, value);
-	return wrong(draft, "setting", key, "expected MinUtil, MaxUtil or MemoryLimit");
+		return gemini_set_memory(draft, value);
+	return gemini_fail_value(draft, "setting", key, "expected MinUtil, MaxUtil or MemoryLimit");
 }
 
 /* The next line that is not empty. */
-static bool next_line(struct draft *draft, struct str *text, struct str *ret_line)
+static bool gemini_next_line(struct draft *draft, struct str *text, struct str *ret_line)
 {
 	struct str line;
 
@@ -211,11 +216,12 @@ static int parse_rows(struct draft *draft, struct str first, struct str text)
 	int r;
 
 	if (parse_uint(first, 0, GEMINI_CLIENTS, &n, NULL) < 0)
-		return wrong(
+		return gemini_fail_value(
 			draft, "first line", first, "expected the number of clients, 0 to 1024");
-	while (next_line(draft, &text, &line)) {
+	while (gemini_next_line(draft, &text, &line)) {
 		if (draft->gemini.n == n)
-			return wrong(draft, "client", line, "the first line says fewer clients");
+			return gemini_fail_value(
+				draft, "client", line, "the first line says fewer clients");
 		r = parse_row(draft, line);
 		if (r < 0)
 			return r;
@@ -234,7 +240,7 @@ static int parse_sections(struct draft *draft, struct str line, struct str text)
 
 		if (r < 0)
 			return r;
-	} while (next_line(draft, &text, &line));
+	} while (gemini_next_line(draft, &text, &line));
 	return finish_client(draft);
 }
 
@@ -244,7 +250,7 @@ int gemini_parse(struct str text, struct gemini *ret_gemini, struct error *err)
 	struct str line;
 	int r = 0;
 
-	if (next_line(&draft, &text, &line))
+	if (gemini_next_line(&draft, &text, &line))
 		r = line.p[0] == '[' ? parse_sections(&draft, line, text)
 				     : parse_rows(&draft, line, text);
 	if (r < 0) {

@@ -137,7 +137,7 @@ uint32_t manifest_main(const struct manifest *pod)
 	return i != MANIFEST_NONE ? i : main_where(pod, is_any);
 }
 
-static int check_list(struct manifest_list list, const char *what, struct error *err)
+static int manifest_check_list(struct manifest_list list, const char *what, struct error *err)
 {
 	if (list.n > MANIFEST_ENTRIES_MAX)
 		return fail(err, EINVAL, "%s: the list has %u entries; at most %u are allowed",
@@ -145,7 +145,7 @@ static int check_list(struct manifest_list list, const char *what, struct error 
 	return 0;
 }
 
-static int check_container(const struct manifest_container *c, struct error *err)
+static int manifest_check_container(const struct manifest_container *c, struct error *err)
 {
 	int r;
 
@@ -153,17 +153,17 @@ static int check_container(const struct manifest_container *c, struct error *err
 		return fail(err, EINVAL,
 			"container '" SHOW "': expected a name of 1 to %u characters",
 			SHOWN(c->name), MANIFEST_CONTAINER_NAME_MAX);
-	r = check_list(c->requests, "requests", err);
-	r = r < 0 ? r : check_list(c->limits, "limits", err);
-	r = r < 0 ? r : check_list(c->env, "env", err);
+	r = manifest_check_list(c->requests, "requests", err);
+	r = r < 0 ? r : manifest_check_list(c->limits, "limits", err);
+	r = r < 0 ? r : manifest_check_list(c->env, "env", err);
 	return r < 0 ? fail_within(err, r, "container " SHOW, SHOWN(c->name)) : 0;
 }
 
 int manifest_check(const struct manifest *pod, struct error *err)
 {
-	int r = check_list(pod->labels, "labels", err);
+	int r = manifest_check_list(pod->labels, "labels", err);
 
-	r = r < 0 ? r : check_list(pod->annotations, "annotations", err);
+	r = r < 0 ? r : manifest_check_list(pod->annotations, "annotations", err);
 	if (r < 0)
 		return r;
 	if (pod->n_containers > MANIFEST_CONTAINERS_MAX)
@@ -174,7 +174,7 @@ int manifest_check(const struct manifest *pod, struct error *err)
 		return fail(err, EINVAL, "a name has %zu characters; at most %u are allowed",
 			MAX(MAX(pod->ns.n, pod->name.n), pod->node.n), MANIFEST_NAME_MAX);
 	for (uint32_t i = 0; r == 0 && i < pod->n_containers; i++)
-		r = check_container(&pod->container[i], err);
+		r = manifest_check_container(&pod->container[i], err);
 	return r;
 }
 
@@ -203,7 +203,7 @@ int manifest_resource(const struct manifest *pod, uint32_t container, const char
 	return 1;
 }
 
-static uint64_t add(uint64_t a, uint64_t b)
+static uint64_t manifest_add_saturated(uint64_t a, uint64_t b)
 {
 	return a > UINT64_MAX - b ? UINT64_MAX : a + b;
 }
@@ -211,18 +211,20 @@ static uint64_t add(uint64_t a, uint64_t b)
 void manifest_sum_add(struct manifest_sum *sum, enum manifest_kind kind, uint64_t need)
 {
 	switch (kind) {
-	case MANIFEST_MAIN: sum->main = add(sum->main, need); break;
+	case MANIFEST_MAIN: sum->main = manifest_add_saturated(sum->main, need); break;
 	case MANIFEST_SIDECAR:
-		sum->sidecars = add(sum->sidecars, need);
+		sum->sidecars = manifest_add_saturated(sum->sidecars, need);
 		sum->most = MAX(sum->most, sum->sidecars);
 		break;
-	case MANIFEST_INIT: sum->most = MAX(sum->most, add(sum->sidecars, need)); break;
+	case MANIFEST_INIT:
+		sum->most = MAX(sum->most, manifest_add_saturated(sum->sidecars, need));
+		break;
 	}
 }
 
 uint64_t manifest_sum_value(const struct manifest_sum *sum)
 {
-	return MAX(sum->most, add(sum->main, sum->sidecars));
+	return MAX(sum->most, manifest_add_saturated(sum->main, sum->sidecars));
 }
 
 uint64_t manifest_add_up(const struct manifest *pod, const uint64_t *need)

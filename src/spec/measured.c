@@ -26,7 +26,7 @@ int measured_format(const struct measured *measured, struct buf *out)
 	return buf_error(out);
 }
 
-static int parse_device(struct str text, struct measured_device *ret)
+static int measured_parse_device(struct str text, struct measured_device *ret)
 {
 	struct str share;
 	uint64_t permille;
@@ -39,7 +39,7 @@ static int parse_device(struct str text, struct measured_device *ret)
 	return 0;
 }
 
-static int parse(struct str word, struct measured *ret)
+static int measured_parse_word(struct str word, struct measured *ret)
 {
 	struct str values = word, name, value;
 
@@ -49,7 +49,8 @@ static int parse(struct str word, struct measured *ret)
 	if (!ret->uid.n || !ret->container.n || !values.n)
 		return -EINVAL;
 	for (ret->n = 0; str_split(&values, ',', &value); ret->n++)
-		if (ret->n == SPEC_DEVICES_MAX || parse_device(value, &ret->device[ret->n]) < 0)
+		if (ret->n == SPEC_DEVICES_MAX ||
+			measured_parse_device(value, &ret->device[ret->n]) < 0)
 			return -EINVAL;
 	return 0;
 }
@@ -61,7 +62,7 @@ int measured_next(struct str *rest, struct measured *ret_measured, struct error 
 
 	if (!str_word(rest, &word))
 		return 0;
-	if (parse(word, &m) < 0)
+	if (measured_parse_word(word, &m) < 0)
 		return fail(err, EINVAL,
 			"'%" STR_FMT "': expected UID/CONTAINER=SHARE:BYTES, such as "
 			"1b4e-28ba/main=300:1073741824",

@@ -48,7 +48,7 @@ static const struct {
 	{"Ei", 0, 60},
 };
 
-static bool is_digit(char c)
+static bool quantity_is_digit(char c)
 {
 	return c >= '0' && c <= '9';
 }
@@ -79,7 +79,7 @@ static int take_digits(struct str *rest, struct number *ret)
 			in_fraction = true;
 			continue;
 		}
-		if (!is_digit(c))
+		if (!quantity_is_digit(c))
 			break;
 		has_digit = true;
 		n.exponent -= in_fraction;
@@ -112,7 +112,7 @@ static bool take_exponent(struct str text, int *ret_exponent)
 	if (!is_negative)
 		str_skip_prefix(&text, STR("+"));
 	for (size_t i = 0; i < text.n; i++) {
-		if (!is_digit(text.p[i]))
+		if (!quantity_is_digit(text.p[i]))
 			return false;
 		value = MIN(value * 10 + (text.p[i] - '0'), EXPONENT_MAX);
 	}
@@ -137,7 +137,7 @@ static int take_unit(struct str text, struct number *number)
 }
 
 /* The number as an integer, rounded up; -ERANGE above INT64_MAX. */
-static int multiply(struct number n, uint64_t *ret, bool *ret_is_rounded)
+static int quantity_multiply(struct number n, uint64_t *ret, bool *ret_is_rounded)
 {
 	const unsigned __int128 most = (unsigned __int128)1 << 124;
 	bool is_rounded = false;
@@ -170,8 +170,8 @@ static int multiply(struct number n, uint64_t *ret, bool *ret_is_rounded)
 	return 0;
 }
 
-static int parse(struct str text, uint64_t per_unit, uint64_t *ret_value, bool *ret_is_rounded,
-	struct error *err)
+static int quantity_parse_text(struct str text, uint64_t per_unit, uint64_t *ret_value,
+	bool *ret_is_rounded, struct error *err)
 {
 	struct number number;
 	struct str rest = text;
@@ -190,7 +190,7 @@ static int parse(struct str text, uint64_t per_unit, uint64_t *ret_value, bool *
 		number.exponent++;
 	}
 	if (r == 0)
-		r = multiply(number, ret_value, ret_is_rounded);
+		r = quantity_multiply(number, ret_value, ret_is_rounded);
 	if (r == -EINVAL)
 		return fail(err, EINVAL,
 			SHOW " is not a quantity; expected a number such as 2, 0.5, 500m or 4Gi",
@@ -202,7 +202,7 @@ int quantity_parse(struct str text, uint64_t per_unit, uint64_t *ret_value, stru
 {
 	bool is_rounded;
 	uint64_t value;
-	int r = parse(text, per_unit, &value, &is_rounded, err);
+	int r = quantity_parse_text(text, per_unit, &value, &is_rounded, err);
 
 	if (r < 0)
 		return r;
@@ -219,7 +219,7 @@ int quantity_parse_up(struct str text, uint64_t per_unit, int64_t *ret_value, st
 {
 	bool is_rounded;
 	uint64_t value;
-	int r = parse(text, per_unit, &value, &is_rounded, err);
+	int r = quantity_parse_text(text, per_unit, &value, &is_rounded, err);
 
 	if (r == 0)
 		*ret_value = (int64_t)value;
@@ -227,7 +227,7 @@ int quantity_parse_up(struct str text, uint64_t per_unit, int64_t *ret_value, st
 }
 
 /* names[i] is the unit of step^i. */
-static const char *format(
+static const char *quantity_format_step(
 	uint64_t value, uint64_t step, const char *const *names, size_t n_names, char *ret)
 {
 	size_t i = 0;
@@ -245,13 +245,14 @@ static const char *const binary_names[] = {"", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei
 
 const char *quantity_format_milli(uint64_t milli, char ret[QUANTITY_SIZE])
 {
-	return format(milli, 1000, decimal_names, ARRAY_SIZE(decimal_names), ret);
+	return quantity_format_step(milli, 1000, decimal_names, ARRAY_SIZE(decimal_names), ret);
 }
 
 /* Kubernetes writes less than 1024 bytes with a decimal unit. */
 const char *quantity_format_bytes(uint64_t bytes, char ret[QUANTITY_SIZE])
 {
 	if (bytes < 1024)
-		return format(bytes, 1000, decimal_names + 1, ARRAY_SIZE(decimal_names) - 1, ret);
-	return format(bytes, 1024, binary_names, ARRAY_SIZE(binary_names), ret);
+		return quantity_format_step(
+			bytes, 1000, decimal_names + 1, ARRAY_SIZE(decimal_names) - 1, ret);
+	return quantity_format_step(bytes, 1024, binary_names, ARRAY_SIZE(binary_names), ret);
 }

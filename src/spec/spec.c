@@ -48,7 +48,7 @@ static const char *const mode_names[] = {
 };
 
 /* The index of `value` among the names, or -1. */
-static int find_name(const char *const *names, size_t n, const char *value)
+static int spec_find_name(const char *const *names, size_t n, const char *value)
 {
 	for (size_t i = 0; i < n; i++)
 		if (!strcmp(names[i], value))
@@ -56,7 +56,7 @@ static int find_name(const char *const *names, size_t n, const char *value)
 	return -1;
 }
 
-static int set_request(struct spec *spec, const char *value, struct error *err)
+static int spec_set_request(struct spec *spec, const char *value, struct error *err)
 {
 	uint32_t request;
 
@@ -80,7 +80,7 @@ static int set_request(struct spec *spec, const char *value, struct error *err)
 	return 0;
 }
 
-static int set_limit(struct spec *spec, const char *value, struct error *err)
+static int spec_set_limit(struct spec *spec, const char *value, struct error *err)
 {
 	uint32_t limit;
 
@@ -93,7 +93,7 @@ static int set_limit(struct spec *spec, const char *value, struct error *err)
 	return 0;
 }
 
-static int set_count(struct spec *spec, const char *value, struct error *err)
+static int spec_set_count(struct spec *spec, const char *value, struct error *err)
 {
 	uint64_t count;
 
@@ -104,7 +104,7 @@ static int set_count(struct spec *spec, const char *value, struct error *err)
 	return 0;
 }
 
-static int set_memory(struct spec *spec, const char *value, struct error *err)
+static int spec_set_memory(struct spec *spec, const char *value, struct error *err)
 {
 	struct str text = str_from(value);
 	uint32_t permille = 0;
@@ -124,9 +124,9 @@ static int set_memory(struct spec *spec, const char *value, struct error *err)
 	return 0;
 }
 
-static int set_memory_policy(struct spec *spec, const char *value, struct error *err)
+static int spec_set_memory_policy(struct spec *spec, const char *value, struct error *err)
 {
-	int policy = find_name(memory_policy_names, ARRAY_SIZE(memory_policy_names), value);
+	int policy = spec_find_name(memory_policy_names, ARRAY_SIZE(memory_policy_names), value);
 
 	if (policy < 0)
 		return fail(
@@ -135,9 +135,9 @@ static int set_memory_policy(struct spec *spec, const char *value, struct error 
 	return 0;
 }
 
-static int set_class(struct spec *spec, const char *value, struct error *err)
+static int spec_set_class(struct spec *spec, const char *value, struct error *err)
 {
-	int class = find_name(class_names, ARRAY_SIZE(class_names), value);
+	int class = spec_find_name(class_names, ARRAY_SIZE(class_names), value);
 
 	if (class < 0)
 		return fail(err, EINVAL,
@@ -149,7 +149,7 @@ static int set_class(struct spec *spec, const char *value, struct error *err)
 	return 0;
 }
 
-static int set_priority(struct spec *spec, const char *value, struct error *err)
+static int spec_set_priority(struct spec *spec, const char *value, struct error *err)
 {
 	uint64_t priority;
 
@@ -160,9 +160,9 @@ static int set_priority(struct spec *spec, const char *value, struct error *err)
 	return 0;
 }
 
-static int set_mode(struct spec *spec, const char *value, struct error *err)
+static int spec_set_mode(struct spec *spec, const char *value, struct error *err)
 {
-	int mode = find_name(mode_names, ARRAY_SIZE(mode_names), value);
+	int mode = spec_find_name(mode_names, ARRAY_SIZE(mode_names), value);
 
 	if (mode < 0)
 		return fail(err, EINVAL, "mode " SHOW ": expected auto, exclusive, local or remote",
@@ -172,7 +172,7 @@ static int set_mode(struct spec *spec, const char *value, struct error *err)
 }
 
 /* Only printable ASCII, because names appear on terminals and in JSON. */
-static int set_text(
+static int spec_set_text(
 	char *text, size_t size, const char *field, const char *value, struct error *err)
 {
 	size_t n = strlen(value);
@@ -190,16 +190,16 @@ static int set_text(
 	return 0;
 }
 
-static int set_label(
+static int spec_set_label(
 	char *label, size_t size, const char *field, const char *value, struct error *err)
 {
 	if (!value[0])
 		return fail(err, EINVAL, "%s '': expected 1 to %zu characters", field, size - 1);
-	return set_text(label, size, field, value, err);
+	return spec_set_text(label, size, field, value, err);
 }
 
 /* Cuts the next item off a pattern: the name and its signs. False after the last. */
-static bool next_item(struct str *rest, struct str *ret_name, bool *ret_not, bool *ret_whole)
+static bool spec_next_item(struct str *rest, struct str *ret_name, bool *ret_not, bool *ret_whole)
 {
 	if (!str_split(rest, ',', ret_name))
 		return false;
@@ -210,60 +210,60 @@ static bool next_item(struct str *rest, struct str *ret_name, bool *ret_not, boo
 	return true;
 }
 
-static int set_pattern(char *pattern, const char *field, const char *value, struct error *err)
+static int spec_set_pattern(char *pattern, const char *field, const char *value, struct error *err)
 {
 	struct str rest = str_from(value), name;
 	bool is_not, is_whole;
 
-	while (next_item(&rest, &name, &is_not, &is_whole))
+	while (spec_next_item(&rest, &name, &is_not, &is_whole))
 		if (!name.n)
 			return fail(err, EINVAL,
 				"%s " SHOW ": expected 1 to %u characters: names separated by "
 				"commas, !NAME to exclude a name",
 				field, value, SPEC_PATTERN - 1);
-	return set_text(pattern, SPEC_PATTERN, field, value, err);
+	return spec_set_text(pattern, SPEC_PATTERN, field, value, err);
 }
 
-static int set_model(struct spec *spec, const char *value, struct error *err)
+static int spec_set_model(struct spec *spec, const char *value, struct error *err)
 {
-	return set_pattern(spec->model, "model", value, err);
+	return spec_set_pattern(spec->model, "model", value, err);
 }
 
-static int set_device(struct spec *spec, const char *value, struct error *err)
+static int spec_set_device(struct spec *spec, const char *value, struct error *err)
 {
-	return set_pattern(spec->device, "device", value, err);
+	return spec_set_pattern(spec->device, "device", value, err);
 }
 
-static int set_preferred_anti_affinity(struct spec *spec, const char *value, struct error *err)
+static int spec_set_preferred_anti_affinity(struct spec *spec, const char *value, struct error *err)
 {
-	return set_label(
+	return spec_set_label(
 		spec->preferred_anti_affinity, SPEC_LABEL, "preferred-anti-affinity", value, err);
 }
 
-static int set_affinity(struct spec *spec, const char *value, struct error *err)
+static int spec_set_affinity(struct spec *spec, const char *value, struct error *err)
 {
-	return set_label(spec->affinity, SPEC_LABEL, "affinity", value, err);
+	return spec_set_label(spec->affinity, SPEC_LABEL, "affinity", value, err);
 }
 
-static int set_anti_affinity(struct spec *spec, const char *value, struct error *err)
+static int spec_set_anti_affinity(struct spec *spec, const char *value, struct error *err)
 {
-	return set_label(spec->anti_affinity, SPEC_LABEL, "anti-affinity", value, err);
+	return spec_set_label(spec->anti_affinity, SPEC_LABEL, "anti-affinity", value, err);
 }
 
-static int set_exclusion(struct spec *spec, const char *value, struct error *err)
+static int spec_set_exclusion(struct spec *spec, const char *value, struct error *err)
 {
-	int r = set_text(spec->exclusion, SPEC_LABEL, "exclusion", value, err);
+	int r = spec_set_text(spec->exclusion, SPEC_LABEL, "exclusion", value, err);
 
 	spec->has_exclusion |= r == 0;
 	return r;
 }
 
-static int set_group(struct spec *spec, const char *value, struct error *err)
+static int spec_set_group(struct spec *spec, const char *value, struct error *err)
 {
-	return set_label(spec->group, SPEC_GROUP, "group", value, err);
+	return spec_set_label(spec->group, SPEC_GROUP, "group", value, err);
 }
 
-static int set_group_size(struct spec *spec, const char *value, struct error *err)
+static int spec_set_group_size(struct spec *spec, const char *value, struct error *err)
 {
 	uint64_t size;
 
@@ -274,7 +274,7 @@ static int set_group_size(struct spec *spec, const char *value, struct error *er
 	return 0;
 }
 
-static int set_group_threshold(struct spec *spec, const char *value, struct error *err)
+static int spec_set_group_threshold(struct spec *spec, const char *value, struct error *err)
 {
 	uint32_t permille;
 
@@ -312,7 +312,7 @@ static bool parse_rate(struct str text, uint32_t *ret_mbit)
 	return false;
 }
 
-static bool parse_latency(struct str text, uint32_t *ret_us)
+static bool spec_parse_latency(struct str text, uint32_t *ret_us)
 {
 	uint64_t ns;
 
@@ -323,14 +323,14 @@ static bool parse_latency(struct str text, uint32_t *ret_us)
 	return true;
 }
 
-static int set_network(struct spec *spec, const char *value, struct error *err)
+static int spec_set_network(struct spec *spec, const char *value, struct error *err)
 {
 	struct str rest = str_from(value), part;
 	uint32_t mbit = 0, us = 0;
 
 	while (str_split(&rest, ',', &part)) {
 		part = str_trim(part);
-		if ((!mbit && parse_rate(part, &mbit)) || (!us && parse_latency(part, &us)))
+		if ((!mbit && parse_rate(part, &mbit)) || (!us && spec_parse_latency(part, &us)))
 			continue;
 		return fail(err, EINVAL,
 			"network " SHOW
@@ -343,8 +343,8 @@ static int set_network(struct spec *spec, const char *value, struct error *err)
 	return 0;
 }
 
-#define ROW(field, help) {#field, help, false, set_##field},
-#define CLUSTER_ROW(field, help) {#field, help, true, set_##field},
+#define ROW(field, help) {#field, help, false, spec_set_##field},
+#define CLUSTER_ROW(field, help) {#field, help, true, spec_set_##field},
 static const struct {
 	const char *name, *help;
 	bool is_cluster;
@@ -369,7 +369,7 @@ void spec_init(struct spec *ret_spec)
 	};
 }
 
-static int set_field(
+static int spec_set_field(
 	struct spec *spec, const char *field, const char *value, bool is_cluster, struct error *err)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(fields); i++) {
@@ -394,12 +394,12 @@ static int set_field(
 
 int spec_set(struct spec *spec, const char *field, const char *value, struct error *err)
 {
-	return set_field(spec, field, value, false, err);
+	return spec_set_field(spec, field, value, false, err);
 }
 
 int spec_set_cluster(struct spec *spec, const char *field, const char *value, struct error *err)
 {
-	return set_field(spec, field, value, true, err);
+	return spec_set_field(spec, field, value, true, err);
 }
 
 const char *spec_field_name(size_t i, char ret[static SPEC_FIELD])
@@ -538,19 +538,20 @@ bool spec_is_same(const struct spec *a, const struct spec *b)
 }
 
 /* Compares model names: '-' and '_' count as blanks. */
-static int plain(char c)
+static int spec_plain_char(char c)
 {
 	return c == '-' || c == '_' ? ' ' : tolower((unsigned char)c);
 }
 
-static bool is_model(struct str wished, bool is_whole, const char *model)
+static bool spec_is_model(struct str wished, bool is_whole, const char *model)
 {
 	const size_t n = strlen(model);
 
 	for (size_t at = 0; at + wished.n <= n; at++) {
 		size_t i = 0;
 
-		while (i < wished.n && plain(wished.p[i]) == plain(model[at + i]))
+		while (i < wished.n &&
+			spec_plain_char(wished.p[i]) == spec_plain_char(model[at + i]))
 			i++;
 		if (i == wished.n && (!is_whole || i == n))
 			return true;
@@ -560,18 +561,18 @@ static bool is_model(struct str wished, bool is_whole, const char *model)
 	return false;
 }
 
-static bool is_uuid(struct str wished, bool is_whole, const char *uuid)
+static bool spec_is_uuid(struct str wished, bool is_whole, const char *uuid)
 {
 	return wished.n == strlen(uuid) && !strncasecmp(wished.p, uuid, wished.n);
 }
 
-static bool fits(
+static bool spec_fits_pattern(
 	const char *pattern, bool (*is_named)(struct str, bool, const char *), const char *name)
 {
 	struct str rest = str_from(pattern), wished;
 	bool is_not, is_whole, wants_one = false, is_one = false;
 
-	while (pattern[0] && next_item(&rest, &wished, &is_not, &is_whole)) {
+	while (pattern[0] && spec_next_item(&rest, &wished, &is_not, &is_whole)) {
 		bool is_that = is_named(wished, is_whole, name);
 
 		if (is_not && is_that)
@@ -584,12 +585,12 @@ static bool fits(
 
 bool spec_model_fits(const struct spec *spec, const char *model)
 {
-	return fits(spec->model, is_model, model);
+	return spec_fits_pattern(spec->model, spec_is_model, model);
 }
 
 bool spec_device_fits(const struct spec *spec, const char *uuid)
 {
-	return fits(spec->device, is_uuid, uuid);
+	return spec_fits_pattern(spec->device, spec_is_uuid, uuid);
 }
 
 uint32_t spec_devices_named(const struct spec *spec)
@@ -598,7 +599,7 @@ uint32_t spec_devices_named(const struct spec *spec)
 	bool is_not, is_whole;
 	uint32_t n = 0;
 
-	while (spec->device[0] && next_item(&rest, &name, &is_not, &is_whole))
+	while (spec->device[0] && spec_next_item(&rest, &name, &is_not, &is_whole))
 		n += !is_not;
 	return n;
 }
@@ -671,13 +672,14 @@ const char *spec_mode_name(enum spec_mode mode)
 	return (size_t)mode < ARRAY_SIZE(mode_names) ? mode_names[mode] : "unknown";
 }
 
-char *spec_met_format(const char *label, uint32_t n_met, char ret[static SPEC_MET])
+char *spec_conflicts_format(
+	const char *label, uint32_t n_conflicts, char ret[static SPEC_CONFLICTS])
 {
 	ret[0] = '\0';
-	if (n_met)
-		snprintf(ret, SPEC_MET,
+	if (n_conflicts)
+		snprintf(ret, SPEC_CONFLICTS,
 			"beside %u tenant%s that preferred-anti-affinity '%.63s' would keep apart",
-			n_met, n_met == 1 ? "" : "s", label);
+			n_conflicts, n_conflicts == 1 ? "" : "s", label);
 	return ret;
 }
 

@@ -162,10 +162,11 @@ uint64_t spec_memory_whole(uint64_t bytes);
 
 /*
  * "beside 2 tenants that preferred-anti-affinity 'a' would keep apart": tells users that placement
- * could not honour the preference; "" if n_met is 0. Returns ret.
+ * could not honour the preference; "" if n_conflicts is 0. Returns ret.
  */
-#define SPEC_MET 160u
-char *spec_met_format(const char *label, uint32_t n_met, char ret[static SPEC_MET]);
+#define SPEC_CONFLICTS 160u
+char *spec_conflicts_format(
+	const char *label, uint32_t n_conflicts, char ret[static SPEC_CONFLICTS]);
 
 const char *spec_class_name(enum spec_class class);
 const char *spec_memory_policy_name(enum spec_memory_policy policy);

@@ -64,7 +64,8 @@ struct passed {
 };
 
 /* Receives one message; the caller owns its descriptors, even if the message was truncated. */
-static ssize_t receive(int sock, void *p, size_t n, struct passed *passed, int *ret_flags)
+static ssize_t closer_receive_fds(
+	int sock, void *p, size_t n, struct passed *passed, int *ret_flags)
 {
 	union {
 		/* After closer_shut() each packet has credentials. */
@@ -97,7 +98,7 @@ static ssize_t receive(int sock, void *p, size_t n, struct passed *passed, int *
 	return got;
 }
 
-static void close_all(struct passed *passed)
+static void closer_close_all(struct passed *passed)
 {
 	for (size_t i = 0; i < passed->n; i++) {
 		forget_linger(passed->fd[i]);
@@ -118,7 +119,8 @@ static void run_receive(struct closer_job *job)
 {
 	struct passed passed;
 	int flags;
-	ssize_t n = receive(job->sock, job->packet, sizeof(job->packet), &passed, &flags);
+	ssize_t n = closer_receive_fds(
+		job->sock, job->packet, sizeof(job->packet), &passed, &flags);
 
 	if (n >= 0 && (flags & (MSG_TRUNC | MSG_CTRUNC) || passed.n > FD_PASS_MAX))
 		n = -EMSGSIZE;
@@ -126,7 +128,7 @@ static void run_receive(struct closer_job *job)
 		n = -EBADF;
 	job->result = (int)n;
 	if (n < 0) {
-		close_all(&passed);
+		closer_close_all(&passed);
 		return;
 	}
 	memcpy(job->fds.fd, passed.fd, passed.n * sizeof(int));
@@ -153,12 +155,13 @@ static void run_close(struct closer_job *job)
 	 * Reads until the queue is empty, because descriptors that the kernel closes with the
 	 * socket would linger.
 	 */
-	while (receive(job->sock, &byte, sizeof(byte), &passed, &flags) >= 0 && !passed.is_end)
-		close_all(&passed);
+	while (closer_receive_fds(job->sock, &byte, sizeof(byte), &passed, &flags) >= 0 &&
+		!passed.is_end)
+		closer_close_all(&passed);
 	job->sock = fd_close(job->sock);
 }
 
-static void make_ready(struct closer *c, struct closer_queue *q)
+static void closer_make_ready(struct closer *c, struct closer_queue *q)
 {
 	if (q->is_ready || q->is_busy || TAILQ_EMPTY(&q->jobs))
 		return;
@@ -208,7 +211,7 @@ static void *closer_main(void *arg)
 		TAILQ_INSERT_TAIL(&c->finished, job, link);
 		if (!job->fds.n) {
 			job->queue->is_busy = false;
-			make_ready(c, job->queue);
+			closer_make_ready(c, job->queue);
 		}
 		if (c->is_ending)
 			pthread_cond_signal(&c->left);
@@ -233,7 +236,7 @@ static void add_thread(struct closer *c)
 	c->n_idle++;
 }
 
-static void submit(struct closer *c, struct closer_job *job, bool is_first)
+static void closer_submit_job(struct closer *c, struct closer_job *job, bool is_first)
 {
 	struct closer_queue *q = job->queue;
 
@@ -244,7 +247,7 @@ static void submit(struct closer *c, struct closer_job *job, bool is_first)
 	} else {
 		TAILQ_INSERT_TAIL(&q->jobs, job, link);
 	}
-	make_ready(c, q);
+	closer_make_ready(c, q);
 	if (c->n_ready > c->n_idle && c->n_threads < CLOSER_THREADS_MAX)
 		add_thread(c);
 	pthread_mutex_unlock(&c->lock);
@@ -258,7 +261,7 @@ void closer_receive(struct closer *c, struct closer_queue *q, struct closer_job 
 	job->done = done;
 	job->sock = sock;
 	job->fds.n = 0;
-	submit(c, job, false);
+	closer_submit_job(c, job, false);
 }
 
 void closer_give_back(
@@ -266,7 +269,7 @@ void closer_give_back(
 {
 	job->run = run_give_back;
 	job->done = done;
-	submit(c, job, true);
+	closer_submit_job(c, job, true);
 }
 
 void closer_close(struct closer *c, struct closer_queue *q, struct closer_job *job, int sock,
@@ -277,7 +280,7 @@ void closer_close(struct closer *c, struct closer_queue *q, struct closer_job *j
 	job->done = done;
 	job->sock = sock;
 	job->fds.n = 0;
-	submit(c, job, false);
+	closer_submit_job(c, job, false);
 }
 
 /* Has a queue of its own: the tenant whose socket it was has ended. */
@@ -305,10 +308,10 @@ void closer_close_listener(struct closer *c, int sock)
 		.done = free_listener_job,
 		.data = l,
 		.sock = sock};
-	submit(c, &l->job, false);
+	closer_submit_job(c, &l->job, false);
 }
 
-static void call_done(struct closer *c)
+static void closer_call_done(struct closer *c)
 {
 	for (;;) {
 		struct closer_job *job;
@@ -324,14 +327,14 @@ static void call_done(struct closer *c)
 	}
 }
 
-static void on_event(struct loop_io *io, uint32_t events)
+static void closer_on_event(struct loop_io *io, uint32_t events)
 {
 	struct closer *c = io->data;
 	uint64_t n;
 
 	if (read(c->event_fd, &n, sizeof(n)) < 0 && errno != EAGAIN)
 		return;
-	call_done(c);
+	closer_call_done(c);
 }
 
 void closer_queue_init(struct closer_queue *q)
@@ -388,7 +391,8 @@ int closer_new(struct loop *loop, struct closer **ret_closer)
 	TAILQ_INIT(&c->finished);
 	c->io.data = c;
 	c->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	r = c->event_fd < 0 ? -errno : loop_add_io(loop, &c->io, c->event_fd, EPOLLIN, on_event);
+	r = c->event_fd < 0 ? -errno
+			    : loop_add_io(loop, &c->io, c->event_fd, EPOLLIN, closer_on_event);
 	if (r < 0) {
 		fd_close(c->event_fd);
 		free(c);
@@ -421,7 +425,7 @@ void closer_leave(struct closer *c)
 		while (!is_over && c->n_threads && TAILQ_EMPTY(&c->finished))
 			is_over = pthread_cond_timedwait(&c->left, &c->lock, &until) == ETIMEDOUT;
 		pthread_mutex_unlock(&c->lock);
-		call_done(c);
+		closer_call_done(c);
 		pthread_mutex_lock(&c->lock);
 	}
 	is_left = c->n_threads;

@@ -33,7 +33,7 @@ struct worker {
 	struct loop_io io;
 };
 
-static struct worker_job *queue_take(struct queue *q)
+static struct worker_job *worker_queue_take(struct queue *q)
 {
 	struct worker_job *job = STAILQ_FIRST(q);
 
@@ -49,7 +49,7 @@ static void *worker_main(void *arg)
 
 	pthread_mutex_lock(&w->lock);
 	for (;;) {
-		struct worker_job *job = queue_take(&w->todo);
+		struct worker_job *job = worker_queue_take(&w->todo);
 
 		if (!job) {
 			if (w->is_ending)
@@ -74,7 +74,7 @@ static void call_finished(struct worker *w)
 
 	for (;;) {
 		pthread_mutex_lock(&w->lock);
-		job = queue_take(&w->finished);
+		job = worker_queue_take(&w->finished);
 		pthread_mutex_unlock(&w->lock);
 		if (!job)
 			return;
@@ -82,7 +82,7 @@ static void call_finished(struct worker *w)
 	}
 }
 
-static void on_event(struct loop_io *io, uint32_t events)
+static void worker_on_event(struct loop_io *io, uint32_t events)
 {
 	struct worker *w = io->data;
 	uint64_t n;
@@ -110,7 +110,7 @@ int worker_new(struct loop *loop, struct worker **ret_worker)
 	pthread_mutex_init(&w->lock, NULL);
 	pthread_cond_init(&w->wake, NULL);
 	w->io.data = w;
-	r = loop_add_io(loop, &w->io, w->event_fd, EPOLLIN, on_event);
+	r = loop_add_io(loop, &w->io, w->event_fd, EPOLLIN, worker_on_event);
 	if (r < 0) {
 		close(w->event_fd);
 		free(w);

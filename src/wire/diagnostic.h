@@ -7,24 +7,24 @@
 #ifndef WIRE_DIAGNOSTIC_H
 #define WIRE_DIAGNOSTIC_H
 
-enum words_kind {
-	WORDS_NOTE,
-	WORDS_END,    /* this process has lost its GPU for good */
-	WORDS_NO_GPU, /* why there is no GPU; shown after WORDS_NO_GPU_TEXT */
+enum diagnostic_kind {
+	DIAGNOSTIC_NOTE,
+	DIAGNOSTIC_END,    /* this process has lost its GPU for good */
+	DIAGNOSTIC_NO_GPU, /* why there is no GPU; shown after DIAGNOSTIC_NO_GPU_TEXT */
 };
-#define WORDS_NO_GPU_TEXT "no GPU for this program: "
+#define DIAGNOSTIC_NO_GPU_TEXT "no GPU for this program: "
 
 /*
  * Receives a message without newline, borrowed, which is also on stderr. Called in any thread that
  * calls the driver, or in a thread of the library. It may end the process, and must not call the
  * driver.
  */
-typedef void words_listener(const char *words, enum words_kind kind);
+typedef void diagnostic_listener(const char *words, enum diagnostic_kind kind);
 
 /*
  * Sets the listener; NULL: none. Any thread; does not wait for a running call of the old listener.
  */
-typedef void words_listen(words_listener *listener);
-#define WORDS_LISTEN "divvy_words_listen"
+typedef void diagnostic_listen(diagnostic_listener *listener);
+#define DIAGNOSTIC_LISTEN "divvy_words_listen"
 
 #endif

@@ -34,7 +34,7 @@ static const struct {
 	[MSG_BYE] = {"BYE", sizeof(struct msg_head), false},
 	[MSG_CONTROL] = {"CONTROL", sizeof(struct msg_control), true},
 	[MSG_CONTROL_REPLY] = {"CONTROL_REPLY", sizeof(struct msg_control), true},
-	[MSG_SAY] = {"SAY", sizeof(struct msg_say), false, 2},
+	[MSG_DIAGNOSTIC] = {"SAY", sizeof(struct msg_diagnostic), false, 2},
 	[MSG_MEM_SHARE] = {"MEM_SHARE", sizeof(struct msg_share), false, 2},
 	[MSG_MEM_UNSHARE] = {"MEM_UNSHARE", sizeof(struct msg_share), false, 2},
 };
@@ -49,19 +49,19 @@ uint16_t msg_oldest(void)
 	return MSG_ABI > 1 ? MSG_ABI - 1 : 1;
 }
 
-static bool is_known(uint16_t type)
+static bool msg_is_known(uint16_t type)
 {
 	return type < MSG_TYPES && types[type].name;
 }
 
 bool msg_is_in(enum msg_type type, uint16_t abi)
 {
-	return is_known((uint16_t)type) && types[type].since <= abi;
+	return msg_is_known((uint16_t)type) && types[type].since <= abi;
 }
 
 const char *msg_type_name(uint16_t type)
 {
-	return is_known(type) ? types[type].name : "unknown";
+	return msg_is_known(type) ? types[type].name : "unknown";
 }
 
 void msg_head_init(struct msg_head *head, enum msg_type type, uint32_t size, uint32_t request)
@@ -79,7 +79,7 @@ static bool is_terminated(const char *text, size_t n)
 	return memchr(text, 0, n) != NULL;
 }
 
-static int check_hello(const void *packet, struct error *err)
+static int msg_check_hello(const void *packet, struct error *err)
 {
 	struct msg_hello hello;
 
@@ -117,9 +117,9 @@ static int check_refused(const void *packet, struct error *err)
 	return 0;
 }
 
-static int check_say(const void *packet, struct error *err)
+static int msg_check_diagnostic(const void *packet, struct error *err)
 {
-	struct msg_say say;
+	struct msg_diagnostic say;
 
 	memcpy(&say, packet, sizeof(say));
 	if (!is_terminated(say.text, sizeof(say.text)))
@@ -154,7 +154,7 @@ int msg_check(const void *packet, uint32_t size, struct error *err)
 			head.size);
 	if (check_version(&head, err) < 0)
 		return -EBADMSG;
-	if (!is_known(head.type))
+	if (!msg_is_known(head.type))
 		return fail(err, EBADMSG, "message of unknown type %u", head.type);
 	if (head.type != MSG_REFUSED && !msg_is_in(head.type, head.abi))
 		return fail(err, EBADMSG, "%s does not exist in protocol version %u",
@@ -167,10 +167,10 @@ int msg_check(const void *packet, uint32_t size, struct error *err)
 		return fail(err, EBADMSG, "%s has status %d; expected 0 or a positive errno",
 			types[head.type].name, head.status);
 	switch (head.type) {
-	case MSG_HELLO: return check_hello(packet, err);
+	case MSG_HELLO: return msg_check_hello(packet, err);
 	case MSG_WELCOME: return check_welcome(packet, err);
 	case MSG_REFUSED: return check_refused(packet, err);
-	case MSG_SAY: return check_say(packet, err);
+	case MSG_DIAGNOSTIC: return msg_check_diagnostic(packet, err);
 	default: return 0;
 	}
 }

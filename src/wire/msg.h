@@ -52,7 +52,7 @@ enum msg_type {
 	MSG_CONTROL,       /* JSON request of the command line */
 	MSG_CONTROL_REPLY, /* status 0 or errno; more != 0: another part follows */
 	MSG_YIELD,         /* device: the next submission would overrun the turn by too much */
-	MSG_SAY,           /* device, daemon -> hook: a message for the program's stderr */
+	MSG_DIAGNOSTIC,    /* device, daemon -> hook: a message for the program's stderr */
 	MSG_MEM_SHARE,     /* device, id, bytes: this process holds memory that others may share */
 	MSG_MEM_UNSHARE,   /* device, id: it no longer does; MEM_REPLY answers both */
 	MSG_TYPES,
@@ -137,7 +137,7 @@ struct msg_share { /* MEM_SHARE, MEM_UNSHARE; request 0: no reply */
 	uint64_t bytes;
 };
 
-struct msg_say { /* SAY */
+struct msg_diagnostic { /* SAY */
 	struct msg_head head;
 	uint32_t device;
 	uint32_t reserved;
@@ -159,7 +159,7 @@ _Static_assert(sizeof(struct msg_refused) == 16 + MSG_TEXT, "abi");
 _Static_assert(sizeof(struct msg_device_note) == 24, "abi");
 _Static_assert(sizeof(struct msg_memory) == 32, "abi");
 _Static_assert(sizeof(struct msg_share) == 40, "abi");
-_Static_assert(sizeof(struct msg_say) == 24 + MSG_TEXT, "abi");
+_Static_assert(sizeof(struct msg_diagnostic) == 24 + MSG_TEXT, "abi");
 _Static_assert(sizeof(struct msg_control) == 24, "abi");
 
 /* The versions that this program speaks: the newest and the one before, if there is one. */

@@ -11,11 +11,11 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static void check(const struct given_container *c)
+static void check(const struct assigned_container *c)
 {
 	struct spec spec;
 
-	if (given_spec(c, &spec, NULL) < 0 || spec.count != c->n || spec.request != c->request ||
+	if (assigned_spec(c, &spec, NULL) < 0 || spec.count != c->n || spec.request != c->request ||
 		!c->n || c->n > SPEC_DEVICES_MAX || !c->request || c->request > SPEC_SHARE_ONE ||
 		c->limit < c->request || c->limit > SPEC_SHARE_ONE || c->mode == SPEC_MODE_AUTO)
 		abort();
@@ -43,16 +43,17 @@ static int put(void *data, const char *key, const char *value)
 	return 0;
 }
 
-static void check_again(const struct given *given)
+static void check_again(const struct assigned *assigned)
 {
 	struct written w = {.n = 0};
-	struct given again;
+	struct assigned again;
 
-	if (given_format(given, put, &w) < 0 ||
-		given_parse((struct manifest_list){w.entry, w.n}, &again, NULL) < 0 ||
-		!given_is_same(given, &again) || (given->n && given->epoch != again.epoch))
+	if (assigned_format(assigned, put, &w) < 0 ||
+		assigned_parse((struct manifest_list){w.entry, w.n}, &again, NULL) < 0 ||
+		!assigned_is_same(assigned, &again) ||
+		(assigned->n && assigned->epoch != again.epoch))
 		abort();
-	given_done(&again);
+	assigned_done(&again);
 	while (w.n)
 		free(w.text[--w.n]);
 }
@@ -63,18 +64,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct manifest_entry entry[32];
 	struct manifest_list list = {entry, 0};
 	struct error err;
-	struct given given;
+	struct assigned assigned;
 
 	while (list.n < 32 && str_split(&rest, '\n', &line)) {
 		if (!str_split(&line, '\t', &key))
 			continue;
 		entry[list.n++] = (struct manifest_entry){key, line.p ? line : STR("")};
 	}
-	if (given_parse(list, &given, &err) == 0) {
-		for (uint32_t i = 0; i < given.n; i++)
-			check(&given.v[i]);
-		check_again(&given);
+	if (assigned_parse(list, &assigned, &err) == 0) {
+		for (uint32_t i = 0; i < assigned.n; i++)
+			check(&assigned.v[i]);
+		check_again(&assigned);
 	}
-	given_done(&given);
+	assigned_done(&assigned);
 	return 0;
 }

@@ -92,7 +92,7 @@ static void check_back(struct manifest *pod, const struct dialect_result *result
 	static const struct dialect_device device = {
 		.index = 1, .uuid = "GPU-1", .model = "a b", .memory_bytes = 5, .granted_bytes = 3};
 	struct dialect_grant grant[DIALECT_TENANTS_MAX];
-	struct dialect_given given = {.node = "n", .grant = grant};
+	struct dialect_assigned given = {.node = "n", .grant = grant};
 
 	for (uint32_t i = 0; i < result->n_tenants; i++)
 		grant[i] = (struct dialect_grant){&device, i % 2, 1, 1};

@@ -91,9 +91,9 @@ static void check_shares(struct sched *sched)
 		uint32_t share = 0;
 
 		while ((pod = cluster_next_pod(c, pod)))
-			for (uint32_t k = 0; k < cpod_given(pod)->n; k++)
-				if (!strcmp(cpod_given(pod)->v[k].device[0], devices[i]))
-					share += cpod_given(pod)->v[k].request;
+			for (uint32_t k = 0; k < cpod_assigned(pod)->n; k++)
+				if (!strcmp(cpod_assigned(pod)->v[k].device[0], devices[i]))
+					share += cpod_assigned(pod)->v[k].request;
 		FUZZ_CHECK(share <= SPEC_SHARE_ONE);
 	}
 }

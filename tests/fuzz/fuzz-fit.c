@@ -41,7 +41,7 @@ static void check(struct view *view, const struct object *object)
 	_cleanup_(fit_free_p) struct fit *fit = NULL;
 	_cleanup_buf_ struct buf text = BUF_INIT(1 << 16);
 	struct error err = {0};
-	int r = fit_new(view, pod_of(object), &fit, &err);
+	int r = fit_new(view, pod_from_object(object), &fit, &err);
 
 	FUZZ_CHECK((object->refusal.code != 0) == (object->refusal.msg[0] != '\0'));
 	FUZZ_CHECK(r == 0 || err.msg[0]);

@@ -131,7 +131,7 @@ static void on_answer(const struct grpc_answer *answer)
 static void into_client(const int pair[2], const uint8_t *data, size_t n, size_t piece)
 {
 	bool is_answered = false;
-	const struct grpc_wish wish = {
+	const struct grpc_call_params params = {
 		.path = "/v1.PodResourcesLister/List",
 		.timeout_ns = NSEC_PER_SEC,
 		.answered = on_answer,
@@ -140,7 +140,7 @@ static void into_client(const int pair[2], const uint8_t *data, size_t n, size_t
 	struct grpc_request *request;
 	struct error err;
 
-	if (grpc_request_new_on(loop, &wish, pair[0], &request, &err) < 0)
+	if (grpc_request_new_on(loop, &params, pair[0], &request, &err) < 0)
 		abort();
 	loop_run_once(loop, 0); /* sends the call: a response before the call is no answer */
 	feed(pair[1], data, n, piece);

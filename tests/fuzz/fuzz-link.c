@@ -76,7 +76,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 		end.stream[i] = (struct stream){&kind, &said[i], 0};
 	/* The program has written 4096 bytes, so that the peer may report them as read. */
 	atomic_store(&session->lane[1].up.tail, 4096);
-	link = link_new(&end, REMOTE_HUB_SERVER);
+	link = link_new(&end, REMOTE_LINK_SERVER);
 	FUZZ_CHECK(link);
 	while (n >= 4) {
 		const unsigned what = data[0] % (STREAMS + 1), argument = data[1];

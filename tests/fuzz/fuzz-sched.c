@@ -34,7 +34,7 @@ static void check_bind(struct sched *sched, const struct cpod *pod)
 	json_t *annotations = NULL;
 
 	FUZZ_CHECK(cpod_state(pod) == CPOD_ASSUMED && cpod_node(pod)[0]);
-	FUZZ_CHECK(cpod_given(pod)->n == cpod_asked(pod)->n);
+	FUZZ_CHECK(cpod_assigned(pod)->n == cpod_requested(pod)->n);
 	FUZZ_CHECK(decide_annotations(sched_cluster(sched), pod, 1, &annotations) == 0);
 	json_decref(annotations);
 }
@@ -46,7 +46,7 @@ static void drain(struct sched *sched, size_t step)
 
 	while (sched_next(sched, &a, NULL) > 0) {
 		FUZZ_CHECK(n++ < ACTIONS_MAX);
-		if (a.act == SCHED_TELL || a.act == SCHED_DENY || a.act == SCHED_EVENT)
+		if (a.act == SCHED_CONDITION || a.act == SCHED_DENY || a.act == SCHED_EVENT)
 			FUZZ_CHECK(a.sentence[0]);
 		if (a.act == SCHED_CLAIM)
 			FUZZ_CHECK(a.claims->node && a.claims->n);

@@ -92,7 +92,7 @@ static json_t *answer_named(struct view *view, const char *key)
 	_cleanup_free_ char *ns = slash ? strndup(key, (size_t)(slash - key)) : NULL;
 	const struct object *pod = ns ? view_find(view, OBJECT_POD, ns, slash + 1) : NULL;
 
-	return pod ? answer(view, pod_of(pod)) : refused("no such pod");
+	return pod ? answer(view, pod_from_object(pod)) : refused("no such pod");
 }
 
 int main(void)

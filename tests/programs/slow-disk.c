@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A disk that does not answer, for LD_PRELOAD: while the file DIVVY_TEST_DISK exists, fsync(2) waits
- * and makes the file DIVVY_TEST_DISK.waits.
+ * A disk that does not answer, for LD_PRELOAD. While the file DIVVY_TEST_DISK exists, fsync(2)
+ * waits and makes the file DIVVY_TEST_DISK.waits.
  */
 #include <dlfcn.h>
 #include <fcntl.h>

@@ -28,7 +28,7 @@ struct tenant {
 	char name[64];
 	pid_t pid;
 	uint32_t asked;
-	struct sim_busy busy;
+	struct simgpu_busy busy;
 	uint64_t first_ns, last_ns;
 	uint64_t got_millionths; /* of the measured time */
 };
@@ -73,20 +73,20 @@ static int parse_tenant(struct job *job, const char *text, struct error *err)
 
 static int load(struct job *job, struct error *err)
 {
-	_cleanup_(sim_trace_closep) struct sim_trace *trace = NULL;
-	int r = sim_trace_open(job->dir, &trace, err);
+	_cleanup_(simgpu_trace_closep) struct simgpu_trace *trace = NULL;
+	int r = simgpu_trace_open(job->dir, &trace, err);
 
 	if (r < 0)
 		return r;
-	if (sim_trace_lost(trace))
+	if (simgpu_trace_lost(trace))
 		return fail(err, EOVERFLOW,
 			"%" PRIu64 " records of the trace are overwritten: measure earlier",
-			sim_trace_lost(trace));
+			simgpu_trace_lost(trace));
 	job->t1_ns = UINT64_MAX;
 	for (size_t i = 0; i < job->n; i++) {
 		struct tenant *t = &job->tenant[i];
 
-		r = sim_busy_load(trace, &t->pid, 1, (int)job->device, SIM_ENGINE_COMPUTE, 0,
+		r = simgpu_busy_load(trace, &t->pid, 1, (int)job->device, SIMGPU_ENGINE_COMPUTE, 0,
 			UINT64_MAX, &t->busy);
 		if (r < 0)
 			return fail_errno(err, -r, "trace of %s", t->name);
@@ -111,7 +111,7 @@ static bool measure(struct job *job)
 
 	for (size_t i = 0; i < job->n; i++) {
 		struct tenant *t = &job->tenant[i];
-		const uint64_t busy = sim_busy_ns(&t->busy, job->t0_ns, job->t1_ns);
+		const uint64_t busy = simgpu_busy_ns(&t->busy, job->t0_ns, job->t1_ns);
 		uint64_t off;
 
 		t->got_millionths =
@@ -173,7 +173,7 @@ static double *make_points(
 		const bool is_there = at >= t->first_ns + window && at <= t->last_ns + window;
 
 		share[i] = is_there
-			? (double)sim_busy_ns(&t->busy, at - window, at) / (double)window
+			? (double)simgpu_busy_ns(&t->busy, at - window, at) / (double)window
 			: -1;
 	}
 	return share;
@@ -205,7 +205,7 @@ static int draw(const struct job *job, struct error *err)
 		if (!share[i])
 			return fail(err, ENOMEM, "picture");
 		series[i] = (struct chart_series){.name = t->name,
-			.asked_permille = t->asked,
+			.requested_permille = t->asked,
 			.share = share[i],
 			.got = (double)t->got_millionths / 1e6};
 	}
@@ -298,6 +298,6 @@ int main(int argc, char **argv)
 	if (job.svg && draw(&job, &err) < 0)
 		return failed(&err);
 	for (size_t i = 0; i < job.n; i++)
-		sim_busy_done(&job.tenant[i].busy);
+		simgpu_busy_done(&job.tenant[i].busy);
 	return is_fine ? 0 : 1;
 }

@@ -468,7 +468,7 @@ static void *serve_lies(void *unused)
 	shared = map.p;
 	shared->magic = REMOTE_MAGIC;
 	shared->abi = REMOTE_ABI;
-	shared->hub = REMOTE_HUB_SERVER;
+	shared->link_role = REMOTE_LINK_SERVER;
 	shared->lanes = REMOTE_LANES;
 	shared->ring_bytes = REMOTE_RING;
 	note = (struct remote_note){.type = REMOTE_WELCOME, .abi = REMOTE_ABI};
@@ -654,7 +654,8 @@ static void a_source_that_is_written_to(void)
 /* Text with terminal escapes, more than a user reads, and then the end with its own message. */
 static size_t words(struct liar *l, const struct remote_frame *head, uint8_t *to)
 {
-	struct remote_note note = {.type = REMOTE_SAY, .abi = REMOTE_ABI, .hub = REMOTE_HUB_CLIENT};
+	struct remote_note note = {
+		.type = REMOTE_DIAGNOSTIC, .abi = REMOTE_ABI, .link_role = REMOTE_LINK_CLIENT};
 
 	memset(note.text, '\033', sizeof(note.text));
 	memcpy(note.text, "red\n", 4);
@@ -662,7 +663,7 @@ static size_t words(struct liar *l, const struct remote_frame *head, uint8_t *to
 	if (l->asked++ == 0)
 		return 0;
 	note = (struct remote_note){
-		.type = REMOTE_SAY, .abi = REMOTE_ABI, .lane = 1, .text = "over"};
+		.type = REMOTE_DIAGNOSTIC, .abi = REMOTE_ABI, .lane = 1, .text = "over"};
 	fd_send(l->program, &note, sizeof(note), NULL, 0, MSG_NOSIGNAL);
 	close(l->program);
 	l->result = CUDA_ERROR_UNKNOWN;

@@ -119,10 +119,10 @@ void machine_begin(const char *devices, const char *costs)
 		exit(99);
 	}
 	snprintf(engine, sizeof(engine), "%s/src/simgpu/divvy-sim-engine", build);
-	setenv(SIM_ENV_DIR, dir, 1);
-	setenv(SIM_ENV_ENGINE, engine, 1);
-	setenv(SIM_ENV_DEVICES, devices, 1);
-	setenv(SIM_ENV_COSTS, costs ? costs : "", 1);
+	setenv(SIMGPU_ENV_DIR, dir, 1);
+	setenv(SIMGPU_ENV_ENGINE, engine, 1);
+	setenv(SIMGPU_ENV_DEVICES, devices, 1);
+	setenv(SIMGPU_ENV_COSTS, costs ? costs : "", 1);
 	unsetenv("CUDA_VISIBLE_DEVICES");
 	remote_begin();
 }
@@ -153,14 +153,14 @@ static void remove_folder(const char *path)
 
 void machine_end(void)
 {
-	struct sim_request stop = {.type = SIM_MSG_STOP};
-	struct sim_reply reply;
+	struct simgpu_request stop = {.type = SIMGPU_MSG_STOP};
+	struct simgpu_reply reply;
 	struct link link;
 	char byte;
 
 	if (dir[0] == '\0')
 		return;
-	if (link_open(&link, SIM_ROLE_ADMIN, NULL) == 0) {
+	if (link_open(&link, SIMGPU_ROLE_ADMIN, NULL) == 0) {
 		link_call(&link, &stop, -1, &reply, NULL);
 		/* The engine closes the connection when it exits. */
 		while (recv(link.sock, &byte, 1, 0) > 0)

@@ -14,7 +14,7 @@
 
 struct client {
 	int sock, bell;
-	struct sim_shm *shm;
+	struct simgpu_shm *shm;
 	uint32_t seq;
 	uint64_t stream_seq[64];
 };
@@ -27,17 +27,17 @@ void client_teardown(void);
 void client_connect(struct client *c);
 void client_close(struct client *c);
 /* Returns the status. reply may be NULL; fd is sent if >= 0; a received fd goes to *ret_fd. */
-uint32_t client_call(
-	struct client *c, struct sim_request q, int fd, struct sim_reply *ret_reply, int *ret_fd);
+uint32_t client_call(struct client *c, struct simgpu_request q, int fd,
+	struct simgpu_reply *ret_reply, int *ret_fd);
 /* Makes context 0 on a device, with the legacy stream 0 and blocking streams 1..n. */
 void client_context(struct client *c, uint32_t context, int device, int streams);
-void client_put(struct client *c, struct sim_entry *e, const void *trailing, size_t bytes);
-void client_kernel(struct client *c, uint32_t stream, enum sim_kernel kernel, uint32_t blocks,
+void client_put(struct client *c, struct simgpu_entry *e, const void *trailing, size_t bytes);
+void client_kernel(struct client *c, uint32_t stream, enum simgpu_kernel kernel, uint32_t blocks,
 	const void *params, size_t bytes);
 void client_spin_ns(struct client *c, uint32_t stream, uint64_t ns);
 uint32_t client_sync(struct client *c, uint32_t stream); /* returns the context's error */
 uint64_t client_alloc(struct client *c, uint64_t bytes);
 
-#define CALL(...) ((struct sim_request){__VA_ARGS__})
+#define CALL(...) ((struct simgpu_request){__VA_ARGS__})
 
 #endif

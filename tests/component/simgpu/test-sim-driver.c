@@ -1020,8 +1020,8 @@ static void busy(void *unused)
 static void slices(void)
 {
 	uint64_t first[2] = {UINT64_MAX, UINT64_MAX}, last[2] = {0}, ran[2] = {0}, from, to;
-	struct sim_trace *trace = NULL;
-	struct sim_trace_record r;
+	struct simgpu_trace *trace = NULL;
+	struct simgpu_trace_record r;
 	pid_t pids[2];
 
 	tap_note("two processes share a device");
@@ -1029,15 +1029,16 @@ static void slices(void)
 	for (int i = 0; i < 2; i++)
 		pids[i] = part_start(busy, NULL);
 	both_end_well(pids[0], pids[1]);
-	if (!tap_ok(sim_trace_open(NULL, &trace, NULL) == 0, "the trace opens"))
+	if (!tap_ok(simgpu_trace_open(NULL, &trace, NULL) == 0, "the trace opens"))
 		return;
 	for (int pass = 0; pass < 2; pass++) {
 		from = first[0] > first[1] ? first[0] : first[1];
 		to = last[0] < last[1] ? last[0] : last[1];
-		for (uint64_t n = sim_trace_lost(trace); sim_trace_get(trace, n, &r) == 0; n++) {
+		for (uint64_t n = simgpu_trace_lost(trace); simgpu_trace_get(trace, n, &r) == 0;
+			n++) {
 			int who = (pid_t)r.pid == pids[0] ? 0 : (pid_t)r.pid == pids[1] ? 1 : -1;
 
-			if (who < 0 || r.kind != SIM_TRACE_KERNEL)
+			if (who < 0 || r.kind != SIMGPU_TRACE_KERNEL)
 				continue;
 			if (pass == 0) {
 				first[who] = r.start_ns < first[who] ? r.start_ns : first[who];
@@ -1047,7 +1048,7 @@ static void slices(void)
 			}
 		}
 	}
-	sim_trace_close(trace);
+	simgpu_trace_close(trace);
 	tap_note("%.1f ms and %.1f ms", (double)ran[0] / 1e6, (double)ran[1] / 1e6);
 	tap_ok(ran[0] + ran[1] > 0 && ran[0] * 100 / (ran[0] + ran[1]) >= 45 &&
 			ran[0] * 100 / (ran[0] + ran[1]) <= 55,

@@ -27,32 +27,32 @@
 #define US NSEC_PER_USEC
 #define MIB (UINT64_C(1) << 20)
 
-static struct sim_trace *open_trace(void)
+static struct simgpu_trace *open_trace(void)
 {
-	struct sim_trace *t = NULL;
+	struct simgpu_trace *t = NULL;
 	struct error err = {0};
 
-	if (sim_trace_open(client_dir(), &t, &err) < 0)
+	if (simgpu_trace_open(client_dir(), &t, &err) < 0)
 		fail_msg("%s", err.msg);
 	return t;
 }
 
 static uint64_t used_bytes(struct client *c)
 {
-	struct sim_reply a;
+	struct simgpu_reply a;
 
-	assert_int_equal(client_call(c, CALL(.type = SIM_MSG_MEM_INFO), -1, &a, NULL), 0);
+	assert_int_equal(client_call(c, CALL(.type = SIMGPU_MSG_MEM_INFO), -1, &a, NULL), 0);
 	return a.arg[1] - a.arg[0];
 }
 
 static void copy(struct client *c, uint32_t stream, uint64_t dst, uint64_t src, uint64_t bytes)
 {
-	struct sim_entry e = {.kind = SIM_OP_COPY, .stream = stream};
+	struct simgpu_entry e = {.kind = SIMGPU_OP_COPY, .stream = stream};
 
-	e.copy = (struct sim_op_copy){
+	e.copy = (struct simgpu_op_copy){
 		.dst = dst, .src = src, .width = bytes, .height = 1, .depth = 1};
-	if (dst - SIM_VA_BASE >= SIM_VA_SIZE)
-		e.flags = SIM_ENTRY_VISIBLE;
+	if (dst - SIMGPU_VA_BASE >= SIMGPU_VA_SIZE)
+		e.flags = SIMGPU_ENTRY_VISIBLE;
 	client_put(c, &e, NULL, 0);
 }
 
@@ -91,13 +91,13 @@ static void test_kernels_compute_correct_data(void **state)
 	reduce.out = client_alloc(&c, 4);
 	copy(&c, 1, p.x, (uint64_t)(uintptr_t)x, sizeof(x));
 	copy(&c, 1, p.y, (uint64_t)(uintptr_t)y, sizeof(y));
-	client_kernel(&c, 1, SIM_KERNEL_SAXPY_F32, 64, &p, sizeof(p));
+	client_kernel(&c, 1, SIMGPU_KERNEL_SAXPY_F32, 64, &p, sizeof(p));
 	copy(&c, 1, (uint64_t)(uintptr_t)y, p.y, sizeof(y));
 	assert_int_equal(client_sync(&c, 1), 0);
 	for (int i = 0; i < N; i++)
 		assert_true(y[i] == 2.5f * (float)i + 1);
-	client_kernel(&c, 1, SIM_KERNEL_FILL_U32, 64, &fill, sizeof(fill));
-	client_kernel(&c, 1, SIM_KERNEL_REDUCE_U32, 64, &reduce, sizeof(reduce));
+	client_kernel(&c, 1, SIMGPU_KERNEL_FILL_U32, 64, &fill, sizeof(fill));
+	client_kernel(&c, 1, SIMGPU_KERNEL_REDUCE_U32, 64, &reduce, sizeof(reduce));
 	copy(&c, 1, (uint64_t)(uintptr_t)&sum, reduce.out, 4);
 	assert_int_equal(client_sync(&c, 1), 0);
 	assert_int_equal(sum, 7 * N);
@@ -112,12 +112,12 @@ static void test_markers(void **state)
 	client_connect(&c);
 	client_context(&c, 0, 0, 1);
 	for (uint32_t i = 1; i <= 50; i++) {
-		struct sim_entry e = {
-			.kind = SIM_OP_WRITE_VALUE, .stream = 1, .flags = SIM_ENTRY_VISIBLE};
+		struct simgpu_entry e = {
+			.kind = SIMGPU_OP_WRITE_VALUE, .stream = 1, .flags = SIMGPU_ENTRY_VISIBLE};
 
 		for (int k = 0; k < 10; k++)
 			client_spin_ns(&c, 1, 20 * US);
-		e.value = (struct sim_op_value){
+		e.value = (struct simgpu_op_value){
 			.ptr = (uint64_t)(uintptr_t)&done, .value = i, .bytes = 4};
 		client_put(&c, &e, NULL, 0);
 	}
@@ -146,8 +146,8 @@ static void child_load(uint64_t kernel_ns, uint64_t for_ns)
 /* Two processes in time slices: about half each, together about 93 % of what one runs alone. */
 static void test_two_processes_share_by_time_slices(void **state)
 {
-	struct sim_trace *t;
-	struct sim_busy busy[3];
+	struct simgpu_trace *t;
+	struct simgpu_busy busy[3];
 	pid_t pid[2];
 	uint64_t t0 = 0, t1 = 0, a, b, all;
 	int status;
@@ -163,8 +163,8 @@ static void test_two_processes_share_by_time_slices(void **state)
 	}
 	t = open_trace();
 	for (int i = 0; i < 2; i++) {
-		assert_int_equal(sim_busy_load(t, &pid[i], 1, 0, SIM_ENGINE_COMPUTE, 0, UINT64_MAX,
-					 &busy[i]),
+		assert_int_equal(simgpu_busy_load(t, &pid[i], 1, 0, SIMGPU_ENGINE_COMPUTE, 0,
+					 UINT64_MAX, &busy[i]),
 			0);
 		assert_true(busy[i].n > 0);
 		t0 = MAX(t0, busy[i].v[0].start_ns);
@@ -172,21 +172,21 @@ static void test_two_processes_share_by_time_slices(void **state)
 	}
 	assert_true(t1 > t0 + 50 * MS);
 	assert_int_equal(
-		sim_busy_load(t, pid, 2, 0, SIM_ENGINE_COMPUTE, 0, UINT64_MAX, &busy[2]), 0);
-	a = sim_busy_ns(&busy[0], t0, t1);
-	b = sim_busy_ns(&busy[1], t0, t1);
-	all = sim_busy_ns(&busy[2], t0, t1);
+		simgpu_busy_load(t, pid, 2, 0, SIMGPU_ENGINE_COMPUTE, 0, UINT64_MAX, &busy[2]), 0);
+	a = simgpu_busy_ns(&busy[0], t0, t1);
+	b = simgpu_busy_ns(&busy[1], t0, t1);
+	all = simgpu_busy_ns(&busy[2], t0, t1);
 	assert_int_equal(all, a + b); /* never both at once */
 	assert_in_range(all * 1000 / (t1 - t0), 500, 1000);
 	for (int i = 0; i < 3; i++)
-		sim_busy_done(&busy[i]);
-	sim_trace_close(t);
+		simgpu_busy_done(&busy[i]);
+	simgpu_trace_close(t);
 }
 
 static void test_memory_account(void **state)
 {
 	struct client c;
-	struct sim_trace *t = open_trace();
+	struct simgpu_trace *t = open_trace();
 	uint64_t before, max, at, ptr, breaches;
 	pid_t pid;
 	int status;
@@ -201,8 +201,8 @@ static void test_memory_account(void **state)
 		client_context(&d, 0, 0, 1);
 		ptr = client_alloc(&d, 100 * MIB);
 		client_alloc(&d, 1000);
-		assert_int_equal(
-			client_call(&d, CALL(.type = SIM_MSG_MEM_FREE, .ptr = ptr), -1, NULL, NULL),
+		assert_int_equal(client_call(&d, CALL(.type = SIMGPU_MSG_MEM_FREE, .ptr = ptr), -1,
+					 NULL, NULL),
 			0);
 		client_alloc(&d, 50 * MIB);
 		raise(SIGKILL);
@@ -212,20 +212,20 @@ static void test_memory_account(void **state)
 	while (used_bytes(&c) != before)
 		usleep(1000);
 	/* context 16 MiB (1/64 of the device), 100 MiB, 2 MiB */
-	assert_int_equal(sim_account_max(t, &pid, 1, 0, 0, UINT64_MAX, &max, &at), 0);
+	assert_int_equal(simgpu_account_max(t, &pid, 1, 0, 0, UINT64_MAX, &max, &at), 0);
 	assert_int_equal(max, 118 * MIB);
-	assert_int_equal(sim_account_breaches(t, &pid, 1, 0, 118 * MIB, &breaches), 0);
+	assert_int_equal(simgpu_account_breaches(t, &pid, 1, 0, 118 * MIB, &breaches), 0);
 	assert_int_equal(breaches, 0);
-	assert_int_equal(sim_account_breaches(t, &pid, 1, 0, 117 * MIB, &breaches), 0);
+	assert_int_equal(simgpu_account_breaches(t, &pid, 1, 0, 117 * MIB, &breaches), 0);
 	assert_true(breaches > 0);
-	sim_trace_close(t);
+	simgpu_trace_close(t);
 	client_close(&c);
 }
 
 static void test_out_of_memory(void **state)
 {
 	struct client c;
-	struct sim_request q = CALL(.type = SIM_MSG_MEM_ALLOC, .arg = {2048 * MIB});
+	struct simgpu_request q = CALL(.type = SIMGPU_MSG_MEM_ALLOC, .arg = {2048 * MIB});
 
 	client_connect(&c);
 	client_context(&c, 0, 0, 1);
@@ -243,15 +243,17 @@ static void test_bad_address_is_sticky(void **state)
 		uint64_t ptr;
 		uint32_t value;
 	} p = {.value = 1};
-	struct sim_entry e = {.kind = SIM_OP_WRITE_VALUE, .stream = 1, .flags = SIM_ENTRY_VISIBLE};
+	struct simgpu_entry e = {
+		.kind = SIMGPU_OP_WRITE_VALUE, .stream = 1, .flags = SIMGPU_ENTRY_VISIBLE};
 
 	/* freed device memory */
 	client_connect(&c);
 	client_context(&c, 0, 0, 1);
 	p.ptr = client_alloc(&c, 4096);
 	assert_int_equal(
-		client_call(&c, CALL(.type = SIM_MSG_MEM_FREE, .ptr = p.ptr), -1, NULL, NULL), 0);
-	client_kernel(&c, 1, SIM_KERNEL_SET_FLAG, 1, &p, 12);
+		client_call(&c, CALL(.type = SIMGPU_MSG_MEM_FREE, .ptr = p.ptr), -1, NULL, NULL),
+		0);
+	client_kernel(&c, 1, SIMGPU_KERNEL_SET_FLAG, 1, &p, 12);
 	assert_int_equal(client_sync(&c, 1), 700);
 	client_spin_ns(&c, 1, 10 * MS);
 	assert_int_equal(client_sync(&c, 1), 700);
@@ -259,7 +261,7 @@ static void test_bad_address_is_sticky(void **state)
 	/* unmapped host memory */
 	client_connect(&c);
 	client_context(&c, 0, 0, 1);
-	e.value = (struct sim_op_value){.ptr = 4096, .value = 1, .bytes = 4};
+	e.value = (struct simgpu_op_value){.ptr = 4096, .value = 1, .bytes = 4};
 	client_put(&c, &e, NULL, 0);
 	assert_int_equal(client_sync(&c, 1), 700);
 	client_close(&c);
@@ -292,12 +294,12 @@ static void test_two_processes_share_host_memory(void **state)
 		client_connect(&c);
 		client_context(&c, 0, 1, 1);
 		client_spin_ns(&c, 1, 5 * MS);
-		client_kernel(&c, 1, SIM_KERNEL_SET_FLAG, 1, &set, 12);
+		client_kernel(&c, 1, SIMGPU_KERNEL_SET_FLAG, 1, &set, 12);
 		_exit(client_sync(&c, 1) != 0);
 	}
 	client_connect(&c);
 	client_context(&c, 0, 0, 1);
-	client_kernel(&c, 1, SIM_KERNEL_SPIN_FLAG, 1, &spin, sizeof(spin));
+	client_kernel(&c, 1, SIMGPU_KERNEL_SPIN_FLAG, 1, &spin, sizeof(spin));
 	assert_int_equal(client_sync(&c, 1), 0);
 	assert_int_equal(*flag, 3);
 	assert_int_equal(waitpid(pid, &status, 0), pid);
@@ -309,7 +311,8 @@ static void test_two_processes_share_host_memory(void **state)
 static void test_host_function(void **state)
 {
 	struct client c;
-	struct sim_entry e = {.kind = SIM_OP_HOST_FUNC, .stream = 1, .flags = SIM_ENTRY_VISIBLE};
+	struct simgpu_entry e = {
+		.kind = SIMGPU_OP_HOST_FUNC, .stream = 1, .flags = SIMGPU_ENTRY_VISIBLE};
 	uint64_t one = 1;
 
 	client_connect(&c);
@@ -326,10 +329,10 @@ static void test_host_function(void **state)
 	client_close(&c);
 }
 
-static void put_node(char *blob, size_t *at, struct sim_entry e, const uint32_t *deps, uint32_t n,
-	uint64_t param)
+static void put_node(char *blob, size_t *at, struct simgpu_entry e, const uint32_t *deps,
+	uint32_t n, uint64_t param)
 {
-	struct sim_graph_node node = {.ndeps = n, .trailing = 8};
+	struct simgpu_graph_node node = {.ndeps = n, .trailing = 8};
 
 	memcpy(blob + *at, &node, sizeof(node));
 	*at += sizeof(node);
@@ -344,9 +347,9 @@ static void put_node(char *blob, size_t *at, struct sim_entry e, const uint32_t 
 static void test_graph(void **state)
 {
 	struct client c;
-	struct sim_entry k = {.kind = SIM_OP_KERNEL},
-			 launch = {.kind = SIM_OP_GRAPH_LAUNCH, .stream = 1};
-	struct sim_graph_head head = {.nodes = 3};
+	struct simgpu_entry k = {.kind = SIMGPU_OP_KERNEL},
+			    launch = {.kind = SIMGPU_OP_GRAPH_LAUNCH, .stream = 1};
+	struct simgpu_graph_head head = {.nodes = 3};
 	static const uint32_t deps[] = {0, 1};
 	char blob[2048] = {0};
 	size_t at = sizeof(head);
@@ -354,8 +357,8 @@ static void test_graph(void **state)
 
 	client_connect(&c);
 	client_context(&c, 0, 0, 1);
-	k.kernel = (struct sim_op_kernel){
-		.kernel = SIM_KERNEL_SPIN_NS, .blocks = 1, .param_bytes = 8};
+	k.kernel = (struct simgpu_op_kernel){
+		.kernel = SIMGPU_KERNEL_SPIN_NS, .blocks = 1, .param_bytes = 8};
 	memcpy(blob, &head, sizeof(head));
 	put_node(blob, &at, k, deps, 0, 100 * US);
 	put_node(blob, &at, k, deps, 1, 200 * US);
@@ -363,7 +366,8 @@ static void test_graph(void **state)
 	fd = memfd_new("graph", at);
 	assert_int_equal(pwrite(fd, blob, at, 0), (ssize_t)at);
 	assert_int_equal(
-		client_call(&c, CALL(.type = SIM_MSG_GRAPH_CREATE, .arg = {5}), fd, NULL, NULL), 0);
+		client_call(&c, CALL(.type = SIMGPU_MSG_GRAPH_CREATE, .arg = {5}), fd, NULL, NULL),
+		0);
 	for (int i = 0; i < 20; i++) {
 		launch.graph.graph = 5;
 		client_put(&c, &launch, NULL, 0);
@@ -380,7 +384,8 @@ static void test_graph(void **state)
 	fd = memfd_new("graph", at);
 	assert_int_equal(pwrite(fd, blob, at, 0), (ssize_t)at);
 	assert_int_equal(
-		client_call(&c, CALL(.type = SIM_MSG_GRAPH_CREATE, .arg = {6}), fd, NULL, NULL), 1);
+		client_call(&c, CALL(.type = SIMGPU_MSG_GRAPH_CREATE, .arg = {6}), fd, NULL, NULL),
+		1);
 	close(fd);
 	client_close(&c);
 }
@@ -388,10 +393,10 @@ static void test_graph(void **state)
 static void test_pool(void **state)
 {
 	struct client c;
-	struct sim_reply a, b;
-	struct sim_request alloc = CALL(.type = SIM_MSG_POOL_ALLOC, .id = SIM_POOL_DEFAULT(0),
-		.stream = 1, .arg = {5 * MIB});
-	struct sim_entry e = {.kind = SIM_OP_FREE_ASYNC, .stream = 1};
+	struct simgpu_reply a, b;
+	struct simgpu_request alloc = CALL(.type = SIMGPU_MSG_POOL_ALLOC,
+		.id = SIMGPU_POOL_DEFAULT(0), .stream = 1, .arg = {5 * MIB});
+	struct simgpu_entry e = {.kind = SIMGPU_OP_FREE_ASYNC, .stream = 1};
 	uint64_t before;
 
 	client_connect(&c);
@@ -421,7 +426,7 @@ static void test_managed_eviction(void **state)
 		uint64_t n;
 	} p = {.value = 9, .n = 1000};
 	struct client c;
-	struct sim_reply a[3], info;
+	struct simgpu_reply a[3], info;
 	int fd[3];
 	uint32_t *host;
 
@@ -430,22 +435,23 @@ static void test_managed_eviction(void **state)
 	client_context(&c, 0, 0, 1);
 	for (int i = 0; i < 3; i++) {
 		assert_int_equal(client_call(&c,
-					 CALL(.type = SIM_MSG_MEM_ALLOC, .kind = SIM_MEM_MANAGED,
-						 .arg = {400 * MIB}),
+					 CALL(.type = SIMGPU_MSG_MEM_ALLOC,
+						 .kind = SIMGPU_MEM_MANAGED, .arg = {400 * MIB}),
 					 -1, &a[i], &fd[i]),
 			0);
 	}
 	for (int i = 0; i < 3; i++) {
 		p.ptr = a[i].ptr;
-		client_kernel(&c, 1, SIM_KERNEL_FILL_U32, 64, &p, sizeof(p));
+		client_kernel(&c, 1, SIMGPU_KERNEL_FILL_U32, 64, &p, sizeof(p));
 		assert_int_equal(client_sync(&c, 1), 0);
-		assert_int_equal(client_call(&c, CALL(.type = SIM_MSG_MEM_QUERY, .ptr = p.ptr + 5),
-					 -1, &info, NULL),
+		assert_int_equal(
+			client_call(&c, CALL(.type = SIMGPU_MSG_MEM_QUERY, .ptr = p.ptr + 5), -1,
+				&info, NULL),
 			0);
 		assert_int_equal(info.arg[2], 400 * MIB);
 	}
-	assert_int_equal(
-		client_call(&c, CALL(.type = SIM_MSG_MEM_QUERY, .ptr = a[0].ptr), -1, &info, NULL),
+	assert_int_equal(client_call(&c, CALL(.type = SIMGPU_MSG_MEM_QUERY, .ptr = a[0].ptr), -1,
+				 &info, NULL),
 		0);
 	assert_int_equal(info.arg[2], 0);
 	host = mmap((void *)a[0].ptr, 4096, PROT_READ, MAP_SHARED | MAP_FIXED_NOREPLACE, fd[0], 0);
@@ -460,8 +466,8 @@ static void test_managed_eviction(void **state)
 static void test_stopped_client(void **state)
 {
 	struct client c;
-	struct sim_trace *t = open_trace();
-	struct sim_busy busy;
+	struct simgpu_trace *t = open_trace();
+	struct simgpu_busy busy;
 	int go[2];
 	pid_t pid;
 	char byte;
@@ -486,15 +492,16 @@ static void test_stopped_client(void **state)
 	waitpid(pid, NULL, WUNTRACED);
 	while (ns < 100 * MS) {
 		usleep(5000);
-		client_call(&c, CALL(.type = SIM_MSG_SYNC), -1, NULL, NULL);
-		assert_int_equal(
-			sim_busy_load(t, &pid, 1, 0, SIM_ENGINE_COMPUTE, 0, UINT64_MAX, &busy), 0);
-		ns = sim_busy_ns(&busy, 0, UINT64_MAX);
-		sim_busy_done(&busy);
+		client_call(&c, CALL(.type = SIMGPU_MSG_SYNC), -1, NULL, NULL);
+		assert_int_equal(simgpu_busy_load(t, &pid, 1, 0, SIMGPU_ENGINE_COMPUTE, 0,
+					 UINT64_MAX, &busy),
+			0);
+		ns = simgpu_busy_ns(&busy, 0, UINT64_MAX);
+		simgpu_busy_done(&busy);
 	}
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
-	sim_trace_close(t);
+	simgpu_trace_close(t);
 	client_close(&c);
 	close(go[0]);
 	close(go[1]);
@@ -514,14 +521,14 @@ static void set_faults(struct client *c, const char *text, uint32_t status)
 {
 	int fd = faults_fd(text);
 
-	assert_int_equal(client_call(c, CALL(.type = SIM_MSG_FAULTS), fd, NULL, NULL), status);
+	assert_int_equal(client_call(c, CALL(.type = SIMGPU_MSG_FAULTS), fd, NULL, NULL), status);
 	close(fd);
 }
 
 static void test_faults(void **state)
 {
 	struct client c, d;
-	struct sim_request q = CALL(.type = SIM_MSG_MEM_ALLOC, .arg = {MIB});
+	struct simgpu_request q = CALL(.type = SIMGPU_MSG_MEM_ALLOC, .arg = {MIB});
 
 	client_connect(&d);
 	client_connect(&c);
@@ -542,7 +549,7 @@ static void test_faults(void **state)
 	client_context(&c, 0, 0, 1);
 	set_faults(&d, "hang device=0\n", 0);
 	client_spin_ns(&c, 1, 10 * US);
-	client_put(&c, &(struct sim_entry){.kind = SIM_OP_EMPTY, .stream = 1}, NULL, 0);
+	client_put(&c, &(struct simgpu_entry){.kind = SIMGPU_OP_EMPTY, .stream = 1}, NULL, 0);
 	client_close(&c);
 	set_faults(&d, "", 0);
 	client_context(&d, 0, 0, 1);
@@ -568,7 +575,7 @@ static void test_damaged_ring(void **state)
 				(uint32_t)rand_r(&seed) % (round % 2 ? 16 : 1u << 30);
 		c.shm->client.tail += 64 * (1 + (uint32_t)rand_r(&seed) % 12);
 		assert_int_equal(write(c.bell, &one, 8), 8);
-		client_call(&c, CALL(.type = SIM_MSG_SYNC), -1, NULL, NULL);
+		client_call(&c, CALL(.type = SIMGPU_MSG_SYNC), -1, NULL, NULL);
 		client_close(&c);
 		client_spin_ns(&good, 1, 10 * US);
 		assert_int_equal(client_sync(&good, 1), 0);
@@ -592,11 +599,11 @@ static void test_more_than_the_ring_holds(void **state)
 static void test_killed_engine_is_replaced(void **state)
 {
 	struct client c;
-	struct sim_reply a;
+	struct simgpu_reply a;
 	char byte;
 
 	client_connect(&c);
-	assert_int_equal(client_call(&c, CALL(.type = SIM_MSG_STATUS), -1, &a, NULL), 0);
+	assert_int_equal(client_call(&c, CALL(.type = SIMGPU_MSG_STATUS), -1, &a, NULL), 0);
 	kill((pid_t)a.arg[0], SIGKILL);
 	assert_true(recv(c.sock, &byte, 1, 0) <= 0);
 	client_close(&c);
@@ -611,14 +618,14 @@ static void test_killed_engine_is_replaced(void **state)
 static void test_many_clients_start_one_engine(void **state)
 {
 	struct client c;
-	struct sim_reply a;
+	struct simgpu_reply a;
 	pid_t pids[12];
 	int out[2], status;
 	uint64_t engines[12];
 	char byte;
 
 	client_connect(&c);
-	client_call(&c, CALL(.type = SIM_MSG_STOP), -1, NULL, NULL);
+	client_call(&c, CALL(.type = SIMGPU_MSG_STOP), -1, NULL, NULL);
 	assert_true(recv(c.sock, &byte, 1, 0) <= 0);
 	client_close(&c);
 	assert_int_equal(pipe(out), 0);
@@ -626,7 +633,7 @@ static void test_many_clients_start_one_engine(void **state)
 		pids[i] = fork();
 		if (!pids[i]) {
 			client_connect(&c);
-			client_call(&c, CALL(.type = SIM_MSG_STATUS), -1, &a, NULL);
+			client_call(&c, CALL(.type = SIMGPU_MSG_STATUS), -1, &a, NULL);
 			_exit(write(out[1], &a.arg[0], 8) != 8);
 		}
 	}

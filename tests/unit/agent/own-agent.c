@@ -73,11 +73,11 @@ void rig_stop(struct rig *rig)
 
 int rig_make_tenant(struct rig *rig, uid_t uid, struct tenant **ret_tenant)
 {
-	struct tenant_wish wish = {.name = "unit", .lifetime = TENANT_KEEP, .uid = uid};
+	struct tenant_params params = {.name = "unit", .lifetime = TENANT_KEEP, .uid = uid};
 	struct error err;
 
-	spec_init(&wish.spec);
-	assert_ok(spec_set(&wish.spec, "request", "0.001", &err));
-	assert_ok(spec_finish(&wish.spec, &err));
-	return tenant_new(rig->agent, &wish, ret_tenant, &err);
+	spec_init(&params.spec);
+	assert_ok(spec_set(&params.spec, "request", "0.001", &err));
+	assert_ok(spec_finish(&params.spec, &err));
+	return tenant_new(rig->agent, &params, ret_tenant, &err);
 }

@@ -290,7 +290,7 @@ static void two_tenants_that_pass_at_once_do_not_wait(void **state)
 static void descriptors_in_a_tenant_socket_stop_no_loop(void **state)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
-	struct door *door = NULL;
+	struct tenant_socket *door = NULL;
 	struct tenant *t;
 	struct error err;
 	struct rig rig;
@@ -299,7 +299,7 @@ static void descriptors_in_a_tenant_socket_stop_no_loop(void **state)
 	rig_start(&rig);
 	assert_ok(rig_make_tenant(&rig, 0, &t));
 	snprintf(address.sun_path, sizeof(address.sun_path), "%s/door", rig.folder);
-	assert_ok(door_open(t, address.sun_path, &door, &err));
+	assert_ok(tenant_socket_open(t, address.sun_path, &door, &err));
 	for (int i = 0; i < 2; i++) {
 		socks[i] = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 		assert_ok(connect(socks[i], (struct sockaddr *)&address, sizeof(address)));
@@ -313,7 +313,7 @@ static void descriptors_in_a_tenant_socket_stop_no_loop(void **state)
 		assert_true(until(&rig, is_hung_up, &socks[i]));
 		close(socks[i]);
 	}
-	door_close(door);
+	tenant_socket_close(door);
 	rig_stop(&rig);
 }
 
@@ -322,7 +322,7 @@ static void closing_a_tenant_socket_stops_no_loop(void **state)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	int far, sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-	struct door *door = NULL;
+	struct tenant_socket *door = NULL;
 	struct tenant *t;
 	struct error err;
 	struct rig rig;
@@ -330,10 +330,10 @@ static void closing_a_tenant_socket_stops_no_loop(void **state)
 	rig_start(&rig);
 	assert_ok(rig_make_tenant(&rig, 0, &t));
 	snprintf(address.sun_path, sizeof(address.sun_path), "%s/door", rig.folder);
-	assert_ok(door_open(t, address.sun_path, &door, &err));
+	assert_ok(tenant_socket_open(t, address.sun_path, &door, &err));
 	assert_ok(connect(sock, (struct sockaddr *)&address, sizeof(address)));
 	pass(sock, false, make_sleeper(&far));
-	door_close(door);
+	tenant_socket_close(door);
 	serves(&rig);
 	close(far);
 	assert_true(until(&rig, is_hung_up, &sock));
@@ -345,7 +345,7 @@ static void closing_a_tenant_socket_stops_no_loop(void **state)
 
 static void a_tenant_socket_has_a_limit_of_connections(void **state)
 {
-	static int socks[DOOR_CONNS_MAX + 1];
+	static int socks[TENANT_SOCKET_CONNS_MAX + 1];
 	uint32_t n = 0;
 	struct rig rig;
 	int r;
@@ -357,7 +357,7 @@ static void a_tenant_socket_has_a_limit_of_connections(void **state)
 		assert_ok(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair));
 		r = client_accept(rig.agent, pair[0], USER_TENANT, 7, NULL);
 		socks[n++] = pair[1];
-		assert_true(n <= DOOR_CONNS_MAX + 1);
+		assert_true(n <= TENANT_SOCKET_CONNS_MAX + 1);
 	} while (r == 0);
 	assert_int_equal(r, -EUSERS);
 	/* The limit is the tenant's own: other tenants still connect. */

@@ -22,7 +22,8 @@ static struct device_set *set;
  */
 static int open_devices(void **state)
 {
-	const struct device_wish wish = {.simulate = "2xH200-141Gi,6xT4", .runtime_dir = folder};
+	const struct device_params params = {
+		.simulate = "2xH200-141Gi,6xT4", .runtime_dir = folder};
 	const char *build = getenv("DIVVY_BUILD");
 	char path[256];
 	struct error err = {0};
@@ -35,7 +36,7 @@ static int open_devices(void **state)
 	setenv("DIVVY_SIM", path, 1);
 	if (folder_make(path, 0755, &err) < 0)
 		return -1;
-	if (device_set_open(&wish, &set, &err) < 0) {
+	if (device_set_open(&params, &set, &err) < 0) {
 		print_error("%s\n", err.msg);
 		return -1;
 	}
@@ -119,7 +120,7 @@ static void xid_errors_that_no_program_causes_make_a_device_unhealthy(void **sta
 		assert_int_equal(device_note_xid(&some_set, &xid), xids[i].ill);
 		for (uint32_t k = 0; k < some_set.n; k++) {
 			assert_int_equal(devices[k].n_xids, xids[i].counted >> k & 1);
-			assert_int_equal(device_is_ill(&devices[k]), xids[i].ill >> k & 1);
+			assert_int_equal(device_is_faulty(&devices[k]), xids[i].ill >> k & 1);
 		}
 	}
 }
@@ -133,7 +134,7 @@ static void the_first_fatal_xid_is_reported(void **state)
 	assert_int_equal(device_note_xid(&some_set, &xid), 1);
 	xid.xid = 79;
 	assert_int_equal(device_note_xid(&some_set, &xid), 0);
-	assert_string_equal(device_ailment(&device), "had Xid 62, which no program causes");
+	assert_string_equal(device_fault_text(&device), "had Xid 62, which no program causes");
 	assert_int_equal(device.n_xids, 2);
 }
 

@@ -17,7 +17,7 @@ _Static_assert((PROCESSES - 2) * SHARES_MAX >= SHARE_HOLDERS_MAX, "they reach th
 
 static uint64_t unbooked_bytes, moved_bytes;
 
-void memory_book(struct process *p, uint32_t at, uint64_t bytes)
+void memory_add_charge(struct process *p, uint32_t at, uint64_t bytes)
 {
 }
 
@@ -121,7 +121,7 @@ static void two_tables_hash_the_same_ids_differently(void **state)
 	assert_int_equal(add(&a, 0, 1), 1);
 	assert_int_equal(add(&b, 0, 1), 1);
 	for (uint64_t id = 0; id < 1000; id++)
-		n_same += bucket_of(a.td.shares, id) == bucket_of(b.td.shares, id);
+		n_same += share_bucket(a.td.shares, id) == share_bucket(b.td.shares, id);
 	assert_in_range(n_same, 0, 100);
 	place_done(&a);
 	place_done(&b);

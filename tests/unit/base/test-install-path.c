@@ -61,7 +61,7 @@ static void assert_found(const char *name, int mode, const char *where)
 	char path[PATH_MAX], expected[PATH_MAX];
 
 	snprintf(expected, sizeof(expected), "%s/%s", real, where);
-	assert_ok(beside_find(folders, name, mode, path, sizeof(path)));
+	assert_ok(install_path_find(folders, name, mode, path, sizeof(path)));
 	assert_string_equal(path, expected);
 }
 
@@ -93,7 +93,7 @@ static void folders_are_relative_to_this_program(void **state)
 
 	assert_true(n > 0);
 	own[n] = '\0';
-	assert_ok(beside_find(here, strrchr(own, '/') + 1, X_OK, path, sizeof(path)));
+	assert_ok(install_path_find(here, strrchr(own, '/') + 1, X_OK, path, sizeof(path)));
 	assert_string_equal(path, own);
 }
 
@@ -104,10 +104,11 @@ static void missing_files_and_long_paths_are_refused(void **state)
 
 	memset(name, 'a', sizeof(name) - 1);
 	name[sizeof(name) - 1] = '\0';
-	assert_int_equal(beside_find(folders, "none", R_OK, path, sizeof(path)), -ENOENT);
-	assert_int_equal(beside_find(folders, name, R_OK, path, sizeof(path)), -ENOENT);
-	assert_int_equal(beside_find(folders, "both", R_OK, path, strlen(real)), -ENAMETOOLONG);
-	assert_int_equal(beside_find_program("no-such", path, sizeof(path), &err), -ENOENT);
+	assert_int_equal(install_path_find(folders, "none", R_OK, path, sizeof(path)), -ENOENT);
+	assert_int_equal(install_path_find(folders, name, R_OK, path, sizeof(path)), -ENOENT);
+	assert_int_equal(
+		install_path_find(folders, "both", R_OK, path, strlen(real)), -ENAMETOOLONG);
+	assert_int_equal(install_path_find_program("no-such", path, sizeof(path), &err), -ENOENT);
 	assert_string_equal(err.msg, "no-such is not in divvy's install path");
 }
 

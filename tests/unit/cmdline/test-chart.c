@@ -21,8 +21,10 @@ static struct chart example(struct chart_series *series)
 	for (size_t i = 0; i < 3; i++) {
 		for (size_t j = 0; j < POINTS; j++)
 			share[i][j] = asked[i] / 1000.0;
-		series[i] = (struct chart_series){
-			.name = name[i], .asked_permille = asked[i], .share = share[i], .got = -1};
+		series[i] = (struct chart_series){.name = name[i],
+			.requested_permille = asked[i],
+			.share = share[i],
+			.got = -1};
 	}
 	return (struct chart){.title = "Shares",
 		.subtitle = "x",

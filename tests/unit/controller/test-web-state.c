@@ -80,7 +80,7 @@ static void a_viewer_away_for_too_long_gets_the_whole_state(void **state)
 
 	assert_ok(web_state_set(s, WEB_NODES, "stays", "1"));
 	number = web_state_number(s);
-	for (unsigned int i = 0; i <= WEB_GONE_MAX; i++) {
+	for (unsigned int i = 0; i <= WEB_REMOVED_MAX; i++) {
 		snprintf(key, sizeof(key), "k%u", i);
 		assert_ok(web_state_set(s, WEB_WAITING, key, "1"));
 		assert_ok(web_state_set(s, WEB_WAITING, key, NULL));

@@ -117,14 +117,14 @@ static void removed_tenants_are_reported(void **state)
 	json_t *tenants = kube_json_at(now, "status", "tenants", NULL);
 	struct told told = {""};
 
-	web_view_each_gone(before, other, on_gone, &told);
+	web_view_each_removed(before, other, on_gone, &told);
 	assert_string_equal(told.text, "");
 	json_array_remove(tenants, 0);
-	web_view_each_gone(before, now, on_gone, &told);
+	web_view_each_removed(before, now, on_gone, &told);
 	assert_string_equal(told.text, "u1/c;");
-	web_view_each_gone(now, before, on_gone, &told);
+	web_view_each_removed(now, before, on_gone, &told);
 	assert_string_equal(told.text, "u1/c;");
-	web_view_each_gone(now, NULL, on_gone, &told);
+	web_view_each_removed(now, NULL, on_gone, &told);
 	assert_string_equal(told.text, "u1/c;u2/c;");
 }
 

@@ -250,7 +250,7 @@ static void no_dialect_is_forgotten(void **state)
 		for (const struct dialect_key *k = dialect_at(i)->keys; k->key; k++) {
 			char domain[128];
 
-			if (k->use != DIALECT_ASKS)
+			if (k->use != DIALECT_REQUESTS)
 				continue;
 			snprintf(domain, sizeof(domain), "k.startsWith('%.*s/",
 				(int)strcspn(k->key, "/"), k->key);

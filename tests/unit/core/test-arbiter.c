@@ -135,7 +135,7 @@ static void a_lone_tenant_is_open_and_unbounded(void **state)
 	assert_int_equal(hand.n, 1);
 	assert_int_equal(hand.action[0].type, ARBITER_OPEN);
 	assert_int_equal(hand.action[0].window_us, 0);
-	assert_false(hand.action[0].company);
+	assert_false(hand.action[0].contended);
 	busy(&hand, 1, MS, 100 * MS);
 	step(&hand, 10 * SEC);
 	assert_int_equal(hand.n, 0);

@@ -67,9 +67,9 @@ static void removed_tenants_hold_memory_until_their_processes_end(void **state)
 	ledger_remove(ledger, 2);
 	assert_int_equal(ledger_room(ledger, SPEC_MEMORY_FAIL), 5 * GI);
 	assert_int_equal(ledger_add(ledger, 3, 6 * GI, SPEC_MEMORY_FAIL, NULL), -ENOSPC);
-	ledger_process_gone(ledger, 1, 2);
+	ledger_process_exited(ledger, 1, 2);
 	assert_int_equal(ledger_room(ledger, SPEC_MEMORY_FAIL), 8 * GI);
-	ledger_process_gone(ledger, 1, 1);
+	ledger_process_exited(ledger, 1, 1);
 	assert_int_equal(ledger_room(ledger, SPEC_MEMORY_FAIL), 10 * GI);
 	assert_ok(ledger_add(ledger, 1, 10 * GI, SPEC_MEMORY_FAIL, NULL));
 	ledger_free(ledger);
@@ -87,11 +87,11 @@ static void removed_tenants_hold_no_more_than_their_quota(void **state)
 	ledger_remove(ledger, 1);
 	assert_int_equal(ledger_room(ledger, SPEC_MEMORY_FAIL), 76 * GI);
 	/* each living process may hold all that it reported */
-	ledger_process_gone(ledger, 1, 1);
+	ledger_process_exited(ledger, 1, 1);
 	assert_int_equal(ledger_room(ledger, SPEC_MEMORY_FAIL), 76 * GI);
-	ledger_process_gone(ledger, 1, 2);
+	ledger_process_exited(ledger, 1, 2);
 	assert_int_equal(ledger_room(ledger, SPEC_MEMORY_FAIL), 77 * GI);
-	ledger_process_gone(ledger, 1, 3);
+	ledger_process_exited(ledger, 1, 3);
 	assert_int_equal(ledger_room(ledger, SPEC_MEMORY_FAIL), 80 * GI);
 	ledger_free(ledger);
 }
@@ -153,14 +153,14 @@ static void moved_memory_bypasses_waiting_requests(void **state)
 	ledger_move(ledger, 9, 1, 2, GI);
 	assert_int_equal(ledger_used(ledger, 1), 6 * GI);
 	assert_int_equal(verdict(ledger, &request), 1);
-	ledger_process_gone(ledger, 1, 1);
+	ledger_process_exited(ledger, 1, 1);
 	assert_int_equal(ledger_used(ledger, 1), 4 * GI);
 	assert_ok(verdict(ledger, &request));
 	assert_int_equal(request, 2);
 	ledger_move(ledger, 1, 2, 1, 9 * GI); /* all that process 2 holds */
-	ledger_process_gone(ledger, 1, 2);
+	ledger_process_exited(ledger, 1, 2);
 	assert_int_equal(ledger_used(ledger, 1), 4 * GI);
-	ledger_process_gone(ledger, 1, 1);
+	ledger_process_exited(ledger, 1, 1);
 	assert_int_equal(ledger_used(ledger, 1), 0);
 	ledger_free(ledger);
 }
@@ -181,7 +181,7 @@ static void a_deadlock_refuses_the_youngest_request(void **state)
 	assert_int_equal(request, 4);
 	assert_int_equal(verdict(ledger, &request), 1);
 	/* The other request is granted when the refused tenant's process ends. */
-	ledger_process_gone(ledger, 2, 1);
+	ledger_process_exited(ledger, 2, 1);
 	assert_ok(verdict(ledger, &request));
 	assert_int_equal(request, 3);
 	ledger_free(ledger);
@@ -215,11 +215,11 @@ static void a_request_that_fits_is_granted_before_any_is_refused(void **state)
 	assert_ok(verdict(ledger, &request));
 	assert_int_equal(request, 5);
 	assert_int_equal(verdict(ledger, &request), 1);
-	ledger_process_gone(ledger, 2, 1);
+	ledger_process_exited(ledger, 2, 1);
 	assert_ok(verdict(ledger, &request));
 	assert_int_equal(request, 4);
 	assert_int_equal(verdict(ledger, &request), 1);
-	ledger_process_gone(ledger, 1, 1);
+	ledger_process_exited(ledger, 1, 1);
 	assert_ok(verdict(ledger, &request));
 	assert_int_equal(request, 6);
 	ledger_free(ledger);
@@ -235,7 +235,7 @@ static void requests_of_ended_processes_are_canceled(void **state)
 	assert_ok(ledger_reserve(ledger, 1, 1, 10 * GI, 1, 0));
 	assert_int_equal(ledger_reserve(ledger, 2, 7, GI, 2, 1), -EINPROGRESS);
 	assert_int_equal(ledger_reserve(ledger, 2, 8, GI, 3, 2), -EINPROGRESS);
-	ledger_process_gone(ledger, 2, 7);
+	ledger_process_exited(ledger, 2, 7);
 	assert_int_equal(verdict(ledger, &request), -ECANCELED);
 	assert_int_equal(request, 2);
 	ledger_remove(ledger, 2);
@@ -338,7 +338,7 @@ static void random_events(void **state)
 				break;
 			default:
 				if (rand_below(&rand, 10) == 0)
-					ledger_process_gone(ledger, tenant, process);
+					ledger_process_exited(ledger, tenant, process);
 			}
 			open -= ledger_verdicts(ledger, got, ARRAY_SIZE(got));
 			for (uint32_t t = 2; t < 5; t++) {
@@ -349,9 +349,9 @@ static void random_events(void **state)
 		}
 		for (uint32_t t = 2; t < 5; t++) {
 			for (uint32_t p = 0; p < 2; p++)
-				ledger_process_gone(ledger, t, p);
+				ledger_process_exited(ledger, t, p);
 			ledger_remove(ledger, t);
-			ledger_process_gone(ledger, t, 2);
+			ledger_process_exited(ledger, t, 2);
 			assert_int_equal(ledger_used(ledger, t), 0);
 		}
 		while ((n = ledger_verdicts(ledger, got, ARRAY_SIZE(got))))

@@ -183,7 +183,7 @@ static void kernels_are_estimated_separately(void **state)
 static void ended(struct estimate *e, uint64_t issued, uint32_t subs, bool has_more, bool is_beside,
 	uint64_t now)
 {
-	struct estimate_end end = {.has_more = has_more, .is_beside = is_beside};
+	struct estimate_end end = {.has_more = has_more, .is_corun = is_beside};
 
 	estimate_add(e, &end, issued, 0, subs);
 	estimate_ended(e, &end, now);

@@ -21,7 +21,7 @@ struct wish {
 	bool is_authority;
 };
 
-static char *write_request(const struct wish *wish)
+static char *write_request(const struct wish *translation)
 {
 	gnutls_x509_privkey_t key;
 	gnutls_x509_crq_t crq;
@@ -30,27 +30,30 @@ static char *write_request(const struct wish *wish)
 
 	assert_ok(gnutls_x509_privkey_init(&key));
 	assert_ok(gnutls_x509_privkey_generate(key,
-		wish->algorithm ? wish->algorithm : GNUTLS_PK_ECDSA,
-		wish->bits ? wish->bits : GNUTLS_CURVE_TO_BITS(GNUTLS_ECC_CURVE_SECP256R1), 0));
+		translation->algorithm ? translation->algorithm : GNUTLS_PK_ECDSA,
+		translation->bits ? translation->bits
+				  : GNUTLS_CURVE_TO_BITS(GNUTLS_ECC_CURVE_SECP256R1),
+		0));
 	assert_ok(gnutls_x509_crq_init(&crq));
 	assert_ok(gnutls_x509_crq_set_version(crq, 1));
 	assert_ok(gnutls_x509_crq_set_key(crq, key));
-	if (wish->subject)
+	if (translation->subject)
 		assert_ok(gnutls_x509_crq_set_dn_by_oid(crq, GNUTLS_OID_X520_COMMON_NAME, 0,
-			wish->subject, (unsigned)strlen(wish->subject)));
-	if (wish->uri)
-		assert_ok(gnutls_x509_crq_set_subject_alt_name(crq, GNUTLS_SAN_URI, wish->uri,
-			(unsigned)strlen(wish->uri), GNUTLS_FSAN_SET));
-	if (wish->second_uri)
+			translation->subject, (unsigned)strlen(translation->subject)));
+	if (translation->uri)
 		assert_ok(gnutls_x509_crq_set_subject_alt_name(crq, GNUTLS_SAN_URI,
-			wish->second_uri, (unsigned)strlen(wish->second_uri), GNUTLS_FSAN_APPEND));
-	if (wish->dns)
-		assert_ok(gnutls_x509_crq_set_subject_alt_name(crq, GNUTLS_SAN_DNSNAME, wish->dns,
-			(unsigned)strlen(wish->dns), GNUTLS_FSAN_APPEND));
-	if (wish->is_authority)
+			translation->uri, (unsigned)strlen(translation->uri), GNUTLS_FSAN_SET));
+	if (translation->second_uri)
+		assert_ok(gnutls_x509_crq_set_subject_alt_name(crq, GNUTLS_SAN_URI,
+			translation->second_uri, (unsigned)strlen(translation->second_uri),
+			GNUTLS_FSAN_APPEND));
+	if (translation->dns)
+		assert_ok(gnutls_x509_crq_set_subject_alt_name(crq, GNUTLS_SAN_DNSNAME,
+			translation->dns, (unsigned)strlen(translation->dns), GNUTLS_FSAN_APPEND));
+	if (translation->is_authority)
 		assert_ok(gnutls_x509_crq_set_basic_constraints(crq, 1, -1));
-	if (wish->password)
-		assert_ok(gnutls_x509_crq_set_challenge_password(crq, wish->password));
+	if (translation->password)
+		assert_ok(gnutls_x509_crq_set_challenge_password(crq, translation->password));
 	assert_ok(gnutls_x509_crq_sign2(crq, key, GNUTLS_DIG_UNKNOWN, 0));
 	assert_ok(gnutls_x509_crq_export2(crq, GNUTLS_X509_FMT_PEM, &text));
 	pem = str_dup((struct str){(const char *)text.data, text.size});

@@ -35,12 +35,12 @@ static void takes_pods_and_templates(void **state)
 		&list, &err));
 	assert_int_equal(json_array_size(list), 3);
 	web = json_array_get(list, 1);
-	assert_string_equal(jtext(web, "from"), "Deployment web");
-	assert_int_equal(jint(web, "count"), 3);
+	assert_string_equal(json_text_or_empty(web, "from"), "Deployment web");
+	assert_int_equal(json_int_or_zero(web, "count"), 3);
 	assert_string_equal(kube_json_text_at(web, "pod", "metadata", "labels", "x", NULL), "y");
 	assert_string_equal(kube_json_text_at(web, "pod", "metadata", "namespace", NULL), "n");
 	assert_string_equal(kube_json_text_at(web, "pod", "kind", NULL), "Pod");
-	assert_string_equal(jtext(json_array_get(list, 2), "from"), "CronJob night");
+	assert_string_equal(json_text_or_empty(json_array_get(list, 2), "from"), "CronJob night");
 }
 
 static void a_share_pods_request_is_its_spec(void **state)
@@ -54,11 +54,11 @@ static void a_share_pods_request_is_its_spec(void **state)
 			    "containers: [a, b], template: {spec: {containers: []}}}\n",
 		&list, &err));
 	keys = kube_json_at(json_array_get(list, 0), "pod", "metadata", "annotations", NULL);
-	assert_string_equal(jtext(keys, "divvy.gpu/request"), "0.3");
-	assert_string_equal(jtext(keys, "divvy.gpu/limit"), "0.6");
-	assert_string_equal(jtext(keys, "divvy.gpu/memory-policy"), "swap");
-	assert_string_equal(jtext(keys, "divvy.gpu/group-size"), "4");
-	assert_string_equal(jtext(keys, "divvy.gpu/container"), "a,b");
+	assert_string_equal(json_text_or_empty(keys, "divvy.gpu/request"), "0.3");
+	assert_string_equal(json_text_or_empty(keys, "divvy.gpu/limit"), "0.6");
+	assert_string_equal(json_text_or_empty(keys, "divvy.gpu/memory-policy"), "swap");
+	assert_string_equal(json_text_or_empty(keys, "divvy.gpu/group-size"), "4");
+	assert_string_equal(json_text_or_empty(keys, "divvy.gpu/container"), "a,b");
 	assert_int_equal(json_object_size(keys), 5);
 }
 
@@ -77,7 +77,7 @@ static void empty_fields_count_as_missing(void **state)
 	assert_string_equal(kube_json_text_at(json_array_get(list, 0), "pod", "metadata",
 				    "annotations", "divvy.gpu/request", NULL),
 		"0.3");
-	assert_int_equal(jint(json_array_get(list, 1), "count"), 2);
+	assert_int_equal(json_int_or_zero(json_array_get(list, 1), "count"), 2);
 }
 
 static void faults_are_named(void **state)

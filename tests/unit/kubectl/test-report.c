@@ -66,16 +66,16 @@ static void lists_devices_with_tenants(void **state)
 	const json_t *b = json_array_get(devices, 1), *c = json_array_get(devices, 2);
 
 	assert_int_equal(json_array_size(devices), 4);
-	assert_string_equal(jtext(json_array_get(devices, 0), "uuid"), "GPU-a");
-	assert_int_equal(jint(b, "granted_permille"), 800);
-	assert_int_equal(jint(b, "used_permille"), 990);
-	assert_int_equal(jint(b, "got_permille"), 990);
-	assert_int_equal(jint(b, "granted_bytes"), 500);
-	assert_int_equal(jint(b, "used_bytes"), 350);
-	assert_string_equal(jtext(c, "node"), "n2");
-	assert_true(jbool(c, "cordoned"));
-	assert_string_equal(jtext(c, "cordon_reason"), "old");
-	assert_int_equal(jint(c, "granted_permille"), 0);
+	assert_string_equal(json_text_or_empty(json_array_get(devices, 0), "uuid"), "GPU-a");
+	assert_int_equal(json_int_or_zero(b, "granted_permille"), 800);
+	assert_int_equal(json_int_or_zero(b, "used_permille"), 990);
+	assert_int_equal(json_int_or_zero(b, "got_permille"), 990);
+	assert_int_equal(json_int_or_zero(b, "granted_bytes"), 500);
+	assert_int_equal(json_int_or_zero(b, "used_bytes"), 350);
+	assert_string_equal(json_text_or_empty(c, "node"), "n2");
+	assert_true(json_bool_or_false(c, "cordoned"));
+	assert_string_equal(json_text_or_empty(c, "cordon_reason"), "old");
+	assert_int_equal(json_int_or_zero(c, "granted_permille"), 0);
 }
 
 static void unknown_values_are_left_out(void **state)
@@ -85,7 +85,7 @@ static void unknown_values_are_left_out(void **state)
 
 	assert_null(json_object_get(json_array_get(devices, 0), "used_permille"));
 	assert_null(json_object_get(json_array_get(devices, 0), "got_permille"));
-	assert_int_equal(jint(json_array_get(devices, 0), "granted_permille"), 300);
+	assert_int_equal(json_int_or_zero(json_array_get(devices, 0), "granted_permille"), 300);
 }
 
 static void lists_tenants(void **state)
@@ -98,17 +98,17 @@ static void lists_tenants(void **state)
 		     *bad = json_array_get(rows, 2);
 
 	assert_int_equal(json_array_size(rows), 3);
-	assert_string_equal(jtext(p, "requested"), "2x0.3-0.7");
-	assert_string_equal(jtext(p, "asked"), "2x0.3-0.7");
-	assert_string_equal(jtext(p, "granted"), "2x0.3-0.6");
-	assert_int_equal(jint(p, "used_permille"), 345);
-	assert_int_equal(jint(p, "got_permille"), 345);
-	assert_int_equal(jint(p, "memory_bytes"), 300);
-	assert_string_equal(jtext(p, "state"), "Running");
-	assert_string_equal(jtext(w, "requested"), "2 GPUs");
-	assert_string_equal(jtext(w, "state"), "Pending");
-	assert_string_equal(jtext(bad, "state"), "Refused");
-	assert_contains(jtext(bad, "note"), "7.5");
+	assert_string_equal(json_text_or_empty(p, "requested"), "2x0.3-0.7");
+	assert_string_equal(json_text_or_empty(p, "asked"), "2x0.3-0.7");
+	assert_string_equal(json_text_or_empty(p, "granted"), "2x0.3-0.6");
+	assert_int_equal(json_int_or_zero(p, "used_permille"), 345);
+	assert_int_equal(json_int_or_zero(p, "got_permille"), 345);
+	assert_int_equal(json_int_or_zero(p, "memory_bytes"), 300);
+	assert_string_equal(json_text_or_empty(p, "state"), "Running");
+	assert_string_equal(json_text_or_empty(w, "requested"), "2 GPUs");
+	assert_string_equal(json_text_or_empty(w, "state"), "Pending");
+	assert_string_equal(json_text_or_empty(bad, "state"), "Refused");
+	assert_contains(json_text_or_empty(bad, "note"), "7.5");
 }
 
 /* Its slot has gone on to the container after it. */
@@ -139,9 +139,9 @@ static void an_ended_init_container_is_not_waiting(void **state)
 	const json_t *why = json_object_get(json_array_get(all, 0), "why");
 
 	assert_int_equal(json_array_size(rows), 2);
-	assert_string_equal(jtext(json_array_get(rows, 0), "state"), "Ended");
+	assert_string_equal(json_text_or_empty(json_array_get(rows, 0), "state"), "Ended");
 	assert_null(json_object_get(json_array_get(rows, 0), "devices"));
-	assert_string_equal(jtext(json_array_get(rows, 1), "state"), "Placed");
+	assert_string_equal(json_text_or_empty(json_array_get(rows, 1), "state"), "Placed");
 	assert_int_equal(json_array_size(why), 1);
 	assert_string_equal(json_string_value(json_array_get(why, 0)), "the container has exited");
 }
@@ -171,12 +171,12 @@ static void adds_up_accounts(void **state)
 			      *late = report_usage(nodes, "2026-01-02");
 
 	assert_int_equal(json_array_size(all), 2);
-	assert_string_equal(jtext(json_array_get(all, 0), "namespace"), "a");
+	assert_string_equal(json_text_or_empty(json_array_get(all, 0), "namespace"), "a");
 	/* A divvyd of the release before wrote one of the two. */
-	assert_true(jreal(json_array_get(all, 1), "requested_gpu_seconds") == 2.5);
-	assert_true(jreal(json_array_get(all, 1), "asked_gpu_seconds") == 2.5);
-	assert_true(jreal(json_array_get(all, 1), "used_gpu_seconds") == 1.25);
-	assert_true(jreal(json_array_get(late, 1), "used_gpu_seconds") == 0.25);
+	assert_true(json_real_or_zero(json_array_get(all, 1), "requested_gpu_seconds") == 2.5);
+	assert_true(json_real_or_zero(json_array_get(all, 1), "asked_gpu_seconds") == 2.5);
+	assert_true(json_real_or_zero(json_array_get(all, 1), "used_gpu_seconds") == 1.25);
+	assert_true(json_real_or_zero(json_array_get(late, 1), "used_gpu_seconds") == 0.25);
 }
 
 static void idle_tenants_are_found(void **state)
@@ -189,10 +189,11 @@ static void idle_tenants_are_found(void **state)
 				      &facts, 600 * NSEC_PER_SEC, then_ns + 600 * NSEC_PER_SEC);
 
 	assert_int_equal(json_array_size(soon), 1);
-	assert_string_equal(jtext(json_array_get(soon, 0), "uuid"), "GPU-c");
-	assert_string_equal(jtext(json_array_get(soon, 0), "why"), "no tenant: cordoned");
+	assert_string_equal(json_text_or_empty(json_array_get(soon, 0), "uuid"), "GPU-c");
+	assert_string_equal(
+		json_text_or_empty(json_array_get(soon, 0), "why"), "no tenant: cordoned");
 	assert_int_equal(json_array_size(late), 2);
-	assert_string_equal(jtext(json_array_get(late, 0), "pod"), "q");
+	assert_string_equal(json_text_or_empty(json_array_get(late, 0), "pod"), "q");
 }
 
 static void draws_bars(void **state)
@@ -285,8 +286,8 @@ static void a_silent_daemon_is_reported(void **state)
 		const json_t *of_n1 = json_array_get(devices, 1);
 		const bool is_silent = age_s > 40;
 
-		assert_string_equal(jtext(of_n1, "node"), "n1");
-		assert_int_equal(jint(of_n1, "silent_seconds"), is_silent ? 41 : 0);
+		assert_string_equal(json_text_or_empty(of_n1, "node"), "n1");
+		assert_int_equal(json_int_or_zero(of_n1, "silent_seconds"), is_silent ? 41 : 0);
 		assert_int_equal(json_object_get(of_n1, "used_permille") != NULL, !is_silent);
 		buf_clear(&out);
 		draw_devices(devices, true, &out);

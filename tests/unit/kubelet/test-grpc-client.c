@@ -85,9 +85,9 @@ static void on_answer(const struct grpc_answer *answer)
 	buf_add(&rig.message, answer->message);
 }
 
-static struct grpc_wish wish_for(const char *path, struct str message)
+static struct grpc_call_params wish_for(const char *path, struct str message)
 {
-	return (struct grpc_wish){
+	return (struct grpc_call_params){
 		.path = path,
 		.message = message,
 		.timeout_ns = LONG_NS,
@@ -96,7 +96,7 @@ static struct grpc_wish wish_for(const char *path, struct str message)
 	};
 }
 
-static struct grpc_request *begin(const struct grpc_wish *wish)
+static struct grpc_request *begin(const struct grpc_call_params *params)
 {
 	struct grpc_request *request = NULL;
 	struct error err;
@@ -104,7 +104,7 @@ static struct grpc_request *begin(const struct grpc_wish *wish)
 
 	assert_ok(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair));
 	assert_ok(grpc_server_serve(rig.server, pair[0]));
-	assert_ok(grpc_request_new_on(rig.loop, wish, pair[1], &request, &err));
+	assert_ok(grpc_request_new_on(rig.loop, params, pair[1], &request, &err));
 	return request;
 }
 
@@ -117,9 +117,9 @@ static void wait_for_answers(int n)
 
 static void call(const char *path, struct str message)
 {
-	const struct grpc_wish wish = wish_for(path, message);
+	const struct grpc_call_params params = wish_for(path, message);
 
-	begin(&wish);
+	begin(&params);
 	wait_for_answers(rig.n_answers + 1);
 }
 
@@ -148,7 +148,8 @@ static void a_refusal_has_its_message(void **state)
 static void the_longest_message_passes_both_ways(void **state)
 {
 	_cleanup_free_ char *bytes = calloc(1, GRPC_MESSAGE_MAX + 1);
-	struct grpc_wish wish = wish_for("/t.T/Echo", (struct str){bytes, GRPC_MESSAGE_MAX + 1});
+	struct grpc_call_params params = wish_for(
+		"/t.T/Echo", (struct str){bytes, GRPC_MESSAGE_MAX + 1});
 	struct grpc_request *request;
 	struct error err;
 	int pair[2];
@@ -161,13 +162,14 @@ static void the_longest_message_passes_both_ways(void **state)
 	assert_memory_equal(rig.message.p, bytes, GRPC_MESSAGE_MAX);
 
 	assert_ok(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair));
-	assert_int_equal(grpc_request_new_on(rig.loop, &wish, pair[0], &request, &err), -EMSGSIZE);
+	assert_int_equal(
+		grpc_request_new_on(rig.loop, &params, pair[0], &request, &err), -EMSGSIZE);
 	assert_int_equal(read(pair[1], &(char){0}, 1), 0); /* the client has closed pair[0] */
 	close(pair[1]);
 
-	wish.message.n = 1000;
-	wish.answer_max = 999;
-	begin(&wish);
+	params.message.n = 1000;
+	params.answer_max = 999;
+	begin(&params);
 	wait_for_answers(2);
 	assert_int_equal(rig.status, GRPC_RESOURCE_EXHAUSTED);
 	assert_contains(buf_text(&rig.text), "too long");
@@ -176,20 +178,20 @@ static void the_longest_message_passes_both_ways(void **state)
 static void many_calls_at_once_are_answered(void **state)
 {
 	_cleanup_free_ char *bytes = calloc(1, 1u << 20);
-	const struct grpc_wish wish = wish_for("/t.T/Echo", (struct str){bytes, 1u << 20});
+	const struct grpc_call_params params = wish_for("/t.T/Echo", (struct str){bytes, 1u << 20});
 
 	for (int i = 0; i < 20; i++)
-		begin(&wish);
+		begin(&params);
 	wait_for_answers(20);
 	assert_int_equal(rig.status, GRPC_OK);
 }
 
 static void a_deadline_ends_a_call(void **state)
 {
-	struct grpc_wish wish = wish_for("/t.T/Keep", STR("x"));
+	struct grpc_call_params params = wish_for("/t.T/Keep", STR("x"));
 
-	wish.timeout_ns = 2 * NSEC_PER_MSEC;
-	begin(&wish);
+	params.timeout_ns = 2 * NSEC_PER_MSEC;
+	begin(&params);
 	wait_for_answers(1);
 	assert_int_equal(rig.status, GRPC_DEADLINE_EXCEEDED);
 	assert_int_equal(rig.message.n, 0);
@@ -197,8 +199,8 @@ static void a_deadline_ends_a_call(void **state)
 
 static void a_call_may_be_canceled(void **state)
 {
-	const struct grpc_wish wish = wish_for("/t.T/Keep", STR("x"));
-	struct grpc_request *request = begin(&wish);
+	const struct grpc_call_params params = wish_for("/t.T/Keep", STR("x"));
+	struct grpc_request *request = begin(&params);
 
 	while (!rig.kept)
 		loop_run_once(rig.loop, CLOCK_NEVER);
@@ -206,15 +208,15 @@ static void a_call_may_be_canceled(void **state)
 	while (!rig.n_gone)
 		loop_run_once(rig.loop, CLOCK_NEVER);
 	assert_int_equal(rig.n_answers, 0);
-	grpc_request_free(begin(&wish)); /* before any byte was sent */
+	grpc_request_free(begin(&params)); /* before any byte was sent */
 	grpc_request_free(NULL);
 }
 
 static void a_server_that_ends_is_unavailable(void **state)
 {
-	const struct grpc_wish wish = wish_for("/t.T/Keep", STR("x"));
+	const struct grpc_call_params params = wish_for("/t.T/Keep", STR("x"));
 
-	begin(&wish);
+	begin(&params);
 	while (!rig.kept)
 		loop_run_once(rig.loop, CLOCK_NEVER);
 	grpc_server_free(rig.server);
@@ -227,25 +229,25 @@ static void a_missing_server_is_an_error(void **state)
 {
 	char folder[] = "/tmp/divvy-grpc-XXXXXX", path[64], longest[300];
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
-	struct grpc_wish wish = wish_for("/t.T/Echo", STR("x"));
+	struct grpc_call_params params = wish_for("/t.T/Echo", STR("x"));
 	struct grpc_request *request = NULL;
 	struct error err;
 	int fd;
 
 	assert_non_null(mkdtemp(folder));
 	snprintf(path, sizeof(path), "%s/a.sock", folder);
-	wish.socket = path;
-	assert_int_equal(grpc_request_new(rig.loop, &wish, &request, &err), -ENOENT);
+	params.socket = path;
+	assert_int_equal(grpc_request_new(rig.loop, &params, &request, &err), -ENOENT);
 	assert_contains(err.msg, path);
 	assert_ok(str_copy(address.sun_path, sizeof(address.sun_path), str_from(path)));
 	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	assert_ok(bind(fd, (struct sockaddr *)&address, sizeof(address)));
-	assert_int_equal(grpc_request_new(rig.loop, &wish, &request, &err), -ECONNREFUSED);
+	assert_int_equal(grpc_request_new(rig.loop, &params, &request, &err), -ECONNREFUSED);
 	assert_ok(unlink(path));
 	close(fd);
 
 	assert_ok(grpc_server_listen(rig.server, path, &err));
-	assert_ok(grpc_request_new(rig.loop, &wish, &request, &err));
+	assert_ok(grpc_request_new(rig.loop, &params, &request, &err));
 	wait_for_answers(1);
 	assert_int_equal(rig.status, GRPC_OK);
 	grpc_server_free(rig.server);
@@ -253,21 +255,21 @@ static void a_missing_server_is_an_error(void **state)
 	assert_ok(rmdir(folder));
 	memset(longest, 'a', sizeof(longest) - 1);
 	longest[sizeof(longest) - 1] = '\0';
-	wish.socket = longest;
-	assert_int_equal(grpc_request_new(rig.loop, &wish, &request, &err), -ENAMETOOLONG);
+	params.socket = longest;
+	assert_int_equal(grpc_request_new(rig.loop, &params, &request, &err), -ENAMETOOLONG);
 }
 
 /* ---- with wrong answers ---- */
 
 static void begin_raw(struct raw *raw)
 {
-	const struct grpc_wish wish = wish_for("/t.T/Echo", STR("x"));
+	const struct grpc_call_params params = wish_for("/t.T/Echo", STR("x"));
 	struct grpc_request *request;
 	struct error err;
 	int pair[2];
 
 	assert_ok(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair));
-	assert_ok(grpc_request_new_on(rig.loop, &wish, pair[0], &request, &err));
+	assert_ok(grpc_request_new_on(rig.loop, &params, pair[0], &request, &err));
 	raw_serve(raw, rig.loop, pair[1]);
 }
 
@@ -312,14 +314,14 @@ static void malformed_answers_are_failures(void **state)
 /* The server does not honour the call's deadline. */
 static void a_silent_server_ends_the_call_at_its_deadline(void **state)
 {
-	struct grpc_wish wish = wish_for("/t.T/Echo", STR("x"));
+	struct grpc_call_params params = wish_for("/t.T/Echo", STR("x"));
 	struct grpc_request *request;
 	struct error err;
 	int pair[2];
 
-	wish.timeout_ns = NSEC_PER_MSEC;
+	params.timeout_ns = NSEC_PER_MSEC;
 	assert_ok(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair));
-	assert_ok(grpc_request_new_on(rig.loop, &wish, pair[0], &request, &err));
+	assert_ok(grpc_request_new_on(rig.loop, &params, pair[0], &request, &err));
 	wait_for_answers(1);
 	assert_int_equal(rig.status, GRPC_DEADLINE_EXCEEDED);
 	close(pair[1]);
@@ -366,7 +368,7 @@ static void a_status_counts_when_the_connection_ends(void **state)
 
 static void garbage_is_unavailable(void **state)
 {
-	const struct grpc_wish wish = wish_for("/t.T/Echo", STR("x"));
+	const struct grpc_call_params params = wish_for("/t.T/Echo", STR("x"));
 	static const struct str garbage[] = {
 		{"HTTP/1.1 400 Bad Request\r\n\r\n", 28}, {"\0\0\0\0\0\0\0\0\0\0", 10}};
 	struct grpc_request *request;
@@ -375,7 +377,7 @@ static void garbage_is_unavailable(void **state)
 
 	for (size_t i = 0; i < ARRAY_SIZE(garbage); i++) {
 		assert_ok(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair));
-		assert_ok(grpc_request_new_on(rig.loop, &wish, pair[0], &request, &err));
+		assert_ok(grpc_request_new_on(rig.loop, &params, pair[0], &request, &err));
 		assert_int_equal(write(pair[1], garbage[i].p, garbage[i].n), garbage[i].n);
 		wait_for_answers((int)i + 1);
 		assert_int_equal(rig.status, GRPC_UNAVAILABLE);

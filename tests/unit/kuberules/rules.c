@@ -45,7 +45,7 @@ static void find_fits(struct view *view, struct buf *fits, struct buf *said)
 
 	assert_non_null(pod);
 	assert_true(view_n_nodes(view) <= ARRAY_SIZE(answers));
-	if (fit_new(view, pod_of(pod), &fit, &err) < 0) {
+	if (fit_new(view, pod_from_object(pod), &fit, &err) < 0) {
 		assert_true(err.code > 0);
 		buf_add_text(said, err.msg);
 		return;

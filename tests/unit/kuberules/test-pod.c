@@ -101,9 +101,11 @@ static void requests_add_up_as_containers_run(void **state)
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		_cleanup_(object_free_p) struct object *object = pod_from(cases[i].spec);
 
-		if (object->refusal.code || pod_of(object)->request.cpu_milli != cases[i].cpu_milli)
+		if (object->refusal.code ||
+			pod_from_object(object)->request.cpu_milli != cases[i].cpu_milli)
 			fail_msg("%s: %lld, refusal '%s'", cases[i].what,
-				(long long)pod_of(object)->request.cpu_milli, object->refusal.msg);
+				(long long)pod_from_object(object)->request.cpu_milli,
+				object->refusal.msg);
 	}
 }
 
@@ -115,7 +117,7 @@ static void all_resources_are_read(void **state)
 		"'resources':{'requests':{'memory':'500m','example.com/x':'3'}}}],'initContainers':"
 		"[{'name':'i','resources':{'requests':{'example.com/x':'4','example.com/"
 		"y':'0'}}}]}");
-	const struct resources *r = &pod_of(object)->request;
+	const struct resources *r = &pod_from_object(object)->request;
 
 	assert_int_equal(object->refusal.code, 0);
 	assert_int_equal(r->memory_bytes, (1 << 30) + 1);
@@ -132,15 +134,15 @@ static void fields_for_schedulers_are_kept(void **state)
 		"'terminationGracePeriodSeconds':9,'containers':[]},"
 		"'status':{'nominatedNodeName':'n'}");
 	_cleanup_(object_free_p) struct object *plain = pod_from("'spec':{'containers':[]}");
-	const struct pod *pod = pod_of(object);
+	const struct pod *pod = pod_from_object(object);
 
 	assert_int_equal(pod->priority, 7);
 	assert_true(pod->is_never_preempting);
 	assert_string_equal(pod->scheduler, "s");
 	assert_string_equal(pod->nominated_node, "n");
 	assert_int_equal(pod->grace_s, 9);
-	assert_int_equal(pod_of(plain)->grace_s, 30);
-	assert_false(pod_of(plain)->is_never_preempting);
+	assert_int_equal(pod_from_object(plain)->grace_s, 30);
+	assert_false(pod_from_object(plain)->is_never_preempting);
 }
 
 static void unknown_values_are_reported(void **state)
@@ -222,8 +224,8 @@ static void valid_fields_count_beside_refused_ones(void **state)
 		"'requests':{'cpu':'1','memory':'x'}}}]}");
 
 	assert_contains(object->refusal.msg, "spec: zzz");
-	assert_string_equal(pod_of(object)->node, "n");
-	assert_int_equal(pod_of(object)->request.cpu_milli, 1000);
+	assert_string_equal(pod_from_object(object)->node, "n");
+	assert_int_equal(pod_from_object(object)->request.cpu_milli, 1000);
 }
 
 static void an_object_needs_a_name(void **state)
@@ -299,7 +301,7 @@ static void ports_have_a_limit_of_their_own(void **state)
 		"containers", item, POD_PORTS_MAX / 5 + 1);
 
 	assert_contains(object->refusal.msg, "more than 4096 ports");
-	assert_int_equal(pod_of(object)->ports.n, POD_PORTS_MAX);
+	assert_int_equal(pod_from_object(object)->ports.n, POD_PORTS_MAX);
 }
 
 static void texts_maps_and_resources_have_limits(void **state)
@@ -320,7 +322,7 @@ static void texts_maps_and_resources_have_limits(void **state)
 		}
 		object = pod_new(json);
 		assert_int_equal(object->refusal.code, over ? E2BIG : 0);
-		assert_int_equal(pod_of(object)->request.n_others, RESOURCES_OTHER_MAX);
+		assert_int_equal(pod_from_object(object)->request.n_others, RESOURCES_OTHER_MAX);
 	}
 	for (size_t over = 0; over <= 1; over++) {
 		json_t *json = unit_json("{'metadata':{'name':'q'},'spec':{'nodeSelector':{}}}");

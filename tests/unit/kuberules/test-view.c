@@ -34,7 +34,8 @@ static bool fits(struct view *view, uint32_t node)
 {
 	_cleanup_(fit_free_p) struct fit *fit = NULL;
 
-	assert_ok(fit_new(view, pod_of(view_find(view, OBJECT_POD, "a", "q")), &fit, NULL));
+	assert_ok(
+		fit_new(view, pod_from_object(view_find(view, OBJECT_POD, "a", "q")), &fit, NULL));
 	return fit_node(fit, node).why == FIT_OK;
 }
 
@@ -125,7 +126,8 @@ static void the_number_of_topologies_is_limited(void **state)
 		"{'metadata':{'name':'first','namespace':'a'},'spec':{'topologySpreadConstraints':["
 		"{"
 		"'maxSkew':1,'topologyKey':'x'}],'containers':[]}}");
-	assert_ok(fit_new(view, pod_of(view_find(view, OBJECT_POD, "a", "first")), &first, NULL));
+	assert_ok(fit_new(
+		view, pod_from_object(view_find(view, OBJECT_POD, "a", "first")), &first, NULL));
 	/* More keys than are kept, each of a pod that is asked about; the sanitizers watch. */
 	for (int i = 0; i < 200; i++) {
 		_cleanup_(fit_free_p) struct fit *fit = NULL;
@@ -136,7 +138,8 @@ static void the_number_of_topologies_is_limited(void **state)
 			"'maxSkew':1,'topologyKey':'k%d'}],'containers':[]}}",
 			i);
 		set(view, OBJECT_POD, text);
-		assert_ok(fit_new(view, pod_of(view_find(view, OBJECT_POD, "a", "q")), &fit, NULL));
+		assert_ok(fit_new(
+			view, pod_from_object(view_find(view, OBJECT_POD, "a", "q")), &fit, NULL));
 		assert_int_equal(fit_node(fit, 0).why, FIT_SPREAD_LABEL);
 	}
 	/* An object in use is kept. */
@@ -223,7 +226,7 @@ static void say_all(struct view *view, struct buf *out)
 		buf_addf(out, "\n%s:", name);
 		if (!pod)
 			continue;
-		assert_ok(fit_new(view, pod_of(pod), &fit, NULL));
+		assert_ok(fit_new(view, pod_from_object(pod), &fit, NULL));
 		for (int n = 0; n < N_NAMES; n++) {
 			int node;
 

@@ -43,7 +43,7 @@ static void *server_main(void *argument)
 	static const struct secure_key key = {.find = find_right};
 	struct end *end = argument;
 
-	end->r = secure_meet_key(end->fd, &key, &end->tls);
+	end->r = secure_accept_key(end->fd, &key, &end->tls);
 	/* Without the close, the other end would wait for more. */
 	if (end->r < 0)
 		end->fd = fd_close(end->fd);
@@ -59,7 +59,7 @@ static void meet(const struct secure_key *key, struct end *server, struct end *c
 	*server = (struct end){.fd = pair[0]};
 	*client = (struct end){.fd = pair[1]};
 	assert_ok(pthread_create(&thread, NULL, server_main, server));
-	client->r = secure_meet_key(client->fd, key, &client->tls);
+	client->r = secure_accept_key(client->fd, key, &client->tls);
 	/*
 	 * A client takes a finished handshake for success; the server's answer or close shows the
 	 * truth.
@@ -161,60 +161,60 @@ static void a_listener_recognises_further_connections(void **state)
 }
 
 /* A child hands in a connection with this name. */
-static void knock(struct door *d, const struct bulk_name *name)
+static void knock(struct handover *d, const struct bulk_name *name)
 {
 	int pair[2];
 
 	assert_ok(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair));
-	assert_ok(door_knock(d, name, pair[0]));
+	assert_ok(handover_submit(d, name, pair[0]));
 	fd_close(pair[0]);
 	fd_close(pair[1]);
-	door_pass(d);
+	handover_pass(d);
 }
 
 static void a_connection_goes_to_the_session_of_its_name(void **state)
 {
 	const struct bulk_name one = {"one"}, two = {"two"}, none = {"none"};
 	struct children *children = calloc(1, sizeof(*children));
-	struct door *d = calloc(1, sizeof(*d));
+	struct handover *d = calloc(1, sizeof(*d));
 	int own[2], fd;
 
 	assert_non_null(children);
 	assert_non_null(d);
-	assert_ok(door_init(d, children));
+	assert_ok(handover_init(d, children));
 	for (int i = 0; i < 2; i++) {
-		own[i] = door_open(d, i);
+		own[i] = tenant_socket_open(d, i);
 		assert_true(own[i] >= 0);
 		children_set(children, i, 1000 + i);
 	}
 	/* Before a session has the name, no session gets the connection. */
 	knock(d, &one);
-	assert_int_equal(door_await(own[0], 0), -ETIMEDOUT);
-	door_name(d, 0, &one);
-	door_name(d, 1, &two);
+	assert_int_equal(handover_await(own[0], 0), -ETIMEDOUT);
+	handover_name(d, 0, &one);
+	handover_name(d, 1, &two);
 	knock(d, &none);
 	knock(d, &two);
-	assert_int_equal(door_await(own[0], 0), -ETIMEDOUT);
-	fd = door_await(own[1], clock_now_ns() + NSEC_PER_SEC);
+	assert_int_equal(handover_await(own[0], 0), -ETIMEDOUT);
+	fd = handover_await(own[1], clock_now_ns() + NSEC_PER_SEC);
 	assert_true(fd >= 0);
 	fd_close(fd);
 	/*
 	 * A session that has all connections, or has ended, gets none; a free place loses its old
 	 * name.
 	 */
-	door_shut(d, 1, own[1]);
+	handover_shut(d, 1, own[1]);
 	knock(d, &two);
-	assert_int_equal(children_gone(children, 1000), 0);
-	door_close(d, 0);
+	assert_int_equal(children_exited(children, 1000), 0);
+	tenant_socket_close(d, 0);
 	knock(d, &one);
-	assert_int_equal(door_await(own[0], clock_now_ns() + NSEC_PER_SEC), -EPIPE);
+	assert_int_equal(handover_await(own[0], clock_now_ns() + NSEC_PER_SEC), -EPIPE);
 	fd_close(own[0]);
-	own[0] = door_open(d, 0);
+	own[0] = tenant_socket_open(d, 0);
 	children_set(children, 0, 1002);
 	knock(d, &one);
-	assert_int_equal(door_await(own[0], 0), -ETIMEDOUT);
+	assert_int_equal(handover_await(own[0], 0), -ETIMEDOUT);
 	fd_close(own[0]);
-	door_in_child(d);
+	handover_in_child(d);
 	fd_close(d->knock);
 	free(d);
 	free(children);
@@ -293,7 +293,7 @@ static void a_link_that_offers_an_adapter_is_accepted(void **state)
 	assert_int_equal(end.n, 1);
 	/* This side offers no adapter. */
 	assert_ok(stream_receive(stream_tls(server.tls, 0), &hello, sizeof(hello)));
-	assert_int_equal(hello.lane, LANE(bulk_wish()));
+	assert_int_equal(hello.lane, LANE(bulk_n_wanted()));
 	assert_int_equal(fd_recv(pair[0], &note, sizeof(note), &fds, 0), sizeof(note));
 	assert_int_equal(note.type, REMOTE_WELCOME);
 	assert_int_equal(note.lane, 0);

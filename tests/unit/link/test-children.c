@@ -26,13 +26,13 @@ static pid_t sleeper(void)
 static void the_oldest_unauthenticated_connection_is_ended(void **state)
 {
 	struct children *c = calloc(1, sizeof(*c));
-	pid_t pid[STRANGERS_MAX], known = sleeper();
+	pid_t pid[UNMANAGED_MAX], known = sleeper();
 	int status, at = children_take(c, 1);
 
 	assert_non_null(c);
 	children_set(c, at, known);
 	children_known(c, at);
-	for (unsigned i = 0; i < STRANGERS_MAX; i++) {
+	for (unsigned i = 0; i < UNMANAGED_MAX; i++) {
 		at = children_take(c, 1);
 		assert_true(at >= 0);
 		pid[i] = sleeper();
@@ -42,8 +42,8 @@ static void the_oldest_unauthenticated_connection_is_ended(void **state)
 	assert_true(children_take(c, 1) >= 0);
 	assert_int_equal(waitpid(-1, &status, 0), pid[0]);
 	assert_int_equal(WTERMSIG(status), SIGKILL);
-	children_gone(c, pid[0]);
-	for (unsigned i = 1; i < STRANGERS_MAX; i++)
+	children_exited(c, pid[0]);
+	for (unsigned i = 1; i < UNMANAGED_MAX; i++)
 		kill(pid[i], SIGKILL);
 	kill(known, SIGKILL);
 	while (wait(NULL) > 0)
@@ -64,7 +64,7 @@ static void the_number_of_places_is_limited(void **state)
 		children_known(c, at);
 	}
 	assert_int_equal(children_take(c, 1), -EUSERS);
-	children_gone(c, (1 << 22) + 7);
+	children_exited(c, (1 << 22) + 7);
 	assert_true(children_take(c, 1) >= 0);
 	/* A child that could not be started takes no place. */
 	children_set(c, children_take(c, 1), -1);
@@ -100,7 +100,7 @@ static void a_stopped_child_is_ended(void **state)
 	children_watch(c, 11000000001, 1000, 10000);
 	assert_int_equal(waitpid(-1, &status, 0), pid[1]);
 	assert_int_equal(WTERMSIG(status), SIGKILL);
-	children_gone(c, pid[1]);
+	children_exited(c, pid[1]);
 	children_watch(c, 12000000000, 10000, 10000);
 	assert_int_equal(waitpid(-1, &status, WNOHANG), 0);
 	for (int i = 0; i < 3; i += 2)

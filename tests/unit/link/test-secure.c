@@ -37,7 +37,7 @@ static void *meet_main(void *argument)
 	end->r = identity_tls_new(end->own, &tls, &end->err);
 	if (end->r < 0)
 		return NULL;
-	end->r = secure_meet(tls, end->fd, end->node, &session, &end->err);
+	end->r = secure_accept(tls, end->fd, end->node, &session, &end->err);
 	if (end->r == 0) {
 		end->peer = session.peer;
 		gnutls_record_send(session.tls, WORD, sizeof(WORD));

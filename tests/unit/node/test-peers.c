@@ -100,7 +100,7 @@ static void the_node_itself_and_bad_names_are_left_out(void **state)
 
 	begin(&rig, "n1", 32);
 	memset(name, 'x', sizeof(name));
-	name[GIVEN_NODE] = '\0';
+	name[ASSIGNED_NODE] = '\0';
 	peers_offer(&rig.peers, name, &somewhere);
 	peers_offer(&rig.peers, "", &somewhere);
 	peers_offer(&rig.peers, "n2", &elsewhere);
@@ -193,10 +193,10 @@ static void a_change_of_more_than_a_quarter_is_news(void **state)
 	wait_for_round(&rig);
 	/* Small steps add up: the change is measured from the last report. */
 	assert_true(whole_round(&rig, 3, 126, 0));
-	assert_int_equal(rig.peers.v[0].told.round_trip_us, 126);
+	assert_int_equal(rig.peers.v[0].reported.round_trip_us, 126);
 	wait_for_round(&rig);
 	assert_true(whole_round(&rig, 3, 90, 1000));
-	assert_int_equal(rig.peers.v[2].told.bits_per_second, 1000);
+	assert_int_equal(rig.peers.v[2].reported.bits_per_second, 1000);
 	wait_for_round(&rig);
 	assert_false(whole_round(&rig, 3, 90, 1250));
 	wait_for_round(&rig);
@@ -229,11 +229,11 @@ static void three_failures_in_a_row_clear_the_result(void **state)
 		wait_for_round(&rig);
 		assert_false(whole_round(&rig, 1, 0, 0));
 	}
-	assert_int_equal(rig.peers.v[0].told.round_trip_us, 100);
+	assert_int_equal(rig.peers.v[0].reported.round_trip_us, 100);
 	wait_for_round(&rig);
 	assert_true(whole_round(&rig, 1, 0, 0));
-	assert_int_equal(rig.peers.v[0].told.round_trip_us, 0);
-	assert_int_equal(rig.peers.v[0].told.bits_per_second, 0);
+	assert_int_equal(rig.peers.v[0].reported.round_trip_us, 0);
+	assert_int_equal(rig.peers.v[0].reported.bits_per_second, 0);
 }
 
 static void bandwidth_is_measured_about_once_an_hour(void **state)

@@ -112,7 +112,7 @@ uint32_t *cluster_met(const struct place *place, const struct place_spec *spec)
 	for (uint32_t i = 0; i < place->n_tenants; i++) {
 		const struct place_tenant *t = place_tenant(place, i);
 
-		for (uint32_t k = 0; t && !t->is_leaving && k < t->n; k++)
+		for (uint32_t k = 0; t && !t->is_terminating && k < t->n; k++)
 			met[t->device[k]] += is_apart(spec, &t->spec);
 	}
 	return met;
@@ -215,7 +215,7 @@ uint64_t cluster_digest(const struct place *place)
 		MIX(place->cpu_free[at]);
 		MIX(place->memory_free[at]);
 		MIX(place->nodes[at].n_tenants);
-		MIX(place->nodes[at].n_leaving);
+		MIX(place->nodes[at].n_terminating);
 		for (uint32_t i = 0; i < place->held[at].n; i++) {
 			MIX(place->held[at].list[i].tenant);
 			MIX(place->held[at].list[i].devices);
@@ -230,7 +230,7 @@ uint64_t cluster_digest(const struct place *place)
 		MIX(place->share_open[at]);
 		MIX(d->memory_free);
 		MIX(d->n_tenants);
-		MIX(d->n_leaving);
+		MIX(d->n_terminating);
 		for (uint32_t i = 0; i < d->n_tags; i++) /* in any order */
 			tags += mix(7, &d->tags[i], sizeof(d->tags[i]));
 		MIX(tags);
@@ -244,7 +244,7 @@ uint64_t cluster_digest(const struct place *place)
 		MIX(i);
 		MIX(t->node);
 		MIX(t->device);
-		MIX(t->is_leaving);
+		MIX(t->is_terminating);
 		MIX(t->spec.share);
 		MIX(t->bytes);
 		MIX(t->spec.cpu_milli);
@@ -284,17 +284,17 @@ void cluster_check(const struct place *place)
 
 			if (t->node != at)
 				continue;
-			for (uint32_t k = 0; k < t->n && !t->is_leaving; k++) {
+			for (uint32_t k = 0; k < t->n && !t->is_terminating; k++) {
 				share[t->device[k] - node->first_device] += t->spec.share;
 				memory[t->device[k] - node->first_device] += t->bytes[k];
 			}
 			n++;
-			n_leaving += t->is_leaving;
+			n_leaving += t->is_terminating;
 			cpu += t->spec.cpu_milli;
 			host += t->spec.memory_bytes;
 		}
 		assert_int_equal(n - n_leaving, place->held[at].n);
-		assert_int_equal(n_leaving, node->n_leaving);
+		assert_int_equal(n_leaving, node->n_terminating);
 		assert_int_equal(cpu, node->cpu_taken);
 		assert_int_equal(host, node->memory_taken);
 		assert_true(n_leaving || (cpu <= node->cpu_all && host <= node->memory_all));

@@ -62,14 +62,14 @@ static void devices_with_fewer_conflicts_come_first(void **state)
 		/* One on the last, two on each of the others. */
 		choice = find(place, spec);
 		assert_int_equal(choice.device[0], 2);
-		assert_int_equal(choice.n_met, 1);
+		assert_int_equal(choice.n_conflicts, 1);
 		assert_contains(place_choice_format(place, &spec, &choice, text),
 			"beside 1 tenant that preferred-anti-affinity 'a' would keep apart");
 		/* Another label, or the same of another namespace, is nothing to it. */
 		choice = find(place, spec_of(100, label(place, "ns", "b")));
-		assert_int_equal(choice.n_met, 0);
+		assert_int_equal(choice.n_conflicts, 0);
 		choice = find(place, spec_of(100, label(place, "other", "a")));
-		assert_int_equal(choice.n_met, 0);
+		assert_int_equal(choice.n_conflicts, 0);
 	}
 }
 
@@ -90,11 +90,11 @@ static void preferred_anti_affinity_never_makes_a_tenant_wait(void **state)
 	cluster_put(place, spec_of(300, a), 0);
 	choice = find(place, spec_of(300, a));
 	assert_int_equal(choice.device[0], 0);
-	assert_int_equal(choice.n_met, 1);
+	assert_int_equal(choice.n_conflicts, 1);
 	assert_ok(place_remove(place, tenant));
 	choice = find(place, spec_of(300, a));
 	assert_int_equal(choice.device[0], 1);
-	assert_int_equal(choice.n_met, 0);
+	assert_int_equal(choice.n_conflicts, 0);
 	/* Without the wish: where least is left over. */
 	assert_int_equal(cluster_device_for(place, spec_of(300, 0)), 0);
 }
@@ -118,7 +118,7 @@ static void a_label_may_be_preferred_and_required(void **state)
 	/* A tenant with both labels counts once. */
 	cluster_put(place, both, 0);
 	cluster_put(place, both, 1);
-	assert_int_equal(find(place, spec_of(100, a)).n_met, 1);
+	assert_int_equal(find(place, spec_of(100, a)).n_conflicts, 1);
 	assert_int_equal(cluster_device_for(place, both), PLACE_NONE);
 	assert_int_equal(cluster_device_for(place, rule), PLACE_NONE);
 }
@@ -135,7 +135,7 @@ static void required_rules_come_before_preferences(void **state)
 	spec.affinity = red;
 	cluster_put(place, spec, 0);
 	assert_int_equal(find(place, spec).device[0], 0);
-	assert_int_equal(find(place, spec).n_met, 1);
+	assert_int_equal(find(place, spec).n_conflicts, 1);
 	spec.affinity = 0;
 	assert_int_equal(find(place, spec).device[0], 1);
 	spec.node = 0;
@@ -157,11 +157,11 @@ static void several_devices_have_the_fewest_conflicts(void **state)
 		cluster_put(place, spec_of(200, a), 1);
 		cluster_put(place, spec_of(100, a), 3);
 		choice = find(place, two);
-		assert_int_equal(choice.n_met, 1);
+		assert_int_equal(choice.n_conflicts, 1);
 		assert_true(choice.device[0] == 2 || choice.device[1] == 2);
 		assert_true(choice.device[0] != choice.device[1]);
 		two.count = 4;
-		assert_int_equal(find(place, two).n_met, 3);
+		assert_int_equal(find(place, two).n_conflicts, 3);
 	}
 }
 
@@ -180,7 +180,7 @@ static void a_preference_evicts_no_tenant(void **state)
 	cluster_put(place, low, 0);
 	assert_ok(place_preempt_find(place, &high, &rules, &plan, NULL));
 	assert_int_equal(plan.n_victims, 0);
-	assert_int_equal(plan.choice.n_met, 1);
+	assert_int_equal(plan.choice.n_conflicts, 1);
 }
 
 /* The preemptor goes where it has the fewest conflicts after its victims' end. */
@@ -198,7 +198,7 @@ static void victims_count_as_no_conflict(void **state)
 	cluster_put(place, low, 0);
 	assert_ok(place_preempt_find(place, &high, &rules, &plan, NULL));
 	assert_int_equal(plan.n_victims, 1);
-	assert_int_equal(plan.choice.n_met, 0);
+	assert_int_equal(plan.choice.n_conflicts, 0);
 }
 
 /* A fellow's node is no reason to meet one. */
@@ -268,7 +268,7 @@ static void client_and_device_halves_keep_apart(void **state)
 {
 	_cleanup_place_ struct place *place = cluster_by_hand(&place_best_fit, NULL);
 	const uint32_t a = label(place, "ns", "a");
-	struct place_wish wish = {.spec = spec_of(300, a), .mode = SPEC_MODE_REMOTE};
+	struct place_mode_params params = {.spec = spec_of(300, a), .mode = SPEC_MODE_REMOTE};
 	struct place_decision d;
 	uint32_t tenants[2];
 
@@ -284,21 +284,21 @@ static void client_and_device_halves_keep_apart(void **state)
 			add_network(place, node, PLACE_NETWORK_DIRECT);
 		add_network(place, node, PLACE_NETWORK_OVERLAY);
 	}
-	wish.spec.cpu_milli = 1000;
-	assert_ok(place_mode_choose(place, &wish, &d, NULL));
+	params.spec.cpu_milli = 1000;
+	assert_ok(place_mode_choose(place, &params, &d, NULL));
 	assert_int_equal(d.choice.node, 0);
 	assert_int_equal(d.kind, PLACE_NETWORK_DIRECT);
 	assert_ok(place_mode_add(place, &d, tenants, NULL));
 	assert_int_equal(place_tenant(place, tenants[1])->spec.preferred_anti_affinity, 0);
-	assert_ok(place_mode_choose(place, &wish, &d, NULL));
+	assert_ok(place_mode_choose(place, &params, &d, NULL));
 	assert_int_equal(d.choice.node, 1);
 	assert_int_equal(d.kind, PLACE_NETWORK_OVERLAY);
-	assert_int_equal(d.choice.n_met, 0);
+	assert_int_equal(d.choice.n_conflicts, 0);
 	assert_ok(place_mode_add(place, &d, tenants, NULL));
 	/* As many on both: the better network. */
-	assert_ok(place_mode_choose(place, &wish, &d, NULL));
+	assert_ok(place_mode_choose(place, &params, &d, NULL));
 	assert_int_equal(d.choice.node, 0);
-	assert_int_equal(d.choice.n_met, 1);
+	assert_int_equal(d.choice.n_conflicts, 1);
 	assert_contains(d.why, "would keep apart");
 }
 
@@ -331,11 +331,11 @@ static void a_filter_limits_the_preference(void **state)
 	allowed.devices[0] = 1;
 	choice = find(place, spec_of(100, a));
 	assert_int_equal(choice.node, 1);
-	assert_int_equal(choice.n_met, 1);
+	assert_int_equal(choice.n_conflicts, 1);
 	allowed.devices[1] = 0;
 	choice = find(place, spec_of(100, a));
 	assert_int_equal(choice.device[0], 0);
-	assert_int_equal(choice.n_met, 2);
+	assert_int_equal(choice.n_conflicts, 2);
 }
 
 /* A label counts as long as anybody has it, also after a change that was taken back. */
@@ -347,18 +347,18 @@ static void removed_tenants_are_no_conflict(void **state)
 	uint32_t tenant, mark;
 
 	cluster_add_node(place, "n", NULL, "00", "00");
-	assert_false(place_is_apart(place, &spec));
+	assert_false(place_has_conflicts(place, &spec));
 	tenant = cluster_put(place, spec, 0);
-	assert_true(place_is_apart(place, &spec));
+	assert_true(place_has_conflicts(place, &spec));
 	assert_int_equal(place_label_forget(place, a, NULL), -EBUSY);
-	mark = place_mark(place);
+	mark = place_savepoint(place);
 	assert_ok(place_remove(place, tenant));
-	assert_false(place_is_apart(place, &spec));
+	assert_false(place_has_conflicts(place, &spec));
 	place_rollback(place, mark);
 	place_release(place);
-	assert_int_equal(place_meets(place, &spec, 0), 1);
-	assert_ok(place_leave(place, tenant, NULL));
-	assert_false(place_is_apart(place, &spec));
+	assert_int_equal(place_count_conflicts(place, &spec, 0), 1);
+	assert_ok(place_mark_terminating(place, tenant, NULL));
+	assert_false(place_has_conflicts(place, &spec));
 	assert_ok(place_remove(place, tenant));
 	assert_ok(place_label_forget(place, a, NULL));
 }

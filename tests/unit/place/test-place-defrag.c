@@ -63,7 +63,7 @@ static void a_plan_has_its_promised_effect(void **state)
 
 		for (int i = 0; i < 3; i++)
 			typical[i] = cluster_spec(&rand, place);
-		place_set_typical(place, typical, 3);
+		place_set_workload_mix(place, typical, 3);
 		cluster_fill(&rand, place, (uint32_t)rand_below(&rand, 30));
 		for (uint32_t i = 0; i < place->n_tenants; i++)
 			if (rand_below(&rand, 2) && place_tenant(place, i))
@@ -80,7 +80,7 @@ static void a_plan_has_its_promised_effect(void **state)
 			moved[n++] = plan.moves[i].tenant;
 		}
 		/* As a whole, and taken back. */
-		place_mark(place);
+		place_savepoint(place);
 		replay(place, &plan);
 		cluster_check(place);
 		assert_int_equal(plan.whole_after, whole(place));
@@ -167,7 +167,7 @@ static void budgets_are_kept(void **state)
 
 			snprintf(name, sizeof(name), "budget%u", i);
 			assert_ok(place_label(place, "", name, &budgets[i].label, NULL));
-			budgets[i].may_go = (uint32_t)rand_below(&rand, 4);
+			budgets[i].may_evict = (uint32_t)rand_below(&rand, 4);
 		}
 		for (uint32_t i = 0; i < 30; i++) {
 			struct place_spec spec = cluster_spec(&rand, place);
@@ -187,7 +187,7 @@ static void budgets_are_kept(void **state)
 				gone[k] += place_tenant(place, plan.moves[i].tenant)->spec.budget ==
 					budgets[k].label;
 		for (uint32_t k = 0; k < 3; k++)
-			assert_true(gone[k] <= budgets[k].may_go);
+			assert_true(gone[k] <= budgets[k].may_evict);
 		n_moves += plan.n_moves;
 		n_less += plan.n_moves < free_plan.n_moves;
 		replay(place, &plan);

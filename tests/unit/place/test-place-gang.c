@@ -18,7 +18,7 @@ static const struct place_policy *const policies[] = {
 /* As many as fit, one after the other, wherever. */
 static uint32_t fit_alone(struct place *place, const struct place_spec *members, uint32_t n)
 {
-	uint32_t mark = place_mark(place), placed = 0, tenant;
+	uint32_t mark = place_savepoint(place), placed = 0, tenant;
 
 	for (uint32_t i = 0; i < n; i++)
 		for (uint32_t node = 0; node < place->n_nodes; node++) {
@@ -112,7 +112,7 @@ static bool could_have_stayed(
 {
 	struct place_choice choice = {.node = was->node, .n = was->n};
 	struct place_spec members[MOST];
-	const uint32_t mark = place_mark(place);
+	const uint32_t mark = place_savepoint(place);
 	uint32_t tenant;
 	int r;
 
@@ -325,7 +325,7 @@ static void random_gangs_keep_all_rules(void **state)
 		for (uint32_t i = 0; i < place->n_tenants; i++)
 			before[n_before++] = place->tenants[i].spec.share;
 		digest = cluster_digest(place);
-		mark = place_mark(place);
+		mark = place_savepoint(place);
 		r = place_gang_add(place, &gang, &group, NULL);
 		assert_true(r == 0 || r == -ENOSPC);
 		cluster_check(place);

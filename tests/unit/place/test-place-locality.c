@@ -178,7 +178,7 @@ static void a_device_is_not_wasted_for_a_rack(void **state)
 	const uint32_t a = add_node(place, "a", "r1", "0"),
 		       c = (add_node(place, "b", "r2", "0"), add_node(place, "c", "r2", "0"));
 
-	place_set_typical(place, typical, 2);
+	place_set_workload_mix(place, typical, 2);
 	cluster_put(place, spec_of(500, 0), a);
 	cluster_put(place, spec_of(1000, 7), c);
 	/* The half that is left on `a` is filled, rather than b's device halved. */

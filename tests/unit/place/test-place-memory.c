@@ -198,13 +198,13 @@ static int preempt(struct world *w, struct error *err)
 
 static int leave(struct world *w, struct error *err)
 {
-	const uint32_t mark = place_mark(w->place);
-	int r = place_leave(w->place, w->tenant, err);
+	const uint32_t mark = place_savepoint(w->place);
+	int r = place_mark_terminating(w->place, w->tenant, err);
 
 	if (r == 0 && place_remove(w->place, w->tenant) == -ENOMEM)
 		r = fail(err, ENOMEM, "out of memory to remove");
 	if (r == 0)
-		r = place_linger(w->place, w->tenant, err);
+		r = place_readd_terminating(w->place, w->tenant, err);
 	if (r < 0)
 		place_rollback(w->place, mark);
 	place_release(w->place);

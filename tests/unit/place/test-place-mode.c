@@ -115,21 +115,22 @@ static struct rank rank_of(const struct place *place, const struct place_spec *d
 		client}};
 }
 
-static bool will_do(const struct place *place, const struct place_wish *wish,
+static bool will_do(const struct place *place, const struct place_mode_params *params,
 	const struct network *server, const struct network *client)
 {
 	const struct path *path = measured(place, server->node, client->node);
 	const uint32_t latency_us = path ? path->latency_us
 					 : server->latency_us + client->latency_us;
 
-	return (!wish->most_latency_us || latency_us <= wish->most_latency_us) &&
-		(!path || !path->mbit || path->mbit >= wish->least_mbit);
+	return (!params->most_latency_us || latency_us <= params->most_latency_us) &&
+		(!path || !path->mbit || path->mbit >= params->least_mbit);
 }
 
 /* Every pair. false: none. */
-static bool best_pair(const struct place *place, const struct place_wish *wish, struct rank *ret)
+static bool best_pair(
+	const struct place *place, const struct place_mode_params *params, struct rank *ret)
 {
-	struct place_spec devices = wish->spec, own = wish->spec;
+	struct place_spec devices = params->spec, own = params->spec;
 	bool is_found = false;
 
 	devices.cpu_milli = 0;
@@ -143,13 +144,13 @@ static bool best_pair(const struct place *place, const struct place_wish *wish, 
 			struct rank rank;
 
 			if (a->kind != b->kind || a->node == b->node ||
-				a->mbit - a->mbit_taken < wish->least_mbit ||
-				b->mbit - b->mbit_taken < wish->least_mbit ||
-				!will_do(place, wish, a, b) ||
+				a->mbit - a->mbit_taken < params->least_mbit ||
+				b->mbit - b->mbit_taken < params->least_mbit ||
+				!will_do(place, params, a, b) ||
 				place_reason_of(place, &devices, a->node) != PLACE_FITS ||
 				place_reason_of(place, &own, b->node) != PLACE_FITS)
 				continue;
-			rank = rank_of(place, &devices, s, c, wish->least_mbit);
+			rank = rank_of(place, &devices, s, c, params->least_mbit);
 			if (is_found && !is_less(&rank, ret))
 				continue;
 			*ret = rank;
@@ -175,12 +176,13 @@ static void check_networks(const struct place *place)
 }
 
 /* What is queued would have room in two halves. */
-static bool lacks_network_alone(const struct place *place, const struct place_wish *wish)
+static bool lacks_network_alone(const struct place *place, const struct place_mode_params *params)
 {
-	struct place_spec devices = wish->spec, own = wish->spec;
+	struct place_spec devices = params->spec, own = params->spec;
 	bool has_server = false, has_client = false;
 
-	if (!wish->spec.count || wish->mode == SPEC_MODE_LOCAL || wish->mode == SPEC_MODE_EXCLUSIVE)
+	if (!params->spec.count || params->mode == SPEC_MODE_LOCAL ||
+		params->mode == SPEC_MODE_EXCLUSIVE)
 		return false;
 	devices.cpu_milli = 0;
 	devices.memory_bytes = 0;
@@ -195,7 +197,7 @@ static bool lacks_network_alone(const struct place *place, const struct place_wi
 
 static void one_step(struct rand *rand, struct place *place, uint32_t *n_remote)
 {
-	struct place_wish wish = {.spec = cluster_spec(rand, place),
+	struct place_mode_params params = {.spec = cluster_spec(rand, place),
 		.mode = (enum spec_mode)rand_below(rand, 4),
 		.least_mbit = 100 * (uint32_t)rand_below(rand, 10),
 		.most_latency_us = rand_below(rand, 2) ? 0 : 10 + (uint32_t)rand_below(rand, 20)};
@@ -207,44 +209,44 @@ static void one_step(struct rand *rand, struct place *place, uint32_t *n_remote)
 	bool fits, is_refused;
 
 	if (rand_below(rand, 4) == 0)
-		wish.spec.node = (uint32_t)rand_below(rand, place->n_nodes);
-	is_refused = wish.mode == SPEC_MODE_EXCLUSIVE
-		? wish.spec.count && !wish.spec.is_exclusive
-		: wish.mode == SPEC_MODE_REMOTE && !wish.spec.count;
+		params.spec.node = (uint32_t)rand_below(rand, place->n_nodes);
+	is_refused = params.mode == SPEC_MODE_EXCLUSIVE
+		? params.spec.count && !params.spec.is_exclusive
+		: params.mode == SPEC_MODE_REMOTE && !params.spec.count;
 	if (is_refused) {
-		assert_int_equal(place_mode_choose(place, &wish, &d, NULL), -EINVAL);
+		assert_int_equal(place_mode_choose(place, &params, &d, NULL), -EINVAL);
 		return;
 	}
-	assert_ok(place_mode_choose(place, &wish, &d, NULL));
+	assert_ok(place_mode_choose(place, &params, &d, NULL));
 	assert_int_equal(cluster_digest(place), digest);
 	assert_true(d.why[0]);
-	fits = place_find(place, &wish.spec, &here, NULL) == 0;
+	fits = place_find(place, &params.spec, &here, NULL) == 0;
 	if (fits) {
 		assert_false(d.has_client);
 		assert_int_equal(d.outcome,
-			wish.mode == SPEC_MODE_REMOTE ? PLACE_REMOTE
-				: wish.mode == SPEC_MODE_LOCAL || !wish.spec.is_exclusive
+			params.mode == SPEC_MODE_REMOTE ? PLACE_REMOTE
+				: params.mode == SPEC_MODE_LOCAL || !params.spec.is_exclusive
 				? PLACE_LOCAL
 				: PLACE_EXCLUSIVE);
-	} else if ((wish.mode == SPEC_MODE_AUTO || wish.mode == SPEC_MODE_REMOTE) &&
-		wish.spec.count && best_pair(place, &wish, &best)) {
+	} else if ((params.mode == SPEC_MODE_AUTO || params.mode == SPEC_MODE_REMOTE) &&
+		params.spec.count && best_pair(place, &params, &best)) {
 		assert_int_equal(d.outcome, PLACE_REMOTE);
 		rank = rank_of(
-			place, &d.spec, d.spec.network[0], d.spec.network[1], wish.least_mbit);
+			place, &d.spec, d.spec.network[0], d.spec.network[1], params.least_mbit);
 		assert_memory_equal(&rank, &best, sizeof(rank));
 		assert_int_equal(d.hops, best.value[2]);
-		assert_int_equal(d.choice.n_met, best.value[0]);
+		assert_int_equal(d.choice.n_conflicts, best.value[0]);
 		assert_int_equal(strstr(d.why, "would keep apart") != NULL, best.value[0] != 0);
 		(*n_remote)++;
 	} else {
 		assert_int_equal(d.outcome, PLACE_QUEUED);
 		assert_contains(d.why, "queued");
 		assert_int_equal(strstr(d.why, "no network of one kind") != NULL,
-			lacks_network_alone(place, &wish));
+			lacks_network_alone(place, &params));
 		assert_int_equal(place_mode_add(place, &d, tenants, NULL), -EINVAL);
 		return;
 	}
-	mark = place_mark(place);
+	mark = place_savepoint(place);
 	assert_ok(place_mode_add(place, &d, tenants, NULL));
 	check_networks(place);
 	place_rollback(place, mark);
@@ -294,7 +296,7 @@ static void impossible_modes_are_refused(void **state)
 	struct rand rand = rand_seeded(1);
 	_cleanup_place_ struct place *place = cluster_new(&rand, &place_best_fit, 2, 1);
 	struct place_network_info info = {.node = 2, .mbit = 100};
-	struct place_wish wish = {.spec = PLACE_SPEC_INIT};
+	struct place_mode_params params = {.spec = PLACE_SPEC_INIT};
 	struct place_decision d;
 	struct place_choice choice = {.n = 1};
 	struct error err = {0};
@@ -318,20 +320,20 @@ static void impossible_modes_are_refused(void **state)
 	assert_ok(place_network_add(place, &info, &network, &err));
 	info.node = 1;
 	assert_ok(place_network_add(place, &info, &other, &err));
-	wish.spec.share = 300;
-	wish.mode = SPEC_MODE_EXCLUSIVE;
-	assert_int_equal(place_mode_choose(place, &wish, &d, &err), -EINVAL);
+	params.spec.share = 300;
+	params.mode = SPEC_MODE_EXCLUSIVE;
+	assert_int_equal(place_mode_choose(place, &params, &d, &err), -EINVAL);
 	assert_contains(err.msg, "share 0.3");
-	wish.mode = (enum spec_mode)9;
-	assert_int_equal(place_mode_choose(place, &wish, &d, &err), -EINVAL);
+	params.mode = (enum spec_mode)9;
+	assert_int_equal(place_mode_choose(place, &params, &d, &err), -EINVAL);
 	assert_contains(err.msg, "mode 9");
-	wish.spec.network[0] = network;
-	wish.spec.network[1] = other;
-	wish.spec.network_mbit = 101;
-	assert_int_equal(place_add(place, &wish.spec, &choice, &tenant, &err), -ENOSPC);
+	params.spec.network[0] = network;
+	params.spec.network[1] = other;
+	params.spec.network_mbit = 101;
+	assert_int_equal(place_add(place, &params.spec, &choice, &tenant, &err), -ENOSPC);
 	assert_contains(err.msg, "100 Mbit/s are free, 101 are asked");
-	wish.spec.network_mbit = 60;
-	assert_ok(place_add(place, &wish.spec, &choice, &tenant, &err));
+	params.spec.network_mbit = 60;
+	assert_ok(place_add(place, &params.spec, &choice, &tenant, &err));
 	assert_int_equal(place_network_free_mbit(place, other), 40);
 	assert_int_equal(place_network_remove(place, other, &err), -EBUSY);
 	assert_int_equal(place_node_remove(place, 1, &err), -EBUSY);
@@ -339,8 +341,8 @@ static void impossible_modes_are_refused(void **state)
 	assert_ok(place_remove(place, tenant));
 	assert_ok(place_node_remove(place, 1, &err));
 	assert_int_equal(place_network_remove(place, other, &err), -EINVAL);
-	wish.spec.network[1] = 7;
-	assert_int_equal(place_add(place, &wish.spec, &choice, &tenant, &err), -EINVAL);
+	params.spec.network[1] = 7;
+	assert_int_equal(place_add(place, &params.spec, &choice, &tenant, &err), -EINVAL);
 	assert_contains(err.msg, "network device 7");
 }
 
@@ -457,7 +459,7 @@ static void halves_are_evicted_together(void **state)
 		assert_ok(place_preempt_find(place, &spec, &rules, &stale, &err));
 		assert_int_equal(cluster_digest(place), digest);
 		assert_int_equal(plan.n_victims, 2);
-		mark = place_mark(place);
+		mark = place_savepoint(place);
 		assert_ok(place_preempt_apply(place, &spec, &plan, &tenant, &err));
 		assert_null(place_tenant(place, pair[0]));
 		assert_null(place_tenant(place, pair[1]));
@@ -476,7 +478,7 @@ static void halves_are_evicted_together(void **state)
 static void halves_count_once(void **state)
 {
 	_cleanup_place_ struct place *place = pair_new();
-	struct place_budget budget = {.may_go = 1};
+	struct place_budget budget = {.may_evict = 1};
 	const struct place_preempt rules = {.budgets = &budget, .n_budgets = 1};
 	struct place_spec members[2] = {PLACE_SPEC_INIT, PLACE_SPEC_INIT};
 	struct place_gang gang = {.members = members, .n = 2, .threshold = 1000, .preempt = &rules};
@@ -496,7 +498,7 @@ static void halves_count_once(void **state)
 	members[0].share = members[1].share = 400;
 	assert_int_equal(place_gang_add(place, &gang, &group, NULL), -ENOSPC);
 	assert_int_equal(cluster_digest(place), digest);
-	budget.may_go = 2;
+	budget.may_evict = 2;
 	assert_ok(place_gang_add(place, &gang, &group, NULL));
 	assert_int_equal(group.n_victims, 4);
 	assert_int_equal(place_n_tenants(place), 2);
@@ -573,19 +575,19 @@ static uint64_t bar(void *arg, const struct place_spec *spec, uint32_t node, con
 static void both_ends_pass_the_filter(void **state)
 {
 	_cleanup_place_ struct place *place = three_new(10);
-	struct place_wish wish = {.spec = PLACE_SPEC_INIT, .least_mbit = 100};
+	struct place_mode_params params = {.spec = PLACE_SPEC_INIT, .least_mbit = 100};
 	struct barred barred = {PLACE_NONE, PLACE_NONE};
 	struct place_decision d;
 
-	wish.spec.share = 500;
-	wish.spec.cpu_milli = 100;
+	params.spec.share = 500;
+	params.spec.cpu_milli = 100;
 	place_set_filter(place, bar, &barred);
-	assert_ok(place_mode_choose(place, &wish, &d, NULL));
+	assert_ok(place_mode_choose(place, &params, &d, NULL));
 	assert_int_equal(d.outcome, PLACE_REMOTE);
 	assert_int_equal(d.choice.node, 0);
 	assert_int_equal(d.client.node, 2);
 	barred = (struct barred){.server = 0, .client = 2};
-	assert_ok(place_mode_choose(place, &wish, &d, NULL));
+	assert_ok(place_mode_choose(place, &params, &d, NULL));
 	assert_int_equal(d.outcome, PLACE_REMOTE);
 	assert_int_equal(d.choice.node, 1);
 	assert_int_equal(d.client.node, 3);
@@ -595,67 +597,67 @@ static void both_ends_pass_the_filter(void **state)
 static void a_latency_limit_needs_a_known_latency(void **state)
 {
 	_cleanup_place_ struct place *place = three_new(PLACE_LATENCY_UNKNOWN);
-	struct place_wish wish = {.spec = PLACE_SPEC_INIT};
+	struct place_mode_params params = {.spec = PLACE_SPEC_INIT};
 	struct place_decision d;
 
-	wish.spec.share = 500;
-	wish.spec.cpu_milli = 100;
-	assert_ok(place_mode_choose(place, &wish, &d, NULL));
+	params.spec.share = 500;
+	params.spec.cpu_milli = 100;
+	assert_ok(place_mode_choose(place, &params, &d, NULL));
 	assert_string_equal(d.why,
 		"remote: runs on client, device on first over RDMA or SR-IOV, 2 hops, load 0%");
-	wish.most_latency_us = PLACE_LATENCY_MAX;
-	assert_ok(place_mode_choose(place, &wish, &d, NULL));
+	params.most_latency_us = PLACE_LATENCY_MAX;
+	assert_ok(place_mode_choose(place, &params, &d, NULL));
 	assert_int_equal(d.outcome, PLACE_QUEUED);
 }
 
 #define SAID "remote: runs on client, device on %s over RDMA or SR-IOV, 2 hops"
 
-static void assert_device_on(
-	struct place *place, const struct place_wish *wish, const char *server, const char *says)
+static void assert_device_on(struct place *place, const struct place_mode_params *params,
+	const char *server, const char *says)
 {
 	struct place_decision d;
 	char why[PLACE_MODE_WHY];
 
-	assert_ok(place_mode_choose(place, wish, &d, NULL));
+	assert_ok(place_mode_choose(place, params, &d, NULL));
 	snprintf(why, sizeof(why), SAID "%s, load %s", server, says,
-		format_percent(2 * wish->least_mbit).s);
+		format_percent(2 * params->least_mbit).s);
 	assert_string_equal(d.why, why);
 }
 
 static void a_measurement_between_two_nodes_decides(void **state)
 {
 	_cleanup_place_ struct place *place = three_new(PLACE_LATENCY_UNKNOWN);
-	struct place_wish wish = {.spec = PLACE_SPEC_INIT};
+	struct place_mode_params params = {.spec = PLACE_SPEC_INIT};
 	struct place_path paths[] = {{"first", 180, 9000}, {"second", 90, 0}};
 	struct place_path found;
 	struct place_decision d;
 
-	wish.spec.share = 500;
-	wish.spec.cpu_milli = 100;
+	params.spec.share = 500;
+	params.spec.cpu_milli = 100;
 	/* Measured paths come before unmeasured ones, nearer before farther ones. */
 	assert_ok(place_paths_set(place, 1, &(struct place_path){"client", 400, 500}, 1, NULL));
-	assert_device_on(place, &wish, "second", ", 400 us and 500 Mbit/s measured");
+	assert_device_on(place, &params, "second", ", 400 us and 500 Mbit/s measured");
 	assert_ok(place_paths_set(place, 2, paths, 2, NULL));
-	assert_device_on(place, &wish, "second", ", 90 us");
+	assert_device_on(place, &params, "second", ", 90 us");
 	assert_true(place_path_get(place, 2, 1, &found));
 	assert_int_equal(found.latency_us, 90);
 	/* From there to here as from here to there. */
 	assert_true(place_path_get(place, 0, 2, &found));
 	assert_int_equal(found.mbit, 9000);
 	assert_false(place_path_get(place, 3, 0, &found));
-	wish.least_mbit = 500;
+	params.least_mbit = 500;
 	/* Not within twice as much: then load decides, and the order. */
 	paths[1].latency_us = 130;
 	assert_ok(place_paths_set(place, 2, paths, 2, NULL));
-	assert_device_on(place, &wish, "first", ", 180 us and 9000 Mbit/s measured");
+	assert_device_on(place, &params, "first", ", 180 us and 9000 Mbit/s measured");
 	/* Too thin, and too far. */
 	paths[0].mbit = 499;
 	assert_ok(place_paths_set(place, 2, paths, 2, NULL));
-	assert_device_on(place, &wish, "second", ", 130 us");
-	wish.most_latency_us = 130;
-	assert_device_on(place, &wish, "second", ", 130 us");
-	wish.most_latency_us = 129;
-	assert_ok(place_mode_choose(place, &wish, &d, NULL));
+	assert_device_on(place, &params, "second", ", 130 us");
+	params.most_latency_us = 130;
+	assert_device_on(place, &params, "second", ", 130 us");
+	params.most_latency_us = 129;
+	assert_ok(place_mode_choose(place, &params, &d, NULL));
 	assert_int_equal(d.outcome, PLACE_QUEUED);
 }
 

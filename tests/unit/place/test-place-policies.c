@@ -307,7 +307,7 @@ static int32_t fgd_grade_of(uint32_t share, uint32_t count, const struct place_s
 	struct place_choice choice;
 
 	add_node(place, "a", "00000000", "00000000");
-	place_set_typical(place, typical, 1);
+	place_set_workload_mix(place, typical, 1);
 	spec.count = count;
 	assert_ok(place_find(place, &spec, &choice, NULL));
 	return place_fgd.grade(place, &spec, choice.score);
@@ -655,7 +655,7 @@ static bool look_at_all(
 {
 	const struct place_policy *policy = place->config.policy;
 	_cleanup_free_ uint32_t *met = cluster_met(place, spec);
-	const uint32_t n_met = fewest_of_all(place, spec, met);
+	const uint32_t n_conflicts = fewest_of_all(place, spec, met);
 	bool is_found = false;
 	int32_t best = 0;
 
@@ -669,19 +669,19 @@ static bool look_at_all(
 		mask = place_eligible(place, spec, node);
 		if ((uint32_t)__builtin_popcountll(mask) < spec->count)
 			continue;
-		if (spec->count && cluster_fewest(place, spec, node, met) != n_met)
+		if (spec->count && cluster_fewest(place, spec, node, met) != n_conflicts)
 			continue;
 		for (uint64_t left = mask; left && spec->count == 1; left &= left - 1)
 			if (met[place->nodes[node].first_device +
-				    (uint32_t)__builtin_ctzll(left)] != n_met)
+				    (uint32_t)__builtin_ctzll(left)] != n_conflicts)
 				mask &= ~(left & -left);
-		if (spec->count > 1 && place_is_apart(place, spec)) {
+		if (spec->count > 1 && place_has_conflicts(place, spec)) {
 			struct place_fewest fewest = place_fewest_of(place, spec, node, mask);
 
 			choice.score = place_fewest_score(place, spec, &fewest, &choice);
 		} else {
 			choice.score = policy->score(place, spec, node, mask, &choice);
-			choice.n_met = spec->count ? n_met : 0;
+			choice.n_conflicts = spec->count ? n_conflicts : 0;
 		}
 		if (choice.score == PLACE_NEVER)
 			continue;
@@ -716,7 +716,7 @@ static void decide(struct world *w)
 			w->place->config.policy->name, choice.node, choice.score, other.node,
 			other.score, spec.share, spec.count);
 	assert_memory_equal(choice.device, other.device, choice.n * sizeof(*choice.device));
-	assert_int_equal(choice.n_met, other.n_met);
+	assert_int_equal(choice.n_conflicts, other.n_conflicts);
 	if (w->n < TENANTS)
 		assert_ok(place_add(w->place, &spec, &choice, &w->tenants[w->n++], NULL));
 }
@@ -729,7 +729,7 @@ static void leave(struct world *w)
 	if (!w->n)
 		return;
 	if (dice(w, 4) == 0) {
-		assert_ok(place_leave(w->place, w->tenants[at], NULL));
+		assert_ok(place_mark_terminating(w->place, w->tenants[at], NULL));
 		return;
 	}
 	assert_ok(place_remove(w->place, w->tenants[at]));
@@ -748,7 +748,7 @@ static void check_counts(const struct world *w)
 		for (uint32_t i = 0; i < w->n; i++) {
 			const struct place_tenant *t = place_tenant(place, w->tenants[i]);
 
-			for (uint32_t k = 0; k < t->n && !t->is_leaving; k++)
+			for (uint32_t k = 0; k < t->n && !t->is_terminating; k++)
 				if (t->device[k] == d) {
 					n_of[t->spec.class]++;
 					in_group[t->spec.group]++;
@@ -768,7 +768,7 @@ static void check_counts(const struct world *w)
 /* Something is tried, and taken back or kept. */
 static void try_things(struct world *w)
 {
-	uint32_t before[TENANTS], n = w->n, mark = place_mark(w->place);
+	uint32_t before[TENANTS], n = w->n, mark = place_savepoint(w->place);
 	bool is_kept = dice(w, 3) == 0;
 
 	memcpy(before, w->tenants, sizeof(before));
@@ -921,10 +921,10 @@ static void the_default_leaves_memory(void **state)
 	info.memory_bytes = 20 * GIB;
 	assert_ok(place_node_add(place, &info, &b, NULL));
 	spec.memory_bytes = 10 * GIB;
-	place_set_typical(place, &typical, 1);
+	place_set_workload_mix(place, &typical, 1);
 	assert_int_equal(node_for(place, spec), a);
 	typical.memory_bytes = 8 * GIB;
-	place_set_typical(place, &typical, 1);
+	place_set_workload_mix(place, &typical, 1);
 	assert_int_equal(node_for(place, spec), b);
 }
 
@@ -955,12 +955,12 @@ static void check_models_left(
 	struct place_choice choice;
 	uint32_t tenant;
 
-	place_set_typical(place, typical, 4);
+	place_set_workload_mix(place, typical, 4);
 	assert_ok(place_find(place, &typical[0], &choice, NULL));
 	assert_ok(place_add(place, &typical[0], &choice, &tenant, NULL));
 	/* The rest of that device is the best fit, which somebody else will lack. */
 	assert_int_equal(node_for(place, typical[2]), b);
-	place_set_typical(place, &typical[2], 2);
+	place_set_workload_mix(place, &typical[2], 2);
 	assert_int_equal(node_for(place, typical[2]), a);
 }
 
@@ -1001,7 +1001,7 @@ static void the_default_takes_the_smaller_memory(void **state)
 	uint32_t node;
 
 	assert_ok(place_node_add(place, &info, &node, NULL));
-	place_set_typical(place, &part, 1);
+	place_set_workload_mix(place, &part, 1);
 	assert_int_equal(cluster_device_for(place, part), 0);
 	assert_int_equal(cluster_device_for(place, whole), 0);
 	part.device_bytes = whole.device_bytes = 4 * GIB;
@@ -1057,7 +1057,8 @@ static void the_default_takes_the_node_of_smaller_memory(void **state)
 		cluster_put(place, spec, 2 * (1 - small));
 		spec = spec_of(100);
 		spec.device_bytes = GIB;
-		place_set_typical(place, (struct place_spec[]){spec_of(1000), spec_of(100)}, 2);
+		place_set_workload_mix(
+			place, (struct place_spec[]){spec_of(1000), spec_of(100)}, 2);
 		assert_int_equal(cluster_device_for(place, spec), 2 * (1 - small));
 	}
 }

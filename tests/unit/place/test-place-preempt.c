@@ -46,7 +46,7 @@ static struct cost cost_of(const struct place *place, const struct place_preempt
 			cost.late = MAX(cost.late, UINT64_MAX - t->spec.started);
 		while (b < rules->n_budgets && rules->budgets[b].label != t->spec.budget)
 			b++;
-		if (b < rules->n_budgets && ++gone[b] > rules->budgets[b].may_go)
+		if (b < rules->n_budgets && ++gone[b] > rules->budgets[b].may_evict)
 			cost.violations++;
 	}
 	return cost;
@@ -55,16 +55,16 @@ static struct cost cost_of(const struct place *place, const struct place_preempt
 static bool fits_without(struct place *place, const struct place_spec *spec, uint32_t node,
 	const uint32_t *victims, uint32_t n)
 {
-	uint32_t mark = place_mark(place);
+	uint32_t mark = place_savepoint(place);
 	bool fits;
 
 	for (uint32_t i = 0; i < n; i++)
 		assert_ok(place_remove(place, victims[i]));
-	if (spec->can_wait)
-		place_be_lenient(place, node, true);
+	if (spec->is_terminating_free)
+		place_count_terminating_free(place, node, true);
 	fits = place_reason_of(place, spec, node) == PLACE_FITS;
-	if (spec->can_wait)
-		place_be_lenient(place, node, false);
+	if (spec->is_terminating_free)
+		place_count_terminating_free(place, node, false);
 	place_rollback(place, mark);
 	place_release(place);
 	return fits;
@@ -80,7 +80,7 @@ static bool cheapest(struct place *place, const struct place_spec *spec,
 		uint32_t list[CANDIDATES], n = 0;
 
 		for (uint32_t i = 0; i < place->n_tenants; i++)
-			if (place->tenants[i].node == node && !place->tenants[i].is_leaving &&
+			if (place->tenants[i].node == node && !place->tenants[i].is_terminating &&
 				place->tenants[i].spec.priority < spec->priority && n < CANDIDATES)
 				list[n++] = i;
 		for (uint32_t set = 1; set < 1u << n; set++) {
@@ -152,7 +152,7 @@ static void one_round(struct rand *rand, uint32_t *n_found)
 	give_budgets(rand, place, label);
 	for (uint32_t i = 0; i < place->n_tenants; i++)
 		if (place_tenant(place, i) && !rand_below(rand, 8))
-			assert_ok(place_leave(place, i, NULL));
+			assert_ok(place_mark_terminating(place, i, NULL));
 	for (int step = 0; step < 12 && is_small(place); step++) {
 		struct place_spec spec = cluster_spec(rand, place);
 		_cleanup_(place_plan_done) struct place_plan plan = {0};
@@ -162,7 +162,7 @@ static void one_round(struct rand *rand, uint32_t *n_found)
 		uint32_t tenant = 0;
 		int r;
 
-		spec.can_wait = rand_below(rand, 2);
+		spec.is_terminating_free = rand_below(rand, 2);
 		if (place_find(place, &spec, &choice, NULL) == 0)
 			continue;
 		r = place_preempt_find(place, &spec, &rules, &plan, NULL);
@@ -185,7 +185,7 @@ static void one_round(struct rand *rand, uint32_t *n_found)
 		cluster_check(place);
 		for (uint32_t i = 0; i < plan.n_victims; i++)
 			assert_true(rules.is_graceful
-					? place_tenant(place, plan.victims[i])->is_leaving
+					? place_tenant(place, plan.victims[i])->is_terminating
 					: plan.victims[i] == tenant ||
 						!place_tenant(place, plan.victims[i]));
 		assert_int_equal(place_preempt_apply(place, &spec, &plan, &tenant, NULL), -ESTALE);

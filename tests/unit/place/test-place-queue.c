@@ -190,7 +190,7 @@ static bool may_all_go(
 			sorted[at] = sorted[at - 1];
 		sorted[at] = victims[i];
 	}
-	mark = place_mark(place);
+	mark = place_savepoint(place);
 	for (uint32_t i = 0; i < n && may; i++) {
 		may = may_go(place, spec, sorted[i]);
 		assert_ok(place_remove(place, sorted[i]));
@@ -206,14 +206,14 @@ static void check_victims(
 	uint32_t mark;
 
 	assert_true(may_all_go(place, spec, plan->victims, plan->n_victims));
-	mark = place_mark(place);
+	mark = place_savepoint(place);
 	for (uint32_t i = 0; i < plan->n_victims; i++)
 		assert_ok(place_remove(place, plan->victims[i]));
 	assert_int_equal(place_reason_of(place, spec, plan->choice.node), PLACE_FITS);
 	place_rollback(place, mark);
 	place_release(place);
 	for (uint32_t out = 0; out < plan->n_victims; out++) {
-		mark = place_mark(place);
+		mark = place_savepoint(place);
 		for (uint32_t i = 0; i < plan->n_victims; i++)
 			if (i != out)
 				assert_ok(place_remove(place, plan->victims[i]));
@@ -237,7 +237,7 @@ static bool has_victims(struct place *place, const struct place_spec *spec)
 				list[n++] = i;
 		}
 		for (uint32_t set = 1; set < 1u << n; set++) {
-			uint32_t victims[8], k = 0, mark = place_mark(place);
+			uint32_t victims[8], k = 0, mark = place_savepoint(place);
 			bool fits;
 
 			for (uint32_t i = 0; i < n; i++)
@@ -293,7 +293,7 @@ static void one_step(struct rand *rand, struct place *place, struct reclaimed *r
 	if (verdict.admission > PLACE_ADMIT_BORROW)
 		return;
 	if (place_find(place, &spec, &choice, NULL) == 0) {
-		mark = place_mark(place);
+		mark = place_savepoint(place);
 		assert_ok(place_add(place, &spec, &choice, &tenant, NULL));
 		check_used(place);
 		if (rand_below(rand, 2))

@@ -26,7 +26,7 @@ static uint32_t add_node(struct place *place, const char *name, uint32_t n_devic
 static void each_kind_of_node_is_one_shape(void **state)
 {
 	_cleanup_place_ struct place *place = cluster_by_hand(&place_scarcity, NULL);
-	struct typical shapes[PLACE_SHAPES_MAX];
+	struct mix_entry shapes[PLACE_SHAPES_MAX];
 	uint32_t removed;
 
 	assert_int_equal(place_shapes_of(place, shapes), 0);
@@ -62,7 +62,7 @@ static void kinds_differ_by_model(void **state)
 	struct place_device_info device = {0};
 	const struct place_node_info info = {
 		.name = "b", .n_devices = 1, .devices = &device, .cpu_milli = 8000};
-	struct typical shapes[PLACE_SHAPES_MAX];
+	struct mix_entry shapes[PLACE_SHAPES_MAX];
 	uint64_t other;
 	uint32_t node;
 
@@ -79,7 +79,7 @@ static void kinds_differ_by_model(void **state)
 static void a_shape_is_possible_for_a_tenant(void **state)
 {
 	_cleanup_place_ struct place *place = cluster_by_hand(&place_scarcity, NULL);
-	struct typical shapes[PLACE_SHAPES_MAX];
+	struct mix_entry shapes[PLACE_SHAPES_MAX];
 
 	add_node(place, "a", PLACE_NODE_DEVICES_MAX, 96000, 384 * GIB);
 	assert_int_equal(place_shapes_of(place, shapes), 1);
@@ -89,7 +89,7 @@ static void a_shape_is_possible_for_a_tenant(void **state)
 static void of_too_many_kinds_the_largest_are_kept(void **state)
 {
 	_cleanup_place_ struct place *place = cluster_by_hand(&place_scarcity, NULL);
-	struct typical shapes[PLACE_SHAPES_MAX];
+	struct mix_entry shapes[PLACE_SHAPES_MAX];
 	uint32_t n_large = 0;
 	char name[16];
 

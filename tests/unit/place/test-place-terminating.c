@@ -101,14 +101,14 @@ static void a_terminating_tenant_keeps_its_device(void **state)
 	high = come(place, spec_of(600, 90, 0), 1, &victim);
 	assert_int_equal(victim, low);
 	assert_int_not_equal(high, low);
-	assert_true(place_tenant(place, low)->is_leaving);
-	assert_false(place_tenant(place, high)->is_leaving);
+	assert_true(place_tenant(place, low)->is_terminating);
+	assert_false(place_tenant(place, high)->is_terminating);
 	assert_int_equal(place_n_tenants(place), 2);
 	assert_int_equal(device(place, 0).share_free, 400);
 	assert_int_equal(device(place, 0).n_tenants, 1);
-	assert_int_equal(device(place, 0).n_leaving, 1);
+	assert_int_equal(device(place, 0).n_terminating, 1);
 	assert_int_equal(place_find(place, &small, &choice, NULL), -ENOSPC);
-	assert_int_equal(place_device_reason(place, &small, 0), PLACE_CLEARING);
+	assert_int_equal(place_device_reason(place, &small, 0), PLACE_TERMINATING);
 	assert_contains(place_device_why(place, &small, 0, text),
 		"on a: its tenants must terminate first (1 terminating)");
 	place_explain(place, &small, &why);
@@ -182,10 +182,10 @@ static void a_waiting_pod_is_nominated_for_unreserved_capacity(void **state)
 	low.memory_bytes = high.memory_bytes = 8 * GIB;
 	for (int i = 0; i < 4; i++)
 		add(place, low);
-	high.can_wait = true;
+	high.is_terminating_free = true;
 	for (int i = 0; i < 3; i++)
 		tenant[i] = come(place, high, 1, &victim[i]);
-	assert_false(place_tenant(place, tenant[0])->spec.can_wait);
+	assert_false(place_tenant(place, tenant[0])->spec.is_terminating_free);
 	/* 3 x 2 of its CPU are left by those who go, and all of it is promised. */
 	high.count = high.share = 0;
 	high.priority = 5;
@@ -205,7 +205,7 @@ static void a_waiting_pod_is_nominated_for_unreserved_capacity(void **state)
 	assert_ok(place_find(place, &high, &choice, NULL));
 	assert_ok(place_add(place, &high, &choice, &tenant[0], NULL));
 	assert_true(place_is_awaiting(place, tenant[0]));
-	high.can_wait = false;
+	high.is_terminating_free = false;
 	assert_int_equal(place_find(place, &high, &choice, NULL), -ENOSPC);
 }
 
@@ -220,17 +220,17 @@ static void victims_go_on_terminating_when_the_preemptor_is_removed(void **state
 
 	tenant = come(place, spec_of(1000, 90, 0), 1, &victim);
 	assert_ok(place_remove(place, tenant));
-	assert_true(place_tenant(place, low)->is_leaving);
+	assert_true(place_tenant(place, low)->is_terminating);
 	assert_int_equal(device(place, 0).share_free, 1000);
 	assert_int_equal(device(place, 0).n_tenants, 0);
 	/* Nobody's leaving helps: who is on it is leaving already. */
 	assert_int_equal(place_preempt_find(place, &higher, &rules, &plan, &err), -ENOSPC);
 	assert_int_equal(place_resize(place, low, 100, 0, &err), -EBUSY);
 	assert_contains(err.msg, "is terminating");
-	assert_ok(place_leave(place, low, &err));
-	assert_int_equal(device(place, 0).n_leaving, 1);
+	assert_ok(place_mark_terminating(place, low, &err));
+	assert_int_equal(device(place, 0).n_terminating, 1);
 	assert_ok(place_remove(place, low));
-	assert_int_equal(place_leave(place, low, &err), -ENOENT);
+	assert_int_equal(place_mark_terminating(place, low, &err), -ENOENT);
 	assert_contains(err.msg, "no tenant");
 	add(place, higher);
 }
@@ -246,7 +246,7 @@ static void a_plan_is_void_after_a_removal(void **state)
 	struct error err = {0};
 
 	add(place, spec_of(900, 10, 0));
-	assert_ok(place_leave(place, first, NULL));
+	assert_ok(place_mark_terminating(place, first, NULL));
 	assert_ok(place_preempt_find(place, &high, &rules, &plan, NULL));
 	assert_int_equal(plan.n_victims, 1);
 	assert_int_not_equal(plan.victims[0], first);
@@ -254,14 +254,14 @@ static void a_plan_is_void_after_a_removal(void **state)
 	assert_int_equal(place_preempt_apply(place, &high, &plan, &tenant, &err), -ESTALE);
 	/* As many as before, but one of them is leaving the device that it was to have. */
 	assert_ok(place_restore(place, &small, &second, NULL, &first, NULL));
-	assert_ok(place_leave(place, first, NULL));
+	assert_ok(place_mark_terminating(place, first, NULL));
 	assert_int_equal(place_preempt_apply(place, &high, &plan, &tenant, &err), -ESTALE);
 }
 
 /* What others see of all that is counted. */
 struct seen {
 	uint64_t used, mbit, memory;
-	uint32_t share, cpu, n_tenants, n_leaving, n_group, n_tags, n_held, n_all;
+	uint32_t share, cpu, n_tenants, n_terminating, n_group, n_tags, n_held, n_all;
 };
 
 static struct seen see(const struct place *place)
@@ -275,7 +275,7 @@ static struct seen see(const struct place *place)
 		.share = place->share_free[0],
 		.cpu = place->cpu_free[0],
 		.n_tenants = place->devices[0].n_tenants,
-		.n_leaving = place->devices[0].n_leaving,
+		.n_terminating = place->devices[0].n_terminating,
 		.n_group = group ? group->n : 0,
 		.n_tags = place->devices[0].n_tags,
 		.n_held = place->held[0].n,
@@ -304,8 +304,8 @@ static void a_terminating_tenant_frees_its_queue_label_and_network(void **state)
 	spec.network_mbit = 60;
 	tenant = add(place, spec);
 	before = see(place);
-	mark = place_mark(place);
-	assert_ok(place_leave(place, tenant, NULL));
+	mark = place_savepoint(place);
+	assert_ok(place_mark_terminating(place, tenant, NULL));
 	told = see(place);
 	assert_int_equal(told.used, 0);
 	assert_int_equal(told.mbit, 100);
@@ -313,11 +313,11 @@ static void a_terminating_tenant_frees_its_queue_label_and_network(void **state)
 	assert_int_equal(told.share, 1000);
 	assert_int_equal(told.cpu, 7000);
 	assert_int_equal(told.n_group + told.n_tags + told.n_held + told.n_tenants, 0);
-	assert_int_equal(told.n_leaving, 1);
+	assert_int_equal(told.n_terminating, 1);
 	/* And removed, back again, and removed. */
-	inner = place_mark(place);
+	inner = place_savepoint(place);
 	assert_ok(place_remove(place, tenant));
-	assert_ok(place_linger(place, tenant, NULL));
+	assert_ok(place_readd_terminating(place, tenant, NULL));
 	assert_ok(place_remove(place, tenant));
 	place_rollback(place, inner);
 	place_release(place);
@@ -326,7 +326,7 @@ static void a_terminating_tenant_frees_its_queue_label_and_network(void **state)
 	place_rollback(place, mark);
 	now = see(place);
 	assert_memory_equal(&now, &before, sizeof(now));
-	assert_false(place_tenant(place, tenant)->is_leaving);
+	assert_false(place_tenant(place, tenant)->is_terminating);
 	/* The same by a newcomer that is taken back. */
 	come(place, high, 1, &inner);
 	assert_int_equal(inner, tenant);
@@ -334,10 +334,10 @@ static void a_terminating_tenant_frees_its_queue_label_and_network(void **state)
 	place_release(place);
 	now = see(place);
 	assert_memory_equal(&now, &before, sizeof(now));
-	assert_int_equal(place_linger(place, tenant, &err), -ENOENT);
+	assert_int_equal(place_readd_terminating(place, tenant, &err), -ENOENT);
 	assert_contains(err.msg, "was not removed");
 	/* It still has them by name. */
-	assert_ok(place_leave(place, tenant, NULL));
+	assert_ok(place_mark_terminating(place, tenant, NULL));
 	assert_null(place->idle_groups);
 	assert_int_equal(place_label_forget(place, label, &err), -EBUSY);
 	assert_int_equal(place_network_remove(place, network, &err), -EBUSY);
@@ -356,7 +356,7 @@ static void no_resize_uses_terminating_capacity(void **state)
 	uint32_t stays = add(place, spec_of(300, 50, 0)), goes = add(place, spec_of(300, 50, 0));
 	struct error err = {0};
 
-	assert_ok(place_leave(place, goes, NULL));
+	assert_ok(place_mark_terminating(place, goes, NULL));
 	assert_int_equal(place_resize(place, stays, 400, 0, &err), -EBUSY);
 	assert_contains(err.msg, "has terminating tenants");
 	assert_int_equal(place_resize(place, stays, 300, 8 * GIB, &err), -EBUSY);
@@ -379,7 +379,7 @@ static void a_gang_takes_the_place_of_one_tenant(void **state)
 	assert_ok(place_gang_add(place, &gang, &group, NULL));
 	assert_int_equal(group.n_victims, 1);
 	assert_int_equal(group.victims[0], low);
-	assert_true(place_tenant(place, low)->is_leaving);
+	assert_true(place_tenant(place, low)->is_terminating);
 	for (int i = 0; i < 2; i++) {
 		assert_int_not_equal(group.members[i].tenant, low);
 		assert_true(place_is_awaiting(place, group.members[i].tenant));
@@ -401,8 +401,8 @@ static void both_halves_of_a_remote_tenant_terminate(void **state)
 	client = add(place, half);
 	assert_ok(place_mode_tie(place, server, client, NULL));
 	high = come(place, spec_of(1000, 90, 0), 2, &victim);
-	assert_true(place_tenant(place, server)->is_leaving);
-	assert_true(place_tenant(place, client)->is_leaving);
+	assert_true(place_tenant(place, server)->is_terminating);
+	assert_true(place_tenant(place, client)->is_terminating);
 	assert_int_equal(place_peer(place, server), client);
 	assert_ok(place_remove(place, server));
 	assert_false(place_is_awaiting(place, high));
@@ -413,7 +413,7 @@ static void both_halves_of_a_remote_tenant_terminate(void **state)
 	server = add(place, spec_of(1000, 10, 0));
 	client = add(place, half);
 	assert_ok(place_mode_tie(place, server, client, NULL));
-	assert_ok(place_leave(place, client, NULL));
+	assert_ok(place_mark_terminating(place, client, NULL));
 	come(place, spec_of(1000, 90, 0), 1, &victim);
 	assert_int_equal(victim, server);
 }
@@ -432,19 +432,19 @@ static void a_terminating_tenant_is_not_moved(void **state)
 		place, &spec, &(struct place_choice){.n = 1, .device = {1}}, &second, NULL));
 	assert_ok(place_defrag_find(place, 10, NULL, &plan, NULL));
 	assert_int_equal(plan.n_moves, 1);
-	assert_ok(place_leave(place, plan.moves[0].tenant, NULL));
+	assert_ok(place_mark_terminating(place, plan.moves[0].tenant, NULL));
 	assert_int_equal(place_defrag_move(place, &plan.moves[0], &tenant, &err), -EINVAL);
 	assert_contains(err.msg, "is terminating");
 	place_defrag_done(&plan);
 	spec.share = 100;
 	tenant = add(place, spec); /* beside the one that stays */
 	assert_int_equal(place_tenant(place, tenant)->device[0],
-		place_tenant(place, first)->is_leaving ? 1 : 0);
-	assert_ok(place_leave(place, tenant, NULL));
+		place_tenant(place, first)->is_terminating ? 1 : 0);
+	assert_ok(place_mark_terminating(place, tenant, NULL));
 	assert_ok(place_defrag_find(place, 10, NULL, &plan, NULL));
 	assert_int_equal(plan.n_moves, 0);
 	assert_int_equal(plan.whole_before, 0);
-	assert_ok(place_remove(place, place_tenant(place, first)->is_leaving ? first : second));
+	assert_ok(place_remove(place, place_tenant(place, first)->is_terminating ? first : second));
 	place_defrag_done(&plan);
 	assert_ok(place_defrag_find(place, 10, NULL, &plan, NULL));
 	assert_int_equal(plan.whole_before, 1);
@@ -462,7 +462,7 @@ static void other_members_of_its_gang_are_not_moved_either(void **state)
 	add(place, spec);
 	assert_ok(place_add(
 		place, &spec, &(struct place_choice){.n = 1, .device = {1}}, &tenant, NULL));
-	assert_ok(place_leave(place, leaving, NULL));
+	assert_ok(place_mark_terminating(place, leaving, NULL));
 	assert_ok(place_defrag_find(place, 10, NULL, &plan, NULL));
 	assert_int_equal(plan.n_moves, 0);
 	assert_ok(place_remove(place, leaving));
@@ -480,9 +480,9 @@ static void a_rollback_restores_a_terminating_tenant(void **state)
 	uint32_t a, b, c;
 
 	assert_ok(place_restore(place, &low, &here, NULL, &a, NULL));
-	assert_ok(place_leave(place, a, NULL));
+	assert_ok(place_mark_terminating(place, a, NULL));
 	assert_ok(place_restore(place, &low, &here, NULL, &b, NULL));
-	assert_ok(place_leave(place, b, NULL));
+	assert_ok(place_mark_terminating(place, b, NULL));
 	assert_ok(place_restore(place, &high, &here, NULL, &c, NULL));
 	assert_int_equal(place->nodes[0].cpu_taken, 24000);
 	assert_true(place_is_awaiting(place, c));

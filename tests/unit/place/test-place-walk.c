@@ -144,7 +144,7 @@ static bool is_on(const struct place_tenant *t, uint32_t device)
 /* And is not leaving. */
 static bool is_with(const struct place_tenant *t, uint32_t device)
 {
-	return !t->is_leaving && is_on(t, device);
+	return !t->is_terminating && is_on(t, device);
 }
 
 static uint32_t n_leaving(const struct walk *w, uint32_t device)
@@ -152,7 +152,7 @@ static uint32_t n_leaving(const struct walk *w, uint32_t device)
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; i < TENANTS; i++)
-		n += w->is[i].is_leaving && is_on(&w->is[i], device);
+		n += w->is[i].is_terminating && is_on(&w->is[i], device);
 	return n;
 }
 
@@ -192,7 +192,7 @@ static void check_device(const struct walk *w, uint32_t at)
 	assert_int_equal(view.share_free, view.share_all - share);
 	assert_int_equal(view.memory_free, view.memory_all > memory ? view.memory_all - memory : 0);
 	assert_int_equal(view.n_tenants, n);
-	assert_int_equal(view.n_leaving, n_leaving(w, at));
+	assert_int_equal(view.n_terminating, n_leaving(w, at));
 }
 
 static void check_node(const struct walk *w, uint32_t at)
@@ -228,7 +228,7 @@ static void check_met(const struct walk *w)
 		spec.anti_affinity = i & 2 ? w->label[4] : 0;
 		met = cluster_met(w->place, &spec);
 		for (uint32_t at = 0; at < w->place->n_devices; at++)
-			assert_int_equal(place_meets(w->place, &spec, at), met[at]);
+			assert_int_equal(place_count_conflicts(w->place, &spec, at), met[at]);
 		free(met);
 	}
 }
@@ -242,7 +242,7 @@ static void check_choice(
 
 	for (uint32_t k = 0; k < choice->n; k++)
 		n += met[choice->device[k]];
-	assert_int_equal(n, choice->n_met);
+	assert_int_equal(n, choice->n_conflicts);
 	for (uint32_t at = 0; spec->count && at < place_n_nodes(w->place); at++)
 		assert_true(place_reason_of(w->place, spec, at) != PLACE_FITS ||
 			cluster_fewest(w->place, spec, at, met) >= n);
@@ -257,7 +257,7 @@ static void check_queue(const struct walk *w, uint32_t queue)
 		bool is_in = t->spec.queue == queue ||
 			(queue == 1 && t->spec.queue > 1 && t->spec.queue < 4);
 
-		is_in &= t->node != PLACE_NONE && !t->is_leaving;
+		is_in &= t->node != PLACE_NONE && !t->is_terminating;
 		for (uint32_t k = 0; is_in && k < t->n; k++) {
 			used += share_of(w, &t->spec);
 			of[w->place->devices[t->device[k]].model] += share_of(w, &t->spec);
@@ -281,7 +281,7 @@ static void check_networks(const struct walk *w)
 			continue;
 		for (uint32_t i = 0; i < TENANTS; i++)
 			for (int end = 0; end < 2; end++)
-				if (w->is[i].node != PLACE_NONE && !w->is[i].is_leaving &&
+				if (w->is[i].node != PLACE_NONE && !w->is[i].is_terminating &&
 					w->is[i].spec.network[end] == net)
 					mbit += w->is[i].spec.network_mbit;
 		assert_int_equal(place_network_free_mbit(w->place, net), network->mbit - mbit);
@@ -301,12 +301,12 @@ static bool is_awaiting(const struct walk *w, const struct place_tenant *t)
 		cpu += w->is[i].spec.cpu_milli;
 		memory += w->is[i].spec.memory_bytes;
 		n++;
-		leaving += w->is[i].is_leaving;
+		leaving += w->is[i].is_terminating;
 	}
 	for (uint32_t k = 0; k < t->n; k++)
-		if (!t->is_leaving && n_leaving(w, t->device[k]))
+		if (!t->is_terminating && n_leaving(w, t->device[k]))
 			return true;
-	return !t->is_leaving && leaving &&
+	return !t->is_terminating && leaving &&
 		((t->spec.cpu_milli && cpu > node->cpu_all) ||
 			(t->spec.memory_bytes && memory > node->memory_all) ||
 			(node->n_tenants_max && n > node->n_tenants_max));
@@ -326,7 +326,7 @@ static void check_tenants(const struct walk *w)
 		assert_memory_equal(&t->spec, &is->spec, sizeof(t->spec));
 		assert_int_equal(t->node, is->node);
 		assert_int_equal(t->n, is->n);
-		assert_int_equal(t->is_leaving, is->is_leaving);
+		assert_int_equal(t->is_terminating, is->is_terminating);
 		assert_int_equal(place_is_awaiting(w->place, i), is_awaiting(w, is));
 		assert_memory_equal(t->device, is->device, t->n * sizeof(t->device[0]));
 		uses += (t->spec.affinity ? 1u : 0) + (t->spec.anti_affinity ? 1u : 0) +
@@ -335,7 +335,7 @@ static void check_tenants(const struct walk *w)
 		if (t->spec.network[0])
 			assert_int_equal(place_network_node(w->place, t->spec.network[0]), t->node);
 		/* Both halves are there, or none; or one that was told alone is still leaving. */
-		if (t->peer != PLACE_NONE && !t->is_leaving)
+		if (t->peer != PLACE_NONE && !t->is_terminating)
 			assert_int_equal(place_peer(w->place, i), t->peer);
 	}
 	assert_int_equal(place_n_tenants(w->place), n);
@@ -363,7 +363,7 @@ static void has_come(struct walk *w, uint32_t tenant)
 {
 	assert_true(tenant < TENANTS && w->is[tenant].node == PLACE_NONE);
 	w->is[tenant] = *place_tenant(w->place, tenant);
-	assert_false(w->is[tenant].is_leaving);
+	assert_false(w->is[tenant].is_terminating);
 	for (uint32_t k = 0; k < w->is[tenant].n; k++)
 		assert_int_equal(n_leaving(w, w->is[tenant].device[k]), 0);
 }
@@ -377,8 +377,8 @@ static void has_left(struct walk *w, uint32_t tenant)
 /* After those have come that it is leaving for. */
 static void has_been_told(struct walk *w, uint32_t tenant)
 {
-	assert_true(w->is[tenant].node != PLACE_NONE && !w->is[tenant].is_leaving);
-	w->is[tenant].is_leaving = true;
+	assert_true(w->is[tenant].node != PLACE_NONE && !w->is[tenant].is_terminating);
+	w->is[tenant].is_terminating = true;
 }
 
 static uint32_t any_tenant(struct walk *w)
@@ -442,7 +442,7 @@ static void check_budgets(const struct walk *w, const struct place_preempt *rule
 			gone += t->spec.budget == rules->budgets[k].label &&
 				(t->peer == PLACE_NONE || victims[i] < t->peer);
 		}
-		assert_true(gone <= rules->budgets[k].may_go);
+		assert_true(gone <= rules->budgets[k].may_evict);
 	}
 }
 
@@ -496,7 +496,7 @@ static bool step_resize(struct walk *w)
 		place_resize(w->place, tenant, 1 + below(w, 1000), below(w, 6) * GIB, NULL) < 0)
 		return false;
 	is = place_tenant(w->place, tenant);
-	assert_false(was->is_leaving);
+	assert_false(was->is_terminating);
 	for (uint32_t k = 0; k < is->n; k++)
 		assert_true(!n_leaving(w, is->device[k]) ||
 			(is->spec.share <= was->spec.share && is->bytes[k] <= was->bytes[k]));
@@ -513,13 +513,13 @@ static bool step_leave(struct walk *w)
 
 	if (tenant == PLACE_NONE || below(w, 2))
 		return false;
-	assert_ok(place_leave(w->place, tenant, NULL));
-	w->is[tenant].is_leaving = true;
+	assert_ok(place_mark_terminating(w->place, tenant, NULL));
+	w->is[tenant].is_terminating = true;
 	assert_int_equal(place_resize(w->place, tenant, 1, 1, &err), -EBUSY);
 	assert_contains(err.msg, "is terminating");
 	if (peer != PLACE_NONE && below(w, 4)) {
-		assert_ok(place_leave(w->place, peer, NULL));
-		w->is[peer].is_leaving = true;
+		assert_ok(place_mark_terminating(w->place, peer, NULL));
+		w->is[peer].is_terminating = true;
 	}
 	return true;
 }
@@ -531,7 +531,7 @@ static bool step_gone(struct walk *w)
 	for (uint32_t k = 0; k < TENANTS; k++) {
 		const uint32_t i = (from + k) % TENANTS;
 
-		if (w->is[i].node == PLACE_NONE || !w->is[i].is_leaving)
+		if (w->is[i].node == PLACE_NONE || !w->is[i].is_terminating)
 			continue;
 		if (place_peer(w->place, i) != PLACE_NONE) {
 			const uint32_t peer = place_peer(w->place, i);
@@ -567,7 +567,7 @@ static bool preempt(struct walk *w, bool is_reclaim)
 	}
 	check_budgets(w, &rules, plan.victims, plan.n_victims);
 	for (uint32_t i = 0; i < plan.n_victims; i++) {
-		assert_false(w->is[plan.victims[i]].is_leaving);
+		assert_false(w->is[plan.victims[i]].is_terminating);
 		assert_true(is_reclaim || w->is[plan.victims[i]].spec.priority < spec.priority);
 		assert_true(i == 0 || plan.victims[i] > plan.victims[i - 1]);
 	}
@@ -660,11 +660,11 @@ static bool step_defrag(struct walk *w)
 	for (uint32_t i = 0; i < plan.n_moves; i++) {
 		const uint32_t tenant = plan.moves[i].tenant;
 		const struct place_spec spec = w->is[tenant].spec;
-		const uint32_t n_met = meets_now(w, tenant);
+		const uint32_t n_conflicts = meets_now(w, tenant);
 		uint32_t moved;
 
 		check_budgets(w, &rules, &tenant, 1);
-		assert_true(w->is[tenant].spec.is_movable && !w->is[tenant].is_leaving);
+		assert_true(w->is[tenant].spec.is_movable && !w->is[tenant].is_terminating);
 		assert_int_equal(w->place->devices[plan.moves[i].from.device[0]].model,
 			w->place->devices[plan.moves[i].to.device[0]].model);
 		assert_ok(place_defrag_move(w->place, &plan.moves[i], &moved, NULL));
@@ -672,24 +672,24 @@ static bool step_defrag(struct walk *w)
 		has_come(w, moved);
 		assert_int_equal(
 			spec.preferred_anti_affinity, w->is[moved].spec.preferred_anti_affinity);
-		assert_true(meets_now(w, moved) <= n_met);
+		assert_true(meets_now(w, moved) <= n_conflicts);
 	}
 	return plan.n_moves != 0;
 }
 
 static bool step_mode(struct walk *w)
 {
-	struct place_wish wish = {.spec = draw(w),
+	struct place_mode_params params = {.spec = draw(w),
 		.mode = below(w, 2) ? SPEC_MODE_REMOTE : SPEC_MODE_AUTO,
 		.least_mbit = 100 * below(w, 6)};
 	struct place_decision d;
 	uint32_t tenants[2];
 	int r;
 
-	wish.spec.network[0] = wish.spec.network_mbit = 0;
-	wish.spec.near = w->label[below(w, 2)];
-	r = place_mode_choose(w->place, &wish, &d, NULL);
-	assert_true(r == 0 || (r == -EINVAL && !wish.spec.count));
+	params.spec.network[0] = params.spec.network_mbit = 0;
+	params.spec.near = w->label[below(w, 2)];
+	r = place_mode_choose(w->place, &params, &d, NULL);
+	assert_true(r == 0 || (r == -EINVAL && !params.spec.count));
 	if (r < 0 || d.outcome == PLACE_QUEUED)
 		return false;
 	assert_ok(place_mode_add(w->place, &d, tenants, NULL));
@@ -764,7 +764,7 @@ static void steps_taken_back(struct walk *w)
 	uint32_t mark;
 
 	memcpy(before->is, w->is, sizeof(w->is));
-	mark = place_mark(w->place);
+	mark = place_savepoint(w->place);
 	w->n_marks++;
 	for (uint32_t k = below(w, 20); k; k--)
 		step(w);
@@ -791,8 +791,8 @@ static void read_back_tenant(struct walk *w, struct place *fresh, const struct p
 			was->first_device;
 	spec.network[0] = spec.network[1] = 0; /* those have other numbers */
 	assert_ok(place_restore(fresh, &spec, &choice, t->bytes, &tenant, NULL));
-	if (t->is_leaving)
-		assert_ok(place_leave(fresh, tenant, NULL));
+	if (t->is_terminating)
+		assert_ok(place_mark_terminating(fresh, tenant, NULL));
 }
 
 /*
@@ -813,7 +813,7 @@ static void read_back(struct walk *w)
 	for (uint32_t k = 0; k < 2 * TENANTS; k++) {
 		const struct place_tenant *t = &w->is[(from + k) % TENANTS];
 
-		if (t->node != PLACE_NONE && t->is_leaving == (k < TENANTS))
+		if (t->node != PLACE_NONE && t->is_terminating == (k < TENANTS))
 			read_back_tenant(w, fresh, t);
 	}
 	assert_int_equal(place_n_tenants(fresh), place_n_tenants(place));
@@ -831,7 +831,8 @@ static void read_back(struct walk *w)
 			assert_int_equal(
 				fresh->devices[a].memory_free, place->devices[b].memory_free);
 			assert_int_equal(fresh->devices[a].n_tags, place->devices[b].n_tags);
-			assert_int_equal(fresh->devices[a].n_leaving, place->devices[b].n_leaving);
+			assert_int_equal(
+				fresh->devices[a].n_terminating, place->devices[b].n_terminating);
 		}
 	}
 	for (uint32_t q = 1; q <= ARRAY_SIZE(queues); q++)

@@ -684,7 +684,7 @@ static void models_can_be_forgotten(void **state)
 	assert_ok(put(place, &spec, &tenant));
 	assert_int_equal(place_model_forget(place, other, &err), -EBUSY);
 	assert_contains(err.msg, "model A100: tenant 0 asks for it");
-	mark = place_mark(place);
+	mark = place_savepoint(place);
 	assert_ok(place_remove(place, tenant));
 	assert_int_equal(place_model_forget(place, other, &err), -EBUSY);
 	assert_contains(err.msg, "in progress");
@@ -754,7 +754,7 @@ static void names_can_be_forgotten(void **state)
 	assert_ok(place_node_update(place, node, &info, NULL));
 	assert_int_equal(place_label_forget(place, zone, &err), -EBUSY);
 	assert_int_equal(place_taint_forget(place, spot, &err), -EBUSY);
-	mark = place_mark(place);
+	mark = place_savepoint(place);
 	assert_ok(place_remove(place, tenant));
 	assert_int_equal(place_label_forget(place, zone, &err), -EBUSY);
 	assert_contains(err.msg, "in progress");
@@ -840,7 +840,7 @@ static void nodes_without_devices_are_possible(void **state)
 		place_note_arrival(place, &one);
 		assert_ok(put(place, &none, &tenant));
 		assert_int_equal(put(place, &one, &tenant), -ENOSPC);
-		place_set_typical(place, (struct place_spec[]){bad, PLACE_SPEC_INIT, one}, 3);
+		place_set_workload_mix(place, (struct place_spec[]){bad, PLACE_SPEC_INIT, one}, 3);
 		assert_ok(put(place, &none, &tenant));
 		add_node(place, "b", "T4", 1);
 		assert_ok(put(place, &one, &tenant));
@@ -1047,7 +1047,7 @@ static void walk(const struct place_policy *policy, uint64_t seed, uint32_t step
 			continue;
 		/* Some steps that are taken back: all is as before. */
 		before = w;
-		place_mark(w.place);
+		place_savepoint(w.place);
 		for (uint32_t k = rand_below(&w.rand, 20) & 31; k; k--)
 			walk_step(&w);
 		compare(&w);

@@ -30,7 +30,7 @@ static void end(enum kind kind, uint64_t handle)
 	struct serve s = {0};
 
 	assert_true(handle_real(&s, kind, handle));
-	handle_gone(&s, kind, handle);
+	handle_destroyed(&s, kind, handle);
 	assert_int_equal(real(kind, handle), 0);
 }
 
@@ -81,8 +81,8 @@ static void a_reused_handle_is_another_object(void **state)
 	again = given(KIND_CUgraphNode, 0x302, KIND_CUgraph, other);
 	assert_int_not_equal(again, node);
 	/*
-	 * The node ended without the worker's knowledge, and the driver reuses its handle for a node of
-	 * another graph.
+	 * The node ended without the worker's knowledge, and the driver reuses its handle for a
+	 * node of another graph.
 	 */
 	first = given(KIND_CUgraph, 0x300, 0, 0);
 	assert_int_equal(given(KIND_CUgraphNode, 0x302, KIND_CUgraph, first), again);
@@ -102,17 +102,17 @@ static void a_handle_that_is_reused_during_the_end_stays(void **state)
 	handle_real(&s, KIND_CUgraph, graph);
 	/*
 	 * The driver ends the graph, and gives the node's handle to another thread before
-	 * handle_gone().
+	 * handle_destroyed().
 	 */
 	assert_int_equal(given(KIND_CUgraphNode, 0x401, 0, 0), node);
-	handle_gone(&s, KIND_CUgraph, graph);
+	handle_destroyed(&s, KIND_CUgraph, graph);
 	assert_int_equal(real(KIND_CUgraph, graph), 0);
 	assert_int_equal(real(KIND_CUgraphNode, old), 0);
 	assert_int_equal(real(KIND_CUgraphNode, node), 0x401);
 	/* The same with the handle of the ended object itself. */
 	handle_real(&s, KIND_CUgraphNode, node);
 	assert_int_equal(given(KIND_CUgraphNode, 0x401, 0, 0), node);
-	handle_gone(&s, KIND_CUgraphNode, node);
+	handle_destroyed(&s, KIND_CUgraphNode, node);
 	assert_int_equal(real(KIND_CUgraphNode, node), 0x401);
 	end(KIND_CUgraphNode, node);
 }
@@ -124,7 +124,7 @@ static void references_are_counted(void **state)
 
 	assert_int_equal(handle_again(&s, KIND_CUcontext, 0x500), context);
 	handle_real(&s, KIND_CUcontext, context);
-	handle_gone(&s, KIND_CUcontext, context);
+	handle_destroyed(&s, KIND_CUcontext, context);
 	assert_int_equal(real(KIND_CUcontext, context), 0x500);
 	end(KIND_CUcontext, context);
 }

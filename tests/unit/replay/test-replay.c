@@ -121,11 +121,11 @@ static void reports_the_largest_request_on_each_device(void **state)
 	add(&s, 400, 400, 0, 10 * S);
 	run(&s, "1x2", "replicas", REPLAY_DROP);
 	assert_int_equal(s.result->n_devices, 2);
-	assert_int_equal(s.result->asked_most[0] + s.result->asked_most[1], 1700);
-	assert_int_equal(MAX(s.result->asked_most[0], s.result->asked_most[1]), 1200);
+	assert_int_equal(s.result->requested_most[0] + s.result->requested_most[1], 1700);
+	assert_int_equal(MAX(s.result->requested_most[0], s.result->requested_most[1]), 1200);
 	run(&s, "1x2", "best-fit", REPLAY_DROP);
-	assert_int_equal(s.result->asked_most[0], 800);
-	assert_int_equal(s.result->asked_most[1], 900);
+	assert_int_equal(s.result->requested_most[0], 800);
+	assert_int_equal(s.result->requested_most[1], 900);
 }
 
 /* Of 64 that fit on any of eight devices, all get some; and the same ones again. */
@@ -138,11 +138,11 @@ static void places_at_random(void **state)
 		add(&s, 10, 10, 0, 10 * S);
 	run(&s, "2x4", "random", REPLAY_DROP);
 	for (int i = 0; i < 8; i++) {
-		first[i] = s.result->asked_most[i];
+		first[i] = s.result->requested_most[i];
 		assert_in_range(first[i], 10, 200);
 	}
 	run(&s, "2x4", "random", REPLAY_DROP);
-	assert_memory_equal(first, s.result->asked_most, sizeof(first));
+	assert_memory_equal(first, s.result->requested_most, sizeof(first));
 }
 
 /* Without limits both get the same, whatever they asked for; with them one waits. */
@@ -331,7 +331,7 @@ static void replicas_are_given_in_turn(void **state)
 		s.workload.tasks[9].spec.count = i ? 2 : 1;
 		run(&s, clusters[i], "replicas", REPLAY_DROP);
 		for (uint32_t d = 0, twice = i ? 5 : 4; d < 8; d++) {
-			const uint32_t most = s.result->asked_most[d];
+			const uint32_t most = s.result->requested_most[d];
 
 			assert_true(most == 1000 || (most == 2000 && twice--));
 		}
@@ -1237,7 +1237,7 @@ static void goes_over_the_network(void **state)
 		run(&s, NULL, "best-fit", REPLAY_DROP);
 		d = s.result->decisions;
 		assert_int_equal(s.result->n_placed, 2);
-		assert_int_equal(s.result->asked_most[0], 400);
+		assert_int_equal(s.result->requested_most[0], 400);
 		assert_int_equal(d[0].outcome, PLACE_LOCAL);
 		assert_int_equal(d[0].network[0], 0);
 		assert_int_equal(d[1].outcome, PLACE_REMOTE);

@@ -159,7 +159,7 @@ const struct cpod *next(enum sched_act act, const char *name, const char *text)
 		if (r <= 0)
 			fail_msg("nothing to do for %s (%d %s)", name, r, err.msg);
 		if (a.act != act) {
-			if (a.act == SCHED_TELL || a.act == SCHED_EVENT)
+			if (a.act == SCHED_CONDITION || a.act == SCHED_EVENT)
 				continue;
 			fail_msg("%s: action %d instead of %d: %s", cpod_name(a.pod), (int)a.act,
 				(int)act, text_of(&a));
@@ -176,17 +176,17 @@ void nothing(void)
 	struct sched_action a;
 
 	while (sched_next(sched, &a, NULL) > 0)
-		if (a.act != SCHED_TELL && a.act != SCHED_EVENT)
+		if (a.act != SCHED_CONDITION && a.act != SCHED_EVENT)
 			fail_msg("%s: action %d: %s", cpod_name(a.pod), (int)a.act, text_of(&a));
 }
 
 const char *device_of(const struct cpod *pod)
 {
-	assert_true(cpod_given(pod)->n > 0);
-	return cpod_given(pod)->v[0].device[0];
+	assert_true(cpod_assigned(pod)->n > 0);
+	return cpod_assigned(pod)->v[0].device[0];
 }
 
 void told(const char *name, const char *sentence)
 {
-	next(SCHED_TELL, name, sentence);
+	next(SCHED_CONDITION, name, sentence);
 }

@@ -185,7 +185,7 @@ static void extender_pods_and_own_pods_share_devices(void **state)
 	nothing();
 	pass(31);
 	add_lease("n1", "2026-01-02T03:05:05Z");
-	assert_int_equal(sched_counts(sched).n_forgone, 1);
+	assert_int_equal(sched_counts(sched).n_expired, 1);
 	next(SCHED_BIND, "own", NULL);
 	answers(EXTENDER_FILTER, names("a", "'n1'"),
 		"{'NodeNames':[],'FailedNodes':{'n1':'no GPU with 0.6 free'},"
@@ -225,14 +225,14 @@ static void a_former_leader_drops_its_reservations(void **state)
 	answers(EXTENDER_FILTER, names("a", "'n1'"), FITS("'n1'"));
 	sched_stand_down(sched);
 	answers(EXTENDER_FILTER, names("b", "'n1'"), FITS("'n1'"));
-	assert_int_equal(sched_counts(sched).n_offered, 1);
+	assert_int_equal(sched_counts(sched).n_reserved, 1);
 	/* It goes, and with it what was kept. */
 	assert_ok(sched_remove(sched, OBJECT_POD, "s", "b"));
-	assert_int_equal(sched_counts(sched).n_offered, 0);
+	assert_int_equal(sched_counts(sched).n_reserved, 0);
 	answers(EXTENDER_FILTER, names("a", "'n1'"), FITS("'n1'"));
 	/* Its object changes: that is no news of its place. */
 	add_guest("a", SHARE("1") ",'x':'y'", "");
-	assert_int_equal(sched_counts(sched).n_offered, 1);
+	assert_int_equal(sched_counts(sched).n_reserved, 1);
 }
 
 static void groups_are_refused(void **state)
@@ -280,7 +280,7 @@ static void requests_and_labels_hold_for_extender_pods(void **state)
 			if (strcmp(key, "divvy.gpu/request"))
 				buf_addf(&given, ",'%s':'%s'", key, json_string_value(value));
 		add_guest("a", buf_text(&given), ",'nodeName':'n1'");
-		assert_int_equal(cpod_given(next(SCHED_GRANT, "a", NULL))->v[0].request, 400);
+		assert_int_equal(cpod_assigned(next(SCHED_GRANT, "a", NULL))->v[0].request, 400);
 	}
 }
 
@@ -325,7 +325,7 @@ static void a_pod_without_a_request_fits_on_every_node(void **state)
 	answers(EXTENDER_FILTER, names("plain", "'n1','n7'"), FITS("'n1','n7'"));
 	pod = binds(binding("plain", "n1"));
 	assert_string_equal(cpod_node(pod), "n1");
-	assert_int_equal(cpod_given(pod)->n, 0);
+	assert_int_equal(cpod_assigned(pod)->n, 0);
 }
 
 static void malformed_requests_are_refused(void **state)

@@ -27,7 +27,7 @@ static bool is_owed(void *arg, uint32_t line)
 
 static int begin(void **state)
 {
-	static const struct pending_lines lines = {is_before, is_owed, NULL};
+	static const struct pending_queues lines = {is_before, is_owed, NULL};
 
 	rand_ = rand_seeded(3);
 	return pending_new(&rand_, &lines, &pending);
@@ -129,7 +129,7 @@ static void an_item_that_backs_off_can_be_woken(void **state)
 	pending_put_back(pending, pod("a"), PENDING_NOWHERE, 0);
 	pending_put_back(pending, pod("b"), PENDING_NOWHERE, 0);
 	next(100 * SECOND, NULL);
-	assert_int_equal(pending_counts(pending).n_resting, 2);
+	assert_int_equal(pending_counts(pending).n_unschedulable, 2);
 	/* Its own wish has changed: at once. */
 	pending_wake_one(pending, pod("b"));
 	next(0, "b");
@@ -244,7 +244,7 @@ static void an_item_below_its_guarantee_does_not_back_off(void **state)
 
 static void a_bounded_number_of_items_below_their_guarantee_wakes(void **state)
 {
-	for (uint32_t i = 0; i <= PENDING_OWED_MAX; i++) {
+	for (uint32_t i = 0; i <= PENDING_BELOW_GUARANTEE_MAX; i++) {
 		char name[16];
 
 		snprintf(name, sizeof(name), "p%u", i);
@@ -257,7 +257,7 @@ static void a_bounded_number_of_items_below_their_guarantee_wakes(void **state)
 	next(0, "high");
 	pending_put_back(pending, pod("high"), PENDING_NOWHERE, 0);
 	pending_wake(pending, 1);
-	assert_int_equal(pending_counts(pending).n_active, PENDING_OWED_MAX);
+	assert_int_equal(pending_counts(pending).n_active, PENDING_BELOW_GUARANTEE_MAX);
 	assert_int_equal(pending_counts(pending).n_backing_off, 2);
 	next(1, "high");
 }

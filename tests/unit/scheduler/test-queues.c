@@ -118,7 +118,7 @@ static void many_pods_at_once_reclaim_one_each(void **state)
 	for (struct sched_action a; sched_next(sched, &a, NULL) == 1;)
 		;
 	assert_int_equal(sched_counts(sched).n_evictions, 3);
-	assert_int_equal(cluster_n_holding(sched_cluster(sched)), 3);
+	assert_int_equal(cluster_n_nominated(sched_cluster(sched)), 3);
 }
 
 static void reclaim_respects_disruption_budgets(void **state)

@@ -34,8 +34,8 @@ static const struct {
 	{REASON_FAILED_SCHEDULING, "Warning"},
 	{REASON_PREEMPTED, "Warning"},
 	{REASON_RECLAIMED, "Warning"},
-	{REASON_WISH_GRANTED, "Normal"},
-	{REASON_WISH_NOT_GRANTED, "Warning"},
+	{REASON_RESIZE_ACCEPTED, "Normal"},
+	{REASON_RESIZE_REJECTED, "Warning"},
 };
 
 static void reasons_that_need_action_are_warnings(void **state)

@@ -81,8 +81,8 @@ static void local_devices_come_before_remote_ones(void **state)
 	add("n2", 1, SERVES, ETH(10000));
 	add_pod("a", SHARE("0.7"), "");
 	pod = next(SCHED_BIND, "a", NULL);
-	assert_int_equal(cpod_given(pod)->v[0].mode, SPEC_MODE_LOCAL);
-	assert_string_equal(cpod_given(pod)->v[0].remote_node, "");
+	assert_int_equal(cpod_assigned(pod)->v[0].mode, SPEC_MODE_LOCAL);
+	assert_string_equal(cpod_assigned(pod)->v[0].remote_node, "");
 }
 
 /* A node for pods, which has no device. */
@@ -101,7 +101,7 @@ static void add_client(const char *name, const char *networks)
 static void a_remote_pod_gets_keys_for_both_ends(void **state)
 {
 	const struct cpod *pod;
-	const struct given_container *g;
+	const struct assigned_container *g;
 
 	add_client("c1", ETH(10000));
 	add("g1", 1, SERVES, "{'name':'ens1','kind':'host','capacityMbps':25000}");
@@ -110,7 +110,7 @@ static void a_remote_pod_gets_keys_for_both_ends(void **state)
 	assert_string_equal(cpod_node(pod), "c1");
 	assert_string_equal(cpod_why(pod),
 		"remote: runs on c1, device on g1 over the host's network, 2 hops, load 56%");
-	g = &cpod_given(pod)->v[0];
+	g = &cpod_assigned(pod)->v[0];
 	assert_int_equal(g->mode, SPEC_MODE_REMOTE);
 	assert_string_equal(g->remote_node, "g1");
 	assert_string_equal(g->device[0], "GPU-g1-0");
@@ -231,9 +231,9 @@ static void a_remote_pod_can_be_resized(void **state)
 	nothing();
 	confirm(cluster_pod(c, "s", "a"), SHARE("0.7") ",'divvy.gpu/mode':'remote'");
 	pod = next(SCHED_GRANT, "a", NULL);
-	assert_int_equal(cpod_given(pod)->v[0].request, 700);
-	assert_int_equal(cpod_given(pod)->v[0].memory_bytes[0], 700000);
-	assert_string_equal(cpod_given(pod)->v[0].remote_node, "g1");
+	assert_int_equal(cpod_assigned(pod)->v[0].request, 700);
+	assert_int_equal(cpod_assigned(pod)->v[0].memory_bytes[0], 700000);
+	assert_string_equal(cpod_assigned(pod)->v[0].remote_node, "g1");
 	assert_int_equal(share_free("g1"), 300);
 }
 
@@ -251,13 +251,13 @@ static void the_best_network_goes_first(void **state)
 		"{'name':'flannel.1','kind':'overlay','capacityMbps':100000}");
 	add_pod("a", SHARE("0.6") ",'divvy.gpu/network':'30Gbps'", HERE);
 	pod = next(SCHED_BIND, "a", NULL);
-	assert_string_equal(cpod_given(pod)->v[0].remote_node, "g2");
-	assert_string_equal(cpod_given(pod)->v[0].network[0], "mlx5_0");
+	assert_string_equal(cpod_assigned(pod)->v[0].remote_node, "g2");
+	assert_string_equal(cpod_assigned(pod)->v[0].network[0], "mlx5_0");
 	/* What is left of that is too little, and the other goes over the host's. */
 	add_pod("b", SHARE("0.3") ",'divvy.gpu/network':'30Gbps'", HERE);
 	pod = next(SCHED_BIND, "b", NULL);
-	assert_string_equal(cpod_given(pod)->v[0].remote_node, "g1");
-	assert_string_equal(cpod_given(pod)->v[0].network[0], "eth0");
+	assert_string_equal(cpod_assigned(pod)->v[0].remote_node, "g1");
+	assert_string_equal(cpod_assigned(pod)->v[0].network[0], "eth0");
 	/* The overlay is laid over the same port. */
 	assert_int_equal(free_mbit("c1", 0), 70000);
 	assert_int_equal(free_mbit("c1", 2), 70000);
@@ -309,7 +309,7 @@ static void the_nearest_goes_first(void **state)
 	add_client("c1", ETH(10000) MEASURED("g1", 400, 9000000000) AND_MEASURED("g2", 90, 0));
 	add_pod("a", SHARE("0.4"), HERE);
 	pod = next(SCHED_BIND, "a", NULL);
-	assert_string_equal(cpod_given(pod)->v[0].remote_node, "g2");
+	assert_string_equal(cpod_assigned(pod)->v[0].remote_node, "g2");
 	assert_string_equal(cpod_why(pod),
 		"remote: runs on c1, device on g2 over the host's network, 2 hops, 90 us, load 0%");
 	/* It is farther now; and the node is known by its name, whichever was seen last. */
@@ -318,7 +318,7 @@ static void the_nearest_goes_first(void **state)
 	set_gpus("g1", 1, SERVES, ETH(10000), "");
 	add_pod("b", SHARE("0.4"), HERE);
 	pod = next(SCHED_BIND, "b", NULL);
-	assert_string_equal(cpod_given(pod)->v[0].remote_node, "g1");
+	assert_string_equal(cpod_assigned(pod)->v[0].remote_node, "g1");
 	assert_string_equal(cpod_why(pod),
 		"remote: runs on c1, device on g1 over the host's network, 2 hops, 400 us and "
 		"9000 Mbit/s measured, load 0%");
@@ -386,9 +386,9 @@ static void a_local_pod_uses_no_network(void **state)
 	assert_string_equal(cpod_node(pod), "n2");
 	assert_string_equal(cpod_why(pod),
 		"remote, as asked: devices and tenant are on n2, through shared memory");
-	assert_int_equal(cpod_given(pod)->v[0].mode, SPEC_MODE_REMOTE);
-	assert_string_equal(cpod_given(pod)->v[0].remote_node, "n2");
-	assert_string_equal(cpod_given(pod)->v[0].network[0], "");
+	assert_int_equal(cpod_assigned(pod)->v[0].mode, SPEC_MODE_REMOTE);
+	assert_string_equal(cpod_assigned(pod)->v[0].remote_node, "n2");
+	assert_string_equal(cpod_assigned(pod)->v[0].network[0], "");
 	assert_int_equal(free_mbit("n2", 0), 10000);
 }
 

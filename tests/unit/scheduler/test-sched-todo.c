@@ -43,12 +43,12 @@ static void jobs_come_in_their_order(void **state)
 
 	assert_true(todo_is_empty(&todo));
 	assert_ok(todo_push(&todo, SCHED_BIND, pod("b"), REASON_NONE, STR("")));
-	assert_ok(todo_push(&todo, SCHED_TELL, pod("a"), REASON_UNSCHEDULABLE, STR("no")));
+	assert_ok(todo_push(&todo, SCHED_CONDITION, pod("a"), REASON_UNSCHEDULABLE, STR("no")));
 	assert_false(todo_is_empty(&todo));
 	action = take("b");
 	assert_int_equal(action.act, SCHED_BIND);
 	action = take("a");
-	assert_int_equal(action.act, SCHED_TELL);
+	assert_int_equal(action.act, SCHED_CONDITION);
 	assert_int_equal(action.reason, REASON_UNSCHEDULABLE);
 	assert_string_equal(action.sentence, "no");
 	assert_true(todo_is_empty(&todo));

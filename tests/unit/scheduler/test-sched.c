@@ -18,9 +18,9 @@ static void a_pod_gets_a_share(void **state)
 	add_pod("a", SHARE("0.3") ",'divvy.gpu/limit':'0.6'", "");
 	pod = next(SCHED_BIND, "a", NULL);
 	assert_string_equal(cpod_node(pod), "n1");
-	assert_int_equal(cpod_given(pod)->v[0].request, 300);
-	assert_int_equal(cpod_given(pod)->v[0].limit, 600);
-	assert_int_equal(cpod_given(pod)->v[0].memory_bytes[0], 300000);
+	assert_int_equal(cpod_assigned(pod)->v[0].request, 300);
+	assert_int_equal(cpod_assigned(pod)->v[0].limit, 600);
+	assert_int_equal(cpod_assigned(pod)->v[0].memory_bytes[0], 300000);
 	nothing();
 }
 
@@ -335,7 +335,7 @@ static void has_condition(const char *name, enum reason reason, const char *sent
 	struct sched_action a;
 
 	assert_int_equal(sched_next(sched, &a, NULL), 1);
-	assert_int_equal(a.act, SCHED_TELL);
+	assert_int_equal(a.act, SCHED_CONDITION);
 	assert_string_equal(cpod_name(a.pod), name);
 	assert_int_equal(a.reason, reason);
 	assert_contains(a.sentence, sentence);
@@ -402,9 +402,9 @@ static void a_condition_is_its_reason_and_its_message(void **state)
 		"'status':'False','reason':'SchedulerError','message':'no'}]}}");
 	pod = cluster_pod(sched_cluster(sched), "s", "a");
 	assert_non_null(pod);
-	assert_true(cpod_is_told(pod, REASON_SCHEDULER_ERROR, "no"));
-	assert_false(cpod_is_told(pod, REASON_UNSCHEDULABLE, "no"));
-	assert_false(cpod_is_told(pod, REASON_SCHEDULER_ERROR, "yes"));
+	assert_true(cpod_is_reported(pod, REASON_SCHEDULER_ERROR, "no"));
+	assert_false(cpod_is_reported(pod, REASON_UNSCHEDULABLE, "no"));
+	assert_false(cpod_is_reported(pod, REASON_SCHEDULER_ERROR, "yes"));
 }
 
 /* Another spec is another request: the pod may preempt at once. */
@@ -557,8 +557,9 @@ static void two_containers_go_to_one_node(void **state)
 		"'divvy-scheduler','containers':[{'name':'c'},{'name':'d'}]}}");
 	pod = next(SCHED_BIND, "two", NULL);
 	assert_string_equal(cpod_node(pod), "n2");
-	assert_int_equal(cpod_given(pod)->n, 2);
-	assert_string_not_equal(cpod_given(pod)->v[0].device[0], cpod_given(pod)->v[1].device[0]);
+	assert_int_equal(cpod_assigned(pod)->n, 2);
+	assert_string_not_equal(
+		cpod_assigned(pod)->v[0].device[0], cpod_assigned(pod)->v[1].device[0]);
 }
 
 static void cpu_counts_with_devices(void **state)
@@ -611,7 +612,7 @@ static void members_are_on_different_devices_by_a_label_of_theirs(void **state)
 	add_node("n1", 2);
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
 		add_pod(names[i], APART, "");
-	next(SCHED_TELL, "m1",
+	next(SCHED_CONDITION, "m1",
 		"group s/g: 2 of 3 pods fit, 3 are needed; 0/1 nodes: 1 kept away by affinity or "
 		"exclusion labels");
 	add_node("n2", 1);
@@ -628,7 +629,7 @@ static void a_group_waits_for_its_threshold(void **state)
 {
 	add_node("n1", 2);
 	add_pod("m1", MEMBER("0.9", "3", "0.7"), "");
-	next(SCHED_TELL, "m1", "group s/g: 1 of 3 pods exist, 2 are needed");
+	next(SCHED_CONDITION, "m1", "group s/g: 1 of 3 pods exist, 2 are needed");
 	nothing();
 	add_pod("m2", MEMBER("0.9", "3", "0.7"), "");
 	assert_group(next(SCHED_BIND, "m1", NULL), "g=2");
@@ -854,7 +855,7 @@ static void members_without_a_share_count_as_there(void **state)
 			"'schedulerName':'divvy-scheduler','containers':[{'name':'c'}]}}",
 			i, i);
 	/* Three are needed, and nodes can count the two with a share. */
-	assert_int_equal(cpod_given(next(SCHED_BIND, "head", NULL))->n, 0);
+	assert_int_equal(cpod_assigned(next(SCHED_BIND, "head", NULL))->n, 0);
 	assert_group(next(SCHED_BIND, "w0", NULL), "job=2");
 	assert_group(next(SCHED_BIND, "w1", NULL), "job=2");
 }
@@ -952,13 +953,13 @@ static void who_come_at_once_have_one_leave_each(void **state)
 		snprintf(name, sizeof(name), "high%d", i);
 		do
 			assert_int_equal(sched_next(sched, &a, NULL), 1);
-		while (a.act == SCHED_TELL || a.act == SCHED_EVENT);
+		while (a.act == SCHED_CONDITION || a.act == SCHED_EVENT);
 		assert_int_equal(a.act, SCHED_EVICT);
 		str_copy(victim[i], sizeof(victim[i]), str_from(cpod_name(a.pod)));
 		next(SCHED_NOMINATE, name, "waits for 1 pod to terminate on n1");
 	}
 	nothing();
-	assert_int_equal(cluster_n_holding(sched_cluster(sched)), 3);
+	assert_int_equal(cluster_n_nominated(sched_cluster(sched)), 3);
 	/* Each begins when its own has gone, whoever else is there still. */
 	for (int i = 2; i >= 0; i--) {
 		snprintf(name, sizeof(name), "high%d", i);
@@ -1011,7 +1012,7 @@ static void who_come_at_once_keep_to_a_budget(void **state)
 
 		do
 			assert_int_equal(sched_next(sched, &a, NULL), 1);
-		while (a.act == SCHED_TELL || a.act == SCHED_EVENT);
+		while (a.act == SCHED_CONDITION || a.act == SCHED_EVENT);
 		assert_int_equal(a.act, SCHED_EVICT);
 		str_copy(victim[i], sizeof(victim[i]), str_from(cpod_name(a.pod)));
 	}
@@ -1174,8 +1175,8 @@ static void who_decides_no_longer_holds_nothing(void **state)
 	/* The nomination has not been sent. */
 	sched_stand_down(sched);
 	assert_int_equal(cpod_state(cluster_pod(c, "s", "high")), CPOD_PENDING);
-	assert_int_equal(cluster_n_holding(c), 0);
-	assert_int_equal(cpod_told_ns(cluster_pod(c, "s", "low")), 0);
+	assert_int_equal(cluster_n_nominated(c), 0);
+	assert_int_equal(cpod_reported_ns(cluster_pod(c, "s", "low")), 0);
 	/* Leading again, it decides again. */
 	pass(2);
 	next(SCHED_EVICT, "low", "s/high");
@@ -1391,14 +1392,14 @@ static void a_wish_is_granted_where_there_is_room(void **state)
 	nothing();
 	wish(cluster_pod(c, "s", "a"), SHARE("0.6") ",'divvy.gpu/class':'latency'");
 	pod = next(SCHED_GRANT, "a", NULL);
-	assert_int_equal(cpod_given(pod)->v[0].request, 600);
-	assert_int_equal(cpod_given(pod)->v[0].class, SPEC_LATENCY);
-	assert_int_equal(cpod_given(pod)->v[0].memory_bytes[0], 600000);
+	assert_int_equal(cpod_assigned(pod)->v[0].request, 600);
+	assert_int_equal(cpod_assigned(pod)->v[0].class, SPEC_LATENCY);
+	assert_int_equal(cpod_assigned(pod)->v[0].memory_bytes[0], 600000);
 	confirm(pod, SHARE("0.6") ",'divvy.gpu/class':'latency'");
 	nothing();
 	wish(cluster_pod(c, "s", "b"), SHARE("0.5"));
 	pod = next(SCHED_DENY, "b", NULL);
-	assert_int_equal(cpod_given(pod)->v[0].request, 300);
+	assert_int_equal(cpod_assigned(pod)->v[0].request, 300);
 	/* Told once. */
 	wish(cluster_pod(c, "s", "b"), SHARE("0.5"));
 	nothing();
@@ -1464,12 +1465,12 @@ static void what_an_earlier_leader_bound_is_adopted(void **state)
 	snprintf(more, sizeof(more), ready, "True");
 	add_pod("runs", bound, more);
 	sched_lead(sched, 8);
-	next(SCHED_ADOPT, "starts", NULL);
+	next(SCHED_REFRESH_EPOCH, "starts", NULL);
 	nothing();
 	/* Its node was started again. */
 	snprintf(more, sizeof(more), ready, "False");
 	add_pod("runs", bound, more);
-	next(SCHED_ADOPT, "runs", NULL);
+	next(SCHED_REFRESH_EPOCH, "runs", NULL);
 	/* Bound since, by one who does not know that he leads no more. */
 	add_pod("late", bound, ",'nodeName':'n1'");
 	nothing();
@@ -1645,8 +1646,8 @@ static void a_percentage_is_of_each_device(void **state)
 		"}");
 	add_pod("half", half, "");
 	pod = next(SCHED_BIND, "half", NULL);
-	assert_int_equal(cpod_given(pod)->v[0].memory_bytes[0], 500000);
-	assert_int_equal(cpod_given(pod)->v[0].memory_bytes[1], 200000);
+	assert_int_equal(cpod_assigned(pod)->v[0].memory_bytes[0], 500000);
+	assert_int_equal(cpod_assigned(pod)->v[0].memory_bytes[1], 200000);
 	add_pod("much", SHARE("0.1") ",'divvy.gpu/memory':'500001'", "");
 	nothing();
 	add_pod("rest", SHARE("0.1") ",'divvy.gpu/memory':'500000'", "");
@@ -1669,10 +1670,10 @@ static void who_runs_before_uses_the_same_room(void **state)
 	confirm(next(SCHED_BIND, "small", NULL), SHARE("0.2"));
 	add_stages("a", asked, "");
 	pod = next(SCHED_BIND, "a", NULL);
-	assert_int_equal(cpod_given(pod)->n, 3);
-	assert_int_equal(cpod_given(pod)->v[0].request, 700);
-	assert_int_equal(cpod_given(pod)->v[0].memory_bytes[0], 700000);
-	assert_int_equal(cpod_given(pod)->v[2].request, 400);
+	assert_int_equal(cpod_assigned(pod)->n, 3);
+	assert_int_equal(cpod_assigned(pod)->v[0].request, 700);
+	assert_int_equal(cpod_assigned(pod)->v[0].memory_bytes[0], 700000);
+	assert_int_equal(cpod_assigned(pod)->v[2].request, 400);
 	free_is("GPU-n1-0 100/1000");
 	/* The same when it is read back, and when the node confirms who runs. */
 	confirm_stages(pod, asked, "");
@@ -1687,7 +1688,7 @@ static void who_runs_before_uses_the_same_room(void **state)
 	confirm_stages(cluster_pod(sched_cluster(sched), "s", "a"),
 		ASK("i", "0.7") "," ASK("j", "0.2") "," ASK("c", "0.6"), "");
 	pod = next(SCHED_GRANT, "a", NULL);
-	assert_int_equal(cpod_given(pod)->v[2].request, 600);
+	assert_int_equal(cpod_assigned(pod)->v[2].request, 600);
 	free_is("GPU-n1-0 100/1000");
 }
 
@@ -1715,7 +1716,7 @@ static void before_a_whole_device(void **state)
 	add_stages("a", ASK("i", "0.5") "," ASK("j", "1") "," ASK("c", "0.2"), "");
 	pod = next(SCHED_BIND, "a", NULL);
 	assert_string_equal(device_of(pod), "GPU-n1-1");
-	assert_int_equal(cpod_given(pod)->v[1].mode, SPEC_MODE_EXCLUSIVE);
+	assert_int_equal(cpod_assigned(pod)->v[1].mode, SPEC_MODE_EXCLUSIVE);
 	free_is("GPU-n1-1 0/1000");
 	confirm_stages(pod, ASK("i", "0.5") "," ASK("j", "1") "," ASK("c", "0.2"), "");
 	free_is("GPU-n1-1 0/1000");

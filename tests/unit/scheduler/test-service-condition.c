@@ -26,7 +26,7 @@ static const struct {
 static void slow_or_failed_reports_lead_to_longer_pauses(void **state)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-		const uint64_t pause_ns = service_tell_pause_ns(
+		const uint64_t pause_ns = service_condition_pause_ns(
 			cases[i].took_ms * NSEC_PER_MSEC, cases[i].n_failed);
 
 		if (pause_ns != cases[i].pause_ms * NSEC_PER_MSEC)

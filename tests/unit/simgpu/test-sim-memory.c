@@ -24,14 +24,14 @@ struct world {
 };
 
 static void on_account(void *user, struct mem_owner *o, uint32_t device, uint64_t owner_bytes,
-	uint64_t device_bytes, enum sim_account_reason reason)
+	uint64_t device_bytes, enum simgpu_account_reason reason)
 {
 	struct world *w = user;
 
 	assert_true(device < 2);
 	assert_true(owner_bytes <= device_bytes);
 	assert_true(device_bytes <= TOTAL);
-	assert_int_equal(owner_bytes % SIM_GRANULE, 0);
+	assert_int_equal(owner_bytes % SIMGPU_GRANULE, 0);
 	if (o != &w->a && o != &w->b)
 		w->nobody[device] = owner_bytes;
 	assert_int_equal(w->a.used[device] + w->b.used[device] + w->nobody[device], device_bytes);
@@ -68,7 +68,7 @@ static uint64_t alloc(struct world *w, struct mem_owner *o, uint64_t bytes)
 {
 	uint64_t ptr = 0;
 
-	assert_ok(mem_alloc(w->m, o, 0, 0, SIM_MEM_LINEAR, bytes, &ptr, NULL));
+	assert_ok(mem_alloc(w->m, o, 0, 0, SIMGPU_MEM_LINEAR, bytes, &ptr, NULL));
 	assert_true(mem_is_device(ptr));
 	return ptr;
 }
@@ -85,8 +85,8 @@ static void test_granules(void **state)
 	assert_int_equal(info.bytes, 2 * MIB + 1);
 	assert_int_equal(mem_query(w->m, q + 2 * MIB + 1, &info), -ENOENT);
 	memset((void *)q, 7, 2 * MIB + 1);
-	assert_int_equal(
-		mem_alloc(w->m, &w->a, 0, 0, SIM_MEM_LINEAR, TOTAL - 4 * MIB, &r, NULL), -ENOMEM);
+	assert_int_equal(mem_alloc(w->m, &w->a, 0, 0, SIMGPU_MEM_LINEAR, TOTAL - 4 * MIB, &r, NULL),
+		-ENOMEM);
 	assert_int_equal(mem_free(w->m, &w->b, q), -EPERM);
 	assert_int_equal(mem_free(w->m, &w->a, q + 512), -ENOENT);
 	assert_ok(mem_free(w->m, &w->a, q));
@@ -108,7 +108,7 @@ static void test_blocks(void **state)
 	for (int i = 0; i < 64; i++)
 		p[i] = alloc(w, &w->a, 1000);
 	assert_int_equal(mem_used(w->m, 0), 2 * MIB);
-	assert_int_equal(p[0] / SIM_GRANULE, p[63] / SIM_GRANULE);
+	assert_int_equal(p[0] / SIMGPU_GRANULE, p[63] / SIMGPU_GRANULE);
 	alloc(w, &w->b, 1000);
 	assert_int_equal(mem_used(w->m, 0), 4 * MIB);
 	assert_ok(mem_query(w->m, p[10] + 999, &info));
@@ -150,7 +150,7 @@ static void test_random(void **state)
 			live[i].ptr = 0;
 			continue;
 		}
-		if (mem_alloc(w->m, &w->a, r % 2, 0, SIM_MEM_LINEAR, bytes, &ptr, NULL) < 0)
+		if (mem_alloc(w->m, &w->a, r % 2, 0, SIMGPU_MEM_LINEAR, bytes, &ptr, NULL) < 0)
 			continue;
 		for (int k = 0; k < N; k++)
 			assert_true(!live[k].ptr || ptr >= live[k].ptr + live[k].bytes ||
@@ -170,17 +170,17 @@ static void test_context_ends(void **state)
 	struct world *w = *state;
 	uint64_t p, q;
 
-	assert_ok(mem_alloc(w->m, &w->a, 1, 0, SIM_MEM_LINEAR, 5 * MIB, &p, NULL));
-	assert_ok(mem_alloc(w->m, &w->a, 1, 0, SIM_MEM_ARRAY, 100, &p, NULL));
-	assert_ok(mem_alloc(w->m, &w->a, 2, 0, SIM_MEM_GLOBAL, 100, &q, NULL));
+	assert_ok(mem_alloc(w->m, &w->a, 1, 0, SIMGPU_MEM_LINEAR, 5 * MIB, &p, NULL));
+	assert_ok(mem_alloc(w->m, &w->a, 1, 0, SIMGPU_MEM_ARRAY, 100, &p, NULL));
+	assert_ok(mem_alloc(w->m, &w->a, 2, 0, SIMGPU_MEM_GLOBAL, 100, &q, NULL));
 	mem_free_ctx(w->m, &w->a, 1);
 	assert_int_equal(mem_used(w->m, 0), 2 * MIB);
 	assert_int_equal(mem_free(w->m, &w->a, p), -ENOENT);
 	assert_ok(mem_free(w->m, &w->a, q));
-	assert_ok(mem_charge(w->m, &w->a, 1, 3 * MIB, SIM_ACCOUNT_CONTEXT));
+	assert_ok(mem_charge(w->m, &w->a, 1, 3 * MIB, SIMGPU_ACCOUNT_CONTEXT));
 	assert_int_equal(mem_used(w->m, 1), 4 * MIB);
-	assert_int_equal(mem_charge(w->m, &w->a, 1, TOTAL, SIM_ACCOUNT_CONTEXT), -ENOMEM);
-	mem_uncharge(w->m, &w->a, 1, 3 * MIB, SIM_ACCOUNT_CONTEXT);
+	assert_int_equal(mem_charge(w->m, &w->a, 1, TOTAL, SIMGPU_ACCOUNT_CONTEXT), -ENOMEM);
+	mem_uncharge(w->m, &w->a, 1, 3 * MIB, SIMGPU_ACCOUNT_CONTEXT);
 }
 
 /* Given on in the same stream to who asks for less, while work of who had it is under way. */
@@ -190,7 +190,7 @@ static void test_pool_gives_on_what_is_in_use(void **state)
 	struct mem_pool *pool;
 	uint64_t p, q, ticket;
 
-	assert_ok(mem_pool_get(w->m, &w->a, SIM_POOL_DEFAULT(0), 32 * MIB, &pool));
+	assert_ok(mem_pool_get(w->m, &w->a, SIMGPU_POOL_DEFAULT(0), 32 * MIB, &pool));
 	assert_ok(mem_pool_alloc(w->m, pool, 1, 900, &p));
 	assert_ok(mem_free_later(w->m, &w->a, p, 1, &ticket));
 	assert_ok(mem_pool_alloc(w->m, pool, 1, 600, &q));
@@ -210,7 +210,7 @@ static void test_pool(void **state)
 	struct mem_pool *pool;
 	uint64_t p, q, ticket, other, v, id;
 
-	assert_ok(mem_pool_get(w->m, &w->a, SIM_POOL_DEFAULT(0), 32 * MIB, &pool));
+	assert_ok(mem_pool_get(w->m, &w->a, SIMGPU_POOL_DEFAULT(0), 32 * MIB, &pool));
 	assert_ok(mem_pool_alloc(w->m, pool, 1, 3 * MIB, &p));
 	assert_int_equal(mem_used(w->m, 0), 4 * MIB); /* a chunk is at most 1/64 of the device */
 	assert_ok(mem_free_later(w->m, &w->a, p, 1, &ticket));
@@ -223,15 +223,15 @@ static void test_pool(void **state)
 	assert_true(q == p);
 	mem_free_ticket(w->m, p, ticket); /* outdated: it has been given again */
 	assert_ok(mem_check(w->m, &w->a, 0, p, 3 * MIB, true));
-	assert_ok(mem_pool_read(pool, SIM_POOL_USED_CURRENT, &v));
+	assert_ok(mem_pool_read(pool, SIMGPU_POOL_USED_CURRENT, &v));
 	assert_int_equal(v, 6 * MIB);
 	/* Above the threshold what is free is given back, below it is kept. */
-	assert_ok(mem_pool_set(w->m, pool, SIM_POOL_RELEASE_THRESHOLD, 8 * MIB));
+	assert_ok(mem_pool_set(w->m, pool, SIMGPU_POOL_RELEASE_THRESHOLD, 8 * MIB));
 	assert_ok(mem_free(w->m, &w->a, p));
 	assert_int_equal(mem_used(w->m, 0), 8 * MIB);
 	mem_pool_trim(w->m, pool, 0);
 	assert_int_equal(mem_used(w->m, 0), 4 * MIB);
-	assert_ok(mem_pool_read(pool, SIM_POOL_RESERVED_HIGH, &v));
+	assert_ok(mem_pool_read(pool, SIMGPU_POOL_RESERVED_HIGH, &v));
 	assert_int_equal(v, 8 * MIB);
 	/* A destroyed pool lives until its last allocation goes. */
 	assert_ok(mem_pool_create(w->m, &w->a, 1, 2 * MIB, 4 * MIB, &id));
@@ -371,7 +371,8 @@ static void test_managed(void **state)
 
 	/* 20 MiB each on 64: three fit. */
 	for (int i = 0; i < 4; i++)
-		assert_ok(mem_alloc(w->m, &w->a, 0, 0, SIM_MEM_MANAGED, 20 * MIB, &p[i], &fd[i]));
+		assert_ok(
+			mem_alloc(w->m, &w->a, 0, 0, SIMGPU_MEM_MANAGED, 20 * MIB, &p[i], &fd[i]));
 	assert_int_equal(mem_used(w->m, 0), 0);
 	for (int i = 0; i < 3; i++) {
 		mem_begin_use(w->m);

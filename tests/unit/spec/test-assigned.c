@@ -19,7 +19,7 @@ static const char *const names[KEYS] = {D "devices", D "granted-request", D "gra
 	D "granted-memory", D "granted-memory-policy", D "granted-class", D "granted-priority",
 	D "granted-mode", D "remote-node", D "granted-network", D "granted-group", D "epoch"};
 
-static int parse(const struct keys *k, struct given *given, struct error *err)
+static int parse(const struct keys *k, struct assigned *assigned, struct error *err)
 {
 	const char *const value[KEYS] = {k->devices, k->request, k->limit, k->memory, k->policy,
 		k->class, k->priority, k->mode, k->remote, k->network, k->group, k->epoch};
@@ -30,7 +30,7 @@ static int parse(const struct keys *k, struct given *given, struct error *err)
 		if (value[i])
 			entry[list.n++] = (struct manifest_entry){
 				str_from(names[i]), str_from(value[i])};
-	return given_parse(list, given, err);
+	return assigned_parse(list, assigned, err);
 }
 
 /* The example of docs/reference/assigned-keys.md. */
@@ -41,16 +41,16 @@ static const struct keys two = {"train=GPU-5a,GPU-77 side=GPU-5a", "train=0.3 si
 
 static void each_container_has_its_own_values(void **state)
 {
-	_cleanup_given_ struct given given = {0};
-	const struct given_container *c;
+	_cleanup_assigned_ struct assigned assigned = {0};
+	const struct assigned_container *c;
 	struct spec spec;
 
-	assert_ok(parse(&two, &given, NULL));
-	assert_int_equal(given.n, 2);
-	assert_int_equal(given.epoch, 7);
-	assert_string_equal(given.group.name, "mpi");
-	assert_int_equal(given.group.least, 3);
-	c = given_find(&given, "train");
+	assert_ok(parse(&two, &assigned, NULL));
+	assert_int_equal(assigned.n, 2);
+	assert_int_equal(assigned.epoch, 7);
+	assert_string_equal(assigned.group.name, "mpi");
+	assert_int_equal(assigned.group.least, 3);
+	c = assigned_find(&assigned, "train");
 	assert_int_equal(c->n, 2);
 	assert_string_equal(c->device[1], "GPU-77");
 	assert_int_equal(c->memory_bytes[0], 4ull << 30);
@@ -58,19 +58,19 @@ static void each_container_has_its_own_values(void **state)
 	assert_int_equal(c->request, 300);
 	assert_int_equal(c->limit, 600);
 	assert_string_equal(c->remote_node, "");
-	c = given_find(&given, "side");
+	c = assigned_find(&assigned, "side");
 	assert_int_equal(c->n, 1);
 	assert_string_equal(c->remote_node, "gpu-7");
 	assert_string_equal(c->network[0], "eth0");
 	assert_string_equal(c->network[1], "mlx5_1");
 	assert_int_equal(c->network_mbit, 2500);
-	assert_ok(given_spec(c, &spec, NULL));
+	assert_ok(assigned_spec(c, &spec, NULL));
 	assert_int_equal(spec.count, 1);
 	assert_int_equal(spec.memory_bytes, 1073741825);
 	assert_int_equal(spec.memory_policy, SPEC_MEMORY_SWAP);
 	assert_int_equal(spec.class, SPEC_LATENCY);
 	assert_int_equal(spec.priority, 80);
-	assert_null(given_find(&given, "other"));
+	assert_null(assigned_find(&assigned, "other"));
 }
 
 struct written {
@@ -100,34 +100,34 @@ static int fail_at(void *data, const char *key, const char *value)
 
 static void written_keys_are_read_back(void **state)
 {
-	_cleanup_given_ struct given given = {0}, again = {0};
+	_cleanup_assigned_ struct assigned assigned = {0}, again = {0};
 	struct written w = {0};
 
-	assert_ok(parse(&two, &given, NULL));
-	assert_ok(given_format(&given, put, &w));
+	assert_ok(parse(&two, &assigned, NULL));
+	assert_ok(assigned_format(&assigned, put, &w));
 	assert_int_equal(w.n, KEYS);
 	assert_string_equal(w.keys.memory, two.memory);
 	assert_string_equal(w.keys.remote, two.remote);
 	assert_string_equal(w.keys.network, two.network);
 	assert_string_equal(w.keys.group, two.group);
 	assert_ok(parse(&w.keys, &again, NULL));
-	assert_true(given_is_same(&given, &again));
+	assert_true(assigned_is_same(&assigned, &again));
 	assert_int_equal(again.epoch, 7);
 	/* Keys leave out a container without a value, also the last container. */
-	given.v[1].remote_node[0] = '\0';
-	str_copy(given.v[0].remote_node, GIVEN_NODE, STR("gpu-1"));
+	assigned.v[1].remote_node[0] = '\0';
+	str_copy(assigned.v[0].remote_node, ASSIGNED_NODE, STR("gpu-1"));
 	w = (struct written){0};
-	assert_ok(given_format(&given, put, &w));
+	assert_ok(assigned_format(&assigned, put, &w));
 	assert_string_equal(w.keys.remote, "train=gpu-1");
 	/* No bandwidth is reserved. */
-	given.v[1].network_mbit = 0;
+	assigned.v[1].network_mbit = 0;
 	w = (struct written){0};
-	assert_ok(given_format(&given, put, &w));
+	assert_ok(assigned_format(&assigned, put, &w));
 	assert_string_equal(w.keys.network, "side=eth0,mlx5_1");
 	for (int left = 0; left < KEYS; left++) {
 		int n = left;
 
-		assert_int_equal(given_format(&given, fail_at, &n), -ENOSPC);
+		assert_int_equal(assigned_format(&assigned, fail_at, &n), -ENOSPC);
 	}
 }
 
@@ -139,17 +139,17 @@ static void missing_values_are_the_defaults(void **state)
 		.memory = "a=1 b=1",
 		.class = "b=opportunistic",
 		.epoch = "0"};
-	_cleanup_given_ struct given given = {0};
+	_cleanup_assigned_ struct assigned assigned = {0};
 	struct error err = {0};
 
-	if (parse(&k, &given, &err) < 0)
+	if (parse(&k, &assigned, &err) < 0)
 		fail_msg("%s", err.msg);
-	assert_int_equal(given.v[0].class, SPEC_STANDARD);
-	assert_int_equal(given.v[0].memory_policy, SPEC_MEMORY_FAIL);
-	assert_int_equal(given.v[0].priority, 50);
-	assert_int_equal(given.v[0].mode, SPEC_MODE_LOCAL);
-	assert_int_equal(given.v[1].priority, 0);
-	assert_int_equal(given.v[1].mode, SPEC_MODE_EXCLUSIVE);
+	assert_int_equal(assigned.v[0].class, SPEC_STANDARD);
+	assert_int_equal(assigned.v[0].memory_policy, SPEC_MEMORY_FAIL);
+	assert_int_equal(assigned.v[0].priority, 50);
+	assert_int_equal(assigned.v[0].mode, SPEC_MODE_LOCAL);
+	assert_int_equal(assigned.v[1].priority, 0);
+	assert_int_equal(assigned.v[1].mode, SPEC_MODE_EXCLUSIVE);
 }
 
 static void whole_devices_are_counted_or_one_each(void **state)
@@ -158,26 +158,26 @@ static void whole_devices_are_counted_or_one_each(void **state)
 	struct keys k = {.devices = "c=A,B", .limit = "c=1", .memory = "c=1,2", .epoch = "0"};
 
 	for (size_t i = 0; i < ARRAY_SIZE(request); i++) {
-		_cleanup_given_ struct given given = {0};
+		_cleanup_assigned_ struct assigned assigned = {0};
 		struct spec spec;
 
 		k.request = request[i];
-		assert_ok(parse(&k, &given, NULL));
-		assert_ok(given_spec(&given.v[0], &spec, NULL));
+		assert_ok(parse(&k, &assigned, NULL));
+		assert_ok(assigned_spec(&assigned.v[0], &spec, NULL));
 		assert_true(spec.exclusive);
 		assert_int_equal(spec.count, 2);
-		assert_int_equal(given.v[0].request, SPEC_SHARE_ONE);
+		assert_int_equal(assigned.v[0].request, SPEC_SHARE_ONE);
 	}
 }
 
 static void without_devices_there_is_no_grant(void **state)
 {
-	_cleanup_given_ struct given given = {0};
+	_cleanup_assigned_ struct assigned assigned = {0};
 	const struct keys k = {.request = "c=0.5", .epoch = "x"};
 
-	assert_ok(parse(&k, &given, NULL));
-	assert_int_equal(given.n, 0);
-	assert_ok(given_parse((struct manifest_list){NULL, 0}, &given, NULL));
+	assert_ok(parse(&k, &assigned, NULL));
+	assert_int_equal(assigned.n, 0);
+	assert_ok(assigned_parse((struct manifest_list){NULL, 0}, &assigned, NULL));
 }
 
 #define LONG "ccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccc"
@@ -243,20 +243,20 @@ static const struct {
 static void impossible_values_are_refused(void **state)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(wrong); i++) {
-		_cleanup_given_ struct given given = {0};
+		_cleanup_assigned_ struct assigned assigned = {0};
 		struct error err = {0};
-		int r = parse(&wrong[i].keys, &given, &err);
+		int r = parse(&wrong[i].keys, &assigned, &err);
 
 		if (r != -EINVAL || !strstr(err.msg, wrong[i].says))
 			fail_msg("%zu (%s): %d %s", i, wrong[i].says, r, err.msg);
 	}
 }
 
-static int parse_group(const char *value, struct given_group *group, struct error *err)
+static int parse_group(const char *value, struct assigned_group *group, struct error *err)
 {
 	const struct manifest_entry entry = {STR(D "granted-group"), str_from(value ? value : "")};
 
-	return given_parse_group((struct manifest_list){&entry, value ? 1 : 0}, group, err);
+	return assigned_parse_group((struct manifest_list){&entry, value ? 1 : 0}, group, err);
 }
 
 static void a_group_has_a_name_and_a_number(void **state)
@@ -273,7 +273,7 @@ static void a_group_has_a_name_and_a_number(void **state)
 		{"train=-1", "granted-group"},
 		{"train=3 ", "granted-group"},
 	};
-	struct given_group group = {.least = 7};
+	struct assigned_group group = {.least = 7};
 	char name[SPEC_GROUP + 4];
 	struct error err;
 
@@ -300,19 +300,19 @@ static void a_group_has_a_name_and_a_number(void **state)
 
 static void sizes_of_assigned_keys_are_limited(void **state)
 {
-	_cleanup_buf_ struct buf text = BUF_INIT(GIVEN_TEXT_MAX + 64);
+	_cleanup_buf_ struct buf text = BUF_INIT(ASSIGNED_TEXT_MAX + 64);
 	struct keys k = {.epoch = "1"};
 	struct error err = {0};
 
-	for (unsigned i = 0; i < GIVEN_CONTAINERS_MAX + 1; i++)
+	for (unsigned i = 0; i < ASSIGNED_CONTAINERS_MAX + 1; i++)
 		buf_addf(&text, "c%u=GPU-a ", i);
 	k.devices = buf_text(&text);
 	for (int i = 0; i < 2; i++) {
-		_cleanup_given_ struct given given = {0};
+		_cleanup_assigned_ struct assigned assigned = {0};
 
-		assert_int_equal(parse(&k, &given, &err), -EINVAL);
+		assert_int_equal(parse(&k, &assigned, &err), -EINVAL);
 		assert_contains(err.msg, i ? "at most 65536" : "more than 64 containers");
-		while (text.n <= GIVEN_TEXT_MAX)
+		while (text.n <= ASSIGNED_TEXT_MAX)
 			buf_add_byte(&text, ' ');
 		k.devices = buf_text(&text);
 	}

@@ -85,7 +85,7 @@ static char *write_back(const char *text, int left, int *ret)
 	struct dialect_config config;
 	struct error err;
 	struct written w = {.pod = &t.pod, .text = BUF_INIT(1 << 20), .left = left};
-	struct dialect_given given = {
+	struct dialect_assigned given = {
 		.node = "node7", .vgpu = "abcde", .time_ns = 1705054796123456789, .grant = grant};
 	char *shown;
 

@@ -710,20 +710,20 @@ static void quotas_count_pods_as_kubernetes_does(void **state)
 
 static void assigned_and_recorded_keys_are_recognised(void **state)
 {
-	assert_true(dialect_is_given(STR("divvy.gpu/devices")));
-	assert_true(dialect_is_given(STR("main.divvy.gpu/granted-memory")));
-	assert_true(dialect_is_given(STR("divvy.gpu/granted-by-a-later-release")));
-	assert_true(dialect_is_given(STR("divvy.gpu/remote-node")));
-	assert_false(dialect_is_given(STR(DIALECT_RECORD_KEY)));
+	assert_true(dialect_is_assigned(STR("divvy.gpu/devices")));
+	assert_true(dialect_is_assigned(STR("main.divvy.gpu/granted-memory")));
+	assert_true(dialect_is_assigned(STR("divvy.gpu/granted-by-a-later-release")));
+	assert_true(dialect_is_assigned(STR("divvy.gpu/remote-node")));
+	assert_false(dialect_is_assigned(STR(DIALECT_RECORD_KEY)));
 	assert_true(dialect_is_recorded(STR(DIALECT_RECORD_KEY)));
 	assert_true(dialect_is_recorded(STR(DIALECT_LIST_KEY)));
 	assert_true(dialect_is_recorded(STR(MANIFEST_DEFAULT_KEY)));
-	assert_false(dialect_is_given(STR(MANIFEST_DEFAULT_KEY)));
+	assert_false(dialect_is_assigned(STR(MANIFEST_DEFAULT_KEY)));
 	assert_false(dialect_is_recorded(STR("divvy.gpu/devices")));
-	assert_false(dialect_is_given(STR("divvy.gpu/request")));
-	assert_false(dialect_is_given(STR("kubeshare/GPUID")));
-	assert_false(dialect_is_given(STR("devices")));
-	assert_false(dialect_is_given(STR("xdivvy.gpu/devices")));
+	assert_false(dialect_is_assigned(STR("divvy.gpu/request")));
+	assert_false(dialect_is_assigned(STR("kubeshare/GPUID")));
+	assert_false(dialect_is_assigned(STR("devices")));
+	assert_false(dialect_is_assigned(STR("xdivvy.gpu/devices")));
 }
 
 /* Every key that the documentation lists as read occurs in one of the pods above. */

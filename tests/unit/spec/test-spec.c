@@ -396,12 +396,12 @@ static void fields_have_names(void **state)
 
 static void unmet_preferences_are_reported(void **state)
 {
-	char text[SPEC_MET];
+	char text[SPEC_CONFLICTS];
 
-	assert_string_equal(spec_met_format("a", 0, text), "");
-	assert_string_equal(spec_met_format("a", 1, text),
+	assert_string_equal(spec_conflicts_format("a", 0, text), "");
+	assert_string_equal(spec_conflicts_format("a", 1, text),
 		"beside 1 tenant that preferred-anti-affinity 'a' would keep apart");
-	assert_contains(spec_met_format("a", 2, text), "beside 2 tenants");
+	assert_contains(spec_conflicts_format("a", 2, text), "beside 2 tenants");
 }
 
 static void names(void **state)

@@ -28,7 +28,7 @@ static const struct {
 	{MSG_BYE, sizeof(struct msg_head)},
 	{MSG_CONTROL, sizeof(struct msg_control)},
 	{MSG_CONTROL_REPLY, sizeof(struct msg_control)},
-	{MSG_SAY, sizeof(struct msg_say)},
+	{MSG_DIAGNOSTIC, sizeof(struct msg_diagnostic)},
 };
 
 static _Alignas(8) uint8_t packet[MSG_MAX + 1];
@@ -126,9 +126,9 @@ static void wrong_contents_are_refused(void **state)
 	make(MSG_REFUSED, sizeof(*refused));
 	memset(refused->reason, 'x', sizeof(refused->reason));
 	assert_true(check(sizeof(*refused), "reason") < 0);
-	make(MSG_SAY, sizeof(struct msg_say));
-	memset(((struct msg_say *)packet)->text, 'x', MSG_TEXT);
-	assert_true(check(sizeof(struct msg_say), "SAY has a text") < 0);
+	make(MSG_DIAGNOSTIC, sizeof(struct msg_diagnostic));
+	memset(((struct msg_diagnostic *)packet)->text, 'x', MSG_TEXT);
+	assert_true(check(sizeof(struct msg_diagnostic), "SAY has a text") < 0);
 }
 
 /*
@@ -244,12 +244,13 @@ static void the_previous_version_is_accepted(void **state)
 	assert_int_equal(hello->page_abi, PAGE_ABI);
 	assert_int_equal(hello->driver_version, 12080);
 	assert_string_equal(hello->command, "python3");
-	make(MSG_SAY, sizeof(struct msg_say));
-	assert_ok(check(sizeof(struct msg_say), NULL));
+	make(MSG_DIAGNOSTIC, sizeof(struct msg_diagnostic));
+	assert_ok(check(sizeof(struct msg_diagnostic), NULL));
 	put_version(1);
-	assert_true(check(sizeof(struct msg_say), "SAY does not exist in protocol version 1") < 0);
-	assert_true(msg_is_in(MSG_SAY, 2));
-	assert_false(msg_is_in(MSG_SAY, 1));
+	assert_true(check(sizeof(struct msg_diagnostic),
+			    "SAY does not exist in protocol version 1") < 0);
+	assert_true(msg_is_in(MSG_DIAGNOSTIC, 2));
+	assert_false(msg_is_in(MSG_DIAGNOSTIC, 1));
 	assert_true(msg_is_in(MSG_YIELD, 1));
 	assert_false(msg_is_in(MSG_TYPES, 2));
 }
