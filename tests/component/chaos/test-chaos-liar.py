@@ -139,7 +139,7 @@ def other_versions_are_refused_with_a_reason():
             kind, status, body, fds = peer.receive()
             assert kind == "REFUSED" and status and not fds
             sentence = body.split(b"\0")[0].decode()
-            assert "2" in sentence and "serves 1" in sentence, sentence
+            assert "2" in sentence and "this daemon has 1" in sentence, sentence
             # refused, but not closed: the same connection may send HELLO again
             peer.hello(tenant.secret)
             kind, _, _, fds = peer.receive()
