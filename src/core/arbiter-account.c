@@ -6,7 +6,7 @@
  * Lag: when a tenant is charged dt, it pays dt, and each active tenant of its class is credited dt
  * times its part of the class's entitlement. So lags measure the distance to the fluid ideal, in
  * which each tenant runs all the time at its entitlement. They sum to zero among the active
- * tenants, and time that no tenant could use (switches, idling) is nobody's debt. A tenant that
+ * tenants, and time that no tenant could use (switches, idling) is no tenant's debt. A tenant that
  * becomes inactive keeps its lag, and gets it back if it returns within the window; meanwhile it
  * earns nothing.
  */
@@ -117,8 +117,8 @@ static uint32_t entitle_class(struct device *device, enum spec_class class, uint
 }
 
 /*
- * By class order, but latency tenants leave the standard tenants' requests to them. If the requests
- * of both exceed the device, both are scaled.
+ * Entitles the classes in their order, but latency tenants leave the standard tenants' requests to
+ * those tenants. If the requests of both exceed the device, both are scaled.
  */
 void device_entitle(struct device *device)
 {
@@ -162,14 +162,16 @@ static int64_t clamp_lag(int64_t lag)
 	return MAX(MIN(lag, most), -most);
 }
 
-/* Whether `other` is credited when `seat` is charged: not if it has no work for the device now. */
+/*
+ * Whether `other` is credited when `td` is charged: not if `other` has no work for the device now.
+ */
 static bool takes_part(const struct arbiter_td *other, const struct arbiter_td *td)
 {
 	return other->tenant->spec.class == td->tenant->spec.class && other->idle_from == 0;
 }
 
 /*
- * Distributes `amount` among the active tenants of `seat`'s class, by entitlement, or evenly if no
+ * Distributes `amount` among the active tenants of `td`'s class, by entitlement, or evenly if no
  * tenant has one. The last tenant gets the rounding error, so that sums are exact.
  */
 static void lag_share_out(struct arbiter_td *td, int64_t amount, bool by_entitlement)
@@ -231,7 +233,7 @@ static bool is_charged(const struct arbiter_td *td, const struct arbiter_td *ove
 	case TD_DRAINING:
 		if (overlap)
 			return at < td->device->overlap_until;
-		/* Past its bound beside a holder: its work appears frozen. */
+		/* If the drain is past its bound beside a holder, its work appears frozen. */
 		return !td->device->holder || at < td->drain_by;
 	default: return false;
 	}
@@ -325,7 +327,10 @@ void td_refund(struct arbiter_td *td, uint64_t end)
 	uint64_t given = 0;
 	uint32_t n = 0;
 
-	/* It is not charged past its bound, nor while an earlier drain should have ended. */
+	/*
+	 * The tenant was charged neither past its drain's bound nor while it was overlapped, so the
+	 * refund is at most its turn's charge.
+	 */
 	over = MIN(over, td->turn_ns);
 	if (over == 0)
 		return;
@@ -345,8 +350,8 @@ void td_refund(struct arbiter_td *td, uint64_t end)
 
 /*
  * Corrects only if this tenant has the device alone; otherwise the drains' ends measure its time.
- * When work began: a seat that had not used its turn was charged since its opening, and gets that
- * back; an idle seat was not charged, and pays.
+ * When work began, two cases differ. A tenant that had not used its turn was charged since its
+ * opening, and gets that time back. An idle tenant was not charged, and pays.
  */
 void td_correct(struct arbiter_td *td, uint64_t at_ns, uint64_t now)
 {
@@ -388,8 +393,8 @@ static void td_go_away(struct arbiter_td *td, uint64_t now)
 }
 
 /*
- * The other tenants of its class have used its part, and owe it. While the credit is shared out it
- * counts as idle, so that it does not pay for its own credit.
+ * The other tenants of the class have used the returning tenant's part, and owe it that time. While
+ * they pay, the returning tenant counts as idle, so that it does not pay for its own credit.
  */
 static void td_come_back(struct arbiter_td *td, uint64_t now)
 {
@@ -418,7 +423,7 @@ void td_activate(struct arbiter_td *td, uint64_t now)
 	device_account(device, now);
 	if (clock_since_ns(now, td->left_at) > ARBITER_WINDOW_NS)
 		td->lag = 0;
-	/* Takes back the lag that the others received when it became inactive. */
+	/* Takes back the lag that the other tenants received when this tenant became inactive. */
 	lag_share_out(td, -td->lag, false);
 	td->is_active = true;
 	td->active_at = device->n_active;
@@ -477,8 +482,8 @@ void device_leave_idle(struct device *device, uint64_t now)
 /* ---- limits ---- */
 
 /*
- * Subtracts the lateness of the last submission, and an eighth of the longest one, because lengths
- * vary.
+ * The longest turn, minus the lateness of the last submission and an eighth of the longest
+ * submission, because lengths vary.
  */
 uint64_t td_quantum_ns(const struct arbiter_td *td)
 {
@@ -525,7 +530,7 @@ void td_update_limits(struct arbiter_td *td, uint64_t now)
 		}
 		td->is_throttled = false;
 	}
-	/* Work in flight is charged in any case. */
+	/* Work in flight is charged even if the gate closes now. */
 	left = td->budget - (int64_t)td_account_queued_rest(td, now) * (int64_t)(MILLI - limit);
 	if (left <= 0)
 		td->is_throttled = true;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Tenants on several devices: gangs. A gang competes on each device like any tenant, but in the
- * order of the devices: for a device only when it has reserved all earlier ones. So one of several
- * gangs always advances, and reservations cannot form a cycle. A gang of a better rank takes over
- * the reservation of an incomplete gang. A device reserved by an incomplete gang continues to serve
- * single tenants. When a gang has reserved its last device, all of them are drained, and then
- * opened at one epoch. Pure; one thread.
+ * order of the devices. It competes for a device only when it has reserved all earlier devices. So
+ * one of several gangs always advances, and reservations cannot form a cycle. A gang of a better
+ * rank takes over the reservation of an incomplete gang. A device reserved by an incomplete gang
+ * continues to serve single tenants. When a gang has reserved its last device, all of them are
+ * drained, and then opened at one epoch. Pure; one thread.
  */
 #include "core/arbiter-internal.h"
 
@@ -15,7 +15,7 @@ bool gang_may_compete(const struct arbiter_td *td)
 	uint64_t below = t->devices & ((UINT64_C(1) << td->device->index) - 1);
 	struct arbiter_tenant *other = td->device->reserved;
 
-	if (other == t) /* it has this device already and waits for others */
+	if (other == t) /* the gang has this device already and waits for others */
 		return gang_is_complete(t);
 	if (other &&
 		(gang_is_complete(other) ||
@@ -42,7 +42,7 @@ void gang_unreserve(struct arbiter_tenant *t)
 	t->reserved = 0;
 }
 
-/* Whether it has been idle on all its devices since then. */
+/* Whether the gang has been idle on all its devices since that time. */
 bool gang_is_idle(const struct arbiter_tenant *t, uint64_t since)
 {
 	for (uint32_t i = 0; i < t->n_tds; i++)
@@ -53,8 +53,8 @@ bool gang_is_idle(const struct arbiter_tenant *t, uint64_t since)
 }
 
 /*
- * It is the next tenant on this device. If this completes the gang, other turns end on all its
- * devices.
+ * Reserves the device, on which the gang is the next tenant. If this completes the gang, the turns
+ * of other tenants end on all its devices.
  */
 void gang_reserve(struct arbiter_td *td, uint64_t now)
 {

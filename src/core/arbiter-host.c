@@ -37,7 +37,7 @@ void td_note_dry(struct arbiter_td *td, uint64_t since, uint64_t now)
 
 	if (dry < DRY_MIN_NS || dry > DRY_MAX_NS)
 		return;
-	/* The present window was too small by this time. */
+	/* The present window was too small by `dry`. */
 	td->dry_ns = MIN(td->dry_ns + dry + dry / 4, WIDE_MAX_NS);
 }
 
@@ -45,7 +45,10 @@ void td_note_woken(struct arbiter_td *td, uint64_t now)
 {
 	const uint64_t wake = MIN(clock_since_ns(now, td->gate_opened_at), WAKE_MAX_NS);
 
-	/* Rises fast and falls slowly, because late costs more than early. */
+	/*
+	 * The value rises fast and falls slowly, because a late opening costs more than an early
+	 * one.
+	 */
 	if (wake > td->wake_ns)
 		td->wake_ns += (wake - td->wake_ns) / 2;
 	else

@@ -42,7 +42,7 @@ struct arbiter_td {
 
 	bool is_active;     /* wants the device, holds it, or drains; listed in device->active */
 	uint32_t active_at; /* index in device->active */
-	/* active without wanting or holding the device since then; 0: it does */
+	/* since then active, but neither wanted nor held the device; 0: wants or holds it */
 	uint64_t idle_from;
 	uint64_t left_at;   /* when it last became inactive */
 	uint64_t away_from; /* when it last ran out of work, and class_used_ns of its class then */
@@ -75,7 +75,7 @@ struct arbiter_td {
 	uint32_t n_overdue;  /* consecutive drains that passed their bound */
 	uint64_t drained_ns; /* longest drain within the bound, decaying */
 
-	/* closed because it was idle, since then; 0: closed for another reason */
+	/* time when it was closed because it was idle; 0: closed for another reason */
 	uint64_t dry_since;
 	uint64_t dry_ns;  /* how long the host lately kept it from submitting, decaying */
 	uint64_t wake_ns; /* average time from opening its gate to its first submission */
@@ -93,7 +93,7 @@ struct arbiter_td {
 	bool is_throttled; /* at its limit, until the budget allows half a quantum */
 	/* time below its request while latency tenants go first; MILLI per ns */
 	int64_t waiting_lag;
-	bool is_starved; /* owed has passed its bound: goes before latency tenants */
+	bool is_starved; /* waiting_lag has passed its bound: goes before latency tenants */
 
 	uint64_t used_ns, waited_ns;
 	uint64_t turn_ns; /* part of used_ns in this turn: the most that a refund may return */
@@ -135,7 +135,7 @@ struct device {
 	struct water_share *fill; /* scratch for entitlements, of the same size */
 	uint32_t n_active;
 
-	struct arbiter_td *holder; /* the tenant whose turn it is; other OPEN ones co-run */
+	struct arbiter_td *holder; /* the tenant whose turn it is; other OPEN tenants co-run */
 	struct arbiter_tenant *reserved;
 	uint64_t overlap_until; /* when the drain beside an overlapped tenant should end */
 	uint64_t corun_until;   /* when exclusive turns are tried again */
@@ -159,7 +159,7 @@ struct device {
 		arbiter_id id;
 		uint64_t at;
 		enum spec_class class;
-	} recent[2];         /* the last two tenants seen, for has_company() */
+	} recent[2];         /* the last two tenants seen, for device_is_contended() */
 	uint64_t latency_at; /* when a latency tenant was last active */
 	uint32_t n_latency;  /* latency tenants on the device, active or not */
 };
@@ -203,7 +203,7 @@ static inline bool td_wants(const struct arbiter_td *td)
 	return td->tenant->wants != 0;
 }
 
-/* Whether it holds the token: OPEN, and not merely offered beside another. */
+/* Whether the tenant holds the token: it is OPEN, and not merely offered beside another tenant. */
 static inline bool td_has_turn(const struct arbiter_td *td)
 {
 	return td->state == TD_OPEN && !td->is_offered;
@@ -227,16 +227,19 @@ void device_entitle(struct device *device);
 void td_activate(struct arbiter_td *td, uint64_t now);
 void td_deactivate(struct arbiter_td *td, uint64_t now);
 /*
- * Call it after the state or the wants have changed. An active tenant-device joins at once, an idle
- * one leaves after a delay (device_leave_idle).
+ * Call it after the state or the wants have changed. An active tenant-device joins at once; an idle
+ * tenant-device leaves after a delay (device_leave_idle).
  */
 void td_update_active(struct arbiter_td *td, uint64_t now);
 void device_leave_idle(struct device *device, uint64_t now);
-/* Refunds time charged after `end`, when the work really ended, and charges it to the open ones. */
+/*
+ * Refunds the time charged after `end`, when the work really ended, and charges it to the tenants
+ * with open gates.
+ */
 void td_refund(struct arbiter_td *td, uint64_t end);
 /*
- * Charges or refunds the difference if work that the look at `now` saw begin or end did so at
- * at_ns.
+ * The look at `now` saw work begin or end, which really happened at at_ns. Charges or refunds the
+ * difference.
  */
 void td_correct(struct arbiter_td *td, uint64_t at_ns, uint64_t now);
 void td_update_limits(struct arbiter_td *td, uint64_t now);
@@ -247,7 +250,10 @@ int64_t td_burst(const struct arbiter_td *td);
 uint64_t class_micro(const struct arbiter_td *td);
 
 /* arbiter-host.c */
-/* Its work resumed after the device had run dry in its turn at `since`. */
+/*
+ * Notes that the tenant's work resumed at `now`. The device had run dry at `since`, within the
+ * tenant's turn.
+ */
 void td_note_dry(struct arbiter_td *td, uint64_t since, uint64_t now);
 /* Notes the first submission of this turn. */
 void td_note_woken(struct arbiter_td *td, uint64_t now);
@@ -276,14 +282,15 @@ enum clearance {
 	CLEAR_STUCK,   /* as CLEAR_CORUN; a drain has passed its bound */
 };
 /*
- * Whether `seat` may open beside the drains on its device. For CLEAR_NOT sets the device's next_at.
+ * Whether `td` may open beside the drains on its device. For CLEAR_NOT, the function sets the
+ * device's next_at.
  */
 enum clearance device_clearance(struct device *device, const struct arbiter_td *td, uint64_t now);
 /* Reopens the gates of tenants whose drain has passed its bound, and counts these events. */
 void device_reopen_stuck(struct device *device, const struct arbiter_td *next, uint64_t now);
 /* The most time that its drain may take in total. */
 uint64_t td_drain_max_ns(const struct arbiter_td *td);
-/* Its drain has ended; within its bound unless is_noted. */
+/* Handles the end of the drain, which was within its bound unless is_noted is set. */
 void td_drained(struct arbiter_td *td, uint64_t now);
 /* Removes the pairs of a tenant that is removed. */
 void corun_pairs_forget(struct device *device, const struct arbiter_tenant *t);

@@ -11,10 +11,10 @@
 #include "core/arbiter-internal.h"
 
 /*
- * A round of n tenants lasts n times this, and each turn is its tenant's part of the round: often
- * enough to be even, rarely enough to be cheap (tests/unit/core/test-arbiter-shares.c). Among three
- * or more tenants two may have to wait at once, which makes windows of 1 s less even; two tenants
- * can take longer turns.
+ * A round of n tenants lasts n times this, and each turn is its tenant's part of the round. Turns
+ * then change often enough for even shares, and rarely enough to be cheap
+ * (tests/unit/core/test-arbiter-shares.c). Among three or more tenants two may have to wait at
+ * once, which makes windows of 1 s less even; two tenants can take longer turns.
  */
 #define ROUND_OF_TWO_NS (34 * NSEC_PER_MSEC)
 #define ROUND_NS (28 * NSEC_PER_MSEC)
@@ -56,7 +56,10 @@ static bool device_is_contended(struct device *device, const struct arbiter_td *
 	return false;
 }
 
-/* Whether only tenants share the device that have to wait for this one in any case. */
+/*
+ * Whether this tenant goes before all others on the device: it has class latency, and they are
+ * opportunistic.
+ */
 static bool goes_before_all(struct device *device, const struct arbiter_td *td, uint64_t now)
 {
 	uint64_t keep = device->arbiter->config.contended_ns;
@@ -218,8 +221,8 @@ static uint64_t td_turn_queued_rest(const struct arbiter_td *td, uint64_t now)
 	uint64_t rest = td_reported_drain_ns(td, now);
 
 	/*
-	 * The client's number is limited: no more than a window and one submission can be in
-	 * flight.
+	 * Limits the number that the client reports, because at most a window and one submission
+	 * can be in flight.
 	 */
 	return MIN(rest,
 		td->longest_ns + MAX(config->window_us, td->reported_window_us) * NSEC_PER_USEC);
@@ -245,8 +248,8 @@ static void td_close(struct arbiter_td *td, uint64_t now)
 	struct device *device = td->device;
 	const struct arbiter_config *config = &device->arbiter->config;
 	/*
-	 * The configured window, also for a tenant with a wider one: queued_ns includes its
-	 * additional work.
+	 * The configured window counts even for a tenant with a wider window, because queued_ns
+	 * includes its additional work.
 	 */
 	uint64_t windows = 4 * NSEC_PER_USEC *
 		(td->reported_window_us ? MIN(td->reported_window_us, config->window_us)
@@ -304,10 +307,10 @@ static void device_close_gates(struct device *device, uint64_t now)
 /* ---- co-run pairs: the work of one waits for the work of the other ---- */
 
 /*
- * A drain past its bound counts as much as CORUN_EVENT others; from CORUN_LEVEL on the tenants are
- * a pair: after three in a row, or more than one in eight for a while. Work that waits for the
- * other's work overruns nearly each time. A program that the host delays overruns now and then, and
- * must gain nothing by that.
+ * A drain past its bound counts as much as CORUN_EVENT drains within their bounds. From CORUN_LEVEL
+ * on the tenants are a pair: after three overruns in a row, or more than one in eight for a while.
+ * Work that waits for the other's work overruns nearly each time. A program that the host delays
+ * overruns now and then, and must gain nothing by that.
  */
 #define CORUN_EVENT 7u
 #define CORUN_LEVEL (2 * CORUN_EVENT + 1)
@@ -396,7 +399,10 @@ static void corun_pair_note(
 		pair->until = now + ARBITER_CORUN_PAIR_NS;
 }
 
-/* Whether it is paired with all tenants that run on the device; three tenants co-run only then. */
+/*
+ * Whether the tenant is paired with all tenants that run on the device. Three tenants co-run only
+ * then.
+ */
 static bool is_bonded_with_all(struct device *device, const struct arbiter_td *td, uint64_t now)
 {
 	for (uint32_t i = 0; i < device->n_active; i++) {
@@ -540,7 +546,7 @@ static void settle_offers(struct device *device, uint64_t now)
 	}
 }
 
-/* Whether it is idle, or has released the device. */
+/* Whether the tenant is idle, or has released the device. */
 static bool must_give_way(struct arbiter_td *td, uint64_t now)
 {
 	const struct arbiter_config *config = &td->device->arbiter->config;
@@ -570,7 +576,10 @@ static bool must_give_way(struct arbiter_td *td, uint64_t now)
 	return false;
 }
 
-/* > 0: a was closed for others, later than b; < 0: b was. */
+/*
+ * Positive: `a` was closed for other tenants later than `b`; negative: `b` was closed later than
+ * `a`.
+ */
 static int64_t closed_for_others(const struct arbiter_td *a, const struct arbiter_td *b)
 {
 	const uint64_t at_a = a->state == TD_DRAINING ? a->closed_at : 0;
@@ -599,7 +608,7 @@ static struct arbiter_td *best_waiting(struct device *device, uint64_t now)
 			continue;
 		if (best) {
 			order = td_rank(best) - td_rank(td);
-			if (order == 0) /* it was just closed for the others' sake */
+			if (order == 0) /* the tenant closed last for others goes after the rest */
 				order = closed_for_others(best, td);
 			if (order == 0)
 				order = policy->score(td, now) - policy->score(best, now);
@@ -623,7 +632,7 @@ static bool is_turn_over(
 
 	if (td_rank(next) != td_rank(holder))
 		return td_rank(next) < td_rank(holder);
-	/* It has yielded, or had the device alone until now. */
+	/* The holder has yielded, or had the device alone until now. */
 	if (holder->yields || holder->reported_window_us == 0)
 		return true;
 	passes = device->arbiter->policy->passes_ns(holder, next, rest, now);

@@ -16,7 +16,7 @@
 
 /*
  * A decision may mark another device, because of a gang. This many rounds at one time suffice for
- * any decision; the rest waits a moment, so that the caller does not spin.
+ * any decision. Further rounds wait a moment, so that the caller does not spin.
  */
 #define ROUNDS_MAX 8
 #define ROUNDS_PAUSE_NS (100 * NSEC_PER_USEC)

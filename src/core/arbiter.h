@@ -139,9 +139,9 @@ void arbiter_observe_at(
 	struct arbiter *arbiter, arbiter_id tenant, uint32_t device, uint64_t at_ns, uint64_t now);
 
 /*
- * Sets how far the last submission may extend a turn; 0, the initial value: as long as the longest
- * submission. A program that knows the length of its submissions, and yields, has a smaller value;
- * then its turns are longer.
+ * Sets how far the last submission may extend a turn. With 0, the initial value, it may extend the
+ * turn by the length of the longest submission. A program that knows the length of its submissions,
+ * and yields, has a smaller value; then its turns are longer.
  */
 void arbiter_late(struct arbiter *arbiter, arbiter_id tenant, uint32_t device, uint64_t late_ns);
 
@@ -153,9 +153,9 @@ void arbiter_release(struct arbiter *arbiter, arbiter_id tenant, uint32_t device
 
 /*
  * arbiter_turn_ends: the time by which the holder's work should end because others wait; 0: none
- * wait. A program that knows this time need not start a submission that would exceed the time by
- * more than stopping now would fall short of it. Instead the program yields, which the caller
- * reports by arbiter_yield, and the turn ends now.
+ * wait. A program that knows this time need not start a submission that would overrun it by more
+ * than the time still left. Instead the program yields, which the caller reports by arbiter_yield,
+ * and the turn ends now.
  */
 uint64_t arbiter_turn_ends(const struct arbiter *arbiter, arbiter_id tenant, uint32_t device);
 void arbiter_yield(struct arbiter *arbiter, arbiter_id tenant, uint32_t device);

@@ -156,7 +156,7 @@ static inline int ledger_counter_change(
 
 /*
  * Reserve before the driver allocates; release when the driver has refused or has freed. If a
- * process is killed in between, its reservation is what the daemon takes away after its death.
+ * process is killed in between, the daemon takes its reservation away after its death.
  */
 static inline int ledger_counter_reserve(
 	struct ledger_counter *counter, uint64_t pages, uint64_t quota_pages)

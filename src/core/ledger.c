@@ -20,7 +20,8 @@
 #include "base/cleanup.h"
 #include "base/format.h"
 
-#define LEDGER_REQUESTS_MAX 4096u /* the peer's threads make requests: limited */
+/* The peer's threads decide how many requests they make, so the daemon limits the number. */
+#define LEDGER_REQUESTS_MAX 4096u
 
 struct charge {
 	struct charge *next;
@@ -39,7 +40,7 @@ struct ledger_account {
 };
 
 struct waiter {
-	struct waiter *next; /* older first */
+	struct waiter *next; /* the next younger request */
 	struct ledger_account *account;
 	uint32_t process;
 	uint64_t bytes;
@@ -314,7 +315,7 @@ static void ledger_grant_waiter(struct ledger *ledger, struct waiter **at)
 	verdict_add(ledger, waiter, r);
 }
 
-/* All wait for an older request that cannot be granted: grants the oldest that fits. */
+/* All requests wait behind one that cannot be granted: grants the oldest request that fits. */
 static bool let_one_pass(struct ledger *ledger)
 {
 	for (struct waiter **at = &ledger->waiters; *at; at = &(*at)->next)
@@ -408,7 +409,8 @@ void ledger_leave_held(struct ledger *ledger, uint32_t tenant, uint32_t process,
 
 	/*
 	 * The tenant's programs report what they hold, and several may report the same memory: see
-	 * ledger_shrink_account(). Out of memory, the memory counts as free too early.
+	 * ledger_shrink_account(). If the record cannot be allocated, the memory counts as free too
+	 * early.
 	 */
 	if (account && account->policy == SPEC_MEMORY_FAIL && bytes)
 		(void)ledger_hold_bytes(ledger, account, process, MIN(bytes, account->quota));
@@ -449,7 +451,7 @@ int ledger_reserve(struct ledger *ledger, uint32_t tenant, uint32_t process, uin
 	if (bytes > ledger_subtract(account->quota, account->used))
 		return -ENOMEM;
 	if (bytes > shared_room(ledger) && account->policy == SPEC_MEMORY_WAIT)
-		return -ENOMEM; /* would wait for ever */
+		return -ENOMEM; /* the request would wait for ever */
 	if (!ledger->waiters && ledger_fits_bytes(ledger, account, bytes))
 		return ledger_hold_bytes(ledger, account, process, bytes);
 	if (ledger->n_requests >= LEDGER_REQUESTS_MAX)

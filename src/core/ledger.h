@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Records which tenant holds device memory. Two halves, both pure:
+ * Records which tenant holds device memory. The ledger has two halves, both pure:
  *
  * 1. The counter of a tenant on a device (struct page_tenant.word): each process of the tenant
- * reserves by itself, without a lock, and exactly even if it is killed at any instant. It is a
- * header of its own (ledger-counter.h), so that the hook library needs no other code of src/core.
+ * reserves by itself, without a lock, and exactly even if it is killed at any instant. The counter
+ * has a header of its own (ledger-counter.h), so that the hook library needs no other code of
+ * src/core.
  *
  * 2. The device's ledger (this file), in the daemon. The quotas of fail tenants sum to at most the
  * usable memory. wait and swap tenants share the rest, with a queue, deadlock detection and
@@ -77,7 +78,7 @@ int ledger_reserve(struct ledger *ledger, uint32_t tenant, uint32_t process, uin
 void ledger_release(struct ledger *ledger, uint32_t tenant, uint32_t process, uint64_t bytes);
 /*
  * Moves up to `bytes` of the reservation from process `from` to process `to`; waiting requests get
- * nothing of it. Out of memory, it stays with `from`.
+ * nothing of it. If memory for the record is short, the reservation stays with `from`.
  */
 void ledger_move(
 	struct ledger *ledger, uint32_t tenant, uint32_t from, uint32_t to, uint64_t bytes);
