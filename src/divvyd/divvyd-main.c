@@ -17,7 +17,10 @@
 #include "base/log.h"
 #include "divvyd/divvyd-options.h"
 
-/* The loop, two workers, HTTP in a cluster and on this machine, and libcurl's resolvers. */
+/*
+ * Threads: the loop's, two workers', those of HTTP in a cluster and on this machine, and libcurl's
+ * resolvers'.
+ */
 #define ARENAS_MAX 8
 
 /*
@@ -107,8 +110,8 @@ static int divvyd_run(void *options, struct program_signals *signals, struct err
 	int r;
 
 	/*
-	 * An arena for each thread: the loop never waits for an arena lock that a thread of lower
-	 * priority holds.
+	 * Gives each thread an arena, so that the loop never waits for an arena's lock while a
+	 * thread of lower priority holds it.
 	 */
 	mallopt(M_ARENA_MAX, ARENAS_MAX);
 	raise_limits();

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * This file holds divvyd's option table, which makes the parser, --help and divvyd(8). The parser
- * runs the checks of the table before the daemon touches anything. With --replace, the new daemon
- * must not send the running daemon away if the new daemon cannot start. divvyd_options_finish()
- * runs after all options are read, and sets the defaults that hold with --cluster only.
+ * runs the checks of the table before the daemon touches anything. With --replace, a new daemon
+ * that cannot start must not end the running daemon. divvyd_options_finish() runs after all options
+ * are read, and sets the defaults that hold with --cluster only.
  */
 #include "divvyd/divvyd-options.h"
 
@@ -232,8 +232,8 @@ static int divvyd_options_finish(void *data, struct error *err)
 	set_default(&o->sys_dir, "/sys");
 	set_default(&s->agent.usage_dir, o->state_dir);
 	/*
-	 * The agent keeps the promises of an earlier daemon. Policies set the limit afterwards
-	 * (node/node-overcommit.c).
+	 * With the largest overcommit, the agent accepts all quotas that an earlier daemon granted.
+	 * Policies set the limit afterwards (node/node-overcommit.c).
 	 */
 	s->agent.oversubscribe_permille = POLICY_OVERCOMMIT_MAX;
 	o->is_simulate_fixed = s->agent.simulate != NULL;
