@@ -28,7 +28,10 @@ struct accounts {
 
 void accounts_done(struct accounts *accounts);
 
-/* Adds to the row of the namespace and of the day of real_ns (nanoseconds since 1970). -ENOMEM. */
+/*
+ * Adds to the row of the namespace and of the day of real_ns (nanoseconds since 1970). Returns 0 or
+ * -ENOMEM.
+ */
 int accounts_add(
 	struct accounts *accounts, uint64_t real_ns, const char *space, const struct account *more);
 
@@ -36,7 +39,7 @@ int accounts_add(
 json_t *accounts_json(const struct accounts *accounts);
 /*
  * Adds the rows of a list that accounts_json() made, here or in an earlier run. Skips invalid rows.
- * -ENOMEM.
+ * Returns 0 or -ENOMEM.
  */
 int accounts_load(struct accounts *accounts, const json_t *list);
 

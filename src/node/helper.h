@@ -2,8 +2,8 @@
 /*
  * A helper is a divvy program that works for the daemon, such as divvy-remote-far. The daemon finds
  * it in the build or install folder, and starts it with some descriptors. A control connection
- * joins the two: when the daemon ends or closes it, the helper ends, and its end tells the daemon
- * that the helper has ended. Only the loop's thread calls these functions.
+ * joins the two: when the daemon ends or closes it, the helper ends. When the helper closes it, the
+ * daemon knows that the helper has ended. Only the loop's thread calls these functions.
  */
 #ifndef NODE_HELPER_H
 #define NODE_HELPER_H

@@ -120,7 +120,7 @@ static void first_entry(
 
 /* ---- cards and the devices on top of them ---- */
 
-/* Whether it is a bond, or a card that belongs to no bond. */
+/* Whether the interface is a bond, or a card that belongs to no bond. */
 static bool network_is_hardware(const char *folder)
 {
 	if (network_is_there(folder, "bonding"))

@@ -36,8 +36,8 @@ struct allocated {
 };
 
 /*
- * Waits for the kubelet's word on its pods, and for the API server's on the one that it is for;
- * then for the disk: the answer names files.
+ * A request that waits. It waits for the kubelet's list of pods, for the API server's object of the
+ * container's pod, and then for the disk. The disk matters because the answer names files.
  */
 struct allocation {
 	LIST_ENTRY(allocation) link;
@@ -46,10 +46,10 @@ struct allocation {
 	struct podres_question *question;
 	struct loop_timer timer; /* until the next look, or the end of the wait */
 	uint64_t until_ns;
-	struct error why; /* it is not known yet, or a file cannot be written */
-	int result;       /* of the files */
+	struct error why; /* why the container is not known yet, or why a file cannot be written */
+	int result;       /* result of writing the files */
 	struct node_env env;
-	struct allocated *slots; /* of each container; NULL: the disk is not asked yet */
+	struct allocated *slots; /* one for each container; NULL: the disk worker has no job yet */
 	size_t n_slots;
 	uint32_t n_writing;
 };
@@ -69,7 +69,10 @@ static bool allocate_has_slot(const struct podres_container *c)
 	return false;
 }
 
-/* By the kubelet's list, which omits init containers, or by earlier allocations of this daemon. */
+/*
+ * Whether the container has a slot already, by the kubelet's list, which omits init containers, or
+ * by earlier allocations of this daemon.
+ */
 static bool was_allocated(const struct node *node, const struct podres_list *list,
 	const struct kube_entry *pod, struct str container)
 {
@@ -170,7 +173,7 @@ static void allocation_free(struct allocation *a)
 	free(a);
 }
 
-/* plugin_refuse() and plugin_allocated() free the request: they come last. */
+/* plugin_refuse() and plugin_allocated() free the request, so they come last. */
 static void refuse(struct allocation *a, enum grpc_status status, const char *why)
 {
 	struct plugin_request *request = a->request;
@@ -194,7 +197,7 @@ static void plan_fill(const struct node *node, const struct allocated *at,
 		.n_env = n_pairs};
 }
 
-/* Its files are there. */
+/* Answers the request once the slots' files are on the disk. */
 static void allocate_answer_request(struct allocation *a)
 {
 	const size_t n = a->n_slots;
@@ -264,7 +267,7 @@ static int write_files(struct allocation *a, const struct plugin_ids *ids, struc
 		return fail(&a->why, -r, "the slot's path is too long");
 	at->of = a;
 	at->slot = slot;
-	/* Something to mount; which it is to be is known when the container starts. */
+	/* The mount needs some list. The right list is known only when the container starts. */
 	params.is_remote = slot->is_list_remote = slot->remote != NULL;
 	params.slot = slot->id;
 	r = slot_files_write(node->agent->disk, &params, on_files, at, &at->files);
@@ -276,7 +279,7 @@ static int write_files(struct allocation *a, const struct plugin_ids *ids, struc
 	return 0;
 }
 
-/* The taker is settled. */
+/* Has the disk worker write the files, once the taker is decided or stays unknown. */
 static void ask_disk(struct allocation *a)
 {
 	const size_t n = a->request->n_containers;

@@ -21,7 +21,7 @@
 #include "node/node-internal.h"
 #include "simgpu/simgpu-proto.h"
 
-#define NAMED_MAX 4u /* missing devices that a sentence names */
+#define NAMED_MAX 4u /* missing devices that a message names */
 
 /* ---- devices that are missing ---- */
 
@@ -166,7 +166,7 @@ void faults_look(struct node *node)
 	_cleanup_buf_ struct buf missing = BUF_INIT(1024), driver = BUF_INIT(1024);
 	const uint32_t n = faults_n_missing(node);
 
-	/* An Event refers to the GPUNode, so that must be known. */
+	/* An Event refers to the GPUNode, so the daemon must know this object first. */
 	if (!kube_cache_find(node->gpunodes, NULL, node->options.name))
 		return;
 	if (n)

@@ -19,7 +19,7 @@
 
 struct slot_files {
 	struct worker_job job;
-	struct slot_files_params params; /* its texts are this object's */
+	struct slot_files_params params; /* this object owns its texts */
 	slot_files_fn *done;             /* NULL: forgotten */
 	void *data;
 	int result;

@@ -15,26 +15,29 @@ struct worker;
 
 /* The texts are copied. */
 struct slot_files_params {
-	const char *folder; /* the slot's */
+	const char *folder; /* the slot's folder */
 	bool is_remote;     /* as slot_preload_write() (node-slot.h) */
 	/* library: as library_note() (node-library.h); NULL: no record is written. */
 	const char *state_dir, *slot, *library;
 };
 
-/* Writes them. Blocks on the disk; any thread. 0, or -errno of the first that fails. */
+/*
+ * Writes the files. Blocks on the disk; any thread. Returns 0, or -errno of the first file that
+ * fails.
+ */
 int slot_files_make(const struct slot_files_params *params, struct error *err);
 
-/* result: as slot_files_make(). The loop's thread. */
+/* result: the value that slot_files_make() returned. Called in the loop's thread. */
 typedef void slot_files_fn(void *data, int result, const struct error *err);
 
 /*
- * Has the worker make them, in the order of the calls, and returns at once: 0 or -ENOMEM. `done` is
- * called later, once, unless slot_files_forget() comes before. The loop's thread.
+ * Has the worker write the files, in the order of the calls, and returns at once: 0 or -ENOMEM.
+ * `done` is called later, once, unless slot_files_forget() comes before. The loop's thread.
  */
 int slot_files_write(struct worker *disk, const struct slot_files_params *params,
 	slot_files_fn *done, void *data, struct slot_files **ret_files);
 
-/* The files are written all the same; `done` is not called. NULL is fine. */
+/* Cancels the call of `done`; the worker still writes the files. Accepts NULL. */
 void slot_files_forget(struct slot_files *files);
 
 #endif

@@ -80,8 +80,8 @@ static struct rand *its_rand(const struct held_identity *h)
 }
 
 /*
- * Calls the owner if its knowledge is old. Callers do this last, because the callback may release
- * the identity.
+ * Calls the owner's callback if the owner does not know the present state. Callers do this last,
+ * because the callback may release the identity.
  */
 static void identity_report(struct held_identity *h)
 {

@@ -32,7 +32,7 @@ struct held_identity;
 
 /*
  * Borrows client, and watches the ConfigMap with the authorities. space: divvy's own namespace.
- * -ENOMEM, -EINVAL.
+ * Returns 0, -ENOMEM or -EINVAL.
  */
 int identities_new(struct kube_client *client, const char *space, struct identities **ret_all,
 	struct error *err);
@@ -61,8 +61,8 @@ void identity_release(struct held_identity *held);
 /* The certificate that is valid now, borrowed until the loop continues. NULL: none (yet). */
 const struct identity *held_identity_get(const struct held_identity *held);
 /*
- * Why there is no certificate, or no newer one: a sentence, borrowed until the loop continues. "":
- * no problem.
+ * Returns the reason why there is no certificate, or no newer one, as a message. The text is
+ * borrowed until the loop continues. "": no problem.
  */
 const char *held_identity_why(const struct held_identity *held);
 const struct identity_name *held_identity_name(const struct held_identity *held);

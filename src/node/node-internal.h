@@ -28,7 +28,7 @@
 	"accept-nvidia-visible-devices-envvar-when-unprivileged = false in the node's " \
 	"/etc/nvidia-container-runtime/config.toml"
 
-/* Slots for pods of other nodes. The kubelet has no slot of such a name. */
+/* Begins the names of slots for pods of other nodes. The kubelet knows no slot with such a name. */
 #define NODE_SERVED_SLOT "remote-"
 
 struct start;      /* node-start.c */
@@ -50,7 +50,7 @@ struct slot_usage {
 	bool is_idle;
 };
 
-/* The number is also the device plugin's id and the CDI name. */
+/* A slot. Its number is also its id in the device plugin and its CDI name. */
 struct slot {
 	uint32_t number;
 	char id[16];
@@ -69,10 +69,10 @@ struct slot {
 	/* time of the kubelet's last Allocate for it; 0: none since the start */
 	uint64_t allocated_ns;
 	uint32_t n_writing;  /* allocations whose files are not on the disk yet */
-	bool is_list_remote; /* the loader's list that was ordered last: slot_preload_write() */
-	char taker_uid[64], taker[64]; /* the container that it was for then; "": not known */
-	uint64_t denied;               /* allocations refused to it, as was seen */
-	uint64_t over_ns;              /* when that was last told; 0: never */
+	bool is_list_remote; /* the newest loader's list is the remote one: slot_preload_write() */
+	char taker_uid[64], taker[64]; /* the container of that Allocate; "": not known */
+	uint64_t denied;               /* refused allocations of the tenant at the last look */
+	uint64_t over_ns;              /* time of the last Event about refusals; 0: never */
 	char note[NODE_NOTE];
 	struct slot_usage usage;
 	/* The last tenant. A device's loss may become known a moment after the tenant's end. */
@@ -84,7 +84,9 @@ struct slot {
 struct pool_device {
 	char placeholder[254]; /* pod that reserves the device for divvy; "": none */
 	uint64_t missed_ns;    /* the kubelet has not listed the pod since then; 0: it does */
-	/* The kubelet has listed the device's user, or none, since this daemon's start. */
+	/*
+	 * Since this daemon's start, the kubelet has listed which container has the device, if any.
+	 */
 	bool is_known;
 };
 
@@ -129,8 +131,8 @@ struct node {
 	uint64_t next_sweep_ns, next_look_ns;
 
 	uint64_t epoch;    /* the newest epoch seen */
-	uint64_t faulty;   /* one bit for each ill device, as last reported */
-	uint64_t lost;     /* one bit for each lost device, a subset of `ill` */
+	uint64_t faulty;   /* one bit for each faulty device, as last reported */
+	uint64_t lost;     /* one bit for each lost device, a subset of `faulty` */
 	char conflict[64]; /* resource of another device plugin for GPUs; "": none */
 	/* A cordon that names no device of this node, as last reported; "": none. */
 	char no_cordon[96];
@@ -198,12 +200,12 @@ struct node_assigned {
 	uint64_t epoch;
 };
 /*
- * Reads the assigned keys of a container. -ENOENT: there are none; -EINVAL: they are invalid; both
- * with a sentence. -ENOMEM.
+ * Reads the assigned keys of a container. Returns 0 or -ENOMEM; with a message, -ENOENT if there
+ * are none, or -EINVAL if they are invalid.
  */
 int node_assigned(const json_t *pod, const char *container, struct node_assigned *ret_assigned,
 	struct error *err);
-/* Reads the pod's group only; its name is "" if there is none. -EINVAL, -ENOMEM. */
+/* Reads the pod's group only; its name is "" if there is none. Returns 0, -EINVAL or -ENOMEM. */
 int node_assigned_group(const json_t *pod, struct assigned_group *ret_group, struct error *err);
 /* Reads the assigned keys of all containers, like assigned_parse(). */
 int node_assigned_all(const json_t *pod, struct assigned *ret_assigned, struct error *err);
@@ -221,8 +223,9 @@ bool node_has_prepared(const json_t *pod);
 json_t *node_checkpoint(const struct node *node);
 /*
  * A slot passes from an init container to a container that runs later. Of `names`, in the order in
- * which they run, returns the one that starts now; the result is borrowed from `names`. has_tenant:
- * the container that had the slot last. NULL: the pod's status does not show it yet.
+ * which the containers run, returns the name of the container that starts now. The result is
+ * borrowed from `names`. has_tenant: the container that had the slot last. NULL: the pod's status
+ * does not show it yet.
  */
 const char *node_find_starting(
 	const json_t *pod, const char *const *names, size_t n, const char *has_tenant);
@@ -243,7 +246,10 @@ int node_slots_new(struct node *node, struct error *err);
 struct slot *node_slot(struct node *node, const char *id);
 /* Number of slots that the kubelet is offered, including those that take no new container. */
 uint32_t node_slots_total(const struct node *node);
-/* Stops offering kept slots that no container of the kubelet's list has. */
+/*
+ * Whether there are kept slots; node_drop_kept() stops offering those that no container of the list
+ * has.
+ */
 bool node_has_kept_slots(const struct node *node);
 void node_drop_kept(struct node *node, const struct podres_list *list);
 struct tenant *node_tenant(struct node *node, const struct slot *slot);
@@ -261,7 +267,7 @@ int node_slot_folder(const struct node *node, const struct slot *slot, char *ret
 int node_slot_open(struct node *node, struct slot *slot, struct tenant *tenant, struct error *err);
 /* Ends the slot's tenant and closes its socket at once. */
 void node_slot_clear(struct node *node, struct slot *slot);
-/* Lets no new process in. The tenant ends when its last process has ended. */
+/* Lets no new process into the tenant, which ends when its last process has ended. */
 void node_slot_end(struct node *node, struct slot *slot);
 /* Updates the list of slots that the kubelet is offered. */
 void node_offer(struct node *node);
@@ -280,8 +286,8 @@ void node_saw_epoch(struct node *node, uint64_t epoch);
 /* ---- node-sweep.c ---- */
 
 /*
- * Has the disk worker forget the records of slots that nobody has, by that list of the kubelet's
- * and our own, and then remove the libraries that no slot has.
+ * Has the disk worker delete the records of slots that no container has, and then the libraries
+ * that no slot has. `list` is the kubelet's; this node's own slots count as well.
  */
 void node_sweep_libraries(struct node *node, const struct podres_list *list);
 void node_sweep_free(struct node *node);
@@ -312,8 +318,8 @@ struct node_taker {
 	char uid[64], container[ASSIGNED_NAME];
 };
 /*
- * Finds the container from the pods that the kubelet lists meanwhile. -EAGAIN with a sentence: not
- * known yet, or no longer.
+ * Finds the container from the pods that the kubelet lists meanwhile. -EAGAIN with a message: the
+ * container is not known yet, or no longer known.
  */
 int allocate_find_taker(const struct node *node, const struct podres_list *list,
 	struct node_taker *ret_taker, struct error *err);
@@ -324,8 +330,8 @@ void allocate_free_all(struct node *node);
 
 void start_pre_start(struct plugin_request *request);
 /*
- * Does the same for a container of another node, whose link has asked. serve_answer_all() answers
- * the link later.
+ * Starts the same check as start_pre_start() for a container of another node, whose link has asked.
+ * serve_answer_all() answers the link later.
  */
 int start_serve(
 	struct node *node, struct slot *slot, const struct tenant_pod *pod, struct error *err);
@@ -347,7 +353,7 @@ void unknown_free_all(struct node *node);
 
 /*
  * Whether enough pods of the group are bound for its containers to start. Returns 0 if so, or
- * without a group; -EAGAIN with a sentence if not yet.
+ * without a group; -EAGAIN with a message if not yet.
  */
 int gang_may_start(struct node *node, const char *namespace_name,
 	const struct assigned_group *group, struct error *err);
@@ -358,7 +364,7 @@ void gang_free_all(struct node *node);
 
 /*
  * The memory overcommit that the policies of a namespace (its object) allow, in permille. -EAGAIN
- * with a sentence: the policies are not known yet.
+ * with a message: the policies are not known yet.
  */
 int overcommit_of(
 	const struct node *node, const json_t *space, uint32_t *ret_overcommit, struct error *err);
@@ -396,7 +402,10 @@ void node_page_free(struct node *node);
 
 /* ---- node-status.c ---- */
 
-/* Something in the status may have changed: compares soon, and writes if so. */
+/*
+ * Call when something in the status may have changed. Soon compares the status, and writes it if it
+ * differs.
+ */
 void node_status_touch(struct node *node);
 
 /* ---- node-faults.c ---- */
@@ -441,7 +450,7 @@ void node_log(const struct node *node, const char *what, const struct tenant *te
 
 void watch_start(struct node *node);
 void watch_tick(struct node *node);
-/* Looks at what changes more slowly. */
+/* Reports faulty devices, unmanaged processes and an insecure runtime, which change more slowly. */
 void watch_look(struct node *node);
 /* The slot's tenant ends: reports its last refused allocations. */
 void watch_slot_ends(struct node *node, struct slot *slot);

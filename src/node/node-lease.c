@@ -26,7 +26,7 @@
 #define LEASE_GROUP "coordination.k8s.io/v1"
 
 /*
- * The Node, from the owner references of the GPUNode, because divvyd may not read nodes. NULL:
+ * Takes the Node from the owner references of the GPUNode, because divvyd may not read nodes. NULL:
  * unknown.
  */
 static json_t *node_lease_owners(const struct node *node)

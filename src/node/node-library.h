@@ -4,8 +4,8 @@
  * once and never changed, so an upgrade replaces no file that a running program has mapped. A
  * container keeps the folder that its slot had at the kubelet's Allocate, through all restarts of
  * the container and the machine. A file for each slot records the folder. A folder is removed when
- * no slot of a container names it. All functions block on the disk:
- * divvyd calls them at the start, and later from the disk worker alone.
+ * no slot of a container names it. All functions block on the disk, so divvyd calls them at its
+ * start, and later from the disk worker alone.
  */
 #ifndef NODE_NODE_LIBRARY_H
 #define NODE_NODE_LIBRARY_H

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The network devices over which the node reaches others: GPUNode.status.network. The free
- * bandwidth is what the assigned keys granted to no pod of this node and to no pod with its
- * devices. It is for people only: the scheduler, which assigns bandwidth, counts by itself.
+ * bandwidth is the part that the assigned keys granted neither to pods of this node nor to pods
+ * with its devices. The number is for people only: the scheduler, which assigns bandwidth, counts
+ * by itself.
  */
 #include <string.h>
 

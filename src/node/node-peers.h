@@ -13,7 +13,10 @@
 
 struct node;
 
-/* Call after the client exists. Does nothing if the options turn measuring off. -ENOMEM. */
+/*
+ * Call after the client exists. Does nothing if the options turn measuring off. Returns 0 or
+ * -ENOMEM.
+ */
 int node_peers_new(struct node *node, struct error *err);
 void node_peers_free(struct node *node);
 void node_peers_tick(struct node *node, uint64_t now);
@@ -22,8 +25,8 @@ void node_peers_tick(struct node *node, uint64_t now);
 json_t *node_peers_json(const struct node *node);
 
 /*
- * Another node asks to fill the network for a moment. 0: it may, until node_peers_transfer_ends().
- * -EBUSY or -EAGAIN with a sentence: not now.
+ * Whether another node may fill the network for a moment. 0: it may, until
+ * node_peers_transfer_ends(). -EBUSY or -EAGAIN with a message: not now.
  */
 int node_peers_transfer_begins(struct node *node, struct error *err);
 void node_peers_transfer_ends(struct node *node);

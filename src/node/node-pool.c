@@ -15,7 +15,7 @@
 
 #define POOL_LOOK_NS NSEC_PER_SEC
 #define POOL_SOON_NS (50 * NSEC_PER_MSEC)
-/* Afterwards the pod waits for more than the kubelet. */
+/* A placeholder that waits longer than this waits for more than the kubelet. */
 #define POOL_SOON_FOR_NS (30 * NSEC_PER_SEC)
 /* A kubelet that has just started may list nothing yet. */
 #define POOL_MISSED_NS (10 * NSEC_PER_SEC)
@@ -225,7 +225,7 @@ static void node_pool_note_device(
 			return;
 	}
 	p->is_known = true;
-	/* Tenants of before this start may have lost the device meanwhile. */
+	/* Tenants from before this start may have lost the device meanwhile. */
 	if (p->placeholder[0] || (!is_ours && has_tenants(node, d)))
 		node_pool_lose_device(node, d);
 	if (is_ours &&

@@ -3,8 +3,8 @@
  * A container with devices on another node has a socket in its slot's folder, where a link listens
  * (src/link/node-link-reach.c). The link shows this container's certificate to the device node;
  * neither certificate nor key is ever in the container. The device node decides about the grant.
- * This node only needs to know its address, which its GPUNode has; divvyd watches that object while
- * the slot is in use.
+ * This node only needs the device node's address, which that node's GPUNode has. divvyd watches
+ * that object while the slot is in use.
  */
 #include "node/node-remote.h"
 
@@ -52,7 +52,8 @@ struct remote {
 	struct address at;          /* from that object; host "": it does not serve */
 	struct held_identity *held;
 
-	struct slot_files *files; /* while they are written; no container comes before that */
+	/* set while the slot's files are written; the container starts after that */
+	struct slot_files *files;
 	int listen_fd;
 	char path[sizeof(((struct sockaddr_un *)0)->sun_path)];
 	struct helper *helper;
@@ -103,7 +104,7 @@ static void remote_on_packet(void *data, const void *packet, size_t n)
 		return;
 	}
 	fail(&remote->why, reply->status < 0 ? -reply->status : EIO, "%s", reply->text);
-	/* Programs may connect, and each gets the reason. */
+	/* The container may run already: its programs may connect, and each gets the reason. */
 	if (remote->was_ready) {
 		remote->state = REMOTE_READY;
 		log_warn("slot %s: %s", remote->slot->id, remote->why.msg);
@@ -312,7 +313,7 @@ static void on_files(void *data, int result, const struct error *err)
 	}
 }
 
-/* Then it listens. */
+/* Orders the slot's files. When they are written, the socket listens. */
 static int order_files(struct remote *remote, struct error *err)
 {
 	char folder[PATH_MAX];

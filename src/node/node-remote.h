@@ -16,7 +16,7 @@ struct remote;
 
 /*
  * Connects the slot's container with its devices on node `server`. 0: the container may start.
- * -EAGAIN with a sentence: ask again soon. Other errors refuse the container.
+ * -EAGAIN with a message: ask again soon. Other errors refuse the container.
  */
 int remote_open(struct node *node, struct slot *slot, const struct tenant_pod *pod,
 	const char *server, struct error *err);

@@ -33,7 +33,7 @@
 #define SERVED_IDLE_NS (30 * NSEC_PER_SEC)
 #define AGAIN_NS NSEC_PER_SEC
 #define BACKLOG 256
-/* User ids that no system assigns to users; this is the one of slot 0's worker. */
+/* User ids that no system assigns to users. Slot 0's worker has this one. */
 #define USER_FIRST 0x7ff00000u
 
 /* A pod of another node that has or requests devices of this node. */
@@ -52,7 +52,7 @@ struct serving {
 	int fd;
 	struct loop_io io;
 	bool is_dead, has_asked;
-	bool is_transfer; /* no tenant's: another node fills the network */
+	bool is_transfer; /* has no tenant: another node fills the network */
 	uint32_t tenant;  /* id; 0: waits for the answer */
 	struct serve_ask ask;
 	struct serve_numbers numbers, before; /* present values, and those of a second ago */
@@ -647,7 +647,7 @@ int serve_address_parse(const char *text, struct address *ret_address, struct er
 	return 0;
 }
 
-/* Only root may connect, because the daemon believes which container the caller names. */
+/* Only root may connect, because the daemon does not check which container the caller names. */
 static int listen_daemon(struct serve *serve, struct error *err)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -676,7 +676,7 @@ static int listen_daemon(struct serve *serve, struct error *err)
 	return r < 0 ? fail_errno(err, -r, "listen on %s", serve->path) : 0;
 }
 
-/* Watches the pods of before a restart, whose slots exist already. */
+/* Watches the pods from before a restart, whose slots exist already. */
 static void watch_again(struct node *node)
 {
 	for (uint32_t i = node->n_offered; i < node->n_slots; i++) {

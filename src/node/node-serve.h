@@ -20,7 +20,7 @@ struct tenant;
 struct tenant_pod;
 
 /*
- * Starts to listen if the options say so. The network gets answers once this node has an identity.
+ * Starts to listen if the options say so. Other nodes get answers once this node has an identity.
  */
 int serve_new(struct node *node, struct error *err);
 void serve_free(struct node *node);
@@ -28,7 +28,7 @@ void serve_tick(struct node *node, uint64_t now);
 
 /*
  * Parses "ADDRESS:PORT", with or without brackets around an IPv6 address. The address must be one
- * that other nodes can reach: without scope, and not the wildcard. -EINVAL with a sentence.
+ * that other nodes can reach: without scope, and not the wildcard. -EINVAL with a message.
  */
 int serve_address_parse(const char *text, struct address *ret_address, struct error *err);
 
@@ -59,7 +59,10 @@ uint32_t serve_user(const struct node *node, uint32_t slot);
 
 /* The API server's object of a served pod; NULL: absent or not known. */
 const json_t *serve_pod(const struct node *node, const char *uid);
-/* -EAGAIN: not known yet; -EACCES: no pod of that name and UID. */
+/*
+ * Finds the pod's object. Returns 0; -EAGAIN: it is not known yet; -EACCES: no pod has that name
+ * and UID.
+ */
 int serve_find_pod(struct node *node, const struct tenant_pod *pod,
 	const struct kube_entry **ret_entry, struct error *err);
 

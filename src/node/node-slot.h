@@ -34,9 +34,10 @@ struct slot_plan {
 	const char *library; /* folder that library_install() (node-library.h) made */
 	const char *sim;     /* folder of the simulated machine; NULL: real devices */
 	/*
-	 * How real devices get in. With CDI, the slot's CDI name stands for the granted devices
-	 * when the container starts. With NVIDIA's variables (is_by_environment), only "all" is
-	 * possible, because the slot's container is not known yet.
+	 * This says how the container gets real devices. With CDI, the slot's CDI name stands for
+	 * the granted devices when the container starts. With NVIDIA's variables
+	 * (is_by_environment), only "all" is possible, because the slot's container is not known
+	 * yet.
 	 */
 	uint32_t number;
 	bool is_by_environment;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Slots: which pod has which slot, and which slots the kubelet is offered. They are followed by as
- * many slots for pods of other nodes, which the kubelet does not know. Free slots of devices that
- * admit no new tenants are not offered; slots in use stay. A node of the pool offers them even
- * while divvy has no device there, because the kubelet spreads changes slowly and a newly taken
- * device would wait for that. A slot is no device: whether a container may start is decided at its
+ * Slots: which pod has which slot, and which slots the kubelet is offered. As many slots again
+ * follow for pods of other nodes; the kubelet does not know these. Free slots of devices that admit
+ * no new tenants are not offered; slots in use stay. A node of the pool offers all slots even while
+ * divvy has no device there. Otherwise a newly taken device would wait for the kubelet, which
+ * spreads changes slowly. A slot is no device: whether a container may start is decided at its
  * start.
  *
  * A card may be missing after a restart of the machine. Slots beyond the remaining devices may then
@@ -277,7 +277,7 @@ void node_drop_kept(struct node *node, const struct podres_list *list)
 	held = calloc(1, sizeof(*held));
 	if (!held)
 		return;
-	/* The kubelet's list omits some entries of its checkpoint, and the other way round. */
+	/* The kubelet's list and its checkpoint each omit some entries of the other. */
 	note_checkpoint(node, held);
 	for (uint32_t i = node->n_regular; i < node->n_offered; i++) {
 		struct slot *slot = &node->slots[i];

@@ -40,16 +40,20 @@ struct start {
 	uint64_t until_ns;
 	struct tenant_pod pod; /* "": not known yet */
 	/*
-	 * The containers that have the slot, as the kubelet says. Init containers pass theirs on.
+	 * The containers that have the slot, as the kubelet says. Init containers pass their slot
+	 * on.
 	 */
 	char name[ASSIGNED_CONTAINERS_MAX][sizeof(((struct tenant_pod *)0)->container)];
 	size_t n_names;
 	bool has_begun; /* something of its pod has run here */
-	/* The slot's files: while they are written; whether they were, and with what result. */
+	/*
+	 * The slot's files. files: set while they are written; has_files: they were written, with
+	 * the result files_err.
+	 */
 	struct slot_files *files;
 	bool has_files;
 	struct error files_err;
-	json_t *space; /* its namespace, at which the webhook looks; NULL: not known yet */
+	json_t *space; /* its namespace object, which the webhook reads; NULL: not known yet */
 };
 
 /* ---- the end of a start ---- */
@@ -157,7 +161,10 @@ static int order_files(struct start *s, struct error *err)
 	return r < 0 ? fail(err, -r, "no memory") : 0;
 }
 
-/* Those of a container whose devices are here. -EAGAIN: they are being written. */
+/*
+ * Makes sure that the files of a container with devices of this node are written. -EAGAIN: they are
+ * being written.
+ */
 static int need_files(struct start *s, struct error *err)
 {
 	int r = 0;
@@ -234,7 +241,7 @@ static int find_places(struct node *node, const struct slot *slot, const struct 
 	return 0;
 }
 
-/* Once something of a pod runs here, its other containers belong here too. */
+/* Whether something of the pod runs here; then the pod's other containers belong here too. */
 static bool has_started(struct node *node, const struct tenant_pod *pod)
 {
 	for (uint32_t i = 0; i < node->n_slots; i++) {

@@ -18,7 +18,7 @@
 #define STATUS_AGAIN_NS (1 * NSEC_PER_SEC)
 #define STATUS_REST 4u /* factor of the last patch's duration, up to STATUS_AGAIN_NS */
 
-/* Links that are closer than the same NUMA node. */
+/* Lists the devices whose link to device `of` is as close as one NUMA node, or closer. */
 static json_t *links_json(const struct device_set *set, uint32_t of)
 {
 	static const char *const kind[NVML_LINK_NONE] = {[NVML_LINK_NVLINK] = "nvlink",
@@ -43,9 +43,9 @@ static const char *node_status_device_health(const struct device *d)
 }
 
 /*
- * The placeholder of the device. Until the kubelet has answered, it is the one that the status had
- * before this start. Without one the device would count as the other plugin's, and the controller
- * would delete its pods.
+ * Returns the device's placeholder. Until the kubelet has answered, this is the placeholder that
+ * the status had before this start. Without it the device would count as the other plugin's, and
+ * the controller would delete its pods.
  */
 static const char *placeholder_of(const struct node *node, const struct device *d)
 {
@@ -343,7 +343,7 @@ static json_t *status_json(struct node *node)
 
 /* ---- writing ---- */
 
-/* Ignores fields that this daemon does not write. */
+/* Whether `theirs` agrees with `ours`, except for fields that this daemon does not write. */
 static bool is_as(const json_t *theirs, const json_t *ours)
 {
 	const char *key;

@@ -35,13 +35,16 @@ static bool is_in_use(void *data, const char *slot)
 	const struct sweep_job *job = data;
 	char line[64];
 
-	/* A name that is no slot's, longer than that, is nobody's. */
+	/* A name that does not fit is no slot's, so no container has it. */
 	if (snprintf(line, sizeof(line), "\n%s\n", slot) >= (int)sizeof(line))
 		return false;
 	return strstr(buf_text(&job->in_use), line) != NULL;
 }
 
-/* Slots that were allocated before such notes were taken may have any library. */
+/*
+ * Whether each slot has a record. Slots that were allocated before divvyd kept records may have any
+ * library.
+ */
 static bool is_each_noted(const struct sweep_job *job)
 {
 	struct str rest = buf_str(&job->listed), line;
@@ -85,7 +88,7 @@ static void sweep_done(struct worker_job *arg)
 	sweep_job_free(job);
 }
 
-/* Also one that is being allocated: the list may be older than that. */
+/* Collects the slots in use, and those that are being allocated, because the list may be older. */
 static void find_in_use(
 	const struct node *node, const struct podres_list *list, struct sweep_job *job)
 {
@@ -124,7 +127,7 @@ void node_sweep_libraries(struct node *node, const struct podres_list *list)
 	job->state_dir = str_dup(str_from(node->options.state_dir));
 	job->library = str_dup(str_from(node->library));
 	find_in_use(node, list, job);
-	/* An incomplete list would remove what is in use. */
+	/* With an incomplete list, the job would remove libraries in use. */
 	if (!job->state_dir || !job->library || buf_error(&job->in_use) < 0 ||
 		buf_error(&job->listed) < 0) {
 		sweep_job_free(job);

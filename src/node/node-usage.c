@@ -56,7 +56,7 @@ static uint64_t node_usage_share_time(const struct tenant *t, uint64_t ns)
 	return ns / SPEC_SHARE_ONE * t->spec.request * t->n;
 }
 
-/* Begins with a tenant that this slot has not had before. */
+/* Begins the usage of a tenant that this slot has not had before. */
 static void node_usage_begin_tenant(struct node *node, struct slot *slot, const struct tenant *t)
 {
 	struct slot_usage *u = &slot->usage;
@@ -160,7 +160,7 @@ void node_usage_tick(struct node *node, uint64_t now)
 {
 	const uint64_t passed_ns = clock_since_ns(now, node->accounted_ns);
 	const bool is_reported = now >= node->report_accounts_ns;
-	/* On a disk that hangs, jobs would pile up. */
+	/* There is one job at a time, because jobs would pile up on a disk that hangs. */
 	const bool is_saving = node->save_job;
 
 	node->accounted_ns = now;

@@ -24,7 +24,7 @@ static void watch_report_over(struct node *node, const struct slot *slot, const 
 {
 	const struct tenant_device *td = &t->devices[0];
 
-	/* The tenant-device with the least room left is the one that was refused. */
+	/* The refused allocation was on the tenant-device with the least memory left. */
 	for (uint32_t i = 1; i < t->n; i++)
 		if (t->devices[i].quota_bytes -
 				MIN(memory_used(&t->devices[i]), t->devices[i].quota_bytes) <
@@ -132,7 +132,7 @@ static void look_at_devices(struct node *node)
 		memory_refresh(node->agent);
 }
 
-/* ---- strangers ---- */
+/* ---- unmanaged processes ---- */
 
 static void watch_report_unmanaged(struct node *node)
 {

@@ -195,7 +195,10 @@ static void look_for_others(struct node *node)
 	const char *resource;
 	json_t *ids;
 
-	/* It is not known before whether the node belongs to the pool. */
+	/*
+	 * Before it has read the GPUNode, divvyd does not know whether the node belongs to the
+	 * pool.
+	 */
 	if (!kube_cache_is_synced(node->gpunodes))
 		return;
 	if (!node->pool.is_on && !(json = node_checkpoint(node)))
@@ -292,7 +295,7 @@ static void node_on_gpunodes_synced(void *data)
 
 /* ---- watching ---- */
 
-/* Watches the objects of that path whose field is the node's name. */
+/* Watches the objects at `path` whose `field` has the node's name. */
 static int node_watch_objects(struct node *node, const char *path, const char *field,
 	const struct kube_cache_handler *handler, struct kube_cache **ret, struct error *err)
 {
@@ -379,8 +382,8 @@ static int start_plugin(struct node *node, struct error *err)
 }
 
 /*
- * Pid of the process that listens on the kubelet's socket, in this pid namespace. 0: it is in
- * another namespace. -errno.
+ * Returns the pid of the process that listens on the kubelet's socket, in this pid namespace. 0:
+ * that process is in another namespace. -errno on errors.
  */
 static pid_t kubelet_pid(const struct node *node)
 {
@@ -538,8 +541,8 @@ static int connect_api(struct node *node, struct error *err)
 }
 
 /*
- * Only its user can open a simulated machine's socket. A cluster's tenants have any user id, so the
- * socket is opened for them.
+ * By default only one user can open the socket of a simulated machine. Tenants of a cluster may
+ * have any user id, so this function lets all users open the socket.
  */
 static int open_simulation(const struct device_set *set, struct error *err)
 {

@@ -26,7 +26,7 @@ struct node_options {
 	const char *cdi_dir;
 	const char *dev_dir; /* path of the host's /dev */
 	const char *sys_dir; /* path of the host's /sys */
-	/* Real devices come by NVIDIA's variables, since no runtime knows CDI. */
+	/* Containers get real devices through NVIDIA's variables, since no runtime knows CDI. */
 	bool is_by_environment;
 	const char *cgroup_root; /* NULL: derived from the daemon's own pod */
 	const char *grant_log;   /* file for the grant log; NULL: none */

@@ -65,7 +65,7 @@ struct peers {
 /* own: this node's name; max: number of peers, up to PEERS_MAX; 0: no measurements. */
 void peers_init(struct peers *peers, const char *own, uint32_t max, struct rand *rand);
 
-/* A new round should begin. */
+/* Whether a new round should begin. */
 bool peers_is_due(const struct peers *peers, uint64_t now_ns);
 /* Offers a node that serves devices. Ignores this node and invalid names. */
 void peers_offer(struct peers *peers, const char *name, const struct address *at);
