@@ -142,8 +142,8 @@ EXPORT CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev)
 }
 
 /*
- * A reset of a context that is still held leaves it inactive until its next use, under the same
- * handle.
+ * If the program still holds the context, a reset only makes it inactive. Its next use makes it
+ * active again, under the same handle.
  */
 EXPORT CUresult cuDevicePrimaryCtxReset(CUdevice dev)
 {

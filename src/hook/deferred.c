@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Memory that is freed in stream order. The device keeps it until the stream reaches the free, so
- * it stays charged until then; an event behind each free shows that. Pools give memory back in
- * their own time. When a charge does not fit, both are made to give back what they can: first
- * completed frees, then by waiting, as the driver does before it reports out of memory. Lock order:
- * see hook.h.
+ * it stays charged until then. An event behind each free shows when that happens. Pools give memory
+ * back in their own time. When a charge does not fit, this code gets memory back from both. It
+ * first takes memory of completed frees, and then waits, as the driver does before it reports out
+ * of memory. Lock order: see hook.h.
  */
 #include "hook/hook.h"
 #include "hook/hook-memory.h"

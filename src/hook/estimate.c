@@ -10,7 +10,8 @@
 #define LEAD_NS (300 * NSEC_PER_USEC)       /* the next long kernel may pass this early */
 #define WINDOW_QUIET_NS (2 * NSEC_PER_MSEC) /* a wider window means that the host delays programs */
 #define NAP_NS (500 * NSEC_PER_USEC)        /* longest sleep: the gate is checked in between */
-#define NAP_SHORT_NS (30 * NSEC_PER_USEC)   /* sleep when any completion may be the last but one */
+/* sleep while the next completion may leave one segment */
+#define NAP_SHORT_NS (30 * NSEC_PER_USEC)
 /* Looks at most this far apart see the time of an end exactly. */
 #define TIGHT_NS (200 * NSEC_PER_USEC)
 #define SUBS_ONE 256u                /* sum_subs counts 1/256 submissions */
@@ -29,7 +30,7 @@ void estimate_look(struct estimate *e, uint64_t now)
 
 _Static_assert(KIND_WAYS << (64 - KIND_SHIFT) == ESTIMATE_KINDS, "one place for each");
 
-/* Index of the key's set: it may be in any of the next KIND_WAYS places. */
+/* First index of the key's set: the key may be in any of the KIND_WAYS places from there. */
 static uint64_t kind_at(uint64_t key)
 {
 	return (key * UINT64_C(0x9e3779b97f4a7c15) >> KIND_SHIFT) * KIND_WAYS;
@@ -154,7 +155,7 @@ void estimate_ended(struct estimate *e, const struct estimate_end *end, uint64_t
 			e, end->key, clock_since_ns(e->done_ns - begun, end->others_ns), is_exact);
 }
 
-/* The first segment's time may differ this much from the prediction. */
+/* The longest time that a segment may take: its prediction plus the usual error. */
 static uint64_t estimate_pessimistic_time(const struct estimate *e, uint32_t every)
 {
 	return e->sub_ns * every + e->rough_ns;
@@ -184,8 +185,8 @@ void estimate_queue(const struct estimate *e, struct estimate_queue *queue, uint
 }
 
 /*
- * If ends are unknown (within half a window), one segment beside the running one is allowed,
- * however long.
+ * Whether the ends of work are known less exactly than half a window. Then one segment may wait
+ * behind the running one, however long it is.
  */
 static bool is_erratic(
 	const struct estimate *e, const struct estimate_queue *queue, uint64_t window)
@@ -198,7 +199,7 @@ bool estimate_is_full(const struct estimate *e, const struct estimate_queue *que
 	return queue->ns > window || (is_erratic(e, queue, window) && queue->segments > 1);
 }
 
-/* With no more than this in flight, the next submission may pass however long it is. */
+/* With at most this much work in flight, the next submission may pass, however long it is. */
 static uint64_t ahead_ns(uint64_t window)
 {
 	return MAX(MIN(window / 8, LEAD_NS), clock_since_ns(window, WINDOW_QUIET_NS) / 2);

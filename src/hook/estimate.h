@@ -28,15 +28,16 @@ struct estimate_kind {
 };
 
 struct estimate {
-	uint64_t sub_ns;     /* mean time of one submission; 0: unknown */
-	uint64_t spread_ns;  /* mean error of the prediction of a segment's time */
-	uint64_t rough_ns;   /* the same if all submissions were equally long */
+	uint64_t sub_ns;    /* mean time of one submission; 0: unknown */
+	uint64_t spread_ns; /* mean error of the prediction of a segment's time */
+	/* the mean error of a prediction that takes all submissions for equally long */
+	uint64_t rough_ns;
 	uint64_t longest_ns; /* longest submission, decaying */
 	uint64_t done_ns;    /* estimated end of the last segment */
 	uint64_t looked_ns;  /* time of the last look */
 	/* sub_ns = sum_ns / sum_subs; sum_subs counts 1/256 submissions. */
 	uint64_t sum_ns, sum_subs;
-	bool is_guess; /* sub_ns is only an upper bound: no look saw an end in time */
+	bool is_guess; /* sub_ns is only an upper bound, because no look was close to an end */
 	struct estimate_kind kind[ESTIMATE_KINDS];
 };
 
@@ -57,7 +58,7 @@ uint64_t estimate_kind(const struct estimate *e, uint64_t key);
 /* Time of `subs` submissions. key: kind of a single submission, else 0. Returns 0 if unknown. */
 uint64_t estimate_time(const struct estimate *e, uint64_t key, uint32_t subs);
 
-/* Other tenants had the device until `at`: the work in flight did not run before. */
+/* Other tenants had the device until `at`: the work in flight did not run before `at`. */
 void estimate_began(struct estimate *e, uint64_t at);
 
 /* Notes a look that found nothing new. */

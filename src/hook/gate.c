@@ -58,7 +58,7 @@ static void gate_yield_device(struct hook *h, struct device *d)
 }
 
 /*
- * Notes the time since a synchronisation returned, in which the program computed. It decides
+ * Notes the time since a synchronisation returned, in which the program computed. That time decides
  * whether the program should keep the token meanwhile.
  */
 static void note_gap(struct thread *t, struct device *d)

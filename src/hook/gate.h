@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The path of a submission. GATED(...) makes an exported function from a line of cuda.def. Its fast
- * path adds two loads, two stores and a counter to the driver's function, and jumps to the slow
- * paths. Each part has the same parameters as the function and ends in a jump to the next part, so
- * no part saves registers for them. Other values pass between the parts in the thread's TLS.
+ * path adds two loads, two stores and a counter to the driver's function, and jumps to a slow path
+ * where needed. Each part has the same parameters as the function and ends in a jump to the next
+ * part, so no part saves registers for them. Other values pass between the parts in the thread's
+ * TLS.
  *
  * in_launch and the gate form Dekker's algorithm. The thread stores in_launch and then loads the
  * gate, with only a compiler barrier between them. The daemon stores the gate, makes each CPU that
@@ -109,8 +110,9 @@ static inline __attribute__((always_inline)) bool gate_done(struct thread *t)
 
 /*
  * The same check for functions with arguments on the stack, which the compiler would move into
- * registers and back. Three registers are free. The stream is at 24(%rsp), as the 9th parameter is.
- * Numbers are offsets in struct thread, stream, device and stream_map (gated.c asserts them).
+ * registers and back. Three registers are free. The stream is the 9th parameter, so it is at
+ * 24(%rsp). Numbers are offsets in struct thread, stream, device and stream_map (gated.c asserts
+ * them).
  */
 #if defined(__x86_64__)
 /* clang-format off */

@@ -5,7 +5,7 @@
 
 #define DIM3(x, y, z) ((uint64_t)(x) << 42 ^ (uint64_t)(y) << 21 ^ (z))
 
-/* Never 0. */
+/* Makes the key of a launch from its function and shape. Never 0. */
 static uint64_t gated_launch_key(uintptr_t what, uint64_t grid, uint64_t block)
 {
 	uint64_t key = what;

@@ -28,7 +28,7 @@ uint64_t memory_pages(uint64_t bytes);
  * without any lock of this library.
  */
 int memory_charge(struct device *d, uint64_t pages);
-/* Like memory_charge(), from the memory that is free now: never blocks, and frees nothing. */
+/* Like memory_charge(), but takes only memory that is free now: never blocks, and frees nothing. */
 int memory_charge_once(struct device *d, uint64_t pages);
 /* CUDA_ERROR_OUT_OF_MEMORY, or CUDA_ERROR_DEVICE_UNAVAILABLE if the tenant has been removed. */
 CUresult memory_refusal(void);
@@ -37,7 +37,10 @@ void memory_charge_anyway(struct device *d, uint64_t pages);
 void memory_uncharge(struct device *d, uint64_t pages);
 /* Removes a charge because the daemon itself charges this memory from now on. */
 void memory_hand_over(struct device *d, uint64_t pages);
-/* Changes a charge from `from` pages to `to`. -errno of memory_charge(): unchanged. */
+/*
+ * Changes a charge from `from` pages to `to`. After an error of memory_charge(), which it returns,
+ * the charge is unchanged.
+ */
 int memory_recharge(struct device *d, uint64_t from, uint64_t to);
 
 /*
@@ -77,7 +80,8 @@ enum memory_flags {
 	MEMORY_POOL_DESTROYED = 1u << 1, /* pool: exists until its last pointer is freed */
 	MEMORY_LAUNCHED = 1u << 2,       /* graph: its memory is charged */
 	MEMORY_LOCAL = 1u << 3,          /* share: charged to this process, not by the daemon */
-	MEMORY_UNSIZED = 1u << 4,        /* handle: imported, with the size of its mappings only */
+	/* handle: imported; only the sizes of its mappings are known */
+	MEMORY_UNSIZED = 1u << 4,
 };
 
 struct memory_record {
@@ -127,7 +131,7 @@ struct memory_alloc {
 	uint64_t pages;
 };
 
-/* Charges `bytes` to the current context's device. -ENOMEM. */
+/* Charges `bytes` to the current context's device. Returns 0 or -ENOMEM. */
 int memory_alloc_begin(struct memory_alloc *a, uint64_t bytes);
 /*
  * Ends an allocation after the driver's answer r, and records the address on success. Returns the

@@ -40,7 +40,10 @@ static const struct link_table *link_find(void)
 	slash = strrchr(own.path, '/');
 	if (!slash)
 		return NULL;
-	/* mounted under the driver's names, or beside each other under divvy's names */
+	/*
+	 * both libraries are mounted under the driver's names, or lie in one folder under divvy's
+	 * names
+	 */
 	n = snprintf(path, sizeof path, "%.*s/%s", (int)(slash - own.path), own.path,
 		strncmp(slash, "/libnvidia-ml", 13) ? "libdivvy-cuda.so" : "libcuda.so.1");
 	if (n < 0 || (size_t)n >= sizeof path)

@@ -390,7 +390,7 @@ static bool is_older(const union packet *p, uint16_t abi)
 		p->head.abi >= msg_oldest();
 }
 
-/* Registers in that wire version. -EPROTONOSUPPORT: the daemon accepts *ret_abi. */
+/* Registers in wire version `abi`. -EPROTONOSUPPORT: the daemon accepts *ret_abi. */
 static int talk_in(
 	struct hook *h, bool again, uint16_t abi, char reason[static MSG_TEXT], uint16_t *ret_abi)
 {
@@ -484,7 +484,7 @@ static enum hook_mode open_first(struct hook *h)
 	if (r == -EACCES && reason[0])
 		hook_complain_no_gpu("%s", reason);
 	else if (h->policy_closed && (r == -EMFILE || r == -EMSGSIZE))
-		/* the daemon's packets fit; there was no room for their descriptors */
+		/* the daemon's packet arrived, but this process had no room for its descriptors */
 		hook_complain_no_gpu(
 			"too few file descriptors are free for those of divvyd; raise the "
 			"limit (ulimit -n) by 64");
@@ -763,7 +763,7 @@ static bool session_lose_daemon(struct hook *h)
 	}
 	atomic_store(&h->orphan, false);
 	share_again(h);
-	/* threads that wait at a gate told only the old daemon */
+	/* threads that wait at a gate have told only the old daemon */
 	for (uint32_t i = 0; i < h->devices; i++) {
 		if (atomic_load(&h->device[i].up->want))
 			session_note(h, MSG_WANT, &h->device[i]);

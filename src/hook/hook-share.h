@@ -41,11 +41,11 @@ uint64_t share_id_of(const void *handle);
  * until the last copy of the descriptor is closed.
  */
 void share_export(struct device *d, uint64_t id, uint64_t pages, int fd);
-/* Reads what share_export() wrote to a descriptor; false: nothing. */
+/* Reads number and size that share_export() wrote to a descriptor. False: there are none. */
 bool share_read(int fd, uint64_t *ret_id, uint64_t *ret_pages);
 /* Releases memory that only closed descriptors held. Returns whether there was any. */
 bool share_settle(void);
-/* The same for the helper thread, which must not wait for an answer. */
+/* Does the work of share_settle() for the helper thread, which must not wait for an answer. */
 void share_look(struct hook *h);
 
 /* Pages of the device that this process holds as shared memory. */

@@ -12,7 +12,7 @@
 #include "hook/hook.h"
 #include "wire/diagnostic.h"
 
-/* linux/mman.h has it since 4.14; older headers lack it. */
+/* linux/mman.h has this constant since Linux 4.14; older headers lack it. */
 #ifndef MADV_WIPEONFORK
 #define MADV_WIPEONFORK 18
 #endif
@@ -84,7 +84,7 @@ __attribute__((format(printf, 2, 0))) static void hook_print_message(
 	n = at + strlen(line + at);
 	line[n] = '\n';
 	if (write(STDERR_FILENO, line, n + 1) < 0)
-		errno = saved; /* nobody reads it, and there is nothing else to do */
+		errno = saved; /* nobody reads stderr, and there is nothing else to do */
 	line[n] = '\0';
 	if (listener)
 		listener(line + at, kind);

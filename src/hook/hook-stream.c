@@ -19,7 +19,7 @@
 
 #define MAP_FIRST 1024u
 
-/* Memory for a map and its two entries; all zero, it finds nothing. */
+/* Memory for a map and its two entries. While it is all zero, searches find nothing. */
 static _Alignas(struct stream_map) char map_empty[sizeof(struct stream_map) +
 	2 * sizeof(struct stream_map_entry)];
 
@@ -68,8 +68,8 @@ static void record_set(struct stream *s, uintptr_t handle, struct context *c, bo
 	s->nonblocking = nonblocking;
 	s->alive = true;
 	/*
-	 * A thread that sees the device sees the rest: pairs with the data dependency of the fast
-	 * path.
+	 * A thread that sees `device` also sees the stores before it. This store pairs with the
+	 * data dependency of the fast path.
 	 */
 	atomic_store_explicit(&s->device, c->device, memory_order_release);
 }

@@ -33,7 +33,7 @@
 
 #define HOOK_CONTEXTS 256u
 #define HOOK_SEGMENTS 64u /* markers in flight that are watched for timing */
-#define HOOK_ASKS 64u     /* open questions to the daemon */
+#define HOOK_ASKS 64u     /* questions to the daemon without an answer yet */
 
 /* Handles that name a default stream of the current context. */
 #define STREAM_LEGACY ((uintptr_t)1)
@@ -50,7 +50,7 @@ struct dirt;
 struct stream {
 	_Alignas(64) _Atomic uintptr_t
 		handle; /* the program's handle; 0: the legacy default stream */
-	/* The fast path requires that it equals the thread's device. */
+	/* The fast path requires that this device equals the thread's device. */
 	struct device *_Atomic device;
 	_Atomic uint32_t dirty; /* submissions that no marker covers; see marker.c */
 	uint32_t slot;          /* index in up.done; 0: none yet, or the shared one */
@@ -123,7 +123,7 @@ struct device {
 	uint32_t used_grant;       /* down.grant of the last submission with a marker */
 	uint32_t yielded_grant;    /* down.grant of the last MSG_YIELD */
 
-	/* For each thread that uses another device now: its countdown here. */
+	/* Keeps each thread's countdown for this device while the thread uses another device. */
 	uint32_t countdown[PAGE_LINES];
 
 	/* memory of graphs, under graph_lock */
@@ -150,8 +150,8 @@ struct ask {                    /* a question to the daemon */
 };
 
 /*
- * Maps a handle to its record, with open addressing. Read without a lock. A fork wipes the map to
- * one that is empty.
+ * Maps a handle to its record, with open addressing. Threads read it without a lock. A fork wipes
+ * the map, so that it is empty.
  */
 struct stream_map {
 	uint64_t mask;
@@ -197,7 +197,7 @@ struct hook {
 	bool quiet;                       /* the message on stderr has been written */
 	_Atomic bool helper;              /* the helper thread runs */
 	_Atomic bool orphan;              /* the connection to the daemon is lost */
-	_Atomic uint64_t orphan_since_ns; /* since then */
+	_Atomic uint64_t orphan_since_ns; /* time when the connection was lost */
 	_Atomic int socket;
 	uint64_t socket_inode;
 	_Atomic uint16_t abi; /* wire version that library and daemon both speak */
@@ -271,9 +271,9 @@ void *hook_map(size_t n);
 
 /* Writes one line, "divvy: ...", to stderr, for the program's user; see also wire/diagnostic.h. */
 void hook_complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* The same with the prefix "no GPU for this program: ". */
+/* Like hook_complain(), with the prefix "no GPU for this program: ". */
 void hook_complain_no_gpu(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* The same when this process has lost its GPU for good. */
+/* Like hook_complain(), when this process has lost its GPU for good. */
 void hook_complain_at_end(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* ---- entry.c: the slot of each export ---- */
@@ -305,8 +305,8 @@ void hook_complain_at_end(const char *format, ...) __attribute__((format(printf,
 #define HOOK_PER_THREAD_PTSZ true
 
 /*
- * The handle that `stream` means, in a function whose default stream is, or is not, the thread's
- * own.
+ * Returns the handle that `stream` means. is_per_thread: the function's default stream is the
+ * thread's own.
  */
 static inline __attribute__((always_inline)) uintptr_t stream_handle(
 	bool is_per_thread, CUstream stream)
@@ -428,7 +428,7 @@ void marker_look(struct device *d);
  * helper thread.
  */
 void marker_flush(struct device *d, struct thread *t);
-/* Whether nothing is unmarked and nothing in flight. */
+/* Whether markers follow all work, and no work is in flight. */
 bool marker_drained(struct device *d);
 /* Waits while the predicted work in flight exceeds the window, or until the gate closes. */
 void marker_wait_window(struct device *d);

@@ -6,8 +6,8 @@
  *   dlopen   a name or a path of the driver or of NVML becomes the path of divvy's library
  *   dlsym    on divvy's own handle, a name that it does not export is looked up in the driver
  *
- * The start code of a sanitizer or a wrapper calls both before its own functions work. So up to the
- * jump nothing here calls libc (plain.h), not even for errno's address, unless the name is the
+ * The start code of a sanitizer or a wrapper calls both before its own functions work. So before
+ * the jump, nothing here calls libc (plain.h), not even for errno's address, unless the name is the
  * driver's.
  */
 #include <errno.h>
@@ -58,8 +58,8 @@ static int know_own(void)
 			nvml, sizeof nvml, "%.*s/%s", (int)(slash - path), path, beside[i]);
 
 		/*
-		 * Under the driver's own name it is divvy's only if divvy's CUDA library has its
-		 * name too (mounted).
+		 * An NVML library under NVML's own name is divvy's only if both of divvy's
+		 * libraries are mounted under the driver's names.
 		 */
 		if (n > 0 && (size_t)n < sizeof nvml && !access(nvml, R_OK) &&
 			(i == 0 || !strcmp(slash, "/libcuda.so.1")))

@@ -20,7 +20,7 @@
 
 /* Assumed window for marker spacing without a bound, on an uncontended device. */
 #define WINDOW_ALONE_NS (16 * NSEC_PER_MSEC)
-/* The same on a contended device, before other tenants wait. */
+/* Assumed window on a contended device, before other tenants wait. */
 #define WINDOW_FIRST_NS (2 * NSEC_PER_MSEC)
 #define SPIN_NS (20 * NSEC_PER_USEC) /* shorter waits do not sleep */
 /* A running kernel may wait for the submission that is held back. */

@@ -2,7 +2,8 @@
 /*
  * NVML's lists of processes: the tenant's own entries of the driver's list, in its order and with
  * its pids. If the caller's array is too small for those, the result is
- * NVML_ERROR_INSUFFICIENT_SIZE with their number, whatever else is on the device. Any thread.
+ * NVML_ERROR_INSUFFICIENT_SIZE with the number of these entries, whatever else is on the device.
+ * Any thread.
  */
 #include <errno.h>
 #include <stdbool.h>

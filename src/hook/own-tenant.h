@@ -15,7 +15,10 @@ struct own {
 	char cgroup[1024];
 };
 
-/* Describes this process. False: it cannot be read, and own_has() is then true only for itself. */
+/*
+ * Describes this process. False: this process cannot be read, and own_has() is then true only for
+ * this process.
+ */
 bool own_init(struct own *ret_own);
 
 /* pid: in this process's pid namespace. */

@@ -3,8 +3,8 @@
  * Makes the driver number only the tenant's devices. The driver reads CUDA_VISIBLE_DEVICES once, in
  * its cuInit. For that call it gets another environment, in which the variable names the tenant's
  * devices by UUID, as far as the program's own CUDA_VISIBLE_DEVICES selects them. Afterwards the
- * program's unchanged environment is back. Ordinals are then the tenant's everywhere in the API,
- * also in structs and attributes.
+ * program's unchanged environment is back. Ordinals then count the tenant's devices everywhere in
+ * the API, also in structs and attributes.
  */
 #ifndef HOOK_VISIBLE_H
 #define HOOK_VISIBLE_H
@@ -19,8 +19,8 @@ struct visible {
 };
 
 /*
- * Installs that environment. False: the program may see none of the tenant's devices, or no memory.
- * Call under the init lock.
+ * Installs that environment. False: the program may see none of the tenant's devices, or memory is
+ * short. Call under the init lock.
  */
 bool visible_begin(struct visible *ret_visible, struct hook *h);
 void visible_end(struct visible *visible);
