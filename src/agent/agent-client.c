@@ -34,7 +34,10 @@
 #define RATE_STEP_NS (NSEC_PER_SEC / CLIENT_RATE)
 #define RATE_BURST_NS (250 * NSEC_PER_MSEC)
 #define HOOK_OUT_MAX (64u << 10)
-/* Longest run of requests, but at least one; then the gates get their turn. */
+/*
+ * The loop executes requests for this long, but at least one request, before it serves the gates
+ * again.
+ */
 #define REQUESTS_NS (500 * NSEC_PER_USEC)
 /*
  * A sender that was allowed to pass a descriptor has queued it after this time, however loaded the
@@ -167,7 +170,7 @@ static void took_out(struct conn *c, size_t n)
 {
 	c->out_at += n;
 	c->out_ns = clock_now_ns();
-	/* Not for every packet, because buf_consume() moves the rest. */
+	/* buf_consume() moves the rest, so this does not happen for every packet. */
 	if (c->out_at < c->out.n && c->out_at < c->out.n / 2)
 		return;
 	c->user->out_bytes -= c->out_at;

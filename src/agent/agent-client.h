@@ -25,7 +25,7 @@
 
 #define CLIENT_RATE 20000u         /* packets a second of one connection, on average */
 #define CLIENT_OUT_MAX (16u << 20) /* bytes of unsent answers to a slow reader */
-/* The daemon closes a peer that reads nothing for so long. */
+/* The daemon closes a peer that reads nothing for this long. */
 #define CLIENT_OUT_WAIT_NS (30 * NSEC_PER_SEC)
 
 struct process_device {
@@ -37,7 +37,7 @@ struct process_device {
 	uint64_t unfinished_ns; /* time of the last look, if it saw unfinished work; else 0 */
 	uint64_t flush_sum;     /* value of `submitted` when the daemon asked for a flush */
 	uint64_t flush_at_ns;
-	/* Value of `submitted` up to which token.c takes unmarked work for ended; 0: none. */
+	/* token.c considers unmarked work up to this value of `submitted` complete; 0: none. */
 	uint64_t presumed;
 	bool is_flush_asked;
 	LIST_HEAD(, holder) shares; /* agent-share.c: shared memory that the process holds */
@@ -88,9 +88,10 @@ struct conn {
 	LIST_ENTRY(conn) link;
 	struct agent *agent;
 	struct user *user;
-	int fd;                  /* -1: closed */
-	struct loop_io io;       /* in no loop while there is nothing to read or send */
-	struct loop_timer pause; /* reading goes on when it ends; set after too many packets */
+	int fd;            /* -1: closed */
+	struct loop_io io; /* in no loop while there is nothing to read or send */
+	/* set after too many packets; the daemon reads again when it ends */
+	struct loop_timer pause;
 	bool is_dead, is_paused;
 	uint64_t no_rights_ns; /* since then the peer can pass no descriptors; 0: the peer can */
 	bool is_clean;         /* no_rights_ns is set, and the socket's queue has no descriptors */
@@ -107,7 +108,8 @@ struct conn {
 	gid_t gid;
 	int pidfd; /* from the socket, where the kernel offers it; else -1 */
 	uint64_t since_ns;
-	uint64_t rate_ns; /* packets so far, as time: see on_readable() */
+	/* when the packets so far would end at CLIENT_RATE: see is_too_fast() */
+	uint64_t rate_ns;
 	struct process *process;
 	struct buf out;             /* unsent packets: u32 size, bytes, ... */
 	size_t out_at;              /* number of bytes already sent */
@@ -147,7 +149,7 @@ void client_send(struct conn *conn, void *packet, uint32_t size);
  */
 void client_send_diagnostic(struct conn *conn, uint32_t device, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
-/* Send a JSON reply, in parts where it is long, and a refusal. */
+/* Send a JSON reply, in parts if it is long, or a refusal. */
 void client_reply(struct conn *conn, uint32_t request, int status, const char *text, size_t n);
 void client_refuse(struct conn *conn, uint32_t request, int code, const char *reason);
 

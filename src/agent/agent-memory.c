@@ -334,7 +334,7 @@ void memory_rebook(struct tenant_device *td, const struct process *from, const s
 
 void memory_process_back(struct process *p)
 {
-	/* Its refusals of before the restart were counted already. */
+	/* The process's refusals from before the restart were counted already. */
 	for (uint32_t i = 0; i < p->tenant->n; i++)
 		p->tenant->devices[i].denied -= denied_to(p, i);
 	for (uint32_t i = 0; i < p->tenant->n; i++) {
@@ -545,7 +545,10 @@ static void give_room(struct memory *m, struct device *device, uint32_t tenant, 
 	memory_settled(m->agent, device);
 }
 
-/* Whether the newest answer, to a question after the process's death, does not list it. */
+/*
+ * Whether the devices were asked after the process's death, and their newest answer does not list
+ * it.
+ */
 static bool is_let_go(
 	const struct memory *m, pid_t pid, uint64_t died_after, const struct device *device)
 {

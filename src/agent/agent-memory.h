@@ -11,7 +11,7 @@
 
 #include "agent/agent-client.h"
 
-/* Time after a death, if the devices do not answer. */
+/* If the devices do not answer, a dead process's memory counts as free after this time. */
 #define MEMORY_GRACE_NS (1000ull * 1000 * 1000)
 
 int memory_new(struct agent *agent, struct error *err);
@@ -40,7 +40,7 @@ void memory_release(struct tenant_device *td, const struct process *process, uin
 void memory_rebook(struct tenant_device *td, const struct process *from, const struct process *to,
 	uint64_t bytes);
 
-/* Enters the memory of a process that registered again into the ledger. */
+/* Enters into the ledger the memory of a process that registered again. */
 void memory_process_back(struct process *process);
 /*
  * Tries held-up requests again. Callers use this when a process from before a restart has
@@ -67,8 +67,8 @@ void memory_after_batch(struct agent *agent);
 uint64_t memory_used(const struct tenant_device *td);
 
 /*
- * Allocations that the quota refused since the tenant was made, or since it was restored, as its
- * processes report.
+ * Returns the number of allocations that the quota refused, as the tenant's processes report. The
+ * count starts when the tenant is made or restored.
  */
 uint64_t memory_denied(const struct tenant_device *td);
 
@@ -85,7 +85,7 @@ struct memory_unmanaged {
 };
 /* Copies the processes of the devices' last answer; returns their number. */
 size_t memory_listed(struct agent *agent, struct memory_unmanaged *ret, size_t max);
-/* Counts the answers of the devices. */
+/* Returns the number of answers of the devices so far. */
 uint64_t memory_generation(const struct agent *agent);
 
 #endif

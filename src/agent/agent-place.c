@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Best fit: see agent-place.h. Of the devices that fit, the order is: fewest preference conflicts,
- * least share left, least memory left, lowest index. A refusal's sentence names the device that
- * came nearest, because the user can act on that.
+ * least share left, least memory left, lowest index. A refusal's message names the device that came
+ * nearest, because the user can act on that.
  */
 #include "agent/agent-place.h"
 

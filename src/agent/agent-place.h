@@ -21,7 +21,7 @@ struct place_device {
 	uint32_t requested;    /* requested share of its tenants, in permille */
 	uint32_t tenants;      /* tenants with such a request */
 	bool is_exclusive;     /* one tenant has the device exclusively */
-	/* Why no new tenant may come, as words to follow its name; NULL: no reason. */
+	/* Why no new tenant may come, as words that follow the device's name; NULL: no reason. */
 	const char *fault;
 	/* Tenants with the label that the request's preferred anti-affinity names. */
 	uint32_t n_conflicts;
@@ -36,7 +36,7 @@ int place_name_devices(
 
 /*
  * Writes spec->count indexes. -EINVAL: impossible on this machine; -ENOSPC: impossible now. The
- * sentence names the field, its value and the possible range.
+ * message names the field, its value and the possible range.
  */
 int place(const struct spec *spec, const struct place_device *devices, uint32_t n,
 	uint32_t ret_devices[static SPEC_DEVICES_MAX], struct error *err);
@@ -49,8 +49,8 @@ int place_at(const struct spec *spec, const struct place_device *device, uint64_
 	struct error *err);
 
 /*
- * Checks that a tenant on this device can change to that spec. device->asked excludes the tenant's
- * own request.
+ * Checks that a tenant on this device can change to that spec. device->requested excludes the
+ * tenant's own request.
  */
 int place_change(const struct spec *spec, const struct place_device *device, struct error *err);
 

@@ -22,7 +22,7 @@ struct remote_reach {
 	uint64_t rtt_us, received_per_s, sent_per_s;
 };
 
-/* Reads a request's members. -EINVAL: the sentence names the member, and `reach` is unchanged. */
+/* Reads a request's members. -EINVAL: the message names the member, and `reach` is unchanged. */
 int remote_reach_read(
 	struct remote_reach *reach, const json_t *json, uint64_t now_ns, struct error *err);
 

@@ -36,7 +36,10 @@ struct share {
 	uint64_t id, pages;
 	/* Policy wait: the ledger has the memory in this process's name; NULL: in the daemon's. */
 	struct process *booked;
-	/* A holder has ended and may have left open descriptors; a later answer shows. */
+	/*
+	 * A holder has ended and may have left open descriptors; a later answer shows whether it
+	 * has.
+	 */
 	bool is_suspect;
 	uint64_t suspect_since; /* number of queries that had begun by then */
 	LIST_HEAD(, holder) holders;
@@ -222,7 +225,10 @@ static void share_settle_process(
 		s->booked = next ? next->process : NULL;
 		memory_rebook(td, p, s->booked, s->pages * PAGE_MEM_UNIT);
 	} else if (s->booked == p && !td->tenant->is_ending) {
-		/* Of an ending tenant the program runs on; its own end frees the room. */
+		/*
+		 * If the tenant ends, its program runs on, and the memory is free only when the
+		 * program ends.
+		 */
 		memory_release(td, p, s->pages * PAGE_MEM_UNIT);
 	}
 	if (!next && !stays)

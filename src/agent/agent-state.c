@@ -46,7 +46,7 @@ struct state {
 	char path[PATH_MAX];
 	char boot_id[PROCESS_BOOT_ID_SIZE];
 	int fd;
-	size_t length;   /* size of the whole lines in the file */
+	size_t length;   /* size of the complete lines in the file */
 	size_t appended; /* of these, appended since the last rewrite */
 	bool is_torn;    /* a torn line follows them */
 	bool is_behind;  /* some change could not be appended */
@@ -758,7 +758,7 @@ static void compaction_done(struct worker_job *job)
 		c->r = take_over_file(s, c);
 	if (c->r < 0 && is_wanted) {
 		log_warn("cannot rewrite '%s': %s", s->path, strerror(-c->r));
-		s->appended = 0; /* not again at once */
+		s->appended = 0; /* so that the next rewrite does not follow at once */
 		fall_behind(s);
 	}
 	if (c->to >= 0)

@@ -42,7 +42,7 @@
 #include "threads/thread-worker.h"
 
 #define TICK_NS NSEC_PER_SEC
-/* The daemon closes a connection that sent nothing for so long. */
+/* The daemon closes a connection that sent nothing for this long. */
 #define SILENT_NS (10 * NSEC_PER_SEC)
 #define TAKE_OVER_NS (10 * NSEC_PER_SEC)
 #define NO_SOCKET_NS NSEC_PER_SEC
@@ -341,8 +341,8 @@ static void agent_stop_listening(struct agent *agent)
 /* ---- the passing of time ---- */
 
 /*
- * Whether the tenant keeps the daemon from an idle end. One that only lingers does not; one whose
- * programs have yet to come does.
+ * Whether the tenant keeps an idle daemon from ending. A tenant that only lingers does not. A
+ * tenant whose programs have yet to start does.
  */
 static bool is_waited_for(const struct tenant *t)
 {
@@ -463,7 +463,7 @@ static int start_workers(struct agent *agent, struct error *err)
 static int agent_start_parts(struct agent *agent, struct error *err)
 {
 	const struct agent_options *o = &agent->options;
-	/* Before this daemon asks another one to leave. */
+	/* The daemon reads the file before it asks another daemon to leave. */
 	int r = load_conf(agent, err);
 
 	if (r >= 0 && o->apply && access(o->apply, R_OK) < 0)

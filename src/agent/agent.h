@@ -5,7 +5,7 @@
  * see it.
  *
  * A batch of the loop may still refer to a tenant, a process or a connection that ends within the
- * batch. Such an object is marked as dead, and agent_reap() frees it between batches.
+ * batch. Such an object is marked as dead, and agent_after_batch() frees it between batches.
  */
 #ifndef AGENT_AGENT_H
 #define AGENT_AGENT_H
@@ -110,7 +110,7 @@ struct agent {
 	uint32_t n_missing_devices; /* set by node/node-faults.c */
 	struct log_limit refusals;  /* limits log lines about refused processes */
 	uint32_t next_tenant;       /* id of the next tenant */
-	bool has_dead;              /* agent_reap() has something to free */
+	bool has_dead;              /* agent_after_batch() has something to free */
 
 	int listen_fd, programs_fd;
 	struct listener listen, programs;

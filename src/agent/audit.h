@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The audit compares the processes that the devices list with the tenants. It reports unmanaged
- * processes ("strangers" in code), and tenants that use more memory than was counted. With --police
- * an unmanaged compute process gets SIGTERM after AUDIT_CONFIRM rounds, and SIGKILL one round
- * later. The audit never signals pid 1, graphics processes, or processes that --police-allow names
- * by executable or user. It skips devices that another device plugin shares out.
+ * processes, and tenants that use more memory than was counted. With --police an unmanaged compute
+ * process gets SIGTERM after AUDIT_CONFIRM rounds, and SIGKILL one round later. The audit never
+ * signals pid 1, graphics processes, or processes that --police-allow names by executable or user.
+ * It skips devices that another device plugin shares out.
  */
 #ifndef AGENT_AUDIT_H
 #define AGENT_AUDIT_H

@@ -31,14 +31,16 @@
  */
 #define MISSED_NS (3 * NSEC_PER_SEC)
 #define CARRIED_NS (10 * NSEC_PER_SEC)
-/* Far more than /proc needs for one process. A search that was only slow is not lost. */
+/*
+ * Far more than /proc needs for one process. So a search that is only slow does not count as stuck.
+ */
 #define STUCK_NS (2 * NSEC_PER_SEC)
 
 struct search;
 
 /* A process whose environment blocks its reader, and the reader. */
 struct stuck {
-	const struct search *search; /* to compare */
+	const struct search *search; /* only compared, never followed */
 	struct worker *worker;
 	bool is_over; /* the worker can be joined */
 	pid_t pid;    /* 0: the reader blocks elsewhere */

@@ -9,9 +9,9 @@
  * within mmap(2). So searches run one at a time in a thread of their own, and a search that makes
  * no progress is left behind with its thread. While that thread is blocked, searches skip the
  * process at which it blocks. If CARRIER_STUCK_EACH such processes are in one cgroup, searches skip
- * all processes there. A skipped process counts for each container that was started in its time.
- * CARRIER_STUCK_MAX threads may be blocked. Then only cgroups are searched, and tenants without a
- * known cgroup stay.
+ * all processes there. A skipped process counts as one of each container whose engine's command ran
+ * when the process started. CARRIER_STUCK_MAX threads may be blocked. Then only cgroups are
+ * searched, and tenants without a known cgroup stay.
  */
 #ifndef AGENT_CONTAINER_WATCH_H
 #define AGENT_CONTAINER_WATCH_H

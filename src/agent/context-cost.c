@@ -58,7 +58,9 @@ static void figures_add(struct figures *f, const struct tenant_device *td)
 	f->has_one_cgroup &= td->context_cgroup == f->first->context_cgroup;
 }
 
-/* `gone` counts no more. */
+/*
+ * Sets the device's expected values from its tenants' figures, without those of the tenant `gone`.
+ */
 static void expect(struct agent *agent, struct device *device, const struct tenant *gone)
 {
 	struct figures f = {.n = 0};

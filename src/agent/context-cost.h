@@ -23,7 +23,10 @@ struct device;
 struct tenant;
 struct tenant_device;
 
-/* The most that a context is believed to take: so many guesses, and so much (large ones: 1 GiB). */
+/*
+ * A measured value counts only up to this many times the guess, and up to this many bytes. Large
+ * contexts take 1 GiB.
+ */
 #define CONTEXT_COST_GUESSES_MAX 4u
 #define CONTEXT_COST_MAX_BYTES (UINT64_C(2) << 30)
 
@@ -38,7 +41,7 @@ uint64_t context_cost_expected(const struct tenant_device *td);
  */
 void context_cost_learn(struct tenant_device *td, const char *cgroup, uint64_t bytes);
 
-/* The tenant ends: its figures count no more. */
+/* Call when the tenant ends: its figures no longer count. */
 void context_cost_tenant_gone(struct tenant *tenant);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The control commands: see control.h and docs/control-protocol.md. Each command is a function of
- * one request. It fills a reply, returns -errno with a sentence, or returns -EINPROGRESS for a
+ * one request. It fills a reply, returns -errno with a message, or returns -EINPROGRESS for a
  * `create` that waits and is answered later.
  */
 #include "agent/control.h"

@@ -50,7 +50,7 @@ struct lock_owner {
 void lock_folders_real(struct lock_folders *ret_folders);
 
 /*
- * -EBUSY: another process holds the device; the sentence and *ret_owner (if not NULL) name it. Root
+ * -EBUSY: another process holds the device; the message and *ret_owner (if not NULL) name it. Root
  * gets -EBUSY only from root's processes, and, unless is_forced, from a user's daemon that holds a
  * file of a shared folder. Root moves files that other processes hold in shared folders aside.
  */

@@ -24,7 +24,7 @@
 #include "simgpu/simgpu-config.h"
 #include "simgpu/simgpu-proto.h"
 
-/* Simulated on a machine without devices. */
+/* The daemon simulates this on a machine without devices. */
 #define DEFAULT_SIMULATION "1xH200-141Gi"
 /* An unused engine ends after its linger=; the daemon waits no longer than this. */
 #define LINGER_MAX_NS (5 * NSEC_PER_SEC)
@@ -111,7 +111,7 @@ static int find_sim_libs(char *ret, size_t size, struct error *err)
 		DIVVY_SIM_FOLDER);
 }
 
-/* Reads everything that the engine will read, so that the daemon reports errors in one sentence. */
+/* Reads everything that the engine will read, so that the daemon reports errors in one message. */
 static int load_config(const struct device_set *set, const char *simulate,
 	struct simgpu_config *ret_config, struct error *err)
 {
@@ -120,7 +120,10 @@ static int load_config(const struct device_set *set, const char *simulate,
 	return r < 0 ? fail_within(err, r, "simulated device") : 0;
 }
 
-/* A former engine serves while it has users, and for its linger time, whatever is requested now. */
+/*
+ * Whether the running engine has the requested devices. A former engine serves while it has users,
+ * and for its linger time, whatever is requested now.
+ */
 static bool is_as_wished(struct nvml *nvml, const struct simgpu_config *config)
 {
 	_cleanup_free_ struct nvml_info *infos = calloc(ARBITER_DEVICES, sizeof(*infos));
@@ -135,7 +138,10 @@ static bool is_as_wished(struct nvml *nvml, const struct simgpu_config *config)
 	return true;
 }
 
-/* An engine removes its socket first when it ends. */
+/*
+ * Waits, for a bounded time, until the engine has removed its socket. An ending engine does this
+ * first.
+ */
 static void await_end_of_engine(const struct device_set *set, const struct simgpu_config *config)
 {
 	uint64_t wait = MIN(config->linger_ns + NSEC_PER_SEC, LINGER_MAX_NS);
@@ -196,7 +202,7 @@ static int open_engine(
 		simulate, set->sim_dir);
 }
 
-/* is_wish: exactly these devices, not those of a running engine. */
+/* is_wish: accepts exactly these devices, and not those of a running engine. */
 static int open_simulated(struct device_set *set, const char *simulate, bool is_wish,
 	const char *runtime_dir, struct error *err)
 {
@@ -250,7 +256,7 @@ const char *device_fault_text(const struct device *device)
 					   : NULL;
 }
 
-/* Exceptions, bad pointers and the end of a program, and their consequences. */
+/* These Xids report exceptions, bad pointers, the end of a program, and their consequences. */
 bool device_is_xid_of_program(uint64_t xid)
 {
 	static const uint64_t list[] = {13, 31, 43, 45, 68, 109};

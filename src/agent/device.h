@@ -27,18 +27,19 @@ struct device {
 	struct nvml_info info;
 	struct ledger *ledger; /* quotas and reservations of the device's memory */
 	struct lock lock;
-	uint64_t context_guess_bytes; /* what one context takes, before anything was measured */
-	uint64_t context_bytes;       /* what any owner's is expected to take: context-cost.h */
-	uint64_t context_owner_bytes; /* ... of tenants that have the owner of context_owner */
+	uint64_t context_guess_bytes; /* guess of a context's memory, used before any measurement */
+	uint64_t context_bytes;       /* expected for a context of other tenants: context-cost.h */
+	uint64_t context_owner_bytes; /* the same, for tenants with the owner of context_owner */
 	const struct tenant *context_owner; /* NULL: no owner has a figure of its own */
-	uint64_t used_bytes;                /* as the device said last, for display */
-	uint32_t n_silent; /* questions without any answer, since the last one with */
-	bool is_lost;      /* the driver says that it is there no more */
-	uint64_t xid;      /* the first that was none of a program's; 0: none since the start */
-	uint64_t n_xids;   /* all that the driver has told */
+	/* memory in use at the device's last answer, for display */
+	uint64_t used_bytes;
+	uint32_t n_silent; /* number of queries since the last answer */
+	bool is_lost;      /* the driver reports that it has lost the device */
+	uint64_t xid;      /* first Xid that no program caused; 0: none since the start */
+	uint64_t n_xids;   /* number of all Xids that the driver has reported */
 	char xid_note[64];
 	bool is_native; /* another device plugin shares it out; the audit ignores its processes */
-	char note[160]; /* a sentence about limits of sharing */
+	char note[160]; /* a message about limits of sharing */
 };
 
 /*
@@ -48,8 +49,8 @@ struct device {
 const char *device_host_access(const struct device *device);
 
 /*
- * An ill device gets no new tenants. A device is ill when the driver lost it, reported an Xid that
- * no program caused, or left DEVICE_SILENT_MAX queries in a row unanswered.
+ * A faulty device gets no new tenants. A device is faulty when the driver lost it, reported an Xid
+ * that no program caused, or left DEVICE_SILENT_MAX queries in a row unanswered.
  */
 #define DEVICE_SILENT_MAX 2u
 static inline bool device_is_faulty(const struct device *device)
@@ -57,7 +58,7 @@ static inline bool device_is_faulty(const struct device *device)
 	return device->is_lost || device->xid || device->n_silent >= DEVICE_SILENT_MAX;
 }
 
-/* The device's fault, as words to follow its name; NULL: none. */
+/* The device's fault, as words that follow the device's name; NULL: none. */
 const char *device_fault_text(const struct device *device);
 
 /* The device's fault, else the note on limits of sharing, else "". */
@@ -88,7 +89,7 @@ struct device_params {
 int device_set_open(
 	const struct device_params *params, struct device_set **ret_set, struct error *err);
 /*
- * Locks all devices. -EBUSY: another daemon holds one; the sentence and *ret_owner name it.
+ * Locks all devices. -EBUSY: another daemon holds one; the message and *ret_owner name it.
  * is_forced: see lock_take().
  */
 int device_set_lock(struct device_set *set, const char *socket, bool is_forced,
@@ -96,12 +97,13 @@ int device_set_lock(struct device_set *set, const char *socket, bool is_forced,
 void device_set_close(struct device_set *set);
 
 /*
- * Xids that a program causes on a healthy device. NVIDIA's device plugin ignores the same numbers.
+ * Whether a program can cause this Xid on a healthy device. NVIDIA's device plugin ignores the same
+ * numbers.
  */
 bool device_is_xid_of_program(uint64_t xid);
 /*
- * Notes the Xid on the devices that it names. An Xid that no program causes makes a device ill
- * until the daemon restarts. Returns one bit for each device that has become ill.
+ * Notes the Xid on the devices that it names. An Xid that no program causes makes a device faulty
+ * until the daemon restarts. Returns one bit for each device that has become faulty.
  */
 uint64_t device_note_xid(struct device_set *set, const struct nvml_xid *xid);
 

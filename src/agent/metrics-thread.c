@@ -186,7 +186,7 @@ static void *thread_main(void *data)
 	return NULL;
 }
 
-/* ---- both ---- */
+/* ---- both threads ---- */
 
 static const struct http_route local_routes[] = {
 	{"GET", "/healthz", metrics_thread_answer_health},

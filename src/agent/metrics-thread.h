@@ -15,7 +15,7 @@
 #include "agent/agent.h"
 #include "base/error.h"
 
-/* /healthz is 503 when the daemon's loop has not run for so long. */
+/* /healthz answers 503 when the daemon's loop has not run for this long. */
 #define METRICS_BEAT_MAX_NS (UINT64_C(15) * 1000000000)
 
 struct metrics_thread;
@@ -44,7 +44,7 @@ struct metrics_thread_options {
 	const struct metrics_server *server; /* copied; NULL: none */
 };
 
-/* Borrows the options. An error's sentence names the option. */
+/* Borrows the options. An error's message names the option. */
 int metrics_thread_new(struct agent *agent, const struct metrics_thread_options *options,
 	struct metrics_thread **ret_thread, struct error *err);
 /* Call before agent_free(). Accepts NULL. */

@@ -14,7 +14,7 @@
 /* Writes the numeric form. NULL: out of memory. */
 json_t *spec_to_json(const struct spec *spec);
 
-/* Reads the numeric form of spec_to_json(). -EINVAL. */
+/* Reads the numeric form of spec_to_json(). Returns 0 or -EINVAL. */
 int spec_from_json(const json_t *json, struct spec *ret_spec, struct error *err);
 
 /* Formats a value of any kind for an error message, cut where it is long. Returns ret. */

@@ -134,7 +134,7 @@ int tenant_page_reuse(struct tenant_device *td, int fd, struct error *err)
 	struct stat st;
 	int kept, r;
 
-	/* Checks the seals first: see adopt_up(). */
+	/* Checks the seals first: see register_reuse_up(). */
 	if (!memfd_has_seals(fd, TENANT_SEALS) || fstat(fd, &st) < 0 || st.st_ino != td->inode ||
 		st.st_size != sizeof(struct page_tenant))
 		return fail(err, ESTALE, "the returned shared page is not the page of tenant %u",
@@ -165,7 +165,7 @@ static void page_done(struct tenant_device *td)
 
 /* ---- making ---- */
 
-/* The default tenant takes free capacity only, and has no guarantee. */
+/* Whether the tenant has a guarantee. The default tenant has none: it takes free capacity only. */
 static bool is_promised(const struct tenant *t)
 {
 	return t->source != TENANT_DEFAULT;
@@ -380,7 +380,7 @@ static uint32_t count_files(uint32_t n_devices)
 	return n_devices + 1;
 }
 
-/* Tenants that a user's processes make. */
+/* Whether a user's processes made the tenant. */
 static bool is_of_user(enum tenant_source source)
 {
 	return source == TENANT_RUN || source == TENANT_CONF;
@@ -806,7 +806,7 @@ void tenant_end(struct tenant *t)
 		container_watch_seek(t);
 }
 
-/* Gives up waiting for processes of before the restart. */
+/* Gives up waiting for processes from before the restart. */
 static void end_hold(struct tenant *t, uint64_t now)
 {
 	if (!t->hold_ns || now < t->hold_ns)

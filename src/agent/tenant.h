@@ -3,7 +3,7 @@
  * Tenants: owners of one spec on one or several devices. Tenants come from `divvy run` (through
  * control.h), a line of tenants.conf, a followed file, a pod's container, or a user without any of
  * these (the default tenant). A tenant lives as its lifetime says, and a dead tenant stays in
- * memory until agent_reap().
+ * memory until agent_after_batch().
  */
 #ifndef AGENT_TENANT_H
 #define AGENT_TENANT_H
@@ -134,7 +134,7 @@ struct tenant {
 	/* Time of a search that found nothing; invalid if the tenant was in use after that. */
 	uint64_t missed_ns;
 	uint64_t created_s; /* seconds since 1970 */
-	uint64_t alone_ns;  /* without processes and owner since then; 0: has some */
+	uint64_t alone_ns;  /* since then it has neither processes nor an owner; 0: it has some */
 	/* After a restart: the daemon waits until then for processes of the earlier daemon. */
 	uint64_t hold_ns;
 
@@ -175,15 +175,15 @@ struct tenant_params {
 };
 
 /*
- * Chooses devices and makes the tenant. -ENOSPC, -EINVAL and others; the sentence says what is
- * possible now.
+ * Chooses devices and makes the tenant. Returns 0, -ENOSPC, -EINVAL or others; the message says
+ * what is possible now.
  */
 int tenant_new(struct agent *agent, const struct tenant_params *params, struct tenant **ret_tenant,
 	struct error *err);
 
 /*
  * Restores a tenant from the state of an earlier daemon and enters it into the arbiter and the
- * ledger. wish->spec names devices by UUID.
+ * ledger. params->spec names devices by UUID.
  */
 struct tenant_saved {
 	uint32_t id;

@@ -28,8 +28,9 @@
 #define LOOK_DRAIN_NS (100 * NSEC_PER_USEC)
 #define LOOK_DRAIN_MIN_NS (25 * NSEC_PER_USEC)
 #define LOOK_IDLE_NS (250 * NSEC_PER_USEC)
-#define LOOK_IDLE_MIN_NS (100 * NSEC_PER_USEC) /* nothing in flight: about to be idle */
-#define LOOK_BUSY_MAX_NS (1 * NSEC_PER_MSEC)   /* with this much in flight it is not idle sooner */
+/* used when nothing is in flight: the tenant is about to be idle */
+#define LOOK_IDLE_MIN_NS (100 * NSEC_PER_USEC)
+#define LOOK_BUSY_MAX_NS (1 * NSEC_PER_MSEC) /* longest time between looks at work in flight */
 /*
  * Time until an opened program's work is on the device: the daemon's wake-up, the program's
  * wake-up, a launch (measured).
@@ -176,7 +177,8 @@ static bool is_tail_open(struct process *p, struct process_device *pd, struct lo
 	if (!look->is_unmarked || (pd->presumed && pd->presumed == pd->submitted))
 		return false;
 	/*
-	 * Behind a closed gate no more submissions come, so there is no need to see the sum rest.
+	 * Behind a closed gate no more submissions come, so the daemon need not wait until the sum
+	 * stops growing.
 	 */
 	if ((look->is_moving && td->is_open) || look->is_in_launch)
 		return true;
@@ -289,7 +291,10 @@ static void store_all(const struct tenant_device *td)
 			store_turn(td, p->devices[td->at].down);
 }
 
-/* A tenant has left the device: if only one is there now, that one has it alone since `now`. */
+/*
+ * Call when a tenant has left the device. If only one tenant is there now, it has the device alone
+ * since `now`.
+ */
 static void device_left(struct token *token, const struct device *device, uint64_t now)
 {
 	struct tenant_device *td, *only = NULL;
@@ -344,7 +349,7 @@ static void token_observe_device(struct tenant_device *td, const struct view *vi
 	const uint64_t earliest = MAX(begin, clock_since_ns(now, HINT_SAVES_NS));
 	const bool is_close = clock_since_ns(now, td->looked_ns) <= 2 * LOOK_BUSY_MAX_NS;
 
-	/* Used since the last look, and idle now: reports both. */
+	/* The device was used since the last look and is idle now: reports both. */
 	if (view->has_moved && !view->is_busy) {
 		arbiter_observe(arbiter, id, device, true, view->longest_ns, 0, now);
 		if (is_close)
@@ -386,8 +391,8 @@ static void token_look_device(struct tenant_device *td, uint64_t now)
 		stop_draining(td, now);
 	}
 	/*
-	 * The tenant should yield before a submission more than half of which would be late, as far
-	 * as the predictions say.
+	 * The tenant should yield before a submission if the predictions put more than half of it
+	 * after the turn's end.
 	 */
 	arbiter_late(arbiter, id, device, view.longest_ns / 2 + LATE_SPREADS * view.spread_ns);
 	if (td->is_open)
@@ -448,7 +453,7 @@ static void token_open_gates(struct tenant_device *td, const struct arbiter_acti
 	if (!td->is_open && !td->is_draining)
 		TAILQ_INSERT_TAIL(&token->active, td, active);
 	td->is_open = true;
-	/* Opened again during a drain: there is nothing more to wait for. */
+	/* If the gate opened again during a drain, the daemon no longer waits for its end. */
 	td->is_draining = false;
 	LIST_FOREACH(p, &td->tenant->processes, of_tenant)
 		if (p->devices[td->at].down)

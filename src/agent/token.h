@@ -29,7 +29,7 @@ void token_want(struct process *process, uint32_t at);
 void token_release(struct process *process, uint32_t at);
 void token_yield(struct process *process, uint32_t at);
 
-/* The arbiter has new input: decide after this batch. */
+/* Call when the arbiter has new input: it then decides after this batch. */
 void token_touch(struct agent *agent);
 /*
  * Asks the arbiter for actions and carries them out. Does nothing unless token_touch() was called.

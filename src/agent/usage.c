@@ -37,9 +37,10 @@
 #define SAMPLE_QUIET_NS (200 * NSEC_PER_MSEC)
 #define QUIET_SAMPLES 40u /* samples without use before sampling slows down */
 #define POINTS_MAX 600u
-#define PAST_MAX 128u        /* ended tenants with stored rings */
-#define LOG_BYTES (1u << 20) /* and half of the other file: then both are merged */
-#define MERGE_EVERY_S 3600u  /* each record is merged once in that time */
+#define PAST_MAX 128u /* ended tenants with stored rings */
+/* a log longer than this, and than half of the other file, is merged into it */
+#define LOG_BYTES (1u << 20)
+#define MERGE_EVERY_S 3600u /* each record is merged once in that time */
 
 struct ring {
 	uint64_t step_ns, end;
@@ -459,7 +460,10 @@ uint32_t usage_permille(const struct tenant_device *td, uint64_t span_ns, uint64
 {
 	const struct usage_series *s = td->series;
 	const struct ring *ring = &s->rings[span_ns > FINE * SAMPLE_NS ? 1 : 0];
-	/* Ends at the last sample if that is recent, so that the last slot is not half empty. */
+	/*
+	 * The answer ends at the last sample if this is recent, so that the last slot is not half
+	 * empty.
+	 */
 	uint64_t end = clock_since_ns(now, s->sampled_ns) < SAMPLE_ALONE_NS + SAMPLE_NS
 		? s->sampled_ns
 		: now;
@@ -641,7 +645,7 @@ struct write_job {
 	struct error err;
 	bool is_last;       /* the daemon is ending */
 	bool is_compacted;  /* or the attempt failed */
-	int compact_result; /* has its own sentence */
+	int compact_result; /* its message is compact_err */
 	struct error compact_err;
 };
 

@@ -28,12 +28,15 @@ void usage_tenant_removed(struct tenant *tenant);
 void usage_tenant_freed(struct tenant *tenant);
 /* Used time on this device before the restart, as the usage journal has it (usage-journal.h). */
 uint64_t usage_used_before(const struct tenant_device *td);
-/* The arbiter now has the used time from before the restart: sampling goes on from there. */
+/*
+ * Call when the arbiter has the used time from before the restart: sampling then continues from
+ * there.
+ */
 void usage_tenant_restored(struct tenant_device *td);
 /* Adds byte-seconds; called once a second. */
 void usage_tick(struct agent *agent, uint64_t now);
 
-/* Work runs: samples until none does. */
+/* Call when work runs. Samples until no work runs. */
 void usage_wake(struct agent *agent);
 
 /* Used share of the last `span_ns` in permille; 0 without a history. */

@@ -24,8 +24,8 @@ const char *names_user(struct agent *agent, uid_t uid);
 /* Answers from the last answer of the name service; false while there is none. */
 bool names_is_member(struct agent *agent, uid_t uid, gid_t group);
 /*
- * The first answer about the user is still to come and worth waiting for. register_deferred() runs
- * when it has come.
+ * Whether the first answer about the user is still to come, and worth waiting for.
+ * register_deferred() runs when it has come.
  */
 bool names_is_awaited(struct agent *agent, uid_t uid);
 
