@@ -16,20 +16,23 @@
 #include "base/cleanup.h"
 #include "place/place-internal.h"
 
-/* A column is dropped if it was not requested while this many times its nodes changed. */
+/*
+ * A pool drops a column that no search requested during this many row changes per node of the pool.
+ */
 #define IDLE_ROUNDS 4u
 #define GUESSES_MIN 64u /* fewer classes than this get exact bounds at once */
 /*
- * Most distinct shares with columns of their own; beyond that, neighbouring shares have a column
- * together.
+ * Up to this many distinct shares, each share has a column; above it, neighbouring shares have one
+ * column together.
  */
 #define SHARES_MOST 128u
-#define IDLE_SHARES_MOST 32u /* for idle devices */
+#define IDLE_SHARES_MOST 32u /* the same for classes of idle devices */
 /* shares in a common column; PLACE_CLASS_SHARES if the share matters little */
 #define NEAR_SHARES 10u
 
 /*
- * Free capacity of a node by shape: classes with at least this share do not fit on as many devices.
+ * Free capacity of a node by shape: a class with at least this share does not fit on the shape's
+ * number of devices.
  */
 struct open {
 	uint16_t above[COLUMN_UNBUILT + 1];
@@ -41,7 +44,7 @@ struct place_bounds {
 	uint8_t *pool_of; /* by node; N_POOLS: in no pool yet */
 	uint32_t *row_of;
 	bool *is_changed;  /* by node, like the next field */
-	struct open *open; /* as the columns have it */
+	struct open *open; /* the values that the columns hold */
 	uint32_t n_nodes;
 
 	uint64_t shares[16]; /* bits of the requested shares */

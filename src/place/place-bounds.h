@@ -5,8 +5,8 @@
  *
  * Nodes whose devices have the same model form a pool, and each pool has a table (place-columns.h).
  * A class is a kind, a count and a share or a range of shares. A changed node is noted once, and
- * evaluated for all classes when the search next asks for its pool. Classes that the node has no
- * devices for, before and after the change, cost nothing.
+ * evaluated for all classes when the search next asks for its pool. A class costs nothing if the
+ * node has devices for it neither before nor after the change.
  *
  * If a policy has guesses, a node with many classes first gets guesses. A guess is replaced by the
  * bound when a decision reaches the node. Columns that the search stops asking for are no longer
@@ -26,7 +26,10 @@ struct place_bounds;
 int place_bounds_new(struct place *place, struct place_bounds **ret_bounds); /* -ENOMEM */
 void place_bounds_free(struct place_bounds *bounds);
 
-/* Makes room for `n_nodes` nodes and for one more node with such devices. -ENOMEM. */
+/*
+ * Makes room for `n_nodes` nodes, and for one more node with `n_devices` devices of `models`.
+ * -ENOMEM.
+ */
 int place_bounds_reserve(
 	struct place_bounds *bounds, uint32_t n_nodes, uint64_t models, uint32_t n_devices);
 
@@ -53,7 +56,7 @@ struct pool {
 	uint32_t *changed; /* changed rows, each at most once */
 	uint32_t n_changed;
 	uint64_t n_changes; /* changed rows evaluated so far */
-	uint64_t given_up;  /* n_changes when idle columns were last given up */
+	uint64_t given_up;  /* n_changes when the last search for idle columns ran */
 	bool is_forgotten;  /* all bounds are out of date, free capacities are not */
 };
 

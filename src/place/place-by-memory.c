@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The devices with the least free memory, over all nodes. Other policies are compared with this
- * one, as with place-random.c. A tenant without a byte request counts by its share, so the smaller
- * of free memory and free share decides.
+ * This policy chooses the devices with the least free memory, over all nodes. Other policies are
+ * compared with this one, as with place-random.c. A tenant without a byte request counts by its
+ * share, so the smaller of free memory and free share decides.
  */
 #include "base/cleanup.h"
 #include "place/place-internal.h"

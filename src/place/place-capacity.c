@@ -70,7 +70,7 @@ void capacity_narrow(struct node_capacity *capacity, uint64_t models)
 			capacity->usable &= ~(1ull << i);
 }
 
-/* More may be taken of a node than it has now. */
+/* The tenants can use more of a node than its present capacity; then nothing is free. */
 static bool capacity_is_enough(uint64_t all, uint64_t taken, uint64_t asked)
 {
 	return !asked || taken + asked <= all;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One node without some of its tenants, and whether a spec would fit there. These are counters for
- * trying sets of victims; the model does not change. The rules are those of place-fit.c. O(devices)
- * to start and to test, O(devices of the tenant) for a change.
+ * Counters of one node that tell whether a spec would fit there without some of the node's tenants.
+ * The search for victims tries sets with them; the placement model does not change. The rules are
+ * those of place-fit.c. O(devices) to start and to test, O(devices of the tenant) for a change.
  */
 #ifndef PLACE_PLACE_CAPACITY_H
 #define PLACE_PLACE_CAPACITY_H

@@ -4,9 +4,9 @@
  * comes from the nodes' own data (rack > node > NUMA node > link > device), or from KubeShare 2.0's
  * file (replay/cell-file.h).
  *
- * Cells without an id get KubeShare's: for a root its position in the list, from 1; for others
- * their position in their level below the root. A cell's id is "parent's/own". Pure. A tree does
- * not change once it is read, and any thread may use it.
+ * A cell without an id gets the id that KubeShare would give. A root gets its position in the list,
+ * from 1; another cell gets its position in its level below the root. A cell's id is
+ * "parent's/own". Pure. A tree does not change once it is read, and any thread may use it.
  */
 #ifndef PLACE_PLACE_CELL_H
 #define PLACE_PLACE_CELL_H
@@ -79,8 +79,9 @@ void place_cell_path(const struct place *place, uint32_t device, struct place_ce
 uint32_t place_cell_steps(const struct place_cell_path *a, const struct place_cell_path *b);
 
 /*
- * Cells above the node up to the lowest common cell: 0 for the same node. 1 is the same rack, or in
- * a file the cell next above the node. CELL_FAR: no common cell, or a node without a rack.
+ * Cells above the node up to the lowest common cell: 0 for the same node. 1: the same rack, or the
+ * same cell next above the nodes in a cell file. CELL_FAR: no common cell, or a node without a
+ * rack.
  */
 uint32_t place_cells_above(const struct place *place, uint32_t a, uint32_t b);
 
@@ -88,9 +89,9 @@ uint32_t place_cells_above(const struct place *place, uint32_t a, uint32_t b);
 uint32_t place_distance(const struct place *place, uint32_t a, uint32_t b);
 
 /*
- * KubeShare 2.0's distance of two ids, aligned at the device. Two numbers differ by their
- * difference, two other parts that are not equal by 100. A part that only one id has adds its
- * number, or 100. At most CELL_ID_FAR.
+ * KubeShare 2.0's distance of two ids, aligned at the device. Two numbers add their difference, and
+ * two other unequal parts add 100. A part that only one id has adds its number, or 100 if it is no
+ * number. At most CELL_ID_FAR.
  *
  * As in KubeShare, a root without an id is a number. So 1/a/1 is 101 from 2/c/1 in another root,
  * and 102 from 1/b/3 on the next node of its own root. Only ids that are names separate roots, by

@@ -3,9 +3,9 @@
  * This file implements the table: memory, columns by class, maxima and guesses. One allocation
  * holds the lines of all levels; it starts at free[0], and `guessed` has its own. A grade is stored
  * as grade + 1, so that 0 is PLACE_NEVER and bytes compare as bounds do. columns_change_item()
- * climbs until a maximum stays, and reads a line again only if its greatest item has fallen. `slot`
- * is a hash table with twice as many slots as columns, so probing always ends. columns_drop()
- * renumbers columns, rebuilds that hash table and marks every bound as a guess.
+ * climbs until a maximum stays the same, and reads a line again only if its greatest item has
+ * fallen. `slot` is a hash table with twice as many slots as columns, so probing always ends.
+ * columns_drop() renumbers columns, rebuilds that hash table and marks every bound as a guess.
  */
 #include "place/place-columns.h"
 

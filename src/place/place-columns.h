@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A table of bounds: one row per node of a pool, one column per class. Above the rows, each level
- * holds the maxima of 16 entries of the level below, up to one line. The lines of all columns for
- * the same 16 rows are adjacent. The first columns hold free capacities, which all classes share.
+ * A table of bounds: one row per node of a pool, one column per class. Above the rows, each entry
+ * of a level is the maximum of 16 entries of the level below; the top level has one line. The lines
+ * of all columns for the same 16 rows are adjacent. The first columns hold free capacities, which
+ * all classes share.
  *
  * A bound may be a guess, which a separate bit records. Bounds that are grades take one byte each,
  * a quarter of the cache space. The table knows neither nodes nor policies; place-bounds.c fills
@@ -43,7 +44,8 @@ struct column_need {
 };
 
 /*
- * Built columns, by shape and within a shape by share. So the columns that fit a node come first.
+ * Built columns are sorted by shape, and within a shape by share. So the columns that fit a node
+ * come first.
  */
 struct column_order {
 	uint16_t share, column;
@@ -57,8 +59,8 @@ struct columns {
 	uint32_t n_levels;
 	uint32_t n_at[LEVELS]; /* rows with padding, then the entries of each higher level */
 	/*
-	 * For each FAN entries of a level: one line of FAN for each column, of free capacities and
-	 * of bounds.
+	 * For every FAN entries of a level, each column has one line of FAN values: `free` has the
+	 * free capacities, `bound` the bounds.
 	 */
 	int32_t *free[LEVELS];
 	/* int32_t; for grades a byte with the grade plus 1, 0 for PLACE_NEVER */
@@ -156,7 +158,7 @@ static inline bool columns_is_built(const struct columns *columns, uint32_t colu
 /* Marks the column as kept up to date, or as no longer so. */
 void columns_set_built(struct columns *columns, uint32_t column, bool is_built);
 
-/* Makes `order` valid until a column is built, given up or dropped. */
+/* Makes `order` valid until a column is built, no longer kept up to date, or dropped. */
 void columns_put_in_order(struct columns *columns);
 
 /* Sets a bound and the maxima above it, in levels below `levels`. */

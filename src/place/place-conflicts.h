@@ -9,8 +9,8 @@
  *
  * Among all places that fit, placement takes those with the fewest conflicts; the policy's score
  * decides between them. A tenant counts once for each device that it shares. Conflicts precede the
- * score, because a weight against a score would mean something else with each policy. Threads: as
- * place.h.
+ * score, because a weight of conflicts against scores would have another effect with each policy.
+ * Threads: as place.h.
  */
 #ifndef PLACE_PLACE_CONFLICTS_H
 #define PLACE_PLACE_CONFLICTS_H

@@ -374,7 +374,7 @@ int place_defrag_find(struct place *place, uint32_t n_moves_max, const struct pl
 	return 0;
 }
 
-/* Preference conflicts on all devices of the choice. */
+/* Counts the preference conflicts on all devices of the choice. */
 static uint32_t defrag_count_conflicts(
 	const struct place *place, const struct place_spec *spec, const struct place_choice *choice)
 {

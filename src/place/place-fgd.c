@@ -10,7 +10,7 @@
  *          = sum of the r smaller than m's  otherwise
  *   F_n    = sum over m of w F_n(m)
  *
- * Model and CPU of a node decide which m can run there; for the CPU only the number of thresholds
+ * Model and CPU of a node decide which m can run there; for the CPU, only the number of thresholds
  * that the node passes matters. Tables have, for each pair, the weight of the m with a share above
  * r, and of the m with more than k whole devices. So F_n costs one look-up for each device.
  */
@@ -283,9 +283,9 @@ static void fgd_take_row(const struct fgd *f, struct sums *s, uint32_t r, uint32
 }
 
 /*
- * A device with free share r loses one share of the class, which one is unknown. The remaining
- * share counts with its minimum. But a typical tenant finds it too small only if the maximum is too
- * small.
+ * A device with free share r loses one share of the class; which share is unknown. The remaining
+ * share counts with its minimum. But it is too small for a typical tenant only if its maximum is
+ * too small.
  */
 static uint32_t least_left(const struct place_class *class, uint32_t r)
 {
@@ -381,7 +381,7 @@ static int64_t gain_of_many(
  * A bound for several devices. Each of them may be the best, and any number of whole devices may
  * remain, so no choice reaches more.
  *
- * share: largest share of one device; it leaves a whole device if more than a whole one was free
+ * share: largest share of one device; counts if some device has more than a whole one free
  * gain:  of the best devices, each by itself
  */
 static int64_t fgd_bound_of_several(
@@ -448,7 +448,7 @@ static int64_t fgd_class_bound(
 /* ---- many classes at once ---- */
 
 #define LANES 128u
-#define NO_GAIN (INT32_MIN / 2) /* the sum of two still fits */
+#define NO_GAIN (INT32_MIN / 2) /* the sum of two fits in 32 bits */
 
 /*
  * Classes side by side: their shares, and the gain of the best devices with such a share, as in
@@ -506,8 +506,8 @@ PLACE_VECTORS static void see_gains(
 }
 
 /*
- * Like fgd_grade_score(), but without branches. several: additional gain of two devices beyond
- * their own.
+ * Like fgd_grade_score(), but without branches. several: gain of two devices beyond the sum of
+ * their single gains.
  */
 PLACE_VECTORS static void see_grades(
 	const struct fgd *f, int32_t several, uint32_t n, struct lanes *restrict lanes)

@@ -144,8 +144,8 @@ uint64_t place_eligible(const struct place *place, const struct place_spec *spec
 
 /*
  * Returns the first reason, in the order of the enum, that leaves too few devices. So if the only
- * device of the right model is full, the reason is its share. For several devices more than one
- * reason may do; then the most frequent counts.
+ * device of the right model is full, the reason is its share. For several devices, more than one
+ * reason can leave too few; then the most frequent one counts.
  */
 static enum place_reason devices_reason(
 	const struct place *place, const struct place_spec *spec, uint32_t at)

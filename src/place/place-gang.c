@@ -423,7 +423,7 @@ static int place_gang_finish(struct gathering *g, struct place_group *ret, struc
 	victims = place_victims_numbers(&g->victims);
 	if (!victims)
 		return fail(err, ENOMEM, "out of memory for a group");
-	/* Only now, because until here the victims' capacity is for all members. */
+	/* Victims become terminating only now: until here all members may use their capacity. */
 	r = preempt && preempt->is_graceful
 		? place_victims_readd_terminating(&g->victims, g->place, err)
 		: 0;

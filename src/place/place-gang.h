@@ -4,11 +4,12 @@
  * threshold; else nothing changes. All attempts happen under a savepoint and are rolled back on
  * failure.
  *
- * Without `near`, a member goes to a node of its latest fellows if the policy grades that node like
- * the best one. That node must not have more preference conflicts (place-conflicts.h).
+ * Without `near`, a member goes to a node of the members placed last if the policy grades that node
+ * like the best one. That node must not have more preference conflicts (place-conflicts.h).
  * PLACE_NEAR_RACK uses as few racks as possible and few nodes in each; PLACE_NEAR_NODE uses as few
- * nodes as possible. Both take the largest first, and for the rest the smallest that suffices. The
- * first member tells how many fit on a node. If that is wrong, the policy places the other members.
+ * nodes as possible. Both take the largest node or rack first, and for the remaining members the
+ * smallest one that suffices. The first member determines how many members a node can take. If that
+ * number is wrong, the policy places the other members.
  *
  * Cost: one decision per member, and with `near` one pass over the nodes and a sort. With
  * preemption, each member that does not fit adds one search (place-preempt.h).
@@ -48,9 +49,9 @@ uint32_t place_gang_least(uint32_t size, uint32_t threshold);
 
 /*
  * Places the gang and removes the victims, or marks them as terminating. Every victim is necessary.
- * -ENOSPC: too few fit; `err` says how many do and how many must. -EINVAL: members of different
- * priority, or values out of range. -ENOMEM. On failure nothing changes. The caller frees the group
- * with place_group_done().
+ * -ENOSPC: too few fit; `err` says how many fit and how many must fit. -EINVAL: members of
+ * different priority, or values out of range. -ENOMEM. On failure nothing changes. The caller frees
+ * the group with place_group_done().
  */
 int place_gang_add(struct place *place, const struct place_gang *gang,
 	struct place_group *ret_group, struct error *err);

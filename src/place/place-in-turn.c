@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The devices with the most free share, over all nodes, so each device gets a tenant before one
- * gets a second. Other policies are compared with this one, as with place-random.c. place_worst_fit
- * differs: it counts whole percents of a node and ignores smaller differences.
+ * This policy chooses the devices with the most free share, over all nodes. So each device gets a
+ * tenant before any device gets a second one. Other policies are compared with this one, as with
+ * place-random.c. place_worst_fit differs: it counts whole percents of a node and ignores smaller
+ * differences.
  */
 #include "place/place-internal.h"
 #include "place/place-policy.h"

@@ -29,7 +29,7 @@ struct place_search;
 
 #define N_CLASSES (SPEC_OPPORTUNISTIC + 1)
 
-/* The devices with tenants that have a label, by the label's meaning for those tenants. */
+/* How a tenant uses a label. A label lists the devices of its tenants by role. */
 enum role { ROLE_AFFINITY, ROLE_ANTI_AFFINITY, ROLE_EXCLUSION, ROLE_PREFERRED, N_ROLES };
 
 struct label {
@@ -144,7 +144,7 @@ struct place {
 	uint32_t n_devices, devices_size;
 
 	struct place_tenant
-		*tenants; /* node == PLACE_NONE: a free slot, whose spec.group is the next one */
+		*tenants; /* node == PLACE_NONE: a free slot; spec.group is the next free one */
 	uint32_t n_tenants, tenants_size, n_placed, tenant_free;
 
 	struct label *labels;    /* by text */
@@ -235,10 +235,12 @@ int place_return_terminating(
 /* Makes each tenant the other's peer; a rollback undoes it. -ENOMEM. */
 int place_tie(struct place *place, uint32_t a, uint32_t b);
 
-/* Call after each change of a device's free capacity, or of which tenants it accepts. */
+/*
+ * Call after each change of a device's free capacity, or of the rules for tenants that it accepts.
+ */
 void place_device_changed(struct place *place, uint32_t device);
 
-/* Recomputes a node's free CPU and memory after a change of what it has or of what is used. */
+/* Recomputes a node's free CPU and memory after a change of its capacity or of its use. */
 void place_node_count(struct place *place, uint32_t node);
 
 /*

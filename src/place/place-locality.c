@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * This file computes the locality bonus of a device or node from the tenants that are there.
- * `drawn` caches the nodes of one group and one device for each of its cells. place_locality_by()
- * fills the cache when a caller asks for another group. A node belongs to the group if its stamp
- * equals `run`, so a new run needs no clearing. On a node of the group the distance between devices
- * decides. Elsewhere the bonus shrinks with the number of cells up to the common one. For a tenant
- * without a priority, other opportunistic tenants take the place of the group.
+ * `drawn` caches the nodes of one group, and one device for each cell of that group.
+ * place_locality_by() fills the cache when a caller asks for another group. A node belongs to the
+ * group if its stamp equals `run`, so a new run needs no clearing. On a node of the group the
+ * distance between devices decides. Elsewhere the bonus shrinks with the number of cells up to the
+ * common one. For a tenant without a priority, other opportunistic tenants take the place of the
+ * group.
  */
 #include "place/place-locality.h"
 
@@ -96,7 +97,7 @@ static const struct group *place_locality_group(
 	return spec->priority && spec->count ? place_group(place, spec->group) : NULL;
 }
 
-/* For a node with devices of the group. */
+/* Returns the bonus for a node with devices of the group. */
 static int32_t place_locality_within(const struct place *place,
 	const struct place_locality_bonus *draws, const struct group *group, uint32_t device)
 {
@@ -114,7 +115,7 @@ static int32_t place_locality_within(const struct place *place,
 	return draws->near[nearest];
 }
 
-/* For other nodes: the more cells up to the common cell, the smaller the bonus. */
+/* Returns the bonus for another node: the more cells up to the common cell, the smaller it is. */
 static int32_t place_locality_to_cell(struct place *place, const struct place_locality_bonus *draws,
 	const struct place_locality *drawn, uint32_t node)
 {

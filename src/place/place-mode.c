@@ -270,7 +270,7 @@ static void try_racks(struct search *search)
 	}
 }
 
-/* Load of the whole network device, also for a part of it. */
+/* Returns the load of the whole network device, even if `net` is only a part of that device. */
 static uint32_t load_of(
 	const struct place_networks *networks, const struct network *net, uint32_t mbit)
 {

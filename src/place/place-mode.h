@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How a tenant gets its devices: exclusive (pass-through), local, remote, or not yet (queued). A
- * mode that the user fixed is obeyed. Otherwise whole devices are exclusive, and a share is local
- * if it fits together with the tenant's CPU and memory. A tenant that does not fit on one node is
- * split: the client half has CPU and memory, the device half has the devices. A tenant that does
- * not fit split either waits. (KubeGPU, J. Supercomputing 79, 2023, as far as it is known.)
+ * How a tenant gets its devices: exclusive (pass-through), local, remote, or not yet (queued). The
+ * choice obeys a mode that the user fixed. Otherwise whole devices are exclusive, and a share is
+ * local if it fits together with the tenant's CPU and memory. A tenant that does not fit on one
+ * node is split: the client half has CPU and memory, the device half has the devices. A tenant that
+ * does not fit split either waits. (KubeGPU, J. Supercomputing 79, 2023, as far as it is known.)
  *
  * Remote candidates are compared in this order, the first difference decides:
  * - fewer preference conflicts (place-conflicts.h)
@@ -52,7 +52,8 @@ struct place_network_info {
 	uint32_t mbit, latency_us;
 	/*
 	 * The network device of the same node whose bandwidth this one shares; 0: none. SR-IOV
-	 * functions and overlays share a card's bandwidth. That device must not share another's.
+	 * functions and overlays share a card's bandwidth. That device must not itself share the
+	 * bandwidth of another one.
 	 */
 	uint32_t within;
 };
@@ -78,8 +79,8 @@ struct place_path {
 };
 
 /*
- * Replaces all measurements of the node; removing the node removes them. No name twice. -EINVAL,
- * -ENOMEM: unchanged.
+ * Replaces all measurements of the node; removing the node removes them. Each name occurs at most
+ * once. -EINVAL, -ENOMEM: unchanged.
  */
 int place_paths_set(struct place *place, uint32_t node, const struct place_path *paths, uint32_t n,
 	struct error *err);
@@ -116,7 +117,7 @@ struct place_decision {
 };
 
 /*
- * Chooses without taking anything. 0 for each outcome, PLACE_QUEUED included. -EINVAL for
+ * Chooses without taking anything. Returns 0 for each outcome, PLACE_QUEUED included. -EINVAL for
  * contradictions (exclusive for a share, remote without a device), -ENOMEM.
  */
 int place_mode_choose(struct place *place, const struct place_mode_params *params,

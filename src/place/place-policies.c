@@ -288,8 +288,9 @@ const struct place_policy place_first_fit = {
 /* ---- best fit and worst fit ---- */
 
 /*
- * The rest of a node in CPU and devices, each as a fraction of a large node and with equal weight.
- * Whole percents count (Weng et al., USENIX ATC 2023, and their simulator). Less is better.
+ * Both policies add what a node has left of CPU and of devices, each as a fraction of a large node.
+ * They compare whole percents (Weng et al., USENIX ATC 2023, and their simulator). For best fit,
+ * less is better; for worst fit, more.
  */
 #define LARGE_CPU 128000 /* milli */
 #define LARGE_DEVICES 8000
@@ -375,9 +376,10 @@ const struct place_policy place_worst_fit = {
 /* ---- dot product ---- */
 
 /*
- * The node whose free CPU and devices point least in the direction of the request (Grandl et al.,
- * "Multi-resource packing for cluster schedulers", SIGCOMM 2014). As in the trace's simulator, a
- * smaller product is better. The bound does not know the requested CPU and assumes 0.
+ * This policy chooses the node whose free CPU and devices point least in the direction of the
+ * request (Grandl et al., "Multi-resource packing for cluster schedulers", SIGCOMM 2014). As in the
+ * trace's simulator, a smaller product is better. The bound does not know the requested CPU and
+ * assumes 0.
  */
 static int64_t devices_dot(const struct place *place, uint32_t share, uint32_t count, uint32_t at)
 {

@@ -8,11 +8,11 @@
  *          for new ones. The search asks for all classes in turn that the node has devices for.
  * bounds   the bounds of all classes in one call, or guesses, which cost less than bounds
  * score    the score of one tenant on that node with the allowed devices, and which to take
- * grade    the precision that counts: never falls where the score rises. Of equal grades the
+ * grade    the precision that counts: a higher score never has a lower grade. Of equal grades the
  *          first node wins.
  *
  * All functions depend on the state alone. Scores are integers, and of libm only sqrt() is used,
- * which IEEE 754 rounds exactly. So every machine decides alike. Threads: as place.h.
+ * which IEEE 754 rounds exactly. So all machines make the same decisions. Threads: as place.h.
  */
 #ifndef PLACE_PLACE_POLICY_H
 #define PLACE_PLACE_POLICY_H
@@ -75,7 +75,7 @@ struct place_policy {
 	int32_t (*bound)(struct place *place, const struct place_class *class, uint32_t node);
 	/*
 	 * The bounds of the node for n classes, all of which it has devices for. is_guess: the
-	 * values may be looser, never smaller. A guess stands in for a changed node until a
+	 * values may be looser, never smaller. A guess replaces the bound of a changed node until a
 	 * decision reaches the node. NULL: `bound` is called for each class.
 	 */
 	void (*bounds)(struct place *place, uint32_t node, const struct place_class *const *class,
@@ -136,7 +136,7 @@ void place_take_least(const struct place *place, const struct place_spec *spec, 
 	uint64_t mask, struct place_choice *choice);
 void place_take_most(const struct place *place, const struct place_spec *spec, uint32_t node,
 	uint64_t mask, struct place_choice *choice);
-/* For whole devices place_take_near(), else place_take_least(). */
+/* As place_take_near() for whole devices, else as place_take_least(). */
 void place_take_fitting(const struct place *place, const struct place_spec *spec, uint32_t node,
 	uint64_t mask, struct place_choice *choice);
 /*

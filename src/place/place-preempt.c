@@ -326,8 +326,8 @@ static uint64_t preempt_search_terminating_of(const struct place *place, const s
 }
 
 /*
- * Returns false if even all candidates do not suffice, or cost more than the best plan. In *ret is
- * a lower bound for every set of the node.
+ * Returns false if even all candidates do not suffice, or cost more than the best plan. *ret
+ * receives a lower bound for every set of the node.
  */
 static bool bound_of_devices(const struct search *s, uint32_t node, struct cost *ret)
 {
@@ -430,8 +430,8 @@ static uint64_t preempt_search_filtered(struct search *s, uint32_t i)
 }
 
 /*
- * Tests whether the tenant fits without the removed tenants, with `but` (or NULL) back for the
- * limits.
+ * Tests whether the tenant fits without the removed tenants. The limits count `but` as not removed;
+ * NULL: all count as removed.
  */
 static bool preempt_search_fits_now(struct search *s, const struct holder *but)
 {
@@ -446,7 +446,10 @@ static bool preempt_search_fits_now(struct search *s, const struct holder *but)
 	return fits;
 }
 
-/* Returns whether preemption can help; it does not change the node's other properties. */
+/*
+ * Returns whether preemption can help: it frees capacity, but changes no other property of the
+ * node.
+ */
 static bool preempt_search_is_reachable(
 	const struct place *place, const struct place_spec *spec, uint32_t node)
 {
@@ -546,8 +549,8 @@ static void all_stay(struct search *s)
 }
 
 /*
- * Returns unneeded victims, the most expensive first. Repeats, because with labels a later victim
- * can decide about an earlier one.
+ * Returns unneeded victims, the most expensive first. The function repeats this, because with
+ * labels a later victim can decide whether an earlier one is needed.
  */
 static void stay_who_can(struct search *s)
 {
@@ -589,8 +592,8 @@ static bool preempt_search_could_fit(struct search *s, uint32_t i)
 }
 
 /*
- * Tries all sets of candidates from index i that can be cheaper than the best. highest: of the
- * removed tenants, or its lower bound.
+ * Tries all sets of candidates from index i that can be cheaper than the best. highest: the highest
+ * rank of the removed tenants, or a lower bound of it.
  */
 static int try_sets(struct search *s, uint32_t i, uint32_t highest, uint64_t late)
 {
@@ -608,7 +611,9 @@ static int try_sets(struct search *s, uint32_t i, uint32_t highest, uint64_t lat
 		preempt_search_compare_cost(&least, &s->best) >= 0)
 		return 0;
 	s->steps += 1 + (s->n - i) / 64;
-	/* With an affinity label, a victim can take the only permitted place with it. */
+	/*
+	 * With an affinity label, the removal of a victim can also remove the only permitted place.
+	 */
 	if (!s->spec->affinity && !preempt_search_could_fit(s, i))
 		return 0;
 	least.share += holder_share(c->h);
@@ -712,7 +717,7 @@ static bool is_victim(const struct search *s, uint32_t tenant)
 	return false;
 }
 
-/* After PLACE_PREEMPT_STEPS steps the set may have an unneeded victim. */
+/* A search that ended after its maximum of steps may have left an unneeded victim in the set. */
 static int preempt_search_trim(struct search *s)
 {
 	int r = list_candidates(s, s->best.node);
@@ -827,7 +832,7 @@ static int list_victims(
 }
 
 /*
- * Lets the policy choose the place on the node without the victims and without place->gone. The
+ * Lets the policy choose the place on the node without the victims and without place->evicted. The
  * filter gets both in ascending order.
  */
 static int preempt_search_choose(struct place *place, const struct place_spec *asked, uint32_t node,
@@ -883,7 +888,7 @@ int place_preempt_plan(struct place *place, const struct place_spec *spec, uint3
 		kept[i] = out;
 		r = 0;
 	}
-	/* The choice with all remaining victims. */
+	/* The policy chooses the place with all remaining victims removed. */
 	r = r < 0 ? r : preempt_search_choose(place, spec, node, kept, n, &plan.choice, err);
 	if (r < 0)
 		return r;

@@ -8,8 +8,8 @@
  * - with is_latest_first, the later start of the earliest victim
  * - the first node
  *
- * A tenant in two halves (place-mode.h) counts where one half is in the way, and both halves go.
- * Preemption never frees network bandwidth.
+ * A tenant in two halves (place-mode.h) counts where one half is in the way, and both halves are
+ * evicted. Preemption never frees network bandwidth.
  *
  * With `is_graceful` victims become terminating (place_mark_terminating()) instead of being
  * removed. The new tenant is counted at once, so no other tenant takes its place. It may start when
@@ -23,8 +23,8 @@
  * (can_wait of the spec). So several pods that arrive together do not preempt more than needed. The
  * caller has subtracted terminating tenants from the budgets.
  *
- * Every victim is necessary: without any one of them the tenant does not fit. A tenant of priority
- * 0 preempts nobody. The result is exact up to PLACE_PREEMPT_STEPS tried sets per node and
+ * Every victim is necessary: if any one of them stayed, the tenant would not fit. A tenant of
+ * priority 0 preempts nobody. The result is exact up to PLACE_PREEMPT_STEPS tried sets per node and
  * PLACE_PREEMPT_ALL_STEPS in all; beyond that it is the best found.
  *
  * The search computes a lower bound of the cost of each node from place-held.h, in O(nodes +
@@ -51,11 +51,11 @@ struct place_budget {
 };
 
 /*
- * Other rules than priorities, for place-reclaim.h. rank: tenants of lower rank go first; negative:
- * the tenant stays. While sets are tried, `leave` says whether the tenant may go after those
- * before, and if so counts it. `stay` undoes that, in any order. models: the models that the
- * queue's limits allow once the counted tenants except `but` are gone. Without `models` no tenant
- * goes for a limit.
+ * Rules that replace priorities, for place-reclaim.h. rank: tenants of lower rank are evicted
+ * first; a tenant of negative rank stays. `leave` returns whether the tenant may be evicted in
+ * addition to the counted ones, and if so counts it. `stay` removes a tenant from the count, in any
+ * order. models: the models that the queue's limits allow without the counted tenants, but with
+ * `but`. If `models` is NULL, no tenant is evicted for a limit.
  */
 struct place_preempt_order {
 	int (*rank)(void *arg, const struct holder *h);
@@ -100,8 +100,8 @@ void place_preempt_free(
 	const struct place *place, uint32_t node, uint32_t ret[static SPEC_PRIORITY_MAX + 1]);
 
 /*
- * 1 if the tenant would fit on the node without all tenants that may go, whatever budgets say. 0:
- * no plan exists for the node. -ENOMEM. O(tenants of the node).
+ * 1 if the tenant would fit on the node without all tenants that may be evicted, whatever budgets
+ * say. 0: no plan exists for the node. -ENOMEM. O(tenants of the node).
  */
 int place_preempt_could(struct place *place, const struct place_spec *spec,
 	const struct place_preempt *rules, uint32_t node);

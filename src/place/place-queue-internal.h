@@ -33,7 +33,7 @@ static inline uint64_t queue_requested(const struct place *place, const struct p
 	return (uint64_t)queue_share(place, spec) * spec->count;
 }
 
-/* Use beyond the quota, of all models or of this one. gone: use to subtract, [ALL + 1]. */
+/* Use beyond the quota, of all models or of this one. evicted: use to subtract, [ALL + 1]. */
 static inline int64_t queue_beyond(const struct queue *q, const uint64_t *evicted, uint32_t model)
 {
 	int64_t most = (int64_t)(q->used[ALL] - evicted[ALL]) - (int64_t)q->quota[ALL];
@@ -44,7 +44,7 @@ static inline int64_t queue_beyond(const struct queue *q, const uint64_t *evicte
 	return most;
 }
 
-/* Whether the limit refuses that much more of the model. gone: use to subtract. */
+/* Whether the limit refuses `asked` more of the model. evicted: use to subtract. */
 static inline bool queue_is_full(
 	const struct queue *q, const uint64_t *evicted, uint32_t model, uint64_t asked)
 {

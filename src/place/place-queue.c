@@ -513,7 +513,7 @@ static bool is_one_of_several(const struct place *place, uint32_t model)
 	return false;
 }
 
-/* Negative while members of a group are pretended. */
+/* `idle` can be negative while members of a gang count as if they were placed. */
 static uint64_t idle_of(const struct place *place, uint32_t model)
 {
 	return (uint64_t)MAX(place->idle[model], 0);
@@ -599,8 +599,8 @@ static bool place_queue_is_requested(
 }
 
 /*
- * For a request of several devices, if no single model has enough idle: a node may have several
- * models. Models excluded by a limit do not count.
+ * Judges a request of several devices if no single model has enough idle share, because a node can
+ * have several models. Models excluded by a limit do not count.
  */
 static void admit_mixed(
 	const struct place *place, const struct place_spec *spec, struct place_verdict *ret)

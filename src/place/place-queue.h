@@ -3,8 +3,8 @@
  * Queues: guarantees of device share, and borrowing of what other queues leave idle. Queues form a
  * tree. Tenants belong to leaves, and their use counts for all queues above.
  *
- * place_add() and place_remove() count through the spec's `queue`, so rollbacks are right by
- * themselves. Limits hold for each tenant that is added or resized: models at a queue's limit do
+ * place_add() and place_remove() count through the spec's `queue`, so a rollback restores these
+ * counts too. Limits hold for each tenant that is added or resized: models at a queue's limit do
  * not exist for its tenants. place_queue_admit() checks quotas, and place-reclaim.h reclaims what
  * other queues have borrowed.
  *
@@ -34,7 +34,7 @@ struct place_queue_info {
 	const char *name, *parent; /* parent: "" for none */
 	uint64_t quota;            /* guaranteed */
 	uint64_t limit;            /* with borrowed share; or PLACE_UNLIMITED */
-	uint32_t weight;           /* from 1; twice the weight may borrow twice as much */
+	uint32_t weight;           /* from 1; a queue of weight 2 may borrow twice as much */
 	const struct place_queue_model *models; /* other models: quota and limit only */
 	uint32_t n_models;
 };
@@ -101,7 +101,10 @@ void place_queue_free(struct place_queues *queues);
 int place_queue_check(const struct place *place, uint32_t queue, struct error *err);
 /* The requested models for which all limits allow the whole request. */
 uint64_t place_queue_models(const struct place *place, const struct place_spec *spec);
-/* Reduces the spec's models to those and clears its queue. -ENOSPC: no model is left. */
+/*
+ * Reduces the spec's models to those of place_queue_models() and clears its queue. -ENOSPC: no
+ * model is left.
+ */
 int place_queue_narrow(const struct place *place, struct place_spec *spec, struct error *err);
 /* -ENOSPC: a limit refuses that model, or the tenant with the new share. */
 int place_queue_allows(const struct place *place, const struct place_spec *spec, uint32_t model,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A random node and random devices: other policies are compared with this one, which is no sensible
- * choice and not in the list of policies. The draw depends only on the state, that is, the number
- * of tenants and the used slots. So equal runs draw the same.
+ * This policy chooses a random node and random devices. Other policies are compared with this one,
+ * which is not in the list of policies. The draw depends only on the state, that is, the number of
+ * tenants and the used slots. So equal runs draw the same.
  */
 #include "base/rand.h"
 #include "place/place-internal.h"

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * This file gives the search for victims an order by queue, and finds victims on several nodes for
- * limits. `gone` counts the use that victims under trial give back; reclaim_evict_holder() adds to
- * it and reclaim_keep_holder() subtracts. Unless `is_own` is set, a queue loses tenants only while
- * it exceeds its quota. reclaim_across() first picks victims until the limits allow the tenant.
- * reclaim_across() then removes those victims under a savepoint and searches a node for the others
- * that must go. reclaim_find_victims() returns the cheapest plan; every removal is rolled back
- * before that.
+ * limits. `evicted` counts the use that victims under trial give back; reclaim_evict_holder() adds
+ * to that count and reclaim_keep_holder() subtracts. Unless `is_own` is set, a queue loses tenants
+ * only while it exceeds its quota. reclaim_across() first picks victims until the limits allow the
+ * tenant. reclaim_across() then removes those victims under a savepoint and searches a node for the
+ * others that must go. reclaim_find_victims() returns the cheapest plan; every removal is rolled
+ * back before that.
  */
 #include "place/place-reclaim.h"
 
@@ -46,8 +46,8 @@ static uint32_t model_of(const struct reclaim *r, const struct holder *h)
 }
 
 /*
- * Each queue up to the asking queue's branch exceeds its quota, and the tenant is not of that
- * branch.
+ * Returns whether each queue from the tenant's queue up to the asking queue's branch exceeds its
+ * quota. A tenant of that branch itself stays.
  */
 static bool may_leave(const struct reclaim *r, const struct holder *h)
 {
@@ -376,7 +376,7 @@ static uint32_t highest_of(struct reclaim *r, const struct place_plan *plan)
 	return highest;
 }
 
-/* Same order as in place-preempt.h. */
+/* Compares plans in the order of place-preempt.h. */
 static bool is_cheaper(const struct place_plan *a, const struct place_plan *b)
 {
 	if (a->violations != b->violations)
@@ -388,7 +388,7 @@ static bool is_cheaper(const struct place_plan *a, const struct place_plan *b)
 	return a->share_lost < b->share_lost;
 }
 
-/* Replaces *best if the new plan is cheaper, or the first. */
+/* Replaces *best if the new plan is cheaper, or is the first one. */
 static int try_across(struct reclaim *r, uint64_t goal, const struct place_preempt *rules,
 	struct place_plan *best, bool *has_best, struct error *err)
 {

@@ -20,7 +20,8 @@
  * If a queue above is at its limit, the victims are below that queue. They may be on other nodes
  * than the victims for free capacity. The search takes as many victims as the limits need, then as
  * many as the capacity needs, and drops unnecessary ones. If one node's tenants suffice for both,
- * the cheaper plan is taken (place-preempt.h). O(tenants log tenants) more.
+ * the cheaper plan is taken (place-preempt.h). Costs O(tenants log tenants) more than
+ * place_preempt_find().
  *
  * -EDQUOT: the tenant is not guaranteed its place.
  */

@@ -16,19 +16,19 @@
  *            nearly all weight would go to rare models, however few tenants request them.
  *
  * The models of m are those it requests whose devices have enough memory for it. So large devices
- * stay free for tenants that need them. For one model in several sizes that is not enough. There
- * each GiB of a device beyond the smallest size of its model costs tenants with byte requests 2.5.
+ * stay free for tenants that need them. For a model in several sizes, that is not enough. Each GiB
+ * of such a device beyond the model's smallest size costs a tenant with a byte request 2.5 of V_n.
  * That is as much as a waste of a tenth of a permille, and decides only between similar places.
  *
  * If E_m is more than 1.15 times those models' part of all free shares, some tenants will lack
- * these models. Then each permille of such a device that other tenants get costs 6.25, a quarter of
- * a wasted one. Tenants that can use only these models would pay the same everywhere, so the cost
- * counts for the others only.
+ * these models. Then each permille of such a device that other tenants get costs 6.25 of V_n, a
+ * quarter of a wasted permille. Tenants that can use only these models would pay the same
+ * everywhere, so the cost counts for the others only.
  *
- * So far devices run out first. Otherwise typical tenants request more CPU for each device than the
- * nodes have. S_m is then small for tenants with large CPU requests, which will hardly fit any
- * more. Weights by S_m would spend CPU so that devices of other tenants become unusable. So in this
- * case
+ * All of this assumes that devices run out first. Otherwise typical tenants request more CPU for
+ * each device than the nodes have. S_m is then small for tenants with large CPU requests, which
+ * will hardly fit any more. Weights by S_m would spend CPU so that devices of other tenants become
+ * unusable. So in this case
  *
  *   G_n(m) = sum of the r not smaller than m's share if n has devices, CPU and memory for one copy,
  *            else 0: what remains without fragments, nearly as in FGD (place-fgd.c);
@@ -82,11 +82,11 @@
 #define LAMBDAS (1 << 30)          /* sum of all lambda */
 #define FRAGMENT_WEIGHTS (1 << 28) /* of the weights by fragments, before FRAGMENT_PART */
 #define FRAGMENT_PART 3
-#define SHORT_PERCENT 110  /* requested CPU for a device, of the available CPU for a device */
+#define SHORT_PERCENT 110  /* requested CPU per device, in percent of the nodes' CPU per device */
 #define SEVERAL_PERCENT 60 /* requests for several devices, of all requests */
 #define COPY_BITS 13       /* so that the value of one copy fits in 32 bits for every size */
 #define SPARE_MILLI 20000.0
-#define SHAPE_PART 0.4 /* of all weights: of a shape with SHAPE_DEVICES devices and no free copy */
+#define SHAPE_PART 0.4 /* part of all weights; for a shape of SHAPE_DEVICES without free copies */
 #define SHAPE_DEVICES 8
 #define SHAPE_SPARE_MILLI 200000.0
 #define SHAPES_PART_MAX 0.5 /* of all shapes together, so that a score fits in 32 bits */
@@ -109,7 +109,7 @@
 /* One number for each typical tenant. */
 typedef int32_t row[TYPICAL_MAX];
 
-/* Small, because a decision reads a few nodes of many, which are in no cache. */
+/* This struct is small, because a decision reads few of many nodes, and those are in no cache. */
 struct sums {
 	uint64_t version;                      /* of the node, + 1; 0: not summed up */
 	uint64_t model;                        /* bit of the first device's model; 0: no device */
@@ -346,7 +346,10 @@ static void set_one(struct scarcity *s, uint32_t m, const struct mix_entry *t)
 	s->lambda[m] = t->weight;
 }
 
-/* W(r) by r: one share and the best of the rest. */
+/*
+ * Sets W(r) for ascending r: the price of one share plus W of the rest, or r itself if that is
+ * less.
+ */
 static void set_waste(struct scarcity *s, const struct workload_mix *mix)
 {
 	const int32_t weights = s->by_fragments ? FRAGMENT_WEIGHTS : LAMBDAS;
@@ -768,8 +771,8 @@ static int64_t most_saved(const struct scarcity *s, const struct place_class *cl
 }
 
 /*
- * One device. A node's value never grows by a placement. So a device is skipped if its saved waste
- * alone cannot beat the best one.
+ * Bound for one device. A node's value never grows by a placement. So a device is skipped if its
+ * saved waste alone cannot beat the best one.
  */
 static int64_t bound_of_one(
 	const struct scarcity *s, struct seen *seen, const struct place_class *class, uint32_t n)
@@ -788,8 +791,8 @@ static int64_t bound_of_one(
 }
 
 /*
- * Several devices: only the cheapest counts, or all if they are alike, because further devices
- * never raise the value. The saved waste of all adds up.
+ * Bound for several devices: only the cheapest device counts, or all if they are alike, because
+ * further devices never raise the value. The saved waste of all adds up.
  */
 static int64_t scarcity_bound_of_several(
 	const struct scarcity *s, struct seen *seen, const struct place_class *class, uint32_t n)
@@ -887,8 +890,9 @@ static int64_t scarcity_locality_bonus(
 /* ---- scores ---- */
 
 /*
- * Several devices, or a whole one. The choice among the node's devices is not weighted. Devices
- * with the largest bonus come first, then small ones, or devices with equal free shares.
+ * Chooses several devices, or a whole one, without weighing the sets of the node's devices. Only
+ * devices with the largest bonus count, if they suffice. Among those, a tenant with a byte request
+ * takes small devices, and place_take_fitting() chooses for other tenants.
  */
 static int64_t best_of_several(struct place *place, const struct place_spec *spec,
 	const struct sums *n, uint64_t mask, struct place_choice *choice)
@@ -925,8 +929,8 @@ static bool has_less(const struct place *place, uint32_t at, uint32_t other)
 }
 
 /*
- * A part of a device: values each device of the mask, equal ones once. Among equal ones a tenant
- * with a byte request takes the one with the least free memory.
+ * Chooses a device for a share of it: values each device of the mask, equal ones once. Among equal
+ * ones a tenant with a byte request takes the one with the least free memory.
  */
 static int64_t best_of_one(struct place *place, const struct place_spec *spec, const struct sums *n,
 	uint64_t mask, struct place_choice *choice)

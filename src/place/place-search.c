@@ -191,7 +191,7 @@ static void place_search_visit_node(struct quest *q, uint32_t node)
 	q->choice = choice;
 }
 
-/* Pushes the entries below this line of a pool that can be better. */
+/* Pushes each entry below this line of a pool that can be better than the best place so far. */
 static int place_search_expand_pool(struct quest *q, uint32_t pool, uint32_t level, uint32_t up)
 {
 	const struct place_bounds *bounds = q->place->bounds;

@@ -30,7 +30,7 @@ uint64_t place_size_least_beyond(
 
 /*
  * place_take_fitting() for a tenant that requests bytes. For whole devices: the smallest that
- * suffice; for a share: of the least free devices the smallest.
+ * suffice; for a share: the smallest of the devices with the least free share.
  */
 void place_size_take(const struct place *place, const struct place_spec *spec, uint32_t node,
 	uint64_t mask, struct place_choice *choice);

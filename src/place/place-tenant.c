@@ -243,7 +243,7 @@ static void group_leave(struct place *place, uint32_t id, uint32_t device)
 
 /* ---- counters ---- */
 
-/* More may be taken of a device than it has now. */
+/* Tenants can have more memory than the device has now; then nothing is free. */
 static void count_memory(struct device *d)
 {
 	d->memory_free = d->memory_all > d->memory_taken ? d->memory_all - d->memory_taken : 0;
@@ -561,7 +561,7 @@ static int place_tenant_check(const struct place *place, const struct place_spec
 	return r < 0 ? r : choice_check(place, spec, choice, err);
 }
 
-/* The place is permitted; only memory can be short. */
+/* The caller has checked the place, so the only possible error is -ENOMEM. */
 static int place_tenant_add(struct place *place, const struct place_spec *spec,
 	const struct place_choice *choice, const uint64_t *bytes, uint32_t *ret_tenant,
 	struct error *err)
@@ -767,7 +767,7 @@ static int place_tenant_resize(struct place *place, uint32_t tenant, struct plac
 	return 0;
 }
 
-/* The tenant exists and may change its size. */
+/* Checks that the tenant exists and may change its size. */
 static int may_resize(const struct place *place, uint32_t tenant, struct error *err)
 {
 	if (!is_placed(place, tenant))

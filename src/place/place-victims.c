@@ -24,7 +24,7 @@ static struct place_victim *other_half(
 	return NULL;
 }
 
-/* The tenant is a removed victim. */
+/* Returns whether the victim is removed now. */
 static bool is_out(const struct place *place, const struct place_victim *v)
 {
 	return !place_tenant(place, v->tenant);

@@ -373,8 +373,8 @@ static int node_check(
 }
 
 /*
- * The given UUID; else the slot's old one if the model is the same; else a made-up name. slot: or
- * PLACE_NONE.
+ * Writes the given UUID; else the slot's old one if the model is the same; else a made-up name.
+ * slot: the first device's slot, or PLACE_NONE.
  */
 static void place_read_uuid(const struct place *place, uint32_t slot,
 	const struct place_node_info *info, uint32_t i, char ret[static SPEC_LABEL])
@@ -446,7 +446,7 @@ static int grow_devices(struct place *place, uint32_t n)
 	return r;
 }
 
-/* Returns the slot of a removed node with as many devices, or a new one. */
+/* Returns the slot of a removed node with n_devices devices, or a new slot. */
 static uint32_t node_slot(const struct place *place, uint32_t n_devices)
 {
 	for (uint32_t i = 0; place->used_nodes < place->n_nodes && i < place->n_nodes; i++)
@@ -735,7 +735,7 @@ int place_node_remove(struct place *place, uint32_t at, struct error *err)
 	first = node->first_device;
 	n = node->n_devices;
 	node_done(place, node);
-	/* the device slots stay together for a node with as many devices */
+	/* the device slots stay together for a later node with n_devices devices */
 	node->first_device = first;
 	node->n_devices = n;
 	place->cpu_free[at] = 0;

@@ -150,7 +150,7 @@ struct place_spec {
 	uint32_t network[2], network_mbit;
 };
 
-/* One device on any node, nothing else. */
+/* Requests one device on any node, and nothing else. */
 #define PLACE_SPEC_INIT \
 	(struct place_spec) \
 	{ \
@@ -179,11 +179,12 @@ int place_find(struct place *place, const struct place_spec *spec, struct place_
 	struct error *err);
 
 /*
- * Additional rules, asked of a node only before it is chosen: by place_find(), and so for gangs and
- * modes, and by the search for victims. Returns the node's devices that the tenant may use, bit i
- * for the i-th. 0: not on this node, also for a tenant without devices. gone: tenants, ascending,
- * that count as removed. The model does not change meanwhile. A longer `gone` never forbids more.
- * place_add() and place_restore() do not ask. NULL: no additional rules.
+ * Additional rules for a node. The filter runs just before a node would be chosen: in place_find(),
+ * in the placement of gangs and modes, and in the search for victims. Returns the node's devices
+ * that the tenant may use, bit i for the i-th. 0: not on this node, also for a tenant without
+ * devices. evicted: tenants, ascending, that count as removed. The model does not change during the
+ * call. A longer `evicted` never forbids more. place_add() and place_restore() do not call the
+ * filter. NULL: no additional rules.
  */
 typedef uint64_t place_filter_fn(void *arg, const struct place_spec *spec, uint32_t node,
 	const uint32_t *evicted, uint32_t n_evicted);
@@ -224,9 +225,10 @@ enum place_reason {
 struct place_why {
 	uint32_t nodes[PLACE_N_REASONS];
 	/*
-	 * For nodes that lack share: the most share that is free on each of as many devices of one
-	 * node as requested. Of devices with no other fault; of those and devices with too little
-	 * memory; of all devices of a requested model, or the requested device.
+	 * For nodes that lack share: the largest share that is free on each of the requested number
+	 * of devices of one node. most_share counts devices with no other fault. most_share_short
+	 * also counts devices with too little memory. most_share_all counts all devices of a
+	 * requested model, or the requested device.
 	 */
 	uint32_t most_share, most_share_short, most_share_all;
 };
@@ -250,7 +252,7 @@ char *place_choice_format(struct place *place, const struct place_spec *spec,
 	const struct place_choice *choice, char ret[static PLACE_WHY]);
 enum place_reason place_reason_of(
 	const struct place *place, const struct place_spec *spec, uint32_t node);
-/* The same for one existing device; reasons of its node come first. */
+/* As place_reason_of(), for one existing device; reasons of its node come first. */
 enum place_reason place_device_reason(
 	const struct place *place, const struct place_spec *spec, uint32_t device);
 /* "GPU-a on n3: too little of it is left (0.3 free, 0.5 asked)". Returns `ret`. */
@@ -268,7 +270,7 @@ int place_add(struct place *place, const struct place_spec *spec, const struct p
 /*
  * Adds a tenant that runs already, after a restart, in any order. Rules for newcomers do not apply:
  * closed devices, taints, node labels, the tenant limit, affinity, anti-affinity, CPU and memory.
- * Use beyond the capacity counts as nothing free, as in place_node_update(). -EINVAL as
+ * If the use exceeds the capacity, nothing is free, as in place_node_update(). -EINVAL as
  * place_add(). -ENOSPC: shares, exclusion labels or network bandwidth contradict each other. On
  * failure nothing changes. Restore terminating tenants before all others, and call
  * place_mark_terminating() for each at once. bytes: the tenant's memory on each device, in the
@@ -286,7 +288,7 @@ int place_remove(struct place *place, uint32_t tenant);
  */
 int place_resize(struct place *place, uint32_t tenant, uint32_t share, uint64_t device_bytes,
 	struct error *err);
-/* The same with the tenant's new memory of each device. */
+/* As place_resize(), with the tenant's new memory of each device. */
 int place_resize_each(struct place *place, uint32_t tenant, uint32_t share, const uint64_t *bytes,
 	struct error *err);
 
@@ -315,8 +317,8 @@ uint32_t place_peer(const struct place *place, uint32_t tenant);
 int place_mark_terminating(struct place *place, uint32_t tenant, struct error *err);
 /*
  * Puts back a tenant that was removed since an open savepoint, under its number and as terminating.
- * Tenants that took its place stay. The node may have less than is used then, which counts as
- * nothing free. -ENOENT: not removed. -ENOSPC: sums overflow. -ENOMEM.
+ * Tenants that took its place stay. The use may then exceed the node's capacity; in that case
+ * nothing is free. -ENOENT: not removed. -ENOSPC: sums overflow. -ENOMEM.
  */
 int place_readd_terminating(struct place *place, uint32_t tenant, struct error *err);
 /*

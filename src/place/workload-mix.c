@@ -18,8 +18,8 @@
 #define SEEN_SIZE 8192u /* a power of two; half of it is used */
 #define FIRST_ARRIVALS 16u
 /*
- * Learns again after as many new arrivals as this part of the earlier arrivals, or of the placed
- * tenants if those are fewer. By then other tenants are on the devices.
+ * The policy learns again once the new arrivals reach 1/LEARN_PART of the earlier arrivals, or of
+ * the placed tenants if those are fewer. By then other tenants are on the devices.
  */
 #define LEARN_PART 8u
 #define COMMON_PART 95u /* percent */
