@@ -23,7 +23,7 @@ struct cnode {
 	bool is_there; /* the Node object exists */
 	bool has_gpus; /* its GPUNode object exists */
 	struct gpunode gpus;
-	uint32_t at; /* node of the placement model; PLACE_NONE */
+	uint32_t at; /* node of the placement model; PLACE_NONE: none */
 	/* divvyd's Lease, timed by our own clock since the object last changed. */
 	bool has_lease, is_stale;
 	char renewed[40];
@@ -83,14 +83,14 @@ struct cpod {
 	/* For each tenant the index of its container in `given`; PLACE_NONE: it has no devices. */
 	uint32_t containers[ASSIGNED_CONTAINERS_MAX + 1];
 	uint32_t n_tenants;
-	char why[PLACE_MODE_WHY]; /* reason for the last choice of devices; "" */
+	char why[PLACE_MODE_WHY]; /* reason for the last choice of devices; "": none */
 	/* A later decision made status.nominatedNodeName void: it reserves nothing. */
 	bool is_nomination_void;
 	uint32_t n_refused;     /* refused Bindings in a row */
-	char *refused;          /* the API server's last refusal, a sentence; NULL: none */
+	char *refused;          /* message of the API server's last refusal; NULL: none */
 	uint64_t preempt_at_ns; /* the pod preempts no other pod before then */
 	char *kept_by;          /* key of the pod whose reservation it last waited for; NULL */
-	char *kept_text;        /* sentence that this pod's Binding was refused; NULL */
+	char *kept_text;        /* message that this pod's Binding was refused; NULL: none */
 };
 
 struct cgroup {
@@ -185,10 +185,10 @@ struct cluster {
 
 /* ---- cluster-node.c ---- */
 
-/* creates a missing one; NULL: -ENOMEM */
+/* Creates the node if it is missing. NULL: out of memory. */
 struct cnode *cnode_get(struct cluster *c, const char *name);
 struct cnode *cnode_find(struct cluster *c, const char *name);
-/* The pod with that uid on the node, or with devices of the node; NULL. */
+/* The pod with that uid on the node, or with devices of the node. NULL: none. */
 struct cpod *cnode_pod(const struct cnode *node, const char *uid);
 /* Frees the node if no object and no pod refers to it. */
 void cnode_release(struct cluster *c, struct cnode *node);
@@ -303,7 +303,7 @@ void cluster_free_policies(struct cluster *c);
 bool cluster_allows(struct cluster *c, const struct cpod *pod, struct buf *why);
 bool cluster_allows_model(const struct cluster *c, const char *ns, const char *model);
 bool cluster_allows_remote(const struct cluster *c, const char *ns); /* devices of other nodes */
-/* The same for a running pod that would get `given` instead of its present grant. */
+/* As cluster_allows(), for a running pod that would get `assigned` instead of its present grant. */
 bool cluster_has_room_for(struct cluster *c, const struct cpod *pod,
 	const struct assigned *assigned, struct buf *why);
 
@@ -328,7 +328,8 @@ uint64_t cpolicy_milli(const json_t *value);
 
 uint32_t cluster_greatest_overcommit(const struct cluster *c);
 /*
- * Bytes that the placement model counts for such memory, with the overcommit of cluster_settle().
+ * Bytes that the placement model counts for `bytes` of that memory policy, with the overcommit of
+ * cluster_settle().
  */
 uint64_t cluster_counted_bytes(
 	const struct cluster *c, enum spec_memory_policy policy, uint64_t bytes);
@@ -344,7 +345,7 @@ struct memory_params {
 
 bool cluster_has_memory(const struct cluster *c, const struct cnode *node,
 	const struct gpunode_device *device, const struct memory_params *params);
-/* The same for a running pod that would get `then` instead of its present grant. */
+/* As cluster_has_memory(), for a running pod that would get `then` instead of its present grant. */
 bool cluster_has_memory_for(
 	const struct cluster *c, const struct cpod *pod, const struct assigned *then);
 

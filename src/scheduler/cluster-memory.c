@@ -28,7 +28,7 @@ uint32_t cluster_greatest_overcommit(const struct cluster *c)
 	return greatest;
 }
 
-/* Returns the smallest factor of the namespace's policies; ONCE without one. */
+/* Returns the smallest factor of the namespace's policies, or ONCE if no policy has a factor. */
 static uint32_t factor_in(const struct cluster *c, const char *ns)
 {
 	const struct cpolicy *p;

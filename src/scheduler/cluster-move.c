@@ -63,7 +63,7 @@ static const char *cluster_move_device_uuid(const struct cluster *c, uint32_t de
 	return view.uuid;
 }
 
-/* The pod may name its acceptable devices. */
+/* Returns whether the pod accepts the device; a pod may name its acceptable devices. */
 static bool cluster_move_is_device_right(const struct cpod *pod, const char *uuid)
 {
 	for (uint32_t i = 0; i < pod->requested.n; i++)
@@ -73,7 +73,7 @@ static bool cluster_move_is_device_right(const struct cpod *pod, const char *uui
 	return true;
 }
 
-/* Makes the pods immovable that cannot use their targets; returns their number. */
+/* Makes each pod immovable that cannot use its target; returns the number of these pods. */
 static uint32_t hold_back(struct cluster *c, const struct place_defrag *plan)
 {
 	uint32_t n = 0;
@@ -141,7 +141,7 @@ static bool would_spread(struct place *place, uint32_t tenant)
 	return place_add(place, &spec, &choice, &now, NULL) < 0;
 }
 
-/* Makes the pods immovable whose successors would spread; returns their number. */
+/* Makes each pod immovable whose successor would spread; returns the number of these pods. */
 static uint32_t hold_together(struct cluster *c, const struct place_defrag *plan)
 {
 	struct closed closed = {c->place, plan};

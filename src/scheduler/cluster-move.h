@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Plans which pods to move so that more devices have no tenants. The placement model plans
- * (place/place-defrag.h). Movable pods have a controller, so that they are created again, exactly
- * one tenant, and a disruption budget that allows the eviction. Each target node passes all rules
- * for the pod. Nothing changes. Pure; one thread.
+ * (place/place-defrag.h). A movable pod has exactly one tenant, a disruption budget that allows the
+ * eviction, and a controller that creates it again. Each target node passes all rules for the pod.
+ * Nothing changes. Pure; one thread.
  */
 #ifndef SCHEDULER_CLUSTER_MOVE_H
 #define SCHEDULER_CLUSTER_MOVE_H

@@ -322,7 +322,7 @@ int cluster_set_lease(struct cluster *c, json_t *json)
 	if (!node)
 		return -ENOMEM;
 	renewed = renewed ? renewed : "";
-	/* For the first Lease only the time in it is known. */
+	/* For the first Lease, only the time in the Lease is known. */
 	if (!node->has_lease && kube_time_parse(str_from(renewed), &real_ns) == 0 &&
 		c->real_ns > real_ns)
 		age_ns = c->real_ns - real_ns;

@@ -153,7 +153,7 @@ static int n_selected(const struct cluster *c, const struct cpolicy *p)
 
 /* ---- validity ---- */
 
-/* The policy only names the queue, or has the same terms. */
+/* Returns whether the policy only names the queue, or has the same terms as the queue. */
 static bool cluster_report_agrees(const struct cpolicy *p, const struct cqueue *q)
 {
 	struct cqueue_terms nothing;

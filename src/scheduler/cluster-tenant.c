@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Tenants in the placement model, from assigned keys, from nodes' confirmations, and from requests.
- * For a container the larger of its assigned keys and its node's confirmation counts, on all
- * devices of both.
+ * For each container, the larger amount of its assigned keys and its node's confirmation counts, on
+ * the devices of both.
  */
 #include "scheduler/cluster-internal.h"
 
@@ -141,7 +141,7 @@ static uint32_t number_of(const char *group)
 {
 	const uint64_t hash = str_hash(str_from(group));
 
-	/* Two groups with the same number only count as one where nearby places are preferred. */
+	/* If two groups have the same number, only the locality bonus takes them for one group. */
 	return group[0] ? (uint32_t)(hash ^ hash >> 32) | 1u : 0;
 }
 
@@ -278,7 +278,7 @@ enum manifest_kind cpod_kind(const struct cpod *pod, const char *container)
 	return requested ? requested->kind : MANIFEST_MAIN;
 }
 
-/* The assigned amounts on each device as they count, before stages_settle(). */
+/* Returns the assigned amounts that count on each device, before stages_settle(). */
 static struct stage stage_of(
 	const struct cluster *c, const struct assigned_container *g, enum manifest_kind kind)
 {

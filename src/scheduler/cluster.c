@@ -674,7 +674,7 @@ int cluster_set(struct cluster *c, int kind, json_t *json, struct error *err)
 
 	if (!cluster_object_name(json) || !*cluster_object_name(json))
 		return fail(err, EINVAL, "an object without a name");
-	/* Other changes may help a waiting pod; for a policy that depends on the change. */
+	/* Other kinds may help a waiting pod; cluster_set_policy() decides that for policies. */
 	c->has_news |= kind != OBJECT_POD && kind != CLUSTER_LEASE && kind != CLUSTER_POLICY;
 	if (kind == CLUSTER_GPU_NODE)
 		return cluster_set_gpus(c, json, err);

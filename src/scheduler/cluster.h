@@ -97,7 +97,7 @@ enum cpod_state {
 
 /* NULL if there is none. Borrowed until the next change of that pod. */
 struct cpod *cluster_pod(struct cluster *cluster, const char *ns, const char *name);
-/* The same by cpod_key(). */
+/* As cluster_pod(), by cpod_key(). */
 struct cpod *cluster_pod_by_key(struct cluster *cluster, const char *key);
 /* The pod with that uid on that node, or NULL. */
 struct cpod *cluster_pod_on(struct cluster *cluster, const char *node, const char *uid);
@@ -134,7 +134,7 @@ bool cpod_take_resize(struct cpod *pod);
 /* Annotations that users of the pod's dialect expect once it runs, and that it lacks; or NULL. */
 json_t *cpod_running(const struct cpod *pod);
 void cpod_note_resize(struct cpod *pod);
-/* Notes the refusal of a resize request. false: the same sentence was noted before. */
+/* Notes the refusal of a resize request. false: the same `sentence` was noted before. */
 bool cpod_deny(struct cpod *pod, struct str sentence);
 bool cpod_is_denied(const struct cpod *pod);
 /* Cancels the pod's eviction. */
@@ -183,7 +183,7 @@ bool cpod_is_refused(const struct cluster *cluster, const struct cpod *pod);
  */
 struct cpod *cluster_next_kept(
 	struct cluster *cluster, const struct cpod *keeper, struct cpod *pod);
-const char *cpod_kept_text(const struct cpod *pod); /* that sentence */
+const char *cpod_kept_text(const struct cpod *pod); /* that message */
 
 /*
  * {NAME: status} of the policies whose status in the API is out of date, for a merge patch. The

@@ -23,7 +23,7 @@ struct attempt {
 	uint32_t n_victims;             /* victims of earlier attempts */
 	/* part of a gang: victims become terminating at the end, for all members */
 	bool is_together;
-	struct buf *asked_back; /* for the sentence about reclaiming */
+	struct buf *asked_back; /* for the message about reclaiming */
 	bool is_budget_kept;    /* a disruption budget kept a victim from being chosen */
 	bool may_be_remote;     /* devices of other nodes are possible */
 	/* The placement mode's decision; with has_client, `client` is the client half. */
@@ -41,11 +41,11 @@ struct attempt {
 uint64_t attempt_filter(void *attempt, const struct place_spec *spec, uint32_t at,
 	const uint32_t *gone, uint32_t n_evicted);
 /*
- * Places all containers on that node, or with PLACE_NONE on the first container's best. -ENOSPC: at
- * least one does not fit.
+ * Places all containers on that node; PLACE_NONE: on the best node for the first container.
+ * -ENOSPC: at least one container does not fit.
  */
 int attempt_take_hosts(struct attempt *a, uint32_t node, struct error *err);
-/* The same on the best node that is not avoided. */
+/* As attempt_take_hosts(), on the best node that is not avoided. */
 int attempt_take_all(struct attempt *a, struct error *err);
 /* Assigns what the attempt has taken to the pod. */
 int attempt_assume(struct attempt *a, enum cpod_state state, struct error *err);
@@ -54,9 +54,9 @@ bool attempt_gpu_reason(
 	struct attempt *a, const struct cnode *node, char ret[static DECIDE_REASON_MAX]);
 
 /*
- * As take(), but with victims: first tenants that borrowed the queue's guarantee, then less
- * important ones. The model has an open savepoint. -EINPROGRESS: reclaiming has begun and evicts at
- * cpod_reclaim_at_ns().
+ * Places the container with victims. It first evicts tenants that borrowed the queue's guarantee,
+ * then less important tenants. The model has an open savepoint. -EINPROGRESS: reclaiming has begun
+ * and evicts at cpod_reclaim_at_ns().
  */
 int preempt_take(struct attempt *a, const struct place_spec *spec, struct place_choice *ret,
 	uint32_t *ret_tenant, struct error *err);
@@ -64,7 +64,7 @@ int preempt_take(struct attempt *a, const struct place_spec *spec, struct place_
 /* Obstacles that neither the view nor the placement model knows. */
 enum node_why { NODE_FITS, NODE_NO_GPUS, NODE_STALE, NODE_NO_SLOTS, NODE_NOT_SERVING, NODE_WHYS };
 enum node_why attempt_node(struct attempt *a, const struct cnode *node);
-/* Whether enough of the named devices may still promise as much memory. */
+/* Whether enough of the devices that the pod names can still promise the requested memory. */
 bool attempt_has_memory(const struct attempt *a, const struct cnode *node);
 
 /* The node's devices that the pod may use now, as bits. */
@@ -72,7 +72,7 @@ uint64_t attempt_devices(const struct attempt *a, const struct cnode *node);
 /* The node on which the attempt would run the pod. */
 struct cnode *attempt_candidate(const struct attempt *a);
 
-/* The first container from i on with devices of its own; asked.n: there is none. */
+/* The first container from index i on with devices of its own; requested.n: there is none. */
 uint32_t attempt_next_host(const struct cpod *pod, uint32_t i);
 
 /* Why no node can take the pod, independent of the nodes; NULL: no such reason. */
@@ -121,8 +121,8 @@ struct nearest {
 	const struct gpunode_peer *peer; /* NULL: not measured */
 };
 /*
- * Finds them by node of the placement model; the caller frees the array. The least latency if the
- * request limits latency, else the greatest bandwidth. -ENOMEM.
+ * Finds the best path for each node of the placement model; the caller frees the array. The best
+ * path has the least latency if the request limits latency, else the greatest bandwidth. -ENOMEM.
  */
 int nearest_find(struct attempt *a, const struct spec *requested, struct nearest **ret);
 /* "round trip 180 us to node n1, 50 us wanted". false: the path is not the obstacle. */

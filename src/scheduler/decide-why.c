@@ -157,7 +157,7 @@ static enum place_reason named_reason(const struct place *place, const struct pl
 	return n[PLACE_FITS] >= requested->count ? PLACE_FITS : (enum place_reason)most;
 }
 
-/* No device of the node has so much memory, even without tenants. */
+/* Returns whether no device of the node has so much memory, even without tenants. */
 static bool is_beyond_memory(
 	const struct place *place, const struct cnode *node, uint64_t memory_bytes)
 {
@@ -174,7 +174,7 @@ static bool is_beyond_memory(
 	return true;
 }
 
-/* The request would fit if fewer tenants were on the devices. */
+/* Returns whether the request could fit if fewer tenants were on the devices. */
 static bool is_of_others(enum place_reason reason)
 {
 	return reason == PLACE_FITS || reason == PLACE_LABELS || reason == PLACE_NO_DEVICE_MEMORY ||
@@ -303,7 +303,10 @@ static uint32_t container_in_question(struct attempt *a, const struct cnode *nod
 	return PLACE_NONE;
 }
 
-/* The node itself has room, so other tenants' labels or limits make the pod wait. */
+/*
+ * Returns whether the node itself has room, so that other tenants' labels or limits make the pod
+ * wait.
+ */
 static bool decide_why_fits_now(struct attempt *a, const struct cnode *node)
 {
 	const struct tenancy *requested = &a->pod->requested;
@@ -382,7 +385,7 @@ static uint32_t nodes_with(const struct reasons *r, const char *text)
 	return 0;
 }
 
-/* Both have the same reasons with the same counts. */
+/* Returns whether both have the same reasons with the same counts. */
 static bool are_same(const struct reasons *a, const struct reasons *b)
 {
 	if (a->n != b->n || a->n_others != b->n_others)
@@ -477,7 +480,7 @@ static bool count_remote(struct attempt *a, const struct reason_visit *t, struct
 
 	if (remote_refusal(a->cluster, a->pod))
 		return false;
-	/* Without memory for the measurements the other reasons remain. */
+	/* If memory is exhausted, only the measurements are missing. */
 	nearest_find(a, &a->pod->requested.v[host].spec, &nearest);
 	for (node = a->cluster->nodes; node; node = node->hh.next) {
 		char text[DECIDE_REASON_MAX];

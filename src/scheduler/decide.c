@@ -709,8 +709,8 @@ void decide_nominate(struct cluster *c, struct cpod *pod, uint64_t give_up_ns)
 
 /*
  * Number of the group's pods with shares that have to be bound before any starts. The nodes enforce
- * it and know only such pods. So members without a share, or of another scheduler, count as
- * present.
+ * this number and know only such pods. So members without a share, or of another scheduler, count
+ * as present.
  */
 static struct assigned_group group_of(const struct cpod *pod)
 {

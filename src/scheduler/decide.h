@@ -8,13 +8,13 @@
 
 #include "scheduler/cluster.h"
 
-#define DECIDE_WHY_MAX 1000u   /* bytes of a sentence that fits an Event */
+#define DECIDE_WHY_MAX 1000u   /* bytes of a message that fits an Event */
 #define DECIDE_REASON_MAX 160u /* bytes of a reason about one node */
 
 enum decision {
 	DECIDE_BIND,     /* now CPOD_ASSUMED: cpod_node() and cpod_assigned() say where */
-	DECIDE_NOMINATE, /* now CPOD_NOMINATED: victims are evicted, the sentence says where */
-	DECIDE_WAIT,     /* the sentence says why */
+	DECIDE_NOMINATE, /* now CPOD_NOMINATED: victims are evicted, `why` says where */
+	DECIDE_WAIT,     /* `why` gives the reason */
 	/*
 	 * Its claims need volumes first. The pod waits and nothing is assumed; it is decided again
 	 * once the volumes exist.
@@ -62,7 +62,10 @@ int decide_end(struct cluster *cluster, struct decide_victims *victims, struct c
 void decide_cancel(struct cluster *cluster, struct decide_victims *victims,
 	struct cpod *const *members, uint32_t n);
 
-/* -errno: -ENOMEM, or an error of ours, in err. Frees the former content of the outcome first. */
+/*
+ * -errno: -ENOMEM, or an internal error, described in err. Frees the former content of the outcome
+ * first.
+ */
 int decide_pod(struct cluster *cluster, struct cpod *pod, struct decide_victims *victims,
 	struct decide_outcome *outcome, struct error *err);
 
@@ -73,14 +76,17 @@ int decide_pod(struct cluster *cluster, struct cpod *pod, struct decide_victims 
 int decide_nominated(
 	struct cluster *cluster, struct cpod *pod, enum decision *ret_decision, struct error *err);
 
-/* The pod's Binding begins now; or the pod stays nominated until then, for its gang. */
+/*
+ * decide_release() makes the pod CPOD_ASSUMED, because its Binding begins now. decide_nominate()
+ * keeps the pod nominated until give_up_ns, for its gang.
+ */
 void decide_release(struct cluster *cluster, struct cpod *pod);
 void decide_nominate(struct cluster *cluster, struct cpod *pod, uint64_t give_up_ns);
 
 /*
- * Whether the requested keys of a running pod differ from its grant, and the decision about that
- * resize request. If granted, the assigned keys are the new ones; else they stay and the sentence
- * says why.
+ * decide_has_resize() returns whether the requested keys of a running pod differ from its grant.
+ * decide_resize() decides on that resize request. If it is granted, the assigned keys are the new
+ * ones; else they stay and `why` gives the reason.
  */
 bool decide_has_resize(const struct cluster *cluster, const struct cpod *pod);
 int decide_resize(struct cluster *cluster, struct cpod *pod, bool *ret_granted, struct buf *why,

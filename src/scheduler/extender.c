@@ -21,7 +21,7 @@
 
 /* ---- requests ---- */
 
-/* Finds the member in any case of letters; NULL also for a null value. */
+/* Finds the member in upper or lower case; NULL also for a null value. */
 static json_t *extender_json_member(const json_t *object, const char *name)
 {
 	json_t *found = json_object_get(object, name), *value;
@@ -38,7 +38,7 @@ static const char *extender_json_text(const json_t *object, const char *name)
 	return json_string_value(extender_json_member(object, name));
 }
 
-/* Makes a JSON string from a sentence that may contain user text cut within a character. */
+/* Makes a JSON string from a message that may contain user text cut within a character. */
 static json_t *extender_sentence_json(const char *said)
 {
 	json_t *whole = json_string(said);
@@ -174,7 +174,7 @@ static json_t *format_filter(const json_t *args, const struct candidates *candid
 		else
 			json_object_set_new(
 				failed, candidate->node, extender_sentence_json(candidate->why));
-		/* Releases with this field give it precedence over FailedNodes. */
+		/* kube-scheduler releases that know this field prefer it to FailedNodes. */
 		if (!candidate->is_fit && !candidate->may_help)
 			json_object_set_new(
 				final, candidate->node, extender_sentence_json(candidate->why));

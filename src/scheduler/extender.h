@@ -9,8 +9,8 @@
  * nodes where the pod fits without the named victims, and names no victims itself. Gangs are
  * refused. A pod without a share may go anywhere.
  *
- * Keys are read in any case, because releases differ in theirs. Nodes may come by name or as
- * objects, and the answer has the same form.
+ * Keys may be in upper or lower case, because releases of kube-scheduler differ. Nodes may come by
+ * name or as objects, and the answer has the same form.
  */
 #ifndef SCHEDULER_EXTENDER_H
 #define SCHEDULER_EXTENDER_H

@@ -20,8 +20,8 @@
 #define GPUNODE_PEERS_MAX PLACE_PATHS_MAX
 
 /*
- * Closed devices of a pool node (another plugin's until a placeholder holds them), and of other
- * nodes.
+ * Reasons for closed devices. On a pool node, another plugin owns a device until a placeholder
+ * takes it. The second reason is for devices of other nodes.
  */
 #define GPUNODE_NOT_TAKEN "GPUs still owned by another device plugin"
 #define GPUNODE_NOT_OURS "GPUs not managed by divvy"

@@ -23,9 +23,9 @@
 #define PENDING_UNSCHEDULABLE_NS (UINT64_C(300) * 1000000000)
 
 #define PENDING_QUEUES_MAX (1u << 16)
-/* Items of a line below its guarantee that pending_wake() makes active at once. */
+/* Most items that pending_wake() makes active at once, of each line below its guarantee. */
 #define PENDING_BELOW_GUARANTEE_MAX 16u
-/* Items per device that begins to accept tenants: as many as the device has slots. */
+/* Most items that become active for each device that begins to accept tenants: its slots. */
 #define PENDING_OPENED_MAX 64u
 
 /* Each kind has its own names: a pod and a gang of the same name are two items. */
@@ -62,13 +62,13 @@ int pending_new(
 	struct rand *rand, const struct pending_queues *lines, struct pending **ret_pending);
 void pending_free(struct pending *pending);
 
-/* Adds an active item, or gives a present one the rank and its line. -ENOMEM. */
+/* Adds an active item, or gives an existing item the rank and its line. -ENOMEM. */
 int pending_add(struct pending *pending, struct pending_key key, const struct pending_rank *rank);
 void pending_remove(struct pending *pending, struct pending_key key);
 bool pending_has(const struct pending *pending, struct pending_key key);
 /*
- * When lines or names have changed: doubt all items, add again those that still wait, then remove
- * the others.
+ * For changed lines or names: pending_doubt_all() marks all items, pending_add() confirms those
+ * that still wait, and pending_remove_doubted() removes the others.
  */
 void pending_doubt_all(struct pending *pending);
 void pending_remove_doubted(struct pending *pending);
@@ -91,19 +91,19 @@ void pending_set_tries(struct pending *pending, struct pending_key key, uint32_t
 void pending_put_back_until(struct pending *pending, struct pending_key key, uint64_t until_ns);
 
 /*
- * An event may have helped: unschedulable items become active after their pauses, those of lines
- * below their guarantee at once.
+ * An event may have helped: unschedulable items become active after their pauses. Items of lines
+ * below their guarantee become active at once.
  */
 void pending_wake(struct pending *pending, uint64_t now_ns);
 /* Makes one item active at once. */
 void pending_wake_one(struct pending *pending, struct pending_key key);
 /*
- * Devices were added: makes the first n waiting items by rank active, of all lines. Items that
- * pause after an error stay.
+ * After devices were added: makes the first n waiting items of all lines active, by rank. Items
+ * that pause after an error keep their pause.
  */
 void pending_hurry(struct pending *pending, uint32_t n);
 
-/* When pending_next() may return an item; CLOCK_NEVER. */
+/* When pending_next() may return an item; CLOCK_NEVER: it has none to return. */
 uint64_t pending_deadline(const struct pending *pending);
 
 struct pending_counts {

@@ -138,7 +138,7 @@ static struct pending_key sched_pod_key(const struct cpod *pod)
 	return (struct pending_key){PENDING_POD, cpod_key(pod)};
 }
 
-/* The same, with the name copied to `name`. */
+/* As sched_pod_key(), with the key's name copied to `name`. */
 static struct pending_key copy_key(const struct cpod *pod, char name[static KEY_MAX])
 {
 	const struct pending_key key = sched_pod_key(pod);
@@ -258,9 +258,9 @@ int sched_remove(struct sched *s, int kind, const char *ns, const char *name)
 /* ---- actions ---- */
 
 /*
- * Like kube-scheduler: for the reason SchedulerError an autoscaler adds no node while the Binding
- * is refused. After the pause the reason is Unschedulable again, because the pod may then lack a
- * device.
+ * As in kube-scheduler, the reason SchedulerError keeps an autoscaler from adding a node while the
+ * Binding is refused. After the pause the reason is Unschedulable again, because the pod may then
+ * lack a device.
  */
 static int sched_push_condition(struct sched *s, const struct cpod *pod, struct str text)
 {
@@ -391,8 +391,8 @@ static int tell_all(struct sched *s, const struct gang *g, struct str text)
 }
 
 /*
- * Returns 1 if a placed member waits for a terminating pod on its place, whichever pod that leaves
- * for.
+ * Returns 1 if a placed member waits for a terminating pod on its place, whichever preemptor
+ * evicted that pod.
  */
 static int has_to_wait(struct sched *s, const struct gang *g, struct error *err)
 {
@@ -806,7 +806,7 @@ void sched_refused(
 	if (!pod || strcmp(cpod_uid(pod), uid) || cpod_state(pod) != CPOD_ASSUMED)
 		return;
 	s->counts.n_bind_failures++;
-	/* Without memory for the sentence the place is released all the same. */
+	/* If memory for the message is exhausted, the place is released all the same. */
 	(void)cluster_refuse(s->cluster, pod, why);
 	if (!cpod_is_ours(pod))
 		return;

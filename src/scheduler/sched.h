@@ -31,14 +31,14 @@ struct cluster *sched_cluster(struct sched *sched);
 
 enum sched_act {
 	SCHED_BIND, /* bind to cpod_node() with decide_annotations(); report by sched_bound() */
-	SCHED_CONDITION, /* not schedulable: condition and Event, with the sentence */
+	SCHED_CONDITION, /* not schedulable: condition and Event, with `sentence` */
 	SCHED_CLAIM,     /* ask for volumes of its claims on a node */
-	SCHED_EVENT,     /* an Event with the reason and the sentence */
+	SCHED_EVENT,     /* an Event with `reason` and `sentence` */
 	SCHED_GRANT,     /* resize granted: write the new assigned keys, by decide_annotations() */
-	SCHED_DENY,      /* resize refused: the sentence says why */
+	SCHED_DENY,      /* resize refused: `sentence` says why */
 	SCHED_RUNS,      /* write cpod_running() */
 	SCHED_REFRESH_EPOCH, /* epoch refresh: write this leader's epoch to the pod */
-	SCHED_NOMINATE,      /* nominate cpod_node(), with the sentence */
+	SCHED_NOMINATE,      /* nominate cpod_node(), with `sentence` */
 	SCHED_EVICT,         /* evict the pod; repeated while it still runs */
 };
 

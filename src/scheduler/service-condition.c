@@ -2,7 +2,7 @@
 /*
  * Writes the condition of pods without a place, and its Event. The API server parses all managed
  * fields of a pod for each patch. That takes milliseconds for most pods, but seconds for a pod with
- * tens of thousands of keys. So a pod has one patch in flight at a time. Of the sentences that come
+ * tens of thousands of keys. So a pod has one patch in flight at a time. Of the messages that come
  * meanwhile, only the last follows. A slow or failed patch is followed by a pause.
  */
 #include "scheduler/service-internal.h"
@@ -28,9 +28,9 @@ struct condition_write {
 	struct kube_call *call; /* NULL: no patch in flight */
 	uint64_t began_ns, not_before_ns;
 	uint32_t n_failed;  /* consecutive failures */
-	char *sentence;     /* next sentence; NULL: none */
-	enum reason reason; /* of the sentence */
-	bool is_nominated;  /* the sentence comes with the node of the nomination */
+	char *sentence;     /* next message; NULL: none */
+	enum reason reason; /* reason of that message */
+	bool is_nominated;  /* the message comes with the node of the nomination */
 	bool has_nominated; /* the last patch had a nomination */
 };
 
@@ -142,7 +142,7 @@ static bool service_condition_is_written(
 }
 
 /*
- * Returns whether the sentence is still needed: the pod may have a node or the same condition by
+ * Returns whether the message is still needed: the pod may have a node or the same condition by
  * now.
  */
 static bool is_due(const struct condition_write *t, const struct cpod *pod)

@@ -13,8 +13,8 @@
 #include "scheduler/extender.h"
 
 /*
- * Shorter than kube-scheduler's default timeout (httpTimeout: 5 s), because it places no pod
- * meanwhile.
+ * Shorter than kube-scheduler's default timeout (httpTimeout: 5 s), because kube-scheduler places
+ * no pod while it waits.
  */
 #define PATIENCE_NS (UINT64_C(2) * 1000000000)
 

@@ -94,14 +94,17 @@ void service_land_all(struct service *s); /* cancels all writes in flight */
 
 /* ---- service-condition.c ---- */
 
-/* Write why the pod is not placed, and when nominated for which node it waits. */
+/*
+ * service_write_condition() writes why the pod has no place. service_nominate() also writes the
+ * node for which a nominated pod waits.
+ */
 void service_write_condition(
 	struct service *s, const struct cpod *pod, enum reason reason, const char *sentence);
 void service_nominate(struct service *s, const struct cpod *pod, const char *sentence);
-/* Once a second: sends what had to wait. */
+/* Called once a second: sends the conditions that had to wait. */
 void service_condition_later(struct service *s);
 void service_condition_end(struct service *s);
-/* Pause after a patch that took that long, or after that many failures in a row. */
+/* Pause after a patch that took took_ns, or after n_failed failures in a row. */
 uint64_t service_condition_pause_ns(uint64_t took_ns, uint32_t n_failed);
 
 /* ---- service-extender.c ---- */

@@ -39,8 +39,7 @@ static struct flight *take_off(struct service *s, const struct cpod *pod)
 }
 
 /*
- * A process that was stopped continues with old decisions, while another leader has decided
- * differently.
+ * A stopped process can continue with old decisions after another leader has decided differently.
  */
 static bool service_write_may_send(void *data)
 {

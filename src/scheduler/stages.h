@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Init containers run before the other containers and end before these start. So a pod needs of a
- * device the most that runs at once, by Kubernetes' rule (spec/manifest.h). Pure.
+ * Init containers run before the other containers and end before these start. So a pod's need of a
+ * device is its largest use at any one time, by Kubernetes' rule (spec/manifest.h). Pure.
  */
 #ifndef SCHEDULER_STAGES_H
 #define SCHEDULER_STAGES_H
@@ -25,7 +25,7 @@ struct stage {
 /*
  * Distributes the pod's greatest use of each device over its containers, in the pod's order. An
  * init container uses the capacity of others on its devices. If it needs more, the first of those
- * containers keeps the rest, a share on all of that container's devices.
+ * containers keeps the rest. A kept share counts on all of that container's devices.
  */
 void stages_settle(struct stage *stage, uint32_t n);
 /* Bytes that are kept on the device; 0 if the container does not use it. */

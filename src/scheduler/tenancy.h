@@ -25,14 +25,14 @@ struct tenancy {
 	struct tenancy_container *v; /* in the pod's order; none: no share is requested */
 	uint32_t n;
 	char group[SPEC_GROUP];           /* "": none */
-	uint32_t group_size, group_least; /* 0 if an object tells them */
+	uint32_t group_size, group_least; /* 0 if group_object gives them */
 	char group_object[64];            /* API group of that object; "" */
 	char vgpu[SPEC_LABEL];            /* KubeShare's GPUID; "" */
 };
 
 /*
- * dialects: the namespace's list, "" for none; the pod's own list precedes it. -EINVAL with one
- * sentence for the user; -ENOMEM. Call tenancy_done() after a failure too.
+ * dialects: the namespace's list, "" for none; the pod's own list precedes it. -EINVAL with a
+ * message for the user; -ENOMEM. Call tenancy_done() after a failure too.
  */
 int tenancy_read(
 	const json_t *pod, const char *dialects, struct tenancy *ret_tenancy, struct error *err);
