@@ -85,7 +85,7 @@ struct fit {
 	struct arena arena;
 	const struct labels *ns_labels; /* labels of the pod's namespace */
 	struct pod_list extra;
-	const char *const *skipped; /* spared resources, then NULL; NULL: none */
+	const char *const *skipped; /* skipped resources, then NULL; NULL: none */
 
 	/* fit-affinity.c */
 	struct fit_counts_list near, away, repelling;

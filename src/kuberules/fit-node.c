@@ -54,7 +54,7 @@ struct fit_answer fit_check_ports(struct fit *fit, const struct fit_candidate *c
 	return FIT_YES;
 }
 
-/* Use of one resource, with the requests of the pods in site->extra. */
+/* Use of one resource, with the requests of the pods in candidate->extra. */
 static int64_t fit_node_used_amount(const struct fit_candidate *candidate, int64_t used,
 	int64_t (*get)(const struct resources *, const char *), const char *name)
 {

@@ -90,7 +90,7 @@ static bool is_same_pod(const struct pod *a, const struct pod *b)
 	return !strcmp(a->object.name, b->object.name) && !strcmp(a->object.ns, b->object.ns);
 }
 
-/* Collects the pods nominated to the node that this pod cannot preempt. */
+/* Collects the pods that are nominated to the node and that this pod cannot preempt. */
 static int find_extra(struct fit *fit, const struct view_node *node)
 {
 	struct pod_list *extra = &fit->extra;

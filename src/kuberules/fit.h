@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which nodes a pod may go to by every filter of kube-scheduler, and why each other node does not
- * fit. Scores are not computed.
+ * Finds the nodes that pass every filter of kube-scheduler for a pod, and tells why each other node
+ * does not fit. No scores are computed.
  *
  * fit_new() counts once what depends on the whole cluster. A check of a node then takes time that
- * depends on that node only. Pods nominated to a node with at least the pod's priority count there:
- * a node must fit with them and without.
+ * depends on that node only. A pod nominated to a node counts there if its priority is at least
+ * that of the new pod. The new pod must fit with and without these nominated pods.
  */
 #ifndef KUBERULES_FIT_H
 #define KUBERULES_FIT_H
@@ -35,8 +35,8 @@ struct fit;
 /*
  * Prepares the checks of a pod, which is in the view or from object_new(). View and pod must not
  * change while the fit is in use. -ENOMEM. Other errors mean that the pod fits nowhere now, and
- * `err` says why. -ENOTSUP, -EINVAL: its object is not understood. -EAGAIN: it waits for a gate or
- * a claim. -ENOENT: a claim or volume is missing.
+ * `err` says why. -ENOTSUP, -EINVAL: a part of its object was not understood. -EAGAIN: it waits for
+ * a gate or a claim. -ENOENT: a claim or volume is missing.
  */
 int fit_new(struct view *view, const struct pod *pod, struct fit **ret_fit, struct error *err);
 void fit_free(struct fit *fit);
@@ -45,8 +45,8 @@ DEFINE_CLEANUP(struct fit *, fit_free)
 struct fit_answer fit_node(struct fit *fit, uint32_t node);
 
 /*
- * As fit_node(). But a node without any amount of a resource in `names` (ends with NULL) need not
- * have it, as with the kubelet.
+ * As fit_node(), but skips each resource in `names` (ends with NULL) of which the node has no
+ * amount, as the kubelet does.
  */
 struct fit_answer fit_node_without(struct fit *fit, uint32_t node, const char *const *names);
 

@@ -55,7 +55,7 @@ struct requirements {
 };
 
 /*
- * All requirements must hold. A selector that is not given matches nothing, an empty one
+ * All requirements must hold. A missing selector matches nothing; an empty selector matches
  * everything.
  */
 struct selector {
@@ -74,7 +74,7 @@ bool selector_is_empty(const struct selector *selector);
 int selector_add(struct arena *arena, struct selector *selector, const char *key,
 	enum selector_op op, const char *value);
 
-/* One term must match; of a term all requirements must. An empty term matches nothing. */
+/* One term must match; all requirements of that term must hold. An empty term matches nothing. */
 struct node_term {
 	struct requirements labels, fields;
 };
@@ -91,7 +91,7 @@ int node_terms_read(struct arena *arena, json_t *value, void *into, struct error
 /* Reads one NodeSelectorTerm into a struct node_term. */
 int node_term_read(struct arena *arena, json_t *value, void *into, struct error *err);
 
-/* Terms that are not given match every node. */
+/* Missing terms match every node. */
 bool node_terms_match(
 	const struct node_terms *terms, const struct labels *labels, const char *node_name);
 

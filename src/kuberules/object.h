@@ -3,8 +3,8 @@
  * Common fields of all API objects that placement needs. An object is parsed once, from JSON as the
  * API server serves it, into structs that it owns; no JSON is kept.
  *
- * `refusal` names a part that was not understood. Such an object exists and counts with what was
- * understood, but no pod is placed by it.
+ * `refusal` names a part that was not understood. Such an object counts with its understood parts,
+ * but no pod is placed by it.
  */
 #ifndef KUBERULES_OBJECT_H
 #define KUBERULES_OBJECT_H

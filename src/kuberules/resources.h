@@ -47,9 +47,9 @@ int resources_read_node(struct arena *arena, json_t *value, void *into, struct e
 int64_t resources_other(const struct resources *r, const char *name);
 
 /*
- * Adds each amount of b to a; or raises each amount of a to at least b's. An amount of 0 that `a`
- * lacks is added by resources_add() only. Names are borrowed; the array grows in the arena.
- * -ENOMEM.
+ * resources_add() adds each amount of b to a. resources_raise() raises each amount of a to at least
+ * that of b. Only resources_add() adds an amount of 0 that `a` lacks. Names are borrowed; the array
+ * grows in the arena. -ENOMEM.
  */
 int resources_add(struct arena *arena, struct resources *a, const struct resources *b);
 int resources_raise(struct arena *arena, struct resources *a, const struct resources *b);

@@ -33,7 +33,7 @@ int view_set(struct view *view, enum object_kind kind, json_t *json, struct erro
 /* -ENOENT if there is none. ns is ignored for kinds without a namespace. */
 int view_remove(struct view *view, enum object_kind kind, const char *ns, const char *name);
 
-/* Borrowed until it is set again or removed; NULL if there is none. */
+/* Borrowed until the object is set again or removed; NULL if there is none. */
 const struct object *view_find(
 	const struct view *view, enum object_kind kind, const char *ns, const char *name);
 
