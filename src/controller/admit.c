@@ -79,8 +79,8 @@ static int admit_read_valid(const struct admit_request *request, const json_t *o
 /* ---- pods ---- */
 
 /*
- * Every pod yields to this priority class. Pods in divvy's own namespace do not pass the webhook,
- * so only the placeholders can have it.
+ * No class that a user defines has a higher priority than this class. Pods in divvy's own namespace
+ * do not pass the webhook, so only placeholders can have this class.
  */
 static int check_class(const json_t *spec, struct error *err)
 {

@@ -3,8 +3,8 @@
  * The webhook's authority and certificate, and their rotation without refused connections:
  * 1. A new authority joins the old one; clients trust both.
  * 2. After CERTIFICATE_OVERLAP_NS, when all clients know it, it signs the server's certificate.
- * 3. After another CERTIFICATE_OVERLAP_NS all servers show that one, and the old authority is
- *    dropped.
+ * 3. After another CERTIFICATE_OVERLAP_NS all servers show that certificate, and the old authority
+ *    is dropped.
  * The next step follows from the stored certificates alone, whichever controller makes it.
  *
  * No I/O, no clock: times are CLOCK_REALTIME. One thread.

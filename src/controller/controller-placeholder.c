@@ -37,7 +37,7 @@ static json_t *placeholder_affinity_json(const char *node)
 		"requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms", match);
 }
 
-/* The token of a service account that may only read GPUNodes and pods. */
+/* Makes the volume with the token of a service account that may only read GPUNodes and pods. */
 static json_t *api_volume(void)
 {
 	return json_pack("{s:s, s:{s:i, s:[{s:{s:s, s:i}}, {s:{s:s, s:[{s:s, s:s}]}}, "

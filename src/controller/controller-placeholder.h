@@ -17,7 +17,9 @@
 #define PLACEHOLDER_RESOURCE "nvidia.com/gpu"
 #define PLACEHOLDER_GRACE_S 86400 /* time for tenants to end */
 
-/* node: the intended one, NULL: any node of the pool. The caller's; NULL: no memory. */
+/*
+ * node: the intended one, NULL: any node of the pool. The caller owns the result; NULL: no memory.
+ */
 json_t *placeholder_pod(const char *name, const char *image, const char *node);
 
 /* Whether that GPUNode knows the placeholder's device, and no tenant uses it. Pure. */

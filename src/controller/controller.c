@@ -652,8 +652,8 @@ static uint64_t api_silence_ns(void *data)
 
 /*
  * By default an API server has up to 200 changing requests at a time
- * (--max-mutating-requests-inflight), each with a connection here. One address may use 3 of 4
- * connections.
+ * (--max-mutating-requests-inflight), each with a connection here. One address may use three
+ * quarters of the connections.
  */
 #define WEBHOOK_CONNECTIONS_MAX 512u
 

@@ -109,7 +109,7 @@ void controller_free(struct controller *c);
 /* The object's JSON, borrowed until the loop runs again; NULL: there is none. */
 const json_t *controller_find(
 	const struct controller *c, enum controller_cache which, const char *ns, const char *name);
-/* The same by UID; none for "" and NULL. */
+/* As controller_find(), by UID; NULL for the UIDs "" and NULL. */
 const json_t *controller_find_uid(
 	const struct controller *c, enum controller_cache which, const char *uid);
 bool controller_is_synced(const struct controller *c, enum controller_cache which);
@@ -119,7 +119,7 @@ const struct kube_entry *controller_next(
 
 /*
  * Dialects and policies of a namespace. -ENOENT: the namespace is not known. Call ns_facts_done()
- * in any case.
+ * after a failure too.
  */
 struct ns_facts {
 	struct pod_translate_facts facts;

@@ -19,7 +19,7 @@
 
 #define STEPS_MAX 4
 #define LOOK_NS (CERTIFICATE_OVERLAP_NS / 4)
-/* A later look tries again, because the feature can be turned on. */
+/* A later check tries again, because an administrator can turn the feature on. */
 #define CONDITIONS_PAUSE_NS (LOOK_NS + LOOK_NS / 2)
 #define LIST_MAX (64u << 10)
 #define MANAGER "divvy-controller"

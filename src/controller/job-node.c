@@ -190,7 +190,7 @@ static bool is_unknown(const json_t *node, const char *list)
 		!json_object_get(now, HELD);
 }
 
-/* null removes the resource */
+/* Returns JSON null, which removes the resource, unless is_there is set. */
 static json_t *job_node_amount_json(bool is_there, uint64_t n)
 {
 	char text[24];

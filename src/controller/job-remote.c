@@ -2,7 +2,7 @@
 /*
  * Keeps the trust between nodes. The leader writes the authority into its Secret and the trusted
  * certificates into a ConfigMap, and answers certificate requests. The order matters: an authority
- * signs only after it is stored and the nodes have had time to read of it.
+ * signs only after it is stored and the nodes have had time to read it.
  */
 #include <errno.h>
 #include <stdlib.h>

@@ -327,7 +327,7 @@ static enum share_pod_verdict job_share_pod_judge(
 	return verdict;
 }
 
-/* The SharePod's pod has ended, so nothing is left to do. */
+/* Returns whether the SharePod's pod has ended, so that nothing is left to do. */
 static bool job_share_pod_has_ended(const json_t *share_pod)
 {
 	const char *phase = kube_json_text_at(share_pod, "status", "phase", NULL);

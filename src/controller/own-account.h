@@ -38,7 +38,7 @@ const char *own_extra(const json_t *extra, const char *key);
 /* Whether the user is that service account in namespace `ns`. */
 bool own_is_account(const char *ns, const char *user, const char *account);
 
-/* The node of the token's pod, borrowed from the pod. -EPERM with a sentence. */
+/* The node of the token's pod, borrowed from the pod. -EPERM with a message. */
 int own_node(const struct own_token *token, const struct own_pod *pod, const char **ret_node,
 	struct error *err);
 

@@ -36,8 +36,8 @@ struct pod_translation {
 };
 
 /*
- * Reads a pod or template. -EINVAL with a sentence for its author. Call pod_translation_done()
- * after a failure too.
+ * Reads a pod or template. -EINVAL with a message for its author. Call pod_translation_done() after
+ * a failure too.
  */
 int pod_translate_read(const json_t *metadata, const json_t *spec, struct str ns,
 	const struct pod_translate_facts *facts, struct pod_translation *ret_translation,

@@ -129,8 +129,8 @@ static bool pool_view_is_silent(const struct pool_view *v, const json_t *lease)
 }
 
 /*
- * Limited by the node's number of devices. More placeholders would wait for ever, or make an
- * autoscaler add nodes.
+ * Returns the node's reserve, at most its number of devices. More placeholders would wait for ever,
+ * or make an autoscaler add nodes.
  */
 static uint32_t reserve_of(const json_t *gpu_node)
 {
@@ -305,7 +305,7 @@ static uint64_t whole_milli_of(const json_t *pod)
 
 /*
  * Another device does not help if a policy, a queue's quota or a volume is the obstacle. The
- * scheduler's sentence names a GPU, model, device or memory if a node's devices are the obstacle.
+ * scheduler's message names a GPU, model, device or memory if a node's devices are the obstacle.
  */
 static bool is_helped(const char *why)
 {

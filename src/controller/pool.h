@@ -38,7 +38,7 @@ enum pool_policy {
 	POOL_HYBRID,      /* up to `reserve` idle devices stay */
 };
 
-/* -EINVAL: the sentence lists the possible policies. "": on demand. */
+/* -EINVAL: the message lists the possible policies. "": on demand. */
 int pool_policy_parse(struct str text, enum pool_policy *ret_policy, struct error *err);
 
 struct pool_node {
@@ -53,7 +53,7 @@ struct pool_placeholder {
 	uint64_t age_ns;     /* since its creation */
 	bool is_bound;       /* it has a node and so a device */
 	bool is_used;        /* tenants use its device, or are bound to it */
-	uint32_t free_milli; /* share of the device that these leave free */
+	uint32_t free_milli; /* share of the device that these tenants leave free */
 	bool is_leaving;     /* being deleted */
 	bool is_useless;     /* its device accepts no new tenants: cordoned, unhealthy */
 	bool is_unknown;     /* its device is unknown, and its node has tenants */

@@ -20,7 +20,7 @@ struct item {
 	UT_hash_handle hh;
 	TAILQ_ENTRY(item) link; /* in the list of READY or LATER */
 	enum place place;
-	bool is_running, is_again; /* is_again: added while it ran */
+	bool is_running, is_again; /* is_again: the key was added while it ran */
 	uint64_t due_ns;
 	struct backoff backoff;
 	struct queue_key key; /* its texts point into `bytes` */

@@ -16,7 +16,10 @@ struct secret_field {
 
 /* A value of a Secret's data as text, owned by the caller; NULL: absent, or no base64. */
 char *secret_decode(const char *text);
-/* The reverse; JSON null, which removes the value, for NULL. NULL: no memory. */
+/*
+ * The reverse of secret_decode(). For NULL it returns JSON null, which removes the value. Returns
+ * NULL if memory is exhausted.
+ */
 json_t *secret_encode(const char *pem);
 
 /* Fills an empty store; absent texts become NULL. `secret` may be NULL. */
@@ -24,7 +27,7 @@ void secret_read(const json_t *secret, const struct secret_field *fields, void *
 
 /* A merge patch of `data` for the read version of the object. NULL: no memory. */
 json_t *secret_patch_data(const json_t *object, json_t *data);
-/* The same for all texts of the store. */
+/* As secret_patch_data(), for all texts of the store. */
 json_t *secret_patch(const json_t *secret, const struct secret_field *fields, const void *store);
 
 #endif

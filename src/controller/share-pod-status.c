@@ -36,7 +36,7 @@ static json_t *old_condition(const json_t *share_pod, const char *type)
 	return NULL;
 }
 
-/* Text that has a new name, under its old name too, for one release. */
+/* Sets the text under its new name, and for one release under its old name too. */
 static void set_renamed(json_t *object, const char *key, const char *old_key, const char *text)
 {
 	share_pod_status_set_text(object, key, text);

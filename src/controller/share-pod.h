@@ -38,7 +38,7 @@ int share_pod_other_name(const json_t *share_pod, char ret[static SHARE_POD_NAME
 bool share_pod_owns(const json_t *share_pod, const json_t *pod);
 
 /*
- * A merge patch that makes the pod's requested keys equal to the SharePod's; NULL: they are.
+ * A merge patch that makes the pod's requested keys equal to the SharePod's; NULL: they are equal.
  * -ENOMEM.
  */
 int share_pod_carry(

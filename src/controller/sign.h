@@ -34,7 +34,7 @@ struct sign_ask {
 	bool is_approved, is_answered;
 };
 
-/* Reads any JSON; call sign_ask_done() in any case. */
+/* Reads any JSON and cannot fail; the caller frees *ret_ask with sign_ask_done(). */
 void sign_ask_read(const json_t *object, struct sign_ask *ret_ask);
 void sign_ask_done(struct sign_ask *ask);
 #define _cleanup_sign_ask_ __attribute__((cleanup(sign_ask_done)))
@@ -49,9 +49,9 @@ struct sign_facts {
 enum sign_act {
 	SIGN_NOTHING, /* decide again at *ret_again_ns; 0: never */
 	SIGN_APPROVE,
-	SIGN_DENY,  /* the sentence says why */
+	SIGN_DENY,  /* the message says why */
 	SIGN_ISSUE, /* it is approved and valid: sign it */
-	SIGN_FAIL,  /* it is approved, but invalid: the sentence says why */
+	SIGN_FAIL,  /* it is approved, but invalid: the message says why */
 	SIGN_DELETE,
 };
 

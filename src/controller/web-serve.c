@@ -69,7 +69,7 @@ static struct str web_serve_request_token(const struct http_request *request)
 	return str_skip_prefix(&token, BEARER) ? token : STR_NONE;
 }
 
-/* A cookie can hold RFC 6750's characters of a token. */
+/* A cookie can hold the characters that RFC 6750 permits in a token. */
 static bool may_be_kept(struct str token)
 {
 	static const char others[] = "-._~+/=";
@@ -163,7 +163,7 @@ void web_send(struct web *web)
 		web_serve_push_text(web, viewer, &text);
 }
 
-/* A heartbeat with the server's time and the seconds since the cluster's last answer. */
+/* Formats a heartbeat with the server's time and the seconds since the cluster's last answer. */
 static void format_beat(const struct web *web, struct buf *out)
 {
 	buf_addf(out, "event: beat\ndata: %" PRIu64 " %" PRIu64 "\n\n",

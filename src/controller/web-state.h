@@ -31,7 +31,8 @@ void web_state_free(struct web_state *state);
 
 /*
  * Sets the item's text (copied); NULL removes the item. The same text again is no change. -ENOSPC:
- * too many items of that kind, it is not shown. -ENOMEM, also for a key that is not UTF-8.
+ * too many items of that kind, so this item is not shown. -ENOMEM, also for a key that is not
+ * UTF-8.
  */
 int web_state_set(struct web_state *state, enum web_kind kind, const char *key, const char *json);
 

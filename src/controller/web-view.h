@@ -16,9 +16,9 @@
  * "devices":[{"uuid","index","model","bytes","health","why","owner","cordoned"}],
  * "tenants":[{"uid","namespace","pod","container","devices":[indices into devices],"request",
  * "limit","bytes":[...],"class","priority","mode","note"}],
- * "trouble":[{"what","reason","message"}]}. silent_since_s: seconds since 1970 since when its
- * daemon is silent ("alive" is false, "since" tells the time); 0: it is not. The caller owns this
- * text and those below; NULL: no memory.
+ * "trouble":[{"what","reason","message"}]}. silent_since_s: when its daemon became silent, in
+ * seconds since 1970 ("alive" is false, "since" tells the time); 0: it is not silent. The caller
+ * owns this text and those below; NULL: no memory.
  */
 char *web_view_node(const json_t *gpu_node, uint64_t silent_since_s);
 

@@ -197,8 +197,8 @@ static void add_history(void *data, const char *key, uint32_t share_permille, ui
 }
 
 /*
- * Time of the renewal by this machine's clock. For the first Lease, the time in the Lease has to
- * do.
+ * Returns the time of the renewal by this machine's clock. For the first Lease, this is the time in
+ * the Lease.
  */
 static uint64_t when_renewed(const struct web_node *node, const json_t *lease, uint64_t now)
 {
@@ -238,7 +238,7 @@ void web_set_lease(struct web *web, const char *name, json_t *object)
 
 /* ---- pods that wait ---- */
 
-/* If more pods wait than the page shows, hidden ones take free places. */
+/* If more pods wait than the page shows, hidden pods take the places that became free. */
 static void fill_up(struct web *web)
 {
 	const char *key;

@@ -21,7 +21,7 @@
 #define WEB_TOKEN_MAX 3500u /* with it a cookie fits into 4096 bytes */
 
 #define WEB_NODES_MAX 10000u
-#define WEB_WAITING_MAX 1000u  /* of more pods only the number is shown */
+#define WEB_WAITING_MAX 1000u  /* the page shows only the number of further pods */
 #define WEB_TENANTS_MAX 20000u /* with a history */
 #define WEB_VIEWERS_MAX 32u
 #define WEB_TEXT_MAX (16u << 20) /* of the whole state, and of the data that waits for one viewer */
@@ -32,7 +32,9 @@ int web_new(struct loop *loop, struct web **ret_web, struct error *err);
 /* Call after its server is freed. NULL is allowed. */
 void web_free(struct web *web);
 
-/* Set the present object, of which a reference is taken; NULL: deleted. */
+/*
+ * Set the present object, of which these functions take a reference; NULL: the object was deleted.
+ */
 void web_set_gpu_node(struct web *web, const char *name, json_t *object);
 void web_set_lease(struct web *web, const char *name, json_t *object);
 void web_set_pod(struct web *web, const char *ns, const char *name, const json_t *object);
@@ -50,7 +52,7 @@ void web_set_ready(struct web *web);
 /* A user who may get this path may see the dashboard. */
 #define WEB_RIGHT "/metrics"
 
-/* Answers requests to these routes; they share the handler that calls it. */
+/* Answers requests to the routes below. All of them have one handler, which calls this function. */
 void web_serve(struct web *web, struct http_request *request);
 #define WEB_N_ROUTES 8u
 #define WEB_ROUTES(handler) \

@@ -33,9 +33,9 @@ struct hook_want {
 int hook_patch(const json_t *hook, const struct hook_want *want, json_t **ret_patch);
 
 /*
- * The same for HOOK_LATE, given the list with HOOK_PODS. If the list lacks HOOK_LATE and conditions
- * are wanted, *ret_hook is the whole hook. Otherwise it has the selectors and rules that differ
- * from HOOK_PODS. NULL: nothing differs, or the list has no HOOK_PODS. -ENOMEM.
+ * As hook_patch(), for HOOK_LATE. `hooks` is the list with HOOK_PODS. If the list lacks HOOK_LATE
+ * and conditions are wanted, *ret_hook is the whole hook. Otherwise it has the selectors and rules
+ * that differ from HOOK_PODS. NULL: nothing differs, or the list has no HOOK_PODS. -ENOMEM.
  */
 int hook_late(const json_t *hooks, const struct hook_want *want, json_t **ret_hook);
 
@@ -48,7 +48,10 @@ int hook_patch_all(const json_t *hooks, const struct hook_want *want, json_t **r
 /* Whether a hook of new pods has no condition, in a configuration that was just patched. */
 bool hook_has_lost_conditions(const json_t *hooks);
 
-/* CEL that is true for new pods that the webhook must see. The caller's; NULL: no memory. */
+/*
+ * CEL that is true for new pods that the webhook must see. The caller owns the result; NULL: no
+ * memory.
+ */
 json_t *hook_expression(const struct dialect_config *dialects);
 
 #endif
