@@ -98,7 +98,7 @@ static int cell_file_set_priority(struct str text, struct cell_type *type, struc
 	return parse_up_to(text, CELL_PRIORITY_MAX, &type->priority, err);
 }
 
-/* Accepts the boolean words of YAML 1.1 in any case. */
+/* Accepts the boolean words of YAML 1.1 in upper or lower case. */
 static int parse_level(struct str text, bool *ret_is_node, struct error *err)
 {
 	char word[8] = "";

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Finds places for one queue item (struct queue_item) of the placement simulation, and its victims
- * where the input permits preemption. gather_gang() leaves thresholds and preemption to the
+ * Finds places for one queue item (struct queue_item) of the placement simulation. Where the input
+ * permits preemption, it also finds victims. gather_gang() leaves thresholds and preemption to the
  * placement model; only items of no queue go there. gather_each() adds the tasks one by one; the
  * queue of a task, if there is one, admits the task first. Both are all or nothing: if too few
  * tasks have a place, the placement model is as before. Priority evicts only tasks of the same

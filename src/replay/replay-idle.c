@@ -81,9 +81,9 @@ void idle_forget(struct run *run, uint32_t device)
 }
 
 /*
- * Free share by the scheme's counting. The placement model's own figure does not fit. Without
- * limits it is in hundredths or memory, and reserved places count as used although no task has
- * started there.
+ * Returns the device's free share as the scheme counts it. The placement model's own figure
+ * differs: without limits it counts hundredths or memory. It also counts reserved places as used,
+ * although no task has started there.
  */
 static uint16_t share_free(const struct run *run, uint32_t device)
 {

@@ -78,7 +78,7 @@ void run_note_refused(const struct run *run, enum replay_event event, uint64_t a
 	uint32_t n, uint32_t least);
 /*
  * Writes the limit that keeps the task from the first limited device: "; ...". Leaves `ret`
- * unchanged if no limit does.
+ * unchanged if no limit keeps the task from a device.
  */
 void explain_limit(const struct run *run, const struct place_spec *spec, char *ret, size_t size);
 

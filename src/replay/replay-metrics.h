@@ -57,7 +57,7 @@ struct metrics {
 
 /* Adds a sample to point `at`, which must be below METRICS_POINTS_MAX. */
 void metrics_add(struct metrics *m, const struct metrics_now *now, uint32_t at, double weight);
-/* Merges each two neighbouring points into one and doubles the step. */
+/* Merges each pair of neighbouring points into one point and doubles the step. */
 void metrics_halve(struct metrics *m);
 
 /* Returns the first point that has a sample, or n. */

@@ -34,7 +34,7 @@ struct wait_queue {
 	uint32_t at, kept;
 };
 
-/* State of a task, by task. */
+/* State of one task; there is one entry for each task. */
 struct progress {
 	uint64_t left;     /* work, permille x ns */
 	uint64_t since_ns; /* start of the current wait */

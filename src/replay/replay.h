@@ -17,10 +17,10 @@
  * that moment. A task that does not fit does not block the tasks behind it. The figures include
  * only tasks that get a place. If some tasks never do, a second run repeats all decisions and
  * leaves those tasks out of the figures. A gang starts or waits together. With a threshold, enough
- * of its tasks start together, and each other task when it fits. The scheme divides a device's
- * time. With limits, tasks get their requests, and the rest goes to the tasks with the smallest
- * shares, up to their limits. Without limits, all tasks get equal shares. A task on several devices
- * has the pace of the slowest.
+ * of its tasks start together, and each other task starts when it fits. The scheme divides a
+ * device's time. With limits, tasks get their requests, and the rest goes to the tasks with the
+ * smallest shares, up to their limits. Without limits, all tasks get equal shares. A task on
+ * several devices has the pace of the slowest.
  *
  * Defragmentation (place/place-defrag.h) takes place at the end of a period if a task waits for a
  * whole device. It moves tasks of one device together, so that devices become free. A move takes no
@@ -81,8 +81,8 @@ int replay_defrag_check(const struct replay_defrag *defrag, struct error *err);
 typedef void replay_progress_fn(void *arg, uint32_t percent);
 
 /*
- * Events of a task. WAITS: does not fit yet. LEAVING: evicted, in its grace period. EVICTED:
- * evicted and stopped.
+ * Events of a task. REPLAY_WAITS: the task does not fit yet. REPLAY_TERMINATING: it is evicted and
+ * in its grace period. REPLAY_EVICTED: it is evicted and stopped.
  */
 enum replay_event {
 	REPLAY_PLACED,
@@ -187,8 +187,8 @@ void replay_free(struct replay_result *result);
 #define REPLAY_WHY (PLACE_WHY + 384)
 
 /*
- * Tasks that do not fit even on an empty cluster. If too few tasks of a gang fit, the whole gang
- * counts, and the reason considers the labels of its members.
+ * The tasks that do not fit even on an empty cluster: how many, the first one, and why. If too few
+ * tasks of a gang fit, the whole gang counts, and the reason considers the labels of its members.
  */
 struct replay_hopeless {
 	uint32_t n, first; /* first: its index */

@@ -19,7 +19,8 @@ struct replay_scheme {
 	/* Changes the task's request to the request under this scheme; NULL: no change. */
 	void (*adapt)(const struct cluster *cluster, struct place_spec *spec);
 	/*
-	 * Tasks on a device get their requests. Otherwise all tasks on a device get equal shares.
+	 * true: each task on a device gets its request. false: all tasks on a device get equal
+	 * shares.
 	 */
 	bool has_limits;
 	/*

@@ -306,7 +306,10 @@ static uint64_t workload_exponential(uint64_t mean, struct rand *rand)
 	}
 }
 
-/* Uniform between min and max; with min 0, exponential with mean max. */
+/*
+ * Draws a uniform duration from min_ns to max_ns; if min_ns is 0, an exponential one with mean
+ * max_ns.
+ */
 static uint64_t workload_draw_work(uint64_t min_ns, uint64_t max_ns, struct rand *rand)
 {
 	return min_ns ? min_ns + rand_below(rand, max_ns - min_ns + 1)
@@ -314,8 +317,8 @@ static uint64_t workload_draw_work(uint64_t min_ns, uint64_t max_ns, struct rand
 }
 
 /*
- * Approximately normal: the sum of twelve uniform numbers has variance 1. Results outside
- * WORKLOAD_PART_MIN to 1000 are drawn again.
+ * Draws an approximately normal number: the sum of twelve uniform numbers has variance 1. Results
+ * outside WORKLOAD_PART_MIN to 1000 are drawn again.
  */
 static uint32_t workload_normal(uint32_t mean, uint32_t sigma, struct rand *rand)
 {
