@@ -70,18 +70,19 @@ bool address_is_all(const struct address *address);
 
 /*
  * Returns a socket that listens at the address and that the caller owns. With the host "" or "::"
- * the socket also accepts IPv4. For a name it is the first address that works, IPv4 before IPv6.
- * flags are those of socket(2): pass SOCK_CLOEXEC to get a close-on-exec socket. Returns -EINVAL if
- * the host cannot be resolved, or the -errno of the failed call. Blocks while a name is resolved.
+ * the socket also accepts IPv4. For a name, the socket listens at the first address that works,
+ * IPv4 before IPv6. flags are those of socket(2): pass SOCK_CLOEXEC to get a close-on-exec socket.
+ * Returns -EINVAL if the host cannot be resolved, or the -errno of the failed call. Blocks while a
+ * name is resolved.
  */
 int address_listen(const struct address *address, int flags, int backlog, struct error *err);
 
-/* The port that a socket is bound to; 0 if it has none, as a unix socket. */
+/* The port that a socket is bound to; 0 if it has none, such as a unix socket. */
 uint16_t address_port_of(int fd);
 
 /*
- * Writes the numeric address of a socket's peer, an IPv4 peer of an IPv6 socket as IPv4; "" if the
- * address is unknown.
+ * Writes the numeric address of a socket's peer, or "" if the address is unknown. If an IPv4 peer
+ * is connected to an IPv6 socket, the text is its IPv4 address.
  */
 void address_peer(int fd, char *ret_text, size_t size);
 

@@ -20,17 +20,17 @@
 #define CLOCK_NEVER UINT64_MAX
 
 /*
- * Stops while the machine is suspended. Cannot fail; takes about 20 ns, without a system call on
- * x86-64.
+ * This clock stops while the machine is suspended. Cannot fail; takes about 20 ns, without a system
+ * call on x86-64.
  */
 uint64_t clock_now_ns(void);
 
-/* Continues while the machine is suspended. */
+/* This clock continues while the machine is suspended. */
 uint64_t clock_boot_ns(void);
 
 /*
- * Nanoseconds since 1970. Jumps when the administrator sets the clock: only for display and
- * records.
+ * Nanoseconds since 1970. The value jumps when the administrator sets the clock: use it only for
+ * display and records.
  */
 uint64_t clock_real_ns(void);
 
@@ -43,13 +43,13 @@ void clock_sleep_until_ns(uint64_t deadline_ns);
  */
 int clock_set_slack_ns(uint64_t slack_ns);
 
-/* a - b, but 0 where b is later: for durations. */
+/* now_ns - then_ns, or 0 if then_ns is later: for durations. */
 static inline uint64_t clock_since_ns(uint64_t now_ns, uint64_t then_ns)
 {
 	return now_ns > then_ns ? now_ns - then_ns : 0;
 }
 
-/* a + b, but CLOCK_NEVER where that would overflow: for deadlines. */
+/* t_ns + delta_ns, or CLOCK_NEVER if the sum would overflow: for deadlines. */
 static inline uint64_t clock_add_ns(uint64_t t_ns, uint64_t delta_ns)
 {
 	return delta_ns > CLOCK_NEVER - t_ns ? CLOCK_NEVER : t_ns + delta_ns;

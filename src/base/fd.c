@@ -270,13 +270,13 @@ static int replace_regular(const char *path, struct str text, mode_t mode)
 
 int file_replace(const char *path, struct str text, mode_t mode, struct error *err)
 {
-	_cleanup_free_ char *target = realpath(path, NULL); /* without links */
+	_cleanup_free_ char *target = realpath(path, NULL); /* has no symbolic links */
 	struct statx stx;
 	int r;
 
 	if (!target && errno != ENOENT)
 		r = -errno;
-	else if (!target) /* a dangling link stays a link: makes its target */
+	else if (!target) /* a dangling link stays: creates its target */
 		r = readlink(path, (char[1]){0}, 1) < 0 ? replace_regular(path, text, mode)
 							: write_through(path, text, O_CREAT, mode);
 	else if (fd_read_status(AT_FDCWD, target, 0, STATX_TYPE | STATX_MODE, &stx) < 0)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Hash tables: uthash with a random seed for each process. Users choose many of the keys, and must
- * not be able to predict which keys share a bucket. Include this file instead of uthash.h. Out of
- * memory HASH_ADD aborts. In a file that first defines HASH_NONFATAL_OOM as 1, the element is not
- * added and its hh.tbl is NULL. A table belongs to one thread.
+ * not be able to predict which keys share a bucket. Include this file instead of uthash.h. HASH_ADD
+ * aborts when memory runs out. In a file that first defines HASH_NONFATAL_OOM as 1, the element is
+ * not added and its hh.tbl is NULL. A table belongs to one thread.
  */
 #ifndef BASE_HASH_H
 #define BASE_HASH_H

@@ -12,7 +12,7 @@
 
 #include "base/cleanup.h"
 
-/* For one batch, so that other events of the loop need not wait longer. */
+/* A batch ends at either limit, so that other events of the loop need not wait longer. */
 #define ACCEPTS_A_TURN 64
 #define TURN_NS NSEC_PER_MSEC
 

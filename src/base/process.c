@@ -159,11 +159,11 @@ int process_open(pid_t pid, uint64_t start_ticks)
 
 	if (fd < 0)
 		return fd;
-	/* In this order: while we hold the pidfd, /proc/PID is about the process that we hold. */
+	/* Check only now: while we hold the pidfd, /proc/PID describes the process that we hold. */
 	return process_is_alive(pid, start_ticks) ? TAKE_FD(fd) : -ESRCH;
 }
 
-/* 1, 0, or -EACCES. */
+/* Returns 1 if the environment has the entry, else 0; -EACCES if it cannot be read. */
 static int has_environ(pid_t pid, struct str entry)
 {
 	_cleanup_buf_ struct buf text = BUF_INIT(ENVIRON_MAX_BYTES);

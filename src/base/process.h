@@ -69,9 +69,11 @@ typedef bool process_may_read_fn(void *data, pid_t pid);
 
 /*
  * Whether any process was started with that entry ("NAME=value") in its environment: 1 or 0, or
- * -errno. -EACCES: it may be a process that was started in that time (as process_start_ticks()
- * says) and that may_read has skipped, or whose environment cannot be read and that is in a pid
- * namespace below ours. A process within execve(2) has no environment and is missed.
+ * -errno. Returns -EACCES if a process with an unknown environment may have the entry. Such a
+ * process was started in the given time, in ticks as process_start_ticks() returns them. Its
+ * environment is unknown if may_read has skipped the process, or if the environment cannot be read
+ * and the process is in a pid namespace below ours. A process within execve(2) has no environment
+ * and is missed.
  *
  * Reads all of /proc, which may take milliseconds. The read of one environment blocks, also against
  * SIGKILL, while its pages are on a file system that does not answer, or while the process is stuck

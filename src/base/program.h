@@ -48,7 +48,7 @@ struct program {
 
 struct program_signals;
 
-/* For SIGTERM and SIGINT, on which the program has to end; for SIGHUP is_reload is true. */
+/* Called for SIGTERM and SIGINT, which must end the program; for SIGHUP, is_reload is true. */
 typedef void program_signal_fn(void *data, bool is_reload);
 
 /*

@@ -16,7 +16,7 @@
 
 /*
  * Durations in buckets from 0.1 ms to 100 s, each about 3 times the previous one, and a bucket for
- * longer ones. Zeroed is empty.
+ * longer ones. A zeroed histogram is empty.
  */
 #define PROM_BUCKETS 13u
 struct prom_histogram {
