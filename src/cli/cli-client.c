@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * This file speaks the control protocol over a SOCK_SEQPACKET socket: a request is one packet, an
- * answer one or more. The number in each packet names its request, so client_receive() skips the
- * rest of an earlier answer. A daemon of an older version refuses the first request with its own
- * version. client_call() then connects again and repeats the request in that version. If neither
- * --socket nor DIVVY_SOCKET names a daemon, the client accepts only root's daemon and its user's
- * own.
+ * This file speaks the control protocol over a SOCK_SEQPACKET socket: a request is one packet, and
+ * an answer has one or more packets. The number in each packet names its request, so
+ * client_receive() skips the rest of an earlier answer. A daemon of an older version refuses the
+ * first request with its own version. client_call() then connects again and repeats the request in
+ * that version. If neither --socket nor DIVVY_SOCKET names a daemon, the client accepts only root's
+ * daemon and its user's own.
  */
 #include "cli/cli-client.h"
 

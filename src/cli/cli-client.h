@@ -30,7 +30,7 @@ struct client {
 
 /*
  * socket NULL: $DIVVY_SOCKET, or the first of the usual places with a daemon. -ENOENT or
- * -ECONNREFUSED: no daemon; the sentence says how to start one.
+ * -ECONNREFUSED: no daemon; the message says how to start one.
  */
 int client_connect(struct client *c, const char *socket, struct error *err);
 void client_done(struct client *c);
@@ -38,9 +38,10 @@ void client_done(struct client *c);
 
 /*
  * Takes over the request, sends it and waits for the answer. If the daemon reports an older wire
- * version, sends the request again in that version. An answer with "ok": false becomes the daemon's
- * errno and sentence. client_send() and client_receive() are the two halves. client_receive()
- * returns -EAGAIN when nothing has come within timeout_ms (-1: no limit), and may be called again.
+ * version, sends the request again in that version. For an answer with "ok": false, returns the
+ * daemon's -errno and its message. client_send() and client_receive() are the two halves.
+ * client_receive() returns -EAGAIN when nothing has come within timeout_ms (-1: no limit), and may
+ * be called again.
  */
 int client_call(struct client *c, json_t *request, json_t **ret_answer, struct error *err);
 int client_send(struct client *c, json_t *request, struct error *err);

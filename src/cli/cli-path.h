@@ -18,7 +18,7 @@
 /* $DIVVY_SOCKET; NULL: not set, or empty. */
 const char *cli_path_socket_named(void);
 
-/* The i-th path to try for a socket; false: there is none further. */
+/* The i-th path to try for a socket; false: there are no more. */
 bool cli_path_socket(size_t i, char *ret_path, size_t size);
 
 /* Folder of the socket and log of a daemon that this user starts: see docs/control-protocol.md. */
@@ -36,7 +36,7 @@ int cli_path_daemon(char *ret_path, size_t size, struct error *err);
  */
 int cli_path_hook(const char *library, char *ret_path, size_t size, struct error *err);
 
-/* -EINVAL: LD_PRELOAD cannot name that file; the sentence says what to do. */
+/* -EINVAL: LD_PRELOAD cannot name that file; the message says what to do. */
 int cli_path_check_preload(const char *path, struct error *err);
 
 #define PLACES_PRELOAD (3u * PLACES_PATH)

@@ -17,23 +17,25 @@
 bool remote_is_local(const char *place);
 /*
  * Checks the value of --remote: "local", an invitation, or HOST[:DEVICE] with an invitation in
- * `file` (NULL: in the environment). -EINVAL with a sentence. place NULL is valid.
+ * `file` (NULL: in the environment). -EINVAL with a message. place may be NULL: --remote was not
+ * given.
  */
 int remote_check(const char *place, const char *file, struct error *err);
 
 /*
  * Call with the tenant and the interception libraries in the environment. Starts a server that
- * takes these over, and leaves only what the program needs: the program gets neither the tenant's
- * secret nor the driver. The server ends with this process and the processes that it has served.
+ * takes over both, and leaves only the variables that the program needs: the program gets neither
+ * the tenant's secret nor the driver. The server ends with this process and the processes that it
+ * has served.
  */
 int remote_begin(const char *hooks, struct error *err);
 
-/* Sets the environment in the same way, and starts nothing. */
+/* Sets the environment as remote_begin() does, but starts no server. */
 int remote_pretend(struct error *err);
 
 /*
- * Does the same with a server on another machine, which must accept the invitation. No other user
- * may be able to read the file; "-" is stdin.
+ * As remote_begin(), with a server on another machine, which must accept the invitation. No other
+ * user may be able to read the file; "-" is stdin.
  */
 int remote_join(const char *place, const char *file, struct error *err);
 

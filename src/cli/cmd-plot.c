@@ -3,8 +3,8 @@
  * `divvy plot` makes an SVG picture from four answers of the daemon. `usage` has the points,
  * `devices` the models, and `list` and `report` have the requested shares. A tenant that `list`
  * lacks has ended, and then `report` knows its last request. The picture takes its number of points
- * from the last series, because the daemon sends as many for each series. An older daemon refuses
- * the key `ended`, and the command then repeats the request without this key.
+ * from the last series, because the daemon sends the same number for each series. An older daemon
+ * refuses the key `ended`, and the command then repeats the request without this key.
  */
 #include <errno.h>
 #include <stdio.h>

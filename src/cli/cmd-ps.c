@@ -106,7 +106,7 @@ static int print_tenants(const json_t *tenants, struct error *err)
 	return output_table(&t, err);
 }
 
-/* A line below the table and no column, because few tenants exceed their count, and rarely. */
+/* Prints lines below the table instead of a column: tenants rarely exceed their count. */
 static void print_excesses(const json_t *tenants)
 {
 	for (size_t i = 0; i < json_array_size(tenants); i++) {

@@ -313,7 +313,10 @@ static int cmd_run_launch_program(const struct cli_args *args, const struct clie
 	return cmd_run_exec_program(argv, err);
 }
 
-/* --wait may stand without a value, so the parser takes a time behind it for the program. */
+/*
+ * --wait may stand without a value, so the parser reads a time that follows it as the name of the
+ * program.
+ */
 static int check_wait(const struct cli_args *args, struct error *err)
 {
 	const char *wait = cli_get(args, "wait"), *program = args->operand[0];

@@ -140,8 +140,8 @@ static int write_json(const struct sim *sim, const char *path, struct error *err
 }
 
 /*
- * Only creating a file proves that the folder is writable: permissions do not for root and some
- * file systems.
+ * Creates a file, because only that proves that the folder is writable. Permission bits prove
+ * nothing for root and on some file systems.
  */
 static int cmd_sim_probe_folder(const char *folder, int n)
 {
@@ -157,7 +157,7 @@ static int cmd_sim_probe_folder(const char *folder, int n)
 	return unlink(path) < 0 ? -errno : 0;
 }
 
-/* file_replace() needs to create a file beside the target of all symlinks. */
+/* file_replace() follows all symlinks and creates a file in the folder of their target. */
 static int check_json(const char *path, struct error *err)
 {
 	_cleanup_free_ char *target = realpath(path, NULL);

@@ -27,7 +27,7 @@ enum frame_sort { FRAME_BY_ID, FRAME_BY_USED, FRAME_BY_REQUESTED, FRAME_BY_MEMOR
 
 struct frame {
 	const json_t *ping, *devices, *list, *usage; /* the daemon's answers; usage may be NULL */
-	int width;  /* columns; lines of fewer than 40 columns are lines of 40, cut */
+	int width;  /* columns; for fewer than 40, draws lines of 40 and cuts them */
 	int height; /* lines; 0: no limit */
 	enum frame_sort sort;
 	bool paused;

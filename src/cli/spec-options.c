@@ -39,8 +39,8 @@ static const char *spec_options_find_value(
 
 /*
  * Accepts amounts as users of other tools type them: ".5", and memory with docker's suffixes. These
- * suffixes are powers of 1024 in lower case: m, mb, mi, mib, and g, t, p alike. The daemon and pods
- * accept neither form.
+ * suffixes are powers of 1024 in lower case: m, mb, mi, mib, and likewise with g, t and p. The
+ * daemon and pods accept neither form.
  */
 static const char *plain_amount(const char *name, const char *value, char ret[static AMOUNT_MAX])
 {

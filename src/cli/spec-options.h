@@ -37,8 +37,8 @@
 json_t *spec_options_json(const struct cli_args *args);
 
 /*
- * Checks the options as those of a new tenant, without a daemon. The sentence names field, value
- * and range.
+ * Checks the options as those of a new tenant, without a daemon. The message names field, value and
+ * range.
  */
 int spec_options_check(const struct cli_args *args, struct error *err);
 /*
