@@ -50,7 +50,10 @@ static double chart_mean_share(const struct chart *c, const struct chart_series 
 	return n ? sum / (double)n : 0;
 }
 
-/* 1, 2 or 5 times a power of ten for about `wish` ticks; above 10 s a usual step such as 30 s. */
+/*
+ * Returns the step for about `wanted` ticks: 1, 2 or 5 times a power of ten, or above 10 s a usual
+ * step such as 30 s.
+ */
 static double nice_step(double span, double wanted)
 {
 	static const double minute[] = {15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 86400};

@@ -19,8 +19,8 @@
 #define CLI_EXIT_FAILED 1
 #define CLI_EXIT_USAGE 2
 /*
- * The codes that env(1), nohup(1) and docker(1) use, so that they differ from the started program's
- * own.
+ * env(1), nohup(1) and docker(1) use these codes, too. They differ from the codes that most
+ * programs return themselves.
  */
 #define CLI_EXIT_RUN_FAILED 125
 #define CLI_EXIT_RUN_DENIED 126

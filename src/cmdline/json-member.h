@@ -22,7 +22,7 @@ static inline uint64_t json_uint_or_zero(const json_t *object, const char *name)
 	return v > 0 ? (uint64_t)v : 0;
 }
 
-/* A member that has a new name: the old name's value where an older version left out the new. */
+/* Reads the member `name`, or `old_name` if the answer of an older version lacks `name`. */
 static inline uint64_t juint_renamed(const json_t *object, const char *name, const char *old_name)
 {
 	return json_uint_or_zero(object, json_object_get(object, name) ? name : old_name);

@@ -47,7 +47,7 @@ static double plot_y_of(const struct plot_axis *axis, double value)
 
 /* ---- axes ---- */
 
-/* 1, 2 or 5 times a power of ten; for seconds a usual step. */
+/* Returns the step between ticks: 1, 2 or 5 times a power of ten; for seconds a usual step. */
 static double step_of(const struct plot_axis *axis)
 {
 	static const double known[] = {
