@@ -2,8 +2,8 @@
 /*
  * This file writes values back into a pod: for each dialect with a tenant of the pod, in the order
  * of the table. Values go to the caller's `put`, whose first failure ends the writing.
- * writer_put_list() and the others format a value in a buffer of at most VALUE_MAX bytes. Pure; any
- * thread.
+ * writer_put_list() and the other writers format a value in a buffer of at most VALUE_MAX bytes.
+ * Pure; any thread.
  */
 #include "spec/dialect-internal.h"
 

@@ -2,7 +2,7 @@
 /*
  * GaiaGPU: Tencent's gpu-manager and gpu-admission. vcuda-core is percent of one device, or a
  * multiple of 100 for whole devices. It is also the limit, unless the annotation vcuda-core-limit
- * raises that. Pure; any thread.
+ * raises the limit. Pure; any thread.
  */
 #include <errno.h>
 #include <stdio.h>

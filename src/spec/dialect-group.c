@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Finds the gang of a pod by the keys of other schedulers, which stand in one table. A row says
- * where the size of the gang comes from: a second key, or a PodGroup of the named API group. A pod
- * may carry several of these keys if all name one gang, because draft_group() refuses a second
+ * Finds the gang of a pod by the keys of other schedulers, which are listed in one table. A row
+ * says where the size of the gang comes from: a second key, or a PodGroup of the named API group. A
+ * pod may carry several of these keys if all name one gang, because draft_group() refuses a second
  * gang. The table is constant and the functions keep no state, so any thread may call them with its
  * own draft.
  */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * HAMi (formerly k8s-vGPU-scheduler). `nvidia.com/gpu: n` requests n vGPUs on different devices.
- * Each has gpumem MiB or a percentage of the memory; without either, all of it. gpucores percent of
- * the time are guaranteed and are the limit; 0 or none: no limit and no guarantee; 100: the whole
- * device. Priority 0 goes before 1. Pure; any thread.
+ * Each has gpumem MiB or a percentage of the memory; without either, all of the memory. gpucores
+ * percent of the time are guaranteed and are the limit; 0 or none: no limit and no guarantee; 100:
+ * the whole device. Priority 0 goes before 1. Pure; any thread.
  */
 #include <errno.h>
 #include <stddef.h>

@@ -163,8 +163,9 @@ int dialect_write_back(const struct manifest *pod, const struct dialect_result *
 
 /*
  * Writes the changes that a dialect's users expect when the pod's containers have started, at
- * time_ns since 1970. Writes nothing if the pod has no such annotation or has it changed already.
- * get: returns an annotation of the pod, or NULL. Returns 0 or the first negative result of `put`.
+ * time_ns since 1970. Writes nothing if the pod has no such annotation, or if the annotation has
+ * changed already. get: returns an annotation of the pod, or NULL. Returns 0 or the first negative
+ * result of `put`.
  */
 int dialect_write_running(const char *(*get)(void *data, const char *key), uint64_t time_ns,
 	dialect_put_fn put, void *data);
@@ -199,7 +200,7 @@ struct dialect_step {
 
 struct dialect {
 	const char *name;   /* in the list of a namespace */
-	const char *title;  /* its users' name for it */
+	const char *title;  /* the name that its users know */
 	const char *coming; /* instructions for migration */
 	const char *prefix; /* of keys that all belong to it; NULL: it shares its prefix */
 	const struct dialect_key *keys; /* ends with key NULL */
@@ -208,8 +209,8 @@ struct dialect {
 	int (*translate)(struct dialect_draft *draft, struct error *err);
 	int (*write_back)(struct dialect_writer *writer); /* NULL: users read nothing back */
 	/*
-	 * The first has a `before`; if the pod has that value, all steps are due. Ends with key
-	 * NULL.
+	 * The first step has a `before`; if the pod has that value, all steps are due. Ends with
+	 * key NULL.
 	 */
 	const struct dialect_step *running; /* NULL: nothing changes */
 };

@@ -2,8 +2,9 @@
 /*
  * Looks up labels, annotations, resources and containers of a pod by linear search.
  * manifest_check() bounds every list, so each search in a checked manifest has a bound too.
- * lists_resource() reads a sentence of LimitRanger from its end, because the names of resources at
- * its start are a list. Sums of resources saturate and never overflow. The functions keep no state.
+ * lists_resource() reads an item of LimitRanger's annotation from its end, because the item begins
+ * with a list of resource names. Sums of resources saturate and never overflow. The functions keep
+ * no state.
  */
 #include "spec/manifest.h"
 

@@ -19,7 +19,7 @@
 
 /*
  * Annotation that the webhook writes when it admits a pod: the container that keys without a
- * container's name apply to. It keeps that choice if other webhooks add containers.
+ * container's name apply to. The annotation preserves that choice if other webhooks add containers.
  */
 #define MANIFEST_DEFAULT_KEY "divvy.gpu/default-container"
 /* The webhook gives this resource to each container with a share. */

@@ -12,7 +12,7 @@
 #include "base/str.h"
 
 #define QUANTITY_TEXT_MAX 64u
-/* Without leading and trailing zeros: more than any amount needs that fits, in the finest unit. */
+/* Limit of digits, without leading and trailing zeros. No amount that fits needs more. */
 #define QUANTITY_DIGITS_MAX 28
 
 /*

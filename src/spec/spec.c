@@ -71,7 +71,7 @@ static int spec_set_request(struct spec *spec, const char *value, struct error *
 	if (request > SPEC_DEVICES_MAX * SPEC_SHARE_ONE)
 		return fail(err, EINVAL, "request " SHOW ": one tenant gets at most %u GPUs", value,
 			SPEC_DEVICES_MAX);
-	if (spec->exclusive) { /* they came from the old request */
+	if (spec->exclusive) { /* count and limit came from the old request */
 		spec->count = UNSET;
 		spec->limit = UNSET;
 		spec->exclusive = false;
@@ -142,7 +142,7 @@ static int spec_set_class(struct spec *spec, const char *value, struct error *er
 	if (class < 0)
 		return fail(err, EINVAL,
 			"class " SHOW ": expected latency, standard or opportunistic", value);
-	/* A priority of 0 made it opportunistic; the last setting counts. */
+	/* A priority of 0 made the spec opportunistic; the last setting counts. */
 	if (spec->class == SPEC_OPPORTUNISTIC && class != SPEC_OPPORTUNISTIC && spec->priority == 0)
 		spec->priority = PRIORITY_UNSET;
 	spec->class = (enum spec_class) class;
