@@ -137,8 +137,9 @@ static void mark_managed(struct manifest_json *p, struct str name)
 }
 
 /*
- * API servers write managedFields from the request before webhooks change the object. So those of a
- * new pod name the containers of its author, as `k:{"name":"train"}`, and no injected one.
+ * API servers write managedFields from the request before webhooks change the object. So the
+ * managedFields of a new pod name the containers of its author, as `k:{"name":"train"}`, and no
+ * injected container.
  */
 static void read_managed(struct manifest_json *p, const json_t *managed)
 {

@@ -14,8 +14,8 @@
 #define PLACEHOLDER_NAME "divvy-placeholder"
 #define PLACEHOLDER_LABEL "app.kubernetes.io/name"
 /*
- * Annotation that lets a placeholder end: the controller sets it when the device has no tenant left
- * and divvyd does not report that.
+ * Annotation that lets a placeholder end. The controller sets it when the device has no tenant
+ * left. The placeholder needs it if GPUNode.status does not know the device.
  */
 #define PLACEHOLDER_RELEASED "divvy.gpu/released"
 
