@@ -30,8 +30,8 @@ static inline void backoff_reset(struct backoff *backoff)
 
 enum retry_policy {
 	RETRY_NEVER,
-	RETRY_UNPROCESSED, /* only if the server has certainly not acted on it */
-	RETRY_IDEMPOTENT,  /* also if it may have: repetition has no further effect */
+	RETRY_UNPROCESSED, /* only if the server has certainly not acted on the request */
+	RETRY_IDEMPOTENT,  /* also if the server may have acted: repetition has no further effect */
 };
 
 /* How a try ended. */
@@ -39,7 +39,7 @@ struct retry_outcome {
 	int http;                /* 0: no answer */
 	bool is_unsent;          /* no connection to the server was made */
 	bool is_answer_begun;    /* part of the answer was passed on: no further try */
-	uint64_t retry_after_ns; /* requested by the server; 0: not */
+	uint64_t retry_after_ns; /* requested by the server; 0: none */
 };
 
 /* Longest pause that a server can request. */

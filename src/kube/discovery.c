@@ -183,7 +183,9 @@ static void begin_round(struct loop_timer *timer, uint64_t now_ns)
 	d->is_wanted = false;
 	d->failure = 0;
 	d->next = (struct kube_served){0};
-	/* One too many at first, so that a request that fails at once cannot end the round. */
+	/*
+	 * Counts one too many at first, so that a request that fails at once cannot end the round.
+	 */
 	d->n_open = 1;
 	for (size_t i = 0; i < d->n_questions; i++) {
 		if (kube_discovery_send_question(&d->questions[i], &err) < 0) {

@@ -46,8 +46,8 @@ struct event_memory {
 };
 
 /*
- * Finds the entry, or makes it, if necessary from the least recently used one. It becomes the most
- * recently used. NULL when out of memory.
+ * Finds the entry, or makes a new one; in a full table the new entry replaces the least recently
+ * used one. The result becomes the most recently used entry. NULL when out of memory.
  */
 #define RECALL(head, wanted, ret_is_new) \
 	({ \

@@ -180,7 +180,7 @@ static json_t *object_of(const struct kube_recorder *recorder, const struct kube
 		recorder->component, "reportingInstance", recorder->instance);
 }
 
-/* Replaces a waiting item with an older count. */
+/* Appends the item; if an item of the same Event waits already, replaces that older item. */
 static void kube_recorder_enqueue_item(struct kube_recorder *recorder, struct item *item)
 {
 	struct item *older = kube_recorder_find_item(recorder->waiting, item->decision.name);

@@ -19,7 +19,7 @@
 #define EVENT_REFILL_NS (UINT64_C(300) * 1000000000)
 /* entries of each table; a new entry replaces the least recently used */
 #define EVENT_KNOWN_MAX 4096u
-/* One at a time, like Kubernetes' own components, so that other requests go first in a burst. */
+/* Events are sent one at a time, as Kubernetes' own components do: other requests go first. */
 #define EVENT_QUEUE_MAX 1024u
 #define EVENT_IN_FLIGHT 1u
 #define EVENT_MESSAGE_MAX 1024u

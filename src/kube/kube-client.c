@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A call is waiting, running (it has an easy handle in a pool), or pausing before its next try.
- * Starts and cancellations take effect in kube_client_on_kick(), which a timer calls, so never
- * while libcurl calls back. A cancelled call is marked as dead and freed there. One thread.
+ * Starts and cancellations take effect in kube_client_on_kick(). A timer calls that function, so it
+ * never runs within a callback of libcurl. A cancelled call is marked as dead, and
+ * kube_client_on_kick() frees it. One thread.
  */
 #include "kube/kube-client.h"
 
@@ -28,7 +29,7 @@ struct kube_call {
 	bool is_dead;     /* cancelled: kube_client_on_kick() frees it */
 	bool was_refused; /* there was a 401 */
 	bool is_begun;    /* on_body was called */
-	bool has_date;    /* this try's answer has had its date read */
+	bool has_date;    /* the date of this try's answer has been read */
 	struct transfer transfer;
 	struct pool_lane *lane; /* of the present try */
 	struct buf answer;
@@ -428,7 +429,7 @@ static int start_try(struct kube_call *call, const struct credential_view *view)
 	if (r == 0)
 		r = pool_add(kube_client_pool(call), easy, &call->lane);
 	if (r < 0) {
-		/* It never was in the pool. */
+		/* The handle was never in the pool. */
 		curl_easy_cleanup(easy);
 		call->transfer.easy = NULL;
 		return r;

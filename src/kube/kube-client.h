@@ -84,7 +84,7 @@ struct kube_request {
 	uint64_t timeout_ns;      /* for all tries together; 0: KUBE_TIMEOUT_DEFAULT_NS */
 	uint64_t idle_ns;         /* a try ends if no byte arrives for this time; 0: no limit */
 	enum retry_policy retry;
-	bool is_table; /* ask for a list's columns for people instead of its objects */
+	bool is_table; /* ask for columns for people to read, and not for the objects */
 	bool is_watch; /* no timeout; does not count as in flight */
 	kube_body_fn *on_body;
 	/*
@@ -100,7 +100,7 @@ struct kube_request {
 struct kube_client_options {
 	const char *user_agent;   /* NULL: divvy/VERSION */
 	uint32_t max_in_flight;   /* 0: KUBE_IN_FLIGHT_DEFAULT; further calls wait in order */
-	uint32_t max_connections; /* except watches'; 0: no limit */
+	uint32_t max_connections; /* not counting those of watches; 0: no limit */
 	uint64_t seed;            /* for jitter; 0: from the kernel */
 	bool is_http1;            /* disables HTTP/2 */
 };
@@ -129,14 +129,14 @@ int kube_call_start(struct kube_client *client, const struct kube_request *reque
 void kube_call_cancel(struct kube_call *call);
 
 /*
- * Real time by the server's clock, from the Date of its last answer, to the second; before that,
- * this machine's. For ages of objects in the cluster.
+ * Real time by the server's clock, from the Date of its last answer, to the second. Before the
+ * first answer: real time by this machine's clock. For ages of objects in the cluster.
  */
 uint64_t kube_client_real_ns(const struct kube_client *client);
 
 /*
- * Time since the oldest request, other than a watch, that the server has not answered; 0 if it has
- * answered since. 5xx does not count as an answer.
+ * Time since the oldest request, other than a watch, that the server has not answered; 0 if the
+ * server has answered since. 5xx does not count as an answer.
  */
 uint64_t kube_client_silence_ns(const struct kube_client *client);
 

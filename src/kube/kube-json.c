@@ -170,7 +170,7 @@ static bool are_numbers_short(const json_t *json)
 	return true;
 }
 
-/* With few digits if possible, so that 0.3 stays 0.3. */
+/* Writes few digits if possible, so that 0.3 stays 0.3. */
 char *kube_json_format(const json_t *json)
 {
 	const size_t digits = are_numbers_short(json) ? DBL_DIG : DBL_DECIMAL_DIG;

@@ -42,8 +42,8 @@ char *kube_json_format(const json_t *json);
 const json_t *kube_json_condition(const json_t *object, const char *type);
 
 /*
- * A message as a JSON string. If the text is not UTF-8, for example after truncation, other bytes
- * than ASCII become '?', and the text is cut to the size of an error message. NULL when out of
+ * A message as a JSON string. If the text is not UTF-8, for example after truncation, bytes that
+ * are not ASCII become '?', and the text is cut to the size of an error message. NULL when out of
  * memory.
  */
 json_t *kube_json_sentence(const char *text);

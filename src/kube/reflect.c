@@ -90,7 +90,7 @@ static enum reflect_end kube_reflect_answer_end(const struct kube_answer *answer
 	}
 }
 
-/* For text that is JSON but cannot be held: only the metadata. */
+/* Reads only the metadata of an object that is valid JSON, but that jansson cannot hold. */
 static int read_partial(struct str raw, json_t **ret_json, struct error *err)
 {
 	json_t *metadata = NULL, *json;
@@ -238,7 +238,7 @@ static int kube_reflect_on_frame(void *data, struct str type, struct str raw)
 				"a frame of type '%" STR_FMT "'", STR_ARG(type));
 		r = give_object(reflect, (enum kube_change)r, &object);
 	}
-	/* Only after the handler: if the process stopped in between, the frame would come again. */
+	/* Set only after the handler: if the process stops in between, the frame comes again. */
 	if (r == 0 && !kube_reflect_set_version(reflect, json_object_get(json, "metadata")))
 		return fail(&reflect->frame_error, EBADMSG, "a frame without resourceVersion");
 	return r;

@@ -315,7 +315,7 @@ static int in_string(struct scan *s, struct feed *feed)
 		const size_t n = MIN(i - start, (size_t)SCAN_KEY_MAX - s->n_key);
 
 		memcpy(s->key + s->n_key, p + start, n);
-		/* Counts one more than fits, so that a longer key matches none. */
+		/* Counts one byte more than fits, so that a longer key matches no known key. */
 		s->n_key += (uint32_t)n + (n < i - start);
 	}
 	feed->i = i;
