@@ -3,7 +3,7 @@
  * Formats, writes and removes the CDI file of a slot, divvy.gpu-slot_<n>.json. cdi_check_slot()
  * validates the whole slot before any JSON is made, so no invalid edit reaches a runtime. jansson
  * returns NULL for text that is not UTF-8; format_edits() notices the missing entry by counting.
- * file_replace() renames a complete file into place, so a runtime never reads half of one.
+ * file_replace() renames a complete file into place, so a runtime never reads half a file.
  */
 #include "kubelet/cdi.h"
 

@@ -206,10 +206,10 @@ static bool parse_below(struct str path, struct str root, struct cgroup_pod *pod
 
 /*
  * Parses a path as a cgroup namespace shows other processes: "/.." for each ancestor of our cgroup
- * up to the nearest common one. The rest is below that ancestor, which may be at any level above a
- * pod's cgroup. The first named component is a neighbour of our cgroup or of one that contains us,
- * and tenants cannot create these. (Only processes inside a pod see cgroups below the pod's
- * cgroup.)
+ * up to the nearest common ancestor. The rest is below that ancestor, which may be at any level
+ * above a pod's cgroup. The first named component is a neighbour of our cgroup or of a cgroup that
+ * contains us, and tenants cannot create these. (Only processes inside a pod see cgroups below the
+ * pod's cgroup.)
  */
 static bool parse_beside(struct str path, struct str root, struct cgroup_pod *pod)
 {

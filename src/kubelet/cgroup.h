@@ -34,7 +34,7 @@ struct cgroup_pod {
  */
 int cgroup_parse_pod(struct str text, const char *root, struct cgroup_pod *ret_pod);
 
-/* The same for a process. -ESRCH if it does not exist; the message says what could not be read. */
+/* As cgroup_parse_pod(), for a process. -ESRCH: it has ended; other errno: reading failed. */
 int cgroup_read_pod(pid_t pid, const char *root, struct cgroup_pod *ret_pod, struct error *err);
 
 /*

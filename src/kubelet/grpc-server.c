@@ -372,8 +372,8 @@ static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame
 	call->conn = c;
 	call->stream = frame->hd.stream_id;
 	/*
-	 * Room for one chunk more than a message may have, so that the call ends with a clear
-	 * status.
+	 * The buffer has room for one chunk beyond the largest message, so that the call ends with
+	 * a clear status.
 	 */
 	call->in = BUF_INIT(GRPC_PREFIX + GRPC_MESSAGE_MAX + (64u << 10));
 	LIST_INSERT_HEAD(&c->calls, call, link);

@@ -56,7 +56,10 @@ void grpc_timeout_format(uint64_t ns, char ret_text[static GRPC_TIMEOUT_SIZE]);
 
 /* Encodes a status message for a header: all but printable ASCII as %XX; cut at GRPC_TEXT_MAX. */
 int grpc_text_encode(struct str text, struct buf *out);
-/* The inverse; leaves text that is no %XX unchanged. Cut at GRPC_TEXT_MAX, too. */
+/*
+ * The inverse of grpc_text_encode(); leaves text that is no %XX unchanged. Cut at GRPC_TEXT_MAX,
+ * too.
+ */
 int grpc_text_decode(struct str header, struct buf *out);
 
 /* Appends the prefix and the message. */

@@ -40,7 +40,7 @@ static void request_free(struct request *r)
 	free(r);
 }
 
-/* Makes a request for n containers. Takes the message over, also on failure; ends the call then. */
+/* Makes a request for n containers. Always takes over the message; ends the call on failure. */
 static struct request *request_new(struct grpc_call *call, void *message, size_t n)
 {
 	struct request *r = NULL;

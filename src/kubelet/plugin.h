@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A device plugin of the kubelet (API v1beta1). It offers devices of one resource. The kubelet asks
- * it when a container gets some of them and again before the container starts; the plugin may
- * refuse with a message. One thread, the loop's; nothing blocks.
+ * the plugin when a container gets some of these devices, and again before the container starts.
+ * The plugin may refuse with a message. One thread, the loop's; nothing blocks.
  *
  * The plugin registers by itself, and again when needed: when the kubelet starts (it then empties
  * the folder of our socket), when the folder or the kubelet appears, and when the kubelet accepted
@@ -59,8 +59,9 @@ struct plugin_request {
 
 /*
  * Each request is answered exactly once, at once or later, by the matching function or by
- * plugin_refuse(), which ends the request. It stays valid if the kubelet no longer waits, or if the
- * plugin is freed; the answer then goes nowhere. Its device ids are ours and distinct.
+ * plugin_refuse(), which ends the request. The request stays valid if the kubelet no longer waits,
+ * or if the plugin is freed; the answer then goes nowhere. The device ids of a request are ours and
+ * distinct.
  */
 struct plugin_ops {
 	void (*allocate)(struct plugin_request *request);

@@ -176,8 +176,9 @@ static void podres_question_free(struct podres_question *q)
 }
 
 /*
- * The next question to answer: with a list, all that were asked; after a failure, those past their
- * deadline. A callback may ask and forget questions, so each search begins anew.
+ * Returns the next question to answer. A list answers all questions from before its call; a failure
+ * answers only questions past their deadline. A callback may ask and forget questions, so each
+ * search begins anew.
  */
 static struct podres_question *next_done(struct podres *p, bool is_answered)
 {
