@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Evicts pods through the Eviction API and waits until they are removed. A pod goes from TO_GO to
- * GOING, or to HELD while a disruption budget refuses, and ends in GONE. go_round() takes one step
- * for each pod, about once a second; with `is_in_order`, the function stops at the first remaining
- * pod. The UID identifies a pod: another pod of the same name counts as GONE, and is never evicted.
- * A pod that has ended also counts as GONE.
+ * GOING, or to HELD while a disruption budget refuses, and ends in DELETED. go_round() takes one
+ * step for each pod, about once a second; with `is_in_order`, the function stops at the first
+ * remaining pod. The UID identifies a pod: if another pod has the name, the pod counts as DELETED,
+ * and the other pod is never evicted. A pod that has ended also counts as DELETED.
  */
 #include "kubectl/evict.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Opens the API server of a kubeconfig for one kubectl-divvy command and waits for each answer.
- * access_explain_refusal() turns the error of an answer into a sentence and names divvy's roles if
- * a right is missing. access_leases() returns an empty list if the server denies access: the
+ * access_explain_refusal() turns the error of an answer into a message, which names divvy's roles
+ * if a right is missing. access_leases() returns an empty list if the server denies access: the
  * commands then print no measured values.
  */
 #include "kubectl/kubectl-access.h"
@@ -54,7 +54,7 @@ void access_close(struct access *a)
 	*a = (struct access){.loop = NULL};
 }
 
-/* Turns the error of an answer into a sentence, with the roles that grant a missing right. */
+/* Turns the error of an answer into a message, with the roles that grant a missing right. */
 static int access_explain_refusal(const struct kube_ask *ask, struct error *err)
 {
 	if (ask->is_right_missing)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Blocking requests to the API server of a kubeconfig, one at a time, through the client of
- * src/kube. A refused request returns a sentence that says what would help. One thread.
+ * src/kube. If the server refuses a request, the message says what would help. One thread.
  */
 #ifndef KUBECTL_KUBECTL_ACCESS_H
 #define KUBECTL_KUBECTL_ACCESS_H
@@ -39,7 +39,7 @@ int access_open(const struct cli_args *args, struct access *ret_access, struct e
 void access_close(struct access *access);
 #define _cleanup_access_ _cleanup_(access_close)
 
-/* As kube_ask_wait(); if a right is missing, the sentence names the roles that have it. */
+/* As kube_ask_wait(); if a right is missing, the message names the roles that have it. */
 int access_await(struct access *access, struct kube_ask *ask, json_t **ret_json, struct error *err);
 
 /* Gets one object or list; query NULL: none. */

@@ -37,7 +37,7 @@ static void report_set_text(json_t *object, const char *key, const char *text)
 		json_object_set_new(object, key, json_string(text));
 }
 
-/* A member that has a new name (taken), under its old name too, for one release. */
+/* Sets a renamed member under both its names, for one release. Takes over `value`. */
 static void set_renamed(json_t *object, const char *key, const char *old_key, json_t *value)
 {
 	json_object_set(object, old_key, value);

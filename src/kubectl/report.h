@@ -36,10 +36,11 @@ json_t *report_bare_nodes(const struct report_facts *facts);
 
 /*
  * Containers of pods that request or have devices, in the order of the pods: {namespace, pod, uid,
- * container, node, devices, class, asked, granted, got_permille, memory_bytes, used_bytes,
- * idle_since, state, note}. state: Pending, Placed (the node's daemon has not confirmed it yet),
- * Running, Ended (its pod goes on), Leaving (its pod is being deleted), No share (the webhook has
- * not seen it), Refused (note says why). dialects: {namespace: its list of dialects} or NULL.
+ * container, node, devices, class, requested, granted, got_permille, memory_bytes, used_bytes,
+ * idle_since, state, note}. `asked` is the old name of `requested`, for one release. state:
+ * Pending, Placed (the node's daemon has not confirmed it yet), Running, Ended (its pod goes on),
+ * Leaving (its pod is being deleted), No share (the webhook has not seen it), Refused (note says
+ * why). dialects: {namespace: its list of dialects} or NULL.
  */
 json_t *report_tenants(
 	const struct report_facts *facts, const json_t *pods, const json_t *dialects);
@@ -52,7 +53,8 @@ json_t *report_idle(const struct report_facts *facts, uint64_t idle_ns, uint64_t
 
 /*
  * GPU-seconds by namespace since that day ("2026-11-22"; "": all that is kept): [{namespace,
- * asked_gpu_seconds, granted_gpu_seconds, used_gpu_seconds}], by name.
+ * requested_gpu_seconds, granted_gpu_seconds, used_gpu_seconds}], by name. `asked_gpu_seconds` is
+ * the old name of `requested_gpu_seconds`, for one release.
  */
 json_t *report_usage(const json_t *gpunodes, const char *since_day);
 
