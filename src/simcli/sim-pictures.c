@@ -280,7 +280,7 @@ static double placed_part(const struct sim *sim, uint32_t scheme)
 }
 
 /*
- * Draws the fraction of tasks that waited (or took) at most a time: quantiles of each seed,
+ * Draws the fraction of tasks that waited (or took) at most a given time: quantiles of each seed,
  * averaged over the seeds.
  */
 static int draw_distribution(
