@@ -208,7 +208,7 @@ static bool http_accept_is_full(const struct http_server *s)
 
 /* ---- accepting ---- */
 
-/* Because descriptors are short, or all connections are being answered. */
+/* Pauses because descriptors are short, or because all connections are being answered. */
 static void pause_for_a_moment(struct http_server *s)
 {
 	loop_mod_io(&s->listener, 0);

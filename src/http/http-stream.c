@@ -2,7 +2,7 @@
 /*
  * Streams: see http-stream.h. libmicrohttpd asks for bytes when the socket accepts some, and the
  * connection is suspended while there are none. libmicrohttpd ignores a suspended socket, so this
- * file watches for its end. One thread, the loop's.
+ * file itself watches for the end of the socket. One thread, the loop's.
  */
 #include "http/http-stream.h"
 
@@ -23,7 +23,7 @@ struct http_stream {
 	struct loop_io watch;
 	http_stream_fn *closed; /* NULL: the owner has closed the stream */
 	void *data;
-	int why; /* reason for cutting it off; 0: it was not */
+	int why; /* reason for which the stream was cut off; 0: it was not cut off */
 };
 
 /* The connection, and the stream with it, ends in the loop's next turn. */
@@ -61,7 +61,8 @@ static ssize_t on_wanted(void *data, uint64_t at, char *to, size_t room)
 }
 
 /*
- * Only keepalive distinguishes an unplugged peer from a silent one. Without effect on unix sockets.
+ * Only keepalive distinguishes an unplugged peer from a silent one. Keepalive has no effect on unix
+ * sockets.
  */
 static void keep_alive(int fd)
 {

@@ -25,7 +25,8 @@ struct http_tls {
 /* Checks for at least one certificate and no unreadable one, in PEM. Returns 0 or -EINVAL. */
 int http_tls_check_authorities(const char *pem, struct error *err);
 /*
- * As above, and returns the list; the caller ends it with gnutls_x509_trust_list_deinit(list, 1).
+ * As http_tls_check_authorities(), and returns the list; the caller ends it with
+ * gnutls_x509_trust_list_deinit(list, 1).
  */
 int http_tls_read_authorities(
 	const char *pem, gnutls_x509_trust_list_t *ret_list, struct error *err);

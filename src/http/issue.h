@@ -15,7 +15,7 @@
 struct http_issue {
 	const char *name; /* common name */
 	const char *host; /* DNS name of a server */
-	/* instead of host: the only name of a client; neither: an authority */
+	/* URI of a client, which has no host; without host and uri: an authority */
 	const char *uri;
 	bool is_server;           /* with uri: also for a server */
 	gnutls_pubkey_t of;       /* public key of the certificate; NULL: a new key */

@@ -293,7 +293,7 @@ void http_request_give(
 
 /* ---- routes ---- */
 
-/* Names what would be right: the path's methods, or the paths. */
+/* The answer names the allowed methods of a known path, or else all known paths. */
 static void answer_nothing(struct http_server *s, struct http_request *request, bool is_path)
 {
 	_cleanup_buf_ struct buf text = BUF_INIT(TEXT_MAX);

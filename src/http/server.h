@@ -5,10 +5,11 @@
  * The texts of the request are valid until then.
  *
  * Limits: connections, bytes of a body, and time. request_ns limits the headers of a connection's
- * first request, and each body. idle_ns limits the time until a peer has read an answer, and from
- * there to the headers of its next request. The server cuts off slower peers. accept.h says which
- * connections are closed at the limit: a peer that sends or reads nothing cannot keep other peers
- * out. A request whose length two parsers could read differently is answered with 400.
+ * first request, and each body. idle_ns limits the time until a peer has read an answer, and then
+ * the time until the headers of its next request have arrived. The server cuts off slower peers.
+ * accept.h says which connections are closed at the limit: a peer that sends or reads nothing
+ * cannot keep other peers out. A request whose length two parsers could read differently is
+ * answered with 400.
  */
 #ifndef HTTP_SERVER_H
 #define HTTP_SERVER_H
@@ -37,7 +38,7 @@ struct http_route {
 	const char *path; /* "/metrics"; "/page/" followed by *: all paths below; "*": all */
 	http_handler_fn *handler;
 	bool is_guarded;   /* the options' guard decides first */
-	const char *right; /* path for the guard's check, with GET; NULL: the request's */
+	const char *right; /* the guard checks GET on this path; NULL: the request's own */
 	/* Without a client certificate of client_ca the answer is 403, before the body is read. */
 	bool is_certified;
 	size_t max_body; /* 0: the limit of the options */
