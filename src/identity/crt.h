@@ -37,7 +37,7 @@ bool crt_is_pair(gnutls_x509_crt_t crt, gnutls_x509_privkey_t key);
 uint64_t crt_begins_ns(gnutls_x509_crt_t crt);
 uint64_t crt_ends_ns(gnutls_x509_crt_t crt);
 bool crt_holds(gnutls_x509_crt_t crt, uint64_t real_ns);
-/* Time since the certificate was made, CRT_EARLY_NS after its period begins; 0 before that. */
+/* Time since the certificate was made: CRT_EARLY_NS after its period begins. 0 before that. */
 uint64_t crt_age_ns(gnutls_x509_crt_t crt, uint64_t real_ns);
 /* Whether a third of its lifetime length_ns, or less, is left. */
 bool crt_is_running_out(gnutls_x509_crt_t crt, uint64_t length_ns, uint64_t real_ns);

@@ -34,7 +34,7 @@ int identity_copy(const struct identity *identity, struct identity *ret_identity
 
 /*
  * Returns sealed memory with the whole identity, for the process that will show it; the caller owns
- * the descriptor. Or -errno.
+ * the descriptor. Returns -errno on failure.
  */
 int identity_to_fd(const struct identity *identity);
 /*
