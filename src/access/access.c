@@ -93,7 +93,7 @@ static int access_make_key(
 
 	if (gnutls_hash_init(&hash, GNUTLS_DIG_SHA256) < 0)
 		return -ENOMEM;
-	/* With their final 0, so that texts of other lengths cannot give the same input. */
+	/* Hashes each text with its final 0, so that no other texts give the same input. */
 	gnutls_hash(hash, kind, strlen(kind) + 1);
 	gnutls_hash(hash, verb, strlen(verb) + 1);
 	gnutls_hash(hash, path, strlen(path) + 1);
@@ -139,8 +139,8 @@ static void access_remember_verdict(struct access *access, const uint8_t *key, e
 /* ---- limits for addresses ---- */
 
 /*
- * The address's own origin, or else a free one: that with the fewest failures. NULL: all have open
- * questions.
+ * Returns the address's own origin, or else the free origin with the fewest failures. NULL: all
+ * origins have open questions.
  */
 static struct origin *find_origin(struct access *access, const struct http_address *address)
 {
