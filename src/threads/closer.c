@@ -283,7 +283,7 @@ void closer_close(struct closer *c, struct closer_queue *q, struct closer_job *j
 	closer_submit_job(c, job, false);
 }
 
-/* Has a queue of its own: the tenant whose socket it was has ended. */
+/* The job has a queue of its own, because the tenant that owned the socket has ended. */
 struct listener_job {
 	struct closer_job job;
 	struct closer_queue queue;

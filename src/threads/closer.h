@@ -2,8 +2,8 @@
 /*
  * Threads that receive and close descriptors that peers have sent. close(2) of such a descriptor
  * may block for as long as the peer likes: a TCP socket that lingers, a file of a FUSE file system.
- * So the loop's thread never receives, closes or reads one, and never closes a socket whose queue
- * may contain some.
+ * So the loop's thread never receives, closes or reads such a descriptor, and never closes a socket
+ * whose queue may contain some.
  *
  * Jobs of one queue run one after the other. Each user of the daemon has a queue of its own, and so
  * blocks at most one thread. At most CLOSER_THREADS_MAX threads exist. A job is the caller's

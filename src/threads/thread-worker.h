@@ -25,7 +25,7 @@ void worker_submit(struct worker *worker, struct worker_job *job);
 /* Finishes all submitted jobs, calls their `done` and ends the thread. Accepts NULL. */
 void worker_free(struct worker *worker);
 /*
- * As worker_free(), but waits at most that long, then abandons the thread with its jobs and memory.
+ * As worker_free(), but waits at most `seconds`, then abandons the thread with its jobs and memory.
  */
 #define WORKER_LEAVE_S 1u      /* for jobs that are merely slow */
 #define WORKER_LEAVE_DISK_S 5u /* for jobs worth waiting for */
