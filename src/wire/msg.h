@@ -6,7 +6,8 @@
  * sizes below. The daemon checks each peer by SO_PEERCRED, and acts on no pid from a message.
  *
  *   hook    HELLO -> WELCOME (+3 fds per device, in the order of the devices) | REFUSED
- *           WANT, RELEASE, YIELD, MEM_*, MEASURE, BYE;   daemon: FLUSH, MEM_REPLY, MEASURED, SAY
+ *           WANT, RELEASE, YIELD, MEM_*, MEASURE, BYE; daemon: FLUSH, MEM_REPLY, MEASURED,
+ *           DIAGNOSTIC
  *           MEM_SHARE, MEM_UNSHARE only after a WELCOME with MSG_WELCOME_SHARES
  *   divvy   CONTROL (JSON text) -> CONTROL_REPLY (JSON text, in parts)
  *
@@ -16,7 +17,7 @@
  * same in all versions.
  *
  *   1   the first
- *   2   SAY, MEM_SHARE, MEM_UNSHARE
+ *   2   DIAGNOSTIC, MEM_SHARE, MEM_UNSHARE
  */
 #ifndef WIRE_MSG_H
 #define WIRE_MSG_H
@@ -137,7 +138,7 @@ struct msg_share { /* MEM_SHARE, MEM_UNSHARE; request 0: no reply */
 	uint64_t bytes;
 };
 
-struct msg_diagnostic { /* SAY */
+struct msg_diagnostic { /* DIAGNOSTIC */
 	struct msg_head head;
 	uint32_t device;
 	uint32_t reserved;
