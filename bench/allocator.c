@@ -339,7 +339,9 @@ static int storm(int workers, uint64_t seconds, uint64_t seed)
 	return failed ? 1 : 0;
 }
 
-/* One allocation, a chunk of it at a time: filled by a kernel, later read back and compared. */
+/*
+ * A kernel fills one allocation, a chunk at a time. Then this function reads it back and compares.
+ */
 static int keep(size_t mib, uint32_t seed)
 {
 	const size_t chunk = 64ull * MIB, chunks = mib / 64, words = chunk / 4;

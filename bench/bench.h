@@ -82,7 +82,7 @@ struct rig {
  */
 void rig_init(struct rig *rig, enum rig_mode mode, const char *devices, const char *costs,
 	const char *const *daemon_args);
-/* The same; `prepare` (may be NULL) puts files into rig->dir before the daemon starts. */
+/* As rig_init(); `prepare` (may be NULL) puts files into rig->dir before the daemon starts. */
 void rig_init_prepared(struct rig *rig, enum rig_mode mode, const char *devices, const char *costs,
 	const char *const *daemon_args, void (*prepare)(struct rig *rig));
 /*

@@ -19,10 +19,10 @@
  *   --batches N   number of hooked and of bare batches (5000)
  *
  * CLOCK_MONOTONIC times the batches of a single thread on a pinned processor. Several threads share
- * processors: CLOCK_THREAD_CPUTIME_ID times theirs, which stops while another thread runs. The
- * program leaves out batches with an involuntary context switch, hooked and bare, and counts them:
- * another program's work is no cost of the library. Behind a real driver, the device finishes its
- * work after each batch, outside the measured time.
+ * processors, so CLOCK_THREAD_CPUTIME_ID times their batches: this clock stops while another thread
+ * runs. The program leaves out batches with an involuntary context switch, hooked and bare, and
+ * counts them: another program's work is no cost of the library. Behind a real driver, the device
+ * finishes its work after each batch, outside the measured time.
  */
 #include <dlfcn.h>
 #include <getopt.h>

@@ -9,10 +9,10 @@
  * have none.
  *
  * A task that does not fit waits and blocks no other task. `alloc` is the mean over the last two
- * thirds of the arrivals, when the cluster has filled; waiting is over all tasks. With
- * defragmentation: every ten minutes in which a task waits for a whole device, up to 100 moves,
- * each of which costs its task 30 s. All policies get the same tasks, so differences are taken per
- * seed.
+ * thirds of the arrivals, when the cluster has filled; waiting times are of all tasks. With
+ * defragmentation, the simulation makes up to 100 moves every ten minutes if a task waits for a
+ * whole device. Each move costs its task 30 s. All policies get the same tasks, so differences are
+ * taken per seed.
  */
 #include <stdio.h>
 #include <string.h>

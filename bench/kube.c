@@ -6,8 +6,8 @@
  *
  * A process of its own makes each list, so that its memory is that of the list. The latency of a
  * frame counts from the earliest time at which its last byte can have arrived: the end of the
- * loop's wait, or without a wait the begin of the previous batch. The processor time beside it does
- * not depend on other programs' load.
+ * loop's wait, or without a wait the begin of the previous batch. The processor time in the same
+ * result does not depend on other programs' load.
  */
 #include <errno.h>
 #include <signal.h>
@@ -53,7 +53,7 @@ static void end(void)
 	loop_free(loop);
 }
 
-/* Many writes, as many at once as the client allows. */
+/* Counts of many writes; the client limits how many are in flight at once. */
 static struct {
 	size_t n_open, n_failed;
 	struct error error;
@@ -331,7 +331,7 @@ static void warm_up(void)
 {
 	const struct kube_request request = {.path = "/version", .done = on_written};
 
-	/* So that the list finds libcurl, TLS and the connection ready. */
+	/* This request makes libcurl, TLS and the connection ready for the list. */
 	writes.n_open++;
 	kube_call_start(client, &request, NULL, NULL);
 	wait_for_writes(0);

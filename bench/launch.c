@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * launch.*, alloc.*: time that the hook library adds to a driver call. calls.c measures, started as
- * a tenant. The driver behind the hook is a stub whose calls return at once (stub/), or with --real
- * the machine's own. The tenant is registered with a daemon that has a simulated device; the stub
- * takes that device's UUID, and the device itself does not affect the numbers.
+ * launch.*, alloc.*: time that the hook library adds to a driver call. The program of calls.c
+ * measures, and runs as a tenant. The driver behind the hook is a stub whose calls return at once
+ * (stub/), or with --real the machine's own. The tenant is registered with a daemon that has a
+ * simulated device; the stub takes that device's UUID, and the device itself does not affect the
+ * numbers.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -29,7 +29,7 @@ static const char *const policies[POLICIES] = {"fgd", "best-fit", "default", "fi
 #define SIM_POLICIES "--policy fgd,best-fit,default,first-fit "
 #define GPUSPEC33 1u /* index of a trace with a goal of its own */
 
-/* Percent arrived. */
+/* Points at which results are read: arrived requests in percent of the cluster. */
 #define POINTS 7u
 enum { AT_50, AT_70, AT_80, AT_90, AT_95, AT_100, AT_130 };
 static const unsigned int points[POINTS] = {50, 70, 80, 90, 95, 100, 130};

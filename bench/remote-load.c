@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * remote-load STEPS [steps]   the program that bench/remote.c measures, local or remote remote-load
- * N idle          N idle processes with a context Prints "name value" lines; `steps`: no copies.
+ * The program that bench/remote.c measures, local or remote. It prints lines "name value".
+ *   remote-load STEPS [steps]   measures calls, STEPS steps of a loop, copies; `steps`: no copies
+ *   remote-load N idle          starts N idle processes with a context
+ *
  *   launch_ns   an asynchronous launch, until it returns: median
  *   sync_us     a synchronisation of an idle stream: median
  *   echo_us     between those, a call that the driver answers from memory: there and back, through

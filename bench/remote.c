@@ -2,8 +2,8 @@
 /*
  * remote.*: one program as a local tenant and with a remote device: in a worker process of this
  * machine (`divvy run --remote local`, shm); behind a link over TLS (`divvy serve`, tcp) of this
- * machine; behind a link that tests/programs/link-shim delays. One after the other, medians of
- * rounds. remote-load.c measures.
+ * machine; behind a link that tests/programs/link-shim delays. The programs run one after
+ * the other, and results are medians of rounds. remote-load.c measures.
  *   remote.launch_ns_shm, _tcp    an asynchronous launch
  *   remote.sync_over_rtt_us, _shm a synchronisation beyond an echo from the same worker
  *   remote.loop_ratio_shm, _tcp   a training-like loop, remote / local

@@ -72,8 +72,8 @@ static const struct load loads[] = {
 };
 
 /*
- * As mixed, but all launches look alike: the kernel's length is an argument, so that nothing tells
- * it before the launch.
+ * As mixed, but all launches look alike: the kernel's length is an argument, so that nothing shows
+ * the length before the launch.
  */
 static const struct load alike = {"alike", "--kernel-us 1000 --mixed --alike", true, false};
 

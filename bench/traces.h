@@ -23,7 +23,7 @@ struct traces_run {
 
 /* Starts a run in the background; "options" are those of divvy sim. */
 struct traces_run traces_start(const char *trace, const char *options);
-/* The same with another file of pods. */
+/* As traces_start(), with another file of pods. */
 struct traces_run traces_start_file(const char *pods, const char *options);
 /* Waits for the run; the caller owns the result. A failed run ends the program. */
 json_t *traces_finish(struct traces_run *run);

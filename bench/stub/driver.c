@@ -3,8 +3,9 @@
  * Entries of the stub that return a value. Device addresses have a range apart from the host's, so
  * that a value write knows whether memory is behind its address.
  *
- * Allocations: up to 64 KiB from blocks of 2 MiB, as devices do; up to 2 MiB a block each; larger
- * ones as many blocks. The stub reuses memory of the first two sizes, last freed first.
+ * Allocations of up to 64 KiB are parts of blocks of 2 MiB, as on devices. Allocations of up to 2
+ * MiB take a block each, and larger ones take as many blocks as they need. The stub reuses memory
+ * of the first two sizes, last freed first.
  */
 #include <ctype.h>
 #include <stdatomic.h>
