@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory that is freed all at once: an object's texts and arrays are taken from its arena piece by
+ * Memory that is freed all at once. An object takes its texts and arrays from its arena piece by
  * piece, and arena_done() frees all of them. No piece can be freed alone. One thread.
  */
 #ifndef BASE_ARENA_H

@@ -71,13 +71,14 @@ typedef bool process_may_read_fn(void *data, pid_t pid);
  * Whether any process was started with that entry ("NAME=value") in its environment: 1 or 0, or
  * -errno. Returns -EACCES if a process with an unknown environment may have the entry. Such a
  * process was started in the given time, in ticks as process_start_ticks() returns them. Its
- * environment is unknown if may_read has skipped the process, or if the environment cannot be read
- * and the process is in a pid namespace below ours. A process within execve(2) has no environment
- * and is missed.
+ * environment is unknown if may_read has skipped the process. The environment is also unknown if it
+ * cannot be read and the process is in a pid namespace below ours. A process within execve(2) has
+ * no environment and is missed.
  *
- * Reads all of /proc, which may take milliseconds. The read of one environment blocks, also against
- * SIGKILL, while its pages are on a file system that does not answer, or while the process is stuck
- * in a change of its memory. may_read (NULL: reads all) runs in the caller's thread.
+ * Reads all of /proc, which may take milliseconds. The read of one environment blocks while its
+ * pages are on a file system that does not answer. The read also blocks while the process is stuck
+ * in a change of its memory. SIGKILL does not end such a read. may_read (NULL: reads all) runs in
+ * the caller's thread.
  */
 int process_find_environ(struct str entry, uint64_t since_ticks, uint64_t until_ticks,
 	process_may_read_fn *may_read, void *data);
