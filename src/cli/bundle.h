@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Collects everything that helps with a problem in one tar: versions, findings, the daemon's state,
- * logs, GPUs, and the cluster's objects if there is a kubeconfig. The README in the tar says which
+ * Collects in one tar all facts that help with a problem: versions, findings, the daemon's state,
+ * logs and GPUs. With a kubeconfig, it adds the cluster's objects. The README in the tar says which
  * secrets are left out. The functions block: they run programs and ask servers. One thread.
  */
 #ifndef CLI_BUNDLE_H

@@ -24,7 +24,7 @@ int remote_check(const char *place, const char *file, struct error *err);
 
 /*
  * Call with the tenant and the interception libraries in the environment. Starts a server that
- * takes over both, and leaves only the variables that the program needs: the program gets neither
+ * takes over both, and leaves only the variables that the program needs. The program gets neither
  * the tenant's secret nor the driver. The server ends with this process and the processes that it
  * has served.
  */
