@@ -28,8 +28,8 @@ void svg_add_text(struct buf *out, const char *text);
 const char *svg_colour(size_t i);
 
 /*
- * Places n labels beside their curves: moves the heights y apart to at least `height`, with none
- * beyond `bottom`, and keeps their order. n is at most SVG_LABELS_MAX.
+ * Places n labels beside their curves: moves the heights y apart to at least `height` and keeps
+ * their order. No label ends beyond `bottom`. n is at most SVG_LABELS_MAX.
  */
 #define SVG_LABELS_MAX 32
 void svg_place_labels(double *y, size_t n, double height, double bottom);
