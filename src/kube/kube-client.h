@@ -8,10 +8,11 @@
  * may start calls, and cancel any but the call whose `done` it is; it must not free the client.
  * kube_client_free() cancels the remaining calls.
  *
- * A failed call is tried again until its deadline if its policy allows: after a failed connection
- * and 429; if it is idempotent, also after a lost connection and 5xx. The pause grows, and is at
- * least what Retry-After says. After 401 the credential is refreshed, once. A call with on_body
- * receives 2xx bodies in pieces, and is not tried again after the first piece.
+ * A failed call is tried again until its deadline, if its policy allows that after this failure. A
+ * failed connection and 429 allow another try. A lost connection and 5xx allow one only if the call
+ * is idempotent. The pause grows, and is at least what Retry-After says. After 401 the credential
+ * is refreshed, once. A call with on_body receives 2xx bodies in pieces, and is not tried again
+ * after the first piece.
  *
  * Uses HTTP/2 if the server offers it. Watches have connections of their own, so that their frames
  * do not wait behind the pages of a list. At most KUBE_STREAMS_MAX requests share a connection.
@@ -135,8 +136,8 @@ void kube_call_cancel(struct kube_call *call);
 uint64_t kube_client_real_ns(const struct kube_client *client);
 
 /*
- * Time since the oldest request, other than a watch, that the server has not answered; 0 if the
- * server has answered since. 5xx does not count as an answer.
+ * Time since the oldest request that the server has not answered, watches excluded. 0 if the server
+ * has answered since. 5xx does not count as an answer.
  */
 uint64_t kube_client_silence_ns(const struct kube_client *client);
 

@@ -43,7 +43,7 @@ const json_t *kube_json_condition(const json_t *object, const char *type);
 
 /*
  * A message as a JSON string. If the text is not UTF-8, for example after truncation, bytes that
- * are not ASCII become '?', and the text is cut to the size of an error message. NULL when out of
+ * are not ASCII become '?'. The text is then cut to the size of an error message. NULL when out of
  * memory.
  */
 json_t *kube_json_sentence(const char *text);

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Leader election on a coordination.k8s.io/v1 Lease, by the common rules: a candidate may take a
- * Lease that has not changed for its duration, measured by the candidate's own clock.
+ * Leader election on a coordination.k8s.io/v1 Lease, by the common rules. A candidate may take a
+ * Lease that has not changed for its duration by the candidate's own clock.
  *
  * lease_step() decides and is pure; kube_lease carries out its actions. A leader checks
- * lease_may_write() right before each write. It is false from renew_ns after the last successful
- * renewal was *sent*, by CLOCK_BOOTTIME, which continues while the machine is suspended or the
- * process is stopped. A successor starts at the earliest duration_ns after it has *seen* that
- * renewal. So a write may be in transit for duration_ns - renew_ns. The epoch is leaseTransitions,
- * which grows with each new leader. If the object was lost, lease_raise() passes on a larger epoch
- * that a component remembers. One thread.
+ * lease_may_write() right before each write. lease_may_write() is false from renew_ns after the
+ * last successful renewal was *sent*. These times are of CLOCK_BOOTTIME, which continues while the
+ * machine is suspended or the process is stopped. A successor starts at the earliest duration_ns
+ * after it has *seen* that renewal. So a write may be in transit for duration_ns - renew_ns. The
+ * epoch is leaseTransitions, which grows with each new leader. If the object was lost,
+ * lease_raise() passes on a larger epoch that a component remembers. One thread.
  */
 #ifndef KUBE_LEASE_H
 #define KUBE_LEASE_H
