@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Finds the pod and container of a process from /proc/PID/cgroup: for cgroups v1, v2 and both
- * together, with the cgroupfs and the systemd driver, under containerd, CRI-O and Docker.
+ * Finds the pod and container of a process from /proc/PID/cgroup. Supports cgroups v1, v2 and both
+ * together; the cgroupfs and the systemd driver; containerd, CRI-O and Docker.
  *
  * A tenant can create cgroups of any name below its own. So a path is read from its beginning,
  * component by component, in the form that the kubelet makes. The outermost pod counts, and

@@ -3,8 +3,8 @@
  * The device plugin: see plugin.h. This file has the socket, the registration and the devices;
  * plugin-request.c has the kubelet's questions about containers. One thread.
  *
- * There is one timer, `retry`. Every event (a file appears or disappears, a call fails, time
- * passes) leads to plugin_step(), which checks the present state and does the next missing thing.
+ * There is one timer, `retry`. Every event leads to plugin_step(): a file appears or disappears, a
+ * call fails, time passes. plugin_step() checks the present state and does the next missing thing.
  */
 #include "kubelet/plugin.h"
 

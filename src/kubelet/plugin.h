@@ -4,15 +4,15 @@
  * the plugin when a container gets some of these devices, and again before the container starts.
  * The plugin may refuse with a message. One thread, the loop's; nothing blocks.
  *
- * The plugin registers by itself, and again when needed: when the kubelet starts (it then empties
- * the folder of our socket), when the folder or the kubelet appears, and when the kubelet accepted
+ * The plugin registers by itself, and again when the folder of our socket or the kubelet appears. A
+ * starting kubelet empties that folder. The plugin also registers again if the kubelet has accepted
  * the registration but does not request the devices. Only plugin_set_devices() changes the state of
  * devices.
  *
  * When a plugin's stream ends, the kubelet marks its devices unhealthy until the next registration.
  * Running containers continue, but the kubelet refuses new pods. To avoid that gap, a successor
- * uses another socket name and registers before the old plugin ends; the kubelet then replaces the
- * old one without marking devices.
+ * uses another socket name and registers before the old plugin ends. The kubelet then replaces the
+ * old plugin without marking devices.
  */
 #ifndef KUBELET_PLUGIN_H
 #define KUBELET_PLUGIN_H
