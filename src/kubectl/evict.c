@@ -2,7 +2,7 @@
 /*
  * Evicts pods through the Eviction API and waits until they are removed. A pod goes from TO_GO to
  * GOING, or to HELD while a disruption budget refuses, and ends in DELETED. go_round() takes one
- * step for each pod, about once a second; with `is_in_order`, the function stops at the first
+ * step for each pod, about once a second. With `is_in_order`, go_round() stops at the first
  * remaining pod. The UID identifies a pod: if another pod has the name, the pod counts as DELETED,
  * and the other pod is never evicted. A pod that has ended also counts as DELETED.
  */
