@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Accepts connections and makes room for them: see accept.h. libmicrohttpd itself does not listen.
- * At its limit it would remove its listener from the epoll set until the next MHD_run(), and
- * nothing runs it after a sweep has ended all connections. So its limit is above ours and never
- * reached. One thread, the loop's.
+ * At its limit, libmicrohttpd would remove its listener from the epoll set until the next
+ * MHD_run(). After a sweep has ended all connections, nothing calls MHD_run(). So the limit of
+ * libmicrohttpd is above ours and never reached. One thread, the loop's.
  */
 #include "http/accept.h"
 

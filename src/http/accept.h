@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Decides which connections an HTTP server accepts, and which it closes to make room. One address
- * holds at most its part of the limit. At the limit a new connection replaces the connection whose
- * peer has kept the server waiting the longest, for a request or until it has read an answer. A
- * connection keeps its place while a handler has its request; so does a stream, which has a limit
- * of its own. The loop's thread.
+ * holds at most its part of the limit. At the limit, a new connection replaces the connection whose
+ * peer has kept the server waiting the longest. The server waits for a request, or until the peer
+ * has read an answer. A connection keeps its place while a handler has its request; so does a
+ * stream, which has a limit of its own. The loop's thread.
  */
 #ifndef HTTP_ACCEPT_H
 #define HTTP_ACCEPT_H
