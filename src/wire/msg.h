@@ -170,10 +170,10 @@ uint16_t msg_oldest(void);
 bool msg_is_in(enum msg_type type, uint16_t abi);
 
 /*
- * Checks that `packet` is one well-formed message in a known version: head.size, a type of that
- * version, the exact size of the type (control messages: at least the head), terminated strings,
- * counts in range. Returns 0 or -EBADMSG. Total: accepts any bytes and size, and reads nothing
- * beyond size.
+ * Checks that `packet` is one well-formed message in a known version. msg_check() checks head.size,
+ * a type of that version, the exact size of the type, terminated strings, and the range of counts.
+ * A control message has at least the size of the head. Returns 0 or -EBADMSG. Total: accepts any
+ * bytes and size, and reads nothing beyond size.
  */
 int msg_check(const void *packet, uint32_t size, struct error *err);
 

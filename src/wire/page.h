@@ -12,9 +12,9 @@
  *           with many writers.
  *
  * No pointers, fixed-width types, offsets asserted below; docs/shared-memory.md draws the bytes.
- * When the daemon has restarted, a client registers again: it returns its up and tenant memfds,
- * because the device continues to write markers into the old up page. It gets a new down page and
- * maps it over the old one.
+ * When the daemon has restarted, a client registers again. The client returns its up and tenant
+ * memfds, because the device continues to write markers into the old up page. The client gets a new
+ * down page and maps that page over the old one.
  */
 #ifndef WIRE_PAGE_H
 #define WIRE_PAGE_H
