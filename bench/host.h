@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Load on the host: one endless loop per processor beside the programs of a rig, or a CPU quota for
- * each of these programs, as Kubernetes gives pods with a CPU limit. Everything ends with
- * host_done, and with the bench. One thread.
+ * each of these programs. Kubernetes gives such quotas to pods with a CPU limit. Everything ends
+ * with host_done, and with the bench. One thread.
  *
  * Also the host below a virtual machine. A stall is a time in which that host did not run one of
  * the machine's processors. Nothing on this machine can work on that processor then.
@@ -38,9 +38,9 @@ bool host_init(struct host *ret_host, enum host_load load);
 /* Call it for each program, right after its start. */
 void host_add(struct host *host, pid_t pid);
 /*
- * The fraction of scheduling periods in which the quota stopped a program, least over all programs;
- * periods in which a program did not run do not count. -1: no quota, or the kernel gives no figure.
- * Call it before host_done.
+ * The fraction of scheduling periods in which the quota stopped a program; the least of all
+ * programs. Periods in which a program did not run do not count. -1: no quota, or the kernel gives
+ * no figure. Call it before host_done.
  */
 double host_throttled(const struct host *host);
 /* Call it after the programs have ended: their groups must be empty. */

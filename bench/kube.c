@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * kube.*: the API client against the API server of KUBECONFIG (scripts/bench starts one). It lists
- * 10,000 pods with status, as a Deployment's controller makes them, into a cache of small objects;
- * then the pods change at 500 a second.
+ * kube.*: the API client against the API server of KUBECONFIG (scripts/bench starts one). The
+ * client lists 10,000 pods with status, as a Deployment's controller makes them, into a cache of
+ * small objects. Then the pods change at 500 a second.
  *
  * A process of its own makes each list, so that its memory is that of the list. The latency of a
- * frame counts from the earliest time at which its last byte can have arrived: the end of the
- * loop's wait, or without a wait the begin of the previous batch. The processor time in the same
- * result does not depend on other programs' load.
+ * frame counts from the earliest time at which its last byte can have arrived. This is the end of
+ * the loop's wait, or without a wait the start of the previous batch. The processor time in the
+ * same result does not depend on other programs' load.
  */
 #include <errno.h>
 #include <signal.h>

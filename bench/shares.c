@@ -3,20 +3,21 @@
  * shares.*: how far each tenant's share of the device is from its entitlement, over every sliding
  * window of 1 s and 10 s (step 10 ms, from 2 s after the last tenant started), worst over the mixes
  * of tenants and of kernels below. Share is kernel time in the device's trace / wall time. For
- * comparison some of the programs alone, and together without divvy. shares.busy_host_* and
+ * comparison, some programs run alone, and together without divvy. shares.busy_host_* and
  * shares.cpu_quota_*: the same beside one endless loop per processor, and with a quota of half a
  * processor for each program, which needs less. Idle time is wall time in which the device neither
- * runs a kernel nor switches between contexts, although at least one tenant has work: all always
- * have.
+ * runs a kernel nor switches between contexts, although a tenant has work. In this bench all
+ * tenants always have work.
  *
  * shares.cpu_throttled_*: programs that need 0.7 of a processor for their entitlement and get half
- * of one, so that the kernel stops each of them again and again. A program is entitled to its use
- * under its quota on a device of its own; idle is the part of this that the programs lose on a
- * shared device. Nothing outside a program shows whether it is stopped at an instant: idle_raw
- * counts all time in which the device is idle.
+ * of one, so that the kernel stops each of them again and again. A program is entitled to the use
+ * that it reaches under its quota on a device of its own. Idle is the part of this use that the
+ * programs lose on a shared device. Nothing outside a program shows whether it is stopped at an
+ * instant: idle_raw counts all time in which the device is idle.
  *
  * shares.unstalled_*: only windows in which the host of a virtual machine stopped none of its
- * processors for 2 ms or longer, nor in the half second before, in which tenants regain their lags.
+ * processors for 2 ms or longer. The half second before must be free of such stops too, because
+ * tenants regain their lags in it.
  */
 #include <stdio.h>
 #include <stdlib.h>
