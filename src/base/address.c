@@ -27,7 +27,7 @@ static struct str str_behind(struct str s, size_t at)
 	return (struct str){s.p + at, s.n - at};
 }
 
-/* For host names, which the resolver checks further, and interfaces (names or numbers). */
+/* Checks host names, which the resolver checks further, and interfaces (names or numbers). */
 static bool address_is_host_name(struct str s, size_t size)
 {
 	if (!s.n || s.n >= size)

@@ -34,7 +34,7 @@ void fd_close_from(int first)
 {
 	const long open_max = sysconf(_SC_OPEN_MAX), most = open_max < 65536 ? open_max : 65536;
 
-	/* By number: glibc 2.31 has no wrapper, and Linux before 5.9 lacks the call. */
+	/* Calls by number, because glibc 2.31 has no wrapper. Linux before 5.9 lacks the call. */
 	if (syscall(SYS_close_range, first, ~0U, 0) < 0)
 		for (int fd = first; fd < most; fd++)
 			close(fd);

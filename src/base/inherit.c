@@ -61,7 +61,7 @@ static const struct {
 	 * workers inherit the library from it.
 	 */
 	{"LD_PRELOAD", INHERIT_BY_WORKER},
-	/* Only for links. */
+	/* Only links inherit these. */
 	{"DIVVY_INVITATION", INHERIT_BY_LINK},
 	{"DIVVY_REMOTE_HOOKS", INHERIT_BY_LINK},
 	{"DIVVY_SERVE", INHERIT_BY_LINK},
