@@ -171,7 +171,7 @@ static int spec_set_mode(struct spec *spec, const char *value, struct error *err
 	return 0;
 }
 
-/* Only printable ASCII, because names appear on terminals and in JSON. */
+/* Accepts only printable ASCII, because names appear on terminals and in JSON. */
 static int spec_set_text(
 	char *text, size_t size, const char *field, const char *value, struct error *err)
 {
