@@ -230,7 +230,7 @@ static int on_object(void *data, enum kube_change change, const struct kube_obje
 		return r;
 	if (change != KUBE_DELETED)
 		return kube_cache_put_object(cache, &id, object);
-	/* By uid: the name could belong to a newer object. */
+	/* Searches by uid, because the name could belong to a newer object. */
 	e = find_uid(cache, id.uid);
 	if (e)
 		kube_cache_remove_entry(cache, e);
