@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shared by plugin.c and plugin-request.c only. */
+/* Only plugin.c and plugin-request.c share this header. */
 #ifndef KUBELET_PLUGIN_INTERNAL_H
 #define KUBELET_PLUGIN_INTERNAL_H
 
