@@ -75,7 +75,10 @@ int http_server_new(struct loop *loop, const struct http_options *options,
 /* All requests must have been answered; streams may be open. Accepts NULL. */
 void http_server_free(struct http_server *server);
 
-/* For new connections; existing ones keep theirs. PEM: the leaf first. Returns 0 or -EINVAL. */
+/*
+ * Sets the certificate of new connections; existing ones keep theirs. PEM, the leaf first. Returns
+ * 0 or -EINVAL.
+ */
 int http_server_set_certificate(
 	struct http_server *server, const char *cert_pem, const char *key_pem, struct error *err);
 
