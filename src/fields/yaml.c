@@ -45,7 +45,7 @@ static unsigned int yaml_node_line(struct fy_node *node)
 	return mark ? (unsigned int)mark->line + 1 : 0;
 }
 
-/* For a list or mapping: the line of the first scalar in it. */
+/* Returns the line of the first scalar in a list or mapping. */
 static unsigned int first_line_of(struct fy_node *node)
 {
 	for (unsigned int depth = 0; node && depth < YAML_DEPTH_MAX; depth++) {
@@ -76,7 +76,7 @@ static int note_line(struct conversion *c, const void *at, unsigned int line, bo
 	return 0;
 }
 
-/* By address; a key's first occurrence comes before its repetitions. */
+/* Sorts by address; the first occurrence of a key comes before its repetitions. */
 static int compare_lines(const void *a, const void *b)
 {
 	const struct yaml_line *x = a, *y = b;
