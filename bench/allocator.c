@@ -67,7 +67,7 @@ static bool got(CUresult r, const char *what)
 
 static size_t random_size(void)
 {
-	/* Many small and some large allocations, as frameworks make them. */
+	/* Frameworks make many small and some large allocations. */
 	switch (random_below(4)) {
 	case 0: return 1 + random_below(64 * 1024);
 	case 1: return 1 + random_below(4 * MIB);

@@ -37,7 +37,7 @@ struct runs {
 	double tasks;
 };
 
-/* Without and with defragmentation. */
+/* The runs without and with defragmentation. */
 static const struct {
 	const char *option, *infix;
 } kinds[] = {{"", ""}, {"--defrag 10m,100,30s", ".defrag"}};

@@ -2,8 +2,8 @@
 /*
  * fit.*: time to check one pod against all nodes, in one thread: 5,000 nodes in 20 zones with
  * 30,000 pods, one in ten of them with anti-affinity by host. The pods under test request resources
- * alone, have spread constraints and affinity, or have a volume. Also the time to build the view
- * from JSON, and its memory.
+ * alone, have spread constraints and affinity, or have a volume. The bench also measures the time
+ * to build the view from JSON, and its memory.
  */
 #include <jansson.h>
 #include <malloc.h>

@@ -309,7 +309,7 @@ static uint64_t status_bytes(const char *field)
 	return kib << 10;
 }
 
-/* One list, called in a process of its own: seconds, MiB, seconds of processor time. */
+/* Makes one list, in a process of its own. Returns seconds, MiB, seconds of processor time. */
 static void list_once(double ret[static 3], int n)
 {
 	const uint64_t idle_bytes = status_bytes("VmRSS");

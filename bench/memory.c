@@ -169,7 +169,10 @@ static void report(const char *metric, const char *goal, const struct storm *s)
 
 static void breaches(void)
 {
-	/* Without a limit tenants exceed their quotas: shows that the count finds breaches. */
+	/*
+	 * Without a limit, tenants exceed their quotas. This run shows that the count finds
+	 * breaches.
+	 */
 	struct storm s = storm(RIG_BARE, bench_quick() ? 5 : 20);
 
 	report("memory.unshared_breaches", ">= 1", &s);

@@ -331,7 +331,7 @@ static void start_rig(struct rig *rig, unsigned int loads)
 			clock_sleep_until_ns(clock_now_ns() + 20 * NSEC_PER_MSEC);
 }
 
-/* Shared with the processes that make TLS handshakes. */
+/* The processes that make TLS handshakes share this counter. */
 static atomic_uint *counter_new(void)
 {
 	void *p = mmap(NULL, sizeof(atomic_uint), PROT_READ | PROT_WRITE,

@@ -162,7 +162,7 @@ static void graph(uint64_t rounds)
 	}
 }
 
-/* The same work in every burst, however long it takes. */
+/* Every burst does the same work, however long that takes. */
 static void burst(uint64_t rounds, uint64_t on_ms, uint64_t off_ms)
 {
 	for (uint64_t i = 0; i < rounds; i++) {

@@ -322,7 +322,7 @@ static void on_host(enum host_load host, const char *name)
 	report_on_host(name, "idle", &w.idle, "", "<= 0.03", w.n);
 }
 
-/* Of a processor: each program's need for its entitlement. The quota is 500. */
+/* Each program needs this part of a processor to use its entitlement. The quota is 500. */
 #define NEEDED_PERMILLE 700u
 
 struct throttled {

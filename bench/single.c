@@ -53,7 +53,7 @@ static void single(void)
 		unsigned int rounds;
 	} programs[] = {
 		{"enqueue", 5}, {"train", 250}, {"alloc", 1500}, {"streams", 2000}, {"graph", 500}};
-	/* Many short runs: single runs differ by far more than the loss. */
+	/* Makes many short runs, because single runs differ by far more than the loss. */
 	const size_t pairs = bench_quick() ? 5 : PAIRS;
 	double worst = -1;
 	char where[96] = "";

@@ -308,7 +308,7 @@ EXPORT CUresult cuMemFree_v2(CUdeviceptr dptr)
 
 /* ---- entries by name ---- */
 
-/* In the order of cuda.def, as cuda_names is. */
+/* The order is that of cuda.def, as in cuda_names. */
 static void *const entries[] = {
 #define CU(name, since, variant, action, stream, params, args, ...) (void *)name,
 #include "cuda/cuda.def"
