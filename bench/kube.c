@@ -190,7 +190,7 @@ static void on_pod(void *data, const struct kube_answer *answer)
 	writes.n_open--;
 }
 
-/* With managedFields, as in a list. */
+/* The measured size includes managedFields, as in a list. */
 static void check_size(void)
 {
 	struct kube_write w;
