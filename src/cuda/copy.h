@@ -19,7 +19,7 @@ static inline size_t memcpy_attributes_of(const size_t *first, size_t n, size_t 
 	return a;
 }
 
-/* Whether the caller may reuse the source when the call returns. */
+/* Returns whether the caller may reuse the source when the call returns. */
 static inline bool memcpy_is_taken(const CUmemcpyAttributes *attributes)
 {
 	return attributes->srcAccessOrder == CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL;

@@ -62,8 +62,8 @@ extern const struct cuda_name cuda_names[CUDA_ENTRIES];
  * The entry that cuGetProcAddress gives for this base name. Among the entries of that name, in the
  * variant that flags name, it is the newest one that is not newer than cuda_version. If flags name
  * the per-thread default stream and the function has no such form, it is the plain form. NULL:
- * there is none; *ret_status then says whether the name is unknown or only too new. ret_status may
- * be NULL, and is always set otherwise.
+ * there is no such entry; *ret_status then says whether the name is unknown or only too new.
+ * ret_status may be NULL, and is always set otherwise.
  *
  * A symbol with a suffix ("cuMemAlloc_v2") is no base name and is not found. flags is
  * CU_GET_PROC_ADDRESS_DEFAULT, _LEGACY_STREAM (the same) or _PER_THREAD_DEFAULT_STREAM.

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The device memory that a program image will take, as far as it can be read: PTX text, a cubin
- * (ELF), or a fatbin that contains them. Pure. Accepts any bytes within the size that the image
- * itself states.
+ * The device memory that a program image will take, as far as these functions can read the image:
+ * PTX text, a cubin (ELF), or a fatbin that contains them. Pure. Accepts any bytes within the size
+ * that the image itself states.
  */
 #ifndef CUDA_IMAGE_H
 #define CUDA_IMAGE_H
@@ -13,9 +13,11 @@
 
 struct image_size {
 	uint64_t code; /* code and constants; at most the size of the image */
-	/* Variables; of a fatbin, code and data are those of its largest alternative. */
+	/* Variables; for a fatbin, `code` and `data` are those of its largest alternative. */
 	uint64_t data;
-	/* Part of the image is compressed or of an unknown kind, so it may need more. */
+	/*
+	 * Part of the image is compressed or of an unknown kind, so the image may need more memory.
+	 */
 	bool opaque;
 };
 

@@ -23,7 +23,7 @@ struct nvml_entry {
  */
 nvmlReturn_t nvml_entries_fit(unsigned int n, const void *entries, unsigned int *count);
 
-/* For samples of usage: an empty list means that no process has used the device since. */
+/* For samples of usage: returns NVML_ERROR_NOT_FOUND instead of success for an empty list. */
 nvmlReturn_t nvml_entries_or_none(nvmlReturn_t result, unsigned int n);
 
 /* Maps an entry's pid to the pid that the list shows; 0: leaves the entry out. */

@@ -604,7 +604,7 @@ typedef enum nvmlGpmMetricId_enum {
 #define NVML_PROCESS_MODE_COMPUTE 0
 #define NVML_PROCESS_MODE_GRAPHICS 1
 #define NVML_PROCESS_MODE_MPS 2
-/* usedGpuMemory if the driver does not know; also stands for no instance id */
+/* value of usedGpuMemory if the driver does not know it; also stands for a missing instance id */
 #define NVML_VALUE_NOT_AVAILABLE_ULL (~0ull)
 
 /* ---- structs ---- */
