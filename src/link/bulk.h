@@ -41,7 +41,7 @@ int bulk_accept(
 
 /*
  * Classifies a newly accepted connection. 1: a further connection, and the name has been read. 0:
- * the first one of a session, and nothing has been read. -errno: neither.
+ * the first connection of a session, and nothing has been read. -errno: neither.
  */
 int bulk_look(int fd, struct bulk_name *ret_name);
 

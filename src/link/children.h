@@ -16,7 +16,7 @@
 #include "base/clock.h"
 
 #define CHILDREN_MAX 4096u
-#define UNMANAGED_MAX 64u /* a further one ends the oldest */
+#define UNMANAGED_MAX 64u /* a further child makes the listener kill the oldest */
 
 struct child {
 	pid_t pid; /* 0: free */
@@ -52,13 +52,13 @@ void children_known(struct children *children, int at);
 pid_t children_fork(struct children *children, int *ret_at);
 /*
  * Kills each child that is unauthenticated for longer than unauthenticated_ms, and each other child
- * without a heartbeat for longer than silent_ms. Such a process was stopped, and its peer has given
- * it up, but it would keep its resources. Call more often than every CLOCK_PAUSE_NS; after a longer
- * pause all children have their full time again.
+ * without a heartbeat for longer than silent_ms. A silent child is usually a stopped process: its
+ * peer has given it up, but it still holds resources. Call more often than every CLOCK_PAUSE_NS;
+ * after a longer pause all children have their full time again.
  */
 void children_watch(struct children *children, uint64_t now_ns, unsigned unauthenticated_ms,
 	unsigned silent_ms);
-/* A process has ended: frees its place and returns it; -1: it had none. */
+/* Call after a process has ended. Frees its place and returns the place; -1: it had none. */
 int children_exited(struct children *children, pid_t pid);
 
 #endif

@@ -3,8 +3,8 @@
  * Connection handover: passes a further connection of a session (bulk.h) from the listener to the
  * session's process. The listener's child reads the session's name and hands the connection back to
  * the listener. The listener finds the child of that name and passes the connection on. The sockets
- * have no names, so no other process can reach them. The listener's one thread, unless stated
- * otherwise.
+ * have no names, so no other process can reach them. Only the listener's one thread calls these
+ * functions, unless stated otherwise.
  */
 #ifndef LINK_HANDOVER_H
 #define LINK_HANDOVER_H
@@ -17,7 +17,7 @@
 struct handover {
 	rlim_t files;              /* the limit of descriptors before handover_init() */
 	int in;                    /* receives connections from children; poll it */
-	int knock;                 /* children send through it; all of them have it */
+	int knock;                 /* the end through which all children send */
 	int to[CHILDREN_MAX];      /* for each place the socket to that child; -1: none */
 	struct children *children; /* shared with the children */
 };
@@ -30,7 +30,7 @@ int handover_init(struct handover *d, struct children *children);
 
 /*
  * Call before forking the child of that place. Returns the child's end, which the listener closes
- * afterwards. -errno.
+ * after the fork, or -errno.
  */
 int tenant_socket_open(struct handover *d, int place);
 /* In the child: closes everything that is not the child's own. */

@@ -49,7 +49,7 @@
 #define LOOK_MS 100
 #define COUNT_MS 500
 #define LAST_MS 500
-/* The program side joins: what it sends first, and the answer. */
+/* Messages of a join: the program side sends the first, and the device side answers. */
 #define JOIN_ABI 1u
 #define JOIN_ANY 0xffu
 struct join_ask {
@@ -62,14 +62,13 @@ struct join_answer {
 	uint8_t is_taken;
 	uint8_t key[KEY_BYTES]; /* for the program's processes; zero unless is_taken */
 };
-/* The purpose of a key is its identity in TLS. */
+/* TLS identifies a key by the name of its purpose. */
 enum key_use { KEY_JOIN, KEY_PROCESS, KEY_USES };
 static const char *const key_names[KEY_USES] = {"join", "process"};
 
 /*
  * Shared memory of the device side and its children; each child has a slot at its place. The parent
- * writes what it has counted, and a child the facts of its connection. One child takes the
- * invitation.
+ * writes `counted`, and a child writes the rest of its slot. One child takes the invitation.
  */
 static struct shared {
 	_Atomic bool is_taken;
@@ -200,7 +199,7 @@ static void link_main_serve_process(gnutls_session_t tls, int fd, const struct l
 	if (link_open_worker(tls, at, &end) < 0)
 		return;
 	counting = (struct counting){&shared->slot[at->place], end.map.p, fd};
-	/* Without the thread only the numbers for ps and top are missing. */
+	/* If the thread does not start, only the numbers for ps and top are missing. */
 	pthread_create(&thread, NULL, count_main, &counting);
 	link_run(&end, REMOTE_LINK_CLIENT);
 }
@@ -217,7 +216,7 @@ static void link_main_join_one(int sock, _Atomic uint64_t *alive_ns)
 
 /* ---- the invitation ---- */
 
-/* Returns true if the peer got the other key; no other peer will. */
+/* Returns true if the peer got the other key. No later peer gets it. */
 static bool let_in(struct stream stream)
 {
 	struct join_answer answer = {.abi = JOIN_ABI, .devices = shared->devices};
@@ -411,7 +410,7 @@ static int serve_all(int listener_fd, uint8_t devices)
 	if (is_granted)
 		return 0;
 	fprintf(stderr, "divvy serve: exiting, since the tenant has been removed\n");
-	/* Meanwhile the workers tell the program so themselves. */
+	/* Leaves the workers time to report the removal to the program. */
 	poll(NULL, 0, LAST_MS);
 	return -ENOENT;
 }
@@ -440,7 +439,7 @@ static void link_main_join_next(struct children *children, struct listener_poll 
 	}
 }
 
-/* Tells the device side that the program still lives; it waits for nothing else. */
+/* Tells the device side that the program still lives. No other message follows the join. */
 static void link_main_send_beats(struct stream joined)
 {
 	static uint64_t last_ns;
@@ -476,7 +475,7 @@ static void join_all(int listener, pid_t follow, struct stream joined)
 	socket_unlink(listener);
 }
 
-/* The reason, for the user of divvy run. */
+/* Returns the reason of a failure in words for the user of divvy run. */
 static const char *link_main_explain(int failed)
 {
 	switch (failed) {
@@ -493,7 +492,7 @@ static const char *link_main_explain(int failed)
 	}
 }
 
-/* The program that started this one waits for this line before it begins. */
+/* Prints a line for the program that started this one, and that waits for the line. */
 static void say_begun(int r, const char *device, unsigned devices)
 {
 	if (r == -ECHRNG && devices == 1)

@@ -56,7 +56,9 @@ static const char other_version[] =
 
 /* ---- device side ---- */
 
-/* Sends heartbeats while the driver starts, so that the peer does not count it as silence. */
+/*
+ * Sends heartbeats while the driver starts, so that the peer does not count that time as silence.
+ */
 static int await_worker(const struct link_end *end)
 {
 	static const struct remote_note beat = {.type = REMOTE_BEAT, .abi = REMOTE_ABI};
@@ -147,7 +149,10 @@ int link_open_worker(
 
 /* ---- program side ---- */
 
-/* Makes the further connections that the WELCOME states, or turns it into a refusal. */
+/*
+ * Makes the further connections that the WELCOME states. On failure, turns the WELCOME into a
+ * refusal.
+ */
 static void reach_further(gnutls_session_t first, struct remote_note *note, struct link_end *end)
 {
 	const int wanted = link_open_read_setup(note, BULK_MAX);

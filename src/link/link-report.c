@@ -77,7 +77,7 @@ bool report_send(struct report *report, const struct report_numbers *n)
 	msg->text[size++] = '}';
 	msg_head_init(&msg->head, MSG_CONTROL, (uint32_t)(sizeof(*msg) + (size_t)size),
 		++report->request);
-	/* A lost daemon is looked for with the next report. */
+	/* The next report connects to the daemon again. */
 	if (send(report->fd, packet, msg->head.size, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
 		report->fd = fd_close(report->fd);
 	explicit_bzero(packet, sizeof(packet));

@@ -2,16 +2,16 @@
 /*
  * A running link: see link.h. Both sessions of a pair have rings of the same size with the same
  * positions. Bytes that the local producer has written are sent with their position, and the
- * position that the peer's consumer has read comes back. So the free room of the peer's ring is the
- * window, each lane has its own, and a link parses nothing.
+ * position that the peer's consumer has read comes back. So the free room of the peer's ring limits
+ * the bytes in transit, separately for each lane. A link does not parse the bytes.
  *
- * Large amounts of waiting data go to the further connections, to any one that is idle. The other
- * side writes each piece to its place, and publishes only what is complete up to there (pieces.h).
+ * Large amounts of waiting data go in pieces to any idle further connection. The other side writes
+ * each piece to its place, and publishes a byte when all earlier bytes have arrived (pieces.h).
  * Everything else uses the first connection.
  *
- * Threads: one sends new bytes, one passes on what the socket says, and one sends heartbeats. Each
- * connection has a thread that receives (the caller's for the first), and each further connection
- * has another one that sends. The end or the silence of any connection ends the session.
+ * Threads: one sends new bytes, one passes on the notes from the socket, and one sends heartbeats.
+ * Each connection has a thread that receives (the caller's for the first), and each further
+ * connection has another one that sends. The end or the silence of any connection ends the session.
  */
 #include "link/link.h"
 
@@ -31,16 +31,22 @@
 
 #define PIECE (256u << 10)
 /*
- * If more bytes wait in one ring, other connections help: the first one is too slow for them, and
- * waking another thread pays off. Copies of 1 MiB between kernels took longer with the extra
- * wake-up.
+ * If more bytes wait in one ring, the further connections help, because the time to wake their
+ * threads then pays off. For less, it does not: copies of 1 MiB between kernels took longer with
+ * the extra wake-up.
  */
 #define SPREAD (2 * PIECE)
-/* All rings full of the shortest pieces: more than an honest peer can cause. */
+/* Number of the shortest pieces that fill all rings: more than an honest peer can cause. */
 #define QUEUED_MAX (REMOTE_LANES * (REMOTE_RING / PIECES_BULK_MIN))
-/* Up to this size head and bytes go as one record. Above it, copying them together costs more. */
+/*
+ * Up to this size, head and bytes go as one record. Above it, copying both into one buffer costs
+ * more than a second record.
+ */
 #define TOGETHER 4096u
-/* Bytes to read before the producer is informed: less than the room that it always keeps free. */
+/*
+ * Bytes to read before the link informs the producer; less than the room that the producer always
+ * keeps free.
+ */
 #define TELL_BYTES (REMOTE_RING / 8)
 #define LOOK_MS 1000u
 #define LAST_MS 200 /* for the last messages in transit */
@@ -52,7 +58,7 @@ struct link_head {
 	uint8_t type; /* enum link_type */
 	uint8_t lane;
 	uint16_t reserved;
-	uint64_t position; /* DATA: of its first byte; HEAD: the consumer's position */
+	uint64_t position; /* DATA: position of the first byte; HEAD: the consumer's position */
 };
 _Static_assert(sizeof(struct link_head) == 16, "abi");
 _Static_assert(REMOTE_LANES == UINT8_MAX + 1, "a head names any lane, and no other");
@@ -149,7 +155,7 @@ static void queue_put(struct queue *q, const struct link_head *head)
 
 static const struct link_head beat = {.type = LINK_BEAT};
 
-/* Returns the next piece, or a heartbeat if there was none for SECURE_BEAT_MS. */
+/* Returns the next piece, or a heartbeat if no piece came for SECURE_BEAT_MS. */
 static struct link_head link_queue_take(struct queue *q)
 {
 	const uint64_t until_ns = clock_now_ns() + SECURE_BEAT_MS * NSEC_PER_MSEC;
@@ -266,7 +272,10 @@ static void *send_main(void *argument)
 	return NULL;
 }
 
-/* Runs before the receiver of the note can use the lane, or after this side may have used it. */
+/*
+ * Counts the lane that a note opens. Runs before the link passes a note to its peer, and after it
+ * receives one.
+ */
 static void look_at_lane(struct link *l, const struct remote_note *note)
 {
 	unsigned lanes = atomic_load(&l->lanes);
@@ -353,7 +362,8 @@ static int take_head(struct link *l, const struct link_head *head)
 	const uint64_t before = atomic_load_explicit(&ring->head, memory_order_relaxed);
 
 	/*
-	 * Not beyond what was sent. l->sent belongs to the other thread, but the tail bounds both.
+	 * The peer cannot have read more than was sent. l->sent belongs to the sending thread, so
+	 * the check uses the tail, which is never less.
 	 */
 	if (head->bytes || head->position - before > REMOTE_RING ||
 		head->position - before >

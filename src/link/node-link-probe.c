@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Measures the network between two nodes as a program's calls would use it: over TLS, between two
- * processes that have shown their node's certificates. The round trip is the median of a few words
- * that come back. The bandwidth is what the other side has received over one connection in the
- * agreed time, without the first part, in which TCP finds its speed. Each side ends by itself,
- * whatever the other side does.
+ * processes that have shown their node's certificates. The round trip is the median time of a few
+ * words to the other side and back. The bandwidth is what the other side has received over one
+ * connection in the agreed time, without the first part, in which TCP finds its speed. Each side
+ * ends by itself, whatever the other side does.
  */
 #include <errno.h>
 #include <netinet/in.h>
@@ -163,13 +163,16 @@ static int receive_blocks(gnutls_session_t tls, unsigned ms, uint64_t *ret_bits)
 		now = clock_now_ns();
 		if (now > began + LATE_NS)
 			return -ETIMEDOUT;
-		/* Counts the blocks after this one, from its end. */
+		/* Takes the end of this block as the start, and counts only the blocks after it. */
 		if (!first && (now >= quick || word->type == PROBE_LAST))
 			first = now;
 		else if (first)
 			n += sizeof(block);
 	} while (word->type == PROBE_DATA);
-	/* The network was so slow that there was no second block: the whole is one block. */
+	/*
+	 * The network was so slow that no block came after the first: counts the whole transfer as
+	 * one block.
+	 */
 	if (!n) {
 		n = sizeof(block);
 		first = began;
@@ -212,7 +215,7 @@ void node_link_probe_serve(gnutls_session_t tls)
 				return;
 			continue;
 		}
-		/* One transfer, and then the peer has all that it wanted. */
+		/* A peer asks for one transfer at most, as its last request. */
 		if (word.type == PROBE_TRANSFER)
 			serve_transfer(tls, word.value);
 		return;

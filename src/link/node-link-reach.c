@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The program side: node-link.h. First asks the other side whether the container has a grant. Then
- * each of the container's processes that connects has a child here, which joins it with a worker on
- * the device node. For this node's own devices the child becomes the worker.
+ * The program side: node-link.h. First it asks the other side whether the container has a grant.
+ * Then each of the container's processes that connects has a child here, which joins it with a
+ * worker on the device node. For this node's own devices the child becomes the worker.
  */
 #include <errno.h>
 #include <poll.h>
@@ -44,7 +44,7 @@ static int receive_reply(gnutls_session_t tls, const char *node, struct error *e
 {
 	struct serve_reply reply;
 
-	/* A server that rejects a certificate says so only now. */
+	/* A server that rejects a certificate reports that only in this answer. */
 	if (stream_receive(stream_tls(tls, NODE_LINK_ANSWER_MS), &reply, sizeof(reply)) < 0)
 		return fail(err, EAGAIN,
 			"node %.100s refused the connection; see the log of its divvyd", node);
@@ -135,7 +135,10 @@ static int check_here(const struct node_link_target *t, struct identity_tls *tls
 	return daemon;
 }
 
-/* A child keeps the connection to divvyd; the worker ends with it. */
+/*
+ * Runs in a child, which keeps the connection to divvyd. When that connection ends, the child kills
+ * the worker.
+ */
 static int join_here(const struct node_link_target *t, struct identity_tls *tls,
 	const struct link_program *program, struct error *err)
 {
@@ -159,7 +162,7 @@ static int join_here(const struct node_link_target *t, struct identity_tls *tls,
 		_exit(1);
 	}
 	close(program->sock);
-	/* No other process ends the worker. */
+	/* No other process kills the worker when the grant ends. */
 	while (worker > 0 && waitpid(worker, NULL, WNOHANG) == 0)
 		if (poll(&end, 1, LOOK_MS / 10) > 0)
 			kill(worker, SIGKILL);

@@ -40,7 +40,7 @@ struct watch {
 	const struct remote_session *session;
 };
 
-/* The grant ends: this process ends, and with it the worker. */
+/* Ends this process, and the worker with it, when the grant ends. */
 static void *node_link_serve_watch_main(void *argument)
 {
 	const struct watch *w = argument;

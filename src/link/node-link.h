@@ -22,12 +22,15 @@
 #define NODE_LINK_MAGIC 0x64766661u
 
 enum node_link_request {
-	NODE_LINK_CHECK = 1, /* has the container a grant? divvyd grants what it may */
+	NODE_LINK_CHECK = 1, /* asks whether divvyd grants the container its devices */
 	NODE_LINK_PROCESS,   /* a process of the container's program; a session follows */
 	NODE_LINK_PROBE,     /* from a node: measures the network between the two nodes */
 };
 
-/* First message of the program's side. Its certificate says who it is. */
+/*
+ * First message of the program's side. The certificate of that side names the container or the
+ * node.
+ */
 struct node_link_hello {
 	uint32_t magic;
 	uint16_t abi;
@@ -42,28 +45,31 @@ void node_link_reply_init(struct serve_reply *reply, int status, const char *tex
 
 /*
  * Asks the divvyd of this node ($DIVVY_SERVE). Returns the connection, whose end means the end of
- * the grant, or -errno with divvyd's sentence. May take as long as divvyd waits for tenants that
- * end elsewhere.
+ * the grant, or -errno with divvyd's message in *err. May take as long as divvyd waits for tenants
+ * that end elsewhere.
  */
 int node_link_ask(const struct serve_ask *ask, struct serve_answer *ret_answer, struct error *err);
 /* Makes this process one of the tenant's: its user and its secret. */
 int node_link_become(const struct serve_answer *answer, struct error *err);
 
-/* Runs the device side until SERVE_FD_CONTROL ends. Sessions that run then continue. */
+/* Runs the device side until SERVE_FD_CONTROL ends. Running sessions then continue. */
 int node_link_serve(struct identity_tls *tls);
 
 struct node_link_target {
 	const char *host, *port; /* host "": the devices are this node's own */
 	const char *node;
 	const char *uid, *container, *space, *pod;
-	/* Root of the node's pod cgroups, as for cgroup.h. "*": any; "-": cannot be seen. */
+	/*
+	 * Root of the node's pod cgroups, as for cgroup.h. "*": any; "-": this process cannot see
+	 * it.
+	 */
 	const char *cgroup_root;
 };
-/* Runs the program side until SERVE_FD_CONTROL ends. Sessions that run then continue. */
+/* Runs the program side until SERVE_FD_CONTROL ends. Running sessions then continue. */
 int node_link_reach(struct identity_tls *tls, const struct node_link_target *target);
 /*
  * Connects to the target, authenticates both ends and gets permission for `what`. -errno with a
- * sentence.
+ * message in *err.
  */
 int node_link_connect(const struct node_link_target *target, struct identity_tls *tls,
 	enum node_link_request what, struct identity_session *session, struct error *err);

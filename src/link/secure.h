@@ -17,11 +17,11 @@ struct identity_tls;
 
 #define SECURE_HANDSHAKE_MS 10000
 /*
- * A peer that does not answer for so long is lost. A machine short of processors or memory may stop
- * a process for ten seconds, which must not cost a program its GPU.
+ * A peer that sends nothing for this time counts as lost. A machine short of processors or memory
+ * may stop a process for ten seconds, which must not cost a program its GPU.
  */
 #define SECURE_PEER_MS 25000
-/* Each side sends a heartbeat when it has nothing else to send; a silent peer is thus noticed. */
+/* Interval of the heartbeats by which each side notices a silent peer. */
 #define SECURE_BEAT_MS 2000
 #define SECURE_SILENT_MS 20000
 #define SECURE_KEY_BYTES 32u
@@ -39,7 +39,7 @@ int secure_handshake(struct gnutls_session_int *tls, int fd);
  * Both sides show a certificate; identity/identity-tls.h has the rules for accepting one. node: the
  * node that a client wants to reach; NULL: this is the server. 0: ret_session->tls is ready for a
  * link, and ret_session->peer is the peer's name. The caller calls identity_session_done(), and
- * must not move *ret_session. -EACCES: the sentence is for the log only, and the peer gets no
+ * must not move *ret_session. -EACCES: the message is for the log only, and the peer gets no
  * reason. -ENOMEM.
  */
 int secure_accept(struct identity_tls *own, int fd, const char *node,

@@ -16,7 +16,7 @@
 #include "base/clock.h"
 #include "link/stream.h"
 
-/* Whether GnuTLS wants the same call again with the same arguments. */
+/* Returns whether GnuTLS asks for the same call again with the same arguments. */
 static bool is_to_repeat(ssize_t said)
 {
 	return said == GNUTLS_E_AGAIN || said == GNUTLS_E_INTERRUPTED;

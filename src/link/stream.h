@@ -41,9 +41,9 @@ static inline int stream_receive(struct stream s, void *p, size_t n)
 struct stream stream_tls(struct gnutls_session_int *tls, unsigned silent_ms);
 
 /*
- * A stream that reads and sends more at a time; `s` itself where that is impossible. Afterwards
- * only this stream may use the session, and its descriptor (gnutls_transport_get_int) is not
- * available any more. The caller calls free() on `own` after it has freed the session.
+ * Returns a stream that reads and sends more at a time, or `s` itself where that is impossible.
+ * Afterwards only this stream may use the session, and its descriptor (gnutls_transport_get_int) is
+ * not available any more. The caller calls free() on `own` after it has freed the session.
  */
 struct stream stream_ahead(struct stream s);
 
