@@ -4,8 +4,9 @@
  *
  * A capture has an origin stream, and joins another stream when that stream waits for an event
  * recorded in the capture. Each capturing stream holds the nodes on which its next node depends,
- * and a recorded event keeps a copy of this list. A call that capture forbids fails and invalidates
- * the capture, which then only waits for its end. The client's lock protects everything.
+ * and a recorded event keeps a copy of this list. If the program makes a call that capture forbids,
+ * the call fails and invalidates the capture. The capture then only waits for its end. The client's
+ * lock protects everything.
  */
 #include "simgpu/cu-graph.h"
 
@@ -366,7 +367,7 @@ CUresult simgpu_cuStreamIsCapturing(
 	if (stream->legacy) {
 		/*
 		 * The query itself counts as implicit use of the legacy stream, but does not
-		 * invalidate.
+		 * invalidate the capture.
 		 */
 		CU_LIST_EACH(struct cu_stream, link, &stream->context->streams, other)
 		if (other->capture && (other->flags & CU_STREAM_NON_BLOCKING) == 0)

@@ -103,7 +103,7 @@ CUresult cu_context_destroy(struct cu_context *context)
 
 	if (cu_context_error(context) == CUDA_SUCCESS)
 		cu_wait_context(context);
-	/* Another thread may have destroyed it while this one waited. */
+	/* Another thread may have destroyed the context while this one waited. */
 	CU_CHECK(cu_context_get(handle) == context, CUDA_ERROR_CONTEXT_IS_DESTROYED);
 	CU_LIST_EACH(struct cu_stream, link, &context->streams, stream)
 	cu_stream_free(stream);

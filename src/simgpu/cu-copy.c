@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Copies and memsets of every shape. Each becomes one copy of width x height x depth bytes between
- * two addresses with pitches. An array counts as an address with the array's pitch.
+ * Copies and memsets of every shape. Each copy call becomes one operation on width x height x depth
+ * bytes between two addresses with pitches. An array counts as an address with the array's pitch.
  *
  * Pageable host memory behaves as NVIDIA documents it. A small source is read at the call and
  * travels in the ring. A larger source and every pageable destination make the call wait.

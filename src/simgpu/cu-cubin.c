@@ -4,9 +4,9 @@
  *
  * A cubin's kernels are the function symbols of sections named ".text.<kernel>"; their parameter
  * layouts are the KPARAM_INFO records of ".nv.info.<kernel>"; static shared memory is the size of
- * ".nv.shared.<kernel>". A fatbin's members are chosen like the driver does: a cubin of the
+ * ".nv.shared.<kernel>". The code chooses a fatbin's member as the driver does: a cubin of the
  * device's major architecture and at most its minor one, else the newest PTX that the device runs.
- * All offsets are checked against the file's size. Pure code, any thread.
+ * The code checks all offsets against the file's size. Pure code, any thread.
  */
 #include "simgpu/cu-image.h"
 
@@ -42,7 +42,7 @@ static bool take_section(const struct elf *elf, size_t i, Elf64_Shdr *ret)
 	return ret->sh_offset <= elf->n && ret->sh_size <= elf->n - ret->sh_offset;
 }
 
-/* A string of a string table, NULL when it does not end inside it. */
+/* Returns a string of a string table, or NULL if the string does not end inside the table. */
 static const char *take_string(const struct elf *elf, const Elf64_Shdr *table, size_t offset)
 {
 	const char *start;

@@ -337,7 +337,7 @@ static CUresult put_node(struct writer *w, struct cu_node *node, const struct nu
 		op.entry.event.event = event->slot;
 		return graph_exec_put_op(w, &op, deps);
 	default:
-		/* Empty nodes, and allocations and frees, which only concern addresses. */
+		/* Empty nodes have no work, and allocations and frees only concern addresses. */
 		return graph_exec_put_op(w, &op, deps);
 	}
 }
@@ -382,7 +382,7 @@ static CUresult settle_contexts(struct cu_graph *graph, struct cu_context *conte
 
 /*
  * Writes the nodes of a graph whose roots depend on @base. @ret_ends receives the numbers of the
- * last nodes, on which whatever follows the graph depends.
+ * last nodes; a node after the graph depends on these.
  */
 static CUresult graph_exec_flatten(struct writer *w, struct cu_graph *graph,
 	const struct numbers *base, struct numbers *ret_ends)
@@ -534,7 +534,7 @@ static bool is_under_way(struct cu_exec *exec)
 
 /*
  * Frees a graph of the executable after the executable's last launch. Launches run in order, so the
- * last one is enough.
+ * end of the last one is enough.
  */
 static void graph_exec_retire(struct cu_exec *exec, struct cu_graph *graph)
 {
@@ -704,7 +704,9 @@ static CUresult take_memory(struct cu_exec *exec)
 			continue;
 		range = cu_range_find(&cu.device_memory, node->params.alloc.dptr);
 		CU_CHECK(range, CUDA_ERROR_INVALID_VALUE);
-		/* Memory of the last launch that the program has not freed blocks a new launch. */
+		/*
+		 * A new launch fails while the program has not freed the memory of the last launch.
+		 */
 		CU_CHECK(range->opens == 0 || auto_free, CUDA_ERROR_INVALID_VALUE);
 	}
 	CU_LIST_EACH(struct cu_node, link, &exec->graph->nodes, node)
@@ -762,7 +764,7 @@ CUresult cu_exec_launch(struct cu_exec *exec, struct cu_stream *stream)
 	CU_TRY(graph_exec_upload(exec));
 	cu_op_init(&op, SIMGPU_OP_GRAPH_LAUNCH, stream->context);
 	op.entry.graph.graph = exec->slot;
-	/* Only one launch of an executable runs at a time. */
+	/* Only one launch of an executable graph runs at a time. */
 	if (is_under_way(exec) && exec->last && exec->last != stream) {
 		op.entry.graph.after = exec->last->slot;
 		op.entry.graph.after_seq = exec->last_seq;

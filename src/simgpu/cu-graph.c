@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Graphs and nodes: structure, dependencies, copies. Parameters are in cu-graph-node.c,
- * executable graphs in cu-graph-exec.c.
+ * Graphs and nodes: structure, dependencies, copies. Parameters are in cu-graph-node.c, and
+ * executable graphs are in cu-graph-exec.c.
  */
 #include "simgpu/cu-graph.h"
 

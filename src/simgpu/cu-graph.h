@@ -73,13 +73,16 @@ struct cu_exec {
 	uint64_t flags;
 	uint32_t slot;
 	bool created; /* the engine has a translation */
-	bool dirty;   /* changed since then */
+	bool dirty;   /* changed since the last translation */
 	bool visible; /* its effects are visible to the host */
 	bool launched;
-	/* Stream of the last launch; last_seq is its place; NULL: complete, or destroyed. */
+	/*
+	 * Stream of the last launch, where the launch has number last_seq. NULL: the launch is
+	 * complete, or the stream was destroyed.
+	 */
 	struct cu_stream *last;
 	uint64_t last_seq;
-	bool is_lost; /* destroyed before the last launch was complete */
+	bool is_lost; /* the stream was destroyed before the last launch was complete */
 };
 
 struct cu_graph *cu_graph_new(void);
@@ -120,7 +123,7 @@ void cu_graph_memory_freed(struct cu_range *range);
  * lock.
  */
 void cu_exec_land(void);
-/* The stream is about to be freed. */
+/* Call before the stream is freed. */
 void cu_exec_stream_destroyed(const struct cu_stream *stream);
 
 void cu_user_object_unref(struct cu_user_object *object, unsigned count);

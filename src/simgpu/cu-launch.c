@@ -71,7 +71,7 @@ static CUresult check_cluster(const struct simgpu_state_device *d, const struct 
 	return CUDA_SUCCESS;
 }
 
-/* Parameters from an array of pointers, or from a buffer given in `extra`. */
+/* Takes parameters from an array of pointers, or from a buffer given in `extra`. */
 CUresult cu_take_params(const struct image_kernel *kernel, const struct cu_launch *l, uint8_t *to,
 	uint32_t *ret_bytes)
 {

@@ -71,7 +71,7 @@ CUresult cu_check_device_range(uint64_t address, uint64_t bytes)
 		left = range->base + range->size - address;
 		if (left >= bytes)
 			return CUDA_SUCCESS;
-		/* A range may only extend over several mappings of one reservation. */
+		/* The bytes may extend over several ranges only if these are mappings. */
 		CU_CHECK(range->kind == CU_MEM_MAPPED, CUDA_ERROR_INVALID_VALUE);
 		address += left;
 		bytes -= left;
@@ -399,7 +399,10 @@ static CUresult cu_memory_advise(
 			(unsigned)advice <= CU_MEM_ADVISE_UNSET_ACCESSED_BY,
 		CUDA_ERROR_INVALID_VALUE);
 	CU_TRY(managed_range(at, count));
-	/* Read-mostly has no location, and unsetting the preferred one ignores it. */
+	/*
+	 * Read-mostly advice has no location, and the call that unsets the preferred location
+	 * ignores it.
+	 */
 	if (advice != CU_MEM_ADVISE_SET_READ_MOSTLY && advice != CU_MEM_ADVISE_UNSET_READ_MOSTLY &&
 		advice != CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION)
 		CU_TRY(cu_memory_location_device(location, &engine));
@@ -638,7 +641,7 @@ CUresult simgpu_cuPointerGetAttribute(void *data, CUpointer_attribute attribute,
 	return cu_memory_pointer_attribute(data, attribute, range, ptr);
 }
 
-/* The size of an attribute, which reads as zero at an unknown address. */
+/* Returns the size of an attribute. At an unknown address the attribute reads as zero. */
 static size_t attribute_size(CUpointer_attribute attribute)
 {
 	switch ((int)attribute) {

@@ -220,8 +220,8 @@ static void take_type(struct reader *r, struct declaration *d, unsigned *ret_vec
 }
 
 /*
- * Reads a declaration such as ".align 8 .v2 .b8 name[16][2]", from behind the state space up to
- * "=", "," or ";". After a comma the type may be missing; then the type of @last applies.
+ * Reads a declaration such as ".align 8 .v2 .b8 name[16][2]", from the word after the state space
+ * up to "=", "," or ";". After a comma the type may be missing; then the type of @last applies.
  */
 static void take_declaration(
 	struct reader *r, const struct declaration *last, struct declaration *ret)

@@ -49,8 +49,8 @@ static bool cu_ring_has_room(uint64_t bytes)
 }
 
 /*
- * Sleeps once for room without the lock, because making room may need the lock: the device may wait
- * for another thread's write. Afterwards the end of the ring may have moved.
+ * Sleeps once until the ring may have room, and drops the lock meanwhile. Another thread may need
+ * the lock for a write that the device awaits. Afterwards the end of the ring may have moved.
  */
 static bool sleep_for_room(uint64_t bytes)
 {
@@ -251,7 +251,8 @@ CUresult cu_wait_context(struct cu_context *context)
 
 	/*
 	 * Other threads may change the list while the lock is dropped, so the search starts again
-	 * after each wait. A stream counts once, even if others submit more work to it.
+	 * after each wait. The caller waits for each stream once, even if other threads submit more
+	 * work to it.
 	 */
 	for (bool again = true; again;) {
 		again = false;
@@ -294,7 +295,8 @@ void cu_sync_engine(void)
 }
 
 /*
- * For queries: await_seq makes the engine publish promptly, which spares the next query the call.
+ * For queries. The raised await_seq makes the engine publish promptly, so the next query needs no
+ * call to the engine.
  */
 static bool stream_poll(struct cu_stream *stream, uint64_t seq)
 {
@@ -329,7 +331,7 @@ CUresult simgpu_cuStreamSynchronize(struct cu_context *ctx, struct cu_stream *st
 		CU_TRY(cu_capture_check_legacy(stream->context));
 		/*
 		 * Work in the legacy stream waits for all blocking streams, so an empty operation
-		 * there ends when they are done.
+		 * there ends when those streams are done.
 		 */
 		struct cu_op op;
 
@@ -455,8 +457,8 @@ CUresult cu_stream_new(struct cu_context *context, unsigned flags, int priority,
 		(legacy ? SIMGPU_STREAM_LEGACY : 0u);
 	entry->stream_new.priority = priority;
 	/*
-	 * Already set here, because the program may destroy the stream, with work in it, before the
-	 * engine reads the entry.
+	 * The client sets `live` here, because the program may destroy the stream, with work in it,
+	 * before the engine reads the entry.
 	 */
 	atomic_store(&cu.link.shm->streams[stream->slot].live, 1);
 	cu_ring_commit(entry, 0, NULL);
@@ -469,7 +471,10 @@ void cu_stream_free(struct cu_stream *stream)
 {
 	struct simgpu_entry *entry;
 
-	/* Completions of queued work stay prompt, because events wait for them. */
+	/*
+	 * Events may wait for queued work, so the engine must still publish its completions
+	 * promptly.
+	 */
 	if (!cu_stream_done(stream, stream->seq))
 		raise_await(stream->slot, stream->seq);
 	entry = cu_ring_begin(SIMGPU_OP_STREAM_DESTROY, 0);
@@ -546,7 +551,10 @@ CUresult cu_wait_event(struct cu_event *event)
 
 /* ---- host functions ---- */
 
-/* A separate lock, because the owner of the client's lock may be waiting for a host function. */
+/*
+ * Host functions have a lock of their own, because the holder of the client's lock may wait for
+ * one.
+ */
 static pthread_mutex_t host_lock = PTHREAD_MUTEX_INITIALIZER;
 
 void cu_host_launched(struct cu_host *host)

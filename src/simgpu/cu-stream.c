@@ -228,7 +228,10 @@ static CUresult submit_host(struct cu_stream *stream, struct cu_host *host)
 	r = cu_build_host(stream->context, host, &op);
 	if (r == CUDA_SUCCESS)
 		r = cu_stream_do(stream, &op);
-	/* A graph's node has copied it; otherwise the callback thread frees it after the call. */
+	/*
+	 * A graph's node has copied `host`. Without a graph, the callback thread frees `host` after
+	 * the call.
+	 */
 	if (r != CUDA_SUCCESS || captured)
 		free(host);
 	return r;

@@ -112,7 +112,7 @@ CUresult simgpu_cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
 		prop->requestedHandleTypes == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, handle);
 }
 
-/* The program owns the handle. The engine's reference goes back with the last release. */
+/* The program owns the handle. The last release also drops the engine's reference. */
 CUresult simgpu_cuMemRelease(CUmemGenericAllocationHandle handle)
 {
 	struct simgpu_request request = {.type = SIMGPU_MSG_VMM_RELEASE};

@@ -7,8 +7,8 @@
  * the checks that its line of cuda.def states; gen-entries.py makes these checks and the
  * prototypes.
  *
- * Handles for programs are numbers, not addresses: kind, generation and slot (cu-handle.c). So a
- * wrong or destroyed handle is always recognised.
+ * Handles for programs are numbers, not addresses: kind, generation and slot (cu-handle.c). So the
+ * library always recognises a wrong or destroyed handle.
  *
  * Every operation of a stream first becomes a struct cu_op, made by a cu_build_* function. It then
  * goes into the ring, or becomes a node of a captured graph, or stays in a graph.
@@ -213,13 +213,13 @@ struct cu_event {
 	uint32_t slot;
 	unsigned flags;
 	uint64_t records;         /* number of records by this process */
-	bool recorded;            /* at least once, or imported */
+	bool recorded;            /* recorded at least once, or imported */
 	bool by_graph;            /* a graph made the latest record */
 	uint64_t graph_target;    /* value of graph_records that completes it */
 	struct cu_stream *stream; /* stream of the latest record; NULL: destroyed since */
 	uint64_t seq;             /* place in that stream */
 	bool imported, exported;
-	struct cu_capture *capture; /* recorded in a capture that continues */
+	struct cu_capture *capture; /* the capture in progress that recorded it, or NULL */
 	struct cu_node **deps;
 	size_t n_deps;
 };
@@ -475,7 +475,7 @@ CUresult cu_build_value(
 	struct cu_context *context, const CUstreamBatchMemOpParams *params, struct cu_op *op);
 void cu_op_init(struct cu_op *op, uint32_t kind, const struct cu_context *context);
 
-/* Whether the device may use [address, +bytes). Host memory counts as usable. */
+/* Checks that the device may use [address, +bytes). Host memory counts as usable. */
 CUresult cu_check_device_range(uint64_t address, uint64_t bytes);
 static inline bool cu_is_device_address(uint64_t address)
 {
@@ -506,7 +506,7 @@ unsigned cu_array_element_bytes(CUarray_format format, unsigned channels);
 
 /* ---- capture ---- */
 
-/* The error for calls that a present capture forbids, because they may block or act globally. */
+/* Returns the error for a call that may block or act globally, if a current capture forbids it. */
 CUresult cu_capture_check_unsafe(void);
 /* For a capturing stream: makes the operation a node of the graph. */
 CUresult cu_capture_op(struct cu_stream *stream, struct cu_op *op);

@@ -268,7 +268,7 @@ static int cmd_devices(const struct options *o, int argc, char **argv, struct er
 
 /* ---- the engine ---- */
 
-/* One call; ret_reply is set on success. */
+/* Makes one call to the engine; ret_reply is set on success. */
 static int simctl_call_engine(int sock, struct simgpu_request q, int fd,
 	struct simgpu_reply *ret_reply, struct error *err)
 {

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * This file computes how long operations take, and applies their effects to memory at their end.
- * Device memory has the same address in this process, once mem_check() has allowed the access. The
- * engine reaches a client's host memory with process_vm_readv() and process_vm_writev(). Where the
- * kernel refuses that, it uses the client's descriptor of its memory. Both ways work while the
- * client is stopped. An unreachable address fails the context with CUDA_ERROR_ILLEGAL_ADDRESS, as
- * on hardware, and never the engine.
+ * Device memory has its device address in this process too. Each access needs the permission of
+ * mem_check(). The engine reaches a client's host memory with process_vm_readv() and
+ * process_vm_writev(). Where the kernel refuses that, the engine uses the descriptor of
+ * /proc/self/mem that the client has sent. Both ways work while the client is stopped. An
+ * unreachable address fails the context with CUDA_ERROR_ILLEGAL_ADDRESS, as on hardware, and never
+ * the engine.
  */
 #include "simgpu/engine.h"
 
@@ -44,7 +45,7 @@ static uint32_t param_u32(const struct eop *op, uint32_t offset)
 
 /* ---- reaching memory ---- */
 
-/* In a container, the engine may have fewer rights than its client, or be another user. */
+/* In a container, the engine may have fewer rights than its client, or run as another user. */
 static ssize_t host_io_some(
 	const struct proc *p, void *buf, uint64_t addr, uint64_t bytes, bool write)
 {
@@ -339,7 +340,10 @@ static uint64_t exec_touch_page(struct eop *op, uint64_t addr)
 	if (!mem_is_device(addr) || mem_query(e->mem, addr, &info) < 0 ||
 		info.kind != SIMGPU_MEM_MANAGED)
 		return 0;
-	/* If there is no room, the kernel uses the memory across the bus, which costs as much. */
+	/*
+	 * If there is no room, the kernel uses the memory across the bus, which costs as much as
+	 * moving it.
+	 */
 	if (mem_touch(e->mem, addr, op->ctx->device, &moved) < 0)
 		return info.bytes;
 	return moved;
@@ -363,7 +367,7 @@ uint64_t exec_start(struct eop *op)
 		break;
 	case SIMGPU_OP_MEMSET: moved = exec_touch_page(op, op->e.memset.ptr); break;
 	case SIMGPU_OP_COPY:
-		/* The host's side of a managed copy stays where it is. */
+		/* A copy to or from the host does not move managed memory. */
 		if (op->tl.class == TL_COMPUTE)
 			moved = exec_touch_page(op, op->e.copy.dst) +
 				exec_touch_page(op, op->e.copy.src);
@@ -512,8 +516,8 @@ static int run_matmul(const struct eop *op)
 		float *pc = c.p;
 
 		/*
-		 * For each element k runs in order, and the loop reads the rows of b in memory
-		 * order.
+		 * The products of each element are added in the order of k, and the loop reads the
+		 * rows of b in memory order.
 		 */
 		memset(pc, 0, bytes);
 		for (uint64_t i = 0; i < n; i++)

@@ -162,7 +162,7 @@ static bool ingest_all(struct engine *e)
 
 /*
  * Returns whether a throttled process has room again. Such a process left work in its ring because
- * the device had enough.
+ * the device had enough work.
  */
 static bool has_room_again(const struct engine *e)
 {
@@ -231,7 +231,7 @@ static void engine_silence_doorbells(struct engine *e)
 			engine_set_doorbell(p, SIMGPU_DOORBELL_NONE);
 }
 
-/* Tells each stream and process until when the engine sleeps; work for later needs no doorbell. */
+/* Publishes the end of the engine's sleep. Work that cannot end before then needs no doorbell. */
 static void publish_bounds(struct engine *e, uint64_t wake)
 {
 	bool waiting = tl_is_waiting(e->tl);
@@ -264,8 +264,8 @@ static void publish_bounds(struct engine *e, uint64_t wake)
 }
 
 /*
- * A process that leaves the active list must ring for every submission. The bell changes before the
- * second look at the ring, so no entry is missed.
+ * A process that leaves the active list must ring for every submission. The function sets the
+ * doorbell before its second look at the ring, so it misses no entry.
  */
 static bool may_be_dropped(struct proc *p)
 {
@@ -302,8 +302,8 @@ static uint64_t choose_wake(struct engine *e, uint64_t now, bool progress)
 	t = tl_next_visible(e->tl, &exact);
 	if (t != TL_NEVER && !exact) {
 		/*
-		 * For a lower bound: the back-off limits the number of turns and grows while only
-		 * the bound moves.
+		 * The time is a lower bound. The back-off limits the number of turns, and grows
+		 * while only the bound moves.
 		 */
 		e->backoff_ns = progress ? BACKOFF_MIN_NS : MIN(e->backoff_ns * 2, BACKOFF_MAX_NS);
 		t = MAX(t, now + e->backoff_ns);
@@ -348,7 +348,7 @@ static uint64_t engine_turn(struct engine *e)
 		wake = choose_wake(e, now, progress);
 		publish_bounds(e, wake);
 		drop_inactive(e);
-		/* Takes the entries that arrived while the bells were silent. */
+		/* Takes the entries for which the clients did not have to ring. */
 		again = ingest_all(e);
 		for (struct proc *p = e->active; p; p = p->active_next)
 			again |= p->pending &&
@@ -405,7 +405,7 @@ static bool engine_is_over(struct engine *e, uint64_t now, uint64_t *wake)
 		return false;
 	if (!e->empty_since_ns)
 		e->empty_since_ns = now;
-	/* The first client gets more time, at least 5 s. */
+	/* Before its first client, the engine waits at least 5 s. */
 	end = clock_add_ns(e->empty_since_ns,
 		e->clients_ever ? e->config.linger_ns : MAX(e->config.linger_ns, 5 * NSEC_PER_SEC));
 	*wake = MIN(*wake, end);
@@ -465,8 +465,8 @@ static int make_dir(struct engine *e, const struct options *o, struct error *err
 }
 
 /*
- * Returns whether the held lock file is still the one in the folder. An engine that ends may have
- * removed the file, or somebody the folder.
+ * Returns whether the held lock file is still the one in the folder. An ending engine may have
+ * removed the file, or a user may have removed the folder.
  */
 static bool engine_is_folder_there(const struct engine *e, int lock)
 {
@@ -588,9 +588,9 @@ static void remove_file(const struct engine *e, const char *name)
 }
 
 /*
- * The trace stays in a folder that the user chose, and goes with the default folder. The socket
- * goes first and the lock last, so that a new engine either finds a listener or can take the lock.
- * If the lock file has changed, another engine may own the folder, so nothing is removed.
+ * Removes the folder's files, but keeps the trace in a folder that the user chose. The socket is
+ * the first and the lock the last, so that a new engine either finds a listener or can take the
+ * lock. If the lock file has changed, another engine may own the folder, so nothing is removed.
  */
 static void engine_end(struct engine *e, int lock, bool keep)
 {
@@ -635,8 +635,8 @@ static void engine_set_priority(void)
 
 	clock_set_slack_ns(1);
 	/*
-	 * Hardware does not wait for a CPU. Without the right to set the priority, the engine runs
-	 * as it is.
+	 * Hardware does not wait for a CPU. Without the right to set the priority, the engine keeps
+	 * its old one.
 	 */
 	sched_setscheduler(0, SCHED_RR | SCHED_RESET_ON_FORK, &rr);
 	if (!getrlimit(RLIMIT_NOFILE, &files)) {

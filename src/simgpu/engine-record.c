@@ -298,7 +298,7 @@ void record_piece(struct engine *e, const struct tl_piece *piece)
 	if (!piece->op)
 		return;
 	if (piece->engine == TL_ENGINE_COMPUTE) {
-		/* Concurrent kernels count by their parts of the device. */
+		/* Each of several concurrent kernels counts by its part of the device. */
 		ns = ns * piece->op->permille / TL_FULL;
 		record_add64(&d->busy_ns, ns);
 		if (slot >= 0)

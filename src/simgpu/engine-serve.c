@@ -3,8 +3,8 @@
  * Connections and control calls. The engine answers each request at once. Before a request, the
  * engine advances to the current time and takes the entries in the client's ring. So the call comes
  * after all that the client has submitted before. The engine drops a connection that ends, or whose
- * process dies, because a forked child may hold the socket open. It frees everything of the client
- * at that moment, and the struct after the batch of events, which may still name it.
+ * process dies, because a forked child may hold the socket open. It frees the client's objects at
+ * once, but the struct only after the batch of events, which may still name it.
  */
 #include "simgpu/engine.h"
 
@@ -30,7 +30,7 @@ struct call {
 	const struct simgpu_request *q;
 	struct simgpu_reply *a;
 	int fd;      /* from the request, or -1 */
-	int send[2]; /* for the reply; closed after it only with close_sent */
+	int send[2]; /* for the reply; closed after the reply if close_sent is set */
 	uint32_t nsend;
 	bool close_sent;
 };
@@ -220,7 +220,7 @@ static bool is_device(const struct call *c)
 	return c->q->device >= 0 && (uint32_t)c->q->device < c->p->engine->config.n;
 }
 
-/* Large, mostly empty tables: the kernel commits pages when they are touched. */
+/* Maps a large, mostly empty table. The kernel commits its pages when they are touched. */
 static void *serve_map_table(size_t bytes)
 {
 	void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
@@ -343,7 +343,7 @@ static uint32_t do_ctx_destroy(struct call *c)
 	return SIMGPU_OK;
 }
 
-/* Replaces one charge by another. The larger one comes first, because only this step may fail. */
+/* Changes the charge from *bytes to `to`. Only a larger charge may fail. */
 static uint32_t serve_recharge(
 	struct ectx *ctx, uint64_t *bytes, uint64_t to, enum simgpu_account_reason reason)
 {

@@ -146,7 +146,7 @@ struct proc {
 	uint64_t cb_given, cb_done;
 	struct eop *cb[SIMGPU_MAX_CALLBACKS];
 	TAILQ_HEAD(, eop) cb_wait;
-	int state_slot[SIMGPU_MAX_DEVICES]; /* -1 */
+	int state_slot[SIMGPU_MAX_DEVICES]; /* -1: the process has no slot */
 	struct proc *next, *active_next;
 };
 
@@ -170,7 +170,7 @@ struct engine {
 	uint32_t clients;
 	bool clients_ever, stopping;
 	int epoll, listen;
-	/* Listens no more until then, for lack of descriptors; 0: listens. */
+	/* The engine lacks descriptors and does not listen until this time; 0: it listens. */
 	uint64_t listen_rests_ns;
 	uint64_t start_ns, empty_since_ns;
 	uint64_t next_op, next_id, turns;
@@ -239,7 +239,7 @@ void submit_drop_streams(struct proc *p, const struct ectx *ctx);
 uint32_t exec_plan(struct eop *op);
 uint64_t exec_start(struct eop *op);
 bool exec_ready(struct eop *op);
-/* Returns true if it wrote memory for which others may wait. */
+/* Returns true if the operation wrote memory for which other clients may wait. */
 bool exec_finish(struct eop *op);
 
 /* ---- engine-record.c ---- */
@@ -249,7 +249,7 @@ void record_close(struct engine *e);
 void record_piece(struct engine *e, const struct tl_piece *piece);
 void record_account(void *user, struct mem_owner *o, uint32_t device, uint64_t owner_bytes,
 	uint64_t device_bytes, enum simgpu_account_reason reason);
-/* A process made (+1) or lost (-1) a context on a device. */
+/* Records that a process made (+1) or lost (-1) a context on a device. */
 void record_contexts(struct proc *p, uint32_t device, int change);
 void record_exited(struct proc *p);
 void record_now(struct engine *e, uint64_t now_ns);
@@ -261,7 +261,9 @@ uint64_t engine_catch_up(struct engine *e);
 int engine_set_faults(struct engine *e, struct str text, struct error *err);
 /* Whether the next allocation on the device fails by a fault. */
 bool engine_fault_oom(struct engine *e, uint32_t device);
-/* A kernel begins: factor for its duration; UINT64_MAX: it never ends. */
+/*
+ * Returns the factor for the duration of a kernel that begins; UINT64_MAX: the kernel never ends.
+ */
 uint64_t engine_fault_kernel(struct engine *e, uint32_t device);
 void engine_device_error(struct engine *e, uint32_t device, uint32_t error);
 

@@ -23,7 +23,7 @@ enum block_state { BLOCK_FREE, BLOCK_USED, BLOCK_LEAVING };
 struct mem_block {
 	uint64_t addr, bytes;
 	uint64_t asked; /* bytes that the caller requested */
-	uint64_t reach; /* most bytes since it was free: work on them may be in flight */
+	uint64_t reach; /* most bytes since the block was free; work in flight may use them */
 	enum block_state state;
 	uint64_t order, ticket; /* LEAVING: the stream of its free */
 	struct mem_region *region;
@@ -75,7 +75,7 @@ struct mem_phys {
 
 /*
  * An exported descriptor is the writing end of a pipe. The reading end shows when no process has
- * the descriptor any more. Until then a handle may be imported from it.
+ * the descriptor any more. Until then a process may import a handle from the descriptor.
  */
 struct mem_export {
 	struct mem_phys *phys;
@@ -116,7 +116,7 @@ struct memory {
 	uint64_t total[SIMGPU_MAX_DEVICES], used[SIMGPU_MAX_DEVICES];
 	struct mem_region **table;
 	uint64_t next; /* next granule to try */
-	uint64_t wrap; /* addresses start again here; grows when nothing below is free */
+	uint64_t wrap; /* end of the searched addresses; grows when no range below is free */
 	/* Regions that are managed, mapped, or open in other processes. */
 	LIST_HEAD(, mem_region) special;
 	uint64_t next_id, next_ticket, use, use_begin;
@@ -150,7 +150,7 @@ void mem_region_map(struct memory *m, const struct mem_region *at, struct mem_re
 int mem_back(uint64_t base, uint64_t bytes, int fd, uint64_t offset);
 void mem_unback(uint64_t base, uint64_t bytes);
 void mem_region_link(struct mem_owner *o, struct mem_region *r);
-/* Adds the region to the list of regions that are not searched by address only. */
+/* Adds the region to the list of special regions, which are not only searched by address. */
 void mem_region_list(struct memory *m, struct mem_region *r);
 /*
  * mem_region_new() makes a range of addresses without memory, mem_region_alloc() one with memory of
@@ -176,7 +176,7 @@ struct mem_heap *mem_heap_get(
 	struct mem_owner *o, uint32_t ctx, uint32_t device, enum simgpu_mem_kind kind);
 int mem_heap_alloc(struct memory *m, struct mem_heap *h, uint64_t bytes, uint64_t *ret_ptr);
 void mem_heaps_free(struct mem_owner *o, uint32_t ctx, bool all);
-/* In a region with blocks, the block that contains the address. */
+/* Returns the block that contains the address; the region has blocks. */
 struct mem_block *mem_block_at(const struct mem_region *r, uint64_t addr);
 void mem_block_free(struct memory *m, struct mem_block *b);
 

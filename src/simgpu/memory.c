@@ -174,8 +174,8 @@ bool mem_range_is_free(const struct memory *m, uint64_t g, uint64_t n, uint64_t 
 
 /*
  * Next fit: an address returns only after many others, so tests notice a use after free. The search
- * wraps early and doubles this limit only when needed, because the table of a whole arena would
- * take much memory.
+ * wraps at m->wrap and doubles this limit only when needed, because the table of a whole arena
+ * would take much memory.
  */
 static int find_range(struct memory *m, uint64_t n, uint64_t align, uint64_t *ret_g)
 {
@@ -332,7 +332,7 @@ void mem_region_leave(struct memory *m, struct mem_region *r, enum simgpu_accoun
 	struct mem_owner *heir = NULL;
 	const struct mem_ref *ref;
 
-	/* Regions with blocks go block by block, and each block has its own end. */
+	/* A region with blocks gets no heir, because its blocks end one by one. */
 	LIST_FOREACH(ref, &r->importers, link)
 		if (ref->owner != r->owner && !r->heap && !heir)
 			heir = ref->owner;
@@ -373,7 +373,7 @@ int mem_ref_add(struct mem_refs *refs, struct mem_owner *o)
 	return 0;
 }
 
-/* Returns true when the last reference is gone. */
+/* Returns true when this call dropped the last reference. */
 bool mem_ref_drop(struct mem_refs *refs, const struct mem_owner *o, bool all)
 {
 	struct mem_ref *ref = mem_ref_find(refs, o);

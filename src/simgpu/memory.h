@@ -24,7 +24,7 @@
 #include "simgpu/simgpu-proto.h"
 #include "simgpu/trace.h"
 
-#define MEM_SMALL (UINT64_C(1) << 20) /* from this size on: granules of its own */
+#define MEM_SMALL (UINT64_C(1) << 20) /* least size with granules of its own */
 #define MEM_ALIGN 512u
 #define MEM_NO_CTX UINT32_MAX
 
@@ -152,12 +152,15 @@ bool mem_pool_is_leaving(const struct mem_pool *pool);
 int mem_pool_alloc(
 	struct memory *m, struct mem_pool *pool, uint64_t order, uint64_t bytes, uint64_t *ret_ptr);
 /*
- * A free was put into the stream `order`. Writes the ticket for mem_free_ticket(), or 0 if this is
- * no pool memory (use mem_free()). -ENOENT, -EPERM.
+ * Call when a free was put into the stream `order`. Writes the ticket for mem_free_ticket(), or 0
+ * if this is no pool memory (use mem_free()). -ENOENT, -EPERM.
  */
 int mem_free_later(
 	struct memory *m, struct mem_owner *o, uint64_t ptr, uint64_t order, uint64_t *ret_ticket);
-/* The stream has reached the free. Does nothing if the memory was allocated again meanwhile. */
+/*
+ * Call when the stream has reached the free. Does nothing if the memory was allocated again
+ * meanwhile.
+ */
 void mem_free_ticket(struct memory *m, uint64_t ptr, uint64_t ticket);
 
 /* ---- between processes ---- */
@@ -165,7 +168,10 @@ void mem_free_ticket(struct memory *m, uint64_t ptr, uint64_t ticket);
 int mem_ipc_export(struct memory *m, struct mem_owner *o, uint64_t ptr, uint64_t *ret_key);
 int mem_ipc_open(struct memory *m, struct mem_owner *o, uint64_t key, uint64_t *ret_ptr,
 	uint64_t *ret_bytes);
-/* Closes an opened allocation. One that its maker has freed is freed with its last importer. */
+/*
+ * Closes an opened allocation. If its maker has freed the allocation, the last importer's close
+ * frees the memory.
+ */
 int mem_ipc_close(struct memory *m, struct mem_owner *o, uint64_t ptr);
 
 #endif

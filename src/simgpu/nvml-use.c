@@ -39,8 +39,8 @@ unsigned nvml_processes(unsigned index, struct simgpu_state_proc *to, unsigned r
 	unsigned n = 0, generation;
 
 	/*
-	 * Repeats the reading if slots changed meanwhile. The number is bounded, because the engine
-	 * may have died during a change.
+	 * Repeats the reading if slots changed meanwhile. The number of tries is bounded, because
+	 * the engine may have died during a change.
 	 */
 	for (int tries = 0; tries < 100; tries++) {
 		uint32_t slots = atomic_load_explicit(&state->proc_slots, memory_order_acquire);

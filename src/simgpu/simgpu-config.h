@@ -22,7 +22,7 @@
  *   hang device=0 after=100               the kernel after that many never ends
  *   slow device=0 factor=3 [after=100]    kernels take that many times as long (1 to 1000)
  *
- * Functions return 0, or -errno with a sentence.
+ * Functions return 0, or -errno with a message in *err.
  */
 #ifndef SIMGPU_SIMGPU_CONFIG_H
 #define SIMGPU_SIMGPU_CONFIG_H
@@ -66,7 +66,9 @@ enum simgpu_fault_kind {
 struct simgpu_fault {
 	enum simgpu_fault_kind kind;
 	uint32_t device;
-	/* Number of kernels, or for oom allocations (nth - 1), that come before it. */
+	/*
+	 * Number of kernels that come before the fault; for oom, number of allocations (nth - 1).
+	 */
 	uint64_t after;
 	uint64_t at_ns; /* time after the engine's start; 0: not by time */
 	/* Oom: number of failing allocations; slow: factor; xid: number of the Xid. */
@@ -94,7 +96,7 @@ struct simgpu_config {
 /* Sets one H200 with 141 GiB and the default costs. */
 void simgpu_config_init(struct simgpu_config *c);
 int simgpu_config_parse_devices(struct simgpu_config *c, struct str spec, struct error *err);
-/* "switch_us=450,slice_us=1000" */
+/* Parses a text such as "switch_us=450,slice_us=1000". */
 int simgpu_config_parse_costs(struct simgpu_costs *c, struct str text, struct error *err);
 int simgpu_config_parse_faults(struct simgpu_faults *f, struct str text, struct error *err);
 /* Checks that all faults name an existing device. */

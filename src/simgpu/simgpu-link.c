@@ -2,7 +2,7 @@
 /*
  * This file connects to the engine and starts it. The bare clone system call starts the engine, so
  * the program gets no SIGCHLD, runs no atfork handlers and never finds the child in a wait. The
- * code never prints or exits, and changes the process's descriptors only.
+ * code never prints or exits, and changes nothing in the process except its descriptors.
  */
 #include "simgpu/simgpu-link.h"
 
@@ -209,8 +209,8 @@ static int link_say_hello(struct link *link, enum simgpu_role role)
 
 	/*
 	 * The engine accesses this process's memory. Another user or a container with fewer
-	 * capabilities may lack the right to do so; then the engine needs this descriptor. Without
-	 * it, the engine tries without help.
+	 * capabilities may lack the right to do so; then the engine needs this descriptor. If the
+	 * process has no such descriptor, the engine tries without it.
 	 */
 	if (role == SIMGPU_ROLE_CUDA)
 		memory = open("/proc/self/mem", O_RDWR | O_CLOEXEC);
@@ -232,7 +232,10 @@ static int link_say_hello(struct link *link, enum simgpu_role role)
 	if (link->shm->magic != SIMGPU_MAGIC || link->shm->bytes != sizeof(struct simgpu_shm))
 		return -EPROTO;
 	link->doorbell = TAKE_FD(fds.fd[1]);
-	/* Where Yama restricts such access to ancestors, the process must allow the engine. */
+	/*
+	 * Where Yama lets only ancestors access a process's memory, the process must allow the
+	 * engine.
+	 */
 	prctl(PR_SET_PTRACER, (unsigned long)link->engine_pid, 0, 0, 0);
 	return 0;
 }

@@ -5,12 +5,10 @@
  *
  * Two channels:
  * - a SEQPACKET unix socket for synchronous control calls: one struct simgpu_request, answered by
- * one
- *   struct simgpu_reply with the same seq, in order. The engine answers each call at once and never
- *   waits for the device. One lock around send and receive suffices.
+ *   one struct simgpu_reply with the same seq, in order. The engine answers each call at once and
+ *   never waits for the device. One lock around send and receive suffices.
  * - one memfd for each process (struct simgpu_shm) with a ring for submissions (struct
- * simgpu_entry),
- *   completions (streams, events, context errors) and calls of host functions.
+ *   simgpu_entry), completions (streams, events, context errors) and calls of host functions.
  *
  * Order: before the engine executes a control request, it takes all entries of that client's ring.
  * So within one thread ring and socket never overtake each other.
@@ -47,10 +45,10 @@
 /*
  * Start on demand: connect to DIR/engine.sock. On ENOENT or ECONNREFUSED run `divvy-sim-engine
  * --daemon --dir DIR` ($DIVVY_SIM_ENGINE, or beside the library) and wait for its exit. It exits
- * with 0 once an engine listens, its own child or the engine of another process that was faster, so
- * the next connect succeeds. If that connect is refused (the engine was about to end), repeat a few
- * times. Only the engine that starts reads the SIMGPU_ENV_* variables; later clients' values have
- * no effect.
+ * with 0 once an engine listens: its own child, or the engine of another process that was faster.
+ * So the next connect succeeds. If that connect is refused (the engine was about to end), repeat a
+ * few times. Only the engine that starts reads the SIMGPU_ENV_* variables; later clients' values
+ * have no effect.
  */
 
 /*
@@ -140,16 +138,16 @@ enum simgpu_op_kind {
 
 enum simgpu_entry_flags {
 	/*
-	 * A thread outside the device may notice its execution: value writes and copies to host
-	 * memory, host functions, kernels that get host addresses, set_flag, and graphs with any of
-	 * these. The client sets it; setting it too often only costs time (see doorbell).
+	 * A thread outside the device may notice the entry's execution: value writes and copies to
+	 * host memory, host functions, kernels that get host addresses, set_flag, and graphs with
+	 * any of these. The client sets it; setting it too often only costs time (see doorbell).
 	 */
 	SIMGPU_ENTRY_VISIBLE = 1u << 0,
 	SIMGPU_ENTRY_COOPERATIVE = 1u
 		<< 1,                    /* the client has refused grids too large to be resident */
 	SIMGPU_ENTRY_PAGEABLE = 1u << 2, /* copy: the host side is not pinned (slower) */
 	SIMGPU_ENTRY_INLINE = 1u << 3,   /* copy to the device: the bytes follow the entry */
-	SIMGPU_ENTRY_TIMING = 1u << 4,   /* event record: unused by the engine, for the trace */
+	SIMGPU_ENTRY_TIMING = 1u << 4,   /* event record: only for the trace */
 };
 
 enum simgpu_stream_flags {
@@ -225,7 +223,7 @@ struct simgpu_op_stream {
 /*
  * One submission. In the ring it starts at a multiple of 64 bytes and takes `units` of these,
  * trailing bytes (parameters, inline data) included. An entry never wraps: first fill the rest of
- * the ring with a SIMGPU_OP_PAD entry, of which only kind and units are read.
+ * the ring with a SIMGPU_OP_PAD entry, of which the engine reads only kind and units.
  */
 struct simgpu_entry {
 	uint16_t kind;
@@ -265,11 +263,11 @@ _Static_assert(sizeof(struct simgpu_entry) == SIMGPU_ENTRY_BYTES, "two units");
  * An executable graph, sent with SIMGPU_MSG_GRAPH_CREATE in a memfd: struct simgpu_graph_head, then
  * `nodes` times { struct simgpu_graph_node, `ndeps` uint32_t node numbers (each lower than the
  * node's own), padding to 8 bytes, struct simgpu_entry, its trailing bytes, padding to 8 bytes }.
- * Of an entry, kind, flags, context and the union are used. The client flattens child graphs. Nodes
- * may be KERNEL, MEMSET, COPY (not inline), WRITE_VALUE, WAIT_VALUE, EVENT_RECORD, EVENT_WAIT,
- * HOST_FUNC, FREE_ASYNC and EMPTY. An EVENT_RECORD node has record number 0: each launch sets
- * simgpu_event.time_ns and adds one to simgpu_event.graph_records. An EVENT_WAIT node waits for the
- * latest record before the launch.
+ * The engine uses kind, flags, context and the union of an entry. The client flattens child graphs.
+ * Nodes may be KERNEL, MEMSET, COPY (not inline), WRITE_VALUE, WAIT_VALUE, EVENT_RECORD,
+ * EVENT_WAIT, HOST_FUNC, FREE_ASYNC and EMPTY. An EVENT_RECORD node has record number 0: each
+ * launch sets simgpu_event.time_ns and adds one to simgpu_event.graph_records. An EVENT_WAIT node
+ * waits for the latest record before the launch.
  */
 struct simgpu_graph_head {
 	uint32_t nodes;
@@ -306,10 +304,10 @@ _Static_assert(sizeof(struct simgpu_shm_client) == 64, "one line");
 
 /*
  * Doorbell: publish tail, then a seq_cst fence, then read `doorbell`. Write 1 to the doorbell
- * eventfd in these cases: it is ALL; it is VISIBLE, the entry is SIMGPU_ENTRY_VISIBLE and not
- * (wake_at_ns <= simgpu_stream.busy_until_ns of its stream); or the ring is more than half full and
- * it is not NONE. Always ring after raising await_seq, after finishing a host function, and before
- * sleeping for room in the ring.
+ * eventfd in these cases: `doorbell` is ALL; `doorbell` is VISIBLE, the entry is
+ * SIMGPU_ENTRY_VISIBLE and not (wake_at_ns <= simgpu_stream.busy_until_ns of its stream); or the
+ * ring is more than half full and `doorbell` is not NONE. Always ring after raising await_seq,
+ * after finishing a host function, and before sleeping for room in the ring.
  */
 enum simgpu_doorbell { SIMGPU_DOORBELL_ALL, SIMGPU_DOORBELL_VISIBLE, SIMGPU_DOORBELL_NONE };
 
@@ -317,10 +315,10 @@ struct simgpu_stream {
 	/* [engine] */
 	_Atomic uint64_t completed;     /* highest seq completed */
 	_Atomic uint64_t busy_until_ns; /* the queued work cannot complete before this time */
-	_Atomic uint32_t live;          /* created, and not yet both destroyed and drained */
+	_Atomic uint32_t live;          /* 1 from creation until destroyed and drained */
 	uint8_t pad0[44];
 	/* [client] */
-	/* Publish completions promptly up to this seq; only ever raised. */
+	/* The engine publishes completions up to this seq promptly. Clients only raise it. */
 	_Atomic uint64_t await_seq;
 	uint8_t pad1[56];
 };
@@ -450,7 +448,7 @@ enum simgpu_msg {
 	SIMGPU_MSG_MEM_INFO,
 	/* ptr managed, arg[0] bytes, arg[1] CUmem_advise, device */
 	SIMGPU_MSG_MEM_ADVISE,
-	/* arg[0] bytes, arg[1] alignment or 0, ptr: wish or 0 -> ptr */
+	/* arg[0] bytes, arg[1] alignment or 0, ptr: preferred address or 0 -> ptr */
 	SIMGPU_MSG_VA_RESERVE,
 	/* ptr, arg[0] bytes: a whole reservation without mappings */
 	SIMGPU_MSG_VA_FREE,
@@ -498,7 +496,7 @@ enum simgpu_msg {
 	SIMGPU_MSG_IPC_CLOSE_MEM,
 	/* arg[0] event slot -> arg[0] key */
 	SIMGPU_MSG_IPC_GET_EVENT,
-	/* arg[0] key, arg[1] event slot of the caller, which then is the same event */
+	/* arg[0] key, arg[1] event slot of the caller, which then names the same event */
 	SIMGPU_MSG_IPC_OPEN_EVENT,
 	/* arg[0] graph slot, with fd (struct simgpu_graph_head) */
 	SIMGPU_MSG_GRAPH_CREATE,

@@ -2,9 +2,9 @@
 /*
  * This file advances the simulated devices step by step. In a step at time t, first everything that
  * ends at t ends. Then the operations that waited for it become ready, through the work list. So a
- * stream's next kernel is ready before anyone asks whether the context is idle. At last each
- * touched device decides what runs. Failing contexts end between steps, never inside hooks. Lists
- * are intrusive. An operation is in at most one of: the arrival heap, the work list, a ready,
+ * stream's next kernel is ready before a device asks whether the context is idle. Finally each
+ * touched device decides which work runs. Failing contexts end between steps, never inside hooks.
+ * Lists are intrusive. An operation is in at most one of: the arrival heap, the work list, a ready,
  * running or waiting queue.
  */
 #include "simgpu/timeline.h"
@@ -32,7 +32,7 @@ struct copy_engine {
 struct device {
 	struct tl_link active; /* contexts with compute work, next first */
 	struct tl_ctx *resident;
-	struct tl_ctx *target; /* while switching */
+	struct tl_ctx *target; /* the next resident, while switching */
 	bool switching, contended, dirty;
 	bool warm; /* a context was resident before, so there is something to switch from */
 	uint64_t switch_start, switch_end;
@@ -48,7 +48,7 @@ struct timeline {
 	uint64_t now;
 	uint64_t order, look;
 	bool in_step, recheck;
-	uint64_t live; /* operations */
+	uint64_t live; /* number of operations */
 	struct device dev[TL_MAX_DEVICES];
 	struct arrivals arrivals; /* by ready_ns, then order; has room for all live operations */
 	struct tl_op *work, **work_tail;
@@ -450,9 +450,7 @@ static void end_switch(struct timeline *tl, struct device *dev, uint64_t t)
 	}
 }
 
-/*
- * Moves the end of the resident's slice past t: a lone context has renewed its slice all the time.
- */
+/* Moves the end of the resident's slice past t: the slice of a lone context renews itself. */
 static void roll_slice(struct timeline *tl, struct device *dev, uint64_t t)
 {
 	if (dev->slice_end <= t)
@@ -1006,8 +1004,8 @@ void tl_set_visible(struct timeline *tl, struct tl_op *op)
 		return;
 	op->visible = true;
 	/*
-	 * Visible operations of a stream keep its order, although a client may ask for an earlier
-	 * one later.
+	 * Visible operations of a stream keep the stream's order, even if a client makes an earlier
+	 * operation visible later.
 	 */
 	while (op->stream && later && !later->visible)
 		later = later->next;

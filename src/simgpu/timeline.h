@@ -89,7 +89,7 @@ struct tl_op {
 	uint64_t order;
 	uint64_t ready_ns, start_ns, piece_ns, end_ns, remaining_ns;
 	uint64_t cum_ns;   /* durations of the stream up to and including this one */
-	uint64_t floor_ns; /* cannot be done before */
+	uint64_t floor_ns; /* time before which the operation cannot be done */
 };
 
 struct tl_stream {
@@ -138,11 +138,12 @@ struct tl_hooks {
 	/* WAIT and spinning COMPUTE: whether the awaited condition holds. */
 	bool (*ready)(void *user, struct tl_op *op, uint64_t t_ns);
 	/*
-	 * It is done (or aborted): apply its effects. Returns true if memory changed for which
-	 * others may wait. Dependents start after this call. May call tl_ctx_fail().
+	 * The operation is done (or aborted): apply its effects. Returns true if memory changed for
+	 * which other operations may wait. Dependents start after this call. May call
+	 * tl_ctx_fail().
 	 */
 	bool (*finish)(void *user, struct tl_op *op, uint64_t t_ns);
-	/* The timeline does not use it any more: it may be freed. */
+	/* The timeline does not use the operation any more: the caller may free it. */
 	void (*release)(void *user, struct tl_op *op);
 	void (*piece)(void *user, const struct tl_piece *piece);
 };
@@ -167,10 +168,7 @@ void tl_ctx_add(struct timeline *tl, struct tl_ctx *ctx, uint16_t device);
  * continue. Within a hook, this happens at the end of the step.
  */
 void tl_ctx_fail(struct timeline *tl, struct tl_ctx *ctx);
-/*
- * Aborts and removes the context. Its streams must be removed before, or are removed too. Not
- * within hooks.
- */
+/* Aborts the context, and removes it with all streams that it still has. Not within hooks. */
 void tl_ctx_remove(struct timeline *tl, struct tl_ctx *ctx);
 
 void tl_stream_add(struct timeline *tl, struct tl_stream *stream, struct tl_ctx *ctx);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * This file reads the trace and the account. A reader copies a record out and then reads `written`
- * again. The copy of record n is valid only if written - n <= capacity afterwards. The writer fills
- * slot n while `written` is n, so one slot less than the capacity is safe.
+ * again. The copy of record n is valid only if written - n < capacity afterwards, because the
+ * writer may then be filling the slot of record number `written`.
  */
 #include "simgpu/trace.h"
 

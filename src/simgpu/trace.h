@@ -149,8 +149,8 @@ void simgpu_busy_done(struct simgpu_busy *busy);
 uint64_t simgpu_busy_ns(const struct simgpu_busy *busy, uint64_t t0_ns, uint64_t t1_ns);
 
 /*
- * Largest |busy / window - want| over all windows of that length in [t0, t1), at every step; in
- * permille x 1000 (millionths). ret_at_ns (may be NULL): start of the worst window.
+ * Largest |busy / window - want| over all windows of window_ns in [t0, t1), which begin step_ns
+ * apart; in millionths. ret_at_ns (may be NULL): start of the worst window.
  */
 uint64_t simgpu_busy_worst_window(const struct simgpu_busy *busy, uint64_t t0_ns, uint64_t t1_ns,
 	uint64_t window_ns, uint64_t step_ns, uint64_t want_millionths, uint64_t *ret_at_ns);
