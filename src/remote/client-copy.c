@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Copies with an end in the program's memory. Source data is sent with the call, unless it is
- * page-locked (or captured) and earlier work could still write it: then the worker fetches it
- * later. Copies to pageable memory are awaited, as in the driver. The reverse thread brings copies
- * to page-locked memory and copies of graphs. If the worker has mapped the memory, the driver
- * copies by itself. Any thread.
+ * Copies with an end in the program's memory. The client sends source data with the call. If the
+ * source is page-locked (or captured) and earlier work could still write it, the worker fetches the
+ * data later. A call that copies to pageable memory waits for the copy, as in the driver. The
+ * reverse thread brings copies to page-locked memory and copies of graphs. If the worker has mapped
+ * the memory, the driver copies by itself. Any thread.
  */
 #include "cuda/copy.h"
 #include "remote/client.h"
@@ -13,9 +13,9 @@
 
 struct how {
 	CUstream stream;
-	bool is_async;   /* the stream's own call; otherwise one without a stream */
-	bool is_awaited; /* at its return the program may reuse the source, and has the result */
-	bool is_taken;   /* at its return the program may reuse the source */
+	bool is_async;   /* the function takes a stream */
+	bool is_awaited; /* after the call the program may reuse the source, and has the result */
+	bool is_taken;   /* after the call the program may reuse the source */
 };
 
 /* Whether the copy becomes part of a graph instead of running. */
@@ -34,7 +34,7 @@ static bool is_host_type(CUmemorytype *type, const void **host, CUdeviceptr devi
 	return *type == CU_MEMORYTYPE_HOST;
 }
 
-/* Place of one end in its memory. Values that are not given follow from the copy. */
+/* Place of one end in its memory. Values that the program leaves 0 follow from the copy. */
 struct place {
 	size_t x, y, z, pitch, rows;
 };
@@ -167,7 +167,7 @@ static CUresult copy_device(const CUDA_MEMCPY3D *copy, struct how how)
 	return call_post(&c);
 }
 
-/* The copy runs when the stream reaches it, and is awaited, as in the driver. */
+/* The copy runs when the stream reaches it, and the call waits for it, as in the driver. */
 static CUresult copy_host(const CUDA_MEMCPY3D *copy, struct how how)
 {
 	const bool is_captured = becomes_a_node(how);
@@ -180,9 +180,9 @@ static CUresult copy_host(const CUDA_MEMCPY3D *copy, struct how how)
 }
 
 /*
- * Whether the source is read only when the stream reaches the copy, because earlier work may still
- * write it. But at the return of an asynchronous call a pageable source belongs to the program
- * again.
+ * Returns whether the worker reads the source only when the stream reaches the copy, because
+ * earlier work may still write it. The client sends a pageable source of an asynchronous call at
+ * once, because the program may reuse it after the call.
  */
 static bool is_read_later(const struct box *box, struct how how)
 {
@@ -406,7 +406,7 @@ COPY(cuMemcpy3D_v2, (const CUDA_MEMCPY3D *c), copy_any_3d(c, how))
 COPY_ASYNC(cuMemcpy3DAsync_v2, ARG(const CUDA_MEMCPY3D *c), copy_any_3d(c, how))
 /* clang-format on */
 
-/* Only this attribute binds the driver. */
+/* Of the attributes, only the source's access order binds the driver. */
 static struct how how_by(const CUmemcpyAttributes *attr, CUstream stream)
 {
 	return (struct how){

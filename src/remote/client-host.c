@@ -21,7 +21,7 @@
 #define GRANULE (2ull << 20)
 #define KEPT_BYTES \
 	(16ull << 30)   /* reserved addresses without memory; the driver will use them again */
-#define ALONE_LOOKS 10u /* of the watch's looks, one each 100 ms */
+#define ALONE_LOOKS 10u /* looks of the watch between checks, one each 100 ms */
 
 static struct ranges device = RANGES_INIT, reserved = RANGES_INIT;
 static uint64_t reserved_bytes;
@@ -74,7 +74,7 @@ bool device_given(CUdeviceptr address, size_t bytes, enum range_note note)
 	return is_ours;
 }
 
-/* Releases the parts of the range without other memory. */
+/* Releases the parts of the range in which no other memory lies. */
 static void client_host_unreserve_range(const struct range *range)
 {
 	const uint64_t end = range->base + range->size;
@@ -314,8 +314,8 @@ static bool thread_begin(void *(*fn)(void *))
 }
 
 /*
- * Called by the reverse thread. Without memory for a queue entry the function runs here, and all
- * other work waits.
+ * Called by the reverse thread. If there is no memory for a queue entry, the function runs here,
+ * and all other work waits.
  */
 static void function_hand_over(const struct work *work, const struct remote_reverse *asked)
 {
@@ -415,7 +415,7 @@ static void client_host_serve_reverse(const struct remote_frame *head, const voi
 	}
 	if (head->op == REMOTE_CALL && is_function(&work)) {
 		function_hand_over(&work, &asked);
-		return; /* it is forgotten when it has run, because until then it may write */
+		return; /* the client forgets the work only after it has run */
 	}
 	if (head->op == REMOTE_CALL)
 		client_host_answer_reverse(&asked, NULL);
@@ -425,8 +425,8 @@ static void client_host_serve_reverse(const struct remote_frame *head, const voi
 
 /*
  * Whether all of the program's own threads have ended, including the first one, which is then a
- * zombie. The library's threads must then end too, so that the process ends as it would without
- * them.
+ * zombie. The library's threads must then end too, so that the process ends as it would without the
+ * library.
  */
 static bool client_host_is_left_alone(void)
 {
@@ -435,7 +435,7 @@ static bool client_host_is_left_alone(void)
 	struct process_stat first;
 	struct statx stx;
 
-	/* By number, because not every libc has symbols for stat and statx. */
+	/* Calls statx by number, because not every libc has symbols for stat and statx. */
 	return syscall(SYS_statx, AT_FDCWD, "/proc/self/task", 0, STATX_NLINK, &stx) == 0 &&
 		stx.stx_nlink == ours && process_read_stat(getpid(), &first) == 0 &&
 		first.state == 'Z';
@@ -552,7 +552,7 @@ void work_await(uint32_t asked)
 	if (!asked)
 		return;
 	pthread_mutex_lock(&host.lock);
-	/* Both wrap at 2^32. */
+	/* Both counts wrap at 2^32. */
 	while (!host.is_gone && (int32_t)(asked - host.answered) > 0)
 		pthread_cond_wait(&host.done, &host.lock);
 	pthread_mutex_unlock(&host.lock);

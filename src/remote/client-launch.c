@@ -113,7 +113,7 @@ static void client_launch_gather_params(
 		memcpy(to + layout->param[i].offset, params[i], layout->param[i].size);
 }
 
-/* The buffer form of parameters: a list of words up to CU_LAUNCH_PARAM_END. */
+/* Reads the buffer form of parameters, a list of words up to CU_LAUNCH_PARAM_END. */
 static CUresult read_extra(void **extra, const void **ret_buffer, size_t *ret_bytes)
 {
 	*ret_buffer = NULL;
@@ -365,14 +365,14 @@ NODES(cuGraphAddKernelNode_v2, cuGraphKernelNodeSetParams_v2, cuGraphExecKernelN
 	client_launch_kernel_node, CUDA_KERNEL_NODE_PARAMS)
 
 /*
- * Memory for a node's parameters that were read. It lives as long as the session; only the last
- * ones of each node are kept.
+ * Parameters that the program has read from a node. They live until the node is destroyed, or until
+ * the program reads them again.
  */
 struct node_params {
 	struct node_params *next;
 	uint64_t node;
 	size_t bytes;
-	void *param[]; /* then what they point to */
+	void *param[]; /* followed by the values to which they point */
 };
 
 static struct {
@@ -404,7 +404,7 @@ void graph_node_destroyed(CUgraphNode node)
 }
 
 /*
- * Reuses the memory if there are as many parameters, because the program may still have pointers to
+ * Reuses the node's memory if it is large enough, because the program may still have pointers to
  * it.
  */
 static void **keep_params(uint64_t node, const struct remote_layout *layout, const uint8_t *bytes)
@@ -657,7 +657,7 @@ REMOTE_EXPORT CUresult cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGrap
 	return cuGraphAddNode(phGraphNode, hGraph, dependencies, numDependencies, nodeParams);
 }
 
-/* exec NULL: the node of the graph itself, where no form can set a child graph. */
+/* exec NULL: sets the node of the graph itself, where no form can set a child graph. */
 static CUresult client_launch_set_node(
 	CUgraphExec exec, CUgraphNode node, const CUgraphNodeParams *p)
 {

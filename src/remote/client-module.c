@@ -357,7 +357,10 @@ REMOTE_EXPORT CUresult cuLinkComplete(CUlinkState state, void **cubinOut, size_t
 		call_end(&c);
 	}
 	if (!r) {
-		/* The cubin lives as long as the state may; equal cubins are stored once. */
+		/*
+		 * The program may use the cubin as long as the linker's state, so the client never
+		 * frees it. Equal cubins are stored once.
+		 */
 		*cubinOut = (void *)(uintptr_t)text_keep(image, all);
 		if (sizeOut)
 			*sizeOut = all;
@@ -488,7 +491,7 @@ REMOTE_EXPORT CUresult cuStreamGetCaptureInfo_v2(CUstream hStream,
 }
 
 /*
- * The block size with the most concurrent threads on a multiprocessor, as the documentation
+ * Finds the block size with the most concurrent threads on a multiprocessor, as the documentation
  * describes. The program's function gives the dynamic memory of a block of that size.
  */
 REMOTE_EXPORT CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int *minGridSize, int *blockSize,

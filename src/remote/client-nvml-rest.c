@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Stubs for every entry that its column `remote` in nvml.def does not carry:
- * NVML_ERROR_UNINITIALIZED first, then NOT_SUPPORTED. Any thread.
+ * Stubs for every entry that has NONE in the column `remote` of nvml.def. They return
+ * NVML_ERROR_UNINITIALIZED before initialisation, and then NOT_SUPPORTED. Any thread.
  */
 #include "cuda/nvml-answer.h"
 

@@ -83,8 +83,8 @@ static void after_fork(void)
 }
 
 /*
- * A fork while another thread asks would leave the child's lock taken for ever, so the lock is
- * taken around each fork.
+ * A fork while another thread asks would leave the child's lock taken for ever, so each fork takes
+ * the lock first.
  */
 __attribute__((constructor)) static void watch_forks(void)
 {

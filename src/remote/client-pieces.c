@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Copies of pageable memory in pieces: the client writes one piece while the one before is in
+ * Copies of pageable memory in pieces: the client writes one piece while the previous piece is in
  * transit. Up to REMOTE_WHOLE, a copy is still one step of its stream: the worker gathers the
  * pieces, or reads all data at once.
  *
@@ -52,7 +52,7 @@ static size_t pieces_copy_bytes(const struct remote_copy *c)
 
 /* ---- room at the worker ---- */
 
-/* Units in total: taken, and known to be given back. */
+/* Counts of units since the start: units taken, and units known to be given back. */
 static struct {
 	_Atomic uint64_t taken, released;
 } room;
@@ -154,7 +154,7 @@ static CUresult pieces_gather_step(
 	return begin_in(c, &whole, box, base + at, all - at);
 }
 
-/* Sends a step for which there is room. asks: with an answer, which is taken later. */
+/* Sends a step for which there is room. asks: requests an answer, which the caller takes later. */
 static CUresult send_step(
 	const struct remote_copy *step, const struct box *box, size_t base, bool asks)
 {
@@ -198,8 +198,8 @@ static CUresult take_answers(unsigned *n, unsigned but)
 }
 
 /*
- * Sends a copy. Of several steps some are in flight, and their answers report free room. has_room:
- * the room for all steps is taken already.
+ * Sends a copy. If the copy has several steps, some are in flight, and their answers report free
+ * room. has_room: the caller has taken the room for all steps.
  */
 static CUresult send_in(const struct remote_copy *whole, const struct box *box, bool has_room)
 {
@@ -248,7 +248,9 @@ bool pieces_fit_in(const struct remote_copy *whole, const struct box *box, CUres
 
 /* ---- to the host ---- */
 
-/* Requests the piece at `at`: it begins a step, or continues one. */
+/*
+ * Requests the next piece, of n bytes. is_first: the piece begins a step; false: it continues one.
+ */
 static CUresult ask_for(const struct remote_copy *step, bool is_first, uint64_t n)
 {
 	struct call c;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Page-locked memory. Memory from cuMemHostAlloc is a window if the worker is on this machine: the
- * worker maps it too, and the driver copies from and to it when the stream reaches the copy. Over a
- * link there are no windows; neither are there for memory that the program already had
- * (cuMemHostRegister). Any thread.
+ * worker maps it too, and the driver copies from and to it when the stream reaches the copy. There
+ * are no windows over a link, and none for memory that the program already had (cuMemHostRegister).
+ * Any thread.
  */
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -13,12 +13,15 @@
 #include "base/fd.h"
 #include "remote/client.h"
 
-/* The note of a range: the flags, a bit for the library's own memory, and above them its window. */
+/*
+ * The note of a range: the flags, a bit for the library's own memory, and above them the name of
+ * its window.
+ */
 enum { PINNED_OURS = 1u << 31 };
 #define WINDOW_SHIFT 32
 
 static struct ranges pinned = RANGES_INIT;
-/* The same ranges, with the context with which they end as their note. */
+/* The same ranges. The note of each is the context with which the range ends. */
 static struct ranges owners = RANGES_INIT;
 
 /* ---- windows ---- */
@@ -44,7 +47,7 @@ static void window_forget(uint32_t window)
 	pthread_mutex_unlock(&windows.lock);
 }
 
-/* Has the worker map the memory. 0: it does not. */
+/* Asks the worker to map the memory. Returns the window's name; 0: there is no window. */
 static uint32_t window_send(int fd, size_t bytes)
 {
 	struct remote_note note = {.type = REMOTE_WINDOW, .abi = REMOTE_ABI, .bytes = bytes};
@@ -75,8 +78,8 @@ static CUresult window_call(unsigned op, uint64_t window, uint64_t bytes)
 }
 
 /*
- * After the end of the context nothing is awaited: another context's copies continue in the worker,
- * and the window's name is not reused.
+ * After the end of the context, the worker does not wait for copies of other contexts. While such
+ * copies continue, the client does not reuse the window's name.
  */
 static void window_close(uint32_t window, bool is_context_gone)
 {
@@ -85,7 +88,7 @@ static void window_close(uint32_t window, bool is_context_gone)
 		window_forget(window);
 }
 
-/* Beyond the limit the kernel sends a signal instead of an error. */
+/* Beyond the limit, the kernel sends a signal instead of an error. */
 static bool is_within_limit(size_t bytes)
 {
 	struct rlimit limit;
@@ -94,8 +97,8 @@ static bool is_within_limit(size_t bytes)
 }
 
 /*
- * Makes memory in a window, locked by the driver. *ret_p is NULL if there are no windows, and
- * ordinary memory serves.
+ * Makes memory in a window, which the driver locks. *ret_p is NULL if there is no window; the
+ * caller then takes ordinary memory.
  */
 static CUresult window_new(size_t bytes, void **ret_p, uint32_t *ret_window)
 {
@@ -166,7 +169,7 @@ static void pinned_unregister(const struct range *range, bool is_context_gone)
 	window_close((uint32_t)(range->note >> WINDOW_SHIFT), is_context_gone);
 }
 
-/* A batch of ranges to remove, because the ranges' lock is held during the search. */
+/* A batch of ranges to remove after the search, which holds the ranges' lock. */
 struct going {
 	uint64_t context;
 	uint64_t base[64];
@@ -215,7 +218,7 @@ static CUresult context_find(CUcontext *ret_context)
 	return r ? r : CUDA_ERROR_INVALID_CONTEXT;
 }
 
-/* The same, for a context that another thread may have ended. */
+/* The same, and checks that no other thread has ended the context. */
 static CUresult context_of_ours(CUcontext *ret_context)
 {
 	const CUresult r = context_find(ret_context);
@@ -426,7 +429,10 @@ REMOTE_EXPORT CUresult cuPointerGetAttribute(
 	return r;
 }
 
-/* An attribute that does not apply to a pointer is 0, or no device, and no error. */
+/*
+ * Reads an attribute. If it does not apply to the pointer, the value is 0, or no device, and the
+ * call succeeds.
+ */
 static CUresult attribute_or_none(void *data, CUpointer_attribute attribute, CUdeviceptr ptr)
 {
 	const size_t n = pointer_attribute_bytes(attribute);

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Queries of events and streams. At the first query the client asks the worker, which from then on
- * watches an object that is not ready. Until the worker reports otherwise, "not ready" is known
- * here. So a program that polls costs no round trips.
+ * watches an object that is not ready. Until the worker reports otherwise, the client itself
+ * answers "not ready". So a program that polls costs no round trips.
  *
- * The known state is never older than what the program can have learned otherwise: any answer and
- * any reverse frame makes the next query ask again. A completed event stays so until it is recorded
- * again; a stream stays empty while nothing has been sent to the worker. Any thread.
+ * The known state is never older than the state that the program can know from other calls. So
+ * after any answer or reverse frame, the next query asks the worker again. A completed event stays
+ * so until it is recorded again; a stream stays empty while nothing has been sent to the worker.
+ * Any thread.
  */
 #include <stdlib.h>
 
@@ -193,7 +194,10 @@ static CUresult query_ask_worker(unsigned op, uint64_t handle, bool is_stream)
 		return r;
 	/* During a capture only the program itself may look at streams and events. */
 	watch = !is_capturing() && reverse_begin() == CUDA_SUCCESS;
-	/* Numbered streams are different ones in each context. */
+	/*
+	 * A numbered stream is a different stream in each context, so its known state does not
+	 * count.
+	 */
 	if (handle >> 48 && query_is_known(handle, is_stream, &stamp, &r))
 		return r;
 	r = call_begin(&c, op, 24);

@@ -3,10 +3,11 @@
  * Notes which streams wait for a later action of the program, and where captures began. A numbered
  * stream is a different one in each context, and CU_STREAM_PER_THREAD also in each thread.
  *
- * A stream waits from the call that makes it wait until a synchronisation that began after that
- * call: of the stream, of its context, or of an event that was recorded in it since. Moments order
- * these. Streams that wait for an event need not be known: the stream that the event follows is
- * known until it is done. Any thread.
+ * A stream waits from the call that makes it wait until the end of a synchronisation that began
+ * after that call. The synchronisation is one of the stream, of its context, or of an event
+ * recorded in the stream after that call. Moments order calls and synchronisations. A stream that
+ * waits for an event needs no note, because the stream that the event follows keeps its own note
+ * until its wait ends. Any thread.
  */
 #include <stdlib.h>
 
@@ -19,7 +20,7 @@ struct stream {
 	CUcontext context; /* NULL: not known */
 	uint64_t thread;   /* for CU_STREAM_PER_THREAD */
 	bool is_capturing;
-	uint64_t waits; /* since that moment; 0: does not wait */
+	uint64_t waits; /* moment at which it began to wait; 0: it does not wait */
 	CUevent event;  /* the last event that was recorded in it */
 	uint64_t recorded;
 };
@@ -35,7 +36,7 @@ static struct {
 	_Atomic uint64_t moment;
 } streams = {.lock = PTHREAD_MUTEX_INITIALIZER, .moment = 1};
 
-/* More than a tenant has devices. */
+/* Primary contexts by device; more entries than a tenant has devices. */
 static _Atomic(CUcontext) primary[128];
 
 static __thread CUcontext current; /* NULL: the worker must be asked */
@@ -330,7 +331,7 @@ bool is_capturing(void)
 	return streams.capturing || streams.is_lost;
 }
 
-/* Streams join a capture by its events, and only the driver knows which. */
+/* Streams join a capture by its events, and only the driver knows which streams do. */
 bool is_captured_on(CUstream stream)
 {
 	CUstreamCaptureStatus status;

@@ -70,7 +70,7 @@ struct remote_session *session_shared(void)
 
 /* ---- the session ---- */
 
-/* Cookie of that very socket; 0: it is no socket. */
+/* Returns the cookie of the socket; 0: the descriptor is no socket. */
 static uint64_t cookie_of(int sock)
 {
 	uint64_t cookie = 0;
@@ -85,7 +85,7 @@ static bool is_own_socket(void)
 	return cookie_of(session.sock) == session.cookie;
 }
 
-/* CUDA's error codes do not tell the user what to change, so the library prints a sentence. */
+/* CUDA's error codes do not tell the user what to change, so the library prints a message. */
 void session_send_diagnostic(const char *fmt, ...)
 {
 	char line[REMOTE_VISIBLE + 64] = "divvy: ";
@@ -100,7 +100,7 @@ void session_send_diagnostic(const char *fmt, ...)
 	n = n < sizeof(line) - 1 ? n : sizeof(line) - 1;
 	line[n++] = '\n';
 	if (write(STDERR_FILENO, line, n) < 0)
-		errno = before; /* nobody reads it */
+		errno = before; /* stderr has no reader */
 	errno = before;
 }
 
@@ -128,7 +128,7 @@ static bool take_said(struct remote_note *note)
 	return true;
 }
 
-/* Reads the worker's messages that have arrived; false: no more will come. */
+/* Reads the worker's messages that have arrived; false: no more messages will come. */
 static bool session_read_notes(void)
 {
 	struct remote_note note;
@@ -136,7 +136,7 @@ static bool session_read_notes(void)
 	NOT_CANCELLED;
 
 	pthread_mutex_lock(&session.notes_lock);
-	/* The error of the peer's end comes first, once, and carries no data. */
+	/* When the peer has ended, one read fails before the last messages can be read. */
 	for (unsigned errors = 0; errors < 2;) {
 		n = fd_recv(session.sock, &note, sizeof(note), NULL, MSG_DONTWAIT);
 		if (n == sizeof(note))
@@ -149,9 +149,9 @@ static bool session_read_notes(void)
 }
 
 /*
- * Notes that the server is lost. CUDA's code only says that the device is busy, so it prints a
- * sentence. If the program has closed foreign descriptors, its descriptor 2 may be another file, so
- * nothing is printed then.
+ * Notes that the server is lost. CUDA's code only says that the device is busy, so the library
+ * prints a message. If the program has closed foreign descriptors, its descriptor 2 may be another
+ * file, so nothing is printed then.
  */
 static void session_is_lost(void)
 {
@@ -335,7 +335,10 @@ static void lane_give_back(unsigned lane)
 	pthread_mutex_unlock(&session.lock);
 }
 
-/* A thread ends: another one may take its lane when the worker is done with it. */
+/*
+ * Called when a thread ends. Another thread may take its lane when the worker is done with the
+ * lane.
+ */
 static void close_lane(void *p)
 {
 	struct lane *lane = p;
@@ -388,7 +391,7 @@ CUresult session_check(void)
 
 /* ---- lanes ---- */
 
-/* 0: no lane is free, which is printed once. */
+/* Returns a lane; 0: no lane is free. The library prints a message about that once. */
 static unsigned lane_take(void)
 {
 	bool should_report = false;
@@ -525,7 +528,10 @@ static void call_publish_frame(struct call *c, unsigned flags)
 	ring_publish(&c->lane->up, bytes);
 }
 
-/* Waits as in the driver's queue, except that no other thread waits too. */
+/*
+ * Waits for earlier calls of the lane, as the driver does when its queue is full. No other thread
+ * waits.
+ */
 static CUresult await_settled(struct lane *lane)
 {
 	struct call c;

@@ -2,10 +2,10 @@
 /*
  * Internal header of libdivvy-remote.so: one session for the process, one lane for each thread, and
  * calls. The library links libc only, ends no process, and makes no thread before the first need.
- * It prints sentences for the program's user only: for each unavailable table that a program
- * requests (client-export.c), for a refusal, for the loss of the server, and for the server's
- * diagnostic messages. A forked child has no session and gets CUDA_ERROR_NOT_INITIALIZED, as with a
- * driver.
+ * It prints messages for the program's user in four cases: for each unavailable table that a
+ * program requests (client-export.c), for a refusal, for the loss of the server, and for the
+ * server's diagnostic messages. A forked child has no session and gets CUDA_ERROR_NOT_INITIALIZED,
+ * as with a driver.
  */
 #ifndef REMOTE_CLIENT_H
 #define REMOTE_CLIENT_H
@@ -45,12 +45,12 @@ struct call {
 #define FIELD(n) (((size_t)(n) + 7) & ~(size_t)7)
 
 /*
- * Begins a request with room for `bytes` of fields. Fails, without need for call_end(), before
- * cuInit, in a forked child, in a host function, when the server is lost, and when the request
- * exceeds a frame.
+ * Begins a request with room for `bytes` of fields. Fails before cuInit, in a forked child, in a
+ * host function, when the server is lost, and when the request exceeds a frame. After a failure,
+ * the caller need not call call_end().
  */
 CUresult call_begin(struct call *c, unsigned op, size_t bytes);
-/* The same, also before cuInit: connects if necessary. */
+/* Like call_begin(), but also before cuInit: connects if necessary. */
 CUresult call_begin_early(struct call *c, unsigned op, size_t bytes);
 
 static inline void call_put(struct call *c, const void *p, size_t n)
@@ -69,7 +69,7 @@ CUresult call_post(struct call *c);
 CUresult call_post_asking(struct call *c);
 /* Sends the request and waits for its answer. call_end() must follow whatever the result is. */
 CUresult call_wait(struct call *c, unsigned flags);
-/* A whole call whose only field is one handle. call_end() must follow in any case. */
+/* A whole call whose only field is one handle. call_end() must follow whatever the result is. */
 CUresult call_ask(struct call *c, unsigned op, uint64_t about);
 /* Like call_wait(), but answers from memory if exactly this question was answered before. */
 CUresult call_wait_cached(struct call *c);
@@ -122,7 +122,10 @@ extern __thread bool is_host_function;
  * own memory never lies there. false: the addresses are in use.
  */
 bool device_given(CUdeviceptr address, size_t bytes, enum range_note note);
-/* The memory belongs to a graph. Each launch allocates it again, so no call removes it for good. */
+/*
+ * Notes that the memory belongs to a graph. Each launch allocates it again, so no call removes it
+ * for good.
+ */
 void device_of_graph(CUdeviceptr address);
 /*
  * device_taken() removes the memory at an address and returns its range, of 0 bytes if there is
@@ -179,7 +182,7 @@ struct work {
 	struct box from; /* WORK_MOVE: source; `box` is the destination */
 	bool is_source;  /* WORK_COPY: the box is read; else it is written */
 	void *data;
-	/* Not part of a graph: it may write to the program's memory until it has run. */
+	/* The work belongs to no graph: it may write to the program's memory until it has run. */
 	bool is_once;
 };
 
@@ -187,7 +190,10 @@ struct work {
 CUresult work_new(const struct work *work, uint64_t *ret_name);
 /* False: there is no work of that name. */
 bool work_get(uint64_t name, struct work *ret_work);
-/* The worker says that `asked` reverse frames come first: waits until they have been handled. */
+/*
+ * Waits until `asked` reverse frames have been handled, because an answer of the worker requires
+ * them.
+ */
 void work_await(uint32_t asked);
 /* Whether work in flight writes to the program's memory. */
 bool work_writes(void);
@@ -224,20 +230,25 @@ bool is_hazardous(void);
 /* Whether any stream is capturing, as far as the client knows. */
 bool is_capturing(void);
 /*
- * Whether work on that stream becomes part of a graph. Asks the worker if any stream is capturing.
+ * Whether work on that stream becomes part of a graph. If any stream is capturing, asks the worker.
  */
 bool is_captured_on(CUstream stream);
 /* The calling thread's context; NULL: none. */
 CUcontext context_now(void);
-/* A graph of the program calls its functions or copies its memory when it runs. */
+/*
+ * Notes that a graph will call the program's functions or copy the program's memory when it runs.
+ */
 void graphs_have_work(void);
 
 /*
- * Notes of generated stubs. context_is() notes the calling thread's context; NULL: it has changed.
+ * Generated stubs call these. context_is() notes the calling thread's context; NULL: the context
+ * has changed and is unknown.
  */
 void context_is(CUcontext context);
 void context_destroyed(CUcontext context);
-/* A reference to the context was dropped; with the last one the context has ended. */
+/*
+ * Notes that a reference to the context was dropped. With the last reference the context has ended.
+ */
 void context_left(CUcontext context);
 void primary_is(CUdevice device, const CUcontext *context);
 /* The same for a primary context, which may also have been reset. */
@@ -257,7 +268,10 @@ void stream_launches(CUstream stream);
  */
 void streams_now(void);
 void stream_records(CUstream stream, CUevent event);
-/* More than one stream records the event (NULL: any), so it tells nothing about one stream. */
+/*
+ * Notes that several streams record the event (NULL: any event), so it tells nothing about one
+ * stream.
+ */
 void stream_records_not(CUevent event);
 void stream_done(CUstream stream);
 void context_done(CUcontext context); /* NULL: the calling thread's */
@@ -265,14 +279,17 @@ void event_done(CUevent event);
 
 /* ---- queries (client-query.c) ---- */
 
-/* An answer may have told the program that some work has completed: the next query asks again. */
+/*
+ * Call after an answer that may have told the program about completed work: the next query asks
+ * again.
+ */
 void query_heard(void);
-/* The worker reports the state of a watched event or stream. */
+/* Takes the worker's report about a watched event or stream. */
 void query_done(const struct remote_done *done);
 
-/* Notes of generated stubs. */
+/* Generated stubs call these. */
 void event_recorded(CUevent event, CUstream stream);
-/* Recorded in all streams of a context. */
+/* The same for an event that is recorded in all streams of a context. */
 void event_recorded_everywhere(CUevent event);
 void query_forget(uint64_t handle);
 /* Forgets which events and streams are complete. */

@@ -51,7 +51,10 @@ void confine_secret(void)
 	if (!secret || strlen(secret) != SECRET_CHARACTERS)
 		return;
 	sha256(secret, SECRET_CHARACTERS, hash);
-	/* Overwrites it in place, because /proc shows the memory of the initial environment. */
+	/*
+	 * Overwrites the secret in place, because /proc shows the memory of the initial
+	 * environment.
+	 */
 	for (size_t i = 0; i < SECRET_CHARACTERS / 2; i++) {
 		secret[2 * i] = digits[hash[i] >> 4];
 		secret[2 * i + 1] = digits[hash[i] & 15];
@@ -91,7 +94,7 @@ static int allow_at(int ruleset, int folder, const char *name)
 											: 0;
 }
 
-/* Whether it is a device file of a whole device that was not granted. */
+/* Whether the name is the device file of a whole device that was not granted. */
 static bool is_ungranted(const char *name, uint64_t minors)
 {
 	struct str number = str_from(name);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Streams that are named by numbers: 0, CU_STREAM_LEGACY, CU_STREAM_PER_THREAD. Each context has
- * its own, and the last one is also different in each thread. Both ends of a session distinguish
- * them.
+ * its own streams of these numbers. CU_STREAM_PER_THREAD is also a different stream in each thread.
+ * Both ends of a session distinguish them.
  */
 #ifndef REMOTE_NUMBERED_H
 #define REMOTE_NUMBERED_H

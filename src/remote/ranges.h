@@ -68,7 +68,7 @@ int ranges_add(struct ranges *r, uint64_t base, uint64_t size, uint64_t note);
 bool ranges_find(struct ranges *r, uint64_t address, struct range *ret_range);
 /* Removes the range that begins at `base`. */
 bool ranges_remove(struct ranges *r, uint64_t base, struct range *ret_range);
-/* The same, except for a range with that note. */
+/* Like ranges_remove(), but keeps a range with that note. */
 bool ranges_remove_but(struct ranges *r, uint64_t base, uint64_t note, struct range *ret_range);
 /* Changes the note of the range that begins at `base`; false: there is none. */
 bool ranges_note(struct ranges *r, uint64_t base, uint64_t note);

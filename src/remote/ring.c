@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Rings: see ring.h. A position is published with release and read with acquire. A sleeper raises
- * `sleepers`, fences and looks once more. A side that has published fences and then looks at
+ * `sleepers`, fences and looks once more. A publisher fences after it has published, and then reads
  * `sleepers`. So at least one of the two sees the other's store.
  */
 #include "remote/ring.h"
@@ -95,7 +95,10 @@ static void ring_attach_lane(
 	r->bytes = (uint8_t *)s + REMOTE_HEAD + (2ull * lane + (unsigned)direction) * REMOTE_RING;
 	r->data = link_reads ? &s->link_doorbell : &shared->data;
 	r->room = link_writes ? &s->link_doorbell : &shared->room;
-	/* A link carries all bytes, also the padding of a restart, so there it does not pay. */
+	/*
+	 * A link carries all bytes, also the padding of a restart, so a restart does not pay over a
+	 * link.
+	 */
 	r->rewinds = s->link_role == REMOTE_LINK_NONE;
 }
 
@@ -115,7 +118,7 @@ void ring_attach_consumer(
 	r->seen = r->at;
 }
 
-/* Free room; a consumer that claims a position beyond the producer's gives none. */
+/* Returns the free room; 0 if the consumer claims a position beyond the producer's. */
 static size_t ring_free_bytes(struct ring *r)
 {
 	const uint64_t used = r->at - r->seen;

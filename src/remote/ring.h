@@ -40,8 +40,8 @@ void ring_attach_consumer(
 	struct ring *r, struct remote_session *s, unsigned lane, enum ring_direction direction);
 
 /*
- * Reserves `bytes` contiguous bytes (at most REMOTE_FRAME_MAX, rounded up to 16). NULL: the wait
- * was ended.
+ * Reserves `bytes` contiguous bytes (at most REMOTE_FRAME_MAX, rounded up to 16). NULL: goes_on()
+ * ended the wait.
  */
 void *ring_reserve(struct ring *r, size_t bytes, const struct ring_watch *watch);
 /* Passes the reserved bytes, or a part from their beginning, to the consumer; a multiple of 16. */

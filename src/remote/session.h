@@ -46,16 +46,17 @@
 /*
  * Data that comes with a copy waits in the worker's memory until it is on the device. The memory is
  * counted in units of REMOTE_STAGE. The program knows, without asking, that REMOTE_STAGES units
- * exist. A copy that exceeds them is not posted: it is answered when enough units are free again,
- * or when its own stream has reached it. So a thread waits for no stream but its own.
+ * exist. The program does not post a copy that exceeds them. The worker answers such a copy when
+ * enough units are free again, or when the copy's own stream has reached it. So a thread waits for
+ * no stream but its own.
  */
 #define REMOTE_STAGE (64u << 10)
 #define REMOTE_STAGES 1024u
 /*
- * A driver's queue is finite, and a thread that posts more would wait in the driver. With fewer
- * than REMOTE_UNSETTLED unsettled calls of its lane no thread waits there. Beyond that, the thread
- * asks until REMOTE_SETTLE_TO calls are left. A call on a stream is settled when the stream has
- * completed it, another call at once.
+ * A driver's queue is finite, and a thread that posts more would wait in the driver. A thread with
+ * fewer than REMOTE_UNSETTLED unsettled calls in its lane never waits there. At that number, the
+ * thread asks the worker and waits until at most REMOTE_SETTLE_TO calls are left. A call on a
+ * stream is settled when the stream has completed it, and any other call at once.
  */
 #define REMOTE_UNSETTLED 896u
 #define REMOTE_SETTLE_TO 448u
@@ -78,7 +79,7 @@ struct remote_lane {
 	struct remote_ring up, down;
 };
 
-/* The link role. A link waits for all rings by one doorbell. */
+/* Which end of a session a link serves. A link waits for all rings by one doorbell. */
 enum remote_link_role { REMOTE_LINK_NONE, REMOTE_LINK_SERVER, REMOTE_LINK_CLIENT };
 
 struct remote_session {
@@ -107,7 +108,7 @@ enum remote_note_type {
 	REMOTE_HELLO_NVML,
 	REMOTE_ASK,
 	REMOTE_TELL,
-	REMOTE_BEAT,       /* between links, until the WELCOME: it is still to come */
+	REMOTE_BEAT,       /* between links: the WELCOME is still to come */
 	REMOTE_DIAGNOSTIC, /* from the worker at any time: a diagnostic message */
 };
 
@@ -116,15 +117,15 @@ struct remote_note {
 	uint32_t type; /* enum remote_note_type */
 	uint32_t abi;
 	/*
-	 * OPEN: a thread begins to use this lane. REFUSED: the CUresult. WINDOW: its name; in the
-	 * answer 0 if it was not taken. HELLO, WELCOME: for links. SAY: 1 when the worker ends
-	 * after it.
+	 * OPEN: a thread begins to use this lane. REFUSED: the CUresult. WINDOW: the window's name;
+	 * in the answer 0 if the worker did not take it. HELLO, WELCOME: for links. DIAGNOSTIC: 1
+	 * if the worker ends after the message.
 	 */
 	uint32_t lane;
 	uint16_t machine; /* HELLO: REMOTE_MACHINE */
 	/*
-	 * HELLO: enum remote_link_role of the new session. REFUSED, SAY: enum remote_link_role of
-	 * the session.
+	 * HELLO: enum remote_link_role of the new session. REFUSED, DIAGNOSTIC: enum
+	 * remote_link_role of the session.
 	 */
 	uint16_t link_role;
 	/*
@@ -132,11 +133,11 @@ struct remote_note {
 	 */
 	uint64_t bytes;
 	char program[32]; /* HELLO: the program's name for people; may lack a NUL */
-	/* HELLO: CUDA_VISIBLE_DEVICES, '!' if unset; REFUSED, SAY: the message. */
+	/* HELLO: CUDA_VISIBLE_DEVICES, '!' if unset; REFUSED, DIAGNOSTIC: the message. */
 	char text[REMOTE_VISIBLE];
 };
 
-/* Different where the driver's structures have a different layout. */
+/* The number differs between machines on which the driver's structures differ in layout. */
 #if defined(__x86_64__)
 #define REMOTE_MACHINE 62u
 #elif defined(__aarch64__)
@@ -186,8 +187,8 @@ enum remote_op {
 	REMOTE_COPY_PUSH,    /* struct remote_copy: like COPY_OUT; the stream PUSHes the data */
 	REMOTE_WINDOW_OPEN,  /* u64 window, u64 bytes: the driver locks it */
 	/*
-	 * u64 window, u64 is_context_gone: its work completes before the answer. After the end of
-	 * its context the window may stay: NOT_READY.
+	 * u64 window, u64 is_context_gone: the window's work completes before the answer. After the
+	 * end of its context, the window may stay: NOT_READY.
 	 */
 	REMOTE_WINDOW_CLOSE,
 	REMOTE_WINDOW_IN,   /* struct remote_copy, struct remote_window: window to device */
@@ -220,8 +221,8 @@ struct remote_copy {
 	uint32_t is_async;             /* 0: the driver's function without a stream */
 	uint32_t is_free;              /* the client forgets `work` when it is done */
 	/*
-	 * IN: all data except the last came in PARTs. OUT: read at once; RESTs ask for further
-	 * data.
+	 * IN: all data except the last piece came in PARTs. OUT: the worker reads all data at once,
+	 * and RESTs ask for further pieces.
 	 */
 	uint32_t is_whole;
 	uint32_t is_beyond; /* IN: its memory is not counted, and it is not POSTED */

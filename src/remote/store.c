@@ -22,7 +22,7 @@ struct entry {
 struct head {
 	pthread_mutex_t lock; /* for writers */
 	_Atomic uint64_t n;
-	uint64_t used; /* bytes of the whole, including the head */
+	uint64_t used; /* used bytes of the store, including the head */
 	struct entry entry[ENTRIES];
 };
 

@@ -2,7 +2,7 @@
 /*
  * Images that the workers of one server have received, named by their SHA-256. So a library crosses
  * the network once for all processes of a program. The server makes one memfd that its workers
- * inherit. It only grows, and ends with the last of them.
+ * inherit. The memfd only grows, and ends with the last worker.
  */
 #ifndef REMOTE_STORE_H
 #define REMOTE_STORE_H

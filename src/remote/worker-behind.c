@@ -14,7 +14,9 @@
 
 struct ended {
 	CUcontext context;
-	/* Value of ends.n at its last end: the same address may be another context since. */
+	/*
+	 * Value of ends.n when the context last ended. A later context may have the same address.
+	 */
 	uint64_t when;
 };
 
@@ -27,9 +29,12 @@ static struct {
 	_Atomic uint64_t n;
 } ends = {.lock = PTHREAD_MUTEX_INITIALIZER, .none_looks = PTHREAD_COND_INITIALIZER};
 
-/* More than a tenant has devices. */
+/* Primary contexts by device; more entries than a tenant has devices. */
 static _Atomic(CUcontext) primary[128];
-/* Serialises changes of primary contexts: whether one has ended is asked before it begins again. */
+/*
+ * Serialises changes of primary contexts, so that the worker sees the end of one before it begins
+ * again.
+ */
 static pthread_mutex_t primary_lock = PTHREAD_MUTEX_INITIALIZER;
 
 void end_begin(void)

@@ -32,15 +32,15 @@ void graph_keep(CUgraph graph, CUhostFn forget, void *p)
 /* ---- calls ---- */
 
 /*
- * A host function of the program. A stream's is called once. Graphs that are copies of one another
- * share their host functions, so each belongs to the family of its node's first function, and the
- * family ends with the last graph or executable graph that has it. A function that replaces a
- * node's in one executable graph is counted, because the driver does not report when the last
- * launch has reached it.
+ * A host function of the program. A stream calls its function once. Graphs that are copies of one
+ * another share their host functions, so each belongs to the family of its node's first function,
+ * and the family ends with the last graph or executable graph that has it. The launches of a
+ * function that replaces a node's in one executable graph are counted, because the driver does not
+ * report when the last launch has reached it.
  */
 struct host_call {
 	struct host_call *next; /* of the family or the executable graph, latest first */
-	struct family *family;  /* NULL: not a graph's */
+	struct family *family;  /* NULL: not a function of a graph */
 	uint64_t work;
 	CUgraphNode node; /* NULL: the first of the family, or a stream's */
 	uint64_t uses;    /* graphs.uses when it was set */
@@ -202,8 +202,8 @@ static struct own_calls *own_find(CUgraphExec exec)
 }
 
 /*
- * The caller holds the lock. New launches do not use the function; it ends now unless one is in
- * flight.
+ * The caller holds the lock. New launches do not use the function; the function ends now unless a
+ * launch is in flight.
  */
 static void make_past(struct host_call **at, struct host_call **over)
 {
@@ -247,7 +247,10 @@ static bool own_add(CUgraphExec exec, struct host_call *h)
 	return e;
 }
 
-/* A later object with the same handle starts without functions. NULL: there are none. */
+/*
+ * Removes and returns the functions, so that a later object with the same handle starts without
+ * any. NULL: there are none.
+ */
 static struct own_calls *own_take(CUgraphExec exec)
 {
 	struct own_calls *e;
@@ -437,8 +440,8 @@ CUresult serve_cuGraphAddHostNode(struct serve *s)
 }
 
 /*
- * Under set_lock. The program may also know nodes of captured copies, which are no functions of its
- * own.
+ * Under set_lock. The program may also name a node of a captured copy, whose function is the
+ * worker's own.
  */
 static CUresult host_call_replace(CUgraphNode node, CUgraphExec exec, struct host_call *h)
 {
@@ -452,7 +455,7 @@ static CUresult host_call_replace(CUgraphNode node, CUgraphExec exec, struct hos
 	if (exec) {
 		r = driver.cuGraphExecHostNodeSetParams(exec, node, &params);
 		if (!r && !own_add(exec, h))
-			h->is_kept = true; /* nothing will report its end */
+			h->is_kept = true; /* nothing will report the function's end */
 		return r;
 	}
 	h->uses = graphs.uses;

@@ -152,8 +152,8 @@ static bool hand_take_options(struct serve *s, struct options *ret)
 }
 
 /*
- * The driver reads as far as the image states, so an image that states more than was sent is
- * refused.
+ * The driver reads as far as the image states, so the worker refuses an image that states more
+ * bytes than were sent.
  */
 static bool is_whole(const struct serve *s)
 {
@@ -162,7 +162,7 @@ static bool is_whole(const struct serve *s)
 	if (s->blob_bytes < 64)
 		return s->blob_bytes && !s->blob[s->blob_bytes - 1] && s->blob[0] != 0x7f &&
 			s->blob[0] != 0x50 && s->blob[0] != 0xb1;
-	/* A wrapper contains an address. */
+	/* A wrapper contains an address, which the driver would follow. */
 	if (!memcmp(s->blob, "\xb1\x43\x62\x46", 4))
 		return false;
 	if (s->blob[0] != 0x7f && s->blob[0] != 0x50)
@@ -561,7 +561,10 @@ CUresult serve_cuGraphAddMemAllocNode(struct serve *s)
 	if (s->error || !handles_real(s, KIND_CUgraphNode, dependencies, node.n) ||
 		!fix_CUmemPoolProps(s, &params.poolProps))
 		return s->error;
-	/* Only one of several devices can be described: its own. */
+	/*
+	 * The worker describes only one device, the memory's own, even if the program described
+	 * several.
+	 */
 	params.accessDescs = params.accessDescCount ? &access : NULL;
 	params.accessDescCount = params.accessDescCount ? 1 : 0;
 	r = driver.cuGraphAddMemAllocNode(&made, graph, dependencies, node.n, &params);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Copies to and from the program's memory. For data that a stream moves later, the worker puts a
- * host function into the stream: it asks the program, waits, and lets the stream continue. The data
- * passes through the worker's own memory, which the driver has locked (stages). Any lane's thread.
+ * host function into the stream. That function asks the program, waits, and lets the stream
+ * continue. The data passes through the worker's own memory, which the driver has locked (stages).
+ * Any lane's thread.
  */
 #include <stdlib.h>
 
@@ -95,7 +96,7 @@ static bool host_copy_check(struct serve *s, struct remote_copy *c, size_t most,
 /*
  * A call without a stream waits for the default stream, which waits for all blocking streams, and
  * these may wait for another thread of the program. So the copy is put into the stream instead. If
- * the driver reports an error, the call itself is made and returns it.
+ * the driver reports an error, the worker makes the original call, which returns that error.
  */
 static bool is_deferred(struct remote_copy *c)
 {
@@ -108,7 +109,7 @@ static bool is_deferred(struct remote_copy *c)
 	return true;
 }
 
-/* The memory of a copy that came in parts, after its last part. */
+/* Returns the memory of a copy that came in parts, after adding the last part. */
 static struct stage *take_parts(struct serve *s, size_t bytes)
 {
 	struct copy_parts *p = &s->in_parts;
@@ -133,8 +134,8 @@ static uint32_t units_counted(const struct remote_copy *c)
 }
 
 /*
- * The driver takes a short copy at the call. Only a graph's node needs memory for it, because it
- * runs later.
+ * The driver takes a short copy at the call. Only a graph's node needs memory for a short copy,
+ * because the node runs later.
  */
 static struct stage *stage_new_for(const struct remote_copy *c, size_t bytes)
 {
@@ -429,8 +430,9 @@ static struct later *later_new(const struct remote_copy *c, size_t bytes, CUgrap
 }
 
 /*
- * graph: the graph that the copy becomes part of; NULL: none. A source is fetched even if the copy
- * after it fails. A graph's stage is its own; a stream's stage may still have earlier copies.
+ * graph: the graph that the copy becomes part of; NULL: none. The stream fetches a source even if
+ * the copy after the fetch fails. A graph's stage is its own. A stream's stage may still serve
+ * earlier copies.
  */
 static CUresult later_begin(
 	unsigned op, const struct remote_copy *c, struct later *l, CUgraph graph)
@@ -502,7 +504,7 @@ CUresult serve_copy(struct serve *s, unsigned op)
 	struct remote_copy c = TAKE_VALUE(s, struct remote_copy);
 	const bool is_later = op == REMOTE_COPY_FETCH || op == REMOTE_COPY_PUSH;
 	const size_t most = is_later ? LATER_MAX : c.is_whole ? REMOTE_WHOLE : REMOTE_PIECE;
-	const uint32_t units = units_counted(&c); /* before its handles are replaced */
+	const uint32_t units = units_counted(&c); /* before the copy's handles are replaced */
 	CUstreamCaptureMode mode;
 	size_t bytes;
 	CUresult r;

@@ -24,8 +24,8 @@
 #include "remote/worker.h"
 
 /*
- * The reason, for the program's stderr. A program that selects no device gets none: "" is not
- * printed.
+ * Sends the reason of a refusal, for the program's stderr. A program that selects no device gets
+ * "", which is not printed.
  */
 static void worker_main_refuse_program(int sock, CUresult why, const struct remote_note *hello)
 {
@@ -125,7 +125,7 @@ static void show_program(const struct remote_note *hello)
 		setenv("DIVVY_COMMAND", name, 1);
 }
 
-/* For people, and for worker-nvml.c. */
+/* Writes the program's pid into the command line, for people and for worker-nvml.c. */
 static void show_whose(const struct remote_note *hello, char *whose)
 {
 	const size_t room = strlen(whose);
@@ -251,7 +251,7 @@ int main(int argc, char **argv)
 		_exit(1);
 	}
 	/*
-	 * Skips exit handlers of the driver and destructors, because nothing needs to be waited
+	 * Skips exit handlers of the driver and destructors, because the worker has nothing to wait
 	 * for.
 	 */
 	_exit(worker_main_serve((int)fd, argv[2]));

@@ -68,7 +68,7 @@ static nvmlReturn_t tell_device(nvmlDevice_t device, struct remote_nvml_device *
 	return r ? r : nvml.nvmlDeviceGetPciInfo_v3(device, &d->pci);
 }
 
-/* A device may report only one of the two: with MIG there is no utilisation. */
+/* A device may lack memory or utilisation: with MIG there is no utilisation. */
 static nvmlReturn_t tell_use(nvmlDevice_t device, struct remote_nvml_use *u)
 {
 	u->memory_result = nvml.nvmlDeviceGetMemoryInfo(device, &u->memory);
@@ -124,8 +124,8 @@ static nvmlReturn_t fetch_list(nvmlDevice_t device, const struct remote_nvml_ask
 }
 
 /*
- * The interception library leaves the tenant's own processes. A process that is no worker of a
- * program with a known pid has no pid on the program's machine.
+ * The interception library leaves only the tenant's own processes in the list. A process that is no
+ * worker of a program with a known pid has no pid on the program's machine.
  */
 static nvmlReturn_t make_list(nvmlDevice_t device, const struct remote_nvml_ask *ask)
 {
@@ -193,8 +193,8 @@ int serve_nvml(int sock)
 	nvmlDevice_t first;
 
 	/*
-	 * The interception library registers with the secret at the first device, before it is
-	 * overwritten.
+	 * At the first device, the interception library registers with the secret, which confine()
+	 * overwrites later.
 	 */
 	if (!r)
 		nvml.nvmlDeviceGetHandleByIndex_v2(0, &first);

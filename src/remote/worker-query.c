@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Queries: a thread watches each object that was not ready when the program asked, and reports its
- * completion on the reverse lane. It looks less often the longer that takes (50 us to 1 ms), and
- * only while the program waits for something.
+ * completion on the reverse lane. The longer the completion takes, the less often the thread looks
+ * (every 50 us to 1 ms). It looks only while it watches an object.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -104,7 +104,7 @@ static bool watch_add(const struct watch *w)
 	size_t i = 0;
 
 	pthread_mutex_lock(&watches.lock);
-	/* Of two queries the later one counts. */
+	/* A later query replaces an earlier one of the same object. */
 	while (i < watches.n && watches.watch[i].said.handle != w->said.handle)
 		i++;
 	if (i < WATCHES_MAX && watch_start_thread()) {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Counts how much of what a lane has posted is complete, by an event behind each stream that it has
- * used, from time to time. A thread that would post more than a driver's queue takes waits for them
- * in its own lane; in the driver, other threads would wait too. A lane's thread.
+ * Counts how many posted calls of a lane are complete. From time to time the lane records an event
+ * behind the work of each stream that it has used. If a thread has posted more calls than a
+ * driver's queue takes, it waits for these events in its own lane. In the driver, other threads
+ * would wait too. A lane's thread.
  */
 #include <time.h>
 
@@ -10,7 +11,7 @@
 
 #define LOOK_NS 20000
 
-/* Not if the event would become part of a capture, or end it. */
+/* Makes no event if it would become part of a capture, or end the capture. */
 static struct behind mark_stream(struct serve *s, uint64_t handle)
 {
 	CUstream const stream = (CUstream)(uintptr_t)handle_real(s, KIND_CUstream, handle);

@@ -14,8 +14,8 @@
 #include "remote/worker.h"
 
 #define STAGES_MAX ((uint64_t)REMOTE_STAGES * REMOTE_STAGE)
-#define STAGES_KEPT (3 * STAGES_MAX) /* with free ones of other sizes */
-#define STAGES_BOUND (8ull << 30)    /* with stages of streams and graphs */
+#define STAGES_KEPT (3 * STAGES_MAX) /* limit that includes free stages of other sizes */
+#define STAGES_BOUND (8ull << 30)    /* limit that includes stages of streams and graphs */
 #define LOOK_NS 100000
 
 /* A stream. Numbered streams are different in each context, or thread. */
@@ -31,7 +31,7 @@ struct stage {
 	size_t room;
 	struct behind behind; /* the stage is free once this is over */
 	bool is_later;        /* not counted in STAGES_MAX */
-	bool is_beyond;       /* ... but it came with a call */
+	bool is_beyond;       /* is_later, and its data came with a call */
 	struct line line;
 };
 
@@ -43,7 +43,7 @@ static struct {
 	 * Bytes counted by the program; bytes not counted; bytes of `later` that came with a call.
 	 */
 	size_t along, later, beyond;
-	struct stage *_Atomic returned; /* returned by graphs; without the lock */
+	struct stage *_Atomic returned; /* returned by graphs; used without the lock */
 	_Atomic uint32_t released;      /* units */
 } stages = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -165,8 +165,8 @@ static struct stage *take_free(size_t room)
 }
 
 /*
- * The caller holds the lock. Takes a free stage, else a new one, for which free ones of other sizes
- * may be freed.
+ * The caller holds the lock. Takes a free stage, or else makes one, and may free unused stages of
+ * other sizes for it.
  */
 static struct stage *stage_take_any(size_t room, size_t counted, size_t most)
 {

@@ -166,7 +166,7 @@ static void words_remove(struct words *w, uint64_t key)
 		if (!w->slot[i].key)
 			break;
 		home = words_place(w, w->slot[i].key);
-		/* Moves entries that may be in the hole into it. */
+		/* Moves an entry into the hole if a search for the entry passes the hole. */
 		if (((i - home) & (w->room - 1)) >= ((i - hole) & (w->room - 1))) {
 			w->slot[hole] = w->slot[i];
 			hole = i;
@@ -281,8 +281,8 @@ static void object_free(struct object *o)
 }
 
 /*
- * Ends an object and its parts, innermost first. An object named after `since` is another one, to
- * which the driver has given the word of an ended object: it stays.
+ * Ends an object and its parts, innermost first. An object named after `since` stays: it is a new
+ * object, to which the driver has given the word of an ended one.
  */
 static void object_end(struct object *whole, uint64_t since)
 {

@@ -13,7 +13,7 @@ struct driver driver;
 
 static struct {
 	_Atomic uint64_t posted;         /* POSTs that have been carried out, in order */
-	struct remote_doorbell doorbell; /* for threads that wait for it */
+	struct remote_doorbell doorbell; /* for threads that wait for `posted` */
 	_Atomic int failed;              /* error for the next SYNC */
 } worker;
 
@@ -147,7 +147,7 @@ CUresult worker_dispatch(struct serve *s, const struct remote_frame *head, const
 	s->n = sizeof(*head);
 	s->room = s->scratch;
 	s->room_end = s->scratch + REMOTE_FRAME_MAX;
-	/* Copies only what precedes bulk data. */
+	/* Copies only the fields before bulk data. */
 	memcpy(s->request, s->data, has_bulk(head->op) && n > 256 ? 256 : n);
 	s->in = s->request;
 	s->in_end = s->request + n;
@@ -255,7 +255,7 @@ void *worker_lane(void *argument)
 		const size_t size = head.size;
 		const bool is_last = head.op == REMOTE_CLOSE;
 
-		/* When this frame is answered, another thread may use the lane after it. */
+		/* After the answer to this frame, another thread may use the lane. */
 		if (is_last) {
 			ring_consume(&s->up, size);
 			atomic_store(&lanes.is_open[s->lane], false);

@@ -42,13 +42,13 @@ struct behind {
 
 /*
  * An event behind all work that the stream has now, in the stream's context. Without an event
- * (b.event NULL) the state is unknown. Not for a stream that may be captured. The request names the
- * stream, or the caller prevents its end.
+ * (b.event NULL) the state is unknown. Do not call it for a stream that may be captured. The
+ * request names the stream, or the caller prevents its end.
  */
 struct behind behind_stream(CUstream stream);
 /*
- * Whether the work is complete. Also false while a stream or context is being destroyed. After true
- * nothing needs to be freed.
+ * Whether the work is complete. Also false while a stream or context is being destroyed. After
+ * true, the caller need not free anything.
  */
 bool behind_is_over(struct behind *b);
 void behind_forget(struct behind *b);
@@ -78,7 +78,7 @@ struct settling {
 	uint64_t posted, marked, settled; /* numbers of calls of the lane */
 	uint64_t stream[MARK_STREAMS];    /* handles used since the last mark */
 	unsigned n_streams;
-	uint64_t ends; /* number of ended contexts when the first of them was noted */
+	uint64_t ends; /* number of ended contexts when the first of these streams was noted */
 	struct mark {
 		uint64_t at;
 		struct behind behind[MARK_STREAMS];
@@ -156,17 +156,20 @@ void *give_array(struct serve *s, uint64_t n, size_t size);
 		value_; \
 	})
 
-/* ---- the answer's ---- */
+/* ---- the answer's fields ---- */
 void give(struct serve *s, const void *p, size_t n);
 void give_string(struct serve *s, const char *text);
 
 /* ---- handles and addresses ---- */
 
-/* The driver's object; 0 for 0 and for numbered streams; otherwise s->error is set. */
+/*
+ * Returns the driver's object; 0 and numbered streams unchanged. Sets s->error for an unknown
+ * handle.
+ */
 uint64_t handle_real(struct serve *s, enum kind kind, uint64_t handle);
 /*
- * The name of the driver's object; a new one if it has none. If the request names the object's
- * parent (a node's graph, a kernel's library), the name ends with the parent.
+ * The name of the driver's object; a new name if the object has none. If the request names the
+ * object's parent (a node's graph, a kernel's library), the name ends with the parent.
  */
 uint64_t handle_name(struct serve *s, enum kind kind, uint64_t real);
 bool handles_real_(struct serve *s, enum kind kind, void *handles, uint64_t n);
@@ -183,9 +186,12 @@ size_t handles_count(enum kind kind);
 uint64_t *handles_all(enum kind kind, size_t *ret_n);
 
 void address_given(CUdeviceptr address, uint64_t bytes, enum range_note note);
-/* The memory belongs to a graph. Each launch allocates it again, so no call removes it for good. */
+/*
+ * Notes that the memory belongs to a graph. Each launch allocates it again, so no call removes it
+ * for good.
+ */
 void address_of_graph(CUdeviceptr address);
-/* The same if the stream, a real handle, is being captured. */
+/* The same, if the stream, a real handle, is being captured. */
 void address_of_stream(CUdeviceptr address, CUstream stream);
 /*
  * address_freed() removes the memory at an address and returns its range, of 0 bytes if there is
@@ -206,7 +212,7 @@ bool address_reaches(CUdeviceptr address, uint64_t bytes);
  */
 void addresses_settle(bool is_all);
 
-/* The same for a copy, from the place's address to its last byte. */
+/* Like address_reaches(), for a copy from the place's address to its last byte. */
 bool copy_reaches(const struct copy_place *p, uint64_t width, uint64_t height, uint64_t depth);
 
 /* Replace the handles and addresses in a structure by the driver's, or set s->error. */
@@ -224,9 +230,12 @@ void unfix_CUDA_GRAPH_INSTANTIATE_PARAMS(struct serve *s, CUDA_GRAPH_INSTANTIATE
 void unfix_CUgraphExecUpdateResultInfo(struct serve *s, CUgraphExecUpdateResultInfo *p);
 void unfix_CUmemAllocationProp(struct serve *s, CUmemAllocationProp *p);
 
-/* False for NULL. */
+/* Whether the location is in host memory; false for NULL. */
 bool is_of_host(const CUmemLocation *location);
-/* An attribute of a launch, node or stream that contains no event of the program. */
+/*
+ * Whether the worker passes on this attribute of a launch, node or stream. Events are not passed
+ * on.
+ */
 bool is_carried(CUlaunchAttributeID id);
 
 /* ---- the reverse lane (worker-reverse.c) ---- */
@@ -253,7 +262,7 @@ uint8_t *stage_memory(struct stage *s);
 struct stage *stage_get(size_t bytes);
 /* The same for data beyond the counted units. */
 struct stage *stage_beyond(size_t bytes);
-/* Units that the program had counted are not needed after all. */
+/* Gives back units that the program had counted and that are not needed after all. */
 void stage_released(uint32_t units);
 /* Number of units released so far, as answers carry it. */
 uint32_t stages_released(void);
@@ -278,7 +287,7 @@ CUstreamCaptureMode capture_relax(CUstreamCaptureMode mode);
 
 /* ---- settled calls (worker-settle.c) ---- */
 
-/* A posted call has been carried out. */
+/* Call after a posted call has been carried out. */
 void settling_posted(struct serve *s);
 void settling_done(struct serve *s);
 CUresult serve_settled(struct serve *s);
@@ -294,11 +303,14 @@ CUgraph graph_captured_by(CUstream stream);
 void graph_keep(CUgraph graph, CUhostFn forget, void *p);
 /*
  * The exclusive lock around calls that begin or end a capture, or make, change or destroy a graph
- * or a node. No other thread does so meanwhile, launches a graph, or captures work.
+ * or a node. Meanwhile no other thread makes such a call, launches a graph, or captures work.
  */
 void graphs_lock(void);
 void graphs_unlock(void);
-/* Under the lock: a new graph was made from nodes, so their present data must outlive it. */
+/*
+ * Call under the lock after a new graph was made from nodes: their present data must outlive that
+ * graph.
+ */
 void graphs_used(void);
 /* Under the lock, exclusive or shared: whether graphs_used() was ever called. */
 bool graphs_are_used(void);
