@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The device memory that a program image will take, as far as these functions can read the image:
- * PTX text, a cubin (ELF), or a fatbin that contains them. Pure. Accepts any bytes within the size
- * that the image itself states.
+ * Computes the device memory that a program image will take, as far as the image is readable. An
+ * image is PTX text, a cubin (ELF), or a fatbin that contains them. Pure. Accepts any bytes within
+ * the size that the image itself states.
  */
 #ifndef CUDA_IMAGE_H
 #define CUDA_IMAGE_H
