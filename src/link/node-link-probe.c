@@ -2,9 +2,9 @@
 /*
  * Measures the network between two nodes as a program's calls would use it: over TLS, between two
  * processes that have shown their node's certificates. The round trip is the median time of a few
- * words to the other side and back. The bandwidth is what the other side has received over one
- * connection in the agreed time, without the first part, in which TCP finds its speed. Each side
- * ends by itself, whatever the other side does.
+ * words to the other side and back. The bandwidth comes from the bytes that the other side has
+ * received over one connection in the agreed time. The first part of that time, in which TCP finds
+ * its speed, does not count. Each side ends by itself, whatever the other side does.
  */
 #include <errno.h>
 #include <netinet/in.h>
