@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Page-locked memory. Memory from cuMemHostAlloc is a window if the worker is on this machine: the
- * worker maps it too, and the driver copies from and to it when the stream reaches the copy. There
- * are no windows over a link, and none for memory that the program already had (cuMemHostRegister).
- * Any thread.
+ * Page-locked memory. Memory from cuMemHostAlloc is a window if the worker is on this machine. The
+ * worker maps the window too, and the driver copies from and to it when the stream reaches the
+ * copy. There are no windows over a link, and none for memory that the program already had
+ * (cuMemHostRegister). Any thread.
  */
 #include <stdlib.h>
 #include <sys/mman.h>

@@ -2,10 +2,10 @@
 /*
  * Internal header of libdivvy-remote.so: one session for the process, one lane for each thread, and
  * calls. The library links libc only, ends no process, and makes no thread before the first need.
- * It prints messages for the program's user in four cases: for each unavailable table that a
- * program requests (client-export.c), for a refusal, for the loss of the server, and for the
- * server's diagnostic messages. A forked child has no session and gets CUDA_ERROR_NOT_INITIALIZED,
- * as with a driver.
+ * It prints messages for the program's user only: about unavailable tables that a program requests
+ * (client-export.c), about a refusal, and about the loss of the server. It also prints the server's
+ * diagnostic messages. A forked child has no session and gets CUDA_ERROR_NOT_INITIALIZED, as with a
+ * driver.
  */
 #ifndef REMOTE_CLIENT_H
 #define REMOTE_CLIENT_H

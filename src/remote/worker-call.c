@@ -33,10 +33,10 @@ void graph_keep(CUgraph graph, CUhostFn forget, void *p)
 
 /*
  * A host function of the program. A stream calls its function once. Graphs that are copies of one
- * another share their host functions, so each belongs to the family of its node's first function,
- * and the family ends with the last graph or executable graph that has it. The launches of a
- * function that replaces a node's in one executable graph are counted, because the driver does not
- * report when the last launch has reached it.
+ * another share their host functions. So each function belongs to the family of its node's first
+ * function. The family ends with the last graph or executable graph that has it. A function may
+ * replace a node's function in one executable graph. The worker counts the launches of such a
+ * function, because the driver does not report when the last launch has reached it.
  */
 struct host_call {
 	struct host_call *next; /* of the family or the executable graph, latest first */

@@ -94,9 +94,10 @@ static bool host_copy_check(struct serve *s, struct remote_copy *c, size_t most,
 }
 
 /*
- * A call without a stream waits for the default stream, which waits for all blocking streams, and
- * these may wait for another thread of the program. So the copy is put into the stream instead. If
- * the driver reports an error, the worker makes the original call, which returns that error.
+ * A call without a stream waits for the default stream, which waits for all blocking streams. These
+ * streams may wait for another thread of the program. So the worker puts the copy into the default
+ * stream instead. If the driver reports an error, the worker makes the original call, which returns
+ * that error.
  */
 static bool is_deferred(struct remote_copy *c)
 {
@@ -174,7 +175,7 @@ static void return_stage(void *stage)
 
 /*
  * Copies in the stream's order. If another thread of the program is capturing the stream, the copy
- * becomes part of a graph, and each launch copies the data that was sent.
+ * becomes part of a graph. Then each launch copies the data that was sent.
  */
 static CUresult copy_in_order(
 	struct serve *s, const struct remote_copy *c, size_t bytes, struct stage **stage)

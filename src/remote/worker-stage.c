@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Memory between the program's and the device's, locked by the driver. Data that came with a call
- * has a stage of its own until its copy is complete; there are STAGES_MAX bytes of these, which the
- * program knows and counts. Data beyond that has another stage, and its caller waits. All copies of
- * a stream that fetch or bring data when the stream reaches them use one stage in turn. Any lane's
- * thread.
+ * has a stage of its own until its copy is complete. Such stages have STAGES_MAX bytes in total,
+ * which the program knows and counts. Data beyond that has another stage, and its caller waits. All
+ * copies of a stream that fetch or bring data when the stream reaches them use one stage in turn.
+ * Any lane's thread.
  */
 #include <stdlib.h>
 #include <sys/mman.h>
