@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * This file connects to the engine and starts it. The bare clone system call starts the engine, so
+ * This file connects to the engine and starts it. The bare clone system call starts the engine. So
  * the program gets no SIGCHLD, runs no atfork handlers and never finds the child in a wait. The
  * code never prints or exits, and changes nothing in the process except its descriptors.
  */

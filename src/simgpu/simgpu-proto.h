@@ -138,9 +138,10 @@ enum simgpu_op_kind {
 
 enum simgpu_entry_flags {
 	/*
-	 * A thread outside the device may notice the entry's execution: value writes and copies to
-	 * host memory, host functions, kernels that get host addresses, set_flag, and graphs with
-	 * any of these. The client sets it; setting it too often only costs time (see doorbell).
+	 * A thread outside the device may notice the entry's execution. Such entries are value
+	 * writes and copies to host memory, host functions, kernels that get host addresses,
+	 * set_flag, and graphs with any of these. The client sets it; setting it too often only
+	 * costs time (see doorbell).
 	 */
 	SIMGPU_ENTRY_VISIBLE = 1u << 0,
 	SIMGPU_ENTRY_COOPERATIVE = 1u
@@ -303,11 +304,11 @@ struct simgpu_shm_client {             /* [client] */
 _Static_assert(sizeof(struct simgpu_shm_client) == 64, "one line");
 
 /*
- * Doorbell: publish tail, then a seq_cst fence, then read `doorbell`. Write 1 to the doorbell
- * eventfd in these cases: `doorbell` is ALL; `doorbell` is VISIBLE, the entry is
- * SIMGPU_ENTRY_VISIBLE and not (wake_at_ns <= simgpu_stream.busy_until_ns of its stream); or the
- * ring is more than half full and `doorbell` is not NONE. Always ring after raising await_seq,
- * after finishing a host function, and before sleeping for room in the ring.
+ * Doorbell: publish tail, then a seq_cst fence, then read `doorbell`. If it is ALL, write 1 to the
+ * doorbell eventfd. If it is VISIBLE, write 1 for a SIMGPU_ENTRY_VISIBLE entry, unless wake_at_ns
+ * <= simgpu_stream.busy_until_ns of its stream. Unless it is NONE, write 1 when the ring is more
+ * than half full. Always ring after raising await_seq, after finishing a host function, and before
+ * sleeping for room in the ring.
  */
 enum simgpu_doorbell { SIMGPU_DOORBELL_ALL, SIMGPU_DOORBELL_VISIBLE, SIMGPU_DOORBELL_NONE };
 

@@ -2,7 +2,7 @@
 /*
  * This file reads the trace and the account. A reader copies a record out and then reads `written`
  * again. The copy of record n is valid only if written - n < capacity afterwards, because the
- * writer may then be filling the slot of record number `written`.
+ * writer may be filling the next slot.
  */
 #include "simgpu/trace.h"
 
