@@ -25,7 +25,7 @@ static inline bool memcpy_is_taken(const CUmemcpyAttributes *attributes)
 	return attributes->srcAccessOrder == CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL;
 }
 
-/* The same copy as a 3D copy with depth 1. c is not NULL. */
+/* Returns the copy `c` as a 3D copy with depth 1. c is not NULL. */
 static inline CUDA_MEMCPY3D memcpy_3d_of(const CUDA_MEMCPY2D *c)
 {
 	return (CUDA_MEMCPY3D){
@@ -49,7 +49,7 @@ static inline CUDA_MEMCPY3D memcpy_3d_of(const CUDA_MEMCPY2D *c)
 	};
 }
 
-/* The copy with source and destination exchanged. */
+/* Returns the copy with source and destination exchanged. */
 static inline CUDA_MEMCPY3D memcpy_3d_turned(const CUDA_MEMCPY3D *c)
 {
 	return (CUDA_MEMCPY3D){
