@@ -14,7 +14,7 @@
 
 struct gnutls_session_int;
 
-/* Version of the protocol between links. Both ends need the same. */
+/* Version of the protocol between links. Both ends need the same version. */
 #define LINK_ABI 3u
 
 /*
@@ -41,11 +41,11 @@ struct link *link_new(const struct link_end *end, enum remote_link_role link_rol
 void link_hear(struct link *l, unsigned stream);
 
 /*
- * Opens a session, up to link_run(); the peer does the same. The device side starts a worker. Its
- * further connections come through the handover `door` at `place`, into the child's end `own`. The
- * program side answers `sock`, and makes the further connections to the peer of the first one.
- * -errno: there is no session, and the other side got a refusal if possible. The caller owns the
- * results.
+ * Opens a session, which link_run() then runs; the peer opens its own end. The device side starts a
+ * worker. The further connections of that side come through `handover` at `place`, into the child's
+ * end `own`. The program side answers `sock`, and makes the further connections to the peer of the
+ * first one. -errno: there is no session, and the other side got a refusal if possible. The caller
+ * owns the results.
  */
 struct link_place {
 	struct handover *handover;
