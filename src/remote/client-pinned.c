@@ -21,7 +21,7 @@ enum { PINNED_OURS = 1u << 31 };
 #define WINDOW_SHIFT 32
 
 static struct ranges pinned = RANGES_INIT;
-/* The same ranges. The note of each is the context with which the range ends. */
+/* The ranges of `pinned` again. The note of each is the context with which the range ends. */
 static struct ranges owners = RANGES_INIT;
 
 /* ---- windows ---- */
@@ -218,7 +218,7 @@ static CUresult context_find(CUcontext *ret_context)
 	return r ? r : CUDA_ERROR_INVALID_CONTEXT;
 }
 
-/* The same, and checks that no other thread has ended the context. */
+/* Like context_find(), but also checks that no other thread has ended the context. */
 static CUresult context_of_ours(CUcontext *ret_context)
 {
 	const CUresult r = context_find(ret_context);

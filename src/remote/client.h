@@ -80,7 +80,7 @@ bool call_take(struct call *c, void *to, size_t n);
 void call_end(struct call *c);
 /* Like call_receive(), for an answer from which the program learns nothing about other work. */
 CUresult call_receive_quietly(struct call *c);
-/* Sends a request whose answers are taken later, in order, on the same lane. */
+/* Sends a request. The caller takes its answers later, in order, on the same lane. */
 CUresult call_send(struct call *c, unsigned flags);
 /* Sends a request that is ordered within its own lane only and has no answer. */
 void call_send_aside(struct call *c);
@@ -251,7 +251,7 @@ void context_destroyed(CUcontext context);
  */
 void context_left(CUcontext context);
 void primary_is(CUdevice device, const CUcontext *context);
-/* The same for a primary context, which may also have been reset. */
+/* Like context_left(), for a primary context, which may also have been reset. */
 void primary_left(CUdevice device);
 void capture_began(CUstream stream);
 void capture_ended(CUstream stream, CUresult r);
@@ -289,7 +289,7 @@ void query_done(const struct remote_done *done);
 
 /* Generated stubs call these. */
 void event_recorded(CUevent event, CUstream stream);
-/* The same for an event that is recorded in all streams of a context. */
+/* Like event_recorded(), for an event that is recorded in all streams of a context. */
 void event_recorded_everywhere(CUevent event);
 void query_forget(uint64_t handle);
 /* Forgets which events and streams are complete. */

@@ -74,7 +74,7 @@ bool ranges_remove_but(struct ranges *r, uint64_t base, uint64_t note, struct ra
 bool ranges_note(struct ranges *r, uint64_t base, uint64_t note);
 /* Whether adjacent ranges cover all these bytes. True for no bytes. */
 bool ranges_cover(struct ranges *r, uint64_t base, uint64_t size);
-/* The same for a copy, from the place's address to its last byte. */
+/* Like ranges_cover(), for a copy from the place's address to its last byte. */
 bool ranges_cover_copy(struct ranges *r, const struct copy_place *p, uint64_t width,
 	uint64_t height, uint64_t depth);
 /* Removes the ranges for which `stays` returns false. `stays` must not use the ranges. */

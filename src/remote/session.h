@@ -248,7 +248,10 @@ static inline uint64_t remote_stage_room(uint64_t bytes)
 	return room;
 }
 
-/* The same in units; 0 for a short linear copy, which the driver itself takes at the call. */
+/*
+ * Units of that memory for a copy; 0 for a short linear copy, which the driver itself takes at the
+ * call.
+ */
 static inline uint32_t remote_copy_units(const struct remote_copy *c)
 {
 	const uint64_t bytes = c->width * c->height * c->depth;

@@ -24,7 +24,10 @@ struct watch {
 };
 
 static struct {
-	/* Held while the driver is asked, so that nothing is destroyed meanwhile. */
+	/*
+	 * Held while a thread asks the driver, so that no other thread destroys the object
+	 * meanwhile.
+	 */
 	pthread_mutex_t lock;
 	pthread_cond_t some;
 	struct watch watch[WATCHES_MAX];

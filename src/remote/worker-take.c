@@ -438,7 +438,9 @@ void handle_destroyed(struct serve *s, enum kind kind, uint64_t handle)
 	o = object_find(&handles.object, handle);
 	if (o && o->more)
 		o->more--;
-	/* An object named meanwhile has the ended object's word: see object_end(). */
+	/*
+	 * An object that was named after the look-up has the ended object's word: see object_end().
+	 */
 	else if (o && o->named <= s->since)
 		object_end(o, s->since);
 	pthread_mutex_unlock(&handles.lock);

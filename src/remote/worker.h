@@ -37,7 +37,7 @@ extern struct driver driver;
 struct behind {
 	CUevent event; /* NULL: no event, or the work is complete */
 	CUcontext context;
-	uint64_t ends; /* number of contexts that had ended before */
+	uint64_t ends; /* number of contexts that had ended before the event was made */
 };
 
 /*
@@ -191,7 +191,7 @@ void address_given(CUdeviceptr address, uint64_t bytes, enum range_note note);
  * for good.
  */
 void address_of_graph(CUdeviceptr address);
-/* The same, if the stream, a real handle, is being captured. */
+/* Like address_of_graph(), if the stream (a real handle) is being captured. */
 void address_of_stream(CUdeviceptr address, CUstream stream);
 /*
  * address_freed() removes the memory at an address and returns its range, of 0 bytes if there is
@@ -260,7 +260,7 @@ uint8_t *stage_memory(struct stage *s);
  * Memory for data that comes with a call. NULL: more than the program may count on, or no memory.
  */
 struct stage *stage_get(size_t bytes);
-/* The same for data beyond the counted units. */
+/* Like stage_get(), for data beyond the counted units. */
 struct stage *stage_beyond(size_t bytes);
 /* Gives back units that the program had counted and that are not needed after all. */
 void stage_released(uint32_t units);
@@ -274,7 +274,10 @@ void stage_becomes_a_graphs(struct stage *s);
 void stage_return(struct stage *s);
 /* Frees the stage when the stream has completed its present work. */
 void stage_release_after(struct stage *s, CUstream stream);
-/* The same, and waits for that while more stages are in use than the program may count on. */
+/*
+ * Like stage_release_after(), but waits for that work while more stages are in use than the program
+ * may count on.
+ */
 void stage_release_awaited(struct stage *s, CUstream stream);
 /* Called instead of the driver's function. */
 CUresult stream_destroy(CUstream stream);
