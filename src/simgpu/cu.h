@@ -374,7 +374,7 @@ CUresult cu_enter(int *ret_locked);
  * sticky error.
  */
 CUresult cu_current(struct cu_context **ret_context);
-/* The same without the sticky error, for calls that work in a broken context. */
+/* Like cu_current(), but ignores the sticky error, for calls that work in a broken context. */
 CUresult cu_current_any(struct cu_context **ret_context);
 /* CUDA_SUCCESS or the context's sticky error. */
 CUresult cu_context_error(const struct cu_context *context);
@@ -401,7 +401,7 @@ CUresult cu_call_fd(
 
 /* Resolves 0, CU_STREAM_LEGACY and CU_STREAM_PER_THREAD, and checks the handle. */
 CUresult cu_stream_get(CUstream handle, struct cu_context *context, struct cu_stream **ret);
-/* The same for a stream of this context only: INVALID_HANDLE (launches, events). */
+/* Like cu_stream_get(), but INVALID_HANDLE for a stream of another context (launches, events). */
 CUresult cu_stream_get_own(CUstream handle, struct cu_context *context, struct cu_stream **ret);
 CUresult cu_stream_new(struct cu_context *context, unsigned flags, int priority, bool legacy,
 	struct cu_stream **ret);

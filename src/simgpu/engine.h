@@ -213,7 +213,7 @@ struct tl_hooks submit_make_hooks(struct engine *e);
 /* Takes the entries in the ring. Returns true when a visible entry, or the first work, came. */
 bool submit_ingest(struct proc *p);
 bool submit_ring_is_empty(const struct proc *p);
-/* Looks for finished host functions and newly awaited streams. */
+/* Checks for finished host functions and newly awaited streams. */
 void submit_look(struct proc *p);
 void submit_activate(struct proc *p);
 int submit_graph_create(struct proc *p, uint32_t slot, int fd);

@@ -42,7 +42,7 @@ bool nvml_is_fresh(const struct simgpu_state_device *device);
 		return NVML_SUCCESS; \
 	}
 
-/* The same with two values of one type. */
+/* Like NVML_VALUE, with two values of one type. */
 #define NVML_PAIR(name, type, value_a, value_b) \
 	NVML_EXPORT nvmlReturn_t nvmlDevice##name(nvmlDevice_t device, type *a, type *b) \
 	{ \
@@ -56,7 +56,7 @@ bool nvml_is_fresh(const struct simgpu_state_device *device);
 		return NVML_SUCCESS; \
 	}
 
-/* The same with a text. */
+/* Like NVML_VALUE, with a text. */
 #define NVML_TEXT(name, text) \
 	NVML_EXPORT nvmlReturn_t nvmlDevice##name( \
 		nvmlDevice_t device, char *out, unsigned int length) \

@@ -288,7 +288,7 @@ struct simgpu_shm_engine {           /* [engine] */
 	_Atomic uint64_t wake_at_ns; /* the engine looks again at this time at the latest */
 	_Atomic uint64_t now_ns;     /* time of the simulated device */
 	_Atomic uint32_t doorbell;   /* enum simgpu_doorbell: which entries must ring */
-	_Atomic uint32_t wake_seq;   /* futex: grows when something awaited was published */
+	_Atomic uint32_t wake_seq;   /* futex: grows when an awaited value is published */
 	_Atomic uint32_t cb_tail;    /* futex: host functions handed over in total */
 	_Atomic uint32_t dead;       /* the engine has dropped this client (shutdown) */
 	uint8_t pad[24];
