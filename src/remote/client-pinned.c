@@ -206,7 +206,7 @@ void pinned_freed(CUcontext context)
 	} while (g.n == ARRAY_SIZE(g.base));
 }
 
-/* The calling thread's context. An error means that the server has just been lost. */
+/* Finds the calling thread's context. An error means that the server has just been lost. */
 static CUresult context_find(CUcontext *ret_context)
 {
 	CUresult r;

@@ -105,7 +105,7 @@ struct lane *session_lane(void);
 uint64_t session_posted(void);
 /*
  * Sends a note, with a descriptor, on the socket to the worker itself and waits for the answer.
- * False: no answer.
+ * False: no answer came.
  */
 bool session_ask(struct remote_note *note, int fd);
 /* 0, or the reason why no call is possible now. */
@@ -233,7 +233,7 @@ bool is_capturing(void);
  * Whether work on that stream becomes part of a graph. If any stream is capturing, asks the worker.
  */
 bool is_captured_on(CUstream stream);
-/* The calling thread's context; NULL: none. */
+/* Returns the calling thread's context; NULL: none. */
 CUcontext context_now(void);
 /*
  * Notes that a graph will call the program's functions or copy the program's memory when it runs.

@@ -18,7 +18,7 @@ struct near {
 	size_t pitch, rows; /* bytes from row to row, rows from slice to slice */
 };
 
-/* Packed data: one row after the other. */
+/* Describes packed data, in which one row follows another without a gap. */
 static struct near host_copy_packed(const struct remote_copy *c, const uint8_t *p)
 {
 	return (struct near){(uint8_t *)(uintptr_t)p, c->width, c->height};

@@ -19,7 +19,7 @@
 #include "remote/remote-nvml.h"
 #include "remote/worker.h"
 
-/* By the column `remote` of nvml.def. */
+/* Selects the functions with DEVICE in the column `remote` of nvml.def. */
 #define ASKED_DEVICE(X, name) X(name)
 #define ASKED_OWN(X, name)
 #define ASKED_FORM(X, name)

@@ -168,15 +168,15 @@ void give_string(struct serve *s, const char *text);
  */
 uint64_t handle_real(struct serve *s, enum kind kind, uint64_t handle);
 /*
- * The name of the driver's object; a new name if the object has none. If the request names the
- * object's parent (a node's graph, a kernel's library), the name ends with the parent.
+ * Returns the name of the driver's object; a new name if the object has none. If the request names
+ * the object's parent (a node's graph, a kernel's library), the name ends with the parent.
  */
 uint64_t handle_name(struct serve *s, enum kind kind, uint64_t real);
 bool handles_real_(struct serve *s, enum kind kind, void *handles, uint64_t n);
 #define handles_real(s, kind, p, n) (!(p) || handles_real_(s, kind, p, n))
 void handles_named(struct serve *s, enum kind kind, void *handles, uint64_t n);
 void handle_put(struct serve *s, enum kind kind, uint64_t handle, uint64_t real);
-/* The name of an object to which the program got another reference. */
+/* Returns the name of an object to which the program got another reference. */
 uint64_t handle_again(struct serve *s, enum kind kind, uint64_t real);
 /* Drops a reference. The last one ends the name and the names of all objects that came from it. */
 void handle_destroyed(struct serve *s, enum kind kind, uint64_t handle);
@@ -369,7 +369,7 @@ extern const struct ring_watch worker_watch;
 
 /* Keeps the error of a POST for the next SYNC. */
 void worker_fail(CUresult error);
-/* The kept error, if the request must report it; reported once. */
+/* Returns the kept error, if the request must report it, and forgets the error. */
 CUresult worker_failed(const struct serve *s);
 
 /*
@@ -395,7 +395,7 @@ void diagnostic_begin(void);
  * at the end of a session ends the process.
  */
 void diagnostic_welcome(int sock, enum remote_link_role link_role);
-/* The cause in the last DIAGNOSTIC_NO_GPU message; "": no message. */
+/* Copies the cause in the last DIAGNOSTIC_NO_GPU message; "": there was no message. */
 void diagnostic_last(char *ret_text, size_t size);
 
 /* ---- NVML (worker-nvml.c) ---- */
