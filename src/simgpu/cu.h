@@ -78,7 +78,7 @@ enum cu_kind {
 
 /* Makes a handle for the object; NULL: out of memory. */
 void *cu_handle_new(enum cu_kind kind, void *object);
-/* The object of a live handle of that kind, else NULL. Accepts any value. */
+/* Returns the object of a live handle of that kind, else NULL. Accepts any value. */
 void *cu_handle_get(const void *handle, enum cu_kind kind);
 void cu_handle_free(const void *handle);
 
@@ -370,18 +370,18 @@ CUresult cu_enter(int *ret_locked);
 	} while (0)
 
 /*
- * The calling thread's context. Errors: INVALID_CONTEXT, CONTEXT_IS_DESTROYED, or the context's
- * sticky error.
+ * Finds the calling thread's context. Errors: INVALID_CONTEXT, CONTEXT_IS_DESTROYED, or the
+ * context's sticky error.
  */
 CUresult cu_current(struct cu_context **ret_context);
 /* Like cu_current(), but ignores the sticky error, for calls that work in a broken context. */
 CUresult cu_current_any(struct cu_context **ret_context);
-/* CUDA_SUCCESS or the context's sticky error. */
+/* Returns CUDA_SUCCESS or the context's sticky error. */
 CUresult cu_context_error(const struct cu_context *context);
 struct cu_context *cu_context_get(CUcontext handle);
 /* Finds a device by the program's number. INVALID_DEVICE. */
 CUresult cu_device_get(CUdevice device, struct cu_device **ret_device);
-/* The program's number of an engine device; -1: not visible. */
+/* Returns the program's number of an engine device; -1: the device is not visible. */
 int cu_device_number(int engine);
 const struct simgpu_state_device *cu_device_state(int engine);
 CUresult cu_device_primary(struct cu_device *device, struct cu_context **ret_context);

@@ -24,7 +24,7 @@ struct link {
 	int engine_pid;
 };
 
-/* The machine's folder: see simgpu-proto.h. Returns 0 or -ENAMETOOLONG. */
+/* Writes the machine's folder: see simgpu-proto.h. Returns 0 or -ENAMETOOLONG. */
 int link_directory(char *ret_path, size_t n);
 
 /* Connects. Blocks until an engine listens or cannot be started. 0 or -errno. */

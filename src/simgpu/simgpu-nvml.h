@@ -16,10 +16,13 @@
 #define NVML_SIM_DRIVER "580.00.simulated"
 #define NVML_SIM_CUDA 13000
 
-/* The state page, NULL before nvmlInit. */
+/* Returns the state page, or NULL before nvmlInit. */
 const struct simgpu_state *nvml_state(void);
 
-/* UNINITIALIZED; INVALID_ARGUMENT for a wrong handle; GPU_IS_LOST. @ret_index may be NULL. */
+/*
+ * Finds a device by its handle. UNINITIALIZED; INVALID_ARGUMENT for a wrong handle; GPU_IS_LOST.
+ * @ret_index may be NULL.
+ */
 nvmlReturn_t nvml_device(
 	nvmlDevice_t handle, const struct simgpu_state_device **ret_device, unsigned *ret_index);
 nvmlDevice_t nvml_handle(unsigned index);

@@ -202,9 +202,9 @@ uint64_t tl_next_visible(struct timeline *tl, bool *ret_exact);
 /* Lower bound of the time when the stream has completed its work. */
 uint64_t tl_stream_bound(const struct timeline *tl, const struct tl_stream *stream);
 bool tl_is_idle(const struct timeline *tl);
-/* The context that holds the device's compute engine now. */
+/* Returns the context that holds the device's compute engine now. */
 const struct tl_ctx *tl_resident(const struct timeline *tl, uint16_t device);
-/* The first visible operation, or the one after `after`. */
+/* Returns the first visible operation, or the next one after `after`. */
 struct tl_op *tl_visible(const struct timeline *tl, const struct tl_op *after);
 
 #endif

@@ -118,7 +118,7 @@ uint64_t simgpu_trace_lost(const struct simgpu_trace *trace);
 uint64_t simgpu_trace_now_ns(const struct simgpu_trace *trace);
 uint64_t simgpu_trace_start_ns(const struct simgpu_trace *trace);
 
-/* Record number n (0 is the first ever). -ENOENT: not yet written; -ESTALE: overwritten. */
+/* Copies record number n (0 is the first ever). -ENOENT: not yet written; -ESTALE: overwritten. */
 int simgpu_trace_get(
 	const struct simgpu_trace *trace, uint64_t n, struct simgpu_trace_record *ret_record);
 uint64_t simgpu_account_written(const struct simgpu_trace *trace);
@@ -182,7 +182,7 @@ int simgpu_account_max(const struct simgpu_trace *trace, const pid_t *pids, size
 int simgpu_account_breaches(const struct simgpu_trace *trace, const pid_t *pids, size_t npids,
 	int device, uint64_t quota_bytes, uint64_t *ret_count);
 
-/* The machine's folder: $DIVVY_SIM, or /dev/shm/divvy-sim-UID. */
+/* Writes the machine's folder: $DIVVY_SIM, or /dev/shm/divvy-sim-UID. */
 int simgpu_dir(char *buf, size_t size);
 
 #endif
