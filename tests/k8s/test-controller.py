@@ -352,7 +352,7 @@ def an_event_reports_a_label_that_contradicts_the_spec():
     wait_for(lambda: any("label to pool" in text for text in told(node, "PoolMismatch")), "an Event says so", 30)
     cluster.patch(f"/api/v1/nodes/{node}", {"metadata": {"labels": {"divvy.gpu/owner": "pool"}}})
     cluster.patch(f"{G}/gpunodes/{node}", {"spec": {"pool": None}})
-    wait_for(lambda: any("Set spec.pool.policy" in text for text in told(node, "PoolMismatch")), "... and the other way, too", 30)
+    wait_for(lambda: any("set spec.pool.policy" in text for text in told(node, "PoolMismatch")), "... and the other way, too", 30)
     cluster.delete(f"/api/v1/nodes/{node}")
 
 

@@ -357,7 +357,7 @@ def cordoned_devices_take_no_new_tenant():
     wait_for(lambda: daemon.slots_offered() == 0, "no slot is offered")
     assert "CordonUnknown" not in events_of(cluster, cluster.node_name)
     cluster.patch(path, {"spec": {"cordoned": [{"uuid": "GPU-0"}]}})
-    wait_for(lambda: any("no device GPU-0:" in m for m in events_of(cluster, cluster.node_name).get("CordonUnknown", [])),
+    wait_for(lambda: any("names device GPU-0," in m for m in events_of(cluster, cluster.node_name).get("CordonUnknown", [])),
              "it is told that this is no device")
     cluster.patch(path, {"spec": {"cordoned": None}})
     wait_for(lambda: daemon.slots_offered() == SLOTS, "all are again")

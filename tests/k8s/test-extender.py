@@ -251,7 +251,7 @@ def a_scheduler_that_does_not_lead_refuses():
     rig.bound("elected")
     rig.start("--leader-elect", *keys.options(other))
     wait_for(lambda: serves(other), "the other one serves", 60)
-    wait_for(lambda: "another divvy-scheduler leads" in keys.ask("filter", "{}", keys.client, other)[1], "it does not lead")
+    wait_for(lambda: "this replica is not the leader" in keys.ask("filter", "{}", keys.client, other)[1], "it does not lead")
     connection = keys.connect(keys.client, other)
     connection.request("POST", "/extender/preempt", "{}")
     answer = connection.getresponse()
