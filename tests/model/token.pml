@@ -13,6 +13,7 @@
  * The store of in_launch waits in the processor's store buffer until the program's next release or a
  * membarrier, the latest that x86 allows; an earlier store only shows the daemon more. Planted
  * defects: -DBUG_LOST_WAKEUP, -DBUG_MISSING_BARRIER, -DBUG_DEAD_HOLDER; `run` finds each.
+ */
 #define N 2	   /* programs */
 #define LAUNCHES(i) (2 - (i)) /* 2 and 1: each program waits for the other once */
 #define DEPTH 1	   /* submissions in flight at most: the window */
