@@ -484,7 +484,7 @@ def an_administrator_may_impersonate_an_account():
     assert "403" in err and "divvy-viewer" in err, err
     assert "GPU-n1-0" in well("top", "--once", *account, "--as-group", "system:authenticated,system:masters", who=cluster)
     assert "impersonate" in refused("top", "--once", *account)
-    assert "no user" in refused("top", "--once", "--as-group", "a")
+    assert "--as-group needs --as" in refused("top", "--once", "--as-group", "a")
 
 
 TESTS = [kubectl_finds_the_plugin, top_shows_devices_and_tenants, top_is_a_live_screen, ps_lists_tenants, why_shows_what_each_device_lacks,
