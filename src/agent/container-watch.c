@@ -288,8 +288,12 @@ void carrier_free(struct agent *agent)
 		search_free(s);
 	}
 	worker_leave(carrier->worker, WORKER_LEAVE_S);
-	for (uint32_t i = 0; i < carrier->n_stuck; i++)
-		worker_leave(carrier->stuck[i].worker, 0);
+	for (uint32_t i = 0; i < carrier->n_stuck; i++) {
+		if (carrier->stuck[i].is_over)
+			worker_free(carrier->stuck[i].worker);
+		else
+			worker_leave(carrier->stuck[i].worker, 0);
+	}
 	loop_remove_timer(&carrier->look);
 	free(carrier);
 	agent->carrier = NULL;
