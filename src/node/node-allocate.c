@@ -262,9 +262,9 @@ static int write_files(struct allocation *a, const struct plugin_ids *ids, struc
 		return fail(&a->why, EINVAL,
 			NODE_RESOURCE ": a container has one of them, and this one asks for %zu",
 			ids->n);
-	r = node_slot_folder(node, slot, at->folder, sizeof(at->folder));
+	r = node_slot_folder(node, slot, at->folder, sizeof(at->folder), &a->why);
 	if (r < 0)
-		return fail(&a->why, -r, "the slot's path is too long");
+		return r;
 	at->of = a;
 	at->slot = slot;
 	/* The mount needs some list. The right list is known only when the container starts. */

@@ -262,7 +262,9 @@ bool node_slot_is_served(const struct node *node, const struct slot *slot);
 const struct tenant_pod *node_slot_pod(struct node *node, const struct slot *slot);
 /* Whether an administrator has cordoned the device ("GPU-..."). */
 bool node_is_cordoned(const struct node *node, const char *uuid);
-int node_slot_folder(const struct node *node, const struct slot *slot, char *ret, size_t size);
+/* The folder of the slot's files. -ENAMETOOLONG: it does not fit. */
+int node_slot_folder(const struct node *node, const struct slot *slot, char *ret, size_t size,
+	struct error *err);
 /* Assigns the slot to the tenant, and opens its tenant socket if the container is on this node. */
 int node_slot_open(struct node *node, struct slot *slot, struct tenant *tenant, struct error *err);
 /* Ends the slot's tenant and closes its socket at once. */

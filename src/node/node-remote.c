@@ -318,11 +318,12 @@ static int order_files(struct remote *remote, struct error *err)
 {
 	char folder[PATH_MAX];
 	const struct slot_files_params params = {.folder = folder, .is_remote = true};
-	int r = node_slot_folder(remote->node, remote->slot, folder, sizeof(folder));
+	int r = node_slot_folder(remote->node, remote->slot, folder, sizeof(folder), err);
 
-	if (r < 0 ||
-		(size_t)snprintf(remote->path, sizeof(remote->path), "%s/" SLOT_REMOTE, folder) >=
-			sizeof(remote->path))
+	if (r < 0)
+		return r;
+	if ((size_t)snprintf(remote->path, sizeof(remote->path), "%s/" SLOT_REMOTE, folder) >=
+		sizeof(remote->path))
 		return fail(err, ENAMETOOLONG, "the slot's path is too long");
 	remote->slot->is_list_remote = true;
 	r = slot_files_write(remote->node->agent->disk, &params, on_files, remote, &remote->files);

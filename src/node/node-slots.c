@@ -61,11 +61,14 @@ struct tenant *node_tenant(struct node *node, const struct slot *slot)
 	return t && !t->is_ending && t->pod ? t : NULL;
 }
 
-int node_slot_folder(const struct node *node, const struct slot *slot, char *ret, size_t size)
+int node_slot_folder(
+	const struct node *node, const struct slot *slot, char *ret, size_t size, struct error *err)
 {
 	int n = snprintf(ret, size, "%s/slots/%s", node->options.state_dir, slot->id);
 
-	return n < 0 || (size_t)n >= size ? -ENAMETOOLONG : 0;
+	if (n < 0 || (size_t)n >= size)
+		return fail(err, ENAMETOOLONG, "the slot's path is too long");
+	return 0;
 }
 
 /* Opens the tenant socket of a container on this node. */
@@ -73,10 +76,10 @@ static int node_slot_open_socket(
 	struct node *node, struct slot *slot, struct tenant *t, struct error *err)
 {
 	char folder[PATH_MAX], path[PATH_MAX + 16];
-	int r = node_slot_folder(node, slot, folder, sizeof(folder));
+	int r = node_slot_folder(node, slot, folder, sizeof(folder), err);
 
 	if (r < 0)
-		return fail(err, -r, "the slot's path is too long");
+		return r;
 	snprintf(path, sizeof(path), "%s/divvyd.sock", folder);
 	return tenant_socket_open(t, path, &slot->tenant_socket, err);
 }
@@ -297,10 +300,10 @@ void node_drop_kept(struct node *node, const struct podres_list *list)
 static int open_again(struct node *node, struct slot *slot, struct tenant *t, struct error *err)
 {
 	char folder[PATH_MAX];
-	int r = node_slot_folder(node, slot, folder, sizeof(folder));
+	int r = node_slot_folder(node, slot, folder, sizeof(folder), err);
 
 	if (r < 0)
-		return fail(err, -r, "the slot's path is too long");
+		return r;
 	if (!node_slot_is_served(node, slot))
 		r = slot_files_make(&(struct slot_files_params){.folder = folder}, err);
 	return r < 0 ? r : node_slot_open(node, slot, t, err);

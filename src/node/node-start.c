@@ -152,10 +152,10 @@ static int order_files(struct start *s, struct error *err)
 {
 	char folder[PATH_MAX];
 	const struct slot_files_params params = {.folder = folder};
-	int r = node_slot_folder(s->node, s->slot, folder, sizeof(folder));
+	int r = node_slot_folder(s->node, s->slot, folder, sizeof(folder), err);
 
 	if (r < 0)
-		return fail(err, -r, "the slot's path is too long");
+		return r;
 	s->slot->is_list_remote = false;
 	r = slot_files_write(s->node->agent->disk, &params, on_files, s, &s->files);
 	return r < 0 ? fail(err, -r, "no memory") : 0;
