@@ -122,18 +122,23 @@ enum option_event option_next(struct option_scan *scan)
 	return option_take_letter(scan);
 }
 
-int option_check(const struct option_row *row, const char *value, struct error *err)
+/* choices: words with blanks between; NULL: none */
+static bool option_is_among(const char *choices, const char *value)
 {
-	struct str rest = str_from(row->choices), word;
-	int r;
+	struct str rest = str_from(choices), word;
 
 	while (str_word(&rest, &word))
 		if (str_is(word, value))
-			return 0;
-	rest = str_from(row->old_choices);
-	while (str_word(&rest, &word))
-		if (str_is(word, value))
-			return 0;
+			return true;
+	return false;
+}
+
+int option_check(const struct option_row *row, const char *value, struct error *err)
+{
+	int r;
+
+	if (option_is_among(row->choices, value) || option_is_among(row->old_choices, value))
+		return 0;
 	if (row->choices)
 		return fail(err, EINVAL, "--%s '%s': expected one of: %s", row->name, value,
 			row->choices);
