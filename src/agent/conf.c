@@ -261,6 +261,11 @@ int conf_cgroup(pid_t pid, char ret[static CONF_CGROUP], struct error *err)
 	return r < 0 ? fail_within(err, r, "process %d", (int)pid) : 0;
 }
 
+uint64_t conf_cgroup_id(const char *cgroup)
+{
+	return cgroup[0] && cgroup[1] ? str_hash(str_from(cgroup)) : 0;
+}
+
 static const struct rule *conf_match_rule(
 	struct agent *agent, uid_t uid, gid_t gid, const char *cgroup)
 {

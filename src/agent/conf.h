@@ -36,6 +36,11 @@ int conf_load(const char *path, struct conf **ret_conf, struct error *err);
  * Writes "" when /proc does not show it. -ENAMETOOLONG: the path has CONF_CGROUP bytes or more.
  */
 int conf_cgroup(pid_t pid, char ret[static CONF_CGROUP], struct error *err);
+/*
+ * A number for a cgroup path of conf_cgroup(); equal paths have equal numbers. 0: "" or "/", in which
+ * unrelated processes may be. Pure.
+ */
+uint64_t conf_cgroup_id(const char *cgroup);
 /* Parses the text of a /proc/PID/cgroup in the same way. Pure. */
 int conf_cgroup_parse(struct str text, char ret[static CONF_CGROUP], struct error *err);
 

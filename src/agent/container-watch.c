@@ -83,9 +83,7 @@ static uint64_t cgroup_hash(pid_t pid)
 {
 	char cgroup[CONF_CGROUP];
 
-	if (conf_cgroup(pid, cgroup, NULL) < 0 || !cgroup[0] || !cgroup[1])
-		return 0;
-	return str_hash(str_from(cgroup));
+	return conf_cgroup(pid, cgroup, NULL) < 0 ? 0 : conf_cgroup_id(cgroup);
 }
 
 static bool is_skipped(const struct search *s, pid_t pid)
@@ -288,12 +286,9 @@ void carrier_free(struct agent *agent)
 		search_free(s);
 	}
 	worker_leave(carrier->worker, WORKER_LEAVE_S);
-	for (uint32_t i = 0; i < carrier->n_stuck; i++) {
-		if (carrier->stuck[i].is_over)
-			worker_free(carrier->stuck[i].worker);
-		else
-			worker_leave(carrier->stuck[i].worker, 0);
-	}
+	forget_over(carrier);
+	for (uint32_t i = 0; i < carrier->n_stuck; i++)
+		worker_leave(carrier->stuck[i].worker, 0);
 	loop_remove_timer(&carrier->look);
 	free(carrier);
 	agent->carrier = NULL;

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "agent/agent-client.h"
+#include "agent/conf.h"
 #include "agent/device.h"
 #include "agent/tenant.h"
 
@@ -90,7 +91,7 @@ void context_cost_learn(struct tenant_device *td, const char *cgroup, uint64_t b
 				CONTEXT_COST_MAX_BYTES))
 		return;
 	td->context_bytes = bytes;
-	td->context_cgroup = cgroup[0] && cgroup[1] ? str_hash(str_from(cgroup)) : 0;
+	td->context_cgroup = conf_cgroup_id(cgroup);
 	expect(td->tenant->agent, device, NULL);
 }
 
