@@ -666,7 +666,7 @@ void agent_free(struct agent *agent)
 		state_free(agent);
 	worker_free(agent->worker);
 	worker_leave(agent->disk, WORKER_LEAVE_DISK_S);
-	carrier_free(agent);
+	container_watch_free(agent);
 	names_free(agent);
 	apply_free(agent);
 	control_free(agent);

@@ -96,7 +96,7 @@ struct agent {
 	struct audit *audit;
 	struct apply *apply;
 	struct names *names;
-	struct carrier *carrier; /* NULL until a container is sought */
+	struct container_watch *container_watch; /* NULL until a container is sought */
 
 	struct tenant_list tenants;
 	struct process_list processes;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The container watcher: ends a tenant when no process of its container lives any
- * more. run_search() and may_read() run in the thread of a worker and touch only their own search;
- * all other functions run in the loop's thread. A search asks the container's cgroup; if the daemon
+ * The container watcher: ends a tenant when no process of its container lives any more.
+ * run_search() and may_read() run in the thread of a worker and touch only their own search; all
+ * other functions run in the loop's thread. A search asks the container's cgroup; if the daemon
  * does not know or cannot read this cgroup, the search scans all processes' environments. An error
  * counts as a living container, so a failed search ends no tenant. A tenant ends after two misses
  * without a hit or a use in between: each of these moves alone_ns past missed_ns.
@@ -30,7 +30,7 @@
  * execve.
  */
 #define MISSED_NS (3 * NSEC_PER_SEC)
-#define CARRIED_NS (10 * NSEC_PER_SEC)
+#define FOUND_NS (10 * NSEC_PER_SEC)
 /*
  * Far more than /proc needs for one process. So a search that is only slow does not count as stuck.
  */
@@ -52,12 +52,12 @@ struct stuck {
 struct search {
 	struct worker_job job;
 	STAILQ_ENTRY(search) link;
-	struct carrier *carrier;
+	struct container_watch *watch;
 	uint32_t id;
 	char entry[sizeof("DIVVY_TENANT=") + TENANT_SECRET_TEXT];
 	char cgroup[CONF_CGROUP];          /* the container's; "": not known */
 	uint64_t since_ticks, until_ticks; /* when it was started */
-	struct stuck skipped[CARRIER_STUCK_MAX];
+	struct stuck skipped[CONTAINER_WATCH_STUCK_MAX];
 	uint32_t n_skipped;
 	bool is_found; /* true also if the answer is unknown */
 
@@ -66,14 +66,14 @@ struct search {
 	_Atomic(uint64_t) n_read;
 };
 
-struct carrier {
+struct container_watch {
 	struct agent *agent;
 	struct worker *worker;  /* NULL: none yet, or the last one is stuck */
 	struct search *running; /* the worker's; NULL: none */
 	STAILQ_HEAD(, search) waiting;
 	struct loop_timer look;
 	uint64_t n_read; /* of the search that runs, at the last look */
-	struct stuck stuck[CARRIER_STUCK_MAX];
+	struct stuck stuck[CONTAINER_WATCH_STUCK_MAX];
 	uint32_t n_stuck;
 };
 
@@ -100,7 +100,7 @@ static bool is_skipped(const struct search *s, pid_t pid)
 			return true;
 		n_beside += cgroup && s->skipped[i].cgroup == cgroup;
 	}
-	return n_beside >= CARRIER_STUCK_EACH;
+	return n_beside >= CONTAINER_WATCH_STUCK_EACH;
 }
 
 static bool may_read(void *data, pid_t pid)
@@ -118,7 +118,7 @@ static void run_search(struct worker_job *job)
 
 	int r = s->cgroup[0] ? cgroup_is_populated(CGROUPS, s->cgroup) : -ENOTSUP;
 
-	if (r < 0 && s->n_skipped < CARRIER_STUCK_MAX)
+	if (r < 0 && s->n_skipped < CONTAINER_WATCH_STUCK_MAX)
 		r = process_find_environ(
 			str_from(s->entry), s->since_ticks, s->until_ticks, may_read, s);
 	s->is_found = r != 0;
@@ -137,7 +137,7 @@ static void container_watch_note_result(struct tenant *t, bool is_found)
 	const uint64_t now = clock_now_ns();
 
 	t->is_sought = false;
-	t->seek_ns = now + (is_found ? CARRIED_NS : MISSED_NS);
+	t->seek_ns = now + (is_found ? FOUND_NS : MISSED_NS);
 	if (!tenant_has_ended(t, now))
 		return;
 	if (is_found)
@@ -148,167 +148,167 @@ static void container_watch_note_result(struct tenant *t, bool is_found)
 		t->missed_ns = now;
 }
 
-static void start_next(struct carrier *carrier);
+static void start_next(struct container_watch *watch);
 
 /* The reader of a stuck process goes on: the process has ended, or can be read. */
-static void stuck_done(struct carrier *carrier, const struct search *s)
+static void stuck_done(struct container_watch *watch, const struct search *s)
 {
-	for (uint32_t i = 0; i < carrier->n_stuck; i++)
-		if (carrier->stuck[i].search == s)
-			carrier->stuck[i].is_over = true;
+	for (uint32_t i = 0; i < watch->n_stuck; i++)
+		if (watch->stuck[i].search == s)
+			watch->stuck[i].is_over = true;
 }
 
 static void container_watch_search_done(struct worker_job *job)
 {
 	struct search *s = (struct search *)job;
-	struct carrier *carrier = s->carrier;
+	struct container_watch *watch = s->watch;
 	struct tenant *t = NULL;
 
-	if (carrier->running != s) {
-		stuck_done(carrier, s);
+	if (watch->running != s) {
+		stuck_done(watch, s);
 		search_free(s);
 		return;
 	}
-	carrier->running = NULL;
-	if (!carrier->agent->is_leaving)
-		t = tenant_by_id(carrier->agent, s->id);
+	watch->running = NULL;
+	if (!watch->agent->is_leaving)
+		t = tenant_by_id(watch->agent, s->id);
 	if (t && !t->is_ending)
 		container_watch_note_result(t, s->is_found);
 	search_free(s);
-	if (!carrier->agent->is_leaving)
-		start_next(carrier);
+	if (!watch->agent->is_leaving)
+		start_next(watch);
 }
 
 /* ---- one after the other ---- */
 
-static void forget_over(struct carrier *carrier)
+static void forget_over(struct container_watch *watch)
 {
 	uint32_t n = 0;
 
-	for (uint32_t i = 0; i < carrier->n_stuck; i++) {
-		if (carrier->stuck[i].is_over)
-			worker_free(carrier->stuck[i].worker);
+	for (uint32_t i = 0; i < watch->n_stuck; i++) {
+		if (watch->stuck[i].is_over)
+			worker_free(watch->stuck[i].worker);
 		else
-			carrier->stuck[n++] = carrier->stuck[i];
+			watch->stuck[n++] = watch->stuck[i];
 	}
-	carrier->n_stuck = n;
+	watch->n_stuck = n;
 }
 
 /* The tenant is sought again by the next tick. */
-static void give_up(struct carrier *carrier, const struct search *s)
+static void give_up(struct container_watch *watch, const struct search *s)
 {
-	struct tenant *t = tenant_by_id(carrier->agent, s->id);
+	struct tenant *t = tenant_by_id(watch->agent, s->id);
 
 	if (t)
 		t->is_sought = false;
 }
 
-static void start_next(struct carrier *carrier)
+static void start_next(struct container_watch *watch)
 {
-	struct search *s = STAILQ_FIRST(&carrier->waiting);
+	struct search *s = STAILQ_FIRST(&watch->waiting);
 
-	if (carrier->running || !s)
+	if (watch->running || !s)
 		return;
-	forget_over(carrier);
-	STAILQ_REMOVE_HEAD(&carrier->waiting, link);
-	if (!carrier->worker && worker_new(carrier->agent->loop, &carrier->worker) < 0) {
-		give_up(carrier, s);
+	forget_over(watch);
+	STAILQ_REMOVE_HEAD(&watch->waiting, link);
+	if (!watch->worker && worker_new(watch->agent->loop, &watch->worker) < 0) {
+		give_up(watch, s);
 		search_free(s);
 		return;
 	}
-	memcpy(s->skipped, carrier->stuck, sizeof(s->skipped));
-	s->n_skipped = carrier->n_stuck;
-	carrier->running = s;
-	carrier->n_read = UINT64_MAX;
-	worker_submit(carrier->worker, &s->job);
-	loop_set_timer(&carrier->look, clock_now_ns() + STUCK_NS);
+	memcpy(s->skipped, watch->stuck, sizeof(s->skipped));
+	s->n_skipped = watch->n_stuck;
+	watch->running = s;
+	watch->n_read = UINT64_MAX;
+	worker_submit(watch->worker, &s->job);
+	loop_set_timer(&watch->look, clock_now_ns() + STUCK_NS);
 }
 
-static void leave_behind(struct carrier *carrier)
+static void leave_behind(struct container_watch *watch)
 {
-	struct search *s = carrier->running;
+	struct search *s = watch->running;
 	const pid_t pid = atomic_load_explicit(&s->reading, memory_order_relaxed);
-	struct stuck *stuck = &carrier->stuck[carrier->n_stuck++];
+	struct stuck *stuck = &watch->stuck[watch->n_stuck++];
 
-	*stuck = (struct stuck){.search = s, .worker = TAKE_PTR(carrier->worker), .pid = pid};
+	*stuck = (struct stuck){.search = s, .worker = TAKE_PTR(watch->worker), .pid = pid};
 	if (pid) {
 		process_start_ticks(pid, &stuck->start);
 		stuck->cgroup = cgroup_hash(pid);
 	}
 	log_warn("pid %d: its environment blocks who reads it: containers are sought without it",
 		(int)pid);
-	give_up(carrier, s);
-	carrier->running = NULL;
-	start_next(carrier);
+	give_up(watch, s);
+	watch->running = NULL;
+	start_next(watch);
 }
 
 static void on_look(struct loop_timer *timer, uint64_t now)
 {
-	struct carrier *carrier = timer->data;
+	struct container_watch *watch = timer->data;
 	uint64_t n_read;
 
-	if (!carrier->running)
+	if (!watch->running)
 		return;
-	n_read = atomic_load_explicit(&carrier->running->n_read, memory_order_relaxed);
-	if (n_read == carrier->n_read && carrier->n_stuck < CARRIER_STUCK_MAX) {
-		leave_behind(carrier);
+	n_read = atomic_load_explicit(&watch->running->n_read, memory_order_relaxed);
+	if (n_read == watch->n_read && watch->n_stuck < CONTAINER_WATCH_STUCK_MAX) {
+		leave_behind(watch);
 		return;
 	}
-	carrier->n_read = n_read;
+	watch->n_read = n_read;
 	loop_set_timer(timer, clock_now_ns() + STUCK_NS);
 }
 
-static struct carrier *carrier_get(struct agent *agent)
+static struct container_watch *container_watch_get(struct agent *agent)
 {
-	struct carrier *carrier = agent->carrier ? NULL : calloc(1, sizeof(*carrier));
+	struct container_watch *watch = agent->container_watch ? NULL : calloc(1, sizeof(*watch));
 
-	if (!carrier)
-		return agent->carrier;
-	carrier->agent = agent;
-	carrier->look.data = carrier;
-	STAILQ_INIT(&carrier->waiting);
-	if (loop_add_timer(agent->loop, &carrier->look, on_look) < 0)
-		free(carrier);
+	if (!watch)
+		return agent->container_watch;
+	watch->agent = agent;
+	watch->look.data = watch;
+	STAILQ_INIT(&watch->waiting);
+	if (loop_add_timer(agent->loop, &watch->look, on_look) < 0)
+		free(watch);
 	else
-		agent->carrier = carrier;
-	return agent->carrier;
+		agent->container_watch = watch;
+	return agent->container_watch;
 }
 
-void carrier_free(struct agent *agent)
+void container_watch_free(struct agent *agent)
 {
-	struct carrier *carrier = agent->carrier;
+	struct container_watch *watch = agent->container_watch;
 	struct search *s;
 
-	if (!carrier)
+	if (!watch)
 		return;
-	while ((s = STAILQ_FIRST(&carrier->waiting))) {
-		STAILQ_REMOVE_HEAD(&carrier->waiting, link);
+	while ((s = STAILQ_FIRST(&watch->waiting))) {
+		STAILQ_REMOVE_HEAD(&watch->waiting, link);
 		search_free(s);
 	}
-	worker_leave(carrier->worker, WORKER_LEAVE_S);
-	forget_over(carrier);
-	for (uint32_t i = 0; i < carrier->n_stuck; i++)
-		worker_leave(carrier->stuck[i].worker, 0);
-	loop_remove_timer(&carrier->look);
-	free(carrier);
-	agent->carrier = NULL;
+	worker_leave(watch->worker, WORKER_LEAVE_S);
+	forget_over(watch);
+	for (uint32_t i = 0; i < watch->n_stuck; i++)
+		worker_leave(watch->stuck[i].worker, 0);
+	loop_remove_timer(&watch->look);
+	free(watch);
+	agent->container_watch = NULL;
 }
 
 void container_watch_seek(struct tenant *t)
 {
 	const uint64_t now = clock_now_ns();
 	char secret[TENANT_SECRET_TEXT];
-	struct carrier *carrier;
+	struct container_watch *watch;
 	struct search *s;
 
 	if (t->is_sought || now < t->seek_ns)
 		return;
-	carrier = carrier_get(t->agent);
-	s = carrier ? calloc(1, sizeof(*s)) : NULL;
+	watch = container_watch_get(t->agent);
+	s = watch ? calloc(1, sizeof(*s)) : NULL;
 	if (!s)
 		return; /* the next tick tries again */
 	s->job = (struct worker_job){.run = run_search, .done = container_watch_search_done};
-	s->carrier = carrier;
+	s->watch = watch;
 	s->id = t->id;
 	s->since_ticks = t->owner_start;
 	s->until_ticks = t->owner_end ? t->owner_end : UINT64_MAX;
@@ -318,6 +318,6 @@ void container_watch_seek(struct tenant *t)
 	snprintf(s->entry, sizeof(s->entry), "DIVVY_TENANT=%s", secret);
 	explicit_bzero(secret, sizeof(secret));
 	t->is_sought = true;
-	STAILQ_INSERT_TAIL(&carrier->waiting, s, link);
-	start_next(carrier);
+	STAILQ_INSERT_TAIL(&watch->waiting, s, link);
+	start_next(watch);
 }

@@ -8,16 +8,16 @@
  * One such read can block without end, for example while the process waits for a FUSE file system
  * within mmap(2). So searches run one at a time in a thread of their own, and a search that makes
  * no progress is left behind with its thread. While that thread is blocked, searches skip the
- * process at which it blocks. If CARRIER_STUCK_EACH such processes are in one cgroup, searches skip
- * all processes there. A skipped process counts as one of each container whose engine's command ran
- * when the process started. CARRIER_STUCK_MAX threads may be blocked. Then only cgroups are
- * searched, and tenants without a known cgroup stay.
+ * process at which it blocks. If CONTAINER_WATCH_STUCK_EACH such processes are in one cgroup,
+ * searches skip all processes there. A skipped process counts as one of each container whose
+ * engine's command ran when the process started. CONTAINER_WATCH_STUCK_MAX threads may be blocked.
+ * Then only cgroups are searched, and tenants without a known cgroup stay.
  */
 #ifndef AGENT_CONTAINER_WATCH_H
 #define AGENT_CONTAINER_WATCH_H
 
-#define CARRIER_STUCK_MAX 16u
-#define CARRIER_STUCK_EACH 2u
+#define CONTAINER_WATCH_STUCK_MAX 16u
+#define CONTAINER_WATCH_STUCK_EACH 2u
 
 struct agent;
 struct tenant;
@@ -30,6 +30,6 @@ struct tenant;
 void container_watch_seek(struct tenant *tenant);
 
 /* Waits a second for the search that runs, and leaves it behind after that, with its memory. */
-void carrier_free(struct agent *agent);
+void container_watch_free(struct agent *agent);
 
 #endif

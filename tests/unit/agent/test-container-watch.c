@@ -118,7 +118,7 @@ static uint32_t n_blocked(void)
 
 static void stuck_processes_of_one_cgroup_hold_few_threads(void **state)
 {
-	struct stuck_process stuck[CARRIER_STUCK_EACH + 1];
+	struct stuck_process stuck[CONTAINER_WATCH_STUCK_EACH + 1];
 	char cgroup[CONF_CGROUP];
 	uint32_t n, id;
 
@@ -135,9 +135,9 @@ static void stuck_processes_of_one_cgroup_hold_few_threads(void **state)
 	run_for(3 * NSEC_PER_SEC);
 	assert_ok(conf_cgroup(getpid(), cgroup, NULL));
 	if (cgroup[0] && cgroup[1])
-		assert_int_equal(n, CARRIER_STUCK_EACH);
+		assert_int_equal(n, CONTAINER_WATCH_STUCK_EACH);
 	else
-		assert_int_equal(n, CARRIER_STUCK_EACH + 1);
+		assert_int_equal(n, CONTAINER_WATCH_STUCK_EACH + 1);
 	rig_stop(&rig);
 }
 
