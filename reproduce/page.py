@@ -63,7 +63,7 @@ code. *Recalled* is from memory, not looked up again.
 LIMITS = """## Limits of these results
 
 - Neither verdict says anything about the machines in the papers. A simulated driver and a simulated
-  device cost what they were told to cost, here 4 us for a launch. An overhead is divvy's real work
+  device take the time that is configured, here 4 us for a launch. An overhead is divvy's real work
   against that.
 - Programs are processes that call the driver as programs do, and their kernels only last. Where a
   page calls a program a training, an inference or a stencil, that stands for the length of its

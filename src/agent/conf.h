@@ -37,7 +37,7 @@ int conf_load(const char *path, struct conf **ret_conf, struct error *err);
  */
 int conf_cgroup(pid_t pid, char ret[static CONF_CGROUP], struct error *err);
 /*
- * A number for a cgroup path of conf_cgroup(); equal paths have equal numbers. 0: "" or "/", in which
+ * A number for a cgroup path of conf_cgroup(); equal paths have equal numbers. 0: "" or "/", where
  * unrelated processes may be. Pure.
  */
 uint64_t conf_cgroup_id(const char *cgroup);

@@ -352,7 +352,7 @@ static bool was_judged(const json_t *share_pod, enum share_pod_verdict verdict)
 
 /*
  * KubeShare itself may serve the namespace and then writes a status soon. Without a status the user
- * would wait in vain, so the SharePod gets an event.
+ * would wait without end, so the SharePod gets an event.
  */
 static void tell_off(struct job *job, const json_t *share_pod, const char *dialects)
 {
