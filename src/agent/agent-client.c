@@ -35,13 +35,13 @@
 #define RATE_BURST_NS (250 * NSEC_PER_MSEC)
 #define HOOK_OUT_MAX (64u << 10)
 /*
- * The loop executes requests for this long, but at least one request, before it serves the gates
+ * After executing requests for this long, and at least one request, the loop serves the gates
  * again.
  */
 #define REQUESTS_NS (500 * NSEC_PER_USEC)
 /*
- * A sender that was allowed to pass a descriptor has queued it after this time, however loaded the
- * machine is.
+ * After descriptors are refused on a socket, a send that began earlier queues its packet within
+ * this time, however loaded the machine is.
  */
 #define RIGHTS_SETTLE_NS NSEC_PER_SEC
 
@@ -68,7 +68,10 @@ static void client_on_closed(struct closer_job *job)
 	c->agent->has_dead = true;
 }
 
-/* Never closes the descriptors in the socket's queue here, because that may block. */
+/*
+ * Closes the socket here only if its queue has no descriptors, because closing these may block.
+ * Otherwise the closer closes the socket.
+ */
 static void let_close(struct conn *c)
 {
 	if (c->is_clean || closer_shut(c->fd)) {
@@ -170,7 +173,7 @@ static void took_out(struct conn *c, size_t n)
 {
 	c->out_at += n;
 	c->out_ns = clock_now_ns();
-	/* buf_consume() moves the rest, so this does not happen for every packet. */
+	/* buf_consume() moves the unsent bytes, so it runs only when half of the buffer is sent. */
 	if (c->out_at < c->out.n && c->out_at < c->out.n / 2)
 		return;
 	c->user->out_bytes -= c->out_at;
@@ -213,8 +216,8 @@ void client_send(struct conn *c, void *packet, uint32_t size)
 		c->out_ns = clock_now_ns();
 	}
 	/*
-	 * A frozen program does not read. Notes to it are only hints, so they are dropped instead
-	 * of filling memory.
+	 * A frozen program does not read. The daemon's messages to a program are only hints, so the
+	 * daemon drops them instead of filling memory.
 	 */
 	if (c->process && (c->out.n > HOOK_OUT_MAX || c->user->out_bytes > USER_OUT_MAX))
 		return;
@@ -317,8 +320,8 @@ void client_packet(struct conn *c, const void *packet, uint32_t size, const int 
 	struct error err;
 
 	/*
-	 * A newer peer may speak this daemon's version too. An older peer gets a refusal that it
-	 * can read.
+	 * Answers use the peer's version, or the daemon's newest if the peer is newer: a newer peer
+	 * may speak that version, too. An older peer can then read the refusal.
 	 */
 	if (size >= sizeof(head)) {
 		memcpy(&head, packet, sizeof(head));
@@ -409,8 +412,8 @@ static void client_execute_request(struct conn *c)
 }
 
 /*
- * The next user in turn with time and room for answers left; else NULL and the time of the next
- * try.
+ * Returns the next user in turn that has time left and room for answers. If there is none, returns
+ * NULL and the time of the next try.
  */
 static struct user *next_user(struct agent *agent, uint64_t now, uint64_t *ret_when_ns)
 {
@@ -506,7 +509,10 @@ static ssize_t client_receive_packet(struct conn *c, char *packet, size_t size)
 
 static void on_conn(struct loop_io *io, uint32_t events)
 {
-	/* One thread, and nothing below calls this function again. */
+	/*
+	 * Static is safe: only the loop's thread runs this function, and no function called below
+	 * calls it again.
+	 */
 	static _Alignas(8) char packet[MSG_MAX];
 	struct conn *c = io->data;
 
@@ -542,8 +548,8 @@ void client_refuse_rights(struct conn *c)
 }
 
 /*
- * A program whose connection is lost, or that the former daemon served, hands its pages back: it
- * may pass descriptors.
+ * A program that has lost its connection, or that the former daemon served, hands its pages back
+ * when it registers again. So a connection of such a program may pass descriptors.
  */
 static bool may_pass_pages(const struct agent *agent, pid_t pid)
 {
@@ -635,7 +641,8 @@ int client_accept(
 
 	if (!c) {
 		/*
-		 * A leaked socket is better than a close() of unknown descriptors in this thread.
+		 * If closer_shut() fails, the socket leaks: its queue may hold descriptors whose
+		 * close() blocks this thread.
 		 */
 		if (closer_shut(fd))
 			close(fd);

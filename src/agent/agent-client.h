@@ -56,14 +56,21 @@ struct process {
 	struct loop_io pid_io;
 	uint32_t index; /* index in the tenant's counter */
 	bool is_dead;
-	/* Read from the state of an earlier daemon; without pages until it registers again. */
+	/*
+	 * The process is known from the state of an earlier daemon, and has no pages until it
+	 * registers again.
+	 */
 	bool is_awaited;
 	bool has_membarrier;
 
-	/* agent-memory.c, once the process is dead: memory that the device still lists */
+	/*
+	 * For agent-memory.c, once the process is dead: it is in the grave while devices may still
+	 * list its memory.
+	 */
 	TAILQ_ENTRY(process) grave;
 	bool is_in_grave, is_buried;
-	uint32_t grave_devices; /* one bit for each device of the tenant */
+	/* One bit for each device of the tenant that may still list the process. */
+	uint32_t grave_devices;
 	uint64_t grave_until_ns;
 	uint64_t died_after; /* number of device queries that had begun at the death */
 
@@ -90,10 +97,10 @@ struct conn {
 	struct user *user;
 	int fd;            /* -1: closed */
 	struct loop_io io; /* in no loop while there is nothing to read or send */
-	/* set after too many packets; the daemon reads again when it ends */
+	/* set after too many packets; when it fires, the daemon reads again */
 	struct loop_timer pause;
 	bool is_dead, is_paused;
-	uint64_t no_rights_ns; /* since then the peer can pass no descriptors; 0: the peer can */
+	uint64_t no_rights_ns; /* time since which the peer cannot pass descriptors; 0: it can */
 	bool is_clean;         /* no_rights_ns is set, and the socket's queue has no descriptors */
 	enum conn_closing closing;
 	bool is_executing; /* client_packet() runs with job.fds */
@@ -106,9 +113,12 @@ struct conn {
 	pid_t pid;
 	uid_t uid;
 	gid_t gid;
-	int pidfd; /* from the socket, where the kernel offers it; else -1 */
+	int pidfd; /* the peer's, from SO_PEERPIDFD; -1: the kernel is too old */
 	uint64_t since_ns;
-	/* when the packets so far would end at CLIENT_RATE: see is_too_fast() */
+	/*
+	 * time at which a peer that sends CLIENT_RATE packets a second would have sent the packets
+	 * so far: see is_too_fast()
+	 */
 	uint64_t rate_ns;
 	struct process *process;
 	struct buf out;             /* unsent packets: u32 size, bytes, ... */

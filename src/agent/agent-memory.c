@@ -41,7 +41,7 @@ struct question { /* a MEASURE message */
 	TAILQ_ENTRY(question) link;
 	struct process *process;
 	uint32_t at, request;
-	uint64_t asked; /* number of jobs that had begun */
+	uint64_t asked; /* number of jobs that had begun when the message came */
 };
 
 struct wait { /* a MEM_RESERVE message */
@@ -58,7 +58,7 @@ struct remains {
 	TAILQ_ENTRY(remains) link;
 	struct memory *memory;
 	struct device *device;
-	uint32_t tenant, process; /* as in the ledger */
+	uint32_t tenant, process; /* the numbers by which the ledger knows the memory */
 	pid_t pid;
 	int pidfd; /* -1: the process is dead */
 	struct loop_io io;
@@ -78,7 +78,7 @@ struct query {
 	struct memory_unmanaged *listed;
 	struct nvml_process *scratch;
 	bool asks_descriptors;
-	struct open_locks open; /* empty where the kernel shows none */
+	struct open_locks open; /* empty where the kernel does not list the locks */
 };
 
 struct memory {
@@ -218,8 +218,9 @@ static uint32_t waits_of(const struct memory *m, const struct process *p)
 }
 
 /*
- * After a restart the ledger is complete only when the earlier processes have registered again.
- * Before that, their memory could be given out a second time.
+ * Whether requests for the device's memory must wait. After a restart the ledger lacks the memory
+ * of an earlier process until the process registers again, and could give that memory to another
+ * tenant.
  */
 static bool is_held_up(struct agent *agent, const struct device *device)
 {
@@ -296,7 +297,10 @@ void memory_reserve(struct process *p, uint32_t at, uint32_t request, uint64_t b
 		answer_memory(p, at, MSG_MEM_REPLY, request, -r, bytes);
 		free(w);
 	}
-	/* The ledger may have refused another request to break a cycle. */
+	/*
+	 * The ledger may have refused another process's request to break a deadlock: answers that
+	 * request.
+	 */
 	memory_settled(p->agent, td->device);
 }
 
@@ -304,7 +308,10 @@ void memory_add_charge(struct process *p, uint32_t at, uint64_t bytes)
 {
 	struct tenant_device *td = &p->tenant->devices[at];
 
-	/* The memory exists already. If the ledger has no room, further requests wait. */
+	/*
+	 * The process holds this memory already, so the result does not matter. If the ledger has
+	 * no room for the memory, later requests wait.
+	 */
 	if (p->tenant->spec.memory_policy == SPEC_MEMORY_WAIT && bytes)
 		(void)ledger_reserve(td->device->ledger, td->tenant->id, p->index, bytes,
 			++p->agent->memory->next_wait, clock_now_ns());
@@ -354,13 +361,16 @@ void memory_share(struct process *p, uint32_t at, const struct msg_share *share)
 	struct memory *m = p->agent->memory;
 	int r = share_add(td, p, share->id, share->bytes, is_held, &m->daemon_seq);
 
-	/* New memory is in the ledger in the name of the process that allocated it. */
+	/*
+	 * is_held: the process has allocated the memory, and the ledger has it in the process's
+	 * name already. is_again: the ledger is new since the daemon's restart.
+	 */
 	if (r > 0 && (!is_held || is_again))
 		memory_add_charge(p, at, share->bytes);
 	if (!is_again)
 		answer_memory(
 			p, at, MSG_MEM_REPLY, share->head.request, r < 0 ? -r : 0, share->bytes);
-	else if (r > 0) /* the former daemon's count already includes it */
+	else if (r > 0) /* after a restart, the counter already contains the memory */
 		td->needs_recount = m->needs_recount = true;
 }
 
@@ -547,7 +557,7 @@ static void give_room(struct memory *m, struct device *device, uint32_t tenant, 
 
 /*
  * Whether the devices were asked after the process's death, and their newest answer does not list
- * it.
+ * the process.
  */
 static bool is_let_go(
 	const struct memory *m, pid_t pid, uint64_t died_after, const struct device *device)
@@ -594,7 +604,8 @@ static bool memory_is_process_alive(const struct process *p)
 }
 
 /*
- * An ended process has freed everything. But with memory policy wait the devices must confirm it.
+ * Whether the ledger keeps the process's memory after the end of the tenant. An ended process has
+ * freed everything; with memory policy wait the devices must confirm that.
  */
 static bool leaves_something(const struct process *p, uint32_t at)
 {
@@ -610,7 +621,7 @@ static void leave_remains(struct memory *m, struct process *p, uint32_t at)
 	struct remains *r = leaves_something(p, at) ? calloc(1, sizeof(*r)) : NULL;
 
 	p->grave_devices &= ~(1u << at);
-	if (r) /* a process whose page keeps changing counts with the tenant's whole memory */
+	if (r) /* memory_used() bounds held_bytes() of a page that keeps changing */
 		ledger_leave_held(td->device->ledger, t->id, p->index,
 			MIN(held_bytes(p, at), memory_used(td)) + share_bytes(td, p));
 	share_remove_process(td, p, m->begun, &m->daemon_seq);
@@ -683,7 +694,7 @@ static bool is_expecting(const struct memory *m)
 	return !TAILQ_EMPTY(&m->graves);
 }
 
-/* ---- descriptors that are open ---- */
+/* ---- open descriptors of shared memory ---- */
 
 static bool is_any_left(const struct memory *m)
 {
@@ -696,7 +707,10 @@ static bool is_any_left(const struct memory *m)
 	return false;
 }
 
-/* Open descriptors matter if memory is left, or soon will be. */
+/*
+ * Whether a query must list open descriptors: shared memory is `left` without a holder
+ * (agent-share.h), or may be when a dead process is removed.
+ */
 static bool should_ask_descriptors(const struct memory *m)
 {
 	const struct process *p;
@@ -714,7 +728,7 @@ static void look_at_left(struct memory *m)
 		loop_set_timer(&m->timer, clock_now_ns() + LOOK_AT_LEFT_NS);
 }
 
-/* Ends a tenant that only open descriptors kept alive. */
+/* Ends tenants that lived on only because of open descriptors. */
 static void visit_left(struct memory *m)
 {
 	const uint64_t now = clock_now_ns();
@@ -980,7 +994,10 @@ int memory_new(struct agent *agent, struct error *err)
 		const struct nvml_info *info = &agent->devices->devices[i].info;
 
 		m->query.handles[i] = info->handle;
-		/* The instances of one device follow one another. */
+		/*
+		 * Devices are in NVML's order, in which the instances of one device follow one
+		 * another. Each device is watched once.
+		 */
 		if ((!i || info->nvml_index != agent->devices->devices[i - 1].info.nvml_index) &&
 			nvml_watch_xids(agent->devices->nvml, info->nvml_index) < 0)
 			log_debug("device %s: the driver does not report Xids", info->uuid);

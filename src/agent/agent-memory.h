@@ -72,7 +72,7 @@ uint64_t memory_used(const struct tenant_device *td);
  */
 uint64_t memory_denied(const struct tenant_device *td);
 
-/* The device's last answer about this pid; UINT64_MAX: none. */
+/* Bytes that this pid uses, by the device's last answer; UINT64_MAX: not known. */
 uint64_t memory_device_says(struct agent *agent, const struct device *device, pid_t pid);
 /* Asks the devices in the background, at most once a second (for lists and the audit). */
 void memory_refresh(struct agent *agent);

@@ -108,7 +108,7 @@ struct nvml {
 	void *library;
 	char version[80];
 	void *events; /* the driver's event set; NULL: nothing is watched */
-	/* A lost device does not tell its UUID any more. */
+	/* The UUIDs are kept, because NVML no longer returns the UUID of a lost device. */
 	struct {
 		nvml_handle handle;
 		char uuid[96];
@@ -119,7 +119,10 @@ struct nvml {
 #undef X
 };
 
-/* divvy's library shows a tenant's view. It is recognised by the file that the loader mapped. */
+/*
+ * Whether the loader has mapped one of divvy's own libraries, which show a tenant's view. The
+ * file's name decides.
+ */
 static bool nvml_is_own_library(void *library)
 {
 	struct link_map *map = NULL;

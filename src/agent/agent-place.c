@@ -15,7 +15,7 @@
 #include "base/format.h"
 #include "base/parse.h"
 
-/* Ordered by nearness: a device that fails a later check came nearer. */
+/* In the order of the checks: a device that fails a later check is nearer to a fit. */
 enum verdict { WRONG_DEVICE, WRONG_MODEL, TOO_SMALL, IS_FAULTY, IN_USE, NO_SHARE, NO_MEMORY, FITS };
 
 static uint32_t place_device_left(const struct place_device *d)

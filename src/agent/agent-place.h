@@ -19,9 +19,15 @@ struct place_device {
 	uint64_t memory_bytes; /* usable */
 	uint64_t room_bytes;   /* largest quota that the request's memory policy allows now */
 	uint32_t requested;    /* requested share of its tenants, in permille */
-	uint32_t tenants;      /* tenants with such a request */
-	bool is_exclusive;     /* one tenant has the device exclusively */
-	/* Why no new tenant may come, as words that follow the device's name; NULL: no reason. */
+	/*
+	 * number of tenants with a guarantee; for an exclusive spec, of default tenants in use, too
+	 */
+	uint32_t tenants;
+	bool is_exclusive; /* one tenant has the device exclusively */
+	/*
+	 * The reason why the device accepts no new tenant, as words that follow the device's name;
+	 * NULL: none.
+	 */
 	const char *fault;
 	/* Tenants with the label that the request's preferred anti-affinity names. */
 	uint32_t n_conflicts;

@@ -33,7 +33,7 @@ int remote_reach_read(
 	uint64_t processes = 0;
 	int r = 0;
 
-	/* Must be an address, because terminals show it. */
+	/* Only an address is accepted, because commands print the text on terminals. */
 	if (!peer || address_family(str_from(peer)) == AF_UNSPEC ||
 		str_copy(new.peer, sizeof(new.peer), str_from(peer)) < 0)
 		return fail(err, EINVAL, "peer: expected an address, such as 192.0.2.7");

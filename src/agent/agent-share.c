@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Shared memory of a tenant: see agent-share.h. The daemon's pages are in a slot with process index
- * 0, so a recount sums them like those of processes. With memory policy wait, the ledger has the
- * bytes in the name of one holder. They move to another holder when that one releases the memory.
+ * Shared memory of a tenant: see agent-share.h. The daemon charges shared pages in a slot with
+ * process index 0, so a recount sums this slot like those of processes. With memory policy wait,
+ * the ledger has the bytes in the name of one holder. When this holder releases the memory, the
+ * bytes move to another holder.
  *
- * Programs choose the numbers and how many they send. So a table has a random salt, which keeps
- * programs from choosing numbers of one bucket. Holders are bounded, and each is also in a list of
- * its process.
+ * Programs choose the ids of shares and the number of shares. So a table has a random salt, which
+ * keeps programs from choosing ids of one bucket. Holders are bounded, and each is also in a list
+ * of its process.
  */
 #include "agent/agent-share.h"
 
@@ -37,11 +38,11 @@ struct share {
 	/* Policy wait: the ledger has the memory in this process's name; NULL: in the daemon's. */
 	struct process *booked;
 	/*
-	 * A holder has ended and may have left open descriptors; a later answer shows whether it
-	 * has.
+	 * A holder has ended and may have left open descriptors. The answer to a later query shows
+	 * whether a descriptor is open.
 	 */
 	bool is_suspect;
-	uint64_t suspect_since; /* number of queries that had begun by then */
+	uint64_t suspect_since; /* number of queries that had begun when the holder ended */
 	LIST_HEAD(, holder) holders;
 };
 
@@ -86,7 +87,7 @@ static struct holder *find_holder(const struct share *s, const struct process *p
 	return NULL;
 }
 
-/* Changes the counter. Recounts and shares number the daemon's changes in one sequence. */
+/* Changes the counter. *seq numbers the daemon's changes of counters, those of recounts, too. */
 static int share_change_charge(
 	struct tenant_device *td, int64_t pages, uint64_t quota_bytes, uint32_t *seq)
 {
@@ -214,7 +215,7 @@ static void share_suspect_entry(struct tenant_device *td, struct share *s, uint6
 	s->suspect_since = since;
 }
 
-/* `p` is no holder any more. Frees the share with its last holder, unless it is left. */
+/* `p` no longer holds the share. If no other process does, frees the share, unless it is `left`. */
 static void share_settle_process(
 	struct tenant_device *td, struct share *s, struct process *p, uint32_t *seq)
 {
@@ -226,8 +227,8 @@ static void share_settle_process(
 		memory_rebook(td, p, s->booked, s->pages * PAGE_MEM_UNIT);
 	} else if (s->booked == p && !td->tenant->is_ending) {
 		/*
-		 * If the tenant ends, its program runs on, and the memory is free only when the
-		 * program ends.
+		 * In an ending tenant the program runs on and keeps the memory, so nothing is
+		 * released before the program's end.
 		 */
 		memory_release(td, p, s->pages * PAGE_MEM_UNIT);
 	}

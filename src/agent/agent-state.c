@@ -38,7 +38,10 @@
 #define STATE_MAX (64u << 20)
 #define APPENDED_MAX (1u << 20)
 #define REWRITE_NS (5 * NSEC_PER_SEC)
-/* Processes register again within a second; stopped ones may not. */
+/*
+ * Longest wait for processes of the earlier daemon. Running processes register again within a
+ * second; stopped processes may never do so.
+ */
 #define HOLD_NS (3 * NSEC_PER_SEC)
 
 struct state {
@@ -203,8 +206,8 @@ static void fall_behind(struct state *s)
 }
 
 /*
- * A torn line would swallow the next one, and with it a tenant that the daemon has acknowledged. So
- * the daemon cuts a torn line off before it appends another.
+ * Appends a line. After a torn line, a new line would continue that one and be unreadable, and a
+ * tenant that the daemon has acknowledged would be lost. So a torn line is cut off first.
  */
 static int state_append_line(struct state *s, const struct buf *line)
 {
@@ -220,7 +223,10 @@ static int state_append_line(struct state *s, const struct buf *line)
 		return r;
 	s->length += line->n;
 	s->appended += line->n;
-	/* A compaction may wait for the disk for long, and a file above the limit is unreadable. */
+	/*
+	 * The compaction may wait for the disk for long, and state_load() cannot read a file above
+	 * STATE_MAX.
+	 */
 	if (s->length > STATE_MAX / 2 && s->appended > APPENDED_MAX)
 		fall_behind(s);
 	if (s->appended > APPENDED_MAX && s->appended > s->length / 2)
@@ -228,7 +234,7 @@ static int state_append_line(struct state *s, const struct buf *line)
 	return 0;
 }
 
-/* Records an end, which has happened even if the file cannot be written. */
+/* Records the end of a tenant or process. The end counts even if the file cannot be written. */
 static void append_end(struct state *s, const struct buf *line)
 {
 	int r = state_append_line(s, line);
@@ -281,7 +287,10 @@ void state_touch(struct agent *agent)
 		loop_set_timer(&s->timer, clock_now_ns() + REWRITE_NS);
 }
 
-/* Debts change with each turn: appends one short line for each changed one. */
+/*
+ * Each turn changes debts, so a changed debt costs one short line instead of the tenant's whole
+ * line.
+ */
 static void add_used(struct tenant_device *td, uint64_t now, struct buf *out)
 {
 	struct arbiter_usage usage;
@@ -330,7 +339,7 @@ struct reading {
 	uint64_t last_tenant; /* highest id of all lines */
 	uint64_t n_least;     /* lines after the head that must exist */
 	uint64_t n_lines;     /* lines that exist */
-	uint32_t n_broken;    /* unreadable ones of these */
+	uint32_t n_broken;    /* those that are unreadable */
 	bool is_torn;         /* the last line is incomplete */
 };
 
@@ -482,7 +491,8 @@ static int restore_tenant(struct agent *agent, const json_t *json, struct error 
 {
 	int64_t used[SPEC_DEVICES_MAX], lag[SPEC_DEVICES_MAX];
 	const char *name, *secret, *source, *origin, *lifetime, *cgroup = "";
-	int container = TENANT_NO_CONTAINER; /* the value of an older daemon's line */
+	/* Lines of older daemons have no such member. */
+	int container = TENANT_NO_CONTAINER;
 	json_int_t id, uid, owner, owner_start, created;
 	struct tenant_saved saved = {0};
 	struct tenant_params params = {0};

@@ -16,7 +16,8 @@
 #include "agent/tenant.h"
 
 /*
- * Format version of the file. A daemon reads this version and the one before (there is none yet).
+ * Format version of the file. A daemon reads this version and the one before. Version 1 is the
+ * first.
  */
 #define STATE_ABI 1
 

@@ -192,8 +192,8 @@ static bool end_without_socket(pid_t pid)
 }
 
 /*
- * Asks the kernel. The file's text counts only where the kernel shows no holder (another pid
- * namespace).
+ * Returns the holder of the lock, as the kernel shows it. If the kernel shows no holder, because
+ * the holder is in another pid namespace, the pid in the file counts.
  */
 static pid_t runtime_owner(int fd)
 {
@@ -286,7 +286,7 @@ static int bind_at(const struct agent *agent, const char *path, int *ret_fd)
 	return 0;
 }
 
-/* fd: the bound socket if there is one already. */
+/* *fd: -1, or a socket that is bound already. */
 static int agent_listen_at(struct agent *agent, const char *path, int *fd,
 	struct listener *listener, void (*knock)(struct listener *listener, int fd))
 {
@@ -341,8 +341,8 @@ static void agent_stop_listening(struct agent *agent)
 /* ---- the passing of time ---- */
 
 /*
- * Whether the tenant keeps an idle daemon from ending. A tenant that only lingers does not. A
- * tenant whose programs have yet to start does.
+ * Whether the tenant keeps an idle daemon from ending. A tenant whose programs have yet to start
+ * does so. A tenant that has had its last process and only waits for TENANT_LINGER_NS does not.
  */
 static bool is_waited_for(const struct tenant *t)
 {
@@ -417,7 +417,10 @@ static int start_arbiter(struct agent *agent, struct error *err)
 	return arbiter_new(&config, MAX(1u, agent->devices->n), &agent->arbiter, err);
 }
 
-/* Errors in the file persist until somebody edits it: EINVAL, for the exit status. */
+/*
+ * Returns -EINVAL for every fault of the file, so that the exit status says that a restart does not
+ * help.
+ */
 static int load_conf(struct agent *agent, struct error *err)
 {
 	int r = conf_load(agent->options.tenants_conf, &agent->conf, err);
@@ -429,7 +432,7 @@ static int load_conf(struct agent *agent, struct error *err)
 	return -EINVAL;
 }
 
-/* Uses the path that `divvy apply` would name, so that --stop finds it. */
+/* Uses the absolute path, as `divvy apply` does, so that `divvy apply --stop` finds the file. */
 static int apply_at_start(struct agent *agent, struct error *err)
 {
 	_cleanup_free_ char *path = realpath(agent->options.apply, NULL);
@@ -450,7 +453,7 @@ static int serve_metrics(struct agent *agent, struct error *err)
 	return options.local ? metrics_thread_new(agent, &options, &agent->metrics, err) : 0;
 }
 
-/* Has a worker of its own for disks, so that a slow disk does not delay the devices' answers. */
+/* Files have a worker of their own, so that a slow disk does not delay the devices' answers. */
 static int start_workers(struct agent *agent, struct error *err)
 {
 	int r = worker_new(agent->loop, &agent->worker);

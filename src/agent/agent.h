@@ -117,12 +117,14 @@ struct agent {
 	/* Fires once a second while anything lives: lifetimes and the end of an idle daemon. */
 	struct loop_timer tick;
 	uint64_t idle_since_ns;
-	/* Passes the time to connections that send or read nothing. */
+	/*
+	 * Measures the silence of connections, without time in which the daemon itself did not run.
+	 */
 	struct clock_listener listener;
 	int lock_fd; /* locks the runtime folder */
 
 	/* in a cluster (tenant-socket.h) */
-	bool has_pods;           /* pods get devices only through their slots */
+	bool has_pods;           /* pods get devices only through the device plugin's slots */
 	const char *pod_cgroups; /* the kubelet's cgroup; NULL: the usual paths of kubelets */
 	/* The daemon has read the pod of at least one process from its cgroup. */
 	bool has_read_pods;

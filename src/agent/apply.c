@@ -217,7 +217,7 @@ int apply_file(struct agent *agent, const char *path, bool does_follow, json_t *
 		return r;
 	r = read_and_apply(agent, path, ret_tenants, err);
 	if (r < 0 && is_new)
-		agent->apply->n--; /* no caller has seen that it was followed */
+		agent->apply->n--; /* the caller gets an error: follow no new file */
 	return r;
 }
 

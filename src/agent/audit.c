@@ -31,7 +31,8 @@
 
 #define ROUND_NS (10 * NSEC_PER_SEC)
 #define SOON_NS (2 * NSEC_PER_SEC)
-#define TICK_NS NSEC_PER_SEC /* an answer may come this much early */
+/* A round may come this much early, because the audit looks once a second. */
+#define TICK_NS NSEC_PER_SEC
 #define UNMANAGED_MAX 1024u
 #define LISTED_MAX 4096u
 #define EXCESSES_SHOWN 16u
@@ -43,7 +44,7 @@
 struct unmanaged {
 	pid_t pid;
 	uint64_t start;
-	uint32_t device, seen; /* number of rounds, at most one each ROUND_NS */
+	uint32_t device, seen; /* rounds with this process, at most one each ROUND_NS */
 	uint64_t seen_ns;
 	uint64_t bytes;
 	uint64_t term_ns; /* --police: time of SIGTERM; 0: not yet */
@@ -60,7 +61,7 @@ struct audit {
 
 /* ---- the owner of a process ---- */
 
-/* Finds tenants' processes by pid. The devices list thousands if thousands are registered. */
+/* The tenants' processes, sorted by pid, because the devices may list thousands of processes. */
 struct audit_processes {
 	struct process **by_pid;
 	size_t n;
@@ -288,7 +289,10 @@ static void note_device(struct tenant_device *td)
 {
 	const uint64_t counted = memory_used(td);
 
-	/* The devices' answer is a little older than the counter. */
+	/*
+	 * The devices' answer is a little older than the counter, so the larger of two counts is
+	 * compared.
+	 */
 	td->counted_bytes = MAX(counted, td->counted_before);
 	if (td->says_bytes > td->counted_bytes + SLACK_BYTES) {
 		td->excess_rounds++;
@@ -340,7 +344,10 @@ static bool is_any_suspected(const struct agent *agent)
 
 /* ---- rounds ---- */
 
-/* Answers that others requested add no rounds. */
+/*
+ * Adds a round only if ROUND_NS have passed since the last one. Earlier answers, which other parts
+ * requested, add none.
+ */
 static void audit_carry_over_unmanaged(struct unmanaged *s, const struct unmanaged *before)
 {
 	const bool is_round = s->seen_ns + TICK_NS >= before->seen_ns + ROUND_NS;

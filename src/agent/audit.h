@@ -24,7 +24,7 @@ void audit_tick(struct agent *agent, uint64_t now);
 
 /* Returns the members of the reply to `audit`; the caller owns them. */
 json_t *audit_json(struct agent *agent);
-/* Returns the list of `doctor` as the user may see it; the caller owns it. */
+/* Returns the findings for `divvy doctor` that the user may see; the caller owns them. */
 json_t *audit_findings(struct agent *agent, uid_t uid);
 
 /* Number of unmanaged processes, for the metrics. */

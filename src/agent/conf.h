@@ -41,7 +41,7 @@ int conf_cgroup(pid_t pid, char ret[static CONF_CGROUP], struct error *err);
  * unrelated processes may be. Pure.
  */
 uint64_t conf_cgroup_id(const char *cgroup);
-/* Parses the text of a /proc/PID/cgroup in the same way. Pure. */
+/* Parses the text of a /proc/PID/cgroup by the rules of conf_cgroup(). Pure. */
 int conf_cgroup_parse(struct str text, char ret[static CONF_CGROUP], struct error *err);
 
 /*

@@ -4,8 +4,9 @@
  * run_search() and may_read() run in the thread of a worker and touch only their own search; all
  * other functions run in the loop's thread. A search asks the container's cgroup; if the daemon
  * does not know or cannot read this cgroup, the search scans all processes' environments. An error
- * counts as a living container, so a failed search ends no tenant. A tenant ends after two misses
- * without a hit or a use in between: each of these moves alone_ns past missed_ns.
+ * counts as a living container, so a failed search ends no tenant. A tenant ends after two searches
+ * that found no process, unless another search found one, or a process used the tenant, in between.
+ * Both events set alone_ns later than missed_ns.
  */
 #include "agent/container-watch.h"
 
@@ -42,10 +43,10 @@ struct search;
 struct stuck {
 	const struct search *search; /* only compared, never followed */
 	struct worker *worker;
-	bool is_over; /* the worker can be joined */
+	bool is_over; /* the read has returned: the worker can be joined */
 	pid_t pid;    /* 0: the reader blocks elsewhere */
 	uint64_t start;
-	uint64_t cgroup; /* a hash; 0: none that others share */
+	uint64_t cgroup; /* hash of the process's cgroup; 0: unknown, or "/" */
 };
 
 /* Refers to the tenant by id, because the tenant may be removed meanwhile. */
@@ -55,11 +56,11 @@ struct search {
 	struct container_watch *watch;
 	uint32_t id;
 	char entry[sizeof("DIVVY_TENANT=") + TENANT_SECRET_TEXT];
-	char cgroup[CONF_CGROUP];          /* the container's; "": not known */
-	uint64_t since_ticks, until_ticks; /* when it was started */
+	char cgroup[CONF_CGROUP];          /* the cgroup of the container; "": not known */
+	uint64_t since_ticks, until_ticks; /* the container was started between these times */
 	struct stuck skipped[CONTAINER_WATCH_STUCK_MAX];
 	uint32_t n_skipped;
-	bool is_found; /* true also if the answer is unknown */
+	bool is_found; /* a process was found, or the search failed */
 
 	/* Hints for the loop's thread; relaxed, since nothing else depends on them. */
 	_Atomic(pid_t) reading;
@@ -69,10 +70,10 @@ struct search {
 struct container_watch {
 	struct agent *agent;
 	struct worker *worker;  /* NULL: none yet, or the last one is stuck */
-	struct search *running; /* the worker's; NULL: none */
+	struct search *running; /* the search that the worker runs; NULL: none */
 	STAILQ_HEAD(, search) waiting;
 	struct loop_timer look;
-	uint64_t n_read; /* of the search that runs, at the last look */
+	uint64_t n_read; /* progress of the running search at the last check */
 	struct stuck stuck[CONTAINER_WATCH_STUCK_MAX];
 	uint32_t n_stuck;
 };
@@ -130,7 +131,7 @@ static void search_free(struct search *s)
 	free(s);
 }
 
-/* ---- what it has found ---- */
+/* ---- results ---- */
 
 static void container_watch_note_result(struct tenant *t, bool is_found)
 {
@@ -150,7 +151,7 @@ static void container_watch_note_result(struct tenant *t, bool is_found)
 
 static void start_next(struct container_watch *watch);
 
-/* The reader of a stuck process goes on: the process has ended, or can be read. */
+/* The read of a stuck process's environment has returned, so its worker can be joined. */
 static void stuck_done(struct container_watch *watch, const struct search *s)
 {
 	for (uint32_t i = 0; i < watch->n_stuck; i++)
@@ -179,7 +180,7 @@ static void container_watch_search_done(struct worker_job *job)
 		start_next(watch);
 }
 
-/* ---- one after the other ---- */
+/* ---- the queue of searches ---- */
 
 static void forget_over(struct container_watch *watch)
 {
@@ -194,7 +195,7 @@ static void forget_over(struct container_watch *watch)
 	watch->n_stuck = n;
 }
 
-/* The tenant is sought again by the next tick. */
+/* Ends the search without a result: the next tick starts a new one for the tenant. */
 static void give_up(struct container_watch *watch, const struct search *s)
 {
 	struct tenant *t = tenant_by_id(watch->agent, s->id);

@@ -23,13 +23,16 @@ struct agent;
 struct tenant;
 
 /*
- * Ends the tenant, unless its container lives or a process uses the tenant again meanwhile. Two
- * searches, some seconds apart, must find nothing. The function never blocks, and searches only
- * every few seconds however often it is called. The loop's thread.
+ * Ends the tenant if its container has no process. Two searches, some seconds apart, must find
+ * none, and no process may use the tenant meanwhile. The function never blocks, and searches only
+ * every few seconds however often it is called. Call it in the loop's thread.
  */
 void container_watch_seek(struct tenant *tenant);
 
-/* Waits a second for the search that runs, and leaves it behind after that, with its memory. */
+/*
+ * Waits at most a second for the running search. A search that is still blocked then keeps its
+ * thread and memory.
+ */
 void container_watch_free(struct agent *agent);
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * This file learns the memory that one CUDA context takes; context-cost.h has the rule. Two tenants
- * have different owners and different cgroups exactly if the measured tenants are neither all of
- * one owner nor all of one cgroup. So one pass over the tenants decides. An unknown cgroup equals
- * no other.
+ * This file learns the memory that one CUDA context takes; context-cost.h has the rule. Among the
+ * measured tenants there are two with different owners and different cgroups, unless all have one
+ * owner or all have one cgroup. So one pass over the tenants decides. An unknown cgroup equals no
+ * other.
  */
 #include "agent/context-cost.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The memory that one CUDA context takes on a device, learnt from what the device says of processes
- * that claim to hold nothing else. A claim is the process's own word, and the device's figure
- * contains memory of other APIs. So a tenant's figure counts for other tenants only by this rule:
+ * that claim to hold nothing else. A process may lie, and the device's figure contains memory of
+ * other APIs. So a tenant's figure counts for other tenants only by this rule:
  * - A tenant that has measured expects its own last figure.
  * - Other tenants expect the least figure of the device's tenants, if two owners have measured. An
  *   owner is the namespace of a pod, or else a uid.
@@ -10,7 +10,7 @@
  *   measured.
  * - All others expect the device's guess.
  * Figures of processes in one cgroup count as those of one owner, because a container's root may
- * take any uid. So only two owners together can raise what a third one expects.
+ * take any uid. So only two owners together can raise the size that a third owner expects.
  *
  * The loop's thread only; nothing blocks. All sizes are bytes. Nothing is kept over a restart.
  */

@@ -54,8 +54,11 @@ struct control {
 	uint32_t n_pending_creates;
 	struct loop_timer timer;
 	bool is_trying;
-	bool is_last_try;           /* the request does not wait, so this is its last try */
-	bool is_in_pending_creates; /* the loop visits the list, so connections may end meanwhile */
+	bool is_last_try; /* the request does not wait, so this is its last try */
+	/*
+	 * The loop walks the list, so connections that end meanwhile must remove nothing from it.
+	 */
+	bool is_in_pending_creates;
 };
 
 struct call {
@@ -844,7 +847,10 @@ static int do_replace(struct call *call, struct error *err)
 	return -EINPROGRESS;
 }
 
-/* The tenant's link knows neither id nor name; the secret proves that it is the tenant's. */
+/*
+ * The caller is the tenant's link, which knows neither id nor name: the tenant's secret identifies
+ * and authorises it.
+ */
 static int do_remote(struct call *call, struct error *err)
 {
 	const char *hex = json_string_value(json_object_get(call->json, "secret"));
@@ -894,7 +900,10 @@ static bool is_member_known(const struct command *command, const char *key)
 	return false;
 }
 
-/* A container's users, root included, mean nothing here: the kind of socket decides first. */
+/*
+ * User ids of a container, root included, give no rights outside it. So the kind of the socket
+ * decides.
+ */
 static int check_socket(const struct conn *c, struct error *err)
 {
 	if (!c->is_program)
@@ -930,7 +939,9 @@ static int find_command(const json_t *json, const struct command **ret, struct e
 	return 0;
 }
 
-/* A user's text may be no UTF-8, or be cut within a character. */
+/*
+ * Replaces bytes that are not ASCII: a user's text may be invalid UTF-8, or cut within a character.
+ */
 static json_t *ascii_string(const char *text)
 {
 	char ascii[sizeof(((struct error *)NULL)->msg)];
@@ -1040,7 +1051,7 @@ void control_conn_closed(struct conn *c)
 		if (w->conn != c)
 			continue;
 		w->conn = NULL;
-		if (control->is_in_pending_creates) /* the next visit of the list drops it */
+		if (control->is_in_pending_creates) /* the loop that walks the list removes it */
 			loop_set_timer(&control->timer, clock_now_ns());
 		else
 			control_forget_pending(control, w);
@@ -1051,7 +1062,7 @@ void control_room(struct agent *agent)
 {
 	struct control *control = agent->control;
 
-	/* Not at once, because the caller is in the middle of a change. */
+	/* Tries later, because the caller is in the middle of a change. */
 	if (control && !TAILQ_EMPTY(&control->pending_creates))
 		loop_set_timer(&control->timer, clock_now_ns());
 }

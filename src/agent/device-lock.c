@@ -2,8 +2,8 @@
 /*
  * Lock files: see device-lock.h. A user's daemon first opens a file without O_CREAT, because
  * protected_regular forbids O_CREAT on another user's file. It opens the file read-only if it must,
- * because flock() needs no more. For the same reason a lock on a file that everybody can read
- * proves nothing to root. Releasing unlinks the file under the lock; taking checks that the path
+ * because flock() needs no more. So any user can lock a file that everybody can read, and root does
+ * not trust such a lock. Releasing unlinks the file under the lock; taking checks that the path
  * still names the locked file.
  */
 #include "agent/device-lock.h"
@@ -179,7 +179,7 @@ static int open_any(const char *path, mode_t mode)
 	return fd < 0 ? -errno : fd;
 }
 
-/* For root's own folder, and for users: any regular file may be the lock. */
+/* For root's own folder and for users' daemons: locks the file, whoever owns it. */
 static int take_file(struct lock_file *file, mode_t mode, struct taking *t, struct error *err)
 {
 	for (int tries = 0; tries < TRIES; tries++) {
@@ -218,14 +218,17 @@ static bool is_trusted(const struct statx *stx, const struct statx *folder)
 {
 	return S_ISREG(stx->stx_mode) && stx->stx_nlink == 1 &&
 		(stx->stx_uid == 0 || stx->stx_uid == geteuid()) &&
-		/* A user may mount a file system in user space on a file. */
+		/*
+		 * Only a file on the folder's own device: a user may have mounted a file system in
+		 * user space on the file.
+		 */
 		stx->stx_dev_major == folder->stx_dev_major &&
 		stx->stx_dev_minor == folder->stx_dev_minor;
 }
 
 /*
- * Opens the file if it is root's. -EPERM: it is not, and *ret_id names it. A foreign file is opened
- * only to read its id.
+ * Opens the file if root owns it. Otherwise returns -EPERM, and *ret_id names the file: this
+ * function opens a foreign file only to read its id.
  */
 static int open_trusted(const char *folder, const char *path, struct file_id *ret_id)
 {
@@ -263,7 +266,7 @@ static int move_aside(const char *path)
 	snprintf(aside, sizeof(aside), "%s.aside", path);
 	if (rename(path, aside) == 0)
 		return 0;
-	/* A folder of that name may exist. */
+	/* rename() fails if a folder of that name exists. */
 	snprintf(aside, sizeof(aside), "%s.aside-%llx", path, (unsigned long long)clock_now_ns());
 	return rename(path, aside) < 0 ? -errno : 0;
 }
@@ -302,8 +305,8 @@ static int try_shared(
 }
 
 /*
- * Root holds its own file already; this one only shows users' daemons of older versions that the
- * device is taken. No user can keep root from going on without it.
+ * Root holds the lock in its own folder already. This lock only shows users' daemons of older
+ * versions that the device is taken. So root continues without it when a user prevents it.
  */
 static int take_shared(
 	const char *folder, struct lock_file *file, struct taking *t, struct error *err)

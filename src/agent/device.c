@@ -24,7 +24,7 @@
 #include "simgpu/simgpu-config.h"
 #include "simgpu/simgpu-proto.h"
 
-/* The daemon simulates this on a machine without devices. */
+/* The simulated device that the daemon shares out on a machine without devices. */
 #define DEFAULT_SIMULATION "1xH200-141Gi"
 /* An unused engine ends after its linger=; the daemon waits no longer than this. */
 #define LINGER_MAX_NS (5 * NSEC_PER_SEC)
@@ -139,8 +139,8 @@ static bool is_as_wished(struct nvml *nvml, const struct simgpu_config *config)
 }
 
 /*
- * Waits, for a bounded time, until the engine has removed its socket. An ending engine does this
- * first.
+ * Waits, for a bounded time, until the former engine has removed its socket, as an engine does
+ * first at its end.
  */
 static void await_end_of_engine(const struct device_set *set, const struct simgpu_config *config)
 {
@@ -155,7 +155,7 @@ static void await_end_of_engine(const struct device_set *set, const struct simgp
 
 /*
  * NVML only says that there is no device. The engine writes its reason to the stderr that it
- * inherits, so the daemon collects that. Other lines are passed on.
+ * inherits, so the daemon collects that text and passes other lines on.
  */
 static int open_nvml(struct device_set *set, struct error *err)
 {
@@ -202,7 +202,10 @@ static int open_engine(
 		simulate, set->sim_dir);
 }
 
-/* is_wish: accepts exactly these devices, and not those of a running engine. */
+/*
+ * is_wish: the simulated devices must be exactly these. Otherwise those of a running engine will
+ * do.
+ */
 static int open_simulated(struct device_set *set, const char *simulate, bool is_wish,
 	const char *runtime_dir, struct error *err)
 {

@@ -29,8 +29,10 @@ struct device {
 	struct lock lock;
 	uint64_t context_guess_bytes; /* guess of a context's memory, used before any measurement */
 	uint64_t context_bytes;       /* expected for a context of other tenants: context-cost.h */
-	uint64_t context_owner_bytes; /* the same, for tenants with the owner of context_owner */
-	const struct tenant *context_owner; /* NULL: no owner has a figure of its own */
+	/* Expected for a context of tenants with the owner of context_owner. */
+	uint64_t context_owner_bytes;
+	/* A tenant of the only owner that has measured; NULL: none. */
+	const struct tenant *context_owner;
 	/* memory in use at the device's last answer, for display */
 	uint64_t used_bytes;
 	uint32_t n_silent; /* number of queries since the last answer */
@@ -82,7 +84,7 @@ struct device_params {
 	const char *simulate;
 	const char *runtime_dir;
 	uint32_t oversubscribe_permille;
-	bool may_be_none; /* a machine without devices has none; else one is simulated */
+	bool may_be_none; /* on a machine without devices: share none; otherwise simulate one */
 };
 
 /* Opens the management library and lists the devices. Blocks. */
@@ -112,7 +114,7 @@ enum nvml_link device_link(const struct device_set *set, uint32_t a, uint32_t b)
 /* Finds a device by its full UUID, "GPU-..."; NULL: none. */
 struct device *device_find(const struct device_set *set, const char *uuid);
 
-/* The 16 bytes of "GPU-" or "MIG-" and a UUID. Other texts are hashed. */
+/* Returns the 16 bytes of the UUID after "GPU-" or "MIG-". Other texts are hashed. */
 void device_parse_uuid(const char *text, uint8_t ret_uuid[static 16]);
 
 #endif

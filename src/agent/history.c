@@ -89,7 +89,8 @@ static void add_sums(struct history_bucket *b, const struct history_bucket *more
 }
 
 /*
- * Merges only whole hours: a later minute within a stored hour counts as one that was read twice.
+ * Merges only whole hours, because put_bucket() drops a later minute within a stored hour as one
+ * that was read twice.
  */
 static bool is_to_be_merged(const struct history_bucket *b, uint64_t now_s)
 {
@@ -234,7 +235,10 @@ static int put_record(struct history *h, const struct history_record *r)
 	kept->gpu_s = MAX(kept->gpu_s, r->gpu_s);
 	kept->byte_s = MAX(kept->byte_s, r->byte_s);
 	kept->waited_s = MAX(kept->waited_s, r->waited_s);
-	/* The record's buckets follow in the file and go to the last record. */
+	/*
+	 * Moves the record to the end: the lines of its buckets follow in the file, and are added
+	 * to the last record.
+	 */
 	if (kept != &h->records[h->n - 1]) {
 		const struct history_record last = h->records[h->n - 1];
 
@@ -286,7 +290,10 @@ int history_read_line(struct history *h, struct str line, bool is_log)
 {
 	int r = history_take_line(h, line, is_log);
 
-	/* The R may follow a torn line that swallowed it; no other kind of line contains an R. */
+	/*
+	 * The line may consist of a torn line and the next tenant's R line. No other kind of line
+	 * contains an R.
+	 */
 	h->has_lost_record |= r == -EBADMSG && str_find(line, 'R') < line.n;
 	return r;
 }
@@ -423,7 +430,7 @@ void history_changes_done(struct history *changes)
 
 /* ---- the log ---- */
 
-/* Size of the log's whole lines. A torn line would swallow the next tenant's line. */
+/* Size of the log's whole lines. A line that is appended to a torn line could not be read. */
 static int64_t whole_lines(int fd)
 {
 	char tail[LINE_MAX_BYTES];

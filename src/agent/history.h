@@ -45,7 +45,10 @@ struct history_record {
 	double gpu_s, byte_s, waited_s;
 	struct history_bucket *buckets; /* ordered by start */
 	uint32_t n, capacity;
-	/* NULL: the usage journal had no free slot, or the files have all of an ended tenant. */
+	/*
+	 * NULL: the usage journal had no free slot, or the tenant has ended and the files have all
+	 * of its sums.
+	 */
 	struct usage_journal_slot *slot;
 };
 
@@ -72,7 +75,7 @@ void history_merge(struct history_record *record, uint64_t now_s);
 /* Returns 0, -EBADMSG for a line of another form, or -ENOMEM. */
 int history_read_line(struct history *history, struct str line, bool is_log);
 /*
- * Reads a file of any length, without a last line that has no end. *ret_broken: number of
+ * Reads a file of any length, and ignores an incomplete last line. *ret_broken: number of
  * unreadable lines. -ENOENT, and the errors of open(2) and read(2). Blocks.
  */
 int history_read(struct history *history, const char *path, bool is_log, uint32_t *ret_broken,

@@ -36,11 +36,11 @@ struct text {
 struct metrics_thread {
 	/* for the daemon's loop */
 	struct agent *agent;
-	struct metrics_server server; /* without functions: none */
+	struct metrics_server server; /* without a server its functions are NULL */
 	struct loop_io snapshot_wanted;
 	struct loop_timer beat;
 
-	/* for both; exchanges are seq_cst, and the eventfd announces them */
+	/* for both threads; an eventfd announces each exchange, which is seq_cst */
 	int to_agent, to_thread; /* eventfds */
 	atomic_bool is_wanted, is_ending, is_ready;
 	_Atomic uint64_t beat_ns;
@@ -61,7 +61,7 @@ static void metrics_thread_wake(int fd)
 {
 	const uint64_t one = 1;
 
-	/* Only a full eventfd fails, and a full one is readable. */
+	/* write() fails only if the eventfd is full, and then the other thread is awake already. */
 	if (write(fd, &one, sizeof(one)) < 0)
 		return;
 }
@@ -136,7 +136,7 @@ static void metrics_thread_on_snapshot(struct loop_io *io, uint32_t events)
 	}
 	text = atomic_exchange(&t->fresh, NULL);
 	answer_waiting(t, text);
-	/* The loop freed the former text when it rendered this one. */
+	/* `used` is empty: the loop freed the former text when it rendered this one. */
 	atomic_store(&t->used, text);
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Registration: see register.h. A new process gets, in this order: tenant, index, pages, journal,
- * list, gates, WELCOME. The journal has the process before the program has its pages, so the next
- * daemon knows every program with pages.
+ * Registration: see register.h. A new process gets, in this order: tenant, index, pages, line in
+ * the state file, list, gates, WELCOME. The state file has the process before the program has its
+ * pages, so the next daemon knows every program with pages.
  */
 #include "agent/register.h"
 
@@ -314,10 +314,7 @@ int process_restore(struct tenant *t, pid_t pid, uint64_t start, uint32_t index,
 	p->index = index;
 	p->is_awaited = true;
 	p->uid = t->uid;
-	/*
-	 * The pages of one registration got their inodes one after the other; the first is
-	 * recorded.
-	 */
+	/* The state file has only the inode of the first page. */
 	p->devices[0].up_inode = up_inode;
 	snprintf(p->command, sizeof(p->command), "%s", command);
 	process_join(p);
@@ -339,7 +336,8 @@ static int peer_start(struct conn *c, uint64_t *ret_start, int *ret_pidfd, struc
 		return fail(err, ESRCH, "pid %d has exited", (int)c->pid);
 	if (c->pidfd >= 0) {
 		/*
-		 * From the socket itself, so it cannot belong to another process with the same pid.
+		 * This pidfd comes from the socket, so it cannot belong to another process with the
+		 * same pid.
 		 */
 		*ret_pidfd = TAKE_FD(c->pidfd);
 		return 0;
@@ -361,8 +359,8 @@ static bool register_is_cgroup_within(const char *cgroup, const char *top)
 
 /*
  * A container's user ids mean nothing outside it. The first process that shows the container's
- * secret from another cgroup than the requesting process binds that cgroup. From then on the
- * container's processes are recognised by it.
+ * secret, and is in another cgroup than the requesting process, binds the tenant to its cgroup.
+ * From then on this cgroup identifies the container's processes.
  */
 static int register_check_container(
 	struct conn *c, struct tenant *t, bool *ret_is_it, struct error *err)
@@ -387,7 +385,7 @@ static int register_check_container(
 	}
 	if (!cgroup[0] || !cgroup[1] || !t->cgroup[0] ||
 		register_is_cgroup_within(t->cgroup, cgroup))
-		return 0; /* no container around it: treated like any other program */
+		return 0; /* no container: the process is treated like any other program */
 	t->container = TENANT_CONTAINER_BOUND;
 	memcpy(t->cgroup, cgroup, sizeof(t->cgroup));
 	*ret_is_it = true;
@@ -416,7 +414,7 @@ static int choose_tenant(struct conn *c, const struct msg_hello *hello, struct t
 	bool is_it;
 	int r;
 
-	/* The pod may have set any secret. */
+	/* On a tenant socket the secret does not count, because the pod may have set any. */
 	if (c->tenant)
 		return tenant_socket_tenant(c, ret_tenant, err);
 	if (!memcmp(hello->secret, none, sizeof(none))) {
@@ -595,7 +593,7 @@ static int register_again(struct conn *c, const struct msg_hello *hello, struct 
 		return fail(err, ESTALE,
 			"this daemon has no process %d of tenant %u with this page", (int)c->pid,
 			t->id);
-	if (p->is_awaited) /* only the first inode is recorded; the seals check the others */
+	if (p->is_awaited) /* the state has only the first inode: seals check the rest */
 		for (uint32_t i = 1; i < t->n && 2 * i < n_handed; i++)
 			if (!fstat(handed[2 * i], &st))
 				p->devices[i].up_inode = st.st_ino;
@@ -622,7 +620,10 @@ static int register_again(struct conn *c, const struct msg_hello *hello, struct 
 	return 0;
 }
 
-/* After a restart only the earlier processes have the counter's page: waits for one of them. */
+/*
+ * Whether a HELLO must wait. After a restart only earlier processes have the counter's page, so one
+ * of them must hand the page back first.
+ */
 static bool must_wait(const struct tenant *t)
 {
 	if (!t->hold_ns)

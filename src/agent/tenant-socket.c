@@ -92,7 +92,9 @@ void tenant_socket_close(struct tenant_socket *ts)
 	tenant_socket_leave(ts);
 }
 
-/* The socket's folder already identifies the pod; the kernel must confirm it. */
+/*
+ * The socket's folder identifies the pod, and the kernel must confirm it by the process's cgroup.
+ */
 static int check_cgroup(const struct conn *c, const struct tenant *t, struct error *err)
 {
 	struct cgroup_pod found;
@@ -105,7 +107,7 @@ static int check_cgroup(const struct conn *c, const struct tenant *t, struct err
 	c->agent->has_read_pods |= r >= 0;
 	c->agent->is_cgroup_hidden = r == -EXDEV && !c->agent->has_read_pods;
 	if (c->agent->is_cgroup_hidden)
-		return 0; /* the condition HostNamespaces reports this */
+		return 0; /* the node's condition HostNamespaces reports hidden cgroups */
 	if (r < 0)
 		return fail(err, EACCES,
 			"this socket belongs to pod %s/%s, and process %d is in no pod's "

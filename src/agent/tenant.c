@@ -334,7 +334,7 @@ static void tenant_leave_parts(struct tenant *t)
 {
 	arbiter_remove(t->agent->arbiter, t->id, clock_now_ns());
 	memory_tenant_removed(
-		t); /* memory that its processes still hold is not free with the quota */
+		t); /* memory that the tenant's processes still hold stays reserved in the ledger */
 	leave_ledger(t, t->n);
 	token_tenant_removed(t);
 	t->is_ending = t->is_dead = true;
@@ -522,7 +522,7 @@ int tenant_restore(struct agent *agent, const struct tenant_params *params,
 		td->inode = saved->inode[i];
 	}
 	if (params->owner > 0 && watch_owner(t, params->owner, saved->owner_start, NULL) < 0)
-		t->owner = params->owner; /* it has ended; the tenant's processes may live */
+		t->owner = params->owner; /* the owner has ended; the tenant's processes may live */
 	r = tenant_join_parts(t, err);
 	if (r < 0) {
 		tenant_free(t);
@@ -626,7 +626,7 @@ void tenant_kill(struct tenant *t)
 
 	if (t->is_ending)
 		return;
-	t->is_ending = true; /* otherwise the last process's end would kill it again */
+	t->is_ending = true; /* otherwise the last process's end would kill the tenant again */
 	usage_tenant_removed(t);
 	for (p = LIST_FIRST(&t->processes); p; p = next) {
 		next = LIST_NEXT(p, of_tenant);
@@ -668,7 +668,9 @@ struct tenant *tenant_by_id(struct agent *agent, uint32_t id)
 
 bool tenant_may_see(const struct agent *agent, const struct tenant *t, uid_t uid)
 {
-	/* Workers of a pod run as any user, and a pod's tenant belongs to the cluster. */
+	/*
+	 * Processes of a pod run as any uid, so an equal uid gives no right to see a pod's tenant.
+	 */
 	return uid == 0 || uid == getuid() || (uid == t->uid && t->source != TENANT_POD);
 }
 
@@ -762,8 +764,8 @@ void tenant_update_defaults(struct agent *agent)
 }
 
 /*
- * Whether the devices still list processes, or descriptors are open. visit_left() then ends the
- * tenant.
+ * Whether the tenant still has shared memory, because devices list its processes or descriptors are
+ * open. In that case visit_left() in agent-memory.c ends the tenant later.
  */
 static bool has_shares(const struct tenant *t)
 {

@@ -52,8 +52,8 @@ struct tenant_device {
 	struct device *device;
 	uint32_t at; /* index in tenant->devices and process->devices */
 	uint64_t quota_bytes;
-	uint64_t context_bytes;  /* what one of its contexts took when last measured; 0: not yet */
-	uint64_t context_cgroup; /* a hash of the cgroup where that was; 0: not known */
+	uint64_t context_bytes;  /* size of one of its contexts when last measured; 0: not yet */
+	uint64_t context_cgroup; /* hash of the measured process's cgroup; 0: not known */
 
 	/*
 	 * The page with the tenant's counter. After a restart there is none until a process hands
@@ -144,7 +144,7 @@ struct tenant {
 	int owner_fd;       /* pidfd; -1: ended or none */
 	struct loop_io owner_io;
 
-	struct remote_reach remote; /* a program on another machine */
+	struct remote_reach remote; /* reports about the tenant's program on another machine */
 
 	LIST_HEAD(, process) processes;
 	uint32_t n_processes;
@@ -215,13 +215,13 @@ int tenant_change_to(struct tenant *tenant, const struct spec *spec, const uint6
 /* Whether the tenant's lifetime is over, judged by its registered processes. */
 bool tenant_has_ended(const struct tenant *tenant, uint64_t now);
 /*
- * Whether a tenant's last process has ended within MEMORY_GRACE_NS: only its shared memory may keep
- * it.
+ * Whether there is a tenant whose last process has ended within MEMORY_GRACE_NS. This tenant ends
+ * within that time, unless its shared memory stays in use.
  */
 bool tenant_is_any_settling(const struct agent *agent);
 /*
- * Ends a tenant whose lifetime is over. Kills it; a container's tenant ends when the container
- * watcher finds no process.
+ * Ends a tenant whose lifetime is over. Kills it at once; the container watcher kills a container's
+ * tenant when no process is found.
  */
 void tenant_end(struct tenant *tenant);
 

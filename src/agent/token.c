@@ -28,7 +28,7 @@
 #define LOOK_DRAIN_NS (100 * NSEC_PER_USEC)
 #define LOOK_DRAIN_MIN_NS (25 * NSEC_PER_USEC)
 #define LOOK_IDLE_NS (250 * NSEC_PER_USEC)
-/* used when nothing is in flight: the tenant is about to be idle */
+/* Time until the next look when nothing is in flight, because the tenant is about to be idle. */
 #define LOOK_IDLE_MIN_NS (100 * NSEC_PER_USEC)
 #define LOOK_BUSY_MAX_NS (1 * NSEC_PER_MSEC) /* longest time between looks at work in flight */
 /*
@@ -38,7 +38,7 @@
 #define OPEN_LEAD_NS (180 * NSEC_PER_USEC)
 #define LATE_SPREADS 4 /* a prediction's error rarely exceeds the mean error by this factor */
 #define HINT_MAX_NS (10 * NSEC_PER_SEC)
-#define HINT_SAVES_NS (220 * NSEC_PER_USEC) /* delay of a look in seeing a beginning or an end */
+#define HINT_SAVES_NS (220 * NSEC_PER_USEC) /* a look sees work begin or end this late */
 #define TAIL_MIN_NS (1 * NSEC_PER_MSEC)
 #define TAIL_MAX_NS (250 * NSEC_PER_MSEC)
 #define ACTIONS 64
@@ -90,7 +90,7 @@ static uint64_t token_estimate_drain(
 	uint64_t queued = hint_ns(&up->queued_ns);
 	uint64_t segment = MAX(hint_ns(&up->segment_ns), hint_ns(&up->longest_ns));
 	uint64_t at = atomic_load_explicit(&up->queued_at_ns, memory_order_relaxed);
-	/* The work did not run before the other tenants' work had ended. */
+	/* `began` is the end of the other tenants' work: this work did not run before. */
 	uint64_t passed = clock_since_ns(now, MAX(at, began));
 	uint64_t rest = clock_since_ns(queued, passed);
 
@@ -113,8 +113,9 @@ static struct look token_read_process(struct process_device *pd, uint64_t began,
 
 	for (uint32_t i = 0; i < lines; i++) {
 		/*
-		 * Reads in_launch first: if it is 0, `submitted` contains all submissions of that
-		 * thread (its release).
+		 * Reads in_launch first. If in_launch is 0, `submitted` contains all submissions of
+		 * that thread: the acquire pairs with the release by which the thread clears
+		 * in_launch.
 		 */
 		if (atomic_load_explicit(&up->line[i].in_launch, memory_order_acquire))
 			look.is_in_launch = true;
@@ -335,9 +336,9 @@ static uint64_t next_look(const struct view *view)
 }
 
 /*
- * Reports work that began or ended since the last look. The client's page says when: a hint, which
- * saves the client at most HINT_SAVES_NS of what the daemon saw. After a time without looks
- * (arbiter_watches()) the page says too little, and the time of the look counts.
+ * Reports work that began or ended since the last look. The client's page gives the time: a hint,
+ * which shortens the charged time by at most HINT_SAVES_NS. After a time without looks (see
+ * arbiter_watches()) the page says too little, and the time of the look counts.
  */
 static void token_observe_device(struct tenant_device *td, const struct view *view, uint64_t now)
 {
@@ -571,7 +572,7 @@ void token_step(struct agent *agent)
 				has_closed |= token_carry_out(token, &actions[i], now);
 		} while (n == ACTIONS);
 		if (has_closed && token->has_membarrier && membarrier_all() < 0)
-			token->has_membarrier = false; /* each thread may then slip one launch */
+			token->has_membarrier = false; /* a thread may then pass one more launch */
 		watch_holders(token, now);
 		look_where_due(token, clock_now_ns());
 	}
@@ -652,7 +653,8 @@ void token_process_added(struct process *p)
 			token_want(p, i);
 		/*
 		 * After a restart the process may have work in flight that the former daemon
-		 * allowed. Its first look finds out; until then no other tenant waits for it.
+		 * allowed. The first look at the page finds this work; until then no other tenant
+		 * waits for it.
 		 */
 		pd->submitted = 0;
 	}
@@ -663,7 +665,7 @@ void token_process_exited(struct process *p)
 {
 	struct token *token = p->agent->token;
 
-	/* The process is off the list already, so the looks below cover the remaining ones. */
+	/* The process is off the list already, so the looks below cover the remaining processes. */
 	for (uint32_t i = 0; i < p->tenant->n; i++) {
 		struct tenant_device *td = &p->tenant->devices[i];
 

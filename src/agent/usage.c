@@ -644,12 +644,12 @@ struct write_job {
 	int r;
 	struct error err;
 	bool is_last;       /* the daemon is ending */
-	bool is_compacted;  /* or the attempt failed */
-	int compact_result; /* its message is compact_err */
+	bool is_compacted;  /* the files were merged, or the attempt failed */
+	int compact_result; /* if negative, compact_err has the message */
 	struct error compact_err;
 };
 
-/* An ending daemon leaves one file if merging is quick. */
+/* Whether to merge the files: the log is large, or the daemon ends and merging is quick. */
 static bool should_compact(const struct write_job *job, int64_t log_size)
 {
 	_cleanup_close_ int fd = open(job->path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);

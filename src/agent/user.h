@@ -23,7 +23,7 @@
 #include "threads/closer.h"
 
 #define USER_CONNS_MAX 8192u     /* if descriptors suffice for several such users */
-#define USER_OUT_MAX (32u << 20) /* bytes of answers; above it no request is executed */
+#define USER_OUT_MAX (32u << 20) /* bytes of unread answers; from there on no request runs */
 #define USER_TIME_PART 4u        /* at most 1/4 of the thread's time for requests */
 #define USER_TIME_BURST_NS (250 * NSEC_PER_MSEC)
 #define USER_RESERVE_MAX 1024u /* descriptors kept for root, pidfds and pages */
@@ -78,8 +78,8 @@ uint32_t users_files_max(const struct users *users);
 bool users_is_reserve(const struct users *users, int fd);
 
 /*
- * user_pay() charges the time of a request. user_may_spend() says whether the user has time left,
- * and else writes when it will have.
+ * user_pay() charges the time of a request. user_may_spend() says whether the user has time left.
+ * If not, *ret_when_ns is the time when the user has time again.
  */
 void user_pay(struct user *user, uint64_t now_ns, uint64_t elapsed_ns);
 bool user_may_spend(const struct user *user, uint64_t now_ns, uint64_t *ret_when_ns);
