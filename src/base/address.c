@@ -4,8 +4,8 @@
  * and port out of the text, and fills the result after it has checked both. inet_pton() decides
  * whether a host is numeric, and only IPv6 may have an interface behind '%'. address_listen() alone
  * asks the resolver, and tries its answers in two rounds: first the preferred family, then the
- * other. IPv6 is preferred for all addresses of the machine, since that socket accepts IPv4 too;
- * else IPv4 is preferred. No function keeps state between calls.
+ * other. For the host "", which means all addresses, IPv6 is preferred, because such a socket also
+ * accepts IPv4. For other hosts IPv4 is preferred. No function keeps state between calls.
  */
 #include "base/address.h"
 

@@ -276,7 +276,7 @@ int file_replace(const char *path, struct str text, mode_t mode, struct error *e
 
 	if (!target && errno != ENOENT)
 		r = -errno;
-	else if (!target) /* a dangling link stays: creates its target */
+	else if (!target) /* a link to a missing target stays: creates the target */
 		r = readlink(path, (char[1]){0}, 1) < 0 ? replace_regular(path, text, mode)
 							: write_through(path, text, O_CREAT, mode);
 	else if (fd_read_status(AT_FDCWD, target, 0, STATX_TYPE | STATX_MODE, &stx) < 0)

@@ -109,8 +109,8 @@ ssize_t fd_recv(int sock, void *p, size_t n, struct fd_list *ret_fds, int flags)
 void fd_list_done(struct fd_list *l);
 
 /*
- * Forbids peers to send descriptors to this unix socket. A listening socket passes this on to
- * connections made from now on. -ENOPROTOOPT before Linux 6.16.
+ * Forbids peers to send descriptors to this unix socket. Connections that a listening socket
+ * accepts from now on inherit the ban. -ENOPROTOOPT before Linux 6.16.
  */
 int socket_refuse_rights(int sock);
 

@@ -57,8 +57,8 @@ static const struct {
 	{"TSAN_OPTIONS", BOTH},
 	{"UBSAN_OPTIONS", BOTH},
 	/*
-	 * The interception library. The link of divvy serve is a program of divvy run, and its
-	 * workers inherit the library from it.
+	 * The interception library. divvy run starts the link of divvy serve with this variable,
+	 * and the link's workers inherit the variable from the link.
 	 */
 	{"LD_PRELOAD", INHERIT_BY_WORKER},
 	/* Only links inherit these. */

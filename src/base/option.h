@@ -47,7 +47,7 @@ static inline bool option_needs_value(const struct option_row *row)
 
 struct option_table {
 	const struct option_row *own; /* NULL: none */
-	/* listed after them: --help and other options that all programs have */
+	/* listed after `own`: --help and other options that all programs have */
 	const struct option_row *common;
 };
 
@@ -75,10 +75,10 @@ struct option_scan {
 	bool is_cut_accepted; /* accepts unique prefixes: --kube for --kubeconfig */
 	bool is_over;         /* all further words are operands; set by "--" or by the caller */
 	const char *letters;  /* the remaining letters of a word such as "-qf"; NULL: none */
-	/* Describe the last event. */
+	/* The members below describe the last event: see enum option_event. */
 	const char *word;
 	struct str name;
-	bool is_letter; /* given as -q */
+	bool is_letter; /* the command line gives the option by its letter: -q */
 	const struct option_row *row;
 	const char *value;
 };

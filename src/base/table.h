@@ -18,7 +18,7 @@
 
 struct table_column {
 	const char *title;
-	bool is_right; /* numbers */
+	bool is_right; /* aligned to the right, for numbers */
 };
 
 struct table {

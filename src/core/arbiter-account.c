@@ -19,8 +19,9 @@
 #define STARVED_NS (100 * NSEC_PER_MSEC)
 
 /*
- * Between the end of a turn and the next want, a program only wakes up, and stays active. A longer
- * absence makes the tenant inactive, and changes the entitlements of the others.
+ * After its turn a program only needs to wake up before it wants the device again, and stays active
+ * meanwhile. A longer absence makes the tenant inactive, and changes the entitlements of the
+ * others.
  */
 #define GRACE_NS (2 * NSEC_PER_MSEC)
 
@@ -233,7 +234,10 @@ static bool is_charged(const struct arbiter_td *td, const struct arbiter_td *ove
 	case TD_DRAINING:
 		if (overlap)
 			return at < td->device->overlap_until;
-		/* If the drain is past its bound beside a holder, its work appears frozen. */
+		/*
+		 * A drain that is past its bound beside a holder is not charged: its work appears
+		 * frozen.
+		 */
 		return !td->device->holder || at < td->drain_by;
 	default: return false;
 	}
@@ -306,8 +310,8 @@ void device_account(struct device *device, uint64_t now)
 		}
 		td_refill_burst(td,
 			/*
-			 * after the charge, so that the burst limit does not cut off time already
-			 * used
+			 * Refills the budget after the charge, so that the burst limit does not cut
+			 * off time already used.
 			 */
 			now);
 		td_accrue_waiting_lag(td, dt, has_latency);
@@ -494,7 +498,7 @@ uint64_t td_quantum_ns(const struct arbiter_td *td)
 	return MAX(MIN(most, config->quantum_ns), config->quantum_min_ns);
 }
 
-/* The most time that it may use at once after waiting: one turn. */
+/* Largest budget, which is the time that a tenant may use at once after waiting: one turn. */
 int64_t td_burst(const struct arbiter_td *td)
 {
 	const struct arbiter_config *config = &td->device->arbiter->config;

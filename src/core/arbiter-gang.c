@@ -4,8 +4,8 @@
  * order of the devices. It competes for a device only when it has reserved all earlier devices. So
  * one of several gangs always advances, and reservations cannot form a cycle. A gang of a better
  * rank takes over the reservation of an incomplete gang. A device reserved by an incomplete gang
- * continues to serve single tenants. When a gang has reserved its last device, all of them are
- * drained, and then opened at one epoch. Pure; one thread.
+ * continues to serve single tenants. When a gang has reserved its last device, all its devices are
+ * drained, and its gates open with one epoch. Pure; one thread.
  */
 #include "core/arbiter-internal.h"
 

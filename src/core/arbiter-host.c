@@ -13,13 +13,16 @@
 #include "core/arbiter-internal.h"
 
 /*
- * A tenant that barely keeps its device busy seems idle between two looks: shorter times are noise.
+ * Shorter times are noise: a tenant that barely keeps its device busy seems idle between two looks.
  */
 #define DRY_MIN_NS (200 * NSEC_PER_USEC)
 #define DRY_MAX_NS (50 * NSEC_PER_MSEC) /* longer times are the program's own pauses */
 #define FADE_TURNS 32
 
-/* Most of a turn's work. A longer window would be closed as soon as it is full. */
+/*
+ * Widest window: most of a turn's work. The turn contains its work in flight, so with a wider
+ * window the gate would close as soon as the window is full.
+ */
 #define WIDE_MAX_NS (24 * NSEC_PER_MSEC)
 
 /*

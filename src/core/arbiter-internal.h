@@ -42,7 +42,9 @@ struct arbiter_td {
 
 	bool is_active;     /* wants the device, holds it, or drains; listed in device->active */
 	uint32_t active_at; /* index in device->active */
-	/* since then active, but neither wanted nor held the device; 0: wants or holds it */
+	/*
+	 * time since which it is active without wanting or holding the device; 0: wants or holds it
+	 */
 	uint64_t idle_from;
 	uint64_t left_at;   /* when it last became inactive */
 	uint64_t away_from; /* when it last ran out of work, and class_used_ns of its class then */
@@ -56,8 +58,8 @@ struct arbiter_td {
 	/* time of the look that saw work begin or end; 0: corrected already */
 	uint64_t changed_at;
 	uint64_t unchanged_from; /* if work began: idle from then until changed_at */
-	bool gives_way;          /* set by arbiter_release */
-	bool yields;             /* set by arbiter_yield */
+	bool gives_way;          /* set by arbiter_release: the turn ends if others wait */
+	bool yields;             /* set by arbiter_yield: the turn ends now */
 	uint64_t turn_ends_at;   /* OPEN while others wait: when its work has to end; 0: unknown */
 	/* opened before the previous drain ended: not charged until overlap_until */
 	bool is_overlapped;
@@ -123,7 +125,7 @@ struct arbiter_tenant {
  */
 struct corun_pair {
 	arbiter_id a, b;
-	uint32_t level;    /* grows with drains past their bound, falls with others */
+	uint32_t level;    /* grows with drains past their bound, falls with timely drains */
 	uint64_t event_at; /* the last drain past its bound */
 	uint64_t until;    /* the two co-run without waiting until then */
 };
@@ -132,7 +134,7 @@ struct device {
 	struct arbiter *arbiter;
 	uint32_t index;
 	struct arbiter_td **active;
-	struct water_share *fill; /* scratch for entitlements, of the same size */
+	struct water_share *fill; /* scratch for entitlements, as large as `active` */
 	uint32_t n_active;
 
 	struct arbiter_td *holder; /* the tenant whose turn it is; other OPEN tenants co-run */
@@ -148,7 +150,7 @@ struct device {
 	uint64_t accounted_at;
 	uint64_t charged_until; /* accounted_at when a tenant was last charged */
 	uint32_t n_charged;     /* number of tenants charged for the last interval */
-	bool is_stale;          /* entitlements: a tenant has joined or left */
+	bool is_stale;          /* entitlements are out of date: a tenant has joined or left */
 	uint32_t n_waiting;     /* tenants that could be opened now and are not */
 	bool is_dirty;          /* decide at the next step */
 	uint64_t next_at;       /* decide at this time even without an event */
@@ -169,9 +171,9 @@ struct arbiter_policy {
 	/* Among tenants of one rank on one device the highest score goes first. */
 	int64_t (*score)(const struct arbiter_td *td, uint64_t now);
 	/*
-	 * Nanoseconds from now until `waiting` passes `holder` in the order, if the holder's work
-	 * ends in rest_ns; 0: already. By then the holder's turn has lasted its quantum, or ends
-	 * there.
+	 * Nanoseconds from now until `waiting` goes before `holder` in the order, if the holder's
+	 * work ends in rest_ns; 0: it does so already. The holder keeps the device at least for its
+	 * planned turn.
 	 */
 	uint64_t (*passes_ns)(const struct arbiter_td *holder, const struct arbiter_td *waiting,
 		uint64_t rest_ns, uint64_t now);
@@ -261,7 +263,7 @@ void td_note_woken(struct arbiter_td *td, uint64_t now);
 void td_fade(struct arbiter_td *td);
 /* In-flight window for a turn of turn_ns; at least the configured one. */
 uint32_t td_wide_us(const struct arbiter_td *td, uint64_t turn_ns);
-/* How much earlier than on a quiet host its gate should open. */
+/* How much earlier the tenant's gate should open than on a quiet host. */
 uint64_t td_lead_ns(const struct arbiter_td *td);
 /* Whether the end of the drain is predicted exactly enough for a gate that opens lead_ns early. */
 bool td_is_end_known(const struct arbiter_td *drains, uint64_t lead_ns);
@@ -288,7 +290,7 @@ enum clearance {
 enum clearance device_clearance(struct device *device, const struct arbiter_td *td, uint64_t now);
 /* Reopens the gates of tenants whose drain has passed its bound, and counts these events. */
 void device_reopen_stuck(struct device *device, const struct arbiter_td *next, uint64_t now);
-/* The most time that its drain may take in total. */
+/* The most time that the tenant's drain may take in total. */
 uint64_t td_drain_max_ns(const struct arbiter_td *td);
 /* Handles the end of the drain, which was within its bound unless is_noted is set. */
 void td_drained(struct arbiter_td *td, uint64_t now);

@@ -21,7 +21,8 @@ static uint64_t share_passes_ns(const struct arbiter_td *holder, const struct ar
 {
 	uint64_t whole = MAX(class_micro(holder), UINT64_C(1));
 	/*
-	 * While the holder runs, its lag falls by falls/whole and the other's rises by rises/whole.
+	 * Each ns of the holder's work lowers its lag by falls/whole and raises that of the waiting
+	 * tenant by rises/whole.
 	 */
 	uint64_t falls = whole - MIN((uint64_t)holder->micro, whole);
 	uint64_t rises = MIN((uint64_t)waiting->micro, whole);

@@ -3,18 +3,19 @@
  * Turns on one device: when the holder's turn ends, which tenant is next, and when its gate opens.
  * Pure; one thread.
  *
- * A turn lasts at least a quantum, and then until a waiting tenant passes the holder in the
- * policy's order; if none does, the holder continues. The holder's work in flight counts as part of
- * its turn, so that the turn ends when this work does. Better ranks do not wait for that.
+ * A turn lasts at least its planned length, and then until a waiting tenant passes the holder in
+ * the policy's order; if none does, the holder continues. The holder's work in flight counts as
+ * part of its turn, so that the turn ends when this work does. A waiting tenant of a better rank
+ * ends the turn at once.
  */
 #include "base/clock.h"
 #include "core/arbiter-internal.h"
 
 /*
- * A round of n tenants lasts n times this, and each turn is its tenant's part of the round. Turns
- * then change often enough for even shares, and rarely enough to be cheap
- * (tests/unit/core/test-arbiter-shares.c). Among three or more tenants two may have to wait at
- * once, which makes windows of 1 s less even; two tenants can take longer turns.
+ * A round of n tenants lasts n * ROUND_NS, or 2 * ROUND_OF_TWO_NS for two, and each turn is its
+ * tenant's part of the round. Turns then change often enough for even shares, and rarely enough to
+ * be cheap (tests/unit/core/test-arbiter-shares.c). Among three or more tenants two may have to
+ * wait at once, which makes windows of 1 s less even; two tenants can take longer turns.
  */
 #define ROUND_OF_TWO_NS (34 * NSEC_PER_MSEC)
 #define ROUND_NS (28 * NSEC_PER_MSEC)
@@ -230,7 +231,7 @@ static uint64_t td_turn_queued_rest(const struct arbiter_td *td, uint64_t now)
 
 /*
  * After a drain past its bound, later drains get only the time that they usually take. Each further
- * overrun doubles that, because the work may have become longer.
+ * overrun doubles this time, because the work may have become longer.
  */
 uint64_t td_drain_max_ns(const struct arbiter_td *td)
 {
@@ -289,7 +290,7 @@ static void td_close(struct arbiter_td *td, uint64_t now)
 	arbiter_push(device->arbiter, &action);
 }
 
-/* Closes the gates on all its devices: a part of a gang is useless to it. */
+/* Closes the gates on all devices of the tenant: a gang cannot use a part of its devices. */
 void arbiter_tenant_close(struct arbiter_tenant *t, uint64_t now)
 {
 	for (uint32_t i = 0; i < t->n_tds; i++)
@@ -400,8 +401,8 @@ static void corun_pair_note(
 }
 
 /*
- * Whether the tenant is paired with all tenants that run on the device. Three tenants co-run only
- * then.
+ * Whether the tenant is paired with all tenants that run on the device. Only then may a third
+ * tenant co-run.
  */
 static bool is_bonded_with_all(struct device *device, const struct arbiter_td *td, uint64_t now)
 {

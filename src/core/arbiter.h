@@ -35,8 +35,8 @@ typedef uint32_t arbiter_id; /* a tenant, chosen by the caller, unique among pre
 
 enum arbiter_action_type {
 	ARBITER_OPEN,   /* open the tenant's gates on `device` */
-	ARBITER_CLOSE,  /* close them and watch the drain */
-	ARBITER_WINDOW, /* set the tenant's window_us, company and waited on `device` */
+	ARBITER_CLOSE,  /* close the gates and watch the drain */
+	ARBITER_WINDOW, /* set the tenant's window_us, contended and waited on `device` */
 };
 
 struct arbiter_action {
@@ -83,9 +83,10 @@ struct arbiter_config {
 	uint64_t holdoff_ns;   /* hold-off after a latency tenant becomes idle; default 0.5 ms */
 	uint64_t overlap_ns;   /* the next gate opens if the drain ends within this time; 150 us */
 	uint64_t drain_max_ns; /* most time for a drain; default 250 ms */
-	uint64_t swap_quantum_ns;   /* quantum between tenants with memory policy swap; 2 s */
-	uint32_t window_us;         /* in-flight window on a contended device; default 2000 */
-	uint32_t window_latency_us; /* of opportunistic tenants beside a latency tenant; 700 */
+	uint64_t swap_quantum_ns; /* quantum between tenants with memory policy swap; 2 s */
+	uint32_t window_us;       /* in-flight window on a contended device; default 2000 */
+	/* in-flight window of opportunistic tenants beside a latency tenant; default 700 */
+	uint32_t window_latency_us;
 	uint64_t contended_ns; /* contended: other tenants wanted the device this recently; 1 s */
 	bool gate;             /* false: every gate opens on request, nothing is enforced */
 };
@@ -131,9 +132,9 @@ void arbiter_observe(struct arbiter *arbiter, arbiter_id tenant, uint32_t device
 	uint64_t longest_ns, uint64_t queued_ns, uint64_t now);
 
 /*
- * Corrects the last arbiter_observe, made at `now`: the work that it saw begin or end did so at
- * at_ns, after the look before. Charges or refunds the time between at_ns and now, unless the time
- * is charged anyway because others wait. Does nothing if that look saw no change.
+ * The arbiter_observe() at `now` saw work begin or end: reports that this happened at at_ns, after
+ * the look before. Charges or refunds the time between at_ns and now, unless the time is charged
+ * anyway because others wait. Does nothing if that look saw no change.
  */
 void arbiter_observe_at(
 	struct arbiter *arbiter, arbiter_id tenant, uint32_t device, uint64_t at_ns, uint64_t now);

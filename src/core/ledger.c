@@ -174,7 +174,7 @@ static uint64_t room_without(const struct ledger *ledger, enum spec_memory_polic
 	if (policy == SPEC_MEMORY_SWAP)
 		return ledger_subtract(
 			times_permille(left, ledger->oversubscribe_permille), shared);
-	if (policy == SPEC_MEMORY_WAIT) /* it must fit on the empty device */
+	if (policy == SPEC_MEMORY_WAIT) /* the quota must fit on the empty device */
 		return MIN(left,
 			ledger_subtract(
 				times_permille(left, ledger->oversubscribe_permille), shared));

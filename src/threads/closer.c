@@ -152,8 +152,8 @@ static void run_close(struct closer_job *job)
 	int flags;
 
 	/*
-	 * Reads until the queue is empty, because descriptors that the kernel closes with the
-	 * socket would linger.
+	 * Reads until the queue is empty: the kernel closes remaining descriptors with the socket,
+	 * and a TCP socket then lingers. closer_close_all() turns lingering off.
 	 */
 	while (closer_receive_fds(job->sock, &byte, sizeof(byte), &passed, &flags) >= 0 &&
 		!passed.is_end)
