@@ -99,7 +99,7 @@ static void child_become(const struct order *order)
 	if (setresgid(order->uid, order->uid, order->uid) < 0 ||
 		setresuid(order->uid, order->uid, order->uid) < 0)
 		_exit(1);
-	prctl(PR_SET_PDEATHSIG, SIGKILL); /* the change of user has cleared it */
+	prctl(PR_SET_PDEATHSIG, SIGKILL); /* the change of user has cleared the signal */
 }
 
 static void child_main(int link)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A program with the hook library, but without either: a child process that registers with the
- * daemon, because the daemon knows a process by its pid. The child passes its pages to the test,
- * which acts as hook and device on them. A test kills or stops the program by killing or stopping
- * the child.
+ * Plays a program with the hook library. A child process registers with the daemon, because the
+ * daemon knows a program by the pid of its process. The child passes its pages to the test, which
+ * acts as hook and device on them. A test kills or stops the program by killing or stopping the
+ * child.
  */
 #ifndef TESTS_COMPONENT_AGENT_FAKE_CLIENT_H
 #define TESTS_COMPONENT_AGENT_FAKE_CLIENT_H
@@ -41,7 +41,7 @@ void fake_end(struct fake_client *c);
  * daemon, as after its restart. Returns 0, or the negative errno of a refusal.
  */
 int fake_hello(struct fake_client *c, const char *socket, const char *secret, bool again);
-/* The same in two steps: send, then wait for the answer. */
+/* fake_hello() in two steps: sends HELLO, then waits for the answer. */
 void fake_hello_send(struct fake_client *c, const char *socket, const char *secret, bool again);
 int fake_hello_wait(struct fake_client *c);
 

@@ -20,14 +20,14 @@ struct rig {
 
 /* Starts the daemon with `--simulate SIMULATE` and `args`, which ends with NULL. */
 void rig_start(struct rig *rig, const char *simulate, const char *const *args);
-/* The same, with a limit of descriptors for the daemon. */
+/* As rig_start(), with a limit of descriptors for the daemon. */
 void rig_start_with_files(
 	struct rig *rig, const char *simulate, const char *const *args, unsigned int files_max);
 /* Starts a daemon in the same folder again. */
 void rig_restart(struct rig *rig, const char *simulate, const char *const *args);
 /*
- * Starts a further daemon in the same folder (--replace, or one too many). Returns its exit status,
- * or -1 if it serves.
+ * Starts a further daemon in the same folder: with --replace, or without, which must fail. Returns
+ * its exit status, or -1 if it serves.
  */
 int rig_another(struct rig *rig, const char *simulate, const char *const *args, pid_t *ret_pid);
 /* Kills the daemon by SIGKILL and reaps it. */
@@ -40,7 +40,7 @@ void rig_stop(struct rig *rig);
 
 /* Sends a control request, with `format` as for json_pack. The caller owns the answer. */
 json_t *rig_ask(struct rig *rig, const char *format, ...);
-/* The same; the answer must be ok. */
+/* As rig_ask(); the answer must be ok. */
 json_t *rig_do(struct rig *rig, const char *format, ...);
 /* Makes a tenant owned by the test's process and returns its id. `spec` is JSON. */
 int rig_tenant(struct rig *rig, const char *spec, char ret_secret[static 33]);

@@ -35,7 +35,10 @@
 
 enum habit { OBEDIENT, STUBBORN };
 
-/* Executes sleep(1) at `path`, with argv[0] `name` if given; a NULL path: a child of that name. */
+/*
+ * Executes sleep(1) at `path`, with argv[0] `name` if given. If `path` is NULL, makes a child
+ * process of that name instead.
+ */
 static pid_t start_program(const char *path, enum habit habit, uid_t uid, const char *name)
 {
 	int fds[2];
@@ -84,7 +87,7 @@ struct dying {
 	struct rig *rig;
 	pid_t pid;
 	int status;
-	bool does_ask; /* audit on request adds no rounds */
+	bool does_ask; /* the test requests audits, which must add no rounds */
 };
 
 static bool has_ended(void *data)

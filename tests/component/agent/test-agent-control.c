@@ -289,7 +289,7 @@ static void usage_has_the_requested_number_of_points(void **state)
 		{600000, 0, 600, 1000},
 		{20000, 10, 500, 40},
 		{10, 1, 1, 10},
-		/* A step longer than the history gives one point for all of it. */
+		/* A step longer than the history gives one point for the whole history. */
 		{60000, 1LL << 40, 1, 1LL << 40},
 	};
 	struct rig rig;

@@ -125,7 +125,7 @@ enum form {
 	WITH_NOTHING, /* an empty packet */
 	MANY,
 	BEHIND,       /* in the queue of a connection that the daemon closes */
-	BEHIND_EMPTY, /* the same, after an empty packet */
+	BEHIND_EMPTY, /* as BEHIND, after an empty packet */
 	HUNG_UP,
 	FORMS,
 };

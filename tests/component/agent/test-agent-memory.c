@@ -341,7 +341,7 @@ static void removed_tenants_keep_their_shared_memory(void **state)
 	assert_int_equal(share(&a[1], MSG_MEM_SHARE, 1, 50ull << 30, 0), 0);
 	memory_note(&b, MSG_MEM_RESERVE, 40ull << 30, 21);
 	assert_false(fake_expect(&b, MSG_MEM_REPLY, &reply, sizeof(reply), 100));
-	/* one holder lets go and takes the memory again, before the waiting tenant */
+	/* one holder releases the memory and takes it again, before the waiting tenant gets it */
 	assert_int_equal(share(&a[0], MSG_MEM_UNSHARE, 1, 0, 0), 0);
 	assert_false(fake_expect(&b, MSG_MEM_REPLY, &reply, sizeof(reply), 100));
 	assert_int_equal(share(&a[0], MSG_MEM_SHARE, 1, 50ull << 30, MSG_SHARE_HELD), 0);
@@ -501,7 +501,10 @@ static bool is_health(void *data)
 	return strstr(buf_text(&text), h->expected) != NULL;
 }
 
-/* HTTP has its own thread. It answers while the loop is stopped, and after a while reports that. */
+/*
+ * HTTP has its own thread. It answers while the loop is stopped, and after a while its answer
+ * reports the stopped loop.
+ */
 static void health_is_answered_while_the_loop_is_stopped(void **state)
 {
 	_cleanup_buf_ struct buf text = BUF_INIT(1 << 20);

@@ -274,7 +274,10 @@ static void a_torn_state_keeps_its_whole_lines(void **state)
 static void a_damaged_state_is_kept_aside(void **state)
 {
 	_cleanup_buf_ struct buf damaged = BUF_INIT(STATE_MAX), kept = BUF_INIT(STATE_MAX);
-	/* The last character of each is changed; the index is the number of tenants left. */
+	/*
+	 * The test changes the last character of each text. The index is the number of tenants that
+	 * remain.
+	 */
 	static const char *const changes[] = {"H", "T {"};
 	char path[128], bad[136];
 	struct rig rig;
@@ -495,7 +498,10 @@ static void a_state_that_has_grown_is_compacted(void **state)
 	rig_stop(&rig);
 }
 
-/* Reports start from nothing then, and the old file is kept for inspection. */
+/*
+ * If the file of reports is unreadable, reports start from nothing, and the daemon keeps the file
+ * for inspection.
+ */
 static void unreadable_reports_are_kept_aside(void **state)
 {
 	char path[128], other[160];

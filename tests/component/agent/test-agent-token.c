@@ -250,9 +250,9 @@ static void a_yield_hands_over_the_token(void **state)
 	start(&p, spec, spec);
 	assert_true(fake_acquire(&p.a, 0, LONG_MS));
 	/*
-	 * In its first turn a was alone, and the daemon closes its gate in any case; and this
-	 * machine may stall in a round. If the daemon looks in time, it reports in drained_ns when
-	 * the closed turn's work completed.
+	 * Several rounds may be needed. In its first turn a was alone, so the daemon closes a's
+	 * gate even without a yield, and this machine may stall in any round. If the daemon looks
+	 * in time, drained_ns tells when the work of the closed turn completed.
 	 */
 	for (int round = 0; round < 200 && !(has_yielded && is_said); round++) {
 		yields(&p.a, &p.b);

@@ -76,7 +76,7 @@ static int send_ping(int sock)
 	return send(sock, p.bytes, size, MSG_NOSIGNAL) == (ssize_t)size ? 0 : -errno;
 }
 
-/* The daemon serves another user. */
+/* Checks that the daemon serves another user. */
 static void serves(struct rig *rig)
 {
 	int sock = join(rig, USER_UID, 0, NULL);

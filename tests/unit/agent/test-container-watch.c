@@ -16,8 +16,8 @@
 static struct rig rig;
 
 /*
- * Makes a tenant of a removed container, whose engine's command lived from tick since to tick
- * until.
+ * Makes a tenant of a removed container, whose engine's command lived from tick `since` to tick
+ * `until`.
  */
 static uint32_t make_gone(uint64_t since, uint64_t until)
 {
@@ -125,13 +125,18 @@ static void stuck_processes_of_one_cgroup_hold_few_threads(void **state)
 	for (size_t i = 0; i < ARRAY_SIZE(stuck); i++)
 		stuck_start(&stuck[i]);
 	rig_start(&rig);
-	/* No process starts then, so that it is none of the skipped ones' container. */
+	/*
+	 * No process starts at that tick, so no skipped process can belong to this tenant's
+	 * container.
+	 */
 	id = make_gone(UINT64_MAX, UINT64_MAX);
 	await_end(id);
 	n = n_blocked();
 	for (size_t i = ARRAY_SIZE(stuck); i-- > 0;)
 		stuck_end(&stuck[i]);
-	/* The searches that were left behind complete, so that the end joins their threads. */
+	/*
+	 * The searches that were left behind complete, so that rig_stop() can join their threads.
+	 */
 	run_for(3 * NSEC_PER_SEC);
 	assert_ok(conf_cgroup(getpid(), cgroup, NULL));
 	if (cgroup[0] && cgroup[1])

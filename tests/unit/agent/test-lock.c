@@ -188,7 +188,7 @@ static void root_learns_of_a_users_daemon_from_the_kernel(void **state)
 	assert_int_equal(take(&w, false, &lock, &owner), -EBUSY);
 	assert_int_equal(owner.pid, child.pid); /* the text names pid 1 and root */
 	assert_int_equal(owner.uid, USER);
-	/* Forced, root takes the lock from the user's daemon. */
+	/* With is_forced, root takes the lock from the user's daemon. */
 	assert_ok(take(&w, true, &lock, NULL));
 	lock_release(&lock);
 	end(&child);

@@ -106,8 +106,8 @@ static void devices_with_tenants_of_the_same_label_come_last(void **state)
 	assert_int_equal(place(&spec, three, 3, chosen, NULL), 0);
 	assert_int_equal(chosen[0], 2);
 	/*
-	 * Without GPU-c, the device with the fewest such tenants comes first. GPU-a is better than
-	 * a refusal.
+	 * Without GPU-c, the device with the fewest conflicting tenants comes first. GPU-a is
+	 * better than a refusal.
 	 */
 	assert_int_equal(place(&spec, three, 2, chosen, NULL), 0);
 	assert_int_equal(chosen[0], 1);

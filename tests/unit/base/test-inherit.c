@@ -16,7 +16,7 @@ static const char *find(const char *const *env, const char *name)
 	return NULL;
 }
 
-/* Replaces the test's environment meanwhile, since the result depends on it. */
+/* Replaces the test's environment during the call, since the result depends on the environment. */
 static size_t fill(enum inherit_by by, const char *const *more, const char **env)
 {
 	static char *other[] = {"AWS_SECRET_ACCESS_KEY=x", "LD_PRELOAD=x", "DIVVY_TENANT_2=x",

@@ -184,7 +184,7 @@ static int run_at_once(void *options, struct program_signals *signals, struct er
 	return 0;
 }
 
-/* The first test that watches signals: it finds those from before main. */
+/* The first test that watches signals, so it finds the signals that came before main. */
 static void a_signal_before_main_ends_the_program(void **state)
 {
 	static const struct program daemon = {.name = "test"};

@@ -97,7 +97,8 @@ static void the_window_is_wider_only_on_a_busy_host(void **state)
 	assert_int_equal(widest_us(NULL, 0), config.window_us);
 	assert_true(widest_us(NULL, 6 * MS) > 2 * config.window_us);
 	/*
-	 * A latency tenant waits for what other tenants have in flight, however rarely it submits.
+	 * The window stays narrow beside a latency tenant, which has to wait for other tenants'
+	 * work in flight.
 	 */
 	assert_int_equal(widest_us("latency", 6 * MS), config.window_us);
 }
@@ -130,7 +131,9 @@ static int64_t pair_lag_ns(struct pair *pair, arbiter_id id)
 	return usage.lag_ns;
 }
 
-/* How much the lag of tenant 1, which holds 0.6, grows while tenant 1 has no work for away_ns. */
+/*
+ * How much the lag of tenant 1, whose request is 0.6, grows while tenant 1 has no work for away_ns.
+ */
 static int64_t credit_after(uint64_t away_ns)
 {
 	struct pair pair = {.now = SEC};
@@ -163,7 +166,10 @@ static int64_t credit_after(uint64_t away_ns)
 	return before;
 }
 
-/* The tenant itself causes its pauses, and no other tenant could use the device meanwhile. */
+/*
+ * The tenant itself causes its pauses, and no other tenant could use the device then. So a wider
+ * window would be of no use.
+ */
 static void the_window_of_a_lone_tenant_stays(void **state)
 {
 	struct vm *vm = vm_new(1, SWITCH_NS, 3);

@@ -101,7 +101,7 @@ static void busy_at_every_switch_cost(void **state)
 		for (uint32_t i = 0; i < mixes[m].n; i++)
 			sum += mixes[m].program[i].entitled;
 		if (sum < 1000)
-			continue; /* limits leave the device idle */
+			continue; /* the tenants' limits leave the device idle */
 		for (size_t c = 0; c < ARRAY_SIZE(costs); c++)
 			for (size_t k = 0; k < 2; k++) {
 				struct vm *vm = run(&mixes[m], kernels[k], costs[c], 77 + m);
@@ -150,13 +150,13 @@ static void arrivals_and_departures(void **state)
 			fail_msg("program %u from %u s: %.2f points", expected[i].program,
 				(unsigned int)expected[i].from, e1);
 	}
-	/* The third program has ended: the others get its share at once. */
+	/* The third program has ended: the other two share its part at once. */
 	assert_true(vm_error_pp(vm, 0, 500, 100, 61 * SEC, 69 * SEC) <= 3);
 	assert_true(vm_error_pp(vm, 1, 500, 100, 61 * SEC, 69 * SEC) <= 3);
 	vm_free(vm);
 }
 
-/* The same bounds with random requests, limits, kernels and arrivals. */
+/* The bounds of the tests above hold for random requests, limits, kernels and arrivals, too. */
 static void random_mixes(void **state)
 {
 	for (uint64_t seed = 1; seed <= 12; seed++) {

@@ -190,7 +190,7 @@ static void quantum_then_drain_then_next(void **state)
 	assert_true(did(&hand, ARBITER_OPEN, 1));
 	busy(&hand, 1, MS, 0);
 	step(&hand, 4 * MS);
-	assert_int_equal(hand.n, 0); /* never less than 5 ms */
+	assert_int_equal(hand.n, 0); /* no turn is shorter than 5 ms */
 	assert_true(arbiter_watches(hand.arbiter, 0));
 	step(&hand, 25 * MS);
 	assert_true(did(&hand, ARBITER_CLOSE, 1));
@@ -406,8 +406,8 @@ static void latency_closes_and_opens_in_one_step(void **state)
 	step(&hand, 500 * US);
 	assert_true(did(&hand, ARBITER_CLOSE, 2));
 	/*
-	 * Tenant 2 has no window, but the arbiter opens no gate beside work that tenant 2 may just
-	 * have begun.
+	 * Tenant 2 has no in-flight window. But the arbiter opens no gate beside work that tenant 2
+	 * may have begun just before its gate closed.
 	 */
 	assert_false(did(&hand, ARBITER_OPEN, 1));
 	arbiter_drained(hand.arbiter, 2, 0, hand.now, hand.now);
@@ -436,7 +436,7 @@ static void dead_holder_is_passed_at_once(void **state)
 struct both {
 	struct hand hand;
 	uint64_t drain_ns[3], ends[3];
-	bool seems_to_move; /* the work that drains */
+	bool seems_to_move; /* the daemon sees that work of a drain has ended */
 	uint32_t drains[3];
 	uint32_t together; /* how many ms both hold the token, without a break */
 };
@@ -477,7 +477,8 @@ static struct both both_new(void)
 }
 
 /*
- * A frozen holder never ends its drain: the other waits up to the bound, and soon not at all.
+ * A frozen holder never ends its drain. The other tenant waits for the drain's bound at first, and
+ * later not at all.
  */
 static void a_frozen_holder_is_passed(void **state)
 {
@@ -604,7 +605,7 @@ static void limit_holds_alone(void **state)
 	assert_int_equal(hand.action[0].window_us, 2000);
 	busy(&hand, 1, MS, 0);
 	assert_true(arbiter_watches(hand.arbiter, 0));
-	step(&hand, 57 * MS); /* burst 29 ms, refilled at half of the time */
+	step(&hand, 57 * MS); /* a burst of 29 ms, refilled at half speed, lasts 58 ms */
 	assert_int_equal(hand.n, 0);
 	step(&hand, MS + US);
 	assert_true(did(&hand, ARBITER_CLOSE, 1));
@@ -682,7 +683,10 @@ static void charges_and_lags_are_exact(void **state)
 	}
 }
 
-/* Past its bound a drain costs nothing, so a late report of its end gives nothing more back. */
+/*
+ * A drain is charged only up to its bound. A late report of an earlier end refunds this charge and
+ * no more.
+ */
 static void late_drain_report_takes_back_the_charge(void **state)
 {
 	struct hand hand = hand_new(NULL, 1);
@@ -856,7 +860,7 @@ static void latency_beside_opportunistic(void **state)
 	struct latency both = run_latency(VM_POISSON, true);
 
 	assert_true(alone.requests > 1000);
-	/* The running kernel, a switch, and two wake-ups. */
+	/* The latency tenant waits at most for the running kernel, a switch and two wake-ups. */
 	assert_true(both.p50 <= alone.p50 + alone.p50 / 20 + 2 * MS);
 	assert_true(both.left_used >= 0.85 * (1 - alone.share));
 }

@@ -20,7 +20,7 @@ static void at_point(int n);
 #define LEDGER_KILLPOINT(n) at_point(n)
 #include "core/ledger-counter.h"
 
-#define POINTS 7 /* of a change; 8 and 9 are points of the recount */
+#define POINTS 7 /* number of kill points of a change; points 8 and 9 are those of the recount */
 #define PROCESSES 4u
 #define QUOTA 1000u
 
@@ -74,7 +74,7 @@ static struct {
 	int depth;
 	int die_at, die_after; /* this process kills itself at the die_after-th visit of die_at */
 	uint64_t visits[10];
-	uint32_t seq; /* of the recount */
+	uint32_t seq; /* sequence number of the recount */
 	struct rand rand;
 } points;
 
@@ -254,7 +254,7 @@ static void kill_at(int point, int after, uint64_t seed)
 	assert_int_equal(waitpid(pid[1], &status, 0), pid[1]);
 	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
 	recount_without(1);
-	for (uint32_t i = 2; i <= PROCESSES; i++) { /* the others still run */
+	for (uint32_t i = 2; i <= PROCESSES; i++) { /* the other processes still run */
 		uint64_t before = atomic_load(&shared->rounds[i]);
 
 		for (int k = 0; k < 10000 && atomic_load(&shared->rounds[i]) == before; k++)
@@ -265,8 +265,8 @@ static void kill_at(int point, int after, uint64_t seed)
 	for (uint32_t i = 2; i <= PROCESSES; i++)
 		assert_int_equal(waitpid(pid[i], &status, 0), pid[i]);
 	/*
-	 * The counter is what the living processes hold; the recount removed the dead one's part
-	 * exactly.
+	 * The counter is what the living processes hold: the recount has removed exactly the dead
+	 * process's part.
 	 */
 	ledger_slot_init(&shared->tenant, &shared->slot[1], 1);
 	w = atomic_load(&shared->tenant.word);

@@ -101,14 +101,19 @@ static void wait_and_swap_tenants_share_the_rest(void **state)
 	struct ledger *ledger = book(10 * GI);
 
 	assert_ok(ledger_add(ledger, 1, 4 * GI, SPEC_MEMORY_FAIL, NULL));
-	/* 6 GiB are left; 9 GiB may be promised, but no tenant gets more than the 6 GiB. */
+	/*
+	 * 6 GiB are left. The quotas of wait and swap tenants may sum to 9 GiB, but the quota of a
+	 * wait tenant must fit into the 6 GiB.
+	 */
 	assert_int_equal(ledger_room(ledger, SPEC_MEMORY_WAIT), 6 * GI);
 	assert_int_equal(ledger_room(ledger, SPEC_MEMORY_SWAP), 9 * GI);
 	assert_ok(ledger_add(ledger, 2, 6 * GI, SPEC_MEMORY_WAIT, NULL));
 	assert_int_equal(ledger_room(ledger, SPEC_MEMORY_WAIT), 3 * GI);
 	assert_ok(ledger_add(ledger, 3, 3 * GI, SPEC_MEMORY_SWAP, NULL));
 	assert_int_equal(ledger_room(ledger, SPEC_MEMORY_SWAP), 0);
-	/* A fail tenant may not take memory that keeps the promises. */
+	/*
+	 * A fail tenant may not take memory on which the quotas of the wait and swap tenants rely.
+	 */
 	assert_true(ledger_room(ledger, SPEC_MEMORY_FAIL) < GI);
 	ledger_free(ledger);
 }
@@ -188,8 +193,8 @@ static void a_deadlock_refuses_the_youngest_request(void **state)
 }
 
 /*
- * Each tenant holds half of its quota and wants the other half: only requests of the small ones
- * fit.
+ * Each tenant holds half of its quota and wants the other half. Only the requests of tenants 2 and
+ * 3, which are small, fit.
  */
 static void a_request_that_fits_is_granted_before_any_is_refused(void **state)
 {
@@ -208,8 +213,8 @@ static void a_request_that_fits_is_granted_before_any_is_refused(void **state)
 	assert_int_equal(ledger_reserve(ledger, 2, 1, 4 * GI, 5, 4), -EINPROGRESS);
 	assert_int_equal(verdict(ledger, &request), 1);
 	/*
-	 * Now all wait: the ledger grants the older of the two small requests, and tenant 1 waits
-	 * for its end.
+	 * Now all tenants wait. The ledger grants tenant 2's request, the older of the two small
+	 * ones, and tenant 1 waits until tenant 2 has ended.
 	 */
 	assert_int_equal(ledger_reserve(ledger, 3, 1, 8 * GI, 6, 5), -EINPROGRESS);
 	assert_ok(verdict(ledger, &request));

@@ -24,8 +24,8 @@
 #define VM_DEVICES 2
 #define VM_PROGRAMS 8
 #define VM_QUEUE 1024
-#define VM_BIN_NS 10000000ull /* use is kept in bins of 10 ms, */
-#define VM_BINS 7000          /* for 70 s */
+#define VM_BIN_NS 10000000ull /* used time is kept in bins of 10 ms */
+#define VM_BINS 7000          /* bins for 70 s */
 
 #define US 1000ull
 #define MS 1000000ull
@@ -69,8 +69,8 @@ struct vm_program {
 	uint64_t wake_at;
 	uint64_t want_at[VM_DEVICES]; /* when the message reaches the daemon */
 	uint64_t step;
-	uint64_t budget_ns;  /* rest of the burst or request, to submit */
-	uint64_t arrived_at; /* of the request */
+	uint64_t budget_ns;  /* work of the present burst or request that is not submitted yet */
+	uint64_t arrived_at; /* time at which the request arrived */
 	bool is_waiting;     /* for the end of its submitted work */
 	bool has_started;
 
@@ -98,7 +98,7 @@ struct vm {
 	struct {
 		int running; /* program, or -1 */
 		int last;
-		uint64_t from; /* when the kernel makes progress, after the switch */
+		uint64_t from; /* time from which on the kernel makes progress, after the switch */
 		uint64_t slice_end;
 		uint64_t switches;
 	} device[VM_DEVICES];

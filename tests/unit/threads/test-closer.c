@@ -31,7 +31,10 @@ static void on_received(struct closer_job *job)
 	closer_give_back(closer, job, on_given_back);
 }
 
-/* As for a connection that was closed meanwhile. Returns false if the threads were too slow. */
+/*
+ * Submits a job, whose callbacks submit two more jobs, and ends the closer. Returns false if the
+ * threads were too slow.
+ */
 static bool is_all_done(struct closer_job *job)
 {
 	const char packet[8] = {0};
