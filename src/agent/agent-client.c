@@ -298,7 +298,7 @@ static void hook_packet(struct conn *c, const struct msg_head *head, const void 
 	struct process *p = c->process;
 	uint32_t at;
 
-	/* `device` has the same offset in all these messages. */
+	/* The member `device` has the same offset in all messages handled below. */
 	if (!p || p->is_dead || !find_device(p, note->device, &at))
 		return;
 	switch (head->type) {
@@ -482,8 +482,9 @@ static void on_received(struct closer_job *job)
 }
 
 /*
- * Receives the next packet without descriptors. 0: end; -EAGAIN: none; -EINPROGRESS: the closer
- * receives it. Peeks first, because this thread must never receive descriptors.
+ * Receives the next packet without descriptors. Returns 0 at the end of the connection, -EAGAIN if
+ * there is no packet, and -EINPROGRESS if the closer receives the packet. Peeks first, because this
+ * thread must never receive descriptors.
  */
 static ssize_t client_receive_packet(struct conn *c, char *packet, size_t size)
 {

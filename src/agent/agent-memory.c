@@ -493,7 +493,10 @@ static bool holds_nothing(const struct process *p, uint32_t at)
 	return !held_bytes(p, at) && !share_bytes(&p->tenant->devices[at], p);
 }
 
-/* Sets the counter to the sum of living processes and of those that the devices still list. */
+/*
+ * Sets the counter to the memory of living processes, and of dead processes that the devices still
+ * list.
+ */
 static void recount_device(struct memory *m, struct tenant_device *td)
 {
 	struct tenant *t = td->tenant;

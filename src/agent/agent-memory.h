@@ -24,7 +24,7 @@ void memory_set_quota(struct tenant_device *td);
 
 /* Handlers of hook messages. The caller has checked the device, which is tenant->devices[at]. */
 void memory_reserve(struct process *process, uint32_t at, uint32_t request, uint64_t bytes);
-/* The ledger has changed elsewhere: answers the requests that have room now. */
+/* Call when other code has changed the ledger: answers the requests that have room now. */
 void memory_settled(struct agent *agent, struct device *device);
 void memory_measure(struct process *process, uint32_t at, uint32_t request);
 void memory_share(struct process *process, uint32_t at, const struct msg_share *share);

@@ -314,7 +314,7 @@ const struct page_memory *share_slot(const struct tenant_device *td)
 	return td->shares ? &td->shares->slot : NULL;
 }
 
-/* Does not look at processes of its lists, because they may be freed already. */
+/* Does not touch the holders' processes, because these may be freed already. */
 void share_done(struct tenant_device *td)
 {
 	for (uint32_t i = 0; td->shares && i < BUCKETS; i++) {

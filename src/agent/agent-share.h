@@ -17,9 +17,9 @@
 
 #include "agent/tenant.h"
 
-/* of one tenant on one device */
+/* Limits for one tenant on one device: number of shares, and of holders of all these shares. */
 #define SHARES_MAX 16384u
-#define SHARE_HOLDERS_MAX 65536u /* holders of all these shares */
+#define SHARE_HOLDERS_MAX 65536u
 
 struct open_locks;
 struct process;

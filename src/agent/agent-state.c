@@ -51,7 +51,7 @@ struct state {
 	int fd;
 	size_t length;   /* size of the complete lines in the file */
 	size_t appended; /* of these, appended since the last rewrite */
-	bool is_torn;    /* a torn line follows them */
+	bool is_torn;    /* a torn line follows the complete lines */
 	bool is_behind;  /* some change could not be appended */
 	bool is_loading;
 	uint64_t written; /* number of rewrites */
@@ -155,8 +155,9 @@ static void state_add_tenants(struct state *s, struct buf *out)
 }
 
 /*
- * Writes a new file and renames it over the old one, unsynced: see agent-state.h. Returns it open
- * for appending: opening it by path might fail, and lines would go to the old file.
+ * Writes a new file and renames it over the old one, unsynced: see agent-state.h. Returns the new
+ * file open for appending: a later open by path might fail, and lines would then go to the old
+ * file.
  */
 static int state_replace_file(const char *path, struct str text)
 {
@@ -428,7 +429,7 @@ static int read_head(struct state *s, struct reading *reading, struct str line)
 		parse_uint(abi, STATE_ABI > 1 ? STATE_ABI - 1 : 1, STATE_ABI, &n, NULL) < 0 ||
 		parse_uint(next, 1, UINT32_MAX, &reading->next_tenant, NULL) < 0)
 		return -EBADMSG;
-	/* Older daemons wrote no number. */
+	/* Heads of older daemons have no such number. */
 	if (str_word(&rest, &least) &&
 		parse_uint(least, 0, UINT32_MAX, &reading->n_least, NULL) < 0)
 		return -EBADMSG;
@@ -652,7 +653,7 @@ struct compaction {
 	struct worker_job job;
 	struct agent *agent;
 	char path[PATH_MAX + 16], boot_id[PROCESS_BOOT_ID_SIZE];
-	uint64_t written; /* number of the file that these lines are from */
+	uint64_t written; /* state.written at the job's begin: differs after another rewrite */
 	uint64_t next_tenant;
 	size_t length; /* bytes that were read */
 	int from, to;

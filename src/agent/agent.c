@@ -171,7 +171,10 @@ static int ask_to_leave(const char *path, int *ret_listen)
 	return r == -EPROTONOSUPPORT ? ask_to_leave_in(path, msg_oldest(), ret_listen) : r;
 }
 
-/* Sends a signal. That needs no path that another user could choose, and works without a socket. */
+/*
+ * Sends SIGTERM to the daemon. A signal needs no path, which another user could choose, and works
+ * without a socket.
+ */
 static bool end_daemon(pid_t pid)
 {
 	_cleanup_close_ int pidfd = pid > 0 ? pidfd_new(pid) : -1;
@@ -560,7 +563,7 @@ static void agent_free_dead(struct agent *agent)
 		LIST_REMOVE(c, link);
 		conn_free(c);
 	}
-	/* Processes refer to their tenants, so they are freed first. */
+	/* Processes refer to their tenants, so processes are freed first. */
 	for (p = LIST_FIRST(&agent->processes); p; p = next_p) {
 		next_p = LIST_NEXT(p, link);
 		if (p->is_buried) {
@@ -590,7 +593,7 @@ int agent_run(struct agent *agent)
 	while (!agent->is_leaving) {
 		int r;
 
-		/* Decides on what the start has changed before the loop first waits. */
+		/* Acts on changes that the start has made, before the loop first waits. */
 		agent_after_batch(agent);
 		if (agent->is_leaving)
 			break;

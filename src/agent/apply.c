@@ -228,7 +228,7 @@ int apply_stop(struct agent *agent, const char *path, json_t **ret_tenants, stru
 
 	if (f)
 		*f = agent->apply->files[--agent->apply->n];
-	/* Includes tenants of a file that was read once, or that an earlier daemon followed. */
+	/* Also removes tenants of a file that was read once, or that an earlier daemon followed. */
 	remove_missing(agent, path, NULL, 0, removed);
 	if (!f && !json_array_size(removed)) {
 		json_decref(removed);

@@ -547,7 +547,10 @@ static void find_devices(struct agent *agent, json_t *list)
 			"on a machine with an NVIDIA driver, start the daemon without --simulate");
 }
 
-/* docs/remote.md: what divvy serve and divvyd --remote-listen do with such devices. */
+/*
+ * Adds a finding for each device whose kernels can access all memory of their process.
+ * docs/remote.md says what divvy serve and divvyd --remote-listen do with such devices.
+ */
 static void find_host_access(const struct agent *agent, json_t *list)
 {
 	char text[300];

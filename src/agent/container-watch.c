@@ -27,8 +27,8 @@
 #define CGROUPS "/sys/fs/cgroup"
 
 /*
- * Time between two misses. It covers an engine that restarts a container, and a program within
- * execve.
+ * Least time between two searches without a result. A container may have no process with the secret
+ * for a moment, when its engine restarts the container or when a program is within execve.
  */
 #define MISSED_NS (3 * NSEC_PER_SEC)
 #define FOUND_NS (10 * NSEC_PER_SEC)
@@ -41,7 +41,7 @@ struct search;
 
 /* A process whose environment blocks its reader, and the reader. */
 struct stuck {
-	const struct search *search; /* only compared, never followed */
+	const struct search *search; /* only compared, never dereferenced */
 	struct worker *worker;
 	bool is_over; /* the read has returned: the worker can be joined */
 	pid_t pid;    /* 0: the reader blocks elsewhere */

@@ -569,7 +569,10 @@ static int control_create_tenant(struct call *call, struct tenant **ret, struct 
 		return r;
 	params.owner = params.lifetime == TENANT_PROCESS ? (pid_t)pid : 0;
 	if (is_container) {
-		/* The owner is the engine's command, which may have to fetch an image first. */
+		/*
+		 * The owner is the engine's command, which may fetch an image before the container
+		 * starts.
+		 */
 		params.owner = params.lifetime == TENANT_KEEP ? 0 : (pid_t)pid;
 		r = conf_cgroup((pid_t)pid, cgroup, err);
 		if (r < 0)

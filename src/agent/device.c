@@ -26,7 +26,7 @@
 
 /* The simulated device that the daemon shares out on a machine without devices. */
 #define DEFAULT_SIMULATION "1xH200-141Gi"
-/* An unused engine ends after its linger=; the daemon waits no longer than this. */
+/* An unused engine ends after its linger= time; the daemon waits for that no longer than this. */
 #define LINGER_MAX_NS (5 * NSEC_PER_SEC)
 #define SAID_MAX (64u << 10)
 /* Used until a context is measured: about a CUDA 12 context on a large device. */

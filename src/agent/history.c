@@ -195,7 +195,7 @@ static int put_bucket(struct history_record *r, const struct history_bucket *b)
 	while (at && r->buckets[at - 1].start_s >= b->start_s)
 		at--;
 	if (at && history_bucket_end(&r->buckets[at - 1]) >= history_bucket_end(b))
-		return 0; /* an hour already contains it */
+		return 0; /* an hour already contains the bucket */
 	end = at;
 	if (end < r->n && r->buckets[end].start_s == b->start_s &&
 		r->buckets[end].length_s > b->length_s)

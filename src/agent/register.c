@@ -106,8 +106,8 @@ static int make_up(struct process *p, uint32_t at, int *ret_fd)
 }
 
 /*
- * Takes a page that a process hands back: a memfd of the right size that cannot shrink, and the
- * recorded one.
+ * Takes a page that a process hands back. The page must be a memfd of the right size that cannot
+ * shrink, and must have the recorded inode.
  */
 static int register_reuse_up(
 	struct process *p, uint32_t at, int handed, int *ret_fd, struct error *err)

@@ -22,7 +22,7 @@ int process_restore(struct tenant *tenant, pid_t pid, uint64_t start, uint32_t i
 	uint64_t up_inode, const char *command);
 /*
  * Ends the registration of a process that has ended or lost its tenant. Its gates stay closed.
- * agent-memory.c frees its memory once the devices no longer list it.
+ * agent-memory.c frees its memory once the devices no longer list the process.
  */
 void process_kill(struct process *process);
 /* Opens the process's gates, because the daemon ends for good. */

@@ -422,7 +422,10 @@ static bool tenant_has_id(const struct agent *agent, uint32_t id)
 	return usage_has_record(agent, id);
 }
 
-/* Never 0, which means no tenant. After 2^32 tenants it skips the ids that are still known. */
+/*
+ * Returns the next id. The id is never 0, which means no tenant; after 2^32 tenants it is never one
+ * that is still known.
+ */
 static uint32_t next_id(struct agent *agent)
 {
 	uint32_t id;

@@ -49,7 +49,7 @@ TAILQ_HEAD(active_list, tenant_device);
 struct token {
 	struct agent *agent;
 	struct loop_timer timer;
-	struct active_list active; /* open and draining ones: only these are looked at */
+	struct active_list active; /* tenant-devices that are open or draining */
 	uint64_t next_decision_ns;
 	bool is_touched;
 	bool has_membarrier;
@@ -454,7 +454,9 @@ static void token_open_gates(struct tenant_device *td, const struct arbiter_acti
 	if (!td->is_open && !td->is_draining)
 		TAILQ_INSERT_TAIL(&token->active, td, active);
 	td->is_open = true;
-	/* If the gate opened again during a drain, the daemon no longer waits for its end. */
+	/*
+	 * If the gate opened again during a drain, the daemon no longer waits for the drain's end.
+	 */
 	td->is_draining = false;
 	LIST_FOREACH(p, &td->tenant->processes, of_tenant)
 		if (p->devices[td->at].down)
@@ -624,7 +626,7 @@ void token_release(struct process *p, uint32_t at)
 	arbiter_release(p->agent->arbiter, p->tenant->id, td->device->index, now);
 	/*
 	 * A latency tenant keeps the device for the hold-off time: the daemon must see new work
-	 * before it ends.
+	 * before that time ends.
 	 */
 	td->look_ns = MIN(td->look_ns, now + LOOK_IDLE_MIN_NS);
 	token_touch(p->agent);

@@ -65,7 +65,10 @@ struct usage {
 	uint64_t integrated_ns; /* byte-seconds are complete up to here */
 	uint32_t quiet;         /* samples in a row without use */
 	struct usage_journal *journal;
-	/* Ended tenants, newest first: the members that an answer needs, with their rings. */
+	/*
+	 * Ended tenants, newest first. Each has only the members that an answer needs, and its
+	 * rings.
+	 */
 	LIST_HEAD(, tenant) past;
 
 	char path[PATH_MAX], log_path[PATH_MAX + 8];
@@ -702,7 +705,9 @@ static void write_done(struct worker_job *arg)
 		if (!job->agent->is_leaving)
 			state_touch(job->agent);
 	}
-	/* Logged once until it works again, because each retry is only seconds later. */
+	/*
+	 * Logs one line until a write succeeds again, because each retry comes only seconds later.
+	 */
 	if (job->r < 0 && !u->has_failed)
 		log_warn("%s; keeping new usage reports in memory", job->err.msg);
 	else if (job->is_compacted && job->compact_result < 0 && !u->has_failed)
@@ -774,7 +779,7 @@ static void usage_load_file(struct usage *u, const char *path, bool is_log)
 		usage_set_aside(path, why, true);
 }
 
-/* Takes up a journal slot that is newer than the file of reports. */
+/* Takes over a journal slot, whose sums may be newer than those in the file of reports. */
 static void take_up(struct usage *u, struct usage_journal_slot *slot)
 {
 	struct history_record *r = record_of(u, slot->id);

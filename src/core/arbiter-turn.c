@@ -143,7 +143,7 @@ static uint64_t round_part_ns(const struct arbiter_td *td)
 	return (uint64_t)td->micro * n * (n <= 2 ? ROUND_OF_TWO_NS : ROUND_NS) / WATER_ONE;
 }
 
-/* The length of its turn if `next` waits. */
+/* Planned length of the tenant's turn if `next` waits. */
 static uint64_t td_planned_turn_ns(const struct arbiter_td *td, const struct arbiter_td *next)
 {
 	const struct arbiter_config *config = &td->device->arbiter->config;
