@@ -592,8 +592,8 @@ static void find_excesses(struct agent *agent, uid_t uid, json_t *list)
 				td->device->index, format_bytes(td->counted_bytes).s);
 			snprintf(advice, sizeof(advice),
 				"divvy does not count memory of OptiX, Vulkan or OpenGL, or "
-				"memory taken past its libraries; `divvy remove %u` removes the "
-				"tenant",
+				"memory allocated without its libraries; `divvy remove %u` "
+				"removes the tenant",
 				t->id);
 			audit_add_finding(list, "warning", text, advice);
 		}

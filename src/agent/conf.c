@@ -346,8 +346,8 @@ int conf_tenant(struct agent *agent, pid_t pid, uid_t uid, gid_t gid, struct ten
 	user_name(agent, uid, user, sizeof(user));
 	if (!rule && agent->has_pods && cgroup_read_pod(pid, agent->pod_cgroups, &pod, &why) >= 0)
 		return fail(err, EACCES,
-			"process %d belongs to pod %s; pods get their share by the socket in "
-			"their container, and this is the machine's",
+			"process %d belongs to pod %s; pods must use the socket in their "
+			"container, not the machine's socket",
 			(int)pid, pod.uid);
 	if (!rule && (conf->has_default ? conf->refuses : agent->options.refuse_unmanaged))
 		return fail(err, EACCES,

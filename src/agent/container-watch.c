@@ -236,7 +236,7 @@ static void leave_behind(struct container_watch *watch)
 		process_start_ticks(pid, &stuck->start);
 		stuck->cgroup = cgroup_hash(pid);
 	}
-	log_warn("pid %d: its environment blocks who reads it: containers are sought without it",
+	log_warn("pid %d: reading its environment blocks; the search for containers skips it",
 		(int)pid);
 	give_up(watch, s);
 	watch->running = NULL;

@@ -369,7 +369,7 @@ static int take_own(const char *folder, struct lock_file *file, struct taking *t
 		return look_at_own(file->path, t, err);
 	r = check_own_folder(folder, &why);
 	if (r == -EROFS || r == -EACCES) {
-		log_warn("%s: only shared folders lock device %s", why.msg, t->uuid);
+		log_warn("%s; device %s is locked in shared folders only", why.msg, t->uuid);
 		return 0;
 	}
 	if (r < 0) {

@@ -70,7 +70,7 @@ int address_parse_host(
 			return fail(err, EINVAL, "'%.*s': no ']' ends the address", STR_ARG(text));
 		if (address_family(host) != AF_INET6)
 			return fail(err, EINVAL,
-				"'%.*s': '%.*s' is not an IPv6 address; brackets take one, such "
+				"'%.*s': '%.*s' is not an IPv6 address; brackets enclose one, such "
 				"as [2001:db8::7] or [fe80::7%%eth0]",
 				STR_ARG(text), STR_ARG(host));
 		rest = str_behind(rest, at + 1);

@@ -358,7 +358,7 @@ def another_tenants_socket_refuses_attackers():
     with intruder(socket_of("victim"), os.getpid()) as (_, said):
         assert "is in no pod's cgroup" in said["refused"], said
     with intruder(os.path.join(daemon.runtime, "divvyd.sock"), process_of("env"), "--uid", str(USER)) as (_, said):
-        assert f"belongs to pod {env}; pods get their share by the socket in their container" in said["refused"], said
+        assert f"belongs to pod {env}; pods must use the socket in their container" in said["refused"], said
     for command in (["ps"], ["set", str(daemon.listed()["victim"]["id"]), "--request=0.01"], ["remove", "victim"]):
         done = subprocess.run([DIVVY, *command, "--socket", socket_of("env")], capture_output=True, text=True, check=False)
         assert done.returncode and "divvy's commands use" in done.stderr, done
