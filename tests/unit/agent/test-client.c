@@ -258,7 +258,7 @@ static void a_blocked_closer_delays_only_its_own_tenant(void **state)
 	rig_stop(&rig);
 }
 
-static void two_tenants_that_pass_at_once_do_not_wait(void **state)
+static void one_tenants_descriptor_delays_no_other_tenant(void **state)
 {
 	int idle, blocked, other, far, ends[2], theirs[2];
 	struct rig rig;
@@ -423,7 +423,7 @@ UNIT_MAIN(UNIT(passed_descriptors_are_closed),
 	UNIT(a_connection_closed_while_a_closer_receives_is_forgotten),
 	UNIT(a_lingering_socket_behind_plain_packets_blocks_no_loop),
 	UNIT(a_blocked_closer_delays_only_its_own_tenant),
-	UNIT(two_tenants_that_pass_at_once_do_not_wait),
+	UNIT(one_tenants_descriptor_delays_no_other_tenant),
 	UNIT(descriptors_in_a_tenant_socket_stop_no_loop),
 	UNIT(closing_a_tenant_socket_stops_no_loop),
 	UNIT(a_tenant_socket_has_a_limit_of_connections),

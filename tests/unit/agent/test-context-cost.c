@@ -40,7 +40,7 @@ static uint64_t guess(void)
 	return rig.agent->devices->devices[0].context_guess_bytes;
 }
 
-static void two_tenants_of_a_user_decide_for_no_other_user(void **state)
+static void two_tenants_of_a_user_change_no_other_users_value(void **state)
 {
 	struct tenant_device *first = make(MALLORY), *second = make(MALLORY),
 			     *third = make(MALLORY), *other = make(ALICE);
@@ -58,7 +58,7 @@ static void two_tenants_of_a_user_decide_for_no_other_user(void **state)
 	assert_int_equal(context_cost_expected(first), 2048 * MIB);
 }
 
-static void one_tenant_decides_for_no_other_tenant(void **state)
+static void one_tenant_changes_no_other_tenants_value(void **state)
 {
 	struct tenant_device *first = make(MALLORY), *second = make(MALLORY), *other = make(ALICE);
 
@@ -142,9 +142,9 @@ static void impossible_costs_change_nothing(void **state)
 	assert_int_equal(context_cost_expected(td), 1);
 }
 
-UNIT_MAIN(
-	cmocka_unit_test_setup_teardown(two_tenants_of_a_user_decide_for_no_other_user, begin, end),
-	cmocka_unit_test_setup_teardown(one_tenant_decides_for_no_other_tenant, begin, end),
+UNIT_MAIN(cmocka_unit_test_setup_teardown(
+		  two_tenants_of_a_user_change_no_other_users_value, begin, end),
+	cmocka_unit_test_setup_teardown(one_tenant_changes_no_other_tenants_value, begin, end),
 	cmocka_unit_test_setup_teardown(the_smaller_cost_of_two_users_counts, begin, end),
 	cmocka_unit_test_setup_teardown(one_container_is_one_owner, begin, end),
 	cmocka_unit_test_setup_teardown(pods_of_one_namespace_are_one_owner, begin, end),

@@ -222,7 +222,7 @@ static void an_open_descriptor_keeps_the_charge(void **state)
 }
 
 /* Memory without an open descriptor is freed with its last holder, as if no holder had exited. */
-static void without_a_descriptor_the_last_holder_decides(void **state)
+static void without_a_descriptor_the_last_holder_ends_the_charge(void **state)
 {
 	const struct open_locks none = {0};
 	struct place at;
@@ -241,4 +241,4 @@ static void without_a_descriptor_the_last_holder_decides(void **state)
 UNIT_MAIN(UNIT(ids_spread_over_the_chains), UNIT(two_tables_hash_the_same_ids_differently),
 	UNIT(holders_are_bounded), UNIT(one_holder_at_a_time_is_charged),
 	UNIT(an_open_descriptor_keeps_the_charge),
-	UNIT(without_a_descriptor_the_last_holder_decides))
+	UNIT(without_a_descriptor_the_last_holder_ends_the_charge))

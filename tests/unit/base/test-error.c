@@ -16,14 +16,14 @@ static void returns_the_negative_code_and_keeps_the_sentence(void **state)
 	assert_string_equal(err.msg, "open '/x'");
 }
 
-static void works_without_an_error(void **state)
+static void fail_accepts_no_error_struct(void **state)
 {
 	assert_int_equal(fail(NULL, EPERM, "%s", "nobody reads this"), -EPERM);
 	assert_int_equal(fail_errno(NULL, EPERM, "x"), -EPERM);
 	assert_int_equal(fail_within(NULL, -EPERM, "x"), -EPERM);
 }
 
-static void never_returns_success(void **state)
+static void fail_never_returns_success(void **state)
 {
 	assert_int_equal(fail(NULL, 0, "x"), -EINVAL);
 	assert_int_equal(fail(NULL, 70000, "x"), -EINVAL);
@@ -125,8 +125,9 @@ static void a_descriptor_is_closed_with_its_block(void **state)
 	assert_int_equal(errno, EBADF);
 }
 
-UNIT_MAIN(UNIT(returns_the_negative_code_and_keeps_the_sentence), UNIT(works_without_an_error),
-	UNIT(never_returns_success), UNIT(preserves_errno), UNIT(adds_the_text_of_the_code),
-	UNIT(puts_the_context_first), UNIT(ends_a_long_sentence_in_dots),
-	UNIT(a_sentence_that_just_fits_is_not_cut), UNIT(taking_leaves_an_empty_value),
-	UNIT(min_and_max_evaluate_once_and_nest), UNIT(a_descriptor_is_closed_with_its_block))
+UNIT_MAIN(UNIT(returns_the_negative_code_and_keeps_the_sentence),
+	UNIT(fail_accepts_no_error_struct), UNIT(fail_never_returns_success), UNIT(preserves_errno),
+	UNIT(adds_the_text_of_the_code), UNIT(puts_the_context_first),
+	UNIT(ends_a_long_sentence_in_dots), UNIT(a_sentence_that_just_fits_is_not_cut),
+	UNIT(taking_leaves_an_empty_value), UNIT(min_and_max_evaluate_once_and_nest),
+	UNIT(a_descriptor_is_closed_with_its_block))

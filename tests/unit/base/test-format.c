@@ -7,7 +7,7 @@
 #include "base/rand.h"
 #include "base/table.h"
 
-static void bytes(void **state)
+static void bytes_are_formatted(void **state)
 {
 	assert_string_equal(format_bytes(0).s, "0");
 	assert_string_equal(format_bytes(1023).s, "1023");
@@ -21,7 +21,7 @@ static void bytes(void **state)
 	assert_string_equal(format_bytes_exact(UINT64_C(9) << 29).s, "4608Mi");
 }
 
-static void shares(void **state)
+static void shares_are_formatted(void **state)
 {
 	assert_string_equal(format_share(300).s, "0.3");
 	assert_string_equal(format_share(125).s, "0.125");
@@ -33,7 +33,7 @@ static void shares(void **state)
 	assert_string_equal(format_percent(125).s, "12.5%");
 }
 
-static void durations(void **state)
+static void durations_are_formatted(void **state)
 {
 	assert_string_equal(format_duration(0).s, "0");
 	assert_string_equal(format_duration(740).s, "740ns");
@@ -78,7 +78,7 @@ static void exact_formats_are_read_back(void **state)
 	}
 }
 
-static void hexadecimal(void **state)
+static void hexadecimal_digits_are_formatted(void **state)
 {
 	const uint8_t bytes_in[] = {0, 0xff, 0xa5};
 	const uint8_t many[40] = {0};
@@ -149,6 +149,7 @@ static void tables_may_go_without_titles(void **state)
 	assert_string_equal(buf_text(&out), "a  1  z\n");
 }
 
-UNIT_MAIN(UNIT(bytes), UNIT(shares), UNIT(durations), UNIT(exact_formats_are_read_back),
-	UNIT(hexadecimal), UNIT(random_numbers_are_the_published_ones), UNIT(tables_are_aligned),
+UNIT_MAIN(UNIT(bytes_are_formatted), UNIT(shares_are_formatted), UNIT(durations_are_formatted),
+	UNIT(exact_formats_are_read_back), UNIT(hexadecimal_digits_are_formatted),
+	UNIT(random_numbers_are_the_published_ones), UNIT(tables_are_aligned),
 	UNIT(tables_may_go_without_titles))

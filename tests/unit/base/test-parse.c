@@ -46,7 +46,7 @@ static int any(struct str text, uint64_t *ret, struct error *err)
 	return parse_uint(text, 0, UINT64_MAX, ret, err);
 }
 
-static void numbers(void **state)
+static void numbers_are_parsed(void **state)
 {
 	static const struct example within[] = {
 		{"1", 0, 1},
@@ -83,7 +83,7 @@ static int share(struct str text, uint64_t *ret, struct error *err)
 	return r;
 }
 
-static void shares(void **state)
+static void shares_are_parsed(void **state)
 {
 	static const struct example examples[] = {
 		{"0.3", 0, 300},
@@ -131,7 +131,7 @@ static void tenths_add_up_to_one_gpu(void **state)
 	assert_int_equal(a + b + c, SHARE_ONE);
 }
 
-static void bytes(void **state)
+static void bytes_are_parsed(void **state)
 {
 	static const struct example examples[] = {
 		{"0", 0, 0},
@@ -177,7 +177,7 @@ static int percent(struct str text, uint64_t *ret, struct error *err)
 	return r;
 }
 
-static void percentages(void **state)
+static void percentages_are_parsed(void **state)
 {
 	static const struct example examples[] = {
 		{"0%", 0, 0},
@@ -195,7 +195,7 @@ static void percentages(void **state)
 	check(percent, examples, ARRAY_SIZE(examples));
 }
 
-static void durations(void **state)
+static void durations_are_parsed(void **state)
 {
 	static const struct example examples[] = {
 		{"0", 0, 0},
@@ -222,7 +222,7 @@ static void durations(void **state)
 	check(parse_duration, examples, ARRAY_SIZE(examples));
 }
 
-static void booleans(void **state)
+static void booleans_are_parsed(void **state)
 {
 	struct error err;
 	bool value = false;
@@ -236,7 +236,7 @@ static void booleans(void **state)
 	assert_int_equal(parse_bool(STR(""), &value, &err), -EINVAL);
 }
 
-static void hexadecimal(void **state)
+static void hexadecimal_digits_are_parsed(void **state)
 {
 	uint8_t out[3] = {1, 2, 3};
 	const uint8_t want[3] = {0x00, 0xfF, 0xa5};
@@ -280,6 +280,7 @@ static void a_long_value_is_cut_in_the_message(void **state)
 	assert_contains(err.msg, "4Gi");
 }
 
-UNIT_MAIN(UNIT(numbers), UNIT(shares), UNIT(tenths_add_up_to_one_gpu), UNIT(bytes),
-	UNIT(percentages), UNIT(durations), UNIT(booleans), UNIT(hexadecimal),
+UNIT_MAIN(UNIT(numbers_are_parsed), UNIT(shares_are_parsed), UNIT(tenths_add_up_to_one_gpu),
+	UNIT(bytes_are_parsed), UNIT(percentages_are_parsed), UNIT(durations_are_parsed),
+	UNIT(booleans_are_parsed), UNIT(hexadecimal_digits_are_parsed),
 	UNIT(messages_name_the_expected_value), UNIT(a_long_value_is_cut_in_the_message))

@@ -56,7 +56,7 @@ static void refuses_other_lines(void **state)
 			fail_msg("'%s' was accepted", texts[i]);
 }
 
-static void knows_itself_under_a_strange_name(void **state)
+static void reads_a_strange_process_name(void **state)
 {
 	struct process_stat stat;
 	uint64_t ticks;
@@ -265,8 +265,7 @@ static void cgroup_events_show_whether_a_cgroup_is_populated(void **state)
 }
 
 UNIT_MAIN(UNIT(reads_a_line_of_proc), UNIT(names_may_hold_anything), UNIT(refuses_other_lines),
-	UNIT(knows_itself_under_a_strange_name),
-	UNIT(sees_a_killed_child_as_dead_before_it_is_reaped),
+	UNIT(reads_a_strange_process_name), UNIT(sees_a_killed_child_as_dead_before_it_is_reaped),
 	UNIT(spawns_with_environment_and_descriptors), UNIT(says_that_a_program_is_missing),
 	UNIT(the_boot_has_an_id), UNIT(finds_a_process_by_its_environment),
 	UNIT(a_process_can_be_left_unread), UNIT(cgroup_events_show_whether_a_cgroup_is_populated),

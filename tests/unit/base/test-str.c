@@ -73,7 +73,7 @@ static void finds_words(void **state)
 	assert_false(str_word(&rest, &word));
 }
 
-static void trims(void **state)
+static void trims_white_space(void **state)
 {
 	assert_true(str_is(str_trim(STR(" \r\n a b\t")), "a b"));
 	assert_int_equal(str_trim(STR(" \n")).n, 0);
@@ -184,7 +184,7 @@ static void hands_its_memory_over(void **state)
 	assert_int_equal(buf_add_text(&b, "again"), 0);
 }
 
-static void measures_characters(void **state)
+static void measures_utf8_characters(void **state)
 {
 	static const struct {
 		const char *text;
@@ -228,8 +228,8 @@ static void computes_the_distance_of_words(void **state)
 }
 
 UNIT_MAIN(UNIT(compares_pieces), UNIT(skips_prefix_and_suffix), UNIT(splits_with_empty_pieces),
-	UNIT(does_not_read_behind_the_piece), UNIT(finds_words), UNIT(measures_characters),
-	UNIT(computes_the_distance_of_words), UNIT(trims),
+	UNIT(does_not_read_behind_the_piece), UNIT(finds_words), UNIT(measures_utf8_characters),
+	UNIT(computes_the_distance_of_words), UNIT(trims_white_space),
 	UNIT(copies_or_refuses_a_text_that_does_not_fit), UNIT(hashes_match_the_published_vectors),
 	UNIT(hashes_of_other_texts_differ), UNIT(a_buffer_grows_to_its_maximum_and_no_further),
 	UNIT(a_buffer_remembers_its_failure), UNIT(formats_into_a_buffer),

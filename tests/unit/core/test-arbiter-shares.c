@@ -91,7 +91,7 @@ static void shares_within_bounds_at_the_usual_switch_cost(void **state)
 			check_mix(&mixes[m], kernels[k], 150 * US, 1000 + m * 10 + k);
 }
 
-static void busy_at_every_switch_cost(void **state)
+static void the_device_is_busy_at_every_switch_cost(void **state)
 {
 	static const uint64_t costs[] = {0, 150 * US, 450 * US};
 
@@ -116,7 +116,7 @@ static void busy_at_every_switch_cost(void **state)
 	}
 }
 
-static void arrivals_and_departures(void **state)
+static void shares_follow_arrivals_and_departures(void **state)
 {
 	static const char *const request[] = {"0.3", "0.4", "0.3"};
 	static const char *const limit[] = {"0.6", "0.6", "0.5"};
@@ -157,7 +157,7 @@ static void arrivals_and_departures(void **state)
 }
 
 /* The bounds of the tests above hold for random requests, limits, kernels and arrivals, too. */
-static void random_mixes(void **state)
+static void random_mixes_keep_the_bounds(void **state)
 {
 	for (uint64_t seed = 1; seed <= 12; seed++) {
 		struct rand rand = rand_seeded(seed);
@@ -193,5 +193,6 @@ static void random_mixes(void **state)
 }
 
 UNIT_MAIN(UNIT(shares_within_bounds_on_a_free_switch),
-	UNIT(shares_within_bounds_at_the_usual_switch_cost), UNIT(busy_at_every_switch_cost),
-	UNIT(arrivals_and_departures), UNIT(random_mixes))
+	UNIT(shares_within_bounds_at_the_usual_switch_cost),
+	UNIT(the_device_is_busy_at_every_switch_cost), UNIT(shares_follow_arrivals_and_departures),
+	UNIT(random_mixes_keep_the_bounds))

@@ -80,7 +80,7 @@ static void busy(struct hand *hand, arbiter_id id, uint64_t longest_ns, uint64_t
 	arbiter_observe(hand->arbiter, id, 0, true, longest_ns, queued_ns, hand->now);
 }
 
-static void refusals(void **state)
+static void wrong_parameters_are_refused(void **state)
 {
 	struct hand hand = hand_new(NULL, 2);
 	struct arbiter_config config;
@@ -145,7 +145,7 @@ static void a_lone_tenant_is_open_and_unbounded(void **state)
 }
 
 /* Tenant 2 co-runs while tenant 1's work in flight completes. From then on, turns are bounded. */
-static void newcomer_opens_beside_a_lone_tenant(void **state)
+static void a_newcomer_opens_beside_a_lone_tenant(void **state)
 {
 	struct hand hand = hand_new(NULL, 1);
 
@@ -182,7 +182,7 @@ static void two_tenants(struct hand *hand, const char *class)
 	assert_true(did(hand, ARBITER_OPEN, 1) || did(hand, ARBITER_OPEN, 2));
 }
 
-static void quantum_then_drain_then_next(void **state)
+static void the_next_tenant_opens_after_quantum_and_drain(void **state)
 {
 	struct hand hand = hand_new(NULL, 1);
 
@@ -213,7 +213,7 @@ static void quantum_then_drain_then_next(void **state)
 	arbiter_free(hand.arbiter);
 }
 
-static void idle_holder_gives_way(void **state)
+static void an_idle_holder_gives_way(void **state)
 {
 	struct hand hand = hand_new(NULL, 1);
 
@@ -244,7 +244,7 @@ static struct hand unused_turn(void)
 	return hand;
 }
 
-static void unused_grant_is_taken_back_when_the_next_submits(void **state)
+static void an_unused_grant_ends_when_the_next_tenant_submits(void **state)
 {
 	struct hand hand = unused_turn();
 	uint64_t used_ns = usage(&hand, 1, 0).used_ns;
@@ -262,7 +262,7 @@ static void unused_grant_is_taken_back_when_the_next_submits(void **state)
 	arbiter_free(hand.arbiter);
 }
 
-static void unused_grant_is_kept_when_its_tenant_submits_first(void **state)
+static void an_unused_grant_stays_when_its_tenant_submits_first(void **state)
 {
 	struct hand hand = unused_turn();
 
@@ -291,7 +291,7 @@ static void unused_grants_end_with_their_tenants(void **state)
 	arbiter_free(hand.arbiter);
 }
 
-static void release_passes_at_once(void **state)
+static void a_release_passes_the_token_at_once(void **state)
 {
 	struct hand hand = hand_new(NULL, 1);
 
@@ -304,7 +304,7 @@ static void release_passes_at_once(void **state)
 	arbiter_free(hand.arbiter);
 }
 
-static void yield_passes_at_once(void **state)
+static void a_yield_passes_the_token_at_once(void **state)
 {
 	struct hand hand = hand_new(NULL, 1);
 
@@ -362,7 +362,7 @@ static void a_short_last_submission_makes_longer_turns(void **state)
 	arbiter_free(hand.arbiter);
 }
 
-static void latency_closes_and_opens_in_one_step(void **state)
+static void a_latency_tenant_opens_in_the_step_of_the_close(void **state)
 {
 	struct hand hand = hand_new(NULL, 1);
 	struct arbiter_usage got;
@@ -419,7 +419,7 @@ static void latency_closes_and_opens_in_one_step(void **state)
 	arbiter_free(hand.arbiter);
 }
 
-static void dead_holder_is_passed_at_once(void **state)
+static void a_dead_holder_loses_the_token_at_once(void **state)
 {
 	struct hand hand = hand_new(NULL, 1);
 
@@ -480,7 +480,7 @@ static struct both both_new(void)
  * A frozen holder never ends its drain. The other tenant waits for the drain's bound at first, and
  * later not at all.
  */
-static void a_frozen_holder_is_passed(void **state)
+static void others_run_beside_a_frozen_holder(void **state)
 {
 	struct both both = both_new();
 	uint32_t waited = 0;
@@ -512,7 +512,7 @@ static void occasional_late_drains_cost_little(void **state)
 }
 
 /* A device that stands still for most of a second shows nothing about its tenants. */
-static void standstill_makes_no_pair(void **state)
+static void a_standstill_of_the_device_makes_no_pair(void **state)
 {
 	struct both both = both_new();
 
@@ -595,7 +595,7 @@ static void charges_a_pause_while_others_wait(void **state)
 	arbiter_free(hand.arbiter);
 }
 
-static void limit_holds_alone(void **state)
+static void a_limit_holds_for_a_lone_tenant(void **state)
 {
 	struct hand hand = hand_new(NULL, 1);
 
@@ -619,7 +619,7 @@ static void limit_holds_alone(void **state)
 	arbiter_free(hand.arbiter);
 }
 
-static void change_takes_effect_on_a_running_tenant(void **state)
+static void a_change_takes_effect_on_a_running_tenant(void **state)
 {
 	struct hand hand = hand_new(NULL, 1);
 	struct spec spec;
@@ -687,7 +687,7 @@ static void charges_and_lags_are_exact(void **state)
  * A drain is charged only up to its bound. A late report of an earlier end refunds this charge and
  * no more.
  */
-static void late_drain_report_takes_back_the_charge(void **state)
+static void a_late_drain_report_refunds_the_charge(void **state)
 {
 	struct hand hand = hand_new(NULL, 1);
 	uint64_t from = hand.now;
@@ -854,7 +854,7 @@ static struct latency run_latency(enum vm_pattern pattern, bool in_company)
 	return got;
 }
 
-static void latency_beside_opportunistic(void **state)
+static void an_opportunistic_tenant_hardly_delays_a_latency_tenant(void **state)
 {
 	struct latency alone = run_latency(VM_POISSON, false);
 	struct latency both = run_latency(VM_POISSON, true);
@@ -865,7 +865,7 @@ static void latency_beside_opportunistic(void **state)
 	assert_true(both.left_used >= 0.85 * (1 - alone.share));
 }
 
-static void latency_back_to_back_loses_nothing(void **state)
+static void a_busy_latency_tenant_loses_no_time(void **state)
 {
 	struct latency alone = run_latency(VM_CLOSED, false);
 	struct latency both = run_latency(VM_CLOSED, true);
@@ -949,7 +949,7 @@ static void gangs_reach_most_of_the_ideal(void **state)
 	assert_true(pair_steps(3) * 10 >= ideal * 8);
 }
 
-static void gang_beside_single_tenants(void **state)
+static void a_gang_shares_devices_with_single_tenants(void **state)
 {
 	struct vm *vm = vm_new(2, 150 * US, 3);
 
@@ -968,7 +968,7 @@ static void gang_beside_single_tenants(void **state)
 }
 
 /* Two tenants on one device whose kernels wait for each other soon co-run. */
-static void ranks_of_two_tenants_co_run(void **state)
+static void tenants_that_wait_for_each_other_co_run(void **state)
 {
 	struct vm *vm = vm_new(1, 150 * US, 3);
 
@@ -984,22 +984,25 @@ static void ranks_of_two_tenants_co_run(void **state)
 	vm_free(vm);
 }
 
-UNIT_MAIN(UNIT(refusals), UNIT(a_lone_tenant_is_open_and_unbounded),
-	UNIT(newcomer_opens_beside_a_lone_tenant), UNIT(quantum_then_drain_then_next),
-	UNIT(a_short_last_submission_makes_longer_turns), UNIT(idle_holder_gives_way),
-	UNIT(unused_grant_is_taken_back_when_the_next_submits),
-	UNIT(unused_grant_is_kept_when_its_tenant_submits_first),
-	UNIT(unused_grants_end_with_their_tenants), UNIT(release_passes_at_once),
-	UNIT(yield_passes_at_once), UNIT(latency_closes_and_opens_in_one_step),
-	UNIT(dead_holder_is_passed_at_once), UNIT(a_frozen_holder_is_passed),
-	UNIT(occasional_late_drains_cost_little), UNIT(standstill_makes_no_pair),
-	UNIT(slow_drains_make_no_pair), UNIT(limit_holds_alone),
+UNIT_MAIN(UNIT(wrong_parameters_are_refused), UNIT(a_lone_tenant_is_open_and_unbounded),
+	UNIT(a_newcomer_opens_beside_a_lone_tenant),
+	UNIT(the_next_tenant_opens_after_quantum_and_drain),
+	UNIT(a_short_last_submission_makes_longer_turns), UNIT(an_idle_holder_gives_way),
+	UNIT(an_unused_grant_ends_when_the_next_tenant_submits),
+	UNIT(an_unused_grant_stays_when_its_tenant_submits_first),
+	UNIT(unused_grants_end_with_their_tenants), UNIT(a_release_passes_the_token_at_once),
+	UNIT(a_yield_passes_the_token_at_once),
+	UNIT(a_latency_tenant_opens_in_the_step_of_the_close),
+	UNIT(a_dead_holder_loses_the_token_at_once), UNIT(others_run_beside_a_frozen_holder),
+	UNIT(occasional_late_drains_cost_little), UNIT(a_standstill_of_the_device_makes_no_pair),
+	UNIT(slow_drains_make_no_pair), UNIT(a_limit_holds_for_a_lone_tenant),
 	UNIT(charges_from_the_begin_of_work_to_its_end), UNIT(charges_a_pause_while_others_wait),
-	UNIT(change_takes_effect_on_a_running_tenant), UNIT(charges_and_lags_are_exact),
-	UNIT(late_drain_report_takes_back_the_charge), UNIT(usage_survives_a_restart),
+	UNIT(a_change_takes_effect_on_a_running_tenant), UNIT(charges_and_lags_are_exact),
+	UNIT(a_late_drain_report_refunds_the_charge), UNIT(usage_survives_a_restart),
 	UNIT(leaving_and_coming_back_gives_no_credit), UNIT(idle_tenants_cost_nothing),
 	UNIT(every_policy_serves_every_tenant), UNIT(gate_off_enforces_nothing),
-	UNIT(latency_beside_opportunistic), UNIT(latency_back_to_back_loses_nothing),
-	UNIT(standard_tenants_are_not_starved), UNIT(bursty_tenants_fill_each_others_gaps),
-	UNIT(gangs_reach_most_of_the_ideal), UNIT(gang_beside_single_tenants),
-	UNIT(ranks_of_two_tenants_co_run))
+	UNIT(an_opportunistic_tenant_hardly_delays_a_latency_tenant),
+	UNIT(a_busy_latency_tenant_loses_no_time), UNIT(standard_tenants_are_not_starved),
+	UNIT(bursty_tenants_fill_each_others_gaps), UNIT(gangs_reach_most_of_the_ideal),
+	UNIT(a_gang_shares_devices_with_single_tenants),
+	UNIT(tenants_that_wait_for_each_other_co_run))

@@ -168,7 +168,7 @@ static void numbers_wrap_and_indexes_are_reused(void **state)
 	shared_free();
 }
 
-static void quota_and_limits(void **state)
+static void quota_and_limits_are_enforced(void **state)
 {
 	struct ledger_counter counter;
 
@@ -328,7 +328,7 @@ static void *thread_main(void *arg)
 	return NULL;
 }
 
-static void threads_at_once(void **state)
+static void threads_count_exactly(void **state)
 {
 	pthread_t thread[PROCESSES];
 	uint32_t process[PROCESSES];
@@ -359,6 +359,6 @@ static void threads_at_once(void **state)
 	shared_free();
 }
 
-UNIT_MAIN(UNIT(quota_and_limits), UNIT(the_counter_is_exact_at_every_point),
+UNIT_MAIN(UNIT(quota_and_limits_are_enforced), UNIT(the_counter_is_exact_at_every_point),
 	UNIT(numbers_wrap_and_indexes_are_reused), UNIT(processes_may_be_killed_at_every_point),
-	UNIT(a_killed_recount_is_finished), UNIT(threads_at_once))
+	UNIT(a_killed_recount_is_finished), UNIT(threads_count_exactly))

@@ -315,7 +315,7 @@ static void requests_are_bounded(void **state)
  * Events in any order: never more than the device has, every request answered, all memory given
  * back.
  */
-static void random_events(void **state)
+static void random_events_lose_no_memory(void **state)
 {
 	for (uint64_t seed = 0; seed < 200; seed++) {
 		struct rand rand = rand_seeded(seed);
@@ -375,4 +375,4 @@ UNIT_MAIN(UNIT(fail_tenants_sum_to_the_usable_memory),
 	UNIT(a_request_that_fits_is_granted_before_any_is_refused),
 	UNIT(requests_of_ended_processes_are_canceled), UNIT(large_requests_do_not_starve),
 	UNIT(swap_tenants_use_no_device_memory), UNIT(a_quota_below_use_refuses_new_requests),
-	UNIT(requests_are_bounded), UNIT(random_events))
+	UNIT(requests_are_bounded), UNIT(random_events_lose_no_memory))

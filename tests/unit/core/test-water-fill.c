@@ -26,7 +26,7 @@ static const struct {
 	{0, {0}, {0}, {0}},
 };
 
-static void known_answers(void **state)
+static void examples_have_known_answers(void **state)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(examples); i++) {
 		uint32_t micro[4] = {0};
@@ -37,7 +37,7 @@ static void known_answers(void **state)
 	}
 }
 
-static void properties(void **state)
+static void random_entitlements_obey_the_rules(void **state)
 {
 	for (uint64_t seed = 0; seed < 5000; seed++) {
 		struct rand rand = rand_seeded(seed);
@@ -74,4 +74,4 @@ static void properties(void **state)
 	}
 }
 
-UNIT_MAIN(UNIT(known_answers), UNIT(properties))
+UNIT_MAIN(UNIT(examples_have_known_answers), UNIT(random_entitlements_obey_the_rules))
