@@ -280,7 +280,7 @@ void client_send_diagnostic(struct conn *c, uint32_t device, const char *fmt, ..
 
 /* ---- receiving ---- */
 
-/* Finds the tenant's device with the daemon's index that a hook named. */
+/* A hook names a device by the daemon's index. Finds the device's index in the tenant's list. */
 static bool find_device(const struct process *p, uint32_t device, uint32_t *ret_at)
 {
 	for (uint32_t i = 0; i < p->tenant->n; i++)

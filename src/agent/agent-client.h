@@ -82,7 +82,7 @@ struct process {
 enum conn_closing {
 	CONN_OURS,
 	CONN_CLOSERS,  /* the closer's thread; the loop neither reads nor frees it */
-	CONN_RECEIVED, /* job.fds are the loop's until the request that came with them has run */
+	CONN_RECEIVED, /* the loop owns job.fds until it has run the request that came with them */
 };
 
 /* A costly packet. It runs when its user has a turn. */
@@ -108,7 +108,7 @@ struct conn {
 	struct conn_request *request; /* a waiting request; the daemon reads nothing meanwhile */
 	TAILQ_ENTRY(conn) waiting;    /* in its user's list */
 	bool is_program; /* came through the programs' socket, which refuses control requests */
-	uint32_t tenant; /* id of the tenant whose own socket it came through; 0: none */
+	uint32_t tenant; /* id of the tenant on whose socket the peer connected; 0: none */
 	uint16_t abi;    /* wire version of the last packet, used for the answers */
 	pid_t pid;
 	uid_t uid;

@@ -94,7 +94,7 @@ struct memory {
 	ledger_request next_wait;
 	uint32_t n_waits;
 	uint32_t daemon_seq;
-	bool needs_recount; /* a tenant-device has needs_recount set */
+	bool needs_recount; /* set in at least one tenant-device */
 
 	struct memory_unmanaged *listed; /* the last answer */
 	uint32_t n_listed;
@@ -237,7 +237,7 @@ static bool is_held_up(struct agent *agent, const struct device *device)
 	return false;
 }
 
-/* Returns 0, a status for the answer, or -EINPROGRESS: the request waits in the ledger. */
+/* Returns -EINPROGRESS if the request waits in the ledger, else 0 or -errno for the answer. */
 static int enter_wait(struct wait *w)
 {
 	struct tenant_device *td = &w->process->tenant->devices[w->at];

@@ -60,7 +60,7 @@ void memory_tenant_removed(struct tenant *tenant);
  * earlier processes have registered again or ended.
  */
 void memory_recount(struct tenant *tenant);
-/* Between batches: recounts once where messages of the batch require it. */
+/* Call between batches: recounts the counters for which messages of the batch require it. */
 void memory_after_batch(struct agent *agent);
 
 /* The counter's value, clamped to the device's memory. */

@@ -60,7 +60,7 @@ struct nvml_addressing_mode {
 #define PROCESSES_MAX 4096
 #define WATCHED_MAX 64u
 
-/* name in the library, required, member here, parameters */
+/* Columns: name in the library, whether it is required, member of struct nvml, parameters. */
 #define NVML_FUNCTIONS(X) \
 	X("nvmlInit_v2", true, init, (void)) \
 	X("nvmlShutdown", true, shutdown, (void)) \

@@ -16,11 +16,12 @@
 struct place_device {
 	const char *uuid;
 	const char *model;
-	uint64_t memory_bytes; /* usable */
+	uint64_t memory_bytes; /* usable memory of the device */
 	uint64_t room_bytes;   /* largest quota that the request's memory policy allows now */
 	uint32_t requested;    /* requested share of its tenants, in permille */
 	/*
-	 * number of tenants with a guarantee; for an exclusive spec, of default tenants in use, too
+	 * Number of tenants with a guarantee; for an exclusive spec, also default tenants with
+	 * processes.
 	 */
 	uint32_t tenants;
 	bool is_exclusive; /* one tenant has the device exclusively */

@@ -12,7 +12,7 @@
 #include "base/address.h"
 #include "base/error.h"
 
-/* A link reports every second; an older report is ignored. */
+/* A link reports every second. The daemon ignores a report that is older than this. */
 #define REMOTE_FRESH_NS (5ull * 1000000000ull)
 
 struct remote_reach {

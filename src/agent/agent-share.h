@@ -41,8 +41,8 @@ void share_remove(struct tenant_device *td, struct process *p, uint64_t id, uint
 void share_remove_process(
 	struct tenant_device *td, struct process *p, uint64_t ended, uint32_t *seq);
 /*
- * Handles the answer to device query number `question`. Frees memory that is left and that no open
- * descriptor refers to.
+ * Handles the answer to device query number `question`. Frees memory that is `left` and to which no
+ * open descriptor refers.
  */
 void share_look(
 	struct tenant_device *td, const struct open_locks *open, uint64_t question, uint32_t *seq);
@@ -50,7 +50,7 @@ bool share_is_any(const struct tenant_device *td);
 uint64_t share_left_bytes(const struct tenant_device *td);
 /* Bytes of all shares that the process holds. */
 uint64_t share_bytes(const struct tenant_device *td, const struct process *p);
-/* The daemon's part of the counter, in the form of a process's slot; NULL: nothing. */
+/* The daemon's part of the counter, in the form of a process's slot; NULL: the daemon has none. */
 const struct page_memory *share_slot(const struct tenant_device *td);
 /* Frees the table when the tenant ends. */
 void share_done(struct tenant_device *td);

@@ -4,14 +4,14 @@
  *   H abi boot-id next-tenant n   first line; after another boot the rest is ignored. The file
  *                                 was written with n more lines, before any was appended
  *   T {json}                      a tenant's present state
- *   U id at used lag              used time on one of its devices and entitlement owed, in ns
+ *   U id at used lag              used time and lag of a tenant on its device number `at`, in ns
  *   R id                          a tenant was removed
  *   P {json}                      a process has registered
  *   X tenant index pid            a process was removed
  *
  * The loop's thread appends lines. The disk worker rewrites a grown file from its own lines, and
- * lines appended meanwhile are copied after it. If that fails, or takes so long that the file grows
- * large, the loop's thread writes the file anew.
+ * copies lines that were appended meanwhile after them. If that fails, or takes so long that the
+ * file grows large, the loop's thread writes the file anew.
  */
 #include "agent/agent-state.h"
 
@@ -583,8 +583,8 @@ static void state_restore_tenants(struct state *s, const struct reading *reading
 }
 
 /*
- * Ends tenants whose programs ended while no daemon ran. Otherwise they would take room from a
- * request that comes before the first tick.
+ * Ends tenants whose programs ended while no daemon ran. Otherwise these tenants would still occupy
+ * their capacity when the first request comes.
  */
 static void end_dead(struct agent *agent)
 {
@@ -598,7 +598,7 @@ static void end_dead(struct agent *agent)
 
 /*
  * Keeps the file under another name: running programs belong to tenants that are lost now, and an
- * administrator may need its contents.
+ * administrator may need the file's contents.
  */
 static void state_set_file_aside(const struct state *s, const char *why)
 {

@@ -106,7 +106,7 @@ static int make_runtime(struct agent *agent, struct error *err)
 	return 0;
 }
 
-/* Prefers a folder that survives a reboot. */
+/* $STATE_DIRECTORY survives a reboot, so it goes before the runtime folder. */
 static int make_usage(struct agent *agent, struct error *err)
 {
 	const char *dir = agent->options.usage_dir ? agent->options.usage_dir
@@ -151,7 +151,10 @@ static int ask_to_leave_in(const char *path, uint16_t abi, int *ret_listen)
 	memcpy(msg->text, json, strlen(json));
 	if (send(fd, packet, msg->head.size, MSG_NOSIGNAL) < 0)
 		return -errno;
-	/* Waits for an answer or the end. After shutdown() no further answer can arrive. */
+	/*
+	 * Waits for an answer or the end of the connection. After shutdown() no further answer can
+	 * arrive.
+	 */
 	if (poll(&pfd, 1, 5000) <= 0)
 		shutdown(fd, SHUT_RDWR);
 	n = fd_recv(fd, packet, sizeof(packet), &fds, MSG_DONTWAIT);
@@ -469,7 +472,7 @@ static int start_workers(struct agent *agent, struct error *err)
 static int agent_start_parts(struct agent *agent, struct error *err)
 {
 	const struct agent_options *o = &agent->options;
-	/* The daemon reads the file before it asks another daemon to leave. */
+	/* The daemon reads tenants.conf before it asks another daemon to leave. */
 	int r = load_conf(agent, err);
 
 	if (r >= 0 && o->apply && access(o->apply, R_OK) < 0)

@@ -123,7 +123,7 @@ struct agent {
 	struct clock_listener listener;
 	int lock_fd; /* locks the runtime folder */
 
-	/* in a cluster (tenant-socket.h) */
+	/* in a cluster: see tenant-socket.h */
 	bool has_pods;           /* pods get devices only through the device plugin's slots */
 	const char *pod_cgroups; /* the kubelet's cgroup; NULL: the usual paths of kubelets */
 	/* The daemon has read the pod of at least one process from its cgroup. */

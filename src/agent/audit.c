@@ -225,7 +225,7 @@ static void send_signal(struct unmanaged *s, int sig, const char *why)
 	int pidfd = process_open(s->pid, s->start), r;
 
 	if (pidfd < 0)
-		return; /* it has just ended */
+		return; /* the process has just ended */
 	r = pidfd_kill(pidfd, sig);
 	if (r < 0)
 		log_warn("unmanaged process %d (%s) on device %u: --police cannot signal it: %s",

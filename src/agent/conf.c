@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reads tenants.conf: see conf.h. The origin of a rule's tenant has the rule's kind and key, and
- * the user or cgroup where these get separate tenants. Different users must not share writable
- * pages. All functions run in the loop's thread, except conf_load() and conf_parse(), which a
- * worker may call.
+ * Reads tenants.conf: see conf.h. The origin of a tenant (struct tenant) consists of its rule's
+ * kind and key, and of the user or cgroup if the rule gives each of them a tenant of its own.
+ * Different users must not share writable pages. All functions run in the loop's thread, except
+ * conf_load() and conf_parse(), which a worker may call.
  */
 #include "agent/conf.h"
 
@@ -54,7 +54,7 @@ static bool is_same_field(struct str a, struct str b)
 	return is_same;
 }
 
-/* Whether the words before `end` set that field. */
+/* Whether one of the words before `end` sets that field. */
 static bool is_set_before(struct str words, const char *end, struct str field)
 {
 	struct str word;
@@ -234,7 +234,7 @@ int conf_cgroup_parse(struct str text, char ret[static CONF_CGROUP], struct erro
 	struct str line, field, best = STR("");
 
 	while (str_split(&text, '\n', &line)) {
-		/* "5:memory:/path", "0::/path" */
+		/* A line is "5:memory:/path" or "0::/path". */
 		if (!str_split(&line, ':', &field) || !str_split(&line, ':', &field))
 			continue;
 		str_skip_suffix(&line, STR(" (deleted)"));

@@ -32,8 +32,9 @@ int conf_load(const char *path, struct conf **ret_conf, struct error *err);
 #define CONF_CGROUP 1024
 
 /*
- * Reads the cgroup path of a process. If several hierarchies name one, the longest path counts.
- * Writes "" when /proc does not show it. -ENAMETOOLONG: the path has CONF_CGROUP bytes or more.
+ * Reads the cgroup path of a process. If several hierarchies have a path for the process, the
+ * longest one counts. Writes "" when /proc does not show it. -ENAMETOOLONG: the path has
+ * CONF_CGROUP bytes or more.
  */
 int conf_cgroup(pid_t pid, char ret[static CONF_CGROUP], struct error *err);
 /*

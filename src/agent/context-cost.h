@@ -34,10 +34,10 @@ struct tenant_device;
 uint64_t context_cost_expected(const struct tenant_device *td);
 
 /*
- * A process of the tenant, in that cgroup, uses `bytes` of the device and claims to hold nothing
- * but its context. 0, and values above the limit, change nothing. Otherwise td expects this value
- * from now on, and the pages of all the device's tenants get new values. cgroup: as conf_cgroup()
- * reads it; "" and "/" are no cgroup that processes could share.
+ * Call when a process of the tenant uses `bytes` of the device and claims to hold nothing but its
+ * context. 0, and values above the limit, change nothing. Otherwise td expects this value from now
+ * on, and the pages of all the device's tenants get new values. cgroup: that of the process, as
+ * conf_cgroup() reads it; "" and "/" are no cgroup that processes could share.
  */
 void context_cost_learn(struct tenant_device *td, const char *cgroup, uint64_t bytes);
 

@@ -67,7 +67,7 @@ struct call {
 	uint32_t request;
 	const json_t *json;
 	json_t *reply;   /* an object; commands add members */
-	struct buf text; /* or the members as text */
+	struct buf text; /* the members as text, instead of `reply` */
 };
 
 struct command {
@@ -276,7 +276,7 @@ static json_t *tenant_device_json(
 		"used_ns", (json_int_t)u.used_ns, "waited_ns", (json_int_t)u.waited_ns, "lag_ns",
 		(json_int_t)u.lag_ns, "wants", (int)td->does_want, "holds", (int)td->is_open,
 		"corun", (int)u.corun, "why", why_names[u.why], "why_tenant", (int)u.why_tenant);
-	/* The names before used_*, for one release. */
+	/* The old names of the used_* members, for one release. */
 	json_object_set_new(json, "got_permille", json_integer(used_1s));
 	json_object_set_new(json, "got_10s_permille", json_integer(used_10s));
 	json_object_set_new(json, "memory_used_bytes", control_number_json(memory_used(td)));

@@ -38,7 +38,7 @@ struct taking {
 	const char *uuid, *socket;
 	bool is_forced;
 	struct lock_owner owner; /* holder of a busy lock */
-	char its_socket[256];    /* for messages; "": none that can be trusted */
+	char its_socket[256];    /* holder's socket for messages; "": none that can be trusted */
 };
 
 /* ---- the kernel's list of locks ---- */
@@ -127,7 +127,7 @@ static int lock_check_holder(const struct taking *t, struct error *err)
 		t->uuid, who, t->its_socket[0] ? ", socket " : "", t->its_socket);
 }
 
-/* Reads the holder's text, only for a message, and only from a file of the holder. */
+/* Reads the holder's socket from the text, for a message, if the holder owns the file. */
 static void read_socket(int fd, struct taking *t)
 {
 	char text[400] = "";
@@ -155,7 +155,9 @@ static void write_text(int fd, const char *socket)
 		log_debug("cannot write the lock file of a device: %s", strerror(errno));
 }
 
-/* 1: locked; 0: locked, but the path names another file now; -EBUSY. */
+/*
+ * Returns 1 if locked, 0 if locked but the path names another file now, -EBUSY, or another error.
+ */
 static int lock_open_file(int fd, const char *path, struct taking *t, struct error *err)
 {
 	if (flock(fd, LOCK_EX | LOCK_NB) == 0)
@@ -271,7 +273,7 @@ static int move_aside(const char *path)
 	return rename(path, aside) < 0 ? -errno : 0;
 }
 
-/* 1: locked; 0: try again; -EBUSY; other errors: impossible. */
+/* Returns 1 if locked, 0 to try again, -EBUSY, or another error, after which a retry is useless. */
 static int try_shared(
 	const char *folder, struct lock_file *file, struct taking *t, struct error *err)
 {

@@ -184,7 +184,7 @@ static void take_larger(struct history_bucket *b, const struct history_bucket *o
 	b->waited_s = MAX(b->waited_s, other->waited_s);
 }
 
-/* Inserts b in order, and replaces the buckets within it. */
+/* Inserts b in order, and replaces the buckets within b. */
 static int put_bucket(struct history_record *r, const struct history_bucket *b)
 {
 	uint32_t at = r->n, end;

@@ -40,7 +40,7 @@ _Static_assert(FD_PASS_MAX >= 3 * MSG_DEVICES, "a WELCOME takes all pages along"
 
 static void page_fds_done(struct page_fds *fds)
 {
-	/* Every third one is the tenant's own, which stays open. */
+	/* Every third descriptor is that of the tenant's own page, which stays open. */
 	for (size_t i = 0; i < fds->n; i++)
 		if (i % 3 != 2)
 			fd_close(fds->fd[i]);

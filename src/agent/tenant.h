@@ -70,7 +70,7 @@ struct tenant_device {
 	bool is_open, is_draining;
 	bool does_want; /* last value sent to the arbiter */
 	uint32_t window_us, flags;
-	uint64_t turn_ends_ns, began_ns; /* as in its pages */
+	uint64_t turn_ends_ns, began_ns; /* the values in the tenant's pages */
 	uint64_t closed_ns;
 	uint64_t look_ns;                  /* time of the next look; UINT64_MAX: not watched */
 	uint64_t looked_ns;                /* time of the last look or of the opening */
@@ -79,7 +79,7 @@ struct tenant_device {
 
 	struct usage_series *series;
 
-	/* audit.c: values of its last round; counted_before is of the last tick */
+	/* audit.c: values at the last round; counted_before: value at the last tick */
 	uint64_t says_bytes, counted_bytes, counted_before;
 	uint32_t excess_rounds; /* rounds in a row with an excess */
 
@@ -125,7 +125,7 @@ struct tenant {
 	struct spec spec;
 	enum tenant_lifetime lifetime;
 	enum tenant_source source;
-	char origin[TENANT_ORIGIN]; /* conf: the key of its rule; apply: its id */
+	char origin[TENANT_ORIGIN]; /* TENANT_CONF: rule's key; TENANT_APPLY: file and client */
 	struct tenant_pod *pod;     /* NULL: no pod */
 	enum tenant_container container;
 	char cgroup[CONF_CGROUP];
@@ -134,7 +134,7 @@ struct tenant {
 	/* Time of a search that found nothing; invalid if the tenant was in use after that. */
 	uint64_t missed_ns;
 	uint64_t created_s; /* seconds since 1970 */
-	uint64_t alone_ns;  /* since then it has neither processes nor an owner; 0: it has some */
+	uint64_t alone_ns;  /* since when it has neither processes nor an owner; 0: it has some */
 	/* After a restart: the daemon waits until then for processes of the earlier daemon. */
 	uint64_t hold_ns;
 
@@ -199,8 +199,8 @@ int tenant_restore(struct agent *agent, const struct tenant_params *params,
 	const struct tenant_saved *saved, struct tenant **ret_tenant, struct error *err);
 
 /*
- * Preference conflicts: counts other tenants on its devices with the label that its preferred
- * anti-affinity names. A tenant counts once for each common device.
+ * Counts the tenant's preference conflicts: other tenants on its devices with the label that its
+ * preferred anti-affinity names. Another tenant counts once for each common device.
  */
 uint32_t tenant_n_conflicts(const struct tenant *tenant);
 

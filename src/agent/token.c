@@ -32,8 +32,8 @@
 #define LOOK_IDLE_MIN_NS (100 * NSEC_PER_USEC)
 #define LOOK_BUSY_MAX_NS (1 * NSEC_PER_MSEC) /* longest time between looks at work in flight */
 /*
- * Time until an opened program's work is on the device: the daemon's wake-up, the program's
- * wake-up, a launch (measured).
+ * Time from the opening of a gate until the program's work is on the device: the daemon's wake-up,
+ * the program's wake-up, a launch (measured).
  */
 #define OPEN_LEAD_NS (180 * NSEC_PER_USEC)
 #define LATE_SPREADS 4 /* a prediction's error rarely exceeds the mean error by this factor */
@@ -96,10 +96,10 @@ static uint64_t token_estimate_drain(
 
 	if (!unfinished)
 		return 0;
-	/* Cross-check: no more than the unfinished markers can take. */
+	/* Limits the client's prediction to the time that the unfinished markers can take. */
 	if (segment && rest > unfinished * segment)
 		rest = unfinished * segment;
-	/* The predicted time has passed, or there is none: unknown. */
+	/* Without a prediction, or when the predicted time has passed, the rest is unknown. */
 	return rest ? MIN(rest, HINT_MAX_NS) : REST_UNKNOWN;
 }
 
@@ -167,8 +167,9 @@ static void ask_for_flush(
 }
 
 /*
- * Handles submissions behind the last marker. The client marks them on request. A client that does
- * not (frozen) gets the time that its longest submission could take; then they count as complete.
+ * Handles submissions behind the last marker. The client marks them on request. A frozen client
+ * does not; it gets the time that its longest submission could take, and then the submissions count
+ * as complete.
  */
 static bool is_tail_open(struct process *p, struct process_device *pd, struct look *look,
 	const struct tenant_device *td, uint64_t now)
@@ -178,8 +179,8 @@ static bool is_tail_open(struct process *p, struct process_device *pd, struct lo
 	if (!look->is_unmarked || (pd->presumed && pd->presumed == pd->submitted))
 		return false;
 	/*
-	 * Behind a closed gate no more submissions come, so the daemon need not wait until the sum
-	 * stops growing.
+	 * Behind a closed gate no more submissions come, so the daemon need not wait until
+	 * `submitted` stops growing.
 	 */
 	if ((look->is_moving && td->is_open) || look->is_in_launch)
 		return true;
@@ -253,8 +254,8 @@ static void token_report_want(struct tenant_device *td, bool does_want, uint64_t
 	struct token *token = td->tenant->agent->token;
 
 	/*
-	 * A closed tenant's want is reported again and again, because the arbiter forgets it when
-	 * the gate opens.
+	 * A closed tenant's want is reported again and again, because the arbiter forgets a want
+	 * when the gate opens.
 	 */
 	if (td->does_want == does_want && (td->is_open || !does_want))
 		return;
@@ -350,7 +351,7 @@ static void token_observe_device(struct tenant_device *td, const struct view *vi
 	const uint64_t earliest = MAX(begin, clock_since_ns(now, HINT_SAVES_NS));
 	const bool is_close = clock_since_ns(now, td->looked_ns) <= 2 * LOOK_BUSY_MAX_NS;
 
-	/* The device was used since the last look and is idle now: reports both. */
+	/* The device was used since the last look and is idle now: reports both changes. */
 	if (view->has_moved && !view->is_busy) {
 		arbiter_observe(arbiter, id, device, true, view->longest_ns, 0, now);
 		if (is_close)

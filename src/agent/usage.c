@@ -66,7 +66,7 @@ struct usage {
 	uint32_t quiet;         /* samples in a row without use */
 	struct usage_journal *journal;
 	/*
-	 * Ended tenants, newest first. Each has only the members that an answer needs, and its
+	 * Ended tenants, newest first. Each keeps only the members that an answer needs, and the
 	 * rings.
 	 */
 	LIST_HEAD(, tenant) past;
@@ -142,7 +142,7 @@ static struct history_record *record_of_device(struct usage *u, const struct ten
 	return r;
 }
 
-/* Stores what the next daemon continues from, whenever this one is killed. */
+/* Stores the values from which the next daemon continues if this daemon is killed. */
 static void usage_record_journal(const struct history_record *r)
 {
 	struct usage_journal_slot *slot = r->slot;
@@ -430,7 +430,7 @@ void usage_tenant_freed(struct tenant *t)
 	}
 }
 
-/* The tenant after `t` in an answer; NULL begins. */
+/* Returns the tenant after `t` in an answer; `t` NULL begins. */
 static const struct tenant *history_next(
 	const struct agent *agent, const struct tenant *t, bool has_ended)
 {
@@ -506,7 +506,7 @@ static uint32_t memory_at(const struct usage_series *s, uint64_t at_ns)
 	return slot + ring->n >= ring->end ? ring->memory_mib[slot % ring->n] : 0;
 }
 
-/* Writes numbers and commas. jansson would make an object of each point. */
+/* Writes numbers and commas itself, because jansson would make an object of each number. */
 static void usage_add_numbers(struct buf *out, const uint64_t *numbers, uint64_t n)
 {
 	char digits[20];

@@ -22,8 +22,8 @@ bool usage_has_record(const struct agent *agent, uint32_t id);
 void usage_tenant_changed(struct tenant *tenant);
 void usage_tenant_removed(struct tenant *tenant);
 /*
- * Keeps the histories of an ended tenant, which usage_history() shows for 15 more minutes. The last
- * call for a tenant.
+ * Keeps the histories of an ended tenant, which usage_history() shows for 15 more minutes. Must be
+ * the last call for the tenant.
  */
 void usage_tenant_freed(struct tenant *tenant);
 /* Used time on this device before the restart, as the usage journal has it (usage-journal.h). */
@@ -33,10 +33,10 @@ uint64_t usage_used_before(const struct tenant_device *td);
  * there.
  */
 void usage_tenant_restored(struct tenant_device *td);
-/* Adds byte-seconds; called once a second. */
+/* Adds the memory in use to the byte-seconds of the reports; called once a second. */
 void usage_tick(struct agent *agent, uint64_t now);
 
-/* Call when work runs. Samples until no work runs. */
+/* Call when work begins to run: samples until no work runs. */
 void usage_wake(struct agent *agent);
 
 /* Used share of the last `span_ns` in permille; 0 without a history. */
