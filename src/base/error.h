@@ -5,8 +5,8 @@
  * A function that can fail in more than one way takes a `struct error *err` last and returns
  * `fail(err, ENOENT, "open '%s'", path)`. That call returns -ENOENT and writes the message to err.
  * err is the caller's memory; it may be NULL, and is written only on failure. Nothing here
- * allocates or locks: errors work out of memory, in a hooked program, and can be sent over a
- * socket. All functions preserve errno. Any thread.
+ * allocates or locks. So errors work when memory is exhausted and inside other people's programs,
+ * and can be sent over a socket. All functions preserve errno. Any thread.
  */
 #ifndef BASE_ERROR_H
 #define BASE_ERROR_H

@@ -34,8 +34,8 @@ int memfd_new(const char *name, size_t size_bytes);
 
 /*
  * memfd_seal() adds seals (F_SEAL_...) that cannot be removed. F_SEAL_FUTURE_WRITE keeps writable
- * mappings made before it: map first, then seal. memfd_has_seals() is true if all given seals are
- * set.
+ * mappings that exist already: map first, then seal. memfd_has_seals() is true if all given seals
+ * are set.
  */
 int memfd_seal(int fd, unsigned int seals);
 bool memfd_has_seals(int fd, unsigned int seals);

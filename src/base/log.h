@@ -36,9 +36,9 @@ void log_line(enum log_level level, const char *fmt, ...) __attribute__((format(
 #define log_at(level, ...) (log_is_on(level) ? log_line(level, __VA_ARGS__) : (void)0)
 
 /*
- * Limits lines that other people can cause without bound to LOG_LIMIT_LINES in LOG_LIMIT_NS.
- * Returns true if the line may be written. *ret_unsaid is then the number of lines suppressed
- * before, for the caller to mention. A zeroed struct is the start; one thread.
+ * Limits lines that other people can cause without bound: at most LOG_LIMIT_LINES lines in
+ * LOG_LIMIT_NS. Returns true if the line may be written. *ret_unsaid is then the number of lines
+ * suppressed before, for the caller to mention. A zeroed struct is the start; one thread.
  */
 #define LOG_LIMIT_LINES 10u
 #define LOG_LIMIT_NS (UINT64_C(10) * 1000000000)

@@ -17,7 +17,7 @@ struct man_page {
 	const char *name; /* "divvy-run"; the file is name.section */
 	int section;
 	const char *summary; /* follows the name; no full stop */
-	const char *made_by; /* the program with --dump-man */
+	const char *made_by; /* the program whose --dump-man writes the page */
 };
 
 /* Appends the text, escaped. */
@@ -27,7 +27,7 @@ void man_add_paragraphs(struct buf *out, const char *text);
 
 /* Appends the page's head up to and with the heading SYNOPSIS. */
 void man_add_head(struct buf *out, const struct man_page *page);
-/* Appends one list entry: the term in bold, then the text, to which it adds the full stop. */
+/* Appends one list entry: the term in bold, then the text, then a full stop. */
 void man_add_term(struct buf *out, const char *term, const char *text);
 
 /* Writes the page into the folder, by file_replace(). Returns 0 or -errno. */

@@ -60,7 +60,7 @@ enum option_event {
 	OPTION_END,
 	OPTION_OPERAND, /* `word` is an operand */
 	OPTION_GIVEN,   /* `row` was given, with `value`, or NULL for none */
-	/* Faults. */
+	/* Faults of the command line: */
 	OPTION_UNKNOWN,     /* `name` is no option, or a prefix of several */
 	OPTION_NO_VALUE,    /* `row` needs a value */
 	OPTION_EMPTY_VALUE, /* the value of `row` is empty */

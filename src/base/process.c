@@ -231,7 +231,7 @@ int cgroup_is_populated(const char *root, const char *path)
 	int r;
 
 	snprintf(file, sizeof(file), "%s/cgroup.controllers", root);
-	/* "/..": outside the cgroup namespace that we see. */
+	/* A path with "/.." lies outside our cgroup namespace. */
 	if (access(file, F_OK) < 0 || strstr(path, "/.."))
 		return -ENOTSUP;
 	if (snprintf(file, sizeof(file), "%s%s/cgroup.events", root, path) >= (int)sizeof(file))

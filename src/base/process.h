@@ -85,8 +85,8 @@ int process_find_environ(struct str entry, uint64_t since_ticks, uint64_t until_
 
 /*
  * Whether any process is in the cgroup `path` ("/a/b") or below it; root is the mount point of the
- * v2 hierarchy. 1; 0, also if there is no such cgroup; -ENOTSUP if root is no v2 hierarchy or the
- * path lies outside our cgroup namespace.
+ * v2 hierarchy. Returns 1; 0, also if there is no such cgroup; -ENOTSUP if root is no v2 hierarchy
+ * or the path lies outside our cgroup namespace.
  */
 int cgroup_is_populated(const char *root, const char *path);
 

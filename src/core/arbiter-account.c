@@ -118,8 +118,8 @@ static uint32_t entitle_class(struct device *device, enum spec_class class, uint
 }
 
 /*
- * Entitles the classes in their order, but latency tenants leave the standard tenants' requests to
- * those tenants. If the requests of both exceed the device, both are scaled.
+ * Entitles the classes in their order, but latency tenants do not get the requests of standard
+ * tenants. If the requests of both classes exceed the device, both are scaled.
  */
 void device_entitle(struct device *device)
 {
@@ -332,7 +332,7 @@ void td_refund(struct arbiter_td *td, uint64_t end)
 	uint32_t n = 0;
 
 	/*
-	 * The tenant was charged neither past its drain's bound nor while it was overlapped, so the
+	 * The tenant was not charged past its drain's bound, nor while it was overlapped. So the
 	 * refund is at most its turn's charge.
 	 */
 	over = MIN(over, td->turn_ns);
@@ -411,7 +411,7 @@ static void td_come_back(struct arbiter_td *td, uint64_t now)
 	credit = MIN(credit, MAX((int64_t)CREDIT_MAX_NS * LAG_ONE - td->lag, INT64_C(0)));
 	td->away_from = 0;
 	td->idle_from = MAX(now, UINT64_C(1));
-	if (class_micro(td)) { /* a tenant is there to pay */
+	if (class_micro(td)) { /* another tenant can pay the credit */
 		td->lag += credit;
 		lag_share_out(td, -credit, true);
 	}
@@ -474,7 +474,7 @@ void device_leave_idle(struct device *device, uint64_t now)
 		struct arbiter_td *td = device->active[i];
 
 		if (td->idle_from && clock_since_ns(now, td->idle_from) >= GRACE_NS) {
-			td_deactivate(td, now); /* moves another tenant to this index */
+			td_deactivate(td, now); /* this moves another tenant to index i */
 			continue;
 		}
 		if (td->idle_from)

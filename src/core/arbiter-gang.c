@@ -15,7 +15,7 @@ bool gang_may_compete(const struct arbiter_td *td)
 	uint64_t below = t->devices & ((UINT64_C(1) << td->device->index) - 1);
 	struct arbiter_tenant *other = td->device->reserved;
 
-	if (other == t) /* the gang has this device already and waits for others */
+	if (other == t) /* the gang has this device already and waits for other devices */
 		return gang_is_complete(t);
 	if (other &&
 		(gang_is_complete(other) ||
@@ -53,8 +53,8 @@ bool gang_is_idle(const struct arbiter_tenant *t, uint64_t since)
 }
 
 /*
- * Reserves the device, on which the gang is the next tenant. If this completes the gang, the turns
- * of other tenants end on all its devices.
+ * Reserves the device, on which the gang is the next tenant. If the gang is complete then, the
+ * turns of other tenants end on all its devices.
  */
 void gang_reserve(struct arbiter_td *td, uint64_t now)
 {

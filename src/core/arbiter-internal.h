@@ -72,7 +72,7 @@ struct arbiter_td {
 	uint64_t spread_ns;
 	uint64_t drain_by; /* from then on other tenants co-run with it */
 	uint64_t closed_at, drain_bound_ns;
-	bool is_noted;       /* DRAINING: past its bound, and counted as such */
+	bool is_noted;       /* DRAINING: past its bound, and n_overdue counts it */
 	uint64_t overdue_at; /* when a drain last passed its bound */
 	uint32_t n_overdue;  /* consecutive drains that passed their bound */
 	uint64_t drained_ns; /* longest drain within the bound, decaying */
@@ -84,7 +84,7 @@ struct arbiter_td {
 	uint32_t wide_us; /* in-flight window of this turn: at least the configured one */
 
 	uint64_t longest_ns;
-	uint64_t late_ns; /* set by arbiter_late */
+	uint64_t late_ns; /* set by arbiter_late(), which explains it */
 	uint64_t queued_ns, queued_at;
 
 	uint32_t micro; /* entitlement among the active tenants now, millionths */

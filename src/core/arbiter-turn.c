@@ -249,8 +249,8 @@ static void td_close(struct arbiter_td *td, uint64_t now)
 	struct device *device = td->device;
 	const struct arbiter_config *config = &device->arbiter->config;
 	/*
-	 * The configured window counts even for a tenant with a wider window, because queued_ns
-	 * includes its additional work.
+	 * A window counts at most as configured, because queued_ns includes the additional work of
+	 * a wider window.
 	 */
 	uint64_t windows = 4 * NSEC_PER_USEC *
 		(td->reported_window_us ? MIN(td->reported_window_us, config->window_us)
@@ -310,8 +310,8 @@ static void device_close_gates(struct device *device, uint64_t now)
 /*
  * A drain past its bound counts as much as CORUN_EVENT drains within their bounds. From CORUN_LEVEL
  * on the tenants are a pair: after three overruns in a row, or more than one in eight for a while.
- * Work that waits for the other's work overruns nearly each time. A program that the host delays
- * overruns now and then, and must gain nothing by that.
+ * If the work of one tenant waits for that of the other, nearly each drain overruns. A program that
+ * the host delays overruns now and then, and must not become part of a pair by that.
  */
 #define CORUN_EVENT 7u
 #define CORUN_LEVEL (2 * CORUN_EVENT + 1)
@@ -680,8 +680,8 @@ static void end_corun(struct device *device, uint64_t now)
 }
 
 /*
- * A drain should have ended and has not: the tenant that was opened meanwhile co-runs, and is
- * charged.
+ * A drain has not ended when it should have. So the tenant that was opened meanwhile co-runs, and
+ * is charged.
  */
 static void end_overlap(struct device *device, uint64_t now)
 {

@@ -53,7 +53,7 @@ struct arbiter_action {
 enum arbiter_why {
 	ARBITER_WHY_IDLE, /* does not want the device */
 	ARBITER_WHY_HOLDS,
-	ARBITER_WHY_TURN,     /* other tenants are before it */
+	ARBITER_WHY_TURN,     /* other tenants go first */
 	ARBITER_WHY_LIMIT,    /* at its limit */
 	ARBITER_WHY_CLASS,    /* a latency tenant is active */
 	ARBITER_WHY_DRAIN,    /* waits for the previous holder's drain */
@@ -87,8 +87,9 @@ struct arbiter_config {
 	uint32_t window_us;       /* in-flight window on a contended device; default 2000 */
 	/* in-flight window of opportunistic tenants beside a latency tenant; default 700 */
 	uint32_t window_latency_us;
-	uint64_t contended_ns; /* contended: other tenants wanted the device this recently; 1 s */
-	bool gate;             /* false: every gate opens on request, nothing is enforced */
+	/* A device is contended if other tenants wanted it within this time; default 1 s. */
+	uint64_t contended_ns;
+	bool gate; /* false: every gate opens on request, nothing is enforced */
 };
 
 void arbiter_config_init(struct arbiter_config *ret_config);
@@ -154,9 +155,9 @@ void arbiter_release(struct arbiter *arbiter, arbiter_id tenant, uint32_t device
 
 /*
  * arbiter_turn_ends: the time by which the holder's work should end because others wait; 0: none
- * wait. A program that knows this time need not start a submission that would overrun it by more
- * than the time still left. Instead the program yields, which the caller reports by arbiter_yield,
- * and the turn ends now.
+ * wait. A program need not start a submission that would exceed this time by more than the time
+ * still left. Instead the program yields, which the caller reports by arbiter_yield, and the turn
+ * ends now.
  */
 uint64_t arbiter_turn_ends(const struct arbiter *arbiter, arbiter_id tenant, uint32_t device);
 void arbiter_yield(struct arbiter *arbiter, arbiter_id tenant, uint32_t device);

@@ -179,8 +179,8 @@ static uint64_t room_without(const struct ledger *ledger, enum spec_memory_polic
 			ledger_subtract(
 				times_permille(left, ledger->oversubscribe_permille), shared));
 	/*
-	 * The quotas of wait and swap tenants need this much to stay within the overcommit, and
-	 * memory reserved by wait tenants is not available.
+	 * The quotas of wait and swap tenants need `needed` bytes to stay within the overcommit,
+	 * and memory reserved by wait tenants is not available.
 	 */
 	needed = times_permille(shared, 1000u * 1000u / ledger->oversubscribe_permille);
 	return ledger_subtract(left, MAX(needed, ledger->wait_used));
@@ -343,7 +343,7 @@ static void ledger_grant_waiters(struct ledger *ledger)
 			bool may_pass = !first || first == account;
 
 			if (waiter->bytes > ledger_subtract(account->quota, account->used)) {
-				*at = waiter->next; /* its quota has shrunk */
+				*at = waiter->next; /* the tenant's quota has shrunk */
 				verdict_add(ledger, waiter, -ENOMEM);
 			} else if (may_pass && ledger_fits_bytes(ledger, account, waiter->bytes)) {
 				ledger_grant_waiter(ledger, at);

@@ -32,7 +32,9 @@ TAILQ_HEAD(queue_list, closer_queue);
 
 struct closer {
 	pthread_mutex_t lock;
-	/* wake: a job is ready; left: a thread or, at the end, a job has ended */
+	/*
+	 * wake: a job is ready; left: a thread has ended or, in closer_leave(), a job has finished
+	 */
 	pthread_cond_t wake, left;
 	struct queue_list ready; /* queues with a job that no thread runs */
 	struct job_list finished;
