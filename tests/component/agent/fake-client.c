@@ -36,7 +36,7 @@
 /* ---- the child ---- */
 
 struct order {
-	char what; /* C connect and register, S send */
+	char what; /* 'C': connect and register; 'S': send */
 	bool again;
 	bool has_secret;
 	uint8_t secret[16];
@@ -46,7 +46,7 @@ struct order {
 
 struct child {
 	int link, sock;
-	struct fd_list pages; /* of the last WELCOME: down, up, tenant, ... */
+	struct fd_list pages; /* from the last WELCOME: down, up, tenant, ... */
 };
 
 static void child_register(struct child *c, const struct order *order)

@@ -23,7 +23,7 @@ struct fake_device {
 
 struct fake_client {
 	pid_t pid; /* 0: none */
-	int link;  /* connects to the child */
+	int link;  /* socket to the child */
 	struct msg_welcome welcome;
 	struct fake_device devices[MSG_DEVICES];
 	char refused[MSG_TEXT]; /* the last refusal */
@@ -64,13 +64,15 @@ bool fake_await_gate(struct fake_client *c, uint32_t at, enum page_gate gate, in
 bool fake_acquire(struct fake_client *c, uint32_t at, int timeout_ms);
 /* Submits work with a marker; it is then in flight. */
 void fake_submit(struct fake_client *c, uint32_t at);
-/* A submission without a marker. */
+/* Submits work without a marker. */
 void fake_submit_unmarked(struct fake_client *c, uint32_t at);
 /* Marks all unmarked submissions. */
 void fake_mark(struct fake_client *c, uint32_t at);
 /* Completes all marked work on the device. */
 void fake_complete(struct fake_client *c, uint32_t at);
-/* Counts this much memory on device 0, whatever the quota; false if it cannot be counted. */
+/*
+ * Counts `bytes` of memory on device 0, whatever the quota. False if the counter cannot take them.
+ */
 bool fake_reserve(struct fake_client *c, uint64_t bytes);
 
 #endif

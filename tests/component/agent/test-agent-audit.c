@@ -12,7 +12,7 @@
 #include "base/fd.h"
 #include "fake-client.h"
 #include "rig.h"
-/* after our headers: its fail() is a macro */
+/* cmocka.h comes after our headers, because its fail() is a macro */
 #include <cmocka.h>
 
 #include <errno.h>
@@ -123,7 +123,10 @@ static void police_ends_an_unmanaged_process_on_an_unused_device(void **state)
 	rig_stop(&rig);
 }
 
-/* SIGTERM after two rounds, SIGKILL after a third; audits on request do not count as rounds. */
+/*
+ * The daemon sends SIGTERM after two rounds, and SIGKILL after a third. Audits on request do not
+ * count as rounds.
+ */
 static void police_kills_a_process_that_ignores_sigterm(void **state)
 {
 	const char *args[] = {"--police", NULL};

@@ -11,7 +11,7 @@
 
 #include "fake-client.h"
 #include "rig.h"
-/* after our headers: its fail() is a macro */
+/* cmocka.h comes after our headers, because its fail() is a macro */
 #include <cmocka.h>
 
 #include <arpa/inet.h>

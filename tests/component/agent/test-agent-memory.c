@@ -14,7 +14,7 @@
 #include "fake-client.h"
 #include "rig.h"
 #include "../../patience.h"
-/* after our headers: its fail() is a macro */
+/* cmocka.h comes after our headers, because its fail() is a macro */
 #include <cmocka.h>
 
 #include <errno.h>

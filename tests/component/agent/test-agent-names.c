@@ -12,7 +12,7 @@
 #include "base/fd.h"
 #include "fake-client.h"
 #include "rig.h"
-/* after our headers: its fail() is a macro */
+/* cmocka.h comes after our headers, because its fail() is a macro */
 #include <cmocka.h>
 
 #include <errno.h>

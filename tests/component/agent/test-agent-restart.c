@@ -13,7 +13,7 @@
 #include "fake-client.h"
 #include "rig.h"
 #include "../../patience.h"
-/* after our headers: its fail() is a macro */
+/* cmocka.h comes after our headers, because its fail() is a macro */
 #include <cmocka.h>
 
 #include <errno.h>
@@ -333,7 +333,10 @@ static void create_kept(struct rig *rig)
 		"lifetime", "keep"));
 }
 
-/* At the end of a line or within a line: a tenant is lost, and the daemon keeps the file aside. */
+/*
+ * The test cuts the file at the end of a line or within a line. A tenant is lost then, and the
+ * daemon keeps the file aside.
+ */
 static void a_state_without_its_last_line_is_kept_aside(void **state)
 {
 	_cleanup_buf_ struct buf whole = BUF_INIT(STATE_MAX);
@@ -520,7 +523,7 @@ static void unreadable_reports_are_kept_aside(void **state)
 	assert_true(S_ISDIR(st.st_mode));
 	assert_return_code(rmdir(other), errno);
 	rig_kill(&rig);
-	/* An invalid line: the other lines count. */
+	/* The daemon skips an invalid line, and the other lines count. */
 	assert_int_equal(file_replace(path, STR("R 70 0 500 1000 1 2 9.5 0 0.0 known\nB 0 60\n"),
 				 0600, NULL),
 		0);
@@ -681,8 +684,8 @@ static void an_orderly_exit_keeps_used_time(void **state)
 }
 
 /*
- * Reported usage stays, of running and of exited programs, although the daemon wrote no file at its
- * end.
+ * Reports keep the usage of running and of exited programs, although the killed daemon wrote no
+ * file at its end.
  */
 static void a_kill_keeps_used_time(void **state)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The token over real pages: the test acts as hook and device of several fake programs. Waits are
- * bounded by seconds, which a correct daemon never needs, not by its usual speed.
+ * The token over real pages: the test acts as hook and device of several fake programs. Waits have
+ * limits that a correct daemon never reaches.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,7 +13,7 @@
 #include "fake-client.h"
 #include "rig.h"
 #include "../../patience.h"
-/* after our headers: its fail() is a macro */
+/* cmocka.h comes after our headers, because its fail() is a macro */
 #include <cmocka.h>
 
 #include <errno.h>
@@ -218,7 +218,10 @@ static void a_release_hands_over_the_token(void **state)
 	stop(&p);
 }
 
-/* `from` runs, `to` waits: true if a yield closed the gate well before the turn's 2 s were over. */
+/*
+ * `from` runs and `to` waits. Returns whether a yield closed the gate well before the turn's 2 s
+ * were over.
+ */
 static bool yields(struct fake_client *from, struct fake_client *to)
 {
 	uint64_t said;

@@ -247,7 +247,7 @@ static void a_blocked_closer_delays_only_its_own_tenant(void **state)
 	first = join(&rig, USER_TENANT, 7, NULL);
 	assert_ok(send_ping(first));
 	assert_true(until(&rig, has_answer, &first));
-	/* Closing the peer ends the sleep. */
+	/* close(2) of the peer ends the sleep. */
 	close(far);
 	assert_true(until(&rig, is_hung_up, &mine[0]));
 	close(mine[0]);

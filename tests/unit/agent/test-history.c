@@ -261,7 +261,10 @@ static void broken_lines_are_counted(void **state)
 	files_done(&f);
 }
 
-/* As much as 4,000 tenants may leave in weeks; an earlier version lost files above 64 MiB. */
+/*
+ * The file is as long as 4,000 tenants may make it in weeks; an earlier version lost files above 64
+ * MiB.
+ */
 static void a_long_file_is_read(void **state)
 {
 	_cleanup_(history_done) struct history h = {0};
@@ -334,7 +337,7 @@ static void old_buckets_are_removed_and_sums_stay(void **state)
 	assert_true(fabs(r->gpu_s - 60 * 48) < 1e-6);
 }
 
-/* A tenant that uses the device in every minute of a month. */
+/* The tenant uses the device in every minute of a month. */
 static void the_buckets_of_a_tenant_are_limited(void **state)
 {
 	_cleanup_(history_done) struct history h = {0};

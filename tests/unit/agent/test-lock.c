@@ -186,7 +186,7 @@ static void root_learns_of_a_users_daemon_from_the_kernel(void **state)
 	child = start_user(hold_shared, &w, "divvyd");
 	assert_ok(child.status);
 	assert_int_equal(take(&w, false, &lock, &owner), -EBUSY);
-	assert_int_equal(owner.pid, child.pid); /* the text names pid 1 and root */
+	assert_int_equal(owner.pid, child.pid); /* although the text names pid 1 and root */
 	assert_int_equal(owner.uid, USER);
 	/* With is_forced, root takes the lock from the user's daemon. */
 	assert_ok(take(&w, true, &lock, NULL));

@@ -96,7 +96,8 @@ static void ids_spread_over_the_chains(void **state)
 	uint32_t n = 0;
 
 	place_init(&at);
-	for (uint64_t id = 1; n < SHARES_MAX; id++) /* equal under a multiplicative hash */
+	/* These ids collide under a multiplicative hash. */
+	for (uint64_t id = 1; n < SHARES_MAX; id++)
 		if ((uint32_t)(id * UINT64_C(0x9e3779b97f4a7c15) >> 56) == 7) {
 			assert_int_equal(add(&at, 0, id), 1);
 			n++;

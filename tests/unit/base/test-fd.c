@@ -252,7 +252,10 @@ static void unwanted_descriptors_are_closed(void **state)
 	assert_ok(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, s));
 	fd = memfd_new("a", 1);
 	before = count_open();
-	/* A message that is cut, then descriptors for a caller that takes none. */
+	/*
+	 * fd_recv() refuses a message that is too long, and then descriptors for a caller that
+	 * takes none.
+	 */
 	assert_int_equal(fd_send(s[0], "too long", 8, &fd, 1, 0), 8);
 	assert_int_equal(fd_recv(s[1], text, sizeof(text), &got, 0), -EMSGSIZE);
 	assert_int_equal(got.n, 0);

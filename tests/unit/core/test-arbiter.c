@@ -336,8 +336,8 @@ static void a_yield_passes_the_token_at_once(void **state)
 }
 
 /*
- * A turn leaves time for its last submission, which may take as long as the longest. A smaller
- * value of arbiter_late() makes the turn longer.
+ * A turn leaves time for its last submission, which may take as long as the longest submission. A
+ * smaller value of arbiter_late() makes the turn longer.
  */
 static void a_short_last_submission_makes_longer_turns(void **state)
 {
@@ -436,7 +436,7 @@ static void a_dead_holder_loses_the_token_at_once(void **state)
 struct both {
 	struct hand hand;
 	uint64_t drain_ns[3], ends[3];
-	bool seems_to_move; /* the daemon sees that work of a drain has ended */
+	bool seems_to_move; /* each look finds that work of a drain has ended */
 	uint32_t drains[3];
 	uint32_t together; /* how many ms both hold the token, without a break */
 };
@@ -697,7 +697,7 @@ static void a_late_drain_report_refunds_the_charge(void **state)
 	want(&hand, 1);
 	step(&hand, 0);
 	busy(&hand, 1, MS, 0);
-	while (!did(&hand, ARBITER_CLOSE, 1)) /* at its limit, so that its gate stays closed */
+	while (!did(&hand, ARBITER_CLOSE, 1)) /* tenant 1 is at its limit: its gate stays closed */
 		step(&hand, MS);
 	want(&hand, 2);
 	while (!did(&hand, ARBITER_OPEN, 2))

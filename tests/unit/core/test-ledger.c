@@ -312,8 +312,8 @@ static void requests_are_bounded(void **state)
 }
 
 /*
- * Events in any order: never more than the device has, every request answered, all memory given
- * back.
+ * After events in any order, the ledger never holds more than the device has, has answered every
+ * request, and gets all memory back.
  */
 static void random_events_lose_no_memory(void **state)
 {

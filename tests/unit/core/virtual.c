@@ -267,7 +267,7 @@ static bool next_request(struct vm *vm, struct vm_program *p)
 {
 	if (p->is_waiting) {
 		if (!is_idle(p)) {
-			p->wake_at = NEVER; /* the end of the last kernel wakes it */
+			p->wake_at = NEVER; /* the end of the last kernel wakes the program */
 			return false;
 		}
 		if (p->latency && p->requests < p->latency_max)
