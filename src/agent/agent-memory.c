@@ -473,7 +473,7 @@ static void answer_questions(struct memory *m)
 
 /* ---- dead processes ---- */
 
-/* Bytes that the process holds by its page; UINT64_MAX: the page keeps changing. */
+/* Bytes that the process holds, as its page shows; UINT64_MAX: the page keeps changing. */
 static uint64_t held_bytes(const struct process *p, uint32_t at)
 {
 	const struct page_tenant *page = p->tenant->devices[at].page;

@@ -17,7 +17,7 @@
 struct nvml;
 typedef void *nvml_handle;
 
-/* How kernels access ordinary memory of their process. */
+/* How GPU kernels access ordinary memory of their process. */
 enum nvml_host_access {
 	NVML_HOST_ACCESS_UNKNOWN, /* drivers before 580 do not answer */
 	NVML_HOST_ACCESS_NONE,

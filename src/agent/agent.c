@@ -128,8 +128,8 @@ static int make_usage(struct agent *agent, struct error *err)
 /*
  * Asks the daemon at that socket, in that wire version, to save its state and leave. If ret_listen
  * is not NULL, also asks for its listening socket, so that clients that connect meanwhile are not
- * refused; *ret_listen stays -1 if it did not send one. -EPROTONOSUPPORT: the daemon speaks an
- * older version.
+ * refused; *ret_listen stays -1 if the daemon sends no socket. -EPROTONOSUPPORT: the daemon speaks
+ * an older version.
  */
 static int ask_to_leave_in(const char *path, uint16_t abi, int *ret_listen)
 {

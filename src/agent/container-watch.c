@@ -44,7 +44,7 @@ struct stuck {
 	const struct search *search; /* only compared, never dereferenced */
 	struct worker *worker;
 	bool is_over; /* the read has returned: the worker can be joined */
-	pid_t pid;    /* 0: the reader blocks elsewhere */
+	pid_t pid;    /* 0: the search is blocked, but not by a process */
 	uint64_t start;
 	uint64_t cgroup; /* hash of the process's cgroup; 0: unknown, or "/" */
 };

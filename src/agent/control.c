@@ -54,7 +54,7 @@ struct control {
 	uint32_t n_pending_creates;
 	struct loop_timer timer;
 	bool is_trying;
-	bool is_last_try; /* the request does not wait, so this is its last try */
+	bool is_last_try; /* the request does not wait, so the present try is its last */
 	/*
 	 * The loop walks the list, so connections that end meanwhile must remove nothing from it.
 	 */

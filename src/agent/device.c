@@ -271,8 +271,8 @@ bool device_is_xid_of_program(uint64_t xid)
 }
 
 /*
- * An Xid without a UUID may concern any device. An Xid of a parent concerns all its instances, or
- * the named one.
+ * An Xid without a UUID may concern any device. An Xid of a parent device concerns all its MIG
+ * instances, or only the instance that the Xid names.
  */
 static bool device_is_xid_of(const struct nvml_xid *xid, const struct nvml_info *info)
 {

@@ -45,7 +45,7 @@ struct device {
 };
 
 /*
- * Returns "HMM" or "ATS" if kernels can access ordinary memory of their process, NULL if they
+ * Returns "HMM" or "ATS" if GPU kernels can access ordinary memory of their process, NULL if they
  * cannot.
  */
 const char *device_host_access(const struct device *device);

@@ -21,7 +21,10 @@
 struct metrics_thread;
 struct http_request;
 
-/* A server of the caller on the thread's loop. The caller decides who may ask there. */
+/*
+ * A further server, which the caller runs on the thread's loop. The caller decides who may ask
+ * there.
+ */
 struct metrics_server {
 	/*
 	 * Called before the thread runs. Its routes call metrics_thread_answer*() with the thread.

@@ -99,7 +99,7 @@ struct tenant_pod {
 	char uid[64];
 	char space[64], name[254], container[64]; /* space: the Kubernetes namespace */
 	char slot[16];                            /* the device plugin's slot */
-	uint64_t epoch;                           /* epoch of the scheduler that decided */
+	uint64_t epoch;                           /* epoch of the scheduler that placed the pod */
 	/*
 	 * Overcommit of memory that the namespace's policies allow, in permille; 0: not known, or
 	 * none.
@@ -175,8 +175,8 @@ struct tenant_params {
 };
 
 /*
- * Chooses devices and makes the tenant. Returns 0, -ENOSPC, -EINVAL or others; the message says
- * what is possible now.
+ * Chooses devices and makes the tenant. Returns 0, -ENOSPC, -EINVAL or another -errno; the message
+ * says what is possible now.
  */
 int tenant_new(struct agent *agent, const struct tenant_params *params, struct tenant **ret_tenant,
 	struct error *err);

@@ -21,7 +21,7 @@ void names_free(struct agent *agent);
  * next batch.
  */
 const char *names_user(struct agent *agent, uid_t uid);
-/* Answers from the last answer of the name service; false while there is none. */
+/* Uses the last answer of the name service; false while there is none. */
 bool names_is_member(struct agent *agent, uid_t uid, gid_t group);
 /*
  * Whether the first answer about the user is still to come, and worth waiting for.

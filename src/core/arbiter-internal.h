@@ -127,7 +127,7 @@ struct corun_pair {
 	arbiter_id a, b;
 	uint32_t level;    /* grows with drains past their bound, falls with timely drains */
 	uint64_t event_at; /* the last drain past its bound */
-	uint64_t until;    /* the two co-run without waiting until then */
+	uint64_t until;    /* until then the two co-run without waiting for drains */
 };
 
 struct device {

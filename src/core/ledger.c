@@ -275,7 +275,7 @@ static bool is_waiting(
 	return false;
 }
 
-/* Whether no process that holds shared memory runs, so that none can release any. */
+/* Whether every process that holds shared memory waits, so that none can release any memory. */
 static bool is_deadlock(const struct ledger *ledger)
 {
 	for (const struct ledger_account *account = ledger->books; account;

@@ -28,7 +28,7 @@ void worker_free(struct worker *worker);
  * As worker_free(), but waits at most `seconds`, then abandons the thread with its jobs and memory.
  */
 #define WORKER_LEAVE_S 1u      /* for jobs that are merely slow */
-#define WORKER_LEAVE_DISK_S 5u /* for jobs worth waiting for */
+#define WORKER_LEAVE_DISK_S 5u /* for the disk worker, whose writes should complete */
 void worker_leave(struct worker *worker, unsigned int seconds);
 
 #endif

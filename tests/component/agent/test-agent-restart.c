@@ -434,7 +434,7 @@ static void programs_that_ended_meanwhile_free_their_capacity(void **state)
 	kill(owner, SIGKILL);
 	waitpid(owner, NULL, 0);
 	rig_restart(&rig, "1xTest-80Gi", NULL);
-	/* The daemon's first request since its start. */
+	/* The capacity is free at the daemon's first request since its start. */
 	json_decref(rig_do(&rig, "{s:s, s:{s:s}, s:s}", "cmd", "create", "spec", "request", "0.5",
 		"lifetime", "keep"));
 	assert_int_equal(n_tenants(&rig), 1);
