@@ -34,10 +34,7 @@
 #define RATE_STEP_NS (NSEC_PER_SEC / CLIENT_RATE)
 #define RATE_BURST_NS (250 * NSEC_PER_MSEC)
 #define HOOK_OUT_MAX (64u << 10)
-/*
- * After executing requests for this long, and at least one request, the loop serves the gates
- * again.
- */
+/* Requests run for at most this time, but at least one does, before the loop serves the gates. */
 #define REQUESTS_NS (500 * NSEC_PER_USEC)
 /*
  * After descriptors are refused on a socket, a send that began earlier queues its packet within
@@ -141,19 +138,14 @@ bool conn_free(struct conn *c)
 
 /* ---- reading and sending ---- */
 
-/*
- * Registered programs are always read. Other peers are read only when they have read their answers.
- */
+/* Registered programs are always read, other peers only when they have read their answers. */
 static bool does_read(const struct conn *c)
 {
 	return !c->is_dead && !c->is_paused && !c->request && c->closing == CONN_OURS &&
 		(c->process || !c->out.n);
 }
 
-/*
- * Takes the socket out of the loop when there is nothing to do: after a hang-up epoll would report
- * it for ever.
- */
+/* Removes an idle socket from the loop: after a hang-up epoll would report it for ever. */
 static void client_watch_socket(struct conn *c)
 {
 	const uint32_t events = (does_read(c) ? (uint32_t)EPOLLIN : 0) |
@@ -510,10 +502,7 @@ static ssize_t client_receive_packet(struct conn *c, char *packet, size_t size)
 
 static void on_conn(struct loop_io *io, uint32_t events)
 {
-	/*
-	 * Static is safe: only the loop's thread runs this function, and no function called below
-	 * calls it again.
-	 */
+	/* Static is safe: only the loop's thread runs on_conn(), and never recursively. */
 	static _Alignas(8) char packet[MSG_MAX];
 	struct conn *c = io->data;
 
@@ -642,8 +631,8 @@ int client_accept(
 
 	if (!c) {
 		/*
-		 * If closer_shut() fails, the socket leaks: its queue may hold descriptors whose
-		 * close() blocks this thread.
+		 * If closer_shut() fails, the socket leaks: closing its queue may block this
+		 * thread.
 		 */
 		if (closer_shut(fd))
 			close(fd);

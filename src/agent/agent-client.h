@@ -56,17 +56,11 @@ struct process {
 	struct loop_io pid_io;
 	uint32_t index; /* index in the tenant's counter */
 	bool is_dead;
-	/*
-	 * The process is known from the state of an earlier daemon, and has no pages until it
-	 * registers again.
-	 */
+	/* The process is known from an earlier daemon's state. It has no pages until its HELLO. */
 	bool is_awaited;
 	bool has_membarrier;
 
-	/*
-	 * For agent-memory.c, once the process is dead: it is in the grave while devices may still
-	 * list its memory.
-	 */
+	/* For agent-memory.c: a dead process is in the grave while devices may list its memory. */
 	TAILQ_ENTRY(process) grave;
 	bool is_in_grave, is_buried;
 	/* One bit for each device of the tenant that may still list the process. */
@@ -153,10 +147,7 @@ void client_packet(
  * that does not read.
  */
 void client_send(struct conn *conn, void *packet, uint32_t size);
-/*
- * Sends a diagnostic message for the program's stderr. Programs of an older wire version do not
- * receive it.
- */
+/* Sends a message for the program's stderr. Programs of an older wire version do not receive it. */
 void client_send_diagnostic(struct conn *conn, uint32_t device, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 /* Send a JSON reply, in parts if it is long, or a refusal. */

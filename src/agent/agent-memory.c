@@ -297,10 +297,7 @@ void memory_reserve(struct process *p, uint32_t at, uint32_t request, uint64_t b
 		answer_memory(p, at, MSG_MEM_REPLY, request, -r, bytes);
 		free(w);
 	}
-	/*
-	 * The ledger may have refused another process's request to break a deadlock: answers that
-	 * request.
-	 */
+	/* The ledger may have refused another request to break a deadlock: answers that request. */
 	memory_settled(p->agent, td->device);
 }
 
@@ -493,10 +490,7 @@ static bool holds_nothing(const struct process *p, uint32_t at)
 	return !held_bytes(p, at) && !share_bytes(&p->tenant->devices[at], p);
 }
 
-/*
- * Sets the counter to the memory of living processes, and of dead processes that the devices still
- * list.
- */
+/* Sets the counter to the memory of living processes, and of dead ones that devices still list. */
 static void recount_device(struct memory *m, struct tenant_device *td)
 {
 	struct tenant *t = td->tenant;
@@ -558,10 +552,7 @@ static void give_room(struct memory *m, struct device *device, uint32_t tenant, 
 	memory_settled(m->agent, device);
 }
 
-/*
- * Whether the devices were asked after the process's death, and their newest answer does not list
- * the process.
- */
+/* Whether the devices were asked after the process's death, and no longer list the process. */
 static bool is_let_go(
 	const struct memory *m, pid_t pid, uint64_t died_after, const struct device *device)
 {

@@ -119,10 +119,7 @@ struct nvml {
 #undef X
 };
 
-/*
- * Whether the loader has mapped one of divvy's own libraries, which show a tenant's view. The
- * file's name decides.
- */
+/* Whether the loader has mapped a library of divvy's own, which shows a tenant's view. */
 static bool nvml_is_own_library(void *library)
 {
 	struct link_map *map = NULL;

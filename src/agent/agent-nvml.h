@@ -60,10 +60,7 @@ void nvml_close(struct nvml *nvml);
 
 const char *nvml_driver_version(const struct nvml *nvml);
 
-/*
- * Lists all devices that can be shared, with MIG instances in place of their parent. Returns their
- * number.
- */
+/* Lists the devices to share, with MIG instances in place of their parent. Returns their number. */
 int nvml_list(struct nvml *nvml, struct nvml_info *ret_infos, size_t max, struct error *err);
 
 /* Memory in use on the device by all processes. Returns 0 or -EIO. */
@@ -92,9 +89,7 @@ struct nvml_xid {
  * driver or the device reports none.
  */
 int nvml_watch_xids(struct nvml *nvml, uint32_t nvml_index);
-/*
- * Takes the next Xid without waiting. Returns 1; 0 when there is none or nothing is watched; -EIO.
- */
+/* Takes the next Xid without waiting. Returns 1; 0 if there is none or no watch; -EIO. */
 int nvml_next_xid(struct nvml *nvml, struct nvml_xid *ret_xid);
 
 #endif

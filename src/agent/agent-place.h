@@ -19,16 +19,10 @@ struct place_device {
 	uint64_t memory_bytes; /* usable memory of the device */
 	uint64_t room_bytes;   /* largest quota that the request's memory policy allows now */
 	uint32_t requested;    /* requested share of its tenants, in permille */
-	/*
-	 * Number of tenants with a guarantee; for an exclusive spec, also default tenants with
-	 * processes.
-	 */
+	/* Number of tenants with a guarantee; for an exclusive spec also used default tenants. */
 	uint32_t tenants;
 	bool is_exclusive; /* one tenant has the device exclusively */
-	/*
-	 * The reason why the device accepts no new tenant, as words that follow the device's name;
-	 * NULL: none.
-	 */
+	/* Why no new tenant may use the device, as words after the device's name; NULL: none. */
 	const char *fault;
 	/* Tenants with the label that the request's preferred anti-affinity names. */
 	uint32_t n_conflicts;
@@ -48,10 +42,7 @@ int place_name_devices(
 int place(const struct spec *spec, const struct place_device *devices, uint32_t n,
 	uint32_t ret_devices[static SPEC_DEVICES_MAX], struct error *err);
 
-/*
- * Checks that this device has room for the spec with that quota. The caller has already checked the
- * device's model.
- */
+/* Checks that a device of the right model has room for the spec with that quota. */
 int place_at(const struct spec *spec, const struct place_device *device, uint64_t quota_bytes,
 	struct error *err);
 

@@ -34,10 +34,7 @@ struct process;
 int share_add(struct tenant_device *td, struct process *p, uint64_t id, uint64_t bytes,
 	bool is_held, uint32_t *seq);
 void share_remove(struct tenant_device *td, struct process *p, uint64_t id, uint32_t *seq);
-/*
- * Releases all shares of a process that ended. ended: number of device queries that had begun at
- * its end.
- */
+/* Releases all shares of an ended process. ended: number of device queries begun before its end. */
 void share_remove_process(
 	struct tenant_device *td, struct process *p, uint64_t ended, uint32_t *seq);
 /*

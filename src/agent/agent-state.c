@@ -224,10 +224,7 @@ static int state_append_line(struct state *s, const struct buf *line)
 		return r;
 	s->length += line->n;
 	s->appended += line->n;
-	/*
-	 * The compaction may wait for the disk for long, and state_load() cannot read a file above
-	 * STATE_MAX.
-	 */
+	/* A compaction may wait long for the disk, and state_load() reads at most STATE_MAX. */
 	if (s->length > STATE_MAX / 2 && s->appended > APPENDED_MAX)
 		fall_behind(s);
 	if (s->appended > APPENDED_MAX && s->appended > s->length / 2)
@@ -288,10 +285,7 @@ void state_touch(struct agent *agent)
 		loop_set_timer(&s->timer, clock_now_ns() + REWRITE_NS);
 }
 
-/*
- * Each turn changes debts, so a changed debt costs one short line instead of the tenant's whole
- * line.
- */
+/* Debts change with each turn, so a changed debt costs one short line, not the tenant's line. */
 static void add_used(struct tenant_device *td, uint64_t now, struct buf *out)
 {
 	struct arbiter_usage usage;

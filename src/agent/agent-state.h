@@ -15,10 +15,7 @@
 #include "agent/agent-client.h"
 #include "agent/tenant.h"
 
-/*
- * Format version of the file. A daemon reads this version and the one before. Version 1 is the
- * first.
- */
+/* Format version of the file; 1 is the first. A daemon reads this version and the one before. */
 #define STATE_ABI 1
 
 /*

@@ -151,10 +151,7 @@ static int ask_to_leave_in(const char *path, uint16_t abi, int *ret_listen)
 	memcpy(msg->text, json, strlen(json));
 	if (send(fd, packet, msg->head.size, MSG_NOSIGNAL) < 0)
 		return -errno;
-	/*
-	 * Waits for an answer or the end of the connection. After shutdown() no further answer can
-	 * arrive.
-	 */
+	/* Waits for an answer or the connection's end. No answer can arrive after shutdown(). */
 	if (poll(&pfd, 1, 5000) <= 0)
 		shutdown(fd, SHUT_RDWR);
 	n = fd_recv(fd, packet, sizeof(packet), &fds, MSG_DONTWAIT);
@@ -174,10 +171,7 @@ static int ask_to_leave(const char *path, int *ret_listen)
 	return r == -EPROTONOSUPPORT ? ask_to_leave_in(path, msg_oldest(), ret_listen) : r;
 }
 
-/*
- * Sends SIGTERM to the daemon. A signal needs no path, which another user could choose, and works
- * without a socket.
- */
+/* Sends SIGTERM, which needs neither a socket nor a path that another user could choose. */
 static bool end_daemon(pid_t pid)
 {
 	_cleanup_close_ int pidfd = pid > 0 ? pidfd_new(pid) : -1;
@@ -423,10 +417,7 @@ static int start_arbiter(struct agent *agent, struct error *err)
 	return arbiter_new(&config, MAX(1u, agent->devices->n), &agent->arbiter, err);
 }
 
-/*
- * Returns -EINVAL for every fault of the file, so that the exit status says that a restart does not
- * help.
- */
+/* Returns -EINVAL for a fault of the file: the exit status then says that a restart is useless. */
 static int load_conf(struct agent *agent, struct error *err)
 {
 	int r = conf_load(agent->options.tenants_conf, &agent->conf, err);

@@ -47,10 +47,7 @@ struct agent_options {
 	const char *tenants_conf;
 	const char *apply;        /* a Gemini file to follow; NULL: none */
 	const char *police_allow; /* executables and uid:N, separated by commas */
-	/*
-	 * NULL: the daemon finds the devices. Otherwise the daemon takes ownership of this set
-	 * (tests).
-	 */
+	/* NULL: the daemon finds the devices. Otherwise it takes ownership of this set (tests). */
 	struct device_set *devices;
 	uint64_t exit_idle_ns; /* 0: never */
 	uint32_t oversubscribe_permille;
@@ -72,9 +69,7 @@ struct agent {
 	struct loop *loop;
 	char runtime_dir[PATH_MAX / 2], usage_dir[PATH_MAX / 2];
 	char socket_path[PATH_MAX];
-	/*
-	 * Folder of the socket that accepts programs only and refuses control; containers mount it.
-	 */
+	/* Folder of the socket for programs, which refuses control; containers mount the folder. */
 	char programs_dir[PATH_MAX];
 	uint64_t epoch; /* number of this daemon's run; it changes at each restart */
 	uint64_t started_ns;
@@ -117,9 +112,7 @@ struct agent {
 	/* Fires once a second while anything lives: lifetimes and the end of an idle daemon. */
 	struct loop_timer tick;
 	uint64_t idle_since_ns;
-	/*
-	 * Measures the silence of connections, without time in which the daemon itself did not run.
-	 */
+	/* Measures the silence of connections, without time in which the daemon did not run. */
 	struct clock_listener listener;
 	int lock_fd; /* locks the runtime folder */
 
@@ -144,15 +137,10 @@ int agent_runtime_dir(const char *wished, char *ret_dir, size_t size, struct err
 int agent_new(const struct agent_options *options, struct agent **ret_agent, struct error *err);
 /* Runs batches until agent_leave(). */
 int agent_run(struct agent *agent);
-/*
- * Saves the state, and removes the socket and the locks. The caller's pointer is invalid
- * afterwards.
- */
+/* Saves the state, removes the socket and the locks, and frees the agent. */
 void agent_free(struct agent *agent);
 void agent_leave(struct agent *agent);
-/*
- * Reads tenants.conf again. A worker does so, because the file's user names need the name service.
- */
+/* Reads tenants.conf again. A worker reads the file, because users need the name service. */
 void agent_reload(struct agent *agent);
 
 /* Starts the tick. Callers use this when the first tenant, process or connection appears. */

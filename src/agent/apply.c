@@ -36,10 +36,7 @@ struct apply {
 
 static void origin_of(const char *path, const char *id, char *ret, size_t size)
 {
-	/*
-	 * Uses the end of a long path, which is distinct enough, and fits one line of the state
-	 * file.
-	 */
+	/* Uses the end of a long path: it is distinct enough, and fits a line of the state. */
 	size_t n = strlen(path);
 
 	snprintf(ret, size, "%s %s", n > 120 ? path + n - 120 : path, id);

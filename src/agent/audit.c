@@ -36,9 +36,7 @@
 #define UNMANAGED_MAX 1024u
 #define LISTED_MAX 4096u
 #define EXCESSES_SHOWN 16u
-/*
- * Memory that a process may use beyond the counted bytes: granularity, and the driver's own memory.
- */
+/* Memory beyond the counted bytes that is normal: granularity, and the driver's own memory. */
 #define SLACK_BYTES (64ull << 20)
 
 struct unmanaged {
@@ -289,10 +287,7 @@ static void note_device(struct tenant_device *td)
 {
 	const uint64_t counted = memory_used(td);
 
-	/*
-	 * The devices' answer is a little older than the counter, so the larger of two counts is
-	 * compared.
-	 */
+	/* The counter is a little newer than the answer: compares with the larger of two counts. */
 	td->counted_bytes = MAX(counted, td->counted_before);
 	if (td->says_bytes > td->counted_bytes + SLACK_BYTES) {
 		td->excess_rounds++;

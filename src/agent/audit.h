@@ -32,8 +32,7 @@ uint32_t audit_n_unmanaged(const struct agent *agent);
 /* Number of tenants that use more of a device than was counted, for the metrics. */
 uint32_t audit_excesses(struct agent *agent);
 /*
- * Bytes that the device lists beyond the counted ones, after AUDIT_REPORTED rounds in a row; 0:
- * none.
+ * Bytes that the device lists beyond the counted ones in AUDIT_REPORTED rounds in a row; 0: none.
  */
 struct tenant_device;
 uint64_t audit_excess(const struct tenant_device *td);

@@ -32,9 +32,7 @@
  */
 #define MISSED_NS (3 * NSEC_PER_SEC)
 #define FOUND_NS (10 * NSEC_PER_SEC)
-/*
- * Far more than /proc needs for one process. So a search that is only slow does not count as stuck.
- */
+/* Far more than /proc needs for one process, so that a slow search does not count as stuck. */
 #define STUCK_NS (2 * NSEC_PER_SEC)
 
 struct search;

@@ -55,9 +55,7 @@ struct control {
 	struct loop_timer timer;
 	bool is_trying;
 	bool is_last_try; /* the request does not wait, so the present try is its last */
-	/*
-	 * The loop walks the list, so connections that end meanwhile must remove nothing from it.
-	 */
+	/* The loop walks the list, so connections that end must remove nothing from it. */
 	bool is_in_pending_creates;
 };
 
@@ -569,10 +567,7 @@ static int control_create_tenant(struct call *call, struct tenant **ret, struct 
 		return r;
 	params.owner = params.lifetime == TENANT_PROCESS ? (pid_t)pid : 0;
 	if (is_container) {
-		/*
-		 * The owner is the engine's command, which may fetch an image before the container
-		 * starts.
-		 */
+		/* The engine's command is the owner: it may fetch the container's image first. */
 		params.owner = params.lifetime == TENANT_KEEP ? 0 : (pid_t)pid;
 		r = conf_cgroup((pid_t)pid, cgroup, err);
 		if (r < 0)
@@ -903,10 +898,7 @@ static bool is_member_known(const struct command *command, const char *key)
 	return false;
 }
 
-/*
- * User ids of a container, root included, give no rights outside it. So the kind of the socket
- * decides.
- */
+/* User ids of a container, root included, give no rights here: the kind of the socket decides. */
 static int check_socket(const struct conn *c, struct error *err)
 {
 	if (!c->is_program)
@@ -942,9 +934,7 @@ static int find_command(const json_t *json, const struct command **ret, struct e
 	return 0;
 }
 
-/*
- * Replaces bytes that are not ASCII: a user's text may be invalid UTF-8, or cut within a character.
- */
+/* Replaces bytes that are not ASCII: a text may be invalid UTF-8 or cut within a character. */
 static json_t *ascii_string(const char *text)
 {
 	char ascii[sizeof(((struct error *)NULL)->msg)];

@@ -8,9 +8,7 @@
 
 #include "agent/agent.h"
 
-/*
- * Waiting `create` requests of one user. Root and the daemon's own user have no limit of their own.
- */
+/* Waiting `create` requests of one user. Root and the daemon's own user have no such limit. */
 #define CONTROL_WAITING_PER_USER 64u
 
 int control_new(struct agent *agent, struct error *err);
@@ -20,9 +18,7 @@ void control_free(struct agent *agent);
 void control_request(struct conn *conn, uint32_t request, const char *text, size_t n);
 /* The connection ends: drops its waiting request. */
 void control_conn_closed(struct conn *conn);
-/*
- * Tries the waiting requests again, in order. Callers use this when share or memory becomes free.
- */
+/* Tries the waiting requests again, in order. Call when share or memory becomes free. */
 void control_room(struct agent *agent);
 
 #endif

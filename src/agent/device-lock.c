@@ -155,9 +155,7 @@ static void write_text(int fd, const char *socket)
 		log_debug("cannot write the lock file of a device: %s", strerror(errno));
 }
 
-/*
- * Returns 1 if locked, 0 if locked but the path names another file now, -EBUSY, or another error.
- */
+/* Returns 1 if locked, 0 if locked but the path names another file now, or -errno (-EBUSY). */
 static int lock_open_file(int fd, const char *path, struct taking *t, struct error *err)
 {
 	if (flock(fd, LOCK_EX | LOCK_NB) == 0)

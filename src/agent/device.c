@@ -138,10 +138,7 @@ static bool is_as_wished(struct nvml *nvml, const struct simgpu_config *config)
 	return true;
 }
 
-/*
- * Waits, for a bounded time, until the former engine has removed its socket, as an engine does
- * first at its end.
- */
+/* Waits for a limited time until the former engine, which is ending, has removed its socket. */
 static void await_end_of_engine(const struct device_set *set, const struct simgpu_config *config)
 {
 	uint64_t wait = MIN(config->linger_ns + NSEC_PER_SEC, LINGER_MAX_NS);
@@ -202,10 +199,7 @@ static int open_engine(
 		simulate, set->sim_dir);
 }
 
-/*
- * is_wish: the simulated devices must be exactly these. Otherwise those of a running engine will
- * do.
- */
+/* is_wish: the simulated devices must be these. Otherwise those of a running engine will do. */
 static int open_simulated(struct device_set *set, const char *simulate, bool is_wish,
 	const char *runtime_dir, struct error *err)
 {

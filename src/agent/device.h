@@ -45,8 +45,7 @@ struct device {
 };
 
 /*
- * Returns "HMM" or "ATS" if GPU kernels can access ordinary memory of their process, NULL if they
- * cannot.
+ * "HMM" or "ATS" if GPU kernels can access ordinary memory of their process, NULL if they cannot.
  */
 const char *device_host_access(const struct device *device);
 
@@ -77,10 +76,7 @@ struct device_set {
 };
 
 struct device_params {
-	/*
-	 * NULL: the machine's devices. Otherwise a simulated machine of that specification in
-	 * runtime_dir/sim.
-	 */
+	/* NULL: the machine's devices. Otherwise simulates this machine in runtime_dir/sim. */
 	const char *simulate;
 	const char *runtime_dir;
 	uint32_t oversubscribe_permille;
@@ -98,10 +94,7 @@ int device_set_lock(struct device_set *set, const char *socket, bool is_forced,
 	struct lock_owner *ret_owner, struct error *err);
 void device_set_close(struct device_set *set);
 
-/*
- * Whether a program can cause this Xid on a healthy device. NVIDIA's device plugin ignores the same
- * numbers.
- */
+/* Whether a program can cause this Xid on a healthy device, as NVIDIA's device plugin assumes. */
 bool device_is_xid_of_program(uint64_t xid);
 /*
  * Notes the Xid on the devices that it names. An Xid that no program causes makes a device faulty

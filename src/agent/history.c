@@ -290,10 +290,7 @@ int history_read_line(struct history *h, struct str line, bool is_log)
 {
 	int r = history_take_line(h, line, is_log);
 
-	/*
-	 * The line may consist of a torn line and the next tenant's R line. No other kind of line
-	 * contains an R.
-	 */
+	/* A torn line may precede a tenant's R line here. No other kind of line contains an R. */
 	h->has_lost_record |= r == -EBADMSG && str_find(line, 'R') < line.n;
 	return r;
 }

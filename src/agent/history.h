@@ -45,10 +45,7 @@ struct history_record {
 	double gpu_s, byte_s, waited_s;
 	struct history_bucket *buckets; /* ordered by start */
 	uint32_t n, capacity;
-	/*
-	 * NULL: the usage journal had no free slot, or the tenant has ended and the files have all
-	 * of its sums.
-	 */
+	/* NULL: the journal had no free slot, or the files have all sums of an ended tenant. */
 	struct usage_journal_slot *slot;
 };
 

@@ -21,14 +21,9 @@
 struct metrics_thread;
 struct http_request;
 
-/*
- * A further server, which the caller runs on the thread's loop. The caller decides who may ask
- * there.
- */
+/* A further server, run by the caller on the thread's loop. The caller decides who may ask. */
 struct metrics_server {
-	/*
-	 * Called before the thread runs. Its routes call metrics_thread_answer*() with the thread.
-	 */
+	/* Called before the thread runs. Routes call metrics_thread_answer*() with the thread. */
 	int (*start)(
 		void *data, struct metrics_thread *thread, struct loop *loop, struct error *err);
 	/*
@@ -53,10 +48,7 @@ int metrics_thread_new(struct agent *agent, const struct metrics_thread_options 
 /* Call before agent_free(). Accepts NULL. */
 void metrics_thread_free(struct metrics_thread *thread);
 
-/*
- * Request handlers for routes of a metrics_server, called in the thread: /metrics, /healthz,
- * /readyz.
- */
+/* Handlers for routes of a metrics_server, called in the thread: /metrics, /healthz, /readyz. */
 void metrics_thread_answer(void *thread, struct http_request *request);
 void metrics_thread_answer_health(void *thread, struct http_request *request);
 void metrics_thread_answer_ready(void *thread, struct http_request *request);

@@ -55,10 +55,7 @@ static void register_unmap_page(void *p, size_t n)
 
 /* ---- pages ---- */
 
-/*
- * Maps the page writable for the daemon and then seals it, so that no other process can ever write
- * to it.
- */
+/* Maps the page writable for the daemon, then seals it, so that no other process ever writes it. */
 static int make_down(struct process *p, uint32_t at, int *ret_fd)
 {
 	struct map map = MAP_NONE;
@@ -335,10 +332,7 @@ static int peer_start(struct conn *c, uint64_t *ret_start, int *ret_pidfd, struc
 	if (r < 0)
 		return fail(err, ESRCH, "pid %d has exited", (int)c->pid);
 	if (c->pidfd >= 0) {
-		/*
-		 * This pidfd comes from the socket, so it cannot belong to another process with the
-		 * same pid.
-		 */
+		/* A pidfd from the socket cannot belong to another process with the same pid. */
 		*ret_pidfd = TAKE_FD(c->pidfd);
 		return 0;
 	}

@@ -21,10 +21,7 @@ int spec_from_json(const json_t *json, struct spec *ret_spec, struct error *err)
 #define SPEC_JSON_SHOWN 52u
 const char *spec_json_show(const json_t *value, char ret[static SPEC_JSON_SHOWN]);
 
-/*
- * Sets each named field from a text or a number: {"request": "0.3", ...}. Does not call
- * spec_finish().
- */
+/* Sets fields from texts or numbers: {"request": "0.3", ...}. The caller calls spec_finish(). */
 int spec_set_json(struct spec *spec, const json_t *fields, struct error *err);
 
 #endif

@@ -92,9 +92,7 @@ void tenant_socket_close(struct tenant_socket *ts)
 	tenant_socket_leave(ts);
 }
 
-/*
- * The socket's folder identifies the pod, and the kernel must confirm it by the process's cgroup.
- */
+/* The socket's folder identifies the pod. The process's cgroup must confirm the pod. */
 static int check_cgroup(const struct conn *c, const struct tenant *t, struct error *err)
 {
 	struct cgroup_pod found;

@@ -22,8 +22,7 @@ int tenant_socket_open(struct tenant *tenant, const char *path, struct tenant_so
 /* Removes the socket; existing connections stay. Accepts NULL. */
 void tenant_socket_close(struct tenant_socket *ts);
 /*
- * Closes the socket and leaves its file, for a daemon that ends while its tenants go on. Accepts
- * NULL.
+ * Closes the socket but leaves its file, for a daemon that ends before its tenants. Accepts NULL.
  */
 void tenant_socket_leave(struct tenant_socket *ts);
 

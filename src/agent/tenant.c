@@ -671,9 +671,7 @@ struct tenant *tenant_by_id(struct agent *agent, uint32_t id)
 
 bool tenant_may_see(const struct agent *agent, const struct tenant *t, uid_t uid)
 {
-	/*
-	 * Processes of a pod run as any uid, so an equal uid gives no right to see a pod's tenant.
-	 */
+	/* A pod's processes run as any uid, so an equal uid gives no right to see its tenant. */
 	return uid == 0 || uid == getuid() || (uid == t->uid && t->source != TENANT_POD);
 }
 

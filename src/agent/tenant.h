@@ -55,10 +55,7 @@ struct tenant_device {
 	uint64_t context_bytes;  /* size of one of its contexts when last measured; 0: not yet */
 	uint64_t context_cgroup; /* hash of the measured process's cgroup; 0: not known */
 
-	/*
-	 * The page with the tenant's counter. After a restart there is none until a process hands
-	 * it back.
-	 */
+	/* The page with the tenant's counter. After a restart a process must hand it back. */
 	int fd;
 	struct page_tenant *page;
 	uint64_t inode;
@@ -101,8 +98,7 @@ struct tenant_pod {
 	char slot[16];                            /* the device plugin's slot */
 	uint64_t epoch;                           /* epoch of the scheduler that placed the pod */
 	/*
-	 * Overcommit of memory that the namespace's policies allow, in permille; 0: not known, or
-	 * none.
+	 * Memory overcommit that the namespace's policies allow, in permille; 0: none or unknown.
 	 */
 	uint32_t overcommit;
 };
@@ -230,10 +226,7 @@ void tenant_kill(struct tenant *tenant);
 void tenant_free(struct tenant *tenant);
 
 struct tenant *tenant_by_id(struct agent *agent, uint32_t id);
-/*
- * Finds a tenant by id or name, among those that uid may see. A name finds the newest tenant of
- * that name.
- */
+/* Finds a tenant by id or name among those that uid may see; by name the newest of that name. */
 struct tenant *tenant_by_text(struct agent *agent, const char *text, uid_t uid);
 /* Compares with all secrets in constant time. */
 struct tenant *tenant_by_secret(struct agent *agent, const uint8_t secret[static TENANT_SECRET]);

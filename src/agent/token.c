@@ -137,9 +137,7 @@ static struct look token_read_process(struct process_device *pd, uint64_t began,
 	if (!look.unfinished && !look.is_unmarked && !look.is_in_launch &&
 		clock_since_ns(now, pd->unfinished_ns) <= PAGE_DRAINED_NS) {
 		atomic_store_explicit(&pd->down->drained_began_ns, began, memory_order_relaxed);
-		/*
-		 * Pairs with the client's acquire, which then finds the matching drained_began_ns.
-		 */
+		/* Pairs with the client's acquire, which then finds this drained_began_ns. */
 		atomic_store_explicit(&pd->down->drained_ns, now, memory_order_release);
 	}
 	pd->unfinished_ns = look.unfinished ? now : 0;
@@ -455,9 +453,7 @@ static void token_open_gates(struct tenant_device *td, const struct arbiter_acti
 	if (!td->is_open && !td->is_draining)
 		TAILQ_INSERT_TAIL(&token->active, td, active);
 	td->is_open = true;
-	/*
-	 * If the gate opened again during a drain, the daemon no longer waits for the drain's end.
-	 */
+	/* If the gate opened again during a drain, the daemon no longer awaits its end. */
 	td->is_draining = false;
 	LIST_FOREACH(p, &td->tenant->processes, of_tenant)
 		if (p->devices[td->at].down)

@@ -31,9 +31,7 @@ void token_yield(struct process *process, uint32_t at);
 
 /* Call when the arbiter has new input: it then decides after this batch. */
 void token_touch(struct agent *agent);
-/*
- * Asks the arbiter for actions and carries them out. Does nothing unless token_touch() was called.
- */
+/* Carries out the arbiter's actions. Does nothing unless token_touch() was called. */
 void token_step(struct agent *agent);
 
 /* Looks at all open gates, for the usage figures. Returns whether there are any. */

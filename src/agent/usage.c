@@ -65,10 +65,7 @@ struct usage {
 	uint64_t integrated_ns; /* byte-seconds are complete up to here */
 	uint32_t quiet;         /* samples in a row without use */
 	struct usage_journal *journal;
-	/*
-	 * Ended tenants, newest first. Each keeps only the members that an answer needs, and the
-	 * rings.
-	 */
+	/* Ended tenants, newest first, with their rings and the members that an answer needs. */
 	LIST_HEAD(, tenant) past;
 
 	char path[PATH_MAX], log_path[PATH_MAX + 8];
@@ -126,9 +123,7 @@ bool usage_has_record(const struct agent *agent, uint32_t id)
 	return record_of(agent->usage, id);
 }
 
-/*
- * Tries the last known index first: thousands of tenants may have ended since the record was made.
- */
+/* Tries the last known index first, because thousands of ended tenants may have records. */
 static struct history_record *record_of_device(struct usage *u, const struct tenant_device *td)
 {
 	const uint32_t id = td->tenant->id, at = td->series->record_at;
@@ -463,10 +458,7 @@ uint32_t usage_permille(const struct tenant_device *td, uint64_t span_ns, uint64
 {
 	const struct usage_series *s = td->series;
 	const struct ring *ring = &s->rings[span_ns > FINE * SAMPLE_NS ? 1 : 0];
-	/*
-	 * The answer ends at the last sample if this is recent, so that the last slot is not half
-	 * empty.
-	 */
+	/* The answer ends at a recent last sample, so that the last slot is not half empty. */
 	uint64_t end = clock_since_ns(now, s->sampled_ns) < SAMPLE_ALONE_NS + SAMPLE_NS
 		? s->sampled_ns
 		: now;
@@ -705,9 +697,7 @@ static void write_done(struct worker_job *arg)
 		if (!job->agent->is_leaving)
 			state_touch(job->agent);
 	}
-	/*
-	 * Logs one line until a write succeeds again, because each retry comes only seconds later.
-	 */
+	/* Logs one line until a write succeeds again, because retries are seconds apart. */
 	if (job->r < 0 && !u->has_failed)
 		log_warn("%s; keeping new usage reports in memory", job->err.msg);
 	else if (job->is_compacted && job->compact_result < 0 && !u->has_failed)

@@ -29,8 +29,7 @@ void usage_tenant_freed(struct tenant *tenant);
 /* Used time on this device before the restart, as the usage journal has it (usage-journal.h). */
 uint64_t usage_used_before(const struct tenant_device *td);
 /*
- * Call when the arbiter has the used time from before the restart: sampling then continues from
- * there.
+ * Call when the arbiter has the used time from before the restart: sampling continues from there.
  */
 void usage_tenant_restored(struct tenant_device *td);
 /* Adds the memory in use to the byte-seconds of the reports; called once a second. */

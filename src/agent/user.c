@@ -112,9 +112,7 @@ bool user_may_connect(const struct users *users, const struct user *u)
 {
 	if (u->is_trusted)
 		return true;
-	/*
-	 * A container's root can make cgroups at will, so all programs together have a limit too.
-	 */
+	/* A container's root can make cgroups at will, so all programs together have a limit. */
 	return u->n_conns <= users->conns_max &&
 		(!is_of_programs(u->kind) ||
 			users->n_programs <= users->conns_max * USERS_AT_LEAST / 2);

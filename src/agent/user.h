@@ -65,16 +65,10 @@ struct user *user_join(struct users *users, enum user_kind kind, uint32_t id, co
 void user_leave(struct users *users, struct user *user);
 bool user_may_connect(const struct users *users, const struct user *user);
 
-/*
- * Descriptors that the connections of one user may use; the user's tenants may use the same number
- * again.
- */
+/* Descriptors for the connections of one user, and again as many for the user's tenants. */
 uint32_t users_files_max(const struct users *users);
 
-/*
- * True if so few descriptors are left that fd, the newest one, must stay free for root and the
- * daemon itself.
- */
+/* True if fd is one of the last descriptors, which stay free for root and the daemon itself. */
 bool users_is_reserve(const struct users *users, int fd);
 
 /*
