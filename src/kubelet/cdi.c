@@ -170,7 +170,7 @@ int cdi_write(const char *folder, const struct cdi_slot *slot, struct error *err
 	if (cdi_file_path(folder, slot->slot, path) < 0)
 		return fail(err, ENAMETOOLONG, "folder '%.100s...': its name is too long", folder);
 	r = folder_make(folder, 0755, err);
-	/* Runtimes read *.json and *.yaml; the temporary name has another ending. */
+	/* Runtimes read only *.json and *.yaml, so they ignore file_replace()'s temporary file. */
 	return r < 0 ? r : file_replace(path, buf_str(&text), 0644, err);
 }
 

@@ -23,7 +23,7 @@
  */
 #define CDI_VERSION "0.5.0"
 #define CDI_MAX (256u << 10) /* bytes of a file */
-#define CDI_EDITS_MAX 256u   /* of each kind */
+#define CDI_EDITS_MAX 256u   /* variables, mounts or nodes of a slot, each */
 
 struct cdi_variable {
 	const char *name, *value;

@@ -41,8 +41,8 @@ static bool is_hex(char c)
 }
 
 /*
- * Parses the part after "pod". systemd's names have '_' instead of '-', which would mean a deeper
- * slice.
+ * Parses the part after "pod". A systemd slice has '_' instead of '-', because '-' in a slice's
+ * name separates levels.
  */
 static bool parse_uid(struct str text, char dash, char ret_uid[static 37])
 {
@@ -114,8 +114,8 @@ static bool parse_plain(struct str path, struct cgroup_pod *pod)
 }
 
 /*
- * A slice's name begins with the names of all slices above: below "/kubelet.slice" each begins with
- * "kubelet-". Removes this prefix from the name; a root that is no slice adds none.
+ * A slice's name begins with the names of all slices above it: below "/kubelet.slice" each name
+ * begins with "kubelet-". Removes this prefix. A root that is no slice adds no prefix.
  */
 static bool skip_above(struct str root, struct str *name)
 {
@@ -252,8 +252,8 @@ static bool parse_path(struct str path, const char *root, struct cgroup_pod *pod
 }
 
 /*
- * The path of the next line, "5:memory:/path" or "0::/path". A removed cgroup has " (deleted)"
- * after it.
+ * Takes the path of the next line, "5:memory:/path" or "0::/path". The kernel appends " (deleted)"
+ * to the path of a removed cgroup.
  */
 static bool next_path(struct str *text, struct str *ret_path)
 {
@@ -285,7 +285,10 @@ int cgroup_parse_pod(struct str text, const char *root, struct cgroup_pod *ret_p
 		if (found.container[0] && pod.container[0] &&
 			strcmp(found.container, pod.container))
 			return -EBADMSG;
-		/* In some v1 hierarchies a process may be in the pod's own cgroup. */
+		/*
+		 * In some v1 hierarchies a process may be in the pod's cgroup itself, so a later
+		 * line may still name the container.
+		 */
 		if (!found.container[0])
 			found = pod;
 	}

@@ -27,10 +27,11 @@ struct cgroup_pod {
 /*
  * Parses the text of a /proc/PID/cgroup. `root` is the cgroup that contains the kubelet's pods: ""
  * on most nodes, "/kubelet" or "/kubelet.slice" if the node is itself a container; NULL: any of
- * these. The path of a process outside our cgroup namespace begins with "/..", as for other
- * containers with cgroups v2. It is read from the nearest common ancestor on. Returns 0; -ENOENT:
- * in no pod; -EBADMSG: the lines name different pods or containers; -EXDEV: outside our namespace,
- * and in no pod as far as visible.
+ * these. The path of a process outside our cgroup namespace begins with "/..", for example that of
+ * another container with cgroups v2. Such a path is read from the nearest common ancestor on.
+ * Returns 0; -ENOENT: the process is in no pod; -EBADMSG: the lines name different pods or
+ * containers; -EXDEV: the process is outside our namespace, and the visible part of its path has no
+ * pod.
  */
 int cgroup_parse_pod(struct str text, const char *root, struct cgroup_pod *ret_pod);
 

@@ -168,7 +168,9 @@ static void grpc_client_on_end(struct grpc_conn *conn)
 	struct grpc_request *r = (struct grpc_request *)conn;
 	struct str message;
 
-	/* The connection may break between the status and the end of the stream. */
+	/*
+	 * A connection that broke between status and end of stream may lack a part of the message.
+	 */
 	if (!r->has_status ||
 		(r->status == GRPC_OK &&
 			grpc_message_take(buf_str(&r->in), r->answer_max, &message) != 1))

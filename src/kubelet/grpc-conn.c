@@ -100,7 +100,8 @@ static void grpc_conn_on_kick(struct loop_timer *timer, uint64_t now)
 
 static void on_io(struct loop_io *io, uint32_t events)
 {
-	static uint8_t bytes[READ_SIZE]; /* one thread, and this function never recurses */
+	/* static: one thread runs all connections, and this function never calls itself */
+	static uint8_t bytes[READ_SIZE];
 	struct grpc_conn *c = io->data;
 	ssize_t n;
 

@@ -32,7 +32,8 @@ struct grpc_conn {
 	nghttp2_session *session;
 	grpc_conn_end_fn *on_end;
 	struct buf out;
-	bool is_over; /* the owner may set it: the connection then ends with this turn */
+	/* the owner may set it; the connection then ends when this turn of the loop ends */
+	bool is_over;
 };
 
 /*

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The server: see grpc-server.h. A call lives from its HEADERS frame until nghttp2 closes its
- * stream, or its connection ends. `is_ended` is set before that; from then on no handler gets
- * anything of the call, and handlers cannot change it. One thread.
+ * stream, or its connection ends. `is_ended` is set earlier, at the end of the call: from then on
+ * no handler is called for it, and no function changes it. One thread.
  */
 #include "kubelet/grpc-server.h"
 
@@ -126,7 +126,10 @@ static int submit_status(struct grpc_call *call, bool is_trailer)
 			  : nghttp2_submit_response(session, call->stream, headers, n, NULL);
 }
 
-/* Replaces a message that is sent by the next one, if there is one. */
+/*
+ * Frees the message that was sent completely, and makes the waiting message, if any, the next one
+ * to send.
+ */
 static void turn_over(struct grpc_call *call)
 {
 	const struct buf sent = call->out;
@@ -340,7 +343,7 @@ static void call_bytes(struct grpc_call *call, struct str bytes)
 static void call_dispatch(struct grpc_call *call)
 {
 	_cleanup_buf_ struct buf in = {
-		0}; /* the handler may end the call, and its request with it */
+		0}; /* the handler may end the call, which frees its request */
 	struct str request;
 	int r;
 
@@ -435,7 +438,7 @@ static int grpc_server_on_chunk(nghttp2_session *session, uint8_t flags, int32_t
 	return 0;
 }
 
-/* Tells a peer that still sends a request after its answer to stop. */
+/* Resets the stream of a peer that still sends its request after it has got the answer. */
 static int on_sent(nghttp2_session *session, const nghttp2_frame *frame, void *user)
 {
 	if ((frame->hd.type == NGHTTP2_HEADERS || frame->hd.type == NGHTTP2_DATA) &&
@@ -558,7 +561,7 @@ bool grpc_server_is_there(const struct grpc_server *server)
 		st.st_dev == server->device && st.st_ino == server->inode;
 }
 
-/* Another server may have replaced the socket at the path. */
+/* Unlinks only our own socket, because another server may have replaced it at the path. */
 static void grpc_server_stop_listening(struct grpc_server *server)
 {
 	if (grpc_server_is_there(server))
@@ -602,8 +605,8 @@ int grpc_server_listen(struct grpc_server *server, const char *path, struct erro
 		return fail_errno(err, errno, "socket");
 	socket_refuse_rights(fd);
 	/*
-	 * grpc_server_on_knock() checks the peer as well, because there is a moment between bind
-	 * and chmod.
+	 * Between bind and chmod any user can connect, so grpc_server_on_knock() checks each peer
+	 * as well.
 	 */
 	if (bind(fd, (const struct sockaddr *)&address, sizeof(address)) < 0 ||
 		chmod(path, 0600) < 0 || stat(path, &st) < 0 || listen(fd, SOMAXCONN) < 0)

@@ -6,8 +6,8 @@
  *
  * A handler may answer at once or later. A call ends with grpc_call_reply() or grpc_call_end(), or
  * from outside: by its deadline, a reset, or the end of its connection. After that the pointer is
- * invalid. Code that keeps the pointer beyond the handler registers by grpc_call_watch() for an end
- * from outside. The server must not be freed in a handler.
+ * invalid. Code that keeps the pointer after the handler has returned calls grpc_call_watch(),
+ * which reports an end from outside. The server must not be freed in a handler.
  */
 #ifndef KUBELET_GRPC_SERVER_H
 #define KUBELET_GRPC_SERVER_H
@@ -23,7 +23,7 @@
 #define GRPC_SERVER_CONNS_MAX 64u          /* simultaneous connections; further ones are closed */
 #define GRPC_SERVER_STREAMS_MAX 128u       /* simultaneous calls on a connection */
 #define GRPC_SERVER_BUFFER_MAX (16u << 20) /* bytes of unfinished requests on a connection */
-/* length of a method's path; longer paths do not exist */
+/* longest path of a method; the server treats a longer path as unknown */
 #define GRPC_PATH_MAX 128u
 
 struct grpc_server;
@@ -55,7 +55,7 @@ void grpc_server_free(struct grpc_server *server);
  */
 int grpc_server_listen(struct grpc_server *server, const char *path, struct error *err);
 
-/* Whether it listens and its socket is still at its path. */
+/* Whether the server listens, and the file at its path is still its own socket. */
 bool grpc_server_is_there(const struct grpc_server *server);
 
 /*
@@ -71,8 +71,9 @@ void *grpc_call_data(const struct grpc_call *call);
 void grpc_call_watch(struct grpc_call *call, grpc_closed_fn *gone, void *data);
 
 /*
- * Sends one message of a stream of states: for a slow reader, only the newest waiting message is
- * kept. Returns 0; -EMSGSIZE beyond GRPC_MESSAGE_MAX; -ENOMEM.
+ * Sends one message of a stream in which each message replaces the state before it. If the peer
+ * reads slowly, only the newest waiting message is kept. Returns 0; -EMSGSIZE beyond
+ * GRPC_MESSAGE_MAX; -ENOMEM.
  */
 int grpc_call_send(struct grpc_call *call, struct str message);
 

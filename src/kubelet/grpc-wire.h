@@ -54,11 +54,14 @@ int grpc_timeout_parse(struct str text, uint64_t *ret_ns);
 /* Formats the shortest timeout that is at least ns. */
 void grpc_timeout_format(uint64_t ns, char ret_text[static GRPC_TIMEOUT_SIZE]);
 
-/* Encodes a status message for a header: all but printable ASCII as %XX; cut at GRPC_TEXT_MAX. */
+/*
+ * Encodes a status message for a header: every byte that is not printable ASCII becomes %XX. Cuts
+ * the text at GRPC_TEXT_MAX.
+ */
 int grpc_text_encode(struct str text, struct buf *out);
 /*
- * The inverse of grpc_text_encode(); leaves text that is no %XX unchanged. Cut at GRPC_TEXT_MAX,
- * too.
+ * The inverse of grpc_text_encode(). Leaves text that is no valid %XX unchanged, and cuts at
+ * GRPC_TEXT_MAX too.
  */
 int grpc_text_decode(struct str header, struct buf *out);
 

@@ -20,7 +20,10 @@ struct device {
 	int numa_node;
 };
 
-/* An inode number may be reused at once; together with the time it identifies a file. */
+/*
+ * The file system may reuse an inode number at once, so the time is needed as well to identify a
+ * file.
+ */
 struct file_id {
 	dev_t device;
 	ino_t inode;

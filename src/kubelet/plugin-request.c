@@ -70,7 +70,10 @@ static int compare_ids(const void *a, const void *b)
 	return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* The first id that is repeated or not ours, or NULL. Sorts the ids, whose order has no meaning. */
+/*
+ * Returns the first id that occurs twice or belongs to no device of this plugin; NULL: none. Sorts
+ * the ids, whose order has no meaning.
+ */
 static const char *find_strange(const struct plugin *p, char **ids, size_t n, bool *ret_is_double)
 {
 	if (n)

@@ -25,7 +25,10 @@
 #define API_VERSION "v1beta1"
 #define REGISTER_TIMEOUT_NS (5 * NSEC_PER_SEC)
 #define RETRY_FIRST_NS (10 * NSEC_PER_MSEC)
-/* inotify reports the kubelet's socket; this pause covers what inotify misses. */
+/*
+ * Longest pause between two attempts. inotify reports most changes at once, and the timer finds the
+ * others.
+ */
 #define RETRY_MOST_NS (500 * NSEC_PER_MSEC)
 /*
  * The kubelet connects within ten seconds of a registration. A plugin whose stream has ended also
@@ -175,7 +178,7 @@ static void plugin_send_changed(struct plugin *p, bool is_known, const char *rea
 		p->ops->changed(p, is_known, reason);
 }
 
-/* Keeps an earlier deadline. */
+/* Makes plugin_step() run after the delay, or earlier if the timer is set to an earlier time. */
 static void step_after(struct plugin *p, uint64_t delay_ns)
 {
 	const uint64_t at_ns = clock_add_ns(clock_now_ns(), delay_ns);
@@ -194,7 +197,8 @@ static void watcher_gone(void *data)
 	if (!LIST_EMPTY(&p->watchers) || p->is_ending)
 		return;
 	plugin_send_changed(p, false, "the kubelet no longer watches the devices");
-	p->registered_ns = clock_now_ns(); /* another plugin may have taken our place */
+	/* registers again only later: another plugin may have replaced this one */
+	p->registered_ns = clock_now_ns();
 	step_after(p, p->watch_timeout_ns);
 }
 
@@ -319,7 +323,7 @@ static void plugin_step(struct plugin *p)
 	watch_folder(p);
 	kubelet = find_kubelet(p);
 	if (p->registering && !is_same_file(&kubelet, &p->kubelet)) {
-		grpc_request_free(p->registering); /* that kubelet has exited */
+		grpc_request_free(p->registering); /* the kubelet at that socket has exited */
 		p->registering = NULL;
 		p->kubelet = (struct file_id){0};
 	}
@@ -353,7 +357,7 @@ static void on_retry(struct loop_timer *timer, uint64_t now)
 	plugin_step(timer->data);
 }
 
-/* The kind of event does not matter: plugin_step() checks the state. */
+/* Any event in the folder leads to plugin_step(), which checks the state by itself. */
 static void on_inotify(struct loop_io *io, uint32_t events)
 {
 	_Alignas(struct inotify_event) char bytes[4096];

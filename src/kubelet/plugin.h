@@ -4,10 +4,10 @@
  * the plugin when a container gets some of these devices, and again before the container starts.
  * The plugin may refuse with a message. One thread, the loop's; nothing blocks.
  *
- * The plugin registers by itself, and again when the folder of our socket or the kubelet appears. A
- * starting kubelet empties that folder. The plugin also registers again if the kubelet has accepted
- * the registration but does not request the devices. Only plugin_set_devices() changes the state of
- * devices.
+ * The plugin registers by itself. It registers again when the kubelet's socket or the sockets'
+ * folder appears anew, because a starting kubelet empties that folder. The plugin also registers
+ * again if the kubelet has accepted the registration but does not request the devices. Only
+ * plugin_set_devices() changes the state of devices.
  *
  * When a plugin's stream ends, the kubelet marks its devices unhealthy until the next registration.
  * Running containers continue, but the kubelet refuses new pods. To avoid that gap, a successor
@@ -40,15 +40,15 @@ struct plugin_device {
 	int numa_node; /* -1: none or unknown */
 };
 
-/* The subject of a request, for each container; valid until the request is answered. */
+/* Device ids for one container, valid until the request is answered. */
 struct plugin_ids {
 	const char *const *ids;
 	size_t n;
 };
 struct plugin_container {
-	struct plugin_ids devices; /* to allocate, to start with, or to choose from */
-	struct plugin_ids must;    /* preference: the choice has to include these */
-	uint32_t size;             /* preference: the number to choose */
+	struct plugin_ids devices; /* the devices to allocate, to start with, or to choose from */
+	struct plugin_ids must;    /* prefer: the choice has to include these devices */
+	uint32_t size;             /* prefer: number of devices to choose */
 };
 struct plugin_request {
 	struct plugin *plugin; /* NULL after the plugin was freed */
@@ -60,15 +60,16 @@ struct plugin_request {
 /*
  * Each request is answered exactly once, at once or later, by the matching function or by
  * plugin_refuse(), which ends the request. The request stays valid if the kubelet no longer waits,
- * or if the plugin is freed; the answer then goes nowhere. The device ids of a request are ours and
- * distinct.
+ * or if the plugin is freed; the answer is then dropped. All device ids of a request belong to this
+ * plugin, and none occurs twice.
  */
 struct plugin_ops {
 	void (*allocate)(struct plugin_request *request);
 	void (*pre_start)(struct plugin_request *request); /* NULL: not requested */
 	void (*prefer)(struct plugin_request *request);    /* NULL: not offered */
 	/*
-	 * Whether the kubelet watches our devices has changed; reason is for the log. May be NULL.
+	 * Called when the kubelet begins or ceases to watch our devices. reason is for the log. May
+	 * be NULL.
 	 */
 	void (*changed)(struct plugin *plugin, bool is_known, const char *reason);
 	/*
@@ -84,7 +85,7 @@ struct plugin_options {
 	const char *socket_name; /* in that folder */
 	const struct plugin_ops *ops;
 	void *data;
-	/* time until registering again if the kubelet does not watch; 0: 15 s */
+	/* time after which the plugin registers again if the kubelet does not watch; 0: 15 s */
 	uint64_t watch_timeout_ns;
 };
 
@@ -124,7 +125,10 @@ struct plugin_edits {
 	size_t n_env, n_annotations, n_mounts, n_nodes, n_cdi;
 };
 
-/* edits: one for each container of the request. More than PLUGIN_EDITS_MAX of a kind refuses it. */
+/*
+ * edits: one for each container of the request. More than PLUGIN_EDITS_MAX edits of a kind refuse
+ * the request.
+ */
 void plugin_allocated(struct plugin_request *request, const struct plugin_edits *edits);
 void plugin_started(struct plugin_request *request);
 /* ids: one for each container of the request. */

@@ -22,7 +22,9 @@
 
 #define RETRY_NS (100 * NSEC_PER_MSEC)
 
-/* The newest first; the fields that we read are the same in all. */
+/*
+ * The methods' paths, newest version first. The fields that we read are the same in all versions.
+ */
 static const char *const paths[] = {
 	"/v1.PodResourcesLister/List",
 	"/v1alpha1.PodResourcesLister/List",
@@ -176,9 +178,9 @@ static void podres_question_free(struct podres_question *q)
 }
 
 /*
- * Returns the next question to answer. A list answers all questions from before its call; a failure
- * answers only questions past their deadline. A callback may ask and forget questions, so each
- * search begins anew.
+ * Returns the next question to answer. A list answers all questions that were asked before its
+ * call; a failure answers only questions past their deadline. A callback may ask and forget
+ * questions, so each search begins anew.
  */
 static struct podres_question *next_done(struct podres *p, bool is_answered)
 {
@@ -229,7 +231,7 @@ static void podres_on_answer(const struct grpc_answer *answer)
 		return;
 	}
 	if (answer->status != GRPC_OK) {
-		p->version = 0; /* the next kubelet may be a newer one */
+		p->version = 0; /* the connection failed: the next kubelet may be newer */
 		fail(&err, EIO, "ask the kubelet for its pods: %s: %.160s",
 			grpc_status_name(answer->status), answer->text);
 	} else {

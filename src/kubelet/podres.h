@@ -20,7 +20,8 @@
 #define PODRES_SOCKET "/var/lib/kubelet/pod-resources/kubelet.sock"
 #define PODRES_MAX (16u << 20)     /* bytes of an answer, the limit of the kubelet's own clients */
 #define PODRES_QUESTIONS_MAX 1024u /* waiting questions */
-#define PODRES_TIMEOUT_NS (10 * NSEC_PER_SEC) /* for a question, failed calls included */
+/* time for a question to be answered, retries included */
+#define PODRES_TIMEOUT_NS (10 * NSEC_PER_SEC)
 
 struct podres;
 struct podres_question;
@@ -38,7 +39,7 @@ struct podres_list {
 	size_t n_containers;
 };
 
-/* list is valid until it returns; NULL on failure, with the reason in err. */
+/* list is valid until the function returns; NULL on failure, with the reason in err. */
 typedef void podres_fn(void *data, const struct podres_list *list, const struct error *err);
 
 /* socket NULL: PODRES_SOCKET; timeout_ns 0: PODRES_TIMEOUT_NS. Returns 0 or -ENOMEM. */
@@ -54,7 +55,7 @@ void podres_forget(struct podres_question *question);
 
 /*
  * Finds the container that has the device, borrowed from the list. Returns 0; -ENOENT: none has it;
- * -EEXIST: two have it, a contradiction of the kubelet's.
+ * -EEXIST: two containers have it, so the kubelet's list is faulty.
  */
 int podres_find(const struct podres_list *list, struct str resource, struct str id,
 	const struct podres_container **ret_container);

@@ -14,7 +14,7 @@ struct budget {
 	size_t left;
 };
 
-/* Freed bytes are not added back; unpacking frees little. */
+/* Freed bytes are not added back to the budget, because unpacking frees little. */
 static void *budget_alloc(void *data, size_t size)
 {
 	struct budget *budget = data;

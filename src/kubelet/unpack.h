@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decodes protocol buffers within a memory limit, because two bytes of a message can decode to a
- * part of a hundred bytes. Any thread.
+ * Decodes protocol buffers within a memory limit, because two bytes of a message can become a
+ * struct of a hundred bytes. Any thread.
  */
 #ifndef KUBELET_UNPACK_H
 #define KUBELET_UNPACK_H
@@ -13,13 +13,13 @@
 #define UNPACK_MAX (64u << 20) /* bytes of memory for one message */
 
 /*
- * Returns NULL if the bytes are no such message, or need more than UNPACK_MAX. The caller frees the
- * result by protobuf_c_message_free_unpacked(message, NULL).
+ * Returns NULL if the bytes are no message of this type, or need more than UNPACK_MAX. The caller
+ * frees the result by protobuf_c_message_free_unpacked(message, NULL).
  */
 void *unpack(const ProtobufCMessageDescriptor *type, struct str bytes);
 
 /*
- * Encodes the message into `out`, which it initialises; the caller ends it. Returns 0 or -ENOMEM.
+ * Encodes the message into `out`, which it initialises and the caller frees. Returns 0 or -ENOMEM.
  */
 int pack(const ProtobufCMessage *message, struct buf *out);
 

@@ -100,7 +100,7 @@ int helper_start(struct loop *loop, const struct helper_options *o, struct helpe
 	for (size_t i = 0; i < o->n_fds; i++)
 		fds[i] = i == (size_t)o->control_at ? pair[1] : o->fds[i];
 	/*
-	 * The helper is a grandchild, so the daemon waits only for the child, which ends at once.
+	 * The daemon waits only for the child, which ends at once. The helper is the child's child.
 	 */
 	pid = fork();
 	if (pid == 0) {

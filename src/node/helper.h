@@ -18,9 +18,13 @@ struct helper;
 struct helper_options {
 	const char *name;        /* "divvy-remote-far" */
 	const char *const *argv; /* further arguments; NULL after the last */
-	/* "NAME=value" beside the variables that inherit.h keeps; NULL at the end. */
+	/*
+	 * More variables for the helper, each "NAME=value"; NULL after the last. The helper also
+	 * gets the daemon's variables that base/inherit.h names.
+	 */
 	const char *const *env;
-	int fds[HELPER_FDS_MAX]; /* become 3, 4, ... in the helper; the caller keeps them */
+	/* they become descriptors 3, 4, ... of the helper; the caller keeps its own */
+	int fds[HELPER_FDS_MAX];
 	size_t n_fds;
 	/*
 	 * Index in fds of the helper's end of the control connection, which helper_start() makes.
@@ -28,7 +32,9 @@ struct helper_options {
 	int control_at;
 	/* Called for each packet on the control connection; NULL: packets are ignored. */
 	void (*said)(void *data, const void *packet, size_t n);
-	/* Called when the helper ends by itself; the owner frees it, then or later. */
+	/*
+	 * Called when the helper has ended by itself. The owner calls helper_free() here or later.
+	 */
 	void (*ended)(void *data);
 	void *data;
 };

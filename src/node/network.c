@@ -61,7 +61,7 @@ static bool network_is_text(const char *folder, const char *name, const char *te
 	return str_is(network_read_text(folder, name, &buf), text);
 }
 
-/* 0 if there is no such number: a speed may be -1, or no text at all. */
+/* 0 if the file has no number: a speed may be -1, or no text at all. */
 static uint32_t network_read_number(const char *folder, const char *name)
 {
 	_cleanup_buf_ struct buf buf = BUF_INIT(VALUE_MAX);
@@ -128,7 +128,9 @@ static bool network_is_hardware(const char *folder)
 	return network_is_there(folder, "device") && !network_is_there(folder, "master/bonding");
 }
 
-/* Finds the card or bond that carries the device; for an SR-IOV function its whole card. */
+/*
+ * Finds the card or bond that carries the device. An SR-IOV function is carried by its whole card.
+ */
 static void find_port(const char *net, const char *name, char ret[static ASSIGNED_NETWORK])
 {
 	char path[PATH_MAX], whole[ASSIGNED_NETWORK], *target, *last;
@@ -210,7 +212,7 @@ static void add_net(struct network_set *set, const char *net, const char *name)
 
 /* ---- RDMA ---- */
 
-/* "100 Gb/sec (4X EDR)", "2.5 Gb/sec (1X SDR)" */
+/* Reads a rate in Mbit/s. Examples: "100 Gb/sec (4X EDR)", "2.5 Gb/sec (1X SDR)". */
 static uint32_t read_rate(const char *folder)
 {
 	_cleanup_buf_ struct buf buf = BUF_INIT(VALUE_MAX);

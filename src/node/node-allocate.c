@@ -4,10 +4,10 @@
  * of the dialect that the container expects.
  *
  * The kubelet does not say for which container it asks. But it admits one pod after another, and a
- * pod's containers in order, and its list shows a pod from the moment before its admission. So the
- * container is one that the list shows, that has no slot yet and that was not admitted before. The
- * kubelet's other pods wait meanwhile. So after a second divvyd gives up, and the container starts
- * without these variables rather than with another container's.
+ * pod's containers in order. Its list shows a pod from the moment before its admission. So the
+ * request is for a container on the list whose pod is not admitted yet and which has no slot yet.
+ * The kubelet's other pods wait until the answer. So divvyd gives up after a second, and the
+ * container starts without these variables. Another container's variables would be worse.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -70,8 +70,8 @@ static bool allocate_has_slot(const struct podres_container *c)
 }
 
 /*
- * Whether the container has a slot already, by the kubelet's list, which omits init containers, or
- * by earlier allocations of this daemon.
+ * Whether the container has a slot already. The kubelet's list omits init containers, so earlier
+ * allocations of this daemon count as well.
  */
 static bool was_allocated(const struct node *node, const struct podres_list *list,
 	const struct kube_entry *pod, struct str container)
@@ -120,7 +120,10 @@ static bool find_next(const struct node *node, const struct podres_list *list,
 	return true;
 }
 
-/* The kubelet sets the start time when it has admitted or rejected a pod. */
+/*
+ * The kubelet sets the start time when it has admitted or rejected a pod, so a pod without one may
+ * be the pod that it admits now.
+ */
 static bool may_be_new(const json_t *pod)
 {
 	return node_has_assigned(pod) && !node_is_over(pod, "") && !node_is_terminating(pod) &&
@@ -267,7 +270,10 @@ static int write_files(struct allocation *a, const struct plugin_ids *ids, struc
 		return r;
 	at->of = a;
 	at->slot = slot;
-	/* The mount needs some list. The right list is known only when the container starts. */
+	/*
+	 * The mount needs a loader's list now. Whether the devices are remote is known only at the
+	 * container's start, which then writes the right list.
+	 */
 	params.is_remote = slot->is_list_remote = slot->remote != NULL;
 	params.slot = slot->id;
 	r = slot_files_write(node->agent->disk, &params, on_files, at, &at->files);
@@ -279,7 +285,7 @@ static int write_files(struct allocation *a, const struct plugin_ids *ids, struc
 	return 0;
 }
 
-/* Has the disk worker write the files, once the taker is decided or stays unknown. */
+/* Has the disk worker write the files, once the container is found or the search was given up. */
 static void ask_disk(struct allocation *a)
 {
 	const size_t n = a->request->n_containers;
@@ -304,7 +310,7 @@ void allocate_free_all(struct node *node)
 		refuse(a, GRPC_UNAVAILABLE, "divvyd is shutting down");
 }
 
-/* taker: NULL if the container stays unknown. */
+/* taker: NULL if the container was not found */
 static void settle(struct allocation *a, const struct node_taker *taker)
 {
 	const struct plugin_ids *ids = &a->request->containers[0].devices;

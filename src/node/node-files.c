@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * This file writes the files of a slot in the disk worker. The worker touches only the job's own
- * copies. One worker runs all jobs in order, so the last list that was ordered for a slot is the
- * one that stays.
+ * copies. One worker runs all jobs in order, so of several lists for a slot the last one stays.
  */
 #include "node/node-files.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The files of a slot, on a disk that may be slow: its folder, the loader's list beside the folder,
- * and the record of the slot's library. The kubelet may hear of a slot when they are there.
+ * and the record of the slot's library. The kubelet gets the answer to an Allocate only when these
+ * files exist.
  */
 #ifndef NODE_NODE_FILES_H
 #define NODE_NODE_FILES_H
@@ -16,8 +17,11 @@ struct worker;
 /* The texts are copied. */
 struct slot_files_params {
 	const char *folder; /* the slot's folder */
-	bool is_remote;     /* as slot_preload_write() (node-slot.h) */
-	/* library: as library_note() (node-library.h); NULL: no record is written. */
+	bool is_remote;     /* true: the list names the remote libraries */
+	/*
+	 * Arguments for library_note() (node-library.h), which writes the record. library NULL: no
+	 * record.
+	 */
 	const char *state_dir, *slot, *library;
 };
 

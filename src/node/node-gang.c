@@ -43,7 +43,7 @@ static int gang_project_pod(
 	if (!node || !*node || node_assigned_group(object->json, &group, NULL) < 0 ||
 		strcmp(group.name, gang->name) != 0)
 		return -ENOENT;
-	*ret = NULL; /* only the object's existence matters */
+	*ret = NULL; /* only the member's existence matters */
 	return 0;
 }
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Each held identity passes through phases: REST until its renewal, CREATING the request, and
- * ASKING for the answer, by name and repeatedly. (A right to watch would cover the requests of all
- * others.) ASKING ends with the certificate, or after PATIENCE_NS. The present certificate stays in
- * use meanwhile. All functions run in the loop's thread.
+ * Each held identity passes through phases: RETRY until its renewal or next attempt, CREATING the
+ * request, and ASKING for the answer. ASKING reads the request by name repeatedly: a right to watch
+ * would show this node the requests of all nodes. ASKING ends with the certificate, or after
+ * PATIENCE_NS. The present certificate stays in use meanwhile. All functions run in the loop's
+ * thread.
  */
 #include "node/node-identity.h"
 
@@ -49,7 +50,7 @@ struct held_identity {
 	struct loop_timer timer; /* timer of the phase */
 	struct kube_call *call;
 	struct backoff again, ask;
-	struct identity now; /* crt NULL: none */
+	struct identity now; /* the certificate in use; crt NULL: none */
 	struct identity_facts facts;
 	char why[256];
 	bool is_reported; /* the owner knows the present state */
@@ -327,7 +328,10 @@ static void identity_on_timer(struct loop_timer *timer, uint64_t now)
 		identity_drop(h);
 		set_why(h, "its certificate has expired and was not renewed");
 	}
-	/* (If this clock is slow, a certificate may begin later than now.) */
+	/*
+	 * A certificate whose start lies in the future, because this clock is slow, stays in use as
+	 * well.
+	 */
 	if (h->now.crt && renew_in_ns(h, real)) {
 		identity_retry_later(h, MIN(renew_in_ns(h, real), LOOK_NS));
 		identity_report(h);
@@ -361,8 +365,8 @@ static int identity_keep_object(
 }
 
 /*
- * Checks all held certificates against the new bundle, and requests those anew that it does not
- * cover.
+ * Checks all held certificates against the new bundle. Requests a certificate anew if no authority
+ * in the bundle has signed it.
  */
 static void on_bundle(struct identities *all, const char *bundle)
 {

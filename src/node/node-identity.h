@@ -49,9 +49,10 @@ void identities_free(struct identities *all);
 typedef void held_identity_fn(void *data, struct held_identity *held);
 
 /*
- * Copies the name: this node's, or that of a container of one of its pods with granted mode remote.
- * The controller refuses other names. After a refusal the request is repeated at growing intervals,
- * because the controller may not know the pod yet. -EINVAL: impossible name; -ENOMEM.
+ * Copies the name. It is this node's name, or names a container with granted mode remote in a pod
+ * of this node. The controller refuses other names. After a refusal the request is repeated at
+ * growing intervals, because the controller may not know the pod yet. -EINVAL: impossible name;
+ * -ENOMEM.
  */
 int identity_hold(struct identities *all, const struct identity_name *name,
 	held_identity_fn *changed, void *data, struct held_identity **ret_held, struct error *err);

@@ -28,7 +28,9 @@
 	"accept-nvidia-visible-devices-envvar-when-unprivileged = false in the node's " \
 	"/etc/nvidia-container-runtime/config.toml"
 
-/* Begins the names of slots for pods of other nodes. The kubelet knows no slot with such a name. */
+/*
+ * Prefix of the names of the slots for pods of other nodes. The kubelet is not offered these slots.
+ */
 #define NODE_SERVED_SLOT "remote-"
 
 struct start;      /* node-start.c */
@@ -45,7 +47,7 @@ struct unknown_slot; /* node-unknown.c */
 /* node-usage.c */
 struct slot_usage {
 	uint32_t tenant;      /* the tenant's id; 0: none */
-	uint64_t used_ns;     /* device time up to the last look */
+	uint64_t used_ns;     /* tenant's device time at the last node_usage_tick() */
 	uint64_t last_use_ns; /* since 1970 */
 	bool is_idle;
 };
@@ -66,26 +68,35 @@ struct slot {
 	/* An extra slot beyond n_regular, for a container that had it before devices were lost. */
 	bool is_kept;
 	uint64_t since_ns; /* start of the present tenant */
-	/* time of the kubelet's last Allocate for it; 0: none since the start */
+	/* time of the kubelet's last Allocate for the slot; 0: none since this daemon's start */
 	uint64_t allocated_ns;
 	uint32_t n_writing;  /* allocations whose files are not on the disk yet */
-	bool is_list_remote; /* the newest loader's list is the remote one: slot_preload_write() */
-	char taker_uid[64], taker[64]; /* the container of that Allocate; "": not known */
-	uint64_t denied;               /* refused allocations of the tenant at the last look */
-	uint64_t over_ns;              /* time of the last Event about refusals; 0: never */
+	bool is_list_remote; /* the loader's list written last names the remote libraries */
+	/* pod UID and container of the last Allocate; "": not known */
+	char taker_uid[64], taker[64];
+	uint64_t denied;  /* refused allocations up to the last watch_tick() */
+	uint64_t over_ns; /* time of the last Event about refusals; 0: never */
 	char note[NODE_NOTE];
 	struct slot_usage usage;
-	/* The last tenant. A device's loss may become known a moment after the tenant's end. */
+	/*
+	 * The slot's last tenant. If its device is reported lost soon after its end, its pod gets
+	 * the Event.
+	 */
 	struct tenant_pod last;
-	/* last_devices: one bit for each device; last_ns: time of its end, 0: no tenant so far. */
+	/*
+	 * last_devices: one bit for each device of the last tenant. last_ns: time of its end; 0: no
+	 * tenant so far.
+	 */
 	uint64_t last_devices, last_ns;
 };
 
 struct pool_device {
 	char placeholder[254]; /* pod that reserves the device for divvy; "": none */
-	uint64_t missed_ns;    /* the kubelet has not listed the pod since then; 0: it does */
+	/* time since which no container has the device; 0: a container has it */
+	uint64_t missed_ns;
 	/*
-	 * Since this daemon's start, the kubelet has listed which container has the device, if any.
+	 * Since this daemon's start, the kubelet's list has shown which container, if any, has the
+	 * device.
 	 */
 	bool is_known;
 };
@@ -110,7 +121,7 @@ struct node {
 	struct podres_question *sweep;
 	uint64_t sweep_asked_ns;
 
-	bool has_old_libraries;      /* as far as is known */
+	bool has_old_libraries;      /* divvyd has not yet removed all old libraries */
 	struct sweep_job *sweep_job; /* node-sweep.c: one at a time; NULL: none */
 
 	/* First the n_offered slots for the kubelet, then the slots for pods of other nodes. */
@@ -147,7 +158,8 @@ struct node {
 		bool is_wanted; /* GPUNode.spec.pool; is_on stays set while placeholders are left */
 		uint64_t next_ns;
 		struct loop_timer soon;
-		uint64_t awaited_ns; /* since when a placeholder has no device yet; 0: none */
+		/* since when a placeholder waits for a device; 0: none waits */
+		uint64_t awaited_ns;
 		struct podres_question *question;
 		struct pool_device device[ARBITER_DEVICES];
 	} pool;
@@ -175,7 +187,7 @@ struct node {
 
 	/* node-usage.c */
 	struct accounts accounts;
-	json_t *accounts_reported; /* as in the status; NULL: none yet */
+	json_t *accounts_reported; /* the accounts in the last status; NULL: none yet */
 	bool is_account_new, has_account_file;
 	struct save_job *save_job; /* a job of the disk worker; one at a time */
 	uint64_t began_real_ns, accounted_ns, save_accounts_ns, report_accounts_ns;
@@ -196,7 +208,7 @@ struct node {
 struct node_assigned {
 	struct assigned_container is;
 	struct spec spec;
-	struct assigned_group group; /* the pod's */
+	struct assigned_group group; /* the pod's group */
 	uint64_t epoch;
 };
 /*
@@ -247,22 +259,22 @@ struct slot *node_slot(struct node *node, const char *id);
 /* Number of slots that the kubelet is offered, including those that take no new container. */
 uint32_t node_slots_total(const struct node *node);
 /*
- * Whether there are kept slots; node_drop_kept() stops offering those that no container of the list
- * has.
+ * Whether there are kept slots. node_drop_kept() stops offering the kept slots that no container on
+ * the kubelet's list has.
  */
 bool node_has_kept_slots(const struct node *node);
 void node_drop_kept(struct node *node, const struct podres_list *list);
 struct tenant *node_tenant(struct node *node, const struct slot *slot);
 /*
- * Whether the slot serves a pod of another node, or one of this node that reaches its devices in
- * the same way.
+ * Whether the slot serves a pod of another node, or a pod of this node that uses a device here
+ * through a worker.
  */
 bool node_slot_is_served(const struct node *node, const struct slot *slot);
 /* The pod of the slot, with devices here or elsewhere; NULL: none. */
 const struct tenant_pod *node_slot_pod(struct node *node, const struct slot *slot);
 /* Whether an administrator has cordoned the device ("GPU-..."). */
 bool node_is_cordoned(const struct node *node, const char *uuid);
-/* The folder of the slot's files. -ENAMETOOLONG: it does not fit. */
+/* The folder of the slot's files. -ENAMETOOLONG: the path does not fit into ret. */
 int node_slot_folder(const struct node *node, const struct slot *slot, char *ret, size_t size,
 	struct error *err);
 /* Assigns the slot to the tenant, and opens its tenant socket if the container is on this node. */
@@ -288,8 +300,8 @@ void node_saw_epoch(struct node *node, uint64_t epoch);
 /* ---- node-sweep.c ---- */
 
 /*
- * Has the disk worker delete the records of slots that no container has, and then the libraries
- * that no slot has. `list` is the kubelet's; this node's own slots count as well.
+ * Has the disk worker delete the records of unused slots, and then the libraries that no record
+ * names. A slot is in use if a container on the kubelet's list has it, or if it has a pod here.
  */
 void node_sweep_libraries(struct node *node, const struct podres_list *list);
 void node_sweep_free(struct node *node);
@@ -306,7 +318,7 @@ struct node_env {
 	uint32_t n;
 };
 /*
- * Reads the variables that the pod's dialect promises its container. None if the pod uses no
+ * Reads the variables that the pod's dialect promises its container. Sets none if the pod uses no
  * dialect, or if its grants are not fully known.
  */
 void node_env_read(const struct node *node, const json_t *pod, const char *container,
@@ -320,8 +332,8 @@ struct node_taker {
 	char uid[64], container[ASSIGNED_NAME];
 };
 /*
- * Finds the container from the pods that the kubelet lists meanwhile. -EAGAIN with a message: the
- * container is not known yet, or no longer known.
+ * Finds the container in the list that the kubelet gives while it waits for the answer to Allocate.
+ * -EAGAIN with a message: the container is not known yet, or no longer known.
  */
 int allocate_find_taker(const struct node *node, const struct podres_list *list,
 	struct node_taker *ret_taker, struct error *err);
@@ -337,7 +349,7 @@ void start_pre_start(struct plugin_request *request);
  */
 int start_serve(
 	struct node *node, struct slot *slot, const struct tenant_pod *pod, struct error *err);
-/* Whether a link's question about that container is open. */
+/* Whether a link waits for the answer about that container. */
 bool start_is_asked(const struct node *node, const char *uid, const char *container);
 /* Whether a start with that slot is in progress. */
 bool start_has_slot(const struct node *node, const struct slot *slot);
@@ -347,7 +359,10 @@ void start_apply(struct node *node, struct slot *slot, struct tenant *tenant, co
 
 /* ---- node-unknown.c ---- */
 
-/* The kubelet asks for a slot that does not exist: the slot's pod gets an Event. */
+/*
+ * Called when the kubelet asks for a slot that does not exist. The pod that has the slot by the
+ * kubelet's list gets an Event.
+ */
 void unknown_slot(struct plugin *plugin, const char *id, const char *why);
 void unknown_free_all(struct node *node);
 
@@ -365,14 +380,14 @@ void gang_free_all(struct node *node);
 /* ---- node-overcommit.c ---- */
 
 /*
- * The memory overcommit that the policies of a namespace (its object) allow, in permille. -EAGAIN
- * with a message: the policies are not known yet.
+ * Gives the memory overcommit, in permille, that the GPUPolicies allow in a namespace. space: the
+ * Namespace object. -EAGAIN with a message: the policies are not known yet.
  */
 int overcommit_of(
 	const struct node *node, const json_t *space, uint32_t *ret_overcommit, struct error *err);
 /*
- * Sets the overcommit of the device's ledger, for its tenants and a new one with `overcommit`. 0:
- * the new tenant shares no memory.
+ * Sets the overcommit of the device's ledger for its present tenants and for a new tenant.
+ * overcommit: the new tenant's limit; 0: the new tenant does not overcommit.
  */
 void overcommit_set(struct node *node, const struct device *device, uint32_t overcommit);
 
@@ -389,8 +404,8 @@ void node_pool_pod_changed(struct node *node);
 /* Whether new tenants may come to the device. Always true if the node is not in the pool. */
 bool node_pool_is_open(const struct node *node, const struct device *device);
 /*
- * Whether the device belongs to another device plugin now. Also true while it is not known whose
- * the node's devices are.
+ * Whether another device plugin has the device now. Also true until the kubelet's list has shown
+ * the owners of the node's devices.
  */
 bool node_pool_is_native(const struct node *node, const struct device *device);
 /* Name of the placeholder that reserves the device; NULL: none, or no pool. */
@@ -419,7 +434,7 @@ void faults_forget(struct node *node);
 /* Looks for faults every few seconds, and reports changes. */
 void faults_look(struct node *node);
 bool faults_is_missing(const struct node *node, const char *uuid);
-uint32_t faults_n_missing(const struct node *node); /* without cordoned ones */
+uint32_t faults_n_missing(const struct node *node); /* cordoned devices do not count */
 json_t *faults_missing_json(const struct node *node);
 
 /* ---- node-network.c ---- */
@@ -428,7 +443,7 @@ void node_network_look(struct node *node, uint64_t now);
 json_t *node_network_json(struct node *node); /* the caller owns it */
 int node_status_new(struct node *node);
 void node_status_free(struct node *node);
-/* Compares a GPUNode that was not seen before with the present state. */
+/* Compares the present state with a GPUNode that the watch has found for the first time. */
 void node_status_seen(struct node *node, const json_t *object);
 
 /* ---- node-usage.c ---- */
@@ -452,7 +467,10 @@ void node_log(const struct node *node, const char *what, const struct tenant *te
 
 void watch_start(struct node *node);
 void watch_tick(struct node *node);
-/* Reports faulty devices, unmanaged processes and an insecure runtime, which change more slowly. */
+/*
+ * Reports faulty devices, unmanaged processes and an insecure runtime. They change more slowly than
+ * watch_tick()'s conditions, so the caller looks less often.
+ */
 void watch_look(struct node *node);
 /* The slot's tenant ends: reports its last refused allocations. */
 void watch_slot_ends(struct node *node, struct slot *slot);

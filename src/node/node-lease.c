@@ -48,7 +48,10 @@ static json_t *node_lease_owners(const struct node *node)
 	return NULL;
 }
 
-/* In the order of the GPUNode's tenants: spec/measured.h. Leaves out what does not fit. */
+/*
+ * Adds the values in the order of GPUNode.status.tenants (format: spec/measured.h). Leaves out the
+ * tenants whose values do not fit.
+ */
 static void node_lease_add_measured(struct node *node, uint64_t now, struct buf *out)
 {
 	for (uint32_t i = 0; i < node->n_slots; i++) {
@@ -70,8 +73,8 @@ static void node_lease_add_measured(struct node *node, uint64_t now, struct buf 
 }
 
 /*
- * Without a tenant the value is null, which removes the annotation from the Lease. NULL: no
- * annotation needed.
+ * Without a tenant the annotation's value is null, which removes the annotation from the Lease.
+ * NULL: no annotation needed.
  */
 static json_t *node_lease_annotations(struct node *node, uint64_t now)
 {
@@ -93,7 +96,7 @@ void node_lease_look(struct node *node, uint64_t now)
 		node->lease_early = MIN(node->lease_early + 1, LEASE_EARLY_MAX);
 		node->lease_refill_ns = now + LEASE_REFILL_NS;
 	}
-	/* After a failed write the server is tried again only after its pause. */
+	/* After a failed write, only lease_timer starts the next one, once the pause is over. */
 	if (!node->lease_early || node->lease_call || !node->is_lease_current)
 		return;
 	node_lease_add_measured(node, now, &measured);

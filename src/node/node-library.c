@@ -156,7 +156,8 @@ int library_note(const char *state_dir, const char *slot, const char *folder, st
 	r = r < 0 ? r : folder_make(path, 0755, err);
 	r = r < 0 ? r : record_path(state_dir, slot, path, err);
 	/*
-	 * The kubelet admits no other pod meanwhile, so an unchanged record is not written again.
+	 * The kubelet admits no other pod while it waits for this write, so an unchanged record is
+	 * not written again.
 	 */
 	if (r >= 0 && file_read(path, &before, NULL) >= 0 &&
 		str_is(buf_str(&before), library_folder_name(folder)))
@@ -232,7 +233,10 @@ struct sweep {
 	uint32_t n_old;
 };
 
-/* A temporary folder of another daemon that is writing now has its pid as suffix. */
+/*
+ * Whether the temporary folder belongs to another daemon that still writes it. The folder's suffix
+ * is that daemon's pid.
+ */
 static bool is_being_made(const char *name)
 {
 	const char *version = strrchr(name, '-'), *dot = version ? strchr(version, '.') : NULL;

@@ -2,8 +2,7 @@
 /*
  * The grant log: what containers got and gave back. Each entry is one line with an object, written
  * by one write at the end of the file. Unlike GPUNode.status the log also has grants that were in
- * force for a moment only, so that an audit can add them up. Between two lines of a daemon nothing
- * else is granted.
+ * force for a moment only, so that an audit can add them up. Every grant of a daemon has a line.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -18,7 +17,7 @@
 #include "base/log.h"
 #include "node/node-internal.h"
 
-/* Cuts a torn line off again, because it would swallow the next line. */
+/* If a write was cut short, removes the partial line, because the next line would continue it. */
 static int node_log_add_line(int fd, struct str line)
 {
 	const int64_t size = fd_size(fd);

@@ -50,9 +50,16 @@ static bool node_network_has_ended(const json_t *pod)
 	return phase && (!strcmp(phase, "Succeeded") || !strcmp(phase, "Failed"));
 }
 
-enum network_end { END_OF_POD, END_OF_DEVICES }; /* as in assigned.h */
+/*
+ * This node is the pod's own node, or the node of the pod's devices. Index of
+ * assigned_container.network.
+ */
+enum network_end { END_OF_POD, END_OF_DEVICES };
 
-/* Bandwidth of this device's port that the pod's containers use with their end on this node. */
+/*
+ * Sums the bandwidth of this device's port that the keys grant to the pod's containers. end: the
+ * part that this node has for the pod.
+ */
 static uint64_t granted_to(const struct node *node, const json_t *pod, enum network_end end,
 	const struct network_device *device)
 {

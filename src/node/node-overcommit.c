@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Overcommitted device memory of tenants with memory policy wait or swap. The limit is the smallest
- * one that their namespaces' policies allowed when each was granted, or the one of GPUNode.spec if
- * it has one. A memory quota that was granted stays granted when policies change.
+ * Overcommitted device memory of tenants with memory policy wait or swap. GPUNode.spec may set the
+ * limit. Otherwise the limit is the smallest that the policies of the tenants' namespaces allowed
+ * when each tenant was granted. A memory quota that was granted stays granted when policies change.
  */
 #include <errno.h>
 
@@ -58,7 +58,10 @@ void overcommit_set(struct node *node, const struct device *device, uint32_t ove
 		if (t->pod->overcommit && (!least || t->pod->overcommit < least))
 			least = t->pod->overcommit;
 	}
-	/* For tenants from before divvyd stored this limit, only the scheduler knows it. */
+	/*
+	 * If only tenants without a stored limit overcommit, divvyd does not know their limit. The
+	 * scheduler keeps to it, so the ledger allows the largest.
+	 */
 	ledger_set_oversubscribe(device->ledger,
 		fixed               ? fixed
 			: least     ? least

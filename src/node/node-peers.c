@@ -25,7 +25,7 @@
 #include "wire/serve.h"
 
 #define PATH "/apis/divvy.gpu/v1/gpunodes"
-/* The API server may answer from its cache. */
+/* The API server may answer from its cache, which costs it less. */
 #define QUERY "includeObject=None&resourceVersion=0"
 #define TRANSFER_EVERY_NS (10 * NSEC_PER_SEC)
 
@@ -121,7 +121,9 @@ static void list_peers(struct node_peers *p)
 
 /* ---- measuring ---- */
 
-/* While programs use the network, here or remotely, it is not filled for a measurement. */
+/*
+ * No measurement fills the network while programs use it for remote devices, in either direction.
+ */
 static bool is_network_used(struct node *node)
 {
 	for (uint32_t i = 0; i < node->n_slots; i++)
@@ -151,7 +153,7 @@ static void node_peers_on_packet(void *data, const void *packet, size_t n)
 	peers_failed(peer);
 }
 
-/* The helper must not be freed within its own callback. */
+/* node_peers_tick() frees the helper. */
 static void node_peers_on_ended(void *data)
 {
 	struct node_peers *p = data;

@@ -25,8 +25,8 @@ void node_peers_tick(struct node *node, uint64_t now);
 json_t *node_peers_json(const struct node *node);
 
 /*
- * Whether another node may fill the network for a moment. 0: it may, until
- * node_peers_transfer_ends(). -EBUSY or -EAGAIN with a message: not now.
+ * Asks whether another node may now fill the network for a bandwidth measurement. 0: it may, until
+ * node_peers_transfer_ends(). With a message, -EBUSY or -EAGAIN: not now; -EPERM: never.
  */
 int node_peers_transfer_begins(struct node *node, struct error *err);
 void node_peers_transfer_ends(struct node *node);

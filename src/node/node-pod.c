@@ -83,7 +83,10 @@ bool node_is_over(const json_t *pod, const char *container)
 	if (ended && policy &&
 		(!strcmp(policy, "Never") || (!strcmp(policy, "OnFailure") && is_well)))
 		return true;
-	/* An init container that has finished its work. A sidecar does not end like that. */
+	/*
+	 * An init container that has finished its work is ready. A sidecar that exits is not ready,
+	 * and starts again.
+	 */
 	status = node_pod_container_status(pod, "initContainerStatuses", container);
 	ended = kube_json_at(status, "state", "terminated", NULL);
 	return ended && json_integer_value(json_object_get(ended, "exitCode")) == 0 &&
@@ -135,7 +138,10 @@ const char *node_find_starting(
 		const json_t *status = node_pod_container_status(
 				     pod, "initContainerStatuses", names[i]),
 			     *ended = kube_json_at(status, "state", "terminated", NULL);
-		/* The container waits to start again: this state is no older than its start. */
+		/*
+		 * The container has ended and waits to start again, so this status is newer than
+		 * its last start.
+		 */
 		const bool is_again = kube_json_at(status, "state", "waiting", NULL) &&
 			kube_json_at(status, "lastState", "terminated", NULL);
 

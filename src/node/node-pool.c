@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A node of the pool (GPUNode.spec.pool). Its devices belong to another device plugin, and divvy
- * has those that a placeholder pod holds, as the kubelet's pod-resources say. A placeholder that is
- * being deleted admits no new tenants and waits for the last one. If it ends earlier, the tenants'
- * processes are killed at once, because the device may belong to another pod a moment later.
+ * A node of the pool (GPUNode.spec.pool). Its devices belong to another device plugin. divvy has
+ * the devices that the kubelet's pod-resources list for a placeholder pod. A placeholder that is
+ * being deleted admits no new tenants and waits for its last tenant. If the placeholder ends
+ * earlier, the tenants' processes are killed at once, because the device may belong to another pod
+ * a moment later.
  */
 #include <errno.h>
 #include <string.h>
@@ -15,7 +16,10 @@
 
 #define POOL_LOOK_NS NSEC_PER_SEC
 #define POOL_SOON_NS (50 * NSEC_PER_MSEC)
-/* A placeholder that waits longer than this waits for more than the kubelet. */
+/*
+ * Time for which divvyd asks often while a placeholder waits. A longer wait is not due to the
+ * kubelet.
+ */
 #define POOL_SOON_FOR_NS (30 * NSEC_PER_SEC)
 /* A kubelet that has just started may list nothing yet. */
 #define POOL_MISSED_NS (10 * NSEC_PER_SEC)
@@ -117,8 +121,8 @@ static void node_pool_lose_device(struct node *node, const struct device *d)
 }
 
 /*
- * Whether the placeholder pod was deleted or has ended: the kubelet may have given the device to
- * others.
+ * Whether the placeholder pod was deleted or has ended. Then the kubelet may have given the device
+ * to another pod.
  */
 static bool node_pool_has_ended(const struct node *node, const struct pool_device *p)
 {
@@ -168,7 +172,8 @@ static bool awaits_device(const struct node *node)
 }
 
 /*
- * The kubelet announces no assignment. While a placeholder waits for its device, divvyd asks often.
+ * The kubelet does not announce which device it gives to a placeholder. So divvyd asks often while
+ * a placeholder waits for its device.
  */
 static void look_soon(struct node *node)
 {
@@ -225,7 +230,10 @@ static void node_pool_note_device(
 			return;
 	}
 	p->is_known = true;
-	/* Tenants from before this start may have lost the device meanwhile. */
+	/*
+	 * A tenant may be older than this daemon, and its device may have changed owner while no
+	 * daemon ran.
+	 */
 	if (p->placeholder[0] || (!is_ours && has_tenants(node, d)))
 		node_pool_lose_device(node, d);
 	if (is_ours &&
@@ -235,7 +243,7 @@ static void node_pool_note_device(
 	}
 }
 
-/* NULL: no container has the device. */
+/* Returns the container that has the device; NULL: none. */
 static const struct podres_container *holder_of(
 	const struct podres_list *list, const struct device *d)
 {
@@ -256,7 +264,7 @@ static void node_pool_on_list(void *data, const struct podres_list *list, const 
 	const struct device_set *set = node->agent->devices;
 
 	node->pool.question = NULL;
-	/* Without an answer, or without the pods that it mentions, nothing changes. */
+	/* Without the kubelet's list, or without the pods that the list names, nothing changes. */
 	if (list && kube_cache_is_synced(node->pods)) {
 		for (uint32_t i = 0; i < set->n; i++)
 			node_pool_note_device(
@@ -266,7 +274,10 @@ static void node_pool_on_list(void *data, const struct podres_list *list, const 
 	look_soon(node);
 }
 
-/* Removing spec.pool takes no device from running tenants. */
+/*
+ * While placeholders are left the node stays in the pool, so that removing spec.pool takes no
+ * device from running tenants.
+ */
 static bool has_placeholders(const struct node *node)
 {
 	const char *told = kube_json_text_at(node->status_seen, "owner", NULL);

@@ -44,12 +44,14 @@ struct remote {
 	struct tenant_pod pod;
 	char server[ASSIGNED_NODE];
 	enum remote_state state;
-	struct error why; /* unless READY: what is missing, or why it was refused */
-	bool was_ready;   /* a link that restarts needs no new answer */
+	struct error why; /* what is missing, or why it was refused; unset while READY */
+	/* the container was allowed to start once, so a new link needs no new answer */
+	bool was_ready;
 	uint64_t again_ns;
 
-	struct kube_cache *gpunode; /* the device node's; NULL: this node's own devices */
-	struct address at;          /* from that object; host "": it does not serve */
+	/* the GPUNode of the device node; NULL: this node's own devices */
+	struct kube_cache *gpunode;
+	struct address at; /* from that GPUNode; host "": the node does not serve */
 	struct held_identity *held;
 
 	/* set while the slot's files are written; the container starts after that */
@@ -104,7 +106,10 @@ static void remote_on_packet(void *data, const void *packet, size_t n)
 		return;
 	}
 	fail(&remote->why, reply->status < 0 ? -reply->status : EIO, "%s", reply->text);
-	/* The container may run already: its programs may connect, and each gets the reason. */
+	/*
+	 * The container may run already. Then the slot stays open, and each program that connects
+	 * gets the reason.
+	 */
 	if (remote->was_ready) {
 		remote->state = REMOTE_READY;
 		log_warn("slot %s: %s", remote->slot->id, remote->why.msg);
@@ -156,13 +161,16 @@ static int start_link(struct remote *remote, struct error *err)
 	r = helper_start(remote->node->agent->loop, &options, &helper, err);
 	if (r < 0)
 		return r;
-	/* The former link ends, and the sessions that it serves stay. */
+	/* Frees the former link, which ends but leaves running the sessions that it started. */
 	helper_free(remote->helper);
 	remote->helper = helper;
 	return 0;
 }
 
-/* Starts the link as soon as everything is there, or records what is missing. */
+/*
+ * Starts the link as soon as certificate, address and files are there, or records which of them is
+ * missing.
+ */
 static void remote_try(struct remote *remote)
 {
 	const char *why;
@@ -192,7 +200,7 @@ static void remote_try(struct remote *remote)
 
 static void remote_renew_link(struct remote *remote)
 {
-	/* The present certificate is still valid; the next start uses the new one. */
+	/* The running link's certificate is still valid; the next link uses the new one. */
 	if (remote->state == REMOTE_ASKS || remote->state == REMOTE_REFUSED)
 		return;
 	remote_try(remote);
@@ -382,7 +390,7 @@ int remote_open(struct node *node, struct slot *slot, const struct tenant_pod *p
 		return 0;
 	if (remote->state != REMOTE_REFUSED)
 		return fail(err, EAGAIN, "%s", remote->why.msg);
-	/* The next caller asks anew. */
+	/* Frees the refused object, so that the next call asks the device node again. */
 	r = fail(err, EPERM, "%s", remote->why.msg);
 	remote_free(TAKE_PTR(slot->remote));
 	return r;

@@ -23,12 +23,12 @@ int remote_open(struct node *node, struct slot *slot, const struct tenant_pod *p
 /* Lets no new process in; connected processes keep their connections. Accepts NULL. */
 void remote_free(struct remote *remote);
 /*
- * Frees the object and keeps the socket, because the daemon ends and containers have it mounted.
+ * Frees the object when the daemon ends, but keeps the socket, because containers have it mounted.
  * Accepts NULL.
  */
 void remote_leave(struct remote *remote);
 
-/* The pod and container that it serves. */
+/* the pod and container that the object serves */
 const struct tenant_pod *remote_pod(const struct remote *remote);
 /* Whether the container was allowed to start. */
 bool remote_is_ready(const struct remote *remote);
@@ -36,7 +36,8 @@ bool remote_is_ready(const struct remote *remote);
 void remote_tick(struct remote *remote, uint64_t now);
 
 /*
- * After a restart: takes up the containers on the kubelet's list that have devices of other nodes.
+ * After a restart of divvyd: makes the objects of the containers on the kubelet's list that have
+ * devices of other nodes.
  */
 void remote_resume(struct node *node, const struct podres_list *list);
 

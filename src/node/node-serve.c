@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Devices of this node for pods of other nodes. Links (src/link/node-link-serve.c) know from
- * certificates for which container they speak, and ask this daemon for its grant. The answer is a
- * tenant like any other pod's, in a slot that the kubelet does not know. Each served pod has a
- * watch of its own by name: the cost grows with the node's tenants, not with the cluster's pods.
+ * Devices of this node for pods of other nodes. A link (src/link/node-link-serve.c) learns from the
+ * client's certificate which container it serves, and asks this daemon for the container's grant.
+ * The answer is a tenant like any other pod's, in a slot that the kubelet is not offered. Each
+ * served pod has a watch of its own by name: the cost grows with the node's tenants, not with the
+ * cluster's pods.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -28,12 +29,15 @@
 #include "wire/serve.h"
 
 #define SERVED_MAX 1024u    /* at a time, including pods without a grant */
-#define SERVINGS_MAX 4096u  /* at a time */
-#define SERVINGS_EACH 1024u /* for one tenant */
+#define SERVINGS_MAX 4096u  /* links at a time */
+#define SERVINGS_EACH 1024u /* links of one tenant */
 #define SERVED_IDLE_NS (30 * NSEC_PER_SEC)
 #define AGAIN_NS NSEC_PER_SEC
 #define BACKLOG 256
-/* User ids that no system assigns to users. Slot 0's worker has this one. */
+/*
+ * Begins a range of user ids that no system assigns to users. The worker of the first served slot
+ * has this id.
+ */
 #define USER_FIRST 0x7ff00000u
 
 /* A pod of another node that has or requests devices of this node. */
@@ -45,14 +49,14 @@ struct served {
 	uint64_t asked_ns;
 };
 
-/* A link for one process of a program, or a question. */
+/* A connection of a link. It asks for one process of a program, or for a bandwidth measurement. */
 struct serving {
 	LIST_ENTRY(serving) link;
 	struct node *node;
 	int fd;
 	struct loop_io io;
 	bool is_dead, has_asked;
-	bool is_transfer; /* has no tenant: another node fills the network */
+	bool is_transfer; /* has no tenant: another node measures the bandwidth */
 	uint32_t tenant;  /* id; 0: waits for the answer */
 	struct serve_ask ask;
 	struct serve_numbers numbers, before; /* present values, and those of a second ago */
@@ -235,7 +239,10 @@ static bool serve_is_for_pod(const struct serving *link, const struct tenant_pod
 	return !link->is_dead && tenant_pod_is(pod, link->ask.uid, link->ask.container);
 }
 
-/* 0: a number is unknown, or a device is a MIG instance, which has device files of its own. */
+/*
+ * Returns one bit for the number of each device file. 0: a number is unknown, or a device is a MIG
+ * instance, which has device files of its own.
+ */
 static uint64_t minors_of(const struct tenant *t)
 {
 	uint64_t minors = 0;
@@ -322,7 +329,10 @@ static uint32_t count_links(const struct serve *serve, const struct serve_ask *a
 	return n;
 }
 
-/* Answers with the existing tenant, or starts a question that is answered when it ends. */
+/*
+ * Answers with the existing tenant. If there is none, begins a start, and the end of the start
+ * sends the answer.
+ */
 static int take_ask(struct serving *link, struct error *err)
 {
 	struct node *node = link->node;
@@ -570,7 +580,7 @@ static int serve_start_helper(struct serve *serve, struct error *err)
 	r = helper_start(serve->node->agent->loop, &options, &helper, err);
 	if (r < 0)
 		return r;
-	/* The former helper ends, and the sessions that it serves stay. */
+	/* Frees the former helper, which ends but leaves running the sessions that it serves. */
 	helper_free(serve->helper);
 	serve->helper = helper;
 	log_info("devices are served to other nodes on %s", serve->address);

@@ -36,8 +36,8 @@ int serve_address_parse(const char *text, struct address *ret_address, struct er
 
 /*
  * Whether a pod of another node is overdue: its deletion should have ended SERVE_LEFT_NS ago, and
- * nothing of it is connected. Its node does not report the end, and may no longer exist. pod: the
- * API server's object, or NULL. real_ns: the present time since 1970.
+ * none of its processes is connected. The pod's node has not reported the end, and may no longer
+ * exist. pod: the API server's object, or NULL. real_ns: the present time since 1970.
  */
 bool serve_is_left_behind(const json_t *pod, uint32_t n_processes, uint64_t real_ns);
 
@@ -67,7 +67,7 @@ int serve_find_pod(struct node *node, const struct tenant_pod *pod,
 	const struct kube_entry **ret_entry, struct error *err);
 
 /*
- * Answers all links that asked for the container, with its tenant or (tenant NULL) with the reason.
+ * Answers all links that asked for the container: with its tenant, or with `why` if tenant is NULL.
  */
 void serve_answer_all(struct node *node, const struct tenant_pod *pod, const struct tenant *tenant,
 	const struct error *why);

@@ -25,7 +25,10 @@ void slot_edits_fill(const struct slot_plan *plan, struct slot_edits *ret)
 	ret->mounts[n++] = (struct plugin_mount){SLOT_RUNTIME, plan->folder, true};
 	ret->mounts[n++] = (struct plugin_mount){SLOT_LIBRARY, plan->library, true};
 	ret->mounts[n++] = (struct plugin_mount){"/etc/ld.so.preload", ret->preload, true};
-	/* A hint: a pod's own setting overrides it, to the pod's own disadvantage. */
+	/*
+	 * Without a daemon the libraries then give no device. A pod may set another value, which
+	 * harms only itself.
+	 */
 	ret->env[n_env++] = (struct plugin_pair){"DIVVY_ABSENT", "closed"};
 	if (plan->sim) {
 		ret->mounts[n++] = (struct plugin_mount){SLOT_SIM, plan->sim, true};

@@ -34,8 +34,8 @@ struct slot_plan {
 	const char *library; /* folder that library_install() (node-library.h) made */
 	const char *sim;     /* folder of the simulated machine; NULL: real devices */
 	/*
-	 * This says how the container gets real devices. With CDI, the slot's CDI name stands for
-	 * the granted devices when the container starts. With NVIDIA's variables
+	 * These two fields decide how the container gets real devices. With CDI, the slot's CDI
+	 * name stands for the granted devices when the container starts. With NVIDIA's variables
 	 * (is_by_environment), only "all" is possible, because the slot's container is not known
 	 * yet.
 	 */
@@ -82,9 +82,9 @@ int slot_nodes_find(
 	const char *dev, const int32_t *minor, size_t n, struct slot_nodes *ret, struct error *err);
 
 /*
- * Whether the runtime gives devices to any container that sets a variable. divvyd itself is a
- * container with no other right to devices. visible: its NVIDIA_VISIBLE_DEVICES, NULL: not set;
- * dev: its own /dev.
+ * Whether the runtime gives devices to any container that sets a variable. divvyd's own container
+ * shows this, because it has no other right to devices. visible: divvyd's NVIDIA_VISIBLE_DEVICES,
+ * NULL: not set; dev: its own /dev.
  */
 bool slot_is_runtime_insecure(const char *visible, const char *dev);
 

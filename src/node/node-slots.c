@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Slots: which pod has which slot, and which slots the kubelet is offered. As many slots again
- * follow for pods of other nodes; the kubelet does not know these. Free slots of devices that admit
- * no new tenants are not offered; slots in use stay. A node of the pool offers all slots even while
- * divvy has no device there. Otherwise a newly taken device would wait for the kubelet, which
- * spreads changes slowly. A slot is no device: whether a container may start is decided at its
- * start.
+ * Slots: which pod has which slot, and which slots the kubelet is offered. As many further slots
+ * are for pods of other nodes, and the kubelet is not offered these. Free slots of devices that
+ * admit no new tenants are not offered; slots in use stay. A node of the pool offers all slots even
+ * while divvy has no device there. Otherwise a new device of divvy could be used only after the
+ * kubelet had reported more slots, which takes long. A slot is no device: divvyd decides at a
+ * container's start whether it may start.
  *
- * A card may be missing after a restart of the machine. Slots beyond the remaining devices may then
- * belong to containers on the remaining cards, because the kubelet never gives a container another
- * slot. So slots that a tenant or the kubelet still has are offered beyond the devices' number.
+ * A card may be missing after a restart of the machine. Slots with numbers beyond those of the
+ * remaining devices may then belong to containers on the remaining cards, because the kubelet never
+ * gives a container another slot. So slots that a tenant or the kubelet still has are offered
+ * beyond the devices' number.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -227,7 +228,8 @@ static void note_ids(struct held *held, json_t *ids)
 
 /*
  * Reads the kubelet's checkpoint, which also has containers whose tenants are not known here any
- * more. The kubelet does not remove a deleted pod from it before the next pod comes.
+ * more. Skips deleted pods: the kubelet removes a deleted pod from the checkpoint only when the
+ * next pod comes.
  */
 static void note_checkpoint(const struct node *node, struct held *held)
 {

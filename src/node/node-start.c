@@ -27,7 +27,7 @@
 #define START_SPACE_NS (5 * NSEC_PER_SEC)
 /* Age at which the next container may still use the namespace object. */
 #define START_SPACE_AGE_NS (1 * NSEC_PER_SEC)
-#define START_MAX 1024u /* at a time; more slots do not start at one moment */
+#define START_MAX 1024u /* starts at a time */
 
 struct start {
 	LIST_ENTRY(start) link;
@@ -40,12 +40,12 @@ struct start {
 	uint64_t until_ns;
 	struct tenant_pod pod; /* "": not known yet */
 	/*
-	 * The containers that have the slot, as the kubelet says. Init containers pass their slot
-	 * on.
+	 * The containers that have the slot, as the kubelet says. There may be several, because an
+	 * init container's slot passes to a later container.
 	 */
 	char name[ASSIGNED_CONTAINERS_MAX][sizeof(((struct tenant_pod *)0)->container)];
 	size_t n_names;
-	bool has_begun; /* something of its pod has run here */
+	bool has_begun; /* a container of the pod has run here */
 	/*
 	 * The slot's files. files: set while they are written; has_files: they were written, with
 	 * the result files_err.
@@ -53,7 +53,7 @@ struct start {
 	struct slot_files *files;
 	bool has_files;
 	struct error files_err;
-	json_t *space; /* its namespace object, which the webhook reads; NULL: not known yet */
+	json_t *space; /* the pod's Namespace object, for overcommit_of(); NULL: not known yet */
 };
 
 /* ---- the end of a start ---- */
@@ -109,7 +109,7 @@ static void start_refuse_container(
 		s->pod.space[0] ? "/" : "", s->pod.name, err->msg);
 	s->node->agent->n_refused_grants++;
 	if (!s->request) {
-		/* The container's own node reports it. */
+		/* The container's own node reports the refusal. */
 		serve_answer_all(s->node, &s->pod, NULL, err);
 		start_free(s);
 		return;
@@ -171,7 +171,7 @@ static int need_files(struct start *s, struct error *err)
 
 	if (node_slot_is_served(s->node, s->slot))
 		return 0;
-	/* Another order for this slot may have come in between. */
+	/* A later Allocate for this slot may have written the remote list again. */
 	if (s->has_files && !s->slot->is_list_remote) {
 		if (!s->files_err.code)
 			return 0;
@@ -241,7 +241,7 @@ static int find_places(struct node *node, const struct slot *slot, const struct 
 	return 0;
 }
 
-/* Whether something of the pod runs here; then the pod's other containers belong here too. */
+/* Whether a container of the pod runs here. Then the pod's other containers belong here too. */
 static bool has_started(struct node *node, const struct tenant_pod *pod)
 {
 	for (uint32_t i = 0; i < node->n_slots; i++) {
@@ -401,7 +401,7 @@ static int open_local(struct start *s, const json_t *pod, const struct node_assi
 	struct tenant *t;
 	int r = 0;
 
-	/* A container of another node is checked by its own node. */
+	/* The gang of another node's container is checked by that node. */
 	if (s->request && !s->has_begun)
 		r = gang_may_start(node, s->pod.space, &g->group, err);
 	r = r < 0 ? r : need_files(s, err);
@@ -450,7 +450,10 @@ static void start_grant_slot(struct start *s, const json_t *pod)
 		else if (r >= 0)
 			r = open_local(s, pod, &g, &t, &err);
 	}
-	/* A tenant that ends now may free room, and a missing member may be bound soon. */
+	/*
+	 * Waits, because a tenant that ends now may free capacity, and a missing gang member may be
+	 * bound soon.
+	 */
 	if (r == -ENOSPC || r == -EAGAIN) {
 		wait_or_refuse(s, &err);
 		return;
@@ -470,8 +473,8 @@ static void start_grant_slot(struct start *s, const json_t *pod)
 /* ---- looking ---- */
 
 /*
- * Whether the container still runs in another slot. Then this pod is an earlier one of the same
- * name.
+ * Whether the container still runs in another slot. Then the kubelet means a newer pod with the
+ * same name, and the cache has the earlier pod.
  */
 static bool start_is_elsewhere(struct start *s)
 {
@@ -519,7 +522,10 @@ static size_t init_names(
 	return n;
 }
 
-/* Kubelets name an init container's slot by the container that gets the slot next. */
+/*
+ * Chooses which container of the slot starts now. For an init container's slot, kubelets name the
+ * container that gets the slot next.
+ */
 static bool choose_name(struct start *s, const struct kube_entry *entry)
 {
 	const struct tenant_pod *has = node_slot_pod(s->node, s->slot);
@@ -539,7 +545,7 @@ static bool choose_name(struct start *s, const struct kube_entry *entry)
 	return name && str_copy(s->pod.container, sizeof(s->pod.container), str_from(name)) >= 0;
 }
 
-/* The pod of the slot's container, as the kubelet says. */
+/* Finds the pod that has the slot, as the kubelet says. */
 static const struct kube_entry *find_own(struct start *s, struct error *err)
 {
 	const struct kube_entry *entry = kube_cache_find(s->node->pods, s->pod.space, s->pod.name);
@@ -836,7 +842,10 @@ int start_serve(
 		start_free(s);
 		return fail(err, ENOMEM, "no memory");
 	}
-	/* Runs later, because the caller must first learn of its start. */
+	/*
+	 * The timer begins the check, because the caller must know of the start before its answer
+	 * comes.
+	 */
 	loop_set_timer(&s->timer, 0);
 	return 0;
 }

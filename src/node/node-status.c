@@ -44,8 +44,8 @@ static const char *node_status_device_health(const struct device *d)
 
 /*
  * Returns the device's placeholder. Until the kubelet has answered, this is the placeholder that
- * the status had before this start. Without it the device would count as the other plugin's, and
- * the controller would delete its pods.
+ * the status had before this start. Without that placeholder the status would name the other plugin
+ * as the device's owner, and the controller would act on that.
  */
 static const char *placeholder_of(const struct node *node, const struct device *d)
 {
@@ -132,8 +132,8 @@ static json_t *node_status_tenants_json(struct node *node, uint32_t *ret_used)
 		const struct tenant *t = node_tenant(node, &node->slots[i]);
 
 		/*
-		 * Counts slots of the kubelet. A pod with devices elsewhere is in the other node's
-		 * status.
+		 * Counts the slots that the kubelet has given to containers. The tenant of a pod
+		 * with devices on another node is in that node's status.
 		 */
 		*ret_used += i < node->n_offered && (t || node->slots[i].remote);
 		if (t)
@@ -363,7 +363,8 @@ static void node_status_on_done(void *data, const struct kube_answer *answer)
 	node->status_call = NULL;
 	if (answer->result < 0) {
 		/*
-		 * Without a GPUNode there is nothing to write; the watch reports it when it exists.
+		 * Without a GPUNode there is nothing to write. When a GPUNode appears, the watch
+		 * reports it.
 		 */
 		if (answer->result != -ENOENT)
 			log_warn("GPUNode: %s", answer->error.msg);

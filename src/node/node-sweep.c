@@ -18,10 +18,10 @@
 
 struct sweep_job {
 	struct worker_job job;
-	struct node *node; /* NULL: it has ended */
+	struct node *node; /* NULL: the node was freed */
 	char *state_dir, *library;
 	struct buf in_use, listed; /* ids of slots, each behind a newline and before one */
-	int result;                /* as library_sweep(); 1: a record is missing */
+	int result;                /* result of library_sweep(); 1: a record is missing */
 	struct error err;
 };
 
@@ -88,7 +88,10 @@ static void sweep_done(struct worker_job *arg)
 	sweep_job_free(job);
 }
 
-/* Collects the slots in use, and those that are being allocated, because the list may be older. */
+/*
+ * Collects the slots in use. Slots that were allocated after the question for the list count as
+ * well, because the list may lack them.
+ */
 static void find_in_use(
 	const struct node *node, const struct podres_list *list, struct sweep_job *job)
 {

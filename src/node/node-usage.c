@@ -141,7 +141,7 @@ static void node_usage_save_file(struct node *node)
 	worker_submit(node->agent->disk, &job->job);
 }
 
-/* A last job does not wait for the present one: the worker runs them in order. */
+/* At the end a last save is queued even if a save is in progress: the worker runs jobs in order. */
 static void save_detach(struct node *node)
 {
 	if (node->save_job)
@@ -173,8 +173,9 @@ void node_usage_tick(struct node *node, uint64_t now)
 	if (!node->is_account_new)
 		return;
 	/*
-	 * The disk worker writes the file while the status is being sent. Only after a kill within
-	 * these milliseconds does the next daemon continue from less than the status says.
+	 * The disk worker writes the file while the status is being sent. If the daemon is killed
+	 * in these milliseconds, the next daemon continues from smaller numbers than those in the
+	 * status.
 	 */
 	if (!is_saving && (is_reported || now >= node->save_accounts_ns)) {
 		node_usage_save_file(node);

@@ -15,7 +15,10 @@
 
 #define OVER_AGAIN_NS (60 * NSEC_PER_SEC)
 #define UNMANAGED_REPORTS_MAX 8u /* in one look */
-/* A lost device's errors end programs before the device is known to be lost. */
+/*
+ * Errors of a lost device end programs before divvyd knows that the device is lost. So the pod of a
+ * tenant that ended within this time also gets the Event.
+ */
 #define HURT_NS (60 * NSEC_PER_SEC)
 
 /* ---- memory ---- */
@@ -159,7 +162,7 @@ void watch_look(struct node *node)
 
 void watch_start(struct node *node)
 {
-	/* Outside a pod the daemon has the devices by right. */
+	/* Outside a pod the daemon may use all devices anyway, so the check would show nothing. */
 	node->is_insecure = node->options.pod &&
 		slot_is_runtime_insecure(getenv("NVIDIA_VISIBLE_DEVICES"), "/dev");
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The node as one object: see node.h. Slots are numbers. The agent's state stores each tenant with
- * its slot, so that the next daemon finds everything as it was.
+ * The node as one object: see node.h. The agent's state stores each tenant with the number of its
+ * slot, so that the next daemon gives each tenant its slot again.
  */
 #include "node/node.h"
 
@@ -352,7 +352,7 @@ static void on_known(struct plugin *plugin, bool is_known, const char *reason)
 	log_info("device plugin: %s", is_known ? "registered" : reason);
 	snprintf(
 		node->plugin_reason, sizeof(node->plugin_reason), "%.120s", is_known ? "" : reason);
-	/* Another kubelet may have started. */
+	/* The kubelet that has registered the plugin may be a new one, in another pid namespace. */
 	node->is_kubelet_new = is_known;
 	node_status_touch(node);
 }
@@ -412,7 +412,10 @@ static void look_at_namespaces(struct node *node)
 
 /* ---- the passing of time ---- */
 
-/* Kubelets list an init container's slot as that of the container that it is handed on to. */
+/*
+ * Whether the kubelet's entry c stands for this pod's container. Kubelets list an init container's
+ * slot under the container that gets the slot next.
+ */
 static bool is_listed_as(
 	const struct node *node, const struct tenant_pod *pod, const struct podres_container *c)
 {
@@ -423,7 +426,10 @@ static bool is_listed_as(
 			(entry && node_is_init(entry->object, pod->container)));
 }
 
-/* A slot that no later container gets is not listed at all; the pod's status shows its use. */
+/*
+ * Whether the kubelet never lists the slot: it belongs to an init container, and no later container
+ * gets it. The pod's status shows whether it is still in use.
+ */
 static bool is_listed_never(const struct node *node, const struct tenant_pod *pod)
 {
 	const struct kube_entry *entry = kube_cache_find_uid(node->pods, pod->uid);
@@ -487,7 +493,7 @@ static void node_on_tick(struct loop_timer *timer, uint64_t now)
 		struct slot *slot = &node->slots[i];
 		const struct tenant *t = node_tenant(node, slot);
 
-		/* Removed by an administrator, or its last process has ended. */
+		/* An administrator has removed the tenant, or its last process has ended. */
 		if (slot->tenant && (!t || (slot->is_over && !t->n_processes)))
 			node_slot_clear(node, slot);
 		if (slot->remote)

@@ -2,10 +2,10 @@
 /*
  * Decides which other nodes to measure, when, and when to publish the results. Measurements go in
  * rounds. The caller offers all nodes that serve devices, and peers_begin() takes `max` of them by
- * a hash of both nodes' names. So each node is measured by about as many others, and a node
- * measures the same peers each time. The caller then measures one peer after the other. Noticeable
- * changes are published once a round. A bandwidth measurement fills the network for a moment, so it
- * happens in the first round and then about once an hour.
+ * a hash of both nodes' names. So each node is measured by about the same number of nodes, and a
+ * node measures the same peers each time. The caller then measures one peer after the other.
+ * Noticeable changes are published once a round. A bandwidth measurement fills the network for a
+ * moment, so it happens in the first round and then about once an hour.
  *
  * The caller provides time and random numbers, and carries out the measurements. One thread.
  *
@@ -15,7 +15,7 @@
  *   }
  *   while ((peer = peers_next(&peers)))
  *   	peers_measured(&peers, peer, us, bits, now, real) or peers_failed(peer);
- *   if (peers_end(&peers, now)) tell peers.v[].told;
+ *   if (peers_end(&peers, now)) publish peers.v[].told;
  */
 #ifndef NODE_PEERS_H
 #define NODE_PEERS_H
@@ -30,7 +30,7 @@
 #define PEERS_MAX 64u
 #define PEERS_DEFAULT 32u
 #define PEERS_ROUND_NS (UINT64_C(300) * 1000000000) /* length of a round, plus or minus a quarter */
-#define PEERS_EMPTY_NS (UINT64_C(30) * 1000000000)  /* while no peer is known */
+#define PEERS_EMPTY_NS (UINT64_C(30) * 1000000000)  /* length of a round without peers */
 /* Between bandwidth measurements, plus or minus a quarter. */
 #define PEERS_TRANSFER_NS (UINT64_C(3600) * 1000000000)
 #define PEERS_FAILURES 3u /* failures in a row after which earlier numbers are invalid */
