@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Option rows that the daemons of the cluster's control plane share (base/program.h), and common
- * parts of their man pages. `at` is the field's offset.
+ * parts of their man pages. `at` is the offset of the option's field in the daemon's struct of
+ * options.
  */
 #ifndef ACCESS_ACCESS_OPTIONS_H
 #define ACCESS_ACCESS_OPTIONS_H
@@ -14,7 +15,7 @@
 		"kubeconfig", "FILE", TEXT_ACCESS_KUBECONFIG, (at) \
 	}
 
-/* does: "decides", for the text about the Lease's holder. */
+/* does: the holder's activity in the help text, such as "decides". */
 #define ACCESS_OPTION_LEADER_ELECT(does, at) \
 	{ \
 		"leader-elect", NULL, "of several replicas, only the holder of the Lease " does, \

@@ -19,7 +19,7 @@
 #define CA_MAX (1u << 20)
 
 struct page {
-	struct http_server *server, *health; /* health is NULL where there is none */
+	struct http_server *server, *health; /* health NULL: no server for probes */
 	struct access *access;
 };
 

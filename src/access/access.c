@@ -159,7 +159,10 @@ static struct origin *find_origin(struct access *access, const struct http_addre
 	return found;
 }
 
-/* Counts a failure in advance, which success takes back. False: too many. */
+/*
+ * Counts a failure in advance; a success subtracts it again. False: the address has too many
+ * failures or open visits.
+ */
 static bool begin_visit(struct visit *v)
 {
 	struct access *access = v->access;
@@ -237,7 +240,7 @@ static void access_fail_review(struct visit *v, const char *why)
 	access_end_review(v, UNKNOWN);
 }
 
-/* Takes over the review. */
+/* Takes over the JSON object `review`. */
 static void access_send_review(struct visit *v, const char *group_version, const char *resource,
 	json_t *review, kube_done_fn *done)
 {

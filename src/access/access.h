@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The guard of an HTTP server's routes (http/server.h). A request shows a bearer token. The guard
- * asks the API server whose token it is (TokenReview), and whether that user may use the method on
- * the path (SubjectAccessReview; HEAD counts as get; a route may name another path, see
- * http_right()). A path below /apis/GROUP/VERSION is checked as a resource, as API servers read it,
- * any other path as a non-resource URL. If an API server in front is known, it may identify the
+ * asks the API server whose token it is (TokenReview). It then asks whether that user may use the
+ * method on the path (SubjectAccessReview). HEAD counts as get, and a route may name another path
+ * (http_right()). A path below /apis/GROUP/VERSION is checked as a resource, as API servers read
+ * it, any other path as a non-resource URL. If an API server in front is known, it may identify the
  * user instead (front.h). Answers: 401: no token, or an invalid token; 403: not allowed; 503: the
  * API server gives no answer. The loop's thread; nothing blocks.
  *

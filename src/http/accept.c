@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Accepts connections and makes room for them: see accept.h. libmicrohttpd itself does not listen.
- * At its limit, libmicrohttpd would remove its listener from the epoll set until the next
- * MHD_run(). After a sweep has ended all connections, nothing calls MHD_run(). So the limit of
- * libmicrohttpd is above ours and never reached. One thread, the loop's.
+ * Accepts connections and makes room for them: see accept.h. This file listens, and libmicrohttpd
+ * does not. At its limit, libmicrohttpd would remove its listener from the epoll set until the next
+ * MHD_run(), and after a sweep has ended all connections nothing calls MHD_run(). The limit of
+ * libmicrohttpd is above ours, so it is never reached. One thread, the loop's.
  */
 #include "http/accept.h"
 
@@ -18,7 +18,10 @@
 #include "base/listener.h"
 
 #define BATCH 16u /* for one turn of the loop */
-/* Time that a silent peer keeps its place against another connection of the same address. */
+/*
+ * Silence after which a peer loses its place to a new connection. The peer loses it at once if its
+ * address has more connections than the address of the new one.
+ */
 #define PATIENCE_NS NSEC_PER_SEC
 
 /* ---- addresses ---- */
@@ -132,7 +135,10 @@ void http_accept_cut_off(struct connection *c)
 
 /* ---- room ---- */
 
-/* Whether the server waits for the peer; after an answer the peer has PATIENCE_NS to read it. */
+/*
+ * Whether the server waits for a request of this peer, or has waited for PATIENCE_NS until the peer
+ * reads an answer.
+ */
 static bool http_accept_is_silent(const struct connection *c, uint64_t now)
 {
 	return http_accept_is_peers_turn(c) &&
@@ -180,7 +186,9 @@ static bool take_place(struct connection *c, uint64_t patience_ns)
 	return true;
 }
 
-/* False if there is no room for that connection. */
+/*
+ * Closes a silent connection if that makes room for the new connection fd. False: there is no room.
+ */
 static bool http_accept_close_silent(struct http_server *s, int fd)
 {
 	struct http_address address;
@@ -199,7 +207,7 @@ static bool http_accept_close_silent(struct http_server *s, int fd)
 	return greedy && take_place(greedy, greedy->peer_address->n > n + 1 ? 0 : PATIENCE_NS);
 }
 
-/* Whether no room can be made before a request has been answered. */
+/* Whether only the end of a request can make room. */
 static bool http_accept_is_full(const struct http_server *s)
 {
 	return (s->n_live >= s->options.max_connections && !most_silent(s, NULL)) ||
@@ -253,7 +261,7 @@ static void http_accept_on_knock(struct loop_io *io, uint32_t events)
 			close(fd);
 			continue;
 		}
-		/* Closes the connection on failure. */
+		/* MHD_add_connection() closes the descriptor on failure. */
 		MHD_add_connection(s->http, fd, &address.any, n);
 		http_server_run(s);
 	}

@@ -24,8 +24,8 @@ void http_accept_remove(struct connection *connection);
 void http_accept_resume(struct http_server *server);
 
 /*
- * Whether the server waits for the peer, since connection->since_ns: for a request, or for the peer
- * to read.
+ * Whether the server has waited for the peer since connection->since_ns: for a request, or until
+ * the peer reads an answer.
  */
 bool http_accept_is_peers_turn(const struct connection *connection);
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A certificate and its key for GnuTLS, shared by the connections that were shown it. */
+/*
+ * A certificate and its key for GnuTLS. Connections that began with this certificate share the
+ * struct.
+ */
 #ifndef HTTP_HTTP_TLS_H
 #define HTTP_HTTP_TLS_H
 

@@ -20,7 +20,8 @@
 #include "base/str.h"
 
 #define SERIAL_BYTES 16
-#define EARLY_NS (3600 * NSEC_PER_SEC) /* for clocks that are behind */
+/* the validity begins this much earlier, for clocks that are behind */
+#define EARLY_NS (3600 * NSEC_PER_SEC)
 #define OWN_NS (10 * 365 * 86400 * NSEC_PER_SEC)
 #define FILE_MAX (1u << 20)
 
@@ -41,7 +42,7 @@ static int set_identity(
 	size_t n_id = sizeof(id);
 	int r = random_bytes(serial, sizeof(serial)) < 0 ? GNUTLS_E_RANDOM_FAILED : 0;
 
-	serial[0] &= 0x7f; /* positive */
+	serial[0] &= 0x7f; /* RFC 5280: a serial number is positive */
 	r = r < 0 ? r : gnutls_x509_crt_set_version(crt, 3);
 	r = r < 0 ? r : gnutls_x509_crt_set_serial(crt, serial, sizeof(serial));
 	r = r < 0           ? r

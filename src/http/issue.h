@@ -25,8 +25,8 @@ struct http_issue {
 };
 
 /*
- * Returns both in PEM, which the caller owns. ret_key may be NULL if `of` is set. Returns 0 or
- * -EIO.
+ * Returns the certificate and its key in PEM, both owned by the caller. ret_key may be NULL if `of`
+ * is set. Returns 0 or -EIO.
  */
 int http_issue(const struct http_issue *issue, char **ret_crt, char **ret_key, struct error *err);
 

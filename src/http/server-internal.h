@@ -54,7 +54,7 @@ struct http_server {
 	struct loop_io io;
 	struct loop_timer timer, sweep;
 	struct loop_io listener;
-	struct loop_timer pause; /* armed: the server accepts nothing until then */
+	struct loop_timer pause; /* while armed, the server accepts no connection */
 	int listen_fd;
 	uint32_t n_live; /* connections that are not cut off */
 	LIST_HEAD(http_peers, http_peer) peers;

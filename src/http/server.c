@@ -22,7 +22,7 @@
 #include "http/server-internal.h"
 
 #define SWEEP_NS NSEC_PER_SEC
-#define LIBRARY_IDLE_S 600u    /* the sweep acts earlier */
+#define LIBRARY_IDLE_S 600u    /* the limit of libmicrohttpd; http_on_sweep() acts earlier */
 #define MEMORY_MAX (64u << 10) /* for a connection: request line and headers */
 #define TEXT_MAX (64u << 10)   /* of the server's own texts */
 
@@ -48,7 +48,7 @@ static void on_connection(void *data, struct MHD_Connection *mhd, void **context
 
 		c = calloc(1, sizeof(*c));
 		if (!c)
-			return; /* its requests are refused */
+			return; /* without a context, its requests are refused */
 		c->server = s;
 		c->fd = info->connect_fd;
 		c->since_ns = clock_now_ns();
@@ -638,7 +638,7 @@ void http_server_free(struct http_server *server)
 	http_accept_stop(server);
 	loop_remove_io(&server->io);
 	loop_remove_timer(&server->sweep);
-	/* libmicrohttpd cannot stop with a suspended connection. */
+	/* libmicrohttpd cannot stop while a connection is suspended, so all streams end first. */
 	LIST_FOREACH(c, &server->connections, link)
 		if (c->request && c->request->stream)
 			http_stream_abandon(c->request->stream);

@@ -24,7 +24,7 @@
 #define HTTP_CONNECTIONS_DEFAULT 256u
 #define HTTP_BODY_DEFAULT (16u << 20)
 #define HTTP_REQUEST_DEFAULT_NS (UINT64_C(10) * 1000000000)
-/* Longer than API servers keep idle connections, so that they close first. */
+/* Longer than API servers keep idle connections, so that the API server closes them first. */
 #define HTTP_IDLE_DEFAULT_NS (UINT64_C(120) * 1000000000)
 
 struct http_server;
@@ -56,7 +56,8 @@ struct http_options {
 	uint32_t max_connections;
 	/* for one address, or one user on a unix socket; 0: 3/4 of max_connections */
 	uint32_t max_per_address;
-	bool gives_way_at_once; /* a new connection need not wait until a peer was silent for 1 s */
+	/* without the rule that a silent peer keeps its place for 1 s (accept.c) */
+	bool gives_way_at_once;
 	size_t max_body;
 	uint64_t request_ns, idle_ns; /* 0: the defaults */
 	/*
@@ -115,7 +116,7 @@ struct http_address {
 struct http_address http_address(const struct http_request *request);
 bool http_address_is_same(const struct http_address *a, const struct http_address *b);
 struct str http_body(const struct http_request *request);
-/* The `right` of its route; NULL: none. */
+/* The `right` of the request's route; NULL: none. */
 const char *http_right(const struct http_request *request);
 
 /* For the guard: allows the request and calls the route's handler. */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A copy of the objects of one resource, in the user's own form, by namespace and name and by uid.
- * A reflector feeds it, so it follows the server with a delay. After a list it deletes the objects
- * that the list lacks, and reports them like other deletions. It reports a version of an object
- * once, unless the reflector replaces all objects. An object with a known name and another uid
- * counts as a deletion and an addition. One thread.
+ * A copy of the objects of one resource, in the caller's own form, to be found by namespace and
+ * name or by uid. A reflector feeds it, so it follows the server with a delay. After a list it
+ * deletes the objects that the list lacks, and reports them like other deletions. It reports a
+ * version of an object once, unless the reflector replaces all objects. An object with a known name
+ * and another uid counts as a deletion and an addition. One thread.
  */
 #ifndef KUBE_CACHE_H
 #define KUBE_CACHE_H
@@ -26,9 +26,9 @@ struct kube_entry {
 /* Handlers may read the cache, and start and cancel calls; they must not free the cache. */
 struct kube_cache_handler {
 	/*
-	 * Converts an object to the user's form, which the cache then owns. -ENOENT: the object is
-	 * ignored, or removed if known. Any other error has the same effect, and the cache passes
-	 * it to `trouble`.
+	 * Converts an object to the caller's form, which the cache then owns. -ENOENT: the object
+	 * is ignored, or removed if known. Any other error has the same effect, and the cache
+	 * passes it to `trouble`.
 	 */
 	int (*project)(
 		void *data, const struct kube_object *object, void **ret_own, struct error *err);

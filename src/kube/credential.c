@@ -109,8 +109,8 @@ static void credential_on_answer(
 }
 
 /*
- * A new answer is used for a moment even if it has expired by our clock, which would otherwise run
- * the plugin again and again.
+ * A new answer is used for a moment even if it has expired by our clock. Otherwise a wrong clock
+ * would make the plugin run again and again.
  */
 static bool is_fresh(const struct credential *c)
 {

@@ -10,8 +10,9 @@
 #include "kube/kube-config.h"
 
 #define CREDENTIAL_FILE_AGE_NS (UINT64_C(60) * 1000000000)
-#define CREDENTIAL_EARLY_NS (UINT64_C(10) * 1000000000) /* this long before it expires */
-#define CREDENTIAL_PAUSE_NS (UINT64_C(1) * 1000000000)  /* between runs of a failing plugin */
+/* a plugin runs again this long before its credential expires */
+#define CREDENTIAL_EARLY_NS (UINT64_C(10) * 1000000000)
+#define CREDENTIAL_PAUSE_NS (UINT64_C(1) * 1000000000) /* between runs of a failing plugin */
 
 struct credential;
 

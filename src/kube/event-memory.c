@@ -30,7 +30,7 @@ struct similar {
 	UT_hash_handle hh;
 };
 
-/* The remaining Events of one object. */
+/* How many Events one object may have now; grows with time. */
 struct bucket {
 	uint64_t key;
 	uint64_t at_ns;
@@ -124,7 +124,7 @@ static bool event_memory_spend_token(struct event_memory *memory, uint64_t objec
 	return true;
 }
 
-/* Whether the reason has had too many other messages. */
+/* Whether the reason has had EVENT_SIMILAR_MAX other messages within EVENT_SIMILAR_NS. */
 static bool is_combined(
 	struct event_memory *memory, uint64_t reason, uint64_t message, uint64_t now_ns)
 {

@@ -47,13 +47,13 @@ struct event_decision {
 	uint64_t first_real_ns;
 };
 
-/* The deciding part: pure but for its memory. */
+/* The part that decides. Its only side effect is its memory. */
 struct event_memory;
 int event_memory_new(struct event_memory **ret_memory);
 void event_memory_free(struct event_memory *memory);
 void event_decide(struct event_memory *memory, const struct kube_event *event, uint64_t now_ns,
 	uint64_t real_ns, struct event_decision *ret_decision);
-/* The Event of that name does not exist on the server: the next such Event is new. */
+/* The server has no Event of that name any more: the next repetition is written as a new Event. */
 void event_forget(struct event_memory *memory, const char *name);
 
 struct kube_recorder;
@@ -74,7 +74,7 @@ void kube_recordf(struct kube_recorder *recorder, const struct kube_event *event
 
 struct kube_recorder_counts {
 	uint64_t n_written, n_dropped, n_failed;
-	uint64_t n_merged; /* replaced by a later count before they were written */
+	uint64_t n_merged; /* replaced by a newer count before they were written */
 	uint32_t n_waiting;
 };
 struct kube_recorder_counts kube_recorder_counts(const struct kube_recorder *recorder);

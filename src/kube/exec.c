@@ -268,7 +268,7 @@ static int start_child(struct exec_run *run, const struct kube_config *config, c
 	return r < 0 ? fail_within(err, r, "%s", run->exec->where) : 0;
 }
 
-/* From here on the child must be reaped. */
+/* Runs when the child exists: after a failure the caller must reap it. */
 static int watch_child(struct exec_run *run, uint64_t timeout_ns, struct error *err)
 {
 	int r = pidfd_new(run->pid);

@@ -45,7 +45,7 @@ struct kube_config {
 	char *token;
 	char *token_file; /* read repeatedly; takes precedence over token */
 	struct kube_exec *exec;
-	/* Impersonation: a header a line, "Impersonate-User: ...". */
+	/* Impersonation: one header on each line, "Impersonate-User: ...". */
 	char *as;
 };
 

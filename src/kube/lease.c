@@ -92,7 +92,7 @@ static enum lease_action lease_on_written(
 		return LEASE_DO_NOTHING;
 	}
 	lease->renewed_boot_ns = input->sent_boot_ns;
-	/* The write took too long to rely on: read again. */
+	/* The write took longer than renew_ns, so nothing may rely on it: reads the Lease again. */
 	if (boot_ns >= clock_add_ns(input->sent_boot_ns, lease->rules.renew_ns)) {
 		stop_leading(lease);
 		return LEASE_DO_READ;

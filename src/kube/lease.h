@@ -7,9 +7,10 @@
  * lease_may_write() right before each write. lease_may_write() is false from renew_ns after the
  * last successful renewal was *sent*. These times are of CLOCK_BOOTTIME, which continues while the
  * machine is suspended or the process is stopped. A successor starts at the earliest duration_ns
- * after it has *seen* that renewal. So a write may be in transit for duration_ns - renew_ns. The
- * epoch is leaseTransitions, which grows with each new leader. If the object was lost,
- * lease_raise() passes on a larger epoch that a component remembers. One thread.
+ * after it has *seen* that renewal. So a leader's last write may be in transit for duration_ns -
+ * renew_ns before a successor starts. The epoch is leaseTransitions, which grows with each new
+ * leader. If the object was lost, lease_raise() passes on a larger epoch that a component
+ * remembers. One thread.
  */
 #ifndef KUBE_LEASE_H
 #define KUBE_LEASE_H
@@ -47,7 +48,7 @@ struct lease {
 	struct lease_record seen;
 	uint64_t seen_boot_ns;    /* since then the record has not changed */
 	uint64_t renewed_boot_ns; /* when the last successful renewal was sent */
-	uint64_t epoch;           /* while leading */
+	uint64_t epoch;           /* valid while leading */
 	uint64_t transitions;     /* the largest count seen: a new object continues from it */
 	uint64_t least;           /* lower bound of the next epoch */
 	bool is_released;         /* released for good */
@@ -93,9 +94,9 @@ bool lease_may_write(const struct lease *lease, uint64_t boot_ns);
 uint64_t lease_transitions(const struct lease *lease);
 
 /*
- * A component has seen that epoch, so ours has to be larger. A leader with a smaller epoch stops
- * leading until a larger one is written. Values more than LEASE_JUMP_MAX above the known epoch are
- * ignored, because they could exhaust leaseTransitions.
+ * Call this when a component has seen that epoch: the epoch of this process then has to be larger.
+ * A leader with a smaller epoch stops leading until a larger one is written. Values more than
+ * LEASE_JUMP_MAX above the known epoch are ignored, because they could exhaust leaseTransitions.
  */
 void lease_raise(struct lease *lease, uint64_t seen_epoch);
 

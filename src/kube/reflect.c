@@ -238,7 +238,10 @@ static int kube_reflect_on_frame(void *data, struct str type, struct str raw)
 				"a frame of type '%" STR_FMT "'", STR_ARG(type));
 		r = give_object(reflect, (enum kube_change)r, &object);
 	}
-	/* Set only after the handler: if the process stops in between, the frame comes again. */
+	/*
+	 * Sets the version only after the handler: if the process stops in between, the server
+	 * sends the frame again.
+	 */
 	if (r == 0 && !kube_reflect_set_version(reflect, json_object_get(json, "metadata")))
 		return fail(&reflect->frame_error, EBADMSG, "a frame without resourceVersion");
 	return r;

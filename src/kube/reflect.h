@@ -14,7 +14,9 @@
 #define REFLECT_IDLE_NS (UINT64_C(150) * 1000000000) /* servers send bookmarks each minute */
 #define REFLECT_PAGE_TIMEOUT_NS (UINT64_C(120) * 1000000000)
 #define REFLECT_PAGE_IDLE_NS (UINT64_C(30) * 1000000000)
-/* the reflector asks the server to end a watch after one to two times this number */
+/*
+ * the reflector asks the server to end a watch after this number of seconds, or up to twice as many
+ */
 #define REFLECT_WATCH_MIN_S 300u
 
 enum kube_change { KUBE_LISTED, KUBE_ADDED, KUBE_MODIFIED, KUBE_DELETED };

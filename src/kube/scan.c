@@ -127,7 +127,10 @@ static int begin_cut(struct scan *s, struct feed *feed)
 	return r;
 }
 
-/* The part that a value in this place begins, usually PART_NONE; refuses misplaced values. */
+/*
+ * Returns the part that begins with a value at this place, usually PART_NONE. Refuses misplaced
+ * values.
+ */
 static int part_at(struct scan *s, struct feed *feed, char c)
 {
 	const enum key key = scan_key_at(s, 1);
@@ -245,7 +248,10 @@ static int end_part(struct scan *s, struct feed *feed, size_t end)
 		buf_clear(&s->part);
 		return MIN(r, 0);
 	}
-	/* A frame's type may follow its object. */
+	/*
+	 * In a watch, the frame's type may follow its object, so scan_end_frame() hands over the
+	 * object.
+	 */
 	return s->kind == SCAN_LIST ? hand_over_object(s, STR("")) : 0;
 }
 

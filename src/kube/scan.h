@@ -23,7 +23,7 @@
 #define SCAN_META_MAX (64u << 10)
 #define SCAN_DEPTH_MAX 10240u
 #define SCAN_TYPE_MAX 16u
-#define SCAN_KEY_MAX 16u /* no longer key is of interest */
+#define SCAN_KEY_MAX 16u /* length of the longest key that the scanner looks for */
 
 enum scan_kind {
 	SCAN_LIST,  /* {"metadata": {...}, "items": [{...}, ...]} */
@@ -40,7 +40,7 @@ struct scan_handler {
 	void *data;
 };
 
-#define SCAN_LEVELS 6u /* depths whose open key is known: list, items, object, metadata */
+#define SCAN_LEVELS 6u /* depths for which the open key is stored: list, items, object, metadata */
 
 struct scan {
 	enum scan_kind kind;

@@ -166,7 +166,10 @@ int kube_delete(struct kube_client *client, const struct kube_write *write,
 int kube_bind(struct kube_client *client, const struct kube_write *write, const char *node,
 	const char *uid, const json_t *annotations, struct error *err)
 {
-	/* After a success, a repeated request gets 409: nothing is done twice. */
+	/*
+	 * After a success whose answer was lost, the repeated request gets 409, so nothing is done
+	 * twice.
+	 */
 	static const struct kind kind = {KUBE_POST, .retry = RETRY_UNPROCESSED, .is_managed = true};
 	const struct kube_target *t = &write->target;
 	_cleanup_json_ json_t *binding = json_pack(
@@ -187,7 +190,10 @@ int kube_bind(struct kube_client *client, const struct kube_write *write, const 
 int kube_evict(struct kube_client *client, const struct kube_write *write, const char *version,
 	const struct kube_delete *what, struct error *err)
 {
-	/* 429 means that disruption budgets do not allow it: the caller waits. */
+	/*
+	 * 429 means that disruption budgets do not allow the eviction now. The caller decides when
+	 * to try again.
+	 */
 	static const struct kind kind = {KUBE_POST, .retry = RETRY_NEVER};
 	const struct kube_target *t = &write->target;
 	_cleanup_json_ json_t *options = delete_options(what);

@@ -39,8 +39,9 @@ struct kube_write {
 int kube_read(struct kube_client *client, const struct kube_write *write, struct error *err);
 
 /*
- * The name is in the object. Tried again only if the server has certainly not acted on it. If the
- * object has a name, the caller may try again: -EEXIST then means that the object exists.
+ * Creates the object, which contains its name. The call is tried again only if the server has
+ * certainly not acted on the request. If the object has a name, the caller may try again: -EEXIST
+ * then means that the object exists.
  */
 int kube_create(struct kube_client *client, const struct kube_write *write, const json_t *object,
 	struct error *err);

@@ -55,7 +55,8 @@ enum msg_type {
 	MSG_YIELD,         /* device: the next submission would overrun the turn by too much */
 	MSG_DIAGNOSTIC,    /* device, daemon -> hook: a message for the program's stderr */
 	MSG_MEM_SHARE,     /* device, id, bytes: this process holds memory that others may share */
-	MSG_MEM_UNSHARE,   /* device, id: it no longer does; MEM_REPLY answers both */
+	/* device, id: this process no longer holds that memory; MEM_REPLY answers both */
+	MSG_MEM_UNSHARE,
 	MSG_TYPES,
 };
 
@@ -69,7 +70,8 @@ struct msg_head {
 
 enum msg_hello_flags {
 	MSG_HELLO_AGAIN = 1u << 0, /* registers again: fds of up and tenant follow, per device */
-	MSG_HELLO_MEMBARRIER = 1u << 1, /* registered for MEMBARRIER_CMD_GLOBAL_EXPEDITED */
+	/* the process is registered for MEMBARRIER_CMD_GLOBAL_EXPEDITED */
+	MSG_HELLO_MEMBARRIER = 1u << 1,
 };
 
 struct msg_hello {
@@ -93,7 +95,7 @@ struct msg_device {
 
 enum msg_welcome_flags {
 	MSG_WELCOME_SIMULATED = 1u << 0,
-	MSG_WELCOME_SHARES = 1u << 1, /* the daemon counts memory of MEM_SHARE */
+	MSG_WELCOME_SHARES = 1u << 1, /* the daemon counts the memory that MEM_SHARE reports */
 };
 
 struct msg_welcome {
@@ -134,7 +136,7 @@ struct msg_share { /* MEM_SHARE, MEM_UNSHARE; request 0: no reply */
 	struct msg_head head;
 	uint32_t device;
 	uint32_t flags; /* enum msg_share_flags */
-	uint64_t id;    /* the same in all processes of the tenant that hold the memory */
+	uint64_t id;    /* all processes of the tenant that hold this memory use the same id */
 	uint64_t bytes;
 };
 

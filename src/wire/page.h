@@ -67,11 +67,11 @@ struct page_down {
 	uint32_t reserved1;
 	/* CLOCK_MONOTONIC by which this turn's work should end, because others wait; 0: unknown */
 	_Atomic uint64_t turn_ends_ns;
-	/* when the daemon last saw the last work in flight end, at most PAGE_DRAINED_NS late */
+	/* when the daemon last saw all work in flight complete, at most PAGE_DRAINED_NS late */
 	_Atomic uint64_t drained_ns;
 	/* from then on the device runs only this tenant's work in this turn; 0: not yet */
 	_Atomic uint64_t began_ns;
-	_Atomic uint64_t drained_began_ns; /* began_ns of the turn that drained_ns is about */
+	_Atomic uint64_t drained_began_ns; /* began_ns of the turn in which drained_ns was set */
 	uint64_t reserved2[1];
 
 	/* line 2: memory */
@@ -84,7 +84,7 @@ struct page_down {
 /* ---- up: the client writes; the device writes the markers ---- */
 
 /*
- * One line per thread, one writer. A submission does
+ * Each thread has a line of its own, and only that thread writes it. A submission does
  *
  *   in_launch = 1; compiler barrier;
  *   if (gate == OPEN) { driver call; dirty(stream); submitted++; }
@@ -99,8 +99,12 @@ struct page_down {
  */
 struct page_line {
 	_Alignas(64) _Atomic uint32_t in_launch;
-	_Atomic uint32_t tid;       /* 0: the line is free */
-	_Atomic uint64_t submitted; /* submissions that this thread passed to the driver, release */
+	_Atomic uint32_t tid; /* 0: the line is free */
+	/*
+	 * Submissions that this thread passed to the driver. The release store pairs with the
+	 * acquire of agent/token.c and hook/marker.c.
+	 */
+	_Atomic uint64_t submitted;
 	uint64_t reserved[6];
 };
 
@@ -111,7 +115,7 @@ struct page_line {
 struct page_memory {
 	_Atomic uint64_t settled;     /* pages (46 bits) | seq (18); see page_settled_pages */
 	_Atomic int64_t intent_pages; /* pages being added, or released if negative; 0: none */
-	/* sequence number of the counter word once the change counts */
+	/* the counter word has this sequence number once the change counts */
 	_Atomic uint32_t intent_seq;
 	uint32_t reserved[11];
 };
@@ -130,8 +134,9 @@ struct page_up {
 	_Alignas(64) _Atomic uint32_t want; /* threads blocked at the gate */
 	_Atomic uint32_t slots;             /* marker slots ever used: limits the scans below */
 	_Atomic uint32_t lines;             /* lines ever used */
-	_Atomic uint32_t flush_seen;        /* the last page_down.flush that was honoured */
-	/* part of the sum of submitted that issued markers cover */
+	/* the last page_down.flush for which the client has marked its work */
+	_Atomic uint32_t flush_seen;
+	/* how much of the sum of page_line.submitted the issued markers cover */
 	_Atomic uint64_t flushed;
 	_Atomic uint64_t segment_ns;   /* device time between two markers, moving average */
 	_Atomic uint64_t longest_ns;   /* longest recent submission, decaying */
@@ -146,7 +151,7 @@ struct page_up {
 	/* counters for reports, relaxed */
 	_Alignas(64) _Atomic uint64_t markers;
 	_Atomic uint64_t blocked_ns; /* time that threads were blocked at the gate */
-	_Atomic uint64_t spread_ns;  /* mean error of the ends that queued_ns predicts */
+	_Atomic uint64_t spread_ns;  /* mean error of the ends predicted by queued_ns */
 	_Atomic uint64_t denied;     /* allocations refused because of the quota */
 	_Atomic uint64_t reserved3[4];
 

@@ -2,9 +2,9 @@
 /*
  * Messages between divvyd and its node links (src/link/node-link.h), which are of the same build.
  *
- * A link requests what another node's container needs on SERVE_SOCKET (SOCK_SEQPACKET, only for
- * root): one packet, one reply. The connection lives as long as the container's grant: divvyd
- * closes it when the grant ends, and then the link exits.
+ * A link connects to SERVE_SOCKET (SOCK_SEQPACKET, only for root) and asks for the grant of another
+ * node's container: one packet, one reply. The connection lives as long as the container's grant:
+ * divvyd closes it when the grant ends, and then the link exits.
  */
 #ifndef WIRE_SERVE_H
 #define WIRE_SERVE_H
@@ -17,14 +17,15 @@
 
 /* Descriptors that divvyd passes to a new link. */
 enum serve_fd {
-	SERVE_FD_LISTEN = 3, /* of the network, or of the container */
-	SERVE_FD_CONTROL,    /* the link exits when it closes; SOCK_SEQPACKET */
+	SERVE_FD_LISTEN = 3, /* listens on the network, or in the container's folder */
+	SERVE_FD_CONTROL,    /* SOCK_SEQPACKET; the link exits when divvyd closes the other end */
 	SERVE_FD_IDENTITY,   /* identity_to_fd() */
 };
 
 enum serve_what {
-	SERVE_TENANT,   /* the grant of a container */
-	SERVE_TRANSFER, /* may the link fill the network briefly, to measure it? No names */
+	SERVE_TENANT, /* the grant of a container */
+	/* permission to fill the network for a measurement; the names below are empty */
+	SERVE_TRANSFER,
 };
 
 /* Texts end with a 0. */
@@ -32,7 +33,7 @@ struct serve_ask {
 	uint32_t magic;
 	uint32_t what;               /* enum serve_what */
 	char uid[64], container[64]; /* as in the certificate */
-	char space[64], pod[254];    /* a hint where to find the pod; its uid is checked */
+	char space[64], pod[254];    /* help to find the pod's object, whose uid is then checked */
 	char peer[46];               /* address of the peer; "": this node */
 	char reserved_too[4];
 };
