@@ -189,7 +189,7 @@ static void a_route_may_be_checked_as_another(void **state)
 	ask(&w, "POST", "/page", "Bearer visitor", "403 ");
 	ask(&w, "POST", "/page", "Bearer operator", "POST /page 0");
 	ask(&w, "GET", "/page", "Bearer operator", "403 ");
-	/* The question is the same, so the first answer still counts. */
+	/* /page is checked as GET /metrics, so the answer about POST /page still counts. */
 	ask(&w, "GET", "/metrics", "Bearer operator", "GET /metrics 0");
 	assert_int_equal(w.n_tokens, 3);
 	stop(&w);
@@ -266,8 +266,8 @@ static void invented_tokens_displace_no_answers(void **state)
 }
 
 /*
- * After many failures the API server gets no more questions about this address's tokens; other
- * addresses are not affected.
+ * After many failures from one address, the server asks the API server nothing more about tokens
+ * from that address. Other addresses are not affected.
  */
 static void failures_of_an_address_are_limited(void **state)
 {
@@ -349,7 +349,7 @@ static void without_the_api_server_no_client_has_access(void **state)
 	stop(&w);
 }
 
-/* A path of a resource, as API servers parse it. */
+/* A path below /apis names a resource, as API servers parse it. */
 static void a_path_may_name_a_resource(void **state)
 {
 	static const struct {

@@ -8,7 +8,7 @@
 
 #include "access/front.h"
 
-/* A server that answers with the user for whom it takes the client. */
+/* Answers with the user that front_user() finds for the request. */
 static void on_ask(void *data, struct http_request *request)
 {
 	struct front **front = data;

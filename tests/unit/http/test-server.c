@@ -27,7 +27,10 @@ static void answers_at_once(void **state)
 	rig_stop(&rig);
 }
 
-/* Many requests at once, answered later and in another order; one peer has closed meanwhile. */
+/*
+ * Answers many requests later and in another order, while one of the peers has closed its
+ * connection.
+ */
 static void answers_later(void **state)
 {
 	enum { N = 20 };
@@ -70,7 +73,7 @@ static void a_body_that_is_too_large_is_refused(void **state)
 	rig_say(fd, text);
 	assert_true(rig_hear(&rig, fd, &heard, "HTTP/1.1 413"));
 	close(fd);
-	/* In chunks, without a length in advance. */
+	/* A body in chunks, so that the server does not know the length in advance. */
 	fd = rig_dial(&rig);
 	rig_say(fd, "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1001\r\n");
 	memset(text, 'x', 0x1001);

@@ -67,7 +67,7 @@ static void start(struct viewer *v)
 	rig_start(&v->rig, &options);
 }
 
-/* A peer that has received the headers of a stream, and nothing else yet. */
+/* Connects a peer that has received only the headers of a stream so far. */
 static int watch(struct viewer *v, struct buf *heard)
 {
 	int fd = rig_dial(&v->rig);
@@ -205,7 +205,7 @@ static void a_slow_reader_is_dropped(void **state)
 	assert_int_equal(v.why, -ENOBUFS);
 	assert_int_equal(http_server_counts(v.rig.server).n_dropped, 1);
 	close(fd);
-	/* At once, when the kernel has sent nothing yet. */
+	/* The limit also applies before the kernel has taken any byte. */
 	v.n_closed = 0;
 	fd = watch(&v, &heard);
 	for (n = 0; n < PENDING_MAX / sizeof(block); n++)

@@ -33,7 +33,10 @@ static const struct http_route routes[] = {
 static const struct http_options options = {
 	.is_tls = true, .routes = routes, .n_routes = ARRAY_SIZE(routes)};
 
-/* Without a certificate no client connects; open connections keep their certificate. */
+/*
+ * Before the server has a certificate, no client can connect. Open connections keep their
+ * certificate.
+ */
 static void a_certificate_is_shown(void **state)
 {
 	char *crt[2], *key[2];
@@ -129,7 +132,7 @@ static const struct http_route locked[] = {
 
 #define ASK "POST /locked HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nhi"
 
-/* The answer to a client with this certificate, on a connection of its own. */
+/* Checks the answer to a client with this certificate, on a connection of its own. */
 static void shows(
 	struct rig *rig, const char *server, const char *crt, const char *key, const char *answer)
 {
@@ -210,7 +213,10 @@ static void is_seen_as(struct tls_peer *peer, struct rig *rig, const char *name)
 	tls_hear(rig, peer, name);
 }
 
-/* The server gets authorities later, then others; a checked connection stays admitted. */
+/*
+ * The server gets its client authorities later, then others. A connection that was already checked
+ * stays admitted.
+ */
 static void client_authorities_may_change(void **state)
 {
 	static const char nobody[] = "whom nobody vouches for";

@@ -14,7 +14,10 @@ struct tls_peer {
 	int fd;
 };
 
-/* The peers' own certificate and key, shown whatever authorities the server names; NULL: none. */
+/*
+ * The certificate and key that all peers show, even if the server does not name their authority;
+ * NULL: none.
+ */
 extern const char *tls_own_crt, *tls_own_key;
 /*
  * The versions and ciphers that peers offer, as a GnuTLS priority string; NULL: GnuTLS's default.

@@ -21,7 +21,7 @@ struct made_authority made_authority(void);
 void made_authority_done(struct made_authority *authority);
 #define _cleanup_made_authority_ __attribute__((cleanup(made_authority_done)))
 
-/* Content of a certificate that differs from the usual. */
+/* Differences from a usual certificate. */
 struct made_wish {
 	const char *uri;
 	const char *host;                /* a DNS name instead, as in a web server's certificate */

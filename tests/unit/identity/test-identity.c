@@ -18,7 +18,7 @@ static void an_identity_passes_through_a_descriptor(void **state)
 	assert_true(fcntl(fd, F_GETFD) & FD_CLOEXEC);
 	assert_true(memfd_has_seals(fd, F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK));
 	assert_ok(identity_from_fd(fd, &first, NULL));
-	/* The offset at which an earlier reader stopped does not matter. */
+	/* The position where the first reader stopped does not matter to the second. */
 	assert_ok(identity_from_fd(fd, &again, NULL));
 	assert_string_equal(first.crt, own.crt);
 	assert_string_equal(first.key, own.key);

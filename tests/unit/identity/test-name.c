@@ -58,7 +58,7 @@ static void other_texts_are_refused(void **state)
 	}
 	assert_int_equal(
 		identity_name_parse((struct str){"divvy://node/a\0b", 16}, &name, NULL), -EINVAL);
-	/* The longest names have one character less in each part. */
+	/* Names at the limit: one character shorter than the refused names. */
 	assert_ok(
 		identity_name_parse(STR("divvy://tenant/" SIXTY "abc/" SIXTY "abc"), &name, NULL));
 	assert_ok(identity_name_parse(
@@ -74,7 +74,7 @@ static void unreadable_names_are_not_written(void **state)
 		identity_name_format(
 			&(struct identity_name){.kind = IDENTITY_OF_NODE, .node = "a/b"}, uri),
 		-EINVAL);
-	/* This URI would be read as the name of another tenant. */
+	/* A "/" inside a part would move the border between UID and container in the URI. */
 	assert_int_equal(identity_name_format(&(struct identity_name){.kind = IDENTITY_OF_TENANT,
 						      .uid = "u/main",
 						      .container = "x"},

@@ -137,7 +137,7 @@ static void waits_until_another_has_been_silent(void **state)
 	assert_int_equal(b.state, LEASE_LEADING);
 	assert_int_equal(b.epoch, 1);
 	assert_false(lease_may_write(&a, 16 * S));
-	/* The old leader finds out when it runs again, and waits. */
+	/* The old leader runs again, sees that it is too late, and waits. */
 	settle(&a, LEASE_TIMER, 17 * S);
 	assert_int_equal(a.state, LEASE_WAITING);
 }
@@ -173,7 +173,10 @@ static void a_renewal_counts_from_its_sending(void **state)
 	lease_step(&a, &input, 9 * S, &wait);
 	assert_true(lease_may_write(&a, 12 * S - 1));
 	assert_false(lease_may_write(&a, 12 * S));
-	/* An answer after its own deadline does not count. */
+	/*
+	 * The answer to the renewal comes only after the renewal's own deadline, so it does not
+	 * count.
+	 */
 	assert_int_equal(step(&a, LEASE_TIMER, 11 * S), LEASE_DO_RENEW);
 	write_as(&a, LEASE_DO_RENEW);
 	input.sent_boot_ns = 11 * S;
@@ -215,8 +218,8 @@ static void retakes_its_own_lease_in_the_same_epoch(void **state)
 }
 
 /*
- * At no time may two candidates write, whatever is lost, delayed or stopped. Each leader's epoch is
- * later.
+ * At no time may two candidates write, whatever is lost, delayed or stopped. Each new leader has a
+ * larger epoch.
  */
 static void never_lets_two_write(void **state)
 {

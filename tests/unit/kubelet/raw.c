@@ -109,7 +109,7 @@ void raw_frame(struct raw *raw, uint8_t type, uint8_t flags, uint32_t stream, st
 		raw_send(raw, bytes.p, bytes.n);
 }
 
-/* HPACK: a literal field, not indexed, with its own name, without Huffman code. */
+/* Adds a literal header field of HPACK: not indexed, with a literal name, without Huffman code. */
 static void add_text(struct buf *out, const char *text)
 {
 	size_t n = strlen(text);
@@ -147,7 +147,7 @@ void raw_headers(struct raw *raw, uint32_t stream, unsigned int flags, ...)
 		buf_str(&out));
 }
 
-/* The authority is that of the kubelet's client on a unix socket. */
+/* :authority is the path of the socket, as the kubelet's client sends it. */
 void raw_begin(struct raw *raw, uint32_t stream, const char *path)
 {
 	raw_headers(raw, stream, 0, ":method", "POST", ":scheme", "http", ":path", path,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The peer of a server's (or client's) connection, frame by frame: it can send what a correct peer
- * sends, and what no correct peer would. It runs the server's loop while it waits.
+ * The peer of a server's (or client's) connection, frame by frame: it can send correct frames, and
+ * frames that no correct peer sends. It runs the server's loop while it waits.
  */
 #ifndef TESTS_UNIT_KUBELET_RAW_H
 #define TESTS_UNIT_KUBELET_RAW_H
@@ -31,7 +31,7 @@ struct raw_frame {
 /* Connects, and sends preface and SETTINGS with this window (bytes) for each stream. */
 void raw_open(struct raw *raw, struct loop *loop, struct grpc_server *server, uint32_t window);
 void raw_open_at(struct raw *raw, struct loop *loop, const char *path, uint32_t window);
-/* The server on a client's connection: sends SETTINGS and waits for the client's call. */
+/* Plays the server on a client's connection: sends SETTINGS and waits for the client's call. */
 void raw_serve(struct raw *raw, struct loop *loop, int fd);
 void raw_close(struct raw *raw);
 
@@ -54,13 +54,14 @@ int raw_next(struct raw *raw, struct raw_frame *ret_frame);
 void raw_frame_done(struct raw_frame *frame);
 
 /*
- * Receives until the stream's status, and returns it, or -1 after a reset. Messages are added to
- * *out.
+ * Receives frames until the stream's status arrives, and returns the status; -1 after a reset. Adds
+ * the messages to *out.
  */
 int raw_status(struct raw *raw, uint32_t stream, struct buf *out, struct buf *ret_headers);
 
 /*
- * Returns when the server has handled everything sent (it answers a PING); false if it has closed.
+ * Returns true when the server has answered a PING, and so has handled everything sent before;
+ * false if it has closed the connection.
  */
 bool raw_ping(struct raw *raw);
 

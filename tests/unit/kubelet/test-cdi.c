@@ -64,8 +64,8 @@ static void check_members(json_t *object, const struct member *members, size_t n
 }
 
 /*
- * Begins and ends with a letter or digit; between them '-', '_' and '.' (in a device's name ':'
- * too) are allowed.
+ * Checks that the name begins and ends with a letter or digit, with only '-', '_', '.' and letters
+ * or digits between; a device's name may also have ':'.
  */
 static void check_name(const char *name, const char *between)
 {

@@ -83,7 +83,7 @@ static const struct {
 		"0::/system.slice/docker-" ID2 ".scope/kubelet.slice/kubelet-kubepods.slice/"
 		"kubelet-kubepods-pod" UID_ ".slice/cri-containerd-" ID ".scope\n",
 		"/system.slice/docker-" ID2 ".scope/kubelet.slice", UID, ID},
-	/* The outermost pod counts. */
+	/* If a path names two pods, the outermost counts. */
 	{"a cluster within a pod", "0::/kubepods/burstable/pod" UID "/" ID "/kubelet" INNER "\n",
 		"", UID, ID},
 	{"a tenant's own cgroup called like another pod",
@@ -169,8 +169,8 @@ static const struct {
 };
 
 /*
- * Hosts with cgroup v2 alone, where each container has its own cgroup namespace: the paths of pods
- * that divvyd, a Burstable pod, reads there. The root is then unknown.
+ * Paths of pods as divvyd reads them on a host with cgroup v2 alone. divvyd is a Burstable pod, and
+ * each container has its own cgroup namespace. The root is then unknown.
  */
 #define UP2 "0::/../../"
 #define UP3 "0::/../../../"
@@ -312,7 +312,7 @@ static void the_pod_of_a_process_is_read(void **state)
 
 	assert_int_equal(cgroup_read_pod(INT32_MAX, NULL, &pod, &err), -ESRCH);
 	assert_contains(err.msg, "2147483647");
-	/* Wherever this test runs: a pod, or a message. */
+	/* This test may run in a pod or elsewhere: the result is a pod, or a message. */
 	if (cgroup_read_pod(getpid(), NULL, &pod, &err) < 0)
 		assert_contains(err.msg, "process");
 }

@@ -208,7 +208,7 @@ static void a_call_may_be_canceled(void **state)
 	while (!rig.n_gone)
 		loop_run_once(rig.loop, CLOCK_NEVER);
 	assert_int_equal(rig.n_answers, 0);
-	grpc_request_free(begin(&params)); /* before any byte was sent */
+	grpc_request_free(begin(&params)); /* cancelled before any byte was sent */
 	grpc_request_free(NULL);
 }
 
@@ -311,7 +311,7 @@ static void malformed_answers_are_failures(void **state)
 	expect(&raw, GRPC_UNAVAILABLE, "");
 }
 
-/* The server does not honour the call's deadline. */
+/* The server keeps quiet beyond the call's deadline. */
 static void a_silent_server_ends_the_call_at_its_deadline(void **state)
 {
 	struct grpc_call_params params = wish_for("/t.T/Echo", STR("x"));

@@ -98,8 +98,8 @@ static void a_call_is_answered(void **state)
 }
 
 /*
- * The bytes of another implementation, with the tables of HPACK; the server accepts any cut of the
- * bytes.
+ * A call as another implementation encodes it, with indexed fields of HPACK. The server accepts the
+ * bytes however they are split.
  */
 static void bytes_written_by_hand_are_a_call(void **state)
 {
@@ -174,7 +174,7 @@ static void the_longest_message_passes_both_ways(void **state)
 	for (size_t i = 0; i < GRPC_MESSAGE_MAX; i++)
 		bytes[i] = (char)(i * 31 >> 8);
 	raw_open(&raw, rig.loop, rig.server, GRPC_MESSAGE_MAX + GRPC_PREFIX);
-	/* The limit of all messages does not count messages that are answered. */
+	/* Messages that were answered do not count in the limit of unfinished requests. */
 	for (uint32_t stream = 1; stream < 2 * (GRPC_SERVER_BUFFER_MAX / GRPC_MESSAGE_MAX + 2);
 		stream += 2) {
 		buf_clear(&out);
@@ -445,7 +445,7 @@ static void a_message_that_is_too_long_is_not_sent(void **state)
 
 /* ---- connections ---- */
 
-/* The connection ends; the server stays. */
+/* Garbage ends the connection that sent it, and the server continues. */
 static void garbage_ends_its_connection(void **state)
 {
 	static const struct str garbage[] = {
@@ -497,7 +497,7 @@ static void more_than_the_window_ends_its_connection(void **state)
 	raw_open(&raw, rig.loop, rig.server, RAW_WINDOW);
 	raw_begin(&raw, 1, "/t.T/Keep");
 	assert_true(raw_ping(&raw));
-	/* In one piece, so that the server cannot open the window in between. */
+	/* Sends all frames at once, so that the server cannot open the window in between. */
 	for (int i = 0; i < 3; i++) {
 		buf_add(&all, STR("\0\x40\0\0\0\0\0\0\1"));
 		buf_add(&all, (struct str){bytes, sizeof(bytes)});

@@ -274,7 +274,11 @@ static void the_plugin_registers_again_when_the_kubelet_restarts(void **state)
 		watch();
 		assert_string_equal(next_list(), LIST);
 		stop_kubelet();
-		if (i % 2) /* at once, or after the plugin has seen the end of the old kubelet */
+		/*
+		 * every second time, the new kubelet starts only after the plugin has seen the end
+		 * of the old one
+		 */
+		if (i % 2)
 			while (plugin_is_known(rig.plugin))
 				loop_run_once(rig.loop, CLOCK_NEVER);
 		start_kubelet();
@@ -587,7 +591,7 @@ static void a_start_without_a_callback_is_allowed(void **state)
 	expect_refusal(ask_pre_start((char[]){"slot-2"}), GRPC_OK, "grpc-status: 0");
 }
 
-/* The kubelet cancels, then the plugin answers: the answer goes nowhere. */
+/* The kubelet cancels the call, then the plugin answers: nothing is sent. */
 static void an_answer_may_come_too_late(void **state)
 {
 	uint32_t stream;

@@ -56,8 +56,8 @@ static const struct grpc_method both[] = {
 };
 
 /*
- * pod-a has two containers with a slot each; pod-b has devices of another resource with the same
- * ids.
+ * pod-a has two containers with a slot each. pod-b has a device of another resource with the id
+ * "slot-1".
  */
 static void make_list(void)
 {
@@ -191,7 +191,7 @@ static void questions_at_once_share_a_call(void **state)
 	assert_int_equal(rig.n_v1, 1);
 }
 
-/* A list from before the question may lack the container in question. */
+/* A list from a call before the question may lack the container that the question is about. */
 static void a_question_is_answered_by_a_later_call(void **state)
 {
 	start(both, 2);

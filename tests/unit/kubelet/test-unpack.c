@@ -68,7 +68,7 @@ static void a_message_that_unpacks_too_large_is_refused(void **state)
 	_cleanup_buf_ struct buf bytes = BUF_INIT(16u << 20);
 	_cleanup_message_ Podres__ListResponse *few = NULL;
 
-	/* Empty pods: two bytes each, about a hundred bytes in memory. */
+	/* Each empty pod has two bytes in the message and about a hundred in memory. */
 	for (size_t i = 0; i < 1000; i++)
 		buf_add(&bytes, STR("\x0a\x00"));
 	few = unpack(&podres__list_response__descriptor, buf_str(&bytes));

@@ -80,7 +80,10 @@ static const struct {
 } cases[] = {
 	{"", {{"class", NULL}}},
 	{"", {{NET, NULL}}},
-	/* A node with one network card, docker, a CNI with an overlay over the card, and pods. */
+	/*
+	 * A node with one network card, docker's bridge, a CNI whose overlay uses the card, and
+	 * pods.
+	 */
 	{"eth0 host 10000; flannel.1 overlay 10000 in eth0; ",
 		{NIC("eth0", "10000", "up"), {NET "lo/type", "772\n"},
 			{NET "lo/operstate", "unknown\n"}, VIRTUAL("docker0", "bridge"),
@@ -94,7 +97,10 @@ static const struct {
 			NIC("eno6", "99999999999999999999", "up"), NIC("eno7", "0", "up"),
 			{NET "eno8/device", NULL}, {NET "eno9", "a file\n"},
 			NIC("a,b", "1000", "up")}},
-	/* Two virtual functions of one card; one of them has an RDMA device, as the card has. */
+	/*
+	 * Two virtual functions of one card. The card has an RDMA device, and so has one of the
+	 * functions.
+	 */
 	{"ens1f0 host 100000; ens1f0v0 sriov 100000 in ens1f0; ens1f0v1 sriov 100000 in ens1f0; "
 	 "mlx5_0 rdma 100000 in ens1f0; mlx5_1 rdma 100000 in ens1f0; ",
 		{NIC("ens1f0", "100000", "up"), {NET "ens1f0/device/sriov_numvfs", "2\n"},
@@ -108,7 +114,10 @@ static const struct {
 			{IB "mlx5_1/device", NULL}, {IB "mlx5_1/ports/1/state", "4: ACTIVE\n"},
 			{IB "mlx5_1/ports/1/rate", "100 Gb/sec (4X EDR)\n"},
 			{IB "mlx5_1/ports/1/gid_attrs/ndevs/0", "ens1f0v0\n"}}},
-	/* Two bonded cards: both carry the virtual function of one of them. */
+	/*
+	 * Two bonded cards. The bond carries their virtual function, although the function belongs
+	 * to one card.
+	 */
 	{"bond0 host 50000; eth1v0 sriov 25000 in bond0; ",
 		{NIC("eth0", "25000", "up"), {NET "eth0/master", "-> ../bond0"},
 			NIC("eth1", "25000", "up"), {NET "eth1/master", "-> ../bond0"},

@@ -194,7 +194,7 @@ static void expect_unknown(
 	assert_string_equal(taker.container, "untouched");
 }
 
-/* The kubelet has allocated this slot, and divvyd has prepared the slot for this container. */
+/* Marks the slot as allocated to this container. */
 static void prepare(struct world *w, uint32_t number, const char *uid, const char *container)
 {
 	snprintf(w->slots[number].taker_uid, sizeof(w->slots[0].taker_uid), "%s", uid);
@@ -218,7 +218,7 @@ static void a_slot_is_for_the_pod_that_the_kubelet_admits(void **state)
 	expect_taker(
 		&w, none, 2, "first", "main"); /* the kubelet takes containers in their order */
 	expect_taker(&w, half, 2, "first", "side");
-	/* The slot cannot be for a pod that divvyd knows and the kubelet does not. */
+	/* The kubelet does not list this pod yet, so the slot cannot be for it. */
 	add(&w, make_pod("other", "hami", "main/nvidia.com/gpumem=3000", "main=GPU-0", "main=2Gi"));
 	expect_taker(&w, none, 2, "first", "main");
 	/* If the kubelet has a pod that divvyd does not know yet, the container is unknown. */
@@ -230,7 +230,7 @@ static void a_slot_is_for_the_pod_that_the_kubelet_admits(void **state)
 		make_pod("second", "gpushare", "main/aliyun.com/gpu-mem=2", "main=GPU-0",
 			"main=2Gi"));
 	expect_taker(&w, all, 4, "second", "main");
-	/* The kubelet is refusing one of the pods, and has not reported which one yet. */
+	/* Both pods fit: the kubelet is refusing one of them, and has not reported which one. */
 	expect_unknown(
 		&w, none, 4, "the slot fits container main and, of a/second, container main");
 	end(&w);
@@ -285,7 +285,7 @@ static void init_containers_get_slots_though_the_kubelet_lists_none(void **state
 	expect_taker(&w, listed, 2, "p", "first");
 	prepare(&w, 3, "p", "first");
 	expect_taker(&w, listed, 2, "p", "main");
-	prepare(&w, 3, "p", "main"); /* reused: first has ended */
+	prepare(&w, 3, "p", "main"); /* "main" gets the same slot, since "first" has ended */
 	expect_taker(&w, listed, 2, "p", "side");
 	prepare(&w, 4, "p", "side");
 	expect_unknown(&w, listed, 2, "no known pod matches the slot");

@@ -126,7 +126,7 @@ static void the_loop_runs_while_the_disk_hangs(void **state)
 	loop_remove_timer(&timer);
 }
 
-/* Each file and its folder are synced before `done` is called: no loss of power takes them. */
+/* Each file and its folder are synced before `done` is called, so they survive a loss of power. */
 static void files_are_synced_before_the_callback(void **state)
 {
 	struct stat st;
@@ -139,7 +139,7 @@ static void files_are_synced_before_the_callback(void **state)
 	assert_ok(stat(folder[0], &st));
 	assert_true(is_list(0, "libdivvy-cuda.so"));
 	assert_true(library_is_noted(top, "7"));
-	/* The files exist already: the caller does not wait for the disk. */
+	/* The files exist already. The caller still does not wait for the disk. */
 	write_slot(0, false);
 	await_done(2);
 	assert_int_equal(n_synced, 4);

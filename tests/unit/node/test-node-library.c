@@ -151,7 +151,10 @@ static void an_empty_record_does_not_count(void **state)
 	remove_all(m.top);
 }
 
-/* A container that starts in the slot would wait for the write. */
+/*
+ * The kubelet starts no other pod while divvyd writes a record, so an unchanged record is not
+ * written.
+ */
 static void an_unchanged_record_is_not_rewritten(void **state)
 {
 	char folder[64];
@@ -178,7 +181,7 @@ static void a_version_that_a_live_process_installs_stays(void **state)
 
 	make_versions(&m);
 	snprintf(mine, sizeof(mine), "%s.%d", m.version[1], (int)getpid());
-	/* Above the largest possible pid. */
+	/* The suffix is a pid above the largest possible one. */
 	snprintf(dead, sizeof(dead), "%s.%d", m.version[1], 4194305);
 	assert_ok(folder_make(mine, 0755, &err));
 	assert_ok(folder_make(dead, 0755, &err));

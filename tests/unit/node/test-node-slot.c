@@ -43,7 +43,10 @@ static void mounts_are_read_only_and_the_slots_own(void **state)
 			assert_string_equal(e.edits.mounts[i].host_path,
 				below[i]); /* never a parent folder, which has all slots */
 		}
-		/* No device and no annotation: the restricted profile allows the rest to a pod. */
+		/*
+		 * No device and no annotation: everything else is allowed in pods under the
+		 * restricted profile.
+		 */
 		assert_int_equal(e.edits.n_nodes, 0);
 		assert_int_equal(e.edits.n_annotations, 0);
 		assert_string_equal(find(&e, "/run/divvy")->host_path, SLOT);
@@ -67,7 +70,10 @@ static void the_loaders_list_is_written_at_the_start(void **state)
 	assert_int_equal(file_read(list, &text, &err), 0);
 	assert_string_equal(
 		buf_text(&text), "/opt/divvy/libdivvy-cuda.so\n/opt/divvy/libdivvy-nvml.so\n");
-	/* A running container has the file mounted: the write leaves it alone. */
+	/*
+	 * A running container has the file mounted, so a second write of the same list keeps the
+	 * file.
+	 */
 	assert_int_equal(slot_preload_write(slot, false, &err), 0);
 	assert_int_equal(stat(list, &again), 0);
 	assert_int_equal(again.st_ino, first.st_ino);
@@ -78,7 +84,7 @@ static void the_loaders_list_is_written_at_the_start(void **state)
 	assert_int_equal(file_read(list, &text, &err), 0);
 	assert_string_equal(buf_text(&text),
 		"/opt/divvy/libdivvy-remote.so\n/opt/divvy/libdivvy-remote-nvml.so\n");
-	/* A container runtime has made a folder, because the file to mount was missing. */
+	/* The file to mount was missing, so a container runtime has made a folder at its path. */
 	unlink(list);
 	assert_int_equal(mkdir(list, 0755), 0);
 	assert_int_equal(slot_preload_write(slot, false, &err), 0);
@@ -197,7 +203,10 @@ static void a_runtime_that_obeys_a_variable_is_detected(void **state)
 	make_file("nvidiactl");
 	assert_true(slot_is_runtime_insecure("all", dev));
 	assert_true(slot_is_runtime_insecure("0,1", dev));
-	/* With these values the runtime adds no devices, so the files have another reason. */
+	/*
+	 * With these values the runtime adds no devices, so the device files in dev do not come
+	 * from it.
+	 */
 	assert_false(slot_is_runtime_insecure(NULL, dev));
 	assert_false(slot_is_runtime_insecure("", dev));
 	assert_false(slot_is_runtime_insecure("void", dev));

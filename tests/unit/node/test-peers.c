@@ -44,7 +44,10 @@ static void list(struct rig *rig, uint32_t n)
 	assert_false(peers_is_due(&rig->peers, rig->now));
 }
 
-/* A round in which all peers answer alike, or none answers (us 0). Returns whether it is news. */
+/*
+ * Runs a round in which all peers give the same numbers, or none answers (us 0). Returns whether
+ * the results are to be published.
+ */
 static bool whole_round(struct rig *rig, uint32_t n, uint64_t us, uint64_t bits)
 {
 	struct peer *peer;
@@ -183,7 +186,8 @@ static void a_change_of_more_than_a_quarter_is_news(void **state)
 
 	begin(&rig, "own", 8);
 	/*
-	 * The first round is news even without peers: it replaces the report of an earlier daemon.
+	 * The first round is published even without peers, because it replaces the report of an
+	 * earlier daemon.
 	 */
 	assert_true(whole_round(&rig, 0, 0, 0));
 	wait_for_round(&rig);
@@ -202,12 +206,15 @@ static void a_change_of_more_than_a_quarter_is_news(void **state)
 	wait_for_round(&rig);
 	assert_true(whole_round(&rig, 3, 90, 749));
 	wait_for_round(&rig);
-	/* A few microseconds are a large part of a short round trip, and no news. */
+	/*
+	 * A change by a few microseconds is a large part of a short round trip, but is not
+	 * published.
+	 */
 	assert_true(whole_round(&rig, 3, 4, 749));
 	wait_for_round(&rig);
 	assert_false(whole_round(&rig, 3, 14, 749));
 	wait_for_round(&rig);
-	/* The removal of a peer is news. */
+	/* The removal of a peer is published. */
 	assert_true(whole_round(&rig, 2, 14, 749));
 	wait_for_round(&rig);
 	assert_false(whole_round(&rig, 2, 14, 749));
@@ -249,7 +256,7 @@ static void bandwidth_is_measured_about_once_an_hour(void **state)
 		list(&rig, 1);
 		peer = peers_next(&rig.peers);
 		if (peers_wants_transfer(peer, rig.now)) {
-			/* A tenth of the transfers is refused: the next round asks again. */
+			/* Every tenth transfer is refused. Then the next round tries again. */
 			const bool is_refused = i % 10 == 0;
 
 			if (!is_refused && n++)

@@ -42,7 +42,10 @@ static void make(enum msg_type type, uint32_t size)
 static int check(uint32_t size, const char *says)
 {
 	struct error err = {0};
-	/* The copy is exactly as large as its size: AddressSanitizer finds a read beyond. */
+	/*
+	 * The copy is a block of exactly `size` bytes, so that AddressSanitizer finds a read beyond
+	 * its end.
+	 */
 	uint8_t *copy = malloc(size ? size : 1);
 	int r;
 
