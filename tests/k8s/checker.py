@@ -106,7 +106,7 @@ class Gang:
         self.least = 0
         self.bound = set()  # uids, ever
         self.here = set()   # those that are not deleted
-        self.since = None   # when the first was bound, while too few are
+        self.since = None   # since when members are bound, but too few
 
     def see(self, at, what, pod):
         uid = pod["metadata"]["uid"]

@@ -149,7 +149,7 @@ def has(account, rule, namespace):
 class Tools(Account):
     """Operations of tests on any cluster."""
 
-    own = True  # made by the test: may be broken
+    own = True  # the test made the cluster and may break it
 
     def only_own(self, what):
         if not self.own:
@@ -277,7 +277,7 @@ class Cluster(Tools):
         self.commands = {}  # how a part was started
         self.keeper = None
         self.node = None
-        self.is_interactive = False  # then a signal prints no logs; for a hanging test it does
+        self.is_interactive = False  # True: a signal ends the program without showing logs
 
     def __enter__(self):
         if "node" in self.parts:
@@ -307,7 +307,7 @@ class Cluster(Tools):
         try:
             keeper.end()
         except AssertionError:
-            if well:  # else the first error is to be shown
+            if well:  # otherwise the test's own error matters more
                 raise
 
     def end_of_log(self, name, lines):
@@ -384,7 +384,7 @@ class Cluster(Tools):
         names += ["DNS:" + ".".join(["kubernetes", "default", "svc"][:n]) for n in (1, 2, 3)]
         cert, key = self.pki.sign("apiserver", "kube-apiserver", alternatives=",".join(names))
         client_cert, client_key = self.pki.sign("kubelet-client", "apiserver-kubelet-client", ["system:masters"])
-        front = Pki(os.path.join(self.dir, "front"))  # of its own: its owner may impersonate any user
+        front = Pki(os.path.join(self.dir, "front"))  # an authority of its own: its owner may impersonate any user
         front_cert, front_key = front.sign("front", "front-proxy-client")
         private, public = self.pki.key_pair("sa")
         self.run("kube-apiserver", f"--etcd-servers={etcd}", f"--bind-address={self.slot.address}",
@@ -412,7 +412,7 @@ class Cluster(Tools):
                         self.exists("/api/v1/namespaces/default"))
 
     def start_kcm(self):
-        # A fake node has no heartbeats.
+        # A fake node sends no heartbeats: without a real node, nodelifecycle must not mark it as lost.
         own = self.args.get("kube-controller-manager", [])
         quiet = "node" in self.parts or any(a.startswith("--controllers") for a in own)
         self.run("kube-controller-manager", f"--kubeconfig={self.kubeconfigs['kube-controller-manager']}",
@@ -490,7 +490,7 @@ class Cluster(Tools):
             {"etcd": self.await_api, "kube-apiserver": self.await_api, "kube-controller-manager": self.await_kcm,
              "kube-scheduler": self.await_sched}[name]()
 
-    # ---- who asks, and what of
+    # ---- accounts, nodes, images
 
     def user(self, name, groups=()):
         """An Account of a person, by a client certificate."""

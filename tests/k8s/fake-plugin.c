@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fake-plugin FOLDER RESOURCE N|ID,ID...: a device plugin with N healthy devices, or those of that
- * name, and no more sense than that, as another vendor's on the same node. Ends when killed. One
- * thread.
+ * fake-plugin FOLDER RESOURCE N|ID,ID...: the device plugin of another vendor on the same node. It
+ * offers N healthy devices, or devices with these IDs, and accepts every request. It runs until it
+ * is killed. One thread.
  */
 #include <stdio.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * hold-identity KUBECONFIG NAMESPACE URI...: holds those identities as divvyd would, and prints a
- * line of JSON when one changes: {"uri", "crt", "authority", "why"}, never a key; until its stdin
- * ends.
+ * hold-identity KUBECONFIG NAMESPACE URI...: holds these identities as divvyd does. When one
+ * changes, it prints a line of JSON, {"uri", "crt", "authority", "why"}, but never a key. It runs
+ * until its stdin ends.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -38,7 +38,7 @@ def children():
         return [int(pid) for pid in f.read().split()]
 
 
-# ---- what is undone in the end, each kind with its arguments
+# ---- actions to undo at the end: a function for each kind
 
 def undo_tree(path):
     shutil.rmtree(path, ignore_errors=True)

@@ -22,7 +22,7 @@ from tap import PATIENCE_S, Skip, patience, wait_for
 TURN = "\0divvy-k8s-node-turn"  # held while waiting for a seat, so that a test that needs all is not overtaken
 LOCK_S = 1200  # other tests may take long
 START_S = 300
-GROUP = "divvy-k8s"  # our part of every cgroup tree; each seat's begins so
+GROUP = "divvy-k8s"  # name of our cgroup in every tree; the seats' names begin with it
 HERE = os.path.dirname(os.path.abspath(__file__))
 # Settings that a kubelet and its network plugins write: inside, each is a file of the node's own.
 SYSCTLS = ["vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops",
@@ -206,7 +206,7 @@ class Node:
 
     def make_groups(self):
         trees, unified = cgroup_trees()
-        for point in [*trees, *unified]:  # runc makes one in each
+        for point in [*trees, *unified]:  # runc makes a cgroup in each tree
             path = os.path.join(point, self.seat.group)
             self.cluster.keeper.undo("cgroup", path)
             self.cluster.keeper.ask("tidy", kind="cgroup", args=[path])  # left by a killed keeper
@@ -225,7 +225,7 @@ class Node:
                     raise Skip(f"a node needs the cgroup controllers {', '.join(sorted(lacking))},"
                                f" which {point} does not pass on")
                 self.delegate(path)
-            if point in unified or "cpuset" not in controllers:  # a new one of version 1 cannot be entered
+            if point in unified or "cpuset" not in controllers:  # no process can enter a new cpuset of version 1
                 self.runtime = os.path.join(path, "runtime")
 
         os.mkdir(self.runtime)

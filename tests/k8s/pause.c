@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What holds a pod's namespaces: waits, reaps whoever is given to it, and ends when told to. It is
- * the first process of its namespace, where signals without a handler do nothing.
+ * The process that keeps a pod's namespaces: it waits, reaps orphaned processes, and ends at SIGINT
+ * or SIGTERM. It is the first process of its pid namespace, where a signal without a handler has no
+ * effect.
  */
 #include <signal.h>
 #include <sys/wait.h>

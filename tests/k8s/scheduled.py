@@ -34,7 +34,7 @@ class Scheduled:
 
     def __init__(self, cluster):
         self.cluster = cluster
-        self.namespace = cluster.namespace  # of pods, here and below
+        self.namespace = cluster.namespace  # namespace of the pods
         self.nodes = {}  # name: whether its daemon renews its Lease
         self.processes = []
         self.ends = threading.Event()
@@ -101,7 +101,7 @@ class Scheduled:
         if not models:
             return
         self.lease(name)
-        self.cluster.create_once(f"{GPU}/gpunodes", {  # a controller makes it, too
+        self.cluster.create_once(f"{GPU}/gpunodes", {  # a running controller may have created it
             "apiVersion": "divvy.gpu/v1", "kind": "GPUNode", "metadata": {"name": name}})
         self.status(name, owner="divvy", deviceCount=len(models), slots={"total": 64 * len(models), "used": 0},
                     devices=[{"uuid": f"GPU-{name}-{i}", "index": i, "model": model, "memoryBytes": bytes_each,

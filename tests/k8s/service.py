@@ -21,7 +21,7 @@ IMAGE = "worker"
 KERNEL_MS = 20  # device time of a request
 SHARE = "0.2"
 WAIT_S = 300
-# The autoscaler looks every 15 s, and the example shrinks after a minute: here all goes this much faster.
+# The autoscaler looks every 15 s, and the example shrinks after a minute. The tests divide both times by FASTER.
 FASTER = 5
 LOOKS_S, SHRINKS_AFTER_S = 15, 60
 

@@ -112,7 +112,7 @@ def kubectls_default_container_gets_the_share():
         becomes(namespace, body, {"proxy": {}, "wait": {}, "main": SHARE}, "main")
 
     def names_the_user(made):
-        """As Istio does."""
+        """Adds a sidecar, and names the user's container as kubectl's default, as Istio does."""
         if any(c["name"] == SIDECAR["name"] for c in made["spec"]["containers"]):
             return []
         return [{"op": "add", "path": "/spec/containers/0", "value": SIDECAR},
@@ -255,7 +255,7 @@ def only_pods_with_a_share_need_the_controller():
 
 def pods_of_a_listed_dialect_need_the_controller_too():
     if minor() < 28:
-        return  # all pods do
+        return  # without match conditions every pod needs the controller
     namespace = cluster.new_namespace()
     body = pod(container("c", **{"deepomatic.com/shared-gpu": "1"}))
 
@@ -284,7 +284,7 @@ def lead_to(space, *without):
 def the_late_hook_sees_the_same_pods():
     """An administrator's change of one webhook configuration also holds in the one that the controller adds."""
     if minor() < 28:
-        return  # there is none
+        return  # the controller adds none on this version
 
     def of(name):
         return next(h for h in hooks() if h["name"] == name)

@@ -19,7 +19,7 @@ def the_service_grows_with_its_load():
     service.load.per_s = 0.5 * 1000 / KERNEL_MS
     service.await_replicas(lambda n: n >= 3, "three pods share the load")
     assert service.milli("divvy_gpu_granted") >= 600, service.metric("divvy_gpu_granted")
-    # The pods are enough: their number neither grows to its bound nor falls back.
+    # The present pods are enough: their number neither grows to the maximum nor falls back.
     wait_for(lambda: 400 <= service.milli("divvy_gpu_used") <= 600, "the load is done, and no more", WAIT_S)
     assert service.ready() <= 5, service.autoscaler()["status"]
     # A new pod gets its grant before it is ready.

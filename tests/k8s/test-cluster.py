@@ -102,7 +102,7 @@ def a_service_account_has_the_rights_of_its_rules():
     assert "items" in who.get(path)
     refused(403, who.create, path, {"metadata": {"name": "no"}})
     refused(403, who.get, "/api/v1/nodes")
-    # ... and so does any program with its kubeconfig.
+    # Any program with the account's kubeconfig has the same rights.
     assert "yes" in who.kubectl("auth", "can-i", "list", "configmaps")
     code, _, err = who.kubectl("get", "secrets", check=False)
     assert code == 1 and f"system:serviceaccount:{cluster.namespace}:reader" in err, err

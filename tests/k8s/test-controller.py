@@ -560,7 +560,7 @@ def a_kubeshare_pod_is_reconciled_in_place():
         return [e["message"] for e in cluster.get(f"/api/v1/namespaces/{ns}/events")["items"]
                 if e["reason"] == "DialectOff" and e["involvedObject"]["name"] == name]
     wait_for(lambda: any("is '', without kubeshare" in text for text in told_off("k1")), "nobody does anything, and that is said", 60)
-    # Gemini's users wrote the same kind.
+    # A SharePod of Gemini's is of the same kind.
     cluster.patch(f"/api/v1/namespaces/{ns}", {"metadata": {"annotations": {"divvy.gpu/dialects": "gemini"}}})
     gemini = {**body, "metadata": {"name": "g1", "annotations": {
         "gemini/gpu_request": "0.5", "gemini/gpu_limit": "1.0", "gemini/gpu_mem": "1073741824"}}}
@@ -578,7 +578,7 @@ def a_kubeshare_pod_is_reconciled_in_place():
     wait_for(lambda: (cluster.get(path + "/k1").get("status") or {}).get("PodObjectMeta", {}).get("name") == "k1",
              "its status is filled", 30)
     assert cluster.get(path + "/k1")["status"]["PodStatus"]["phase"] == "Pending"
-    # Created before its namespace had the label: the old namespace's label does not count, the new one's does.
+    # k2 is created before its namespace lists the dialect. Only its own namespace's annotation counts.
     later, old = cluster.new_namespace(), {**body, "metadata": {**body["metadata"], "name": "k2"}}
     cluster.create(path.replace(ns, later), old)
     cluster.create(path, {**old, "metadata": {**old["metadata"], "name": "k3"}})

@@ -90,7 +90,7 @@ def fraction(prefix, request, limit, memory, key="gpu_mem", **more):
             **{f"{prefix}/{k}": v for k, v in more.items()}}
 
 
-# ---- what the webhook makes of them
+# ---- translation by the webhook
 
 def divvys_own_at_admission():
     own = {"divvy.gpu/request": "0.25", "divvy.gpu/count": "2", "divvy.gpu/memory": "4Gi"}
@@ -199,7 +199,7 @@ def mixed_and_contradictory_at_admission():
     refused(ALL, pod(annotations={"kubeshare/gpu_reqest": "0.5"}), "did you mean kubeshare/gpu_request?")
 
 
-# ---- where the scheduler puts them, and what their users read back
+# ---- placement by the scheduler, and the keys that users read back
 
 def bound(path):
     def there():
@@ -227,7 +227,7 @@ BACK = {
 }
 
 
-# Changes after the kubelet reports that the container runs.
+# {dialect: annotations that change once the kubelet reports that the container runs}
 RUNS = {
     "gaiagpu": {"tencent.com/gpu-assigned": "true"},
     "gpushare": {"ALIYUN_COM_GPU_MEM_ASSIGNED": "true", "ALIYUN_COM_GPU_MEM_ASSIGN_TIME": r"\d{19}"},

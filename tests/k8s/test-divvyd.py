@@ -99,7 +99,7 @@ def two_pods_have_their_shares():
             wait_for_pod(cluster, name, "Succeeded")
         wait_for(lambda: not daemon.tenants(), "what they had is given back")
         assert "Granted" in events_of(cluster, low)
-        # Beside other tests: time that the busy machine keeps one tenant from using goes to the other.
+        # If other tests keep a tenant off the processor, the other tenant uses the device time.
         return None if ran > 0.5 and abs(shares[low] - 0.3) < 0.02 + 0.3 * (1 - min(ran, 1)) else (shares, ran)
 
     fairly(look, 2)
@@ -322,7 +322,7 @@ def memory_overcommit_follows_the_policies():
         "spec": {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": cluster.namespace}},
                  "overcommit": {"memory": 2}}})
     cluster.patch(f"/api/v1/namespaces/{cluster.namespace}", {
-        "metadata": {"labels": {"kubernetes.io/metadata.name": cluster.namespace}}})  # newer ones do so by themselves
+        "metadata": {"labels": {"kubernetes.io/metadata.name": cluster.namespace}}})  # newer API servers set this label
     for name in ("one", "two"):
         shared(name)
         wait_for_pod(cluster, name, "Running")
@@ -453,7 +453,7 @@ def another_plugin_owns_the_nodes_gpus():
     wait_for(lambda: daemon.slots_offered() == 0, "no slot is offered")
     wait_for(lambda: "OwnerConflict" in events_of(cluster, cluster.node_name), "an Event says so")
     cluster.kill("fake-plugin")
-    cluster.restart("kubelet")  # it would count the other plugin for five minutes more
+    cluster.restart("kubelet")  # a kubelet counts a lost plugin for five minutes more
     wait_for(lambda: daemon.is_ready() and daemon.slots_offered() == SLOTS, "it is divvy's again", 60)
 
 
@@ -761,7 +761,7 @@ def missing_devices_are_reported():
 
 
 def an_unreachable_driver_is_reported():
-    """Any loss of a file that programs load or of a socket to which they connect."""
+    """divvyd reports the loss of any file that programs load, and of the socket to which they connect."""
     drivers = (os.path.join(daemon.dir, "state/lib", name, "driver/libcuda.so.1") for name in daemon.libraries())
     driver = next(path for path in drivers if os.path.exists(path))
     os.rename(driver, driver + ".away")

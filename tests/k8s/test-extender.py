@@ -115,7 +115,7 @@ def no_device_is_given_twice():
         ["main=GPU-n1-0"] * 2 + ["main=GPU-n1-1"] * 2
     left = [n for n in names if not rig.get(n)["spec"].get("nodeName")]
     is_unplaced(left[0], "no GPU with 0.4 free")
-    # One pod ends: one more fits.
+    # When one pod ends, exactly one more fits.
     rig.gone(placed(names)[0]["metadata"]["name"])
     wait_for(lambda: len(placed(left)) == 1, "another has its place", 60)
     rig.gone(*[n for n in names if cluster.exists(rig.path(n))])
@@ -161,7 +161,7 @@ def a_restart_forgets_nothing():
     wait_for(lambda: rig.condition("next"), "it has been tried", 60)
     assert not rig.get("next")["spec"].get("nodeName")
     start()
-    # kube-scheduler retries after an event, or after a minute or two.
+    # kube-scheduler would retry by itself only after a minute or two, so the test causes an event.
     cluster.patch("/api/v1/nodes/n1", {"metadata": {"labels": {"something": "happens"}}})
     assert rig.devices("next") != device
     rig.gone("kept", "plain", "next")

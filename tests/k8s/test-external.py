@@ -147,7 +147,7 @@ def only_the_front_proxy_may_act_for_other_users():
     path = path_of("divvy_gpu_used")
     assert directly(path)[0] == 401
     assert directly(path, lie)[0] == 401
-    # Certificates that the cluster's own authority has signed, for any name.
+    # The controller trusts no certificate of the cluster's own authority, whatever its name.
     for name in ("front-proxy-client", "admin"):
         cert = cluster.pki.sign("liar-" + name, name, ["system:masters"])
         assert directly(path, lie, cert)[0] == 401, name

@@ -103,7 +103,7 @@ def each_file_is_handled_once_despite_kills():
     kills = 0
     while not set(wanted) <= names_in("done"):
         with watcher():
-            # The pauses grow: on a busy machine the watcher would otherwise never get anything done.
+            # The pauses between kills grow, because on a busy machine the watcher would otherwise never finish a file.
             time.sleep(draw.uniform(0.2, 2.5) * 1.05 ** kills)
             kills += 1
         most = max(most, len(daemon.status().get("tenants") or []))

@@ -1,22 +1,24 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The nodes that src/kuberules finds feasible for a pod are those that kube-scheduler does.
+"""Compares the nodes that src/kuberules finds feasible for a pod with those that kube-scheduler finds.
 
-Random clusters and pods (fit_world.py) are made on a real API server without kubelets or a controller manager. The
-real kube-scheduler is configured with an extender of ours, which it sends, for each pod, the nodes that have passed
-all of its filters; the extender takes none, so no pod is ever bound. A pod that no node passes for never comes to the
-extender, but gets its condition. The same objects, as the API server serves them, go to build/tests/programs/fit.
+The test makes random clusters and pods (fit_world.py) on a real API server without kubelets or a controller manager.
+The real kube-scheduler gets the test's extender. For each pod kube-scheduler sends the extender the nodes that have
+passed all of its own filters. The extender accepts none, so no pod is ever bound. A pod without a feasible node gets
+its condition and never reaches the extender. build/tests/programs/fit gets the same objects, as the API server serves
+them.
 
-A pod on whose nodes the two differ is made again when all is still, and again after a longer pause: what differs to
-the end counts, for the scheduler sees objects a while after they are made.
+The scheduler sees new objects only after a moment. So a pod with a difference is made again when all is still, and
+again after a longer pause. Only a difference that stays to the end counts.
 
 Known differences, which the random pods leave out:
-- kube-scheduler 1.20 panics where a pod is nominated to a node that the node affinity of a spread pod leaves out; ours
+- kube-scheduler 1.20 panics if a pod is nominated to a node that the node affinity of a spread pod excludes. divvy
   does not count the nominated pod there (World.spare).
-- Of two free volumes of the same size kube-scheduler takes either, by the order of a hash table; ours takes the first
-  by name. With several claims in one pod that decides whether a node fits. The random volumes have sizes of their own.
+- Of two free volumes of equal size kube-scheduler takes either, by the order of a hash table. divvy takes the first
+  by name. With several claims in one pod the choice decides whether a node fits, so no two random volumes are of equal
+  size.
 
-FIT_SEED, FIT_ROUNDS: where the random worlds begin, and how many.
+FIT_SEED, FIT_ROUNDS: seed of the first random world, and number of worlds.
 """
 import collections
 import concurrent.futures

@@ -136,7 +136,7 @@ class User:
             cluster.namespace = mine
 
 
-# ---- the rules of the house
+# ---- the namespaces' policy
 
 def the_policy_is_in_force():
     for worse, why in (({"hostPID": True}, "hostPID"), ({"volumes": [{"name": "v", "hostPath": {"path": "/"}}]}, "hostPath")):
@@ -165,7 +165,7 @@ def the_node_reports_links_and_numa_nodes():
     assert second["links"] == [{"uuid": first["uuid"], "kind": "nvlink"}], second
 
 
-# ---- what is written into objects
+# ---- keys in objects
 
 def a_pod_cannot_be_created_with_assigned_keys():
     uuid, node = daemon.devices()[0], cluster.node_name
@@ -264,11 +264,11 @@ def a_user_cannot_read_other_tenants_figures():
         refused(alice.account.request, "DELETE", path, says="403")
 
 
-# ---- what a program may set, find and do on the node
+# ---- programs on the node
 
 LIES = {"CUDA_VISIBLE_DEVICES": "0,1", "NVIDIA_VISIBLE_DEVICES": "all", "DIVVY_TENANT": "ab" * 16, "DIVVY_DEVICES": "all",
         "DIVVY_DRIVER": "/opt/divvy/driver", "LD_LIBRARY_PATH": "/opt/divvy/driver"}
-# Programs can go past the libraries; the audit finds them.
+# Two ways past the interception libraries. The audit finds both programs.
 PAST = {"absent": {"DIVVY_ABSENT": "open", "DIVVY_SOCKET": "/nowhere"}, "driver": {"LD_PRELOAD": "/opt/divvy/driver/libcuda.so.1"}}
 FINDS = """
 echo run: $(ls /run/divvy)

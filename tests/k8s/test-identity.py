@@ -139,7 +139,7 @@ def remote_pod(node, mode="remote"):
     return cluster.get(f"/api/v1/namespaces/{cluster.namespace}/pods/{name}")
 
 
-# ---- who gets one
+# ---- requests that are signed
 
 def the_controller_makes_and_publishes_an_authority():
     wait_for(bundle, "the authority is published", 60)
@@ -165,7 +165,7 @@ def a_nodes_daemon_gets_a_certificate_for_its_remote_pod():
     assert is_believed(pem, bundle())
 
 
-# ---- who does not
+# ---- requests that are denied
 
 def a_certificate_for_another_node_is_denied():
     (node, _), (other, who) = daemon(), daemon()
@@ -257,7 +257,7 @@ def issued_and_denied_certificates_are_counted():
     wait_for(lambda: counts() == [n + 1 for n in were], f"one more of each than {were}")
 
 
-# ---- held by a daemon
+# ---- identities that a daemon holds
 
 @contextlib.contextmanager
 def held(who, *uris):

@@ -49,7 +49,7 @@ def bare_pod(name, **metadata):
                      "containers": [{"name": "c", "image": "none"}]}}
 
 
-# ---- what is rendered
+# ---- rendered manifests
 
 def kustomize_renders_the_files_unchanged():
     assert not list(differences(base(), index(load(cluster.kubectl("kustomize", str(DEPLOY)))))), "deploy/"
@@ -57,7 +57,7 @@ def kustomize_renders_the_files_unchanged():
 
 
 def overlay_for_tests_differs_in_nothing_else():
-    # As in the repository, not as a test completes it.
+    # Renders the repository's overlay, without the values that a test adds.
     made = index(load(cluster.kubectl("kustomize", str(DEPLOY / "overlays/test"))))
     found = {f"{k[2]}: {d}" for k in {*made, *base()} for d in differences(base().get(k, {}), made.get(k, {}))}
     host, port = ("{'name': 'KUBERNETES_SERVICE_%s', 'value': '%s'}" % v for v in (("HOST", "127.0.0.1"), ("PORT", "6443")))
@@ -88,7 +88,7 @@ def overlay_for_the_extender_differs_in_nothing_else():
         "divvy-scheduler: spec.template.spec.volumes.extender"}, found
 
 
-# ---- what is applied
+# ---- applied manifests
 
 def versions():
     return {k: cluster.get(path_of(k))["metadata"]["resourceVersion"] for k in base()
@@ -110,7 +110,7 @@ def deploy_applies_to_an_empty_cluster():
         assert cluster.exists(path_of(obj_key)), obj_key
     for name in ("sharepods", "gpunodes", "gpupolicies"):
         wait_for(lambda n=name: cluster.exists(f"/apis/divvy.gpu/v1/{n}"), f"{name} are served")
-    # ... unchanged: our fields on the server have the values of the files.
+    # The server stores our fields with the values of the files.
     for obj_key, obj in base().items():
         if obj_key[0].endswith("WebhookConfiguration"):
             got = cluster.get(path_of(obj_key))
@@ -157,7 +157,7 @@ def fields_that_the_controller_fills_in_stay():
 
 
 def client_side_apply_does_the_same():
-    """kubectl's default; after a server-side apply, as people do."""
+    """Client-side apply is kubectl's default. Here it follows a server-side apply, as people mix both."""
     before = specs()
     secret = path_of(("Secret", SYSTEM, "divvy-controller-tls"))
     with bundle():
@@ -170,7 +170,7 @@ def client_side_apply_does_the_same():
     assert specs() == before, list(differences(*({str(k): v for k, v in s.items()} for s in (before, specs()))))
 
 
-# ---- who may do what
+# ---- rights
 
 G, C, N = "divvy.gpu", "coordination.k8s.io", {"namespace": "elsewhere"}
 GANGS = ["scheduling.x-k8s.io", "scheduling.sigs.k8s.io", "scheduling.volcano.sh"]
@@ -231,7 +231,7 @@ MUST = {
 }
 ALL = "get list watch create update patch delete deletecollection"
 WRITE = "create update patch delete deletecollection"
-NOBODY = [  # none of divvy's accounts
+NOBODY = [  # rights that no account of divvy has
     (ALL, "secrets", N), (ALL, "secrets", {"namespace": "kube-system"}), (ALL, "configmaps", N),
     ("create", "pods/exec", N), ("create get", "pods/attach", N), ("create", "serviceaccounts/token", N),
     (WRITE, "clusterroles", {"group": "rbac.authorization.k8s.io"}),
@@ -366,7 +366,7 @@ def a_token_names_its_pod():
     assert said["user"]["username"] == f"system:serviceaccount:{SYSTEM}:divvyd", said
     assert said["user"]["extra"]["authentication.kubernetes.io/pod-name"] == [name], said
     assert said["user"]["extra"]["authentication.kubernetes.io/pod-uid"] == [uid], said
-    # ... and it dies with the pod.
+    # The token becomes invalid with its pod.
     cluster.delete(f"{pods}/{name}", grace_s=0)
     wait_for(lambda: not user().get("authenticated"), "the token of a pod that is gone is refused")
 
@@ -441,7 +441,7 @@ def a_viewer_reads_the_same_objects_as_the_scheduler():
                         ("create", "pods/eviction", N), ("create", "pods", N)], False, "viewer")
 
 
-# ---- while nobody answers the webhook
+# ---- while the webhook does not answer
 
 def with_webhooks():
     apply("--server-side", "--force-conflicts")
@@ -472,7 +472,7 @@ def without_the_controller_only_risky_writes_are_refused():
     with_webhooks()
     text = eventually_refused(lambda: cluster.create(pods + "?dryRun=All", bare_pod("new")))
     assert "pods.mutate.divvy.gpu" in text, text
-    # Refused: writes that would bypass divvy, or could not be taken back.
+    # These writes would bypass divvy, or could not be undone, so the API server refuses them.
     node_status = ("/apis/divvy.gpu/v1/gpunodes/n1/status", {"status": {"epoch": 1}})
     assert "gpunodes.divvy.gpu" in eventually_refused(lambda: cluster.patch(*node_status))
     given = {"metadata": {"annotations": {"divvy.gpu/devices": "c=GPU-1"}}}
@@ -481,7 +481,7 @@ def without_the_controller_only_risky_writes_are_refused():
     assert "pods.update.divvy.gpu" in refused(500, cluster.patch, pods + "/tenant2", off)
     share_pods = f"/apis/divvy.gpu/v1/namespaces/{cluster.namespace}/sharepods"
     assert "objects.divvy.gpu" in refused(500, cluster.create, share_pods, {**SHARE_POD, "metadata": {"name": "s"}})
-    # Not blocked: pods that are no tenants, a kubelet's status, rollouts, Leases, divvy's own namespaces.
+    # The silent webhook blocks no pods without a share, kubelet's status, rollouts, Leases or divvy's own namespaces.
     cluster.patch(pods + "/other", {"metadata": {"annotations": {"a": "b"}}})
     cluster.patch(pods + "/tenant2/status", {"status": {"phase": "Succeeded"}}, "strategic")
     cluster.create(f"/apis/apps/v1/namespaces/{cluster.namespace}/deployments?dryRun=All", {
@@ -506,7 +506,7 @@ def without_the_controller_only_risky_writes_are_refused():
     without_webhooks()
 
 
-# ---- how far its pods may go
+# ---- restrictions of its pods
 
 PSP = {"apiVersion": "policy/v1beta1", "kind": "PodSecurityPolicy", "metadata": {
     "name": "restricted", "annotations": {
@@ -547,7 +547,7 @@ def shipped_pods_are_restricted_where_they_say_so():
             refused(403, maker.create, path, pod)
 
 
-# ---- the end
+# ---- uninstalling
 
 def uninstalling_leaves_running_pods():
     """Pods and SharePods stay, and no object needs a webhook any more."""
@@ -570,7 +570,7 @@ def uninstalling_leaves_running_pods():
     assert not cluster.exists(f"{services}/v1beta1.external.metrics.k8s.io") and cluster.exists(f"{services}/v1.divvy.gpu")
     wait_for(lambda: cluster.create(pods + "?dryRun=All", bare_pod("new")), "no webhook is asked")
     assert cluster.exists(path + "/stays") and cluster.exists(pods + "/stays")
-    apply("--server-side")  # ... and it comes back
+    apply("--server-side")  # divvy can be installed again
 
 
 TESTS = [kustomize_renders_the_files_unchanged, overlay_for_tests_differs_in_nothing_else,

@@ -101,7 +101,7 @@ def nothing_is_confirmed(node):
     cluster.patch(f"{NODE_LEASES}/{node}", {"metadata": {"annotations": {"divvy.gpu/measured": None}}})
 
 
-# ---- what is there
+# ---- the commands that list
 
 def kubectl_finds_the_plugin():
     assert "drain-gpu" in well("help")
@@ -170,7 +170,7 @@ def ps_lists_tenants():
     rig.gone("plain")
 
 
-# ---- why
+# ---- kubectl divvy why
 
 def why_shows_what_each_device_lacks():
     out = well("why", "waits")
@@ -211,7 +211,7 @@ def why_shows_the_limit_of_a_running_pod():
     assert f"{device}: nothing limits the tenant: it used 0.2, and 0.8 was unused" in well("why", "share")
 
 
-# ---- fit, beside what the scheduler does
+# ---- kubectl divvy fit, compared with the scheduler
 
 def manifest(name, annotations, kind="Pod", labels=TENANT, **spec):
     """A manifest as the webhook would leave it; there is no webhook here."""
@@ -306,7 +306,7 @@ def fit_shows_what_the_server_refuses():
     cluster.delete(f"{quotas}/none")
 
 
-# ---- out of service
+# ---- cordon, drain, defrag
 
 def a_device_is_cordoned():
     nothing_is_left()

@@ -159,7 +159,7 @@ def assigned_keys_written_by_a_user_have_no_effect():
     cluster.create(pods(), pod(whole, {"divvy.gpu/request": "2"}))
     rig.bound(whole)
     gone(pods(whole), pods(name))
-    # Keys added later do not count, with an own label and without.
+    # Keys that a user adds later do not count, whether or not the user has set divvy's label.
     late, own = name_of("late"), name_of("late")
     for one, labels in ((late, {}), (own, {"divvy.gpu/tenant": "true"})):
         cluster.create(pods(), pod(one, labels=labels, schedulerName="divvy-scheduler", nodeSelector={"no": "where"}))
@@ -275,7 +275,7 @@ def malformed_kubeshare_objects_do_no_harm():
     all_serve()
 
 
-# ---- what others write
+# ---- objects that other programs write
 
 def malformed_gpunodes_do_no_harm():
     """A daemon's account writes nonsense: the schema rejects some of it; the rest affects that node alone."""

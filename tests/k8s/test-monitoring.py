@@ -31,7 +31,7 @@ def text_of(*path):
         return f.read()
 
 
-# ---- the daemons, and what they say
+# ---- the daemons and their metrics
 
 def of_controller():
     return controller.get("/metrics", token=operator.token)[1]

@@ -165,7 +165,7 @@ def is_held(name):
 
 
 def a_measuring_test_gets_the_machine_for_itself():
-    """With seats of the test's own."""
+    """This test makes its own two seats, so that other tests' nodes do not matter."""
     name = unique("seats")
     seats = [types.SimpleNamespace(lock=f"\0{name}-{n}") for n in range(2)]
     with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.multiple(

@@ -279,7 +279,7 @@ def unknown_fields_are_kept_in_templates_only():
     made = cluster.create(path_of("SharePod"), thing("SharePod", spec, "unknown", extra={"a": 1}))
     assert made["spec"] == {"request": 0.5, "template": template}, made["spec"]
     assert "extra" not in made
-    # A null is a value there too; other fields stay when one field changes.
+    # A change of one field keeps all others, also a null inside the template.
     got = cluster.patch(path_of("SharePod", "unknown"), {"spec": {"limit": 0.6}})
     assert got["spec"]["template"] == template, got["spec"]
     cluster.delete(path_of("SharePod", "unknown"))
@@ -349,7 +349,7 @@ def a_second_apply_of_an_object_changes_nothing():
             cluster.patch(path_of(kind, "twice", "status"), {"status": {"observedGeneration": 1}})
             got = cluster.get(path_of(kind, "twice"))
             versions.add(got["metadata"]["resourceVersion"])
-        # Two versions: the first apply, then the status.
+        # Only two writes changed the object: the first apply, and the status.
         assert len(versions) == 2 and got["spec"] == spec, (versions, got["spec"])
         text = json.dumps(thing(kind, spec, "kubectl"))
         where = ["-n", cluster.namespace]
@@ -471,7 +471,7 @@ def objects_of_the_first_version_survive_an_upgrade():
     for (kind, name), old in before.items():
         got = cluster.get(path_of(kind, name))
         assert (got["spec"], got.get("status")) == (old["spec"], old.get("status")), (old, got)
-        # ... and can still be written.
+        # The stored object can still be written.
         cluster.patch(path_of(kind, name), {"metadata": {"labels": {"upgraded": "yes"}}})
 
 

@@ -200,7 +200,7 @@ def three_nodes_are_followed():
         renew("gpu-2", {"train-2": 310, "side-2": 220})
         v.until(lambda s: s["use"].get("gpu-2") == [[310, GIB], [220, GIB]], "what is used is shown")
         status, _, text = ask("GET", "/history/uid-train-2/main", cookie=operator.token)
-        # Ten seconds may have ended since; the next ten then have no value yet.
+        # If a period of ten seconds has just ended, the next period has no value yet.
         assert status == 200 and json.loads(text)["fine"]["share"] in ([310], [310, None]), text
         set_status("gpu-2", 4, [tenant("gpu-2", 0, "side-2", 500, 1000)])
         v.until(lambda s: len(s["nodes"]["gpu-2"]["tenants"]) == 1, "a tenant has gone")

@@ -340,7 +340,7 @@ def ending_the_pool_takes_no_device_from_tenants():
     cluster.kill("divvyd")
     cluster.delete(SPEC + cluster.node_name)
     stays(name, "five")
-    # Deleted by another account it waits on: for the controller's mark that no tenant is left.
+    # After a deletion by another account the placeholder still waits until the controller marks that no tenant is left.
     cluster.delete(f"/api/v1/namespaces/{SYSTEM}/pods/{name}")
     native("wants", 2)
     time.sleep(5)

@@ -107,7 +107,7 @@ def said(name, words, reason="GrantRefused"):
     wait_for(lambda: any(words in m for m in events_of(cluster, name).get(reason, [])), f"{name}: {words}", 120)
 
 
-# ---- what they say
+# ---- reports of both nodes
 
 def each_node_reports_its_roles():
     client.await_ready()
@@ -133,7 +133,7 @@ def the_network_between_nodes_is_measured():
     assert server.status()["network"]["peers"] == [], server.status()["network"]
 
 
-# ---- what is granted holds
+# ---- grants are enforced
 
 def two_pods_have_their_shares():
     uuid = server.devices()[0]
@@ -158,7 +158,7 @@ def two_pods_have_their_shares():
             cluster.wait_for_pod(name, "Succeeded")
         gone(low, high)
         wait_for(lambda: client.status()["slots"]["used"] == 0, "their slots are free")
-        # Beside other tests: time that the busy machine keeps one tenant from using goes to the other.
+        # If other tests keep a tenant off the processor, the other tenant uses the device time.
         return None if ran > 0.5 and abs(shares[low] - 0.3) < 0.02 + 0.3 * (1 - min(ran, 1)) else (shares, ran)
 
     fairly(look, 2)
@@ -179,7 +179,7 @@ def a_container_sees_only_a_socket_and_two_libraries():
     assert "libdivvy-remote.so" in maps and "libdivvy-cuda.so" not in maps and "/driver/" not in maps, maps
     with open(f"/proc/{pid}/environ", encoding="utf-8") as f:
         assert "DIVVY_TENANT" not in f.read()
-    # The worker has a user of its own, which no other process has, and no group.
+    # The worker runs under a user id that no other process has, and in no group.
     with open(f"/proc/{worker}/status", encoding="ascii") as f:
         status = dict(line.split(":", 1) for line in f.read().splitlines())
     assert len(set(status["Uid"].split())) == 1 and int(status["Uid"].split()[0]) >= 0x7ff00000, status["Uid"]
@@ -276,7 +276,7 @@ def several_processes_have_one_share():
     remove("many")
 
 
-# ---- who gets nothing
+# ---- refused requests
 
 def hello(space, pod):
     return struct.pack("<IHH64s254s2s", MAGIC, ABI, CHECK, space.encode(), pod.encode(), b"")
@@ -356,7 +356,8 @@ def unauthenticated_connections_get_nothing():
     running("owner")
     uid = cluster.pod("owner")["metadata"]["uid"]
     folder = os.path.join(cluster.dir, "intruder")
-    # No certificate, only noise, or a self-made certificate for that very container.
+    # The device node closes connections with no certificate, with garbage, or with a self-signed certificate for this
+    # container.
     assert ask(cluster.namespace, "owner") is None
     with socket.create_connection(server.address, timeout=patience(30)) as s:
         s.sendall(b"GET / HTTP/1.0\r\n\r\n")
@@ -379,7 +380,7 @@ def unauthenticated_connections_get_nothing():
     for space, pod in ((cluster.namespace, "owner"), ("../../x", "owner"), ("x" * 63, "y" * 253)):
         status, text = ask(space, pod, *cert)
         assert status < 0 and f"of UID {other}" in text, (status, text)
-    # A node's own certificate is no container's.
+    # A node's certificate names no container, so it opens no session.
     cert = signed("node", f"divvy://node/{cluster.node_name}", client.account)
     status, text = ask(cluster.namespace, "owner", *cert)
     assert status < 0 and "expected one of a container" in text, (status, text)
@@ -585,7 +586,7 @@ def a_vanished_node_frees_its_pods_shares():
         assert "vanished/main" in server.tenants(), server.tenants()
         cluster.delete(pods("vanished"))
         gone("vanished")
-        # Not because of a deletion.
+        # The tenant did not end because the pod vanished: the API server still has it.
         pod = cluster.pod("vanished")
         assert pod["metadata"]["deletionTimestamp"] and pod["status"]["phase"] == "Running", pod["status"]
     finally:

@@ -47,7 +47,7 @@ def a_pod_that_fits_nowhere_gets_one_event():
     rig.waits("large", "0/1 nodes: 1 with another model than H100; the cluster has model A100")
     assert rig.condition("large")["reason"] == "Unschedulable"
     wait_for(lambda: rig.events("large", "FailedScheduling"), "an Event")
-    # An event that does not help the pod.
+    # A pod that comes and goes is an event that does not help "large".
     rig.pod("small", {"request": "0.1"})
     rig.bound("small")
     rig.gone("small")
@@ -108,7 +108,7 @@ def preferred_anti_affinity_holds_while_devices_are_free():
     wait_for(lambda: any("main beside 1 tenant that preferred-anti-affinity 'x' would keep apart" in e["message"]
                          for e in rig.events("three", "Scheduled")), "the Event says whom it is beside")
     assert not any("beside" in e["message"] for e in rig.events("two", "Scheduled"))
-    # A new scheduler counts them, too.
+    # A new scheduler counts the bound pods too.
     rig.kill(rig.processes[0])
     rig.start()
     rig.pod("four", wish)
@@ -313,7 +313,7 @@ def only_the_leader_decides():
     rig.pod("e2", {"request": "0.1"})
     assert rig.given("e2", "epoch") == "1", rig.given("e2", "epoch")
     wait_for(lambda: rig.given("e1", "epoch") == "1", "what was bound and has yet to start stands")
-    # Installed again: the Lease is deleted with its namespace, but nodes remember the epoch.
+    # divvy is installed again. The Lease was deleted with its namespace, but the nodes remember the epoch.
     for process in list(rig.processes):
         rig.stop(process)
     cluster.delete("/apis/coordination.k8s.io/v1/namespaces/divvy-system/leases/divvy-scheduler")
@@ -336,7 +336,7 @@ def a_stopped_leader_writes_nothing_after_its_lease():
     rig.start("--leader-elect")
     rig.pod("s2", {"request": "0.1"})
     assert int(rig.given("s2", "epoch")) == epoch + 1
-    # All events of that time arrive at once.
+    # When the leader continues, all events since its stop arrive at once.
     rig.pod("s3", {"request": "0.1"}, schedulerName="nobody")
     first.send_signal(signal.SIGCONT)
     names = [f"s{i}" for i in range(4, 24)]
@@ -389,11 +389,11 @@ def a_former_leader_does_not_send_old_bindings():
         rig.waits("decided", "no GPU with 0.7 free")
         proxy.is_shut = False
         first.send_signal(signal.SIGCONT)
-        # The condition shows the last try's error, whatever ended the tries.
+        # The log shows the error of the last try, whatever ended the tries.
         wait_for(lambda: re.search(r"/decided: POST .*/binding: ", log_of()[said:]),
                  "what it had to send has come to an end")
         assert not rig.get("decided")["spec"].get("nodeName")
-        # By now it knows the present state, and continues as a scheduler that does not lead.
+        # By now the former leader knows the present state, and continues without leading.
         rig.gone("instead")
         assert int(rig.given("decided", "epoch")) == epoch + 1
         rig.stop(first)
@@ -581,7 +581,7 @@ def the_best_network_goes_first_and_runs_out():
     # Neither network has that bandwidth left; both nodes have the share.
     elsewhere("r4", "0.3", network="20Gbps")
     rig.waits("r4", "; over the network 0/2 nodes that serve: 2 no network device with 20Gbps free")
-    # A new scheduler counts it, too.
+    # A new scheduler counts the granted bandwidth too.
     rig.kill(rig.processes[0])
     rig.start()
     elsewhere("r5", "0.3", network="7Gbps")

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Binds pods and nothing else, as fast as that many requests at a time can: what a scheduler is
- * compared with. usage: kube-bind NAMESPACE AT-A-TIME NODES < names of pods
+ * Only binds pods, with up to AT-A-TIME requests at once: a bound for the rate of a scheduler.
+ * usage: kube-bind NAMESPACE AT-A-TIME NODES < names of pods
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -72,7 +72,7 @@ int main(int argc, char **argv)
 	space = argv[1];
 	at_a_time_most = (uint32_t)strtoul(argv[2], NULL, 10);
 	n_nodes = (uint32_t)strtoul(argv[3], NULL, 10);
-	/* As much as a scheduler has to say. */
+	/* The annotations are as long as those of divvy-scheduler. */
 	annotations = json_pack("{ss, ss, ss, ss, ss, ss, ss, ss, ss}", "divvy.gpu/devices",
 		"main=GPU-n10-3", "divvy.gpu/granted-request", "main=0.1",
 		"divvy.gpu/granted-limit", "main=1", "divvy.gpu/granted-memory", "main=1717986918",

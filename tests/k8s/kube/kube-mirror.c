@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Shows what a cache holds of a server's objects: kube-mirror [OPTION...] PATH. Told by a line on
- * stdin: `dump` prints each object's raw JSON, a line each, and an empty line; `counts` prints one
- * line; `end` ends it. Says "synced" when the first list is complete. Exits with 1 when what the
- * handlers were told is not what the cache holds.
+ * Keeps a cache of the server's objects at PATH: kube-mirror [OPTION...] PATH. It reads commands
+ * from stdin, one on a line. `dump` prints each object's raw JSON on a line, then an empty line;
+ * `counts` prints one line; `end` ends the program. It prints "synced" when the first list is
+ * complete. It exits with 1 if the handlers' calls do not add up to the cache's objects.
  *
  *   --limit N  --idle SECONDS  --watch SECONDS  --seed N  --http1  --labels SELECTOR
- *   --pause MILLISECONDS: the longest after a failure
+ *   --pause MILLISECONDS: the longest pause after a failure
  */
 #include <errno.h>
 #include <getopt.h>
@@ -23,7 +23,7 @@ struct mirror {
 	struct kube_cache *cache;
 	struct loop_io in;
 	struct buf line;
-	size_t n_told; /* added less deleted */
+	size_t n_told; /* objects added minus objects deleted, by the handlers' calls */
 	uint64_t n_updates, n_troubles;
 	struct error last;
 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The client against a real API server: that of KUBECONFIG, in the namespace of
- * DIVVY_TEST_NAMESPACE.
+ * The client against a real API server: the cluster is that of KUBECONFIG, and the namespace that
+ * of DIVVY_TEST_NAMESPACE.
  */
 #include "unit.h"
 
@@ -211,7 +211,10 @@ static bool is_true(void *data)
 	return *(bool *)data;
 }
 
-/* That the table is right about the version that is there, and evicts by what it says. */
+/*
+ * Compares apis.def with the server's version, and evicts a pod by the Eviction that the server
+ * has.
+ */
 static void discovers(void **state)
 {
 	struct kube_discovery *discovery;
@@ -351,11 +354,11 @@ static void elects_one_leader(void **state)
 	assert_false(kube_lease_may_write(b.lease));
 	assert_int_equal(b.n_changes, 0);
 	assert_string_equal(kube_lease_holder(b.lease), "a");
-	/* Gone without a word: the other waits for the lease to run out. */
+	/* "a" stops without a release, so "b" waits until the Lease expires. */
 	kube_lease_stop(a.lease);
 	run_until(is_leader, &b);
 	assert_int_equal(b.epoch, 1);
-	/* Given up: the next has it at its next look. */
+	/* "b" releases the Lease, so "a" takes it at its next look. */
 	begin_candidate(&a, "a");
 	run_for(NSEC_PER_SEC);
 	kube_lease_release(b.lease);
@@ -367,7 +370,7 @@ static void elects_one_leader(void **state)
 	kube_lease_stop(b.lease);
 }
 
-/* Whatever is cancelled from a callback, its own and others, calls back no more. */
+/* A callback may cancel its own call and others. No cancelled call calls back. */
 static struct kube_call *victims[8];
 
 static void never(void *data, const struct kube_answer *answer)
@@ -431,7 +434,7 @@ static void keeps_to_deadlines(void **state)
 	assert_int_equal(answer(), -ETIMEDOUT);
 }
 
-/* With another configuration: what it comes to. */
+/* Makes a request with another configuration, and returns its result. */
 static int ask_with(struct kube_config *other)
 {
 	struct kube_client *asker;
@@ -466,12 +469,12 @@ static void trusts_only_its_authority(void **state)
 
 static void write_text(const char *path, const char *text)
 {
-	/* One that was there keeps its mode. */
+	/* Removes an existing file first, because file_replace() would keep that file's mode. */
 	unlink(path);
 	assert_ok(file_replace(path, str_from(text), 0700, NULL));
 }
 
-/* A token that is replaced in its file is used from the first refusal on. */
+/* When the token's file is replaced, the client uses the new token after the first refusal. */
 static void reads_a_token_again(void **state)
 {
 	char path[] = "/tmp/test-kube-token-XXXXXX";
