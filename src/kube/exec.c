@@ -75,7 +75,7 @@ static int exec_read_status(const json_t *status, struct exec_result *ret, struc
 			err, EBADMSG, "status.expirationTimestamp: '%s' is not a time", expires);
 	if (!ret->cert_pem != !ret->key_pem)
 		return fail(err, EBADMSG,
-			"status: clientCertificateData and clientKeyData come together");
+			"status: expected clientCertificateData and clientKeyData, or neither");
 	if (!ret->token && !ret->cert_pem)
 		return fail(err, EBADMSG, "status: neither token nor clientCertificateData");
 	return 0;

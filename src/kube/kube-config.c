@@ -577,7 +577,7 @@ int kube_config_act_as(
 			return fail(err, EINVAL, "the groups to act as: expected names");
 	free(config->as);
 	config->as = buf_take(&as);
-	return config->as ? 0 : fail(err, ENOMEM, "out of memory for whom to act as");
+	return config->as ? 0 : fail(err, ENOMEM, "out of memory for --as and --as-group");
 }
 
 static void free_list(char **list)

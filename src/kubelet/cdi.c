@@ -81,7 +81,8 @@ static int cdi_check_slot(const struct cdi_slot *s, struct error *err)
 		return fail(err, E2BIG, "slot %u: more than %u mounts, variables or nodes", s->slot,
 			CDI_EDITS_MAX);
 	if (!s->n_env && !s->n_mounts && !s->n_nodes)
-		return fail(err, EINVAL, "slot %u: a device without any edit is none", s->slot);
+		return fail(err, EINVAL, "slot %u: expected at least one mount, variable or node",
+			s->slot);
 	for (size_t i = 0; r == 0 && i < s->n_env; i++)
 		r = check_variable(&s->env[i], err);
 	for (size_t i = 0; r == 0 && i < s->n_mounts; i++) {

@@ -186,7 +186,7 @@ static void on_prefer(struct grpc_call *call, struct str bytes)
 	struct request *r;
 
 	if (!p->ops->prefer) {
-		grpc_call_end(call, GRPC_UNIMPLEMENTED, "no device is better than another");
+		grpc_call_end(call, GRPC_UNIMPLEMENTED, "this plugin prefers no device");
 		return;
 	}
 	m = unpack(&v1beta1__preferred_allocation_request__descriptor, bytes);

@@ -98,7 +98,7 @@ static int copy_devices(
 	qsort(to, n, sizeof(*to), compare_devices);
 	for (size_t i = 1; i < n; i++)
 		if (!strcmp(to[i - 1].id, to[i].id))
-			return fail(err, EEXIST, "device '%s' stands there twice", to[i].id);
+			return fail(err, EEXIST, "device '%s' is listed twice", to[i].id);
 	return 0;
 }
 

@@ -150,7 +150,7 @@ int allocate_find_taker(const struct node *node, const struct podres_list *list,
 			continue;
 		if (found.pod)
 			return fail(err, EAGAIN,
-				"the slot fits container %s and, of %s/%s, container %s",
+				"the slot fits container %s, and in pod %s/%s container %s",
 				found.container, c->space, c->pod, one.container);
 		found = one;
 	}
@@ -263,7 +263,7 @@ static int write_files(struct allocation *a, const struct plugin_ids *ids, struc
 
 	if (!slot)
 		return fail(&a->why, EINVAL,
-			NODE_RESOURCE ": a container has one of them, and this one asks for %zu",
+			NODE_RESOURCE ": this container requests %zu; a container can have 1",
 			ids->n);
 	r = node_slot_folder(node, slot, at->folder, sizeof(at->folder), &a->why);
 	if (r < 0)

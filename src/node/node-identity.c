@@ -188,7 +188,7 @@ static void on_signed(struct held_identity *h, const char *encoded)
 		identity_fail_and_retry(h, err.msg);
 		return;
 	}
-	log_info("%s: a certificate for %llu minutes", h->uri,
+	log_info("%s: got a certificate that is valid for %llu minutes", h->uri,
 		(unsigned long long)(clock_since_ns(h->facts.to_ns, clock_real_ns()) /
 			(60 * NSEC_PER_SEC)));
 	backoff_reset(&h->again);
@@ -382,7 +382,7 @@ static void on_bundle(struct identities *all, const char *bundle)
 			h->now = (struct identity){0};
 			h->is_reported = false;
 			if (identity_take_certificate(h, had.crt, had.key, &err) < 0)
-				log_info("%s: asked for anew: %s", h->uri, err.msg);
+				log_info("%s: requesting a new certificate: %s", h->uri, err.msg);
 			identity_done(&had);
 		}
 		if (h->phase == PHASE_RETRY && !h->now.crt) {
@@ -417,7 +417,8 @@ static void bundle_becomes(void *data, const struct kube_entry *entry, void *old
 /* A deletion does not revoke the former authorities, so held certificates stay. */
 static void bundle_is_gone(void *data, const struct kube_entry *entry)
 {
-	log_warn("ConfigMap " IDENTITY_AUTHORITY " is gone: it comes with the manifests");
+	log_warn(
+		"ConfigMap " IDENTITY_AUTHORITY " was deleted; apply the manifests of divvy again");
 }
 
 static void identity_on_trouble(void *data, const struct error *err)

@@ -24,7 +24,7 @@ static int node_log_add_line(int fd, struct str line)
 	int r = size < 0 ? (int)size : fd_write_all(fd, line.p, line.n);
 
 	if (r < 0 && size >= 0 && ftruncate(fd, (off_t)size) < 0)
-		log_warn("grant log: half a line stays: %s", strerror(errno));
+		log_warn("grant log: cannot remove a partial line: %s", strerror(errno));
 	return r;
 }
 

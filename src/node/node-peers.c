@@ -95,7 +95,7 @@ static void on_table(void *data, const struct kube_answer *answer)
 	else
 		r = kube_json_parse(answer->body, &table, &err);
 	if (r < 0) {
-		log_warn("which nodes serve: %s", err.msg);
+		log_warn("list the nodes that serve devices: %s", err.msg);
 		peers_give_up(&p->peers, clock_now_ns());
 		return;
 	}
@@ -115,7 +115,7 @@ static void list_peers(struct node_peers *p)
 
 	if (kube_call_start(p->node->client, &request, &p->call, &err) == 0)
 		return;
-	log_warn("which nodes serve: %s", err.msg);
+	log_warn("list the nodes that serve devices: %s", err.msg);
 	peers_give_up(&p->peers, clock_now_ns());
 }
 

@@ -90,7 +90,7 @@ static bool has_tenants(struct node *node, const struct device *d)
 static void node_pool_lose_device(struct node *node, const struct device *d)
 {
 	struct pool_device *p = &node->pool.device[d->index];
-	const char *name = p->placeholder[0] ? p->placeholder : "of before our start";
+	const char *name = p->placeholder[0] ? p->placeholder : "of an earlier divvyd";
 	bool is_used = false;
 
 	for (uint32_t i = 0; i < node->n_slots; i++) {
@@ -114,7 +114,8 @@ static void node_pool_lose_device(struct node *node, const struct device *d)
 			"processes",
 			name, d->info.uuid);
 	} else {
-		log_info("device %s: placeholder %s has given it back", d->info.uuid, name);
+		log_info("device %s: placeholder %s has returned it to the other device plugin",
+			d->info.uuid, name);
 	}
 	*p = (struct pool_device){.is_known = true};
 	node->pool.has_changed = true;

@@ -449,7 +449,7 @@ static void remote_resume_container(
 	/* The container runs, so its programs may connect at any time. */
 	slot->remote->was_ready = true;
 	slot->since_ns = clock_now_ns();
-	log_info("slot %s: %s/%s %s has devices of node %s still", slot->id, pod.space, pod.name,
+	log_info("slot %s: %s/%s %s still has devices of node %s", slot->id, pod.space, pod.name,
 		pod.container, g.is.remote_node);
 }
 

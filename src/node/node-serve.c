@@ -404,7 +404,7 @@ static void serve_on_packet(struct serving *link, const void *packet, size_t n)
 		!serve_is_terminated(ask->pod, sizeof(ask->pod)) ||
 		!serve_is_terminated(ask->peer, sizeof(ask->peer)) || !ask->uid[0] ||
 		!ask->container[0]) {
-		log_warn("a link has asked what is no question");
+		log_warn("a link has sent a malformed request; closing its connection");
 		serving_end(link);
 		return;
 	}

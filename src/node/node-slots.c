@@ -339,7 +339,7 @@ int node_slots_new(struct node *node, struct error *err)
 			continue;
 		node->epoch = MAX(node->epoch, t->pod->epoch);
 		if (!slot || slot->tenant)
-			log_warn("%s/%s: its slot %s is no more", t->pod->space, t->pod->name,
+			log_warn("%s/%s: slot %s no longer exists", t->pod->space, t->pod->name,
 				t->pod->slot);
 		else if (open_again(node, slot, t, &why) < 0)
 			log_warn("%s/%s: %s", t->pod->space, t->pod->name, why.msg);

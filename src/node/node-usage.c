@@ -216,7 +216,7 @@ void node_usage_load(struct node *node)
 	if (file_read(path, &text, NULL) < 0)
 		return;
 	if (kube_json_parse(buf_str(&text), &list, &err) < 0) {
-		log_warn("%s: %s: accounts go on from what GPUNode.status says", path, err.msg);
+		log_warn("%s: %s: accounts continue from GPUNode.status", path, err.msg);
 		return;
 	}
 	node->has_account_file = true;

@@ -782,7 +782,7 @@ int node_read_simulate(const struct node_options *options, char **ret, struct er
 		*ret = reading.text;
 		return r;
 	}
-	log_warn("%s; what GPUNode.spec.simulate said last counts", reading.err.msg);
+	log_warn("%s; using the last known GPUNode.spec.simulate", reading.err.msg);
 	if (file_read(path, &kept, NULL) < 0)
 		buf_clear(&kept);
 	*ret = str_dup(buf_str(&kept));

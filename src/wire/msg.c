@@ -123,7 +123,7 @@ static int msg_check_diagnostic(const void *packet, struct error *err)
 
 	memcpy(&say, packet, sizeof(say));
 	if (!is_terminated(say.text, sizeof(say.text)))
-		return fail(err, EBADMSG, "SAY has a text without a NUL");
+		return fail(err, EBADMSG, "DIAGNOSTIC has a text without a NUL");
 	return 0;
 }
 

@@ -232,7 +232,7 @@ static void a_slot_is_for_the_pod_that_the_kubelet_admits(void **state)
 	expect_taker(&w, all, 4, "second", "main");
 	/* Both pods fit: the kubelet is refusing one of them, and has not reported which one. */
 	expect_unknown(
-		&w, none, 4, "the slot fits container main and, of a/second, container main");
+		&w, none, 4, "the slot fits container main, and in pod a/second container main");
 	end(&w);
 }
 

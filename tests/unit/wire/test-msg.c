@@ -131,7 +131,7 @@ static void wrong_contents_are_refused(void **state)
 	assert_true(check(sizeof(*refused), "reason") < 0);
 	make(MSG_DIAGNOSTIC, sizeof(struct msg_diagnostic));
 	memset(((struct msg_diagnostic *)packet)->text, 'x', MSG_TEXT);
-	assert_true(check(sizeof(struct msg_diagnostic), "SAY has a text") < 0);
+	assert_true(check(sizeof(struct msg_diagnostic), "DIAGNOSTIC has a text") < 0);
 }
 
 /*
