@@ -49,7 +49,7 @@ void access_accept_cookie(struct access *access, const char *name);
 /* Sets the API server in front that is trusted; borrowed until the next call. NULL: none. */
 void access_set_front(struct access *access, const struct front *front);
 
-/* For http_options.guard; its data is the access. */
+/* The value of http_options.guard; http_options.guard_data is the access. */
 void access_guard(void *access, struct http_request *request);
 
 #endif

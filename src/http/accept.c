@@ -17,7 +17,7 @@
 #include "base/clock.h"
 #include "base/listener.h"
 
-#define BATCH 16u /* for one turn of the loop */
+#define BATCH 16u /* connections that are accepted in one turn of the loop */
 /*
  * Silence after which a peer loses its place to a new connection. The peer loses it at once if its
  * address has more connections than the address of the new one.

@@ -26,7 +26,7 @@ struct http_stream {
 	int why; /* reason for which the stream was cut off; 0: it was not cut off */
 };
 
-/* The connection, and the stream with it, ends in the loop's next turn. */
+/* The loop's next turn ends the connection, and the stream with it. */
 static void cut_off(struct http_stream *stream, int why)
 {
 	if (stream->why)
@@ -107,7 +107,10 @@ struct http_stream *http_stream_open(struct http_request *request, const char *c
 	return stream;
 }
 
-/* Call it after adding to `pending`. */
+/*
+ * Makes libmicrohttpd send `pending`; cuts the peer off if too many bytes wait. Call it after
+ * adding bytes.
+ */
 static int http_stream_flush_data(struct http_stream *stream)
 {
 	if (buf_error(&stream->pending) < 0) {

@@ -28,7 +28,7 @@ struct http_tls {
 /* Checks for at least one certificate and no unreadable one, in PEM. Returns 0 or -EINVAL. */
 int http_tls_check_authorities(const char *pem, struct error *err);
 /*
- * As http_tls_check_authorities(), and returns the list; the caller ends it with
+ * Checks like http_tls_check_authorities(), and returns the list. The caller frees it with
  * gnutls_x509_trust_list_deinit(list, 1).
  */
 int http_tls_read_authorities(

@@ -34,7 +34,10 @@ int http_issue(const struct http_issue *issue, char **ret_crt, char **ret_key, s
 int http_server_issue(
 	struct http_server *server, const char *name, const char *host, struct error *err);
 
-/* Loads the server's certificate from the files, in PEM, the leaf first. Reads them once. */
+/*
+ * Loads the server's certificate from the files, in PEM, the leaf first. Later changes of the files
+ * have no effect.
+ */
 int http_server_read(
 	struct http_server *server, const char *cert_file, const char *key_file, struct error *err);
 

@@ -22,8 +22,8 @@ struct http_peer {
 struct connection {
 	LIST_ENTRY(connection) link;
 	struct http_server *server;
-	struct http_tls *tls;           /* the certificate that it was shown */
-	struct http_request *request;   /* the request that is being answered */
+	struct http_tls *tls;         /* the certificate that the server shows on this connection */
+	struct http_request *request; /* the request that is being answered */
 	struct http_peer *peer_address; /* NULL: not counted for an address */
 	int fd;
 	uint64_t since_ns; /* when the server began to wait for the peer */
@@ -42,7 +42,7 @@ struct http_request {
 	struct buf body;
 	struct buf headers; /* of the answer: name, 0, value, 0 */
 	struct MHD_Response *response;
-	struct http_stream *stream; /* the answer is a stream; NULL: it is complete */
+	struct http_stream *stream; /* NULL: the answer is no stream */
 	unsigned int status;
 	bool is_handed, is_suspended;
 };

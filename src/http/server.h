@@ -37,8 +37,9 @@ struct http_route {
 	const char *method;
 	const char *path; /* "/metrics"; "/page/" followed by *: all paths below; "*": all */
 	http_handler_fn *handler;
-	bool is_guarded;   /* the options' guard decides first */
-	const char *right; /* the guard checks GET on this path; NULL: the request's own */
+	bool is_guarded; /* the options' guard decides first */
+	/* the guard checks GET on this path; NULL: the request's own method and path */
+	const char *right;
 	/* Without a client certificate of client_ca the answer is 403, before the body is read. */
 	bool is_certified;
 	size_t max_body; /* 0: the limit of the options */
@@ -147,8 +148,9 @@ void http_answer_ok(void *data, struct http_request *request);
 void http_answer_ready(struct http_request *request, bool is_ready, const char *why_not);
 
 struct http_counts {
-	uint64_t n_requests, n_refused; /* too large, too slow, ambiguous, or beyond a limit */
-	uint64_t n_dropped;             /* streams whose peers read too slowly */
+	/* n_refused: too large, too slow, ambiguous, or beyond a limit */
+	uint64_t n_requests, n_refused;
+	uint64_t n_dropped; /* streams whose peers read too slowly */
 	uint32_t n_connections, n_streams;
 };
 struct http_counts http_server_counts(const struct http_server *server);

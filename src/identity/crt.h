@@ -17,7 +17,7 @@
 
 #define CRT_LIST_MAX 4u
 #define CRT_PEM_MAX (64u << 10)
-/* a certificate is backdated by this, for clocks that differ */
+/* a certificate's validity begins this long before its creation, for clocks that differ */
 #define CRT_EARLY_NS (UINT64_C(300) * 1000000000)
 
 /*
@@ -39,7 +39,7 @@ uint64_t crt_ends_ns(gnutls_x509_crt_t crt);
 bool crt_holds(gnutls_x509_crt_t crt, uint64_t real_ns);
 /* Time since the certificate was made: CRT_EARLY_NS after its period begins. 0 before that. */
 uint64_t crt_age_ns(gnutls_x509_crt_t crt, uint64_t real_ns);
-/* Whether a third of its lifetime length_ns, or less, is left. */
+/* Whether at most a third of the certificate's lifetime length_ns is left. */
 bool crt_is_running_out(gnutls_x509_crt_t crt, uint64_t length_ns, uint64_t real_ns);
 
 /* Checks the signature and ignores validity periods. */

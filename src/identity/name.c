@@ -18,7 +18,10 @@ static bool identity_name_is_plain(char c)
 	return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
 }
 
-/* Lower-case letters and digits; between them also '-' and, in a node's name, '.'. */
+/*
+ * Whether the text has only lower-case letters and digits, and between them '-' and, with has_dots,
+ * '.'.
+ */
 static bool is_label(struct str text, bool has_dots)
 {
 	for (size_t i = 0; i < text.n; i++)

@@ -38,7 +38,10 @@ static int request_export_pem(
 	gnutls_datum_t text = {NULL, 0}, der = {NULL, 0};
 	int r = gnutls_x509_crq_export2(crq, GNUTLS_X509_FMT_DER, &der);
 
-	/* RFC 7468's header: GnuTLS writes an older one, which API servers refuse. */
+	/*
+	 * Writes the header of RFC 7468. GnuTLS itself writes an older header, which API servers
+	 * refuse.
+	 */
 	if (r >= 0)
 		r = gnutls_pem_base64_encode2("CERTIFICATE REQUEST", &der, &text);
 	gnutls_free(der.data);

@@ -13,7 +13,7 @@
 
 #define CACHE_VERSION_SIZE 32u
 
-/* Valid until its deletion has been reported; the texts are never NULL. */
+/* An entry is valid until its deletion has been reported. Its texts are never NULL. */
 struct kube_entry {
 	const char *namespace_name; /* "": none */
 	const char *name;

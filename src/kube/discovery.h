@@ -49,7 +49,7 @@ extern const struct kube_field_row kube_field_rows[KUBE_N_FIELDS];
 #define KUBE_API_ROWS_MAX 64u
 #define KUBE_MINOR_UNKNOWN 0
 
-/* The server's versions. Pure: filled from its answers. */
+/* The resources that the server has. Pure: the caller passes the server's answers. */
 struct kube_served {
 	bool has[KUBE_API_ROWS_MAX]; /* by row */
 	bool has_eviction_v1;

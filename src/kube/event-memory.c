@@ -12,7 +12,7 @@
 #include "base/str.h"
 #include "kube/event.h"
 
-/* A written Event, by the hash of its object, type, reason and message. */
+/* An Event that was written before. key: hash of its object, type, reason and message. */
 struct said {
 	uint64_t key;
 	char name[256];
@@ -21,7 +21,7 @@ struct said {
 	UT_hash_handle hh;
 };
 
-/* The messages for one object and reason. */
+/* The different messages so far for one object and reason. */
 struct similar {
 	uint64_t key;
 	uint64_t since_ns;

@@ -58,7 +58,7 @@ void event_forget(struct event_memory *memory, const char *name);
 
 struct kube_recorder;
 
-/* component: "divvy-scheduler"; instance: the name of its node or pod. */
+/* instance: name of the component's node or pod; component: for example "divvy-scheduler". */
 int kube_recorder_new(struct kube_client *client, const char *component, const char *instance,
 	struct kube_recorder **ret_recorder, struct error *err);
 /* Drops unwritten Events. Accepts NULL. */

@@ -38,7 +38,7 @@ int exec_start(struct loop *loop, const struct kube_config *config, uint64_t tim
  */
 void exec_cancel(struct exec_run *run);
 
-/* Parses a plugin's output, an ExecCredential of that version. -EBADMSG, -ENOMEM. */
+/* Parses a plugin's output, an ExecCredential of version api_version. -EBADMSG, -ENOMEM. */
 int exec_parse(struct str text, const char *api_version, struct exec_result *ret_result,
 	struct error *err);
 

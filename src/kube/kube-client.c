@@ -27,15 +27,15 @@ struct kube_call {
 	char *url, *path, *body;
 	enum call_state state;
 	bool is_dead;     /* cancelled: kube_client_on_kick() frees it */
-	bool was_refused; /* there was a 401 */
+	bool was_refused; /* the server has answered 401 */
 	bool is_begun;    /* on_body was called */
 	bool has_date;    /* the date of this try's answer has been read */
 	struct transfer transfer;
-	struct pool_lane *lane; /* of the present try */
+	struct pool_lane *lane; /* lane of the present try */
 	struct buf answer;
 	int own_result; /* result if this side has ended the try */
 	char curl_error[CURL_ERROR_SIZE];
-	uint64_t generation; /* of the credential that the try used */
+	uint64_t generation; /* generation of the credential that the try used */
 	uint64_t deadline_ns, resume_ns, heard_ns;
 	struct loop_timer timer;
 	struct backoff backoff;

@@ -101,7 +101,7 @@ struct kube_request {
 struct kube_client_options {
 	const char *user_agent;   /* NULL: divvy/VERSION */
 	uint32_t max_in_flight;   /* 0: KUBE_IN_FLIGHT_DEFAULT; further calls wait in order */
-	uint32_t max_connections; /* not counting those of watches; 0: no limit */
+	uint32_t max_connections; /* connections for calls other than watches; 0: no limit */
 	uint64_t seed;            /* for jitter; 0: from the kernel */
 	bool is_http1;            /* disables HTTP/2 */
 };

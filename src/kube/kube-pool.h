@@ -22,7 +22,7 @@ typedef void pool_fn(void *data, CURL *easy, CURLcode result);
 
 struct pool_options {
 	uint32_t max_connections; /* 0: no limit */
-	uint32_t max_streams;     /* on one connection; the server may allow fewer */
+	uint32_t max_streams;     /* streams on one connection; the server may allow fewer */
 };
 
 int pool_new(struct loop *loop, const struct pool_options *options, pool_fn *done, void *data,

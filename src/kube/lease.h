@@ -46,12 +46,13 @@ struct lease {
 	struct lease_rules rules;
 	enum lease_state state;
 	struct lease_record seen;
-	uint64_t seen_boot_ns;    /* since then the record has not changed */
+	uint64_t seen_boot_ns;    /* time since which the record has not changed */
 	uint64_t renewed_boot_ns; /* when the last successful renewal was sent */
 	uint64_t epoch;           /* valid while leading */
-	uint64_t transitions;     /* the largest count seen: a new object continues from it */
-	uint64_t least;           /* lower bound of the next epoch */
-	bool is_released;         /* released for good */
+	/* the largest leaseTransitions seen; a new Lease object continues from it */
+	uint64_t transitions;
+	uint64_t least;   /* lower bound of the next epoch */
+	bool is_released; /* this process has released the Lease and never takes it again */
 };
 
 enum lease_event {

@@ -13,7 +13,8 @@
 
 #include "kube/backoff.h"
 
-#define REFLECT_STEADY_NS (UINT64_C(10) * 1000000000) /* a watch of this age resets the backoff */
+/* a watch that has lived this long resets the backoff */
+#define REFLECT_STEADY_NS (UINT64_C(10) * 1000000000)
 #define REFLECT_EXPIRED_MAX 2u
 #define REFLECT_ERRORS_MAX 2u
 
@@ -22,7 +23,7 @@ enum reflect_phase { REFLECT_LIST, REFLECT_WATCH };
 enum reflect_end {
 	REFLECT_OK,      /* the list is complete; the server closed the watch regularly */
 	REFLECT_LOST,    /* the connection was lost, or silent for too long */
-	REFLECT_EXPIRED, /* 410 */
+	REFLECT_EXPIRED, /* the server answered 410 (Gone) */
 	REFLECT_GARBLED,
 	REFLECT_REFUSED, /* another status or ERROR frame */
 };

@@ -33,9 +33,9 @@ struct kube_reflect {
 	struct loop_timer timer;
 	struct body pages[PAGES];
 	struct body watch;
-	char version[VERSION_SIZE]; /* the last one seen */
+	char version[VERSION_SIZE]; /* the last resourceVersion seen */
 	bool has_version;           /* the present list has set `version` */
-	struct buf token;           /* of the next page; empty: unknown */
+	struct buf token;           /* continue token of the next page; empty: unknown */
 	uint64_t begun_ns;
 	enum reflect_end frame_end; /* reason from an ERROR or faulty frame */
 	struct kube_status frame_status;

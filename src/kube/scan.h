@@ -47,14 +47,14 @@ struct scan {
 	struct scan_handler handler;
 	int error;
 	int state;   /* enum state of scan.c */
-	int taking;  /* enum part of scan.c: what is being cut out */
+	int taking;  /* enum part of scan.c: the part that is being copied out */
 	bool is_key; /* the current string is a key */
 	bool is_cutting;
 	bool is_next_comma_cut;
 	bool is_over; /* the list's last bracket was seen */
 	bool has_meta;
 	bool has_items;
-	bool has_object; /* in this frame */
+	bool has_object; /* the present frame has had its object */
 	uint32_t depth;
 	uint32_t part_depth;   /* depth at which the current part began */
 	uint32_t object_depth; /* depth of an object's own members */

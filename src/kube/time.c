@@ -72,7 +72,7 @@ static uint64_t fraction_ns(struct str *s)
 	return ns;
 }
 
-/* Seconds east of UTC, or INT32_MAX if it is no offset. */
+/* Parses an offset in seconds east of UTC. INT32_MAX: the text is no offset. */
 static int offset_s(struct str *s)
 {
 	int sign, hours, minutes;

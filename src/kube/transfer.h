@@ -11,7 +11,7 @@
 extern const char *const kube_method_names[];
 
 struct transfer {
-	CURL *easy; /* the caller's; NULL: none */
+	CURL *easy; /* owned by the caller; NULL: none */
 	struct curl_slist *headers, *connect_to;
 };
 

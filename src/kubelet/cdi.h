@@ -16,10 +16,10 @@
 #include "base/str.h"
 
 #define CDI_KIND "divvy.gpu/slot"
-#define CDI_FOLDER "/var/run/cdi" /* where runtimes read files that do not outlive a boot */
+#define CDI_FOLDER "/var/run/cdi" /* where runtimes look for files; emptied at a reboot */
 /*
- * The first version in which a name may begin with a digit and a node may have another path on the
- * host.
+ * The first version in which a name may begin with a digit and a device node may have another path
+ * on the host.
  */
 #define CDI_VERSION "0.5.0"
 #define CDI_MAX (256u << 10) /* bytes of a file */

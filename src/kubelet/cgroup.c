@@ -171,7 +171,7 @@ static bool parse_slices(struct str path, struct str root, bool has_top, struct 
 	return true;
 }
 
-/* /kubepods.slice, then as in parse_slices() */
+/* /kubepods.slice, followed by a path that parse_slices() accepts */
 static bool parse_systemd(struct str path, struct str root, struct cgroup_pod *pod)
 {
 	struct str name;

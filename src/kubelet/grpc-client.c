@@ -22,7 +22,7 @@
 #define WINDOW_BYTES (1 << 20) /* window for the answer; HTTP/2's default is 64 KiB */
 
 struct grpc_request {
-	struct grpc_conn conn; /* first */
+	struct grpc_conn conn; /* must stay the first member: callbacks cast to the request */
 	struct loop_timer deadline;
 	int32_t stream;
 	grpc_answer_fn *answered;

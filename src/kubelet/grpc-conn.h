@@ -17,8 +17,8 @@
 #include "base/loop.h"
 #include "base/str.h"
 
-#define GRPC_CONN_OUT_MAX (256u << 10) /* most bytes that wait for a slow reader */
-#define GRPC_CONN_QUEUE_MAX 512u /* frames that wait for a slow reader; beyond, reading stops */
+#define GRPC_CONN_OUT_MAX (256u << 10) /* bytes that may wait for a slow reader */
+#define GRPC_CONN_QUEUE_MAX 512u       /* waiting frames at which the connection stops reading */
 
 struct grpc_conn;
 /* The connection has ended and is closed; the owner may free it here. */

@@ -23,7 +23,7 @@
 #define TEXT_SIZE 512
 
 struct server_conn {
-	struct grpc_conn conn; /* first */
+	struct grpc_conn conn; /* must stay the first member: callbacks cast to the connection */
 	LIST_ENTRY(server_conn) link;
 	struct grpc_server *server;
 	LIST_HEAD(, grpc_call) calls;

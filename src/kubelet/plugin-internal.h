@@ -53,7 +53,7 @@ struct plugin {
 	uint64_t delay_ns;
 	uint64_t watch_timeout_ns;
 	struct grpc_request *registering; /* NULL: no registration in progress */
-	/* the socket of the kubelet that we are registered at, or about to be */
+	/* socket file of the kubelet at which the plugin is registered, or is registering */
 	struct file_id kubelet;
 	uint64_t registered_ns;
 	char reason[256]; /* last reported reason for not being registered */
@@ -63,7 +63,7 @@ struct plugin {
 extern const struct grpc_method plugin_methods[];
 extern const size_t plugin_methods_count;
 
-/* NULL if the id is not ours. */
+/* NULL: this plugin has no such device. */
 struct device *plugin_find(const struct plugin *plugin, const char *id);
 void plugin_fill_options(const struct plugin *plugin, V1beta1__DevicePluginOptions *options);
 void plugin_watch(struct grpc_call *call, struct str request);

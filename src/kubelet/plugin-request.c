@@ -15,7 +15,8 @@
 #define TEXT_SIZE 512
 
 struct request {
-	struct plugin_request public; /* first */
+	/* must stay the first member, because answers cast to the request */
+	struct plugin_request public;
 	LIST_ENTRY(request) link;
 	struct grpc_call *call; /* NULL: the kubelet no longer waits */
 	void *message;          /* owns the ids */
@@ -233,7 +234,7 @@ struct answer {
 	V1beta1__CDIDevice name[PLUGIN_EDITS_MAX], *names[PLUGIN_EDITS_MAX];
 };
 
-/* protobuf-c's structs lack const; packing does not write to them. */
+/* The structs of protobuf-c have no const members, but packing writes to none. */
 static char *plugin_request_text(const char *p)
 {
 	return (char *)(uintptr_t)p;

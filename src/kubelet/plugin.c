@@ -248,7 +248,8 @@ static void on_registered(const struct grpc_answer *answer)
 		p->delay_ns = RETRY_FIRST_NS;
 		p->reason[0] = '\0';
 		p->registered_ns = clock_now_ns();
-		step_after(p, p->watch_timeout_ns); /* checks then whether the kubelet has asked */
+		/* then plugin_step() checks whether the kubelet watches */
+		step_after(p, p->watch_timeout_ns);
 		return;
 	}
 	p->kubelet = (struct file_id){0};

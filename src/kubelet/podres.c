@@ -53,7 +53,8 @@ struct podres {
 /* ---- the answer as lists ---- */
 
 struct owned_list {
-	struct podres_list public; /* first */
+	/* must stay the first member, because podres_list_free() casts */
+	struct podres_list public;
 	Podres__ListResponse *message;
 	struct podres_container *containers;
 	struct podres_device *devices;

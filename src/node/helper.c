@@ -23,7 +23,7 @@
 #include "base/inherit.h"
 
 #define FIRST 3
-#define HIGH 64 /* above the descriptors that a helper gets */
+#define HIGH 64 /* first of the temporary descriptors, above those that a helper gets */
 #define PACKET_MAX 4096u
 
 struct helper {

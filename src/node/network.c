@@ -22,7 +22,7 @@
 #include "base/str.h"
 #include "spec/quantity.h"
 
-#define VALUE_MAX 4096u /* the most that sysfs writes */
+#define VALUE_MAX 4096u /* largest text of a sysfs file */
 #define MBIT_MAX UINT64_C(1000000000)
 #define ETHERNET 1u /* from linux/if_arp.h */
 #define INFINIBAND 32u

@@ -49,7 +49,8 @@ struct allocation {
 	struct error why; /* why the container is not known yet, or why a file cannot be written */
 	int result;       /* result of writing the files */
 	struct node_env env;
-	struct allocated *slots; /* one for each container; NULL: the disk worker has no job yet */
+	/* one for each container of the request; NULL: not given to the disk worker yet */
+	struct allocated *slots;
 	size_t n_slots;
 	uint32_t n_writing;
 };

@@ -18,7 +18,7 @@
 
 struct slot_files {
 	struct worker_job job;
-	struct slot_files_params params; /* this object owns its texts */
+	struct slot_files_params params; /* the texts in it belong to this object */
 	slot_files_fn *done;             /* NULL: forgotten */
 	void *data;
 	int result;

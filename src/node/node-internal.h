@@ -92,7 +92,7 @@ struct slot {
 
 struct pool_device {
 	char placeholder[254]; /* pod that reserves the device for divvy; "": none */
-	/* time since which no container has the device; 0: a container has it */
+	/* since when no container has the device; 0: a container has it */
 	uint64_t missed_ns;
 	/*
 	 * Since this daemon's start, the kubelet's list has shown which container, if any, has the
@@ -165,7 +165,8 @@ struct node {
 	} pool;
 
 	/* node-faults.c */
-	char missing[ARBITER_DEVICES][SPEC_LABEL]; /* UUIDs of devices that this node had before */
+	/* UUIDs of devices that the node had, and the driver no longer lists */
+	char missing[ARBITER_DEVICES][SPEC_LABEL];
 	uint32_t n_missing;
 	char missing_note[NODE_NOTE], driver_note[NODE_NOTE]; /* as last reported; "": no fault */
 
@@ -182,7 +183,7 @@ struct node {
 	uint64_t status_began_ns, status_rest_ns;
 
 	/* node-start.c */
-	json_t *space_seen; /* the namespace object that was read last, and the time */
+	json_t *space_seen; /* the Namespace object that was read last; space_seen_ns: when */
 	uint64_t space_seen_ns;
 
 	/* node-usage.c */

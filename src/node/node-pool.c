@@ -21,7 +21,10 @@
  * kubelet.
  */
 #define POOL_SOON_FOR_NS (30 * NSEC_PER_SEC)
-/* A kubelet that has just started may list nothing yet. */
+/*
+ * A kubelet that has just started may list nothing yet. So a device counts as free only after this
+ * time.
+ */
 #define POOL_MISSED_NS (10 * NSEC_PER_SEC)
 
 bool node_is_gpu(const char *resource)

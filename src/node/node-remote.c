@@ -44,7 +44,7 @@ struct remote {
 	struct tenant_pod pod;
 	char server[ASSIGNED_NODE];
 	enum remote_state state;
-	struct error why; /* what is missing, or why it was refused; unset while READY */
+	struct error why; /* what is missing, or why the container was refused; unset while READY */
 	/* the container was allowed to start once, so a new link needs no new answer */
 	bool was_ready;
 	uint64_t again_ns;
@@ -54,7 +54,7 @@ struct remote {
 	struct address at; /* from that GPUNode; host "": the node does not serve */
 	struct held_identity *held;
 
-	/* set while the slot's files are written; the container starts after that */
+	/* set while the slot's files are written, which the container's start awaits */
 	struct slot_files *files;
 	int listen_fd;
 	char path[sizeof(((struct sockaddr_un *)0)->sun_path)];

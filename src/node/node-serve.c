@@ -28,9 +28,9 @@
 #include "node/node-serve.h"
 #include "wire/serve.h"
 
-#define SERVED_MAX 1024u    /* at a time, including pods without a grant */
+#define SERVED_MAX 1024u    /* pods at a time, including those without a grant */
 #define SERVINGS_MAX 4096u  /* links at a time */
-#define SERVINGS_EACH 1024u /* links of one tenant */
+#define SERVINGS_EACH 1024u /* links of one container */
 #define SERVED_IDLE_NS (30 * NSEC_PER_SEC)
 #define AGAIN_NS NSEC_PER_SEC
 #define BACKLOG 256
@@ -66,7 +66,7 @@ struct serving {
 struct serve {
 	struct node *node;
 	struct address at;
-	char address[ADDRESS_TEXT]; /* as other nodes read it */
+	char address[ADDRESS_TEXT]; /* the address that GPUNode.status gives to other nodes */
 	int network_fd, daemon_fd;  /* -1: not listening */
 	char path[sizeof(((struct sockaddr_un *)0)->sun_path)];
 	struct listener listener;

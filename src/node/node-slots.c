@@ -189,7 +189,11 @@ uint32_t node_slots_total(const struct node *node)
 /* The slots that are in use when divvyd starts. */
 struct held {
 	bool is_held[NODE_SLOTS_MAX];
-	uint32_t n_own, n_served; /* the largest number plus one */
+	/*
+	 * largest number of a held slot, plus one: n_own of those for own pods, n_served of the
+	 * others
+	 */
+	uint32_t n_own, n_served;
 };
 
 static void note_held(struct held *held, const char *id)

@@ -20,7 +20,7 @@ struct sweep_job {
 	struct worker_job job;
 	struct node *node; /* NULL: the node was freed */
 	char *state_dir, *library;
-	struct buf in_use, listed; /* ids of slots, each behind a newline and before one */
+	struct buf in_use, listed; /* ids of slots, with a newline before and after each */
 	int result;                /* result of library_sweep(); 1: a record is missing */
 	struct error err;
 };
@@ -35,7 +35,7 @@ static bool is_in_use(void *data, const char *slot)
 	const struct sweep_job *job = data;
 	char line[64];
 
-	/* A name that does not fit is no slot's, so no container has it. */
+	/* No slot has a name that does not fit, so no container has such a slot. */
 	if (snprintf(line, sizeof(line), "\n%s\n", slot) >= (int)sizeof(line))
 		return false;
 	return strstr(buf_text(&job->in_use), line) != NULL;

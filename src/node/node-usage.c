@@ -99,7 +99,7 @@ static void node_usage_sample_tenant(
 /* A job of the disk worker, because file_replace() waits for the disk. */
 struct save_job {
 	struct worker_job job;
-	struct node *node; /* waits for the end of this job; NULL: none */
+	struct node *node; /* the node, which waits for the end of this job; NULL: no node waits */
 	char path[PATH_MAX];
 	char *text;
 	int r;

@@ -14,7 +14,7 @@
 #include "node/node-internal.h"
 
 #define OVER_AGAIN_NS (60 * NSEC_PER_SEC)
-#define UNMANAGED_REPORTS_MAX 8u /* in one look */
+#define UNMANAGED_REPORTS_MAX 8u /* unmanaged processes that one look reports */
 /*
  * Errors of a lost device end programs before divvyd knows that the device is lost. So the pod of a
  * tenant that ended within this time also gets the Event.

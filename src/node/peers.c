@@ -148,7 +148,10 @@ void peers_failed(struct peer *peer)
 		peer->now = (struct peer_found){.round_trip_us = 0};
 }
 
-/* Whether the value differs by more than a quarter from the published one. */
+/*
+ * Whether a value has changed by more than a quarter and more than noise since it was published, or
+ * has become known or unknown.
+ */
 static bool is_other(uint64_t now, uint64_t told, uint64_t noise)
 {
 	const uint64_t apart = now > told ? now - told : told - now;

@@ -53,7 +53,7 @@ struct peer {
 
 struct peers {
 	struct peer v[PEERS_MAX];     /* ordered by name */
-	struct peer fresh[PEERS_MAX]; /* from the list that the caller is offering */
+	struct peer fresh[PEERS_MAX]; /* peers from the list that the caller is offering */
 	uint32_t n, n_fresh, max;
 	char own[ASSIGNED_NODE];
 	struct rand *rand; /* borrowed */

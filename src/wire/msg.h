@@ -32,8 +32,8 @@
 #define MSG_ABI 2u
 #endif
 #define MSG_MAX (64u * 1024u)
-#define MSG_DEVICES 16u /* devices of one tenant */
-#define MSG_TEXT 240u   /* message of a refusal */
+#define MSG_DEVICES 16u /* devices of one tenant, at most */
+#define MSG_TEXT 240u   /* bytes of a message's text, with its NUL */
 #define MSG_COMMAND 32u
 
 enum msg_type {
@@ -111,13 +111,13 @@ struct msg_refused {
 	char reason[MSG_TEXT]; /* NUL-terminated */
 };
 
-struct msg_device_note { /* WANT, RELEASE, FLUSH, MEASURE */
+struct msg_device_note { /* body of WANT, RELEASE, YIELD, FLUSH and MEASURE */
 	struct msg_head head;
 	uint32_t device;
 	uint32_t reserved;
 };
 
-struct msg_memory { /* MEM_RESERVE, MEM_RELEASE, MEM_REPLY, MEASURED */
+struct msg_memory { /* body of MEM_RESERVE, MEM_RELEASE, MEM_REPLY and MEASURED */
 	struct msg_head head;
 	uint32_t device;
 	uint32_t reserved;
@@ -132,7 +132,7 @@ enum msg_share_flags {
 	MSG_SHARE_HELD = 1u << 0,
 };
 
-struct msg_share { /* MEM_SHARE, MEM_UNSHARE; request 0: no reply */
+struct msg_share { /* body of MEM_SHARE and MEM_UNSHARE; request 0: no reply */
 	struct msg_head head;
 	uint32_t device;
 	uint32_t flags; /* enum msg_share_flags */
@@ -140,14 +140,15 @@ struct msg_share { /* MEM_SHARE, MEM_UNSHARE; request 0: no reply */
 	uint64_t bytes;
 };
 
-struct msg_diagnostic { /* DIAGNOSTIC */
+struct msg_diagnostic {
 	struct msg_head head;
 	uint32_t device;
 	uint32_t reserved;
 	char text[MSG_TEXT]; /* NUL-terminated */
 };
 
-struct msg_control { /* CONTROL, CONTROL_REPLY; head.size - sizeof bytes of JSON follow */
+/* body of CONTROL, CONTROL_REPLY; head.size minus the head's size: bytes of JSON in text */
+struct msg_control {
 	struct msg_head head;
 	uint32_t more;
 	uint32_t reserved;

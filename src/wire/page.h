@@ -27,8 +27,8 @@
 #define PAGE_MAGIC 0x79767664u /* "dvvy" */
 #define PAGE_ABI 1u            /* of the pages; packets have their own version: msg.h */
 #define PAGE_LINE 64u
-#define PAGE_SLOTS 1024u        /* streams with a marker word; further ones share slot 0 */
-#define PAGE_LINES 128u         /* threads with their own line */
+#define PAGE_SLOTS 1024u /* streams with a marker slot of their own; further streams share slot 0 */
+#define PAGE_LINES 128u  /* threads with their own line */
 #define PAGE_DRAINED_NS 150000u /* page_down.drained_ns is at most this late */
 #define PAGE_PROCESSES 1024u    /* processes of one tenant on one device */
 
@@ -65,7 +65,10 @@ struct page_down {
 	_Atomic uint32_t grant;             /* +1 each time the gate opens */
 	_Atomic uint32_t flush;             /* +1 when the client must mark its unmarked work */
 	uint32_t reserved1;
-	/* CLOCK_MONOTONIC by which this turn's work should end, because others wait; 0: unknown */
+	/*
+	 * CLOCK_MONOTONIC by which this turn's work should end, because other tenants wait; 0:
+	 * unknown
+	 */
 	_Atomic uint64_t turn_ends_ns;
 	/* when the daemon last saw all work in flight complete, at most PAGE_DRAINED_NS late */
 	_Atomic uint64_t drained_ns;

@@ -488,7 +488,7 @@ def a_restarted_controller_makes_no_second_pod():
     controller.kill()
     cluster.kill_uid = cluster.pod("s1")["metadata"]["uid"]
     refused(cluster.create, pods(), pod("late"), says="pods.mutate.divvy.gpu")
-    # Pods that must not wait for divvy do not wait.
+    # The system's pods and divvy's own do not need the webhook.
     cluster.create(pods("kube-system") + "?dryRun=All", pod("system"))
     cluster.create(pods(SYSTEM) + "?dryRun=All", pod("own"))
     cluster.patch(pods() + "/s1/status", {"status": {"message": "alive"}})

@@ -731,7 +731,7 @@ def missing_devices_are_reported():
     assert gone in daemon.condition("DevicesMissing")["message"], daemon.status()
     assert daemon.status()["missingDevices"] == [{"uuid": gone}], daemon.status()
     wait_for(lambda: any(gone in m for m in events_of(cluster, cluster.node_name).get("DevicesMissing", [])), "an Event")
-    # The next daemon still knows it; an administrator who cordoned it knows the reason.
+    # The next daemon still reports the device, until an administrator cordons it.
     cluster.kill("divvyd")
     daemon.start("--sys-dir", SYS)
     daemon.await_ready()
@@ -740,7 +740,7 @@ def missing_devices_are_reported():
     wait_for(lambda: daemon.condition("DevicesMissing")["status"] == "False", "it is expected to be away", 60)
     cluster.patch(path, {"spec": {"cordoned": None}})
     wait_for(lambda: daemon.condition("DevicesMissing")["status"] == "True", "it is not any more", 60)
-    # No device is left: the daemon serves none.
+    # Now the node has no device at all.
     cluster.kill("divvyd")
     daemon.cut_power()
     cluster.patch(path, {"spec": {"simulate": None}})
@@ -804,7 +804,7 @@ def an_upgrade_changes_nothing_for_running_tenants():
     run_pod(cluster, "new", ("--kernel-us=500",), given(device(), request="0.3", epoch="7"))
     wait_for_pod(cluster, "new", "Running")
     assert library_in("new")[1] == size + len("a newer version")
-    # The kubelet remembers the mounts that it got when the pod came.
+    # The container restarts with the mounts that the kubelet got when the pod came.
     os.kill(pid, signal.SIGKILL)
     wait_for(lambda: any(not p["orphan"] and p["pid"] != pid for p in daemon.listed()["old"]["processes"]),
              "its container has started again", 90)

@@ -159,7 +159,7 @@ def labels_put_tenants_together_or_apart():
     assert at["producer"] == at["consumer"], at
     assert at["replica-a"] != at["replica-b"], at
     assert not {at["secret-a"], at["secret-b"]} & {at[n] for n in names if not n.startswith("secret")}, at
-    # A pod without the label cannot run there, and its condition says so.
+    # A pod without the exclusion label cannot run on that device, and its condition gives the reason.
     make("stranger", request="0.1", device=at["secret-a"])
 
     def told():

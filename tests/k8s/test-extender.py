@@ -217,7 +217,7 @@ def large_requests_and_slow_clients_do_no_harm():
         connection.endheaders()
         assert connection.getresponse().status == status
         connection.close()
-    # As many nodes as a large cluster has.
+    # A request may name as many nodes as a large cluster has.
     shared("among-many", "0.1")
     pod = rig.bound("among-many")
     names = [f"node-{i:05}.some.where.example" for i in range(20000)]

@@ -85,7 +85,7 @@ def the_api_server_finds_the_metrics():
     listed = cluster.get(GROUP)
     assert [r["name"] for r in listed["resources"]] == NAMES and all(r["namespaced"] for r in listed["resources"]), listed
     assert "divvy_gpu_used" in cluster.kubectl("api-resources", "--api-group=external.metrics.k8s.io"), "kubectl lists them"
-    # Applied again, the Service stays as the controller changed it.
+    # Applying the manifest again keeps the controller's change of the Service.
     before = cluster.get(SERVICE)["spec"]
     cluster.kubectl("apply", "-f", str(DEPLOY / "external-metrics.yaml"))
     assert cluster.get(SERVICE)["spec"] == before

@@ -35,7 +35,7 @@ RESTRICTED = {"apiVersion": "policy/v1beta1", "kind": "PodSecurityPolicy", "meta
              "supplementalGroups": {"rule": "MustRunAs", "ranges": [{"min": 1, "max": 65535}]},
              "fsGroup": {"rule": "MustRunAs", "ranges": [{"min": 1, "max": 65535}]}}}
 
-# For accounts that have all rights anyway: the pod whose token divvyd uses here.
+# A policy for accounts that have all rights anyway. The pod whose token divvyd uses here needs it.
 ANYTHING = {"apiVersion": "policy/v1beta1", "kind": "PodSecurityPolicy", "metadata": {"name": "anything"},
             "spec": {"privileged": True, "volumes": ["*"], "runAsUser": {"rule": "RunAsAny"}, "seLinux": {"rule": "RunAsAny"},
                      "supplementalGroups": {"rule": "RunAsAny"}, "fsGroup": {"rule": "RunAsAny"}}}

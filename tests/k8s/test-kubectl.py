@@ -498,7 +498,7 @@ try:
         cluster.only_own("made-up nodes")
         with Scheduled(cluster) as rig:
             cluster.apply(*[d for d in documents("controller.yaml", *RIGHTS) if "divvy-viewer" in d or "divvy-operator" in d])
-            # fit creates pods of the namespace, with that right.
+            # `fit` sends a dry run of the pod's creation, so it needs the right to create pods.
             own = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["create"]}]
             viewer = cluster.service_account(cluster.namespace, "viewer")
             operator = cluster.service_account(cluster.namespace, "operator", rules=own)

@@ -91,7 +91,7 @@ def huge_annotations_are_refused():
         refused(cluster.create, pods(), pod("large", {"divvy.gpu/request": "0.1", key: MIB}), says=("metadata.annotations", key))
     refused(cluster.create, pods(), pod("many", {f"c{i}.divvy.gpu/request": "0.1" for i in range(20000)}),
             says=("containers", "divvy.gpu/request", "annotations"))
-    # The largest size that the server accepts, without a request for a GPU.
+    # A pod without a request for a GPU may have annotations of the largest size that the server accepts.
     name = name_of("full")
     cluster.create(pods(), pod(name, {"other/thing": "½" * 120000}, schedulerName="divvy-scheduler"))
     rig.bound(name)

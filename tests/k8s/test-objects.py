@@ -160,7 +160,7 @@ STATUS = [
                  "conditions": [{"type": "Ready", "status": "True", "reason": "Serving", "message": "2 devices",
                                  "lastTransitionTime": "2026-01-02T03:04:05Z"}]}, ""),
     ("GPUNode", {"devices": [{**DEVICE, "health": "fine"}]}, "status.devices.health"),
-    # As this release and the one before write them.
+    # Fields with the names of this release and of the one before.
     *(("GPUNode", {"devices": [{**DEVICE, "health": health}],
                    "accounts": [{"day": "2026-01-01", "namespace": "a", "grantedMilliseconds": 1, "usedMilliseconds": 1,
                                  **{name: 1 for name in names}}]}, "") for health, names in

@@ -171,7 +171,7 @@ def without_rights_the_page_sends_no_data():
             status, _, text = ask("GET", path, **kind)
             assert status == 403 and "{" not in text, (path, text)
     assert ask("POST", "/session", token=nobody.token)[0] == 403
-    # Files for every browser before it signs in.
+    # Every browser gets these files before its user signs in.
     status, headers, text = ask("GET", "/")
     assert status == 200 and "<title>divvy</title>" in text
     assert "default-src 'none'" in headers["Content-Security-Policy"], headers.items()

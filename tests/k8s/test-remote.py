@@ -549,7 +549,7 @@ def a_restarted_container_finds_its_device_again():
     wait_for(lambda: cluster.pod("restarts")["status"]["containerStatuses"][0]["restartCount"] >= 1, "it starts again", 120)
     running("restarts")
     assert server.listed()["restarts"]["id"] == tenant, server.listed()
-    # The pod's daemon: a running program goes on, and a new one connects again.
+    # The daemon of the pod's node restarts: a running program continues, and a new program connects.
     cluster.kill("divvyd")
     before = server.used("restarts")
     wait_for(lambda: server.used("restarts") > before, "its program goes on")

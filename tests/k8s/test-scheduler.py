@@ -578,7 +578,7 @@ def the_best_network_goes_first_and_runs_out():
     serves("g2", INFINIBAND)
     elsewhere("r3", "0.5", network="25Gbps")
     assert rig.given("r3", "granted-network") == "main=mlx5_0,mlx5_0,25Gbps"
-    # Neither network has that bandwidth left; both nodes have the share.
+    # Both nodes have the share free, but neither network has that bandwidth left.
     elsewhere("r4", "0.3", network="20Gbps")
     rig.waits("r4", "; over the network 0/2 nodes that serve: 2 no network device with 20Gbps free")
     # A new scheduler counts the granted bandwidth too.

@@ -82,7 +82,7 @@ static void the_check_finds_untrusted_identities(void **state)
 	assert_int_equal(identity_check(&own, now, &facts, &err), -EKEYREJECTED);
 	assert_int_equal(identity_check(&web, now, &facts, &err), -EINVAL);
 	assert_contains(err.msg, "is not a URI");
-	/* A file with two authorities trusts both, in any order. */
+	/* With two authorities in one text, a certificate of either is trusted, in any order. */
 	mixed = (struct identity){a.crt, a.key, NULL};
 	assert_true(asprintf(&mixed.authority, "%s%s", other.crt, ca.crt) > 0);
 	assert_ok(identity_check(&mixed, now, &facts, NULL));

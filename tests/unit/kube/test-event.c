@@ -91,7 +91,10 @@ static void remembers_a_bounded_number_of_events(void **state)
 		snprintf(name, sizeof(name), "pod-%u", i);
 		assert_int_equal(say(memory, name, "x", 0).verdict, EVENT_NEW);
 	}
-	/* The first pod is used again and stays; then the second is the oldest. */
+	/*
+	 * "pod-0" is used again and stays in memory. So "pod-1" is the oldest, and "one-more"
+	 * replaces it.
+	 */
 	assert_int_equal(say(memory, "pod-0", "x", 0).verdict, EVENT_AGAIN);
 	assert_int_equal(say(memory, "one-more", "x", 0).verdict, EVENT_NEW);
 	assert_int_equal(say(memory, "pod-0", "x", 0).verdict, EVENT_AGAIN);

@@ -43,7 +43,10 @@ static bool is_of_type(const json_t *value, char type)
 		(type == 'o' && json_is_object(value));
 }
 
-/* The object has the required members and no unlisted member, each of its type. */
+/*
+ * Checks that the object has the required members and no unlisted one, and that each has the right
+ * type.
+ */
 static void check_members(json_t *object, const struct member *members, size_t n)
 {
 	const char *key;

@@ -421,7 +421,8 @@ static void a_slow_reader_gets_the_newest(void **state)
 	assert_ok(grpc_call_send(rig.kept, STR("second")));
 	assert_ok(grpc_call_send(rig.kept, STR("third")));
 	grpc_call_end(rig.kept, GRPC_OK, "%s", "");
-	assert_true(raw_ping(&raw)); /* its answer comes first, so no message was sent */
+	/* the answer to the ping comes first, so no message was sent */
+	assert_true(raw_ping(&raw));
 	raw_frame(&raw, NGHTTP2_WINDOW_UPDATE, 0, 1, STR("\0\0\x10\0"));
 	assert_int_equal(raw_status(&raw, 1, &out, NULL), GRPC_OK);
 	assert_true(str_eq(buf_str(&out), STR("\0\0\0\0\5first\0\0\0\0\5third")));
@@ -514,7 +515,8 @@ static void calls_have_a_limit(void **state)
 	struct raw raw;
 
 	raw_open(&raw, rig.loop, rig.server, RAW_WINDOW);
-	assert_true(raw_ping(&raw)); /* then the client has acknowledged the server's SETTINGS */
+	/* after this the client has acknowledged the server's SETTINGS */
+	assert_true(raw_ping(&raw));
 	for (stream = 1; stream < 2 * GRPC_SERVER_STREAMS_MAX; stream += 2)
 		raw_call(&raw, stream, "/t.T/Keep", STR(""));
 	assert_true(raw_ping(&raw));

@@ -248,7 +248,7 @@ static void the_plugin_waits_for_the_folder(void **state)
 	start_kubelet();
 	wait_registered(1);
 	watch();
-	/* Now the folder itself is made anew. */
+	/* The folder itself is removed and created again. */
 	stop_kubelet();
 	wipe();
 	assert_ok(rmdir(rig.folder));

@@ -90,7 +90,7 @@ static const struct {
 			VIRTUAL("cni0", "bridge"), VIRTUAL("veth0a1b2c", "veth"),
 			VIRTUAL("flannel.1", "vxlan"), {NET "flannel.1/lower_eth0", "-> ../eth0"},
 			VIRTUAL("eth0.100", "vlan"), {NET "eth0.100/lower_eth0", "-> ../eth0"}}},
-	/* Interfaces that are down, that report no speed, or whose text no kernel writes. */
+	/* Interfaces that are down, that report no speed, or whose speed no kernel writes. */
 	{"eno3 host 1000; ",
 		{NIC("eno1", "25000", "down"), NIC("eno2", "-1", "up"), NIC("eno3", "1000", "up"),
 			NIC("eno4", "", "up"), NIC("eno5", "fast", "up"),
@@ -144,7 +144,7 @@ static const struct {
 			{IB "mthca0/ports/2/rate", "2.5 Gb/sec (1X SDR)\n"},
 			{IB "rxe0/ports/1/state", "4: ACTIVE\n"},
 			{IB "rxe0/ports/1/rate", "10 Gb/sec (4X SDR)\n"}}},
-	/* Rates that cannot be read. */
+	/* RDMA rates that cannot be read. */
 	{"",
 		{{IB "a/device", NULL}, {IB "a/ports/1/state", "4: ACTIVE\n"},
 			{IB "a/ports/1/rate", "100\n"}, {IB "b/device", NULL},
@@ -156,7 +156,8 @@ static const struct {
 			{IB "e/ports/1/state", "4: ACTIVE\n"},
 			{IB "e/ports/1/rate", "100 Mb/sec\n"}}},
 	/*
-	 * Overlays over an interface that is down, over none, over another overlay; dangling links.
+	 * Overlays over an interface that is down, over no interface, and over another overlay;
+	 * links to nowhere.
 	 */
 	{"eth1 host 1000; ",
 		{NIC("eth0", "1000", "down"), NIC("eth1", "1000", "up"), VIRTUAL("vx0", "vxlan"),

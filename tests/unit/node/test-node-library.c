@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Libraries by version: an upgrade replaces none, and a version stays while a container uses it. */
+/*
+ * Libraries by version: an upgrade replaces no file, and a version stays while a container uses it.
+ */
 #include "unit.h"
 
 #include <errno.h>

@@ -15,7 +15,7 @@ static void an_address_has_a_host_and_a_port(void **state)
 	} right[] = {
 		{"192.0.2.7:7007", "192.0.2.7", "7007"},
 		{"[2001:db8::7]:7007", "2001:db8::7", "7007"},
-		/* As a manifest writes it with a pod's address. */
+		/* A manifest writes a pod's IPv6 address without brackets. */
 		{"2001:db8::7:7007", "2001:db8::7", "7007"},
 	};
 	static const char *const wrong[] = {"", ":7007", "192.0.2.7", "192.0.2.7:", "gpu7:7007",
