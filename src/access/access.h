@@ -26,7 +26,7 @@
 
 #define ACCESS_AGE_NS (UINT64_C(10) * 1000000000)
 #define ACCESS_ANSWERS_MAX 64u /* number of remembered answers; a new one replaces the oldest */
-#define ACCESS_OPEN_MAX 16u    /* for each address */
+#define ACCESS_OPEN_MAX 16u    /* open questions of one address */
 #define ACCESS_VISITS_MAX 64u
 #define ACCESS_FAILURES_MAX 100u
 #define ACCESS_FAILURE_NS (UINT64_C(500) * 1000000)

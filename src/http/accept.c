@@ -72,7 +72,7 @@ struct http_address http_address(const struct http_request *request)
 static struct http_peer *http_accept_find_peer(
 	const struct http_server *s, const struct http_address *address)
 {
-	struct http_peer *peer = NULL; /* for cppcheck */
+	struct http_peer *peer = NULL; /* set only for cppcheck */
 
 	LIST_FOREACH(peer, &s->peers, link)
 		if (http_address_is_same(&peer->address, address))
@@ -90,7 +90,7 @@ void http_accept_add(struct connection *c)
 	if (!c->peer_address) {
 		c->peer_address = calloc(1, sizeof(*c->peer_address));
 		if (!c->peer_address)
-			return; /* counted for no address */
+			return; /* then no address counts the connection */
 		c->peer_address->address = address;
 		LIST_INSERT_HEAD(&s->peers, c->peer_address, link);
 	}
@@ -161,7 +161,7 @@ static struct connection *most_silent(const struct http_server *s, const struct 
 /* The silent connection of the address with the most connections. */
 static struct connection *most_greedy(const struct http_server *s)
 {
-	struct http_peer *peer = NULL; /* for cppcheck */
+	struct http_peer *peer = NULL; /* set only for cppcheck */
 	struct connection *found = NULL;
 	uint32_t n = 0;
 

@@ -23,8 +23,8 @@
 
 #define SWEEP_NS NSEC_PER_SEC
 #define LIBRARY_IDLE_S 600u    /* the limit of libmicrohttpd; http_on_sweep() acts earlier */
-#define MEMORY_MAX (64u << 10) /* for a connection: request line and headers */
-#define TEXT_MAX (64u << 10)   /* of the server's own texts */
+#define MEMORY_MAX (64u << 10) /* bytes for a connection's request line and headers */
+#define TEXT_MAX (64u << 10)   /* bytes of a text that the server itself writes */
 
 /* ---- connections ---- */
 
@@ -75,7 +75,7 @@ static void on_connection(void *data, struct MHD_Connection *mhd, void **context
 static void http_on_sweep(struct loop_timer *timer, uint64_t now)
 {
 	struct http_server *s = timer->data;
-	struct connection *c = NULL; /* for cppcheck */
+	struct connection *c = NULL; /* set only for cppcheck */
 
 	LIST_FOREACH(c, &s->connections, link) {
 		const uint64_t limit = c->is_fresh ? s->options.request_ns : s->options.idle_ns;
@@ -631,7 +631,7 @@ int http_server_new(struct loop *loop, const struct http_options *options,
 
 void http_server_free(struct http_server *server)
 {
-	struct connection *c = NULL; /* for cppcheck */
+	struct connection *c = NULL; /* set only for cppcheck */
 
 	if (!server)
 		return;

@@ -139,7 +139,7 @@ void http_answer(struct http_request *request, unsigned int status, const char *
 /* As http_answer() with status 200, or with 503 if the buf has failed. */
 void http_answer_buf(
 	struct http_request *request, const char *content_type, const struct buf *body);
-/* For Prometheus' text format. */
+/* Content type of Prometheus' text format. */
 #define HTTP_METRICS "text/plain; version=0.0.4; charset=utf-8"
 
 /* A handler: answers 200, "ok". */

@@ -25,9 +25,9 @@ enum identity_kind { IDENTITY_NOBODY, IDENTITY_OF_NODE, IDENTITY_OF_TENANT };
 
 struct identity_name {
 	enum identity_kind kind;
-	char node[IDENTITY_NODE];           /* OF_NODE */
-	char uid[IDENTITY_UID];             /* OF_TENANT */
-	char container[IDENTITY_CONTAINER]; /* OF_TENANT */
+	char node[IDENTITY_NODE];           /* set if kind is IDENTITY_OF_NODE */
+	char uid[IDENTITY_UID];             /* set if kind is IDENTITY_OF_TENANT */
+	char container[IDENTITY_CONTAINER]; /* set if kind is IDENTITY_OF_TENANT */
 };
 
 /* Returns 0 or -EINVAL, also for names that no node, pod or container can have. */

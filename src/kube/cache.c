@@ -30,7 +30,7 @@ struct kube_cache {
 	bool is_synced;
 };
 
-/* "NAMESPACE\0NAME" */
+/* Makes the key "NAMESPACE\0NAME". */
 static size_t kube_cache_make_key(
 	char key[static KEY_MAX], const char *namespace_name, const char *name)
 {

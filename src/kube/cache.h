@@ -18,7 +18,7 @@ struct kube_entry {
 	const char *namespace_name; /* "": none */
 	const char *name;
 	const char *uid;
-	char version[CACHE_VERSION_SIZE]; /* "" if longer */
+	char version[CACHE_VERSION_SIZE]; /* resourceVersion; "" if it is longer */
 	void *object;                     /* made by `project` */
 	struct str raw;                   /* with keeps_raw: the object's JSON text; else empty */
 };

@@ -18,12 +18,12 @@ struct credential {
 	const struct kube_config *config;
 	credential_fn *changed;
 	void *data;
-	char *token; /* from the file */
+	char *token; /* token from the file */
 	uint64_t read_ns;
 	bool must_refresh;
 	uint64_t generation;
 	struct exec_run *run;
-	struct exec_result said; /* from the plugin */
+	struct exec_result said; /* credential from the plugin */
 	bool has_said;
 	uint64_t said_ns;
 	uint64_t failed_ns;

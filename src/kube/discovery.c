@@ -46,7 +46,7 @@ struct kube_discovery {
 	struct question questions[KUBE_API_ROWS_MAX + 1];
 	size_t n_questions, n_open;
 	struct loop_timer timer;
-	int failure; /* of the present round */
+	int failure; /* first failure of the present round, or 0 */
 	struct error why;
 	struct backoff backoff;
 };

@@ -34,7 +34,7 @@ struct similar {
 struct bucket {
 	uint64_t key;
 	uint64_t at_ns;
-	uint64_t left_ns; /* EVENT_REFILL_NS for each */
+	uint64_t left_ns; /* budget: each Event takes EVENT_REFILL_NS */
 	UT_hash_handle hh;
 };
 

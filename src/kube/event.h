@@ -41,7 +41,7 @@ enum event_verdict {
 
 struct event_decision {
 	enum event_verdict verdict;
-	char name[256]; /* of the Event */
+	char name[256]; /* name of the Event object */
 	bool is_combined;
 	uint32_t count;
 	uint64_t first_real_ns;

@@ -36,7 +36,7 @@ struct exec_run {
 	int pidfd;
 	struct loop_io ended;
 	struct loop_timer timer;
-	struct outlet out, said; /* stdout, stderr */
+	struct outlet out, said; /* out: stdout; said: stderr */
 	bool is_late;
 };
 

@@ -23,7 +23,7 @@ enum call_state { CALL_WAITING, CALL_RUNNING, CALL_PAUSING };
 struct kube_call {
 	struct kube_client *client;
 	struct kube_call *prev, *next;
-	struct kube_request request; /* with copied texts */
+	struct kube_request request; /* its texts are copies */
 	char *url, *path, *body;
 	enum call_state state;
 	bool is_dead;     /* cancelled: kube_client_on_kick() frees it */
@@ -197,7 +197,7 @@ const char *kube_answer_sentence(const struct kube_answer *answer, struct error 
 	return room->msg;
 }
 
-/* Translates libcurl's result. */
+/* Translates libcurl's result to an errno. */
 static int code_of(CURLcode result)
 {
 	static const struct {

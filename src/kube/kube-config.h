@@ -50,7 +50,10 @@ struct kube_config {
 };
 
 struct kube_config_source {
-	/* in the form of KUBECONFIG; NULL: KUBECONFIG, ~/.kube/config, or the pod's */
+	/*
+	 * paths between ':', as in KUBECONFIG; NULL: KUBECONFIG, ~/.kube/config, or the pod's
+	 * service account
+	 */
 	const char *files;
 	const char *context;      /* NULL: current-context */
 	const char *pod_folder;   /* NULL: KUBE_POD_FOLDER */

@@ -16,7 +16,7 @@
 #include "base/loop.h"
 
 struct pool;
-struct pool_lane; /* a generation of connections */
+struct pool_lane; /* connections that new transfers may share until pool_renew() */
 
 typedef void pool_fn(void *data, CURL *easy, CURLcode result);
 

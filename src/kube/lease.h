@@ -74,7 +74,7 @@ enum lease_action {
 
 struct lease_input {
 	enum lease_event event;
-	const struct lease_record *record; /* LEASE_READ, LEASE_WRITTEN */
+	const struct lease_record *record; /* for LEASE_READ and LEASE_WRITTEN */
 	uint64_t sent_boot_ns;
 };
 

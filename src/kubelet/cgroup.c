@@ -96,7 +96,7 @@ static bool cgroup_next_name(struct str *path, struct str *ret_name)
 	return ret_name->n > 0;
 }
 
-/* /kubepods[/CLASS]/podUID[/CONTAINER] */
+/* Parses /kubepods[/CLASS]/podUID[/CONTAINER]. */
 static bool parse_plain(struct str path, struct cgroup_pod *pod)
 {
 	struct str name;
@@ -148,7 +148,7 @@ static bool parse_slice(struct str name, int *ret_class, struct cgroup_pod *pod)
 	return str_skip_prefix(&name, STR("pod")) && parse_uid(name, '_', pod->uid);
 }
 
-/* [/kubepods-CLASS.slice]/kubepods[-CLASS]-podUID.slice[/CONTAINER] */
+/* Parses [/kubepods-CLASS.slice]/kubepods[-CLASS]-podUID.slice[/CONTAINER]. */
 static bool parse_slices(struct str path, struct str root, bool has_top, struct cgroup_pod *pod)
 {
 	struct str name, rest;
@@ -171,7 +171,7 @@ static bool parse_slices(struct str path, struct str root, bool has_top, struct 
 	return true;
 }
 
-/* /kubepods.slice, followed by a path that parse_slices() accepts */
+/* Parses /kubepods.slice, followed by a path that parse_slices() accepts. */
 static bool parse_systemd(struct str path, struct str root, struct cgroup_pod *pod)
 {
 	struct str name;
@@ -180,7 +180,10 @@ static bool parse_systemd(struct str path, struct str root, struct cgroup_pod *p
 		str_is(name, "kubepods.slice") && parse_slices(path, root, true, pod);
 }
 
-/* /kubepods[-CLASS]-podUID.slice:cri-containerd:ID: kubelet and runtime have different drivers */
+/*
+ * Parses /kubepods[-CLASS]-podUID.slice:cri-containerd:ID, where kubelet and runtime have different
+ * drivers.
+ */
 static bool parse_colons(struct str path, struct str root, struct cgroup_pod *pod)
 {
 	struct str name, slice, runtime;
@@ -222,7 +225,7 @@ static bool parse_beside(struct str path, struct str root, struct cgroup_pod *po
 	rest = path;
 	if (!cgroup_next_name(&rest, &name))
 		return false;
-	/* CLASS/podUID/CONTAINER, podUID/CONTAINER */
+	/* The path is CLASS/podUID/CONTAINER or podUID/CONTAINER. */
 	if ((str_is(name, classes[0]) || str_is(name, classes[1])) &&
 		!cgroup_next_name(&rest, &name))
 		return false;

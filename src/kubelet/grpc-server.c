@@ -27,7 +27,7 @@ struct server_conn {
 	LIST_ENTRY(server_conn) link;
 	struct grpc_server *server;
 	LIST_HEAD(, grpc_call) calls;
-	size_t buffered; /* bytes of requests */
+	size_t buffered; /* bytes of unfinished requests */
 };
 
 struct grpc_call {
@@ -65,7 +65,7 @@ struct grpc_server {
 	int listen_fd;
 	struct listener listener;
 	struct sockaddr_un address;
-	dev_t device; /* of the socket's file */
+	dev_t device; /* device and inode identify the socket's file */
 	ino_t inode;
 };
 
@@ -278,14 +278,15 @@ static const struct grpc_method *find_method(const struct grpc_server *server, c
 	return NULL;
 }
 
-/* All headers have arrived. */
+/* Begins a call when all of its headers have arrived. */
 static void call_begin(struct grpc_call *call)
 {
 	struct grpc_server *server = call->conn->server;
 
 	if (!call->is_post || !call->is_grpc) {
 		const nghttp2_nv header = grpc_header(
-			":status", call->is_post ? STR("415") : STR("405")); /* not gRPC at all */
+			/* the request is no gRPC call at all */
+			":status", call->is_post ? STR("415") : STR("405"));
 
 		call->is_ended = true;
 		nghttp2_submit_response(call->conn->conn.session, call->stream, &header, 1, NULL);
@@ -393,7 +394,7 @@ static int grpc_server_on_header(nghttp2_session *session, const nghttp2_frame *
 	struct grpc_call *call;
 
 	if (frame->hd.type != NGHTTP2_HEADERS || frame->headers.cat != NGHTTP2_HCAT_REQUEST)
-		return 0; /* trailers */
+		return 0; /* ignores trailers */
 	call = nghttp2_session_get_stream_user_data(session, frame->hd.stream_id);
 	if (!call)
 		return 0;

@@ -19,8 +19,8 @@ struct request {
 	struct plugin_request public;
 	LIST_ENTRY(request) link;
 	struct grpc_call *call; /* NULL: the kubelet no longer waits */
-	void *message;          /* owns the ids */
-	size_t room;            /* containers */
+	void *message;          /* decoded message, to which the ids belong */
+	size_t room;            /* containers for which `containers` has room */
 	struct plugin_container containers[];
 };
 

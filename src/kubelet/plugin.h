@@ -82,7 +82,7 @@ struct plugin_ops {
 struct plugin_options {
 	const char *resource;    /* "divvy.gpu/slot" */
 	const char *folder;      /* NULL: PLUGIN_FOLDER */
-	const char *socket_name; /* in that folder */
+	const char *socket_name; /* name of the plugin's socket in that folder */
 	const struct plugin_ops *ops;
 	void *data;
 	/* time after which the plugin registers again if the kubelet does not watch; 0: 15 s */

@@ -43,7 +43,7 @@ struct podres {
 	struct loop *loop;
 	char *socket;
 	uint64_t timeout_ns;
-	TAILQ_HEAD(question_list, podres_question) questions; /* by deadline */
+	TAILQ_HEAD(question_list, podres_question) questions; /* ordered by deadline */
 	uint32_t n_questions;
 	size_t version; /* index into paths */
 	struct grpc_request *request;

@@ -15,7 +15,10 @@
 #include "node/node-internal.h"
 #include "spec/dialect.h"
 
-/* This node's part of the pod: one grant for each tenant of the result, in its order. */
+/*
+ * The grants of the pod on this node: one for each tenant of the translation, in the order of its
+ * tenants.
+ */
 struct granted {
 	struct dialect_grant *grant;
 	struct dialect_device *device;

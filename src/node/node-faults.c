@@ -82,7 +82,7 @@ uint32_t faults_n_missing(const struct node *node)
 	return n;
 }
 
-/* "2 devices that were here are missing: GPU-a, GPU-b" */
+/* Writes, for example, "2 devices that were here before are missing: GPU-a, GPU-b". */
 static void describe_missing(const struct node *node, uint32_t n, struct buf *out)
 {
 	uint32_t named = 0;

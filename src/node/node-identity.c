@@ -56,7 +56,7 @@ struct held_identity {
 	bool is_reported; /* the owner knows the present state */
 	/* The request in progress. */
 	char *key;
-	char request[64]; /* name of its object */
+	char request[64]; /* name of the request's object */
 	uint64_t until_ns;
 };
 

@@ -48,7 +48,7 @@ struct unknown_slot; /* node-unknown.c */
 struct slot_usage {
 	uint32_t tenant;      /* the tenant's id; 0: none */
 	uint64_t used_ns;     /* tenant's device time at the last node_usage_tick() */
-	uint64_t last_use_ns; /* since 1970 */
+	uint64_t last_use_ns; /* CLOCK_REALTIME */
 	bool is_idle;
 };
 
@@ -56,7 +56,7 @@ struct slot_usage {
 struct slot {
 	uint32_t number;
 	char id[16];
-	uint32_t tenant; /* id; 0: free */
+	uint32_t tenant; /* the tenant's id; 0: the slot is free */
 	struct tenant_socket *tenant_socket;
 	/*
 	 * Set if the container's devices are on another node, or reached through a worker; else
@@ -64,7 +64,7 @@ struct slot {
 	 */
 	struct remote *remote;
 	bool is_over;    /* the container has ended; the tenant ends with its last process */
-	bool is_written; /* the slot's CDI file is there */
+	bool is_written; /* the slot's CDI file exists */
 	/* An extra slot beyond n_regular, for a container that had it before devices were lost. */
 	bool is_kept;
 	uint64_t since_ns; /* start of the present tenant */
@@ -141,7 +141,7 @@ struct node {
 	struct loop_timer tick;
 	uint64_t next_sweep_ns, next_look_ns;
 
-	uint64_t epoch;    /* the newest epoch seen */
+	uint64_t epoch;    /* the newest scheduler epoch seen */
 	uint64_t faulty;   /* one bit for each faulty device, as last reported */
 	uint64_t lost;     /* one bit for each lost device, a subset of `faulty` */
 	char conflict[64]; /* resource of another device plugin for GPUs; "": none */

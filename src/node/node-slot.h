@@ -46,7 +46,7 @@ struct slot_plan {
 };
 
 #define SLOT_MOUNTS_MAX 4
-#define SLOT_ENV_MORE 32u /* NODE_ENV_MAX */
+#define SLOT_ENV_MORE 32u /* the same number as NODE_ENV_MAX */
 #define SLOT_ENV_MAX (4u + SLOT_ENV_MORE)
 struct slot_edits {
 	char preload[PATH_MAX];
@@ -71,7 +71,7 @@ int slot_preload_write(const char *folder, bool is_remote, struct error *err);
 #define SLOT_NODES_MAX (SPEC_DEVICES_MAX + 3u)
 struct slot_nodes {
 	char path[SLOT_NODES_MAX][32];
-	struct cdi_node nodes[SLOT_NODES_MAX]; /* borrow from path */
+	struct cdi_node nodes[SLOT_NODES_MAX]; /* their paths point into `path` */
 	size_t n;
 };
 /*

@@ -328,7 +328,7 @@ static json_t *status_json(struct node *node)
 		conditions_json(node));
 	if (status)
 		json_object_set_new(status, "network", node_network_json(node));
-	/* null removes the member. */
+	/* In the patch, null removes the member. */
 	if (status)
 		json_object_set_new(status, "remote", serve_json(node));
 	if (status)

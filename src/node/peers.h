@@ -38,7 +38,7 @@
 struct peer_found {
 	uint32_t round_trip_us;   /* 0: not measured */
 	uint64_t bits_per_second; /* 0: not measured */
-	uint64_t real_ns;         /* time of the round trip, since 1970 */
+	uint64_t real_ns;         /* CLOCK_REALTIME of the round trip */
 };
 
 struct peer {

@@ -144,14 +144,14 @@ struct page_up {
 	_Atomic uint64_t segment_ns;   /* device time between two markers, moving average */
 	_Atomic uint64_t longest_ns;   /* longest recent submission, decaying */
 	_Atomic uint64_t queued_ns;    /* predicted time of the work in flight at the last marker */
-	_Atomic uint64_t queued_at_ns; /* CLOCK_MONOTONIC of that prediction */
+	_Atomic uint64_t queued_at_ns; /* CLOCK_MONOTONIC at which queued_ns was predicted */
 	_Atomic uint32_t contexts;     /* existing contexts on the device */
 	_Atomic uint32_t captures;     /* active stream captures */
 
-	/* line 2 */
+	/* line 2: memory */
 	_Alignas(64) struct page_memory memory;
 
-	/* counters for reports, relaxed */
+	/* counters for reports, accessed with memory_order_relaxed */
 	_Alignas(64) _Atomic uint64_t markers;
 	_Atomic uint64_t blocked_ns; /* time that threads were blocked at the gate */
 	_Atomic uint64_t spread_ns;  /* mean error of the ends predicted by queued_ns */

@@ -12,14 +12,14 @@
 #include <stdint.h>
 
 #define SERVE_SOCKET "serve.sock" /* in the runtime folder */
-#define SERVE_ENV "DIVVY_SERVE"   /* its path, for links */
+#define SERVE_ENV "DIVVY_SERVE"   /* variable with the socket's path, for links */
 #define SERVE_MAGIC 0x64767331u
 
 /* Descriptors that divvyd passes to a new link. */
 enum serve_fd {
 	SERVE_FD_LISTEN = 3, /* listens on the network, or in the container's folder */
 	SERVE_FD_CONTROL,    /* SOCK_SEQPACKET; the link exits when divvyd closes the other end */
-	SERVE_FD_IDENTITY,   /* identity_to_fd() */
+	SERVE_FD_IDENTITY,   /* memfd of identity_to_fd() */
 };
 
 enum serve_what {
@@ -45,7 +45,7 @@ struct serve_answer {
 	uint32_t user;  /* user and group of the worker */
 	uint32_t reserved;
 	uint64_t minors; /* bit mask of the granted devices' files; 0: unknown */
-	char secret[36]; /* for DIVVY_TENANT */
+	char secret[36]; /* value of DIVVY_TENANT for the worker */
 	char reason[256];
 };
 _Static_assert(sizeof(struct serve_answer) == 320, "abi");
@@ -67,7 +67,7 @@ _Static_assert(sizeof(struct serve_reply) == 264, "abi");
 struct serve_probe {
 	uint32_t magic;
 	int32_t status;           /* 0, or -errno with text; the numbers are then meaningless */
-	uint64_t round_trip_ns;   /* median of several */
+	uint64_t round_trip_ns;   /* median of several measurements */
 	uint64_t bits_per_second; /* 0: not measured */
 	char text[256];
 };

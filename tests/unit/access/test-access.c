@@ -198,7 +198,7 @@ static void a_route_may_be_checked_as_another(void **state)
 static void a_token_may_be_in_the_cookie(void **state)
 {
 	static const char *const cookies[][2] = {
-		{"Cookie: k=operator", "401 "}, /* not accepted yet */
+		{"Cookie: k=operator", "401 "}, /* cookies are not accepted yet */
 		{"Cookie: k=operator", "200 OK"},
 		{"Cookie: a=b; k=operator; c=d", "200 OK"},
 		{"Cookie: k=visitor", "403 "},

@@ -28,7 +28,7 @@ struct made_wish {
 	const struct made_authority *by; /* NULL: self-signed */
 	const struct made_authority *trusts;
 	bool is_client_only;
-	int64_t from_h, to_h; /* hours from now; both 0: -1 to 1 */
+	int64_t from_h, to_h; /* validity, in hours from now; both 0: from -1 to 1 */
 };
 struct identity made_identity(const struct made_wish *wish);
 

@@ -25,7 +25,7 @@ struct raw_frame {
 	uint8_t type, flags;
 	uint32_t stream;
 	struct buf bytes;   /* the payload */
-	struct buf headers; /* of a HEADERS frame: "name: value\n" ... */
+	struct buf headers; /* fields of a HEADERS frame: "name: value\n" ... */
 };
 
 /* Connects, and sends preface and SETTINGS with this window (bytes) for each stream. */

@@ -19,7 +19,7 @@ static struct rig {
 	struct podres *podres;
 	struct buf list; /* the kubelet's answer */
 	int n_v1, n_v1alpha1;
-	int n_refuse; /* calls to refuse first */
+	int n_refuse; /* number of calls that the kubelet refuses first */
 	bool is_slow;
 	struct grpc_call *slow;
 	/* the answers */
@@ -169,7 +169,7 @@ static void a_slot_names_pod_and_container(void **state)
 
 static void an_older_kubelet_is_asked_with_v1alpha1(void **state)
 {
-	start(both, 1); /* only v1alpha1 */
+	start(both, 1); /* the kubelet serves only v1alpha1 */
 	ask("slot-1");
 	assert_string_equal(rig.who, "default/pod-a/one");
 	ask("slot-1");

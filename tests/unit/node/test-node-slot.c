@@ -182,7 +182,8 @@ static void a_container_gets_the_files_of_its_devices(void **state)
 	for (size_t i = 0; i < nodes.n; i++) {
 		assert_string_equal(nodes.nodes[i].host_path, want[i]);
 		assert_string_equal(nodes.nodes[i].container_path, want[i]);
-		assert_string_equal(nodes.nodes[i].permissions, "rw"); /* no "m": no mknod */
+		/* without "m" the container may not mknod */
+		assert_string_equal(nodes.nodes[i].permissions, "rw");
 	}
 	assert_ok(
 		cdi_format(&(struct cdi_slot){.slot = 7, .nodes = nodes.nodes, .n_nodes = nodes.n},
