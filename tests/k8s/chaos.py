@@ -247,12 +247,12 @@ def nothing_is_promised_twice_or_lost():
     finally:
         load.stops.set()
         load.thread.join(QUIET_S)
-    wait_for(settled(is_quiet), "all that was asked for is gone", QUIET_S)
+    wait_for(settled(is_quiet), "the load's objects are deleted and their grants have ended", QUIET_S)
     used = [daemon.used(f"steady-{i}") for i in range(2)]
-    wait_for(lambda: all(daemon.used(f"steady-{i}") > used[i] for i in range(2)), "those who stay go on")
+    wait_for(lambda: all(daemon.used(f"steady-{i}") > used[i] for i in range(2)), "the steady pods continue")
     last_share_pods()
     versions = [cluster.get(w.path)["metadata"]["resourceVersion"] for w in watches]
-    wait_for(lambda: all(int(w.version) >= int(v) for w, v in zip(watches, versions)), "all of it was seen")
+    wait_for(lambda: all(int(w.version) >= int(v) for w, v in zip(watches, versions)), "the watches have shown all changes")
     devices = {d["uuid"]: d["memoryBytes"] for d in daemon.status()["devices"]}
     grants = read_grants()
     found = problems(sorted(history, key=lambda e: e[0]), grants, devices, time.monotonic(), away)

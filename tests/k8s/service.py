@@ -118,8 +118,8 @@ class Service:
             namespace=self.cluster.namespace)
         wait_for(self.is_measured, "the metrics are served", WAIT_S)
         self.await_replicas(lambda n: n == self.least, "as many as at least are ready")
-        wait_for(lambda: self.milli("divvy_gpu_used") == 0, "it is measured, and uses nothing", WAIT_S)
-        wait_for(self.is_read, "the autoscaler reads it", WAIT_S)
+        wait_for(lambda: self.milli("divvy_gpu_used") == 0, "the usage is measured, and is 0", WAIT_S)
+        wait_for(self.is_read, "the autoscaler reads the metric", WAIT_S)
 
     def is_measured(self):
         """Does the API server serve the metrics? It needs a moment to find them."""

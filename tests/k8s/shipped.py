@@ -126,7 +126,7 @@ def example(name, /, **replaced):
     with open(os.path.join(EXAMPLES, name + ".yaml"), encoding="utf-8") as f:
         text = f.read()
     for old, new in replaced.values():
-        assert old in text, f"{name}: there is no {old}"
+        assert old in text, f"{name}: the example has no {old}"
         text = text.replace(old, new)
     return text
 
@@ -143,7 +143,7 @@ def plug_in(cluster, simulate):
     cluster.keeper.ask("start", name="devices", env={"PATH": os.environ["PATH"]},
                        log=os.path.join(cluster.dir, "log", "devices.log"),
                        argv=[os.path.join(BUILD, "src/simgpu/divvy-sim-engine"), "--stay", "--dir", folder, "--devices", simulate])
-    wait_for(lambda: os.path.exists(os.path.join(folder, "engine.sock")), "the devices are there", 60)
+    wait_for(lambda: os.path.exists(os.path.join(folder, "engine.sock")), "the engine of the simulated devices listens", 60)
     return folder
 
 

@@ -94,9 +94,10 @@ class Kind:
         body = {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0}
         self.cluster.request("DELETE", self.path() + "?labelSelector=keep!=yes", body)
         wait_for(lambda: not [p for p in self.cluster.get(self.path())["items"] if not p["metadata"].get("labels", {}).get("keep")],
-                 "they are gone", 300)
-        wait_for(lambda: not any(self.is_ours(t) for t in self.daemon.status().get("tenants") or []), "what they had is given back", 300)
-        wait_for(self.is_torn_down, "the kubelet has taken them away", 300)
+                 "the pods are deleted", 300)
+        wait_for(lambda: not any(self.is_ours(t) for t in self.daemon.status().get("tenants") or []),
+                 "the pods' grants have ended", 300)
+        wait_for(self.is_torn_down, "the kubelet has removed the pods", 300)
 
     def is_ours(self, tenant):
         return tenant["namespace"] == self.space and tenant["pod"].startswith(self.label + "-")

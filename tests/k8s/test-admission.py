@@ -150,7 +150,7 @@ def the_scheduler_assigns_devices_to_the_chosen_container():
         rig.start()
         rig.node("n1", "A100", **{"divvy.gpu/milli": "1000", "divvy.gpu/memory-mib": "16384"})
         cluster.create(pods(namespace), pod(container("train"), annotations={**REQUEST, "divvy.gpu/limit": "0.5"}))
-        wait_for(lambda: cluster.pod("p", namespace)["spec"].get("nodeName") == "n1", "it is placed")
+        wait_for(lambda: cluster.pod("p", namespace)["spec"].get("nodeName") == "n1", "the pod is placed")
         given = cluster.pod("p", namespace)["metadata"]["annotations"]
         assert given["divvy.gpu/devices"].startswith("train="), given
 
@@ -327,7 +327,7 @@ def divvy_may_run_in_another_namespace():
     cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", path, timeout=patience(120))
     assert lead_to(space, "pods.mutate.late.divvy.gpu"), "the controller's own is in no manifest"
     plain, share = pod(container("c")), pod(container("c"), annotations=REQUEST)
-    wait_for(lambda: refused(cluster.namespace, share), "nobody answers")
+    wait_for(lambda: refused(cluster.namespace, share), "pods with a share are refused while the webhook does not answer")
     cluster.create(pods(space) + "?dryRun=All", plain)
     other = Controller(cluster, name="elsewhere", args=["--placeholder-image=none"], system=space)
     other.serve_here()
@@ -337,8 +337,8 @@ def divvy_may_run_in_another_namespace():
         # The running controller takes over webhooks that were left behind.
         path = os.path.join(os.environ["DIVVY_SOURCE"], "deploy/base/admission.yaml")
         cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", path)
-        wait_for(lambda: lead_to(space), "the webhooks lead to where it is")
-        wait_for(lambda: not refused(cluster.namespace, share), "it is asked")
+        wait_for(lambda: lead_to(space), "the webhooks point to the controller")
+        wait_for(lambda: not refused(cluster.namespace, share), "the webhook answers")
         becomes(cluster.namespace, share, {"c": SHARE})
     finally:
         other.kill()

@@ -23,21 +23,21 @@ def the_service_grows_with_its_load():
     wait_for(lambda: 400 <= service.milli("divvy_gpu_used") <= 600, "the load is done, and no more", WAIT_S)
     assert service.ready() <= 5, service.autoscaler()["status"]
     # A new pod gets its grant before it is ready.
-    wait_for(lambda: service.shares() == [200] * service.ready(), "each has its fifth", WAIT_S)
+    wait_for(lambda: service.shares() == [200] * service.ready(), "each ready pod has a fifth of the device", WAIT_S)
 
 
 def the_service_shrinks_without_load():
     service.load.per_s = 0
     service.await_replicas(lambda n: n == 1, "one is left")
-    wait_for(lambda: len(service.shares()) == 1, "the others' shares are given back", WAIT_S)
-    wait_for(lambda: service.milli("divvy_gpu_used") == 0, "it uses nothing", WAIT_S)
+    wait_for(lambda: len(service.shares()) == 1, "the deleted pods' shares are free", WAIT_S)
+    wait_for(lambda: service.milli("divvy_gpu_used") == 0, "the service's usage is 0", WAIT_S)
 
 
 def a_silent_daemon_does_not_shrink_the_service():
     """A node whose daemon is silent: unknown usage is not idle, so that more pods than the load needs stay."""
     cluster.kubectl("-n", shipped.SYSTEM, "patch", "daemonset", "divvyd", "-p",
                     '{"spec":{"template":{"spec":{"nodeSelector":{"nowhere":"x"}}}}}')
-    wait_for(lambda: service.metric("divvy_gpu_utilization") is None, "nothing is known any more", WAIT_S)
+    wait_for(lambda: service.metric("divvy_gpu_utilization") is None, "the utilization is unknown", WAIT_S)
     assert service.metric("divvy_gpu_granted") == "200m", service.metric("divvy_gpu_granted")
     cluster.kubectl("-n", cluster.namespace, "scale", "deployment", service.name, "--replicas=3")
     time.sleep(20)  # six looks of the autoscaler, and twice its wait before it shrinks

@@ -110,11 +110,11 @@ def a_gang_stays_below_its_threshold():
     one = [(200, "ADDED", pod("h1", keys={**GANG, "group": "h", **given("GPU-1", "0.1", "1Gi")}, node="x"))]
     finds("half placed for more than", [*one, (200 + GANG_S + 1, "ADDED", pod("later"))])
     finds("half placed for more than", one, now=200 + GANG_S + 1)
-    assert not problems([*good_history(), *one], [], DEVICES, now=201), "it has some time left"
+    assert not problems([*good_history(), *one], [], DEVICES, now=201), "problems before the gang's time is over"
     end = 200 + GANG_S + 1
-    assert not problems([*good_history(), *one], [], DEVICES, now=end, away=[(190, 203)]), "nobody could do anything"
+    assert not problems([*good_history(), *one], [], DEVICES, now=end, away=[(190, 203)]), "problems though no API server ran"
     finds("half placed for more than", one, now=end + 3, away=[(190, 203)])
-    assert not problems([*good_history(), *one, (201, "DELETED", one[0][2])], [], DEVICES, now=end), "it is gone"
+    assert not problems([*good_history(), *one, (201, "DELETED", one[0][2])], [], DEVICES, now=end), "problems of a deleted pod"
 
 
 def a_gang_member_starts_below_the_threshold():

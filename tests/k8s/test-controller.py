@@ -295,7 +295,7 @@ def the_status_shows_the_nodes_grant():
         status = status_of("s1")
         return status.get("phase") == "Running" and status.get("device") == "GPU-1" and status.get("granted", {}).get(
             "share") == "0.3-0.6" and condition(status, "Granted").get("status") == "True"
-    wait_for(shown, "the SharePod shows what it got", 30)
+    wait_for(shown, "the SharePod shows its share", 30)
     assert status_of("s1")["granted"]["memory"] == "4Gi" and status_of("s1")["nodeName"] == node
     table = cluster.kubectl("get", "dsp", "-n", cluster.namespace, "--cache-dir", os.path.join(cluster.dir, "fresh"))
     assert all(word in table for word in ("GPU-1", "0.3-0.6", "4Gi", "Running")), table
@@ -313,7 +313,7 @@ def a_node_without_divvys_label_has_no_capacity():
         return [status[key].get("divvy.gpu/milli") for key in ("capacity", "allocatable")]
     wait_for(lambda: milli() == ["1k", "1k"], "the node has its capacity", 30)
     cluster.patch(f"/api/v1/nodes/{node}", {"metadata": {"labels": {"divvy.gpu/owner": None}}})
-    wait_for(lambda: milli() == [None, None], "and has none any more", 30)
+    wait_for(lambda: milli() == [None, None], "the node has no capacity any more", 30)
 
 
 def devices_of_another_plugin_count_in_a_pool():
@@ -331,11 +331,11 @@ def devices_of_another_plugin_count_in_a_pool():
         status = cluster.get(f"/api/v1/nodes/{node}")["status"]["allocatable"]
         return status.get("divvy.gpu/milli"), status.get("divvy.gpu/held")
     say("pool", "native", "native")
-    wait_for(lambda: have() == ("2k", "0"), "both count", 30)
+    wait_for(lambda: have() == ("2k", "0"), "both devices count", 30)
     say("pool", "native", "pool")
-    wait_for(lambda: have() == ("2k", "1"), "as they do when one has been taken", 30)
+    wait_for(lambda: have() == ("2k", "1"), "both devices count, and one is taken", 30)
     say("none", "native", "native")
-    wait_for(lambda: have() == ("0", None), "it is no node of the pool", 30)
+    wait_for(lambda: have() == ("0", None), "a node outside the pool has no capacity", 30)
 
 
 def told(name, reason, space="default"):
@@ -352,7 +352,8 @@ def an_event_reports_a_label_that_contradicts_the_spec():
     wait_for(lambda: any("label to pool" in text for text in told(node, "PoolMismatch")), "an Event says so", 30)
     cluster.patch(f"/api/v1/nodes/{node}", {"metadata": {"labels": {"divvy.gpu/owner": "pool"}}})
     cluster.patch(f"{G}/gpunodes/{node}", {"spec": {"pool": None}})
-    wait_for(lambda: any("set spec.pool.policy" in text for text in told(node, "PoolMismatch")), "... and the other way, too", 30)
+    wait_for(lambda: any("set spec.pool.policy" in text for text in told(node, "PoolMismatch")),
+             "an Event reports the pool's label without spec.pool", 30)
     cluster.delete(f"/api/v1/nodes/{node}")
 
 
@@ -363,7 +364,7 @@ def an_event_reports_an_unknown_owner_label():
              "an Event says so", 30)
     assert not cluster.exists(f"{G}/gpunodes/{node}")
     cluster.patch(f"/api/v1/nodes/{node}", {"metadata": {"labels": {"divvy.gpu/owner": "pool"}}})
-    wait_for(lambda: cluster.exists(f"{G}/gpunodes/{node}"), "mended, it has its GPUNode", 30)
+    wait_for(lambda: cluster.exists(f"{G}/gpunodes/{node}"), "with the right label the node has its GPUNode", 30)
     cluster.delete(f"/api/v1/nodes/{node}")
 
 
@@ -386,7 +387,7 @@ def a_waiting_pod_learns_of_a_refused_placeholder():
             "type": "PodScheduled", "status": "False", "reason": "Unschedulable",
             "message": "0/1 nodes: 1 with GPUs still owned by another device plugin"}]}})
         wait_for(lambda: any("quota" in text for text in told("waits", "PlaceholderRefused", cluster.namespace)),
-                 "an Event says what refuses it", 60)
+                 "an Event says that the quota refuses the placeholder", 60)
     finally:
         cluster.delete(pods() + "/waits", grace_s=0)
         cluster.delete(f"{quotas}/none")
@@ -402,7 +403,7 @@ def the_status_shows_the_nodes_measurements():
         "name": status["nodeName"], "annotations": {"divvy.gpu/measured": f"{key}=312:1024"}}, "spec": {"holderIdentity": "x"}}
     who = daemon_of(status["nodeName"])
     who.create(leases, lease)
-    wait_for(lambda: status_of("s1").get("used") == "0.312", "it is shown", 60)
+    wait_for(lambda: status_of("s1").get("used") == "0.312", "the SharePod shows the measured share", 60)
     table = cluster.kubectl("get", "dsp", "-n", cluster.namespace, "--cache-dir", os.path.join(cluster.dir, "fresh"))
     assert "0.312" in table, table
     version = cluster.get(share_pods() + "/s1")["metadata"]["resourceVersion"]
@@ -423,10 +424,11 @@ def a_change_reaches_the_running_pod():
     wait_for(lambda: annotations_of(cluster.pod("s1")).get("divvy.gpu/limit") == "0.8", "the pod has the new limit", 30)
     assert cluster.pod("s1")["metadata"]["uid"] == before
     cluster.patch(share_pods() + "/s1", {"spec": {"count": 2}})
-    wait_for(lambda: condition(status_of("s1"), "Granted").get("reason") == "ResizeRejected", "what cannot be is told", 30)
+    wait_for(lambda: condition(status_of("s1"), "Granted").get("reason") == "ResizeRejected",
+             "the SharePod reports the rejected change", 30)
     assert "count" in condition(status_of("s1"), "Granted")["message"], status_of("s1")
     cluster.patch(share_pods() + "/s1", {"spec": {"count": None}})
-    wait_for(lambda: condition(status_of("s1"), "Granted").get("reason") == "Granted", "... and is taken back", 30)
+    wait_for(lambda: condition(status_of("s1"), "Granted").get("reason") == "Granted", "the SharePod reports its grant again", 30)
 
 
 def bad_share_pods_are_refused_with_a_message():
@@ -465,14 +467,15 @@ def a_refused_change_shows_only_the_reason():
     try:
         wait_for(denied, "the webhook is asked")
         cluster.patch(share_pods() + "/s1", {"spec": {"limit": "0.9"}})
-        wait_for(lambda: condition(status_of("s1"), "Granted").get("reason") == "ResizeRejected", "it is told")
+        wait_for(lambda: condition(status_of("s1"), "Granted").get("reason") == "ResizeRejected",
+                 "the SharePod reports the rejected change")
         assert condition(status_of("s1"), "Granted")["message"] == "limits change on Mondays", status_of("s1")
     finally:
         cluster.delete(f"{configurations}/denies")
         server.shutdown()
         server.server_close()
     cluster.patch(share_pods() + "/s1", {"spec": {"limit": "0.8"}})
-    wait_for(lambda: condition(status_of("s1"), "Granted").get("status") == "True", "it is as it was")
+    wait_for(lambda: condition(status_of("s1"), "Granted").get("status") == "True", "the SharePod reports its grant again")
 
 
 def a_share_pod_leaves_another_pod_of_its_name_alone():
@@ -494,7 +497,7 @@ def a_restarted_controller_makes_no_second_pod():
     cluster.patch(pods() + "/s1/status", {"status": {"message": "alive"}})
     controller.start()
     cluster.create(share_pods(), share_pod("s4"))
-    wait_for(lambda: exists("s4"), "it goes on", 60)
+    wait_for(lambda: exists("s4"), "the restarted controller creates the pod of s4", 60)
     assert len(its_pods("s1")) == 1 and cluster.pod("s1")["metadata"]["uid"] == cluster.kill_uid
     assert len(its_pods("s3")) == 1 and len(its_pods("s4")) == 1
 
@@ -531,7 +534,7 @@ def a_second_controller_takes_over():
     controller.serve_here()
     created(share_pods(), share_pod("s7"))
     wait_for(lambda: exists("s7"), "the first has taken over again", 60)
-    wait_for(lambda: not cluster.pid("divvy-controller-2"), "the second has ended when it was told to", 30)
+    wait_for(lambda: not cluster.pid("divvy-controller-2"), "the second controller has exited after SIGTERM", 30)
     assert len(its_pods("s6")) == 1 and len(its_pods("s7")) == 1
     assert before == {p["metadata"]["name"]: p["metadata"]["uid"] for name in ("s1", "s3") for p in its_pods(name)}
 
@@ -559,7 +562,8 @@ def a_kubeshare_pod_is_reconciled_in_place():
     def told_off(name):
         return [e["message"] for e in cluster.get(f"/api/v1/namespaces/{ns}/events")["items"]
                 if e["reason"] == "DialectOff" and e["involvedObject"]["name"] == name]
-    wait_for(lambda: any("is '', without kubeshare" in text for text in told_off("k1")), "nobody does anything, and that is said", 60)
+    wait_for(lambda: any("is '', without kubeshare" in text for text in told_off("k1")),
+             "an Event says that the namespace does not list kubeshare", 60)
     # A SharePod of Gemini's is of the same kind.
     cluster.patch(f"/api/v1/namespaces/{ns}", {"metadata": {"annotations": {"divvy.gpu/dialects": "gemini"}}})
     gemini = {**body, "metadata": {"name": "g1", "annotations": {
@@ -567,7 +571,8 @@ def a_kubeshare_pod_is_reconciled_in_place():
     cluster.create(path, gemini)
     # divvy ignores a SharePod that KubeShare serves.
     cluster.create(path, {**body, "metadata": {**body["metadata"], "name": "theirs"}, "status": {"PodPhase": "Running"}})
-    wait_for(lambda: any("is 'gemini', without kubeshare" in text for text in told_off("g1")), "it is said of Gemini's", 60)
+    wait_for(lambda: any("is 'gemini', without kubeshare" in text for text in told_off("g1")),
+             "an Event says that the namespace lists only gemini", 60)
     assert not told_off("theirs"), told_off("theirs")
     for name in ("g1", "theirs"):
         cluster.delete(f"{path}/{name}")
@@ -582,20 +587,21 @@ def a_kubeshare_pod_is_reconciled_in_place():
     later, old = cluster.new_namespace(), {**body, "metadata": {**body["metadata"], "name": "k2"}}
     cluster.create(path.replace(ns, later), old)
     cluster.create(path, {**old, "metadata": {**old["metadata"], "name": "k3"}})
-    wait_for(lambda: cluster.exists(pods(ns) + "/k3"), "what was made after it is seen", 30)
+    wait_for(lambda: cluster.exists(pods(ns) + "/k3"), "the controller has created k3's pod, which came after k2", 30)
     assert not cluster.exists(pods(later) + "/k2")
     cluster.patch(f"/api/v1/namespaces/{later}", {"metadata": {"annotations": {"divvy.gpu/dialects": "kubesahre"}}})
-    wait_for(lambda: event_of(cluster.get(path.replace(ns, later) + "/k2"), "UnknownDialect"), "what is wrong is said", 30)
+    wait_for(lambda: event_of(cluster.get(path.replace(ns, later) + "/k2"), "UnknownDialect"),
+             "an Event reports the unknown dialect", 30)
     cluster.patch(f"/api/v1/namespaces/{later}", {"metadata": {"annotations": {"divvy.gpu/dialects": "kubeshare"}}})
-    wait_for(lambda: cluster.exists(pods(later) + "/k2"), "it is taken up when its namespace is", 30)
+    wait_for(lambda: cluster.exists(pods(later) + "/k2"), "the controller creates k2's pod once the namespace lists kubeshare", 30)
 
 
 def an_event_reports_an_untranslated_pod():
     ns = cluster.new_namespace(**{"divvy.gpu/admission": "ignore"})
-    wait_for(lambda: passes(ns), "the namespace is left alone")
+    wait_for(lambda: passes(ns), "the webhook ignores the namespace")
     got = cluster.create(pods(ns), pod("past", {"divvy.gpu/request": "0.3"}))
     assert "divvy.gpu/tenant" not in got["metadata"].get("labels", {})
-    wait_for(lambda: event_of(got, "Untranslated"), "an Event says that it came past", 30)
+    wait_for(lambda: event_of(got, "Untranslated"), "an Event says that the pod was not translated", 30)
 
 
 def passes(ns):
@@ -615,9 +621,10 @@ def secret():
 def a_lost_certificate_is_made_again():
     old = secret()
     cluster.patch(f"/api/v1/namespaces/{SYSTEM}/secrets/divvy-controller-tls", {"data": {"tls.crt": None, "ca.key": None}})
-    wait_for(lambda: {"tls.crt", "ca.key"} <= set(secret()) and secret()["tls.crt"] != old["tls.crt"], "there is a new one", 30)
+    wait_for(lambda: {"tls.crt", "ca.key"} <= set(secret()) and secret()["tls.crt"] != old["tls.crt"],
+             "the controller has made a new certificate and key", 30)
     assert old["ca.crt"] in secret()["ca.crt"], "the old authority is not trusted any more"
-    wait_for(controller.ready, "it is trusted", 30)
+    wait_for(controller.ready, "the controller serves with the new certificate", 30)
 
     def answers():
         with contextlib.suppress(ApiError):  # API servers learn of the authority a moment later
@@ -633,7 +640,7 @@ def only_authorized_accounts_get_metrics():
     assert controller.get("/metrics")[0] == 401
     assert controller.get("/metrics", token="nonsense")[0] == 401
     assert controller.get("/metrics", token=nobody.token)[0] == 403
-    wait_for(lambda: controller.get("/metrics", token=operator.token)[0] == 200, "the operator may get them")
+    wait_for(lambda: controller.get("/metrics", token=operator.token)[0] == 200, "the operator may read the metrics")
     text = controller.get("/metrics", token=operator.token)[1]
     assert "divvy_controller_leads 1\n" in text and "divvy_controller_ready 1\n" in text, text
 
@@ -649,11 +656,11 @@ def silent_connections_keep_no_pod_out():
     with contextlib.ExitStack() as stack:
         held = [stack.enter_context(socket.create_connection((controller.address, port), 60, (f"127.0.0.{2 + i % 3}", 0)))
                 for port, n in ((controller.port, 600), (controller.page, 90)) for i in range(n)]
-        wait_for(answers, "a pod can be created, and the page answers, while they are held", 60)
+        wait_for(answers, "a pod can be created, and the page answers, while silent connections are open", 60)
         for one in held:
             with contextlib.suppress(ConnectionError):
-                assert one.recv(1) == b"", "it is cut off"
-        wait_for(answers, "the same after the last has been cut off", 60)
+                assert one.recv(1) == b"", "the server has sent data to a silent connection"
+        wait_for(answers, "a pod can be created, and the page answers, after the last connection was closed", 60)
 
 
 TESTS = [a_pods_share_is_translated, a_translated_pod_may_be_created_again, kubectl_shows_the_webhooks_message, a_deployments_pods_are_translated,

@@ -62,15 +62,15 @@ def networks():
 
 def a_node_reports_its_networks():
     wait_for(lambda: networks() == {"eth0": ("host", 10000, 10000, None), "mlx5_0": ("rdma", 25000, 25000, "eth0")},
-             "GPUNode has both")
+             "GPUNode has both network devices")
     make_card("25000")
     keys = {**given(device(), request="0.1", memory="1Gi", epoch="7"), "divvy.gpu/granted-mode": "main=remote",
             "divvy.gpu/remote-node": "main=elsewhere", "divvy.gpu/granted-network": "main=mlx5_0,ib0,4Gbps"}
     run_pod(cluster, "afar", (), keys)
     wait_for(lambda: networks() == {"eth0": ("host", 25000, 21000, None), "mlx5_0": ("rdma", 25000, 21000, "eth0")},
-             "it is granted", 90)
+             "the remote pod's bandwidth is reserved", 90)
     refused("afar", "node elsewhere does not serve its devices to other nodes")
-    wait_for(lambda: networks()["eth0"][2] == 25000, "it is free again", 60)
+    wait_for(lambda: networks()["eth0"][2] == 25000, "the bandwidth is free again", 60)
 
 
 def two_pods_have_their_shares():
@@ -87,8 +87,8 @@ def two_pods_have_their_shares():
         for name in (low, high):
             wait_for_pod(cluster, name, "Running")
         wait_for(lambda: all(t["processes"] for t in daemon.listed().values()) and len(daemon.listed()) == 2,
-                 "both have registered")
-        wait_for(lambda: {f"{low}/main", f"{high}/main"} <= set(daemon.tenants()), "GPUNode has both")
+                 "both programs have registered")
+        wait_for(lambda: {f"{low}/main", f"{high}/main"} <= set(daemon.tenants()), "GPUNode has both tenants")
         tenants = daemon.tenants()
         assert tenants[f"{low}/main"]["request"] == 300, tenants
         assert tenants[f"{high}/main"]["memoryBytes"] == [8 * GIB], tenants
@@ -97,7 +97,7 @@ def two_pods_have_their_shares():
         print(f"# of {ran:.2f}: {shares}")
         for name in (low, high):
             wait_for_pod(cluster, name, "Succeeded")
-        wait_for(lambda: not daemon.tenants(), "what they had is given back")
+        wait_for(lambda: not daemon.tenants(), "both grants have ended")
         assert "Granted" in events_of(cluster, low)
         # If other tests keep a tenant off the processor, the other tenant uses the device time.
         return None if ran > 0.5 and abs(shares[low] - 0.3) < 0.02 + 0.3 * (1 - min(ran, 1)) else (shares, ran)
@@ -111,7 +111,7 @@ def a_slow_disk_keeps_the_container_waiting_and_nobody_else():
         pass
     try:
         run_pod(cluster, "patient", ("--count=1",), given(device()))
-        wait_for(lambda: os.path.exists(DISK + ".waits"), "the disk is to write something")
+        wait_for(lambda: os.path.exists(DISK + ".waits"), "the slow disk gets a write")
         for _ in range(3):
             subprocess.run([DIVVY, "ps", "--socket", os.path.join(daemon.runtime, "divvyd.sock")], check=True,
                            capture_output=True, timeout=patience(5))
@@ -120,7 +120,7 @@ def a_slow_disk_keeps_the_container_waiting_and_nobody_else():
     finally:
         os.remove(DISK)
     wait_for_pod(cluster, "patient", "Succeeded")
-    wait_for(lambda: not daemon.tenants(), "what it had is given back")
+    wait_for(lambda: not daemon.tenants(), "the grant has ended")
 
 
 def a_pod_cannot_exceed_its_memory_quota():
@@ -131,13 +131,13 @@ def a_pod_cannot_exceed_its_memory_quota():
     run_pod(cluster, "greedy", ("--kernel-us=500", "--memory=4096"), given(uuid, memory="2Gi"))
     wait_for_pod(cluster, "greedy", "Failed")
     assert "CUDA_ERROR_OUT_OF_MEMORY" in cluster.log_of("greedy")
-    wait_for(lambda: events_of(cluster, "greedy").get("OverMemory"), "an Event says so")
+    wait_for(lambda: events_of(cluster, "greedy").get("OverMemory"), "an Event reports the refused allocation")
     said = events_of(cluster, "greedy")["OverMemory"][0]
     assert "container main: allocation refused: quota 2" in said and uuid[0] in said, said
     assert "OverMemory" not in events_of(cluster, "good")
-    wait_for(lambda: "greedy/main" not in daemon.tenants(), "its share is given back")
+    wait_for(lambda: "greedy/main" not in daemon.tenants(), "the grant of greedy has ended")
     before = daemon.used("good")
-    wait_for(lambda: daemon.used("good") > before, "the other goes on")
+    wait_for(lambda: daemon.used("good") > before, "the program of good continues")
     assert cluster.pod("good")["status"]["phase"] == "Running"
     stop_pod("good")
 
@@ -145,7 +145,7 @@ def a_pod_cannot_exceed_its_memory_quota():
 def stop_pod(*names):
     for name in names:
         delete_pod(cluster, name)
-    wait_for(lambda: not any(f"{name}/main" in daemon.tenants() for name in names), "what they had is given back")
+    wait_for(lambda: not any(f"{name}/main" in daemon.tenants() for name in names), "the grants have ended")
 
 
 def refused(name, why):
@@ -191,23 +191,23 @@ def a_resize_takes_effect_while_the_pod_runs():
     uuid = device()
     run_pod(cluster, "changes", ("--kernel-us=2000",), given(uuid, request="0.2", limit="0.4", epoch="5"))
     wait_for_pod(cluster, "changes", "Running")
-    wait_for(lambda: 350 < daemon.got("changes") < 450, "it is held to its limit")
+    wait_for(lambda: 350 < daemon.got("changes") < 450, "the pod gets its limit")
     path = f"/api/v1/namespaces/{cluster.namespace}/pods/changes/status"
     new = given(uuid, request="0.3", limit="0.7", memory="9Gi", epoch="6", granted_class="latency")
     began = time.monotonic()
     cluster.patch(path, {"metadata": {"annotations": new}}, "strategic")
-    wait_for(lambda: daemon.tenant("changes")["limit"] == 700, "GPUNode confirms it")
+    wait_for(lambda: daemon.tenant("changes")["limit"] == 700, "GPUNode shows the new limit")
     print(f"# confirmed after {time.monotonic() - began:.2f} s")
     tenant = daemon.tenant("changes")
     assert (tenant["request"], tenant["memoryBytes"], tenant["class"], tenant["epoch"]) == (
         300, [9 * GIB], "latency", 6), tenant
-    wait_for(lambda: 650 < daemon.got("changes") < 750, "and it is so")
+    wait_for(lambda: 650 < daemon.got("changes") < 750, "the pod gets the new limit")
     cluster.patch(path, {"metadata": {"annotations": given(["GPU-0"], request="0.3", epoch="6")}}, "strategic")
-    wait_for(lambda: "no device GPU-0" in daemon.tenant("changes").get("note", ""), "a note says what is not")
+    wait_for(lambda: "no device GPU-0" in daemon.tenant("changes").get("note", ""), "a note names the wrong device")
     assert daemon.tenant("changes")["limit"] == 700
     assert "GrantDiffers" in events_of(cluster, "changes")
     cluster.patch(path, {"metadata": {"annotations": new}}, "strategic")
-    wait_for(lambda: "note" not in daemon.tenant("changes"), "all of it is in force again")
+    wait_for(lambda: "note" not in daemon.tenant("changes"), "the note is gone")
     stop_pod("changes")
 
 
@@ -215,9 +215,10 @@ def a_container_that_starts_again_keeps_its_tenant():
     run_pod(cluster, "again", ("--kernel-us=500", "--duration=1"), given(device(2), epoch="7"),
             restartPolicy="Always")
     wait_for(lambda: cluster.pod("again")["status"].get("containerStatuses", [{}])[0].get("restartCount", 0) > 0,
-             "it has started again")
+             "the container has restarted")
     first = daemon.listed()["again"]["id"]
-    wait_for(lambda: cluster.pod("again")["status"]["containerStatuses"][0]["restartCount"] > 1, "and again", 90)
+    wait_for(lambda: cluster.pod("again")["status"]["containerStatuses"][0]["restartCount"] > 1,
+             "the container has restarted once more", 90)
     assert daemon.listed()["again"]["id"] == first
     stop_pod("again")
 
@@ -233,14 +234,14 @@ def a_killed_daemon_finds_its_tenants_again():
     cluster.kill("divvyd")
     delete_pod(cluster, "goes", grace_s=0)
     daemon.start()
-    wait_for(lambda: "goes/main" not in daemon.tenants(), "the pod deleted meanwhile has nothing any more")
+    wait_for(lambda: "goes/main" not in daemon.tenants(), "the grant of the deleted pod has ended")
     daemon.await_ready()
     after = daemon.listed()
     assert after["stays"]["id"] == before["stays"]["id"] and "goes" not in after, after
     wait_for(lambda: daemon.listed()["stays"]["processes"] and not daemon.listed()["stays"]["processes"][0]["orphan"],
-             "its program is back")
+             "the program has registered again")
     used = daemon.used("stays")
-    wait_for(lambda: daemon.used("stays") > used, "and goes on")
+    wait_for(lambda: daemon.used("stays") > used, "the program continues")
     assert daemon.status()["epoch"] == 7
     assert cluster.pod("stays")["status"]["containerStatuses"][0]["restartCount"] == 0
     # A grant takes no capacity twice: the first grant still counts.
@@ -259,16 +260,16 @@ def accounts_continue_after_a_restart():
     """divvyd writes accounts once a minute, by now those of earlier tests. A kill loses seconds at most."""
     run_pod(cluster, "counted", ("--kernel-us=500",), given(device(), request="0.5", epoch="7"))
     wait_for_pod(cluster, "counted", "Running")
-    wait_for(lambda: all(accounted()), "there are accounts", 120)
+    wait_for(lambda: all(accounted()), "the namespace has accounts", 120)
     before = accounted()
     assert before[0] >= before[1], f"asked {before[0]}, granted {before[1]}"
     cluster.kill("divvyd")
     daemon.start()
     daemon.await_ready()
-    wait_for(lambda: accounted() != before, "they go on", 120)
+    wait_for(lambda: accounted() != before, "the accounts grow after the restart", 120)
     after = accounted()
     assert all(now >= was for now, was in zip(after, before)), (before, after)
-    wait_for(lambda: all(now > was for now, was in zip(accounted(), before)), "all of them", 120)
+    wait_for(lambda: all(now > was for now, was in zip(accounted(), before)), "all three accounts have grown", 120)
     stop_pod("counted")
 
 
@@ -329,14 +330,16 @@ def memory_overcommit_follows_the_policies():
     shared("three")
     refused("three", "memory 100Gi")
     cluster.patch(path, {"spec": {"overcommit": {"memory": 3}}})
-    wait_for(lambda: daemon.status().get("observedGeneration") == cluster.get(path)["metadata"]["generation"], "it is seen")
+    wait_for(lambda: daemon.status().get("observedGeneration") == cluster.get(path)["metadata"]["generation"],
+             "divvyd has read the new spec")
     shared("four")
     wait_for_pod(cluster, "four", "Running")
     cluster.patch(path, {"spec": {"overcommit": None}})
     cluster.kill("divvyd")
     daemon.start()
     daemon.await_ready()
-    wait_for(lambda: all(daemon.listed().get(n, {}).get("processes") for n in ("one", "two", "four")), "all are kept", 60)
+    wait_for(lambda: all(daemon.listed().get(n, {}).get("processes") for n in ("one", "two", "four")),
+             "all three programs have registered again", 60)
     cluster.delete("/apis/divvy.gpu/v1/gpupolicies/twice")
     stop_pod("one", "two", "four")
 
@@ -358,9 +361,9 @@ def cordoned_devices_take_no_new_tenant():
     assert "CordonUnknown" not in events_of(cluster, cluster.node_name)
     cluster.patch(path, {"spec": {"cordoned": [{"uuid": "GPU-0"}]}})
     wait_for(lambda: any("names device GPU-0," in m for m in events_of(cluster, cluster.node_name).get("CordonUnknown", [])),
-             "it is told that this is no device")
+             "an Event says that the node has no such device")
     cluster.patch(path, {"spec": {"cordoned": None}})
-    wait_for(lambda: daemon.slots_offered() == SLOTS, "all are again")
+    wait_for(lambda: daemon.slots_offered() == SLOTS, "all slots are offered again")
 
 
 def a_device_without_a_placeholder_takes_no_tenant():
@@ -370,7 +373,7 @@ def a_device_without_a_placeholder_takes_no_tenant():
     wait_for(lambda: {d["owner"] for d in daemon.status()["devices"]} == {"native"}, "no device is divvy's")
     run_pod(cluster, "early", ("--kernel-us=500",), given(device(), epoch="7"))
     wait_for(lambda: any("no placeholder holds it" in m for m in events_of(cluster, "early").get("GrantRefused", [])),
-             "it is refused", 60)
+             "an Event reports the refused pod", 60)
     assert daemon.slots_offered() == SLOTS and "early/main" not in daemon.tenants(), daemon.tenants()
     assert cluster.pod("early")["status"]["phase"] == "Pending", cluster.pod("early")
     cluster.patch(path, {"spec": {"pool": None}})
@@ -427,8 +430,8 @@ def idle_clients_do_not_block_probes():
             assert daemon.probe("/healthz") == (200, "ok\n")
             assert daemon.probe("/readyz") == (200, "ok\n")
         assert daemon.probe("/metrics")[0] == 404
-        wait_for(is_page_answered, "the page itself answers beside them", 120)
-    wait_for(is_page_answered, "the page answers after them", 120)
+        wait_for(is_page_answered, "the page answers while idle clients hold connections", 120)
+    wait_for(is_page_answered, "the page answers after the idle clients have gone", 120)
 
 
 def a_grant_ends_when_the_kubelet_no_longer_lists_the_pod():
@@ -441,7 +444,7 @@ def a_grant_ends_when_the_kubelet_no_longer_lists_the_pod():
         assert cluster.pid("divvyd")
     finally:
         cluster.thaw("kube-apiserver")
-    wait_for(lambda: "unheard/main" not in daemon.tenants(), "what it had is given back", 60)
+    wait_for(lambda: "unheard/main" not in daemon.tenants(), "the pod's grant has ended", 60)
 
 
 def another_plugin_owns_the_nodes_gpus():
@@ -451,10 +454,10 @@ def another_plugin_owns_the_nodes_gpus():
     assert status["owner"] == "none" and status["devices"][0]["owner"] == "native", status
     assert daemon.condition("Ready")["reason"] == "OwnerConflict"
     wait_for(lambda: daemon.slots_offered() == 0, "no slot is offered")
-    wait_for(lambda: "OwnerConflict" in events_of(cluster, cluster.node_name), "an Event says so")
+    wait_for(lambda: "OwnerConflict" in events_of(cluster, cluster.node_name), "an Event reports the conflict")
     cluster.kill("fake-plugin")
     cluster.restart("kubelet")  # a kubelet counts a lost plugin for five minutes more
-    wait_for(lambda: daemon.is_ready() and daemon.slots_offered() == SLOTS, "it is divvy's again", 60)
+    wait_for(lambda: daemon.is_ready() and daemon.slots_offered() == SLOTS, "divvy owns the devices again", 60)
 
 
 STAGE_S = 14  # divvyd compares every 10 s
@@ -485,14 +488,14 @@ def an_init_container_passes_its_slot_on():
     # The tenant socket stays, although the kubelet's list, with which divvyd compares, gives the slot to another container.
     its_door_stays(tenant)
     wait_for_pod(cluster, "stages", "Running")
-    wait_for(lambda: "stages/main" in daemon.tenants(), "GPUNode says so")
+    wait_for(lambda: "stages/main" in daemon.tenants(), "GPUNode has the tenant")
     tenants = daemon.tenants()
     assert "stages/first" not in tenants and tenants["stages/main"]["request"] == 400, tenants
     granted = [m for m in events_of(cluster, "stages")["Granted"]]
     assert len(granted) == 2, granted
     cluster.patch(path, {"spec": {"cordoned": None}})
     stop_pod("stages")
-    wait_for(lambda: daemon.slots_offered() == SLOTS, "all are offered again")
+    wait_for(lambda: daemon.slots_offered() == SLOTS, "all slots are offered again")
 
 
 def ten_init_containers_get_their_own_grants_in_one_slot():
@@ -507,7 +510,7 @@ def ten_init_containers_get_their_own_grants_in_one_slot():
         {"name": name, "image": IMAGE, "imagePullPolicy": "Never", "args": args, "resources": slot}
         for name, args in zip(names, times)],
         containers=[{"name": "main", "image": IMAGE, "imagePullPolicy": "Never", "args": ["--help"]}])
-    wait_for(lambda: "prepares/i9" in daemon.tenants(), "the last one has what is its own", 60)
+    wait_for(lambda: "prepares/i9" in daemon.tenants(), "the last init container has its own grant", 60)
     tenant = daemon.tenant("prepares", "i9")
     assert tenant["request"] == 100, tenant
     its_door_stays(tenant)
@@ -515,7 +518,7 @@ def ten_init_containers_get_their_own_grants_in_one_slot():
     granted = events_of(cluster, "prepares")["Granted"]
     assert [f"container {name}: {(n + 1) / 100:g} of" for n, name in enumerate(names)] == sorted(
         m[:m.index(" of") + 3] for m in granted), granted
-    wait_for(lambda: not any(t.startswith("prepares/") for t in daemon.tenants()), "nothing is left of them")
+    wait_for(lambda: not any(t.startswith("prepares/") for t in daemon.tenants()), "the init containers' grants have ended")
     stop_pod("prepares")
 
 
@@ -704,16 +707,16 @@ def slots_in_use_stay_when_devices_are_missing():
             restartPolicy="Always")
     wait_for_pod(cluster, "lost", "Running")
     power_cycle(f"{FEWER}xH200-141Gi")
-    wait_for(lambda: restarts_of(high) > 0, "its container runs again", 180)
+    wait_for(lambda: restarts_of(high) > 0, "the container runs again", 180)
     assert daemon.tenant(high)["slot"] == slot
-    wait_for(lambda: daemon.slots_offered() >= 64 * FEWER + 1, "its slot is offered")
-    assert daemon.slots_offered() <= 64 * FEWER + 2, "as are few others"
+    wait_for(lambda: daemon.slots_offered() >= 64 * FEWER + 1, "the pod's slot is offered")
+    assert daemon.slots_offered() <= 64 * FEWER + 2, "too many other slots are offered"
     wait_for(lambda: any(f"no device {uuid}" in m for m in events_of(cluster, "lost").get("GrantRefused", [])),
-             "whose device has gone is told", 180)
+             "an Event names the missing device", 180)
     stop_pod(high, "lost")
-    wait_for(lambda: daemon.slots_offered() == 64 * FEWER, "and no longer than that", 60)
+    wait_for(lambda: daemon.slots_offered() == 64 * FEWER, "the slot is no longer offered after the pod's end", 60)
     power_cycle(f"{DEVICES}xH200-141Gi")
-    wait_for(lambda: daemon.slots_offered() == SLOTS, "all are there again")
+    wait_for(lambda: daemon.slots_offered() == SLOTS, "all slots are offered again")
 
 
 def missing_devices_are_reported():
@@ -725,7 +728,7 @@ def missing_devices_are_reported():
     cluster.patch(f"{path}/status", {"status": {"devices": [
         {"uuid": gone, "index": 0, "model": "A100", "memoryBytes": GIB, "health": "Healthy"}]}})
     daemon.start("--sys-dir", SYS)
-    wait_for(lambda: daemon.condition("DevicesMissing").get("status") == "True", "the condition says so", 60)
+    wait_for(lambda: daemon.condition("DevicesMissing").get("status") == "True", "the condition reports the missing device", 60)
     daemon.await_ready()  # the others serve
     assert daemon.condition("DevicesMissing")["reason"] == "DevicesMissing", daemon.status()
     assert gone in daemon.condition("DevicesMissing")["message"], daemon.status()
@@ -737,9 +740,9 @@ def missing_devices_are_reported():
     daemon.await_ready()
     assert daemon.condition("DevicesMissing")["status"] == "True", daemon.status()
     cluster.patch(path, {"spec": {"cordoned": [{"uuid": gone}]}})
-    wait_for(lambda: daemon.condition("DevicesMissing")["status"] == "False", "it is expected to be away", 60)
+    wait_for(lambda: daemon.condition("DevicesMissing")["status"] == "False", "a cordoned device is not reported as missing", 60)
     cluster.patch(path, {"spec": {"cordoned": None}})
-    wait_for(lambda: daemon.condition("DevicesMissing")["status"] == "True", "it is not any more", 60)
+    wait_for(lambda: daemon.condition("DevicesMissing")["status"] == "True", "the device is reported as missing again", 60)
     # Now the node has no device at all.
     cluster.kill("divvyd")
     daemon.cut_power()
@@ -794,12 +797,12 @@ def an_upgrade_changes_nothing_for_running_tenants():
     cluster.kill("divvyd", signal.SIGTERM)
     daemon.hooks = daemon.newer_hooks()
     daemon.start()
-    wait_for(daemon.answers, "the next one is there")
+    wait_for(daemon.answers, "the new divvyd answers")
     daemon.await_ready()
     wait_for(lambda: daemon.listed()["old"]["processes"] and not daemon.listed()["old"]["processes"][0]["orphan"],
-             "its program is back")
+             "the program has registered again")
     used = daemon.used("old")
-    wait_for(lambda: daemon.used("old") > used, "and goes on")
+    wait_for(lambda: daemon.used("old") > used, "the program continues")
     assert library_in("old") == (inode, size, pid)
     run_pod(cluster, "new", ("--kernel-us=500",), given(device(), request="0.3", epoch="7"))
     wait_for_pod(cluster, "new", "Running")
@@ -813,7 +816,7 @@ def an_upgrade_changes_nothing_for_running_tenants():
     both = daemon.libraries()
     assert len(both) == 2 and first < both, both
     stop_pod("old")
-    wait_for(lambda: daemon.libraries() == both - first, "the old version goes with its last pod", 60)
+    wait_for(lambda: daemon.libraries() == both - first, "the old version is removed after its last pod", 60)
     library_in("new")
     stop_pod("new")
 
@@ -826,7 +829,7 @@ def an_event_reports_an_unmanaged_process():
                              for m in events_of(cluster, cluster.node_name).get("UnmanagedProcess", [])), "an Event says so", 90)
         wait_for(lambda: "1 unmanaged process" in daemon.condition("Audited").get("message", ""), "a condition, too", 90)
         assert daemon.condition("Audited")["reason"] == "UnmanagedProcesses", daemon.condition("Audited")
-    wait_for(lambda: daemon.condition("Audited")["status"] == "True", "it is clean again", 90)
+    wait_for(lambda: daemon.condition("Audited")["status"] == "True", "the audit finds no unmanaged process any more", 90)
 
 
 def fail_device(line):
@@ -873,7 +876,7 @@ def a_lost_device_is_reported():
     assert [d["health"] for d in daemon.status()["devices"]][2:] == ["Healthy"] * (DEVICES - 2), daemon.status()
     for name in (cluster.node_name, "hurt"):
         wait_for(lambda n=name: any(device()[0] in m for m in events_of(cluster, n).get("DeviceLost", [])),
-                 f"{name} is told", 30)
+                 f"{name}: an Event reports the lost device", 30)
     wait_for_pod(cluster, "hurt", "Failed")
     assert "CUDA_ERROR_" in cluster.log_of("hurt"), cluster.log_of("hurt")
     run_pod(cluster, "late", (), given(device(), epoch="7"))

@@ -51,7 +51,7 @@ def devices_of(name, container="main"):
 def remove(*names):
     for name in names:
         cluster.delete(pods(name), grace_s=1)
-    wait_for(lambda: not any(t["pod"] in names for t in daemon.status().get("tenants") or []), "nothing is left of them")
+    wait_for(lambda: not any(t["pod"] in names for t in daemon.status().get("tenants") or []), "the pods' grants have ended")
 
 
 def the_shipped_pods_run():
@@ -74,7 +74,7 @@ def a_pod_beyond_its_memory_fails_and_its_neighbour_goes_on():
     assert "CUDA_ERROR_OUT_OF_MEMORY" in cluster.log_of("greedy"), cluster.log_of("greedy")
     assert devices_of("good") == [uuid]
     used = daemon.used("good")
-    wait_for(lambda: daemon.used("good") > used, "the neighbour goes on")
+    wait_for(lambda: daemon.used("good") > used, "the program of good continues")
     status = cluster.pod("good")["status"]
     assert status["phase"] == "Running" and status["containerStatuses"][0]["restartCount"] == 0, status
     remove("good", "greedy")
@@ -119,7 +119,7 @@ def a_job_waits_while_too_few_members_fit():
         mine = workers("train")
         said = [c["message"] for p in mine for c in p["status"].get("conditions") or [] if c["type"] == "PodScheduled"]
         return len(said) == 5 and all("2 of 5 pods fit, 3 are needed" in text for text in said)
-    wait_for(told, "all five are told why they wait")
+    wait_for(told, "the conditions of all five pods give the reason")
     assert not any(p["spec"].get("nodeName") for p in workers("train"))
     cluster.delete(jobs("train") + "?propagationPolicy=Background")
     wait_for(lambda: not workers("train"), "its pods are gone")
@@ -143,9 +143,9 @@ def a_share_pod_is_pinned_to_its_gpu():
         row = cluster.kubectl("-n", cluster.namespace, "get", "dsp", "pinned").splitlines()[1].split()
         assert uuid in row and row.count("0.4-1") == 2, row  # asked and granted
         # Alone on its device the tenant gets all of it, once it gets a processor, and the column shows that.
-        wait_for(lambda: float(share_pod("pinned")["status"].get("used", 0)) > 0.8, "it says what it got", 300)
+        wait_for(lambda: float(share_pod("pinned")["status"].get("used", 0)) > 0.8, "the SharePod shows the usage", 300)
         wait_for(lambda: share_pod("pinned")["status"]["used"] in cluster.kubectl(
-            "-n", cluster.namespace, "get", "dsp", "pinned").splitlines()[1].split(), "the column says so")
+            "-n", cluster.namespace, "get", "dsp", "pinned").splitlines()[1].split(), "kubectl shows the same usage")
         drop_share_pod("pinned")
 
 
@@ -166,7 +166,7 @@ def labels_put_tenants_together_or_apart():
         conditions = cluster.pod("stranger")["status"].get("conditions") or []
         return any(c["type"] == "PodScheduled" and c["status"] == "False" and c["message"].startswith("0/1 nodes: ")
                    for c in conditions)
-    wait_for(told, "a stranger is told that there is no place")
+    wait_for(told, "the pod without the label is unschedulable")
     remove(*names, "stranger")
 
 
@@ -190,7 +190,7 @@ def a_latency_pod_is_served_first():
 def each_container_has_its_own_spec():
     apply("two-containers")
     running("pipeline")
-    wait_for(lambda: {"pipeline/decode", "pipeline/infer"} <= set(daemon.tenants()), "both are granted")
+    wait_for(lambda: {"pipeline/decode", "pipeline/infer"} <= set(daemon.tenants()), "both containers have their grants")
     tenants = {k: v for k, v in daemon.tenants().items() if k.startswith("pipeline/")}
     assert set(tenants) == {"pipeline/decode", "pipeline/infer"}, tenants
     assert tenants["pipeline/decode"]["request"] == 100 and tenants["pipeline/infer"]["request"] == 400, tenants

@@ -117,7 +117,7 @@ def no_device_is_given_twice():
     is_unplaced(left[0], "no GPU with 0.4 free")
     # When one pod ends, exactly one more fits.
     rig.gone(placed(names)[0]["metadata"]["name"])
-    wait_for(lambda: len(placed(left)) == 1, "another has its place", 60)
+    wait_for(lambda: len(placed(left)) == 1, "one more pod is placed", 60)
     rig.gone(*[n for n in names if cluster.exists(rig.path(n))])
 
 
@@ -135,7 +135,7 @@ def a_waiting_pod_is_retried_when_the_pool_takes_a_device():
     is_unplaced("waits", "GPUs still owned by another device plugin")
     rig.status("n3", devices=[{**device, "owner": "pool"}])
     cluster.patch("/api/v1/nodes/n3/status", {"status": {"capacity": {"divvy.gpu/held": "1"}, "allocatable": {"divvy.gpu/held": "1"}}})
-    wait_for(lambda: rig.get("waits")["spec"].get("nodeName"), "it has its place", 120)
+    wait_for(lambda: rig.get("waits")["spec"].get("nodeName"), "the pod is placed", 120)
     rig.gone("waits")
     rig.remove_node("n3")
 
@@ -158,7 +158,7 @@ def a_restart_forgets_nothing():
     rig.pod("plain", schedulerName="default-scheduler")
     rig.bound("plain")
     shared("next", "0.6")
-    wait_for(lambda: rig.condition("next"), "it has been tried", 60)
+    wait_for(lambda: rig.condition("next"), "kube-scheduler has tried the pod", 60)
     assert not rig.get("next")["spec"].get("nodeName")
     start()
     # kube-scheduler would retry by itself only after a minute or two, so the test causes an event.
@@ -198,7 +198,7 @@ def only_the_authoritys_clients_may_ask():
         for shown in (None, keys.stranger):
             status, text = keys.ask(verb, body, shown)
             assert status == 403 and "client certificate" in text, (verb, shown, status, text)
-    assert keys.ask("bind", body, keys.client) == (200, '{"Error":""}'), "it is there already"
+    assert keys.ask("bind", body, keys.client) == (200, '{"Error":""}'), "a repeated bind is no success"
     assert keys.ask("bind", "{", keys.client)[0] == 400
     assert "is missing" in keys.ask("bind", "{}", keys.client)[1]
     # The certificate is for the extender alone.
@@ -250,8 +250,9 @@ def a_scheduler_that_does_not_lead_refuses():
     rig.pod("elected", {"request": "0.1"})
     rig.bound("elected")
     rig.start("--leader-elect", *keys.options(other))
-    wait_for(lambda: serves(other), "the other one serves", 60)
-    wait_for(lambda: "this replica is not the leader" in keys.ask("filter", "{}", keys.client, other)[1], "it does not lead")
+    wait_for(lambda: serves(other), "the second scheduler serves", 60)
+    wait_for(lambda: "this replica is not the leader" in keys.ask("filter", "{}", keys.client, other)[1],
+             "the second scheduler does not lead")
     connection = keys.connect(keys.client, other)
     connection.request("POST", "/extender/preempt", "{}")
     answer = connection.getresponse()
@@ -266,7 +267,7 @@ def without_an_authority_every_client_is_refused():
     for process in list(rig.processes):
         rig.stop(process)
     rig.start(*keys.options()[:-2])
-    wait_for(refused_by_all, "it serves", 60)
+    wait_for(refused_by_all, "the scheduler serves again", 60)
 
 
 def refused_by_all():

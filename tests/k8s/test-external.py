@@ -74,14 +74,14 @@ def the_api_server_finds_the_metrics():
 
     def conditions():
         return {c["type"]: c for c in cluster.get(SERVICE).get("status", {}).get("conditions", [])}
-    wait_for(lambda: conditions().get("Available", {}).get("status") == "True", "it is available", 120)
+    wait_for(lambda: conditions().get("Available", {}).get("status") == "True", "the APIService is available", 120)
     assert cluster.get(SERVICE)["spec"]["caBundle"], "the controller's authority"
 
     def is_served():
         # The API server passes requests on a moment after it has reported so.
         with contextlib.suppress(ApiError):
             return cluster.get(GROUP)
-    wait_for(is_served, "it is served")
+    wait_for(is_served, "the API group is served")
     listed = cluster.get(GROUP)
     assert [r["name"] for r in listed["resources"]] == NAMES and all(r["namespaced"] for r in listed["resources"]), listed
     assert "divvy_gpu_used" in cluster.kubectl("api-resources", "--api-group=external.metrics.k8s.io"), "kubectl lists them"
@@ -93,7 +93,7 @@ def the_api_server_finds_the_metrics():
 
 def waiting_pods_are_counted():
     for metric in NAMES:
-        assert value(metric) is None, f"{metric}: nobody is there"
+        assert value(metric) is None, f"{metric} has a value without any pod"
     pod("one", app="web")
     pod("two", app="web", tier="back")
     pod("other", app="db")
@@ -104,7 +104,7 @@ def waiting_pods_are_counted():
     assert value("divvy_pods_waiting", namespace="default") is None
     assert value("divvy_gpu_granted") == "0" and value("divvy_gpu_used") is None
     cluster.delete(f"/api/v1/namespaces/{cluster.namespace}/pods/two")
-    wait_for(lambda: value("divvy_pods_waiting", "app=web") == "1", "one has left")
+    wait_for(lambda: value("divvy_pods_waiting", "app=web") == "1", "only one pod waits")
     listed = cluster.get(path_of("divvy_pods_waiting"))
     assert listed["kind"] == "ExternalMetricValueList" and listed["items"][0]["metricName"] == "divvy_pods_waiting", listed
 

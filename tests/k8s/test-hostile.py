@@ -125,7 +125,7 @@ class User:
     def delete(self, *names):
         for name in names:
             cluster.delete(pods(self.space, name), grace_s=0)
-        wait_for(lambda: not set(names) & set(daemon.listed()), "what they had is given back")
+        wait_for(lambda: not set(names) & set(daemon.listed()), "the grants have ended")
 
     @contextlib.contextmanager
     def here(self):
@@ -155,7 +155,7 @@ def a_share_needs_no_privilege():
     assert status["Uid"].split() == [str(USER)] * 4 and int(status["CapEff"], 16) == 0, status
     assert status["NoNewPrivs"] == "1" and status["Seccomp"] == "2", status
     used = daemon.used("modest")
-    wait_for(lambda: daemon.used("modest") > used, "its kernels run")
+    wait_for(lambda: daemon.used("modest") > used, "the program's kernels run")
     alice.delete("modest")
 
 
@@ -376,7 +376,7 @@ def processes_cannot_claim_another_identity():
             assert said["tenant"] == daemon.listed()["env"]["id"], said
             new = registered("env") - mine
             assert len(new) == 1 and (wrap or new == {pid}) and registered("victim") == others, (pid, new, registered("victim"))
-        wait_for(lambda: registered("env") == mine, "it has gone")
+        wait_for(lambda: registered("env") == mine, "the attacker's process is gone")
 
 
 def one_tenants_connections_do_not_block_others():
@@ -455,7 +455,7 @@ def nodes_write_only_about_themselves():
         except ApiError as error:
             return error.code == 401
         return False
-    wait_for(is_dead, "its token is refused")
+    wait_for(is_dead, "the token is refused")
     refused(other.patch, f"{G}/gpunodes/{name}/status", {"status": {"epoch": 99}}, says="40")
 
 
@@ -464,12 +464,12 @@ def an_event_reports_programs_that_go_past_the_libraries():
         events = cluster.get("/api/v1/namespaces/default/events")["items"]
         text = "\n".join(e["message"] for e in events if e["reason"] == "UnmanagedProcess")
         return all(registered(name) or any(f"process {pid} (spin) uses" in text for pid in pids_of(name)) for name in PAST)
-    wait_for(told, "who is no tenant's process is told of", 120)
+    wait_for(told, "the audit reports the processes that belong to no tenant", 120)
 
 
 def the_victim_is_unharmed():
     assert daemon.tenant("victim") == before["victim"], (before["victim"], daemon.tenants())
-    wait_for(lambda: daemon.used("victim") > before["used"], "its kernels run")
+    wait_for(lambda: daemon.used("victim") > before["used"], "the victim's kernels run")
     bob.delete("victim")
     alice.delete("env", "plain", *PAST)
 

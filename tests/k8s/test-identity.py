@@ -90,7 +90,7 @@ def issued(request):
 
 def denied(request, says):
     wait_for(lambda: certificate(request) or condition(request, "Denied"), "an answer", 90)
-    assert not certificate(request), "it was signed"
+    assert not certificate(request), "the controller has signed the request"
     assert says in condition(request, "Denied")["message"], (says, condition(request, "Denied"))
 
 
@@ -240,7 +240,7 @@ def a_request_that_another_account_approved_is_not_signed():
             {"type": "Approved", "status": "True", "reason": "Test", "message": "an administrator's mistake"}]}})
     finally:
         controller.start()
-    wait_for(lambda: condition(request, "Failed"), "it has failed", 60)
+    wait_for(lambda: condition(request, "Failed"), "the request has failed", 60)
     assert "requested" in condition(request, "Failed")["message"] and not certificate(request)
 
 
@@ -254,7 +254,7 @@ def issued_and_denied_certificates_are_counted():
     node, who = daemon()
     issued(ask(who, csr("URI:" + node_uri(node)), BOTH))
     denied(ask(who, csr("URI:divvy://node/another"), BOTH), "requested")
-    wait_for(lambda: counts() == [n + 1 for n in were], f"one more of each than {were}")
+    wait_for(lambda: counts() == [n + 1 for n in were], f"each counter is one more than in {were}")
 
 
 # ---- identities that a daemon holds
@@ -290,7 +290,7 @@ def a_daemon_holds_its_own_and_its_tenants():
     pod = remote_pod(node)
     mine, its, wrong = node_uri(node), tenant_uri(pod), node_uri("another")
     with held(who, mine, its, wrong) as last:
-        wait_for(lambda: has(last, mine) and has(last, its) and wrong in last, "both are there", 60)
+        wait_for(lambda: has(last, mine) and has(last, its) and wrong in last, "both identities have certificates", 60)
         assert "requested" in last[wrong]["why"] and not has(last, wrong), last[wrong]
         for uri in (mine, its):
             assert last[uri]["why"] == "" and f"URI:{uri}" in text_of(last[uri]["crt"])
@@ -306,7 +306,7 @@ def a_daemon_waits_for_an_absent_controller():
             time.sleep(1)
             assert not has(last, uri)
             controller.start()
-            wait_for(lambda: has(last, uri), "it is there", 60)
+            wait_for(lambda: has(last, uri), "the daemon has its certificate", 60)
     finally:
         if not cluster.pid("divvy-controller"):
             controller.start()
@@ -315,7 +315,7 @@ def a_daemon_waits_for_an_absent_controller():
 def another_leader_signs():
     other = Controller(cluster, name="divvy-controller-2")
     other.start()
-    wait_for(other.ready, "it is ready", 60)
+    wait_for(other.ready, "the second controller is ready", 60)
     controller.kill()
     try:
         node, who = daemon()
@@ -362,29 +362,30 @@ def both_authorities_are_trusted_during_a_change():
     uri = node_uri(node)
     first, first_key = made_authority(-24, 24 * 300)
     put(ca_crt=first, ca_key=first_key, old_crt=None, old_key=None)
-    wait_for(lambda: is_believed(first, bundle()) and bundle().count("BEGIN") == 1, "it is the one", 60)
+    wait_for(lambda: is_believed(first, bundle()) and bundle().count("BEGIN") == 1, "the bundle has only the first authority", 60)
     with held(who, uri) as last:
-        wait_for(lambda: has(last, uri), "it is there", 60)
+        wait_for(lambda: has(last, uri), "the daemon has its certificate", 60)
         mine = last[uri]["crt"]
         assert is_believed(mine, first)
         # Near the authority's end the controller makes a successor, which does not sign yet.
         near, near_key = made_authority(-24, 24 * 60)
         put(ca_crt=near, ca_key=near_key, old_crt=first, old_key=first_key)
-        wait_for(lambda: bundle().count("BEGIN") == 2 and not is_believed(near, secret()["ca.crt"]), "a new one is there", 60)
+        wait_for(lambda: bundle().count("BEGIN") == 2 and not is_believed(near, secret()["ca.crt"]),
+                 "the controller has made a successor", 60)
         new = secret()["ca.crt"]
         assert secret()["old.crt"] == near
         pem = issued(ask(who, csr("URI:" + uri), BOTH))
-        assert is_believed(pem, near) and not is_believed(pem, new), "it was signed by one that nobody knows"
+        assert is_believed(pem, near) and not is_believed(pem, new), "the successor signs before all daemons know it"
     # After all daemons know the successor, it signs; certificates of the old authority remain valid.
     second, second_key = made_authority(-2, 24 * 300)
     put(ca_crt=second, ca_key=second_key, old_crt=first, old_key=first_key)
-    wait_for(lambda: is_believed(mine, bundle()) and is_believed(second, bundle()), "both are published", 60)
+    wait_for(lambda: is_believed(mine, bundle()) and is_believed(second, bundle()), "both authorities are published", 60)
     pem = issued(ask(who, csr("URI:" + uri), BOTH))
     assert is_believed(pem, second) and is_believed(pem, bundle()) and is_believed(mine, bundle())
     # The old authority is removed after its last certificate has expired.
     third, third_key = made_authority(-26, 24 * 300)
     put(ca_crt=third, ca_key=third_key, old_crt=second, old_key=second_key)
-    wait_for(lambda: bundle().count("BEGIN") == 1 and is_believed(third, bundle()), "it is alone", 60)
+    wait_for(lambda: bundle().count("BEGIN") == 1 and is_believed(third, bundle()), "only the new authority is published", 60)
     assert "old.key" not in secret()
 
 
@@ -392,10 +393,10 @@ def after_a_lost_authority_all_daemons_ask_again():
     node, who = daemon()
     uri = node_uri(node)
     with held(who, uri) as last:
-        wait_for(lambda: has(last, uri), "it is there", 60)
+        wait_for(lambda: has(last, uri), "the daemon has its certificate", 60)
         before = last[uri]["crt"]
         put(ca_crt=None, ca_key=None, old_crt=None, old_key=None)
-        wait_for(lambda: has(last, uri) not in (None, before), "another one is there", 60)
+        wait_for(lambda: has(last, uri) not in (None, before), "the daemon has another certificate", 60)
         assert is_believed(last[uri]["crt"], bundle()) and not is_believed(before, bundle())
 
 

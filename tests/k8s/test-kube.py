@@ -152,9 +152,9 @@ def the_server_evaluates_a_selector():
         wait_for(lambda: mirror.counts()["synced"], "a list")
         path = f"{mirror.path}/selected"
         cluster.create(mirror.path, {"metadata": {"name": "selected", "labels": {"odd": "1"}}})
-        wait_for(lambda: "selected" in mirror.objects(), "what is selected comes")
+        wait_for(lambda: "selected" in mirror.objects(), "the cache has the newly selected object")
         cluster.patch(path, {"metadata": {"labels": {"odd": "0"}}})
-        wait_for(lambda: "selected" not in mirror.objects(), "what is no longer selected goes")
+        wait_for(lambda: "selected" not in mirror.objects(), "the cache has lost the object that is not selected any more")
 
 
 def survives(proxy, *options):
@@ -189,10 +189,10 @@ def a_cache_survives_cut_connections():
 def an_idle_watch_logs_no_warning():
     """A watch without changes starts anew, and no warning is logged."""
     with Mirror(cluster.kubeconfig, "--labels", "of=nothing", "--idle", "1") as mirror:
-        wait_for(lambda: mirror.counts()["lost"] >= 3, "it is begun anew", 60)
+        wait_for(lambda: mirror.counts()["lost"] >= 3, "the idle watch has restarted three times", 60)
         assert not mirror.counts()["troubles"], mirror.counts()
         cluster.create(mirror.path, {"metadata": {"name": "something", "labels": {"of": "nothing"}}})
-        wait_for(lambda: "something" in mirror.objects(), "what comes after that is seen")
+        wait_for(lambda: "something" in mirror.objects(), "the watch shows an object that was created after the restarts")
 
 
 def a_cache_survives_a_restart_of_the_server():

@@ -124,7 +124,7 @@ def top_shows_devices_and_tenants():
     rows = as_json("top", "--once")
     assert {(r["node"], r["uuid"], len(r["tenants"])) for r in rows} == {
         ("n1", "GPU-n1-0", device == "GPU-n1-0"), ("n1", "GPU-n1-1", device == "GPU-n1-1")}, rows
-    assert "--once" in refused("top"), "it is no terminal"
+    assert "--once" in refused("top"), "`top` runs without a terminal"
     assert "no such GPUNode" in refused("top", "--once", "--node", "n9")
 
 
@@ -250,7 +250,7 @@ def fit_predicts_the_schedulers_decision():
         got, out, err = divvy("fit", "-f", "-", "-o", "json", stdin=json.dumps(manifest(f"c{i}", asked)))
         assert got in (0, 3), (asked, out, err)
         answer = json.loads(out)[0]
-        assert {p["metadata"]["name"] for p in cluster.get(rig.path())["items"]} == before, "it has written something"
+        assert {p["metadata"]["name"] for p in cluster.get(rig.path())["items"]} == before, "`fit` has changed the pods"
         rig.pod(f"c{i}", asked)
         if got == 0:
             assert rig.bound(f"c{i}")["spec"]["nodeName"] == answer["node"], (asked, answer)

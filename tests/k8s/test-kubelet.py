@@ -72,7 +72,7 @@ def log_of(name, container="main"):
 
 def read_grant(name, container="main"):
     """The slot of a running container, from the file in its folder."""
-    wait_for(lambda: log_of(name, container).count("\n") >= 2, f"pod {name} has told its slot", START_S)
+    wait_for(lambda: log_of(name, container).count("\n") >= 2, f"pod {name} has printed its slot", START_S)
     granted, env = log_of(name, container).splitlines()[:2]
     space, pod, its, slot = granted.split()
     assert (space, pod, its) == (cluster.namespace, name, container), granted

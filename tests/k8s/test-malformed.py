@@ -355,7 +355,7 @@ def a_malformed_namespace_affects_only_its_pods():
         except ApiError as error:
             return "divvy.gpu/dialects" in str(error)
         return False
-    wait_for(told, "who asks there is told")
+    wait_for(told, "the refusal of a pod names the faulty list")
     cluster.create(f"/api/v1/namespaces/{space}/pods?dryRun=All", pod("p"))
     all_serve()
 

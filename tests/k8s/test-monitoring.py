@@ -103,7 +103,7 @@ def metrics_have_prometheus_format():
             assert (kinds[family] == "counter") == family.endswith("_total"), f"{who}: {family} is a {kinds[family]}"
             assert not re.search(r"_(ms|us|ns|mib|gib|milli|permille)(_|$)", family), f"{who}: {family}: seconds, bytes, parts of 1"
     families = [f for text in exported.values() for f in re.findall(r"^# TYPE (\S+)", text, re.M)]
-    assert len(families) == len(set(families)), "one name is two daemons'"
+    assert len(families) == len(set(families)), "two daemons export a metric of the same name"
 
 
 def every_metric_has_a_sample():
@@ -117,8 +117,8 @@ def metrics_show_the_pods_requests():
     cluster.create(f"/api/v1/namespaces/{cluster.namespace}/pods", {"apiVersion": "v1", "kind": "Pod", "metadata": {
         "name": "asks", "annotations": {"divvy.gpu/request": "0.3"}}, "spec": {"containers": [{"name": "main", "image": "none"}]}})
     line = f'divvy_pod_requested_share{{namespace="{cluster.namespace}",pod="asks"}} 0.3\n'
-    wait_for(lambda: line in of_controller(), "what the pod asks for is exported")
-    wait_for(lambda: "divvy_controller_pods_waiting 1\n" in of_controller(), "it waits")
+    wait_for(lambda: line in of_controller(), "the pod's requested share is exported")
+    wait_for(lambda: "divvy_controller_pods_waiting 1\n" in of_controller(), "the pod counts as waiting")
 
 
 def names():
@@ -130,8 +130,8 @@ def names():
 
 def known(text, where):
     used = set(NAME.findall(text))
-    assert used, f"{where} names nothing"
-    assert used <= names(), f"{where}: nobody exports {used - names()}"
+    assert used, f"{where} names no metric"
+    assert used <= names(), f"{where}: no daemon exports {used - names()}"
 
 
 def the_dashboard_names_existing_metrics():

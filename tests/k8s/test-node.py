@@ -35,7 +35,7 @@ def a_pod_has_limits_a_network_and_an_account():
     create(cluster.shell_pod("lives", script, container={
         "resources": {"limits": {"cpu": "100m", "memory": "32Mi"}}}))
     pod = cluster.wait_for_pod("lives", "Running")
-    wait_for(lambda: "kubepods" in cluster.log_of("lives"), "the pod has told its cgroup")
+    wait_for(lambda: "kubepods" in cluster.log_of("lives"), "the pod has printed its cgroup")
     text = cluster.log_of("lives")
     assert text.startswith(cluster.namespace + "\n") and pod["status"]["podIP"] in text, text
     assert f"pod{pod['metadata']['uid']}" in text, text
@@ -49,7 +49,7 @@ def device_plugins_can_register():
     cluster.only_own("looking into the kubelet's folder")
     for name in ("device-plugins/kubelet.sock", "pod-resources/kubelet.sock"):
         path = os.path.join(cluster.node.kubelet_dir, name)
-        wait_for(lambda p=path: os.path.exists(p), f"{name} is there")
+        wait_for(lambda p=path: os.path.exists(p), f"the kubelet has made {name}")
         assert stat.S_ISSOCK(os.stat(path).st_mode), path
         cluster.node.enter("test", "-S", "/var/lib/kubelet/" + name)
 
@@ -102,7 +102,7 @@ def an_ended_node_leaves_nothing_behind():
     cluster.only_own("ending the cluster")
     create(cluster.shell_pod("last", "while :; do sleep 0.1; done"))
     cluster.wait_for_pod("last", "Running")
-    assert leftovers(cluster.node.seat, cluster.dir), "while it runs there is something"
+    assert leftovers(cluster.node.seat, cluster.dir), "a running node leaves no trace that the test could find"
     cluster.__exit__(None, None, None)
     assert_nothing_left(cluster.node.seat, cluster.dir)
 
@@ -113,7 +113,8 @@ def a_node_has_its_own_kernel_settings():
     with open(f"/proc/{cluster.pid('mounts')}/mountinfo", encoding="utf-8") as f:
         mounted = {line.split()[4] for line in f}
     assert settings and set(settings) <= mounted, set(settings) - mounted
-    assert cluster.node.enter("cat", "/proc/sys/vm/overcommit_memory").stdout.strip() == "1", "as the kubelet writes it"
+    assert cluster.node.enter("cat", "/proc/sys/vm/overcommit_memory").stdout.strip() == "1", \
+        "the node does not see the kubelet's own setting"
 
 
 def the_last_node_removes_the_mount_points():
@@ -179,7 +180,7 @@ def a_measuring_test_gets_the_machine_for_itself():
         first, its_keeper, thread = come(False)
         thread.join()
         measures, measures_keeper, measures_thread = come(True)
-        wait_for(lambda: is_held(node_module.TURN), "it waits")
+        wait_for(lambda: is_held(node_module.TURN), "the measuring test waits for the other nodes")
         last, last_keeper, last_thread = come(False)
         assert first.seat == seats[0] and not measures.seat and not last.seat
         its_keeper.end()

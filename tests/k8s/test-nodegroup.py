@@ -150,9 +150,9 @@ def fractions_add_one_node():
     all_wait(*names)
     assert group.look() == 1 and group.look() == 0
     node = registers(group)
-    assert group.look() == 0, "it is there, and has yet to start"
+    assert group.look() == 0, "a registered node that has yet to start triggers a second node"
     has_slots(node)
-    assert group.look() == 0, "its kubelet knows of slots"
+    assert group.look() == 0, "a node with slots triggers a second node"
     divvyd_serves(node)
     wait_for(lambda: taints_of(node) == ["team"], "the startup taint is taken off, and no other", 60)
     assert {rig.bound(name)["spec"]["nodeName"] for name in names} == {node}
@@ -208,7 +208,7 @@ def a_node_that_is_not_ready_keeps_the_taint():
     node = registers(group)
     has_slots(node)
     divvyd_serves(node)
-    wait_for(lambda: taints_of(node) == ["team"], "it has started", 60)
+    wait_for(lambda: taints_of(node) == ["team"], "the controller removes the startup taint", 60)
     other = registers(group)
     has_slots(other)
     wait_for(lambda: cluster.exists(f"{GPU}/gpunodes/{other}"), "the controller makes the GPUNode", 60)

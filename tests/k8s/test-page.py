@@ -208,7 +208,7 @@ def three_nodes_are_followed():
         assert ask("GET", "/history/uid-train-2/main", cookie=operator.token)[0] == 404
         cluster.patch(f"{G}/gpu-3", {"spec": {"cordoned": [{"uuid": uuid("gpu-3", 1), "reason": "fan"}]}})
         v.until(lambda s: s["nodes"]["gpu-3"]["devices"][1].get("cordoned") == "fan", "a device is cordoned")
-        assert v.n_all == 1, "told all more than once"
+        assert v.n_all == 1, "the whole state was sent more than once"
 
 
 def pods_that_wait_are_shown():
@@ -235,7 +235,7 @@ def a_returning_viewer_gets_the_missed_events():
     cluster.delete(f"{G}/gpu-3")
     with viewer(after=last) as v:
         v.until(lambda s: v.bytes > 0 and v.last != last, "something is told")
-        assert v.n_all == 0, "all is told again"
+        assert v.n_all == 0, "the whole state was sent again"
     with viewer(after="0123456789abcdef-3") as v:
         v.until(lambda s: "gpu-1" in s["nodes"] and "gpu-3" not in s["nodes"], "all is told")
         assert v.n_all == 1
@@ -286,7 +286,7 @@ def a_thousand_devices_are_followed():
         v.until(lambda s: (s["use"]["big-77"][5] or [0])[0] == 50, "a change of one of them")
         print(f"# 1,000 devices: {size >> 10} KiB in {took * 1e3:.0f} ms, a change is told after "
               f"{(time.monotonic() - start) * 1e3:.0f} ms, {v.bytes - size} bytes", flush=True)
-        assert v.bytes - size < 20000, "a change of one node tells far more than that"
+        assert v.bytes - size < 20000, "a change of one node sends too many bytes"
 
 
 def a_browser_shows_a_thousand_devices():

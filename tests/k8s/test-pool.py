@@ -87,7 +87,7 @@ def device_of(name):
 def alone_on_its_device(tenant):
     """(uuid, placeholder), when divvy has no other device: only divvyd knows a placeholder before it is reported."""
     uuid = device_of(tenant)
-    wait_for(lambda: len(placeholders()) == 1 and list(held()) == [uuid], "no other device is divvy's", KUBELET_S)
+    wait_for(lambda: len(placeholders()) == 1 and list(held()) == [uuid], "divvy has only the tenant's device", KUBELET_S)
     return uuid, held()[uuid]
 
 
@@ -126,7 +126,7 @@ def slots_are_offered_before_a_device_is_taken():
 
 def a_device_is_taken_when_a_pod_waits():
     native("native")
-    wait_for(lambda: natives(), "a native pod has a device", KUBELET_S)
+    wait_for(lambda: natives(), "the native pod has a device", KUBELET_S)
     shared("one", "0.5")
     wait_for_pod(cluster, "one", "Running")
     assert len(placeholders()) == 1 and list(held()) == [device_of("one")]
@@ -147,7 +147,7 @@ def a_native_pod_is_no_unmanaged_process():
         told = events_of(cluster, cluster.node_name)["UnmanagedProcess"]
         assert allowed.poll() is None and not any(native_device in m for m in told), told
         wait_for(lambda: "1 unmanaged process" in daemon.condition("Audited").get("message", ""), "a condition, too")
-    wait_for(lambda: daemon.condition("Audited")["status"] == "True", "it is clean again", KUBELET_S)
+    wait_for(lambda: daemon.condition("Audited")["status"] == "True", "the audit finds no unmanaged process any more", KUBELET_S)
 
 
 def a_killed_placeholder_comes_back():
@@ -159,7 +159,7 @@ def a_killed_placeholder_comes_back():
     def restarted():
         status = cluster.get(path)["status"]["containerStatuses"][0]
         return status["restartCount"] == 1 and "running" in status["state"]
-    wait_for(restarted, "the kubelet has started it again", KUBELET_S)
+    wait_for(restarted, "the kubelet has restarted the container", KUBELET_S)
     assert list(held().values()) == [name]
     for tenant in ("one", "two"):
         before = daemon.used(tenant)
@@ -187,18 +187,18 @@ def a_deleted_placeholder_waits_for_its_tenants():
     """As in a drain of its node."""
     name = placeholders()[0]["metadata"]["name"]
     cluster.delete(f"/api/v1/namespaces/{SYSTEM}/pods/{name}")
-    wait_for(lambda: not held(), "nobody new comes there")
+    wait_for(lambda: not held(), "the device takes no new tenants")
     delete_pod(cluster, "two")
-    wait_for(lambda: "two/main" not in daemon.tenants(), "one tenant has gone")
+    wait_for(lambda: "two/main" not in daemon.tenants(), "the first tenant has ended")
     before = daemon.used("one")
-    wait_for(lambda: daemon.used("one") > before, "the other runs on")
+    wait_for(lambda: daemon.used("one") > before, "the second tenant continues")
     assert cluster.exists(f"/api/v1/namespaces/{SYSTEM}/pods/{name}")
     shared("three", "0.5")
     delete_pod(cluster, "one")
-    wait_for(lambda: not cluster.exists(f"/api/v1/namespaces/{SYSTEM}/pods/{name}"), "it has ended", KUBELET_S)
+    wait_for(lambda: not cluster.exists(f"/api/v1/namespaces/{SYSTEM}/pods/{name}"), "the placeholder is deleted", KUBELET_S)
     wait_for_pod(cluster, "three", "Running")
     # Another placeholder may have been created before this one's device was free: it is given back.
-    wait_for(lambda: len(placeholders()) == 1, "one is left", KUBELET_S)
+    wait_for(lambda: len(placeholders()) == 1, "one placeholder is left", KUBELET_S)
     assert name not in held().values(), (name, held())
 
 
@@ -206,27 +206,28 @@ def a_force_deleted_placeholder_ends_its_tenants():
     """So that a native pod never finds a tenant on its device."""
     name, uuid = placeholders()[0]["metadata"]["name"], device_of("three")
     cluster.delete(f"/api/v1/namespaces/{SYSTEM}/pods/{name}", grace_s=0)
-    wait_for(lambda: "three/main" not in daemon.tenants(), "its tenant's processes have been ended", 30)
+    wait_for(lambda: "three/main" not in daemon.tenants(), "divvyd has ended the tenant's processes", 30)
     wait_for(lost, "an Event says so", 30)
-    wait_for(lambda: not cluster.exists(f"/api/v1/namespaces/{cluster.namespace}/pods/three"), "its pod is deleted", KUBELET_S)
+    wait_for(lambda: not cluster.exists(f"/api/v1/namespaces/{cluster.namespace}/pods/three"),
+             "the tenant's pod is deleted", KUBELET_S)
     assert name not in held().values(), (held(), uuid)
 
 
 def an_idle_device_is_given_back():
     shared("brief", "0.5", seconds=1)
     wait_for_pod(cluster, "brief", "Succeeded")
-    wait_for(lambda: not placeholders() and not held(), "the device is given back", KUBELET_S)
+    wait_for(lambda: not placeholders() and not held(), "the device is returned", KUBELET_S)
 
 
 def a_reserved_device_is_ready():
     cluster.patch(SPEC + cluster.node_name, {"spec": {"pool": {"policy": "reservation", "reserve": 1}}})
-    wait_for(lambda: len(held()) == 1, "a device is there before anybody asks", KUBELET_S)
+    wait_for(lambda: len(held()) == 1, "the pool has a device before any pod asks", KUBELET_S)
     shared("ready", "1")
     wait_for_pod(cluster, "ready", "Running")
     delete_pod(cluster, "native")
     cluster.patch(SPEC + cluster.node_name, {"spec": {"pool": {"policy": "onDemand", "reserve": 0}}})
     delete_pod(cluster, "ready")
-    wait_for(lambda: not placeholders() and not held(), "on demand again, it is given back", KUBELET_S)
+    wait_for(lambda: not placeholders() and not held(), "on demand again, the device is returned", KUBELET_S)
 
 
 def is_leaving(placeholder):
@@ -241,7 +242,7 @@ def hybrid_keeps_one_idle_device():
     assert len(held()) == 2, held()
     for name in ("left", "right"):
         delete_pod(cluster, name)
-    wait_for(lambda: len(placeholders()) == 1 and len(held()) == 1, "what is idle beyond the reserve is given back", KUBELET_S)
+    wait_for(lambda: len(placeholders()) == 1 and len(held()) == 1, "the devices beyond the reserve are returned", KUBELET_S)
 
 
 def an_evicted_placeholder_waits_for_its_tenants():
@@ -253,9 +254,9 @@ def an_evicted_placeholder_waits_for_its_tenants():
         "apiVersion": "policy/v1beta1", "kind": "Eviction", "metadata": {"name": kept}})
     assert is_leaving(kept)
     before = daemon.used("evicted")
-    wait_for(lambda: daemon.used("evicted") > before, "its tenant runs on")
+    wait_for(lambda: daemon.used("evicted") > before, "the tenant continues")
     delete_pod(cluster, "evicted")
-    wait_for(lambda: not placeholders() and not held(), "it has ended", KUBELET_S)
+    wait_for(lambda: not placeholders() and not held(), "the placeholder has ended", KUBELET_S)
     cluster.patch(SPEC + cluster.node_name, {"spec": {"pool": {"policy": "onDemand", "reserve": 0}}})
 
 
@@ -265,16 +266,18 @@ def a_preempted_placeholder_waits_for_its_tenants():
     wait_for_pod(cluster, "last", "Running")
     name = held()[device_of("last")]
     native("critical", 2, priorityClassName="system-node-critical")
-    wait_for(lambda: is_leaving(name), "it is told to end", KUBELET_S)
+    wait_for(lambda: is_leaving(name), "the placeholder is terminating", KUBELET_S)
     before = daemon.used("last")
-    wait_for(lambda: daemon.used("last") > before, "its tenant runs on")
+    wait_for(lambda: daemon.used("last") > before, "the tenant continues")
     assert not cluster.pod("critical")["spec"].get("nodeName") and not cluster.pod("last")["metadata"].get("deletionTimestamp")
     delete_pod(cluster, "last")
-    wait_for(lambda: cluster.pod("critical")["spec"].get("nodeName"), "who has preempted it has its place", KUBELET_S)
-    wait_for(lambda: len(natives().get(cluster.pod("critical")["metadata"]["uid"], [])) == 2, "and both devices", KUBELET_S)
+    wait_for(lambda: cluster.pod("critical")["spec"].get("nodeName"), "the preemptor is placed", KUBELET_S)
+    wait_for(lambda: len(natives().get(cluster.pod("critical")["metadata"]["uid"], [])) == 2,
+             "the preemptor has both devices", KUBELET_S)
     assert not held(), held()
     delete_pod(cluster, "critical")
-    wait_for(lambda: not cluster.exists(f"/api/v1/namespaces/{cluster.namespace}/pods/critical"), "it has gone", KUBELET_S)
+    wait_for(lambda: not cluster.exists(f"/api/v1/namespaces/{cluster.namespace}/pods/critical"),
+             "the preemptor is deleted", KUBELET_S)
 
 
 def a_placeholder_obeys_a_signal_sent_before_its_start():
@@ -290,7 +293,7 @@ def a_placeholder_obeys_a_signal_sent_before_its_start():
             [CONTROLLER, "--placeholder", f"--kubeconfig={kubeconfig}"], stderr=out,
             env={"POD_NAME": name, "NODE_NAME": cluster.node_name, "PATH": os.environ["PATH"]}) as program:
         try:
-            wait_for(lambda: "asked to exit" in read(log), "it knows that it is to end")
+            wait_for(lambda: "asked to exit" in read(log), "the placeholder has received the signal")
             assert program.poll() is None, read(log)
             cluster.patch(f"{path}/{name}", {"metadata": {"annotations": {"divvy.gpu/released": "true"}}})
             assert program.wait(patience()) == 0, read(log)
@@ -314,7 +317,8 @@ def a_placeholder_force_deleted_without_divvyd_ends_its_tenants_too():
     daemon.start()
     wait_for(lambda: any(uuid in m for m in events_of(cluster, "four").get("PlaceholderLost", [])),
              "the tenant's processes have been ended", KUBELET_S)
-    wait_for(lambda: not cluster.exists(f"/api/v1/namespaces/{cluster.namespace}/pods/four"), "its pod is deleted", KUBELET_S)
+    wait_for(lambda: not cluster.exists(f"/api/v1/namespaces/{cluster.namespace}/pods/four"),
+             "the tenant's pod is deleted", KUBELET_S)
     delete_pod(cluster, "next")
 
 
@@ -322,7 +326,7 @@ def stays(name, tenant, seconds=12):
     """Longer than an idle placeholder stays; and its tenant computes."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
-        assert not is_leaving(name), f"{name} is told to end"
+        assert not is_leaving(name), f"{name} is terminating"
         assert cluster.pod(tenant)["status"]["phase"] == "Running", cluster.pod(tenant)["status"]
         time.sleep(1)
 
@@ -333,7 +337,7 @@ def ending_the_pool_takes_no_device_from_tenants():
     wait_for_pod(cluster, "five", "Running")
     _, name = alone_on_its_device("five")
     cluster.patch(SPEC + cluster.node_name, {"spec": {"pool": None}})
-    wait_for(lambda: not held(), "nobody new comes there", KUBELET_S)
+    wait_for(lambda: not held(), "the device takes no new tenants", KUBELET_S)
     before = daemon.used("five")
     stays(name, "five")
     assert daemon.status()["owner"] == "pool" and daemon.used("five") > before, daemon.status()
@@ -347,8 +351,9 @@ def ending_the_pool_takes_no_device_from_tenants():
     assert cluster.exists(f"/api/v1/namespaces/{SYSTEM}/pods/{name}")
     assert not natives().get(cluster.pod("wants")["metadata"]["uid"]), natives()
     delete_pod(cluster, "five")
-    wait_for(lambda: not cluster.exists(f"/api/v1/namespaces/{SYSTEM}/pods/{name}"), "it has ended", KUBELET_S)
-    wait_for(lambda: len(natives().get(cluster.pod("wants")["metadata"]["uid"], [])) == 2, "and its device is given", KUBELET_S)
+    wait_for(lambda: not cluster.exists(f"/api/v1/namespaces/{SYSTEM}/pods/{name}"), "the placeholder is deleted", KUBELET_S)
+    wait_for(lambda: len(natives().get(cluster.pod("wants")["metadata"]["uid"], [])) == 2,
+             "the native pod has both devices", KUBELET_S)
     delete_pod(cluster, "wants")
     cluster.patch(SPEC + cluster.node_name, {"spec": {"simulate": daemon.simulate}})  # the controller has created it anew
     daemon.start()
@@ -371,7 +376,8 @@ def a_slow_kubelet_ends_no_tenant():
         cluster.kill("divvyd")
         daemon.start()
         wait_for(daemon.answers, "divvyd answers", KUBELET_S)
-        wait_for(lambda: daemon.condition("Ready")["status"] == "False", "it has said how it is", KUBELET_S)
+        wait_for(lambda: daemon.condition("Ready")["status"] == "False",
+                 "divvyd has reported that the node is not ready", KUBELET_S)
         time.sleep(3)  # the controller would have acted by now
         assert {d.get("placeholder") for d in daemon.status()["devices"]} >= set(ours.values()), daemon.status()["devices"]
         assert not cluster.pod("six")["metadata"].get("deletionTimestamp"), events_of(cluster, "six")
@@ -379,9 +385,9 @@ def a_slow_kubelet_ends_no_tenant():
         os.kill(kubelet, signal.SIGCONT)
     wait_for(lambda: held() == ours, "the device is divvy's", KUBELET_S)
     before = daemon.used("six")
-    wait_for(lambda: daemon.used("six") > before, "it computes", KUBELET_S)
+    wait_for(lambda: daemon.used("six") > before, "the tenant computes", KUBELET_S)
     delete_pod(cluster, "six")
-    wait_for(lambda: not placeholders() and not held(), "the device is given back", KUBELET_S)
+    wait_for(lambda: not placeholders() and not held(), "the device is returned", KUBELET_S)
 
 
 def told(name):
@@ -405,30 +411,30 @@ def the_node_restarts_while_tenants_run():
     ours, uuids, theirs, lost_before = held(), daemon.devices(), natives(), lost()
     assert device_of("stays") == device_of("ends") and list(ours) == [device_of("stays")], ours
     before = daemon.used("stays")
-    wait_for(lambda: daemon.used("stays") > before, "it computes")
+    wait_for(lambda: daemon.used("stays") > before, "the tenant computes")
     for part in ("divvyd", "fake-plugin"):
         cluster.kill(part)
     daemon.cut_power()
     cluster.node.cut_power()
     cluster.node.boot()
     wait_for(lambda: "no GPU for this program: divvyd does not answer" in told("stays"),
-             "the kubelet starts it before there is a divvyd, and it has no device", KUBELET_S)
+             "the kubelet restarts the container before divvyd runs, and the program has no device", KUBELET_S)
     daemon.start()
     wait_for(daemon.answers, "divvyd answers again", KUBELET_S)
     start_plugin(cluster, "nvidia.com/gpu", uuids)
-    wait_for(lambda: cluster.pod("ends")["status"]["phase"] == "Failed", "who must not start again has failed", 120)
-    wait_for(lambda: daemon.got("stays") > 0, "who may start again computes", 180)
+    wait_for(lambda: cluster.pod("ends")["status"]["phase"] == "Failed", "the pod with restartPolicy Never has failed", 120)
+    wait_for(lambda: daemon.got("stays") > 0, "the restarted container computes", 180)
     assert device_of("stays") in ours, (device_of("stays"), ours)
-    wait_for(lambda: held() == ours, "the placeholder has its device still", KUBELET_S)
+    wait_for(lambda: held() == ours, "the placeholder still has its device", KUBELET_S)
     assert natives() == theirs, (natives(), theirs)
     assert lost() == lost_before, lost()
-    wait_for(lambda: list(daemon.tenants()) == ["stays/main"], "what the other one had is given back", KUBELET_S)
+    wait_for(lambda: list(daemon.tenants()) == ["stays/main"], "the grant of the failed pod has ended", KUBELET_S)
     shared("after", "0.4")
     wait_for_pod(cluster, "after", "Running")
     assert device_of("after") in ours, (device_of("after"), ours)
     for name in ("stays", "ends", "after", "beside"):
         delete_pod(cluster, name)
-    wait_for(lambda: not placeholders() and not held(), "the device is given back", KUBELET_S)
+    wait_for(lambda: not placeholders() and not held(), "the device is returned", KUBELET_S)
 
 
 try:

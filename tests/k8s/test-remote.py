@@ -47,7 +47,7 @@ class Server(Daemon):
 
     def await_serving(self):
         wait_for(lambda: self.answers() and (self.status().get("remote") or {}).get("address") == self.place(),
-                 "it serves its devices to other nodes", 120)
+                 "the daemon serves its devices to other nodes", 120)
 
 
 def network(node):
@@ -96,7 +96,7 @@ def remove(*names):
 def gone(*names):
     """Waits until the device node has none of their tenants, and GPUNode shows that."""
     wait_for(lambda: not any(f"{n}/main" in server.tenants() for n in names) and not set(names) & set(server.listed()),
-             f"what {names} had is given back", 60)
+             f"the grants of {names} have ended", 60)
 
 
 def pids_of(name):
@@ -126,7 +126,8 @@ def each_node_reports_its_roles():
 
 def the_network_between_nodes_is_measured():
     """Only daemons that serve are measured, and the measuring daemon reports the result."""
-    wait_for(lambda: [p["name"] for p in client.status()["network"].get("peers", [])] == [FAR], "it has measured", 180)
+    wait_for(lambda: [p["name"] for p in client.status()["network"].get("peers", [])] == [FAR],
+             "the client node has measured the device node", 180)
     peer, = client.status()["network"]["peers"]
     print(f"# {peer}")
     assert peer["roundTripMicroseconds"] >= 1 and peer["bitsPerSecond"] >= 1 and peer["measuredAt"], peer
@@ -157,7 +158,7 @@ def two_pods_have_their_shares():
         for name in (low, high):
             cluster.wait_for_pod(name, "Succeeded")
         gone(low, high)
-        wait_for(lambda: client.status()["slots"]["used"] == 0, "their slots are free")
+        wait_for(lambda: client.status()["slots"]["used"] == 0, "the client node's slots are free")
         # If other tests keep a tenant off the processor, the other tenant uses the device time.
         return None if ran > 0.5 and abs(shares[low] - 0.3) < 0.02 + 0.3 * (1 - min(ran, 1)) else (shares, ran)
 
@@ -209,7 +210,7 @@ def a_remote_pod_cannot_exceed_its_memory_quota():
     assert "CUDA_ERROR_OUT_OF_MEMORY" in cluster.log_of("greedy"), cluster.log_of("greedy")
     said("greedy", "allocation refused: quota 2", reason="OverMemory")
     before = server.used("good")
-    wait_for(lambda: server.used("good") > before, "the other goes on")
+    wait_for(lambda: server.used("good") > before, "the program of good continues")
     gone("greedy")
     remove("good", "greedy")
 
@@ -234,7 +235,7 @@ def why_explains_a_remote_pod_that_does_not_fit():
     make("most", "--kernel-us=500", mode="remote", request="0.8", memory="1Gi", device=server.devices()[0])
     running("most")
     make("more", mode="remote", request="0.5", device=server.devices()[0])
-    wait_for(lambda: "over the network 0/1 nodes that serve" in why("more"), "kubectl divvy why says it", 60)
+    wait_for(lambda: "over the network 0/1 nodes that serve" in why("more"), "kubectl divvy why gives the reason", 60)
     remove("more", "most")
 
 
@@ -255,13 +256,13 @@ def a_pod_with_an_impossible_latency_waits():
 def a_resize_takes_effect_on_the_device_node():
     make("changes", "--kernel-us=2000", mode="remote", request="0.2", memory="1Gi", limit="1")
     running("changes")
-    wait_for(lambda: server.got("changes") > 900, "alone it gets all of the device", 300)
+    wait_for(lambda: server.got("changes") > 900, "the only tenant gets the whole device", 300)
     began = time.monotonic()
     cluster.patch(pods("changes"), {"metadata": {"annotations": {"divvy.gpu/limit": "0.4"}}})
     wait_for(lambda: server.listed()["changes"]["spec"]["limit_permille"] == 400, "the limit is in force", 30)
     print(f"# in force after {time.monotonic() - began:.2f} s")
-    wait_for(lambda: abs(server.got("changes") - 400) < 60, "it gets what its limit says", 60)
-    wait_for(lambda: server.tenant("changes")["limit"] == 400, "GPUNode says so")
+    wait_for(lambda: abs(server.got("changes") - 400) < 60, "the tenant gets its limit", 60)
+    wait_for(lambda: server.tenant("changes")["limit"] == 400, "GPUNode shows the limit")
     remove("changes")
 
 
@@ -375,7 +376,8 @@ def unauthenticated_connections_get_nothing():
     running("other")
     other = cluster.pod("other")["metadata"]["uid"]
     cert = signed("other", f"divvy://tenant/{other}/main", client.account)
-    assert ask(cluster.namespace, "owner", *cert) == (0, ""), "its own is its own, whatever it is called"
+    assert ask(cluster.namespace, "owner", *cert) == (0, ""), \
+        "the certificate of the other pod does not open its own tenant"
     remove("other")
     for space, pod in ((cluster.namespace, "owner"), ("../../x", "owner"), ("x" * 63, "y" * 253)):
         status, text = ask(space, pod, *cert)
@@ -523,12 +525,13 @@ def devices_that_reach_host_memory_need_permission():
             words in condition.get("message", "")
     assert reaches("False", "None", ""), server.condition("HostMemoryReachable")
     again(DIVVY_SIM_COSTS="host_access=1")
-    wait_for(lambda: server.answers() and reaches("True", "HMM", "on 2 of 2 devices"), "its condition says so", 120)
-    wait_for(lambda: not server.status().get("remote"), "it serves no other node", 60)
+    wait_for(lambda: server.answers() and reaches("True", "HMM", "on 2 of 2 devices"),
+             "the condition reports the reachable host memory", 120)
+    wait_for(lambda: not server.status().get("remote"), "the node serves no other node", 60)
     assert reaches("True", "HMM", "do not get these devices"), server.condition("HostMemoryReachable")
     again("--remote-host-access", DIVVY_SIM_COSTS="host_access=2")
     server.await_serving()
-    wait_for(lambda: reaches("True", "ATS", "--remote-host-access"), "its condition says that it is allowed", 60)
+    wait_for(lambda: reaches("True", "ATS", "--remote-host-access"), "the condition names the option that allows it", 60)
     start_one("trusted")
     remove("trusted")
     again()
@@ -546,28 +549,29 @@ def a_restarted_container_finds_its_device_again():
     cluster.kill("divvyd-far")
     server.start()
     server.await_serving()
-    wait_for(lambda: cluster.pod("restarts")["status"]["containerStatuses"][0]["restartCount"] >= 1, "it starts again", 120)
+    wait_for(lambda: cluster.pod("restarts")["status"]["containerStatuses"][0]["restartCount"] >= 1,
+             "the container has restarted", 120)
     running("restarts")
     assert server.listed()["restarts"]["id"] == tenant, server.listed()
     # The daemon of the pod's node restarts: a running program continues, and a new program connects.
     cluster.kill("divvyd")
     before = server.used("restarts")
-    wait_for(lambda: server.used("restarts") > before, "its program goes on")
+    wait_for(lambda: server.used("restarts") > before, "the program continues")
     client.start("--sys-dir", network(cluster.node_name))
     client.await_ready()
-    wait_for(lambda: client.status()["slots"]["used"] == 1, "the slot is known again", 60)
+    wait_for(lambda: client.status()["slots"]["used"] == 1, "divvyd knows the slot again", 60)
     if not is_chroot():
         wait_for(lambda: cluster.kubectl("-n", cluster.namespace, "exec", "restarts", "--", "/bin/spin", "--count=10",
                                          check=False)[0] == 0, "another program of it finds the device", 60)
     remove("restarts")
-    wait_for(lambda: client.status()["slots"]["used"] == 0, "its slot is free")
+    wait_for(lambda: client.status()["slots"]["used"] == 0, "the slot is free")
 
 
 def a_deleted_pod_frees_its_share():
     start_one("deleted")
     cluster.delete(pods("deleted"))
     gone("deleted")
-    wait_for(lambda: not cluster.exists(pods("deleted")), "it is gone")
+    wait_for(lambda: not cluster.exists(pods("deleted")), "the pod is deleted")
     device = next(d for d in json.loads(server.divvy("ps", "-o", "json"))) if server.listed() else None
     assert device is None, device
 
@@ -582,7 +586,7 @@ def a_vanished_node_frees_its_pods_shares():
         for pid in spinning():
             if pid != worker:
                 os.kill(pid, signal.SIGKILL)
-        wait_for(lambda: not server.listed()["vanished"].get("processes"), "nothing of it is connected", 60)
+        wait_for(lambda: not server.listed()["vanished"].get("processes"), "no process of the pod is connected", 60)
         assert "vanished/main" in server.tenants(), server.tenants()
         cluster.delete(pods("vanished"))
         gone("vanished")
@@ -593,7 +597,7 @@ def a_vanished_node_frees_its_pods_shares():
         cluster.thaw("kubelet")
         client.start("--sys-dir", network(cluster.node_name))
         client.await_ready()
-    wait_for(lambda: not cluster.exists(pods("vanished")), "its kubelet has heard of it", 60)
+    wait_for(lambda: not cluster.exists(pods("vanished")), "the kubelet has deleted the pod", 60)
 
 
 def nodes_connect_over_ipv6():
@@ -607,7 +611,7 @@ def nodes_connect_over_ipv6():
     server.start()
     server.await_serving()
     start_one("ipv6")
-    wait_for(lambda: server.listed()["ipv6"].get("remote", {}).get("peer") == "::1", "where it comes from is said", 60)
+    wait_for(lambda: server.listed()["ipv6"].get("remote", {}).get("peer") == "::1", "the tenant's peer is ::1", 60)
     remove("ipv6")
 
 
@@ -620,7 +624,7 @@ def a_node_serves_its_own_pod():
     cluster.patch(f"/apis/divvy.gpu/v1/gpunodes/{client.node}", {"spec": {"simulate": "1xH200-141Gi"}})
     address = "%s:%d" % (cluster.slot.address, cluster.slot.first + 12)
     client.start("--sys-dir", network(client.node), "--remote-listen", address)
-    wait_for(lambda: (client.status().get("remote") or {}).get("address") == address, "it serves, too", 60)
+    wait_for(lambda: (client.status().get("remote") or {}).get("address") == address, "the node serves its own devices", 60)
     make("near", "--kernel-us=500", "--memory=1024", mode="remote", request="0.3", memory="2Gi", limit="0.5")
     cluster.wait_for_pod("near", "Running")
     wait_for(lambda: client.listed().get("near", {}).get("processes"), "its worker has registered", 60)
@@ -630,10 +634,10 @@ def a_node_serves_its_own_pod():
     worker = client.listed()["near"]["processes"][0]["pid"]
     pid, = [p for p in spinning() if p != worker]
     assert len(os.listdir(f"/proc/{pid}/root/run/divvy")) == 1, os.listdir(f"/proc/{pid}/root/run/divvy")
-    wait_for(lambda: abs(client.got("near") - 500) < 60, "it gets what its limit says", 60)
+    wait_for(lambda: abs(client.got("near") - 500) < 60, "the tenant gets its limit", 60)
     os.kill(pid, signal.SIGKILL)
     cluster.wait_for_pod("near", "Failed")
-    wait_for(lambda: not client.tenants() and not os.path.exists(f"/proc/{worker}"), "nothing is left of it", 60)
+    wait_for(lambda: not client.tenants() and not os.path.exists(f"/proc/{worker}"), "tenant and worker have ended", 60)
     cluster.delete(pods("near"), grace_s=0)
 
 

@@ -270,7 +270,7 @@ def policies_limit_a_namespace():
     cluster.create("/apis/divvy.gpu/v1/gpupolicies", {
         "apiVersion": "divvy.gpu/v1", "kind": "GPUPolicy", "metadata": {"name": "limits"},
         "spec": {"namespaces": [cluster.namespace], "totalShare": "0.5", "classes": ["standard"]}})
-    wait_for(lambda: cluster.get("/apis/divvy.gpu/v1/gpupolicies/limits").get("status"), "the scheduler knows it")
+    wait_for(lambda: cluster.get("/apis/divvy.gpu/v1/gpupolicies/limits").get("status"), "the scheduler has read the policy")
     rig.pod("class", {"request": "0.1", "class": "latency"})
     rig.waits("class", "policy limits: main: class latency is not allowed")
     rig.pod("much", {"request": "0.6"})
@@ -312,7 +312,7 @@ def only_the_leader_decides():
     rig.stop(first)  # the scheduler releases the Lease
     rig.pod("e2", {"request": "0.1"})
     assert rig.given("e2", "epoch") == "1", rig.given("e2", "epoch")
-    wait_for(lambda: rig.given("e1", "epoch") == "1", "what was bound and has yet to start stands")
+    wait_for(lambda: rig.given("e1", "epoch") == "1", "the new leader writes its epoch to e1, which has not started")
     # divvy is installed again. The Lease was deleted with its namespace, but the nodes remember the epoch.
     for process in list(rig.processes):
         rig.stop(process)
@@ -321,7 +321,7 @@ def only_the_leader_decides():
     rig.start("--leader-elect")
     rig.pod("e3", {"request": "0.1"})
     assert rig.given("e3", "epoch") == "8", rig.given("e3", "epoch")
-    wait_for(lambda: {rig.given(n, "epoch") for n in ("e1", "e2")} == {"8"}, "as there")
+    wait_for(lambda: {rig.given(n, "epoch") for n in ("e1", "e2")} == {"8"}, "the new leader writes its epoch to e1 and e2")
     rig.gone("e1", "e2", "e3")
 
 
@@ -357,10 +357,10 @@ def decides_and_cannot_send(proxy):
     epoch = int(rig.given("before", "epoch"))
     said, held = len(log_of()), proxy.n_held
     proxy.is_shut = True
-    wait_for(lambda: proxy.n_held > held, "its connection is cut, and it dials")
+    wait_for(lambda: proxy.n_held > held, "the proxy has cut the connection and holds the next one")
     rig.pod("decided", {"request": "0.7", "model": "L4", "priority": "10"})
     try:
-        wait_for(lambda: "/decided: to node late" in log_of()[said:], "it has decided", 5)
+        wait_for(lambda: "/decided: to node late" in log_of()[said:], "the scheduler has decided", 5)
     except AssertionError:
         proxy.is_shut = False
         rig.gone("before", "decided")
@@ -381,7 +381,7 @@ def a_former_leader_does_not_send_old_bindings():
             epoch = decides_and_cannot_send(proxy)
             if epoch is not None:
                 break
-        assert epoch is not None, "five times it has not heard of the pod"
+        assert epoch is not None, "in five tries the scheduler never heard of the pod"
         first.send_signal(signal.SIGSTOP)
         rig.pod("instead", {"request": "0.7", "model": "L4", "priority": "90"})
         rig.start("--leader-elect")
@@ -391,7 +391,7 @@ def a_former_leader_does_not_send_old_bindings():
         first.send_signal(signal.SIGCONT)
         # The log shows the error of the last try, whatever ended the tries.
         wait_for(lambda: re.search(r"/decided: POST .*/binding: ", log_of()[said:]),
-                 "what it had to send has come to an end")
+                 "the former leader has given up its Binding")
         assert not rig.get("decided")["spec"].get("nodeName")
         # By now the former leader knows the present state, and continues without leading.
         rig.gone("instead")
@@ -416,9 +416,9 @@ def ask_https(path, token=None):
 
 def only_authorized_accounts_get_metrics():
     rig.start("--listen", f"127.0.0.1:{PORT}")
-    wait_for(lambda: answers("/healthz"), "it serves")
+    wait_for(lambda: answers("/healthz"), "the scheduler serves")
     assert ask_https("/healthz") == (200, "ok\n")
-    wait_for(lambda: ask_https("/readyz") == (200, "ok\n"), "it has seen the cluster")
+    wait_for(lambda: ask_https("/readyz") == (200, "ok\n"), "the scheduler is ready")
     assert ask_https("/metrics")[0] == 401
     assert ask_https("/metrics", "no-such-token")[0] == 401
     nobody = cluster.service_account(cluster.namespace, "nobody")
@@ -493,14 +493,14 @@ def two_namespaces_share_60_to_40():
                                                                "graceSeconds": 5}}})
     rig.start()
     submit("b")
-    wait_for(lambda: len(running("b")) == 20, "b has all of it", 120)
+    wait_for(lambda: len(running("b")) == 20, "queue b uses all devices", 120)
     status_says("b", guaranteed=4000, used=10000, borrowed=6000, waiting=20)
     rig.namespace = "team-b"
     rig.waits("job-39", "queue team-b has 10 devices, 6 of them borrowed, and 0 are idle to borrow")
     rig.namespace = cluster.namespace
     began = datetime.datetime.now(datetime.timezone.utc).replace(microsecond=0)
     submit("a")
-    wait_for(lambda: [p for p in team_pods("b") if "deletionTimestamp" in p["metadata"]], "somebody has to leave", 60)
+    wait_for(lambda: [p for p in team_pods("b") if "deletionTimestamp" in p["metadata"]], "a pod of queue b is evicted", 60)
     leaving = [p for p in team_pods("b") if "deletionTimestamp" in p["metadata"]]
     assert all(datetime.datetime.fromisoformat(p["metadata"]["deletionTimestamp"].replace("Z", "+00:00")) - began
                >= datetime.timedelta(seconds=5 - 1) for p in leaving), (began, leaving)

@@ -66,10 +66,10 @@ def replaced(*words, running):
     cluster.kubectl("-n", SYSTEM, *words)
     cluster.kubectl("-n", SYSTEM, "rollout", "status", "daemonset/divvyd", f"--timeout={shipped.START_S}s",
                     timeout=shipped.START_S + 10)
-    assert daemon_pod()["metadata"]["uid"] != uid, "it is the same one"
-    wait_for(lambda: daemon.answers() and at_work(*running), "all have found the new daemon", 60)
+    assert daemon_pod()["metadata"]["uid"] != uid, "the daemon's pod was not replaced"
+    wait_for(lambda: daemon.answers() and at_work(*running), "all programs have registered with the new daemon", 60)
     used = {n: daemon.used(n) for n in running}
-    wait_for(lambda: all(daemon.used(n) > used[n] for n in running), "and use their devices")
+    wait_for(lambda: all(daemon.used(n) > used[n] for n in running), "all programs use their devices")
     assert containers(*running) == before, (containers(*running), before)
 
 
@@ -105,9 +105,9 @@ def an_upgrade_disturbs_no_tenant():
     library = library_of("first")
     shipped.make_newer_divvyd(cluster, NEWER)
     replaced("set", "image", "daemonset/divvyd", f"divvyd=divvyd:{NEWER}", running=("first", "beside"))
-    assert library_of("first") == library, "its library was replaced"
+    assert library_of("first") == library, "the running program's library was replaced"
     make("second", request="0.2", memory="2Gi", device=uuid)
-    assert library_of("second") != library, "it has the old library"
+    assert library_of("second") != library, "the new program has the old library"
 
 
 def a_downgrade_works():
@@ -142,12 +142,12 @@ def pods_run_on_after_uninstalling():
     assert not cluster.exists(f"/api/v1/namespaces/{SYSTEM}"), "divvy's namespace is there"
     gone = time.monotonic_ns()
     for pid in pids:
-        wait_for(lambda p=pid: last_kernel_ns(p) > gone + ABSENT_S * 1_000_000_000, "it goes on without a daemon", 120)
+        wait_for(lambda p=pid: last_kernel_ns(p) > gone + ABSENT_S * 1_000_000_000, "the program continues without a daemon", 120)
     assert containers(*names) == before, (containers(*names), before)
     for name in names:
         cluster.delete(pods(name), grace_s=1)
     # If a container ends while the kubelet kills it, the kubelet sees an error and retries within 90 s.
-    wait_for(lambda: not cluster.get(pods())["items"], "they can be deleted", 200)
+    wait_for(lambda: not cluster.get(pods())["items"], "the kubelet deletes the pods", 200)
     cluster.create(pods(), {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "after"}, "spec": {
         "containers": [{"name": "main", "image": PROGRAMS, "command": ["sleep", "inf"]}]}})
     cluster.wait_for_pod("after", "Running")
