@@ -47,7 +47,10 @@ struct retry_outcome {
 
 bool retry_is_allowed(enum retry_policy policy, const struct retry_outcome *outcome);
 
-/* The longer of the server's requested pause, plus up to 1/8 at random, and backoff_next_ns(). */
+/*
+ * Returns the longer of two pauses: the one that the server requested, plus up to 1/8 at random,
+ * and backoff_next_ns().
+ */
 uint64_t retry_delay_ns(
 	struct backoff *backoff, struct rand *rand, const struct retry_outcome *outcome);
 

@@ -51,7 +51,7 @@ extern const struct kube_field_row kube_field_rows[KUBE_N_FIELDS];
 
 /* The resources that the server has. Pure: the caller passes the server's answers. */
 struct kube_served {
-	bool has[KUBE_API_ROWS_MAX]; /* one for each row of kube_api_rows */
+	bool has[KUBE_API_ROWS_MAX]; /* whether the server has this row of kube_api_rows */
 	bool has_eviction_v1;
 	int minor; /* minor version of Kubernetes 1.x */
 };

@@ -39,7 +39,7 @@ struct pool_socket {
 static void lane_free(struct pool_lane *lane)
 {
 	DL_DELETE(lane->pool->lanes, lane);
-	/* Calls set_socket() for the remaining sockets. */
+	/* curl_multi_cleanup() calls set_socket() for each socket that is left. */
 	curl_multi_cleanup(lane->multi);
 	loop_remove_timer(&lane->timer);
 	free(lane);

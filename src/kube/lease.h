@@ -111,9 +111,9 @@ typedef void kube_lease_fn(void *data, bool is_leading, uint64_t epoch);
 
 struct kube_lease_options {
 	const char *namespace_name, *name;
-	const char *identity; /* "node_random": unique among the candidates */
-	uint64_t duration_ns; /* 0: the defaults above, also for the next two */
-	uint64_t renew_ns, retry_ns;
+	const char *identity;        /* "node_random": unique among the candidates */
+	uint64_t duration_ns;        /* 0: LEASE_DURATION_NS */
+	uint64_t renew_ns, retry_ns; /* 0: LEASE_RENEW_NS, LEASE_RETRY_NS */
 	kube_lease_fn *changed;
 	void *data;
 };

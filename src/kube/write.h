@@ -61,7 +61,7 @@ int kube_patch(struct kube_client *client, const struct kube_write *write,
 	enum kube_patch_kind kind, const json_t *patch, struct error *err);
 
 struct kube_delete {
-	const char *uid;         /* only the object with this uid; NULL: any */
+	const char *uid;         /* deletes only the object with this uid; NULL: any */
 	const char *version;     /* only this resourceVersion; NULL: any */
 	int64_t grace_s;         /* < 0: the object's own grace period */
 	const char *propagation; /* "Background", "Foreground", "Orphan"; NULL: the default */

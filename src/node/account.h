@@ -12,7 +12,7 @@
 
 #define ACCOUNT_DAY sizeof("2026-11-22")
 #define ACCOUNT_DAYS 35u
-#define ACCOUNT_ROWS_MAX 1024u /* rows of the oldest days are dropped first */
+#define ACCOUNT_ROWS_MAX 1024u /* beyond this, rows of the oldest days are dropped */
 
 struct account {
 	char day[ACCOUNT_DAY];

@@ -171,7 +171,10 @@ static int need_files(struct start *s, struct error *err)
 
 	if (node_slot_is_served(s->node, s->slot))
 		return 0;
-	/* A later Allocate for this slot may have written the remote list again. */
+	/*
+	 * A later Allocate for this slot may have written the remote list over the files of this
+	 * start.
+	 */
 	if (s->has_files && !s->slot->is_list_remote) {
 		if (!s->files_err.code)
 			return 0;

@@ -31,7 +31,7 @@
 #define PEERS_DEFAULT 32u
 #define PEERS_ROUND_NS (UINT64_C(300) * 1000000000) /* length of a round, plus or minus a quarter */
 #define PEERS_EMPTY_NS (UINT64_C(30) * 1000000000)  /* length of a round without peers */
-/* Between bandwidth measurements, plus or minus a quarter. */
+/* Pause between two bandwidth measurements of a peer, plus or minus a quarter. */
 #define PEERS_TRANSFER_NS (UINT64_C(3600) * 1000000000)
 #define PEERS_FAILURES 3u /* failures in a row after which earlier numbers are invalid */
 

@@ -28,7 +28,7 @@
 #include "base/error.h"
 #include "wire/page.h"
 
-#ifndef MSG_ABI /* a test builds the previous version */
+#ifndef MSG_ABI /* set by a test that builds the previous version */
 #define MSG_ABI 2u
 #endif
 #define MSG_MAX (64u * 1024u)
