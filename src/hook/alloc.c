@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory by address: allocations and frees in every mixture of functions that the driver allows,
- * imports, and the memory sizes that a tenant sees. Any thread.
+ * Allocations and frees of memory by address, in every mixture of functions that the driver allows.
+ * Also imports, and the memory sizes that a tenant sees. Any thread.
  */
 #include <string.h>
 
@@ -24,7 +24,7 @@ EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
 
 	if (memory_alloc_begin(&a, bytesize))
 		return memory_refusal();
-	/* managed memory: it can leave the device again when another tenant needs the room */
+	/* managed memory can leave the device again when another tenant needs memory */
 	r = alloc_may_swap(a.device) ? REAL(cuMemAllocManaged)(dptr, bytesize, CU_MEM_ATTACH_GLOBAL)
 				     : REAL(cuMemAlloc_v2)(dptr, bytesize);
 	return memory_alloc_end(&a, r, r == CUDA_SUCCESS ? *dptr : 0);
@@ -54,7 +54,7 @@ EXPORT CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned i
 
 /*
  * Bytes of a pitched allocation. On all known devices a row takes at most the next multiple of 512
- * bytes; alloc_correct() checks that afterwards.
+ * bytes; alloc_correct() compares the charge with the driver's pitch afterwards.
  */
 static uint64_t pitched_bytes(uint64_t width, uint64_t height)
 {
@@ -117,7 +117,7 @@ EXPORT CUresult cuMemAllocPitch(CUdeviceptr_v1 *dptr, unsigned int *pPitch,
 	return memory_alloc_end(&a, r, r == CUDA_SUCCESS ? *dptr : 0);
 }
 
-/* ---- free: an unknown address goes to the driver like the others ---- */
+/* ---- free: the driver also gets addresses that this library does not know ---- */
 
 #define FREES(name, pointer, order, params, args) \
 	EXPORT CUresult name params \
@@ -138,7 +138,7 @@ FREES(cuMemFreeAsync, dptr, (uintptr_t)hStream, (CUdeviceptr dptr, CUstream hStr
 FREES(cuMemFreeAsync_ptsz, dptr, hStream ? (uintptr_t)hStream : STREAM_PER_THREAD,
 	(CUdeviceptr dptr, CUstream hStream), (dptr, hStream))
 
-/* ---- memory of another API, which no other tenant was charged for ---- */
+/* ---- imports from other APIs: no other tenant was charged for that memory ---- */
 
 EXPORT CUresult cuImportExternalMemory(
 	CUexternalMemory *extMem_out, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *memHandleDesc)

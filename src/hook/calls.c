@@ -188,8 +188,8 @@ bool capture_active(uintptr_t handle)
 	CUresult r = REAL(cuStreamIsCapturing)((CUstream)handle, &status);
 
 	/*
-	 * An error (for example the legacy stream beside a capture) counts as capturing: the driver
-	 * reports it at the call.
+	 * An error (for example, a query of the legacy stream during a capture) counts as
+	 * capturing, because the driver reports the error at the program's own call.
 	 */
 	return r != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
@@ -211,7 +211,8 @@ static void capture_count(struct hook *h, int change)
 }
 
 /*
- * Marks the stream's earlier work before the capture, because a marker must not be captured later.
+ * Puts a marker behind the stream's earlier work before the capture begins, because a later marker
+ * would be captured.
  */
 static void capture_begins(uintptr_t handle)
 {
@@ -243,7 +244,9 @@ static CUresult capture_began(CUresult r)
 	return r;
 }
 
-/* The capture is over however it ended, even if it was invalidated. */
+/*
+ * Counts the end of a capture whatever the driver returned: an invalidated capture has ended too.
+ */
 static CUresult capture_ended(bool was, CUresult r)
 {
 	struct hook *h = hook_registered();

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory of contexts. The expected size is charged before a context is made, and corrected by what
- * the device reports afterwards. Everything that was allocated in a context ends with it. Raised
- * limits are charged too. Any thread.
+ * Memory of contexts. The expected size is charged before a context is made, and corrected
+ * afterwards by the use that the device reports. All memory that was allocated in a context ends
+ * with the context. Raised limits are charged too. Any thread.
  */
 #include "hook/hook.h"
 #include "hook/hook-memory.h"
 #include "hook/relax.h"
 
 struct making {
-	struct device *device; /* NULL: not counted */
+	struct device *device; /* NULL: the context is not counted */
 	CUdevice ordinal;
 	uint64_t pages;
 };
@@ -161,7 +161,7 @@ EXPORT CUresult cuCtxDestroy_v2(CUcontext ctx)
 	struct ending e = ending_of(c && !c->primary ? c : NULL);
 	CUresult r;
 
-	/* before the call: no thread of this library may use the context meanwhile */
+	/* before the call, because no thread of this library may use the context during the call */
 	if (e.handle)
 		context_destroying(e.handle);
 	r = REAL(cuCtxDestroy_v2)(ctx);
@@ -182,7 +182,9 @@ EXPORT CUresult cuCtxDestroy(CUcontext ctx)
 	return r;
 }
 
-/* This may have been the last use: a context that the driver does not know any more has ended. */
+/*
+ * The call may release the last reference: the context has ended if the driver no longer knows it.
+ */
 EXPORT CUresult cuCtxDetach(CUcontext ctx)
 {
 	struct context *c = context_lookup(ctx);
@@ -219,7 +221,7 @@ EXPORT CUresult cuGreenCtxCreate(
 
 /* ---- limits ---- */
 
-/* Memory that a limit of that value takes on the device. */
+/* Device memory that `limit` takes if its value is `value`. */
 static uint64_t context_limit_bytes(CUlimit limit, size_t value, CUdevice dev)
 {
 	int processors = 0, threads = 0;
@@ -238,7 +240,10 @@ static uint64_t context_limit_bytes(CUlimit limit, size_t value, CUdevice dev)
 	return bytes;
 }
 
-/* The charge for raised limits. Lowering gives back no more than raising took. */
+/*
+ * Converts the sum of all changes of a context's limits to pages to charge. A negative sum charges
+ * nothing, so lowering a limit returns at most the charge for raising it.
+ */
 static uint64_t limits_charged(int64_t pages)
 {
 	return pages > 0 ? (uint64_t)pages : 0;

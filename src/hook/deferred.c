@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory that is freed in stream order. The device keeps it until the stream reaches the free, so
- * it stays charged until then. An event behind each free shows when that happens. Pools give memory
- * back in their own time. When a charge does not fit, this code gets memory back from both. It
- * first takes memory of completed frees, and then waits, as the driver does before it reports out
- * of memory. Lock order: see hook.h.
+ * Memory that is freed in stream order. The device keeps this memory until the stream reaches the
+ * free, so it stays charged until then. An event behind each free shows when the stream has reached
+ * the free. Pools return memory to the device later. When a charge does not fit, this code recovers
+ * memory from completed frees and from pools. If that is too little, it waits for the other frees,
+ * as the driver does before it reports out of memory. Lock order: see hook.h.
  */
 #include "hook/hook.h"
 #include "hook/hook-memory.h"
@@ -116,12 +116,11 @@ bool memory_make_room(struct device *d, enum memory_effort effort)
 	bool given = deferred_settle(effort == MEMORY_WAIT);
 	struct relaxed relaxed;
 
-	given = share_settle() || given; /* settles both, whatever the first one found */
+	/* settle shared memory too, even if the deferred frees gave memory back */
+	given = share_settle() || given;
 	if (!h)
 		return given;
-	/*
-	 * Frees into pools are known to be complete only after a wait. Never wait beside a capture.
-	 */
+	/* Only a wait shows that frees into pools are complete. Never wait during a capture. */
 	if (effort == MEMORY_WAIT && atomic_load(&h->pools) && !atomic_load(&h->captures)) {
 		relaxed = relax_begin();
 		REAL(cuCtxSynchronize)();

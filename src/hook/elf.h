@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Finds symbols and build-ids of ELF objects without libdl. dlopen and dlsym are in libdl before
- * glibc 2.34 and in libc after it, this library interposes both, and it must load where neither is
- * available. The functions allocate nothing, and take the loader's lock only briefly. They call no
- * libc function that a program may have replaced. Any thread may call them.
+ * Finds symbols and build-ids of ELF objects without libdl. This library interposes dlopen and
+ * dlsym, and must load where neither is available: they are in libdl before glibc 2.34, and in libc
+ * since. The functions allocate nothing, and take the loader's lock only briefly. They call no libc
+ * function that a program may have replaced. Any thread may call them.
  */
 #ifndef HOOK_ELF_H
 #define HOOK_ELF_H
@@ -40,8 +40,8 @@ bool elf_libc_find(struct elf_object *ret_object);
 void *elf_symbol(const struct elf_object *object, const char *name);
 
 /*
- * Reads a file's build-id. 0; -ENODATA: it has none; -ENOEXEC: no ELF file of this architecture;
- * -errno.
+ * Reads a file's build-id. Returns 0; -ENODATA if the file has none; -ENOEXEC if the file is no ELF
+ * file of this architecture; or -errno.
  */
 int elf_file_id(const char *path, struct elf_id *ret_id);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The exports of libdivvy-cuda.so, and the driver behind them, which is opened at the first call
- * and kept over a fork. Any thread; threads that resolve a slot at the same time store the same
- * value.
+ * and stays open after a fork. Any thread; threads that resolve a slot at the same time store the
+ * same value.
  */
 #include "hook/entry.h"
 

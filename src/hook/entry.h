@@ -6,8 +6,8 @@
  * at the function that it returns. So the program may call any function first.
  *
  * A name that divvy handles also has a strong definition in C, which replaces the weak one at link
- * time and calls the driver through the same slot. A list that states itself which names are
- * defined in C uses ENTRY_SLOT and ENTRY_JUMP instead of ENTRY.
+ * time and calls the driver through the same slot. nvml.def states which names are defined in C, so
+ * nvml-entry.c uses ENTRY_SLOT and ENTRY_JUMP instead of ENTRY.
  */
 #ifndef HOOK_ENTRY_H
 #define HOOK_ENTRY_H
@@ -116,8 +116,8 @@
 extern void *_Atomic hook_slots[] __attribute__((visibility("hidden")));
 
 /*
- * Resolves the function for the slot of that index, stores it in the slot and returns it. The code
- * above calls this function.
+ * Finds the function for slot `index`, stores it in the slot and returns it. The code above calls
+ * hook_resolve().
  */
 void *hook_resolve(uint32_t index) __attribute__((visibility("hidden")));
 

@@ -7,18 +7,18 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 
-#define LEAD_NS (300 * NSEC_PER_USEC)       /* the next long kernel may pass this early */
+#define LEAD_NS (300 * NSEC_PER_USEC)       /* a submission may pass with this much in flight */
 #define WINDOW_QUIET_NS (2 * NSEC_PER_MSEC) /* a wider window means that the host delays programs */
 #define NAP_NS (500 * NSEC_PER_USEC)        /* longest sleep: the gate is checked in between */
-/* sleep while the next completion may leave one segment */
+/* sleep of a submission whose window is_erratic() while several segments are in flight */
 #define NAP_SHORT_NS (30 * NSEC_PER_USEC)
-/* Looks at most this far apart see the time of an end exactly. */
+/* If two looks are at most this far apart, the end between them counts as exact. */
 #define TIGHT_NS (200 * NSEC_PER_USEC)
 #define SUBS_ONE 256u                /* sum_subs counts 1/256 submissions */
 #define LEARN_SUBS 48u               /* the mean covers this many submissions, */
 #define LEARN_NS (4 * NSEC_PER_MSEC) /* or submissions of this total time */
-#define SPREAD_OVER 8                /* samples */
-#define KIND_OVER 4                  /* samples */
+#define SPREAD_OVER 8                /* samples that spread_ns and rough_ns average */
+#define KIND_OVER 4                  /* samples that the time of a kind averages */
 #define KIND_WAYS 4u
 #define KIND_SHIFT 58
 #define LONGEST_OVER 512
@@ -185,8 +185,8 @@ void estimate_queue(const struct estimate *e, struct estimate_queue *queue, uint
 }
 
 /*
- * Whether the ends of work are known less exactly than half a window. Then one segment may wait
- * behind the running one, however long it is.
+ * Whether the mean error of predicted ends exceeds half a window. If so, one segment may wait
+ * behind the running segment, however long it is.
  */
 static bool is_erratic(
 	const struct estimate *e, const struct estimate_queue *queue, uint64_t window)

@@ -30,7 +30,7 @@ struct estimate_kind {
 struct estimate {
 	uint64_t sub_ns;    /* mean time of one submission; 0: unknown */
 	uint64_t spread_ns; /* mean error of the prediction of a segment's time */
-	/* the mean error of a prediction that takes all submissions for equally long */
+	/* mean error of a prediction that takes all submissions as equally long */
 	uint64_t rough_ns;
 	uint64_t longest_ns; /* longest submission, decaying */
 	uint64_t done_ns;    /* estimated end of the last segment */
@@ -44,15 +44,15 @@ struct estimate {
 /* Work that one look found complete. Start with zero, then call estimate_add() for each segment. */
 struct estimate_end {
 	uint64_t issued;       /* when the first submission was handed to the driver */
-	uint64_t predicted_ns; /* sum of their estimate_time() */
-	uint64_t key; /* key of the only segment, or of the only one of an unknown kind; else 0 */
+	uint64_t predicted_ns; /* sum of the segments' estimate_time() */
+	uint64_t key; /* key of the only segment, or of the only segment of unknown kind; else 0 */
 	uint64_t others_ns; /* predicted time of the other segments */
 	uint32_t subs, unknowns;
-	bool has_more; /* more work is queued behind it, so the device has not been idle since */
+	bool has_more; /* more work is queued behind it: the device has not been idle since */
 	bool is_corun; /* other tenants' work may have run meanwhile */
 };
 
-/* Time of one submission of that kind; 0: unknown. */
+/* Time of one submission of the kind `key`; 0: unknown. */
 uint64_t estimate_kind(const struct estimate *e, uint64_t key);
 
 /* Time of `subs` submissions. key: kind of a single submission, else 0. Returns 0 if unknown. */
@@ -74,14 +74,15 @@ void estimate_add(const struct estimate *e, struct estimate_end *end, uint64_t i
 void estimate_ended(struct estimate *e, const struct estimate_end *end, uint64_t now);
 
 /*
- * Submissions between two markers, given the present number and an in-flight window in ns: 1..4096.
+ * Returns how many submissions one marker should cover, 1..4096. `every`: the present number;
+ * window: the in-flight window in ns.
  */
 uint32_t estimate_every(const struct estimate *e, uint32_t every, uint64_t window);
 
 /* Work in flight. Start with zero, then call estimate_queue() for each segment, oldest first. */
 struct estimate_queue {
-	uint64_t ns;        /* predicted time until it completes */
-	uint64_t spread_ns; /* mean error of that prediction */
+	uint64_t ns;        /* predicted time until all of it completes */
+	uint64_t spread_ns; /* mean error of `ns` */
 	uint32_t segments;
 };
 

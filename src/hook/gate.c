@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The slow path of a submission: the first one of a thread or a stream, a closed gate, a full
- * window, a capture, the shared line. Also handles the return of a synchronisation. Preserves the
- * program's errno.
+ * The slow path of a submission: the first submission of a thread or a stream, a closed gate, a
+ * full window, a capture, a line that threads share. Also handles the return of a synchronisation.
+ * Preserves the program's errno.
  */
 #include "hook/gate.h"
 
@@ -12,9 +12,9 @@
 
 #include "base/clock.h"
 
-/* Bounds the cost of a lost wake-up, or of a daemon that ended. */
+/* Longest sleep at a gate: bounds the delay after a lost wake-up, or when the daemon has ended. */
 #define WAIT_NS (50 * NSEC_PER_MSEC)
-#define HOLD_NS (300 * NSEC_PER_USEC) /* a shorter pause keeps the token */
+#define HOLD_NS (300 * NSEC_PER_USEC) /* a pause shorter than this keeps the token */
 #define LINGER_NS (20 * NSEC_PER_USEC)
 #define YIELD_NS (1 * NSEC_PER_MSEC) /* the daemon answers within this time, or not at all */
 #define YIELD_LOOK_NS (20 * NSEC_PER_USEC)
@@ -37,7 +37,7 @@ static bool gate_block(struct hook *h, struct thread *t, struct device *d)
 
 		lock_futex_wait(
 			(const _Atomic uint32_t *)&d->down->gate, GATE_CLOSED, WAIT_NS, true);
-		/* the daemon can read `want`, but the first message may have met a full socket */
+		/* repeat the message, because the first one may have met a full socket */
 		if (!gate_is_open(d) && clock_now_ns() - before >= WAIT_NS / 2)
 			session_note(h, MSG_WANT, d);
 	}
@@ -58,8 +58,8 @@ static void gate_yield_device(struct hook *h, struct device *d)
 }
 
 /*
- * Notes the time since a synchronisation returned, in which the program computed. That time decides
- * whether the program should keep the token meanwhile.
+ * Notes how long the program computed since its last synchronisation returned. The average of these
+ * times decides whether the program keeps the token while it computes.
  */
 static void note_gap(struct thread *t, struct device *d)
 {
@@ -106,7 +106,7 @@ static void note_owner(struct stream *s)
 		atomic_store(&s->owner, ~0u);
 }
 
-/* Undoes the fast path, which may have raised in_launch before it came here. */
+/* Lowers in_launch, which the fast path may have raised before it jumped to the slow path. */
 static void undo_try(struct thread *t)
 {
 	if (t->line && t->index < THREAD_SHARED)
@@ -155,7 +155,7 @@ bool gate_enter(struct pass *pass, uintptr_t handle, uint64_t key)
 	}
 	pass->stream = s;
 	t->last = pass->shared ? &hook_no_stream : s;
-	/* several threads must not use one line on the fast path */
+	/* keeps threads that share a line off the fast path */
 	if (pass->shared)
 		t->device = THREAD_NO_DEVICE;
 	errno = saved;
@@ -173,7 +173,7 @@ void gate_leave(struct pass *pass)
 	if (!s)
 		return;
 	if (!pass->shared) {
-		t->last = s; /* a callback within the driver's function may have changed it */
+		t->last = s; /* a callback within the driver's function may have changed t->last */
 		if (gate_done(t))
 			marker_due(t, s, pass->key);
 		errno = saved;

@@ -3,8 +3,8 @@
  * The path of a submission. GATED(...) makes an exported function from a line of cuda.def. Its fast
  * path adds two loads, two stores and a counter to the driver's function, and jumps to a slow path
  * where needed. Each part has the same parameters as the function and ends in a jump to the next
- * part, so no part saves registers for them. Other values pass between the parts in the thread's
- * TLS.
+ * part, so no part saves the registers of parameters. Other values pass between the parts in the
+ * thread's TLS.
  *
  * in_launch and the gate form Dekker's algorithm. The thread stores in_launch and then loads the
  * gate, with only a compiler barrier between them. The daemon stores the gate, makes each CPU that
@@ -18,7 +18,8 @@
 /*
  * Finds a stream's record for the fast path. hook_no_stream sends the caller to the slow path. Only
  * the handle's own place in the map and the next place are searched: the map is at most a quarter
- * full, so few handles are elsewhere. An entry that stays empty follows the last place.
+ * full, so few handles are elsewhere. The map has one more entry after its last place, which stays
+ * empty.
  */
 static inline __attribute__((always_inline)) struct stream *gate_stream(uintptr_t handle)
 {
@@ -60,11 +61,15 @@ static inline __attribute__((always_inline)) bool gate_done(struct thread *t)
 	struct page_line *line = t->line;
 	struct stream *s = t->last;
 
-	/* The load comes first: threads that share a stream must not fight for its cache line. */
+	/*
+	 * Loads before it stores: threads that share a stream need not take turns with its cache
+	 * line.
+	 */
 	if (unlikely(!atomic_load_explicit(&s->dirty, memory_order_relaxed)))
 		atomic_store_explicit(&s->dirty, 1, memory_order_relaxed);
 	/*
-	 * Release: a thread that counts this submission sees the stream dirty (marker_submitted()).
+	 * Release, pairs with the acquire load in marker_submitted(): a thread that counts this
+	 * submission also sees the stream's dirty flag.
 	 */
 	atomic_store_explicit(&line->submitted,
 		atomic_load_explicit(&line->submitted, memory_order_relaxed) + 1,
@@ -74,9 +79,9 @@ static inline __attribute__((always_inline)) bool gate_done(struct thread *t)
 }
 
 /*
- * The paths after a check. rests: the function has waited for the device when it returns. handle:
- * an expression of the parameters, made by stream_handle(). key: the kind of submission
- * (estimate.h).
+ * The code after the check of the gate. rests: the function has waited for the device when it
+ * returns. handle: an expression of the parameters, made by stream_handle(). key: the kind of
+ * submission (estimate.h).
  */
 #define GATED_PARTS(name, rests, handle, key, params, args) \
 	static NOINLINE USED CUresult slow_##name params \
@@ -109,8 +114,8 @@ static inline __attribute__((always_inline)) bool gate_done(struct thread *t)
 	}
 
 /*
- * The same check for functions with arguments on the stack, which the compiler would move into
- * registers and back. Three registers are free. The stream is the 9th parameter, so it is at
+ * The check of the gate for functions with arguments on the stack, which the compiler would move
+ * into registers and back. Three registers are free. The stream is the 9th parameter, so it is at
  * 24(%rsp). Numbers are offsets in struct thread, stream, device and stream_map (gated.c asserts
  * them).
  */

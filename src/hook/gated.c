@@ -33,7 +33,7 @@ static uint64_t key_of_config(uintptr_t what, const CUlaunchConfig *c)
 #define SUBMITS(name, variant, stream, params, args) \
 	GATED(name, false, HANDLE(variant, stream), KEY_OF_NAME(name), params, args)
 
-/* After these calls the program may pause. */
+/* These calls wait for the device, and the program may pause afterwards. */
 #define SUBMITS_AND_WAITS(name, variant, stream, params, args) \
 	GATED(name, true, HANDLE(variant, stream), KEY_OF_NAME(name), params, args)
 
@@ -54,7 +54,10 @@ static uint64_t key_of_config(uintptr_t what, const CUlaunchConfig *c)
 	GATED_CHECK(EXPORT, name, name, HANDLE(variant, stream), params, args)
 #endif
 
-/* The most frequent calls: the code after the check begins a cache line, wherever it is placed. */
+/*
+ * These calls are the most frequent. The code after the check begins a cache line, wherever the
+ * linker places the function.
+ */
 #define LAUNCHES(name, variant, stream, params, args) \
 	static __attribute__((aligned(64))) CUresult go_##name params; \
 	GATED_PARTS(name, false, HANDLE(variant, stream), \

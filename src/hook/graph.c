@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A graph's memory is the sum of its allocation nodes. The device reserves at most that sum, and
- * after a launch it reports how much it has reserved for all graphs. The difference is given back.
- * Any thread.
+ * after a launch it reports how much it has reserved for all graphs. This code then returns the
+ * difference between charge and reserved memory. Any thread.
  */
 #include "hook/graph.h"
 
@@ -13,7 +13,7 @@
 #include "hook/hook-memory.h"
 #include "hook/relax.h"
 
-#define DEPTH 8 /* nesting of graphs */
+#define DEPTH 8 /* most levels of nested graphs that sum_graph() follows */
 
 _Atomic uint32_t graph_memory_execs;
 
@@ -67,7 +67,7 @@ CUresult graph_instantiated(CUresult r, const CUgraphExec *exec, CUgraph graph)
 	if (!sum.pages || !d)
 		return r;
 	record.key = (uintptr_t)*exec;
-	record.bytes = sum.pages; /* the wanted size; `pages` counts only what is charged */
+	record.bytes = sum.pages; /* pages of all nodes; `pages` counts only charged pages */
 	record.device = (uint8_t)d->index;
 	if (memory_put(&record))
 		atomic_fetch_add(&graph_memory_execs, 1);
@@ -75,8 +75,8 @@ CUresult graph_instantiated(CUresult r, const CUgraphExec *exec, CUgraph graph)
 }
 
 /*
- * Settles the device's memory for all graphs: the present charge plus `more`. The caller holds the
- * graph lock.
+ * Changes the charge for memory of graphs, which is graph_pages plus `more`, to the memory that the
+ * device has reserved for graphs. The caller holds the graph lock.
  */
 static void graph_settle_memory(struct device *d, uint64_t more)
 {
@@ -122,7 +122,7 @@ CUresult graph_launch_end(struct graph_launch *launch, CUresult r)
 	if (!d->graph_epoch)
 		d->graph_epoch = 1;
 	graph_settle_memory(d, launch->pages);
-	/* its memory exists until the next trim */
+	/* the device keeps the graph's memory until the next trim */
 	if (r == CUDA_SUCCESS && memory_take(MEMORY_GRAPH, (uintptr_t)launch->exec, &record)) {
 		record.aux = d->graph_epoch;
 		memory_put(&record);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory that a graph's own nodes allocate. The device reserves it at the first launch, so it is
- * charged before that launch, and stays charged as long as the device keeps it reserved. Any
- * thread.
+ * Memory that a graph's own nodes allocate. The device reserves this memory at the first launch, so
+ * the library charges it before that launch. It stays charged as long as the device keeps it
+ * reserved. Any thread.
  */
 #ifndef HOOK_GRAPH_H
 #define HOOK_GRAPH_H
@@ -30,7 +30,7 @@ static inline bool graph_memory_used(void)
 CUresult graph_launch_begin(struct graph_launch *launch, CUgraphExec exec, uintptr_t stream);
 CUresult graph_launch_end(struct graph_launch *launch, CUresult r);
 
-/* Notes that an executable graph was made from, or updated to, that graph. Returns r. */
+/* Notes that *exec was instantiated from, or updated to, `graph`. Returns r. */
 CUresult graph_instantiated(CUresult r, const CUgraphExec *exec, CUgraph graph);
 
 #endif

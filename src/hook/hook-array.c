@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Arrays and mipmapped arrays. Their addresses are unknown, so each counts in whole blocks of its
- * own. Sparse and deferred ones take memory when it is mapped into them (vmm.c). Any thread.
+ * Arrays and mipmapped arrays. This library does not know their addresses, so it charges each array
+ * in whole blocks. Sparse and deferred arrays take memory only when the program maps memory into
+ * them (vmm.c). Any thread.
  */
 #include "hook/hook.h"
 #include "hook/hook-memory.h"
 
 /*
- * Bytes of an element of one channel, in halves, because some formats pack two elements into one
+ * Size of one channel of an element, in half bytes, because some formats pack two elements into one
  * byte.
  */
 static uint64_t format_halves(CUarray_format format)
@@ -58,7 +59,7 @@ static bool is_whole_element(CUarray_format format)
 		(format >= CU_AD_FORMAT_UNORM_INT8X1 && format <= CU_AD_FORMAT_SNORM_INT16X4);
 }
 
-/* UINT64_MAX if the size does not fit 64 bits; the driver would refuse that too. */
+/* UINT64_MAX if the size does not fit 64 bits; the driver would refuse that size too. */
 static uint64_t level_bytes(const CUDA_ARRAY3D_DESCRIPTOR *desc, size_t w, size_t h, size_t depth)
 {
 	uint64_t bytes = format_halves(desc->Format);
@@ -117,7 +118,10 @@ static CUresult array_making_end(struct making *m, CUresult r, const void *handl
 	if (!m->device)
 		return r;
 	m->record.key = (uintptr_t)handle;
-	/* if the table cannot grow, the charge stays until the context ends: never too low */
+	/*
+	 * if the table cannot grow, the charge stays until the context ends: a charge is never too
+	 * low
+	 */
 	if (r != CUDA_SUCCESS)
 		memory_uncharge(m->device, m->record.pages);
 	else

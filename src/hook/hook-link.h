@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The interface through which libdivvy-nvml.so uses libdivvy-cuda.so, so that a process registers
- * once. cuGetExportTable returns this table for an id of divvy's own. Both libraries come from one
- * build; `size` detects a mix of versions.
+ * once. cuGetExportTable returns this table for the id LINK_ID, which no driver knows. Both
+ * libraries come from one build; `size` detects a mix of versions.
  */
 #ifndef HOOK_HOOK_LINK_H
 #define HOOK_HOOK_LINK_H
 
 #include <stdint.h>
 
-#define LINK_ID "divvy-link-0001\0" /* 16 bytes */
+#define LINK_ID "divvy-link-0001\0" /* 16 bytes, as cuGetExportTable expects */
 
 struct link_device {
 	uint8_t uuid[16];

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A lock in one futex word, zero when free. It lies in memory that a fork wipes, so a child never
- * inherits a held lock, and it does not need libpthread. For short sections only. Preserves errno.
+ * A lock in one futex word, zero when free. The lock lies in memory that a fork wipes, so a child
+ * never inherits a held lock. It does not need libpthread. For short sections only. Preserves
+ * errno.
  */
 #ifndef HOOK_HOOK_LOCK_H
 #define HOOK_HOOK_LOCK_H

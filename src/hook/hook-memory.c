@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The charge and the table. The counter's slot has one writer at a time, under memory_lock. The
- * table has a lock of its own. No lock is held over a driver call or a wait.
+ * The charges of the process and the table of their reasons. The slot of the shared counter has one
+ * writer at a time, under memory_lock. The table has a lock of its own. No thread holds either lock
+ * over a driver call or a wait.
  */
 #include "hook/hook-memory.h"
 
@@ -69,7 +70,7 @@ static int memory_charge_pages(struct hook *h, struct device *d, uint64_t pages)
 		do
 			r = session_ask(h, MSG_MEM_RESERVE, d, pages * PAGE_MEM_UNIT, NULL);
 		while (r == -ENOTCONN && session_comes_back(h));
-		/* without a daemon, its last quota still holds below */
+		/* without a daemon, the charge below still checks the last quota */
 		if (r && r != -ENOTCONN)
 			return -ENOMEM;
 	}
@@ -392,14 +393,15 @@ void memory_each(enum memory_kind kind, void (*fn)(struct memory_record *, void 
 
 /* ---- small allocations ---- */
 
-/* One address space covers all devices. */
+/* The key needs no device, because one address space covers all devices. */
 static uint64_t block_key(CUdeviceptr address)
 {
 	return address / MEMORY_BLOCK;
 }
 
 /*
- * The block was charged for this allocation. Gives the charge back if the block was charged before.
+ * Counts an allocation in the block that contains `address`, after the block was charged. Uncharges
+ * the block again if an earlier allocation had charged it.
  */
 static bool block_hold(struct device *d, CUcontext context, CUdeviceptr address)
 {
@@ -530,7 +532,7 @@ void memory_free_end(struct memory_free *f, CUresult r, uintptr_t stream)
 			deferred_free(&f->record, stream);
 		return;
 	}
-	/* charges the pool first, before the shared charge is removed */
+	/* charges the pool first, so that the memory is never uncharged in between */
 	if (f->record.share) {
 		memory_pool_share(f->record.aux, -(int64_t)share_size(f->record.share));
 		memory_record_uncharge(&f->record);
@@ -572,8 +574,8 @@ static uint64_t measured_pages(struct device *d)
 }
 
 /*
- * Compares the memory that the device reports for this process with the charges: the difference
- * belongs to the context.
+ * Compares the memory that the device reports for this process with the charges. The difference
+ * belongs to the context `c`.
  */
 void memory_context_settle(struct context *c)
 {
@@ -589,8 +591,8 @@ void memory_context_settle(struct context *c)
 		c->pages += seen - held;
 	} else if (c == h->context && h->contexts == 1 && held - seen < c->pages) {
 		/*
-		 * The first context of the process: no other thread's reservation can be part of
-		 * the charges.
+		 * This is the process's first context, so the charges contain no reservation of
+		 * another thread.
 		 */
 		memory_uncharge(d, held - seen);
 		c->pages -= held - seen;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Device memory of this process. It is charged to the shared counter before the driver is called,
+ * Device memory of this process. The library charges the shared counter before it calls the driver,
  * and a table records the reason of each charge. The device gives out blocks of 2 MiB. A large
- * allocation is charged in whole blocks; small ones (below 1 MiB) share the blocks that contain
- * their addresses. Any thread.
+ * allocation is charged in whole blocks; small allocations (below 1 MiB) share the blocks that
+ * contain their addresses. Any thread.
  */
 #ifndef HOOK_HOOK_MEMORY_H
 #define HOOK_HOOK_MEMORY_H
@@ -19,7 +19,7 @@
 
 /* ---- the charge ---- */
 
-/* Pages of the whole blocks for that many bytes; UINT64_MAX / 2 if they would overflow. */
+/* Pages of the whole blocks that `bytes` need; UINT64_MAX / 2 if they would overflow. */
 uint64_t memory_pages(uint64_t bytes);
 
 /*
@@ -30,7 +30,7 @@ uint64_t memory_pages(uint64_t bytes);
 int memory_charge(struct device *d, uint64_t pages);
 /* Like memory_charge(), but takes only memory that is free now: never blocks, and frees nothing. */
 int memory_charge_once(struct device *d, uint64_t pages);
-/* CUDA_ERROR_OUT_OF_MEMORY, or CUDA_ERROR_DEVICE_UNAVAILABLE if the tenant has been removed. */
+/* Returns CUDA_ERROR_OUT_OF_MEMORY, or CUDA_ERROR_DEVICE_UNAVAILABLE if the tenant was removed. */
 CUresult memory_refusal(void);
 /* Charges memory that the device has allocated already, even beyond the quota. */
 void memory_charge_anyway(struct device *d, uint64_t pages);
@@ -38,21 +38,21 @@ void memory_uncharge(struct device *d, uint64_t pages);
 /* Removes a charge because the daemon itself charges this memory from now on. */
 void memory_hand_over(struct device *d, uint64_t pages);
 /*
- * Changes a charge from `from` pages to `to`. After an error of memory_charge(), which it returns,
- * the charge is unchanged.
+ * Changes a charge from `from` pages to `to`. If memory_charge() fails, returns its error and
+ * leaves the charge unchanged.
  */
 int memory_recharge(struct device *d, uint64_t from, uint64_t to);
 
 /*
- * The quota as programs see it: whole blocks, all of which are usable, unless the quota is below
- * one block.
+ * The quota as programs see it: rounded down to whole blocks, all of which are usable. A quota
+ * below one block is not rounded.
  */
 uint64_t memory_quota_bytes(const struct device *d);
 uint64_t memory_used_bytes(const struct device *d); /* of the whole tenant */
-/* Whole blocks that are left of the quota. */
+/* Memory in whole blocks that the tenant can still allocate within its quota. */
 uint64_t memory_left_bytes(const struct device *d);
 
-/* The device of the current context; NULL: not counted. */
+/* Returns the device of the current context; NULL: its memory is not counted. */
 struct device *memory_device(CUcontext *ret_context);
 
 /* ---- the table ---- */
@@ -68,9 +68,9 @@ enum memory_kind {
 	MEMORY_MODULE,
 	MEMORY_LIBRARY,
 	MEMORY_EXTERNAL,
-	MEMORY_POOL,   /* refs: pointers from it; pages: charged; aux: pages charged as shares */
+	MEMORY_POOL,   /* refs: its pointers; pages: charged; aux: pages charged as shares */
 	MEMORY_GRAPH,  /* executable graph; pages: allocations of its nodes */
-	MEMORY_SHARE,  /* number of shared memory; refs: of this process (hook-share.c) */
+	MEMORY_SHARE,  /* number of shared memory; refs: holds of this process (hook-share.c) */
 	MEMORY_EXPORT, /* exported descriptor; key: its key in the epoll set */
 	MEMORY_IPC,    /* address of cuIpcOpenMemHandle; refs: number of openings */
 };
@@ -86,11 +86,11 @@ enum memory_flags {
 
 struct memory_record {
 	uint64_t key;
-	uint64_t pages; /* charged for it */
+	uint64_t pages; /* charged for the record's object */
 	uint64_t bytes;
 	uint64_t aux;
 	uint64_t share;    /* number of the shared memory that holds the charge; 0: none */
-	CUcontext context; /* the record ends with this context; NULL: with none */
+	CUcontext context; /* the record ends with this context; NULL: with no context */
 	uint8_t kind;
 	uint8_t device; /* index in hook.device */
 	uint16_t flags; /* enum memory_flags */
@@ -98,8 +98,8 @@ struct memory_record {
 };
 
 /*
- * Adds a record, and replaces one with an equal key. False: out of memory, and the caller undoes
- * the allocation.
+ * Adds a record, or replaces the record with an equal key. False: out of memory, and the caller
+ * undoes the allocation.
  */
 bool memory_put(const struct memory_record *record);
 /* Removes the record. */
@@ -107,14 +107,15 @@ bool memory_take(enum memory_kind kind, uint64_t key, struct memory_record *ret_
 bool memory_get(enum memory_kind kind, uint64_t key, struct memory_record *ret_record);
 /*
  * Adds to refs, aux and pages of a record in one step, and copies the result to *ret_record. False:
- * no such record.
+ * there is no record with that key.
  */
 bool memory_change(enum memory_kind kind, uint64_t key, int refs, int64_t aux, int64_t pages,
 	struct memory_record *ret_record);
 /* Sets `bytes` of a record if it exists. */
 void memory_stamp(enum memory_kind kind, uint64_t key, uint64_t bytes);
 /*
- * Moves a record's charge to shared memory. False: no such record, or its charge is moved already.
+ * Moves a record's charge to shared memory. False: there is no such record, or its charge was moved
+ * before.
  */
 bool memory_set_share(enum memory_kind kind, uint64_t key, uint64_t share);
 /* Removes the first record for which `match` is true. False: none. */
@@ -144,7 +145,7 @@ struct memory_free {
 	bool known;
 };
 void memory_free_begin(struct memory_free *f, CUdeviceptr address);
-/* stream: the stream in whose order it was freed; MEMORY_NOW: at once. */
+/* stream: the stream whose work frees the memory; MEMORY_NOW: the call frees it at once. */
 #define MEMORY_NOW UINTPTR_MAX
 void memory_free_end(struct memory_free *f, CUresult r, uintptr_t stream);
 
@@ -152,12 +153,15 @@ void memory_free_end(struct memory_free *f, CUresult r, uintptr_t stream);
 
 void memory_context_reused(struct context *c);
 void memory_context_settle(struct context *c);
-/* Removes the charges of everything that ended with the context. */
+/* Removes the charges of all objects that ended with the context. */
 void memory_context_destroyed(CUcontext context);
 
 /* ---- pools and graphs (hook-pool.c, graph.c) ---- */
 
-/* Sets the charges to what pools have reserved now. Returns whether anything was given back. */
+/*
+ * Sets each pool's charge to the memory that the pool has reserved now. Returns whether any charge
+ * fell.
+ */
 bool memory_pools_settle(void);
 void memory_pools_note_free(void);
 void memory_pool_share(uint64_t pool, int64_t pages);
@@ -172,21 +176,21 @@ void memory_pools_trim(const struct device *d);
  */
 void deferred_free(const struct memory_record *record, uintptr_t stream);
 /*
- * Gives back memory of completed frees, or waits for all of them. Returns whether anything was
- * given back.
+ * Removes the charges of completed frees; `wait`: first waits for all frees. Returns whether any
+ * charge fell.
  */
 bool deferred_settle(bool wait);
 
 enum memory_effort { MEMORY_ENDED, MEMORY_WAIT };
 /*
- * A charge did not fit: makes frees and pools give memory back. Returns whether the charge may fit
- * now.
+ * Called when a charge did not fit: recovers memory from frees and pools. Returns whether the
+ * charge may fit now.
  */
 bool memory_make_room(struct device *d, enum memory_effort effort);
 void memory_record_uncharge(const struct memory_record *record);
 /*
- * Gives a record's charge back if the driver's r says that its object has ended. known: the table
- * had the record. Returns r.
+ * Removes a record's charge if the driver's result r shows that the record's object has ended.
+ * known: the table had the record. Returns r.
  */
 CUresult memory_ended(CUresult r, bool known, const struct memory_record *record);
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * libdivvy-nvml.so: the exports of NVML. Functions that count, find and measure devices show the
- * tenant's devices as 0..n-1 in its own order, with its own memory. libdivvy-cuda.so knows the
- * tenant (hook-link.h); this library registers nothing itself. Lists of processes are in
- * nvml-list.c; utilisation is the whole device's. Any thread.
+ * tenant's devices as 0..n-1 in the tenant's order, with the tenant's memory. This library learns
+ * the tenant from libdivvy-cuda.so (hook-link.h) and registers nothing itself. Lists of processes
+ * are in nvml-list.c. Utilisation is the whole device's. Any thread.
  */
 #include <errno.h>
 #include <stdatomic.h>
@@ -85,7 +85,7 @@ static nvmlReturn_t nvml_device_handle(const struct link_device *d, nvmlDevice_t
 	return REAL(nvmlDeviceGetHandleByUUID)(text, ret_device);
 }
 
-/* The device's index among the tenant's; -1: not one of them. */
+/* The device's index among the tenant's devices; -1: the tenant does not have this device. */
 static int nvml_device_index(nvmlDevice_t device, const struct link_device *devices, int n)
 {
 	char own[CUDA_UUID_TEXT], text[NVML_DEVICE_UUID_V2_BUFFER_SIZE];
@@ -180,7 +180,7 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t device, unsigned int *i
 
 /* ---- memory ---- */
 
-/* The tenant's memory on this device; false: not one of the tenant's devices. */
+/* Returns the tenant's memory on this device. False: the tenant does not have this device. */
 static bool own_memory(nvmlDevice_t device, uint64_t *ret_quota, uint64_t *ret_used)
 {
 	struct link_device devices[NVML_DEVICES_MAX];

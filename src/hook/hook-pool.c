@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Pools count by the memory that they have reserved from the device, because other tenants cannot
- * have it. An allocation is first charged as if the pool had to grow for it. Then the pool's charge
- * follows the reserved size that the driver reports. One thread at a time: pool_lock, never held
- * over a wait.
+ * A pool is charged for all memory that it has reserved from the device, because other tenants
+ * cannot have that memory. An allocation is first charged as if the pool had to grow for it. Then
+ * the pool's charge follows the reserved size that the driver reports. pool_lock admits one thread
+ * at a time, and no thread holds it over a wait.
  */
 #include "hook/hook.h"
 #include "hook/hook-memory.h"
@@ -20,8 +20,8 @@ static uint64_t pool_read_attribute(CUmemoryPool pool, CUmemPool_attribute which
 }
 
 /*
- * Sets the pool's charge to the memory that it alone has reserved; `more` pages are charged
- * already. The caller holds the lock.
+ * Sets the pool's charge to its reserved memory, without the memory that is charged as shared
+ * memory. `more` pages are charged already. The caller holds pool_lock.
  */
 static void pool_settle_charge(struct memory_record *pool, struct device *d, uint64_t more)
 {
@@ -109,7 +109,7 @@ void memory_pool_share(uint64_t pool, int64_t pages)
 		relaxed = relax_begin();
 		if (!(record.flags & MEMORY_POOL_DESTROYED)) {
 			pool_settle_charge(&record, d, 0);
-		} else if (pages < 0) { /* the driver does not report the reserved size any more */
+		} else if (pages < 0) { /* of a destroyed pool the driver reports no size */
 			memory_charge_anyway(d, (uint64_t)-pages);
 			memory_change(MEMORY_POOL, pool, 0, 0, -pages, &record);
 		}
@@ -126,7 +126,10 @@ void memory_pools_note_free(void)
 		atomic_store(&h->pools_freed, true);
 }
 
-/* The pool's record, made at its first use. Under the lock. False: out of memory. */
+/*
+ * Returns the pool's record, and makes it at the pool's first use. The caller holds pool_lock.
+ * False: out of memory.
+ */
 static bool pool_get(CUmemoryPool pool, struct device *d, struct memory_record *ret_pool)
 {
 	struct hook *h = hook_registered();
@@ -159,7 +162,7 @@ static struct device *stream_device(uintptr_t stream)
 	return s ? s->context->device : NULL;
 }
 
-/* pool NULL: the present pool of the stream's device. */
+/* pool NULL: the allocation is from the current pool of the stream's device. */
 static int taking_begin(struct taking *t, CUmemoryPool pool, size_t bytes, uintptr_t stream)
 {
 	struct hook *h = hook_registered();
@@ -182,8 +185,8 @@ static int taking_begin(struct taking *t, CUmemoryPool pool, size_t bytes, uintp
 		return 0;
 	}
 	/*
-	 * Only the driver knows whether the reserved memory suffices: the pool may grow by all of
-	 * it.
+	 * Only the driver knows whether the pool's reserved memory suffices, so the charge assumes
+	 * that the pool grows by the whole allocation.
 	 */
 	t->pages = memory_pages(bytes > UINT64_MAX / 4
 			? bytes
@@ -251,7 +254,9 @@ EXPORT CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolPr
 	struct device *d = NULL;
 	CUresult r;
 
-	/* other nodes could hold its memory, unknown to this node's daemon */
+	/*
+	 * other nodes could hold the pool's memory, and this node's daemon would not know of that
+	 */
 	if (h && poolProps && poolProps->handleTypes & CU_MEM_HANDLE_TYPE_FABRIC)
 		return CUDA_ERROR_NOT_SUPPORTED;
 	r = REAL(cuMemPoolCreate)(pool, poolProps);
@@ -266,7 +271,7 @@ EXPORT CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolPr
 	return r;
 }
 
-/* Allocations from the pool live on, and with them its memory. */
+/* The pool's memory stays charged while allocations from the pool are left. */
 EXPORT CUresult cuMemPoolDestroy(CUmemoryPool pool)
 {
 	struct hook *h = hook_registered();

@@ -36,8 +36,8 @@
 #define FD_HIGH 500
 #define ANSWER_MS 5000
 /*
- * Gates keep their state this long after the daemon is lost; longer with policy closed, where a
- * device must stay shared.
+ * After the loss of the daemon the gates keep their state this long. The time is longer with policy
+ * closed, because there the tenants must keep sharing the device.
  */
 #define GRACE_NS NSEC_PER_SEC
 #define GRACE_CLOSED_NS (10 * NSEC_PER_SEC)
@@ -46,7 +46,7 @@
 #define RESTART_NS (3 * NSEC_PER_SEC)       /* wait for a daemon that is being replaced */
 #define LOOK_S 1
 #define STACK_BYTES (128u * 1024u)
-#define EVERY_FIRST 1u /* until the length of submissions is known */
+#define EVERY_FIRST 1u /* submissions between markers until their length is known */
 
 /* ---- descriptors ---- */
 
@@ -75,7 +75,8 @@ static int packet_send(int fd, const void *packet, size_t n, const int *fds, siz
 }
 
 /*
- * Receives a whole, checked message; its descriptors go to ret_passed. 0; -EPIPE: the end; -errno.
+ * Receives a whole message and checks it; its descriptors go to ret_passed. Returns 0; -EPIPE if
+ * the daemon closed the connection; or -errno.
  */
 static int packet_receive(int fd, void *packet, size_t max, struct fd_list *ret_passed)
 {
@@ -113,7 +114,7 @@ static int connect_path(const char *path)
 	return raise_fd(fd);
 }
 
-/* Connects to the first daemon that answers, and keeps its path to return to the same one. */
+/* Connects to the first daemon that answers. Keeps its path, to return to the same daemon later. */
 static int session_connect_daemon(struct hook *h)
 {
 	const char *set = getenv("DIVVY_SOCKET"), *own = getenv("XDG_RUNTIME_DIR");
@@ -145,7 +146,10 @@ static int session_hex_digit(char c)
 	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -EINVAL;
 }
 
-/* All zeros without a tenant. -EINVAL: the variable holds no valid secret. */
+/*
+ * Reads DIVVY_TENANT; the secret is all zeros if the variable is not set. -EINVAL: the variable
+ * holds no valid secret.
+ */
 static int session_read_secret(uint8_t secret[static 16])
 {
 	const char *text = getenv("DIVVY_TENANT");
@@ -188,7 +192,10 @@ static uint64_t read_start_time(void)
 	return p ? strtoull(p + 1, NULL, 10) : 0;
 }
 
-/* A name for people. A worker has the name of the program that it serves. */
+/*
+ * Reads a name for people to recognise the process. A remote worker has the name of the program
+ * that it serves.
+ */
 static void read_command(char command[static MSG_COMMAND])
 {
 	const char *given = getenv("DIVVY_COMMAND");
@@ -383,14 +390,17 @@ union packet {
 	uint8_t bytes[1024];
 };
 
-/* Refused because of the wire version; an older daemon names the version that it accepts. */
+/*
+ * Whether an older daemon refused the wire version `abi`, and named a version that this library can
+ * use instead.
+ */
 static bool is_older(const union packet *p, uint16_t abi)
 {
 	return p->head.type == MSG_REFUSED && p->head.status == EBADMSG && p->head.abi < abi &&
 		p->head.abi >= msg_oldest();
 }
 
-/* Registers in wire version `abi`. -EPROTONOSUPPORT: the daemon accepts *ret_abi. */
+/* Registers in wire version `abi`. -EPROTONOSUPPORT: the daemon accepts *ret_abi instead. */
 static int talk_in(
 	struct hook *h, bool again, uint16_t abi, char reason[static MSG_TEXT], uint16_t *ret_abi)
 {
@@ -421,8 +431,8 @@ static int talk_in(
 		return r;
 	}
 	/*
-	 * The helper may wait on a socket whose number the program has reused: the time-out makes
-	 * it check now and then.
+	 * The program may have closed the socket and reused its number, so that the helper waits on
+	 * an unrelated socket. With a time-out the helper checks the number now and then.
 	 */
 	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &look, sizeof look);
 	h->socket_inode = inode_of(fd);
@@ -440,8 +450,9 @@ static int session_register(struct hook *h, bool again, char reason[static MSG_T
 }
 
 /*
- * The first registration. A daemon may end in the middle of it, or be away for a moment. A process
- * with a tenant's secret knows that there is a daemon, so it waits instead of running without one.
+ * Registers for the first time. The daemon may end during the registration, or be away for a
+ * moment. A process with a tenant's secret knows that there is a daemon, so it waits instead of
+ * running without one.
  */
 static int talk_first(struct hook *h, char reason[static MSG_TEXT])
 {
@@ -471,7 +482,8 @@ static enum hook_mode open_first(struct hook *h)
 	atomic_store(&h->socket, -1);
 	if (session_read_secret(h->secret)) {
 		/*
-		 * The variable asks for a tenant's grant, not for what a program without one gets.
+		 * DIVVY_TENANT asks for a tenant's grant, so a wrong value must not fall back to
+		 * running without a tenant.
 		 */
 		hook_complain_no_gpu(
 			"DIVVY_TENANT is not the secret of a tenant; expected 32 hexadecimal "
@@ -484,7 +496,10 @@ static enum hook_mode open_first(struct hook *h)
 	if (r == -EACCES && reason[0])
 		hook_complain_no_gpu("%s", reason);
 	else if (h->policy_closed && (r == -EMFILE || r == -EMSGSIZE))
-		/* the daemon's packet arrived, but this process had no room for its descriptors */
+		/*
+		 * the daemon's packet arrived, but this process had too few free descriptors to
+		 * receive those in the packet
+		 */
 		hook_complain_no_gpu(
 			"too few file descriptors are free for those of divvyd; raise the "
 			"limit (ulimit -n) by 64");
@@ -574,12 +589,12 @@ static struct ask *ask_new(struct hook *h)
 	return NULL;
 }
 
-/* Waits for the daemon's answer to a question that was sent with result r. */
+/* Waits for the daemon's answer. r: the result of sending the question. */
 static int ask_wait(struct ask *ask, int r, uint64_t *ret_bytes)
 {
 	if (r)
 		r = -ENOTCONN;
-	/* the question is not repeated; session_lose_daemon() ends it if the daemon is lost */
+	/* the daemon may answer late; if it is lost, session_lose_daemon() ends the question */
 	while (!r && atomic_load_explicit(&ask->state, memory_order_acquire) == 1)
 		lock_futex_wait(&ask->state, 1, NSEC_PER_SEC, false);
 	if (!r) {
@@ -643,7 +658,7 @@ bool session_comes_back(struct hook *h)
 
 	if (!atomic_load(&h->helper) || atomic_load(&h->removed))
 		return false;
-	/* gives up when the gates open; the helper may not know of the loss yet */
+	/* gives up after the grace time, even if the helper thread has not opened the gates yet */
 	if (atomic_load(&h->orphan) &&
 		clock_since_ns(now, atomic_load(&h->orphan_since_ns)) > grace_ns(h))
 		return false;
@@ -692,8 +707,7 @@ static void session_handle_packet(struct hook *h, const union packet *p)
 }
 
 /*
- * Opens the gates that no daemon will open any more, by pages of this library in place of the
- * daemon's.
+ * Opens the gates after no daemon has returned: maps pages of this library over the daemon's pages.
  */
 static void session_open_gates(struct hook *h)
 {
@@ -716,7 +730,7 @@ static void session_open_gates(struct hook *h)
 	}
 }
 
-/* Prints once, however often daemons are lost; only the helper thread calls it. */
+/* Prints once, even if daemons are lost several times. Only the helper thread calls it. */
 static void complain_of_loss(void)
 {
 	static bool has_said;
@@ -729,9 +743,9 @@ static void complain_of_loss(void)
 }
 
 /*
- * The daemon is lost: waits for its return. The gates keep their state for a while, and then open.
- * They stay closed if the tenant was removed, because no daemon will accept it again; returns false
- * then.
+ * Waits for the daemon's return after its loss. The gates keep their state for a while, and then
+ * open. If the tenant was removed, no daemon will accept it again: the gates stay closed, and the
+ * function returns false.
  */
 static bool session_lose_daemon(struct hook *h)
 {
@@ -763,7 +777,7 @@ static bool session_lose_daemon(struct hook *h)
 	}
 	atomic_store(&h->orphan, false);
 	share_again(h);
-	/* threads that wait at a gate have told only the old daemon */
+	/* the new daemon does not know of the threads that wait at a gate */
 	for (uint32_t i = 0; i < h->devices; i++) {
 		if (atomic_load(&h->device[i].up->want))
 			session_note(h, MSG_WANT, &h->device[i]);
@@ -777,7 +791,7 @@ static void *session_helper_main(void *arg)
 	struct hook *h = arg;
 	union packet p;
 
-	/* permanently: no call of this thread may invalidate a capture of the program */
+	/* for the thread's whole life: none of its calls may invalidate a capture of the program */
 	REAL(cuThreadExchangeStreamCaptureMode)(&mode);
 	for (;;) {
 		_cleanup_fd_list_ struct fd_list passed = {.n = 0};
@@ -796,8 +810,8 @@ static void *session_helper_main(void *arg)
 }
 
 /*
- * libc's function, even if the program has its own. But under ThreadSanitizer its own function must
- * make all threads: its malloc crashes in a thread that it does not know.
+ * Finds libc's pthread_create, even if the program has its own. Under ThreadSanitizer, finds the
+ * sanitizer's function: its malloc crashes in a thread that another function has made.
  */
 static pthread_create_fn *find_create(const struct system *s)
 {

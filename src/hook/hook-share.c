@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * See hook-share.h. A mark must travel with a descriptor, and must also work for the driver's
- * files, which share one inode. It is a lock of the open file description (F_OFD_SETLK) on a range
- * that encodes number and size. A process that has the descriptor reads it in /proc/self/fdinfo. An
- * epoll set shows when all copies are closed, because the kernel then removes the description from
- * it.
+ * See hook-share.h. A tag must travel with each exported descriptor, and must also work for the
+ * driver's files, which share one inode. The tag is a lock of the open file description
+ * (F_OFD_SETLK) on a range that encodes number and size. A process that has the descriptor reads
+ * the tag in /proc/self/fdinfo. An epoll set shows when all copies of a descriptor are closed,
+ * because the kernel then removes the description from the set.
  *
- * share_lock orders the changes of one number. It is held over a question to the daemon, but never
- * over a driver call, and it is taken after deferred_lock. The helper thread receives the answers,
- * and so never waits for it.
+ * share_lock orders the changes of each number. A thread may hold share_lock while it waits for the
+ * daemon's answer, but not over a driver call, and takes it after deferred_lock. The helper thread
+ * receives the answers, so it must never wait for share_lock.
  */
 #include "hook/hook-share.h"
 
@@ -29,7 +29,7 @@
 #define FD_HIGH 500
 #define ID_MASK ((UINT64_C(1) << 62) - 1) /* a lock's range must end below 2^63 */
 #define TEXT_BYTES 4096
-#define LINE_BYTES 256 /* a line of fdinfo has about 100 */
+#define LINE_BYTES 256 /* bytes; a line of fdinfo has about 100 */
 
 /* ---- numbers ---- */
 
@@ -73,7 +73,7 @@ static int hold_here(struct device *d, struct memory_record *record, enum share_
 	return 0;
 }
 
-/* The first hold of this process. */
+/* Called for this process's first hold on the memory. */
 static int hold_first(
 	struct hook *h, struct device *d, struct memory_record *record, enum share_charge charge)
 {
@@ -121,7 +121,10 @@ int share_hold(struct device *d, uint64_t id, uint64_t pages, enum share_charge 
 		return 0;
 	fresh.device = (uint8_t)d->index;
 	session_helper_start(h);
-	/* making room also releases shared memory, so the lock must not be held */
+	/*
+	 * memory_make_room() also releases shared memory under share_lock, so this thread must not
+	 * hold the lock
+	 */
 	r = share_hold_charge(h, d, &fresh, charge);
 	if (r == -ENOMEM && memory_make_room(d, MEMORY_ENDED))
 		r = share_hold_charge(h, d, &fresh, charge);
@@ -133,7 +136,7 @@ int share_hold(struct device *d, uint64_t id, uint64_t pages, enum share_charge 
 	return r;
 }
 
-/* The caller holds the lock. */
+/* The caller holds share_lock. */
 static void share_drop_charge(struct hook *h, struct device *d, uint64_t id, bool waits)
 {
 	struct memory_record record;
@@ -176,7 +179,7 @@ static void share_add_record(struct memory_record *record, void *arg)
 {
 	struct sum *sum = arg;
 
-	/* Memory charged here is in the process's slot. */
+	/* MEMORY_LOCAL: the memory is charged in the process's slot already. */
 	if (record->device == sum->device->index && !(record->flags & MEMORY_LOCAL))
 		sum->pages += record->pages;
 }
@@ -191,7 +194,7 @@ uint64_t share_pages(const struct device *d)
 
 struct again {
 	struct hook *h;
-	uint64_t pages[MSG_DEVICES]; /* charged here from now on */
+	uint64_t pages[MSG_DEVICES]; /* charged to the process's slot from now on */
 };
 
 static void share_report_again(struct memory_record *record, void *arg)
@@ -324,7 +327,7 @@ static void write_tag(int fd, uint64_t id, uint64_t pages)
 
 /*
  * Programs close unknown descriptors and reuse their numbers. So the set contains a mark that no
- * program's own set has. Without the mark nothing is concluded from the set.
+ * program's own set has. If the mark is missing, the set tells nothing about exports.
  */
 static int share_open_set(struct hook *h)
 {
@@ -348,7 +351,10 @@ static int share_open_set(struct hook *h)
 	return set;
 }
 
-/* Under the lock. A descriptor that cannot be watched counts as open until the process ends. */
+/*
+ * A descriptor that cannot be watched counts as open until the process ends. The caller holds
+ * share_lock.
+ */
 static void share_watch_fd(struct hook *h, struct device *d, uint64_t id, int fd)
 {
 	struct epoll_event ev = {.events = 0};
@@ -407,7 +413,7 @@ static bool is_closed(const struct memory_record *record, const void *round)
 	return record->kind == MEMORY_EXPORT && record->bytes != *(const uint64_t *)round;
 }
 
-/* Under the lock. */
+/* The caller holds share_lock. */
 static bool share_settle_charges(struct hook *h, bool waits)
 {
 	struct look look = {.h = h, .round = ++h->share_round};
@@ -415,7 +421,7 @@ static bool share_settle_charges(struct hook *h, bool waits)
 	bool given = false;
 
 	if (!each_line(open_info(h->share_set), note_open, &look) || !look.is_marked) {
-		/* The set is not this library's any more: its descriptors count as open. */
+		/* The number is no longer this library's set: its descriptors count as open. */
 		h->share_mark = 0;
 		atomic_store(&h->share_exports, 0);
 		while (memory_take_if(is_closed, &look.round, &record))

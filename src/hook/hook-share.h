@@ -23,11 +23,12 @@ enum share_charge {
 };
 
 /*
- * Adds a handle, mapping or descriptor of this process. Returns 0, or -ENOMEM without any change.
+ * Adds one hold: a handle, mapping or descriptor of this process. Returns 0, or -ENOMEM without any
+ * change.
  */
 int share_hold(struct device *d, uint64_t id, uint64_t pages, enum share_charge charge);
 void share_drop(struct device *d, uint64_t id);
-/* Pages of that memory; 0: this process does not hold it. */
+/* Pages of the memory with this number; 0: this process does not hold it. */
 uint64_t share_size(uint64_t id);
 /*
  * share_id_new() makes a number for new memory, and share_id_of() the number for a handle of 64
@@ -43,14 +44,17 @@ uint64_t share_id_of(const void *handle);
 void share_export(struct device *d, uint64_t id, uint64_t pages, int fd);
 /* Reads number and size that share_export() wrote to a descriptor. False: there are none. */
 bool share_read(int fd, uint64_t *ret_id, uint64_t *ret_pages);
-/* Releases memory that only closed descriptors held. Returns whether there was any. */
+/* Releases memory that only closed descriptors held. Returns whether any memory was released. */
 bool share_settle(void);
 /* Does the work of share_settle() for the helper thread, which must not wait for an answer. */
 void share_look(struct hook *h);
 
 /* Pages of the device that this process holds as shared memory. */
 uint64_t share_pages(const struct device *d);
-/* The helper thread tells a new daemon, which knows no shared memory, all that it holds. */
+/*
+ * Called by the helper thread: reports all shared memory of this process to a new daemon, which
+ * knows none.
+ */
 void share_again(struct hook *h);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The memory of the process's state, and the only messages to the program's user. */
+/* Holds the process's state, and writes the library's only messages to the program's user. */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -84,7 +84,7 @@ __attribute__((format(printf, 2, 0))) static void hook_print_message(
 	n = at + strlen(line + at);
 	line[n] = '\n';
 	if (write(STDERR_FILENO, line, n + 1) < 0)
-		errno = saved; /* nobody reads stderr, and there is nothing else to do */
+		errno = saved; /* without a reader of stderr the message is lost */
 	line[n] = '\0';
 	if (listener)
 		listener(line + at, kind);

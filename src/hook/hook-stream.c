@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Records of streams and contexts. A handle that the library has not seen made (for example by a
- * runtime through an export table) gets its record at its first submission.
+ * Records of streams and contexts. If the library has not seen the creation of a stream (for
+ * example, by a runtime through an export table), its handle gets a record at the first submission.
  *
  * Default streams have a record for each context, found through the thread's current context; all
- * others are in one map. A record is never freed, and keeps its handle after the stream's end. So a
- * record that a thread has cached is correct or leads to the slow path. Writers hold stream_lock.
+ * other streams are in one map. A record is never freed, and keeps its handle after the stream's
+ * end. So a record that a thread has cached is correct or leads to the slow path. Writers hold
+ * stream_lock.
  */
 #include <string.h>
 #include <sys/syscall.h>
@@ -15,11 +16,11 @@
 #include "hook/hook-memory.h"
 #include "hook/relax.h"
 
-#define FEW_STREAMS 16u /* number of streams to check at each marker */
+#define FEW_STREAMS 16u /* with fewer streams, stream_few_clean() checks each at a marker */
 
 #define MAP_FIRST 1024u
 
-/* Memory for a map and its two entries. While it is all zero, searches find nothing. */
+/* An empty map with room for two entries. While the memory is all zero, searches find nothing. */
 static _Alignas(struct stream_map) char map_empty[sizeof(struct stream_map) +
 	2 * sizeof(struct stream_map_entry)];
 
@@ -68,8 +69,8 @@ static void record_set(struct stream *s, uintptr_t handle, struct context *c, bo
 	s->nonblocking = nonblocking;
 	s->alive = true;
 	/*
-	 * A thread that sees `device` also sees the stores before it. This store pairs with the
-	 * data dependency of the fast path.
+	 * Release, pairs with the data dependency of the fast path (gate_try()): a thread that sees
+	 * `device` also sees the stores before it.
 	 */
 	atomic_store_explicit(&s->device, c->device, memory_order_release);
 }
@@ -221,7 +222,7 @@ struct context *context_lookup(CUcontext handle)
 	return NULL;
 }
 
-/* Makes the context current if it was not; the caller pops it if *ret_pushed. */
+/* Makes the context current if it is not. If *ret_pushed, the caller pops it. */
 static bool make_current(CUcontext handle, bool *ret_pushed)
 {
 	CUcontext now = NULL;
@@ -304,8 +305,8 @@ struct context *context_find(CUcontext handle)
 	if (!device_of(ordinal))
 		return NULL;
 	/*
-	 * Made without this library's knowledge: its memory exists already, so it counts whatever
-	 * the quota is.
+	 * The context was made without this library's knowledge. Its memory exists already, so it
+	 * is charged even beyond the quota.
 	 */
 	c = context_made(handle, device_of(ordinal));
 	if (c)
@@ -330,7 +331,7 @@ void context_created(CUcontext handle, CUdevice ordinal, bool primary, uint64_t 
 	memory_context_settle(c);
 }
 
-/* Under the marker lock. */
+/* The caller holds the marker lock. */
 static void stream_ends(struct stream *s)
 {
 	marker_slot_release(atomic_load_explicit(&s->device, memory_order_relaxed), s);
@@ -374,7 +375,7 @@ void context_destroying(CUcontext handle)
 	lock_drop(&d->marker_lock);
 	lock_take(&h->stream_lock);
 	c->handle = NULL;
-	/* the records of its default streams stay with this entry, for its next context */
+	/* the records of its default streams stay here, for the next context in this entry */
 	atomic_fetch_sub(&d->up->contexts, 1);
 	lock_drop(&h->stream_lock);
 	thread_forget_context();
@@ -440,7 +441,7 @@ void stream_destroying(CUstream handle)
 
 	if (!d)
 		return;
-	/* work in flight completes by itself, and must be seen to complete */
+	/* the marker behind the stream's work shows when that work completes */
 	lock_take(&d->marker_lock);
 	if (atomic_load_explicit(&s->dirty, memory_order_acquire)) {
 		struct relaxed relaxed = relax_begin();

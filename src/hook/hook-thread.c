@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A thread's line in the shared pages: taken at its first submission and given back when it ends. A
- * thread has the same line on all devices of the process. The 128th thread and all later ones share
- * the last line (atomic counts, always on the slow path).
+ * A thread's line in the shared pages: the thread takes a line at its first submission and gives it
+ * back when it ends. A thread has the same line on all devices of the process. The 128th thread and
+ * all later threads share the last line (atomic counts, always on the slow path).
  */
 #include <errno.h>
 #include <string.h>
@@ -12,8 +12,8 @@
 #include "hook/hook.h"
 
 /*
- * Runs a function at the thread's end, and keeps this library loaded until then. glibc has it since
- * 2.18. musl lacks it, and threads then keep their lines.
+ * Runs a function at the thread's end, and keeps this library loaded until then. glibc has this
+ * function since 2.18. In musl, which lacks it, threads keep their lines.
  */
 extern int __cxa_thread_atexit_impl(void (*fn)(void *), void *arg, void *dso) __attribute__((weak));
 extern void *__dso_handle __attribute__((visibility("hidden")));
@@ -26,7 +26,8 @@ static void line_claim(struct hook *h, uint32_t index, uint32_t tid)
 
 		atomic_store_explicit(&up->line[index].tid, tid, memory_order_relaxed);
 		/*
-		 * The daemon scans up to `lines`: it must see the line before the first submission.
+		 * The daemon scans the lines below `lines`: it must see this line before the first
+		 * submission.
 		 */
 		while (lines <= index &&
 			!atomic_compare_exchange_weak(&up->lines, &lines, index + 1))
@@ -56,7 +57,7 @@ static uint32_t line_take(struct hook *h)
 	for (uint32_t w = 0; w < PAGE_LINES / 64; w++) {
 		uint64_t used = atomic_load(&h->lines[w]);
 
-		/* the last line belongs to threads that find no other */
+		/* the last line is for threads that find no other line */
 		while (used != UINT64_MAX) {
 			uint32_t bit = (uint32_t)__builtin_ctzll(~used);
 
@@ -97,8 +98,8 @@ void thread_use(struct thread *t, struct device *d)
 	if (t->device == d)
 		return;
 	/*
-	 * Each device's countdown continues when the thread returns, because a thread may alternate
-	 * between devices at each call.
+	 * Stores the thread's countdown for the old device, because a thread may alternate between
+	 * devices at each call.
 	 */
 	if (t->device != THREAD_NO_DEVICE)
 		t->device->countdown[t->index - 1] = t->countdown;

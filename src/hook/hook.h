@@ -33,7 +33,7 @@
 
 #define HOOK_CONTEXTS 256u
 #define HOOK_SEGMENTS 64u /* markers in flight that are watched for timing */
-#define HOOK_ASKS 64u     /* questions to the daemon without an answer yet */
+#define HOOK_ASKS 64u     /* questions to the daemon that wait for an answer */
 
 /* Handles that name a default stream of the current context. */
 #define STREAM_LEGACY ((uintptr_t)1)
@@ -44,8 +44,8 @@ struct device;
 struct dirt;
 
 /*
- * A stream that has been used. A record is never freed, but reused for the same or another handle.
- * One cache line.
+ * A stream that has submitted work. A record is never freed, but reused for the same or another
+ * handle. One cache line.
  */
 struct stream {
 	_Alignas(64) _Atomic uintptr_t
@@ -53,7 +53,7 @@ struct stream {
 	/* The fast path requires that this device equals the thread's device. */
 	struct device *_Atomic device;
 	_Atomic uint32_t dirty; /* submissions that no marker covers; see marker.c */
-	uint32_t slot;          /* index in up.done; 0: none yet, or the shared one */
+	uint32_t slot;          /* index in up.done; 0: none yet, or the shared slot 0 */
 	struct context *context;
 	_Atomic uint32_t owner; /* per-thread default stream: tid of its only user, or ~0 */
 	uint32_t sequence;      /* sequence number of its last marker */
@@ -70,15 +70,15 @@ struct context {
 	CUdeviceptr done;    /* device address of up.done; 0: this context can have no markers */
 	uint64_t pages;      /* charged for the context */
 	uint64_t code_bytes; /* code of loaded modules, in blocks that they share */
-	uint64_t data_bytes; /* their small variables, in other shared blocks */
-	int64_t limit_pages; /* by which cuCtxSetLimit raised its limits; negative: lowered */
+	uint64_t data_bytes; /* small variables of loaded modules, in other shared blocks */
+	int64_t limit_pages; /* charged for limits that cuCtxSetLimit raised; negative: lowered */
 	bool primary;
 	bool owns_done; /* up.done was registered while this context was current */
 };
 
 struct segment { /* a marker in flight */
 	uint32_t slot, sequence;
-	uint32_t count; /* submissions that it covers */
+	uint32_t count; /* submissions that the marker covers */
 	uint64_t key;   /* key of its only submission, for the estimate; 0: several, or unknown */
 	bool used;
 	bool is_corun; /* first marker of a turn: other tenants' work may have run before it */
@@ -115,7 +115,7 @@ struct device {
 	uint32_t slot_frees;
 	struct dirt *dirt; /* scratch memory of a flush */
 	struct segment segment[HOOK_SEGMENTS];
-	uint32_t segments; /* number in use, from segment_first */
+	uint32_t segments; /* segments in use, from segment_first */
 	uint32_t segment_first;
 	struct estimate estimate;
 	uint64_t marked_submitted; /* sum of `submitted` at the last marker */
@@ -235,9 +235,11 @@ struct thread {
 	struct context *context; /* the current context; NULL: ask the driver */
 	uint64_t sync_ns;        /* time of the last return from a synchronisation; 0: not needed */
 	uint32_t countdown;      /* submissions until the next marker */
-	/* Line + 1; 0: none yet; THREAD_SHARED: the last line, shared with other threads. */
+	/*
+	 * Line number + 1; 0: no line yet; THREAD_SHARED: the last line, shared with other threads.
+	 */
 	uint32_t index;
-	uint32_t pid; /* process that set this up; a fork copies TLS */
+	uint32_t pid; /* process that set this state up, because a fork copies TLS */
 	uint32_t registered_exit;
 };
 _Static_assert(sizeof(struct thread) <= 64, "more would not fit the loader's reserve");
@@ -278,7 +280,7 @@ void hook_complain_at_end(const char *format, ...) __attribute__((format(printf,
 
 /* ---- entry.c: the slot of each export ---- */
 
-/* REAL(cuInit)(0) calls the driver's function, or a stand-in that reports that there is none. */
+/* REAL(cuInit)(0) calls the driver's function, or a stand-in that returns an error. */
 #define REAL(name) (hook_slot_##name)
 #define CU(name, since, variant, action, stream, params, args, ...) \
 	extern PFN_##name *hook_slot_##name __attribute__((visibility("hidden")));
@@ -294,9 +296,7 @@ void hook_complain_at_end(const char *format, ...) __attribute__((format(printf,
  */
 #define HOOK_DO(name, since, variant, action, stream, params, args, ...) \
 	HOOK_PICK(DO_##action, HOOK_NOTHING)(name, variant, stream, params, args)
-/*
- * HOOK_PICK(X, y) is the text after the tilde and the comma if X is such a macro, and y otherwise.
- */
+/* HOOK_PICK(X, y) expands to `text` if X is a macro `~, text` as above, and to y otherwise. */
 #define HOOK_PICK(...) HOOK_PICK_SECOND(__VA_ARGS__, ~)
 #define HOOK_PICK_SECOND(first, second, ...) second
 #define HOOK_NOTHING(...)
@@ -305,8 +305,8 @@ void hook_complain_at_end(const char *format, ...) __attribute__((format(printf,
 #define HOOK_PER_THREAD_PTSZ true
 
 /*
- * Returns the handle that `stream` means. is_per_thread: the function's default stream is the
- * thread's own.
+ * Returns the handle that `stream` stands for. is_per_thread: for this function NULL means the
+ * default stream of the thread.
  */
 static inline __attribute__((always_inline)) uintptr_t stream_handle(
 	bool is_per_thread, CUstream stream)
@@ -334,14 +334,15 @@ void session_note(struct hook *h, enum msg_type type, struct device *d);
 int session_ask(
 	struct hook *h, enum msg_type type, struct device *d, uint64_t bytes, uint64_t *ret_bytes);
 /*
- * After -ENOTCONN: whether the daemon may return, so that the caller should ask again. Sleeps for a
- * moment.
+ * Call after session_ask() returned -ENOTCONN. Sleeps for a moment. Returns whether the daemon may
+ * return, so that the caller should ask again.
  */
 bool session_comes_back(struct hook *h);
 void session_tell(struct hook *h, enum msg_type type, struct device *d, uint64_t bytes);
 /*
- * Sends MEM_SHARE or MEM_UNSHARE. With `waits` it returns the answer like session_ask(), otherwise
- * 0 when the message was sent. -ENOTCONN also means a daemon that does not count shared memory.
+ * Sends MEM_SHARE or MEM_UNSHARE. With `waits` this function returns the answer like session_ask(),
+ * otherwise 0 when the message was sent. -ENOTCONN also means that the daemon does not count shared
+ * memory.
  */
 int session_share(struct hook *h, enum msg_type type, struct device *d, uint64_t id, uint64_t bytes,
 	uint32_t flags, bool waits);
@@ -357,7 +358,10 @@ void thread_forget_context(void);
 
 /* ---- hook-stream.c: streams and contexts ---- */
 
-/* The record of a program's handle, made if necessary; NULL: none of the tenant's streams. */
+/*
+ * The record of a program's handle, made if necessary; NULL: the stream is on none of the tenant's
+ * devices.
+ */
 struct stream *stream_resolve(struct thread *t, uintptr_t handle);
 struct stream *stream_find(uintptr_t handle);
 void stream_created(CUstream handle, unsigned int flags);
@@ -369,14 +373,14 @@ void stream_each(struct device *d, void (*fn)(struct stream *, void *), void *ar
 bool stream_few_clean(struct device *d);
 
 /*
- * The record of a context, made if necessary; the context is then current or is pushed for a
- * moment. NULL: none.
+ * The record of a context, made if necessary. To make a record, the function pushes the context for
+ * a moment if it is not current. NULL: no record.
  */
 struct context *context_find(CUcontext handle);
 struct context *context_current(struct thread *t);
 /* Like context_find(), but makes no record. */
 struct context *context_lookup(CUcontext handle);
-/* A counted call created the context; `pages` were charged before. */
+/* Called after an intercepted call created a context for which `pages` were charged. */
 void context_created(CUcontext handle, CUdevice ordinal, bool primary, uint64_t pages);
 void context_destroying(CUcontext handle);
 struct device *device_of(CUdevice ordinal);
@@ -396,7 +400,7 @@ struct pass {
  */
 bool gate_enter(struct pass *pass, uintptr_t handle, uint64_t key);
 void gate_leave(struct pass *pass);
-/* The thread's countdown ended with a submission to its last stream. Returns r. */
+/* Puts a marker after the submission that ended the thread's countdown. Returns r. */
 CUresult gate_due(CUresult r);
 /* Call after a driver call that waited for the device. */
 void gate_synced(void);
@@ -412,8 +416,8 @@ CUresult gate_copied(CUresult r);
 void marker_context(struct context *c);
 void marker_context_destroyed(struct context *c);
 /*
- * Puts a marker for `count` submissions into one stream. Returns whether that succeeded. The caller
- * holds the marker lock.
+ * Puts a marker for `count` submissions into one stream. Returns false on failure. The caller holds
+ * the marker lock.
  */
 bool marker_issue(struct device *d, struct stream *s, uint32_t count, uint64_t key, uint64_t now);
 /*
@@ -433,25 +437,28 @@ bool marker_drained(struct device *d);
 /* Waits while the predicted work in flight exceeds the window, or until the gate closes. */
 void marker_wait_window(struct device *d);
 /*
- * Whether a submission of that kind would overrun the turn, so that the turn should end first. True
- * at most once a turn.
+ * Whether a submission of the kind `key` would overrun the turn, so that the turn should end first.
+ * True at most once a turn.
  */
 bool marker_overruns(struct device *d, uint64_t key);
 /*
  * The stream has ended: its slot is reusable once its work in flight completes. The caller holds
- * the lock.
+ * the marker lock.
  */
 void marker_slot_release(struct device *d, struct stream *s);
 /*
  * The context of these slots was destroyed: its work in flight counts as complete. The caller holds
- * the lock.
+ * the marker lock.
  */
 void marker_context_dead(struct device *d, const uint32_t *slots, uint32_t n);
 uint64_t marker_submitted(const struct device *d);
 
 /* ---- calls.c ---- */
 
-/* Whether the stream captures, or the driver cannot say so because of another stream's capture. */
+/*
+ * Whether the stream captures. Also true if another stream's capture keeps the driver from
+ * answering.
+ */
 bool capture_active(uintptr_t handle);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Interposes dlopen and dlsym. Both end in a jump to the real function with the caller's return
- * address in place, because the loader uses it to find the caller's RUNPATH, namespace and
+ * address in place, because the loader finds by it the caller's RUNPATH, namespace and
  * RTLD_NEXT.
  *   dlopen   a name or a path of the driver or of NVML becomes the path of divvy's library
  *   dlsym    on divvy's own handle, a name that it does not export is looked up in the driver
@@ -58,8 +58,8 @@ static int know_own(void)
 			nvml, sizeof nvml, "%.*s/%s", (int)(slash - path), path, beside[i]);
 
 		/*
-		 * An NVML library under NVML's own name is divvy's only if both of divvy's
-		 * libraries are mounted under the driver's names.
+		 * A library named libnvidia-ml.so.1 is divvy's only if both of divvy's libraries
+		 * are mounted under the driver's names.
 		 */
 		if (n > 0 && (size_t)n < sizeof nvml && !access(nvml, R_OK) &&
 			(i == 0 || !strcmp(slash, "/libcuda.so.1")))
@@ -103,7 +103,7 @@ const char *interpose_name(const char *file)
 	return file;
 }
 
-/* NULL: the real dlsym must answer. */
+/* Returns the symbol, or NULL if the real dlsym must answer. */
 void *interpose_symbol(void *handle, const char *name)
 {
 	static void *_Atomic own;

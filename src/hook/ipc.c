@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory by 64-byte handles, which both processes know: cuIpc's handles, and those of pools'
- * pointers. Both are shared memory (hook-share.h) under a number made from these bytes. Allocations
- * below 1 MiB share their blocks with others, and pools hold memory in their own way, so an
- * importer is charged separately for them. Any thread.
+ * Memory that processes share by handles of 64 bytes: those of cuIpc, and those of pools' pointers.
+ * Either counts as shared memory (hook-share.h) under a number made from the handle's bytes. An
+ * allocation below 1 MiB shares blocks with others, and a pool is charged as a whole. So this
+ * memory is charged again for its importers. Any thread.
  */
 #include "hook/hook.h"
 #include "hook/hook-memory.h"
@@ -109,7 +109,7 @@ EXPORT CUresult cuIpcCloseMemHandle(CUdeviceptr dptr)
 	return r;
 }
 
-/* ---- pools: reserved memory stays the pool's charge, except for exported pointers ---- */
+/* ---- pools: memory stays charged to its pool, except exported pointers ---- */
 
 EXPORT CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData *shareData_out, CUdeviceptr ptr)
 {
@@ -122,7 +122,10 @@ EXPORT CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData *shareData_out, CU
 		!(record.flags & MEMORY_OF_POOL))
 		return r;
 	id = share_id_of(shareData_out);
-	/* rounds down to the pool's memory; the importer is charged at least one page */
+	/*
+	 * rounds down, so that the pool's charge does not become too low; importers are charged at
+	 * least one page
+	 */
 	pages = record.bytes / PAGE_MEM_UNIT;
 	if (!pages)
 		return r;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Markers: the device writes a sequence number into up.done behind a stream's work. The daemon and
- * this library read it there without asking the driver. Completions show how long submissions take,
- * and from that follow the number of submissions between two markers and the work in flight.
+ * this library read that number without asking the driver. The times of completions show how long
+ * submissions take. From this length the library computes the number of submissions between two
+ * markers, and the work in flight.
  *
  * A submission sets its stream's `dirty` after the driver has taken it. A marker first clears
  * `dirty` and then goes to the driver. So every submission whose dirty flag was cleared precedes
@@ -18,12 +19,12 @@
 #include "hook/hook.h"
 #include "hook/relax.h"
 
-/* Assumed window for marker spacing without a bound, on an uncontended device. */
+/* Markers are spaced as for this window on an uncontended device, where no window applies. */
 #define WINDOW_ALONE_NS (16 * NSEC_PER_MSEC)
-/* Assumed window on a contended device, before other tenants wait. */
+/* Markers are spaced as for this window on a contended device while no other tenant waits. */
 #define WINDOW_FIRST_NS (2 * NSEC_PER_MSEC)
 #define SPIN_NS (20 * NSEC_PER_USEC) /* shorter waits do not sleep */
-/* A running kernel may wait for the submission that is held back. */
+/* Longest hold of a submission without a completion, because running work may wait for it. */
 #define WAIT_MAX_NS (250 * NSEC_PER_MSEC)
 #define YIELD_MIN_NS (1 * NSEC_PER_MSEC) /* shorter submissions overrun a turn only a little */
 #define DIRTY_MAX 1024u
@@ -39,7 +40,7 @@ uint64_t marker_submitted(const struct device *d)
 	return sum;
 }
 
-/* A sequence number that was never issued is not done, whoever wrote it. */
+/* The program can write `done` too, so a number that was never issued does not count as reached. */
 static bool marker_is_reached(const struct device *d, uint32_t slot, uint32_t sequence)
 {
 	uint32_t done = atomic_load_explicit(&d->up->done[slot], memory_order_acquire);
@@ -55,7 +56,10 @@ static struct segment *segment_at(struct device *d, uint32_t i)
 	return &d->segment[(d->segment_first + i) % HOOK_SEGMENTS];
 }
 
-/* Notes the completions as of time `at`, in a turn that began at page_down.began_ns. */
+/*
+ * Notes the completions that are visible now as of time `at`. began: start of the turn, 0 if
+ * unknown.
+ */
 static void look_as_at(struct device *d, uint64_t began, uint64_t at)
 {
 	struct estimate_end end = {0};
@@ -89,8 +93,8 @@ static void marker_check_device(struct device *d, uint64_t now)
 	uint64_t drained = atomic_load_explicit(&d->down->drained_ns, memory_order_acquire);
 
 	/*
-	 * While this thread waited at the gate the daemon looked at the page, and the next turn may
-	 * have begun: takes over the daemon's look.
+	 * While this thread waited at the gate, the daemon looked at the page, and the next turn
+	 * may have begun. So this thread uses the time of the daemon's look.
 	 */
 	if (drained > d->estimate.looked_ns && drained < now) {
 		estimate_look(&d->estimate, MAX(d->estimate.looked_ns, drained - PAGE_DRAINED_NS));
@@ -114,7 +118,7 @@ static struct estimate_queue marker_count_queued(struct device *d, uint64_t now)
 	return queue;
 }
 
-/* queue: as of `now`. */
+/* Publishes the work in flight, `queue`, for the daemon. queue holds as of `now`. */
 static void marker_publish_queue(struct device *d, const struct estimate_queue *queue, uint64_t now)
 {
 	atomic_store_explicit(&d->up->segment_ns,
@@ -135,7 +139,7 @@ void marker_look(struct device *d)
 
 /* ---- slots ---- */
 
-/* Takes a slot. Slot 0 is shared by streams that find no other, one marker at a time. */
+/* Takes a slot. Streams that find no free slot share slot 0, one marker at a time. */
 static uint32_t slot_take(struct device *d)
 {
 	uint32_t slots = atomic_load_explicit(&d->up->slots, memory_order_relaxed);
@@ -166,7 +170,7 @@ void marker_slot_release(struct device *d, struct stream *s)
 
 void marker_context_dead(struct device *d, const uint32_t *slots, uint32_t n)
 {
-	/* nothing writes any more for a destroyed context */
+	/* the device writes nothing for a destroyed context, so all its markers count as reached */
 	for (uint32_t i = 0; i < n; i++)
 		atomic_store_explicit(&d->up->done[slots[i]],
 			atomic_load_explicit(&d->up->issued[slots[i]], memory_order_relaxed),
@@ -195,7 +199,9 @@ void marker_context(struct context *c)
 	lock_drop(&d->marker_lock);
 }
 
-/* The registration ends with the context that made it, so another context takes it over. */
+/*
+ * The registration of up.done ends with the context that made it, so another context registers it.
+ */
 void marker_context_destroyed(struct context *gone)
 {
 	struct hook *h = hook_registered();
@@ -238,7 +244,7 @@ static CUstream marker_stream_handle(const struct stream *s)
 	return (CUstream)(handle ? handle : STREAM_LEGACY);
 }
 
-/* A thread of the driver runs it behind the stream's work. It must not call CUDA. */
+/* A thread of the driver runs this function behind the stream's work. It must not call CUDA. */
 static void CUDA_CB host_marker(void *packed)
 {
 	struct hook *h = hook_registered();
@@ -261,7 +267,7 @@ static CUresult write_behind(
 			s->context->done + 4 * slot, sequence, CU_STREAM_WRITE_VALUE_DEFAULT);
 	if (r != CUDA_ERROR_NOT_SUPPORTED)
 		return r;
-	/* costs more, but is always possible */
+	/* a host function costs more than a write by the device, but is always possible */
 	d->no_values = true;
 	return REAL(cuLaunchHostFunc)(
 		marker_stream_handle(s), host_marker, (void *)(uintptr_t)word);
@@ -270,8 +276,8 @@ static CUresult write_behind(
 bool marker_issue(struct device *d, struct stream *s, uint32_t count, uint64_t key, uint64_t now)
 {
 	/*
-	 * These are several threads' own default streams: a marker in one does not cover the
-	 * others.
+	 * This record stands for the default streams of several threads, and a marker in one stream
+	 * does not cover the others.
 	 */
 	bool is_several = s == s->context->per_thread &&
 		atomic_load_explicit(&s->owner, memory_order_relaxed) == ~0u;
@@ -282,7 +288,7 @@ bool marker_issue(struct device *d, struct stream *s, uint32_t count, uint64_t k
 		s->slot = slot_take(d);
 	slot = s->slot;
 	sequence = atomic_load_explicit(&d->up->issued[slot], memory_order_relaxed) + 1;
-	/* markers of two streams in one word could complete in the wrong order */
+	/* markers of two streams in one slot could complete in the wrong order */
 	if ((!slot || is_several) && !marker_is_reached(d, slot, sequence - 1))
 		return false;
 	if (!slot && !atomic_load_explicit(&d->up->slots, memory_order_relaxed))
@@ -349,8 +355,8 @@ void marker_due(struct thread *t, struct stream *s, uint64_t key)
 	if (!lock_try(&d->marker_lock)) {
 		t->countdown = 1 + atomic_load_explicit(&d->every, memory_order_relaxed) / 4;
 		/*
-		 * Another thread marks. The next submission waits for it instead of passing
-		 * uncounted.
+		 * Another thread holds the lock. The next submission waits for that thread instead
+		 * of passing uncounted.
 		 */
 		if (window)
 			atomic_fetch_or(&d->special, SPECIAL_FULL);
@@ -364,8 +370,8 @@ void marker_due(struct thread *t, struct stream *s, uint64_t key)
 	is_marked = marker_issue(d, s, count, key, now);
 	relax_end(relaxed);
 	/*
-	 * With one active stream, the usual case, the daemon need not ask for markers behind the
-	 * tail.
+	 * With one active stream, the usual case, this marker follows all work, and the daemon need
+	 * not ask for more markers.
 	 */
 	if (is_marked && stream_few_clean(d))
 		atomic_store_explicit(&d->up->flushed, d->marked_submitted, memory_order_release);
@@ -407,7 +413,10 @@ void marker_wait_window(struct device *d)
 		queue = marker_count_queued(d, now);
 		nap = estimate_wait(&d->estimate, &queue,
 			atomic_load_explicit(&d->every, memory_order_relaxed), window);
-		/* Nothing completes: running work may wait for the submission that is held back. */
+		/*
+		 * Nothing completes, perhaps because running work waits for the submission that is
+		 * held back.
+		 */
 		if (clock_since_ns(now, MAX(start, d->estimate.done_ns)) > MIN(bound, WAIT_MAX_NS))
 			nap = 0;
 		if (!window || !nap) {
@@ -432,7 +441,7 @@ bool marker_overruns(struct device *d, uint64_t key)
 	if (!ends || !lock_try(&d->marker_lock))
 		return false;
 	next = estimate_kind(&d->estimate, key);
-	/* A turn has at least one submission. */
+	/* Each turn passes at least one submission before it is yielded. */
 	if (next > YIELD_MIN_NS && d->used_grant == grant && d->yielded_grant != grant) {
 		now = clock_now_ns();
 		marker_check_device(d, now);
@@ -471,13 +480,13 @@ struct flush {
 	struct device *device;
 	struct dirt *dirt;
 	struct context *context;
-	uint32_t tid; /* thread whose per-thread stream can be named */
+	uint32_t tid; /* the calling thread, which can name only its own per-thread stream */
 	bool captures;
 	uint64_t now;
 	uint32_t count;
 };
 
-/* Whether this thread can put a marker into that stream by its name. */
+/* Whether this thread can name the stream in a call, to put a marker into it. */
 static bool can_name(const struct flush *f, const struct stream *s)
 {
 	return s != f->context->per_thread ||
@@ -490,7 +499,7 @@ static void flush_one(struct flush *f, struct stream *s)
 		(f->captures && capture_active((uintptr_t)marker_stream_handle(s))) ||
 		!marker_issue(f->device, s, f->count, 0, f->now))
 		f->dirt->left = true;
-	f->count = 0; /* the submissions count once */
+	f->count = 0; /* only the first marker of a flush counts the submissions */
 }
 
 static void flush_context(struct flush *f)
@@ -509,8 +518,8 @@ static void flush_context(struct flush *f)
 		others |= !can_name(f, s);
 	}
 	/*
-	 * The legacy stream waits for all blocking streams. It must not be touched beside a
-	 * capture.
+	 * The legacy stream waits for all blocking streams, so its marker covers them. During a
+	 * capture no call may use the legacy stream.
 	 */
 	if (!f->captures && (blocking > 4 || others)) {
 		for (uint32_t i = 0; i < dirt->n; i++) {

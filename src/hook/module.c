@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Modules and libraries. The size that their image states is charged before they are loaded. Large
- * variables count in whole blocks. The code of a context's modules shares blocks, and so do their
- * small variables, separately, as the device packs them. If the image cannot be read, the device is
- * asked afterwards, and a module beyond the quota is unloaded. Any thread.
+ * variables count in whole blocks. As on the device, the code of all modules of a context shares
+ * blocks, and their small variables share other blocks. If the image's size is unreadable, this
+ * code asks the device for the used memory after the load, and unloads a module beyond the quota.
+ * Any thread.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -25,8 +26,8 @@ struct loading {
 };
 
 /*
- * Modules of a context share blocks: returns the additional pages for `bytes` more. Under the
- * module lock.
+ * Adds `bytes` to the sum of a context's modules, which share blocks. Returns the pages to charge
+ * for these bytes. The caller holds the module lock.
  */
 static uint64_t module_image_share(uint64_t *sum, uint64_t bytes)
 {
@@ -70,7 +71,10 @@ static int loading_begin(struct loading *l, enum memory_kind kind, const struct 
 		shared += module_image_share(&c->data_bytes, size->data);
 	lock_drop(&h->module_lock);
 	if (!memory_charge(l->device, shared + l->record.pages)) {
-		/* Stays with the context, because shared blocks are not given back singly. */
+		/*
+		 * The charge stays with the context, because blocks that modules share are not
+		 * given back singly.
+		 */
 		c->pages += shared;
 		return 0;
 	}
@@ -94,7 +98,7 @@ static bool module_fits_quota(struct device *d)
 	return seen <= held || !memory_charge(d, seen - held);
 }
 
-/* Returns 0, or -ENOMEM: the caller unloads the module. */
+/* Returns 0, or -ENOMEM if the caller must unload the module. */
 static int loading_end(struct loading *l, CUresult r, const void *handle)
 {
 	if (!l->device)
@@ -125,7 +129,7 @@ static void file_measure(const char *path, struct image_size *ret_size)
 		errno = saved;
 		return;
 	}
-	/* maps a page of zeros after the file, which ends a text that fills its last page */
+	/* the page of zeros after the file ends a text that fills the file's last page */
 	p = mmap(NULL, (size_t)st.st_size + 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (p != MAP_FAILED) {
 		if (mmap(p, (size_t)st.st_size, PROT_READ, MAP_PRIVATE | MAP_FIXED, fd, 0) == p)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The exports of libdivvy-nvml.so, and the real library behind them, like entry.c for the driver.
- * The library is opened at the first call and kept over a fork. Any thread; threads that resolve a
- * slot at the same time store the same value.
+ * The library is opened at the first call and stays open after a fork. Any thread; threads that
+ * resolve a slot at the same time store the same value.
  */
 #include <errno.h>
 #include <stdatomic.h>
@@ -15,7 +15,7 @@
 #include "hook/system.h"
 
 #define NVML_OTHER(type, ...) NVML(__VA_ARGS__)
-/* By the column in nvml.def; the export of a FILTER function is in C. */
+/* ENTRY_<hook column of nvml.def>: a FILTER function has its export in C. */
 #define ENTRY_PASS(name) ENTRY_SLOT(name) ENTRY_JUMP(name, ".globl")
 #define ENTRY_FILTER(name) ENTRY_SLOT(name)
 

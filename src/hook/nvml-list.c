@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * NVML's lists of processes: the tenant's own entries of the driver's list, in its order and with
- * its pids. If the caller's array is too small for those, the result is
- * NVML_ERROR_INSUFFICIENT_SIZE with the number of these entries, whatever else is on the device.
- * Any thread.
+ * NVML's lists of processes. A list holds the tenant's own entries of the driver's list, in the
+ * driver's order and with the driver's pids. If the caller's array is too small for these entries,
+ * the result is NVML_ERROR_INSUFFICIENT_SIZE with their number. Entries of other tenants change
+ * nothing. Any thread.
  */
 #include <errno.h>
 #include <stdbool.h>
@@ -21,7 +21,7 @@
 #define MORE 16u /* processes that may have come since the count */
 #define ENTRIES_MAX 65536u
 
-/* Arguments of a query, for the functions below. */
+/* Arguments of a query, for the fetch_* functions below. */
 struct query {
 	nvmlDevice_t device;
 	unsigned long long since;
@@ -46,7 +46,7 @@ static nvmlReturn_t fetch_all(
 	for (int i = 0; i < TRIES && r == NVML_ERROR_INSUFFICIENT_SIZE; i++) {
 		n = room;
 		r = list->fetch(query, &n, all);
-		/* A driver without an array to fill may report success. */
+		/* A driver that got no array to fill may report success. */
 		if (r == NVML_SUCCESS && n <= room) {
 			*ret_all = all;
 			*ret_n = n;

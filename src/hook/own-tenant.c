@@ -23,7 +23,7 @@
 
 /* State of a scan of an environment, byte by byte, for the tenant's secret. */
 struct scan {
-	size_t at; /* position in the key; after the key: in the value */
+	size_t at; /* position in the key; from the key's end on: in the value */
 	bool is_other;
 	size_t n;
 	char value[33];
@@ -47,7 +47,10 @@ static bool scan_byte(struct scan *s, char c)
 	return false;
 }
 
-/* Returns false if it cannot be read. A value too long for a secret equals none. */
+/*
+ * Returns false if the environment cannot be read. A value that is too long for a secret equals
+ * none.
+ */
 static bool own_read_secret(int dir, char ret[static 33])
 {
 	_cleanup_close_ int fd = openat(dir, "environ", O_RDONLY | O_CLOEXEC);
@@ -94,7 +97,7 @@ bool own_init(struct own *own)
 	const char *secret = getenv("DIVVY_TENANT");
 
 	*own = (struct own){.secret = ""};
-	/* The secret that the daemon saw; the program may have set it after its start. */
+	/* The daemon used this secret; the program may have set it after its start. */
 	if (secret && strlen(secret) < sizeof(own->secret))
 		memcpy(own->secret, secret, strlen(secret) + 1);
 	return dir >= 0 && read_rest(dir, own);

@@ -16,8 +16,8 @@ struct own {
 };
 
 /*
- * Describes this process. False: this process cannot be read, and own_has() is then true only for
- * this process.
+ * Describes this process. False: /proc could not be read, and own_has() is then true only for this
+ * process.
  */
 bool own_init(struct own *ret_own);
 

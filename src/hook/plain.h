@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * String functions that call no other function. The start code of a sanitizer, an allocator or a
- * wrapper may call this library's dlopen and dlsym while its own strcmp or memcpy is in place and
- * does not work yet. Files on that path use these functions. meson.build compiles them so that the
- * compiler does not turn such loops into calls. Any thread.
+ * wrapper may call this library's dlopen and dlsym before its own strcmp or memcpy, which replace
+ * libc's, can work. Files on that path use these functions. meson.build compiles them so that the
+ * compiler does not turn the loops here into calls. Any thread.
  */
 #ifndef HOOK_PLAIN_H
 #define HOOK_PLAIN_H
@@ -18,7 +18,7 @@ static inline bool plain_equals(const char *a, const char *b)
 	return *a == *b;
 }
 
-/* The rest of `text` after `start`; NULL if the text begins otherwise. */
+/* The rest of `text` after the prefix `start`; NULL if `text` has another prefix. */
 static inline const char *plain_after(const char *text, const char *start)
 {
 	for (; *start; start++)

@@ -2,7 +2,7 @@
 /*
  * Functions by name: a program gets divvy's function if divvy handles it, and the driver's
  * otherwise. The driver is always asked first, with the caller's own arguments, because only the
- * driver knows whether such a function exists for that version and stream flag. Any thread.
+ * driver knows whether a function exists for the caller's version and stream flag. Any thread.
  */
 #include <errno.h>
 #include <string.h>
@@ -14,8 +14,8 @@
 #include "hook/hook-memory.h"
 
 /*
- * divvy's exports in the order of cuda.def, as relative addresses: the linker binds them here
- * (-Bsymbolic).
+ * divvy's exports in the order of cuda.def, as relative addresses. -Bsymbolic makes the linker bind
+ * the names to this library's functions.
  */
 static void *const exports[CUDA_ENTRIES] = {
 #define CU(name, since, variant, action, stream, params, args, ...) (void *)name,
@@ -23,7 +23,7 @@ static void *const exports[CUDA_ENTRIES] = {
 #undef CU
 };
 
-/* The form of `symbol` that the driver meant by `pfn`; NULL: none that divvy handles. */
+/* The form of `symbol` that the driver returned as `pfn`; NULL: divvy handles no such form. */
 static const struct cuda_name *symbol_find_meant(
 	const char *symbol, const void *pfn, int version, cuuint64_t flags)
 {
@@ -32,7 +32,7 @@ static const struct cuda_name *symbol_find_meant(
 
 	if (!name || hook_resolve((uint32_t)(name - cuda_names)) == pfn)
 		return name;
-	/* an older driver may know only an older form */
+	/* an older driver may return only an older form */
 	for (uint32_t i = 0; i < CUDA_ENTRIES; i++) {
 		const struct cuda_name *other = &cuda_names[i];
 
@@ -92,7 +92,7 @@ static int symbol_list_devices(struct link_device *ret_devices, uint32_t max)
 		uint64_t quota = memory_quota_bytes(d), left = memory_left_bytes(d);
 
 		memcpy(ret_devices[n].uuid, d->uuid, sizeof d->uuid);
-		/* so that quota minus used is what the tenant can get, as in cuMemGetInfo */
+		/* quota minus used is the memory that the tenant can get, as in cuMemGetInfo */
 		ret_devices[n].quota_bytes = quota;
 		ret_devices[n].used_bytes = left < quota ? quota - left : 0;
 	}

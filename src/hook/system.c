@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Repeats the loader's search: LD_LIBRARY_PATH, /etc/ld.so.cache, the default folders. Opening a
- * file by an absolute path with another inode always gives that file. glibc compares a name with
- * slashes to file names, device and inode, and to sonames only if the name equals one
- * (_dl_map_object, the same from 2.28 to 2.36). So divvy's own SONAME, which equals the driver's,
- * does not interfere. Any thread.
+ * Repeats the loader's search: LD_LIBRARY_PATH, /etc/ld.so.cache, the default folders. If an
+ * absolute path leads to a file that is not loaded yet, dlopen always opens that file. glibc
+ * compares a name with slashes to file names, device and inode, and to sonames only if the name
+ * equals one (_dl_map_object, the same from 2.28 to 2.36). So divvy's own SONAME, which equals the
+ * driver's, does not interfere. Any thread.
  */
 #include "hook/system.h"
 
@@ -68,8 +68,8 @@ static bool try_path(struct hunt *h, const char *folder, size_t n, const char *n
 	if (!h->handle && s->dlerror)
 		(void)s->dlerror();
 	/*
-	 * A copy of this library without build-id, or a link to it, returns this library's own
-	 * handle.
+	 * If the file is a copy of this library without build-id, or a link to it, dlopen has
+	 * returned this library's own handle.
 	 */
 	if (h->handle && h->handle == system_handle_of((const void *)system_open_real)) {
 		s->dlclose(h->handle);
@@ -107,7 +107,10 @@ static bool try_list(struct hunt *h, const char *list)
 	return false;
 }
 
-/* glibc's own format, "glibc-ld.so.cache1.1", alone or after the old format. */
+/*
+ * Head of glibc's new format, "glibc-ld.so.cache1.1". A file has this format alone or after the old
+ * format.
+ */
 struct cache_head {
 	char magic[20];
 	uint32_t libs;
@@ -189,7 +192,7 @@ static bool try_setting(struct hunt *h, bool *ret_set)
 	n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
 	if (n > 0) {
 		text[n] = '\0';
-		/* a folder's name may contain spaces */
+		/* a folder's name may contain spaces, so only spaces at the end are cut */
 		n = (ssize_t)strcspn(text, "\r\n");
 		while (n > 0 && (text[n - 1] == ' ' || text[n - 1] == '\t'))
 			n--;

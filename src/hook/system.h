@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Functions of libdl and libpthread, found at run time: the real functions behind the interposed
- * ones. So the library does not depend on libraries that even bash would then load. Resolved on
- * first use, any number of times. Any thread; takes no lock of this library. errno may change.
+ * ones. At link time the library does not depend on libdl and libpthread, which even bash would
+ * then load. Each function is resolved at its first use, perhaps by several threads. Any thread;
+ * takes no lock of this library. errno may change.
  */
 #ifndef HOOK_SYSTEM_H
 #define HOOK_SYSTEM_H
@@ -52,8 +53,8 @@ void *system_handle_of(const void *address);
 void *system_open_real(const char *soname, char ret_path[static SYSTEM_PATH]);
 
 /*
- * System calls whose usual wrappers some libc may lack under that name. A preloaded library that
- * lacks one symbol keeps its program from starting. Return -1 and set errno on an error, as in
+ * System calls whose wrappers have other names in some libc. A preloaded library that lacks one
+ * symbol keeps its program from starting. The functions return -1 and set errno on an error, as in
  * libc.
  */
 static inline int fd_control(int fd, int command, long argument)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * See visible.h. The environment's array is replaced, not edited, so other threads that read it
- * meanwhile see one or the other array as a whole. It is never freed, because such a thread may
- * still be reading it.
+ * See visible.h. The code replaces the array of the environment and does not edit it. So other
+ * threads that read the environment meanwhile see the old or the new array as a whole. No array is
+ * freed, because a thread may still be reading it.
  */
 #include "hook/visible.h"
 
@@ -61,8 +61,8 @@ uint32_t visible_select(
 }
 
 /*
- * The newest array. The code frees no array, and each array's first element points to the array
- * before, so a leak checker reaches them all. Under the init lock.
+ * The newest array. No array is freed, and each array's first element points to the array before,
+ * so that a leak checker reaches them all. Under the init lock.
  */
 static char **newest;
 
@@ -121,7 +121,7 @@ void visible_end(struct visible *visible)
 		environ = visible->before;
 		return;
 	}
-	/* another thread's setenv may have made a new array from this one */
+	/* another thread's setenv may have copied this array to a new one */
 	while (p && *p && *p != visible->text)
 		p++;
 	if (p && *p && visible->own) {

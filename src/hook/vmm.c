@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Physical memory by handle: charged at cuMemCreate, and given back when the last reference to the
- * handle and its last mapping have ended, in any order. Exported or imported memory is shared
- * memory (hook-share.h), and a handle is one holder of it. An imported descriptor that no library
- * of divvy exported does not show its size, so it is charged as far as it is mapped. A dma-buf
- * holds the memory of its range like an exported descriptor, whatever kind the memory is. Any
- * thread.
+ * Physical memory by handle. It is charged at cuMemCreate. The charge ends when the last reference
+ * to the handle and the last mapping have ended, in any order. Exported or imported memory is
+ * shared memory (hook-share.h), and each handle is one hold on it. A descriptor that no library of
+ * divvy exported does not show its size, so the importer is charged for the parts that it maps. A
+ * dma-buf holds the memory of its range like an exported descriptor, whatever kind the memory is.
+ * Any thread.
  */
 #include "hook/hook.h"
 #include "hook/hook-memory.h"
 #include "hook/relax.h"
 #include "hook/hook-share.h"
 
-/* Other nodes could hold such memory, unknown to this node's daemon. */
+/* Other nodes could hold fabric memory, and this node's daemon would not know of that. */
 static bool is_fabric(unsigned long long types)
 {
 	return types & CU_MEM_HANDLE_TYPE_FABRIC && hook_registered();
@@ -41,7 +41,8 @@ EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
 		return r;
 	}
 	record.key = *handle;
-	memory_put(&record); /* if the table cannot grow, the charge stays: never too low */
+	/* if the table cannot grow, the charge stays: a charge is never too low */
+	memory_put(&record);
 	return r;
 }
 
@@ -58,7 +59,10 @@ EXPORT CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 {
 	struct memory_record record;
 	bool known = memory_get(MEMORY_HANDLE, handle, &record);
-	/* before the call, because the driver may then give the same handle to another thread */
+	/*
+	 * remove the record before the call, because the driver may then give the handle to another
+	 * thread
+	 */
 	bool last = known && record.refs == 1 && !record.aux &&
 		memory_take(MEMORY_HANDLE, handle, &record);
 	CUresult r = REAL(cuMemRelease)(handle);
@@ -84,7 +88,7 @@ EXPORT CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle
 }
 
 /*
- * Makes the descriptor a holder of the record's memory. False: the record has no memory of its own.
+ * Makes the descriptor a hold on the record's memory. False: the record has no charge of its own.
  */
 static bool export_record(enum memory_kind kind, uint64_t key, int fd)
 {
@@ -128,7 +132,8 @@ EXPORT CUresult cuMemExportToShareableHandle(void *shareableHandle,
 }
 
 /*
- * Small allocations share blocks, and pools hold memory in their own way: charges this part again.
+ * Charges the exported part of a small allocation or of a pool's pointer again. Small allocations
+ * share blocks with others, and a pool is charged as a whole.
  */
 static void export_part(uint64_t key, size_t size, int fd)
 {
@@ -199,7 +204,10 @@ EXPORT CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *han
 	r = REAL(cuMemImportFromShareableHandle)(handle, osHandle, shHandleType);
 	if (r != CUDA_SUCCESS || !hook_registered())
 		return r;
-	/* if this process exported it, this may be another reference to the same handle */
+	/*
+	 * if this process exported the memory, the import may have returned a further reference to
+	 * the same handle
+	 */
 	if (memory_change(MEMORY_HANDLE, *handle, 1, 0, 0, &known))
 		return r;
 	d = device_of_handle(*handle);
@@ -217,7 +225,7 @@ EXPORT CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *han
 	return r;
 }
 
-/* The charge of an unsized handle grows with its mappings. */
+/* Charges a new mapping of an unsized handle, whose charge grows with its mappings. */
 static bool charge_mapped(CUmemGenericAllocationHandle handle, uint64_t offset, uint64_t size)
 {
 	struct hook *h = hook_registered();
@@ -254,7 +262,7 @@ EXPORT CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset,
 	return r;
 }
 
-/* The range consists of whole adjacent mappings. */
+/* The range to unmap consists of whole adjacent mappings. */
 EXPORT CUresult cuMemUnmap(CUdeviceptr ptr, size_t size)
 {
 	CUresult r = REAL(cuMemUnmap)(ptr, size);
