@@ -22,7 +22,8 @@ enum cuda_variant { CUDA_VARIANT_NONE, CUDA_VARIANT_PTDS, CUDA_VARIANT_PTSZ };
 enum cuda_action {
 	CUDA_ACTION_PASS,
 	CUDA_ACTION_GATE,
-	CUDA_ACTION_GATE_KERNEL = CUDA_ACTION_GATE, /* the hook treats these differently */
+	/* src/hook treats the five GATE_ actions differently */
+	CUDA_ACTION_GATE_KERNEL = CUDA_ACTION_GATE,
 	CUDA_ACTION_GATE_CONFIG = CUDA_ACTION_GATE,
 	CUDA_ACTION_GATE_LIST = CUDA_ACTION_GATE,
 	CUDA_ACTION_GATE_GRAPH = CUDA_ACTION_GATE,
@@ -59,10 +60,10 @@ struct cuda_name {
 extern const struct cuda_name cuda_names[CUDA_ENTRIES];
 
 /*
- * The entry that cuGetProcAddress gives for this base name. Among the entries of that name, in the
- * variant that flags name, it is the newest one that is not newer than cuda_version. If flags name
- * the per-thread default stream and the function has no such form, it is the plain form. NULL:
- * there is no such entry; *ret_status then says whether the name is unknown or only too new.
+ * Returns the entry that cuGetProcAddress gives for the base name `symbol`: the newest entry in the
+ * variant that flags select, of those that are not newer than cuda_version. If flags select the
+ * per-thread default stream and the function has no form for it, returns an entry of the plain
+ * form. NULL: there is no entry; *ret_status then says whether the name is unknown or only too new.
  * ret_status may be NULL, and is always set otherwise.
  *
  * A symbol with a suffix ("cuMemAlloc_v2") is no base name and is not found. flags is

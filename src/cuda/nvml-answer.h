@@ -50,7 +50,8 @@ bool nvml_is_begun(void);
 	}
 
 /*
- * Copies the text with its NUL. NVML_ERROR_INSUFFICIENT_SIZE: copies nothing. ret_text may be NULL.
+ * Copies the text with its NUL. If `room` is too small, copies nothing and returns
+ * NVML_ERROR_INSUFFICIENT_SIZE. ret_text may be NULL.
  */
 nvmlReturn_t nvml_text_give(const char *text, char *ret_text, unsigned int room);
 

@@ -18,8 +18,8 @@ struct nvml_entry {
 
 /*
  * Sets *count to n. On entry *count is the length of the caller's array (entries NULL: no array).
- * NVML_SUCCESS: the caller of this function may write n entries. NVML_ERROR_INSUFFICIENT_SIZE: it
- * writes none.
+ * NVML_SUCCESS: the array has room, and the caller may write n entries.
+ * NVML_ERROR_INSUFFICIENT_SIZE: the caller must write none.
  */
 nvmlReturn_t nvml_entries_fit(unsigned int n, const void *entries, unsigned int *count);
 

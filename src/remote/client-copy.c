@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Copies with an end in the program's memory. The client sends source data with the call. If the
- * source is page-locked (or captured) and earlier work could still write it, the worker fetches the
- * data later. A call that copies to pageable memory waits for the copy, as in the driver. The
- * reverse thread brings copies to page-locked memory and copies of graphs. If the worker has mapped
- * the memory, the driver copies by itself. Any thread.
+ * Copies with an end in the program's memory. The client sends source data with the call. If
+ * earlier work could still write to a page-locked source, or the copy is captured, the worker
+ * fetches the data later. A call that copies to pageable memory waits for the copy, as in the
+ * driver. The reverse thread moves the data of copies to page-locked memory and of copies in
+ * graphs. If the worker has mapped the memory, the driver copies without the client's help. Any
+ * thread.
  */
 #include "cuda/copy.h"
 #include "remote/client.h"
@@ -111,7 +112,10 @@ static CUresult device_end(const CUDA_MEMCPY3D *c, bool is_source, struct remote
 		: CUDA_ERROR_INVALID_VALUE;
 }
 
-/* The worker fetches or brings the data when the stream reaches the copy. */
+/*
+ * The worker fetches the source from the program, or sends the data to it, when the stream reaches
+ * the copy.
+ */
 static CUresult copy_send_later(
 	unsigned op, const struct remote_copy *whole, const struct box *box, bool is_captured)
 {
@@ -189,7 +193,10 @@ static bool is_read_later(const struct box *box, struct how how)
 	return !how.is_taken && is_hazardous() && (how.is_awaited || is_pinned(box->base));
 }
 
-/* Whether the copy may be fetched later instead of waiting for room to send it now. */
+/*
+ * Whether the worker may fetch the source later, so that the call need not wait for room to send it
+ * now.
+ */
 static bool is_patient(const struct box *box, struct how how)
 {
 	return how.is_async && !how.is_awaited && !how.is_taken && is_pinned(box->base);
@@ -226,7 +233,7 @@ static bool copy_is_type(CUmemorytype type)
 	return type >= CU_MEMORYTYPE_HOST && type <= CU_MEMORYTYPE_UNIFIED;
 }
 
-/* A copy of no bytes still fails if there is no such context or stream. */
+/* A copy of no bytes still fails if the thread has no context, or the stream does not exist. */
 static CUresult copy_nothing(struct how how)
 {
 	CUstreamCaptureStatus status;
@@ -406,7 +413,7 @@ COPY(cuMemcpy3D_v2, (const CUDA_MEMCPY3D *c), copy_any_3d(c, how))
 COPY_ASYNC(cuMemcpy3DAsync_v2, ARG(const CUDA_MEMCPY3D *c), copy_any_3d(c, how))
 /* clang-format on */
 
-/* Of the attributes, only the source's access order binds the driver. */
+/* The driver must obey only one of the attributes, the access order of the source. */
 static struct how how_by(const CUmemcpyAttributes *attr, CUstream stream)
 {
 	return (struct how){

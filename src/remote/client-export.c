@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Undocumented tables of the driver, which the CUDA runtime and its libraries request by UUID.
- * Their contents cannot be carried over a network. The library refuses them and prints each on
- * stderr once, because the program will hardly say why it does not start. Any thread.
+ * Their contents cannot be carried over a network. The library refuses each table, and prints a
+ * message on stderr at its first request, because the program's own error will hardly name the
+ * table. Any thread.
  */
 #include "base/cleanup.h"
 #include "cuda/uuid.h"
 #include "remote/client.h"
 
-#define TABLES_MAX 32u /* further ones are refused without a message */
+#define TABLES_MAX 32u /* further tables are refused without a message */
 
 /* Names that people who examined the driver use. divvy does not document the tables' contents. */
 static const struct {
@@ -28,7 +29,7 @@ static const char *export_table_name(const CUuuid *id)
 	return "a table without documentation";
 }
 
-/* Whether this is the first request. */
+/* Whether this is the first request for the table `id`. */
 static bool is_new(const CUuuid *id)
 {
 	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;

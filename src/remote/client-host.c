@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The program's own memory and functions. Addresses of device memory are reserved here. The reverse
- * thread does what the worker requests when a stream reaches it. The program's functions run in a
- * thread of their own, so that only later work of the same stream waits for them.
+ * The program's own memory and functions. This file also reserves the addresses of device memory in
+ * the program. When a stream reaches work on the program's memory, the worker sends a request, and
+ * the reverse thread carries it out. The program's functions run in a thread of their own, so that
+ * only later work of the same stream waits for them.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -21,7 +22,7 @@
 #define GRANULE (2ull << 20)
 #define KEPT_BYTES \
 	(16ull << 30)   /* reserved addresses without memory; the driver will use them again */
-#define ALONE_LOOKS 10u /* looks of the watch between checks, one each 100 ms */
+#define ALONE_LOOKS 10u /* calls of the watch, one each 100 ms, between two checks */
 
 static struct ranges device = RANGES_INIT, reserved = RANGES_INIT;
 static uint64_t reserved_bytes;
@@ -40,7 +41,7 @@ static bool client_host_reserve_range(uint64_t base, uint64_t end)
 		reserved_bytes += end - base;
 		return true;
 	}
-	munmap(at, end - base); /* a kernel that does not know the flag has mapped it elsewhere */
+	munmap(at, end - base); /* a kernel that does not know the flag maps the range elsewhere */
 	return false;
 }
 
@@ -133,7 +134,7 @@ bool is_reserved(CUdeviceptr address)
 
 typedef void (*part_fn)(uint8_t *at, uint8_t *packed, size_t bytes);
 
-/* Calls fn for the parts of rows that `bytes` packed bytes from `offset` cover. */
+/* Calls fn for each part of a row that the packed bytes from `offset` to `offset + bytes` cover. */
 static void box_walk(
 	const struct box *box, size_t offset, uint8_t *packed, size_t bytes, part_fn fn)
 {
@@ -196,12 +197,12 @@ static struct {
 	struct ring up, down;
 	struct work **work; /* indexed by name; NULL: free */
 	uint64_t n, free_from;
-	uint32_t answered; /* reverse frames that are done, or handed over */
+	uint32_t answered; /* reverse frames that are handled, or handed to the function thread */
 	bool is_gone;      /* no more frames will come */
 	pthread_mutex_t up_lock;
 	/*
-	 * Functions that were requested and have not run, in order; the thread starts with the
-	 * first.
+	 * Functions that the worker requested and that have not run, in order. The function thread
+	 * starts when the first function is queued.
 	 */
 	struct function *functions, **functions_end;
 	pthread_cond_t is_function;
@@ -359,7 +360,10 @@ static void take_done(const struct remote_frame *head, const void *frame)
 	query_done(&done);
 }
 
-/* False: the program has no such work. */
+/*
+ * Serves a request about the program's memory. False: the program has no work of the requested
+ * name.
+ */
 static bool serve_memory(const struct remote_frame *head, const struct remote_reverse *asked,
 	const uint8_t *data, struct work *ret_work)
 {
@@ -400,7 +404,7 @@ static void client_host_serve_reverse(const struct remote_frame *head, const voi
 		take_done(head, frame);
 		return;
 	}
-	/* Runs before the program can see the data that this frame brings. */
+	/* Must run before the program can see this frame's data: see query_heard() in client.h. */
 	query_heard();
 	if (head->size < sizeof(*head) + sizeof(asked))
 		return;
@@ -430,7 +434,7 @@ static void client_host_serve_reverse(const struct remote_frame *head, const voi
  */
 static bool client_host_is_left_alone(void)
 {
-	/* The folder has one link for each thread. */
+	/* The folder has two links of its own and one link for each thread. */
 	const nlink_t ours = 2 + 1 + 1 + (host.has_thread ? 1 : 0);
 	struct process_stat first;
 	struct statx stx;
@@ -441,7 +445,10 @@ static bool client_host_is_left_alone(void)
 		first.state == 'Z';
 }
 
-/* The reverse thread mostly waits, so it checks each second. */
+/*
+ * The reverse thread calls this each 100 ms while it waits. Each second the function also checks
+ * whether the program's own threads have ended.
+ */
 static bool client_host_is_reverse_wanted(void *unused)
 {
 	static unsigned looks;

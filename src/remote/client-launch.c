@@ -91,7 +91,7 @@ static CUresult layout_ask(uint64_t function)
 	return CUDA_SUCCESS;
 }
 
-/* The lock, which protects the layout, is held at the return, even after a failure. */
+/* Returns with the lock held, even after a failure, because the lock protects the layout. */
 static CUresult layout_get(uint64_t function, const struct layout **ret_layout)
 {
 	while (!(*ret_layout = find_layout(function))) {
@@ -657,7 +657,9 @@ REMOTE_EXPORT CUresult cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGrap
 	return cuGraphAddNode(phGraphNode, hGraph, dependencies, numDependencies, nodeParams);
 }
 
-/* exec NULL: sets the node of the graph itself, where no form can set a child graph. */
+/*
+ * exec NULL: sets the node of the graph itself; no function of the driver sets a child graph there.
+ */
 static CUresult client_launch_set_node(
 	CUgraphExec exec, CUgraphNode node, const CUgraphNodeParams *p)
 {

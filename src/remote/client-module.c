@@ -51,7 +51,10 @@ static CUresult send_name(unsigned op, const uint8_t hash[SHA256_BYTES])
 	return r;
 }
 
-/* On one machine, computing the name takes longer than sending the image. */
+/*
+ * Over a link, asks first whether the server knows the image by its hash. On one machine, computing
+ * the hash takes longer than sending the image.
+ */
 static CUresult send_blob(const void *p, size_t n)
 {
 	uint8_t hash[SHA256_BYTES];
@@ -371,7 +374,7 @@ REMOTE_EXPORT CUresult cuLinkComplete(CUlinkState state, void **cubinOut, size_t
 
 /* ---- others ---- */
 
-/* Attributes of host memory that no memory on the server's machine can provide here. */
+/* Attributes about host memory, which the remote device cannot offer for this machine's memory. */
 static bool client_module_is_local(CUdevice_attribute attribute)
 {
 	switch (attribute) {

@@ -9,7 +9,10 @@
  */
 #include "remote/client.h"
 
-/* Requests in flight before their answers are taken; they and the answers fit into the rings. */
+/*
+ * Most requests in flight whose answers are not taken: all of them and the answers fit into the
+ * rings.
+ */
 #define AHEAD 12u
 #define STEPS_AHEAD 1u
 
@@ -61,7 +64,7 @@ void pieces_heard(uint32_t released)
 {
 	uint64_t known = atomic_load_explicit(&room.released, memory_order_relaxed), now;
 
-	/* An answer of another lane may have reported more already. */
+	/* another lane's answer may have reported a later count */
 	do {
 		const uint32_t more = (released - (uint32_t)known) & INT32_MAX;
 
@@ -136,7 +139,10 @@ static CUresult send_part(
 	return CUDA_SUCCESS;
 }
 
-/* The last part carries the copy, so that frames of other threads in between precede it. */
+/*
+ * Sends the last part in the COPY_IN itself. If other threads post frames between the parts, these
+ * frames precede the copy.
+ */
 static CUresult pieces_gather_step(
 	const struct remote_copy *step, const struct box *box, size_t base, struct call *c)
 {
@@ -198,8 +204,8 @@ static CUresult take_answers(unsigned *n, unsigned but)
 }
 
 /*
- * Sends a copy. If the copy has several steps, some are in flight, and their answers report free
- * room. has_room: the caller has taken the room for all steps.
+ * Sends a copy. If the copy has several steps, some steps are in flight at once, and their answers
+ * report free room. has_room: the caller has taken the room for all steps.
  */
 static CUresult send_in(const struct remote_copy *whole, const struct box *box, bool has_room)
 {

@@ -21,7 +21,7 @@ enum { PINNED_OURS = 1u << 31 };
 #define WINDOW_SHIFT 32
 
 static struct ranges pinned = RANGES_INIT;
-/* The ranges of `pinned` again. The note of each is the context with which the range ends. */
+/* The same ranges as in `pinned`. The note of each is the context with which the range ends. */
 static struct ranges owners = RANGES_INIT;
 
 /* ---- windows ---- */
@@ -88,7 +88,10 @@ static void window_close(uint32_t window, bool is_context_gone)
 		window_forget(window);
 }
 
-/* Beyond the limit, the kernel sends a signal instead of an error. */
+/*
+ * Whether a file of this size is allowed. Beyond the limit, the kernel would send SIGXFSZ to the
+ * program instead of returning an error.
+ */
 static bool is_within_limit(size_t bytes)
 {
 	struct rlimit limit;
@@ -414,7 +417,9 @@ REMOTE_EXPORT CUresult cuPointerGetAttribute(
 		return CUDA_ERROR_INVALID_VALUE;
 	if (ranges_find(&pinned, ptr, &range))
 		return pinned_pointer_attribute(data, attribute, &range, ptr);
-	/* Such values, for example tokens, are valid on the server's machine only. */
+	/*
+	 * Attributes of unknown size, for example tokens, are valid on the server's machine only.
+	 */
 	if (!n)
 		return CUDA_ERROR_INVALID_VALUE;
 	r = call_begin(&c, REMOTE_OP_cuPointerGetAttribute, 16);

@@ -20,8 +20,8 @@ enum query_state { QUERY_UNKNOWN, QUERY_PENDING, QUERY_DONE };
 struct query {
 	struct query *next;
 	uint64_t handle;
-	uint64_t stamp;    /* number of the state: an event's records, a stream's posts */
-	uint64_t heard;    /* moment at which the state was learned */
+	uint64_t stamp;    /* number of the state: records of an event, or posts of a stream */
+	uint64_t heard;    /* value of `heard` when the state was learned */
 	uint64_t recorded; /* records of the event, and launches of graphs with it */
 	enum query_state state;
 };
@@ -67,7 +67,7 @@ static uint64_t stamp_of(const struct query *q, bool is_stream)
 	return is_stream ? session_posted() : q->recorded + queries.launched;
 }
 
-/* ---- what happens ---- */
+/* ---- changes of state ---- */
 
 static void note_record(CUevent event)
 {
@@ -192,7 +192,10 @@ static CUresult query_ask_worker(unsigned op, uint64_t handle, bool is_stream)
 
 	if (r)
 		return r;
-	/* During a capture only the program itself may look at streams and events. */
+	/*
+	 * During a capture only the program may query streams and events, so the worker does not
+	 * watch.
+	 */
 	watch = !is_capturing() && reverse_begin() == CUDA_SUCCESS;
 	/*
 	 * A numbered stream is a different stream in each context, so its known state does not

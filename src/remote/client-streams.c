@@ -5,9 +5,9 @@
  *
  * A stream waits from the call that makes it wait until the end of a synchronisation that began
  * after that call. The synchronisation is one of the stream, of its context, or of an event
- * recorded in the stream after that call. Moments order calls and synchronisations. A stream that
- * waits for an event needs no note, because the stream that the event follows keeps its own note
- * until its wait ends. Any thread.
+ * recorded in the stream after that call. The counter `moment` orders calls and synchronisations. A
+ * stream that waits for an event needs no note, because the stream that the event follows keeps its
+ * own note until its wait ends. Any thread.
  */
 #include <stdlib.h>
 
@@ -236,7 +236,7 @@ void primary_left(CUdevice device)
 		context_destroyed(streams_is_primary(device) ? primary[device] : NULL);
 }
 
-/* The record stays while other streams may wait for one of its events. */
+/* The stream's record stays while other streams may wait for one of its events. */
 void stream_destroyed(CUstream handle)
 {
 	const struct stream like = stream_of(handle);
@@ -331,7 +331,7 @@ bool is_capturing(void)
 	return streams.capturing || streams.is_lost;
 }
 
-/* Streams join a capture by its events, and only the driver knows which streams do. */
+/* A stream joins a capture when it waits for an event of the capture, so only the driver knows. */
 bool is_captured_on(CUstream stream)
 {
 	CUstreamCaptureStatus status;
@@ -352,7 +352,10 @@ void capture_began(CUstream handle)
 	pthread_mutex_unlock(&streams.lock);
 }
 
-/* Runs also after a failure, except for a thread that must not end the capture. */
+/*
+ * Called after cuStreamEndCapture. The capture has ended even if the call failed, unless this
+ * thread must not end the capture.
+ */
 void capture_ended(CUstream handle, CUresult r)
 {
 	struct stream like, *s;

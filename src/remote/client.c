@@ -29,7 +29,7 @@ static struct {
 	int sock;
 	/* The socket's cookie: a program may close unknown descriptors and reuse their numbers. */
 	uint64_t cookie;
-	/* Held from a note to its answer, and while messages are read. */
+	/* Held from a note until its answer, and while the library reads messages. */
 	pthread_mutex_t notes_lock;
 	bool has_said_end; /* the worker has printed why it ends */
 	struct remote_session *shared;
@@ -136,7 +136,7 @@ static bool session_read_notes(void)
 	NOT_CANCELLED;
 
 	pthread_mutex_lock(&session.notes_lock);
-	/* When the peer has ended, one read fails before the last messages can be read. */
+	/* When the peer has ended, one read may fail before the last messages are read. */
 	for (unsigned errors = 0; errors < 2;) {
 		n = fd_recv(session.sock, &note, sizeof(note), NULL, MSG_DONTWAIT);
 		if (n == sizeof(note))

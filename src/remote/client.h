@@ -104,8 +104,8 @@ struct lane *session_lane(void);
 /* Number of calls posted so far. */
 uint64_t session_posted(void);
 /*
- * Sends a note, with a descriptor, on the socket to the worker itself and waits for the answer.
- * False: no answer came.
+ * Sends a note and a descriptor to the worker on the socket, and waits for the answer. False: no
+ * answer came.
  */
 bool session_ask(struct remote_note *note, int fd);
 /* 0, or the reason why no call is possible now. */
@@ -129,7 +129,7 @@ bool device_given(CUdeviceptr address, size_t bytes, enum range_note note);
 void device_of_graph(CUdeviceptr address);
 /*
  * device_taken() removes the memory at an address and returns its range, of 0 bytes if there is
- * none. device_back() undoes that.
+ * none. device_back() adds the range again.
  */
 struct range device_taken(CUdeviceptr address);
 void device_back(const struct range *had);
@@ -171,7 +171,7 @@ enum work_kind {
 	WORK_MOVE,
 	WORK_CALL,
 	WORK_STREAM_CALLBACK,
-	WORK_VOID, /* the program has given up its memory */
+	WORK_VOID, /* the program has given up the work's memory, so nothing is moved */
 };
 struct work {
 	enum work_kind kind;
@@ -215,7 +215,10 @@ CUresult reverse_begin(void);
 /* Copies of pageable memory, from and to the box. */
 CUresult pieces_in(const struct remote_copy *copy, const struct box *box);
 CUresult pieces_out(const struct remote_copy *copy, const struct box *box);
-/* Calls pieces_in() if that waits for no stream; false: it would wait. */
+/*
+ * Like pieces_in(), but only if the copy can be sent without waiting for a stream; otherwise
+ * returns false.
+ */
 bool pieces_fit_in(const struct remote_copy *copy, const struct box *box, CUresult *ret_result);
 /* Notes the number of units that the worker has released. */
 void pieces_heard(uint32_t released);

@@ -311,7 +311,7 @@ static void confine_fill_filter(struct filter *f)
 #ifdef SYS_rt_tgsigqueueinfo
 	allow_only(f, SYS_rt_tgsigqueueinfo, 0, (uint32_t)getpid());
 #endif
-	/* Forbids typing into a terminal. */
+	/* Forbids TIOCSTI, which types into a terminal. */
 	for_equal(f, SYS_ioctl, 4);
 	confine_load_word(f, ARGUMENT(1));
 	for_equal(f, TIOCSTI, 1);
@@ -329,7 +329,7 @@ int confine_calls(void)
 	program = (struct sock_fprog){filter.n, filter.rule};
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
 		return -errno;
-	/* Applies to the threads that the driver has started, too. */
+	/* TSYNC applies the filter to the threads that the driver has started, too. */
 	return syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program) ==
 			0
 		? 0

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Whether kernels can access ordinary memory of the worker (HMM, ATS). If so, a program's kernel
- * could read and write its whole worker. So a worker serves programs of other users there only with
- * an administrator's permission. The main thread calls this once the driver has started.
+ * could read and write all memory of its worker. So on such a machine a worker serves programs of
+ * other users only with an administrator's permission. The main thread calls this once the driver
+ * has started.
  */
 #ifndef REMOTE_HOST_ACCESS_H
 #define REMOTE_HOST_ACCESS_H

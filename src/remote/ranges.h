@@ -60,8 +60,8 @@ struct copy_place {
 #define RANGES_MAX (1u << 20)
 
 /*
- * Adds a range, and removes those that it overlaps, because their owner has given them away. 0 or
- * -ENOMEM.
+ * Adds a range, and removes the ranges that it overlaps: their memory has ended if its addresses
+ * are given again. 0 or -ENOMEM.
  */
 int ranges_add(struct ranges *r, uint64_t base, uint64_t size, uint64_t note);
 /* Finds the range that contains the address. */

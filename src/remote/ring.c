@@ -19,7 +19,7 @@
 /* Above this position an empty ring restarts at its beginning. */
 #define REWIND (128u << 10)
 
-/* The awaited thread may need this processor. */
+/* Spins between two yields. The awaited thread may need this processor. */
 #define YIELD_EVERY 64u
 
 static inline void ring_relax(unsigned spin)

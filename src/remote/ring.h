@@ -48,9 +48,10 @@ void *ring_reserve(struct ring *r, size_t bytes, const struct ring_watch *watch)
 void ring_publish(struct ring *r, size_t bytes);
 
 /*
- * Returns the next frame with a copy of its head, and waits for it unless watch is NULL. 1; 0: no
- * frame, or the wait was ended; -EBADMSG: invalid data of the other side. The frame stays in place
- * until it is consumed, and a hostile peer may change it meanwhile.
+ * Returns the next frame with a copy of its head, and waits for the frame unless watch is NULL.
+ * Returns 1; 0 if there is no frame, or if goes_on() ended the wait; -EBADMSG if the other side's
+ * data are invalid. The frame stays in place until it is consumed, and a hostile peer may change it
+ * meanwhile.
  */
 int ring_next(struct ring *r, const struct ring_watch *watch, struct remote_frame *ret_head,
 	const void **ret_frame);

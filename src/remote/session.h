@@ -187,12 +187,13 @@ enum remote_op {
 	REMOTE_COPY_PUSH,    /* struct remote_copy: like COPY_OUT; the stream PUSHes the data */
 	REMOTE_WINDOW_OPEN,  /* u64 window, u64 bytes: the driver locks it */
 	/*
-	 * u64 window, u64 is_context_gone: the window's work completes before the answer. After the
-	 * end of its context, the window may stay: NOT_READY.
+	 * u64 window, u64 is_context_gone. The worker answers when the window's work is complete.
+	 * After the end of the window's context, other contexts may still use the window: it then
+	 * stays open, and the answer is NOT_READY.
 	 */
 	REMOTE_WINDOW_CLOSE,
 	REMOTE_WINDOW_IN,   /* struct remote_copy, struct remote_window: window to device */
-	REMOTE_WINDOW_OUT,  /* the same, device to window */
+	REMOTE_WINDOW_OUT,  /* the same structs: device to window */
 	REMOTE_COPY_DEVICE, /* CUDA_MEMCPY3D, u64 stream, u32 is_async: device to device */
 	REMOTE_BLOB,        /* bytes of an image, for the next frames of this lane */
 	REMOTE_BLOB_KNOWN,  /* SHA-256: the server uses its copy of the image, if it has one */
@@ -249,8 +250,8 @@ static inline uint64_t remote_stage_room(uint64_t bytes)
 }
 
 /*
- * Units of that memory for a copy; 0 for a short linear copy, which the driver itself takes at the
- * call.
+ * Units of REMOTE_STAGE that the data of a copy takes; 0 for a short linear copy, whose data the
+ * driver itself takes at the call.
  */
 static inline uint32_t remote_copy_units(const struct remote_copy *c)
 {

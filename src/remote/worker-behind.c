@@ -3,8 +3,8 @@
  * The worker's own events behind a stream's work. The program may end streams and contexts in one
  * lane while other lanes still look at such events. So no lane looks while something is being
  * destroyed, and events of a destroyed context are never used again. The destroying thread may wait
- * in the driver for data of another lane, so the other lanes do not wait for it: they look later.
- * Any lane's thread.
+ * in the driver for data of another lane, so the other lanes do not wait for the destruction: they
+ * look later. Any lane's thread.
  */
 #include <stdlib.h>
 
@@ -32,8 +32,8 @@ static struct {
 /* Primary contexts by device; more entries than a tenant has devices. */
 static _Atomic(CUcontext) primary[128];
 /*
- * Serialises changes of primary contexts, so that the worker sees the end of one before it begins
- * again.
+ * Serialises changes of primary contexts, so that the worker sees the end of a primary context
+ * before it begins again.
  */
 static pthread_mutex_t primary_lock = PTHREAD_MUTEX_INITIALIZER;
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The program's functions as host functions: the worker's host function asks the program to call
- * its own, and waits. Also the worker's data that graphs need, which end with the graphs.
+ * the program's function, and waits. Also the worker's data that graphs need, which end with the
+ * graphs.
  */
 #include <stdlib.h>
 #include <sys/queue.h>
@@ -42,12 +43,13 @@ struct host_call {
 	struct host_call *next; /* of the family or the executable graph, latest first */
 	struct family *family;  /* NULL: not a function of a graph */
 	uint64_t work;
-	CUgraphNode node; /* NULL: the first of the family, or a stream's */
-	uint64_t uses;    /* graphs.uses when it was set */
-	bool is_own;      /* it belongs to an executable graph */
-	bool is_past;     /* a newer one has replaced it, so new launches do not use it */
-	bool is_kept;     /* a graph has captured a launch of it, so it is kept for ever */
-	unsigned due;     /* launches that have yet to reach it */
+	CUgraphNode node; /* NULL: the family's first function, or a stream's function */
+	uint64_t uses;    /* graphs.uses when the function was set */
+	bool is_own;      /* the function belongs to an executable graph */
+	bool is_past;     /* a newer function has replaced this one for new launches */
+	/* a graph has captured a launch of the function, so the worker never frees it */
+	bool is_kept;
+	unsigned due; /* launches that have yet to reach the function */
 };
 
 struct family {
@@ -57,14 +59,14 @@ struct family {
 struct own_calls {
 	LIST_ENTRY(own_calls) link;
 	CUgraphExec exec;
-	struct host_call *calls; /* one for each node */
+	struct host_call *calls; /* one function for each node */
 };
 
 static struct {
 	pthread_rwlock_t set_lock; /* graphs_lock() and graphs_share() */
 	pthread_mutex_t lock;      /* protects this struct */
 	LIST_HEAD(, own_calls) own;
-	uint64_t uses; /* under set_lock */
+	uint64_t uses; /* calls of graphs_used(); under set_lock */
 	_Atomic uint64_t execs;
 } graphs = {.set_lock = PTHREAD_RWLOCK_INITIALIZER, .lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -94,7 +96,7 @@ void graphs_unlock(void)
 	pthread_rwlock_unlock(&graphs.set_lock);
 }
 
-/* Called without the lock, because the program may have to make room first. */
+/* Called without the lock: reverse_cancel() may wait until the program makes room in the ring. */
 static void forget_calls(struct host_call *h)
 {
 	for (struct host_call *next; h; h = next) {
@@ -171,7 +173,7 @@ static void family_end(void *argument)
 	free(f);
 }
 
-/* Adds a further function; the family is found by its first one. */
+/* Adds a function to the family, and removes the functions that it replaces. */
 static void family_add(struct family *f, struct host_call *h)
 {
 	struct host_call *unused = NULL;
@@ -248,8 +250,8 @@ static bool own_add(CUgraphExec exec, struct host_call *h)
 }
 
 /*
- * Removes and returns the functions, so that a later object with the same handle starts without
- * any. NULL: there are none.
+ * Removes and returns the functions of an executable graph, so that a later graph with the same
+ * handle starts without any. NULL: there are none.
  */
 static struct own_calls *own_take(CUgraphExec exec)
 {
@@ -289,7 +291,7 @@ static void own_put_back(struct own_calls *e)
 	pthread_mutex_unlock(&graphs.lock);
 }
 
-/* Under set_lock. n: 1, or -1 after a failed launch. */
+/* Counts a launch (n: 1), or takes it back after it failed (n: -1). The caller holds set_lock. */
 static void own_launched(CUgraphExec exec, CUstream stream, int n)
 {
 	struct own_calls *e;
@@ -440,8 +442,8 @@ CUresult serve_cuGraphAddHostNode(struct serve *s)
 }
 
 /*
- * Under set_lock. The program may also name a node of a captured copy, whose function is the
- * worker's own.
+ * Under set_lock. Refuses a node whose function is not the program's: the program may also name the
+ * node of a captured copy, whose function is the worker's own.
  */
 static CUresult host_call_replace(CUgraphNode node, CUgraphExec exec, struct host_call *h)
 {

@@ -18,8 +18,9 @@ static struct {
 	int sock; /* -1: no WELCOME has been sent yet */
 	enum remote_link_role link_role;
 	bool is_end;
-	enum diagnostic_kind kind;                                  /* kind of the last message */
-	char last[REMOTE_VISIBLE - sizeof(DIAGNOSTIC_NO_GPU_TEXT)]; /* a note has room for both */
+	enum diagnostic_kind kind; /* kind of the last message */
+	/* a note has room for this and the prefix */
+	char last[REMOTE_VISIBLE - sizeof(DIAGNOSTIC_NO_GPU_TEXT)];
 } words = {.lock = PTHREAD_MUTEX_INITIALIZER, .sock = -1};
 
 /* The caller holds the lock. */
@@ -34,7 +35,7 @@ static void diagnostic_send(void)
 		words.kind == DIAGNOSTIC_NO_GPU ? DIAGNOSTIC_NO_GPU_TEXT : "", words.last);
 	/* Never waits: a program that does not read gets no message. */
 	fd_send(words.sock, &note, sizeof(note), NULL, 0, MSG_NOSIGNAL | MSG_DONTWAIT);
-	/* The program's memory and share become free for other tenants. */
+	/* After the worker's end, the program's memory and share are free for other tenants. */
 	if (words.is_end)
 		_exit(0);
 }

@@ -18,7 +18,7 @@ static void give_handle(struct serve *s, enum kind kind, const void *real)
 
 /* ---- images ---- */
 
-static _Atomic uint64_t blobs_room; /* of all threads */
+static _Atomic uint64_t blobs_room; /* bytes of images in transit, of all threads */
 
 static bool blobs_take(size_t bytes)
 {
@@ -83,7 +83,7 @@ CUresult serve_blob_known(struct serve *s)
 	return p ? blob_add(s, p, n) : CUDA_ERROR_NOT_FOUND;
 }
 
-/* Checks the name, because a wrong one would make other workers load a foreign image. */
+/* Checks the hash, because a wrong hash would make other workers load a foreign image. */
 CUresult serve_blob_named(struct serve *s)
 {
 	const uint8_t *hash = take(s, SHA256_BYTES);
@@ -347,7 +347,7 @@ CUresult serve_cuLaunchKernel(struct serve *s)
 		extra_of(&l));
 }
 
-/* The cooperative form takes parameters one by one. */
+/* The cooperative launch takes a list of pointers to the parameters. */
 static CUresult hand_param_pointers(struct serve *s, const struct launch *l, void **param)
 {
 	size_t offset = 0, size = 0, i = 0;
@@ -625,7 +625,7 @@ CUresult serve_cuStreamGetCaptureInfo_v3(struct serve *s)
 		return s->error;
 	if (n && nodes)
 		memcpy(own, nodes, n * sizeof(*own));
-	/* The nodes belong to that graph. */
+	/* The nodes belong to the graph of the capture. */
 	s->given[KIND_CUgraph] = handle_name(s, KIND_CUgraph, (uintptr_t)graph);
 	handles_named(s, KIND_CUgraphNode, own, n);
 	give_u64(s, status);

@@ -524,7 +524,7 @@ CUresult serve_copy(struct serve *s, unsigned op)
 	return r;
 }
 
-/* Bytes from the first to the last one; UINT64_MAX on overflow. */
+/* Bytes from the first byte to the last; UINT64_MAX on overflow. */
 static uint64_t host_copy_reach(const struct remote_copy *c, const struct remote_window *w)
 {
 	uint64_t rows, slices, all;

@@ -193,8 +193,8 @@ int serve_nvml(int sock)
 	nvmlDevice_t first;
 
 	/*
-	 * At the first device, the interception library registers with the secret, which confine()
-	 * overwrites later.
+	 * The interception library registers when it first looks for a device. It needs the secret,
+	 * which confine() overwrites, so this call comes first.
 	 */
 	if (!r)
 		nvml.nvmlDeviceGetHandleByIndex_v2(0, &first);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory between the program's and the device's, locked by the driver. Data that came with a call
- * has a stage of its own until its copy is complete. Such stages have STAGES_MAX bytes in total,
- * which the program knows and counts. Data beyond that has another stage, and its caller waits. All
- * copies of a stream that fetch or bring data when the stream reaches them use one stage in turn.
- * Any lane's thread.
+ * Page-locked memory of the worker, through which data passes between the program and the device.
+ * Data that came with a call has a stage of its own until its copy is complete. Such stages have
+ * STAGES_MAX bytes in total, which the program knows and counts. Data beyond this limit gets a
+ * stage that is not counted, and the call with the data waits. All copies of a stream that fetch or
+ * bring data when the stream reaches them use one stage in turn. Any lane's thread.
  */
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -29,7 +29,7 @@ struct stage {
 	struct stage *next; /* in one of the lists below */
 	uint8_t *p;
 	size_t room;
-	struct behind behind; /* the stage is free once this is over */
+	struct behind behind; /* the stage is free once this work is complete */
 	bool is_later;        /* not counted in STAGES_MAX */
 	bool is_beyond;       /* is_later, and its data came with a call */
 	struct line line;
@@ -40,11 +40,12 @@ static struct {
 	struct stage *free, *busy; /* busy: in use until its event, latest first */
 	size_t bytes;              /* of all stages */
 	/*
-	 * Bytes counted by the program; bytes not counted; bytes of `later` that came with a call.
+	 * along: bytes that the program counts; later: bytes that it does not count; beyond: those
+	 * bytes of `later` whose data came with a call.
 	 */
 	size_t along, later, beyond;
 	struct stage *_Atomic returned; /* returned by graphs; used without the lock */
-	_Atomic uint32_t released;      /* units */
+	_Atomic uint32_t released;      /* units of REMOTE_STAGE, as answers carry it */
 } stages = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 uint8_t *stage_memory(struct stage *s)
@@ -124,7 +125,7 @@ static struct stage *stage_new(size_t room)
 	}
 	s->p = p;
 	s->room = room;
-	/* Locks the memory if possible. Without it copies are only slower. */
+	/* Locks the memory if possible. Copies through unlocked memory are only slower. */
 	driver.cuMemHostRegister_v2(p, room, CU_MEMHOSTREGISTER_PORTABLE);
 	return s;
 }
@@ -268,7 +269,7 @@ void stage_becomes_a_graphs(struct stage *s)
 	pthread_mutex_unlock(&stages.lock);
 }
 
-/* Another stream may get the same handle later. */
+/* Detaches the stages from the stream, because another stream may get the same handle later. */
 CUresult stream_destroy(CUstream stream)
 {
 	pthread_mutex_lock(&stages.lock);

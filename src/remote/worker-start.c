@@ -70,7 +70,9 @@ void worker_become(int sock)
 		(size_t)snprintf(text, sizeof(text), "LD_PRELOAD=%s", preload) >= sizeof(text))
 		return;
 	more[0] = preload ? text : NULL;
-	/* A GPU kernel may be able to read the environment: docs/remote.md. */
+	/*
+	 * Passes few variables: a GPU kernel may be able to read the environment (docs/remote.md).
+	 */
 	inherit_fill(INHERIT_BY_WORKER, more, env);
 	execve(path, (char *[]){path, number, (char[]){WORKER_WHOSE}, NULL},
 		(char *const *)(uintptr_t)env);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes sessions and starts workers, for all programs around a session. Any thread. */
+/* Makes sessions and starts workers, for divvy-remote-server and for links. Any thread. */
 #ifndef REMOTE_WORKER_START_H
 #define REMOTE_WORKER_START_H
 

@@ -48,7 +48,7 @@ int driver_load(struct driver *d)
 
 /* ---- one request ---- */
 
-/* Anonymous memory takes pages only as they are used. */
+/* Anonymous memory: the kernel adds pages only as they are used. */
 static uint8_t *worker_buffer(size_t n)
 {
 	void *p = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,

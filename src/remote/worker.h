@@ -41,9 +41,9 @@ struct behind {
 };
 
 /*
- * An event behind all work that the stream has now, in the stream's context. Without an event
- * (b.event NULL) the state is unknown. Do not call it for a stream that may be captured. The
- * request names the stream, or the caller prevents its end.
+ * Returns an event behind all work that the stream has now, in the stream's context. Without an
+ * event (b.event NULL) the state is unknown. Do not call this function for a stream that may be
+ * captured. The request must name the stream, or the caller must prevent its end.
  */
 struct behind behind_stream(CUstream stream);
 /*
@@ -116,7 +116,7 @@ struct serve {
 
 typedef CUresult (*serve_fn)(struct serve *s);
 extern const serve_fn serve_table[REMOTE_OPS];
-/* Actions around a call, as remote.def states for its function: bits. */
+/* Actions around a call, as bits. remote.def states the actions of each function. */
 enum serve_trait {
 	SERVE_ENDS_STREAMS = 1,     /* end_begin() before the call and end_done() after it */
 	SERVE_ENDS_WATCHES = 2,     /* watches_end() before the call */
@@ -195,7 +195,7 @@ void address_of_graph(CUdeviceptr address);
 void address_of_stream(CUdeviceptr address, CUstream stream);
 /*
  * address_freed() removes the memory at an address and returns its range, of 0 bytes if there is
- * none. address_back() undoes that.
+ * none. address_back() adds the range again.
  */
 struct range address_freed(CUdeviceptr address);
 void address_back(const struct range *had);
@@ -252,7 +252,7 @@ void reverse_push(const struct remote_reverse *head, const void *data, size_t n)
 /* Tells the program that a watched object has completed or is no longer watched. */
 void reverse_send_done(const struct remote_done *done);
 
-/* ---- memory between the program's and the device's (worker-stage.c) ---- */
+/* ---- page-locked memory for data on its way (worker-stage.c) ---- */
 
 struct stage;
 uint8_t *stage_memory(struct stage *s);
