@@ -50,8 +50,8 @@ unsigned bulk_n_wanted(void)
 }
 
 /*
- * Derives n bytes for that label. Both ends derive the same bytes from the connection's secrets. 0
- * or -EIO.
+ * Derives n bytes for the purpose `label`. Both ends derive the same bytes from the connection's
+ * secrets. 0 or -EIO.
  */
 static int bulk_secret(gnutls_session_t tls, const char *label, void *ret, size_t n)
 {

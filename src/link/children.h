@@ -53,8 +53,8 @@ pid_t children_fork(struct children *children, int *ret_at);
 /*
  * Kills each child that is unauthenticated for longer than unauthenticated_ms, and each other child
  * without a heartbeat for longer than silent_ms. A silent child is usually a stopped process: its
- * peer has given it up, but it still holds resources. Call more often than every CLOCK_PAUSE_NS;
- * after a longer pause all children have their full time again.
+ * peer has given up the session, but the child still holds resources. Call more often than every
+ * CLOCK_PAUSE_NS; after a longer pause all children have their full time again.
  */
 void children_watch(struct children *children, uint64_t now_ns, unsigned unauthenticated_ms,
 	unsigned silent_ms);

@@ -4,12 +4,12 @@
  *   divvy-remote-link join LISTEN-FD FOLLOW-PID [DEVICE]   the program side
  *
  * Both sides prove by TLS 1.3 with a pre-shared key that they know the invitation in
- * $DIVVY_INVITATION, "HOST:PORT/KEY". The device side prints it on stdout, or writes it to a new
- * FILE, which it removes at its end. An invitation is valid once. The first program side that
- * joins, and wants no other device than the granted DEVICES, gets another key over that connection.
- * From then on only this key is valid, and it expires when that connection ends. Each process of
- * the program has a connection of its own. Without the proof, no peer is heard or answered. Each
- * connection has a child from the start, so a silent peer cannot block others, and the number of
+ * $DIVVY_INVITATION, "HOST:PORT/KEY". The device side prints the invitation on stdout, or writes it
+ * to a new FILE, which it removes at its end. An invitation is valid once. The first program side
+ * that joins, and asks for no device other than DEVICES, gets another key over its connection. From
+ * then on only this other key is valid, and it expires when that connection ends. Each process of
+ * the program has a connection of its own. A peer without the proof gets no answer. Each connection
+ * has a child from the start, so a silent peer cannot block others, and the number of
  * unauthenticated children is bounded.
  */
 #include <errno.h>
@@ -91,7 +91,7 @@ static struct address there; /* the device side's address, for the program side 
 
 static const char *told_in; /* file with the invitation; NULL: none */
 
-/* Removes the file first, and then lets the signal have its usual effect. */
+/* Removes the invitation's file first, and then lets the signal have its usual effect. */
 static void link_main_on_end(int signal)
 {
 	unlink(told_in);
@@ -199,7 +199,9 @@ static void link_main_serve_process(gnutls_session_t tls, int fd, const struct l
 	if (link_open_worker(tls, at, &end) < 0)
 		return;
 	counting = (struct counting){&shared->slot[at->place], end.map.p, fd};
-	/* If the thread does not start, only the numbers for ps and top are missing. */
+	/*
+	 * Without this thread, only the link's numbers for `divvy ps` and `divvy top` are missing.
+	 */
 	pthread_create(&thread, NULL, count_main, &counting);
 	link_run(&end, REMOTE_LINK_CLIENT);
 }
@@ -216,7 +218,10 @@ static void link_main_join_one(int sock, _Atomic uint64_t *alive_ns)
 
 /* ---- the invitation ---- */
 
-/* Returns true if the peer got the other key. No later peer gets it. */
+/*
+ * Answers a join. Returns true if the peer got the key for the program's processes, which no later
+ * peer gets.
+ */
 static bool let_in(struct stream stream)
 {
 	struct join_answer answer = {.abi = JOIN_ABI, .devices = shared->devices};
@@ -239,7 +244,10 @@ static bool let_in(struct stream stream)
 	return answer.is_taken && r == 0;
 }
 
-/* The first peer gets the other key, and keeps the connection as long as the program lasts. */
+/*
+ * The first peer gets the key for the program's processes, and keeps the connection as long as the
+ * program lasts.
+ */
 static void serve_join(gnutls_session_t tls, int fd, int place)
 {
 	const struct stream stream = stream_tls(tls, SECURE_SILENT_MS);

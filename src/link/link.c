@@ -32,8 +32,8 @@
 #define PIECE (256u << 10)
 /*
  * If more bytes wait in one ring, the further connections help, because the time to wake their
- * threads then pays off. For less, it does not: copies of 1 MiB between kernels took longer with
- * the extra wake-up.
+ * threads then pays off. For fewer bytes it does not pay off: copies of 1 MiB between kernels took
+ * longer with the extra wake-up.
  */
 #define SPREAD (2 * PIECE)
 /* Number of the shortest pieces that fill all rings: more than an honest peer can cause. */
@@ -145,7 +145,7 @@ static enum ring_direction link_other_direction(enum ring_direction direction)
 static void queue_put(struct queue *q, const struct link_head *head)
 {
 	pthread_mutex_lock(&q->lock);
-	/* The peer claims to have read bytes that were never sent to it. */
+	/* A full queue means that the peer claims to have read bytes that were never sent to it. */
 	if (q->n == QUEUED_MAX)
 		_exit(0);
 	q->v[(q->first + q->n++) % QUEUED_MAX] = *head;
@@ -307,7 +307,10 @@ static void *note_main(void *argument)
 	_exit(0);
 }
 
-/* Other messages are no reason to skip a heartbeat. */
+/*
+ * Sends a heartbeat at each interval, even if the link has sent other messages meanwhile. Skips one
+ * only if another thread is sending at that moment.
+ */
 static void *beat_main(void *argument)
 {
 	struct link *l = argument;

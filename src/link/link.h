@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A session over a network. On each side a process holds one end of the session in shared memory.
- * It copies what is written into its rings to the other side's rings, over TLS.
+ * The process copies new bytes of its own rings to the other side's rings, over TLS.
  */
 #ifndef LINK_LINK_H
 #define LINK_LINK_H

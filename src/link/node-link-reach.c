@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The program side: node-link.h. First it asks the other side whether the container has a grant.
- * Then each of the container's processes that connects has a child here, which joins it with a
- * worker on the device node. For this node's own devices the child becomes the worker.
+ * Then each process of the container connects here, and gets a child of this process. The child
+ * joins the process with a worker on the device node. For this node's own devices the child becomes
+ * the worker.
  */
 #include <errno.h>
 #include <poll.h>
@@ -44,7 +45,7 @@ static int receive_reply(gnutls_session_t tls, const char *node, struct error *e
 {
 	struct serve_reply reply;
 
-	/* A server that rejects a certificate reports that only in this answer. */
+	/* A server that rejects a certificate reports the rejection only in this answer. */
 	if (stream_receive(stream_tls(tls, NODE_LINK_ANSWER_MS), &reply, sizeof(reply)) < 0)
 		return fail(err, EAGAIN,
 			"node %.100s refused the connection; see the log of its divvyd", node);
@@ -189,7 +190,9 @@ static const struct transport *transport_to(const struct node_link_target *t)
 
 /* ---- processes of the program ---- */
 
-/* The socket's folder already identifies the pod; the kernel must confirm it. */
+/*
+ * Only the pod mounts the socket's folder. The kernel must confirm that the process is in this pod.
+ */
 static bool node_link_reach_is_ours(const struct node_link_target *t, int sock)
 {
 	const char *root = strcmp(t->cgroup_root, "*") ? t->cgroup_root : NULL;
@@ -201,7 +204,10 @@ static bool node_link_reach_is_ours(const struct node_link_target *t, int sock)
 	if (getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &peer, &n) < 0)
 		return false;
 	r = cgroup_read_pod(peer.pid, root, &found, NULL);
-	/* From a cgroup namespace of its own, this process cannot tell every node's pods apart. */
+	/*
+	 * -EXDEV: this process has a cgroup namespace of its own, which does not show every node's
+	 * pods. Then the socket's folder alone identifies the pod.
+	 */
 	return r == -EXDEV || (r >= 0 && !strcmp(found.uid, t->uid));
 }
 
@@ -245,7 +251,7 @@ static void node_link_reach_join_next(struct listener_poll *listener,
 
 /* ---- start and end ---- */
 
-/* Runs in a child, because GnuTLS's memory ends with it. */
+/* Runs in a child, because only the child's end frees all memory of GnuTLS. */
 static void check_and_tell(const struct node_link_target *t, struct identity_tls *tls)
 {
 	struct error err = {0};

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The device side: node-link.h. Each connection has a process of its own, and SECURE_HANDSHAKE_MS
- * to prove its identity. The process then asks divvyd for the container's grant. Its worker runs as
- * a user id of that container only. Both end with the connection to divvyd.
+ * to prove its identity. The process then asks divvyd for the container's grant, and starts a
+ * worker under a user id of that container only. The process and the worker end with the connection
+ * to divvyd.
  */
 #include <errno.h>
 #include <poll.h>

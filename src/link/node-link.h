@@ -83,7 +83,10 @@ int node_link_connect(const struct node_link_target *target, struct identity_tls
  */
 int node_link_probe(
 	struct identity_tls *tls, const struct node_link_target *target, unsigned transfer_ms);
-/* The other side of node_link_probe(): answers until the peer ends it, for some seconds at most. */
+/*
+ * The other side of node_link_probe(): answers until the peer closes the connection, for some
+ * seconds at most.
+ */
 void node_link_probe_serve(struct gnutls_session_int *tls);
 
 #endif

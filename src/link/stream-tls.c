@@ -86,7 +86,7 @@ struct stream stream_tls(gnutls_session_t tls, unsigned silent_ms)
 struct ahead {
 	gnutls_session_t tls;
 	int fd;
-	size_t from, to; /* read, and not yet consumed */
+	size_t from, to; /* part of `in` that is read and not yet consumed */
 	size_t n;        /* bytes to send */
 	uint8_t in[READ_BYTES], out[SENT_BYTES + SENT_BYTES / RECORD_BYTES * RECORD_OVERHEAD];
 };
