@@ -185,7 +185,7 @@ static int more_threads_than_lines(void *arg)
 	check(atomic_load(&up->lines) == PAGE_LINES);
 	for (uint32_t i = 0; i < PAGE_LINES; i++)
 		check(atomic_load(&up->line[i].in_launch) == 0);
-	/* the lines of threads that have exited serve new threads */
+	/* new threads reuse the lines of threads that have exited */
 	check(launch(NULL) == CUDA_SUCCESS && submitted(up) == 100 * N + 1);
 	rig_stop(d);
 	return 0;
@@ -321,7 +321,7 @@ static int yield_before_overrun(void *arg)
 	check(fake_daemon_count(d, MSG_YIELD) == 1);
 	check(launch_for(d, 20 * NSEC_PER_MSEC) == CUDA_SUCCESS);
 	check(fake_daemon_await(d, MSG_YIELD, 2));
-	/* another kernel may be short */
+	/* a launch with another key may be short, so it does not yield */
 	atomic_fetch_add(&down->grant, 1);
 	check(launch_for(d, 0) == CUDA_SUCCESS);
 	check(cuLaunchKernel(NULL, 2, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL) == CUDA_SUCCESS);

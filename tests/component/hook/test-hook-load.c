@@ -77,7 +77,7 @@ static void test_driver_names_give_hook(void **state)
 	int number = 0;
 
 	all_names();
-	/* the same after the driver has been opened */
+	/* all names give the hook also after the driver has been opened */
 	version = (PFN_cuDriverGetVersion *)(uintptr_t)dlsym(RTLD_DEFAULT, "cuDriverGetVersion");
 	assert_int_equal(version(&number), CUDA_SUCCESS);
 	assert_int_equal(number, 13000);

@@ -49,7 +49,7 @@ static int allocations_by_address(void *arg)
 	for (int i = 0; i < 4; i++)
 		check(cuMemFree_v2(p[i]) == CUDA_SUCCESS);
 	check(charged(d) == 0);
-	/* 3000 of 1 KiB fill two blocks; the last free in a block returns the block */
+	/* 3000 allocations of 1 KiB fill two blocks; the last free in a block returns the block */
 	for (int i = 0; i < 3000; i++)
 		check(cuMemAlloc_v2(&small[i], 1024) == CUDA_SUCCESS);
 	check(charged(d) == 4 * MiB);
@@ -62,7 +62,9 @@ static int allocations_by_address(void *arg)
 	return 0;
 }
 
-/* Legal mixtures: cuMemFree of an asynchronous allocation, and cuMemFreeAsync of another. */
+/*
+ * Legal mixtures: cuMemFree of an asynchronous allocation, and cuMemFreeAsync of a synchronous one.
+ */
 static int mixed_frees(void *arg)
 {
 	struct fake_daemon *d = start(0, 8 * GiB);
@@ -72,7 +74,7 @@ static int mixed_frees(void *arg)
 
 	check(d && rig_context());
 	check(cuMemAlloc_v2(&p, 4 * MiB) == CUDA_SUCCESS && charged(d) == 4 * MiB);
-	/* charged until the stream has freed it, which cuMemGetInfo notices */
+	/* the memory is charged until the stream has freed it, which cuMemGetInfo notices */
 	check(cuMemFreeAsync(p, NULL) == CUDA_SUCCESS);
 	check(cuMemGetInfo_v2(&free, &total) == CUDA_SUCCESS && charged(d) == 0);
 	check(cuMemAllocAsync(&p, 4 * MiB, NULL) == CUDA_SUCCESS && charged(d) == 4 * MiB);
@@ -131,7 +133,7 @@ static int physical_memory(void *arg)
 	check(cuMemRetainAllocationHandle(&again, (void *)0x100400000) == CUDA_SUCCESS &&
 		again == b);
 	check(cuMemRelease(b) == CUDA_SUCCESS);
-	/* both mappings in one range */
+	/* one range unmaps both mappings */
 	check(cuMemUnmap(0x100000000, 10 * MiB) == CUDA_SUCCESS && charged(d) == 6 * MiB);
 	check(cuMemRelease(again) == CUDA_SUCCESS && charged(d) == 0);
 	rig_stop(d);

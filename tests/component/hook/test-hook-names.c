@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Every name. A closed gate blocks each GATE line of cuda.def. A quota of zero refuses each COUNT
+ * Every name of cuda.def. A closed gate blocks each GATE line. A quota of zero refuses each COUNT
  * line that takes memory. Both hold for each way to find the function: ELF symbol, dlsym,
  * cuGetProcAddress; legacy and per-thread streams. A new line of cuda.def is tested at once. A
  * COUNT line must also be in `takers` or `others`: the last test fails without it.

@@ -651,7 +651,10 @@ static void a_source_that_is_written_to(void)
 	tap_ok(host[0] == 'o' && host[63] == 'o', "nobody writes to a source");
 }
 
-/* Text with terminal escapes, more than a user reads, and then the end with its own message. */
+/*
+ * The server sends text with terminal escapes, then further messages, and at its end a message of
+ * its own about the end.
+ */
 static size_t words(struct liar *l, const struct remote_frame *head, uint8_t *to)
 {
 	struct remote_note note = {

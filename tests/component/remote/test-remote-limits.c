@@ -288,7 +288,10 @@ static void read_at_the_call(void)
 	OK(drv.cuCtxDestroy_v2(context));
 }
 
-/* Requests that the worker's driver cannot fulfil: it knows none of the program's events. */
+/*
+ * Requests with the program's events are refused, because the worker's driver knows none of these
+ * events.
+ */
 static void refused(void)
 {
 	CUcontext context = begin_context();

@@ -21,7 +21,9 @@
 
 enum { N = 3 << 20, IMAGE = 1 << 20 }; /* several pieces */
 
-/* True: the parts register memory of their own. Memory from cuMemHostAlloc travels differently. */
+/*
+ * True: locked() registers ordinary memory. Memory from cuMemHostAlloc travels in another way.
+ */
 static bool is_registered;
 
 static uint32_t *locked(size_t bytes)
@@ -174,7 +176,7 @@ static void set_all(uint32_t *p, uint32_t value)
 		p[i] = value;
 }
 
-/* The caller may reuse memory that is not page-locked when a call returns, with its result. */
+/* When a copy of pageable memory returns, the caller may reuse the source, and has the result. */
 static bool is_as_ever(CUdeviceptr a, CUstream stream)
 {
 	uint32_t *from = malloc(N), *to = malloc(N);
@@ -231,7 +233,10 @@ static void captured_beside_a_copy(void)
 	OK(drv.cuCtxDestroy_v2(context));
 }
 
-/* A stream still waits, even if a graph records the event that stood for its wait again. */
+/*
+ * A stream still waits, even if a graph in another stream records again the event that was recorded
+ * behind the wait.
+ */
 static void recorded_by_a_graph(void)
 {
 	CUcontext context = begin_context();
@@ -736,7 +741,7 @@ static void waits_end(void)
 	OK(drv.cuCtxDestroy_v2(context));
 }
 
-/* After the refused copy its stream, and all else, continues. */
+/* Work on the stream, and on all other streams, continues after the refused copy. */
 static void late_and_wrong(void)
 {
 	CUcontext context = begin_context();
@@ -761,7 +766,7 @@ static void late_and_wrong(void)
 	OK(drv.cuCtxDestroy_v2(context));
 }
 
-/* More copies than both sides keep; the call that releases them comes last. */
+/* More copies wait than client and worker can hold; the call that releases them comes last. */
 static void many_that_wait(void)
 {
 	CUcontext context = begin_context();

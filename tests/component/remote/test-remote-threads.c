@@ -233,7 +233,7 @@ static CUdeviceptr flag;
 static CUfunction spin, set;
 static CUstream held, other;
 
-/* A kernel holds the stream: only the device knows that the stream waits. */
+/* A kernel holds the stream, so only the device knows that the stream waits. */
 static void begin_held(bool is_default_stream)
 {
 	uint64_t patience_ns = patience_s(PATIENCE_S) * 1000000000ull;
@@ -263,7 +263,7 @@ static void write_word(CUdeviceptr to, CUstream stream)
 	NEED(drv.cuLaunchKernel(set, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL));
 }
 
-/* Work of other streams continues meanwhile, and one of these streams ends the wait. */
+/* Work of other streams continues during the wait, and one of these streams ends the wait. */
 static void end_held(const char *what, pthread_t thread)
 {
 	usleep(50000);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * wanderer STEPS SEED: copies, memsets, kernels, host functions, captures and graphs in random
- * order, on all kinds of streams and memory. Each is ordered after all that it needs, as in a
- * careful program. Memory must then equal a plain model, whatever is in flight. Prints "right" at
- * the end; else the step and the fault, and exits with 1.
+ * order, on all kinds of streams and memory. Each operation is ordered after all operations that it
+ * depends on, as in a careful program. So memory must equal a simple model, whatever is in flight.
+ * Prints "right" at the end. After a fault prints the step and the fault, and exits with 1.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,7 +25,7 @@ struct buffer {
 	CUdeviceptr device;
 	enum kind kind;
 	uint32_t *model;
-	int writer;       /* the stream that writes the buffer; NOBODY: written */
+	int writer;       /* the stream whose write is in flight; NOBODY: none */
 	unsigned readers; /* bit mask of streams that read the buffer */
 };
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lists of processes: which fit the caller's array, which are no answer, and which entries stay. */
+/*
+ * Lists of processes: which lists fit the caller's array, the result for an empty list, and which
+ * entries stay in a list.
+ */
 #include "cuda/nvml-entries.h"
 
 #include "unit.h"

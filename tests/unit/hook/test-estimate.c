@@ -93,8 +93,8 @@ static void hold_back(struct device *d)
 }
 
 /*
- * After the first 100 submissions, at most one in 20 may find `deepest` or more in flight. Returns
- * the busy part.
+ * Runs that many submissions of random lengths. After the first 100, at most one in 20 may find
+ * `deepest` or more in flight. Returns the part of the time in which the device was busy.
  */
 static double busy_fraction(
 	struct device *d, const uint64_t *lengths, uint64_t n, int submissions, uint32_t deepest)
@@ -154,7 +154,7 @@ static void mixed_lengths_keep_the_device_busy(void **state)
 	}
 }
 
-/* The same lengths, but each with a kernel of its own: work in flight stays below the window. */
+/* Each of the lengths has a kernel of its own, so work in flight stays below the window. */
 static void kernels_are_estimated_separately(void **state)
 {
 	for (uint64_t seed = 1; seed <= 20; seed++) {
@@ -249,8 +249,8 @@ static void work_of_other_tenants_does_not_count(void **state)
 }
 
 /*
- * The gate opens before other tenants' work has ended, in each turn of one kernel: no error adds
- * up.
+ * In each turn of one kernel, the gate opens before other tenants' work has ended: errors do not
+ * add up.
  */
 static void a_turn_begins_when_the_work_of_others_ends(void **state)
 {

@@ -61,8 +61,8 @@ static void meet(const struct secure_key *key, struct end *server, struct end *c
 	assert_ok(pthread_create(&thread, NULL, server_main, server));
 	client->r = secure_accept_key(client->fd, key, &client->tls);
 	/*
-	 * A client takes a finished handshake for success; the server's answer or close shows the
-	 * truth.
+	 * A client's handshake can end before the server has refused the key, so only the server's
+	 * next message or close shows the result.
 	 */
 	if (client->r == 0) {
 		uint8_t byte;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Places for the processes of connections: few for unauthenticated ones, and none is taken twice.
+ * Places for the processes of connections. Only few places are for unauthenticated connections, and
+ * no place is taken twice.
  */
 #include "unit.h"
 
@@ -90,7 +91,7 @@ static void a_stopped_child_is_ended(void **state)
 		 */
 		atomic_store(&c->v[at].alive_ns, (uint64_t)i * 1000000000);
 	}
-	/* A watcher that itself did not run for so long ends no child. */
+	/* A watcher that itself has not run for longer than the limits ends no child. */
 	children_watch(c, 1000000000, 10000, 10000);
 	children_watch(c, 20000000000, 10000, 10000);
 	assert_int_equal(waitpid(-1, &status, WNOHANG), 0);

@@ -49,17 +49,20 @@ static void pieces_outside_the_room_are_refused(void **state)
 	const uint64_t head = 2 * RING + 1024;
 
 	assert_int_equal(pieces_claim(&p, head, p.tail, 0), -EBADMSG);
-	/* Before the tail, even if the consumer has not read there yet. */
+	/* Places before the tail are refused, even if the consumer has not read there yet. */
 	assert_int_equal(pieces_claim(&p, head, p.tail - 16, 16), -EBADMSG);
 	assert_int_equal(pieces_claim(&p, head, p.tail - 16, 32), -EBADMSG);
 	assert_int_equal(pieces_claim(&p, head, head - 16, 16), -EBADMSG);
 	assert_int_equal(pieces_claim(&p, head, 0, 16), -EBADMSG);
-	/* Beyond what the consumer has read, and around the end of the ring. */
+	/*
+	 * Places beyond the room that the consumer has freed, or across the end of the ring, are
+	 * refused.
+	 */
 	assert_int_equal(pieces_claim(&p, head, head + RING, 16), -EBADMSG);
 	assert_int_equal(pieces_claim(&p, head, head + RING - 16, 32), -EBADMSG);
 	assert_int_equal(pieces_claim(&p, head, UINT64_MAX - 15, 16), -EBADMSG);
 	assert_int_equal(pieces_claim(&p, head, 3 * RING - 16, 32), -EBADMSG);
-	/* An impossible position of the consumer. */
+	/* Impossible positions of the consumer are refused. */
 	assert_int_equal(pieces_claim(&p, p.tail + 16, p.tail + 16, 16), -EBADMSG);
 	assert_int_equal(pieces_claim(&p, p.tail - RING - 1, p.tail, 16), -EBADMSG);
 	assert_int_equal(p.n, 0);

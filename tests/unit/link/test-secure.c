@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Two ends of a connection show certificates to each other: which are admitted, and which are not.
+ * Two ends of a connection show certificates to each other. Each end admits or refuses the other.
  */
 #include "unit.h"
 

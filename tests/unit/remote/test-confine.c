@@ -175,7 +175,7 @@ static void only_granted_devices_can_be_opened(void **state)
 	assert_int_equal(status, 0);
 }
 
-/* All workers of the tenant have the same word in place of the secret. */
+/* The hash that replaces the secret is the same in all workers of a tenant. */
 static void the_secret_is_replaced_by_another_word(void **state)
 {
 	static const char secret[] = "00112233445566778899aabbccddeeff";
