@@ -21,7 +21,7 @@ def workers(rig, name):
 
 
 def descendants(pid):
-    """All descendants of that process."""
+    """Returns the pids of all descendants of the process."""
     parent = {}
     for entry in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError):
@@ -34,7 +34,7 @@ def descendants(pid):
 
 
 class Far:
-    """The program's side: its own runtime folder, and no daemon."""
+    """The program's side: it has its own runtime folder, and no daemon."""
 
     def __init__(self, rig, **env):
         self.env = {**rig.env, "DIVVY_RUNTIME_DIR": os.path.join(rig.dir, "far"), **env}
@@ -72,8 +72,8 @@ class Shim:
 
 
 class Proxy:
-    """Between both sides. Cuts a connection after some bytes in one direction, and keeps the first
-    bytes up of each connection."""
+    """A proxy between both sides. Cuts a connection after some bytes in one direction, and keeps the
+    first bytes that the program's side sends on each connection."""
 
     def __init__(self, invitation):
         place, key = invitation.split("/")

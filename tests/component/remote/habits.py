@@ -38,7 +38,7 @@ def say(*words):
 
 
 def threads(n):
-    """n threads at once, each with calls of its own."""
+    """Starts n threads whose calls run at the same time."""
     lib, context = driver()
     together, failed = threading.Barrier(n), []
 
@@ -57,8 +57,8 @@ def threads(n):
 
 
 def captures(n):
-    """One graph per round, as programs make for each new shape: run once, or replacing the graph
-    before."""
+    """Makes a graph in each round, as programs do for each new shape of their data. Each second graph
+    runs once; each other graph updates the kept executable graph."""
     lib, _ = driver()
     size = 8 * MIB
     stream, host, at = C.c_void_p(), C.create_string_buffer(size), memory(lib, size)
@@ -76,7 +76,7 @@ def captures(n):
                       lib.cuGraphInstantiateWithFlags(C.byref(made if once else kept), graph, C.c_uint64(0))
                       if once or not kept else lib.cuGraphExecUpdate_v2(kept, graph, C.create_string_buffer(24)),
                       lib.cuGraphDestroy(graph), lib.cuGraphLaunch(made if once else kept, stream),
-                      # Destroyed before it has run: the driver keeps all that the launch needs.
+                      # Destroyed before its launch has run: the driver keeps what the launch needs.
                       lib.cuGraphExecDestroy(made) if once else 0, lib.cuStreamSynchronize(stream)):
             assert error == 0, name(lib, error)
         assert back.raw == host.raw, i
@@ -88,7 +88,7 @@ def captures(n):
 
 
 def parts(of, n):
-    """Objects with many parts each; destroying the object ends its parts."""
+    """Makes objects with many parts each. Destroying an object ends its parts."""
     lib, _ = driver()
     many = 200
     entries = "".join(f".visible .entry k{i}()\n{{\n\tret;\n}}\n" for i in range(many))
@@ -122,7 +122,7 @@ def parts(of, n):
 
 
 def hoards(n):
-    """Copies in one graph; each needs 64 MiB of the host's memory on the device's machine."""
+    """Puts copies into one graph. Each copy needs 64 MiB of host memory on the device's machine."""
     lib, _ = driver()
     size = 64 * MIB
     stream, host, at, graph = C.c_void_p(), C.create_string_buffer(size), memory(lib, size), C.c_void_p()
@@ -139,7 +139,7 @@ def hoards(n):
 
 
 def posts(what):
-    """Calls that need no answer, until one fails; slow enough that no ring ever fills."""
+    """Makes calls that need no answer until one fails. They are so slow that no ring ever fills."""
     lib, _ = driver()
     at = memory(lib, MIB)
     say("begun")
@@ -154,7 +154,7 @@ def posts(what):
 
 
 def closes():
-    """Closes all descriptors that it does not know, like a program that becomes a daemon."""
+    """Closes all descriptors except its own, like a program that becomes a daemon."""
     lib, _ = driver()
     os.closerange(3, 4096)
     at = C.c_uint64()
@@ -164,7 +164,7 @@ def closes():
 
 
 def forks_after_closing():
-    """Files that reuse the numbers of closed descriptors survive a fork."""
+    """Checks that files which reuse the numbers of closed descriptors stay open after a fork."""
     driver()
     os.closerange(3, 4096)
     files = [os.open("/dev/null", os.O_RDONLY) for _ in range(40)]
@@ -177,7 +177,7 @@ def forks_after_closing():
 
 
 def late_threads():
-    """Threads whose first calls come just after the worker's death."""
+    """Starts threads whose first calls come just after the worker's death."""
     lib, context = driver()
     told = []
 
@@ -204,7 +204,7 @@ def cycles(n):
 
 
 def total():
-    """A device's memory, as it is at each call."""
+    """Prints the device's total memory before and after a line on stdin."""
     lib, _ = driver()
     for _ in range(2):
         size = C.c_size_t()

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""nvml-lists.py [CHILDREN]: a process with a context and MEMORY bytes on device 0, and CHILDREN (1)
-like it. For each line on stdin it prints NVML's lists of processes as JSON. It exits at the end of
-stdin."""
+"""nvml-lists.py [CHILDREN]: a process with a context and MEMORY bytes on device 0, and CHILDREN
+(default 1) equal child processes. For each line on stdin it prints NVML's lists of processes as
+JSON. It exits at the end of stdin."""
 
 import ctypes
 import json

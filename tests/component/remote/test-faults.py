@@ -19,7 +19,8 @@ GONE = "CUDA_ERROR_DEVICE_UNAVAILABLE"
 CALLS = ("launch", "synchronise", "copy-in", "copy-out", "copy-later", "allocate", "load", "host-function", "record",
          "graph", "threads", "wait-long", "wait-for-host")
 PLACES = ("local", "link")
-# Each call once, half of them at each place; the second fault uses the other half.
+# Two lists of (place, call). Each list has each call once, and half of the calls at each place. A call
+# that runs at one place in the first list runs at the other place in the second list.
 MIXED = [[(PLACES[(i + half) % 2], call) for i, call in enumerate(CALLS)] for half in (0, 1)]
 WISH = ("--request", "0.05", "--memory", "1Gi")
 
@@ -39,7 +40,7 @@ class Remote:
         self.worker = next(iter(workers(rig, name)), None)  # None if the worker has finished already.
 
     def fails(self):
-        """The call and all following calls fail with GONE."""
+        """Checks that the call and all following calls fail with GONE."""
         out, err = self.child.communicate(timeout=patience())
         said = [line.split(": ")[1] for line in out.splitlines()]
         assert self.child.returncode == 1 and said == [GONE] * 3, (self.name, self.child.returncode, out, err)
@@ -68,7 +69,7 @@ def device_is_empty(rig):
 
 
 def at_each_call(cases, fault, ends):
-    """Faults in all calls at once. The program `beside` must not notice."""
+    """Causes the fault in all calls at once. The program `beside`, which has its own worker, goes on."""
     with Rig() as rig:
         beside = rig.spin("beside", "--request", "0.05", "--memory", "1Gi", "--remote", "local")
         running = [Remote(rig, f"{place}-{call}", place, CALLER, call) for place, call in cases]
@@ -146,7 +147,7 @@ def an_invitation_survives_a_cut_join():
 
 
 def silent_connections_do_not_delay_a_program():
-    """More silent connections than the server keeps: it must not wait for one after the other."""
+    """Opens more silent connections than the server keeps. The server must not wait for them in turn."""
     with Rig() as rig:
         server, invitation = serve(rig, "far", *WISH)
         host, port = invitation.split("/")[0].split(":")

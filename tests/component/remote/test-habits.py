@@ -53,8 +53,8 @@ def rss_mib(pid):
 
 
 def grows_by_less(mib, place, *habit):
-    """The worker's memory grows by less than this, from the end of warm-up to the end of a second
-    run."""
+    """Checks that the worker's memory grows by less than `mib` MiB from the end of the warm-up to the
+    end of a second run."""
     with Rig() as rig:
         child = begin(rig, place, *HABITS, *habit)
         assert child.stdout.readline() == "warm\n", child.communicate()
@@ -141,7 +141,7 @@ def forked_children_can_call_nvml():
 
 
 def a_parent_may_ignore_sigchld():
-    """The parent may ignore SIGCHLD, and every process that it starts inherits that."""
+    """The parent may ignore SIGCHLD, and every process that it starts inherits this setting."""
     deaf = ("sh", "-c", "trap '' CHLD; exec \"$@\"", "sh")
     for place in PLACES:
         assert says(place, "echo", "here", before=deaf) == "here\n", place

@@ -22,7 +22,8 @@ OPENING = b"DVBK"
 
 
 def copies(rig, network, rounds=2, threads=3, seed=1):
-    """Runs the copier over a network with the shim's words, and checks its result."""
+    """Runs the copier over a network that the shim degrades by the words of `network`, and checks the
+    copier's result."""
     name = f"at-{seed}"
     server, invitation = serve(rig, name, *WISH)
     shim = Shim(rig, invitation, *network)
@@ -56,7 +57,7 @@ def new_threads_reuse_the_lanes_of_exited_threads():
 
 def copies_in_flight_may_exceed_the_workers_buffers():
     """The worker's buffers for copies are bounded. A copy that waits for a buffer blocks no copy
-    that has one."""
+    that has a buffer."""
     with Rig() as rig:
         copies(rig, (), rounds=3, threads=16, seed=5)
 
@@ -86,7 +87,8 @@ def is_ended(sock):
 
 
 def a_connection_without_the_key_cannot_join():
-    """The session's name, which crosses the network in the clear, does not help a stranger."""
+    """The session's name crosses the network in the clear. A peer that knows only the name gets no
+    answer."""
     with Rig() as rig:
         server, invitation = serve(rig, "far", *WISH)
         with Proxy(invitation) as proxy:

@@ -23,7 +23,7 @@ WISH = ("--request", "0.05", "--memory", "1Gi")
 
 
 def joined_by(program):
-    """The links of that program. They have no parent here."""
+    """Returns the pids of the program's links, which are no descendants of this test."""
     found = []
     for pid in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as f:
@@ -84,8 +84,8 @@ def a_stopped_link_of_the_device_is_noticed():
 
 def a_stopped_link_of_the_program_is_noticed():
     def stop(one):
-        # Two processes: the listener for all of the program's processes, and its child for the
-        # session.
+        # The link has two processes: the listener for all of the program's processes, and its child
+        # for the session.
         both = joined_by(one.child.pid)
         child, = (pid for pid in both if stat_of(pid).parent in both)
         os.kill(child, signal.SIGSTOP)
@@ -94,7 +94,7 @@ def a_stopped_link_of_the_program_is_noticed():
 
 def a_stopped_machine_is_noticed():
     """Stops the whole other side, like a machine that hangs. The program gets an error; the stopped
-    side notices later."""
+    side notices after it has continued."""
     def stop(one):
         one.there = [one.server.pid, *descendants(one.server.pid)]
         send_all(one.there, signal.SIGSTOP)
@@ -142,7 +142,7 @@ def an_idle_or_stopped_program_is_not_silent():
         os.kill(one.child.pid, signal.SIGSTOP)
         swallowed = Running(rig, "copy-in")
         swallowed.shim.say("stall")
-        # By this time a silence of the others would have been noticed, too.
+        # If the two other programs counted as silent, they would have failed by this time, too.
         swallowed.fails()
         swallowed.is_freed()
         for other in (one, idle):
