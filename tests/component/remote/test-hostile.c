@@ -136,9 +136,9 @@ static void opened_twice(void)
 	give_up_after(patience_s(PATIENCE_S));
 	open_lane(1, &lane);
 	tap_ok(ASK(&lane, REMOTE_OP_cuDriverGetVersion, &unused_answer, 1) == CUDA_SUCCESS,
-		"a lane is served");
+		"the worker serves an opened lane");
 	open_lane(1, &lane);
-	tap_ok(is_ended(patience_s(PATIENCE_S)), "one that is opened twice ends the session");
+	tap_ok(is_ended(patience_s(PATIENCE_S)), "a lane that is opened twice ends the session");
 }
 
 static void opened_again(void)
@@ -153,7 +153,7 @@ static void opened_again(void)
 		right = !TELL(&lane, REMOTE_OP_cuDriverGetVersion, 1) &&
 			!TELL(&lane, REMOTE_CLOSE, 0);
 	}
-	tap_ok(right, "a lane is opened again once it has been closed");
+	tap_ok(right, "a closed lane can be opened again");
 }
 
 /* ---- several lanes use the same objects ---- */
@@ -359,7 +359,7 @@ static void lanes_without_order(void)
 	pthread_join(reverse, NULL);
 	give_up_after(patience_s(PATIENCE_S));
 	tap_ok(TELL(&lane, REMOTE_OP_cuDriverGetVersion, 1) == CUDA_SUCCESS,
-		"after what several lanes have done in no order their worker goes on");
+		"a worker survives unordered calls of several lanes on the same objects");
 }
 
 /* ---- copies captured in a stream, sent as if it did not capture ---- */
@@ -426,11 +426,11 @@ static void captured_by_another(void)
 		right = copy_in(&lane);
 	}
 	tap_ok(right && last_word(&lane, 0, SHORT) == 7 && last_word(&lane, SHORT, LONG) == 7,
-		"what is captured takes no room from what is not");
+		"captured copies take no staging memory from other copies");
 	check(!TELL(&lane, REMOTE_OP_cuGraphLaunch, exec, stream), "a launch");
 	check(!TELL(&lane, REMOTE_OP_cuCtxSynchronize, 0), "synchronised");
 	tap_ok(last_word(&lane, 0, SHORT) == 1 && last_word(&lane, SHORT, LONG) == 2,
-		"a launch copies what came along when it was captured");
+		"a launch copies the data that was sent with the captured copy");
 }
 
 /* ---- a lying server ---- */
@@ -648,7 +648,8 @@ static void a_source_that_is_written_to(void)
 	NEED(drv.cuMemcpyHtoDAsync_v2(device, host, 4096, stream));
 	NEED(drv.cuStreamSynchronize(stream));
 	usleep(200000);
-	tap_ok(host[0] == 'o' && host[63] == 'o', "nobody writes to a source");
+	tap_ok(host[0] == 'o' && host[63] == 'o',
+		"the server cannot write to the source of a copy");
 }
 
 /*
@@ -685,11 +686,11 @@ static void words_of_anybody(void)
 	drv.cuCtxSynchronize();
 	EXPECT(CUDA_ERROR_DEVICE_UNAVAILABLE, drv.cuCtxSynchronize());
 	dup2(was, STDERR_FILENO);
-	check(pread(kept, said, sizeof(said) - 1, 0) > 0, "something is said");
+	check(pread(kept, said, sizeof(said) - 1, 0) > 0, "the program prints a message");
 	tap_ok(strstr(said, "divvy: remote machine: red??") && !strchr(said, '\033'),
-		"a terminal is not played with");
+		"messages of the server print no control characters");
 	tap_ok(strstr(said, "divvy: over\n") && !strstr(said, "GPU lost"),
-		"the end in its own words");
+		"the server's last message replaces the message about a lost GPU");
 }
 
 static void another_version(void)
@@ -704,7 +705,7 @@ static void another_version(void)
 	check(fd_send(sock, &note, sizeof(note), NULL, 0, MSG_NOSIGNAL) == sizeof(note), "hello");
 	check(fd_recv(sock, &note, sizeof(note), NULL, 0) == sizeof(note), "an answer");
 	tap_ok(note.type == REMOTE_REFUSED && strstr(note.text, "version"),
-		"another version is said");
+		"the refusal of another version names the version");
 }
 
 static const struct part parts[] = {

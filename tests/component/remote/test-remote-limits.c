@@ -75,11 +75,13 @@ static void too_large(void)
 	rows.dstXInBytes = 1ull << 40;
 	rows.Height = 1;
 	EXPECT(CUDA_ERROR_INVALID_VALUE, drv.cuMemcpy2D_v2(&rows));
-	tap_ok(is_untouched(device), "of what does not fit nothing is done");
+	tap_ok(is_untouched(device),
+		"a copy beyond the device memory changes nothing on the device");
 	EXPECT(CUDA_ERROR_INVALID_VALUE, drv.cuMemcpyDtoH_v2(pageable, device, LARGE));
 	EXPECT(CUDA_ERROR_INVALID_VALUE, drv.cuMemcpyDtoH_v2(pageable, device + 1, SMALL));
 	EXPECT(CUDA_ERROR_INVALID_VALUE, drv.cuMemcpyDtoHAsync_v2(locked, device, LARGE, stream));
-	tap_ok(is_all(pageable, LARGE, 2) && is_all(locked, LARGE, 2), "... nor to the host");
+	tap_ok(is_all(pageable, LARGE, 2) && is_all(locked, LARGE, 2),
+		"... and nothing on the host");
 	free(pageable);
 	OK(drv.cuCtxDestroy_v2(context));
 }
@@ -105,7 +107,7 @@ static void goes_with_its_context(void)
 		NEED(drv.cuMemHostRegister_v2(registered, MIB, 0));
 		NEED(drv.cuCtxDestroy_v2(context));
 	}
-	tap_ok(resident_mib() < before + 300, "page-locked memory goes with its context (%zu MiB)",
+	tap_ok(resident_mib() < before + 300, "page-locked memory ends with its context (%zu MiB)",
 		resident_mib());
 	NEED(drv.cuCtxCreate_v2(&context, 0, 0));
 	EXPECT(CUDA_ERROR_INVALID_HANDLE, drv.cuEventQuery(event));
@@ -133,14 +135,14 @@ static void goes_with_the_primary_context(CUresult (*end)(CUdevice device), cons
 	OK(drv.cuDevicePrimaryCtxRetain(&second, 0));
 	OK(drv.cuDevicePrimaryCtxRelease_v2(0));
 	tap_ok(drv.cuMemHostGetFlags(&flags, p) == CUDA_SUCCESS && !drv.cuEventQuery(event),
-		"one reference of two to a primary context takes nothing along");
+		"releasing one of two references keeps a primary context's objects");
 	OK(end(0));
 	NEED(drv.cuCtxCreate_v2(&second, 0, 0));
 	tap_ok(drv.cuMemHostGetFlags(&flags, p) == CUDA_ERROR_INVALID_VALUE &&
 			drv.cuMemFreeHost(p) == CUDA_ERROR_INVALID_VALUE &&
 			drv.cuEventQuery(event) == CUDA_ERROR_INVALID_HANDLE &&
 			drv.cuMemHostRegister_v2(registered, MIB, 0) == CUDA_SUCCESS,
-		"its memory and its events end when it is %s", how);
+		"a primary context's memory and events end when it is %s", how);
 	OK(drv.cuCtxDestroy_v2(second));
 	free(registered);
 }
@@ -194,7 +196,7 @@ static void copies_to_what_has_gone(bool is_registered)
 		kernel_get(module, "set_flag"), 1, 1, 1, 1, 1, 1, 0, other, set_params, NULL));
 	r = drv.cuStreamSynchronize(held);
 	tap_ok(r == CUDA_SUCCESS || r == CUDA_ERROR_ILLEGAL_ADDRESS,
-		"a copy to %s memory of a context that has ended comes to an end",
+		"a copy to %s memory of a destroyed context ends",
 		is_registered ? "registered" : "page-locked");
 	drv.cuCtxDestroy_v2(context);
 }
@@ -249,7 +251,7 @@ static void pointers(void)
 
 	OK(drv.cuPointerGetAttribute(&size, CU_POINTER_ATTRIBUTE_MAPPING_SIZE, device));
 	OK(drv.cuPointerGetAttributes(1, &ordinal, values, (uintptr_t)&context));
-	tap_ok(at == CU_DEVICE_INVALID, "memory of no device");
+	tap_ok(at == CU_DEVICE_INVALID, "ordinary memory has no device ordinal");
 	EXPECT(CUDA_ERROR_INVALID_VALUE, drv.cuPointerGetAttributes(1, &wrong, values, device));
 	EXPECT(CUDA_ERROR_INVALID_VALUE, drv.cuPointerGetAttributes(1, &ordinal, NULL, device));
 	EXPECT(CUDA_ERROR_INVALID_VALUE, drv.cuMemHostRegister_v2((void *)values, 1ull << 63, 0));
@@ -282,7 +284,8 @@ static void read_at_the_call(void)
 		NEED(drv.cuMemsetD32Async(flag, 1, 1, other));
 		NEED(drv.cuStreamSynchronize(stream));
 		NEED(drv.cuMemcpyDtoH_v2(&got, device, 4));
-		tap_ok(got == 42, "a source is read at the call where that is asked for");
+		tap_ok(got == 42,
+			"a source is read at the call if the copy's attributes require this");
 		NEED(drv.cuMemsetD32_v2(flag, 0, 1));
 	}
 	OK(drv.cuCtxDestroy_v2(context));
@@ -382,7 +385,7 @@ static void forks(void)
 	is_over = true;
 	for (int i = 0; i < 2; i++)
 		pthread_join(thread[i], NULL);
-	tap_ok(told == 300, "a forked child is told that it has no session (%d of 300)", told);
+	tap_ok(told == 300, "calls in a forked child fail at once (%d of 300)", told);
 	OK(drv.cuCtxDestroy_v2(forked_context));
 }
 

@@ -71,7 +71,7 @@ static void there_and_back(void)
 	NEED(drv.cuMemcpyHtoDAsync_v2(b, host, N, stream));
 	NEED(drv.cuStreamSynchronize(stream));
 	tap_ok(all_are(host, 7) && device_is(b, 7),
-		"what a copy brings, the next one of the stream takes along");
+		"a copy from the host sends data that an earlier copy has brought");
 	OK(drv.cuCtxDestroy_v2(context));
 }
 
@@ -94,7 +94,7 @@ static void filled_by_host(void)
 	NEED(drv.cuLaunchHostFunc(stream, fill, host));
 	NEED(drv.cuMemcpyHtoDAsync_v2(a, host, N, stream));
 	NEED(drv.cuStreamSynchronize(stream));
-	tap_ok(device_is(a, 11), "a host function of the stream fills the source first");
+	tap_ok(device_is(a, 11), "a copy sends data that an earlier host function has written");
 	memset(host, 0, N);
 	NEED(drv.cuLaunchHostFunc(stream, fill, host));
 	NEED(drv.cuEventRecord(event, stream));
@@ -102,7 +102,7 @@ static void filled_by_host(void)
 	NEED(drv.cuMemsetD32Async(a, 0, N / 4, other));
 	NEED(drv.cuMemcpyHtoDAsync_v2(a, host, N, other));
 	NEED(drv.cuStreamSynchronize(other));
-	tap_ok(device_is(a, 11), "and one of another stream that is waited for");
+	tap_ok(device_is(a, 11), "... also if the host function is in another stream");
 	OK(drv.cuCtxDestroy_v2(context));
 }
 
@@ -131,9 +131,9 @@ static void held_by_host(void)
 	NEED(drv.cuEventRecord(event, other));
 	NEED(drv.cuStreamSynchronize(other));
 	NEED(drv.cuEventSynchronize(event));
-	tap_ok(device_is(a, 9), "work of other streams is done, and waited for");
+	tap_ok(device_is(a, 9), "other streams complete work");
 	EXPECT(CUDA_ERROR_NOT_READY, drv.cuStreamQuery(held));
-	tap_ok(!has_given_up, "... while a host function runs");
+	tap_ok(!has_given_up, "... while a host function runs in one stream");
 	is_released = true;
 	NEED(drv.cuCtxSynchronize());
 	OK(drv.cuStreamQuery(held));
@@ -159,7 +159,8 @@ static void captured(void)
 			from[i] = value;
 		NEED(drv.cuGraphLaunch(exec, stream));
 		NEED(drv.cuStreamSynchronize(stream));
-		tap_ok(all_are(to, value), "a captured copy reads and writes at each launch");
+		tap_ok(all_are(to, value),
+			"each launch of a captured copy reads and writes the host's memory");
 	}
 	OK(drv.cuGraphExecDestroy(exec));
 	OK(drv.cuCtxDestroy_v2(context));
@@ -229,7 +230,7 @@ static void captured_beside_a_copy(void)
 	OK(drv.cuStreamEndCapture(stream, &graph));
 	OK(c.result);
 	OK(drv.cuStreamSynchronize(c.stream));
-	tap_ok(c.word == 7, "a copy beside another thread's capture");
+	tap_ok(c.word == 7, "a copy succeeds during another thread's capture");
 	OK(drv.cuCtxDestroy_v2(context));
 }
 
@@ -262,7 +263,7 @@ static void recorded_by_a_graph(void)
 	fill(host);
 	NEED(drv.cuMemsetD32Async(flag, 1, 1, other));
 	NEED(drv.cuStreamSynchronize(stream));
-	tap_ok(device_is(a, 11), "a source is read when the stream gets there");
+	tap_ok(device_is(a, 11), "a copy's source is read when the stream reaches the copy");
 	OK(drv.cuCtxDestroy_v2(context));
 }
 
@@ -275,21 +276,21 @@ static void beside_a_capture(void)
 	CUgraph graph;
 
 	NEED(drv.cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
-	tap_ok(is_as_ever(a, other), "a stream goes on beside another one's capture");
+	tap_ok(is_as_ever(a, other), "a stream continues during another stream's capture");
 	memset(host, 0, N);
 	NEED(drv.cuLaunchHostFunc(other, wait_a_little, NULL));
 	NEED(drv.cuLaunchHostFunc(other, fill, host));
 	NEED(drv.cuStreamEndCapture(stream, &graph));
 	NEED(drv.cuMemcpyHtoDAsync_v2(a, host, N, other));
 	NEED(drv.cuStreamSynchronize(other));
-	tap_ok(device_is(a, 11), "... in its own order");
+	tap_ok(device_is(a, 11), "... and keeps the order of its work");
 	NEED(drv.cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
 	EXPECT(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, drv.cuStreamSynchronize(stream));
 	EXPECT(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, drv.cuStreamEndCapture(stream, &graph));
-	tap_ok(is_as_ever(a, other), "... and after one that failed");
+	tap_ok(is_as_ever(a, other), "... and after a failed capture");
 	NEED(drv.cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
 	NEED(drv.cuStreamDestroy_v2(stream));
-	tap_ok(is_as_ever(a, other), "... and whose stream is no more");
+	tap_ok(is_as_ever(a, other), "... and after the capturing stream is destroyed");
 	OK(drv.cuCtxDestroy_v2(context));
 }
 
@@ -314,19 +315,19 @@ static void without_a_stream(void)
 	NEED(drv.cuMemsetD32_v2(a, 7, N / 4));
 	bring(host, a, stream);
 	NEED(drv.cuMemcpyHtoD_v2(b, host, N));
-	tap_ok(device_is(b, 7), "a copy without a stream comes after the work of all");
+	tap_ok(device_is(b, 7), "a copy without a stream waits for all blocking streams");
 	NEED(drv.cuMemsetD32_v2(b, 0, N / 4));
 	bring(host, a, stream);
 	NEED(drv.cuMemcpy(b, AS_ADDRESS(host), N));
-	tap_ok(device_is(b, 7), "... by whichever name");
+	tap_ok(device_is(b, 7), "... also by cuMemcpy");
 	bring(host, a, stream);
 	NEED(drv.cuMemcpy(AS_ADDRESS(other), AS_ADDRESS(host), N));
-	tap_ok(all_are(other, 7), "... and from host to host");
+	tap_ok(all_are(other, 7), "... also from host to host");
 	set_all(own, 0);
 	NEED(drv.cuLaunchHostFunc(stream, wait_a_little, NULL));
 	NEED(drv.cuLaunchHostFunc(stream, fill, own));
 	NEED(drv.cuMemcpyHtoD_v2(b, own, N));
-	tap_ok(device_is(b, 11), "... and of memory that a host function fills");
+	tap_ok(device_is(b, 11), "... also from memory that a host function fills");
 	free(own);
 	OK(drv.cuCtxDestroy_v2(context));
 }
@@ -348,7 +349,7 @@ static void lines_and_nothing(CUdeviceptr device)
 		line[i] = i;
 	NEED(drv.cuMemcpy3D_v2(&c));
 	NEED(drv.cuMemcpyDtoH_v2(back, device, sizeof(back)));
-	tap_ok(memcmp(back, line, sizeof(back)) == 0, "a line has no next one, whatever its pitch");
+	tap_ok(memcmp(back, line, sizeof(back)) == 0, "the pitch of a single row has no effect");
 	c.srcLOD = 1;
 	EXPECT(CUDA_ERROR_INVALID_VALUE, drv.cuMemcpy3D_v2(&c));
 	c.srcLOD = 0;
@@ -432,7 +433,7 @@ static void what_cannot_be(void)
 	NEED(drv.cuMemcpy2D_v2(&c));
 	NEED(drv.cuMemcpyDtoH_v2(back, a, sizeof(back)));
 	tap_ok(back[0] == 16 && back[64] == 48 && back[128] == 80,
-		"rows without a pitch follow one another");
+		"rows with pitch 0 follow each other without a gap");
 	c.srcPitch = 5;
 	EXPECT(CUDA_ERROR_INVALID_VALUE, drv.cuMemcpy2D_v2(&c));
 	c.srcPitch = 31;
@@ -442,7 +443,7 @@ static void what_cannot_be(void)
 	EXPECT(CUDA_ERROR_INVALID_VALUE,
 		drv.cuMemcpyBatchAsync(
 			&nowhere, &somewhere, &bytes, 1, &attributes, &first, 1, &index, stream));
-	tap_ok(index == 0, "the first of a batch that fails is named");
+	tap_ok(index == 0, "a batch reports the index of its first failed copy");
 	EXPECT(CUDA_ERROR_INVALID_VALUE,
 		drv.cuMemcpyBatchAsync(
 			&a, &somewhere, &bytes, 1, &attributes, &first, 1, &index, NULL));
@@ -450,7 +451,8 @@ static void what_cannot_be(void)
 	NEED(drv.cuGraphAddEmptyNode(&nodes[0], graph, NULL, 0));
 	memset(nodes, 0x77, sizeof(nodes));
 	NEED(drv.cuGraphGetNodes(graph, nodes, &room));
-	tap_ok(room == 1 && nodes[0] && !nodes[1] && !nodes[9], "behind the nodes there are none");
+	tap_ok(room == 1 && nodes[0] && !nodes[1] && !nodes[9],
+		"cuGraphGetNodes clears the unused places of the array");
 	free(host);
 	OK(drv.cuCtxDestroy_v2(context));
 }
@@ -468,17 +470,18 @@ static void host_to_host(void)
 	bring(host, a, stream);
 	NEED(drv.cuMemcpyAsync(AS_ADDRESS(other), AS_ADDRESS(host), N, stream));
 	NEED(drv.cuStreamSynchronize(stream));
-	tap_ok(all_are(other, 7), "a copy from host to host has its place in the stream");
+	tap_ok(all_are(other, 7), "a copy from host to host keeps its order in the stream");
 	NEED(drv.cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
 	NEED(drv.cuMemcpyAsync(AS_ADDRESS(other), AS_ADDRESS(host), N, stream));
 	NEED(drv.cuStreamEndCapture(stream, &graph));
 	NEED(drv.cuGraphInstantiateWithFlags(&exec, graph, 0));
 	for (uint32_t value = 1; value <= 2; value++) {
 		set_all(host, value);
-		tap_ok(!all_are(other, value), "captured, it is not done yet");
+		tap_ok(!all_are(other, value),
+			"a captured copy from host to host does not run before a launch");
 		NEED(drv.cuGraphLaunch(exec, stream));
 		NEED(drv.cuStreamSynchronize(stream));
-		tap_ok(all_are(other, value), "... and is at each launch");
+		tap_ok(all_are(other, value), "... and runs at each launch");
 	}
 	OK(drv.cuGraphExecDestroy(exec));
 	OK(drv.cuCtxDestroy_v2(context));
@@ -520,7 +523,7 @@ static void freed_beside_others(void)
 	pthread_create(&thread, NULL, release_later, &release);
 	if (is_registered) {
 		OK(drv.cuMemHostUnregister(release.host));
-		tap_ok(all_are(release.host, 7), "what was under way has arrived");
+		tap_ok(all_are(release.host, 7), "cuMemHostUnregister waits for copies in flight");
 		free(release.host);
 	} else {
 		OK(drv.cuMemFreeHost(release.host));
@@ -597,12 +600,13 @@ static void shapes(void)
 		copy_boxes(from, to, device, is_async);
 		copy_boxes(own, back, device, is_async);
 		tap_ok(!memcmp(to, back, BOX) && memchr(to, from[1500], BOX),
-			"boxes of page-locked memory are those of any other");
+			"3D copies of page-locked and pageable memory have equal results");
 	}
 	NEED(drv.cuMemcpyHtoDAsync_v2(device, own + 1000, 4001, NULL));
 	NEED(drv.cuMemcpyDtoHAsync_v2(back + 17, device, 4001, NULL));
 	NEED(drv.cuCtxSynchronize());
-	tap_ok(!memcmp(back + 17, own + 1000, 4001), "and so are parts of it");
+	tap_ok(!memcmp(back + 17, own + 1000, 4001),
+		"copies of a part of page-locked memory are correct");
 	EXPECT(CUDA_ERROR_INVALID_VALUE, drv.cuMemFreeHost(own + 4096));
 	OK(drv.cuMemFreeHost(own));
 	OK(drv.cuMemFreeHost(back));
@@ -626,10 +630,10 @@ static void many_pieces(void)
 	NEED(drv.cuCtxSynchronize());
 	for (uint32_t i = 0; i < PIECES; i++)
 		is = is && piece[i][1] == i;
-	tap_ok(is, "as many pieces of page-locked memory as a program likes");
+	tap_ok(is, "copies use thousands of page-locked allocations");
 	for (uint32_t i = 0; i < PIECES; i++)
 		is = !drv.cuMemFreeHost(piece[i]) && is;
-	tap_ok(is, "and all are given back");
+	tap_ok(is, "... and all of them can be freed");
 	/* The ids of freed memory can be used again. */
 	piece[0] = locked(N);
 	memset(piece[0], 0, N);
@@ -697,8 +701,9 @@ static void end_waiting(enum end how, CUstream stream, CUevent event)
 /* Once a stream's wait is over, copies send their sources at the call again. */
 static void waits_end(void)
 {
-	static const char *const name[] = {"the stream's synchronisation", "the context's",
-		"an event's", "a query", "an event's query", "the stream's end"};
+	static const char *const name[] = {"the stream's synchronisation",
+		"the context's synchronisation", "the event's synchronisation",
+		"the stream's query", "the event's query", "the stream's destruction"};
 	CUcontext context = begin_context();
 	CUdeviceptr a = device_memory(N), flag = device_memory(4096);
 	CUstream stream = NULL, other = new_stream();
@@ -713,30 +718,32 @@ static void waits_end(void)
 	is_registered = true;
 	host = locked(N);
 	NEED(drv.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
-	tap_ok(is_taken_along(a, host), "a source is taken along at the call");
+	tap_ok(is_taken_along(a, host), "a copy sends its source at the call");
 	for (uint32_t i = 0; i < ENDS; i++) {
 		stream = new_stream();
 		NEED(drv.cuMemsetD32_v2(flag, 0, 1024));
 		NEED(drv.cuStreamWaitValue32_v2(stream, flag, 1, CU_STREAM_WAIT_VALUE_GEQ));
 		NEED(drv.cuEventRecord(event, stream));
-		tap_ok(!is_taken_along(a, host), "... not while a stream waits");
+		tap_ok(!is_taken_along(a, host), "... not while a stream waits for a value");
 		NEED(drv.cuMemsetD32Async(flag, 1, 1024, other));
 		end_waiting((enum end)i, stream, event);
-		tap_ok(is_taken_along(a, host), "... but after %s", name[i]);
+		tap_ok(is_taken_along(a, host), "... again after %s", name[i]);
 	}
 	NEED(drv.cuStreamWaitEvent(other, event, 0));
-	tap_ok(is_taken_along(a, host), "an event that nothing is behind holds nobody up");
+	tap_ok(is_taken_along(a, host),
+		"a copy sends its source at the call after a wait for a completed event");
 	NEED(drv.cuGraphCreate(&graph, 0));
 	NEED(drv.cuGraphAddEmptyNode(&node, graph, NULL, 0));
 	NEED(drv.cuGraphInstantiateWithFlags(&exec, graph, 0));
 	NEED(drv.cuGraphLaunch(exec, other));
-	tap_ok(is_taken_along(a, host), "nor does a graph without the program's work");
+	tap_ok(is_taken_along(a, host), "... also after a graph without host functions and copies");
 	stream = new_stream();
 	NEED(drv.cuMemsetD32_v2(flag, 0, 1024));
 	NEED(drv.cuEventRecord(event, stream));
 	NEED(drv.cuStreamWaitValue32_v2(stream, flag, 1, CU_STREAM_WAIT_VALUE_GEQ));
 	NEED(drv.cuEventSynchronize(event));
-	tap_ok(!is_taken_along(a, host), "an event says nothing of what came after it");
+	tap_ok(!is_taken_along(a, host),
+		"an event's completion does not end a wait that follows the event");
 	NEED(drv.cuMemsetD32Async(flag, 1, 1024, other));
 	OK(drv.cuCtxDestroy_v2(context));
 }
@@ -759,10 +766,10 @@ static void late_and_wrong(void)
 	NEED(drv.cuMemsetD32Async(flag, 1, 1024, other));
 	at_sync = drv.cuStreamSynchronize(stream);
 	tap_ok(at_call == CUDA_ERROR_INVALID_VALUE || at_sync == CUDA_ERROR_INVALID_VALUE,
-		"a copy that cannot be is refused, though its source comes later");
+		"a copy beyond its destination is refused, even if its source is read later");
 	NEED(drv.cuMemcpyHtoDAsync_v2(a, host, N, stream));
 	NEED(drv.cuStreamSynchronize(stream));
-	tap_ok(device_is(a, 11), "and the next one is as ever");
+	tap_ok(device_is(a, 11), "... and the stream's next copy succeeds");
 	OK(drv.cuCtxDestroy_v2(context));
 }
 
@@ -791,7 +798,8 @@ static void many_that_wait(void)
 		set_all(from, 7 + i);
 		NEED(drv.cuMemsetD32Async(flag, 1, 1024, other));
 		NEED(drv.cuStreamSynchronize(held));
-		tap_ok(all_are(to, 7 + i) && device_is(a, 7 + i), "copies wait for a later call");
+		tap_ok(all_are(to, 7 + i) && device_is(a, 7 + i),
+			"copies wait until a later call releases their stream");
 	}
 	OK(drv.cuCtxDestroy_v2(context));
 }
@@ -807,7 +815,7 @@ static void limited_files(void)
 	host = locked(N);
 	set_all(host, 11);
 	NEED(drv.cuMemcpyHtoD_v2(a, host, N));
-	tap_ok(device_is(a, 11), "page-locked memory where files have a limit");
+	tap_ok(device_is(a, 11), "page-locked memory may exceed the limit of file sizes");
 	OK(drv.cuMemFreeHost(host));
 	OK(drv.cuCtxDestroy_v2(context));
 }
@@ -857,7 +865,8 @@ static void numbered_streams(void)
 	pthread_join(thread, NULL);
 	NEED(drv.cuMemcpyHtoDAsync_v2(a, host, N, CU_STREAM_PER_THREAD));
 	NEED(drv.cuStreamSynchronize(CU_STREAM_PER_THREAD));
-	tap_ok(device_is(a, 11), "a thread's own stream is not done with that of another thread");
+	tap_ok(device_is(a, 11),
+		"synchronising another thread's per-thread stream does not end a stream's wait");
 	NEED(drv.cuCtxCreate_v2(&other, 0, 0));
 	NEED(drv.cuCtxSetCurrent(context));
 	for (int i = 0; i < 2; i++) {
@@ -868,7 +877,8 @@ static void numbered_streams(void)
 		NEED(drv.cuCtxPopCurrent_v2(&other));
 		NEED(drv.cuMemcpyHtoDAsync_v2(a, host, N, NULL));
 		NEED(drv.cuStreamSynchronize(NULL));
-		tap_ok(device_is(a, 11), "nor a context's with that of another context");
+		tap_ok(device_is(a, 11),
+			"... nor does synchronising another context's default stream");
 	}
 	OK(drv.cuCtxDestroy_v2(other));
 	OK(drv.cuCtxDestroy_v2(context));
@@ -895,7 +905,7 @@ static void node_by_its_general_form(CUgraphExec exec, CUgraphNode node, CUstrea
 	NEED(drv.cuStreamSynchronize(stream));
 	OK(drv.cuGraphHostNodeGetParams(node, &now));
 	tap_ok(one == 1 && two == 0 && now.fn == add && now.userData == &two,
-		"the general form sets the one, or the other");
+		"cuGraphExecNodeSetParams changes the executable graph only");
 	p.type = CU_GRAPH_NODE_TYPE_MEMSET;
 	EXPECT(CUDA_ERROR_INVALID_VALUE, drv.cuGraphExecNodeSetParams(exec, node, &p));
 	EXPECT(CUDA_ERROR_INVALID_VALUE, drv.cuGraphExecNodeSetParams(exec, node, NULL));
@@ -927,11 +937,13 @@ static void host_nodes_again(void)
 			is = is && drv.cuGraphHostNodeSetParams(node, &params) == CUDA_SUCCESS;
 	}
 	NEED(drv.cuGraphHostNodeGetParams(node, &now));
-	tap_ok(is && now.userData == &counts[1], "a node is given its function again and again");
+	tap_ok(is && now.userData == &counts[1],
+		"a program may replace a node's function many times");
 	NEED(drv.cuLaunchHostFunc(stream, add, &after));
 	NEED(drv.cuGraphLaunch(exec, stream));
 	NEED(drv.cuStreamSynchronize(stream));
-	tap_ok(after == 1 && !counts[0] && counts[1] == 1, "... and has the last one");
+	tap_ok(after == 1 && !counts[0] && counts[1] == 1,
+		"... and a launch calls the last function");
 	/* Each launch calls the function that the node had at the launch. */
 	for (uint64_t i = 0; i < 1000; i++) {
 		params.userData = &counts[i % 3];
@@ -942,12 +954,12 @@ static void host_nodes_again(void)
 	}
 	NEED(drv.cuStreamSynchronize(stream));
 	tap_ok(counts[0] == 334 && counts[1] == 334 && counts[2] == 333,
-		"... and at each launch the one of that moment");
+		"... and each launch calls the function of that time");
 	OK(drv.cuGraphExecDestroy(exec));
 	NEED(drv.cuGraphInstantiateWithFlags(&exec, graph, 0));
 	NEED(drv.cuGraphLaunch(exec, stream));
 	NEED(drv.cuStreamSynchronize(stream));
-	tap_ok(counts[1] == 335, "another executable has the graph's own");
+	tap_ok(counts[1] == 335, "another executable graph calls the function of the graph's node");
 	node_by_its_general_form(exec, node, stream);
 	EXPECT(CUDA_ERROR_INVALID_VALUE, drv.cuGraphHostNodeSetParams(empty, &params));
 	EXPECT(CUDA_ERROR_INVALID_VALUE, drv.cuGraphHostNodeGetParams(empty, &now));
@@ -1004,8 +1016,8 @@ static void host_nodes_under_way(void)
 	}
 	NEED(drv.cuStreamSynchronize(stream));
 	tap_ok(first == 0 && updated == 10 && own == 30 && others == 0,
-		"each launch calls what it had, once (%d, %d, %d, %d)", (int)first, (int)updated,
-		(int)own, (int)others);
+		"each launch calls the functions that it began with, once (%d, %d, %d, %d)",
+		(int)first, (int)updated, (int)own, (int)others);
 	OK(drv.cuCtxDestroy_v2(context));
 }
 
@@ -1051,7 +1063,7 @@ static void polled_by_others(void)
 	is_enough = true;
 	for (int i = 0; i < 4; i++)
 		pthread_join(thread[i], NULL);
-	tap_ok(!status, "a child is refused at once, whoever asks in the parent");
+	tap_ok(!status, "calls in a forked child fail while the parent's threads make queries");
 	OK(drv.cuStreamQuery(polled_stream));
 	OK(drv.cuCtxDestroy_v2(context));
 }
@@ -1125,7 +1137,7 @@ static void queries(void)
 			is = is && drv.cuEventQuery(event) == CUDA_ERROR_NOT_READY &&
 				drv.cuStreamQuery(stream) == CUDA_ERROR_NOT_READY;
 		kill(worker, SIGCONT);
-		tap_ok(is, "what is known is not asked again");
+		tap_ok(is, "repeated queries of unfinished work need no answer of the worker");
 	}
 	NEED(drv.cuMemsetD32Async(flag, 1, 1, other));
 	OK(poll_event(event));
@@ -1152,7 +1164,7 @@ static void queries(void)
 		is = is && drv.cuEventQuery(event) == CUDA_SUCCESS &&
 			drv.cuStreamQuery(stream) == CUDA_SUCCESS;
 	}
-	tap_ok(is, "after a synchronisation everything before it is over");
+	tap_ok(is, "queries after a synchronisation report earlier work complete");
 	NEED(drv.cuStreamWaitValue32_v2(stream, flag, 2, CU_STREAM_WAIT_VALUE_GEQ));
 	NEED(drv.cuEventRecord(event, stream));
 	EXPECT(CUDA_ERROR_NOT_READY, drv.cuEventQuery(event));
@@ -1189,11 +1201,11 @@ static void taken_address(void)
 	for (int i = 0; i < 4; i++) {
 		b = device_memory(32 << 20);
 		tap_ok(b + (32 << 20) <= (uintptr_t)mine || b >= (uintptr_t)mine + (64 << 20),
-			"no device memory where the program has its own");
+			"device memory does not lie at addresses of the program's memory");
 		NEED(drv.cuMemsetD32_v2(b, 9, 1024));
 	}
 	NEED(drv.cuCtxSynchronize());
-	tap_ok(mine[0] == 5, "which is as it was");
+	tap_ok(mine[0] == 5, "... and that memory is unchanged");
 	OK(drv.cuCtxDestroy_v2(context));
 }
 
@@ -1238,16 +1250,17 @@ static void load_image(void)
 		OK(drv.cuModuleLoadData(&module, image));
 		/* Over a link, the part before has sent this image already. */
 		if (getenv("DIVVY_TEST_LINK") && (i == 1 || is_again))
-			tap_ok(sent() - before < IMAGE / 16, "an image goes over once");
+			tap_ok(sent() - before < IMAGE / 16,
+				"an image that the server has is not sent again");
 		OK(drv.cuModuleUnload(module));
 	}
 	NEED(drv.cuModuleLoadData(&module, image));
-	tap_ok(kernel_get(module, "spin_ns") != NULL, "and is what it was");
+	tap_ok(kernel_get(module, "spin_ns") != NULL, "... and the image is unchanged");
 	image[IMAGE - 1] = ' ';
 	before = sent();
 	OK(drv.cuModuleLoadData(&module, image));
 	if (getenv("DIVVY_TEST_LINK") && !is_again)
-		tap_ok(sent() - before >= IMAGE, "another one goes over as well");
+		tap_ok(sent() - before >= IMAGE, "a changed image is sent");
 	OK(drv.cuCtxDestroy_v2(context));
 }
 
@@ -1270,17 +1283,17 @@ static void late_error(void)
 	at_call = drv.cuMemsetD32Async(p, 1, 1024, NULL);
 	at_sync = drv.cuCtxSynchronize();
 	tap_ok(at_call == CUDA_ERROR_INVALID_VALUE || at_sync == CUDA_ERROR_INVALID_VALUE,
-		"an error comes with the call or with the next synchronisation");
+		"an error is reported by the call or by the next synchronisation");
 	OK(drv.cuCtxSynchronize());
 	NEED(drv.cuMemsetD32_v2(live, 21, 2));
 	at_call = drv.cuMemsetD32Async(p, 1, 1024, NULL);
 	at_sync = drv.cuMemcpyDtoH_v2(word, live, sizeof(word));
 	tap_ok(at_call == CUDA_ERROR_INVALID_VALUE || at_sync == CUDA_ERROR_INVALID_VALUE,
-		"... or with the next copy");
+		"... or by the next copy");
 	OK(drv.cuMemGetInfo_v2(&room, &all));
-	tap_ok(all > 1u << 30 && room <= all, "what is asked then is answered");
+	tap_ok(all > 1u << 30 && room <= all, "a query after an error succeeds");
 	OK(drv.cuMemcpyDtoH_v2(word, live, sizeof(word)));
-	tap_ok(word[0] == 21 && word[1] == 21, "... and what is copied then is right");
+	tap_ok(word[0] == 21 && word[1] == 21, "... and so does a copy");
 	OK(drv.cuCtxDestroy_v2(context));
 }
 
@@ -1294,7 +1307,7 @@ static void hostile(void)
 	/* Without a query of its size, a variable is still readable to its end. */
 	NEED(drv.cuModuleGetGlobal_v2(&table, NULL, load_kernels(), "table"));
 	OK(drv.cuMemcpyDtoH_v2(&word, table + 24, 8));
-	tap_ok(word == 4, "the last word of a variable");
+	tap_ok(word == 4, "the last word of a variable can be read");
 	/* The worker must not use an address of the program. */
 	EXPECT(CUDA_ERROR_INVALID_VALUE,
 		drv.cuMemcpyDtoH_v2(&word, (CUdeviceptr)(uintptr_t)&drv, 8));
@@ -1339,7 +1352,8 @@ static void allocated_by_graphs(void)
 	NEED(drv.cuGraphInstantiateWithFlags(&exec, graph, 0));
 	for (int i = 0; i < 3; i++) {
 		OK(drv.cuGraphLaunch(exec, stream));
-		tap_ok(graph_memory_holds(p, stream, 7), "memory of a captured allocation");
+		tap_ok(graph_memory_holds(p, stream, 7),
+			"memory of a captured allocation is usable after each launch");
 		OK(i ? drv.cuMemFree_v2(p) : drv.cuMemFreeAsync(p, stream));
 	}
 	NEED(drv.cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
@@ -1348,7 +1362,8 @@ static void allocated_by_graphs(void)
 	NEED(drv.cuGraphInstantiateWithFlags(&freeing_exec, freeing, 0));
 	for (int i = 0; i < 2; i++) {
 		OK(drv.cuGraphLaunch(exec, stream));
-		tap_ok(graph_memory_holds(p, stream, 7), "... that another graph frees");
+		tap_ok(graph_memory_holds(p, stream, 7),
+			"... also if another graph frees the memory");
 		OK(drv.cuGraphLaunch(freeing_exec, stream));
 	}
 	NEED(drv.cuGraphCreate(&built, 0));
@@ -1358,7 +1373,8 @@ static void allocated_by_graphs(void)
 	NEED(drv.cuGraphInstantiateWithFlags(&built_exec, built, 0));
 	for (int i = 0; i < 2; i++) {
 		OK(drv.cuGraphLaunch(built_exec, stream));
-		tap_ok(graph_memory_holds(wish.dptr, stream, 9), "memory of a node");
+		tap_ok(graph_memory_holds(wish.dptr, stream, 9),
+			"memory of an allocation node is usable after each launch");
 		OK(drv.cuMemFreeAsync(wish.dptr, stream));
 	}
 	OK(drv.cuStreamSynchronize(stream));

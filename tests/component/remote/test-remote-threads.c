@@ -66,7 +66,7 @@ static void read_beside_fills(CUstream stream, bool is_async)
 	}
 	is_over = true;
 	pthread_join(filler, NULL);
-	tap_ok(!torn, "%s copy to the host is read between two fills (%u of %d are not)",
+	tap_ok(!torn, "%s copy to the host never mixes two fills (%u of %d do)",
 		is_async ? "an asynchronous" : "a", torn, ROUNDS);
 	free(host);
 	is_over = false;
@@ -105,7 +105,7 @@ static void read_beside_copies(CUstream stream)
 	}
 	is_over = true;
 	pthread_join(copier, NULL);
-	tap_ok(!torn, "%s copy from the host is there whole or not at all (%u of %d are not)",
+	tap_ok(!torn, "%s copy from the host is seen whole or not at all (%u of %d are not)",
 		stream ? "an asynchronous" : "a", torn, ROUNDS);
 	free(host);
 	is_over = false;
@@ -169,7 +169,7 @@ static void there_and_back(const char *whose, CUstream stream)
 	NEED(drv.cuMemcpyHtoDAsync_v2(device, from, LARGE, stream));
 	NEED(drv.cuMemcpyDtoHAsync_v2(to, device, LARGE, stream));
 	NEED(drv.cuStreamSynchronize(stream));
-	tap_ok(!memcmp(from, to, LARGE), "%s large copy, there and back", whose);
+	tap_ok(!memcmp(from, to, LARGE), "%s large copy returns unchanged", whose);
 	memset(to, 0, LARGE);
 	NEED(drv.cuMemcpyHtoD_v2(device, from, LARGE));
 	NEED(drv.cuMemcpyDtoH_v2(to, device, LARGE));
@@ -222,7 +222,8 @@ static void newcomers(void)
 		pthread_join(filler, NULL);
 		is_over = false;
 	}
-	tap_ok(!torn, "who comes during a copy does not tear it (%u of %d are)", torn, 4 * ROUNDS);
+	tap_ok(!torn, "work of a new thread does not split a copy (%u of %d are split)", torn,
+		4 * ROUNDS);
 	free(host);
 	OK(drv.cuCtxDestroy_v2(context));
 }
@@ -269,7 +270,7 @@ static void end_held(const char *what, pthread_t thread)
 	usleep(50000);
 	write_word(device + 255 * MIB, other);
 	NEED(drv.cuStreamSynchronize(other));
-	tap_ok(true, "beside %s another stream goes on", what);
+	tap_ok(true, "another stream continues during %s", what);
 	write_word(flag, other);
 	if (thread)
 		pthread_join(thread, NULL);
@@ -387,7 +388,7 @@ static void copy_elsewhere(size_t bytes)
 	NEED(drv.cuMemcpyHtoDAsync_v2(device + 128 * MIB, host, bytes, other));
 	NEED(drv.cuStreamSynchronize(other));
 	NEED(drv.cuMemcpyDtoH_v2(&last, device + 128 * MIB + bytes - 4, 4));
-	tap_ok(last == bytes / 4, "a copy of %zu KiB to another stream goes on", bytes / 1024);
+	tap_ok(last == bytes / 4, "a copy of %zu KiB in another stream completes", bytes / 1024);
 	free(host);
 }
 
@@ -422,7 +423,7 @@ static void waits_for_itself(void)
 	NEED(drv.cuMemcpyHtoDAsync_v2(device, host, 200 * MIB, held));
 	end_held("a large copy from page-locked memory", 0);
 	NEED(drv.cuMemcpyDtoH_v2(&word, device + 200 * MIB - 4, 4));
-	tap_ok(word == 5, "... which is there afterwards to its end");
+	tap_ok(word == 5, "... and the copy is complete afterwards");
 	OK(drv.cuCtxDestroy_v2(context));
 }
 
@@ -449,7 +450,7 @@ static void waits_elsewhere(void)
 	NEED(drv.cuStreamSynchronize(held));
 	NEED(drv.cuCtxSetCurrent(context));
 	NEED(drv.cuMemcpyDtoH_v2(&word, there, 4));
-	tap_ok(word == 3 && host[0] == 3, "copies of a stream whose context is not current");
+	tap_ok(word == 3 && host[0] == 3, "copies run in a stream whose context is not current");
 	OK(drv.cuCtxDestroy_v2(second));
 	OK(drv.cuCtxDestroy_v2(context));
 }
@@ -499,14 +500,14 @@ static void cancelled(void)
 		pthread_join(thread_new(ask_this_and_that, &right[i]), NULL);
 	for (int i = 0; i < 8; i++)
 		all = all && right[i];
-	tap_ok(all, "beside a thread that was cancelled in a call others are answered");
+	tap_ok(all, "other threads' calls return while a cancelled thread is in a call");
 	write_word(flag, other);
 	pthread_join(waiter, NULL);
 	for (int i = 0; i < 8; i++) {
 		pthread_join(thread_new(ask_this_and_that, &right[i]), NULL);
 		all = all && right[i];
 	}
-	tap_ok(all, "... and so are those that come to have its lane");
+	tap_ok(all, "... also the calls of threads that get its lane");
 	OK(drv.cuCtxDestroy_v2(context));
 }
 
