@@ -181,22 +181,22 @@ def check_wrapper(folder):
 
 def main():
     print("TAP version 13")
-    same("bash is as without", ["bash", "-c", SHELL])
+    same("bash behaves as without the hook", ["bash", "-c", SHELL])
     r = run(["bash", "-c", UNTOUCHED])
     tell(r.stdout.split() == ["0", "0"], "a bash that calls no CUDA opens no driver",
          f"{r.stdout}{r.stderr}")
     same("programs of every kind start", ["sh", "-c", "env -i ls / && sort --version && awk 'BEGIN {print 1}'"])
     r = run([sys.executable, "-c", PYTHON])
-    tell(r.stdout == "['fine'] fine ['fine']\n", "python with workers forked before and after",
+    tell(r.stdout == "['fine'] fine ['fine']\n", "python works with workers forked before and after CUDA calls",
          f"{r.stdout}{r.stderr}")
     if shutil.which("java"):
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "Hello.java")
             with open(path, "w", encoding="utf-8") as f:
                 f.write(JAVA)
-            same("a JVM is as without", ["java", "-XX:+UseSerialGC", path])
+            same("a JVM behaves as without the hook", ["java", "-XX:+UseSerialGC", path])
     else:
-        tell(True, "a JVM is as without", skip="no java here")
+        tell(True, "a JVM behaves as without the hook", skip="no java here")
     with tempfile.TemporaryDirectory() as folder:
         check_sanitizers(folder)
         check_wrapper(folder)

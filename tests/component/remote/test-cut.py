@@ -68,7 +68,7 @@ def both_sides_notice_a_cut_network():
         for call, server, worker in served:
             assert server.wait(patience(120)) == 0
             wait_for(lambda pid=worker: not alive(pid), f"{call}'s worker has ended")
-            wait_for(lambda name=call: not rig.tenant(name), f"{call}'s tenant is gone")
+            wait_for(lambda name=call: not rig.tenant(name), f"{call}'s tenant is removed")
         wait_for(lambda: rig.json("devices", "-o", "json")[0]["memory_used_bytes"] == 0, "the device's memory is free")
 
 

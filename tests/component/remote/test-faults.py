@@ -47,7 +47,7 @@ class Remote:
 
     def is_freed(self):
         wait_for(lambda: self.worker is None or not alive(self.worker), f"{self.name}'s worker has ended")
-        wait_for(lambda: not self.rig.tenant(self.name), f"{self.name}'s tenant is gone")
+        wait_for(lambda: not self.rig.tenant(self.name), f"{self.name}'s tenant is removed")
         assert not self.server or self.server.wait(patience()) is not None
 
 
@@ -103,7 +103,7 @@ def a_restarted_daemon_is_not_noticed():
         running = [Remote(rig, place, place, CALLER, "synchronise") for place in PLACES]
         rig.stop(signal.SIGKILL)
         rig.start()
-        wait_for(lambda: all(workers(rig, one.name) == [one.worker] for one in running), "both are back")
+        wait_for(lambda: all(workers(rig, one.name) == [one.worker] for one in running), "both workers are registered again")
         for one in running:
             assert one.child.poll() is None
             one.child.kill()
@@ -128,7 +128,7 @@ def a_message_cut_anywhere_is_an_error():
                     out, err = child.communicate(timeout=patience())
                     assert child.returncode == 1 and "CUDA_ERROR" in out, (name, child.returncode, out, err)
                 assert server.wait(patience()) == 0
-                wait_for(lambda n=name: not rig.tenant(n), f"{name} is gone")
+                wait_for(lambda n=name: not rig.tenant(n), f"tenant {name} is removed")
         device_is_empty(rig)
 
 
@@ -153,10 +153,10 @@ def silent_connections_do_not_delay_a_program():
         host, port = invitation.split("/")[0].split(":")
         strangers = [socket.create_connection((host, int(port))) for _ in range(40)]
         child = Far(rig).run(invitation, SPIN, "--kernel-us=500", "--duration=120")
-        wait_for(lambda: workers(rig, "far"), "the guest is let in")
+        wait_for(lambda: workers(rig, "far"), "the program has a worker")
         # More connections meanwhile; beyond 64 the server closes the oldest.
         strangers += [socket.create_connection((host, int(port))) for _ in range(60)]
-        wait_for(lambda: ended(strangers[0]), "the first stranger is sent away")
+        wait_for(lambda: ended(strangers[0]), "the server closes the oldest silent connection")
         child.kill()
         child.communicate()
         assert server.wait(patience()) == 0

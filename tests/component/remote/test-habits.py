@@ -37,7 +37,7 @@ def says(place, *argv, env=None, before=()):
         child = begin(rig, place, *argv, env=env, before=before)
         out, err = child.communicate(timeout=patience(280))
         assert child.returncode == 0, (place, child.returncode, out, err)
-        wait_for(lambda: not rig.tenant(NAME), f"{place}: its tenant is gone")
+        wait_for(lambda: not rig.tenant(NAME), f"{place}: the tenant is removed")
     return out
 
 
@@ -149,7 +149,7 @@ def a_parent_may_ignore_sigchld():
         server, invitation = serve(rig, NAME, *WISH, before=deaf)
         child = Far(rig).run(invitation, "true")
         assert child.wait(patience()) == 0 and server.wait(patience()) == 0
-        wait_for(lambda: not rig.tenant(NAME), "its tenant is gone")
+        wait_for(lambda: not rig.tenant(NAME), "the tenant is removed")
 
 
 def helpers_do_not_inherit_the_programs_files():
@@ -167,7 +167,7 @@ def helpers_do_not_inherit_the_programs_files():
                 continue
         assert have == [child.pid], (have, child.pid)
         child.terminate()
-        wait_for(lambda: not alive(child.pid) or child.poll() is not None, "it has ended")
+        wait_for(lambda: not alive(child.pid) or child.poll() is not None, "the program has ended")
 
 
 def the_programs_own_preloads_stay():

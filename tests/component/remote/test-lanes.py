@@ -31,7 +31,7 @@ def copies(rig, network, rounds=2, threads=3, seed=1):
     out, err = child.communicate(timeout=patience(280))
     assert child.returncode == 0 and out == "right\n", (network, seed, child.returncode, out, err)
     assert server.wait(patience()) == 0
-    wait_for(lambda: not rig.tenant(name), f"{name} is gone")
+    wait_for(lambda: not rig.tenant(name), f"tenant {name} is removed")
     shim.end()
 
 
@@ -74,7 +74,7 @@ def the_end_of_any_connection_ends_the_session():
                 out, err = child.communicate(timeout=patience())
                 assert child.returncode == 1 and "CUDA_ERROR" in out, (name, child.returncode, out, err)
                 assert server.wait(patience()) == 0
-            wait_for(lambda n=name: not rig.tenant(n), f"{name} is gone")
+            wait_for(lambda n=name: not rig.tenant(n), f"tenant {name} is removed")
         wait_for(lambda: rig.json("devices", "-o", "json")[0]["memory_used_bytes"] == 0, "the device's memory is free")
 
 

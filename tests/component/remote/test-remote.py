@@ -38,12 +38,12 @@ def a_local_latency_tenant_displaces_a_remote_opportunistic_one():
     with Rig() as rig:
         args = ("--kernel-us=500", "--duration=120")
         rig.spin("fill", "--request", "0.2", "--class", "opportunistic", "--memory", "10%", "--remote", "local", args=args)
-        wait_for(lambda: rig.got("fill") >= 900, "alone it has the device")
+        wait_for(lambda: rig.got("fill") >= 900, "the only tenant gets the device")
         fast = rig.spin("fast", "--request", "0.5", "--class", "latency", "--memory", "10%", args=args)
-        wait_for(lambda: rig.got("fast") >= 950 and rig.got("fill") <= 50, "who is in a hurry has it")
+        wait_for(lambda: rig.got("fast") >= 950 and rig.got("fill") <= 50, "the latency tenant gets the device")
         fast.terminate()
         fast.wait(patience())
-        wait_for(lambda: rig.got("fill") >= 900, "it has what is left again")
+        wait_for(lambda: rig.got("fill") >= 900, "the other tenant gets the device back")
 
 
 def memory_is_a_quota():
@@ -81,7 +81,7 @@ def a_worker_is_confined_and_keeps_no_secret():
         rig.spin("near", "--request", "0.2", "--remote", "local", args=("--kernel-us=500", "--duration=120"))
         _, invitation = serve(rig, "far", "--request", "0.2")
         Far(rig, DIVVY_INVITATION=invitation, **others).run("127.0.0.1", SPIN, "--kernel-us=500", "--duration=120")
-        wait_for(lambda: workers(rig, "far"), "the other one has a worker")
+        wait_for(lambda: workers(rig, "far"), "the linked program has a worker")
         with open(os.path.join(rig.dir, "state"), encoding="utf-8") as f:
             state = f.read()
         for name in ("near", "far"):
@@ -90,12 +90,12 @@ def a_worker_is_confined_and_keeps_no_secret():
             def status():
                 with open(f"/proc/{pid}/status", encoding="ascii") as f:
                     return dict(line.split(":", 1) for line in f.read().splitlines() if ":" in line)
-            wait_for(lambda: status()["Seccomp"].strip() == "2", "it is confined")
+            wait_for(lambda: status()["Seccomp"].strip() == "2", "the worker is confined")
             assert status()["NoNewPrivs"].strip() == "1", status()
             environment = environment_of(pid)
             assert not set(environment) & {*others, "DIVVY_INVITATION", "DIVVY_REMOTE_HOOKS"}, environment
             assert len(environment["DIVVY_TENANT"]) == 32 and environment["DIVVY_TENANT"] not in state, name
-            wait_for(lambda: rig.got(name) > 100, "it works on")
+            wait_for(lambda: rig.got(name) > 100, "the confined worker continues")
 
 
 def devices_that_reach_host_memory_are_served_only_on_request():
@@ -135,8 +135,8 @@ def a_killed_program_frees_everything():
         child.kill()
         child.wait()
         wait_for(lambda: not alive(worker), "the worker has ended")
-        wait_for(lambda: not rig.tenant("p"), "the tenant is gone")
-        wait_for(lambda: rig.json("devices", "-o", "json")[0]["memory_used_bytes"] == 0, "its memory is free")
+        wait_for(lambda: not rig.tenant("p"), "the tenant is removed")
+        wait_for(lambda: rig.json("devices", "-o", "json")[0]["memory_used_bytes"] == 0, "the device's memory is free")
         wait_for(lambda: not [f for f in os.listdir(rig.dir) if f.startswith("remote-")], "no socket is left")
 
 
@@ -150,7 +150,7 @@ def ps_and_top_show_the_connection():
         def way():
             remote = rig.tenant("far").get("remote", {})
             return remote if remote.get("received_per_s") and remote.get("rtt_us") else None
-        remote = wait_for(way, "the link says what it carries")
+        remote = wait_for(way, "the link reports its traffic")
         assert remote["peer"] == "127.0.0.1" and remote["processes"] == 1 and remote["sent_per_s"] >= 0, remote
         assert "remote" not in rig.tenant("near")
         assert rig.divvy("ps", "-P").stdout.count(" spin ") == 2
@@ -196,7 +196,7 @@ def nvml_reports_the_remote_device():
         assert ask() == {"count": 1, "memory": 0}
         server.kill()
         server.wait()
-        wait_for(lambda: ask() == {"count": 1, "memory": LOST}, "it is said to be lost")
+        wait_for(lambda: ask() == {"count": 1, "memory": LOST}, "NVML reports the device lost")
         out, err = child.communicate(timeout=patience())
         assert child.returncode == 0 and "shutdown" in out, (out, err)
 
@@ -298,7 +298,7 @@ def the_program_reports_a_server_that_cannot_start():
                               capture_output=True, text=True, timeout=patience(), check=False)
         refused(done, 125, "divvy-remote-server did not start", "ulimit")
         assert not [f for f in os.listdir(rig.dir) if f.startswith("remote-")]
-        wait_for(lambda: not rig.json("ps", "-o", "json"), "its tenant is gone")
+        wait_for(lambda: not rig.json("ps", "-o", "json"), "the tenant is removed")
 
 
 def an_invitation_gives_a_share_of_another_machine():
@@ -308,15 +308,15 @@ def an_invitation_gives_a_share_of_another_machine():
         stranger = Far(rig).run(f"{place}/{key[::-1]}", "true")
         assert stranger.wait(patience()) == 125 and "refused" in stranger.stderr.read()
         child = Far(rig).run(invitation, SPIN, "--kernel-us=500", "--duration=120")
-        wait_for(lambda: workers(rig, "far"), "its worker registers")
-        wait_for(lambda: 250 < rig.got("far") < 350, "its share is held")
+        wait_for(lambda: workers(rig, "far"), "the worker registers")
+        wait_for(lambda: 250 < rig.got("far") < 350, "the program keeps its share")
         again = Far(rig).run(invitation, "true")
         error = again.communicate(timeout=patience())[1]
         assert again.returncode == 125 and "a used one" in error and key not in error, error
         child.kill()
         child.communicate()
         assert server.wait(patience()) == 0
-        wait_for(lambda: not rig.tenant("far"), "the tenant is gone")
+        wait_for(lambda: not rig.tenant("far"), "the tenant is removed")
 
 
 def the_program_reports_a_port_of_another_service():
@@ -363,21 +363,21 @@ def a_program_gets_an_error_when_its_tenant_is_removed():
         near = rig.spin("near", "--request", "0.3", "--remote", "local", args=("--duration=120", "--memory=64"))
         server, invitation = serve(rig, "far", "--request", "0.3")
         far = Far(rig).run(invitation, SPIN, "--kernel-us=500", "--duration=120", "--memory=64")
-        wait_for(lambda: rig.got("far") > 100, "it computes")
+        wait_for(lambda: rig.got("far") > 100, "the program uses the device")
         for name, child, says in (("near", near, f"divvy: {removed}"), ("far", far, f"divvy: remote machine: {removed}")):
             assert rig.divvy("remove", name).returncode == 0
             error = child.communicate(timeout=patience())[1]
             assert child.returncode == 1 and error.count(says) == 1, (name, error)
             assert "CUDA_ERROR_DEVICE_UNAVAILABLE" in error and "GPU lost" not in error, (name, error)
         assert server.wait(patience()) == 1 and server.stderr.read().count("divvy serve: exiting, since the tenant has been removed\n") == 1
-        wait_for(lambda: rig.json("devices", "-o", "json")[0]["memory_used_bytes"] == 0, "what they held is free")
+        wait_for(lambda: rig.json("devices", "-o", "json")[0]["memory_used_bytes"] == 0, "the device's memory is free")
 
 
 def a_removed_tenant_ends_its_waiting_server():
     with Rig() as rig:
         path = os.path.join(rig.dir, "invitation")
         server = rig.spawn(DIVVY, "serve", "--listen", "127.0.0.1:0", "--name", "far", "--request", "0.3", f"--invite={path}")
-        wait_for(lambda: os.path.exists(path), "it invites")
+        wait_for(lambda: os.path.exists(path), "the invitation is written")
         assert rig.divvy("remove", "far").returncode == 0
         assert server.wait(patience()) == 1 and "divvy serve: exiting, since the tenant has been removed" in server.stderr.read()
         assert not os.path.exists(path)
@@ -421,7 +421,7 @@ def a_quota_holds_over_a_link():
 def worker_that_computes(rig):
     """A worker that has just registered may still be in cuInit(), which reports a cut link as no
     device."""
-    wait_for(lambda: workers(rig, "far") and rig.got("far"), "its worker computes")
+    wait_for(lambda: workers(rig, "far") and rig.got("far"), "the worker uses the device")
     return workers(rig, "far")[0]
 
 
@@ -441,7 +441,7 @@ def a_late_and_narrow_network_is_only_slower():
         _, invitation = serve(rig, "far", "--request", "0.3")
         shim = Shim(rig, invitation, "delay=2000", "skew=3000", "rate=400")
         child = Far(rig).run(shim.invitation, SPIN, "--count=50", "--memory=64")
-        wait_for(lambda: child.poll() is not None or workers(rig, "far"), "its worker registers")
+        wait_for(lambda: child.poll() is not None or workers(rig, "far"), "the worker registers")
         shim.say("rate=200")
         said, error = child.communicate(timeout=patience())
         assert child.returncode == 0 and json.loads(said)["kernels"] == 50, error
@@ -554,8 +554,8 @@ def comes_from(rig, far, place, peer):
     def seen():
         assert child.poll() is None, child.communicate()
         return (rig.tenant("far") or {}).get("remote", {}).get("peer")
-    assert wait_for(seen, "the link says where it is") == peer
-    wait_for(lambda: workers(rig, "far"), "its worker registers")
+    assert wait_for(seen, "the link reports its peer") == peer
+    wait_for(lambda: workers(rig, "far"), "the worker registers")
     assert peer in rig.divvy("ps").stdout
     child.kill()
     child.communicate()

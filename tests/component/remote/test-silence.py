@@ -53,7 +53,7 @@ class Running:
     def is_freed(self):
         assert self.server.wait(patience()) is not None
         wait_for(lambda: not alive(self.worker) and not alive(self.link), f"{self.call}: worker and link have ended")
-        wait_for(lambda: not self.rig.tenant(self.call), f"{self.call}'s tenant is gone")
+        wait_for(lambda: not self.rig.tenant(self.call), f"{self.call}'s tenant is removed")
 
 
 def send_all(pids, sig):
