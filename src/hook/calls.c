@@ -141,7 +141,10 @@ EXPORT CUresult cuStreamCreateWithPriority(CUstream *phStream, unsigned int flag
 	return r;
 }
 
-/* The stream's context is found at its first submission, because it need not be the current one. */
+/*
+ * The first submission makes the stream's record, because the stream's context need not be the
+ * current context.
+ */
 EXPORT CUresult cuGreenCtxStreamCreate(
 	CUstream *phStream, CUgreenCtx greenCtx, unsigned int flags, int priority)
 {

@@ -33,7 +33,10 @@ void *hook_driver(void)
 
 	if (state)
 		return state > 0 ? atomic_load(&driver_handle) : NULL;
-	/* two threads may do this at the same time: the loader gives both the same handle */
+	/*
+	 * two threads may open the driver at the same time: the loader gives both threads the same
+	 * handle
+	 */
 	handle = system_open_real("libcuda.so.1", path);
 	if (handle && !atomic_compare_exchange_strong(&driver_handle, &none, handle))
 		handle = none;

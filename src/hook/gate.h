@@ -147,7 +147,7 @@ static inline __attribute__((always_inline)) bool gate_done(struct thread *t)
 		"	andq (%rax), %r10\n	shlq $4, %r10\n"                                  \
 		"	leaq 16(%rax,%r10), %r10\n"                                               \
 		"	cmpq %r11, (%r10)\n	je 5f\n"                                          \
-		"	addq $16, %r10\n"		/* its neighbour */                        \
+		"	addq $16, %r10\n"		/* next place */                           \
 		"	cmpq %r11, (%r10)\n	jne 2b\n"                                         \
 		"5:	movq 8(%r10), %r10\n"                                                     \
 		"	movq hook_thread@gottpoff(%rip), %rax\n"                                  \

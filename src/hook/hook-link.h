@@ -20,8 +20,8 @@ struct link_device {
 struct link_table {
 	uint32_t size;
 	/*
-	 * Registers if necessary. Returns the tenant's devices in its order; 0: this program has
-	 * none; -1: all devices are visible (no daemon, policy open).
+	 * Registers if necessary. Returns the tenant's devices in the tenant's order; 0: this
+	 * program has none; -1: all devices are visible (no daemon, policy open).
 	 */
 	int (*devices)(struct link_device *ret_devices, uint32_t max);
 };

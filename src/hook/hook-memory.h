@@ -171,8 +171,8 @@ void memory_pools_trim(const struct device *d);
 /* ---- frees in stream order (deferred.c) ---- */
 
 /*
- * Keeps the memory charged until the stream (0: the legacy one) has reached the free that was just
- * submitted.
+ * Keeps the memory charged until the stream (0: the legacy stream) has reached the free that was
+ * just submitted.
  */
 void deferred_free(const struct memory_record *record, uintptr_t stream);
 /*

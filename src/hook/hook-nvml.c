@@ -41,8 +41,8 @@ static const struct link_table *link_find(void)
 	if (!slash)
 		return NULL;
 	/*
-	 * both libraries are mounted under the driver's names, or lie in one folder under divvy's
-	 * names
+	 * divvy's CUDA and NVML libraries are mounted under the driver's names, or lie in one
+	 * folder under divvy's names
 	 */
 	n = snprintf(path, sizeof path, "%.*s/%s", (int)(slash - own.path), own.path,
 		strncmp(slash, "/libnvidia-ml", 13) ? "libdivvy-cuda.so" : "libcuda.so.1");

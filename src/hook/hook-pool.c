@@ -171,7 +171,10 @@ static int taking_begin(struct taking *t, CUmemoryPool pool, size_t bytes, uintp
 	*t = (struct taking){.pool = pool, .bytes = bytes};
 	if (!h)
 		return 0;
-	/* A captured allocation becomes a node of a graph, which is charged at its launch. */
+	/*
+	 * A captured allocation becomes a node of a graph, and graph.c charges it when the graph is
+	 * launched.
+	 */
 	if (atomic_load(&h->captures) && capture_active(stream))
 		return 0;
 	if (pool && memory_get(MEMORY_POOL, (uintptr_t)pool, &known))
@@ -254,9 +257,7 @@ EXPORT CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolPr
 	struct device *d = NULL;
 	CUresult r;
 
-	/*
-	 * other nodes could hold the pool's memory, and this node's daemon would not know of that
-	 */
+	/* other nodes could hold the pool's memory without the knowledge of this node's daemon */
 	if (h && poolProps && poolProps->handleTypes & CU_MEM_HANDLE_TYPE_FABRIC)
 		return CUDA_ERROR_NOT_SUPPORTED;
 	r = REAL(cuMemPoolCreate)(pool, poolProps);

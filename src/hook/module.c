@@ -116,7 +116,10 @@ static int loading_end(struct loading *l, CUresult r, const void *handle)
 	return 0;
 }
 
-/* Measures the image in a file; 0 bytes if it cannot be read, which the driver then reports. */
+/*
+ * Measures the image in a file. 0 bytes if the file cannot be read; the driver then reports the
+ * error.
+ */
 static void file_measure(const char *path, struct image_size *ret_size)
 {
 	int saved = errno;

@@ -15,7 +15,7 @@
 #include "hook/system.h"
 
 #define NVML_OTHER(type, ...) NVML(__VA_ARGS__)
-/* ENTRY_<hook column of nvml.def>: a FILTER function has its export in C. */
+/* ENTRY_<column `hook` of nvml.def>(name). The export of a FILTER function is in C. */
 #define ENTRY_PASS(name) ENTRY_SLOT(name) ENTRY_JUMP(name, ".globl")
 #define ENTRY_FILTER(name) ENTRY_SLOT(name)
 

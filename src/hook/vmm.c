@@ -12,7 +12,7 @@
 #include "hook/relax.h"
 #include "hook/hook-share.h"
 
-/* Other nodes could hold fabric memory, and this node's daemon would not know of that. */
+/* Other nodes could hold fabric memory without the knowledge of this node's daemon. */
 static bool is_fabric(unsigned long long types)
 {
 	return types & CU_MEM_HANDLE_TYPE_FABRIC && hook_registered();
@@ -171,7 +171,7 @@ EXPORT CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, si
 			export_part(base, size, fd);
 		return r;
 	}
-	/* one mapping, or several adjacent ones */
+	/* the range may cover several adjacent mappings */
 	for (at = base;
 		at < dptr + size && memory_get(MEMORY_MAPPING, at, &mapping) && mapping.bytes;
 		at += mapping.bytes)

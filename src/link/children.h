@@ -46,8 +46,8 @@ int children_take(struct children *children, uint64_t now_ns);
 void children_set(struct children *children, int at, pid_t pid);
 void children_known(struct children *children, int at);
 /*
- * Forks a child of this program that counts as authenticated. Like fork(), and writes its place. -1
- * also if no place is free.
+ * Forks a child of this program that counts as authenticated. Returns like fork(), and writes the
+ * child's place to *ret_at. Returns -1 also if no place is free.
  */
 pid_t children_fork(struct children *children, int *ret_at);
 /*
@@ -58,7 +58,10 @@ pid_t children_fork(struct children *children, int *ret_at);
  */
 void children_watch(struct children *children, uint64_t now_ns, unsigned unauthenticated_ms,
 	unsigned silent_ms);
-/* Call after a process has ended. Frees its place and returns the place; -1: it had none. */
+/*
+ * Call after a process has ended. Frees the process's place and returns the place; -1: the process
+ * had no place.
+ */
 int children_exited(struct children *children, pid_t pid);
 
 #endif

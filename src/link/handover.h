@@ -49,7 +49,9 @@ void handover_pass(struct handover *d);
 void handover_name(struct handover *d, int place, const struct bulk_name *name);
 /* Hands in a connection of the session of that name. The caller keeps fd. 0 or -errno. */
 int handover_submit(const struct handover *d, const struct bulk_name *name, int fd);
-/* The child wants no more connections: later ones are closed. Also closes its own end. */
+/*
+ * Call when the child wants no more connections: later connections are closed. Also closes `own`.
+ */
 void handover_shut(struct handover *d, int place, int own);
 /* Receives a connection through the child's own end. -ETIMEDOUT; -EPIPE: the listener has ended. */
 int handover_await(int own, uint64_t until_ns);

@@ -263,7 +263,7 @@ static void serve_join(gnutls_session_t tls, int fd, int place)
 	while (stream_receive(stream, &beat, sizeof(beat)) == 0);
 }
 
-/* -ECHRNG: the device is not among the *ret_devices granted ones. */
+/* -ECHRNG: the tenant has *ret_devices devices, and `device` is none of them. */
 static int link_main_join_server(uint8_t device, struct stream *ret_joined, unsigned *ret_devices)
 {
 	const struct join_ask ask = {JOIN_ABI, device};

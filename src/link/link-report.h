@@ -14,7 +14,7 @@
 
 struct report {
 	int fd;                  /* -1: not connected */
-	uint32_t request, heard; /* number of the last request, and of the last answered one */
+	uint32_t request, heard; /* number of the last request, and of the last answered request */
 };
 #define REPORT_NONE ((struct report){.fd = -1})
 

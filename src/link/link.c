@@ -63,7 +63,7 @@ struct link_head {
 _Static_assert(sizeof(struct link_head) == 16, "abi");
 _Static_assert(REMOTE_LANES == UINT8_MAX + 1, "a head names any lane, and no other");
 
-/* Bulk data on its way from the thread that finds it to the threads that send it. */
+/* Bulk data between the thread that finds new bytes and the threads that send them. */
 struct queue {
 	pthread_mutex_t lock;
 	pthread_cond_t is_filled;
@@ -185,8 +185,8 @@ static void *bulk_main(void *argument)
 		const struct link_head head = link_queue_take(&l->queue);
 
 		/*
-		 * The peer cannot have read the piece before it arrives, so it stays in place until
-		 * then.
+		 * Sends from the ring itself. The bytes stay in place until the peer has read them,
+		 * and the peer cannot read them before they arrive.
 		 */
 		if (send_parts(c->stream, &head,
 			    link_lane_bytes(l->session, head.lane, l->out) +
@@ -273,8 +273,8 @@ static void *send_main(void *argument)
 }
 
 /*
- * Counts the lane that a note opens. Runs before the link passes a note to its peer, and after it
- * receives one.
+ * Counts the lane that a note opens. Runs before the link passes a note to its peer, and after the
+ * link receives a note.
  */
 static void look_at_lane(struct link *l, const struct remote_note *note)
 {

@@ -102,8 +102,8 @@ static int measure_bandwidth(gnutls_session_t tls, unsigned ms, uint64_t *ret_bi
 	if (r < 0 || answer.status < 0)
 		return r;
 	/*
-	 * Bounds the unsent bytes. Otherwise they would still fill a slow network after the time is
-	 * over.
+	 * Unsent bytes would still fill a slow network after the time is over, so their number is
+	 * bounded.
 	 */
 	setsockopt(gnutls_transport_get_int(tls), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &waiting,
 		sizeof(waiting));

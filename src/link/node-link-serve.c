@@ -92,7 +92,7 @@ static int node_link_serve_check_hello(const struct node_link_hello *hello, stru
 		hello->abi, NODE_LINK_ABI);
 }
 
-/* Returns the connection to divvyd. From then on this process is the tenant's. */
+/* Returns the connection to divvyd. From then on this process runs as the tenant's user. */
 static int node_link_serve_admit(const struct identity_name *peer,
 	const struct node_link_hello *hello, int network, struct error *err)
 {

@@ -16,7 +16,7 @@
 #define NODE_LINK_ABI 2u
 /*
  * Time in which the other node answers. divvyd may wait for other tenants that are about to end:
- * SERVED_IDLE_NS.
+ * SERVED_IDLE_NS of src/node/node-serve.c.
  */
 #define NODE_LINK_ANSWER_MS 45000u
 #define NODE_LINK_MAGIC 0x64766661u
@@ -61,7 +61,7 @@ struct node_link_target {
 	const char *uid, *container, *space, *pod;
 	/*
 	 * Root of the node's pod cgroups, as for cgroup.h. "*": any; "-": this process cannot see
-	 * it.
+	 * the root.
 	 */
 	const char *cgroup_root;
 };

@@ -25,7 +25,7 @@ struct piece {
 
 /* All zero at the start. */
 struct pieces {
-	uint64_t tail; /* everything before it has arrived */
+	uint64_t tail; /* all bytes before `tail` have arrived */
 	unsigned n;
 	struct piece v[PIECES_MAX]; /* pieces after tail, in order */
 };

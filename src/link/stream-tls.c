@@ -45,7 +45,7 @@ static int tls_receive(struct stream s, void *p, size_t n)
 	while (n) {
 		const ssize_t done = gnutls_record_recv(s.own, p, n);
 
-		/* GnuTLS also returns this for messages of TLS itself. */
+		/* GnuTLS also returns GNUTLS_E_AGAIN after messages of TLS itself. */
 		if (done == GNUTLS_E_AGAIN && s.silent_ms) {
 			clock_look(&listener, clock_now_ns());
 			if (clock_silent_ns(&listener, heard) > s.silent_ms * NSEC_PER_MSEC)
@@ -75,8 +75,8 @@ struct stream stream_tls(gnutls_session_t tls, unsigned silent_ms)
 /* ---- reading and sending ahead ---- */
 
 /*
- * Bytes that are encrypted before they are sent. The peer begins with them while the next ones are
- * encrypted.
+ * Bytes that are encrypted before they are sent. The peer can decrypt them while this side encrypts
+ * the next bytes.
  */
 #define SENT_BYTES (64u << 10)
 #define READ_BYTES (128u << 10)

@@ -27,7 +27,10 @@ static bool becomes_a_node(struct how how)
 
 static bool is_host_type(CUmemorytype *type, const void **host, CUdeviceptr device)
 {
-	/* There is one address space, so an address shows whose memory it is. */
+	/*
+	 * The program and the device have one address space, so an address shows whose memory it is
+	 * in.
+	 */
 	if (*type == CU_MEMORYTYPE_UNIFIED) {
 		*type = is_device(device) ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
 		*host = (const void *)(uintptr_t)device;
@@ -35,7 +38,10 @@ static bool is_host_type(CUmemorytype *type, const void **host, CUdeviceptr devi
 	return *type == CU_MEMORYTYPE_HOST;
 }
 
-/* Place of one end in its memory. Values that the program leaves 0 follow from the copy. */
+/*
+ * Position of one end of a copy in its memory. A pitch or a number of rows that the program leaves
+ * 0 gets the value that the copy needs.
+ */
 struct place {
 	size_t x, y, z, pitch, rows;
 };

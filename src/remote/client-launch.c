@@ -568,7 +568,7 @@ REMOTE_EXPORT CUresult cuGraphHostNodeGetParams(
 	call_end(&c);
 	if (r)
 		return r;
-	/* A captured cuStreamAddCallback() has no function of this form. */
+	/* The callback of a captured cuStreamAddCallback() is no CUhostFn. */
 	if (!work_get(name, &work) || work.kind != WORK_CALL)
 		return CUDA_ERROR_NOT_SUPPORTED;
 	*nodeParams = (CUDA_HOST_NODE_PARAMS){work.fn, work.data};

@@ -331,7 +331,10 @@ bool is_capturing(void)
 	return streams.capturing || streams.is_lost;
 }
 
-/* A stream joins a capture when it waits for an event of the capture, so only the driver knows. */
+/*
+ * A stream joins a capture when it waits for an event of the capture, so only the driver knows
+ * which streams capture.
+ */
 bool is_captured_on(CUstream stream)
 {
 	CUstreamCaptureStatus status;

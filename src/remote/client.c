@@ -208,8 +208,8 @@ uint64_t session_posted(void)
 static void in_child(void)
 {
 	/*
-	 * Another thread of the parent may have been about to connect; the child has no such
-	 * thread.
+	 * Another thread of the parent may have held the lock to connect. The child has no such
+	 * thread, so it needs a new lock.
 	 */
 	if (atomic_load(&session.state) == STATE_NEW) {
 		pthread_mutex_init(&session.lock, NULL);

@@ -30,7 +30,7 @@ struct lane {
 	uint64_t posted, settled; /* numbers of calls: posted, and known to be settled */
 };
 
-/* One call: first its request is written into the lane, then its answer is read from it. */
+/* One call: first its request is written into the lane, then its answer is read from the lane. */
 struct call {
 	struct lane *lane;
 	struct remote_frame *frame;
@@ -199,7 +199,7 @@ void work_await(uint32_t asked);
 bool work_writes(void);
 /* Whether work in flight or in a graph accesses this memory. */
 bool work_touches(const void *p, size_t bytes);
-/* Makes all work leave this memory alone. */
+/* Stops all work from accessing this memory. */
 void work_leaves(const void *p, size_t bytes);
 /*
  * Runs the program's own function or move in the stream's order. Call after session_check().
@@ -272,8 +272,8 @@ void stream_launches(CUstream stream);
 void streams_now(void);
 void stream_records(CUstream stream, CUevent event);
 /*
- * Notes that several streams record the event (NULL: any event), so it tells nothing about one
- * stream.
+ * Notes that several streams record the event (NULL: any event), so that its completion tells
+ * nothing about one stream.
  */
 void stream_records_not(CUevent event);
 void stream_done(CUstream stream);

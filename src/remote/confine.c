@@ -105,7 +105,10 @@ static bool is_ungranted(const char *name, uint64_t minors)
 		!(minor < 64 && minors >> minor & 1);
 }
 
-/* Allows each entry of the folder except one, or except ungranted devices. */
+/*
+ * Allows the entries of the folder: all except `but`, or with `but` NULL all except devices that
+ * were not granted.
+ */
 static int allow_entries(int ruleset, int folder, const char *but, uint64_t minors)
 {
 	DIR *dir = folder < 0 ? NULL : fdopendir(folder);

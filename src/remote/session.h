@@ -185,7 +185,7 @@ enum remote_op {
 	REMOTE_COPY_OUT,     /* struct remote_copy: device to host, data in the answer */
 	REMOTE_COPY_REST,    /* u64 bytes: further data of a COPY_OUT with is_whole */
 	REMOTE_COPY_PUSH,    /* struct remote_copy: like COPY_OUT; the stream PUSHes the data */
-	REMOTE_WINDOW_OPEN,  /* u64 window, u64 bytes: the driver locks it */
+	REMOTE_WINDOW_OPEN,  /* u64 window, u64 bytes: the driver page-locks the window */
 	/*
 	 * u64 window, u64 is_context_gone. The worker answers when the window's work is complete.
 	 * After the end of the window's context, other contexts may still use the window: it then

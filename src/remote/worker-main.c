@@ -114,7 +114,7 @@ static void take_window(int sock, struct remote_note *note, const struct fd_list
 	fd_send(sock, note, sizeof(*note), NULL, 0, MSG_NOSIGNAL);
 }
 
-/* The interception library sends the name to the daemon, which shows it. */
+/* The interception library sends the name to the daemon, for `divvy ps`. */
 static void show_program(const struct remote_note *hello)
 {
 	char name[sizeof(hello->program) + 1];

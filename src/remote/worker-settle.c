@@ -56,7 +56,7 @@ static void set_mark(struct serve *s)
 	const CUresult before = s->error;
 	struct mark *m;
 
-	/* Another lane may end any of the streams that this one has used. */
+	/* Another lane may end a stream that this lane has used. */
 	if (g->n == MARKS || !look_begin())
 		return;
 	m = &g->mark[(g->first + g->n++) % MARKS];

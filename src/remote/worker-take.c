@@ -179,14 +179,15 @@ static void words_remove(struct words *w, uint64_t key)
 /* ---- handles ---- */
 
 /*
- * An object that the driver derived from another one ends with it, for example the nodes of a
- * graph.
+ * An object that the driver derived from another object ends with that object: for example, a node
+ * with its graph.
  */
 struct object {
 	uint64_t handle, real;
-	uint64_t named;            /* value of handles.clock when it was last named */
-	uint64_t more;             /* references besides the first */
-	struct object *of, *parts; /* the object it came from; the first object that came from it */
+	uint64_t named; /* value of handles.clock when it was last named */
+	uint64_t more;  /* references besides the first */
+	/* the object from which this one was derived; the first object derived from this one */
+	struct object *of, *parts;
 	struct object *next, **link; /* in the parts of `of` */
 };
 
@@ -552,7 +553,7 @@ bool copy_reaches(const struct copy_place *p, uint64_t width, uint64_t height, u
 	return ranges_cover_copy(&addresses, p, width, height, depth);
 }
 
-/* Fixes one end of a copy. */
+/* Replaces the handle of one end of a copy, or checks its address. */
 static bool fix_place(struct serve *s, CUmemorytype type, CUarray *array,
 	const struct copy_place *place, const size_t extent[3])
 {

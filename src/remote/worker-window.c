@@ -17,8 +17,8 @@
 struct window {
 	uint8_t *p; /* NULL: no window of this name */
 	size_t n;
-	CUcontext context; /* the context that was current when it was locked */
-	bool is_shared;    /* another context has used it */
+	CUcontext context; /* the context that was current when the window was locked */
+	bool is_shared;    /* another context has used the window */
 };
 
 static struct {

@@ -197,7 +197,7 @@ CUresult worker_failed(const struct serve *s)
 
 static struct {
 	_Atomic bool is_open[REMOTE_LANES];
-	_Atomic unsigned threads; /* also counts closing ones */
+	_Atomic unsigned threads; /* also counts the threads of lanes that are closing */
 } lanes;
 
 bool worker_lane_opens(unsigned lane)

@@ -317,7 +317,10 @@ void graphs_unlock(void);
 void graphs_used(void);
 /* Under the lock, exclusive or shared: whether graphs_used() was ever called. */
 bool graphs_are_used(void);
-/* The shared form of the lock, for calls that use a graph or that a capture may add to one. */
+/*
+ * The shared form of the lock, for calls that use a graph, and for calls that a capture may add to
+ * a graph.
+ */
 void graphs_share(void);
 /* Called instead of the driver's functions; all but graph_launch() with the exclusive lock. */
 CUresult graph_launch(CUgraphExec exec, CUstream stream);
@@ -337,13 +340,13 @@ void watches_end(void);
 CUresult serve_copy(struct serve *s, unsigned op);
 CUresult serve_copy_part(struct serve *s);
 CUresult serve_copy_rest(struct serve *s);
-/* Drops what has arrived for copies. */
+/* Drops the pieces that have arrived for unfinished copies. */
 void serve_copy_done(struct serve *s);
 CUresult serve_copy_device(struct serve *s);
 CUresult serve_host_call(struct serve *s);
 CUresult serve_layout(struct serve *s);
 CUresult serve_blob(struct serve *s);
-/* Drops what has arrived of an image. */
+/* Drops the pieces of an image that have arrived. */
 void serve_blob_done(struct serve *s);
 CUresult serve_blob_known(struct serve *s);
 CUresult serve_blob_named(struct serve *s);
