@@ -39,7 +39,10 @@ void fake_daemon_free(struct fake_daemon *daemon);
 /* UUID of the stub driver's n-th device. */
 void fake_stub_uuid(uint32_t n, uint8_t ret_uuid[static 16]);
 
-/* Pages of the n-th registered process. These wait for it; NULL when no such process registers. */
+/*
+ * Pages of the n-th registered process. The functions wait for the process; NULL: the process does
+ * not register in time.
+ */
 struct page_down *fake_daemon_down(struct fake_daemon *daemon, uint32_t process, uint32_t device);
 struct page_up *fake_daemon_up(struct fake_daemon *daemon, uint32_t process, uint32_t device);
 struct page_tenant *fake_daemon_tenant(struct fake_daemon *daemon, uint32_t device);

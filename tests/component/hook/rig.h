@@ -16,7 +16,7 @@
 #include "cuda/proto.h"
 #include "fake-daemon.h"
 
-/* last: it has a macro named fail */
+/* cmocka.h is last, because it has a macro named fail */
 #include <cmocka.h>
 
 #define GiB (UINT64_C(1) << 30)

@@ -125,7 +125,7 @@ static int closed_gate_blocks(void *arg)
 	check(!pthread_create(&w.thread, NULL, work, &w));
 	check(fake_daemon_await(d, MSG_WANT, 1));
 	check(atomic_load(&up->want) == 1);
-	/* a thread that waits has marked all that its process submitted before */
+	/* a thread that waits has marked all earlier submissions of its process */
 	check(atomic_load(&up->flushed) == 1 && fake_daemon_drained(d, 0, 0));
 	check(atomic_load(&w.done) == 0);
 	fake_daemon_gate(d, true);

@@ -346,7 +346,7 @@ static int exported_pool_pointers(void *arg)
 	return 0;
 }
 
-/* Another node could hold fabric memory, and the daemon of this node could not know it. */
+/* Another node could hold fabric memory, and the daemon of this node would not know. */
 static int fabric_is_refused(void *arg)
 {
 	const CUmemAllocationHandleType type = CU_MEM_HANDLE_TYPE_FABRIC;

@@ -149,8 +149,8 @@ static int listed(nvmlDevice_t device, unsigned int ret_pids[static 16])
 }
 
 /*
- * The device runs pid 1, another tenant's process, one without a secret, one of ours, and
- * ourselves.
+ * The device runs pid 1, a process of another tenant, a process without a secret, a process of this
+ * tenant, and this process.
  */
 static int processes_of_tenant(void *arg)
 {
@@ -212,7 +212,7 @@ static int processes_of_tenant(void *arg)
 	return 0;
 }
 
-/* Without a secret a program sees processes without one, of the same user and cgroup. */
+/* A program without a secret sees the processes without a secret that have its user and cgroup. */
 static int processes_without_secret(void *arg)
 {
 	const unsigned int self = (unsigned int)getpid();

@@ -362,7 +362,7 @@ static void lanes_without_order(void)
 		"a worker survives unordered calls of several lanes on the same objects");
 }
 
-/* ---- copies captured in a stream, sent as if it did not capture ---- */
+/* ---- copies into a capturing stream, sent like copies into any other stream ---- */
 
 static struct {
 	struct remote_copy copy;
@@ -606,7 +606,7 @@ static void a_cubin_without_end(void)
 
 #define FALSE_ADDRESS 0x300000000000ull
 
-/* Where the server should fetch a copy's source, it writes to the source. */
+/* Instead of fetching the source of a copy, the server writes to the source. */
 static size_t pushed_to_a_source(struct liar *l, const struct remote_frame *head, uint8_t *to)
 {
 	const uint64_t address = FALSE_ADDRESS, context = handle_make(KIND_CUcontext, 1);

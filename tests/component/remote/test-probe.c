@@ -198,7 +198,10 @@ static int end(void **state)
 	return 0;
 }
 
-/* Starts a probe and returns the result that the process sends to its divvyd; it exits then. */
+/*
+ * Starts a probe and returns the result that the process sends to its divvyd. The process then
+ * exits.
+ */
 static struct serve_probe probe(
 	struct rig *rig, const struct identity *own, const char *node, const char *ms)
 {

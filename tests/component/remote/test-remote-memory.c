@@ -1189,7 +1189,7 @@ static void taken_address(void)
 
 	OK(drv.cuMemFree_v2(a));
 	/*
-	 * The address where the device allocates next. A local driver has mapped this range itself.
+	 * Maps memory where the device allocates next. A local driver has mapped this range itself.
 	 */
 	mine = mmap((void *)(uintptr_t)(a + (64 << 20)), 64 << 20, PROT_READ | PROT_WRITE,
 		MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
@@ -1248,7 +1248,7 @@ static void load_image(void)
 	for (int i = 0; i < 2; i++) {
 		before = sent();
 		OK(drv.cuModuleLoadData(&module, image));
-		/* Over a link, the part before has sent this image already. */
+		/* Over a link, an earlier load has sent this image already. */
 		if (getenv("DIVVY_TEST_LINK") && (i == 1 || is_again))
 			tap_ok(sent() - before < IMAGE / 16,
 				"an image that the server has is not sent again");
@@ -1266,7 +1266,7 @@ static void load_image(void)
 
 static void load_image_again(void)
 {
-	/* Another process and another worker of the same server. */
+	/* This part runs in another process, with another worker of the same server. */
 	is_again = true;
 	load_image();
 }

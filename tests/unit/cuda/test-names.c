@@ -63,7 +63,10 @@ static void default_stream_of_the_thread(void **state)
 		find("cuMemPrefetchAsync", 12010, PER_THREAD), "cuMemPrefetchAsync_ptsz");
 	assert_string_equal(
 		find("cuMemPrefetchAsync", 12020, PER_THREAD), "cuMemPrefetchAsync_v2_ptsz");
-	/* If the function has no such form, or none yet, the plain form is returned. */
+	/*
+	 * If the function has no per-thread form, or only in a newer version, the plain form is
+	 * returned.
+	 */
 	assert_string_equal(find("cuMemAlloc", 12000, PER_THREAD), "cuMemAlloc_v2");
 	assert_string_equal(find("cuLaunchKernel", 6000, PER_THREAD), "cuLaunchKernel");
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Further connections of a session: which key admits one, and how a listener recognises it. Links
- * of two versions refuse each other with a message.
+ * Further connections of a session: which key admits a connection, and how a listener recognises a
+ * further connection. Links of two versions refuse each other with a message.
  */
 #include "unit.h"
 
@@ -199,8 +199,8 @@ static void a_connection_goes_to_the_session_of_its_name(void **state)
 	assert_true(fd >= 0);
 	fd_close(fd);
 	/*
-	 * A session that has all connections, or has ended, gets none; a free place loses its old
-	 * name.
+	 * A session that has all connections, or has ended, gets no more connections. A free place
+	 * loses its old name.
 	 */
 	handover_shut(d, 1, own[1]);
 	knock(d, &two);
@@ -270,7 +270,7 @@ static void a_worker_of_an_older_link_is_refused_with_a_message(void **state)
 	end_done(&client);
 }
 
-/* A link of the same version from the time of RDMA: its note offers an adapter. */
+/* A link of the same version that supports RDMA: its note offers an adapter. */
 #define OFFER (1u << 7)
 #define LANE(connections) (LINK_ABI << 8 | (connections))
 
