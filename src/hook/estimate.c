@@ -7,16 +7,18 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 
-#define LEAD_NS (300 * NSEC_PER_USEC)       /* a submission may pass with this much in flight */
-#define WINDOW_QUIET_NS (2 * NSEC_PER_MSEC) /* a wider window means that the host delays programs */
-#define NAP_NS (500 * NSEC_PER_USEC)        /* longest sleep: the gate is checked in between */
+#define LEAD_NS (300 * NSEC_PER_USEC) /* a submission may pass with this much in flight */
+/* a window wider than this means that the host delays programs */
+#define WINDOW_QUIET_NS (2 * NSEC_PER_MSEC)
+#define NAP_NS (500 * NSEC_PER_USEC) /* longest sleep: the gate is checked in between */
 /* sleep of a submission whose window is_erratic() while several segments are in flight */
 #define NAP_SHORT_NS (30 * NSEC_PER_USEC)
 /* If two looks are at most this far apart, the end between them counts as exact. */
 #define TIGHT_NS (200 * NSEC_PER_USEC)
-#define SUBS_ONE 256u                /* sum_subs counts 1/256 submissions */
-#define LEARN_SUBS 48u               /* the mean covers this many submissions, */
-#define LEARN_NS (4 * NSEC_PER_MSEC) /* or submissions of this total time */
+#define SUBS_ONE 256u /* sum_subs counts 1/256 submissions */
+/* the sums are halved when they exceed this many submissions */
+#define LEARN_SUBS 48u
+#define LEARN_NS (4 * NSEC_PER_MSEC) /* and this total time */
 #define SPREAD_OVER 8                /* samples that spread_ns and rough_ns average */
 #define KIND_OVER 4                  /* samples that the time of a kind averages */
 #define KIND_WAYS 4u

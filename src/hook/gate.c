@@ -226,7 +226,7 @@ void gate_synced(void)
 	flags = atomic_load_explicit(&d->down->flags, memory_order_relaxed);
 	if (!(flags & (PAGE_COMPANY | PAGE_WAITED)))
 		return;
-	marker_look(d); /* some work has just completed */
+	marker_look(d); /* the synchronisation shows that some work has completed */
 	gap = atomic_load_explicit(&d->gap_ns, memory_order_relaxed);
 	if ((flags & PAGE_WAITED) && gate_is_open(d) && (!gap || gap >= HOLD_NS)) {
 		marker_flush(d, t);

@@ -139,7 +139,7 @@ enum hook_mode {
 	HOOK_NEW = 0,
 	HOOK_REGISTERED,
 	HOOK_OPEN,   /* no daemon and policy open: every call passes */
-	HOOK_CLOSED, /* no daemon and policy closed, or refused */
+	HOOK_CLOSED, /* no daemon and policy closed, or the daemon refused this process */
 };
 
 struct ask {                    /* a question to the daemon */
@@ -233,8 +233,9 @@ struct thread {
 	struct page_line *line;
 	const _Atomic uint32_t *gate;
 	struct context *context; /* the current context; NULL: ask the driver */
-	uint64_t sync_ns;        /* time of the last return from a synchronisation; 0: not needed */
-	uint32_t countdown;      /* submissions until the next marker */
+	/* time of the last return from a synchronisation; 0: no gap to note */
+	uint64_t sync_ns;
+	uint32_t countdown; /* submissions until the next marker */
 	/*
 	 * Line number + 1; 0: no line yet; THREAD_SHARED: the last line, shared with other threads.
 	 */

@@ -44,8 +44,8 @@
  */
 #define TOGETHER 4096u
 /*
- * Bytes to read before the link informs the producer; less than the room that the producer always
- * keeps free.
+ * The link reports the consumer's position after this many bytes, which is less than the room that
+ * the producer always keeps free.
  */
 #define TELL_BYTES (REMOTE_RING / 8)
 #define LOOK_MS 1000u

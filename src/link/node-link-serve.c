@@ -128,7 +128,7 @@ static int node_link_serve_admit(const struct identity_name *peer,
 	return fd;
 }
 
-/* Only nodes may measure. */
+/* Serves a probe. Only nodes may measure the network. */
 static void serve_probe(
 	gnutls_session_t tls, const struct identity_name *peer, const struct node_link_hello *hello)
 {

@@ -81,7 +81,10 @@ static int secure_find_key(gnutls_session_t tls, const char *name, gnutls_datum_
 	return ret_key->data ? 0 : -1;
 }
 
-/* The credentials are the process's; the key that secure_find_key() returns is the session's. */
+/*
+ * All sessions of the process share the credentials. secure_find_key() finds the key of each
+ * session.
+ */
 static int set_server(gnutls_session_t tls)
 {
 	static gnutls_psk_server_credentials_t credentials;

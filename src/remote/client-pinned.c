@@ -284,7 +284,7 @@ static CUresult forget_pinned(void *p, bool is_ours, struct range *ret_range)
 	if (!ranges_find(&pinned, (uintptr_t)p, &range) || range.base != (uintptr_t)p ||
 		is_ours != !!(range.note & PINNED_OURS))
 		return is_ours ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
-	/* Work in flight of any context may still write there. */
+	/* Work in flight of any context may still write to the memory. */
 	if (is_hazardous())
 		cuCtxSynchronize();
 	if (work_touches(p, range.size))

@@ -34,7 +34,7 @@ static struct {
 	bool has_said_end; /* the worker has printed why it ends */
 	struct remote_session *shared;
 	struct ring_watch watch;
-	uint64_t lanes[REMOTE_LANES / 64]; /* one bit for each used lane; 0 is the reverse lane */
+	uint64_t lanes[REMOTE_LANES / 64]; /* one bit for each used lane; bit 0: the reverse lane */
 	bool is_full_reported;
 	pthread_key_t key;
 	bool is_synchronous;

@@ -74,7 +74,7 @@ CUresult call_ask(struct call *c, unsigned op, uint64_t about);
 /* Like call_wait(), but answers from memory if exactly this question was answered before. */
 CUresult call_wait_cached(struct call *c);
 /*
- * Copies the next field of the answer to `to` unless that is NULL. False: the answer is too short.
+ * Copies the next field of the answer to `to`, unless `to` is NULL. False: the answer is too short.
  */
 bool call_take(struct call *c, void *to, size_t n);
 void call_end(struct call *c);

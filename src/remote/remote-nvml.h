@@ -29,7 +29,7 @@ enum remote_question {
 
 struct remote_nvml_system {
 	uint32_t devices;
-	int32_t cuda; /* version of CUDA in CUDA's form */
+	int32_t cuda; /* CUDA version: 1000 * major + 10 * minor */
 	char driver[NVML_SYSTEM_DRIVER_VERSION_BUFFER_SIZE];
 	char nvml[NVML_SYSTEM_NVML_VERSION_BUFFER_SIZE];
 };

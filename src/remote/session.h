@@ -287,7 +287,7 @@ struct remote_reverse {
 	uint64_t offset, bytes; /* of the packed bytes */
 	uint32_t is_last;       /* the last frame of this work */
 	uint32_t is_free;       /* the client forgets `work` */
-	int32_t status;         /* CALL of a stream callback: its status */
+	int32_t status;         /* CALL of a stream callback: the status that the callback gets */
 	uint32_t reserved;
 };
 

@@ -23,7 +23,7 @@ struct ended {
 static struct {
 	pthread_mutex_t lock;
 	pthread_cond_t none_looks;
-	unsigned ending, looking; /* numbers of lanes */
+	unsigned ending, looking; /* lanes that destroy an object; lanes that look at events */
 	struct ended *ended;
 	size_t n_ended;
 	_Atomic uint64_t n;

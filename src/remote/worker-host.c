@@ -248,7 +248,7 @@ CUresult serve_copy_part(struct serve *s)
 			part.is_beyond ? stage_beyond(part.of) : stage_get(part.of), part.of, 0};
 		capture_relax(mode);
 	}
-	/* Without memory the copy itself reports the error. */
+	/* If there was no memory for the stage, the copy itself reports the error. */
 	if (!p->stage)
 		return CUDA_SUCCESS;
 	if (p->bytes != part.of || part.bytes >= part.of - p->at)

@@ -399,7 +399,7 @@ uint64_t handle_again(struct serve *s, enum kind kind, uint64_t real)
 	return handle;
 }
 
-/* The driver's handles of all kinds are words. */
+/* The driver's handles of all kinds are 64-bit words, so `p` may point to handles of any kind. */
 bool handles_real_(struct serve *s, enum kind kind, void *p, uint64_t n)
 {
 	uint64_t *handle = p;

@@ -64,7 +64,7 @@ static void all_names(void)
 		gives_hook(cuda[i], RTLD_LAZY | RTLD_GLOBAL, "cuLaunchKernel", "libdivvy-cuda.so");
 		gives_hook(cuda[i], RTLD_NOW | RTLD_DEEPBIND, "cuInit", "libdivvy-cuda.so");
 	}
-	/* the path of the driver's own file */
+	/* the path of the driver's own file gives the hook, too */
 	library_path(path, sizeof path, "libcuda.so.1");
 	gives_hook(path, RTLD_NOW, "cuInit", "libdivvy-cuda.so");
 	for (size_t i = 0; i < sizeof nvml / sizeof nvml[0]; i++)

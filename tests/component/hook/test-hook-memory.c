@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The hook and memory: what each way to allocate is charged, and that each way to free returns all
- * of it. Amounts are exact: the stub driver packs small allocations like a device.
+ * The hook and memory: the charge of each way to allocate, and whether each way to free removes the
+ * whole charge. Amounts are exact: the stub driver packs small allocations like a device.
  */
 #include "rig.h"
 #include "../../patience.h"

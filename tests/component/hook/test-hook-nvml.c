@@ -125,7 +125,10 @@ static pid_t start_other(const char *secret)
 #define OWN "00112233445566778899aabbccddeeff"
 #define OTHER "10112233445566778899aabbccddeeff"
 
-/* Writes the listed pids in order; -1 if the call's result is inconsistent. */
+/*
+ * Writes the listed pids in order. Returns their number, or -1 if the call's result is
+ * inconsistent.
+ */
 static int listed(nvmlDevice_t device, unsigned int ret_pids[static 16])
 {
 	nvmlProcessInfo_t infos[16];

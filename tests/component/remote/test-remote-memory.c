@@ -648,7 +648,7 @@ static void many_pieces(void)
 
 /* ---- sources that the call itself sends ---- */
 
-/* NULL without a worker. */
+/* Finds the memory that this process shares with its worker. NULL: there is no worker. */
 static const struct remote_session *find_session(void)
 {
 	const struct remote_session *s = NULL;
@@ -1037,7 +1037,7 @@ static void *poll_both(void *context)
 	return NULL;
 }
 
-/* A child does not inherit the calls that other threads had in progress at the fork. */
+/* Queries in a child return an error at once, even if other threads were in a query at the fork. */
 static void polled_by_others(void)
 {
 	CUcontext context = begin_context();

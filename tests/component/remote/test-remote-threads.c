@@ -427,7 +427,7 @@ static void waits_for_itself(void)
 	OK(drv.cuCtxDestroy_v2(context));
 }
 
-/* The stream's context is not the current one. */
+/* The held stream's context is not the current context. */
 static void waits_elsewhere(void)
 {
 	CUcontext second;

@@ -76,7 +76,7 @@ static void submit(struct device *d, uint64_t ns)
 	d->busy += ns;
 }
 
-/* Holds the program back as marker.c does; sleeps are up to 80 us too long. */
+/* Holds the program back as marker.c does. Each sleep takes up to 80 us longer than requested. */
 static void hold_back(struct device *d)
 {
 	for (;;) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Pieces that overtake each other form one row again; a piece outside the ring's room is refused.
+ * Pieces that overtake each other are put into order again; a piece outside the ring's room is
+ * refused.
  */
 #include "unit.h"
 

@@ -109,7 +109,10 @@ static void a_handle_that_is_reused_during_the_end_stays(void **state)
 	assert_int_equal(real(KIND_CUgraph, graph), 0);
 	assert_int_equal(real(KIND_CUgraphNode, old), 0);
 	assert_int_equal(real(KIND_CUgraphNode, node), 0x401);
-	/* The same with the handle of the ended object itself. */
+	/*
+	 * The driver gives the handle of the ended object itself to another thread before
+	 * handle_destroyed().
+	 */
 	handle_real(&s, KIND_CUgraphNode, node);
 	assert_int_equal(given(KIND_CUgraphNode, 0x401, 0, 0), node);
 	handle_destroyed(&s, KIND_CUgraphNode, node);
