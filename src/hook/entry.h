@@ -3,7 +3,7 @@
  * Generates the exports of an interception library from its .def list. Each name has a slot, a
  * pointer to the function that a call runs, and a weak definition that jumps through the slot. At
  * first a slot points at code that saves all argument registers, calls hook_resolve() and continues
- * at the function that it returns. So the program may call any function first.
+ * at the function that hook_resolve() returns. So the program may call any function first.
  *
  * A name that divvy handles also has a strong definition in C, which replaces the weak one at link
  * time and calls the driver through the same slot. nvml.def states which names are defined in C, so

@@ -16,11 +16,11 @@
 /* If two looks are at most this far apart, the end between them counts as exact. */
 #define TIGHT_NS (200 * NSEC_PER_USEC)
 #define SUBS_ONE 256u /* sum_subs counts 1/256 submissions */
-/* the sums are halved when they exceed this many submissions */
+/* Above this many submissions with more than LEARN_NS in total, the sums are halved. */
 #define LEARN_SUBS 48u
-#define LEARN_NS (4 * NSEC_PER_MSEC) /* and this total time */
-#define SPREAD_OVER 8                /* samples that spread_ns and rough_ns average */
-#define KIND_OVER 4                  /* samples that the time of a kind averages */
+#define LEARN_NS (4 * NSEC_PER_MSEC)
+#define SPREAD_OVER 8 /* samples that spread_ns and rough_ns average */
+#define KIND_OVER 4   /* samples that the time of a kind averages */
 #define KIND_WAYS 4u
 #define KIND_SHIFT 58
 #define LONGEST_OVER 512

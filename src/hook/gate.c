@@ -47,7 +47,10 @@ static bool gate_block(struct hook *h, struct thread *t, struct device *d)
 	return !atomic_load(&h->removed);
 }
 
-/* Ends the turn early for other tenants. If no tenant wants the device any more, continues. */
+/*
+ * Ends the turn early for other tenants: waits until the gate closes, at most for YIELD_NS. The
+ * gate stays open if no tenant wants the device any more.
+ */
 static void gate_yield_device(struct hook *h, struct device *d)
 {
 	uint64_t until = clock_now_ns() + YIELD_NS, now;

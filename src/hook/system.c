@@ -41,7 +41,7 @@ struct hunt {
 	const char *soname;
 	struct elf_id own;
 	void *handle;
-	char *path; /* SYSTEM_PATH */
+	char *path; /* SYSTEM_PATH bytes */
 };
 
 static bool try_path(struct hunt *h, const char *folder, size_t n, const char *name)

@@ -49,7 +49,7 @@ void node_link_reply_init(struct serve_reply *reply, int status, const char *tex
  * that end elsewhere.
  */
 int node_link_ask(const struct serve_ask *ask, struct serve_answer *ret_answer, struct error *err);
-/* Makes this process one of the tenant's: its user and its secret. */
+/* Gives this process the user and the secret of the tenant. */
 int node_link_become(const struct serve_answer *answer, struct error *err);
 
 /* Runs the device side until SERVE_FD_CONTROL ends. Running sessions then continue. */

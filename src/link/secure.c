@@ -130,7 +130,11 @@ static int secure_prove_key(gnutls_session_t tls, int fd, const struct secure_ke
 	return r;
 }
 
-/* A peer without the key gets no reason. A peer that answers otherwise is no server of divvy. */
+/*
+ * Converts an error of the handshake. As a server: -EACCES, whatever the error is. As a client:
+ * -EACCES if the peer closed the connection, as a server does if the key is wrong. A peer that
+ * answers otherwise is no server of divvy.
+ */
 static int why_not(const struct secure_key *key, int failed)
 {
 	if (key->find)

@@ -31,7 +31,7 @@ static struct layout **client_launch_layout_bucket(uint64_t function)
 	return &layouts.bucket[(function ^ function >> 40) % LAYOUTS];
 }
 
-/* After a module is unloaded, a function's name may mean another function. */
+/* Called when a module was unloaded, because a later function may get the name of an ended one. */
 void layouts_forget(void)
 {
 	pthread_rwlock_wrlock(&layouts.lock);

@@ -361,8 +361,8 @@ REMOTE_EXPORT CUresult cuLinkComplete(CUlinkState state, void **cubinOut, size_t
 	}
 	if (!r) {
 		/*
-		 * The program may use the cubin as long as the linker's state, so the client never
-		 * frees it. Equal cubins are stored once.
+		 * The program may use the cubin as long as the linker's state exists, so the client
+		 * never frees it. Equal cubins are stored once.
 		 */
 		*cubinOut = (void *)(uintptr_t)text_keep(image, all);
 		if (sizeOut)

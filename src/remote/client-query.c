@@ -6,8 +6,8 @@
  *
  * The known state is never older than the state that the program can know from other calls. So
  * after any answer or reverse frame, the next query asks the worker again. A completed event stays
- * so until it is recorded again; a stream stays empty while nothing has been sent to the worker.
- * Any thread.
+ * complete until it is recorded again; a stream stays empty while nothing has been sent to the
+ * worker. Any thread.
  */
 #include <stdlib.h>
 

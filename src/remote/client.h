@@ -92,7 +92,7 @@ __attribute__((format(printf, 1, 2))) void session_send_diagnostic(const char *f
 /* Returns a permanent copy of a string of the driver's; equal strings share one copy. */
 const char *text_keep(const char *text, size_t n);
 
-/* Makes a handle that the client names. */
+/* Chooses the name of a new handle, so that the call need not wait for the worker. */
 uint64_t handle_new(enum kind kind);
 
 /* Whether each call waits for its answer. */

@@ -25,9 +25,9 @@ struct ranges {
 /* Notes about device memory, at both ends of a session. */
 enum range_note {
 	RANGE_PLAIN,
-	RANGE_OF_GRAPH,  /* each launch allocates it again */
+	RANGE_OF_GRAPH,  /* memory that each launch of its graph allocates again */
 	RANGE_RESERVED,  /* addresses of no context, where memory is mapped and unmapped */
-	RANGE_OF_MODULE, /* ends with its module */
+	RANGE_OF_MODULE, /* memory that ends with its module */
 };
 
 /* A product in bytes; UINT64_MAX on overflow. */

@@ -203,7 +203,7 @@ enum remote_op {
 	/* u64 calls of the lane that may stay unsettled; answered with u64 settled. */
 	REMOTE_SETTLED,
 	REMOTE_SETTLE, /* answered when no context has work in flight */
-	/* reverse */
+	/* reverse frames */
 	REMOTE_PULL, /* struct remote_reverse; answered with the bytes */
 	REMOTE_PUSH, /* struct remote_reverse, bytes; no answer */
 	REMOTE_CALL, /* struct remote_reverse; answered when the function has returned */

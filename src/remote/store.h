@@ -25,7 +25,10 @@ int store_new(void);
 /* Uses this store from now on, once in a process. The caller keeps fd. 0 or -errno. */
 int store_open(int fd);
 
-/* Finds the image of that name; the memory is never freed. NULL: not there, or no store. */
+/*
+ * Finds the image of that name; the memory is never freed. NULL: there is no such image, or no
+ * store.
+ */
 const uint8_t *store_find(const uint8_t hash[SHA256_BYTES], size_t *ret_bytes);
 
 /*

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * divvy-remote-worker FD WHOSE: serves the program at the other end of that socket, and ends with
- * it. WHOSE is room for the program's pid in this command line. divvy-remote-server starts it with
- * the tenant in the environment and the interception library preloaded before the driver. Main
- * thread.
+ * divvy-remote-worker FD WHOSE: serves the program at the other end of the socket FD, and ends with
+ * the program. WHOSE is room for the program's pid in this command line. divvy-remote-server starts
+ * it with the tenant in the environment and the interception library preloaded before the driver.
+ * Main thread.
  */
 #include <errno.h>
 #include <poll.h>

@@ -56,12 +56,15 @@ static void set_mark(struct serve *s)
 	const CUresult before = s->error;
 	struct mark *m;
 
-	/* Another lane may end a stream that this lane has used. */
+	/* look_begin() keeps other lanes from ending the streams that this lane has used. */
 	if (g->n == MARKS || !look_begin())
 		return;
 	m = &g->mark[(g->first + g->n++) % MARKS];
 	*m = (struct mark){.at = g->posted};
-	/* Streams may have ended with a context, which their names do not show. */
+	/*
+	 * If a context has ended meanwhile, streams may have ended with it, which their names do
+	 * not show.
+	 */
 	for (unsigned i = 0; i < g->n_streams && g->ends == ends_so_far(); i++) {
 		s->error = CUDA_SUCCESS;
 		m->behind[m->n] = mark_stream(s, g->stream[i]);

@@ -97,7 +97,7 @@ struct slot {
 
 struct words {
 	struct slot *slot;
-	size_t n, room; /* a power of two; at most half full */
+	size_t n, room; /* room: a power of two; at most half of the slots are in use */
 };
 
 static size_t words_place(const struct words *w, uint64_t key)
