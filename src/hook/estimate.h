@@ -2,11 +2,12 @@
 /*
  * Estimates the device time of submissions from the times at which markers were seen complete.
  *
- * The exact time of a completion is unknown: it lies between the last look that did not see it and
- * the first look that did. If the predicted time lies between the two, it counts as the end; where
- * looks are close together, a time between the prediction and an early point counts. Otherwise the
- * nearer bound counts. The end of one segment is the beginning of the next, so the samples add up
- * to the elapsed time, and errors cancel.
+ * The exact time of a completion is unknown: it lies between the last look that did not see the
+ * completion and the first look that did. If the predicted time lies between these two looks, it
+ * counts as the end. But if the looks are at most 1 ms apart, the middle between the predicted time
+ * and the first quarter of their interval counts. If the predicted time lies outside, the nearer
+ * look counts. The end of one segment is the beginning of the next, so the samples add up to the
+ * elapsed time, and errors cancel.
  *
  * Where each submission has a marker of its own, keys distinguish kinds of submissions. Equal keys
  * stand for submissions of about equal length: a kernel with its launch's shape.

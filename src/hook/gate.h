@@ -62,8 +62,8 @@ static inline __attribute__((always_inline)) bool gate_done(struct thread *t)
 	struct stream *s = t->last;
 
 	/*
-	 * Loads before it stores: threads that share a stream need not take turns with its cache
-	 * line.
+	 * Loads before it stores, so that threads that share a stream do not pass its cache line
+	 * back and forth.
 	 */
 	if (unlikely(!atomic_load_explicit(&s->dirty, memory_order_relaxed)))
 		atomic_store_explicit(&s->dirty, 1, memory_order_relaxed);

@@ -12,7 +12,10 @@
 #include "hook/relax.h"
 #include "hook/hook-share.h"
 
-/* Other nodes could hold fabric memory without the knowledge of this node's daemon. */
+/*
+ * Fabric memory is refused, because other nodes could hold it without the knowledge of this node's
+ * daemon.
+ */
 static bool is_fabric(unsigned long long types)
 {
 	return types & CU_MEM_HANDLE_TYPE_FABRIC && hook_registered();

@@ -26,7 +26,7 @@ struct identity_tls;
 #define SECURE_SILENT_MS 20000
 #define SECURE_KEY_BYTES 32u
 
-/* Sends writes at once, and detects a lost peer. */
+/* Sets socket options: writes are sent at once, and a lost peer is detected. */
 void secure_socket(int fd);
 
 /*

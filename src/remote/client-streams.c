@@ -20,8 +20,8 @@ struct stream {
 	CUcontext context; /* NULL: not known */
 	uint64_t thread;   /* for CU_STREAM_PER_THREAD */
 	bool is_capturing;
-	uint64_t waits; /* moment at which it began to wait; 0: it does not wait */
-	CUevent event;  /* the last event that was recorded in it */
+	uint64_t waits; /* moment at which the stream began to wait; 0: it does not wait */
+	CUevent event;  /* the last event that was recorded in the stream */
 	uint64_t recorded;
 };
 

@@ -178,7 +178,10 @@ void handles_named(struct serve *s, enum kind kind, void *handles, uint64_t n);
 void handle_put(struct serve *s, enum kind kind, uint64_t handle, uint64_t real);
 /* Returns the name of an object to which the program got another reference. */
 uint64_t handle_again(struct serve *s, enum kind kind, uint64_t real);
-/* Drops a reference. The last one ends the name and the names of all objects that came from it. */
+/*
+ * Drops a reference. The last reference ends the name, and the names of all objects that came from
+ * the object.
+ */
 void handle_destroyed(struct serve *s, enum kind kind, uint64_t handle);
 
 size_t handles_count(enum kind kind);
