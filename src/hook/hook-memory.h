@@ -69,7 +69,7 @@ enum memory_kind {
 	MEMORY_LIBRARY,
 	MEMORY_EXTERNAL,
 	MEMORY_POOL,   /* refs: its pointers; pages: charged; aux: pages charged as shares */
-	MEMORY_GRAPH,  /* executable graph; pages: allocations of its nodes */
+	MEMORY_GRAPH,  /* executable graph; bytes: pages of its nodes; aux: epoch (graph.c) */
 	MEMORY_SHARE,  /* number of shared memory; refs: holds of this process (hook-share.c) */
 	MEMORY_EXPORT, /* exported descriptor; key: its key in the epoll set */
 	MEMORY_IPC,    /* address of cuIpcOpenMemHandle; refs: number of openings */

@@ -16,7 +16,8 @@
 #include "hook/hook-memory.h"
 #include "hook/relax.h"
 
-#define FEW_STREAMS 16u /* with fewer streams, stream_few_clean() checks each at a marker */
+/* at most this many streams are checked at each marker (stream_few_clean()) */
+#define FEW_STREAMS 16u
 
 #define MAP_FIRST 1024u
 

@@ -57,8 +57,8 @@ static struct segment *segment_at(struct device *d, uint32_t i)
 }
 
 /*
- * Notes the completions that are visible now as of time `at`. began: start of the turn, 0 if
- * unknown.
+ * Notes the completions that are visible now as of time `at`. began: since then the device runs
+ * only this tenant's work (page_down.began_ns); 0: not yet.
  */
 static void look_as_at(struct device *d, uint64_t began, uint64_t at)
 {
