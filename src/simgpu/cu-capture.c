@@ -50,8 +50,8 @@ CUresult cu_capture_refuse(struct cu_stream *stream, CUresult code)
 		return now;
 	}
 	/*
-	 * A call that concerns the whole context invalidates every capture that this thread can
-	 * see.
+	 * Some forbidden calls concern the whole context and no particular stream. Such a call
+	 * invalidates all captures that this thread began, and every capture in global mode.
 	 */
 	if (code == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)
 		CU_LIST_EACH(struct cu_capture, link, &cu.captures, capture)
@@ -88,7 +88,10 @@ CUresult cu_capture_check_legacy(struct cu_context *context)
 
 	if (__builtin_expect(context->captures == 0, 1))
 		return CUDA_SUCCESS;
-	/* The legacy stream would wait for the capturing blocking streams. */
+	/*
+	 * Work in the legacy stream waits for all blocking streams. A capturing stream runs
+	 * nothing, so the call instead invalidates the captures of blocking streams.
+	 */
 	CU_LIST_EACH(struct cu_stream, link, &context->streams, stream)
 	{
 		if (!stream->capture || (stream->flags & CU_STREAM_NON_BLOCKING) != 0)
@@ -112,7 +115,7 @@ static CUresult set_deps(struct cu_stream *stream, struct cu_node *const *deps, 
 	return CUDA_SUCCESS;
 }
 
-/* Adds the dependencies that the list lacks. */
+/* Adds those of `deps` that the stream's list does not contain. */
 static CUresult join_deps(struct cu_stream *stream, struct cu_node *const *deps, size_t n)
 {
 	struct cu_node **bigger = realloc(
@@ -399,7 +402,10 @@ static CUresult capture_info(struct cu_stream *stream, CUstreamCaptureStatus *st
 	if (n)
 		*n = stream->n_deps;
 	if (deps) {
-		/* Valid until the thread's next call of this function; programs rely on that. */
+		/*
+		 * This array stays valid until the thread's next call of this function, and
+		 * programs rely on that.
+		 */
 		CUgraphNode *bigger = realloc(handles, (stream->n_deps + 1) * sizeof(*handles));
 
 		CU_CHECK(bigger, CUDA_ERROR_OUT_OF_MEMORY);

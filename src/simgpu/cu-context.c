@@ -10,8 +10,8 @@
 #include "base/clock.h"
 
 /*
- * Initial and greatest values of a context's limits. The engine's cost of a context includes the
- * initial ones.
+ * Initial and greatest values of a context's limits. The memory that the engine charges for a
+ * context covers the initial values.
  */
 static const struct {
 	uint64_t initial;
@@ -38,10 +38,7 @@ static bool flags_are_valid(unsigned flags)
 	return (flags & ~(unsigned)FLAGS_KNOWN) == 0 && (sched & (sched - 1)) == 0;
 }
 
-/*
- * The engine charges memory at once. The thread sleeps without the lock for the time that creation
- * takes.
- */
+/* Sleeps, without the lock, for the time that creating a context takes on hardware. */
 static void cu_context_spend_time(uint64_t ns)
 {
 	uint64_t until = clock_now_ns() + ns;
@@ -103,7 +100,7 @@ CUresult cu_context_destroy(struct cu_context *context)
 
 	if (cu_context_error(context) == CUDA_SUCCESS)
 		cu_wait_context(context);
-	/* Another thread may have destroyed the context while this one waited. */
+	/* Another thread may have destroyed the context during the wait. */
 	CU_CHECK(cu_context_get(handle) == context, CUDA_ERROR_CONTEXT_IS_DESTROYED);
 	CU_LIST_EACH(struct cu_stream, link, &context->streams, stream)
 	cu_stream_free(stream);
@@ -307,7 +304,7 @@ CUresult simgpu_cuCtxSynchronize_v2(CUcontext ctx)
 	return CUDA_SUCCESS;
 }
 
-/* Returns the device memory for limits above their initial values, in bytes. */
+/* Returns the bytes of device memory that limits above their initial values need. */
 static uint64_t cu_context_limit_bytes(const struct cu_context *context)
 {
 	uint64_t threads = (uint64_t)cu_device_state(context->device)->sm_count * 2048;

@@ -65,7 +65,7 @@ static void fill_copy(struct cu_op *op, const struct cu_context *context, const 
 		op->entry.flags |= SIMGPU_ENTRY_VISIBLE;
 }
 
-/* One end of a copy as the program has described it. */
+/* One end of a copy, as the program described it. */
 struct place {
 	CUmemorytype type;
 	const void *host;
@@ -86,7 +86,10 @@ static bool offset_of(const struct side *side, const uint64_t at[3], uint64_t *r
 		!__builtin_add_overflow(*ret, slice, ret);
 }
 
-/* Sets the side for linear memory. */
+/*
+ * Sets pitch, slice and address of one end of a copy in linear memory. Returns false if the
+ * described rows or planes overlap, or an address overflows.
+ */
 static bool cu_copy_is_inside(const struct place *p, uint64_t base, const uint64_t extent[3],
 	const uint64_t end[3], struct side *side)
 {
@@ -217,7 +220,8 @@ static CUresult do_copy(CUstream hStream, struct cu_context *ctx, struct cu_op *
 	/* A copy from device to device never waits, not even in a synchronous call. */
 	op->waits = (!is_async && (to_host || from_host)) || pageable;
 	/*
-	 * The call reads the source at once. A synchronous call must first wait for the stream's
+	 * An asynchronous call with a small pageable source reads the source at once, into the
+	 * ring. A synchronous call cannot do that, because it must first wait for the stream's
 	 * earlier work.
 	 */
 	if (is_async && pageable && from_host && !to_host && !stream->capture && c->height == 1 &&

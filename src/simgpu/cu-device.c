@@ -248,7 +248,7 @@ CUresult simgpu_cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUdevic
 	case CU_DEVICE_ATTRIBUTE_MULTI_GPU_BOARD_GROUP_ID: *pi = dev; return CUDA_SUCCESS;
 	default: break;
 	}
-	/* A simulated device lacks the feature of every attribute that neither list has. */
+	/* An attribute in neither list reads as 0: simulated devices lack its feature. */
 	for (size_t i = 0; i < ARRAY_SIZE(constants); i++)
 		if (constants[i].attribute == (int)attrib)
 			*pi = constants[i].value;

@@ -141,7 +141,10 @@ CUresult simgpu_cuCtxRecordEvent(struct cu_context *context, struct cu_event *ev
 	CU_CHECK(event->context == context, CUDA_ERROR_INVALID_HANDLE);
 	if (context->captures != 0)
 		return cu_capture_refuse(NULL, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-	/* A legacy stream that waits for all other streams covers all activities of the context. */
+	/*
+	 * The event must cover all work of the context. So the legacy stream first waits for the
+	 * non-blocking streams (it waits for the others anyway), and then records the event.
+	 */
 	CU_TRY(cu_stream_get(CU_STREAM_LEGACY, context, &stream));
 	CU_LIST_EACH(struct cu_stream, link, &context->streams, other)
 	{

@@ -68,7 +68,10 @@ CUresult cu_graph_memory_back(struct cu_range *range)
 			.id = range->vmm_id,
 			.arg = {bytes}};
 		r = cu_call(&request, &reply);
-		/* The mapping keeps the memory, so the code drops the reference. */
+		/*
+		 * The mapping keeps the memory alive, so the reference from its creation can be
+		 * dropped.
+		 */
 		request = (struct simgpu_request){
 			.type = SIMGPU_MSG_VMM_RELEASE, .id = range->vmm_id};
 		cu_call(&request, &reply);
@@ -381,8 +384,8 @@ static CUresult settle_contexts(struct cu_graph *graph, struct cu_context *conte
 }
 
 /*
- * Writes the nodes of a graph whose roots depend on @base. @ret_ends receives the numbers of the
- * last nodes; a node after the graph depends on these.
+ * Writes the nodes of a graph in the engine's form. The graph's roots depend on the nodes @base.
+ * @ret_ends receives the graph's last nodes, on which a node after the graph depends.
  */
 static CUresult graph_exec_flatten(struct writer *w, struct cu_graph *graph,
 	const struct numbers *base, struct numbers *ret_ends)
@@ -533,8 +536,8 @@ static bool is_under_way(struct cu_exec *exec)
 }
 
 /*
- * Frees a graph of the executable after the executable's last launch. Launches run in order, so the
- * end of the last one is enough.
+ * Frees the graph once the executable's last launch is complete. Launches of one executable run in
+ * order, so all earlier launches are complete then too.
  */
 static void graph_exec_retire(struct cu_exec *exec, struct cu_graph *graph)
 {
@@ -584,8 +587,8 @@ void cu_exec_stream_destroyed(const struct cu_stream *stream)
 }
 
 /*
- * A running launch may still use the graph before the change, so a copy stays until that launch
- * ends.
+ * Call before a change of the executable's graph. A running launch may still need the user objects
+ * of the unchanged graph, so a copy of that graph holds them until the launch ends.
  */
 static CUresult keep_as_it_was(struct cu_exec *exec)
 {

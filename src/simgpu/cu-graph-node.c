@@ -450,7 +450,10 @@ CU_EXPORT CUresult cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph,
 	return graph_node_add(phGraphNode, hGraph, dependencies, numDependencies, nodeParams);
 }
 
-/* Each form of the older entry points is the beginning of a form in CUgraphNodeParams. */
+/*
+ * The parameter struct of an older entry point is a prefix of the newer struct in
+ * CUgraphNodeParams.
+ */
 static CUresult params_from(
 	CUgraphNodeType type, const void *form, size_t size, CUgraphNodeParams *ret)
 {
@@ -603,7 +606,7 @@ static CUresult change_node(CUgraphNode hNode, const CUgraphNodeParams *p)
 	return cu_node_set(node, p);
 }
 
-/* Returns the parameters in the form of an older entry point. */
+/* Fills the parameter struct of an older entry point. */
 static CUresult get_form(CUgraphNode hNode, CUgraphNodeType type, void *ret, size_t size)
 {
 	CUgraphNodeParams p;

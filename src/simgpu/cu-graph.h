@@ -17,7 +17,7 @@ struct cu_node {
 	struct cu_graph *graph;
 	CUgraphNodeType type;
 	struct cu_context *context;
-	CUcontext context_handle; /* shows that the context was destroyed */
+	CUcontext context_handle; /* this handle no longer resolves once the context is destroyed */
 	CUgraphNodeParams params; /* kernelParams point into args */
 	uint8_t *args;
 	void **arg_pointers;
@@ -32,8 +32,8 @@ struct cu_node {
 	bool disabled;
 	struct cu_host *host; /* executable graphs: the host function for the engine */
 	uint32_t local_id;
-	uint32_t index; /* scratch: position in an order */
-	uint32_t mark;  /* scratch: visited in walk number mark */
+	uint32_t index; /* scratch: position in the sorted order */
+	uint32_t mark;  /* scratch: number of the last walk that visited the node */
 };
 
 struct cu_user_object {
@@ -41,7 +41,7 @@ struct cu_user_object {
 	void *ptr;
 	CUhostFn destroy;
 	unsigned refs;
-	struct cu_list link; /* while its destructor is due */
+	struct cu_list link; /* in the list of objects whose destructor must run */
 };
 
 struct cu_user_ref {
@@ -54,11 +54,12 @@ struct cu_graph {
 	struct cu_list nodes;
 	size_t n_nodes;
 	uint32_t id;
-	uint32_t next_node;         /* local numbers of nodes */
+	uint32_t next_node;         /* local_id of the next node */
 	struct cu_capture *capture; /* the capture into this graph, or NULL */
-	struct cu_node *parent;     /* child graph node that owns it, or NULL */
+	struct cu_node *parent;     /* child graph node that owns this graph, or NULL */
 	CUgraph origin;
-	unsigned instances; /* living executable graphs; relevant for graphs with allocations */
+	/* number of executable graphs made from this graph, if the graph has allocations */
+	unsigned instances;
 	struct cu_user_ref *objects;
 	size_t n_objects;
 };
@@ -66,15 +67,16 @@ struct cu_graph {
 struct cu_exec {
 	CUgraphExec handle;
 	struct cu_graph *graph;
-	struct cu_graph *source; /* graph with allocations that counts this one as an instance */
+	/* the graph that counts this executable graph in `instances`, or NULL */
+	struct cu_graph *source;
 	CUgraph source_handle;
 	struct cu_context *context;
 	CUcontext context_handle;
 	uint64_t flags;
 	uint32_t slot;
-	bool created; /* the engine has a translation */
-	bool dirty;   /* changed since the last translation */
-	bool visible; /* its effects are visible to the host */
+	bool created; /* the engine has its own form of this graph */
+	bool dirty;   /* changed since the engine got its form of the graph */
+	bool visible; /* a node writes memory that the host can see, or calls the host */
 	bool launched;
 	/*
 	 * Stream of the last launch, where the launch has number last_seq. NULL: the launch is
@@ -91,17 +93,19 @@ CUresult cu_graph_clone(const struct cu_graph *graph, struct cu_graph **ret);
 /* Replaces the references to user objects in `to` by those of `from`. */
 CUresult cu_graph_share_objects(struct cu_graph *to, const struct cu_graph *from);
 struct cu_graph *cu_graph_get(CUgraph handle);
-/* Resolves handles to nodes of that graph. INVALID_VALUE for any other value and for duplicates. */
+/* Resolves handles of nodes. INVALID_VALUE: a handle names no node of @graph, or occurs twice. */
 CUresult cu_graph_nodes_from(
 	struct cu_graph *graph, const CUgraphNode *handles, size_t n, struct cu_node ***ret_nodes);
-/* Gives the node to the graph. On failure the caller keeps it. */
+/*
+ * Adds the node to the graph, which then owns the node. On failure the caller still owns the node.
+ */
 CUresult cu_graph_add(
 	struct cu_graph *graph, struct cu_node *node, struct cu_node *const *deps, size_t n_deps);
 bool cu_graph_has_allocations(const struct cu_graph *graph);
 
 CUresult cu_node_new(CUgraphNodeType type, struct cu_context *context, struct cu_node **ret);
 CUresult cu_node_from_op(struct cu_context *context, const struct cu_op *op, struct cu_node **ret);
-/* Checks and copies parameters; the node keeps its old ones on failure. */
+/* Checks and copies parameters. On failure the node keeps its old parameters. */
 CUresult cu_node_set(struct cu_node *node, const CUgraphNodeParams *params);
 /* Makes a node with these parameters. */
 CUresult cu_node_make(
@@ -110,10 +114,13 @@ CUresult cu_node_make(
 void cu_node_get(const struct cu_node *node, CUgraphNodeParams *ret_params);
 CUresult cu_node_copy(const struct cu_node *node, struct cu_node **ret);
 void cu_node_free(struct cu_node *node);
-/* Whether this node is in `to`, or a node in `to` depends on it, directly or not. */
+/* Returns whether this node is in `to`, or a node in `to` depends on it, directly or not. */
 bool cu_node_reaches(struct cu_node *node, struct cu_node *const *to, size_t n);
 
-/* Memory behind graph allocations: allocation nodes get it at launch, trimming takes it away. */
+/*
+ * Memory behind the addresses of graph allocations. A launch backs the addresses of its allocation
+ * nodes with memory, and a trim takes unused memory away.
+ */
 CUresult cu_graph_memory_reserve(struct cu_context *context, uint64_t bytes, uint64_t *ret);
 CUresult cu_graph_memory_back(struct cu_range *range);
 void cu_graph_memory_freed(struct cu_range *range);

@@ -42,7 +42,7 @@ struct image_kernel {
 	uint32_t n_params;
 	uint32_t param_bytes;
 	uint32_t shared_bytes; /* static shared memory */
-	uint32_t max_threads;  /* from .maxntid or .reqntid; 0 = the device's */
+	uint32_t max_threads;  /* from .maxntid or .reqntid; 0: the device's maximum */
 };
 
 struct image_global {
@@ -64,10 +64,10 @@ struct image {
 };
 
 /*
- * Parses an image whose length only its own headers give, as cuModuleLoadData gets it: PTX ends at
- * its NUL, ELF and fatbin state their size. @device_sm selects a fatbin's member (90 for sm_90) and
- * refuses cubins of another major architecture. The caller passes @ret_image to image_done(); it is
- * untouched unless IMAGE_OK.
+ * Parses an image of unknown length, as cuModuleLoadData() gets it: PTX ends at its NUL, and the
+ * headers of ELF and fatbin state the size. @device_sm (90 for sm_90) selects a fatbin's member; a
+ * cubin for another major architecture is refused. The caller passes @ret_image to image_done();
+ * @ret_image is untouched unless the result is IMAGE_OK.
  */
 enum image_status image_read(const void *bytes, unsigned device_sm, struct image *ret_image);
 

@@ -259,7 +259,10 @@ CUresult simgpu_cuLaunchCooperativeKernelMultiDevice(
 		const CUDA_LAUNCH_PARAMS *p = &launchParamsList[i];
 		struct cu_stream *stream = cu_handle_get(p->hStream, CU_KIND_STREAM);
 
-		/* Each device has one stream, and none is a default stream. */
+		/*
+		 * Each launch needs a stream on a device of its own, and default streams are not
+		 * allowed.
+		 */
 		CU_CHECK(stream, CUDA_ERROR_INVALID_HANDLE);
 		for (unsigned j = 0; j < i; j++) {
 			struct cu_stream *other = cu_handle_get(

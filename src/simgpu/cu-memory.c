@@ -332,7 +332,7 @@ CUresult simgpu_cuMemHostGetFlags(struct cu_context *ctx, unsigned int *pFlags, 
 
 	range = cu_range_find(&cu.host_memory, (uintptr_t)p);
 	CU_CHECK(range && range->kind == CU_MEM_HOST, CUDA_ERROR_INVALID_VALUE);
-	/* With one address space every allocation is mapped. */
+	/* With unified addressing, all host memory is mapped for the device. */
 	*pFlags = range->flags | CU_MEMHOSTALLOC_DEVICEMAP;
 	return CUDA_SUCCESS;
 }
@@ -641,7 +641,7 @@ CUresult simgpu_cuPointerGetAttribute(void *data, CUpointer_attribute attribute,
 	return cu_memory_pointer_attribute(data, attribute, range, ptr);
 }
 
-/* Returns the size of an attribute. At an unknown address the attribute reads as zero. */
+/* Returns the size of an attribute's value. */
 static size_t attribute_size(CUpointer_attribute attribute)
 {
 	switch ((int)attribute) {
@@ -670,7 +670,10 @@ CUresult simgpu_cuPointerGetAttributes(
 				attributes[i] <= CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE &&
 				data[i],
 			CUDA_ERROR_INVALID_VALUE);
-		/* A failing attribute is no error in this call and reads as zero. */
+		/*
+		 * An attribute that the address does not have is no error in this call, and reads
+		 * as zero.
+		 */
 		memset(data[i], 0, attribute_size(attributes[i]));
 		if (range)
 			cu_memory_pointer_attribute(data[i], attributes[i], range, ptr);

@@ -72,7 +72,8 @@ static CUresult cu_module_read_file(const char *path, char **ret_bytes)
 {
 	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
 	_cleanup_free_ char *bytes = NULL;
-	struct statx st; /* the symbol of fstat() is newer than old systems: base/old-glibc.h */
+	/* statx(), because old C libraries lack the symbol of fstat() (base/old-glibc.h) */
+	struct statx st;
 
 	if (fd < 0)
 		return CUDA_ERROR_FILE_NOT_FOUND;
@@ -80,7 +81,10 @@ static CUresult cu_module_read_file(const char *path, char **ret_bytes)
 		return CUDA_ERROR_FILE_NOT_FOUND;
 	if (st.stx_size > IMAGE_FILE_MAX)
 		return CUDA_ERROR_INVALID_IMAGE;
-	/* Zeros at the end allow readers to look for a magic number. */
+	/*
+	 * 64 bytes of zeros at the end: the parsers look for a magic number without checking the
+	 * length.
+	 */
 	bytes = calloc(1, (size_t)st.stx_size + 64);
 	CU_CHECK(bytes, CUDA_ERROR_OUT_OF_MEMORY);
 	if (fd_read_exact(fd, bytes, (size_t)st.stx_size) < 0)
@@ -438,7 +442,7 @@ static CUresult load_library(CUlibrary *ret, const void *code)
 
 	CU_ENTER();
 	CU_CHECK(ret && code, CUDA_ERROR_INVALID_VALUE);
-	/* A library needs no context, so the parser takes the program's first device. */
+	/* A library needs no context, so the image is parsed for the program's first device. */
 	CU_TRY(read_image(code, cu.devices[0].engine, &image));
 	library = calloc(1, sizeof(*library));
 	if (library)

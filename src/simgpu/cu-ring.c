@@ -38,7 +38,8 @@ static void cu_ring_doorbell(void)
 	uint64_t one = 1;
 	ssize_t r = write(cu.link.doorbell, &one, sizeof(one));
 
-	(void)r; /* only EAGAIN is possible, and then the doorbell has rung often enough */
+	/* only EAGAIN is possible: the eventfd's counter is full and wakes the engine anyway */
+	(void)r;
 }
 
 static bool cu_ring_has_room(uint64_t bytes)
@@ -107,8 +108,10 @@ void cu_ring_commit(struct simgpu_entry *entry, uint32_t trailing, const struct 
 
 	entry->submit_ns = clock_now_ns();
 	ring_tail += SIMGPU_ENTRY_UNITS(trailing) * (uint64_t)SIMGPU_ENTRY_UNIT;
-	/* Release: pairs with the engine's acquire of tail before it reads entries. The fence
-	 * pairs with the engine's between storing doorbell and reading tail. */
+	/*
+	 * Release: pairs with the engine's acquire of tail before the engine reads entries. The
+	 * fence pairs with the engine's fence between storing doorbell and reading tail.
+	 */
 	atomic_store_explicit(&shm->client.tail, ring_tail, memory_order_release);
 	atomic_thread_fence(memory_order_seq_cst);
 	doorbell = atomic_load_explicit(&shm->engine.doorbell, memory_order_relaxed);
@@ -441,7 +444,7 @@ CUresult cu_stream_new(struct cu_context *context, unsigned flags, int priority,
 	stream->legacy = legacy;
 	stream->id = ++cu.next_id;
 	stream->handle = legacy ? NULL : cu_handle_new(CU_KIND_STREAM, stream);
-	/* The slot's numbers continue where its last stream has ended. */
+	/* A slot's operation numbers continue after the number that its last stream completed. */
 	stream->seq = atomic_load(&cu.link.shm->streams[stream->slot].completed);
 	stream->waited = stream->seq;
 	entry = cu_ring_begin(SIMGPU_OP_STREAM_CREATE, 0);
@@ -472,8 +475,8 @@ void cu_stream_free(struct cu_stream *stream)
 	struct simgpu_entry *entry;
 
 	/*
-	 * Events may wait for queued work, so the engine must still publish its completions
-	 * promptly.
+	 * Events may wait for work in this stream, so the engine must still publish the work's
+	 * completion promptly.
 	 */
 	if (!cu_stream_done(stream, stream->seq))
 		raise_await(stream->slot, stream->seq);
@@ -552,8 +555,8 @@ CUresult cu_wait_event(struct cu_event *event)
 /* ---- host functions ---- */
 
 /*
- * Host functions have a lock of their own, because the holder of the client's lock may wait for
- * one.
+ * Host functions have a lock of their own, because the holder of the client's lock may wait for a
+ * host function.
  */
 static pthread_mutex_t host_lock = PTHREAD_MUTEX_INITIALIZER;
 

@@ -36,7 +36,7 @@ static CUresult per_thread_stream(struct cu_context *context, struct cu_stream *
 	struct cu_stream *stream;
 
 	if (cu_thread.serial == 0) {
-		/* These ids start above all other ids, so that none collides. */
+		/* Serials of threads start at 2^62, above the ids of all other streams. */
 		cu_thread.serial = ++thread_serials + (1ull << 62);
 		pthread_once(&thread_once, make_thread_key);
 		pthread_setspecific(thread_key, (void *)(uintptr_t)cu_thread.serial);
@@ -289,7 +289,7 @@ static CUresult single_value(struct cu_stream *stream, CUstreamBatchMemOpType ty
 {
 	CUstreamBatchMemOpParams params = {.operation = type};
 
-	/* All members begin with operation, address, value, flags. */
+	/* All members of the union begin with operation, address, value and flags. */
 	params.writeValue.operation = type;
 	params.writeValue.address = addr;
 	params.writeValue.value64 = value;

@@ -10,7 +10,7 @@
 
 #include "cuda/cuda-names.h"
 
-/* In the order of cuda.def, like the numbers CUDA_ENTRY_. */
+/* In the order of cuda.def, like the indexes CUDA_ENTRY_*. */
 static void *const entries[] = {
 #define CU(abi, since, variant, action, stream, params, args, ...) (void *)abi,
 #include "cuda/cuda.def"

@@ -167,7 +167,10 @@ CUresult simgpu_cuMemMap(CUdeviceptr ptr, size_t size, size_t offset,
 	return CUDA_SUCCESS;
 }
 
-/* Checks that [ptr, +size) consists of whole mappings without a gap. */
+/*
+ * Checks that [ptr, +size) is mapped without a gap. exactly: no mapping may extend beyond the
+ * range.
+ */
 static CUresult whole_mappings(CUdeviceptr ptr, size_t size, bool exactly)
 {
 	uint64_t at = ptr, end = ptr + size;

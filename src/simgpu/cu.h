@@ -127,19 +127,20 @@ struct cu_range {
 	enum cu_mem_kind kind;
 	uint64_t base, size;
 	uint64_t buffer_id;
-	struct cu_context *context; /* NULL: of no context (pools, VMM), or of a destroyed one */
+	/* NULL: no context owns the memory (pools, VMM), or the context was destroyed */
+	struct cu_context *context;
 	int device;
 	unsigned flags; /* host flags, managed flags */
 	bool sync_memops;
-	bool freed;    /* GRAPH, ASYNC: freed in stream order */
+	bool freed;    /* GRAPH, ASYNC: a free was submitted to a stream */
 	bool in_graph; /* GRAPH: has memory behind it */
 	struct cu_pool *pool;
 	struct cu_vmm *vmm;
 	uint64_t vmm_offset;
 	uint8_t access[SIMGPU_MAX_DEVICES]; /* MAPPED: CUmemAccess_flags */
 	uint64_t vmm_id;                    /* GRAPH: the memory behind it */
-	unsigned opens;                     /* IPC: number of openings; GRAPH: allocated now */
-	bool read_mostly;                   /* MANAGED: advice, and the last prefetch */
+	unsigned opens;   /* IPC: number of openings; GRAPH: 1 while allocated, else 0 */
+	bool read_mostly; /* MANAGED: advice, and the last prefetch */
 	bool has_preferred, has_prefetched;
 	CUmemLocation preferred, prefetched;
 	uint32_t accessed_by; /* one bit for each engine device; bit 31: the host */
@@ -166,7 +167,7 @@ struct cu_op {
 	uint32_t trailing;
 	const uint8_t *bytes; /* trailing bytes; may point to .small */
 	uint8_t small[256];
-	bool waits; /* the call returns only when it is complete (pageable copies) */
+	bool waits; /* the call returns only when the operation is complete (pageable copies) */
 };
 
 /* ---- objects ---- */
@@ -179,7 +180,7 @@ struct cu_context {
 	bool primary;
 	unsigned flags;
 	unsigned api_version;
-	uint32_t current; /* entries in threads' context stacks that name it */
+	uint32_t current; /* number of entries in threads' context stacks that name this context */
 	struct cu_list streams, events, modules, arrays;
 	struct cu_stream *legacy; /* made on first use */
 	uint64_t limits[16];
@@ -212,12 +213,13 @@ struct cu_event {
 	struct cu_context *context;
 	uint32_t slot;
 	unsigned flags;
-	uint64_t records;         /* number of records by this process */
-	bool recorded;            /* recorded at least once, or imported */
-	bool by_graph;            /* a graph made the latest record */
-	uint64_t graph_target;    /* value of graph_records that completes it */
+	uint64_t records; /* number of records by this process */
+	bool recorded;    /* recorded at least once, or imported */
+	bool by_graph;    /* a graph made the latest record */
+	/* the value of simgpu_event.graph_records that completes the latest record */
+	uint64_t graph_target;
 	struct cu_stream *stream; /* stream of the latest record; NULL: destroyed since */
-	uint64_t seq;             /* place in that stream */
+	uint64_t seq;             /* operation number of the latest record in that stream */
 	bool imported, exported;
 	struct cu_capture *capture; /* the capture in progress that recorded it, or NULL */
 	struct cu_node **deps;
@@ -238,7 +240,7 @@ struct cu_module {
 	CUmodule handle;
 	struct cu_list link;
 	struct cu_context *context;
-	struct cu_library *library; /* the library that loaded it, or NULL */
+	struct cu_library *library; /* the library that loaded this module, or NULL */
 	struct cu_image *image;
 	uint64_t engine_id;
 	uint64_t globals;              /* address of the first global; 0: none */
@@ -275,7 +277,7 @@ struct cu_pool {
 	struct cu_list link;
 	bool is_default;
 	bool freed;         /* a free has run or will run after the last trim */
-	uint64_t threshold; /* bytes that it may keep at a synchronisation */
+	uint64_t threshold; /* bytes that the pool may keep at a synchronisation */
 	size_t live;
 	uint64_t reuse[3];
 	uint8_t access[SIMGPU_MAX_DEVICES];
@@ -299,10 +301,10 @@ struct cu_array {
 struct cu_thread {
 	CUcontext stack[CU_MAX_DEPTH];
 	unsigned depth;
-	unsigned per_thread; /* inside a _ptsz or _ptds entry point */
+	unsigned per_thread; /* nonzero inside a _ptsz or _ptds entry point */
 	CUstreamCaptureMode capture_mode;
 	uint64_t serial;         /* number of the thread, for per-thread streams and captures */
-	unsigned in_callback;    /* running a host function */
+	unsigned in_callback;    /* nonzero while running a host function */
 	uint64_t capture_thread; /* names the thread that began a capture */
 };
 
@@ -435,13 +437,13 @@ struct cu_host {
 	CUstreamCallback callback; /* cuStreamAddCallback's form, with stream and status */
 	CUstream stream;
 	void *user_data;
-	bool keep;        /* a graph owns it: not freed after the call */
+	bool keep;        /* a graph owns this object, so it is not freed after the call */
 	unsigned running; /* number of runs given to the engine and not finished */
 };
 
 /*
- * cu_host_launched(): a graph with it was launched. cu_host_drop(): its graph releases it, and it
- * is freed when it does not run.
+ * Call cu_host_launched() for each launch of a graph with the host function. cu_host_drop() ends
+ * the graph's ownership, and the object is freed after its last run.
  */
 void cu_host_launched(struct cu_host *host);
 void cu_host_drop(struct cu_host *host);
@@ -460,12 +462,12 @@ struct cu_launch {
 
 CUresult cu_function_get(CUfunction handle, struct cu_context *context, struct cu_function **ret);
 /*
- * Builds a kernel's operation. Its parameter buffer is op->small, or *ret_owned from malloc() if it
- * is larger.
+ * Builds a kernel's operation. The parameters are in op->small, or in a buffer from malloc() that
+ * *ret_owned hands to the caller if they do not fit.
  */
 CUresult cu_build_kernel(struct cu_context *context, struct cu_function *function,
 	const struct cu_launch *launch, struct cu_op *op, uint8_t **ret_owned);
-/* Fills the parameter buffer of param_bytes from what the program passed. */
+/* Copies the program's kernel parameters to a buffer of kernel->param_bytes bytes. */
 CUresult cu_take_params(const struct image_kernel *kernel, const struct cu_launch *l, uint8_t *to,
 	uint32_t *ret_bytes);
 CUresult cu_build_copy(struct cu_context *context, const CUDA_MEMCPY3D *copy, struct cu_op *op);

@@ -45,7 +45,11 @@ static uint32_t param_u32(const struct eop *op, uint32_t offset)
 
 /* ---- reaching memory ---- */
 
-/* In a container, the engine may have fewer rights than its client, or run as another user. */
+/*
+ * process_vm_readv() fails with EPERM if the engine runs as another user, or in a container with
+ * fewer rights than the client has. Then the client's /proc/self/mem is used, if the client sent
+ * it.
+ */
 static ssize_t host_io_some(
 	const struct proc *p, void *buf, uint64_t addr, uint64_t bytes, bool write)
 {

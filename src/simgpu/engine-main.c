@@ -302,8 +302,8 @@ static uint64_t choose_wake(struct engine *e, uint64_t now, bool progress)
 	t = tl_next_visible(e->tl, &exact);
 	if (t != TL_NEVER && !exact) {
 		/*
-		 * The time is a lower bound. The back-off limits the number of turns, and grows
-		 * while only the bound moves.
+		 * t may be too early, and then a turn finds nothing to do. The back-off limits such
+		 * turns, and grows until a turn makes progress.
 		 */
 		e->backoff_ns = progress ? BACKOFF_MIN_NS : MIN(e->backoff_ns * 2, BACKOFF_MAX_NS);
 		t = MAX(t, now + e->backoff_ns);
@@ -348,7 +348,7 @@ static uint64_t engine_turn(struct engine *e)
 		wake = choose_wake(e, now, progress);
 		publish_bounds(e, wake);
 		drop_inactive(e);
-		/* Takes the entries for which the clients did not have to ring. */
+		/* Takes the entries for which the clients did not have to ring the doorbell. */
 		again = ingest_all(e);
 		for (struct proc *p = e->active; p; p = p->active_next)
 			again |= p->pending &&
@@ -510,7 +510,10 @@ static bool can_connect(const struct engine *e)
 		!connect(fd, (struct sockaddr *)&addr, sizeof(addr));
 }
 
-/* Another engine holds the lock: it will soon listen, or is ending and will release the lock. */
+/*
+ * Another engine holds the lock. That engine will soon listen, or is ending and will release the
+ * lock.
+ */
 static int wait_for_other(const struct engine *e, int *ret_fd, struct error *err)
 {
 	uint64_t deadline = clock_now_ns() + 10 * NSEC_PER_SEC;
@@ -635,8 +638,8 @@ static void engine_set_priority(void)
 
 	clock_set_slack_ns(1);
 	/*
-	 * Hardware does not wait for a CPU. Without the right to set the priority, the engine keeps
-	 * its old one.
+	 * Hardware does not wait for a CPU, so the engine asks for a real-time priority. Without
+	 * the right to set it, the engine keeps its normal priority.
 	 */
 	sched_setscheduler(0, SCHED_RR | SCHED_RESET_ON_FORK, &rr);
 	if (!getrlimit(RLIMIT_NOFILE, &files)) {

@@ -62,7 +62,10 @@ static int serve_watch_fd(struct engine *e, int fd, uint64_t tag)
 	return epoll_ctl(e->epoll, EPOLL_CTL_ADD, fd, &ev) < 0 ? -errno : 0;
 }
 
-/* Pointers are aligned, so the low bits can name the process's descriptor. */
+/*
+ * A struct proc is aligned, so the low bits of its address are free for `which`, the number of one
+ * of the process's descriptors.
+ */
 static int watch_proc(struct proc *p, int fd, unsigned int which)
 {
 	return serve_watch_fd(p->engine, fd, (uint64_t)(uintptr_t)p | which);

@@ -329,7 +329,10 @@ static struct eop *eop_new(
 	return op;
 }
 
-/* Attaches events and tickets to an operation, in the order of the ring. */
+/*
+ * Binds the operation to its event, or to the ticket of its free. The calls follow the order of the
+ * ring, because an event wait depends on the latest record before it in the ring.
+ */
 static uint32_t submit_attach(struct eop *op)
 {
 	struct proc *p = op->proc;
@@ -443,7 +446,10 @@ static uint32_t plan_graph(struct eop *op)
 	return status;
 }
 
-/* A launch waits for the executable's last launch in another stream, if that has not ended. */
+/*
+ * A launch waits for the executable's last launch in another stream, if that last launch has not
+ * ended.
+ */
 static uint32_t depend_on_last(struct eop *op)
 {
 	struct proc *p = op->proc;
@@ -643,7 +649,7 @@ bool submit_ingest(struct proc *p)
 		p->head += bytes;
 	}
 	submit_store64(&p->shm->engine.head, p->head);
-	/* Waiting clients wake up only when a large part of the ring is free. */
+	/* Wakes the clients that wait for room only once a quarter of the ring is free. */
 	if (tail - p->head <= SIMGPU_RING_BYTES / 4 * 3 &&
 		__atomic_load_n((uint32_t *)&p->shm->client.ring_waiters, __ATOMIC_SEQ_CST))
 		p->wake = true;

@@ -2,7 +2,7 @@
 /*
  * The engine's objects; only files of divvy-sim-engine include this header. One thread owns
  * everything. A process (one connection) has contexts, streams, events and graphs. An operation
- * (struct eop) embeds the timeline's operation. Memory is memory.h's.
+ * (struct eop) embeds the timeline's operation. memory.h keeps the memory.
  *
  *   engine-main.c    start, files, loop, next wake-up
  *   engine-serve.c   connections and control calls
@@ -83,10 +83,10 @@ struct event_slot {
 };
 
 struct eevent {
-	uint32_t refs;    /* slots and operations */
+	uint32_t refs;    /* references from slots and operations */
 	struct eop *last; /* latest record that is not complete */
 	LIST_HEAD(, event_slot) slots;
-	uint64_t ipc_key; /* 0: not in the engine's list */
+	uint64_t ipc_key; /* 0: the event is not in engine.ipc_events */
 	LIST_ENTRY(eevent) ipc_link;
 };
 
@@ -115,7 +115,7 @@ struct eop {
 	uint64_t ticket;
 	TAILQ_ENTRY(eop) cb_link;
 	struct egraph *graph;
-	uint64_t moved; /* bytes that must be moved in first */
+	uint64_t moved; /* bytes of managed memory that must first be moved to the device */
 	struct simgpu_entry e;
 	uint32_t trailing;
 	uint8_t data[]; /* parameters, inline bytes */
@@ -129,14 +129,14 @@ struct proc {
 	enum simgpu_role role;
 	bool greeted, dead;
 	bool active; /* in the engine's list of active processes */
-	bool wake;   /* a thread of it must be woken */
+	bool wake;   /* a thread of the process must be woken */
 	int sock, pidfd, doorbell;
-	int memory; /* its /proc/self/mem, or -1 */
+	int memory; /* descriptor of the process's /proc/self/mem, or -1 */
 	struct simgpu_shm *shm;
 	uint64_t head;    /* ring bytes consumed */
 	uint32_t pending; /* operations in the timeline, without graph nodes */
 	bool throttled;   /* entries were left in the ring because of `pending` */
-	bool broken;      /* its ring held invalid data: the engine takes no more */
+	bool broken;      /* the ring held invalid data, and the engine takes no more from it */
 	struct mem_owner mem;
 	struct ectx *ctx[SIMGPU_MAX_CONTEXTS];
 	struct estream **streams; /* by slot */
@@ -170,7 +170,7 @@ struct engine {
 	uint32_t clients;
 	bool clients_ever, stopping;
 	int epoll, listen;
-	/* The engine lacks descriptors and does not listen until this time; 0: it listens. */
+	/* The engine ran out of descriptors and does not listen until this time; 0: it listens. */
 	uint64_t listen_rests_ns;
 	uint64_t start_ns, empty_since_ns;
 	uint64_t next_op, next_id, turns;
@@ -200,17 +200,23 @@ struct engine {
 
 int serve_listen(struct engine *e, struct error *err);
 void serve_accept(struct engine *e);
-/* Listens again after a rest, or lowers *wake to the end of the rest. */
+/*
+ * Listens again if the pause after a lack of descriptors is over. Otherwise lowers *wake to the end
+ * of the pause.
+ */
 void serve_end_rest(struct engine *e, uint64_t now, uint64_t *wake);
 void serve_ready(struct proc *p, uint32_t events);
-/* Frees everything of a process at once. serve_reap() frees the struct after the batch. */
+/*
+ * Frees everything of a process at once. serve_reap() frees the struct itself after the batch of
+ * epoll events.
+ */
 void serve_drop(struct proc *p);
 void serve_reap(struct engine *e);
 
 /* ---- engine-submit.c ---- */
 
 struct tl_hooks submit_make_hooks(struct engine *e);
-/* Takes the entries in the ring. Returns true when a visible entry, or the first work, came. */
+/* Takes the entries in the ring. Returns true if a client could notice the new work. */
 bool submit_ingest(struct proc *p);
 bool submit_ring_is_empty(const struct proc *p);
 /* Checks for finished host functions and newly awaited streams. */
@@ -233,13 +239,13 @@ void submit_drop_streams(struct proc *p, const struct ectx *ctx);
 /* ---- engine-exec.c ---- */
 
 /*
- * Fills class, permille, duration and spin of an operation whose entry is copied. Returns 0 or a
+ * Fills class, permille, duration and spin of an operation from its copied entry. Returns 0 or a
  * CUresult.
  */
 uint32_t exec_plan(struct eop *op);
 uint64_t exec_start(struct eop *op);
 bool exec_ready(struct eop *op);
-/* Returns true if the operation wrote memory for which other clients may wait. */
+/* Returns true if the operation wrote memory for whose change other clients may wait. */
 bool exec_finish(struct eop *op);
 
 /* ---- engine-record.c ---- */
@@ -259,7 +265,7 @@ void record_now(struct engine *e, uint64_t now_ns);
 /* Catches up with the clock: rings, timeline, completions. Returns the time. */
 uint64_t engine_catch_up(struct engine *e);
 int engine_set_faults(struct engine *e, struct str text, struct error *err);
-/* Whether the next allocation on the device fails by a fault. */
+/* Returns whether an injected fault makes the next allocation on the device fail. */
 bool engine_fault_oom(struct engine *e, uint32_t device);
 /*
  * Returns the factor for the duration of a kernel that begins; UINT64_MAX: the kernel never ends.

@@ -37,7 +37,7 @@ HANDLES = {
 }
 OBJECTS = dict({k: h for k, h in HANDLES.items() if h[1]},
                CUdevice=('INVALID_DEVICE', 'cu_device', 'cu_device_get(%s, &%s)'))
-# Other conditions, in C.
+# Needs that name no handle: the C code that checks each.
 NEEDS = {
     'init': 'CU_ENTER();',
     'context': 'CU_ENTER_CONTEXT(ctx);',
@@ -82,7 +82,7 @@ class Entry:
                 for p in split_arguments(text) if text != 'void']
 
     def objects(self):
-        """Returns the parameters whose handles need a look-up, with the facts of their types."""
+        """Returns the parameters whose handles need a look-up, each with its type's tuple of OBJECTS."""
         return {name: OBJECTS[kind.strip()] for kind, name in self.parameters()
                 if name in self.needs and kind.strip() in OBJECTS}
 

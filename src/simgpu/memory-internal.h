@@ -23,9 +23,12 @@ enum block_state { BLOCK_FREE, BLOCK_USED, BLOCK_LEAVING };
 struct mem_block {
 	uint64_t addr, bytes;
 	uint64_t asked; /* bytes that the caller requested */
-	uint64_t reach; /* most bytes since the block was free; work in flight may use them */
+	/*
+	 * largest request since the block was last free: work in flight may still use these bytes
+	 */
+	uint64_t reach;
 	enum block_state state;
-	uint64_t order, ticket; /* LEAVING: the stream of its free */
+	uint64_t order, ticket; /* LEAVING: stream and number of its free */
 	struct mem_region *region;
 	LIST_ENTRY(mem_block) link; /* LEAVING or FREE: in the heap's list */
 };
@@ -35,7 +38,7 @@ LIST_HEAD(mem_blocks, mem_block);
 /* Divides regions into blocks, for small allocations and for pools. */
 struct mem_heap {
 	struct mem_owner *owner;
-	struct mem_pool *pool; /* or NULL */
+	struct mem_pool *pool; /* the pool that owns the heap, or NULL */
 	uint32_t device, ctx;
 	enum simgpu_mem_kind kind;
 	uint64_t grow_bytes;
@@ -85,7 +88,7 @@ struct mem_export {
 };
 
 struct mem_region {
-	uint64_t base, bytes; /* granules */
+	uint64_t base, bytes; /* in bytes, multiples of the granule */
 	uint64_t asked;
 	enum simgpu_mem_kind kind;
 	uint32_t device, ctx;
@@ -98,17 +101,18 @@ struct mem_region {
 	LIST_ENTRY(mem_region) heap_link;
 	struct mem_block **blocks;
 	uint32_t nblocks, cap, used_blocks;
-	/* managed: its place (device, or -1: host), and its last use */
+	/* managed: the bytes are on this device, or on the host (-1); number of the last use */
 	int resident;
 	uint64_t use;
 	/* VMM mappings */
 	struct mem_phys *phys;
 	struct mem_region *within; /* the reservation */
-	uint32_t mappings;         /* reservations */
+	uint32_t mappings;         /* reservation: number of mappings inside */
 	uint8_t access[SIMGPU_MAX_DEVICES];
 	struct mem_refs importers;
 	uint64_t ipc_key;
-	bool is_orphan; /* its maker has freed it; it lasts until the last importer closes it */
+	/* the process that allocated the region has freed it; the last importer's close ends it */
+	bool is_orphan;
 };
 
 struct memory {
@@ -144,13 +148,13 @@ void mem_count(struct memory *m, struct mem_owner *o, uint32_t device, int64_t c
  * NULL.
  */
 int mem_make_room(struct memory *m, uint32_t device, uint64_t bytes, uint64_t *moved);
-/* *ret_next: where to continue if the range is not free. */
+/* *ret_next: where the search continues if the range is not free. */
 bool mem_range_is_free(const struct memory *m, uint64_t g, uint64_t n, uint64_t *ret_next);
 void mem_region_map(struct memory *m, const struct mem_region *at, struct mem_region *value);
 int mem_back(uint64_t base, uint64_t bytes, int fd, uint64_t offset);
 void mem_unback(uint64_t base, uint64_t bytes);
 void mem_region_link(struct mem_owner *o, struct mem_region *r);
-/* Adds the region to the list of special regions, which are not only searched by address. */
+/* Adds the region to the list of special regions, for searches that know no address. */
 void mem_region_list(struct memory *m, struct mem_region *r);
 /*
  * mem_region_new() makes a range of addresses without memory, mem_region_alloc() one with memory of
@@ -162,7 +166,10 @@ int mem_region_alloc(struct memory *m, struct mem_owner *o, uint32_t device, uin
 	enum simgpu_account_reason reason, struct mem_region **ret_r);
 void mem_region_free(struct memory *m, struct mem_region *r);
 void mem_region_release(struct memory *m, struct mem_region *r, enum simgpu_account_reason reason);
-/* Like mem_region_release(), but a region that other processes have open then belongs to them. */
+/*
+ * Like mem_region_release(), but if another process has opened the region, it then belongs to that
+ * process.
+ */
 void mem_region_leave(struct memory *m, struct mem_region *r, enum simgpu_account_reason reason);
 struct mem_ref *mem_ref_find(const struct mem_refs *refs, const struct mem_owner *o);
 int mem_ref_add(struct mem_refs *refs, struct mem_owner *o);

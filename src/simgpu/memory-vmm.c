@@ -141,7 +141,8 @@ int mem_phys_info(const struct memory *m, const struct mem_owner *o, uint64_t id
 
 int mem_phys_export(struct memory *m, const struct mem_owner *o, uint64_t id)
 {
-	struct epoll_event ev = {.events = 0}; /* epoll always reports the end of the last writer */
+	/* no flags: epoll always reports EPOLLHUP, here that no writer is left */
+	struct epoll_event ev = {.events = 0};
 	struct mem_phys *p = phys_of(m, o, id);
 	struct mem_export *x;
 	struct stat st;
@@ -284,7 +285,7 @@ void mem_unmap_region(struct memory *m, struct mem_region *r)
 	phys_settle(m, p);
 }
 
-/* Visits the mappings that make up exactly this range. */
+/* Checks that whole mappings make up exactly this range. */
 static int check_mappings(
 	const struct memory *m, const struct mem_owner *o, uint64_t ptr, uint64_t bytes)
 {
@@ -345,7 +346,8 @@ int mem_ipc_export(struct memory *m, struct mem_owner *o, uint64_t ptr, uint64_t
 	if (!r->ipc_key)
 		r->ipc_key = m->next_id++;
 	/*
-	 * The address finds the region, and the number distinguishes it from a later region there.
+	 * The address finds the region. The number tells the region from a later region at the same
+	 * address.
 	 */
 	*ret_key = ptr ^ (r->ipc_key << 48);
 	return 0;
@@ -385,7 +387,7 @@ int mem_ipc_close(struct memory *m, struct mem_owner *o, uint64_t ptr)
 
 /* ---- the end of a process ---- */
 
-/* Returns a process that has mapped the memory. One exists while p->maps is not 0. */
+/* Returns a process that has mapped the memory. The caller has checked that p->maps is not 0. */
 static struct mem_owner *find_mapper(const struct memory *m, const struct mem_phys *p)
 {
 	const struct mem_region *r;

@@ -226,7 +226,7 @@ void mem_unback(uint64_t base, uint64_t bytes)
 	void *p = mmap((void *)base, bytes, PROT_NONE,
 		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
 
-	/* The kernel has no free mappings; this at least frees the bytes. */
+	/* mmap() fails at the kernel's limit of mappings: at least free the bytes. */
 	if (p == MAP_FAILED)
 		madvise((void *)base, bytes, MADV_DONTNEED);
 }
@@ -270,7 +270,7 @@ static void ref_free(struct mem_ref *ref)
 	free(ref);
 }
 
-/* Adds the region to the list for searches other than by address. */
+/* Adds the region to the list of special regions, for searches that know no address. */
 void mem_region_list(struct memory *m, struct mem_region *r)
 {
 	if (r->special)
@@ -332,7 +332,7 @@ void mem_region_leave(struct memory *m, struct mem_region *r, enum simgpu_accoun
 	struct mem_owner *heir = NULL;
 	const struct mem_ref *ref;
 
-	/* A region with blocks gets no heir, because its blocks end one by one. */
+	/* A region with blocks is not handed over, because its blocks are freed one by one. */
 	LIST_FOREACH(ref, &r->importers, link)
 		if (ref->owner != r->owner && !r->heap && !heir)
 			heir = ref->owner;
@@ -524,8 +524,9 @@ int mem_check(const struct memory *m, const struct mem_owner *o, uint32_t device
 		struct mem_info info;
 
 		/*
-		 * A stream has not yet reached this block's free, so the block's old owner may
-		 * still use it.
+		 * Work submitted before the free of a block may still use the block: all of a
+		 * leaving block, and of a reused block as many bytes as its earlier allocations
+		 * had.
 		 */
 		if (b && b->state != BLOCK_FREE) {
 			info.base = b->addr;

@@ -8,7 +8,7 @@
  * change. An allocation of 1 MiB or more has granules of its own. Smaller ones share 2 MiB blocks
  * of their owner, device and context (address / 2 MiB names the block); a block is freed with its
  * last allocation. New addresses come in order from the first 2 TiB, or from more if these are
- * full. So an address returns late, and a use after free is noticed.
+ * full. So an address is reused late, and tests notice a use after free.
  *
  * Functions return 0, -ENOMEM (no room on the device, or the engine is out of memory), -EINVAL,
  * -ENOENT (nothing at the address) or -EPERM (another owner's). One thread.
@@ -68,7 +68,10 @@ int mem_alloc(struct memory *m, struct mem_owner *o, uint32_t ctx, uint32_t devi
 	enum simgpu_mem_kind kind, uint64_t bytes, uint64_t *ret_ptr, int *ret_fd);
 /* Frees an allocation of mem_alloc() or mem_pool_alloc() by its first address. */
 int mem_free(struct memory *m, struct mem_owner *o, uint64_t ptr);
-/* Free all allocations of a context, or of a process, whose struct is unused afterwards. */
+/*
+ * Free all allocations of a context, or of a process. The caller may then reuse the process's
+ * struct.
+ */
 void mem_free_ctx(struct memory *m, struct mem_owner *o, uint32_t ctx);
 void mem_free_owner(struct memory *m, struct mem_owner *o);
 
@@ -78,13 +81,13 @@ struct mem_info {
 	uint32_t device, ctx;
 	struct mem_owner *owner;
 	uint64_t id;             /* id of its pool or VMM handle */
-	uint64_t resident_bytes; /* managed */
+	uint64_t resident_bytes; /* managed memory: bytes that are on a device now */
 };
 
 /* Describes the allocation, mapping or reservation that contains the address; -ENOENT. */
 int mem_query(const struct memory *m, uint64_t addr, struct mem_info *ret_info);
 
-/* Whether the process may access these bytes from that device; -EFAULT if not. */
+/* Checks that the process may access these bytes from the device. -EFAULT: not. */
 int mem_check(const struct memory *m, const struct mem_owner *o, uint32_t device, uint64_t addr,
 	uint64_t bytes, bool write);
 
@@ -100,7 +103,9 @@ static inline bool mem_is_device(uint64_t addr)
 int mem_touch(struct memory *m, uint64_t addr, uint32_t device, uint64_t *ret_moved);
 /* Moves managed memory back to the host. */
 void mem_evict(struct memory *m, uint64_t addr, uint64_t *ret_moved);
-/* Begins a new use. Memory touched in one use is not evicted for the same use. */
+/*
+ * Begins a new use, such as a kernel. Memory that the use touches is not evicted for the same use.
+ */
 void mem_begin_use(struct memory *m);
 
 /* ---- addresses and physical handles ---- */
@@ -114,11 +119,14 @@ int mem_phys_release(struct memory *m, struct mem_owner *o, uint64_t id);
 int mem_phys_info(const struct memory *m, const struct mem_owner *o, uint64_t id,
 	uint64_t *ret_bytes, uint32_t *ret_device);
 /*
- * Returns a new descriptor, which the caller owns. It keeps the memory, and a handle can be
- * imported from it, until its last copy is closed.
+ * Returns a new descriptor, which the caller owns. Until its last copy is closed, the descriptor
+ * keeps the memory, and any process can import a handle from the descriptor.
  */
 int mem_phys_export(struct memory *m, const struct mem_owner *o, uint64_t id);
-/* Readable when the last copy of a descriptor was closed: then call mem_phys_settle(). */
+/*
+ * This descriptor becomes readable when the last copy of an exported descriptor was closed: then
+ * call mem_phys_settle().
+ */
 int mem_exports_fd(const struct memory *m);
 void mem_phys_settle(struct memory *m);
 int mem_phys_import(struct memory *m, struct mem_owner *o, int fd, uint64_t *ret_id);
@@ -132,18 +140,18 @@ int mem_set_access(struct memory *m, struct mem_owner *o, uint64_t ptr, uint64_t
 
 /* ---- pools ---- */
 
-/* chunk_bytes: grows by at least this; max_bytes 0: no maximum. */
+/* chunk_bytes: least growth of the pool. max_bytes: 0 for no maximum. */
 int mem_pool_create(struct memory *m, struct mem_owner *o, uint32_t device, uint64_t chunk_bytes,
 	uint64_t max_bytes, uint64_t *ret_id);
-/* Also finds the default pool of a device by its id, and makes it at its first use. */
+/* Also finds a device's default pool by its id, and makes that pool at its first use. */
 int mem_pool_get(struct memory *m, struct mem_owner *o, uint64_t id, uint64_t chunk_bytes,
 	struct mem_pool **ret_pool);
-/* Destroys a pool; it ends with its last allocation. */
+/* Destroys a pool. The pool's memory stays until its last allocation is freed. */
 int mem_pool_destroy(struct memory *m, struct mem_owner *o, uint64_t id);
 int mem_pool_set(struct memory *m, struct mem_pool *pool, uint32_t attr, uint64_t value);
 int mem_pool_read(const struct mem_pool *pool, uint32_t attr, uint64_t *ret_value);
 void mem_pool_trim(struct memory *m, struct mem_pool *pool, uint64_t keep_bytes);
-/* Whether the pool has memory whose free waits in a stream. */
+/* Returns whether a free of the pool's memory still waits in a stream. */
 bool mem_pool_is_leaving(const struct mem_pool *pool);
 /*
  * order: names the stream. Memory freed in the same stream may be allocated again before that free
@@ -153,7 +161,7 @@ int mem_pool_alloc(
 	struct memory *m, struct mem_pool *pool, uint64_t order, uint64_t bytes, uint64_t *ret_ptr);
 /*
  * Call when a free was put into the stream `order`. Writes the ticket for mem_free_ticket(), or 0
- * if this is no pool memory (use mem_free()). -ENOENT, -EPERM.
+ * if the address is no pool memory (then use mem_free()). -ENOENT, -EPERM.
  */
 int mem_free_later(
 	struct memory *m, struct mem_owner *o, uint64_t ptr, uint64_t order, uint64_t *ret_ticket);

@@ -332,7 +332,10 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInf
 	return NVML_SUCCESS;
 }
 
-/* Each older version is the beginning of the newest one, up to its form of the id. */
+/*
+ * Versions 1 and 2 of the struct are prefixes of the newest version, so one function fills all.
+ * These assertions check the last field that the versions share.
+ */
 _Static_assert(offsetof(nvmlPciInfo_v1_t, pciDeviceId) == offsetof(nvmlPciInfo_t, pciDeviceId) &&
 		offsetof(nvmlPciInfo_v2_t, pciSubSystemId) ==
 			offsetof(nvmlPciInfo_t, pciSubSystemId),

@@ -201,7 +201,7 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetProcessesUtilizationInfo(
 	return nvml_utilization_info(device, procesesUtilInfo);
 }
 
-/* Percent, and the period in microseconds. */
+/* The values are the utilisation in percent, and the sampling period in microseconds. */
 NVML_PAIR(GetEncoderUtilization, unsigned int, 0, 100000)
 NVML_PAIR(GetDecoderUtilization, unsigned int, 0, 100000)
 

@@ -208,9 +208,9 @@ static int link_say_hello(struct link *link, enum simgpu_role role)
 	int r;
 
 	/*
-	 * The engine accesses this process's memory. Another user or a container with fewer
-	 * capabilities may lack the right to do so; then the engine needs this descriptor. If the
-	 * process has no such descriptor, the engine tries without it.
+	 * The engine accesses this process's memory. An engine of another user, or in a container
+	 * with fewer capabilities, may lack the right to do so and then needs this descriptor. If
+	 * the open fails, the engine tries without a descriptor.
 	 */
 	if (role == SIMGPU_ROLE_CUDA)
 		memory = open("/proc/self/mem", O_RDWR | O_CLOEXEC);
@@ -267,7 +267,10 @@ int link_open(struct link *link, enum simgpu_role role, struct error *err)
 				return r;
 			continue;
 		}
-		/* The old engine was just ending, or another process is starting one. */
+		/*
+		 * The old engine was just ending, or another process is starting an engine: try
+		 * again soon.
+		 */
 		clock_nanosleep(CLOCK_MONOTONIC, 0, &(struct timespec){.tv_nsec = 2000000}, NULL);
 	}
 	return fail_errno(err, -r, "connect to the simulated device in %s", dir);

@@ -38,7 +38,7 @@ int link_open(struct link *link, enum simgpu_role role, struct error *err);
 int link_call(struct link *link, struct simgpu_request *request, int fd,
 	struct simgpu_reply *ret_reply, int *ret_fd);
 
-/* Whether the engine has closed the connection. */
+/* Returns whether the engine has closed the connection. */
 int link_is_dead(const struct link *link);
 
 void link_close(struct link *link);

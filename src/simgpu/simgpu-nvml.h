@@ -29,7 +29,7 @@ nvmlDevice_t nvml_handle(unsigned index);
 
 /* Copies the present processes of a device, up to @room; returns their number. */
 unsigned nvml_processes(unsigned index, struct simgpu_state_proc *to, unsigned room);
-/* Whether the utilisation is recent; otherwise it reads as 0. */
+/* Returns whether the device's utilisation is recent. Old utilisation reads as 0. */
 bool nvml_is_fresh(const struct simgpu_state_device *device);
 
 /* Defines nvmlDevice<name>, which answers with one value. `value` may use d and index. */

@@ -140,15 +140,16 @@ enum simgpu_entry_flags {
 	/*
 	 * A thread outside the device may notice the entry's execution. Such entries are value
 	 * writes and copies to host memory, host functions, kernels that get host addresses,
-	 * set_flag, and graphs with any of these. The client sets it; setting it too often only
-	 * costs time (see doorbell).
+	 * set_flag, and graphs with any of these. The client sets the flag. Setting the flag
+	 * needlessly only costs time (see the doorbell).
 	 */
 	SIMGPU_ENTRY_VISIBLE = 1u << 0,
 	SIMGPU_ENTRY_COOPERATIVE = 1u
 		<< 1,                    /* the client has refused grids too large to be resident */
 	SIMGPU_ENTRY_PAGEABLE = 1u << 2, /* copy: the host side is not pinned (slower) */
 	SIMGPU_ENTRY_INLINE = 1u << 3,   /* copy to the device: the bytes follow the entry */
-	SIMGPU_ENTRY_TIMING = 1u << 4,   /* event record: only for the trace */
+	/* event record: the event has timing; only the trace uses this flag */
+	SIMGPU_ENTRY_TIMING = 1u << 4,
 };
 
 enum simgpu_stream_flags {
@@ -477,7 +478,7 @@ enum simgpu_msg {
 	SIMGPU_MSG_POOL_DESTROY,
 	/* id, arg[0] enum simgpu_pool_attr, arg[1] value */
 	SIMGPU_MSG_POOL_SET,
-	/* id, arg[0] enum simgpu_pool_attr -> arg[0] */
+	/* id, arg[0] enum simgpu_pool_attr -> arg[0] value */
 	SIMGPU_MSG_POOL_GET,
 	/* id, arg[0] bytes to keep reserved -> arg[0] 1: frees are still to be executed, 0: none */
 	SIMGPU_MSG_POOL_TRIM,
@@ -581,7 +582,8 @@ struct simgpu_state_proc {
 	uint64_t start_time; /* field 22 of /proc/PID/stat */
 	_Atomic uint64_t mem_used;
 	_Atomic uint64_t busy_ns;
-	_Atomic uint32_t sm_permille; /* as above */
+	/* over the last 100 to 200 ms, like the device's sm_permille */
+	_Atomic uint32_t sm_permille;
 	uint32_t pad;
 };
 
@@ -592,7 +594,7 @@ struct simgpu_state {
 	uint32_t engine_pid;
 	uint32_t device_count;
 	_Atomic uint32_t generation; /* odd while process slots are being assigned or freed */
-	_Atomic uint32_t proc_slots; /* slots in use are below this */
+	_Atomic uint32_t proc_slots; /* every slot in use has a lower index */
 	_Atomic uint64_t now_ns;
 	/* costs that the client applies itself */
 	uint64_t default_kernel_ns;

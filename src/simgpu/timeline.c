@@ -477,7 +477,10 @@ static void schedule_compute(struct timeline *tl, struct device *dev, uint64_t t
 			begin_switch(tl, dev, other, t);
 			return;
 		}
-		/* The context was idle, so its slice starts with its work. */
+		/*
+		 * The context had nothing to run and its slice is over, so a new slice begins with
+		 * its new work.
+		 */
 		if (list_empty(&res->running) && t >= dev->slice_end)
 			dev->slice_end = t + tl->p.slice_ns;
 		start_ready(tl, res, t);
@@ -533,7 +536,10 @@ uint64_t tl_next_event(const struct timeline *tl)
 	return t;
 }
 
-/* Ends the extra time before the operation itself. Returns false if the operation has none left. */
+/*
+ * Ends the extra time (phase 1) and begins the operation itself. Returns false if the operation is
+ * already past its extra time, or has none.
+ */
 static bool next_phase(struct timeline *tl, struct tl_op *op, enum tl_engine engine, uint64_t t)
 {
 	if (op->phase != 1)
@@ -1019,7 +1025,7 @@ struct tl_op *tl_visible(const struct timeline *tl, const struct tl_op *after)
 	return l == &tl->visible ? NULL : OP(l, vis);
 }
 
-/* Returns the earliest time at which the context can run. */
+/* Returns a lower bound of the time at which the context can run. */
 static uint64_t resident_bound(const struct timeline *tl, const struct tl_ctx *ctx)
 {
 	const struct device *dev = &tl->dev[ctx->device];
@@ -1038,7 +1044,10 @@ static uint64_t resident_bound(const struct timeline *tl, const struct tl_ctx *c
 	return MAX(tl->now, t) + tl->p.switch_ns;
 }
 
-/* Returns the least time of the ready kernels before this one, if each gets the whole device. */
+/*
+ * Returns the least time that the ready kernels before `op` take. Returns 0 if any of them takes
+ * only a part of the device or spins.
+ */
 static uint64_t work_ahead(const struct tl_op *op)
 {
 	const struct tl_ctx *ctx = op->ctx;
@@ -1118,8 +1127,8 @@ uint64_t tl_next_visible(struct timeline *tl, bool *ret_exact)
 		uint64_t t;
 
 		/*
-		 * Only the first operation of a stream counts, because later ones do not end before
-		 * it.
+		 * Only the first operation of a stream counts, because the stream's later
+		 * operations do not end before the first.
 		 */
 		if (op->stream && op->stream->look == tl->look)
 			continue;

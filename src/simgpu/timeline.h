@@ -64,10 +64,10 @@ struct tl_op {
 	uint16_t permille; /* COMPUTE: SMs taken, 1..TL_FULL */
 	uint16_t flags;    /* for the caller */
 	uint64_t submit_ns;
-	uint64_t duration_ns; /* GRAPH: at most the length of its longest chain of nodes */
+	uint64_t duration_ns; /* GRAPH: the length of its longest chain of nodes, or less */
 	/* set by the timeline */
 	enum tl_state state;
-	uint8_t phase; /* 1: the extra time of the start hook comes first */
+	uint8_t phase; /* 1: still in the extra time that the start hook returned */
 	bool aborted;
 	bool started; /* has executed for a while */
 	int32_t priority;
@@ -88,7 +88,8 @@ struct tl_op {
 	struct tl_link vis;
 	uint64_t order;
 	uint64_t ready_ns, start_ns, piece_ns, end_ns, remaining_ns;
-	uint64_t cum_ns;   /* durations of the stream up to and including this one */
+	/* sum of the durations of the stream's operations, this operation included */
+	uint64_t cum_ns;
 	uint64_t floor_ns; /* time before which the operation cannot be done */
 };
 
@@ -98,7 +99,7 @@ struct tl_stream {
 	int32_t priority;
 	struct tl_op *head, *tail;
 	uint64_t cum_ns;
-	uint64_t look; /* the last look-ahead that saw it */
+	uint64_t look; /* number of the last look-ahead that saw the stream */
 	struct tl_link link;
 	void *user;
 };
@@ -108,7 +109,7 @@ struct tl_ctx {
 	struct tl_link streams;
 	struct tl_stream *legacy;
 	struct tl_link ready, running; /* COMPUTE */
-	uint32_t used;                 /* permille */
+	uint32_t used;                 /* permille of the SMs that are in use */
 	uint32_t active;               /* number of operations in ready and running */
 	bool failing;
 	struct tl_link all;
@@ -132,7 +133,8 @@ struct tl_hooks {
 	void *user;
 	/*
 	 * The operation begins. Returns nanoseconds before its own duration, for memory that must
-	 * first be moved in. EXTERNAL: pass it on to the code that calls tl_finish_external().
+	 * first be moved in. EXTERNAL: pass the operation on to the code that calls
+	 * tl_finish_external().
 	 */
 	uint64_t (*start)(void *user, struct tl_op *op, uint64_t t_ns);
 	/* WAIT and spinning COMPUTE: whether the awaited condition holds. */
@@ -188,7 +190,7 @@ void tl_set_visible(struct timeline *tl, struct tl_op *op);
 void tl_finish_external(struct timeline *tl, struct tl_op *op, uint64_t t_ns);
 /* Memory changed from outside: checks everything that waits. */
 void tl_recheck(struct timeline *tl);
-/* Whether anything waits: WAIT, or a resident spinning kernel. */
+/* Returns whether an operation waits for memory: a WAIT, or a resident spinning kernel. */
 bool tl_is_waiting(const struct timeline *tl);
 
 void tl_advance(struct timeline *tl, uint64_t until_ns);
@@ -196,7 +198,8 @@ uint64_t tl_now(const struct timeline *tl);
 uint64_t tl_next_event(const struct timeline *tl);
 /*
  * No visible operation is done before the returned time, unless new work or tl_recheck() comes.
- * TL_NEVER: none is in flight. *ret_exact: one will be done exactly then.
+ * TL_NEVER: no visible operation is in flight. *ret_exact: a visible operation is done exactly at
+ * that time.
  */
 uint64_t tl_next_visible(struct timeline *tl, bool *ret_exact);
 /* Lower bound of the time when the stream has completed its work. */

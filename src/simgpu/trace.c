@@ -420,7 +420,8 @@ static int account_walk(const struct simgpu_trace *t, const pid_t *pids, size_t 
 			continue;
 		if (r.t_ns >= t1_ns)
 			break;
-		if (r.t_ns > t0_ns && s.total > max) /* memory held when the interval began */
+		/* counts the memory that the processes held when the interval began */
+		if (r.t_ns > t0_ns && s.total > max)
 			max = s.total;
 		if (account_add(&s, &r) < 0) {
 			free(s.v);

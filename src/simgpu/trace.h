@@ -154,7 +154,7 @@ uint64_t simgpu_busy_ns(const struct simgpu_busy *busy, uint64_t t0_ns, uint64_t
  */
 uint64_t simgpu_busy_worst_window(const struct simgpu_busy *busy, uint64_t t0_ns, uint64_t t1_ns,
 	uint64_t window_ns, uint64_t step_ns, uint64_t want_millionths, uint64_t *ret_at_ns);
-/* Largest number of busy nanoseconds in such a window. */
+/* Returns the largest number of busy nanoseconds in any of these windows. */
 uint64_t simgpu_busy_max_window(const struct simgpu_busy *busy, uint64_t t0_ns, uint64_t t1_ns,
 	uint64_t window_ns, uint64_t step_ns);
 
@@ -178,7 +178,7 @@ int simgpu_trace_handovers(const struct simgpu_trace *trace, int device, uint64_
  */
 int simgpu_account_max(const struct simgpu_trace *trace, const pid_t *pids, size_t npids,
 	int device, uint64_t t0_ns, uint64_t t1_ns, uint64_t *ret_bytes, uint64_t *ret_at_ns);
-/* Number of changes after which the sum exceeded quota. */
+/* Counts the changes after which the sum of the processes' bytes exceeded quota_bytes. */
 int simgpu_account_breaches(const struct simgpu_trace *trace, const pid_t *pids, size_t npids,
 	int device, uint64_t quota_bytes, uint64_t *ret_count);
 
