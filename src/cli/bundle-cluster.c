@@ -12,7 +12,7 @@
 
 #define EACH_NS (10 * NSEC_PER_SEC)
 #define LOGS_MAX \
-	40u /* logs of a part; a part with a pod on each node may have more, which are missing */
+	40u /* most logs that the bundle reads; a large cluster has a pod of divvyd on each node */
 #define LOG_QUERY "tailLines=20000&limitBytes=4194304"
 
 static const struct wanted {
@@ -32,7 +32,7 @@ static const struct wanted {
 	{"events", {"v1", "events"}, "fieldSelector=involvedObject.kind%3DGPUNode"},
 };
 
-/* A SharePod has a pod in its template. */
+/* Redacts one object. is_pods: the object is a pod, or has a pod in spec.template (SharePod). */
 static void bundle_cluster_redact_item(json_t *item, bool is_pods)
 {
 	json_t *metadata = json_object_get(item, "metadata");

@@ -24,7 +24,7 @@ struct bundle {
 
 /*
  * Writes the file with mode 0600, or to stdout for "-". socket and kubeconfig may be NULL. *ret_n:
- * number of files in it.
+ * number of files in the archive.
  */
 struct bundle_options {
 	const char *path, *socket, *kubeconfig;
@@ -33,8 +33,7 @@ struct bundle_options {
 int bundle_write(const struct bundle_options *options, size_t *ret_n, struct error *err);
 
 /*
- * Removes secrets from a value, in place. Names that sound like a secret are removed; other values
- * stay.
+ * Removes secrets from a value, in place: members whose name suggests a secret. Other members stay.
  */
 void bundle_redact(json_t *value);
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * This file finds programs and libraries by divvy's own variables first, and then beside the
- * running program. This file finds sockets by such variables first, and then in the usual runtime
- * folders. A variable of divvy's own that is set ends the search, even if its file does not exist.
- * runtime_folder() numbers the possible folders without gaps, so callers count up until it returns
- * false. cli_path_preload() drops the interception libraries of an outer `divvy run`, so a program
- * never loads two of a kind. No thread may change the environment meanwhile.
+ * This file finds programs and libraries first by divvy's own variables and then beside the running
+ * program. It finds sockets first by divvy's variables and then in the usual runtime folders. A set
+ * variable of divvy's own ends the search, even if its file does not exist. runtime_folder()
+ * numbers the possible folders without gaps, so callers count up until it returns false.
+ * cli_path_preload() drops the interception libraries of an outer `divvy run`, so a program never
+ * loads two versions of one library. No thread may change the environment meanwhile.
  */
 #include "cli/cli-path.h"
 
@@ -122,7 +122,7 @@ static bool is_hook(struct str path)
 	return false;
 }
 
-/* ld.so also splits the list at spaces, and neither separator can be quoted. */
+/* ld.so splits LD_PRELOAD at colons and spaces, and LD_PRELOAD has no quoting for either. */
 int cli_path_check_preload(const char *path, struct error *err)
 {
 	const char *cut = strpbrk(path, " :");

@@ -41,7 +41,10 @@ bool remote_is_local(const char *place)
 	return strcmp(place, "local") == 0;
 }
 
-/* HOST:PORT/KEY. *ret_place receives the part before the key; NULL: not wanted. */
+/*
+ * Returns whether the text is HOST:PORT/KEY. *ret_place receives HOST:PORT, unless ret_place is
+ * NULL.
+ */
 static bool is_invitation(const char *text, struct address *ret_place)
 {
 	const char *key = strrchr(text, '/');
@@ -72,7 +75,7 @@ static int fail_invitation(const char *text, struct error *why)
 		STR_ARG(at), strlen(key));
 }
 
-/* HOST[:DEVICE] */
+/* Splits HOST[:DEVICE]. */
 static int split_place(
 	const char *place, struct str *ret_host, struct str *ret_device, struct error *err)
 {
@@ -141,7 +144,7 @@ static int remote_read_file(const char *path, char *ret_text, size_t size, struc
 	if (S_ISDIR(st.st_mode))
 		return fail(err, EISDIR, "--invitation '%s' is a folder; expected a file", path);
 	/*
-	 * The lines behind the first belong to the program's stdin, so the stream must not buffer.
+	 * The lines after the first belong to the program's stdin, so the stream must not buffer.
 	 */
 	setvbuf(f, NULL, _IONBF, 0);
 	if (!fgets(ret_text, (int)size, f))
@@ -171,7 +174,7 @@ static int find_invitation(const char *place, const char *file,
 
 	if (is_invitation(place, NULL)) {
 		snprintf(ret_text, REMOTE_INVITATION, "%s", place);
-		/* Every user can read this process's command line. */
+		/* Every user can read this process's command line, so the key is erased there. */
 		explicit_bzero((char *)(uintptr_t)strrchr(place, '/') + 1, KEY_DIGITS);
 		return 0;
 	}
@@ -317,8 +320,9 @@ static int remote_start_helper(
 }
 
 /*
- * Returns whether the helper has reported "ok". If not, ret_said receives the line with the reason,
- * which is empty if the helper has just ended. The function then removes the helper's socket.
+ * Returns whether the helper has reported "ok". If not, ret_said receives the line with the reason.
+ * The line is empty if the helper ended without a report. The function then removes the helper's
+ * socket.
  */
 static bool has_begun(int out, const struct sockaddr_un *address, char *ret_said, size_t size)
 {

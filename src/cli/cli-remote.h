@@ -9,7 +9,7 @@
 
 /*
  * An invitation is HOST:PORT/KEY, with brackets around an IPv6 address, as `divvy serve` prints it.
- * This variable may hold one.
+ * The environment variable REMOTE_ENV may hold an invitation.
  */
 #define REMOTE_INVITATION 512u
 #define REMOTE_ENV "DIVVY_INVITATION"

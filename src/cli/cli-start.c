@@ -27,7 +27,7 @@
 #include "cli/cli-path.h"
 
 #define START_TIMEOUT_NS (20 * NSEC_PER_SEC)
-/* Another daemon may have won the race for the socket: it gets this long to answer. */
+/* Another daemon may have won the race for the socket. That daemon has this long to answer. */
 #define LOSER_GRACE_NS (2 * NSEC_PER_SEC)
 #define LOG_MAX (1u << 20)
 

@@ -58,7 +58,7 @@ static int cmd_apply_print_tenants(const json_t *tenants, struct error *err)
 
 /*
  * Makes the caller's path absolute. A file that the daemon follows may have been removed, so --stop
- * needs only its folder to exist.
+ * only needs the file's folder to exist.
  */
 static char *cmd_apply_absolute_path(const char *path, bool may_be_gone)
 {

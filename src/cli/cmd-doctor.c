@@ -368,7 +368,7 @@ static void check_socket_file(struct doctor *d, const char *path)
 			"socket: this user cannot use '%s' (%s)", path, strerror(errno));
 }
 
-/* The remedy that starts the daemon at boot; "" where systemd has no unit of divvyd. */
+/* Returns the remedy that starts the daemon at boot, or "" where systemd has no unit of divvyd. */
 static const char *start_with_machine(void)
 {
 	static const char *const unit[] = {"/usr/lib/systemd/system/divvyd.service",

@@ -69,7 +69,10 @@ static uint32_t asked_before(const json_t *report, int64_t id)
 	return 0;
 }
 
-/* The tenant did not exist before its first use, nor after its last use if it has ended. */
+/*
+ * Adds a tenant's curve. The points before the tenant's first use become -1 (absent), and for a
+ * tenant that has ended also the points after its last use.
+ */
 static int cmd_plot_add_series(struct plot *p, const json_t *series, uint32_t asked, bool has_ended)
 {
 	const json_t *permille = json_object_get(series, "permille");
@@ -201,7 +204,7 @@ static int cmd_plot_request_usage(
 	if (r < 0)
 		return r;
 	r = ask_usage(c, w, true, &a->usage, err);
-	/* an older daemon does not know the key */
+	/* an older daemon does not know the key `ended` */
 	return r == -EINVAL ? ask_usage(c, w, false, &a->usage, err) : r;
 }
 

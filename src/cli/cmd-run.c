@@ -224,7 +224,10 @@ static int print_plan(
 	json_t *value;
 
 	if (cli_has(args, "remote")) {
-		/* The local server's worker gets the tenant's own variables, not the program. */
+		/*
+		 * The tenant's own variables go to the local server's worker. The program gets only
+		 * these.
+		 */
 		buf_addf(&out, "DIVVY_REMOTE=%s\nLD_PRELOAD=%s\n", getenv("DIVVY_REMOTE"),
 			getenv("LD_PRELOAD"));
 	} else if (!is_container) {
@@ -314,8 +317,8 @@ static int cmd_run_launch_program(const struct cli_args *args, const struct clie
 }
 
 /*
- * --wait may stand without a value, so the parser reads a time that follows it as the name of the
- * program.
+ * --wait needs no value, so in "--wait 5s" the parser takes "5s" as the name of the program. This
+ * check then explains the mistake.
  */
 static int check_wait(const struct cli_args *args, struct error *err)
 {

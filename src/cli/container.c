@@ -36,7 +36,7 @@ void container_args_done(struct container_args *args)
 static int container_add_arg(struct container_args *a, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 
-/* On failure n stays at its maximum, which container_rewrite() reports. */
+/* -E2BIG: the list is full, or no memory. */
 static int container_add_arg(struct container_args *a, const char *fmt, ...)
 {
 	char *text = NULL;
@@ -71,7 +71,7 @@ static int add_env(struct container_args *a, const char *text)
 	return r < 0 ? r : container_add_arg(a, "%s", text);
 }
 
-/* The user's own choice of devices takes precedence. */
+/* Returns whether the user's own options choose devices. Then divvy adds none. */
 static bool names_devices(char *const *given)
 {
 	for (; *given; given++)
@@ -276,7 +276,9 @@ const char *container_image(const char *engine, char *const *given)
 	return *o.rest;
 }
 
-/* Returns what the option sets in the container's environment: "NAME=VALUE", "NAME", or NULL. */
+/*
+ * Returns the variable that the option sets in the container: "NAME=VALUE", "NAME" alone, or NULL.
+ */
 static const char *env_of(char *const *given)
 {
 	const char *p = given[0];
@@ -315,7 +317,7 @@ static int container_add_option(
 			r = container_add_arg(a, "%s", given[i]);
 		return r;
 	}
-	if (n_flags) /* "-ite" */
+	if (n_flags) /* keeps the flags before the e of a word such as "-ite" */
 		r = container_add_arg(a, "%.*s", (int)n_flags + 1, given[0]);
 	r = r < 0 ? r : container_add_arg(a, "--env");
 	return r < 0 ? r

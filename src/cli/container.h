@@ -49,19 +49,19 @@ int container_check(const char *engine, char *const *given, struct error *err);
 const char *container_image(const char *engine, char *const *given);
 
 /*
- * Inserts divvy's options directly after the verb, so that the user's options override them. A
- * preload of the user's comes after divvy's. Errors of container_check(), and -E2BIG.
+ * Inserts divvy's options directly after the verb, so that the user's options override them. An
+ * LD_PRELOAD of the user follows divvy's libraries. Errors of container_check(), and -E2BIG.
  */
 int container_rewrite(const struct container_plan *plan, char *const *given,
 	struct container_args *ret, struct error *err);
 
 /*
- * Whether the engine's command ends before the container does: "create", or "run" with option -d,
- * alone or among other letters.
+ * Returns whether the engine's command ends before the container does: "create", or "run" with
+ * option -d, alone or among other letters.
  */
 bool container_outlives(const char *engine, char *const *given);
 
-/* Whether the usual folders have CDI specifications of NVIDIA devices. */
+/* Returns whether the usual folders have CDI specifications of NVIDIA devices. */
 bool container_has_cdi(void);
 
 /* Writes arguments as a shell would read them, for people. */

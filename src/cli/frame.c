@@ -78,7 +78,7 @@ static int64_t sort_key(const struct row *r, enum frame_sort sort)
 }
 
 static const struct {
-	const char *name, *old_name; /* NULL: it has always had this name */
+	const char *name, *old_name; /* NULL: the order has no older name */
 } sorts[FRAME_SORTS] = {
 	[FRAME_BY_ID] = {"id", NULL},
 	[FRAME_BY_USED] = {"used", "got"},
@@ -253,7 +253,7 @@ static const json_t *find_usage(const struct frame *f, const struct row *row)
 	return NULL;
 }
 
-/* Draws the last minute in `width` characters; each shows the mean of its points. */
+/* Draws the last minute in `width` characters. Each character shows the mean of its points. */
 static void draw_spark(const struct frame *f, const struct row *row, int width, struct buf *out)
 {
 	static const char *const block[] = {" ", "\xe2\x96\x81", "\xe2\x96\x82", "\xe2\x96\x83",
@@ -356,7 +356,7 @@ static struct layout layout_for(int width, int longest)
 	return l;
 }
 
-/* Left-aligned columns have their space in front. */
+/* A left-aligned column has its space for separation in front. */
 static void add_column(struct buf *out, const struct layout *l, enum column c, enum frame_style s,
 	const char *text)
 {
@@ -463,7 +463,10 @@ static void frame_draw_body(const struct frame *frame, struct buf *out)
 	if (!f.keys)
 		return;
 	frame_set_style(out, FRAME_DIM);
-	/* This part comes first, because a narrow screen cuts the end of the line. */
+	/*
+	 * The number of hidden tenants comes first, because a narrow screen cuts the end of the
+	 * line.
+	 */
 	if (shown < n)
 		buf_addf(out, "%zu more tenant%s  ", n - shown, n - shown == 1 ? "" : "s");
 	buf_addf(out, "q quit  s sort (%s)  p %s", frame_sort_name(f.sort),

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * One picture of `divvy top` as text. Pure: the daemon's answers go in, and lines with style marks
- * come out. frame_plain(), frame_ansi() and the ncurses code of cmd-top.c show them. A mark is the
- * byte FRAME_MARK and 'A' + enum frame_style; names from outside never contain one.
+ * come out. frame_plain(), frame_ansi() and the ncurses code of cmd-top.c show these lines. A mark
+ * is the byte FRAME_MARK and 'A' + enum frame_style; names from outside never contain a mark.
  */
 #ifndef CLI_FRAME_H
 #define CLI_FRAME_H

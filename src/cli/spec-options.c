@@ -39,7 +39,7 @@ static const char *spec_options_find_value(
 
 /*
  * Accepts amounts as users of other tools type them: ".5", and memory with docker's suffixes. These
- * suffixes are powers of 1024 in lower case: m, mb, mi, mib, and likewise with g, t and p. The
+ * suffixes are powers of 1024 in lower case: m, mb, mi, mib, and the same four with g, t and p. The
  * daemon and pods accept neither form.
  */
 static const char *plain_amount(const char *name, const char *value, char ret[static AMOUNT_MAX])
@@ -80,7 +80,7 @@ json_t *spec_options_json(const struct cli_args *args)
 	return spec;
 }
 
-/* Turns the field at the beginning of a message of spec.h into its option. */
+/* A message of spec.h begins with the field's name. "--" before the name makes it the option. */
 static int fail_field(int r, const struct error *why, struct error *err)
 {
 	return fail(err, -r, "--%.250s", why->msg);

@@ -33,7 +33,9 @@
 		"mode", "MODE", TEXT_SPEC_OPTIONS_MODE, .choices = "auto exclusive local remote" \
 	}
 
-/* The given options as {"request": "0.3", ...}. The caller owns the result. */
+/*
+ * Returns the options that the user gave, as {"request": "0.3", ...}. The caller owns the result.
+ */
 json_t *spec_options_json(const struct cli_args *args);
 
 /*

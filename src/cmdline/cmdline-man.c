@@ -29,7 +29,7 @@ static void add_environment(struct buf *out)
 		man_add_term(out, cli_program.environment[i][0], cli_program.environment[i][1]);
 }
 
-/* "divvy-run(1)" */
+/* Adds a reference such as "divvy-run(1)". */
 static void add_page(struct buf *out, const char *before, const struct cli_command *c)
 {
 	buf_addf(out, "%s\\fB", before);

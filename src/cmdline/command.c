@@ -130,7 +130,7 @@ static int command_take_event(
 	}
 }
 
-/* The required operand number n: "COMMAND" of "[--] COMMAND [ARG...]". */
+/* Returns the name of required operand n: "COMMAND" of "[--] COMMAND [ARG...]". */
 static struct str operand_name(const struct cli_command *c, int n)
 {
 	struct str rest = str_from(c->operands), word;

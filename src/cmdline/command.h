@@ -75,10 +75,10 @@ struct cli_args {
 int cli_parse(const struct cli_command *command, int argc, char **argv, struct cli_args *ret_args,
 	struct error *err);
 
-/* Whether all these words are options of the command and their values. */
+/* Returns whether all these words are options of the command and their values. */
 bool cli_are_options(const struct cli_command *command, int argc, char **argv);
 
-/* The option's value; NULL if not given. The name must be in the command's table. */
+/* Returns the option's value, or NULL if not given. The name must be in the command's table. */
 const char *cli_get(const struct cli_args *args, const char *name);
 static inline bool cli_has(const struct cli_args *args, const char *name)
 {
@@ -96,8 +96,8 @@ int cli_get_duration_within(const struct cli_args *args, const char *name, uint6
 	const uint64_t bounds_ns[static 2], uint64_t *ret_ns, struct error *err);
 
 /*
- * The name nearest to `word`, if the difference may be a typing error; else NULL. `next` returns
- * name i, or NULL after the last.
+ * Returns the name nearest to `word` if the difference may be a typing error, else NULL. `next`
+ * returns name i, or NULL after the last.
  */
 const char *cli_suggest(
 	const char *word, const char *(*next)(const void *names, size_t i), const void *names);
@@ -144,7 +144,7 @@ int cli_completion(const char *shell, struct buf *out, struct error *err);
 /* Returns -EINVAL; the message suggests the nearest command. */
 int cli_unknown_command(const char *name, struct error *err);
 
-/* All of the program after main()'s setup. Returns the exit code. */
+/* Does all that the program does after main()'s setup. Returns the exit code. */
 int cli_main(int argc, char **argv);
 
 #endif

@@ -18,8 +18,8 @@
 #include "divvyd/divvyd-options.h"
 
 /*
- * Threads: the loop's, two workers', those of HTTP in a cluster and on this machine, and libcurl's
- * resolvers'.
+ * One malloc arena for each thread: the loop, two workers, HTTP in a cluster, HTTP on this machine,
+ * and libcurl's resolvers.
  */
 #define ARENAS_MAX 8
 
@@ -66,7 +66,8 @@ static void tell_ready(const struct options *s, const struct agent *agent)
 }
 
 /*
- * A node has its own devices or those that its GPUNode names, but never a simulated GPU by default.
+ * On a cluster's node, divvyd uses the machine's devices, or the simulated devices that the command
+ * line or the GPUNode names. A node without devices gets no simulated GPU by default.
  */
 static int prepare_cluster(struct options *s, char **simulate, struct error *err)
 {

@@ -268,7 +268,7 @@ static enum replay_mode mode_of(const struct cli_args *args)
 	return cli_has(args, "pods") && !cli_has(args, "draw") ? REPLAY_DROP : REPLAY_QUEUE;
 }
 
-/* Reads "10m", "10m,200" or "10m,200,1m". */
+/* Reads --defrag: PERIOD, PERIOD,MOVES or PERIOD,MOVES,COST, for example "10m,200,1m". */
 static int read_defrag(
 	const struct cli_args *args, struct replay_defrag *ret_defrag, struct error *err)
 {

@@ -59,7 +59,7 @@ static struct plot_axis x_axis(const struct picture *p)
 				    "time since the first arrival", PLOT_SECONDS, 0, p->end, false};
 }
 
-/* Starts where the cluster gets full. */
+/* Begins the x axis at the load at which the cluster gets full. */
 static struct plot_axis x_axis_full(const struct picture *p)
 {
 	struct plot_axis axis = x_axis(p);
@@ -75,7 +75,10 @@ static void set_subtitle(struct picture *p, const char *what)
 		p->sim->n_seeds > 1 ? what : "one run");
 }
 
-/* A percentage lies in the middle of its point; a time span starts at its point. */
+/*
+ * Returns the index of the point for x. With a step of 1 (percent), x is rounded to the nearest
+ * point. A longer step (time) covers the span that begins at its point.
+ */
 static uint32_t point_of(const struct metrics *m, double x)
 {
 	return (uint32_t)(m->step == 1 ? x + 0.5 : x / m->step);
@@ -119,7 +122,7 @@ static void make_curve(struct picture *p, uint32_t scheme, enum metrics_series s
 	}
 }
 
-/* Upper limit of bands, in the picture's unit. */
+/* Returns the greatest value that the series can have, in the picture's unit. */
 static double y_limit(const struct picture *p, enum metrics_series series)
 {
 	switch (series) {
@@ -164,7 +167,7 @@ static int draw_series(struct picture *p, enum metrics_series series, const char
 	}
 	if (x.min > 0)
 		y.min = floor(fmin(least, 95) / 5) * 5;
-	/* Schemes without limits can give away more than the cluster has. */
+	/* Schemes that ignore limits can place requests for more than the cluster's devices. */
 	if (most > y.max && y.max > 0)
 		y.max = ceil(most / 10) * 10;
 	if (y.max <= 0)
@@ -319,7 +322,7 @@ static int draw_distribution(
 		p->series[s] = (struct plot_series){
 			.name = sim->schemes[s].name, .x = c->x, .y = c->y, .n = c->n};
 	}
-	/* Every curve continues to the right edge, because no task takes longer. */
+	/* Every curve continues horizontally to the right edge, because no task takes longer. */
 	for (uint32_t s = 0; s < sim->n_schemes; s++)
 		p->curve[s].x[HUNDREDTHS] = most * 1.1;
 	set_subtitle(p, "quantiles, mean over runs");

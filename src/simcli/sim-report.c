@@ -18,9 +18,10 @@ struct figure {
 	/* Returns NAN if the run has no such figure. */
 	double (*get)(const struct sim *sim, const struct replay_result *result, double at);
 	double at;
-	/* true: the table compares this figure with the first scheme */
+	/* returns true if the table compares this figure with the first scheme's */
 	bool (*is_main)(const struct sim *sim);
-	bool (*is_shown)(const struct sim *sim); /* true or NULL: the table shows this figure */
+	/* returns true, or is NULL: the table shows this figure */
+	bool (*is_shown)(const struct sim *sim);
 };
 
 /* Values of one figure in all runs of a scheme. */
@@ -29,7 +30,7 @@ struct sample {
 	size_t n;
 };
 
-/* NAN if less than `at` percent arrived. */
+/* Returns the value at `at` percent of arrived requests, or NAN if fewer requests arrived. */
 static double at_percent(const struct replay_result *result, enum metrics_series series, double at)
 {
 	return at < result->curves.n ? metrics_at(&result->curves, series, (uint32_t)at) : NAN;
@@ -184,7 +185,10 @@ static bool falls_short(const struct sim *sim)
 	return !sim_report_is_full(sim);
 }
 
-/* Otherwise the figures at the end equal those at 130 %. */
+/*
+ * Returns whether some run ends before the arrived requests reach 130 %. If no run does, the
+ * figures at the end repeat the figures at 130 %.
+ */
 static bool ends_early(const struct sim *sim)
 {
 	return !arrives_at(sim, 130);
@@ -252,8 +256,8 @@ static bool has_column(const struct sim *sim, const struct figure *f)
 }
 
 /*
- * Without time, runs with fewer arrivals have no such figure, and these are the same runs for every
- * scheme. With time, one missing value makes the mean unknown.
+ * Without time, a run with too few arrivals has no value of this figure and is left out. The same
+ * runs are left out for every scheme. With time, one missing value makes the mean unknown.
  */
 static void sample_add(const struct sim *sim, struct sample *sample, double x)
 {
@@ -480,8 +484,8 @@ static json_t *sim_report_json_requested(const struct replay_result *result)
 }
 
 /*
- * Each task's mode with its reason. A network path has the lower bandwidth of its two ends, and the
- * sum of their latencies.
+ * Lists the mode of each task and the reason for it. A network path has the lower bandwidth of its
+ * two ends, and the sum of their latencies.
  */
 static json_t *json_decisions(const struct sim *sim, const struct replay_result *result)
 {

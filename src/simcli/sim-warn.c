@@ -14,9 +14,9 @@ static const char *sim_warn_plural(uint32_t n)
 	return n == 1 ? "" : "s";
 }
 
-/* Number of devices of the model; ALL_MODELS: of all models. */
 #define ALL_MODELS PLACE_MODELS_MAX
 
+/* Returns the number of devices of the model, or of all models for ALL_MODELS. */
 static uint64_t sim_warn_model_devices(const struct cluster *c, uint32_t model)
 {
 	uint64_t n = 0;
@@ -28,7 +28,7 @@ static uint64_t sim_warn_model_devices(const struct cluster *c, uint32_t model)
 	return n;
 }
 
-/* Bits of the models that nodes have. */
+/* Returns a bit for each model of which some node has devices. */
 static uint64_t models_there(const struct cluster *c)
 {
 	uint64_t have = 0;
@@ -44,7 +44,7 @@ static const char *model_text(const struct cluster *c, uint32_t model)
 	return strcmp(c->models[model], "any") != 0 ? c->models[model] : "devices without a model";
 }
 
-/* Prints "divvy sim: model 'v100': no node has it, and WHO; nodes have V100". */
+/* Prints "divvy sim: model 'v100': no node has this model, and WHO; nodes have V100". */
 static void warn_of_model(const struct cluster *c, uint32_t model, uint64_t have, const char *who)
 {
 	_cleanup_buf_ struct buf names = BUF_INIT(PLACE_MODELS_MAX * (SPEC_LABEL + 2));
@@ -170,8 +170,8 @@ static bool sim_warn_is_same(const struct replay_hopeless *a, const struct repla
 }
 
 /*
- * Prints the finding of a scheme, with the names of all schemes that share it, unless all schemes
- * do.
+ * Prints the finding of a scheme. The line names all schemes with the same finding, unless every
+ * scheme has it.
  */
 static void tell_hopeless(const struct sim *sim, const struct workload *w,
 	const struct replay_hopeless *found, uint32_t scheme)

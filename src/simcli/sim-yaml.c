@@ -400,8 +400,8 @@ static int set_every(struct str text, struct task_entry *e, struct error *err)
 }
 
 /*
- * Sets a field of the spec. The error text may start with the field's name; read_lined() adds the
- * name too, so it is cut here.
+ * Sets a field of the spec. The error text may start with the field's name, which read_lined() adds
+ * again, so this function cuts the name off.
  */
 static int sim_yaml_set_spec(
 	struct task_entry *e, const char *field, struct str text, struct error *err)
