@@ -53,7 +53,10 @@ static void start(const char *program, const char *verb, int listener, const cha
 	snprintf(number, sizeof(number), "%d", listener);
 	if (fork() == 0) {
 		setenv("LD_LIBRARY_PATH", getenv("DIVVY_TEST_DRIVER"), 1);
-		/* A program that waits for the end of our stdout shall not wait for this child. */
+		/*
+		 * A program that waits for the end of the test's stdout must not wait for this
+		 * child.
+		 */
 		dup2(STDERR_FILENO, STDOUT_FILENO);
 		if (verb)
 			execl(program, program, verb, number, follow, NULL);

@@ -39,9 +39,12 @@ void tap_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 unsigned tap_failures(void);
 void tap_end(void);
 
-/* Runs a part in a child and waits for it; a child that dies counts as a failure. */
+/* Runs a part in a child process and waits for the child; a child that dies counts as a failure. */
 void part_run(const char *name, void (*part)(void));
-/* The same without the wait; part_wait returns whether the child exited with 0. */
+/*
+ * Like part_run(), but part_start() does not wait. part_wait() returns whether the child exited
+ * with 0.
+ */
 pid_t part_start(void (*part)(void *), void *argument);
 bool part_wait(pid_t pid);
 
@@ -56,14 +59,14 @@ int parts_main(const char *devices, const char *costs, const struct part *parts,
 #define OK(expression) expect_result(CUDA_SUCCESS, expression, #expression, __LINE__)
 #define EXPECT(code, expression) expect_result(code, expression, #expression, __LINE__)
 bool expect_result(CUresult expected, CUresult got, const char *text, int line);
-/* For steps that are not the subject: prints only a failure, which ends the part. */
+/* For steps that the test does not examine: prints only a failure, which ends the part. */
 #define NEED(expression) need_result(expression, #expression, __LINE__)
 void need_result(CUresult got, const char *text, int line);
 
-/* With --real: differences are listed and do not fail the test. */
+/* set by --real: differences from the documentation are listed and do not fail the test */
 extern bool driver_is_real;
 
-/* The start of most parts: cuInit, a context on device 0, the test kernels. */
+/* Does what most parts begin with: cuInit(), a context on device 0, and the test kernels. */
 CUcontext begin_context(void);
 CUmodule load_kernels(void);
 CUdeviceptr device_memory(size_t bytes);

@@ -19,14 +19,17 @@ struct client {
 	uint64_t stream_seq[64];
 };
 
-/* The engine program: argv[0] of the test's first argument or $DIVVY_BUILD/src/simgpu. */
+/* Finds the engine program by the test's argv[0] or $DIVVY_BUILD/src/simgpu. */
 void client_setup(const char *devices, const char *costs);
 const char *client_dir(void);
 void client_teardown(void);
 
 void client_connect(struct client *c);
 void client_close(struct client *c);
-/* Returns the status. reply may be NULL; fd is sent if >= 0; a received fd goes to *ret_fd. */
+/*
+ * Returns the status. q is the request; fd is sent if >= 0. ret_reply may be NULL; a received fd
+ * goes to *ret_fd.
+ */
 uint32_t client_call(struct client *c, struct simgpu_request q, int fd,
 	struct simgpu_reply *ret_reply, int *ret_fd);
 /* Makes context 0 on a device, with the legacy stream 0 and blocking streams 1..n. */

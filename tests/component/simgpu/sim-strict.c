@@ -575,7 +575,7 @@ static void pools(void)
 	OK(drv.cuMemFreeAsync(p, stream));
 	EXPECT(CUDA_ERROR_INVALID_VALUE, drv.cuMemFreeAsync(p, stream));
 	EXPECT(CUDA_ERROR_INVALID_VALUE, drv.cuMemFree_v2(p));
-	/* Both kinds of memory may be freed either way. */
+	/* cuMemFree and cuMemFreeAsync both free memory of cuMemAlloc and of cuMemAllocAsync. */
 	OK(drv.cuMemAlloc_v2(&p, 1 << 20));
 	OK(drv.cuMemFreeAsync(p, stream));
 	OK(drv.cuMemAllocAsync(&p, 1 << 20, stream));

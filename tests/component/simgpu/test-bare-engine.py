@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""An engine in a container has fewer capabilities than its clients, or another user: the kernel
-then lets it reach only memory that clients have handed over."""
+"""An engine may have fewer capabilities than its clients, in a container, or run as another user.
+The kernel then lets the engine reach only memory whose descriptor a client has sent."""
 
 import ctypes
 import os

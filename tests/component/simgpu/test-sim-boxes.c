@@ -76,7 +76,9 @@ static void copy_box(const CUDA_MEMCPY3D *c, enum how how, CUstream stream)
 	}
 }
 
-/* Copies a row out of a box or into it. True if the row is right and no other byte changed. */
+/*
+ * Copies a row out of a box or into it. Returns true if the row is right and no other byte changed.
+ */
 static bool is_row_copied(struct row_at *at, enum how how, bool is_in, CUstream stream)
 {
 	static uint8_t box[SLICES * ROWS * PITCH], now[sizeof(box)];
@@ -196,7 +198,7 @@ static struct end draw_end(struct rand *rand, const struct box *box)
 	return end;
 }
 
-/* At most 300 bytes by 7 rows by 4 slices: the last byte is within SIZE. */
+/* A box has at most 300 bytes by 7 rows by 4 slices, so its last byte is within SIZE. */
 static struct box draw_box(struct rand *rand)
 {
 	struct box box = {.width = draw_size(rand, 300),

@@ -414,7 +414,8 @@ static void pools(void)
 }
 
 /*
- * The pool trims before a pending free has run: after another stream completes, or a refused call.
+ * A pool that was trimmed before a pending free has run is trimmed again after the free. The early
+ * trim comes from another stream's synchronisation, or from a refused allocation.
  */
 static void pools_with_pending_frees(void)
 {
@@ -606,7 +607,7 @@ static void many_streams(void)
 	int called = 0;
 
 	NEED(drv.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
-	/* The driver reuses a stream's slot; a stream is destroyed while its work is in flight. */
+	/* New streams get the slots of destroyed streams, whose work may still be in flight. */
 	for (int round = 0; round < 200; round++) {
 		for (int i = 0; i < 8; i++) {
 			streams[i] = new_stream();
@@ -628,7 +629,7 @@ static void many_streams(void)
 	OK(drv.cuCtxSynchronize());
 	tap_ok(called == 1, "what they had is done when the context has come to its end");
 	ns = 2000;
-	/* More launches than a stream holds: they block, and none is lost. */
+	/* Submits more launches than a stream holds: the calls block, and no launch is lost. */
 	for (int i = 0; i < 64; i++)
 		streams[i] = new_stream();
 	for (int i = 0; i < 20000; i++)
@@ -1077,7 +1078,7 @@ static bool is_listed(const char *name)
 typedef CUresult any_fn(uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t,
 	uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t);
 
-/* Every such function is refused, whatever its arguments. */
+/* Calls every function that remote.def refuses; each must be refused, whatever its arguments. */
 static void all_refused(void)
 {
 	CUcontext context = begin_context();
@@ -1110,7 +1111,7 @@ static void left_out(const char *part, const char *needs)
 static const struct {
 	const char *name;
 	void (*part)(void);
-	const char *needs; /* functions that a device of another machine does not have */
+	const char *needs; /* functions that a remote device does not have */
 } parts[] = {
 	{"kernels compute", compute},
 	{"copies and arrays", copies},
@@ -1165,8 +1166,8 @@ int main(void)
 		part_run("what is refused", all_refused);
 	} else {
 		/*
-		 * The trace has the pids of processes here; a remote device's processes are
-		 * workers.
+		 * The trace has the pids of local processes. With a remote device these are the
+		 * workers, so the test cannot find its own processes.
 		 */
 		slices();
 	}

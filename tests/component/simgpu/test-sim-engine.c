@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The engine as a process, through its bare protocol: correct data; shares and memory by its trace
- * and account; killed clients, faults, damaged rings; one engine per folder.
+ * The engine as a process, through its bare protocol: correct data; shares and memory, read from
+ * the engine's trace and account; killed clients, faults, damaged rings; one engine per folder.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -143,7 +143,7 @@ static void child_load(uint64_t kernel_ns, uint64_t for_ns)
 	_exit(0);
 }
 
-/* Two processes in time slices: about half each, together about 93 % of what one runs alone. */
+/* Two processes in time slices get about half each, and together about 93 % of the time. */
 static void test_two_processes_share_by_time_slices(void **state)
 {
 	struct simgpu_trace *t;
@@ -176,7 +176,7 @@ static void test_two_processes_share_by_time_slices(void **state)
 	a = simgpu_busy_ns(&busy[0], t0, t1);
 	b = simgpu_busy_ns(&busy[1], t0, t1);
 	all = simgpu_busy_ns(&busy[2], t0, t1);
-	assert_int_equal(all, a + b); /* never both at once */
+	assert_int_equal(all, a + b); /* the two processes never ran at the same time */
 	assert_in_range(all * 1000 / (t1 - t0), 500, 1000);
 	for (int i = 0; i < 3; i++)
 		simgpu_busy_done(&busy[i]);
@@ -373,10 +373,10 @@ static void test_graph(void **state)
 		client_put(&c, &launch, NULL, 0);
 	}
 	assert_int_equal(client_sync(&c, 1), 0);
-	launch.graph.graph = 6; /* not there */
+	launch.graph.graph = 6; /* there is no graph in slot 6 */
 	client_put(&c, &launch, NULL, 0);
 	assert_int_equal(client_sync(&c, 1), 719);
-	/* a dependency on a later node is refused */
+	/* A dependency on a later node is refused. */
 	put_node(blob, &at, k, (const uint32_t[]){3}, 1, 1);
 	head.nodes = 4;
 	memcpy(blob, &head, sizeof(head));
@@ -430,7 +430,10 @@ static void test_managed_eviction(void **state)
 	int fd[3];
 	uint32_t *host;
 
-	/* Three of 400 MiB on a device of 1 GiB: two fit, the third evicts the first. */
+	/*
+	 * The device has 1 GiB. Of three allocations of 400 MiB two fit, and the third evicts the
+	 * first.
+	 */
 	client_connect(&c);
 	client_context(&c, 0, 0, 1);
 	for (int i = 0; i < 3; i++) {

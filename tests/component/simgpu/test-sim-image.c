@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reading module images: layouts by the PTX ISA, and refusal of damaged images. The test also reads
- * every prefix of a good image and every changed byte of a small one. Any answer is right then, but
- * no read may leave the image (sanitizers check this).
+ * Module images: layouts by the PTX ISA, and refusal of damaged images. The test also reads every
+ * prefix of a good image, and copies of a small image with one byte changed. Any answer is right
+ * for these, but no read may leave the image (sanitizers check this).
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -124,7 +124,7 @@ static void damaged(void)
 	tap_ok(true, "%zu changed bytes", n);
 }
 
-/* A cubin with each of the 64 bytes of its header inverted in turn. */
+/* Reads a cubin once for each of the 64 bytes of its header, with this byte inverted. */
 static void damaged_elf(void)
 {
 	struct image image;
@@ -134,12 +134,12 @@ static void damaged_elf(void)
 		uint8_t *elf = calloc(1, n);
 
 		memcpy(elf, "\177ELF\2\1\1", 7);
-		elf[18] = 190;         /* machine */
-		elf[40] = 128;         /* section headers at 128 */
-		elf[58] = 64;          /* of 64 bytes */
-		elf[60] = 8;           /* eight of them */
+		elf[18] = 190;         /* e_machine: CUDA */
+		elf[40] = 128;         /* offset of the section headers */
+		elf[58] = 64;          /* size of a section header */
+		elf[60] = 8;           /* number of section headers */
 		elf[48] = 90;          /* sm_90 */
-		elf[128 + 64 + 4] = 2; /* one is a symbol table */
+		elf[128 + 64 + 4] = 2; /* section 1 is a symbol table */
 		elf[128 + 64 + 32] = 96;
 		elf[at] ^= 0xff;
 		if (image_read_elf(elf, n, 90, &image) == IMAGE_OK)

@@ -192,7 +192,7 @@ static void events(void)
 
 /* ---- faults ---- */
 
-/* The third allocation fails: the device counts the context as the first. */
+/* The third allocation fails. The context's memory counts as the first. */
 static void out_of_memory(void)
 {
 	CUdeviceptr p;

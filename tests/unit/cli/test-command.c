@@ -161,7 +161,6 @@ static void tables_are_consistent(void **state)
 	}
 }
 
-/* `run` has an option for each field of the spec. */
 static void run_has_an_option_for_every_field(void **state)
 {
 	static const char *const field[] = {

@@ -126,7 +126,9 @@ static void keeps_the_engines_own_options(void **state)
 	assert_contains(long_verb, " --rm img\n");
 }
 
-/* Of repeated variables the last counts, and the library that is preloaded first has the effect. */
+/*
+ * Of repeated variables the last one counts. Of preloaded libraries the first one takes precedence.
+ */
 static void keeps_the_users_preload_behind_divvys(void **state)
 {
 #define OURS "LD_PRELOAD=/opt/divvy/libdivvy-cuda.so:/opt/divvy/libdivvy-nvml.so"

@@ -75,12 +75,12 @@ static void draws_a_frame(void **state)
 	draw(&f, &out);
 	assert_contains(buf_text(&out), "simulated");
 	assert_contains(buf_text(&out), "90%");
-	/* 0.9 of the bar is drawn: 45 of 50. */
+	/* 45 of the 50 characters of the bar are full, for a share of 0.9. */
 	bar = strstr(buf_text(&out), "###");
 	assert_non_null(bar);
 	assert_int_equal(strspn(bar, "#"), 45);
 	assert_int_equal(strspn(bar + 45, "."), 5);
-	/* A name that contains the mark's byte makes no mark. */
+	/* A tenant's name that contains the byte of a style mark makes no mark. */
 	assert_contains(buf_text(&out), "t?wo");
 	assert_true(strstr(buf_text(&out), "one") < strstr(buf_text(&out), "t?wo"));
 	assert_contains(buf_text(&out), "turn");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The SVG writer: the text's content, and that any name leaves it well-formed. */
+/* The SVG writer: the picture's texts, and well-formed XML for every tenant name. */
 #include "../unit.h"
 
 #include <errno.h>
@@ -92,7 +92,7 @@ static void the_title_shows_that_devices_are_simulated(void **state)
 	assert_contains(buf_text(&svg), "<title>Shares (simulated)</title>");
 }
 
-/* A tenant that ends and comes again has a line in pieces, and its mean counts only the pieces. */
+/* A tenant that ends and starts again has a line in pieces, and its mean counts only the pieces. */
 static void absent_tenants_leave_gaps(void **state)
 {
 	_cleanup_buf_ struct buf svg = BUF_INIT(CHART_MAX_BYTES);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plots: the text's content, and input that cannot be drawn. */
+/* Plots: the pictures' texts, and input that cannot be drawn. */
 #include "../unit.h"
 
 #include <errno.h>
@@ -151,7 +151,9 @@ static void many_curves_look_different(void **state)
 		at = strstr(at + 1, "stroke-width=\"2.4\"");
 	}
 	assert_null(at);
-	/* Eight marks on each line, and one beside its name; no marks if dashes suffice. */
+	/*
+	 * Each line has eight marks, and one beside its name. There are no marks if dashes suffice.
+	 */
 	assert_int_equal(unit_count(buf_text(&svg), "translate("), 9 * PLOT_SERIES_MAX + 1);
 	for (int i = 0; i < PLOT_SERIES_MAX; i++) {
 		char name[16];
@@ -195,7 +197,10 @@ static void draws_a_heat_map(void **state)
 		.n_columns = 3};
 
 	assert_ok(plot_heat_svg(&h, &svg, NULL));
-	/* Five cells, since two equal cells are one; 32 of the scale; the frame. */
+	/*
+	 * Two equal neighbours are one cell, so there are five cells; the scale has 32 rectangles,
+	 * and the frame one.
+	 */
 	assert_int_equal(unit_count(buf_text(&svg), "<rect"), 5 + 32 + 1);
 	assert_contains(buf_text(&svg), "#440154");
 	assert_contains(buf_text(&svg), "#fde725");

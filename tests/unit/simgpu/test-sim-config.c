@@ -29,7 +29,8 @@ static void test_devices(void **state)
 	assert_int_equal(c.links[1][2], 0);
 	assert_ok(simgpu_config_parse_devices(&c, STR("A100-80Gi"), &err));
 	assert_int_equal(c.n, 1);
-	assert_ok(simgpu_config_parse_devices(&c, STR("1xx-64Mi"), &err)); /* a model named x */
+	/* the model has the name x */
+	assert_ok(simgpu_config_parse_devices(&c, STR("1xx-64Mi"), &err));
 	assert_string_equal(c.devices[0].name, "x");
 }
 

@@ -18,7 +18,7 @@ struct world {
 	struct memory *m;
 	struct mem_owner a, b;
 	uint64_t device[2];
-	uint64_t nobody[2]; /* kept by descriptors alone */
+	uint64_t nobody[2]; /* bytes that only exported descriptors keep */
 	uint64_t changes;
 	uint64_t peak;
 };
@@ -93,7 +93,7 @@ static void test_granules(void **state)
 	assert_int_equal(mem_free(w->m, &w->a, q), -ENOENT);
 	assert_ok(mem_free(w->m, &w->a, p));
 	assert_int_equal(mem_used(w->m, 0), 0);
-	/* A freed address does not come back soon. */
+	/* A freed address is not reused soon. */
 	r = alloc(w, &w->a, MIB);
 	assert_true(r != p && r != q);
 }
@@ -104,7 +104,7 @@ static void test_blocks(void **state)
 	uint64_t p[64];
 	struct mem_info info;
 
-	/* Small ones share a block; each owner has blocks of its own. */
+	/* Small allocations of one owner share a block. Another owner gets a block of its own. */
 	for (int i = 0; i < 64; i++)
 		p[i] = alloc(w, &w->a, 1000);
 	assert_int_equal(mem_used(w->m, 0), 2 * MIB);
@@ -127,7 +127,10 @@ static void test_blocks(void **state)
 	assert_int_equal(mem_used(w->m, 0), 2 * MIB);
 }
 
-/* Random allocations and frees against a simple model: no two overlap, sizes are kept. */
+/*
+ * Compares random allocations and frees with a simple model: allocations do not overlap and keep
+ * their sizes.
+ */
 static void test_random(void **state)
 {
 	enum { N = 200 };
@@ -183,7 +186,10 @@ static void test_context_ends(void **state)
 	mem_uncharge(w->m, &w->a, 1, 3 * MIB, SIMGPU_ACCOUNT_CONTEXT);
 }
 
-/* Given on in the same stream to who asks for less, while work of who had it is under way. */
+/*
+ * A pool allocates a freed block again for a smaller request in the same stream. Work of the former
+ * owner may still be in flight, so its bytes stay accessible until the free is reached.
+ */
 static void test_pool_gives_on_what_is_in_use(void **state)
 {
 	struct world *w = *state;
@@ -216,16 +222,17 @@ static void test_pool(void **state)
 	assert_ok(mem_free_later(w->m, &w->a, p, 1, &ticket));
 	assert_int_not_equal(ticket, 0);
 	assert_int_equal(mem_free_later(w->m, &w->a, p, 1, &other), -ENOENT);
-	/* Another stream must not get it yet, the same one does. */
+	/* Another stream must not get the freed block yet. The same stream gets it. */
 	assert_ok(mem_pool_alloc(w->m, pool, 2, 3 * MIB, &q));
 	assert_true(q != p);
 	assert_ok(mem_pool_alloc(w->m, pool, 1, 3 * MIB, &q));
 	assert_true(q == p);
-	mem_free_ticket(w->m, p, ticket); /* outdated: it has been given again */
+	/* this ticket is outdated, because the block was allocated again */
+	mem_free_ticket(w->m, p, ticket);
 	assert_ok(mem_check(w->m, &w->a, 0, p, 3 * MIB, true));
 	assert_ok(mem_pool_read(pool, SIMGPU_POOL_USED_CURRENT, &v));
 	assert_int_equal(v, 6 * MIB);
-	/* Above the threshold what is free is given back, below it is kept. */
+	/* A pool releases free memory above its threshold, and keeps free memory below it. */
 	assert_ok(mem_pool_set(w->m, pool, SIMGPU_POOL_RELEASE_THRESHOLD, 8 * MIB));
 	assert_ok(mem_free(w->m, &w->a, p));
 	assert_int_equal(mem_used(w->m, 0), 8 * MIB);
@@ -233,7 +240,7 @@ static void test_pool(void **state)
 	assert_int_equal(mem_used(w->m, 0), 4 * MIB);
 	assert_ok(mem_pool_read(pool, SIMGPU_POOL_RESERVED_HIGH, &v));
 	assert_int_equal(v, 8 * MIB);
-	/* A destroyed pool lives until its last allocation goes. */
+	/* A destroyed pool lives until its last allocation is freed. */
 	assert_ok(mem_pool_create(w->m, &w->a, 1, 2 * MIB, 4 * MIB, &id));
 	assert_ok(mem_pool_get(w->m, &w->a, id, 0, &pool));
 	assert_ok(mem_pool_alloc(w->m, pool, 1, MIB, &p));
@@ -264,7 +271,7 @@ static void test_vmm(void **state)
 	assert_ok(mem_check(w->m, &w->a, 0, va + 2 * MIB, 6 * MIB, true));
 	assert_int_equal(mem_check(w->m, &w->a, 0, va + 2 * MIB, 6 * MIB + 1, true), -EFAULT);
 	assert_int_equal(mem_check(w->m, &w->a, 1, va + 2 * MIB, 4, true), -EFAULT);
-	/* Two mappings of the same memory. */
+	/* Both mappings show the same memory. */
 	*(uint32_t *)(va + 4 * MIB) = 42;
 	assert_int_equal(*(uint32_t *)(va + 6 * MIB), 42);
 	assert_int_equal(mem_unreserve(w->m, &w->a, va, 16 * MIB), -EINVAL);
@@ -273,14 +280,14 @@ static void test_vmm(void **state)
 	assert_ok(mem_phys_release(w->m, &w->a, id));
 	assert_ok(mem_phys_release(w->m, &w->a, id));
 	assert_int_equal(mem_phys_release(w->m, &w->a, id), -EINVAL);
-	assert_int_equal(mem_used(w->m, 0), 4 * MIB); /* mapped still */
+	assert_int_equal(mem_used(w->m, 0), 4 * MIB); /* the mappings still hold the memory */
 	assert_int_equal(mem_unmap(w->m, &w->a, va + 2 * MIB, 2 * MIB), -EINVAL);
 	assert_ok(mem_unmap(w->m, &w->a, va + 2 * MIB, 6 * MIB));
 	assert_int_equal(mem_used(w->m, 0), 0);
 	assert_ok(mem_unreserve(w->m, &w->a, va, 16 * MIB));
 	ptr = va;
 	assert_ok(mem_reserve(w->m, &w->a, 2 * MIB, 0, ptr, &va));
-	assert_true(va == ptr); /* the wish */
+	assert_true(va == ptr); /* the requested address */
 }
 
 static void test_shared_handles(void **state)
@@ -301,7 +308,7 @@ static void test_shared_handles(void **state)
 	assert_int_equal(w->a.used[0], 4 * MIB);
 	assert_int_equal(w->b.used[0], 0);
 	assert_ok(mem_phys_release(w->m, &w->b, theirs));
-	/* The maker ends; whoever has it mapped has it to answer for now. */
+	/* After the creator's end, the memory counts for the process that has mapped it. */
 	mem_free_owner(w->m, &w->a);
 	assert_int_equal(w->a.used[0], 0);
 	assert_int_equal(w->b.used[0], 4 * MIB);
@@ -310,7 +317,7 @@ static void test_shared_handles(void **state)
 	assert_int_equal(mem_used(w->m, 0), 0);
 }
 
-/* A descriptor keeps the memory, whoever has released it, until its last copy is closed. */
+/* A descriptor keeps the memory after all handles are released, until its last copy is closed. */
 static void test_exported_descriptors(void **state)
 {
 	struct world *w = *state;
@@ -333,7 +340,7 @@ static void test_exported_descriptors(void **state)
 	assert_int_equal(mem_used(w->m, 0), 4 * MIB);
 	assert_ok(mem_phys_release(w->m, &w->b, theirs));
 	assert_int_equal(mem_used(w->m, 0), 0);
-	/* The last copy is closed when nobody holds a handle any more. */
+	/* No handle is left when the last copy of the descriptor is closed. */
 	assert_ok(mem_phys_create(w->m, &w->a, 0, 4 * MIB, &id));
 	fd = mem_phys_export(w->m, &w->a, id);
 	assert_ok(mem_phys_release(w->m, &w->a, id));
@@ -343,7 +350,10 @@ static void test_exported_descriptors(void **state)
 	assert_int_equal(mem_used(w->m, 0), 0);
 }
 
-/* The maker ends while the descriptor is on its way: the memory is the importer's from then on. */
+/*
+ * The creator ends before the descriptor is imported. From the import on, the memory counts for the
+ * importer.
+ */
 static void test_descriptor_outlives_maker(void **state)
 {
 	struct world *w = *state;
@@ -369,7 +379,7 @@ static void test_managed(void **state)
 	uint64_t p[4], moved;
 	int fd[4];
 
-	/* 20 MiB each on 64: three fit. */
+	/* Each allocation has 20 MiB, and the device has 64 MiB: three fit. */
 	for (int i = 0; i < 4; i++)
 		assert_ok(
 			mem_alloc(w->m, &w->a, 0, 0, SIMGPU_MEM_MANAGED, 20 * MIB, &p[i], &fd[i]));
@@ -382,20 +392,23 @@ static void test_managed(void **state)
 	mem_begin_use(w->m);
 	assert_ok(mem_touch(w->m, p[0], 0, &moved));
 	assert_int_equal(moved, 0);
-	assert_ok(mem_touch(w->m, p[3], 0, &moved)); /* pushes 1 out, the least recently used */
+	assert_ok(mem_touch(w->m, p[3], 0, &moved)); /* evicts p[1], the least recently used */
 	assert_int_equal(moved, 40 * MIB);
 	assert_int_equal(mem_used(w->m, 0), 60 * MIB);
 	mem_begin_use(w->m);
 	assert_ok(mem_touch(w->m, p[0], 0, &moved));
 	assert_int_equal(moved, 0);
-	/* Room for a plain allocation is made too; what is in use together stays. */
+	/*
+	 * An allocation of other memory also evicts managed memory. Memory of one use is not
+	 * evicted for the same use.
+	 */
 	alloc(w, &w->b, 10 * MIB);
 	assert_int_equal(mem_used(w->m, 0), 50 * MIB);
 	mem_begin_use(w->m);
 	assert_ok(mem_touch(w->m, p[0], 0, &moved));
 	assert_ok(mem_touch(w->m, p[1], 0, &moved));
 	assert_int_equal(mem_touch(w->m, p[2], 0, &moved), -ENOMEM);
-	/* Another device: moved. */
+	/* Use on another device moves the memory there. */
 	assert_ok(mem_touch(w->m, p[0], 1, &moved));
 	assert_int_equal(mem_used(w->m, 1), 20 * MIB);
 	mem_evict(w->m, p[0], &moved);
@@ -417,13 +430,16 @@ static void test_ipc(void **state)
 	assert_ok(mem_ipc_open(w->m, &w->b, key, &q, &bytes));
 	assert_int_equal(bytes, 4 * MIB);
 	assert_ok(mem_check(w->m, &w->b, 0, q, 4 * MIB, true));
-	assert_int_equal(w->b.used[0], 0); /* the exporter's */
+	assert_int_equal(w->b.used[0], 0); /* the memory counts for the exporter */
 	assert_ok(mem_ipc_close(w->m, &w->b, q));
 	assert_int_equal(mem_check(w->m, &w->b, 0, q, 4, true), -EFAULT);
 	assert_int_equal(mem_ipc_close(w->m, &w->b, q), -EINVAL);
 }
 
-/* Memory that its maker frees, or leaves behind, is there until its last importer closes it. */
+/*
+ * Memory that its owner has freed, or left behind at its exit, lives until the last importer closes
+ * it.
+ */
 static void test_ipc_outlives_maker(void **state)
 {
 	struct world *w = *state;

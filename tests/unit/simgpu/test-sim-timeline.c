@@ -23,9 +23,9 @@ struct op {
 	struct tl_op op;
 	uint64_t started, finished;
 	bool done, aborted, released;
-	unsigned int *flag;   /* WAIT, spin: ready when nonzero; others: set at the end */
-	struct tl_ctx *fails; /* this context when done */
-	struct op *after;     /* must be done when this one starts */
+	unsigned int *flag;   /* WAIT, spin: ready when nonzero; others: finish sets *flag */
+	struct tl_ctx *fails; /* finish fails this context */
+	struct op *after;     /* this operation must be done before `op` starts */
 	uint64_t extra;
 };
 
@@ -33,11 +33,11 @@ struct world {
 	struct timeline *tl;
 	struct tl_ctx ctx[4];
 	struct tl_stream stream[8];
-	uint64_t busy[4]; /* by context, compute */
+	uint64_t busy[4]; /* compute time of each context */
 	uint64_t switches, switch_ns;
 	uint64_t pieces;
 	uint64_t last_end[TL_MAX_DEVICES];
-	int overlaps; /* pieces of two contexts at once */
+	int overlaps; /* number of pieces that ran at once on one device for two contexts */
 	struct tl_ctx *last_ctx[TL_MAX_DEVICES];
 };
 
@@ -109,7 +109,10 @@ static void world_init(struct world *w, uint64_t launch_ns)
 
 	memset(w, 0, sizeof(*w));
 	assert_int_equal(tl_new(&params, &hooks, 0, &w->tl), 0);
-	/* contexts 0 to 2 on device 0, 3 on device 1; streams 0..3 of those, 4..7 of context 0 */
+	/*
+	 * Contexts 0 to 2 are on device 0, context 3 is on device 1. Streams 0 to 3 belong to the
+	 * context of the same number, streams 4 to 7 to context 0.
+	 */
 	for (int i = 0; i < 4; i++)
 		tl_ctx_add(w->tl, &w->ctx[i], i == 3);
 	for (int i = 0; i < 8; i++) {
@@ -153,7 +156,7 @@ static void test_fifo_and_latency(void **state)
 	tl_advance(w.tl, 1 * MS);
 	assert_int_equal(a.started, 4 * US);
 	assert_int_equal(a.finished, 104 * US);
-	assert_int_equal(b.started, 104 * US); /* latency hidden behind the first */
+	assert_int_equal(b.started, 104 * US); /* b's launch latency passes while a runs */
 	assert_int_equal(b.finished, 154 * US);
 	assert_int_equal(c.started, 404 * US);
 	assert_true(a.released && b.released && c.released);
@@ -164,7 +167,9 @@ static void test_lazy_equals_eager(void **state)
 {
 	uint64_t ends[2][20];
 
-	/* The same submissions, looked at every 7 us or only once at the end. */
+	/*
+	 * The submissions are the same. The timeline advances every 7 us, or only once at the end.
+	 */
 	for (int lazy = 0; lazy < 2; lazy++) {
 		struct world w;
 		struct op ops[20];
@@ -204,7 +209,10 @@ static void test_slices(void **state)
 		submit(&w, i % 2, &ops[i]);
 	}
 	tl_advance(w.tl, 1000 * MS);
-	/* 2000 / 2150 = 93.0 % of one alone, half each. */
+	/*
+	 * With slices of 2000 us and switches of 150 us, both together get 2000 / 2150 = 93.0 % of
+	 * the time, and each gets half of that.
+	 */
 	assert_in_range(w.busy[0] + w.busy[1], 928 * MS, 932 * MS);
 	assert_in_range(w.busy[0], 462 * MS, 468 * MS);
 	assert_in_range(w.switches, 464, 466);
@@ -226,7 +234,7 @@ static void test_preempts_mid_kernel(void **state)
 	/* The resident's slice ends at the next multiple of 2 ms. */
 	assert_int_equal(small.started, 12 * MS + 150 * US);
 	assert_int_equal(small.finished, 13 * MS + 150 * US);
-	/* 12 ms done, back 150 us after the small one ended */
+	/* big has run for 12 ms, and continues 150 us after small has ended */
 	assert_int_equal(big.finished, 13 * MS + 300 * US + 88 * MS);
 	assert_int_equal(w.busy[0], 100 * MS);
 	assert_int_equal(w.switches, 2);
@@ -244,7 +252,7 @@ static void test_idle_context_gives_way(void **state)
 	tl_advance(w.tl, 10 * MS);
 	assert_int_equal(a.finished, 300 * US);
 	assert_int_equal(b.started, 450 * US);
-	/* The one that is still there pays no switch. */
+	/* The context of b is still resident, so c needs no switch. */
 	c.op.submit_ns = 20 * MS;
 	submit(&w, 1, &c);
 	tl_advance(w.tl, 30 * MS);
@@ -265,7 +273,7 @@ static void test_concurrency(void **state)
 	submit(&w, 0, &a);
 	submit(&w, 4, &b);
 	submit(&w, 5, &c);
-	submit(&w, 6, &d); /* in order: not before c */
+	submit(&w, 6, &d); /* d would fit, but kernels start in order, so not before c */
 	tl_advance(w.tl, 10 * MS);
 	assert_int_equal(a.started, 0);
 	assert_int_equal(b.started, 0);
@@ -296,7 +304,7 @@ static void test_events(void **state)
 	struct op a = KERNEL(3 * MS), b = KERNEL(1 * MS), other = KERNEL(1 * MS);
 	struct op record = {.op = {.class = TL_INSTANT}}, wait = {.op = {.class = TL_INSTANT}};
 
-	/* A wait on another context's (and device's) event. */
+	/* Stream 3 waits for an event of another context on another device. */
 	world_init(&w, 0);
 	submit(&w, 0, &a);
 	submit(&w, 0, &record);
@@ -325,14 +333,14 @@ static void test_legacy_barrier(void **state)
 	l.op.permille = c.op.permille = m.op.permille = 200;
 	submit(&w, 4, &a);
 	submit(&w, 5, &b);
-	submit(&w, 6, &n); /* non-blocking */
+	submit(&w, 6, &n); /* stream 6 is non-blocking */
 	assert_int_equal(tl_submit(w.tl, &legacy, &l.op), 0);
 	submit(&w, 4, &c);
 	submit(&w, 6, &m);
 	tl_advance(w.tl, 20 * MS);
-	assert_int_equal(l.started, 2 * MS); /* after a and b, not after n */
+	assert_int_equal(l.started, 2 * MS); /* after a and b; l does not wait for n */
 	assert_int_equal(c.started, 3 * MS); /* after l */
-	assert_int_equal(m.started, 4 * MS); /* after n alone */
+	assert_int_equal(m.started, 4 * MS); /* after n; m does not wait for l */
 	world_done(&w);
 }
 
@@ -345,7 +353,10 @@ static void test_spin_across_devices(void **state)
 	struct op wait = {.op = {.class = TL_WAIT}, .flag = &flag_b};
 	struct op after = KERNEL(1 * MS);
 
-	/* Device 0 spins for device 1's kernel; a value wait on device 1 for device 0's. */
+	/*
+	 * A kernel on device 0 spins until a kernel on device 1 sets its flag. A value wait on
+	 * device 1 then waits for device 0.
+	 */
 	world_init(&w, 0);
 	spin.op.spin = true;
 	submit(&w, 0, &spin);
@@ -372,7 +383,10 @@ static void test_spin_needs_residence(void **state)
 	struct op spin = KERNEL(TL_NEVER / 2, .flag = &flag);
 	struct op set = KERNEL(500 * US, .flag = &flag);
 
-	/* Two contexts on one device: the spinner burns its slice, then sees the flag when back. */
+	/*
+	 * Two contexts share one device. The spinning kernel uses its slice up, and sees the flag
+	 * when its context is resident again.
+	 */
 	world_init(&w, 0);
 	spin.op.spin = true;
 	submit(&w, 0, &spin);
@@ -448,7 +462,7 @@ static void test_graph(void **state)
 	struct op a = KERNEL(1 * MS), b = KERNEL(2 * MS), c = KERNEL(3 * MS), d = KERNEL(1 * MS);
 	struct op empty = {.op = {.class = TL_GRAPH}};
 
-	/* a -> {b, c} -> d, b and c beside each other */
+	/* a -> {b, c} -> d; b and c run at the same time */
 	world_init(&w, 0);
 	b.after = c.after = &a;
 	d.after = &c;
@@ -496,7 +510,10 @@ static void test_failing_context(void **state)
 	struct op wait = {.op = {.class = TL_INSTANT}}, other = KERNEL(1 * MS);
 	struct op waits_for_other = {.op = {.class = TL_INSTANT}}, later = KERNEL(1 * MS);
 
-	/* A fault ends all of its context's work; who waits for it elsewhere goes on. */
+	/*
+	 * A fault ends all work of its context. Operations of other contexts that waited for this
+	 * work continue.
+	 */
 	world_init(&w, 0);
 	bad.fails = &w.ctx[0];
 	bad.op.permille = beside.op.permille = 300;
@@ -537,8 +554,10 @@ static void test_removal_frees_the_device(void **state)
 	world_done(&w);
 }
 
-/* Random work: sleeping until tl_next_visible() never misses a visible completion by more than
- * the bound allows: none is done strictly before the returned time. */
+/*
+ * Random work, driven only at the times of tl_next_visible(): no visible operation is done before
+ * the returned time, and an exact time has a visible operation that ends then.
+ */
 static void test_visible_bound(void **state)
 {
 	enum { N = 300 };
@@ -562,7 +581,9 @@ static void test_visible_bound(void **state)
 			submit(&w, (int)(r >> 8) % 8, &ops[i]);
 		}
 		tl_advance(w.tl, 0);
-		/* Somebody may wait for what stands before what is visible already. */
+		/*
+		 * A client may await an operation that precedes a visible operation in its stream.
+		 */
 		for (int i = 0; i < N / 5; i++)
 			tl_set_visible(w.tl, &ops[rand_r(&seed) % N].op);
 		for (;;) {

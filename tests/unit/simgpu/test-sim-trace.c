@@ -112,7 +112,7 @@ static void test_union(void **state)
 	pid_t one = 1;
 
 	put(f, 1, SIMGPU_TRACE_KERNEL, 100, 200);
-	put(f, 1, SIMGPU_TRACE_KERNEL, 150, 300); /* beside it */
+	put(f, 1, SIMGPU_TRACE_KERNEL, 150, 300); /* overlaps the kernel before */
 	put(f, 2, SIMGPU_TRACE_SWITCH, 300, 350);
 	put(f, 2, SIMGPU_TRACE_KERNEL, 350, 400);
 	put(f, 1, SIMGPU_TRACE_MEMSET, 500, 600);
@@ -141,7 +141,7 @@ static void test_windows(void **state)
 	struct simgpu_busy b;
 	uint64_t at;
 
-	/* half of each 100, but for one window of 80 */
+	/* Each window of 100 is busy for 50, except that the third is busy for 80. */
 	put(f, 1, SIMGPU_TRACE_KERNEL, 0, 50);
 	put(f, 1, SIMGPU_TRACE_KERNEL, 100, 150);
 	put(f, 1, SIMGPU_TRACE_KERNEL, 200, 280);
@@ -165,7 +165,7 @@ static void test_handovers(void **state)
 	size_t n;
 
 	put(f, 1, SIMGPU_TRACE_KERNEL, 0, 100);
-	put(f, 1, SIMGPU_TRACE_KERNEL, 150, 200); /* a gap, no handover */
+	put(f, 1, SIMGPU_TRACE_KERNEL, 150, 200); /* a gap within one process is no handover */
 	put(f, 2, SIMGPU_TRACE_SWITCH, 210, 260);
 	put(f, 2, SIMGPU_TRACE_KERNEL, 270, 300);
 	put(f, 1, SIMGPU_TRACE_KERNEL, 300, 310);
@@ -203,7 +203,7 @@ static void test_account(void **state)
 	assert_int_equal(at, 20);
 	assert_ok(simgpu_account_max(t, both, 1, 0, 0, UINT64_MAX, &max, NULL));
 	assert_int_equal(max, 100);
-	/* what was held when the interval began counts */
+	/* Memory that was held when the interval began counts. */
 	assert_ok(simgpu_account_max(t, both, 2, 0, 26, 29, &max, NULL));
 	assert_int_equal(max, 150);
 	assert_ok(simgpu_account_max(t, both, 2, 0, 45, UINT64_MAX, &max, NULL));
@@ -225,7 +225,8 @@ static void test_lost_records(void **state)
 	for (uint64_t i = 0; i < CAPACITY + 5; i++)
 		put(f, 1, SIMGPU_TRACE_KERNEL, i, i + 1);
 	assert_int_equal(simgpu_trace_written(t), CAPACITY + 5);
-	assert_int_equal(simgpu_trace_lost(t), 6); /* one more: it may be written just now */
+	/* One more than overwritten, because the writer may be filling the next slot. */
+	assert_int_equal(simgpu_trace_lost(t), 6);
 	assert_int_equal(simgpu_trace_get(t, 5, &r), -ESTALE);
 	assert_ok(simgpu_trace_get(t, 6, &r));
 	assert_int_equal(r.start_ns, 6);
@@ -245,7 +246,10 @@ static void test_lost_changes(void **state)
 	assert_int_equal(simgpu_account_lost(t), 0);
 	assert_ok(simgpu_account_breaches(t, &one, 1, 0, 100, &n));
 	assert_int_equal(n, 1);
-	/* The breach is overwritten: that nobody finds it any more can be known. */
+	/*
+	 * The breach is overwritten and cannot be found, but simgpu_account_lost() shows that
+	 * changes are missing.
+	 */
 	for (uint64_t i = CAPACITY; i < CAPACITY + 5; i++)
 		account(f, 1, i, 10);
 	assert_int_equal(simgpu_account_lost(t), 5);
