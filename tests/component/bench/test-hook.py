@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""--hook and --env of the benches, which measure the shared runs with another project's library."""
+"""With --hook and --env, the benches measure the shared runs with another project's library."""
 
 import os
 import pathlib
@@ -28,7 +28,8 @@ def shared_runs_preload_the_library():
         assert done.returncode == 0 and "busy.fraction" in done.stdout, done
         assert "busy.fraction" in pathlib.Path(folder, "some").read_text(), "--only leaves --out alone"
         told = sorted(pathlib.Path(log).read_text().splitlines())
-        # not in the runs for comparison: alone, and side by side without the library
+        # The runs for comparison (alone, and side by side without the library) do not load the
+        # library.
         assert told == [f"share {share} of 100, 0 MiB" for share in (20, 30, 50)], told
 
 

@@ -21,8 +21,9 @@ OURS = ("divvy", "spin")  # the first letters of the names of a run's programs
 
 
 def processes_with(words):
-    """{pid: name} of the run's processes whose environment contains `words`. It reads no other process's
-    environment: a read waits while the process is in exec, and a container's processes may be frozen there."""
+    """{pid: name} of the run's processes whose environment contains `words`. Other processes'
+    environments are not read: a read waits while the process is in exec, and a container's
+    processes may be frozen there."""
     found = {}
     for folder in pathlib.Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):

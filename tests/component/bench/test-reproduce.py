@@ -175,7 +175,7 @@ def a_share_is_back_after_a_whole_second_of_it():
     late = [(5 + i * 0.01, 5 + i * 0.01 + (0.001 if i < 50 else 0.003)) for i in range(400)]
     other = [(0.0, 9.0)]
     back = u5.returns({"A": other, "B": steady + late, "C": other}, b)
-    # Two points below the share are enough, so 0.1 s of the second may be at a tenth.
+    # The rule accepts two points less than the share of 30 %, so 0.1 s of the second may have 10 %.
     assert len(back) == 1 and abs(back[0] - 0.4) < 0.06, back
     assert u5.returns({"A": other, "B": steady + late, "C": [(0.0, 4.0)]}, b) == []
 
@@ -198,7 +198,7 @@ class Pretended(run.Runs):
     def __init__(self, goals, quick):
         super().__init__(list(goals), goals, pathlib.Path("/nowhere"), quick, False)
         self.at_work, self.seen = set(), []
-        self.met = threading.Event()  # two experiments that may overlap have overlapped
+        self.met = threading.Event()  # set once two experiments that may overlap have overlapped
 
     def perform_one(self, name):
         with self.lock:
@@ -260,10 +260,10 @@ def all_experiments_share_one_cluster():
             raise AssertionError("it has ended, and nobody knows")
         except error:
             assert cluster.process is None
-        assert len(list(cluster.rows("count", [1], 1))) == 1  # by another process
+        assert len(list(cluster.rows("count", [1], 1))) == 1  # a new process answers
     cluster.process.kill()
     cluster.process.wait()
-    assert len(list(cluster.rows("count", [1], 1))) == 1  # the process died between two requests
+    assert len(list(cluster.rows("count", [1], 1))) == 1  # a new process answers, as the old one died
     with contextlib.redirect_stderr(io.StringIO()) as said:
         assert len(list(cluster.rows("count", [5, 6], 1))) == 2 and not said.getvalue()
         try:
@@ -279,12 +279,12 @@ def all_experiments_share_one_cluster():
     last = cluster.process
     cluster.end()
     assert last.returncode == 0 and first.returncode == 77 and cluster.process is None
-    cluster.end()  # without a process
+    cluster.end()  # also succeeds without a process
 
 
 def a_service_has_grown_once_it_answers_everything():
     looks = [on_cluster.Look(at, [200] * n, n, 25 * max(0, at)) for at in range(-10, 90) for n in [1 if at < 20 or at > 70 else 4]]
-    # Ten of 25 a second are answered, and all from 20 s on.
+    # Up to 20 s the service answers ten of 25 requests in each second, and from then on all.
     answers = [(i / 25, 0.1 + i / 1e5) for i in range(60 * 25) if i >= 500 or i % 5 < 2]
     assert on_cluster.grown_at(looks, answers, 60) == 25 and on_cluster.shrunk_at(looks, 60) == 10
     assert on_cluster.part_answered(looks, answers, 30, 60) == 1 and abs(on_cluster.part_answered(looks, answers, 0, 20) - 0.4) < 0.01
@@ -357,13 +357,13 @@ def every_experiment_has_goals_that_can_be_judged():
         assert set(experiment) <= {"of", "title", "claim", "claim_of", "condition", "means", "quiet", "goals", "model", "inputs", "compressed",
                                    "baselines", "not_run", "changed"}, name
         assert set(experiment.get("changed", [])) <= {"claim", "condition", "inputs", "baselines", *experiment["goals"]}, name
-        # A comma without quotes makes a key of the text after it.
+        # In an unquoted YAML text a comma begins a new key, so unknown keys show a missing quote.
         assert all(set(of) <= {"rule", "headline", "metric", "within"} for of in experiment.get("baselines", {}).values()), name
         for goal in experiment["goals"].values():
             assert set(goal) <= {"says", "claim", "holds", "better", "against", "hardware", "check", "metric", "bound"}, (name, goal)
             assert goal.get("bound", "ours") in page.CLAIM_OF, (name, goal)
-            # The bound of another system is part of its claim; a question of our own claims
-            # nothing.
+            # A bound of another system is part of a claim, so it needs the claim's text. A bound of
+            # our own is part of no claim.
             assert "claim" in goal or goal.get("bound", "ours") == "ours", (name, goal)
             assert "claim" not in goal or "ours" not in (goal.get("bound"), page.source_of(experiment, goal)), (name, goal)
             assert goal["says"] and (goal.get("hardware") or judge.keeps(goal["holds"], value) in (True, False))
@@ -431,7 +431,7 @@ def a_check_counts_only_if_it_fails():
     # If all goals are checks, the verdict says so.
     checks = {"claim_of": "ours", "goals": {"sane": goals["sane"]}}
     assert judge.judge(checks, {"sane": judge.estimate(1)}).ours == "true by construction"
-    # Two goals use one figure.
+    # Two goals use the same figure.
     goals["ours"] = {"says": "ours", "metric": "sane", "holds": ">= 2"}
     judged = judge.judge({"claim_of": "ours", "goals": goals}, {"gain": judge.estimate(3), "sane": judge.estimate(1)})
     assert judged.of_ours["ours"] == "falls short"
@@ -443,7 +443,7 @@ def a_claim_is_judged_by_its_own_goals():
 
     def judged(gain, long, **more):
         return judge.judge({"claim_of": "published", "goals": goals, **more}, {"gain": judge.estimate(gain), "long": judge.estimate(long)})
-    # A stricter bound on a figure of the claim is our own goal.
+    # A stricter bound on a figure of the claim counts as our own goal.
     for gain, long, claim, ours in ((3, 1, "holds", "holds"), (1.5, 1, "holds", "falls short"), (3, 0.5, "holds", "falls short"),
                                     (0.5, 1, "falls short", "falls short")):
         assert (judged(gain, long).claim, judged(gain, long).ours) == (claim, ours), (gain, long)
@@ -499,11 +499,13 @@ def busy_time_is_counted_once():
 def orders_of_waiting_are_computed():
     gib = 1 << 10
     came = [(0, 32 * gib, 2), (0.1, 16 * gib, 1), (0.2, 4 * gib, 1)]
-    # 8 of 40 GiB are free: the last task fits, unless the task before it has collected them.
+    # The first task leaves 8 of 40 GiB free. The last task fits there, unless the second task has
+    # reserved this memory.
     for order in c.ORDERS:
         assert [round(s, 6) for s in c.suspended(order, False, came, 1)] == [0, 1.9, 0], order
     assert [round(s, 6) for s in c.suspended("first come", True, came, 1)] == [0, 1.9, 1.8]
-    # There is capacity for one of them: the largest that fits, the oldest, the newest.
+    # When the first task ends, the order decides which waiting task starts: the oldest, the largest
+    # that fits, or the newest.
     came = [(0, 40 * gib, 2), (0.1, 16 * gib, 1), (0.2, 32 * gib, 1), (0.3, 24 * gib, 1)]
     first = {order: c.suspended(order, False, came, 1).index(2 - i / 10) for order, i in
              (("first come", 1), ("best fit", 2), ("recent use", 3))}

@@ -52,7 +52,10 @@ static void pause_us(unsigned int us)
 	clock_sleep_until_ns(clock_now_ns() + us * NSEC_PER_USEC);
 }
 
-/* Connects to the daemon; -1 if it does not accept in time, because it may be slow for a liar. */
+/*
+ * Connects to the daemon. Returns -1 if the daemon does not accept in time, as it may serve a liar
+ * slowly.
+ */
 static int reach(const struct liar *l)
 {
 	struct sockaddr_un sa = {.sun_family = AF_UNIX};
@@ -221,7 +224,7 @@ static int lie_on_sockets(struct liar *l)
 			if (r == -EPIPE || r == -ECONNRESET)
 				break;
 			packets += !r;
-			/* every other connection reads its answers */
+			/* reads the answers of every second connection */
 			if (connections % 2)
 				recv(fd, answer, sizeof(answer), MSG_DONTWAIT);
 		}
@@ -309,7 +312,10 @@ static int lie_in_pages(struct liar *l)
 			uint32_t value = next(l) % 3 ? (uint32_t)next(l)
 						     : (uint32_t)(next(l) % 3) - 1;
 
-			/* more often in the head lines, which have the token's state */
+			/*
+			 * writes the head lines, which have the token's state, more often than the
+			 * rest
+			 */
 			if (next(l) % 2)
 				up[next(l) % 64] = value;
 			else

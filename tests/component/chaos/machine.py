@@ -232,7 +232,7 @@ class Machine(Rig):
         return self.kernels().get(pid, 0)
 
     def goes_on(self, *pids, more=20):
-        """Each of these processes completes `more` further kernels."""
+        """Waits until each of these processes has completed `more` further kernels."""
         for pid in pids:
             goal = self.kernels_of(pid) + more
             wait_for(lambda p=pid, g=goal: self.kernels_of(p) >= g or not alive(p), f"pid {pid} goes on")
@@ -276,7 +276,8 @@ class Machine(Rig):
                     return f"{t['name']} lists pid {pid}, which is dead"
             for d in t["devices"]:
                 device = sum(account.get((pid, d["index"]), 0) for pid in pids)
-                # At least the device's count; small allocations may lie in a module's blocks.
+                # The ledger counts at least the device's memory. It may count more, as a small
+                # allocation may lie in a block of a module.
                 if not device <= d["memory_used_bytes"] <= device + len(pids) * SLACK:
                     return (f"{t['name']} on device {d['index']}: the ledger has {d['memory_used_bytes'] / MIB} MiB,"
                             f" the device {device / MIB} MiB, processes {pids}")

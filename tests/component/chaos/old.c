@@ -62,7 +62,7 @@ static void work(void)
 	for (size_t i = 0; i < sizeof(bytes); i++)
 		if (bytes[i] != 42)
 			check(CUDA_ERROR_UNKNOWN, "a copy");
-	/* Above the quota, the result is that of a smaller device. */
+	/* An allocation above the quota fails as on a smaller device. */
 	if (cuMemAlloc_v2(&p, total) != CUDA_ERROR_OUT_OF_MEMORY)
 		check(CUDA_ERROR_UNKNOWN, "an allocation above the quota");
 	check(cuCtxSynchronize(), "cuCtxSynchronize");

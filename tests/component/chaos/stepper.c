@@ -139,7 +139,7 @@ static bool has_changed(struct run *r)
 	return true;
 }
 
-/* Kills the program if this is the chosen point. */
+/* Kills the program if the run has reached the chosen point. */
 static bool at_point(struct run *r)
 {
 	if (++r->points != r->point)
@@ -301,7 +301,7 @@ static int attach(struct run *r)
 	status = 0;
 	while (go_on(r, PTRACE_SYSCALL, &status)) {
 		if (WIFSTOPPED(status) && status >> 16)
-			continue; /* an event, not a system call */
+			continue; /* a ptrace event, not a system call */
 		if (++r->points < r->point)
 			continue;
 		kill(r->pid, SIGKILL);

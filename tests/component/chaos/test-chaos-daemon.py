@@ -47,7 +47,7 @@ def shares_are_right(m, spins):
     """Shares of time in the device's trace, by tenant. The ranges are wide; the benches measure
     precisely."""
     pids = [s.pid for s in spins]
-    # Switches between a's two processes count as its time, but are no kernels.
+    # Switches between a's two processes count as a's time, but are no kernels.
     wanted = ((390, 550), (250, 350), (150, 250))
 
     def look():
@@ -77,7 +77,7 @@ def a_daemon_killed_at_random_keeps_shares():
 
 
 def a_daemon_killed_at_its_system_calls_keeps_shares():
-    """At calls during its start, takeover, registrations and grants."""
+    """The daemon is killed at a system call during its start, takeover, registrations or grants."""
     if subprocess.run([STEPPER, "1", "0", "/bin/true"], capture_output=True, check=False).returncode == SKIP:
         print("# tracing is not allowed here")
         return
@@ -90,7 +90,7 @@ def a_daemon_killed_at_its_system_calls_keeps_shares():
                 m.kill_daemon()
                 m.daemon = subprocess.Popen([DIVVYD, "--simulate", m.simulate], env=m.env, stdin=subprocess.DEVNULL,
                                             stdout=log, stderr=log)
-            # stops it within its first calls, or after a moment of service
+            # stepper stops the daemon within its first calls, or after a moment of service
             time.sleep(rng.choice([0, 0.002, 0.02, 0.2]))
             comer = tenants[n % 3].start(SPIN, "--count=30", "--kernel-us=100", registered=False)
             done = subprocess.run([STEPPER, "attach", str(point), str(m.daemon.pid)], capture_output=True, text=True,

@@ -74,7 +74,7 @@ def cuda_visible_devices_selects_from_the_tenants_devices():
             seen = probe(tenant, CUDA_VISIBLE_DEVICES=setting)
             assert seen["cuda"] == expected, (setting, expected, seen)
             assert bool(seen["init"]) == (not expected), (setting, seen)
-            # NVML ignores the variable and shows the tenant's devices.
+            # NVML ignores CUDA_VISIBLE_DEVICES and shows the tenant's devices.
             assert sorted(seen["nvml"]) == sorted(both), (setting, seen)
 
 

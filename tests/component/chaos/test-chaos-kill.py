@@ -13,7 +13,7 @@ from machine import CHAOS, Machine, SKIP, SPIN, kill, patience, run, reap, seed_
 PHASES = "register context reserve small free launch synchronise destroy".split()
 STEPPER = os.path.join(CHAOS, "stepper")
 VICTIM = os.path.join(CHAOS, "victim")
-POINTS = 1 << 20 if soaking() else 12  # at most in a phase; of more points a sample
+POINTS = 1 << 20 if soaking() else 12  # most points tried in a phase; of more points, a random sample
 SLOW = {"context": 4, "destroy": 4}  # single-stepping these phases takes seconds
 KILLS = 200 if soaking() else 25
 
@@ -65,7 +65,8 @@ def killed_in(phase):
 
 
 def waiting_programs_are_killed():
-    """Programs wait at closed gates: their wants must end with them."""
+    """Programs wait at closed gates. When they are killed, the daemon must drop their requests for
+    the token."""
     with Machine() as m:
         first = m.create("first", request="0.5", limit="0.5").spin(kernel_us=1000)
         second = m.create("second", request="0.1", limit="0.1")
@@ -87,7 +88,7 @@ def has_device(tenant):
 
 
 def programs_that_hold_the_token_are_killed():
-    """In the middle of a long kernel; a waiting program continues."""
+    """A program is killed in the middle of a long kernel; a waiting program continues."""
     with Machine() as m:
         other = m.create("other", request="0.5").spin(kernel_us=500)
         holder = m.create("holder", request="0.5")
@@ -110,7 +111,7 @@ def programs_that_wait_for_memory_are_killed():
             waits = [tenants[1].start(SPIN, "--memory=8400", "--kernel-us=300", "--duration=7000") for _ in range(2)]
             first = waits.pop(0)
             time.sleep(rng.random() * 0.05)
-            kill(first)  # this program waits, or will; its place in the queue ends with it
+            kill(first)  # the killed program's place in the queue must end with it
             kill(has)
             m.goes_on(waits[0].pid, more=3)
             kill(waits[0])
@@ -142,7 +143,7 @@ def many_programs_are_killed_at_random():
         steady = m.create("steady", request="0.2").spin(kernel_us=400)
         living = []
         for _ in range(KILLS):
-            m.kernels()  # before the ring overwrites records
+            m.kernels()  # reads the records before the ring overwrites them
             while len(living) < 5:
                 tenant = rng.choice(tenants)
                 living.append(tenant.spin(f"--memory={rng.randrange(1, 600)}", f"--streams={rng.randrange(1, 5)}",

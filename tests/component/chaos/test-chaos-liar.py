@@ -80,7 +80,8 @@ def beside_once(*ways, seconds):
 
 
 def beside(*ways, seconds=SECONDS):
-    """A lie that takes share does so in every run; a busy machine only in some."""
+    """A liar that can take share takes it in every run. A busy machine shifts shares only in some
+    runs, so one right run of three is enough."""
     wrong = [beside_once(*ways, seconds=seconds)]
     while wrong[-1] and len(wrong) < 3:
         wrong.append(beside_once(*ways, seconds=seconds))

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The libraries in programs that do not know of them: shells, small tools, a JVM, Python. They
-behave and print as without, and leave nothing. A Python program also uses the device."""
+"""The libraries in programs that do not know of them: shells, small tools, a JVM, Python. These
+programs behave and print as without the libraries, and leave no file or process. A Python
+program also uses the device."""
 
 import os
 import shutil
@@ -19,8 +20,8 @@ def plain(*argv, **env):
 
 
 def same(*argv):
-    """The same results without the libraries, with them in a tenant, and with them without a
-    daemon."""
+    """The program has the same results without the libraries, with them in a tenant, and with them
+    without a daemon."""
     bare = plain(*argv)
     preload = ":".join(HOOKS)
     assert plain(*argv, LD_PRELOAD=preload).__dict__ == {**bare.__dict__}, argv
@@ -57,8 +58,8 @@ def a_python_program_behaves_the_same():
 
 
 def a_python_with_threads_and_fork_uses_the_device():
-    """Like a loader of training data: workers that do not use the device, forked from a program
-    that does."""
+    """Forks workers that do not use the device from a program that does, like a loader of training
+    data."""
     with Machine() as m:
         tenant = m.create("python", request="0.5")
         done = tenant.run("/usr/bin/python3", "-c", """

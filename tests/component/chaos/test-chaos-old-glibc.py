@@ -50,8 +50,8 @@ def make_root():
                 continue
             if done.returncode == 0:
                 for folder in ("mnt", "proc", "dev"):
-                    # Unconfigured packages do not make these; in containers they may be links to
-                    # the host's.
+                    # Unconfigured packages do not make these folders; in containers they may be
+                    # links to the host's folders.
                     path = os.path.join(new, folder)
                     if os.path.islink(path):
                         os.unlink(path)
@@ -121,7 +121,7 @@ def an_old_program_can_use_the_device():
         wait_for(lambda: not tenant.pids() and tenant.used() == 0, "all is given back")
         m.books_are_right()
         assert tenant.now()["devices"][0]["used_ns"] > 0, "what it used was charged"
-        # Without a driver the libraries return a driver's own error.
+        # Without a driver, cuInit() fails with CUDA_ERROR_NO_DEVICE (100).
         done = enter(m.dir, "/mnt/old/old", env={**env, "DIVVY_DRIVER": "/nowhere"})
         assert done.returncode == 1 and "error 0100 of cuInit" in done.stderr, done
 

@@ -53,7 +53,8 @@ def held(m, tenant):
 
 
 def is_charged(m, tenant, mib, base, but=()):
-    """The counter comes to base + mib, and the device has no more than that."""
+    """Waits until the tenant is charged base + mib, and checks that the device holds no more than
+    that."""
     with contextlib.suppress(AssertionError):
         wait_for(lambda: tenant.used() == base + mib * MIB, "the counter follows")
     assert tenant.used() == base + mib * MIB, f"{(tenant.used() - base) / MIB} MiB are charged, not {mib}"
@@ -83,7 +84,8 @@ def descriptors_that_nobody_imports_are_charged():
 
 
 def memory_exported_within_a_tenant_is_charged_once():
-    """The idiom: export, send, release right after; the importer keeps it, and gives it back."""
+    """The exporter sends memory to the importer and releases it at once. The importer keeps the
+    memory, and frees it later."""
     with Machine() as m:
         tenant = m.create("pair", memory="4Gi")
         one, other = pair(tenant, tenant)
@@ -92,13 +94,13 @@ def memory_exported_within_a_tenant_is_charged_once():
         is_charged(m, tenant, 1024, base)
         one.ok("export")
         is_charged(m, tenant, 1024, base)
-        one.ok("release")  # the descriptor is in flight
+        one.ok("release")  # the descriptor is sent, and not yet imported
         is_charged(m, tenant, 1024, base)
         other.ok("import")
         is_charged(m, tenant, 1024, base)
         other.ok("release")
         is_charged(m, tenant, 0, base)
-        for _ in range(8):  # the charge counts present memory, not earlier memory
+        for _ in range(8):  # the charge counts present memory and not earlier memory
             one.ok("create", 1024)
             one.ok("export")
             other.ok("import")

@@ -28,7 +28,8 @@ def thaw(child):
 
 
 def frozen(name, child, m, *others):
-    """Other programs continue while it is frozen; after the thaw all continue."""
+    """Checks that other programs continue while `child` is stopped, and that all continue
+    afterwards."""
     freeze(child)
     m.goes_on(*[o.pid for o in others])
     m.books_are_right()
@@ -103,7 +104,7 @@ def free(m):
 
 
 def a_stopped_program_of_a_removed_tenant_keeps_its_memory():
-    """The daemon grants the program's memory to no other tenant before it exits. It exits at its
+    """The daemon grants the program's memory to no other tenant before the program exits, at its
     next launch."""
     with Machine() as m:
         all_of_it = free(m)

@@ -113,7 +113,7 @@ class Rig:
         return child
 
     def talk(self, argv, env=None):
-        """A child whose stdin is a pipe, too."""
+        """Starts a child whose stdin is a pipe, like its stdout and stderr."""
         child = subprocess.Popen(argv, env={**self.env, **(env or {})}, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                  stderr=subprocess.PIPE, text=True)
         self.children.append(child)

@@ -24,8 +24,9 @@ def check(out, folder):
         text = f.read()
     xml.dom.minidom.parseString(text)
     assert "(simulated)</title>" in text and text.count("stroke-dasharray") == 3
-    # The last tenant's curve starts near its share, not with the whole part of a window. 100% is at
-    # 84.
+    # The last tenant's curve starts near its share. It must not start with part of a window, which
+    # may be one turn with the whole device. In the picture, 100 % is at y 84, and y grows
+    # downwards.
     last = re.findall(r'fill="none" stroke="#\w+" stroke-width="[\d.]+" [^>]*d="M[\d.]+,([\d.]+)', text)[-1]
     assert float(last) > 200, last
 

@@ -36,7 +36,7 @@ def everything_is_installed():
     commands = {"divvy-" + line.split()[0] for line in subprocess.run(
         [installed("bin/divvy"), "help"], capture_output=True, text=True, check=True).stdout.splitlines()
         if line[:2] == "  " and line[2:3].isalpha()}
-    # kubectl calls the plugin by another name for completions.
+    # kubectl calls the plugin by this name for completions.
     assert os.path.realpath(installed("bin/kubectl_complete-divvy")) == os.path.realpath(installed("bin/kubectl-divvy"))
     programs -= {"kubectl_complete-divvy"}
     assert programs == {"divvy", "divvyd", "divvy-controller", "divvy-scheduler", "divvy-simctl", "kubectl-divvy"}, programs

@@ -208,7 +208,7 @@ def plot_draws_ended_tenants():
         for name in "first", "second":
             assert re.search(rf"{name}[^<]*</text>", done.stdout), done.stdout
         assert "requested 25%" in done.stdout, done.stdout
-        # a further tenant runs now, after a time without the first two
+        # a third tenant runs now, after a time in which neither of the first two ran
         rig.spin("third", "--request", "0.5")
         wait_for(lambda: rig.got("third") > 0, "it is used")
         svg = rig.divvy("plot", "--last", "1m", "-o", "-").stdout

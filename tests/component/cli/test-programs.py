@@ -34,7 +34,8 @@ def sanitized_programs_run():
 
 
 def sanitized_programs_run_with_a_remote_device():
-    # these two sanitizers forbid most addresses, and device memory has addresses of the other side
+    # The sanitizers of threads and memory forbid most addresses, and remote memory has the worker's
+    # addresses.
     run_sanitized("--remote", "local", without=("thread", "memory"))
 
 
@@ -68,8 +69,8 @@ def musl_program(folder):
 def musl_programs_run_without_divvys_libraries():
     with Rig() as rig, tempfile.TemporaryDirectory() as folder:
         program = musl_program(folder)
-        # a remote device: musl does not take the library for libcuda.so.1, whose file name is
-        # different
+        # With a remote device, musl does not take divvy's library for libcuda.so.1, because its
+        # file name is different.
         for options, found in ((), 100), (("--remote", "local"), -1):
             done = rig.divvy("run", "-q", "--request", "0.1", *options, "--", program)
             assert (done.returncode, done.stdout, done.stderr) == (5, f"cuInit: {found}\n", ""), (options, done)
@@ -88,7 +89,7 @@ def musl_programs_in_containers_run_without_divvys_libraries():
 
 
 def libraries_in(folder, part="hook"):
-    """Copies the libraries into that folder."""
+    """Copies the libraries into `folder`."""
     os.makedirs(folder)
     for name in os.listdir(os.path.join(BUILD, "src", part)):
         if name.startswith("libdivvy-") and name.endswith(".so"):

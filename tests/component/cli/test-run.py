@@ -53,7 +53,8 @@ def the_program_gets_its_environment():
         assert env["DIVVY_SOCKET"] == os.path.join(rig.dir, "divvyd.sock")
         for library in env["LD_PRELOAD"].split(":"):
             assert library.startswith("/") and os.path.exists(library)
-        # Inside another divvy run: each library once, with the user's own libraries after them.
+        # Inside another divvy run: LD_PRELOAD has each library once, and the user's own libraries
+        # after them.
         own = os.path.join(BUILD, "src/simgpu/libnvidia-ml.so.1")
         for before in (own, env["LD_PRELOAD"] + " " + own, f"/x/libdivvy-nvml.so::{own}:/x/libdivvy-cuda.so"):
             done = rig.divvy("run", *WISH, "--dry-run", "--", "true", env={"LD_PRELOAD": before})
@@ -314,7 +315,8 @@ def fake_engine(rig, script):
 
 
 def a_tenant_lives_as_long_as_its_container():
-    """Even if no program in it has used a device, and the engine's command has exited."""
+    """The tenant lives even if no program in it has used a device, and the engine's command has
+    exited."""
     with Rig() as rig:
         env = fake_engine(rig, 'setsid sleep 600 >/dev/null 2>&1 & echo $!\n')
         done = rig.divvy("run", *WISH, "--name", "box", "--container", "docker", "--", "run", "img", env=env)
@@ -364,7 +366,7 @@ def a_daemon_that_cannot_start_says_why():
 
 
 def other_simulated_devices_are_served_or_refused():
-    """An engine runs as long as it has a user, and a moment longer."""
+    """The engine of the simulated device runs as long as a process uses it, and a moment longer."""
     with Rig() as rig:
         rig.stop()
         rig.simulate = "2xA100-80Gi"

@@ -273,7 +273,7 @@ def queues_labels_and_thresholds_decide_placement():
         assert bounded["evicted"] == 0 and bounded["end_s"] == 200, bounded
         assert run(LABELLED.replace("LABEL", "x"))["devices_in_use"] == 1
         assert run(LABELLED.replace("LABEL", "y"))["devices_in_use"] == 2
-        # The empty label is a label, other than no label.
+        # The empty label is a label of its own, and differs from no label.
         assert run(LABELLED.replace("LABEL", "''"))["devices_in_use"] == 2
         assert run(LABELLED.replace("exclusion: x", "exclusion: ''").replace("LABEL", "''"))["devices_in_use"] == 1
         assert run(LABELLED.replace(", exclusion: x", "").replace("LABEL", "''"))["devices_in_use"] == 2
@@ -450,7 +450,7 @@ tasks:
 
 
 def tasks_beyond_every_node_are_reported():
-    """Independent of other tasks: sim counts them before the first run."""
+    """sim counts the tasks that do not fit even on an empty cluster before the first run."""
     with Files(nodes_csv=NODES, pods_csv=PODS) as f:
         assert not f.sim(*TRACE, "--seeds", "1").stderr
         f.write("pods.csv", PODS + "\nhuge,999999999,1,1,500,,0,9\nmore,999999999,1,1,500,,0,9\n")
@@ -608,8 +608,8 @@ def preemption_frees_capacity_for_higher_priorities():
                         "--gangs", "1:3,4:1", "--threshold", "0.5", "--preempt", "restart", "--grace", "30s",
                         "--defrag", "1m")
     assert labelled["policies"][0]["figures"]["placed_percent"]["mean"] == 100
-    # The first task is evicted at 4 s and has a grace of 3 s. The other runs for 5 s; then the first has
-    # 3 s left.
+    # The first task is evicted at 4 s and has a grace of 3 s. Then the second task runs for 5 s,
+    # and the first has 3 s left.
     with Files(spec_yaml=GRACE) as f:
         answer = json.loads(f.sim("--spec", "spec.yaml", "--policy", "default", "--seeds", "1", "--json", "-",
                                   "--preempt", "resume", "--grace", "3s").stdout)
@@ -666,13 +666,14 @@ def too_few_tasks_give_no_figure():
     lines = [line.replace(" ±", "±") for line in sim(*few).stdout.splitlines()]
     assert lines[1].split("  ")[0] == "POLICY" and "AT END  AGAINST default  IN USE AT 100%" in lines[1], lines
     rows = [line.split() for line in lines[2:]]
-    # So few tasks have no figure at 90%; the columns at the end compare the policies.
+    # With so few tasks the cluster never reaches 90%, so these figures are missing. The columns at
+    # the end compare the policies.
     assert [[row[0], *row[1:6], row[8], row[10]] for row in rows] == [
         [policy, "-", "-", "-", "-", "-", "-", "100.00±0.00"] for policy in ("default", "best-fit")], rows
     assert rows[0][6] == rows[1][6] == "19.05±11.02" and [row[7] for row in rows] == ["-", "+0.00±0.00"], rows
     assert [row[9] for row in rows] == ["8.00±0.00", "8.5±6.4"], rows
     answer = sim_json(*few)
-    for run in answer["policies"][0]["runs"]:  # no task has left
+    for run in answer["policies"][0]["runs"]:  # no task has ended, so all requests are still placed
         asked = run["requested_most_of_devices"]
         assert abs(run["allocated_at_end"] - 100 * sum(asked) / len(asked)) < 1e-6, run
         assert run["devices_in_use_at_end"] == sum(one > 0 for one in asked), run
@@ -682,7 +683,7 @@ def too_few_tasks_give_no_figure():
     enough = sim_json("--generate", "kubeshare", "--tasks", "105", "--mode", "drop", "--policy", "default", "--seeds", "1")
     shown = {name: figure["mean"] for name, figure in figures(enough, "default").items()}
     assert shown["allocated_at_90"] > 80 and shown["allocated_at_130"] is None, shown
-    # A run in which too few tasks arrive has no figure; the other runs give the mean.
+    # A run in which too few tasks arrive has no figure at 100%; the other runs give the mean.
     some = sim_json("--generate", "kubeshare", "--tasks", "105", "--mode", "drop", "--policy", "best-fit,default", "--seeds", "5")
     there = [run["allocated_at_100"] for run in some["policies"][1]["runs"] if run["allocated_at_100"] is not None]
     first = [run["allocated_at_100"] for run in some["policies"][0]["runs"] if run["allocated_at_100"] is not None]
@@ -723,7 +724,8 @@ def in_drop_mode_tasks_need_no_duration():
 
 
 def earlier_tasks_are_placed_first():
-    """With --mode drop, by `at`; tasks with the same `at` in the order of the file."""
+    """--mode drop places tasks in the order of `at`, and tasks with the same `at` in the order of
+    the file."""
     tasks = "nodes:\n- {devices: 1}\ntasks:\n- {request: 1, at: 10m}\n- {request: 0.4, copies: 2}\n"
     with Files(w_yaml=tasks, v_yaml=tasks.replace(", at: 10m", "")) as f:
         for name, placed in (("w.yaml", 2), ("v.yaml", 1)):
@@ -734,7 +736,7 @@ def earlier_tasks_are_placed_first():
 
 
 def whole_devices_need_the_memory():
-    """A policy without whole devices gives parts instead, also over networks."""
+    """A policy without whole devices places parts of devices instead, also over networks."""
     with Files(w_yaml="nodes:\n- {devices: 1, memory: 40Gi}\ntasks:\n- {request: 1, memory: 80Gi, duration: 1m}\n",
                n_yaml="nodes:\n- {name: n, devices: 1}\nnetworks:\n- {node: n, kind: direct, bandwidth: 9Gbps, latency: 5us}\n"
                       "tasks:\n- {request: 1, mode: exclusive}\n") as f:
@@ -776,7 +778,7 @@ def tables_round_and_json_is_the_same_in_file_and_output():
         with open(os.path.join(f.folder.name, "out.json"), encoding="utf-8") as made:
             assert made.read().strip() == printed.strip()
         assert json.loads(printed)["policies"][0]["runs"][0]["end_s"] == 119.8
-        # 118.504 s and 119.8 s
+        # These are 118.504 s and 119.8 s, rounded.
         names = [name.strip() for name in table.splitlines()[1].split("  ") if name.strip()]
         cells = dict(zip(names, table.splitlines()[2].split()))
         assert (cells["COMPLETION P99"], cells["ALL DONE"], cells["QUEUED P99"]) == ("1m59s", "2m", "0"), cells
@@ -1105,7 +1107,7 @@ def sim_draws_pictures():
                     text = svg.read()
                 xml.etree.ElementTree.fromstring(text)
                 assert "(simulated)</title>" in text and "nan" not in text and "inf" not in text, name
-        # More policies would make bands that overlap to grey.
+        # With more policies, the bands of confidence would overlap to grey.
         for policies, has_bands in (("default,fgd,best-fit,worst-fit,first-fit,random", True),
                                     ("default,fgd,best-fit,worst-fit,first-fit,random,whole", False)):
             assert f.sim("--generate", "wang", "--seeds", "2", "--svg", "bands", "--policy", policies).returncode == 0
@@ -1127,7 +1129,7 @@ def curves_end_with_the_slowest_run():
             "{http://www.w3.org/2000/svg}path")) for name in ("idle-whole", "idle-default", "queueing-time")}
     ends = [points(path)[-1][0] for path in paths["queueing-time"] if path.get("fill") == "none"]
     assert len(ends) == 2 and ends[0] == ends[1], ends
-    # After its run the whole cluster is idle, up to the end of the slowest run.
+    # After a policy's run the whole cluster is idle, up to the end of the slowest run.
     right = ends[0]
     for name, is_first in (("idle-whole", False), ("idle-default", True)):
         stacked = [points(path) for path in paths[name] if path.get("fill-opacity")]

@@ -106,7 +106,8 @@ def bash_completes():
     # bash splits words at =
     assert complete("divvy", "run", "--class", "=") == ["latency", "standard", "opportunistic"]
     assert complete("divvy", "run", "--class", "=", "la") == ["latency"]
-    # completes the program after any options, but not the program's own arguments
+    # The completion finds the program after any options, and offers no divvy options among the
+    # program's arguments.
     for before in ((), ("--",), ("-q", "--request", "0.5", "--class", "=", "latency", "--wait", "=", "1m", "--")):
         assert "divvy-pro" in complete("divvy", "run", *before, "divvy-p")
         assert complete("divvy", "run", *before, "divvy-pro", "--m") == []

@@ -57,8 +57,8 @@ def rows(heading, works_for=None):
 # ---- the programs
 
 def texts_of(program):
-    """The program's strings, each with its NUL. A linker keeps only the longest of strings with a
-    common end."""
+    """Returns the program's strings, each with its NUL. A linker keeps only the longest of strings
+    with a common end."""
     with open(os.path.join(BUILD, PROGRAMS[program]), "rb") as f:
         return f.read()
 

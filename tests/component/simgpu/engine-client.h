@@ -19,7 +19,7 @@ struct client {
 	uint64_t stream_seq[64];
 };
 
-/* Finds the engine program by the test's argv[0] or $DIVVY_BUILD/src/simgpu. */
+/* Starts the engine of $DIVVY_BUILD; formats as in $DIVVY_SIM_DEVICES and $DIVVY_SIM_COSTS. */
 void client_setup(const char *devices, const char *costs);
 const char *client_dir(void);
 void client_teardown(void);
