@@ -216,7 +216,10 @@ static void give(struct held *h)
 	case PITCH:
 	case ASYNC:
 	case POOL:
-		/* Both free functions take pointers of both kinds. */
+		/*
+		 * cuMemFree and cuMemFreeAsync both take pointers of cuMemAlloc and of
+		 * cuMemAllocAsync.
+		 */
 		if (random_below(2))
 			DRIVER_CHECK(DRIVER(cuMemFree_v2)(h->p));
 		else
@@ -340,7 +343,8 @@ static int storm(int workers, uint64_t seconds, uint64_t seed)
 }
 
 /*
- * A kernel fills one allocation, a chunk at a time. Then this function reads it back and compares.
+ * A kernel fills one allocation, a chunk at a time. Then this function reads the allocation back
+ * and compares every word.
  */
 static int keep(size_t mib, uint32_t seed)
 {

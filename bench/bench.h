@@ -54,7 +54,10 @@ double bench_median(double *v, size_t n);
 double bench_quantile(const double *sorted, size_t n, double p);
 void bench_sort(double *v, size_t n);
 
-/* A file under the build folder, e.g. "src/cli/divvy". Static storage of the last few calls. */
+/*
+ * Returns the path of a file under the build folder, e.g. "src/cli/divvy". The text is in static
+ * storage, and later calls overwrite it.
+ */
 const char *bench_built(const char *path);
 
 enum rig_mode {
@@ -113,7 +116,7 @@ void rig_done(struct rig *rig);
  */
 void rig_busy(struct rig *rig, pid_t pid, int device, uint64_t t0, uint64_t t1,
 	struct simgpu_busy *ret_busy);
-/* The busy share of [t0, t1). */
+/* Returns the part of [t0, t1) in which the process was busy. */
 double rig_share(struct rig *rig, pid_t pid, int device, uint64_t t0, uint64_t t1);
 
 #endif

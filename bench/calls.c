@@ -86,8 +86,8 @@ static void check(CUresult r, const char *what)
 /* ---- the two ways to the driver ---- */
 
 /*
- * The driver that the hook has loaded. Hooks redirect a dlopen of the driver to themselves, so this
- * walks the loader's list instead: glibc's handles are the entries of that list.
+ * Finds the driver that the hook has loaded. Hooks redirect a dlopen of the driver to themselves,
+ * so this function walks the loader's list instead: glibc's handles are the entries of that list.
  */
 static void *find_driver(void)
 {
@@ -187,7 +187,8 @@ static uint64_t cpu_ns(void)
 }
 
 /*
- * Pins the thread to the nth allowed processor from the last; the first runs the machine's chores.
+ * Pins the thread to an allowed processor: the last for n = 0, the last but one for n = 1. The
+ * first processor also does the machine's other work.
  */
 static void pin(uint32_t n)
 {
@@ -213,7 +214,8 @@ struct lane {
 	uint64_t (*now)(void);
 	CUstream *stream;
 	uint32_t streams, at;
-	CUdeviceptr *live[2]; /* allocated through the hook, by the driver */
+	/* live allocations: those made through the hook, and those made by the driver itself */
+	CUdeviceptr *live[2];
 	uint64_t random;
 	double *mean[2]; /* of each batch: hooked, bare */
 	uint32_t n[2];
@@ -239,7 +241,10 @@ static NOINLINE CUresult launch_all(struct lane *lane, PFN_cuLaunchKernel *launc
 	return r;
 }
 
-/* Frees a random live allocation, so that the search favours neither end of any list. */
+/*
+ * Each allocation frees a random live allocation, so that searches in the hook's and the driver's
+ * lists favour neither end.
+ */
 static NOINLINE CUresult allocate_all(struct lane *lane, PFN_cuMemAlloc_v2 *allocate,
 	PFN_cuMemFree_v2 *release, CUdeviceptr *live)
 {
@@ -318,7 +323,7 @@ static int compare(const void *a, const void *b)
 	return (*x > *y) - (*x < *y);
 }
 
-/* Replaces the mean of each hooked batch of this thread by what the hook added. */
+/* Replaces the mean of each hooked batch of this thread by the time that the hook added. */
 static double subtract_bare(struct lane *lane)
 {
 	double bare;

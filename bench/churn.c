@@ -113,7 +113,7 @@ static void report_one(const char *trace, size_t kind, size_t policy, const stru
 	}
 }
 
-/* The difference of two results, seed by seed. */
+/* Reports the difference of two results, seed by seed. */
 static double report_less(
 	const char *name, const char *unit, const double *a, const double *b, size_t n)
 {

@@ -70,7 +70,8 @@ static void residence(void)
 		"%s --count 2 --batch 1 --burst-on 1 --burst-off 600000 --seed 1 --quiet",
 		bench_built("tests/programs/spin"));
 	/*
-	 * --burst-off also pauses before the first burst, at random: this measures contexts only.
+	 * --burst-off also pauses before the first burst, for a random time. So the programs have
+	 * contexts and run nothing while this function measures.
 	 */
 	for (int i = 0; i < TENANTS; i++)
 		rig_start(&rig, "--request 0.01", command);
@@ -150,7 +151,10 @@ static uint64_t next_start(struct rig *rig, pid_t pid, uint64_t after)
 	return 0;
 }
 
-/* The process for which the device worked, or to which it had switched, at a past instant. */
+/*
+ * Returns the process for which the device worked, or to which the device had switched, at a past
+ * instant.
+ */
 static pid_t holder_at(struct rig *rig, uint64_t instant)
 {
 	struct simgpu_trace *trace = rig_trace(rig);

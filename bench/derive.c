@@ -49,7 +49,10 @@ static const struct row large[] = {{120000, 737280, 8, 1000}, {128000, 786432, 8
 	{96000, 700000, 8, 1000}, {90000, 360000, 8, 1000}, {120000, 600000, 4, 1000},
 	{60000, 300000, 4, 1000}, {94000, 500000, 2, 1000}};
 
-/* Models on which most tasks would fit, about as often as the cluster has their devices. */
+/*
+ * Each model has room for most tasks. The list has a model about as often as the cluster has its
+ * devices.
+ */
 static const char *const models[] = {"G2", "G2", "G2", "T4", "G3", "V100M32", "P100"};
 
 static uint32_t times(uint32_t x, uint32_t percent, uint32_t most)

@@ -39,7 +39,7 @@ static inline void *driver_entry(const char *name)
 	return entry;
 }
 
-/* The kernels as a module of the current context. */
+/* Loads the kernels as a module of the current context. */
 static inline CUmodule driver_module(void)
 {
 	char *text = kernels_read();

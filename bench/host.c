@@ -22,7 +22,7 @@
 #include "bench/bench.h"
 #include "bench/rig.h"
 
-static struct host *living; /* ends with the bench; NULL: no load */
+static struct host *living; /* the load that must end with the bench; NULL: no load */
 
 static const struct {
 	const char *folder, *file, *text;

@@ -46,7 +46,7 @@ double host_throttled(const struct host *host);
 /* Call it after the programs have ended: their groups must be empty. */
 void host_done(struct host *host);
 
-/* Shortest stall: the programs wait as long as this for other reasons anyway. */
+/* The shortest stall that counts. Programs wait as long as this for other reasons anyway. */
 #define HOST_STALL_NS UINT64_C(2000000)
 
 struct host_stall {
@@ -56,8 +56,8 @@ struct host_stall {
 /*
  * Starts to watch the processors for stalls, with one thread each that sleeps for 1 ms at a time.
  * The threads' real-time priority is above those of divvy's daemon and the simulated device. Does
- * nothing where the bench may not have such a priority: the thread would wait for a processor
- * itself.
+ * nothing if the bench may not have such a priority, because a thread would then wait for its
+ * processor itself.
  */
 void host_watch_start(void);
 /*

@@ -17,8 +17,8 @@
 
 struct open_loop {
 	double p50_ms, p99_ms;
-	double busy;    /* of the serving program */
-	double harvest; /* busy of the opportunistic tenant */
+	double busy;    /* part of the time in which the serving program was busy */
+	double harvest; /* part of the time in which the opportunistic tenant was busy */
 	size_t n;
 };
 

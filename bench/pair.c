@@ -132,7 +132,8 @@ static CUdeviceptr peer_flag(struct side *s, const char *base, int rank)
 }
 
 /*
- * Rounds until the time is over, in step with the partner: each kernel spins for the other's flag.
+ * Runs rounds until the time is over, in step with the partner: each kernel spins until the
+ * partner's flag is set.
  */
 static uint32_t rank(uint64_t seconds, int number, const char *base)
 {

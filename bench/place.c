@@ -108,7 +108,10 @@ static void cluster_done(struct cluster *c)
 
 /* ---- specs ---- */
 
-/* 2,000 distinct specs; all distinct, shares in hundredths; all distinct, any permille. */
+/*
+ * SOME: 2,000 distinct specs. DISTINCT: all specs differ, with shares in steps of 0.01. FINE: all
+ * specs differ, with shares in steps of 0.001.
+ */
 enum variety { SOME, DISTINCT, FINE, N_VARIETIES };
 static const uint32_t share_steps[] = {50, 10, 1};
 

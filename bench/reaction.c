@@ -33,14 +33,14 @@
 #include "wire/msg.h"
 
 #define PERIOD_NS NSEC_PER_MSEC
-#define SECONDS 20 /* a round of reports comes every 5 s */
+#define SECONDS 20 /* the daemon writes its reports every 5 s */
 #define SECONDS_QUICK 11
 #define TENANTS_ENDED 4000
 #define HOURS 100
 #define NAMES_MS "5000"
 #define LIST_NS (100 * NSEC_PER_MSEC)
 #define HANDSHAKERS 2
-#define ANSWER_S 120 /* then the daemon counts as hung */
+#define ANSWER_S 120 /* after this time without an answer, the daemon counts as hung */
 #define PACKET_MAX (1u << 20)
 
 enum load {
@@ -87,7 +87,7 @@ static void ask(int fd, const char *json, struct msg_control *packet)
 	} while (packet->more);
 }
 
-/* The p99 in microseconds over `seconds`. */
+/* Returns the 99th percentile over `seconds`, in microseconds. */
 static double measure(const char *socket_path, int seconds)
 {
 	const size_t n = (size_t)seconds * (NSEC_PER_SEC / PERIOD_NS);
@@ -203,7 +203,7 @@ static size_t client_hello(uint8_t ret[static 256], unsigned int seed)
 	memcpy(ret + n, extensions, sizeof(extensions));
 	n += sizeof(extensions);
 	for (size_t i = 0; i < 32; i++)
-		ret[n++] = (uint8_t)(9 + i); /* a point like any other */
+		ret[n++] = (uint8_t)(9 + i); /* any 32 bytes are a valid x25519 key */
 	ret[3] = (uint8_t)((n - 5) >> 8);
 	ret[4] = (uint8_t)(n - 5);
 	ret[7] = (uint8_t)((n - 9) >> 8);
@@ -347,7 +347,7 @@ struct reaction {
 	unsigned int handshakes_per_s;
 };
 
-/* At the begin both tenants are at work, and the daemon has usage to write. */
+/* When the measurement begins, both tenants are at work, and the daemon has usage to write. */
 static struct reaction measure_beside(unsigned int loads)
 {
 	const unsigned int n_handshakers = loads & LOAD_TLS ? HANDSHAKERS : 0;

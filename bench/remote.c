@@ -273,7 +273,10 @@ static void shares(void)
 #define ENDS 20
 #define HELD_MIB 1024
 
-/* The time at which the process held from `least` to `most` bytes, searched from record `since`. */
+/*
+ * Returns the time at which the process held from `least` to `most` bytes, searched from record
+ * `since` on.
+ */
 static uint64_t await_held(
 	struct rig *rig, pid_t pid, uint64_t since, uint64_t least, uint64_t most)
 {

@@ -27,7 +27,8 @@
 /* The memory bench writes 3 million changes in five minutes. Unwritten records take no space. */
 #define ACCOUNT_RECORDS "8388608"
 #define WORDS_MAX 64
-#define START_TIMEOUT_NS (60 * NSEC_PER_SEC) /* ends what hangs, on a busy machine too */
+/* ends a start that hangs; enough for a busy machine */
+#define START_TIMEOUT_NS (60 * NSEC_PER_SEC)
 #define END_TIMEOUT_NS (2 * NSEC_PER_SEC)
 
 static struct rig *living[RIGS_MAX];
@@ -174,7 +175,10 @@ static void start_daemon(struct rig *rig, const char *const *args)
 	}
 }
 
-/* A larger account than by default: an overwritten change would not be checked. */
+/*
+ * Makes the account larger than by default, because the bench could not check an overwritten
+ * change.
+ */
 static void write_config(const struct rig *rig)
 {
 	char path[128];
@@ -380,7 +384,9 @@ uint64_t rig_first_ns(struct rig *rig, pid_t pid)
 	return 0;
 }
 
-/* Overwritten records would read as an idle device. */
+/*
+ * Ends the bench if the trace has lost records after t0, because they would read as an idle device.
+ */
 static void check_kept(struct simgpu_trace *trace, uint64_t t0)
 {
 	uint64_t lost = simgpu_trace_lost(trace);

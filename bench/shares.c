@@ -58,7 +58,7 @@ static const struct mix mixes[] = {
 struct load {
 	const char *name;
 	const char *options;
-	bool in_1s;    /* kernels above 25 ms count in the 10 s figure only */
+	bool in_1s; /* false: kernels take more than 25 ms, so they count in the 10 s figure only */
 	bool unshared; /* also measured without divvy, which doubles the time */
 };
 
@@ -88,7 +88,8 @@ struct worsts {
 	struct worst pp_1s, pp_10s, over_ms, idle;
 	unsigned int n;
 	struct worst unstalled_1s, unstalled_10s;
-	unsigned int n_unstalled_1s, n_unstalled_10s; /* tenants of runs with such windows */
+	/* number of tenants in runs that have a window without a stall */
+	unsigned int n_unstalled_1s, n_unstalled_10s;
 };
 
 #define WORST_NONE \
@@ -151,7 +152,7 @@ static void crowd_run(struct crowd *c, enum rig_mode mode, const char *const *sp
 			bench_die("%s kernels: tenant %zu of %zu ran none", load->name, i + 1, n);
 		c->t0 = MAX(c->t0, first);
 	}
-	/* The program that starts first ends first. */
+	/* The measured time ends with the program that started first. */
 	c->t1 = rig_first_ns(&c->rig, c->pid[0]) + (uint64_t)seconds * NSEC_PER_SEC -
 		200 * NSEC_PER_MSEC;
 	c->t0 += WARM_UP_NS;
@@ -191,7 +192,10 @@ static double worst_pp_10s(const struct crowd *c, const struct simgpu_busy *busy
 	return worst_pp(busy, c->t0, c->t1, window_ns, entitled);
 }
 
-/* The worst window without a stall, in points; -1: no window of this length is without one. */
+/*
+ * Returns the worst error over windows without a stall, in points; -1: every window of this length
+ * has a stall.
+ */
 static double worst_unstalled(const struct crowd *c, const struct simgpu_busy *busy,
 	uint64_t window_ns, uint64_t entitled)
 {
@@ -326,10 +330,12 @@ static void on_host(enum host_load host, const char *name)
 #define NEEDED_PERMILLE 700u
 
 struct throttled {
-	struct worsts errors;   /* against each usable share; also the raw idle time */
-	struct worst lost;      /* of the sum of usable shares */
-	struct worst apart;     /* error over 10 s of a program on its own device */
-	double least_throttled; /* part of the periods */
+	/* errors against the programs' usable shares, and the raw idle time */
+	struct worsts errors;
+	struct worst lost;  /* lost part of the sum of usable shares */
+	struct worst apart; /* error over 10 s of a program on its own device */
+	/* least part of the scheduling periods in which the quota stopped a program */
+	double least_throttled;
 };
 
 static bool run_throttled(struct crowd *c, enum rig_mode mode, const struct mix *mix,

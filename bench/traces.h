@@ -13,7 +13,7 @@
 #define TRACES 7
 extern const char *const traces[TRACES];
 
-/* The folder, or NULL, with a note: then the bench measures nothing. */
+/* Returns the folder. Without it, prints a note and returns NULL: the bench measures nothing. */
 const char *traces_folder(void);
 
 struct traces_run {

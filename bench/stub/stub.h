@@ -13,8 +13,8 @@
 #include "cuda/proto.h"
 
 /*
- * For a bench that means the stub itself: this table's name, exported as `stub`, is unknown to an
- * interposed dlsym.
+ * For a bench that calls the stub without a hook. A hook's dlsym replaces the names of driver
+ * functions, but it does not know the name `stub`, by which this table is exported.
  */
 struct stub {
 	PFN_cuLaunchKernel *launch;
