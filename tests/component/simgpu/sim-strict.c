@@ -88,7 +88,7 @@ static void contexts(void)
 	tap_ok(current == a, "a new context is current");
 	OK(drv.cuCtxCreate_v2(&b, 0, 0));
 	OK(drv.cuCtxPopCurrent_v2(&popped));
-	tap_ok(popped == b, "the latest is popped first");
+	tap_ok(popped == b, "the latest context is popped first");
 	OK(drv.cuCtxPushCurrent_v2(b));
 	OK(drv.cuCtxGetDevice(&device));
 	OK(drv.cuCtxDestroy_v2(b));
@@ -111,7 +111,7 @@ static void contexts(void)
 	EXPECT(CUDA_ERROR_INVALID_CONTEXT, drv.cuCtxDestroy_v2(a));
 	OK(drv.cuDevicePrimaryCtxRelease_v2(0));
 	OK(drv.cuDevicePrimaryCtxGetState(0, &flags, &active));
-	tap_ok(active == 1, "it lives until the last release");
+	tap_ok(active == 1, "the primary context lives until the last release");
 	OK(drv.cuCtxSetCurrent(a));
 	OK(drv.cuDevicePrimaryCtxRelease_v2(0));
 	EXPECT(CUDA_ERROR_CONTEXT_IS_DESTROYED, drv.cuCtxSynchronize());
@@ -162,7 +162,7 @@ static void memory(void)
 	OK(drv.cuMemGetAddressRange_v2(&base, &size, p + 1000));
 	tap_ok(base == p && size == 1 << 20, "an interior pointer leads to its allocation");
 	OK(drv.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, p));
-	tap_ok(type == CU_MEMORYTYPE_DEVICE, "it is device memory");
+	tap_ok(type == CU_MEMORYTYPE_DEVICE, "the pointer's memory is device memory");
 	EXPECT(CUDA_ERROR_INVALID_VALUE,
 		drv.cuPointerGetAttribute(
 			&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, (CUdeviceptr)(uintptr_t)host));
@@ -254,7 +254,7 @@ static void modules(void)
 	OK(drv.cuModuleGetGlobal_v2(&p, &n, module, "table"));
 	tap_ok(n == 32, "a variable has its size");
 	OK(drv.cuFuncGetParamInfo(function, 1, &offset, &n));
-	tap_ok(offset == 8 && n == 4, "parameter 1 of fill_u32 has 4 bytes at 8");
+	tap_ok(offset == 8 && n == 4, "parameter 1 of fill_u32 has 4 bytes at offset 8");
 	EXPECT(CUDA_ERROR_INVALID_VALUE, drv.cuFuncGetParamInfo(function, 3, &offset, &n));
 	EXPECT(CUDA_ERROR_INVALID_VALUE,
 		drv.cuFuncGetAttribute(&value, (CUfunction_attribute)1000, function));
@@ -419,14 +419,16 @@ static void captures(void)
 	OK(drv.cuStreamBeginCapture_v2(a, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
 	EXPECT(CUDA_ERROR_ILLEGAL_STATE, drv.cuStreamBeginCapture_v2(a, 0));
 	OK(drv.cuStreamIsCapturing(a, &status));
-	tap_ok(status == CU_STREAM_CAPTURE_STATUS_ACTIVE, "it captures");
+	tap_ok(status == CU_STREAM_CAPTURE_STATUS_ACTIVE, "the stream captures");
 	EXPECT(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, drv.cuStreamSynchronize(a));
 	OK(drv.cuStreamIsCapturing(a, &status));
-	tap_ok(status == CU_STREAM_CAPTURE_STATUS_INVALIDATED, "synchronising invalidates it");
+	tap_ok(status == CU_STREAM_CAPTURE_STATUS_INVALIDATED,
+		"synchronising invalidates the capture");
 	EXPECT(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, drv.cuMemsetD8Async(p, 0, 16, a));
 	EXPECT(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, drv.cuStreamEndCapture(a, &graph));
 	OK(drv.cuStreamIsCapturing(a, &status));
-	tap_ok(status == CU_STREAM_CAPTURE_STATUS_NONE, "ending ends it");
+	tap_ok(status == CU_STREAM_CAPTURE_STATUS_NONE,
+		"the stream no longer captures after the end of an invalid capture");
 
 	OK(drv.cuStreamBeginCapture_v2(a, CU_STREAM_CAPTURE_MODE_GLOBAL));
 	EXPECT(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, drv.cuMemAlloc_v2(&q, 4096));
@@ -459,7 +461,7 @@ static void captures(void)
 	OK(drv.cuMemsetD8Async(p, 1, 16, b));
 	EXPECT(CUDA_ERROR_STREAM_CAPTURE_UNJOINED, drv.cuStreamEndCapture(a, &graph));
 	OK(drv.cuStreamIsCapturing(b, &status));
-	tap_ok(status == CU_STREAM_CAPTURE_STATUS_NONE, "the joined stream is free again");
+	tap_ok(status == CU_STREAM_CAPTURE_STATUS_NONE, "the joined stream no longer captures");
 
 	OK(drv.cuStreamBeginCapture_v2(a, CU_STREAM_CAPTURE_MODE_RELAXED));
 	OK(drv.cuStreamBeginCapture_v2(b, CU_STREAM_CAPTURE_MODE_RELAXED));
@@ -501,9 +503,9 @@ static void graphs(void)
 	EXPECT(CUDA_ERROR_INVALID_VALUE, drv.cuGraphAddDependencies(graph, &a, &b, 1));
 	EXPECT(CUDA_ERROR_INVALID_VALUE, drv.cuGraphRemoveDependencies(graph, &b, &a, 1));
 	OK(drv.cuGraphGetNodes(graph, NULL, &n));
-	tap_ok(n == 2, "two nodes");
+	tap_ok(n == 2, "the graph has two nodes");
 	OK(drv.cuGraphGetEdges(graph, NULL, NULL, &n));
-	tap_ok(n == 1, "one edge");
+	tap_ok(n == 1, "the graph has one edge");
 	OK(drv.cuGraphAddDependencies(graph, &b, &a, 1));
 	EXPECT(CUDA_ERROR_INVALID_VALUE, drv.cuGraphInstantiateWithFlags(&exec, graph, 0));
 	OK(drv.cuGraphRemoveDependencies(graph, &b, &a, 1));
@@ -672,11 +674,13 @@ static void symbols(void)
 	tap_ok(!p && status == CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT,
 		"cuGraphAddNode is too new for CUDA 11.0");
 	OK(drv.cuGetProcAddress_v2("cuNoSuchThing", &p, 12000, 0, &status));
-	tap_ok(!p && status == CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND, "and this is not there");
+	tap_ok(!p && status == CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND,
+		"an unknown name has no entry");
 	EXPECT(CUDA_ERROR_NOT_FOUND, drv.cuGetProcAddress("cuNoSuchThing", &p, 11030, 0));
 	OK(drv.cuGetProcAddress_v2("cuLaunchKernel", &p, 12000,
 		CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, &status));
-	tap_ok(p == (void *)drv.cuLaunchKernel_ptsz, "the per-thread form where it is asked for");
+	tap_ok(p == (void *)drv.cuLaunchKernel_ptsz,
+		"the flag for per-thread streams selects the per-thread form");
 	EXPECT(CUDA_ERROR_INVALID_VALUE, drv.cuGetProcAddress_v2(NULL, &p, 12000, 0, &status));
 }
 
@@ -687,7 +691,7 @@ static void one_visible(void)
 	setenv("CUDA_VISIBLE_DEVICES", "0,99,0", 1);
 	OK(drv.cuInit(0));
 	OK(drv.cuDeviceGetCount(&n));
-	tap_ok(n == 1, "what follows an invalid device is not visible");
+	tap_ok(n == 1, "devices after an invalid entry are not visible");
 }
 
 static void none_visible(void)

@@ -58,7 +58,7 @@ static void compute(void)
 	launch(kernel_get(module, "fill_u32"), 16, NULL, fill);
 	launch(kernel_get(module, "reduce_u32"), 4, NULL, reduce);
 	NEED(drv.cuMemcpyDtoH_v2(&got, sum, 4));
-	tap_ok(got == 3 * N, "fill and reduce: %u", got);
+	tap_ok(got == 3 * N, "a kernel fills an array and another sums it: %u", got);
 	for (int i = 0; i < N; i++) {
 		x[i] = (float)i * 0.37f;
 		y[i] = (float)(N - i) * 1.13f;
@@ -72,7 +72,7 @@ static void compute(void)
 		y[i] = product + y[i];
 	}
 	NEED(drv.cuMemcpyDtoH_v2(x, dy, sizeof(x)));
-	tap_ok(memcmp(x, y, sizeof(x)) == 0, "saxpy, bit for bit");
+	tap_ok(memcmp(x, y, sizeof(x)) == 0, "saxpy is right, bit for bit");
 	for (int i = 0; i < 64; i++) {
 		a[i] = (float)(i % 7) - 2.5f;
 		b[i] = (float)(i % 5) * 0.3f;
@@ -92,7 +92,7 @@ static void compute(void)
 			right = right && total == c[i * 8 + j];
 		}
 	}
-	tap_ok(right, "matrix product");
+	tap_ok(right, "a matrix product is right");
 	OK(drv.cuCtxDestroy_v2(context));
 }
 
@@ -145,7 +145,7 @@ static void copies(void)
 	NEED(drv.cuMemcpy2D_v2(&c));
 	for (size_t i = 0; i < 64; i++)
 		right = right && memcmp(to + i * 80, from + i * 100 + 7, 80) == 0;
-	tap_ok(right, "two dimensions, to pitched memory and back");
+	tap_ok(right, "two-dimensional copies go to pitched memory and back");
 
 	NEED(drv.cuArrayCreate_v2(&array, &desc));
 	c = (CUDA_MEMCPY2D){.srcMemoryType = CU_MEMORYTYPE_HOST,
@@ -165,7 +165,7 @@ static void copies(void)
 		.WidthInBytes = 100,
 		.Height = 64};
 	NEED(drv.cuMemcpy2D_v2(&c));
-	tap_ok(memcmp(to, from, sizeof(to)) == 0, "an array keeps what was put into it");
+	tap_ok(memcmp(to, from, sizeof(to)) == 0, "an array keeps the copied bytes");
 	OK(drv.cuArrayDestroy(array));
 	EXPECT(CUDA_ERROR_INVALID_HANDLE, drv.cuArrayDestroy(array));
 
@@ -187,7 +187,7 @@ static void copies(void)
 	NEED(drv.cuMemcpy3D_v2(&d));
 	right = memcmp(to, from + (8 + 2) * 64, 3 * 64) == 0 &&
 		memcmp(to + 3 * 64, from + (16 + 2) * 64, 3 * 64) == 0;
-	tap_ok(right, "a box out of three dimensions");
+	tap_ok(right, "a three-dimensional copy takes a box out of an array");
 
 	deep = (CUDA_ARRAY3D_DESCRIPTOR){
 		.Width = 4096, .Height = 4096, .NumChannels = 4, .Format = CU_AD_FORMAT_FLOAT};
@@ -200,7 +200,7 @@ static void copies(void)
 	EXPECT(CUDA_ERROR_INVALID_VALUE, drv.cuMipmappedArrayGetLevel(&level, mipmap, 13));
 	OK(drv.cuMipmappedArrayDestroy(mipmap));
 	NEED(drv.cuMemGetInfo_v2(&after, &total));
-	tap_ok(before == after, "and gives it back");
+	tap_ok(before == after, "a destroyed mipmap gives its memory back");
 	OK(drv.cuCtxDestroy_v2(context));
 }
 
@@ -221,13 +221,14 @@ static void large_copies(void)
 	NEED(drv.cuStreamSynchronize(stream));
 	for (size_t i = 0; i < n / 4; i++)
 		right = right && pinned[i] == (uint32_t)(i * 2654435761u);
-	tap_ok(right, "pageable to device to pinned");
+	tap_ok(right,
+		"bytes survive the copies from pageable memory to the device to pinned memory");
 	/* The program may reuse a small pageable source as soon as the call returns. */
 	memset(host, 1, 1024);
 	NEED(drv.cuMemcpyHtoDAsync_v2(p, host, 1024, stream));
 	memset(host, 2, 1024);
 	NEED(drv.cuStreamSynchronize(stream));
-	tap_ok(all_are(p, 0x01010101, 256), "a small pageable source is taken at the call");
+	tap_ok(all_are(p, 0x01010101, 256), "the call itself reads a small pageable source");
 	free(host);
 	OK(drv.cuCtxDestroy_v2(context));
 }
@@ -269,7 +270,7 @@ static void capture(void)
 	NEED(drv.cuStreamEndCapture(a, &graph));
 	tap_ok(all_are(q, 0, N), "capturing runs nothing");
 	NEED(drv.cuGraphGetNodes(graph, nodes, &count));
-	tap_ok(count == 4, "four nodes: %zu", count);
+	tap_ok(count == 4, "the captured graph has four nodes: %zu", count);
 	NEED(drv.cuGraphInstantiateWithFlags(&exec, graph, 0));
 	NEED(drv.cuGraphLaunch(exec, a));
 	NEED(drv.cuGraphLaunch(exec, a));
@@ -285,21 +286,23 @@ static void capture(void)
 	OK(drv.cuGraphExecKernelNodeSetParams_v2(exec, nodes[0], &k));
 	NEED(drv.cuGraphLaunch(exec, a));
 	NEED(drv.cuStreamSynchronize(a));
-	tap_ok(all_are(q, 6, N), "a changed node runs changed");
+	tap_ok(all_are(q, 6, N), "a launch uses the changed parameters of a node");
 
 	NEED(drv.cuStreamBeginCapture_v2(a, CU_STREAM_CAPTURE_MODE_GLOBAL));
 	value = 7;
 	launch(fill, 4, a, params);
 	NEED(drv.cuStreamEndCapture(a, &second));
 	EXPECT(CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE, drv.cuGraphExecUpdate_v2(exec, second, &info));
-	tap_ok(info.result == CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, "another topology");
+	tap_ok(info.result == CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED,
+		"an update by a graph of another topology fails");
 	NEED(drv.cuGraphDestroy(second));
 	NEED(drv.cuGraphKernelNodeSetParams_v2(nodes[0], &k));
 	OK(drv.cuGraphExecUpdate_v2(exec, graph, &info));
 	OK(drv.cuGraphNodeSetEnabled(exec, nodes[3], 0));
 	NEED(drv.cuGraphLaunch(exec, a));
 	NEED(drv.cuStreamSynchronize(a));
-	tap_ok(all_are(q, 7, N) && all_are(p, 7, N), "an updated graph, without its last node");
+	tap_ok(all_are(q, 7, N) && all_are(p, 7, N),
+		"an updated graph runs without its disabled node");
 
 	/* Allocation inside a capture. */
 	NEED(drv.cuStreamBeginCapture_v2(a, CU_STREAM_CAPTURE_MODE_GLOBAL));
@@ -313,7 +316,7 @@ static void capture(void)
 	for (int i = 0; i < 3; i++)
 		NEED(drv.cuGraphLaunch(exec, a));
 	NEED(drv.cuStreamSynchronize(a));
-	tap_ok(all_are(q, 11, N), "memory of the graph's own");
+	tap_ok(all_are(q, 11, N), "a graph can use memory that it allocates itself");
 	OK(drv.cuDeviceGraphMemTrim(0));
 	OK(drv.cuCtxDestroy_v2(context));
 }
@@ -389,26 +392,26 @@ static void pools(void)
 	NEED(drv.cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used));
 	tap_ok(used >= 10 << 20 && reserved >= used, "used %llu of %llu reserved",
 		(unsigned long long)used, (unsigned long long)reserved);
-	tap_ok(all_are(a, 77, N), "pool memory is memory");
+	tap_ok(all_are(a, 77, N), "pool memory keeps the bytes of a memset");
 	NEED(drv.cuMemFreeAsync(a, stream));
 	NEED(drv.cuMemAllocFromPoolAsync(&b, 10 << 20, pool, stream));
-	tap_ok(a == b, "freed in the same stream, it is given again at once");
+	tap_ok(a == b, "memory freed in a stream is allocated again at once in this stream");
 	NEED(drv.cuMemFreeAsync(b, stream));
 	NEED(drv.cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved));
-	tap_ok(reserved >= 10 << 20, "a pool keeps what is freed until the next synchronisation");
+	tap_ok(reserved >= 10 << 20, "a pool keeps freed memory until the next synchronisation");
 	NEED(drv.cuStreamSynchronize(stream));
 	NEED(drv.cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved));
-	tap_ok(reserved == 0, "and then what its threshold allows: nothing by default");
+	tap_ok(reserved == 0, "after a synchronisation a pool keeps nothing by default");
 	used = UINT64_MAX;
 	OK(drv.cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &used));
 	NEED(drv.cuMemAllocFromPoolAsync(&b, 10 << 20, pool, stream));
 	NEED(drv.cuMemFreeAsync(b, stream));
 	NEED(drv.cuStreamSynchronize(stream));
 	NEED(drv.cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved));
-	tap_ok(reserved >= 10 << 20, "or everything");
+	tap_ok(reserved >= 10 << 20, "a pool with the greatest threshold keeps all freed memory");
 	OK(drv.cuMemPoolTrimTo(pool, 0));
 	NEED(drv.cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved));
-	tap_ok(reserved == 0, "trimmed to nothing");
+	tap_ok(reserved == 0, "a pool can be trimmed to nothing");
 	OK(drv.cuMemPoolDestroy(pool));
 	OK(drv.cuCtxDestroy_v2(context));
 }
@@ -447,8 +450,10 @@ static void pools_with_pending_frees(void)
 		NEED(drv.cuStreamSynchronize(held));
 		NEED(drv.cuMemPoolGetAttribute(
 			pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved));
-		tap_ok(reserved == 0, "%s, the pool gives back what was being freed",
-			is_refused ? "after a refused call" : "after another stream's end");
+		tap_ok(reserved == 0,
+			"%s, the pool gives memory back that a pending free has freed",
+			is_refused ? "after a refused allocation"
+				   : "after another stream's synchronisation");
 	}
 	OK(drv.cuCtxDestroy_v2(context));
 }
@@ -473,7 +478,7 @@ static void managed(void)
 	NEED(drv.cuStreamSynchronize(stream));
 	for (size_t i = 0; i < N; i++)
 		right = right && host[i] == 123;
-	tap_ok(right && host[N] == 456, "host and device see one memory");
+	tap_ok(right && host[N] == 456, "host and device see the same managed memory");
 	OK(drv.cuMemAdvise(p, 8 * N, CU_MEM_ADVISE_SET_READ_MOSTLY, 0));
 	OK(drv.cuMemFree_v2(p));
 	OK(drv.cuCtxDestroy_v2(context));
@@ -518,8 +523,8 @@ static void ordered(void)
 		right = right && ms >= 0.1f;
 	}
 	NEED(drv.cuEventElapsedTime(&total, events[0], events[16]));
-	tap_ok(right && total >= 1.6f, "events say at least what the kernels took: %.3f ms",
-		(double)total);
+	tap_ok(right && total >= 1.6f,
+		"the time between events is at least the kernels' time: %.3f ms", (double)total);
 	OK(drv.cuCtxDestroy_v2(context));
 }
 
@@ -536,10 +541,10 @@ static void host_releases(void)
 	NEED(drv.cuStreamWaitValue32_v2(stream, mapped, 5, CU_STREAM_WAIT_VALUE_GEQ));
 	NEED(drv.cuStreamWriteValue32_v2(stream, mapped + 64, 9, 0));
 	EXPECT(CUDA_ERROR_NOT_READY, drv.cuStreamQuery(stream));
-	tap_ok(atomic_load(host + 16) == 0, "nothing behind a wait happens before it is over");
+	tap_ok(atomic_load(host + 16) == 0, "work after a wait does not run before the wait ends");
 	atomic_store(host, 5);
 	OK(drv.cuStreamSynchronize(stream));
-	tap_ok(atomic_load(host + 16) == 9, "the host let it go on");
+	tap_ok(atomic_load(host + 16) == 9, "a host write ends the wait");
 	OK(drv.cuCtxDestroy_v2(context));
 }
 
@@ -620,14 +625,15 @@ static void many_streams(void)
 			NEED(drv.cuStreamDestroy_v2(streams[i]));
 		right = right && drv.cuEventSynchronize(event) == CUDA_SUCCESS;
 	}
-	tap_ok(right, "events of streams that are gone complete");
+	tap_ok(right, "events of destroyed streams complete");
 	ns = 20000000;
 	streams[0] = new_stream();
 	NEED(drv.cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, streams[0], params, NULL));
 	NEED(drv.cuLaunchHostFunc(streams[0], count_up, &called));
 	NEED(drv.cuStreamDestroy_v2(streams[0]));
 	OK(drv.cuCtxSynchronize());
-	tap_ok(called == 1, "what they had is done when the context has come to its end");
+	tap_ok(called == 1,
+		"the work of a destroyed stream is complete when the context is synchronised");
 	ns = 2000;
 	/* Submits more launches than a stream holds: the calls block, and no launch is lost. */
 	for (int i = 0; i < 64; i++)
@@ -694,7 +700,7 @@ static void threads(void)
 		pthread_join(ids[i], NULL);
 		right = right && workers[i].right;
 	}
-	tap_ok(right, "eight threads, each its own data");
+	tap_ok(right, "eight threads compute their own data");
 	OK(drv.cuCtxDestroy_v2(workers[0].context));
 }
 
@@ -710,12 +716,12 @@ static void per_thread(void)
 
 	OK(drv.cuLaunchKernel_ptsz(fill, 4, 1, 1, 64, 1, 1, 0, NULL, params, NULL));
 	OK(drv.cuMemcpyDtoH_v2_ptds(host, p, sizeof(host)));
-	tap_ok(host[15] == 8, "the per-thread forms are in order with each other");
+	tap_ok(host[15] == 8, "calls in per-thread forms run in order");
 	OK(drv.cuStreamGetId_ptsz(NULL, &first));
 	OK(drv.cuStreamGetId(NULL, &second));
-	tap_ok(first != second, "and use another stream than the plain forms");
+	tap_ok(first != second, "per-thread forms use another stream than plain forms");
 	OK(drv.cuStreamGetId(CU_STREAM_PER_THREAD, &second));
-	tap_ok(first == second, "the one that its handle names");
+	tap_ok(first == second, "per-thread forms use the stream of CU_STREAM_PER_THREAD");
 	OK(drv.cuCtxDestroy_v2(context));
 }
 
@@ -735,14 +741,14 @@ static void libraries(void)
 
 	OK(drv.cuLibraryLoadData(&library, kernels_text(), NULL, NULL, 0, NULL, NULL, 0));
 	OK(drv.cuLibraryGetKernelCount(&count, library));
-	tap_ok(count >= 7, "the kernels of the file: %u", count);
+	tap_ok(count >= 7, "the library has the kernels of the file: %u", count);
 	OK(drv.cuLibraryGetKernel(&kernel, library, "fill_u32"));
 	OK(drv.cuKernelGetName(&name, kernel));
-	tap_ok(name && strcmp(name, "fill_u32") == 0, "its name");
+	tap_ok(name && strcmp(name, "fill_u32") == 0, "a kernel has its name");
 	/* A kernel handle stands for its function in the current context. */
 	NEED(drv.cuLaunchKernel((CUfunction)kernel, 4, 1, 1, 64, 1, 1, 0, stream, params, NULL));
 	NEED(drv.cuStreamSynchronize(stream));
-	tap_ok(all_are(p, 31, N), "it runs");
+	tap_ok(all_are(p, 31, N), "a kernel of a library runs");
 	OK(drv.cuLibraryGetGlobal(&table, &bytes, library, "table"));
 	NEED(drv.cuMemcpyDtoH_v2(got, table, sizeof(got)));
 	tap_ok(got[0] == 1 && got[3] == 4, "variables have their initial values");
@@ -771,7 +777,7 @@ static void both_end_well(pid_t a, pid_t b)
 {
 	bool a_well = part_wait(a), b_well = part_wait(b);
 
-	tap_ok(a_well && b_well, "both processes end well");
+	tap_ok(a_well && b_well, "both processes exit with 0");
 }
 
 struct shared {
@@ -856,7 +862,7 @@ static void vmm(void)
 	NEED(drv.cuMemSetAccess(p, granule, &access, 1));
 	NEED(drv.cuMemSetAccess(q, granule, &access, 1));
 	NEED(drv.cuMemsetD32_v2(p, 43, granule / 4));
-	tap_ok(all_are(q, 43, granule / 4), "one allocation at two addresses");
+	tap_ok(all_are(q, 43, granule / 4), "two mappings show the same allocation");
 	OK(drv.cuMemRetainAllocationHandle(&again, (void *)(uintptr_t)q));
 	tap_ok(again == handle, "a mapping leads to its handle");
 	OK(drv.cuMemRelease(again));
@@ -890,7 +896,8 @@ static void vmm_exporter(void *unused)
 	}
 	NEED(drv.cuMemSetAccess(p, 2 * granule, &access, 1));
 	NEED(drv.cuMemsetD32_v2(p, 42, 2 * granule / 4));
-	tap_ok(all_are(p + granule - 4096, 42, 2048), "one range across two allocations");
+	tap_ok(all_are(p + granule - 4096, 42, 2048),
+		"a memset reaches both allocations of a mapped range");
 	OK(drv.cuMemExportToShareableHandle(
 		&fd, handles[1], CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
 	if (fd_send(channel[1], "", 1, &fd, 1, 0) != 1)
@@ -925,7 +932,7 @@ static void vmm_importer(void *unused)
 	NEED(drv.cuMemAddressReserve(&p, 2 << 20, 0, 0, 0));
 	OK(drv.cuMemMap(p, 2 << 20, 0, handle, 0));
 	OK(drv.cuMemSetAccess(p, 2 << 20, &access, 1));
-	tap_ok(all_are(p, 42, 4096), "memory of another process through a descriptor");
+	tap_ok(all_are(p, 42, 4096), "imported memory has the exporter's bytes");
 	OK(drv.cuMemRetainAllocationHandle(&again, (void *)(uintptr_t)p));
 	tap_ok(again == handle, "a mapping leads to its handle");
 	OK(drv.cuMemRelease(again));
@@ -985,7 +992,7 @@ static void killed(void)
 	tap_note("a process is killed");
 	holder = part_start(hold_memory, NULL);
 	get(channel[0], &byte, 1);
-	tap_ok(part_wait(part_start(watch, &holder)), "the watcher ends well");
+	tap_ok(part_wait(part_start(watch, &holder)), "the watching process exits with 0");
 	waitpid(holder, NULL, 0);
 	close(channel[0]);
 	close(channel[1]);
@@ -1053,7 +1060,7 @@ static void slices(void)
 	tap_note("%.1f ms and %.1f ms", (double)ran[0] / 1e6, (double)ran[1] / 1e6);
 	tap_ok(ran[0] + ran[1] > 0 && ran[0] * 100 / (ran[0] + ran[1]) >= 45 &&
 			ran[0] * 100 / (ran[0] + ran[1]) <= 55,
-		"about half each");
+		"each process gets about half of the kernel time");
 }
 
 /* ---- functions that a remote device does not have ---- */
@@ -1093,7 +1100,8 @@ static void all_refused(void)
 	}
 #include "cuda/cuda.def"
 #undef CU
-	tap_ok(n > 100 && refused == n, "%u of %u that are listed as refused are", refused, n);
+	tap_ok(n > 100 && refused == n, "%u of %u functions that remote.def refuses are refused",
+		refused, n);
 	OK(drv.cuCtxDestroy_v2(context));
 }
 
@@ -1105,7 +1113,8 @@ static void left_out(const char *part, const char *needs)
 
 	while (str_word(&rest, &word))
 		if (str_copy(name, sizeof(name), word) == 0)
-			tap_ok(is_listed(name), "%s: left out, for %s is refused", part, name);
+			tap_ok(is_listed(name), "%s: left out, because remote.def refuses %s", part,
+				name);
 }
 
 static const struct {
@@ -1121,7 +1130,7 @@ static const struct {
 	{"pools", pools},
 	{"pools with pending frees", pools_with_pending_frees},
 	{"managed memory", managed, "cuMemAllocManaged cuMemPrefetchAsync cuMemAdvise"},
-	{"order", ordered},
+	{"order of work in a stream", ordered},
 	{"the host releases the device", host_releases, "cuMemHostGetDevicePointer_v2"},
 	{"a kernel releases another one", kernel_releases},
 	{"one launch at a time", launched_once_at_a_time},
@@ -1163,7 +1172,7 @@ int main(void)
 			together[i].part();
 	if (is_remote()) {
 		left_out("a graph as a file", "cuGraphDebugDotPrint");
-		part_run("what is refused", all_refused);
+		part_run("refused functions", all_refused);
 	} else {
 		/*
 		 * The trace has the pids of local processes. With a remote device these are the

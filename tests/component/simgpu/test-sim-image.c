@@ -34,7 +34,8 @@ static void layouts(void)
 			 ".func g(.param .u32 x) { ret; }\n.entry empty() { ret; }\n",
 		       &image) == IMAGE_OK,
 		"kernels and a function");
-	tap_ok(image.n_kernels == 2 && image.kernels[0].n_params == 4, "two kernels, not three");
+	tap_ok(image.n_kernels == 2 && image.kernels[0].n_params == 4,
+		"the image has two kernels, of which the first has four parameters");
 	tap_ok(image.kernels[0].params[1].offset == 8 && image.kernels[0].params[1].size == 12 &&
 			image.kernels[0].params[2].offset == 24 &&
 			image.kernels[0].params[3].offset == 32 &&
@@ -42,7 +43,8 @@ static void layouts(void)
 		"parameters at multiples of their alignment");
 	tap_ok(image.kernels[0].max_threads == 256 && image.kernels[0].shared_bytes == 100,
 		"block limit and shared memory");
-	tap_ok(image.kernels[1].param_bytes == 0, "no parameters");
+	tap_ok(image.kernels[1].param_bytes == 0,
+		"a kernel without parameters needs no parameter bytes");
 	image_done(&image);
 
 	tap_ok(read_text(".global .align 4 .u32 a = 7;\n.const .f32 f = 0f3F800000, g = 2.5;\n"
@@ -51,13 +53,14 @@ static void layouts(void)
 			 ".visible .global .u64 p = generic(a)+4;\n.global .b8 z[16];\n",
 		       &image) == IMAGE_OK,
 		"variables");
-	tap_ok(image.n_globals == 7, "external ones do not count: %zu", image.n_globals);
+	tap_ok(image.n_globals == 7, "external variables do not count: %zu", image.n_globals);
 	memcpy(&single, image.globals[2].init, 4);
 	memcpy(&wide, image.globals[3].init + 8, 8);
-	tap_ok(image.globals[0].init[0] == 7 && single == 2.5f && wide == -1.5, "initial values");
+	tap_ok(image.globals[0].init[0] == 7 && single == 2.5f && wide == -1.5,
+		"variables have their initial values");
 	tap_ok(image.globals[4].size == 12 && image.globals[4].init[2] == 0xfe &&
 			image.globals[4].init[4] == 0 && image.globals[4].init[6] == 3,
-		"lists fill their own part");
+		"each inner list fills its own row");
 	tap_ok(!image.globals[6].init && image.globals[6].size == 16, "zeros need no bytes");
 	image_done(&image);
 }
@@ -87,10 +90,10 @@ static void refused(void)
 		if (got == IMAGE_OK)
 			image_done(&image);
 	}
-	tap_ok(image_read("", 90, &image) == IMAGE_BAD_BINARY, "nothing");
+	tap_ok(image_read("", 90, &image) == IMAGE_BAD_BINARY, "an empty text is refused");
 	tap_ok(image_read(".version 7.0\n.target sm_70\n.address_size 32\n", 90, &image) ==
 			IMAGE_BAD_PTX,
-		"32-bit addresses");
+		"32-bit addresses are refused");
 }
 
 /* Each copy has exactly the size of its text, so that a sanitizer sees a read beyond its end. */
@@ -110,7 +113,7 @@ static void damaged(void)
 		free(part);
 		read++;
 	}
-	tap_ok(read > 1000, "%zu prefixes", read);
+	tap_ok(read > 1000, "%zu prefixes of an image are read", read);
 	n = n < 2500 ? n : 2500;
 	for (size_t at = 0; at < n; at++) {
 		char *copy = malloc(n);
@@ -121,7 +124,7 @@ static void damaged(void)
 			image_done(&image);
 		free(copy);
 	}
-	tap_ok(true, "%zu changed bytes", n);
+	tap_ok(true, "images with each of %zu bytes changed are read", n);
 }
 
 /* Reads a cubin once for each of the 64 bytes of its header, with this byte inverted. */
@@ -146,7 +149,7 @@ static void damaged_elf(void)
 			image_done(&image);
 		free(elf);
 	}
-	tap_ok(true, "a damaged ELF header");
+	tap_ok(true, "cubins with a damaged header are read");
 }
 
 int main(void)

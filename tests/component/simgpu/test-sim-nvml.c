@@ -92,24 +92,26 @@ static void agrees(void)
 		snprintf(text, sizeof(text), "GPU-%02x%02x%02x%02x", (uint8_t)cuda_uuid.bytes[0],
 			(uint8_t)cuda_uuid.bytes[1], (uint8_t)cuda_uuid.bytes[2],
 			(uint8_t)cuda_uuid.bytes[3]);
-		tap_ok(strncmp(uuid, text, 12) == 0, "device %d: %s is %s", i, uuid, text);
+		tap_ok(strncmp(uuid, text, 12) == 0,
+			"device %d: NVML's UUID %s begins like CUDA's %s", i, uuid, text);
 		NV(NVML_SUCCESS, ml.nvmlDeviceGetHandleByUUID(uuid, &again));
-		tap_ok(again == device, "found by UUID");
+		tap_ok(again == device, "a device is found by its UUID");
 		NV(NVML_SUCCESS, ml.nvmlDeviceGetPciInfo_v3(device, &pci));
 		NV(NVML_SUCCESS, ml.nvmlDeviceGetHandleByPciBusId_v2(pci.busId, &again));
-		tap_ok(again == device, "found by its place on the bus");
+		tap_ok(again == device, "a device is found by its bus id");
 		NV(NVML_SUCCESS, ml.nvmlDeviceGetSerial(device, serial, sizeof(serial)));
 		NV(NVML_SUCCESS, ml.nvmlDeviceGetHandleBySerial(serial, &again));
-		tap_ok(again == device, "found by serial number");
+		tap_ok(again == device, "a device is found by its serial number");
 		NV(NVML_SUCCESS, ml.nvmlDeviceGetIndex(device, &index));
-		tap_ok(index == (unsigned)i, "its index");
+		tap_ok(index == (unsigned)i, "NVML and CUDA give the device the same index");
 		NEED(drv.cuDeviceTotalMem_v2(&total, i));
 		NV(NVML_SUCCESS, ml.nvmlDeviceGetMemoryInfo_v2(device, &memory));
-		tap_ok(memory.total == total, "its memory");
+		tap_ok(memory.total == total, "NVML and CUDA give the device the same memory");
 	}
 	ml.nvmlDeviceGetHandleByIndex_v2(0, &again);
 	NV(NVML_SUCCESS, ml.nvmlDeviceGetTopologyCommonAncestor(device, again, &level));
-	tap_ok(level > NVML_TOPOLOGY_INTERNAL && level <= NVML_TOPOLOGY_SYSTEM, "some way apart");
+	tap_ok(level > NVML_TOPOLOGY_INTERNAL && level <= NVML_TOPOLOGY_SYSTEM,
+		"two devices have a common ancestor outside their boards");
 	memory.version = 1;
 	NV(NVML_ERROR_ARGUMENT_VERSION_MISMATCH, ml.nvmlDeviceGetMemoryInfo_v2(device, &memory));
 }
@@ -148,31 +150,31 @@ static void processes(void)
 	NV(NVML_SUCCESS, ml.nvmlDeviceGetHandleByIndex_v2(1, &device));
 	NV(NVML_ERROR_INSUFFICIENT_SIZE,
 		ml.nvmlDeviceGetComputeRunningProcesses_v3(device, &n, NULL));
-	tap_ok(n == 1, "one process");
+	tap_ok(n == 1, "the device has one process");
 	n = 8;
 	NV(NVML_SUCCESS, ml.nvmlDeviceGetComputeRunningProcesses_v3(device, &n, infos));
-	tap_ok(n == 1 && infos[0].pid == (unsigned)pid, "it is the child");
+	tap_ok(n == 1 && infos[0].pid == (unsigned)pid, "the process is the child");
 	NV(NVML_SUCCESS, ml.nvmlDeviceGetMemoryInfo(device, &memory));
 	tap_ok(infos[0].usedGpuMemory > 512u << 20 && memory.used >= infos[0].usedGpuMemory,
-		"its memory, with the context's: %llu", infos[0].usedGpuMemory);
+		"the process has its memory and its context's: %llu", infos[0].usedGpuMemory);
 	n = 8;
 	NV(NVML_SUCCESS, ml.nvmlDeviceGetComputeRunningProcesses(device, &n, old));
 	tap_ok(n == 1 && old[0].pid == (unsigned)pid &&
 			old[0].usedGpuMemory == infos[0].usedGpuMemory,
-		"the old form says the same");
+		"the old form of the process list agrees");
 	NV(NVML_SUCCESS, ml.nvmlDeviceGetHandleByIndex_v2(0, &device));
 	n = 8;
 	NV(NVML_SUCCESS, ml.nvmlDeviceGetComputeRunningProcesses_v3(device, &n, infos));
-	tap_ok(n == 0, "nobody on the other device");
+	tap_ok(n == 0, "the other device has no process");
 	if (write(channel[0], "", 1) != 1)
 		_exit(1);
-	tap_ok(part_wait(pid), "the child ends well");
+	tap_ok(part_wait(pid), "the child exits with 0");
 	ml.nvmlDeviceGetHandleByIndex_v2(1, &device);
 	n = 8;
 	NV(NVML_SUCCESS, ml.nvmlDeviceGetComputeRunningProcesses_v3(device, &n, infos));
-	tap_ok(n == 0, "and is gone");
+	tap_ok(n == 0, "an exited process is in no list");
 	NV(NVML_SUCCESS, ml.nvmlDeviceGetMemoryInfo(device, &memory));
-	tap_ok(memory.used == 0, "with all it held: %llu", memory.used);
+	tap_ok(memory.used == 0, "an exited process holds no memory: %llu", memory.used);
 }
 
 static void events(void)
@@ -248,17 +250,17 @@ static void device_fails(void)
 	NV(NVML_SUCCESS, ml.nvmlEventSetWait_v2(set, &data, 10000));
 	tap_ok(data.device == lost && data.eventType == nvmlEventTypeXidCriticalError &&
 			data.eventData == 79,
-		"an event says that it fell off the bus");
+		"an event reports that the lost device fell off the bus");
 	NV(NVML_ERROR_GPU_IS_LOST, ml.nvmlDeviceGetMemoryInfo(lost, &memory));
 	NV(NVML_SUCCESS, ml.nvmlDeviceGetMemoryInfo(healthy, &memory));
 	EXPECT(CUDA_ERROR_ECC_UNCORRECTABLE, run_until_error(0));
 	NV(NVML_SUCCESS,
 		ml.nvmlDeviceGetTotalEccErrors(
 			healthy, NVML_MEMORY_ERROR_TYPE_UNCORRECTED, NVML_VOLATILE_ECC, &after));
-	tap_ok(after > before, "the error is counted");
+	tap_ok(after > before, "NVML counts the ECC error");
 	NV(NVML_SUCCESS, ml.nvmlEventSetWait_v2(set, &data, 10000));
 	tap_ok(data.device == healthy && data.eventType == nvmlEventTypeDoubleBitEccError,
-		"and an event says so");
+		"an event reports the ECC error");
 }
 
 static void put_faults(const char *text)
@@ -279,7 +281,7 @@ int main(void)
 	if (!driver_open() || !open_nvml())
 		return 1;
 	part_run("mistakes", strict);
-	part_run("the same devices", agrees);
+	part_run("devices as in CUDA", agrees);
 	part_run("processes", processes);
 	part_run("events", events);
 	machine_end();
