@@ -44,7 +44,7 @@ def leaves_nothing(sign):
             child.send_signal(sign)
             out, err = child.communicate(timeout=patience())
         assert child.returncode == 1 and "ended before all were run" in err and "K2: " not in out, (seen, out, err)
-        wait_for(lambda: not processes_with(mark), "nothing runs any more")
+        wait_for(lambda: not processes_with(mark), "no process of the run is left")
 
 
 def a_terminated_run_leaves_no_process():

@@ -257,7 +257,7 @@ def all_experiments_share_one_cluster():
     for status, error in ((77, one_cluster.Skipped), (1, RuntimeError)):
         try:
             list(cluster.rows(str(status), [1], 1))
-            raise AssertionError("it has ended, and nobody knows")
+            raise AssertionError("the process has ended, and rows() raised no error")
         except error:
             assert cluster.process is None
         assert len(list(cluster.rows("count", [1], 1))) == 1  # a new process answers
@@ -268,7 +268,7 @@ def all_experiments_share_one_cluster():
         assert len(list(cluster.rows("count", [5, 6], 1))) == 2 and not said.getvalue()
         try:
             list(cluster.rows("3", [1], 1))
-            raise AssertionError("it has ended, and nobody knows")
+            raise AssertionError("the process has ended, and rows() raised no error")
         except RuntimeError as error:
             assert "ended with 3" in str(error) and "for people" in said.getvalue(), (error, said.getvalue())
     rows = cluster.rows("count", [1, 2, 3], 1)
@@ -387,7 +387,7 @@ def the_worse_end_of_an_interval_counts():
     assert judge.keeps("in 1.5 2.5", wide) and not judge.keeps("in 1.6 3", wide)
     try:
         judge.keeps("about 2", wide)
-        raise AssertionError("a bound that is none")
+        raise AssertionError("an invalid bound was accepted")
     except ValueError as error:
         assert "about 2" in str(error)
 

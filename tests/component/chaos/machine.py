@@ -295,7 +295,7 @@ class Machine(Rig):
             wrong = self.wrong(but)
             if not wrong:
                 return
-            assert time.monotonic() < end, f"books: {wrong}"
+            assert time.monotonic() < end, f"ledger: {wrong}"
             time.sleep(0.02)
 
 

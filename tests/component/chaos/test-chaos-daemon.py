@@ -38,7 +38,7 @@ def all_registered(m, tenants, spins):
 def all_is_well(m, tenants, spins):
     for s in spins:
         assert s.poll() is None, f"{s.args} has died: {s.returncode}: {s.communicate()}"
-    wait_for(lambda: all_registered(m, tenants, spins), "all have registered again")
+    wait_for(lambda: all_registered(m, tenants, spins), "all programs have registered again")
     m.goes_on(*[s.pid for s in spins], more=5)
     m.books_are_right()
 
@@ -150,7 +150,7 @@ def a_wait_for_memory_survives_a_killed_daemon():
             m.kill_daemon()
             time.sleep(rng.choice([0, 0.3]))
             m.start()
-            wait_for(lambda: len(b.pids()) == 1 and len(a.pids()) == 1, "both have registered again")
+            wait_for(lambda: len(b.pids()) == 1 and len(a.pids()) == 1, "both programs have registered again")
             m.goes_on(has.pid, more=3)
             time.sleep(rng.random() * 0.3)
             assert waits.poll() is None, waits.communicate()
@@ -167,7 +167,7 @@ def a_replaced_daemon_keeps_shares():
         for _ in range(TIMES):
             old = m.daemon
             m.start("--replace")
-            assert old.wait(patience()) == 0, "the one that was replaced ends well"
+            assert old.wait(patience()) == 0, "the replaced daemon exits with 0"
             all_is_well(m, tenants, spins)
         shares_are_right(m, spins)
 

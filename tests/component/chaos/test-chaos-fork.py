@@ -35,7 +35,7 @@ def ends_well(name, *args, expected):
         out = survived(child)
         assert out == expected + "\n", out
         m.goes_on(other.pid)
-        wait_for(lambda: not tenant.pids(), "none of its processes is registered any more")
+        wait_for(lambda: not tenant.pids(), "no process of the tenant is registered")
         m.books_are_right()
         assert tenant.used() == 0
 
@@ -66,7 +66,7 @@ def python_workers_can_use_cuda():
         for method in ("fork", "forkserver", "spawn"):
             done = tenant.run("/usr/bin/python3", script, method)
             assert (done.returncode, done.stdout, done.stderr) == (0, "fine\n", ""), (method, done)
-        wait_for(lambda: not tenant.pids(), "none of its processes is registered any more")
+        wait_for(lambda: not tenant.pids(), "no process of the tenant is registered")
         m.books_are_right()
 
 
@@ -89,7 +89,7 @@ def a_surviving_child_holds_nothing_of_its_parent():
         assert tenant.used() > 64 << 20
         child.kill()
         child.wait()
-        wait_for(lambda: tenant.used() == 0, "its memory has come back")
+        wait_for(lambda: tenant.used() == 0, "the tenant holds no memory")
         m.books_are_right()
         m.goes_on(other.pid)
         os.kill(orphan, 9)

@@ -56,7 +56,7 @@ def killed_in(phase):
                 m.goes_on(keeper.pid, other.pid, more=3)
                 try:
                     m.books_are_right()
-                    wait_for(lambda: mine.used() == held, f"the counter is back at {held}, not {mine.used()}")
+                    wait_for(lambda: mine.used() == held, f"the ledger counts {held} bytes again, not {mine.used()}")
                 except AssertionError as e:
                     raise AssertionError(f"{phase}: killed at point {point} of {points}: {e}") from e
             print(f"# {phase}: {points} points")
@@ -72,11 +72,11 @@ def waiting_programs_are_killed():
         second = m.create("second", request="0.1", limit="0.1")
         for _ in range(KILLS // 5):
             waiter = second.spin(kernel_us=1000)
-            wait_for(lambda: second.now()["devices"][0]["wants"], "it waits at its limit")
+            wait_for(lambda: second.now()["devices"][0]["wants"], "the program wants the token")
             kill(waiter)
             m.goes_on(first.pid, more=3)
             m.books_are_right()
-        wait_for(lambda: not second.now()["devices"][0]["wants"], "nobody wants any more")
+        wait_for(lambda: not second.now()["devices"][0]["wants"], "no program of the tenant wants the token")
 
 
 def has_device(tenant):
@@ -95,7 +95,7 @@ def programs_that_hold_the_token_are_killed():
         for _ in range(KILLS // 5):
             child = holder.spin(kernel_us=rng.choice([50, 5000, 30000]))
             m.goes_on(child.pid, more=2)
-            wait_for(lambda: has_device(holder), "it holds the token")
+            wait_for(lambda: has_device(holder), "the program holds the token")
             kill(child)
             m.goes_on(other.pid, more=3)
             m.books_are_right()
@@ -127,7 +127,7 @@ def a_removed_tenants_memory_goes_to_a_waiting_program():
             has = first.spin("--memory=8400", kernel_us=300)
             m.goes_on(has.pid, more=3)
             waits = next_one.spin("--memory=8400", kernel_us=300)
-            wait_for(lambda t=next_one: t.pids(), "it has registered")
+            wait_for(lambda t=next_one: t.pids(), "the waiting program has registered")
             time.sleep(rng.random() * 0.1)
             has.kill()
             first.remove()  # before the daemon has asked the device for the dead process's memory

@@ -129,7 +129,7 @@ def false_pages_of_a_working_program_change_nothing():
         worker.kill()
         worker.wait()
         untouched(m, tenants, spins, before)
-        wait_for(lambda: lying.used() == 0, "its own account is recounted too")
+        wait_for(lambda: lying.used() == 0, "the ledger also corrects the liar's own memory")
 
 
 def other_versions_are_refused_with_a_reason():
@@ -151,7 +151,7 @@ def other_versions_are_refused_with_a_reason():
             peer.hello(tenant.secret, abi=3)
             kind, _, body, _ = peer.receive()
             assert kind == "REFUSED" and b"version 3" in body, body
-        wait_for(lambda: tenant.used() == 0, "nothing stays")
+        wait_for(lambda: tenant.used() == 0, "the tenant holds no memory")
 
 
 tests = [lies_on_the_socket_take_no_share, lies_in_the_pages_take_no_share, a_client_that_never_drains_takes_no_share, all_lies_at_once_take_no_share, lies_without_a_valid_secret_change_nothing,

@@ -30,7 +30,7 @@ def same(*argv):
         env = {k: v for k, v in tenant.env.items() if k.startswith(("DIVVY", "LD_"))}
         got = plain(*argv, **env)
         assert (got.returncode, got.stdout, got.stderr) == (bare.returncode, bare.stdout, bare.stderr), (argv, got)
-        assert tenant.pids() == [] and tenant.used() == 0, "who does not use the device is not registered"
+        assert tenant.pids() == [] and tenant.used() == 0, "a program that does not use the device is not registered"
 
 
 def shells_and_small_tools_behave_the_same():
@@ -85,7 +85,7 @@ errors.append(cuda.cuMemcpyDtoH_v2(host, p, ctypes.c_size_t(16)))
 print(sum(map(bool, errors)), len(set(host.raw)))
 """)
         assert (done.returncode, done.stdout, done.stderr) == (0, "0 1\n", ""), done
-        wait_for(lambda: not tenant.pids(), "it is gone")
+        wait_for(lambda: not tenant.pids(), "no process of the tenant is registered")
         m.books_are_right()
 
 

@@ -118,9 +118,9 @@ def an_old_program_can_use_the_device():
             done = enter(m.dir, "/mnt/old/old", env=env)
             assert (done.returncode, done.stdout, done.stderr) == (0, "worked\n", ""), done
         m.goes_on(other.pid)
-        wait_for(lambda: not tenant.pids() and tenant.used() == 0, "all is given back")
+        wait_for(lambda: not tenant.pids() and tenant.used() == 0, "the tenant holds no memory and no process")
         m.books_are_right()
-        assert tenant.now()["devices"][0]["used_ns"] > 0, "what it used was charged"
+        assert tenant.now()["devices"][0]["used_ns"] > 0, "the tenant is charged for the program's use"
         # Without a driver, cuInit() fails with CUDA_ERROR_NO_DEVICE (100).
         done = enter(m.dir, "/mnt/old/old", env={**env, "DIVVY_DRIVER": "/nowhere"})
         assert done.returncode == 1 and "error 0100 of cuInit" in done.stderr, done

@@ -70,7 +70,7 @@ def a_loop_of_export_and_import_stays_in_its_quota():
         assert held(m, tenant) <= 2048 * MIB
         other.end()
         one.end()
-        wait_for(lambda: tenant.used() == 0, "with its process all of it returns")
+        wait_for(lambda: tenant.used() == 0, "an exited process leaves no memory charged")
 
 
 def descriptors_that_nobody_imports_are_charged():
@@ -123,13 +123,13 @@ def an_importer_outlives_its_exporter(sig):
             kill(one.child)
         else:
             one.end()
-        wait_for(lambda: not alive(one.child.pid) and len(tenant.pids()) == 1, "the exporter has gone")
+        wait_for(lambda: not alive(one.child.pid) and len(tenant.pids()) == 1, "the exporter has exited")
         m.books_are_right()
-        wait_for(lambda: tenant.used() <= (1024 + CONTEXT_MIB) * MIB, "what it held alone returns")
+        wait_for(lambda: tenant.used() <= (1024 + CONTEXT_MIB) * MIB, "the exporter's own memory is free")
         assert tenant.used() >= 1024 * MIB
         assert other.tell("create", 3072) == OUT_OF_MEMORY
         kill(other.child)
-        wait_for(lambda: tenant.used() == 0, "nobody holds it any more")
+        wait_for(lambda: tenant.used() == 0, "no memory is charged")
 
 
 def an_importer_outlives_an_exporter_that_ends():
@@ -150,7 +150,7 @@ def an_importer_of_another_tenant_pays_too():
         other.ok("import")
         is_charged(m, second, 1024, base, but=["second"])  # the device counts the memory for the exporter's process
         one.end()
-        wait_for(lambda: first.used() == 0, "the exporter's tenant has let go")
+        wait_for(lambda: first.used() == 0, "the exporter's tenant is charged nothing")
         is_charged(m, second, 1024, base)
         other.ok("release")
         is_charged(m, second, 0, base)
@@ -189,13 +189,13 @@ def descriptors_that_outlive_their_exporters_are_charged():
         tenant = m.create("piler", memory="2560Mi")
         fds = [export_to_us(tenant, 1024) for _ in range(3)]
         assert [fd is None for fd in fds] == [False, False, True]
-        wait_for(lambda: tenant.used() == 2048 * MIB, "what is kept is charged, and nothing else")
+        wait_for(lambda: tenant.used() == 2048 * MIB, "the tenant is charged the memory that descriptors keep")
         os.close(fds[0])
         wait_for(lambda: tenant.used() == 1024 * MIB, "a descriptor that is closed keeps nothing")
         note = m.ask(cmd="why", tenant=tenant.id)["note"]
         assert note.startswith("only exported descriptors still hold 1Gi of its memory"), note
         os.close(fds[1])
-        wait_for(lambda: tenant.used() == 0, "nobody holds it any more")
+        wait_for(lambda: tenant.used() == 0, "no memory is charged")
 
 
 def a_descriptor_can_be_imported_after_its_exporters_death():
@@ -212,7 +212,7 @@ def a_descriptor_can_be_imported_after_its_exporters_death():
         is_charged(m, tenant, 0, base)
         assert base >= 1024 * MIB
         other.ok("release")
-        wait_for(lambda: tenant.used() == base - 1024 * MIB, "its importer has let go")
+        wait_for(lambda: tenant.used() == base - 1024 * MIB, "the importer's memory is free")
         other.end()
 
 
@@ -223,9 +223,9 @@ def a_tenant_lasts_as_long_as_its_descriptors():
                                      spec={"request": "0.3", "memory": "2Gi"}))
             fd = export_to_us(tenant, 1024)
             owner.kill()
-        wait_for(lambda: tenant.used() == 1024 * MIB, "only the descriptor is left")
+        wait_for(lambda: tenant.used() == 1024 * MIB, "only the descriptor's memory is charged")
         os.close(fd)
-        wait_for(lambda: not m.tenants(), "the tenant ends with it")
+        wait_for(lambda: not m.tenants(), "the tenant is removed after its last descriptor")
 
 
 def the_capacity_of_a_removed_sharer_is_free_at_once():
@@ -258,11 +258,11 @@ def memory_by_ipc_handle_is_charged_until_closed():
         one.ok("get")
         other.ok("open")
         kill(one.child)
-        wait_for(lambda: len(tenant.pids()) == 1, "the exporter has gone")
+        wait_for(lambda: len(tenant.pids()) == 1, "the exporter has exited")
         m.books_are_right()
         assert tenant.used() >= 512 * MIB
         other.ok("shut")
-        wait_for(lambda: tenant.used() < 512 * MIB, "it returns")
+        wait_for(lambda: tenant.used() < 512 * MIB, "the memory is free")
         other.end()
 
 
@@ -276,7 +276,7 @@ def a_restarted_daemon_learns_of_shared_memory_again():
         other.ok("import")
         m.kill_daemon()
         m.start()
-        wait_for(lambda: len(tenant.pids()) == 2, "both are back")
+        wait_for(lambda: len(tenant.pids()) == 2, "both programs have registered again")
         is_charged(m, tenant, 1024, base)
         one.ok("release")
         other.ok("release")
@@ -296,7 +296,7 @@ def waiting_tenants_get_freed_shared_memory():
         other.ok("import")
         kill(one.child)
         waiter = second.spin("--memory=9000", registered=False)
-        wait_for(lambda: second.pids(), "it registers")
+        wait_for(lambda: second.pids(), "the waiting program registers")
         assert m.kernels_of(waiter.pid) == 0
         kill(other.child)
         m.goes_on(waiter.pid, more=3)

@@ -19,12 +19,12 @@ rng = seed_of("stop")
 
 def freeze(child):
     child.send_signal(signal.SIGSTOP)
-    wait_for(lambda: stat_of(child.pid).state == "T", "it is stopped")
+    wait_for(lambda: stat_of(child.pid).state == "T", "the program is stopped")
 
 
 def thaw(child):
     child.send_signal(signal.SIGCONT)
-    wait_for(lambda: stat_of(child.pid).state != "T", "it goes on")
+    wait_for(lambda: stat_of(child.pid).state != "T", "the program continues")
 
 
 def frozen(name, child, m, *others):
@@ -45,7 +45,7 @@ def a_stopped_waiting_program_does_not_block_others():
         waiter = second.spin(kernel_us=1000)
         m.goes_on(first.pid, waiter.pid, more=3)
         for _ in range(TIMES):
-            wait_for(lambda: second.now()["devices"][0]["wants"], "it waits at its limit")
+            wait_for(lambda: second.now()["devices"][0]["wants"], "the program wants the token")
             frozen("waiter", waiter, m, first)
 
 
@@ -56,7 +56,7 @@ def a_stopped_idle_holder_does_not_block_others():
         other = m.create("other", request="0.5")
         for _ in range(max(2, TIMES // 2)):
             m.goes_on(holder.pid, more=2)
-            wait_for(lambda: not busy(m, holder.pid), "it pauses")
+            wait_for(lambda: not busy(m, holder.pid), "the holder runs no kernel")
             freeze(holder)
             comer = other.spin(kernel_us=300)
             m.goes_on(comer.pid)
@@ -120,7 +120,7 @@ def a_stopped_program_of_a_removed_tenant_keeps_its_memory():
         assert not answer["ok"] and "free for quotas" in answer["error"], answer
         thaw(child)
         assert child.wait(patience()) == 1
-        wait_for(lambda: free(m) == all_of_it, "its memory is free")
+        wait_for(lambda: free(m) == all_of_it, "the removed tenant's memory is free")
         m.create("next", request="0.1", memory=str(all_of_it)).remove()
 
 
@@ -149,7 +149,7 @@ def a_tenth_of_a_processor(child):
         finally:
             child.kill()
             child.wait()
-            wait_for(lambda: not open(os.path.join(group, "cgroup.procs"), encoding="utf-8").read(), "it is empty")
+            wait_for(lambda: not open(os.path.join(group, "cgroup.procs"), encoding="utf-8").read(), "the cgroup is empty")
             os.rmdir(group)
         return
     yield "signals"

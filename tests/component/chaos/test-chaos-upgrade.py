@@ -32,7 +32,7 @@ def all_run(m, *spins):
         return {p["pid"] for t in m.tenants() for p in t["processes"] if not p["orphan"]}
     for s in spins:
         assert s.poll() is None, f"{s.args} has died: {s.returncode}: {s.communicate()}"
-    wait_for(lambda: registered() >= {s.pid for s in spins}, "all have registered again")
+    wait_for(lambda: registered() >= {s.pid for s in spins}, "all programs have registered again")
     m.goes_on(*[s.pid for s in spins])
     m.books_are_right()
 
@@ -98,7 +98,7 @@ def old_and_new_daemons_take_over_from_each_other():
             last, m.program = m.daemon, program
             m.start("--replace")
             last.wait(patience())
-            wait_for(lambda s=speaks: versions(m) == s, "the other serves")
+            wait_for(lambda s=speaks: versions(m) == s, "the new daemon serves")
 
 
 def other_wire_versions_are_refused_with_a_reason():

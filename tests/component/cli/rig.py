@@ -83,7 +83,7 @@ class Rig:
                     return True
                 except OSError:
                     return False
-            wait_for(free, "the simulated device has left")
+            wait_for(free, "the simulated device has exited")
 
     @staticmethod
     def end(child):

@@ -24,9 +24,9 @@ def clients_become_tenants_and_the_file_is_followed():
         assert (spec["request_permille"], spec["limit_permille"], spec["memory_bytes"]) == (500, 800, 1 << 30)
         write(rig, "ns/a 0.3 0.6 1073741824", "ns/c 0.1 1.0 1073741824")
         wait_for(lambda: rig.tenant("ns/a")["spec"]["request_permille"] == 300, "a changed line takes effect")
-        wait_for(lambda: rig.tenant("ns/c") and not rig.tenant("ns/b"), "lines come and go")
+        wait_for(lambda: rig.tenant("ns/c") and not rig.tenant("ns/b"), "a new line makes a tenant, and a removed line removes its tenant")
         assert rig.divvy("apply", "-f", path, "--stop").returncode == 0
-        wait_for(lambda: not rig.tenant("ns/a"), "its tenants are removed")
+        wait_for(lambda: not rig.tenant("ns/a"), "the file's tenants are removed")
 
 
 def the_daemon_follows_a_file_with_a_relative_path():
@@ -36,7 +36,7 @@ def the_daemon_follows_a_file_with_a_relative_path():
         write(rig, "b 0.3 0.6 1073741824")
         wait_for(lambda: rig.tenant("b") and not rig.tenant("a"), "the file is followed")
         assert rig.divvy("apply", "-f", path, "--stop").returncode == 0
-        wait_for(lambda: not rig.tenant("b"), "its tenants are removed")
+        wait_for(lambda: not rig.tenant("b"), "the file's tenants are removed")
 
 
 def a_changed_line_can_change_the_class():
@@ -94,7 +94,7 @@ def a_program_can_join_a_tenant_of_the_file():
         env["DIVVY_TENANT"] = secret
         rig.env.update(env)
         child = rig.spawn(SPIN, "--duration=60")
-        wait_for(lambda: any(p["pid"] == child.pid for p in rig.tenant("a")["processes"]), "it is a's")
+        wait_for(lambda: any(p["pid"] == child.pid for p in rig.tenant("a")["processes"]), "the program is a process of tenant a")
         rig.env.pop("LD_PRELOAD")
 
 
@@ -107,8 +107,8 @@ def an_invalid_file_is_not_followed():
         write(rig, "a 0.5 0.8 1073741824")
         assert rig.divvy("apply", "-f", path).returncode == 0
         os.unlink(path)
-        assert rig.divvy("apply", "-f", path, "--stop").returncode == 0, "it may have been removed"
-        wait_for(lambda: not rig.tenant("a"), "its tenants are removed")
+        assert rig.divvy("apply", "-f", path, "--stop").returncode == 0, "--stop works although the file is removed"
+        wait_for(lambda: not rig.tenant("a"), "the file's tenants are removed")
 
 
 def an_invalid_line_is_refused_with_its_client():

@@ -67,7 +67,7 @@ def yaml_names(text):
 def why_explains_what_a_tenant_waits_for():
     with Rig() as rig:
         rig.spin("capped", "--request", "0.2", "--limit", "0.2", "--memory", "10%")
-        wait_for(lambda: "limit" in rig.divvy("why", "capped").stdout.splitlines()[1], "it is at its limit")
+        wait_for(lambda: "limit" in rig.divvy("why", "capped").stdout.splitlines()[1], "why explains that the tenant is at its limit")
         rig.spin("other", "--request", "0.2", "--memory", "10%")
         wait_for(lambda: any(w["why"] == "turn" for n in ("capped", "other")
                              for w in rig.json("why", n, "-o", "json")), "one waits for its turn")
@@ -80,7 +80,7 @@ def report_survives_a_restart():
     with Rig() as rig:
         child = rig.run("--name", "worker", "--request", "0.5", "--memory", "10%", "--", SPIN, "--kernel-us=1000", "--duration=5")
         assert child.wait(patience()) == 0
-        wait_for(lambda: not rig.tenant("worker"), "the tenant has gone")
+        wait_for(lambda: not rig.tenant("worker"), "the tenant is removed")
 
         def used():
             return next(t for t in rig.json("report", "-o", "json")["tenants"] if t["name"] == "worker")
@@ -101,7 +101,7 @@ def report_survives_a_reboot():
             with Rig(daemon=False) as rig:
                 rig.start("--usage-dir", kept)
                 assert rig.run("--name", f"boot{round_}", "--request", "0.5", "--", SPIN, "--duration=1").wait(patience()) == 0
-                wait_for(lambda: not rig.tenant(f"boot{round_}"), "the tenant has gone")
+                wait_for(lambda: not rig.tenant(f"boot{round_}"), "the tenant is removed")
                 report = rig.json("report", "-o", "json")["tenants"]
                 rig.stop()
         assert sorted(t["name"] for t in report) == ["boot0", "boot1"], report
@@ -114,7 +114,7 @@ def report_survives_a_reboot():
 def top_once_prints_one_frame():
     with Rig() as rig:
         rig.spin("shown", "--request", "0.4", "--memory", "10%")
-        wait_for(lambda: rig.got("shown") > 300, "it gets the device")
+        wait_for(lambda: rig.got("shown") > 300, "the tenant uses the device")
         out = rig.divvy("top", "--once").stdout
         assert "simulated" in out and "shown" in out and "\033" not in out and "\x01" not in out, out
         assert "\u2588" in out, "a bar"
@@ -202,7 +202,7 @@ def plot_draws_ended_tenants():
         for name in "first", "second":
             done = rig.divvy("run", "-q", "--request", "0.25", "--name", name, "--", SPIN, "--duration=0.6")
             assert done.returncode == 0, done
-        wait_for(lambda: not rig.json("ps", "-o", "json"), "both have ended")
+        wait_for(lambda: not rig.json("ps", "-o", "json"), "both tenants have ended")
         done = rig.divvy("plot", "--last", "1m", "-o", "-")
         assert done.returncode == 0, done
         for name in "first", "second":
@@ -210,10 +210,10 @@ def plot_draws_ended_tenants():
         assert "requested 25%" in done.stdout, done.stdout
         # a third tenant runs now, after a time in which neither of the first two ran
         rig.spin("third", "--request", "0.5")
-        wait_for(lambda: rig.got("third") > 0, "it is used")
+        wait_for(lambda: rig.got("third") > 0, "the tenant uses the device")
         svg = rig.divvy("plot", "--last", "1m", "-o", "-").stdout
         assert all(name in svg for name in ("first", "second", "third")), svg
-        wait_for(lambda: "first" not in rig.divvy("plot", "--last", "1s", "-o", "-").stdout, "only what was used is drawn")
+        wait_for(lambda: "first" not in rig.divvy("plot", "--last", "1s", "-o", "-").stdout, "plot draws only tenants of the last second")
 
 
 def plot_keeps_the_latest_ended_tenants():
@@ -231,13 +231,13 @@ def plot_keeps_the_latest_ended_tenants():
         series = usage(rig, ended=True)
         names = {s["name"] for s in series}
         assert len(series) == 128 and "t128" in names and "t-1" not in names, sorted(names)
-        assert not usage(rig), "only who asks for it is told of them"
+        assert not usage(rig), "without the key ended, usage lists no ended tenant"
 
 
 def default_steps_of_plot_are_no_shorter_than_turns():
     with Rig() as rig:
         rig.spin("x", "--request", "0.5")
-        wait_for(lambda: rig.got("x") > 0, "it is used")
+        wait_for(lambda: rig.got("x") > 0, "the tenant uses the device")
         for last, step in ("10s", "500ms"), ("1s", "500ms"), ("5m", "1s"):
             svg = rig.divvy("plot", "--last", last, "-o", "-").stdout
             assert f"one point for each {step}" in svg, (last, svg)
@@ -248,7 +248,7 @@ def plot_writes_a_picture():
     with Rig() as rig:
         rig.spin("a-b_c", "--request", "0.4", "--memory", "10%")
         path = os.path.join(rig.dir, "usage.svg")
-        wait_for(lambda: rig.divvy("plot", "--last", "5s", "-o", path).returncode == 0, "there is usage")
+        wait_for(lambda: rig.divvy("plot", "--last", "5s", "-o", path).returncode == 0, "the daemon has usage to plot")
         with open(path, encoding="utf-8") as f:
             text = f.read()
         assert "(simulated)</title>" in text and "a-b_c" in text
@@ -278,7 +278,7 @@ def doctor_reports_that_sharing_works():
 def doctor_checks_the_container_engines():
     with Rig() as rig:
         said = [f for f in rig.json("doctor", "-o", "json") if f["what"].startswith("containers: ")]
-        assert said, "engines are looked for"
+        assert said, "doctor reports on container engines"
         for engine in "docker", "podman", "nerdctl":
             path = next((p for p in (f"/usr/bin/{engine}", f"/usr/local/bin/{engine}", f"/bin/{engine}")
                          if os.access(p, os.X_OK)), None)
@@ -323,7 +323,7 @@ def a_bundle_has_diagnostics_and_no_secret():
         # The secret that admits a program as this tenant, from the program's environment.
         with open(f"/proc/{rig.tenant('train')['pid']}/environ", encoding="utf-8") as environ:
             secrets = [v.partition("=")[2] for v in environ.read().split("\0") if v.startswith("DIVVY_T")]
-        assert secrets and not any(s in text for s in secrets for text in files.values()), "it has the tenant's secret"
+        assert secrets and not any(s in text for s in secrets for text in files.values()), "the bundle contains no secret of the tenant"
         done = subprocess.run([DIVVY, "doctor", "--bundle", "-"], env=rig.env, stdin=subprocess.DEVNULL,
                               capture_output=True, timeout=patience(), check=False)
         with tarfile.open(fileobj=io.BytesIO(done.stdout)) as tar:

@@ -104,7 +104,7 @@ def a_path_that_the_loader_would_cut_is_refused():
             for options in (), ("--dry-run",), ("--remote", "local"):
                 done = rig.divvy("run", "--request", "0.1", *options, "--", "true", env=env)
                 refused(done, 125, f"my{name[2]}hooks/libdivvy-cuda.so", f"a {word}", "LD_PRELOAD", "ln -s", "DIVVY_HOOKS=")
-            assert not rig.json("ps", "-o", "json"), "no tenant is made first"
+            assert not rig.json("ps", "-o", "json"), "the refused command makes no tenant"
             done = rig.divvy("doctor", env=env)
             assert done.returncode == 1 and f"a {word}" in done.stdout and "ln -s" in done.stdout, done
             assert "architecture" not in done.stdout, done

@@ -70,7 +70,7 @@ def the_tenant_ends_with_the_program():
         tenant = rig.tenant("short")
         assert tenant["pid"] == child.pid and tenant["spec"]["request_permille"] == 500
         child.kill()
-        wait_for(lambda: not rig.tenant("short"), "the tenant has gone")
+        wait_for(lambda: not rig.tenant("short"), "the tenant is removed")
 
 
 def the_daemon_starts_on_demand_and_reports_a_simulation():
@@ -151,7 +151,7 @@ def programs_continue_after_their_daemon_is_killed():
             assert child.returncode == 0, err
             assert err.count("divvyd has exited") <= 1, err
             said += "divvyd has exited" in err
-        assert said, "nobody has said why it waited"
+        assert said, "a program that waited says that the daemon exited"
 
 
 def the_next_run_restarts_a_killed_daemon():
@@ -161,7 +161,7 @@ def the_next_run_restarts_a_killed_daemon():
         os.kill(killed, signal.SIGKILL)
         wait_for(lambda: not alive(killed), "the daemon is dead")
         assert on_demand(rig) != killed
-        wait_for(lambda: [p["orphan"] for p in rig.tenant("a").get("processes", [])] == [False], "it is back")
+        wait_for(lambda: [p["orphan"] for p in rig.tenant("a").get("processes", [])] == [False], "the program has registered again")
         assert child.poll() is None
 
 
@@ -202,7 +202,7 @@ def a_lost_device_gets_no_new_tenant():
         subprocess.run([os.path.join(BUILD, "src/simgpu/divvy-simctl"), "--dir", sim, "faults", "-"],
                        input="lost device=0\n", env=rig.env, text=True, timeout=patience(), check=True)
         assert user.wait(patience()) == 1
-        wait_for(lambda: rig.json("devices", "-o", "json")[0]["note"], "the daemon has seen it")
+        wait_for(lambda: rig.json("devices", "-o", "json")[0]["note"], "the daemon reports the lost device")
         assert "device 0: is lost: the driver cannot reach it any more" in rig.divvy("devices").stdout
         done = rig.divvy("doctor", "-o", "json")
         problem = [f for f in json.loads(done.stdout) if f["level"] == "problem"]
@@ -220,7 +220,7 @@ def dry_run_prints_and_runs_nothing():
         done = rig.divvy("run", *WISH, "--dry-run", "--", "python3", "a b.py")
         assert done.returncode == 0 and done.stdout.endswith("python3 'a b.py'\n"), done.stdout
         assert "LD_PRELOAD=/" in done.stdout
-        wait_for(lambda: rig.json("ps", "-o", "json") == [], "the tenant has gone")
+        wait_for(lambda: rig.json("ps", "-o", "json") == [], "the tenant is removed")
 
 
 def memory_units_mean_what_they_mean_in_other_tools():
@@ -229,19 +229,19 @@ def memory_units_mean_what_they_mean_in_other_tools():
                                              (".5g", 1 << 29), ("4G", 4 * 10**9), ("4Gi", 4 << 30), ("4GB", 4 * 10**9))):
             child = rig.run("-q", "--request", ".1", "--limit", ".5", "--memory", memory, "--name", f"t{i}", "--",
                             "sleep", "60")
-            wait_for(lambda name=f"t{i}": rig.tenant(name), "it is made")
+            wait_for(lambda name=f"t{i}": rig.tenant(name), "the tenant exists")
             tenant = rig.tenant(f"t{i}")
             assert tenant["spec"]["request_permille"] == 100 and tenant["spec"]["limit_permille"] == 500, tenant
             assert tenant["devices"][0]["memory_quota_bytes"] <= quota, (memory, tenant)
             assert tenant["devices"][0]["memory_quota_bytes"] > quota - (2 << 20), (memory, tenant)
             rig.end(child)
-            wait_for(lambda name=f"t{i}": not rig.tenant(name), "it has gone")
+            wait_for(lambda name=f"t{i}": not rig.tenant(name), "the tenant is removed")
 
 
 def a_quota_below_the_size_of_a_context_is_reported():
     with Rig() as rig:
         child = rig.talk([DIVVY, "run", "--request", "0.1", "--memory", "100Mi", "--name", "small", "--", "cat"])
-        wait_for(lambda: rig.tenant("small"), "it is made")
+        wait_for(lambda: rig.tenant("small"), "the tenant exists")
         done = rig.divvy("set", "small", "--memory", "200Mi")
         assert "memory 200Mi: a CUDA context alone" in done.stderr and done.returncode == 0, done
         assert not rig.divvy("set", "small", "--memory", "2Gi").stderr
@@ -281,12 +281,12 @@ def containers_get_mounts_environment_and_device():
             mounts = [word for word in words if word.startswith("type=bind,")]
             assert f"type=bind,source={rig.dir}/programs,target=/run/divvy,readonly" in mounts
             assert all(mount.endswith(",readonly") for mount in mounts), mounts
-            assert not any(f"source={rig.dir}," in mount for mount in mounts), "everybody's secrets are there"
+            assert not any(f"source={rig.dir}," in mount for mount in mounts), "the container does not mount the daemon's folder with all secrets"
             assert "DIVVY_SOCKET=/run/divvy/divvyd.sock" in words
-            assert "DIVVY_TENANT" in words, "the secret goes by name, not by value"
+            assert "DIVVY_TENANT" in words, "the engine gets the secret's name without its value"
             assert sum(w.endswith("libdivvy-cuda.so,readonly") for w in words) == 1
         rig.divvy("run", *WISH, "--container", "docker", "--dry-run", "--", "run", "-d", "img")
-        wait_for(lambda: rig.json("ps", "-o", "json") == [], "nothing was run, so no tenant is left")
+        wait_for(lambda: rig.json("ps", "-o", "json") == [], "no container ran, so the tenant is removed")
         refused(rig.divvy("run", *WISH, "--container", "docker", "--dry-run", "--", "docker", "exec", "x"), 125,
                 "expected 'run' or 'create'")
 
@@ -325,10 +325,10 @@ def a_tenant_lives_as_long_as_its_container():
             assert rig.tenant("box")["lifetime"] == "process"
             assert not alive(rig.tenant("box")["pid"])
             rig.divvy("ps")
-            assert rig.tenant("box"), "the container carries its secret"
+            assert rig.tenant("box"), "the running container keeps the tenant"
         finally:
             os.kill(container, signal.SIGKILL)
-        wait_for(lambda: not rig.tenant("box"), "the tenant has gone with its container")
+        wait_for(lambda: not rig.tenant("box"), "the tenant is removed after its container")
 
 
 def the_daemon_waits_for_a_detached_containers_engine():
@@ -337,11 +337,11 @@ def the_daemon_waits_for_a_detached_containers_engine():
         rig.start("--exit-idle=2s")
         child = rig.run(*WISH, "--container", "docker", "--", "run", "--name", "x", "-dit", "me/box:1",
                         env=fake_engine(rig, "exec sleep 600\n"))
-        wait_for(lambda: rig.tenant("box-1"), "the tenant is there, called as the image")
+        wait_for(lambda: rig.tenant("box-1"), "the tenant exists and has the image's name")
         tenant = rig.tenant("box-1")
         assert (tenant["lifetime"], tenant["pid"]) == ("processes", child.pid), tenant
         time.sleep(4)  # longer than the idle daemon's limit
-        assert rig.tenant("box-1"), "the daemon did not leave under it"
+        assert rig.tenant("box-1"), "the daemon has not exited before its tenant"
 
 
 def an_idle_daemon_exits():
@@ -350,9 +350,9 @@ def an_idle_daemon_exits():
         words = rig.divvy("version").stdout.split()
         if "pid" in words:  # the daemon may have exited by now
             pid = int(words[words.index("pid") + 1].rstrip(","))
-            wait_for(lambda: not alive(pid), "the idle daemon has left")
+            wait_for(lambda: not alive(pid), "the idle daemon has exited")
         assert subprocess.run([DIVVY, "ps"], env=rig.env, capture_output=True, check=False).returncode == 1
-        wait_for(lambda: rig.divvy("report").returncode == 1, "nobody is there to report")
+        wait_for(lambda: rig.divvy("report").returncode == 1, "no daemon answers `report`")
         refused(rig.divvy("report"), 1, "no daemon runs", os.path.join(rig.dir, "usage"), "divvy run")
 
 

@@ -35,14 +35,14 @@ def the_trace_shows_the_requested_shares():
 def set_changes_a_running_tenant():
     with Rig() as rig:
         rig.spin("a", "--request", "0.2", "--memory", "10%")
-        wait_for(lambda: rig.got("a") > 950, "alone it has the device")
+        wait_for(lambda: rig.got("a") > 950, "a tenant alone gets the device")
         out = rig.divvy("set", "a", "--limit", "0.5").stdout
         assert "limit 0.5" in out, out
-        wait_for(lambda: 450 < rig.got("a") < 550, "it is held to the new limit")
+        wait_for(lambda: 450 < rig.got("a") < 550, "the tenant's use follows the new limit")
         rig.spin("b", "--request", "0.2", "--memory", "10%")
         assert rig.json("set", "a", "--request", "0.4", "-o", "json")["spec"]["request_permille"] == 400
         assert rig.divvy("set", "a", "--limit", "0.4").returncode == 0
-        wait_for(lambda: 350 < rig.got("a") < 450 and rig.got("b") > 550, "the other has the rest")
+        wait_for(lambda: 350 < rig.got("a") < 450 and rig.got("b") > 550, "the other tenant gets the rest of the device")
         assert rig.divvy("set", "a", "--name", "c").returncode == 0
         assert rig.tenant("c") and not rig.tenant("a")
 

@@ -816,7 +816,7 @@ def the_events_file_has_the_fate_of_each_task():
 
 # {property: (nodes, tasks, options, expected events at each time, without the ends)}
 TURNS = {
-    "a victim has room elsewhere at once, though another one in line has not": ("""
+    "an evicted task that fits elsewhere is placed before an earlier task that fits nowhere": ("""
   - {name: a, devices: 2}
   - {name: b, devices: 1}
 """, """
@@ -833,7 +833,7 @@ TURNS = {
 50 1 placed b the only node
 1050 4 placed a the only node
 """),
-    "those behind one for whom nobody can go make others go": ("""
+    "tasks preempt although a waiting task before them can preempt nobody": ("""
   - {name: a, devices: 3}
   - {name: b, devices: 1}
 """, """
@@ -861,7 +861,7 @@ TURNS = {
 74 4 placed a the only node
 74 5 placed a the only node
 """),
-    "who is told to go and who waits for it are told of": ("""
+    "events report the terminating task and the task that waits for its place": ("""
   - {name: a, devices: 2}
 """, """
   - {request: 1, duration: 1000s, priority: 10}
@@ -880,7 +880,7 @@ TURNS = {
 120 1 waits 1 unused requested
 220 1 placed a the only node
 """),
-    "priorities matter in a queue, and between queues what is guaranteed": ("""
+    "priorities decide within a queue, and guarantees between queues": ("""
   - {name: n, devices: 2}
 queues:
   - {name: a, quota: 1}
@@ -905,7 +905,7 @@ queues:
 160 5 placed n the only node
 260 1 placed n the only node
 """),
-    "also where a limit stands against who comes": ("""
+    "a task whose queue is at its limit preempts within the queue": ("""
   - {name: n, devices: 2}
 queues:
   - {name: a, quota: 1, limit: 1}
@@ -923,7 +923,7 @@ queues:
 120 1 placed n the only node
 200 2 placed n the only node
 """),
-    "who is in no queue is among themselves, so that it ends": ("""
+    "tasks without a queue and tasks of queues do not preempt each other, so evictions end": ("""
   - {name: n, devices: 1}
 queues:
   - {name: a, quota: 1}
@@ -941,7 +941,7 @@ queues:
 120 2 placed n the only node
 220 1 placed n the only node
 """),
-    "who has to go is back in its line before others of that have their turn": ("""
+    "an evicted task is back in its queue before other tasks of the queue are placed": ("""
   - {name: n, devices: 2}
   - {name: m, devices: 1}
 queues:
@@ -962,7 +962,7 @@ queues:
 100 1 placed m the only node
 1000 3 placed m the only node
 """),
-    "the rest of a gang waits with those whose places are kept": ("""
+    "the rest of a gang waits until the gang's reserved places are free": ("""
   - {name: n, devices: 3}
 """, """
   - {request: 1, copies: 2, duration: 1000s, priority: 10}
@@ -990,7 +990,7 @@ queues:
 150 1 placed n the only node
 150 2 placed n the only node
 """),
-    "who goes for a limit need not be where the room is": ("""
+    "a victim for a queue's limit need not be on the node with free capacity": ("""
   - {name: a, devices: 1}
   - {name: b, devices: 1}
 queues:
@@ -1006,7 +1006,7 @@ queues:
 90 1 waits queue q has 1.2 of the 1.5 devices that it may have
 190 1 placed a best of 2 nodes
 """),
-    "nobody goes for a gang in vain": ("""
+    "a gang evicts no more tasks than it needs": ("""
   - {name: a, devices: 1}
 queues:
   - {name: q, quota: 1}
@@ -1023,7 +1023,7 @@ queues:
 90 1 waits queue q has 0.85 of its guaranteed 1 devices
 390.300300301 1 placed a the only node
 """),
-    "what is guaranteed is had back as soon as another queue borrows": ("""
+    "a queue reclaims its guarantee as soon as another queue borrows": ("""
   - {name: n, devices: "A:2"}
   - {name: m, devices: "B:1"}
   - {name: o, devices: "C:1"}
@@ -1043,7 +1043,7 @@ queues:
 20 1 waits 0 of model A are idle to borrow
 120 1 placed n the only node
 """),
-    "of those who come at once the first is who has the highest priority": ("""
+    "of tasks that arrive at once, the task of the highest priority is placed first": ("""
   - {name: n, devices: 1}
 """, """
   - {request: 1, duration: 10s, priority: 10}

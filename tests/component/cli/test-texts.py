@@ -34,9 +34,9 @@ def man_pages_are_current():
             subprocess.run([maker, "--dump-man", made], check=True)
         kept = os.path.join(SOURCE, "docs/man")
         names = sorted(n for n in os.listdir(kept) if DIVVYD in makers or n.endswith(".1") or n == "divvy-scheduler.8")
-        assert sorted(os.listdir(made)) == names, "each program's --dump-man docs/man makes its own"
+        assert sorted(os.listdir(made)) == names, "docs/man has exactly the pages of --dump-man"
         same, different, odd = filecmp.cmpfiles(made, kept, names, shallow=False)
-        assert not different and not odd, (different, "--dump-man docs/man makes them anew")
+        assert not different and not odd, (different, "--dump-man docs/man updates these pages")
         assert len(same) == len(COMMANDS) + 3 + len(KUBECTL_COMMANDS) + 1 + 3 * (DIVVYD in makers)
 
 
