@@ -380,7 +380,7 @@ static void engine_dispatch_event(struct engine *e, const struct epoll_event *ev
 				continue;
 			}
 			if (simgpu_config_load(&c, e->dir, e->devices, &err) < 0) {
-				log_warn("faults stay as they are: %s", err.msg);
+				log_warn("the former faults stay in force: %s", err.msg);
 				continue;
 			}
 			e->faults = c.faults;
@@ -703,7 +703,7 @@ static void tell_failure(int ready, const struct error *err)
 
 	snprintf(said + 1, sizeof(said) - 1, "%s", err->msg);
 	if (ready >= 0 && write(ready, said, 1 + strlen(said + 1)) < 0)
-		log_debug("whoever started this engine has gone");
+		log_debug("the program that started this engine has exited");
 }
 
 static int engine_run(const struct options *o, struct error *err)
@@ -752,7 +752,7 @@ static int engine_run(const struct options *o, struct error *err)
 		return r;
 	}
 	if (ready >= 0 && write(ready, &ok, 1) != 1)
-		log_debug("whoever started this engine has gone");
+		log_debug("the program that started this engine has exited");
 	ready = fd_close(ready);
 	log_info("simulating %u device(s) in %s", e.config.n, e.dir);
 	r = engine_loop(&e, signals);

@@ -69,7 +69,7 @@ static int map_new(const struct engine *e, const char *name, size_t bytes, size_
 	r = ftruncate(fd, (off_t)bytes) < 0 ? -errno : record_reserve_bytes(fd, 0, room);
 	if (r < 0) {
 		unlink(tmp);
-		return fail_errno(err, -r, "room for '%s'", path);
+		return fail_errno(err, -r, "reserve space for '%s'", path);
 	}
 	r = map_fd(fd, bytes, PROT_READ | PROT_WRITE, &map);
 	if (r < 0)
@@ -101,8 +101,8 @@ static bool record_has_room(const struct engine *e, struct record_file *file, ui
 	if (r < 0 || next == file->map.n)
 		file->fd = fd_close(file->fd);
 	if (r < 0)
-		log_warn("no room in '%s': from now on nothing is recorded (%s)", e->dir,
-			strerror(-r));
+		log_warn("'%s': no space for records (%s); the engine records nothing from now on",
+			e->dir, strerror(-r));
 	return r >= 0;
 }
 

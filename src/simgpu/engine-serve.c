@@ -160,7 +160,7 @@ void serve_drop(struct proc *p)
 
 	if (p->dead)
 		return;
-	log_debug("process %d has gone", p->pid);
+	log_debug("process %d has exited or closed its connection", p->pid);
 	p->dead = true;
 	for (int i = 0; i < SIMGPU_MAX_CONTEXTS; i++)
 		if (p->ctx[i])

@@ -601,8 +601,8 @@ bool submit_ring_is_empty(const struct proc *p)
 
 static bool break_ring(struct proc *p, const char *why)
 {
-	log_warn(
-		"process %d: its ring is damaged (%s): nothing more is taken from it", p->pid, why);
+	log_warn("process %d: its ring is damaged (%s), so the engine reads it no more", p->pid,
+		why);
 	p->broken = true;
 	for (int i = 0; i < SIMGPU_MAX_CONTEXTS; i++)
 		if (p->ctx[i])

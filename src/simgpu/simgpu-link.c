@@ -63,7 +63,9 @@ static int find_engine(char *ret_path, size_t n, struct error *err)
 		return 0;
 	}
 	if (!dladdr((void *)(uintptr_t)link_directory, &info) || !info.dli_fname)
-		return fail(err, ENOENT, "cannot tell where this library was loaded from");
+		return fail(err, ENOENT,
+			"the file of this library is unknown; set %s to the path of divvy-sim-engine",
+			SIMGPU_ENV_ENGINE);
 	slash = strrchr(info.dli_fname, '/');
 	for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
 		char folder[PATH_MAX];
@@ -247,7 +249,8 @@ int link_open(struct link *link, enum simgpu_role role, struct error *err)
 
 	*link = (struct link){.sock = -1, .doorbell = -1};
 	if (r < 0)
-		return fail(err, -r, "%s is longer than a path may be", SIMGPU_ENV_DIR);
+		return fail(
+			err, -r, "%s: the path is too long; use a shorter path", SIMGPU_ENV_DIR);
 	for (int i = 0; i < CONNECT_TRIES; i++) {
 		r = link_try_connect(dir);
 		if (r >= 0) {
@@ -259,8 +262,9 @@ int link_open(struct link *link, enum simgpu_role role, struct error *err)
 				return 0;
 			link_close(link);
 			if (r == -EPROTO)
-				return fail(
-					err, EPROTO, "the engine in %s is of another version", dir);
+				return fail(err, EPROTO,
+					"the engine in %s has another version; end the programs that use it",
+					dir);
 		} else if (r == -ENOENT || r == -ECONNREFUSED) {
 			r = start_engine(dir, err);
 			if (r < 0)

@@ -429,9 +429,9 @@ def a_full_file_system_ends_only_the_trace():
                 check=False).returncode:
             return
         done = spin_in("3m")  # the trace of 80000 kernels needs 5 MiB
-        assert done.returncode == 0 and "from now on nothing is recorded" in done.stderr, done
+        assert done.returncode == 0 and "the engine records nothing from now on" in done.stderr, done
         done = spin_in("64k")
-        assert done.returncode > 0 and "error: room for" in done.stderr, done
+        assert done.returncode > 0 and "error: reserve space for" in done.stderr, done
 
 
 main(exit_code_and_pid_are_the_programs, signals_reach_the_program, options_end_at_the_program,
