@@ -6,7 +6,7 @@
  *
  * A bench is a program that measures one family of metrics. Options of all benches:
  *   --out FILE      append results to FILE (default out/bench.jsonl)
- *   --quick         shorter runs, for trying; the results record it
+ *   --quick         shorter runs, for trying; the results record this option
  *   --only TEXT     only the cases whose name contains TEXT (shares, busy, churn, place, daemon,
  *                   openb); results are written only with --out
  *   --strict        exit status 1 when a goal is missed; otherwise that is a result like any other

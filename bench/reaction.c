@@ -4,8 +4,8 @@
  * millisecond. Each latency counts from the due time, so that a stall counts for its whole length.
  * Values beside a load are ratios to the quiet values of the same run.
  *
- * Only a daemon of a cluster serves a page over HTTPS, so that every case uses such a daemon. It
- * schedules its devices whether or not the API server answers; here none does.
+ * Only a daemon of a cluster serves a page over HTTPS, so that every case uses such a daemon. Such
+ * a daemon schedules its devices whether or not the API server answers; in this bench none answers.
  */
 #include "bench/reaction.h"
 

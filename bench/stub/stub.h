@@ -2,7 +2,7 @@
 /*
  * The driver stub, a libcuda.so.1 whose calls return at once: a measurement through a hook shows
  * the cost of the hook alone. A launch does nothing, a value write stores, an allocation returns an
- * address. It has one device, with the UUID that STUB_UUID names ("GPU-..." or without). Any
+ * address. The stub has one device, with the UUID that STUB_UUID names ("GPU-..." or without). Any
  * thread, except that one thread at a time allocates and frees.
  */
 #ifndef BENCH_STUB_STUB_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * `divvy doctor` checks one by one what sharing needs, and names a remedy for each problem. This
- * process runs the checks of a table, and the daemon adds its own findings.
+ * `divvy doctor` checks one by one the conditions for sharing, and names a remedy for each problem.
+ * This process runs the checks of a table, and the daemon adds its own findings.
  */
 #include <dlfcn.h>
 #include <errno.h>

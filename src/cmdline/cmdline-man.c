@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * This file makes the man pages (roff) from the command tables. Pages have no date, so the same
- * source makes the same page. It keeps no state.
+ * source makes the same page. The functions keep no state.
  */
 #include <errno.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * This file makes the help texts for the terminal from the command tables alone. HELP_COLUMN and
- * HELP_WIDTH give the layout. It keeps no state.
+ * HELP_WIDTH give the layout. The functions keep no state.
  */
 #include <errno.h>
 #include <stdio.h>

@@ -15,7 +15,7 @@ enum unit { PERCENT, SECONDS, NUMBER };
 struct figure {
 	const char *name, *title; /* title NULL: only in JSON */
 	enum unit unit;
-	/* Returns NAN if the run has no such figure. */
+	/* Returns NAN if the run does not have this figure. */
 	double (*get)(const struct sim *sim, const struct replay_result *result, double at);
 	double at;
 	/* returns true if the table compares this figure with the first scheme's */

@@ -7,8 +7,8 @@
  * exact times.
  *
  * Exactly one engine serves a folder, because the engine holds a lock file for its life. With
- * --daemon, the caller's process returns only when an engine listens: this one, or one that started
- * first.
+ * --daemon, the caller's process returns only when an engine listens: this engine, or another
+ * engine that started first.
  */
 #include "simgpu/engine.h"
 

@@ -173,9 +173,9 @@ bool mem_range_is_free(const struct memory *m, uint64_t g, uint64_t n, uint64_t 
 }
 
 /*
- * Next fit: an address returns only after many others, so tests notice a use after free. The search
- * wraps at m->wrap and doubles this limit only when needed, because the table of a whole arena
- * would take much memory.
+ * Next fit: an address is reused only after many others, so tests notice a use after free. The
+ * search wraps at m->wrap and doubles this limit only when needed, because the table of a whole
+ * arena would take much memory.
  */
 static int find_range(struct memory *m, uint64_t n, uint64_t align, uint64_t *ret_g)
 {

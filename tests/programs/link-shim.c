@@ -4,12 +4,12 @@
  *
  * A slow or broken network between two ends of this machine. The program prints a port of 127.0.0.1
  * and forwards connections there to HOST:PORT. It delivers bytes `delay` after it read them, `skew`
- * later on each second connection, and up to `sway` later still, which varies, so that connections
- * overtake each other. `rate` bounds the megabits a second of each direction of each connection (0:
- * no bound), `lame` those of each third connection. Commands on stdin, one a line, change this
- * while it runs: delay=, skew=, sway=, rate=, lame=, `cut` (ends all connections, and each new
- * one), `stall` (stops delivery), `count` (prints the bytes read from clients, and from HOST:PORT),
- * `quit`. One thread.
+ * later on each second connection, and a varying time of up to `sway` later still, so that
+ * connections overtake each other. `rate` bounds the megabits a second of each direction of each
+ * connection (0: no bound), and `lame` those of each third connection. Commands on stdin, one a
+ * line, change these values while the program runs: delay=, skew=, sway=, rate=, lame=. Other
+ * commands are `cut` (ends all connections, and each new one), `stall` (stops delivery), `count`
+ * (prints the bytes read from clients, and from HOST:PORT) and `quit`. One thread.
  */
 #include <arpa/inet.h>
 #include <errno.h>

@@ -10,7 +10,8 @@
  * Prints "pid N" first; at the end "points N" (the phase or the program has ended) or "killed N".
  * The program inherits stdout. Exits with 77 if tracing is not allowed, or on other processors.
  *
- * One thread; it traces only the program's first thread. The others run freely and die with it.
+ * One thread. stepper traces only the program's first thread. The program's other threads run
+ * freely and are killed with the program.
  */
 #include <dirent.h>
 #include <errno.h>

@@ -118,13 +118,13 @@ def a_second_daemon_for_a_device_is_refused():
                                   capture_output=True, text=True, timeout=patience(), check=False)
             assert done.returncode != 0, done
             assert f"pid {m.daemon.pid}" in done.stderr and m.socket_path in done.stderr, done.stderr
-        # a second daemon in the same folder
+        # A second daemon in the same folder fails, too.
         done = subprocess.run([DIVVYD, "--simulate", m.simulate], env=m.env, stdin=subprocess.DEVNULL,
                               capture_output=True, text=True, timeout=patience(), check=False)
         assert done.returncode != 0 and str(m.daemon.pid) in done.stderr, done.stderr
         m.goes_on(spin.pid)
         m.books_are_right()
-        # a killed daemon holds nothing, so the next daemon can start
+        # A killed daemon holds no lock, so the next daemon can start.
         m.kill_daemon()
         m.start()
         m.goes_on(spin.pid)
@@ -136,11 +136,11 @@ def divvy_absent_decides_without_a_daemon():
         tenant = m.create("mine", request="0.5")
         m.stop()
         nowhere = os.path.join(m.dir, "nowhere.sock")
-        # open (the default): the program runs as without divvy
+        # With open (the default) the program runs as without divvy.
         env = {"DIVVY_SOCKET": nowhere, "DIVVY_ABSENT": "open"}
         done = tenant.run(SPIN, "--count=20", "--kernel-us=100", env=env)
         assert (done.returncode, done.stderr) == (0, ""), done
-        # closed: no device, one line with the reason, and the program's own message
+        # With closed the program finds no device. It prints one line with the reason, and its own message.
         env["DIVVY_ABSENT"] = "closed"
         done = tenant.run(SPIN, "--count=20", "--kernel-us=100", env=env)
         assert done.returncode == 1, done
