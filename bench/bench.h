@@ -34,7 +34,10 @@ bool bench_quick(void);
 bool bench_wants(const char *name);
 /* Is another project's hook library measured? Then only cases without divvy's own daemon run. */
 bool bench_foreign(void);
-/* Is it the machine's own GPU? Rigs then simulate nothing and leave the environment alone. */
+/*
+ * Does the bench use the machine's own GPU and driver? Rigs then simulate nothing and leave the
+ * environment alone.
+ */
 bool bench_real(void);
 
 /*
@@ -62,7 +65,7 @@ const char *bench_built(const char *path);
 
 enum rig_mode {
 	RIG_BARE,   /* programs use the simulated driver without divvy */
-	RIG_SHARED, /* through divvy (or --hook) */
+	RIG_SHARED, /* programs run through divvy, or through the library of --hook */
 };
 
 #define RIG_PROGRAMS 2048

@@ -262,7 +262,7 @@ static NOINLINE CUresult allocate_all(struct lane *lane, PFN_cuMemAlloc_v2 *allo
 		r |= allocate(&fresh, options.bytes);
 		old = live[victim];
 		live[victim] = fresh;
-		/* between two batches the slot after the last is empty */
+		/* slot options.live holds no allocation, so the new allocation itself is freed */
 		if (victim == options.live)
 			old = fresh;
 		r |= release(old);

@@ -10,10 +10,12 @@
 #include <stdint.h>
 
 struct derived {
-	const char *name, *from;           /* from: one of the OpenB traces */
-	uint32_t cpu_percent, mib_percent; /* of each request, unless no node has that much */
-	uint32_t model_permille;           /* tasks with devices that request a model */
-	uint32_t large_permille;           /* large tasks, which replace tasks of several devices */
+	const char *name, *from; /* from: one of the OpenB traces */
+	/* percent of each request in the original trace, unless no node has so much */
+	uint32_t cpu_percent, mib_percent;
+	uint32_t model_permille; /* tasks with devices that get a model, of 1000 */
+	/* large tasks added for 1000 tasks; they replace all tasks of several devices */
+	uint32_t large_permille;
 };
 
 #define DERIVED 8u

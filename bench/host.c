@@ -133,7 +133,9 @@ void host_add(struct host *host, pid_t pid)
 			"process %d cannot be moved into a cgroup: %s", (int)pid, strerror(errno));
 }
 
-/* Both cgroup versions have these lines; periods without a running program do not count. */
+/*
+ * cpu.stat of both cgroup versions has these lines. Periods without a running program do not count.
+ */
 static double throttled_part(const char *group)
 {
 	unsigned long long value, n_periods = 0, n_throttled = 0;

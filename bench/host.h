@@ -30,7 +30,7 @@ struct host {
 	size_t n_loops;
 	char group[HOST_QUOTAS_MAX][128];
 	size_t n_groups;
-	size_t n_added; /* programs */
+	size_t n_added; /* number of programs added */
 };
 
 /* Returns false, with a note of the reason, where this machine does not allow the load. */

@@ -57,7 +57,7 @@ static void read_numbers(char *text, struct numbers *ret)
 
 /* ---- one machine ---- */
 
-static char uuid[96]; /* of the rig's device, which the stub takes on */
+static char uuid[96]; /* UUID of the rig's device, which the stub reports as its own */
 
 /* Gets the UUID of the daemon's device, for the stub. */
 static void learn_uuid(struct rig *rig)

@@ -34,7 +34,7 @@ struct cluster {
 	struct place *place;
 	uint32_t *tenants; /* placed */
 	uint32_t n, size;
-	uint64_t share, all; /* permille: allocated; of all devices */
+	uint64_t share, all; /* in 1/1000: allocated share, and share of all devices */
 	uint32_t zone[4];
 	uint32_t label[3][64]; /* affinity, anti-affinity, exclusion */
 	uint64_t taint;

@@ -33,7 +33,7 @@
 #include "wire/msg.h"
 
 #define PERIOD_NS NSEC_PER_MSEC
-#define SECONDS 20 /* the daemon writes its reports every 5 s */
+#define SECONDS 20 /* covers several reports, which the daemon writes every 5 s */
 #define SECONDS_QUICK 11
 #define TENANTS_ENDED 4000
 #define HOURS 100
@@ -133,7 +133,10 @@ static void end_load(pid_t pid)
 	waitpid(pid, NULL, 0);
 }
 
-/* Lists name the tenants' users, for which the daemon asks the name service. */
+/*
+ * Starts a process that lists the tenants. The answers name the tenants' users, for which the
+ * daemon asks the name service.
+ */
 static pid_t start_lists(const char *socket_path)
 {
 	pid_t pid = fork_load();
@@ -150,7 +153,7 @@ static pid_t start_lists(const char *socket_path)
 	}
 }
 
-/* The usage file of 4,000 ended tenants that ran for 100 hours each. */
+/* Writes the usage file of 4,000 ended tenants that ran for 100 hours each. */
 static void write_reports(struct rig *rig)
 {
 	const uint64_t now_s = clock_real_ns() / NSEC_PER_SEC, hour = 3600;
@@ -175,7 +178,10 @@ static void write_reports(struct rig *rig)
 		bench_die("write '%s': %s", path, strerror(errno));
 }
 
-/* A ClientHello of TLS 1.3 and 1.2; the answer costs the server a key and a signature. */
+/*
+ * Makes a ClientHello of TLS 1.3 and 1.2. For its answer the server must make a key and a
+ * signature.
+ */
 static size_t client_hello(uint8_t ret[static 256], unsigned int seed)
 {
 	static const uint8_t head[] = {0x16, 3, 1, 0, 0, 1, 0, 0, 0, 3, 3};
@@ -276,7 +282,7 @@ static uint16_t free_port(void)
 	return ntohs(at.sin_port);
 }
 
-/* An API server that refuses connections: nobody listens on port 1. */
+/* Writes a kubeconfig whose API server refuses connections: no program listens on port 1. */
 static void write_kubeconfig(const char *path)
 {
 	FILE *f = fopen(path, "we");

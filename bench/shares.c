@@ -37,7 +37,7 @@
 struct mix {
 	const char *name;
 	const char *spec[TENANTS_MAX];
-	uint32_t entitled[TENANTS_MAX]; /* millionths of the device, by section 4.3's rule */
+	uint32_t entitled[TENANTS_MAX]; /* millionths of the device, by water-filling */
 	uint32_t limit[TENANTS_MAX];    /* permille */
 	size_t n;
 };

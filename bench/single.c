@@ -86,7 +86,10 @@ static void single(void)
 		where);
 }
 
-/* Alone a round is 100 ms (80 of computing overlap); at half the device 200 ms would be ideal. */
+/*
+ * Alone a round takes 100 ms, because the 80 ms of computing overlap with the kernels. With half of
+ * the device, 200 ms would be ideal.
+ */
 static void blocked_enqueue(void)
 {
 	struct rig rig;

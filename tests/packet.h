@@ -29,7 +29,7 @@ static inline uint32_t make_control(union packet *p, const char *text)
 	return size;
 }
 
-/* With MSG_HELLO_AGAIN in flags it announces the pages of one device. */
+/* With MSG_HELLO_AGAIN in flags the packet announces the pages of one device. */
 static inline uint32_t make_hello(union packet *p, uint32_t flags)
 {
 	memset(p, 0, sizeof(*p));

@@ -28,7 +28,7 @@ static inline unsigned int patience_percent(void)
 	return percent < 200 ? 200 : percent > 1000 ? 1000 : (unsigned int)percent;
 }
 
-/* The bound, on this machine now, of a wait that takes at most `seconds` on an idle one. */
+/* The bound, on this machine now, of a wait that takes at most `seconds` on an idle machine. */
 static inline unsigned int patience_s(unsigned int seconds)
 {
 	return (unsigned int)((uint64_t)seconds * patience_percent() / 100);

@@ -226,7 +226,7 @@ static int print_plan(
 	if (cli_has(args, "remote")) {
 		/*
 		 * The tenant's own variables go to the local server's worker. The program gets only
-		 * these.
+		 * these two.
 		 */
 		buf_addf(&out, "DIVVY_REMOTE=%s\nLD_PRELOAD=%s\n", getenv("DIVVY_REMOTE"),
 			getenv("LD_PRELOAD"));

@@ -356,7 +356,7 @@ static struct layout layout_for(int width, int longest)
 	return l;
 }
 
-/* A left-aligned column has its space for separation in front. */
+/* A left-aligned column begins with the space that separates it from the column before. */
 static void add_column(struct buf *out, const struct layout *l, enum column c, enum frame_style s,
 	const char *text)
 {

@@ -37,7 +37,7 @@ HANDLES = {
 }
 OBJECTS = dict({k: h for k, h in HANDLES.items() if h[1]},
                CUdevice=('INVALID_DEVICE', 'cu_device', 'cu_device_get(%s, &%s)'))
-# Needs that name no handle: the C code that checks each.
+# The C code for each need that names no handle.
 NEEDS = {
     'init': 'CU_ENTER();',
     'context': 'CU_ENTER_CONTEXT(ctx);',

@@ -165,7 +165,7 @@ bool mem_range_is_free(const struct memory *m, uint64_t g, uint64_t n, uint64_t 
 		if (!r)
 			continue;
 		*ret_next = (r->base - SIMGPU_VA_BASE + r->bytes) / SIMGPU_GRANULE;
-		if (*ret_next <= i) /* a mapping inside a reservation */
+		if (*ret_next <= i) /* the search must always advance */
 			*ret_next = i + 1;
 		return false;
 	}

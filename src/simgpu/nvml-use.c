@@ -488,7 +488,7 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetFieldValues(
 struct event_set {
 	bool used;
 	unsigned long long types[SIMGPU_MAX_DEVICES];
-	uint64_t ecc[SIMGPU_MAX_DEVICES]; /* as last reported */
+	uint64_t ecc[SIMGPU_MAX_DEVICES]; /* the values that events have reported */
 	uint64_t xids[SIMGPU_MAX_DEVICES];
 	bool lost[SIMGPU_MAX_DEVICES];
 };

@@ -211,7 +211,7 @@ static void test_memory_account(void **state)
 	assert_true(WIFSIGNALED(status));
 	while (used_bytes(&c) != before)
 		usleep(1000);
-	/* context 16 MiB (1/64 of the device), 100 MiB, 2 MiB */
+	/* 16 MiB for the context (1/64 of the device), 100 MiB, and a granule for 1,000 bytes */
 	assert_int_equal(simgpu_account_max(t, &pid, 1, 0, 0, UINT64_MAX, &max, &at), 0);
 	assert_int_equal(max, 118 * MIB);
 	assert_int_equal(simgpu_account_breaches(t, &pid, 1, 0, 118 * MIB, &breaches), 0);
@@ -246,7 +246,7 @@ static void test_bad_address_is_sticky(void **state)
 	struct simgpu_entry e = {
 		.kind = SIMGPU_OP_WRITE_VALUE, .stream = 1, .flags = SIMGPU_ENTRY_VISIBLE};
 
-	/* freed device memory */
+	/* A kernel that writes freed device memory fails its context. */
 	client_connect(&c);
 	client_context(&c, 0, 0, 1);
 	p.ptr = client_alloc(&c, 4096);
@@ -258,7 +258,7 @@ static void test_bad_address_is_sticky(void **state)
 	client_spin_ns(&c, 1, 10 * MS);
 	assert_int_equal(client_sync(&c, 1), 700);
 	client_close(&c);
-	/* unmapped host memory */
+	/* A write to unmapped host memory fails the context. */
 	client_connect(&c);
 	client_context(&c, 0, 0, 1);
 	e.value = (struct simgpu_op_value){.ptr = 4096, .value = 1, .bytes = 4};
