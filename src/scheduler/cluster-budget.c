@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* PodDisruptionBudgets: which pods they select, and how many of these may still be evicted. */
+/*
+ * Reads PodDisruptionBudgets, finds the budgets of a pod, and counts how many of their pods may
+ * still be evicted.
+ */
 #include "scheduler/cluster-internal.h"
 
 #include <errno.h>
@@ -65,7 +68,10 @@ int cluster_set_budget(struct cluster *c, json_t *json)
 	b->may_evict = json_integer_value(
 		json_object_get(json_object_get(json, "status"), "disruptionsAllowed"));
 	b->going = json_incref(json_object_get(json_object_get(json, "status"), "disruptedPods"));
-	/* An unreadable selector selects every pod of the namespace. */
+	/*
+	 * An unreadable selector selects every pod of the namespace, so that no pod is evicted by
+	 * mistake.
+	 */
 	if (selector && selector_read(&b->arena, selector, &b->selector, NULL) < 0)
 		b->selector = (struct selector){.is_given = true};
 	cluster_remove_budget(c, ns, name);
@@ -97,7 +103,8 @@ bool cluster_may_evict(struct cluster *c, const struct cpod *pod)
 
 /*
  * After an eviction the API server lowers disruptionsAllowed, and lists the pod in disruptedPods
- * until it is being deleted. So only evicted pods in neither state count here.
+ * until the pod's deletion begins. So an evicted pod counts here only while the budget does not
+ * list it and its deletion has not begun.
  */
 void cluster_recount_evicted(struct cluster *c)
 {

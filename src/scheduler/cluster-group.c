@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * PodGroups: objects of other controllers with the number of members that start together. A pod
- * that names such an object gets its group size from there; without the object the size is unknown.
+ * Reads PodGroups: objects of other controllers that give the number of members that start
+ * together. A pod that names a PodGroup gets its group size from that object; without the object
+ * the size is unknown.
  */
 #include "scheduler/cluster-internal.h"
 

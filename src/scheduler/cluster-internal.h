@@ -20,77 +20,82 @@
 struct cnode {
 	UT_hash_handle hh;
 	char *name;
-	bool is_there; /* the Node object exists */
-	bool has_gpus; /* its GPUNode object exists */
+	bool is_there; /* the Node object is in the API */
+	bool has_gpus; /* the node's GPUNode object is in the API */
 	struct gpunode gpus;
-	uint32_t at; /* node of the placement model; PLACE_NONE: none */
-	/* divvyd's Lease, timed by our own clock since the object last changed. */
+	uint32_t at; /* index of the node in the placement model; PLACE_NONE: not there */
+	/* The Lease of the node's divvyd. Its age counts from its last change, by our own clock. */
 	bool has_lease, is_stale;
 	char renewed[40];
 	uint64_t lease_seen_ns, lease_duration_ns;
 	struct cpod *pods;   /* pods on that node, bound or assumed */
 	struct cpod *served; /* pods on other nodes that use devices of this one */
-	uint32_t
-		/* The placement model's numbers of the networks in `gpus`; 0: none. */
-		network[GPUNODE_NETWORKS_MAX];
-	uint32_t *orphans, n_orphans,
-		orphans_room; /* Tenants of the GPUNode that belong to no known pod. */
-	uint32_t cpu_all;     /* as given to the placement model */
+	/* The placement model's numbers of the networks in `gpus`; 0: not in the model. */
+	uint32_t network[GPUNODE_NETWORKS_MAX];
+	/* Tenants in the GPUNode's status that belong to no known pod. */
+	uint32_t *orphans, n_orphans, orphans_room;
+	uint32_t cpu_all; /* the node's capacities in the placement model */
 	uint64_t memory_all;
 };
 
 struct cpod {
 	UT_hash_handle hh;
 	struct cpod *prev, *next; /* pods of one node */
-	char *key;                /* namespace/name; ns and name are copies */
+	char *key;                /* "namespace/name" */
 	char *ns, *name, *uid;
 	enum cpod_state state;
 	struct cnode *node;         /* NULL: none */
 	struct cnode *server;       /* node of its devices if that is another node; else NULL */
 	struct cpod *sprev, *snext; /* pods of one server */
-	json_t *json;               /* while the pod waits */
+	json_t *json;               /* the pod's object while the pod waits; else NULL */
 	struct assigned assigned;
 	struct tenancy requested;
-	struct error refusal; /* why its requested keys are refused; code 0: they are not */
+	struct error refusal; /* why the pod's requested keys are refused; code 0: they are valid */
 	char group[SPEC_GROUP + 64];
 	uint64_t created_ns;
 	int64_t priority;
 	uint32_t cpu_milli;
 	uint64_t memory_bytes;
 	bool is_ours, is_deleting;
-	bool is_done;         /* phase Succeeded */
-	bool is_ready;        /* condition Ready is True */
-	bool is_accepted;     /* bound before the present leader began */
-	bool has_resize;      /* look_at_wishes() must check the pod */
-	json_t *running;      /* annotations to write now that the pod runs; NULL: none */
+	bool is_done;     /* phase Succeeded */
+	bool is_ready;    /* condition Ready is True */
+	bool is_accepted; /* bound before the present leader began */
+	bool has_resize;  /* sched_check_resizes() in sched.c must check the pod */
+	/* annotations of its dialect to write because the pod runs; NULL: none */
+	json_t *running;
 	uint64_t denied;      /* hash of the last refusal of a resize request; 0: none */
-	bool is_reported;     /* evicted for another pod, and still counted */
+	bool is_reported;     /* evicted for another pod; its tenants still count */
 	uint64_t reported_ns; /* when the last eviction was sent */
-	uint64_t give_up_ns;  /* nominated or reserved: until when */
-	uint32_t n_evicted;   /* number of its tenants in the set of victims under trial */
+	uint64_t give_up_ns;  /* end of a nomination or reservation */
+	uint32_t n_evicted;   /* number of its tenants that the current trial evicts */
 	/* The pod's queue as of cluster_settle(); NULL: none, or not known yet. */
 	const struct cqueue *queue;
 	/*
-	 * When the pod began to reclaim its queue's guarantee, and when it may evict; 0: it does
-	 * not.
+	 * When the pod began to reclaim its queue's guarantee, and when it may evict for that; 0:
+	 * the pod does not reclaim.
 	 */
 	uint64_t reclaims_ns, reclaim_at_ns;
 	bool is_reclaimed; /* evicted for another queue's guarantee */
 	struct cgroup *in; /* its gang, or NULL */
 	struct cpod *gprev, *gnext;
-	/* One tenant per container at most, and the client half of a remote pod. */
+	/* At most one tenant for each container, and the client half of a remote pod. */
 	uint32_t tenants[ASSIGNED_CONTAINERS_MAX + 1];
-	/* For each tenant the index of its container in `given`; PLACE_NONE: it has no devices. */
+	/*
+	 * For each tenant the index of its container in `assigned`; PLACE_NONE: a tenant without
+	 * devices.
+	 */
 	uint32_t containers[ASSIGNED_CONTAINERS_MAX + 1];
 	uint32_t n_tenants;
-	char why[PLACE_MODE_WHY]; /* reason for the last choice of devices; "": none */
-	/* A later decision made status.nominatedNodeName void: it reserves nothing. */
+	/* why the last decision chose these devices; "": no reason is known */
+	char why[PLACE_MODE_WHY];
+	/* A later decision ended the nomination, so status.nominatedNodeName reserves nothing. */
 	bool is_nomination_void;
 	uint32_t n_refused;     /* refused Bindings in a row */
 	char *refused;          /* message of the API server's last refusal; NULL: none */
-	uint64_t preempt_at_ns; /* the pod preempts no other pod before then */
-	char *kept_by;          /* key of the pod whose reservation it last waited for; NULL */
-	char *kept_text;        /* message that this pod's Binding was refused; NULL: none */
+	uint64_t preempt_at_ns; /* the pod preempts no other pod before this time */
+	/* key of the pod for whose reservation this pod last waited; NULL: none */
+	char *kept_by;
+	char *kept_text; /* message that the Binding of that pod was refused; NULL: none */
 };
 
 struct cgroup {
@@ -106,15 +111,16 @@ struct cbudget {
 	struct arena arena; /* memory of the selector */
 	struct selector selector;
 	int64_t may_evict;
-	json_t *going;   /* status.disruptedPods, which may_evict has subtracted already */
-	int64_t evicted; /* evicted pods not yet subtracted, and victims under trial */
+	json_t *going; /* status.disruptedPods: evicted pods that may_evict no longer includes */
+	/* evicted pods that may_evict still includes, and victims of the current trial */
+	int64_t evicted;
 };
 
 #define CQUEUE_MODELS_MAX 16u
 
-/* Amounts are 1/1000 of devices, as in place/place-queue.h. */
+/* quota and limit are in 1/1000 of a device, as in place/place-queue.h. */
 struct cqueue_terms {
-	char parent[SPEC_LABEL]; /* "": none */
+	char parent[SPEC_LABEL]; /* name of the parent queue; "": none */
 	uint64_t quota, limit, grace_ns;
 	uint32_t weight, n_models;
 	struct {
@@ -126,7 +132,7 @@ struct cqueue_terms {
 struct cqueue {
 	char name[SPEC_LABEL], policy[SPEC_GROUP];
 	struct cqueue_terms terms;
-	uint32_t number;      /* in the placement model; 0: refused */
+	uint32_t number;      /* of the queue in the placement model; 0: the queue is refused */
 	struct error refusal; /* reason of the refusal; code 0: none */
 };
 
@@ -136,19 +142,21 @@ struct cpolicy {
 	struct arena arena; /* memory of selectors and texts */
 	struct selector selector, pods;
 	bool is_selecting, has_queue, is_of_pods, is_remote_denied;
-	struct texts namespaces, spaces, classes, models; /* spaces: label spaces */
-	int64_t highest_priority;                         /* INT64_MAX: no limit */
-	char queue[SPEC_LABEL]; /* its name; "": each namespace has a queue of its own name */
+	/* Names that the policy lists; spaces: label spaces. */
+	struct texts namespaces, spaces, classes, models;
+	int64_t highest_priority; /* INT64_MAX: no limit */
+	/* name of its queue; "": each namespace has a queue with the namespace's name */
+	char queue[SPEC_LABEL];
 	struct cqueue_terms terms;
 	uint64_t total_milli, total_bytes; /* UINT64_MAX: no limit */
-	/* limit for opportunistic tenants, 1/1000 of total_milli */
+	/* Limit of the total share including opportunistic tenants, in 1/1000 of total_milli. */
 	uint32_t overcommit;
-	struct error refusal;  /* of a selector; code 0: none */
+	struct error refusal;  /* why a selector is invalid; code 0: it is valid */
 	json_t *spec, *status; /* status as last seen in the API */
 	int64_t generation;
 };
 
-struct ctext { /* dialects of a namespace, by its name */
+struct ctext { /* key: a namespace; value: its list of dialects */
 	UT_hash_handle hh;
 	char *key, *value;
 };
@@ -165,7 +173,7 @@ struct cluster {
 	struct cpolicy *policies; /* sorted by name */
 	struct cqueue *queues;
 	uint32_t n_queues;
-	const struct cqueue **by_queue; /* by the placement model's number, from 1 */
+	const struct cqueue **by_queue; /* index: the placement model's queue number, from 1 */
 	uint32_t n_by_queue;
 	uint32_t overcommit; /* greatest memory overcommit of all policies and nodes, 1/1000 */
 	bool is_unsettled;   /* cluster_settle() must evaluate the policies again */
@@ -173,12 +181,12 @@ struct cluster {
 	struct ctext *dialects;
 	uint32_t n_nominated, n_reserved;
 	uint32_t n_serving;      /* nodes that serve their devices to other nodes */
-	struct cnode **by_place; /* by node of the placement model */
+	struct cnode **by_place; /* index: node of the placement model */
 	uint32_t by_place_room;
-	struct cpod **by_tenant; /* NULL for orphans */
+	struct cpod **by_tenant; /* index: tenant of the placement model; NULL for orphans */
 	uint32_t by_tenant_room;
 	uint64_t now_ns, real_ns;
-	uint64_t epoch; /* greatest epoch in any GPUNode's status */
+	uint64_t epoch; /* greatest epoch in the status of all GPUNodes */
 	bool has_news;
 	uint32_t n_opened; /* devices that began to accept tenants since cluster_take_opened() */
 };
@@ -194,49 +202,58 @@ struct cpod *cnode_pod(const struct cnode *node, const char *uid);
 void cnode_release(struct cluster *c, struct cnode *node);
 void cnode_free(struct cluster *c, struct cnode *node);
 /*
- * Enters the node into the placement model anew, with devices, tenants and capacities. err: why the
- * model refuses the node.
+ * Removes the node from the placement model and adds it again with devices, tenants and capacities.
+ * err: why the model refuses the node.
  */
 int cnode_rebuild(struct cluster *c, struct cnode *node, struct error *err);
-/* Take all tenants of the node out of the placement model, and put them back. */
+/*
+ * cnode_uncount() removes all tenants of the node from the placement model; cnode_count() adds them
+ * again.
+ */
 void cnode_uncount(struct cluster *c, struct cnode *node);
 int cnode_count(struct cluster *c, struct cnode *node);
-/* Updates capacities and rack only. */
+/* Updates only capacities and rack of the node in the placement model. */
 int cnode_refresh(struct cluster *c, struct cnode *node);
 int cluster_set_gpus(struct cluster *c, json_t *json, struct error *err);
 int cluster_set_lease(struct cluster *c, json_t *json);
 
 /* ---- cluster-tenant.c ---- */
 
-/* Puts the pod's tenants into the placement model, by its assigned keys and its node's GPUNode. */
+/*
+ * Adds the pod's tenants to the placement model, by the pod's assigned keys and its node's GPUNode.
+ */
 int cpod_restore(struct cluster *c, struct cpod *pod);
 void cpod_drop(struct cluster *c, struct cpod *pod);
 void cluster_drop(struct cluster *c, uint32_t tenant);
 int cluster_note_tenant(struct cluster *c, uint32_t tenant, struct cpod *pod);
-/* A container without a request counts as a main container. */
+/*
+ * Returns the kind of the named container; a container without a request counts as a main
+ * container.
+ */
 enum manifest_kind cpod_kind(const struct cpod *pod, const char *container);
 /*
- * Stages of the containers in `given`, one entry each; they borrow from `given`. The caller frees
- * them. NULL: no memory.
+ * Returns a stage for each container in `assigned`. The stages borrow from `assigned`; the caller
+ * frees the array. NULL: no memory.
  */
 struct stage *cpod_stages(
 	const struct cluster *c, const struct cpod *pod, const struct assigned *assigned);
 /*
- * Resizes the pod's tenants to `given` on their present devices, all or nothing. -errno: `why` has
- * the reason.
+ * Resizes the pod's tenants to `assigned` on their present devices, all or nothing. -errno: `why`
+ * has the reason.
  */
 int cpod_resize(
 	struct cluster *c, struct cpod *pod, const struct assigned *assigned, struct buf *why);
-/* Whether all stages that keep capacity have a tenant. */
+/* Whether each container that keeps capacity for itself has a tenant in the placement model. */
 bool cpod_is_whole(const struct cluster *c, const struct cpod *pod);
 int orphans_restore(struct cluster *c, struct cnode *node);
-/* Notes that the tenant belongs to that container of the pod. */
+/* Notes that the tenant belongs to the pod's container with that index. */
 int cpod_add_tenant(struct cluster *c, struct cpod *pod, uint32_t tenant, uint32_t container);
 void orphans_drop(struct cluster *c, struct cnode *node);
 
 /*
- * The request of container i as a spec of the placement model, without CPU and memory of the node.
- * i is PLACE_NONE for a pod without devices. -EAGAIN: no known model fits.
+ * Converts the request of container i to a spec of the placement model, without the node's CPU and
+ * memory. i is PLACE_NONE for a pod without devices. -EAGAIN: the cluster has no device model that
+ * fits.
  */
 int cluster_spec(struct cluster *c, const struct cpod *pod, uint32_t i, struct place_spec *ret);
 
@@ -246,14 +263,17 @@ void cluster_forget_labels(struct cluster *c, const struct cpod *pod);
 /* ---- cluster-refusal.c ---- */
 
 void cpod_free_refusal(struct cpod *pod);
-/* Whether a refused Binding of the pod, or of a member of its gang, still forbids preemption. */
+/*
+ * Whether the pod may not preempt yet, because a Binding of the pod or of a member of its gang was
+ * refused.
+ */
 bool cpod_may_not_preempt(const struct cluster *c, const struct cpod *pod);
-/* Notes the first pod with a reservation on that node as the one that `pod` waits for. */
+/* Notes that `pod` waits for the first nominated or assumed pod on that node. */
 void cpod_note_keeper(struct cpod *pod, const struct cnode *node);
 void cpod_forget_keeper(struct cpod *pod);
 /*
- * Appends how refused Bindings prolong the pod's wait: its own refusal while that counts, and
- * `kept_text` (NULL: none) about the pod that it waited for.
+ * Appends to `why` how refused Bindings prolong the pod's wait: the refusal of its own Binding
+ * while cpod_is_refused(), and `kept_text` (NULL: none) about the pod for which it waited.
  */
 void cpod_explain_refusal(
 	const struct cluster *c, const struct cpod *pod, const char *kept_text, struct buf *why);
@@ -263,7 +283,7 @@ void cpod_explain_refusal(
 int cluster_set_group(struct cluster *c, int kind, const json_t *json);
 int cluster_remove_group(struct cluster *c, int kind, const char *ns, const char *name);
 void cluster_free_groups(struct cluster *c);
-/* Sets the size of the pod's gang from the PodGroup that the pod names. */
+/* Sets the size of the pod's gang from the PodGroup that the pod names, if it names one. */
 void cpod_size_group(const struct cluster *c, struct cpod *pod);
 
 /* ---- cluster-remote.c ---- */
@@ -276,7 +296,10 @@ int cpod_find_server(struct cluster *c, struct cpod *pod);
 void cpod_leave_server(struct cluster *c, struct cpod *pod);
 /* Adds the node's network devices and measurements to the placement model. */
 int cnode_add_networks(struct cluster *c, struct cnode *node);
-/* Sets network devices and bandwidth of the device half, as assigned. */
+/*
+ * Sets the network devices and the bandwidth of the device half in `spec`, by the assigned keys
+ * `g`.
+ */
 void cpod_network(const struct cluster *c, const struct cpod *pod,
 	const struct assigned_container *g, struct place_spec *spec);
 
@@ -287,7 +310,7 @@ int cluster_remove_budget(struct cluster *c, const char *ns, const char *name);
 void cluster_free_budgets(struct cluster *c);
 /* Counts evicted pods that the budgets have not subtracted yet; call before each search. */
 void cluster_recount_evicted(struct cluster *c);
-/* Whether the pod's disruption budgets allow its eviction after those counted. */
+/* Whether the pod's disruption budgets allow its eviction in addition to the counted evictions. */
 bool cluster_may_evict(struct cluster *c, const struct cpod *pod);
 void cluster_count_evicted(struct cluster *c, const struct cpod *pod, int sign);
 
@@ -297,20 +320,23 @@ int cluster_set_policy(struct cluster *c, json_t *json);
 int cluster_remove_policy(struct cluster *c, const char *name);
 void cluster_free_policies(struct cluster *c);
 /*
- * Whether the policies of the pod's namespace allow its request beside all present grants. Else
- * `why` has the reason.
+ * Whether the policies of the pod's namespace allow its request in addition to all present grants.
+ * If not, `why` has the reason.
  */
 bool cluster_allows(struct cluster *c, const struct cpod *pod, struct buf *why);
 bool cluster_allows_model(const struct cluster *c, const char *ns, const char *model);
 bool cluster_allows_remote(const struct cluster *c, const char *ns); /* devices of other nodes */
-/* As cluster_allows(), for a running pod that would get `assigned` instead of its present grant. */
+/*
+ * Like cluster_allows(), for a running pod that would get `assigned` instead of its present grant.
+ */
 bool cluster_has_room_for(struct cluster *c, const struct cpod *pod,
 	const struct assigned *assigned, struct buf *why);
 
 /* Greatest use of share and memory by a pod at one time, as its namespace's total counts it. */
 struct usage {
 	uint64_t milli, bytes;
-	uint64_t firm; /* part of milli that is not opportunistic */
+	/* part of milli that belongs to tenants of other classes than opportunistic */
+	uint64_t firm;
 };
 struct usage cpod_usage(const struct cpod *pod, const struct assigned *assigned);
 
@@ -321,20 +347,24 @@ void cluster_note_namespace(struct cluster *c);
 /* Whether a policy of the namespace names that label space. */
 bool cluster_is_in_space(const struct cluster *c, const char *ns, struct str space);
 
-/* A number or text, 2.5 or "2.5", in 1/1000. UINT64_MAX: neither. */
+/*
+ * Converts a number or its text, such as 2.5 or "2.5", to 1/1000. UINT64_MAX: the value is neither.
+ */
 uint64_t cpolicy_milli(const json_t *value);
 
 /* ---- cluster-memory.c ---- */
 
 uint32_t cluster_greatest_overcommit(const struct cluster *c);
 /*
- * Bytes that the placement model counts for `bytes` of that memory policy, with the overcommit of
- * cluster_settle().
+ * Returns the bytes that the placement model counts for a tenant with `bytes` and that memory
+ * policy, by the overcommit factor that cluster_settle() found.
  */
 uint64_t cluster_counted_bytes(
 	const struct cluster *c, enum spec_memory_policy policy, uint64_t bytes);
 
-/* n containers of a pod, in order, that a device would get after some pods are gone. */
+/*
+ * n containers of one pod, in the pod's order, that would use a device once some pods are evicted.
+ */
 struct memory_params {
 	const char *ns;
 	const struct tenancy_container *container[ASSIGNED_CONTAINERS_MAX];
@@ -345,7 +375,9 @@ struct memory_params {
 
 bool cluster_has_memory(const struct cluster *c, const struct cnode *node,
 	const struct gpunode_device *device, const struct memory_params *params);
-/* As cluster_has_memory(), for a running pod that would get `then` instead of its present grant. */
+/*
+ * Like cluster_has_memory(), for a running pod that would get `then` instead of its present grant.
+ */
 bool cluster_has_memory_for(
 	const struct cluster *c, const struct cpod *pod, const struct assigned *then);
 
@@ -353,15 +385,15 @@ bool cluster_has_memory_for(
 
 /* Reads a policy's `queue`; invalid values count as absent. */
 void cqueue_terms_read(const json_t *queue, struct cqueue_terms *ret);
-/* Sets the pod's queue. false: it is the same as before. */
+/* Sets the pod's queue. false: the pod has the same queue as before. */
 bool cpod_find_queue(struct cluster *c, struct cpod *pod);
 /*
- * Whether the pod's queue accepts tenants. cluster_queue_explain() adds the quota or limit that
- * keeps the pod waiting.
+ * Whether the pod's queue accepts tenants; if not, `why` has the reason. cluster_queue_explain()
+ * appends the quota or limit that keeps the pod waiting.
  */
 bool cluster_queue_takes(const struct cluster *c, const struct cpod *pod, struct buf *why);
 void cluster_queue_explain(struct cluster *c, const struct cpod *pod, struct buf *why);
-/* The queue's number in the placement model; 0: none. */
+/* The number of the pod's queue in the placement model; 0: none. */
 uint32_t cpod_queue_number(const struct cluster *c, const struct cpod *pod);
 
 /* ---- cluster.c ---- */
@@ -371,10 +403,10 @@ int cpod_find_group(struct cluster *c, struct cpod *pod);
 
 /* Sets the state and counts nominated pods and reservations. */
 void cpod_set_state(struct cluster *c, struct cpod *pod, enum cpod_state state);
-/* Marks the pod as evicted, or as spared. */
+/* Marks the pod as evicted, or removes this mark. */
 int cpod_set_reported(struct cluster *c, struct cpod *pod, bool is_reported);
 
-/* Moves the pod between the lists of nodes; NULL: to no list. */
+/* Moves the pod from the pod list of its node to the list of `node`; NULL: to no list. */
 void cpod_move(struct cluster *c, struct cpod *pod, struct cnode *node);
 const char *cluster_dialects(const struct cluster *c, const char *ns);
 const struct pod *cpod_view(const struct cluster *c, const struct cpod *pod);

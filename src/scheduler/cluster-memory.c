@@ -51,7 +51,7 @@ uint64_t cluster_counted_bytes(
 	return bytes / c->overcommit * ONCE + bytes % c->overcommit * ONCE / c->overcommit;
 }
 
-/* Memory promised on a device. */
+/* Memory of a device that tenants may use by their grants or requests. */
 struct promised {
 	const struct cluster *c;
 	const char *uuid;
@@ -60,8 +60,8 @@ struct promised {
 };
 
 /*
- * The most that a pod needs of fixed and of shared memory at one time; init containers run before
- * the others.
+ * The most memory that a pod needs at one time, for containers with the memory policy fail (fixed)
+ * and for the others (shared). Init containers end before the other containers start.
  */
 struct promise {
 	struct manifest_sum fixed, shared;
@@ -103,7 +103,9 @@ static void cluster_memory_promise_assigned(
 	cluster_memory_promise(p, pod->ns, &one);
 }
 
-/* Containers without a known pod keep their confirmed memory. */
+/*
+ * Tenants that divvyd confirms and that belong to no known pod count with their confirmed memory.
+ */
 static void promise_orphans(struct promised *p, const struct cnode *node)
 {
 	for (uint32_t i = 0; i < node->gpus.n_tenants; i++) {

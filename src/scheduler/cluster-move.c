@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Plans which bound pods should move so that more whole devices become free. The placement model
- * proposes a plan, and two checks follow with the rules that only the scheduler knows. hold_back()
- * tests the target by Kubernetes' rules and by named devices; hold_together() tests where
- * successors of the pods would go. A pod that fails a check becomes immovable, and the search
- * begins again. Each round leaves fewer movable pods, so the search ends. Trials in the view and
- * the placement model are undone, and no tenant stays marked as movable.
+ * proposes a plan, and two checks apply the rules that only the scheduler knows. hold_back() tests
+ * each pod's target by Kubernetes' rules and by the devices that the pod names. hold_together()
+ * tests where the scheduler would place the pod that a controller creates in place of the moved
+ * one, its successor. A pod that fails a check becomes immovable, and the search begins again. Each
+ * round leaves fewer movable pods, so the search ends. Trials in the view and the placement model
+ * are undone, and no tenant stays marked as movable.
  */
 #include "scheduler/cluster-move.h"
 
@@ -46,7 +47,10 @@ static bool cluster_move_fits_node(
 
 	if (pod->node == to)
 		return true;
-	/* Test the pod as if it had no node. */
+	/*
+	 * The test needs the pod without a node: on its own node, the pod would compete with
+	 * itself.
+	 */
 	view_assume(c->view, pod->ns, pod->name, "");
 	if (at >= 0 && !to->is_stale && fit_new(c->view, cpod_view(c, pod), &fit, NULL) == 0)
 		does = fit_node(fit, (uint32_t)at).why == FIT_OK;
@@ -63,7 +67,7 @@ static const char *cluster_move_device_uuid(const struct cluster *c, uint32_t de
 	return view.uuid;
 }
 
-/* Returns whether the pod accepts the device; a pod may name its acceptable devices. */
+/* Returns whether the pod accepts the device. A pod that names devices accepts only those. */
 static bool cluster_move_is_device_right(const struct cpod *pod, const char *uuid)
 {
 	for (uint32_t i = 0; i < pod->requested.n; i++)
@@ -73,7 +77,7 @@ static bool cluster_move_is_device_right(const struct cpod *pod, const char *uui
 	return true;
 }
 
-/* Makes each pod immovable that cannot use its target; returns the number of these pods. */
+/* Makes each pod immovable that cannot use the plan's target; returns the number of these pods. */
 static uint32_t hold_back(struct cluster *c, const struct place_defrag *plan)
 {
 	uint32_t n = 0;
@@ -100,7 +104,10 @@ struct closed {
 	const struct place_defrag *plan;
 };
 
-/* Returns all devices except those to be emptied, which are cordoned during the moves. */
+/*
+ * Returns the node's devices without those that the plan empties, since they are cordoned during
+ * the moves.
+ */
 static uint64_t cluster_move_open_devices(void *arg, const struct place_spec *spec, uint32_t node,
 	const uint32_t *evicted, uint32_t n_evicted)
 {
@@ -118,7 +125,8 @@ static uint64_t cluster_move_open_devices(void *arg, const struct place_spec *sp
 }
 
 /*
- * Returns whether the policy would put the successor on an empty device, so that nothing is gained.
+ * Removes the pod's tenant and returns whether the placement policy would put the successor on an
+ * empty device. The move would then free no device.
  */
 static bool would_spread(struct place *place, uint32_t tenant)
 {
@@ -132,7 +140,7 @@ static bool would_spread(struct place *place, uint32_t tenant)
 		return false;
 	spec = t->spec;
 	place_remove(place, tenant);
-	/* Without a place other than the planned one, the successor waits for that. */
+	/* The successor then waits until the planned place is free. */
 	if (place_find(place, &spec, &choice, NULL) < 0)
 		return false;
 	place_device_get(place, choice.device[0], &device);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Nodes: each Node is a node of the placement model, with the devices of its GPUNode. If the
- * devices change, the node is removed from the model with all tenants, and added again.
+ * Keeps each Node as a node of the placement model, with the devices of its GPUNode. If the devices
+ * change, this file removes the node from the model with all tenants, and adds it again.
  */
 #include "scheduler/cluster-internal.h"
 
@@ -57,7 +57,9 @@ struct cnode *cnode_get(struct cluster *c, const char *name)
 	return NULL;
 }
 
-/* Bits of the node's models; 0 if the node is not in the placement model. */
+/*
+ * Returns the bits of the device models of the node; 0 if the node is not in the placement model.
+ */
 static uint64_t cnode_models(const struct cluster *c, const struct cnode *node)
 {
 	struct place_node_view view;
@@ -74,7 +76,7 @@ static uint64_t cnode_models(const struct cluster *c, const struct cnode *node)
 	return models;
 }
 
-/* Models of other nodes stay, because place_model_forget() returns -EBUSY for them. */
+/* Models that other nodes still have stay, because place_model_forget() then returns -EBUSY. */
 static void forget_models(struct cluster *c, uint64_t models)
 {
 	for (; models; models &= models - 1)
@@ -97,7 +99,10 @@ int cnode_count(struct cluster *c, struct cnode *node)
 	struct cpod *pod;
 	int r = 0;
 
-	/* Terminating pods first, because reserved places of other pods may overlap theirs. */
+	/*
+	 * Terminating pods come first, as place_restore() requires, because places reserved for
+	 * other pods may overlap theirs.
+	 */
 	for (int is_reported = 1; is_reported >= 0; is_reported--) {
 		DL_FOREACH(node->pods, pod)
 			r = r < 0 || pod->is_reported != is_reported ? r : cpod_restore(c, pod);
@@ -140,7 +145,10 @@ void cnode_release(struct cluster *c, struct cnode *node)
 		cnode_free(c, node);
 }
 
-/* Capacity of the node for the pods that the placement model counts. */
+/*
+ * Computes the CPU and memory that the node has for pods with tenants in the placement model: what
+ * is allocatable, less the usage of all other pods.
+ */
 static void cnode_read_capacities(
 	struct cluster *c, struct cnode *node, uint32_t *ret_cpu, uint64_t *ret_memory)
 {
@@ -177,7 +185,7 @@ static bool is_stale(const struct cluster *c, const struct cnode *node)
 	return !node->has_lease || c->now_ns > node->lease_seen_ns + node->lease_duration_ns;
 }
 
-/* "" if unknown */
+/* Returns the node's rack; "" if unknown. */
 static const char *rack_of(const struct cluster *c, const struct cnode *node)
 {
 	const struct object *seen = view_find(c->view, OBJECT_NODE, "", node->name);
@@ -241,7 +249,10 @@ int cnode_rebuild(struct cluster *c, struct cnode *node, struct error *err)
 
 	forget_place(c, node);
 	c->has_news = true;
-	/* A pod of a node that is not in the model can still have devices on another node. */
+	/*
+	 * Without the Node object the node is not in the model, but its pods can have devices on
+	 * other nodes, where they still count.
+	 */
 	r = node->is_there ? enter_place(c, node, err) : cnode_count(c, node);
 	forget_models(c, models);
 	return r;
@@ -267,7 +278,7 @@ int cnode_refresh(struct cluster *c, struct cnode *node)
 
 /* ---- GPUNode ---- */
 
-/* Counts the devices that newly accept tenants. */
+/* Returns the number of devices that accept tenants now and did not before. */
 static uint32_t count_opened(const struct gpunode *was, const struct gpunode *now)
 {
 	uint32_t n = 0;
@@ -322,7 +333,10 @@ int cluster_set_lease(struct cluster *c, json_t *json)
 	if (!node)
 		return -ENOMEM;
 	renewed = renewed ? renewed : "";
-	/* For the first Lease, only the time in the Lease is known. */
+	/*
+	 * When the Lease is seen for the first time, its age is known only by the time that divvyd
+	 * wrote.
+	 */
 	if (!node->has_lease && kube_time_parse(str_from(renewed), &real_ns) == 0 &&
 		c->real_ns > real_ns)
 		age_ns = c->real_ns - real_ns;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * GPUPolicies: the permitted requests of namespaces, and their totals. All policies that select a
- * namespace apply together. cluster-queue.c handles their queues.
+ * Applies GPUPolicies: which requests a namespace may make, and the limits of its total use. All
+ * policies that select a namespace apply together. cluster-queue.c handles the queues of policies.
  */
 #include "scheduler/cluster-internal.h"
 
@@ -179,7 +179,7 @@ int cluster_set_policy(struct cluster *c, json_t *json)
 	read_some(&p->arena, p->spec, policy_fields, ARRAY_SIZE(policy_fields), p, NULL);
 	HASH_FIND_STR(c->policies, name, was);
 	if (was && json_equal(was->spec, p->spec)) {
-		/* Usually only the status has changed, which we write ourselves. */
+		/* Usually only the status has changed, which divvy-scheduler writes itself. */
 		json_decref(was->status);
 		was->status = TAKE_PTR(p->status);
 		was->generation = p->generation;
@@ -307,7 +307,10 @@ static struct usage usage_of(const struct cluster *c, const char *ns)
 	return u;
 }
 
-/* Before a device is chosen, memory is known only for requests in bytes. */
+/*
+ * A request for a fraction of a device's memory counts as 0 bytes here, because the device is not
+ * chosen yet.
+ */
 static struct usage cpolicy_pod_usage(const struct cpod *pod)
 {
 	struct manifest_sum milli = {0}, firm = {0}, bytes = {0};

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Creates the queues of GPUPolicies in the placement model. The most specific policy decides on a
- * pod's queue: by the pod's labels, by its namespace, or for all pods. Among equally specific
- * policies the first by name wins. The queue has the policy's name for it, or is the namespace's
- * own. If policies contradict each other, the later queues by name are left out, and their pods
- * wait. cluster_settle() applies all collected changes.
+ * pod's queue. A policy that selects pods by labels is more specific than one that selects
+ * namespaces, and this more than one for all pods. Among equally specific policies the first by
+ * name wins. The policy names the queue, or each namespace has a queue with the namespace's name.
+ * If policies contradict each other, the later queues by name are left out, and their pods wait.
+ * cluster_settle() applies all collected changes.
  */
 #include "scheduler/cluster-internal.h"
 
@@ -63,13 +64,16 @@ void cqueue_terms_read(const json_t *queue, struct cqueue_terms *ret)
 
 /* ---- queue of a pod ---- */
 
-/* A more specific policy has precedence. */
+/* Returns how specific the policy is; a greater number has precedence. */
 static int cluster_queue_narrowness(const struct cpolicy *p)
 {
 	return 2 * p->is_of_pods + (p->is_selecting || json_object_get(p->spec, "namespaces"));
 }
 
-/* labels: of a pod in the namespace; NULL: of no particular pod */
+/*
+ * Returns the policy that decides on the queue of a pod with these labels in the namespace. labels
+ * NULL: leaves out policies that select pods.
+ */
 static const struct cpolicy *cluster_queue_narrowest(
 	const struct cluster *c, const char *ns, const struct labels *labels)
 {
@@ -117,7 +121,10 @@ bool cpod_find_queue(struct cluster *c, struct cpod *pod)
 	pod->queue = p ? cluster_queue_find_named(
 				 c->queues, c->n_queues, cluster_queue_policy_name(p, pod))
 		       : NULL;
-	/* the pod is the first of its namespace */
+	/*
+	 * The queue does not exist yet, because the pod is the first of its namespace;
+	 * cluster_settle() makes it.
+	 */
 	c->is_unsettled |= p && !pod->queue;
 	return pod->queue != was;
 }
@@ -140,7 +147,7 @@ static int cluster_queue_list_add(struct list *l, const struct cpolicy *p, const
 {
 	struct cqueue *q;
 
-	/* A later policy only joins the queue. */
+	/* The first policy that names the queue defines it. */
 	if (cluster_queue_find_named(l->v, l->n, name))
 		return 0;
 	if (array_grow(&l->v, &l->room, l->n + 1ul, sizeof(*l->v)) < 0)
@@ -206,7 +213,7 @@ static bool is_as_it_was(struct cluster *c, struct list *l)
 
 /* ---- consistent queues ---- */
 
-/* Sets exactly these queues in the given order. */
+/* Replaces the placement model's queues by these, in the given order. */
 static int cluster_queue_set_queues(
 	struct cluster *c, struct cqueue *const *queues, uint32_t n, struct error *err)
 {
@@ -230,13 +237,14 @@ static int cluster_queue_set_queues(
 }
 
 struct choice {
-	struct cqueue **taken, **left; /* left: parents before children */
+	/* taken: consistent so far; left: still to try, parents before children */
+	struct cqueue **taken, **left;
 	uint32_t n_taken, n_left;
 };
 
 /*
- * Adds the whole range if that is consistent, else tries each half. A single inconsistent queue
- * gets the error.
+ * Adds n queues of `left` if they are consistent with those taken, else tries each half of the
+ * range. A single inconsistent queue keeps the error as its refusal.
  */
 static int take_range(struct cluster *c, struct choice *choice, uint32_t from, uint32_t n)
 {
@@ -257,7 +265,10 @@ static int take_range(struct cluster *c, struct choice *choice, uint32_t from, u
 	return r < 0 ? r : take_range(c, choice, from + n / 2, n - n / 2);
 }
 
-/* Returns the number of ancestors; PLACE_QUEUE_DEPTH if there are too many or one is missing. */
+/*
+ * Returns the number of the queue's ancestors; PLACE_QUEUE_DEPTH if there are too many or one of
+ * them is missing.
+ */
 static uint32_t depth_of(struct list *l, const struct cqueue *q)
 {
 	uint32_t depth = 0;
@@ -326,7 +337,10 @@ static int cluster_queue_put_in_force(struct cluster *c, struct list *l)
 	c->overcommit = cluster_greatest_overcommit(c);
 	r = cluster_queue_choose(c, l);
 	if (r < 0) {
-		/* No queues are better than wrong ones; the next settling tries again. */
+		/*
+		 * After an error there are no queues rather than wrong ones; the next
+		 * cluster_settle() tries again.
+		 */
 		cluster_queue_set_queues(c, NULL, 0, NULL);
 		l->n = c->n_by_queue = 0;
 		c->is_unsettled = true;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Pods whose Binding the API server refused: another webhook does not admit them, say. Such a pod
- * reserves nothing and preempts no pod for a while, so that other pods run where they fit. Pods
- * that waited for the reservation learn the reason.
+ * Handles pods whose Binding the API server refused, for example because another webhook denies it.
+ * A refused pod reserves nothing and preempts no pod for a while, so that other pods can use the
+ * capacity. Pods that waited for its reservation get the reason in their message.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -12,7 +12,8 @@
 
 #include "scheduler/cluster-internal.h"
 
-#define REFUSAL_MAX 700u /* bytes; the reasons of nodes still fit before it */
+/* bytes; leaves space in a message (DECIDE_WHY_MAX) for the reasons of nodes */
+#define REFUSAL_MAX 700u
 #define REFUSED_TWICE_MAX 6u
 
 static void cluster_refusal_set_text(char **text, char *to)
@@ -56,7 +57,7 @@ int cluster_refuse(struct cluster *c, struct cpod *pod, const char *why)
 	_cleanup_buf_ struct buf text = BUF_INIT(REFUSAL_MAX);
 	_cleanup_buf_ struct buf kept = BUF_INIT(REFUSAL_MAX);
 
-	/* If the text is too long, its beginning is enough. */
+	/* A text that exceeds the buffer is cut. */
 	(void)buf_addf(
 		&text, "the API server refused the Binding to %s: %.512s", cpod_node(pod), why);
 	(void)buf_addf(&kept,
@@ -95,7 +96,10 @@ bool cpod_may_not_preempt(const struct cluster *c, const struct cpod *pod)
 {
 	const struct cpod *member = NULL;
 
-	/* A gang starts together, so one refused member makes places for the others useless. */
+	/*
+	 * The members of a gang start together, so no pod is evicted for the others while one of
+	 * them is refused.
+	 */
 	DL_FOREACH2(pod->in ? pod->in->pods : NULL, member, gnext)
 	{
 		if (is_paused(c, member))

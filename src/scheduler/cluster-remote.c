@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Devices of other nodes: the network devices of nodes, and pods with devices on another node. Such
- * a pod is in two lists, of its node and of its device node. It has two tenants in the placement
- * model, which are added and removed together, whichever of the two nodes is rebuilt.
+ * Keeps network devices of nodes in the placement model, and pods whose devices are on another
+ * node. A remote pod is in the lists of two nodes: cnode.pods of its own node, and cnode.served of
+ * its device node. It has two tenants in the placement model, which are added and removed together,
+ * whichever of the two nodes is rebuilt.
  */
 #include "scheduler/cluster-internal.h"
 
@@ -22,8 +23,8 @@ static const char *cluster_remote_network_port(const struct gpunode_network *n)
 }
 
 /*
- * Returns the network device that stands for the whole port: the one with the port's name, or the
- * port's first.
+ * Returns the index of the network device that stands for the whole port: the device with the
+ * port's name, or else the first device of the port.
  */
 static uint32_t whole_of(const struct gpunode *g, uint32_t network)
 {
@@ -37,7 +38,10 @@ static uint32_t whole_of(const struct gpunode *g, uint32_t network)
 	return i;
 }
 
-/* Adds the node's measurements to other nodes, even to unknown ones. */
+/*
+ * Adds the paths from this node to other nodes as divvyd measured them, including nodes that the
+ * cluster does not know yet.
+ */
 static int add_paths(struct cluster *c, const struct cnode *node)
 {
 	struct place_path paths[GPUNODE_PEERS_MAX];
@@ -55,7 +59,7 @@ int cnode_add_networks(struct cluster *c, struct cnode *node)
 	int r = 0;
 
 	memset(node->network, 0, sizeof(node->network));
-	/* Whole ports come first, because their parts refer to them. */
+	/* The first pass adds whole ports, because the parts in the second pass refer to them. */
 	for (int are_parts = 0; are_parts < 2; are_parts++)
 		for (uint32_t i = 0; r == 0 && i < g->n_networks; i++) {
 			const uint32_t whole = whole_of(g, i);
@@ -73,7 +77,7 @@ int cnode_add_networks(struct cluster *c, struct cnode *node)
 	return r < 0 ? r : add_paths(c, node);
 }
 
-/* Number in the placement model, or 0. */
+/* Returns the number of the named network device in the placement model, or 0. */
 static uint32_t network_of(const struct cnode *node, const char *name)
 {
 	const uint32_t i = gpunode_find_network(&node->gpus, name);
@@ -87,7 +91,10 @@ void cpod_network(const struct cluster *c, const struct cpod *pod,
 	spec->network_mbit = g->network_mbit;
 	spec->network[0] = network_of(pod->server, g->network[1]);
 	spec->network[1] = network_of(pod->node, g->network[0]);
-	/* The pod runs already, but less bandwidth may be left now. */
+	/*
+	 * The pod already has this bandwidth, so if less is free now, only the free bandwidth
+	 * counts.
+	 */
 	for (int i = 0; i < 2; i++)
 		if (spec->network[i])
 			spec->network_mbit = MIN(spec->network_mbit,
@@ -101,7 +108,7 @@ struct cnode *cpod_devices_node(const struct cpod *pod)
 	return pod->server ? pod->server : pod->node;
 }
 
-/* NULL: the pod's own node */
+/* Returns the name of the node of the pod's devices; NULL: the pod's own node. */
 static const char *server_name(const struct cpod *pod)
 {
 	const struct assigned_container *g = pod->assigned.n ? &pod->assigned.v[0] : NULL;

@@ -16,7 +16,7 @@
 #include "kube/time.h"
 #include "place/place-queue.h"
 
-#define LISTED_MAX 1024u /* most namespaces and queues, as in the schema */
+#define LISTED_MAX 1024u /* most namespaces and queues in a status, as in the schema of GPUPolicy */
 
 /* A namespace with tenants. */
 struct space {
@@ -28,8 +28,8 @@ struct space {
 
 struct report {
 	struct cluster *cluster;
-	struct space *spaces; /* largest use first */
-	uint32_t *n_waiting;  /* by queue */
+	struct space *spaces; /* sorted: largest use first */
+	uint32_t *n_waiting;  /* number of waiting pods of each queue */
 };
 
 static void report_done(struct report *r)
@@ -153,7 +153,9 @@ static int n_selected(const struct cluster *c, const struct cpolicy *p)
 
 /* ---- validity ---- */
 
-/* Returns whether the policy only names the queue, or has the same terms as the queue. */
+/*
+ * Returns whether the policy names the queue without terms, or with the terms that the queue has.
+ */
 static bool cluster_report_agrees(const struct cpolicy *p, const struct cqueue *q)
 {
 	struct cqueue_terms nothing;
@@ -163,7 +165,10 @@ static bool cluster_report_agrees(const struct cpolicy *p, const struct cqueue *
 		memcmp(&p->terms, &q->terms, sizeof(q->terms)) == 0;
 }
 
-/* API servers drop unknown fields, so a policy with a misspelt field is empty. */
+/*
+ * A policy without effect is probably a mistake: the API server drops unknown fields, so a policy
+ * whose only field is misspelt arrives empty.
+ */
 static bool is_empty(const struct cpolicy *p)
 {
 	static const char *const effects[] = {"classes", "highestPriority", "totalShare",
@@ -217,7 +222,10 @@ static bool list_models(const struct cluster *c, struct buf *out)
 	return n > 0;
 }
 
-/* A later node may have the model, so the policy is valid with a remark. */
+/*
+ * Explains in `why` if no node has a model that the policy names. The policy stays valid, because a
+ * node that joins later may have the model.
+ */
 static bool lacks_model(const struct cluster *c, const struct cpolicy *p, struct buf *why)
 {
 	const json_t *lists[] = {
@@ -294,7 +302,7 @@ static struct verdict cluster_report_judge(
 	return (struct verdict){lacks_model(c, p, why) ? "ModelMissing" : "Valid", true};
 }
 
-/* The time of the last transition stays while the status is the same. */
+/* Returns the time of the condition's last transition, which is now if its status changes. */
 static const char *cluster_report_since(
 	const struct cpolicy *p, const char *status, struct kube_time *now)
 {
@@ -325,7 +333,9 @@ static json_t *cluster_report_condition(const struct cluster *c, const struct cp
 		(json_int_t)p->generation);
 }
 
-/* Compares only the fields that we write. */
+/*
+ * Returns whether the policy has this status already. Only the fields that this file writes count.
+ */
 static bool says_so_already(const struct cpolicy *p, json_t *status)
 {
 	const char *key;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tenants in the placement model, from assigned keys, from nodes' confirmations, and from requests.
- * For each container, the larger amount of its assigned keys and its node's confirmation counts, on
- * the devices of both.
+ * Keeps the tenants of pods in the placement model. A bound pod counts by its assigned keys and by
+ * the grants that divvyd confirms in the GPUNode: the larger amount counts, on the devices of both.
+ * Other pods count by their requests.
  */
 #include "scheduler/cluster-internal.h"
 
@@ -48,7 +48,7 @@ void orphans_drop(struct cluster *c, struct cnode *node)
 
 #define N_LABELS 4
 
-/* A label of a spec. name NULL is the empty exclusion label, which is a label too. */
+/* A label of a spec. name NULL: the empty exclusion label, which excludes like any other label. */
 struct wanted {
 	bool is_there;
 	const char *name;
@@ -72,7 +72,10 @@ static struct wanted_labels cluster_tenant_labels(const struct spec *spec)
 			spec->exclusion[0] ? spec->exclusion : NULL}}};
 }
 
-/* ns NULL: several namespaces share the label. Without a label *ret is 0. */
+/*
+ * Sets *ret to the placement model's number of the label; 0 without a label. ns NULL: several
+ * namespaces share the label.
+ */
 static int cluster_tenant_label(
 	struct cluster *c, const char *ns, struct wanted label, uint32_t *ret)
 {
@@ -80,7 +83,10 @@ static int cluster_tenant_label(
 	return label.is_there ? place_label(c->place, ns, label.name, ret, NULL) : 0;
 }
 
-/* The label has the form "SPACE/NAME", and the namespace may be in that space. */
+/*
+ * Returns whether the label has the form "SPACE/NAME". Its scope then depends on whether the
+ * namespace is in that space.
+ */
 static bool has_space(struct wanted label)
 {
 	return label.is_there && label.name && strchr(label.name, '/');
@@ -111,7 +117,7 @@ static int set_labels(
 	return r;
 }
 
-/* Labels of other pods stay, because place_label_forget() returns -EBUSY for them. */
+/* A label that other pods use stays, because place_label_forget() then returns -EBUSY. */
 static void forget_label(struct cluster *c, const char *ns, struct wanted label)
 {
 	uint32_t id;
@@ -120,7 +126,10 @@ static void forget_label(struct cluster *c, const char *ns, struct wanted label)
 		place_label_forget(c->place, id, NULL);
 }
 
-/* The label's scope may have changed between its namespace and a space, so both are forgotten. */
+/*
+ * The scope of a label may have changed since the pod was read, so labels of both scopes are
+ * forgotten: of the namespace and of the space.
+ */
 void cluster_forget_labels(struct cluster *c, const struct cpod *pod)
 {
 	for (uint32_t i = 0; i < pod->requested.n; i++) {
@@ -141,11 +150,14 @@ static uint32_t number_of(const char *group)
 {
 	const uint64_t hash = str_hash(str_from(group));
 
-	/* If two groups have the same number, only the locality bonus takes them for one group. */
+	/* A collision of two groups does little harm: only the locality bonus uses the number. */
 	return group[0] ? (uint32_t)(hash ^ hash >> 32) | 1u : 0;
 }
 
-/* Bits of the acceptable models; 0 if none is known. */
+/*
+ * Returns the bits of the device models that request and policies accept; 0 if the cluster has none
+ * of them.
+ */
 static uint64_t cluster_tenant_models(
 	const struct cluster *c, const char *ns, const struct spec *spec)
 {
@@ -154,14 +166,14 @@ static uint64_t cluster_tenant_models(
 	for (uint32_t i = 0; i < PLACE_MODELS_MAX; i++) {
 		const char *name = place_model_name(c->place, i);
 
-		/* Forgotten models leave gaps. */
+		/* The number of a forgotten model has an empty name. */
 		if (*name && spec_model_fits(spec, name) && cluster_allows_model(c, ns, name))
 			bits |= 1ull << i;
 	}
 	return bits;
 }
 
-/* Permille of each device's memory, for requests without bytes. */
+/* Returns the permille of a device's memory that count for a request without bytes. */
 static uint32_t counted_permille(const struct cluster *c, const struct spec *spec)
 {
 	const uint32_t permille = spec->memory_permille ? spec->memory_permille : spec->request;
@@ -169,7 +181,10 @@ static uint32_t counted_permille(const struct cluster *c, const struct spec *spe
 	return MAX((uint32_t)cluster_counted_bytes(c, spec->memory_policy, permille), 1u);
 }
 
-/* Init containers that use the host's devices before it starts have to fit there too. */
+/*
+ * Raises `spec` to the needs of the init containers that use the host container's devices before
+ * the host starts.
+ */
 static void cluster_tenant_add_extender_pods(const struct cluster *c,
 	const struct tenancy *requested, uint32_t host, struct place_spec *spec)
 {
@@ -230,7 +245,7 @@ int cluster_spec(struct cluster *c, const struct cpod *pod, uint32_t i, struct p
 
 /* ---- assigned devices ---- */
 
-/* Returns the node's confirmation for the container, or NULL. */
+/* Returns the grant that the node's divvyd confirms for the container, or NULL. */
 static const struct assigned_container *in_force(
 	const struct cnode *node, const char *uid, const char *container)
 {
@@ -243,7 +258,9 @@ static const struct assigned_container *in_force(
 	return NULL;
 }
 
-/* The node's confirmation counts where it is larger, and adds its devices. */
+/*
+ * Raises `g` to the amounts that the node confirms in `b`, and adds the devices that only `b` has.
+ */
 static void cluster_tenant_merge(struct assigned_container *g, const struct assigned_container *b)
 {
 	g->request = MAX(g->request, b->request);
@@ -278,7 +295,10 @@ enum manifest_kind cpod_kind(const struct cpod *pod, const char *container)
 	return requested ? requested->kind : MANIFEST_MAIN;
 }
 
-/* Returns the assigned amounts that count on each device, before stages_settle(). */
+/*
+ * Returns a stage with the container's assigned amounts on each device; stages_settle() then sets
+ * the kept amounts.
+ */
 static struct stage stage_of(
 	const struct cluster *c, const struct assigned_container *g, enum manifest_kind kind)
 {
@@ -315,7 +335,7 @@ bool cpod_is_whole(const struct cluster *c, const struct cpod *pod)
 	return stage && pod->n_tenants >= MAX(n, 1u) + (pod->server != NULL);
 }
 
-/* Finds the container's devices on the node. */
+/* Adds to `choice` the container's assigned devices that the node has. */
 static void cluster_tenant_choose_devices(const struct cluster *c, const struct cnode *node,
 	const struct assigned_container *g, struct place_choice *choice)
 {
@@ -333,7 +353,10 @@ static void cluster_tenant_choose_devices(const struct cluster *c, const struct 
 		}
 }
 
-/* If the tenants of a device have another exclusion label, takes over that label. */
+/*
+ * If the tenants of a device have another exclusion label, sets *exclusion to that label and
+ * returns true.
+ */
 static bool is_among_others(
 	const struct cluster *c, const struct place_choice *choice, uint32_t *exclusion)
 {
@@ -349,7 +372,7 @@ static bool is_among_others(
 	return false;
 }
 
-/* Memory kept on these devices; returns false if it is 0 on all. */
+/* Sets ret[i] to the bytes that the stage keeps on device[i]; returns false if all are 0. */
 static bool bytes_on(const struct cluster *c, const struct stage *stage, const uint32_t *device,
 	uint32_t n, uint64_t *ret)
 {
@@ -366,8 +389,9 @@ static bool bytes_on(const struct cluster *c, const struct stage *stage, const u
 }
 
 /*
- * Restores a tenant with the amounts kept on its devices; g NULL: no devices. *ret_tenant is
- * PLACE_NONE if no device is known any more.
+ * Adds a tenant that has its place already, with the amounts that `stage` keeps on its devices; g
+ * NULL: no devices. If the node has none of the devices any more, *ret_tenant is PLACE_NONE. If the
+ * amounts do not fit, the tenant counts with a smaller share.
  */
 static int tenant_restore(struct cluster *c, struct cnode *node, const struct assigned_container *g,
 	const struct stage *stage, struct place_spec *spec, uint32_t *ret_tenant)
@@ -394,12 +418,15 @@ static int tenant_restore(struct cluster *c, struct cnode *node, const struct as
 	}
 	r = place_restore(c->place, spec, &choice, bytes, ret_tenant, NULL);
 	if (r == -ENOSPC && is_among_others(c, &choice, &spec->exclusion))
-		/* The labels' scope has changed since the tenant started. */
+		/*
+		 * The scope of the labels changed after the tenant started, so the tenant joins the
+		 * label of its neighbours.
+		 */
 		r = place_restore(c->place, spec, &choice, bytes, ret_tenant, NULL);
 	if (r == -ENOSPC && spec->is_exclusive) {
 		/*
-		 * Other tenants are on the device of an exclusive tenant, so it counts at least
-		 * with its share.
+		 * The device of an exclusive tenant has other tenants, so the model refuses the
+		 * exclusive tenant. It then counts with its share alone.
 		 */
 		spec->is_exclusive = false;
 		r = place_restore(c->place, spec, &choice, bytes, ret_tenant, NULL);
@@ -416,7 +443,10 @@ int cpod_add_tenant(struct cluster *c, struct cpod *pod, uint32_t tenant, uint32
 	return cluster_note_tenant(c, tenant, pod);
 }
 
-/* g and stage NULL: the tenant without devices on the pod's own node. */
+/*
+ * Adds the tenant of container i, or with g and stage NULL the tenant without devices on the pod's
+ * own node.
+ */
 static int restore_one(struct cluster *c, struct cpod *pod, uint32_t i,
 	const struct assigned_container *g, const struct stage *stage)
 {
@@ -440,7 +470,9 @@ static int restore_one(struct cluster *c, struct cpod *pod, uint32_t i,
 	return r < 0 || tenant == PLACE_NONE ? r : cpod_add_tenant(c, pod, tenant, i);
 }
 
-/* Restores the assigned keys, merged with the node's confirmations. */
+/*
+ * Adds a tenant for each container with assigned keys, raised to the grants that the node confirms.
+ */
 static int cluster_tenant_restore_assigned(struct cluster *c, struct cpod *pod)
 {
 	_cleanup_assigned_ struct assigned all = {0};
@@ -464,7 +496,7 @@ static int cluster_tenant_restore_assigned(struct cluster *c, struct cpod *pod)
 	return r;
 }
 
-/* For a pod with devices elsewhere: adds its tenant on its own node and ties the two. */
+/* For a remote pod: adds the client half on the pod's own node, and ties it to the device half. */
 static int restore_here(struct cluster *c, struct cpod *pod)
 {
 	const uint32_t n = pod->n_tenants;
@@ -484,7 +516,10 @@ int cpod_restore(struct cluster *c, struct cpod *pod)
 	r = pod->assigned.n ? cluster_tenant_restore_assigned(c, pod) : 0;
 	if (r == 0 && pod->server)
 		r = restore_here(c, pod);
-	/* A pod of ours without a share counts with CPU and memory, and can be preempted. */
+	/*
+	 * A pod of divvy-scheduler without a share also gets a tenant, so that its CPU and memory
+	 * count and it can be preempted.
+	 */
 	if (r == 0 && !pod->n_tenants && pod->is_ours)
 		r = restore_one(c, pod, 0, NULL, NULL);
 	for (uint32_t i = 0; r == 0 && pod->is_reported && i < pod->n_tenants; i++)
@@ -522,7 +557,10 @@ int cpod_resize(
 	return r;
 }
 
-/* Returns whether a pod on the node accounts for the confirmed tenant. */
+/*
+ * Returns whether a known pod has assigned keys for the confirmed tenant. Such a tenant counts with
+ * its pod.
+ */
 static bool cluster_tenant_is_known(const struct cnode *node, const struct gpunode_tenant *t)
 {
 	const struct cpod *pod = cnode_pod(node, t->uid);
@@ -543,7 +581,7 @@ int orphans_restore(struct cluster *c, struct cnode *node)
 
 		if (cluster_tenant_is_known(node, t))
 			continue;
-		/* Such a tenant is no pod's, so it is never evicted. */
+		/* An orphan has no pod, so it counts but is never evicted. */
 		stages_settle(&alone, 1);
 		r = tenant_restore(c, node, &t->is, &alone, &spec, &tenant);
 		if (r < 0 || tenant == PLACE_NONE)

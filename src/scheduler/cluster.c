@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Passes each object of the API to the view, and keeps pods (struct cpod) and the placement model
- * in step with that object. The files cluster-*.c keep what other kinds of objects say. Only
- * cpod_set_state() changes a pod's state, because it also counts nominated pods and reservations. A
- * pod whose place is not in the API yet keeps that place until the API shows a node, the pod ends,
- * or cluster_forget() runs. A pod with a known name and another uid is a new pod, so
- * cluster_set_pod() first frees the old one.
+ * Passes each object of the API to the view, and updates pods (struct cpod) and the placement model
+ * by the object. The files cluster-*.c handle the kinds of objects that the view does not know.
+ * Only cpod_set_state() changes a pod's state, because it also counts nominated pods and
+ * reservations. A pod whose place is not in the API yet keeps that place until the API shows a
+ * node, the pod ends, or cluster_forget() runs. A pod with a known name and another uid is a new
+ * pod, so cluster_set_pod() first frees the old one.
  */
 #include "scheduler/cluster-internal.h"
 
@@ -53,7 +53,7 @@ void cpod_set_state(struct cluster *c, struct cpod *pod, enum cpod_state state)
 	pod->state = state;
 }
 
-/* The pod has no place of its own. */
+/* Sets the state of a pod that waits and has no place. */
 static void cluster_set_waiting(struct cluster *c, struct cpod *pod)
 {
 	const bool is_asking = pod->requested.n || pod->refusal.code;
@@ -330,8 +330,8 @@ static int join_group(struct cluster *c, struct cpod *pod)
 }
 
 /*
- * Makes the group's name unique in the cluster; "" stands for a space, because no namespace has
- * that name.
+ * Makes the group's name unique in the cluster: "NAMESPACE/NAME", or "/SPACE/NAME" for a group in a
+ * label space. No namespace has an empty name.
  */
 static void cluster_join_group(const struct cluster *c, struct cpod *pod)
 {
@@ -374,8 +374,8 @@ uint32_t cluster_members(struct cluster *c, const char *key, struct cpod **ret, 
 }
 
 /*
- * Without this label the webhook does not check later edits of the user, so neither requested nor
- * assigned keys count.
+ * Returns whether the pod has the label of tenants. Without this label the webhook does not check
+ * later edits by the user, so neither requested nor assigned keys count.
  */
 static bool is_tenant(const struct cluster *c, const struct cpod *pod)
 {
@@ -405,7 +405,10 @@ static void cluster_read_requested(struct cluster *c, struct cpod *pod, json_t *
 	cpod_size_group(c, pod);
 }
 
-/* Reads the assigned keys. A faulty text counts as none, as in divvyd. */
+/*
+ * Reads the assigned keys. If they are faulty, the pod counts as a pod without assigned keys, as in
+ * divvyd.
+ */
 static int cluster_read_assigned(
 	struct cluster *c, struct cpod *pod, json_t *json, bool *ret_changed)
 {
@@ -470,7 +473,10 @@ static int set_bound(struct cluster *c, struct cpod *pod, const char *name, json
 		cpod_set_state(c, pod, CPOD_BOUND);
 		r = cpod_find_server(c, pod);
 		r = r < 0 ? r : cpod_restore(c, pod);
-		/* Its tenant may have been an orphan, or may have become one. */
+		/*
+		 * Before, the node may have counted the pod's tenant as an orphan, or the changed
+		 * keys may leave a confirmed tenant without a pod.
+		 */
 		if (r == 0 && cpod_devices_node(pod)->n_orphans)
 			r = cnode_rebuild(c, cpod_devices_node(pod), NULL);
 	}
@@ -492,14 +498,16 @@ static int set_unbound(struct cluster *c, struct cpod *pod, bool is_waiting)
 	if (server) {
 		DL_DELETE2(server->served, pod, sprev, snext);
 		pod->server = NULL;
-		/* The device node may still confirm it. */
+		/*
+		 * While the device node still confirms the pod's tenant, this counts as an orphan.
+		 */
 		cnode_rebuild(c, server, NULL);
 		cnode_release(c, server);
 	}
 	if (node) {
 		DL_DELETE(node->pods, pod);
 		pod->node = NULL;
-		/* The node may still confirm it. */
+		/* While the node still confirms the pod's tenant, this counts as an orphan. */
 		if (node->has_gpus && pod->assigned.n)
 			cnode_rebuild(c, node, NULL);
 		else
@@ -515,7 +523,7 @@ static int set_unbound(struct cluster *c, struct cpod *pod, bool is_waiting)
 	return 0;
 }
 
-/* Requests tell the policy which tenants are typical. */
+/* The placement policy learns from requests which tenants are typical. */
 static void note_arrival(struct cluster *c, const struct cpod *pod)
 {
 	struct place_spec spec;
@@ -541,7 +549,7 @@ static int cluster_set_pod(struct cluster *c, json_t *json, struct error *err)
 		return r;
 	pod = cluster_pod(c, ns ? ns : "", name);
 	if (pod && strcmp(pod->uid, uid ? uid : "")) {
-		/* Another pod with the same name. */
+		/* The name now belongs to a new pod. */
 		HASH_DEL(c->pods, pod);
 		pod_free(c, pod);
 		pod = NULL;
@@ -606,7 +614,10 @@ void cluster_forget(struct cluster *c, struct cpod *pod)
 	if (!has_place(pod))
 		return;
 	view_assume(c->view, pod->ns, pod->name, "");
-	/* The nomination stays in the API until a write removes it, so the view ignores it. */
+	/*
+	 * The API shows the nomination until service-condition.c writes the pod's next condition,
+	 * so the view must ignore the nomination until then.
+	 */
 	pod->is_nomination_void = pod->is_ours;
 	if (pod->is_nomination_void)
 		view_void_nomination(c->view, pod->ns, pod->name);
@@ -674,7 +685,10 @@ int cluster_set(struct cluster *c, int kind, json_t *json, struct error *err)
 
 	if (!cluster_object_name(json) || !*cluster_object_name(json))
 		return fail(err, EINVAL, "an object without a name");
-	/* Other kinds may help a waiting pod; cluster_set_policy() decides that for policies. */
+	/*
+	 * A change of these kinds may help a waiting pod. Pods and policies set the flag themselves
+	 * where they help.
+	 */
 	c->has_news |= kind != OBJECT_POD && kind != CLUSTER_LEASE && kind != CLUSTER_POLICY;
 	if (kind == CLUSTER_GPU_NODE)
 		return cluster_set_gpus(c, json, err);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The state of the scheduler: the view (kube-scheduler's rules) and the placement model (devices).
- * Both follow the API's objects in any order of arrival. A pod's devices come from its assigned
- * keys. If its node's divvyd reports more, the larger amount counts. A decision that is not in the
- * API yet is assumed until the watch confirms it or the caller revokes it. Everything follows from
- * the API's objects, so a restart makes the same cluster. Pure; one thread.
+ * The objects of the API may arrive in any order. A pod's devices come from its assigned keys. If
+ * its node's divvyd reports more, the larger amount counts. A decision that is not in the API yet
+ * is assumed until the watch confirms it or the caller revokes it. The state depends on the API's
+ * objects only, so a restarted scheduler builds the same state. Pure; one thread.
  */
 #ifndef SCHEDULER_CLUSTER_H
 #define SCHEDULER_CLUSTER_H
@@ -24,21 +24,23 @@ struct cluster;
 struct cpod;
 
 struct cluster_config {
-	const char *scheduler_name; /* schedulerName of our pods */
-	unsigned minor;             /* Kubernetes 1.x */
+	const char *scheduler_name; /* schedulerName of the pods that divvy-scheduler places */
+	unsigned minor;             /* minor version of Kubernetes 1.x */
 	const struct place_policy *policy;
 	const char *rack_label; /* node label with the rack; NULL: CLUSTER_RACK_LABEL */
 };
 
 #define CLUSTER_RACK_LABEL "topology.kubernetes.io/rack"
 
-/* Kinds of objects, after those that the view knows. */
+/* Kinds of objects that the view does not know; their numbers follow the view's kinds. */
 enum {
 	CLUSTER_GPU_NODE = OBJECT_KINDS,
 	CLUSTER_LEASE, /* of a node's divvyd */
 	CLUSTER_POLICY,
 	CLUSTER_BUDGET,
-	/* PodGroup of scheduling.x-k8s.io; then of scheduling.sigs.k8s.io and of Volcano */
+	/*
+	 * PodGroups, in this order: of scheduling.x-k8s.io, of scheduling.sigs.k8s.io, of Volcano.
+	 */
 	CLUSTER_GROUP,
 	CLUSTER_SIGS_GROUP,
 	CLUSTER_VOLCANO_GROUP,
@@ -54,7 +56,7 @@ int cluster_new(
 void cluster_free(struct cluster *cluster);
 DEFINE_CLEANUP(struct cluster *, cluster_free)
 
-/* Sets the time: CLOCK_MONOTONIC, and time since 1970. Leases may become stale. */
+/* Sets the time, by CLOCK_MONOTONIC and since 1970. Nodes whose Lease has expired become stale. */
 void cluster_set_time(struct cluster *cluster, uint64_t now_ns, uint64_t real_ns);
 
 /*
@@ -62,7 +64,7 @@ void cluster_set_time(struct cluster *cluster, uint64_t now_ns, uint64_t real_ns
  * reference to the JSON of waiting pods.
  */
 int cluster_set(struct cluster *cluster, int kind, json_t *json, struct error *err);
-/* -ENOENT: unknown. */
+/* -ENOENT: the object is unknown. */
 int cluster_remove(struct cluster *cluster, int kind, const char *ns, const char *name);
 
 /*
@@ -72,8 +74,8 @@ int cluster_remove(struct cluster *cluster, int kind, const char *ns, const char
 int cluster_settle(struct cluster *cluster, bool *ret_changed);
 
 /*
- * cluster_queue_is_before() compares the turns of two queues. cluster_queue_is_below_guarantee()
- * returns whether a queue uses less than its guarantee.
+ * cluster_queue_is_before() returns whether queue a is served before queue b.
+ * cluster_queue_is_below_guarantee() returns whether a queue uses less than its guarantee.
  */
 bool cluster_queue_is_before(const struct cluster *cluster, uint32_t a, uint32_t b);
 bool cluster_queue_is_below_guarantee(const struct cluster *cluster, uint32_t queue);
@@ -89,15 +91,15 @@ enum cpod_state {
 	CPOD_OTHER,     /* without a request for divvy, or ended */
 	CPOD_EXTENDER,  /* an extender pod: it requests a share and has no node */
 	CPOD_RESERVED,  /* an extender pod with a reservation until kube-scheduler binds it */
-	CPOD_PENDING,   /* ours, without a node */
+	CPOD_PENDING,   /* a pod of divvy-scheduler without a node */
 	CPOD_NOMINATED, /* nominated: its place is reserved while its victims terminate */
 	CPOD_ASSUMED,   /* its Binding is in flight */
 	CPOD_BOUND,     /* has a node, and devices if it was assigned any */
 };
 
-/* NULL if there is none. Borrowed until the next change of that pod. */
+/* NULL: no such pod. The pointer is valid until the next change of that pod. */
 struct cpod *cluster_pod(struct cluster *cluster, const char *ns, const char *name);
-/* As cluster_pod(), by cpod_key(). */
+/* Like cluster_pod(), by the key "namespace/name" (cpod_key()). */
 struct cpod *cluster_pod_by_key(struct cluster *cluster, const char *key);
 /* The pod with that uid on that node, or NULL. */
 struct cpod *cluster_pod_on(struct cluster *cluster, const char *node, const char *uid);
@@ -108,20 +110,24 @@ const char *cpod_name(const struct cpod *pod);
 const char *cpod_uid(const struct cpod *pod);
 const char *cpod_node(const struct cpod *pod); /* "": none */
 const char *cpod_why(const struct cpod *pod);  /* reason of the last decision; "": none */
-json_t *cpod_json(const struct cpod *pod);     /* borrowed; NULL unless it waits */
+json_t *cpod_json(const struct cpod *pod);     /* borrowed; NULL if the pod does not wait */
 const struct assigned *cpod_assigned(const struct cpod *pod);
 const struct tenancy *cpod_requested(const struct cpod *pod);
-int64_t cpod_priority(const struct cpod *pod);      /* spec.priority */
-uint32_t cpod_gpu_priority(const struct cpod *pod); /* the highest of its containers */
+int64_t cpod_priority(const struct cpod *pod); /* spec.priority */
+/* highest divvy.gpu/priority of its containers */
+uint32_t cpod_gpu_priority(const struct cpod *pod);
 uint64_t cpod_created_ns(const struct cpod *pod);
-const char *cpod_queue(const struct cpod *pod); /* its name; "": none */
-/* number of its queue; 0: none */
+const char *cpod_queue(const struct cpod *pod); /* name of the pod's queue; "": none */
+/* number of the pod's queue; 0: none */
 uint32_t cpod_queue_index(const struct cluster *cluster, const struct cpod *pod);
-/* The present leader accepts the pod's place. */
+/* Notes that the pod was bound before this instance began to lead, and keeps its place. */
 void cpod_accept(struct cpod *pod);
-/* Whether an accepted pod may still start containers and has an epoch that nodes refuse. */
+/*
+ * Whether an accepted pod needs an epoch refresh: it may still start containers, and nodes refuse
+ * its older epoch.
+ */
 bool cpod_is_older(const struct cpod *pod, uint64_t epoch);
-bool cpod_is_done(const struct cpod *pod);      /* phase Succeeded on a node */
+bool cpod_is_done(const struct cpod *pod);      /* has a node and phase Succeeded */
 bool cpod_is_reclaimed(const struct cpod *pod); /* evicted for another queue's guarantee */
 /* When the pod may evict to reclaim its guarantee; 0: it does not reclaim. */
 uint64_t cpod_reclaim_at_ns(const struct cpod *pod);
@@ -131,7 +137,10 @@ uint64_t cpod_give_up_ns(const struct cpod *pod);
 uint64_t cpod_reported_ns(const struct cpod *pod);
 void cpod_set_reported_ns(struct cpod *pod, uint64_t now_ns);
 bool cpod_take_resize(struct cpod *pod);
-/* Annotations that users of the pod's dialect expect once it runs, and that it lacks; or NULL. */
+/*
+ * Annotations that users of the pod's dialect expect of a running pod, and that this pod lacks;
+ * NULL: none.
+ */
 json_t *cpod_running(const struct cpod *pod);
 void cpod_note_resize(struct cpod *pod);
 /* Notes the refusal of a resize request. false: the same `sentence` was noted before. */
@@ -139,12 +148,12 @@ bool cpod_deny(struct cpod *pod, struct str sentence);
 bool cpod_is_denied(const struct cpod *pod);
 /* Cancels the pod's eviction. */
 int cluster_readd(struct cluster *cluster, struct cpod *pod);
-bool cpod_is_ours(const struct cpod *pod);      /* not another scheduler's */
+bool cpod_is_ours(const struct cpod *pod);      /* divvy-scheduler places the pod */
 const char *cpod_group(const struct cpod *pod); /* "namespace/name", or "" */
 
 /*
- * Members of the gang that have not ended, in order of arrival. Writes up to `most` and returns how
- * many there are.
+ * Writes up to `most` members of the gang that have not ended, in order of arrival. Returns the
+ * number of all such members.
  */
 uint32_t cluster_members(
 	struct cluster *cluster, const char *group, struct cpod **ret_pods, uint32_t most);
@@ -161,39 +170,45 @@ struct cpod *cluster_next_pod(struct cluster *cluster, struct cpod *pod);
 /* Whether the pod's condition PodScheduled already has this reason and message. */
 bool cpod_is_reported(const struct cpod *pod, enum reason reason, const char *sentence);
 
-/* Revokes an assumed decision, a nomination or a reservation: the pod waits again. */
+/* Revokes an assumed decision, a nomination or a reservation; the pod waits again. */
 void cluster_forget(struct cluster *cluster, struct cpod *pod);
 
 /*
- * The API server refused the pod's Binding with the message `why`. As cluster_forget(); in
- * addition, the pod preempts no other pod for CLUSTER_REFUSED_NS, doubled by each further refusal.
- * cpod_forgive() ends that, after a change of labels, annotations or spec. -ENOMEM: without a text.
+ * The API server refused the pod's Binding with the message `why`. Revokes the decision like
+ * cluster_forget(). In addition, the pod preempts no other pod for CLUSTER_REFUSED_NS, which each
+ * further refusal doubles up to CLUSTER_REFUSED_MAX_NS. Call cpod_forgive() after a change of
+ * labels, annotations or spec: the pod may preempt again. -ENOMEM: done, but without a text.
  */
 #define CLUSTER_REFUSED_NS (UINT64_C(60) * 1000000000)
 #define CLUSTER_REFUSED_MAX_NS (UINT64_C(3600) * 1000000000)
 int cluster_refuse(struct cluster *cluster, struct cpod *pod, const char *why);
 void cpod_forgive(struct cpod *pod);
-uint32_t cpod_n_refused(const struct cpod *pod);  /* in a row */
+uint32_t cpod_n_refused(const struct cpod *pod);  /* number of refused Bindings in a row */
 const char *cpod_refusal(const struct cpod *pod); /* "the API server refused ..."; "": none */
 /* Whether the last Binding was refused, and the pause of preemption still lasts. */
 bool cpod_is_refused(const struct cluster *cluster, const struct cpod *pod);
 /*
- * The next pod, in the order of cluster_next_pod(), that waited for the reservation of `keeper`,
- * whose Binding was refused. That pod's next message says so. NULL: none is left.
+ * Iterates, in the order of cluster_next_pod(), over the pods that waited for the reservation of
+ * `keeper`, whose Binding was refused. Their next messages mention the refusal. NULL: no further
+ * pod.
  */
 struct cpod *cluster_next_kept(
 	struct cluster *cluster, const struct cpod *keeper, struct cpod *pod);
-const char *cpod_kept_text(const struct cpod *pod); /* that message */
+/* text about the refusal of the keeper's Binding; "": none */
+const char *cpod_kept_text(const struct cpod *pod);
 
 /*
- * {NAME: status} of the policies whose status in the API is out of date, for a merge patch. The
- * caller owns *ret_statuses. -ENOMEM.
+ * Returns {POLICY: status} for the policies whose status in the API is out of date. Each status is
+ * for a merge patch. The caller owns *ret_statuses. -ENOMEM.
  */
 int cluster_report(struct cluster *cluster, json_t **ret_statuses);
 
 /* ---- for pages and tests ---- */
 
-/* "n1: GPU-a 700/1000 1": free and whole share in permille, number of tenants; " closed". */
+/*
+ * Prints for each device its free share, whole share (both in permille) and number of tenants: "n1:
+ * GPU-a 700/1000 1". A closed device has " closed" at its end.
+ */
 void cluster_print(const struct cluster *cluster, struct buf *out);
 
 #endif

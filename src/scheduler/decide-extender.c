@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Pods of another scheduler, which asks for usable nodes (extender.h). Only devices, labels and
- * policies are checked here; the other scheduler checks the rest. A reservation for such a pod
- * counts like an assumed pod of ours.
+ * Decides for extender pods: kube-scheduler asks on which nodes they fit (extender.h). This file
+ * checks only devices, labels and policies, and kube-scheduler checks the rest. A reservation for
+ * an extender pod counts like an assumed pod of divvy-scheduler.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -12,7 +12,10 @@
 #include "base/cleanup.h"
 #include "scheduler/decide-internal.h"
 
-/* Returns the reason that excludes every node. */
+/*
+ * Returns true, with the reason in `why`, if no node can take the pod because of its request or its
+ * policies.
+ */
 static bool is_refused(struct cluster *c, struct cpod *pod, struct buf *why)
 {
 	if (decide_refusal(c, pod)) {
@@ -29,7 +32,7 @@ static bool is_refused(struct cluster *c, struct cpod *pod, struct buf *why)
 	return !cluster_allows(c, pod, why) || !cluster_queue_takes(c, pod, why);
 }
 
-/* Tests one node and changes nothing. */
+/* Tests the pod on one node, as if the pods in a->evicted were gone. Nothing changes. */
 static int decide_extender_try(
 	struct attempt *a, const struct cnode *node, bool *ret_fit, struct error *err)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Terminating pods, and pods that wait for them. A terminating pod counts for every other pod,
- * except for pods that wait until it is gone. A nominated pod counts for every other pod, except
- * for the nominated pods of its own node.
+ * Handles terminating pods and the nominated pods that wait for them. A terminating pod takes
+ * capacity from other pods, except from pods that may wait until it has ended. A nominated pod
+ * takes capacity from other pods, except from the nominated pods of its own node.
  */
 #include <errno.h>
 
@@ -59,9 +59,9 @@ int decide_fits_where_it_is(struct cluster *c, const struct cpod *pod, bool can_
 }
 
 /*
- * Hides the other nominated pods of the node from the view and, below a savepoint, from the
- * placement model. They have not started, and the first one that fits may start. Pods of the same
- * group stay visible, because they start together.
+ * Hides the other nominated pods of the node from the view, and removes them from the placement
+ * model, where the caller rolls back. None of them has started, so whichever fits first may start.
+ * Pods of the same gang stay, because they start together.
  */
 static int hide_holders(struct cluster *c, const struct cpod *pod, bool is_hidden)
 {

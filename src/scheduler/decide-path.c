@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Measured paths from device nodes to the nodes where the pod may run. Explains by the best path
- * why a network does not meet the pod's requirement.
+ * Finds the best measured network path from each device node to a node where the pod may run, and
+ * explains why that path does not meet the pod's request.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,7 +54,7 @@ int nearest_find(struct attempt *a, const struct spec *requested, struct nearest
 				decide_path_offer(requested, &all[server->at], node, peer);
 		}
 	}
-	/* If the client end has no measurement, that of the device end counts. */
+	/* A path that the client's node has not measured counts as the device node measured it. */
 	for (node = c->nodes; node; node = node->hh.next)
 		for (uint32_t i = 0; is_serving(node) && i < node->gpus.n_peers; i++) {
 			const struct gpunode_peer *peer = &node->gpus.peer[i];

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Chooses victims. A pod preempts pods of ours with a place and a lower spec.priority, or an equal
- * one and a lower divvy priority. Victims belong to the preemptor's own queue, or to no queue if
- * the preemptor has none. For its queue's guarantee a pod also evicts pods of queues that borrowed,
- * whatever their priorities. Preemption by priority across queues could let three pods evict each
- * other endlessly. A pod leaves with all its containers. Disruption budgets are checked here too,
- * so that no victim is chosen whose eviction the API server would refuse.
+ * Chooses victims. A victim is a pod of divvy-scheduler that has a place and a lower spec.priority
+ * than the preemptor, or an equal spec.priority and a lower divvy.gpu/priority. Victims belong to
+ * the preemptor's own queue, or to no queue if the preemptor has none. To reclaim its queue's
+ * guarantee a pod also evicts pods of queues that borrowed, whatever their priorities. Preemption
+ * by priority across queues could let three pods evict each other endlessly. An eviction ends all
+ * containers of a pod. Disruption budgets are checked here too, so that no victim is chosen whose
+ * eviction the API server would refuse.
  */
 #include <errno.h>
 
@@ -16,7 +17,7 @@
 #include "place/place-reclaim.h"
 #include "scheduler/decide-internal.h"
 
-/* Range of spec.priority in a rank; priorities beyond it count as the limit. */
+/* Range of spec.priority in a rank. A priority outside the range counts as its nearer end. */
 #define PRIORITY_LEAST (-1000000)
 #define PRIORITY_MOST 20000000
 
@@ -76,7 +77,7 @@ static void decide_preempt_keep(void *arg, const struct holder *h)
 		cluster_count_evicted(a->cluster, pod, -1);
 }
 
-/* Removes the pod with all its containers. */
+/* Evicts the pod in the placement model and the view, and adds the pod to the victims. */
 static int send_away(struct attempt *a, struct cpod *pod)
 {
 	struct decide_victims *v = a->victims;
@@ -112,8 +113,8 @@ static int decide_preempt_apply(struct attempt *a, const struct place_spec *spec
 /* ---- reclaiming borrowed devices ---- */
 
 /*
- * Returns the time of the evictions. The victims have their own grace periods after it, and are
- * gone when the queue's grace period ends.
+ * Returns when to evict. The eviction leaves each victim its own terminationGracePeriodSeconds, so
+ * that all victims have ended when the queue's grace period ends.
  */
 static uint64_t due_ns(const struct attempt *a, const struct place_plan *plan)
 {
@@ -159,7 +160,10 @@ static int decide_preempt_reclaim(struct attempt *a, const struct place_spec *sp
 	int r = place_queue_reclaim(a->cluster->place, spec, &rules, &plan, err);
 	uint64_t at_ns;
 
-	/* The request exceeds the guarantee, or no borrower is in its way. */
+	/*
+	 * -EDQUOT: the request exceeds the guarantee. -ENOSPC: the pod would not fit even without
+	 * borrowers.
+	 */
 	if (r == -EDQUOT)
 		pod->reclaims_ns = 0;
 	if (r == -EDQUOT || r == -ENOSPC)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Devices of other nodes. The placement model chooses (place/place-mode.h): one node for pod and
- * devices if possible, else two. This file adds the conditions that the model does not know. They
- * say which nodes lend devices, which nodes suit the pod itself, and which pods need one node for
- * all.
+ * Devices of other nodes. The placement model chooses one node for pod and devices if possible,
+ * else two nodes (place/place-mode.h). This file adds the conditions that the model does not know:
+ * which nodes serve their devices to others, which nodes suit the pod itself, and which pods may
+ * not be remote.
  */
 #include <errno.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 #include "kuberules/fit.h"
 #include "scheduler/decide-internal.h"
 
-/* Resources of the devices: the pod's own node need not have them. */
+/* These resources count devices, so the node of the client half need not have them. */
 const char *const remote_skipped_rules[] = {"divvy.gpu/milli", "divvy.gpu/memory-mib", NULL};
 
 bool decide_remote_is_requested(const struct cpod *pod)

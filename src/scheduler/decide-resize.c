@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Live changes: requested keys of a running pod are a resize request. The request is granted on the
- * pod's own devices if capacity and policies permit it; otherwise nothing changes.
+ * Decides resize requests: a user has changed the requested keys of a running pod. The request is
+ * granted on the pod's present devices if capacity and policies permit; otherwise nothing changes.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -10,7 +10,9 @@
 #include "base/cleanup.h"
 #include "scheduler/decide-internal.h"
 
-/* Computes the assigned keys that the request would give on the pod's devices. */
+/*
+ * Computes the assigned keys that the pod would get for its requested keys on its present devices.
+ */
 static int decide_resize_requested(
 	const struct cluster *c, const struct cpod *pod, struct assigned *ret)
 {
@@ -51,7 +53,10 @@ bool decide_has_resize(const struct cluster *c, const struct cpod *pod)
 	if (pod->state != CPOD_BOUND || !pod->assigned.n || !cpod_devices_node(pod)->has_gpus ||
 		pod->is_deleting)
 		return false;
-	/* An unreadable request is one that cannot be granted. */
+	/*
+	 * Faulty requested keys count as a resize request, so that decide_resize() rejects them
+	 * with the reason.
+	 */
 	if (pod->refusal.code)
 		return true;
 	is_other = decide_resize_requested(c, pod, &wish) == 0 &&

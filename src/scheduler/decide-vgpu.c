@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * KubeShare's GPUIDs: names for devices of a node. A pod that names a GPUID in use gets the device
- * of that name; a new GPUID gets an empty device. Only pods record the names. A device has the name
- * that a pod on it received or requested, else a name made from its UUID.
+ * Implements KubeShare's GPUIDs, which name the devices of a node. A pod with a GPUID in use gets
+ * the device of that name; a pod with a new GPUID gets an empty device. The names are stored only
+ * in pods. A device has the name that a pod on the device received or requested, else a name made
+ * from the device's UUID.
  */
 #include "scheduler/decide-internal.h"
 
@@ -10,7 +11,7 @@
 
 #include <utlist.h>
 
-#define LETTERS 5 /* number of letters, as in KubeShare's scheduler */
+#define LETTERS 5 /* length of a name, as in KubeShare's scheduler */
 
 static bool is_on_device(const struct cpod *pod, const char *uuid)
 {

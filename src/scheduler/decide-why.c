@@ -9,7 +9,7 @@
 #include "base/cleanup.h"
 #include "base/format.h"
 
-#define REASONS_MAX 64u /* number of distinct reasons; the rest is counted together */
+#define REASONS_MAX 64u /* most distinct reasons; further reasons are counted as one */
 #define SHOWN_MAX 8u
 #define MODELS_SHOWN_MAX 6u
 
@@ -43,7 +43,10 @@ static const char *const node_texts[NODE_WHYS] = {
 	[NODE_NOT_SERVING] = "serves no devices to others",
 };
 
-/* "0/1 nodes: 1 no GPU with ...", "... 1 with fewer than 2 GPUs with ..." */
+/*
+ * Returns the beginning of a reason such as "no GPU with 0.5 free" or "with fewer than 2 GPUs with
+ * 0.5 free".
+ */
 static const char *too_few(uint32_t n, char buf[static 32])
 {
 	if (n == 1)
@@ -52,7 +55,7 @@ static const char *too_few(uint32_t n, char buf[static 32])
 	return buf;
 }
 
-/* Returns the pattern without the '=' that marks a whole name in a spec. */
+/* Returns the pattern without the '=' by which a spec marks a name that has to match as a whole. */
 static const char *pattern_text(const char *pattern, char buf[static SPEC_PATTERN])
 {
 	size_t n = 0;
@@ -77,7 +80,7 @@ static const char *memory_text(const struct spec *spec, char buf[static 64])
 
 /*
  * Describes which part of a container's request the node's devices cannot meet. is_short: a device
- * with enough share lacks memory.
+ * has enough share free, but too little memory.
  */
 static void device_text(
 	const struct spec *spec, enum place_reason reason, bool is_short, char *ret, size_t size)
@@ -122,9 +125,9 @@ static void device_text(
 }
 
 /*
- * Judges the devices that the request names. Returns PLACE_FITS if enough of them fit, else the
- * most frequent reason. Returns PLACE_OTHER_DEVICE if the node has too few of them. ret_closed: why
- * one of them is closed.
+ * Judges the devices that the request names. Returns PLACE_FITS if enough of them fit or the
+ * request names none, PLACE_OTHER_DEVICE if the node has too few of them, else the most frequent
+ * reason. ret_closed: why one of them is closed.
  */
 static enum place_reason named_reason(const struct place *place, const struct place_spec *spec,
 	const struct spec *requested, const struct cnode *node, const char **ret_closed)
@@ -157,7 +160,7 @@ static enum place_reason named_reason(const struct place *place, const struct pl
 	return n[PLACE_FITS] >= requested->count ? PLACE_FITS : (enum place_reason)most;
 }
 
-/* Returns whether no device of the node has so much memory, even without tenants. */
+/* Returns whether each device of the node has less memory than memory_bytes in all. */
 static bool is_beyond_memory(
 	const struct place *place, const struct cnode *node, uint64_t memory_bytes)
 {
@@ -174,7 +177,7 @@ static bool is_beyond_memory(
 	return true;
 }
 
-/* Returns whether the request could fit if fewer tenants were on the devices. */
+/* Returns whether the request could fit if other tenants left the devices. */
 static bool is_of_others(enum place_reason reason)
 {
 	return reason == PLACE_FITS || reason == PLACE_LABELS || reason == PLACE_NO_DEVICE_MEMORY ||
@@ -195,7 +198,8 @@ static bool is_short_of_memory(
 }
 
 /*
- * Request of a container together with the init containers in its place: the maximum of each value.
+ * Returns the largest values of the requests of a container and of the init containers that use its
+ * devices.
  */
 static struct spec decide_why_needed_spec(const struct cpod *pod, uint32_t host)
 {
@@ -214,7 +218,6 @@ static struct spec decide_why_needed_spec(const struct cpod *pod, uint32_t host)
 	return most;
 }
 
-/* Explains the first container that does not fit. */
 bool attempt_gpu_reason(
 	struct attempt *a, const struct cnode *node, char ret[static DECIDE_REASON_MAX])
 {
@@ -280,7 +283,10 @@ bool attempt_gpu_reason(
 	return true;
 }
 
-/* Returns the container to explain by devices; PLACE_NONE if devices are not the reason. */
+/*
+ * Returns the first container that the node's devices do not fit; PLACE_NONE if devices are not the
+ * reason. The last container counts as the reason if no other one is.
+ */
 static uint32_t container_in_question(struct attempt *a, const struct cnode *node)
 {
 	const struct tenancy *requested = &a->pod->requested;
@@ -304,8 +310,8 @@ static uint32_t container_in_question(struct attempt *a, const struct cnode *nod
 }
 
 /*
- * Returns whether the node itself has room, so that other tenants' labels or limits make the pod
- * wait.
+ * Returns whether a pod with one container fits the node's devices, so that the node's devices do
+ * not make the pod wait.
  */
 static bool decide_why_fits_now(struct attempt *a, const struct cnode *node)
 {
@@ -341,8 +347,8 @@ static bool is_sum_of_devices(struct fit_answer answer)
 }
 
 /*
- * Applies Kubernetes' rules. If only a sum over devices is exhausted, reasons of single devices
- * explain more.
+ * Applies Kubernetes' rules. If only a resource that sums over the devices is exhausted, returns
+ * FIT_OK: the reasons of single devices then explain more.
  */
 static struct fit_answer decide_why_test_node(struct attempt *a, uint32_t at)
 {
@@ -355,7 +361,10 @@ static struct fit_answer decide_why_test_node(struct attempt *a, uint32_t at)
 	return answer;
 }
 
-/* Returns whether the pod might fit if other pods left the node. */
+/*
+ * Writes why the pod does not fit the node. Returns whether the pod might fit if other pods left
+ * the node.
+ */
 static bool node_reason(struct attempt *a, uint32_t at, char ret[static DECIDE_REASON_MAX])
 {
 	const struct view *view = a->cluster->view;
@@ -435,8 +444,8 @@ struct reason_visit {
 };
 
 /*
- * Explains why the node's devices cannot be used from other nodes; returns whether a measurement is
- * the reason.
+ * Writes why the pod cannot use the node's devices over the network. Returns whether a measured
+ * path is the reason.
  */
 static bool server_reason(struct attempt *a, const struct cnode *node,
 	const struct nearest *nearest, char ret[static DECIDE_REASON_MAX])
@@ -469,8 +478,9 @@ static bool server_reason(struct attempt *a, const struct cnode *node,
 }
 
 /*
- * Returns false if no node lends devices, or the pod may not use other nodes' devices. With `tell`,
- * also reports the measurement of each node.
+ * Counts why the pod cannot use devices of each node that serves them. Returns false if no node
+ * does, or the pod may not use devices of other nodes. With t also reports each node whose measured
+ * path is the reason.
  */
 static bool count_remote(struct attempt *a, const struct reason_visit *t, struct reasons *reasons)
 {
@@ -480,7 +490,10 @@ static bool count_remote(struct attempt *a, const struct reason_visit *t, struct
 
 	if (remote_refusal(a->cluster, a->pod))
 		return false;
-	/* If memory is exhausted, only the measurements are missing. */
+	/*
+	 * If memory is exhausted, `nearest` stays NULL, and only the reasons about measured paths
+	 * are missing.
+	 */
 	nearest_find(a, &a->pod->requested.v[host].spec, &nearest);
 	for (node = a->cluster->nodes; node; node = node->hh.next) {
 		char text[DECIDE_REASON_MAX];
@@ -541,7 +554,7 @@ void decide_explain(struct attempt *a, struct buf *why)
 					a->cluster, view_node(a->cluster->view, i)->object.name));
 		decide_why_count(&reasons, text);
 	}
-	/* Reasons that are the same for remote devices are not repeated. */
+	/* The message gives the reasons about remote devices only if they differ. */
 	if (count_remote(a, NULL, &of_remote) && reasons.n && !are_same(&reasons, &of_remote))
 		print_remote(a, &of_remote, &remote);
 	buf_addf(why, "0/%u nodes", n);
@@ -556,7 +569,7 @@ void decide_explain(struct attempt *a, struct buf *why)
 
 /* ---- reasons by node and device ---- */
 
-/* "" if the device fits */
+/* Writes why the device does not fit; "" if it fits. */
 static void reason_of_device(const struct spec *requested, const struct place_spec *spec,
 	enum place_reason reason, const struct place_device_view *device, const struct cnode *node,
 	char ret[static DECIDE_REASON_MAX])

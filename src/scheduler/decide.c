@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Decides where one pod goes, in up to two attempts: without victims, then with victims if the pod
- * may preempt. Containers of a pod use devices of one node; attempt_take_all() avoids nodes on
- * which a later container failed. attempt_filter() applies Kubernetes' rules and the memory limits
- * whenever the placement model tests a node candidate. A savepoint undoes a failed attempt, and
- * decide_cancel_evictions() clears the marks of its victims. Between decide_begin() and
- * decide_end() victims stay hidden in the view. decide_end() then spares every victim beside whom
- * all pods of the gang still fit.
+ * may preempt. All containers of a pod use devices of one node; attempt_take_all() tries another
+ * node if one of the containers does not fit. attempt_filter() applies Kubernetes' rules and the
+ * memory limits whenever the placement model tests a node candidate. A savepoint undoes a failed
+ * attempt, and decide_cancel_evictions() clears the marks of its victims. Between decide_begin()
+ * and decide_end() the victims stay hidden in the view. decide_end() then cancels each eviction
+ * without which all pods of the gang still fit.
  */
 #include "scheduler/decide.h"
 
@@ -24,7 +24,7 @@
 
 /* ---- the filter: Kubernetes' rules, and limits of single devices ---- */
 
-/* The tenants that would be gone. */
+/* The tenants that count as evicted in a test of memory. */
 struct gone {
 	const struct attempt *attempt;
 	const uint32_t *tenants;
@@ -45,7 +45,10 @@ static bool decide_is_evicted(void *arg, const struct cpod *pod)
 	return false;
 }
 
-/* Returns whether the container is being placed now, or already has the device. */
+/*
+ * Returns whether the attempt is placing the container now, or has given the device to the
+ * container.
+ */
 static bool decide_is_container_on(const struct attempt *a, uint32_t container, uint32_t device)
 {
 	if (&a->pod->requested.v[container].spec == a->requested)
@@ -58,8 +61,9 @@ static bool decide_is_container_on(const struct attempt *a, uint32_t container, 
 }
 
 /*
- * Checks the memory of the node's i-th device for the container and its guests, with the pod's
- * containers that are already there.
+ * Checks that the node's i-th device has memory for the container that is being placed, for the
+ * init containers that use its devices, and for the pod's containers that are already on the
+ * device.
  */
 static bool has_memory(
 	const struct attempt *a, const struct cnode *node, uint32_t i, const struct gone *gone)
@@ -121,7 +125,10 @@ enum node_why attempt_node(struct attempt *a, const struct cnode *node)
 	return NODE_FITS;
 }
 
-/* Tests the node as if these tenants' pods, and terminating pods, were gone. */
+/*
+ * Tests the node by Kubernetes' rules as if the pods of the tenants `gone`, and terminating pods,
+ * had ended.
+ */
 static struct fit_answer answer_without(struct attempt *a, const struct cnode *node, int seen,
 	const uint32_t *gone, uint32_t n_evicted)
 {
@@ -136,7 +143,7 @@ static struct fit_answer answer_without(struct attempt *a, const struct cnode *n
 				true);
 	if (fit_new(c->view, cpod_view(c, a->pod), &fit, NULL) == 0)
 		answer = fit_node(fit, (uint32_t)seen);
-	/* The text ends with `fit`, and no caller needs it here. */
+	/* answer.what belongs to `fit`, and no caller needs the text. */
 	answer.what = NULL;
 	fit_free(fit);
 	for (uint32_t i = 0; i < n_evicted; i++)
@@ -212,7 +219,7 @@ static int decide_take_place(struct attempt *a, uint32_t i, uint32_t node, struc
 	return 0;
 }
 
-/* Cancels the removal of the victim. */
+/* Shows the victim in the view again and stops counting its eviction. */
 static void decide_show_pod(struct cluster *c, struct cpod *pod)
 {
 	pod->n_evicted = 0;
@@ -251,8 +258,8 @@ int attempt_take_hosts(struct attempt *a, uint32_t node, struct error *err)
 }
 
 /*
- * Places all containers on one node, and tries each node at most once. Init containers that use the
- * devices of others need no place.
+ * Each round excludes one node, so a node is tried at most once. Init containers that use the
+ * devices of other containers need no place.
  */
 int attempt_take_all(struct attempt *a, struct error *err)
 {
@@ -331,7 +338,10 @@ static void decide_assign_container(
 		remote_give(a, g);
 }
 
-/* Writes how the containers get their devices, and the preference conflicts on them. */
+/*
+ * Writes why the placement mode chose these devices, or else which containers got devices with
+ * preference conflicts.
+ */
 static void say_why(const struct attempt *a, char *ret, size_t size)
 {
 	size_t n;
@@ -373,14 +383,20 @@ int attempt_assume(struct attempt *a, enum cpod_state state, struct error *err)
 	if (r == 0 && a->placement.has_client)
 		r = cpod_add_tenant(c, pod, a->client, PLACE_NONE);
 	say_why(a, pod->why, sizeof(pod->why));
-	/* The devices are known now, so the memory of each container can be computed. */
+	/*
+	 * The tenants were placed with the largest request of the containers that share a device.
+	 * With the devices known, cpod_resize() corrects this to the amounts of stages.c.
+	 */
 	if (r == 0 && a->n_taken < pod->requested.n)
 		cpod_resize(c, pod, &pod->assigned, &unused);
 	cpod_set_state(c, pod, state);
 	cpod_move(c, pod, node);
 	r = r < 0 ? r : cpod_find_server(c, pod);
 	r = r < 0 ? r : view_assume(c->view, pod->ns, pod->name, node->name);
-	/* While victims are hidden, the node would get a wrong size. */
+	/*
+	 * While a gang is decided, the victims are hidden in the view, and the node's capacities
+	 * would be wrong. decide_end() refreshes them.
+	 */
 	r = r < 0 || a->is_together ? r : cnode_refresh(c, node);
 	if (r < 0) {
 		cluster_forget(c, pod);
@@ -402,7 +418,7 @@ const char *decide_refusal(const struct cluster *c, const struct cpod *pod)
 	return decide_remote_is_requested(pod) ? remote_refusal(c, pod) : NULL;
 }
 
-/* Returns whether no tenant of the pod is on the node of the first choice. */
+/* Returns whether the victim has no tenant on the node of the preemptor's devices. */
 static bool decide_is_elsewhere(const struct attempt *a, const struct cpod *pod)
 {
 	for (uint32_t i = 0; i < pod->n_tenants; i++) {
@@ -422,8 +438,8 @@ static int64_t grace_of(const struct attempt *a, const struct cpod *pod)
 }
 
 /*
- * Sets the limit of the wait: the longest grace period of all terminating pods on the node, plus a
- * minute.
+ * Sets when the nomination expires: after the longest grace period of the victims and of all
+ * terminating pods on the node, plus a minute. Writes the message.
  */
 static void decide_nominate_pod(struct attempt *a, struct buf *why)
 {
@@ -448,7 +464,10 @@ static void decide_nominate_pod(struct attempt *a, struct buf *why)
 		buf_addf(why, "waits for terminating pods on %s", node->name);
 }
 
-/* Lets the victims run on until they are gone. After an error the caller undoes the changes. */
+/*
+ * Adds the victims to the model again as terminating tenants, because they run until the eviction
+ * takes effect. After an error the caller undoes the changes.
+ */
 static int decide_readd_terminating(
 	struct cluster *c, const struct decide_victims *victims, uint32_t from, struct error *err)
 {
@@ -468,7 +487,7 @@ static int decide_readd_terminating(
 /* Tries without victims, and then with victims if the pod may preempt. All or nothing. */
 static int try_both(struct attempt *a, struct decide_victims *victims, struct error *err)
 {
-	/* No pod is evicted for a request for other nodes' devices. */
+	/* A request for mode remote evicts no pod. */
 	const bool may_preempt = victims && !decide_remote_is_requested(a->pod) &&
 		!cpod_may_not_preempt(a->cluster, a->pod) &&
 		!cpod_view(a->cluster, a->pod)->is_never_preempting;
@@ -512,7 +531,10 @@ void decide_outcome_done(struct decide_outcome *outcome)
 	buf_done(&outcome->why);
 }
 
-/* Returns 1, with the pod's place free again, or -ENOMEM. */
+/*
+ * Names the claims that need volumes first, and frees the places of the attempt. Returns 1, or
+ * -ENOMEM.
+ */
 static int name_claims(struct attempt *a, struct decide_claims *claims)
 {
 	const uint32_t n = fit_n_claims(a->fit);
@@ -540,8 +562,8 @@ int decide_pod(struct cluster *c, struct cpod *pod, struct decide_victims *victi
 		.asked_back = why,
 		.is_together = victims && victims->is_open};
 	/*
-	 * Reported only once, because afterwards that pod may be gone and this one waits for
-	 * something else.
+	 * The text about the refused Binding of another pod is reported only once: later this pod
+	 * may wait for another reason.
 	 */
 	_cleanup_free_ char *kept_text = TAKE_PTR(pod->kept_text);
 	struct error unfit;
@@ -567,7 +589,7 @@ int decide_pod(struct cluster *c, struct cpod *pod, struct decide_victims *victi
 			"a claim waits for its first consumer and an existing volume matches; "
 			"divvy-scheduler only provisions new volumes");
 	}
-	/* No pod is evicted before the volumes exist. */
+	/* While claims lack volumes no pod is evicted, because this pod cannot start yet. */
 	if (fit_n_claims(a.fit))
 		victims = NULL;
 	a.may_be_remote = !remote_refusal(c, pod);
@@ -609,7 +631,10 @@ void decide_begin(struct cluster *c, struct decide_victims *victims)
 	victims->is_open = true;
 }
 
-/* Returns 1 if all members fit beside the victim, so that it stays; -ENOMEM. */
+/*
+ * Returns 1, with the eviction cancelled in view and model, if all members of the gang fit without
+ * it; else 0, or -ENOMEM.
+ */
 static int try_without(
 	struct cluster *c, struct cpod *victim, struct cpod *const *members, uint32_t n)
 {
@@ -631,7 +656,7 @@ static int try_without(
 	return r == -ENOMEM ? r : r >= 0;
 }
 
-/* Most important victims first. */
+/* Sorts the most important victims first, so that their evictions are cancelled first. */
 static int compare_victims(const void *pa, const void *pb)
 {
 	const struct cpod *a = *(struct cpod *const *)pa, *b = *(struct cpod *const *)pb;
@@ -708,9 +733,9 @@ void decide_nominate(struct cluster *c, struct cpod *pod, uint64_t give_up_ns)
 }
 
 /*
- * Number of the group's pods with shares that have to be bound before any starts. The nodes enforce
- * this number and know only such pods. So members without a share, or of another scheduler, count
- * as present.
+ * Returns the group for the assigned keys. Its `least` is the number of the group's pods that must
+ * be bound before any of them starts. The nodes enforce this number, and they know only pods with a
+ * share from divvy-scheduler. So `least` leaves out the other members: they count as bound.
  */
 static struct assigned_group group_of(const struct cpod *pod)
 {
@@ -738,7 +763,7 @@ static int decide_put_key(void *data, const char *key, const char *value)
 	return json_object_set_new(data, key, json_string(value)) ? -ENOMEM : 0;
 }
 
-/* The name for a pod with one device; NULL for other pods. */
+/* Returns KubeShare's GPUID of the pod's device; NULL if the pod has not exactly one device. */
 static const char *name_vgpu(const struct cpod *pod, char name[static SPEC_LABEL])
 {
 	for (uint32_t i = 0; i < pod->assigned.n; i++)

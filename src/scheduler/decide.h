@@ -12,12 +12,14 @@
 #define DECIDE_REASON_MAX 160u /* bytes of a reason about one node */
 
 enum decision {
-	DECIDE_BIND,     /* now CPOD_ASSUMED: cpod_node() and cpod_assigned() say where */
-	DECIDE_NOMINATE, /* now CPOD_NOMINATED: victims are evicted, `why` says where */
-	DECIDE_WAIT,     /* `why` gives the reason */
+	/* the pod is CPOD_ASSUMED; cpod_node() and cpod_assigned() give its place */
+	DECIDE_BIND,
+	/* the pod is CPOD_NOMINATED; the caller evicts the victims, and `why` names the node */
+	DECIDE_NOMINATE,
+	DECIDE_WAIT, /* `why` gives the reason */
 	/*
-	 * Its claims need volumes first. The pod waits and nothing is assumed; it is decided again
-	 * once the volumes exist.
+	 * The pod's claims need volumes first. The pod waits and nothing is assumed; call
+	 * decide_pod() again once the volumes exist.
 	 */
 	DECIDE_CLAIM,
 };
@@ -29,7 +31,10 @@ struct decide_claims {
 	uint32_t n;
 };
 
-/* Initialise with DECIDE_OUTCOME_INIT. The caller owns it and may take out the claims. */
+/*
+ * Initialise with DECIDE_OUTCOME_INIT. The caller owns the outcome and may take the claims out of
+ * it.
+ */
 struct decide_outcome {
 	enum decision decision;
 	struct buf why;              /* for DECIDE_NOMINATE and DECIDE_WAIT; else "" */
@@ -41,20 +46,21 @@ void decide_claims_done(struct decide_claims *claims);
 void decide_outcome_done(struct decide_outcome *outcome);
 
 /*
- * New victims are appended to the list; the caller owns it. Passing NULL instead forbids
- * preemption. A pod whose preemptionPolicy is Never has no victims either.
+ * Victims of decisions. The caller owns the list, and each decision appends to it. A function that
+ * gets NULL instead of a list does not preempt. Nor does a pod whose preemptionPolicy is Never.
  */
 struct decide_victims {
 	struct cpod **v;
 	uint32_t n, room;
-	bool is_open; /* between decide_begin() and the end */
+	bool is_open; /* between decide_begin() and decide_end() or decide_cancel() */
 	uint32_t savepoint;
 };
 
 /*
- * For pods that are decided together: all of them may use what the victims free. decide_end()
- * evicts the victims that are needed and spares the others. decide_cancel() spares all victims, and
- * the members wait again. members: the pods that were tried. -ENOMEM: as decide_cancel().
+ * For the pods of a gang, which are decided together: all of them may use the capacity that the
+ * victims free. decide_end() keeps the evictions that are needed and cancels the others.
+ * decide_cancel() cancels all evictions, and the members wait again. members: the pods that were
+ * passed to decide_pod() in between. -ENOMEM: the same result as decide_cancel().
  */
 void decide_begin(struct cluster *cluster, struct decide_victims *victims);
 int decide_end(struct cluster *cluster, struct decide_victims *victims, struct cpod *const *members,
@@ -63,22 +69,23 @@ void decide_cancel(struct cluster *cluster, struct decide_victims *victims,
 	struct cpod *const *members, uint32_t n);
 
 /*
- * -errno: -ENOMEM, or an internal error, described in err. Frees the former content of the outcome
- * first.
+ * Decides where the pod goes, and frees the former content of the outcome first. -ENOMEM, or
+ * another -errno for an internal error, described in err.
  */
 int decide_pod(struct cluster *cluster, struct cpod *pod, struct decide_victims *victims,
 	struct decide_outcome *outcome, struct error *err);
 
 /*
- * For a nominated pod. DECIDE_BIND: no victim is in its way. DECIDE_NOMINATE: not yet. DECIDE_WAIT:
- * it does not fit there any more. Nothing changes.
+ * Checks a nominated pod; nothing changes. DECIDE_BIND: the pod can be bound. DECIDE_NOMINATE:
+ * terminating pods still occupy its place. DECIDE_WAIT: the pod does not fit its place any more.
  */
 int decide_nominated(
 	struct cluster *cluster, struct cpod *pod, enum decision *ret_decision, struct error *err);
 
 /*
- * decide_release() makes the pod CPOD_ASSUMED, because its Binding begins now. decide_nominate()
- * keeps the pod nominated until give_up_ns, for its gang.
+ * decide_release() makes a nominated or reserved pod CPOD_ASSUMED, because its Binding begins now.
+ * decide_nominate() makes an assumed pod CPOD_NOMINATED until give_up_ns, because another member of
+ * its gang has to wait.
  */
 void decide_release(struct cluster *cluster, struct cpod *pod);
 void decide_nominate(struct cluster *cluster, struct cpod *pod, uint64_t give_up_ns);
@@ -92,19 +99,19 @@ bool decide_has_resize(const struct cluster *cluster, const struct cpod *pod);
 int decide_resize(struct cluster *cluster, struct cpod *pod, bool *ret_granted, struct buf *why,
 	struct error *err);
 
-/* Why the pod does not fit a node, or one of its devices, now. */
+/* Why the pod does not fit a node, or one of the node's devices, now. */
 struct decide_reason {
 	const char *node;
-	const char *device, *model; /* "": about the node as a whole */
+	const char *device, *model; /* "": the reason concerns the whole node */
 	uint32_t index;             /* of the device on its node */
-	const char *text;           /* "": it fits */
+	const char *text;           /* "": the pod fits */
 	uint32_t share_free;        /* of the device, in permille */
 	uint64_t memory_free;       /* of the device, in bytes */
 };
 typedef void decide_reason_fn(void *data, const struct decide_reason *reason);
 
 /*
- * Reports each node, and its devices if they are the obstacle, for users who want to know why. An
+ * Calls `tell` for each node, and for each device of nodes whose devices are the obstacle. An
  * obstacle that holds for all nodes is one report without a node. Nothing changes. -ENOMEM.
  */
 int decide_reasons(struct cluster *cluster, struct cpod *pod, decide_reason_fn *tell, void *data,
@@ -121,13 +128,17 @@ struct decide_candidate {
 	char why[DECIDE_REASON_MAX];
 };
 
-/* For each node, whether the pod fits there, or why not. Nothing changes. -ENOMEM. */
+/*
+ * Sets for each candidate node whether the pod fits there, or why not. Nothing else changes.
+ * -ENOMEM.
+ */
 int decide_candidates(struct cluster *cluster, struct cpod *pod,
 	struct decide_candidate *candidates, uint32_t n, struct error *err);
 
 /*
- * Reserves a place on the best fitting node for DECIDE_RESERVE_NS: the pod is CPOD_RESERVED, until
- * decide_release() or cluster_forget(). -ENOSPC: no node. -ENOMEM.
+ * Reserves a place on the best of the candidates that fit. The pod is CPOD_RESERVED until
+ * decide_release() or cluster_forget(), at most DECIDE_RESERVE_NS. -ENOSPC: no candidate fits.
+ * -ENOMEM.
  */
 #define DECIDE_RESERVE_NS (UINT64_C(60) * 1000000000)
 int decide_reserve(struct cluster *cluster, struct cpod *pod,

@@ -21,7 +21,7 @@
 
 /* ---- requests ---- */
 
-/* Finds the member in upper or lower case; NULL also for a null value. */
+/* Returns the member of that name, in upper or lower case; NULL if it is missing or null. */
 static json_t *extender_json_member(const json_t *object, const char *name)
 {
 	json_t *found = json_object_get(object, name), *value;
@@ -38,7 +38,10 @@ static const char *extender_json_text(const json_t *object, const char *name)
 	return json_string_value(extender_json_member(object, name));
 }
 
-/* Makes a JSON string from a message that may contain user text cut within a character. */
+/*
+ * Makes a JSON string from a message. If user text in the message was cut within a UTF-8 character,
+ * '?' replaces all bytes that are not printable ASCII.
+ */
 static json_t *extender_sentence_json(const char *said)
 {
 	json_t *whole = json_string(said);
@@ -81,7 +84,10 @@ static const char *extender_node_name(const json_t *node)
 				    : kube_json_text_at(node, "metadata", "name", NULL);
 }
 
-/* Returns the list of names or of objects, whichever is present; NULL if neither is a list. */
+/*
+ * Returns the request's list of node names or of node objects, whichever is present; NULL if
+ * neither is a list.
+ */
 static json_t *nodes_of(const json_t *args)
 {
 	json_t *names = extender_json_member(args, "NodeNames");
@@ -195,7 +201,7 @@ static int extender_filter(
 
 	if (r < 0)
 		return r;
-	/* A repeated question releases the earlier reservation. */
+	/* A repeated request releases the reservation of the earlier one. */
 	if (cpod_state(pod) == CPOD_RESERVED)
 		cluster_forget(sched_cluster(s), pod);
 	r = extender_try_nodes(s, pod, &candidates, err);
@@ -230,7 +236,10 @@ static int extender_prioritize(
 
 /* ---- preempt ---- */
 
-/* Victims as objects or as UIDs; NULL if there are none. */
+/*
+ * Returns the request's victims, {NODE: victims}, as UIDs or as objects; NULL if the request has
+ * none.
+ */
 static json_t *victims_of(const json_t *args)
 {
 	json_t *by_uid = extender_json_member(args, "NodeNameToMetaVictims");
@@ -245,7 +254,7 @@ static const char *victim_uid(const json_t *victim)
 	return uid ? uid : extender_json_text(extender_json_member(victim, "metadata"), "uid");
 }
 
-/* Appends the node's known victims at `at` and returns their number. */
+/* Writes those victims of the node that the cluster knows to `at`, and returns their number. */
 static uint32_t extender_find_victims(
 	struct cluster *c, const char *node, const json_t *pods, struct cpod **at)
 {
@@ -345,7 +354,7 @@ int extender_answer(struct sched *s, enum extender_verb verb, const json_t *args
 
 /* ---- bind ---- */
 
-/* Returns 1 if the pod is already bound to the node. */
+/* Returns 0 if the pod may be bound to the node, 1 if it is already bound to the node. */
 static int check_free(const struct cpod *pod, const char *node, struct error *err)
 {
 	switch (cpod_state(pod)) {

@@ -7,10 +7,10 @@
  * `filter` returns the nodes that fit and reserves a place on the best of them. `prioritize` gives
  * that node 10 and all others 0. A reservation expires after DECIDE_RESERVE_NS. `preempt` keeps the
  * nodes where the pod fits without the named victims, and names no victims itself. Gangs are
- * refused. A pod without a share may go anywhere.
+ * refused. A pod without a share fits every node.
  *
- * Keys may be in upper or lower case, because releases of kube-scheduler differ. Nodes may come by
- * name or as objects, and the answer has the same form.
+ * Keys may be in upper or lower case, because releases of kube-scheduler differ. A request lists
+ * nodes by name or as objects, and the answer has the same form.
  */
 #ifndef SCHEDULER_EXTENDER_H
 #define SCHEDULER_EXTENDER_H
@@ -24,7 +24,7 @@
 enum extender_verb { EXTENDER_FILTER, EXTENDER_PRIORITIZE, EXTENDER_PREEMPT, EXTENDER_BIND };
 
 /*
- * Answers the first three verbs; the caller owns the answer. -EINVAL: not a request of the
+ * Answers filter, prioritize and preempt; the caller owns the answer. -EINVAL: not a request of the
  * protocol. -EAGAIN: no pod with that name and uid is known; the watch may be late. -ENOMEM.
  */
 int extender_answer(struct sched *sched, enum extender_verb verb, const json_t *args,
@@ -33,13 +33,16 @@ int extender_answer(struct sched *sched, enum extender_verb verb, const json_t *
 /*
  * Handles a bind request. 0: the pod is CPOD_ASSUMED; the caller writes its Binding to cpod_node()
  * and reports the result by sched_bound(). 1: the pod is bound to that node already. -EINVAL,
- * -EAGAIN as above. -ENOSPC: it does not fit there. -EBUSY: it is bound elsewhere, or a Binding is
- * in flight. -ENOMEM.
+ * -EAGAIN: as extender_answer(). -ENOSPC: the pod does not fit there. -EBUSY: the pod is bound
+ * elsewhere, or a Binding is in flight. -ENOMEM.
  */
 int extender_bind(
 	struct sched *sched, const json_t *args, const struct cpod **ret_pod, struct error *err);
 
-/* The verb's error answer, owned by the caller; NULL: the verb has none. */
+/*
+ * Returns an answer of the verb with the error `said`, owned by the caller; NULL: answers of the
+ * verb have no field for errors.
+ */
 json_t *extender_refusal(enum extender_verb verb, const char *said);
 
 #endif

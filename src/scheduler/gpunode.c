@@ -33,7 +33,7 @@ static uint64_t number_at(const json_t *json, const char *key, uint64_t most)
 	return n < 0 ? 0 : MIN((uint64_t)n, most);
 }
 
-/* A value as text, cut to the length of a message. */
+/* A field's value as text for a message, cut after 71 bytes. */
 struct shown {
 	char s[72];
 };
@@ -49,7 +49,9 @@ static struct shown gpunode_show_text(const json_t *object, const char *key)
 	return shown;
 }
 
-/* Keeps the first fault of an item that is left out. */
+/*
+ * Returns and keeps in `err` the first fault: `before` if there was one, else the fault of item i.
+ */
 static int left_out(
 	int before, int now, const char *list, size_t i, const struct error *why, struct error *err)
 {
@@ -65,7 +67,7 @@ static bool gpunode_is_shared(const json_t *device)
 	return !*owner || !strcmp(owner, "divvy") || !strcmp(owner, "pool");
 }
 
-/* NULL: the device may be shared */
+/* Returns why divvy may not share the device; NULL: it may. */
 static const char *why_closed(const json_t *gpu_node, const json_t *device)
 {
 	const char *owner = gpunode_text_at(json_object_get(gpu_node, "status"), "owner");
@@ -101,14 +103,17 @@ static int read_device(const json_t *json, struct gpunode_device *ret, struct er
 		ret->memory_bytes > PLACE_DEVICE_BYTES_MAX)
 		return fail(err, EINVAL, "memoryBytes %s: 0 to %" PRIu64 " are possible",
 			gpunode_show_text(json, "memoryBytes").s, PLACE_DEVICE_BYTES_MAX);
-	/* A longer name is cut. */
+	/* A model name that is too long is cut. */
 	snprintf(ret->model, sizeof(ret->model), "%s", *model ? model : "GPU");
 	ret->index = (uint32_t)number_at(json, "index", 1023);
 	ret->numa = (uint8_t)number_at(json, "numa", 255);
 	return 0;
 }
 
-/* Gives the same number to devices with direct or indirect links. */
+/*
+ * Gives devices that are connected by links, directly or by other devices, the same number in
+ * `link`.
+ */
 static void gpunode_link_devices(const json_t *devices, struct gpunode *g)
 {
 	json_t *one, *link;
@@ -217,7 +222,7 @@ static int read_tenant(
 		SPEC_OPPORTUNISTIC + 1, SPEC_STANDARD);
 	c->mode = (enum spec_mode)word_of(gpunode_text_at(json, "mode"), gpunode_mode_name,
 		SPEC_MODE_REMOTE + 1, SPEC_MODE_LOCAL);
-	/* An exclusive tenant has the whole device, whatever the field says. */
+	/* An exclusive tenant has the whole device, whatever value `request` has. */
 	if (c->mode == SPEC_MODE_EXCLUSIVE)
 		c->request = SPEC_SHARE_ONE;
 	return 0;
@@ -290,12 +295,13 @@ static int gpunode_read_peer(
 		: 0;
 }
 
-/* A list of the status; faulty items are left out. */
+/* How to read a list of the status into struct gpunode. */
 struct item_list {
 	const char *name;
 	bool is_of_network;
 	uint32_t max;
-	size_t size, items, n; /* of one item; and offsets in struct gpunode */
+	/* bytes of an item; offsets of the array and of its count in struct gpunode */
+	size_t size, items, n;
 	int (*read)(const json_t *json, const struct gpunode *g, void *ret_item, struct error *err);
 };
 

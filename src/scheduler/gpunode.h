@@ -20,8 +20,9 @@
 #define GPUNODE_PEERS_MAX PLACE_PATHS_MAX
 
 /*
- * Reasons for closed devices. On a pool node, another plugin owns a device until a placeholder
- * takes it. The second reason is for devices of other nodes.
+ * Reasons for closed devices. NOT_TAKEN: on a pool node (controller/pool.h), another device plugin
+ * owns the device until a placeholder pod takes it. NOT_OURS: on any other node, divvy does not
+ * manage the device.
  */
 #define GPUNODE_NOT_TAKEN "GPUs still owned by another device plugin"
 #define GPUNODE_NOT_OURS "GPUs not managed by divvy"
@@ -41,12 +42,13 @@ struct gpunode_tenant {
 
 struct gpunode_network {
 	char name[ASSIGNED_NETWORK];
-	char link[ASSIGNED_NETWORK]; /* the port that carries it and others; "": its own */
+	/* name of the port that this network device shares with others; "": it has its own port */
+	char link[ASSIGNED_NETWORK];
 	enum place_network_kind kind;
 	uint32_t mbit;
 };
 
-/* The node's measurement to another node. */
+/* The path to another node, as this node measured it. */
 struct gpunode_peer {
 	char name[ASSIGNED_NODE];
 	uint32_t latency_us; /* round trip, rounded up */
@@ -62,24 +64,24 @@ struct gpunode {
 	uint32_t n_networks;
 	struct gpunode_peer *peer; /* unique names */
 	uint32_t n_peers;
-	bool is_serving; /* it serves its devices to other nodes */
+	bool is_serving; /* the node serves its devices to other nodes */
 	uint32_t slots_total;
-	uint32_t overcommit_memory; /* 1/1000; 0: as policies say */
+	uint32_t overcommit_memory; /* 1/1000; 0: the policies decide */
 	uint64_t epoch;
 };
 
 /*
- * -EINVAL: at least one item is left out; `err` names the first with its value, and the rest is
- * read. -ENOMEM. Call gpunode_done() after a failure too.
+ * -EINVAL: at least one item is left out; `err` names the first of them with its value, and all
+ * other items are read. -ENOMEM. Call gpunode_done() after a failure too.
  */
 int gpunode_read(const json_t *json, struct gpunode *ret_gpunode, struct error *err);
 void gpunode_done(struct gpunode *gpunode);
 
-/* Why no device is open, if all have the same reason; else NULL. */
+/* The reason why all devices are closed, if all have the same reason; else NULL. */
 const char *gpunode_closed(const struct gpunode *gpunode);
-/* NULL if there is none. */
+/* NULL: no device with that UUID. */
 const struct gpunode_device *gpunode_find(const struct gpunode *gpunode, const char *uuid);
-/* Its index; n_networks if there is none. */
+/* The index of the network device with that name; n_networks: no such device. */
 uint32_t gpunode_find_network(const struct gpunode *gpunode, const char *name);
 /* NULL: no measurement to that node. */
 const struct gpunode_peer *gpunode_find_peer(const struct gpunode *gpunode, const char *name);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Keeps each queue item in exactly one state, and chooses the next item by rank and queue. Active
- * items stand in a heap of their line by rank, and items that back off in one heap by time. RESTING
- * items are unschedulable; they stand in a list in the order in which they entered that list. A
- * second heap per line holds the items that an event may make active early. pending_reserve_entry()
- * makes room in all heaps when an item enters a line, so a change of state cannot fail. An item
- * knows its index in its heaps and is removed in logarithmic time.
+ * Keeps each queue item in exactly one state, and chooses the next item by rank and queue. Each
+ * line (pending.h) has a heap of its active items by rank. All items that back off are in one heap
+ * by time. UNSCHEDULABLE items are in one list, in the order in which they became unschedulable. A
+ * second heap of each line, `waiting`, holds the items that an event may make active early.
+ * pending_reserve_entry() makes room in all heaps when an item enters a line, so a change of state
+ * cannot fail. An item knows its index in its heaps and is removed in logarithmic time.
  */
 #include "scheduler/pending.h"
 
@@ -25,17 +25,21 @@ enum state { ACTIVE, BACKING_OFF, UNSCHEDULABLE, OUT, N_STATES };
 
 struct entry {
 	UT_hash_handle hh;
-	struct entry *prev, *next; /* while RESTING, longest first */
+	struct entry *prev, *next; /* list of UNSCHEDULABLE items, longest first */
 	struct pending_rank rank;
 	enum state state;
-	uint64_t until_ns; /* end of the back-off, which may be past, or end of the rest */
+	/*
+	 * end of the pause; a wake-up of an unschedulable item before this time backs off until
+	 * then
+	 */
+	uint64_t until_ns;
 	uint32_t tries;
-	/* indexes: in its state's heap, and in its line's `waiting` */
+	/* Indexes of the item: in the heap of its state, and in the heap `waiting` of its line. */
 	uint32_t at_state, at_waiting;
-	bool has_failed; /* an event does not end its back-off */
+	bool has_failed; /* the last try failed with an error, so no event ends the pause early */
 	bool is_doubted; /* see pending_doubt_all() */
 	struct pending_key key;
-	char name[]; /* name of the key */
+	char name[]; /* text of key.name */
 };
 
 HEAP_HEAD(active, struct entry *);
@@ -44,12 +48,13 @@ HEAP_HEAD(backing_off, struct entry *);
 
 struct line {
 	struct active active;
-	struct waiting waiting; /* items that back off or rest and may be tried early */
-	uint32_t n;             /* items in any state */
+	/* items that may_be_hurried(): an event may make them active early */
+	struct waiting waiting;
+	uint32_t n; /* items in any state */
 };
 
 struct pending {
-	struct entry *entries[PENDING_KINDS]; /* by name */
+	struct entry *entries[PENDING_KINDS]; /* hash by name */
 	struct line *lines;
 	uint32_t n_lines, lines_room;
 	struct pending_queues known;
@@ -196,7 +201,7 @@ static int pending_reserve_entry(struct pending *p, uint32_t at)
 	return backing_off_reserve(&p->backing_off, n);
 }
 
-/* May move the item to another line. */
+/* Sets the item's rank, which may move the item to another line. */
 static int set_rank(struct pending *p, struct entry *e, const struct pending_rank *rank)
 {
 	int r = rank->queue == e->rank.queue ? 0 : pending_reserve_entry(p, rank->queue);
@@ -279,7 +284,8 @@ bool pending_has(const struct pending *p, struct pending_key key)
 }
 
 /*
- * Returns the first item of the first line by queue order, or of line 0; NULL if no item is active.
+ * Returns the next active item: by rank the first of two items, which are the first item of the
+ * line that is_before() prefers and the first item of line 0. NULL: no item is active.
  */
 static struct entry *first_active(const struct pending *p)
 {
@@ -312,7 +318,10 @@ const struct pending_key *pending_next(struct pending *p, uint64_t now_ns)
 	return &e->key;
 }
 
-/* One half is random, so that items that failed together are retried apart. */
+/*
+ * Returns the pause after that many failed tries. Half of the pause is random, so that items that
+ * failed together are retried at different times.
+ */
 static uint64_t pending_pause_ns(struct pending *p, uint32_t tries)
 {
 	const uint64_t pause = MIN(
@@ -374,7 +383,7 @@ void pending_wake(struct pending *p, uint64_t now_ns)
 			p->unschedulable->until_ns <= now_ns ? ACTIVE : BACKING_OFF);
 }
 
-/* Returns the first item of all lines by rank, or NULL. */
+/* Returns the first item by rank of all heaps `waiting`, or NULL. */
 static struct entry *first_waiting(const struct pending *p)
 {
 	struct entry *first = NULL;

@@ -51,7 +51,10 @@ static struct todo_entry *todo_add_entry(
 	return e;
 }
 
-/* Removes the last entry unless all its texts were allocated. */
+/*
+ * Ends the addition of an entry. is_whole false: a text could not be allocated, and the entry is
+ * removed.
+ */
 static int todo_finish_add(struct todo *todo, bool is_whole)
 {
 	if (is_whole)

@@ -13,18 +13,19 @@ struct todo_entry {
 	enum sched_act act;
 	enum reason reason;
 	char *ns, *name;
-	union { /* as in struct sched_action */
+	union { /* as in struct sched_action (sched.h) */
 		char *sentence;
 		struct decide_claims claims;
-		struct sched_preemptor preemptor; /* without a name: the eviction is sent again */
+		struct sched_preemptor preemptor; /* without a name for a repeated eviction */
 	};
 };
 
 /* Initialise with zeroes. */
 struct todo {
 	struct todo_entry *v;
-	uint32_t n, room, at;   /* at: index of the next one */
-	struct todo_entry last; /* handed out last; its texts stay valid while others are added */
+	uint32_t n, room, at; /* at: index of the next entry */
+	/* entry that was handed out last; its texts stay valid while others are added */
+	struct todo_entry last;
 };
 
 void todo_done(struct todo *todo);
@@ -32,9 +33,9 @@ void todo_done(struct todo *todo);
 /* For all acts but SCHED_CLAIM and SCHED_EVICT. -ENOMEM: nothing is added. */
 int todo_push(struct todo *todo, enum sched_act act, const struct cpod *pod, enum reason reason,
 	struct str sentence);
-/* Moves the claims out of *claims. */
+/* Takes over the claims and leaves *claims empty. */
 int todo_push_claims(struct todo *todo, const struct cpod *pod, struct decide_claims *claims);
-/* preemptor: NULL if the eviction is sent again. */
+/* preemptor: NULL for a repeated eviction. */
 int todo_push_eviction(struct todo *todo, const struct cpod *pod, const struct cpod *preemptor);
 
 bool todo_is_empty(const struct todo *todo);

@@ -5,7 +5,7 @@
  * A step that queued actions ends there; sched_next() hands them out before it thinks again. A gang
  * is one queue item: sched_gather_gang() finds places for enough of its members, or cancels all of
  * them. rank_all() gives every waiting pod its queue item again when queues or groups change. The
- * flags has_resizes, has_news and has_denied avoid a search through all pods when nothing has
+ * flags has_resizes, has_news and has_denied prevent a search through all pods when nothing has
  * changed.
  */
 #include "scheduler/sched.h"
@@ -32,11 +32,13 @@ struct sched {
 	struct buf why;
 	struct decide_outcome outcome; /* of the current decision */
 	struct decide_victims victims; /* of the current decision */
-	bool has_resizes;              /* a pod may have a resize request or has begun to run */
-	uint64_t epoch;                /* epoch of its Lease */
-	bool has_denied;               /* a resize request may have been denied */
-	bool has_room;                 /* capacity was freed since denied requests were tried */
-	bool has_news;                 /* nominated pods need a check */
+	/* a pod may have a resize request, or may have begun to run */
+	bool has_resizes;
+	uint64_t epoch;  /* epoch of this instance's Lease */
+	bool has_denied; /* a resize request may have been denied */
+	/* capacity was freed since the last try of denied resize requests */
+	bool has_room;
+	bool has_news; /* nominated pods need a check */
 	struct sched_counts counts;
 };
 
@@ -89,7 +91,7 @@ struct cluster *sched_cluster(struct sched *s)
 	return s->cluster;
 }
 
-/* Releases reservations of extender pods whose bind call did not come. */
+/* Releases expired reservations of extender pods, for which kube-scheduler sent no bind request. */
 static void take_back_offers(struct sched *s)
 {
 	struct cpod *pod = NULL;
@@ -138,7 +140,7 @@ static struct pending_key sched_pod_key(const struct cpod *pod)
 	return (struct pending_key){PENDING_POD, cpod_key(pod)};
 }
 
-/* As sched_pod_key(), with the key's name copied to `name`. */
+/* Like sched_pod_key(), with the key's name copied to `name`. */
 static struct pending_key copy_key(const struct cpod *pod, char name[static KEY_MAX])
 {
 	const struct pending_key key = sched_pod_key(pod);
@@ -160,7 +162,7 @@ static int add_item(struct sched *s, const struct cpod *pod)
 	return pending_add(s->pending, sched_pod_key(pod), &rank);
 }
 
-/* A group stays in the queue while one of its members waits. */
+/* Removes the item from the queue. A gang stays in the queue while one of its members waits. */
 static void drop_item(struct sched *s, struct pending_key key)
 {
 	_cleanup_free_ struct cpod **members = NULL;
@@ -258,9 +260,9 @@ int sched_remove(struct sched *s, int kind, const char *ns, const char *name)
 /* ---- actions ---- */
 
 /*
- * As in kube-scheduler, the reason SchedulerError keeps an autoscaler from adding a node while the
- * Binding is refused. After the pause the reason is Unschedulable again, because the pod may then
- * lack a device.
+ * While the API server refuses the pod's Binding, the reason is SchedulerError, as in
+ * kube-scheduler, so that an autoscaler adds no node. After the pause (cpod_is_refused()) the
+ * reason is Unschedulable again, because the pod may then lack a device.
  */
 static int sched_push_condition(struct sched *s, const struct cpod *pod, struct str text)
 {
@@ -285,7 +287,10 @@ static int push_evictions(struct sched *s, const struct cpod *pod)
 	return r;
 }
 
-/* The item rests until an event, or until it can reclaim the devices that it asked back. */
+/*
+ * Makes the item unschedulable; with reclaim_at_ns it is tried again at that time, when it may
+ * evict to reclaim its queue's guarantee.
+ */
 static void sched_rest_pod(struct sched *s, struct pending_key key, uint64_t reclaim_at_ns)
 {
 	if (reclaim_at_ns)
@@ -339,8 +344,9 @@ struct gang {
 };
 
 /*
- * Members of another scheduler may wait for ours, so ours do not wait for them. Members that have
- * completed need no wait either.
+ * Returns whether the gang can start without waiting for the member. Running and completed members
+ * need no wait. Members of another scheduler count as running, because they may wait for the
+ * members of divvy-scheduler, and both would wait forever.
  */
 static bool is_running(const struct cpod *pod)
 {
@@ -391,8 +397,8 @@ static int tell_all(struct sched *s, const struct gang *g, struct str text)
 }
 
 /*
- * Returns 1 if a placed member waits for a terminating pod on its place, whichever preemptor
- * evicted that pod.
+ * Returns 1 if a placed member has to wait for a terminating pod. The pod may be a victim of this
+ * gang or of another preemptor.
  */
 static int has_to_wait(struct sched *s, const struct gang *g, struct error *err)
 {
@@ -408,7 +414,7 @@ static int has_to_wait(struct sched *s, const struct gang *g, struct error *err)
 }
 
 /*
- * Binds the placed members, or nominates all of them if one has to wait. `why` explains the members
+ * Binds the placed members, or nominates all of them if one has to wait. `why` goes to the members
  * without a place.
  */
 static int sched_settle_gang(struct sched *s, const struct gang *g, uint64_t give_up_ns,
@@ -434,7 +440,10 @@ static int sched_settle_gang(struct sched *s, const struct gang *g, uint64_t giv
 	return r == 0 && s->victims.n ? push_evictions(s, g->member[0]) : r;
 }
 
-/* Places as many members as fit, if these and the running ones reach the threshold; else none. */
+/*
+ * Places as many members as fit, if placed and running members together reach the threshold; else
+ * none.
+ */
 static int sched_gather_gang(
 	struct sched *s, struct pending_key key, struct gang *g, struct error *err)
 {
@@ -470,7 +479,10 @@ static int sched_gather_gang(
 	else
 		decide_cancel(s->cluster, &s->victims, g->member, g->n_waiting);
 	if (r < 0 || !is_enough) {
-		/* Everything is as before, so no waiting pod benefits. */
+		/*
+		 * decide_cancel() set the flag, but the state is as before the try, so no waiting
+		 * pod benefits.
+		 */
 		cluster_take_news(s->cluster);
 		s->counts.n_nowhere++;
 		if (r < 0) {
@@ -523,7 +535,7 @@ static int try_group(struct sched *s, struct pending_key key, struct error *err)
 
 /* ---- nominated pods ---- */
 
-/* Without a nominated pod no eviction has a purpose, so all victims stay. */
+/* Cancels all evictions if no pod is nominated any more, because no pod needs their capacity. */
 static int sched_readd_all(struct sched *s)
 {
 	struct cpod *pod = NULL;
@@ -537,7 +549,10 @@ static int sched_readd_all(struct sched *s)
 	return r;
 }
 
-/* is_late: the victims did not leave in time; otherwise the group is too small now. */
+/*
+ * Ends the pod's nomination. is_late: the nomination expired; otherwise the group lost too many
+ * members.
+ */
 static int sched_give_up_pod(struct sched *s, struct cpod *pod, bool is_late)
 {
 	int r = 0;
@@ -553,7 +568,7 @@ static int sched_give_up_pod(struct sched *s, struct cpod *pod, bool is_late)
 	return r;
 }
 
-/* Returns whether nominated and running members still reach the threshold. */
+/* Returns whether nominated and running members together still reach the threshold. */
 static bool is_enough(const struct gang *g)
 {
 	uint32_t n = g->n_running;
@@ -563,7 +578,10 @@ static bool is_enough(const struct gang *g)
 	return n >= g->least;
 }
 
-/* Checks a nominated pod, or all nominated pods of its group together. */
+/*
+ * Checks a nominated pod, or all nominated pods of its gang together, and binds them or ends their
+ * nominations.
+ */
 static int look_at_held(struct sched *s, struct cpod *pod, struct error *err)
 {
 	struct cpod *alone[1] = {pod};
@@ -694,8 +712,8 @@ static int try_item(struct sched *s, struct pending_key key, struct error *err)
 }
 
 /*
- * The numbers of queues and the names of groups have changed, even for pods with a Binding in
- * flight.
+ * Gives each waiting pod its queue item again, after the numbers of queues or the names of groups
+ * changed. Pods with a Binding in flight have an item too.
  */
 static int rank_all(struct sched *s)
 {
@@ -749,7 +767,7 @@ static int sched_think(struct sched *s, struct error *err)
 		s->pending, MIN(n_opened, UINT32_MAX / PENDING_OPENED_MAX) * PENDING_OPENED_MAX);
 	s->has_room |= has_news || n_opened;
 	key = pending_next(s->pending, s->now_ns);
-	/* Waiting pods have precedence over resize requests. */
+	/* Denied resize requests are tried again only when no waiting pod can be tried. */
 	if (!key)
 		return sched_renew_resizes(s) ? 0 : 1;
 	return try_item(s, *key, err);
@@ -773,7 +791,7 @@ uint64_t sched_deadline(const struct sched *s)
 	return todo_is_empty(&s->todo) ? pending_deadline(s->pending) : 0;
 }
 
-/* The item, with its group, backs off longer after each failed Binding. */
+/* Puts the item of the pod or of its gang back; the pause is longer after each refused Binding. */
 static void put_back_failed(struct sched *s, const struct cpod *pod)
 {
 	const struct pending_key key = sched_pod_key(pod);
@@ -806,7 +824,7 @@ void sched_refused(
 	if (!pod || strcmp(cpod_uid(pod), uid) || cpod_state(pod) != CPOD_ASSUMED)
 		return;
 	s->counts.n_bind_failures++;
-	/* If memory for the message is exhausted, the place is released all the same. */
+	/* If memory for the message is exhausted, cluster_refuse() still releases the place. */
 	(void)cluster_refuse(s->cluster, pod, why);
 	if (!cpod_is_ours(pod))
 		return;
@@ -823,7 +841,7 @@ void sched_stand_down(struct sched *s)
 	struct sched_action action;
 	struct cpod *pod = NULL;
 
-	/* Decisions that were not sent are cancelled. */
+	/* Cancels the Bindings that were decided and not yet handed out. */
 	while (todo_next(&s->todo, s->cluster, &action))
 		if (action.act == SCHED_BIND)
 			sched_bound(s, cpod_ns(action.pod), cpod_name(action.pod),

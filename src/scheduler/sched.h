@@ -23,7 +23,7 @@ int sched_new(const struct sched_config *config, struct sched **ret_sched, struc
 void sched_free(struct sched *sched);
 DEFINE_CLEANUP(struct sched *, sched_free)
 
-/* As in cluster.h; the time never decreases. */
+/* See cluster_set_time(), cluster_set() and cluster_remove(). The time never decreases. */
 void sched_set_time(struct sched *sched, uint64_t now_ns, uint64_t real_ns);
 int sched_set(struct sched *sched, int kind, json_t *json, struct error *err);
 int sched_remove(struct sched *sched, int kind, const char *ns, const char *name);
@@ -31,57 +31,64 @@ struct cluster *sched_cluster(struct sched *sched);
 
 enum sched_act {
 	SCHED_BIND, /* bind to cpod_node() with decide_annotations(); report by sched_bound() */
-	SCHED_CONDITION, /* not schedulable: condition and Event, with `sentence` */
-	SCHED_CLAIM,     /* ask for volumes of its claims on a node */
-	SCHED_EVENT,     /* an Event with `reason` and `sentence` */
-	SCHED_GRANT,     /* resize granted: write the new assigned keys, by decide_annotations() */
-	SCHED_DENY,      /* resize refused: `sentence` says why */
+	SCHED_CONDITION, /* the pod is not schedulable: write condition and Event with `sentence` */
+	SCHED_CLAIM,     /* request volumes for the pod's claims on a node */
+	SCHED_EVENT,     /* write an Event with `reason` and `sentence` */
+	SCHED_GRANT,     /* resize accepted: write the new assigned keys, by decide_annotations() */
+	SCHED_DENY,      /* resize rejected: write an Event; `sentence` gives the reason */
 	SCHED_RUNS,      /* write cpod_running() */
 	SCHED_REFRESH_EPOCH, /* epoch refresh: write this leader's epoch to the pod */
-	SCHED_NOMINATE,      /* nominate cpod_node(), with `sentence` */
-	SCHED_EVICT,         /* evict the pod; repeated while it still runs */
+	SCHED_NOMINATE,      /* write cpod_node() as the pod's nominated node, with `sentence` */
+	SCHED_EVICT,         /* evict the pod; repeated while the pod still runs */
 };
 
-/* The pod that a victim is evicted for. */
+/* The pod for which a victim is evicted. */
 struct sched_preemptor {
 	char *ns, *name;
-	char *queue; /* queue whose guarantee is reclaimed; "": by priority */
+	char *queue; /* queue whose guarantee is reclaimed; "": preemption by priority */
 };
 
-/* "ns/name", and the queue whose guarantee is reclaimed. */
+/* Writes "NAMESPACE/NAME", and the queue if its guarantee is reclaimed. */
 void sched_preemptor_format(const struct sched_preemptor *preemptor, struct buf *out);
 
 /*
- * Applies policies, and updates the lines of waiting pods. Call before any other use of decide.h.
- * -ENOMEM.
+ * Applies changed policies, and moves waiting pods to their queues. Call before any other use of
+ * decide.h. -ENOMEM.
  */
 int sched_settle(struct sched *sched, struct error *err);
 
-/* pod and texts are valid until the next call. */
+/* `pod` and all texts are valid until the next call of a function of this file. */
 struct sched_action {
 	enum sched_act act;
 	const struct cpod *pod;
-	enum reason
-		reason; /* of the Event; for SCHED_CONDITION of the condition; else REASON_NONE */
+	/* Reason of the Event, or for SCHED_CONDITION of the condition; else REASON_NONE. */
+	enum reason reason;
 	union {
-		const char *sentence;               /* for all other acts; "": none */
+		/* for all acts except SCHED_CLAIM and SCHED_EVICT; "": none */
+		const char *sentence;
 		const struct decide_claims *claims; /* for SCHED_CLAIM */
-		/* For SCHED_EVICT; NULL: the eviction is sent again. */
+		/* For SCHED_EVICT; NULL: a repeated eviction. */
 		const struct sched_preemptor *preemptor;
 	};
 };
 
-/* 1: an action. 0: nothing to do before sched_deadline() or the next change. -ENOMEM. */
+/*
+ * Returns 1 with an action, or 0 if there is nothing to do before sched_deadline() or the next
+ * change. -ENOMEM.
+ */
 int sched_next(struct sched *sched, struct sched_action *ret_action, struct error *err);
 uint64_t sched_deadline(const struct sched *sched);
 
-/* Reports whether the Binding was made. If not, its place is free again and the pod backs off. */
+/*
+ * Reports whether the Binding was made. If not, the pod's place is free again and the pod backs
+ * off.
+ */
 void sched_bound(
 	struct sched *sched, const char *ns, const char *name, const char *uid, bool is_done);
 /*
- * The API server refused the Binding with the message `why`. As sched_bound(). In addition, the pod
- * reports the refusal (SCHED_CONDITION), and pods that waited for its reservation report it too
- * (SCHED_EVENT ReservationReleased).
+ * Reports that the API server refused the Binding with the message `why`. The pod's place is free
+ * again and the pod backs off. Its condition reports the refusal (SCHED_CONDITION). So do Events of
+ * the pods that waited for its reservation (SCHED_EVENT ReservationReleased).
  */
 void sched_refused(
 	struct sched *sched, const char *ns, const char *name, const char *uid, const char *why);
@@ -99,10 +106,11 @@ void sched_stand_down(struct sched *sched);
 struct sched_counts {
 	struct pending_counts pending;
 	uint32_t n_nominated, n_reserved;
-	uint64_t n_evictions, n_reclaimed; /* part of n_evictions */
-	uint64_t n_timeouts;               /* gang members whose nomination expired */
-	uint64_t n_granted, n_denied;      /* resize requests */
-	uint64_t n_expired;                /* expired reservations */
+	/* n_reclaimed: part of n_evictions that reclaimed a guarantee */
+	uint64_t n_evictions, n_reclaimed;
+	uint64_t n_timeouts;          /* gang members whose nomination expired */
+	uint64_t n_granted, n_denied; /* resize requests */
+	uint64_t n_expired;           /* expired reservations */
 	uint64_t n_decisions, n_placed, n_nowhere, n_bind_failures;
 };
 struct sched_counts sched_counts(const struct sched *sched);

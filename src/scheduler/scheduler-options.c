@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Describes the command line of divvy-scheduler in one table for the parser, --help and the man
- * page. scheduler_options_finish() checks combinations of options, which no check of a single
- * option can see.
+ * page. scheduler_options_finish() checks combinations of options, which the check of a single
+ * option cannot see.
  */
 #include "scheduler/scheduler-options.h"
 

@@ -13,7 +13,7 @@
 
 #define TEXT_MAX (1u << 20)
 
-/* Values for the metrics. */
+/* The values of one answer to /metrics. */
 struct sample {
 	struct sched_counts sched;
 	struct kube_client_counts client;

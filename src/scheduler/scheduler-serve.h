@@ -11,7 +11,7 @@
 
 struct service;
 
-/* Serves as the service's options say; 0 without a page if --listen is missing. */
+/* Serves by the service's options. Returns 0 with *ret_page NULL if --listen is missing. */
 int serve_new(struct service *service, struct page **ret_page, struct error *err);
 
 #endif

@@ -2,8 +2,9 @@
 /*
  * Writes the condition of pods without a place, and its Event. The API server parses all managed
  * fields of a pod for each patch. That takes milliseconds for most pods, but seconds for a pod with
- * tens of thousands of keys. So a pod has one patch in flight at a time. Of the messages that come
- * meanwhile, only the last follows. A slow or failed patch is followed by a pause.
+ * tens of thousands of keys. So a pod has at most one patch in flight. Of the messages that come
+ * meanwhile, only the last is sent afterwards. After a slow or failed patch the next one waits for
+ * a pause.
  */
 #include "scheduler/service-internal.h"
 
@@ -16,7 +17,7 @@
 #include "kube/time.h"
 
 #define SLOW_NS (NSEC_PER_SEC / 10)
-#define SLOW_TIMES 16u /* pause as a multiple of the patch's duration */
+#define SLOW_TIMES 16u /* the pause is this many times the patch's duration */
 #define FAILED_NS NSEC_PER_SEC
 #define FAILED_TWICE_MAX 6u
 #define PAUSE_MAX_NS (600 * NSEC_PER_SEC)
@@ -29,9 +30,9 @@ struct condition_write {
 	uint64_t began_ns, not_before_ns;
 	uint32_t n_failed;  /* consecutive failures */
 	char *sentence;     /* next message; NULL: none */
-	enum reason reason; /* reason of that message */
-	bool is_nominated;  /* the message comes with the node of the nomination */
-	bool has_nominated; /* the last patch had a nomination */
+	enum reason reason; /* reason of the next message */
+	bool is_nominated;  /* the next message also writes the nominated node */
+	bool has_nominated; /* the last patch wrote a nominated node */
 };
 
 static void condition_write_free(struct condition_write *t)
@@ -116,7 +117,10 @@ static int service_condition_send(struct condition_write *t, const struct cpod *
 		.done = service_condition_on_written,
 		.data = t,
 		.ret_call = &t->call};
-	/* An old nomination without effect would keep other pods off the node. */
+	/*
+	 * Without a nomination the patch removes nominatedNodeName: an old value would keep other
+	 * pods off that node.
+	 */
 	_cleanup_json_ json_t *patch = json_pack("{s:{ss}, s:{s:[{ss, ss, ss, ss, ss, sn}], ss?}}",
 		"metadata", "uid", t->uid, "status", "conditions", "type", "PodScheduled", "status",
 		"False", "reason", reason_name(t->reason), "message", t->sentence,
@@ -133,7 +137,7 @@ static int service_condition_send(struct condition_write *t, const struct cpod *
 	return 0;
 }
 
-/* The pod has this condition already, and no nomination to remove. */
+/* Returns whether the pod has this condition already, and no nominatedNodeName to remove. */
 static bool service_condition_is_written(
 	const struct cpod *pod, enum reason reason, const char *sentence)
 {
@@ -142,7 +146,7 @@ static bool service_condition_is_written(
 }
 
 /*
- * Returns whether the message is still needed: the pod may have a node or the same condition by
+ * Returns whether the message is still needed. It is not if the pod has a node or this condition by
  * now.
  */
 static bool is_due(const struct condition_write *t, const struct cpod *pod)
@@ -152,7 +156,7 @@ static bool is_due(const struct condition_write *t, const struct cpod *pod)
 			!service_condition_is_written(pod, t->reason, t->sentence));
 }
 
-/* Frees `t` if nothing is left to remember. */
+/* Sends the next message if it is due. Frees `t` if no call is in flight and no pause remains. */
 static void service_condition_send_next(struct condition_write *t)
 {
 	const struct cpod *pod = cluster_pod(sched_cluster(t->service->sched), t->ns, t->name);
@@ -183,7 +187,7 @@ static void service_condition_unschedulable(struct service *s, const struct cpod
 	char *copy = t ? str_dup(str_from(sentence)) : NULL;
 
 	if (!copy)
-		return; /* the next change tries again */
+		return; /* the next change of the pod's message tries again */
 	free(t->sentence);
 	t->sentence = copy;
 	t->reason = reason;
@@ -197,7 +201,10 @@ void service_write_condition(
 	struct condition_write *t;
 
 	HASH_FIND_STR(s->condition_writes, cpod_uid(pod), t);
-	/* A patch in flight may say something else. */
+	/*
+	 * With a struct condition_write, a patch in flight may change the condition that the pod
+	 * shows now.
+	 */
 	if (t || !service_condition_is_written(pod, reason, sentence))
 		service_condition_unschedulable(s, pod, reason, sentence, false);
 }

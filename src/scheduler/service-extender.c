@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Answers kube-scheduler's questions: see extender.h. A question about a pod that the watch has not
- * delivered yet waits.
+ * Answers kube-scheduler's requests (extender.h). A request about a pod that the watch has not
+ * delivered yet waits up to PATIENCE_NS.
  */
 #include "scheduler/service-internal.h"
 
@@ -38,8 +38,9 @@ static void answer_json(struct http_request *request, json_t *answer)
 }
 
 /*
- * Refuses in the protocol's own form if it has a field for errors. The closed connection lets the
- * next request reach the new leader.
+ * Answers with the error in the protocol's form if the verb's answer has a field for errors, else
+ * with status 503. The connection closes, so that kube-scheduler connects again and may reach the
+ * leader.
  */
 static void service_extender_refuse(
 	struct http_request *request, enum extender_verb verb, const char *sentence)
@@ -96,7 +97,7 @@ static int answer_it(struct service *s, struct question *q, struct error *err)
 	return r;
 }
 
-/* Returns true if the question is answered and freed. */
+/* Returns true if the request is answered and `q` is freed. */
 static bool try_question(struct service *s, struct question *q)
 {
 	const uint64_t took_ns = clock_since_ns(clock_now_ns(), q->since_ns);

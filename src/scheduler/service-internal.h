@@ -14,7 +14,7 @@
 #include "scheduler/source.h"
 
 #define SERVICE_MANAGER "divvy-scheduler"
-#define SERVICE_BINDS_MAX 100u /* in flight at a time */
+#define SERVICE_BINDS_MAX 100u /* most Bindings in flight */
 
 struct watch {
 	struct service *service;
@@ -23,7 +23,7 @@ struct watch {
 	struct kube_cache *cache;
 };
 
-/* A write in flight, about one pod or policy (a policy has no namespace). */
+/* A write in flight, about one pod or policy. For a policy ns is NULL. */
 struct flight {
 	struct flight *prev, *next;
 	struct service *service;
@@ -31,7 +31,7 @@ struct flight {
 	struct kube_call *call;
 	uint64_t began_ns;
 	char *refusal;              /* the API server's refusal; NULL: none */
-	struct http_request *asked; /* extender request to answer at the end; or NULL */
+	struct http_request *asked; /* extender request to answer when the write ends; NULL: none */
 };
 
 struct question;        /* service-extender.c */
@@ -50,12 +50,12 @@ struct service {
 	struct loop_timer pump, tick, leave;
 	uint64_t refreshed_ns; /* last discovery refresh */
 	struct flight *flights;
-	struct condition_write *condition_writes; /* by uid */
+	struct condition_write *condition_writes; /* hash by the pod's uid */
 	uint32_t n_binds;
 	bool is_leading, has_led; /* has_led: sched_lead() was called for this epoch */
 	uint64_t epoch;
-	uint64_t raised_ns;    /* when the epoch was last raised; 0: never */
-	uint64_t report_at_ns; /* next report of policies' status */
+	uint64_t raised_ns;    /* when must_raise_epoch() last raised the epoch; 0: never */
+	uint64_t report_at_ns; /* when to write the status of policies next */
 	char instance[256];
 	struct page *page; /* NULL: nothing is served */
 	struct question *questions;
@@ -65,26 +65,26 @@ struct service {
 
 /* ---- service-watch.c ---- */
 
-/* Starts watches of kinds that the API server has and that are not watched yet. */
+/* Starts the missing watches, for each kind of object that the API server has by now. */
 void service_watch(struct service *s);
-/* Whether definitions are missing, which may still be installed. */
+/* Whether the API server lacks CustomResourceDefinitions, which may be installed later. */
 bool service_lacks_definitions(const struct service *s);
-/* Whether all kinds that decisions wait for are complete. */
+/* Whether the first list of each kind of object is complete for which decisions wait (source.h). */
 bool service_is_synced(const struct service *s);
 void service_unwatch(struct service *s);
 
 /* ---- service-write.c ---- */
 
 bool service_may_write(const struct service *s);
-/* asked: extender request to answer at the end; NULL: none. */
+/* asked: extender request to answer when the Binding ends; NULL: none. */
 void service_bind(struct service *s, const struct cpod *pod, struct http_request *asked);
-/* Writes annotations that are due once the pod runs. */
+/* Writes the annotations of cpod_running(). */
 void service_running(struct service *s, const struct cpod *pod);
 void service_refresh_epoch(struct service *s, const struct cpod *pod);
 void service_grant(
 	struct service *s, const struct cpod *pod, bool is_granted, const char *sentence);
 void service_claim(struct service *s, const struct cpod *pod, const struct decide_claims *claims);
-/* preemptor: NULL if the eviction is sent again, without an Event. */
+/* preemptor: NULL for a repeated eviction, which has no Event. */
 void service_evict(struct service *s, const struct cpod *pod, enum reason reason,
 	const struct sched_preemptor *preemptor);
 void service_event(struct service *s, const struct cpod *pod, enum reason reason, const char *text);
@@ -101,7 +101,7 @@ void service_land_all(struct service *s); /* cancels all writes in flight */
 void service_write_condition(
 	struct service *s, const struct cpod *pod, enum reason reason, const char *sentence);
 void service_nominate(struct service *s, const struct cpod *pod, const char *sentence);
-/* Called once a second: sends the conditions that had to wait. */
+/* Call once a second: sends the conditions whose pause has ended. */
 void service_condition_later(struct service *s);
 void service_condition_end(struct service *s);
 /* Pause after a patch that took took_ns, or after n_failed failures in a row. */
@@ -114,14 +114,14 @@ void service_on_filter(void *service, struct http_request *request);
 void service_on_prioritize(void *service, struct http_request *request);
 void service_on_preempt(void *service, struct http_request *request);
 void service_on_bind(void *service, struct http_request *request);
-/* Answers a bind request; why NULL: the Binding was made. */
+/* Answers a bind request. why: reason of the failure; NULL: the Binding was made. */
 void service_answer_bind(struct http_request *request, const char *why);
-/* Retries requests whose pod was not known yet. */
+/* Tries again to answer requests whose pod was not known yet. */
 void service_ask_again(struct service *s);
 /* Refuses all waiting requests. */
 void service_answer_all(struct service *s);
 
-/* Runs the pump soon, because there may be work. */
+/* Lets on_pump() (service.c) run soon, because sched may have actions. */
 void service_wake(struct service *s);
 
 #endif

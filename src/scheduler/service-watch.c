@@ -7,7 +7,10 @@
 
 #include "base/log.h"
 
-/* Holds the object during the cache's callback; the scheduler keeps its own form. */
+/*
+ * An object while the reflector's cache passes it on. The scheduler keeps its own form of the
+ * object.
+ */
 struct box {
 	json_t *json;
 };

@@ -39,7 +39,8 @@ static struct flight *take_off(struct service *s, const struct cpod *pod)
 }
 
 /*
- * A stopped process can continue with old decisions after another leader has decided differently.
+ * Checks the Lease right before the request is sent. A process that was stopped (SIGSTOP) could
+ * otherwise send old decisions after another leader has decided differently.
  */
 static bool service_write_may_send(void *data)
 {
@@ -97,7 +98,10 @@ static void service_write_scheduled_event(struct service *s, const struct cpod *
 	service_event(s, pod, REASON_SCHEDULED, buf_text(&text));
 }
 
-/* why: reason of a failure */
+/*
+ * Ends the Binding: reports the result to sched and answers the extender request. why: reason of a
+ * failure.
+ */
 static void service_write_settle(struct flight *f, bool is_done, const char *why)
 {
 	struct service *s = f->service;
@@ -134,21 +138,24 @@ static void service_write_on_read(void *data, const struct kube_answer *answer)
 		return;
 	}
 	/*
-	 * An unknown result does not free the place; the watch or the next question clears it up.
-	 * Only -ENOENT means that the pod is gone.
+	 * The pod is still assumed as bound if the result stays unknown; the watch will show its
+	 * node, or kube-scheduler asks again. Only after -ENOENT the pod is deleted, and the place
+	 * is free.
 	 */
 	service_write_settle(f, answer->result != -ENOENT, answer->error.msg);
 }
 
-/* Returns whether the server may have bound the pod without saying so. */
+/*
+ * Returns whether the API server may have bound the pod although the answer is missing or an error.
+ */
 static bool is_unclear(const struct kube_answer *answer)
 {
 	return answer->result != -ECANCELED && (!answer->status.http || answer->status.http >= 500);
 }
 
 /*
- * Only a refusal leads to a pause of preemption; other failures are failed Bindings. If the pod has
- * changed or is gone, the watch reports it.
+ * Keeps the API server's message if it refused the Binding: sched_refused() then pauses the pod's
+ * preemption. Other failures do not, because they say nothing about the pod.
  */
 static void note_refusal(struct flight *f, const struct kube_answer *answer)
 {
@@ -222,7 +229,10 @@ static void on_patched(void *data, const struct kube_answer *answer)
 	struct flight *f = data;
 
 	f->call = NULL;
-	/* -EAGAIN: a disruption budget refuses the eviction now. */
+	/*
+	 * Not an error: -ENOENT, the pod is deleted; -EAGAIN, a disruption budget refuses the
+	 * eviction for now.
+	 */
 	if (answer->result < 0 && answer->result != -ENOENT && answer->result != -EAGAIN)
 		log_warn("pod %s/%s: %s", f->ns, f->name, answer->error.msg);
 	service_write_end(f);
@@ -340,7 +350,7 @@ void service_evict(struct service *s, const struct cpod *pod, enum reason reason
 		service_write_end(f);
 		return;
 	}
-	/* The Event of a repeated eviction exists already. */
+	/* A repeated eviction has its Event already. */
 	if (!preemptor)
 		return;
 	buf_add_text(&text, "evicted for pod ");

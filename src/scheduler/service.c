@@ -20,7 +20,7 @@
 #include "scheduler/service-internal.h"
 
 #define TICK_NS (UINT64_C(1) * 1000000000)
-#define RAISE_NS (UINT64_C(60) * 1000000000) /* shortest interval of two raises */
+#define RAISE_NS (UINT64_C(60) * 1000000000) /* shortest time between two raises of the epoch */
 #define REPORT_NS (UINT64_C(10) * 1000000000)
 #define REFRESH_NS (UINT64_C(10) * 1000000000) /* while object types are missing */
 
@@ -41,8 +41,10 @@ static void service_carry_out(struct service *s, const struct sched_action *a)
 }
 
 /*
- * After a new installation the Lease is new, but nodes may have seen later epochs. They would
- * refuse decisions of an earlier epoch.
+ * If divvy was installed anew, the Lease starts again at a low epoch, but nodes may have seen later
+ * epochs. Nodes refuse decisions with an earlier epoch than they have seen. If nodes have seen a
+ * later epoch than the Lease has, raises the epoch. Returns true if the service may not write until
+ * that is done.
  */
 static bool must_raise_epoch(struct service *s)
 {
@@ -151,7 +153,10 @@ static void service_on_discovered(void *data, int r, const struct error *err)
 	service_watch(s);
 }
 
-/* The answer selects the release's rules; the service starts after it. */
+/*
+ * Asks the API server for its version, which selects the rules of that release. service_begin()
+ * follows.
+ */
 static void ask_version(struct service *s);
 
 static void service_begin(struct service *s, unsigned minor)
@@ -213,7 +218,9 @@ static void ask_version(struct service *s)
 	}
 }
 
-/* Two instances with the same name would both take the Lease for theirs. */
+/*
+ * Names this instance for the Lease. Two instances with the same name would both act as its holder.
+ */
 static void name_instance(struct service *s)
 {
 	const char *pod = getenv("POD_NAME");
@@ -269,7 +276,7 @@ int service_new(
 
 void service_leave(struct service *s)
 {
-	/* Give calls in flight and the Lease a moment. */
+	/* Calls in flight and the release of the Lease get half a second. */
 	s->is_leading = false;
 	if (s->lease)
 		kube_lease_release(s->lease);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The running scheduler: passes the API server's objects to sched.h and carries out its actions.
- * One loop; nothing blocks. The Lease must permit each write.
+ * Runs the scheduler: passes the API server's objects to sched.h and carries out the actions that
+ * sched.h returns. One loop; nothing blocks. The service writes only while it holds the Lease.
  */
 #ifndef SCHEDULER_SERVICE_H
 #define SCHEDULER_SERVICE_H

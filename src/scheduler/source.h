@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The one list of kinds that the scheduler reads for cluster_set(), with their APIs. */
+/* The kinds of objects that the scheduler watches and passes to cluster_set(), with their APIs. */
 #ifndef SCHEDULER_SOURCE_H
 #define SCHEDULER_SOURCE_H
 
@@ -13,10 +13,13 @@ struct cluster_source {
 	int kind; /* as for cluster_set() */
 	enum kube_api api;
 	bool is_leases;     /* in the namespace of the nodes' Leases */
-	bool is_waited_for; /* decisions wait for it */
+	bool is_waited_for; /* no decision is made before the first list of this kind */
 };
 
-/* In an order that avoids double work: pods last. */
+/*
+ * Pods come last, because a Node or GPUNode that arrives after its pods has their tenants added
+ * again.
+ */
 extern const struct cluster_source cluster_sources[CLUSTER_SOURCES];
 
 #endif

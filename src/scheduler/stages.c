@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Computes what an init container needs of each device beyond the capacity that other containers
- * keep. That rest goes to the host of the device: the first main container or sidecar on the
- * device. Without those, the first init container is the host. Devices that only init containers
- * use come first, because a share of a host counts on all its devices. An init container that hosts
- * nothing keeps nothing.
+ * Distributes the capacity that a pod needs over its containers. Main containers and sidecars keep
+ * what they request. An init container runs in the capacity that other containers keep on its
+ * devices. If it needs more, the device's host keeps the rest: the first main container or sidecar
+ * on the device, or without those the first init container. Devices that only init containers use
+ * come first, because a host's share counts on all its devices. An init container that is no host
+ * keeps nothing.
  */
 #include "scheduler/stages.h"
 
@@ -29,7 +30,10 @@ uint64_t stage_kept_on(const struct stage *stage, const char *uuid)
 	return i < stage->n ? stage->kept_bytes[i] : 0;
 }
 
-/* First main container or sidecar on the device, or else the first init container. */
+/*
+ * Returns the container that keeps the rest: the first main container or sidecar on the device, or
+ * else the first init container.
+ */
 static struct stage *stages_find_host(struct stage *stage, uint32_t n, const char *uuid)
 {
 	struct stage *host = NULL;
@@ -47,7 +51,7 @@ static struct stage *stages_find_host(struct stage *stage, uint32_t n, const cha
 	return host;
 }
 
-/* Amount that must be kept on the device beyond the present amounts. */
+/* Computes how much more the pod needs on the device than its containers keep now. */
 static void find_lack(const struct stage *stage, uint32_t n, const char *uuid, uint32_t *ret_share,
 	uint64_t *ret_bytes)
 {
@@ -72,7 +76,10 @@ static void find_lack(const struct stage *stage, uint32_t n, const char *uuid, u
 	*ret_bytes = most - MIN(most, manifest_sum_value(&kept_bytes));
 }
 
-/* Settles the devices that only init containers use, or the other devices. */
+/*
+ * Lets the hosts keep the rest. is_of_init: for devices that only init containers use; else for the
+ * other devices.
+ */
 static void settle_devices(struct stage *stage, uint32_t n, bool is_of_init)
 {
 	for (uint32_t i = 0; i < n; i++)
@@ -102,8 +109,8 @@ void stages_settle(struct stage *stage, uint32_t n)
 			s->kept_bytes[k] = s->has_room ? 0 : s->bytes[k];
 	}
 	/*
-	 * A host has the same share on all its devices, so devices with only init containers come
-	 * first.
+	 * A host keeps the same share on all its devices, so a share that the first pass adds to a
+	 * host counts on the devices of the second pass too.
 	 */
 	settle_devices(stage, n, true);
 	settle_devices(stage, n, false);

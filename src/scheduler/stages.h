@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Init containers run before the other containers and end before these start. So a pod's need of a
- * device is its largest use at any one time, by Kubernetes' rule (spec/manifest.h). Pure.
+ * Computes how much of each device a pod needs. Init containers end before the main containers
+ * start. So the pod needs the largest amount that its containers use at one time, by Kubernetes'
+ * rule for init containers and sidecars (spec/manifest.h). Pure.
  */
 #ifndef SCHEDULER_STAGES_H
 #define SCHEDULER_STAGES_H
@@ -16,16 +17,19 @@ struct stage {
 	uint64_t bytes[SPEC_DEVICES_MAX]; /* of each device */
 	const char (*device)[SPEC_LABEL]; /* UUIDs, borrowed */
 	uint32_t n;
-	/* Set by stages_settle(): capacity kept for this container and those that use it before. */
+	/*
+	 * Set by stages_settle(): capacity kept for this container, and for init containers that
+	 * use its capacity before it starts.
+	 */
 	uint32_t kept_share;
 	uint64_t kept_bytes[SPEC_DEVICES_MAX];
-	bool has_room; /* keeps nothing, because it runs in other containers' capacity */
+	bool has_room; /* the container keeps nothing, because it runs in the capacity of others */
 };
 
 /*
- * Distributes the pod's greatest use of each device over its containers, in the pod's order. An
- * init container uses the capacity of others on its devices. If it needs more, the first of those
- * containers keeps the rest. A kept share counts on all of that container's devices.
+ * Sets the kept amounts of n containers, which stand in the pod's order. An init container uses the
+ * capacity that other containers keep on its devices. If it needs more, the first of those
+ * containers keeps the rest. The kept share of a container counts on all its devices.
  */
 void stages_settle(struct stage *stage, uint32_t n);
 /* Bytes that are kept on the device; 0 if the container does not use it. */

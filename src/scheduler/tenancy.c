@@ -2,10 +2,10 @@
 /*
  * Converts a pod's JSON to a manifest, translates the manifest with the dialects, and copies the
  * result. A tenancy therefore borrows nothing and outlives the JSON. tenancy_guest_host() finds for
- * an init container, where possible, another container that never runs at the same time and has
- * suitable devices. A host is its own host, so one step leads to the container with the devices.
- * tenancy_write_back() translates the pod anew, because a tenancy does not keep the dialect's
- * result.
+ * an init container, the guest, another container whose devices it can use, the host: they never
+ * run at the same time, and the request has the same kind of devices. A host has devices of its
+ * own, so `host` never leads to another guest. tenancy_write_back() translates the pod anew,
+ * because a tenancy does not keep the dialect's result.
  */
 #include "scheduler/tenancy.h"
 
@@ -17,7 +17,7 @@
 #include "kube/kube-json.h"
 #include "manifest/manifest-json.h"
 
-/* The result borrows from the manifest, and the manifest from the JSON. */
+/* *ret borrows from *ret_manifest, which borrows from the JSON. */
 static int tenancy_translate(const json_t *json, const char *dialects,
 	struct manifest_json *ret_manifest, struct dialect_result *ret, struct error *err)
 {
@@ -38,8 +38,8 @@ static int tenancy_translate(const json_t *json, const char *dialects,
 /* ---- requests ---- */
 
 /*
- * The guest can use the host's devices before or after it. The combined request is the larger of
- * both values.
+ * Returns whether the guest can use the host's devices while the host does not run. Share and
+ * memory may differ, because the devices are chosen for the larger of both values.
  */
 static bool can_host(const struct spec *host, const struct spec *guest)
 {
@@ -52,8 +52,8 @@ static bool can_host(const struct spec *host, const struct spec *guest)
 }
 
 /*
- * Returns a container that starts when the guest has ended, or an earlier init container; otherwise
- * the guest itself.
+ * Returns the index of the guest's host: a container that starts after the guest has ended, or else
+ * an earlier init container. The guest's own index: no container can be its host.
  */
 static uint32_t tenancy_guest_host(const struct tenancy *t, uint32_t guest)
 {
@@ -140,7 +140,7 @@ int tenancy_write_back(const json_t *json, const char *dialects,
 }
 
 struct running {
-	const json_t *had; /* old annotations */
+	const json_t *had; /* annotations that the pod has already */
 	json_t *get;
 };
 

@@ -15,37 +15,42 @@ struct tenancy_container {
 	enum manifest_kind kind;
 	struct spec spec;
 	/*
-	 * For an init container: index of the container whose devices it uses before that one
-	 * starts. Its own index: it has devices of its own.
+	 * Index of the container whose devices this container uses. Only an init container can use
+	 * those of another container, while that one does not run. Its own index: the container has
+	 * devices of its own.
 	 */
 	uint32_t host;
 };
 
 struct tenancy {
-	struct tenancy_container *v; /* in the pod's order; none: no share is requested */
+	struct tenancy_container *v; /* in the pod's order; n 0: the pod requests no share */
 	uint32_t n;
-	char group[SPEC_GROUP];           /* "": none */
-	uint32_t group_size, group_least; /* 0 if group_object gives them */
-	char group_object[64];            /* API group of that object; "" */
-	char vgpu[SPEC_LABEL];            /* KubeShare's GPUID; "" */
+	char group[SPEC_GROUP]; /* "": none */
+	/* 0 if the object group_object gives them (cluster-group.c) */
+	uint32_t group_size, group_least;
+	char group_object[64]; /* API group of the PodGroup; "": no PodGroup */
+	char vgpu[SPEC_LABEL]; /* KubeShare's GPUID; "": none */
 };
 
 /*
- * dialects: the namespace's list, "" for none; the pod's own list precedes it. -EINVAL with a
- * message for the user; -ENOMEM. Call tenancy_done() after a failure too.
+ * dialects: the namespace's list, "" for none; a list in the pod itself takes precedence. -EINVAL:
+ * err has a message for the user. -ENOMEM. Call tenancy_done() after a failure too.
  */
 int tenancy_read(
 	const json_t *pod, const char *dialects, struct tenancy *ret_tenancy, struct error *err);
 void tenancy_done(struct tenancy *tenancy);
 
 /*
- * Adds annotations for users and tools of the pod's dialect; none is an assigned key. `given` has a
- * grant for each container, in the tenancy's order.
+ * Adds annotations for users and tools of the pod's dialect; assigned keys are not among them.
+ * `given` has a grant for each container, in the tenancy's order.
  */
 int tenancy_write_back(const json_t *pod, const char *dialects,
 	const struct dialect_assigned *given, json_t *annotations);
 
-/* Annotations of the pod's dialect that change once the pod runs; NULL: none are due. -ENOMEM. */
+/*
+ * Makes the annotations of the pod's dialect that change once the pod runs. *ret_annotations is
+ * NULL if no annotation has to change. -ENOMEM.
+ */
 int tenancy_running(const json_t *pod, uint64_t real_ns, json_t **ret_annotations);
 
 #endif
