@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Pod affinity and anti-affinity in both directions: terms of the new pod about existing pods, and
- * terms of existing pods about the new one. The pods are counted once by the domains of each
- * topology. A check of a node then only looks up its domains.
+ * Checks pod affinity and anti-affinity in both directions: terms of the new pod about existing
+ * pods, and terms of existing pods about the new pod. fit_affinity_prepare() counts the matching
+ * pods once, by the domains of each topology. The check of a node then only looks up the counts of
+ * the node's domains.
  */
 #include "kuberules/fit-internal.h"
 
@@ -11,7 +12,10 @@
 #include "base/array.h"
 #include "base/cleanup.h"
 
-/* Returns the counts for this topology, zero at first; NULL if memory is exhausted. */
+/*
+ * Returns the list's counts for this topology, and adds them with zeroes if they are missing; NULL
+ * if memory is exhausted.
+ */
 static struct fit_counts *want_counts(
 	struct fit *fit, struct fit_counts_list *list, const char *topology_key)
 {
@@ -42,7 +46,10 @@ static const struct labels *labels_of_namespace(const struct fit *fit, const cha
 	return object ? &object->labels : &none;
 }
 
-/* Namespace selectors are rare, so the other pod's namespace is looked up only for them. */
+/*
+ * Only a term with a namespace selector needs the labels of the other pod's namespace. Such terms
+ * are rare, so other terms save the lookup.
+ */
 static bool fit_affinity_term_matches(const struct fit *fit, const struct pod_term *term,
 	const struct pod *owner, const struct pod *other)
 {
@@ -60,7 +67,7 @@ static bool matches_all(
 	return terms->n;
 }
 
-/* Counts a pod in the node's domain; returns false if the node has none. */
+/* Counts a pod in the node's domain of this topology; returns false if the node has no domain. */
 static bool count_in(struct fit_counts *counts, uint32_t node)
 {
 	uint32_t domain = counts->topology->domains[node];
@@ -124,7 +131,10 @@ int fit_affinity_prepare(struct fit *fit)
 	int r = 0;
 
 	fit->is_self_near = matches_all(fit, &fit->pod->affinity, fit->pod);
-	/* Every key needs counts, even if no pod matches. */
+	/*
+	 * find_not_near() needs counts for the topology of each affinity term, even if no pod
+	 * matches.
+	 */
 	for (uint32_t i = 0; i < fit->pod->affinity.n; i++)
 		if (!want_counts(fit, &fit->near, fit->pod->affinity.v[i].topology_key))
 			return -ENOMEM;
@@ -152,8 +162,9 @@ static const char *find_in_domain(const struct fit_counts_list *list, uint32_t n
 
 /*
  * Returns the topology key of a failing affinity term, or NULL. A term holds if the node's domain
- * has matching pods. If no pod matches anywhere and the pod matches its own terms, only the node's
- * labels are required. Otherwise the first pod of such a group could never start.
+ * has matching pods. The first pod of a group whose pods select each other finds no matching pod
+ * anywhere. If it matches its own terms, it only needs a node with the topology labels; else it
+ * could never start.
  */
 static const char *find_not_near(const struct fit *fit, uint32_t node)
 {
@@ -170,7 +181,10 @@ static const char *find_not_near(const struct fit *fit, uint32_t node)
 	return missing && !fit->is_any_near && fit->is_self_near ? NULL : missing;
 }
 
-/* Nominated pods are on this very node, so the node's label alone decides. */
+/*
+ * Checks anti-affinity to a pod that is nominated to this node. Both pods would be in the same
+ * domain if the node has the label of the topology.
+ */
 static struct fit_answer check_extra(
 	const struct fit *fit, const struct node *node, const struct pod *extra)
 {

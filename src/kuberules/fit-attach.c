@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Limits of attached volumes by driver. A pod adds only the volumes that no other pod on the node
- * uses yet.
+ * Checks how many volumes of each driver a node can have attached. A pod adds only the volumes that
+ * no other pod on the node uses yet.
  */
 #include "kuberules/fit-internal.h"
 
@@ -14,7 +14,7 @@
 #include "base/cleanup.h"
 #include "base/str.h"
 
-/* Drivers that were once part of Kubernetes: their limits have names and defaults of their own. */
+/* Drivers that were once part of Kubernetes. `most` is the limit if the node does not give one. */
 static const struct in_tree {
 	enum disk_kind disk;
 	const char *provisioner; /* driver name before the migration to CSI */
@@ -27,7 +27,7 @@ static const struct in_tree {
 		16},
 	{DISK_AZURE, "kubernetes.io/azure-disk", "disk.csi.azure.com",
 		"attachable-volumes-azure-disk", 16},
-	/* -1: not counted before the migration */
+	/* -1: no limit before the migration */
 	{DISK_CINDER, "kubernetes.io/cinder", "cinder.csi.openstack.org",
 		"attachable-volumes-cinder", -1},
 };
@@ -49,7 +49,7 @@ static const char *driver_of_disk(const struct fit *fit, const struct disk *disk
 	return NULL;
 }
 
-/* Driver of the storage class, for a claim that has no volume yet. */
+/* Returns the driver of the claim's storage class, for a claim that has no volume yet. */
 static const char *driver_of_class(const struct fit *fit, const struct claim *claim)
 {
 	const struct storage_class *class = (const struct storage_class *)view_find(
@@ -95,7 +95,10 @@ static int add_volume(const struct fit *fit, const struct pod *pod, const struct
 		}
 		disk = &bound->disk;
 	} else if (disk->kind == DISK_CSI) {
-		/* The kubelet makes this volume inside the pod, so nothing is attached. */
+		/*
+		 * An inline CSI volume of the pod: the kubelet makes it on the node, so nothing is
+		 * attached.
+		 */
 		return 0;
 	}
 	driver = driver_of_disk(fit, disk);
@@ -145,7 +148,9 @@ int fit_attach_prepare(struct fit *fit)
 	return r;
 }
 
-/* Instance types of some families attach fewer volumes. */
+/*
+ * Nodes of some AWS instance families attach fewer EBS volumes; their type is a label of the node.
+ */
 static int64_t ebs_most(const struct node *node, int64_t most)
 {
 	static const char *const labels[] = {
@@ -197,15 +202,19 @@ static int64_t find_limit(const struct fit *fit, const struct node *node, const 
 	for (uint32_t i = 0; csi && i < csi->drivers.n; i++)
 		if (!strcmp(csi->drivers.v[i].driver, driver) && csi->drivers.v[i].count >= 0)
 			return csi->drivers.v[i].count;
-	/* Before CSINodes existed, the kubelet wrote the limit into the node. */
+	/*
+	 * Without a limit in the CSINode, an old kubelet wrote the limit into the node's
+	 * allocatable resources.
+	 */
 	allocatable = is_migrated(fit) ? NULL
 				       : find_allocatable(node, "attachable-volumes-csi-", driver);
 	return allocatable ? *allocatable : -1;
 }
 
 /*
- * Before the migration all volumes counted: a node above its limit refused even a pod whose volumes
- * were attached already.
+ * Returns whether all volumes of the pod count, even if they are attached already. In-tree drivers
+ * counted this way before the migration to CSI, so a node above its limit refused also a pod that
+ * added no volume.
  */
 static bool counts_all(const struct fit *fit, const char *driver)
 {

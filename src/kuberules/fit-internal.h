@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The parts of the filter. Each part prepares its counts in struct fit, then checks one node. */
+/*
+ * Declares the parts of the filter. fit_*_prepare() counts for a pod once, into struct fit;
+ * fit_check_*() then checks one node.
+ */
 #ifndef KUBERULES_FIT_INTERNAL_H
 #define KUBERULES_FIT_INTERNAL_H
 
@@ -9,19 +12,21 @@
 #include "kuberules/view-internal.h"
 
 /*
- * The first Kubernetes 1.x release of each changed rule. tests/k8s/test-fit.py compares the rules
- * of 1.20 with its scheduler; the others follow Kubernetes' documentation.
+ * The minor version of Kubernetes that introduced the new form of each changed rule.
+ * tests/k8s/test-fit.py compares the rules of 1.20 with kube-scheduler 1.20; newer rules follow
+ * Kubernetes' documentation.
  */
 enum fit_rules {
 	RULES_VOLUME_CAPACITY = 21, /* CSIStorageCapacity objects count */
-	RULES_SPREAD_ELIGIBLE = 24, /* only pods on eligible nodes count; policies, minDomains */
-	RULES_CSI_MIGRATION = 25,   /* volumes of in-tree drivers count as those of CSI drivers */
-	/* resources that the pod does not request may be overcommitted */
+	/* spread: only pods on eligible nodes count; node inclusion policies, minDomains */
+	RULES_SPREAD_ELIGIBLE = 24,
+	RULES_CSI_MIGRATION = 25, /* volumes of in-tree drivers count as those of CSI drivers */
+	/* A node fits even if it is overcommitted in a resource that the pod does not request. */
 	RULES_ONLY_WANTED = 27,
 	RULES_ZONE_TRANSLATION = 28, /* a volume's beta zone labels match a node's stable ones */
 };
 
-/* A node, with nominated pods that count there besides its own pods. */
+/* A node under test. extra: nominated pods that count in addition to the node's own pods. */
 struct fit_candidate {
 	const struct view_node *node;
 	const struct pod **extra;
@@ -39,7 +44,7 @@ static inline const struct pod *candidate_pod(const struct fit_candidate *candid
 					   : candidate->extra[i - candidate->node->pods.n];
 }
 
-/* Pods counted by the domains of one topology. */
+/* n: number of matching pods in each domain of one topology. */
 struct fit_counts {
 	const struct topology *topology;
 	uint32_t *n;
@@ -56,14 +61,15 @@ struct fit_spread {
 	uint32_t *n;      /* pods in each domain */
 	bool *is_present; /* whether a domain counts */
 	uint32_t n_present;
-	uint32_t least, least_domain, second; /* over the domains present */
+	uint32_t least, least_domain, second; /* of the pods in the present domains */
 	bool is_self_matching;
 };
 
 /* A volume that counts against its driver's limit. */
 struct fit_attachment {
 	const char *driver, *id;
-	const char *claim_ns; /* namespace if the id is a claim's name; "" for a volume's own id */
+	/* namespace of the claim if `id` is a claim's name; "": `id` identifies the volume */
+	const char *claim_ns;
 };
 
 struct fit_attachments {
@@ -76,7 +82,7 @@ struct fit_claim {
 	const struct storage_class *class;
 	const struct volume **volumes; /* candidates for binding, smallest first */
 	uint32_t n_volumes;
-	const struct volume *own; /* the volume reserved for this claim */
+	const struct volume *own; /* volume whose claimRef names this claim; NULL: none */
 };
 
 struct fit {
@@ -85,7 +91,7 @@ struct fit {
 	struct arena arena;
 	const struct labels *ns_labels; /* labels of the pod's namespace */
 	struct pod_list extra;
-	const char *const *skipped; /* skipped resources, then NULL; NULL: none */
+	const char *const *skipped; /* resources that fit_node_without() skips, then NULL */
 
 	/* fit-affinity.c */
 	struct fit_counts_list near, away, repelling;
@@ -107,7 +113,7 @@ struct fit {
 #define FIT_YES ((struct fit_answer){FIT_OK, NULL})
 #define FIT_NO(name, what) ((struct fit_answer){FIT_##name, (what)})
 
-/* A taint of the node that the pod does not tolerate, or NULL. */
+/* Returns the first taint of the node that the pod does not tolerate, or NULL. */
 const struct taint *fit_untolerated(const struct fit *fit, const struct node *node);
 
 struct fit_answer fit_check_node(struct fit *fit, const struct fit_candidate *candidate);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checks of a node by itself: taints, node affinity, host ports and resources. */
+/*
+ * Checks that depend only on the node and its pods: taints, node affinity, host ports and
+ * resources.
+ */
 #include "kuberules/fit-internal.h"
 
 #include <string.h>
@@ -54,7 +57,7 @@ struct fit_answer fit_check_ports(struct fit *fit, const struct fit_candidate *c
 	return FIT_YES;
 }
 
-/* Use of one resource, with the requests of the pods in candidate->extra. */
+/* Returns the use of one resource: `used` plus the requests of the pods in candidate->extra. */
 static int64_t fit_node_used_amount(const struct fit_candidate *candidate, int64_t used,
 	int64_t (*get)(const struct resources *, const char *), const char *name)
 {

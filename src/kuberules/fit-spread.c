@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Topology spread constraints: counts the matching pods of each domain, and limits the excess over
- * the domain with the fewest.
+ * Checks topology spread constraints: counts the matching pods of each domain, and limits by how
+ * many a domain may exceed the domain with the fewest.
  */
 #include "kuberules/fit-internal.h"
 
@@ -23,7 +23,10 @@ static bool has_all_labels(const struct fit *fit, uint32_t node)
 	return true;
 }
 
-/* Returns whether the node's domain counts for this constraint. */
+/*
+ * Returns whether the node is eligible: the domains of eligible nodes are present, and the
+ * constraint compares them.
+ */
 static bool is_eligible(const struct fit *fit, const struct spread *spread, uint32_t node)
 {
 	const struct node *n = fit->view->nodes[node]->node;
@@ -80,7 +83,10 @@ static void count_spread(struct fit *fit, struct fit_spread *spread)
 	for (uint32_t n = 0; n < view->n_nodes; n++) {
 		uint32_t domain = spread->topology->domains[n];
 
-		/* Older releases treated a missing label like an empty value. */
+		/*
+		 * Releases before RULES_SPREAD_ELIGIBLE counted pods on a node without the label in
+		 * the domain of the empty value.
+		 */
 		if (domain == TOPOLOGY_NONE && !is_by_eligible(fit))
 			domain = spread->topology->empty_domain;
 		if (domain == TOPOLOGY_NONE || !spread->is_present[domain])
@@ -122,7 +128,10 @@ int fit_spread_prepare(struct fit *fit)
 	return 0;
 }
 
-/* Counts the nominated pods that match, if the node's domain counts. */
+/*
+ * Returns how many nominated pods of the candidate match the constraint; 0 if the node is not
+ * eligible.
+ */
 static uint32_t count_extra(const struct fit *fit, const struct fit_spread *spread,
 	const struct fit_candidate *candidate)
 {

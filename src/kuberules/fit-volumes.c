@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Constraints of volumes: bound volumes, candidates and provisioning for claims that wait for a
- * first pod, zones, and disks that two pods cannot share.
+ * Checks the pod's volumes: whether a node reaches the bound volumes; whether a claim that waits
+ * for a first pod gets a volume there; zones; disks that two pods cannot share.
  */
 #include "kuberules/fit-internal.h"
 
@@ -18,7 +18,7 @@ static const struct volume *find_volume(const struct fit *fit, const char *name)
 	return (const struct volume *)view_find(fit->view, OBJECT_VOLUME, "", name);
 }
 
-/* Turns a refusal of the object into a refusal of the pod. */
+/* If the object was not understood, the pod that uses it cannot be placed either. */
 static int check_refusal(const struct object *object, struct error *err)
 {
 	if (!object->refusal.code)
@@ -34,7 +34,7 @@ static bool fit_volumes_is_for_claim(const struct volume *volume, const struct c
 		(!*volume->claim_uid || !strcmp(volume->claim_uid, claim->object.uid));
 }
 
-/* Returns whether the volume suits the claim, apart from the node. */
+/* Returns whether the volume has the size, mode and class of the claim. */
 static bool is_large_enough(const struct volume *volume, const struct claim *claim)
 {
 	return !volume->object.refusal.code && !volume->object.is_deleting &&
@@ -63,7 +63,7 @@ static int by_size(const void *a, const void *b)
 	return strcmp(x->object.name, y->object.name);
 }
 
-/* Finds the existing volumes that the claim could get on any node. */
+/* Finds the existing volumes that suit the claim; find_volume_for() then considers the node. */
 static int find_candidates(struct fit *fit, struct fit_claim *claim)
 {
 	struct view_entry *entry, *next;
@@ -89,7 +89,10 @@ static int find_candidates(struct fit *fit, struct fit_claim *claim)
 	return 0;
 }
 
-/* Inserts a claim that waits for the pod in order of size: small claims choose first. */
+/*
+ * Adds a claim that waits for its first pod. The claims are in order of size, because smaller
+ * claims choose their volumes first.
+ */
 static int add_delayed(struct fit *fit, const struct claim *claim,
 	const struct storage_class *class, struct error *err)
 {
@@ -115,7 +118,7 @@ static int add_bound(struct fit *fit, const struct claim *claim, struct error *e
 	return check_refusal(&volume->object, err);
 }
 
-/* ReadWriteOncePod: only one pod of the cluster may use the claim. */
+/* Refuses a claim with access mode ReadWriteOncePod that a pod of any node uses already. */
 static int check_exclusive(const struct fit *fit, const struct claim *claim, struct error *err)
 {
 	const struct view *view = fit->view;
@@ -266,7 +269,7 @@ struct fit_answer fit_check_disks(struct fit *fit, const struct fit_candidate *c
 	return FIT_YES;
 }
 
-/* A volume's terms apply to labels only, so they get an empty node name. */
+/* The node affinity of a volume selects nodes by labels only, so the node's name is left empty. */
 static bool fit_volumes_is_reachable(const struct volume *volume, const struct node *node)
 {
 	return node_terms_match(&volume->nodes, &node->object.labels, "");
@@ -341,7 +344,10 @@ struct fit_answer fit_check_volumes(struct fit *fit, const struct fit_candidate 
 	for (uint32_t i = 0; i < fit->n_bound; i++)
 		if (!fit_volumes_is_reachable(fit->bound[i], node))
 			return FIT_NO(VOLUME_NODE, fit->bound[i]->object.name);
-	/* The array has an entry for each claim, so its unused end can hold the chosen volumes. */
+	/*
+	 * fit->bound has space for a volume of each claim, so the part behind the bound volumes can
+	 * hold those chosen here.
+	 */
 	if (fit->n_claims)
 		chosen = fit->bound + fit->n_bound;
 	for (uint32_t i = 0; i < fit->n_claims; i++) {
@@ -371,7 +377,10 @@ static const struct {
 	{"topology.kubernetes.io/region", NULL},
 };
 
-/* "a__b" lists alternative zones. A list with an empty zone permits every zone. */
+/*
+ * Returns whether a volume's zone label permits the zone. "a__b" lists alternative zones; a list
+ * with an empty zone permits every zone.
+ */
 static bool zones_have(const char *list, const char *zone)
 {
 	struct str rest = str_from(list), piece;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A node: the fields that placement needs. */
+/* A Node object: the fields that decide where pods may go. */
 #ifndef KUBERULES_KUBERULES_NODE_H
 #define KUBERULES_KUBERULES_NODE_H
 
@@ -8,7 +8,7 @@
 
 enum taint_effect { TAINT_NO_SCHEDULE, TAINT_PREFER, TAINT_NO_EXECUTE, TAINT_EFFECTS };
 
-/* Names of the effects, in their order. */
+/* Kubernetes' names of the taint effects, in the order of the enum. */
 extern const char *const taint_effect_words[TAINT_EFFECTS];
 
 struct taint {

@@ -144,7 +144,10 @@ static int read_requirement(struct arena *arena, json_t *value, void *into, stru
 		req->key = "";
 	if (r < 0)
 		return r;
-	/* The API server accepts such a term in node affinity; it matches no node. */
+	/*
+	 * The API server accepts a node term whose operator has a wrong number of values; the term
+	 * matches no node.
+	 */
 	if (req->op == SELECTOR_ABOVE || req->op == SELECTOR_BELOW)
 		req->is_never = req->values.n != 1 || !read_integer(req->values.v[0], &req->number);
 	else if (req->op == SELECTOR_IN || req->op == SELECTOR_NOT_IN)
@@ -258,7 +261,10 @@ int node_term_read(struct arena *arena, json_t *value, void *into, struct error 
 				term->fields.v[i].key);
 		else if (term->fields.v[i].op > SELECTOR_NOT_IN)
 			r = fail(err, EINVAL, "matchFields: metadata.name takes In and NotIn");
-	/* An incomplete term could match more nodes than the complete one. */
+	/*
+	 * After an error the term is emptied, so that it matches nothing: a term with some
+	 * requirements missing could match too many nodes.
+	 */
 	if (r < 0)
 		*term = (struct node_term){0};
 	return r;

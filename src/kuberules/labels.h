@@ -26,7 +26,7 @@ struct labels {
 
 int labels_read(struct arena *arena, json_t *value, void *into, struct error *err);
 
-/* NULL if there is none. */
+/* Returns the value of the label; NULL: no such label. */
 const char *labels_get(const struct labels *labels, const char *key);
 
 /* Whether `labels` has each label of `wanted` with its value. */
@@ -45,8 +45,9 @@ struct requirement {
 	const char *key;
 	struct texts values;
 	int op;
-	bool is_never;  /* invalid, possible in node terms only: matches nothing */
-	int64_t number; /* for ABOVE and BELOW */
+	/* the requirement is invalid and matches nothing; only node terms can have one */
+	bool is_never;
+	int64_t number; /* value for SELECTOR_ABOVE and SELECTOR_BELOW */
 };
 
 struct requirements {
@@ -55,8 +56,8 @@ struct requirements {
 };
 
 /*
- * All requirements must hold. A missing selector matches nothing; an empty selector matches
- * everything.
+ * All requirements must hold. A missing selector (is_given false) matches nothing; an empty
+ * selector matches everything.
  */
 struct selector {
 	struct labels labels;
@@ -70,11 +71,14 @@ int selector_read(struct arena *arena, json_t *value, void *into, struct error *
 bool selector_matches(const struct selector *selector, const struct labels *labels);
 bool selector_is_empty(const struct selector *selector);
 
-/* Adds "key In (value)" or "key NotIn (value)". -ENOMEM. */
+/* Adds the requirement "key In (value)" or "key NotIn (value)". -ENOMEM. */
 int selector_add(struct arena *arena, struct selector *selector, const char *key,
 	enum selector_op op, const char *value);
 
-/* One term must match; all requirements of that term must hold. An empty term matches nothing. */
+/*
+ * A term of a NodeSelector matches if all its requirements hold. An empty term matches nothing. A
+ * NodeSelector matches if one of its terms does.
+ */
 struct node_term {
 	struct requirements labels, fields;
 };
@@ -91,13 +95,13 @@ int node_terms_read(struct arena *arena, json_t *value, void *into, struct error
 /* Reads one NodeSelectorTerm into a struct node_term. */
 int node_term_read(struct arena *arena, json_t *value, void *into, struct error *err);
 
-/* Missing terms match every node. */
+/* Returns whether one of the terms matches. A missing list of terms matches every node. */
 bool node_terms_match(
 	const struct node_terms *terms, const struct labels *labels, const char *node_name);
 
 /*
- * Reads a StorageClass's allowedTopologies as node terms of "key In (values)"; none match all
- * nodes.
+ * Reads a StorageClass's allowedTopologies as node terms with requirements "key In (values)".
+ * Without allowedTopologies the terms match all nodes.
  */
 int topologies_read(struct arena *arena, json_t *value, void *into, struct error *err);
 

@@ -13,7 +13,7 @@
 #include "kuberules/pod.h"
 #include "kuberules/storage.h"
 
-/* The rules need only a namespace's labels. */
+/* Of a namespace the rules need only the labels, which object_new() reads. */
 static int namespace_read(struct object *object, json_t *json, struct error *err)
 {
 	return 0;

@@ -3,8 +3,9 @@
  * Common fields of all API objects that placement needs. An object is parsed once, from JSON as the
  * API server serves it, into structs that it owns; no JSON is kept.
  *
- * `refusal` names a part that was not understood. Such an object counts with its understood parts,
- * but no pod is placed by it.
+ * `refusal` names a part of the object that was not understood. The object still counts with the
+ * other parts: a bound pod uses its resources, for example. But a pod with a refusal, or one that
+ * needs an object with a refusal, is not placed.
  */
 #ifndef KUBERULES_OBJECT_H
 #define KUBERULES_OBJECT_H
@@ -32,12 +33,12 @@ enum object_kind {
 };
 
 struct object {
-	struct arena arena; /* memory of all that follows, and of what the kind adds */
+	struct arena arena; /* memory of all texts and arrays of the object */
 	enum object_kind kind;
 	const char *ns; /* "" without a namespace */
 	const char *name;
 	const char *uid;       /* "" if unknown */
-	const char *owner_uid; /* of the controller; "" without one */
+	const char *owner_uid; /* uid of the object's controller; "": none */
 	struct labels labels;
 	bool is_deleting;
 	/* Annotations, NULL if absent. */
@@ -46,21 +47,24 @@ struct object {
 	struct error refusal; /* code 0: none */
 };
 
-/* kubectl's name of the kind: "pod", "persistentvolumeclaim". */
+/* The kind's name as in kubectl, such as "pod" or "persistentvolumeclaim". */
 const char *object_kind_name(enum object_kind kind);
 
 /* -ENOENT: no kind has that name. */
 int object_kind_parse(const char *name, enum object_kind *ret_kind);
 
 /*
- * Creates an object; the caller frees it by object_free(). -EINVAL: it has no name; -ENOMEM. A
- * refusal is not an error here.
+ * Creates an object; the caller frees it by object_free(). -EINVAL: the JSON has no name; -ENOMEM.
+ * Returns 0 also for an object with a refusal.
  */
 int object_new(enum object_kind kind, json_t *json, struct object **ret_object, struct error *err);
 void object_free(struct object *object);
 DEFINE_CLEANUP(struct object *, object_free)
 
-/* A kind's own part: `read` reads the whole JSON into the kind's struct. */
+/*
+ * A kind of object: `read` reads the fields that only this kind has, into a struct of `size` bytes
+ * that begins with struct object.
+ */
 struct object_type {
 	const char *name;
 	size_t size;

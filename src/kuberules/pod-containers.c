@@ -69,7 +69,7 @@ static const struct read_field demand_fields[] = {
 	{"claims", read_device_claims, 0},
 };
 
-/* The API server uses the limit as the request if there is no request. */
+/* Returns the requests. For a resource without a request the limit counts, as in the API server. */
 static json_t *demand_merge(const struct demand *demand)
 {
 	json_t *merged = json_object();
@@ -149,7 +149,7 @@ static int pod_containers_read_containers(
 	return read_container_list(arena, value, into, err);
 }
 
-/* The resources in a container's status. */
+/* The amounts that a container's status reports in `resources`. */
 static const struct read_field held_fields[] = {
 	READ_FIELD(struct demand, requests, "requests", read_borrowed),
 };
@@ -168,7 +168,10 @@ static int raise_to_held(
 	return r;
 }
 
-/* A resize that the node can never grant does not count. */
+/*
+ * Returns whether the kubelet has marked the pod's resize as infeasible: the requested amounts then
+ * do not count, because the node can never grant them.
+ */
 static bool is_resize_infeasible(json_t *status)
 {
 	json_t *one;
@@ -198,8 +201,8 @@ static int apply_status(struct pod *pod, struct containers *containers, json_t *
 		struct demand held = {0};
 
 		/*
-		 * Statuses normally have the containers' order. A status out of order is ignored,
-		 * so the cost stays linear.
+		 * Statuses normally have the order of the containers. A status in another position
+		 * is ignored, because a search for its container would make the cost quadratic.
 		 */
 		if (!name || i >= containers->n || !containers->v[i].name ||
 			strcmp(containers->v[i].name, name) != 0 || !json_is_object(resources))
@@ -231,7 +234,10 @@ static int add_ports(
 		for (uint32_t k = 0; k < container->ports.n; k++) {
 			struct host_port port = container->ports.v[k];
 
-			/* An init container's ports are free again when the pod runs. */
+			/*
+			 * An init container that is no sidecar has ended when the pod runs, and its
+			 * ports are free.
+			 */
 			if (port.port <= 0 || (is_init && !container->is_sidecar))
 				continue;
 			if (all->n == POD_PORTS_MAX)
@@ -261,8 +267,9 @@ static int make_room_for_ports(struct pod *pod, const struct containers *contain
 }
 
 /*
- * The request is the larger of two sums: all containers that run together, and any step of the
- * start.
+ * Sums up the pod's request for each resource: the larger of two amounts. One is the sum of
+ * containers and sidecars, which run together. The other is the most that an init container needs
+ * together with the sidecars started before it.
  */
 static int pod_containers_sum_requests(
 	struct pod *pod, const struct containers *containers, const struct containers *inits)
@@ -289,7 +296,7 @@ static int pod_containers_sum_requests(
 	return r;
 }
 
-/* Resources of the whole pod replace those of its containers. */
+/* Amounts in spec.resources, for the whole pod, replace the sums of the containers. */
 static int apply_pod_level(
 	struct pod *pod, const struct resources *level, json_t *resources, struct error *err)
 {
@@ -336,7 +343,10 @@ int pod_containers_read(struct pod *pod, json_t *spec, json_t *status, struct er
 	int r, second;
 
 	r = read_some(arena, spec, demands_fields, ARRAY_SIZE(demands_fields), &all, err);
-	/* The rest also runs after an error, for the resources that a running pod holds. */
+	/*
+	 * A pod with an error may run already, so the rest still adds up the resources that the pod
+	 * holds.
+	 */
 #define ALSO(call) \
 	do { \
 		second = (call); \

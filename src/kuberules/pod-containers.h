@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The requests of a pod's containers, summed up; for pod.c. */
+/* Sums up the requests of a pod's containers, for pod.c. */
 #ifndef KUBERULES_POD_CONTAINERS_H
 #define KUBERULES_POD_CONTAINERS_H
 
@@ -9,9 +9,9 @@
 
 /*
  * Reads spec.containers, initContainers, overhead and resources into pod->request and pod->ports.
- * Containers that run together add up. Init containers run one after the other, beside the sidecars
- * (restartPolicy Always) started before them. If the status of a running container reports more,
- * that amount counts.
+ * Containers that run together add up. Init containers run one after the other, together with the
+ * sidecars (init containers with restartPolicy Always) that started before them. If the status of a
+ * running container reports more than its request, the larger amount counts.
  */
 int pod_containers_read(struct pod *pod, json_t *spec, json_t *status, struct error *err);
 

@@ -173,7 +173,9 @@ static const struct read_field claim_source_fields[] = {
 	{"claimName", read_text, 0},
 };
 
-/* Reads {"name": ..., one source: {...}}; other fields are an error. */
+/*
+ * Reads a volume: {"name": ..., SOURCE: {...}}. A field that is no known volume source is an error.
+ */
 static int read_volume(struct arena *arena, json_t *value, void *into, struct error *err)
 {
 	struct pod_volume *volume = into;
@@ -240,12 +242,12 @@ static const struct read_field spec_fields[] = {
 	READ_FIELD(struct pod, spreads, "topologySpreadConstraints", read_spreads),
 	READ_FIELD(struct pod, tolerations, "tolerations", read_tolerations),
 	READ_FIELD(struct pod, volumes, "volumes", read_volumes),
-	/* pod-containers.c reads these fields. */
+	/* pod-containers.c reads these four fields. */
 	READ_NOTHING("containers"),
 	READ_NOTHING("initContainers"),
 	READ_NOTHING("overhead"),
 	READ_NOTHING("resources"),
-	/* Fields for the kubelet and for admission. */
+	/* These fields concern only the kubelet or admission, not the choice of a node. */
 	READ_NOTHING("activeDeadlineSeconds"),
 	READ_NOTHING("automountServiceAccountToken"),
 	READ_NOTHING("dnsConfig"),
@@ -277,7 +279,10 @@ static const struct read_field status_fields[] = {
 	READ_FIELD(struct pod, nominated_node, "nominatedNodeName", read_text),
 };
 
-/* Adds the requirement "key In (the pod's own value)" for each key that the pod has. */
+/*
+ * Adds to the selector a requirement with the pod's own value for each of the keys that is a label
+ * of the pod.
+ */
 static int add_keys(
 	struct pod *pod, struct selector *selector, const struct texts *keys, enum selector_op op)
 {
@@ -304,7 +309,7 @@ static int add_term_keys(struct pod *pod, struct pod_terms *terms)
 	return r;
 }
 
-/* Keeps only the mandatory constraints, and adds the pod's own labels for their keys. */
+/* Drops ScheduleAnyway constraints, and adds requirements for the matchLabelKeys of the others. */
 static int settle_spreads(struct pod *pod)
 {
 	uint32_t n = 0;
@@ -322,7 +327,7 @@ static int settle_spreads(struct pod *pod)
 	return 0;
 }
 
-/* Keeps the volumes with placement rules, and names the claims of ephemeral volumes. */
+/* Drops volumes that have no placement rules, and names the claims of ephemeral volumes. */
 static int settle_volumes(struct pod *pod)
 {
 	struct arena *arena = &pod->object.arena;

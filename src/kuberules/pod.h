@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A pod: the fields that placement needs. Each field of the spec is read, or is known not to
- * matter, or appears in the refusal.
+ * A pod: the fields that decide where it may go. pod.c reads each field of the spec or knows that
+ * the field does not matter; any other field becomes the object's refusal.
  */
 #ifndef KUBERULES_POD_H
 #define KUBERULES_POD_H
@@ -11,7 +11,7 @@
 #include "kuberules/resources.h"
 #include "kuberules/storage.h"
 
-#define POD_CONTAINERS_MAX 1024 /* of each kind */
+#define POD_CONTAINERS_MAX 1024 /* containers, and also init containers */
 #define POD_PORTS_MAX 4096      /* host ports of all containers */
 
 enum port_protocol { PORT_TCP, PORT_UDP, PORT_SCTP, PORT_PROTOCOLS };
@@ -30,10 +30,10 @@ struct host_ports {
 enum toleration_op { TOLERATION_EQUAL, TOLERATION_EXISTS };
 
 struct toleration {
-	const char *key; /* "": every key */
+	const char *key; /* "": the toleration covers every key */
 	const char *value;
 	int op;
-	int effect; /* -1: every effect */
+	int effect; /* -1: the toleration covers every effect */
 };
 
 struct tolerations {
@@ -47,7 +47,7 @@ struct pod_term {
 	struct texts namespaces;
 	struct selector namespace_selector;
 	const char *topology_key;
-	struct texts match_keys, mismatch_keys; /* contained in `pods` */
+	struct texts match_keys, mismatch_keys; /* `pods` has requirements for these keys */
 };
 
 struct pod_terms {
@@ -59,11 +59,13 @@ struct pod_terms {
 struct spread {
 	const char *topology_key;
 	struct selector pods;
-	struct texts match_keys; /* contained in `pods` */
+	struct texts match_keys; /* `pods` has requirements for these keys */
 	int64_t max_skew, min_domains;
-	int when;            /* 0: DoNotSchedule */
-	int affinity_policy; /* 0: nodes that the pod's own affinity refuses do not count */
-	int taints_policy;   /* 0: nodes with taints that the pod does not tolerate do not count */
+	int when; /* 0: DoNotSchedule */
+	/* 0: Honor, nodes that the pod's node affinity excludes do not count */
+	int affinity_policy;
+	/* 0: Honor, nodes with taints that the pod does not tolerate do not count */
+	int taints_policy;
 };
 
 struct spreads {
@@ -71,10 +73,10 @@ struct spreads {
 	uint32_t n;
 };
 
-/* A volume that placement has rules for: a claim, or a disk that the pod names. */
+/* A volume with placement rules: a claim, or a disk that the pod names directly. */
 struct pod_volume {
 	const char *claim; /* NULL: none */
-	bool is_ephemeral; /* the claim is made for this pod and must belong to it */
+	bool is_ephemeral; /* Kubernetes makes the claim for this pod, which must be its owner */
 	struct disk disk;
 };
 
@@ -91,9 +93,9 @@ struct pod {
 	int64_t priority;
 	int64_t grace_s; /* terminationGracePeriodSeconds */
 	bool is_never_preempting;
-	bool is_over;   /* Succeeded or Failed: it uses nothing any more */
+	bool is_over;   /* phase phase Succeeded or Failed: the pod uses no resources any more */
 	bool is_done;   /* Succeeded */
-	bool is_hidden; /* view_hide() */
+	bool is_hidden; /* hidden by view_hide() */
 	struct texts gates;
 	struct resources request;
 	struct host_ports ports;
@@ -101,7 +103,8 @@ struct pod {
 	struct node_terms nodes;   /* required node affinity */
 	struct tolerations tolerations;
 	struct pod_terms affinity, anti_affinity;
-	bool is_anti_affinity_unclear; /* an anti-affinity was not understood */
+	/* a term of the pod's anti-affinity was not understood, so no pod may join it */
+	bool is_anti_affinity_unclear;
 	struct spreads spreads;
 	struct pod_volumes volumes;
 };
@@ -112,7 +115,7 @@ bool tolerates(const struct tolerations *tolerations, const struct taint *taint)
 /* Whether the two ports cannot be on one node. */
 bool host_port_conflicts(const struct host_port *a, const struct host_port *b);
 
-/* nodeSelector and required node affinity. */
+/* Whether the pod's nodeSelector and required node affinity select the node. */
 bool pod_selects_node(const struct pod *pod, const struct node *node);
 
 /* Whether the term of `owner` selects `other`, whose namespace has the labels `ns_labels`. */

@@ -42,7 +42,10 @@ static int add_other(struct arena *arena, struct resources *r, const char *name,
 	return 0;
 }
 
-/* Returns whether a container may request the resource; other resources of nodes do not matter. */
+/*
+ * Returns whether `name` is a resource that counts besides CPU, memory and ephemeral storage. No
+ * container can request other names, so a node's amounts of them do not matter.
+ */
 static bool is_other_name(const char *name)
 {
 	return strchr(name, '/') || str_has_prefix(str_from(name), STR("hugepages-")) ||

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Amounts of resources: requested by a pod, available on a node, or used there. CPU is in 1/1000,
- * others in bytes or pieces. Sums saturate at INT64_MAX.
+ * Amounts of resources: requested by a pod, available on a node, or used there. CPU is in 1/1000 of
+ * a core, other resources in bytes or pieces. Sums saturate at INT64_MAX.
  */
 #ifndef KUBERULES_RESOURCES_H
 #define KUBERULES_RESOURCES_H
@@ -13,7 +13,7 @@
 #include "base/arena.h"
 #include "base/error.h"
 
-/* Per pod or node, besides CPU, memory and ephemeral storage. */
+/* Most resources of a pod or node besides CPU, memory and ephemeral storage. */
 #define RESOURCES_OTHER_MAX 128
 
 struct resource {
@@ -23,12 +23,12 @@ struct resource {
 
 struct resources {
 	int64_t cpu_milli, memory_bytes, ephemeral_bytes;
-	int64_t pods; /* nodes only */
+	int64_t pods; /* number of pods; used for nodes only */
 	struct resource *others;
 	uint32_t n_others, room_others;
 };
 
-/* The sum, at most INT64_MAX; larger amounts fit nowhere either. */
+/* Returns the sum, at most INT64_MAX. No node has that much, so a larger sum would not matter. */
 static inline int64_t resource_add(int64_t a, int64_t b)
 {
 	int64_t sum;
@@ -43,13 +43,13 @@ static inline int64_t resource_add(int64_t a, int64_t b)
 int resources_read(struct arena *arena, json_t *value, void *into, struct error *err);
 int resources_read_node(struct arena *arena, json_t *value, void *into, struct error *err);
 
-/* 0 if there is none. */
+/* Returns the amount of the resource with that name; 0 if it is missing. */
 int64_t resources_other(const struct resources *r, const char *name);
 
 /*
  * resources_add() adds each amount of b to a. resources_raise() raises each amount of a to at least
- * that of b. Only resources_add() adds an amount of 0 that `a` lacks. Names are borrowed; the array
- * grows in the arena. -ENOMEM.
+ * that of b. A resource with amount 0 in b and missing in a becomes an entry of a only by
+ * resources_add(). Names are borrowed; the array grows in the arena. -ENOMEM.
  */
 int resources_add(struct arena *arena, struct resources *a, const struct resources *b);
 int resources_raise(struct arena *arena, struct resources *a, const struct resources *b);

@@ -10,7 +10,10 @@
 #include "fields/read.h"
 #include "spec/quantity.h"
 
-/* Volume sources, and for sources with placement rules the field that identifies the disk. */
+/*
+ * All volume sources. Those with placement rules have a kind, and `id`: the field that identifies
+ * the disk.
+ */
 static const struct source {
 	const char *field;
 	enum disk_kind kind;
@@ -332,7 +335,7 @@ static const struct read_field csi_capacity_fields[] = {
 	READ_FIELD(struct csi_capacity, bytes, "capacity", storage_read_bytes),
 };
 
-/* If a driver gives a maximum volume size, that counts instead of the capacity. */
+/* A driver's maximumVolumeSize replaces the capacity. */
 static const struct read_field csi_largest_fields[] = {
 	READ_FIELD(struct csi_capacity, bytes, "maximumVolumeSize", storage_read_bytes),
 };

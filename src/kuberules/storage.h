@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Volumes, claims, storage classes and CSI objects: the fields that placement needs. */
+/* Volumes, claims, storage classes and CSI objects: the fields that decide where pods may go. */
 #ifndef KUBERULES_STORAGE_H
 #define KUBERULES_STORAGE_H
 
@@ -7,7 +7,10 @@
 
 enum volume_mode { VOLUME_FILESYSTEM, VOLUME_BLOCK };
 
-/* Kinds of volumes with a limit per node, or of which two pods cannot share one. */
+/*
+ * Kinds of disks with placement rules: a node attaches a limited number, or two pods cannot share a
+ * disk.
+ */
 enum disk_kind {
 	DISK_NONE,
 	DISK_GCE,
@@ -30,25 +33,26 @@ struct disk {
 };
 
 /*
- * Reads the disk of a volume source ("gcePersistentDisk": {...}); other sources leave *ret_disk as
- * it is.
+ * Reads the disk of a volume source such as "gcePersistentDisk": {...}. A source without placement
+ * rules leaves *ret_disk unchanged.
  */
 int disk_read(struct arena *arena, const char *field, json_t *value, struct disk *ret_disk,
 	struct error *err);
 
-/* Whether the field is a known volume source, disk or not. */
+/* Whether the field is a known volume source, with or without placement rules. */
 bool is_volume_source(const char *field);
 
 struct volume {
 	struct object object;
-	const char *class; /* "" without a class */
+	const char *class; /* name of the StorageClass; "": none */
 	const char *attributes_class;
 	struct texts access_modes;
 	int mode;
 	int64_t capacity_bytes;
 	struct node_terms nodes;
 	struct disk disk;
-	const char *claim_ns, *claim_name, *claim_uid; /* claim_name NULL: for no claim */
+	/* The claim in the volume's claimRef; claim_name NULL: none. */
+	const char *claim_ns, *claim_name, *claim_uid;
 	bool is_available;
 };
 
@@ -56,7 +60,7 @@ struct claim {
 	struct object object;
 	const char *class;
 	const char *attributes_class;
-	const char *volume; /* "" while not bound */
+	const char *volume; /* name of the claim's volume; "": not bound */
 	struct texts access_modes;
 	struct selector selector; /* valid with has_selector */
 	bool has_selector;
@@ -68,13 +72,13 @@ struct claim {
 struct storage_class {
 	struct object object;
 	const char *provisioner;
-	bool is_delayed; /* WaitForFirstConsumer */
+	bool is_delayed; /* volumeBindingMode WaitForFirstConsumer */
 	struct node_terms topologies;
 };
 
 struct csi_limit {
 	const char *driver;
-	int64_t count; /* -1: none */
+	int64_t count; /* most volumes of the driver on the node; -1: no limit */
 };
 
 struct csi_limits {
@@ -83,7 +87,7 @@ struct csi_limits {
 };
 
 struct csi_node {
-	struct object object; /* has the node's name */
+	struct object object; /* the object's name is the node's name */
 	struct csi_limits drivers;
 };
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The view's structs, for view.c and the filter (fit*.c). */
+/* Declares the structs of the view, for view.c and the filter (fit*.c). */
 #ifndef KUBERULES_VIEW_INTERNAL_H
 #define KUBERULES_VIEW_INTERNAL_H
 
@@ -10,7 +10,7 @@
 
 #define TOPOLOGY_NONE UINT32_MAX
 
-/* Topologies that are cached from one pod to the next. */
+/* With more cached topologies than this, view_trim() frees all of them. */
 #define VIEW_TOPOLOGIES_MAX 64
 
 struct pod_list {
@@ -18,14 +18,15 @@ struct pod_list {
 	uint32_t n, room;
 };
 
-/* A node; or only its name, if pods are on it and the Node is not known yet. */
+/* A node, or only the name of a node that pods name and that is not known yet. */
 struct view_node {
 	char *name;
 	const struct node *node; /* NULL while unknown */
-	uint32_t index;          /* in view->nodes, once known */
+	uint32_t index;          /* index in view->nodes; valid if `node` is known */
 	struct pod_list pods, nominated;
 	struct arena used_arena;
-	struct resources used; /* sum over its pods; names are theirs */
+	/* sum of the requests of its pods; borrows resource names from them */
+	struct resources used;
 	UT_hash_handle hh;
 };
 
@@ -35,12 +36,15 @@ struct view_entry {
 	char key[]; /* "namespace/name" */
 };
 
-/* Nodes by the value of one label: each value is a numbered domain. */
+/*
+ * A topology: the nodes with the same value of the label `key` are a domain, and domains are
+ * numbered.
+ */
 struct topology {
 	char *key;
-	uint32_t *domains; /* by node; TOPOLOGY_NONE without the label */
+	uint32_t *domains; /* index: node; TOPOLOGY_NONE: the node lacks the label */
 	uint32_t n_domains;
-	uint32_t empty_domain; /* domain of the value ""; TOPOLOGY_NONE: no node has it */
+	uint32_t empty_domain; /* domain of the value ""; TOPOLOGY_NONE: no node has that value */
 	UT_hash_handle hh;
 };
 
@@ -55,7 +59,10 @@ struct view {
 	uint32_t n_fits; /* fits in use, which borrow topologies */
 };
 
-/* NULL: out of memory. Valid until a node changes or view_trim() runs. */
+/*
+ * Returns the topology of the label `key`, which is valid until a node changes or view_trim() runs.
+ * NULL: out of memory.
+ */
 const struct topology *view_topology(struct view *view, const char *key);
 
 /* Frees all topologies if there are more than VIEW_TOPOLOGIES_MAX and no fit is in use. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The known state of a cluster: see view.h. Each kind of object has a table. A bound pod is also
- * linked to its node and counts there; a nominated pod is only linked.
+ * The known state of a cluster: see view.h. Each kind of object has a table. A bound pod is also in
+ * the list of its node, and its request counts in the node's use. A nominated pod is only in a list
+ * of its node.
  */
 #include "kuberules/view-internal.h"
 
@@ -102,7 +103,10 @@ static void pods_remove(struct pod_list *list, const struct pod *pod)
 		}
 }
 
-/* Returns the entry of that node name, even if the node is unknown; NULL if memory is exhausted. */
+/*
+ * Returns the entry for that node name, and makes one if the name is new; NULL if memory is
+ * exhausted.
+ */
 static struct view_node *want_node(struct view *view, const char *name)
 {
 	struct view_node *node;
@@ -123,7 +127,7 @@ static struct view_node *want_node(struct view *view, const char *name)
 	return node;
 }
 
-/* Removes the entry when nothing refers to the node name. */
+/* Removes the entry if the Node is unknown and no pod names it. */
 static void release_node(struct view *view, struct view_node *node)
 {
 	if (node->node || node->pods.n || node->nominated.n)
@@ -182,7 +186,10 @@ static void unlink_pod(struct view *view, const struct pod *pod)
 	if (*pod->node) {
 		if (pod->anti_affinity.n || pod->is_anti_affinity_unclear)
 			pods_remove(&view->repelling, pod);
-		/* Without memory the sum would be too small, so nothing counts as free. */
+		/*
+		 * If memory is exhausted, the node counts as full, because an incomplete sum would
+		 * be too small.
+		 */
 		if (sum_used(node) < 0)
 			node->used = (struct resources){INT64_MAX, INT64_MAX, INT64_MAX};
 	}
@@ -240,7 +247,9 @@ static void unlink_object(struct view *view, const struct object *object)
 		unlink_node(view, (const struct node *)object);
 }
 
-/* A changed node keeps its number. */
+/*
+ * Replaces a changed node in its entry, so that its number stays; returns false for other objects.
+ */
 static bool swap_node(struct view *view, const struct object *old, const struct object *new)
 {
 	struct view_node *slot;
@@ -433,7 +442,7 @@ struct domain {
 	UT_hash_handle hh;
 };
 
-/* Numbers the label's values in the order of the nodes. */
+/* Numbers the values of the topology's label, in the order of the nodes. */
 static int number_domains(const struct view *view, struct topology *topology)
 {
 	_cleanup_free_ struct domain *domains = calloc(MAX(view->n_nodes, 1u), sizeof(*domains));

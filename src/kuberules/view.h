@@ -15,7 +15,7 @@
 #include "kuberules/object.h"
 #include "kuberules/pod.h"
 
-/* The oldest supported Kubernetes 1.x. */
+/* The oldest supported minor version of Kubernetes 1.x. */
 #define VIEW_MINOR_OLDEST 20
 
 struct view;
@@ -25,35 +25,35 @@ void view_free(struct view *view);
 DEFINE_CLEANUP(struct view *, view_free)
 
 /*
- * Adds the object, or replaces the one of that kind and name. The object may have a refusal: see
- * object.h. -EINVAL (no name), -ENOMEM: the view is unchanged.
+ * Adds the object, or replaces the object of that kind and name. The object may have a refusal
+ * (object.h). -EINVAL (no name), -ENOMEM: the view is unchanged.
  */
 int view_set(struct view *view, enum object_kind kind, json_t *json, struct error *err);
 
-/* -ENOENT if there is none. ns is ignored for kinds without a namespace. */
+/* Removes an object. ns is ignored for kinds without a namespace. -ENOENT: no such object. */
 int view_remove(struct view *view, enum object_kind kind, const char *ns, const char *name);
 
-/* Borrowed until the object is set again or removed; NULL if there is none. */
+/* Returns the object, borrowed until it is set again or removed; NULL: no such object. */
 const struct object *view_find(
 	const struct view *view, enum object_kind kind, const char *ns, const char *name);
 
 /*
- * Treat a pod as bound to that node ("": to none), or as absent, until undone or until the pod is
- * set again. -ENOENT, -ENOMEM.
+ * view_assume() treats a pod as bound to that node ("": to none). view_hide() treats a pod as
+ * absent. Both last until they are undone or the pod is set again. -ENOENT, -ENOMEM.
  */
 int view_assume(struct view *view, const char *ns, const char *name, const char *node);
 int view_hide(struct view *view, const char *ns, const char *name, bool is_hidden);
 /* Ignores status.nominatedNodeName until the pod is set again. */
 void view_void_nomination(struct view *view, const char *ns, const char *name);
 
-/* Nodes are 0..n-1; removing a node may give its number to another one. */
+/* Nodes have the numbers 0..n-1. After a node is removed, another node may get its number. */
 uint32_t view_n_nodes(const struct view *view);
 const struct node *view_node(const struct view *view, uint32_t node);
 
-/* The number, or -ENOENT. */
+/* Returns the node's number, or -ENOENT. */
 int view_find_node(const struct view *view, const char *name);
 
-/* Sum of the requests of the pods on that node. Borrowed until the view changes. */
+/* Returns the sum of the requests of the pods on that node, borrowed until the view changes. */
 const struct resources *view_node_used(const struct view *view, uint32_t node);
 
 /* Calls `visit` for each object of that kind, in order of arrival. */
