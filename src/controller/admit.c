@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The table `paths` has one function for each path of the webhook. The function may put warnings
- * and a patch into a verdict, and a negative result refuses the request. An update that leaves a
- * template, a SharePod or a pod's requested keys as they were is not checked against the policies
- * again. A later policy therefore does not block scaling or status writes. Validation repeats the
- * checks of mutation, since other webhooks may change the pod in between.
+ * and a patch into a verdict, and a negative result refuses the request. An update that does not
+ * change a template, a SharePod or a pod's requested keys is not checked against the policies
+ * again. So a policy that was made later does not block scaling or status writes. Validation
+ * repeats the checks of mutation, since other webhooks may change the pod in between.
  */
 #include "controller/admit.h"
 
@@ -19,7 +19,7 @@
 
 #define PATCH_MAX (4u << 20)
 
-/* Parts of an answer. */
+/* The parts of an answer that the function of a path makes. */
 struct verdict {
 	json_t *patch;    /* may be NULL */
 	json_t *warnings; /* a list of texts */
@@ -64,7 +64,10 @@ static int admit_read_translation(const struct admit_request *request, const jso
 		json_object_get(object, "spec"), str_from(request->ns), &facts->ns, ret, err);
 }
 
-/* Reads the request and makes the checks that do not depend on the user or on the operation. */
+/*
+ * Translates the pod or template `object`, and checks what does not depend on the user or on the
+ * operation.
+ */
 static int admit_read_valid(const struct admit_request *request, const json_t *object,
 	const struct admit_facts *facts, bool is_patched, struct pod_translation *ret,
 	struct error *err)
@@ -79,8 +82,8 @@ static int admit_read_valid(const struct admit_request *request, const json_t *o
 /* ---- pods ---- */
 
 /*
- * No class that a user defines has a higher priority than this class. Pods in divvy's own namespace
- * do not pass the webhook, so only placeholders can have this class.
+ * Refuses the priority class of placeholders, which is higher than any class of a user.
+ * Placeholders themselves are in divvy's own namespace, whose pods the webhook does not see.
  */
 static int check_class(const json_t *spec, struct error *err)
 {
@@ -127,7 +130,10 @@ static bool is_same_text(const json_t *a, const json_t *b)
 	return a == b || (a && b && json_equal(a, b));
 }
 
-/* Checks keys that are in `from` and differ in `to` or are missing there. */
+/*
+ * Checks whether the user may change or remove each annotation of `from` that differs or is missing
+ * in `to`.
+ */
 static int check_kept(const json_t *from, const json_t *to, bool is_scheduler, struct error *err)
 {
 	const char *key;
@@ -185,7 +191,10 @@ static int check_list_kept(
 	return 0;
 }
 
-/* A resize could otherwise remove resources that divvy has counted. */
+/*
+ * Refuses a change of the resources that the webhook added. A user could otherwise remove them by
+ * resizing the pod in place, although divvy counts them.
+ */
 static int check_resources_kept(const json_t *old, const json_t *new, struct error *err)
 {
 	static const char *const lists[] = {"initContainers", "containers"},
@@ -228,7 +237,10 @@ static bool has_asked_change(const json_t *from, const json_t *to)
 	return false;
 }
 
-/* The new keys must be valid, and a pod with a node must keep its devices. */
+/*
+ * Checks changed requested keys: they must be valid, and must not change the devices of a pod with
+ * a node.
+ */
 static int check_edit(
 	const struct admit_request *request, const struct admit_facts *facts, struct verdict *v)
 {
@@ -237,7 +249,10 @@ static int check_edit(
 	bool is_old_good;
 	int r;
 
-	/* An empty list of dialects is not recorded in the pod, so here it has to stay empty. */
+	/*
+	 * The pod records the dialects by which it was translated. A pod without this record had
+	 * none, so the present list of the namespace must not apply to it.
+	 */
 	then.ns.dialects = NULL;
 	is_old_good = admit_read_translation(request, request->old, &then, &old, NULL) == 0;
 	r = admit_read_translation(request, request->object, &then, &new, &v->err);
@@ -271,7 +286,10 @@ static int validate_pod(const struct admit_rules *rules, const struct admit_requ
 	r = check_kept(old, new, is_scheduler, &v->err);
 	r = r < 0 ? r : check_kept(new, old, is_scheduler, &v->err);
 	r = r < 0 ? r : check_label(request, &v->err);
-	/* A status write is checked only if it also changes requested keys. */
+	/*
+	 * A write of the subresource `status` can change annotations too. It is checked only if it
+	 * changes requested keys.
+	 */
 	if (r == 0 && !strcmp(request->subresource, "status"))
 		return has_asked_change(old, new) || has_asked_change(new, old)
 			? check_edit(request, facts, v)
@@ -293,7 +311,10 @@ static const json_t *template_of(const json_t *object, const char *resource)
 	return kube_json_at(object, "spec", "template", NULL);
 }
 
-/* The object's own annotations ask for a share, but its pods do not get these annotations. */
+/*
+ * Returns whether the annotations of the object itself, not of its template, request a share.
+ * Kubernetes does not copy them to the pods.
+ */
 static bool asks_beside(const struct admit_request *request, const json_t *template,
 	const struct admit_facts *facts)
 {
@@ -313,7 +334,10 @@ static int validate_template(const struct admit_rules *rules, const struct admit
 	_cleanup_pod_translation_ struct pod_translation translation;
 	int r;
 
-	/* An unchanged template does not block scaling or deletion. */
+	/*
+	 * An update with an unchanged template always passes, so that policies do not block scaling
+	 * or deletion.
+	 */
 	if (is_update(request) &&
 		is_same_text(template, template_of(request->old, request->resource)))
 		return memset(&translation, 0, sizeof(translation)), 0;
@@ -359,7 +383,7 @@ static int validate_object(const struct admit_rules *rules, const struct admit_r
 	const bool is_kubeshare = !strcmp(request->group, "kubeshare.nthu");
 
 	if (strcmp(request->resource, "sharepods"))
-		return 0; /* the schemas of the other objects make all checks */
+		return 0; /* the schemas of other objects make all checks */
 	if (is_kubeshare && !is_kubeshare_on(facts))
 		return 0;
 	if (is_update(request) &&
@@ -382,7 +406,7 @@ static int validate_own(const struct admit_rules *rules, const struct admit_requ
 	int r;
 
 	if (!own_is_account(rules->ns, request->user, "divvyd"))
-		return 0; /* RBAC limits the other users */
+		return 0; /* what other users may write is limited by RBAC */
 	if (!name)
 		name = request->name;
 	r = own_node(&token, &facts->author, &node, &v->err);
@@ -458,7 +482,7 @@ enum admit_need admit_needs(const struct admit_path *path, const struct admit_ru
 		return own_is_account(rules->ns, request->user, "divvyd") && request->pod_name[0]
 			? ADMIT_NEEDS_POD
 			: ADMIT_NEEDS_NOTHING;
-	/* Objects without a namespace need no namespace facts. */
+	/* An object without a namespace needs no facts about a namespace. */
 	return request->ns[0] ? path->need : ADMIT_NEEDS_NOTHING;
 }
 

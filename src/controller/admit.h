@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The webhook's answers. Input: an AdmissionReview, its namespace's dialects and policies, and the
- * pod of the author's token. Output: an AdmissionReview. Pure: no I/O, no clock. Any thread.
+ * Decides the webhook's answers. Input: an AdmissionReview, the dialects and policies of the
+ * object's namespace, and the pod whose service account token the request used. Output: an
+ * AdmissionReview. Pure: no I/O, no clock. Any thread.
  */
 #ifndef CONTROLLER_ADMIT_H
 #define CONTROLLER_ADMIT_H
@@ -21,27 +22,28 @@ struct admit_rules {
 
 enum admit_need {
 	ADMIT_NEEDS_NOTHING,
-	ADMIT_NEEDS_NAMESPACE, /* its dialects and policies */
+	ADMIT_NEEDS_NAMESPACE, /* the dialects and policies of the object's namespace */
 	ADMIT_NEEDS_POD,       /* the pod of the author's token, in rules->ns */
 };
 
-/* Borrows from the review. */
+/* The fields of an AdmissionReview, borrowed from its JSON. */
 struct admit_request {
 	const char *uid, *operation, *user;
 	const char *group, *resource, *subresource; /* "": none */
 	const char *ns, *name;                      /* "": none */
-	const char *pod_name, *pod_uid, *node_name; /* of the token; "": it names none */
-	const json_t *object, *old;                 /* NULL: none */
+	/* from the token of the author; "": not in the token */
+	const char *pod_name, *pod_uid, *node_name;
+	const json_t *object, *old; /* NULL: none */
 };
 
 struct admit_facts {
 	struct pod_translate_facts ns;
-	struct own_pod author; /* the pod of the author's token, as the API has it */
+	struct own_pod author; /* the pod that the author's token names, as the API server has it */
 };
 
 struct admit_path;
 
-/* For "/mutate/pods" and so on; NULL: no such path. */
+/* Returns the row for a URL path such as "/mutate/pods"; NULL: no such path. */
 const struct admit_path *admit_path_find(const char *path);
 
 /* -EBADMSG: not an AdmissionReview v1 with a request. */
@@ -50,7 +52,7 @@ int admit_parse(const json_t *review, struct admit_request *ret_request, struct 
 enum admit_need admit_needs(const struct admit_path *path, const struct admit_rules *rules,
 	const struct admit_request *request);
 
-/* An AdmissionReview with the response, owned by the caller; NULL: no memory. */
+/* Returns an AdmissionReview with the response, owned by the caller; NULL: no memory. */
 json_t *admit_answer(const struct admit_path *path, const struct admit_rules *rules,
 	const struct admit_request *request, const struct admit_facts *facts);
 

@@ -2,8 +2,8 @@
 /*
  * Each function parses the store's texts anew. A struct pair is an authority that can sign now:
  * readable, marked as an authority, within its validity period, and with its own key. pair_read()
- * treats all other texts as absent. authority_sign() uses a new authority at once if no old one can
- * sign. No certificate that authority_sign() signs is valid longer than its authority. The
+ * treats all other texts as absent. authority_sign() signs with a new authority at once if the old
+ * authority cannot sign. A certificate is never valid longer than the authority that signed it. The
  * functions wipe keys and certificates before they free the texts.
  */
 #include "controller/authority.h"
@@ -16,7 +16,7 @@
 #include "base/clock.h"
 #include "http/issue.h"
 
-/* An authority that can sign now, or NULL in both fields. */
+/* An authority that can sign now; NULL in both fields: none. */
 struct pair {
 	gnutls_x509_crt_t crt;
 	gnutls_x509_privkey_t key;
@@ -55,7 +55,10 @@ static struct pair authority_old_pair(const struct authority_store *store, uint6
 	return pair_read(store->old_crt, store->old_key, now);
 }
 
-/* If the present authority is unusable, the old one stays. */
+/*
+ * Adds a new authority. The present one becomes the old one if it can sign; otherwise the old one
+ * stays, because its certificates may still be valid.
+ */
 static int add_new(
 	struct authority_store *store, const struct pair *so_far, uint64_t now, struct error *err)
 {
@@ -90,8 +93,8 @@ int authority_step(struct authority_store *store, uint64_t real_ns, struct error
 	if (!store->old_crt && !store->old_key)
 		return 0;
 	/*
-	 * The new authority starts to sign after AUTHORITY_OVERLAP_NS, so the old one's last
-	 * certificate was signed just before that.
+	 * The old authority signed its last certificate when the new one was AUTHORITY_OVERLAP_NS
+	 * old. That certificate is valid for AUTHORITY_SIGNED_NS.
 	 */
 	if (before.crt && crt_age_ns(now.crt, real_ns) < AUTHORITY_OVERLAP_NS + AUTHORITY_SIGNED_NS)
 		return 0;

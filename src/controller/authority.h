@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The authority that signs certificates between nodes (src/identity), and its rotation without
- * refused connections. It is not the webhook's authority (certificate.h), because API servers must
- * not trust certificates of tenants. Steps:
- * 1. A third of its validity before the end, a new authority is made; the old one stays with
- *    its key. Both are published: AUTHORITY_OVERLAP_NS later all nodes know the new one.
+ * refused connections. The webhook has another authority (certificate.h), because API servers trust
+ * that one and must not trust certificates of tenants. Steps:
+ * 1. When a third of an authority's validity is left, a new authority is made; the old one stays
+ *    with its key. Both are published: AUTHORITY_OVERLAP_NS later all nodes know the new one.
  * 2. Until then the old authority signs, afterwards the new one.
- * 3. The old authority is dropped when the last certificate that it signed has ended.
- * The next step follows from the stored certificates alone, whichever controller makes it.
+ * 3. The old authority is dropped when the last certificate that it signed has expired.
+ * The stored certificates alone determine the next step, so any controller can make it.
  *
  * No I/O, no clock: times are CLOCK_REALTIME. One thread.
  */
@@ -26,22 +26,23 @@
 
 /* PEM, as in the Secret; NULL: absent. */
 struct authority_store {
-	char *ca_crt, *ca_key;   /* the newest */
-	char *old_crt, *old_key; /* the previous one, while its certificates are valid */
+	char *ca_crt, *ca_key; /* the newest authority */
+	/* the previous authority, while certificates that it signed are valid */
+	char *old_crt, *old_key;
 };
 
 void authority_store_done(struct authority_store *store);
 #define _cleanup_authority_store_ __attribute__((cleanup(authority_store_done)))
 
 /*
- * Makes the step that is due at that time: 1 if the store has changed, 0 if none is due. An
- * unreadable authority is replaced, and all its certificates lose their trust. -EIO.
+ * Makes the step that is due at that time. Returns 1 if the store has changed, 0 if no step is due.
+ * An unreadable authority is replaced, and nodes then trust none of its certificates. -EIO.
  */
 int authority_step(struct authority_store *store, uint64_t real_ns, struct error *err);
 
 /*
- * The authorities that nodes trust, newest first, PEM owned by the caller. NULL: none, or no
- * memory.
+ * Returns the authorities that nodes trust, newest first, as PEM owned by the caller. NULL: none,
+ * or no memory.
  */
 char *authority_bundle(const struct authority_store *store, uint64_t real_ns);
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Each function parses the store's texts anew, and dates and signatures in the certificates tell
- * which step is due. certificate_renew() makes at most one change, in this order: the authority,
- * the server's certificate, the removal of old authorities. The authority whose key is ca_key
- * stands first in the bundle. A server's certificate without its own key counts as absent. A bundle
- * has at most CERTIFICATE_AUTHORITIES_MAX authorities.
+ * Each function parses the store's texts anew, and the dates and signatures of the certificates
+ * determine which step is due. certificate_renew() makes at most one change. It checks in this
+ * order: the authority, the server's certificate, the removal of old authorities. The authority of
+ * the key ca_key is the first in the bundle. A server's certificate without its own key counts as
+ * absent. A bundle has at most CERTIFICATE_AUTHORITIES_MAX authorities.
  */
 #include "controller/certificate.h"
 
@@ -18,13 +18,13 @@
 #include "http/issue.h"
 #include "identity/crt.h"
 
-/* The readable parts of a store. */
+/* The certificates and keys of a store, as far as they are readable. */
 struct read {
 	gnutls_x509_crt_t authority[CERTIFICATE_AUTHORITIES_MAX];
 	unsigned int n_authorities;
 	/* NULL: no key, or not the key of the first authority */
 	gnutls_x509_privkey_t authority_key;
-	gnutls_x509_crt_t server; /* NULL: no certificate, or not the one of its key */
+	gnutls_x509_crt_t server; /* NULL: no certificate, or not a certificate of tls_key */
 };
 
 /* ---- reading ---- */
@@ -133,7 +133,10 @@ static int make_server(struct certificate_store *store, const struct read *read,
 	return 1;
 }
 
-/* Appends the valid authorities with numbers from `first` to `end`. The buf records an overflow. */
+/*
+ * Appends the valid authorities with indexes from `first` to before `end`. `out` records an
+ * overflow.
+ */
 static void add_authorities(const struct read *read, unsigned int first, unsigned int end,
 	uint64_t now, struct buf *out)
 {
@@ -190,8 +193,9 @@ static int certificate_renew(struct certificate_store *store, const struct read 
 		crt_is_running_out(read->authority[0], CERTIFICATE_AUTHORITY_NS, now))
 		return add_new_authority(store, read, now, err);
 	/*
-	 * A client may not trust a new authority yet, so its certificates are used only after the
-	 * overlap. If the present certificate is unusable, there is nothing to lose.
+	 * Clients may not trust a new authority yet, so it signs the server's certificate only
+	 * after CERTIFICATE_OVERLAP_NS. But clients refuse an unusable certificate in any case, so
+	 * it is replaced at once.
 	 */
 	if (!is_good_now)
 		return make_server(store, read, host, now, err);

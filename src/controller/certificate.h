@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The webhook's authority and certificate, and their rotation without refused connections:
- * 1. A new authority joins the old one; clients trust both.
- * 2. After CERTIFICATE_OVERLAP_NS, when all clients know it, it signs the server's certificate.
+ * 1. A new authority is added to the bundle; clients trust both.
+ * 2. After CERTIFICATE_OVERLAP_NS all clients know the new authority, and it signs the server's
+ *    certificate.
  * 3. After another CERTIFICATE_OVERLAP_NS all servers show that certificate, and the old authority
  *    is dropped.
- * The next step follows from the stored certificates alone, whichever controller makes it.
+ * The stored certificates alone determine the next step, so any controller can make it.
  *
  * No I/O, no clock: times are CLOCK_REALTIME. One thread.
  */
@@ -28,7 +29,7 @@
 
 /* PEM, as in the Secret; NULL: absent. */
 struct certificate_store {
-	char *ca_crt; /* trusted authorities; the first is the newest, that of ca_key */
+	char *ca_crt; /* trusted authorities; the first is the newest, and ca_key is its key */
 	char *ca_key;
 	char *tls_crt, *tls_key;
 };
@@ -37,8 +38,8 @@ void certificate_store_done(struct certificate_store *store);
 #define _cleanup_certificate_store_ __attribute__((cleanup(certificate_store_done)))
 
 /*
- * Makes the step that is due at that time: 1 if the store has changed, 0 if none is due. Unreadable
- * texts are replaced. -EIO: no certificate could be made. Call it again at least every
+ * Makes the step that is due at that time. Returns 1 if the store has changed, 0 if no step is due.
+ * Unreadable texts are replaced. -EIO: no certificate could be made. Call at least every
  * CERTIFICATE_OVERLAP_NS.
  */
 int certificate_step(
@@ -48,7 +49,7 @@ int certificate_step(
 bool certificate_is_trusted(const struct certificate_store *store, const char *bundle_pem,
 	const char *host, uint64_t real_ns);
 
-/* End of the store's certificate; 0: there is none. */
+/* Returns when the server's certificate expires; 0: none is stored. */
 uint64_t certificate_ends_ns(const struct certificate_store *store);
 
 #endif

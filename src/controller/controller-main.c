@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The program divvy-controller: makes its identity and starts the parts in controller.h. */
+/*
+ * The program divvy-controller: names this instance for the Lease and runs the controller
+ * (controller.h).
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>

@@ -21,7 +21,7 @@ struct sample {
 	struct web_counts web;
 	struct kube_client_counts client;
 	struct kube_recorder_counts events;
-	uint64_t n_reviews[2], n_certificates[2]; /* refused and allowed */
+	uint64_t n_reviews[2], n_certificates[2]; /* index 0: refused, 1: allowed */
 	uint64_t n_share_pods, n_gpu_nodes, uptime_ns;
 	bool is_leading, is_ready;
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The controller's metrics in Prometheus' text format. -errno of the buffer. */
+/* Appends the controller's metrics to a buffer in Prometheus' text format. Returns buf_error(). */
 #ifndef CONTROLLER_CONTROLLER_METRICS_H
 #define CONTROLLER_CONTROLLER_METRICS_H
 

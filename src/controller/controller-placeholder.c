@@ -18,7 +18,7 @@
 #include "kube/kube-config.h"
 
 #define LOOK_NS NSEC_PER_SEC
-/* long enough for a TLS handshake with the container's small CPU limit */
+/* timeout of a call: the container's small CPU limit makes a TLS handshake slow */
 #define LOOK_TIMEOUT_NS (30 * NSEC_PER_SEC)
 #define TOKEN_S 3607
 
@@ -37,7 +37,10 @@ static json_t *placeholder_affinity_json(const char *node)
 		"requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms", match);
 }
 
-/* Makes the volume with the token of a service account that may only read GPUNodes and pods. */
+/*
+ * Makes the volume with the token for the API server. Its service account may only read GPUNodes
+ * and pods.
+ */
 static json_t *api_volume(void)
 {
 	return json_pack("{s:s, s:{s:i, s:[{s:{s:s, s:i}}, {s:{s:s, s:[{s:s, s:s}]}}, "
@@ -81,8 +84,8 @@ json_t *placeholder_pod(const char *name, const char *image, const char *node)
 		"seccompProfile", "type", "RuntimeDefault");
 
 	/*
-	 * Without an owner an autoscaler would never remove the pod's node; this annotation permits
-	 * it.
+	 * An autoscaler never removes the node of a pod without an owner, except with this
+	 * annotation.
 	 */
 	return json_pack("{s:s, s:s, s:{s:s, s:o, s:{s:s}}, s:o}", "apiVersion", "v1", "kind",
 		"Pod", "metadata", "name", name, "labels", labels, "annotations",
@@ -98,8 +101,8 @@ struct holder {
 	struct kube_client *client;
 	struct kube_call *call;
 	const char *name, *node, *space;
-	bool is_reported; /* received a signal, or its pod is deleted */
-	bool is_unheard;  /* true until the first answer: the pod may be deleted already */
+	bool is_reported; /* a signal has arrived, or the pod is being deleted */
+	bool is_unheard;  /* no answer of the API server yet; the pod may be deleted already */
 };
 
 static bool placeholder_has_text(const json_t *list, const char *text)
@@ -207,7 +210,10 @@ static void look_at_own_pod(struct holder *p)
 		on_own_pod);
 }
 
-/* Without an answer from the API server the use is unknown, so the program stays. */
+/*
+ * Ends the program if no tenant uses the device. After a failed call the use is unknown, so the
+ * program goes on.
+ */
 static void on_gpu_node(void *data, const struct kube_answer *answer)
 {
 	struct holder *p = data;
@@ -226,7 +232,7 @@ static void placeholder_on_timer(struct loop_timer *timer, uint64_t now)
 	struct holder *p = timer->data;
 
 	if (p->call)
-		return; /* a call is already in progress */
+		return; /* the answer of the call in flight continues */
 	if (!p->is_reported) {
 		look_at_own_pod(p);
 		return;
@@ -275,8 +281,8 @@ int placeholder_run(const struct controller_options *options, struct program_sig
 	if (r >= 0) {
 		log_info("%s holds a device of %s", p.name, p.node);
 		/*
-		 * A signal before the handler was set is lost, because PID 1 has no default action.
-		 * So the program reads its pod first.
+		 * As PID 1 the program does not end by a signal that came before its handler was
+		 * set. So it first reads its own pod, which shows whether it is being deleted.
 		 */
 		loop_set_timer(&p.timer, 0);
 		r = loop_run(p.loop);

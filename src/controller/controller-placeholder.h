@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A placeholder: a pod that takes a whole device from another device plugin, and the program in the
- * pod. The program waits. When asked to end, it goes on until GPUNode.status shows no tenant on its
- * device, so that no other pod gets the device earlier. If GPUNode.status does not
- * know the device, the program waits for the controller, which sees the pods
- * (PLACEHOLDER_RELEASED).
+ * pod. After a signal or its pod's deletion, the program goes on until GPUNode.status shows no
+ * tenant on its device, so that no other pod gets the device earlier. If GPUNode.status does not
+ * have the device, the program waits until the controller, which knows all pods, sets
+ * PLACEHOLDER_RELEASED.
  */
 #ifndef CONTROLLER_CONTROLLER_PLACEHOLDER_H
 #define CONTROLLER_CONTROLLER_PLACEHOLDER_H
@@ -13,19 +13,26 @@
 #include "controller/controller.h"
 #include "manifest/placeholder.h"
 
-#define PLACEHOLDER_NODE_LABEL "divvy.gpu/placeholder-of" /* the intended node */
+#define PLACEHOLDER_NODE_LABEL "divvy.gpu/placeholder-of" /* value: the node whose device to take */
 #define PLACEHOLDER_RESOURCE "nvidia.com/gpu"
 #define PLACEHOLDER_GRACE_S 86400 /* time for tenants to end */
 
 /*
- * node: the intended one, NULL: any node of the pool. The caller owns the result; NULL: no memory.
+ * Makes the pod. node: the node whose device to take; NULL: any node of the pool. The caller owns
+ * the result; NULL: no memory.
  */
 json_t *placeholder_pod(const char *name, const char *image, const char *node);
 
-/* Whether that GPUNode knows the placeholder's device, and no tenant uses it. Pure. */
+/*
+ * Whether the GPUNode's status has the device of the placeholder `name`, and no tenant uses that
+ * device. Pure.
+ */
 bool placeholder_is_unused(const json_t *gpu_node, const char *name);
 
-/* Runs the program until it may end. pod_name and the environment's NODE_NAME identify it. */
+/*
+ * Runs the program until it may end. options->pod_name and the environment variable NODE_NAME name
+ * its pod and node.
+ */
 int placeholder_run(const struct controller_options *options, struct program_signals *signals,
 	struct error *err);
 

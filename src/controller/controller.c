@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * This file joins the caches, the job queue, the election and the servers. Changes in the caches
+ * This file connects the caches, the job queue, the election and the servers. Changes in the caches
  * add keys to the queue, and controller_on_timer() runs a job for each key that is due. Jobs start
  * only while this controller leads and its Lease permits writes. A controller that does not lead
  * drops keys, and on_lead() queues all objects anew. controller_project_object() keeps only those
@@ -133,7 +133,10 @@ static const struct {
 	[JOB_SIGN] = {"sign", job_sign},
 };
 
-/* A leader with an expired Lease renews or loses it soon, so the check is repeated. */
+/*
+ * A leader whose Lease has expired may not write until it renews or loses the Lease; checks again
+ * after this time.
+ */
 #define LEASE_LOOK_NS (100 * NSEC_PER_MSEC)
 
 static void controller_arm_timer(struct controller *c)
@@ -151,12 +154,12 @@ static void controller_arm_timer(struct controller *c)
 void controller_enqueue(struct controller *c, enum job_kind kind, const char *ns, const char *name)
 {
 	if (!c->is_leading)
-		return; /* a new leader looks at all objects */
+		return; /* on_lead() queues all objects */
 	queue_add(c->queue, (struct queue_key){(int)kind, ns ? ns : "", name ? name : ""});
 	controller_arm_timer(c);
 }
 
-/* Many changes can matter to the pool, so they are collected for a short time. */
+/* The job runs after a short delay, so that it handles many changes at once. */
 static void touch_pool(struct controller *c)
 {
 	if (!c->is_leading)
@@ -197,7 +200,7 @@ static void run_job(struct controller *c, struct queue_key key)
 	}
 	job->c = c;
 	LIST_INSERT_HEAD(&c->jobs, job, link);
-	/* They fit, because the queue refuses longer names. */
+	/* Namespace and name fit, because the queue refuses longer ones. */
 	str_copy(job->ns, sizeof(job->ns), str_from(key.ns));
 	str_copy(job->name, sizeof(job->name), str_from(key.name));
 	job->key = (struct queue_key){key.kind, job->ns, job->name};
@@ -264,7 +267,7 @@ static const char *controller_object_label(const json_t *object, const char *key
 		json_object_get(kube_json_at(object, "metadata", "labels", NULL), key));
 }
 
-/* The pod asks for a share, but the webhook has not seen it. */
+/* Returns whether the pod requests a share although the webhook has not labelled it. */
 static bool is_untranslated(const struct controller *c, const json_t *pod)
 {
 	const char *ns = kube_json_text_at(pod, "metadata", "namespace", NULL);
@@ -339,7 +342,8 @@ static void controller_on_pod(struct controller *c, const json_t *pod, bool is_n
 }
 
 /*
- * Handles the pods of the node's tenants, because their status depends on the node's confirmation.
+ * Queues the jobs for the SharePods of the node's tenants, because GPUNode.status.tenants goes into
+ * their status.
  */
 static void on_tenants(struct controller *c, const json_t *gpu_node)
 {
@@ -356,7 +360,7 @@ static void on_tenants(struct controller *c, const json_t *gpu_node)
 	}
 }
 
-/* Measured values lead to a status write at most once in this time. */
+/* A SharePod's status is written for new measured values at most once in this time. */
 #define MEASURED_DELAY_NS (20 * NSEC_PER_SEC)
 
 static void on_measured_one(struct controller *c, const struct measured *m)
@@ -394,7 +398,10 @@ static void on_measured(struct controller *c, const json_t *lease)
 	controller_arm_timer(c);
 }
 
-/* The rules for requests have changed in one namespace, or in all if ns is NULL. */
+/*
+ * Queues the jobs of SharePods after policies or dialects changed: in one namespace, or in all if
+ * ns is NULL.
+ */
 static void on_rules(struct controller *c, const char *ns)
 {
 	static const struct {
@@ -411,7 +418,9 @@ static void on_rules(struct controller *c, const char *ns)
 	}
 }
 
-/* Without a pool, only objects that create one matter. */
+/*
+ * Returns whether the change matters to job_pool(). Without a pool, only objects of a new pool do.
+ */
 static bool matters_to_pool(const struct watched *w, const struct kube_entry *entry)
 {
 	const struct controller *c = w->c;
@@ -475,7 +484,7 @@ static void controller_on_change(struct watched *w, const struct kube_entry *ent
 		on_tenants(c, entry->object);
 }
 
-/* Tells the dashboard's viewers that the object has changed or is gone. */
+/* Passes the object to the dashboard; is_there false: the object was deleted. */
 static void controller_show_object(
 	const struct watched *w, const struct kube_entry *entry, bool is_there)
 {
@@ -501,7 +510,7 @@ static void controller_on_updated(void *data, const struct kube_entry *entry, vo
 	const struct watched *w = data;
 
 	if (w->which == CACHE_GPU_NODES)
-		on_tenants(w->c, old); /* tenants that are no longer on the node */
+		on_tenants(w->c, old); /* also for tenants that the new status lacks */
 	controller_show_object(w, entry, true);
 	controller_on_change(data, entry, false);
 }
@@ -570,7 +579,10 @@ static int controller_watch_caches(struct controller *c, struct error *err)
 		enum controller_cache which;
 		const char *path, *name;
 	} all[CONTROLLER_N_CACHES] = {
-		/* Namespaces and policies come first, because they decide what a pod requests. */
+		/*
+		 * Namespaces and policies come first, because is_untranslated() needs them for each
+		 * pod.
+		 */
 		{CACHE_NAMESPACES, "/api/v1/namespaces", NULL},
 		{CACHE_POLICIES, "/apis/divvy.gpu/v1/gpupolicies", NULL},
 		{CACHE_SECRET, secret, c->options.tls_secret},
@@ -619,7 +631,10 @@ static void on_lead(void *data, bool is_leading, uint64_t epoch)
 	controller_arm_timer(c);
 }
 
-/* After an upgrade the API server may accept match conditions that it dropped before. */
+/*
+ * After an upgrade the API server may support match conditions, so job_certificate() checks the
+ * webhooks again.
+ */
 static void controller_on_discovered(void *data, int r, const struct error *err)
 {
 	struct controller *c = data;
@@ -651,9 +666,9 @@ static uint64_t api_silence_ns(void *data)
 }
 
 /*
- * By default an API server has up to 200 changing requests at a time
- * (--max-mutating-requests-inflight), each with a connection here. One address may use three
- * quarters of the connections.
+ * By default an API server has up to 200 mutating requests in flight
+ * (--max-mutating-requests-inflight), and each may need a connection to the webhook. The server
+ * lets one address use three quarters of its connections.
  */
 #define WEBHOOK_CONNECTIONS_MAX 512u
 
@@ -742,7 +757,10 @@ int controller_run(struct controller *c)
 
 #define FAREWELL_NS (2 * NSEC_PER_SEC)
 
-/* Releases the Lease, so that the next leader need not wait for it to expire. */
+/*
+ * Releases the Lease before the loop ends, so that the next leader need not wait until the Lease
+ * expires.
+ */
 void controller_stop(struct controller *c)
 {
 	const uint64_t deadline = clock_now_ns() + FAREWELL_NS;

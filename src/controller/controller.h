@@ -23,11 +23,11 @@
 #include "kube/lease.h"
 #include "kube/write.h"
 
-#define CONTROLLER_JOBS_MAX 32u /* running at once */
+#define CONTROLLER_JOBS_MAX 32u /* most jobs in progress */
 
 struct controller_options {
-	const char *kubeconfig; /* NULL: as kube/kube-config.h finds it */
-	bool is_elected;        /* --leader-elect; else it leads from the start */
+	const char *kubeconfig; /* NULL: the default of kube/kube-config.h */
+	bool is_elected;        /* --leader-elect; false: this instance leads from the start */
 	const char *scheduler_name, *ns, *lease_ns;
 	const char *webhook_listen, *listen, *health_listen;
 	const char *webhook_configuration, *webhook_service, *tls_secret;
@@ -37,13 +37,14 @@ struct controller_options {
 };
 
 enum controller_cache {
-	CACHE_PODS, /* of tenants, SharePods and divvy itself, and untranslated pods */
+	/* pods of tenants, SharePods and divvy itself, and pods that is_untranslated() */
+	CACHE_PODS,
 	CACHE_NODES,
 	CACHE_NAMESPACES,
 	CACHE_SHARE_PODS,
 	CACHE_KUBESHARE_PODS,
 	CACHE_GPU_NODES,
-	CACHE_LEASES, /* of the nodes' daemons */
+	CACHE_LEASES, /* Leases of the nodes' divvyd */
 	CACHE_POLICIES,
 	CACHE_SECRET,
 	CACHE_MUTATING,
@@ -58,7 +59,7 @@ enum controller_cache {
 
 struct controller;
 
-/* One of the caches, as its callbacks get it. */
+/* One of the caches; the data of its callbacks. */
 struct watched {
 	struct controller *c;
 	enum controller_cache which;
@@ -79,19 +80,22 @@ struct controller {
 	struct vgpu_pool *pool;
 	struct loop_timer timer;
 	struct http_server *webhook;
-	struct access *access; /* guard of external metrics */
-	struct front *front;   /* NULL: none is known */
+	struct access *access; /* checks the rights of clients of external metrics */
+	struct front *front;   /* NULL: no trusted front proxy is known */
 	struct page *page;
 	struct web *web; /* the dashboard's state */
 	char host[256];  /* host name in the certificate */
 	bool is_leading, is_ready, has_certificate;
 	bool has_no_status; /* KubeShare's SharePods have no status subresource */
-	bool has_pool;      /* pool nodes or placeholders exist, as of the last job_pool */
+	bool has_pool;      /* pool nodes or placeholders existed at the last job_pool() */
 	uint64_t started_ns;
-	/* before then no match conditions are written, because API servers drop them */
+	/*
+	 * When to write match conditions again; until then they are not written, because the API
+	 * server drops them.
+	 */
 	uint64_t conditions_from_ns;
-	uint64_t n_reviews[2];      /* refused, allowed */
-	uint64_t n_certificates[2]; /* refused, issued */
+	uint64_t n_reviews[2];      /* index 0: refused, 1: allowed */
+	uint64_t n_certificates[2]; /* index 0: refused, 1: issued */
 	LIST_HEAD(jobs, job) jobs;
 	LIST_HEAD(askings, asking) askings; /* webhook.c */
 };
@@ -106,10 +110,10 @@ void controller_free(struct controller *c);
 
 /* ---- for the controller's files ---- */
 
-/* The object's JSON, borrowed until the loop runs again; NULL: there is none. */
+/* Returns the object's JSON, borrowed until the loop runs again; NULL: no such object. */
 const json_t *controller_find(
 	const struct controller *c, enum controller_cache which, const char *ns, const char *name);
-/* As controller_find(), by UID; NULL for the UIDs "" and NULL. */
+/* Like controller_find(), by UID. NULL also for the UIDs "" and NULL. */
 const json_t *controller_find_uid(
 	const struct controller *c, enum controller_cache which, const char *uid);
 bool controller_is_synced(const struct controller *c, enum controller_cache which);
@@ -118,8 +122,8 @@ const struct kube_entry *controller_next(
 	const struct controller *c, enum controller_cache which, const struct kube_entry *entry);
 
 /*
- * Dialects and policies of a namespace. -ENOENT: the namespace is not known. Call ns_facts_done()
- * after a failure too.
+ * The dialects and policies of a namespace. controller_ns_facts() returns -ENOENT if the namespace
+ * is not known. Call ns_facts_done() after a failure too.
  */
 struct ns_facts {
 	struct pod_translate_facts facts;
@@ -156,30 +160,31 @@ void controller_event(struct controller *c, const json_t *object, const char *ap
 struct job {
 	LIST_ENTRY(job) link;
 	struct controller *c;
-	struct queue_key key; /* of ns and name */
+	struct queue_key key; /* borrows ns and name of this struct */
 	char ns[QUEUE_NAME], name[QUEUE_NAME];
-	int kind;      /* free for the job's function */
-	int trouble;   /* free for the job's function */
-	json_t *stash; /* free for the job's function; job_end() releases it */
+	int kind;      /* for use by the job's function */
+	int trouble;   /* for use by the job's function */
+	json_t *stash; /* for use by the job's function; job_end() releases it */
 };
 typedef void job_fn(struct job *job);
 
-/* r < 0: the job runs again later. */
+/* Ends the job. r < 0: logs `sentence`, and the job runs again later. */
 void job_end(struct job *job, int r, const char *sentence);
 
 /*
- * .may_send of a job's writes. A process may be stopped between decision and write, while another
- * controller takes the lead and decides otherwise. data: the job.
+ * kube_write.may_send of all writes of jobs; data: the job. The check runs right before the request
+ * is sent: this process may have been stopped (SIGSTOP) after its decision, while another
+ * controller took the lead.
  */
 bool job_may_send(void *data);
 
 job_fn job_share_pod, job_kubeshare_pod, job_node, job_namespace, job_certificate, job_pool,
 	job_authority, job_sign;
 
-/* Whether the system's own namespaces have the label that keeps the webhook away. */
+/* Whether the system's namespaces have the label by which the webhook ignores them. */
 bool controller_has_labelled(const struct controller *c);
 
-/* Whether pods with a share can run on the node, so that its startup taint can be removed. */
+/* Whether pods with a share can run on the node. If so, its startup taint can be removed. */
 bool controller_has_started(const json_t *node, const json_t *gpu_node);
 
 /* Reads the certificate again and checks whether API servers trust it. */
@@ -199,7 +204,7 @@ void external_look_at_front(struct controller *c);
 extern const struct http_route controller_webhook_routes[CONTROLLER_WEBHOOK_ROUTES];
 extern const struct http_route controller_health_routes[CONTROLLER_HEALTH_ROUTES];
 extern const struct http_route controller_page_routes[CONTROLLER_PAGE_ROUTES];
-/* Answers all waiting requests; call after the client is freed. */
+/* Answers all requests that wait for the API server; call after the client is freed. */
 void controller_end_askings(struct controller *c);
 
 #endif

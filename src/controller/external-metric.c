@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * This file sums up pods in a struct external_sum, and the table `metrics` computes each metric
- * from the sum. A row's function returns false if the value is not known. external_metric_add()
+ * This file adds up pods in a struct external_sum, and the table `metrics` computes each metric
+ * from the sums. A row's function returns false if the value is not known. external_metric_add()
  * finds a pod's tenants in GPUNode.status by the pod's UID, and their use in the Lease's
  * measurements by UID and container.
  */
@@ -16,7 +16,7 @@
 #include "spec/measured.h"
 #include "spec/quantity.h"
 
-/* period of the daemons' measurements, equal to the renewal period of their Leases */
+/* seconds between two measurements of divvyd, which publishes them when it renews its Lease */
 #define WINDOW_S 10
 
 /* ---- sums ---- */
@@ -81,7 +81,7 @@ void external_metric_add(
 struct external_metric {
 	const char *name;
 	bool (*get)(const struct external_sum *sum, char *ret_quantity);
-	bool is_measured; /* a mean over WINDOW_S */
+	bool is_measured; /* the value is a mean over WINDOW_S */
 };
 
 static bool external_metric_used(const struct external_sum *sum, char *ret_quantity)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Metrics of pods with a share for external.metrics.k8s.io, each a sum over the pods that a request
- * selects. Input: pods, GPUNodes and the measurements in Leases; JSON in, JSON out. Pure; any
- * thread.
+ * Computes metrics of pods with a share for external.metrics.k8s.io. Each metric is a sum over the
+ * pods that a request selects. Input: the JSON of pods and GPUNodes, and the measurements in
+ * Leases. Output: JSON. Pure; any thread.
  */
 #ifndef CONTROLLER_EXTERNAL_METRIC_H
 #define CONTROLLER_EXTERNAL_METRIC_H
@@ -17,18 +17,23 @@
 
 /* Shares are 1/1000 of a device. */
 struct external_sum {
-	/* pods with a share that have not ended; those that wait for a place or their start */
+	/*
+	 * n_pods: pods with a share that have not ended. n_waiting: those of them that wait for a
+	 * place or for their start.
+	 */
 	uint64_t n_pods, n_waiting;
-	uint64_t granted; /* request x devices, as granted */
-	/* containers with a measurement; the next fields are sums over these */
+	uint64_t granted; /* sum of granted request x number of devices */
+	/*
+	 * number of containers with a measurement; the fields below are sums over these containers
+	 */
 	uint64_t n_measured;
 	uint64_t measured_granted, used, bytes;
 };
 
 /*
- * Adds one selected pod; a pod without a share, or one that has ended, adds nothing. gpu_node: of
- * the pod's node, NULL: none. measured: the node daemon's latest measurements (spec/measured.h);
- * STR_NONE: none or too old.
+ * Adds one selected pod. A pod without a share, or one that has ended, adds nothing. gpu_node: the
+ * GPUNode of the pod's node; NULL: none. measured: the latest measurements of that node's divvyd
+ * (spec/measured.h); STR_NONE: none or too old.
  */
 void external_metric_add(
 	struct external_sum *sum, const json_t *pod, const json_t *gpu_node, struct str measured);
@@ -38,19 +43,20 @@ struct external_metric;
 const struct external_metric *external_metric_find(struct str name);
 
 /*
- * An ExternalMetricValueList with one value. It is empty if no pod is selected or none was
- * measured, because unknown is not 0. The caller owns this JSON and those below; NULL: no memory.
+ * Returns an ExternalMetricValueList with one value. The list is empty if no pod is selected or no
+ * pod was measured, because an unknown value is not 0. The caller owns this JSON and those below;
+ * NULL: no memory.
  */
 json_t *external_metric_list(
 	const struct external_metric *metric, const struct external_sum *sum, uint64_t real_ns);
 
-/* An APIResourceList of all metrics. */
+/* Returns an APIResourceList of all metrics. */
 json_t *external_metric_resources(void);
 
-/* A metav1.Status with an error. reason: "NotFound", "BadRequest", ... */
+/* Returns a metav1.Status with an error. reason: a reason of Kubernetes, such as "NotFound". */
 json_t *external_metric_refusal(int code, const char *reason, const char *message);
 
-/* "no metric 'x': there are a, b and c" */
+/* Appends a message such as "no metric 'x': there are a, b and c". */
 void external_metric_name_them(struct str name, struct buf *out);
 
 #endif

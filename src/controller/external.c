@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Serves external metrics, to the API server through an APIService or directly to a client with a
+ * Serves external metrics: through an APIService to the API server, or directly to a client with a
  * token. All answers come from the caches.
  */
 #include <errno.h>
@@ -14,7 +14,7 @@
 
 #define TEXT_MAX 4096u
 
-/* Releases the JSON. */
+/* Answers the request with the JSON, and releases it. */
 static void external_send_json(struct http_request *request, unsigned int status, json_t *json)
 {
 	_cleanup_free_ char *text = json ? kube_json_format(json) : NULL;

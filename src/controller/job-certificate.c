@@ -3,8 +3,8 @@
  * Keeps the webhook's certificate. The leader writes the Secret, completes the webhooks'
  * configurations (webhook-config.h), and writes the authority into the APIService of external
  * metrics. Every controller serves the certificate in the Secret, and becomes ready once the
- * webhooks trust it. Match conditions come last, because an API server with that feature off drops
- * them and must not delay the other steps.
+ * webhooks trust it. Match conditions come last: an API server without that feature drops them,
+ * which must not delay the other steps.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -19,7 +19,10 @@
 
 #define STEPS_MAX 4
 #define LOOK_NS (CERTIFICATE_OVERLAP_NS / 4)
-/* A later check tries again, because an administrator can turn the feature on. */
+/*
+ * After the API server dropped match conditions, they are not written for this time. A later check
+ * tries again, because an administrator can enable the feature.
+ */
 #define CONDITIONS_PAUSE_NS (LOOK_NS + LOOK_NS / 2)
 #define LIST_MAX (64u << 10)
 #define MANAGER "divvy-controller"
@@ -94,7 +97,10 @@ static void job_certificate_on_written(void *data, const struct kube_answer *ans
 {
 	struct job *job = data;
 
-	/* Another writer was faster; the watch brings its version. */
+	/*
+	 * -EBUSY: another writer has changed the object; the watch brings that version and starts
+	 * the job again.
+	 */
 	job_end(job, answer->result == -EBUSY ? 0 : answer->result, answer->error.msg);
 }
 
@@ -129,12 +135,12 @@ static void list_dialects(struct dialect_config *all, const char *list)
 {
 	struct dialect_config one;
 
-	/* A faulty list translates no pod, so it adds no dialect. */
+	/* With a faulty list no pod of the namespace is translated, so the list adds no dialect. */
 	if (list && dialect_config_parse(str_from(list), &one, NULL) == 0)
 		all->enabled |= one.enabled;
 }
 
-/* Collects the dialects of all namespaces and policies. */
+/* Collects the dialects that any namespace or policy enables. */
 static void all_dialects(const struct controller *c, struct dialect_config *ret_all)
 {
 	const struct kube_entry *e = NULL;
@@ -158,7 +164,10 @@ static bool knows_conditions(const struct controller *c)
 		clock_now_ns() >= c->conditions_from_ns;
 }
 
-/* If the server drops the conditions, the patch changes nothing and no watch event follows. */
+/*
+ * Checks the answer for the conditions: if the API server dropped them, the patch changed nothing,
+ * and the watch reports nothing.
+ */
 static void job_certificate_on_completed(void *data, const struct kube_answer *answer)
 {
 	struct job *job = data;
@@ -210,8 +219,8 @@ static int complete_hooks(struct job *job, const struct certificate_store *store
 }
 
 /*
- * Writes the authority into the APIService of external metrics. Returns 0 also if the APIService is
- * not ours.
+ * Writes the authority into the APIService of external metrics. Returns 1 if a write has started, 0
+ * if nothing has to be written.
  */
 static int write_service_bundle(
 	struct job *job, const struct certificate_store *store, struct error *err)
@@ -265,7 +274,10 @@ static int job_certificate_check(struct job *job, struct error *err)
 		log_info("a new certificate for %s", c->host);
 		return job_certificate_write_secret(job, &store, secret, err);
 	}
-	/* The webhooks start only after the system's namespaces have their exclusion label. */
+	/*
+	 * API servers call the webhooks once they have the authority. The system's namespaces must
+	 * have their exclusion label before.
+	 */
 	if (!controller_has_labelled(c))
 		return 0;
 	r = complete_hooks(job, &store, false, err);

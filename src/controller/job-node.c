@@ -87,7 +87,7 @@ void job_namespace(struct job *job)
 struct capacity {
 	uint64_t milli, bytes;
 	bool is_pool;
-	uint64_t held; /* nodes of the pool: devices that accept tenants */
+	uint64_t held; /* for nodes of the pool: number of devices that a placeholder has taken */
 };
 
 static bool is_cordoned(const json_t *gpu_node, const char *uuid)
@@ -112,11 +112,12 @@ static bool job_node_is_text(const json_t *object, const char *key, const char *
 }
 
 /*
- * The capacity for new tenants, at least what is granted. On a node of the pool the devices of the
- * other plugin count too, because divvy can take them. Otherwise waiting pods could never cause
- * divvy to take a device. The kubelet would also refuse a pod for good if it had not yet seen a
- * capacity that grew. The resource `held` counts divvy's own devices. No pod requests it, but its
- * change makes kube-scheduler look at its waiting pods again.
+ * Returns the capacity for tenants, at least the sum of all grants. On a node of the pool the
+ * devices of the other plugin count too, because divvy can take them. Without them no waiting pod
+ * could cause divvy to take a device. Nor may the capacity grow only when divvy takes a device: a
+ * kubelet that has not yet seen the growth refuses the pod for good. `held` counts the devices that
+ * divvy has taken. No pod requests this resource, but its change makes kube-scheduler consider
+ * waiting pods again.
  */
 static struct capacity capacity_of(const json_t *gpu_node)
 {
@@ -174,8 +175,8 @@ static bool is_written(const json_t *node, const char *list, const struct capaci
 }
 
 /*
- * Pods on a node without devices use devices of other nodes. A capacity of 0 would make the kubelet
- * refuse them.
+ * A node without devices gets no capacity at all: its pods use devices of other nodes, and the
+ * kubelet would refuse them for a capacity of 0.
  */
 static bool has_devices(const json_t *gpu_node)
 {
@@ -190,7 +191,7 @@ static bool is_unknown(const json_t *node, const char *list)
 		!json_object_get(now, HELD);
 }
 
-/* Returns JSON null, which removes the resource, unless is_there is set. */
+/* Returns the amount as text; is_there false: JSON null, which removes the resource. */
 static json_t *job_node_amount_json(bool is_there, uint64_t n)
 {
 	char text[24];
@@ -199,7 +200,10 @@ static json_t *job_node_amount_json(bool is_there, uint64_t n)
 	return is_there ? json_string(text) : json_null();
 }
 
-/* gpu_node NULL: a node without devices */
+/*
+ * Writes the capacity if it differs; returns 1 if a write has started. gpu_node NULL: the node has
+ * no devices.
+ */
 static int write_capacity(
 	struct job *job, const json_t *node, const json_t *gpu_node, struct error *err)
 {
@@ -231,12 +235,13 @@ static int write_capacity(
 /* ---- startup taint of nodes from an autoscaler ---- */
 
 /*
- * Before a new node has divvy's resources, an autoscaler thinks that waiting pods do not fit on it,
- * and adds another node. These taints tell the autoscaler that the node is still starting.
+ * Before a new node has divvy's resources, waiting pods do not seem to fit there, and an autoscaler
+ * adds a further node. By these taints the autoscaler knows that the node is still starting.
  */
 static const char *const startup_taints[] = {
 	"startup-taint.cluster-autoscaler.kubernetes.io/divvy",
-	"ignore-taint.cluster-autoscaler.kubernetes.io/divvy", /* name before 1.28 */
+	/* name before cluster-autoscaler 1.28 */
+	"ignore-taint.cluster-autoscaler.kubernetes.io/divvy",
 };
 
 static bool is_startup_taint(const json_t *taint)
@@ -262,8 +267,8 @@ bool controller_has_started(const json_t *node, const json_t *gpu_node)
 }
 
 /*
- * The patch replaces the whole list, so the resourceVersion turns a concurrent change into a
- * conflict.
+ * Removes the startup taints. The patch replaces the whole list of taints and carries the
+ * resourceVersion, so the API server refuses the patch after a concurrent change.
  */
 static int end_startup(
 	struct job *job, const json_t *node, const json_t *gpu_node, struct error *err)
@@ -323,8 +328,8 @@ static int make_gpu_node(struct job *job, const json_t *node, struct error *err)
 }
 
 /*
- * The label permits placeholders, and the GPUNode makes divvyd wait for them; reports one without
- * the other.
+ * A pool needs both: the label divvy.gpu/owner=pool on the node, which permits placeholders, and
+ * spec.pool in the GPUNode, which makes divvyd wait for them. Warns if only one of them is set.
  */
 static void look_at_pool(struct controller *c, const char *owner, const json_t *gpu_node)
 {
@@ -342,7 +347,7 @@ static void look_at_pool(struct controller *c, const char *owner, const json_t *
 	controller_event(c, gpu_node, "divvy.gpu/v1", "GPUNode", true, "PoolMismatch", text);
 }
 
-/* Reports a label with another value, because divvyd does not run on such a node. */
+/* Warns about an unknown value of the label, because divvyd does not run on that node. */
 static bool is_owner_known(struct controller *c, const json_t *node, const char *owner)
 {
 	char text[256];
@@ -370,7 +375,7 @@ void job_node(struct job *job)
 
 	if (is_ours)
 		look_at_pool(c, json_string_value(owner), gpu_node);
-	if (node && !is_ours) /* the node is not divvy's, or no longer */
+	if (node && !is_ours) /* the node lacks divvy's label, or has lost it */
 		r = write_capacity(job, node, NULL, &err);
 	else if (node && controller_is_synced(c, CACHE_GPU_NODES))
 		r = gpu_node ? write_capacity(job, node, gpu_node, &err)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Handles the pool: gathers the facts about nodes, placeholders and waiting pods for pool-view.h,
- * and makes all writes of the plan at once. Only one such job runs, because each plan changes the
- * facts of the next one.
+ * Handles the pool: passes nodes, placeholders and waiting pods to pool-view.h, and starts all
+ * writes of the plan at once. Only one pool job runs at a time, because each plan changes the facts
+ * for the next plan.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -38,7 +38,7 @@ static bool is_refusal(const struct kube_answer *answer)
 
 /*
  * A quota, a limit range or an admission controller can refuse the placeholder. Every pod that
- * waits for the device gets an event.
+ * waits for a whole device then gets an Event.
  */
 static void on_made(void *data, const struct kube_answer *answer)
 {
@@ -60,7 +60,7 @@ static void on_made(void *data, const struct kube_answer *answer)
 	job_pool_on_written(data, answer);
 }
 
-/* Default: the image of this controller. */
+/* Returns the image for placeholders: the option's, or else the image of this controller. */
 static const char *image_of(const struct controller *c)
 {
 	const json_t *own = controller_find(c, CACHE_PODS, c->options.ns, c->options.pod_name);
@@ -70,7 +70,7 @@ static const char *image_of(const struct controller *c)
 	return pool_view_image(own);
 }
 
-/* name NULL: a new pod */
+/* Returns a write for a pod; name NULL: for a new pod. */
 static struct kube_write write_pod(struct job *job, const char *ns, const char *name)
 {
 	return (struct kube_write){.target = {.group_version = "v1",
@@ -160,9 +160,9 @@ static int add_nodes(struct job *job, struct pool_view *view, struct error *err)
 }
 
 /*
- * A placeholder that was evicted or preempted has ended and released its device, so its pod is
- * deleted. divvyd has closed a lost device; its tenants' pods are deleted, and their controllers
- * make new ones that get other places.
+ * Adds all pods to the view, and deletes those of two kinds. A placeholder that was evicted or
+ * preempted has ended and released its device. A tenant may have lost its device to the other
+ * plugin; divvyd has closed that device, and the pod's controller makes a new pod.
  */
 static int job_pool_add_pods(struct job *job, struct pool_view *view, struct error *err)
 {
@@ -220,7 +220,11 @@ void job_pool(struct job *job)
 	int r = 0;
 
 	job->kind =
-		1; /* one more than the writes in progress, so that no early answer ends the job */
+		/*
+		 * Number of writes in flight plus one, so that an answer does not end the job
+		 * before all writes have started.
+		 */
+		1;
 	if (controller_is_synced(c, CACHE_PODS) && controller_is_synced(c, CACHE_NODES) &&
 		controller_is_synced(c, CACHE_GPU_NODES) && controller_is_synced(c, CACHE_LEASES)) {
 		r = pool_view_new(c->options.ns, clock_real_ns(), &view);

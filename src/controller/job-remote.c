@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Keeps the trust between nodes. The leader writes the authority into its Secret and the trusted
- * certificates into a ConfigMap, and answers certificate requests. The order matters: an authority
+ * Keeps the authority between nodes (authority.h). The leader writes the authority into a Secret
+ * and the trusted certificates into a ConfigMap, and answers certificate requests. An authority
  * signs only after it is stored and the nodes have had time to read it.
  */
 #include <errno.h>
@@ -52,12 +52,15 @@ static void job_remote_on_written(void *data, const struct kube_answer *answer)
 
 	if (answer->result == 0)
 		job_remote_count_answer(job);
-	/* Another writer was faster or has deleted the object; the watch brings its state. */
+	/*
+	 * Another writer has changed (-EBUSY) or deleted (-ENOENT) the object; the watch brings the
+	 * new state and starts the job again.
+	 */
 	job_end(job, answer->result == -EBUSY || answer->result == -ENOENT ? 0 : answer->result,
 		answer->error.msg);
 }
 
-/* Releases the change. Returns 1 if the write has started. */
+/* Starts the write and releases `change`. Returns 1 if the write has started. */
 static int job_remote_send_patch(
 	struct job *job, const struct kube_target *target, json_t *change, struct error *err)
 {
@@ -253,7 +256,10 @@ void job_sign(struct job *job)
 	struct error err = {0};
 	int r = 0;
 
-	/* Before the cache of pods is complete, an unknown pod may still exist. */
+	/*
+	 * Before the cache of pods is complete, a pod that the cache lacks may exist, so no request
+	 * is answered.
+	 */
 	if (object && controller_is_synced(job->c, CACHE_PODS))
 		r = job_remote_answer_request(job, object, &err);
 	job_remote_finish(job, r, &err);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Handles a SharePod: makes the next single write that the present state calls for, to its pod, the
- * pod's requested keys, or its status. The watch sees the write and starts the next round.
+ * Handles a SharePod. Each round makes one write that the present state requires: it creates the
+ * pod, changes the pod's requested keys, or writes the SharePod's status. The watch sees the write
+ * and starts the next round.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -82,7 +83,10 @@ static void write_status(struct job *job, json_t *change)
 		job_end(job, r, err.msg);
 }
 
-/* The installed definition decides whether KubeShare's SharePods have a status subresource. */
+/*
+ * KubeShare's SharePods may be installed without a status subresource, which answers -ENOENT. The
+ * status is then written again as part of the object.
+ */
 static void on_status(void *data, const struct kube_answer *answer)
 {
 	struct job *job = data;
@@ -96,7 +100,10 @@ static void on_status(void *data, const struct kube_answer *answer)
 	job_end(job, answer->result == -ENOENT ? 0 : answer->result, answer->error.msg);
 }
 
-/* Returns the node with the pod's devices, which confirms its shares; NULL if there is none yet. */
+/*
+ * Returns the node of the pod's devices, whose divvyd confirms the shares; NULL: the pod has no
+ * node yet.
+ */
 static const char *devices_node(const json_t *pod, char remote[static ASSIGNED_NODE])
 {
 	_cleanup_manifest_json_ struct manifest_json manifest = {0};
@@ -113,7 +120,7 @@ static const char *devices_node(const json_t *pod, char remote[static ASSIGNED_N
 	return remote;
 }
 
-/* Last step of each round; r < 0: another round is needed. */
+/* Ends the round with a status write if the status differs. r < 0: another round is needed. */
 static void job_share_pod_write_status(
 	struct job *job, struct share_pod_facts *facts, int r, const char *sentence)
 {
@@ -181,7 +188,10 @@ static void fail_to_create(struct job *job, const char *reason, const char *mess
 	job_share_pod_write_status(job, &facts, r, message);
 }
 
-/* Checks which object owns the pod with our name. */
+/*
+ * Creating the pod failed because a pod has its name. If the SharePod does not own that pod, tries
+ * share_pod_other_name().
+ */
 static void on_taken(void *data, const struct kube_answer *answer)
 {
 	struct job *job = data;
@@ -198,7 +208,8 @@ static void on_taken(void *data, const struct kube_answer *answer)
 		return;
 	}
 	if (share_pod_owns(share_pod, pod)) {
-		job_end(job, 0, ""); /* the pod is ours, and the watch will report it soon */
+		/* the SharePod owns the pod, which the watch will report soon */
+		job_end(job, 0, "");
 		return;
 	}
 	if (share_pod_other_name(share_pod, other) < 0 || !strcmp(name, other)) {
@@ -209,7 +220,10 @@ static void on_taken(void *data, const struct kube_answer *answer)
 		fail_to_create(job, "NameTaken", text, -EEXIST);
 		return;
 	}
-	/* The pod belongs to an earlier SharePod of this name and is about to disappear. */
+	/*
+	 * The pod is being deleted, probably with an earlier SharePod of this name, and frees the
+	 * name soon.
+	 */
 	if (kube_json_text_at(pod, "metadata", "deletionTimestamp", NULL)) {
 		job_end(job, -EBUSY,
 			"the pod of an earlier SharePod of this name is still terminating");
@@ -271,7 +285,10 @@ static void on_carried(void *data, const struct kube_answer *answer)
 	facts.pod = own_pod(job, share_pod);
 	if (!facts.pod)
 		facts.resize_text = NULL;
-	/* A refused change is not repeated until the SharePod changes. */
+	/*
+	 * -EPERM, -EINVAL: the change was refused, and is tried again only after the SharePod
+	 * changes.
+	 */
 	job_share_pod_write_status(job, &facts,
 		answer->result == -EPERM || answer->result == -EINVAL ? 0 : answer->result,
 		answer->error.msg);
@@ -335,7 +352,7 @@ static bool job_share_pod_has_ended(const json_t *share_pod)
 	return phase && (!strcmp(phase, "Succeeded") || !strcmp(phase, "Failed"));
 }
 
-/* Returns whether the status has this verdict's reason. */
+/* Returns whether the status already reports the verdict. */
 static bool was_judged(const json_t *share_pod, enum share_pod_verdict verdict)
 {
 	const json_t *list = kube_json_at(share_pod, "status", "conditions", NULL);
@@ -351,8 +368,8 @@ static bool was_judged(const json_t *share_pod, enum share_pod_verdict verdict)
 }
 
 /*
- * KubeShare itself may serve the namespace and then writes a status soon. Without a status the user
- * would wait without end, so the SharePod gets an event.
+ * The namespace does not enable KubeShare's dialect. If KubeShare itself runs, it writes a status
+ * within OTHERS_NS. Without that status, an Event informs the user that divvy ignores the SharePod.
  */
 static void tell_off(struct job *job, const json_t *share_pod, const char *dialects)
 {
@@ -376,8 +393,8 @@ static void tell_off(struct job *job, const json_t *share_pod, const char *diale
 }
 
 /*
- * Returns whether the namespace permits KubeShare's dialect. The user gets an event if the list of
- * dialects is faulty.
+ * Returns whether the namespace enables KubeShare's dialect. If it does not, or its list of
+ * dialects is faulty, an Event may inform the user.
  */
 static bool is_kubeshare(struct job *job, const json_t *share_pod)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whether a request comes from one of divvy's own accounts, and from which node. A daemon's token
- * names its pod, and the pod in the API names the node. The request's own claims are ignored. Pure;
- * any thread.
+ * Finds out whether a request comes from one of divvy's service accounts, and from which node. A
+ * daemon's token names the daemon's pod, and that pod's object names the node. Claims of the
+ * request itself are ignored. Pure; any thread.
  */
 #ifndef CONTROLLER_OWN_ACCOUNT_H
 #define CONTROLLER_OWN_ACCOUNT_H
@@ -17,28 +17,31 @@
 #define OWN_POD_UID "authentication.kubernetes.io/pod-uid"
 #define OWN_NODE_NAME "authentication.kubernetes.io/node-name"
 
-/* The API server's data about a token. Borrowed; "": absent. */
+/* The API server's data about the token of a request. Borrowed; "": absent. */
 struct own_token {
 	const char *user;
 	const char *pod_name, *pod_uid;
 	const char *node_name; /* since Kubernetes 1.30 */
 };
 
-/* The present pod of that name. NULL: there is none. */
+/* Fields of the pod that the token names, as it is now. NULL: no such pod. */
 struct own_pod {
 	const char *uid, *node;
 };
 
-/* Borrows from the pod's object, which may be NULL. */
+/* Reads the fields, borrowed from the pod's object, which may be NULL. */
 struct own_pod own_pod_of(const json_t *pod);
 
-/* The first value of a key of `extra`, borrowed; "": there is none. */
+/* Returns the first value of the key in userInfo.extra, borrowed; "": no value. */
 const char *own_extra(const json_t *extra, const char *key);
 
-/* Whether the user is that service account in namespace `ns`. */
+/* Whether the user is the service account `account` in namespace `ns`. */
 bool own_is_account(const char *ns, const char *user, const char *account);
 
-/* The node of the token's pod, borrowed from the pod. -EPERM with a message. */
+/*
+ * Sets *ret_node to the node of the token's pod, borrowed from `pod`. -EPERM with a message: the
+ * token names no pod, or another one.
+ */
 int own_node(const struct own_token *token, const struct own_pod *pod, const char **ret_node,
 	struct error *err);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Builds the JSON Patch with the fields that a pod lacks; correct fields are not written again. A
- * pod without a share lacks something only if LimitRanger added resources of divvy to it.
+ * Builds the JSON Patch of the webhook; correct fields are not written again. A pod without a share
+ * gets a patch only if LimitRanger added resources of divvy to it.
  */
 #include <string.h>
 
@@ -35,7 +35,7 @@ static void add_step(struct buf *path, struct str key)
 
 struct pair {
 	struct str key;
-	const char *value; /* NULL: remove */
+	const char *value; /* NULL: the patch removes the key */
 };
 
 /* Changes the object at `path` member by member, or creates it if it is missing. */
@@ -75,11 +75,11 @@ static int change_object(
 	return r;
 }
 
-#define RANGED_MAX 16u /* resources of divvy in a container that LimitRanger added without need */
+#define RANGED_MAX 16u /* most resources of divvy that LimitRanger added to a container */
 
 /*
- * The value becomes 0, because LimitRanger would refuse a missing resource that has a max in a
- * LimitRange.
+ * Adds pairs that set resources of LimitRanger to 0. They cannot be removed: LimitRanger refuses a
+ * pod that lacks a resource for which a LimitRange has a maximum.
  */
 static size_t add_ranged(const struct pod_translation *translation, uint32_t container,
 	enum manifest_resources which, const json_t *list, struct pair pairs[static RANGED_MAX])
@@ -128,7 +128,7 @@ static int patch_list(json_t *patch, const struct pod_translation *translation, 
 		uint64_t number;
 
 		snprintf(numbers[i], sizeof(numbers[i]), "%llu", (unsigned long long)want[i].value);
-		/* The same number in another format stays. */
+		/* The same number in another format, such as 1k for 1000, stays. */
 		if (now && quantity_parse(str_from(now), 1, &number, NULL) == 0 &&
 			number == want[i].value)
 			pairs[n++] = (struct pair){name, now};

@@ -20,7 +20,11 @@
 #define SHOWN(s) (int)MIN((s).n, (size_t)63), (s).p ? (s).p : ""
 #define MIB (UINT64_C(1) << 20)
 
-/* A pod with one main container has no default to record. */
+/*
+ * Returns the name of the container to which the pod's keys apply by default, for the annotation
+ * MANIFEST_DEFAULT_KEY. A pod with one main container needs no annotation: the name is empty,
+ * unless the pod has the annotation already.
+ */
 static struct str default_container(const struct pod_translation *w)
 {
 	const struct manifest *pod = &w->json.pod;
@@ -54,7 +58,7 @@ int pod_translate_read(const json_t *metadata, const json_t *spec, struct str ns
 	r = r < 0 ? r : dialect_translate(&w->json.pod, &w->config, &w->result, err);
 	if (r < 0)
 		return r;
-	/* A faulty list of dialects does not affect pods without a request. */
+	/* In a namespace with a faulty list of dialects only pods with a request are refused. */
 	if (w->is_config_bad && (pod_translate_is_tenant(w) || w->result.n_notes))
 		return fail(err, EINVAL, "namespace '" SHOW "': %.180s", SHOWN(w->json.pod.ns),
 			w->config_error.msg);
@@ -117,12 +121,12 @@ uint32_t pod_translate_resources(const struct dialect_tenant *tenant,
 
 bool pod_translate_replaces_scheduler(const struct pod_translation *translation)
 {
-	/* Scheduler names in users' manifests. */
+	/* Names of schedulers in users' manifests that divvy-scheduler replaces. */
 	static const char *const theirs[] = {
 		"", "default-scheduler", "kubeshare-scheduler", "hami-scheduler"};
 	/*
-	 * Scheduler names that controllers of pod groups write; only divvy can place such pods with
-	 * shares.
+	 * Names that controllers of pod groups write. divvy-scheduler replaces them too, because
+	 * only it can place pods of a group that have shares.
 	 */
 	static const char *const of_groups[] = {
 		"volcano", "scheduler-plugins-scheduler", "koord-scheduler"};
@@ -152,7 +156,9 @@ static int check_annotation(
 }
 
 /*
- * Users name containers in divvy.gpu/container. divvy's own default comes together with its slot.
+ * Checks the annotation with the default container, which only divvy writes; users write
+ * divvy.gpu/container. A pod that divvy has translated has the slot resource, and its annotation is
+ * accepted.
  */
 static int check_default(const struct pod_translation *w, struct error *err)
 {
@@ -169,7 +175,10 @@ static int check_default(const struct pod_translation *w, struct error *err)
 		SHOWN(*name));
 }
 
-/* Returns whether divvy would write this value. A resource that divvy would not write may be 0. */
+/*
+ * Returns whether divvy would write this value. For a resource that divvy would not write, 0 is
+ * accepted (pod-patch.c writes it).
+ */
 static bool is_injected(
 	const struct pod_translation *w, uint32_t container, struct str name, struct str value)
 {
@@ -314,8 +323,8 @@ int pod_translate_check_slots(const struct pod_translation *translation, struct 
 /* ---- modes ---- */
 
 /*
- * These containers run at the same time and have devices of their own. An init container uses the
- * devices of the others.
+ * Returns whether the container runs together with the other ones, so that it needs devices of its
+ * own. An init container uses the devices of another container before that one starts.
  */
 static bool pod_translate_has_same_resource(
 	const struct pod_translation *w, const struct dialect_tenant *t)
@@ -400,7 +409,10 @@ static int pod_translate_check_policy(
 	return 0;
 }
 
-/* Labels of a space are shared by the namespaces whose policies name that space. */
+/*
+ * Checks a label "SPACE/NAME": only namespaces whose policies name the label space share its
+ * labels.
+ */
 static int check_space(const char *field, const char *label,
 	const struct pod_translate_facts *facts, struct error *err)
 {

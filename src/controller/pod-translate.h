@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Pod translation: the request of a pod or template, and the fields that follow from it. These are
- * the label, the scheduler, the resources that quotas and the kubelet count, and the record of the
- * translation. Pure. Any thread.
+ * Pod translation: reads the request of a pod or template, and determines the fields that divvy
+ * writes for the request. These are the label, the scheduler, the resources that quotas and the
+ * kubelet count, and the record of the translation. Pure. Any thread.
  */
 #ifndef CONTROLLER_POD_TRANSLATE_H
 #define CONTROLLER_POD_TRANSLATE_H
@@ -16,28 +16,31 @@
 #define POD_TRANSLATE_RESOURCES 3u
 #define POD_TRANSLATE_POLICIES_MAX 256u
 
-/* Known facts about the namespace. */
+/* Dialects and policies of the pod's namespace. */
 struct pod_translate_facts {
-	const char *dialects;        /* its annotation and policies; NULL: none */
-	const json_t *const *policy; /* specs of the GPUPolicies that select it */
+	/* list of dialects, from the namespace's annotation and policies; NULL: none */
+	const char *dialects;
+	const json_t *const *policy; /* specs of the GPUPolicies that select the namespace */
 	size_t n_policies;
 };
 
 struct pod_translation {
 	const json_t *metadata, *spec; /* borrowed */
 	struct manifest_json json;
-	struct dialect_config config; /* the namespace's */
+	struct dialect_config config; /* dialects of the namespace */
 	struct dialect_result result;
-	struct buf record, list;      /* values of the two annotations; "": none is written */
-	struct str default_container; /* value of MANIFEST_DEFAULT_KEY; "": none is written */
+	/* values of the annotations DIALECT_RECORD_KEY and DIALECT_LIST_KEY; "": not written */
+	struct buf record, list;
+	/* value of the annotation MANIFEST_DEFAULT_KEY; "": not written */
+	struct str default_container;
 	/* The namespace's list of dialects is invalid: no pod there can request a share. */
 	bool is_config_bad;
 	struct error config_error;
 };
 
 /*
- * Reads a pod or template. -EINVAL with a message for its author. Call pod_translation_done() after
- * a failure too.
+ * Reads a pod or template. -EINVAL: err has a message for the author of the pod. Call
+ * pod_translation_done() after a failure too.
  */
 int pod_translate_read(const json_t *metadata, const json_t *spec, struct str ns,
 	const struct pod_translate_facts *facts, struct pod_translation *ret_translation,
@@ -50,7 +53,7 @@ static inline bool pod_translate_is_tenant(const struct pod_translation *transla
 	return translation->result.n_tenants > 0;
 }
 
-/* NULL: the container has no share. */
+/* Returns the container's translated request; NULL: the container has no share. */
 const struct dialect_tenant *pod_translate_tenant(
 	const struct pod_translation *translation, uint32_t container);
 bool pod_translate_is_foreign(
@@ -65,9 +68,9 @@ uint32_t pod_translate_resources(const struct dialect_tenant *tenant,
 	struct pod_translate_resource ret[static POD_TRANSLATE_RESOURCES]);
 
 /*
- * Checks that fields which only divvy may write are absent, or as divvy would write them, so that
- * divvy's own result is accepted. Before the patch (is_patched is false) LimitRanger's values are
- * accepted too, because the patch replaces them. -EINVAL.
+ * Checks that fields which only divvy may write are absent, or have the value that divvy would
+ * write: the webhook also sees pods that it has translated already. With is_patched false, values
+ * of LimitRanger are accepted too, because the patch will replace them. -EINVAL.
  */
 int pod_translate_check_presets(
 	const struct pod_translation *translation, bool is_patched, struct error *err);
@@ -76,28 +79,41 @@ int pod_translate_check_presets(
 int pod_translate_check_complete(const struct pod_translation *translation, struct error *err);
 
 /*
- * For a changed pod: checks that each container with a share had one when the pod was made.
+ * For a changed pod: checks that each container with a share had a share when the pod was created.
  * -EINVAL.
  */
 int pod_translate_check_slots(const struct pod_translation *translation, struct error *err);
 
 /*
- * Checks that one pair of nodes can serve all containers; else the pod would wait forever. -EINVAL.
+ * Checks that the modes of all containers are possible with one node for the pod and one node for
+ * the devices; otherwise the pod would wait forever. -EINVAL.
  */
 int pod_translate_check_modes(const struct pod_translation *translation, struct error *err);
 
-/* Checks the policies of the namespace that need no other pod. -EPERM. */
+/*
+ * Checks the request against those limits of the namespace's policies that do not depend on other
+ * pods. -EPERM.
+ */
 int pod_translate_check_policies(const struct pod_translation *translation,
 	const struct pod_translate_facts *facts, struct error *err);
 
-/* For a pod with a node: checks that fields which can no longer change are the same. -EINVAL. */
+/*
+ * For a pod with a node: checks that both translations agree in the fields that can no longer
+ * change. -EINVAL.
+ */
 int pod_translate_check_frozen(
 	const struct pod_translation *old, const struct pod_translation *new, struct error *err);
 
-/* Whether divvy's scheduler replaces the named one, as for "" and "default-scheduler". */
+/*
+ * Whether the webhook replaces the pod's schedulerName by divvy-scheduler, as for "" and
+ * "default-scheduler".
+ */
 bool pod_translate_replaces_scheduler(const struct pod_translation *translation);
 
-/* A JSON Patch that adds what is missing; an empty array if nothing is. NULL: no memory. */
+/*
+ * Returns a JSON Patch that writes the fields of divvy that are missing or wrong; an empty array if
+ * none is. NULL: no memory.
+ */
 json_t *pod_patch(const struct pod_translation *translation, const char *scheduler_name);
 
 #endif

@@ -3,8 +3,8 @@
  * This file collects the facts of one decision. A hash table has one seen_node for each node name,
  * with the capacity that pods use on each device. pool_view_facts() then finds the device behind
  * each placeholder, which divvyd reports in GPUNode.status. Only the first DEVICES_MAX devices of a
- * node count. If memory runs out, is_short is set, and no placeholder gets may_go: a tenant could
- * be missing.
+ * node count. If memory runs out, is_short is set. A tenant could then be missing among the facts,
+ * so no placeholder gets may_go.
  */
 #include "controller/pool-view.h"
 
@@ -21,24 +21,25 @@
 #include "spec/assigned.h"
 #include "spec/quantity.h"
 
-#define OWN_CONTAINER "controller" /* its name in deploy/base/controller.yaml */
+/* name of the controller's container in deploy/base/controller.yaml */
+#define OWN_CONTAINER "controller"
 #define OWNER_LABEL "divvy.gpu/owner"
 #define MILLI "divvy.gpu/milli"
 #define COUNT "divvy.gpu/count"
 #define SILENT_NS (120 * NSEC_PER_SEC)
-#define DEVICES_MAX 64u /* of a node; bits of `used` */
+#define DEVICES_MAX 64u /* most devices of a node that count; `used` has a bit for each */
 
 /* A node with a GPUNode or with tenants. */
 struct seen_node {
 	const char *name;
-	const json_t *devices;  /* of GPUNode.status */
+	const json_t *devices;  /* the list in GPUNode.status */
 	const json_t *gpu_node; /* may be NULL */
-	bool is_pool;           /* another plugin has its devices, as divvyd confirms */
-	bool is_silent;         /* its daemon's Lease is long expired */
+	bool is_pool;           /* GPUNode.status confirms that the node is in the pool */
+	bool is_silent;         /* divvyd has not renewed its Lease for SILENT_NS */
 	bool has_tenants;       /* a pod with assigned devices there has not ended */
-	/* bit by index in `devices`: assigned to a pod that is or will be on the node */
+	/* bit i: device i of `devices` is assigned to a pod that has or will have this node */
 	uint64_t used;
-	uint64_t milli[DEVICES_MAX]; /* by index: sum of these pods' shares */
+	uint64_t milli[DEVICES_MAX]; /* index: device; sum of the shares of these pods */
 	UT_hash_handle hh;
 };
 
@@ -118,7 +119,10 @@ static struct seen_node *pool_view_see_node(
 	return n;
 }
 
-/* The limit is far above the Lease's duration, because two machines' clocks can differ. */
+/*
+ * Returns whether divvyd is silent. SILENT_NS is far above the Lease's duration, because the clocks
+ * of two machines can differ.
+ */
 static bool pool_view_is_silent(const struct pool_view *v, const json_t *lease)
 {
 	const char *renewed = kube_json_text_at(lease, "spec", "renewTime", NULL);
@@ -129,8 +133,8 @@ static bool pool_view_is_silent(const struct pool_view *v, const json_t *lease)
 }
 
 /*
- * Returns the node's reserve, at most its number of devices. More placeholders would wait for ever,
- * or make an autoscaler add nodes.
+ * Returns the node's reserve, at most its number of devices. Further placeholders would stay
+ * Pending, or make an autoscaler add nodes.
  */
 static uint32_t reserve_of(const json_t *gpu_node)
 {
@@ -215,7 +219,7 @@ static enum pool_pod add_placeholder(struct pool_view *v, const json_t *pod)
 	return POOL_POD_STAYS;
 }
 
-/* The device is back with the other plugin. */
+/* Returns whether the other plugin has taken the device back. */
 static bool pool_view_is_device_lost(const struct seen_node *n, const json_t *device)
 {
 	return n->is_pool &&
@@ -275,7 +279,7 @@ const char *pool_view_image(const json_t *pod)
 	const json_t *containers = kube_json_at(pod, "spec", "containers", NULL),
 		     *own = json_array_get(containers, 0);
 
-	/* Other webhooks may have added containers in front. */
+	/* The first container may be one that another webhook added. */
 	for (size_t i = 0; i < json_array_size(containers); i++) {
 		const json_t *c = json_array_get(containers, i);
 		const char *name = kube_json_text_at(c, "name", NULL);
@@ -287,8 +291,9 @@ const char *pool_view_image(const json_t *pod)
 }
 
 /*
- * The request as it fills devices: several devices count in full. A share above half a device
- * counts as given, because no two such shares fit on one device.
+ * Returns the share of devices that the pod needs if it gets them alone. A request for several
+ * devices counts as whole devices. So does a share above half a device, because no two such shares
+ * fit on one device.
  */
 static uint64_t whole_milli_of(const json_t *pod)
 {
@@ -304,14 +309,18 @@ static uint64_t whole_milli_of(const json_t *pod)
 }
 
 /*
- * Another device does not help if a policy, a queue's quota or a volume is the obstacle. The
- * scheduler's message names a GPU, model, device or memory if a node's devices are the obstacle.
+ * Returns whether a further device could help the pod, by the scheduler's message
+ * (scheduler/decide-why.c). If devices are the obstacle, the message names a GPU, model, device or
+ * memory. A device does not help against a policy, a queue's quota or a volume.
  */
 static bool is_helped(const char *why)
 {
 	if (!why || !*why)
 		return true;
-	/* The reason of a group starts with a count; the reason of its first member follows. */
+	/*
+	 * The message about a gang begins with a count, and the reason of its first member follows
+	 * after "; ".
+	 */
 	if (!strncmp(why, "group ", strlen("group "))) {
 		why = strstr(why, "; ");
 		if (!why)
@@ -361,7 +370,7 @@ enum pool_pod pool_view_add_pod(struct pool_view *v, const json_t *pod)
 
 /* ---- the facts ---- */
 
-/* Adds the state of the placeholder's device, which divvyd reports. */
+/* Finds the placeholder's device in GPUNode.status and adds its state. */
 static void look_behind(const struct pool_view *v, struct pool_placeholder *p)
 {
 	const struct seen_node *n = p->is_bound ? pool_view_node(v, p->node) : NULL;
@@ -380,7 +389,10 @@ static void look_behind(const struct pool_view *v, struct pool_placeholder *p)
 		p->may_go = n->is_silent && !p->is_used && !v->is_short;
 		return;
 	}
-	/* The device is unknown, so any of the node's tenants may use it. */
+	/*
+	 * GPUNode.status does not name the placeholder's device, so each tenant of the node may use
+	 * that device.
+	 */
 	p->is_unknown = p->is_bound && has_tenants;
 	p->may_go = p->is_bound && !has_tenants;
 }

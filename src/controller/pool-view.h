@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The cluster as the pool sees it. Each node and each pod is read once; the result are the facts of
- * pool.h and the fate of single pods. Pure; everything is borrowed from the objects, which must
- * live until the facts have been used. One thread.
+ * Computes the facts of pool.h from the objects of nodes and pods, and decides which single pods to
+ * delete. Each object is read once. Pure; everything is borrowed from the objects, which must live
+ * until the facts have been used. One thread.
  */
 #ifndef CONTROLLER_POOL_VIEW_H
 #define CONTROLLER_POOL_VIEW_H
@@ -15,24 +15,25 @@
 
 struct pool_view;
 
-/* ns: divvy's own; real_ns: since 1970. -ENOMEM. */
+/* ns: divvy's own namespace; real_ns: time since 1970. -ENOMEM. */
 int pool_view_new(const char *ns, uint64_t real_ns, struct pool_view **ret_view);
 void pool_view_free(struct pool_view *view); /* NULL is allowed */
 
 /*
- * Whether the node is or was in a pool, so that its pods matter. labels: of the Node, NULL:
- * deleted. gpu_node: NULL: none.
+ * Whether the node is or was in the pool, so that its pods matter. labels: labels of the Node;
+ * NULL: the Node was deleted. gpu_node: its GPUNode; NULL: none.
  */
 bool pool_view_has(const json_t *labels, const json_t *gpu_node);
 
 /*
- * Add all nodes first; nodes for which pool_view_has() is false may be left out. lease: of its
- * daemon, NULL: none. -EINVAL: unknown policy in the GPUNode, the node is left out. -ENOMEM.
+ * Adds a node; add all nodes before the pods. Nodes for which pool_view_has() is false may be left
+ * out. lease: Lease of the node's divvyd; NULL: none. -EINVAL: the GPUNode has an unknown pool
+ * policy, and the node is left out. -ENOMEM.
  */
 int pool_view_add_node(struct pool_view *view, const char *name, const json_t *labels,
 	const json_t *gpu_node, const json_t *lease, struct error *err);
 
-/* Then add all pods. The result tells the fate of that pod: */
+/* Adds a pod; add all pods after the nodes. The result is the action for that pod: */
 enum pool_pod {
 	POOL_POD_STAYS,
 	POOL_POD_OVER, /* a placeholder that has ended: delete it */
@@ -44,12 +45,12 @@ enum pool_pod pool_view_add_pod(struct pool_view *view, const json_t *pod);
 bool pool_view_waits(const json_t *pod);
 
 /*
- * Image of the container `controller` in the controller's own pod, or of its first container if
- * none has that name. NULL: pod is NULL or has no image.
+ * Returns the image of the container `controller` in the controller's own pod, or of its first
+ * container if no container has that name. NULL: `pod` is NULL or has no image.
  */
 const char *pool_view_image(const json_t *pod);
 
-/* now_ns: monotonic. Borrowed from the view. */
+/* Returns the facts, borrowed from the view. now_ns: monotonic time. */
 const struct pool_facts *pool_view_facts(struct pool_view *view, uint64_t now_ns);
 
 #endif

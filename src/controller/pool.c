@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * vgpu_pool_decide() updates a memory of each placeholder and waiting pod, and then plans from that
- * memory. A waiting pod counts as demand for a moment, and again after pauses that double up to
- * POOL_RETRY_MAX_NS. count_devices() packs the needs, largest first, into devices whose first
- * tenants came a moment ago, and then into new devices. The memory forgets each name that is not
- * among the facts. A new leader starts with an empty memory, since nothing stores the memory.
+ * vgpu_pool_decide() updates a struct memory for each placeholder and each waiting pod, and then
+ * plans from these. A waiting pod counts as demand for POOL_COMING_NS, and again after pauses that
+ * double up to POOL_RETRY_MAX_NS. count_devices() packs the needs, largest first, into devices
+ * whose first tenant came less than POOL_COMING_NS ago, and then into new devices. The memory of a
+ * name that is not among the facts is dropped. A new leader starts without memory, since nothing
+ * stores it.
  */
 #include "controller/pool.h"
 
@@ -18,17 +19,18 @@
 
 #define TRIES_MAX 16u
 
-/* Memory of a placeholder or of a pod; deleted when a decision no longer has it. */
+/* State of a placeholder or waiting pod that lasts from one decision to the next. */
 struct memory {
 	UT_hash_handle hh;
-	uint64_t since_ns;       /* start of a placeholder's idle time; CLOCK_NEVER: not idle */
-	uint64_t used_ns;        /* its first tenant came; CLOCK_NEVER: none, or not seen */
-	bool was_seen, was_used; /* state at an earlier decision */
-	uint64_t next_ns;        /* when a pod counts again */
-	/* its size when it counted; until coming_ns a device is on its way */
+	uint64_t since_ns; /* start of a placeholder's idle time; CLOCK_NEVER: not idle */
+	/* when the placeholder's first tenant came; CLOCK_NEVER: no tenant, or unknown */
+	uint64_t used_ns;
+	bool was_seen, was_used; /* an earlier decision saw the placeholder; it was in use then */
+	uint64_t next_ns;        /* when the waiting pod counts again */
+	/* Need of the pod when it last counted. Until coming_ns a device for it may still start. */
 	uint64_t milli, coming_ns;
-	uint32_t tries;    /* number of times it counted */
-	uint32_t unhelped; /* of these, with idle devices that did not help it */
+	uint32_t tries;    /* how often the pod counted */
+	uint32_t unhelped; /* how often the pod still waited although devices were idle */
 	bool is_seen;
 	char key[];
 };
@@ -37,7 +39,7 @@ struct memory {
 
 struct vgpu_pool {
 	struct memory *placeholders, *sources;
-	/* Scratch space of one decision: needs of the waiting pods, and free shares of devices. */
+	/* Used within one decision: the needs of the waiting pods, and free shares of devices. */
 	uint64_t need[POOL_SOURCES_MAX];
 	uint64_t room[ROOMS_MAX + POOL_SOURCES_MAX];
 };
@@ -78,7 +80,7 @@ static struct memory *pool_recall_memory(struct memory **all, const char *key)
 	return m;
 }
 
-/* Forgets everything that was not seen since the last call. */
+/* Drops the memory of names that no decision saw since the last call, and clears all marks. */
 static void pool_forget_memory(struct memory **all)
 {
 	struct memory *m, *next;
@@ -114,8 +116,8 @@ void vgpu_pool_free(struct vgpu_pool *pool)
 /* ---- demand ---- */
 
 /*
- * After k devices that did not help, a pod counts as k + 1 devices, because it may request shares
- * of several.
+ * Returns the need of a waiting pod. After k idle devices that did not help, the pod counts as k +
+ * 1 devices, because it may request shares of several devices.
  */
 static uint64_t pool_source_milli(const struct pool_source *source, uint32_t unhelped)
 {
@@ -137,8 +139,8 @@ static bool is_spare(const struct pool_placeholder *p)
 }
 
 /*
- * Returns false while a new placeholder searches for a node: if it finds none, another would not
- * either.
+ * Returns whether an idle device is there, which then did not help the waiting pods. Returns false
+ * while a new placeholder still waits for a node.
  */
 static bool has_come(const struct pool_facts *f)
 {
@@ -162,8 +164,8 @@ static int more_first(const void *a, const void *b)
 }
 
 /*
- * Devices that got their first tenant a moment ago still take the pods that are on their way. A pod
- * that waits longer needs another device.
+ * Collects the free shares of devices whose first tenant came less than POOL_COMING_NS ago: waiting
+ * pods may get a place there. A pod that waits longer needs another device.
  */
 static size_t find_rooms(struct vgpu_pool *pool, const struct pool_facts *f)
 {
@@ -181,7 +183,10 @@ static size_t find_rooms(struct vgpu_pool *pool, const struct pool_facts *f)
 	return n;
 }
 
-/* Counts the devices for needs that fit in no free share, largest need first. */
+/*
+ * Returns how many new devices the needs require beyond the free shares; the largest need is placed
+ * first.
+ */
 static uint64_t count_devices(struct vgpu_pool *pool, size_t n_needs, size_t n_rooms)
 {
 	uint64_t devices = 0;
@@ -206,7 +211,7 @@ static uint64_t count_devices(struct vgpu_pool *pool, size_t n_needs, size_t n_r
 	return devices;
 }
 
-/* Counts the devices for the pods that count now or counted a moment ago. */
+/* Counts the devices for the pods that count now or counted less than POOL_COMING_NS ago. */
 static int count_demand(struct vgpu_pool *pool, const struct pool_facts *f, struct pool_plan *plan,
 	uint64_t *ret_devices)
 {
@@ -227,7 +232,10 @@ static int count_demand(struct vgpu_pool *pool, const struct pool_facts *f, stru
 			m->next_ns = f->now_ns + pause_of(m->tries);
 			m->coming_ns = f->now_ns + POOL_COMING_NS;
 		}
-		/* A device on its way to one pod is not free for the next. */
+		/*
+		 * The pod's device may still start, so the pod keeps counting, and the device is
+		 * not free for another pod.
+		 */
 		if (f->now_ns < m->coming_ns && n < POOL_SOURCES_MAX)
 			pool->need[n++] = m->milli;
 		plan->again_ns = MIN(plan->again_ns, m->next_ns);
@@ -254,7 +262,10 @@ static void make_for_demand(const struct pool_facts *f, uint64_t devices, struct
 
 /* ---- placeholders ---- */
 
-/* A node that has left the pool keeps no placeholder. */
+/*
+ * Returns the node's policy and reserve; for a node that has left the pool a policy that keeps no
+ * placeholder.
+ */
 static const struct pool_node *pool_find_node(const struct pool_facts *f, const char *name)
 {
 	static const struct pool_node none = {"", POOL_ON_DEMAND, 0};
@@ -290,7 +301,7 @@ static uint32_t idle_kept(const struct pool_node *node, uint32_t n_used)
 	}
 }
 
-/* Counts the other placeholders of the node with a longer idle time, which go first. */
+/* Counts the node's other placeholders that have been idle longer; these are given back first. */
 static uint32_t idle_before(
 	const struct vgpu_pool *pool, const struct pool_facts *f, size_t which, uint64_t since_ns)
 {
@@ -310,7 +321,7 @@ static uint32_t idle_before(
 	return n;
 }
 
-/* Returns when the placeholder goes if nothing changes; CLOCK_NEVER: it stays. */
+/* Returns when the placeholder is given back if nothing changes; CLOCK_NEVER: it stays. */
 static uint64_t pool_idle_end(
 	const struct vgpu_pool *pool, const struct pool_facts *f, size_t which, uint64_t since_ns)
 {
@@ -339,7 +350,10 @@ static int look_at_idle(struct vgpu_pool *pool, const struct pool_facts *f)
 		if (!m)
 			return -ENOMEM;
 		m->is_seen = true;
-		/* The start of a use before this controller led is unknown. */
+		/*
+		 * If the first decision of this controller sees a used placeholder, the start of
+		 * the use is unknown.
+		 */
 		if (p->is_used && !m->was_used)
 			m->used_ns = m->was_seen || p->age_ns < POOL_COMING_NS ? f->now_ns
 									       : CLOCK_NEVER;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides how many whole devices divvy takes from another device plugin, and which it gives back. A
- * placeholder takes a device: a pod that requests one and does nothing. It is made when pods wait
- * for a share (on demand) or in advance (reservation), is used by tenants, becomes idle, and is
- * given back. This is the vGPU life cycle of KubeShare (Yeh, Chen, Chou, HPDC 2020, section 4),
- * with its policies.
+ * Decides how many whole devices divvy takes from another device plugin, and which ones it gives
+ * back. A placeholder, a pod that requests a device and does nothing, takes the device. The
+ * placeholder is created when pods wait for a share (on demand) or in advance (reservation).
+ * Tenants then use its device. When the device has become idle, the placeholder is deleted. This is
+ * the vGPU life cycle of KubeShare (Yeh, Chen, Chou, HPDC 2020, section 4), with its policies.
  *
- * Decisions only, with the time as input; the caller creates and deletes pods. One thread.
+ * No I/O, no clock: the caller passes the time, and creates and deletes the pods. One thread.
  */
 #ifndef CONTROLLER_POOL_H
 #define CONTROLLER_POOL_H
@@ -21,16 +21,16 @@
 
 /* an idle device is given back after this time if no pod waits */
 #define POOL_IDLE_NS (10 * NSEC_PER_SEC)
-/* the same if pods wait that the device does not help */
+/* an idle device is given back after this time if pods wait that the device does not help */
 #define POOL_UNUSED_NS (60 * NSEC_PER_SEC)
-/* a placeholder without a device is withdrawn after this time */
+/* a placeholder that found no device is deleted after this time */
 #define POOL_NO_ROOM_NS (60 * NSEC_PER_SEC)
 #define POOL_COMING_NS (10 * NSEC_PER_SEC) /* time for a placeholder to start */
-/* a pod that still waits counts again; doubled each time */
+/* a pod that still waits counts as demand again after this time, which doubles each time */
 #define POOL_RETRY_NS (20 * NSEC_PER_SEC)
 #define POOL_RETRY_MAX_NS (600 * NSEC_PER_SEC)
-#define POOL_MAKE_MAX 64u      /* placeholders made at once */
-#define POOL_SOURCES_MAX 1024u /* waiting pods that one decision considers */
+#define POOL_MAKE_MAX 64u      /* most placeholders that one decision creates */
+#define POOL_SOURCES_MAX 1024u /* most waiting pods that one decision considers */
 
 enum pool_policy {
 	POOL_ON_DEMAND,   /* idle devices are given back */
@@ -38,7 +38,7 @@ enum pool_policy {
 	POOL_HYBRID,      /* up to `reserve` idle devices stay */
 };
 
-/* -EINVAL: the message lists the possible policies. "": on demand. */
+/* "" is POOL_ON_DEMAND. -EINVAL: the message lists the possible policies. */
 int pool_policy_parse(struct str text, enum pool_policy *ret_policy, struct error *err);
 
 struct pool_node {
@@ -50,21 +50,23 @@ struct pool_node {
 struct pool_placeholder {
 	const char *name;
 	const char *node;    /* bound or intended node; "": any node with a device */
-	uint64_t age_ns;     /* since its creation */
-	bool is_bound;       /* it has a node and so a device */
-	bool is_used;        /* tenants use its device, or are bound to it */
-	uint32_t free_milli; /* share of the device that these tenants leave free */
-	bool is_leaving;     /* being deleted */
-	bool is_useless;     /* its device accepts no new tenants: cordoned, unhealthy */
-	bool is_unknown;     /* its device is unknown, and its node has tenants */
-	bool may_go;         /* no pod uses its device, whatever the node's daemon reported last */
-	bool is_released;    /* PLACEHOLDER_RELEASED is set */
+	uint64_t age_ns;     /* time since its creation */
+	bool is_bound;       /* the placeholder has a node, and thereby a device */
+	bool is_used;        /* pods are assigned to its device */
+	uint32_t free_milli; /* share of the device that these pods leave free */
+	bool is_leaving;     /* the placeholder is being deleted */
+	/* its device accepts no new tenants, because it is cordoned or unhealthy */
+	bool is_useless;
+	bool is_unknown; /* GPUNode.status does not name its device, and its node has tenants */
+	/* certainly no pod uses its device, although GPUNode.status may be out of date */
+	bool may_go;
+	bool is_released; /* PLACEHOLDER_RELEASED is set */
 };
 
-/* A waiting pod that no device has capacity for. */
+/* A waiting pod for which no device has capacity. */
 struct pool_source {
 	const char *uid;
-	/* request x count over all its containers; whole devices if it needs them */
+	/* sum of request x count over its containers; whole devices if it needs them */
 	uint64_t milli;
 };
 
@@ -75,7 +77,7 @@ struct vgpu_pool;
 int vgpu_pool_new(struct vgpu_pool **ret_pool);
 void vgpu_pool_free(struct vgpu_pool *pool);
 
-/* Borrowed for the call. */
+/* Input of a decision; all pointers are borrowed for the call. */
 struct pool_facts {
 	const struct pool_node *node;
 	size_t n_nodes;
@@ -90,16 +92,16 @@ struct pool_facts {
 struct pool_plan {
 	const char *make[POOL_MAKE_MAX]; /* node names; "": any node with a device */
 	size_t n_make;
-	const char *give_back[POOL_MAKE_MAX]; /* placeholders */
+	const char *give_back[POOL_MAKE_MAX]; /* names of placeholders to delete */
 	size_t n_give_back;
 	const char *release[POOL_MAKE_MAX]; /* placeholders to mark with PLACEHOLDER_RELEASED */
 	size_t n_release;
-	uint64_t again_ns; /* when time alone may change the plan; CLOCK_NEVER: it does not */
+	uint64_t again_ns; /* when to decide again without any change; CLOCK_NEVER: never */
 };
 
 /*
- * Plans, and remembers since when each placeholder is idle and which pods a new device did not
- * help. -ENOMEM: no plan.
+ * Makes a plan. `pool` keeps for the next call since when each placeholder is idle, and which pods
+ * a new device did not help. -ENOMEM: no plan.
  */
 int vgpu_pool_decide(
 	struct vgpu_pool *pool, const struct pool_facts *facts, struct pool_plan *ret_plan);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A queue of keys. Keys that are due form a list in order of arrival. Later keys are few, so the
- * queue searches them linearly.
+ * A queue of keys. READY keys are due and are in a list in order of arrival. LATER keys become due
+ * at a time; they are few, so the queue searches them linearly.
  */
 #include "controller/queue.h"
 
@@ -18,7 +18,7 @@ enum place { IDLE, READY, LATER };
 
 struct item {
 	UT_hash_handle hh;
-	TAILQ_ENTRY(item) link; /* in the list of READY or LATER */
+	TAILQ_ENTRY(item) link; /* in the list of READY or of LATER keys */
 	enum place place;
 	bool is_running, is_again; /* is_again: the key was added while it ran */
 	uint64_t due_ns;
@@ -65,7 +65,8 @@ void queue_free(struct queue *queue)
 #define BYTES_MAX (sizeof(int) + 2 * QUEUE_NAME)
 
 /*
- * Packs the key for the hash table: kind, namespace, 0, name, 0. Returns the size or -ENAMETOOLONG.
+ * Packs the key for the hash table: kind, namespace, zero byte, name, zero byte. Returns the size
+ * or -ENAMETOOLONG.
  */
 static int pack_key(struct queue_key key, char ret[static BYTES_MAX])
 {

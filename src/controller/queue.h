@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A queue of keys to reconcile: each key once, however often it is added, and one run per key at a
- * time. A failed key comes again after growing pauses. No clock; one thread.
+ * A queue of keys of objects to reconcile. A key that is added several times is in the queue once,
+ * and one run per key takes place at a time. A key whose run failed becomes due again after pauses
+ * that grow. No clock; one thread.
  */
 #ifndef CONTROLLER_QUEUE_H
 #define CONTROLLER_QUEUE_H
@@ -19,7 +20,7 @@
 
 struct queue;
 
-/* `kind` is the caller's. */
+/* The caller defines the meaning of `kind`. */
 struct queue_key {
 	int kind;
 	const char *ns, *name; /* "": none */
@@ -29,14 +30,14 @@ int queue_new(uint64_t seed, struct queue **ret_queue);
 void queue_free(struct queue *queue); /* NULL is allowed */
 
 /*
- * Makes the key due now, even if it waits. If it runs, it runs again afterwards. -ENOMEM,
- * -ENAMETOOLONG.
+ * Makes the key due now, even if it was to become due later. If its run is in progress, another run
+ * follows. -ENOMEM, -ENAMETOOLONG.
  */
 int queue_add(struct queue *queue, struct queue_key key);
-/* Makes the key due then, unless it is due earlier. -ENOMEM, -ENAMETOOLONG. */
+/* Makes the key due at due_ns; a key that is due earlier stays so. -ENOMEM, -ENAMETOOLONG. */
 int queue_add_at(struct queue *queue, struct queue_key key, uint64_t due_ns);
 
-/* Takes a due key, which then runs, borrowed until queue_done(); NULL: none is due. */
+/* Takes a due key for a run, borrowed until queue_done(); NULL: no key is due. */
 const struct queue_key *queue_take(struct queue *queue, uint64_t now_ns);
 void queue_done(struct queue *queue, struct queue_key key, bool has_failed, uint64_t now_ns);
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A table of keys and offsets maps a struct of texts to the data of a Secret, in both directions. A
- * patch has the resourceVersion of the object, so the API server refuses the patch if another
- * writer came first. A value that is no base64, or exceeds CERTIFICATE_PEM_MAX bytes, reads as
- * absent.
+ * patch has the resourceVersion of the object, so the API server refuses the patch if the object
+ * has changed since it was read. A value that is no base64, or exceeds CERTIFICATE_PEM_MAX bytes,
+ * reads as absent.
  */
 #include "controller/secret.h"
 

@@ -10,11 +10,14 @@
 #include <stddef.h>
 
 struct secret_field {
-	const char *key; /* in the data; NULL ends the table */
-	size_t at;       /* offset of its char * in the store */
+	const char *key; /* key in the Secret's data; NULL ends the table */
+	size_t at;       /* offset of the text's char * in the store */
 };
 
-/* A value of a Secret's data as text, owned by the caller; NULL: absent, or no base64. */
+/*
+ * Decodes a value of a Secret's data to text, owned by the caller; NULL: `text` is NULL or no
+ * base64.
+ */
 char *secret_decode(const char *text);
 /*
  * The reverse of secret_decode(). For NULL it returns JSON null, which removes the value. Returns
@@ -25,9 +28,12 @@ json_t *secret_encode(const char *pem);
 /* Fills an empty store; absent texts become NULL. `secret` may be NULL. */
 void secret_read(const json_t *secret, const struct secret_field *fields, void *ret_store);
 
-/* A merge patch of `data` for the read version of the object. NULL: no memory. */
+/*
+ * Returns a merge patch that sets `data`, valid only for this version of the object. NULL: no
+ * memory.
+ */
 json_t *secret_patch_data(const json_t *object, json_t *data);
-/* As secret_patch_data(), for all texts of the store. */
+/* Like secret_patch_data(), with all texts of the store. */
 json_t *secret_patch(const json_t *secret, const struct secret_field *fields, const void *store);
 
 #endif

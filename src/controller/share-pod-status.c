@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Builds the status of a SharePod from its pod and from the node's confirmation. */
+/*
+ * Builds the status of a SharePod from its pod and from the grants and measurements of the pod's
+ * node.
+ */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -43,7 +46,7 @@ static void set_renamed(json_t *object, const char *key, const char *old_key, co
 	share_pod_status_set_text(object, old_key, text);
 }
 
-/* A condition keeps its transition time while its status is the same. */
+/* Adds a condition. Its lastTransitionTime stays while its status is the same. */
 static int share_pod_status_add_condition(json_t *list, const json_t *share_pod, uint64_t real_ns,
 	const char *type, bool is_true, const char *reason, const char *message)
 {
@@ -66,7 +69,10 @@ static int share_pod_status_add_condition(json_t *list, const json_t *share_pod,
 	return json_array_append_new(list, c);
 }
 
-/* Returns the pod's first container with a grant on the node. */
+/*
+ * Returns the entry of GPUNode.status.tenants for the container; container NULL: for the pod's
+ * first container with an entry. NULL: none.
+ */
 static const json_t *find_tenant(const struct share_pod_facts *f, const char *container)
 {
 	const char *uid = kube_json_text_at(f->pod, "metadata", "uid", NULL);
@@ -82,7 +88,10 @@ static const json_t *find_tenant(const struct share_pod_facts *f, const char *co
 	return NULL;
 }
 
-/* Returns the UUIDs of the first entry in "train=GPU-a,GPU-b side=GPU-c". */
+/*
+ * Returns the device UUIDs of the first container, for example of `train` in "train=GPU-a,GPU-b
+ * side=GPU-c".
+ */
 static json_t *placed_devices(const json_t *pod)
 {
 	struct str all = str_from(share_pod_status_text_at(
@@ -213,7 +222,7 @@ static const char *phase_of(const struct share_pod_facts *f)
 	return "Pending";
 }
 
-/* Reads the request from the pod that the SharePod makes. */
+/* Reads the request by translating the pod that the SharePod would make. */
 static void share_pod_status_read_requested(const json_t *share_pod,
 	const struct share_pod_facts *f, struct spec *spec, char container[static TEXT_MAX],
 	char share[static SPEC_SHARES])
@@ -238,7 +247,7 @@ static void share_pod_status_read_requested(const json_t *share_pod,
 	pod_translation_done(&translation);
 }
 
-/* Parses "0.31" or "2x0.31" into n and permille; false for text that divvy does not write. */
+/* Parses a used share of n devices, "0.31" or for n = 2 "2x0.31"; false for other text. */
 static bool parse_got(struct str text, uint32_t n, uint32_t *ret_permille)
 {
 	uint64_t its = 1;
@@ -275,7 +284,10 @@ void share_pod_got(const char *was, const struct measured *m, char ret[static SH
 	snprintf(ret, SHARE_POD_GOT_SIZE, "%.5s%.8s", count, format_share(mean).s);
 }
 
-/* Keeps the old value while no newer one is known; removes it for an ended container. */
+/*
+ * Sets the used share. Without a new measurement the old value stays; without a tenant the status
+ * has no value.
+ */
 static void set_got(json_t *status, const json_t *share_pod, const struct share_pod_facts *f,
 	const json_t *tenant)
 {
@@ -334,7 +346,10 @@ static json_t *our_status(const json_t *share_pod, const struct share_pod_facts 
 	return status;
 }
 
-/* Writes the fields that KubeShare's tools read: the pod's status and the device. */
+/*
+ * Builds the status of KubeShare's SharePods, whose fields KubeShare's tools read: the pod's status
+ * and the device.
+ */
 static json_t *kubeshare_status(const json_t *share_pod, const struct share_pod_facts *f)
 {
 	const json_t *tenant = find_tenant(f, NULL);
@@ -366,7 +381,10 @@ json_t *share_pod_status(
 				      : kubeshare_status(share_pod, facts);
 }
 
-/* Returns a merge patch from `old` to `new`; null removes a member at any depth. */
+/*
+ * Returns a merge patch that turns `old` into `new`; null in the patch removes a member, at any
+ * depth.
+ */
 static json_t *share_pod_status_difference(const json_t *old, const json_t *new)
 {
 	json_t *change = json_object(), *value;

@@ -44,7 +44,7 @@ static bool is_key_of_pod(const char *key)
 	return !strncmp(key, PREFIX, sizeof(PREFIX) - 1);
 }
 
-/* The template may repeat keys of the spec with equal values, but may not add others. */
+/* Checks the template's keys of divvy: each must repeat a key of the spec with an equal value. */
 static int check_template(const json_t *annotations, const json_t *asked, struct error *err)
 {
 	const char *key;
@@ -123,7 +123,10 @@ static int make_ours(const json_t *share_pod, json_t **ret_pod, struct error *er
 		copy_or_new(json_object_get(template, "spec")), ret_pod, err);
 }
 
-/* A vGPU belongs to a node, so divvy places the pod itself, restricted to that node. */
+/*
+ * A KubeShare SharePod may name the node of its vGPU in nodeName, which would bypass the scheduler.
+ * Turns nodeName into a node selector.
+ */
 static void select_node(json_t *spec, const json_t *annotations)
 {
 	const char *node = json_string_value(json_object_get(spec, "nodeName"));
@@ -190,7 +193,10 @@ bool share_pod_owns(const json_t *share_pod, const json_t *pod)
 	return false;
 }
 
-/* Carries over only the pod's keys; keys of a container belong to the template. */
+/*
+ * Considers only keys that apply to the whole pod; keys of single containers belong to the
+ * template.
+ */
 int share_pod_carry(
 	const json_t *share_pod, enum share_pod_kind kind, const json_t *pod, json_t **ret_patch)
 {

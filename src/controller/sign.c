@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sign_ask_read() collects what the API server and the request say, and sign_decide() chooses one
- * action from that and from the facts. The usages have to be exactly those of the name's kind.
- * -ENOENT from sign_check_request() means that a pod is not known yet or has no node yet. Such a
- * request waits for SIGN_PATIENCE_NS. All other faults refuse the request at once.
+ * sign_ask_read() reads the CertificateSigningRequest, and sign_decide() chooses one action from
+ * the request and the facts. The usages must be exactly those of the name's kind, node or tenant.
+ * -ENOENT from sign_check_request() means that a pod is not known yet or has no node yet. The
+ * request then waits up to SIGN_PATIENCE_NS. All other faults refuse the request at once.
  */
 #include "controller/sign.h"
 
@@ -31,7 +31,10 @@ static const char *sign_text_at(const json_t *object, const char *key)
 	return text ? text : "";
 }
 
-/* The usages must be exactly these, in any order, so that a certificate serves no other purpose. */
+/*
+ * Checks that the request has exactly the usages in `wanted`, in any order, so that the certificate
+ * serves no other purpose. A tenant's certificate has no "server auth".
+ */
 static int check_usages(const json_t *spec, bool is_node, struct error *err)
 {
 	static const char *const wanted[] = {"digital signature", "client auth", "server auth"};
@@ -139,7 +142,7 @@ static int sign_check_tenant(
 	return 0;
 }
 
-/* -ENOENT: a pod is not known yet */
+/* -ENOENT: a pod is not known yet, or has no node yet */
 static int sign_check_request(
 	const struct sign_ask *ask, const struct sign_facts *facts, struct error *err)
 {

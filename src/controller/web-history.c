@@ -14,7 +14,8 @@
 #include "base/cleanup.h"
 #include "base/hash.h"
 
-#define NOTHING UINT16_MAX /* as a share: above the sum of 16 devices */
+/* marks a step without a measurement; no share is that large, even summed over 16 devices */
+#define NOTHING UINT16_MAX
 #define MIB (1u << 20)
 
 /* A ring; the value of step s is at index s % n. */
@@ -30,7 +31,7 @@ struct series {
 	struct ring fine, coarse;
 	uint16_t fine_share[WEB_FINE_N], coarse_share[WEB_COARSE_N];
 	uint32_t fine_mib[WEB_FINE_N], coarse_mib[WEB_COARSE_N];
-	/* Sums of the current coarse step. */
+	/* Sums of the values in the current coarse step, for its mean. */
 	uint64_t sum_share, sum_mib;
 	uint32_t n_summed;
 	char key[];
@@ -149,7 +150,7 @@ int web_history_add(struct web_history *history, const char *key, uint32_t share
 	return 0;
 }
 
-/* Formats the steps from `from` to `to`; a step after the newest value is null. */
+/* Formats the values of the steps from `from` to `to`. A step after the newest value is null. */
 static void format_values(
 	const struct ring *ring, uint64_t from, uint64_t to, bool is_share, struct buf *out)
 {

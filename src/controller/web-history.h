@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Use of each tenant over time, for the dashboard's curves. One curve has an hour in steps of 10 s;
- * the other has a day in steps of 5 minutes, as means. Memory is bounded: 4 KiB a tenant, and a
- * maximum of tenants. The history begins when this controller starts, and is dropped with the
- * tenant. Pure; one thread.
+ * Keeps the use of each tenant over time, for the dashboard's curves. The fine curve has an hour in
+ * steps of 10 s; the coarse curve has a day in steps of 5 minutes, as means. Memory is bounded: 4
+ * KiB for each tenant, and a maximum number of tenants. The history begins when this controller
+ * starts, and is dropped with the tenant. Pure; one thread.
  */
 #ifndef CONTROLLER_WEB_HISTORY_H
 #define CONTROLLER_WEB_HISTORY_H
@@ -24,7 +24,8 @@ void web_history_free(struct web_history *history);
 
 /*
  * Adds a measurement at now_s of a monotonic clock. Share and memory are sums over the tenant's
- * devices. The last value of a step counts. -ENOSPC: too many tenants; -ENOMEM.
+ * devices. Of several values in a fine step the last one counts. -ENOSPC: too many tenants;
+ * -ENOMEM.
  */
 int web_history_add(struct web_history *history, const char *key, uint32_t share_permille,
 	uint64_t memory_bytes, uint64_t now_s);
@@ -32,9 +33,9 @@ void web_history_forget(struct web_history *history, const char *key);
 uint32_t web_history_count(const struct web_history *history);
 
 /*
- * {"fine":{"step":10,"ago":4,"share":[300,null],"mib":[1024,null]},"coarse":{...}}: the oldest
- * value first, null: no measurement. The last step began `ago` seconds before now_s. Leading nulls
- * are left out. -ENOENT: no such tenant; else buf_error(out).
+ * Formats {"fine":{"step":10,"ago":4,"share":[300,null],"mib":[1024,null]},"coarse":{...}}, the
+ * oldest value first; null: no measurement. The last step began `ago` seconds before now_s. Leading
+ * nulls are left out. -ENOENT: no such tenant; else buf_error(out).
  */
 int web_history_format(
 	const struct web_history *history, const char *key, uint64_t now_s, struct buf *out);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shared by web.c and web-serve.c only. */
+/* Declarations that only web.c and web-serve.c use. */
 #ifndef CONTROLLER_WEB_INTERNAL_H
 #define CONTROLLER_WEB_INTERNAL_H
 
@@ -25,13 +25,14 @@ struct web {
 	struct loop *loop;
 	struct web_state *state;
 	struct web_history *history;
-	struct web_node *nodes; /* by name */
+	struct web_node *nodes; /* hash by name */
 	struct loop_timer push, beat;
-	uint64_t epoch;  /* of this process; numbers of another process are void */
-	uint64_t sent;   /* all viewers know the state up to this number */
+	/* random number of this process: change numbers of another process are invalid */
+	uint64_t epoch;
+	uint64_t sent;   /* number of the last change that all viewers got */
 	uint64_t n_sent; /* events sent */
 	uint64_t n_waiting;
-	json_t *waiting; /* "NAMESPACE/NAME" of waiting pods beyond WEB_WAITING_MAX: {} */
+	json_t *waiting; /* waiting pods beyond WEB_WAITING_MAX: {"NAMESPACE/NAME": text} */
 	bool is_ready;
 	web_silence_fn *silence;
 	void *silence_data;
@@ -41,12 +42,15 @@ struct web {
 
 /* ---- web-serve.c ---- */
 
-/* How long the API server has been silent; 0 below 10 s. */
+/* Returns how long the API server has not answered; 0 below 10 s. */
 uint64_t web_silence_ns(const struct web *web);
 
 /* Sends all viewers the changes since the last call. */
 void web_send(struct web *web);
-/* Sends a heartbeat to all viewers, and asks viewers of long standing to connect again. */
+/*
+ * Sends a heartbeat to all viewers. Asks a viewer to connect again after VISIT_NS (web-serve.c), so
+ * that its rights are checked again.
+ */
 void web_beat(struct web *web, uint64_t now);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The dashboard's HTTP answers. An event's id is "EPOCH-NUMBER". A viewer that reconnects to
- * /events/ with its last id gets only newer items. With an id of another process, or one that is
- * too old, it gets all items.
+ * Answers the dashboard's HTTP requests. An event's id is "EPOCH-NUMBER". A viewer that connects to
+ * /events/ again with its last id gets only newer items. A viewer whose id is from another process,
+ * or is too old, gets all items.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -28,8 +28,8 @@ static void web_serve_answer_text(
 /* ---- files ---- */
 
 /*
- * The page may load only its own files and contact only its own server, so injected text has no
- * effect.
+ * With these headers the page can load only its own files and contact only its own server, so that
+ * injected markup has no effect.
  */
 static const struct {
 	const char *name, *value;
@@ -61,7 +61,7 @@ static void serve_file(struct http_request *request, const struct web_file *file
 
 /* ---- signing in and out ---- */
 
-/* The token is in a header, which a form of another site cannot send. */
+/* The page sends the token in a header, because a form of another site cannot set headers. */
 static struct str web_serve_request_token(const struct http_request *request)
 {
 	struct str token = str_from(http_header(request, "Authorization"));
@@ -69,7 +69,10 @@ static struct str web_serve_request_token(const struct http_request *request)
 	return str_skip_prefix(&token, BEARER) ? token : STR_NONE;
 }
 
-/* A cookie can hold the characters that RFC 6750 permits in a token. */
+/*
+ * Returns whether the token has only characters that RFC 6750 permits. A cookie can hold all of
+ * these.
+ */
 static bool may_be_kept(struct str token)
 {
 	static const char others[] = "-._~+/=";
@@ -144,8 +147,8 @@ static int format_event(const struct web *web, uint64_t since, struct buf *out)
 static void web_serve_push_text(struct web *web, struct viewer *viewer, const struct buf *text)
 {
 	/*
-	 * A viewer that cannot take the event is disconnected; it reconnects and gets the items
-	 * then.
+	 * If the viewer's buffer is full, its connection is closed. The browser connects again and
+	 * then gets the items.
 	 */
 	if (http_stream_push(viewer->stream, buf_str(text)) == 0)
 		web->n_sent++;
@@ -163,7 +166,10 @@ void web_send(struct web *web)
 		web_serve_push_text(web, viewer, &text);
 }
 
-/* Formats a heartbeat with the server's time and the seconds since the cluster's last answer. */
+/*
+ * Formats a heartbeat with the controller's time and how many seconds the API server has not
+ * answered.
+ */
 static void format_beat(const struct web *web, struct buf *out)
 {
 	buf_addf(out, "event: beat\ndata: %" PRIu64 " %" PRIu64 "\n\n",
@@ -188,7 +194,10 @@ void web_beat(struct web *web, uint64_t now)
 	}
 }
 
-/* Returns the last number in the path's id; 0 if it is missing or from another process. */
+/*
+ * Returns the number in the event id at the end of the path; 0 if the id is missing or from another
+ * process.
+ */
 static uint64_t heard_of(const struct web *web, const char *path)
 {
 	struct str rest = str_from(path), epoch;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The dashboard's state. All items are in one list by the number of their last change, so new items
- * are at its end.
+ * The dashboard's state. All items are in one list, in the order of their last change, so the
+ * newest are at its end.
  */
 #include "controller/web-state.h"
 
@@ -20,7 +20,7 @@ struct item {
 	TAILQ_ENTRY(item) link;
 	enum web_kind kind;
 	uint64_t number;
-	char *json;   /* NULL: gone */
+	char *json;   /* NULL: the item was removed */
 	char *quoted; /* key as a JSON string */
 	char key[];
 };
@@ -28,10 +28,10 @@ struct item {
 TAILQ_HEAD(item_list, item);
 
 struct web_state {
-	struct item *items[WEB_N_KINDS]; /* by key, including gone items */
+	struct item *items[WEB_N_KINDS]; /* hash by key, including removed items */
 	struct item_list changed;
 	uint64_t number;
-	uint64_t forgotten; /* gone items with numbers up to this one are forgotten */
+	uint64_t forgotten; /* removed items with numbers up to this one may be forgotten */
 	uint32_t n[WEB_N_KINDS], max[WEB_N_KINDS], n_gone;
 };
 
@@ -92,11 +92,11 @@ static struct item *item_new(struct web_state *state, enum web_kind kind, const 
 	memcpy(item->key, key, n + 1);
 	HASH_ADD_KEYPTR(hh, state->items[kind], item->key, n, item);
 	TAILQ_INSERT_TAIL(&state->changed, item, link);
-	state->n_gone++; /* counts as gone until it has a text */
+	state->n_gone++; /* the item counts as removed until it gets a text */
 	return item;
 }
 
-/* Forgets the oldest gone item. */
+/* Forgets the oldest removed item. */
 static void forget_one(struct web_state *state)
 {
 	struct item *item;
@@ -161,7 +161,10 @@ bool web_state_has(const struct web_state *state, enum web_kind kind, const char
 	return item && item->json;
 }
 
-/* Returns the first newer item; searches from the end, where new items are. */
+/*
+ * Returns the first item that changed after `since`. The search begins at the end, because few
+ * items are new.
+ */
 static const struct item *first_after(const struct web_state *state, uint64_t since)
 {
 	const struct item *item = NULL, *first = NULL; /* item = NULL for cppcheck */

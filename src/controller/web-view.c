@@ -16,7 +16,7 @@
 #include "spec/measured.h"
 #include "spec/quantity.h"
 
-#define KEY_SIZE 256u /* for a pod's UID and a container's name */
+#define KEY_SIZE 256u /* bytes of "UID/CONTAINER" */
 #define LARGE_MILLI (1u << 30)
 
 static const char *web_view_text(const json_t *object, const char *key)
@@ -81,7 +81,7 @@ static json_t *web_view_devices_json(const json_t *gpu_node)
 	return out;
 }
 
-/* Index among the node's devices; -1 if absent. */
+/* Returns the device's index among the node's devices; -1 if absent. */
 static int web_view_device_place(const json_t *devices, const json_t *uuid)
 {
 	const char *wanted = json_string_value(uuid);
@@ -263,7 +263,10 @@ void web_view_each_removed(const json_t *before, const json_t *now, web_removed_
 			.container = str_from(web_view_text(t, "container"))};
 		bool is_left = false;
 
-		/* A tenant mostly keeps its index or moves towards the front. */
+		/*
+		 * The search begins at the tenant's old index, because most tenants keep it or move
+		 * towards the front.
+		 */
 		for (size_t k = i + 1; k-- > 0 && !is_left;)
 			is_left = web_view_is_measured_of(json_array_get(left, k), &m);
 		for (size_t k = i + 1; k < json_array_size(left) && !is_left; k++)
@@ -288,7 +291,7 @@ bool web_view_is_waiting(const json_t *pod)
 		!kube_json_at(pod, "metadata", "deletionTimestamp", NULL);
 }
 
-/* Sum over all containers of a resource that the webhook added. */
+/* Sums up a resource that the webhook added, over all containers. */
 static json_int_t web_view_sum_resource(const json_t *pod, const char *resource)
 {
 	const json_t *all = kube_json_at(pod, "spec", "containers", NULL), *c;
@@ -329,7 +332,10 @@ static const json_t *not_scheduled(const json_t *pod)
 	return NULL;
 }
 
-/* Returns what a container of a placed pod waits for, such as its image. */
+/*
+ * Returns the state `waiting` of a container that has not started, with its reason, such as
+ * ImagePullBackOff; NULL: none.
+ */
 static const json_t *not_started(const json_t *pod)
 {
 	static const char *const lists[] = {"initContainerStatuses", "containerStatuses"};

@@ -24,7 +24,8 @@
 struct web_node {
 	UT_hash_handle hh;
 	json_t *gpu_node, *lease;
-	uint64_t renewed_ns; /* time of the last seen renewal, by this machine's clock */
+	/* when the last renewal of the Lease was seen, by this machine's clock */
+	uint64_t renewed_ns;
 	bool is_alive;
 	char name[];
 };
@@ -80,7 +81,7 @@ void web_free(struct web *web)
 	free(web);
 }
 
-/* Changes are sent after a short delay, together with the changes until then. */
+/* Sets the item. The change is sent after a short delay, together with others. */
 static void web_put_item(struct web *web, enum web_kind kind, const char *key, const char *json)
 {
 	web_state_set(web->state, kind, key, json);
@@ -123,7 +124,10 @@ static struct str web_measured_of(const struct web_node *node)
 		kube_json_at(node->lease, "metadata", "annotations", NULL), MEASURED_KEY)));
 }
 
-/* 1: the node was never heard of */
+/*
+ * Returns when the Lease of the node's divvyd was last renewed, in seconds since 1970; 1: no
+ * renewal was ever seen.
+ */
 static uint64_t silent_since_s(const struct web_node *node)
 {
 	const uint64_t ago_ns = clock_since_ns(clock_now_ns(), node->renewed_ns);
@@ -197,8 +201,8 @@ static void add_history(void *data, const char *key, uint32_t share_permille, ui
 }
 
 /*
- * Returns the time of the renewal by this machine's clock. For the first Lease, this is the time in
- * the Lease.
+ * Returns when the Lease was renewed, by this machine's clock. For the first Lease that is seen,
+ * the time in the Lease counts.
  */
 static uint64_t when_renewed(const struct web_node *node, const json_t *lease, uint64_t now)
 {
@@ -238,7 +242,9 @@ void web_set_lease(struct web *web, const char *name, json_t *object)
 
 /* ---- pods that wait ---- */
 
-/* If more pods wait than the page shows, hidden pods take the places that became free. */
+/*
+ * If more pods wait than the page shows, pods that were not shown take the places that became free.
+ */
 static void fill_up(struct web *web)
 {
 	const char *key;
@@ -301,7 +307,10 @@ uint64_t web_silence_ns(const struct web *web)
 	return ns < SILENCE_NS ? 0 : ns;
 }
 
-/* Shows nodes that have become silent. While the API server is silent, no node counts as silent. */
+/*
+ * Sends a heartbeat, and shows nodes whose divvyd has become silent. While the API server does not
+ * answer, no divvyd counts as silent.
+ */
 static void web_on_beat(struct loop_timer *timer, uint64_t now)
 {
 	struct web *web = timer->data;

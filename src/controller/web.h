@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The dashboard: API objects become its state (web-state.h). A viewer gets the whole state and then
- * changes by server-sent events, collected over a quarter of a second. The guard decides who may
- * look, before these functions run.
+ * changes by server-sent events, collected over a quarter of a second. The HTTP server checks the
+ * rights of a viewer before it calls these functions.
  *
- * Paths: / and its files are public and contain no data. /session signs in and out. Guarded:
- * /events/, followed by the last event's id of a viewer that returns, and /history/UID/CONTAINER.
- * One thread, on the loop.
+ * Paths: / and its files are public and contain no data. /session signs in and out. These paths
+ * need WEB_RIGHT: /events/, followed by the last event id that a returning viewer got, and
+ * /history/UID/CONTAINER. One thread, on the loop.
  */
 #ifndef CONTROLLER_WEB_H
 #define CONTROLLER_WEB_H
@@ -18,41 +18,42 @@
 #include "http/server.h"
 
 #define WEB_COOKIE "__Host-divvy-token"
-#define WEB_TOKEN_MAX 3500u /* with it a cookie fits into 4096 bytes */
+#define WEB_TOKEN_MAX 3500u /* a cookie with such a token fits into 4096 bytes */
 
 #define WEB_NODES_MAX 10000u
 #define WEB_WAITING_MAX 1000u  /* the page shows only the number of further pods */
-#define WEB_TENANTS_MAX 20000u /* with a history */
+#define WEB_TENANTS_MAX 20000u /* most tenants with a history */
 #define WEB_VIEWERS_MAX 32u
-#define WEB_TEXT_MAX (16u << 20) /* of the whole state, and of the data that waits for one viewer */
+/* most bytes of the whole state, and of the data that waits for one viewer */
+#define WEB_TEXT_MAX (16u << 20)
 
 struct web;
 
 int web_new(struct loop *loop, struct web **ret_web, struct error *err);
-/* Call after its server is freed. NULL is allowed. */
+/* Call after the HTTP server is freed. NULL is allowed. */
 void web_free(struct web *web);
 
 /*
- * Set the present object, of which these functions take a reference; NULL: the object was deleted.
+ * These functions set the present object and take a reference to it; NULL: the object was deleted.
  */
 void web_set_gpu_node(struct web *web, const char *name, json_t *object);
 void web_set_lease(struct web *web, const char *name, json_t *object);
 void web_set_pod(struct web *web, const char *ns, const char *name, const json_t *object);
 
 /*
- * How long the API server has not answered. Known objects are old then, and no node counts as
- * silent.
+ * Returns how long the API server has not answered. While it does not answer, the known objects may
+ * be out of date, and no node counts as silent.
  */
 typedef uint64_t web_silence_fn(void *data);
 void web_set_silence(struct web *web, web_silence_fn *silence, void *data);
 
-/* Before this call no viewer gets any data. */
+/* Call when the caches are complete: before, no viewer gets any data. */
 void web_set_ready(struct web *web);
 
 /* A user who may get this path may see the dashboard. */
 #define WEB_RIGHT "/metrics"
 
-/* Answers requests to the routes below. All of them have one handler, which calls this function. */
+/* Answers requests to the routes below. One handler serves all of them and calls this function. */
 void web_serve(struct web *web, struct http_request *request);
 #define WEB_N_ROUTES 8u
 #define WEB_ROUTES(handler) \
@@ -70,7 +71,10 @@ struct web_counts {
 };
 struct web_counts web_counts(const struct web *web);
 
-/* Latest measurements of the node's daemon (spec/measured.h); STR_NONE: none, or it is silent. */
+/*
+ * Returns the latest measurements of the node's divvyd (spec/measured.h); STR_NONE: none, or divvyd
+ * is silent.
+ */
 struct str web_measured(const struct web *web, const char *node);
 
 #endif

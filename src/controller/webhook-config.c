@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Computes the webhooks' configurations. The match expression may match too many pods but never too
- * few: it searches for a key's domain anywhere in the key. If the API server cannot evaluate the
- * expression, failurePolicy decides, so the pod is refused.
+ * few: it tests only whether a key contains "divvy.gpu/", or begins with the prefix or domain of a
+ * dialect's keys. If the API server cannot evaluate the expression, failurePolicy applies, and the
+ * pod is refused.
  */
 #include "controller/webhook-config.h"
 
@@ -14,18 +15,22 @@
 
 #define EXPRESSION_MAX (16u << 10)
 #define TERMS_MAX 64u
-#define LATE_TIMEOUT_S 1 /* delay of a plain pod while the controller is down */
+/* so long creating a pod without a share takes while the controller is down */
+#define LATE_TIMEOUT_S 1
 #define METADATA_NAME "kubernetes.io/metadata.name"
 
-/* Webhooks for new pods. The other webhooks match only tenants or divvy's own objects. */
+/*
+ * The webhooks for new pods, which need the match condition. The other webhooks match only tenants
+ * or divvy's own objects.
+ */
 static const char *const of_new_pods[] = {HOOK_PODS, "pods.create.divvy.gpu"};
 
 /* ---- which pods ---- */
 
-/* Tests of a key `k` without duplicates. */
+/* Tests of the match expression on a key k of a pod, without duplicates: k.FUNCTION('text'). */
 struct terms {
 	struct str text[TERMS_MAX];
-	const char *of[TERMS_MAX]; /* function in CEL */
+	const char *of[TERMS_MAX]; /* CEL function of the test */
 	size_t n;
 };
 
@@ -40,7 +45,7 @@ static void webhook_config_add_term(struct terms *t, const char *function, struc
 	}
 }
 
-/* "nvidia.com/gpu" -> "nvidia.com/" */
+/* Returns the domain of a key: "nvidia.com/" for "nvidia.com/gpu". */
 static struct str domain_of(const char *key)
 {
 	const struct str s = str_from(key);
@@ -114,7 +119,7 @@ static bool is_of_new_pods(const json_t *hook)
 	return false;
 }
 
-/* NULL if the hook has no such condition */
+/* Returns the expression of the hook's condition HOOK_CONDITION; NULL: no such condition. */
 static const json_t *webhook_config_condition(const json_t *hook)
 {
 	const json_t *list = json_object_get(hook, "matchConditions");
@@ -186,7 +191,10 @@ static bool has_text(const json_t *list, const char *text)
 	return false;
 }
 
-/* Adds our namespace to the exclusions that lack it. A patch can only replace the whole list. */
+/*
+ * Adds the controller's namespace to the hook's excluded namespaces. A patch can only replace the
+ * whole list.
+ */
 static int want_exclusion(const json_t *hook, const struct hook_want *want, json_t *patch)
 {
 	_cleanup_json_ json_t *list = json_deep_copy(
@@ -247,8 +255,8 @@ static const json_t *find_hook(const json_t *hooks, const char *name)
 }
 
 /*
- * Returns the selector of `of` with the exclusion of tenants, which the caller releases; NULL if
- * memory is exhausted.
+ * Returns the objectSelector of the hook `of`, extended so that pods with the label of tenants do
+ * not match. The caller releases it; NULL: no memory.
  */
 static json_t *late_selector(const json_t *of)
 {
@@ -267,7 +275,7 @@ static json_t *late_selector(const json_t *of)
 	return TAKE_PTR(selector);
 }
 
-/* Makes the complete late hook from `of`. */
+/* Makes HOOK_LATE from HOOK_PODS (`of`). */
 static int make_late(const json_t *of, const struct hook_want *want, json_t **ret_hook)
 {
 	_cleanup_json_ json_t *hook = json_deep_copy(of), *change = json_object(), *more = NULL;
@@ -284,7 +292,10 @@ static int make_late(const json_t *of, const struct hook_want *want, json_t **re
 	return 0;
 }
 
-/* Returns 1 if the patch makes the hook match the same pods as `want`, 0 if it does already. */
+/*
+ * Adds to the patch what makes `hook` match the same pods as `want`. Returns 1, or 0 if nothing is
+ * missing.
+ */
 static int want_same_pods(const json_t *hook, const json_t *want, json_t *patch)
 {
 	static const char *const fields[] = {"namespaceSelector", "objectSelector", "rules"};
@@ -297,7 +308,10 @@ static int want_same_pods(const json_t *hook, const json_t *want, json_t *patch)
 		if (!value || json_equal(value, json_object_get(hook, fields[i])))
 			continue;
 		copy = json_deep_copy(value);
-		/* Without "$patch" old labels of a selector would stay. */
+		/*
+		 * A strategic merge patch would keep old labels of a selector, so "$patch" replaces
+		 * the selector.
+		 */
 		if (json_is_object(copy))
 			json_object_set_new(copy, "$patch", json_string("replace"));
 		if (json_object_set_new(patch, fields[i], copy) < 0)
@@ -332,8 +346,8 @@ int hook_late(const json_t *hooks, const struct hook_want *want, json_t **ret_ho
 }
 
 /*
- * The list may have only one element for each hook, so a second change is merged into the first.
- * For HOOK_LATE the change from hook_late() comes last and wins.
+ * Adds a change to the list. A patch may have only one element for each hook, so a second change is
+ * merged into the first. For HOOK_LATE the change from hook_late() comes last and overwrites.
  */
 static int add_change(json_t *list, json_t *change)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Answers reviews and the dashboard's requests from the caches. If a namespace or a daemon's pod is
- * newer than the watch, it first asks the API server.
+ * Answers admission reviews and the dashboard's requests from the caches. If the caches do not have
+ * a namespace or a daemon's pod yet, this file first reads it from the API server.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@
 #include "controller/external-metric.h"
 #include "controller/controller-metrics.h"
 
-/* the API server waits 2 s for the shortest of our webhooks */
+/* timeout of these reads; the API server waits 2 s for the webhook with the shortest timeout */
 #define ASK_NS (UINT64_C(1500) * 1000000)
 #define TEXT_MAX (4u << 20)
 
@@ -111,7 +111,7 @@ static void webhook_on_object(void *data, const struct kube_answer *answer)
 	struct asking *a = data;
 	_cleanup_json_ json_t *object = NULL;
 
-	/* Without an answer the request is not admitted. */
+	/* The read failed for another reason than a missing object, so the request is refused. */
 	if (answer->result < 0 && answer->result != -ENOENT) {
 		end_text(a, 503, answer->error.msg);
 		return;
@@ -142,7 +142,10 @@ static void webhook_request_object(
 		end_text(a, 400, err.msg);
 }
 
-/* A cached pod with the token's UID and a node needs no question to the API server. */
+/*
+ * Uses the cached pod of the author if its UID is the token's and it has a node; else reads the pod
+ * from the API server.
+ */
 static void review_own(struct asking *a)
 {
 	const json_t *pod = controller_find(a->c, CACHE_PODS, a->c->options.ns, a->what.pod_name);

@@ -9,7 +9,7 @@ TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
 
 
 def literal(data):
-    """Line by line; what is not plain ASCII in octal."""
+    """Returns the data as C string literals, one for each line; other bytes than plain ASCII are octal escapes."""
     lines = data.splitlines(keepends=True)
     return "\n".join('\t"' + "".join(chr(b) if 32 <= b < 127 and chr(b) not in '"\\?' else f"\\{b:03o}" for b in line) + '"'
                      for line in lines)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The page: what the controller tells by server-sent events becomes elements, and stays what it tells.
-// Nothing that comes from the cluster is ever read as markup: text is put in as text only.
+// The dashboard: turns the items that the controller sends as server-sent events into elements of the page.
+// Text from the cluster is only ever inserted as text, never as markup.
 
-const SILENCE_MS = 25_000;      // the controller says something every 10 s
+const SILENCE_MS = 25_000;      // without an event for so long the connection counts as lost; the controller sends a heartbeat every 10 s
 const RETRY_MS = [1000, 2000, 5000, 10_000];
 const WAITING_SHOWN = 6;
 const GIB = 2 ** 30;
@@ -13,11 +13,11 @@ const order = new Intl.Collator("en", { numeric: true }).compare;
 const counted = new Intl.NumberFormat("en");
 
 const nodes = new Map();        // name -> {name, data, use, element, devices}
-const waiting = new Map();      // "namespace/name" -> what the controller says
+const waiting = new Map();      // "namespace/name" -> item of a waiting pod (web-view.h)
 let totals = {};
-let clockOffset = 0;            // the controller's clock less ours, in s
+let clockOffset = 0;            // the controller's clock minus the browser's clock, in s
 
-// ---- words
+// ---- text
 
 const percent = (permille) => `${Math.round(permille / 10)}%`;
 const gib = (bytes) => {
@@ -36,7 +36,7 @@ function age(since) {
 
 // ---- elements
 
-// make("p", {className: "note"}, "text", child, null)
+// Makes an element, for example make("p", {className: "note"}, "text", child, null); null adds nothing.
 function make(tag, properties, ...children) {
   const element = document.createElement(tag);
   for (const [key, value] of Object.entries(properties ?? {})) {
@@ -60,9 +60,9 @@ function colour(tenant) {
   return CLASSES.includes(tenant.class) ? tenant.class : "standard";
 }
 
-// ---- what is known, by device
+// ---- the state of a device
 
-// The tenants of a node's devices: [[{tenant, at, bytes, used, usedBytes}]].
+// The tenants of each device of the node: [[{tenant, at, request, bytes, used, usedBytes}]]; at: index in node.data.tenants.
 function shares(node) {
   const all = node.data.devices.map(() => []);
   node.data.tenants.forEach((tenant, at) => tenant.devices.forEach((place, k) => {
@@ -88,10 +88,10 @@ function whyClosed(node, device) {
   return "";
 }
 
-// Nobody has measured it yet, or its daemon does not say it.
+// Without any measurement of the device's tenants their use is unknown.
 const usedWords = (list) => list.length && list.every((s) => s.used === null) ? "usage unknown" : `${percent(sum(list, "used"))} used`;
 
-// The same in a word, where there is no more room.
+// The reason of whyClosed() in a word, for the small view of a device.
 function closedWord(node, device) {
   if (!node.data.alive) return "silent";
   if (notReady(node)) return "not ready";
@@ -115,7 +115,7 @@ function bar(className, list, widthOf) {
   return element;
 }
 
-// Of its time, granted and used, and of its memory.
+// Makes three bars of a device: the granted and the used share of its time, and its memory.
 function bars(list, device) {
   const whole = Math.max(1000, sum(list, "request")), bytes = Math.max(1, device.bytes ?? 0, sum(list, "bytes"));
   const granted = bar("granted", list, (s) => `calc(${100 * s.request / whole}% - 1px)`);
@@ -179,7 +179,7 @@ function searchText(node, device, list) {
 
 // ---- nodes
 
-// Of all its devices; "": they differ.
+// Returns the model of all devices of the node; "": they have several models.
 function oneModel(node) {
   const model = node.data.devices[0]?.model ?? "";
   return node.data.devices.every((d) => d.model === model) ? model : "";
@@ -190,7 +190,7 @@ function nodeSummary(node) {
   return `${model && n ? `${n} × ${model}` : many(n, "device")}, ${many(node.data.tenants.length, "tenant")}`;
 }
 
-// By the reader's clock; 1: nothing was ever heard.
+// The time is shown by the browser's clock. A time of 1 means that the node's divvyd was never heard.
 function silentSinceOf(node) {
   if (!(node.data.since > 1)) return "";
   const at = new Date(1000 * (node.data.since - clockOffset));
@@ -258,7 +258,7 @@ function filter() {
       d.element.hidden = !is;
       here += is;
     });
-    // A node without devices is seen where nothing is looked for, or where its trouble is.
+    // A node without devices has no device to match. It is shown if all devices are, or for the filter "trouble" if it has trouble.
     const bare = !node.devices.length && (terms.every((t) => node.name.includes(t)))
       && (which === "all" || (which === "trouble" && (node.data.trouble.length > 0 || !node.data.alive)));
     node.element.hidden = !here && !bare;
@@ -339,7 +339,7 @@ function showWaiting() {
   $("waiting-rest").textContent = `${counted.format(beyond)} more are not listed here: kubectl get pods -A`;
 }
 
-// ---- what is told
+// ---- events from the controller
 
 const dirty = { nodes: new Set(), use: new Set(), isWaiting: false, isOrder: false, frame: 0 };
 
@@ -397,7 +397,7 @@ function show() {
 // ---- the connection
 
 let source = null, lastId = "", watchdog = 0, retry = 0, retryTimer = 0, heardAt = null;
-let silentSince = null;         // when the API server was heard last, where that is long ago
+let silentSince = null;         // time of the API server's last answer if it is silent; else null
 
 function setLink(text, kind) {
   $("link").textContent = text;
@@ -410,7 +410,7 @@ function connect() {
   source = new EventSource(`events/${lastId}`);
   source.addEventListener("state", (event) => { lastId = event.lastEventId; heard(); takeIn(JSON.parse(event.data)); });
   source.addEventListener("beat", (event) => beat(...event.data.split(" ").map(Number)));
-  source.addEventListener("again", connect);   // whether we may is asked anew; nothing is missed
+  source.addEventListener("again", connect);   // the new connection checks the viewer's rights again; lastId prevents a gap
   source.addEventListener("error", lost);
   watch();
 }
@@ -443,7 +443,8 @@ function beat(time, silence) {
   heard();
 }
 
-// Closed, cut or silent: said at once, and tried again by ourselves, which also says why it is.
+// The connection was closed or is silent. Shows this at once, and calls enter() after a pause, which finds the reason.
+// EventSource's own reconnection would not show the reason.
 function lost() {
   source?.close();
   clearTimeout(watchdog);
@@ -458,7 +459,7 @@ function lost() {
   retryTimer = setTimeout(enter, wait);
 }
 
-// Goes on where the cookie is good, asks for a token where it is not.
+// Connects if the cookie is valid; otherwise asks the user for a token.
 async function enter() {
   try {
     const answer = await fetch("session", { cache: "no-store" });
@@ -546,7 +547,7 @@ function facts(pairs) {
     .flatMap(([title, value]) => [make("dt", {}, title), make("dd", {}, value)]));
 }
 
-// On a phone, where the head of the table is not shown, each says what it is.
+// A narrow screen hides the table's header; the style sheet then shows the title in each cell.
 function cell(title, text) {
   const element = make("td", {}, text);
   element.dataset.title = title;
@@ -618,7 +619,7 @@ function curve(values, x, y) {
   let path = "", isOpen = false;
   values.forEach((v, i) => {
     if (v === null) { isOpen = false; return; }
-    path += `${isOpen ? "L" : "M"}${x(i).toFixed(1)} ${y(v).toFixed(1)}${isOpen ? "" : "h0"}`; // h0: seen also when alone
+    path += `${isOpen ? "L" : "M"}${x(i).toFixed(1)} ${y(v).toFixed(1)}${isOpen ? "" : "h0"}`; // h0: draws a single value as a dot
     isOpen = true;
   });
   return path;
@@ -633,7 +634,7 @@ function area(values, x, y) {
   return path;
 }
 
-// Each mark is [value, words]: what is granted, beside what is used.
+// Returns the horizontal lines of a chart as [value, label]: the granted amount, and the limit if it differs.
 function marksOf(kind, tenant) {
   const n = tenant.devices.length;
   if (kind === "mib") return [[sum((tenant.bytes ?? []).map((b) => ({ b })), "b") / 2 ** 20, "granted"]];
@@ -663,7 +664,7 @@ function chart(series, kind, tenant) {
 
 const visible = () => [...$("nodes").querySelectorAll(".device")].filter((d) => !d.hidden && !d.closest(".node").hidden);
 
-// One of the devices is reached by Tab, the others from there by arrows.
+// Keeps exactly one device in the tab order; the arrow keys lead from there to the others.
 function keepOneInTabOrder() {
   const now = $("nodes").querySelector(".device[tabindex='0']");
   if (now && !now.hidden && !now.closest(".node").hidden) return;
@@ -679,7 +680,7 @@ function focusDevice(element) {
   element.focus();
 }
 
-// The nearest above or below, by where they are on the screen.
+// Returns the nearest device in the next row below (isDown) or above, by the positions on the screen.
 function neighbour(all, from, isDown) {
   const here = from.getBoundingClientRect(), step = isDown ? 1 : -1;
   let best = null, top = null;
