@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Makes a cluster snapshot: fills an engine of the scheduler with one list of each resource in
- * cluster_sources. snapshot_load() reads the lists one after the other, so the snapshot may mix
- * states of slightly different moments. Like the scheduler, snapshot_load() skips an object that
- * the engine cannot read. snapshot_print_reasons() joins adjacent rows of one node with equal model
- * and reason, and prints index ranges.
+ * Makes a cluster snapshot: fills a struct sched, the scheduler's engine, with the objects of each
+ * resource in cluster_sources. snapshot_load() reads the resources one after the other, so the
+ * snapshot may mix states of slightly different moments. Like the scheduler, snapshot_load() skips
+ * an object that the engine cannot read. snapshot_print_reasons() joins adjacent rows of one node
+ * with equal model and reason into one line with index ranges.
  */
 #include "kubectl/cluster-snapshot.h"
 
@@ -22,7 +22,7 @@
 #include "scheduler/decide.h"
 #include "scheduler/source.h"
 
-#define DEVICES_TEXT_MAX 1024u /* for the index ranges of a node's devices */
+#define DEVICES_TEXT_MAX 1024u /* bytes of the index ranges of a node's devices */
 
 static const char *option_or(const struct cli_args *args, const char *name, const char *otherwise)
 {
@@ -125,8 +125,8 @@ static void add_reason(void *data, const struct decide_reason *reason)
 }
 
 /*
- * Places the other members of the pod's group. A group starts together, so a member can wait
- * although it fits alone. The reasons are right only with the other members in their places.
+ * Places the other members of the pod's gang. The members start together, so a member can wait
+ * although it fits alone; the other members' places then belong to the reasons.
  */
 static int place_rest_of_group(struct cluster *c, const struct cpod *pod, struct error *err)
 {
@@ -157,7 +157,7 @@ int snapshot_reasons(struct sched *sched, struct cpod *pod, json_t **ret, struct
 	return r;
 }
 
-/* Devices of a node with the same reason, which share an output line. */
+/* Devices of a node with equal model and reason, which share an output line. */
 struct alike {
 	size_t n;
 	struct buf devices;          /* "devices 0-3, 6" */
@@ -182,7 +182,7 @@ static void snapshot_widen_range(uint64_t range[2], uint64_t value)
 	range[1] = MAX(range[1], value);
 }
 
-/* Collects the rows from `at` that are equal to the first. */
+/* Collects the adjacent rows from `at` on that share a line with row `at`. */
 static void find_alike(const json_t *reasons, size_t at, struct alike *ret)
 {
 	const json_t *first = json_array_get(reasons, at), *one = first;

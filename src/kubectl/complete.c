@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Prints completions in kubectl's format: the arguments are the words typed so far, the output is
- * candidates with descriptions.
+ * Prints completions for kubectl: the arguments are the words typed so far, the output is the
+ * candidates for the last word with descriptions.
  */
 #include <stdio.h>
 #include <string.h>
 
 #include "kubectl/kubectl-commands.h"
 
-#define NO_FILES ":4" /* kubectl's codes: only candidates, or also file names */
+#define NO_FILES ":4" /* last line for kubectl: complete by the candidates only */
 #define FILES ":0"
 
 static bool complete_begins_with(const char *word, const char *typed)

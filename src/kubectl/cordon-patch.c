@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Adds a device to GPUNode.spec.cordoned or removes it, by reading, changing and patching. A merge
- * patch replaces the whole list, so it carries the resourceVersion that was read. A concurrent
- * change of the GPUNode makes the patch fail with EBUSY; cordon_set() then reads again, for at most
- * TRIES tries.
+ * Adds a device to GPUNode.spec.cordoned or removes it. cordon_set() reads the GPUNode and sends a
+ * merge patch, which replaces the whole list and therefore carries the resourceVersion that was
+ * read. After a concurrent change of the GPUNode the patch fails with -EBUSY, and cordon_set()
+ * reads again, for at most TRIES tries.
  */
 #include "kubectl/cordon-patch.h"
 
@@ -13,7 +13,7 @@
 
 #define TRIES 8
 
-/* Returns the list with or without the device, or NULL if the list needs no change. */
+/* Returns the changed spec of the GPUNode; NULL: the list needs no change. */
 static json_t *cordon_changed_spec(
 	const json_t *gpunode, const char *uuid, bool is_cordoned, const char *reason)
 {

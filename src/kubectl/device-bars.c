@@ -31,7 +31,7 @@ void draw_bar(uint32_t granted, uint32_t got, bool is_ascii, struct buf *out)
 					   : "\u00b7");
 }
 
-/* "0.28", or "?" if the value is missing */
+/* Appends the member as a share such as "0.28", or "?" if it is missing. */
 static void share_at(const json_t *of, const char *key, struct buf *out)
 {
 	if (json_object_get(of, key))
@@ -65,7 +65,10 @@ static void draw_tenant(const json_t *t, struct buf *out)
 	buf_add_byte(out, '\n');
 }
 
-/* The use by another device plugin's pods is unknown. */
+/*
+ * Returns whether another device plugin hands out the device, so that the use of the device is
+ * unknown.
+ */
 static bool is_anothers(const json_t *device)
 {
 	return !strcmp(json_text_or_empty(device, "owner"), "native") &&

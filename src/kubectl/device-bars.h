@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Formats report_devices() as bars, with the tenants below each device. Pure. */
+/*
+ * Formats the list of report_devices() (report.h) as bars, with the tenants below each device.
+ * Pure.
+ */
 #ifndef KUBECTL_DEVICE_BARS_H
 #define KUBECTL_DEVICE_BARS_H
 
@@ -8,17 +11,17 @@
 
 #include "base/str.h"
 
-#define DRAW_BAR 40u /* cells of a bar; one is 2.5 % of a device */
+#define DRAW_BAR 40u /* characters of a bar; each stands for 2.5 % of a device */
 
 /*
- * A bar shows use in the last 10 s (full), the rest of the granted share (half), and free share
- * (dots); is_ascii: "#", "=" and ".".
+ * Draws a bar of three parts: the use `got` in the last 10 s, the rest of the granted share, and
+ * the share that is not granted. is_ascii: with "#", "=" and ".".
  */
 void draw_bar(uint32_t granted, uint32_t got, bool is_ascii, struct buf *out);
 
 void draw_devices(const json_t *devices, bool is_ascii, struct buf *out);
 
-/* Formats report_bare_nodes(), one line each. */
+/* Formats the list of report_bare_nodes(), a line for each node. */
 void draw_bare_nodes(const json_t *nodes, struct buf *out);
 
 #endif

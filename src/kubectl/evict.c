@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Evicts pods through the Eviction API and waits until they are removed. A pod goes from TO_GO to
- * GOING, or to HELD while a disruption budget refuses, and ends in DELETED. go_round() takes one
- * step for each pod, about once a second. With `is_in_order`, go_round() stops at the first
- * remaining pod. The UID identifies a pod: if another pod has the name, the pod counts as DELETED,
- * and the other pod is never evicted. A pod that has ended also counts as DELETED.
+ * Evicts pods through the Eviction API and waits until they are removed. The state of a pod goes
+ * from TO_GO to GOING, or to HELD while a disruption budget refuses, and ends at DELETED.
+ * go_round() takes one step for each pod, about once a second. With `is_in_order`, go_round() stops
+ * at the first pod that still exists. The UID identifies a pod: if a new pod has the name, the old
+ * one counts as DELETED, and the new pod is never evicted. A pod that has ended also counts as
+ * DELETED.
  */
 #include "kubectl/evict.h"
 
@@ -17,8 +18,8 @@
 #include "cmdline/json-member.h"
 #include "kubectl/report.h"
 
-#define LOOK_NS (1 * NSEC_PER_SEC)  /* interval of checks whether a pod is gone */
-#define AGAIN_NS (5 * NSEC_PER_SEC) /* pause before another request to a disruption budget */
+#define LOOK_NS (1 * NSEC_PER_SEC)  /* interval of checks whether a pod still exists */
+#define AGAIN_NS (5 * NSEC_PER_SEC) /* pause after an eviction that a disruption budget refused */
 
 enum state { TO_GO, HELD, GOING, DELETED };
 

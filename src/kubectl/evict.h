@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Evicts pods as disruption budgets allow, with progress on stdout. */
+/* Evicts pods when their disruption budgets allow, and prints the progress to stdout. */
 #ifndef KUBECTL_EVICT_H
 #define KUBECTL_EVICT_H
 
@@ -9,27 +9,31 @@
 
 struct evict_options {
 	uint64_t timeout_ns; /* for all pods together */
-	int64_t grace_s;     /* < 0: each pod's own */
-	bool is_in_order;    /* each pod is gone before the next is evicted */
-	bool is_dry_run;     /* the server says what it would do */
-	/* set by a signal handler: -EINTR soon; NULL: never */
+	int64_t grace_s;     /* grace period of the evictions; < 0: each pod's own */
+	bool is_in_order;    /* each pod is deleted before the next one is evicted */
+	bool is_dry_run;     /* the API server checks the evictions and changes nothing */
+	/* A signal handler may set it; evict_pods() then returns -EINTR soon. NULL: no handler. */
 	const volatile sig_atomic_t *is_ended;
 };
 
 /*
- * Evicts the pods (API objects) and waits until they are gone. A pod that its budget holds is tried
- * again. Returns how many still exist at the timeout, or -errno.
+ * Evicts the pods, a list of API objects, and waits until they are deleted. If a disruption budget
+ * refuses an eviction, it is tried again. Returns how many pods still exist at the timeout, or
+ * -errno.
  */
 int evict_pods(struct access *access, const json_t *pods, const struct evict_options *options,
 	struct error *err);
 
-/* The node's pods with that device, by their assigned keys or by divvyd's status. */
+/* Returns the pods that use the device, by their assigned keys or by GPUNode.status. */
 json_t *evict_tenants_of(const json_t *gpunodes, const json_t *pods, const char *uuid);
 
-/* The pods that a controller would create again, or the other pods. */
+/*
+ * Returns the pods that have a controller, which would create them again; is_made false: the pods
+ * without one.
+ */
 json_t *evict_made(const json_t *pods, bool is_made);
 
-/* Whether the pod has ended by itself, with success or without. */
+/* Whether the pod has phase Succeeded or Failed. */
 bool evict_is_over(const json_t *pod);
 
 #endif

@@ -20,7 +20,7 @@ static const char *access_option(const struct cli_args *args, const char *name)
 
 int access_open(const struct cli_args *args, struct access *ret, struct error *err)
 {
-	/* The user's own kubeconfig may switch off certificate checks. */
+	/* The kubeconfig belongs to the user, who may disable certificate checks there. */
 	const struct kube_config_source source = {.files = cli_get(args, "kubeconfig"),
 		.context = cli_get(args, "context"),
 		.is_insecure_allowed = true};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Blocking requests to the API server of a kubeconfig, one at a time, through the client of
- * src/kube. If the server refuses a request, the message says what would help. One thread.
+ * src/kube. If the server refuses a request, the error message gives the next step. One thread.
  */
 #ifndef KUBECTL_KUBECTL_ACCESS_H
 #define KUBECTL_KUBECTL_ACCESS_H
@@ -31,7 +31,8 @@ struct access {
 	struct kube_config *config;
 	struct kube_client *client;
 	struct kube_discovery *discovery; /* NULL before access_discover() */
-	const char *space;                /* --namespace, or the context's, or "default" */
+	/* namespace: --namespace, or the context's, or "default" */
+	const char *space;
 };
 
 /* Reads the kubeconfig; sends no request. */
@@ -39,25 +40,28 @@ int access_open(const struct cli_args *args, struct access *ret_access, struct e
 void access_close(struct access *access);
 #define _cleanup_access_ _cleanup_(access_close)
 
-/* As kube_ask_wait(); if a right is missing, the message names the roles that have it. */
+/*
+ * Waits for an answer like kube_ask_wait(). If a right is missing, the message names the roles that
+ * grant the right.
+ */
 int access_await(struct access *access, struct kube_ask *ask, json_t **ret_json, struct error *err);
 
 /* Gets one object or list; query NULL: none. */
 int access_get(struct access *access, const char *path, const char *query, json_t **ret_json,
 	struct error *err);
 
-/* All items of all pages. target->name is NULL. */
+/* Gets all items of a resource, page by page. target->name is NULL. */
 int access_list(struct access *access, const struct kube_target *target, const char *query,
 	json_t **ret_items, struct error *err);
 
-/* Asks once which resources the server has, for kube_discovery_find(). */
+/* Reads which resources the server has, for kube_discovery_find(). A further call does nothing. */
 int access_discover(struct access *access, struct error *err);
 
-/* GPUNodes; -ENOENT says that divvy is not installed. */
+/* Gets all GPUNodes. -ENOENT: the server has no GPUNodes, so divvy is not installed. */
 int access_gpunodes(struct access *access, json_t **ret_items, struct error *err);
-/* The nodes' Leases; an empty list if the right to list them is missing. */
+/* Gets the Leases of the nodes' divvyd; an empty list if the user may not list them. */
 int access_leases(struct access *access, json_t **ret_items, struct error *err);
-/* space NULL: of all namespaces. */
+/* Gets the pods of a namespace; space NULL: of all namespaces. */
 int access_pods(struct access *access, const char *space, json_t **ret_items, struct error *err);
 
 #endif

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The commands in the order of `kubectl divvy help`; each has a file cmd-<name>.c. */
+/* The commands in the order of `kubectl divvy help`; the file of a command is kubectl-NAME.c. */
 #ifndef KUBECTL_KUBECTL_COMMANDS_H
 #define KUBECTL_KUBECTL_COMMANDS_H
 
 #include "cmdline/command.h"
 
-/* X(name in C) */
+/* X(NAME): cmd_NAME is the command's table entry. */
 #define KUBECTL_COMMANDS(X) \
 	X(top) \
 	X(ps) \
@@ -25,14 +25,14 @@ KUBECTL_COMMANDS(X)
 #undef X
 
 /*
- * Exit status besides 0, 1 and 2: the answer is no (fit), or not everything was done (drain-gpu,
- * defrag).
+ * A further exit status besides 0, 1 and 2: `fit` answers no, or `drain-gpu` or `defrag` could not
+ * do everything.
  */
 #define KUBECTL_EXIT_NO 3
 
 /*
- * Prints completions for the words that kubectl passes: one candidate a line, then ":4", or ":0"
- * for file names.
+ * Prints completions for the words that kubectl passes: one candidate a line, then a line with
+ * ":4", or with ":0" if kubectl may also offer file names.
  */
 void kubectl_complete(int argc, char **argv);
 

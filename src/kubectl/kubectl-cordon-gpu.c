@@ -12,7 +12,7 @@
 #include "kubectl/kubectl-text.h"
 #include "kubectl/report.h"
 
-#define REASON_MAX 256u /* as in the GPUNode's schema */
+#define REASON_MAX 256u /* most bytes of a reason, as in the schema of GPUNode */
 
 static const struct option_row cordon_options[] = {
 	{"reason", "TEXT", "note that is shown with the device"},
@@ -30,7 +30,7 @@ static int set_all(
 	int r = access_open(args, &a, err);
 
 	r = r < 0 ? r : access_gpunodes(&a, &nodes, err);
-	/* Find all operands before the first change. */
+	/* A wrong operand must not leave other devices changed. */
 	for (int i = 0; r >= 0 && i < args->n_operands; i++) {
 		struct report_found found;
 

@@ -4,8 +4,8 @@
  * evictions. kubectl_defrag_carry_out_plan() cordons the devices of the plan, evicts the pods in
  * order, and waits for their successors. Then the command uncordons the devices that it cordoned
  * itself, also after an error or a signal. A second signal of the same kind ends the process at
- * once and may leave devices cordoned. The scheduler places the successors, so
- * kubectl_defrag_compare_plan() checks the outcome against the plan.
+ * once and may leave devices cordoned. The scheduler, not this command, places the successors, so
+ * kubectl_defrag_compare_plan() compares their places with the plan.
  */
 #include <errno.h>
 #include <signal.h>
@@ -23,8 +23,8 @@
 
 #define TIMEOUT_NS (1800 * NSEC_PER_SEC)
 /*
- * Time for the successors: the scheduler needs milliseconds, a controller that recreates a pod
- * needs seconds.
+ * Longest wait for the successors to get nodes: a controller needs seconds to create a pod again,
+ * the scheduler needs milliseconds to place it.
  */
 #define SUCCESSORS_NS (10 * NSEC_PER_SEC)
 #define SUCCESSORS_LOOK_NS (500 * NSEC_PER_MSEC)
@@ -97,7 +97,7 @@ static int kubectl_defrag_list_movers(
 		r = r < 0 ? r : access_get(a, buf_text(&path), NULL, &pod, err);
 		if (r == 0)
 			json_array_append_new(list, pod);
-		/* the pod no longer exists */
+		/* -ENOENT: the pod no longer exists and need not move */
 		r = r == -ENOENT ? 0 : r;
 	}
 	if (r == 0)
@@ -106,8 +106,8 @@ static int kubectl_defrag_list_movers(
 }
 
 /*
- * Cordons the devices that the plan empties. is_ours[i] marks the devices to uncordon at the end;
- * devices that were already cordoned stay so.
+ * Cordons the devices that the plan empties. is_ours[i]: this call cordoned the device of move i,
+ * so it is uncordoned at the end. A device that was cordoned before stays cordoned.
  */
 static int close_devices(struct access *a, const json_t *moves, bool *is_ours, struct error *err)
 {
@@ -144,7 +144,10 @@ static void kubectl_defrag_on_signal(int sig)
 	is_ended = sig;
 }
 
-/* The first signal ends the command in order; the second has its default effect. */
+/*
+ * The first signal makes the command end after it has uncordoned its devices. A second signal of
+ * the same kind has its default effect.
+ */
 static void heed_signals(void)
 {
 	const struct sigaction action = {
@@ -173,8 +176,8 @@ static int count_placed(struct access *a, size_t *ret, struct error *err)
 }
 
 /*
- * Waits until as many pods have a node as before. A pod that stays pending until the timeout does
- * not need the emptied devices.
+ * Waits until as many pods have a node as before the evictions, at most SUCCESSORS_NS. Then the
+ * devices are uncordoned.
  */
 static int await_successors(struct access *a, size_t wanted, struct error *err)
 {
@@ -217,7 +220,7 @@ static int kubectl_defrag_carry_out_plan(
 	return r > 0 ? KUBECTL_EXIT_NO : r;
 }
 
-/* Compares the result with the plan, because the scheduler chose the successors' places. */
+/* Compares the places that the scheduler chose for the successors with the plan. */
 static int kubectl_defrag_compare_plan(
 	struct access *a, const struct cli_args *args, const json_t *plan, struct error *err)
 {

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Runs `kubectl divvy drain-gpu`: cordons a device and evicts its tenants. No controller recreates
- * a bare pod: without --force one such tenant makes the command fail before any change. After the
- * cordon the command lists the pods again, since the scheduler may have placed one meanwhile. A dry
- * run changes nothing: the server checks each eviction without carrying it out.
+ * Runs `kubectl divvy drain-gpu`: cordons a device and evicts its tenants. No controller would
+ * recreate a bare pod, so without --force the command fails before any change if a tenant is one.
+ * After the cordon the command lists the pods again, since the scheduler may have placed a pod on
+ * the device meanwhile. A dry run changes nothing: the server checks each eviction without carrying
+ * it out.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -51,7 +52,7 @@ static int kubectl_drain_read_options(
 
 #define NAMED 4
 
-/* Names the first NAMED pods in the error. */
+/* Fails with a message that names the first NAMED of the bare pods. */
 static int fail_bare(const json_t *bare, struct error *err)
 {
 	const size_t n = json_array_size(bare);
@@ -114,7 +115,7 @@ static int kubectl_drain_device(struct access *a, const struct cli_args *args,
 		if (r < 0)
 			return r;
 		printf("%s/%s %scordoned\n", found.node, found.uuid, r ? "" : "was already ");
-		/* The scheduler may have placed a pod there just before the cordon. */
+		/* The scheduler may have placed a pod on the device just before the cordon. */
 		json_decref(TAKE_PTR(pods));
 		json_decref(TAKE_PTR(tenants));
 		r = access_pods(a, NULL, &pods, err);

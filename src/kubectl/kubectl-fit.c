@@ -57,7 +57,7 @@ static void kubectl_fit_set_text(json_t *object, const char *key, const char *te
 	json_object_set_new(object, key, json_string(text));
 }
 
-/* Gives the pod a unique name, so that no pod of the cluster has the same one. */
+/* Gives the pod a name and UID that no pod of the cluster has. */
 static void rename_pod(json_t *pod, const char *from, uint32_t number)
 {
 	static struct rand rand;
@@ -74,7 +74,8 @@ static void rename_pod(json_t *pod, const char *from, uint32_t number)
 }
 
 /*
- * Adds the fields of the server that the engine needs, for a user without the right to create pods.
+ * Adds fields that the API server would set and the scheduler's engine needs, for a user who may
+ * not create pods.
  */
 static void kubectl_fit_complete_pod(json_t *pod)
 {
@@ -118,9 +119,9 @@ static int ask_server(struct access *a, json_t **pod, struct error *err)
 }
 
 /*
- * Directs the pod to divvy's scheduler, like the webhook. If the server answered but the webhook
- * did not label the pod, the label stays absent. The engine then refuses the pod if it requests a
- * share.
+ * Sets divvy-scheduler as the pod's scheduler, like the webhook. was_asked false: the server did
+ * not complete the pod, so the webhook's label is added too. Otherwise a missing label means that
+ * the webhook did not see the pod; the engine then refuses the pod if it requests a share.
  */
 static void kubectl_fit_set_scheduler(json_t *pod, const char *scheduler, bool was_asked)
 {
@@ -208,7 +209,7 @@ static void note_place(json_t *row, const struct cpod *pod)
 	json_object_set_new(row, "devices", devices);
 }
 
-/* row NULL: the victim is not a pod of the file */
+/* Adds the victim to the row of its preemptor; row NULL: the preemptor is not a pod of the file. */
 static void note_victim(json_t *row, const struct cpod *victim)
 {
 	if (!row)
@@ -219,7 +220,7 @@ static void note_victim(json_t *row, const struct cpod *victim)
 		json_sprintf("%s/%s", cpod_ns(victim), cpod_name(victim)));
 }
 
-/* Writes the node and the claims as "n1 data cache". */
+/* Writes the node and its claims, for example "n1 data cache". */
 static void note_claims(json_t *row, const struct decide_claims *claims)
 {
 	_cleanup_buf_ struct buf text = BUF_INIT(OUTPUT_MAX);
@@ -258,8 +259,8 @@ static void kubectl_fit_note_action(json_t *rows, const struct sched_action *act
 	case SCHED_CONDITION:
 		kubectl_fit_set_text(row, "answer", "no");
 		/*
-		 * Without an answer of the server, kubectl_fit_set_scheduler() has set the tenant
-		 * label.
+		 * The label is missing only if the server completed the pod and the webhook did not
+		 * label it (kubectl_fit_set_scheduler()).
 		 */
 		if (report_is_tenant(cpod_json(action->pod)))
 			kubectl_fit_set_text(row, "why", action->sentence);
@@ -293,7 +294,7 @@ static int kubectl_fit_decide_pods(struct sched *sched, json_t *rows, struct err
 	return MIN(r, 0);
 }
 
-/* Adds the reasons of each node for the first pod without a place. */
+/* Adds the reasons of all nodes to the row of the first pod without a place. */
 static int add_reasons(struct sched *sched, json_t *rows, struct error *err)
 {
 	for (size_t i = 0; i < json_array_size(rows); i++) {

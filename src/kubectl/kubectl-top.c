@@ -87,7 +87,10 @@ static void kubectl_top_on_signal(int sig)
 	is_ended = 1;
 }
 
-/* Each picture starts at the upper left corner and clears the screen below it. */
+/*
+ * Draws until a signal. Each picture begins at the upper left corner and clears the rest of the
+ * screen.
+ */
 static int kubectl_top_watch_cluster(
 	struct access *a, const struct cli_args *args, struct error *err)
 {

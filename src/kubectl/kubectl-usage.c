@@ -31,7 +31,7 @@ static const struct option_row options[] = {
 static const struct table_column columns[] = {{"NAMESPACE", false}, {"REQUESTED", true},
 	{"GRANTED", true}, {"USED", true}, {"USED/GRANTED", true}};
 
-/* Days are UTC days. */
+/* Reads --since into the UTC day on which that duration began. */
 static int read_since(const struct cli_args *args, char day[static DAY], struct error *err)
 {
 	const char *text = cli_get(args, "since");
@@ -60,7 +60,9 @@ static int read_since(const struct cli_args *args, char day[static DAY], struct 
 
 static void print_csv(const json_t *rows)
 {
-	/* The last column has the old name of requested_gpu_seconds, for one release. */
+	/*
+	 * asked_gpu_seconds is the old name of requested_gpu_seconds, which stays for one release.
+	 */
 	puts("namespace,requested_gpu_seconds,granted_gpu_seconds,used_gpu_seconds,"
 	     "asked_gpu_seconds");
 	for (size_t i = 0; i < json_array_size(rows); i++) {

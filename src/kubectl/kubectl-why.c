@@ -50,7 +50,10 @@ static int kubectl_why_read_name(
 	return 0;
 }
 
-/* A user without a right still gets the pod's own findings, and the missing right in `missing`. */
+/*
+ * If a right is missing, keeps the message in `missing`, and the command goes on with the findings
+ * from the pod itself. Returns other errors unchanged.
+ */
 static int note_rights(json_t *answer, int r, const struct error *err)
 {
 	if (r != -EPERM)
@@ -96,7 +99,10 @@ static int explain_waiting(struct access *a, const struct cli_args *args, const 
 
 /* ---- pods with a node ---- */
 
-/* Finds the last running container, and the first one that waits for more than other containers. */
+/*
+ * Finds the last running container, and the first container that waits for another reason than
+ * PodInitializing, which means the init containers.
+ */
 static void find_state(const json_t *statuses, const json_t **ret_running, const json_t **ret_stuck)
 {
 	*ret_running = *ret_stuck = NULL;
@@ -113,7 +119,7 @@ static void find_state(const json_t *statuses, const json_t **ret_running, const
 	}
 }
 
-/* Returns the kubelet's reason why the pod does not run yet. */
+/* Returns the reason why the pod does not run yet, from the kubelet's states of its containers. */
 static json_t *explain_start(const json_t *pod)
 {
 	const json_t *status = json_object_get(pod, "status"), *init, *init_stuck, *running, *stuck;

@@ -16,10 +16,10 @@
 #include "kube/kube-json.h"
 #include "manifest/requested-json.h"
 
-/* Kinds with a pod template, and the fields with their number of pods. */
+/* Kinds with a pod template, and the fields that give the number of pods. */
 static const struct shape {
 	const char *kind;
-	const char *count[3]; /* members of spec; the smallest one given counts */
+	const char *count[3]; /* fields of spec; of those present the smallest value counts */
 } shapes[] = {
 	{"Deployment", {"replicas"}},
 	{"ReplicaSet", {"replicas"}},
@@ -78,7 +78,9 @@ static json_t *pods_make_pod(const json_t *object, const json_t *template)
 		metadata, "spec", json_deep_copy(json_object_get(template, "spec")));
 }
 
-/* Turns the SharePod's fields into the requested keys, like the controller. */
+/*
+ * Converts the fields of a SharePod's spec into the pod's requested keys, as the controller does.
+ */
 static int pods_set_requested(const json_t *spec, json_t *pod, struct error *err)
 {
 	_cleanup_json_ json_t *keys = NULL;

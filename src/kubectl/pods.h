@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The pods that the objects of a file would create. Objects are Pods, or have a template and the
- * number of pods at a time (Deployment, Job, StatefulSet, CronJob, SharePod, ...). Pure.
+ * Lists the pods that the objects of a file would create. An object is a Pod, or has a template and
+ * a number of pods that run at a time (Deployment, Job, StatefulSet, CronJob, SharePod, ...). Pure.
  */
 #ifndef KUBECTL_PODS_H
 #define KUBECTL_PODS_H
@@ -10,11 +10,12 @@
 
 #include "base/error.h"
 
-#define PODS_MAX 1000u /* of one file */
+#define PODS_MAX 1000u /* most pods of one file */
 
 /*
- * [{"from": "Deployment web", "count": 3, "pod": {...}}], owned by the caller. -EINVAL: there is
- * none, or a document is no Kubernetes object; -E2BIG: more than PODS_MAX. where: for messages.
+ * Returns [{"from": "Deployment web", "count": 3, "pod": {...}}], owned by the caller. where: name
+ * of the file for messages. -EINVAL: the file has no pods, or a document is no Kubernetes object.
+ * -E2BIG: more than PODS_MAX pods.
  */
 int pods_read(const json_t *documents, const char *where, json_t **ret_list, struct error *err);
 

@@ -37,7 +37,10 @@ static void report_set_text(json_t *object, const char *key, const char *text)
 		json_object_set_new(object, key, json_string(text));
 }
 
-/* Sets a renamed member under both its names, for one release. Takes over `value`. */
+/*
+ * Sets a renamed member under its new and its old name, which stays for one release. Takes over
+ * `value`.
+ */
 static void set_renamed(json_t *object, const char *key, const char *old_key, json_t *value)
 {
 	json_object_set(object, old_key, value);
@@ -66,7 +69,7 @@ static int compare_names(const void *a, const void *b)
 		report_object_name(*(json_t *const *)a), report_object_name(*(json_t *const *)b));
 }
 
-/* Returns the same objects, sorted by name. */
+/* Returns a list of the same objects, sorted by their names. */
 static json_t *report_sort_rows(const json_t *list)
 {
 	const size_t n = json_array_size(list);
@@ -92,7 +95,10 @@ int report_assigned(const json_t *pod, struct assigned *ret)
 	return r < 0 ? r : assigned_parse(manifest.pod.annotations, ret, NULL);
 }
 
-/* Age of the Lease if its daemon is late in renewing it; 0 if not late or unknown. */
+/*
+ * Returns how old the Lease is if it has expired, so that its divvyd is silent; else, or if the age
+ * is unknown, 0.
+ */
 static uint64_t silent_ns(const struct report_facts *f, const json_t *lease)
 {
 	const json_t *spec = json_object_get(lease, "spec");
@@ -115,7 +121,7 @@ static uint64_t silent_at(const struct report_facts *f, const char *node)
 	return 0;
 }
 
-/* Finds a container's measured values; n is 0 if there are no recent ones. */
+/* Returns the measured values of a container; n is 0 without recent values. */
 static struct measured report_find_measured(
 	const struct report_facts *f, const char *node, const char *uid, const char *container)
 {
@@ -135,7 +141,7 @@ static struct measured report_find_measured(
 
 /* ---- devices ---- */
 
-/* Index of the device among the tenant's devices; -1 if absent. */
+/* Returns the index of the device among the tenant's devices; -1 if absent. */
 static int report_device_place(const json_t *tenant, const char *uuid)
 {
 	const json_t *devices = json_object_get(tenant, "devices");
@@ -206,7 +212,10 @@ static void add_sum(json_t *device, const char *key, const json_t *tenants, cons
 		json_object_set_new(device, key, json_integer(sum));
 }
 
-/* Returns false if the node is ready or has no such condition. */
+/*
+ * Returns whether the condition Ready of the GPUNode is not True, and appends its reason. Without
+ * that condition the node counts as ready.
+ */
 static bool is_not_ready(const json_t *gpunode, struct buf *why)
 {
 	const json_t *ready = report_find_row(
@@ -395,7 +404,9 @@ static void report_add_assigned(json_t *made, const struct assigned_container *g
 	report_set_text(made, "granted", spec_shares_format(&spec, shares));
 }
 
-/* Adds the mean share and the memory sum over the tenant's devices. */
+/*
+ * Adds the measured share, as a mean over the tenant's devices, and the measured memory as a sum.
+ */
 static void report_add_measured(json_t *made, const struct measured *m)
 {
 	uint64_t share = 0, bytes = 0;
@@ -449,7 +460,10 @@ static bool report_is_over(const json_t *pod)
 	return phase && (!strcmp(phase, "Succeeded") || !strcmp(phase, "Failed"));
 }
 
-/* The container has terminated: an init container is done, or nothing restarts the container. */
+/*
+ * Returns whether the container has terminated and is not restarted, such as a completed init
+ * container.
+ */
 static bool report_has_ended(const json_t *pod, const char *container)
 {
 	static const char *const lists[] = {"initContainerStatuses", "containerStatuses"};
@@ -469,7 +483,10 @@ bool report_is_tenant(const json_t *pod)
 	return kube_json_text_at(pod, "metadata", "labels", DIALECT_TENANT_LABEL, NULL);
 }
 
-/* The pod has a node, but divvy's webhook has not seen its request. */
+/*
+ * Returns whether the pod has a node although divvy's webhook has not labelled it: the pod runs
+ * without its share.
+ */
 static bool is_past(const json_t *pod)
 {
 	return kube_json_text_at(pod, "spec", "nodeName", NULL) && !report_is_tenant(pod);
@@ -556,7 +573,10 @@ json_t *report_idle(const struct report_facts *f, uint64_t idle_ns, uint64_t rea
 		const json_t *device = json_array_get(devices, i);
 		const json_t *tenants = json_object_get(device, "tenants");
 
-		/* divvy does not see the use of a device that another device plugin owns */
+		/*
+		 * A device that another device plugin owns may be in use although divvy knows no
+		 * tenant.
+		 */
 		if (!json_array_size(tenants) &&
 			strcmp(json_text_or_empty(device, "owner"), "native"))
 			json_array_append_new(made,

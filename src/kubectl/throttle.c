@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Explains in sentences what keeps a running tenant from getting more. For each measured device,
- * the first cause that applies explains the share: the limit, a full device, no use, or none. Busy
- * tenants of class latency, nearly used memory and an unhealthy device each add a sentence. The
- * measured shares are means over 10 s, so NEAR_PERMILLE allows for their error.
+ * Explains in sentences what keeps a running tenant from getting more. For each measured device one
+ * sentence gives the first cause that applies: the tenant is at its limit, the device is full, the
+ * tenant used nothing, or nothing limits the tenant. Busy tenants of class latency, nearly used
+ * memory and an unhealthy device each add a sentence. The measured shares are means over 10 s, so
+ * NEAR_PERMILLE allows for their error.
  */
 #include "kubectl/throttle.h"
 
@@ -15,7 +16,7 @@
 #include "kube/kube-json.h"
 #include "spec/spec.h"
 
-#define NEAR_PERMILLE 30u /* error of a measured 10 s mean */
+#define NEAR_PERMILLE 30u /* a share this close to the limit counts as at the limit */
 #define FULL_PERMILLE 950u
 #define LATENCY_BUSY_PERMILLE 50u
 
@@ -48,7 +49,7 @@ static bool is_self(const json_t *on_device, const json_t *tenant)
 			json_text_or_empty(tenant, "container"));
 }
 
-/* Explains the tenant's share of one device by the use of the other tenants. */
+/* Adds to `why` what keeps the tenant from a larger share of this device. */
 static void explain_device(json_t *why, const json_t *device, const json_t *tenant)
 {
 	const json_t *all = json_object_get(device, "tenants"), *self = NULL;

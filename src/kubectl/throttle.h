@@ -6,8 +6,8 @@
 #include <jansson.h>
 
 /*
- * Input: devices and tenants from report.h. Output: the tenants, each with `why`, a list of
- * sentences. The caller's; NULL: no memory.
+ * Takes the lists report_devices() and report_tenants() of report.h. Returns the tenants, each with
+ * `why`, a list of sentences. The caller owns the result; NULL: no memory.
  */
 json_t *throttle_explain(const json_t *devices, const json_t *tenants);
 
