@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tests of the page share: Debian's chromium, and TAP.
+// Helpers of the tests of the dashboard: Debian's chromium as the browser, and results as TAP.
 
 import { createRequire } from "node:module";
 import { mkdirSync } from "node:fs";
@@ -8,12 +8,13 @@ import { join } from "node:path";
 const { chromium } = createRequire(join(process.env.DIVVY_BROWSER, "node_modules/"))("playwright-core");
 
 const OUT = join(process.env.DIVVY_SOURCE ?? ".", "out/web");
-export const PATIENCE_MS = 60_000; // a bound for what must come, not a measure of how fast
+export const PATIENCE_MS = 60_000; // timeout of each wait; no test measures the speed by it
 
 export const DESKTOP = { width: 1280, height: 900 };
 export const PHONE = { width: 390, height: 844 };
 
-// Whatever is written to a page's console as an error, or is refused by its policy, fails the test.
+// Opens a browser with an empty page. `wrong` collects errors on the page's console, such as a violation of its
+// content security policy; a test must fail if `wrong` is not empty. expects: returns true for expected errors.
 export async function open({ viewport = DESKTOP, colorScheme = "light", expects = () => false } = {}) {
   const browser = await chromium.launch({
     executablePath: "/usr/bin/chromium",
@@ -40,7 +41,7 @@ export async function picture(page, name) {
   await page.screenshot({ path: join(OUT, `${name}.png`) });
 }
 
-// Of the page's own measurements: {first: ms, updates: [ms]}
+// Returns the page's own time measurements in ms: {first: first rendering, updates: [later ones], paint}.
 export function times(page) {
   return page.evaluate(() => ({
     first: performance.getEntriesByName("divvy-first").at(-1)?.duration,

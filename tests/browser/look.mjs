@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// look.mjs URL NAME DEVICES: signs in with the token of its standard input, waits for that many devices, and
-// takes pictures NAME-*.png. Says in JSON what it has seen.
+// look.mjs URL NAME DEVICES: signs in with the token from standard input, waits until the page shows that many
+// devices, and takes pictures NAME-*.png. Prints the devices, nodes and times that it found as JSON.
 
 import { readFileSync } from "node:fs";
 import { PHONE, check, open, picture, signIn, times } from "./browser.mjs";
@@ -21,7 +21,8 @@ async function lookOnce(how, options) {
   }
 }
 
-// Interfaces that come and go, as those of another test's node do, break what a browser is just connecting.
+// A network interface that appears or disappears, for example of another test's node, makes a browser's new
+// connections fail with ERR_NETWORK_CHANGED; then the look is repeated.
 async function look(how, options) {
   for (let left = 4; ; left--) {
     try {

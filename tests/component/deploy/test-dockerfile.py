@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The steps of deploy/images/Dockerfile, without a container engine. Each stage is a Debian 12
+"""Runs the steps of deploy/images/Dockerfile without a container engine. Each stage is a Debian 12
 root, which debootstrap makes from the archive of this machine's apt. RUN is a chroot in a mount
 namespace. At the end each image's program prints its version as the image's user. Takes minutes and
 4 GB, so it is a soak."""
@@ -38,7 +38,7 @@ def archives():
 
 
 def steps():
-    """(instruction, rest) of each step, without comments and with continued lines joined."""
+    """Returns (instruction, rest) of each step, without comments and with continued lines joined."""
     text = ""
     with open(DOCKERFILE, encoding="utf-8") as f:
         for line in f:
@@ -78,7 +78,7 @@ class Stage:
         return path
 
     def copy(self, sources, target, stage):
-        """COPY: for a folder, copies its contents."""
+        """Runs COPY; of a source that is a folder, COPY copies the contents."""
         for source in sources:
             if stage is None and source == ".":
                 self.copy_tree(self.place(target, True))
@@ -92,7 +92,7 @@ class Stage:
 
     @staticmethod
     def copy_tree(place):
-        """Copies the sources, without built and ignored files."""
+        """Copies the repository, without built and ignored files."""
         for name in command("git", "-C", SOURCE, "ls-files", "-co", "--exclude-standard").splitlines():
             target = os.path.join(place, name)
             os.makedirs(os.path.dirname(target), exist_ok=True)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The manifests of deploy/ agree with one another, with docs/reference and with the code."""
+"""Tests that the manifests of deploy/ agree with one another, with docs/reference and with the code."""
 
 import os
 import re
@@ -42,13 +42,13 @@ def the_chart_makes_the_same_objects():
     assert set(made) == set(wanted), set(made) ^ set(wanted)
     for name, obj in made.items():
         if obj["kind"] == "CustomResourceDefinition":
-            # Only Helm needs this annotation: CRDs stay when the release is removed.
+            # Only Helm needs this annotation, which keeps the CRDs when the release is removed.
             assert obj["metadata"].pop("annotations") == {KEEP: "keep"}, obj["metadata"]
         assert not list(differences(wanted[name], obj)), (name, list(differences(wanted[name], obj)))
 
 
 def a_kubelet_folder_moves_only_pod_resources():
-    """The kubelet's socket for device plugins has a fixed path; only pod-resources moves."""
+    """The chart's kubeletDir changes only the path of pod-resources: the device plugins' socket has a fixed path."""
     given = {**values(), "kubeletDir": "/elsewhere"}
     volumes = {v["name"]: v["hostPath"]["path"] for name, spec in pods(chart(given).values()) if name == "divvyd"
                for v in spec["volumes"] if "hostPath" in v}
@@ -66,7 +66,7 @@ def every_value_of_the_chart_has_an_effect():
             node = node[name]
         node[path[-1]] = 7 if isinstance(node[path[-1]], int) else "another"
         assert chart(given) != plain, ".".join(path)
-    # ... and no value is missing from the chart because its text has changed.
+    # Each text that deploy/generate replaces by a value of the chart occurs in deploy/base.
     for text, _ in GENERATE["CHART"]:
         assert any(text in p.read_text() for p in (DEPLOY / "base").glob("*.yaml")), text
 
@@ -85,7 +85,7 @@ def deploy_generate_has_the_specs_fields():
 
 
 def the_reference_has_the_codes_keys_and_dialects():
-    """The contract has all keys and dialects that the code knows."""
+    """The reference pages list all keys and dialects that the code knows."""
     for path in (SOURCE / "src").rglob("*.h"):
         for key_name in re.findall(r'^#define \w+ "(divvy\.gpu/[a-z-]+)"', path.read_text(), re.MULTILINE):
             assert f"`{key_name}" in CONTRACT, f"{path.name}: {key_name}"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a user of the page sees, does, and is protected from. web-server gets the objects as
-// commands.
+// Tests the dashboard in a browser: what it shows, what a user can do, and what it protects from. The
+// objects go to web-server (web-server.c) as commands.
 
 import { spawn } from "node:child_process";
 import { createServer } from "node:net";
@@ -67,7 +67,7 @@ function gpuNode(name, nDevices, tenants = [], more = {}) {
   };
 }
 
-// Each tenant's use of each of its devices.
+// Makes a Lease with measurements. uses: [[pod, [share, GiB] of each of its devices, ...]]
 function lease(uses, ageS = 0) {
   const measured = uses.map(([pod, ...pairs]) => `uid-${pod}/main=${pairs.map(([share, gib]) => `${share}:${Math.round(gib * GIB)}`).join(",")}`).join(" ");
   return {
@@ -142,7 +142,7 @@ async function end({ browser, wrong }) {
   check(!wrong.length, `on the console: ${wrong.join("; ")}`);
 }
 
-// Runs a test with a server of its own.
+// Returns the test as a function that runs it with a new server.
 const withServer = (test) => Object.defineProperty(async () => {
   server = await new Server().start();
   try { await test(); } finally { await server.stop(); }
@@ -166,7 +166,7 @@ async function without_a_token_nothing_is_served() {
   }
 }
 
-// The events of a stream, up to and including the first that contains `part`.
+// Returns the text of an event stream, up to and including the first event that contains `part`.
 async function heard(path, part) {
   const answer = await fetch(server.url + path, { headers: { Authorization: "Bearer good" } }), decoder = new TextDecoder();
   let text = "";
@@ -327,7 +327,7 @@ async function screen_readers_get_names() {
   await end(view);
 }
 
-// One hour of a tenant's use, with minutes without a report.
+// Makes one hour of a tenant's use, with some minutes without a measurement.
 function past() {
   const share = Array.from({ length: 360 }, (_, i) => i > 200 && i < 230 ? null : i === 359 ? 90 : Math.round(250 + 200 * Math.sin(i / 17) * Math.sin(i / 3)));
   const series = (step) => ({ step, ago: 3, share, mib: share.map((v) => v && 4000 + 10 * v) });

@@ -8,7 +8,7 @@
 #include "base/str.h"
 #include "kube/kube-json.h"
 
-/* ---- what rules are made of ---- */
+/* ---- helpers of the rules ---- */
 
 typedef bool container_fn(const json_t *pod, const json_t *container);
 
@@ -59,7 +59,7 @@ static bool is_text(const json_t *value)
 	return text && *text;
 }
 
-/* Annotations whose name begins so, with a value that is none of those. */
+/* Returns whether an annotation whose name begins with `prefix` has a value that is not allowed. */
 static bool has_annotation_beside(
 	const json_t *pod, const char *prefix, const char *const *allowed, size_t n)
 {
@@ -231,7 +231,7 @@ static const char *sysctls(const json_t *pod)
 	return NULL;
 }
 
-/* ---- what restricted adds ---- */
+/* ---- further controls of the restricted profile ---- */
 
 static const char *volume_types(const json_t *pod)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The Pod Security Standards' restricted profile, with all of the baseline's rules, as Kubernetes
- * 1.34 has it: for each control a function that says which field breaks it.
+ * The restricted profile of the Pod Security Standards, including the baseline profile, as in
+ * Kubernetes 1.34. Each control has a function that returns the field that violates it.
  */
 #ifndef TESTS_UNIT_CONTROLLER_RESTRICTED_H
 #define TESTS_UNIT_CONTROLLER_RESTRICTED_H
@@ -11,7 +11,7 @@
 
 struct restricted_rule {
 	const char *control;
-	/* The path of a field that breaks it; NULL: none does. */
+	/* Returns the path of a field that violates the control; NULL: no violation. */
 	const char *(*broken)(const json_t *pod);
 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tables of reviews. An accepted pod goes to the webhook again, as API servers send it: then no
- * change is left to make, and the validating half agrees.
+ * Tests the webhook's answers by tables of reviews. Like an API server, a test sends an accepted
+ * pod to the webhook again: the pod must not change any more, and validation must accept it.
  */
 #include "unit-json.h"
 
@@ -25,7 +25,7 @@ struct ask {
 	const json_t *object, *old;
 };
 
-/* The caller's. */
+/* Returns the answer, owned by the caller. */
 static json_t *answer(const struct ask *ask)
 {
 	const char *user = ask->user ? ask->user : "alice";
@@ -97,12 +97,12 @@ static void assert_allowed(const struct ask *ask)
 	"{'name':'" name "','resources':{" \
 	"'limits':{'divvy.gpu/slot':'1','divvy.gpu/milli':'" milli "'}," \
 	"'requests':{'divvy.gpu/slot':'1','divvy.gpu/milli':'" milli "'}}}"
-/* As API servers say which containers the pod's author wrote. */
+/* managedFields by which an API server says that the pod's author wrote the container "main". */
 #define MANAGED \
 	"'managedFields':[{'manager':'m','operation':'Update','fieldsV1':{'f:spec':{" \
 	"'f:containers':{'.':{},'k:{\\\"name\\\":\\\"main\\\"}':{'.':{}}}}}}],"
 
-/* As LimitRanger says what it wrote. */
+/* The annotation in which LimitRanger says which resources it added. */
 #define RANGED(text) "'kubernetes.io/limit-ranger':'LimitRanger plugin set: " text "'"
 #define RANGES(name) \
 	"{'name':'" name "','resources':{" \
@@ -123,7 +123,7 @@ static void assert_allowed(const struct ask *ask)
 	",'divvy.gpu/default-container':'train'}},'spec':{'schedulerName':'divvy-scheduler'," \
 	"'containers':[{'name':'" first "'," SLOTS("0") "}," TRAINS "]}}"
 
-/* As the webhook leaves it. */
+/* Pods, and the result of the webhook's patch. */
 static const struct {
 	const char *dialects, *pod, *result;
 } translated[] = {
@@ -145,11 +145,16 @@ static const struct {
 		"'divvy.gpu/milli':'2000'},'requests':{'divvy.gpu/"
 		"slot':'1','divvy.gpu/"
 		"milli':'2000'}}}]}}"},
-	/* Somebody else's scheduler stays: it may ask divvy's as its extender. */
+	/*
+	 * The name of another scheduler stays, because that scheduler may use divvy-scheduler as
+	 * its extender.
+	 */
 	{NULL, POD("'divvy.gpu/request':'1'", "'schedulerName':'volcano'," MAIN),
 		"{" TENANT "'divvy.gpu/request':'1'}},'spec':{'schedulerName':'volcano'," SAME(
 			"'divvy.gpu/slot':'1','divvy.gpu/milli':'1000'") "}}"},
-	/* Another container's, an init container's, and what is none's. */
+	/*
+	 * Keys of a further container, of an init container, and of a name that no container has.
+	 */
 	{NULL,
 		POD("'side.divvy.gpu/request':'0.25','side.divvy.gpu/count':'2',"
 		    "'first.divvy.gpu/request':'0.5'",
@@ -165,7 +170,7 @@ static const struct {
 		"'containers':[{'name':'main'},{'name':'side','resources':{"
 		"'limits':{'divvy.gpu/slot':'1','divvy.gpu/milli':'500'},"
 		"'requests':{'divvy.gpu/slot':'1','divvy.gpu/milli':'500'}}}]}}"},
-	/* An init container uses the main one's device. */
+	/* An init container uses the device of the main container. */
 	{NULL,
 		POD("'divvy.gpu/request':'0.5','divvy.gpu/mode':'remote','divvy.gpu/"
 		    "container':'i,main'",
@@ -174,12 +179,15 @@ static const struct {
 		"'divvy.gpu/container':'i,main'}},'spec':{'schedulerName':'divvy-scheduler',"
 		"'initContainers':[" HAS_SHARE("i", "500") "],'containers':[" HAS_SHARE(
 			"main", "500") "]}}"},
-	/* Of several main containers the choice is kept. */
+	/* In a pod with several main containers the choice is recorded. */
 	{NULL, POD("'divvy.gpu/request':'0.5'", "'containers':[{'name':'main'},{'name':'side'}]"),
 		"{" TENANT "'divvy.gpu/request':'0.5','divvy.gpu/default-container':'main'}},"
 		"'spec':{'schedulerName':'divvy-scheduler','containers':"
 		"[" HAS_SHARE("main", "500") ",{'name':'side'}]}}"},
-	/* A webhook put the first container there: the request that made the pod had one. */
+	/*
+	 * Another webhook added the container "side": managedFields show that the pod's author
+	 * wrote one container.
+	 */
 	{NULL,
 		"{'metadata':{'name':'p'," MANAGED "'annotations':{'divvy.gpu/request':'0.5'}},"
 		"'spec':{'containers':[{'name':'side'},{'name':'main'}]}}",
@@ -198,7 +206,7 @@ static const struct {
 		"'main','divvy.gpu/"
 		"default-container':'main'}},'spec':{'schedulerName':"
 		"'divvy-scheduler','containers':[{'name':'wait'}," HAS_SHARE("main", "500") "]}}"},
-	/* divvy has been here, and then another webhook put a container in front. */
+	/* After divvy's webhook another webhook added a container in front. */
 	{NULL,
 		"{" TENANT "'divvy.gpu/request':'0.5','main.divvy.gpu/limit':'0.6'}},'spec':{"
 		"'schedulerName':'divvy-scheduler','containers':[{'name':'side'}"
@@ -226,7 +234,7 @@ static const struct {
 		"'divvy.gpu/"
 		"dialects':'nvidia'}},'spec':{'schedulerName':'divvy-scheduler',"
 		"'containers':[{'name':'side'}," HAS_SHARE("main", "1000") "]}}"},
-	/* A LimitRange's max is the default of all containers. */
+	/* A LimitRange with a maximum gives all containers this default. */
 	{NULL,
 		POD(RANGED("divvy.gpu/milli limit for container main; cpu, divvy.gpu/milli request "
 			   "for container main"),
@@ -258,7 +266,7 @@ static const struct {
 					     "'requests':{'divvy.gpu/"
 					     "milli':'300','divvy.gpu/"
 					     "slot':'1'}}}," NO_RANGE("side") "]}}"},
-	/* A LimitRange's slots are no choice of the webhook's. */
+	/* Slots that LimitRanger added do not say which container the webhook chose. */
 	{NULL,
 		POD("'divvy.gpu/request':'0.3'," AUTHOR RANGED(
 			    RANGED_SLOT("side") "; " RANGED_SLOT("train")),
@@ -266,14 +274,14 @@ static const struct {
 				"1") "}]"),
 		"{" TENANT "'divvy.gpu/request':'0.3'," AUTHOR RANGED(
 			RANGED_SLOT("side") "; " RANGED_SLOT("train")) TRAIN("side")},
-	/* A container came later, so that LimitRanger wrote again. */
+	/* A further webhook added a container later, and LimitRanger wrote its annotation again. */
 	{NULL,
 		"{" TENANT "'divvy.gpu/request':'0.3'," RANGED(RANGED_SLOT(
 			"proxy")) "}},'spec':{'schedulerName':'divvy-scheduler','containers':[{"
 				  "'name':'proxy'," SLOTS("1") "}," TRAINS "]}}",
 		"{" TENANT "'divvy.gpu/request':'0.3'," RANGED(RANGED_SLOT("proxy"))
 			TRAIN("proxy")},
-	/* A pod of a gang names the scheduler that would keep the gang together. */
+	/* A pod of a gang names a scheduler for gangs, which divvy-scheduler replaces. */
 	{NULL,
 		"{'metadata':{'name':'p','annotations':{'divvy.gpu/request':'1',"
 		"'scheduling.k8s.io/"
@@ -282,7 +290,7 @@ static const struct {
 		"{" TENANT "'divvy.gpu/request':'1','scheduling.k8s.io/group-name':'job'}},"
 		"'spec':{'schedulerName':'divvy-scheduler'," SAME(
 			"'divvy.gpu/slot':'1','divvy.gpu/milli':'1000'") "}}"},
-	/* Off, another's words are another's. */
+	/* Without the dialect keys of other systems stay untouched. */
 	{NULL, POD("", LIMITS("'nvidia.com/gpu':'1'")), POD("", LIMITS("'nvidia.com/gpu':'1'"))},
 	{"nvidia", POD("", LIMITS("'nvidia.com/gpu':'1'")),
 		"{" TENANT "'divvy.gpu/translated-from':'main/nvidia.com/gpu=1','divvy.gpu/"
@@ -419,7 +427,9 @@ static void impossible_pods_are_refused_with_a_message(void **state)
 		}
 }
 
-/* The patch replaces it; a pod that still has it has not been patched. */
+/*
+ * Validation refuses a resource of LimitRanger, because the webhook's patch would have replaced it.
+ */
 static void a_range_that_was_not_replaced_is_refused(void **state)
 {
 	_cleanup_json_ json_t *pod = unit_json(
@@ -452,7 +462,7 @@ static void a_pod_changed_by_a_later_webhook_is_refused(void **state)
 	}
 }
 
-/* A broken list is an administrator's matter: pods that ask for nothing go on. */
+/* A faulty list of dialects does not affect pods without a request. */
 static void a_malformed_namespace_is_reported(void **state)
 {
 	_cleanup_json_ json_t *pod = unit_json(POD("", MAIN));
@@ -481,7 +491,8 @@ static void a_malformed_namespace_is_reported(void **state)
 		"0") "}]}}"
 
 static const struct {
-	const char *user, *subresource, *old, *new, *says; /* NULL: allowed */
+	/* says: part of the message; NULL: the edit is allowed */
+	const char *user, *subresource, *old, *new, *says;
 } edits[] = {
 	{NULL, NULL, MADE("", ""), MADE(",'a':'b'", ""), NULL},
 	{NULL, NULL, MADE("", ""), MADE(GIVEN, ""), "only divvy's scheduler"},
@@ -502,7 +513,10 @@ static const struct {
 		"count: cannot be changed"},
 	{NULL, NULL, MADE("", ""), MADE(",'divvy.gpu/count':'2'", ""), NULL},
 	{NULL, NULL, MADE("", BOUND), MADE(",'divvy.gpu/model':'T4'", BOUND), "model: cannot"},
-	/* A program that already got "out of memory" cannot wait instead. */
+	/*
+	 * The memory policy of a running pod cannot change: its programs may have got "out of
+	 * memory" already.
+	 */
 	{NULL, NULL, MADE("", BOUND), MADE(",'divvy.gpu/memory-policy':'wait'", BOUND),
 		"memory-policy: cannot"},
 	{NULL, NULL, MADE("", ""), MADE(",'divvy.gpu/memory-policy':'wait'", ""), NULL},
@@ -522,14 +536,17 @@ static const struct {
 		"{" TENANT
 		"}},'spec':{" BOUND SAME("'divvy.gpu/slot':'1','divvy.gpu/milli':'300'") "}}",
 		"cannot be removed"},
-	/* The label may be its user's own. */
+	/*
+	 * A user can set the label, so the label alone does not prove that the pod was created with
+	 * a share.
+	 */
 	{NULL, NULL, "{" TENANT "'a':'b'}},'spec':{" MAIN "}}",
 		"{" TENANT "'divvy.gpu/request':'0.3'}},'spec':{" MAIN "}}",
 		"container main: cannot request a share after"},
 	{NULL, NULL, "{" TENANT "'a':'b'}},'spec':{" BOUND MAIN "}}",
 		"{" TENANT "'divvy.gpu/request':'0.3'}},'spec':{" BOUND MAIN "}}",
 		"container main: cannot request a share after"},
-	/* Nor is a slot of 0 counted. */
+	/* A slot of 0 does not prove that either. */
 	{NULL, NULL, BESIDE(""), BESIDE(",'b.divvy.gpu/request':'1'"),
 		"container b: cannot request a share after"},
 };
@@ -574,7 +591,7 @@ static void a_template_is_refused_where_it_is_applied(void **state)
 		ask = (struct ask){
 			.path = "/validate/templates", .resource = resources[i], .object = bad};
 		assert_refused(&ask, "template: divvy.gpu/request");
-		/* One that is there already may be scaled. */
+		/* An existing object whose template does not change may be scaled. */
 		ask.operation = "UPDATE";
 		ask.old = bad;
 		assert_allowed(&ask);
@@ -585,7 +602,7 @@ static void a_template_is_refused_where_it_is_applied(void **state)
 	}
 }
 
-/* A workload's own annotations are not its pods'. */
+/* The annotations of a workload itself do not apply to its pods. */
 static void a_request_outside_the_template_is_refused(void **state)
 {
 	static const struct {
@@ -652,7 +669,7 @@ static void a_share_pod_is_checked_as_its_pod(void **state)
 	}
 }
 
-/* ---- a node's own ---- */
+/* ---- objects of a node ---- */
 
 static void a_daemon_writes_only_its_own_node(void **state)
 {
@@ -671,8 +688,10 @@ static void a_daemon_writes_only_its_own_node(void **state)
 		{DAEMON, TOKEN "}", "uid-2", "n1", "an earlier pod"},
 		{DAEMON, TOKEN "}", NULL, NULL, "does not exist"},
 		{DAEMON, "{}", "uid-1", "n1", "names no pod"},
-		{DAEMON, NULL, NULL, NULL, "names no pod"}, {"admin", NULL, NULL, NULL, NULL},
-		{"system:serviceaccount:ns1:divvyd", NULL, NULL, NULL, NULL}, /* RBAC's to refuse */
+		{DAEMON, NULL, NULL, NULL, "names no pod"},
+		{"admin", NULL, NULL, NULL, NULL},
+		/* not a daemon: RBAC decides */
+		{"system:serviceaccount:ns1:divvyd", NULL, NULL, NULL, NULL},
 	};
 	static const char *const both[] = {"/validate/gpunodes", "/validate/leases"};
 	_cleanup_json_ json_t *object = unit_json("{'metadata':{'name':'n1'}}");
@@ -718,7 +737,7 @@ static void a_malformed_review_is_refused(void **state)
 	assert_null(admit_path_find("/mutate"));
 }
 
-/* Thousands of containers, a megabyte of annotations: in words, and not for long. */
+/* Thousands of containers and a megabyte of annotations are refused with a message, and quickly. */
 static void huge_pods_are_refused(void **state)
 {
 	_cleanup_json_ json_t *pod = unit_json(POD("'divvy.gpu/request':'1'", MAIN));

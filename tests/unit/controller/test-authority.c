@@ -29,7 +29,7 @@ static void settle(struct authority_store *store, uint64_t now)
 		assert_true(i < 3);
 }
 
-/* Somebody with his key: what he has been given, and what he believes. */
+/* Makes an identity with a new key: its certificate, and the authorities that it trusts. */
 static struct identity ask(
 	const struct authority_store *store, const struct identity_name *name, uint64_t now)
 {
@@ -68,7 +68,7 @@ static bool is_for(const char *pem, const char *purpose)
 			break;
 		is_so |= !strcmp(oid, purpose);
 	}
-	/* Nobody signs with it. */
+	/* The certificate must not be an authority. */
 	assert_int_equal(gnutls_x509_crt_get_ca_status(crt, NULL), 0);
 	gnutls_x509_crt_deinit(crt);
 	return is_so;
@@ -133,7 +133,7 @@ static void an_unreadable_authority_is_replaced(void **state)
 		}
 }
 
-/* A tenant's certificate and its key, say, in place of the authority's. */
+/* A Secret that holds another certificate, for example a tenant's, in place of the authority. */
 static void a_certificate_without_the_right_to_sign_is_no_authority(void **state)
 {
 	_cleanup_authority_store_ struct authority_store store = {0};
@@ -150,8 +150,9 @@ static void a_certificate_without_the_right_to_sign_is_no_authority(void **state
 }
 
 /*
- * Two years: a node renews at two thirds, another hears of authorities an hour late, and each
- * believes the other all the time. Where nothing has changed for long more goes by at once.
+ * Two years pass. One node renews its certificate at two thirds of its validity, and another node
+ * reads new authorities an hour late. Each must trust the other all the time. If nothing has
+ * changed for long, a step is a day.
  */
 static void both_authorities_are_trusted_during_a_change(void **state)
 {
@@ -185,7 +186,9 @@ static void both_authorities_are_trusted_during_a_change(void **state)
 		n_changes += n_quiet == 0;
 		now += n_quiet < QUIET_H ? HOUR : RENEW_H * HOUR;
 	}
-	/* Each time a new one, which is alone again when the last certificate has ended. */
+	/*
+	 * Each new authority is alone again once the last certificate of the old one has expired.
+	 */
 	assert_int_equal(n_changes, 4);
 	assert_in_range(n_two, 2 * 24, 2 * 27);
 }

@@ -22,7 +22,7 @@ static int step(struct certificate_store *store, uint64_t now)
 	return r;
 }
 
-/* As at the start: all that is due at once. */
+/* Makes all steps that are due, as at the start of a controller. */
 static void settle(struct certificate_store *store, uint64_t now)
 {
 	for (int i = 0; step(store, now); i++)
@@ -43,7 +43,8 @@ static void a_missing_certificate_is_made(void **state)
 	assert_int_equal(step(&store, START), 0);
 	assert_true(is_trusted(&store, START));
 	assert_true(
-		is_trusted(&store, START - CERTIFICATE_EARLY_NS + 1000000000)); /* a slow clock */
+		/* a client whose clock is slow */
+		is_trusted(&store, START - CERTIFICATE_EARLY_NS + 1000000000));
 	assert_false(certificate_is_trusted(&store, store.ca_crt, "another.svc", START));
 	assert_false(is_trusted(&store, START + CERTIFICATE_SERVER_NS + HOUR));
 	assert_true(certificate_ends_ns(&store) >= START + CERTIFICATE_SERVER_NS - 1000000000);
@@ -67,7 +68,9 @@ static void an_unreadable_certificate_is_replaced(void **state)
 		}
 }
 
-/* Another's key, or one of somebody who has changed half of the Secret. */
+/*
+ * The Secret has a certificate and the key of another one, for example after an incomplete change.
+ */
 static void a_certificate_with_another_key_is_replaced(void **state)
 {
 	_cleanup_certificate_store_ struct certificate_store a = {0}, b = {0};
@@ -85,14 +88,14 @@ static void a_certificate_with_another_key_is_replaced(void **state)
 }
 
 /*
- * Two years by one server that follows at once and one that is an hour behind, as is a client: none
- * of them ever refuses another. Where nothing has changed for hours a day goes by at once.
+ * Two years pass. One server uses each change at once; another server and a client are LAG steps
+ * behind. No client may ever refuse a server. If nothing has changed for hours, a step is a day.
  */
 static void clients_trust_the_server_during_a_change(void **state)
 {
 	enum { LAG = 3 };
 	_cleanup_certificate_store_ struct certificate_store store = {0};
-	struct certificate_store then[LAG] = {{0}}; /* as it was so many steps ago */
+	struct certificate_store then[LAG] = {{0}}; /* then[i]: the store as it was i steps ago */
 	unsigned int n_changes = 0, n_quiet = 0, n_two = 0;
 	uint64_t now = START;
 
@@ -120,7 +123,7 @@ static void clients_trust_the_server_during_a_change(void **state)
 	assert_true(n_two > 2 * LAG); /* both authorities, for two hours each time */
 }
 
-/* Nobody was there for years. */
+/* No controller ran for years. */
 static void expired_certificates_are_replaced(void **state)
 {
 	_cleanup_certificate_store_ struct certificate_store store = {0};

@@ -31,7 +31,7 @@ static void add(struct external_sum *sum, const char *pod_text, const char *meas
 	external_metric_add(sum, pod, node, measured ? str_from(measured) : STR_NONE);
 }
 
-/* In the order of the names; NULL: it has no value. */
+/* Checks all metrics. want: values in the order of `names`; NULL: no value. */
 static void says(const struct external_sum *sum, const char *const want[])
 {
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
@@ -54,7 +54,7 @@ static void says(const struct external_sum *sum, const char *const want[])
 	}
 }
 
-/* Nothing is known of nobody, which is something else than 0. */
+/* Without pods the values are unknown, which is not 0. */
 static void without_pods_there_is_no_value(void **state)
 {
 	static const char *const none[ARRAY_SIZE(names)] = {NULL};
@@ -72,17 +72,17 @@ static void pods_are_summed_up(void **state)
 {
 	struct external_sum sum = {0};
 
-	/* (150 + 100 + 50) of (200 + 2 x 300), its two containers together. */
+	/* The two containers of u1 use 150 + 100 + 50 of the granted 200 + 2 x 300. */
 	add(&sum, POD("u1", RUNS), MEASURED);
 	says(&sum, (const char *const[]){"300m", "375m", "3Mi", "800m", "0"});
-	/* One that was not measured yet is granted, and says nothing of how much is used. */
+	/* A pod without a measurement adds to the granted share, but not to the used share. */
 	add(&sum, POD("u2", RUNS), MEASURED);
 	says(&sum, (const char *const[]){"300m", "375m", "3Mi", "1800m", "0"});
 	add(&sum, POD("u4", WAITS), NULL);
 	says(&sum, (const char *const[]){"300m", "375m", "3Mi", "1800m", "1"});
 }
 
-/* A node that is silent: what it has said before is no news. */
+/* Old measurements of a silent node do not count. */
 static void unmeasured_pods_have_no_value(void **state)
 {
 	struct external_sum sum = {0};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* When a node that an autoscaler has added counts as started. */
+/* Tests when a node from an autoscaler counts as started, so that its startup taint is removed. */
 #include "controller/controller.h"
 #include "unit-json.h"
 
@@ -18,7 +18,7 @@ static void the_startup_taint_waits_for_slots_and_devices(void **state)
 		{"'divvy.gpu/milli':'1000'", READY DEVICES, false},
 		{"'divvy.gpu/slot':'64','divvy.gpu/milli':'1000'",
 			"'conditions':[{'type':'Ready','status':'False'}]" DEVICES, false},
-		/* Pods there have devices of other nodes, over the network. */
+		/* The pods of a node without devices use devices of other nodes. */
 		{"'divvy.gpu/slot':'64'", READY ",'devices':[]", true},
 		{"'divvy.gpu/slot':'64'", READY, true},
 		{"'cpu':'8'", READY, false},

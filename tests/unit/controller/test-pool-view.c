@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The pool's view of the cluster's objects.
- */
+/* Tests the facts that pool-view.h makes of the cluster's objects. */
 #include "controller/pool-view.h"
 
 #include <errno.h>
@@ -16,7 +14,7 @@
 
 struct world {
 	struct pool_view *view;
-	json_t *object[OBJECTS_MAX]; /* what the view borrows from */
+	json_t *object[OBJECTS_MAX]; /* objects from which the view borrows */
 	size_t n;
 };
 
@@ -109,7 +107,7 @@ static void a_placeholder_is_used_by_whom_its_device_is_given(void **state)
 	const struct pool_facts *f;
 
 	assert_ok(add_node(w, "n1", "pool", "'pool':{'policy':'hybrid','reserve':2}", two, NULL));
-	/* The same UUIDs elsewhere are other devices. */
+	/* Devices with the same UUIDs on another node are other devices. */
 	assert_ok(add_node(w, "n2", "pool", "'pool':{}", two, NULL));
 	assert_int_equal(add_placeholder(w, "p1", NS, "'nodeName':'n1'", ""), POOL_POD_STAYS);
 	assert_int_equal(add_placeholder(w, "p2", NS, "'nodeName':'n1'", ""), POOL_POD_STAYS);
@@ -239,7 +237,10 @@ static void no_more_is_reserved_than_there_is(void **state)
 	assert_int_equal(pool_view_facts(w->view, 0)->node[0].reserve, 6);
 }
 
-/* Its GPUNode is gone, or says nothing of it: any of the node's tenants may have its device. */
+/*
+ * If the GPUNode is missing or does not name the placeholder's device, any tenant of the node may
+ * use that device.
+ */
 static void unknown_is_not_unused(void **state)
 {
 	struct world *w = *state;
@@ -260,7 +261,10 @@ static void unknown_is_not_unused(void **state)
 	}
 }
 
-/* As long as a daemon speaks its word counts; one that has gone says nothing new. */
+/*
+ * The status of a live daemon decides whether a placeholder may go. A silent daemon does not keep
+ * it.
+ */
 static void a_daemon_that_is_gone_holds_nothing(void **state)
 {
 	struct world *w = *state;
@@ -288,7 +292,8 @@ static void who_waits_for_a_device_is_a_source(void **state)
 	struct world *w = *state;
 	const struct pool_facts *f;
 
-	add_waiting(w, "before", "Unschedulable"); /* no pool: nothing to wait for */
+	/* there is no pool node yet, so the pod does not count */
+	add_waiting(w, "before", "Unschedulable");
 	assert_ok(add_node(w, "n1", "pool", "'pool':{}", "", NULL));
 	add_waiting(w, "u1", "Unschedulable");
 	add_waiting(w, "u2", "SchedulerError");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whole devices that are taken from another plugin, and given back. Time is the test's. */
+/* Tests when whole devices are taken from another device plugin and given back, in virtual time. */
 #include "unit.h"
 
 #include <errno.h>
@@ -69,19 +69,19 @@ static void devices_are_taken_for_waiting_pods(void **state)
 	assert_int_equal(after(w, 0)->n_make, 2);
 	assert_string_equal(w->plan.make[0], "");
 	assert_int_equal(w->plan.again_ns, w->facts.now_ns + POOL_RETRY_NS);
-	/* Those are on their way. */
+	/* The two placeholders exist and wait for nodes. */
 	w->placeholder[0] = (struct pool_placeholder){.name = "p1", .node = ""};
 	w->placeholder[1] = (struct pool_placeholder){.name = "p2", .node = ""};
 	w->facts.n_placeholders = 2;
 	assert_int_equal(after(w, SEC)->n_make, 0);
 	assert_int_equal(w->plan.n_give_back, 0);
-	/* A newcomer fits into what is coming. */
+	/* A further pod fits on the devices that will come. */
 	wait_for(w, "four", 500);
 	assert_int_equal(after(w, SEC)->n_make, 0);
 	free_world(w);
 }
 
-/* However soon one comes after the other. */
+/* The second pod comes while the device of the first one is still starting. */
 static void a_device_on_its_way_serves_one_pod_only(void **state)
 {
 	struct world *w = new_world(POOL_ON_DEMAND, 0);
@@ -91,7 +91,7 @@ static void a_device_on_its_way_serves_one_pod_only(void **state)
 	hold(w, "p1", false);
 	wait_for(w, "two", 600);
 	assert_int_equal(after(w, 1)->n_make, 1);
-	/* The first has its own by now: what is there and unused is the other's. */
+	/* The first pod uses its device, so the unused device is for the second pod. */
 	w->placeholder[0].is_used = true;
 	hold(w, "p2", false);
 	w->source[0] = w->source[1];
@@ -103,7 +103,10 @@ static void a_device_on_its_way_serves_one_pod_only(void **state)
 #define SHARE 300u
 #define PER_DEVICE 3u
 
-/* Pods move onto devices that come one by one, the scheduler's Binding of each seen alone. */
+/*
+ * Devices come one by one, and each Binding of a pod is a separate decision. Returns how many
+ * placeholders were made for n_pods pods.
+ */
 static size_t placeholders_for(struct world *w, size_t n_pods, size_t n_devices)
 {
 	static char uid[32][24], name[16][24];
@@ -150,7 +153,7 @@ static void no_placeholder_is_added_while_pods_start(void **state)
 	}
 }
 
-/* It needs more memory, say, than is left there. */
+/* The pod may need more memory than the idle device has, for example. */
 static void a_device_that_does_not_help_is_not_counted(void **state)
 {
 	struct world *w = new_world(POOL_ON_DEMAND, 0);
@@ -170,7 +173,10 @@ static void a_device_that_does_not_help_is_not_counted(void **state)
 	free_world(w);
 }
 
-/* One that it finds with tenants has had them for long. */
+/*
+ * A new controller finds a used device. Its first tenant may have come long ago, so no further pods
+ * are expected there.
+ */
 static void a_new_controller_expects_no_pods(void **state)
 {
 	struct world *w = new_world(POOL_ON_DEMAND, 0);
@@ -183,7 +189,7 @@ static void a_new_controller_expects_no_pods(void **state)
 	free_world(w);
 }
 
-/* It helps nobody of before: a newcomer may have it. */
+/* The idle device did not help the pods that waited before, but a new pod may fit there. */
 static void a_device_taken_long_ago_serves_every_pod(void **state)
 {
 	struct world *w = new_world(POOL_ON_DEMAND, 0);
@@ -197,7 +203,7 @@ static void a_device_taken_long_ago_serves_every_pod(void **state)
 	free_world(w);
 }
 
-/* Two halves of two devices: what one device did not help counts as two. */
+/* The pod needs a half of each of two devices. One device did not help, so it counts as two. */
 static void pods_that_stay_pending_take_devices_ever_more_slowly(void **state)
 {
 	struct world *w = new_world(POOL_ON_DEMAND, 0);
@@ -213,7 +219,7 @@ static void pods_that_stay_pending_take_devices_ever_more_slowly(void **state)
 	free_world(w);
 }
 
-/* One pod that waits while all is full asks for one device, however long it waits. */
+/* A pod that waits for long still counts as one device at a time. */
 static void a_pod_without_a_device_takes_one_at_a_time(void **state)
 {
 	struct world *w = new_world(POOL_ON_DEMAND, 0);
@@ -224,10 +230,10 @@ static void a_pod_without_a_device_takes_one_at_a_time(void **state)
 	w->facts.n_placeholders = 1;
 	for (int i = 0; i < 100; i++)
 		assert_int_equal(after(w, POOL_RETRY_NS)->n_make, 0);
-	/* It has been withdrawn: the next one is one again. */
+	/* The placeholder was deleted without a device, so one placeholder is made again. */
 	w->facts.n_placeholders = 0;
 	assert_int_equal(after(w, POOL_RETRY_MAX_NS)->n_make, 1);
-	/* It came, and somebody else has it. */
+	/* The device came, and another pod uses it. */
 	hold(w, "p2", true);
 	assert_int_equal(after(w, POOL_RETRY_MAX_NS)->n_make, 1);
 	/* The unused device does not help: the pod may take a second one. */
@@ -247,7 +253,7 @@ static void a_device_that_helps_no_pod_is_given_back(void **state)
 	assert_int_equal(after(w, POOL_UNUSED_NS - 1)->n_give_back, 0);
 	assert_int_equal(after(w, 1)->n_give_back, 1);
 	assert_string_equal(w->plan.give_back[0], "p1");
-	/* Where no device is free at all. */
+	/* The placeholder found no free device. */
 	w->placeholder[0] = (struct pool_placeholder){
 		.name = "p2", .node = "", .age_ns = POOL_NO_ROOM_NS - 1};
 	assert_int_equal(after(w, SEC)->n_give_back, 0);
@@ -266,7 +272,7 @@ static void on_demand_gives_back_idle_devices(void **state)
 	assert_int_equal(w->plan.again_ns, w->facts.now_ns + POOL_IDLE_NS);
 	assert_int_equal(after(w, POOL_IDLE_NS)->n_give_back, 1);
 	assert_string_equal(w->plan.give_back[0], "idle");
-	/* Used for a moment: the time begins anew. */
+	/* After a short use the idle time begins anew. */
 	w->placeholder[1].is_used = true;
 	after(w, 0);
 	w->placeholder[1].is_used = false;
@@ -285,7 +291,10 @@ static void a_device_with_possible_tenants_is_kept(void **state)
 	w->placeholder[0].is_unknown = true;
 	after(w, 0);
 	assert_int_equal(after(w, 2 * POOL_UNUSED_NS)->n_give_back, 0);
-	/* Told to end by somebody else: it waits for a word, which is said once. */
+	/*
+	 * Another program has deleted the placeholder: it waits until it is released, which the
+	 * plan says once.
+	 */
 	w->placeholder[0].is_leaving = true;
 	assert_int_equal(after(w, SEC)->n_release, 0);
 	w->placeholder[0].is_unknown = false;
@@ -318,8 +327,8 @@ static void a_reservation_is_kept(void **state)
 		.name = "p0", .node = "a", .age_ns = 10 * POOL_NO_ROOM_NS};
 	w->facts.n_placeholders = 1;
 	assert_int_equal(after(w, SEC)->n_make, 1);
-	assert_int_equal(
-		w->plan.n_give_back, 0); /* it waits for a device for as long as it takes */
+	/* A reserved placeholder waits for a device without limit. */
+	assert_int_equal(w->plan.n_give_back, 0);
 	w->facts.n_placeholders = 0;
 	hold(w, "p1", true);
 	hold(w, "p2", false);
@@ -327,7 +336,7 @@ static void a_reservation_is_kept(void **state)
 	after(w, 0);
 	assert_int_equal(after(w, POOL_IDLE_NS)->n_give_back, 1);
 	assert_int_equal(w->plan.n_make, 0);
-	/* Less is wanted now. */
+	/* The reserve becomes smaller. */
 	w->node[0].reserve = 0;
 	assert_int_equal(after(w, SEC)->n_give_back, 2);
 	free_world(w);
@@ -344,7 +353,7 @@ static void hybrid_keeps_some_idle_devices(void **state)
 	hold(w, "used", true);
 	assert_int_equal(after(w, SEC)->n_give_back, 0);
 	assert_int_equal(after(w, POOL_IDLE_NS)->n_give_back, 1);
-	assert_string_equal(w->plan.give_back[0], "first"); /* idle the longest */
+	assert_string_equal(w->plan.give_back[0], "first"); /* the longest idle time */
 	free_world(w);
 }
 

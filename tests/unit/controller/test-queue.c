@@ -41,7 +41,7 @@ static void each_key_is_queued_once_in_order(void **state)
 	queue_free(q);
 }
 
-/* A key added while its job runs is not lost, and does not run at the same time. */
+/* A key that is added while its job runs gets another run after that one. */
 static void a_key_added_while_it_runs_comes_again(void **state)
 {
 	struct queue *q = NULL;
@@ -80,7 +80,7 @@ static void failed_keys_back_off(void **state)
 		now += wait;
 	}
 	assert_true(last > 0);
-	/* A word from outside does not wait, and a success forgets. */
+	/* queue_add() makes a failed key due at once. A success resets the pause. */
 	took(q, now, "a");
 	queue_done(q, key("a"), true, now);
 	queue_add(q, key("a"));
@@ -101,12 +101,12 @@ static void a_key_may_have_a_time_of_its_own(void **state)
 	assert_ok(queue_new(1, &q));
 	queue_add(q, key("a"));
 	took(q, 0, "a");
-	queue_add_at(q, key("a"), 100); /* as a job does that looks again every now and then */
+	queue_add_at(q, key("a"), 100); /* a job that repeats itself does this */
 	assert_null(queue_take(q, 200));
 	queue_done(q, key("a"), false, 50);
 	assert_int_equal(queue_next_ns(q), 100);
 	assert_null(queue_take(q, 99));
-	queue_add_at(q, key("a"), 500); /* the sooner counts */
+	queue_add_at(q, key("a"), 500); /* the earlier time counts */
 	took(q, 100, "a");
 	queue_done(q, key("a"), false, 100);
 	assert_int_equal(queue_next_ns(q), CLOCK_NEVER);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A tenant's pod needs no privilege: what the webhook puts into a pod breaks no rule of the Pod
- * Security Standards' restricted profile, and takes nothing away that breaks one.
+ * Tests that a tenant's pod needs no privilege: the webhook's changes of a pod do not violate the
+ * restricted profile of the Pod Security Standards, and do not hide a violation.
  */
 #include "unit-json.h"
 
@@ -25,7 +25,7 @@ static const struct admit_rules rules = {
 	"{'metadata':{'name':'p','annotations':{" annotations "}},'spec':{" SAFE_POD more \
 	",'containers':[{'name':'main'," SAFE container "}]}}"
 
-/* Objects into objects and lists into lists, place by place; the rest is replaced. */
+/* Merges objects member by member and lists item by item; other values replace those of `base`. */
 static void lay_over(json_t *base, json_t *change)
 {
 	const char *key;
@@ -59,7 +59,7 @@ static void assert_restricted(const json_t *pod)
 #define CONTEXT(text) "{'spec':{'containers':[{'securityContext':{" text "}}]}}"
 #define POD_CONTEXT(text) "{'spec':{'securityContext':{" text "}}}"
 
-/* Each breaks the rule of that name, and some others with it. */
+/* Each change violates the control of that name, and perhaps others. */
 static const struct {
 	const char *control, *change;
 } breaches[] = {
@@ -141,7 +141,7 @@ static void each_rule_finds_its_violation(void **state)
 			fail_msg("nothing breaks '%s'", restricted_rules[i].control);
 }
 
-/* As the API server has it after the webhook's patch. */
+/* Applies the webhook's patch to the pod. */
 static void mutate(json_t *pod, const char *dialects)
 {
 	_cleanup_json_ json_t *review = json_pack(
@@ -202,7 +202,7 @@ static void a_tenants_pod_is_restricted(void **state)
 	}
 }
 
-/* The webhook neither makes a pod worse nor hides what an admission plugin after it would see. */
+/* An admission plugin after the webhook finds the same violations in the changed pod. */
 static void translation_hides_no_violation(void **state)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(breaches); i++) {
@@ -215,7 +215,7 @@ static void translation_hides_no_violation(void **state)
 	}
 }
 
-/* Nor does it keep an autoscaler from removing its node: without an owner it would. */
+/* The placeholder also permits an autoscaler to remove its node, although it has no owner. */
 static void a_placeholder_is_restricted(void **state)
 {
 	_cleanup_json_ json_t *pod = placeholder_pod("p", "image", NULL);

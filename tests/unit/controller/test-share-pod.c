@@ -127,7 +127,7 @@ static void the_status_comes_from_pod_and_node(void **state)
 		"{'type':'Granted','status':'False','reason':'Waiting'," SINCE
 		",'message':'0/1 nodes: 1 no GPU'}]}");
 	json_object_set(share_pod, "status", waiting);
-	/* A second later, and nothing has changed: nothing is written. */
+	/* A second later nothing has changed, so there is nothing to write. */
 	facts.real_ns += UINT64_C(1000000000);
 	same = share_pod_status(share_pod, SHARE_POD_OURS, &facts);
 	assert_null(share_pod_status_patch(share_pod, same));
@@ -158,7 +158,8 @@ static void the_used_share_is_the_measured_one(void **state)
 		const char *was, *measured, *got;
 	} cases[] = {
 		{NULL, "p-1/main=312:5 p-1/side=9:9", "0.312"},
-		{"0.312", "p-1/main=321:5", "0.312"}, /* too little to be written */
+		/* the difference is too small to be written */
+		{"0.312", "p-1/main=321:5", "0.312"},
 		{"0.312", "p-1/main=322:5", "0.322"},
 		{"0.312", "p-1/main=302:5", "0.302"},
 		{"0.31", "p-1/main=0:5", "0"},
@@ -166,7 +167,7 @@ static void the_used_share_is_the_measured_one(void **state)
 		{"2x0.4", "p-1/main=300:5,490:5", "2x0.4"},
 		{"2x0.4", "p-1/main=400:5", "0.4"},
 		{"what", "p-1/main=5000:5", "1"},
-		/* Nothing newer is known. */
+		/* Without a new measurement the old value stays. */
 		{"0.31", "", "0.31"},
 		{"0.31", "p-2/main=9:9 p-1/side=9:9", "0.31"},
 	};
@@ -183,7 +184,7 @@ static void the_used_share_is_the_measured_one(void **state)
 		_cleanup_json_ json_t *status = NULL;
 		const char *got;
 
-		/* A controller of the release before has written `got` alone. */
+		/* A controller of the previous release has written only `got`. */
 		json_object_set_new(share_pod, "status",
 			json_pack("{s:s*}", i % 2 ? "used" : "got", cases[i].was));
 		facts.measured = cases[i].measured;
@@ -194,7 +195,7 @@ static void the_used_share_is_the_measured_one(void **state)
 		if (!got || strcmp(got, cases[i].got))
 			fail_msg("%s: got %s, expected %s", cases[i].measured, got, cases[i].got);
 	}
-	/* Its container has ended. */
+	/* After the container has ended there is no used share. */
 	facts.tenants = NULL;
 	ended = share_pod_status(share_pod, SHARE_POD_OURS, &facts);
 	assert_null(json_object_get(ended, "used"));

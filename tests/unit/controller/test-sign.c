@@ -16,7 +16,7 @@
 #define UID "5f0c8c1e-7d0e-4a55-9a53-0c4f2e1b6d10"
 #define DIVVYD "system:serviceaccount:divvy-system:divvyd"
 
-/* A request as the API server has it; NULL and 0 are the usual. */
+/* Fields of a CertificateSigningRequest; for NULL and 0 make() uses the usual value. */
 struct made {
 	const char *uri, *user, *extra, *signer, *usages, *conditions, *certificate;
 	uint64_t age_ns;
@@ -70,7 +70,7 @@ static json_t *pod(const char *node, const char *mode)
 
 static const struct own_pod asker = {"uid-x", "n1"};
 
-/* Takes the tenant's pod. */
+/* Returns the decision for a request. Takes over `its`, the tenant's pod. */
 static enum sign_act decide(const struct made *made, const struct own_pod *by, json_t *its,
 	uint64_t *ret_again, struct error *err)
 {
@@ -161,7 +161,7 @@ static void other_requesters_are_denied(void **state)
 			act = decide(&made, cases[i].by,
 				cases[i].mode ? pod(cases[i].pod_node, cases[i].mode) : NULL,
 				&again, &err);
-			/* Whoever has approved it. */
+			/* An approval does not make the request valid. */
 			assert_int_equal(act, is_approved ? SIGN_FAIL : SIGN_DENY);
 			assert_contains(err.msg, cases[i].says);
 		}
@@ -179,7 +179,10 @@ static void an_ended_pod_gets_no_certificate(void **state)
 	assert_contains(err.msg, "has ended");
 }
 
-/* Watches come one after the other: what is not known may be on its way, for a while. */
+/*
+ * The watches of pods and requests are separate, so an unknown pod may arrive within
+ * SIGN_PATIENCE_NS.
+ */
 static void a_request_waits_for_unknown_objects(void **state)
 {
 	static const struct own_pod nobody = {NULL, NULL}, unbound = {"uid-x", NULL};
@@ -261,7 +264,7 @@ static void a_condition_is_added_to_existing_ones(void **state)
 	assert_string_equal(kube_json_text_at(patch, "metadata", "resourceVersion", NULL), "7");
 	assert_string_equal(
 		kube_json_text_at(json_array_get(all, 1), "message", NULL), "because ?");
-	/* The object is as it was. */
+	/* sign_condition() has not changed the object. */
 	assert_int_equal(json_array_size(kube_json_at(object, "status", "conditions", NULL)), 1);
 }
 

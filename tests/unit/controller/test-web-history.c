@@ -43,7 +43,7 @@ static void the_history_is_listed_oldest_first(void **state)
 	assert_ok(web_history_add(h, "u/c", 300, GIB, 1000));
 	assert_ok(web_history_add(h, "u/c", 310, GIB, 1005)); /* the same step */
 	assert_ok(web_history_add(h, "u/c", 100, 2 * GIB, 1010));
-	assert_ok(web_history_add(h, "u/c", 0, 0, 1031)); /* one was missed */
+	assert_ok(web_history_add(h, "u/c", 0, 0, 1031)); /* a step without a value is skipped */
 	json = told(h, "u/c", 1045);
 	assert_series(json, "fine",
 		"{\"step\":10,\"ago\":5,\"share\":[310,100,null,0,null],"
@@ -101,7 +101,7 @@ static void a_long_silence_is_a_gap(void **state)
 	assert_int_equal(json_array_size(share), 1);
 	assert_int_equal(json_integer_value(json_array_get(share, 0)), 700);
 	json_decref(json);
-	/* ... and so is one that lasts. */
+	/* A silence that is longer than the history is a gap too. */
 	json = told(h, "u/c", 1000 + 9 * WEB_FINE_N * WEB_FINE_S);
 	share = kube_json_at(json, "fine", "share", NULL);
 	for (size_t i = 0; i < json_array_size(share); i++)

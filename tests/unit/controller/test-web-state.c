@@ -19,7 +19,7 @@ static struct web_state *fresh(const uint32_t *max)
 	return state;
 }
 
-/* The events that a viewer gets after that number. */
+/* Checks the event that a viewer gets which knows the state up to number `since`. */
 static void assert_told(const struct web_state *state, uint64_t since, const char *wanted)
 {
 	_cleanup_buf_ struct buf out = BUF_INIT(1u << 20);
@@ -119,7 +119,7 @@ static void keys_are_quoted(void **state)
 	web_state_free(s);
 }
 
-/* ---- a viewer that follows ---- */
+/* ---- a viewer's copy of the state ---- */
 
 static void take_in(json_t *seen, const struct web_state *s, uint64_t since)
 {
@@ -139,7 +139,10 @@ static void take_in(json_t *seen, const struct web_state *s, uint64_t since)
 			json_object_set(seen, key, value);
 }
 
-/* Random changes; viewers that look now and then have in the end what there is. */
+/*
+ * Makes random changes. Viewers that fetch events at random times must end with a copy of the
+ * state.
+ */
 static void a_viewers_copy_equals_the_state(void **state)
 {
 	struct web_state *s = fresh(many);

@@ -44,7 +44,7 @@ static void a_node_is_shown(void **state)
 		"{\"what\":\"Ready\",\"reason\":\"NoDriver\",\"message\":\"none\"}]}");
 }
 
-/* Whatever is in the object, something is shown, and it is JSON. */
+/* Any GPUNode, even with fields of wrong types, gives an item of valid JSON. */
 static void a_strange_node_is_shown(void **state)
 {
 	static const char *const strange[] = {"{}", "[]", "{\"status\":7}",

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The fields that the controller adds to a webhook's configuration.
- */
+/* Tests the fields that the controller adds to the configurations of webhooks. */
 #include "controller/webhook-config.h"
 
 #include "unit-json.h"
@@ -34,7 +32,7 @@ static json_t *patch_of(const json_t *hook, const char *ns, const char *dialects
 static void only_missing_fields_are_written(void **state)
 {
 	static const struct {
-		const char *hook, *ns, *patch; /* NULL: none */
+		const char *hook, *ns, *patch; /* patch: the expected patch; NULL: none */
 	} cases[] = {
 		{HOOK("h", CLIENT("b", "divvy-system"), SYSTEM ",'divvy-system'", ""),
 			"divvy-system", NULL},
@@ -49,7 +47,7 @@ static void only_missing_fields_are_written(void **state)
 			"{'key':'divvy.gpu/admission','operator':'NotIn','values':['ignore']},"
 			"{'key':'kubernetes.io/metadata.name','operator':'NotIn','values':["
 			"'kube-system','divvy-system','gpu']}]}}"},
-		/* Another's, and one at an address. */
+		/* A hook of another Service, and a hook with a URL. */
 		{"{'name':'h','clientConfig':{'caBundle':'b','service':{'name':'other',"
 		 "'namespace':'x'}}}",
 			"gpu", NULL},
@@ -86,7 +84,10 @@ static void new_pods_have_a_condition(void **state)
 		condition = json_incref(
 			json_array_get(json_object_get(patch, "matchConditions"), 0));
 		assert_string_equal(kube_json_text_at(condition, "name", NULL), HOOK_CONDITION);
-		/* Somebody else's condition stays, and what is there is not written again. */
+		/*
+		 * A further condition of an administrator stays, and a complete hook is not written
+		 * again.
+		 */
 		json_object_set_new(hook, "matchConditions",
 			json_pack("[{s:s, s:s}, O]", "name", "mine", "expression", "true",
 				condition));
@@ -96,7 +97,10 @@ static void new_pods_have_a_condition(void **state)
 	}
 }
 
-/* A server that drops conditions answers the patch with an object that is as it was. */
+/*
+ * The answer of an API server that drops conditions is the unchanged object. The authority must be
+ * written without them.
+ */
 static void trust_does_not_wait_for_conditions(void **state)
 {
 	_cleanup_json_ json_t *hooks = json_array(), *trust = NULL, *none = NULL, *all = NULL,
@@ -123,7 +127,7 @@ static void trust_does_not_wait_for_conditions(void **state)
 	assert_null(none);
 }
 
-/* client is whole there: it is a new element of the list. */
+/* The late hook is a new element of the list, so its clientConfig must be complete. */
 static void late_keys_have_a_hook_of_their_own(void **state)
 {
 	_cleanup_json_ json_t *hooks = json_array(), *late = NULL, *none = NULL, *selector = NULL;
@@ -171,7 +175,7 @@ static void the_late_hook_sees_the_same_pods(void **state)
 	json_array_append_new(hooks, pods);
 	assert_ok(hook_late(hooks, &want, &late));
 	json_array_append(hooks, late);
-	/* An administrator changes the one hook, and the other one trusts another authority. */
+	/* An administrator changed HOOK_PODS, and the late hook has an old authority. */
 	json_object_set(pods, "rules", rules);
 	json_object_set_new(pods, "objectSelector", unit_json("{'matchLabels':{'a':'b'}}"));
 	exclusions = unit_json(
@@ -238,7 +242,7 @@ static void an_expression_names_all_listed_dialects(void **state)
 	}
 }
 
-/* Each key that makes a pod one of a dialect's is looked for. */
+/* The expression tests for each key by which a dialect requests a share. */
 static void no_dialect_is_forgotten(void **state)
 {
 	for (size_t i = 1; dialect_at(i); i++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which pods would come of a file. */
+/* Tests which pods the objects of a file would create. */
 #include "../unit.h"
 
 #include <errno.h>
@@ -62,7 +62,7 @@ static void a_share_pods_request_is_its_spec(void **state)
 	assert_int_equal(json_object_size(keys), 5);
 }
 
-/* As YAML has it where a key stands without a value; and the least of what a Job says. */
+/* In YAML a key without a value is null. Of the two numbers of a Job the smaller one counts. */
 static void empty_fields_count_as_missing(void **state)
 {
 	_cleanup_json_ json_t *list = NULL;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Devices, tenants and accounts out of objects; bars; what bounds a tenant. */
+/*
+ * Tests the lists of devices, tenants and accounts, the bars, and the explanations of a tenant's
+ * share.
+ */
 #include "../unit.h"
 
 #include <errno.h>
@@ -111,7 +114,7 @@ static void lists_tenants(void **state)
 	assert_contains(json_text_or_empty(bad, "note"), "7.5");
 }
 
-/* Its slot has gone on to the container after it. */
+/* The slot of the ended init container now belongs to the container after it. */
 static void an_ended_init_container_is_not_waiting(void **state)
 {
 	_cleanup_json_ json_t
@@ -172,7 +175,7 @@ static void adds_up_accounts(void **state)
 
 	assert_int_equal(json_array_size(all), 2);
 	assert_string_equal(json_text_or_empty(json_array_get(all, 0), "namespace"), "a");
-	/* A divvyd of the release before wrote one of the two. */
+	/* One of the two accounts was written by a divvyd of the previous release. */
 	assert_true(json_real_or_zero(json_array_get(all, 1), "requested_gpu_seconds") == 2.5);
 	assert_true(json_real_or_zero(json_array_get(all, 1), "asked_gpu_seconds") == 2.5);
 	assert_true(json_real_or_zero(json_array_get(all, 1), "used_gpu_seconds") == 1.25);
@@ -229,7 +232,9 @@ static void the_limit_of_a_tenant_is_named(void **state)
 	assert_int_equal(json_array_size(why), 3);
 }
 
-/* Its request is no guarantee: that is said of nobody who has none. */
+/*
+ * The request of an opportunistic tenant is no guarantee, so the explanation does not mention it.
+ */
 static void an_opportunistic_tenant_uses_leftover_time(void **state)
 {
 	static const char text[] =

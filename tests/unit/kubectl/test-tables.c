@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* That every command's table is sound, and makes its man page. */
+/* Tests that each command's table is valid and makes its man page. */
 #include "../unit.h"
 
 #include "kubectl/kubectl-commands.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tables of what the rules say: see rules.h. */
+/* Runs tables of verdicts: see rules.h. */
 #include "rules.h"
 
 #include <stdio.h>

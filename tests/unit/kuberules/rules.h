@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tables of verdicts: a cluster as text, the pod "q" of namespace "a" in it, the nodes that it
- * fits, and the reasons of the other nodes. Objects are JSON with ' for ", one a line behind its
- * kind; NODE and POD write the usual ones.
+ * Tables of verdicts. Each case has a cluster as text, the nodes that the pod "q" of namespace "a"
+ * fits, and the reasons of the other nodes. An object is a line: its kind, then JSON with ' for ".
+ * NODE and POD write the usual objects.
  */
 #ifndef TESTS_UNIT_KUBERULES_RULES_H
 #define TESTS_UNIT_KUBERULES_RULES_H
@@ -16,12 +16,14 @@
 struct rule_case {
 	const char *what; /* the sentence that the case checks */
 	const char *world;
-	const char *fits; /* names, in the order of the nodes: "n1 n3" */
-	const char *said; /* in the summary, or in why the pod fits nowhere; NULL: not looked at */
-	unsigned minor;   /* 0: 20 */
+	/* names of the nodes that the pod fits, in the order of the nodes: "n1 n3" */
+	const char *fits;
+	/* part of the summary, or of the reason why the pod fits no node; NULL: not checked */
+	const char *said;
+	unsigned minor; /* minor version of Kubernetes; 0: 20 */
 };
 
-/* Of the metadata of who has a share, as the webhook leaves it. */
+/* Metadata of a pod with a share: the label that the webhook adds. */
 #define TENANT "'labels':{'divvy.gpu/tenant':'true'},"
 #define META(name, labels) "'metadata':{'name':'" name "','labels':{" labels "}}"
 #define NODE_WITH(name, labels, spec, have) \
@@ -39,10 +41,10 @@ struct rule_case {
 #define ASKS(requests) "'containers':[{'name':'c','resources':{'requests':{" requests "}}}]"
 #define Q(spec) POD("q", "'app':'q'", spec)
 
-/* unit_json() of what printf would make of it. */
+/* Formats like vprintf() and parses the result by unit_json(). */
 json_t *rules_jsonv(const char *fmt, va_list ap);
 
-/* A view with those objects; the caller's. */
+/* Makes a view with the objects; the caller frees it. */
 struct view *rules_world(const char *world, unsigned minor);
 
 void rules_check(const struct rule_case *cases, size_t n);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Rules of a node and its pods: taints, affinity, ports, resources, nominated pods.
+ * Tests the rules of a node and its pods: taints, node affinity, host ports, resources, nominated
+ * pods.
  */
 #include "base/cleanup.h"
 #include "rules.h"

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Rules between pods: affinity, anti-affinity in both directions, spreading.
- */
+/* Tests the rules between pods: affinity, anti-affinity in both directions, topology spread. */
 #include "base/cleanup.h"
 #include "rules.h"
 #include "unit.h"
 
-/* Two zones of two hosts, and a host without a zone. */
+/* Two zones with two hosts each, and a host without a zone. */
 #define ZONES \
 	NODE("a1", "'zone':'a','host':'a1'", "") \
 	NODE("a2", "'zone':'a','host':'a2'", "") \

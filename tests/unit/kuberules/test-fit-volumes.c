@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Rules of volumes: claims, classes, zones, shared disks, the number of attached volumes.
+ * Tests the rules of volumes: claims, storage classes, zones, shared disks, the number of attached
+ * volumes.
  */
 #include "base/cleanup.h"
 #include "rules.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pods from JSON: what they ask for, what is refused, and every limit. */
+/* Tests how a pod is read from JSON: its request, refused fields, and each limit. */
 #include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -247,7 +247,7 @@ static void an_object_needs_a_name(void **state)
 		}
 }
 
-/* A pod whose spec has this list at the path, of n copies of the item. */
+/* Makes a pod whose spec has, at the path `field`, a list of n copies of the item. */
 static struct object *pod_with_many(const char *field, const char *item, size_t n)
 {
 	json_t *json = unit_json("{'metadata':{'name':'q'},'spec':{}}"), *list = json_array();
@@ -284,7 +284,7 @@ static void every_limit_holds(void **state)
 			cases[i].field, cases[i].item, cases[i].most + 1);
 
 		assert_string_equal(fits->refusal.msg, "");
-		/* The containers' own limit is met before that of their ports. */
+		/* The last case exceeds the limit of containers before that of their ports. */
 		if (i + 1 < ARRAY_SIZE(cases))
 			assert_contains(over->refusal.msg, cases[i].said);
 		else

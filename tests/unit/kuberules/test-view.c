@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The view: objects in any order, changes, and that it always says what one built afresh says. */
+/*
+ * Tests the view: objects in any order, changes, and that a changed view equals a view that is
+ * built anew.
+ */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -58,7 +61,10 @@ static void objects_may_come_in_any_order(void **state)
 	assert_ok(view_remove(view, OBJECT_POD, "a", "p1"));
 	assert_true(fits(view, 0));
 	set(view, OBJECT_POD, HOLDER("p1", "n1"));
-	/* The node goes and comes back: its pods have been there all the time. */
+	/*
+	 * The node is removed and added again. Its pods were in the view all the time and still
+	 * count.
+	 */
 	assert_ok(view_remove(view, OBJECT_NODE, "", "n1"));
 	assert_int_equal(view_find_node(view, "n1"), -ENOENT);
 	set(view, OBJECT_NODE, NODE_1);
@@ -128,7 +134,10 @@ static void the_number_of_topologies_is_limited(void **state)
 		"'maxSkew':1,'topologyKey':'x'}],'containers':[]}}");
 	assert_ok(fit_new(
 		view, pod_from_object(view_find(view, OBJECT_POD, "a", "first")), &first, NULL));
-	/* More keys than are kept, each of a pod that is asked about; the sanitizers watch. */
+	/*
+	 * Each pod has another topology key, more than VIEW_TOPOLOGIES_MAX. A sanitizer would find
+	 * a topology that is freed while `first` uses it.
+	 */
 	for (int i = 0; i < 200; i++) {
 		_cleanup_(fit_free_p) struct fit *fit = NULL;
 
@@ -142,7 +151,7 @@ static void the_number_of_topologies_is_limited(void **state)
 			view, pod_from_object(view_find(view, OBJECT_POD, "a", "q")), &fit, NULL));
 		assert_int_equal(fit_node(fit, 0).why, FIT_SPREAD_LABEL);
 	}
-	/* An object in use is kept. */
+	/* The topology of the fit in use is still there. */
 	assert_string_equal(fit_node(first, 0).what, "x");
 	fit_free(first);
 	view_free(view);
@@ -167,7 +176,7 @@ static void the_summary_names_the_most_frequent_reasons(void **state)
 	assert_string_equal(buf_text(&text), "0/0 nodes");
 }
 
-/* ---- random steps, against a view built afresh from what there is ---- */
+/* ---- random steps, compared with a view that is built anew ---- */
 
 #define N_NAMES 8
 #define STEPS 3000
@@ -212,7 +221,10 @@ static json_t *random_pod(struct rand *r, int i)
 	return unit_json(text);
 }
 
-/* The nodes that each pod fits, by name, since the view orders nodes in its own way. */
+/*
+ * Prints the nodes that each pod fits, by name, because the order of the nodes in the two views may
+ * differ.
+ */
 static void say_all(struct view *view, struct buf *out)
 {
 	char name[16];

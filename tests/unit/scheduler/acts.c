@@ -130,7 +130,7 @@ void confirm(const struct cpod *pod, const char *annotations)
 	}
 }
 
-/* The action's content, as one text that is valid until the next call. */
+/* Returns the action's content as a text that is valid until the next call. */
 static const char *text_of(const struct sched_action *a)
 {
 	static struct buf text = {.max = 8192};

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Explanations of decisions for people: the reason of each device, and pods to move.
+ * Tests decide_reasons(), which explains decisions for each device, and cluster_find_moves(), which
+ * plans moves.
  */
 #include <stdio.h>
 
@@ -55,7 +56,7 @@ static void set(int kind, const char *fmt, ...)
 	json_decref(json);
 }
 
-/* Two GPUs of 1,000,000 bytes; more: of the Node's spec. */
+/* Adds a node with two GPUs of 1,000,000 bytes. more: JSON members of the Node's spec. */
 static void add_node(const char *name, const char *cordoned, const char *more)
 {
 	set(OBJECT_NODE,
@@ -73,7 +74,10 @@ static void add_node(const char *name, const char *cordoned, const char *more)
 		name, cordoned, name, name);
 }
 
-/* asked: of the device that it runs on, or NULL: it waits. more: of its metadata. */
+/*
+ * Adds a pod that requests the share `asked`. device: its assigned device; NULL: the pod waits.
+ * more: JSON members of its metadata.
+ */
 static void add_pod(
 	const char *name, const char *asked, const char *node, const char *device, const char *more)
 {
@@ -134,7 +138,10 @@ static void a_device_that_fits_has_no_reason(void **state)
 		"n1  0: \nn1 GPU-n1-0 300: 0.3 free, 0.5 requested\nn1 GPU-n1-1 1000: \n");
 }
 
-/* An init container has the devices of the one after it, which are enough for both. */
+/*
+ * An init container uses the device of the main container, so the device needs the larger of both
+ * shares.
+ */
 static void an_init_container_adds_no_second_request(void **state)
 {
 	add_node("n1", "", "");
@@ -244,7 +251,7 @@ static void a_pod_that_names_a_device_stays_there(void **state)
 	cluster_moves_done(&moves);
 }
 
-/* The other node has room on its device, and a rule of Kubernetes' keeps the pod from it. */
+/* A device of n2 has enough share free, but n2 is cordoned. */
 static void a_pod_is_not_moved_to_a_node_that_it_does_not_fit(void **state)
 {
 	struct cluster_moves moves;
@@ -261,7 +268,10 @@ static void a_pod_is_not_moved_to_a_node_that_it_does_not_fit(void **state)
 	cluster_moves_done(&moves);
 }
 
-/* Many ask for 0.6, which the policy keeps room for: who is moved would get a device of its own. */
+/*
+ * The default policy has seen many requests for 0.6 and keeps space for them. It would place the
+ * successor of a moved pod on an empty device, so no move helps.
+ */
 static void who_would_not_stay_together_stays(void **state)
 {
 	struct cluster_moves moves;

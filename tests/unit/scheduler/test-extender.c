@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Requests of kube-scheduler to an extender and the answers, as JSON, in virtual time.
- */
+/* Tests the answers to kube-scheduler's extender requests, as JSON, in virtual time. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,7 +12,7 @@
 #include "scheduler/extender.h"
 #include "unit.h"
 
-/* A pod of kube-scheduler's. */
+/* Adds a pod that kube-scheduler places. */
 static void add_guest(const char *name, const char *annotations, const char *more)
 {
 	set(OBJECT_POD,
@@ -40,7 +38,7 @@ static json_t *args_of(const char *fmt, ...)
 
 #define OF(x) "'Pod':{'metadata':{'namespace':'s','name':'" x "','uid':'u-" x "'}}"
 
-/* Takes the question; the answer as text with ' for ". */
+/* Sends a request, takes over `args`, and expects the answer, with ' for ". */
 static void answers(enum extender_verb verb, json_t *args, const char *want)
 {
 	_cleanup_json_ json_t *question = args, *answer = NULL;
@@ -68,7 +66,7 @@ static void is_refused(enum extender_verb verb, json_t *args, int code, const ch
 	assert_contains(err.msg, sentence);
 }
 
-/* Takes the question. */
+/* Sends a bind request, takes over `args`, and returns the pod. */
 static const struct cpod *binds(json_t *args)
 {
 	_cleanup_json_ json_t *question = args;
@@ -97,7 +95,7 @@ static json_t *names(const char *pod, const char *list)
 #define FITS(list) \
 	"{'NodeNames':[" list "],'FailedNodes':{},'FailedAndUnresolvableNodes':{},'Error':''}"
 
-/* Bound as was decided, and its given keys with it. */
+/* Confirms the decided Binding, and sets the pod with its node and assigned keys. */
 static void confirm_guest(const struct cpod *pod, const char *annotations)
 {
 	_cleanup_buf_ struct buf given = BUF_INIT(8192);
@@ -125,7 +123,7 @@ static void fitting_and_other_nodes_are_told_apart(void **state)
 	answers(EXTENDER_FILTER, names("a", "'n1','n2','n9'"),
 		"{'NodeNames':['n1'],'FailedNodes':{'n2':'no GPU','n9':'not known yet'},"
 		"'FailedAndUnresolvableNodes':{'n2':'no GPU','n9':'not known yet'},'Error':''}");
-	/* Objects for objects, and keys as other releases write them. */
+	/* Nodes that come as objects are answered as objects. Keys may be in lower case. */
 	answers(EXTENDER_FILTER,
 		args_of("{'pod':{'metadata':{'namespace':'s','name':'a','uid':'u-a'}},'nodenames':"
 			"null,'nodes':{'items':[{'metadata':{'name':'n1','labels':{'x':'y'}}}]}}"),
@@ -146,7 +144,7 @@ static void a_place_is_reserved_and_bound(void **state)
 	answers(EXTENDER_FILTER, names("a", "'n1','n2'"), FITS("'n1','n2'"));
 	answers(EXTENDER_PRIORITIZE, names("a", "'n2','n1'"),
 		"[{'Host':'n2','Score':0},{'Host':'n1','Score':10}]");
-	/* The next one is asked for before the first is bound. */
+	/* kube-scheduler asks about the next pods before the first one is bound. */
 	answers(EXTENDER_FILTER, names("b", "'n1','n2'"),
 		"{'NodeNames':['n2'],'FailedNodes':{'n1':'no GPU with 0.6 free'},"
 		"'FailedAndUnresolvableNodes':{},'Error':''}");
@@ -157,17 +155,17 @@ static void a_place_is_reserved_and_bound(void **state)
 	assert_string_equal(device_of(pod), "GPU-n1-0");
 	is_refused(EXTENDER_BIND, binding("a", "n1"), EBUSY, "in progress");
 	confirm_guest(pod, SHARE("0.6"));
-	/* Asked once more, it is so already. */
+	/* A repeated bind request for a bound pod succeeds. */
 	{
 		_cleanup_json_ json_t *again = binding("a", "n1");
 
 		assert_int_equal(extender_bind(sched, again, &pod, NULL), 1);
 	}
 	is_refused(EXTENDER_BIND, binding("a", "n2"), EBUSY, "bound to n1");
-	/* Another node than was kept, when that has room. */
+	/* A pod can also be bound to another node than the reserved one, if it fits there. */
 	is_refused(EXTENDER_BIND, binding("b", "n1"), ENOSPC, "n1: no GPU with 0.6 free");
 	confirm_guest(binds(binding("b", "n2")), SHARE("0.6"));
-	/* They leave like all others. */
+	/* The capacity of a deleted pod is free. */
 	assert_ok(sched_remove(sched, OBJECT_POD, "s", "a"));
 	answers(EXTENDER_FILTER, names("d", "'n1'"), FITS("'n1'"));
 }
@@ -179,7 +177,7 @@ static void extender_pods_and_own_pods_share_devices(void **state)
 	answers(EXTENDER_FILTER, names("a", "'n1'"), FITS("'n1'"));
 	add_pod("own", SHARE("0.6"), "");
 	told("own", "0/1 nodes: 1 no GPU with 0.6 free");
-	/* Nobody comes for it. */
+	/* kube-scheduler does not bind the pod in time, so its reservation expires. */
 	pass(30);
 	add_lease("n1", "2026-01-02T03:04:35Z");
 	nothing();
@@ -205,7 +203,7 @@ static void a_failed_bind_frees_the_reservation(void **state)
 	binds(binding("b", "n1"));
 }
 
-/* Another scheduler's pod: that one reports why, and here its place is free again. */
+/* kube-scheduler reports the refusal of its pod, so divvy-scheduler only frees the place. */
 static void a_refused_bind_frees_the_reservation(void **state)
 {
 	add_node("n1", 1);
@@ -226,11 +224,11 @@ static void a_former_leader_drops_its_reservations(void **state)
 	sched_stand_down(sched);
 	answers(EXTENDER_FILTER, names("b", "'n1'"), FITS("'n1'"));
 	assert_int_equal(sched_counts(sched).n_reserved, 1);
-	/* It goes, and with it what was kept. */
+	/* The reservation ends with its pod. */
 	assert_ok(sched_remove(sched, OBJECT_POD, "s", "b"));
 	assert_int_equal(sched_counts(sched).n_reserved, 0);
 	answers(EXTENDER_FILTER, names("a", "'n1'"), FITS("'n1'"));
-	/* Its object changes: that is no news of its place. */
+	/* A change of the pod's object does not end its reservation. */
 	add_guest("a", SHARE("1") ",'x':'y'", "");
 	assert_int_equal(sched_counts(sched).n_reserved, 1);
 }
@@ -266,7 +264,7 @@ static void requests_and_labels_hold_for_extender_pods(void **state)
 	add_guest("b", SHARE("0.3") ",'divvy.gpu/anti-affinity':'x'", "");
 	is_refused(EXTENDER_BIND, binding("b", "n1"), ENOSPC,
 		"kept away by affinity or exclusion labels");
-	/* A live change of it. */
+	/* A bound extender pod can be resized. */
 	{
 		struct cluster *c = sched_cluster(sched);
 		_cleanup_json_ json_t *keys = NULL;
@@ -301,7 +299,10 @@ static void preempted_victims_must_free_enough(void **state)
 				       "'NumPDBViolations':1},'n2':{'Pods':[{'UID':'u-none'}]}}}"),
 		"{'NodeNameToMetaVictims':{'n1':{'Pods':[{'UID':'u-low1'}],'NumPDBViolations':1}}"
 		"}");
-	/* As objects; a whole device needs one that is empty then. */
+	/*
+	 * Victims can come as objects. The pod needs two whole devices, so both victims have to
+	 * leave.
+	 */
 	add_guest("two", "'divvy.gpu/request':'2'", ",'priority':100");
 	answers(EXTENDER_PREEMPT,
 		args_of("{" OF("two") ",'NodeNameToVictims':{'n1':{'Pods':[{'metadata':{'uid':"
@@ -312,7 +313,7 @@ static void preempted_victims_must_free_enough(void **state)
 				      "'u-low1'}},{'metadata':{'uid':'u-low0'}}]}}}"),
 		"{'NodeNameToMetaVictims':{'n1':{'Pods':[{'UID':'u-low1'},{'UID':'u-low0'}],"
 		"'NumPDBViolations':0}}}");
-	/* Nothing of that has happened. */
+	/* The requests have changed nothing: the victims still use the devices. */
 	is_refused(EXTENDER_BIND, binding("high", "n2"), ENOSPC, "no GPU with 0.7 free");
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * GPUNodes of a broken or hostile daemon: the omitted entries, and the reports of them.
+ * Tests GPUNodes of a broken or hostile divvyd: which entries are left out, and the error messages.
  */
 #include <errno.h>
 
@@ -17,7 +17,7 @@
 static const struct {
 	const char *status;
 	uint32_t n_devices, n_tenants;
-	const char *said; /* NULL: nothing is left out */
+	const char *said; /* part of the error message; NULL: no entry is left out */
 	uint32_t n_networks, n_peers;
 } cases[] = {
 	{"'devices':[" DEVICE("GPU-a", "") "," DEVICE("GPU-b", "") "]", 2, 0, NULL},
@@ -169,7 +169,7 @@ static void a_list_that_is_too_long_is_cut_with_a_message(void **state)
 	gpunode_done(&g);
 }
 
-/* One bad device does not close the others. */
+/* The other devices of the node are used despite one invalid device. */
 static void the_rest_of_the_node_is_used(void **state)
 {
 	_cleanup_json_ json_t *json = rules_json(

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The order of pending pods, in virtual time.
- */
+/* Tests the order and the pauses of pending pods, in virtual time. */
 #include <stdio.h>
 #include <string.h>
 
@@ -14,7 +12,7 @@
 static struct rand rand_;
 static struct pending *pending;
 
-/* Higher lines go first; line 2 is owed something. */
+/* Lines with a higher number come first; line 2 is below its guarantee (is_owed()). */
 static bool is_before(void *arg, uint32_t a, uint32_t b)
 {
 	return a > b;
@@ -130,19 +128,19 @@ static void an_item_that_backs_off_can_be_woken(void **state)
 	pending_put_back(pending, pod("b"), PENDING_NOWHERE, 0);
 	next(100 * SECOND, NULL);
 	assert_int_equal(pending_counts(pending).n_unschedulable, 2);
-	/* Its own wish has changed: at once. */
+	/* pending_wake_one() makes an item active at once. */
 	pending_wake_one(pending, pod("b"));
 	next(0, "b");
-	/* Soon after it was tried: after its pause. */
+	/* An event during the pause: the item becomes active when the pause ends. */
 	pending_wake(pending, 1);
 	assert_int_equal(pending_counts(pending).n_backing_off, 1);
 	next(1, NULL);
 	next(SECOND, "a");
-	/* Long after it: at once. */
+	/* An event after the pause: the item becomes active at once. */
 	pending_put_back(pending, pod("a"), PENDING_NOWHERE, SECOND);
 	pending_wake(pending, 100 * SECOND);
 	next(100 * SECOND, "a");
-	/* And in the end without that. */
+	/* Without an event the item becomes active after PENDING_UNSCHEDULABLE_NS. */
 	pending_put_back(pending, pod("a"), PENDING_NOWHERE, 100 * SECOND);
 	assert_true(pending_deadline(pending) > 400 * SECOND);
 	next(pending_deadline(pending), "a");
@@ -162,7 +160,7 @@ static void removed_items_are_forgotten(void **state)
 	assert_true(pending_deadline(pending) == CLOCK_NEVER);
 }
 
-/* A gang may have the name of a pod. */
+/* A gang and a pod with the same name are two items. */
 static void kinds_have_names_of_their_own(void **state)
 {
 	const struct pending_rank rank = {0, 0, 0, 0};
@@ -173,7 +171,7 @@ static void kinds_have_names_of_their_own(void **state)
 	add("ns/a", 0, 0, 0);
 	add("ns/a-b", 0, 0, 0);
 	assert_int_equal(pending_counts(pending).n_active, 3);
-	/* Of equal ranks and names the pod goes first. */
+	/* With equal rank and name the pod comes before the gang. */
 	next(0, "ns/a");
 	assert_int_equal(pending_next(pending, 0)->kind, PENDING_GANG);
 	next(0, "ns/a-b");
@@ -201,13 +199,16 @@ static void queues_take_turns(void **state)
 	add_in(3, "three-high", 5);
 	add_in(0, "none-low", 4);
 	add_in(0, "none-high", 7);
-	/* Of lines 1 and 3 it is the latter's turn; line 0 is compared with its first. */
+	/*
+	 * Of the lines 1 and 3 line 3 comes first. Its first item and the first item of line 0 are
+	 * compared by rank.
+	 */
 	next(0, "none-high");
 	next(0, "three-high");
 	next(0, "none-low");
 	next(0, "three-low");
 	next(0, "one");
-	/* Into another line. */
+	/* An item that is added again moves to its new line. */
 	add_in(1, "moved", 0);
 	add_in(3, "stays", 0);
 	add_in(4, "moved", 0);
@@ -227,7 +228,7 @@ static void an_item_below_its_guarantee_does_not_back_off(void **state)
 	pending_wake(pending, 1);
 	next(1, "two");
 	next(1, NULL);
-	/* It waits until then, or until something happens. */
+	/* The item waits until the given time, or until an event. */
 	pending_put_back_until(pending, pod("two"), 300 * SECOND);
 	next(299 * SECOND, "one");
 	next(299 * SECOND, NULL);
@@ -235,7 +236,10 @@ static void an_item_below_its_guarantee_does_not_back_off(void **state)
 	pending_put_back_until(pending, pod("two"), 900 * SECOND);
 	pending_wake(pending, 400 * SECOND);
 	next(400 * SECOND, "two");
-	/* What has failed would fail again at once. */
+	/*
+	 * After an error an event does not end the pause, because the try would probably fail
+	 * again.
+	 */
 	pending_put_back(pending, pod("two"), PENDING_FAILED, 400 * SECOND);
 	pending_wake(pending, 400 * SECOND);
 	next(400 * SECOND, NULL);
@@ -252,7 +256,7 @@ static void a_bounded_number_of_items_below_their_guarantee_wakes(void **state)
 		assert_non_null(pending_next(pending, 0));
 		pending_put_back(pending, pod(name), PENDING_NOWHERE, 0);
 	}
-	/* It came last, but is the first of them. */
+	/* The limit counts by rank: "high" was added last but is the first of its line. */
 	add_in(2, "high", 9);
 	next(0, "high");
 	pending_put_back(pending, pod("high"), PENDING_NOWHERE, 0);
@@ -275,7 +279,9 @@ static void an_item_does_not_back_off_when_its_devices_come(void **state)
 	pending_put_back(pending, pod("rests"), PENDING_NOWHERE, 0);
 	pending_put_back(pending, pod("failed"), PENDING_FAILED, 0);
 	pending_put_back(pending, pod("late"), PENDING_NOWHERE, 0);
-	/* What has failed would fail again at once; no more than are asked for. */
+	/*
+	 * pending_hurry() makes at most n items active, and skips items that pause after an error.
+	 */
 	pending_hurry(pending, 2);
 	next(1, "rests");
 	next(1, "pauses");
@@ -301,7 +307,7 @@ static void new_devices_wake_the_first_items_of_all_queues(void **state)
 	next(1, "high");
 	next(1, "middle");
 	next(1, NULL);
-	/* A higher priority than when it began to wait; who has gone takes nobody's turn. */
+	/* The rank counts that an item has now. A removed item does not count. */
 	add_in(3, "lowest", 7);
 	pending_remove(pending, pod("low"));
 	pending_hurry(pending, 2);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Queues by GPUPolicies: borrowing, reclaim and its time, the effect of changes.
+ * Tests queues of GPUPolicies: borrowing, reclaim and its time, changes of policies; overcommitted
+ * memory, label spaces, and the status of policies.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +22,7 @@ static void policy(const char *name, const char *spec)
 #define NS(name) "'namespaces':['" name "']"
 #define QUEUE(x) "'queue':{" x "}"
 
-/* Asked for, decided and bound, in that namespace. */
+/* Adds a pod in that namespace and expects that the scheduler binds it. */
 static void run(const char *ns, const char *name, const char *annotations)
 {
 	space = ns;
@@ -49,7 +50,10 @@ static void idle_shares_are_borrowed_and_reclaimed(void **state)
 	run("b", "b1", SHARE("1"));
 	run("b", "b2", SHARE("1"));
 	ask("a", "a1", SHARE("0.5"));
-	/* They need 10 s to end, and have 30: for 20 s nobody is told. */
+	/*
+	 * The grace period is 30 s and a victim needs 10 s to end, so the eviction follows after 20
+	 * s.
+	 */
 	told("a1", "queue a reclaims its guarantee after 30 s of grace: evicts 1 tenant on n1");
 	nothing();
 	pass(19);
@@ -61,7 +65,9 @@ static void idle_shares_are_borrowed_and_reclaimed(void **state)
 	nothing();
 	gone("b", "b1");
 	next(SCHED_BIND, "a1", NULL);
-	/* b has what it is guaranteed: it borrows, and nobody leaves for it. */
+	/*
+	 * Queue b uses its guarantee. It may borrow an idle share, but no pod is evicted for that.
+	 */
 	ask("b", "b3", SHARE("0.5"));
 	next(SCHED_BIND, "b3", NULL);
 	ask("b", "b4", SHARE("0.5"));
@@ -84,7 +90,10 @@ static void tenants_that_end_within_the_grace_period_are_not_evicted(void **stat
 	nothing();
 	pass(1);
 	gone("b", "b2");
-	/* Who is owed it comes first, whatever the others' priority, and does not pause. */
+	/*
+	 * A pod below its queue's guarantee comes before pods of higher priority in other queues,
+	 * and does not pause.
+	 */
 	next(SCHED_BIND, "a1", NULL);
 	nothing();
 }
@@ -99,7 +108,7 @@ static void without_a_grace_period_reclaim_is_immediate(void **state)
 	next(SCHED_EVICT, "b1", NULL);
 }
 
-/* Of a node without a CPU to spare, as much as is asked back. */
+/* The node has no CPU left either, so each reclaiming pod needs one victim. */
 static void many_pods_at_once_reclaim_one_each(void **state)
 {
 	char name[8];
@@ -176,7 +185,9 @@ static void half_a_gang_reclaims_nothing(void **state)
 	run("b", "b2", SHARE("1"));
 	ask("a", "a1", TWO);
 	ask("a", "a2", TWO);
-	/* One of them is guaranteed its place: nobody leaves for that alone. */
+	/*
+	 * The guarantee covers one of the two members. The gang needs both, so no pod is evicted.
+	 */
 	told("a1",
 		"group a/g: 1 of 2 pods fit, 2 are needed; 0/1 nodes: 1 no GPU with 1 free; queue "
 		"a has 1 of its guaranteed 1 devices, and 0 are idle to borrow");
@@ -194,7 +205,7 @@ static void priorities_do_not_matter_between_queues(void **state)
 	run("a", "a1", SHARE("0.5") ",'divvy.gpu/priority':'10'");
 	run("b", "b1", SHARE("0.5") ",'divvy.gpu/priority':'10'");
 	ask("b", "b2", SHARE("0.5") ",'divvy.gpu/priority':'90'");
-	/* Its own queue's may have to leave; another's not. */
+	/* A pod preempts less important pods of its own queue, but not pods of other queues. */
 	next(SCHED_EVICT, "b1", "b/b2");
 }
 
@@ -206,7 +217,7 @@ static void a_pod_in_no_queue_is_not_reclaimed(void **state)
 	ask("a", "a1", SHARE("1"));
 	told("a1", "0/1 nodes: 1 no GPU with 1 free");
 	nothing();
-	/* A policy that names nobody speaks of all who are in no other queue. */
+	/* A policy without namespaces gives a queue to all pods that no other policy selects. */
 	policy("rest", QUEUE("'name':'rest'"));
 	next(SCHED_EVICT, "f1", "a/a1, within the guarantee of queue a");
 }
@@ -262,19 +273,19 @@ static void queues_stand_below_others(void **state)
 	policy("b", NS("b") "," QUEUE("'parent':'org','guaranteedShare':2"));
 	policy("c", NS("c") "," QUEUE("'guaranteedShare':1"));
 	policy("org", "'namespaces':['o']," QUEUE("'name':'org','guaranteedShare':3"));
-	/* The later one makes more than there is above them: it is left out. */
+	/* With queue b the guarantees below `org` would exceed its own, so queue b is refused. */
 	ask("b", "b1", SHARE("1"));
 	told("b1", "policy b: queue org: the quotas below it are 4 together, its own is 3");
 	run("a", "a1", SHARE("1"));
-	/* Tenants are of those below. */
+	/* A queue with queues below it has no tenants itself. */
 	ask("o", "o1", SHARE("0.1"));
 	told("o1", "queue org has queues below it: tenants belong to those");
-	/* What was impossible has become possible. */
+	/* A larger guarantee of `org` makes queue b valid. */
 	policy("org", "'namespaces':['o']," QUEUE("'name':'org','guaranteedShare':4"));
 	pass(20);
 	space = "b";
 	next(SCHED_BIND, "b1", NULL);
-	/* A parent that there is not, and a circle. */
+	/* A parent that does not exist is refused, and so is a queue that is its own parent. */
 	policy("c", NS("c") "," QUEUE("'parent':'none','guaranteedShare':1"));
 	ask("c", "c1", SHARE("0.1"));
 	told("c1",
@@ -287,7 +298,7 @@ static void queues_stand_below_others(void **state)
 		"it, or is too far below the top");
 }
 
-/* Two halves on two nodes, neither of which is enough for the limit above. */
+/* The limit of `org` is used up by two half devices on two nodes, so the reclaim evicts both. */
 static void a_guarantee_comes_before_a_limit_of_the_parent(void **state)
 {
 	add_node("n1", 1);
@@ -300,7 +311,7 @@ static void a_guarantee_comes_before_a_limit_of_the_parent(void **state)
 	add_node("n2", 1);
 	run("b", "b2", SHARE("0.5"));
 	add_node("n3", 1);
-	/* There is room, and the limit in its way is used up by what others have borrowed. */
+	/* n3 is empty, but borrowed shares use up the limit of queue org. */
 	ask("b", "b3", SHARE("0.1"));
 	told("b3",
 		"0/3 nodes: 3 above the queue's limit; queue org has 1 of the 1 devices that it "
@@ -314,7 +325,10 @@ static void a_guarantee_comes_before_a_limit_of_the_parent(void **state)
 	next(SCHED_BIND, "a1", NULL);
 }
 
-/* A device is idle, and the queue may have no more: its own that matter less go. */
+/*
+ * A device is idle, but the queue is at its limit. So a pod preempts a less important pod of its
+ * own queue.
+ */
 static void priorities_matter_below_a_limit(void **state)
 {
 	add_node("n1", 2);
@@ -351,14 +365,17 @@ static void a_policy_changes_while_pods_run(void **state)
 	ask("a", "a2", SHARE("1"));
 	next(SCHED_EVICT, "b1", NULL);
 	next(SCHED_NOMINATE, "a2", NULL);
-	/* While somebody leaves, queues are made anew: the place is still held. */
+	/* The nominated pod keeps its place while the queues are made anew. */
 	policy("c", NS("c") "," QUEUE("'guaranteedShare':0,'name':'first'"));
 	ask("c", "c1", SHARE("0.1"));
 	nothing();
 	gone("b", "b1");
 	space = "a";
 	confirm(next(SCHED_BIND, "a2", NULL), SHARE("1"));
-	/* Less than it has by now: who runs stays, nobody comes. */
+	/*
+	 * The queue uses more than its new limit: its running pods stay, and it gets no further
+	 * pod.
+	 */
 	policy("a", NS("a") "," QUEUE("'guaranteedShare':0,'limitShare':0.5"));
 	nothing();
 	gone("a", "a2");
@@ -366,7 +383,7 @@ static void a_policy_changes_while_pods_run(void **state)
 	told("a3",
 		"0/1 nodes: 1 above the queue's limit; queue a has 1 of the 0.5 devices that it "
 		"may have, 0.1 asked");
-	/* Without the policy it is in no queue. */
+	/* Without the policy the pod is in no queue. */
 	assert_ok(sched_remove(sched, CLUSTER_POLICY, "", "a"));
 	pass(20);
 	next(SCHED_BIND, "a3", NULL);
@@ -422,11 +439,17 @@ static void memory_may_be_overcommitted(void **state)
 	pass(20);
 	space = "a";
 	confirm(next(SCHED_BIND, "a2", NULL), SWAPS("600000"));
-	/* The least of those that are there holds, not its own. */
+	/*
+	 * On a device with tenants of several namespaces the smallest factor counts: 1.5 of
+	 * namespace a, not 2 of b.
+	 */
 	ask("b", "b1", SWAPS("400000"));
 	told("b1", "0/1 nodes: 1 no GPU with 390.6Ki free");
 	run("b", "b2", SWAPS("300000"));
-	/* What is not shared is not promised twice: nothing is left of it. */
+	/*
+	 * A tenant with the memory policy fail needs memory that no other tenant may use; the
+	 * device has none left.
+	 */
 	ask("b", "b3", FAILS("1000"));
 	told("b3", "0/1 nodes: 1 no GPU with 1000 free");
 	gone("a", "a1");
@@ -434,7 +457,10 @@ static void memory_may_be_overcommitted(void **state)
 	gone("b", "b1");
 	gone("b", "b3");
 	run("b", "b4", FAILS("500000"));
-	/* Twice the other half, less what swaps there. */
+	/*
+	 * The other half of the device counts twice by the factor of b. "b2" uses 300000 bytes of
+	 * that.
+	 */
 	ask("b", "b5", SWAPS("701000"));
 	told("b5", "0/1 nodes: 1 no GPU with 684.6Ki free");
 	run("b", "b6", SWAPS("700000"));
@@ -444,7 +470,7 @@ static void memory_may_be_overcommitted(void **state)
 	told("b7", "0/1 nodes: 1 no GPU with 1000 free");
 }
 
-/* An init container "i", and "c". */
+/* Adds a pod with an init container "i" and a main container "c". */
 static void ask_stages(const char *name, const char *annotations)
 {
 	set(OBJECT_POD,
@@ -479,7 +505,10 @@ static void stages_of_a_pod_share_overcommitted_memory(void **state)
 	"'i.divvy.gpu/request':'0.1','i.divvy.gpu/memory':'" i "','c.divvy.gpu/memory':'" c "'"
 	add_node("n1", 1);
 	policy("a", NS("a") ",'overcommit':{'memory':2}");
-	/* More than the namespace has, so that the device alone holds it to its own. */
+	/*
+	 * A larger factor of another namespace makes the placement model permit more. The check of
+	 * the device then has to apply the factor of namespace a.
+	 */
 	policy("b", NS("b") ",'overcommit':{'memory':4}");
 	ask_stages("a1", SWAP_STAGES("800000", "700000"));
 	next(SCHED_BIND, "a1", NULL);
@@ -508,7 +537,9 @@ static void a_label_space_joins_namespaces(void **state)
 {
 #define APART SHARE("0.3") ",'divvy.gpu/anti-affinity':'web/api'"
 	add_node("n1", 1);
-	/* Each namespace's own, until a policy names the space for both. */
+	/*
+	 * The label is separate in each namespace until a policy makes namespaces share its space.
+	 */
 	run("a", "a1", APART);
 	run("b", "b1", APART);
 	policy("web", "'namespaces':['a','c'],'labelSpaces':['web']");
@@ -530,7 +561,7 @@ static void exclusions_that_change_are_still_counted(void **state)
 	policy("web", "'namespaces':['a','b'],'labelSpaces':['web']");
 	run("a", "a1", ONLY);
 	run("b", "b1", ONLY);
-	/* They are on one device now that have different labels: both are there. */
+	/* Now two tenants on one device have different exclusion labels, and both still count. */
 	assert_ok(sched_remove(sched, CLUSTER_POLICY, "", "web"));
 	ask("a", "a2", ONLY);
 	told("a2", "0/1 nodes: 1 no GPU with 0.4 free");
@@ -550,7 +581,10 @@ static void gangs_of_a_label_space_span_namespaces(void **state)
 	next(SCHED_BIND, "b1", NULL);
 }
 
-/* Two groups of one name, then: of each namespace its own, and of fewer queues than before. */
+/*
+ * After the policies are removed, the gang's name belongs to one namespace and there are fewer
+ * queues. The old item must not stay.
+ */
 static void a_renamed_gang_leaves_no_queue_item(void **state)
 {
 	add_node("n1", 2);
@@ -578,7 +612,7 @@ static json_t *status_of(const char *name)
 	bool has_changed;
 
 	json_decref(reported);
-	/* As the scheduler does before it decides. */
+	/* The scheduler calls cluster_settle() before each decision, too. */
 	assert_ok(cluster_settle(sched_cluster(sched), &has_changed));
 	assert_ok(cluster_report(sched_cluster(sched), &reported));
 	return json_object_get(reported, name);
@@ -620,7 +654,7 @@ static void policies_report_their_use(void **state)
 		"{\"borrowed\":200,\"guaranteed\":1000,\"name\":\"b\",\"used\":1200,"
 		"\"waiting\":1}]}");
 	json_decref(copy);
-	/* Once the API has it there is nothing to say. */
+	/* A status that the API has already is not reported again. */
 	text = (free(text), json_dumps(status, 0));
 	for (char *p = text; *p; p++)
 		*p = *p == '"' ? '\'' : *p;
@@ -654,14 +688,14 @@ static void policies_report_that_they_cannot_hold(void **state)
 	policy("q2", NS("d") "," QUEUE("'name':'q','guaranteedShare':1"));
 	reason_is("q2", "False", "QueueElsewhere",
 		"queue q has other values in policy q1; give both policies the same");
-	/* Of a misspelt field API servers leave nothing. */
+	/* The API server drops a misspelt field, so the policy arrives empty. */
 	policy("none", NS("e"));
 	reason_is("none", "False", "Empty", LIMITS_NOTHING);
 	policy("none", NS("e") ",'models':[],'overcommit':{}");
 	reason_is("none", "False", "Empty", LIMITS_NOTHING);
 	policy("none", NS("e") ",'remote':'denied'");
 	reason_is("none", "True", "Valid", "");
-	/* Without a device nobody knows which models will be there. */
+	/* While the cluster has no device, a policy's models cause no remark. */
 	policy("model", NS("e") ",'models':['=A','H100','!T4','=B']");
 	reason_is("model", "True", "Valid", "");
 	add_node("n1", 1);
@@ -689,9 +723,10 @@ enum job_state { TO_COME, WAITS, RUNS, LEAVES, DONE };
 
 static struct job {
 	enum job_state state;
-	int of; /* 0: a, 1: b */
+	int of; /* namespace: 0: a, 1: b */
 	uint32_t share;
-	uint64_t lasts_s, at_s; /* when its state ends */
+	/* lasts_s: duration of the job; at_s: when its present state ends */
+	uint64_t lasts_s, at_s;
 } jobs[JOBS];
 
 static uint64_t time_s(void)
@@ -708,7 +743,7 @@ static void submit(int i)
 	snprintf(name, sizeof(name), "j%d", i);
 	snprintf(annotations, sizeof(annotations), SHARE("0.%03u"), jobs[i].share);
 	space = spaces[jobs[i].of];
-	/* The world's nodes have 8 cores. */
+	/* The pod requests no CPU, because a node has only 8 cores. */
 	set(OBJECT_POD,
 		"{'metadata':{'name':'%s','namespace':'%s','uid':'u-%s-%u'," TENANT
 		"'annotations':{%s}},"
@@ -729,7 +764,7 @@ static void started(const struct cpod *pod, int i)
 	jobs[i].at_s = time_s() + jobs[i].lasts_s;
 }
 
-/* Of "j17". */
+/* Returns the number in a name such as "j17". */
 static int number_of(const char *name)
 {
 	uint64_t n;
@@ -757,7 +792,7 @@ static void act(uint32_t *n_evicted)
 	assert_int_equal(r, 0);
 }
 
-/* Removes jobs that have ended by now; evicted ones are submitted anew. */
+/* Removes jobs that have ended. Evicted jobs are submitted again. */
 static void end_jobs(void)
 {
 	for (int i = 0; i < JOBS; i++) {
@@ -831,7 +866,10 @@ static void make_jobs(void)
 			.at_s = i % 2 ? 0 : SECOND_COMES_S};
 }
 
-/* 60 to 40, of which the second has everything while it is alone. */
+/*
+ * Namespaces a and b have guarantees of 60 % and 40 %. Namespace b uses all devices until the jobs
+ * of a come.
+ */
 static void two_namespaces_share_by_their_guarantees(void **state)
 {
 	uint64_t seconds[2] = {0}, at_s = 0;
@@ -857,7 +895,10 @@ static void two_namespaces_share_by_their_guarantees(void **state)
 				submit(i);
 		act(&n_evicted);
 		is_full |= at_s < SECOND_COMES_S && used_by(1) > 9000;
-		/* Nothing that was borrowed and is asked for is out when the grace has ended. */
+		/*
+		 * At the end of the grace period namespace a has reclaimed what it needs of its
+		 * guarantee.
+		 */
 		if (at_s >= SECOND_COMES_S + GRACE_S && !is_back) {
 			assert_true(used_by(0) + least_waiting(0) > 6000 || used_by(1) <= 4000);
 			assert_true(used_by(0) > 5500);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reasons as Kubernetes has them: one word in CamelCase, and one of two types of Events. */
+/*
+ * Tests that each reason follows Kubernetes: one word in CamelCase, and an Event type Normal or
+ * Warning.
+ */
 #include <ctype.h>
 #include <string.h>
 
@@ -23,7 +26,7 @@ static void each_reason_is_one_unique_word(void **state)
 
 static const struct {
 	enum reason reason;
-	const char *type; /* NULL: no Event has it */
+	const char *type; /* type of the reason's Event; NULL: no Event has the reason */
 } cases[] = {
 	{REASON_NONE, NULL},
 	{REASON_UNSCHEDULABLE, NULL},

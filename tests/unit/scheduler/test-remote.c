@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Devices of other nodes: who serves, over which network, what is left of it, and the sentences. */
+/*
+ * Tests pods with devices of other nodes: the choice of device node and network, the bandwidth
+ * left, and the messages.
+ */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,7 +17,7 @@
 #define ETH(mbps) "{'name':'eth0','kind':'host','capacityMbps':" #mbps "}"
 #define SERVES "'remote':{'address':'10.0.0.1:7007'},"
 
-/* A node's daemon; n devices, of which others take what it serves. */
+/* Sets the GPUNode of a node with n devices. more: JSON members of its status, such as SERVES. */
 static void set_gpus(
 	const char *name, int n, const char *more, const char *networks, const char *tenants)
 {
@@ -66,7 +69,7 @@ static void a_remote_pod_waits_for_a_serving_node(void **state)
 	next(SCHED_BIND, "full", NULL);
 	add_pod("b", SHARE("0.5"), "");
 	told("b", "0/2 nodes: 1 no GPU with 0.5 free, 1 no GPU");
-	/* Now there is one. */
+	/* n3 serves its device, so both pods get a place there. */
 	add("n3", 1, SERVES, ETH(10000));
 	pass(20);
 	assert_string_equal(cpod_node(next(SCHED_BIND, "a", NULL)), "n3");
@@ -85,7 +88,7 @@ static void local_devices_come_before_remote_ones(void **state)
 	assert_string_equal(cpod_assigned(pod)->v[0].remote_node, "");
 }
 
-/* A node for pods, which has no device. */
+/* Adds a node without devices, for client halves; the node selector HERE selects it. */
 static void add_client(const char *name, const char *networks)
 {
 	set(OBJECT_NODE,
@@ -126,7 +129,10 @@ static void a_remote_pod_gets_keys_for_both_ends(void **state)
 	assert_int_equal(free_mbit("g1", 0), 21000);
 }
 
-/* What it takes there is counted whichever node is seen again, and is given back once. */
+/*
+ * The two halves of a remote pod still count after an update of either node, and each is removed
+ * once.
+ */
 static void both_halves_are_removed_together(void **state)
 {
 	add_client("c1", ETH(10000));
@@ -139,24 +145,24 @@ static void both_halves_are_removed_together(void **state)
 	set_gpus("c1", 0, "", ETH(10000), "");
 	assert_int_equal(share_free("g1"), 600);
 	assert_int_equal(free_mbit("g1", 0), 6000);
-	/* The server says so as well: it is no other. */
+	/* The device node confirms the tenant, which must not count twice. */
 	set_gpus("g1", 1, SERVES, ETH(10000),
 		"{'podUID':'u-a','container':'c','devices':['GPU-g1-0'],'request':400,'limit':1000,"
 		"'memoryBytes':[400000],'mode':'remote'}");
 	assert_int_equal(share_free("g1"), 600);
-	/* Its own node goes, and comes again. */
+	/* The pod's own node is removed and added again. */
 	assert_ok(sched_remove(sched, OBJECT_NODE, "", "c1"));
 	assert_int_equal(share_free("g1"), 600);
 	add_client("c1", ETH(10000));
 	assert_int_equal(free_mbit("c1", 0), 6000);
-	/* The server goes, and comes again. */
+	/* The device node is removed and added again. */
 	assert_ok(sched_remove(sched, OBJECT_NODE, "", "g1"));
 	assert_int_equal(free_mbit("c1", 0), 10000);
 	add_node("g1", 0);
 	assert_int_equal(share_free("g1"), 600);
 	assert_int_equal(free_mbit("c1", 0), 6000);
 	assert_ok(sched_remove(sched, OBJECT_POD, "s", "a"));
-	/* Its node says that it runs there still. */
+	/* The device node still confirms the deleted pod's tenant, so its share stays taken. */
 	assert_int_equal(share_free("g1"), 600);
 	assert_int_equal(free_mbit("c1", 0), 10000);
 	set_gpus("g1", 1, SERVES, ETH(10000), "");
@@ -164,7 +170,7 @@ static void both_halves_are_removed_together(void **state)
 	assert_int_equal(free_mbit("g1", 0), 10000);
 }
 
-/* From the other end, too: the server's node has the room that is wanted. */
+/* The pod "high" needs the device of g1, so both halves of the remote pod "low" are evicted. */
 static void a_preemptor_evicts_both_halves(void **state)
 {
 	static const char asked[] = SHARE("0.8") ",'divvy.gpu/priority':'10'";
@@ -199,7 +205,7 @@ static void a_gang_can_have_remote_devices(void **state)
 	next(SCHED_BIND, "m2", NULL);
 	assert_int_equal(share_free("g1"), 0);
 	assert_int_equal(free_mbit("c1", 0), 2000);
-	/* What was not bound is given back, with the network. */
+	/* A failed Binding frees the pod's device share and bandwidth. */
 	sched_bound(sched, "s", "m2", "u-m2", false);
 	assert_int_equal(free_mbit("c1", 0), 6000);
 	assert_int_equal(share_free("g1"), 500);
@@ -253,12 +259,14 @@ static void the_best_network_goes_first(void **state)
 	pod = next(SCHED_BIND, "a", NULL);
 	assert_string_equal(cpod_assigned(pod)->v[0].remote_node, "g2");
 	assert_string_equal(cpod_assigned(pod)->v[0].network[0], "mlx5_0");
-	/* What is left of that is too little, and the other goes over the host's. */
+	/*
+	 * Too little bandwidth is left on the RDMA device, so the next pod uses the host's network.
+	 */
 	add_pod("b", SHARE("0.3") ",'divvy.gpu/network':'30Gbps'", HERE);
 	pod = next(SCHED_BIND, "b", NULL);
 	assert_string_equal(cpod_assigned(pod)->v[0].remote_node, "g1");
 	assert_string_equal(cpod_assigned(pod)->v[0].network[0], "eth0");
-	/* The overlay is laid over the same port. */
+	/* The overlay network uses the same port as eth0, so both have the same bandwidth left. */
 	assert_int_equal(free_mbit("c1", 0), 70000);
 	assert_int_equal(free_mbit("c1", 2), 70000);
 }
@@ -284,7 +292,7 @@ static void too_little_bandwidth_is_a_reason(void **state)
 		"0/2 nodes: 1 serves no devices to others, 1 not selected by the pod's node "
 		"selector or affinity; over the network 0/1 nodes that serve: 1 with another "
 		"model than B; the cluster has model A");
-	/* Somebody else's end: the network of the client is not that of the server. */
+	/* The pod's node has only an overlay network, and the device node only a host network. */
 	set_gpus("c1", 0, "", "{'name':'x','kind':'overlay','capacityMbps':10000}", "");
 	add_pod("e", REMOTE(""), HERE);
 	told("e",
@@ -294,7 +302,7 @@ static void too_little_bandwidth_is_a_reason(void **state)
 	assert_ok(sched_remove(sched, OBJECT_POD, "s", "a"));
 }
 
-/* Behind a node's network devices: what it has measured to another node, in us and bit/s. */
+/* JSON that follows a node's network devices: its measurement to another node, in us and bit/s. */
 #define MEASURED(name, us, bits) \
 	"],'peers':[{'name':'" name "','roundTripMicroseconds':" #us ",'bitsPerSecond':" #bits "}"
 #define AND_MEASURED(name, us, bits) \
@@ -312,7 +320,10 @@ static void the_nearest_goes_first(void **state)
 	assert_string_equal(cpod_assigned(pod)->v[0].remote_node, "g2");
 	assert_string_equal(cpod_why(pod),
 		"remote: runs on c1, device on g2 over the host's network, 2 hops, 90 us, load 0%");
-	/* It is farther now; and the node is known by its name, whichever was seen last. */
+	/*
+	 * g2 is now farther than g1. Measurements refer to nodes by name, in whatever order the
+	 * GPUNodes arrive.
+	 */
 	set_gpus("c1", 0, "", ETH(10000) MEASURED("g1", 400, 9000000000) AND_MEASURED("g2", 900, 0),
 		"");
 	set_gpus("g1", 1, SERVES, ETH(10000), "");
@@ -339,7 +350,7 @@ static void a_measurement_can_be_the_reason(void **state)
 	told("near", NOT_ELSEWHERE "round trip 180 us to node c1, at most 50 us requested");
 	add_pod("wide", wide, HERE);
 	told("wide", NOT_ELSEWHERE "bandwidth 2Gbps to node c1, at least 4Gbps requested");
-	/* That from the pod's node counts, and without it that from the other end. */
+	/* The measurement of the pod's node counts. Without it that of the device node counts. */
 	set_gpus("g1", 2, SERVES, ETH(10000) MEASURED("c1", 40, 5000000000), "");
 	pass(20);
 	nothing();
@@ -350,7 +361,10 @@ static void a_measurement_can_be_the_reason(void **state)
 	assert_int_equal(free_mbit("c1", 0), 6000);
 }
 
-/* As the kubelet: what a node does not know is not asked of it, what is used up is. */
+/*
+ * The node of a client half may lack a resource that counts devices; but if the resource exists, it
+ * must have enough, as for the kubelet.
+ */
 static void a_client_needs_a_slot_and_no_share(void **state)
 {
 	const char *const pod = "{'metadata':{'name':'%s','namespace':'s','uid':'u-%s'," TENANT
@@ -415,7 +429,7 @@ static void a_lack_of_all_nodes_is_reported_once(void **state)
 	next(SCHED_BIND, "full2", NULL);
 	add_pod("a", REMOTE(""), "");
 	told("a", "0/2 nodes: 2 no GPU with 0.5 free");
-	/* One node more lacks something else, and the nodes that serve lack the same as before. */
+	/* Now the reasons of all nodes and of the serving nodes differ, so the message has both. */
 	add("n3", 0, "", ETH(10000));
 	pass(20);
 	told("a",
@@ -423,7 +437,7 @@ static void a_lack_of_all_nodes_is_reported_once(void **state)
 		"network 0/2 nodes that serve: 2 no GPU with 0.5 free");
 }
 
-/* divvyd of either end does not answer. */
+/* Neither end of a remote pod may be on a node whose divvyd does not answer. */
 static void a_silent_daemon_takes_no_part(void **state)
 {
 	add_client("c1", ETH(10000));
@@ -440,7 +454,7 @@ static void a_silent_daemon_takes_no_part(void **state)
 	assert_string_equal(cpod_node(next(SCHED_BIND, "a", NULL)), "c1");
 }
 
-/* They name one another, or themselves, or nobody. */
+/* The links of network devices name one another, themselves, or no device. */
 static void ports_may_say_anything(void **state)
 {
 	add("n2", 1, SERVES,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Actions between their decision and whoever carries them out. */
+/* Tests the list of decided actions that are not handed out yet. */
 #include <stdlib.h>
 
 #include "acts.h"
@@ -63,7 +63,7 @@ static void jobs_of_removed_pods_are_skipped(void **state)
 	assert_ok(todo_push_eviction(&todo, pod("a"), pod("b")));
 	assert_ok(todo_push_eviction(&todo, pod("b"), NULL));
 	assert_ok(sched_remove(sched, OBJECT_POD, "s", "b"));
-	/* For whom a pod leaves is still known. */
+	/* The preemptor of an eviction is still known after it was removed. */
 	action = take("a");
 	assert_string_equal(action.preemptor->name, "b");
 	assert_false(todo_next(&todo, sched_cluster(sched), &action));
@@ -78,7 +78,10 @@ static struct decide_claims claims_on(const char *node)
 	return claims;
 }
 
-/* As when a Binding fails while an action is carried out. */
+/*
+ * An action that was handed out stays valid while others are added, for example because a Binding
+ * fails.
+ */
 static void a_job_in_hand_stays_while_others_are_added(void **state)
 {
 	struct decide_claims claims = claims_on("n1");

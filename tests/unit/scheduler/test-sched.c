@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The scheduler without a server: objects and virtual time in, actions out. */
+/* Tests the scheduler without a server: objects and virtual time go in, actions come out. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -36,7 +36,10 @@ static void a_model_with_a_long_name_is_one_too(void **state)
 	next(SCHED_BIND, "a", NULL);
 }
 
-/* It is put beside its like where nothing else has room, and that is said. */
+/*
+ * With preferred-anti-affinity pods avoid each other's devices. If no other device has enough free,
+ * they share one, and the reason mentions that.
+ */
 static void who_prefers_to_be_apart(void **state)
 {
 #define PREFERS SHARE("0.3") ",'divvy.gpu/preferred-anti-affinity':'x'"
@@ -47,7 +50,7 @@ static void who_prefers_to_be_apart(void **state)
 	pod = next(SCHED_BIND, "a", NULL);
 	assert_string_equal(device_of(pod), "GPU-n1-0");
 	confirm(pod, PREFERS);
-	/* Best fit alone would put it beside the first, as it does with who has no wish. */
+	/* Best fit alone would place "b" on the device of "a". */
 	add_pod("b", PREFERS, "");
 	pod = next(SCHED_BIND, "b", NULL);
 	assert_string_equal(device_of(pod), "GPU-n1-1");
@@ -59,7 +62,7 @@ static void who_prefers_to_be_apart(void **state)
 	assert_string_equal(cpod_why(pod),
 		"c beside 1 tenant that preferred-anti-affinity 'x' would keep apart");
 	confirm(pod, PREFERS);
-	/* Of another namespace: it knows nobody here. */
+	/* The labels of another namespace are separate, so "d" has no conflict. */
 	space = "other";
 	add_pod("d", PREFERS, "");
 	pod = next(SCHED_BIND, "d", NULL);
@@ -68,7 +71,10 @@ static void who_prefers_to_be_apart(void **state)
 	nothing();
 }
 
-/* Without the label nobody looks at what its user writes into it, also when it has a node. */
+/*
+ * The webhook has not labelled these pods. The keys of such a pod do not count, even if it has a
+ * node.
+ */
 static void who_came_past_the_webhook_has_nothing(void **state)
 {
 	add_node("n1", 1);
@@ -97,7 +103,7 @@ static void a_full_device_takes_nobody(void **state)
 	add_pod("b", SHARE("0.5"), "");
 	told("b", "0/1 nodes: 1 no GPU with 0.5 free");
 	nothing();
-	/* It leaves: the other one's turn, after its pause. */
+	/* When "a" has been removed, "b" gets the device after its pause. */
 	assert_ok(sched_remove(sched, OBJECT_POD, "s", "a"));
 	pass(2);
 	next(SCHED_BIND, "b", NULL);
@@ -117,7 +123,7 @@ static void reasons_are_counted_by_node(void **state)
 		"model A");
 }
 
-/* Models as people write them, and those that there are. */
+/* The message repeats the models as the user wrote them, and lists the cluster's models. */
 static void a_model_that_no_node_has_is_answered_with_those_there_are(void **state)
 {
 	add_node("n1", 1);
@@ -135,7 +141,7 @@ static void objects_come_in_any_order(void **state)
 {
 	const struct cpod *pod;
 
-	/* A bound pod, then its node's devices, then the node. */
+	/* The bound pod arrives first, then its node's GPUNode, then the Node. */
 	add_pod("a",
 		SHARE("0.6") ",'divvy.gpu/devices':'c=GPU-n1-0','divvy.gpu/"
 			     "granted-request':'c=0.6',"
@@ -161,7 +167,7 @@ static void objects_come_in_any_order(void **state)
 	assert_string_equal(device_of(pod), "GPU-n1-1");
 }
 
-/* Of several reasons the one that says what would have to change. */
+/* If a node has several obstacles, the message names the one that has to change. */
 static void why_names_what_is_lacking(void **state)
 {
 #define APART SHARE("0.3") ",'divvy.gpu/exclusion':'x'"
@@ -202,7 +208,7 @@ static void a_failed_bind_gives_the_place_back(void **state)
 	add_pod("b", SHARE("1"), "");
 	told("b", "0/1 nodes: 1 no GPU with 1 free");
 	sched_bound(sched, "s", "a", "u-a", false);
-	/* The other one may have it now; both have to pause. */
+	/* The place is free again. Both pods pause before the next try. */
 	nothing();
 	pass(2);
 	next(SCHED_BIND, "a", NULL);
@@ -213,7 +219,7 @@ static void a_failed_bind_gives_the_place_back(void **state)
 #define LOW_PART SHARE("0.6") ",'divvy.gpu/priority':'10'"
 #define HIGH_PART SHARE("0.6") ",'divvy.gpu/priority':'60'"
 
-/* The Event of that reason for that pod, whatever comes before. */
+/* Expects an Event with that reason for that pod; skips other actions. */
 static void has_event(const char *name, enum reason reason, const char *part)
 {
 	struct sched_action a;
@@ -227,7 +233,7 @@ static void has_event(const char *name, enum reason reason, const char *part)
 	assert_contains(a.sentence, part);
 }
 
-/* The node's daemon lives meanwhile. */
+/* Lets time pass while the node's divvyd renews its Lease. */
 static void pass_alive(uint64_t seconds)
 {
 	char renewed[64];
@@ -238,7 +244,9 @@ static void pass_alive(uint64_t seconds)
 	add_lease("n1", renewed);
 }
 
-/* As the API server has it: the nomination stays until the scheduler removes it. */
+/*
+ * Sets a pending pod with a nomination in its status, which stays until the scheduler removes it.
+ */
 static void nominate_in_api(const char *name, const char *annotations)
 {
 	set(OBJECT_POD,
@@ -249,7 +257,10 @@ static void nominate_in_api(const char *name, const char *annotations)
 		name, name, annotations, requests_of_all);
 }
 
-/* Preemption, then a refused Binding: other pods get the place, and no second pod is evicted. */
+/*
+ * The pod "a" preempts "b0", and then its Binding is refused. Other pods get the place, and "a"
+ * evicts no second pod.
+ */
 static void a_refused_binding_keeps_nobody_off(void **state)
 {
 	add_node("n1", 1);
@@ -274,7 +285,7 @@ static void a_refused_binding_keeps_nobody_off(void **state)
 		"waited for the reservation of pod s/a on node n1; the API server refused the "
 		"Binding of that pod: " NO_WEBHOOK);
 	confirm(next(SCHED_BIND, "b1", NULL), LOW_PART);
-	/* The pod is tried again where it fits, and evicts no pod for another refusal. */
+	/* While the pause lasts, "a" is tried again only where it fits, and evicts no pod. */
 	for (int i = 0; i < 20; i++) {
 		pass_alive(2);
 		nothing();
@@ -288,14 +299,14 @@ static void a_refused_binding_keeps_nobody_off(void **state)
 	confirm(next(SCHED_BIND, "b2", NULL), LOW_PART);
 	pass_alive(12);
 	told("a", "0/1 nodes: 1 no GPU with 0.6 free; " REFUSED_A);
-	/* Some day it preempts again, as the reason may have gone. */
+	/* After the pause "a" preempts again, because the cause of the refusal may have ended. */
 	pass_alive(3600);
 	pass_alive(12);
 	next(SCHED_EVICT, "b2", "s/a");
 	next(SCHED_NOMINATE, "a", NULL);
 }
 
-/* The next one, of that pod. */
+/* Returns the next eviction, which must be of that pod. */
 static struct sched_action next_eviction(const char *name)
 {
 	struct sched_action a;
@@ -322,14 +333,14 @@ static void an_eviction_names_the_pod_that_it_is_for(void **state)
 	assert_string_equal(a.preemptor->name, "high");
 	assert_string_equal(a.preemptor->queue, "");
 	next(SCHED_NOMINATE, "high", NULL);
-	/* It is sent again while the pod is there, and is no news. */
+	/* While the victim exists, its eviction is repeated without an Event. */
 	pass_alive(6);
 	a = next_eviction("low");
 	assert_int_equal(a.reason, REASON_NONE);
 	assert_null(a.preemptor);
 }
 
-/* The condition of that pod, next. */
+/* Expects the next action to be a condition of that pod. */
 static void has_condition(const char *name, enum reason reason, const char *sentence)
 {
 	struct sched_action a;
@@ -341,7 +352,10 @@ static void has_condition(const char *name, enum reason reason, const char *sent
 	assert_contains(a.sentence, sentence);
 }
 
-/* An autoscaler adds no node while the pause lasts, and one afterwards if no device is free. */
+/*
+ * The reason SchedulerError, which keeps an autoscaler from adding a node, lasts as long as the
+ * pause. Then the reason is Unschedulable if no device is free.
+ */
 static void a_pod_that_was_refused_may_lack_a_device_later(void **state)
 {
 	add_node("n1", 1);
@@ -356,15 +370,18 @@ static void a_pod_that_was_refused_may_lack_a_device_later(void **state)
 	add_pod("c", HIGH_PART, "");
 	has_condition("c", REASON_UNSCHEDULABLE, "0/1 nodes: 1 no GPU with 0.6 free");
 	pass_alive(60);
-	set(OBJECT_NODE, "{'metadata':{'name':'n2'}}"); /* so that all are tried */
+	set(OBJECT_NODE, "{'metadata':{'name':'n2'}}"); /* a new node has all pods tried again */
 	pass_alive(12);
 	has_condition("a", REASON_UNSCHEDULABLE, "no GPU with 0.6 free");
-	/* The earlier refusal has nothing to do with this wait. */
+	/* The message no longer mentions the old refusal. */
 	pass_alive(600);
 	told("a", "0/2 nodes: 1 no GPU with 0.6 free, 1 no room for one more pod");
 }
 
-/* It reports the reservation that was released, and afterwards only the reasons of its wait. */
+/*
+ * A pod that waited for a reservation reports once that the reservation was released, and later
+ * only why it waits.
+ */
 static void a_released_reservation_is_reported_once(void **state)
 {
 	add_node("n1", 1);
@@ -390,7 +407,7 @@ static void a_released_reservation_is_reported_once(void **state)
 	told("b1", "0/1 nodes: 1 no GPU with 0.6 free");
 }
 
-/* The same sentence with another reason is written again. */
+/* A condition with the same message but another reason is not reported yet. */
 static void a_condition_is_its_reason_and_its_message(void **state)
 {
 	const struct cpod *pod;
@@ -407,7 +424,7 @@ static void a_condition_is_its_reason_and_its_message(void **state)
 	assert_false(cpod_is_reported(pod, REASON_SCHEDULER_ERROR, "yes"));
 }
 
-/* Another spec is another request: the pod may preempt at once. */
+/* After a change of its annotations a refused pod may preempt at once. */
 static void a_changed_pod_is_not_refused_any_more(void **state)
 {
 	add_node("n1", 1);
@@ -425,7 +442,7 @@ static void a_changed_pod_is_not_refused_any_more(void **state)
 	next(SCHED_EVICT, "b1", "s/a");
 }
 
-/* A member's Binding is refused: the group pauses before it tries again, and evicts no pod. */
+/* After a refused Binding of a member the whole group evicts no pod for a while. */
 static void a_group_pauses_after_a_refused_binding(void **state)
 {
 	const char *const member = SHARE("0.6") ",'divvy.gpu/group':'g','divvy.gpu/"
@@ -450,7 +467,7 @@ static void a_group_pauses_after_a_refused_binding(void **state)
 static void the_larger_of_both_counts(void **state)
 {
 	add_node("n1", 1);
-	/* A container that no pod accounts for runs there still. */
+	/* The node confirms a tenant that belongs to no known pod. */
 	add_gpus("n1", 1,
 		"{'podUID':'gone','container':'c','devices':['GPU-n1-0'],'request':400,'limit':"
 		"1000,"
@@ -460,13 +477,13 @@ static void the_larger_of_both_counts(void **state)
 	add_gpus("n1", 1, "");
 	pass(2);
 	confirm(next(SCHED_BIND, "a", NULL), SHARE("0.7"));
-	/* The node has more in force than was given. */
+	/* The node confirms more than the assigned keys: the confirmed amount counts. */
 	add_gpus("n1", 1,
 		"{'podUID':'u-a','container':'c','devices':['GPU-n1-0'],'request':900,'limit':1000,"
 		"'memoryBytes':[700000]}");
 	add_pod("b", SHARE("0.2"), "");
 	told("b", "0/1 nodes: 1 no GPU with 0.2 free");
-	/* And less: what is given counts. */
+	/* The node confirms less than the assigned keys: the assigned amount counts. */
 	add_gpus("n1", 1,
 		"{'podUID':'u-a','container':'c','devices':['GPU-n1-0'],'request':100,'limit':1000,"
 		"'memoryBytes':[100000]}");
@@ -531,13 +548,13 @@ static void who_waits_for_a_device_does_not_pause_when_it_comes(void **state)
 		add_pod((char[]){*name, '\0'}, SHARE("0.3"), "");
 		told((char[]){*name, '\0'}, "0/1 nodes: 1 GPUs not managed by divvy");
 	}
-	/* News of another kind. */
+	/* A write of the GPUNode that opens no device makes no pod active. */
 	set_owner("native");
 	nothing();
 	set_owner("pool");
 	confirm(next(SCHED_BIND, "a", NULL), SHARE("0.3"));
 	confirm(next(SCHED_BIND, "b", NULL), SHARE("0.3"));
-	/* It has come already. */
+	/* The device was open before, so its GPUNode makes no pod active. */
 	add_pod("d", SHARE("0.5"), "");
 	told("d", "0/1 nodes: 1 no GPU with 0.5 free");
 	set_owner("pool");
@@ -592,7 +609,7 @@ static void the_more_important_first(void **state)
 	",'divvy.gpu/group':'g','divvy.gpu/group-size':'" size \
 	"','divvy.gpu/group-threshold':'" part "'"
 
-/* What its node waits for. */
+/* Checks the granted group: its name and how many members the node waits for. */
 static void assert_group(const struct cpod *pod, const char *want)
 {
 	_cleanup_json_ json_t *keys = NULL;
@@ -602,7 +619,7 @@ static void assert_group(const struct cpod *pod, const char *want)
 		json_string_value(json_object_get(keys, "divvy.gpu/granted-group")), want);
 }
 
-/* The same text in all of them, as a template has it. */
+/* All members have the same anti-affinity label, as they have if a template makes them. */
 static void members_are_on_different_devices_by_a_label_of_theirs(void **state)
 {
 #define APART MEMBER("0.2", "3", "1") ",'divvy.gpu/anti-affinity':'g'"
@@ -634,7 +651,7 @@ static void a_group_waits_for_its_threshold(void **state)
 	add_pod("m2", MEMBER("0.9", "3", "0.7"), "");
 	assert_group(next(SCHED_BIND, "m1", NULL), "g=2");
 	assert_group(next(SCHED_BIND, "m2", NULL), "g=2");
-	/* A late one comes alone: enough of them run. */
+	/* The threshold is reached, so a further member starts alone. */
 	add_pod("m3", MEMBER("0.9", "3", "0.7"), "");
 	told("m3", "0/1 nodes: 1 no GPU with 0.9 free");
 	add_node("n2", 1);
@@ -642,7 +659,7 @@ static void a_group_waits_for_its_threshold(void **state)
 	next(SCHED_BIND, "m3", NULL);
 }
 
-/* After any pause, and the node's daemon still lives. */
+/* Lets any pause pass while the node's divvyd renews its Lease. */
 static void later(void)
 {
 	static unsigned n;
@@ -677,7 +694,7 @@ static void an_object_says_the_groups_size(void **state)
 	add_node("n1", 2);
 	add_member("a", label);
 	told("a", "group s/job: no PodGroup and no divvy.gpu/group-size give its size");
-	/* One of that name, and of another controller's. */
+	/* A PodGroup of that name, but of another API group, does not count. */
 	add_group_object(CLUSTER_VOLCANO_GROUP, 1);
 	later();
 	nothing();
@@ -691,7 +708,7 @@ static void an_object_says_the_groups_size(void **state)
 	later();
 	next(SCHED_BIND, "a", NULL);
 	next(SCHED_BIND, "b", NULL);
-	/* It goes, and comes again for those who are new. */
+	/* After the PodGroup is deleted a new member waits until it exists again. */
 	assert_ok(sched_remove(sched, CLUSTER_GROUP, "s", "job"));
 	add_member("d", label);
 	later();
@@ -714,7 +731,7 @@ static void who_is_placed_by_another_is_a_member(void **state)
 			i, i);
 	told("w0", "group s/job: 2 of 3 pods exist, 3 are needed");
 	nothing();
-	/* A head without a share. */
+	/* A member without a share that another scheduler places also counts. */
 	set(OBJECT_POD,
 		"{'metadata':{'name':'head','namespace':'s','uid':'u-head','annotations':{"
 		"'scheduling.k8s.io/group-name':'job'}},'spec':{'schedulerName':'volcano',"
@@ -746,7 +763,7 @@ static void a_group_keeps_to_its_rack(void **state)
 	put_into_rack("n3", "r2");
 	add_pod("m2", MEMBER("0.9", "3", "0.1"), "");
 	assert_string_equal(cpod_node(next(SCHED_BIND, "m2", NULL)), "n3");
-	/* A node moves, with a tenant on it. */
+	/* The nodes of the tenants move to another rack. */
 	add_node("n4", 1);
 	put_into_rack("n1", "r9");
 	put_into_rack("n3", "r9");
@@ -766,7 +783,7 @@ static void a_group_is_never_placed_in_part(void **state)
 	}
 	told("m0", "group s/g: 2 of 3 pods fit, 3 are needed; 0/1 nodes: 1 no GPU with 0.9 free");
 	nothing();
-	/* Nothing of it is held: somebody else gets both devices. */
+	/* The group has reserved nothing, so another pod gets both devices. */
 	add_pod("x", "'divvy.gpu/request':'2'", "");
 	next(SCHED_BIND, "x", NULL);
 }
@@ -787,7 +804,7 @@ static void allow_kubeshare(void)
 		"'allocatable':{'cpu':'8','memory':'16Gi','pods':'110'}}}");
 }
 
-/* Its GPUID in the Binding; the caller's. */
+/* Returns the pod's GPUID in the Binding's annotations; the caller frees it. */
 static char *gpuid_of(const struct cpod *pod)
 {
 	_cleanup_json_ json_t *keys = NULL;
@@ -807,7 +824,7 @@ static void a_vgpu_is_one_device(void **state)
 	add_pod("a", KUBESHARE("0.3") GPUID("abcde"), ON_N1);
 	str_copy(first, sizeof(first), str_from(device_of(next(SCHED_BIND, "a", NULL))));
 	confirm(cluster_pod(sched_cluster(sched), "s", "a"), KUBESHARE("0.3"));
-	/* The same name is the same device, another one is another. */
+	/* Pods with the same GPUID share a device, and another GPUID is another device. */
 	add_pod("b", KUBESHARE("0.3") GPUID("other"), ON_N1);
 	assert_string_not_equal(device_of(next(SCHED_BIND, "b", NULL)), first);
 	add_pod("d", KUBESHARE("0.3") GPUID("abcde"), ON_N1);
@@ -854,7 +871,10 @@ static void members_without_a_share_count_as_there(void **state)
 			"'scheduling.k8s.io/group-name':'job'}},'spec':{"
 			"'schedulerName':'divvy-scheduler','containers':[{'name':'c'}]}}",
 			i, i);
-	/* Three are needed, and nodes can count the two with a share. */
+	/*
+	 * The group needs three members. Nodes know only the two with a share, so they wait for
+	 * two.
+	 */
 	assert_int_equal(cpod_assigned(next(SCHED_BIND, "head", NULL))->n, 0);
 	assert_group(next(SCHED_BIND, "w0", NULL), "job=2");
 	assert_group(next(SCHED_BIND, "w1", NULL), "job=2");
@@ -869,10 +889,10 @@ static void who_is_less_important_leaves(void **state)
 	next(SCHED_EVICT, "low", "s/high");
 	next(SCHED_NOMINATE, "high", "waits for 1 pod to terminate on n1");
 	nothing();
-	/* Nobody takes the place meanwhile, also not with more to say. */
+	/* The reserved place stays free for "high". */
 	add_pod("next", SHARE("0.2") ",'divvy.gpu/priority':'50'", "");
 	nothing();
-	/* It is asked again while it does not go. */
+	/* The eviction is repeated while the victim exists. */
 	pass(6);
 	next(SCHED_EVICT, "low", "");
 	assert_ok(sched_remove(sched, OBJECT_POD, "s", "low"));
@@ -890,7 +910,10 @@ static void fill_cpu(const char *node, int but)
 		node, node, node, 8 - but);
 }
 
-/* Who was thought to leave, and need not, has its CPU as before. */
+/*
+ * The search tries to evict the three pods of n1 and then evicts "least". The CPU of the three must
+ * still count.
+ */
 static void who_need_not_leave_is_there(void **state)
 {
 	static const char *const names[] = {"one", "two", "three"};
@@ -916,8 +939,8 @@ static void who_need_not_leave_is_there(void **state)
 }
 
 /*
- * A node whose last bit is taken, of its devices and of its own: eight of half a device on four,
- * with a CPU each and the half device as a resource of the node as well, as the webhook has it.
+ * Fills a node completely: eight pods have half a device each of four devices, and a CPU each. Like
+ * the webhook, fill_with_halves() also requests the half device as a resource of the node.
  */
 #define LOW_HALF SHARE("0.5") ",'divvy.gpu/priority':'10'"
 
@@ -937,7 +960,7 @@ static void fill_with_halves(void)
 	}
 }
 
-/* As many leave as come, although the node is full of those that are leaving still. */
+/* Each new pod evicts one pod, although the node is still full of terminating pods. */
 static void who_come_at_once_have_one_leave_each(void **state)
 {
 	char victim[3][8], name[16];
@@ -960,7 +983,7 @@ static void who_come_at_once_have_one_leave_each(void **state)
 	}
 	nothing();
 	assert_int_equal(cluster_n_nominated(sched_cluster(sched)), 3);
-	/* Each begins when its own has gone, whoever else is there still. */
+	/* Each pod is bound when its own victim has ended, while the other victims still run. */
 	for (int i = 2; i >= 0; i--) {
 		snprintf(name, sizeof(name), "high%d", i);
 		assert_ok(sched_remove(sched, OBJECT_POD, "s", victim[i]));
@@ -992,7 +1015,10 @@ static void budget(int allowed, const char *disrupted)
 		allowed, disrupted);
 }
 
-/* What a budget has left is for one of them: nobody leaves for half of what the other needs. */
+/*
+ * The budget permits three evictions, and each pod needs two. So only one pod evicts its two
+ * victims.
+ */
 static void who_come_at_once_keep_to_a_budget(void **state)
 {
 	char victim[2][8], disrupted[64];
@@ -1018,11 +1044,11 @@ static void who_come_at_once_keep_to_a_budget(void **state)
 	}
 	assert_int_equal(n_evictions(&n_nominations), 0);
 	assert_int_equal(n_nominations, 1);
-	/* The API server says so of one after the other. */
+	/* The API server counts one eviction after the other in the budget's status. */
 	snprintf(disrupted, sizeof(disrupted), "'%s':'2026-01-02T03:04:05Z'", victim[0]);
 	budget(2, disrupted);
 	pass(12);
-	n_evictions(&n_nominations); /* of who has not been seen to go, again */
+	n_evictions(&n_nominations); /* repeated evictions of victims that still exist */
 	assert_int_equal(n_nominations, 0);
 	snprintf(disrupted, sizeof(disrupted), "'%s':'2026-01-02T03:04:05Z','%s':''", victim[0],
 		victim[1]);
@@ -1030,14 +1056,14 @@ static void who_come_at_once_keep_to_a_budget(void **state)
 	pass(12);
 	n_evictions(&n_nominations);
 	assert_int_equal(n_nominations, 0);
-	/* Others of them are there again elsewhere. */
+	/* Successors of the victims run elsewhere, so the budget permits two further evictions. */
 	budget(2, disrupted);
 	pass(12);
 	n_evictions(&n_nominations);
 	assert_int_equal(n_nominations, 1);
 }
 
-/* That the node's sums are used up as well says less. */
+/* If the devices are full, the message names them, and not the node's resource divvy.gpu/milli. */
 static void what_is_full_is_its_devices(void **state)
 {
 	fill_with_halves();
@@ -1046,7 +1072,7 @@ static void what_is_full_is_its_devices(void **state)
 		"'pods':'110','divvy.gpu/milli':'4000'}}}");
 	add_pod("more", LOW_HALF, "");
 	told("more", "0/1 nodes: 1 no GPU with 0.5 free");
-	/* Where they are used up and its devices are not, that is what there is to say. */
+	/* If only the node's resource is used up, the message names the resource. */
 	assert_ok(sched_remove(sched, OBJECT_POD, "s", "low0"));
 	assert_ok(sched_remove(sched, OBJECT_POD, "s", "more"));
 	set(OBJECT_NODE,
@@ -1076,7 +1102,7 @@ static void groups_that_come_at_once_have_theirs_leave(void **state)
 	assert_int_equal(n_nominations, 4);
 }
 
-/* As the API server has one of HAMi's, in that phase. */
+/* Sets a bound pod with HAMi's annotation of the bind phase. */
 static void set_hami(const char *bind_phase, const char *phase)
 {
 	set(OBJECT_POD,
@@ -1093,7 +1119,10 @@ static void set_hami(const char *bind_phase, const char *phase)
 		bind_phase, phase);
 }
 
-/* What tools of the dialect that it was asked in look for, until it has been written. */
+/*
+ * For a running pod the scheduler writes the annotation that HAMi's tools expect, until the pod has
+ * it.
+ */
 static void who_runs_is_said_to(void **state)
 {
 	add_node("n1", 1);
@@ -1120,7 +1149,7 @@ static void equals_do_not_leave(void **state)
 	confirm(next(SCHED_BIND, "one", NULL), SHARE("0.8"));
 	add_pod("two", SHARE("0.8"), "");
 	told("two", "0/1 nodes: 1 no GPU with 0.8 free");
-	/* Nor for one that says that nobody has to. */
+	/* A pod whose preemptionPolicy is Never evicts no pod. */
 	add_pod("never", SHARE("0.8") ",'divvy.gpu/priority':'90'", ",'preemptionPolicy':'Never'");
 	told("never", "0/1 nodes: 1 no GPU with 0.8 free");
 	add_pod("above", SHARE("0.8") ",'divvy.gpu/priority':'1'", ",'priority':1000");
@@ -1154,7 +1183,7 @@ static void what_was_held_is_given_back(void **state)
 	add_pod("high", SHARE("0.8") ",'divvy.gpu/priority':'60'", "");
 	next(SCHED_EVICT, "low", NULL);
 	next(SCHED_NOMINATE, "high", NULL);
-	/* Who wanted it goes: the victim stays, and others may come to its device. */
+	/* After the preemptor is removed, its victim is not evicted again. */
 	assert_ok(sched_remove(sched, OBJECT_POD, "s", "high"));
 	add_pod("small", SHARE("0.2"), "");
 	pass(1);
@@ -1172,12 +1201,12 @@ static void who_decides_no_longer_holds_nothing(void **state)
 	confirm(next(SCHED_BIND, "low", NULL), SHARE("0.8") ",'divvy.gpu/priority':'10'");
 	add_pod("high", SHARE("0.8") ",'divvy.gpu/priority':'60'", "");
 	next(SCHED_EVICT, "low", NULL);
-	/* The nomination has not been sent. */
+	/* The scheduler loses its Lease before it sends the nomination. */
 	sched_stand_down(sched);
 	assert_int_equal(cpod_state(cluster_pod(c, "s", "high")), CPOD_PENDING);
 	assert_int_equal(cluster_n_nominated(c), 0);
 	assert_int_equal(cpod_reported_ns(cluster_pod(c, "s", "low")), 0);
-	/* Leading again, it decides again. */
+	/* When the scheduler leads again, it decides anew. */
 	pass(2);
 	next(SCHED_EVICT, "low", "s/high");
 }
@@ -1189,7 +1218,7 @@ static void a_group_makes_room_together(void **state)
 	confirm(next(SCHED_BIND, "low", NULL), SHARE("0.8") ",'divvy.gpu/priority':'10'");
 	add_pod("m1", MEMBER("0.9", "2", "1"), "");
 	add_pod("m2", MEMBER("0.9", "2", "1"), "");
-	/* One has its place at once, and waits for the other. */
+	/* One device is free at once, but the member placed there waits for the other member. */
 	next(SCHED_NOMINATE, "m1", NULL);
 	next(SCHED_NOMINATE, "m2", NULL);
 	next(SCHED_EVICT, "low", "s/m1");
@@ -1199,7 +1228,7 @@ static void a_group_makes_room_together(void **state)
 	next(SCHED_BIND, "m2", NULL);
 }
 
-/* What one leaves is for all of the group; and nobody leaves for it in vain. */
+/* One victim frees enough for both members, so no second pod is evicted. */
 static void a_group_shares_what_is_left_to_it(void **state)
 {
 	add_node("n1", 1);
@@ -1218,7 +1247,10 @@ static void a_group_shares_what_is_left_to_it(void **state)
 	next(SCHED_BIND, "m2", NULL);
 }
 
-/* A device would have room for it beside them, its node has none. */
+/*
+ * The device has enough share free beside "small", but the anti-affinity of "small" keeps other
+ * pods off the node.
+ */
 static void a_group_has_those_leave_who_are_apart(void **state)
 {
 	add_node("n1", 1);
@@ -1243,7 +1275,7 @@ static void a_group_has_those_leave_who_are_apart(void **state)
 	nothing();
 }
 
-/* Where there is not enough for it nobody leaves, and it is as before. */
+/* If the group does not fit even with evictions, no pod is evicted and nothing changes. */
 static void a_group_without_room_leaves_all_as_it_was(void **state)
 {
 	add_node("n1", 1);
@@ -1258,7 +1290,7 @@ static void a_group_without_room_leaves_all_as_it_was(void **state)
 	told("next", "0/1 nodes: 1 no GPU with 0.1 free");
 }
 
-/* Who has done his part is there for who comes in place of one that failed. */
+/* A member that succeeded still counts when the successor of a failed member comes. */
 static void a_group_counts_who_has_succeeded(void **state)
 {
 	static const char node[] = ",'nodeName':'n1'},'status':{'phase':'%s'";
@@ -1280,7 +1312,7 @@ static void a_group_counts_who_has_succeeded(void **state)
 	add_pod("m2", MEMBER("0.5", "3", "1"), over);
 	add_pod("again", MEMBER("0.5", "3", "1"), "");
 	next(SCHED_BIND, "again", NULL);
-	/* Where all have failed their successors begin together. */
+	/* If all members have failed, their successors wait for one another again. */
 	add_pod("m0", MEMBER("0.5", "3", "1"), over);
 	add_pod("m1", MEMBER("0.5", "3", "1"), over);
 	assert_ok(sched_remove(sched, OBJECT_POD, "s", "again"));
@@ -1288,7 +1320,10 @@ static void a_group_counts_who_has_succeeded(void **state)
 	told("n0", "group s/g: 1 of 3 pods exist, 3 are needed");
 }
 
-/* One of them is gone while others leave for all: nobody is bound who cannot begin alone. */
+/*
+ * A member is deleted while victims terminate. The rest is below the threshold, so the group's
+ * reservations end.
+ */
 static void a_group_that_is_incomplete_gives_back_its_places(void **state)
 {
 	add_node("n1", 2);
@@ -1310,7 +1345,7 @@ static void a_group_that_is_incomplete_gives_back_its_places(void **state)
 	nothing();
 	pass(20);
 	told("m2", "group s/g: 1 of 2 pods exist, 2 are needed");
-	/* What it held is free for others. */
+	/* The places of the group are free for other pods. */
 	add_pod("other", SHARE("0.9"), "");
 	confirm(next(SCHED_BIND, "other", NULL), SHARE("0.9"));
 	add_pod("m1", MEMBER("0.1", "2", "1"), "");
@@ -1370,7 +1405,7 @@ static void policies_hold(void **state)
 	next(SCHED_BIND, "b", NULL);
 }
 
-/* The bound pod as it is, with other asked keys. */
+/* Sets the bound pod with other requested keys. */
 static void wish(const struct cpod *pod, const char *annotations)
 {
 	char asked[256];
@@ -1400,7 +1435,7 @@ static void a_wish_is_granted_where_there_is_room(void **state)
 	wish(cluster_pod(c, "s", "b"), SHARE("0.5"));
 	pod = next(SCHED_DENY, "b", NULL);
 	assert_int_equal(cpod_assigned(pod)->v[0].request, 300);
-	/* Told once. */
+	/* The same refusal is reported only once. */
 	wish(cluster_pod(c, "s", "b"), SHARE("0.5"));
 	nothing();
 	wish(cluster_pod(c, "s", "b"), SHARE("0.1"));
@@ -1410,7 +1445,7 @@ static void a_wish_is_granted_where_there_is_room(void **state)
 	next(SCHED_BIND, "d", NULL);
 }
 
-/* Behind those that wait for a place. */
+/* A refused resize request is tried again after waiting pods have had their turn. */
 static void a_refused_wish_is_looked_at_again_when_somebody_leaves(void **state)
 {
 	add_node("n1", 1);
@@ -1449,7 +1484,10 @@ static void a_wish_beyond_a_policy_is_refused_with_the_sum(void **state)
 		"policy p: the namespace would have 683.6Ki of 585.9Ki of device memory");
 }
 
-/* Who was bound before somebody else led: nodes take it that he who leads now knows of it. */
+/*
+ * A new leader writes its epoch to pods that an earlier leader bound and that may still start
+ * containers.
+ */
 static void what_an_earlier_leader_bound_is_adopted(void **state)
 {
 	static const char bound[] = SHARE("0.3") ",'divvy.gpu/devices':'c=GPU-n1-0','divvy.gpu/"
@@ -1467,11 +1505,11 @@ static void what_an_earlier_leader_bound_is_adopted(void **state)
 	sched_lead(sched, 8);
 	next(SCHED_REFRESH_EPOCH, "starts", NULL);
 	nothing();
-	/* Its node was started again. */
+	/* The pod is not ready any more, for example because its node was restarted. */
 	snprintf(more, sizeof(more), ready, "False");
 	add_pod("runs", bound, more);
 	next(SCHED_REFRESH_EPOCH, "runs", NULL);
-	/* Bound since, by one who does not know that he leads no more. */
+	/* A former leader bound "late" after this one began to lead, so its epoch stays old. */
 	add_pod("late", bound, ",'nodeName':'n1'");
 	nothing();
 }
@@ -1493,7 +1531,7 @@ static void volumes_are_made_first(void **state)
 		",'volumes':[{'name':'v','persistentVolumeClaim':{'claimName':'v'}}]");
 	next(SCHED_CLAIM, "a", "n1 v");
 	nothing();
-	/* Its place is not held. */
+	/* The pod that waits for its volume has no reservation. */
 	add_pod("b", SHARE("0.9"), "");
 	next(SCHED_BIND, "b", NULL);
 	assert_ok(sched_remove(sched, OBJECT_POD, "s", "b"));
@@ -1506,7 +1544,7 @@ static void volumes_are_made_first(void **state)
 	next(SCHED_BIND, "a", NULL);
 }
 
-/* All of them together are longer than a sentence may be. */
+/* Together the names are longer than any message may be. */
 static void names_of_claims_may_be_long(void **state)
 {
 	static const char names[] = "abcdefgh";
@@ -1555,7 +1593,9 @@ static void volumes_that_are_there_are_not_bound_here(void **state)
 		"divvy-scheduler only provisions new volumes");
 }
 
-/* What the view is told for a moment leaves nothing behind. */
+/*
+ * A node is removed while a Binding to it is in flight; the pod then gets a place on another node.
+ */
 static void a_node_that_goes_takes_its_pods_places(void **state)
 {
 	const struct cpod *pod;
@@ -1571,7 +1611,10 @@ static void a_node_that_goes_takes_its_pods_places(void **state)
 	assert_string_equal(cpod_node(next(SCHED_BIND, "a", NULL)), "n2");
 }
 
-/* Of init containers "i", "j" (with JSON of its own) and of the main one "c". */
+/*
+ * Adds a pod with the init containers "i" and "j" and the main container "c". of_j: JSON members of
+ * "j".
+ */
 static void add_stages(const char *name, const char *annotations, const char *of_j)
 {
 	set(OBJECT_POD,
@@ -1584,7 +1627,7 @@ static void add_stages(const char *name, const char *annotations, const char *of
 
 #define ASK(container, share) "'" container ".divvy.gpu/request':'" share "'"
 
-/* As it is bound: with what it was given, on that node. */
+/* Confirms the decided Binding, and sets the pod with its node and assigned keys. */
 static void confirm_stages(const struct cpod *pod, const char *annotations, const char *of_j)
 {
 	_cleanup_buf_ struct buf all = BUF_INIT(16384);
@@ -1615,7 +1658,7 @@ static void free_is(const char *text)
 	assert_contains(buf_text(&out), text);
 }
 
-/* One has the share, the other one the memory. */
+/* One device has the share free and the other one the memory. */
 static void a_refusal_says_what_no_device_has(void **state)
 {
 	const char *const memory = SHARE("0.1") ",'divvy.gpu/memory':'900000'";
@@ -1632,7 +1675,10 @@ static void a_refusal_says_what_no_device_has(void **state)
 	told("d", "0/1 nodes: 1 no GPU with 0.5 and 50% of its memory free");
 }
 
-/* Of 1,000,000 bytes and of 400,000 half is 500,000 and 200,000: before it is bound, and then. */
+/*
+ * Half of the memory of devices with 1,000,000 and 400,000 bytes counts as 500,000 and 200,000
+ * bytes, before and after the pod is bound.
+ */
 static void a_percentage_is_of_each_device(void **state)
 {
 	const char *const half = SHARE("0.1") ",'divvy.gpu/count':'2','divvy.gpu/memory':'50%'";
@@ -1675,7 +1721,10 @@ static void who_runs_before_uses_the_same_room(void **state)
 	assert_int_equal(cpod_assigned(pod)->v[0].memory_bytes[0], 700000);
 	assert_int_equal(cpod_assigned(pod)->v[2].request, 400);
 	free_is("GPU-n1-0 100/1000");
-	/* The same when it is read back, and when the node confirms who runs. */
+	/*
+	 * The amounts are the same after the pod is read from the API, and while the node confirms
+	 * the init container.
+	 */
 	confirm_stages(pod, asked, "");
 	free_is("GPU-n1-0 100/1000");
 	add_gpus("n1", 1,
@@ -1684,7 +1733,7 @@ static void who_runs_before_uses_the_same_room(void **state)
 	free_is("GPU-n1-0 100/1000");
 	add_pod("b", SHARE("0.2"), "");
 	told("b", "0/1 nodes: 1 no GPU with 0.2 free");
-	/* A wish of who runs on has the room that was kept for who ran before. */
+	/* The main container can grow into the capacity that was kept for the init container. */
 	confirm_stages(cluster_pod(sched_cluster(sched), "s", "a"),
 		ASK("i", "0.7") "," ASK("j", "0.2") "," ASK("c", "0.6"), "");
 	pod = next(SCHED_GRANT, "a", NULL);
@@ -1739,7 +1788,10 @@ static void policies_count_what_runs_at_once(void **state)
 	told("d", "policy p: the namespace has 0.6 of 0.6 GPUs, 0.1 requested");
 }
 
-/* One model after the other, as of MIG profiles: more than there may be at a time. */
+/*
+ * A device has one model after the other, as with MIG profiles: more models than the placement
+ * model can hold at once.
+ */
 static void models_come_and_go(void **state)
 {
 	add_node("n1", 1);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How long a pod's condition rests after a patch that was dear, or failed. */
+/* Tests the pause after a slow or failed patch of a pod's condition. */
 #include "base/clock.h"
 #include "scheduler/service-internal.h"
 #include "unit.h"

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Capacity that is kept for containers that run after one another.
- */
+/* Tests the capacity that is kept for containers of which some run before others. */
 #include <stdio.h>
 #include <string.h>
 
@@ -12,7 +10,11 @@
 
 #define STAGES_MAX 6
 
-/* Words KIND SHARE BYTES DEVICES: "i 800 8 A,B"; what is kept as "300:8 - ...". */
+/*
+ * pod: its containers as "KIND SHARE BYTES DEVICES", such as "i 800 8 A,B"; "i" is an init
+ * container, "s" a sidecar, "m" a main container. kept: for each container "SHARE:BYTES", with
+ * further bytes after "+" if devices differ; "-": it keeps nothing.
+ */
 static const struct {
 	const char *what, *pod, *kept;
 } cases[] = {
@@ -69,7 +71,9 @@ static void read_pod(const char *text, struct pod *pod)
 	}
 }
 
-/* Share, and bytes of each device, as one where they are the same. */
+/*
+ * Appends the kept share and the kept bytes of each device, which are one number if they are equal.
+ */
 static void add_kept(struct buf *kept, const struct stage *s)
 {
 	bool is_same = true;
