@@ -137,9 +137,10 @@ int authority_sign(const struct authority_store *store, const struct request *re
 		.to_ns = real_ns + AUTHORITY_SIGNED_NS};
 
 	if (!by->crt)
-		return fail(err, ENOKEY, "no authority holds now");
+		return fail(err, ENOKEY,
+			"no authority between nodes is valid now; a new one signs once it is made");
 	if (identity_name_format(&request->name, uri) < 0)
-		return fail(err, EINVAL, "the request names nobody");
+		return fail(err, EINVAL, "the request has no name of a node or tenant");
 	issue.issuer = by->crt;
 	issue.issuer_key = by->key;
 	issue.from_ns = MAX(issue.from_ns, crt_begins_ns(by->crt));

@@ -640,7 +640,7 @@ static void controller_on_discovered(void *data, int r, const struct error *err)
 	struct controller *c = data;
 
 	if (r < 0)
-		log_warn("what the API server serves: %s", err->msg);
+		log_warn("discovery of the API server's resources: %s", err->msg);
 	controller_enqueue(c, JOB_CERTIFICATE, "", "");
 }
 

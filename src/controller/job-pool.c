@@ -195,8 +195,8 @@ static int job_pool_carry_out_plan(struct job *job, struct pool_view *view, stru
 		return fail(err, ENOMEM, "out of memory");
 	c->has_pool = facts->n_nodes || facts->n_placeholders;
 	for (size_t i = 0; r == 0 && i < plan.n_make; i++) {
-		log_info("a whole device is needed%s%s", plan.make[i][0] ? " of node " : "",
-			plan.make[i]);
+		log_info("creating a placeholder for a whole device%s%s",
+			plan.make[i][0] ? " of node " : "", plan.make[i]);
 		r = job_pool_create_placeholder(job, plan.make[i], err);
 	}
 	for (size_t i = 0; r == 0 && i < plan.n_give_back; i++) {

@@ -92,7 +92,7 @@ static int job_remote_write_secret(
 		.namespace_name = job->c->options.ns,
 		.name = IDENTITY_AUTHORITY};
 
-	log_info("the authority between nodes changes");
+	log_info("storing a changed authority between nodes");
 	return job_remote_send_patch(job, &target,
 		secret_patch(job_remote_find_secret(job->c, CACHE_AUTHORITY), fields, store), err);
 }

@@ -204,7 +204,8 @@ static void on_taken(void *data, const struct kube_answer *answer)
 
 	if (answer->result < 0 || !share_pod || !name ||
 		kube_json_parse(answer->body, &pod, NULL) < 0) {
-		job_end(job, answer->result == -ENOENT || !share_pod ? 0 : -EIO, "pod is not told");
+		job_end(job, answer->result == -ENOENT || !share_pod ? 0 : -EIO,
+			"the pod that has the SharePod's name cannot be read");
 		return;
 	}
 	if (share_pod_owns(share_pod, pod)) {

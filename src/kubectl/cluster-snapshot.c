@@ -64,7 +64,8 @@ static int snapshot_load_objects(struct access *a, const struct cli_args *args, 
 	int r;
 
 	if (!row && source->is_waited_for)
-		return fail(err, ENOENT, "the server has no resource that is needed (number %d)",
+		return fail(err, ENOENT,
+			"the API server lacks a resource that the scheduler needs (number %d)",
 			(int)source->api);
 	if (!row)
 		return 0;

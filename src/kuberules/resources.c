@@ -73,7 +73,8 @@ static int read_amount(struct arena *arena, struct resources *into, const char *
 		return 0;
 	}
 	if (into->n_others == RESOURCES_OTHER_MAX)
-		return fail(err, E2BIG, "is one kind too many: at most %d", RESOURCES_OTHER_MAX);
+		return fail(err, E2BIG, "exceeds the limit of %d different resources",
+			RESOURCES_OTHER_MAX);
 	name = arena_dup(arena, str_from(name));
 	return name && !add_other(arena, into, name, n) ? 0 : fail(err, ENOMEM, "out of memory");
 }

@@ -238,7 +238,8 @@ static int enter_place(struct cluster *c, struct cnode *node, struct error *err)
 	c->by_place[node->at] = node;
 	r = node->has_gpus ? cnode_add_networks(c, node) : 0;
 	r = r < 0 ? r : cnode_count(c, node);
-	return r < 0 ? fail(err, -r, "node %s: count who is on it: %s", node->name, strerror(-r))
+	return r < 0 ? fail(err, -r, "node %s: its tenants cannot be counted: %s", node->name,
+			       strerror(-r))
 		     : 0;
 }
 

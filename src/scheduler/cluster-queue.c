@@ -289,9 +289,10 @@ static void cluster_queue_order(struct list *l, struct choice *choice)
 	for (uint32_t i = 0; i < l->n; i++)
 		if (depth_of(l, &l->v[i]) == PLACE_QUEUE_DEPTH)
 			fail(&l->v[i].refusal, EINVAL,
-				"queue %s: its parent %s, or one above that, is no queue, leads "
-				"back to it, or is too far below the top",
-				l->v[i].name, l->v[i].terms.parent);
+				"queue %s: parent %s, or a queue above it, does not exist, is "
+				"below queue %s, or is too deep: at most %u levels are allowed",
+				l->v[i].name, l->v[i].terms.parent, l->v[i].name,
+				(unsigned int)PLACE_QUEUE_DEPTH);
 }
 
 static int cluster_queue_choose(struct cluster *c, struct list *l)

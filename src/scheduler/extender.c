@@ -73,7 +73,7 @@ static int extender_reserve_nodes(struct candidates *candidates, size_t n, struc
 {
 	if (n > EXTENDER_NODES_MAX)
 		return fail(
-			err, EINVAL, "%zu nodes: at most %u are looked at", n, EXTENDER_NODES_MAX);
+			err, EINVAL, "%zu nodes: at most %u are allowed", n, EXTENDER_NODES_MAX);
 	candidates->v = calloc(n + 1, sizeof(*candidates->v));
 	return candidates->v ? 0 : fail(err, ENOMEM, "out of memory");
 }

@@ -157,7 +157,7 @@ static int gpunode_read_devices(const json_t *json, struct gpunode *g, struct er
 		int r = read_device(one, &d, &why);
 
 		if (r == 0 && gpunode_find(g, d.uuid))
-			r = fail(&why, EINVAL, "uuid %s: it is there twice",
+			r = fail(&why, EINVAL, "uuid %s: occurs twice, but must be unique",
 				gpunode_show_text(one, "uuid").s);
 		else if (r == 0 && g->n_devices == PLACE_NODE_DEVICES_MAX)
 			r = fail(&why, EINVAL, "uuid %s: a node has up to %u devices",
@@ -266,7 +266,7 @@ static int gpunode_read_network(
 			gpunode_show_text(json, "kind").s);
 	ret->kind = kinds[kind].kind;
 	return gpunode_find_network(g, ret->name) < g->n_networks
-		? fail(err, EINVAL, "name \"%s\": it is there twice", ret->name)
+		? fail(err, EINVAL, "name \"%s\": occurs twice, but must be unique", ret->name)
 		: 0;
 }
 
@@ -291,7 +291,7 @@ static int gpunode_read_peer(
 	/* A slow path is at least 1 Mbit/s, because 0 means unmeasured. */
 	ret->mbit = bits ? (uint32_t)MAX(bits / 1000000, UINT64_C(1)) : 0;
 	return gpunode_find_peer(g, ret->name)
-		? fail(err, EINVAL, "name \"%.100s\": it is there twice", ret->name)
+		? fail(err, EINVAL, "name \"%.100s\": occurs twice, but must be unique", ret->name)
 		: 0;
 }
 

@@ -75,7 +75,7 @@ static void service_watch_on_synced(void *data)
 	struct watch *w = data;
 
 	if (service_is_synced(w->service))
-		log_info("everything is known");
+		log_info("the first lists of all objects are complete");
 	service_wake(w->service);
 }
 

@@ -52,8 +52,8 @@ static bool must_raise_epoch(struct service *s)
 
 	if (!s->lease || seen <= s->epoch || (s->raised_ns && now_ns < s->raised_ns + RAISE_NS))
 		return false;
-	log_info("nodes have seen epoch %" PRIu64 ": ours, %" PRIu64 ", has to be a later one",
-		seen, s->epoch);
+	log_info("nodes have seen epoch %" PRIu64 ": raising the Lease's epoch, %" PRIu64, seen,
+		s->epoch);
 	s->raised_ns = now_ns;
 	kube_lease_raise(s->lease, seen);
 	return !service_may_write(s);

@@ -27,7 +27,7 @@ static const struct {
 	{"'devices':[" DEVICE(X64, "") "]", 0, 0,
 		"status.devices[0].uuid \"" X64 "\": 1 to 63 characters are possible"},
 	{"'devices':[" DEVICE("GPU-a", "") "," DEVICE("GPU-a", "") "]", 1, 0,
-		"status.devices[1].uuid \"GPU-a\": it is there twice"},
+		"status.devices[1].uuid \"GPU-a\": occurs twice, but must be unique"},
 	{"'devices':[{'uuid':'GPU-a','memoryBytes':4000000000000000000}," DEVICE("GPU-b", "") "]",
 		1, 0,
 		"status.devices[0].memoryBytes 4000000000000000000: 0 to 307445734561825 are "
@@ -67,7 +67,7 @@ static const struct {
 	{"'network':{'peers':[" PEER("", "5") "]}", 0, 0,
 		"status.network.peers[0].name \"\": 1 to 253 characters are possible"},
 	{"'network':{'peers':[" PEER("n1", "5") "," PEER("n1", "6") "]}", 0, 0,
-		"status.network.peers[1].name \"n1\": it is there twice", 0, 1},
+		"status.network.peers[1].name \"n1\": occurs twice, but must be unique", 0, 1},
 	{"'network':{'devices':[" NETWORK("a", "'host'", "0") "]}", 0, 0,
 		"status.network.devices[0].capacityMbps 0: 1 to 1000000000 are possible"},
 	{"'network':{'devices':[" NETWORK("a", "'host'", "-5") "]}", 0, 0,
@@ -89,7 +89,7 @@ static const struct {
 		"status.network.devices[0].name nothing: no name of a network device"},
 	{"'network':7", 0, 0, NULL},
 	{"'network':{'devices':[" NETWORK("a", "'host'", "4") "," NETWORK("a", "'rdma'", "4") "]}",
-		0, 0, "status.network.devices[1].name \"a\": it is there twice", 1},
+		0, 0, "status.network.devices[1].name \"a\": occurs twice, but must be unique", 1},
 	{"'network':{'devices':[7]},'tenants':[{'podUID':'u','container':'c','devices':['GPU-a']}]",
 		0, 1, "status.network.devices[0].name nothing: no name of a network device"},
 };

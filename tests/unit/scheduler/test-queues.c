@@ -289,13 +289,13 @@ static void queues_stand_below_others(void **state)
 	policy("c", NS("c") "," QUEUE("'parent':'none','guaranteedShare':1"));
 	ask("c", "c1", SHARE("0.1"));
 	told("c1",
-		"policy c: queue c: its parent none, or one above that, is no queue, leads back to "
-		"it, or is too far below the top");
+		"policy c: queue c: parent none, or a queue above it, does not exist, is below "
+		"queue c, or is too deep: at most 16 levels are allowed");
 	policy("c", NS("c") "," QUEUE("'parent':'c'"));
 	pass(20);
 	told("c1",
-		"policy c: queue c: its parent c, or one above that, is no queue, leads back to "
-		"it, or is too far below the top");
+		"policy c: queue c: parent c, or a queue above it, does not exist, is below "
+		"queue c, or is too deep: at most 16 levels are allowed");
 }
 
 /* The limit of `org` is used up by two half devices on two nodes, so the reclaim evicts both. */
