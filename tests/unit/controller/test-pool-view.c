@@ -101,7 +101,7 @@ static const struct pool_placeholder *find(const struct pool_facts *f, const cha
 	return NULL;
 }
 
-static void a_placeholder_is_used_by_whom_its_device_is_given(void **state)
+static void a_pod_with_the_device_uses_the_placeholder(void **state)
 {
 	struct world *w = *state;
 	const struct pool_facts *f;
@@ -134,7 +134,7 @@ static void a_placeholder_is_used_by_whom_its_device_is_given(void **state)
 	assert_false(find(f, "waits")->is_bound);
 }
 
-static void what_has_ended_is_to_go(void **state)
+static void ended_placeholders_are_deleted(void **state)
 {
 	struct world *w = *state;
 
@@ -143,7 +143,7 @@ static void what_has_ended_is_to_go(void **state)
 	assert_int_equal(pool_view_facts(w->view, 0)->n_placeholders, 0);
 }
 
-static void a_device_that_went_back_is_lost_to_its_tenants(void **state)
+static void tenants_of_a_returned_device_are_deleted(void **state)
 {
 	static const char *const back = "{'uuid':'GPU-1','owner':'native'},"
 					"{'uuid':'GPU-2','owner':'native','placeholder':'leaves'}";
@@ -181,7 +181,7 @@ static void add_told(
 			annotations, milli, message));
 }
 
-static void who_no_device_would_help_is_no_source(void **state)
+static void a_pod_that_no_device_helps_is_no_source(void **state)
 {
 	static const char *const hopeless[] = {
 		"policy x: the namespace has 0 of 0.1 GPUs, 1 requested",
@@ -210,7 +210,7 @@ static void who_no_device_would_help_is_no_source(void **state)
 	assert_int_equal(pool_view_facts(w->view, 0)->n_sources, ARRAY_SIZE(hopeful));
 }
 
-static void what_needs_devices_of_its_own_counts_as_those(void **state)
+static void large_requests_count_as_whole_devices(void **state)
 {
 	struct world *w = *state;
 	const struct pool_facts *f;
@@ -241,7 +241,7 @@ static void no_more_is_reserved_than_there_is(void **state)
  * If the GPUNode is missing or does not name the placeholder's device, any tenant of the node may
  * use that device.
  */
-static void unknown_is_not_unused(void **state)
+static void an_unknown_device_may_be_used(void **state)
 {
 	struct world *w = *state;
 	const struct pool_facts *f;
@@ -265,7 +265,7 @@ static void unknown_is_not_unused(void **state)
  * The status of a live daemon decides whether a placeholder may go. A silent daemon does not keep
  * it.
  */
-static void a_daemon_that_is_gone_holds_nothing(void **state)
+static void a_silent_daemon_keeps_no_placeholder(void **state)
 {
 	struct world *w = *state;
 	const json_t *gpu_node = object(w,
@@ -287,7 +287,7 @@ static void a_daemon_that_is_gone_holds_nothing(void **state)
 	assert_true(find(f, "p2")->is_useless);
 }
 
-static void who_waits_for_a_device_is_a_source(void **state)
+static void a_pod_that_waits_for_a_device_is_a_source(void **state)
 {
 	struct world *w = *state;
 	const struct pool_facts *f;
@@ -333,7 +333,7 @@ static void nodes_without_a_pool_do_not_matter(void **state)
 	"'nodeName':'n1','containers':[{'resources':{'requests':{'divvy.gpu/milli':'" milli "'}}}" \
 	"]"
 
-static void what_tenants_leave_of_a_device_is_counted(void **state)
+static void the_free_share_of_a_device_is_counted(void **state)
 {
 	struct world *w = *state;
 	const struct pool_facts *f;
@@ -356,7 +356,7 @@ static void what_tenants_leave_of_a_device_is_counted(void **state)
 	assert_int_equal(find(f, "p2")->free_milli, 600);
 }
 
-static void own_image_is_that_of_its_own_container(void **state)
+static void the_image_is_that_of_the_controllers_container(void **state)
 {
 	struct world *w = *state;
 
@@ -373,14 +373,15 @@ static void own_image_is_that_of_its_own_container(void **state)
 
 #define IN_WORLD(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
-UNIT_MAIN(IN_WORLD(a_placeholder_is_used_by_whom_its_device_is_given),
-	IN_WORLD(what_has_ended_is_to_go), IN_WORLD(a_device_that_went_back_is_lost_to_its_tenants),
-	IN_WORLD(who_waits_for_a_device_is_a_source),
-	IN_WORLD(who_no_device_would_help_is_no_source),
-	IN_WORLD(what_needs_devices_of_its_own_counts_as_those),
-	IN_WORLD(no_more_is_reserved_than_there_is), IN_WORLD(unknown_is_not_unused),
-	IN_WORLD(a_daemon_that_is_gone_holds_nothing),
+UNIT_MAIN(IN_WORLD(a_pod_with_the_device_uses_the_placeholder),
+	IN_WORLD(ended_placeholders_are_deleted),
+	IN_WORLD(tenants_of_a_returned_device_are_deleted),
+	IN_WORLD(a_pod_that_waits_for_a_device_is_a_source),
+	IN_WORLD(a_pod_that_no_device_helps_is_no_source),
+	IN_WORLD(large_requests_count_as_whole_devices),
+	IN_WORLD(no_more_is_reserved_than_there_is), IN_WORLD(an_unknown_device_may_be_used),
+	IN_WORLD(a_silent_daemon_keeps_no_placeholder),
 	IN_WORLD(a_wrong_policy_is_named_and_left_out),
 	IN_WORLD(nodes_without_a_pool_do_not_matter),
-	IN_WORLD(what_tenants_leave_of_a_device_is_counted),
-	IN_WORLD(own_image_is_that_of_its_own_container))
+	IN_WORLD(the_free_share_of_a_device_is_counted),
+	IN_WORLD(the_image_is_that_of_the_controllers_container))

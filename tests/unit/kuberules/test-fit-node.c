@@ -36,7 +36,7 @@ static void taints_keep_pods_off_that_do_not_tolerate_them(void **state)
 			TAINTED("NoSchedule")
 				Q(TOLERATES("'key':'k','operator':'Exists','effect':'NoExecute'")),
 			"", NULL},
-		{"an operator of a newer release is refused in words",
+		{"an operator of a newer release is refused with a message",
 			TAINTED("NoSchedule") Q(TOLERATES("'key':'k','operator':'Gt','value':'1'")),
 			"", "spec: tolerations: 0: operator: 'Gt' is not known"},
 		{"a cordoned node", NODE("n1", "", "'unschedulable':true") Q(EMPTY), "",
@@ -65,7 +65,7 @@ static void node_selectors_and_affinity_choose_nodes(void **state)
 		{"DoesNotExist", THREE Q(TERMS(EXPR("disk", "DoesNotExist", ""))), "n3", NULL},
 		{"Gt takes numbers only", THREE Q(TERMS(EXPR("gen", "Gt", "'4'"))), "n1", NULL},
 		{"Gt is not equal", THREE Q(TERMS(EXPR("gen", "Gt", "'5'"))), "", NULL},
-		{"what no label can be makes a term that matches nothing",
+		{"a term with an impossible label value matches no node",
 			THREE Q(TERMS(EXPR("disk", "NotIn", "'-'"))), "", NULL},
 		{"Lt", THREE Q(TERMS(EXPR("gen", "Lt", "'5'"))), "", NULL},
 		{"Gt of no number matches nothing", THREE Q(TERMS(EXPR("gen", "Gt", "'x'"))), "",
@@ -91,7 +91,7 @@ static void node_selectors_and_affinity_choose_nodes(void **state)
 			THREE Q(TERMS("{'matchFields':[{'key':'metadata.uid','operator':'In',"
 				      "'values':['n3']}]}")),
 			"", "'metadata.uid' is not known"},
-		{"what is preferred is no filter",
+		{"preferred terms do not filter",
 			THREE Q("'affinity':{'nodeAffinity':{"
 				"'preferredDuringSchedulingIgnoredDuringExecution':[]}}," EMPTY),
 			"n1 n2 n3", NULL},
@@ -115,22 +115,22 @@ static void host_ports_are_taken_once(void **state)
 			NODE("n1", "", "") POD("p", "", ON("n1") PORT(",'hostIP':'10.0.0.1'"))
 				Q(PORT(",'hostIP':'10.0.0.2'")),
 			"n1", NULL},
-		{"every address holds each one",
+		{"a port on every address conflicts with each address",
 			NODE("n1", "", "") POD("p", "", ON("n1") PORT(",'hostIP':'10.0.0.1'"))
 				Q(PORT(",'hostIP':'0.0.0.0'")),
 			"", NULL},
-		{"a pod that is over holds none",
+		{"a pod that has ended holds no port",
 			NODE("n1", "", "") "pod "
 					   "{'metadata':{'name':'p','namespace':'a'},'status':{'"
 					   "phase':'Failed'},"
 					   "'spec':{" ON("n1") PORT("") "}}\n" Q(PORT("")),
 			"n1", NULL},
-		{"an init container's port counts as long as it is a sidecar's",
+		{"a port of a sidecar counts",
 			NODE("n1", "", "") POD("p", "", ON("n1") PORT(""))
 				Q("'containers':[],'initContainers':[{'name':'i','restartPolicy':"
 				  "'Always','ports':[{'hostPort':80}]}]"),
 			"", "host port taken"},
-		{"any other init container's does not",
+		{"a port of an ordinary init container does not count",
 			NODE("n1", "", "") POD("p", "", ON("n1") PORT(""))
 				Q("'containers':[],'initContainers':[{'name':'i',"
 				  "'ports':[{'hostPort':80}]}]"),
@@ -146,7 +146,7 @@ static void resources_must_be_left(void **state)
 		{"exactly all", NODE("n1", "", "") Q(ASKS("'cpu':'4','memory':'8Gi'")), "n1", NULL},
 		{"a thousandth more", NODE("n1", "", "") Q(ASKS("'cpu':'4001m'")), "",
 			"1 too little cpu"},
-		{"what others hold is taken",
+		{"requests of other pods count",
 			NODE("n1", "", "") POD("p", "", ON("n1") ASKS("'memory':'8Gi'"))
 				Q(ASKS("'memory':'1'")),
 			"", "too little memory"},
@@ -154,17 +154,18 @@ static void resources_must_be_left(void **state)
 			"too little ephemeral-storage"},
 		{"extended resources", NODE("n1", "", "") Q(ASKS("'example.com/foo':'5'")), "",
 			"too little example.com/foo"},
-		{"that a node has none of", NODE("n1", "", "") Q(ASKS("'example.com/bar':'1'")), "",
+		{"an extended resource that the node lacks",
+			NODE("n1", "", "") Q(ASKS("'example.com/bar':'1'")), "",
 			"too little example.com/bar"},
 		{"huge pages", NODE("n1", "", "") Q(ASKS("'hugepages-2Mi':'2Mi'")), "",
 			"too little hugepages-2Mi"},
-		{"a resource of no kind", NODE("n1", "", "") Q(ASKS("'foo':'1'")), "",
+		{"an unknown resource", NODE("n1", "", "") Q(ASKS("'foo':'1'")), "",
 			"spec: containers: 0: resources: requests: foo: is no resource"},
 		{"the number of pods",
 			NODE_WITH("n1", "", "", "'cpu':'4','pods':'1'") POD("p", "", ON("n1") EMPTY)
 				Q(EMPTY),
 			"", "no room for one more pod"},
-		{"a node with too much taken, of what the pod does not ask for: before",
+		{"a node overcommitted in another resource is refused before 1.27",
 			NODE_WITH("n1", "", "", "'cpu':'1','memory':'1Gi','pods':'9'")
 				POD("p", "", ON("n1") ASKS("'cpu':'2'")) Q(ASKS("'memory':'1'")),
 			"", "too little cpu", 26},
@@ -172,7 +173,7 @@ static void resources_must_be_left(void **state)
 			NODE_WITH("n1", "", "", "'cpu':'1','memory':'1Gi','pods':'9'")
 				POD("p", "", ON("n1") ASKS("'cpu':'2'")) Q(ASKS("'memory':'1'")),
 			"n1", NULL, 27},
-		{"who asks for nothing needs nothing",
+		{"a pod without requests fits a full node",
 			NODE_WITH("n1", "", "", "'cpu':'1','pods':'9'")
 				POD("p", "", ON("n1") ASKS("'cpu':'2'")) Q(EMPTY),
 			"n1", NULL},
@@ -195,31 +196,33 @@ static void resources_must_be_left(void **state)
 static void nominated_pods_count_unless_their_priority_is_lower(void **state)
 {
 	static const struct rule_case cases[] = {
-		{"as important: it counts",
+		{"a nominated pod of equal priority counts",
 			HOSTS NOMINATED("p", "5", ASKS("'cpu':'4'"))
 				Q("'priority':5," ASKS("'cpu':'1'")),
 			"n2", "1 too little cpu"},
-		{"less important: it does not",
+		{"a nominated pod of lower priority does not count",
 			HOSTS NOMINATED("p", "4", ASKS("'cpu':'4'"))
 				Q("'priority':5," ASKS("'cpu':'1'")),
 			"n1 n2", NULL},
-		{"its own nomination holds nothing against it",
+		{"a pod's own nomination does not count against it",
 			HOSTS NOMINATED("q", "5", ASKS("'cpu':'4'")), "n1 n2", NULL},
-		{"its anti-affinity", HOSTS NOMINATED("p", "0", AWAY("q") EMPTY) Q(EMPTY), "n2",
+		{"the anti-affinity of a nominated pod counts",
+			HOSTS NOMINATED("p", "0", AWAY("q") EMPTY) Q(EMPTY), "n2",
 			"whose anti-affinity rejects this pod"},
 		{"an anti-affinity that is not understood",
 			HOSTS NOMINATED("p", "0",
 				"'affinity':{'podAntiAffinity':{'new':[]}}," EMPTY) Q(EMPTY),
 			"n2", "unsupported anti-affinity"},
-		{"the pod's own", HOSTS NOMINATED("p", "0", EMPTY) Q(AWAY("p") EMPTY), "n2",
+		{"the pod's anti-affinity to a nominated pod counts",
+			HOSTS NOMINATED("p", "0", EMPTY) Q(AWAY("p") EMPTY), "n2",
 			"of the required anti-affinity"},
-		{"it may not come: it is nobody to be with",
+		{"a nominated pod does not satisfy affinity",
 			HOSTS NOMINATED("p", "0", EMPTY) Q(NEAR("p") EMPTY), "", NULL},
 		{"its ports", HOSTS NOMINATED("p", "0", PORT("")) Q(PORT("")), "n2", "host port"},
-		{"its place",
+		{"the pod slot of a nominated pod counts",
 			NODE_WITH("n1", "", "", "'pods':'1'") NOMINATED("p", "0", EMPTY) Q(EMPTY),
 			"", "one more pod"},
-		{"a spread counts it, also where it is the least",
+		{"a spread constraint counts a nominated pod, also in the smallest domain",
 			HOSTS NOMINATED("p", "0", EMPTY) Q(
 				"'topologySpreadConstraints':[{'maxSkew':1,'topologyKey':'host',"
 				"'whenUnsatisfiable':'DoNotSchedule','labelSelector':{}}]," EMPTY),
@@ -236,7 +239,7 @@ static void gates_and_unknown_fields_keep_a_pod_waiting(void **state)
 			"waits for removal of the scheduling gate quota"},
 		{"an unknown field", THREE Q("'placement':1," EMPTY), "",
 			"spec: placement: this scheduler does not know the field"},
-		{"an unknown field deep below",
+		{"an unknown field of an inner object",
 			THREE Q("'affinity':{'podAffinity':{'requiredDuringSchedulingIgnoredDuring"
 				"Execution':[{'topologyKey':'x','weight':1}]}}," EMPTY),
 			"",

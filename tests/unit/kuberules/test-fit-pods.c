@@ -23,7 +23,7 @@ static void affinity_chooses_the_other_pods_domain(void **state)
 		{"in the same zone", ZONES DB("a1") Q(NEAR(TERM(APP("db"), "zone"))), "a1 a2",
 			"3 no pod of the required affinity in zone"},
 		{"on the same host", ZONES DB("a1") Q(NEAR(TERM(APP("db"), "host"))), "a1", NULL},
-		{"in another namespace there is nobody",
+		{"pods of another namespace do not match",
 			ZONES POD_IN("b", "db", "'app':'db'", ON("a1") EMPTY)
 				Q(NEAR(TERM(APP("db"), "zone"))),
 			"", NULL},
@@ -42,7 +42,7 @@ static void affinity_chooses_the_other_pods_domain(void **state)
 			ZONES POD_IN("b", "db", "'app':'db'", ON("a1") EMPTY)
 				Q(NEAR(TERM(APP("db") ",'namespaceSelector':{}", "zone"))),
 			"a1 a2", NULL},
-		{"a selector of namespaces leaves out one's own",
+		{"a namespace selector does not include the pod's own namespace",
 			ZONES DB("a1") Q(NEAR(TERM(APP("db") ",'namespaceSelector':{'matchLabels':"
 							     "{'team':'x'}}",
 				"zone"))),
@@ -54,16 +54,16 @@ static void affinity_chooses_the_other_pods_domain(void **state)
 		{"all terms at once, of different keys",
 			ZONES DB("a1") Q(NEAR(TERM(APP("db"), "zone") "," TERM(APP("db"), "host"))),
 			"a1", NULL},
-		{"the first of its group goes anywhere that has the label",
+		{"the first pod of a group fits any node with the label",
 			ZONES Q(NEAR(TERM(APP("q"), "zone"))), "a1 a2 b1 b2", NULL},
 		{"... the second does not",
 			ZONES POD("p", "'app':'q'", ON("b1") EMPTY) Q(NEAR(TERM(APP("q"), "zone"))),
 			"b1 b2", NULL},
 		{"the first of another group goes nowhere", ZONES Q(NEAR(TERM(APP("db"), "zone"))),
 			"", NULL},
-		{"no selector selects nobody", ZONES DB("a1") Q(NEAR("{'topologyKey':'zone'}")), "",
-			NULL},
-		{"an empty one everybody",
+		{"a missing selector matches no pod",
+			ZONES DB("a1") Q(NEAR("{'topologyKey':'zone'}")), "", NULL},
+		{"an empty selector matches every pod",
 			ZONES DB("a1") Q(NEAR(TERM("'labelSelector':{}", "zone"))), "a1 a2", NULL},
 		{"expressions",
 			ZONES DB("a1")
@@ -72,7 +72,7 @@ static void affinity_chooses_the_other_pods_domain(void **state)
 					    "'operator':'Exists'}]}",
 					"zone"))),
 			"a1 a2", NULL},
-		{"a pod on a node that is not there is nowhere",
+		{"a pod on an unknown node does not count",
 			ZONES DB("gone") Q(NEAR(TERM(APP("db"), "zone"))), "", NULL},
 		{"the pod's own labels as a selector",
 			ZONES POD("p", "'app':'q','hash':'1'", ON("a1") EMPTY) POD(
@@ -96,11 +96,11 @@ static void anti_affinity_holds_in_both_directions(void **state)
 	static const struct rule_case cases[] = {
 		{"not in the same zone", ZONES DB("a1") Q(AWAY(TERM(APP("db"), "zone"))),
 			"b1 b2 x1", "2 pods of the required anti-affinity in zone"},
-		{"any term is enough",
+		{"one matching anti-affinity term is enough",
 			ZONES DB("a1")
 				Q(AWAY(TERM(APP("web"), "zone") "," TERM(APP("db"), "host"))),
 			"a2 b1 b2 x1", NULL},
-		{"those that are there say it",
+		{"anti-affinity of existing pods counts",
 			ZONES POD("db", "'app':'db'", ON("a1") AWAY(TERM(APP("q"), "zone")))
 				Q(EMPTY),
 			"b1 b2 x1", "2 pods whose anti-affinity rejects this pod in zone"},
@@ -119,11 +119,11 @@ static void anti_affinity_holds_in_both_directions(void **state)
 							    "{'team':'x'}}",
 					"zone"))) Q(EMPTY),
 			"b1 b2 x1", NULL},
-		{"what is not understood of theirs keeps the pod off their node",
+		{"an unclear anti-affinity of a pod keeps others off its node",
 			ZONES POD("db", "", ON("a1") AWAY("{'topologyKey':'zone','new':1}"))
 				Q(EMPTY),
 			"a2 b1 b2 x1", "1 pod db with an unsupported anti-affinity"},
-		{"pods that are over keep nobody away",
+		{"anti-affinity of ended pods does not count",
 			ZONES "pod {'metadata':{'name':'db','namespace':'a'},'status':{'phase':"
 			      "'Succeeded'},'spec':{" ON("a1")
 				      AWAY(TERM(APP("q"), "zone")) "}}\n" Q(EMPTY),
@@ -149,17 +149,17 @@ static void anti_affinity_holds_in_both_directions(void **state)
 static void spreading_keeps_domains_level(void **state)
 {
 	static const struct rule_case cases[] = {
-		{"the zone that has one more is full",
+		{"a zone with one pod more than another is full",
 			ZONES P("p", "a1") Q(SPREAD("1", "zone", "") "," EMPTY), "b1 b2",
 			"2 maxSkew of the spread constraint on zone exceeded, 1 without the label "
 			"zone of a spread constraint"},
 		{"two more are allowed", ZONES P("p", "a1") Q(SPREAD("2", "zone", "") "," EMPTY),
 			"a1 a2 b1 b2", NULL},
-		{"who does not match itself does not count",
+		{"a pod that does not match itself does not count",
 			ZONES P("p", "a1")
 				POD("q", "'app':'other'", SPREAD("1", "zone", "") "," EMPTY),
 			"a1 a2 b1 b2", NULL},
-		{"pods that are ending do not count",
+		{"terminating pods do not count",
 			ZONES "pod {'metadata':{'name':'p','namespace':'a','labels':{'app':'q'},"
 			      "'deletionTimestamp':'2020-01-01T00:00:00Z'},'spec':{" ON("a1") EMPTY
 			"}}\n" Q(SPREAD("1", "zone", "") "," EMPTY),
@@ -185,7 +185,7 @@ static void spreading_keeps_domains_level(void **state)
 				"'taints':[{'key':'k','effect':'NoSchedule'}]") P("p", "a1")
 				Q(SPREAD("1", "zone", ",'nodeTaintsPolicy':'Honor'") "," EMPTY),
 			"a1", NULL, 26},
-		{"fewer domains than wanted count as one with nobody",
+		{"with fewer domains than minDomains the smallest count is 0",
 			ZONES P("p", "a1") P("r", "b1")
 				Q(SPREAD("1", "zone", ",'minDomains':3") "," EMPTY),
 			"", NULL, 30},
@@ -217,12 +217,12 @@ static void spreading_keeps_domains_level(void **state)
 			NODE("n1", "'zone':''", "") NODE("n2", "'zone':'b'", "") NODE("n3", "", "")
 				P("p", "n3") Q(SPREAD("1", "zone", "") "," EMPTY),
 			"n1 n2", NULL, 24},
-		{"an empty selector counts nobody since",
+		{"an empty selector matches no pod since 1.24",
 			ZONES P("p", "a1") Q(
 				"'topologySpreadConstraints':[{'maxSkew':1,'topologyKey':'zone',"
 				"'whenUnsatisfiable':'DoNotSchedule','labelSelector':{}}]," EMPTY),
 			"a1 a2 b1 b2", NULL, 25},
-		{"what may be ignored is ignored",
+		{"ScheduleAnyway does not filter",
 			ZONES P("p", "a1") Q(
 				"'topologySpreadConstraints':[{'maxSkew':1,'topologyKey':'zone',"
 				"'whenUnsatisfiable':'ScheduleAnyway','labelSelector':{}}]," EMPTY),
@@ -238,12 +238,12 @@ static void spreading_keeps_domains_level(void **state)
 				"'app':'q','hash':'2'",
 				SPREAD("1", "zone", ",'matchLabelKeys':['hash']") "," EMPTY),
 			"a1 a2 b1 b2", NULL, 27},
-		{"a skew of nothing", ZONES Q(SPREAD("0", "zone", "") "," EMPTY), "",
+		{"maxSkew 0 is refused", ZONES Q(SPREAD("0", "zone", "") "," EMPTY), "",
 			"topologySpreadConstraints: 0: maxSkew: must be 1"},
-		{"a policy of no name",
+		{"an unknown node inclusion policy",
 			ZONES Q(SPREAD("1", "zone", ",'nodeTaintsPolicy':'Maybe'") "," EMPTY), "",
 			"'Maybe' is not known"},
-		{"a field of no name", ZONES Q(SPREAD("1", "zone", ",'weight':1") "," EMPTY), "",
+		{"an unknown field", ZONES Q(SPREAD("1", "zone", ",'weight':1") "," EMPTY), "",
 			"topologySpreadConstraints: 0: weight: this scheduler does not know"},
 	};
 

@@ -37,23 +37,23 @@
 static void a_bound_claim_goes_where_its_volume_is(void **state)
 {
 	static const struct rule_case cases[] = {
-		{"anywhere",
+		{"a volume that every node reaches",
 			NODES BOUND("c", "v") VOLUME("v", "5Gi", "'hostPath':{'path':'/'}")
 				Q(WITH(USES("x", "c"))),
 			"n1 n2", NULL},
-		{"on its node",
+		{"a volume of one node",
 			NODES BOUND("c", "v") VOLUME("v", "5Gi", "'local':{'path':'/'}," AT("n2"))
 				Q(WITH(USES("x", "c"))),
 			"n2", "1 volume v not reachable"},
-		{"in its zone",
+		{"a volume of one zone",
 			NODES BOUND("c", "v") VOLUME_WITH("v", "'" ZONE "':'b'", "5Gi",
 				"'hostPath':{'path':'/'}", "Bound") Q(WITH(USES("x", "c"))),
 			"n2", "1 not in the zone of volume v"},
-		{"in one of its zones",
+		{"a volume of several zones",
 			NODES BOUND("c", "v") VOLUME_WITH("v", "'" ZONE "':'x__b'", "5Gi",
 				"'hostPath':{'path':'/'}", "Bound") Q(WITH(USES("x", "c"))),
 			"n2", NULL},
-		{"zones that are no list",
+		{"a zone label with an empty zone",
 			NODES BOUND("c", "v") VOLUME_WITH("v", "'" ZONE "':'x__'", "5Gi",
 				"'hostPath':{'path':'/'}", "Bound") Q(WITH(USES("x", "c"))),
 			"n1 n2", NULL},
@@ -67,39 +67,39 @@ static void a_bound_claim_goes_where_its_volume_is(void **state)
 				"'failure-domain.beta.kubernetes.io/zone':'b'", "5Gi",
 				"'hostPath':{'path':'/'}", "Bound") Q(WITH(USES("x", "c"))),
 			"n2", NULL, 28},
-		{"nodes without zones are in all of them",
+		{"nodes without zone labels accept all zones",
 			NODE("n1", "", "") BOUND("c", "v") VOLUME_WITH("v", "'" ZONE "':'b'", "5Gi",
 				"'hostPath':{'path':'/'}", "Bound") Q(WITH(USES("x", "c"))),
 			"n1", NULL},
 		{"no such claim", NODES Q(WITH(USES("x", "c"))), "", "claim c does not exist"},
-		{"no such volume", NODES BOUND("c", "v") Q(WITH(USES("x", "c"))), "",
+		{"a missing volume", NODES BOUND("c", "v") Q(WITH(USES("x", "c"))), "",
 			"claim c is bound to volume v, which does not exist"},
-		{"named, but not bound yet",
+		{"a claim that names a volume and is not bound yet",
 			NODES LOCAL CLAIM_WITH(
 				"c", "", "'storageClassName':'local','volumeName':'v'") VOLUME("v",
 				"5Gi", "'hostPath':{'path':'/'}") Q(WITH(USES("x", "c"))),
 			"", "claim c is not bound yet"},
-		{"going away",
+		{"a claim that is being deleted",
 			NODES CLAIM_WITH("c", DONE ",'deletionTimestamp':'x'", "'volumeName':'v'")
 				VOLUME("v", "5Gi", "'hostPath':{'path':'/'}")
 					Q(WITH(USES("x", "c"))),
 			"", "claim c is being deleted"},
-		{"that has lost its volume",
+		{"a claim that has lost its volume",
 			NODES "persistentvolumeclaim {'metadata':{'name':'c','namespace':'a'" DONE
 			      "},'spec':{'volumeName':'v'},'status':{'phase':'Lost'}}\n" Q(
 				      WITH(USES("x", "c"))),
 			"", "claim c has lost its volume v"},
-		{"a volume of no kind",
+		{"a volume with an unknown source",
 			NODES BOUND("c", "v") VOLUME("v", "5Gi", "'warp':{}")
 				Q(WITH(USES("x", "c"))),
 			"", "persistentvolume v: spec: warp: this scheduler does not know"},
-		{"one pod at a time",
+		{"ReadWriteOncePod, used by another pod",
 			NODES CLAIM_WITH(
 				"c", DONE, "'volumeName':'v','accessModes':['ReadWriteOncePod']")
 				VOLUME("v", "5Gi", "'hostPath':{'path':'/'}") POD("p", "",
 					ON("n1") WITH(USES("x", "c"))) Q(WITH(USES("x", "c"))),
 			"", "claim c is ReadWriteOncePod and pod p uses it", 29},
-		{"... and it is this one",
+		{"ReadWriteOncePod, used by no other pod",
 			NODES CLAIM_WITH("c", DONE,
 				"'volumeName':'v','accessModes':['ReadWriteOncePod']") VOLUME("v",
 				"5Gi", "'hostPath':{'path':'/'}") Q(WITH(USES("x", "c"))),
@@ -117,7 +117,7 @@ static void a_bound_claim_goes_where_its_volume_is(void **state)
 				"'volumeName':'v'") VOLUME("v", "5Gi", "'hostPath':{'path':'/'}")
 				Q(WITH("{'name':'x','ephemeral':{'volumeClaimTemplate':{}}}")),
 			"n1 n2", NULL, 25},
-		{"a source of no name", NODES Q(WITH("{'name':'x','warp':{}}")), "",
+		{"an unknown volume source", NODES Q(WITH("{'name':'x','warp':{}}")), "",
 			"spec: volumes: 0: warp: this scheduler does not know the volume source"},
 	};
 
@@ -127,44 +127,44 @@ static void a_bound_claim_goes_where_its_volume_is(void **state)
 static void a_waiting_claim_goes_where_a_volume_can_be(void **state)
 {
 	static const struct rule_case cases[] = {
-		{"where there is a volume",
+		{"a node that reaches a volume",
 			NODES LOCAL WAITS("c", "local") FREE("v", "5Gi", "n2")
 				Q(WITH(USES("x", "c"))),
 			"n2", "1 no volume for claim c"},
-		{"that is large enough",
+		{"a volume that is too small",
 			NODES LOCAL WAITS("c", "local") FREE("v", "4Gi", "n2")
 				Q(WITH(USES("x", "c"))),
 			"", NULL},
-		{"of the class",
+		{"a volume of another class",
 			NODES LOCAL CLASS("other", "kubernetes.io/no-provisioner", "")
 				WAITS("c", "other") FREE("v", "5Gi", "n2") Q(WITH(USES("x", "c"))),
 			"", NULL},
-		{"and the mode",
+		{"a volume of another mode",
 			NODES LOCAL CLAIM_WITH(
 				"c", "", "'storageClassName':'local','volumeMode':'Block'")
 				FREE("v", "5Gi", "n2") Q(WITH(USES("x", "c"))),
 			"", NULL},
-		{"and the access modes",
+		{"a volume without the access mode",
 			NODES LOCAL CLAIM_WITH("c", "",
 				"'storageClassName':'local','accessModes':['ReadWriteMany']")
 				FREE("v", "5Gi", "n2") Q(WITH(USES("x", "c"))),
 			"", NULL},
-		{"and the selector",
+		{"a volume that the selector does not match",
 			NODES LOCAL CLAIM_WITH("c", "",
 				"'storageClassName':'local','selector':{'matchLabels':{'a':'b'}}")
 				FREE("v", "5Gi", "n2") Q(WITH(USES("x", "c"))),
 			"", NULL},
-		{"and free",
+		{"a volume that is not available",
 			NODES LOCAL WAITS("c", "local") VOLUME_WITH(
 				"v", "", "5Gi", "'storageClassName':'local'," AT("n2"), "Released")
 				Q(WITH(USES("x", "c"))),
 			"", NULL},
-		{"and no other claim's",
+		{"a volume that is reserved for another claim",
 			NODES LOCAL WAITS("c", "local") VOLUME("v", "5Gi",
 				"'storageClassName':'local','claimRef':{'namespace':'a','name':'d'}"
 				"," AT("n2")) Q(WITH(USES("x", "c"))),
 			"", NULL},
-		{"but its own it is, and only that",
+		{"a volume that is reserved for the claim is used",
 			NODES LOCAL WAITS("c", "local") FREE("w", "5Gi", "n1") VOLUME("v", "5Gi",
 				"'storageClassName':'local','claimRef':{'namespace':'a','name':'c',"
 				"'uid':'c-c'}," AT("n2")) Q(WITH(USES("x", "c"))),
@@ -190,39 +190,39 @@ static void a_waiting_claim_goes_where_a_volume_can_be(void **state)
 				"8Gi'}}") FREE("v", "10Gi", "n2") FREE("w", "6Gi", "n2")
 				Q(WITH(USES("x", "c") "," USES("y", "d"))),
 			"n2", NULL},
-		{"of the class of attributes",
+		{"a volume of another attributes class",
 			NODES LOCAL CLAIM_WITH("c", "",
 				"'storageClassName':'local','volumeAttributesClassName':'fast'")
 				FREE("v", "5Gi", "n2") Q(WITH(USES("x", "c"))),
 			"", NULL, 34},
-		{"one can be made",
+		{"the class can provision a volume",
 			NODES CLASS("made", "x.io/y", "") WAITS("c", "made")
 				Q(WITH(USES("x", "c"))),
 			"n1 n2", NULL},
-		{"in the class's topologies",
+		{"a node in the class's topologies",
 			NODES CLASS("made", "x.io/y",
 				",'allowedTopologies':[{'matchLabelExpressions':[{'key':'" ZONE
 				"','values':['b','c']}]}]") WAITS("c", "made")
 				Q(WITH(USES("x", "c"))),
 			"n2", "1 outside the topologies of the class of claim c"},
-		{"on the node that it was promised",
+		{"the node that an earlier try selected",
 			NODES CLASS("made", "x.io/y", "") CLAIM_WITH("c",
 				",'annotations':{'volume.kubernetes.io/selected-node':'n2'}",
 				"'storageClassName':'made'") Q(WITH(USES("x", "c"))),
 			"n2", "1 claim c assigned to another node"},
-		{"an annotation says the class",
+		{"an annotation names the class",
 			NODES CLASS("made", "x.io/y", "") CLAIM_WITH("c",
 				",'annotations':{'volume.beta.kubernetes.io/storage-class':'made'}",
 				"'storageClassName':'none'") Q(WITH(USES("x", "c"))),
 			"n1 n2", NULL},
-		{"no such class", NODES WAITS("c", "made") Q(WITH(USES("x", "c"))), "",
+		{"a missing class", NODES WAITS("c", "made") Q(WITH(USES("x", "c"))), "",
 			"claim c has the storage class made, which does not exist"},
 		{"a class that binds at once",
 			NODES "storageclass {'metadata':{'name':'now'},'provisioner':'x.io/y',"
 			      "'volumeBindingMode':'Immediate'}\n" WAITS("c", "now")
 				      Q(WITH(USES("x", "c"))),
 			"", "claim c is not bound yet; its class binds without waiting"},
-		{"a class with a mode of no name",
+		{"a class with an unknown binding mode",
 			NODES "storageclass {'metadata':{'name':'odd'},'provisioner':'x.io/y',"
 			      "'volumeBindingMode':'Later'}\n" WAITS("c", "odd")
 				      Q(WITH(USES("x", "c"))),
@@ -241,15 +241,17 @@ static void a_waiting_claim_goes_where_a_volume_can_be(void **state)
 static void storage_capacity_counts_if_the_driver_wants_it(void **state)
 {
 	static const struct rule_case cases[] = {
-		{"it says so", NODES DRIVER("true") CAPACITY("'capacity':'5Gi'") MADE, "n2",
+		{"the driver requires capacity objects",
+			NODES DRIVER("true") CAPACITY("'capacity':'5Gi'") MADE, "n2",
 			"1 too little storage for claim c", 24},
 		{"too little", NODES DRIVER("true") CAPACITY("'capacity':'4Gi'") MADE, "", NULL,
 			24},
-		{"the largest volume counts first",
+		{"maximumVolumeSize replaces the capacity",
 			NODES DRIVER("true") CAPACITY("'capacity':'9Gi','maximumVolumeSize':'4Gi'")
 				MADE,
 			"", NULL, 24},
-		{"it does not say so", NODES DRIVER("false") MADE, "n1 n2", NULL, 24},
+		{"the driver requires no capacity objects", NODES DRIVER("false") MADE, "n1 n2",
+			NULL, 24},
 		{"not before 1.21", NODES DRIVER("true") MADE, "n1 n2", NULL, 20},
 	};
 
@@ -307,20 +309,20 @@ static void exclusive_disks_are_not_shared(void **state)
 static void a_node_has_a_limit_of_volumes(void **state)
 {
 	static const struct rule_case cases[] = {
-		{"full",
+		{"the limit is reached",
 			NODES LIMITS("1") CSI("c", "1") CSI("d", "2") HOLDS("d")
 				Q(WITH(USES("x", "c"))),
 			"n2", "1 no room for one more volume of x.io"},
-		{"room for one",
+		{"one volume fits",
 			NODES LIMITS("2") CSI("c", "1") CSI("d", "2") HOLDS("d")
 				Q(WITH(USES("x", "c"))),
 			"n1 n2", NULL},
-		{"the same volume is there already",
+		{"the volume is attached already",
 			NODES LIMITS("1") CSI("c", "1") HOLDS("c") Q(WITH(USES("x", "c"))), "n1 n2",
 			NULL},
-		{"none at all", NODES LIMITS("0") CSI("c", "1") Q(WITH(USES("x", "c"))), "n2",
+		{"a limit of 0", NODES LIMITS("0") CSI("c", "1") Q(WITH(USES("x", "c"))), "n2",
 			NULL},
-		{"two of one pod",
+		{"two volumes of one pod",
 			NODES LIMITS("1") CSI("c", "1") CSI("d", "2")
 				Q(WITH(USES("x", "c") "," USES("y", "d"))),
 			"n2", NULL},

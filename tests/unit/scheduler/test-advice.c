@@ -166,7 +166,7 @@ static void an_excluded_node_lists_no_devices(void **state)
 	assert_string_equal(reasons_of("w"), "n1  0: cordoned\n");
 }
 
-static void a_reason_of_all_devices_is_one_sentence(void **state)
+static void a_reason_for_all_devices_is_reported_once(void **state)
 {
 	add_node("n1", "", "");
 	set(CLUSTER_POLICY,
@@ -272,7 +272,7 @@ static void a_pod_is_not_moved_to_a_node_that_it_does_not_fit(void **state)
  * The default policy has seen many requests for 0.6 and keeps space for them. It would place the
  * successor of a moved pod on an empty device, so no move helps.
  */
-static void who_would_not_stay_together_stays(void **state)
+static void a_pod_whose_successor_would_spread_stays(void **state)
 {
 	struct cluster_moves moves;
 	char name[16];
@@ -301,14 +301,14 @@ int main(void)
 		TEST(a_device_that_fits_has_no_reason),
 		TEST(an_init_container_adds_no_second_request),
 		TEST(an_excluded_node_lists_no_devices),
-		TEST(a_reason_of_all_devices_is_one_sentence),
+		TEST(a_reason_for_all_devices_is_reported_once),
 		TEST(two_halves_become_one_device),
 		TEST(a_pod_without_an_owner_stays),
 		TEST(disruption_budgets_protect_their_pods),
 		TEST(a_pod_that_names_a_device_stays_there),
 		TEST(a_pod_is_not_moved_to_a_node_that_it_does_not_fit),
 		cmocka_unit_test_setup_teardown(
-			who_would_not_stay_together_stays, begin_default, end),
+			a_pod_whose_successor_would_spread_stays, begin_default, end),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

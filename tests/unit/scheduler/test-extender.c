@@ -242,7 +242,7 @@ static void groups_are_refused(void **state)
 		"divvy-scheduler");
 }
 
-static void policies_hold(void **state)
+static void policies_are_enforced(void **state)
 {
 	add_node("n1", 1);
 	set(CLUSTER_POLICY, "{'metadata':{'name':'p'},'spec':{'classes':['standard']}}");
@@ -251,7 +251,7 @@ static void policies_hold(void **state)
 		"n1: policy p: c: class latency is not allowed");
 }
 
-static void requests_and_labels_hold_for_extender_pods(void **state)
+static void requests_and_labels_of_extender_pods_are_checked(void **state)
 {
 	const struct cpod *pod;
 
@@ -374,8 +374,8 @@ int main(void)
 		TEST(a_refused_bind_frees_the_reservation),
 		TEST(a_former_leader_drops_its_reservations),
 		TEST(groups_are_refused),
-		TEST(policies_hold),
-		TEST(requests_and_labels_hold_for_extender_pods),
+		TEST(policies_are_enforced),
+		TEST(requests_and_labels_of_extender_pods_are_checked),
 		TEST(preempted_victims_must_free_enough),
 		TEST(a_pod_without_a_request_fits_on_every_node),
 		TEST(malformed_requests_are_refused),

@@ -266,7 +266,7 @@ static void models_have_quotas_of_their_own(void **state)
 		"that it may have, 0.5 asked");
 }
 
-static void queues_stand_below_others(void **state)
+static void queues_have_parents(void **state)
 {
 	add_node("n1", 4);
 	policy("a", NS("a") "," QUEUE("'parent':'org','guaranteedShare':2"));
@@ -389,7 +389,7 @@ static void a_policy_changes_while_pods_run(void **state)
 	next(SCHED_BIND, "a3", NULL);
 }
 
-static void a_namespace_gets_into_a_queue(void **state)
+static void a_namespaces_label_changes_its_queue(void **state)
 {
 	add_node("n1", 1);
 	policy("gold",
@@ -673,7 +673,7 @@ static void policies_report_their_use(void **state)
 	"the spec sets no limit; the API server drops unknown fields, " \
 	"kubectl explain gpupolicy.spec lists the known ones"
 
-static void policies_report_that_they_cannot_hold(void **state)
+static void policies_report_their_faults(void **state)
 {
 	policy("ok", NS("a") "," QUEUE("'guaranteedShare':1") ",'totalShare':1");
 	reason_is("ok", "True", "Valid", "");
@@ -946,11 +946,11 @@ int main(void)
 		TEST(namespaces_share_a_queue),
 		TEST(labels_choose_a_queue),
 		TEST(models_have_quotas_of_their_own),
-		TEST(queues_stand_below_others),
+		TEST(queues_have_parents),
 		TEST(a_guarantee_comes_before_a_limit_of_the_parent),
 		TEST(priorities_matter_below_a_limit),
 		TEST(a_policy_changes_while_pods_run),
-		TEST(a_namespace_gets_into_a_queue),
+		TEST(a_namespaces_label_changes_its_queue),
 		TEST(opportunistic_pods_may_exceed_the_total),
 		TEST(an_init_container_counts_by_its_own_class),
 		TEST(memory_may_be_overcommitted),
@@ -961,7 +961,7 @@ int main(void)
 		TEST(gangs_of_a_label_space_span_namespaces),
 		TEST(a_renamed_gang_leaves_no_queue_item),
 		TEST(policies_report_their_use),
-		TEST(policies_report_that_they_cannot_hold),
+		TEST(policies_report_their_faults),
 		TEST(two_namespaces_share_by_their_guarantees),
 	};
 

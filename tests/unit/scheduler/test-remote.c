@@ -243,7 +243,7 @@ static void a_remote_pod_can_be_resized(void **state)
 	assert_int_equal(share_free("g1"), 300);
 }
 
-static void the_best_network_goes_first(void **state)
+static void the_best_network_is_preferred(void **state)
 {
 	const struct cpod *pod;
 
@@ -308,7 +308,7 @@ static void too_little_bandwidth_is_a_reason(void **state)
 #define AND_MEASURED(name, us, bits) \
 	",{'name':'" name "','roundTripMicroseconds':" #us ",'bitsPerSecond':" #bits "}"
 
-static void the_nearest_goes_first(void **state)
+static void the_nearest_node_is_preferred(void **state)
 {
 	const struct cpod *pod;
 
@@ -339,7 +339,7 @@ static void the_nearest_goes_first(void **state)
 	"0/2 nodes: 1 no GPU, 1 not selected by the pod's node selector or affinity; " \
 	"over the network 0/1 nodes that serve: 1 "
 
-static void a_measurement_can_be_the_reason(void **state)
+static void a_measured_path_can_be_the_reason(void **state)
 {
 	static const char near[] = SHARE("0.4") ",'divvy.gpu/network':'50us'",
 			  wide[] = SHARE("0.4") ",'divvy.gpu/network':'4Gbps'";
@@ -419,7 +419,7 @@ static void a_policy_can_deny_remote_devices(void **state)
 	told("c", "0/2 nodes: 1 no GPU, 1 not selected by the pod's node selector or affinity");
 }
 
-static void a_lack_of_all_nodes_is_reported_once(void **state)
+static void an_equal_reason_of_all_nodes_is_reported_once(void **state)
 {
 	add("g1", 1, SERVES, ETH(10000));
 	add("g2", 1, SERVES, ETH(10000));
@@ -455,7 +455,7 @@ static void a_silent_daemon_takes_no_part(void **state)
 }
 
 /* The links of network devices name one another, themselves, or no device. */
-static void ports_may_say_anything(void **state)
+static void any_links_of_network_devices_are_accepted(void **state)
 {
 	add("n2", 1, SERVES,
 		"{'name':'a','link':'b','kind':'host','capacityMbps':4},{'name':'b','link':'a',"
@@ -479,16 +479,16 @@ int main(void)
 		TEST(a_preemptor_evicts_both_halves),
 		TEST(a_gang_can_have_remote_devices),
 		TEST(a_remote_pod_can_be_resized),
-		TEST(the_best_network_goes_first),
+		TEST(the_best_network_is_preferred),
 		TEST(too_little_bandwidth_is_a_reason),
-		TEST(the_nearest_goes_first),
-		TEST(a_measurement_can_be_the_reason),
+		TEST(the_nearest_node_is_preferred),
+		TEST(a_measured_path_can_be_the_reason),
 		TEST(a_client_needs_a_slot_and_no_share),
 		TEST(a_local_pod_uses_no_network),
 		TEST(a_policy_can_deny_remote_devices),
-		TEST(a_lack_of_all_nodes_is_reported_once),
+		TEST(an_equal_reason_of_all_nodes_is_reported_once),
 		TEST(a_silent_daemon_takes_no_part),
-		TEST(ports_may_say_anything),
+		TEST(any_links_of_network_devices_are_accepted),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -37,7 +37,7 @@ static struct sched_action take(const char *name)
 	return action;
 }
 
-static void jobs_come_in_their_order(void **state)
+static void actions_are_handed_out_in_order(void **state)
 {
 	struct sched_action action;
 
@@ -55,7 +55,7 @@ static void jobs_come_in_their_order(void **state)
 	assert_false(todo_next(&todo, sched_cluster(sched), &action));
 }
 
-static void jobs_of_removed_pods_are_skipped(void **state)
+static void actions_of_removed_pods_are_skipped(void **state)
 {
 	struct sched_action action;
 
@@ -82,7 +82,7 @@ static struct decide_claims claims_on(const char *node)
  * An action that was handed out stays valid while others are added, for example because a Binding
  * fails.
  */
-static void a_job_in_hand_stays_while_others_are_added(void **state)
+static void a_handed_out_action_stays_valid(void **state)
 {
 	struct decide_claims claims = claims_on("n1");
 	struct sched_action action;
@@ -104,9 +104,9 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
 	const struct CMUnitTest tests[] = {
-		TEST(jobs_come_in_their_order),
-		TEST(jobs_of_removed_pods_are_skipped),
-		TEST(a_job_in_hand_stays_while_others_are_added),
+		TEST(actions_are_handed_out_in_order),
+		TEST(actions_of_removed_pods_are_skipped),
+		TEST(a_handed_out_action_stays_valid),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

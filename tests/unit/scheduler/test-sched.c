@@ -24,7 +24,7 @@ static void a_pod_gets_a_share(void **state)
 	nothing();
 }
 
-static void a_model_with_a_long_name_is_one_too(void **state)
+static void a_long_model_name_is_cut(void **state)
 {
 	add_node("n1", 1);
 	set(CLUSTER_GPU_NODE,
@@ -40,7 +40,7 @@ static void a_model_with_a_long_name_is_one_too(void **state)
  * With preferred-anti-affinity pods avoid each other's devices. If no other device has enough free,
  * they share one, and the reason mentions that.
  */
-static void who_prefers_to_be_apart(void **state)
+static void preferred_anti_affinity_yields_to_capacity(void **state)
 {
 #define PREFERS SHARE("0.3") ",'divvy.gpu/preferred-anti-affinity':'x'"
 	const struct cpod *pod;
@@ -75,7 +75,7 @@ static void who_prefers_to_be_apart(void **state)
  * The webhook has not labelled these pods. The keys of such a pod do not count, even if it has a
  * node.
  */
-static void who_came_past_the_webhook_has_nothing(void **state)
+static void keys_without_the_webhooks_label_do_not_count(void **state)
 {
 	add_node("n1", 1);
 	set(OBJECT_POD,
@@ -95,7 +95,7 @@ static void who_came_past_the_webhook_has_nothing(void **state)
 	nothing();
 }
 
-static void a_full_device_takes_nobody(void **state)
+static void a_full_device_gets_no_further_pod(void **state)
 {
 	add_node("n1", 1);
 	add_pod("a", SHARE("0.7"), "");
@@ -124,7 +124,7 @@ static void reasons_are_counted_by_node(void **state)
 }
 
 /* The message repeats the models as the user wrote them, and lists the cluster's models. */
-static void a_model_that_no_node_has_is_answered_with_those_there_are(void **state)
+static void a_missing_model_is_reported_with_the_present_ones(void **state)
 {
 	add_node("n1", 1);
 	add_node("n2", 1);
@@ -168,7 +168,7 @@ static void objects_come_in_any_order(void **state)
 }
 
 /* If a node has several obstacles, the message names the one that has to change. */
-static void why_names_what_is_lacking(void **state)
+static void the_message_names_the_obstacle(void **state)
 {
 #define APART SHARE("0.3") ",'divvy.gpu/exclusion':'x'"
 #define GPU(i) \
@@ -200,7 +200,7 @@ static void why_names_what_is_lacking(void **state)
 #undef GPU
 }
 
-static void a_failed_bind_gives_the_place_back(void **state)
+static void a_failed_binding_frees_the_place(void **state)
 {
 	add_node("n1", 1);
 	add_pod("a", SHARE("1"), "");
@@ -261,7 +261,7 @@ static void nominate_in_api(const char *name, const char *annotations)
  * The pod "a" preempts "b0", and then its Binding is refused. Other pods get the place, and "a"
  * evicts no second pod.
  */
-static void a_refused_binding_keeps_nobody_off(void **state)
+static void a_refused_binding_frees_the_place(void **state)
 {
 	add_node("n1", 1);
 	set(OBJECT_NODE,
@@ -319,7 +319,7 @@ static struct sched_action next_eviction(const char *name)
 	return a;
 }
 
-static void an_eviction_names_the_pod_that_it_is_for(void **state)
+static void an_eviction_names_its_preemptor(void **state)
 {
 	struct sched_action a;
 
@@ -493,7 +493,7 @@ static void the_larger_of_both_counts(void **state)
 	told("d", "0/1 nodes: 1 no GPU with 0.2 free");
 }
 
-static void a_daemon_that_is_silent_gets_nobody(void **state)
+static void a_node_with_a_silent_daemon_gets_no_pod(void **state)
 {
 	add_node("n1", 1);
 	pass(41);
@@ -513,7 +513,7 @@ static void a_lease_that_was_old_at_the_start_is_stale(void **state)
 	told("a", "0/1 nodes: 1 divvyd does not answer");
 }
 
-static void cordoned_devices_keep_who_is_there(void **state)
+static void cordoned_devices_keep_their_tenants(void **state)
 {
 	add_node("n1", 1);
 	add_pod("a", SHARE("0.3"), "");
@@ -540,7 +540,7 @@ static void set_owner(const char *owner)
 		owner);
 }
 
-static void who_waits_for_a_device_does_not_pause_when_it_comes(void **state)
+static void a_new_device_ends_the_pause_of_waiting_pods(void **state)
 {
 	add_node("n1", 1);
 	set_owner("native");
@@ -593,7 +593,7 @@ static void cpu_counts_with_devices(void **state)
 	next(SCHED_BIND, "a", NULL);
 }
 
-static void the_more_important_first(void **state)
+static void more_important_pods_are_placed_first(void **state)
 {
 	add_node("n1", 1);
 	add_pod("a", SHARE("0.1") ",'divvy.gpu/priority':'10'", "");
@@ -620,7 +620,7 @@ static void assert_group(const struct cpod *pod, const char *want)
 }
 
 /* All members have the same anti-affinity label, as they have if a template makes them. */
-static void members_are_on_different_devices_by_a_label_of_theirs(void **state)
+static void anti_affinity_separates_the_members_of_a_group(void **state)
 {
 #define APART MEMBER("0.2", "3", "1") ",'divvy.gpu/anti-affinity':'g'"
 	char device[3][64];
@@ -687,7 +687,7 @@ static void add_group_object(int kind, int least)
 	set(kind, "{'metadata':{'name':'job','namespace':'s'},'spec':{'minMember':%d}}", least);
 }
 
-static void an_object_says_the_groups_size(void **state)
+static void a_pod_group_object_gives_the_groups_size(void **state)
 {
 	const char *label = ",'scheduling.x-k8s.io/pod-group':'job'";
 
@@ -718,7 +718,7 @@ static void an_object_says_the_groups_size(void **state)
 	next(SCHED_BIND, "d", NULL);
 }
 
-static void who_is_placed_by_another_is_a_member(void **state)
+static void pods_of_other_schedulers_are_members(void **state)
 {
 	add_node("n1", 2);
 	add_group_object(CLUSTER_VOLCANO_GROUP, 3);
@@ -750,7 +750,7 @@ static void put_into_rack(const char *name, const char *rack)
 		name, rack);
 }
 
-static void a_group_keeps_to_its_rack(void **state)
+static void a_group_prefers_its_rack(void **state)
 {
 	acts_use(&place_scarcity);
 	add_node("n1", 1);
@@ -856,7 +856,7 @@ static void a_vgpu_has_a_name_that_others_may_use(void **state)
 	assert_string_equal(again, name);
 }
 
-static void members_without_a_share_count_as_there(void **state)
+static void members_without_a_share_count_as_bound(void **state)
 {
 	add_node("n1", 2);
 	set(OBJECT_POD,
@@ -880,7 +880,7 @@ static void members_without_a_share_count_as_there(void **state)
 	assert_group(next(SCHED_BIND, "w1", NULL), "job=2");
 }
 
-static void who_is_less_important_leaves(void **state)
+static void less_important_pods_are_preempted(void **state)
 {
 	add_node("n1", 1);
 	add_pod("low", SHARE("0.8") ",'divvy.gpu/priority':'10'", "");
@@ -914,7 +914,7 @@ static void fill_cpu(const char *node, int but)
  * The search tries to evict the three pods of n1 and then evicts "least". The CPU of the three must
  * still count.
  */
-static void who_need_not_leave_is_there(void **state)
+static void spared_pods_still_count(void **state)
 {
 	static const char *const names[] = {"one", "two", "three"};
 
@@ -961,7 +961,7 @@ static void fill_with_halves(void)
 }
 
 /* Each new pod evicts one pod, although the node is still full of terminating pods. */
-static void who_come_at_once_have_one_leave_each(void **state)
+static void each_of_several_preemptors_evicts_one_pod(void **state)
 {
 	char victim[3][8], name[16];
 
@@ -1019,7 +1019,7 @@ static void budget(int allowed, const char *disrupted)
  * The budget permits three evictions, and each pod needs two. So only one pod evicts its two
  * victims.
  */
-static void who_come_at_once_keep_to_a_budget(void **state)
+static void several_preemptors_respect_one_budget(void **state)
 {
 	char victim[2][8], disrupted[64];
 	uint32_t n_nominations;
@@ -1064,7 +1064,7 @@ static void who_come_at_once_keep_to_a_budget(void **state)
 }
 
 /* If the devices are full, the message names them, and not the node's resource divvy.gpu/milli. */
-static void what_is_full_is_its_devices(void **state)
+static void full_devices_are_reported_before_the_nodes_sum(void **state)
 {
 	fill_with_halves();
 	set(OBJECT_NODE,
@@ -1082,7 +1082,7 @@ static void what_is_full_is_its_devices(void **state)
 	told("again", "0/1 nodes: 1 too little divvy.gpu/milli");
 }
 
-static void groups_that_come_at_once_have_theirs_leave(void **state)
+static void each_of_several_groups_evicts_its_victims(void **state)
 {
 	uint32_t n_nominations;
 
@@ -1123,7 +1123,7 @@ static void set_hami(const char *bind_phase, const char *phase)
  * For a running pod the scheduler writes the annotation that HAMi's tools expect, until the pod has
  * it.
  */
-static void who_runs_is_said_to(void **state)
+static void annotations_for_running_pods_are_written(void **state)
 {
 	add_node("n1", 1);
 	set_hami("allocating", "Pending");
@@ -1142,7 +1142,7 @@ static void who_runs_is_said_to(void **state)
 	nothing();
 }
 
-static void equals_do_not_leave(void **state)
+static void equal_pods_are_not_preempted(void **state)
 {
 	add_node("n1", 1);
 	add_pod("one", SHARE("0.8"), "");
@@ -1156,7 +1156,7 @@ static void equals_do_not_leave(void **state)
 	next(SCHED_EVICT, "one", "s/above");
 }
 
-static void budgets_are_kept(void **state)
+static void disruption_budgets_are_respected(void **state)
 {
 	add_node("n1", 1);
 	set(CLUSTER_BUDGET,
@@ -1175,7 +1175,7 @@ static void budgets_are_kept(void **state)
 	next(SCHED_EVICT, "low", "s/high");
 }
 
-static void what_was_held_is_given_back(void **state)
+static void a_deleted_preemptor_ends_its_evictions(void **state)
 {
 	add_node("n1", 1);
 	add_pod("low", SHARE("0.8") ",'divvy.gpu/priority':'10'", "");
@@ -1192,7 +1192,7 @@ static void what_was_held_is_given_back(void **state)
 	nothing();
 }
 
-static void who_decides_no_longer_holds_nothing(void **state)
+static void a_former_leader_cancels_its_decisions(void **state)
 {
 	struct cluster *c = sched_cluster(sched);
 
@@ -1211,7 +1211,7 @@ static void who_decides_no_longer_holds_nothing(void **state)
 	next(SCHED_EVICT, "low", "s/high");
 }
 
-static void a_group_makes_room_together(void **state)
+static void a_group_preempts_as_a_whole(void **state)
 {
 	add_node("n1", 2);
 	add_pod("low", SHARE("0.8") ",'divvy.gpu/priority':'10'", "");
@@ -1229,7 +1229,7 @@ static void a_group_makes_room_together(void **state)
 }
 
 /* One victim frees enough for both members, so no second pod is evicted. */
-static void a_group_shares_what_is_left_to_it(void **state)
+static void a_group_shares_the_freed_capacity(void **state)
 {
 	add_node("n1", 1);
 	add_pod("small", SHARE("0.25") ",'divvy.gpu/priority':'10'", "");
@@ -1251,7 +1251,7 @@ static void a_group_shares_what_is_left_to_it(void **state)
  * The device has enough share free beside "small", but the anti-affinity of "small" keeps other
  * pods off the node.
  */
-static void a_group_has_those_leave_who_are_apart(void **state)
+static void a_group_evicts_pods_with_anti_affinity(void **state)
 {
 	add_node("n1", 1);
 	set(OBJECT_NODE,
@@ -1276,7 +1276,7 @@ static void a_group_has_those_leave_who_are_apart(void **state)
 }
 
 /* If the group does not fit even with evictions, no pod is evicted and nothing changes. */
-static void a_group_without_room_leaves_all_as_it_was(void **state)
+static void a_group_that_does_not_fit_evicts_no_pod(void **state)
 {
 	add_node("n1", 1);
 	add_pod("low", SHARE("0.7") ",'divvy.gpu/priority':'10'", "");
@@ -1291,7 +1291,7 @@ static void a_group_without_room_leaves_all_as_it_was(void **state)
 }
 
 /* A member that succeeded still counts when the successor of a failed member comes. */
-static void a_group_counts_who_has_succeeded(void **state)
+static void a_group_counts_members_that_succeeded(void **state)
 {
 	static const char node[] = ",'nodeName':'n1'},'status':{'phase':'%s'";
 	char over[64];
@@ -1324,7 +1324,7 @@ static void a_group_counts_who_has_succeeded(void **state)
  * A member is deleted while victims terminate. The rest is below the threshold, so the group's
  * reservations end.
  */
-static void a_group_that_is_incomplete_gives_back_its_places(void **state)
+static void an_incomplete_group_frees_its_places(void **state)
 {
 	add_node("n1", 2);
 	add_pod("low1", SHARE("0.8") ",'divvy.gpu/priority':'10'", "");
@@ -1376,7 +1376,7 @@ static void a_group_times_out(void **state)
 	assert_true(is_said);
 }
 
-static void policies_hold(void **state)
+static void policies_are_enforced(void **state)
 {
 	add_node("n1", 2);
 	set(CLUSTER_POLICY,
@@ -1414,7 +1414,7 @@ static void wish(const struct cpod *pod, const char *annotations)
 	confirm(pod, asked);
 }
 
-static void a_wish_is_granted_where_there_is_room(void **state)
+static void a_resize_is_granted_if_it_fits(void **state)
 {
 	struct cluster *c = sched_cluster(sched);
 	const struct cpod *pod;
@@ -1446,7 +1446,7 @@ static void a_wish_is_granted_where_there_is_room(void **state)
 }
 
 /* A refused resize request is tried again after waiting pods have had their turn. */
-static void a_refused_wish_is_looked_at_again_when_somebody_leaves(void **state)
+static void a_refused_resize_is_tried_again_when_capacity_is_freed(void **state)
 {
 	add_node("n1", 1);
 	add_pod("a", SHARE("0.6"), "");
@@ -1467,7 +1467,7 @@ static void a_refused_wish_is_looked_at_again_when_somebody_leaves(void **state)
 	nothing();
 }
 
-static void a_wish_beyond_a_policy_is_refused_with_the_sum(void **state)
+static void a_resize_beyond_a_policy_is_refused_with_the_sum(void **state)
 {
 	struct cluster *c = sched_cluster(sched);
 
@@ -1488,7 +1488,7 @@ static void a_wish_beyond_a_policy_is_refused_with_the_sum(void **state)
  * A new leader writes its epoch to pods that an earlier leader bound and that may still start
  * containers.
  */
-static void what_an_earlier_leader_bound_is_adopted(void **state)
+static void a_new_leader_refreshes_the_epoch_of_bound_pods(void **state)
 {
 	static const char bound[] = SHARE("0.3") ",'divvy.gpu/devices':'c=GPU-n1-0','divvy.gpu/"
 						 "granted-request':'c=0.3','divvy.gpu/"
@@ -1520,7 +1520,7 @@ static void what_an_earlier_leader_bound_is_adopted(void **state)
 	",'accessModes':['ReadWriteOnce'],'resources':{'requests':{'storage':'1Gi'}}}," \
 	"'status':{'phase':'" status "'}}"
 
-static void volumes_are_made_first(void **state)
+static void volumes_are_provisioned_before_the_binding(void **state)
 {
 	add_node("n1", 1);
 	set(OBJECT_CLASS,
@@ -1579,7 +1579,7 @@ static void names_of_claims_may_be_long(void **state)
 	}
 }
 
-static void volumes_that_are_there_are_not_bound_here(void **state)
+static void existing_volumes_are_not_bound(void **state)
 {
 	add_node("n1", 1);
 	set(OBJECT_CLASS,
@@ -1596,7 +1596,7 @@ static void volumes_that_are_there_are_not_bound_here(void **state)
 /*
  * A node is removed while a Binding to it is in flight; the pod then gets a place on another node.
  */
-static void a_node_that_goes_takes_its_pods_places(void **state)
+static void a_pod_of_a_removed_node_is_placed_again(void **state)
 {
 	const struct cpod *pod;
 
@@ -1659,7 +1659,7 @@ static void free_is(const char *text)
 }
 
 /* One device has the share free and the other one the memory. */
-static void a_refusal_says_what_no_device_has(void **state)
+static void the_message_names_share_and_memory_together(void **state)
 {
 	const char *const memory = SHARE("0.1") ",'divvy.gpu/memory':'900000'";
 	const char *const share = SHARE("0.8") ",'divvy.gpu/memory':'200000'";
@@ -1679,7 +1679,7 @@ static void a_refusal_says_what_no_device_has(void **state)
  * Half of the memory of devices with 1,000,000 and 400,000 bytes counts as 500,000 and 200,000
  * bytes, before and after the pod is bound.
  */
-static void a_percentage_is_of_each_device(void **state)
+static void a_percentage_applies_to_each_device(void **state)
 {
 	const char *const half = SHARE("0.1") ",'divvy.gpu/count':'2','divvy.gpu/memory':'50%'";
 	const struct cpod *pod;
@@ -1706,7 +1706,7 @@ static void a_percentage_is_of_each_device(void **state)
 	assert_string_equal(device_of(next(SCHED_BIND, "last", NULL)), "GPU-s");
 }
 
-static void who_runs_before_uses_the_same_room(void **state)
+static void init_containers_use_the_main_containers_capacity(void **state)
 {
 	const char *asked = ASK("i", "0.7") "," ASK("j", "0.2") "," ASK("c", "0.4");
 	const struct cpod *pod;
@@ -1741,7 +1741,7 @@ static void who_runs_before_uses_the_same_room(void **state)
 	free_is("GPU-n1-0 100/1000");
 }
 
-static void who_stays_beside_adds_up(void **state)
+static void sidecars_add_up_with_main_containers(void **state)
 {
 	const char *asked = ASK("i", "0.5") "," ASK("j", "0.4") "," ASK("c", "0.3");
 
@@ -1755,7 +1755,7 @@ static void who_stays_beside_adds_up(void **state)
 	nothing();
 }
 
-static void before_a_whole_device(void **state)
+static void an_init_container_can_need_a_whole_device(void **state)
 {
 	const struct cpod *pod;
 
@@ -1771,7 +1771,7 @@ static void before_a_whole_device(void **state)
 	free_is("GPU-n1-1 0/1000");
 }
 
-static void policies_count_what_runs_at_once(void **state)
+static void policies_count_containers_that_run_at_once(void **state)
 {
 	set(CLUSTER_POLICY,
 		"{'metadata':{'name':'p'},'spec':{'namespaces':['s'],'totalShare':'0.6',"
@@ -1792,7 +1792,7 @@ static void policies_count_what_runs_at_once(void **state)
  * A device has one model after the other, as with MIG profiles: more models than the placement
  * model can hold at once.
  */
-static void models_come_and_go(void **state)
+static void old_models_are_forgotten(void **state)
 {
 	add_node("n1", 1);
 	add_node("n2", 1);
@@ -1812,73 +1812,73 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, acts_begin, acts_end)
 	const struct CMUnitTest tests[] = {
 		TEST(a_pod_gets_a_share),
-		TEST(a_model_with_a_long_name_is_one_too),
-		TEST(who_prefers_to_be_apart),
-		TEST(who_came_past_the_webhook_has_nothing),
-		TEST(a_full_device_takes_nobody),
+		TEST(a_long_model_name_is_cut),
+		TEST(preferred_anti_affinity_yields_to_capacity),
+		TEST(keys_without_the_webhooks_label_do_not_count),
+		TEST(a_full_device_gets_no_further_pod),
 		TEST(reasons_are_counted_by_node),
-		TEST(a_model_that_no_node_has_is_answered_with_those_there_are),
+		TEST(a_missing_model_is_reported_with_the_present_ones),
 		TEST(objects_come_in_any_order),
-		TEST(a_failed_bind_gives_the_place_back),
-		TEST(a_refused_binding_keeps_nobody_off),
-		TEST(an_eviction_names_the_pod_that_it_is_for),
+		TEST(a_failed_binding_frees_the_place),
+		TEST(a_refused_binding_frees_the_place),
+		TEST(an_eviction_names_its_preemptor),
 		TEST(a_pod_that_was_refused_may_lack_a_device_later),
 		TEST(a_released_reservation_is_reported_once),
 		TEST(a_condition_is_its_reason_and_its_message),
 		TEST(a_changed_pod_is_not_refused_any_more),
 		TEST(a_group_pauses_after_a_refused_binding),
 		TEST(the_larger_of_both_counts),
-		TEST(a_daemon_that_is_silent_gets_nobody),
+		TEST(a_node_with_a_silent_daemon_gets_no_pod),
 		TEST(a_lease_that_was_old_at_the_start_is_stale),
-		TEST(why_names_what_is_lacking),
-		TEST(cordoned_devices_keep_who_is_there),
-		TEST(who_waits_for_a_device_does_not_pause_when_it_comes),
+		TEST(the_message_names_the_obstacle),
+		TEST(cordoned_devices_keep_their_tenants),
+		TEST(a_new_device_ends_the_pause_of_waiting_pods),
 		TEST(two_containers_go_to_one_node),
 		TEST(cpu_counts_with_devices),
-		TEST(the_more_important_first),
-		TEST(members_are_on_different_devices_by_a_label_of_theirs),
+		TEST(more_important_pods_are_placed_first),
+		TEST(anti_affinity_separates_the_members_of_a_group),
 		TEST(a_group_waits_for_its_threshold),
-		TEST(an_object_says_the_groups_size),
-		TEST(who_is_placed_by_another_is_a_member),
-		TEST(a_group_keeps_to_its_rack),
-		TEST(members_without_a_share_count_as_there),
+		TEST(a_pod_group_object_gives_the_groups_size),
+		TEST(pods_of_other_schedulers_are_members),
+		TEST(a_group_prefers_its_rack),
+		TEST(members_without_a_share_count_as_bound),
 		TEST(a_vgpu_is_one_device),
 		TEST(a_vgpu_has_a_name_that_others_may_use),
 		TEST(a_group_is_never_placed_in_part),
-		TEST(who_is_less_important_leaves),
-		TEST(who_come_at_once_have_one_leave_each),
-		TEST(who_come_at_once_keep_to_a_budget),
-		TEST(what_is_full_is_its_devices),
-		TEST(groups_that_come_at_once_have_theirs_leave),
-		TEST(who_need_not_leave_is_there),
-		TEST(who_runs_is_said_to),
-		TEST(equals_do_not_leave),
-		TEST(budgets_are_kept),
-		TEST(what_was_held_is_given_back),
-		TEST(who_decides_no_longer_holds_nothing),
-		TEST(a_group_makes_room_together),
-		TEST(a_group_shares_what_is_left_to_it),
-		TEST(a_group_has_those_leave_who_are_apart),
-		TEST(a_group_without_room_leaves_all_as_it_was),
-		TEST(a_group_counts_who_has_succeeded),
-		TEST(a_group_that_is_incomplete_gives_back_its_places),
+		TEST(less_important_pods_are_preempted),
+		TEST(each_of_several_preemptors_evicts_one_pod),
+		TEST(several_preemptors_respect_one_budget),
+		TEST(full_devices_are_reported_before_the_nodes_sum),
+		TEST(each_of_several_groups_evicts_its_victims),
+		TEST(spared_pods_still_count),
+		TEST(annotations_for_running_pods_are_written),
+		TEST(equal_pods_are_not_preempted),
+		TEST(disruption_budgets_are_respected),
+		TEST(a_deleted_preemptor_ends_its_evictions),
+		TEST(a_former_leader_cancels_its_decisions),
+		TEST(a_group_preempts_as_a_whole),
+		TEST(a_group_shares_the_freed_capacity),
+		TEST(a_group_evicts_pods_with_anti_affinity),
+		TEST(a_group_that_does_not_fit_evicts_no_pod),
+		TEST(a_group_counts_members_that_succeeded),
+		TEST(an_incomplete_group_frees_its_places),
 		TEST(a_group_times_out),
-		TEST(policies_hold),
-		TEST(volumes_are_made_first),
+		TEST(policies_are_enforced),
+		TEST(volumes_are_provisioned_before_the_binding),
 		TEST(names_of_claims_may_be_long),
-		TEST(volumes_that_are_there_are_not_bound_here),
-		TEST(a_node_that_goes_takes_its_pods_places),
-		TEST(a_wish_is_granted_where_there_is_room),
-		TEST(a_refused_wish_is_looked_at_again_when_somebody_leaves),
-		TEST(a_wish_beyond_a_policy_is_refused_with_the_sum),
-		TEST(what_an_earlier_leader_bound_is_adopted),
-		TEST(a_refusal_says_what_no_device_has),
-		TEST(a_percentage_is_of_each_device),
-		TEST(who_runs_before_uses_the_same_room),
-		TEST(who_stays_beside_adds_up),
-		TEST(before_a_whole_device),
-		TEST(policies_count_what_runs_at_once),
-		TEST(models_come_and_go),
+		TEST(existing_volumes_are_not_bound),
+		TEST(a_pod_of_a_removed_node_is_placed_again),
+		TEST(a_resize_is_granted_if_it_fits),
+		TEST(a_refused_resize_is_tried_again_when_capacity_is_freed),
+		TEST(a_resize_beyond_a_policy_is_refused_with_the_sum),
+		TEST(a_new_leader_refreshes_the_epoch_of_bound_pods),
+		TEST(the_message_names_share_and_memory_together),
+		TEST(a_percentage_applies_to_each_device),
+		TEST(init_containers_use_the_main_containers_capacity),
+		TEST(sidecars_add_up_with_main_containers),
+		TEST(an_init_container_can_need_a_whole_device),
+		TEST(policies_count_containers_that_run_at_once),
+		TEST(old_models_are_forgotten),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
