@@ -406,7 +406,7 @@ static int validate_own(const struct admit_rules *rules, const struct admit_requ
 	int r;
 
 	if (!own_is_account(rules->ns, request->user, "divvyd"))
-		return 0; /* what other users may write is limited by RBAC */
+		return 0; /* RBAC limits the writes of other users */
 	if (!name)
 		name = request->name;
 	r = own_node(&token, &facts->author, &node, &v->err);

@@ -134,8 +134,8 @@ static const struct {
 };
 
 /*
- * A leader whose Lease has expired may not write until it renews or loses the Lease; checks again
- * after this time.
+ * A leader whose Lease has expired may not write until it renews or loses the Lease. The controller
+ * looks again after this time.
  */
 #define LEASE_LOOK_NS (100 * NSEC_PER_MSEC)
 

@@ -37,7 +37,10 @@ struct controller_options {
 };
 
 enum controller_cache {
-	/* pods of tenants, SharePods and divvy itself, and pods that is_untranslated() */
+	/*
+	 * pods of tenants, SharePods and divvy itself, and pods that request a share but lack the
+	 * webhook's label
+	 */
 	CACHE_PODS,
 	CACHE_NODES,
 	CACHE_NAMESPACES,

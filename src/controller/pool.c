@@ -29,7 +29,7 @@ struct memory {
 	uint64_t next_ns;        /* when the waiting pod counts again */
 	/* Need of the pod when it last counted. Until coming_ns a device for it may still start. */
 	uint64_t milli, coming_ns;
-	uint32_t tries;    /* how often the pod counted */
+	uint32_t tries;    /* how often the pod counted as demand */
 	uint32_t unhelped; /* how often the pod still waited although devices were idle */
 	bool is_seen;
 	char key[];
@@ -106,7 +106,7 @@ void vgpu_pool_free(struct vgpu_pool *pool)
 {
 	if (!pool)
 		return;
-	for (int i = 0; i < 2; i++) { /* the first call only clears the marks */
+	for (int i = 0; i < 2; i++) { /* the first calls clear the marks, the second calls free */
 		pool_forget_memory(&pool->placeholders);
 		pool_forget_memory(&pool->sources);
 	}

@@ -161,7 +161,7 @@ int snapshot_reasons(struct sched *sched, struct cpod *pod, json_t **ret, struct
 /* Devices of a node with equal model and reason, which share an output line. */
 struct alike {
 	size_t n;
-	struct buf devices;          /* "devices 0-3, 6" */
+	struct buf devices;          /* text such as "devices 0-3, 6" */
 	uint64_t share[2], bytes[2]; /* smallest and largest free amount */
 };
 

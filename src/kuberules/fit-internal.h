@@ -59,9 +59,10 @@ struct fit_spread {
 	const struct spread *spread;
 	const struct topology *topology;
 	uint32_t *n;      /* pods in each domain */
-	bool *is_present; /* whether a domain counts */
+	bool *is_present; /* whether a domain has eligible nodes, so that it counts */
 	uint32_t n_present;
-	uint32_t least, least_domain, second; /* of the pods in the present domains */
+	/* least: fewest pods of a present domain; second: next fewest */
+	uint32_t least, least_domain, second;
 	bool is_self_matching;
 };
 

@@ -93,7 +93,7 @@ struct pod {
 	int64_t priority;
 	int64_t grace_s; /* terminationGracePeriodSeconds */
 	bool is_never_preempting;
-	bool is_over;   /* phase phase Succeeded or Failed: the pod uses no resources any more */
+	bool is_over;   /* phase Succeeded or Failed: the pod uses no resources any more */
 	bool is_done;   /* Succeeded */
 	bool is_hidden; /* hidden by view_hide() */
 	struct texts gates;

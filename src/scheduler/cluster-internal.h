@@ -325,7 +325,8 @@ void cluster_free_policies(struct cluster *c);
  */
 bool cluster_allows(struct cluster *c, const struct cpod *pod, struct buf *why);
 bool cluster_allows_model(const struct cluster *c, const char *ns, const char *model);
-bool cluster_allows_remote(const struct cluster *c, const char *ns); /* devices of other nodes */
+/* whether the policies allow devices of other nodes */
+bool cluster_allows_remote(const struct cluster *c, const char *ns);
 /*
  * Like cluster_allows(), for a running pod that would get `assigned` instead of its present grant.
  */

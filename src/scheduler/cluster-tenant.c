@@ -150,7 +150,10 @@ static uint32_t number_of(const char *group)
 {
 	const uint64_t hash = str_hash(str_from(group));
 
-	/* A collision of two groups does little harm: only the locality bonus uses the number. */
+	/*
+	 * Two groups may get the same number. That does little harm, because only the locality
+	 * bonus uses the number.
+	 */
 	return group[0] ? (uint32_t)(hash ^ hash >> 32) | 1u : 0;
 }
 

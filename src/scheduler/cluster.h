@@ -35,7 +35,7 @@ struct cluster_config {
 /* Kinds of objects that the view does not know; their numbers follow the view's kinds. */
 enum {
 	CLUSTER_GPU_NODE = OBJECT_KINDS,
-	CLUSTER_LEASE, /* of a node's divvyd */
+	CLUSTER_LEASE, /* Lease of a node's divvyd */
 	CLUSTER_POLICY,
 	CLUSTER_BUDGET,
 	/*

@@ -285,7 +285,7 @@ bool attempt_gpu_reason(
 
 /*
  * Returns the first container that the node's devices do not fit; PLACE_NONE if devices are not the
- * reason. The last container counts as the reason if no other one is.
+ * reason. If no earlier container is the reason, it returns the last one.
  */
 static uint32_t container_in_question(struct attempt *a, const struct cnode *node)
 {

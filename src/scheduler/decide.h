@@ -103,10 +103,10 @@ int decide_resize(struct cluster *cluster, struct cpod *pod, bool *ret_granted, 
 struct decide_reason {
 	const char *node;
 	const char *device, *model; /* "": the reason concerns the whole node */
-	uint32_t index;             /* of the device on its node */
+	uint32_t index;             /* index of the device on its node */
 	const char *text;           /* "": the pod fits */
-	uint32_t share_free;        /* of the device, in permille */
-	uint64_t memory_free;       /* of the device, in bytes */
+	uint32_t share_free;        /* free share of the device, in permille */
+	uint64_t memory_free;       /* free memory of the device, in bytes */
 };
 typedef void decide_reason_fn(void *data, const struct decide_reason *reason);
 

@@ -10,9 +10,9 @@
 #define CLUSTER_SOURCES 16
 
 struct cluster_source {
-	int kind; /* as for cluster_set() */
+	int kind; /* kind for cluster_set() */
 	enum kube_api api;
-	bool is_leases;     /* in the namespace of the nodes' Leases */
+	bool is_leases;     /* the objects are in the namespace of the nodes' Leases */
 	bool is_waited_for; /* no decision is made before the first list of this kind */
 };
 
