@@ -3,9 +3,9 @@
  * This file updates the tables of bounds lazily, when the search asks for a column of a pool. Rows
  * of a pool are in node order; if a row shifts, pool_forget() clears the pool's table. `changed`
  * names each changed row once, and look_at_changed() empties that list. `open` holds, per node and
- * shape, the share from which a class no longer fits. The old and the new value of `open` tell
- * which classes fit now or fitted before; only their bounds are set. If at least half of the rows
- * have changed, look_at_changed() rebuilds the maxima once at the end.
+ * shape, the smallest share with which a class no longer fits. Its old and its new value tell which
+ * classes fitted before or fit now. look_at_changed() sets only the bounds of these classes. If at
+ * least half of the rows have changed, look_at_changed() rebuilds the maxima once at the end.
  */
 #include "place/place-bounds.h"
 
@@ -20,19 +20,20 @@
  * A pool drops a column that no search requested during this many row changes per node of the pool.
  */
 #define IDLE_ROUNDS 4u
-#define GUESSES_MIN 64u /* fewer classes than this get exact bounds at once */
+/* a node that fits at most this many classes gets exact bounds, not guesses */
+#define GUESSES_MIN 64u
 /*
- * Up to this many distinct shares, each share has a column; above it, neighbouring shares have one
- * column together.
+ * Up to this many distinct requested shares, each share has a column of its own. With more distinct
+ * shares, each column stands for a range of shares.
  */
 #define SHARES_MOST 128u
-#define IDLE_SHARES_MOST 32u /* the same for classes of idle devices */
-/* shares in a common column; PLACE_CLASS_SHARES if the share matters little */
+#define IDLE_SHARES_MOST 32u /* like SHARES_MOST, for classes that need idle devices */
+/* shares in the range of a common column; is_coarse of place_bounds_class(): PLACE_CLASS_SHARES */
 #define NEAR_SHARES 10u
 
 /*
- * Free capacity of a node by shape: a class with at least this share does not fit on the shape's
- * number of devices.
+ * Free capacity of a node, by COLUMN_SHAPE. A class of the shape does not fit the node if its share
+ * is above[shape] or more.
  */
 struct open {
 	uint16_t above[COLUMN_UNBUILT + 1];
@@ -43,8 +44,8 @@ struct place_bounds {
 	struct pool pool[N_POOLS];
 	uint8_t *pool_of; /* by node; N_POOLS: in no pool yet */
 	uint32_t *row_of;
-	bool *is_changed;  /* by node, like the next field */
-	struct open *open; /* the values that the columns hold */
+	bool *is_changed;  /* is_changed and open: by node */
+	struct open *open; /* as of the last update of the columns */
 	uint32_t n_nodes;
 
 	uint64_t shares[16]; /* bits of the requested shares */
@@ -105,7 +106,7 @@ static void place_bounds_note_change(struct place_bounds *b, struct pool *g, uin
 	g->changed[g->n_changed++] = row;
 }
 
-/* Nodes have other rows now, so the table is outdated. */
+/* Clears the table after a node was inserted or removed, which gives other nodes new rows. */
 static void pool_forget(struct place_bounds *b, struct pool *g)
 {
 	columns_clear(&g->columns);
@@ -284,13 +285,18 @@ struct picked {
 	int32_t value[COLUMNS_MAX];
 };
 
-/* Picks a class that fits now or fitted before. */
+/*
+ * Picks a class whose share fits the node. A class whose devices the node lacks gets PLACE_NEVER.
+ */
 static void pick_one(const struct place_bounds *b, const struct pool *g, uint32_t row, uint32_t c,
 	uint32_t levels, struct picked *picked)
 {
 	const struct place_class *class = &g->columns.column[c].class;
 
-	/* The lines do not fit in the caches together, so all are prefetched. */
+	/*
+	 * The lines of all columns together exceed the caches: prefetch the line for the later
+	 * write.
+	 */
 	__builtin_prefetch(columns_line(&g->columns, 0, row / FAN, c), 1);
 	if (class->models && !place_has_devices(b->place, class, g->node[row])) {
 		columns_set(&g->columns, row, c, PLACE_NEVER, levels);
@@ -300,7 +306,10 @@ static void pick_one(const struct place_bounds *b, const struct pool *g, uint32_
 	picked->class[picked->n++] = class;
 }
 
-/* Picks the classes that fit now; a class that no longer fits gets PLACE_NEVER. */
+/*
+ * Picks the classes that fit the node now. A class that fitted before (`ever`) and no longer fits
+ * gets PLACE_NEVER.
+ */
 static void place_bounds_pick_row(const struct place_bounds *b, const struct pool *g, uint32_t row,
 	const struct open *ever, uint32_t levels, struct picked *ret)
 {
@@ -369,7 +378,7 @@ static void place_bounds_build_pool(struct place *place, struct pool *g, uint32_
 	columns_set_built(&g->columns, c, true);
 }
 
-/* Drops columns that were not requested for a long time. */
+/* Stops updating columns that no search requested for a long time. */
 static void give_up_idle(struct pool *g)
 {
 	for (uint32_t c = COLUMN_CLASSES; c < g->columns.n; c++)
@@ -380,7 +389,10 @@ static void give_up_idle(struct pool *g)
 
 static void look_at_changed(struct place_bounds *b, struct pool *g)
 {
-	/* If most rows have changed, one pass over each level at the end is cheaper. */
+	/*
+	 * If at least half of the rows have changed, one pass over each level at the end is
+	 * cheaper.
+	 */
 	const uint32_t levels = !g->is_forgotten && g->n_changed < g->n / 2 ? g->columns.n_levels
 									    : 1;
 
@@ -398,7 +410,9 @@ static void look_at_changed(struct place_bounds *b, struct pool *g)
 		set_bounds(b, g, row, &ever, levels);
 		b->is_changed[node] = false;
 	}
-	/* The free capacity of these nodes is unchanged. */
+	/*
+	 * Rows that changed were handled above: the free capacity of all others is as `open` says.
+	 */
 	for (uint32_t row = 0; row < g->n && g->is_forgotten; row++)
 		set_bounds(b, g, row, &b->open[g->node[row]], levels);
 	g->is_forgotten = false;
@@ -426,8 +440,9 @@ uint32_t place_bounds_column(struct place_bounds *b, uint32_t pool, const struct
 }
 
 /*
- * Rounds the share to a range of shares where the exact share matters little. On an idle device
- * every share fits, so the difference is small.
+ * Rounds the share to a range of shares if the exact share matters little, or if there are too many
+ * distinct shares. For a class that needs idle devices the exact share matters little, because
+ * every share fits on an idle device.
  */
 struct place_class place_bounds_class(struct place_bounds *b, const struct place_class *of)
 {

@@ -4,13 +4,13 @@
  * (place-search.c) reads these bounds.
  *
  * Nodes whose devices have the same model form a pool, and each pool has a table (place-columns.h).
- * A class is a kind, a count and a share or a range of shares. A changed node is noted once, and
- * evaluated for all classes when the search next asks for its pool. A class costs nothing if the
- * node has devices for it neither before nor after the change.
+ * A class is a kind, a count and a share or a range of shares. A change only adds the node to the
+ * list of its pool. The next search in that pool computes the node's bounds for all classes that
+ * fitted the node before the change or fit it now.
  *
- * If a policy has guesses, a node with many classes first gets guesses. A guess is replaced by the
- * bound when a decision reaches the node. Columns that the search stops asking for are no longer
- * updated.
+ * If a policy can guess bounds, a node that fits many classes first gets guesses. The search
+ * replaces a guess by the bound when it reaches the node. A column that no search has requested for
+ * a while is no longer updated.
  */
 #ifndef PLACE_PLACE_BOUNDS_H
 #define PLACE_PLACE_BOUNDS_H
@@ -56,8 +56,9 @@ struct pool {
 	uint32_t *changed; /* changed rows, each at most once */
 	uint32_t n_changed;
 	uint64_t n_changes; /* changed rows evaluated so far */
-	uint64_t given_up;  /* n_changes when the last search for idle columns ran */
-	bool is_forgotten;  /* all bounds are out of date, free capacities are not */
+	uint64_t given_up;  /* n_changes when give_up_idle() ran last */
+	/* all bounds are out of date; the columns of free capacity are current */
+	bool is_forgotten;
 };
 
 const struct pool *place_bounds_pool(const struct place_bounds *bounds, uint32_t pool);
@@ -65,8 +66,8 @@ uint32_t place_bounds_pool_of(const struct place_bounds *bounds, uint32_t node);
 uint32_t place_bounds_row_of(const struct place_bounds *bounds, uint32_t node);
 
 /*
- * The class whose bounds apply to `of`. It has one share while few distinct shares are in use, and
- * later a range of neighbouring shares.
+ * The class whose column has the bounds for `of`. While tenants have requested few distinct shares,
+ * this class has the share of `of`; later it has a range of shares around that share.
  */
 struct place_class place_bounds_class(struct place_bounds *bounds, const struct place_class *of);
 
@@ -74,7 +75,7 @@ struct place_class place_bounds_class(struct place_bounds *bounds, const struct 
 uint32_t place_bounds_column(
 	struct place_bounds *bounds, uint32_t pool, const struct place_class *class);
 
-/* Whether the node had free shares for the class when its pool was last evaluated. */
+/* Whether the class's share fitted the node when the pool's columns were last updated. */
 bool place_bounds_is_open(
 	const struct place_bounds *bounds, uint32_t node, const struct place_class *class);
 

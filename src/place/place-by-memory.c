@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * This policy chooses the devices with the least free memory, over all nodes. Other policies are
- * compared with this one, as with place-random.c. A tenant without a byte request counts by its
- * share, so the smaller of free memory and free share decides.
+ * compared with this one, as with place-random.c. A tenant that requests no bytes uses memory in
+ * proportion to its share. So a device's free memory counts as at most its free share of all
+ * memory.
  */
 #include "base/cleanup.h"
 #include "place/place-internal.h"

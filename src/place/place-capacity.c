@@ -70,7 +70,10 @@ void capacity_narrow(struct node_capacity *capacity, uint64_t models)
 			capacity->usable &= ~(1ull << i);
 }
 
-/* The tenants can use more of a node than its present capacity; then nothing is free. */
+/*
+ * `taken` exceeds `all` if the capacity has shrunk below the tenants' use. Then only a request of 0
+ * fits.
+ */
 static bool capacity_is_enough(uint64_t all, uint64_t taken, uint64_t asked)
 {
 	return !asked || taken + asked <= all;
@@ -126,7 +129,7 @@ bool capacity_fits(const struct node_capacity *capacity)
 	return fit >= capacity->spec->count;
 }
 
-/* sign 1: removes the tenant; -1: adds it again */
+/* sign 1 removes the tenant from the counters, -1 adds the tenant again. */
 static void capacity_change_holder(struct node_capacity *capacity, const struct holder *h, int sign)
 {
 	const struct place_tenant *tenant = &capacity->place->tenants[h->tenant];

@@ -8,7 +8,10 @@
 #include "place/place-cell.h"
 #include "place/place-internal.h"
 
-/* A cell type of the file, or a model. A name that is no type is a model. */
+/*
+ * A cell type that the file defines, or a device model: a child's name that no type has names a
+ * model.
+ */
 struct cell_type {
 	UT_hash_handle hh;
 	char name[CELL_NAME];
@@ -17,7 +20,11 @@ struct cell_type {
 	uint32_t number, priority;
 	unsigned int line;
 	bool has_priority, says_node;
-	bool is_node, is_above; /* as resolved: the lowest type with `says_node` is the node */
+	/*
+	 * is_node: the lowest type with `says_node`, whose cells are the nodes; is_above: a type
+	 * above is_node
+	 */
+	bool is_node, is_above;
 };
 
 struct cell_node {

@@ -151,13 +151,13 @@ uint32_t place_cell_steps(const struct place_cell_path *a, const struct place_ce
 	return common ? MAX(a->n, b->n) - common : CELL_FAR;
 }
 
-/* Returns the last step that is on the node. */
+/* Returns the index of the path's part that is the node itself. */
 static uint32_t node_step(const struct place *place, const struct place_cell_path *path)
 {
 	uint32_t step = 0;
 
 	if (path->part[0].cell == PLACE_NONE)
-		return 3; /* length of a found_path() */
+		return 3; /* found_path() has device, link and NUMA node before the node */
 	while (step + 1 < path->n && path->part[step + 1].cell != PLACE_NONE &&
 		place->config.cells->cells[path->part[step + 1].cell].node)
 		step++;
@@ -187,7 +187,7 @@ uint32_t place_distance(const struct place *place, uint32_t a, uint32_t b)
 	const struct device *da = &place->devices[a], *db = &place->devices[b];
 	struct place_cell_path pa, pb;
 
-	/* The frequent case needs no path. */
+	/* Two devices of one node without a cell file are the frequent case, and need no path. */
 	if (da->node == db->node && da->cell == PLACE_NONE && db->cell == PLACE_NONE) {
 		if (da->numa != db->numa)
 			return 3;

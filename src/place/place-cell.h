@@ -4,9 +4,9 @@
  * comes from the nodes' own data (rack > node > NUMA node > link > device), or from KubeShare 2.0's
  * file (replay/cell-file.h).
  *
- * A cell without an id gets the id that KubeShare would give. A root gets its position in the list,
- * from 1; another cell gets its position in its level below the root. A cell's id is
- * "parent's/own". Pure. A tree does not change once it is read, and any thread may use it.
+ * A cell without an id gets an id by KubeShare's rule. A root gets its position in the list, from
+ * 1; another cell gets its position in its level below the root. A cell's id is "parent's/own".
+ * Pure. A tree does not change once it is read, and any thread may use it.
  */
 #ifndef PLACE_PLACE_CELL_H
 #define PLACE_PLACE_CELL_H
@@ -20,8 +20,9 @@
 #define CELL_TYPES_MAX 1024u
 #define CELLS_MAX (1u << 20)
 #define CELL_DEPTH_MAX 16u
-#define CELL_NAME SPEC_LABEL /* of a type, a model or an id, with the terminating 0 */
-#define CELL_ROOT_PARTS 8u   /* parts of a root's id: "hall2/row7/rack3/node1" has four */
+/* bytes of the name of a type, a model or an id, with the terminating 0 */
+#define CELL_NAME SPEC_LABEL
+#define CELL_ROOT_PARTS 8u /* parts of a root's id: "hall2/row7/rack3/node1" has four */
 #define CELL_PRIORITY_MAX 1000u
 
 #define CELL_PATH_MAX (CELL_DEPTH_MAX + CELL_ROOT_PARTS)
@@ -35,7 +36,7 @@ void place_cells_free(struct place_cells *cells);
 uint32_t place_cells_n(const struct place_cells *cells);
 
 struct place_cell_view {
-	const char *type;     /* of a leaf: the model; borrowed, like `node` */
+	const char *type;     /* for a leaf the model; `type` and `node` are borrowed */
 	const char *node;     /* "" above nodes */
 	uint32_t parent;      /* PLACE_NONE: a root */
 	uint32_t first_child; /* children are consecutive */
@@ -57,9 +58,10 @@ uint32_t place_cells_leaf(
 
 /* One step of the path from a device up to its root. */
 struct place_cell_part {
-	struct str name; /* n == 0: the part is `number` */
+	struct str name; /* n == 0: `number` is the name */
 	uint32_t number;
-	uint32_t cell; /* cell of the file; PLACE_NONE: from the node's data */
+	/* number of the cell from the file; PLACE_NONE: the part is from the node's data */
+	uint32_t cell;
 };
 
 struct place_cell_path {
@@ -68,7 +70,8 @@ struct place_cell_path {
 };
 
 /*
- * The device's path: from the configured file if that names the device, else from its node's data.
+ * The device's path: from the configured cell file if the file names the device, else from the
+ * node's data.
  */
 void place_cell_path(const struct place *place, uint32_t device, struct place_cell_path *ret_path);
 
@@ -89,9 +92,9 @@ uint32_t place_cells_above(const struct place *place, uint32_t a, uint32_t b);
 uint32_t place_distance(const struct place *place, uint32_t a, uint32_t b);
 
 /*
- * KubeShare 2.0's distance of two ids, aligned at the device. Two numbers add their difference, and
- * two other unequal parts add 100. A part that only one id has adds its number, or 100 if it is no
- * number. At most CELL_ID_FAR.
+ * KubeShare 2.0's distance of two ids, whose parts are compared from the device upwards. Two
+ * numbers add their difference; a name and another unequal part add 100. A part that only the
+ * longer id has adds its number, or 100 for a name. At most CELL_ID_FAR.
  *
  * As in KubeShare, a root without an id is a number. So 1/a/1 is 101 from 2/c/1 in another root,
  * and 102 from 1/b/3 on the next node of its own root. Only ids that are names separate roots, by

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * This file implements the table: memory, columns by class, maxima and guesses. One allocation
- * holds the lines of all levels; it starts at free[0], and `guessed` has its own. A grade is stored
- * as grade + 1, so that 0 is PLACE_NEVER and bytes compare as bounds do. columns_change_item()
- * climbs until a maximum stays the same, and reads a line again only if its greatest item has
- * fallen. `slot` is a hash table with twice as many slots as columns, so probing always ends.
- * columns_drop() renumbers columns, rebuilds that hash table and marks every bound as a guess.
+ * This file implements the table: memory, columns by class, maxima and guesses. One allocation,
+ * which starts at free[0], holds the lines of all levels. `guessed` has an allocation of its own. A
+ * grade is stored as grade + 1, so that 0 is PLACE_NEVER and bytes compare as bounds do.
+ * columns_change_item() goes up level by level until a maximum stays the same. The function reads
+ * all items of a line only if the line's greatest item has fallen. `slot` is a hash table with
+ * twice as many slots as columns, so probing always ends. columns_drop() renumbers columns,
+ * rebuilds that hash table and marks every bound as a guess.
  */
 #include "place/place-columns.h"
 
@@ -88,7 +89,7 @@ static void columns_fill_items(int32_t *items, size_t n, int32_t value)
 		items[i] = value;
 }
 
-/* No node has capacity, and no bound is known. */
+/* Sets all free capacities and all bounds to PLACE_NEVER. */
 static void make_empty(const struct columns *c)
 {
 	for (uint32_t l = 0; l < c->n_levels; l++) {
@@ -330,8 +331,8 @@ static int columns_reserve_class(struct columns *c, uint64_t now)
 	if (size > c->size)
 		return columns_widen(c, size);
 	/*
-	 * Drops the columns unused for more than half of the time since the oldest use, so that
-	 * this happens rarely.
+	 * The table has its maximum size. Drop the columns whose last use is in the older half of
+	 * the time since the oldest last use: so many columns go at once that drops are rare.
 	 */
 	for (uint32_t i = COLUMN_CLASSES; i < c->n; i++)
 		least = MIN(least, c->column[i].used);
@@ -351,7 +352,10 @@ uint32_t columns_add(struct columns *c, const struct place_class *class, uint64_
 
 /* ---- bounds ---- */
 
-/* Works on bytes and on numbers; the caller knows the type at compile time. */
+/*
+ * The functions below take bytes or int32_t. Inlined, each call has a constant `are_bytes` and no
+ * branch on it.
+ */
 #define INLINE static inline __attribute__((always_inline))
 
 /* Returns the maximum of a line, in the stored order. The compiler vectorizes it. */

@@ -28,7 +28,7 @@ enum {
 	COLUMN_CPU,
 	COLUMN_MEMORY,
 	COLUMN_DEVICE_MEMORY,
-	COLUMN_OPPORTUNISTIC, /* 1: an opportunistic tenant is there */
+	COLUMN_OPPORTUNISTIC, /* 1 for a node with an opportunistic tenant, else 0 */
 	COLUMN_CLASSES
 };
 
@@ -37,15 +37,15 @@ struct column {
 	uint64_t used; /* n_changes of the pool at the last use; never decreases */
 };
 
-/* A node fits the class if it has more than `share` open on as many devices as the shape says. */
+/* A node fits the class if open.above[shape] of the node (place-bounds.c) is above `share`. */
 struct column_need {
 	uint16_t share;
 	uint16_t shape; /* COLUMN_SHAPE of the class; COLUMN_UNBUILT: not kept up to date */
 };
 
 /*
- * Built columns are sorted by shape, and within a shape by share. So the columns that fit a node
- * come first.
+ * Built columns are sorted by shape, and within a shape by share. So within a shape the columns
+ * whose classes fit a node come first.
  */
 struct column_order {
 	uint16_t share, column;
@@ -94,7 +94,8 @@ uint32_t columns_find(const struct columns *columns, const struct place_class *c
  */
 uint32_t columns_add(struct columns *columns, const struct place_class *class, uint64_t now);
 /*
- * Drops the columns that were not used since then, and those not built. The others get new numbers.
+ * Drops the columns whose `used` is below `since`, and columns that are not built. The remaining
+ * columns get new numbers.
  */
 void columns_drop(struct columns *columns, uint64_t since);
 

@@ -3,8 +3,9 @@
  * This file counts preference conflicts from the tags of a device, which count its tenants by label
  * and role. place_fewest_of() takes the devices of a node in groups of equal counts, the least
  * count first. Only the last group may have more devices than the tenant still needs. That group
- * becomes `some`, and all groups before it become `all`. place_fewest_score() first scores both
- * together, then again if the policy left out a device of `all`.
+ * becomes `some`, and all groups before it become `all`. place_fewest_score() first lets the policy
+ * choose among both sets. If the choice lacks a device of `all`, the function asks the policy
+ * again, with `all` and the best devices of that choice only.
  */
 #include "place/place-conflicts.h"
 
@@ -22,7 +23,7 @@ bool place_has_conflicts(const struct place *place, const struct place_spec *spe
 			(rule && rule->n_devices[ROLE_PREFERRED]));
 }
 
-/* A tag's label is never 0, the value of a spec without a label. */
+/* No tag has label 0, which stands for no label in a spec: such a field matches no tag. */
 uint32_t place_count_conflicts(
 	const struct place *place, const struct place_spec *spec, uint32_t device)
 {

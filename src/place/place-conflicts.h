@@ -3,14 +3,13 @@
  * Preference conflicts: tenants on a device that preferred anti-affinity would avoid. Conflicts
  * never keep a pod waiting.
  *
- * A tenant conflicts with tenants that have its preferred anti-affinity label, as preferred or as
- * required anti-affinity. It also conflicts with tenants that prefer to avoid the label of its own
- * anti-affinity. The relation is symmetric, so the order of arrival does not matter.
+ * Two tenants conflict if both have the same anti-affinity label and at least one of the two labels
+ * is only preferred. The relation is symmetric, so the order of arrival does not matter.
  *
  * Among all places that fit, placement takes those with the fewest conflicts; the policy's score
- * decides between them. A tenant counts once for each device that it shares. Conflicts precede the
- * score, because a weight of conflicts against scores would have another effect with each policy.
- * Threads: as place.h.
+ * decides between them. A tenant counts once for each device that it shares. Conflicts come before
+ * the score: a weight that adds both would have another effect with each policy. Threads: as
+ * place.h.
  */
 #ifndef PLACE_PLACE_CONFLICTS_H
 #define PLACE_PLACE_CONFLICTS_H
@@ -31,7 +30,7 @@ uint32_t place_count_conflicts(
 /* The sets of a node's devices with the fewest conflicts. Bit i is the node's i-th device. */
 struct place_fewest {
 	uint64_t all;         /* in every set */
-	uint64_t some;        /* each set takes the rest of spec->count from these */
+	uint64_t some;        /* each set takes the rest of spec->count from `some` */
 	uint32_t n_conflicts; /* conflicts of each set */
 };
 
@@ -40,9 +39,9 @@ struct place_fewest place_fewest_of(
 	const struct place *place, const struct place_spec *spec, uint32_t node, uint64_t mask);
 
 /*
- * Sets n_conflicts of `choice` and returns the policy's score of the best of these sets. The caller
- * has set choice->node and choice->n. For one device the policy chooses the best. For several
- * devices, the policy chooses those that complete `fewest->all`.
+ * Sets n_conflicts of `choice` and returns the policy's score of the best set of `fewest`. The
+ * caller has set choice->node and choice->n. For one device the policy chooses the best. For
+ * several devices, the policy chooses those that complete `fewest->all`.
  */
 int32_t place_fewest_score(struct place *place, const struct place_spec *spec,
 	const struct place_fewest *fewest, struct place_choice *choice);

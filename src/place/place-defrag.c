@@ -14,7 +14,10 @@
 #include "place/place-held.h"
 #include "place/place-internal.h"
 
-/* lists of a model; more than a whole device counts as a whole one */
+/*
+ * lists of a model: one for each free share; a free share above SPEC_SHARE_ONE counts as
+ * SPEC_SHARE_ONE
+ */
 #define LISTS (SPEC_SHARE_ONE + 1)
 
 struct link {
@@ -100,7 +103,7 @@ int place_set_movable(struct place *place, uint32_t tenant, bool is_movable)
 
 /* ---- devices to empty ---- */
 
-/* The tenant uses network devices or has another half. */
+/* Whether the tenant uses network devices, or is one half of a remote pod. */
 static bool is_tied(const struct place *place, uint32_t tenant)
 {
 	const struct place_spec *spec = &place->tenants[tenant].spec;
@@ -116,7 +119,8 @@ static bool is_source(const struct place *place, uint32_t at, struct source *ret
 
 	*ret = (struct source){.device = at};
 	if (!device_is_open(d) || place->nodes[d->node].is_closed)
-		return false; /* no tenant could come there anyway */
+		/* emptying the device would gain nothing, as it takes no new tenants */
+		return false;
 	for (uint32_t i = 0; i < held->n && ret->n < d->n_tenants; i++) {
 		const struct holder *h = &held->list[i];
 
@@ -192,8 +196,9 @@ static bool defrag_has_room(const struct place *place, const struct place_spec *
 }
 
 /*
- * Returns the device of the same model with the least free share that suffices. There the tenant
- * must not have more preference conflicts than now. Returns PLACE_NONE if there is none.
+ * Returns the device of the source's model with the smallest free share that suffices for the
+ * tenant. The tenant must have no more preference conflicts there than on the source. PLACE_NONE:
+ * no such device, or too many tries.
  */
 static uint32_t find_target(const struct defrag *d, const struct place_spec *spec)
 {
@@ -230,7 +235,7 @@ static bool defrag_is_over_budget(const struct defrag *d, uint32_t label)
 		d->evicted_of_budget[budget] >= d->rules->budgets[budget].may_evict;
 }
 
-/* sign 1: the tenant moves; -1: it stays after all */
+/* sign 1 counts a move of the tenant, -1 takes that move back. */
 static void count_budget(struct defrag *d, uint32_t label, int sign)
 {
 	const uint32_t budget = place_budget_of(d->rules, label);

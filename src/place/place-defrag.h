@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Defragmentation: moves that empty whole devices. A tenant moves at most once, and only to a
- * device of the same model that is already in use. Only movable tenants (`is_movable`) of one
- * device without network devices and without another half move. A device is emptied completely or
- * not at all. A device with terminating tenants is neither emptied nor a target.
+ * device of the same model that is already in use. A tenant moves only if it is movable
+ * (`is_movable`), has one device and no network device, and is no half of a remote pod. A device is
+ * emptied completely or not at all. A device with terminating tenants is neither emptied nor a
+ * target.
  *
  * No move increases a tenant's preference conflicts (place-conflicts.h). Devices with the least use
  * are emptied first, and tenants go where the least share is left over. A move disturbs the tenant,
@@ -46,8 +47,9 @@ int place_defrag_find(struct place *place, uint32_t n_moves_max, const struct pl
 
 /*
  * Moves the tenant, which gets a new number, or changes nothing. -ENOENT: no such tenant. -ESTALE:
- * the tenant is elsewhere by now. -ENOSPC: no capacity, or more conflicts. -EINVAL: a terminating
- * tenant, or one with network devices or another half.
+ * the tenant is no longer at move->from. -ENOSPC: the target lacks capacity or has more preference
+ * conflicts. -EINVAL: the tenant is terminating, has network devices, or is one half of a remote
+ * pod.
  */
 int place_defrag_move(struct place *place, const struct place_move *move, uint32_t *ret_tenant,
 	struct error *err);

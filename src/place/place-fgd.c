@@ -7,12 +7,13 @@
  * For typical tenant m with weight w, and node n with free shares r of its devices and their sum R:
  *
  *   F_n(m) = R                             if m cannot run on n or requests no device
- *          = sum of the r smaller than m's  otherwise
+ *          = sum of the r smaller than m's share otherwise
  *   F_n    = sum over m of w F_n(m)
  *
- * Model and CPU of a node decide which m can run there; for the CPU, only the number of thresholds
- * that the node passes matters. Tables have, for each pair, the weight of the m with a share above
- * r, and of the m with more than k whole devices. So F_n costs one look-up for each device.
+ * Model and CPU of a node decide which m can run there. Each m's CPU request is a threshold, so
+ * only the number of thresholds that the node's CPU reaches matters. For each model and number of
+ * thresholds, tables have the weight of all m with a share above r, and of all m with more than k
+ * whole devices. So F_n costs one look-up for each device.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -25,13 +26,13 @@
 
 #define WHOLE SPEC_SHARE_ONE
 #define NEAR 1024u
-#define MORE (PLACE_NODE_DEVICES_MAX + 1) /* numbers of devices */
+#define MORE (PLACE_NODE_DEVICES_MAX + 1) /* entries by number of devices, 0 included */
 
 /* A node's free shares for one row of the tables, with their sums. */
 struct sums {
 	const int32_t *above, *more;
 	int64_t split; /* sum of r above[r] */
-	int64_t whole; /* sum of the r of whole devices or more */
+	int64_t whole; /* sum of all r of at least WHOLE */
 	int64_t rest;  /* sum of r */
 	int32_t n_whole, unable;
 };
@@ -39,28 +40,33 @@ struct sums {
 /* A node's values for the bounds of all classes. */
 struct seen {
 	struct sums sums;
-	int64_t fragmented, one_less; /* one_less: gain from one whole device less */
+	int64_t fragmented, one_less; /* one_less: gain if one device is no longer whole */
 	uint32_t n;                   /* number of distinct free shares */
 	struct {
 		uint32_t r, n;
-		int64_t split;          /* of one device */
+		int64_t split;          /* fgd_split_row() of one such device */
 	} open[PLACE_NODE_DEVICES_MAX]; /* largest first */
 };
 
 struct fgd {
 	uint32_t n_cpus, cpus[WORKLOAD_MIX_MAX]; /* thresholds, ascending */
 	uint32_t n_shares;
-	uint32_t rank[WHOLE + 1]; /* by free share: number of typical shares up to it */
-	uint32_t row;             /* entries for one model and number of passed CPU thresholds */
+	/* by free share: number of typical tenants' shares that are at most this share */
+	uint32_t rank[WHOLE + 1];
+	uint32_t row; /* entries for one model and number of passed CPU thresholds */
 	/* [model][cpu][rank]: weight of the tenants with a larger share */
 	int32_t *above;
 	int32_t *able; /* [model][cpu]: weight of the tenants that can run */
-	int32_t *more; /* [model][cpu][k]: of these, the tenants with more than k whole devices */
+	/*
+	 * [model][cpu][k]: weight of the tenants that can run and request more than k whole devices
+	 */
+	int32_t *more;
 	int32_t weights;
 	int32_t steps[101]; /* smallest difference of each grade */
 	/*
-	 * The grade of differences from steps[1] on, in units of 1 << near_bits. Each grade is
-	 * wider than a unit, so a difference has the grade of its unit or the next one.
+	 * near[i] is the grade of the difference steps[1] + (i << near_bits). Each grade spans more
+	 * than 1 << near_bits differences, so any difference up to the next entry has this grade or
+	 * the grade after it.
 	 */
 	int32_t near[NEAR];
 	uint32_t near_bits;
@@ -97,7 +103,9 @@ static uint32_t sort_unique(uint32_t *values, uint32_t n)
 	return kept;
 }
 
-/* Returns how many thresholds are at most cpu. The loop has no unpredictable branches. */
+/*
+ * Returns how many thresholds are at most cpu: a binary search without branches that depend on cpu.
+ */
 static uint32_t cpu_rank(const struct fgd *f, uint32_t cpu)
 {
 	const uint32_t *low = f->cpus;
@@ -111,8 +119,8 @@ static uint32_t cpu_rank(const struct fgd *f, uint32_t cpu)
 
 /*
  * A grade is floor(100 sigmoid(d / 1000)), with d in permille of a device, as in the authors'
- * simulator. The table has 1000 ln(g / (100 - g)), times 1000 and rounded up, for g from 51 to 99.
- * Smaller grades mirror these.
+ * simulator. The table has 1,000,000 ln(g / (100 - g)), rounded up, for g from 51 to 99. The value
+ * for 100 - g is the negative of the value for g.
  */
 static const int32_t logits[49] = {40006, 80043, 120145, 160343, 200671, 241163, 281852, 322774,
 	363966, 405466, 447313, 489549, 532217, 575365, 619040, 663295, 708186, 753772, 800120,
@@ -141,7 +149,7 @@ static void set_steps(struct fgd *f)
 	}
 }
 
-/* Counts a tenant at its own CPU threshold. */
+/* Counts a typical tenant in the row of its own CPU threshold. */
 static void fgd_count_entries(struct fgd *f, const struct mix_entry *t, uint32_t row)
 {
 	int32_t *above = &f->above[row * f->row];
@@ -155,7 +163,7 @@ static void fgd_count_entries(struct fgd *f, const struct mix_entry *t, uint32_t
 			more[k] += t->weight;
 }
 
-/* Adds the tenants with lower thresholds. */
+/* Adds the row before, which has the tenants with lower CPU thresholds. */
 static void add_row_before(struct fgd *f, uint32_t row)
 {
 	int32_t *above = &f->above[row * f->row], *less_above = above - f->row;
@@ -228,7 +236,7 @@ static uint32_t fgd_find_row(
 	const struct node *n = &place->nodes[node];
 	uint32_t model = n->models ? (uint32_t)__builtin_ctzll(n->models) : 0;
 
-	/* A node with several models counts as one of its first device's model. */
+	/* A node with several models counts as a node of its first device's model. */
 	if (n->models & (n->models - 1))
 		model = place->devices[n->first_device].model;
 	return model * (f->n_cpus + 1) + cpu_rank(f, cpu);
@@ -266,7 +274,7 @@ static int64_t fgd_fragmented(const struct sums *s)
 	return s->split + s->whole * s->more[s->n_whole] + s->rest * s->unable;
 }
 
-/* A device with free share r loses `share`. */
+/* Updates the sums after a device with free share r lost `share`. */
 static void fgd_take_row(const struct fgd *f, struct sums *s, uint32_t r, uint32_t share)
 {
 	uint32_t left = r > share ? r - share : 0;
@@ -283,9 +291,9 @@ static void fgd_take_row(const struct fgd *f, struct sums *s, uint32_t r, uint32
 }
 
 /*
- * A device with free share r loses one share of the class; which share is unknown. The remaining
- * share counts with its minimum. But it is too small for a typical tenant only if its maximum is
- * too small.
+ * A class stands for a range of shares, so a device with free share r keeps between least_left()
+ * and r - class->share. The bound counts the remaining share as least_left(). But the remainder
+ * counts as too small for a typical tenant only if r - class->share is too small.
  */
 static uint32_t least_left(const struct place_class *class, uint32_t r)
 {
@@ -339,7 +347,7 @@ static void fgd_look_at_node(
 			(s->whole - WHOLE) * s->more[s->n_whole - 1];
 }
 
-/* floor(100 sigmoid), from the grade of the unit. */
+/* Returns the grade of the score, floor(100 sigmoid): `near` has this grade or the one below. */
 static int32_t fgd_grade_score(const struct fgd *f, int32_t score)
 {
 	int32_t g;
@@ -352,7 +360,10 @@ static int32_t fgd_grade_score(const struct fgd *f, int32_t score)
 	return g + (f->steps[g + 1] <= score);
 }
 
-/* Gain from one share of the class, without the effect of fewer whole devices. */
+/*
+ * Gain if a device with free share open[i].r loses a share of the class. The effect of one whole
+ * device less is not counted.
+ */
 static int64_t gain_of(
 	const struct fgd *f, const struct place_class *class, const struct seen *seen, uint32_t i)
 {
@@ -378,11 +389,11 @@ static int64_t gain_of_many(
 }
 
 /*
- * A bound for several devices. Each of them may be the best, and any number of whole devices may
- * remain, so no choice reaches more.
+ * A bound for several devices: adds the best devices' own gains and the largest possible gain from
+ * fewer whole devices. Both parts need not occur together, so no choice reaches more.
  *
- * share: largest share of one device; counts if some device has more than a whole one free
- * gain:  of the best devices, each by itself
+ * share: largest share that one device loses; counts if a device has more than WHOLE free gain: sum
+ * of the best devices' own gains
  */
 static int64_t fgd_bound_of_several(
 	const struct seen *seen, uint32_t count, uint32_t share, int64_t gain)
@@ -412,8 +423,8 @@ static int64_t gain_of_all(
 }
 
 /*
- * A bound for one device or for whole ones. Usually only this device and the number of whole
- * devices change.
+ * A bound for one device, or for several devices that all have the same free share r. gain_of_all()
+ * is exact but slow. For one device with r up to WHOLE, gain_of() and `one_less` give the same sum.
  */
 static int64_t bound_of_alike(
 	const struct fgd *f, const struct place_class *class, const struct seen *seen)
@@ -438,7 +449,7 @@ static int64_t fgd_class_bound(
 {
 	if (!class->count)
 		return 0;
-	/* Whole devices all lose the same, unless a device has more than a whole one free. */
+	/* If no device has more than WHOLE free, devices for whole shares all have WHOLE free. */
 	if (class->count == 1 || (class->share == WHOLE && seen->n && seen->open[0].r <= WHOLE))
 		return bound_of_alike(f, class, seen);
 	return fgd_bound_of_several(
@@ -451,21 +462,24 @@ static int64_t fgd_class_bound(
 #define NO_GAIN (INT32_MIN / 2) /* the sum of two fits in 32 bits */
 
 /*
- * Classes side by side: their shares, and the gain of the best devices with such a share, as in
- * gain_of().
+ * The classes of one call, one array element for each class: its shares, and the largest gains of a
+ * device, as from gain_of().
  */
 struct lanes {
 	int32_t share[LANES], share_most[LANES];
-	int32_t first[LANES], second[LANES]; /* the two largest gains, each device by itself */
-	/* largest gain with the effect of fewer whole devices */
+	int32_t first[LANES], second[LANES]; /* the two largest gains of single devices */
+	/* the largest gain of a single device, with the effect of one whole device less */
 	int32_t alone[LANES];
-	/* the bound is `alone`; otherwise that of two devices */
+	/* 1: the class requests one device, so `alone` is its bound. 0: two devices. */
 	int32_t is_one[LANES];
 	int32_t grade[LANES];
-	uint8_t others[LANES]; /* classes with another kind of bound */
+	uint8_t others[LANES]; /* indices of the classes that see_bounds() computes one by one */
 };
 
-/* One device after another, for all classes at once. 32 bits hold every gain for r up to WHOLE. */
+/*
+ * Looks at one free share after another, for all classes at once. For r up to WHOLE, 32 bits hold
+ * every gain.
+ */
 PLACE_VECTORS static void see_gains(
 	const struct fgd *f, const struct seen *seen, uint32_t n, struct lanes *restrict lanes)
 {
@@ -481,7 +495,7 @@ PLACE_VECTORS static void see_gains(
 	for (uint32_t k = 0; k < seen->n; k++) {
 		const int32_t r = (int32_t)seen->open[k].r, split = (int32_t)seen->open[k].split;
 		const int32_t less = r == (int32_t)WHOLE ? (int32_t)seen->one_less : 0;
-		/* all bits set if another device has the same share */
+		/* all bits set if several devices have this free share */
 		const int32_t again = seen->open[k].n > 1 ? -1 : 0;
 
 		for (uint32_t i = 0; i < n; i++) {
@@ -506,8 +520,8 @@ PLACE_VECTORS static void see_gains(
 }
 
 /*
- * Like fgd_grade_score(), but without branches. several: gain of two devices beyond the sum of
- * their single gains.
+ * Like fgd_grade_score(), but without branches. several: what two devices can gain in addition to
+ * the sum of their single gains.
  */
 PLACE_VECTORS static void see_grades(
 	const struct fgd *f, int32_t several, uint32_t n, struct lanes *restrict lanes)
@@ -530,7 +544,8 @@ PLACE_VECTORS static void see_grades(
 static void see_bounds(const struct fgd *f, const struct seen *seen,
 	const struct place_class *const *class, uint32_t n, int32_t *ret)
 {
-	const int64_t several = fgd_bound_of_several(seen, 2, 0, 0); /* for r up to WHOLE */
+	/* share 0 suffices, as no free share exceeds WHOLE here */
+	const int64_t several = fgd_bound_of_several(seen, 2, 0, 0);
 	struct lanes lanes;
 	uint32_t n_others = 0;
 

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Tests whether a tenant may go to a device, and explains a refusal: see place.h. The rules of
- * labels are those of KubeShare (Yeh et al., HPDC 2020, algorithm 1). Tenants with the same
- * affinity label share a device, or have no place if it is full; the first one gets an idle device.
- * Equal anti-affinity labels keep tenants apart. A device takes only tenants with the same
- * exclusion label, where no label counts as a label too.
+ * labels are those of KubeShare (Yeh et al., HPDC 2020, algorithm 1). The first tenant of an
+ * affinity label gets an idle device. Later tenants of that label must share a device with an
+ * earlier one; if no such device has capacity, they have no place. Tenants with equal anti-affinity
+ * labels never share a device. All tenants of a device have the same exclusion label, or all have
+ * none.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -74,10 +75,10 @@ bool place_policy_allows(const struct place *place, const struct place_spec *spe
 	return place->config.policy->allows(spec, &cotenants);
 }
 
-/* The part of the rules that is equal for all devices. */
+/* The rules of one spec that are the same for all devices. */
 struct rules {
 	const struct label *together; /* the affinity label, or NULL */
-	uint64_t models;              /* permitted models, also by the tenant's queue */
+	uint64_t models;              /* models that both the spec and the tenant's queue permit */
 };
 
 static struct rules rules_of(const struct place *place, const struct place_spec *spec)
@@ -143,9 +144,10 @@ uint64_t place_eligible(const struct place *place, const struct place_spec *spec
 }
 
 /*
- * Returns the first reason, in the order of the enum, that leaves too few devices. So if the only
- * device of the right model is full, the reason is its share. For several devices, more than one
- * reason can leave too few; then the most frequent one counts.
+ * Removes the devices of one reason after another, in the order of the enum, and returns the reason
+ * that leaves too few devices. So if the only device of the right model is full, the reason is
+ * PLACE_NO_SHARE and not the model. If a later reason excludes more devices and would also leave
+ * too few, that reason is returned.
  */
 static enum place_reason devices_reason(
 	const struct place *place, const struct place_spec *spec, uint32_t at)
@@ -202,7 +204,7 @@ static uint32_t most_on_each(
 	return count ? 0 : most;
 }
 
-/* Records the largest free shares of a node that lacks share. */
+/* Records the largest free shares of a node whose reason is PLACE_NO_SHARE. */
 static void count_share(const struct place *place, const struct place_spec *spec,
 	const struct node *node, struct place_why *why)
 {
@@ -246,7 +248,7 @@ void place_explain(
 	}
 }
 
-/* Texts for several nodes and for one, after their number. */
+/* Texts that follow a number of nodes: for several nodes, and for one. */
 static const char *const reason_texts[PLACE_N_REASONS][2] = {
 	[PLACE_CLOSED] = {"are closed or have closed devices", "is closed or has closed devices"},
 	[PLACE_OTHER_NODE] = {"are not the requested node", "is not the requested node"},
@@ -277,8 +279,9 @@ static const char *const reason_texts[PLACE_N_REASONS][2] = {
 };
 
 /*
- * Formats the requested and the largest free share. If excluded devices have more free, the text
- * says so, because a user can see that free share. Returns like snprintf().
+ * Formats the requested and the largest free share. If devices that the tenant may not use have
+ * more free, the text mentions them, because other views show the user their free share. Returns
+ * like snprintf().
  */
 static size_t share_format(
 	const struct place_why *why, const struct place_spec *spec, char *ret, size_t size)

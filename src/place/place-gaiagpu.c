@@ -4,8 +4,8 @@
  * gpu-admission and gpu-manager. Chooses the node with the fewest free cores, then with the least
  * free device memory, then the first. The units are 1/100 of a device and 256 MiB. On the node:
  *
- *   share     for a part of a device: the device with the fewest free cores, then the least memory;
- *   fragment  for one device: down the tree into the cell with the fewest free devices, so that
+ *   share for a part of a device: the device with the fewest free cores, then least free memory;
+ *   fragment for one device: at each level the cell with the fewest free devices, so that
  *             large cells stay whole;
  *   link      for several devices: in the lowest cell with enough free devices; among cells of
  *             equal height the one with the fewest, then the least memory, then the first.
@@ -18,7 +18,8 @@
 #define CORE_MILLI 10u
 #define MEMORY_BITS 28 /* 256 MiB */
 #define MEMORY_MAX (1u << 17)
-#define CORES_MAX (1u << 14) /* of a node; its product with MEMORY_MAX fits in an int32_t */
+/* of a node; CORES_MAX * MEMORY_MAX is 2^31, so a score fits in an int32_t */
+#define CORES_MAX (1u << 14)
 
 static int32_t gaiagpu_node_score(const struct place *place, uint32_t at)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Members arrive and victims leave one after another, below a savepoint, because an earlier
- * member's label or victim can make the next one fit. At the end, victims that are not needed
- * return under their old numbers. If too few members fit, everything is rolled back.
+ * Under a savepoint, members are added one by one and victims removed, because an earlier member's
+ * label or victims can make the next member fit. At the end, victims that were not necessary return
+ * under their old numbers. If too few members fit, everything is rolled back.
  */
 #include "place/place-gang.h"
 
@@ -15,7 +15,7 @@
 #include "place/place-policy.h"
 #include "place/place-victims.h"
 
-#define RECENT 4u /* recent nodes of members that are tried if the policy is indifferent */
+#define RECENT 4u /* nodes of recent members that prefer_fellows() tries */
 
 /* Number of members that a node or a rack can take. */
 struct space {
@@ -39,7 +39,7 @@ struct gathering {
 	uint32_t recent[RECENT], n_recent;
 	struct space *nodes, *racks; /* only with `near` */
 	uint32_t n_nodes, n_racks;
-	uint32_t refused; /* last member without a place, or PLACE_NONE */
+	uint32_t refused; /* the last member that found no place, or PLACE_NONE */
 };
 
 static void gathering_done(struct gathering *g)
@@ -255,7 +255,10 @@ static void note_node(struct gathering *g, uint32_t node)
 	g->recent[g->n_recent++ % RECENT] = node;
 }
 
-/* Changes the choice to a recent member's node if that is equally good. */
+/*
+ * Changes the choice to the node of a recently placed member if the policy grades that node at
+ * least as high, and preference conflicts do not increase.
+ */
 static void prefer_fellows(struct gathering *g, uint32_t i, struct place_choice *choice)
 {
 	struct place_spec pinned = g->gang->members[i];
@@ -303,7 +306,7 @@ static int place_gang_preempt(
 	_cleanup_(place_plan_done) struct place_plan plan = {0};
 	int r;
 
-	/* Earlier victims count against the budgets. */
+	/* The victims of earlier members count against the budgets. */
 	budgets = calloc(rules.n_budgets + 1ull, sizeof(*budgets));
 	if (!budgets)
 		return fail(err, ENOMEM, "out of memory for a group");
@@ -321,14 +324,14 @@ static int place_gang_preempt(
 	return r < 0 ? fail(err, -r, "out of memory for a group") : 0;
 }
 
-/* Returns 0 also for a member without a place, which stays unplaced. */
+/* Places the member if possible. Returns 0 also if no place was found. */
 static int place_one(struct gathering *g, uint32_t i, struct error *err)
 {
 	const struct place_spec *spec = &g->gang->members[i];
 	struct place_choice choice;
 	int r;
 
-	/* An equal member has just been refused. */
+	/* An earlier member with an equal spec found no place, so this member finds none either. */
 	if (g->refused != PLACE_NONE && !memcmp(spec, &g->gang->members[g->refused], sizeof(*spec)))
 		return 0;
 	r = place_find(g->place, spec, &choice, err);
@@ -423,7 +426,10 @@ static int place_gang_finish(struct gathering *g, struct place_group *ret, struc
 	victims = place_victims_numbers(&g->victims);
 	if (!victims)
 		return fail(err, ENOMEM, "out of memory for a group");
-	/* Victims become terminating only now: until here all members may use their capacity. */
+	/*
+	 * Victims become terminating only now. Before, their devices would have been closed to
+	 * later members.
+	 */
 	r = preempt && preempt->is_graceful
 		? place_victims_readd_terminating(&g->victims, g->place, err)
 		: 0;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Places a gang all or nothing: as many members as possible, in the given order, and at least the
- * threshold; else nothing changes. All attempts happen under a savepoint and are rolled back on
- * failure.
+ * Places as many members of a gang as possible, in the given order. If fewer than the threshold
+ * fit, nothing changes. All attempts happen under a savepoint and are rolled back on failure.
  *
  * Without `near`, a member goes to a node of the members placed last if the policy grades that node
  * like the best one. That node must not have more preference conflicts (place-conflicts.h).
  * PLACE_NEAR_RACK uses as few racks as possible and few nodes in each; PLACE_NEAR_NODE uses as few
- * nodes as possible. Both take the largest node or rack first, and for the remaining members the
- * smallest one that suffices. The first member determines how many members a node can take. If that
- * number is wrong, the policy places the other members.
+ * nodes as possible. Both fill the largest node or rack first. As soon as one node or rack can take
+ * all remaining members, both use the smallest that can. How many members a node can take is
+ * computed as if all members had the first member's spec. The policy places the members that then
+ * find no place.
  *
  * Cost: one decision per member, and with `near` one pass over the nodes and a sort. With
  * preemption, each member that does not fit adds one search (place-preempt.h).
@@ -39,9 +39,10 @@ struct place_member {
 };
 
 struct place_group {
-	struct place_member *members; /* as many as the gang has */
+	struct place_member *members; /* one for each member of the gang */
 	uint32_t n, n_placed;
-	uint32_t *victims, n_victims; /* removed or, with is_graceful, terminating; ascending */
+	/* removed, or terminating if preempt->is_graceful; ascending */
+	uint32_t *victims, n_victims;
 };
 
 /* floor(threshold x size + 0.5), at least 1; as KubeShare 2.0. */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Alibaba's gpushare scheduler extender. A node is usable if a device has enough free memory. On
- * the node the device with the least sufficient free memory is chosen, and of equal ones the first.
- * The extender does not rank nodes. kube-scheduler's NodeResourcesLeastAllocated does: the mean of
- * the free fractions of CPU and memory, in whole percent. The extender knows no tenants with
- * several devices; here the same rule applies to each device.
+ * the node the extender chooses the device with the least free memory that suffices, and among
+ * equal devices the first. Nodes are ranked by kube-scheduler's NodeResourcesLeastAllocated: the
+ * mean of the free fractions of CPU and memory, in whole percent. The extender knows no tenants
+ * with several devices; this policy chooses each of several devices by the same rule.
  */
 #include "base/cleanup.h"
 #include "place/place-internal.h"

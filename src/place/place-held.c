@@ -21,7 +21,7 @@ int place_held_reserve(struct place *place, uint32_t node)
 	return array_grow(&held->list, &held->size, held->n + 1, sizeof(*held->list));
 }
 
-/* Returns the first position that does not precede the tenant. */
+/* Returns the tenant's position in the list, or the position where to insert it. */
 static uint32_t place_held_position(const struct held *held, uint32_t priority, uint32_t tenant)
 {
 	uint32_t low = 0, high = held->n;

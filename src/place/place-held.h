@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The tenants of each node, lowest priority first, for the search for victims. The entries of a
- * node are adjacent and hold all values that the search compares, so a node costs a few cache
- * lines. place-tenant.c reports each change, rollbacks included. Arrays never shrink, so only
- * place_held_reserve() can fail. O(tenants of the node) per change.
+ * node are adjacent and hold all values that the search compares, so the search reads only a few
+ * cache lines for each node. place-tenant.c reports each change, rollbacks included. Arrays never
+ * shrink, so only place_held_reserve() can fail. O(tenants of the node) per change.
  */
 #ifndef PLACE_PLACE_HELD_H
 #define PLACE_PLACE_HELD_H
@@ -18,7 +18,7 @@ struct holder {
 	uint32_t tenant, budget, queue;
 	uint32_t cpu_milli,
 		memory_mib; /* memory of the node in MiB, rounded up; UINT32_MAX for more */
-	uint16_t share;     /* its share of each device */
+	uint16_t share;     /* of each device, in permille */
 	uint8_t priority;
 };
 
@@ -33,7 +33,8 @@ static inline uint32_t holder_share(const struct holder *h)
 	return h->share * (uint32_t)__builtin_popcountll(h->devices);
 }
 
-int place_held_reserve(struct place *place, uint32_t node); /* space for one more; -ENOMEM */
+/* memory for one more tenant; -ENOMEM */
+int place_held_reserve(struct place *place, uint32_t node);
 void place_held_add(struct place *place, uint32_t tenant);
 void place_held_remove(struct place *place, uint32_t tenant);
 

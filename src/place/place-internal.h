@@ -29,16 +29,20 @@ struct place_search;
 
 #define N_CLASSES (SPEC_OPPORTUNISTIC + 1)
 
-/* How a tenant uses a label. A label lists the devices of its tenants by role. */
+/*
+ * The field of its spec by which a tenant uses a label. A label lists the devices of its tenants by
+ * role.
+ */
 enum role { ROLE_AFFINITY, ROLE_ANTI_AFFINITY, ROLE_EXCLUSION, ROLE_PREFERRED, N_ROLES };
 
 struct label {
 	UT_hash_handle hh;
 	uint32_t id;
-	uint32_t n_uses; /* by tenants and nodes */
+	uint32_t n_uses; /* number of tenants and nodes that use the label */
 	uint32_t n_devices[N_ROLES], size[N_ROLES];
-	uint32_t *devices[N_ROLES]; /* devices with such a tenant, in no order */
-	char *name;                 /* in `text`, after the namespace */
+	/* devices with a tenant that uses the label in that role, in no order */
+	uint32_t *devices[N_ROLES];
+	char *name; /* in `text`, after the namespace */
 	size_t n;
 	char text[]; /* key of the hash table: see pack_label() */
 };
@@ -60,7 +64,8 @@ struct tag {
 /* The fields that a decision reads come first, in one cache line. */
 struct device {
 	uint32_t node, n_tenants;
-	uint64_t memory_free, memory_size; /* memory_size: memory_all without the factor */
+	/* memory_size: memory_all before the overcommit factor */
+	uint64_t memory_free, memory_size;
 	uint32_t model;
 	uint32_t exclusion; /* valid while n_tenants > 0 */
 	uint8_t numa, link;
@@ -71,7 +76,8 @@ struct device {
 	uint32_t share_all;
 	uint32_t n_of[N_CLASSES];
 	uint32_t n_opportunistic; /* of n_tenants: priority 0 */
-	uint32_t cell;            /* in the configured cells; PLACE_NONE: not named there */
+	/* cell of the device in config.cells; PLACE_NONE: the cell file does not name the device */
+	uint32_t cell;
 	uint64_t memory_all, memory_taken;
 	char uuid[SPEC_LABEL];
 };
@@ -102,7 +108,10 @@ struct node {
 	uint64_t memory_all, memory_taken;
 };
 
-/* Used capacity of a node. For a pod that may wait, terminating tenants do not count. */
+/*
+ * Used capacity of a node. For a pod that may wait (is_terminating_free), terminating tenants do
+ * not count.
+ */
 struct taken {
 	uint32_t n_tenants, cpu;
 	uint64_t memory;
@@ -179,9 +188,7 @@ struct place {
 
 	place_filter_fn *filter; /* NULL: no filter */
 	void *filter_arg;
-	/*
-	 * Tenants that the filter must treat as gone while victims are removed under a savepoint.
-	 */
+	/* Victims that are removed under a savepoint, for the argument `evicted` of the filter. */
 	const uint32_t *evicted;
 	uint32_t n_evicted;
 };
@@ -189,7 +196,9 @@ struct place {
 /* The node's devices that the tenant may use, share and memory included. Bit i: the i-th device. */
 uint64_t place_eligible(const struct place *place, const struct place_spec *spec, uint32_t node);
 
-/* Checks the node without its devices: PLACE_FITS or the first reason against it. */
+/*
+ * Checks the node without its devices: PLACE_FITS, or the first reason why the node does not fit.
+ */
 enum place_reason place_node_reason(
 	const struct place *place, const struct place_spec *spec, uint32_t node);
 
@@ -201,7 +210,7 @@ static inline uint64_t place_filtered(const struct place *place, const struct pl
 			     : UINT64_MAX;
 }
 
-/* Bytes of the device's memory that the tenant would get. */
+/* Bytes of the device's memory that a tenant with this spec would get. */
 uint64_t place_device_bytes(
 	const struct place *place, const struct place_spec *spec, uint32_t device);
 
@@ -218,9 +227,9 @@ int place_spec_known(const struct place *place, const struct place_spec *spec, s
 int place_return(struct place *place, uint32_t tenant, const struct place_tenant *was);
 
 /*
- * As place_return(), but also checks that all tenants added since could have come after it, in the
- * same order. The check is needed because rules for newcomers differ from rules for present
- * tenants. For example, the first tenant of an affinity label takes an idle device. -ENOSPC if the
+ * As place_return(), but also checks that all tenants added since the removal would also have
+ * fitted if this tenant had stayed. For example, the first tenant of an affinity label must take an
+ * idle device, and the returned tenant's device is not idle for that newer tenant. -ENOSPC if the
  * check fails.
  */
 int place_return_overlapping(struct place *place, uint32_t tenant, const struct place_tenant *was);
@@ -232,11 +241,12 @@ int place_return_overlapping(struct place *place, uint32_t tenant, const struct 
 int place_return_terminating(
 	struct place *place, uint32_t tenant, const struct place_tenant *was, struct error *err);
 
-/* Makes each tenant the other's peer; a rollback undoes it. -ENOMEM. */
+/* Makes each of the two tenants the other's peer; a rollback undoes the change. -ENOMEM. */
 int place_tie(struct place *place, uint32_t a, uint32_t b);
 
 /*
- * Call after each change of a device's free capacity, or of the rules for tenants that it accepts.
+ * Call after each change of a device's free capacity, or of a property that decides which tenants
+ * the device accepts.
  */
 void place_device_changed(struct place *place, uint32_t device);
 
@@ -249,7 +259,7 @@ void place_node_count(struct place *place, uint32_t node);
  */
 void place_count_terminating_free(struct place *place, uint32_t node, bool is_terminating_free);
 
-/* Whether the device counts in `capacity` and `idle`. */
+/* Whether the device counts in place->capacity and place->idle. */
 static inline bool device_counts(const struct place *place, uint32_t device)
 {
 	const struct device *d = &place->devices[device];

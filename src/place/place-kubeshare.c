@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * KubeShare 1.0 (Yeh et al., "KubeShare: A Framework to Manage GPUs as First-Class and Shared
- * Resources in Container Cloud", HPDC 2020), algorithm 1, step 3. First choice is a used device
- * without an affinity label that has the least left over. Second is a device with an affinity label
- * that has the most left over, to keep room for that label. Last is an idle device. place-fit.c has
- * the earlier steps, which decide who may share. The published code has only one step: the least
- * left over, where an idle device counts as entirely free.
+ * Resources in Container Cloud", HPDC 2020), algorithm 1, step 3. The policy first takes a used
+ * device without an affinity label; among several, the one with the least share left over. Next
+ * comes a device with an affinity label; among several, the one with the most share left over, to
+ * keep capacity for that label. Last comes an idle device. place-fit.c has the earlier steps, which
+ * decide who may share. The published code only takes the device with the least share left over,
+ * idle devices included.
  *
- * KubeShare's tenants have one device. For several devices the best are taken and their values
- * added.
+ * KubeShare's tenants have one device. For a tenant with several devices, this policy takes the
+ * best devices, and their values are added.
  */
 #include "place/place-internal.h"
 #include "place/place-policy.h"

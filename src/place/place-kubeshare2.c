@@ -7,12 +7,12 @@
  *                   spreads, near the group;
  *
  * Here u is the used fraction of a device, free the number of idle devices, and prio the model's
- * priority in the cell file. The distance is that of place_cell_id_distance(). All values are in
+ * priority in the cell file. The distance is from place_cell_id_distance(). All values are in
  * thousandths. On the node, the devices with the largest own terms of the sum are taken.
  *
- * The root of a device says little if roots have no cellId. Then the numbers of roots differ by
- * less than those of devices (place-cell.h), here as in KubeShare. So a tenant may join its group
- * from a neighbouring root instead of its own.
+ * If roots have no cellId, their ids are consecutive numbers. A device under a neighbouring root
+ * can then have a smaller distance than another device under the same root (place-cell.h). So a
+ * tenant may get a device under a root next to its group's. KubeShare does the same.
  *
  * Where KubeShare's code differs from its comments, this file follows the comments. So `free / n`
  * is not rounded, and a tenant without devices goes to a node without devices.
@@ -39,7 +39,7 @@ static uint64_t kubeshare2_model_devices(const struct place *place, uint64_t mod
 	return mask;
 }
 
-/* A device's term of the sum, without the distance. */
+/* A device's term of the node's sum, without the distance. */
 static int64_t kubeshare2_device_value(const struct place *place, uint32_t device, uint32_t kind)
 {
 	int64_t all = place->devices[device].share_all;
@@ -50,8 +50,8 @@ static int64_t kubeshare2_device_value(const struct place *place, uint32_t devic
 }
 
 /*
- * Adds 100 times the mean distance of each device of the mask to the group's devices, in
- * thousandths.
+ * For each device of the mask, sets ret_far to 100 times its mean distance to the group's devices,
+ * in thousandths.
  */
 static void add_distances(const struct place *place, const struct group *group, uint32_t node,
 	uint64_t mask, int64_t *ret_far)
@@ -73,7 +73,7 @@ static void add_distances(const struct place *place, const struct group *group, 
 		ret_far[__builtin_ctzll(left)] = ret_far[__builtin_ctzll(left)] * 100000 / group->n;
 }
 
-/* far: by device, or NULL */
+/* far: the values of add_distances() by device, or NULL for no distance */
 static int32_t kubeshare2_node_score(
 	const struct place *place, uint32_t node, uint64_t mask, uint32_t kind, const int64_t *far)
 {

@@ -4,9 +4,9 @@
  * `drawn` caches the nodes of one group, and one device for each cell of that group.
  * place_locality_by() fills the cache when a caller asks for another group. A node belongs to the
  * group if its stamp equals `run`, so a new run needs no clearing. On a node of the group the
- * distance between devices decides. Elsewhere the bonus shrinks with the number of cells up to the
- * common one. For a tenant without a priority, other opportunistic tenants take the place of the
- * group.
+ * distance between devices decides. On other nodes the bonus shrinks with the number of cells up to
+ * the common cell. A tenant of priority 0 gets a bonus for other opportunistic tenants instead of
+ * for its group.
  */
 #include "place/place-locality.h"
 
@@ -50,7 +50,7 @@ void place_locality_forget(struct place *place, uint32_t group)
 		place->locality.group = 0;
 }
 
-/* Adds the device, unless a device in the same cell above its node is there already. */
+/* Adds the device to drawn->device, unless a listed device is in the same cell above the nodes. */
 static void note_cell(struct place *place, uint32_t device)
 {
 	const struct device *d = &place->devices[device];
@@ -90,7 +90,7 @@ static const struct place_locality *place_locality_by(
 	return drawn;
 }
 
-/* Returns the group that attracts the tenant, or NULL. */
+/* Returns the group near which the tenant gets a bonus, or NULL. */
 static const struct group *place_locality_group(
 	const struct place *place, const struct place_spec *spec)
 {

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Locality bonus: an addition to the policy's score for a device or node, because of the tenants
- * there.
+ * Locality bonus: added to the policy's score of a device or node that has certain tenants or is
+ * near them.
  *
  * A tenant with a priority prefers the neighbourhood of its group, by the tree of cells. An
  * opportunistic tenant (priority 0) prefers devices with other opportunistic tenants, so that other
  * devices stay free of them.
  *
- * The policy's table sets the size of each bonus; a policy without a table gives none. O(1), but
- * the first query after a change of the group is O(size of the group). Threads: as place.h.
+ * A policy sets the size of each bonus by its function `locality`; a policy without that function
+ * gives no bonus. A query is O(1), but the first one after a change of the group is O(size of the
+ * group). Threads: as place.h.
  */
 #ifndef PLACE_PLACE_LOCALITY_H
 #define PLACE_PLACE_LOCALITY_H
@@ -21,7 +22,7 @@ struct place;
 struct place_spec;
 struct place_choice;
 
-/* How near the group's nearest device is. */
+/* The nearest level that a device or node shares with a device of the group. */
 enum place_locality_near {
 	PLACE_LOCALITY_LINK,
 	PLACE_LOCALITY_NUMA,
@@ -36,16 +37,17 @@ struct place_locality_bonus {
 	int32_t opportunistic; /* for a device with opportunistic tenants */
 };
 
-/* The group of the latest query. */
+/* Cached data about the group of the latest query. */
 #define PLACE_LOCALITY_CELLS \
-	8u /* most cells above nodes that attract a group; a larger group is spread out anyway */
-struct place_locality {
+/* most cells above nodes that give a bonus; a group in more cells is spread out anyway */
+8u struct place_locality {
 	uint32_t group; /* 0: no query is cached */
 	uint32_t run;
 	uint32_t *stamp; /* by node: equals `run` if the group has a device there */
 	uint32_t *nodes; /* the n_nodes nodes of the group */
 	uint32_t n_nodes;
-	uint32_t device[PLACE_LOCALITY_CELLS], n_cells; /* one device for each cell */
+	/* device[]: one device of the group for each of n_cells cells above nodes */
+	uint32_t device[PLACE_LOCALITY_CELLS], n_cells;
 };
 
 /* Whether any place can get a bonus for the spec now. */
@@ -66,7 +68,7 @@ int32_t place_locality_elsewhere(struct place *place, const struct place_spec *s
 uint32_t place_locality_nodes(
 	struct place *place, const struct place_spec *spec, const uint32_t **ret);
 
-/* Drops the cache after a change of the group, or of locations with group 0. */
+/* Drops the cache after a change of the group. group 0: nodes or devices have changed location. */
 void place_locality_forget(struct place *place, uint32_t group);
 int place_locality_reserve(struct place *place, uint32_t size, uint32_t n_nodes); /* -ENOMEM */
 void place_locality_done(struct place *place);

@@ -2,10 +2,10 @@
 /*
  * This file tries a tenant as a whole, then, if the mode allows, as client half and device half on
  * two nodes. place_mode_find_route() tries the kinds of network from the best, and lists the usable
- * ends of each kind. Of one kind, measured pairs come first, then pairs within a rack, then all
- * pairs. try_pairs() gets both lists sorted by load, so a server's first possible client is its
- * best. A worse kind is tried while no path is found, or while the device half has preference
- * conflicts. place_mode_add() uses a savepoint, so both halves are added or none.
+ * ends of each kind. Within one kind, measured pairs come first, then pairs within a rack, then all
+ * pairs. try_pairs() gets both lists sorted by load, so the first client that a server can reach is
+ * the best for that server. A worse kind is tried while no path is found, or while the device half
+ * has preference conflicts. place_mode_add() uses a savepoint, so both halves are added or none.
  */
 #include "place/place-mode.h"
 
@@ -41,12 +41,13 @@ struct end {
 	const char *rack;
 	uint32_t network, node, latency_us;
 	uint32_t load;        /* permille of the bandwidth, including the tenant */
-	uint32_t n_conflicts; /* at the devices' end: see place_choice */
+	uint32_t n_conflicts; /* only at the devices' end; see struct place_choice */
 };
 
 struct place_route {
 	uint32_t hops, load;
-	uint32_t slow, thin;       /* classes of the measured values; less is better */
+	/* class_of() the measured latency and bandwidth; a smaller value is better */
+	uint32_t slow, thin;
 	uint32_t latency_us, mbit; /* PLACE_LATENCY_UNKNOWN, 0: unknown */
 	struct end server, client;
 	bool is_found;
@@ -55,7 +56,8 @@ struct place_route {
 struct ends {
 	struct end *v;
 	uint32_t n;
-	uint32_t *at; /* by node, while sorted by node: index of its first end, or PLACE_NONE */
+	/* while `v` is sorted by node: index of the first end on each node, or PLACE_NONE */
+	uint32_t *at;
 };
 
 /* The ends of one kind, and the best path between two of them so far. */
@@ -153,7 +155,7 @@ static bool place_mode_is_path_enough(
 		(!path->mbit || path->mbit >= params->least_mbit);
 }
 
-/* Tries the paths that this end's node has measured, to each end of the other side. */
+/* Tries the measured paths of this end's node: each to all ends on the path's other node. */
 static void try_paths(struct search *s, const struct end *end, bool is_client)
 {
 	const struct path_list list = paths_of(s->place, end->node);
@@ -207,7 +209,7 @@ static bool place_mode_is_route(
 		(uint64_t)server->latency_us + client->latency_us <= s->params->most_latency_us;
 }
 
-/* Both lists are sorted, so a server's first possible client is its best. */
+/* `clients` is sorted by load, so the first client that the server can reach is the best. */
 static void try_pairs(struct search *s, struct ends servers, struct ends clients, uint32_t hops)
 {
 	const uint32_t most_us = s->params->most_latency_us;
@@ -243,7 +245,7 @@ static struct ends place_mode_ends_part(const struct ends *ends, uint32_t first,
 	return (struct ends){.v = &ends->v[first], .n = end - first};
 }
 
-/* Tries pairs within each rack; a node without a rack is near no node. */
+/* Tries pairs within each rack. Nodes without a rack are skipped. */
 static void try_racks(struct search *search)
 {
 	const struct ends *servers = &search->servers, *clients = &search->clients;
@@ -279,7 +281,7 @@ static uint32_t load_of(
 	return (uint32_t)(((uint64_t)whole->mbit_taken + mbit) * 1000 / whole->mbit);
 }
 
-/* Chooses the devices on the end's node, with the filter. */
+/* Lets place_find() choose the devices on the network device's node, which also asks the filter. */
 static int choose_at(struct place *place, const struct place_spec *part, uint32_t network,
 	uint32_t mbit, struct place_choice *ret, struct error *err)
 {
@@ -291,7 +293,7 @@ static int choose_at(struct place *place, const struct place_spec *part, uint32_
 	return place_find(place, &pinned, ret, err);
 }
 
-/* ret_met: preference conflicts at the devices' end */
+/* ret_met: preference conflicts on the devices; 0 for the client half */
 static bool fits_at(struct place *place, const struct place_mode_params *params,
 	const struct place_spec *part, uint32_t network, uint32_t *ret_met)
 {
@@ -308,8 +310,8 @@ static bool fits_at(struct place *place, const struct place_mode_params *params,
 }
 
 /*
- * Lists the network devices of a kind that have the bandwidth, on nodes where this part of the
- * tenant fits.
+ * Lists the network devices of a kind that have enough free bandwidth, on nodes where this half of
+ * the tenant fits.
  */
 static uint32_t list_ends(struct place *place, const struct place_mode_params *params,
 	const struct place_spec *part, enum place_network_kind kind, struct end *ret)
@@ -337,7 +339,9 @@ static uint32_t list_ends(struct place *place, const struct place_mode_params *p
 	return n;
 }
 
-/* A worse network may have fewer preference conflicts. */
+/*
+ * A path with preference conflicts is improvable too: a worse network may lead to fewer conflicts.
+ */
 static bool is_improvable(const struct place_route *route)
 {
 	return !route->is_found || route->server.n_conflicts;
@@ -533,7 +537,7 @@ static bool fits_somewhere(const struct place *place, const struct place_spec *p
 	return false;
 }
 
-/* If both halves fit and only the network is missing, says so; otherwise writes "". */
+/* If both halves fit and only a network is missing, writes that reason; otherwise writes "". */
 static void place_mode_say_route(
 	const struct place *place, const struct place_mode_params *params, char *ret, size_t size)
 {

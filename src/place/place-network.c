@@ -35,7 +35,7 @@ uint32_t network_free(const struct place_networks *networks, const struct networ
 	return of ? MIN(left, of->mbit - of->mbit_taken) : left;
 }
 
-/* Returns an unused number, or a new one. */
+/* Returns the index of an unused element, or of a new one. */
 static int place_network_take_slot(struct place *place, uint32_t *ret)
 {
 	int r;

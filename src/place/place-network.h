@@ -11,8 +11,9 @@
 struct network {
 	uint32_t node;
 	uint32_t mbit;
-	uint32_t mbit_taken; /* by tenants of this device and of those within it; at most mbit */
-	uint32_t within;     /* number of the shared device; 0: none */
+	/* by tenants of this network device and of all that share its bandwidth; at most mbit */
+	uint32_t mbit_taken;
+	uint32_t within; /* number of the network device whose bandwidth this one shares; 0: none */
 	uint32_t latency_us, n_tenants;
 	enum place_network_kind kind;
 	bool is_used;

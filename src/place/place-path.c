@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Measurements between nodes, kept by name while nodes come and go. See place-mode.h. */
+/*
+ * Measurements between nodes. The other node of a measurement is kept by name, as nodes can be
+ * added and removed. See place-mode.h.
+ */
 #include "place/place-path.h"
 
 #include <errno.h>

@@ -8,8 +8,8 @@
 #include "place/place-internal.h"
 
 /*
- * The other node of a measurement, by name. The node may appear, disappear and return with another
- * number.
+ * A node that measurements lead to, by name. The node can be added later, or removed and added
+ * again under another number.
  */
 struct path_end {
 	UT_hash_handle hh;

@@ -95,7 +95,7 @@ uint64_t place_open_devices(const struct place *place, const struct place_class 
 	return mask;
 }
 
-/* sign 1: least free first; -1: most free first */
+/* sign 1: the devices with the least free share; -1: with the most */
 static void policies_take_devices(const struct place *place, uint32_t node, uint64_t mask, int sign,
 	struct place_choice *choice)
 {
@@ -131,8 +131,8 @@ void place_take_most(const struct place *place, const struct place_spec *spec, u
 }
 
 /*
- * Tries each device as the start and adds the device nearest to the chosen ones. The set with the
- * least sum of distances wins, and of equal ones the first.
+ * Starts one set with each device, and adds the device nearest to the set until the set is
+ * complete. The set with the smallest sum of distances wins, and among equal sets the first.
  */
 void place_take_near(const struct place *place, const struct place_spec *spec, uint32_t node,
 	uint64_t mask, struct place_choice *choice)
@@ -240,7 +240,10 @@ int64_t place_sum_of_greatest(int64_t *values, uint32_t n, uint32_t count)
 	int64_t sum = 0;
 
 	if (count == 2 && n > 2) {
-		/* The frequent case in one pass. */
+		/*
+		 * Two devices out of more are the frequent case: one pass finds the two greatest
+		 * values.
+		 */
 		int64_t first = MAX(values[0], values[1]), second = MIN(values[0], values[1]);
 
 		for (uint32_t i = 2; i < n; i++) {
@@ -288,9 +291,9 @@ const struct place_policy place_first_fit = {
 /* ---- best fit and worst fit ---- */
 
 /*
- * Both policies add what a node has left of CPU and of devices, each as a fraction of a large node.
- * They compare whole percents (Weng et al., USENIX ATC 2023, and their simulator). For best fit,
- * less is better; for worst fit, more.
+ * Both policies add a node's free CPU and free devices, each as a fraction of a large node, and
+ * compare the sums in whole percent (Weng et al., USENIX ATC 2023, and their simulator). For best
+ * fit a smaller sum is better, for worst fit a larger one.
  */
 #define LARGE_CPU 128000 /* milli */
 #define LARGE_DEVICES 8000
@@ -376,10 +379,10 @@ const struct place_policy place_worst_fit = {
 /* ---- dot product ---- */
 
 /*
- * This policy chooses the node whose free CPU and devices point least in the direction of the
- * request (Grandl et al., "Multi-resource packing for cluster schedulers", SIGCOMM 2014). As in the
- * trace's simulator, a smaller product is better. The bound does not know the requested CPU and
- * assumes 0.
+ * This policy takes the node where the dot product of free capacity and request, over CPU and
+ * devices, is smallest (Grandl et al., "Multi-resource packing for cluster schedulers", SIGCOMM
+ * 2014). A smaller product is better, as in the simulator of Weng et al. The bound does not know
+ * the requested CPU and assumes 0.
  */
 static int64_t devices_dot(const struct place *place, uint32_t share, uint32_t count, uint32_t at)
 {

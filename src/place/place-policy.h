@@ -3,12 +3,12 @@
  * A policy decides which place is better. A policy is one table in one file; place-policies.c lists
  * all policies. The search (place-search.h, place-bounds.h) calls these functions:
  *
- * bound    an upper bound of the score on that node, for any tenant of the class, whatever its
+ * bound an upper bound of the score on a node, for any tenant of the class, whatever its
  *          CPU, memory and labels. The bound is kept until the node changes or the policy asks
- *          for new ones. The search asks for all classes in turn that the node has devices for.
- * bounds   the bounds of all classes in one call, or guesses, which cost less than bounds
- * score    the score of one tenant on that node with the allowed devices, and which to take
- * grade    the precision that counts: a higher score never has a lower grade. Of equal grades the
+ *          for new ones. The search asks for each class that the node has devices for.
+ * bounds the bounds of several classes in one call, or guesses, which cost less to compute score
+ * the score of one tenant on a node with the allowed devices, and the devices to take grade the
+ * score rounded to a grade: a higher score never has a lower grade. Of equal grades the
  *          first node wins.
  *
  * All functions depend on the state alone. Scores are integers, and of libm only sqrt() is used,
@@ -20,10 +20,10 @@
 #include "place/place-locality.h"
 #include "place/place.h"
 
-#define PLACE_NEVER INT32_MIN /* the policy refuses the place */
-#define PLACE_GRADE_MAX 254   /* of a policy with bounds_grades */
+#define PLACE_NEVER INT32_MIN /* a score or bound: the policy never places the tenant there */
+#define PLACE_GRADE_MAX 254   /* greatest bound of a policy with bounds_grades */
 
-/* Most shares of a class, which has one share or consecutive shares. */
+/* Most shares that a class may span. A class has one share or a range of consecutive shares. */
 #define PLACE_CLASS_SHARES 50u
 
 /* The part of a spec that a bound may use. */
@@ -32,10 +32,10 @@ struct place_class {
 	uint32_t share, share_most; /* of each device; the range is inclusive */
 	uint32_t count;
 	bool is_idle;  /* only devices without tenants */
-	uint32_t kind; /* the policy's own distinction of tenants, or 0 */
+	uint32_t kind; /* from the policy's `kind`, or 0 */
 };
 
-/* The tenants of a device, now or after some were removed. */
+/* The tenants of a device, as now or without some of them. */
 struct place_cotenants {
 	uint32_t n_tenants, share_free;
 	uint32_t n_of[SPEC_OPPORTUNISTIC + 1]; /* by class */
@@ -52,43 +52,47 @@ typedef uint64_t place_judge_fn(const struct place *place, const struct place_cl
 struct place_policy {
 	const char *name;                  /* as given to --policy */
 	const char *about;                 /* one line of text */
-	int (*start)(struct place *place); /* NULL is possible, also for stop; -ENOMEM */
+	int (*start)(struct place *place); /* start and stop may be NULL; -ENOMEM */
 	void (*stop)(struct place *place);
 	/*
-	 * Tenants of different kind have different bounds. Few kinds are possible. NULL: one kind.
+	 * A number for tenants whose bounds differ although shares and models are equal. Each kind
+	 * adds columns of bounds, so return few different numbers. NULL: 0.
 	 */
 	uint32_t (*kind)(const struct place *place, const struct place_spec *spec);
-	/* Bounds hold for classes of several shares; else each share is a class. */
+	/*
+	 * `bound` accepts classes with a range of shares. false: each share is a class of its own.
+	 */
 	bool spans_shares;
-	/* Bounds depend on the node only. Classes then span more shares. */
+	/* Bounds depend on the node only, so one class may span PLACE_CLASS_SHARES shares. */
 	bool is_by_node;
 	/*
-	 * Whether a tenant may share a device with these tenants, in addition to place-fit.c. The
-	 * answer never becomes stricter when tenants are removed. NULL: any tenant may.
+	 * Whether a tenant may share a device with these tenants, in addition to the rules of
+	 * place-fit.c. If a tenant may, it must also be allowed with fewer cotenants. NULL: always.
 	 */
 	bool (*allows)(const struct place_spec *spec, const struct place_cotenants *cotenants);
 	/*
-	 * Called before the first decision and after each change of the workload mix. The search
-	 * then asks for all bounds anew. NULL: not needed. -ENOMEM.
+	 * Called before the first decision and after each change of the workload mix. After this
+	 * call, the search asks for all bounds again. NULL: not needed. -ENOMEM.
 	 */
 	int (*learn)(struct place *place);
 	int32_t (*bound)(struct place *place, const struct place_class *class, uint32_t node);
 	/*
-	 * The bounds of the node for n classes, all of which it has devices for. is_guess: the
-	 * values may be looser, never smaller. A guess replaces the bound of a changed node until a
-	 * decision reaches the node. NULL: `bound` is called for each class.
+	 * The bounds of the node for n classes, for all of which the node has devices. is_guess:
+	 * values may be larger than the bound, never smaller; the search uses them for a changed
+	 * node until it reaches that node and asks for the bound. NULL: the search calls `bound`
+	 * for each class.
 	 */
 	void (*bounds)(struct place *place, uint32_t node, const struct place_class *const *class,
 		uint32_t n, bool is_guess, int32_t *ret_bounds);
 	bool has_guesses;
 	/*
-	 * Bounds are grades, the same for all tenants, from 0 to PLACE_GRADE_MAX, so that a byte
-	 * holds one. Such a policy has no `draws`.
+	 * Bounds are grades from 0 to PLACE_GRADE_MAX, or PLACE_NEVER, so that a byte holds each
+	 * bound. All tenants have the same grades, so such a policy has no `locality`.
 	 */
 	bool bounds_grades;
 	/*
-	 * Bit i of `mask` is the node's i-th device; at least spec->count bits are set. Fills
-	 * choice->device[].
+	 * Fills choice->device[] with devices of `mask`, and returns the score. Bit i of `mask` is
+	 * the node's i-th device; at least spec->count bits are set.
 	 */
 	int32_t (*score)(struct place *place, const struct place_spec *spec, uint32_t node,
 		uint64_t mask, struct place_choice *choice);
@@ -131,7 +135,7 @@ uint32_t place_open_shares(const struct place *place, uint32_t node, bool is_idl
 uint64_t place_open_devices(
 	const struct place *place, const struct place_class *class, uint32_t node);
 
-/* Take the devices of the mask with the least, or the most, free share; the first of equals. */
+/* Take the devices of the mask with the least, or the most, free share; among equals the first. */
 void place_take_least(const struct place *place, const struct place_spec *spec, uint32_t node,
 	uint64_t mask, struct place_choice *choice);
 void place_take_most(const struct place *place, const struct place_spec *spec, uint32_t node,
@@ -139,27 +143,26 @@ void place_take_most(const struct place *place, const struct place_spec *spec, u
 /* As place_take_near() for whole devices, else as place_take_least(). */
 void place_take_fitting(const struct place *place, const struct place_spec *spec, uint32_t node,
 	uint64_t mask, struct place_choice *choice);
-/*
- * Takes the devices with the smallest sum of distances by the tree of cells; the first of equals.
- */
+/* Takes devices that are near each other by the tree of cells: the sum of distances is small. */
 void place_take_near(const struct place *place, const struct place_spec *spec, uint32_t node,
 	uint64_t mask, struct place_choice *choice);
 
 /*
- * Takes the devices of the mask with the greatest value, the first of equals. value[i] is for the
- * node's i-th device. The caller has set choice->node and choice->n. false: fewer than n devices.
+ * Takes the devices of the mask with the greatest values; among equals the first. value[i] is for
+ * the node's i-th device. The caller has set choice->node and choice->n. false: the mask has fewer
+ * than choice->n devices.
  */
 bool place_take_best(const struct place *place, const int64_t *value, uint64_t mask,
 	struct place_choice *choice, int64_t *ret_sum);
 
 /* The nearest possible score to a 64-bit value, never PLACE_NEVER. */
 int32_t place_score_of(int64_t value);
-/* Sum of the `count` greatest values, or of all if they are fewer. Reorders `values`. */
+/* Sum of the `count` greatest values, or of all values if n < count. Reorders `values`. */
 int64_t place_sum_of_greatest(int64_t *values, uint32_t n, uint32_t count);
 
 /*
- * Bound and score of a policy that judges each device alone. The best devices by `judge` are taken,
- * and the score is the sum of their values.
+ * `bound` and `score` of a policy that judges each device alone by its `judge`. They take the
+ * devices with the greatest values; the score is the sum of these values.
  */
 int32_t place_judged_bound(struct place *place, const struct place_class *class, uint32_t node);
 int32_t place_judged_score(struct place *place, const struct place_spec *spec, uint32_t node,

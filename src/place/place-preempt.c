@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The search has two steps. First every node gets a bound of the cost of preemption there, from
- * shares, CPU, memory and priorities alone. A heap then gives the nodes in the order of their
- * bounds. Second, the search finds a set of victims on a node. It removes groups of equal priority
- * until the tenant fits, and returns tenants that are not needed. Then it tries all sets that can
- * be cheaper, with the counters of that node only (place-capacity.h).
+ * The search has two steps. First, every node gets a lower bound of the cost of preemption there,
+ * from shares, CPU, memory and priorities alone. A heap then gives the nodes in the order of their
+ * bounds. Second, the search finds a set of victims on each of these nodes. The search removes
+ * groups of equal priority until the tenant fits, and keeps the removed tenants that were not
+ * necessary. Then the search tries all sets that can be cheaper, on a copy of the node's counters
+ * (place-capacity.h).
  */
 #include "place/place-preempt.h"
 
@@ -19,9 +20,9 @@
 #include "place/place-queue.h"
 #include "place/place-capacity.h"
 
-#define EARLY 16u /* nodes searched before all bounds are known */
+#define EARLY 16u /* at most this many nodes are searched before all bounds are known */
 
-/* Less is cheaper; earlier fields have precedence. */
+/* The cost of a set of victims: smaller values are cheaper, and earlier fields come first. */
 struct cost {
 	uint32_t violations, highest, n;
 	uint64_t share;
@@ -33,22 +34,24 @@ HEAP_HEAD(node_bounds, struct cost);
 
 struct candidate {
 	const struct holder *h;
-	uint32_t rank, budget; /* index of its budget, or PLACE_NONE */
+	uint32_t rank, budget; /* budget: index in rules->budgets, or PLACE_NONE */
 	bool is_evicted;
 };
 
 struct search {
 	struct place *place;
-	const struct place_spec *spec; /* without a queue if the rules give the models */
+	/* queue is 0 if rules->order->models checks the queue's limits instead */
+	const struct place_spec *spec;
 	const struct place_preempt *rules;
-	uint32_t violations_min; /* of every set in this search */
+	/* 1: second search of a forced preemption, where every set exceeds a budget */
+	uint32_t violations_min;
 
 	struct candidate *list; /* candidates of the current node, cheapest first */
 	uint32_t n, size;
 	uint32_t *evicted_of_budget; /* by budget */
 	struct node_capacity capacity;
-	uint32_t *evicted, evicted_size; /* removed tenants, for the filter */
-	struct cost now;                 /* of the removed tenants */
+	uint32_t *evicted, evicted_size; /* removed tenants, as the filter's argument */
+	struct cost now;                 /* of the tenants removed so far */
 	uint32_t steps, steps_max;       /* number of tried sets, and its limit */
 
 	struct cost best;
@@ -113,7 +116,7 @@ static int compare_candidates(const void *pa, const void *pb)
 	return a->h->tenant < b->h->tenant ? -1 : a->h->tenant > b->h->tenant;
 }
 
-/* Returns false if the tenant must stay at any cost. */
+/* Returns false if the tenant may not be a victim. */
 static bool is_candidate(const struct search *s, const struct holder *h, struct candidate *ret)
 {
 	const struct place_preempt_order *order = s->rules->order;
@@ -151,7 +154,7 @@ static uint64_t preempt_search_lateness(const struct search *s, const struct hol
 	return s->rules->is_latest_first ? UINT64_MAX - h->started : 0;
 }
 
-/* For one device the cheapest tenant that suffices alone gives an exact cost. */
+/* Keeps in *alone the cost of the cheapest candidate whose eviction alone frees enough. */
 static void note_alone(const struct search *s, const struct candidate *c, struct cost *alone)
 {
 	const struct cost cost = {
@@ -167,7 +170,7 @@ static void note_alone(const struct search *s, const struct candidate *c, struct
 		*alone = cost;
 }
 
-/* The candidates' use of one device, as far as they were counted. */
+/* One device's free share, and the shares of the candidates counted so far. */
 struct part {
 	uint32_t free, sum, most, least, n;
 };
@@ -194,7 +197,7 @@ static void part_bound(
 	}
 }
 
-/* Sum of the `count` smallest values; reorders the array. */
+/* Sum of the `count` smallest values; reorders `values`. */
 static uint32_t sum_of_least(uint32_t *values, uint32_t n, uint32_t count)
 {
 	uint32_t sum = 0;
@@ -227,8 +230,8 @@ static void bound_of_parts(
 }
 
 /*
- * Returns the next candidate by rank. Within a rank the order is arbitrary, because a node's list
- * is sorted by priority only.
+ * Returns the next candidate by rank. Within a rank the candidates come in no useful order, because
+ * a node's list is sorted by priority only.
  */
 static bool next_candidate(
 	const struct search *s, const struct held *held, uint32_t *i, struct candidate *ret)
@@ -245,7 +248,7 @@ static bool next_candidate(
 	return false;
 }
 
-/* The capacity of the node itself that a candidate returns. */
+/* Capacity of the node itself, not of its devices, that an eviction frees. */
 enum need { NEED_CPU, NEED_MEMORY };
 
 static uint64_t given_back(const struct holder *h, enum need need)
@@ -273,8 +276,8 @@ static uint64_t preempt_search_lacking(const struct search *s, uint32_t at, enum
 }
 
 /*
- * Like preempt_search_bound(), for one need of the node. Leaves *ret empty if the node lacks
- * nothing.
+ * A lower bound of the cost to free enough CPU, or enough memory, of the node. Leaves *ret
+ * unchanged if the node has enough. false: no set suffices, or all cost more than the best plan.
  */
 static bool bound_of_need(const struct search *s, uint32_t node, enum need need, struct cost *ret)
 {
@@ -314,7 +317,7 @@ static bool bound_of_need(const struct search *s, uint32_t node, enum need need,
 	return true;
 }
 
-/* Bit i: device i is closed until a terminating tenant is gone. */
+/* Bit i: device i has a terminating tenant, so it is closed. */
 static uint64_t preempt_search_terminating_of(const struct place *place, const struct node *node)
 {
 	uint64_t terminating = 0;
@@ -326,8 +329,8 @@ static uint64_t preempt_search_terminating_of(const struct place *place, const s
 }
 
 /*
- * Returns false if even all candidates do not suffice, or cost more than the best plan. *ret
- * receives a lower bound for every set of the node.
+ * A lower bound of the cost to free enough devices of the node. false: even all candidates do not
+ * suffice, or every set costs more than the best plan.
  */
 static bool bound_of_devices(const struct search *s, uint32_t node, struct cost *ret)
 {
@@ -350,7 +353,10 @@ static bool bound_of_devices(const struct search *s, uint32_t node, struct cost 
 		enough += part[d].free >= s->spec->share;
 	}
 	if (enough >= count) {
-		/* The share suffices, so any candidate may be the victim. */
+		/*
+		 * Enough share is free, so something else is missing: the cheapest candidate is the
+		 * bound.
+		 */
 		if (!next_candidate(s, held, &i, &c))
 			return false;
 		ret->highest = c.rank;
@@ -384,7 +390,7 @@ static bool bound_of_devices(const struct search *s, uint32_t node, struct cost 
 	return true;
 }
 
-/* The largest of the bounds, each of which is valid. */
+/* A lower bound of the cost of every set of victims on the node: the largest of three bounds. */
 static bool preempt_search_bound(const struct search *s, uint32_t node, struct cost *ret)
 {
 	struct cost cost[3] = {{0}};
@@ -411,7 +417,7 @@ static bool is_worth_it(const struct search *s, const struct held *held)
 }
 
 /*
- * Devices that the filter permits after the removal of candidates: all from index i, and those
+ * Devices that the filter permits if all candidates from index i are removed, in addition to those
  * already removed.
  */
 static uint64_t preempt_search_filtered(struct search *s, uint32_t i)
@@ -430,8 +436,8 @@ static uint64_t preempt_search_filtered(struct search *s, uint32_t i)
 }
 
 /*
- * Tests whether the tenant fits without the removed tenants. The limits count `but` as not removed;
- * NULL: all count as removed.
+ * Tests whether the tenant fits without the removed tenants. For the queues' limits the tenant
+ * `but` counts as present; NULL: none.
  */
 static bool preempt_search_fits_now(struct search *s, const struct holder *but)
 {
@@ -447,8 +453,8 @@ static bool preempt_search_fits_now(struct search *s, const struct holder *but)
 }
 
 /*
- * Returns whether preemption can help: it frees capacity, but changes no other property of the
- * node.
+ * Returns whether preemption could make the tenant fit. Preemption frees capacity, but changes no
+ * other property of the node.
  */
 static bool preempt_search_is_reachable(
 	const struct place *place, const struct place_spec *spec, uint32_t node)
@@ -474,7 +480,10 @@ static bool preempt_search_is_over_budget(const struct search *s, const struct c
 		s->evicted_of_budget[c->budget] >= s->rules->budgets[c->budget].may_evict;
 }
 
-/* Returns false if the candidate may not leave after those already removed. */
+/*
+ * Removes the candidate from the counters. false: a budget or the order forbids its eviction in
+ * addition to the tenants already removed.
+ */
 static bool preempt_search_evict(struct search *s, struct candidate *c)
 {
 	const struct place_preempt_order *order = s->rules->order;
@@ -510,7 +519,7 @@ static void preempt_search_keep(struct search *s, struct candidate *c)
 	c->is_evicted = false;
 }
 
-/* Cost of the removed tenants, including the fields that are no sums. */
+/* Cost of the removed tenants: s->now has the sums, and the loop adds the maxima. */
 static struct cost cost_now(const struct search *s)
 {
 	struct cost cost = s->now;
@@ -549,8 +558,9 @@ static void all_stay(struct search *s)
 }
 
 /*
- * Returns unneeded victims, the most expensive first. The function repeats this, because with
- * labels a later victim can decide whether an earlier one is needed.
+ * Keeps every removed tenant without which the set still suffices, the most expensive first.
+ * Repeats that until nothing changes: with labels, one tenant's return can make another victim
+ * unnecessary.
  */
 static void stay_who_can(struct search *s)
 {
@@ -576,8 +586,8 @@ static void stay_who_can(struct search *s)
 }
 
 /*
- * Tests whether the removal of all candidates from index i would suffice, without the rules about
- * victims.
+ * Tests whether the removal of all candidates from index i, in addition to those already removed,
+ * would suffice. Budgets and order are ignored.
  */
 static bool preempt_search_could_fit(struct search *s, uint32_t i)
 {
@@ -592,8 +602,9 @@ static bool preempt_search_could_fit(struct search *s, uint32_t i)
 }
 
 /*
- * Tries all sets of candidates from index i that can be cheaper than the best. highest: the highest
- * rank of the removed tenants, or a lower bound of it.
+ * Tries the removed tenants with each set of candidates from index i, unless the set cannot be
+ * cheaper than the best set. highest: a lower bound of the set's highest rank. late: the removed
+ * tenants' largest lateness.
  */
 static int try_sets(struct search *s, uint32_t i, uint32_t highest, uint64_t late)
 {
@@ -612,7 +623,8 @@ static int try_sets(struct search *s, uint32_t i, uint32_t highest, uint64_t lat
 		return 0;
 	s->steps += 1 + (s->n - i) / 64;
 	/*
-	 * With an affinity label, the removal of a victim can also remove the only permitted place.
+	 * For a spec with an affinity label, fewer removals can fit where more do not: the tenant
+	 * must share a device with a tenant of its label, who may be among the candidates.
 	 */
 	if (!s->spec->affinity && !preempt_search_could_fit(s, i))
 		return 0;
@@ -628,7 +640,7 @@ static int try_sets(struct search *s, uint32_t i, uint32_t highest, uint64_t lat
 	return r < 0 ? r : try_sets(s, i + 1, highest, late);
 }
 
-/* least: lower bound of the cost */
+/* least: the node, and a lower bound of the cost there */
 static int search_node(struct search *s, const struct cost *least)
 {
 	const uint32_t node = least->node;
@@ -661,8 +673,8 @@ static int search_node(struct search *s, const struct cost *least)
 }
 
 /*
- * Computes the bounds of all nodes that can beat the best plan. The most promising few are searched
- * at once, because their costs exclude most of the others.
+ * Computes the bounds of all nodes that can beat the best plan. A few nodes with the lowest bounds
+ * so far are searched at once, because their costs exclude most other nodes.
  */
 static int fill_bounds(struct search *s)
 {
@@ -717,7 +729,7 @@ static bool is_victim(const struct search *s, uint32_t tenant)
 	return false;
 }
 
-/* A search that ended after its maximum of steps may have left an unneeded victim in the set. */
+/* Removes unnecessary victims from the best set, in case the search ended early at steps_max. */
 static int preempt_search_trim(struct search *s)
 {
 	int r = list_candidates(s, s->best.node);
@@ -729,7 +741,10 @@ static int preempt_search_trim(struct search *s)
 	s->now = (struct cost){.node = s->best.node};
 	for (uint32_t i = 0; i < s->n; i++)
 		if (is_victim(s, s->list[i].h->tenant) && !preempt_search_evict(s, &s->list[i]))
-			return -EINVAL; /* the rules have changed during the search */
+			/*
+			 * `leave` of the order refuses a tenant that it allowed during the search
+			 */
+			return -EINVAL;
 	stay_who_can(s);
 	r = keep_if_best(s);
 	all_stay(s);
@@ -763,7 +778,7 @@ static uint64_t preempt_search_mix_bits(uint64_t seen, uint64_t value)
 
 /*
  * A hash of the node's tenants, their other halves, its free capacity and its terminating tenants.
- * Unlike the node's version, it is the same again after all changes are undone.
+ * After all changes are undone the hash is the same as before, unlike place_node_version().
  */
 static uint64_t preempt_search_fingerprint(const struct place *place, uint32_t node)
 {
@@ -791,7 +806,7 @@ static uint64_t preempt_search_fingerprint(const struct place *place, uint32_t n
 	return seen;
 }
 
-/* The hash of the node, and of the victims' other nodes. */
+/* A hash of the fingerprints of the plan's node and of other nodes with victims. */
 static uint64_t fingerprint_of(const struct place *place, const struct place_plan *plan)
 {
 	uint64_t seen = preempt_search_fingerprint(place, plan->choice.node);
@@ -807,7 +822,7 @@ static uint64_t fingerprint_of(const struct place *place, const struct place_pla
 	return seen;
 }
 
-/* Adds the victims' other halves that are not terminating yet. */
+/* Sets ret->victims to the tenants and to their other halves that are not terminating yet. */
 static int list_victims(
 	const struct place *place, const uint32_t *tenants, uint32_t n, struct place_plan *ret)
 {
@@ -832,8 +847,8 @@ static int list_victims(
 }
 
 /*
- * Lets the policy choose the place on the node without the victims and without place->evicted. The
- * filter gets both in ascending order.
+ * Lets the policy choose the place on the node while the victims are removed. The filter gets the
+ * victims and the previous place->evicted, together in ascending order.
  */
 static int preempt_search_choose(struct place *place, const struct place_spec *asked, uint32_t node,
 	uint32_t *tenants, uint32_t n, struct place_choice *ret, struct error *err)
@@ -950,7 +965,7 @@ int place_preempt_find(struct place *place, const struct place_spec *spec,
 		return r;
 	if (r == -ENOSPC) {
 		if (spec->count && !may_limits_give && !place_queue_models(place, spec))
-			return r; /* no victim can help */
+			return r; /* the queue's limits permit no model, which no victim changes */
 		if (!rules->order && !spec->priority)
 			return fail(
 				err, ENOSPC, "priority 0 is opportunistic: it preempts no tenant");

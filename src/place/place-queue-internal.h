@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Counters of queues, for place-queue.c and place-reclaim.c. Amounts: place-queue.h. */
+/* Counters of queues, for place-queue.c and place-reclaim.c. place-queue.h explains amounts. */
 #ifndef PLACE_PLACE_QUEUE_INTERNAL_H
 #define PLACE_PLACE_QUEUE_INTERNAL_H
 
@@ -22,7 +22,9 @@ struct place_queues {
 	struct queue queue[];
 };
 
-/* The share that the tenant takes of each device, and of all devices together. */
+/*
+ * queue_share() is what the tenant uses of each device, queue_requested() of all devices together.
+ */
 static inline uint32_t queue_share(const struct place *place, const struct place_spec *spec)
 {
 	return spec->is_exclusive ? place->config.share_factor : spec->share;
@@ -33,7 +35,10 @@ static inline uint64_t queue_requested(const struct place *place, const struct p
 	return (uint64_t)queue_share(place, spec) * spec->count;
 }
 
-/* Use beyond the quota, of all models or of this one. evicted: use to subtract, [ALL + 1]. */
+/*
+ * The larger of two excesses over the queue's quotas: use of all models, and use of `model`.
+ * evicted: use to subtract, [ALL + 1].
+ */
 static inline int64_t queue_beyond(const struct queue *q, const uint64_t *evicted, uint32_t model)
 {
 	int64_t most = (int64_t)(q->used[ALL] - evicted[ALL]) - (int64_t)q->quota[ALL];
@@ -44,7 +49,7 @@ static inline int64_t queue_beyond(const struct queue *q, const uint64_t *evicte
 	return most;
 }
 
-/* Whether the limit refuses `asked` more of the model. evicted: use to subtract. */
+/* Whether `asked` more of the model would exceed the queue's limit. evicted: use to subtract. */
 static inline bool queue_is_full(
 	const struct queue *q, const uint64_t *evicted, uint32_t model, uint64_t asked)
 {

@@ -5,7 +5,7 @@
  * place_queue_count_tenant() adds to a queue and all its ancestors, so `used` includes all queues
  * below. Terminating tenants do not count, and index ALL of an array stands for all models
  * together. place_queue_set() builds a new table and replaces the old one only after every check.
- * admit_each() counts earlier members as if they were placed, and takes that back before it
+ * admit_each() counts earlier members as if they were placed, and removes these counts before it
  * returns.
  */
 #include "place/place-queue.h"
@@ -100,7 +100,8 @@ static int models_set(struct place *place, struct queue *q, const struct place_q
 	int r;
 
 	for (uint32_t m = 0; m < PLACE_MODELS_MAX; m++) {
-		q->quota[m] = PLACE_UNLIMITED; /* the quota of all models counts */
+		/* no quota of this model: only that of all models counts */
+		q->quota[m] = PLACE_UNLIMITED;
 		q->limit[m] = PLACE_UNLIMITED;
 	}
 	for (uint32_t i = 0; i < info->n_models; i++) {
@@ -268,7 +269,7 @@ int place_queue_set(struct place *place, const struct place_queue_info *infos, u
 	if (r == 0)
 		r = tenants_set(place, queues, err);
 	if (r < 0) {
-		/* Models that only these queues name become unknown again. */
+		/* Removes models that the refused queues added. */
 		memcpy(place->models, models, sizeof(models));
 		place->n_models = n_models;
 		if (ret_at)
@@ -324,7 +325,10 @@ static struct bound_text place_queue_bound_text(const struct place *place, uint3
 		snprintf((verdict)->why, sizeof((verdict)->why), __VA_ARGS__); \
 	} while (0)
 
-/* Returns false if a queue's limit is exceeded; the verdict names that limit. */
+/*
+ * Returns false if the tenant would exceed a limit of its queue or of a queue above; the verdict
+ * names that limit.
+ */
 static bool is_within_limits(const struct place *place, const struct place_spec *spec,
 	uint32_t model, struct place_verdict *ret)
 {
@@ -458,8 +462,8 @@ static bool is_on_way(const struct place_queues *queues, const struct place_spec
 }
 
 /*
- * Returns whether a queue below `above` uses devices of that model (ALL: of any) that the tenant's
- * queue can reclaim.
+ * Returns whether a queue below `above` uses devices of model `bound` (ALL: of any model) that the
+ * tenant's queue can reclaim.
  */
 static bool place_queue_is_borrowed_below(
 	const struct place *place, const struct place_spec *spec, uint32_t above, uint32_t bound)
@@ -488,7 +492,7 @@ static bool place_queue_is_borrowed_below(
 	return false;
 }
 
-/* Returns whether each exceeded limit is exceeded because of borrowed devices. */
+/* Returns whether each exceeded limit can be met by reclaiming borrowed devices. */
 static bool place_queue_is_borrowed(
 	const struct place *place, const struct place_spec *spec, uint32_t model)
 {
@@ -504,7 +508,7 @@ static bool place_queue_is_borrowed(
 	return true;
 }
 
-/* Returns whether nodes also have devices of another model. */
+/* Returns whether nodes have open devices of another model too. */
 static bool is_one_of_several(const struct place *place, uint32_t model)
 {
 	for (uint32_t m = 0; m < place->n_models; m++)
@@ -520,8 +524,8 @@ static uint64_t idle_of(const struct place *place, uint32_t model)
 }
 
 /*
- * A loan beyond the quota of model `quota` (ALL: of all). `idle` is the idle share, of `model` or
- * of all.
+ * A request beyond the quota for model `quota` (ALL: for all models), which would use idle share of
+ * other queues. `idle` is the idle share of `model` (ALL: of all models).
  */
 struct loan {
 	uint32_t quota, model;
@@ -571,8 +575,8 @@ static void admit_model(const struct place *place, const struct place_spec *spec
 	const uint32_t m = is_within_quota(q, ALL, asked) ? model : ALL;
 	const bool has_right = m == model && is_within_quota(q, model, asked);
 	/*
-	 * The idle share is that of this model, so the text names the model unless it has done so
-	 * before.
+	 * The idle share is that of `model`, so the text names the model, unless the text already
+	 * names the model for its quota.
 	 */
 	const struct loan loan = {.quota = m,
 		.model = m == ALL && is_one_of_several(place, model) ? model : ALL,
@@ -599,8 +603,9 @@ static bool place_queue_is_requested(
 }
 
 /*
- * Judges a request of several devices if no single model has enough idle share, because a node can
- * have several models. Models excluded by a limit do not count.
+ * Judges a request for several devices if no single model has enough idle share. A node can have
+ * devices of several models, so their idle shares are added. Models excluded by a limit do not
+ * count.
  */
 static void admit_mixed(
 	const struct place *place, const struct place_spec *spec, struct place_verdict *ret)
@@ -653,7 +658,7 @@ int place_queue_admit(const struct place *place, const struct place_spec *spec,
 	return 0;
 }
 
-/* Counts the tenant as if it were placed on that model. */
+/* Counts the tenant as if it were placed on devices of the model; sign -1 undoes that. */
 static void place_queue_pretend_use(
 	struct place *place, const struct place_spec *spec, uint32_t model, int sign)
 {
@@ -667,7 +672,7 @@ static void place_queue_pretend_use(
 	}
 }
 
-/* Sets the verdict NEVER if all members together exceed a limit of their queues. */
+/* Sets the verdict PLACE_ADMIT_NEVER if all members together exceed a limit of their queues. */
 static void set_never(const struct place *place, const struct place_spec *members, uint32_t n,
 	struct place_verdict *ret)
 {

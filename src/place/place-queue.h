@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Queues: guarantees of device share, and borrowing of what other queues leave idle. Queues form a
- * tree. Tenants belong to leaves, and their use counts for all queues above.
+ * Queues guarantee device share to tenants, who may also borrow share that other queues leave idle.
+ * Queues form a tree. Tenants belong to leaves, and their use counts for all queues above.
  *
- * place_add() and place_remove() count through the spec's `queue`, so a rollback restores these
- * counts too. Limits hold for each tenant that is added or resized: models at a queue's limit do
- * not exist for its tenants. place_queue_admit() checks quotas, and place-reclaim.h reclaims what
+ * place_add() and place_remove() update the use of the spec's `queue`, and a rollback undoes that.
+ * Limits hold for each tenant that is added or resized: no tenant gets a device of a model whose
+ * limit its queue has reached. place_queue_admit() checks quotas, and place-reclaim.h reclaims what
  * other queues have borrowed.
  *
  * Amounts are permille of devices, summed over all devices of a tenant. A tenant with a whole
@@ -32,38 +32,45 @@ struct place_queue_model {
 
 struct place_queue_info {
 	const char *name, *parent; /* parent: "" for none */
-	uint64_t quota;            /* guaranteed */
-	uint64_t limit;            /* with borrowed share; or PLACE_UNLIMITED */
+	uint64_t quota;            /* guaranteed share */
+	uint64_t limit;            /* largest use, borrowed share included; or PLACE_UNLIMITED */
 	uint32_t weight;           /* from 1; a queue of weight 2 may borrow twice as much */
-	const struct place_queue_model *models; /* other models: quota and limit only */
+	/* n_models entries; for a model without an entry, only quota and limit hold */
+	const struct place_queue_model *models;
 	uint32_t n_models;
 };
 
 /*
- * Replaces all queues and counts present tenants. -EINVAL: unknown or circular parents, quotas of
- * children above the parent's, a quota above the limit, a model's quota above that of all, a name
- * twice. -EBUSY: a queue with tenants would change its number or get children, or a savepoint is
- * open. On failure nothing changes. *ret_at, unless NULL: the refused queue, or n. O(queues +
- * tenants).
+ * Replaces all queues and counts present tenants. -EINVAL: unknown or circular parents, children
+ * whose quotas together exceed the parent's, a quota above its limit, a model's quota above the
+ * queue's, a name that occurs twice. -EBUSY: a queue with tenants would change its number or get
+ * children, or a savepoint is open. On failure nothing changes. *ret_at, unless NULL: the refused
+ * queue, or n. O(queues + tenants).
  */
 int place_queue_set(struct place *place, const struct place_queue_info *queues, uint32_t n,
 	uint32_t *ret_at, struct error *err);
 uint32_t place_queue_n(const struct place *place);
 uint32_t place_queue_find(const struct place *place, const char *name); /* or 0 */
-/* Use by the tenants of the queue and of all queues below. Model PLACE_NONE: of all models. */
+/*
+ * Use by the tenants of the queue and of all queues below, of devices of the model. PLACE_NONE: of
+ * all models.
+ */
 uint64_t place_queue_used(const struct place *place, uint32_t queue, uint32_t model);
 
 enum place_admission {
-	/* Guaranteed: borrowed share may be reclaimed, also for the limits of queues above. */
+	/*
+	 * Within the quota: place_queue_reclaim() may evict borrowers for the tenant, also if a
+	 * limit of a queue above is reached.
+	 */
 	PLACE_ADMIT_NOW,
-	PLACE_ADMIT_BORROW, /* idle share covers it */
+	PLACE_ADMIT_BORROW, /* beyond the quota, but there is enough idle share */
 	PLACE_ADMIT_WAIT,
-	PLACE_ADMIT_NEVER, /* more than the queue may ever have */
+	PLACE_ADMIT_NEVER, /* more than a limit of the queue, even without other tenants */
 };
 
 struct place_verdict {
 	enum place_admission admission;
-	/* for which `admission` holds, within spec->models; 0: no device is requested */
+	/* models of spec->models for which `admission` holds; 0: no device is requested */
 	uint64_t models;
 	char why[256];
 };
@@ -78,15 +85,16 @@ int place_queue_admit(const struct place *place, const struct place_spec *spec,
 	struct place_verdict *ret_verdict, struct error *err);
 
 /*
- * Whether all members may be placed. The worst admission counts, each member judged after those
- * before it, in the given order.
+ * Whether all members may be placed. Each member is judged as if all earlier members were placed.
+ * The worst of these admissions is the verdict.
  */
 int place_queue_admit_all(struct place *place, const struct place_spec *members, uint32_t n,
 	struct place_verdict *ret_verdict, struct error *err);
 
 /*
- * Order of queues: `a` comes first if it has less use beyond its quota, divided by its weight. Use
- * below the quota is negative. Of equals the lower number comes first.
+ * Order of queues: `a` comes first if it has less use beyond its quota, divided by its weight. For
+ * a queue that uses less than its quota, that value is negative. Of equal queues, the lower number
+ * comes first.
  */
 bool place_queue_is_before(const struct place *place, uint32_t a, uint32_t b);
 
@@ -94,10 +102,12 @@ bool place_queue_is_before(const struct place *place, uint32_t a, uint32_t b);
 
 struct place_queues;
 
-/* The models that any queue has a quota or a limit of, as bits. */
+/* Bits of the models for which any queue has a quota or a limit. */
 uint64_t place_queues_name(const struct place *place);
 void place_queue_free(struct place_queues *queues);
-/* Whether tenants may belong to the queue: 0 for a leaf and for 0, else -EINVAL. */
+/*
+ * Checks that tenants may belong to the queue: 0 for a leaf, and for queue 0 (none); else -EINVAL.
+ */
 int place_queue_check(const struct place *place, uint32_t queue, struct error *err);
 /* The requested models for which all limits allow the whole request. */
 uint64_t place_queue_models(const struct place *place, const struct place_spec *spec);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * This policy chooses a random node and random devices. Other policies are compared with this one,
- * which is not in the list of policies. The draw depends only on the state, that is, the number of
- * tenants and the used slots. So equal runs draw the same.
+ * which is not in the list of policies. The random numbers depend only on the number of tenants and
+ * on the used slots. So equal runs make equal choices.
  */
 #include "base/rand.h"
 #include "place/place-internal.h"
@@ -18,7 +18,7 @@ static uint64_t random_policy_draw(
 	return rand_u64(&r);
 }
 
-/* The largest draw is unknown in advance, so every node is asked. */
+/* The largest random number is not known in advance, so the search must score every node. */
 static int32_t random_bound(struct place *place, const struct place_class *class, uint32_t node)
 {
 	return INT32_MAX;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Returns tenants that were removed below an open savepoint, unchanged or as terminating: see
- * place.h and place-internal.h. The savepoint's records show which tenants have come since.
+ * Puts back tenants that were removed since an open savepoint, unchanged or as terminating: see
+ * place.h and place-internal.h. The undo records show which tenants were added after the removal.
  */
 #include <errno.h>
 
 #include "place/place-internal.h"
 #include "place/place-policy.h"
 
-/* Index of the tenant's last removal in the records; n_undo if it was not removed. */
+/* Index of the tenant's removal in the undo records; n_undo if the tenant was not removed. */
 static uint32_t left_at(const struct place *place, uint32_t tenant)
 {
 	uint32_t i = place->n_undo;
@@ -35,8 +35,8 @@ static bool share_a_device(const struct place_tenant *a, const struct place_tena
 }
 
 /*
- * Returns whether a newer tenant shares a device by a rule that does not apply in the other
- * direction.
+ * Returns whether a newer tenant on one of the tenant's devices is subject to a rule about tenants
+ * that were there before. Such rules are affinity, and `allows` of the policy.
  */
 static bool is_in_doubt(const struct place *place, uint32_t from, const struct place_tenant *was)
 {
@@ -61,7 +61,9 @@ static int take_newcomers_out(struct place *place, uint32_t from, uint32_t end)
 	return r;
 }
 
-/* Adds the newer tenants again; first..end: records of their removal. */
+/*
+ * Adds the newer tenants again. The undo records from `first` to before `end` are their removals.
+ */
 static int put_newcomers_back(struct place *place, uint32_t first, uint32_t end)
 {
 	int r = 0;
@@ -94,7 +96,7 @@ int place_return_overlapping(struct place *place, uint32_t tenant, const struct 
 
 /* ---- by number ---- */
 
-/* Returns the tenant as it was before its removal below an open savepoint; -ENOENT. */
+/* Returns the tenant as it was before its removal since an open savepoint; -ENOENT: not removed. */
 static int place_readd_find_removed(
 	const struct place *place, uint32_t tenant, struct place_tenant *ret, struct error *err)
 {

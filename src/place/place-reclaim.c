@@ -3,10 +3,10 @@
  * This file gives the search for victims an order by queue, and finds victims on several nodes for
  * limits. `evicted` counts the use that victims under trial give back; reclaim_evict_holder() adds
  * to that count and reclaim_keep_holder() subtracts. Unless `is_own` is set, a queue loses tenants
- * only while it exceeds its quota. reclaim_across() first picks victims until the limits allow the
- * tenant. reclaim_across() then removes those victims under a savepoint and searches a node for the
- * others that must go. reclaim_find_victims() returns the cheapest plan; every removal is rolled
- * back before that.
+ * only while it exceeds its quota. reclaim_across() first selects victims until the limits allow
+ * the tenant. Then reclaim_across() removes those victims under a savepoint, and searches for a
+ * node with the cheapest further victims. reclaim_find_victims() rolls every removal back and
+ * returns the cheapest plan.
  */
 #include "place/place-reclaim.h"
 
@@ -22,11 +22,11 @@ struct reclaim {
 	struct place *place;
 	const struct place_spec *spec;
 	const struct place_preempt_order *also; /* the caller's order, which applies too; or NULL */
-	bool is_own;                            /* only `also` decides, whatever the queue */
-	uint64_t models;                        /* models of the guarantee, or of the request */
-	bool *is_above;                         /* by queue: the asking queue or an ancestor */
-	uint32_t *rank;                         /* by queue */
-	uint64_t (*evicted)[ALL + 1];           /* by queue: use of the victims under trial */
+	bool is_own;     /* only `also` decides who may be evicted; queues and quotas do not */
+	uint64_t models; /* models that the queue guarantees, or that the spec requests */
+	bool *is_above;  /* by queue: the requesting tenant's queue or an ancestor of it */
+	uint32_t *rank;  /* by queue: position in the order of compare_ranked() */
+	uint64_t (*evicted)[ALL + 1]; /* by queue: use of the victims under trial */
 };
 
 static void reclaim_done(struct reclaim *r)
@@ -46,8 +46,9 @@ static uint32_t model_of(const struct reclaim *r, const struct holder *h)
 }
 
 /*
- * Returns whether each queue from the tenant's queue up to the asking queue's branch exceeds its
- * quota. A tenant of that branch itself stays.
+ * Returns whether all of these queues exceed their quotas: the tenant's queue, and its ancestors
+ * that are not also ancestors of the requesting queue. Tenants of the requesting queue or of one of
+ * its ancestors are never evicted.
  */
 static bool may_leave(const struct reclaim *r, const struct holder *h)
 {
@@ -115,7 +116,10 @@ static bool reclaim_is_full(const struct reclaim *r, uint32_t at, uint32_t bound
 		queue_requested(r->place, r->spec));
 }
 
-/* Returns the models that no limit excludes any more. */
+/*
+ * Returns the models that all limits allow without the victims under trial. `but`: this victim
+ * counts as present.
+ */
 static uint64_t reclaim_models_freed(void *arg, const struct holder *but)
 {
 	struct reclaim *r = arg;
@@ -137,8 +141,8 @@ static uint64_t reclaim_models_freed(void *arg, const struct holder *but)
 }
 
 /*
- * Returns whether the tenant counts for a limit that excludes the asking tenant from one of these
- * models.
+ * Returns whether the tenant's use counts toward a limit that the request would exceed for one of
+ * the models of `goal`.
  */
 static bool is_in_the_way(const struct reclaim *r, const struct holder *h, uint64_t goal)
 {
@@ -154,7 +158,7 @@ static bool is_in_the_way(const struct reclaim *r, const struct holder *h, uint6
 	return false;
 }
 
-/* Returns whether a limit of the model itself is exceeded. */
+/* Returns whether the request would exceed a limit for this model alone. */
 static bool is_model_full(const struct reclaim *r, uint32_t model)
 {
 	for (uint32_t at = r->spec->queue - 1; at != PLACE_NONE;
@@ -166,7 +170,7 @@ static bool is_model_full(const struct reclaim *r, uint32_t model)
 
 /* ---- the order of queues ---- */
 
-/* The largest excess over a quota, of any model or of all. */
+/* The queue's largest excess over one of its quotas. */
 static int64_t most_beyond(const struct place *place, const struct queue *q)
 {
 	int64_t most = queue_beyond(q, queue_nothing, ALL);
@@ -181,7 +185,7 @@ struct ranked {
 	uint32_t weight, queue;
 };
 
-/* Largest weighted excess first. */
+/* The queue with the largest excess divided by its weight comes first. */
 static int compare_ranked(const void *pa, const void *pb)
 {
 	const struct ranked *a = pa, *b = pb;
@@ -259,8 +263,8 @@ static int list_borrowers(struct reclaim *r, uint64_t goal, struct borrower **re
 }
 
 /*
- * Removes tenants in their order until the limits permit one of the models; -ENOSPC if they never
- * do.
+ * Marks tenants of the list, in order, as evicted until the limits allow a model of `goal`.
+ * -ENOSPC: the limits allow none even then.
  */
 static int leave_for_limits(struct reclaim *r, uint64_t goal, struct borrower *list, uint32_t n,
 	const struct place_preempt *rules, struct place_budget *budgets)
@@ -278,7 +282,9 @@ static int leave_for_limits(struct reclaim *r, uint64_t goal, struct borrower *l
 	return reclaim_models_freed(r, NULL) & goal ? 0 : -ENOSPC;
 }
 
-/* Removes these tenants and finds the node, with the other victims there. */
+/*
+ * Finds a plan as if the tenants of `evicted` were removed. The plan's victims do not include them.
+ */
 static int find_without(struct reclaim *r, const struct place_preempt *rules,
 	const uint32_t *evicted, uint32_t n, struct place_plan *ret_plan, struct error *err)
 {
@@ -299,7 +305,9 @@ static int find_without(struct reclaim *r, const struct place_preempt *rules,
 	return done;
 }
 
-/* Plans with the removed tenants of the list and further victims. */
+/*
+ * Makes a plan whose victims are the list's tenants with has_left, and further victims on one node.
+ */
 static int plan_across(struct reclaim *r, const struct place_preempt *rules,
 	const struct borrower *list, uint32_t n, struct place_plan *ret, struct error *err)
 {
@@ -313,7 +321,7 @@ static int plan_across(struct reclaim *r, const struct place_preempt *rules,
 	for (uint32_t i = 0; i < n; i++)
 		if (list[i].has_left) {
 			reclaim_count_holder(r, &list[i].h,
-				-1); /* once removed, the queues count it themselves */
+				-1); /* place_remove() will subtract this use from `used` */
 			all[n_all++] = list[i].h.tenant;
 		}
 	qsort(all, n_all, sizeof(*all), place_compare_numbers);
@@ -359,7 +367,7 @@ static int reclaim_across(struct reclaim *r, uint64_t goal, const struct place_p
 
 /* ---- the cheapest plan ---- */
 
-/* Uses the present ranks, before any removal. */
+/* The highest rank of a victim, by the ranks without any removal. */
 static uint32_t highest_of(struct reclaim *r, const struct place_plan *plan)
 {
 	const struct place *place = r->place;
@@ -410,8 +418,8 @@ static int try_across(struct reclaim *r, uint64_t goal, const struct place_preem
 }
 
 /*
- * If limits are exceeded, the victims for limits may be on other nodes than those for capacity.
- * Each model with an exceeded limit of its own is a separate case.
+ * If the request would exceed limits, tenants on other nodes may have to be evicted as well. Each
+ * model whose own limit would be exceeded is tried as a separate goal.
  */
 static int compare_across(struct reclaim *r, const struct place_preempt *rules,
 	struct place_plan *best, bool *has_best, struct error *err)
@@ -431,7 +439,10 @@ static int compare_across(struct reclaim *r, const struct place_preempt *rules,
 	return done;
 }
 
-/* Searches in the order of queues, for capacity and for limits. */
+/*
+ * Finds the cheapest victims, with queues in the order of compare_ranked(), for capacity and for
+ * limits.
+ */
 static int reclaim_find_victims(struct reclaim *r, const struct place_preempt *rules,
 	struct place_plan *ret, struct error *err)
 {
@@ -473,7 +484,7 @@ int place_queue_reclaim(struct place *place, const struct place_spec *spec,
 		return r;
 	if (verdict.admission != PLACE_ADMIT_NOW)
 		return fail(err, EDQUOT, "nothing to reclaim: %s", verdict.why);
-	/* Other models may be borrowed, but are not guaranteed. */
+	/* Reclaim only models that the quota covers: others may be borrowed but not reclaimed. */
 	if (verdict.models)
 		guaranteed.models = verdict.models;
 	return reclaim_find_victims(&reclaim, rules, ret, err);

@@ -5,30 +5,31 @@
  *
  * For typical tenant m and node n with free shares r of its devices:
  *
- *   U_n(m) = what copies of m would use of n at once, within its devices, CPU and memory;
- *   G_n(m) = sum of the r not smaller than m's share, of no more devices than CPU and memory have
- *            copies for: what remains of the node without its fragments;
+ *   U_n(m) = devices that copies of m could use on n at once, within its devices, CPU and memory;
+ *   G_n(m) = sum of the r not smaller than m's share, of no more devices than CPU and memory allow
+ *            copies for: the node's free capacity without fragments;
  *   W(r)   = the likely final waste of r: the minimum, over all ways to fill r with typical shares,
- *            of the rest and of a price for each of these shares, which is higher for rarer shares;
+ *            of the rest and of a price for each share in it; rare shares have a high price;
  *   V_n    = sum over m of lambda_m (3 G_n(m) + 2 U_n(m)) - 25 sum over r of W(r),
  *   lambda_m ~ E_m p_m^1.5 / (S_m + 20 devices)^4, sum of lambda_m = 1, S_m = sum over n of U_n(m),
  *   E_m    = the part of all requests from tenants that can use only models of m. Without E_m
  *            nearly all weight would go to rare models, however few tenants request them.
  *
- * The models of m are those it requests whose devices have enough memory for it. So large devices
- * stay free for tenants that need them. For a model in several sizes, that is not enough. Each GiB
- * of such a device beyond the model's smallest size costs a tenant with a byte request 2.5 of V_n.
- * That is as much as a waste of a tenth of a permille, and decides only between similar places.
+ * The models of m are the models that m requests and whose devices have enough memory for m. So
+ * large devices stay free for tenants that need them. A model may have devices of several memory
+ * sizes. For a tenant with a byte request, each GiB of a device beyond the model's smallest size
+ * therefore costs 2.5 of V_n. That is as much as the waste of a tenth of a permille, and decides
+ * only between similar places.
  *
- * If E_m is more than 1.15 times those models' part of all free shares, some tenants will lack
- * these models. Then each permille of such a device that other tenants get costs 6.25 of V_n, a
- * quarter of a wasted permille. Tenants that can use only these models would pay the same
- * everywhere, so the cost counts for the others only.
+ * If E_m is more than 1.15 times the part of all free shares that is on the models of m, some
+ * tenants will lack these models. Then each permille of such a device that a tenant gets costs 6.25
+ * of V_n, a quarter of a wasted permille. A tenant that can use only these models pays the same on
+ * every node, so the cost only makes other tenants choose other models.
  *
- * All of this assumes that devices run out first. Otherwise typical tenants request more CPU for
- * each device than the nodes have. S_m is then small for tenants with large CPU requests, which
- * will hardly fit any more. Weights by S_m would spend CPU so that devices of other tenants become
- * unusable. So in this case
+ * The formulas above assume that devices run out before CPU. If typical tenants request more CPU
+ * for each device than the nodes have, CPU runs out first. S_m is then small for tenants with large
+ * CPU requests, which soon fit nowhere. Weights by S_m would spare nodes for these tenants and use
+ * up the CPU of other nodes, whose devices then become unusable. So in this case
  *
  *   G_n(m) = sum of the r not smaller than m's share if n has devices, CPU and memory for one copy,
  *            else 0: what remains without fragments, nearly as in FGD (place-fgd.c);
@@ -36,15 +37,15 @@
  *   mu_m   = half of E_m p_m^1.5 / (D_m + 20 devices)^4, D_m = S_m with unlimited CPU, and
  *            half of E_m p_m / (R_m + 20 devices)^2, R_m = all free shares of m's models.
  *
- * If tenants with several devices make up most of the requests, the power of S_m gives nearly all
- * weight to a rare model. Few tenants request that model, and there is more of it than they will
- * use. Tenants that fit on small nodes would then get large ones. In this case demand against
- * supply decides what is scarce:
+ * If tenants with several devices make up most of the requests, the fourth power of S_m gives
+ * nearly all weight to a rare model, even if few tenants request that model and will never use all
+ * of its devices. To spare the model, tenants that fit on small nodes would get large ones. In this
+ * case weights follow demand divided by supply:
  *
  *   lambda_m ~ E_m p_m / (S_m + 20 devices),  mu_m ~ E_m p_m / (D_m + 20 devices).
  *
- * The mix does not know kinds of tenants that have not come yet, and omits rare ones. So the
- * largest shape k of each kind of node (place-shapes.h) counts in addition:
+ * The mix has no tenants of a kind that has not arrived yet, and omits rare kinds. So for each kind
+ * of node, the largest shape k that fits there (place-shapes.h) counts in addition:
  *
  *   V_n   += 5 sum over k of lambda_k U_n(k),
  *   lambda_k = 0.4 L (c_k / 8)^2 (200 / (S_k + 200 devices))^6 (free / all),
@@ -52,19 +53,20 @@
  *
  * where c_k is the shape's number of devices; all lambda_k together are at most 0.5 L. A typical
  * tenant that fits on no node has a lambda_m but changes no V_n. If CPU or memory runs out, such
- * tenants soon have nearly all of lambda. The factor L keeps shapes from outweighing all tenants
- * that still fit somewhere. Empty nodes are thus preserved while tenants fit elsewhere, most of all
- * if few nodes are left for a shape. The effect shrinks as the cluster fills, because fewer tenants
- * are still to come. In V_n by fragments the factor is 3 instead of 5.
+ * tenants soon have nearly all of lambda. Because of the factor L, shapes do not outweigh the
+ * tenants that still fit somewhere. So nodes stay empty while tenants fit elsewhere, most of all if
+ * few nodes are left for a shape. The effect shrinks as the cluster fills, because fewer tenants
+ * are still to come. With the V_n for short CPU, the factor is 3 instead of 5.
  *
- * The policy chooses the place that loses least of V_n, plus the locality bonus (place-locality.h).
- * All values are refreshed when the mix is learnt again, so they follow the scarcity. The numbers
- * were tuned on a few arrival orders of the OpenB traces, and evaluated on others (bench/openb.c).
+ * The policy chooses the place where V_n falls least, after the locality bonus is added
+ * (place-locality.h). When the mix is learnt again, all weights are computed anew, so they follow
+ * the scarcity. The numbers were tuned on a few arrival orders of the OpenB traces, and evaluated
+ * on others (bench/openb.c).
  *
- * A table has a row for each free share r, with its use for each m. A node's sums stay valid until
- * the node changes. So a candidate costs one pass over m, which the compiler vectorizes. The pass
- * covers only the m with shares up to r, which are sorted first, because other tenants could not
- * use the device before.
+ * The table `fits` has a row for each free share r, with the number of copies of each m that fit in
+ * r. A node's sums stay valid until the node changes. So each possible device costs one pass over
+ * m, which the compiler vectorizes. The m are sorted by share, and the pass ends at the last m with
+ * a share up to r: tenants with larger shares could not use the device anyway.
  */
 #include <errno.h>
 #include <math.h>
@@ -80,25 +82,30 @@
 
 #define WHOLE SPEC_SHARE_ONE
 #define LAMBDAS (1 << 30)          /* sum of all lambda */
-#define FRAGMENT_WEIGHTS (1 << 28) /* of the weights by fragments, before FRAGMENT_PART */
+#define FRAGMENT_WEIGHTS (1 << 28) /* sum of all mu before the factor FRAGMENT_PART */
 #define FRAGMENT_PART 3
-#define SHORT_PERCENT 110  /* requested CPU per device, in percent of the nodes' CPU per device */
-#define SEVERAL_PERCENT 60 /* requests for several devices, of all requests */
-#define COPY_BITS 13       /* so that the value of one copy fits in 32 bits for every size */
+/* CPU is short above this: requested CPU per device, in percent of the nodes' CPU per device */
+#define SHORT_PERCENT 110
+/* by_demand above this: requested share of tenants with several devices, in percent of all */
+#define SEVERAL_PERCENT 60
+#define COPY_BITS 13 /* low bits that `worth` omits, so that it fits in 32 bits for every size */
 #define SPARE_MILLI 20000.0
-#define SHAPE_PART 0.4 /* part of all weights; for a shape of SHAPE_DEVICES without free copies */
+#define SHAPE_PART 0.4 /* weight, as a part of L, of a shape of SHAPE_DEVICES that fits nowhere */
 #define SHAPE_DEVICES 8
 #define SHAPE_SPARE_MILLI 200000.0
-#define SHAPES_PART_MAX 0.5 /* of all shapes together, so that a score fits in 32 bits */
-#define SCORE_BITS 15       /* low bits of V_n that a score omits */
+/* largest weight of all shapes together, as a part of L, so that a score fits in 32 bits */
+#define SHAPES_PART_MAX 0.5
+#define SCORE_BITS 15 /* low bits of V_n that a score omits */
 #define USABLE_PART 3
 #define USED_PART 2
 #define WASTE_PART 25
-#define LACK_PARTS 4     /* of WASTE_PART: cost of a permille that other tenants will lack */
-#define LACK_PERCENT 115 /* requests for only these models, of their supply */
-#define GIB_PARTS 10     /* of WASTE_PART: cost of a GiB beyond the smallest size of the model */
-#define WASTE_ONE 64     /* units of a permille of a device */
-#define PRICE_PERCENT 60 /* of a permille of a device: price of a share that always comes */
+#define LACK_PARTS 4 /* divides WASTE_PART: cost of a permille that other tenants will lack */
+/* a model is lacked above this: requests for only the model, in percent of its supply */
+#define LACK_PERCENT 115
+#define GIB_PARTS 10 /* divides WASTE_PART: cost of a GiB beyond the model's smallest size */
+#define WASTE_ONE 64 /* units of a permille of a device */
+/* in percent of a permille of a device: price of a share that every tenant requests */
+#define PRICE_PERCENT 60
 #define STEP 200u
 #define STEPS (WHOLE / STEP)
 #define UNKNOWN INT64_MAX
@@ -109,20 +116,27 @@
 /* One number for each typical tenant. */
 typedef int32_t row[TYPICAL_MAX];
 
-/* This struct is small, because a decision reads few of many nodes, and those are in no cache. */
+/*
+ * A small struct: a decision reads the sums of a few out of many nodes, which are rarely in a
+ * cache.
+ */
 struct sums {
-	uint64_t version;                      /* of the node, + 1; 0: not summed up */
-	uint64_t model;                        /* bit of the first device's model; 0: no device */
-	uint16_t *slots, *host;                /* n each; host: copies by CPU and memory */
-	int32_t *usable;                       /* n entries */
+	uint64_t version; /* of the node, + 1; 0: not summed up */
+	uint64_t model;   /* bit of the first device's model; 0: no device */
+	/*
+	 * n entries each; slots: shares of m that fit on the devices; host: copies by CPU and
+	 * memory
+	 */
+	uint16_t *slots, *host;
+	int32_t *usable; /* n entries: sum of the r not smaller than m's share */
 	int64_t rest[TYPICAL_MAX / LANES + 1]; /* value of the node for the m from LANES i on */
 };
 _Static_assert(PLACE_NODE_DEVICES_MAX <= UINT16_MAX / WHOLE, "slots");
 
 /*
- * A node's values for the bounds of all classes, which are computed one after another. For guesses,
- * the node's value is computed for steps of the remaining share, at the first use. It is an upper
- * bound, because the value grows with the remaining share.
+ * Values of one node, kept while the bounds of all classes are computed one after another. A guess
+ * takes the node's value for the remaining share rounded up to a multiple of STEP. The value grows
+ * with the remaining share, so a guess is an upper bound.
  */
 struct seen {
 	const struct sums *sums;
@@ -131,33 +145,37 @@ struct seen {
 	uint32_t n; /* number of distinct free shares */
 	struct {
 		uint32_t r, n;
-		int64_t with[STEPS + 1]; /* [left / STEP, rounded up]; or UNKNOWN */
-	} open[PLACE_NODE_DEVICES_MAX];  /* largest first */
+		/* values for guesses, by left / STEP rounded up; or UNKNOWN */
+		int64_t with[STEPS + 1];
+	} open[PLACE_NODE_DEVICES_MAX]; /* largest first */
 };
 
 struct scarcity {
 	/*
-	 * Typical tenants with devices, shapes, and entries of weight 0 up to a multiple of LANES.
+	 * Number of m: typical tenants with devices, shapes, and entries of weight 0 up to a
+	 * multiple of LANES.
 	 */
 	uint32_t n;
-	uint32_t n_typical, n_shapes;  /* of n, in the order of `at` */
+	uint32_t n_typical, n_shapes;  /* parts of n, in the order of `at` */
 	uint32_t per_cpu[TYPICAL_MAX]; /* 2^32 / CPU, rounded up; 0: no CPU requested */
 	uint32_t per_mib[TYPICAL_MAX]; /* the same for the node's memory */
 	row able[PLACE_MODELS_MAX];    /* by model: all bits set, or 0 */
 	row share, lambda, take;       /* take: share x count */
 	row per_count;                 /* 65536 / count, rounded up */
-	row most;                      /* what one copy keeps from being a fragment */
-	uint64_t models[TYPICAL_MAX];  /* models that m can use, as bits; 0: any */
-	uint64_t lacked;               /* models that some tenants will lack */
-	/* CPU is short: mu and worth apply instead of lambda and most */
+	row most; /* WHOLE x count: free share that one copy counts as usable in G_n(m) */
+	uint64_t models[TYPICAL_MAX]; /* models that m can use, as bits; 0: any */
+	uint64_t lacked;              /* models that some tenants will lack */
+	/* CPU is short: V_n uses mu and worth instead of lambda and most */
 	bool by_fragments;
-	/* and in addition several devices are common: weights by demand */
+	/*
+	 * most requests are for several devices: weights by demand; by_fragments is then true too
+	 */
 	bool by_demand;
 	struct place_sizes sizes;
-	row mu; /* including its factor in V_n */
-	/* the same for lambda, for one copy; without the low COPY_BITS */
+	row mu; /* mu_m times its factor in V_n */
+	/* lambda_m times its factor in V_n, for one copy of m; without the low COPY_BITS */
 	row worth;
-	/* index of the mix's i-th tenant, then of the shapes: sorted by share */
+	/* index m of the mix's i-th tenant, then of the shapes; the indices are sorted by share */
 	uint32_t at[TYPICAL_MAX];
 	uint32_t n_up_to[WHOLE + 1]; /* tenants with at most this share, rounded up to LANES */
 	int64_t waste[WHOLE + 1];    /* contribution of W(r) to V_n */
@@ -197,8 +215,8 @@ static inline int32_t copies_of(const struct scarcity *s, uint32_t m, int32_t sl
 }
 
 /*
- * Returns the node's value, without waste, after `devices` devices changed from r to left each.
- * Tenants with a share above r are in the sums already.
+ * Returns the node's V_n, without waste, after the free share of `devices` devices changed from r
+ * to `left`. For tenants with a share above r nothing changes: `rest` has their sum.
  */
 PLACE_VECTORS static int64_t value_with(
 	const struct scarcity *s, const struct sums *n, uint32_t r, uint32_t left, int32_t devices)
@@ -233,7 +251,7 @@ PLACE_VECTORS static int64_t value_with(
 	return v;
 }
 
-/* Sums up the value of the node in its present state for each m, from the last on. */
+/* Sets rest[i] to the node's present value summed over the m from LANES * i on. */
 PLACE_VECTORS static void sum_rest(const struct scarcity *s, struct sums *n)
 {
 	const uint32_t n_typical = s->n;
@@ -275,12 +293,14 @@ PLACE_VECTORS static void scarcity_add_device(
 	}
 }
 
-/* Number of copies by CPU and memory; 0 if m cannot use the model. */
+/*
+ * For each m, the number of copies that CPU and memory allow; 0 if m cannot use the node's model.
+ */
 PLACE_VECTORS static void host_slots(const struct place *place, const struct scarcity *s,
 	uint32_t node, uint32_t cpu, uint64_t memory, uint16_t *restrict ret)
 {
 	const struct node *n = &place->nodes[node];
-	/* A node with several models counts as one of its first device's model. */
+	/* A node with several models counts as a node of its first device's model. */
 	const int32_t *able = s->able[n->n_devices ? place->devices[n->first_device].model : 0];
 	const uint32_t n_typical = s->n, mib = (uint32_t)MIN(memory >> 20, UINT32_MAX);
 
@@ -347,8 +367,8 @@ static void set_one(struct scarcity *s, uint32_t m, const struct mix_entry *t)
 }
 
 /*
- * Sets W(r) for ascending r: the price of one share plus W of the rest, or r itself if that is
- * less.
+ * Sets W(r) for ascending r: the minimum of r, and of each typical share's price plus W of the
+ * rest.
  */
 static void set_waste(struct scarcity *s, const struct workload_mix *mix)
 {
@@ -416,7 +436,10 @@ static int set_tables(struct place *place, struct scarcity *s)
 	free(s->node);
 	s->fits = calloc((size_t)(WHOLE + 1) * MAX(s->n, 1u), sizeof(*s->fits));
 	s->node = calloc(place->nodes_size, sizeof(*s->node));
-	/* The C library's heap would leave holes behind these allocations. */
+	/*
+	 * Memory of sufficient size is reused: a new block of this size at each learning would
+	 * fragment the heap.
+	 */
 	if (!s->room || s->n_nodes * s->room_size < place->nodes_size * size) {
 		free(s->room);
 		s->room = aligned_alloc(CACHE_LINE, MAX(place->nodes_size * size, CACHE_LINE));
@@ -436,7 +459,9 @@ static int set_tables(struct place *place, struct scarcity *s)
 	return 0;
 }
 
-/* Supply of all nodes for each m; also holds the weights that follow from it. */
+/*
+ * The supply that all nodes have for each m. set_weights() also keeps the weights in such a struct.
+ */
 struct supply {
 	double used[TYPICAL_MAX];  /* S_m */
 	double slots[TYPICAL_MAX]; /* D_m */
@@ -475,7 +500,7 @@ static double scarcity_square(double x)
 	return x * x;
 }
 
-/* E_m. Sums of integers, so the order does not matter. */
+/* E_m. The doubles hold integers, so the sums do not depend on the order. */
 static double scarcity_requested_within(const struct scarcity *s, uint32_t m)
 {
 	double within = 0, all = 0;
@@ -501,7 +526,10 @@ static void set_lacked(struct scarcity *s, const struct supply *supply)
 			s->lacked |= s->models[m];
 }
 
-/* See the top of the file; more: E_m p_m^1.5. */
+/*
+ * Computes the weights before they are scaled to their sums: see the top of the file. `more` is E_m
+ * p_m^1.5.
+ */
 static void scarcity_weigh_model(
 	const struct scarcity *s, const struct supply *supply, uint32_t m, struct supply *ret)
 {
@@ -529,7 +557,7 @@ static double shape_weight(const struct scarcity *s, const struct supply *supply
 	return SHAPE_PART * scarcity_square(size) * scarce * scarce * scarce;
 }
 
-/* Shapes count in addition to the weights of typical tenants. counted: L at the top of the file. */
+/* Sets the weights of shapes, lambda_k. counted: L at the top of the file. */
 static void set_shape_weights(struct scarcity *s, const struct supply *supply, double counted)
 {
 	const double free = MIN(supply->all_open, supply->all) / MAX(supply->all, 1.0);
@@ -553,7 +581,7 @@ static void set_weights(struct scarcity *s, const struct supply *supply)
 	struct supply weight = {0};
 	double all_used = 0, all_slots = 0, all_open = 0, counted = 0;
 
-	/* In the mix's order, so that rounding does not depend on the order of shares. */
+	/* Adds in the mix's order: rounding must not depend on the order of the m. */
 	for (uint32_t i = 0; i < s->n_typical; i++) {
 		const uint32_t m = s->at[i];
 
@@ -630,7 +658,7 @@ static int scarcity_learn(struct place *place)
 	add_supply(place, s, &supply);
 	set_lacked(s, &supply);
 	set_weights(s, &supply);
-	/* The weights have changed; the nodes' counts have not. */
+	/* add_supply() summed these nodes with the old weights. Their counts are still valid. */
 	for (uint32_t node = 0; node < s->n_nodes; node++)
 		if (s->node[node].version)
 			sum_rest(s, &s->node[node]);
@@ -656,7 +684,7 @@ static int32_t score_of(int64_t lost)
 	return place_score_of(lost >> SCORE_BITS);
 }
 
-/* Cost, for tenants without another model, of this use of the node's devices. */
+/* Cost of this use of the node's devices, if some tenants will lack the node's model. */
 static int64_t lack_of(
 	const struct scarcity *s, const struct sums *n, uint32_t share, uint32_t count)
 {
@@ -665,7 +693,7 @@ static int64_t lack_of(
 	return s->lacked & n->model ? one * share * count : 0;
 }
 
-/* Tenants with byte requests have bounds of their own if cost_of_size() can matter. */
+/* Tenants with byte requests are a kind of their own if cost_of_size() can matter for them. */
 static uint32_t scarcity_kind(const struct place *place, const struct place_spec *spec)
 {
 	const struct scarcity *s = place->policy_state;
@@ -673,7 +701,7 @@ static uint32_t scarcity_kind(const struct place *place, const struct place_spec
 	return s->sizes.are_several && spec->device_bytes;
 }
 
-/* beyond: bytes above the smallest devices of their models */
+/* beyond: sum of place_size_beyond() of the chosen devices */
 static int64_t cost_of_size(const struct scarcity *s, uint64_t beyond)
 {
 	const int64_t one = waste_of_one(s) / GIB_PARTS;
@@ -681,7 +709,7 @@ static int64_t cost_of_size(const struct scarcity *s, uint64_t beyond)
 	return one * (int64_t)(beyond >> 30);
 }
 
-/* Value after the chosen devices have lost `share` each. */
+/* The node's V_n after each chosen device has lost `share`. */
 static int64_t value_without(const struct place *place, const struct sums *n, uint32_t share,
 	const struct place_choice *choice)
 {
@@ -742,8 +770,8 @@ static struct seen *scarcity_look_at_node(const struct place *place, uint32_t no
 }
 
 /*
- * Value with `devices` devices at `left`. A guess is the value with one such device, which is never
- * smaller.
+ * The node's value after `devices` devices changed from open[i].r to `left`. A guess changes only
+ * one device, which never gives a smaller value.
  */
 static int64_t worth_with(
 	const struct scarcity *s, struct seen *seen, uint32_t i, uint32_t left, uint32_t devices)
@@ -760,7 +788,9 @@ static int64_t worth_with(
 	return *with;
 }
 
-/* The largest saved waste over the class's shares. */
+/*
+ * The largest amount by which a share of the class reduces the waste of a device with free share r.
+ */
 static int64_t most_saved(const struct scarcity *s, const struct place_class *class, uint32_t r)
 {
 	int64_t least = INT64_MAX;
@@ -771,15 +801,15 @@ static int64_t most_saved(const struct scarcity *s, const struct place_class *cl
 }
 
 /*
- * Bound for one device. A node's value never grows by a placement. So a device is skipped if its
- * saved waste alone cannot beat the best one.
+ * Bound for one device. Without waste, a placement never raises a node's value. So a device whose
+ * saved waste cannot beat the best bound is skipped.
  */
 static int64_t bound_of_one(
 	const struct scarcity *s, struct seen *seen, const struct place_class *class, uint32_t n)
 {
 	int64_t best = INT64_MIN;
 
-	/* Smallest free share first, because it leaves least over. */
+	/* The smallest free share leaves least over, so it is tried first. */
 	while (n--) {
 		const uint32_t r = seen->open[n].r;
 		const int64_t saved = most_saved(s, class, r);
@@ -791,8 +821,9 @@ static int64_t bound_of_one(
 }
 
 /*
- * Bound for several devices: only the cheapest device counts, or all if they are alike, because
- * further devices never raise the value. The saved waste of all adds up.
+ * Bound for several devices: the sum of their saved waste, and the best value after one of them
+ * changed, as further devices never raise that value. If all devices have the same free share, the
+ * value is the exact one after all of them changed.
  */
 static int64_t scarcity_bound_of_several(
 	const struct scarcity *s, struct seen *seen, const struct place_class *class, uint32_t n)
@@ -853,8 +884,8 @@ static int32_t scarcity_bound(struct place *place, const struct place_class *cla
 /* ---- locality ---- */
 
 /*
- * Locality bonuses, in permille of a device saved from waste. They outweigh a hole that another
- * tenant will fill, but not a device that becomes unusable.
+ * Locality bonuses, as permille of a device saved from waste. A bonus outweighs a free share that a
+ * later tenant can still fill, but not a device that becomes unusable.
  */
 #define LOCALITY_LINK 170
 #define LOCALITY_NUMA 160
@@ -890,9 +921,10 @@ static int64_t scarcity_locality_bonus(
 /* ---- scores ---- */
 
 /*
- * Chooses several devices, or a whole one, without weighing the sets of the node's devices. Only
- * devices with the largest bonus count, if they suffice. Among those, a tenant with a byte request
- * takes small devices, and place_take_fitting() chooses for other tenants.
+ * Chooses several devices, or a whole one, without comparing all sets of the node's devices. If
+ * enough devices have the largest locality bonus, only these can be chosen. Among them,
+ * place_size_take() chooses for a tenant with a byte request, and place_take_fitting() for other
+ * tenants.
  */
 static int64_t best_of_several(struct place *place, const struct place_spec *spec,
 	const struct sums *n, uint64_t mask, struct place_choice *choice)
@@ -929,8 +961,9 @@ static bool has_less(const struct place *place, uint32_t at, uint32_t other)
 }
 
 /*
- * Chooses a device for a share of it: values each device of the mask, equal ones once. Among equal
- * ones a tenant with a byte request takes the one with the least free memory.
+ * Chooses a device for a part of a device by its value. Devices with equal free share have one
+ * value, which is computed once. Among equally good devices, a tenant with a byte request gets the
+ * device with the least free memory.
  */
 static int64_t best_of_one(struct place *place, const struct place_spec *spec, const struct sums *n,
 	uint64_t mask, struct place_choice *choice)

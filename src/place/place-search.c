@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * This file searches the trees of bounds of all pools with one heap, the greatest key first. A key
- * holds the grade, the inverted number of the first node, and a level. So of equal grades the
- * lowest node wins; level 0 is a node, higher levels are groups of rows. The search ends when no
- * key in the heap exceeds that of the best node found. A guess is replaced by its bound when its
- * key comes first, and the node goes back into the heap. If a spec names a device, node, network
- * device or label, place_search_run() visits its nodes directly.
+ * stands for a node (level 0) or for a group of rows (higher levels). It holds the grade, the
+ * inverted number of the group's first node, and the level. So of equal grades the lowest node
+ * wins. The search ends when no key in the heap exceeds the key of the best node found. When the
+ * first key is from a guess, the bound replaces the guess and the node goes back into the heap. If
+ * a spec names a device, node, network device or label, place_search_run() visits its nodes
+ * directly.
  */
 #include "place/place-search.h"
 
@@ -23,7 +24,7 @@
 #include "place/place-policy.h"
 #include "place/place-queue.h"
 
-#define EXACT 15u /* in the place of a level */
+#define EXACT 15u /* level of a node whose key is from its own score, not from a bound */
 
 /* Keys, largest first. */
 #define IS_GREATER(a, b) ((a) > (b))
@@ -78,7 +79,8 @@ struct quest {
 	/* a locality bonus can raise scores above their bounds */
 	bool has_locality;
 	bool has_conflicts; /* only places with n_conflicts preference conflicts count */
-	uint32_t n_conflicts, n_met_next; /* this number, and the next larger one seen */
+	/* see has_conflicts; and the smallest larger number seen */
+	uint32_t n_conflicts, n_met_next;
 	uint32_t column[N_POOLS];
 	uint64_t best; /* key of the best place, or 0 */
 	struct place_choice choice;
@@ -91,7 +93,7 @@ static int32_t place_search_grade_score(const struct quest *q, int32_t score)
 	return policy->grade ? policy->grade(q->place, q->spec, score) : score;
 }
 
-/* drawn: bonus to add */
+/* drawn: locality bonus to add */
 static int32_t grade_of_bound(const struct quest *q, int32_t bound, int32_t drawn)
 {
 	if (q->place->config.policy->bounds_grades)
@@ -104,7 +106,7 @@ static int32_t place_search_locality_bonus(const struct quest *q, uint32_t node)
 	return q->has_locality ? place_locality_node(q->place, q->spec, node) : 0;
 }
 
-/* Applies the filter; if that removes devices, chooses again among the rest. */
+/* Asks the filter. If the filter forbids chosen devices, chooses again among the allowed ones. */
 static bool may_be_there(
 	const struct quest *q, uint32_t node, uint64_t mask, struct place_choice *choice)
 {
@@ -133,8 +135,8 @@ static uint64_t key_if_best(const struct quest *q, const struct place_choice *ch
 }
 
 /*
- * A place with more conflicts than n_conflicts is only counted, for a later run. The filter may
- * leave only devices with more conflicts.
+ * Keeps the node's choice if it has n_conflicts conflicts. Of a choice with more, only the number
+ * is kept, for a later run. The filter may also leave only devices with more conflicts.
  */
 static void place_search_visit_conflicts(struct quest *q, uint32_t node, uint64_t mask)
 {
@@ -166,7 +168,7 @@ static void place_search_visit_conflicts(struct quest *q, uint32_t node, uint64_
 	q->choice = choice;
 }
 
-/* Tests the node exactly, with labels, memory and everything that a class does not know. */
+/* Tests the node exactly, by labels, memory and all other properties that a class lacks. */
 static void place_search_visit_node(struct quest *q, uint32_t node)
 {
 	struct place_choice choice = {.node = node, .n = q->spec->count};
@@ -191,7 +193,9 @@ static void place_search_visit_node(struct quest *q, uint32_t node)
 	q->choice = choice;
 }
 
-/* Pushes each entry below this line of a pool that can be better than the best place so far. */
+/*
+ * Pushes each entry of this line of a pool's table that can be better than the best place so far.
+ */
 static int place_search_expand_pool(struct quest *q, uint32_t pool, uint32_t level, uint32_t up)
 {
 	const struct place_bounds *bounds = q->place->bounds;
@@ -206,7 +210,7 @@ static int place_search_expand_pool(struct quest *q, uint32_t pool, uint32_t lev
 
 	columns_read(&g->columns, level, up, q->column[pool], bound);
 
-	/* Without branches, so that the compiler vectorizes it. */
+	/* The loop has no branches, so that the compiler vectorizes it. */
 	for (uint32_t i = 0; i < FAN; i++)
 		has_room[i] = (cpu[i] >= q->cpu) & (memory[i] >= q->memory) &
 			(device_memory[i] >= q->device_memory) & (bound[i] != PLACE_NEVER);
@@ -233,7 +237,7 @@ static int place_search_expand_pool(struct quest *q, uint32_t pool, uint32_t lev
 	return r;
 }
 
-/* A guess has come first, so the exact bound decides. */
+/* Replaces the guess of the node whose key came first by the bound, and pushes the node again. */
 static int look_closer(struct quest *q, uint32_t pool, uint32_t node)
 {
 	const int32_t bound = place_bounds_look_closer(q->place->bounds, node, q->column[pool]);
@@ -248,7 +252,7 @@ static uint32_t place_search_key_node(uint64_t key)
 	return 0x0fffffffu - (uint32_t)(key >> 4 & 0x0fffffffu);
 }
 
-/* Prefetches a node that is likely to be the next. */
+/* Prefetches the data of a node that the search will probably visit next. */
 static void place_search_expect_key(const struct quest *q, uint64_t key)
 {
 	const struct node *n = &q->place->nodes[place_search_key_node(key)];
@@ -276,7 +280,10 @@ static int place_search_step(struct quest *q)
 	return 0;
 }
 
-/* The trees do not know groups, so the group's nodes are pushed separately. */
+/*
+ * Bounds do not include the locality bonus, so the nodes of the tenant's group are pushed
+ * separately.
+ */
 static int place_search_expand_locality(struct quest *q)
 {
 	const struct place_bounds *bounds = q->place->bounds;
@@ -316,7 +323,10 @@ static int search_class(struct quest *q)
 			continue;
 		if (i < POOL_MIXED && q->class.models && !(q->class.models >> i & 1))
 			continue;
-		/* In a pool of one model every node has the requested model. */
+		/*
+		 * In a pool of one model all nodes have the requested model, so one column serves
+		 * all `models`.
+		 */
 		of.models = i == POOL_MIXED ? q->class.models : 0;
 		q->column[i] = place_bounds_column(q->place->bounds, i, &of);
 		if (!q->column[i])
@@ -388,7 +398,7 @@ static int place_search_run(struct quest *q)
 			return visit_label(q, spec->affinity, ROLE_AFFINITY);
 	}
 	if (spec->count && spec->exclusion) {
-		/* Devices with that label, or idle ones. */
+		/* Only devices with this exclusion label fit, or idle devices. */
 		q->class.is_idle = true;
 		r = visit_label(q, spec->exclusion, ROLE_EXCLUSION);
 		if (r < 0)
@@ -398,8 +408,8 @@ static int place_search_run(struct quest *q)
 }
 
 /*
- * Preference conflicts outweigh scores: one search without conflicts, then one with the fewest
- * possible.
+ * Fewer preference conflicts come before scores: first a search for places without conflicts, then
+ * one for places with the fewest conflicts found.
  */
 static int place_search_with_conflicts(struct quest *q)
 {

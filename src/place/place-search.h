@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Finds the best node without scoring each node. A best-first search repeatedly expands the most
- * promising part of the class's columns of bounds (place-bounds.h). It ends when a node's own score
- * is at least every remaining bound. Bounds ignore preference conflicts (place-conflicts.h). If
- * every node with capacity has conflicts, the search counts them on all of these nodes before it
+ * Finds the best node without scoring each node. A best-first search repeatedly expands the part of
+ * the class's columns with the greatest bound (place-bounds.h). The search ends when a node's own
+ * score is at least every remaining bound. Bounds ignore preference conflicts (place-conflicts.h).
+ * If every node with capacity has conflicts, the search counts them on all of these nodes before it
  * looks for the fewest.
  */
 #ifndef PLACE_PLACE_SEARCH_H

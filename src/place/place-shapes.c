@@ -13,7 +13,10 @@ static bool place_shapes_is_same(const struct mix_entry *a, const struct mix_ent
 		a->models == b->models;
 }
 
-/* Returns the shape's own entry, a free one, one with fewer devices to replace, or NULL. */
+/*
+ * Returns the entry to write the shape to: that of the same models, a free entry, or an entry with
+ * fewer devices. NULL: none.
+ */
 static struct mix_entry *find_place(
 	struct mix_entry *shapes, uint32_t n, const struct mix_entry *shape)
 {

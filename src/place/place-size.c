@@ -2,9 +2,9 @@
 /*
  * This file prefers devices with little memory for tenants that request bytes. For whole devices,
  * smallest_of() adds sizes from the smallest until enough devices are selected. The mask must have
- * at least as many devices as requested, or smallest_of() never ends. For shares, the free share
- * fills the high bits of a value and the size in MiB the low 40 bits. So the smallest free share
- * wins, and the size decides between equal shares.
+ * at least as many devices as requested, or smallest_of() never ends. For shares, each device gets
+ * a value whose high bits are the free share, and whose low 40 bits are the size in MiB. So the
+ * smallest free share wins, and the size decides between equal shares.
  */
 #include "place/place-size.h"
 
@@ -53,7 +53,7 @@ uint64_t place_size_least_beyond(
 	return least;
 }
 
-/* Devices of the smallest sizes, until there are enough. */
+/* Returns all devices of the smallest sizes, for as many sizes as give `count` devices. */
 static uint64_t smallest_of(
 	const struct place *place, uint32_t first, uint64_t mask, uint32_t count)
 {

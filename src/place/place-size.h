@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A tenant that requests bytes of device memory leaves large devices to others if small ones
- * suffice. Sizes are bytes, memory_factor included; devices of unknown size have 0. Threads: as
- * place.h. O(devices) of the node or of all.
+ * Chooses devices for a tenant that requests bytes of device memory: small devices if they suffice,
+ * so that large devices stay free for other tenants. Sizes are bytes, memory_factor included;
+ * devices of unknown size have 0. Threads: as place.h. O(devices of the node); place_sizes_of()
+ * O(all devices).
  */
 #ifndef PLACE_PLACE_SIZE_H
 #define PLACE_PLACE_SIZE_H
@@ -15,7 +16,7 @@
 /* By model: the smallest known device; UINT64_MAX: no size is known. */
 struct place_sizes {
 	uint64_t smallest[PLACE_MODELS_MAX];
-	bool are_several; /* some model has several sizes */
+	bool are_several; /* a model has devices of several sizes */
 };
 
 void place_sizes_of(const struct place *place, struct place_sizes *ret);
@@ -29,8 +30,8 @@ uint64_t place_size_least_beyond(
 	const struct place *place, const struct place_sizes *sizes, uint32_t node);
 
 /*
- * place_take_fitting() for a tenant that requests bytes. For whole devices: the smallest that
- * suffice; for a share: the smallest of the devices with the least free share.
+ * Takes the place of place_take_fitting() for a tenant that requests bytes. Chooses whole devices
+ * among the smallest sizes; for a share, the smallest of the devices with the least free share.
  */
 void place_size_take(const struct place *place, const struct place_spec *spec, uint32_t node,
 	uint64_t mask, struct place_choice *choice);

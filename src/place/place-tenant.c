@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Adds, changes and removes tenants: see place.h. All counters change here, in one place for both
- * directions. While a savepoint is open, each change is recorded so that it can be undone.
+ * Adds, changes and removes tenants: see place.h. Only this file changes the counters of tenants,
+ * so that adding and removing a tenant change the same counters. While a savepoint is open, each
+ * change is recorded so that a rollback can undo it.
  */
 #include <assert.h>
 #include <errno.h>
@@ -95,7 +96,7 @@ static uint32_t label_in(const struct place_spec *spec, enum role role)
 	switch (role) {
 	case ROLE_AFFINITY: return spec->affinity;
 	case ROLE_ANTI_AFFINITY: return spec->anti_affinity;
-	case ROLE_PREFERRED: /* an equal anti-affinity label counts alone */
+	case ROLE_PREFERRED: /* if both labels are equal, only the anti-affinity label counts */
 		return spec->preferred_anti_affinity == spec->anti_affinity
 			? 0
 			: spec->preferred_anti_affinity;
@@ -103,7 +104,9 @@ static uint32_t label_in(const struct place_spec *spec, enum role role)
 	}
 }
 
-/* Reserves space for one more tenant's labels on its devices; after that nothing can fail. */
+/*
+ * Reserves memory for the labels of one more tenant on the device, so that adding them cannot fail.
+ */
 static int tag_reserve(struct place *place, const struct place_spec *spec, uint32_t device)
 {
 	struct device *d = &place->devices[device];
@@ -182,7 +185,7 @@ void place_groups_free(struct place *place)
 		group_free(place, group);
 }
 
-/* No tenant can return to groups without tenants any more. */
+/* Frees the groups without tenants. Called when no rollback can return a tenant to them. */
 static void free_idle_groups(struct place *place)
 {
 	while (place->idle_groups) {
@@ -193,7 +196,7 @@ static void free_idle_groups(struct place *place)
 	}
 }
 
-/* Reserves space for one more tenant of the group; after that nothing can fail. */
+/* Reserves memory for one more tenant of the group, so that adding the tenant cannot fail. */
 static int group_reserve(struct place *place, const struct place_spec *spec)
 {
 	struct group *group;
@@ -243,7 +246,10 @@ static void group_leave(struct place *place, uint32_t id, uint32_t device)
 
 /* ---- counters ---- */
 
-/* Tenants can have more memory than the device has now; then nothing is free. */
+/*
+ * memory_taken exceeds memory_all if the device has shrunk since tenants were placed; then nothing
+ * is free.
+ */
 static void count_memory(struct device *d)
 {
 	d->memory_free = d->memory_all > d->memory_taken ? d->memory_all - d->memory_taken : 0;
@@ -316,8 +322,8 @@ static void count_labels(struct place *place, const struct place_spec *spec, int
 }
 
 /*
- * A terminating tenant closes its devices and counts no share of them; on the node it counts as
- * before.
+ * Counts a terminating tenant: its devices are closed, but use no share for it. Its CPU, memory and
+ * tenant slot on the node still count.
  */
 static void place_tenant_count_terminating(
 	struct place *place, const struct place_tenant *t, int sign)
@@ -333,7 +339,7 @@ static void place_tenant_count_terminating(
 	}
 }
 
-/* t is in the list of tenants, also in the functions below. */
+/* t must be an element of place->tenants, here and in the functions below. */
 static void place_tenant_take_capacity(struct place *place, const struct place_tenant *t)
 {
 	struct node *node = &place->nodes[t->node];
@@ -394,7 +400,7 @@ uint32_t place_peer(const struct place *place, uint32_t tenant)
 {
 	const struct place_tenant *t = place_tenant(place, tenant);
 
-	/* Another tenant may have the slot now. */
+	/* The peer may have been removed, and another tenant may have its number now. */
 	if (!t || !is_placed(place, t->peer) || place->tenants[t->peer].peer != tenant)
 		return PLACE_NONE;
 	return t->peer;
@@ -423,8 +429,8 @@ static int choice_check(const struct place *place, const struct place_spec *spec
 }
 
 /*
- * is_back: the tenant was there before others became terminating, so their closed devices do not
- * exclude it.
+ * is_back: the tenant was on these devices before other tenants there became terminating, so
+ * terminating tenants do not exclude it.
  */
 static int place_tenant_fits_choice(const struct place *place, const struct place_spec *spec,
 	const struct place_choice *choice, bool is_back, struct error *err)
@@ -471,7 +477,7 @@ static int place_tenant_remember_change(struct place *place, int type, uint32_t 
 }
 
 /*
- * Reserves space for all counters of the tenant; after that place_tenant_take_capacity() cannot
+ * Reserves memory for all lists that get the tenant, so that place_tenant_take_capacity() cannot
  * fail.
  */
 static int place_tenant_reserve(struct place *place, const struct place_tenant *t)
@@ -501,7 +507,7 @@ static uint32_t place_tenant_take_slot(struct place *place)
 	return slot;
 }
 
-#define SLOT_FREE UINT32_MAX /* value of n: no tenant can return to the slot */
+#define SLOT_FREE UINT32_MAX /* value of n in a slot to which no rollback can return a tenant */
 
 static void place_tenant_free_slot(struct place *place, uint32_t slot)
 {
@@ -511,7 +517,7 @@ static void place_tenant_free_slot(struct place *place, uint32_t slot)
 	place->tenant_free = slot;
 }
 
-/* Checks only that the counters do not overflow, not that the node has the capacity. */
+/* Checks only that the node's counters do not overflow. The node may lack the capacity. */
 static int node_counts(
 	const struct place *place, const struct place_spec *spec, uint32_t at, struct error *err)
 {
@@ -524,7 +530,10 @@ static int node_counts(
 	return 0;
 }
 
-/* Checks that the tenant can be counted, without the rules for new tenants: see place.h. */
+/*
+ * Checks that a tenant which runs already can be counted, without the rules for new tenants: see
+ * place_restore().
+ */
 static int place_tenant_check_was_there(const struct place *place, const struct place_spec *spec,
 	const struct place_choice *choice, const uint64_t *bytes, struct error *err)
 {
@@ -631,7 +640,8 @@ int place_remove(struct place *place, uint32_t tenant)
 		return r;
 	place_tenant_give_capacity(place, t);
 	if (place->n_savepoints) {
-		t->node = PLACE_NONE; /* slot and group stay, because the tenant may return */
+		/* slot and group stay, because a rollback may return the tenant */
+		t->node = PLACE_NONE;
 		return 0;
 	}
 	place_tenant_free_slot(place, tenant);
@@ -729,7 +739,7 @@ int place_tie(struct place *place, uint32_t a, uint32_t b)
 	return 0;
 }
 
-/* bytes: by device; NULL: as in the spec */
+/* bytes: memory on each device; NULL: as the spec says */
 static int place_tenant_resize(struct place *place, uint32_t tenant, struct place_spec *spec,
 	const uint64_t *bytes, struct error *err)
 {
@@ -767,7 +777,7 @@ static int place_tenant_resize(struct place *place, uint32_t tenant, struct plac
 	return 0;
 }
 
-/* Checks that the tenant exists and may change its size. */
+/* Checks that the tenant exists and is not terminating. */
 static int may_resize(const struct place *place, uint32_t tenant, struct error *err)
 {
 	if (!is_placed(place, tenant))
@@ -832,7 +842,10 @@ void place_release(struct place *place)
 {
 	if (--place->n_savepoints)
 		return;
-	/* No removed tenant can return any more, even if it was removed more than once. */
+	/*
+	 * No rollback can return a removed tenant any more, so free its slot. A tenant can have
+	 * several removal records.
+	 */
 	for (uint32_t i = 0; i < place->n_undo; i++) {
 		const struct place_tenant *t = &place->tenants[place->undo[i].tenant];
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * This file removes victims for several tenants together, and puts back those that turn out
- * unneeded. The list keeps each tenant as it was, because the removal clears its node in the model.
- * The open savepoint keeps a victim's number free, so is_out() can test that number.
- * place_victims_readd() tries each victim under a savepoint of its own, highest priority first. Two
- * halves name each other as peers; they return together or not at all.
+ * This file removes victims for several tenants together, and puts back victims that turn out
+ * unnecessary. The list keeps a copy of each tenant, because the removal clears its node in the
+ * model. While the savepoint is open, no new tenant gets a victim's number, so is_out() can test
+ * that number. place_victims_readd() tries to return each victim under a savepoint of its own,
+ * highest priority first. The two halves of a remote tenant return together or not at all.
  */
 #include "place/place-victims.h"
 
@@ -24,7 +24,7 @@ static struct place_victim *other_half(
 	return NULL;
 }
 
-/* Returns whether the victim is removed now. */
+/* Returns whether the victim is removed at present. */
 static bool is_out(const struct place *place, const struct place_victim *v)
 {
 	return !place_tenant(place, v->tenant);
@@ -68,7 +68,7 @@ static int place_victims_compare(const void *pa, const void *pb)
 	return a->tenant < b->tenant ? -1 : a->tenant > b->tenant;
 }
 
-/* Returns both halves, or none. */
+/* Puts back the victim, with its other half if it has one. On failure neither returns. */
 static int place_victims_keep_one(
 	const struct place_victims *victims, struct place *place, uint32_t i)
 {

@@ -1,18 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Wang et al. (Computer Science 50(6):86-91, 2023) as in their prototype. The three classes are
- * latency (0, guaranteed), standard (1, burstable) and opportunistic (2, best effort). A device's
- * cost in permille, of which the least wins:
+ * latency (0, guaranteed), standard (1, burstable) and opportunistic (2, best effort). The device
+ * with the lowest cost wins. Cost in permille, by the tenant's class; n_2 is the device's number of
+ * tenants of class 2:
  *
- *   0  only without a 0 and a 1;                   100 (n_2 + 1)
- *   1  only without a 0;                           100 (n_2 + 1) + what is left over
- *   2  not beside two of 2, nor beside a 0 and a   100 (n_2 + 1), and beside a 1 + 1000 - free,
- *      2, nor beside a 1 with less than 0.2 free   beside a 0 + 1000
+ *   0  only without tenants of class 0 or 1:     100 (n_2 + 1)
+ *   1  only without tenants of class 0:          100 (n_2 + 1) + free share left over
+ *   2  not beside two tenants of class 2, nor    100 (n_2 + 1);
+ *      beside tenants of classes 0 and 2, nor    beside a tenant of class 1, + 1000 - free share;
+ *      beside class 1 with less than 0.2 free:   beside a tenant of class 0, + 1000
  *
- * An idle device is chosen only if no other permits the tenant. In the prototype an idle device
- * costs nothing, but is considered only until another is found; a race of threads decides which one
- * wins. The prototype's balance of CPU and memory is lost in an integer division. Its tenants have
- * one device. For several devices the best are taken and their costs added.
+ * An idle device is chosen only if no device in use permits the tenant. In the prototype an idle
+ * device costs nothing, but is considered only until a device in use is found; a race of threads
+ * decides which device wins. The prototype also adds a cost for the balance of CPU and memory, but
+ * an integer division always makes that cost 0. The prototype's tenants have one device. For a
+ * tenant with several devices, this policy takes the cheapest devices, and their costs are added.
  */
 #include "place/place-internal.h"
 #include "place/place-policy.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Nodes, devices, labels and their use: see place.h. Every change of free capacity goes through
- * place_device_changed() or place_bounds_changed(), so that the search sees it.
+ * Nodes, devices, labels and their use: see place.h. After every change of free capacity, the
+ * function calls place_device_changed() or place_bounds_changed(), so that the search updates its
+ * bounds.
  */
 #include "place/place.h"
 
@@ -134,7 +135,7 @@ void place_free(struct place *place)
 
 /* ---- names ---- */
 
-/* Empty names are free for reuse. */
+/* Returns the index of the name, which is added if it is new. An empty name marks a free index. */
 static int place_intern_name(char (*names)[SPEC_LABEL], uint32_t *n, uint32_t max, struct str name)
 {
 	uint32_t at = *n;
@@ -198,7 +199,10 @@ int place_taint(struct place *place, const char *name, uint64_t *ret_bit, struct
 #define LABEL_NO_NAME 2
 #define LABEL_TEXT_MAX (1 + 2 * SPEC_LABEL)
 
-/* Packs flags for missing parts, the namespace, 0, the name, 0. Returns the size. */
+/*
+ * Writes the key of the label's hash table: a byte of flags for missing parts, the namespace, 0,
+ * the name, 0. Returns the number of bytes.
+ */
 static size_t pack_label(const char *ns, const char *name, char ret[static LABEL_TEXT_MAX])
 {
 	const size_t n_ns = ns ? strlen(ns) : 0, n = name ? strlen(name) : 0;
@@ -216,7 +220,7 @@ static int label_new(struct place *place, const char *text, size_t n, struct lab
 	uint32_t size = place->labels_size;
 	int r;
 
-	/* Each number can become a gap. */
+	/* All numbers can become free, so label_gaps needs an element for each. */
 	r = array_grow(&place->label_gaps, &size, place->n_labels + 2, sizeof(*place->label_gaps));
 	if (r == 0)
 		r = array_grow(&place->label_of, &place->labels_size, place->n_labels + 2,
@@ -373,8 +377,9 @@ static int node_check(
 }
 
 /*
- * Writes the given UUID; else the slot's old one if the model is the same; else a made-up name.
- * slot: the first device's slot, or PLACE_NONE.
+ * Writes the UUID of info's i-th device. If info has none, writes the UUID of the present device if
+ * that has the same model, otherwise a name made of node and index. slot: the node's first present
+ * device, or PLACE_NONE.
  */
 static void place_read_uuid(const struct place *place, uint32_t slot,
 	const struct place_node_info *info, uint32_t i, char ret[static SPEC_LABEL])
@@ -390,7 +395,7 @@ static void place_read_uuid(const struct place *place, uint32_t slot,
 		snprintf(ret, SPEC_LABEL, "%.*s-gpu%u", SPEC_LABEL - 16, info->name, i);
 }
 
-/* first: the slot's first device, or PLACE_NONE */
+/* first: the node's first present device, or PLACE_NONE */
 static int uuids_check(const struct place *place, uint32_t first,
 	const struct place_node_info *info, struct error *err)
 {
@@ -446,7 +451,7 @@ static int grow_devices(struct place *place, uint32_t n)
 	return r;
 }
 
-/* Returns the slot of a removed node with n_devices devices, or a new slot. */
+/* Returns the index of a removed node that had n_devices devices, or n_nodes for a new one. */
 static uint32_t node_slot(const struct place *place, uint32_t n_devices)
 {
 	for (uint32_t i = 0; place->used_nodes < place->n_nodes && i < place->n_nodes; i++)
@@ -530,7 +535,7 @@ static void set_cell(struct place *place, const struct node *node, uint32_t i)
 			place->config.cells, node->name->text, place->models[d[i].model], nth);
 }
 
-/* sign 1: the node is added; -1: it is removed or about to change */
+/* sign 1: the node was added or has changed; -1: it is about to be removed or to change */
 static void count_capacity(struct place *place, uint32_t at, int sign)
 {
 	const struct node *node = &place->nodes[at];
@@ -564,7 +569,7 @@ static void place_fill_node(struct place *place, uint32_t at, const struct place
 	place_locality_forget(place, 0);
 }
 
-/* node_done() undoes this. */
+/* Copies rack and labels into *ret; node_done() frees the copies. */
 static int copy_texts(struct place *place, const struct place_node_info *info, struct node *ret)
 {
 	uint32_t *labels = calloc(info->n_labels + 1, sizeof(*labels));
@@ -735,7 +740,7 @@ int place_node_remove(struct place *place, uint32_t at, struct error *err)
 	first = node->first_device;
 	n = node->n_devices;
 	node_done(place, node);
-	/* the device slots stay together for a later node with n_devices devices */
+	/* the devices' slots stay with this node, for a later node with n_devices devices */
 	node->first_device = first;
 	node->n_devices = n;
 	place->cpu_free[at] = 0;

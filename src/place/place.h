@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The placement model: nodes, devices and tenants, and on which node and devices a tenant fits
- * best. Pure: no I/O, no clock, no thread; the same input gives the same output on every machine.
- * One thread at a time per `struct place`.
+ * The placement model: holds nodes, devices and tenants, and finds the node and devices where a
+ * tenant fits best. Pure: no I/O, no clock, no thread; the same input gives the same output on
+ * every machine. One thread at a time per `struct place`.
  *
  * Units: shares are permille of a device, memory is bytes, CPU is 1/1000 of a core. Nodes, devices
- * and tenants are small integers from this model, which reuses them after a removal. Ties go to the
- * lowest node.
+ * and tenants have numbers from this model, which reuses a number after a removal. Of equally good
+ * nodes the lowest number wins.
  *
  * A decision costs about the same with 100 as with 100,000 nodes (place-search.h).
  */
@@ -33,7 +33,8 @@ struct place_policy;
 struct place_config {
 	const struct place_policy *policy;
 	/*
-	 * Borrowed; outlives the place. NULL: distances follow from the nodes' data (place-cell.h).
+	 * Borrowed, must outlive the model. NULL: distances follow from the nodes' data
+	 * (place-cell.h).
 	 */
 	const struct place_cells *cells;
 	/* Overcommit factors for each device, in permille; 0: 1000. */
@@ -51,8 +52,8 @@ int place_model(struct place *place, const char *name, uint64_t *ret_bit, struct
 const char *place_model_name(const struct place *place, uint32_t model);
 
 /*
- * The number of a tenant label or of a node label ("key=value"), from 1; equal labels have equal
- * numbers. ns: "" for no namespace, NULL for a label that several namespaces share. name: NULL for
+ * The number of a tenant label or of a node label ("key=value"), from 1. Equal labels get the same
+ * number. ns: "" for no namespace, NULL for a label that several namespaces share. name: NULL for
  * the one nameless label of a namespace. -EINVAL, -ENOSPC, -ENOMEM.
  */
 int place_label(struct place *place, const char *ns, const char *name, uint32_t *ret_label,
@@ -62,9 +63,9 @@ const char *place_label_name(const struct place *place, uint32_t label);
 int place_taint(struct place *place, const char *name, uint64_t *ret_bit, struct error *err);
 
 /*
- * Free the number, or bit, for reuse. -EBUSY: a tenant, a node or a queue uses it, or a savepoint
- * is open. -EINVAL: unknown. Labels cost O(1), the others O(nodes + tenants). Forgetting a model
- * also removes it from the workload mix.
+ * Free the number or bit for reuse. -EBUSY: a tenant, a node or a queue uses the label, taint or
+ * model, or a savepoint is open. -EINVAL: unknown. Labels cost O(1); taints and models O(nodes +
+ * tenants). Forgetting a model also removes it from the workload mix.
  */
 int place_label_forget(struct place *place, uint32_t label, struct error *err);
 int place_taint_forget(struct place *place, uint64_t bit, struct error *err);
@@ -72,7 +73,7 @@ int place_model_forget(struct place *place, uint64_t bit, struct error *err);
 
 /* ---- nodes and devices ---- */
 
-/* 279 TiB; times the greatest factor it fits 64 bits */
+/* 279 TiB: the product with the greatest overcommit factor, 60000, fits 64 bits */
 #define PLACE_DEVICE_BYTES_MAX (UINT64_MAX / 60000)
 
 struct place_device_info {
@@ -83,8 +84,10 @@ struct place_device_info {
 	char uuid[SPEC_LABEL];
 	uint32_t model;        /* index of the model's bit */
 	uint64_t memory_bytes; /* up to PLACE_DEVICE_BYTES_MAX */
-	uint8_t numa, link;    /* equal numbers are near; link: NVLink or switch */
-	bool is_closed;        /* cordoned or unhealthy: tenants stay, no new ones */
+	/* devices with equal numbers are near each other; link: NVLink or PCIe switch */
+	uint8_t numa, link;
+	/* cordoned or unhealthy: present tenants stay, new tenants are not accepted */
+	bool is_closed;
 };
 
 struct place_node_info {
@@ -92,7 +95,7 @@ struct place_node_info {
 	uint32_t cpu_milli, n_tenants_max; /* n_tenants_max: 0 is no limit */
 	uint64_t memory_bytes;
 	uint64_t taints;        /* bits */
-	const uint32_t *labels; /* n_labels of them, in any order */
+	const uint32_t *labels; /* n_labels numbers, in any order */
 	uint32_t n_labels;
 	bool is_closed;
 	uint32_t n_devices; /* up to PLACE_NODE_DEVICES_MAX */
@@ -104,8 +107,8 @@ int place_node_add(struct place *place, const struct place_node_info *info, uint
 	struct error *err);
 /*
  * Sets new capacities, taints, labels and states of a node. Devices keep their index. -EBUSY: a
- * device with tenants would disappear or change its model or UUID; nothing changes. Capacity below
- * the present use is accepted; nothing is free then. -EINVAL, -ENOMEM.
+ * device with tenants would disappear or change its model or UUID; nothing changes. If the new
+ * capacity is below the present use, nothing is free. -EINVAL, -ENOMEM.
  */
 int place_node_update(
 	struct place *place, uint32_t node, const struct place_node_info *info, struct error *err);
@@ -116,17 +119,18 @@ uint32_t place_node_find(const struct place *place, const char *name); /* or PLA
 /* ---- requests ---- */
 
 struct place_spec {
-	uint32_t share;        /* permille of each device; 0: no device */
-	uint32_t count;        /* devices; 0: none */
-	bool is_exclusive;     /* whole devices without other tenants */
-	uint64_t device_bytes; /* of each device; 0: device_permille of it, else `share` of it */
+	uint32_t share;    /* permille of each device; 0: no device */
+	uint32_t count;    /* devices; 0: none */
+	bool is_exclusive; /* whole devices without other tenants */
+	/* of each device; 0: device_permille of its memory, or `share` of it if that is 0 too */
+	uint64_t device_bytes;
 	uint32_t device_permille;
 	uint32_t cpu_milli;
 	uint64_t memory_bytes; /* of the node */
 	uint64_t models;       /* bits; 0: any */
 	uint32_t device;       /* required device; PLACE_NONE: any */
 	uint32_t node;         /* required node; PLACE_NONE: any */
-	/* Labels, 0: none. A spec without exclusion shares only with tenants without exclusion. */
+	/* Labels; 0: none. Tenants share a device only if `exclusion` is equal, 0 included. */
 	uint32_t affinity, anti_affinity, preferred_anti_affinity, exclusion;
 	uint64_t tolerations; /* taints that the tenant tolerates */
 	enum spec_class class;
@@ -134,17 +138,19 @@ struct place_spec {
 	uint32_t group;    /* gang of the tenant; 0: none */
 	uint32_t near;     /* required node label; 0: any */
 	uint64_t started;  /* grows with each new tenant */
-	uint32_t budget;   /* label whose disruption budget counts the tenant; 0: none */
-	uint32_t queue;    /* place-queue.h; 0: none */
-	bool is_movable;   /* defragmentation may move it (place-defrag.h) */
+	/* label of the disruption budget that counts the tenant's eviction; 0: none */
+	uint32_t budget;
+	uint32_t queue;  /* place-queue.h; 0: none */
+	bool is_movable; /* defragmentation may move the tenant (place-defrag.h) */
 	/*
-	 * The tenant waits while place_is_awaiting() is true. So CPU, memory and tenant slots of
-	 * the node's terminating tenants count as free. The capacity is promised once, because the
-	 * tenant is counted when it is added. Always false in a placed tenant.
+	 * CPU, memory and tenant slots of the node's terminating tenants count as free for this
+	 * tenant, because it does not start while place_is_awaiting() is true. No other tenant can
+	 * get that capacity, as the tenant is counted when it is added. Always false in a placed
+	 * tenant.
 	 */
 	bool is_terminating_free;
 	/*
-	 * Network devices at both ends by number (place-mode.h); 0: none. The first is on the
+	 * Numbers of the network devices at both ends (place-mode.h); 0: none. network[0] is on the
 	 * tenant's node.
 	 */
 	uint32_t network[2], network_mbit;
@@ -158,7 +164,7 @@ struct place_spec {
 		.priority = 50 \
 	}
 
-/* 0, or -EINVAL with the field, the value and the possible range. */
+/* 0, or -EINVAL; `err` then has the field, the value and the possible range. */
 int place_spec_check(const struct place_spec *spec, struct error *err);
 
 /* ---- decisions ---- */
@@ -172,8 +178,8 @@ struct place_choice {
 };
 
 /*
- * Finds the best place by the policy, among those with the fewest preference conflicts, and takes
- * nothing. -ENOSPC: no place. -EINVAL, -ENOMEM.
+ * Among all places with the fewest preference conflicts, finds the best by the policy. Adds no
+ * tenant. -ENOSPC: no place. -EINVAL, -ENOMEM.
  */
 int place_find(struct place *place, const struct place_spec *spec, struct place_choice *ret_choice,
 	struct error *err);
@@ -181,18 +187,19 @@ int place_find(struct place *place, const struct place_spec *spec, struct place_
 /*
  * Additional rules for a node. The filter runs just before a node would be chosen: in place_find(),
  * in the placement of gangs and modes, and in the search for victims. Returns the node's devices
- * that the tenant may use, bit i for the i-th. 0: not on this node, also for a tenant without
- * devices. evicted: tenants, ascending, that count as removed. The model does not change during the
- * call. A longer `evicted` never forbids more. place_add() and place_restore() do not call the
- * filter. NULL: no additional rules.
+ * that the tenant may use, bit i for the i-th. 0: the tenant may not run on this node, even if it
+ * requests no device. evicted: tenants that count as removed, ascending. The filter must not change
+ * the model. With more tenants in `evicted` the filter must allow at least the same devices.
+ * place_add() and place_restore() do not call the filter. NULL: no additional rules.
  */
 typedef uint64_t place_filter_fn(void *arg, const struct place_spec *spec, uint32_t node,
 	const uint32_t *evicted, uint32_t n_evicted);
 void place_set_filter(struct place *place, place_filter_fn *filter, void *arg);
 
 /*
- * Counts an arrival into the workload mix, for policies that look ahead. Call once per arrival,
- * placed or not. Specs that place_spec_check() refuses do not count.
+ * Counts an arriving tenant in the workload mix, for policies that look ahead. Call once for each
+ * arrival, whether or not the tenant was placed. Specs that place_spec_check() refuses do not
+ * count.
  */
 void place_note_arrival(struct place *place, const struct place_spec *spec);
 
@@ -218,7 +225,7 @@ enum place_reason {
 	PLACE_POLICY,
 	PLACE_NO_DEVICE_MEMORY,
 	PLACE_NO_SHARE,
-	PLACE_TERMINATING, /* a terminating tenant is the only obstacle */
+	PLACE_TERMINATING, /* the devices lack nothing, but have terminating tenants */
 	PLACE_N_REASONS
 };
 
@@ -244,9 +251,9 @@ void place_explain(
 char *place_why_format(
 	const struct place_why *why, const struct place_spec *spec, char ret[static PLACE_WHY]);
 /*
- * Explains a choice before it is taken: "node n3, GPU-a (0.5 of it free, 0.2 when it has come):
- * best of 12 nodes with room by scarcity, with 3 of the 4 devices of its group". Looks at every
- * node. Returns `ret`.
+ * Explains a choice before its tenant is added: "node n3, GPU-a (0.5 of it free, 0.2 when it has
+ * come): best of 12 nodes with room by scarcity, with 3 of the 4 devices of its group". Looks at
+ * every node. Returns `ret`.
  */
 char *place_choice_format(struct place *place, const struct place_spec *spec,
 	const struct place_choice *choice, char ret[static PLACE_WHY]);
@@ -268,13 +275,13 @@ char *place_device_why(const struct place *place, const struct place_spec *spec,
 int place_add(struct place *place, const struct place_spec *spec, const struct place_choice *choice,
 	uint32_t *ret_tenant, struct error *err);
 /*
- * Adds a tenant that runs already, after a restart, in any order. Rules for newcomers do not apply:
- * closed devices, taints, node labels, the tenant limit, affinity, anti-affinity, CPU and memory.
- * If the use exceeds the capacity, nothing is free, as in place_node_update(). -EINVAL as
+ * Adds a tenant that runs already, after a restart, in any order. Rules for new tenants do not
+ * apply: closed devices, taints, node labels, the tenant limit, affinity, anti-affinity, CPU and
+ * memory. If the use exceeds the capacity, nothing is free, as in place_node_update(). -EINVAL as
  * place_add(). -ENOSPC: shares, exclusion labels or network bandwidth contradict each other. On
  * failure nothing changes. Restore terminating tenants before all others, and call
  * place_mark_terminating() for each at once. bytes: the tenant's memory on each device, in the
- * order of the choice; NULL: by its spec.
+ * order of the choice; NULL: as the spec says.
  */
 int place_restore(struct place *place, const struct place_spec *spec,
 	const struct place_choice *choice, const uint64_t *bytes, uint32_t *ret_tenant,
@@ -282,9 +289,10 @@ int place_restore(struct place *place, const struct place_spec *spec,
 /* -ENOENT; -ENOMEM only with an open savepoint. */
 int place_remove(struct place *place, uint32_t tenant);
 /*
- * Changes the tenant where it is; device_bytes 0: a part of the device, as in its spec. -ENOSPC:
- * too little is free, or the queue's limit. -EBUSY: the tenant is terminating, or wants more of a
- * device with terminating tenants. -EINVAL, -ENOMEM. On failure nothing changes.
+ * Changes share and memory of the tenant on its present devices. device_bytes 0: a part of the
+ * device's memory, as in struct place_spec. -ENOSPC: too little is free, or the queue's limit is
+ * reached. -EBUSY: the tenant is terminating, or would grow on a device with terminating tenants.
+ * -EINVAL, -ENOMEM. On failure nothing changes.
  */
 int place_resize(struct place *place, uint32_t tenant, uint32_t share, uint64_t device_bytes,
 	struct error *err);
@@ -298,46 +306,48 @@ struct place_tenant {
 	uint32_t n;
 	uint32_t device[SPEC_DEVICES_MAX];
 	uint64_t bytes[SPEC_DEVICES_MAX]; /* of each device, set when added or resized */
-	uint32_t peer;       /* other half of a remote tenant when tied, or PLACE_NONE */
+	uint32_t peer;       /* other half of a remote tenant (place_mode_tie()), or PLACE_NONE */
 	bool is_terminating; /* place_mark_terminating() was called */
 };
 
-/* Borrowed until the next change; NULL if there is none. */
+/* Borrowed until the next change; NULL if no tenant has the number. */
 const struct place_tenant *place_tenant(const struct place *place, uint32_t tenant);
-/* The other half if both exist (place-mode.h), or PLACE_NONE. */
+/* The other half of a remote tenant (place-mode.h), or PLACE_NONE. */
 uint32_t place_peer(const struct place *place, uint32_t tenant);
 
 /*
- * Marks the tenant as terminating: it is evicted and still runs until place_remove(). It keeps its
- * number, the node's CPU and memory, and its tenant slot. Its share and memory of devices, labels,
- * group, queue use and bandwidth are freed now. But a device with terminating tenants accepts no
- * new tenant and no growth: PLACE_TERMINATING. A terminating tenant is never preempted, moved or
- * resized. 0 also if it is terminating already. -ENOENT; -ENOMEM only with an open savepoint.
+ * Marks an evicted tenant, which still runs, as terminating until place_remove(). The tenant keeps
+ * its number, the node's CPU and memory, and its tenant slot. Its share and memory of devices, its
+ * labels, group, queue use and bandwidth are freed now. But a device with terminating tenants
+ * accepts no new tenant and no growth: PLACE_TERMINATING. A terminating tenant is never preempted,
+ * moved or resized. Returns 0 also if the tenant is terminating already. -ENOENT; -ENOMEM only with
+ * an open savepoint.
  */
 int place_mark_terminating(struct place *place, uint32_t tenant, struct error *err);
 /*
  * Puts back a tenant that was removed since an open savepoint, under its number and as terminating.
- * Tenants that took its place stay. The use may then exceed the node's capacity; in that case
- * nothing is free. -ENOENT: not removed. -ENOSPC: sums overflow. -ENOMEM.
+ * Tenants that were placed there since then stay. If the use then exceeds the node's capacity,
+ * nothing is free. -ENOENT: the tenant was not removed. -ENOSPC: sums overflow. -ENOMEM.
  */
 int place_readd_terminating(struct place *place, uint32_t tenant, struct error *err);
 /*
- * As place_readd_terminating(), but the tenant is as before and need not terminate. Tenants that
- * came since may wait for terminating ones, as with is_terminating_free. -ENOENT. -ENOSPC: no
- * capacity, or the new tenants could not have come after it. -ENOMEM.
+ * As place_readd_terminating(), but the tenant is as before its removal and not terminating. For
+ * CPU, memory and tenant slots, terminating tenants count as free, as with is_terminating_free.
+ * -ENOENT. -ENOSPC: no capacity, or tenants that were added since would not have fitted beside this
+ * tenant. -ENOMEM.
  */
 int place_readd(struct place *place, uint32_t tenant, struct error *err);
 /*
- * Whether a tenant that has not started must wait: a terminating tenant is on one of its devices.
- * It also waits on a node with terminating tenants while CPU, memory or tenant slots are overused.
- * This can end before all its victims are gone, and last longer if other tenants terminate too.
- * O(its devices).
+ * Whether a tenant that has not started must wait: while a terminating tenant is on one of its
+ * devices, or while a node with terminating tenants has CPU, memory or tenant slots in use beyond
+ * its capacity. The wait can end before all its victims are removed, and lasts longer if other
+ * tenants on its devices terminate too. O(its devices).
  */
 bool place_is_awaiting(const struct place *place, uint32_t tenant);
 
 /*
  * Savepoints. A rollback undoes all changes of tenants since the savepoint, latest first.
- * Savepoints nest like a stack; without an open one nothing is recorded.
+ * Savepoints nest like a stack; without an open savepoint nothing is recorded.
  */
 uint32_t place_savepoint(struct place *place);
 void place_rollback(struct place *place, uint32_t savepoint);
@@ -348,11 +358,14 @@ void place_release(struct place *place);
 struct place_device_view {
 	const char *uuid;
 	uint32_t node, model, n_tenants;
-	/* terminating tenants, not in n_tenants; no new tenant until they are gone */
+	/*
+	 * terminating tenants, not in n_tenants; the device accepts no new tenant until
+	 * n_terminating is 0
+	 */
 	uint32_t n_terminating;
 	uint32_t share_free, share_all;
 	uint64_t memory_free, memory_all;
-	uint32_t exclusion; /* label; valid with tenants */
+	uint32_t exclusion; /* label of its tenants; valid if n_tenants > 0 */
 	uint8_t numa, link;
 	bool is_closed;
 };

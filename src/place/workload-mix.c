@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Counts the kinds of arriving tenants. The number of counted kinds is limited: if there are too
- * many, all counts are halved and kinds with a count of 1 are dropped. So frequent kinds stay
- * (Misra and Gries, "Finding repeated elements", 1982).
+ * many, all counts are halved and kinds with a count of 1 are dropped. So frequent kinds stay in
+ * the table (Misra and Gries, "Finding repeated elements", 1982).
  */
 #include "place/workload-mix.h"
 
@@ -19,7 +19,8 @@
 #define FIRST_ARRIVALS 16u
 /*
  * The policy learns again once the new arrivals reach 1/LEARN_PART of the earlier arrivals, or of
- * the placed tenants if those are fewer. By then other tenants are on the devices.
+ * the placed tenants if there are fewer of them. That many new tenants also change which capacity
+ * is scarce.
  */
 #define LEARN_PART 8u
 #define COMMON_PART 95u /* percent */
@@ -91,8 +92,8 @@ static void workload_mix_halve_counts(struct workload_mix *mix)
 }
 
 /*
- * Models with enough device memory. If no model is known to have enough, the request restricts
- * none.
+ * Requested models with enough device memory. If no model is known to have enough, all requested
+ * models.
  */
 static uint64_t models_with_memory(const struct place *place, const struct place_spec *spec)
 {
@@ -120,7 +121,7 @@ static void workload_mix_count_workload(
 
 	slot = seen_slot(mix, &t);
 	if (!slot->n) {
-		/* One pass is not enough if every kind has come more than once. */
+		/* One pass frees no slot if every kind has been counted more than once. */
 		while (mix->n_seen >= SEEN_SIZE / 2)
 			workload_mix_halve_counts(mix);
 		slot = seen_slot(mix, &t);
@@ -222,7 +223,9 @@ int workload_mix_update(struct place *place)
 
 	if (!is_due || !place->config.policy->learn)
 		return 0;
-	/* The first few arrivals say little about the mix; until then all kinds count equally. */
+	/*
+	 * Fewer than FIRST_ARRIVALS arrivals say little about the mix, so the policy ignores them.
+	 */
 	if (!mix->is_set && mix->arrivals >= FIRST_ARRIVALS)
 		workload_mix_learn(mix);
 	mix->is_learnt = false;
@@ -300,7 +303,7 @@ uint64_t place_fragmentation(struct place *place)
 	struct workload_mix *mix = place->mix;
 	uint64_t sum = 0;
 
-	/* The present state; the policy learns it at its own time. */
+	/* Learn the mix as of now. The policy itself learns later, in workload_mix_update(). */
 	if (!mix->is_set && mix->arrivals)
 		workload_mix_learn(mix);
 	for (uint32_t at = 0; at < place->n_nodes; at++)

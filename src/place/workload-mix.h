@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The workload mix: typical tenants and their frequency, learned from arrivals or given. Policies
- * that look ahead value what a decision leaves free by the mix. See place.h.
+ * that look ahead use the mix to value the capacity that a decision leaves free. See place.h.
  */
 #ifndef PLACE_WORKLOAD_MIX_H
 #define PLACE_WORKLOAD_MIX_H
@@ -19,19 +19,19 @@ struct mix_entry {
 	uint32_t cpu_milli, share, count;
 	uint64_t models; /* 0: any */
 	uint64_t n;      /* number of arrivals */
-	uint64_t mib;    /* node memory that they requested, summed up */
+	uint64_t mib;    /* sum of the node memory that all n arrivals requested */
 	int32_t weight;
 };
 
 /*
- * Typical tenants that a policy looks ahead by. A caller's own mix can judge the nodes of different
- * policies alike.
+ * Typical tenants, for policies that look ahead. A caller can also make a mix of its own, to
+ * compare the results of several policies by the same mix.
  */
 struct workload_mix {
 	struct mix_entry
 		entry[WORKLOAD_MIX_MAX]; /* most frequent first, up to 98 % of all arrivals */
 	uint32_t n;
-	uint32_t n_common; /* the first of these, up to 95 %, as in Weng et al. */
+	uint32_t n_common; /* the first entries, up to 95 % of all arrivals, as in Weng et al. */
 	int32_t weights;   /* sum over the first n_common */
 	bool is_learnt;    /* the policy has seen the current mix */
 
@@ -39,7 +39,8 @@ struct workload_mix {
 	uint32_t n_seen;
 	struct mix_entry *sorted; /* scratch space for half of `seen` */
 	uint64_t arrivals, learnt_at;
-	uint32_t n_models, n_nodes; /* as the policy has seen them; n_nodes: its array size */
+	/* when the policy learnt last; n_nodes: size of the node array */
+	uint32_t n_models, n_nodes;
 	bool is_set;
 };
 
@@ -54,9 +55,9 @@ void workload_mix_set(struct workload_mix *mix, const struct place *place,
 	const struct place_spec *specs, uint32_t n);
 
 /*
- * Free share of the node that typical tenants cannot use, times mix->weights. Summed over all nodes
- * and divided by mix->weights, this is place_fragmentation() by any mix. open: free permille of
- * each device.
+ * Free share of the node that typical tenants cannot use, times mix->weights. The sum over all
+ * nodes, divided by mix->weights, is what place_fragmentation() returns for that mix. open: free
+ * permille of each device.
  */
 uint64_t workload_mix_unusable(const struct workload_mix *mix, const struct place *place,
 	uint32_t node, const uint16_t *open);
