@@ -91,7 +91,10 @@ uint32_t cluster_put(struct place *place, struct place_spec spec, uint32_t devic
 	return tenant;
 }
 
-/* Compares one tenant's label with both preferences of the other; a preference of either counts. */
+/*
+ * Counts how many of b's anti-affinity labels conflict with a's; at least one of the two labels
+ * must be a preferred one.
+ */
 static uint32_t is_apart(const struct place_spec *a, const struct place_spec *b)
 {
 	const uint32_t wish = b->preferred_anti_affinity == b->anti_affinity
@@ -176,7 +179,10 @@ struct place_spec cluster_spec(struct rand *rand, struct place *place)
 	}
 	spec.priority = 10 * below(rand, 6);
 	spec.started = below(rand, 1000);
-	/* By what is drawn already: some have a wish, and some of those the same as a rule. */
+	/*
+	 * `started` decides, so that no further random number is drawn: a fifth of the specs have
+	 * preferred anti-affinity, half of them for the label "a".
+	 */
 	if (spec.count && spec.started % 10 < 2)
 		spec.preferred_anti_affinity = label[1 + spec.started % 10];
 	spec.is_movable = below(rand, 4) != 0;
@@ -231,7 +237,8 @@ uint64_t cluster_digest(const struct place *place)
 		MIX(d->memory_free);
 		MIX(d->n_tenants);
 		MIX(d->n_terminating);
-		for (uint32_t i = 0; i < d->n_tags; i++) /* in any order */
+		/* the sum does not depend on the order of tags */
+		for (uint32_t i = 0; i < d->n_tags; i++)
 			tags += mix(7, &d->tags[i], sizeof(d->tags[i]));
 		MIX(tags);
 	}
@@ -240,7 +247,7 @@ uint64_t cluster_digest(const struct place *place)
 		uint32_t peer;
 
 		if (t->node == PLACE_NONE)
-			continue; /* there may be more of these than before */
+			continue; /* the number of free slots may differ */
 		MIX(i);
 		MIX(t->node);
 		MIX(t->device);

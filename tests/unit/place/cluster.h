@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Small clusters for the tests of placement, random ones and such as are made by hand, and a
- * digest of everything that such a cluster tells: two digests are the same where nothing has
- * changed.
+ * Small clusters for the tests of placement, random or made by hand. A digest covers the whole
+ * state of a cluster: it is equal as long as nothing has changed.
  */
 #ifndef TESTS_UNIT_PLACE_CLUSTER_H
 #define TESTS_UNIT_PLACE_CLUSTER_H
@@ -26,37 +25,47 @@ DEFINE_CLEANUP(struct place *, place_free)
 struct place *cluster_new(
 	struct rand *rand, const struct place_policy *policy, uint32_t n, uint32_t n_devices_max);
 
-/* One that could be: shares of tenths, sometimes labels "a" and "b", several or whole devices. */
+/*
+ * A random valid spec: its share is in tenths. Some specs have the labels "a" and "b", several
+ * devices or whole devices.
+ */
 struct place_spec cluster_spec(struct rand *rand, struct place *place);
 
-/* Tries to place so many. */
+/* Tries to place n random tenants. */
 void cluster_fill(struct rand *rand, struct place *place, uint32_t n);
 
-/* Without nodes, of the model V100; cells may be NULL, else they stay the caller's. */
+/*
+ * A model without nodes that knows the device model V100. `cells` may be NULL; the caller frees
+ * them.
+ */
 struct place *cluster_by_hand(const struct place_policy *policy, const struct place_cells *cells);
 
 /*
- * With devices of 16 GiB, a digit for each in numa and link; numa NULL: the halves of them. Returns
- * the first device.
+ * Adds a node with devices of 16 GiB, one for each digit of `link`. The digits of `numa` and `link`
+ * are the devices' numbers; numa NULL: two NUMA nodes with half of the devices each. Returns the
+ * first device.
  */
 uint32_t cluster_add_node(struct place *place, const char *name, const char *rack, const char *numa,
 	const char *link);
 
-/* A tenant of that spec is on that device. Returns it. */
+/* Adds a tenant with the spec on the device. Returns the tenant. */
 uint32_t cluster_put(struct place *place, struct place_spec spec, uint32_t device);
 
-/* By device, how many are on it that it would rather not meet: out of all tenants. The caller's. */
+/*
+ * The spec's preference conflicts on each device, counted anew from all tenants. The caller frees
+ * the array.
+ */
 uint32_t *cluster_met(const struct place *place, const struct place_spec *spec);
-/* The fewest on as many devices as it asks for, of those of the node that it may have now. */
+/* The smallest sum of `met` over spec->count devices of the node that the tenant may have now. */
 uint32_t cluster_fewest(const struct place *place, const struct place_spec *spec, uint32_t node,
 	const uint32_t *met);
 
-/* The first device that the spec is given, or PLACE_NONE where it has no room. */
+/* The first device that placement chooses for the spec, or PLACE_NONE if the spec fits nowhere. */
 uint32_t cluster_device_for(struct place *place, struct place_spec spec);
 
 uint64_t cluster_digest(const struct place *place);
 
-/* Each device's and node's figures are those that its tenants add up to. */
+/* Checks that the counters of all devices and nodes equal the sums over their tenants. */
 void cluster_check(const struct place *place);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tree of cells: KubeShare 2.0's file, what is wrong with others, and what is near to what. */
+/* The tree of cells: reading KubeShare 2.0's file, errors in such files, and distances. */
 #include "unit.h"
 
 #include <errno.h>
@@ -13,7 +13,7 @@
 #include "place/place-policy.h"
 #include "replay/cell-file.h"
 
-/* As KubeShare's own examples are written. */
+/* A cell file in the form of KubeShare's own examples. */
 static const char nodes[] = "cellTypes:\n"
 			    "  GTX1080-NODE:\n"
 			    "    childCellType: \"NVIDIA-GeForce-GTX-1080\"\n"
@@ -66,7 +66,7 @@ static void nodes_are_read(void **state)
 		place_cells_leaf(cells, "ubuntu", "Tesla-V100-PCIE-32GB", 3), PLACE_NONE);
 }
 
-/* KubeShare's kubeshare-config-final.yaml: two halves of one node. */
+/* From KubeShare's kubeshare-config-final.yaml, where two cells are halves of one node. */
 static void two_cells_may_be_of_one_node(void **state)
 {
 	_cleanup_cells_ struct place_cells *cells = NULL;
@@ -242,7 +242,10 @@ static void distances_are_found(void **state)
 	assert_int_equal(place_distance(place, 0, 4), 3);
 	assert_int_equal(place_distance(place, 0, 6), 4);
 	assert_int_equal(place_distance(place, 0, 12), CELL_FAR);
-	/* The short cut within a node says what the way up says. */
+	/*
+	 * Within a node, place_distance() needs no path but must give the same distance as the
+	 * paths.
+	 */
 	for (uint32_t i = 0; i < 6; i++)
 		for (uint32_t k = 0; k < 6; k++) {
 			place_cell_path(place, i, &a);
@@ -263,12 +266,15 @@ static void distances_are_given(void **state)
 	place = cluster(cells, "NVIDIA GeForce GTX 1080", 2, names, 3);
 	assert_int_equal(place_distance(place, 0, 1), 1);
 	assert_int_equal(place_distance(place, 0, 2), 2);
-	/* On ubuntu the file has other models. */
+	/* In the file, the devices of node ubuntu have another model. */
 	assert_int_equal(place_distance(place, 0, 4), CELL_FAR);
 	assert_int_equal(place_cell_priority(place, 0), 11);
 	assert_int_equal(place_cell_priority(place, 4), 0);
 
-	/* 1/juno/1 and 1/apple/4: leaves are numbered through their level. */
+	/*
+	 * The ids are 1/juno/1 and 1/apple/4, because leaves are numbered across all nodes of the
+	 * root.
+	 */
 	place_cell_path(place, 0, &a);
 	place_cell_path(place, 3, &b);
 	assert_int_equal(a.n, 3);
@@ -290,7 +296,7 @@ static void ids_of_different_length(void **state)
 	assert_int_equal(place_cell_id_distance(&a, &b), 2 + 0 + 7 + 100);
 	assert_int_equal(place_cell_id_distance(&b, &a), 2 + 0 + 7 + 100);
 	assert_int_equal(place_cell_steps(&a, &b), CELL_FAR);
-	b.part[1].number = 5; /* a number and a name */
+	b.part[1].number = 5; /* now one path has a number here and the other a name */
 	b.part[1].name = STR_NONE;
 	assert_int_equal(place_cell_id_distance(&a, &b), 2 + 100 + 7 + 100);
 }

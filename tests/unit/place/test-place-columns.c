@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The table of bounds: what is above a line is its greatest, whatever was set in what order, and a
- * table of bytes holds what one of numbers does.
+ * The table of bounds: each entry above a line is the line's maximum, in whatever order bounds were
+ * set. A table of bytes holds the same bounds as a table of int32_t.
  */
 #include "unit.h"
 
@@ -11,7 +11,7 @@
 #include "place/place-internal.h"
 
 #define ROWS (3 * FAN * FAN)
-#define CLASSES 40u /* more than there is room for at first: it is widened */
+#define CLASSES 40u /* more than COLUMNS_MIN of place-columns.c, so the table is widened */
 
 static struct columns table_of(bool has_grades)
 {
@@ -104,7 +104,10 @@ static void the_next_level_is_found_directly(void **state)
 	columns_done(&c);
 }
 
-/* Beside grades what is free stays numbers, and a column that moves takes its bounds along. */
+/*
+ * In a table of grades, columns of free capacity still hold int32_t. A column that gets another
+ * number keeps its bounds.
+ */
 static void what_is_free_is_no_grade(void **state)
 {
 	struct columns c = table_of(true);

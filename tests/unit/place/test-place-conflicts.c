@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Preferred anti-affinity: its effect, by hand, and that it never makes a tenant wait or evicts
- * one. test-place-policies and test-place-walk compare it with a search of everything.
+ * Preferred anti-affinity: its effect in examples made by hand. A preference never makes a tenant
+ * wait and never evicts one. test-place-policies and test-place-walk compare placement with a
+ * search of all places.
  */
 #include "unit.h"
 
@@ -43,7 +44,7 @@ static struct place_choice find(struct place *place, struct place_spec spec)
 	return choice;
 }
 
-/* All policies go by it before their scores. */
+/* With every policy, conflicts come before scores. */
 static void devices_with_fewer_conflicts_come_first(void **state)
 {
 	for (size_t i = 0; place_policies[i]; i++) {
@@ -59,13 +60,13 @@ static void devices_with_fewer_conflicts_come_first(void **state)
 			for (uint32_t k = 0; k < 2; k++)
 				if (device != 2 || k == 0)
 					cluster_put(place, spec_of(100, a), device);
-		/* One on the last, two on each of the others. */
+		/* Device 2 has one conflicting tenant, the other devices have two each. */
 		choice = find(place, spec);
 		assert_int_equal(choice.device[0], 2);
 		assert_int_equal(choice.n_conflicts, 1);
 		assert_contains(place_choice_format(place, &spec, &choice, text),
 			"beside 1 tenant that preferred-anti-affinity 'a' would keep apart");
-		/* Another label, or the same of another namespace, is nothing to it. */
+		/* Another label, or the same name in another namespace, makes no conflict. */
 		choice = find(place, spec_of(100, label(place, "ns", "b")));
 		assert_int_equal(choice.n_conflicts, 0);
 		choice = find(place, spec_of(100, label(place, "other", "a")));
@@ -74,7 +75,8 @@ static void devices_with_fewer_conflicts_come_first(void **state)
 }
 
 /*
- * A node without capacity is no choice; if no other node has capacity, the tenant goes beside them.
+ * A device without conflicts is of no use if it lacks capacity. Then the tenant goes to a device
+ * with conflicts.
  */
 static void preferred_anti_affinity_never_makes_a_tenant_wait(void **state)
 {
@@ -95,11 +97,17 @@ static void preferred_anti_affinity_never_makes_a_tenant_wait(void **state)
 	choice = find(place, spec_of(300, a));
 	assert_int_equal(choice.device[0], 1);
 	assert_int_equal(choice.n_conflicts, 0);
-	/* Without the wish: where least is left over. */
+	/*
+	 * Without preferred anti-affinity, best fit takes the device with the least share left
+	 * over.
+	 */
 	assert_int_equal(cluster_device_for(place, spec_of(300, 0)), 0);
 }
 
-/* A wish and a rule of one label see each other, whoever came first; rules stay rules. */
+/*
+ * Preferred and required anti-affinity of one label conflict, whichever tenant comes first. The
+ * required one stays a hard rule.
+ */
 static void a_label_may_be_preferred_and_required(void **state)
 {
 	_cleanup_place_ struct place *place = cluster_by_hand(&place_best_fit, NULL);
@@ -115,7 +123,7 @@ static void a_label_may_be_preferred_and_required(void **state)
 	tenant = cluster_put(place, spec_of(100, a), 0);
 	assert_int_equal(cluster_device_for(place, rule), 1);
 	assert_ok(place_remove(place, tenant));
-	/* A tenant with both labels counts once. */
+	/* A tenant that has label `a` as preferred and as required anti-affinity counts once. */
 	cluster_put(place, both, 0);
 	cluster_put(place, both, 1);
 	assert_int_equal(find(place, spec_of(100, a)).n_conflicts, 1);
@@ -123,7 +131,7 @@ static void a_label_may_be_preferred_and_required(void **state)
 	assert_int_equal(cluster_device_for(place, rule), PLACE_NONE);
 }
 
-/* After hard rules: a model, an affinity, a node that is named. */
+/* An affinity label or a requested node decides, even if the device has conflicts. */
 static void required_rules_come_before_preferences(void **state)
 {
 	_cleanup_place_ struct place *place = cluster_by_hand(&place_best_fit, NULL);
@@ -142,7 +150,10 @@ static void required_rules_come_before_preferences(void **state)
 	assert_int_equal(find(place, spec).device[0], 0);
 }
 
-/* Devices with the fewest are all among them, and the policy says which others. */
+/*
+ * Device 2 has no conflict, so every choice of two devices includes it. The policy chooses the
+ * second device among devices with one conflict each.
+ */
 static void several_devices_have_the_fewest_conflicts(void **state)
 {
 	for (size_t i = 0; place_policies[i]; i++) {
@@ -165,7 +176,7 @@ static void several_devices_have_the_fewest_conflicts(void **state)
 	}
 }
 
-/* Preemption helps a tenant that fits nowhere; a preference is no reason to preempt. */
+/* No tenant is preempted for a preference: preemption is only for a tenant that fits nowhere. */
 static void a_preference_evicts_no_tenant(void **state)
 {
 	_cleanup_place_ struct place *place = cluster_by_hand(&place_best_fit, NULL);
@@ -183,7 +194,7 @@ static void a_preference_evicts_no_tenant(void **state)
 	assert_int_equal(plan.choice.n_conflicts, 1);
 }
 
-/* The preemptor goes where it has the fewest conflicts after its victims' end. */
+/* The preemptor goes to the device with the fewest conflicts after the victims are removed. */
 static void victims_count_as_no_conflict(void **state)
 {
 	_cleanup_place_ struct place *place = cluster_by_hand(&place_best_fit, NULL);
@@ -201,7 +212,7 @@ static void victims_count_as_no_conflict(void **state)
 	assert_int_equal(plan.choice.n_conflicts, 0);
 }
 
-/* A fellow's node is no reason to meet one. */
+/* Members prefer the node of an earlier member only if that adds no conflicts. */
 static void gang_members_keep_apart(void **state)
 {
 	_cleanup_place_ struct place *place = cluster_by_hand(&place_first_fit, NULL);
@@ -217,7 +228,7 @@ static void gang_members_keep_apart(void **state)
 	assert_ok(place_gang_add(place, &gang, &group, NULL));
 	for (uint32_t i = 0; i < 4; i++)
 		n[group.members[i].choice.device[0]]++;
-	/* The fourth meets one, and the first of equal places is taken. */
+	/* The fourth member has one conflict on each node, so the first node is taken. */
 	assert_int_equal(n[0], 2);
 	assert_int_equal(n[1], 1);
 	assert_int_equal(n[2], 1);
@@ -236,7 +247,7 @@ static void defragmentation_adds_no_conflicts(void **state)
 	cluster_add_node(place, "n", NULL, "000", "000");
 	spec.is_movable = true;
 	tenant = cluster_put(place, spec, 0);
-	there = cluster_put(place, spec_of(700, a), 1); /* the tightest */
+	there = cluster_put(place, spec_of(700, a), 1); /* the device with the least free share */
 	cluster_put(place, spec_of(300, 0), 2);
 	assert_ok(place_defrag_find(place, 10, NULL, &plan, NULL));
 	assert_int_equal(plan.n_moves, 1);
@@ -245,7 +256,7 @@ static void defragmentation_adds_no_conflicts(void **state)
 	move.to.device[0] = 1;
 	assert_int_equal(place_defrag_move(place, &move, &tenant, &err), -ENOSPC);
 	assert_contains(err.msg, "would rather not");
-	/* Without its like there it may go to the tightest. */
+	/* With no conflicting tenant on device 1, the tenant moves to that device. */
 	assert_ok(place_remove(place, there));
 	cluster_put(place, spec_of(700, 0), 1);
 	assert_ok(place_defrag_find(place, 10, NULL, &other, NULL));
@@ -263,7 +274,10 @@ static void add_network(struct place *place, uint32_t node, enum place_network_k
 		&network, NULL));
 }
 
-/* The devices' half meets them, the tenant's own does not; a worse network is taken for that. */
+/*
+ * Only the device half can conflict, not the client half. A worse network is chosen to avoid a
+ * conflict.
+ */
 static void client_and_device_halves_keep_apart(void **state)
 {
 	_cleanup_place_ struct place *place = cluster_by_hand(&place_best_fit, NULL);
@@ -295,7 +309,7 @@ static void client_and_device_halves_keep_apart(void **state)
 	assert_int_equal(d.kind, PLACE_NETWORK_OVERLAY);
 	assert_int_equal(d.choice.n_conflicts, 0);
 	assert_ok(place_mode_add(place, &d, tenants, NULL));
-	/* As many on both: the better network. */
+	/* Both devices have one conflict now, so the better network decides. */
 	assert_ok(place_mode_choose(place, &params, &d, NULL));
 	assert_int_equal(d.choice.node, 0);
 	assert_int_equal(d.choice.n_conflicts, 1);
@@ -338,7 +352,7 @@ static void a_filter_limits_the_preference(void **state)
 	assert_int_equal(choice.n_conflicts, 2);
 }
 
-/* A label counts as long as anybody has it, also after a change that was taken back. */
+/* A label counts as long as a placed tenant has it, also after a rollback. */
 static void removed_tenants_are_no_conflict(void **state)
 {
 	_cleanup_place_ struct place *place = cluster_by_hand(&place_best_fit, NULL);

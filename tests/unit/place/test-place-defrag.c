@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plans of moves: done one after the other they give what was promised, and nothing else moves. */
+/* Plans of defragmentation: executed in order, the moves have exactly the planned effect. */
 #include "unit.h"
 
 #include <errno.h>
@@ -35,12 +35,13 @@ static void replay(struct place *place, const struct place_defrag *plan)
 		assert_true(place->devices[move->to.device[0]].n_tenants > 0);
 		assert_int_equal(place->devices[move->to.device[0]].model,
 			place->devices[move->from.device[0]].model);
-		for (uint32_t k = 0; k < i; k++) /* nothing moves twice, or to where others left */
+		/* no tenant moves to a device that was emptied before */
+		for (uint32_t k = 0; k < i; k++)
 			assert_int_not_equal(plan->moves[k].from.device[0], move->to.device[0]);
 		assert_ok(place_defrag_move(place, move, &tenant, NULL));
 		is = place_tenant(place, tenant);
 		assert_int_equal(is->device[0], move->to.device[0]);
-		/* Both with itself, or neither. */
+		/* Both counts include the tenant itself, or neither does, so they compare. */
 		after = cluster_met(place, &is->spec);
 		assert_true(after[is->device[0]] <= before[was.device[0]]);
 		assert_int_equal(is->spec.share, was.spec.share);
@@ -79,7 +80,7 @@ static void a_plan_has_its_promised_effect(void **state)
 				assert_int_not_equal(moved[k], plan.moves[i].tenant);
 			moved[n++] = plan.moves[i].tenant;
 		}
-		/* As a whole, and taken back. */
+		/* Execute the plan, then roll it back. */
 		place_savepoint(place);
 		replay(place, &plan);
 		cluster_check(place);
@@ -127,8 +128,11 @@ static void a_small_example_is_defragmented(void **state)
 	add(place, 0, 200, true);
 	add(place, 1, 600, true);
 	add(place, 2, 700, true);
-	add(place, 3, 100, false); /* has to stay: the others come to it */
-	/* Two to the tightest that have room: 300 to where 300 are free, 200 to where 400 are. */
+	add(place, 3, 100, false); /* not movable, so other tenants can only move to its device */
+	/*
+	 * Two moves, each to the device with the least free share that suffices: 300 to a device
+	 * with 300 free, 200 to a device with 400 free.
+	 */
 	assert_ok(place_defrag_find(place, 2, NULL, &plan, &err));
 	assert_int_equal(plan.n_moves, 2);
 	assert_int_equal(plan.moves[0].tenant, 0);
@@ -146,7 +150,10 @@ static void a_small_example_is_defragmented(void **state)
 	place_free(place);
 }
 
-/* Of budgets as drawn: no more are moved than may go, and all else is as without. */
+/*
+ * With random budgets, no plan moves more tenants of a budget than its may_evict allows. All other
+ * properties of a plan are as without budgets.
+ */
 static void budgets_are_kept(void **state)
 {
 	uint32_t n_moves = 0, n_less = 0;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rules that are the caller's: honoured by single decisions, groups and the search for victims. */
+/*
+ * The caller's filter (place_set_filter()): single decisions, gangs and the search for victims obey
+ * it.
+ */
 #include "unit.h"
 
 #include <errno.h>
@@ -44,7 +47,7 @@ static struct place_spec share(uint32_t permille)
 	return spec;
 }
 
-/* What a test wants to be so, and what it was asked. */
+/* The answers that a test gives as the filter, and the number of calls. */
 struct rules {
 	uint64_t allowed[2]; /* devices of each node */
 	uint32_t at_least_gone;
@@ -103,7 +106,7 @@ static void only_of_nodes_about_to_be_chosen(void **state)
 	place_set_filter(place, ask, &rules);
 	assert_ok(place_find(place, &spec, &choice, NULL));
 	assert_int_equal(rules.n_asked, 1);
-	/* No device is asked for: any answer but 0 is yes. */
+	/* The spec requests no device, so any answer of the filter except 0 permits the node. */
 	spec.share = spec.count = 0;
 	rules.allowed[0] = 0;
 	assert_ok(place_find(place, &spec, &choice, NULL));
@@ -130,7 +133,10 @@ static void groups_obey(void **state)
 	assert_int_equal(place_n_tenants(place), 0);
 }
 
-/* The node is full of two low ones; one gone is enough for the share, but not for the rules. */
+/*
+ * Two tenants of low priority fill the node. One victim frees enough share, but the filter requires
+ * two.
+ */
 static void victims_are_enough_for_the_rules_too(void **state)
 {
 	_cleanup_place_ struct place *place = two_nodes();
@@ -155,7 +161,10 @@ static void victims_are_enough_for_the_rules_too(void **state)
 	assert_int_equal(plan.n_victims, 2);
 	assert_int_equal(plan.choice.node, 0);
 	place_plan_done(&plan);
-	/* Only the second device: whoever is on the first stays. */
+	/*
+	 * The filter permits only the second device, so the tenant on the first device is no
+	 * victim.
+	 */
 	rules = (struct rules){.allowed = {2, 0}, .at_least_gone = 1};
 	assert_ok(place_preempt_find(place, &spec, &how, &plan, NULL));
 	assert_int_equal(plan.n_victims, 1);
@@ -165,7 +174,7 @@ static void victims_are_enough_for_the_rules_too(void **state)
 	assert_int_equal(place_preempt_find(place, &spec, &how, &plan, NULL), -ENOSPC);
 }
 
-/* There is a share for it, but the rules keep it off until somebody has left. */
+/* Enough share is free, but the filter permits the node only after a victim was removed. */
 static void victims_for_the_rules_alone(void **state)
 {
 	_cleanup_place_ struct place *place = two_nodes();

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Groups: all or nothing, as many as fit, near each other, with victims; and what is refused. */
+/*
+ * Gangs: placed completely or not at all, up to a threshold, near each other, with victims; and
+ * invalid gangs.
+ */
 #include "unit.h"
 
 #include <errno.h>
@@ -15,7 +18,7 @@
 static const struct place_policy *const policies[] = {
 	&place_first_fit, &place_best_fit, &place_fgd, &place_scarcity};
 
-/* As many as fit, one after the other, wherever. */
+/* Counts the members that fit if each goes to the first node that has capacity. */
 static uint32_t fit_alone(struct place *place, const struct place_spec *members, uint32_t n)
 {
 	uint32_t mark = place_savepoint(place), placed = 0, tenant;
@@ -87,7 +90,10 @@ static void a_gang_is_placed_as_a_whole_or_not_at_all(void **state)
 		assert_int_equal(cluster_digest(place), digest);
 		r = place_gang_add(place, &gang, &group, NULL);
 		cluster_check(place);
-		/* Of several devices, or with labels, which ones are taken decides about others. */
+		/*
+		 * With labels or several devices per member, the choice for one member decides
+		 * whether the next fits.
+		 */
 		is_simple = members[0].count <= 1 && !members[0].affinity && !members[0].exclusion;
 		if (r == 0) {
 			check_group(place, &gang, &group);
@@ -106,7 +112,9 @@ static void a_gang_is_placed_as_a_whole_or_not_at_all(void **state)
 	assert_true(n_placed > 200 && n_refused > 200);
 }
 
-/* It, and then all members where they are, in their order. */
+/*
+ * Whether the victim could be placed as before, and after it all members where they are, in order.
+ */
 static bool could_have_stayed(
 	struct place *place, const struct place_tenant *was, const struct place_group *group)
 {
@@ -209,7 +217,7 @@ static struct place *racks_new(void)
 static const struct {
 	uint32_t n;
 	enum place_near near;
-	const char *nodes[4]; /* in the order of the members' nodes, each once */
+	const char *nodes[4]; /* the members' nodes in order, each node once */
 } nears[] = {
 	{3, PLACE_NEAR_NODE, {"b0"}},
 	{4, PLACE_NEAR_NODE, {"a0"}},
@@ -233,7 +241,7 @@ static void add_tenant(struct place *place, uint32_t share, uint32_t priority, u
 	assert_ok(place_add(place, &spec, &choice, &tenant, NULL));
 }
 
-/* A node of one device, and a label that nobody has yet. */
+/* A node with one device, and a label that no tenant has yet. */
 static struct place *one_device(const struct place_policy *policy, uint32_t *ret_label)
 {
 	const struct place_config config = {.policy = policy};
@@ -247,7 +255,10 @@ static struct place *one_device(const struct place_policy *policy, uint32_t *ret
 	return place;
 }
 
-/* The first comes to its label's device, which keeps the label when its first tenant leaves. */
+/*
+ * The first member goes to the device that has its affinity label. The device keeps that label when
+ * its earlier tenant is removed.
+ */
 static void a_member_can_use_a_place_freed_for_another(void **state)
 {
 	const struct place_preempt rules = {0};
@@ -276,7 +287,10 @@ static void a_member_can_use_a_place_freed_for_another(void **state)
 	place_free(place);
 }
 
-/* The first of a label takes an idle device: who was on it does not come back beside it. */
+/*
+ * The first member of an affinity label needs an idle device, so the victim on that device cannot
+ * return.
+ */
 static void a_victim_of_a_label_stays_evicted(void **state)
 {
 	const struct place_preempt rules = {0};
@@ -296,7 +310,10 @@ static void a_victim_of_a_label_stays_evicted(void **state)
 	place_free(place);
 }
 
-/* Members that differ, victims that may stay after all: the numbers of those stay theirs. */
+/*
+ * Gangs with different members and with victims. Victims that turn out unnecessary keep their
+ * numbers.
+ */
 static void random_gangs_keep_all_rules(void **state)
 {
 	uint32_t n_placed = 0;
@@ -344,7 +361,7 @@ static void random_gangs_keep_all_rules(void **state)
 		place_rollback(place, mark);
 		place_release(place);
 		assert_int_equal(cluster_digest(place), digest);
-		/* Slots are given out once, however often somebody left. */
+		/* No slot is used twice, even if its tenant was removed several times. */
 		cluster_fill(&rand, place, 30);
 		cluster_check(place);
 	}

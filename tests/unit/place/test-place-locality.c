@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The locality bonus of the default policy: near the gang, level by level, and near opportunistic
- * tenants; its size and its reason. test-place-policies checks that the search finds these places.
+ * tenants. Tests check its size and the text that explains it. test-place-policies checks that the
+ * search finds these places.
  */
 #include "unit.h"
 
@@ -19,7 +20,7 @@ static struct place *place_of(const struct place_cells *cells)
 	return cluster_by_hand(place_policy_find("default"), cells);
 }
 
-/* With as many devices as links, a digit each. Returns the first. */
+/* Adds a node with one device for each digit of `links`. Returns the first device. */
 static uint32_t add_node(struct place *place, const char *name, const char *rack, const char *links)
 {
 	return cluster_add_node(place, name, rack, NULL, links);
@@ -60,25 +61,28 @@ static void a_gang_is_placed_together(void **state)
 
 	/* Neither node is kept for a tenant that requests a whole one. */
 	cluster_put(place, spec_of(1000, 0), a + 3);
-	/* Alone it goes to the first. */
+	/* The gang's first member goes to the first node. */
 	assert_int_equal(cluster_device_for(place, spec_of(1000, 7)), a);
 	fellow = cluster_put(place, spec_of(1000, 7), b + 2);
-	/* On the same link, and with that taken on the same node. */
+	/*
+	 * The next member goes to the same link. When the link is full, members go to the same
+	 * node.
+	 */
 	assert_int_equal(cluster_device_for(place, spec_of(1000, 7)), b + 3);
 	say_why(place, spec_of(1000, 7), "by scarcity, with 1 of the 1 devices of its group");
 	cluster_put(place, spec_of(1000, 7), b + 3);
 	assert_int_equal(cluster_device_for(place, spec_of(300, 7)), b);
-	/* Others do not care. */
+	/* Tenants of another gang or of none get no bonus there. */
 	assert_int_equal(cluster_device_for(place, spec_of(1000, 8)), a);
 	assert_int_equal(cluster_device_for(place, spec_of(1000, 0)), a);
-	/* Nor does it, when they have gone. */
+	/* After all members are removed, a new member gets no bonus either. */
 	assert_ok(place_remove(place, fellow));
 	cluster_put(place, spec_of(1000, 0), b + 2);
 	assert_ok(place_remove(place, fellow + 1));
 	assert_int_equal(cluster_device_for(place, spec_of(1000, 7)), a);
 }
 
-/* As many devices as are asked for, near the group where that many are. */
+/* A tenant of two devices goes to the nearest devices of the gang where two are free. */
 static void a_tenant_of_several_devices_goes_near_its_gang(void **state)
 {
 	_cleanup_place_ struct place *place = place_of(NULL);
@@ -108,7 +112,7 @@ static void a_gang_stays_in_its_rack(void **state)
 	assert_int_equal(cluster_device_for(place, spec_of(500, 7)), b);
 	say_why(place, spec_of(500, 7), "by scarcity, in a rack or cell of its group");
 	assert_int_equal(cluster_device_for(place, spec_of(500, 0)), a);
-	/* A node without a rack is near nobody. */
+	/* A node without a rack is near no other node. */
 	assert_ok(place_node_update(place, place_node_find(place, "c"), &moved, NULL));
 	assert_int_equal(cluster_device_for(place, spec_of(500, 7)), a);
 }
@@ -124,7 +128,10 @@ static const char rows[] = "cellTypes:\n"
 			   "  - cellChildren: [{cellId: b}, {cellId: c}]\n"
 			   "  - cellChildren: [{cellId: d}, {cellId: e}]\n";
 
-/* The file of cells says what is near: first the cell next above, then the one above that. */
+/*
+ * The cell file decides what is near: first the lowest cell above the gang's node, then the cell
+ * above that cell.
+ */
 static void a_gang_stays_in_its_cells(void **state)
 {
 	_cleanup_cells_ struct place_cells *cells = NULL;
@@ -156,10 +163,13 @@ static void opportunistic_tenants_are_packed(void **state)
 	tenant = cluster_put(place, opportunistic(300), b + 1);
 	assert_int_equal(cluster_device_for(place, opportunistic(200)), b + 1);
 	say_why(place, opportunistic(200), "by scarcity, beside 1 opportunistic");
-	/* A tenant with a priority gets no bonus there, nor does one that does not fit there. */
+	/*
+	 * A tenant with a priority gets no bonus there. An opportunistic tenant that does not fit
+	 * there goes elsewhere.
+	 */
 	assert_int_equal(cluster_device_for(place, spec_of(200, 0)), a);
 	assert_int_equal(cluster_device_for(place, opportunistic(800)), a);
-	/* A group draws no opportunistic one. */
+	/* An opportunistic tenant gets no bonus for its gang. */
 	cluster_put(place, spec_of(100, 7), b);
 	assert_ok(place_remove(place, tenant));
 	{
@@ -170,7 +180,7 @@ static void opportunistic_tenants_are_packed(void **state)
 	}
 }
 
-/* Stranded capacity weighs more than neighbours. */
+/* Not to strand capacity weighs more than the bonus for the gang's rack. */
 static void a_device_is_not_wasted_for_a_rack(void **state)
 {
 	_cleanup_place_ struct place *place = place_of(NULL);

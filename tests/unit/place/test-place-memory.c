@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where memory runs out: whatever allocation of an operation fails, it is refused in words and
- * nothing has changed; and the next one goes on as if nothing had been. The linker puts the
- * functions here before those of libc (meson.build).
+ * Each allocation of an operation fails once. The operation must then return -ENOMEM with a message
+ * and change nothing, and must succeed when repeated without a failure. The linker replaces libc's
+ * allocation functions by the functions here (meson.build).
  */
 #include "unit.h"
 
@@ -22,7 +22,7 @@
 
 /* ---- memory that runs out ---- */
 
-static long left = -1; /* allocations until one fails; below 0: none does */
+static long left = -1; /* allocations that still succeed before one fails; below 0: none fails */
 static bool has_failed;
 
 static bool is_out(void)
@@ -66,14 +66,17 @@ char *__wrap_strdup(const char *text)
 struct world {
 	struct place *place;
 	struct rand rand;
-	uint32_t i; /* a number for names and the like */
+	uint32_t i; /* the test's round, for names and numbers */
 	struct place_spec spec;
 	uint32_t tenant;
 };
 
 typedef int operation(struct world *w, struct error *err);
 
-/* One allocation after the other fails, until none has: what it says then. */
+/*
+ * Repeats the operation, each time with a later failing allocation, until none fails. Returns the
+ * result of that last run.
+ */
 static int starve(struct world *w, operation *op)
 {
 	for (long k = 0;; k++) {
@@ -147,7 +150,7 @@ static void a_growing_model_survives_failed_allocations(void **state)
 
 		assert_ok(starve(&w, add_label));
 		assert_ok(starve(&w, add_node));
-		/* It is there under its name, though others had failed. */
+		/* After all failed attempts, the node is found by its name. */
 		snprintf(name, sizeof(name), "x%u", w.i);
 		assert_int_not_equal(place_node_find(w.place, name), PLACE_NONE);
 		w.spec.group = 1 + w.i;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Modes: what is chosen, over which network, against every pair of devices; and its bandwidth. */
+/*
+ * Modes: which mode and which network paths are chosen, compared with all pairs of network devices;
+ * and bandwidth.
+ */
 #include "unit.h"
 
 #include <errno.h>
@@ -31,7 +34,10 @@ static void add_networks(struct rand *rand, struct place *place)
 	}
 }
 
-/* Some pairs of nodes, by one end or by both; also with one that is not there. */
+/*
+ * Adds random measurements, by one node of a pair or by both. Some lead to a node that does not
+ * exist.
+ */
 static void add_paths(struct rand *rand, struct place *place)
 {
 	for (uint32_t node = 0; node < place->n_nodes; node++) {
@@ -53,7 +59,7 @@ static void add_paths(struct rand *rand, struct place *place)
 	}
 }
 
-/* NULL: that node has not measured the other. */
+/* The measurement of node `from` to node `to`; NULL: none. */
 static const struct path *measured_by(const struct place *place, uint32_t from, uint32_t to)
 {
 	const char *name = place->nodes[to].name->text;
@@ -73,7 +79,7 @@ static const struct path *measured(const struct place *place, uint32_t server, u
 	return path ? path : measured_by(place, server, client);
 }
 
-/* How many powers of two are not above it. */
+/* How many powers of two are at most n. */
 static uint64_t powers(uint64_t n)
 {
 	uint64_t i = 0;
@@ -84,7 +90,10 @@ static uint64_t powers(uint64_t n)
 }
 
 struct rank {
-	/* who is met, kind, hops, measured latency and bandwidth, load, nodes, devices */
+	/*
+	 * conflicts, network kind, hops, measured latency and bandwidth, load, nodes, network
+	 * devices
+	 */
 	uint64_t value[10];
 };
 
@@ -96,7 +105,7 @@ static bool is_less(const struct rank *a, const struct rank *b)
 	return false;
 }
 
-/* devices: what is asked of the server's node. */
+/* The rank of a pair of network devices. devices: the spec of the device half. */
 static struct rank rank_of(const struct place *place, const struct place_spec *devices,
 	uint32_t server, uint32_t client, uint32_t mbit)
 {
@@ -126,7 +135,7 @@ static bool will_do(const struct place *place, const struct place_mode_params *p
 		(!path || !path->mbit || path->mbit >= params->least_mbit);
 }
 
-/* Every pair. false: none. */
+/* Ranks every pair of network devices and sets *ret to the best rank. false: no pair fits. */
 static bool best_pair(
 	const struct place *place, const struct place_mode_params *params, struct rank *ret)
 {
@@ -175,7 +184,7 @@ static void check_networks(const struct place *place)
 	}
 }
 
-/* What is queued would have room in two halves. */
+/* Whether both halves of a queued tenant would fit, so that only a network is missing. */
 static bool lacks_network_alone(const struct place *place, const struct place_mode_params *params)
 {
 	struct place_spec devices = params->spec, own = params->spec;
@@ -267,7 +276,10 @@ static void the_search_equals_a_search_of_all_pairs(void **state)
 		_cleanup_place_ struct place *place = cluster_new(
 			&rand, &place_best_fit, 2 + (uint32_t)rand_below(&rand, 8), 2);
 
-		/* Some with much CPU and no free device, others with the contrary. */
+		/*
+		 * About half of the nodes have little CPU, so that devices and CPU are often on
+		 * different nodes.
+		 */
 		for (uint32_t at = 0; at < place->n_nodes; at++)
 			if (rand_below(&rand, 2)) {
 				place->nodes[at].cpu_all = 500;
@@ -346,7 +358,9 @@ static void impossible_modes_are_refused(void **state)
 	assert_contains(err.msg, "network device 7");
 }
 
-/* Two nodes of two devices each, a network device on both, and a third node without one. */
+/*
+ * Two nodes with two devices and a network device each, and a third node without a network device.
+ */
 static struct place *pair_new(void)
 {
 	const struct place_config config = {.policy = &place_first_fit};
@@ -371,7 +385,7 @@ static struct place *pair_new(void)
 	return place;
 }
 
-/* The devices' half on the server, the other on the client. */
+/* Adds a remote tenant: the device half on node "server", the client half on node "client". */
 static void add_pair(struct place *place, uint32_t share, uint32_t budget, uint32_t ret[static 2])
 {
 	struct place_decision d = {.outcome = PLACE_REMOTE,
@@ -405,7 +419,10 @@ static void a_network_belongs_to_its_node(void **state)
 	struct error err = {0};
 
 	add_pair(place, 300, 0, pair);
-	/* A found place can be taken: on the network's node, while there is bandwidth. */
+	/*
+	 * A spec with a network device fits only on that device's node, and only while bandwidth is
+	 * free.
+	 */
 	spec.share = 500;
 	spec.network[0] = 1;
 	spec.network_mbit = 500;
@@ -420,7 +437,7 @@ static void a_network_belongs_to_its_node(void **state)
 	choice = (struct place_choice){.node = 2, .n = 1, .device = {2}};
 	assert_int_equal(place_add(place, &spec, &choice, &tenant, &err), -ENOSPC);
 	assert_contains(err.msg, "network device 1 is on another node");
-	/* Nobody is moved away from it. */
+	/* A tenant that uses a network device is not moved. */
 	spec = PLACE_SPEC_INIT;
 	spec.share = 600;
 	choice = (struct place_choice){.node = 2, .n = 1, .device = {2}};
@@ -467,14 +484,14 @@ static void halves_are_evicted_together(void **state)
 		place_rollback(place, mark);
 		place_release(place);
 		assert_int_equal(cluster_digest(place), digest);
-		/* Without its other half it is another plan. */
+		/* After the other half is removed, the plan is out of date. */
 		assert_ok(place_remove(place, pair[!half]));
 		assert_int_equal(place_peer(place, pair[half]), PLACE_NONE);
 		assert_int_equal(place_preempt_apply(place, &spec, &stale, &tenant, &err), -ESTALE);
 	}
 }
 
-/* They leave for a group, and count once into their budget. */
+/* Both halves of a victim are evicted for a gang, and count once for their budget. */
 static void halves_count_once(void **state)
 {
 	_cleanup_place_ struct place *place = pair_new();
@@ -493,7 +510,7 @@ static void halves_count_once(void **state)
 	for (int i = 0; i < 2; i++)
 		add_pair(place, 400, budget.label, pairs[i]);
 	digest = cluster_digest(place);
-	/* Both would have to leave: one may. */
+	/* Both remote tenants would have to be victims, but the budget allows one. */
 	members[0].device = members[1].device = 0;
 	members[0].share = members[1].share = 400;
 	assert_int_equal(place_gang_add(place, &gang, &group, NULL), -ENOSPC);
@@ -530,7 +547,10 @@ static void restored_halves_are_joined_again(void **state)
 	assert_int_equal(place_network_free_mbit(fresh, 2), 400);
 }
 
-/* Devices on two nodes, all over networks of one kind, and a third node that has none. */
+/*
+ * Nodes "first" and "second" have a device. "client" has none, but all three have network devices
+ * of one kind. "idle" has neither.
+ */
 static struct place *three_new(uint32_t latency_us)
 {
 	const struct place_config config = {.policy = &place_first_fit};
@@ -634,23 +654,32 @@ static void a_measurement_between_two_nodes_decides(void **state)
 
 	params.spec.share = 500;
 	params.spec.cpu_milli = 100;
-	/* Measured paths come before unmeasured ones, nearer before farther ones. */
+	/*
+	 * Measured paths come before unmeasured paths, and a shorter round trip before a longer
+	 * one.
+	 */
 	assert_ok(place_paths_set(place, 1, &(struct place_path){"client", 400, 500}, 1, NULL));
 	assert_device_on(place, &params, "second", ", 400 us and 500 Mbit/s measured");
 	assert_ok(place_paths_set(place, 2, paths, 2, NULL));
 	assert_device_on(place, &params, "second", ", 90 us");
 	assert_true(place_path_get(place, 2, 1, &found));
 	assert_int_equal(found.latency_us, 90);
-	/* From there to here as from here to there. */
+	/* A measurement counts in both directions. */
 	assert_true(place_path_get(place, 0, 2, &found));
 	assert_int_equal(found.mbit, 9000);
 	assert_false(place_path_get(place, 3, 0, &found));
 	params.least_mbit = 500;
-	/* Not within twice as much: then load decides, and the order. */
+	/*
+	 * Both round trips are between the same powers of two now, so load and order of nodes
+	 * decide.
+	 */
 	paths[1].latency_us = 130;
 	assert_ok(place_paths_set(place, 2, paths, 2, NULL));
 	assert_device_on(place, &params, "first", ", 180 us and 9000 Mbit/s measured");
-	/* Too thin, and too far. */
+	/*
+	 * Now one path has too little bandwidth; further below, the other has too long a round
+	 * trip.
+	 */
 	paths[0].mbit = 499;
 	assert_ok(place_paths_set(place, 2, paths, 2, NULL));
 	assert_device_on(place, &params, "second", ", 130 us");
@@ -661,7 +690,10 @@ static void a_measurement_between_two_nodes_decides(void **state)
 	assert_int_equal(d.outcome, PLACE_QUEUED);
 }
 
-/* By name: the other end may go, and come again by another number. */
+/*
+ * A measurement names the other node, so it holds again when that node returns under another
+ * number.
+ */
 static void measurements_follow_their_node(void **state)
 {
 	_cleanup_place_ struct place *place = three_new(PLACE_LATENCY_UNKNOWN);
@@ -678,7 +710,7 @@ static void measurements_follow_their_node(void **state)
 	info.name = "second";
 	assert_ok(place_node_add(place, &info, &second, NULL));
 	assert_true(place_path_get(place, 2, second, &found));
-	/* Its own goes with it. */
+	/* A removed node loses its own measurements. */
 	assert_ok(place_node_remove(place, 2, NULL));
 	assert_false(place_path_get(place, second, 2, &found));
 	info.name = "client";
@@ -705,12 +737,15 @@ static void impossible_measurements_are_refused(void **state)
 	assert_contains(err.msg, "bandwidth 1000000001");
 	assert_int_equal(place_paths_set(place, 9, paths, 0, &err), -EINVAL);
 	assert_contains(err.msg, "no node 9");
-	/* As it was. */
+	/* The refused calls changed nothing. */
 	assert_true(place_path_get(place, 3, 0, &found));
 	assert_int_equal(found.latency_us, 1);
 }
 
-/* The second is a function of the first, and has no more than is left of that. */
+/*
+ * The second network device is a function of the first, and has only the bandwidth that is left of
+ * the first.
+ */
 static void a_network_within_another_shares_its_bandwidth(void **state)
 {
 	_cleanup_place_ struct place *place = three_new(0);
