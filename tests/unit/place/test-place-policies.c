@@ -25,7 +25,7 @@ static struct place *place_of(const struct place_policy *policy)
 	return cluster_by_hand(policy, NULL);
 }
 
-/* numa and link: a digit for each device. */
+/* Adds a node with one device for each digit of `numa` and `link`. */
 static uint32_t add_node(struct place *place, const char *name, const char *numa, const char *link)
 {
 	return cluster_add_node(place, name, NULL, numa, link);
@@ -64,7 +64,7 @@ static void kubeshare_fits_best(void **state)
 
 	add_node(place, "a", "00", "00");
 	add_node(place, "b", "00", "00");
-	/* No device is in use: the first. */
+	/* No device is in use, so the first is taken. */
 	assert_int_equal(cluster_device_for(place, spec_of(500)), 0);
 	cluster_put(place, spec_of(300), 0);
 	cluster_put(place, spec_of(500), 2);
@@ -72,7 +72,10 @@ static void kubeshare_fits_best(void **state)
 	assert_int_equal(cluster_device_for(place, spec_of(600)), 0);
 	assert_int_equal(cluster_device_for(place, spec_of(800)), 1);
 
-	/* The label's device is the last of those in use, and that with most left over first. */
+	/*
+	 * A device with an affinity label comes after all other used devices. Among devices with
+	 * labels, the one with the most left over is taken.
+	 */
 	red.affinity = label(place, "red");
 	cluster_put(place, red, 1);
 	assert_int_equal(cluster_device_for(place, spec_of(600)), 0);
@@ -95,7 +98,7 @@ static void kubeshare_keeps_labels_together(void **state)
 	red.affinity = label(place, "red");
 	assert_int_equal(cluster_device_for(place, red), 1);
 	cluster_put(place, red, 1);
-	/* It does not fit there: nowhere. */
+	/* A second tenant of the label does not fit on the label's device, so it fits nowhere. */
 	assert_int_equal(cluster_device_for(place, red), PLACE_NONE);
 	red.share = 400;
 	assert_int_equal(cluster_device_for(place, red), 1);
@@ -111,7 +114,7 @@ static void kubeshare_code_compares_free_capacity(void **state)
 	cluster_put(place, spec_of(300), 0);
 	red.affinity = label(place, "red");
 	cluster_put(place, red, 2);
-	/* The label makes no difference here. */
+	/* KubeShare's published code ignores the label in this step. */
 	assert_int_equal(cluster_device_for(place, spec_of(400)), 2);
 	assert_int_equal(cluster_device_for(place, spec_of(600)), 0);
 	assert_int_equal(cluster_device_for(place, spec_of(800)), 1);
@@ -140,7 +143,7 @@ static void kubeshare2_packs_and_spreads(void **state)
 	spec.priority = 0;
 	assert_ok(place_find(place, &spec, &choice, NULL));
 	assert_int_equal(choice.device[0], 3);
-	/* ([0 + 0] + [0 + 50] - 100 / 2) / 2 */
+	/* for node b, by the formula in place-kubeshare2.c: ([0 + 0] + [0 + 50] - 100 / 2) / 2 */
 	assert_int_equal(choice.score, 0);
 	spec.priority = 1;
 	assert_ok(place_find(place, &spec, &choice, NULL));
@@ -148,7 +151,10 @@ static void kubeshare2_packs_and_spreads(void **state)
 	assert_int_equal(choice.score, 0);
 	cluster_put(place, spec_of(200), 0);
 	cluster_put(place, spec_of(400), 1);
-	/* a: -(20 + 40) / 2, b: -(0 + 50) / 2; the emptier one of b */
+	/*
+	 * Node a has the score -(20 + 40) / 2, b has -(0 + 50) / 2. On b the emptier device is
+	 * taken.
+	 */
 	assert_ok(place_find(place, &spec, &choice, NULL));
 	assert_int_equal(choice.device[0], 2);
 	assert_int_equal(choice.score, -25000);
@@ -175,7 +181,7 @@ static void kubeshare2_prefers_a_model(void **state)
 	devices[0].model = devices[1].model = 1;
 	assert_ok(place_node_add(place, &info, &node, NULL));
 	assert_int_equal(cluster_device_for(place, spec_of(500)), 2);
-	/* Until it is used: 100 - (100 + 90) / 2 is less than 10 */
+	/* When b is nearly full, its score 100 - (100 + 90) / 2 is below a's, which is 10. */
 	cluster_put(place, spec_of(1000), 2);
 	cluster_put(place, spec_of(900), 3);
 	assert_int_equal(cluster_device_for(place, spec_of(100)), 0);
@@ -192,7 +198,10 @@ static void kubeshare2_stays_near_its_gang(void **state)
 	spec.group = 7;
 	tenant = cluster_put(place, spec, 6);
 	assert_int_equal(place_group(place, 7)->n, 1);
-	/* b, and there itself is the nearest: -10 against -100 */
+	/*
+	 * Node b is nearer. On b the member's own device is the nearest: used share costs 10, the
+	 * next device would cost 100 for the distance.
+	 */
 	assert_int_equal(cluster_device_for(place, spec), 6);
 	spec.share = 1000;
 	assert_int_equal(cluster_device_for(place, spec), 5);
@@ -201,7 +210,7 @@ static void kubeshare2_stays_near_its_gang(void **state)
 	assert_int_equal(cluster_device_for(place, spec), 0);
 }
 
-/* The mean over all of the group, not the last of them. */
+/* The mean distance to all members counts, not that to the last member. */
 static void kubeshare2_stays_near_most_of_its_gang(void **state)
 {
 	_cleanup_place_ struct place *place = place_of(&place_kubeshare2_guarantee);
@@ -216,7 +225,7 @@ static void kubeshare2_stays_near_most_of_its_gang(void **state)
 	assert_int_equal(node_for(place, spec), 0);
 }
 
-/* Two racks of two nodes, with ids or such as KubeShare gives them: 1 and 2. */
+/* Two racks of two nodes. id_1 and id_2 are cellIds, or "" for KubeShare's numbers 1 and 2. */
 #define RACKS(id_1, id_2) \
 	"cellTypes:\n" \
 	"  NODE: {childCellType: V100, childCellNumber: 2, isNodeLevel: true}\n" \
@@ -225,7 +234,7 @@ static void kubeshare2_stays_near_most_of_its_gang(void **state)
 	"- {cellType: RACK, " id_1 "cellChildren: [{cellId: a}, {cellId: b}]}\n" \
 	"- {cellType: RACK, " id_2 "cellChildren: [{cellId: c}, {cellId: d}]}\n"
 
-/* Where the next of a group goes whose first has the whole of node a. */
+/* The choice for the third member of a group whose first two members fill node a. */
 static struct place_choice beside_a(const char *racks)
 {
 	_cleanup_cells_ struct place_cells *cells = NULL;
@@ -245,8 +254,9 @@ static struct place_choice beside_a(const char *racks)
 }
 
 /*
- * The group has the leaves 1 and 2 of the first rack, b 3 and 4, c and d 1 to 4 of the second. A
- * number for a rack differs by less than the leaves of neighbours in one, a name by 100. The means:
+ * The group has leaves 1 and 2 of the first rack, node b has leaves 3 and 4. Nodes c and d have
+ * leaves 1 to 4 of the second rack. The numbers of the two racks differ by 1, two names count 100.
+ * Mean distances to the group:
  *
  *            to b, by leaf     to c             to d
  *   numbers  101.5, 102.5      101.5, 101.5     102.5, 103.5
@@ -277,7 +287,10 @@ static void kubeshare2_keeps_scarce_devices_free(void **state)
 
 /* ---- dot product ---- */
 
-/* In 1/800000: CPU as parts of 128 cores, devices as parts of eight. The smaller product wins. */
+/*
+ * The score is the negative product in 1/800000: CPU as a part of 128 cores, devices as a part of
+ * eight. The smaller product wins.
+ */
 static void dot_product_weighs_both(void **state)
 {
 	_cleanup_place_ struct place *place = place_of(&place_dot_product);
@@ -288,7 +301,7 @@ static void dot_product_weighs_both(void **state)
 	spec.cpu_milli = 16000;
 	add_node(place, "a", "00", "00");
 	assert_ok(place_find(place, &spec, &choice, NULL));
-	/* 16/128 of 32/128, and 1/8 of 2/8 */
+	/* CPU: 16/128 requested x 32/128 free. Devices: 1/8 requested x 2/8 free. */
 	assert_int_equal(choice.score, -25000 - 25000);
 	add_node(place, "b", "00", "00");
 	cluster_put(place, spec_of(500), 2);
@@ -299,7 +312,10 @@ static void dot_product_weighs_both(void **state)
 
 /* ---- FGD ---- */
 
-/* The grade of the place that it finds for devices of that share, where only `typical` is. */
+/*
+ * The grade of the place that is found for `count` devices of `share` on an empty node, if
+ * `typical` is the only typical tenant.
+ */
 static int32_t fgd_grade_of(uint32_t share, uint32_t count, const struct place_spec *typical)
 {
 	_cleanup_place_ struct place *place = place_of(&place_fgd);
@@ -313,10 +329,13 @@ static int32_t fgd_grade_of(uint32_t share, uint32_t count, const struct place_s
 	return place_fgd.grade(place, &spec, choice.score);
 }
 
-/* floor(100 sigmoid(what F falls by, in devices)) */
+/* A grade is floor(100 sigmoid(x)), where x is the decrease of F in devices (place-fgd.c). */
 static void fgd_grades_as_published(void **state)
 {
-	/* Of no use to who asks for no device: F is all that is free and falls by what is asked. */
+	/*
+	 * The typical tenant requests no device. So F is all free share, and falls by the requested
+	 * share.
+	 */
 	static const struct {
 		uint32_t share, count;
 		int32_t grade;
@@ -338,11 +357,14 @@ static void fgd_grades_as_published(void **state)
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
 		assert_int_equal(
 			fgd_grade_of(cases[i].share, cases[i].count, &none), cases[i].grade);
-	/* What is left of the device is no more to who needs all eight, nor are the others. */
+	/*
+	 * A typical tenant of eight devices no longer fits, so the other seven devices are
+	 * fragments now.
+	 */
 	all.count = 8;
 	assert_int_equal(fgd_grade_of(1000, 1, &all), 0); /* F rises by 7: 0.09 */
 	all.count = 1;
-	assert_int_equal(fgd_grade_of(300, 1, &all), 33); /* by 0.7: 33.2 */
+	assert_int_equal(fgd_grade_of(300, 1, &all), 33); /* F rises by 0.7: 33.2 */
 	assert_int_equal(fgd_grade_of(1000, 1, &all), 50);
 }
 
@@ -358,11 +380,11 @@ static void gpushare_fills_memory(void **state)
 	spec.device_bytes = 4 * GIB;
 	cluster_put(place, spec, 1);
 	cluster_put(place, spec, 4);
-	/* The least free memory that is enough. */
+	/* The device with the least free memory that suffices is taken. */
 	assert_int_equal(cluster_device_for(place, spec), 1);
 	spec.device_bytes = 13 * GIB;
 	assert_int_equal(cluster_device_for(place, spec), 0);
-	/* The node with more CPU left, whatever its devices. */
+	/* The node with more free CPU wins, whatever its devices. */
 	cpu.cpu_milli = 8000;
 	cpu.device_bytes = GIB;
 	cluster_put(place, cpu, 0);
@@ -370,7 +392,7 @@ static void gpushare_fills_memory(void **state)
 	assert_int_equal(cluster_device_for(place, spec), 4);
 }
 
-/* Nodes are judged by what they will have left, not by what they have. */
+/* Nodes are compared by the CPU and memory that are free after the tenant is placed. */
 static void gpushare_counts_requests(void **state)
 {
 	_cleanup_place_ struct place *place = place_of(&place_gpushare);
@@ -387,7 +409,10 @@ static void gpushare_counts_requests(void **state)
 	assert_ok(place_node_add(place, &info, &node, NULL));
 	spec.cpu_milli = 5000;
 	cluster_put(place, spec, 1);
-	/* 50 % of the small one, 90 % of the large one; without what is asked 100 % and 95 % */
+	/*
+	 * After the placement, 50 % of the small node's CPU is free, or 90 % of the large node's.
+	 * Before, it is 100 % and 95 %.
+	 */
 	assert_int_equal(node_for(place, spec), 1);
 }
 
@@ -427,13 +452,15 @@ static void gaiagpu_keeps_device_groups_whole(void **state)
 	struct place_spec two = spec_of(1000);
 	struct place_choice choice;
 
-	/* NUMA 0: links 0 and 1 of two each; NUMA 1 likewise */
+	/* Two NUMA nodes, each with two links of two devices. */
 	add_node(place, "a", "00001111", "00110011");
 	cluster_put(place, spec_of(1000), 0);
 	assert_int_equal(cluster_device_for(place, spec_of(1000)), 1);
 	cluster_put(place, spec_of(1000), 4);
 	cluster_put(place, spec_of(1000), 5);
-	/* NUMA 1 has two left, NUMA 0 three: of the fewest the cell with the fewest. */
+	/*
+	 * NUMA node 1 has two free devices, NUMA node 0 three. So a device of NUMA node 1 is taken.
+	 */
 	assert_int_equal(cluster_device_for(place, spec_of(1000)), 6);
 	two.count = 2;
 	assert_ok(place_find(place, &two, &choice, NULL));
@@ -448,7 +475,10 @@ static void gaiagpu_keeps_device_groups_whole(void **state)
 
 /* ---- Wang ---- */
 
-/* Beside whom each class goes: one device, one tenant of 0.3 of each digit's class on it. */
+/*
+ * Which classes may join a device. `there` has a digit for each present tenant: its class. Each
+ * present tenant has a share of 0.3.
+ */
 static const struct {
 	const char *there;
 	bool takes[3];
@@ -484,7 +514,10 @@ static void wang_keeps_classes_apart(void **state)
 	}
 }
 
-/* Who leaves for the classes' sake, and what is said where nobody may. */
+/*
+ * Tenants are preempted if their class excludes the new tenant. If none may be preempted, the
+ * refusal names the policy's rules.
+ */
 static void wang_preempts(void **state)
 {
 	_cleanup_place_ struct place *place = place_of(&place_wang);
@@ -533,7 +566,10 @@ static void wang_scores(void **state)
 	spec.class = SPEC_OPPORTUNISTIC;
 	cluster_put(place, spec, 3);
 	spec.share = 100;
-	/* Beside 0: 1100; beside 1: 100 + 1000 - 700; beside 2: 200. */
+	/*
+	 * Costs for class 2. Beside class 0: 100 + 1000; beside class 1: 100 + 1000 - 700; beside
+	 * class 2: 200.
+	 */
 	assert_ok(place_find(place, &spec, &choice, NULL));
 	assert_int_equal(choice.device[0], 3);
 	assert_int_equal(choice.score, -200);
@@ -541,12 +577,14 @@ static void wang_scores(void **state)
 	assert_ok(place_find(place, &spec, &choice, NULL));
 	assert_int_equal(choice.device[0], 2);
 	assert_int_equal(choice.score, -400);
-	/* Beside 1: 100 + 600 left over; beside two of 2: 300 + 500. */
+	/*
+	 * Costs for class 1. Beside class 1: 100 + 600 left over; beside two of class 2: 300 + 500.
+	 */
 	spec.class = SPEC_STANDARD;
 	assert_ok(place_find(place, &spec, &choice, NULL));
 	assert_int_equal(choice.device[0], 2);
 	assert_int_equal(choice.score, -700);
-	/* Where only an idle one is left that is taken. */
+	/* Only an idle device is left for this share. */
 	spec.class = SPEC_LATENCY;
 	spec.share = 700;
 	assert_int_equal(cluster_device_for(place, spec), 0);
@@ -634,7 +672,7 @@ static struct place_spec random_spec(struct world *w)
 	return spec;
 }
 
-/* The fewest that it meets anywhere. */
+/* The smallest number of conflicts on any node where the spec fits. */
 static uint32_t fewest_of_all(
 	const struct place *place, const struct place_spec *spec, const uint32_t *met)
 {
@@ -649,7 +687,10 @@ static uint32_t fewest_of_all(
 	return least;
 }
 
-/* The fewest that it meets, then the greatest grade, then the lowest node. */
+/*
+ * Compares all nodes: the fewest conflicts win, then the greatest grade, then the lowest node.
+ * false: the spec fits nowhere.
+ */
 static bool look_at_all(
 	struct place *place, const struct place_spec *spec, struct place_choice *ret)
 {
@@ -721,7 +762,7 @@ static void decide(struct world *w)
 		assert_ok(place_add(w->place, &spec, &choice, &w->tenants[w->n++], NULL));
 }
 
-/* Gone, or told to go. */
+/* Removes a random tenant, or marks it as terminating. */
 static void leave(struct world *w)
 {
 	uint32_t at = dice(w, w->n ? w->n : 1);
@@ -765,7 +806,7 @@ static void check_counts(const struct world *w)
 	}
 }
 
-/* Something is tried, and taken back or kept. */
+/* Makes random changes under a savepoint, then rolls them back or keeps them. */
 static void try_things(struct world *w)
 {
 	uint32_t before[TENANTS], n = w->n, mark = place_savepoint(w->place);
@@ -864,7 +905,10 @@ static void a_label_can_be_on_all_devices(void **state)
 	struct place_spec spec = spec_of(500);
 	char name[8];
 
-	/* One of 1, then of 4 each: the list would be full in the middle of one. */
+	/*
+	 * One tenant of one device, then tenants of four each: without a reservation in advance,
+	 * the label's list of devices would be full in the middle of a tenant.
+	 */
 	for (uint32_t i = 0; i < 12; i++) {
 		snprintf(name, sizeof(name), "n%u", i);
 		add_node(place, name, "0000", "0000");
@@ -884,7 +928,7 @@ static void a_label_can_be_on_all_devices(void **state)
 		place_label_at(place, spec.anti_affinity)->n_devices[ROLE_ANTI_AFFINITY], 45);
 }
 
-/* Its tenants stay, and free capacity is zero, not negative. */
+/* The device's tenants stay, and its free capacity is zero, not negative. */
 static void a_device_may_become_too_small(void **state)
 {
 	_cleanup_place_ struct place *place = place_of(&place_first_fit);
@@ -905,7 +949,10 @@ static void a_device_may_become_too_small(void **state)
 	assert_int_equal(cluster_device_for(place, spec), PLACE_NONE);
 }
 
-/* A device without memory of the node beside it is of no use: alike to who asks for none. */
+/*
+ * A free device is of no use without free memory of its node, except for tenants that request no
+ * memory.
+ */
 static void the_default_leaves_memory(void **state)
 {
 	_cleanup_place_ struct place *place = place_of(place_policy_find("default"));
@@ -928,7 +975,7 @@ static void the_default_leaves_memory(void **state)
 	assert_int_equal(node_for(place, spec), b);
 }
 
-/* a: one device of model A with 80 GiB, b: two of B with 24 GiB. */
+/* Node a has one device of model A with 80 GiB, node b two devices of model B with 24 GiB. */
 static struct place *place_of_models(uint64_t *ret_a, uint32_t *ret_node_a, uint32_t *ret_node_b)
 {
 	struct place *place = place_of(place_policy_find("default"));
@@ -948,7 +995,10 @@ static struct place *place_of_models(uint64_t *ret_a, uint32_t *ret_node_a, uint
 	return place;
 }
 
-/* A third of what is asked for can only be of a model that is a fifth of what is free. */
+/*
+ * Some typical tenants can use only model A, and request more than A's part of the free devices. So
+ * tenants that can use both models get B.
+ */
 static void check_models_left(
 	struct place *place, struct place_spec typical[static 4], uint32_t a, uint32_t b)
 {
@@ -958,7 +1008,7 @@ static void check_models_left(
 	place_set_workload_mix(place, typical, 4);
 	assert_ok(place_find(place, &typical[0], &choice, NULL));
 	assert_ok(place_add(place, &typical[0], &choice, &tenant, NULL));
-	/* The rest of that device is the best fit, which somebody else will lack. */
+	/* The rest of A's device would fit best, but other tenants will lack it. */
 	assert_int_equal(node_for(place, typical[2]), b);
 	place_set_workload_mix(place, &typical[2], 2);
 	assert_int_equal(node_for(place, typical[2]), a);
@@ -988,7 +1038,10 @@ static void the_default_leaves_models_with_memory(void **state)
 	check_models_left(place, typical, a, b);
 }
 
-/* Of devices that are alike but for their memory: what is enough for who says how much. */
+/*
+ * Devices differ only in memory. A tenant that requests bytes gets the smaller device if that
+ * suffices.
+ */
 static void the_default_takes_the_smaller_memory(void **state)
 {
 	_cleanup_place_ struct place *place = place_of(place_policy_find("default"));
@@ -1018,7 +1071,7 @@ static void the_default_takes_the_smaller_memory(void **state)
 	part.count = 1;
 	part.device_bytes = whole.device_bytes = 6 * GIB;
 	assert_int_equal(cluster_device_for(place, part), 0);
-	/* What others have left of it counts, not its size. */
+	/* Between devices in use, the free memory counts and not the size. */
 	cluster_put(place, part, 0);
 	part.device_bytes = 30 * GIB;
 	cluster_put(place, part, 2);
@@ -1026,7 +1079,10 @@ static void the_default_takes_the_smaller_memory(void **state)
 	assert_int_equal(cluster_device_for(place, part), 2);
 }
 
-/* The same between nodes, of one model and before anything is learnt; whatever their order. */
+/*
+ * Between nodes of one model too, the smaller devices that suffice are taken. That holds before any
+ * arrival, and in any order of the nodes.
+ */
 static void the_default_takes_the_node_of_smaller_memory(void **state)
 {
 	for (uint32_t small = 0; small < 2; small++) {
@@ -1052,7 +1108,10 @@ static void the_default_takes_the_node_of_smaller_memory(void **state)
 				spec.device_bytes = 50 * GIB;
 				assert_int_equal(cluster_device_for(place, spec) / 2, 1 - small);
 			}
-		/* Before one is wasted, a part of it that is left is used. */
+		/*
+		 * To fill the rest of a large device comes before taking a part of an idle small
+		 * device.
+		 */
 		spec = spec_of(900);
 		cluster_put(place, spec, 2 * (1 - small));
 		spec = spec_of(100);
@@ -1063,7 +1122,10 @@ static void the_default_takes_the_node_of_smaller_memory(void **state)
 	}
 }
 
-/* What has come is not what comes yet: it goes beside what is there, not on devices of its own. */
+/*
+ * After the first arrivals the policy does not expect all tenants to be like them: tenants share
+ * devices instead of getting one each.
+ */
 static void the_default_packs_the_first(void **state)
 {
 	static const uint32_t shares[] = {500, 300, 300, 250, 1000, 1000};
@@ -1088,7 +1150,10 @@ struct nodes {
 	uint64_t memory_bytes;
 };
 
-/* Eight devices each: few nodes with much CPU and memory, many with less; and small nodes. */
+/*
+ * Nodes of eight devices, few with much CPU and memory and many with less; and nodes of two
+ * devices.
+ */
 static const struct nodes few_large[] = {
 	{4, 8, 128000, 768 * GIB},
 	{24, 8, 96000, 384 * GIB},
@@ -1140,7 +1205,7 @@ static bool arrive(struct place *place, const struct place_spec *spec)
 	return true;
 }
 
-/* Small tenants, drawn, until they have that many permille of all devices. */
+/* Adds random small tenants until they use `until` permille of devices. */
 static void fill_with_small(struct place *place, struct rand *rand, uint64_t until)
 {
 	const struct place_spec small[] = {
@@ -1160,8 +1225,9 @@ static void fill_with_small(struct place *place, struct rand *rand, uint64_t unt
 }
 
 /*
- * A shape that nothing has told the policy of, and that only few nodes can take: at a quarter of
- * the devices none of those has a small tenant. Best fit keeps such nodes as well.
+ * Only few nodes can take the largest shape, and no such tenant has arrived. While small tenants
+ * use a quarter of the devices, none of them is on these nodes. Best fit keeps these nodes empty as
+ * well.
  */
 static void the_default_keeps_what_only_large_shapes_can_use(void **state)
 {
@@ -1180,7 +1246,10 @@ static void the_default_keeps_what_only_large_shapes_can_use(void **state)
 	}
 }
 
-/* How many tenants of a whole large node find one among small tenants; others fit no node. */
+/*
+ * How many tenants that need a whole large node still fit after small tenants were placed.
+ * has_unfit: some arriving tenants fit no node at all.
+ */
 static uint32_t count_large(uint64_t seed, bool has_unfit)
 {
 	static const struct nodes nodes[] = {

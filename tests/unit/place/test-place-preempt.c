@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Victims: against all sets there are, on small clusters; what is refused; large ones in time. */
+/*
+ * Preemption: compared with all sets of victims on small clusters; refused specs; nodes with more
+ * sets than the search tries.
+ */
 #include "unit.h"
 
 #include <errno.h>
@@ -11,7 +14,7 @@
 #include "place/place-internal.h"
 #include "place/place-preempt.h"
 
-#define CANDIDATES 9u /* of a node: 512 sets */
+#define CANDIDATES 9u /* most tenants of a node: 2^9 = 512 sets */
 
 /* The costs of a set of victims, the most important first. */
 struct cost {
@@ -70,7 +73,7 @@ static bool fits_without(struct place *place, const struct place_spec *spec, uin
 	return fits;
 }
 
-/* Every set on every node. false: none. */
+/* Finds the cheapest of all sets on all nodes. false: no set suffices. */
 static bool cheapest(struct place *place, const struct place_spec *spec,
 	const struct place_preempt *rules, struct cost *ret)
 {
@@ -260,7 +263,7 @@ static void impossible_preemptions_are_refused(void **state)
 	assert_contains(err.msg, "65537 budgets");
 }
 
-/* A node with more sets than the search tries: still no tenant is evicted without need. */
+/* If a node has more sets than the search tries, no tenant is evicted needlessly all the same. */
 static void a_node_may_have_many_possible_victims(void **state)
 {
 	struct rand rand = rand_seeded(3);
@@ -305,7 +308,7 @@ static void put(struct place *place, uint32_t device, uint32_t share, uint32_t c
 	cluster_put(place, spec, device);
 }
 
-/* What those of the plan had of their devices, all together. */
+/* The share that the victims of the cheapest plan lose together. */
 static uint32_t lost_for(struct place *place, const struct place_spec *spec)
 {
 	const struct place_preempt rules = {0};
@@ -316,7 +319,10 @@ static uint32_t lost_for(struct place *place, const struct place_spec *spec)
 	return (uint32_t)plan.share_lost;
 }
 
-/* On the second node two are just enough: what is known before looking there may not say three. */
+/*
+ * On the second node two victims are just enough, so the lower bound of its cost must not say
+ * three.
+ */
 static void no_more_victims_than_needed_are_evicted(void **state)
 {
 	_cleanup_place_ struct place *by_share = cluster_by_hand(&place_first_fit, NULL),

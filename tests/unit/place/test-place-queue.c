@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Queues: counted, admitted and reclaimed by rules that are written down here once more. */
+/*
+ * Queues: use, admission and reclaiming, compared with a second implementation of the rules in this
+ * file.
+ */
 #include "unit.h"
 
 #include <errno.h>
@@ -17,7 +20,8 @@
  */
 static const struct place_queue_model a2_models[] = {{"A", 1000, 3000}};
 static struct place_queue_info tree[] = {
-	{"a", "", 6000, 9000, 1, NULL, 0}, /* or no more than its quota */
+	/* random_clusters_keep_the_queue_rules sets the limit to the quota in some rounds */
+	{"a", "", 6000, 9000, 1, NULL, 0},
 	{"a1", "a", 2000, PLACE_UNLIMITED, 1, NULL, 0},
 	{"a2", "a", 3000, 7000, 2, a2_models, 1},
 	{"b", "", 3000, PLACE_UNLIMITED, 1, NULL, 0},
@@ -35,7 +39,7 @@ static bool is_below(uint32_t queue, uint32_t above)
 	return false;
 }
 
-/* By all tenants of the queue and below; queue 0: by everybody. */
+/* Use by the tenants of the queue and of all queues below; queue 0: by all tenants. */
 static uint64_t used_by(const struct place *place, uint32_t queue, uint32_t model)
 {
 	uint64_t used = 0;
@@ -82,7 +86,10 @@ static bool may_go(const struct place *place, const struct place_spec *spec, uin
 	return true;
 }
 
-/* Some tenant below a, of which only two queues are, that has borrowed what the other may have. */
+/*
+ * Whether a tenant of the other queue below `a` has borrowed share that the spec's queue may
+ * reclaim. Only two queues are below `a`.
+ */
 static bool is_lent(const struct place *place, const struct place_spec *spec)
 {
 	for (uint32_t i = 0; i < place->n_tenants; i++) {
@@ -95,7 +102,7 @@ static bool is_lent(const struct place *place, const struct place_spec *spec)
 	return false;
 }
 
-/* A limit stands against it on devices of that model. */
+/* Whether a limit forbids the spec devices of the model. */
 static bool is_limited(const struct place *place, const struct place_spec *spec, uint32_t model)
 {
 	const uint64_t asked = (uint64_t)spec->share * spec->count;
@@ -149,14 +156,17 @@ static enum place_admission admission(const struct place *place, const struct pl
 		for (uint32_t at = 0; at < place->n_devices && !is_limited(place, spec, m); at++)
 			idle += place->devices[at].model == m ? place->share_free[at] : 0;
 	}
-	/* Of several models together. */
+	/* The idle share of several models may suffice together. */
 	if (best == PLACE_ADMIT_WAIT && spec->count > 1 &&
 		idle >= (uint64_t)spec->share * spec->count)
 		best = PLACE_ADMIT_BORROW;
 	return has_any ? best : PLACE_ADMIT_WAIT;
 }
 
-/* The queue that has most beyond its quota by its weight first, low priority, little share. */
+/*
+ * The order of eviction: largest excess over the quota divided by weight, then low priority, then
+ * small share.
+ */
 static bool goes_before(const struct place *place, uint32_t one, uint32_t other)
 {
 	const struct place_tenant *a = place_tenant(place, one), *b = place_tenant(place, other);
@@ -175,7 +185,9 @@ static bool goes_before(const struct place *place, uint32_t one, uint32_t other)
 	return one < other;
 }
 
-/* Whether each goes, in that order, while all its queues have too much. */
+/*
+ * Whether each victim, in the order of eviction, may go while its queues still exceed their quotas.
+ */
 static bool may_all_go(
 	struct place *place, const struct place_spec *spec, const uint32_t *victims, uint32_t n)
 {
@@ -223,7 +235,10 @@ static void check_victims(
 	}
 }
 
-/* Whether any set of one node's tenants would do; too many to try count as none. */
+/*
+ * Whether a set of one node's tenants would suffice as victims. Nodes with too many tenants to try
+ * all sets are skipped.
+ */
 static bool has_victims(struct place *place, const struct place_spec *spec)
 {
 	for (uint32_t node = 0; node < place->n_nodes; node++) {
@@ -344,7 +359,7 @@ static void random_clusters_keep_the_queue_rules(void **state)
 				assert_ok(place_remove(place, gone));
 			check_used(place);
 		}
-		/* Counted anew it is the same. */
+		/* place_queue_set() counts all tenants anew, with the same result. */
 		assert_ok(place_queue_set(place, tree, ARRAY_SIZE(tree), NULL, NULL));
 		check_used(place);
 	}
@@ -382,7 +397,10 @@ static uint32_t add(struct place *place, uint32_t queue, uint32_t share)
 	return tenant;
 }
 
-/* x and y have both borrowed from z; y may borrow twice as much before it counts as more. */
+/*
+ * Queues x and y have borrowed from z. y has weight 2, so it may borrow twice as much as x before
+ * it loses tenants first.
+ */
 static void the_queue_furthest_above_its_guarantee_gives_first(void **state)
 {
 	const struct place_queue_info queues[] = {
@@ -420,7 +438,7 @@ static void the_queue_furthest_above_its_guarantee_gives_first(void **state)
 	assert_contains(verdict.why, "queue y may have 3 devices at most, 4 asked");
 	spec.queue = 3;
 	spec.count = 1;
-	spec.priority = 0; /* a guarantee is one for it too */
+	spec.priority = 0; /* guarantees also hold for opportunistic tenants */
 	assert_ok(place_queue_admit(place, &spec, &verdict, NULL));
 	assert_int_equal(verdict.admission, PLACE_ADMIT_NOW);
 	assert_contains(verdict.why, "queue z has 0 of its guaranteed 2 devices, 1 asked");
@@ -487,7 +505,7 @@ static void refused_queues_leave_no_model(void **state)
 	assert_int_equal(bit, 2);
 }
 
-/* Of models A and B. */
+/* A cluster of one node that knows models A and B. */
 static struct place *one_node(const struct place_config *config, const struct place_node_info *info)
 {
 	struct place *place = NULL;
@@ -501,7 +519,7 @@ static struct place *one_node(const struct place_config *config, const struct pl
 	return place;
 }
 
-/* Of a device that two may share by its factor, who is alone has two. */
+/* With a share_factor of 2000, an exclusive tenant uses two devices' share of its queue. */
 static void an_exclusive_tenant_counts_the_whole_device(void **state)
 {
 	const struct place_config config = {.policy = &place_first_fit, .share_factor = 2000};
@@ -575,7 +593,7 @@ static void tenants_keep_their_queue(void **state)
 	assert_ok(place_queue_set(place, queues, 16, NULL, &err));
 }
 
-/* One T4 and two A100: the queue may have no A100, and two devices in all. */
+/* One T4 and two A100. Queue "q" may have no A100, and "all" at most two devices. */
 static struct place *two_models(void)
 {
 	static const struct place_queue_model none[] = {{"A100", 0, 0}};
@@ -628,7 +646,7 @@ static void limits_hold_where_it_is_placed(void **state)
 	assert_ok(place_find(place, &spec, &choice, &err));
 	assert_int_equal(choice.device[0], 1);
 	assert_ok(place_add(place, &spec, &choice, &t[0], &err));
-	/* The other of 0.6 waits for the T4, also by preemption of the lowest. */
+	/* The next tenant of 0.6 must wait for the T4, or preempt the tenant there. */
 	digest = cluster_digest(place);
 	assert_int_equal(place_find(place, &spec, &choice, &err), -ENOSPC);
 	place_explain(place, &spec, &why);
@@ -637,7 +655,7 @@ static void limits_hold_where_it_is_placed(void **state)
 	assert_ok(place_preempt_find(place, &spec, &rules, &plan, &err));
 	assert_int_equal(plan.n_victims, 1);
 	assert_int_equal(plan.choice.device[0], 1);
-	/* Its parent's limit, for all models: by a resize as well. */
+	/* The parent's limit for all models holds for new tenants and for a resize. */
 	spec = PLACE_SPEC_INIT;
 	spec.queue = 3;
 	spec.share = 700;
@@ -657,20 +675,22 @@ static void limits_hold_where_it_is_placed(void **state)
 	assert_contains(err.msg, "queue all has 2 of the 2 devices that it may have, 0.1 asked");
 	spec.priority = 60;
 	assert_int_equal(place_preempt_find(place, &spec, &rules, &plan, &err), -ENOSPC);
-	/* Tenants belong to leaves. */
+	/* Only leaf queues can have tenants. */
 	spec.queue = 1;
 	assert_int_equal(place_find(place, &spec, &choice, &err), -EINVAL);
 	choice = (struct place_choice){.n = 1, .device = {1}};
 	assert_int_equal(place_add(place, &spec, &choice, &other, &err), -EINVAL);
 	assert_contains(err.msg, "queue all has queues below it");
-	/* Running tenants stay, whatever the limit is now. */
+	/* Running tenants are restored even beyond the limit. */
 	spec.queue = 3;
 	assert_int_equal(place_add(place, &spec, &choice, &other, &err), -ENOSPC);
 	assert_ok(place_restore(place, &spec, &choice, NULL, &other, &err));
 	place_plan_done(&plan);
 }
 
-/* Where the queue is beyond what all its devices are: what is idle is still that of a model. */
+/*
+ * The queue's quota for all models is used up. The text about idle devices still names the model.
+ */
 static void idle_devices_are_counted_by_model(void **state)
 {
 	const struct place_queue_info infos[] = {
@@ -696,7 +716,7 @@ static void idle_devices_are_counted_by_model(void **state)
 		"borrow");
 }
 
-/* A node's devices are of two models, neither of which has three. */
+/* A node has two devices of each of two models. A tenant of three devices borrows from both. */
 static void several_models_are_borrowed_together(void **state)
 {
 	const struct place_queue_info infos[] = {{"q", "", 0, PLACE_UNLIMITED, 1, NULL, 0}};
@@ -755,7 +775,10 @@ static void closed_devices_are_not_lent(void **state)
 	assert_int_equal(verdict.admission, PLACE_ADMIT_WAIT);
 }
 
-/* Of the models that it is guaranteed, not of all that it may borrow. */
+/*
+ * Devices are reclaimed only of models with a guarantee, not of models that the queue may only
+ * borrow.
+ */
 static void reclaim_needs_a_guarantee(void **state)
 {
 	static const struct place_queue_model none[] = {{"A100", 0, PLACE_UNLIMITED}};
@@ -779,7 +802,9 @@ static void reclaim_needs_a_guarantee(void **state)
 	assert_int_equal(plan.choice.device[0], 1);
 }
 
-/* What its sibling has borrowed it has back, also where both together may have no more. */
+/*
+ * A queue reclaims what its sibling has borrowed, even if the parent's limit for both is reached.
+ */
 static void guarantees_hold_below_a_limit_of_the_parent(void **state)
 {
 	const struct place_queue_info queues[] = {
@@ -804,21 +829,24 @@ static void guarantees_hold_below_a_limit_of_the_parent(void **state)
 	assert_ok(place_queue_admit(place, &spec, &verdict, &err));
 	assert_int_equal(verdict.admission, PLACE_ADMIT_NOW);
 	assert_string_equal(verdict.why, "queue b has 0 of its guaranteed 1 devices, 1 asked");
-	/* A device is idle, and who has borrowed of another queue is not in the way. */
+	/*
+	 * A device is idle, so the tenant of queue "other" is not evicted: only the parent's limit
+	 * is in the way.
+	 */
 	assert_int_equal(place_find(place, &spec, &plan.choice, &err), -ENOSPC);
 	assert_ok(place_queue_reclaim(place, &spec, &rules, &plan, &err));
 	assert_int_equal(plan.n_victims, 1);
 	assert_int_equal(plan.victims[0], first);
 	assert_ok(place_preempt_apply(place, &spec, &plan, &tenant, &err));
 	assert_int_equal(place_queue_used(place, 1, PLACE_NONE), 2000);
-	/* Now each has what it is guaranteed, and nobody more. */
+	/* Now each queue below "p" uses exactly its guarantee. */
 	assert_ok(place_queue_admit(place, &spec, &verdict, &err));
 	assert_int_equal(verdict.admission, PLACE_ADMIT_WAIT);
 	assert_int_equal(place_queue_reclaim(place, &spec, &rules, &none, &err), -EDQUOT);
 	assert_ok(place_remove(place, second));
 }
 
-/* Halves on two nodes are in the way of one whole device. */
+/* Two tenants of half a device, on two nodes, use up the limit that one whole device needs. */
 static void limits_are_kept_across_nodes(void **state)
 {
 	const struct place_queue_info queues[] = {
@@ -846,7 +874,10 @@ static void limits_are_kept_across_nodes(void **state)
 	add(place, 4, 500);
 	spec.queue = 3;
 	spec.share = 1000;
-	/* Both halves for the limit, and one of others for the room beside one of them. */
+	/*
+	 * Both tenants of half a device are evicted for the limit. A tenant of queue "other" beside
+	 * one of them is evicted for capacity.
+	 */
 	assert_ok(place_queue_reclaim(place, &spec, &rules, &plan, &err));
 	assert_int_equal(plan.n_victims, 3);
 	assert_int_equal(plan.victims[0], half[0]);
@@ -859,7 +890,7 @@ static void limits_are_kept_across_nodes(void **state)
 	assert_int_equal(place_preempt_apply(place, &spec, &late, &tenant, &err), -ESTALE);
 }
 
-/* Of its own queue, by priority. */
+/* Ranks tenants of the spec's own queue by priority; all others stay. */
 static int rank_own(void *arg, const struct holder *h)
 {
 	const struct place_spec *spec = arg;
@@ -876,7 +907,7 @@ static void stay_any(void *arg, const struct holder *h)
 {
 }
 
-/* A queue that may have no more has it of its own that matter less; idle devices do not count. */
+/* A queue at its limit evicts its own tenants of lower priority. Idle devices do not help. */
 static void priorities_matter_below_a_limit(void **state)
 {
 	const struct place_queue_info queues[] = {
@@ -911,21 +942,30 @@ static void priorities_matter_below_a_limit(void **state)
 	assert_ok(place_queue_preempt(place, &spec, &rules, &plan, &err));
 	assert_int_equal(plan.n_victims, 1);
 	assert_int_equal(plan.victims[0], low[0]);
-	/* A whole device is idle on the first node: both halves go for the limit alone. */
+	/*
+	 * A whole device is idle on the first node, so both tenants of half a device are evicted
+	 * only for the limit.
+	 */
 	spec.share = 1000;
 	assert_ok(place_queue_preempt(place, &spec, &rules, &both, &err));
 	assert_int_equal(both.n_victims, 2);
 	assert_int_equal(both.choice.device[0], 1);
 	assert_ok(place_preempt_apply(place, &spec, &both, &tenant, &err));
 	assert_int_equal(place_queue_used(place, 1, PLACE_NONE), 1000);
-	/* Who matters most has the limit for itself; more than that nobody ever has. */
+	/*
+	 * The tenant of the highest priority uses the whole limit now. No tenant ever gets more
+	 * than the limit.
+	 */
 	assert_int_equal(place_queue_preempt(place, &spec, &rules, &none, &err), -ENOSPC);
 	spec.count = 2;
 	assert_int_equal(place_queue_preempt(place, &spec, &rules, &none, &err), -ENOSPC);
 	assert_contains(err.msg, "queue q may have 1 devices at most, 2 asked");
 }
 
-/* Both on the first node would have to go for the room there; for the limit alone, one. */
+/*
+ * For capacity on the first node, both tenants there would be evicted. For the limit one victim on
+ * another node suffices.
+ */
 static void who_goes_for_a_limit_may_be_elsewhere(void **state)
 {
 	const struct place_queue_info queues[] = {
@@ -969,7 +1009,10 @@ static void who_goes_for_a_limit_may_be_elsewhere(void **state)
 	at = (struct place_choice){.n = 1, .device = {0}};
 	other.share = 500;
 	assert_ok(place_add(place, &other, &at, &tenant, &err));
-	/* The T4 it may have, but others are there; on A100 its own are in the way. */
+	/*
+	 * The limits allow the T4, but tenants of other queues use it. On A100 the limit is used up
+	 * by the queue's own tenants, who are evicted.
+	 */
 	assert_ok(place_queue_set(place, of_models, ARRAY_SIZE(of_models), NULL, &err));
 	assert_ok(place_queue_preempt(place, &spec, &rules, &of_model, &err));
 	assert_int_equal(of_model.n_victims, 1);
@@ -995,7 +1038,7 @@ static void gangs_are_admitted_as_a_whole(void **state)
 	assert_ok(place_queue_admit_all(place, members, 3, &verdict, &err));
 	assert_int_equal(verdict.admission, PLACE_ADMIT_NEVER);
 	assert_contains(verdict.why, "queue all may have 2 devices at most, 3 asked by all 3");
-	/* What q is guaranteed is of any model that it may have: of A100 it may have none. */
+	/* q's guarantee holds for every model whose limit is above 0, so not for A100. */
 	members[0].queue = members[1].queue = 2;
 	assert_ok(place_queue_admit_all(place, members, 2, &verdict, &err));
 	assert_int_equal(verdict.admission, PLACE_ADMIT_NOW);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Running tenants are restored after a restart, in any order, whatever keeps new tenants off.
+ * Running tenants are restored after a restart, in any order, even where new tenants would be
+ * refused.
  */
 #include "unit.h"
 
@@ -23,7 +24,7 @@ static struct place_choice choice_of(const struct place_tenant *t)
 	return choice;
 }
 
-/* Closed, tainted, smaller, full: as the seed has it. */
+/* Makes random nodes closed, tainted, smaller or full. */
 static void change_nodes(struct rand *rand, struct place *place)
 {
 	uint64_t taint;
@@ -78,7 +79,7 @@ static void compare(const struct place *a, const struct place *b)
 	}
 }
 
-/* The same nodes: nothing of the seed but its nodes is drawn. */
+/* A cluster with the same nodes as the seed's cluster, without its tenants. */
 static struct place *same_nodes(uint64_t seed, uint32_t n)
 {
 	struct rand rand = rand_seeded(seed);
@@ -126,7 +127,7 @@ static void every_state_comes_back_in_any_order(void **state)
 	assert_true(n_back > 5000);
 }
 
-/* Whoever asks: nothing of the place is another for it. */
+/* Every function refuses the spec, and none changes the model. */
 static void refuse_spec(struct place *place, const struct place_spec *spec, const char *says)
 {
 	const struct place_choice choice = {.n = 1};
@@ -191,7 +192,7 @@ static void devices_with_tenants_stay(void **state)
 	spec.share = 500;
 	cluster_put(place, spec, 1);
 	digest = cluster_digest(place);
-	/* It is gone, another model, more than a node can have. */
+	/* The tenant's device disappears, changes its model, or the node gets too many devices. */
 	info.n_devices = 1;
 	assert_int_equal(place_node_update(place, 0, &info, &err), -EBUSY);
 	assert_contains(err.msg, "n");
@@ -252,7 +253,7 @@ static void impossible_states_are_refused(void **state)
 	spec.share = SPEC_SHARE_ONE;
 	spec.is_exclusive = true;
 	assert_int_equal(place_restore(place, &spec, &choice, NULL, &tenant, &err), -ENOSPC);
-	/* Counters do not wrap. */
+	/* A sum that exceeds its counter is refused. */
 	spec = PLACE_SPEC_INIT;
 	spec.share = 1;
 	spec.cpu_milli = INT32_MAX;

@@ -46,7 +46,7 @@ static void each_kind_of_node_is_one_shape(void **state)
 	assert_int_equal(shapes[2].count, 4);
 	assert_ok(place_node_remove(place, removed, NULL));
 	assert_int_equal(place_shapes_of(place, shapes), 2);
-	/* Tenants change nothing of what the node can take. */
+	/* Present tenants do not change the shape of their node. */
 	cluster_put(place,
 		(struct place_spec){
 			.share = 500, .count = 1, .node = PLACE_NONE, .device = PLACE_NONE},
@@ -55,7 +55,7 @@ static void each_kind_of_node_is_one_shape(void **state)
 	assert_int_equal(shapes[0].cpu_milli, 96000);
 }
 
-/* A node of another model is no substitute. */
+/* Nodes of different models are different kinds. */
 static void kinds_differ_by_model(void **state)
 {
 	_cleanup_place_ struct place *place = cluster_by_hand(&place_scarcity, NULL);
@@ -75,7 +75,7 @@ static void kinds_differ_by_model(void **state)
 	assert_int_equal(shapes[1].models, other);
 }
 
-/* A tenant has at most so many devices. */
+/* A shape has at most SPEC_DEVICES_MAX devices, like a tenant. */
 static void a_shape_is_possible_for_a_tenant(void **state)
 {
 	_cleanup_place_ struct place *place = cluster_by_hand(&place_scarcity, NULL);

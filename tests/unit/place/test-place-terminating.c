@@ -31,7 +31,7 @@ static void add_node(struct place *place, const char *name, uint32_t n_devices, 
 	assert_ok(place_node_add(place, &info, &node, NULL));
 }
 
-/* One node "a" of so many devices. */
+/* A cluster of one node "a" with n_devices devices and at most n_max tenants. */
 static struct place *one_node(uint32_t n_devices, uint32_t n_max)
 {
 	const struct place_config config = {.policy = &place_first_fit};
@@ -65,7 +65,10 @@ static uint32_t add(struct place *place, struct place_spec spec)
 	return tenant;
 }
 
-/* It comes for the given number of victims, of which the first is given back. */
+/*
+ * Places the spec by graceful preemption, with exactly n_victims victims. *ret_victim is the first
+ * victim.
+ */
 static uint32_t come(
 	struct place *place, struct place_spec spec, uint32_t n_victims, uint32_t *ret_victim)
 {
@@ -114,13 +117,16 @@ static void a_terminating_tenant_keeps_its_device(void **state)
 	place_explain(place, &small, &why);
 	assert_contains(
 		place_why_format(&why, &small, text), "1 has devices with terminating tenants");
-	/* What is free stands behind the reason that it is of. */
+	/*
+	 * The text gives the free share after the reason PLACE_NO_SHARE, also if another reason
+	 * follows.
+	 */
 	why.nodes[PLACE_NO_SHARE] = 2;
 	why.most_share = 200;
 	assert_string_equal(place_why_format(&why, &small, text),
 		"0 of 3 nodes have room: 2 have too little of their devices left (0.3 of 1 asked, "
 		"0.2 free at most), 1 has devices with terminating tenants");
-	small.share = 500; /* and would not have room then */
+	small.share = 500; /* which would not fit even after the terminating tenant is removed */
 	assert_int_equal(place_device_reason(place, &small, 0), PLACE_NO_SHARE);
 	assert_ok(place_find(place, &any, &choice, NULL));
 	assert_true(place_is_awaiting(place, high));
@@ -148,9 +154,9 @@ static void a_terminating_tenant_keeps_its_part_of_the_node(void **state)
 	high = come(place, spec_of(1000, 90, 5000), 1, &victim);
 	assert_true(place_node_get(place, 0, &view));
 	assert_int_equal(view.n_tenants, 3);
-	assert_int_equal(view.cpu_free, 0); /* 12 of 8 */
+	assert_int_equal(view.cpu_free, 0); /* 12 of 8 cores are in use */
 	assert_int_equal(view.memory_free, 2 * GIB);
-	/* Nobody is on the second device, and there is no CPU. */
+	/* The second device is idle, but the node has no free tenant slot and no CPU. */
 	assert_int_equal(place_reason_of(place, &needs, 0), PLACE_FULL_OF_TENANTS);
 	assert_ok(place_remove(place, other));
 	assert_int_equal(place_reason_of(place, &needs, 0), PLACE_NO_CPU);
@@ -160,7 +166,7 @@ static void a_terminating_tenant_keeps_its_part_of_the_node(void **state)
 	assert_true(place_node_get(place, 0, &view));
 	assert_int_equal(view.cpu_free, 3000);
 	assert_ok(place_find(place, &needs, &choice, NULL));
-	/* Without a device it waits for the node's CPU. */
+	/* A tenant without a device waits for the node's CPU. */
 	none.priority = 95;
 	none.cpu_milli = 8000;
 	other = come(place, none, 1, &victim);
@@ -170,7 +176,7 @@ static void a_terminating_tenant_keeps_its_part_of_the_node(void **state)
 	assert_false(place_is_awaiting(place, other));
 }
 
-/* As many leave as come, also where CPU, memory or room for tenants is what there is least of. */
+/* Each new pod evicts only one tenant, even if CPU, memory or tenant slots are the scarcest. */
 static void a_waiting_pod_is_nominated_for_unreserved_capacity(void **state)
 {
 	_cleanup_place_ struct place *place = one_node(4, 4);
@@ -186,7 +192,7 @@ static void a_waiting_pod_is_nominated_for_unreserved_capacity(void **state)
 	for (int i = 0; i < 3; i++)
 		tenant[i] = come(place, high, 1, &victim[i]);
 	assert_false(place_tenant(place, tenant[0])->spec.is_terminating_free);
-	/* 3 x 2 of its CPU are left by those who go, and all of it is promised. */
+	/* The three victims free 2 cores each, and all of these are reserved for the new pods. */
 	high.count = high.share = 0;
 	high.priority = 5;
 	assert_int_equal(place_find(place, &high, &choice, NULL), -ENOSPC);
@@ -199,7 +205,9 @@ static void a_waiting_pod_is_nominated_for_unreserved_capacity(void **state)
 	assert_ok(place_remove(place, victim[1]));
 	assert_true(place_is_awaiting(place, tenant[1]));
 	tenant[3] = come(place, high, 1, &victim[3]);
-	/* Who goes of itself leaves more than was promised: that is waited for. */
+	/*
+	 * A removed pod leaves CPU that no other pod has reserved, so a pod that may wait gets it.
+	 */
 	assert_ok(place_remove(place, tenant[0]));
 	high.count = high.share = 0;
 	assert_ok(place_find(place, &high, &choice, NULL));
@@ -223,7 +231,7 @@ static void victims_go_on_terminating_when_the_preemptor_is_removed(void **state
 	assert_true(place_tenant(place, low)->is_terminating);
 	assert_int_equal(device(place, 0).share_free, 1000);
 	assert_int_equal(device(place, 0).n_tenants, 0);
-	/* Nobody's leaving helps: who is on it is leaving already. */
+	/* The only tenant on the device is terminating already, so no eviction helps. */
 	assert_int_equal(place_preempt_find(place, &higher, &rules, &plan, &err), -ENOSPC);
 	assert_int_equal(place_resize(place, low, 100, 0, &err), -EBUSY);
 	assert_contains(err.msg, "is terminating");
@@ -252,13 +260,13 @@ static void a_plan_is_void_after_a_removal(void **state)
 	assert_int_not_equal(plan.victims[0], first);
 	assert_ok(place_remove(place, first));
 	assert_int_equal(place_preempt_apply(place, &high, &plan, &tenant, &err), -ESTALE);
-	/* As many as before, but one of them is leaving the device that it was to have. */
+	/* The node has as many tenants as before, but one on the planned device is terminating. */
 	assert_ok(place_restore(place, &small, &second, NULL, &first, NULL));
 	assert_ok(place_mark_terminating(place, first, NULL));
 	assert_int_equal(place_preempt_apply(place, &high, &plan, &tenant, &err), -ESTALE);
 }
 
-/* What others see of all that is counted. */
+/* Counters that a tenant changes. */
 struct seen {
 	uint64_t used, mbit, memory;
 	uint32_t share, cpu, n_tenants, n_terminating, n_group, n_tags, n_held, n_all;
@@ -314,7 +322,7 @@ static void a_terminating_tenant_frees_its_queue_label_and_network(void **state)
 	assert_int_equal(told.cpu, 7000);
 	assert_int_equal(told.n_group + told.n_tags + told.n_held + told.n_tenants, 0);
 	assert_int_equal(told.n_terminating, 1);
-	/* And removed, back again, and removed. */
+	/* Under a savepoint, remove the terminating tenant, put it back and remove it again. */
 	inner = place_savepoint(place);
 	assert_ok(place_remove(place, tenant));
 	assert_ok(place_readd_terminating(place, tenant, NULL));
@@ -327,7 +335,7 @@ static void a_terminating_tenant_frees_its_queue_label_and_network(void **state)
 	now = see(place);
 	assert_memory_equal(&now, &before, sizeof(now));
 	assert_false(place_tenant(place, tenant)->is_terminating);
-	/* The same by a newcomer that is taken back. */
+	/* A preemption that is rolled back leaves the counters unchanged too. */
 	come(place, high, 1, &inner);
 	assert_int_equal(inner, tenant);
 	place_rollback(place, mark);
@@ -336,7 +344,7 @@ static void a_terminating_tenant_frees_its_queue_label_and_network(void **state)
 	assert_memory_equal(&now, &before, sizeof(now));
 	assert_int_equal(place_readd_terminating(place, tenant, &err), -ENOENT);
 	assert_contains(err.msg, "was not removed");
-	/* It still has them by name. */
+	/* The terminating tenant still refers to its label, network device and queue. */
 	assert_ok(place_mark_terminating(place, tenant, NULL));
 	assert_null(place->idle_groups);
 	assert_int_equal(place_label_forget(place, label, &err), -EBUSY);
@@ -365,7 +373,10 @@ static void no_resize_uses_terminating_capacity(void **state)
 	assert_ok(place_resize(place, stays, 1000, 0, NULL));
 }
 
-/* One leaves its device to two of a group, who would not both find one that is closed to others. */
+/*
+ * Two members share the device of one victim. If the victim were marked as terminating before both
+ * are placed, the device would be closed to the second member.
+ */
 static void a_gang_takes_the_place_of_one_tenant(void **state)
 {
 	const struct place_preempt rules = {.is_graceful = true};
@@ -408,7 +419,7 @@ static void both_halves_of_a_remote_tenant_terminate(void **state)
 	assert_false(place_is_awaiting(place, high));
 	assert_int_equal(place->cpu_free[1], 7000);
 	assert_ok(place_remove(place, client));
-	/* One that is leaving already is not told again with its other half. */
+	/* A half that is terminating already is not evicted again with its other half. */
 	assert_ok(place_remove(place, high));
 	server = add(place, spec_of(1000, 10, 0));
 	client = add(place, half);
@@ -437,7 +448,7 @@ static void a_terminating_tenant_is_not_moved(void **state)
 	assert_contains(err.msg, "is terminating");
 	place_defrag_done(&plan);
 	spec.share = 100;
-	tenant = add(place, spec); /* beside the one that stays */
+	tenant = add(place, spec); /* goes to the device without the terminating tenant */
 	assert_int_equal(place_tenant(place, tenant)->device[0],
 		place_tenant(place, first)->is_terminating ? 1 : 0);
 	assert_ok(place_mark_terminating(place, tenant, NULL));
@@ -471,7 +482,7 @@ static void other_members_of_its_gang_are_not_moved_either(void **state)
 	assert_int_equal(plan.n_moves, 1);
 }
 
-/* State that is read back: those that are leaving come first. */
+/* Restores state after a restart: terminating tenants come first. */
 static void a_rollback_restores_a_terminating_tenant(void **state)
 {
 	_cleanup_place_ struct place *place = one_node(1, 0);

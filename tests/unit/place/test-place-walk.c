@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Random steps through all that changes who is where: tenants, groups, victims, reclaims, moves,
- * halves over the network, nodes that close, shrink, go and come; with every policy, factors above
- * one, taints, queues and budgets. A list of tenants that is kept beside says who is there; every
- * figure is counted anew from it, the rules are held against it, what is refused or taken back
- * changes nothing, and the whole is read back into another place. Who has to go is gone at once, or
- * leaving for a while.
+ * Random steps through all changes of a placement model. Steps add, resize, evict, move and remove
+ * tenants, gangs and halves of remote tenants; they close, shrink, remove and add nodes. Policies,
+ * overcommit factors, taints, queues and budgets vary. The test keeps its own list of tenants. From
+ * that list it counts every figure anew and checks the rules. Refused and rolled back steps must
+ * change nothing. Now and then a new model restores the whole state. Victims are removed at once,
+ * or terminate for a while.
  *
- * PLACE_STEPS in the environment: so many steps, in the place of STEPS.
+ * The environment variable PLACE_STEPS replaces STEPS.
  */
 #include "unit.h"
 
@@ -29,7 +29,7 @@
 #include "place/place-reclaim.h"
 
 #define STEPS 120000u
-#define STEPS_OF_ONE 4000u /* with one policy and one set of nodes */
+#define STEPS_OF_ONE 4000u /* steps of one walk, with one policy and one set of nodes */
 #define NODES 10u
 #define TENANTS 2048u
 #define MEMBERS 6u
@@ -41,7 +41,7 @@ struct walk {
 	struct place *place;
 	struct rand rand;
 	struct place_config config;
-	struct place_tenant is[TENANTS]; /* by number; node PLACE_NONE: nobody */
+	struct place_tenant is[TENANTS]; /* by number; node PLACE_NONE: no such tenant */
 	struct place_node_info info[NODES];
 	struct place_device_info devices[NODES][PLACE_NODE_DEVICES_MAX];
 	char names[NODES][8];
@@ -60,7 +60,10 @@ static uint32_t below(struct walk *w, uint32_t n)
 static void draw_node(struct walk *w, uint32_t i)
 {
 	struct place_node_info *info = &w->info[i];
-	/* Some have none, some are cut up, two instances of one size and one of another. */
+	/*
+	 * By kind, a node has no devices, whole devices, or MIG instances: two of one size and one
+	 * of another.
+	 */
 	const uint32_t kind = i % 5;
 
 	snprintf(w->names[i], sizeof(w->names[i]), "n%u", i);
@@ -141,7 +144,7 @@ static bool is_on(const struct place_tenant *t, uint32_t device)
 	return false;
 }
 
-/* And is not leaving. */
+/* Whether the tenant is on the device and not terminating. */
 static bool is_with(const struct place_tenant *t, uint32_t device)
 {
 	return !t->is_terminating && is_on(t, device);
@@ -233,7 +236,7 @@ static void check_met(const struct walk *w)
 	}
 }
 
-/* Nobody could be met less. */
+/* Checks that no devices of the node have fewer conflicts than the chosen ones. */
 static void check_choice(
 	const struct walk *w, const struct place_spec *spec, const struct place_choice *choice)
 {
@@ -288,7 +291,7 @@ static void check_networks(const struct walk *w)
 	}
 }
 
-/* As place_is_awaiting says it. */
+/* Computes place_is_awaiting() from the list of tenants. */
 static bool is_awaiting(const struct walk *w, const struct place_tenant *t)
 {
 	const struct node *node = &w->place->nodes[t->node];
@@ -334,7 +337,10 @@ static void check_tenants(const struct walk *w)
 			(t->spec.budget ? 1u : 0) + (t->spec.preferred_anti_affinity ? 1u : 0);
 		if (t->spec.network[0])
 			assert_int_equal(place_network_node(w->place, t->spec.network[0]), t->node);
-		/* Both halves are there, or none; or one that was told alone is still leaving. */
+		/*
+		 * Both halves exist or none, unless one half was evicted alone and is still
+		 * terminating.
+		 */
 		if (t->peer != PLACE_NONE && !t->is_terminating)
 			assert_int_equal(place_peer(w->place, i), t->peer);
 	}
@@ -374,7 +380,9 @@ static void has_left(struct walk *w, uint32_t tenant)
 	w->is[tenant].node = PLACE_NONE;
 }
 
-/* After those have come that it is leaving for. */
+/*
+ * Notes that the tenant is terminating. Call after the tenants that it was evicted for were added.
+ */
 static void has_been_told(struct walk *w, uint32_t tenant)
 {
 	assert_true(w->is[tenant].node != PLACE_NONE && !w->is[tenant].is_terminating);
@@ -429,7 +437,7 @@ static void draw_rules(
 		.is_graceful = below(w, 2)};
 }
 
-/* Halves together count once. */
+/* Checks that no budget is exceeded; the two halves of a remote tenant count once. */
 static void check_budgets(const struct walk *w, const struct place_preempt *rules,
 	const uint32_t *victims, uint32_t n)
 {
@@ -504,7 +512,7 @@ static bool step_resize(struct walk *w)
 	return true;
 }
 
-/* Told by itself, or with its other half. */
+/* Marks a random tenant as terminating, alone or with its other half. */
 static bool step_leave(struct walk *w)
 {
 	const uint32_t tenant = any_tenant(w);
@@ -546,7 +554,7 @@ static bool step_gone(struct walk *w)
 	return false;
 }
 
-/* Victims leave by priority, or by what their queues have too much. */
+/* Preempts by priority, or reclaims from queues above their quotas. */
 static bool preempt(struct walk *w, bool is_reclaim)
 {
 	struct place_spec spec = draw(w);
@@ -637,7 +645,7 @@ static bool step_gang(struct walk *w)
 	return true;
 }
 
-/* On its first device, with itself. */
+/* Conflicts on the tenant's first device; the count includes the tenant itself. */
 static uint32_t meets_now(const struct walk *w, uint32_t tenant)
 {
 	const struct place_tenant *t = &w->is[tenant];
@@ -699,7 +707,7 @@ static bool step_mode(struct walk *w)
 	return tenants[1] != PLACE_NONE;
 }
 
-/* Closed, smaller, tainted, or as it was. */
+/* Makes a random node closed, smaller, tainted, or as at first. */
 static bool step_update(struct walk *w)
 {
 	const uint32_t i = below(w, NODES), at = place_node_find(w->place, w->names[i]);
@@ -748,7 +756,7 @@ static bool step_label(struct walk *w)
 static bool (*const steps[])(struct walk *w) = {step_add, step_add, step_add, step_remove,
 	step_remove, step_resize, step_preempt, step_gang, step_reclaim, step_defrag, step_mode,
 	step_update, step_node, step_label, step_leave, step_gone, step_gone};
-static uint32_t n_done[ARRAY_SIZE(steps)]; /* that were not refused */
+static uint32_t n_done[ARRAY_SIZE(steps)]; /* by step: how often the step was not refused */
 
 static void step(struct walk *w)
 {
@@ -789,15 +797,15 @@ static void read_back_tenant(struct walk *w, struct place *fresh, const struct p
 	for (uint32_t d = 0; d < t->n; d++)
 		choice.device[d] = fresh->nodes[choice.node].first_device + t->device[d] -
 			was->first_device;
-	spec.network[0] = spec.network[1] = 0; /* those have other numbers */
+	spec.network[0] = spec.network[1] = 0; /* the new model has no network devices */
 	assert_ok(place_restore(fresh, &spec, &choice, t->bytes, &tenant, NULL));
 	if (t->is_terminating)
 		assert_ok(place_mark_terminating(fresh, tenant, NULL));
 }
 
 /*
- * A new place of the same nodes, in the order of their numbers, and all tenants: first those that
- * are leaving, in any order.
+ * Makes a new model with the same nodes, in the order of their numbers. Restores all tenants,
+ * terminating ones first, from a random number on.
  */
 static void read_back(struct walk *w)
 {

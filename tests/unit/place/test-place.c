@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Placement: the rules by hand, and a walk of random steps in which every figure is compared with a
- * model that counts anew from the list of tenants.
+ * Placement: examples made by hand for the rules, and a walk of random steps. The walk compares
+ * every figure with a count over its own list of tenants.
  */
 #include "unit.h"
 
@@ -107,12 +107,15 @@ static void affinity_is_the_same_device_or_none(void **state)
 	add_node(place, "a", "T4", 2);
 	assert_ok(put(place, &other, &c));
 	spec.affinity = label(place, "together");
-	/* The first of a label takes an idle device, though there is room beside the other. */
+	/*
+	 * The first tenant of an affinity label takes an idle device, although the used device has
+	 * capacity.
+	 */
 	assert_ok(put(place, &spec, &a));
 	assert_int_not_equal(device_of(place, a), device_of(place, c));
 	assert_ok(put(place, &spec, &b));
 	assert_int_equal(device_of(place, a), device_of(place, b));
-	/* Full: another device is no answer. */
+	/* The label's device is full, and other devices are not allowed. */
 	assert_int_equal(put(place, &spec, &c), -ENOSPC);
 	place_free(place);
 }
@@ -132,7 +135,10 @@ static void anti_affinity_is_another_device(void **state)
 	place_free(place);
 }
 
-/* Whatever the texts are: a namespace called "" is one, and so is a name of no characters. */
+/*
+ * All these labels are different. A namespace "" is not the same as no namespace, and a name "" not
+ * the same as no name.
+ */
 static void labels_without_namespace_or_name_are_their_own(void **state)
 {
 	static const struct {
@@ -172,7 +178,7 @@ static void no_exclusion_is_a_label_too(void **state)
 	assert_int_equal(put(place, &theirs, &c), -ENOSPC);
 	assert_ok(put(place, &mine, &d));
 	assert_int_equal(device_of(place, a), device_of(place, d));
-	/* Once it is idle, anybody's. */
+	/* An idle device accepts any exclusion label. */
 	assert_ok(place_remove(place, b));
 	assert_ok(put(place, &theirs, &c));
 	place_free(place);
@@ -190,7 +196,7 @@ static void memory_counts_on_each_device(void **state)
 	assert_ok(put(place, &spec, &a));
 	assert_int_equal(put(place, &spec, &b), -ENOSPC);
 	spec.device_bytes = 0;
-	spec.device_permille = 375; /* 6 GiB: what is left */
+	spec.device_permille = 375; /* 6 GiB, exactly the free memory */
 	assert_ok(put(place, &spec, &b));
 	assert_int_equal(place_tenant(place, b)->bytes[0], 6 * GIB);
 	place_free(place);
@@ -207,13 +213,16 @@ static void whole_devices_are_near_each_other(void **state)
 	assert_ok(put(place, &one, &a));
 	assert_int_equal(device_of(place, a), 0);
 	assert_ok(put(place, &two, &b));
-	/* 1 is alone of its link: 2 and 3 are the first pair. */
+	/*
+	 * Device 0 is taken, so device 1 has no free neighbour on its link. Devices 2 and 3 are the
+	 * first pair.
+	 */
 	assert_int_equal(place_tenant(place, b)->device[0], 2);
 	assert_int_equal(place_tenant(place, b)->device[1], 3);
 	place_free(place);
 }
 
-/* A device that is cut up is as many devices, each of the model of its size. */
+/* Each MIG instance of a GPU is a device, whose model names the size. */
 static void instances_are_devices(void **state)
 {
 	struct place *place = new_place(&place_scarcity);
@@ -231,7 +240,7 @@ static void instances_are_devices(void **state)
 	small.models = 1;
 	large.models = 2;
 	small.is_exclusive = large.is_exclusive = true;
-	/* Of eight GPUs each is one of three slices and four of one: 40 devices. */
+	/* Each of eight GPUs has one instance of three slices and four of one slice: 40 devices. */
 	for (uint32_t gpu = 0; gpu < 8; gpu++)
 		for (uint32_t i = 0; i < 5; i++) {
 			struct place_device_info *d = &devices[info.n_devices++];
@@ -251,7 +260,10 @@ static void instances_are_devices(void **state)
 	assert_int_equal(put(place, &small, &t[32]), -ENOSPC);
 	place_explain(place, &small, &why);
 	assert_int_equal(why.nodes[PLACE_NO_SHARE], 1);
-	/* Several of one tenant; then shares of what is left, with its own memory. */
+	/*
+	 * One tenant gets seven instances. Then two tenants share the last instance, each with half
+	 * of its memory.
+	 */
 	large.count = 7;
 	assert_ok(put(place, &large, &t[32]));
 	assert_ok(put(place, &any, &t[33]));
@@ -259,7 +271,9 @@ static void instances_are_devices(void **state)
 	assert_int_equal(device_of(place, t[33]), device_of(place, t[34]));
 	assert_int_equal(place_tenant(place, t[34])->bytes[0], 20 * GIB);
 	assert_int_equal(put(place, &any, &t[35]), -ENOSPC);
-	/* Cut up otherwise once nobody is on it: those that tenants are on stay as they are. */
+	/*
+	 * A GPU may get other instances when it has no tenants. Instances with tenants must stay.
+	 */
 	assert_ok(place_remove(place, t[33]));
 	assert_ok(place_remove(place, t[34]));
 	devices[0].model = 0;
@@ -304,7 +318,10 @@ static void refusals_give_the_reason(void **state)
 	place_free(place);
 }
 
-/* The one device of the model, which is full, and not the more of others; so for a pin. */
+/*
+ * The only device of the requested model is full. The refusal names that reason, although more
+ * devices have another model. The same holds for a requested device.
+ */
 static void a_refusal_names_the_missing_model(void **state)
 {
 	struct place_device_info devices[3] = {{.model = 0}, {.model = 1}, {.model = 1}};
@@ -332,7 +349,10 @@ static void a_refusal_names_the_missing_model(void **state)
 	place_free(place);
 }
 
-/* What is free counts where all else is right; of shares it is nothing to one who is alone. */
+/*
+ * The text counts free share only on devices that lack nothing else. For an exclusive tenant the
+ * text has no free share.
+ */
 static void refusals_give_exact_numbers(void **state)
 {
 	struct place *place;
@@ -380,7 +400,7 @@ static void memory_is_free(const struct place *place, uint64_t first, uint64_t s
 	assert_int_equal(view.memory_free, second);
 }
 
-/* Of 40 GiB and of 16 half is 20 and 8. */
+/* Half of a device's memory is 20 GiB on a device of 40 GiB, and 8 GiB on one of 16 GiB. */
 static void a_percentage_is_of_each_device(void **state)
 {
 	struct place_device_info devices[2] = {
@@ -409,14 +429,17 @@ static void a_percentage_is_of_each_device(void **state)
 	assert_ok(place_resize_each(place, tenant, 200, less, &err));
 	memory_is_free(place, 21 * GIB, 1 * GIB);
 	assert_ok(place_resize_each(place, tenant, 200, more, &err));
-	devices[0].memory_bytes = 32 * GIB; /* less than is taken of it: nothing is free */
+	devices[0].memory_bytes = 32 * GIB; /* less than its tenant uses, so nothing is free */
 	assert_ok(place_node_update(place, node, &info, &err));
 	memory_is_free(place, 0, 1 * GIB);
 	assert_int_equal(
 		place_resize_each(place, tenant, 200, (uint64_t[]){34 * GIB, 0}, &err), -ENOSPC);
 	assert_ok(place_remove(place, tenant));
 	memory_is_free(place, 32 * GIB, 8 * GIB);
-	/* What it was given is counted, whatever that would be now. */
+	/*
+	 * A restored tenant keeps the memory that it was given before, whatever its percentage is
+	 * now.
+	 */
 	assert_ok(place_restore(place, &both, &choice, less, &tenant, &err));
 	memory_is_free(place, 13 * GIB, 1 * GIB);
 	place_free(place);
@@ -431,7 +454,10 @@ static void text_is(struct place *place, const struct place_spec *spec, const ch
 	assert_contains(place_why_format(&why, spec, text), words);
 }
 
-/* Who looks at the devices sees more free than is said: then it is said why that is none for it. */
+/*
+ * If devices have more free share than the tenant may use, the text says why that share is of no
+ * use.
+ */
 static void free_capacity_is_counted_over_all_devices(void **state)
 {
 	struct place_device_info devices[3] = {{.memory_bytes = 16 * GIB},
@@ -446,12 +472,15 @@ static void free_capacity_is_counted_over_all_devices(void **state)
 	assert_ok(place_model(place, "A100", &bit, NULL));
 	assert_ok(place_node_add(place, &info, &node, NULL));
 	most.device_bytes = half.device_bytes = GIB;
-	half.models = 1; /* the idle one is of another model, and not asked for */
+	half.models = 1; /* the idle device has the other model */
 	assert_ok(put(place, &most, &tenant));
-	/* One has room: of two it is the lesser one that counts. */
+	/*
+	 * One device has enough free share. For a request of two devices, the smaller free share
+	 * counts.
+	 */
 	half.count = 2;
 	text_is(place, &half, "(0.5 of 2 asked, 0.1 free on each of 2 at most)");
-	/* 0.9 is free of the other, and no memory. */
+	/* The other device now has 0.9 of its share free, but no memory. */
 	large.device = 1;
 	large.device_bytes = 16 * GIB;
 	assert_ok(put(place, &large, &tenant));
@@ -459,7 +488,10 @@ static void free_capacity_is_counted_over_all_devices(void **state)
 	text_is(place, &half,
 		"(0.5 of 1 asked, 0.1 free at most, more only with devices that have too little "
 		"memory)");
-	/* Of three each two that have it have one without memory, or the one that is closed. */
+	/*
+	 * Each pair of devices with enough share includes the device without memory, or later the
+	 * closed device.
+	 */
 	devices[2].model = 0;
 	assert_ok(place_node_update(place, node, &info, NULL));
 	half.count = 2;
@@ -556,7 +588,7 @@ static void bad_input_changes_nothing(void **state)
 		-EINVAL);
 	assert_int_equal(place_node_remove(place, 0, &err), -EBUSY);
 	assert_contains(err.msg, "1 tenants");
-	/* Another device where a tenant is. */
+	/* A device with a tenant must not change its UUID. */
 	assert_int_equal(place_node_update(place, 0,
 				 &(struct place_node_info){.name = "a",
 					 .n_devices = 2,
@@ -621,7 +653,7 @@ static void a_device_keeps_its_uuid(void **state)
 	assert_string_equal(view.uuid, "GPU-abc");
 	assert_true(place_device_get(place, 1, &view));
 	assert_string_equal(view.uuid, "a-gpu1");
-	/* The other one cannot be the same, however it is said. */
+	/* Two devices of a node cannot have the same UUID. */
 	snprintf(devices[1].uuid, sizeof(devices[1].uuid), "GPU-abc");
 	assert_int_equal(place_node_update(place, node, &info, &err), -EINVAL);
 	assert_contains(err.msg, "devices 0 and 1 are both GPU-abc");
@@ -629,7 +661,7 @@ static void a_device_keeps_its_uuid(void **state)
 	devices[0] = devices[1];
 	assert_int_equal(place_node_add(place, &info, &node, &err), -EINVAL);
 	assert_int_equal(place_n_nodes(place), 1);
-	/* A device of another model is another one. */
+	/* A device whose model changes loses its UUID. */
 	info.name = "a";
 	devices[0].uuid[0] = devices[1].uuid[0] = '\0';
 	devices[1].model = 1;
@@ -643,7 +675,10 @@ static void a_device_keeps_its_uuid(void **state)
 	place_free(place);
 }
 
-/* More than there may be at a time come and go; what somebody has stays. */
+/*
+ * Over time more models are added and forgotten than may exist at once. A model in use cannot be
+ * forgotten.
+ */
 static void models_can_be_forgotten(void **state)
 {
 	struct place *place = new_place(place_policy_find("default"));
@@ -669,7 +704,9 @@ static void models_can_be_forgotten(void **state)
 	for (uint32_t i = 0; i < 3 * PLACE_MODELS_MAX; i++) {
 		snprintf(name, sizeof(name), "model%u", i);
 		assert_ok(place_model(place, name, &bit, &err));
-		/* Tenants that ask for it, and for another, are typical until then. */
+		/*
+		 * The workload mix has tenants that request the model until the model is forgotten.
+		 */
 		spec.models = i % 2 ? bit : bit | t4;
 		place_note_arrival(place, &spec);
 		assert_int_equal(place_find(place, &spec, &choice, NULL), i % 2 ? -ENOSPC : 0);
@@ -693,7 +730,7 @@ static void models_can_be_forgotten(void **state)
 	assert_ok(place_remove(place, tenant));
 	assert_ok(place_model_forget(place, other, &err));
 	assert_string_equal(place_model_name(place, (uint32_t)__builtin_ctzll(other)), "");
-	/* What queues name: for good when they are set, not at all when they are refused. */
+	/* A model that an accepted queue names cannot be forgotten. Refused queues add no model. */
 	assert_ok(place_queue_set(place, &queue, 1, NULL, &err));
 	assert_ok(place_model(place, "queued", &bit, NULL));
 	assert_int_equal(bit, other);
@@ -708,7 +745,7 @@ static void models_can_be_forgotten(void **state)
 	place_free(place);
 }
 
-/* Over a long life: more labels and taints than are known at a time. */
+/* Over time more labels and taints are added and forgotten than may exist at once. */
 static void names_can_be_forgotten(void **state)
 {
 	struct place *place = new_place(&place_first_fit);
@@ -800,7 +837,7 @@ static void an_empty_model_fits_nothing(void **state)
 	place_free(place);
 }
 
-/* More kinds than are remembered, each of which comes more often than once. */
+/* More kinds of tenants arrive than the workload mix can count, each more than once. */
 static void any_number_of_node_kinds_is_possible(void **state)
 {
 	struct place *place = new_place(&place_scarcity);
@@ -823,7 +860,7 @@ static void any_number_of_node_kinds_is_possible(void **state)
 	place_free(place);
 }
 
-/* With every policy; what cannot be is no arrival either. */
+/* Holds for every policy. An invalid spec does not count as an arrival. */
 static void nodes_without_devices_are_possible(void **state)
 {
 	for (size_t i = 0; place_policies[i]; i++) {
@@ -880,7 +917,7 @@ static uint64_t bytes_on(const struct place_tenant *t, uint32_t device)
 	return 0;
 }
 
-/* Every figure of a device, counted anew; and no rule of labels is broken. */
+/* Counts every figure of a device anew, and checks that no label rule is broken. */
 static void compare_device(const struct walk *w, uint32_t at)
 {
 	uint32_t taken = 0, n = 0, first = WALK_TENANTS;
@@ -975,7 +1012,7 @@ static void walk_add(struct walk *w)
 	place_note_arrival(w->place, &spec);
 	r = put(w->place, &spec, &tenant);
 	if (r == -ENOSPC) {
-		/* Then no node has room for it. */
+		/* place_find() refuses only what no node fits. */
 		for (uint32_t at = 0; at < WALK_NODES; at++)
 			assert_int_not_equal(place_reason_of(w->place, &spec, at), PLACE_FITS);
 		return;
@@ -1045,7 +1082,9 @@ static void walk(const struct place_policy *policy, uint64_t seed, uint32_t step
 			compare(&w);
 		if (i % 1000)
 			continue;
-		/* Some steps that are taken back: all is as before. */
+		/*
+		 * Do some steps under a savepoint and roll them back: everything must be as before.
+		 */
 		before = w;
 		place_savepoint(w.place);
 		for (uint32_t k = rand_below(&w.rand, 20) & 31; k; k--)
