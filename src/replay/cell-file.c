@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Reads KubeShare 2.0's cell file; cell-file.h describes the format. The reader first reads and
- * checks all cell types: each must end in a device model. Then it builds the tree of each root
- * level by level, because KubeShare numbers cells without an id in this order. As in KubeShare,
- * listed children take precedence over the number of children in the type.
+ * checks all cell types: each must end in a device model. Then the reader builds the tree of each
+ * root level by level, because KubeShare numbers cells without an id in this order. As in
+ * KubeShare, children in a cell's list count instead of the type's childCellNumber.
  */
 #include "replay/cell-file.h"
 
@@ -23,7 +23,7 @@
 struct reader {
 	const struct yaml_file *file;
 	struct place_cells *cells;
-	json_t **spec; /* by cell: its entry in the file, or NULL */
+	json_t **spec; /* by cell: the cell's entry in the file, or NULL */
 	uint32_t spec_size;
 	struct error *err;
 };
@@ -98,7 +98,7 @@ static int cell_file_set_priority(struct str text, struct cell_type *type, struc
 	return parse_up_to(text, CELL_PRIORITY_MAX, &type->priority, err);
 }
 
-/* Accepts the boolean words of YAML 1.1 in upper or lower case. */
+/* Parses isNodeLevel: any boolean word of YAML 1.1, in upper or lower case. */
 static int parse_level(struct str text, bool *ret_is_node, struct error *err)
 {
 	char word[8] = "";
@@ -110,7 +110,7 @@ static int parse_level(struct str text, bool *ret_is_node, struct error *err)
 	return 0;
 }
 
-/* Keeps the value unparsed for a later pass. */
+/* Stores a reference to the value, which a later function reads. */
 static int read_any(struct arena *arena, json_t *value, void *into, struct error *err)
 {
 	*(json_t **)into = value;
@@ -226,7 +226,10 @@ static int read_types(struct reader *r, json_t *map)
 	return 0;
 }
 
-/* Finds the type's child: another type, or a device model. A model takes over the priority. */
+/*
+ * Sets type->child to a cell type or a device model of that name. A model gets the type's
+ * childCellPriority.
+ */
 static int link_type(struct reader *r, struct cell_type *type)
 {
 	struct str name = str_from(type->child_name);
@@ -278,7 +281,10 @@ static int check_types(struct reader *r)
 		e = link_type(r, &r->cells->types[i]);
 	for (uint32_t i = 0; e == 0 && i < n; i++)
 		e = check_type(r, &r->cells->types[i]);
-	/* Types have no priority of their own; `priority` of a type was its child model's. */
+	/*
+	 * link_type() has copied each type's childCellPriority to its model; only models keep a
+	 * priority.
+	 */
 	for (uint32_t i = 0; e == 0 && i < n; i++)
 		r->cells->types[i].priority = 0;
 	return e;
@@ -286,7 +292,7 @@ static int check_types(struct reader *r)
 
 /* ---- cells ---- */
 
-/* Line of the field if the entry has that field, else line of the entry. */
+/* Returns the line of the field, or the line of the entry if the field is missing. */
 static unsigned int cell_file_line_of(
 	const struct reader *r, const struct cell_spec *spec, const char *field)
 {
@@ -374,7 +380,10 @@ static int set_id(struct reader *r, uint32_t at, const struct cell_spec *spec, u
 	return cell->name ? 0 : fail(r->err, ENOMEM, "line %u: out of memory", spec->line);
 }
 
-/* Sets the node named by the cell's id, or by its number. Several cells may share a node. */
+/*
+ * Sets cell->node to the node whose name is the cell's id, or its number. Several cells may be
+ * parts of one node.
+ */
 static int cell_file_set_node(struct reader *r, struct cell *cell)
 {
 	char number[16];
@@ -470,7 +479,10 @@ static int build_cell(struct reader *r, uint32_t at, uint32_t number, unsigned i
 	return type->child ? add_children(r, at, &spec) : add_leaf(r, at, &spec);
 }
 
-/* Builds level by level: cells without an id are numbered through each level. */
+/*
+ * Builds the tree of a root level by level, because cells without an id are numbered through each
+ * level.
+ */
 static int build_root(struct reader *r, json_t *json, uint32_t number, unsigned int line)
 {
 	uint32_t at = r->cells->n, first = at, end = at + 1;

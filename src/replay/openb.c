@@ -35,8 +35,8 @@ struct titles {
 };
 
 /*
- * A quote is part of a cell, and a comma inside quotes still separates two cells. Such a cell is an
- * error, because its content cannot be what the author meant.
+ * A quote is part of a cell, and a comma inside quotes still separates two cells. Such a cell is
+ * only a part of the value that the author meant, so it is an error.
  */
 static bool is_cut(struct str cell)
 {
@@ -109,8 +109,8 @@ static int openb_number(const struct row *row, const struct titles *t, uint32_t 
 }
 
 /*
- * Calls `one` for each line after the titles; *ret is an array with one item of `size` bytes for
- * each.
+ * Calls `one` for each line after the titles. *ret is an array with an item of `size` bytes for
+ * each of these lines.
  */
 static int read_rows(struct str text, struct titles *t, size_t size,
 	int (*one)(const struct row *, const struct titles *, void *, struct error *), void **ret,

@@ -3,9 +3,9 @@
  * Reads files of the OpenB trace (Alibaba cluster-trace-gpu-v2023): nodes and pods as CSV with a
  * title line. The reader finds columns by title and ignores other columns and a byte order mark. A
  * node has one model. A pod can list several acceptable models: "V100M16|V100M32". Every row needs
- * a name, but pods may share a name, because an enlarged trace repeats tasks and nothing refers to
- * the name. Quotes have no meaning: a cell that begins with a quote but does not end with one is an
- * error. A control character other than a tab is an error too. Pure: turns text into arrays.
+ * a name. Pods may have equal names: an enlarged trace repeats tasks, and nothing looks a pod up by
+ * its name. Quotes have no meaning: a cell that begins with a quote but does not end with one is an
+ * error. A control character other than a tab is an error too. Pure.
  */
 #ifndef REPLAY_OPENB_H
 #define REPLAY_OPENB_H

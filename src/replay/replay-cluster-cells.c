@@ -43,8 +43,8 @@ static void format_counts(const struct counts *counts, char ret[static CLUSTER_C
 }
 
 /*
- * True if each device of the node has a leaf cell and each leaf cell has a device. The placement
- * model searches leaf cells in the same way.
+ * Returns whether each device of the node has a leaf cell and each leaf cell has a device. The
+ * search is that of set_cell() in place/place.c.
  */
 static bool is_as_said(const struct cluster *c, const struct cluster_node *node,
 	const struct counts *counts, uint32_t n_leaves)

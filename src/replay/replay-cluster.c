@@ -3,9 +3,10 @@
  * Collects the nodes, models, queues and networks of a placement simulation, and builds a placement
  * model from them for each run. Entries are only appended before cluster_done(), so their numbers
  * stay valid. Numbers of queues begin at 1, because 0 stands for no queue. cluster_place() adds all
- * models first and in the cluster's order, so the placement model gives them the same numbers. With
- * ranks, cluster_place() adds nodes in the order of their ranks and translates the nodes of
- * networks. cluster_queues_check() builds a placement model without nodes that judges the queues.
+ * models first and in the cluster's order, so the placement model gives them the same numbers. If
+ * the caller gives ranks, cluster_place() adds nodes in the order of ranks, and translates the node
+ * numbers of networks. cluster_queues_check() builds a placement model without nodes that judges
+ * the queues.
  */
 #include "replay/replay-cluster.h"
 
@@ -102,7 +103,8 @@ int cluster_model(struct cluster *c, struct str name, uint32_t *ret_model, struc
 		return fail(err, EINVAL, "model '': expected a name of 1 to %u characters",
 			SPEC_LABEL - 1);
 	/*
-	 * '|' separates alternative models, so no task could request a model with '|' in its name.
+	 * '|' separates alternative models in a request, so no task could request a model whose
+	 * name contains '|'.
 	 */
 	if (str_find(name, '|') < name.n)
 		return fail(err, EINVAL, "model '%" STR_FMT "': expected one model, without '|'",

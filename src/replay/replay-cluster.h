@@ -16,14 +16,14 @@
 
 #define CLUSTER_KINDS 8u
 /*
- * Devices of all nodes together. A run reads each device for each point of its curves; at this
- * limit one such pass takes 1 s. A run needs about 200 bytes for each device (measured: 816 MB for
- * one run of 65536x64 on x86-64).
+ * Devices of all nodes together. For each point of its curves, a run reads all devices; at this
+ * limit one pass takes 1 s. A run needs about 200 bytes for each device (measured: 816 MB for one
+ * run of 65536x64 on x86-64).
  */
 #define CLUSTER_DEVICES_MAX (1u << 22)
 #define CLUSTER_DEVICE_COST 200u
 
-struct cluster_kind { /* equal devices of a node */
+struct cluster_kind { /* a group of equal devices of a node */
 	uint32_t model, n_devices;
 	uint64_t device_bytes; /* of each device; 0: memory is not counted */
 };

@@ -4,7 +4,7 @@
 
 #include "replay/replay-queue.h"
 
-/* Limit of a task's remaining work, so that a move's cost does not overflow a uint64_t. */
+/* Largest remaining work of a task. A move adds its cost, which must not overflow a uint64_t. */
 #define WORK_MAX (WORKLOAD_TIME_MAX_NS * SPEC_SHARE_ONE)
 
 static int replay_defrag_move(struct queue *q, const struct place_move *move, struct error *err)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Finds places for one queue item (struct queue_item) of the placement simulation. Where the input
- * permits preemption, it also finds victims. gather_gang() leaves thresholds and preemption to the
- * placement model; only items of no queue go there. gather_each() adds the tasks one by one; the
- * queue of a task, if there is one, admits the task first. Both are all or nothing: if too few
- * tasks have a place, the placement model is as before. Priority evicts only tasks of the same
- * queue, where no queue counts as one; place_queue_reclaim() takes devices back from other queues.
+ * Finds places, and victims if the input permits preemption, for one queue item (struct queue_item)
+ * of the placement simulation. Items of no queue go to gather_gang(), which leaves thresholds and
+ * preemption to the placement model. gather_each() adds the tasks one by one; the task's queue, if
+ * there is one, admits the task first. If too few tasks of the item fit, both functions leave the
+ * placement model as before. Priority evicts only tasks of the same queue, where no queue counts as
+ * one; place_queue_reclaim() takes devices back from other queues.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -31,7 +31,8 @@ static struct place_spec spec_now(const struct queue *q, uint32_t at)
 
 /*
  * Victims have a lower priority and belong to the same queue, where "no queue" counts as one queue.
- * Victims in other queues could evict each other in a cycle through the guarantees of those queues.
+ * If victims could be in other queues, tasks could evict each other for ever: a task by priority,
+ * its victim by the guarantee of its queue.
  */
 static int gather_rank_holder(void *arg, const struct holder *h)
 {
@@ -95,7 +96,7 @@ static int gather_preempt(
 struct gathered {
 	struct place_group group;
 	struct place_victims victims;
-	bool has_borrowed; /* a task borrowed devices for its queue */
+	bool has_borrowed; /* a task's queue borrows devices for the task */
 };
 
 static void gathered_done(struct gathered *g)
@@ -104,7 +105,10 @@ static void gathered_done(struct gathered *g)
 	place_victims_done(&g->victims);
 }
 
-/* First reclaims devices that other queues borrowed; if that fails, preempts a lower priority. */
+/*
+ * First tries to reclaim devices that other queues borrowed; if that fails, tries to preempt tasks
+ * of lower priority.
+ */
 static int gather_find_victims(struct queue *q, struct place_spec *spec, bool is_guaranteed,
 	struct place_choice *ret, struct place_victims *victims, struct error *err)
 {
@@ -146,8 +150,8 @@ static int gather_member(struct queue *q, struct place_spec *spec, struct place_
 }
 
 /*
- * Runs after all required tasks have places. Victims that none of these places needs stay; the
- * other victims count for all tasks of the item.
+ * Runs after all required tasks have places. Puts back victims that none of these places needs. The
+ * other victims become victims of the whole item.
  */
 static int gather_settle(struct queue *q, struct gathered *g, struct error *err)
 {

@@ -14,11 +14,11 @@
 
 struct idle_counts {
 	uint64_t free[REASONS]; /* permille of devices, summed over all sample tasks */
-	uint64_t fragmented;    /* permille multiplied by the weights of the mix */
+	uint64_t fragmented;    /* workload_mix_unusable() of the node */
 };
 
 struct idle_node {
-	uint64_t version; /* version of the counted state + 1; 0: count again */
+	uint64_t version; /* place_node_version() when the node was counted, + 1; 0: count again */
 	struct idle_counts counts;
 };
 
@@ -26,17 +26,17 @@ struct idle {
 	uint32_t kinds[KINDS]; /* task indexes */
 	uint32_t n_kinds;
 	/*
-	 * a sample task has affinity or a queue, so what it can use on a node depends on other
-	 * nodes
+	 * a sample task has affinity or a queue, so other nodes decide what the task can use on a
+	 * node
 	 */
 	bool looks_around;
 	bool is_stale;  /* some nodes kept their count although looks_around is set */
-	uint32_t point; /* of the curves at the last count, + 1 */
+	uint32_t point; /* point of the curves at the last count of all nodes, + 1 */
 	struct idle_counts sum;
 	struct idle_node *nodes;
 };
 
-/* Chooses tasks that request devices, at even distances. */
+/* Chooses up to KINDS sample tasks at even distances among the tasks that request devices. */
 static void choose_kinds(struct idle *idle, const struct run *run)
 {
 	const struct workload *w = run->in->workload;
@@ -81,9 +81,9 @@ void idle_forget(struct run *run, uint32_t device)
 }
 
 /*
- * Returns the device's free share as the scheme counts it. The placement model's own figure
- * differs: without limits it counts hundredths or memory. It also counts reserved places as used,
- * although no task has started there.
+ * Returns the device's free share as the scheme counts it. The placement model's free share
+ * differs. Some schemes let the placement model count hundredths of a device or memory. The
+ * placement model also counts reserved places as used, although no task has started there.
  */
 static uint16_t share_free(const struct run *run, uint32_t device)
 {
@@ -134,7 +134,8 @@ static void idle_add_counts(struct idle_counts *sum, const struct idle_counts *c
 }
 
 /*
- * With looks_around all nodes are counted, but only once for each point, because that takes long.
+ * If looks_around is set, all nodes are counted, but only once for each point, because a count of
+ * all takes long.
  */
 void idle_look(struct run *run, uint32_t point)
 {

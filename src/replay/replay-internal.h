@@ -10,7 +10,8 @@ struct run_device {
 	uint32_t n_tasks;
 	uint32_t requested; /* permille, sum of the original requests */
 	/*
-	 * permille, sum of the requests as the scheme counts them; without limits the original ones
+	 * permille, sum of the requests as the scheme counts them; for a scheme without limits, sum
+	 * of the original requests
 	 */
 	uint32_t given;
 	uint32_t node, row;
@@ -21,15 +22,15 @@ struct idle;
 struct run {
 	const struct replay_input *in;
 	/*
-	 * By task: the task has had a place. Only with time. A second run receives the array of the
-	 * first run as `counts`, to select the tasks of its figures.
+	 * By task: the task has had a place; REPLAY_QUEUE only. A second run gets the first run's
+	 * array as `counts`, which selects the tasks that its figures include.
 	 */
 	bool *has_place;
 	const bool *counts; /* NULL: the figures include all tasks */
 	struct replay_result *result;
 	struct place *place;
 	struct place_spec *specs; /* by task; requests as adapted by the scheme */
-	/* original requests of all tasks; fragmentation uses it for every scheme */
+	/* mix of the original requests; for every scheme, fragmentation is measured by this mix */
 	struct workload_mix *mix;
 	struct run_device *devices;
 	double all; /* permille of all devices together */
@@ -77,8 +78,8 @@ void run_note_placed(const struct run *run, uint64_t at_ns, uint32_t task,
 void run_note_refused(const struct run *run, enum replay_event event, uint64_t at_ns, uint32_t task,
 	uint32_t n, uint32_t least);
 /*
- * Writes the limit that keeps the task from the first limited device: "; ...". Leaves `ret`
- * unchanged if no limit keeps the task from a device.
+ * Writes "; " and the queue's limit that keeps the task from a device, for the first such device.
+ * Leaves `ret` unchanged if no limit keeps the task from a device.
  */
 void explain_limit(const struct run *run, const struct place_spec *spec, char *ret, size_t size);
 
@@ -87,7 +88,10 @@ void explain_limit(const struct run *run, const struct place_spec *spec, char *r
 /* Returns -ENOMEM, else 0. The caller calls idle_stop() also after an error. */
 int idle_start(struct run *run);
 void idle_stop(struct run *run);
-/* Marks the device's node for a new count, after a change that the placement model does not see. */
+/*
+ * Marks the device's node for a new count. Call after a change that does not change the node's
+ * version in the placement model.
+ */
 void idle_forget(struct run *run, uint32_t device);
 /* Updates the values of run->now about free devices, for `point` of the curves. */
 void idle_look(struct run *run, uint32_t point);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Curves of a placement simulation. A point of a curve is the weighted mean of its samples. All
- * points have the same width: 1 % of arrived requests, or a span of time. If time exceeds the last
- * point, metrics_halve() doubles that width. The values are floating point and only for display; no
- * decision depends on them. Pure.
+ * points have the same width: 1 % of arrived requests, or a span of time. If a run lasts longer
+ * than all points together, metrics_halve() doubles the width. The values are floating point and
+ * only for display; no decision depends on them. Pure.
  */
 #ifndef REPLAY_REPLAY_METRICS_H
 #define REPLAY_REPLAY_METRICS_H
@@ -17,9 +17,9 @@
  * The name of each curve and its meaning. Values are fractions of all devices; only `waiting`
  * counts tasks. Under a scheme with limits, free is the part of a device that the scheme has not
  * given away. Without limits, free is the part that no task requested. Fragmentation uses the
- * original requests of the tasks, so it compares schemes. The idle reasons use the requests as
- * adapted by the scheme, which can be smaller. Without limits a device can thus be "open" although
- * it has too little for the original request.
+ * original requests of the tasks, so that schemes can be compared. The idle reasons use the
+ * requests as adapted by the scheme, which can be smaller. So under a scheme without limits, a
+ * device can be "open" although its free share is too small for the original request.
  */
 #define METRICS_SERIES(X) \
 	X(ALLOCATED, "allocated", "requested by tasks that have a place") \

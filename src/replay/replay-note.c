@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Builds the notes that a caller of replay_run() receives about each task, with the reason for a
- * place or a refusal. Without a note callback the run_note functions return at once, so such a run
- * explains nothing. run_note_placed() removes the new tenant below a savepoint, explains the
- * choice, and rolls back. The explanation thus describes the free capacity without that task.
+ * place or a refusal. Without a note callback the run_note functions return at once.
+ * run_note_placed() removes the new tenant under a savepoint, explains the choice, and rolls back.
+ * So the explanation describes the free capacity without that task.
  */
 #include <stdio.h>
 #include <string.h>

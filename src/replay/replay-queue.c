@@ -11,7 +11,8 @@
 #include "replay/stats.h"
 
 #define POINTS_WISHED 160u /* initial number of points over all arrivals */
-#define BUSY_PERCENT 99u   /* percent of the tasks; a few endless tasks would flatten all curves */
+/* percent of the tasks, at whose end the curves end: a few very long tasks would flatten them */
+#define BUSY_PERCENT 99u
 
 /* ---- start and end ---- */
 
@@ -80,8 +81,8 @@ int evict(struct queue *q, uint32_t tenant, uint32_t comer)
 }
 
 /*
- * Reserves a place until its victims have ended. A gang member without a place waits for the start
- * of its gang.
+ * Reserves the member's place until n_going victims have ended. A member without a place gets a
+ * claim too: it waits again when its gang starts.
  */
 static int replay_queue_claim(
 	struct queue *q, uint32_t at, const struct place_member *member, uint32_t n_going)
@@ -113,7 +114,10 @@ int try_queue_item(struct queue *q, struct queue_item item, struct error *err)
 		return r == -ENOSPC ? 0 : r;
 	q->round++;
 	q->helps |= item.has_locality;
-	/* Victims stop first: without a grace period a new tenant may have a victim's number. */
+	/*
+	 * Stop victims before members start: without a grace period, a member can have the tenant
+	 * number of a victim.
+	 */
 	for (uint32_t i = 0; r == 0 && i < group.n_victims; i++)
 		r = q->run->in->grace_ns ? terminate_begin(q, group.victims[i], comer)
 					 : evict(q, group.victims[i], comer);
@@ -183,7 +187,10 @@ static int arrive_alone(struct queue *q, struct queue_item item, struct error *e
 	item.is_new = false;
 	if (r == 0 && wait_in_queue(q, item) < 0)
 		return fail(err, ENOMEM, "out of memory for a run");
-	/* The start may have evicted tasks or may help waiting tasks. */
+	/*
+	 * Tasks that the start evicted must be tried again, and waiting tasks may fit beside the
+	 * started ones.
+	 */
 	return r == 1 && (q->n_back || q->helps) ? retry(q, err) : MIN(r, 0);
 }
 
@@ -205,7 +212,8 @@ static int replay_queue_defragment(struct queue *q, struct error *err)
 }
 
 /*
- * Returns whether a plan is due by before_ns. If no plan would help, skips all periods until then.
+ * Returns whether a defragmentation plan is due by before_ns. If no plan would help before, skips
+ * all periods up to before_ns.
  */
 static bool defrag_is_due(struct queue *q, uint64_t before_ns)
 {
@@ -230,7 +238,7 @@ static void replay_queue_advance(struct queue *q, uint64_t to_ns)
 		q->tasks.now_ns = to_ns;
 		return;
 	}
-	/* The figures leave out tasks that arrive before first_ns. */
+	/* The figures begin at first_ns, with the first task that they include. */
 	q->tasks.now_ns = MAX(q->tasks.now_ns, MIN(q->first_ns, to_ns));
 	run_update(run);
 	while (q->tasks.now_ns < to_ns) {

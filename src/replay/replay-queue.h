@@ -40,10 +40,10 @@ struct progress {
 	uint64_t since_ns; /* start of the current wait */
 	uint64_t ended_ns; /* CLOCK_NEVER: not ended */
 	uint32_t at;       /* index in `arrivals` */
-	uint32_t queued;   /* its index in the result's queued_s; PLACE_NONE: never placed */
+	uint32_t queued; /* index of the task in the result's queued_s; PLACE_NONE: never placed */
 };
 
-/* A terminating task: it runs until at_ns. */
+/* A terminating task, which runs until at_ns. */
 struct notice {
 	uint64_t at_ns;
 	uint32_t tenant, round;
@@ -51,9 +51,9 @@ struct notice {
 };
 
 /*
- * A task with a reserved place. It starts when all terminating tasks of its round have ended. With
- * tenant PLACE_NONE the task has no place: it belongs to a gang whose other tasks have places, and
- * waits again when they start.
+ * A task with a reserved place, which starts when all terminating tasks of its round have ended. If
+ * tenant is PLACE_NONE, the task has no place: other tasks of its gang have places, and when they
+ * start this task waits again.
  */
 struct claim {
 	uint32_t at; /* index in `arrivals` */
@@ -90,11 +90,11 @@ struct queue {
 	uint32_t n_freed;
 	/*
 	 * A started task can help waiting tasks: their affinity labels permit a place beside it, or
-	 * they can reclaim devices that it borrowed. `helps` is set since the last try_all(), and
-	 * is_helped has its value during try_all().
+	 * they can reclaim devices that it borrowed. `helps`: such a task has started since the
+	 * last try_all() began. is_helped is the copy of `helps` for the current try_all().
 	 */
 	bool helps, is_helped;
-	/* largest free capacity on these nodes by priority, from place_preempt_free() */
+	/* by priority: the maximum of place_preempt_free() over the nodes in `freed` */
 	uint32_t room[SPEC_PRIORITY_MAX + 1];
 	uint64_t defrag_ns; /* time of the next defragmentation */
 	/* something has changed since the last defragmentation */

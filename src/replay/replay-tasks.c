@@ -83,7 +83,10 @@ static uint32_t longer_of(const struct tasks *t, const struct running *r)
 	return kind && has_like(t, r, kind) ? t->run->in->slowdown_permille : 0;
 }
 
-/* Books the work done at the old pace. The new pace is the smallest share that a device gives. */
+/*
+ * Subtracts the work done at the old pace, and sets the new pace: the smallest share that a device
+ * gives.
+ */
 static int set_pace(struct tasks *t, uint32_t slot)
 {
 	struct running *r = &t->slots[slot];
@@ -217,7 +220,10 @@ int tasks_start(struct tasks *t, uint32_t task, uint64_t left, const struct plac
 	return r == 0 && !choice->n ? set_pace(t, slot) : r;
 }
 
-/* Keeps the order of the other slots, because the order decides how shares are rounded. */
+/*
+ * Removes the slot and keeps the order of the others, because the order decides how shares are
+ * rounded.
+ */
 static void tasks_leave_crowd(struct crowd *crowd, uint32_t slot)
 {
 	uint32_t k = 0;

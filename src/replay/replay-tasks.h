@@ -21,7 +21,7 @@ struct running {
 	 * devices
 	 */
 	uint32_t longer;
-	uint32_t version; /* of its entry in `departures` */
+	uint32_t version; /* changes with each new entry in `departures` */
 	uint32_t device[SPEC_DEVICES_MAX];
 	uint32_t due[SPEC_DEVICES_MAX]; /* share that each device would give */
 };

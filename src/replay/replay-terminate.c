@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Terminating tasks and reserved places. Each terminating task has a notice; all grace periods are
- * equal, so notices stay in order of their ends. Each task with a reserved place has a claim. It
- * starts when the last notice of its round is gone.
+ * equal, so notices stay in order of their ends. Each task with a reserved place has a claim, and
+ * starts when the last notice of its round is removed.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -49,7 +49,10 @@ int terminate_claim(struct queue *q, uint32_t at, const struct place_member *mem
 	return 0;
 }
 
-/* The task has not started, so it returns to waiting. Its own victims keep terminating. */
+/*
+ * Gives up the reserved place of a task that has not started: the task waits again. The victims of
+ * this task keep terminating.
+ */
 static int terminate_give_up_claim(struct queue *q, struct claim *claim)
 {
 	const struct claim was = *claim;
@@ -86,7 +89,7 @@ uint32_t terminate_awaited(const struct queue *q, uint32_t round)
 	return n;
 }
 
-/* Starts the claims of this round if no other notice of the round is left. */
+/* Removes notice i. If it was the last notice of its round, starts the claims of the round. */
 static int remove_notice(struct queue *q, uint32_t i)
 {
 	const uint32_t round = q->notices[i].round;

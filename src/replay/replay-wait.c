@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Keeps the waiting queue items of a replay in one ordered list per queue, and tries them when free
- * capacity appears. try_all() skips a plain item that has failed before unless a node in `freed`
- * may hold one of its tasks. Items of queues or with affinity are tried whenever a node was freed
- * or `helps` was set. With more than FREED_MAX freed nodes every node counts as freed. try_all()
- * compacts each list in place: `at` is the next item, and `kept` counts items that continue to
- * wait. As soon as a task returns to `back`, try_all() ends and retry() begins a new round with
- * that task.
+ * capacity appears. An item without queue and affinity that has failed before is tried only if a
+ * node in `freed` may hold one of its tasks. An item of a queue or with affinity is tried whenever
+ * a node was freed or `helps` was set. With more than FREED_MAX freed nodes every node counts as
+ * freed. try_all() compacts each list in place: `at` is the next item, and `kept` counts items that
+ * continue to wait. As soon as a task returns to `back`, try_all() ends and retry() begins a new
+ * round with that task.
  */
 #include <errno.h>
 #include <string.h>
@@ -155,7 +155,10 @@ static bool may_fit(struct queue *q, const struct queue_item *item)
 {
 	if (item->is_new)
 		return true;
-	/* A quota or a label on another node can have been the obstacle. */
+	/*
+	 * A quota, or a label on another node, can have kept the item waiting, so every freed node
+	 * counts.
+	 */
 	if (item->queue || item->has_locality)
 		return q->n_freed || q->is_helped;
 	if (item->share >
@@ -191,7 +194,10 @@ static struct wait_queue *wait_next_line(struct queue *q)
 	return best;
 }
 
-/* Equal requests fail equally until another item starts. */
+/*
+ * Returns whether the item has the same request as `refused`: then it fails too, until another item
+ * starts.
+ */
 static bool wait_is_item_like(
 	const struct queue *q, const struct queue_item *item, const struct queue_item *refused)
 {
@@ -201,7 +207,8 @@ static bool wait_is_item_like(
 }
 
 /*
- * Ends when a task waits again. Such a task can precede items not yet tried, so a new round starts.
+ * Tries the waiting items in order. Ends early when a task waits again: that task may come before
+ * items not yet tried, so retry() starts a new round.
  */
 static int try_all(struct queue *q, struct error *err)
 {

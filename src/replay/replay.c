@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Sets up a run, plays the mode without time (REPLAY_DROP), and finds tasks that never fit. The
- * mode with time is in replay-queue.c. run_load(), run_enter() and run_leave() keep the sums for
- * the curves true at every change, so run_update() only divides. replay_run() repeats a run with
- * time if some tasks got a place and others never did. The second run makes the same decisions and
- * leaves those others out of the figures. replay_find_hopeless() tries each task or gang on an
+ * mode with time is in replay-queue.c. run_load(), run_enter() and run_leave() update the sums for
+ * the curves at every change, so run_update() only divides. replay_run() repeats a run with time if
+ * some tasks got a place and others never did. The second run makes the same decisions, and its
+ * figures include only tasks that got a place. replay_find_hopeless() tries each task or gang on an
  * empty cluster with up to three policies, and rolls back.
  */
 #include "replay/replay.h"
@@ -243,7 +243,7 @@ static uint32_t replay_item_size(const struct workload *w, uint32_t first)
 	return n;
 }
 
-/* Number of these tasks that have to start. */
+/* Number of the n tasks that have to start together. */
 static uint32_t replay_item_least(const struct workload *w, uint32_t first, uint32_t n)
 {
 	const uint32_t threshold = w->tasks[first].threshold;
@@ -325,7 +325,7 @@ static int arrive_by_mode(struct run *run, uint32_t at, struct error *err)
 {
 	const struct task *task = &run->in->workload->tasks[at];
 	const struct place_spec *spec = &run->specs[at];
-	/* A scheme may share all devices; then an exclusive task becomes a local one. */
+	/* If the scheme shares all devices, an exclusive task becomes a local task. */
 	const bool is_shared = task->mode == SPEC_MODE_EXCLUSIVE && task->spec.is_exclusive &&
 		!spec->is_exclusive;
 	const struct place_mode_params params = {.spec = *spec,
@@ -434,8 +434,9 @@ static void replay_finish_run(struct run *run)
 /* ---- tasks that never fit ---- */
 
 /*
- * The members of a gang are placed one by one, so the policy can use up the last member's place. A
- * gang is hopeless only if each of these policies fails. For a single task all policies agree.
+ * The members of a gang are placed one by one, so a policy can give an earlier member the only
+ * place of a later one. A gang is hopeless only if it fails with each of these policies. A single
+ * task fits with every policy or with none.
  */
 static const char *const judges[] = {"first-fit", "best-fit", "worst-fit"};
 
@@ -510,7 +511,9 @@ static void note_hopeless(struct replay_hopeless *found, uint32_t first, uint32_
 	found->n += n;
 }
 
-/* Judges the tasks that a gang can start without: each of them alone. */
+/*
+ * Tests each task that found no place with its gang alone. The gang can start without these tasks.
+ */
 static int judge_others(struct run *run, uint32_t first, uint32_t n,
 	const struct place_member *members, struct replay_hopeless *found)
 {

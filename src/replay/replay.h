@@ -6,25 +6,25 @@
  * devices.
  *
  * REPLAY_DROP follows the OpenB benchmark (Weng et al., USENIX ATC 2023). Tasks arrive one by one
- * and none leaves; a task that does not fit is dropped. Curves run over the arrived requests as a
- * percentage of the cluster, rounded to the nearest integer. The last point includes everything
- * beyond it. A gang arrives at once: if fewer tasks fit than its threshold requires, the whole gang
- * is dropped. In a cluster with networks place/place-mode.h chooses each task's mode, which may be
- * over a network. The result has that choice and its reason.
+ * and none leaves; a task that does not fit is dropped. The x-axis of curves is the sum of arrived
+ * requests as a percentage of the cluster, rounded to the nearest integer. The last point includes
+ * all later arrivals. A gang arrives at once: if fewer tasks fit than its threshold requires, the
+ * whole gang is dropped. In a cluster with networks, place_mode_choose() of place/place-mode.h
+ * chooses each task's mode, which may be remote. The result has that choice and its reason.
  *
  * REPLAY_QUEUE has time: tasks arrive at their times, wait if they do not fit, run and leave. At
  * each departure the run tries all waiting tasks in order, together with the tasks that arrive at
  * that moment. A task that does not fit does not block the tasks behind it. The figures include
  * only tasks that get a place. If some tasks never do, a second run repeats all decisions and
  * leaves those tasks out of the figures. A gang starts or waits together. With a threshold, enough
- * of its tasks start together, and each other task starts when it fits. The scheme divides a
- * device's time. With limits, tasks get their requests, and the rest goes to the tasks with the
- * smallest shares, up to their limits. Without limits, all tasks get equal shares. A task on
- * several devices has the pace of the slowest.
+ * of its tasks start together, and every further task starts when it fits. The scheme divides a
+ * device's time. Under a scheme with limits, tasks get their requests, and the rest goes to the
+ * tasks with the smallest shares, up to their limits. Under a scheme without limits, all tasks get
+ * equal shares. A task on several devices runs at the pace of the slowest device.
  *
  * Defragmentation (place/place-defrag.h) takes place at the end of a period if a task waits for a
- * whole device. It moves tasks of one device together, so that devices become free. A move takes no
- * time, but costs the task some of its work.
+ * whole device. A plan moves all tasks away from a device, so that the device becomes free. A move
+ * takes no time, but costs the task some of its work.
  *
  * Preemption (place/place-preempt.h) evicts tasks of lower priority, which wait again. The
  * preemptor is a task that arrives, or a task that waits when another task ends.
@@ -51,7 +51,8 @@
 #include "replay/workload.h"
 
 enum replay_mode { REPLAY_DROP, REPLAY_QUEUE };
-enum replay_queue { REPLAY_FIFO, REPLAY_PRIORITY }; /* within a priority in order of arrival */
+/* order of waiting tasks; REPLAY_PRIORITY: tasks of equal priority in order of arrival */
+enum replay_queue { REPLAY_FIFO, REPLAY_PRIORITY };
 
 /* The fate of an evicted task, which always waits again. */
 enum replay_preempt {
@@ -118,11 +119,11 @@ struct replay_input {
 	const struct replay_scheme *scheme;
 	enum replay_mode mode;
 	enum replay_queue queue;
-	struct replay_defrag defrag; /* this field and the next: only REPLAY_QUEUE */
+	struct replay_defrag defrag; /* defrag and preempt: only REPLAY_QUEUE */
 	enum replay_preempt preempt;
 	uint32_t slowdown_permille; /* extra time beside a task of the same kind; 0: none */
 	uint64_t grace_ns;          /* grace period of evicted tasks; 0: none */
-	bool is_brief; /* leaves the curves of free devices out, which take long with many nodes */
+	bool is_brief; /* leaves out the curves of free devices, which take long with many nodes */
 	replay_progress_fn *progress; /* may be NULL */
 	void *progress_arg;
 	replay_note_fn *note; /* may be NULL */
@@ -131,7 +132,10 @@ struct replay_input {
 
 struct replay_decision {
 	enum place_outcome outcome;
-	/* at the devices' end and at the task's end, from 1; 0: no network between them */
+	/*
+	 * numbers of the network devices, from 1: of the device half, of the client half; 0: no
+	 * network
+	 */
 	uint32_t network[2];
 	char why[PLACE_MODE_WHY];
 };
@@ -155,7 +159,7 @@ struct replay_result {
 	 */
 	double *queued_s, *completion_s;
 	/*
-	 * by device in the placement model's order: largest sum of requests at one time, permille;
+	 * by device number of the placement model: largest sum of requests at one time, permille;
 	 * owned
 	 */
 	uint32_t *requested_most;
@@ -187,8 +191,9 @@ void replay_free(struct replay_result *result);
 #define REPLAY_WHY (PLACE_WHY + 384)
 
 /*
- * The tasks that do not fit even on an empty cluster: how many, the first one, and why. If too few
- * tasks of a gang fit, the whole gang counts, and the reason considers the labels of its members.
+ * The tasks that do not fit even on an empty cluster: their number, the first task, and why it does
+ * not fit. If too few tasks of a gang fit, all its tasks count, and the reason takes the members'
+ * labels into account.
  */
 struct replay_hopeless {
 	uint32_t n, first; /* first: its index */

@@ -17,7 +17,8 @@
 #define REPLICAS 100u
 
 /*
- * The task gets all memory of the device; a user of whole devices has to choose a large enough one.
+ * The task gets the whole device with all its memory, whatever memory the task requested. So its
+ * user has to request a model with enough memory.
  */
 static void as_whole(const struct cluster *cluster, struct place_spec *spec)
 {
@@ -37,8 +38,8 @@ static void as_replica(const struct cluster *cluster, struct place_spec *spec)
 
 /*
  * Best fit by memory: the memory request replaces the share, if the task requests memory. A byte
- * request becomes its fraction of the largest device, which is the smallest fraction on any device.
- * So every device runs out of bytes before it runs out of permille.
+ * request becomes its fraction of the largest device's memory. On smaller devices the true fraction
+ * is larger, so every device runs out of bytes before it runs out of permille.
  */
 static void as_memory(const struct cluster *cluster, struct place_spec *spec)
 {

@@ -3,9 +3,9 @@
  * Makes tasks in three ways: from the rows of a trace, from a shape, or by draws from another
  * workload. In this file every task passes workload_add(), which checks its spec, labels, threshold
  * and times. Normal and exponential numbers come from integers alone: twelve uniform numbers in a
- * sum, and von Neumann's comparisons. workload_generate() puts the members of a gang one behind the
- * other with one arrival time. workload_sort() is stable, so such members stay together. All
- * randomness comes from the caller's seed or generator.
+ * sum, and von Neumann's comparisons. workload_generate() adds the members of a gang one after
+ * another with the same arrival time. workload_sort() is stable, so members of a gang stay
+ * together. All randomness comes from the caller's seed or generator.
  */
 #include "replay/workload.h"
 
@@ -71,7 +71,8 @@ int workload_read_openb(
 		task.spec.memory_bytes = pod->memory_bytes;
 		task.arrives_ns = pod->created_s * NSEC_PER_SEC;
 		/*
-		 * The trace has whole seconds, so a pod that ends in its first second has run too.
+		 * The trace has whole seconds. A pod with equal times has run for less than a
+		 * second, and counts as 1 s.
 		 */
 		task.work_ns = MAX(clock_since_ns(pod->deleted_s, pod->created_s), UINT64_C(1)) *
 			NSEC_PER_SEC;
@@ -287,8 +288,8 @@ static uint32_t workload_choose(const struct workload_choices *c, struct rand *r
 
 /*
  * Exponential numbers by von Neumann's comparisons (1951), which need no logarithm. After a first
- * number, draw until a number is not below the number before it. If the count of these draws is
- * odd, the first number is the fractional part. Otherwise add one mean and start again.
+ * random number, draw until a number is not below the number before it. If the count of these draws
+ * is odd, the first number is the fractional part. Otherwise add one mean and start again.
  */
 static uint64_t workload_exponential(uint64_t mean, struct rand *rand)
 {
@@ -323,8 +324,8 @@ static uint64_t workload_draw_work(uint64_t min_ns, uint64_t max_ns, struct rand
 static uint32_t workload_normal(uint32_t mean, uint32_t sigma, struct rand *rand)
 {
 	/*
-	 * Ends soon: most draws are within the bounds, because the mean lies within them and sigma
-	 * is limited.
+	 * The loop ends soon: most results are within the bounds, because the mean is within the
+	 * bounds and sigma is limited.
 	 */
 	for (;;) {
 		int64_t sum = -(INT64_C(6) << 32), value;
@@ -417,7 +418,8 @@ int workload_shape_check(const struct workload_shape *s, struct error *err)
 }
 
 /*
- * Each property has its own random stream, so a changed option leaves the other properties equal.
+ * Each property of tasks has its own random stream, so a changed option for one property leaves the
+ * others equal.
  */
 struct streams {
 	struct rand gap, gang, whole, demand, memory, work, priority;

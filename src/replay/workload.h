@@ -19,7 +19,7 @@
 #define WORKLOAD_CHOICES_MAX 16u
 #define WORKLOAD_GANG_MAX 1024u
 #define WORKLOAD_LABELS_MAX 4096u
-/* permille; smallest demand of a normal distribution, and its smallest mean */
+/* permille; smallest demand that a normal distribution may draw, and smallest permitted mean */
 #define WORKLOAD_PART_MIN 50u
 /*
  * Largest arrival time and largest work: 200 days. Their product with a share in permille fits in a
@@ -90,7 +90,7 @@ struct workload_redraw {
 	uint32_t n; /* number of tasks */
 	/* load: mean sum of the requests at one time, permille of the devices */
 	uint32_t n_devices, load;
-	uint64_t work_min_ns, work_max_ns; /* as in workload_shape */
+	uint64_t work_min_ns, work_max_ns; /* as in struct workload_shape */
 };
 
 /*
@@ -125,7 +125,7 @@ struct workload_shape {
 	struct workload_choices whole;
 	/* permille, normal within 50..1000; demand 0: uniform 1..1000 */
 	uint32_t demand, demand_sigma;
-	/* of a device's memory, likewise; memory 0: equal to the share */
+	/* permille of a device's memory, normal within 50..1000; memory 0: equal to the share */
 	uint32_t memory, memory_sigma;
 	uint32_t limit;                    /* permille, if above the demand; 0: the demand */
 	uint64_t work_min_ns, work_max_ns; /* uniform; min 0: exponential with mean max */
