@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * This file reads JSON objects into structs: see read.h. read_table_object() continues after an
- * error, and keeps the first one. Files are read by read_lined(), which stops at the first error
- * and adds its line. The functions keep no state; any thread.
+ * error, and keeps the first one. For files there is read_lined(), which stops at the first error
+ * and adds the line to the message. The functions keep no state; any thread.
  */
 #include "fields/read.h"
 
@@ -72,7 +72,10 @@ static void read_copy_name(const struct read_table *table, const char *key, char
 		*p = *p == '_' ? '-' : *p;
 }
 
-/* Whether an earlier key gives the same name. Only '_' can make two keys of one object equal. */
+/*
+ * Whether an earlier key of the object gives the same name. Only a '_' that counts as '-' can make
+ * two different keys equal.
+ */
 static bool read_was_field_there(
 	const struct read_table *table, json_t *object, const char *key, const char *name)
 {
@@ -203,7 +206,7 @@ int read_texts(struct arena *arena, json_t *value, void *into, struct error *err
 	struct texts *texts = into;
 	int r = read_texts_raw(arena, value, into, err);
 
-	/* Callers need not check for items that could not be read. */
+	/* Items that could not be read become "", so that callers never find NULL. */
 	for (uint32_t i = 0; i < texts->n; i++)
 		if (!texts->v[i])
 			texts->v[i] = "";

@@ -62,7 +62,7 @@ int read_some(struct arena *arena, json_t *object, const struct read_field *fiel
 struct read_table {
 	const struct read_field *fields;
 	size_t n;
-	/* put around the name in messages about a repeated name or by `other` */
+	/* quotation mark around the field's name in messages */
 	const char *quote;
 	bool is_dash_taken; /* '_' in a name counts as '-' */
 	int (*other)(const struct read_table *table, const char *name, json_t *value, void *into,
@@ -70,8 +70,9 @@ struct read_table {
 };
 
 /*
- * As read_fields(), by a table for files. A reader's message that begins with a blank follows the
- * field's name without a colon. Readers receive NULL as arena. -EEXIST: the field occurs twice.
+ * As read_fields(), by a table for files. A message that begins with a blank is put directly after
+ * the field's name, without a colon. Readers receive NULL as arena. -EEXIST: the field occurs
+ * twice.
  */
 int read_lined(const struct yaml_file *file, json_t *object, const struct read_table *table,
 	void *into, struct error *err);
@@ -123,15 +124,15 @@ int read_texts(
 	struct arena *arena, json_t *value, void *into, struct error *err);       /* struct texts */
 int read_bool(struct arena *arena, json_t *value, void *into, struct error *err); /* bool */
 int read_true(
-	/* bool: true if present */
+	/* bool: true if the field is present */
 	struct arena *arena, json_t *value, void *into, struct error *err);
 int read_number(struct arena *arena, json_t *value, void *into, struct error *err); /* int64_t */
 
 bool texts_has(const struct texts *texts, const char *text);
 
 /*
- * Sets *ret_word to the index of the text in words. -ENOTSUP for another word, because a newer
- * cluster may define it.
+ * Sets *ret_word to the index of the text in words. -ENOTSUP, not -EINVAL, for another word,
+ * because a newer cluster may define that word.
  */
 int read_word(json_t *value, const char *const *words, size_t n, int *ret_word, struct error *err);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * This file converts libfyaml's tree to jansson values: see yaml.h. A side table holds the lines,
- * by the address of a value or key. jansson does not move these while the object lives. The table
- * is sorted when the whole text has been read. Any thread.
+ * by the address of a value or key. jansson does not move values and keys while their object lives.
+ * The table is sorted when the whole text has been read. Any thread.
  */
 #include "fields/yaml.h"
 
@@ -26,7 +26,10 @@ struct yaml_line {
 	bool is_twice;
 };
 
-/* file: keeps lines, and scalars stay text; NULL: neither. */
+/*
+ * If `file` is set, lines are recorded and scalars stay text. If NULL, lines are not recorded, and
+ * plain scalars become numbers, booleans or null.
+ */
 struct conversion {
 	struct yaml_file *file;
 	bool ignores_tags;
@@ -214,7 +217,9 @@ static int from_scalar(struct conversion *c, struct fy_node *node, json_t **ret_
 	return r;
 }
 
-/* An alias becomes a number, which no reader of text accepts. */
+/*
+ * An alias becomes the number 0. Readers of files accept only text, so all of them refuse an alias.
+ */
 static int from_alias(struct conversion *c, struct fy_node *node, json_t **ret_json)
 {
 	_cleanup_(json_decref_p) json_t *json = json_integer(0);
@@ -347,8 +352,8 @@ static int fail_yaml(struct fy_diag *diag, struct error *err)
 }
 
 /*
- * Whether a line may begin after this text. YAML 1.1 has five line ends; a byte order mark has no
- * width.
+ * Whether `before` ends a line, so that the next character begins a line. YAML 1.1 has five line
+ * ends; a byte order mark at the start of a line does not count as a character.
  */
 static bool may_begin_line(struct str before)
 {

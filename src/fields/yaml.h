@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Reads YAML as JSON, in two ways. yaml_parse() follows kubectl: plain scalars that look like null,
- * a boolean (yes, off and so on included) or a number become such values. All other scalars become
- * text. yaml_file_parse() keeps text and line of each value, for readers whose errors name the
- * line. JSON is valid YAML. Any thread.
+ * a boolean (also yes, no, on, off) or a number become null, booleans and numbers. All other
+ * scalars become text. yaml_file_parse() keeps text and line of each value, for readers whose
+ * errors name the line. JSON is valid YAML. Any thread.
  *
  * Aliases are not expanded and directives are refused, so a short text cannot expand to a huge one.
  */

@@ -23,7 +23,7 @@ static const char *label_selector_text_at(const json_t *object, const char *key)
 	return text ? text : "";
 }
 
-/* As in Kubernetes: NotIn also matches an absent label. */
+/* As in Kubernetes, NotIn also matches if the label is absent. */
 static bool label_selector_fits_expression(const json_t *expression, const json_t *labels)
 {
 	const char *relation = label_selector_text_at(expression, "operator");
@@ -66,7 +66,7 @@ static bool is_letter(char c, bool is_key)
 		(is_key && c == '/');
 }
 
-/* Cuts the longest prefix off that consists of characters of a key or value. */
+/* Cuts off the longest prefix of characters that a key, or a value, may have. */
 static struct str label_selector_take_name(struct str *rest, bool is_key)
 {
 	size_t n = 0;

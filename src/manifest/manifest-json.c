@@ -2,9 +2,10 @@
 /*
  * This file builds a `struct manifest` whose texts borrow from the JSON of the pod.
  * manifest_json_allocate() counts all entries first and allocates them once, because lists point
- * into that array. So every list that is counted has the same limit when it is read. That limit is
- * one above the allowed number, so manifest_check() sees an excess and refuses it. Numbers become
- * texts that live in `texts`. Init containers come first in the array of containers.
+ * into that array. So the limit for counting a list and for reading it must be the same. That limit
+ * is one above the allowed number, so that manifest_check() sees and refuses a list that is too
+ * long. Numbers become texts that live in `texts`. Init containers come first in the array of
+ * containers.
  */
 #include "manifest/manifest-json.h"
 
@@ -15,7 +16,7 @@
 
 #define HOSTNAME "kubernetes.io/hostname"
 
-/* One more than allowed is read, so that manifest_check() reports the excess. */
+/* One entry more than allowed is read, so that manifest_check() reports a list that is too long. */
 #define LIST_KEPT (MANIFEST_ENTRIES_MAX + 1u)
 
 static struct str manifest_json_text(const json_t *value)

@@ -12,9 +12,10 @@
 #include "spec/manifest.h"
 
 struct manifest_json {
-	struct manifest pod;  /* borrows from the JSON and from this struct */
-	struct str node_name; /* spec.nodeName; pod.node falls back to a hostname in nodeSelector */
-	uint32_t n_init;      /* the first n_init containers come from initContainers */
+	struct manifest pod; /* borrows from the JSON and from this struct */
+	/* spec.nodeName; without it, pod.node is the hostname of the nodeSelector */
+	struct str node_name;
+	uint32_t n_init; /* the first n_init containers come from initContainers */
 	/* Private. */
 	struct manifest_container *container;
 	struct manifest_entry *entry;

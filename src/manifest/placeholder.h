@@ -10,12 +10,13 @@
 
 #include "kube/kube-json.h"
 
-/* value of the label, service account, priority class */
+/* value of PLACEHOLDER_LABEL; also the name of the service account and of the priority class */
 #define PLACEHOLDER_NAME "divvy-placeholder"
 #define PLACEHOLDER_LABEL "app.kubernetes.io/name"
 /*
- * Annotation that lets a placeholder end. The controller sets it when the device has no tenant
- * left. The placeholder needs it if GPUNode.status does not know the device.
+ * Annotation after which the placeholder's container may exit. The controller sets it when the
+ * device has no tenant left. The placeholder waits for it if GPUNode.status does not list the
+ * device.
  */
 #define PLACEHOLDER_RELEASED "divvy.gpu/released"
 

@@ -27,7 +27,7 @@ _Static_assert(ASSIGNED_CONTAINERS_MAX <= 64, "one bit each");
 
 /* ---- one value of one container ---- */
 
-/* Whether the text is not empty and has only these characters, and no NUL. */
+/* Whether the text is not empty and has only characters of `allowed`. */
 static bool is_made_of(struct str text, const char *allowed)
 {
 	for (size_t i = 0; i < text.n; i++)
@@ -274,9 +274,9 @@ static void assigned_write_network(const struct assigned_container *c, struct bu
 
 static const struct key {
 	const char *name;
-	bool is_needed; /* for each container with devices */
+	bool is_needed; /* each container with devices needs this key */
 	int (*read)(struct assigned_container *c, struct str value, struct error *err);
-	/* Writing nothing omits the container. */
+	/* If the writer writes nothing, the container is left out of the key. */
 	void (*write)(const struct assigned_container *c, struct buf *out);
 } keys[] = {
 #define ASSIGNED_KEY(name, of, is_needed, about) \
@@ -532,7 +532,7 @@ int assigned_spec(const struct assigned_container *c, struct spec *ret, struct e
 	spec.priority = c->priority;
 	spec.mode = c->mode;
 	if (c->request == SPEC_SHARE_ONE) {
-		/* The limit of whole devices is redundant. */
+		/* For whole devices spec_finish() sets the limit. */
 		spec.request = c->n * SPEC_SHARE_ONE;
 	} else {
 		spec.request = c->request;

@@ -17,7 +17,7 @@
 
 #define ASSIGNED_PREFIX "divvy.gpu/"
 #define ASSIGNED_DEVICES_KEY ASSIGNED_PREFIX "devices" /* lists all containers with devices */
-/* Keys of the pod; all others are of containers. */
+/* Keys with one value for the pod; all other keys have a value for each container. */
 #define ASSIGNED_GROUP_KEY ASSIGNED_PREFIX "granted-group"
 #define ASSIGNED_EPOCH_KEY ASSIGNED_PREFIX "epoch"
 
@@ -47,7 +47,7 @@ struct assigned_container {
 	uint32_t network_mbit; /* reserved on both; 0: none */
 };
 
-/* The pod's gang, and how many members have to be bound before any starts. */
+/* The pod's gang, and how many members must be bound before any member starts. */
 struct assigned_group {
 	char name[SPEC_GROUP]; /* "": no gang */
 	uint32_t least;
@@ -61,8 +61,8 @@ struct assigned {
 };
 
 /*
- * Returns 0, also if nothing is assigned (n is 0). -EINVAL, with key and fault in the message:
- * divvy did not write that key. -ENOMEM. Keys with a default value may be absent. Call
+ * Returns 0, also if nothing is assigned (n is 0). -EINVAL, with key and fault in the message, for
+ * a value that divvy never writes. -ENOMEM. Keys with a default value may be absent. Call
  * assigned_done also after a failure.
  */
 int assigned_parse(
@@ -71,8 +71,8 @@ void assigned_done(struct assigned *assigned);
 #define _cleanup_assigned_ __attribute__((cleanup(assigned_done)))
 
 /*
- * Parses only the gang, also of a pod without other assigned keys. Returns 0, also for none, or
- * -EINVAL.
+ * Parses only the gang, also of a pod without other assigned keys. Returns 0, also for a pod
+ * without a gang, or -EINVAL.
  */
 int assigned_parse_group(
 	struct manifest_list annotations, struct assigned_group *ret_group, struct error *err);

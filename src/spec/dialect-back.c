@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * This file writes values back into a pod: for each dialect with a tenant of the pod, in the order
- * of the table. Values go to the caller's `put`, whose first failure ends the writing.
+ * This file writes values back into a pod, for each dialect that translated a container of the pod,
+ * in the order of the table. Values go to the caller's `put`, whose first failure ends the writing.
  * writer_put_list() and the other writers format a value in a buffer of at most VALUE_MAX bytes.
  * Pure; any thread.
  */

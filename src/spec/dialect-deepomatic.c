@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Deepomatic's shared GPU: N containers share each device (100 unless the plugin was configured
- * otherwise), and nothing limits a container's part. divvy gives each container the Nth part, as a
- * guaranteed share of time and as a memory quota; the limit is 1. Pure; any thread.
+ * otherwise), and nothing limits a container's part. divvy gives each container 1/N of the device,
+ * as a guaranteed share of time and as a memory quota; the limit is 1. Pure; any thread.
  */
 #include "base/cleanup.h"
 #include "spec/dialect-internal.h"

@@ -23,7 +23,7 @@ static bool is_recorded(struct str field)
 		str_is(field, "default-container");
 }
 
-/* Keys that request nothing. */
+/* Whether the field is written by divvy and requests nothing. */
 static bool divvy_is_own_field(struct str field)
 {
 	return assigned_is_field(field) || is_recorded(field);
@@ -99,7 +99,10 @@ static int divvy_set_field(
 	char name[SPEC_FIELD], key[KEY_MAX], value[DIALECT_VALUE_MAX];
 	int r;
 
-	/* Options may be spelled with '_', annotations may not: a key has one spelling. */
+	/*
+	 * spec_set() accepts '_' for '-', as in options. An annotation has one spelling, so '_' is
+	 * refused.
+	 */
 	if (str_copy(name, sizeof(name), field) < 0 || str_find(field, '_') != field.n ||
 		str_find(field, '\0') != field.n)
 		return refuse_unknown(e->key, field, err);
@@ -113,7 +116,10 @@ static int divvy_set_field(
 	return r < 0 ? fail_within(err, r, "%s", key) : 0;
 }
 
-/* Sets the fields of the keys that belong to `owner`; *ret_any is set if there are any. */
+/*
+ * Sets the spec's fields from the keys of `owner`: a container's name, or "" for the pod's keys.
+ * *ret_any: whether there is such a key.
+ */
 static int divvy_read_fields(const struct dialect_draft *draft, struct str owner, struct spec *spec,
 	bool *ret_any, struct error *err)
 {

@@ -43,7 +43,10 @@ int draft_text(
 
 /* ---- resources ---- */
 
-/* Finds "main/nvidia.com/gpu" in "main/nvidia.com/gpu=1,..."; false if it is absent. */
+/*
+ * Finds the value of a resource in the record: for container main and nvidia.com/gpu, "1" in
+ * "main/nvidia.com/gpu=1,...". false: the record does not have it.
+ */
 static bool find_record(const struct dialect_draft *draft, uint32_t container, const char *resource,
 	struct str *ret)
 {
@@ -124,7 +127,7 @@ int draft_resource(struct dialect_draft *draft, uint32_t container, const char *
 
 /* ---- values ---- */
 
-/* Floating-point forms are quantities without a unit. */
+/* Whether the text has no unit, as numbers in floating-point form. */
 static bool draft_is_plain(struct str value)
 {
 	return value.n &&
@@ -266,7 +269,10 @@ void draft_note(struct dialect_draft *draft, const char *fmt, ...)
 
 #define SPEC_SHOWN 96u
 
-/* Shows the fields in which two specs of one container usually differ. */
+/*
+ * Formats the spec for the message about two different specs of one container. Only fields that
+ * usually differ are shown.
+ */
 static char *draft_show_spec(const struct spec *spec, char ret[static SPEC_SHOWN])
 {
 	char memory[40] = "";

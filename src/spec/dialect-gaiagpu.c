@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * GaiaGPU: Tencent's gpu-manager and gpu-admission. vcuda-core is percent of one device, or a
- * multiple of 100 for whole devices. It is also the limit, unless the annotation vcuda-core-limit
- * raises the limit. Pure; any thread.
+ * multiple of 100 for whole devices. vcuda-core is also the limit, unless the annotation
+ * vcuda-core-limit raises the limit. Pure; any thread.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -93,7 +93,7 @@ static int gaiagpu_translate(struct dialect_draft *draft, struct error *err)
 	return r;
 }
 
-/* The original counts only main containers. */
+/* The index of the container among the main containers, as GaiaGPU's own keys count. */
 static uint32_t main_number(const struct manifest *pod, uint32_t container)
 {
 	uint32_t n = 0;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * gpushare: Alibaba Cloud's scheduler extender and device plugin. A pod requests only memory, on
- * one device. The part of the device, and so a matching share, is unknown before placement, and the
- * original guarantees no time. So the request is the least possible (0.001), and the limit is 1.
- * Memory alone decides where the pod fits, as in the original. Pure; any thread.
+ * one device. Which part of the device that memory is, and so which share would match it, is
+ * unknown before placement. The original guarantees no time. So the request is the least possible
+ * (0.001), and the limit is 1. Memory alone decides where the pod fits, as in the original. Pure;
+ * any thread.
  */
 #include <errno.h>
 
@@ -62,7 +63,7 @@ static int put_number(const struct dialect_writer *w, enum dialect_where where, 
 	return writer_put(w, where, container, key, "%llu", (unsigned long long)value);
 }
 
-/* Sets variables in each container; the pod's annotations have the same values. */
+/* Writes the variables of tenant i's container; the pod's annotations have the same values. */
 static int gpushare_write_env(const struct dialect_writer *w, uint32_t i, uint64_t pods)
 {
 	const uint32_t c = w->result->tenant[i].container;

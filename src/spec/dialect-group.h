@@ -11,7 +11,7 @@
 struct dialect_group_key {
 	const char *key;
 	enum dialect_where where; /* annotation or label */
-	/* key, in the same place, with the number of members needed; NULL: none */
+	/* annotation or label with the number of members that must fit; NULL: none */
 	const char *least;
 	/* API group of the PodGroup that gives the number; NULL: `least` gives it */
 	const char *object;

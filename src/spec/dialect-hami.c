@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * HAMi (formerly k8s-vGPU-scheduler). `nvidia.com/gpu: n` requests n vGPUs on different devices.
- * Each has gpumem MiB or a percentage of the memory; without either, all of the memory. gpucores
- * percent of the time are guaranteed and are the limit; 0 or none: no limit and no guarantee; 100:
- * the whole device. Priority 0 goes before 1. Pure; any thread.
+ * Each vGPU has gpumem MiB of memory or a percentage of it, or all memory without either key.
+ * gpucores is a percentage of the device's time, guaranteed and also the limit. gpucores 0 or no
+ * gpucores: no limit and no guarantee; 100: the whole device. Priority 0 goes before 1. Pure; any
+ * thread.
  */
 #include <errno.h>
 #include <stddef.h>
@@ -43,7 +44,10 @@ static int hami_read_requested(struct dialect_draft *draft, uint32_t container,
 		!draft_has_resource(draft, container, P "gpumem-percentage") &&
 		!draft_has_resource(draft, container, P "gpucores");
 
-	/* If the dialect nvidia is on, it handles whole devices. */
+	/*
+	 * Without HAMi's further keys these are whole devices, which the dialect nvidia translates
+	 * if it is on.
+	 */
 	if (is_plain &&
 		(!draft_has_resource(draft, container, P "gpu") ||
 			dialect_is_on(&draft->config, &dialect_nvidia)))

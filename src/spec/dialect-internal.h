@@ -9,7 +9,7 @@
 
 #define DIALECT_MIB (UINT64_C(1) << 20)
 
-/* One translation; `dialect` is the dialect that runs. */
+/* State of one translation; `dialect` is the dialect whose `translate` is running. */
 struct dialect_draft {
 	const struct manifest *pod;
 	struct dialect_config config;
@@ -30,15 +30,16 @@ const struct str *draft_annotation(const struct dialect_draft *draft, const char
 const struct str *draft_label(const struct dialect_draft *draft, const char *key);
 
 /*
- * Copies value, terminated. -EINVAL, with the key in the message, if it is too long or has a 0
- * byte.
+ * Copies the value and terminates the copy. -EINVAL, with the key in the message, if the value is
+ * too long or has a 0 byte.
  */
 int draft_text(
 	const char *key, struct str value, char ret[static DIALECT_VALUE_MAX], struct error *err);
 
 /*
  * Reads the resource of the container from the pod or the record. Returns 1 with the value, and
- * lists it as foreign; 0 if there is none; -EINVAL, with resource, value and range in the message.
+ * adds the resource to the result's foreign resources. Returns 0 if the container has no such
+ * resource. -EINVAL, with resource, value and range in the message.
  */
 int draft_resource(struct dialect_draft *draft, uint32_t container, const char *resource,
 	uint64_t max, uint64_t *ret_value, struct error *err);
@@ -71,15 +72,16 @@ int draft_spec_label(const struct dialect_draft *draft, const char *key,
 	char ret[static SPEC_LABEL], struct error *err);
 
 /*
- * Stores the vGPU's name in the result. -EINVAL if the pod names no node, or another vGPU already.
+ * Stores the vGPU's name in the result. -EINVAL if the pod names no node, or if another key has
+ * named another vGPU.
  */
 int draft_vgpu(struct dialect_draft *draft, const char *key, struct error *err);
 
 /* ---- result ---- */
 
 /*
- * Finishes the spec and adds a tenant. -EINVAL if the spec is faulty or another dialect has added
- * another spec for that container.
+ * Finishes the spec and adds a tenant. -EINVAL if the spec is faulty, or if another dialect has
+ * added a different spec for that container.
  */
 int draft_add(
 	struct dialect_draft *draft, uint32_t container, struct spec *spec, struct error *err);
@@ -130,7 +132,8 @@ int writer_put_list(const struct dialect_writer *w, uint32_t tenant, enum writer
 	enum dialect_where where, uint32_t container, const char *key);
 
 /*
- * For KubeShare 1.0 and dialects of its form: writes the vGPU's name, and UUID and port as status.
+ * For KubeShare 1.0 and dialects of its form: writes the vGPU's name, and the UUID and port as
+ * status.
  */
 int writer_put_vgpu(
 	const struct dialect_writer *w, const char *name, const char *uuid, const char *port);

@@ -18,7 +18,7 @@
 #define SHOWN(s) (int)MIN((s).n, (size_t)48), (s).p ? (s).p : ""
 #define SHARES_MAX (SPEC_DEVICES_MAX * SPEC_SHARE_ONE)
 
-/* A limit above 1 is a number of whole devices. */
+/* Checks a limit above 1: a number of whole devices, which the request must equal. */
 static int kubeshare2_read_devices(struct str limit, const struct str *request,
 	uint32_t limit_permille, uint32_t request_permille, struct error *err)
 {
@@ -95,7 +95,7 @@ static int kubeshare2_read_priority(
 	return 0;
 }
 
-/* The original's README writes "NVIDIA-GeForce-GTX-1080" for a whole name with blanks. */
+/* The label has the whole name with '-' for blanks, such as "NVIDIA-GeForce-GTX-1080". */
 static int kubeshare2_read_model(
 	const struct dialect_draft *draft, struct spec *spec, struct error *err)
 {
@@ -110,7 +110,10 @@ static int kubeshare2_read_model(
 	return r < 0 ? fail_within(err, r, P "gpu_model") : 0;
 }
 
-/* Older versions gave the least number directly. */
+/*
+ * Reads the key of older versions, which has the number of members that must fit instead of a
+ * threshold.
+ */
 static int read_least(
 	struct dialect_draft *draft, struct str name, struct str least, struct error *err)
 {

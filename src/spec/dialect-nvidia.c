@@ -9,7 +9,10 @@
 
 #define KEY "nvidia.com/gpu"
 
-/* With one of these resources the container belongs to HAMi, if that dialect is on. */
+/*
+ * Whether the dialect hami translates the container: that dialect is on, and the container has a
+ * resource that only HAMi knows.
+ */
 static bool is_hami(const struct dialect_draft *draft, uint32_t container)
 {
 	return dialect_is_on(&draft->config, &dialect_hami) &&

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * GpuShare by Wang et al. (2023): annotations of a VirtualPod or a pod. A pod with a GPU has all
- * four numbers. Priority 0 is guaranteed, 1 burstable, 2 best effort. The placement policy `wang`
- * (place-wang.c) has the rules about sharing a device; the order on the device is that of the
- * classes latency, standard and opportunistic. Pure; any thread.
+ * GpuShare by Wang et al. (2023): annotations of a VirtualPod or a pod. A pod with a GPU has
+ * request, limit, memory and priority. Priority 0 is guaranteed, 1 burstable, 2 best effort. The
+ * placement policy `wang` (place-wang.c) has the rules about sharing a device; the three priorities
+ * become the classes latency, standard and opportunistic. Pure; any thread.
  */
 #include <errno.h>
 

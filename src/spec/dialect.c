@@ -136,7 +136,7 @@ int dialect_config_format(const struct dialect_config *config, struct buf *out)
 
 /* ---- keys ---- */
 
-/* Prefers the key of this place; otherwise a key of that name in another place. */
+/* Finds the dialect's key of that name. If the key occurs in several places, prefers `where`. */
 static const struct dialect_key *dialect_find_key(
 	const struct dialect *dialect, enum dialect_where where, struct str name)
 {
@@ -154,7 +154,10 @@ static const struct dialect_key *dialect_find_key(
 
 #define NEAR 3u /* edit distance below which a key counts as misspelled */
 
-/* A pod may have very many keys: this test costs little for keys that cannot be near. */
+/*
+ * A pod may have very many keys. This cheap test comes before the edit distance, and excludes most
+ * keys.
+ */
 static bool may_be_near(struct str name, struct str key)
 {
 	const size_t domain = str_find(key, '/');
@@ -163,7 +166,7 @@ static bool may_be_near(struct str name, struct str key)
 		str_eq((struct str){name.p, domain}, (struct str){key.p, domain});
 }
 
-/* The dialect's key in that place that the name probably means, or NULL. */
+/* The dialect's key in that place of which the name is probably a misspelling, or NULL. */
 static const char *near_key(
 	const struct dialect *dialect, enum dialect_where where, struct str name)
 {
@@ -186,8 +189,8 @@ static const char *near_key(
 }
 
 /*
- * A key with the dialect's prefix that it does not know: refuses a misspelled key, adds a note
- * about any other.
+ * Handles a key with the dialect's prefix that the dialect does not know: refuses a misspelled key,
+ * and adds a note about any other.
  */
 static int check_unknown(
 	struct dialect_draft *draft, enum dialect_where where, struct str name, struct error *err)
@@ -225,7 +228,10 @@ static int check_keys(struct dialect_draft *draft, enum dialect_where where,
 	return 0;
 }
 
-/* Resource names are similar in many systems: compares only names with a common prefix. */
+/*
+ * Checks the names of resources for misspellings. Many systems have similar names, so only names
+ * with the dialect's prefix are compared.
+ */
 static int dialect_check_resources(struct dialect_draft *draft, struct error *err)
 {
 	const struct dialect *dialect = draft->dialect;
@@ -247,7 +253,7 @@ static int dialect_check_resources(struct dialect_draft *draft, struct error *er
 	return 0;
 }
 
-/* An empty value requests nothing. */
+/* Whether the pod has the key with a value that is not empty: an empty value requests nothing. */
 static bool dialect_has_key(const struct dialect_draft *draft, const struct dialect_key *k)
 {
 	const struct str *value = k->where == DIALECT_LABEL ? draft_label(draft, k->key)
@@ -271,7 +277,10 @@ static const char *dialect_find_requested(const struct dialect_draft *draft)
 
 /* ---- one pass ---- */
 
-/* Explains to users why a key has no effect. nvidia.com/gpu has a meaning without divvy. */
+/*
+ * Adds a note if the pod requests a GPU in a dialect that is off. nvidia.com/gpu alone gets no
+ * note, because it has a meaning without divvy.
+ */
 static void note_off(struct dialect_draft *draft)
 {
 	const char *key = dialect_find_requested(draft);
@@ -338,7 +347,8 @@ static int dialect_complete(struct dialect_draft *draft, struct error *err)
 }
 
 /*
- * The list that the webhook wrote into the pod takes precedence over the namespace's present list.
+ * Takes the list of dialects that the webhook wrote into the pod; without that list, the
+ * namespace's present list.
  */
 static int choose_config(
 	struct dialect_draft *draft, const struct dialect_config *config, struct error *err)

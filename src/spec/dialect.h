@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Translates a pod into specs: from divvy's own annotations, or from annotations, labels and
- * resources of another system. Also writes back what users and tools of that system expect to read.
+ * resources of another system. Also writes back the keys that users and tools of that system read.
  * Each dialect is one file and one entry of the table, from which docs/dialects.md is made.
  *
  * Pure: no I/O, no clock. The result depends only on the pod and on the namespace's list of
@@ -19,13 +19,16 @@
 #include "spec/manifest.h"
 #include "spec/spec.h"
 
-#define DIALECT_TENANTS_MAX 64u /* containers of one pod with a share */
+#define DIALECT_TENANTS_MAX 64u /* most containers with a share in one pod */
 #define DIALECT_VALUE_MAX 512u  /* bytes of a value that a dialect reads */
 #define DIALECT_RECORD_MAX (16u << 10)
 #define DIALECT_NOTES_MAX 8u
 
-/* Annotations of a pod, written by divvy: its foreign resources, and the dialects in force then. */
-#define DIALECT_LIST_KEY "divvy.gpu/dialects" /* also of a namespace: its dialects */
+/*
+ * Annotations that the webhook writes into a pod: the pod's foreign resources, and the dialects
+ * that were on.
+ */
+#define DIALECT_LIST_KEY "divvy.gpu/dialects" /* on a namespace: the dialects that are on there */
 #define DIALECT_RECORD_KEY "divvy.gpu/translated-from"
 /* Label "true" of a pod: the webhook found a request for a GPU. No program changes it later. */
 #define DIALECT_TENANT_LABEL "divvy.gpu/tenant"
@@ -70,13 +73,15 @@ struct dialect_foreign {
 };
 
 struct dialect_result {
-	struct dialect_tenant *tenant; /* by container; none: the pod requests no GPU */
+	/* ordered by container; n_tenants 0: the pod requests no GPU */
+	struct dialect_tenant *tenant;
 	uint32_t n_tenants, tenants_room;
 	struct dialect_foreign *foreign;
 	uint32_t n_foreign, foreign_room;
 	bool has_default; /* keys without a container's name apply to default_container */
 	uint32_t default_container;
-	struct dialect_config config; /* in force for this pod: its own list, if it has one */
+	/* dialects that are on for this pod, by the pod's own list if it has one */
+	struct dialect_config config;
 	struct str vgpu; /* KubeShare's GPUID: with the node's name it identifies one device */
 	/* The gang, also of pods without a share, and copied into each tenant's spec; "": none. */
 	char group[SPEC_GROUP];
@@ -85,7 +90,7 @@ struct dialect_result {
 	 * API group of the PodGroup that gives the size (spec.minMember); NULL: the size is known.
 	 */
 	const char *group_object;
-	/* Notes for the user that refuse nothing. */
+	/* Notes for the user about a pod that is not refused. */
 	char note[DIALECT_NOTES_MAX][sizeof(((struct error *)0)->msg)];
 	uint32_t n_notes;
 };
@@ -149,14 +154,15 @@ enum dialect_where {
 };
 
 /*
- * Receives one value; container is MANIFEST_NONE for a value of the pod. A negative return stops.
+ * Receives one value; container is MANIFEST_NONE for a value of the pod. A negative result ends the
+ * writing.
  */
 typedef int (*dialect_put_fn)(void *data, enum dialect_where where, uint32_t container,
 	const char *key, const char *value);
 
 /*
- * Writes what each dialect's users expect, besides the assigned keys. Returns 0 or the first
- * negative result of `put`.
+ * Writes the keys that users and tools of each dialect expect, in addition to the assigned keys.
+ * Returns 0 or the first negative result of `put`.
  */
 int dialect_write_back(const struct manifest *pod, const struct dialect_result *result,
 	const struct dialect_assigned *given, dialect_put_fn put, void *data);
@@ -172,7 +178,9 @@ int dialect_write_running(const char *(*get)(void *data, const char *key), uint6
 
 /* Whether only the scheduler may set that annotation. */
 bool dialect_is_assigned(struct str key);
-/* Whether only the webhook may set it: the record, the list, or the default container. */
+/*
+ * Whether only the webhook may set the annotation: the record, the list, or the default container.
+ */
 bool dialect_is_recorded(struct str key);
 
 /* ---- the table ---- */
@@ -202,15 +210,16 @@ struct dialect {
 	const char *name;   /* in the list of a namespace */
 	const char *title;  /* the name that its users know */
 	const char *coming; /* instructions for migration */
-	const char *prefix; /* of keys that all belong to it; NULL: it shares its prefix */
+	/* prefix of keys that all belong to the dialect; NULL: other systems use the prefix too */
+	const char *prefix;
 	const struct dialect_key *keys; /* ends with key NULL */
 	/* Differences from the original and their reasons; ends with NULL. */
 	const char *const *differs;
 	int (*translate)(struct dialect_draft *draft, struct error *err);
 	int (*write_back)(struct dialect_writer *writer); /* NULL: users read nothing back */
 	/*
-	 * The first step has a `before`; if the pod has that value, all steps are due. Ends with
-	 * key NULL.
+	 * Changes when the pod's containers have started. The first step has a `before`: if the pod
+	 * has that value, all steps are carried out. Ends with key NULL.
 	 */
 	const struct dialect_step *running; /* NULL: nothing changes */
 };

@@ -19,7 +19,8 @@ struct draft {
 	struct gemini gemini;
 	size_t line;
 	struct error *err;
-	bool has_request, has_limit, has_memory; /* of the last client, second form */
+	/* keys that the last client had, in the second form */
+	bool has_request, has_limit, has_memory;
 };
 
 void gemini_done(struct gemini *gemini)
@@ -52,7 +53,8 @@ static int add_client(struct draft *draft, struct str name)
 	if (gemini->n == GEMINI_CLIENTS)
 		return gemini_fail_value(
 			draft, "name", name, "the file has more than 1024 clients");
-	if ((gemini->n & (gemini->n - 1)) == 0) { /* the room is 0 or full: doubles it */
+	/* n is 0 or a power of two, so the array is full: double it */
+	if ((gemini->n & (gemini->n - 1)) == 0) {
 		void *grown = realloc(
 			gemini->client, (gemini->n ? 2 * gemini->n : 1) * sizeof(*gemini->client));
 
@@ -141,7 +143,7 @@ static int finish_client(struct draft *draft)
 	return 0;
 }
 
-/* name request limit memory */
+/* Parses a line "name request limit memory". */
 static int parse_row(struct draft *draft, struct str line)
 {
 	struct str word[4], more;
@@ -165,7 +167,7 @@ static int parse_row(struct draft *draft, struct str line)
 	return r < 0 ? r : finish_client(draft);
 }
 
-/* [name] or Key=value */
+/* Parses a line "[name]" or "Key=value". */
 static int parse_setting(struct draft *draft, struct str line)
 {
 	struct str key = {line.p, str_find(line, '=')}, value;
@@ -192,7 +194,7 @@ static int parse_setting(struct draft *draft, struct str line)
 	return gemini_fail_value(draft, "setting", key, "expected MinUtil, MaxUtil or MemoryLimit");
 }
 
-/* The next line that is not empty. */
+/* Cuts the next line that is not empty off the text. false: the text has ended. */
 static bool gemini_next_line(struct draft *draft, struct str *text, struct str *ret_line)
 {
 	struct str line;

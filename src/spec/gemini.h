@@ -7,7 +7,8 @@
  *   client2 0.5 1.0 2147483648          MaxUtil=0.6
  *                                       MemoryLimit=4GiB
  *
- * (name, request, limit, bytes of memory; request 0 is opportunistic). Pure: text to specs.
+ * The columns of the first form are name, request, limit and bytes of memory. Request 0 means
+ * opportunistic. Pure.
  */
 #ifndef SPEC_GEMINI_H
 #define SPEC_GEMINI_H
@@ -23,7 +24,7 @@
 
 struct gemini_client {
 	char name[GEMINI_NAME];
-	struct spec spec; /* complete; request 1.0 is not exclusive */
+	struct spec spec; /* finished; a request of 1.0 does not make it exclusive */
 };
 
 struct gemini {

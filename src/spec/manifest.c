@@ -39,7 +39,7 @@ bool manifest_has_slot(const struct manifest *pod, uint32_t container)
 		pod->container[container].limits, STR(MANIFEST_SLOT));
 	uint64_t n;
 
-	/* Zero has several spellings. */
+	/* A quantity of 0 has several spellings, such as "0" and "0.0". */
 	return slot && (quantity_parse(*slot, 1, &n, NULL) < 0 || n > 0);
 }
 
@@ -52,8 +52,8 @@ static bool manifest_skip_suffix(struct str *s, const char *word)
 }
 
 /*
- * Whether an item such as "cpu, divvy.gpu/milli limit for container main" names that list,
- * container and resource.
+ * Whether an item of LimitRanger's annotation, such as "cpu, divvy.gpu/milli limit for container
+ * main", names that list, container and resource.
  */
 static bool lists_resource(struct str item, const struct manifest_container *c,
 	enum manifest_resources list, struct str resource)
@@ -88,7 +88,10 @@ bool manifest_is_limit_rangers(const struct manifest *pod, uint32_t container,
 	return false;
 }
 
-/* LimitRanger adds a slot to every container, so its slots express no choice. */
+/*
+ * LimitRanger adds a slot to every container, so such a slot does not show that the author wanted a
+ * GPU in this container.
+ */
 static bool has_own_slot(const struct manifest *pod, uint32_t container)
 {
 	return manifest_has_slot(pod, container) &&
@@ -124,7 +127,7 @@ static uint32_t main_named_by(const struct manifest *pod, const char *key)
 
 uint32_t manifest_main(const struct manifest *pod)
 {
-	/* Injectors of sidecars set these annotations for kubectl. */
+	/* Programs that inject sidecars set these annotations for kubectl. */
 	static const char *const theirs[] = {"kubectl.kubernetes.io/default-container",
 		"kubectl.kubernetes.io/default-logs-container"};
 	uint32_t i = main_named_by(pod, MANIFEST_DEFAULT_KEY);

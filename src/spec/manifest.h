@@ -49,7 +49,8 @@ struct manifest_container {
 	enum manifest_kind kind;
 	struct manifest_list requests, limits; /* quantities as text */
 	struct manifest_list env;
-	bool is_managed; /* named in metadata.managedFields: not added by another webhook */
+	/* metadata.managedFields names the container, so no webhook has added it */
+	bool is_managed;
 };
 
 struct manifest {
@@ -81,16 +82,17 @@ bool manifest_is_limit_rangers(const struct manifest *pod, uint32_t container,
 	enum manifest_resources list, struct str resource);
 
 /*
- * The main container that keys without a container's name apply to. The first rule that finds one
- * decides: MANIFEST_DEFAULT_KEY names it; it has a slot that LimitRanger did not write;
- * kubectl.kubernetes.io/default-container (or default-logs-container) names it; managedFields name
- * it; it is the first.
+ * The main container that keys without a container's name apply to. These rules are tried in order
+ * until one finds a container: MANIFEST_DEFAULT_KEY names it; it has a slot that LimitRanger did
+ * not write; kubectl.kubernetes.io/default-container (or default-logs-container) names it;
+ * managedFields name it; it is the first main container.
  */
 uint32_t manifest_main(const struct manifest *pod);
 
 /*
  * A container's amount of a resource that cannot be overcommitted: its limit, or its request if it
- * has no limit. Returns 1; 0 if it has neither; -EINVAL if the two differ or one is no quantity.
+ * has no limit. Returns 1; 0 if the container has neither; -EINVAL if limit and request differ, or
+ * if a value is no quantity.
  */
 int manifest_resource(const struct manifest *pod, uint32_t container, const char *resource,
 	uint64_t *ret_value, struct error *err);

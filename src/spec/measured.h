@@ -31,7 +31,7 @@ struct measured {
 	struct measured_device device[SPEC_DEVICES_MAX];
 };
 
-/* Appends one container. -EMSGSIZE or -ENOMEM; out keeps its text then. */
+/* Appends one container. -EMSGSIZE or -ENOMEM: `out` keeps its text. */
 int measured_format(const struct measured *measured, struct buf *out);
 
 /*

@@ -69,7 +69,8 @@ static int take_digits(struct str *rest, struct number *ret)
 {
 	struct number n = {0};
 	bool in_fraction = false, has_digit = false, fits = true;
-	int zeros = 0; /* not counted unless another digit follows */
+	/* zeros read so far that become part of the number only if another digit follows */
+	int zeros = 0;
 	size_t i;
 
 	for (i = 0; i < rest->n; i++) {
@@ -147,7 +148,7 @@ static int quantity_multiply(struct number n, uint64_t *ret, bool *ret_is_rounde
 			return -ERANGE;
 		n.digits *= 10;
 	}
-	/* Divides by 10 first only if the product would not fit. */
+	/* If the doubled number would not fit, divides it by 10 first. */
 	for (; n.shift > 0; n.shift--) {
 		if (n.digits > most && n.exponent == 0)
 			return -ERANGE;
@@ -226,7 +227,9 @@ int quantity_parse_up(struct str text, uint64_t per_unit, int64_t *ret_value, st
 	return r;
 }
 
-/* names[i] is the unit of step^i. */
+/*
+ * Formats the value in the largest unit that leaves a whole number; names[i] is the unit of step^i.
+ */
 static const char *quantity_format_step(
 	uint64_t value, uint64_t step, const char *const *names, size_t n_names, char *ret)
 {
@@ -248,7 +251,7 @@ const char *quantity_format_milli(uint64_t milli, char ret[QUANTITY_SIZE])
 	return quantity_format_step(milli, 1000, decimal_names, ARRAY_SIZE(decimal_names), ret);
 }
 
-/* Kubernetes writes less than 1024 bytes with a decimal unit. */
+/* Kubernetes writes amounts below 1024 bytes with decimal units. */
 const char *quantity_format_bytes(uint64_t bytes, char ret[QUANTITY_SIZE])
 {
 	if (bytes < 1024)

@@ -12,7 +12,10 @@
 #include "base/str.h"
 
 #define QUANTITY_TEXT_MAX 64u
-/* Limit of digits, without leading and trailing zeros. No amount that fits needs more. */
+/*
+ * Most digits, without leading and trailing zeros. No number that fits in the result needs more
+ * digits.
+ */
 #define QUANTITY_DIGITS_MAX 28
 
 /*

@@ -71,7 +71,7 @@ static int spec_set_request(struct spec *spec, const char *value, struct error *
 	if (request > SPEC_DEVICES_MAX * SPEC_SHARE_ONE)
 		return fail(err, EINVAL, "request " SHOW ": one tenant gets at most %u GPUs", value,
 			SPEC_DEVICES_MAX);
-	if (spec->exclusive) { /* count and limit came from the old request */
+	if (spec->exclusive) { /* finish_exclusive() set count and limit from the old request */
 		spec->count = UNSET;
 		spec->limit = UNSET;
 		spec->exclusive = false;
@@ -198,7 +198,10 @@ static int spec_set_label(
 	return spec_set_text(label, size, field, value, err);
 }
 
-/* Cuts the next item off a pattern: the name and its signs. False after the last. */
+/*
+ * Cuts the next item off a pattern, such as "A100", "!T4" or "=NAME": the name and its signs. False
+ * after the last.
+ */
 static bool spec_next_item(struct str *rest, struct str *ret_name, bool *ret_not, bool *ret_whole)
 {
 	if (!str_split(rest, ',', ret_name))
@@ -645,7 +648,10 @@ uint64_t spec_memory_on(const struct spec *spec, uint64_t device_bytes)
 
 	if (spec->memory_bytes)
 		return spec->memory_bytes;
-	/* Exact without overflow: whole thousandths, then the remainder. */
+	/*
+	 * device_bytes * permille / 1000 without overflow: first whole thousandths of the device,
+	 * then the remainder.
+	 */
 	bytes = device_bytes / SPEC_SHARE_ONE * permille +
 		device_bytes % SPEC_SHARE_ONE * permille / SPEC_SHARE_ONE;
 	return spec_memory_whole(bytes);

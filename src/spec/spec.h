@@ -26,15 +26,15 @@
 #define SPEC_NAME 64u /* of a tenant, with the final 0 */
 
 enum spec_class {
-	SPEC_LATENCY, /* stops other classes as soon as it wants the device */
+	SPEC_LATENCY, /* other classes stop as soon as this tenant wants the device */
 	SPEC_STANDARD,
-	SPEC_OPPORTUNISTIC, /* runs in the time that others leave */
+	SPEC_OPPORTUNISTIC, /* runs in the time that other tenants leave unused */
 };
 
 enum spec_memory_policy {
 	SPEC_MEMORY_FAIL, /* out-of-memory error */
 	SPEC_MEMORY_WAIT, /* block until it fits */
-	SPEC_MEMORY_SWAP, /* managed memory: may exceed the device */
+	SPEC_MEMORY_SWAP, /* managed memory: may exceed the device's memory */
 };
 
 enum spec_mode { SPEC_MODE_AUTO, SPEC_MODE_EXCLUSIVE, SPEC_MODE_LOCAL, SPEC_MODE_REMOTE };
@@ -56,7 +56,10 @@ struct spec {
 	/* label: if possible on devices without other tenants of this label */
 	char preferred_anti_affinity[SPEC_LABEL];
 
-	/* Only in a cluster. These labels, and the one above, are per namespace; "": none. */
+	/*
+	 * Fields that only a cluster obeys. Labels, also the preferred one above, are per
+	 * namespace; "": none.
+	 */
 	/* label: on the device of the other tenants of this label */
 	char affinity[SPEC_LABEL];
 	char anti_affinity[SPEC_LABEL]; /* label: on no device with another tenant of this label */
@@ -112,7 +115,7 @@ void spec_init(struct spec *ret_spec);
  */
 int spec_set(struct spec *spec, const char *field, const char *value, struct error *err);
 
-/* As spec_set(), and accepts the fields of SPEC_CLUSTER_FIELDS, too. */
+/* As spec_set(), but also accepts the fields of SPEC_CLUSTER_FIELDS. */
 int spec_set_cluster(struct spec *spec, const char *field, const char *value, struct error *err);
 
 /*
@@ -142,7 +145,7 @@ bool spec_is_same(const struct spec *a, const struct spec *b);
  */
 bool spec_model_fits(const struct spec *spec, const char *model);
 bool spec_device_fits(const struct spec *spec, const char *uuid);
-/* Number of devices that the spec names as acceptable; 0: any device. */
+/* Number of UUIDs that `device` lists as acceptable; 0: any device. */
 uint32_t spec_devices_named(const struct spec *spec);
 
 /* Number of gang members that must fit: threshold x size, rounded half up, at least 1. */
@@ -157,7 +160,10 @@ char *spec_network_format(const struct spec *spec, char ret[static SPEC_NETWORK]
  * rounded down by spec_memory_whole().
  */
 uint64_t spec_memory_on(const struct spec *spec, uint64_t device_bytes);
-/* Rounds down to whole blocks, the devices' unit; less than one block stays as it is. */
+/*
+ * Rounds down to whole blocks, the unit in which devices allocate memory. Less than one block stays
+ * as it is.
+ */
 uint64_t spec_memory_whole(uint64_t bytes);
 
 /*

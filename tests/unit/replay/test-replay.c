@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Runs against results worked out by hand; what must be equal is equal. */
+/*
+ * Placement simulations whose results were computed by hand, and runs that must have equal results.
+ */
 #include "../unit.h"
 
 #include <errno.h>
@@ -59,7 +61,7 @@ static void assert_times(const double *times, size_t n, const double *expected)
 		assert_true(times[i] > expected[i] - 1e-6 && times[i] < expected[i] + 1e-6);
 }
 
-/* Two that could use all of a device have half each: both end after twice the time. */
+/* Two tasks with limit 1 get half of the device each, so both take twice their time. */
 static void divides_a_device(void **state)
 {
 	_cleanup_scene_ struct scene s = {0};
@@ -77,7 +79,10 @@ static void divides_a_device(void **state)
 	assert_times(s.result->queued_s, 2, (const double[]){0, 10});
 }
 
-/* Alone it has its limit 0.8; from 5 s on 0.5: 4 of 8 device-seconds are left, 8 s more. */
+/*
+ * The first task alone gets its limit 0.8, from 5 s on only 0.5. Then 4 of its 8 device-seconds are
+ * left, which take 8 s.
+ */
 static void gives_what_is_left_over_up_to_the_limit(void **state)
 {
 	_cleanup_scene_ struct scene s = {0};
@@ -88,7 +93,10 @@ static void gives_what_is_left_over_up_to_the_limit(void **state)
 	assert_times(s.result->completion_s, 2, (const double[]){13, 100});
 }
 
-/* Beside its like each goes at two thirds of its pace: 10 s take 15, of the 30 s 20 are left. */
+/*
+ * Beside a task of the same kind, each task runs at two thirds of its pace: the short task takes 15
+ * s instead of 10 s. By then the long one has 20 of its 30 s left.
+ */
 static void slows_tasks_of_a_kind(void **state)
 {
 	_cleanup_scene_ struct scene s = {.input.slowdown_permille = 500};
@@ -104,14 +112,17 @@ static void slows_tasks_of_a_kind(void **state)
 	s.workload.tasks[1].kind = 2;
 	run(&s, "1x1", "best-fit", REPLAY_QUEUE);
 	assert_times(s.result->completion_s, 2, (const double[]){10, 30});
-	/* On another device it does not matter. */
+	/* A task of the same kind on another device slows no task down. */
 	s.workload.tasks[1].kind = 1;
 	cluster_done(&s.cluster);
 	run(&s, "2x1", "worst-fit", REPLAY_QUEUE);
 	assert_times(s.result->completion_s, 2, (const double[]){10, 30});
 }
 
-/* In turn, whatever is there: the third goes where 0.8 is taken. */
+/*
+ * Replicas go to devices in turn, whatever is in use there: the first and the third task share a
+ * device.
+ */
 static void reports_the_largest_request_on_each_device(void **state)
 {
 	_cleanup_scene_ struct scene s = {0};
@@ -128,7 +139,7 @@ static void reports_the_largest_request_on_each_device(void **state)
 	assert_int_equal(s.result->requested_most[1], 900);
 }
 
-/* Of 64 that fit on any of eight devices, all get some; and the same ones again. */
+/* 64 small tasks are spread over all eight devices, and a second run makes the same choices. */
 static void places_at_random(void **state)
 {
 	_cleanup_scene_ struct scene s = {0};
@@ -145,7 +156,10 @@ static void places_at_random(void **state)
 	assert_memory_equal(first, s.result->requested_most, sizeof(first));
 }
 
-/* Without limits both get the same, whatever they asked for; with them one waits. */
+/*
+ * Under a scheme without limits both tasks get half of the device, whatever they requested. Under a
+ * scheme with limits one task waits.
+ */
 static void goes_without_limits(void **state)
 {
 	_cleanup_scene_ struct scene s = {0};
@@ -153,7 +167,10 @@ static void goes_without_limits(void **state)
 	add(&s, 900, 900, 0, 10 * S);
 	add(&s, 600, 600, 0, 10 * S);
 	run(&s, "1x1", "replicas", REPLAY_QUEUE);
-	/* 0.5 each: the second needs 6 / 0.5 s, the first then 9 - 6 at 0.9. */
+	/*
+	 * Each task gets 0.5. The second needs 6 / 0.5 s; then the first has 9 - 6 left at its
+	 * limit 0.9.
+	 */
 	assert_times(s.result->completion_s, 2, (const double[]){12, 12 + 3 / 0.9});
 	assert_times(s.result->queued_s, 2, (const double[]){0, 0});
 	run(&s, "1x1", "best-fit", REPLAY_QUEUE);
@@ -186,7 +203,7 @@ static void add_node(struct scene *s, const char *name, uint64_t device_bytes)
 	assert_ok(cluster_add(&s->cluster, &node, NULL));
 }
 
-/* 80Gi and 16Gi: there is room for 24 of 4Gi, wherever the first of the nodes is. */
+/* Devices of 80Gi and 16Gi hold 24 tasks of 4Gi, in either order of the nodes. */
 static void gives_no_more_memory_than_a_device_has(void **state)
 {
 	for (int first = 0; first < 2; first++) {
@@ -207,7 +224,10 @@ static void gives_no_more_memory_than_a_device_has(void **state)
 	}
 }
 
-/* 40Gi of 80 are free there and 16Gi of 16 here, though of the share half there and all here. */
+/*
+ * After the first task, 40Gi are free on the large device and 16Gi on the small one. So the task of
+ * 10Gi goes to the small device, although half of the large one is in use.
+ */
 static void packs_where_least_memory_is_free(void **state)
 {
 	for (int first = 0; first < 2; first++) {
@@ -220,13 +240,16 @@ static void packs_where_least_memory_is_free(void **state)
 			add(&s, 10, 10, 0, 10 * S);
 			s.workload.tasks[i].spec.device_bytes = (uint64_t)gib[i] << 30;
 		}
-		/* Only if 10 and 6 share the small one is there room for both of 40. */
+		/*
+		 * Both tasks of 40Gi fit on the large device only if those of 10Gi and 6Gi share
+		 * the small one.
+		 */
 		run(&s, NULL, "memory-only", REPLAY_QUEUE);
 		assert_times(s.result->queued_s, 4, (const double[]){0, 0, 0, 0});
 	}
 }
 
-/* A task on two devices is as fast as on the one that it shares. */
+/* A task on two devices, one of them shared, runs at the pace of the shared device. */
 static void a_task_runs_at_the_pace_of_its_slowest_device(void **state)
 {
 	_cleanup_scene_ struct scene s = {0};
@@ -253,7 +276,7 @@ static void queues_by_priority_or_as_they_came(void **state)
 	assert_times(s.result->completion_s, 3, (const double[]){10, 48, 59});
 }
 
-/* The large one in front does not hold up the small one behind it. */
+/* A waiting task that fits starts although a larger task before it in the queue does not fit. */
 static void passes_over_what_does_not_fit(void **state)
 {
 	_cleanup_scene_ struct scene s = {0};
@@ -276,7 +299,9 @@ static void starts_gangs_together(void **state)
 	}
 	add(&s, 1000, 1000, 2 * S, 3 * S);
 	run(&s, "1x2", "best-fit", REPLAY_QUEUE);
-	/* One device is free, the gang needs both; the last one fits in before it. */
+	/*
+	 * One of two devices is free. The gang needs both, so the last task starts before the gang.
+	 */
 	assert_times(s.result->queued_s, 4, (const double[]){0, 0, 9, 9});
 	assert_times(&s.result->end_s, 1, (const double[]){15});
 }
@@ -312,13 +337,18 @@ static void drops_what_does_not_fit(void **state)
 	assert_times(&m->sum[METRICS_ALLOCATED][150], 1, (const double[]){0.8});
 	assert_true(m->weight[100] <= 0);
 	assert_true(metrics_at(m, METRICS_ALLOCATED, 100) < 0.5);
-	/* What is left, 0.2, is too little for either; before, 0.6 was for the one. */
+	/*
+	 * At 150 % the free 0.2 is too little for both tasks. At 40 % the free 0.6 was enough for
+	 * one of two tasks.
+	 */
 	assert_times(&m->sum[METRICS_TOO_SMALL][150], 1, (const double[]){0.2});
 	assert_times(&m->sum[METRICS_TOO_SMALL][40], 1, (const double[]){0.3});
 	assert_times(&m->sum[METRICS_OPEN][40], 1, (const double[]){0.3});
 }
 
-/* Each device once before one is given twice, whatever nodes they are on. */
+/*
+ * Every device gets a first replica before any device gets a second one, on one node or on several.
+ */
 static void replicas_are_given_in_turn(void **state)
 {
 	static const char *const clusters[] = {"8x1", "4x2", "1x8"};
@@ -338,7 +368,10 @@ static void replicas_are_given_in_turn(void **state)
 	}
 }
 
-/* Those beyond the points are in the last one, and the end is the end. */
+/*
+ * The last point of the curves includes all arrivals beyond it, and `after` is the state at the
+ * end.
+ */
 static void what_is_beyond_all_points_is_seen(void **state)
 {
 	_cleanup_scene_ struct scene s = {0};
@@ -360,7 +393,10 @@ static void what_is_beyond_all_points_is_seen(void **state)
 	assert_times(&m->after.value[METRICS_WAITING], 1, (const double[]){4});
 }
 
-/* Of the first task what is left is of no use to the two that come later, whoever placed it. */
+/*
+ * Beside the first task, the rest of its device is of no use to the two later tasks. All schemes
+ * report that fragmentation, which counts all tasks of the workload.
+ */
 static void fragments_are_those_of_all_that_come(void **state)
 {
 	static const char *const schemes[] = {
@@ -375,7 +411,10 @@ static void fragments_are_those_of_all_that_come(void **state)
 		add(&s, 1000, 1000, 0, 1);
 		run(&s, "1x2", schemes[i], REPLAY_DROP);
 		m = &s.result->curves;
-		/* A whole device is of use to all, 0.6 to one of three; whole takes all of it. */
+		/*
+		 * The idle device is of use to all three tasks, the free 0.6 to one of them. Scheme
+		 * "whole" leaves nothing free on the first device.
+		 */
 		assert_times(&m->sum[METRICS_FRAGMENTED][20], 1,
 			(const double[]){strcmp(schemes[i], "whole") ? 0.6 / 2 * 2 / 3 : 0});
 	}
@@ -392,7 +431,7 @@ static void drops_gangs_as_a_whole(void **state)
 	run(&s, "1x2", "best-fit", REPLAY_DROP);
 	assert_int_equal(s.result->n_tasks, 4);
 	assert_int_equal(s.result->n_placed, 1);
-	assert_true(s.result->curves.weight[100] <= 0); /* they come at once */
+	assert_true(s.result->curves.weight[100] <= 0); /* all members of the gang arrive at once */
 	assert_times(&s.result->curves.sum[METRICS_WAITING][150], 1, (const double[]){3});
 	for (int i = 0; i < 3; i++)
 		s.workload.tasks[i].threshold = 667; /* two of three */
@@ -425,7 +464,10 @@ static double idle_at(const struct metrics *m, uint32_t at)
 		m->sum[METRICS_OTHER][at] + m->sum[METRICS_OPEN][at];
 }
 
-/* Two replicas of a hundred are taken, or two hundredths of the memory; and 0.8 of the device. */
+/*
+ * The schemes count two of a hundred replicas, two hundredths of the memory, or 0.8 of the device.
+ * For all of them, the idle part of the device is what the tasks did not request.
+ */
 static void idle_devices_are_devices_also_without_limits(void **state)
 {
 	static const char *const schemes[] = {"replicas", "memory-only", "best-fit", "random"};
@@ -448,7 +490,7 @@ static void idle_devices_are_devices_also_without_limits(void **state)
 	}
 }
 
-/* At each point, whoever comes and goes within it, also by force, at once or later, and by plan. */
+/* Holds at each point of the curves, also with evictions, grace periods and defragmentation. */
 static void free_and_allocated_add_up_to_the_cluster(void **state)
 {
 	static const char *const schemes[] = {"default", "first-fit", "random"};
@@ -478,7 +520,7 @@ static void free_and_allocated_add_up_to_the_cluster(void **state)
 	}
 }
 
-/* The same run without what nobody wants to know; progress grows to the end. */
+/* Progress callback: checks that the percentage grows. */
 static void count_progress(void *arg, uint32_t percent)
 {
 	uint32_t *told = arg;
@@ -517,7 +559,10 @@ static void a_brief_run_is_the_same_without_what_is_free(void **state)
 	}
 }
 
-/* The device is open again; who never had room says nothing of it. */
+/*
+ * After the last end, the device counts as open. A task that never fitted does not count for the
+ * idle reasons.
+ */
 static void knows_what_is_when_all_have_ended(void **state)
 {
 	_cleanup_scene_ struct scene s = {0};
@@ -565,7 +610,7 @@ static void add_gang(struct scene *s, uint32_t n, uint32_t share, uint32_t thres
 	}
 }
 
-/* Each has room by itself, and all of them with others. */
+/* Each member fits alone, but the whole gang does not. */
 static void knows_gangs_that_never_fit(void **state)
 {
 	_cleanup_scene_ struct scene s = {0};
@@ -583,7 +628,10 @@ static void knows_gangs_that_never_fit(void **state)
 	for (int i = 1; i < 4; i++)
 		s.workload.tasks[i].threshold = 667; /* two of three */
 	assert_int_equal(hopeless(&s, NULL).n, 0);
-	/* The two start; the third by itself has no room for another reason. */
+	/*
+	 * Two members fit and the gang starts. The third member never fits, for a reason of its
+	 * own.
+	 */
 	s.workload.tasks[2].spec.cpu_milli = 17000;
 	found = hopeless(&s, NULL);
 	assert_int_equal(found.n, 1);
@@ -591,7 +639,10 @@ static void knows_gangs_that_never_fit(void **state)
 	assert_string_equal(found.why, "0 of 2 nodes have room: 2 have too little CPU");
 }
 
-/* Three of five have to start; it is the first without room that is told of. */
+/*
+ * Three of five members must start, but only two fit. The reason names the first member that does
+ * not fit.
+ */
 static void tells_of_the_first_without_room(void **state)
 {
 	_cleanup_scene_ struct scene s = {0};
@@ -602,7 +653,10 @@ static void tells_of_the_first_without_room(void **state)
 		"2 fit, and task 3 does not: 0 of 2 nodes have room: 2 have too little of");
 }
 
-/* Whole devices are not shared; replicas know no shares; who has too much CPU has it with all. */
+/*
+ * Scheme "whole" shares no device, and "replicas" counts no shares. A task with too much CPU fits
+ * under no scheme.
+ */
 static void judges_by_what_the_scheme_counts(void **state)
 {
 	static const struct {
@@ -625,7 +679,10 @@ static void judges_by_what_the_scheme_counts(void **state)
 	}
 }
 
-/* Where no node says what its devices have; one that does makes the others have none. */
+/*
+ * If no node states its device memory, memory is not counted. If one node does, nodes without a
+ * value have no device memory.
+ */
 static void unknown_memory_is_not_counted(void **state)
 {
 	struct cluster_node node = {.name = "n", .cpu_milli = 16000, .n_kinds = 1};
@@ -649,7 +706,7 @@ static void unknown_memory_is_not_counted(void **state)
 	}
 }
 
-/* By what its members say of one another. */
+/* Gangs whose members exclude each other by labels. */
 static void knows_labels_that_never_fit(void **state)
 {
 	for (int role = 0; role < 3; role++) {
@@ -674,12 +731,15 @@ static void knows_labels_that_never_fit(void **state)
 			role ? "2 are excluded by affinity or exclusion labels"
 			     : "1 is excluded by affinity or exclusion labels");
 		for (uint32_t i = 0; i < 3; i++)
-			s.workload.tasks[i].gang = 0; /* one after the other they have room */
+			s.workload.tasks[i].gang = 0; /* outside a gang, each task alone fits */
 		assert_int_equal(hopeless(&s, NULL).n, 0);
 	}
 }
 
-/* First fit puts the small one where alone the large one has room; best fit does not. */
+/*
+ * First fit gives the small member the only node where the large member fits; best fit does not. So
+ * the gang is possible.
+ */
 static void a_gang_that_one_policy_places_is_possible(void **state)
 {
 	_cleanup_scene_ struct scene s = {0};
@@ -713,7 +773,7 @@ static void ranks_decide_among_equals(void **state)
 	assert_times(&s.result->curves.row[1][50], 1, (const double[]){1});
 }
 
-/* Time that outgrows the points: the curves' means stay what they are. */
+/* When a long run makes the points of the curves wider, the means stay the same. */
 static void long_runs_keep_their_means(void **state)
 {
 	_cleanup_scene_ struct scene s = {0};
@@ -726,7 +786,10 @@ static void long_runs_keep_their_means(void **state)
 	assert_times(&s.result->in_use, 1, (const double[]){1});
 }
 
-/* One of a hundred goes on for days: rates and means are of the time in which there was work. */
+/*
+ * One of a hundred tasks runs for days. Rates and means cover only the time until 99 % of the tasks
+ * had ended.
+ */
 static void few_tasks_that_run_on_do_not_count(void **state)
 {
 	_cleanup_scene_ struct scene s = {0};
@@ -742,7 +805,7 @@ static void few_tasks_that_run_on_do_not_count(void **state)
 	assert_true(s.result->curves.n <= 36);
 }
 
-/* Two have a part of a device each, and one waits for a whole one. */
+/* Adds two tasks, each with a part of a device, and a task that waits for a whole device. */
 static void add_two_apart_and_one_whole(struct scene *s)
 {
 	add(s, 400, 400, 0, 100 * S);
@@ -761,7 +824,7 @@ static void moves_tasks_together(void **state)
 	run(&s, "1x2", "worst-fit", REPLAY_QUEUE);
 	assert_int_equal(s.result->n_moves, 1);
 	assert_times(s.result->queued_s, 3, (const double[]){0, 0, 9});
-	/* The one that was moved has 3 s more to do. */
+	/* The moved task has 3 s more work. */
 	assert_times(s.result->completion_s, 3, (const double[]){19, 100, 103});
 	s.workload.tasks[2].spec.share = 700;
 	run(&s, "1x2", "worst-fit", REPLAY_QUEUE);
@@ -809,7 +872,10 @@ static void an_evicted_task_waits_again(void **state)
 	assert_int_equal(s.result->n_evicted, 0);
 }
 
-/* The first has to go for the second, and the third for nobody: it has no room at all. */
+/*
+ * The first task is evicted for the second. The third task never fits, because no node has its
+ * model.
+ */
 static void tells_of_each_priority(void **state)
 {
 	_cleanup_scene_ struct scene s = {
@@ -840,9 +906,9 @@ static void tells_of_each_priority(void **state)
 }
 
 /*
- * One has to go at 4 s and has 3 s. It goes on where it was: 7 of its 10 s are done when it goes at
- * 7 s, the other one has 5 s, and from 12 s on it needs 3 more. Or it begins anew. With 6 s or more
- * it ends by itself at 10 s.
+ * The first task is evicted at 4 s with a grace period of 3 s. At 7 s it stops, with 7 of its 10 s
+ * done. The preemptor runs for 5 s. From 12 s on the first task resumes and needs 3 s, or restarts
+ * and needs 10 s. With a grace period of 6 s or more, the first task ends by itself at 10 s.
  */
 static void an_evicted_task_gets_a_grace_period(void **state)
 {
@@ -875,8 +941,9 @@ static void an_evicted_task_gets_a_grace_period(void **state)
 }
 
 /*
- * From 4 s on 0.4 of the device is nobody's, and one that needs no more comes at 5 s: it starts at
- * 7 s, when the device is clear, as the one does that the first has to go for. That ends at 12 s.
+ * From 4 s on, the preemptor has 0.6 of the device reserved and 0.4 is unreserved. A task of 0.4
+ * arrives at 5 s, but starts only at 7 s together with the preemptor, when the victim has ended.
+ * The preemptor ends at 12 s.
  */
 static void nobody_slips_in(void **state)
 {
@@ -896,7 +963,7 @@ static void nobody_slips_in(void **state)
 	assert_times(s.result->completion_s, 3, (const double[]){4, 8, 15});
 }
 
-/* Two start together when the last has gone: one ends by itself at 6 s, the other goes at 7 s. */
+/* The gang of two starts at 7 s: one victim ends by itself at 6 s, the other is stopped at 7 s. */
 static void a_gang_starts_when_all_have_gone(void **state)
 {
 	_cleanup_scene_ struct scene s = {0};
@@ -918,10 +985,11 @@ static void a_gang_starts_when_all_have_gone(void **state)
 }
 
 /*
- * Two on a node of 4 CPUs, with one each; who needs 2 comes at 1 s, and one of them has to go. At
- * 2 s comes who needs 3: that one gives up its claim, and the other one has to go. They do at 4 and
- * 5 s, and who needs 3 runs from 5 to 10 s. One of the first goes on at once; who needs 2 starts at
- * 10 s, and ends at 15 s. The other has waited since 4 s.
+ * Two low tasks run on a node of 4 CPUs and two devices, with 1 CPU each. At 1 s task M arrives,
+ * which needs 2 CPUs and a device: one low task is evicted for M. At 2 s task H arrives, which
+ * needs 3 CPUs: M gives up its reserved place, and the other low task is evicted. The low tasks
+ * stop at 4 s and 5 s. H runs from 5 s to 10 s, and one low task resumes at once beside H. M starts
+ * at 10 s and ends at 15 s. The other low task has waited since 4 s.
  */
 static void a_claim_is_given_up(void **state)
 {
@@ -948,7 +1016,10 @@ static void a_claim_is_given_up(void **state)
 	assert_times(s.result->completion_s, 4, (const double[]){8, 14, 100, 111});
 }
 
-/* It had no room when it came; when somebody leaves, what is free and who is below are enough. */
+/*
+ * A task that cannot preempt enough on its arrival can do so later: after one task has ended, free
+ * share and a victim together suffice.
+ */
 static void the_first_in_line_may_preempt_later(void **state)
 {
 	_cleanup_scene_ struct scene s = {0};
@@ -979,7 +1050,8 @@ static void a_part_of_a_gang_may_start(void **state)
 	assert_times(s.result->queued_s, 3, (const double[]){0, 0, 5});
 	assert_int_equal(s.result->n_placed, 3);
 	for (int i = 0; i < 2; i++)
-		s.workload.tasks[1 + i].threshold = 501; /* of two it is still one */
+		/* 0.501 x 2 members still rounds to one member */
+		s.workload.tasks[1 + i].threshold = 501;
 	run(&s, "1x2", "best-fit", REPLAY_QUEUE);
 	assert_times(s.result->queued_s, 3, (const double[]){0, 0, 5});
 	for (int i = 0; i < 2; i++)
@@ -1021,7 +1093,10 @@ static void a_wish_to_be_apart_keeps_nobody_waiting(void **state)
 	assert_times(s.result->queued_s, 3, (const double[]){0, 0, 0});
 }
 
-/* It has to go to the device of its fellow, which has no room; another device is idle. */
+/*
+ * A task must share the device of an earlier task with its affinity label. That device is full, so
+ * the task waits although another device is idle.
+ */
 static void a_task_with_affinity_waits_for_its_device(void **state)
 {
 	_cleanup_scene_ struct scene s = {0};
@@ -1042,7 +1117,10 @@ static void add_queue(struct scene *s, const char *name, uint64_t quota, uint64_
 	assert_ok(cluster_queue_add(&s->cluster, &queue, NULL));
 }
 
-/* Two of b have all; a is guaranteed one device and gets it, and b goes on when a has gone. */
+/*
+ * Two tasks of queue b use both devices. Queue a reclaims its guaranteed device, and the evicted
+ * task resumes when a's task has ended.
+ */
 static void borrowed_shares_are_reclaimed(void **state)
 {
 	_cleanup_scene_ struct scene s = {0};
@@ -1061,7 +1139,9 @@ static void borrowed_shares_are_reclaimed(void **state)
 	assert_times(s.result->queued_s, 3, (const double[]){0, 0, 10});
 }
 
-/* What was borrowed comes back after the same time, to both that have a right to it. */
+/*
+ * A reclaimed device becomes free after the grace period, and both members of the gang start then.
+ */
 static void a_reclaimed_task_gets_a_grace_period(void **state)
 {
 	_cleanup_scene_ struct scene s = {0};
@@ -1095,8 +1175,12 @@ static void queues_keep_to_their_limits_and_turns(void **state)
 	for (int i = 0; i < 2; i++)
 		s.workload.tasks[i].spec.queue = 1;
 	run(&s, "1x2", "best-fit", REPLAY_QUEUE);
-	assert_times(s.result->queued_s, 2, (const double[]){0, 10}); /* the other one is idle */
-	/* Both have one; on two devices that become free each gets one, whoever came first. */
+	/* the limit of queue a leaves the second device idle */
+	assert_times(s.result->queued_s, 2, (const double[]){0, 10});
+	/*
+	 * When two devices become free, each queue gets one, although both tasks of queue a came
+	 * before that of queue b.
+	 */
 	s.cluster.queues[0].limit = 2000;
 	add(&s, 1000, 1000, 1 * S, 30 * S);
 	add(&s, 1000, 1000, 2 * S, 30 * S);
@@ -1177,7 +1261,10 @@ static void refuses_what_cannot_be_run(void **state)
 	assert_null(s.result);
 }
 
-/* One device, and 600 years of work; or a pace of a thousandth, for 547 years from then on. */
+/*
+ * Refused: 600 years of work on one device, or tasks at a pace of 1/1000 that would run for 547
+ * years.
+ */
 static void refuses_to_go_on_for_ever(void **state)
 {
 	_cleanup_scene_ struct scene s = {0};
@@ -1206,8 +1293,11 @@ static void refuses_to_go_on_for_ever(void **state)
 	assert_int_equal(replay_run(&s.input, &s.result, &err), -ERANGE);
 }
 
-/* The second has its device on the first node, whose only core is taken: 5 of 9 Gbit/s; the third
- * finds too few of them. With other ranks the same. */
+/*
+ * The first task takes the only core of node a. So the second task is remote, with the device on
+ * node a and 5 of 9 Gbit/s. The third task finds too little bandwidth. Other ranks of the nodes
+ * change nothing.
+ */
 static void goes_over_the_network(void **state)
 {
 	const uint32_t ranks[] = {1, 0};

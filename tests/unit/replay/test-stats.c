@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Figures of samples, against ones worked out by hand. */
+/* Statistics of samples, compared with values computed by hand. */
 #include "../unit.h"
 
 #include "replay/stats.h"
@@ -14,7 +14,10 @@ static void means_and_intervals(void **state)
 	const double x[] = {1, 2, 3, 4, 5};
 
 	is_near(stats_mean(x, 5), 3);
-	/* deviation sqrt(2.5), t of 4 degrees 2.776: 2.776 * sqrt(2.5 / 5) */
+	/*
+	 * The standard deviation is sqrt(2.5), and Student's t for 4 degrees of freedom 2.776:
+	 * 2.776 * sqrt(2.5 / 5).
+	 */
 	is_near(stats_interval(x, 5), 1.963);
 	is_near(stats_interval(x, 2), 6.353); /* 12.706 * sqrt(0.5 / 2) */
 	is_near(stats_interval(x, 1), 0);
@@ -27,7 +30,9 @@ static void large_samples_come_near_to_the_normal(void **state)
 
 	for (int i = 0; i < 100; i++)
 		x[i] = i % 2;
-	/* t of 99 degrees is 1.984; the deviation is sqrt(25 / 99). */
+	/*
+	 * Student's t for 99 degrees of freedom is 1.984; the standard deviation is sqrt(25 / 99).
+	 */
 	is_near(stats_interval(x, 100), 1.984 * 0.050252);
 }
 

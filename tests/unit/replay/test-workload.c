@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Clusters and tasks: read, drawn, generated. A seed gives the same tasks, in the shape asked. */
+/*
+ * Clusters and tasks: read from files, drawn and generated. A seed always gives the same tasks, in
+ * the requested shape.
+ */
 #include "../unit.h"
 
 #include <errno.h>
@@ -34,11 +37,13 @@ static void reads_a_trace(void **state)
 	assert_ok(workload_read_openb(&w, &c, STR(PODS), NULL));
 	assert_int_equal(w.n, 3);
 	assert_true(w.has_times);
-	assert_int_equal(w.tasks[0].spec.models, 1 | 4); /* V100 is a new one */
+	/* V100 is not in the cluster, so it gets a new number */
+	assert_int_equal(w.tasks[0].spec.models, 1 | 4);
 	assert_int_equal(w.tasks[0].spec.share, 500);
 	assert_int_equal(w.tasks[0].limit, 500);
 	assert_int_equal(w.tasks[0].work_ns, 20 * NSEC_PER_SEC);
-	assert_int_equal(w.tasks[1].work_ns, NSEC_PER_SEC); /* within a second */
+	/* both times are in the same second, which counts as 1 s */
+	assert_int_equal(w.tasks[1].work_ns, NSEC_PER_SEC);
 	assert_int_equal(w.tasks[1].spec.models, 0);
 	assert_int_equal(w.tasks[2].spec.count, 0);
 }
@@ -47,7 +52,7 @@ static void reads_a_trace(void **state)
 #define POD_TITLES \
 	"name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,creation_time,deletion_time\n"
 
-/* A model is a column that may be missing, and an editor may have put a mark before the titles. */
+/* The column of models may be missing, and a byte order mark may precede the titles. */
 static void reads_files_of_other_programs(void **state)
 {
 	_cleanup_cluster_ struct cluster c = {0};
@@ -58,7 +63,7 @@ static void reads_files_of_other_programs(void **state)
 	assert_string_equal(c.models[0], "any");
 	assert_ok(workload_read_openb(
 		&w, &c, STR("\xef\xbb\xbf" POD_TITLES "p,1,1,1,500,any,10,\n"), NULL));
-	assert_false(w.has_times); /* nobody knows when it ends */
+	assert_false(w.has_times); /* the pod has no deletion time */
 	assert_ok(workload_read_openb(&w, &c, STR(POD_TITLES "p,1,1,1,500,any,0,0\n"), NULL));
 	assert_true(w.has_times);
 }
@@ -108,7 +113,7 @@ static void says_where_a_file_is_wrong(void **state)
 	}
 }
 
-/* What a C string would end at is refused too, and pods may have the same name. */
+/* A zero byte in a file is refused, and pods may have equal names. */
 static void takes_no_zero_byte_but_names_twice(void **state)
 {
 	_cleanup_cluster_ struct cluster c = {0};
@@ -149,7 +154,7 @@ static void has_a_limit_of_devices(void **state)
 	_cleanup_cluster_ struct cluster c = {0};
 	struct error err = {0};
 
-	/* Before any of them is made. */
+	/* Refused before any node is added. */
 	assert_int_equal(cluster_like(&c, STR("1048576x64"), &err), -EINVAL);
 	assert_contains(err.msg, "'1048576x64': 67108864 devices need more than 12.5Gi");
 	assert_contains(err.msg, "at most 4194304 are allowed");
@@ -172,7 +177,10 @@ static void has_a_limit_of_devices(void **state)
 	"  - cellId: node-0000\n" \
 	"  - cellId: node-0001\n"
 
-/* Devices of two nodes are in one rack, by four steps; by the file in one hall, by two. */
+/*
+ * By the nodes' data, devices of two nodes in one rack have distance 4. By the cell file, where the
+ * nodes are in one hall, the distance is 2.
+ */
 static void takes_cells_for_its_nodes(void **state)
 {
 	_cleanup_cluster_ struct cluster c = {0}, other = {0};
@@ -194,7 +202,9 @@ static void takes_cells_for_its_nodes(void **state)
 	assert_null(other.cells);
 }
 
-/* Its cells may be in several places, and '-' in models is a blank. */
+/*
+ * A node's cells may be in several places of the file, and '-' in a model's name counts as a blank.
+ */
 static void compares_cells_with_its_nodes(void **state)
 {
 	static const struct {
@@ -314,14 +324,20 @@ static void a_seed_gives_the_same_tasks(void **state)
 	assert_int_equal(a.n, b.n);
 	assert_memory_equal(a.tasks, b.tasks, a.n * sizeof(*a.tasks));
 	assert_memory_not_equal(a.tasks, other.tasks, a.n * sizeof(*a.tasks));
-	/* On every machine, and in every version: figures that were published depend on it. */
+	/*
+	 * These values must not change, on any machine or in any version: published figures depend
+	 * on them.
+	 */
 	assert_int_equal(a.tasks[0].spec.share, 283);
 	assert_int_equal(a.tasks[1].spec.device_permille, 226);
 	assert_int_equal(a.tasks[2].arrives_ns, 4428081097);
 	assert_int_equal(a.tasks[2].work_ns, 158416388104);
 }
 
-/* Poisson's gaps, the normal's mean, uniform durations: within five standard errors. */
+/*
+ * Gaps of Poisson arrivals, the mean of normal shares and uniform durations are within five
+ * standard errors of the expected values.
+ */
 static void keeps_the_shape(void **state)
 {
 	_cleanup_workload_ struct workload w = {0};
@@ -340,7 +356,8 @@ static void keeps_the_shape(void **state)
 		work += t->work_ns / NSEC_PER_MSEC;
 		short_gaps += i && t->arrives_ns - w.tasks[i - 1].arrives_ns < s.gap_ns;
 	}
-	assert_in_range(share / w.n, 296, 306); /* cut at 0.05: a little above 0.3 */
+	/* draws below 0.05 are repeated, so the mean is a little above 0.3 */
+	assert_in_range(share / w.n, 296, 306);
 	assert_in_range(work / w.n, 177500, 182500);
 	assert_in_range(
 		w.tasks[w.n - 1].arrives_ns / w.n, s.gap_ns / 100 * 96, s.gap_ns / 100 * 104);
@@ -395,12 +412,13 @@ static void too_many_tasks_are_refused(void **state)
 	s.n_tasks = WORKLOAD_TASKS_MAX;
 	assert_int_equal(workload_generate(&w, &s, 1, &err), -EINVAL);
 	assert_contains(err.msg, "more than 1048576 tasks arrive in this time");
-	s.n_tasks = 1000; /* so many were asked for */
+	/* arrivals end after 1000 tasks, so there are not too many */
+	s.n_tasks = 1000;
 	assert_ok(workload_generate(&few, &s, 1, NULL));
 	assert_int_equal(few.n, 1000);
 }
 
-/* A trace's tasks, as often as they are drawn, ask for so much of the devices as time goes on. */
+/* Tasks that are drawn from a trace request the given load of the devices on average over time. */
 static void draws_tasks_that_come_and_go(void **state)
 {
 	_cleanup_cluster_ struct cluster c = {0};

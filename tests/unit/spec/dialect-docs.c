@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Makes docs/dialects.md from the dialects' tables. usage: dialect-docs FILE [--write]; without
- * --write it fails if FILE differs from the new text.
+ * --write the program fails if FILE differs from the new text.
  */
 #include <ctype.h>
 #include <stdio.h>
@@ -69,7 +69,10 @@ static const char *const wheres[] = {
 	[DIALECT_STATUS] = "status",
 };
 
-/* Fills lines of COLUMNS; later lines are indented as far as `indent` is long. */
+/*
+ * Appends the text in lines of at most COLUMNS. The first line begins with `indent`, later lines
+ * with as many blanks.
+ */
 static void add_filled(struct buf *out, const char *indent, const char *text)
 {
 	struct str rest = str_from(text), word;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The keys and variables written back for each system's own tools. A translated pod means the same
- * again after its foreign resources have moved into the record.
+ * The keys and variables written back for each system's own tools. After the foreign resources of a
+ * pod have moved into the record, a second translation gives the same result.
  */
 #include "unit.h"
 
@@ -40,7 +40,7 @@ static const char *const wheres[] = {
 struct written {
 	const struct manifest *pod;
 	struct buf text;
-	int left; /* calls until it fails; negative: never */
+	int left; /* calls of put until one fails; negative: none fails */
 };
 
 /*
@@ -174,7 +174,9 @@ static void original_tools_find_their_keys(void **state)
 	}
 }
 
-/* A pod that runs, whose annotations are the text of write_back(). */
+/*
+ * A running pod. Its annotations are in `had`, in the form that write_back() of this file returns.
+ */
 struct runs {
 	const char *had;
 	struct buf text;
@@ -245,7 +247,10 @@ static void keys_of_a_running_pod_are_written_once(void **state)
 	assert_string_equal(buf_text(&runs.text), "");
 }
 
-/* gpushare's tools divide the memory by the device's memory, both in one unit, for the share. */
+/*
+ * gpushare's tools divide the container's memory by the device's memory, so both variables must
+ * have one unit.
+ */
 static void memory_variables_have_the_same_unit(void **state)
 {
 	int r;
@@ -279,8 +284,8 @@ static char *meaning(const struct manifest *pod, const struct dialect_result *re
 }
 
 /*
- * As in the webhook: the resources move to the record, the dialects are noted, and the translation
- * is repeated.
+ * Does as the webhook: moves the resources to the record, writes the list of dialects, and
+ * translates again.
  */
 static void a_second_translation_is_the_same(void **state)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Pods translated to specs, dialect by dialect: the examples that the other systems publish,
- * limits, slips, contradictions. manifest-text.h defines the text forms of pods and results.
+ * limits, misspellings, contradictions. manifest-text.h defines the text forms of pods and results.
  */
 #include "unit.h"
 
@@ -132,7 +132,7 @@ static void translates_divvys_own_keys(void **state)
 	check(own, ARRAY_SIZE(own));
 }
 
-/* The examples of its README, doc/yaml/sharepod*.yaml, and the SharePod with a GPUID. */
+/* The examples of KubeShare 1.0's README, doc/yaml/sharepod*.yaml, and a SharePod with a GPUID. */
 static const struct row kubeshare[] = {
 	{"d kubeshare\nc cuda\na kubeshare/gpu_request=0.5\na kubeshare/gpu_limit=1.0\n"
 	 "a kubeshare/gpu_mem=1073741824\na kubeshare/sched_affinity=red\n"
@@ -203,7 +203,7 @@ static void translates_kubeshare(void **state)
 	check(kubeshare, ARRAY_SIZE(kubeshare));
 }
 
-/* The examples of its README's pod and job, test/cifar10 and test/distribute. */
+/* The pod and job of KubeShare 2.0's README, test/cifar10 and test/distribute. */
 static const struct row kubeshare2[] = {
 	{"d kubeshare2\nc pytorch\nl sharedgpu/gpu_request=0.5\nl sharedgpu/gpu_limit=1.0\n"
 	 "l sharedgpu/gpu_model=NVIDIA-GeForce-GTX-1080",
@@ -231,7 +231,10 @@ static const struct row kubeshare2[] = {
 	{"d kubeshare2\nl sharedgpu/gpu_limit=1\nl sharedgpu/gpu_request=0.2\n"
 	 "l sharedgpu/priority=1\nl sharedgpu/gpu_mem=0\nl sharedgpu/gpu_model=",
 		"main request=0.2 limit=1 priority=1"},
-	/* the README's name of the group; no GPU at all; a member of a group without a GPU */
+	/*
+	 * a member of a group without a GPU, by the key of KubeShare's README; pods without a GPU
+	 * or group
+	 */
 	{"d kubeshare2\nl sharedgpu/gpu_limit=0\nl sharedgpu/pod_group_name=g\n"
 	 "l sharedgpu/group_headcount=3\nl sharedgpu/group_threshold=0.5",
 		"group=g 3 0.5"},
@@ -311,7 +314,10 @@ static const struct row gemini[] = {
 	{"d gemini\na gemini/gpu_request=0.4", "!gemini/gpu_limit is missing"},
 };
 
-/* samples/1.yaml and 4.yaml, and the user guide; GiB unless the namespace says MiB. */
+/*
+ * gpushare's samples/1.yaml and 4.yaml, and its user guide. Memory is in GiB, unless the
+ * namespace's list says MiB.
+ */
 static const struct row gpushare[] = {
 	{"d gpushare=MiB\nc binpack-1\nm aliyun.com/gpu-mem=8138",
 		"binpack-1 request=0.001 limit=1 memory=8138Mi; "
@@ -333,7 +339,7 @@ static const struct row gpushare[] = {
 	{"d gpushare\nr aliyun.com/gpu-memm=5", "!did you mean aliyun.com/gpu-mem?"},
 };
 
-/* The examples of its README: the annotation, a share, two devices. */
+/* The examples of GaiaGPU's README: the annotation, a share, two devices. */
 static const struct row gaiagpu[] = {
 	{"d gaiagpu\nc nvidia\na tencent.com/vcuda-core-limit=50\nr tencent.com/vcuda-core=50\n"
 	 "r tencent.com/vcuda-memory=30",
@@ -379,7 +385,10 @@ static const struct row deepomatic[] = {
 		"main request=0.001 limit=1; -main/deepomatic.com/shared-gpu=1"},
 };
 
-/* examples/nvidia/: default_use, example, use_memory_fraction, use_exclusive_card, specify_*. */
+/*
+ * HAMi's examples/nvidia/: default_use, example, use_memory_fraction, use_exclusive_card,
+ * specify_*.
+ */
 static const struct row hami[] = {
 	{"d hami\nc ubuntu-container\nm nvidia.com/gpu=2\nm nvidia.com/gpumem=3000\n"
 	 "m nvidia.com/gpucores=30",
@@ -442,7 +451,7 @@ static const struct row hami[] = {
 		"!did you mean nvidia.com/gpucores?"},
 };
 
-/* test/vpod1.yaml */
+/* GpuShare's test/vpod1.yaml, and further cases. */
 static const struct row wang[] = {
 	{"d wang\nc cuda\na gpushare/gpu_request=0.4\na gpushare/gpu_limit=0.5\n"
 	 "a gpushare/gpu_memory=8388608000\na gpushare/resource_priority=2\n"
@@ -594,7 +603,7 @@ static void lists_of_dialects(void **state)
 	}
 }
 
-/* Messages that the user gets although nothing is refused. */
+/* Notes that the user gets although the pod is not refused. */
 static void users_get_notes_without_a_refusal(void **state)
 {
 	static const struct row rows[] = {
@@ -702,10 +711,15 @@ static void quotas_count_pods_as_kubernetes_does(void **state)
 	assert_ok(dialect_config_parse(STR("hami"), &config, NULL));
 	assert_ok(dialect_translate(&t.pod, &config, &result, NULL));
 	assert_ok(dialect_need(&t.pod, &result, &need, NULL));
-	assert_int_equal(need.slots, 3);   /* log, a, c */
-	assert_int_equal(need.milli, 900); /* prepare, before log has started */
+	assert_int_equal(need.slots, 3); /* log, a, c */
+	/* init container prepare counts; sidecar log starts after it */
+	assert_int_equal(need.milli, 900);
 	assert_int_equal(need.memory_bytes,
-		UINT64_C(3000) << 20); /* prepare; 100 + 2 x 1000 + 500 is less */
+		/*
+		 * prepare has 3000 MiB; the other containers together, 100 + 2 x 1000 + 500, are
+		 * less
+		 */
+		UINT64_C(3000) << 20);
 }
 
 static void assigned_and_recorded_keys_are_recognised(void **state)

@@ -17,8 +17,8 @@ static void adds_up_as_kubernetes_does(void **state)
 		{"im", {5, 2}, 5},
 		{"iim", {1, 2, 2}, 2},
 		{"sm", {1, 2}, 3},
-		{"sim", {1, 5, 2}, 6}, /* the sidecar has started before */
-		{"ism", {5, 1, 2}, 5}, /* ... and here after */
+		{"sim", {1, 5, 2}, 6}, /* the sidecar has started before the init container */
+		{"ism", {5, 1, 2}, 5}, /* the sidecar starts after the init container */
 		{"issm", {3, 2, 2, 1}, 5},
 		{"m", {UINT64_MAX}, UINT64_MAX},
 		{"mm", {UINT64_MAX, 1}, UINT64_MAX},
