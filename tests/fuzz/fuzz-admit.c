@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * AdmissionReviews, and SharePods. Input, in lines: a path's number, facts of the namespace, the
- * review. Every review gets an answer with its uid. A refusal has a message. A patch can be
- * applied, and the patched pod is valid and needs no patch.
+ * AdmissionReviews, and SharePods. The input has three lines: the number of a webhook path, facts
+ * about the namespace, the review. Every review gets an answer with its uid. A refusal has a
+ * message. A patch can be applied, and the patched pod is valid and needs no patch.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -39,7 +39,9 @@ static void check_mutated(
 	if (!patch || strcmp(request->operation, "CREATE"))
 		return;
 	pod = json_deep_copy(request->object);
-	/* A pod without these objects, which no API server lets through, takes no patch. */
+	/*
+	 * Without metadata or spec, which every API server requires, the patch cannot be applied.
+	 */
 	if (!json_is_object(json_object_get(pod, "metadata")) ||
 		!json_is_object(json_object_get(pod, "spec")))
 		return;

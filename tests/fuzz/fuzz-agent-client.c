@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Packets on a connection of the daemon, each with none, one or two descriptors that are nearly
- * right. The daemon is real, its devices are not. Input: { u16 size, u8 descriptors, bytes } ...;
+ * Sends packets on a connection of the daemon, each with up to two file descriptors that are almost
+ * valid. The daemon is real, its devices are not. Input: { u16 size, u8 descriptors, bytes } ...;
  * the last size is cut to the input's end.
  */
 #include <setjmp.h>
@@ -85,7 +85,10 @@ static void start(void)
 	atexit(at_end);
 }
 
-/* A page that is right, a short page, a page without seals, a descriptor that is no memfd. */
+/*
+ * Makes a valid page, a page that is too short, a page without seals, or a descriptor that is no
+ * memfd.
+ */
 static int make_fd(unsigned int kind)
 {
 	int fd;
@@ -125,7 +128,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			fd_close(fds[k]);
 		data += 3 + n;
 		size -= 3 + n;
-		/* Without agent_after_batch the daemon frees nothing: conn stays valid. */
+		/*
+		 * The daemon frees connections only in agent_after_batch(), so `conn` stays valid.
+		 */
 	}
 	close(pair[1]);
 	/* Removes all tenants, so that the next input finds an empty machine. */
@@ -134,7 +139,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	for (int i = 0; i < 3; i++) {
 		loop_run_once(agent->loop, 0);
 		agent_after_batch(agent);
-		agent->is_leaving = false; /* the input may contain "replace" */
+		/* a message "replace" in the input makes the daemon leave */
+		agent->is_leaving = false;
 	}
 	return 0;
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The arbiter under any sequence of events on two devices, true or false ones. Each tenant to open
- * was closed, and each tenant to close was open. Two tenants are open on a device only as
- * co-runners or while one drains. Charged time never exceeds the time that passed. Once all events
- * are true again, every waiting tenant opens.
+ * Runs the arbiter on any sequence of events for two devices, also events that did not happen.
+ * Checks: the arbiter opens only closed gates and closes only open ones. Two gates are open on a
+ * device only for co-runners or while one drains. Charged time never exceeds the time that passed.
+ * Once only true events follow, every waiting tenant's gate opens.
  */
 #include <string.h>
 
@@ -21,10 +21,13 @@ struct world {
 	bool is_there[TENANTS + 1];
 	uint64_t devices[TENANTS + 1];
 	uint32_t request[TENANTS + 1];
-	/* Opportunistic: others may use all time. Below limit 1: its debt may last for minutes. */
+	/*
+	 * Opportunistic tenants, as others may use all time, and tenants with a limit below 1,
+	 * whose debt may last for minutes.
+	 */
 	bool may_starve[TENANTS + 1];
 	bool is_open[TENANTS + 1][DEVICES], drains[TENANTS + 1][DEVICES];
-	uint64_t used[DEVICES]; /* by removed tenants */
+	uint64_t used[DEVICES]; /* time that removed tenants have used */
 };
 
 static void check_holders(struct world *world)
@@ -131,7 +134,8 @@ static void add_tenant(struct world *world, arbiter_id id, uint8_t how)
 	if (world->is_there[id])
 		return;
 	spec = spec_of(how);
-	for (uint32_t d = 0; d < DEVICES; d++) /* admission refuses more than one device */
+	/* requests never exceed a device: admission would refuse the spec */
+	for (uint32_t d = 0; d < DEVICES; d++)
 		if ((1 + (how >> 5) % 3) >> d & 1 &&
 			requested(world, d) + spec.request > SPEC_SHARE_ONE)
 			return;
@@ -232,7 +236,7 @@ static void settle(struct world *world)
 					arbiter_drained(
 						world->arbiter, id, d, world->now, world->now);
 				}
-				if (world->is_open[id][d]) /* busy for 10 ms, then idle for 10 */
+				if (world->is_open[id][d]) /* busy for 10 ms, then idle for 10 ms */
 					arbiter_observe(world->arbiter, id, d, i / 10 % 2 == 0, MS,
 						0, world->now);
 				else
@@ -245,7 +249,7 @@ static void settle(struct world *world)
 		check_holders(world);
 		world->now += MS;
 	}
-	__builtin_trap(); /* a tenant has waited for a minute */
+	__builtin_trap(); /* a tenant has waited for a minute of virtual time */
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)

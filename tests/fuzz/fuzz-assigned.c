@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Assigned keys: each input line is KEY VALUE; accepted keys keep the promises of assigned.h.
+ * Parses assigned keys: each input line is a key, a tab and a value. Accepted keys give containers
+ * within the bounds of assigned.h, and are the same after they are written and read again.
  */
 #include <stdlib.h>
 
@@ -24,7 +25,7 @@ static void check(const struct assigned_container *c)
 			abort();
 }
 
-/* The keys that assigned.h has written, as annotations again. */
+/* The keys that assigned_format() has written, as annotations for assigned_parse(). */
 struct written {
 	char *text[WRITTEN_MAX];
 	struct manifest_entry entry[WRITTEN_MAX];

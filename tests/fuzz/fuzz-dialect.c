@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Pods as text (manifest-text.h), translated: a refusal has a message. An accepted pod keeps every
- * rule of a spec, means the same after its foreign resources have moved into the record, and can be
- * written back.
+ * Translates pods in the text form of manifest-text.h. A refusal has a message. An accepted pod has
+ * valid specs, has the same specs after its foreign resources have moved into the record, and can
+ * be written back.
  */
 #include <errno.h>
 #include <string.h>
@@ -29,7 +29,7 @@ static void check_tenants(const struct manifest *pod, const struct dialect_resul
 	FUZZ_CHECK(!result->group[0] || result->group_size || result->group_object);
 }
 
-/* A record must be readable text: names as the API allows them. */
+/* Whether the name is one that the API server allows: only such names occur in a record. */
 static bool is_plain(struct str name)
 {
 	for (size_t i = 0; i < name.n; i++)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Requests of an extender client, [["filter", {...}], ["bind", {...}], ["pass", 70], ...], to a
- * scheduler with two nodes and some pods. Each named node is in one list of the answer, no device
- * is allocated beyond its capacity, and each answer can be written as JSON.
+ * scheduler with two nodes and some pods. Checks: each named node is in one list of the answer, no
+ * device is allocated beyond its capacity, and each answer can be written as JSON.
  */
 #include <jansson.h>
 #include <stdio.h>

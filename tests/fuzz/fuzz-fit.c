@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Clusters from JSON, {"pod": [...], "node": [...], ...}, and every pod checked on every node, by
- * the oldest rules and by new ones. A refusal has a message, a pod with an unknown field value fits
- * nowhere, a repeated check gives the same answer, and no node remains after all objects are
+ * Reads a cluster from JSON, {"pod": [...], "node": [...], ...}, and tests every pod on every node,
+ * by the oldest rules and by new ones. A refusal has a message, a pod with an unknown field value
+ * fits nowhere, a repeated test gives the same answer, and no node remains after all objects are
  * removed.
  */
 #include <errno.h>
@@ -14,7 +14,7 @@
 #include "fuzz.h"
 #include "kuberules/fit.h"
 
-#define OBJECTS_MAX 64 /* per kind: more would only be slower */
+#define OBJECTS_MAX 64 /* objects of each kind that are read; more would only take longer */
 
 static void fill(struct view *view, json_t *json)
 {

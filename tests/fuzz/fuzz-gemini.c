@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Gemini's file: any text is refused with a message, or gives clients that keep every rule.
+ * Parses Gemini's file: any text is refused with a message, or gives clients with valid specs.
  */
 #include <errno.h>
 #include <string.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Bytes of a connection into the gRPC server (the device plugin's methods, as the kubelet calls
- * them) and into the client (an answer of the kubelet). The bytes go through nghttp2 and
+ * Feeds bytes of a connection to the gRPC server, with the methods of the device plugin that the
+ * kubelet calls, or to the client, as an answer of the kubelet. The bytes go through nghttp2 and
  * protobuf-c. The server answers some requests at once, some later, some never. Input: u8 (bit 0:
- * the client, bits 1-7: the size of the pieces), then the peer's bytes.
+ * client or server; bits 1-7: size of the pieces in which bytes arrive), then the peer's bytes.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -142,7 +142,8 @@ static void into_client(const int pair[2], const uint8_t *data, size_t n, size_t
 
 	if (grpc_request_new_on(loop, &params, pair[0], &request, &err) < 0)
 		abort();
-	loop_run_once(loop, 0); /* sends the call: a response before the call is no answer */
+	/* sends the request: bytes that arrive earlier would not be its answer */
+	loop_run_once(loop, 0);
 	feed(pair[1], data, n, piece);
 	if (!is_answered)
 		grpc_request_free(request);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The body of a list or a watch: any bytes, in any pieces. The result does not depend on the
- * pieces. An object that is JSON has no managedFields in its metadata.
+ * Scans the body of a list or a watch: any bytes, in any pieces. The result does not depend on the
+ * pieces. In the result, an object that is valid JSON has no managedFields in its metadata.
  */
 #include <stdlib.h>
 
@@ -75,7 +75,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 		const int r = scan_in_pieces((enum scan_kind)kind, text, NULL, &whole);
 
 		/*
-		 * Text may be both too long and broken; the pieces decide which error comes first.
+		 * A text may be too long and also malformed. The pieces decide which error comes
+		 * first, so only failure is compared.
 		 */
 		FUZZ_CHECK((scan_in_pieces((enum scan_kind)kind, text, &rand, &pieces) < 0) ==
 			(r < 0));

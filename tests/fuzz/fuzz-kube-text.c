@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Other text from a peer or a file, chosen by the first byte: a kubeconfig, a plugin's answer, a
- * Status, a list of resources, a Lease, base64 and times, an object for the cache. Read or refused.
+ * Reads or refuses other texts from a peer or a file. The first byte chooses the kind: a
+ * kubeconfig, a credential plugin's answer, a Status, a list of resources, a Lease, base64 and
+ * times, or objects for the cache.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -90,7 +91,7 @@ static int project(void *data, const struct kube_object *object, void **ret_own,
 	return 0;
 }
 
-/* Lines of objects, each fed twice. */
+/* Feeds each line to the cache twice, as a JSON object. */
 static void feed_cache(struct str text)
 {
 	const struct kube_cache_handler handler = {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Input from the kubelet and from /proc: messages of each type, which unpack and pack without loss;
- * cgroups, which give a pod's uid and a container's id or none; timeouts and messages of gRPC.
- * Input: u8 kind, then the bytes.
+ * Reads text and messages from the kubelet and from /proc. Messages of each type unpack and pack
+ * without loss. A cgroup's path gives a pod's uid and a container's id, or neither. Timeouts and
+ * messages of gRPC are read too. Input: u8 kind, then the bytes.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -34,7 +34,11 @@ static void try_message(const ProtobufCMessageDescriptor *type, struct str bytes
 		return;
 	FUZZ_CHECK(pack(message, &first) == 0);
 	again = unpack(type, buf_str(&first));
-	if (!again) /* protobuf-c takes a field 0, written in two bytes, but not in one */
+	/*
+	 * protobuf-c unpacks a field number 0 from two bytes, packs it into one byte, and does not
+	 * unpack that byte
+	 */
+	if (!again)
 		return;
 	FUZZ_CHECK(pack(again, &second) == 0 && str_eq(buf_str(&first), buf_str(&second)));
 }
@@ -82,7 +86,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 
 	if (!n)
 		return 0;
-	copy = malloc(n); /* ends with its allocation, for AddressSanitizer */
+	/* exactly n bytes, so that AddressSanitizer reports a read beyond the input */
+	copy = malloc(n);
 	if (!copy)
 		return 0;
 	memcpy(copy, data + 1, n - 1);

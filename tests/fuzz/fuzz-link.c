@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A hostile machine on the connections of a session, while the rings' owners read. The link writes
- * nothing outside the rings, publishes only bytes that have arrived, and writes no byte twice.
- * Input: {u8 what, u8 argument, u16 bytes} and that many bytes: data on a stream, or how far a
- * consumer has read.
+ * A hostile machine sends bytes on the connections of a session, while local consumers read the
+ * rings. The link must write nothing outside the rings, publish only bytes that have arrived, and
+ * write no byte twice. Input: {u8 what, u8 argument, u16 bytes} and that many bytes: data on a
+ * stream, or how far a consumer has read.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +21,9 @@ struct said {
 	size_t n;
 };
 
-/* The input has only the begin of a long piece: the rest is filled with 0xa5. */
+/*
+ * Receives n bytes. The input has only the beginning of a long piece; the rest is filled with 0xa5.
+ */
 static int say(struct stream s, void *p, size_t n)
 {
 	struct said *said = s.own;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Packets from a socket: the decoder reads nothing beyond their end, a refusal has a message, and
- * an accepted packet has the size of its type, ended strings and counts within bounds.
+ * Checks packets from a socket. The decoder reads nothing beyond a packet's end, and a refusal has
+ * a message. An accepted packet has the size of its type, terminated strings and counts within
+ * bounds.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -19,7 +20,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 
 	if (n > UINT32_MAX)
 		return 0;
-	packet = malloc(n ? n : 1); /* ends with its allocation, for AddressSanitizer */
+	/* exactly the packet's size, so that AddressSanitizer reports a read beyond it */
+	packet = malloc(n ? n : 1);
 	if (!packet)
 		return 0;
 	memcpy(packet, data, n);

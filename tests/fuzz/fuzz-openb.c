@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The trace's files: any text is refused with a message, or gives rows within the bounds on which
- * later code relies. The first byte chooses the file.
+ * Reads files of the OpenB trace: any text is refused with a message, or gives rows within the
+ * bounds of replay/openb.h. The first byte chooses the file.
  */
 #include <errno.h>
 #include <stdlib.h>

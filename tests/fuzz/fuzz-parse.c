@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The strict parsers on any text: a refusal has a message and leaves the value alone. An accepted
- * value is in range, and is the same after it is printed and read again.
+ * Runs the strict parsers of src/base on any text. A refusal has a message and does not set the
+ * result. An accepted value is in range, and is the same after it is printed and read again.
  */
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * KubeShare 2.0's file of cells: any text is refused with a message, or gives a whole tree.
+ * Reads KubeShare 2.0's cell file: any text is refused with a message, or gives a complete tree.
  */
 #include <errno.h>
 

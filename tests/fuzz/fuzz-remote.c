@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A program that sends a worker any frames, on a driver whose calls succeed. The worker reads
- * nothing outside a frame, passes no unknown handle or address to the driver, and its answer stays
- * within its bounds. Input: frames of {u16 op, u16 flags, u16 length, bytes}.
+ * Acts as a program that sends any frames to a worker, whose driver calls all succeed. The worker
+ * reads nothing outside a frame, passes no unknown handle or address to the driver, and its answer
+ * stays within its bounds. Input: frames of {u16 op, u16 flags, u16 length, bytes}.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +19,7 @@ static CUresult yes(void)
 	return CUDA_SUCCESS;
 }
 
-/* Linear copies and fills, whose address ranges are easy to check. */
+/* Driver calls with one address range, which are checked: fills and linear copies. */
 
 static CUresult fill(CUdeviceptr to, unsigned char value, size_t n)
 {
@@ -81,7 +81,7 @@ static void begin(struct serve *s)
 	driver.cuMemcpyHtoD_v2 = copy_in;
 	driver.cuMemcpyDtoH_v2 = copy_out;
 	driver.cuMemcpy3D_v2 = copy_3d;
-	/* Host functions never run here. */
+	/* The worker must never pass a host function to the driver: `no` fails the check. */
 	driver.cuLaunchHostFunc = (PFN_cuLaunchHostFunc *)(uintptr_t)no;
 	driver.cuStreamAddCallback = (PFN_cuStreamAddCallback *)(uintptr_t)no;
 	driver.cuGraphAddHostNode = (PFN_cuGraphAddHostNode *)(uintptr_t)no;
@@ -97,7 +97,7 @@ static void begin(struct serve *s)
 	FUZZ_CHECK(window_arrived(1, 1u << 16, window) == 0);
 	FUZZ_CHECK(window_arrived(1, 1u << 16, window) < 0);
 	FUZZ_CHECK(window_arrived(2, 1u << 17, window) < 0);
-	/* One object of each kind: handle_make(kind, kind - 1). */
+	/* One object of each kind, whose handle is handle_make(kind, kind - 1). */
 	for (int kind = 1; kind < KINDS; kind++)
 		handle_name(s, (enum kind)kind, 0x1000 + (uint64_t)kind);
 	address_given(0x10000, 0x10000, RANGE_PLAIN);
@@ -130,7 +130,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 		head.op = field[0];
 		head.flags = field[1] & 7;
 		head.size = (uint32_t)(sizeof(head) + bytes);
-		/* Both end with their allocations, for AddressSanitizer. */
+		/*
+		 * Both have exactly their size, so that AddressSanitizer reports an access beyond
+		 * the end.
+		 */
 		frame = malloc(head.size);
 		s.request = malloc(bytes ? bytes : 1);
 		memcpy(frame, &head, sizeof(head));

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The scheduler with objects as JSON, [["pod", {...}], ["gone", "pod", "ns", "name"], ["pass", 5],
- * ...], in any order. Each action is about a present pod and has a message or a place. Bindings may
- * fail. The number of actions is bounded.
+ * Feeds the scheduler with objects as JSON, [["pod", {...}], ["gone", "pod", "ns", "name"],
+ * ["pass", 5], ...], in any order. Each action is about a present pod, and has a message or a node
+ * with devices. Bindings may fail. The number of actions is bounded.
  */
 #include <jansson.h>
 #include <string.h>
@@ -15,7 +15,7 @@
 #include "scheduler/sched.h"
 
 #define STEPS_MAX 64u
-#define ACTIONS_MAX 4096u /* after one step */
+#define ACTIONS_MAX 4096u /* most actions that may follow one step */
 #define SECOND UINT64_C(1000000000)
 
 static int kind_of(const char *name)

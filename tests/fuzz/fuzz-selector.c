@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A request's labelSelector: refused with a message, or a selector that can be matched.
+ * Parses a request's labelSelector: any text is refused with a message, or gives a selector that
+ * label_selector_fits() accepts.
  */
 #include "fuzz.h"
 #include "manifest/label-selector.h"

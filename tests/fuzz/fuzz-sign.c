@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Input of certificate requests, chosen by the first byte: a name, a request in PEM, an object of
- * the API with the pod that it is about, the bytes of a request in a valid object, an identity's
- * texts. Accepted names format to the same text. The signer accepts no request without a name, or
- * with the name of another requester.
+ * Certificate requests. The first byte chooses the input: a name, a request in PEM, a
+ * CertificateSigningRequest object with its pod, the DER bytes of a request in a valid object, or
+ * an identity's texts. Accepted names format to the same text. The signer accepts no request
+ * without a name, or with the name of another requester.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -65,7 +65,7 @@ static void decide(const json_t *object, const json_t *tenant)
 	json_decref(sign_condition(object, "Denied", why.msg));
 }
 
-/* An object, and the pod in its member "pod". */
+/* Decides about the object; its member "pod" is the pod that the request is about. */
 static void read_object(struct str text)
 {
 	_cleanup_json_ json_t *object = NULL;
@@ -74,7 +74,7 @@ static void read_object(struct str text)
 		decide(object, json_object_get(object, "pod"));
 }
 
-/* As bytes of a request in a valid object. */
+/* Puts the bytes as a request into an otherwise valid object. */
 static void read_der(struct str text)
 {
 	_cleanup_buf_ struct buf pem = BUF_INIT(1 << 17), twice = BUF_INIT(1 << 18);

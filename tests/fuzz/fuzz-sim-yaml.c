@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The file of `divvy sim --spec`: any text is refused with a message, or gives nodes and tasks that
- * the engine takes and a replay can run.
+ * Reads the file of `divvy sim --spec`: any text is refused with a message, or gives nodes and
+ * tasks that the placement model accepts and that a replay can run.
  */
 #include <errno.h>
 
@@ -9,7 +9,7 @@
 #include "fuzz-yaml.h"
 #include "fuzz.h"
 
-#define RUN_MAX 64u /* tasks of an input that is also run */
+#define RUN_MAX 64u /* inputs with at most this many tasks are also replayed */
 
 static void run(
 	const struct cluster *cluster, const struct workload *workload, enum replay_preempt preempt)

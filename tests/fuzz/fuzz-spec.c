@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Specs from text, "field=value" lines: a refusal has a message and changes nothing. A finished
- * spec keeps every rule, finishes again to itself, and its shares survive formatting and parsing.
+ * Makes specs from lines "field=value". A refusal has a message and changes nothing. A finished
+ * spec is valid, does not change when it is finished again, and its shares are the same after
+ * formatting and parsing.
  */
 #include <errno.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * For a target that reads YAML: libfyaml 0.7.12 leaks memory of some quoted scalars, such as keys
- * with many escaped quotes. Only short-lived programs read YAML, and none of our objects refers to
- * the leaked memory.
+ * Suppresses reports of leaks in libfyaml, for targets that read YAML: version 0.7.12 leaks memory
+ * of some quoted scalars, such as keys with many escaped quotes. The leak is harmless, because only
+ * short-lived programs read YAML, and none of our objects refers to the leaked memory.
  */
 #ifndef TESTS_FUZZ_FUZZ_YAML_H
 #define TESTS_FUZZ_FUZZ_YAML_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Runs a fuzz target without a fuzzer: on every file of a folder, and on copies of it with bytes
- * changed, removed and doubled, the same copies each time. usage: replay CORPUS
+ * Runs a fuzz target without a fuzzer: on every file of a folder, and on copies of each file with
+ * bytes changed, removed and doubled. Each run makes the same copies. usage: replay CORPUS
  */
 #include <dirent.h>
 #include <stdio.h>
@@ -14,7 +14,10 @@
 #define INPUT_MAX_BYTES 65536
 #define CHANGED_COPIES 2000
 
-/* A copy on the heap of exactly that size, so that a sanitizer sees a read of one byte too many. */
+/*
+ * Runs the target on a heap copy of exactly the input's size, so that a sanitizer reports a read
+ * beyond the end.
+ */
 static void run(struct str input)
 {
 	_cleanup_free_ char *copy = str_dup(input);

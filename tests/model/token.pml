@@ -1,65 +1,67 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The token between the daemon and two programs on one device, step by step as in src/hook and
- * src/agent, with the names of src/wire/page.h: gate store, membarrier, in_launch, markers (issued,
- * done), flush, want and futex wake-up, overlap, bounded drain, co-run. One program may die or
- * freeze at any step.
+ * Spin model of how the daemon passes the token between two programs on one device. The steps are
+ * those of src/hook and src/agent, and the names those of src/wire/page.h. The model has the gate,
+ * membarrier, in_launch, markers (issued, done), flush, want, the futex wake-up, overlap, the
+ * bounded drain and co-run. One program may die or freeze at any step.
  *
- * Checked: (1) No program submits while the other's work is on the device, except within a declared
- * overlap or co-run. (2) No program sleeps for ever while the gate could open: an end state in which
- * a healthy program still waits is invalid. The futex wait here has no timeout, unlike the real one.
- * (3) It follows that the device never waits for a dead or frozen holder.
+ * Spin checks: (1) No program submits while work of the other program is on the device, except
+ * within a declared overlap or co-run. (2) No program sleeps for ever while its gate could open: an
+ * end state in which a healthy program still waits is invalid. The futex wait here has no timeout,
+ * unlike the real one. (3) The device never waits for a dead or frozen holder; this follows from
+ * (2).
  *
- * The store of in_launch waits in the processor's store buffer until the program's next release or a
- * membarrier, the latest that x86 allows; an earlier store only shows the daemon more. Planted
- * defects: -DBUG_LOST_WAKEUP, -DBUG_MISSING_BARRIER, -DBUG_DEAD_HOLDER; `run` finds each.
+ * The store of in_launch stays in the processor's store buffer until the program's next release or
+ * a membarrier. No x86 processor makes the store visible later, and an earlier store only shows the
+ * daemon more. -DBUG_LOST_WAKEUP, -DBUG_MISSING_BARRIER and -DBUG_DEAD_HOLDER each build a defect
+ * into the model, and `run` checks that Spin finds each of them.
  */
 #define N 2	   /* programs */
-#define LAUNCHES(i) (2 - (i)) /* 2 and 1: each program waits for the other once */
-#define DEPTH 1	   /* submissions in flight at most: the window */
+#define LAUNCHES(i) (2 - (i)) /* 2 and 1: enough that each program waits for the other once */
+#define DEPTH 1	   /* the in-flight window: most submissions in flight */
 #define NONE N
 #define OTHER(i) (1 - (i))
 
 #define CLOSED 0
 #define OPEN 1
 
-/* Does look() have work? The model's daemon does not spin. */
+/* Whether look() has work to do, so that the model's daemon runs look() only then. */
 #define can_see(i) ((unflushed[i] && !flush[i]) || (!unflushed[i] && !pending[i]) || \
 	(!unflushed[i] && waiting[OTHER(i)] && holder == NONE && !corun && !drains[OTHER(i)]))
 
-/* down, written by the daemon */
+/* page_down, which the daemon writes */
 bit gate[N];
 bool flush[N];
 
-/* up, as the daemon sees it */
+/* page_up, as far as the program's stores have reached memory */
 bool in_launch[N];
-bool unflushed[N]; /* sum(submitted) != flushed */
+bool unflushed[N]; /* sum(submitted) != flushed: submissions without a marker */
 bool want[N];
 
-/* up, in the program's store buffer: in_launch = 1, not yet in memory */
+/* in_launch = 1 is in the program's store buffer and not yet in memory */
 bool buffered[N];
 
-/* markers: issued != done */
+/* a marker is issued and not yet reached: issued != done */
 bool pending[N];
 
-/* the device: submissions of each program that have not ended */
+/* the device: submissions of each program that are not complete */
 byte queue[N];
 
-/* the kernel */
+/* state that the kernel keeps */
 bool sleeps[N];	  /* is in futex_wait(gate) */
 bool dead[N], frozen[N];
 bool hup[N];	  /* pidfd readable */
-byte faults = 0;  /* at most one, with two programs */
+byte faults = 0;  /* at most one of the two programs fails */
 
-bool message[N]; /* WANT, on the daemon's socket */
+bool message[N]; /* a message WANT is on the daemon's socket */
 
-/* the daemon */
+/* state of the daemon */
 byte holder = NONE;
-bool corun = false;   /* declared: both gates may be open, work may mix */
-bool overlap = false; /* declared: the next program opened before the drain ended */
+bool corun = false;   /* declared: both gates may be open at once */
+bool overlap = false; /* declared: the next gate opened before the drain ended */
 bool waiting[N], drains[N], gone[N];
 
-/* A program's stores reach memory in their order. */
+/* Moves in_launch = 1 from the store buffer to memory, before any later store of the program. */
 inline drain_buffer(i)
 {
 	if
@@ -107,7 +109,7 @@ proctype program(byte i)
 	do
 	:: launches == LAUNCHES(i) -> break
 	:: else ->
-		buffered[i] = true; /* in_launch = 1; a compiler barrier only */
+		buffered[i] = true; /* in_launch = 1: the store may be delayed */
 		seen = gate[i];
 		may_fail(i);
 		if
@@ -118,29 +120,29 @@ proctype program(byte i)
 				launches++
 			};
 			may_fail(i);
-			d_step { /* submitted++, in_launch = 0: releases, in order */
+			d_step { /* submitted++, then in_launch = 0: release stores */
 				drain_buffer(i);
 				unflushed[i] = true;
 				in_launch[i] = false
 			};
-			if /* a marker now or later, and after the last submission */
+			if /* issues a marker now or later, but always after the last submission */
 			:: launches < LAUNCHES(i)
 			:: marker_pass(i)
 			fi
-		:: seen == OPEN && queue[i] == DEPTH -> /* the window is full: waits for a marker */
+		:: seen == OPEN && queue[i] == DEPTH -> /* the window is full: waits for the device */
 			d_step { drain_buffer(i); in_launch[i] = false; flush_own(i) };
 			queue[i] < DEPTH || gate[i] == CLOSED
 		:: seen == CLOSED ->
 			d_step { drain_buffer(i); in_launch[i] = false; flush_own(i) };
-			d_step { want[i] = true; message[i] = true }; /* WANT, if want was 0 */
+			d_step { want[i] = true; message[i] = true }; /* sends WANT, if want was 0 */
 			may_fail(i);
 			do
 			:: gate[i] == OPEN -> break
 			:: else ->
 #ifdef BUG_LOST_WAKEUP
-				sleeps[i] = true; /* sleeps although the gate may have opened */
+				sleeps[i] = true; /* the defect: the gate may have opened */
 #else
-				atomic { /* futex_wait compares in the kernel */
+				atomic { /* the kernel compares the gate before the sleep */
 					if
 					:: gate[i] == CLOSED -> sleeps[i] = true
 					:: else
@@ -167,7 +169,10 @@ end:
 	od
 }
 
-/* Ends submissions of different programs in any order; writes `done` after all before the marker. */
+/*
+ * Completes submissions of different programs in any order. A marker writes `done` after all
+ * earlier submissions.
+ */
 proctype device()
 {
 end:
@@ -185,7 +190,10 @@ inline open(i)
 	sleeps[i] = false /* futex_wake */
 }
 
-/* Closes the gate. Then the daemon sees each thread's in_launch, or the thread sees CLOSED. */
+/*
+ * Closes the gate. After the barrier, the daemon sees a thread's in_launch, or the thread sees
+ * CLOSED.
+ */
 inline close(i)
 {
 	gate[i] = CLOSED;
@@ -227,8 +235,8 @@ inline removed(i)
 }
 
 /*
- * Drained: the caller's guard reads in_launch first, then this reads the rest. After the gate's
- * close and the barrier, a thread outside a launch begins none.
+ * Looks at a draining gate. The guard in daemon() reads in_launch before look() reads the counters.
+ * After the gate's close and the barrier, a thread that is not in a launch begins none.
  */
 inline look(i)
 {
@@ -236,7 +244,7 @@ inline look(i)
 	:: unflushed[i] && !flush[i] -> flush[i] = true /* down.flush, MSG_FLUSH */
 	:: !unflushed[i] && !pending[i] -> is_drained(i)
 	:: !unflushed[i] && pending[i] && waiting[OTHER(i)] && holder == NONE && !corun &&
-		!drains[OTHER(i)] -> /* the work left is short: the next program may open */
+		!drains[OTHER(i)] -> /* little work is left, so the next gate may open */
 		overlap = true;
 		open(OTHER(i))
 	:: true
@@ -252,29 +260,29 @@ end:
 	:: message[0] -> d_step { message[0] = false; waiting[0] = !gone[0] && gate[0] == CLOSED }
 	:: message[1] -> d_step { message[1] = false; waiting[1] = !gone[1] && gate[1] == CLOSED }
 
-	/* No program holds the device: opens the next. */
+	/* No program holds the token: opens the gate of the next program. */
 	:: holder == NONE && waiting[0] && !drains[0] && !drains[1] -> open(0)
 	:: holder == NONE && waiting[1] && !drains[0] && !drains[1] -> open(1)
 
-	/* A turn ends, or the holder is idle: at any time while the other program waits. */
+	/* The turn ends, or the holder is idle: possible at any time while the other waits. */
 	:: holder != NONE && waiting[OTHER(holder)] && !corun && !drains[OTHER(holder)] ->
 		i = holder;
 		close(i)
 
-	/* Looks at draining gates. */
+	/* Looks at a gate that drains. */
 	:: drains[0] && gate[0] == CLOSED && !in_launch[0] && can_see(0) -> look(0)
 	:: drains[1] && gate[1] == CLOSED && !in_launch[1] && can_see(1) -> look(1)
 
 #ifndef BUG_DEAD_HOLDER
-	/* A drain exceeds its bound: the next program co-runs, and the other's gate opens again. */
+	/* A drain exceeds its bound: the gate opens again, and the next program co-runs. */
 	:: drains[0] && holder == NONE && waiting[1] && !drains[1] && !gone[0] ->
 		corun = true; drains[0] = false; open(0); open(1)
 	:: drains[1] && holder == NONE && waiting[0] && !drains[0] && !gone[1] ->
 		corun = true; drains[1] = false; open(1); open(0)
-	/* An overlap exceeds the bound too. */
+	/* An overlap exceeds the bound: it becomes a co-run. */
 	:: overlap && (drains[0] || drains[1]) -> d_step { overlap = false; corun = true }
 
-	/* A process is dead: its token passes on at once. */
+	/* A process has died: the token passes to the other program at once. */
 	:: hup[0] && !gone[0] -> gone[0] = true; removed(0)
 	:: hup[1] && !gone[1] -> gone[1] = true; removed(1)
 #endif
