@@ -417,7 +417,7 @@ int place_defrag_move(
 	else if (move->to.n == spec.count &&
 		defrag_count_conflicts(place, &spec, &move->to) >
 			defrag_count_conflicts(place, &spec, &move->from))
-		r = fail(err, ENOSPC, "tenant %u would meet more that it would rather not",
+		r = fail(err, ENOSPC, "tenant %u would have more preference conflicts there",
 			move->tenant);
 	else
 		r = place_add(place, &spec, &move->to, ret_tenant, err);

@@ -63,7 +63,7 @@ static int place_gang_check(
 	struct error why = {0};
 
 	if (gang->n == 0 || gang->n > PLACE_GANG_MAX)
-		return fail(err, EINVAL, "a group of %u: 1 to %u are possible", gang->n,
+		return fail(err, EINVAL, "a gang of %u: 1 to %u members are possible", gang->n,
 			PLACE_GANG_MAX);
 	if (gang->threshold == 0 || gang->threshold > 1000)
 		return fail(err, EINVAL, "threshold %u: 1 to 1000 permille are possible",
@@ -77,8 +77,8 @@ static int place_gang_check(
 			return fail(err, -r, "member %u: %s", i, why.msg);
 		if (gang->members[i].priority != gang->members[0].priority)
 			return fail(err, EINVAL,
-				"member %u: priority %u, the first has %u: all of a group have the "
-				"same",
+				"member %u: priority %u: expected %u, because all members have the "
+				"priority of the first",
 				i, gang->members[i].priority, gang->members[0].priority);
 	}
 	return gang->preempt ? place_preempt_check(place, gang->preempt, err) : 0;
@@ -421,7 +421,7 @@ static int place_gang_finish(struct gathering *g, struct place_group *ret, struc
 	int r;
 
 	if (g->n_placed < least)
-		return fail(err, ENOSPC, "%u of %u fit, %u of them are needed", g->n_placed,
+		return fail(err, ENOSPC, "%u of %u members fit; at least %u must fit", g->n_placed,
 			g->gang->n, least);
 	victims = place_victims_numbers(&g->victims);
 	if (!victims)

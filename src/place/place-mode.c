@@ -488,13 +488,13 @@ static int place_mode_check_params(
 	case SPEC_MODE_LOCAL: break;
 	case SPEC_MODE_EXCLUSIVE:
 		if (params->spec.count && !params->spec.is_exclusive)
-			return fail(err, EINVAL,
-				"mode exclusive: share %s, whole devices are needed",
+			return fail(err, EINVAL, "mode exclusive: share %s; request whole devices",
 				format_share(params->spec.share).s);
 		break;
 	case SPEC_MODE_REMOTE:
 		if (!params->spec.count)
-			return fail(err, EINVAL, "mode remote: it asks for no device");
+			return fail(err, EINVAL,
+				"mode remote: no device is requested; request a share");
 		break;
 	default: return fail(err, EINVAL, "mode %u: 0 to 3 are possible", params->mode);
 	}
@@ -502,7 +502,8 @@ static int place_mode_check_params(
 		return fail(err, EINVAL, "network %u Mbit/s: up to %u are possible",
 			params->least_mbit, PLACE_MBIT_MAX);
 	if (params->spec.network[0] || params->spec.network[1])
-		return fail(err, EINVAL, "network device %u: it is chosen here",
+		return fail(err, EINVAL,
+			"network device %u: expected 0, because the mode chooses it",
 			params->spec.network[params->spec.network[0] == 0]);
 	return 0;
 }
@@ -617,7 +618,7 @@ int place_mode_tie(struct place *place, uint32_t server, uint32_t client, struct
 			return fail(err, EINVAL, "tenant %u belongs to tenant %u already",
 				tenants[i], place_peer(place, tenants[i]));
 	if (server == client)
-		return fail(err, EINVAL, "tenant %u: it is both halves", server);
+		return fail(err, EINVAL, "tenant %u: a tenant cannot be both halves", server);
 	r = place_tie(place, server, client);
 	return r < 0 ? fail(err, -r, "out of memory for a tenant") : 0;
 }
@@ -629,7 +630,8 @@ int place_mode_add(struct place *place, const struct place_decision *decision,
 	int r;
 
 	if (decision->outcome == PLACE_QUEUED)
-		return fail(err, EINVAL, "it is queued: there is nothing to take");
+		return fail(
+			err, EINVAL, "the decision is to queue the tenant, which has no place yet");
 	savepoint = place_savepoint(place);
 	r = place_add(place, &decision->spec, &decision->choice, &tenants[0], err);
 	if (r == 0 && decision->has_client)

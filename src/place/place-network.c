@@ -79,11 +79,13 @@ int place_network_add(struct place *place, const struct place_network_info *info
 	within = network_at(place, info->within);
 	if (info->within &&
 		(!within || !within->is_used || within->node != info->node || within->within))
-		return fail(err, EINVAL, "network device %u: no whole one of node %u", info->within,
-			info->node);
+		return fail(err, EINVAL,
+			"network device %u: expected one of node %u that shares no "
+			"bandwidth",
+			info->within, info->node);
 	if (place_network_n(place) == PLACE_NETWORKS_MAX)
-		return fail(
-			err, ENOSPC, "%u network devices are there already", PLACE_NETWORKS_MAX);
+		return fail(err, ENOSPC, "%u network devices exist, which is the maximum",
+			PLACE_NETWORKS_MAX);
 	r = place_network_take_slot(place, &at);
 	if (r < 0)
 		return fail(err, -r, "out of memory for a network device");
@@ -109,7 +111,8 @@ int place_network_remove(struct place *place, uint32_t network, struct error *er
 			err, EBUSY, "network device %u: %u tenants use it", network, n->n_tenants);
 	for (uint32_t i = 0; i < place_network_n(place); i++)
 		if (place->networks->list[i].is_used && place->networks->list[i].within == network)
-			return fail(err, EBUSY, "network device %u: device %u is within it",
+			return fail(err, EBUSY,
+				"network device %u: network device %u shares its bandwidth",
 				network, i + 1);
 	if (place->n_savepoints)
 		return fail(err, EBUSY, "network device %u: a decision is in progress", network);
@@ -150,7 +153,7 @@ int place_network_fits(
 				err, EINVAL, "network device %u at both ends", spec->network[i]);
 		if (network_free(place->networks, n) < spec->network_mbit)
 			return fail(err, ENOSPC,
-				"network device %u: %u Mbit/s are free, %u are asked",
+				"network device %u: %u Mbit/s are free, %u are requested",
 				spec->network[i], network_free(place->networks, n),
 				spec->network_mbit);
 	}

@@ -765,7 +765,8 @@ int place_preempt_check(
 		if (!place_label_at(place, label))
 			return fail(err, EINVAL, "budget %u: label %u is unknown", i, label);
 		if (i && label <= rules->budgets[i - 1].label)
-			return fail(err, EINVAL, "budget %u: label %u after label %u, they rise", i,
+			return fail(err, EINVAL,
+				"budget %u: label %u after label %u: expected ascending labels", i,
 				label, rules->budgets[i - 1].label);
 	}
 	return 0;
@@ -938,7 +939,7 @@ static int preempt_search_find_victims(struct search *s, struct error *err)
 	if (r < 0)
 		return fail(err, -r,
 			r == -ENOMEM ? "out of memory for a plan"
-				     : "the order of leaving is not the same each time");
+				     : "the rules changed during the search");
 	if (s->best.violations != UINT32_MAX)
 		return 0;
 	if (s->rules->order)
@@ -1052,7 +1053,7 @@ int place_preempt_apply(struct place *place, const struct place_spec *spec,
 	savepoint = place_savepoint(place);
 	for (uint32_t i = 0; i < plan->n_victims && r == 0; i++)
 		r = place_remove(place, plan->victims[i]);
-	r = r < 0 ? fail(err, -r, "victim %u cannot leave", plan->victims[0])
+	r = r < 0 ? fail(err, -r, "victim %u cannot be removed", plan->victims[0])
 		  : place_add(place, spec, &plan->choice, &tenant, err);
 	for (uint32_t i = 0; i < plan->n_victims && plan->is_graceful && r == 0; i++)
 		r = place_readd_terminating(place, plan->victims[i], err);

@@ -228,11 +228,11 @@ static int tenants_set(const struct place *place, struct place_queues *queues, s
 		if (t->spec.queue) {
 			if (at >= queues->n || strcmp(queues->queue[at].name, old->queue[at].name))
 				return fail(err, EBUSY,
-					"queue %s has tenants: it keeps its place in the list",
+					"queue %s has tenants: its position cannot change",
 					old->queue[at].name);
 			if (queues->queue[at].n_children)
 				return fail(err, EBUSY,
-					"queue %s has tenants: there cannot be queues below it",
+					"queue %s has tenants: no queue can be below it",
 					old->queue[at].name);
 		}
 		if (!t->is_terminating)
@@ -637,11 +637,11 @@ int place_queue_admit(const struct place *place, const struct place_spec *spec,
 	if (r < 0)
 		return r;
 	if (!spec->queue)
-		return fail(err, EINVAL, "queue 0: it belongs to no queue");
+		return fail(err, EINVAL, "queue 0: the tenant belongs to no queue");
 	best.models = 0;
 	SAY(&best, PLACE_ADMIT_WAIT, "no node has a device of a requested model");
 	if (!spec->count)
-		SAY(&best, PLACE_ADMIT_NOW, "it asks for no device");
+		SAY(&best, PLACE_ADMIT_NOW, "no device is requested");
 	for (uint32_t m = 0, n = 0; m < place->n_models && spec->count; m++) {
 		if (!place_queue_is_requested(place, spec, m))
 			continue;
@@ -703,7 +703,9 @@ static int admit_each(struct place *place, const struct place_spec *members, uin
 	for (i = 0; i < n && r == 0; i++) {
 		models[i] = PLACE_NONE;
 		if (members[i].queue != members[0].queue)
-			r = fail(&why, EINVAL, "queue %u, the first has %u: all have the same",
+			r = fail(&why, EINVAL,
+				"queue %u: expected %u, because all members have the "
+				"queue of the first",
 				members[i].queue, members[0].queue);
 		if (r == 0)
 			r = place_queue_admit(place, &members[i], &one, &why);
@@ -737,7 +739,8 @@ int place_queue_admit_all(struct place *place, const struct place_spec *members,
 	_cleanup_free_ uint32_t *models = NULL;
 
 	if (n == 0 || n > PLACE_GANG_MAX)
-		return fail(err, EINVAL, "a group of %u: 1 to %u are possible", n, PLACE_GANG_MAX);
+		return fail(err, EINVAL, "a gang of %u: 1 to %u members are possible", n,
+			PLACE_GANG_MAX);
 	models = calloc(n, sizeof(*models));
 	if (!models)
 		return fail(err, ENOMEM, "out of memory for a group");

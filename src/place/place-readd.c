@@ -103,7 +103,7 @@ static int place_readd_find_removed(
 	const uint32_t at = left_at(place, tenant);
 
 	if (at == place->n_undo)
-		return fail(err, ENOENT, "tenant %u was not removed just now", tenant);
+		return fail(err, ENOENT, "tenant %u was not removed since the savepoint", tenant);
 	*ret = place->undo[at].was;
 	return 0;
 }
@@ -118,7 +118,7 @@ int place_readd(struct place *place, uint32_t tenant, struct error *err)
 	place_count_terminating_free(place, was.node, true);
 	r = place_return_overlapping(place, tenant, &was);
 	place_count_terminating_free(place, was.node, false);
-	return r < 0 ? fail(err, -r, "tenant %u cannot come back", tenant) : 0;
+	return r < 0 ? fail(err, -r, "tenant %u cannot be put back", tenant) : 0;
 }
 
 int place_readd_terminating(struct place *place, uint32_t tenant, struct error *err)

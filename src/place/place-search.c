@@ -466,7 +466,7 @@ int place_find(struct place *place, const struct place_spec *spec, struct place_
 	if (r < 0)
 		return fail(err, -r, "out of memory for a decision");
 	if (!q.best)
-		return fail(err, ENOSPC, "no node has room for it");
+		return fail(err, ENOSPC, "no node has room for the tenant");
 	*ret_choice = q.choice;
 	return 0;
 }

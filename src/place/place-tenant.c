@@ -442,7 +442,7 @@ static int place_tenant_fits_choice(const struct place *place, const struct plac
 	if (r < 0)
 		return r;
 	if (place_node_reason(place, spec, choice->node) != PLACE_FITS)
-		return fail(err, ENOSPC, "node %s has no room for it",
+		return fail(err, ENOSPC, "node %s has no room for the tenant",
 			place->nodes[choice->node].name->text);
 	for (uint32_t i = 0; i < choice->n; i++) {
 		r = place_queue_allows(place, spec, place->devices[choice->device[i]].model, err);
@@ -452,7 +452,7 @@ static int place_tenant_fits_choice(const struct place *place, const struct plac
 			!(is_back &&
 				place_device_reason(place, spec, choice->device[i]) ==
 					PLACE_TERMINATING))
-			return fail(err, ENOSPC, "device %s has no room for it",
+			return fail(err, ENOSPC, "device %s has no room for the tenant",
 				place->devices[choice->device[i]].uuid);
 	}
 	return 0;
@@ -525,7 +525,7 @@ static int node_counts(
 
 	if (spec->cpu_milli > UINT32_MAX - node->cpu_taken ||
 		spec->memory_bytes > UINT64_MAX - node->memory_taken)
-		return fail(err, ENOSPC, "node %s: with it more is taken than any machine has",
+		return fail(err, ENOSPC, "node %s: its tenants would use more than any machine has",
 			node->name->text);
 	return 0;
 }
@@ -548,14 +548,15 @@ static int place_tenant_check_was_there(const struct place *place, const struct 
 		const uint64_t its = bytes ? bytes[i] : place_device_bytes(place, spec, at);
 
 		if (place->share_free[at] < share)
-			return fail(err, ENOSPC, "device %s: %s free, it was given %s", d->uuid,
+			return fail(err, ENOSPC, "device %s: %s free, the tenant has %s", d->uuid,
 				format_share(place->share_free[at]).s, format_share(share).s);
 		if (d->n_tenants && d->exclusion != spec->exclusion)
-			return fail(err, ENOSPC, "device %s: who is there has another exclusion",
-				d->uuid);
+			return fail(err, ENOSPC,
+				"device %s: its tenants have another exclusion label", d->uuid);
 		if (its > UINT64_MAX - d->memory_taken)
 			return fail(err, ENOSPC,
-				"device %s: with it more is taken than any device has", d->uuid);
+				"device %s: its tenants would use more than any device has",
+				d->uuid);
 	}
 	return place_network_fits(place, spec, choice->node, err);
 }
@@ -758,7 +759,7 @@ static int place_tenant_resize(struct place *place, uint32_t tenant, struct plac
 		now.bytes[i] = bytes ? bytes[i] : place_device_bytes(place, spec, t->device[i]);
 		if (d->n_terminating && (spec->share > t->spec.share || now.bytes[i] > t->bytes[i]))
 			return fail(err, EBUSY,
-				"device %s has terminating tenants: no more of it is free yet",
+				"device %s has terminating tenants: no tenant can grow there yet",
 				d->uuid);
 		if (!spec->is_exclusive && spec->share > free)
 			return fail(err, ENOSPC, "share %s: %s free on %s",

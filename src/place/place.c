@@ -611,7 +611,7 @@ int place_node_add(struct place *place, const struct place_node_info *info, uint
 	if (r < 0)
 		return r;
 	if (place_node_find(place, info->name) != PLACE_NONE)
-		return fail(err, EEXIST, "node %s is there already", info->name);
+		return fail(err, EEXIST, "node %s exists already", info->name);
 	at = node_slot(place, info->n_devices);
 	if (at == PLACE_NODES_MAX)
 		return fail(err, ENOSPC, "node %s: %u nodes are there already", info->name, at);
@@ -673,7 +673,8 @@ static int keeps_devices(const struct place *place, uint32_t at, const struct pl
 
 		if (d->n_tenants + d->n_terminating && !is_same)
 			return fail(err, EBUSY,
-				"node %s, device %u: it is another, and %u tenants are on %s",
+				"node %s, device %u: expected the present device, because %u "
+				"tenants are on %s",
 				info->name, i, d->n_tenants + d->n_terminating, d->uuid);
 	}
 	return 0;

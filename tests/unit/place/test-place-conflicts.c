@@ -255,7 +255,7 @@ static void defragmentation_adds_no_conflicts(void **state)
 	move = plan.moves[0];
 	move.to.device[0] = 1;
 	assert_int_equal(place_defrag_move(place, &move, &tenant, &err), -ENOSPC);
-	assert_contains(err.msg, "would rather not");
+	assert_contains(err.msg, "more preference conflicts");
 	/* With no conflicting tenant on device 1, the tenant moves to that device. */
 	assert_ok(place_remove(place, there));
 	cluster_put(place, spec_of(700, 0), 1);

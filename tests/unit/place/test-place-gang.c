@@ -410,7 +410,7 @@ static void impossible_gangs_are_refused(void **state)
 	members[0].share = members[1].share = 500;
 	gang.n = 0;
 	assert_int_equal(place_gang_add(place, &gang, &group, &err), -EINVAL);
-	assert_contains(err.msg, "a group of 0");
+	assert_contains(err.msg, "a gang of 0");
 	gang.n = PLACE_GANG_MAX + 1;
 	assert_int_equal(place_gang_add(place, &gang, &group, &err), -EINVAL);
 	assert_contains(err.msg, "65537");
@@ -429,7 +429,7 @@ static void impossible_gangs_are_refused(void **state)
 	members[1].share = 500;
 	members[1].count = 9;
 	assert_int_equal(place_gang_add(place, &gang, &group, &err), -ENOSPC);
-	assert_contains(err.msg, "1 of 2 fit, 2 of them are needed");
+	assert_contains(err.msg, "1 of 2 members fit; at least 2 must fit");
 	assert_int_equal(cluster_digest(place), digest);
 	assert_null(group.members);
 	gang.threshold = 250; /* floor(0.25 x 2 + 0.5) */

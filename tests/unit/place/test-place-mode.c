@@ -343,7 +343,7 @@ static void impossible_modes_are_refused(void **state)
 	params.spec.network[1] = other;
 	params.spec.network_mbit = 101;
 	assert_int_equal(place_add(place, &params.spec, &choice, &tenant, &err), -ENOSPC);
-	assert_contains(err.msg, "100 Mbit/s are free, 101 are asked");
+	assert_contains(err.msg, "100 Mbit/s are free, 101 are requested");
 	params.spec.network_mbit = 60;
 	assert_ok(place_add(place, &params.spec, &choice, &tenant, &err));
 	assert_int_equal(place_network_free_mbit(place, other), 40);
@@ -759,7 +759,7 @@ static void a_network_within_another_shares_its_bandwidth(void **state)
 	assert_ok(place_network_add(place, &info, &part, &err));
 	info.within = part;
 	assert_int_equal(place_network_add(place, &info, &other, &err), -EINVAL);
-	assert_contains(err.msg, "no whole one of node 0");
+	assert_contains(err.msg, "expected one of node 0 that shares no bandwidth");
 	info.within = 2;
 	assert_int_equal(place_network_add(place, &info, &other, &err), -EINVAL);
 	spec.share = 100;
@@ -775,7 +775,7 @@ static void a_network_within_another_shares_its_bandwidth(void **state)
 	spec.network[0] = part;
 	spec.network_mbit = 51;
 	assert_int_equal(place_add(place, &spec, &choice, &other, &err), -ENOSPC);
-	assert_contains(err.msg, "50 Mbit/s are free, 51 are asked");
+	assert_contains(err.msg, "50 Mbit/s are free, 51 are requested");
 	assert_ok(place_remove(place, tenant));
 	assert_int_equal(place_network_free_mbit(place, part), 750);
 	assert_int_equal(place_network_remove(place, 1, &err), -EBUSY);

@@ -254,7 +254,7 @@ static void impossible_preemptions_are_refused(void **state)
 	budgets[1] = budgets[0];
 	rules.n_budgets = 2;
 	assert_int_equal(place_preempt_check(place, &rules, &err), -EINVAL);
-	assert_contains(err.msg, "they rise");
+	assert_contains(err.msg, "expected ascending labels");
 	budgets[0].label = 99;
 	assert_int_equal(place_preempt_check(place, &rules, &err), -EINVAL);
 	assert_contains(err.msg, "label 99");

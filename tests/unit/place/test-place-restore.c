@@ -241,7 +241,7 @@ static void impossible_states_are_refused(void **state)
 	assert_ok(place_restore(place, &spec, &choice, NULL, &tenant, &err));
 	digest = cluster_digest(place);
 	assert_int_equal(place_restore(place, &spec, &choice, NULL, &tenant, &err), -ENOSPC);
-	assert_contains(err.msg, "0.4 free, it was given 0.6");
+	assert_contains(err.msg, "0.4 free, the tenant has 0.6");
 	spec.share = 100;
 	spec.exclusion = label;
 	assert_int_equal(place_restore(place, &spec, &choice, NULL, &tenant, &err), -ENOSPC);

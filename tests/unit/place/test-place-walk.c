@@ -623,7 +623,7 @@ static bool step_gang(struct walk *w)
 	r = place_gang_add(w->place, &gang, &group, &err);
 	if (r < 0) {
 		assert_int_equal(r, -ENOSPC);
-		assert_contains(err.msg, "of them are needed");
+		assert_contains(err.msg, "must fit");
 		assert_int_equal(cluster_digest(w->place), digest);
 		return false;
 	}
