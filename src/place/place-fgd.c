@@ -6,8 +6,8 @@
  *
  * For typical tenant m with weight w, and node n with free shares r of its devices and their sum R:
  *
- *   F_n(m) = R                             if m cannot run on n or requests no device
- *          = sum of the r smaller than m's share otherwise
+ *   F_n(m) = R                                     if m cannot run on n or requests no device
+ *          = sum of the r smaller than m's share   otherwise
  *   F_n    = sum over m of w F_n(m)
  *
  * Model and CPU of a node decide which m can run there. Each m's CPU request is a threshold, so
@@ -392,8 +392,8 @@ static int64_t gain_of_many(
  * A bound for several devices: adds the best devices' own gains and the largest possible gain from
  * fewer whole devices. Both parts need not occur together, so no choice reaches more.
  *
- * share: largest share that one device loses; counts if a device has more than WHOLE free gain: sum
- * of the best devices' own gains
+ * share: largest share that one device loses; counts if a device has more than WHOLE free
+ * gain:  sum of the best devices' own gains
  */
 static int64_t fgd_bound_of_several(
 	const struct seen *seen, uint32_t count, uint32_t share, int64_t gain)

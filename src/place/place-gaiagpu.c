@@ -4,9 +4,10 @@
  * gpu-admission and gpu-manager. Chooses the node with the fewest free cores, then with the least
  * free device memory, then the first. The units are 1/100 of a device and 256 MiB. On the node:
  *
- *   share for a part of a device: the device with the fewest free cores, then least free memory;
- *   fragment for one device: at each level the cell with the fewest free devices, so that
- *             large cells stay whole;
+ *   share     for a part of a device: the device with the fewest free cores, then the least free
+ *             memory;
+ *   fragment  for one device: at each level of the tree the cell with the fewest free devices, so
+ *             that large cells stay whole;
  *   link      for several devices: in the lowest cell with enough free devices; among cells of
  *             equal height the one with the fewest, then the least memory, then the first.
  */

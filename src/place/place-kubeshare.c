@@ -5,8 +5,8 @@
  * device without an affinity label; among several, the one with the least share left over. Next
  * comes a device with an affinity label; among several, the one with the most share left over, to
  * keep capacity for that label. Last comes an idle device. place-fit.c has the earlier steps, which
- * decide who may share. The published code only takes the device with the least share left over,
- * idle devices included.
+ * decide which tenants may share a device. The published code only takes the device with the least
+ * share left over, idle devices included.
  *
  * KubeShare's tenants have one device. For a tenant with several devices, this policy takes the
  * best devices, and their values are added.

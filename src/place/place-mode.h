@@ -7,11 +7,14 @@
  * halves do not fit either, the tenant waits. (KubeGPU, J. Supercomputing 79, 2023, as far as it is
  * known.)
  *
- * Remote candidates are compared in this order, the first difference decides: - fewer preference
- * conflicts (place-conflicts.h) - better network kind at both ends: RDMA or SR-IOV, the host's
- * network, an overlay - fewer hops: 0 same node, 1 same rack, 2 - measured paths before others:
- * lower round trip, then greater bandwidth, both rounded to powers of two - less load, summed over
- * both ends - lower numbers of nodes and network devices
+ * Remote candidates are compared in this order, the first difference decides:
+ * - fewer preference conflicts (place-conflicts.h)
+ * - better network kind at both ends: RDMA or SR-IOV, the host's network, an overlay
+ * - fewer hops: 0 same node, 1 same rack, 2
+ * - measured paths before others: lower round trip, then greater bandwidth, both rounded to powers
+ *   of two
+ * - less load, summed over both ends
+ * - lower numbers of nodes and network devices
  *
  * A remote tenant that fits on one node uses shared memory and no network device.
  *

@@ -3,13 +3,13 @@
  * A policy decides which place is better. A policy is one table in one file; place-policies.c lists
  * all policies. The search (place-search.h, place-bounds.h) calls these functions:
  *
- * bound an upper bound of the score on a node, for any tenant of the class, whatever its
- *          CPU, memory and labels. The bound is kept until the node changes or the policy asks
- *          for new ones. The search asks for each class that the node has devices for.
- * bounds the bounds of several classes in one call, or guesses, which cost less to compute score
- * the score of one tenant on a node with the allowed devices, and the devices to take grade the
- * score rounded to a grade: a higher score never has a lower grade. Of equal grades the
- *          first node wins.
+ * bound    an upper bound of the score on a node, for any tenant of the class, whatever its CPU,
+ *          memory and labels. The bound is kept until the node changes or the policy asks for new
+ *          ones. The search asks for each class that the node has devices for.
+ * bounds   the bounds of several classes in one call, or guesses, which cost less to compute
+ * score    the score of one tenant on a node with the allowed devices, and the devices to take
+ * grade    the score rounded to a grade: a higher score never has a lower grade. Of equal grades
+ *          the first node wins.
  *
  * All functions depend on the state alone. Scores are integers, and of libm only sqrt() is used,
  * which IEEE 754 rounds exactly. So all machines make the same decisions. Threads: as place.h.

@@ -623,8 +623,9 @@ static int try_sets(struct search *s, uint32_t i, uint32_t highest, uint64_t lat
 		return 0;
 	s->steps += 1 + (s->n - i) / 64;
 	/*
-	 * For a spec with an affinity label, fewer removals can fit where more do not: the tenant
-	 * must share a device with a tenant of its label, who may be among the candidates.
+	 * For a spec with an affinity label, fewer removals can fit where more do not: the new
+	 * tenant must share a device with a tenant of its label, and that tenant may be a
+	 * candidate.
 	 */
 	if (!s->spec->affinity && !preempt_search_could_fit(s, i))
 		return 0;

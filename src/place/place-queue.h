@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Queues guarantee device share to tenants, who may also borrow share that other queues leave idle.
- * Queues form a tree. Tenants belong to leaves, and their use counts for all queues above.
+ * Queues guarantee device share to their tenants. Tenants may also borrow share that other queues
+ * leave idle. Queues form a tree. Tenants belong to leaves, and their use counts for all queues
+ * above.
  *
  * place_add() and place_remove() update the use of the spec's `queue`, and a rollback undoes that.
  * Limits hold for each tenant that is added or resized: no tenant gets a device of a model whose

@@ -22,7 +22,8 @@ struct reclaim {
 	struct place *place;
 	const struct place_spec *spec;
 	const struct place_preempt_order *also; /* the caller's order, which applies too; or NULL */
-	bool is_own;     /* only `also` decides who may be evicted; queues and quotas do not */
+	/* only `also` decides which tenants may be evicted; queues and quotas do not */
+	bool is_own;
 	uint64_t models; /* models that the queue guarantees, or that the spec requests */
 	bool *is_above;  /* by queue: the requesting tenant's queue or an ancestor of it */
 	uint32_t *rank;  /* by queue: position in the order of compare_ranked() */

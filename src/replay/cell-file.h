@@ -6,8 +6,8 @@
  *   cellTypes:
  *     V100-NODE:                               the name of a cell type
  *       childCellType: Tesla-V100-PCIE-32GB    its children: a cell type or a device model
- *       childCellNumber: 4 number of children, if a cell lists none
- *       childCellPriority: 100 priority of the model, 0 to 1000
+ *       childCellNumber: 4                     number of children, if a cell lists none
+ *       childCellPriority: 100                 of the model, 0 to 1000; one value per model
  *       isNodeLevel: true                      a cell of this type is a node
  *     2-V100-NODE:
  *       childCellType: V100-NODE

@@ -1010,8 +1010,8 @@ static void who_goes_for_a_limit_may_be_elsewhere(void **state)
 	other.share = 500;
 	assert_ok(place_add(place, &other, &at, &tenant, &err));
 	/*
-	 * The limits allow the T4, but tenants of other queues use it. On A100 the limit is used up
-	 * by the queue's own tenants, who are evicted.
+	 * The limits allow the T4, but tenants of other queues use it. On A100 the queue's own
+	 * tenants use up the limit, so they are the victims.
 	 */
 	assert_ok(place_queue_set(place, of_models, ARRAY_SIZE(of_models), NULL, &err));
 	assert_ok(place_queue_preempt(place, &spec, &rules, &of_model, &err));

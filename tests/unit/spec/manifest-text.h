@@ -2,7 +2,7 @@
 /*
  * Pods and translations as short text, for tables of tests and for the fuzzer. A pod is lines:
  *
- *   a KEY=VALUE annotation c NAME [init|sidecar] container, followed by:
+ *   a KEY=VALUE   annotation          c NAME [init|sidecar]   container, followed by:
  *   l KEY=VALUE   label               r KEY=VALUE   resource, as request and as limit
  *   n NODE        spec.nodeName       q KEY=VALUE, m KEY=VALUE   only as one of them
  *   d LIST        dialects that       e NAME=VALUE  environment
