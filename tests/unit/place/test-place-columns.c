@@ -91,7 +91,7 @@ static void an_upper_level_has_the_greatest_value_below(void **state)
 	columns_done(&numbers);
 }
 
-static void the_next_level_is_found_directly(void **state)
+static void all_levels_can_be_computed_at_once(void **state)
 {
 	struct columns c = table_of(true);
 	const uint32_t column = add(&c, 1);
@@ -108,7 +108,7 @@ static void the_next_level_is_found_directly(void **state)
  * In a table of grades, columns of free capacity still hold int32_t. A column that gets another
  * number keeps its bounds.
  */
-static void what_is_free_is_no_grade(void **state)
+static void free_capacity_is_stored_as_numbers(void **state)
 {
 	struct columns c = table_of(true);
 	uint32_t column;
@@ -130,5 +130,5 @@ static void what_is_free_is_no_grade(void **state)
 	columns_done(&c);
 }
 
-UNIT_MAIN(UNIT(an_upper_level_has_the_greatest_value_below), UNIT(the_next_level_is_found_directly),
-	UNIT(what_is_free_is_no_grade))
+UNIT_MAIN(UNIT(an_upper_level_has_the_greatest_value_below),
+	UNIT(all_levels_can_be_computed_at_once), UNIT(free_capacity_is_stored_as_numbers))

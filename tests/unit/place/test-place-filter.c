@@ -65,7 +65,7 @@ static uint64_t ask(void *arg, const struct place_spec *spec, uint32_t node, con
 	return n_gone < rules->at_least_gone ? 0 : rules->allowed[node];
 }
 
-static void a_node_may_be_refused(void **state)
+static void the_filter_may_refuse_a_node(void **state)
 {
 	_cleanup_place_ struct place *place = two_nodes();
 	const struct place_spec spec = share(300);
@@ -82,7 +82,7 @@ static void a_node_may_be_refused(void **state)
 	assert_int_equal(choice.node, 0);
 }
 
-static void devices_may_be_refused(void **state)
+static void the_filter_may_refuse_devices(void **state)
 {
 	_cleanup_place_ struct place *place = two_nodes();
 	struct place_spec spec = share(300);
@@ -96,7 +96,7 @@ static void devices_may_be_refused(void **state)
 	assert_int_equal(place_find(place, &spec, &choice, NULL), -ENOSPC);
 }
 
-static void only_of_nodes_about_to_be_chosen(void **state)
+static void the_filter_is_asked_only_about_chosen_nodes(void **state)
 {
 	_cleanup_place_ struct place *place = two_nodes();
 	struct rules rules = {.allowed = {UINT64_MAX, UINT64_MAX}};
@@ -113,7 +113,7 @@ static void only_of_nodes_about_to_be_chosen(void **state)
 	assert_int_equal(choice.node, 1);
 }
 
-static void groups_obey(void **state)
+static void gangs_obey_the_filter(void **state)
 {
 	_cleanup_place_ struct place *place = two_nodes();
 	const struct place_spec members[3] = {share(800), share(800), share(800)};
@@ -137,7 +137,7 @@ static void groups_obey(void **state)
  * Two tenants of low priority fill the node. One victim frees enough share, but the filter requires
  * two.
  */
-static void victims_are_enough_for_the_rules_too(void **state)
+static void enough_victims_are_evicted_for_the_filter(void **state)
 {
 	_cleanup_place_ struct place *place = two_nodes();
 	const struct place_preempt how = {.is_graceful = false};
@@ -175,7 +175,7 @@ static void victims_are_enough_for_the_rules_too(void **state)
 }
 
 /* Enough share is free, but the filter permits the node only after a victim was removed. */
-static void victims_for_the_rules_alone(void **state)
+static void a_victim_may_be_needed_only_for_the_filter(void **state)
 {
 	_cleanup_place_ struct place *place = two_nodes();
 	const struct place_preempt how = {.is_graceful = false};
@@ -196,12 +196,12 @@ static void victims_for_the_rules_alone(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_node_may_be_refused),
-		cmocka_unit_test(devices_may_be_refused),
-		cmocka_unit_test(only_of_nodes_about_to_be_chosen),
-		cmocka_unit_test(groups_obey),
-		cmocka_unit_test(victims_are_enough_for_the_rules_too),
-		cmocka_unit_test(victims_for_the_rules_alone),
+		cmocka_unit_test(the_filter_may_refuse_a_node),
+		cmocka_unit_test(the_filter_may_refuse_devices),
+		cmocka_unit_test(the_filter_is_asked_only_about_chosen_nodes),
+		cmocka_unit_test(gangs_obey_the_filter),
+		cmocka_unit_test(enough_victims_are_evicted_for_the_filter),
+		cmocka_unit_test(a_victim_may_be_needed_only_for_the_filter),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

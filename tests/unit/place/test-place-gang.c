@@ -139,7 +139,7 @@ static bool could_have_stayed(
 	return r == 0;
 }
 
-static void victims_are_needed(void **state)
+static void every_victim_is_necessary(void **state)
 {
 	uint32_t n_with_victims = 0;
 
@@ -447,7 +447,7 @@ static void a_gang_starts_at_its_threshold(void **state)
 	assert_int_equal(place_gang_least(65536, 1000), 65536);
 }
 
-UNIT_MAIN(UNIT(a_gang_is_placed_as_a_whole_or_not_at_all), UNIT(victims_are_needed),
+UNIT_MAIN(UNIT(a_gang_is_placed_as_a_whole_or_not_at_all), UNIT(every_victim_is_necessary),
 	UNIT(a_member_can_use_a_place_freed_for_another), UNIT(a_victim_of_a_label_stays_evicted),
 	UNIT(random_gangs_keep_all_rules), UNIT(members_are_placed_near_each_other),
 	UNIT(impossible_gangs_are_refused), UNIT(a_gang_starts_at_its_threshold))

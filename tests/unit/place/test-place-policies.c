@@ -518,7 +518,7 @@ static void wang_keeps_classes_apart(void **state)
  * Tenants are preempted if their class excludes the new tenant. If none may be preempted, the
  * refusal names the policy's rules.
  */
-static void wang_preempts(void **state)
+static void wang_preempts_tenants_of_excluding_classes(void **state)
 {
 	_cleanup_place_ struct place *place = place_of(&place_wang);
 	const struct place_preempt rules = {0};
@@ -953,7 +953,7 @@ static void a_device_may_become_too_small(void **state)
  * A free device is of no use without free memory of its node, except for tenants that request no
  * memory.
  */
-static void the_default_leaves_memory(void **state)
+static void the_default_keeps_node_memory_for_typical_tenants(void **state)
 {
 	_cleanup_place_ struct place *place = place_of(place_policy_find("default"));
 	struct place_device_info devices[2] = {{.memory_bytes = GIB}, {.memory_bytes = GIB}};
@@ -1014,7 +1014,7 @@ static void check_models_left(
 	assert_int_equal(node_for(place, typical[2]), a);
 }
 
-static void the_default_leaves_models(void **state)
+static void the_default_keeps_lacked_models_free(void **state)
 {
 	struct place_spec typical[] = {spec_of(470), spec_of(470), spec_of(470), spec_of(1000)};
 	uint32_t a, b;
@@ -1026,7 +1026,7 @@ static void the_default_leaves_models(void **state)
 }
 
 /* A pod that requests more memory than B has can only use A, as if it had requested A. */
-static void the_default_leaves_models_with_memory(void **state)
+static void the_default_keeps_models_with_much_memory_free(void **state)
 {
 	struct place_spec typical[] = {spec_of(470), spec_of(470), spec_of(470), spec_of(1000)};
 	uint32_t a, b;
@@ -1126,7 +1126,7 @@ static void the_default_takes_the_node_of_smaller_memory(void **state)
  * After the first arrivals the policy does not expect all tenants to be like them: tenants share
  * devices instead of getting one each.
  */
-static void the_default_packs_the_first(void **state)
+static void the_default_packs_the_first_tenants(void **state)
 {
 	static const uint32_t shares[] = {500, 300, 300, 250, 1000, 1000};
 	_cleanup_place_ struct place *place = place_of(place_policy_find("default"));
@@ -1308,10 +1308,14 @@ UNIT_MAIN(UNIT(kubeshare_fits_best), UNIT(kubeshare_keeps_labels_together),
 	UNIT(fgd_grades_as_published), UNIT(gpushare_fills_memory), UNIT(gpushare_counts_requests),
 	UNIT(gaiagpu_takes_the_fullest_node), UNIT(gaiagpu_counts_cores_before_memory),
 	UNIT(gaiagpu_keeps_device_groups_whole), UNIT(wang_keeps_classes_apart),
-	UNIT(wang_preempts), UNIT(wang_scores), UNIT(the_search_equals_a_search_of_all_nodes),
-	UNIT(a_label_can_be_on_all_devices), UNIT(a_device_may_become_too_small),
-	UNIT(the_default_leaves_memory), UNIT(the_default_leaves_models),
-	UNIT(the_default_leaves_models_with_memory), UNIT(the_default_takes_the_smaller_memory),
-	UNIT(the_default_takes_the_node_of_smaller_memory), UNIT(the_default_packs_the_first),
+	UNIT(wang_preempts_tenants_of_excluding_classes), UNIT(wang_scores),
+	UNIT(the_search_equals_a_search_of_all_nodes), UNIT(a_label_can_be_on_all_devices),
+	UNIT(a_device_may_become_too_small),
+	UNIT(the_default_keeps_node_memory_for_typical_tenants),
+	UNIT(the_default_keeps_lacked_models_free),
+	UNIT(the_default_keeps_models_with_much_memory_free),
+	UNIT(the_default_takes_the_smaller_memory),
+	UNIT(the_default_takes_the_node_of_smaller_memory),
+	UNIT(the_default_packs_the_first_tenants),
 	UNIT(the_default_keeps_what_only_large_shapes_can_use),
 	UNIT(the_default_expects_shapes_less_than_tenants_that_fit), UNIT(policies_have_names))

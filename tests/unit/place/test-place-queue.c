@@ -401,7 +401,7 @@ static uint32_t add(struct place *place, uint32_t queue, uint32_t share)
  * Queues x and y have borrowed from z. y has weight 2, so it may borrow twice as much as x before
  * it loses tenants first.
  */
-static void the_queue_furthest_above_its_guarantee_gives_first(void **state)
+static void the_queue_furthest_above_its_guarantee_loses_tenants_first(void **state)
 {
 	const struct place_queue_info queues[] = {
 		{"x", "", 1000, PLACE_UNLIMITED, 1, NULL, 0},
@@ -622,7 +622,7 @@ static struct place *two_models(void)
 	return place;
 }
 
-static void limits_hold_where_it_is_placed(void **state)
+static void limits_hold_for_each_placement(void **state)
 {
 	_cleanup_place_ struct place *place = two_models();
 	const struct place_preempt rules = {0};
@@ -749,7 +749,7 @@ static void several_models_are_borrowed_together(void **state)
 }
 
 /* A tenant on a cordoned device uses nothing of the other devices. */
-static void closed_devices_are_not_lent(void **state)
+static void closed_devices_are_not_borrowed(void **state)
 {
 	const struct place_queue_info infos[] = {{"q", "", 0, PLACE_UNLIMITED, 1, NULL, 0}};
 	_cleanup_place_ struct place *place = cluster_by_hand(&place_first_fit, NULL);
@@ -908,7 +908,7 @@ static void stay_any(void *arg, const struct holder *h)
 }
 
 /* A queue at its limit evicts its own tenants of lower priority. Idle devices do not help. */
-static void priorities_matter_below_a_limit(void **state)
+static void a_queue_at_its_limit_preempts_by_priority(void **state)
 {
 	const struct place_queue_info queues[] = {
 		{"q", "", 1000, 1000, 1, NULL, 0},
@@ -966,7 +966,7 @@ static void priorities_matter_below_a_limit(void **state)
  * For capacity on the first node, both tenants there would be evicted. For the limit one victim on
  * another node suffices.
  */
-static void who_goes_for_a_limit_may_be_elsewhere(void **state)
+static void victims_for_a_limit_may_be_on_other_nodes(void **state)
 {
 	const struct place_queue_info queues[] = {
 		{"q", "", 0, 1500, 1, NULL, 0},
@@ -1053,12 +1053,12 @@ static void gangs_are_admitted_as_a_whole(void **state)
 	assert_int_equal(place_queue_used(place, 1, PLACE_NONE), 0);
 }
 
-UNIT_MAIN(UNIT(limits_hold_where_it_is_placed), UNIT(idle_devices_are_counted_by_model),
-	UNIT(several_models_are_borrowed_together), UNIT(closed_devices_are_not_lent),
+UNIT_MAIN(UNIT(limits_hold_for_each_placement), UNIT(idle_devices_are_counted_by_model),
+	UNIT(several_models_are_borrowed_together), UNIT(closed_devices_are_not_borrowed),
 	UNIT(reclaim_needs_a_guarantee), UNIT(guarantees_hold_below_a_limit_of_the_parent),
-	UNIT(limits_are_kept_across_nodes), UNIT(priorities_matter_below_a_limit),
-	cmocka_unit_test(who_goes_for_a_limit_may_be_elsewhere),
+	UNIT(limits_are_kept_across_nodes), UNIT(a_queue_at_its_limit_preempts_by_priority),
+	cmocka_unit_test(victims_for_a_limit_may_be_on_other_nodes),
 	UNIT(gangs_are_admitted_as_a_whole), UNIT(random_clusters_keep_the_queue_rules),
-	UNIT(the_queue_furthest_above_its_guarantee_gives_first), UNIT(bad_queues_are_refused),
-	UNIT(refused_queues_leave_no_model), UNIT(an_exclusive_tenant_counts_the_whole_device),
-	UNIT(tenants_keep_their_queue))
+	UNIT(the_queue_furthest_above_its_guarantee_loses_tenants_first),
+	UNIT(bad_queues_are_refused), UNIT(refused_queues_leave_no_model),
+	UNIT(an_exclusive_tenant_counts_the_whole_device), UNIT(tenants_keep_their_queue))

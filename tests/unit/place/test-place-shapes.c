@@ -76,7 +76,7 @@ static void kinds_differ_by_model(void **state)
 }
 
 /* A shape has at most SPEC_DEVICES_MAX devices, like a tenant. */
-static void a_shape_is_possible_for_a_tenant(void **state)
+static void a_shape_has_at_most_the_devices_of_a_tenant(void **state)
 {
 	_cleanup_place_ struct place *place = cluster_by_hand(&place_scarcity, NULL);
 	struct mix_entry shapes[PLACE_SHAPES_MAX];
@@ -108,4 +108,5 @@ static void of_too_many_kinds_the_largest_are_kept(void **state)
 }
 
 UNIT_MAIN(UNIT(each_kind_of_node_is_one_shape), UNIT(kinds_differ_by_model),
-	UNIT(a_shape_is_possible_for_a_tenant), UNIT(of_too_many_kinds_the_largest_are_kept))
+	UNIT(a_shape_has_at_most_the_devices_of_a_tenant),
+	UNIT(of_too_many_kinds_the_largest_are_kept))

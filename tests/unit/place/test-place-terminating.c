@@ -461,7 +461,7 @@ static void a_terminating_tenant_is_not_moved(void **state)
 	assert_int_equal(plan.whole_before, 1);
 }
 
-static void other_members_of_its_gang_are_not_moved_either(void **state)
+static void tenants_beside_a_terminating_tenant_are_not_moved(void **state)
 {
 	_cleanup_place_ struct place *place = one_node(2, 0);
 	_cleanup_(place_defrag_done) struct place_defrag plan = {0};
@@ -483,7 +483,7 @@ static void other_members_of_its_gang_are_not_moved_either(void **state)
 }
 
 /* Restores state after a restart: terminating tenants come first. */
-static void a_rollback_restores_a_terminating_tenant(void **state)
+static void a_restored_tenant_waits_for_terminating_ones(void **state)
 {
 	_cleanup_place_ struct place *place = one_node(1, 0);
 	const struct place_choice here = {.node = 0, .n = 1, .device = {0}};
@@ -511,5 +511,5 @@ UNIT_MAIN(UNIT(a_terminating_tenant_keeps_its_device),
 	UNIT(a_terminating_tenant_frees_its_queue_label_and_network),
 	UNIT(no_resize_uses_terminating_capacity), UNIT(a_gang_takes_the_place_of_one_tenant),
 	UNIT(both_halves_of_a_remote_tenant_terminate), UNIT(a_terminating_tenant_is_not_moved),
-	UNIT(other_members_of_its_gang_are_not_moved_either),
-	UNIT(a_rollback_restores_a_terminating_tenant))
+	UNIT(tenants_beside_a_terminating_tenant_are_not_moved),
+	UNIT(a_restored_tenant_waits_for_terminating_ones))

@@ -98,7 +98,7 @@ static void shares_add_up_to_a_device(void **state)
 	place_free(place);
 }
 
-static void affinity_is_the_same_device_or_none(void **state)
+static void tenants_of_an_affinity_label_share_a_device(void **state)
 {
 	struct place *place = new_place(&place_first_fit);
 	struct place_spec spec = share(400), other = share(100);
@@ -120,7 +120,7 @@ static void affinity_is_the_same_device_or_none(void **state)
 	place_free(place);
 }
 
-static void anti_affinity_is_another_device(void **state)
+static void anti_affinity_keeps_tenants_on_different_devices(void **state)
 {
 	struct place *place = new_place(&place_first_fit);
 	struct place_spec spec = share(100);
@@ -163,7 +163,7 @@ static void labels_without_namespace_or_name_are_their_own(void **state)
 	place_free(place);
 }
 
-static void no_exclusion_is_a_label_too(void **state)
+static void tenants_without_exclusion_label_share_with_each_other(void **state)
 {
 	struct place *place = new_place(&place_first_fit);
 	struct place_spec mine = share(100), theirs = share(100), none = share(100);
@@ -1105,8 +1105,9 @@ static void every_figure_is_exact(void **state)
 		walk(place_policies[i], i + 1, WALK_STEPS / 8);
 }
 
-UNIT_MAIN(UNIT(shares_add_up_to_a_device), UNIT(affinity_is_the_same_device_or_none),
-	UNIT(anti_affinity_is_another_device), UNIT(no_exclusion_is_a_label_too),
+UNIT_MAIN(UNIT(shares_add_up_to_a_device), UNIT(tenants_of_an_affinity_label_share_a_device),
+	UNIT(anti_affinity_keeps_tenants_on_different_devices),
+	UNIT(tenants_without_exclusion_label_share_with_each_other),
 	UNIT(labels_without_namespace_or_name_are_their_own), UNIT(memory_counts_on_each_device),
 	UNIT(whole_devices_are_near_each_other), UNIT(instances_are_devices),
 	UNIT(refusals_give_the_reason), UNIT(a_refusal_names_the_missing_model),

@@ -83,7 +83,7 @@ static void divides_a_device(void **state)
  * The first task alone gets its limit 0.8, from 5 s on only 0.5. Then 4 of its 8 device-seconds are
  * left, which take 8 s.
  */
-static void gives_what_is_left_over_up_to_the_limit(void **state)
+static void unused_share_goes_to_tasks_up_to_their_limits(void **state)
 {
 	_cleanup_scene_ struct scene s = {0};
 
@@ -97,7 +97,7 @@ static void gives_what_is_left_over_up_to_the_limit(void **state)
  * Beside a task of the same kind, each task runs at two thirds of its pace: the short task takes 15
  * s instead of 10 s. By then the long one has 20 of its 30 s left.
  */
-static void slows_tasks_of_a_kind(void **state)
+static void tasks_of_the_same_kind_slow_each_other(void **state)
 {
 	_cleanup_scene_ struct scene s = {.input.slowdown_permille = 500};
 
@@ -160,7 +160,7 @@ static void places_at_random(void **state)
  * Under a scheme without limits both tasks get half of the device, whatever they requested. Under a
  * scheme with limits one task waits.
  */
-static void goes_without_limits(void **state)
+static void a_scheme_without_limits_gives_equal_shares(void **state)
 {
 	_cleanup_scene_ struct scene s = {0};
 
@@ -261,7 +261,7 @@ static void a_task_runs_at_the_pace_of_its_slowest_device(void **state)
 	assert_times(s.result->completion_s, 2, (const double[]){20, 100});
 }
 
-static void queues_by_priority_or_as_they_came(void **state)
+static void waiting_tasks_start_by_priority_or_arrival(void **state)
 {
 	_cleanup_scene_ struct scene s = {0};
 
@@ -277,7 +277,7 @@ static void queues_by_priority_or_as_they_came(void **state)
 }
 
 /* A waiting task that fits starts although a larger task before it in the queue does not fit. */
-static void passes_over_what_does_not_fit(void **state)
+static void a_task_that_does_not_fit_blocks_no_other(void **state)
 {
 	_cleanup_scene_ struct scene s = {0};
 
@@ -306,7 +306,7 @@ static void starts_gangs_together(void **state)
 	assert_times(&s.result->end_s, 1, (const double[]){15});
 }
 
-static void counts_what_never_fits(void **state)
+static void tasks_that_never_fit_are_counted(void **state)
 {
 	_cleanup_scene_ struct scene s = {0};
 
@@ -318,7 +318,7 @@ static void counts_what_never_fits(void **state)
 	assert_int_equal(s.result->n_placed, 1);
 }
 
-static void drops_what_does_not_fit(void **state)
+static void tasks_that_do_not_fit_are_dropped(void **state)
 {
 	_cleanup_scene_ struct scene s = {0};
 	const uint32_t order[] = {0, 1, 0, 0};
@@ -372,7 +372,7 @@ static void replicas_are_given_in_turn(void **state)
  * The last point of the curves includes all arrivals beyond it, and `after` is the state at the
  * end.
  */
-static void what_is_beyond_all_points_is_seen(void **state)
+static void the_last_point_includes_later_arrivals(void **state)
 {
 	_cleanup_scene_ struct scene s = {0};
 	const struct metrics *m;
@@ -397,7 +397,7 @@ static void what_is_beyond_all_points_is_seen(void **state)
  * Beside the first task, the rest of its device is of no use to the two later tasks. All schemes
  * report that fragmentation, which counts all tasks of the workload.
  */
-static void fragments_are_those_of_all_that_come(void **state)
+static void fragmentation_counts_all_tasks(void **state)
 {
 	static const char *const schemes[] = {
 		"fgd", "best-fit", "first-fit", "default", "whole", "replicas", "memory-only"};
@@ -445,7 +445,7 @@ static void drops_gangs_as_a_whole(void **state)
 	assert_times(&s.result->curves.sum[METRICS_ALLOCATED][100], 1, (const double[]){1});
 }
 
-static void knows_why_devices_are_idle(void **state)
+static void reasons_of_idle_devices_are_reported(void **state)
 {
 	_cleanup_scene_ struct scene s = {0};
 	const struct metrics *m;
@@ -468,7 +468,7 @@ static double idle_at(const struct metrics *m, uint32_t at)
  * The schemes count two of a hundred replicas, two hundredths of the memory, or 0.8 of the device.
  * For all of them, the idle part of the device is what the tasks did not request.
  */
-static void idle_devices_are_devices_also_without_limits(void **state)
+static void idle_share_is_counted_under_every_scheme(void **state)
 {
 	static const char *const schemes[] = {"replicas", "memory-only", "best-fit", "random"};
 
@@ -529,7 +529,7 @@ static void count_progress(void *arg, uint32_t percent)
 	*told = percent;
 }
 
-static void a_brief_run_is_the_same_without_what_is_free(void **state)
+static void a_brief_run_only_leaves_out_free_devices(void **state)
 {
 	struct workload_shape shape = *workload_shape_find("trace-like");
 
@@ -563,7 +563,7 @@ static void a_brief_run_is_the_same_without_what_is_free(void **state)
  * After the last end, the device counts as open. A task that never fitted does not count for the
  * idle reasons.
  */
-static void knows_what_is_when_all_have_ended(void **state)
+static void the_state_after_the_last_end_is_reported(void **state)
 {
 	_cleanup_scene_ struct scene s = {0};
 	const struct metrics_now *after;
@@ -611,7 +611,7 @@ static void add_gang(struct scene *s, uint32_t n, uint32_t share, uint32_t thres
 }
 
 /* Each member fits alone, but the whole gang does not. */
-static void knows_gangs_that_never_fit(void **state)
+static void gangs_that_never_fit_are_found(void **state)
 {
 	_cleanup_scene_ struct scene s = {0};
 	struct replay_hopeless found;
@@ -643,7 +643,7 @@ static void knows_gangs_that_never_fit(void **state)
  * Three of five members must start, but only two fit. The reason names the first member that does
  * not fit.
  */
-static void tells_of_the_first_without_room(void **state)
+static void the_first_task_that_does_not_fit_is_named(void **state)
 {
 	_cleanup_scene_ struct scene s = {0};
 
@@ -657,7 +657,7 @@ static void tells_of_the_first_without_room(void **state)
  * Scheme "whole" shares no device, and "replicas" counts no shares. A task with too much CPU fits
  * under no scheme.
  */
-static void judges_by_what_the_scheme_counts(void **state)
+static void the_scheme_decides_which_tasks_never_fit(void **state)
 {
 	static const struct {
 		const char *scheme;
@@ -707,7 +707,7 @@ static void unknown_memory_is_not_counted(void **state)
 }
 
 /* Gangs whose members exclude each other by labels. */
-static void knows_labels_that_never_fit(void **state)
+static void gangs_with_impossible_labels_are_found(void **state)
 {
 	for (int role = 0; role < 3; role++) {
 		_cleanup_scene_ struct scene s = {0};
@@ -759,7 +759,7 @@ static void a_gang_that_one_policy_places_is_possible(void **state)
 	assert_int_equal(hopeless(&s, NULL).n, 2);
 }
 
-static void ranks_decide_among_equals(void **state)
+static void ranks_decide_among_equal_nodes(void **state)
 {
 	_cleanup_scene_ struct scene s = {0};
 	const uint32_t ranks[] = {1, 0};
@@ -790,7 +790,7 @@ static void long_runs_keep_their_means(void **state)
  * One of a hundred tasks runs for days. Rates and means cover only the time until 99 % of the tasks
  * had ended.
  */
-static void few_tasks_that_run_on_do_not_count(void **state)
+static void a_few_long_tasks_do_not_count(void **state)
 {
 	_cleanup_scene_ struct scene s = {0};
 
@@ -813,7 +813,7 @@ static void add_two_apart_and_one_whole(struct scene *s)
 	add(s, 1000, 1000, 1 * S, 10 * S);
 }
 
-static void moves_tasks_together(void **state)
+static void defragmentation_moves_tasks_together(void **state)
 {
 	_cleanup_scene_ struct scene s = {0};
 
@@ -876,7 +876,7 @@ static void an_evicted_task_waits_again(void **state)
  * The first task is evicted for the second. The third task never fits, because no node has its
  * model.
  */
-static void tells_of_each_priority(void **state)
+static void figures_are_given_for_each_priority(void **state)
 {
 	_cleanup_scene_ struct scene s = {
 		.input = {.queue = REPLAY_PRIORITY, .preempt = REPLAY_RESUME}};
@@ -945,7 +945,7 @@ static void an_evicted_task_gets_a_grace_period(void **state)
  * arrives at 5 s, but starts only at 7 s together with the preemptor, when the victim has ended.
  * The preemptor ends at 12 s.
  */
-static void nobody_slips_in(void **state)
+static void no_task_takes_a_reserved_place(void **state)
 {
 	_cleanup_scene_ struct scene s = {0};
 
@@ -964,7 +964,7 @@ static void nobody_slips_in(void **state)
 }
 
 /* The gang of two starts at 7 s: one victim ends by itself at 6 s, the other is stopped at 7 s. */
-static void a_gang_starts_when_all_have_gone(void **state)
+static void a_gang_starts_when_all_victims_have_ended(void **state)
 {
 	_cleanup_scene_ struct scene s = {0};
 
@@ -991,7 +991,7 @@ static void a_gang_starts_when_all_have_gone(void **state)
  * stop at 4 s and 5 s. H runs from 5 s to 10 s, and one low task resumes at once beside H. M starts
  * at 10 s and ends at 15 s. The other low task has waited since 4 s.
  */
-static void a_claim_is_given_up(void **state)
+static void a_reserved_place_can_be_given_up(void **state)
 {
 	struct cluster_node node = {
 		.name = "a", .n_kinds = 1, .kinds = {{.n_devices = 2}}, .cpu_milli = 4000};
@@ -1020,7 +1020,7 @@ static void a_claim_is_given_up(void **state)
  * A task that cannot preempt enough on its arrival can do so later: after one task has ended, free
  * share and a victim together suffice.
  */
-static void the_first_in_line_may_preempt_later(void **state)
+static void a_waiting_task_may_preempt_later(void **state)
 {
 	_cleanup_scene_ struct scene s = {0};
 
@@ -1060,7 +1060,7 @@ static void a_part_of_a_gang_may_start(void **state)
 	assert_times(s.result->queued_s, 3, (const double[]){0, 9, 9});
 }
 
-static void labels_keep_apart_and_together(void **state)
+static void labels_keep_tasks_apart_and_together(void **state)
 {
 	_cleanup_scene_ struct scene s = {0};
 
@@ -1080,7 +1080,7 @@ static void labels_keep_apart_and_together(void **state)
 	assert_times(&s.result->in_use, 1, (const double[]){1});
 }
 
-static void a_wish_to_be_apart_keeps_nobody_waiting(void **state)
+static void preferred_anti_affinity_keeps_no_task_waiting(void **state)
 {
 	_cleanup_scene_ struct scene s = {0};
 
@@ -1163,7 +1163,7 @@ static void a_reclaimed_task_gets_a_grace_period(void **state)
 	assert_times(s.result->completion_s, 3, (const double[]){15, 15, 110});
 }
 
-static void queues_keep_to_their_limits_and_turns(void **state)
+static void queues_obey_limits_and_order(void **state)
 {
 	_cleanup_scene_ struct scene s = {0};
 
@@ -1229,7 +1229,7 @@ static void a_run_is_repeatable(void **state)
 	}
 }
 
-static void refuses_what_cannot_be_run(void **state)
+static void impossible_runs_are_refused(void **state)
 {
 	_cleanup_scene_ struct scene s = {0};
 	struct error err = {0};
@@ -1265,7 +1265,7 @@ static void refuses_what_cannot_be_run(void **state)
  * Refused: 600 years of work on one device, or tasks at a pace of 1/1000 that would run for 547
  * years.
  */
-static void refuses_to_go_on_for_ever(void **state)
+static void runs_that_take_too_long_are_refused(void **state)
 {
 	_cleanup_scene_ struct scene s = {0};
 	struct error err = {0};
@@ -1298,7 +1298,7 @@ static void refuses_to_go_on_for_ever(void **state)
  * node a and 5 of 9 Gbit/s. The third task finds too little bandwidth. Other ranks of the nodes
  * change nothing.
  */
-static void goes_over_the_network(void **state)
+static void a_task_may_use_a_device_over_the_network(void **state)
 {
 	const uint32_t ranks[] = {1, 0};
 
@@ -1345,29 +1345,35 @@ static void goes_over_the_network(void **state)
 	}
 }
 
-UNIT_MAIN(UNIT(divides_a_device), UNIT(gives_what_is_left_over_up_to_the_limit),
-	UNIT(slows_tasks_of_a_kind), UNIT(reports_the_largest_request_on_each_device),
-	UNIT(places_at_random), UNIT(goes_without_limits), UNIT(packs_by_memory_alone),
+UNIT_MAIN(UNIT(divides_a_device), UNIT(unused_share_goes_to_tasks_up_to_their_limits),
+	UNIT(tasks_of_the_same_kind_slow_each_other),
+	UNIT(reports_the_largest_request_on_each_device), UNIT(places_at_random),
+	UNIT(a_scheme_without_limits_gives_equal_shares), UNIT(packs_by_memory_alone),
 	UNIT(packs_where_least_memory_is_free), UNIT(gives_no_more_memory_than_a_device_has),
 	UNIT(a_task_runs_at_the_pace_of_its_slowest_device),
-	UNIT(queues_by_priority_or_as_they_came), UNIT(passes_over_what_does_not_fit),
-	UNIT(starts_gangs_together), UNIT(counts_what_never_fits), UNIT(drops_what_does_not_fit),
-	UNIT(replicas_are_given_in_turn), UNIT(what_is_beyond_all_points_is_seen),
-	UNIT(fragments_are_those_of_all_that_come), UNIT(drops_gangs_as_a_whole),
-	UNIT(knows_why_devices_are_idle), UNIT(idle_devices_are_devices_also_without_limits),
+	UNIT(waiting_tasks_start_by_priority_or_arrival),
+	UNIT(a_task_that_does_not_fit_blocks_no_other), UNIT(starts_gangs_together),
+	UNIT(tasks_that_never_fit_are_counted), UNIT(tasks_that_do_not_fit_are_dropped),
+	UNIT(replicas_are_given_in_turn), UNIT(the_last_point_includes_later_arrivals),
+	UNIT(fragmentation_counts_all_tasks), UNIT(drops_gangs_as_a_whole),
+	UNIT(reasons_of_idle_devices_are_reported), UNIT(idle_share_is_counted_under_every_scheme),
 	UNIT(free_and_allocated_add_up_to_the_cluster),
-	UNIT(a_brief_run_is_the_same_without_what_is_free), UNIT(knows_what_is_when_all_have_ended),
-	UNIT(knows_gangs_that_never_fit), UNIT(unknown_memory_is_not_counted),
-	UNIT(tells_of_the_first_without_room), UNIT(judges_by_what_the_scheme_counts),
-	UNIT(knows_labels_that_never_fit), UNIT(a_gang_that_one_policy_places_is_possible),
-	UNIT(ranks_decide_among_equals), UNIT(long_runs_keep_their_means),
-	UNIT(few_tasks_that_run_on_do_not_count), UNIT(moves_tasks_together),
+	UNIT(a_brief_run_only_leaves_out_free_devices),
+	UNIT(the_state_after_the_last_end_is_reported), UNIT(gangs_that_never_fit_are_found),
+	UNIT(unknown_memory_is_not_counted), UNIT(the_first_task_that_does_not_fit_is_named),
+	UNIT(the_scheme_decides_which_tasks_never_fit),
+	UNIT(gangs_with_impossible_labels_are_found),
+	UNIT(a_gang_that_one_policy_places_is_possible), UNIT(ranks_decide_among_equal_nodes),
+	UNIT(long_runs_keep_their_means), UNIT(a_few_long_tasks_do_not_count),
+	UNIT(defragmentation_moves_tasks_together),
 	UNIT(plans_again_only_when_something_has_changed), UNIT(an_evicted_task_waits_again),
-	UNIT(tells_of_each_priority), UNIT(an_evicted_task_gets_a_grace_period),
-	UNIT(nobody_slips_in), UNIT(a_gang_starts_when_all_have_gone), UNIT(a_claim_is_given_up),
-	UNIT(the_first_in_line_may_preempt_later), UNIT(a_part_of_a_gang_may_start),
-	UNIT(labels_keep_apart_and_together), UNIT(a_wish_to_be_apart_keeps_nobody_waiting),
+	UNIT(figures_are_given_for_each_priority), UNIT(an_evicted_task_gets_a_grace_period),
+	UNIT(no_task_takes_a_reserved_place), UNIT(a_gang_starts_when_all_victims_have_ended),
+	UNIT(a_reserved_place_can_be_given_up), UNIT(a_waiting_task_may_preempt_later),
+	UNIT(a_part_of_a_gang_may_start), UNIT(labels_keep_tasks_apart_and_together),
+	UNIT(preferred_anti_affinity_keeps_no_task_waiting),
 	UNIT(a_task_with_affinity_waits_for_its_device), UNIT(borrowed_shares_are_reclaimed),
-	UNIT(a_reclaimed_task_gets_a_grace_period), UNIT(queues_keep_to_their_limits_and_turns),
-	UNIT(means_between_two_times), UNIT(a_run_is_repeatable), UNIT(goes_over_the_network),
-	UNIT(refuses_what_cannot_be_run), UNIT(refuses_to_go_on_for_ever))
+	UNIT(a_reclaimed_task_gets_a_grace_period), UNIT(queues_obey_limits_and_order),
+	UNIT(means_between_two_times), UNIT(a_run_is_repeatable),
+	UNIT(a_task_may_use_a_device_over_the_network), UNIT(impossible_runs_are_refused),
+	UNIT(runs_that_take_too_long_are_refused))

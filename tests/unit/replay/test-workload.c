@@ -68,7 +68,7 @@ static void reads_files_of_other_programs(void **state)
 	assert_true(w.has_times);
 }
 
-static void says_where_a_file_is_wrong(void **state)
+static void errors_name_the_line(void **state)
 {
 	static const struct {
 		const char *nodes, *pods, *words;
@@ -114,7 +114,7 @@ static void says_where_a_file_is_wrong(void **state)
 }
 
 /* A zero byte in a file is refused, and pods may have equal names. */
-static void takes_no_zero_byte_but_names_twice(void **state)
+static void zero_bytes_are_refused_and_equal_names_accepted(void **state)
 {
 	_cleanup_cluster_ struct cluster c = {0};
 	_cleanup_workload_ struct workload w = {0};
@@ -132,7 +132,7 @@ static void takes_no_zero_byte_but_names_twice(void **state)
 	assert_int_equal(w.tasks[0].spec.models, 1 | 2);
 }
 
-static void makes_nodes_by_a_word(void **state)
+static void equal_nodes_are_made_from_a_short_text(void **state)
 {
 	_cleanup_cluster_ struct cluster c = {0};
 	struct error err = {0};
@@ -148,7 +148,7 @@ static void makes_nodes_by_a_word(void **state)
 	assert_int_equal(c.n, 8);
 }
 
-static void has_a_limit_of_devices(void **state)
+static void the_number_of_devices_is_limited(void **state)
 {
 	struct cluster_node node = {.name = "last", .n_kinds = 1, .kinds = {{.n_devices = 1}}};
 	_cleanup_cluster_ struct cluster c = {0};
@@ -181,7 +181,7 @@ static void has_a_limit_of_devices(void **state)
  * By the nodes' data, devices of two nodes in one rack have distance 4. By the cell file, where the
  * nodes are in one hall, the distance is 2.
  */
-static void takes_cells_for_its_nodes(void **state)
+static void a_cell_file_sets_distances(void **state)
 {
 	_cleanup_cluster_ struct cluster c = {0}, other = {0};
 	uint32_t index[2];
@@ -205,7 +205,7 @@ static void takes_cells_for_its_nodes(void **state)
 /*
  * A node's cells may be in several places of the file, and '-' in a model's name counts as a blank.
  */
-static void compares_cells_with_its_nodes(void **state)
+static void differences_between_cells_and_nodes_are_found(void **state)
 {
 	static const struct {
 		const char *cells, *has, *said;
@@ -247,7 +247,7 @@ static void compares_cells_with_its_nodes(void **state)
 	}
 }
 
-static void takes_queues_up_to_a_limit(void **state)
+static void the_number_of_queues_is_limited(void **state)
 {
 	_cleanup_cluster_ struct cluster c = {0};
 	struct cluster_queue queue = {.name = "0", .limit = PLACE_UNLIMITED, .weight = 1};
@@ -338,7 +338,7 @@ static void a_seed_gives_the_same_tasks(void **state)
  * Gaps of Poisson arrivals, the mean of normal shares and uniform durations are within five
  * standard errors of the expected values.
  */
-static void keeps_the_shape(void **state)
+static void generated_tasks_have_the_requested_shape(void **state)
 {
 	_cleanup_workload_ struct workload w = {0};
 	struct workload_shape s = shape();
@@ -364,7 +364,7 @@ static void keeps_the_shape(void **state)
 	assert_in_range(short_gaps * 1000 / w.n, 615, 649); /* 1 - 1/e is 0.632 */
 }
 
-static void changes_nothing_else(void **state)
+static void a_changed_option_changes_no_other_property(void **state)
 {
 	_cleanup_workload_ struct workload a = {0}, b = {0};
 	struct workload_shape s = shape();
@@ -419,7 +419,7 @@ static void too_many_tasks_are_refused(void **state)
 }
 
 /* Tasks that are drawn from a trace request the given load of the devices on average over time. */
-static void draws_tasks_that_come_and_go(void **state)
+static void drawn_tasks_have_the_requested_load(void **state)
 {
 	_cleanup_cluster_ struct cluster c = {0};
 	_cleanup_workload_ struct workload from = {0}, w = {0}, again = {0};
@@ -455,7 +455,7 @@ static void draws_tasks_that_come_and_go(void **state)
 	assert_contains(err.msg, "duration");
 }
 
-static void refuses_shapes_that_cannot_be(void **state)
+static void impossible_shapes_are_refused(void **state)
 {
 	_cleanup_workload_ struct workload w = {0};
 	struct workload_choices choices;
@@ -498,12 +498,13 @@ static void every_named_shape_is_possible(void **state)
 	}
 }
 
-UNIT_MAIN(UNIT(reads_a_trace), UNIT(reads_files_of_other_programs),
-	UNIT(says_where_a_file_is_wrong), UNIT(takes_no_zero_byte_but_names_twice),
-	UNIT(makes_nodes_by_a_word), UNIT(has_a_limit_of_devices), UNIT(takes_cells_for_its_nodes),
-	UNIT(compares_cells_with_its_nodes), UNIT(takes_queues_up_to_a_limit),
-	UNIT(draws_until_enough_has_arrived), UNIT(shuffles_all_tasks),
-	UNIT(a_seed_gives_the_same_tasks), UNIT(keeps_the_shape), UNIT(changes_nothing_else),
-	UNIT(makes_gangs_and_whole_devices), UNIT(too_many_tasks_are_refused),
-	UNIT(draws_tasks_that_come_and_go), UNIT(refuses_shapes_that_cannot_be),
-	UNIT(every_named_shape_is_possible))
+UNIT_MAIN(UNIT(reads_a_trace), UNIT(reads_files_of_other_programs), UNIT(errors_name_the_line),
+	UNIT(zero_bytes_are_refused_and_equal_names_accepted),
+	UNIT(equal_nodes_are_made_from_a_short_text), UNIT(the_number_of_devices_is_limited),
+	UNIT(a_cell_file_sets_distances), UNIT(differences_between_cells_and_nodes_are_found),
+	UNIT(the_number_of_queues_is_limited), UNIT(draws_until_enough_has_arrived),
+	UNIT(shuffles_all_tasks), UNIT(a_seed_gives_the_same_tasks),
+	UNIT(generated_tasks_have_the_requested_shape),
+	UNIT(a_changed_option_changes_no_other_property), UNIT(makes_gangs_and_whole_devices),
+	UNIT(too_many_tasks_are_refused), UNIT(drawn_tasks_have_the_requested_load),
+	UNIT(impossible_shapes_are_refused), UNIT(every_named_shape_is_possible))
