@@ -20,7 +20,7 @@
 #include "fields/yaml.h"
 
 #define READ_LIST_MAX 4096 /* items of one list, members of one map */
-#define READ_TEXT_MAX 4096 /* bytes of a text that is kept */
+#define READ_TEXT_MAX 4096 /* bytes of a text that a reader copies */
 #define READ_NAME_MAX 127  /* bytes of a field's name in a file */
 
 /* Reads value into *into, whose type the reader documents. -EINVAL, -ENOTSUP, -E2BIG, -ENOMEM. */
@@ -29,7 +29,7 @@ typedef int read_fn(struct arena *arena, json_t *value, void *into, struct error
 struct read_field {
 	const char *name;
 	read_fn *read; /* NULL: ignored */
-	size_t offset; /* of the member that it sets */
+	size_t offset; /* of the struct's member that `read` sets */
 };
 
 #define READ_FIELD(type, member, name, reader) \

@@ -389,7 +389,7 @@ static int check_text(struct str text, struct error *err)
 	return 0;
 }
 
-/* A text that libfyaml reads document by document. */
+/* A parser of a text with several documents, which stream_next() returns one by one. */
 struct stream {
 	struct fy_diag *diag;
 	struct fy_parser *parser;

@@ -34,8 +34,8 @@ struct yaml_file_params {
 };
 
 /*
- * The first document of a file. Scalars are strings, in the file's spelling; an empty one is null;
- * an alias is the number 0. The first of repeated keys counts: see yaml_line_twice().
+ * The first document of a file. Scalars are strings, in the file's spelling. An empty scalar is
+ * null, and an alias is the number 0. The first of repeated keys counts: see yaml_line_twice().
  */
 struct yaml_file {
 	json_t *root; /* NULL: the file is empty */
@@ -54,7 +54,7 @@ void yaml_file_done(struct yaml_file *file);
  */
 unsigned int yaml_line(const struct yaml_file *file, const void *value_or_key);
 
-/* The line where the key occurs a second time; 0: it does not. */
+/* The line where the key occurs a second time; 0: the key occurs once. */
 unsigned int yaml_line_twice(const struct yaml_file *file, const char *key);
 
 /* The line of the object's key `name`; 0: the object has no such key. */

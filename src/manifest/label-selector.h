@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Kubernetes label selectors: the object LabelSelector (matchLabels, matchExpressions), and the
- * text of a request's labelSelector, which the parser turns into such an object. Pure; any thread.
+ * text of a request's labelSelector, which the parser turns into a LabelSelector. Pure; any thread.
  */
 #ifndef MANIFEST_LABEL_SELECTOR_H
 #define MANIFEST_LABEL_SELECTOR_H

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Marks of a placeholder: the pod that holds a whole device of another device plugin for divvy. The
- * controller creates placeholders, and divvyd finds their devices. Pure; any thread.
+ * How to recognise a placeholder: a pod that takes a whole device from another device plugin, so
+ * that divvy can use the device. The controller creates placeholders, and divvyd finds their
+ * devices. Pure; any thread.
  */
 #ifndef MANIFEST_PLACEHOLDER_H
 #define MANIFEST_PLACEHOLDER_H

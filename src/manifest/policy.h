@@ -25,8 +25,8 @@ bool policy_selects(const json_t *spec, const char *ns, const json_t *ns_labels)
 int policy_check_selector(const json_t *spec, struct error *err);
 
 /*
- * spec.overcommit.memory of a GPUPolicy or a GPUNode, a number or text such as 1.5, in 1/1000,
- * limited to 1000..16000. 0 if it is missing or faulty.
+ * spec.overcommit.memory of a GPUPolicy or a GPUNode, a number or text such as 1.5. Returns the
+ * factor in 1/1000, limited to 1000..16000; 0 if the field is missing or faulty.
  */
 #define POLICY_OVERCOMMIT_ONCE 1000u
 #define POLICY_OVERCOMMIT_MAX 16000u

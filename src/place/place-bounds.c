@@ -277,7 +277,7 @@ static void open_also(struct open *open, const struct open *other)
 			open->above[i] = other->above[i];
 }
 
-/* Some columns of a table, and their new values in one row. */
+/* Columns of a table, and their new values in a row. */
 struct picked {
 	uint32_t n;
 	uint16_t column[COLUMNS_MAX];
@@ -342,7 +342,7 @@ static void place_bounds_compute(
 		picked->value[i] = picked->value[0];
 }
 
-/* Sets the bounds of the classes that fit now or fitted before. */
+/* Sets the row's bounds for all classes that fit the node now or fitted before (`ever`). */
 static void set_bounds(struct place_bounds *b, const struct pool *g, uint32_t row,
 	const struct open *ever, uint32_t levels)
 {

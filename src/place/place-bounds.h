@@ -36,7 +36,7 @@ int place_bounds_reserve(
 /* Adds a new node, or moves a node whose devices changed. Call place_bounds_reserve() first. */
 void place_bounds_enter(struct place_bounds *bounds, uint32_t node);
 
-/* Notes that something about the node has changed. */
+/* Notes a change of the node that can change its bounds. */
 void place_bounds_changed(struct place_bounds *bounds, uint32_t node);
 
 /* Marks all bounds as out of date. */
@@ -80,7 +80,7 @@ bool place_bounds_is_open(
 	const struct place_bounds *bounds, uint32_t node, const struct place_class *class);
 
 bool place_bounds_is_guess(const struct place_bounds *bounds, uint32_t node, uint32_t column);
-/* Replaces the guess by the policy's bound, and returns that bound. */
+/* Replaces the guess in that column by the policy's bound, and returns the bound. */
 int32_t place_bounds_look_closer(struct place_bounds *bounds, uint32_t node, uint32_t column);
 
 #endif

@@ -48,7 +48,8 @@ bool columns_is_guess(const struct columns *c, uint32_t row, uint32_t column)
 }
 
 /*
- * Marks every bound as a possible guess; the search corrects the exact ones when it reaches them.
+ * Marks every bound as a possible guess. For an exact bound the search then asks the policy once
+ * more when it reaches the node.
  */
 static void forget_guesses(const struct columns *c)
 {

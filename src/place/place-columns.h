@@ -90,7 +90,8 @@ void columns_clear(struct columns *columns);
 /* The class's column, or 0. */
 uint32_t columns_find(const struct columns *columns, const struct place_class *class);
 /*
- * Adds a column that is not built. `now` becomes its `used` and never decreases. 0: out of memory.
+ * Adds a column that is not built, with `used` = now; `now` never decreases from call to call. 0:
+ * out of memory.
  */
 uint32_t columns_add(struct columns *columns, const struct place_class *class, uint64_t now);
 /*
@@ -99,7 +100,7 @@ uint32_t columns_add(struct columns *columns, const struct place_class *class, u
  */
 void columns_drop(struct columns *columns, uint64_t since);
 
-/* The number, or INT32_MAX if it is larger. */
+/* The number, or INT32_MAX for a larger number. */
 static inline int32_t columns_number(uint64_t n)
 {
 	return n < INT32_MAX ? (int32_t)n : INT32_MAX;

@@ -10,7 +10,7 @@
  * are emptied first, and tenants go where the least share is left over. A move disturbs the tenant,
  * so the tenant's disruption budget counts the move and is never exceeded.
  *
- * A plan is an ordered list of moves; each move fits once those before it are done. The planner
+ * A plan is an ordered list of moves; each move fits once all earlier moves are done. The planner
  * makes the moves under a savepoint and rolls them back. The caller may then execute the plan.
  * O(devices + moves x tries). Threads: as place.h.
  */

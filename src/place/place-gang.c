@@ -215,8 +215,8 @@ static int list_spaces(struct gathering *g)
 }
 
 /*
- * Returns the smallest space that is large enough, and of equal ones the first. If none is large
- * enough, returns the first.
+ * Returns the index of the smallest space with room for `needed` members; among equal spaces the
+ * first. If no space is large enough, returns `from`, the largest.
  */
 static uint32_t next_space(const struct space *list, uint32_t n, uint32_t from, uint32_t needed)
 {

@@ -2,8 +2,7 @@
 /*
  * This policy chooses the devices with the most free share, over all nodes. So each device gets a
  * tenant before any device gets a second one. Other policies are compared with this one, as with
- * place-random.c. place_worst_fit differs: it counts whole percents of a node and ignores smaller
- * differences.
+ * place-random.c. place_worst_fit compares nodes instead, in whole percents.
  */
 #include "place/place-internal.h"
 #include "place/place-policy.h"

@@ -115,7 +115,10 @@ static int32_t place_locality_within(const struct place *place,
 	return draws->near[nearest];
 }
 
-/* Returns the bonus for another node: the more cells up to the common cell, the smaller it is. */
+/*
+ * Returns the bonus for a node without devices of the group. The bonus is smaller, the more cells
+ * there are up to the common cell.
+ */
 static int32_t place_locality_to_cell(struct place *place, const struct place_locality_bonus *draws,
 	const struct place_locality *drawn, uint32_t node)
 {

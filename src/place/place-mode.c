@@ -125,7 +125,10 @@ static uint32_t hops_between(const struct end *a, const struct end *b)
 
 /* ---- measured pairs ---- */
 
-/* Values within a factor of two are in one class, so that the load decides between them. */
+/*
+ * Values between the same powers of two are in one class, so that load decides between similar
+ * values.
+ */
 static uint32_t class_of(uint32_t n)
 {
 	return n ? 32 - (uint32_t)__builtin_clz(n) : 0;

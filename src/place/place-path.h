@@ -14,7 +14,7 @@
 struct path_end {
 	UT_hash_handle hh;
 	uint32_t n_uses;
-	uint32_t node; /* PLACE_NONE: no such node now */
+	uint32_t node; /* PLACE_NONE: no node has that name now */
 	char text[];
 };
 
@@ -34,9 +34,11 @@ struct place_paths {
 	uint32_t n_of;
 };
 
-/* The node's own measurements; n is 0 if it has none. */
+/* The node's own measurements; n is 0 if the node has none. */
 struct path_list paths_of(const struct place *place, uint32_t node);
-/* The client's measurement to the server, else the server's to the client, else NULL. */
+/*
+ * The client's measurement to the server; else the server's measurement to the client; else NULL.
+ */
 const struct path *path_between(const struct place *place, uint32_t client, uint32_t server);
 
 #endif

@@ -125,8 +125,8 @@ struct place_class place_class_of(const struct place *place, const struct place_
 bool place_has_devices(const struct place *place, const struct place_class *class, uint32_t node);
 
 /*
- * Writes the open shares of the node's devices, or of those without tenants, greatest first.
- * Returns how many.
+ * Writes the open shares of the node's devices (is_idle: only of devices without tenants), greatest
+ * first. Returns their number.
  */
 uint32_t place_open_shares(const struct place *place, uint32_t node, bool is_idle,
 	uint16_t ret_shares[static PLACE_NODE_DEVICES_MAX]);

@@ -397,7 +397,10 @@ static bool is_cheaper(const struct place_plan *a, const struct place_plan *b)
 	return a->share_lost < b->share_lost;
 }
 
-/* Replaces *best if the new plan is cheaper, or is the first one. */
+/*
+ * Makes a plan with victims on several nodes. The plan replaces *best if it is cheaper or if there
+ * is no *best yet.
+ */
 static int try_across(struct reclaim *r, uint64_t goal, const struct place_preempt *rules,
 	struct place_plan *best, bool *has_best, struct error *err)
 {

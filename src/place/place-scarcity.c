@@ -95,7 +95,7 @@
 #define SHAPE_SPARE_MILLI 200000.0
 /* largest weight of all shapes together, as a part of L, so that a score fits in 32 bits */
 #define SHAPES_PART_MAX 0.5
-#define SCORE_BITS 15 /* low bits of V_n that a score omits */
+#define SCORE_BITS 15 /* low bits of V_n that are not part of a score */
 #define USABLE_PART 3
 #define USED_PART 2
 #define WASTE_PART 25
@@ -113,7 +113,7 @@
 #define TYPICAL_MAX 128u
 #define CACHE_LINE 64u
 
-/* One number for each typical tenant. */
+/* One number for each m: a typical tenant or a shape. */
 typedef int32_t row[TYPICAL_MAX];
 
 /*
@@ -158,10 +158,11 @@ struct scarcity {
 	uint32_t n;
 	uint32_t n_typical, n_shapes;  /* parts of n, in the order of `at` */
 	uint32_t per_cpu[TYPICAL_MAX]; /* 2^32 / CPU, rounded up; 0: no CPU requested */
-	uint32_t per_mib[TYPICAL_MAX]; /* the same for the node's memory */
-	row able[PLACE_MODELS_MAX];    /* by model: all bits set, or 0 */
-	row share, lambda, take;       /* take: share x count */
-	row per_count;                 /* 65536 / count, rounded up */
+	/* 2^32 / MiB of the node's memory, rounded up; 0: no memory requested */
+	uint32_t per_mib[TYPICAL_MAX];
+	row able[PLACE_MODELS_MAX]; /* by model: all bits set, or 0 */
+	row share, lambda, take;    /* take: share x count */
+	row per_count;              /* 65536 / count, rounded up */
 	row most; /* WHOLE x count: free share that one copy counts as usable in G_n(m) */
 	uint64_t models[TYPICAL_MAX]; /* models that m can use, as bits; 0: any */
 	uint64_t lacked;              /* models that some tenants will lack */
@@ -177,9 +178,10 @@ struct scarcity {
 	row worth;
 	/* index m of the mix's i-th tenant, then of the shapes; the indices are sorted by share */
 	uint32_t at[TYPICAL_MAX];
-	uint32_t n_up_to[WHOLE + 1]; /* tenants with at most this share, rounded up to LANES */
-	int64_t waste[WHOLE + 1];    /* contribution of W(r) to V_n */
-	int16_t *fits;               /* [r][m]: copies in a free share of r, 0 <= r <= WHOLE */
+	/* by share: number of m with at most this share, rounded up to LANES */
+	uint32_t n_up_to[WHOLE + 1];
+	int64_t waste[WHOLE + 1]; /* contribution of W(r) to V_n */
+	int16_t *fits;            /* [r][m]: copies in a free share of r, 0 <= r <= WHOLE */
 	struct sums *node;
 	uint32_t n_nodes;
 	void *room;       /* memory of the nodes' rows */

@@ -19,7 +19,7 @@ struct place_victims {
 	uint32_t n, size;
 };
 
-/* Removes the tenants of a plan, with their other halves. -ENOMEM. */
+/* Removes the victims of a plan, and the other halves of remote tenants. -ENOMEM. */
 int place_victims_leave(
 	struct place_victims *victims, struct place *place, const uint32_t *tenants, uint32_t n);
 

@@ -521,7 +521,10 @@ static uint64_t place_node_models(const struct place_node_info *info)
 	return models;
 }
 
-/* The n-th device of a model gets the n-th leaf of that model in the cell file. */
+/*
+ * Of the node's devices of one model, the n-th gets the node's n-th leaf of that model in the cell
+ * file.
+ */
 static void set_cell(struct place *place, const struct node *node, uint32_t i)
 {
 	struct device *d = &place->devices[node->first_device];

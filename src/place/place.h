@@ -58,7 +58,7 @@ const char *place_model_name(const struct place *place, uint32_t model);
  */
 int place_label(struct place *place, const char *ns, const char *name, uint32_t *ret_label,
 	struct error *err);
-/* "" if there is no such label, or it has no name. */
+/* "" for an unknown label or one without a name. */
 const char *place_label_name(const struct place *place, uint32_t label);
 int place_taint(struct place *place, const char *name, uint64_t *ret_bit, struct error *err);
 
@@ -232,10 +232,10 @@ enum place_reason {
 struct place_why {
 	uint32_t nodes[PLACE_N_REASONS];
 	/*
-	 * For nodes that lack share: the largest share that is free on each of the requested number
-	 * of devices of one node. most_share counts devices with no other fault. most_share_short
-	 * also counts devices with too little memory. most_share_all counts all devices of a
-	 * requested model, or the requested device.
+	 * For nodes with the reason PLACE_NO_SHARE: the largest share that is free on each of
+	 * spec->count devices of one node. most_share counts devices that lack nothing but share.
+	 * most_share_short also counts devices with too little memory. most_share_all counts all
+	 * devices of a requested model, or the requested device.
 	 */
 	uint32_t most_share, most_share_short, most_share_all;
 };

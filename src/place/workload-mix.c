@@ -15,7 +15,7 @@
 #include "place/place-internal.h"
 #include "place/place-policy.h"
 
-#define SEEN_SIZE 8192u /* a power of two; half of it is used */
+#define SEEN_SIZE 8192u /* slots, a power of two; at most half of them are used */
 #define FIRST_ARRIVALS 16u
 /*
  * The policy learns again once the new arrivals reach 1/LEARN_PART of the earlier arrivals, or of

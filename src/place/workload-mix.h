@@ -48,7 +48,7 @@ int workload_mix_new(struct workload_mix **ret_mix);
 void workload_mix_free(struct workload_mix *mix);
 
 /*
- * Replaces the mix by these specs. Specs that place_spec_check() refuses do not count. The memory
+ * Replaces the mix by the n specs. Specs that place_spec_check() refuses do not count. The memory
  * of the place's models decides which models a spec may have.
  */
 void workload_mix_set(struct workload_mix *mix, const struct place *place,

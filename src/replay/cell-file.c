@@ -28,7 +28,10 @@ struct reader {
 	struct error *err;
 };
 
-/* The fields of one entry; line: the entry's line, or the nearest known line above. */
+/*
+ * The fields of one entry of the file. line: the entry's line, or the nearest known line above the
+ * entry.
+ */
 struct cell_spec {
 	const json_t *json;
 	struct str type, id;

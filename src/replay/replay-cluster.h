@@ -124,17 +124,20 @@ int cluster_queues_check(const struct cluster *c, struct error *err);
 int cluster_read_cells(struct cluster *c, struct str text, struct error *err);
 
 /*
- * Differences between the cell file and the cluster. They are no error; the placement model ignores
- * those parts of the file.
+ * Differences between the cell file and the cluster. Differences are no error: the placement model
+ * ignores the parts of the file that do not match.
  */
 #define CLUSTER_CELLS_TEXT 160u
 struct cluster_cells_met {
 	uint32_t n_nodes;    /* cells that are nodes */
 	uint32_t n_unknown;  /* of these, cells whose name no node of the cluster has */
 	const char *unknown; /* the first such name; borrowed from the cells */
-	uint32_t n_other;    /* nodes of the cluster whose devices differ from those in the file */
+	uint32_t n_other;    /* nodes of the cluster whose devices differ from the file's */
 	const char *other;   /* the first such name; borrowed from the cluster */
-	/* devices of `other` in the cluster and in the file: "2 of 'T4' and 1 of 'A10'" */
+	/*
+	 * devices of node `other` in the cluster and in the file, such as "2 of 'T4' and 1 of
+	 * 'A10'"
+	 */
 	char has[CLUSTER_CELLS_TEXT], said[CLUSTER_CELLS_TEXT];
 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Counts the free share of devices by the reason why sample tasks cannot use it. Each node has its
- * own count, and only changed nodes are counted again.
+ * Counts the free share of devices by the reason why sample tasks cannot use that share. Each node
+ * has its own count, and only changed nodes are counted again.
  */
 #include <errno.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* State and functions that both modes of a run share. See replay.h. */
+/* State and functions for both modes of a run, with and without time. See replay.h. */
 #ifndef REPLAY_REPLAY_INTERNAL_H
 #define REPLAY_REPLAY_INTERNAL_H
 

@@ -64,7 +64,7 @@ void metrics_halve(struct metrics *m);
 uint32_t metrics_first(const struct metrics *m);
 /*
  * Returns the mean at a point. A point without a sample has the value of the nearest earlier point
- * with one, or 0.
+ * that has a sample, or 0.
  */
 double metrics_at(const struct metrics *m, enum metrics_series series, uint32_t at);
 double metrics_row_at(const struct metrics *m, uint32_t row, uint32_t at);

@@ -37,7 +37,8 @@ void run_note_placed(const struct run *run, uint64_t at_ns, uint32_t task,
 	if (!run->in->note)
 		return;
 	/*
-	 * The explanation needs the state before this task, but with the other tasks of its gang.
+	 * The explanation must describe the state without this task, but with the other tasks of
+	 * its gang.
 	 */
 	savepoint = place_savepoint(run->place);
 	if (place_remove(run->place, tenant) < 0)

@@ -12,7 +12,7 @@
 
 #define FREED_MAX 64u
 
-/* A queue item: tasks that start together. They are neighbours in `arrivals`. */
+/* A queue item: tasks that start together. The tasks are neighbours in `arrivals`. */
 struct queue_item {
 	uint32_t first, n;
 	uint32_t share;     /* smallest request of its tasks for one device */
@@ -137,7 +137,7 @@ bool waits_for_whole(const struct queue *q);
  * Finds places for as many tasks of the item as have to start, and for its other tasks where they
  * fit. Adds these tasks to the placement model. Returns -ENOSPC, without changes, if too few fit.
  * Victims are removed from the placement model, or marked as terminating if there is a grace
- * period. They stay in q->tasks.
+ * period. Victims stay in q->tasks.
  */
 int gather(
 	struct queue *q, const struct queue_item *item, struct place_group *ret, struct error *err);

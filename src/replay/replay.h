@@ -36,7 +36,7 @@
  *
  * With a grace period an evicted task continues until that period or its work ends. The preemptor
  * has its place reserved and starts when all its victims have ended. The preemptor keeps this
- * place, even if capacity elsewhere becomes free earlier; that capacity is for others.
+ * place, even if capacity elsewhere becomes free earlier; other tasks can take that capacity.
  */
 #ifndef REPLAY_REPLAY_H
 #define REPLAY_REPLAY_H
@@ -82,8 +82,8 @@ int replay_defrag_check(const struct replay_defrag *defrag, struct error *err);
 typedef void replay_progress_fn(void *arg, uint32_t percent);
 
 /*
- * Events of a task. REPLAY_WAITS: the task does not fit yet. REPLAY_TERMINATING: it is evicted and
- * in its grace period. REPLAY_EVICTED: it is evicted and stopped.
+ * Events of a task. REPLAY_WAITS: the task does not fit yet. REPLAY_TERMINATING: the task is
+ * evicted and in its grace period. REPLAY_EVICTED: the task is evicted and stopped.
  */
 enum replay_event {
 	REPLAY_PLACED,
@@ -201,8 +201,8 @@ struct replay_hopeless {
 };
 
 /*
- * Searches the input's workload for such tasks, with the requests as adapted by the scheme. Errors:
- * -EINVAL, -ENOMEM.
+ * Searches the input's workload for tasks that do not fit even on an empty cluster. Requests count
+ * as adapted by the scheme. Errors: -EINVAL, -ENOMEM.
  */
 int replay_find_hopeless(
 	const struct replay_input *input, struct replay_hopeless *ret_hopeless, struct error *err);

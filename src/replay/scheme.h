@@ -31,7 +31,7 @@ struct replay_scheme {
 };
 
 /*
- * `name` is a policy's name, "whole", "replicas", "memory-only" or "random"; it is borrowed.
+ * `name`, which is borrowed, is a policy's name, "whole", "replicas", "memory-only" or "random".
  * Returns -EINVAL, with all names, for another name.
  */
 int replay_scheme_find(const char *name, struct replay_scheme *ret_scheme, struct error *err);

@@ -308,8 +308,8 @@ static uint64_t workload_exponential(uint64_t mean, struct rand *rand)
 }
 
 /*
- * Draws a uniform duration from min_ns to max_ns; if min_ns is 0, an exponential one with mean
- * max_ns.
+ * Draws a uniform duration from min_ns to max_ns. If min_ns is 0, draws an exponential duration
+ * with mean max_ns.
  */
 static uint64_t workload_draw_work(uint64_t min_ns, uint64_t max_ns, struct rand *rand)
 {

@@ -27,7 +27,7 @@
 #define ASSIGNED_NETWORK 64u          /* of a network device, with the final 0 */
 #define ASSIGNED_TEXT_MAX (64u << 10) /* bytes of one key's value */
 
-/* Zeroed before it is filled, because whole structs are compared. */
+/* Zero the struct before you fill it, because whole structs are compared. */
 struct assigned_container {
 	char name[ASSIGNED_NAME];
 	uint32_t n;                                /* devices */
@@ -44,7 +44,7 @@ struct assigned_container {
 	 * none.
 	 */
 	char network[2][ASSIGNED_NETWORK];
-	uint32_t network_mbit; /* reserved on both; 0: none */
+	uint32_t network_mbit; /* bandwidth reserved on both network devices; 0: none */
 };
 
 /* The pod's gang, and how many members must be bound before any member starts. */

@@ -13,7 +13,10 @@
 
 static int gemini_translate(struct dialect_draft *draft, struct error *err)
 {
-	/* Both names of the memory key are known; a pod may have only one of them. */
+	/*
+	 * The memory key has two names, gpu_mem and gpu_memory; a pod may have only one of these
+	 * keys.
+	 */
 	const bool is_long = draft_annotation(draft, P "gpu_memory");
 	const struct dialect_fraction fraction = {
 		P "gpu_request", P "gpu_limit", is_long ? P "gpu_memory" : P "gpu_mem"};

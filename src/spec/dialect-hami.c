@@ -195,7 +195,7 @@ static uint64_t hami_device_mib(const struct dialect_device *d)
 	return d->granted_bytes / DIALECT_MIB;
 }
 
-/* Percent as HAMi's tools show it: 0 if nothing is guaranteed. */
+/* Guaranteed percent of a device as HAMi's tools show it: 0 if nothing is guaranteed. */
 static uint32_t hami_cores_percent(const struct spec *spec)
 {
 	return spec->request == 1 && !spec->exclusive ? 0 : spec->request / 10;

@@ -67,7 +67,7 @@ struct dialect_fraction {
  */
 int draft_fraction(const struct dialect_draft *draft, const struct dialect_fraction *keys,
 	struct spec *ret_spec, struct error *err);
-/* Reads a label of another system; an empty or absent one leaves ret unchanged. -EINVAL. */
+/* Reads a label of another system; an empty or absent label leaves ret unchanged. -EINVAL. */
 int draft_spec_label(const struct dialect_draft *draft, const char *key,
 	char ret[static SPEC_LABEL], struct error *err);
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * KubeShare 2.0: labels of a pod. The limit is required: up to 1 it is a share, above 1 a number of
- * whole devices, equal to the request. Priority up to 0 is opportunistic, above 0 guaranteed. A
- * gang starts when floor(threshold x headcount + 0.5) members fit, which is spec_group_least().
- * Pure; any thread.
+ * KubeShare 2.0: labels of a pod. The limit is required. A limit up to 1 is a share; a limit above
+ * 1 is a number of whole devices, which the request must equal. Priority up to 0 is opportunistic,
+ * above 0 guaranteed. A gang starts when floor(threshold x headcount + 0.5) members fit, which is
+ * spec_group_least(). Pure; any thread.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -149,7 +149,7 @@ static int kubeshare2_read_group(struct dialect_draft *draft, struct error *err)
 			SHOWN(*size), SPEC_GROUP_SIZE_MAX);
 	if (draft_share(P "group_threshold", *threshold, SPEC_SHARE_ONE, &permille, err) < 0)
 		return -EINVAL;
-	if (!permille) /* no member waits for others */
+	if (!permille) /* threshold 0: no member waits for others */
 		return 0;
 	return draft_group(draft, P "group_name", *name, (uint32_t)n, permille, NULL, err);
 }

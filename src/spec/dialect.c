@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The table of dialects, and one pass over it. Each dialect that is on and finds one of its keys
- * adds tenants; specs of two dialects for one container have to be equal. The pass also refuses
- * keys that look misspelled, and adds notes about keys without effect. Pure; any thread.
+ * The table of dialects, and the pass over that table that translates a pod. Each dialect that is
+ * on and finds one of its keys adds tenants; specs of two dialects for one container have to be
+ * equal. The pass also refuses keys that look misspelled, and adds notes about keys without effect.
+ * Pure; any thread.
  */
 #include "spec/dialect.h"
 

@@ -30,7 +30,9 @@
  */
 #define DIALECT_LIST_KEY "divvy.gpu/dialects" /* on a namespace: the dialects that are on there */
 #define DIALECT_RECORD_KEY "divvy.gpu/translated-from"
-/* Label "true" of a pod: the webhook found a request for a GPU. No program changes it later. */
+/*
+ * Label "true" of a pod: the webhook found a request for a GPU. No program changes the label later.
+ */
 #define DIALECT_TENANT_LABEL "divvy.gpu/tenant"
 /* Label "ignore" of a namespace: the webhook skips its pods. */
 #define DIALECT_ADMISSION_LABEL "divvy.gpu/admission"
@@ -149,7 +151,7 @@ enum dialect_where {
 	DIALECT_LABEL,
 	DIALECT_RESOURCE,
 	DIALECT_ENV,    /* of a container, set by the device plugin: never in the pod's spec */
-	DIALECT_STATUS, /* of the other system's own object */
+	DIALECT_STATUS, /* status of the other system's own object */
 	DIALECT_N_WHERES
 };
 
@@ -169,9 +171,9 @@ int dialect_write_back(const struct manifest *pod, const struct dialect_result *
 
 /*
  * Writes the changes that a dialect's users expect when the pod's containers have started, at
- * time_ns since 1970. Writes nothing if the pod has no such annotation, or if the annotation has
- * changed already. get: returns an annotation of the pod, or NULL. Returns 0 or the first negative
- * result of `put`.
+ * time_ns since 1970. Writes nothing for a dialect whose annotation the pod does not have, or has
+ * in its changed form already. get: returns an annotation of the pod, or NULL. Returns 0 or the
+ * first negative result of `put`.
  */
 int dialect_write_running(const char *(*get)(void *data, const char *key), uint64_t time_ns,
 	dialect_put_fn put, void *data);
@@ -208,7 +210,7 @@ struct dialect_step {
 
 struct dialect {
 	const char *name;   /* in the list of a namespace */
-	const char *title;  /* the name that its users know */
+	const char *title;  /* name of the other system */
 	const char *coming; /* instructions for migration */
 	/* prefix of keys that all belong to the dialect; NULL: other systems use the prefix too */
 	const char *prefix;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Parses Gemini's resource-config.txt, so that its users' files keep working. It has two forms:
+ * Parses Gemini's resource-config.txt, so that its users' files keep working. The file has one of
+ * two forms:
  *
  *   2                                   [client1]
  *   client1 0.3 0.6 4294967296          MinUtil=0.3

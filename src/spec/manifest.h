@@ -19,7 +19,8 @@
 
 /*
  * Annotation that the webhook writes when it admits a pod: the container that keys without a
- * container's name apply to. The annotation preserves that choice if other webhooks add containers.
+ * container's name apply to. The annotation preserves the choice of a container when other webhooks
+ * add containers.
  */
 #define MANIFEST_DEFAULT_KEY "divvy.gpu/default-container"
 /* The webhook gives this resource to each container with a share. */
@@ -76,7 +77,8 @@ bool manifest_has_slot(const struct manifest *pod, uint32_t container);
 
 /*
  * Whether Kubernetes' LimitRanger, by its annotation, wrote that resource into that list of the
- * container. A LimitRange with a `max` makes it the default of every container.
+ * container. A LimitRange with a `max` for a resource also makes that amount the default of every
+ * container.
  */
 bool manifest_is_limit_rangers(const struct manifest *pod, uint32_t container,
 	enum manifest_resources list, struct str resource);

@@ -36,7 +36,7 @@ int measured_format(const struct measured *measured, struct buf *out);
 
 /*
  * Reads the next container and advances *rest. Returns 1; 0 at the end; -EINVAL for a faulty word,
- * which it skips. A share above 1000 becomes 1000, because a measurement may overshoot.
+ * which is skipped. A share above 1000 becomes 1000, because a measurement may overshoot.
  */
 int measured_next(struct str *rest, struct measured *ret_measured, struct error *err);
 

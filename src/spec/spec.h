@@ -33,7 +33,7 @@ enum spec_class {
 
 enum spec_memory_policy {
 	SPEC_MEMORY_FAIL, /* out-of-memory error */
-	SPEC_MEMORY_WAIT, /* block until it fits */
+	SPEC_MEMORY_WAIT, /* the allocation blocks until the memory is free */
 	SPEC_MEMORY_SWAP, /* managed memory: may exceed the device's memory */
 };
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The function that each target defines. It reads any n bytes and returns 0. It must not crash,
- * leak, write against its contract, or take long. __builtin_trap() reports a broken property.
+ * The function that each target defines. The function reads any n bytes and returns 0. The code
+ * under test must not crash, leak, break its contract, or take long. __builtin_trap() reports a
+ * broken property.
  */
 #ifndef TESTS_FUZZ_FUZZ_H
 #define TESTS_FUZZ_FUZZ_H

@@ -191,7 +191,10 @@ static void a_device_is_not_wasted_for_a_rack(void **state)
 	place_set_workload_mix(place, typical, 2);
 	cluster_put(place, spec_of(500, 0), a);
 	cluster_put(place, spec_of(1000, 7), c);
-	/* The half that is left on `a` is filled, rather than b's device halved. */
+	/*
+	 * The tenant fills the free half of a's device, instead of taking half of b's idle device
+	 * in the gang's rack.
+	 */
 	assert_int_equal(cluster_device_for(place, spec_of(500, 7)), a);
 }
 

@@ -1025,7 +1025,10 @@ static void the_default_keeps_lacked_models_free(void **state)
 	check_models_left(place, typical, a, b);
 }
 
-/* A pod that requests more memory than B has can only use A, as if it had requested A. */
+/*
+ * A pod that requests more memory than model B has can only use model A, as if the pod had
+ * requested A.
+ */
 static void the_default_keeps_models_with_much_memory_free(void **state)
 {
 	struct place_spec typical[] = {spec_of(470), spec_of(470), spec_of(470), spec_of(1000)};

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Terminating tenants: their capacity until they end, and the pods that wait for it.
+ * Terminating tenants: their capacity until they are removed, and the pods that wait for that
+ * capacity.
  */
 #include "unit.h"
 

@@ -44,8 +44,8 @@ struct written {
 };
 
 /*
- * Each written key must be in the tables; a table's name that ends in '-' or '_' continues with a
- * number.
+ * Checks that the written key is in the tables of dialects. A name that ends in '-' or '_' in a
+ * table continues with a number in the key.
  */
 static void check_documented(enum dialect_where where, const char *key)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Gemini's resource-config.txt in both forms, and the faults of other texts. */
+/* Gemini's resource-config.txt in both forms, and messages about malformed texts. */
 #include "unit.h"
 
 #include <errno.h>
