@@ -23,7 +23,7 @@ def paragraphs_of_markdown(text):
         stripped = line.strip()
         is_fence = stripped.startswith("```")
         is_code ^= is_fence
-        is_break = is_fence or is_code or not stripped or stripped[0] in "|#<" or line.startswith("    ")
+        is_break = is_fence or is_code or not stripped or stripped[0] in "|#<" or (not words and line.startswith("    "))
         if (is_break or re.match(r"[-*] |\d+\. ", stripped)) and words:
             yield begun, " ".join(words)
             words = []
