@@ -14,8 +14,8 @@
 struct front;
 
 /*
- * Returns 0; -ENOENT: this API server passes no users on; -EINVAL, with the key in the message;
- * -ENOMEM.
+ * Returns 0; -ENOENT: the ConfigMap has no authority, so this API server does not pass users on in
+ * headers; -EINVAL, with the key in the message; -ENOMEM.
  */
 int front_new(const json_t *config_map, struct front **ret_front, struct error *err);
 void front_free(struct front *front); /* accepts NULL */

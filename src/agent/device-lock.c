@@ -227,8 +227,8 @@ static bool is_trusted(const struct statx *stx, const struct statx *folder)
 }
 
 /*
- * Opens the file if root owns it. Otherwise returns -EPERM, and *ret_id names the file: this
- * function opens a foreign file only to read its id.
+ * Opens the file if is_trusted() accepts it, and creates a missing file. -EPERM: not trusted;
+ * *ret_id then identifies the file, which was opened with O_PATH alone.
  */
 static int open_trusted(const char *folder, const char *path, struct file_id *ret_id)
 {

@@ -53,7 +53,7 @@ struct metrics_thread {
 	struct loop *loop;
 	struct loop_io snapshot_ready;
 	struct http_server *local;
-	/* Requests that wait for the text, at most one for each connection. */
+	/* Requests that wait for the next text of metrics, at most one for each connection. */
 	struct http_request **waiting;
 	size_t n_waiting, max_waiting;
 };

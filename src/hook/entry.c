@@ -62,7 +62,10 @@ static CUresult entry_missing(void)
 	return CUDA_ERROR_NOT_SUPPORTED;
 }
 
-/* Stands in for all functions if there is no driver. cuInit comes first and returns NO_DEVICE. */
+/*
+ * Without a driver, stands in for every function that has no own stand-in below. Programs call
+ * cuInit first, which then returns CUDA_ERROR_NO_DEVICE.
+ */
 static CUresult no_driver(void)
 {
 	return CUDA_ERROR_NOT_INITIALIZED;

@@ -47,7 +47,7 @@ struct event_decision {
 	uint64_t first_real_ns;
 };
 
-/* The part that decides. Its only side effect is its memory. */
+/* Decides whether an Event is new, is a repetition, or is dropped. Changes only `memory`. */
 struct event_memory;
 int event_memory_new(struct event_memory **ret_memory);
 void event_memory_free(struct event_memory *memory);

@@ -45,7 +45,7 @@ struct requirement {
 	const char *key;
 	struct texts values;
 	int op;
-	/* the requirement is invalid and matches nothing; only node terms can have one */
+	/* invalid, so it matches nothing; API servers accept that only in nodeSelectorTerms */
 	bool is_never;
 	int64_t number; /* value for SELECTOR_ABOVE and SELECTOR_BELOW */
 };

@@ -387,8 +387,9 @@ void gang_free_all(struct node *node);
 int overcommit_of(
 	const struct node *node, const json_t *space, uint32_t *ret_overcommit, struct error *err);
 /*
- * Sets the overcommit of the device's ledger for its present tenants and for a new tenant.
- * overcommit: the new tenant's limit; 0: the new tenant does not overcommit.
+ * Sets the overcommit of the device's ledger: the GPUNode's own value, or the smallest that its
+ * present tenants and a new tenant allow. overcommit: the most that the new tenant allows; 0: the
+ * new tenant does not overcommit.
  */
 void overcommit_set(struct node *node, const struct device *device, uint32_t overcommit);
 

@@ -122,7 +122,8 @@ static void list_peers(struct node_peers *p)
 /* ---- measuring ---- */
 
 /*
- * No measurement fills the network while programs use it for remote devices, in either direction.
+ * Whether programs use the network: programs of this node, or of other nodes with devices here.
+ * Then no bandwidth measurement starts.
  */
 static bool is_network_used(struct node *node)
 {

@@ -410,7 +410,7 @@ static void look_at_namespaces(struct node *node)
 		node->is_pid_hidden = pid == 0;
 }
 
-/* ---- the passing of time ---- */
+/* ---- periodic checks ---- */
 
 /*
  * Whether the kubelet's entry c stands for this pod's container. Kubelets list an init container's

@@ -37,10 +37,11 @@ struct place_locality_bonus {
 	int32_t opportunistic; /* for a device with opportunistic tenants */
 };
 
+/* Most cells above nodes that give a bonus. A group in more cells is spread out anyway. */
+#define PLACE_LOCALITY_CELLS 8u
+
 /* Cached data about the group of the latest query. */
-#define PLACE_LOCALITY_CELLS \
-/* most cells above nodes that give a bonus; a group in more cells is spread out anyway */
-8u struct place_locality {
+struct place_locality {
 	uint32_t group; /* 0: no query is cached */
 	uint32_t run;
 	uint32_t *stamp; /* by node: equals `run` if the group has a device there */

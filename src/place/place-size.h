@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Chooses devices for a tenant that requests bytes of device memory: small devices if they suffice,
- * so that large devices stay free for other tenants. Sizes are bytes, memory_factor included;
- * devices of unknown size have 0. Threads: as place.h. O(devices of the node); place_sizes_of()
- * O(all devices).
+ * so that large devices stay free for other tenants. Sizes are bytes times the overcommit
+ * (place_config.memory_factor); 0: unknown. Threads: as place.h. O(devices of the node);
+ * place_sizes_of() O(all devices).
  */
 #ifndef PLACE_PLACE_SIZE_H
 #define PLACE_PLACE_SIZE_H

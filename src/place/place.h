@@ -78,8 +78,8 @@ int place_model_forget(struct place *place, uint64_t bit, struct error *err);
 
 struct place_device_info {
 	/*
-	 * Unique on the node. "": the present device's UUID if the model is the same, else a name
-	 * made of node and index.
+	 * Unique on the node. "": place_node_update() keeps the UUID of the device that has this
+	 * index now, if its model is the same; otherwise the UUID is made of node and index.
 	 */
 	char uuid[SPEC_LABEL];
 	uint32_t model;        /* index of the model's bit */

@@ -119,7 +119,10 @@ static void forget_event(CUevent event)
 			streams.stream[i].event = NULL;
 }
 
-/* Drops records without content, but keeps the context of a stream that may wait again. */
+/*
+ * Drops the records of streams that neither wait nor capture. The record of a stream without a
+ * number stays if it has the context, so that note_waits() need not ask the driver for it again.
+ */
 static void streams_tidy(void)
 {
 	for (size_t i = streams.n; i-- > 0;) {

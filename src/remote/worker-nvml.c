@@ -124,8 +124,9 @@ static nvmlReturn_t fetch_list(nvmlDevice_t device, const struct remote_nvml_ask
 }
 
 /*
- * The interception library leaves only the tenant's own processes in the list. A process that is no
- * worker of a program with a known pid has no pid on the program's machine.
+ * Makes the list of the tenant's own processes, to which the interception library has reduced it.
+ * Each worker's pid becomes the pid of the program that it serves. A process without such a program
+ * does not exist on the program's machine, so its entry is dropped.
  */
 static nvmlReturn_t make_list(nvmlDevice_t device, const struct remote_nvml_ask *ask)
 {

@@ -40,8 +40,9 @@ static struct {
 	struct stage *free, *busy; /* busy: in use until its event, latest first */
 	size_t bytes;              /* of all stages */
 	/*
-	 * along: bytes that the program counts; later: bytes that it does not count; beyond: those
-	 * bytes of `later` whose data came with a call.
+	 * Bytes of the stages in use. along: from stage_get(), which the program counts against
+	 * STAGES_MAX; later: all other bytes; beyond: the part of `later` from stage_beyond(),
+	 * for calls that found STAGES_MAX used up.
 	 */
 	size_t along, later, beyond;
 	struct stage *_Atomic returned; /* returned by graphs; used without the lock */

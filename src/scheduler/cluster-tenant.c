@@ -584,7 +584,7 @@ int orphans_restore(struct cluster *c, struct cnode *node)
 
 		if (cluster_tenant_is_known(node, t))
 			continue;
-		/* An orphan has no pod, so it counts but is never evicted. */
+		/* An orphan uses capacity, but has no pod that could be evicted. */
 		stages_settle(&alone, 1);
 		r = tenant_restore(c, node, &t->is, &alone, &spec, &tenant);
 		if (r < 0 || tenant == PLACE_NONE)

@@ -47,7 +47,7 @@ struct pending_rank {
 	uint32_t queue; /* below PENDING_QUEUES_MAX */
 };
 
-/* Properties of lines with queues. */
+/* Callbacks about the lines that belong to a queue: all lines except line 0. */
 struct pending_queues {
 	bool (*is_before)(void *arg, uint32_t a, uint32_t b);
 	/*

@@ -2,9 +2,10 @@
 /*
  * Connections and control calls. The engine answers each request at once. Before a request, the
  * engine advances to the current time and takes the entries in the client's ring. So the call comes
- * after all that the client has submitted before. The engine drops a connection that ends, or whose
- * process dies, because a forked child may hold the socket open. It frees the client's objects at
- * once, but the struct only after the batch of events, which may still name it.
+ * after all that the client has submitted before. The engine drops a connection that ends. It
+ * also drops a connection whose process has died, since a forked child may hold the socket open. It
+ * frees the client's objects at once, and struct client after the present batch of epoll events,
+ * which may still refer to it.
  */
 #include "simgpu/engine.h"
 

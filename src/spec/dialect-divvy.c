@@ -285,7 +285,7 @@ const struct dialect dialect_divvy = {
 		  " container and overrides the pod's field. [Requested "
 		  "keys](reference/requested-keys.md) and [assigned "
 		  "keys](reference/assigned-keys.md) have ranges and defaults.",
-	.prefix = NULL, /* divvy_translate() checks every key */
+	.prefix = NULL, /* no common check: divvy_translate() refuses unknown keys */
 	.keys = keys,
 	.differs = differs,
 	.translate = divvy_translate,

@@ -69,7 +69,7 @@ def becomes(dialects, body, *want, init=(), translated=None):
     is_tenant = any(want) or any(init)
     assert (got["metadata"].get("labels", {}).get("divvy.gpu/tenant") == "true") == is_tenant, got["metadata"]
     assert (got["spec"]["schedulerName"] == "divvy-scheduler") == is_tenant, got["spec"]["schedulerName"]
-    # The translated pod, created again in a namespace without the list, keeps its meaning.
+    # The translated pod, created again in the same namespace, keeps its containers unchanged.
     again = {**got, "metadata": {k: got["metadata"].get(k) for k in ("name", "annotations", "labels")}}
     if is_tenant:
         twice = cluster.create(pods(space(dialects)) + "?dryRun=All", again)

@@ -15,7 +15,10 @@ struct rig {
 	char folder[64];
 };
 
-/* Starts and stops the daemon. It ignores SO_PASSRIGHTS. An error fails the test. */
+/*
+ * Starts and stops the daemon, which behaves as on a kernel without SO_PASSRIGHTS. An error fails
+ * the test.
+ */
 void rig_start(struct rig *rig);
 void rig_stop(struct rig *rig);
 
