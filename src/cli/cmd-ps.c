@@ -71,8 +71,7 @@ static void cmd_ps_add_tenant(struct table *t, const json_t *tenant, const json_
 	table_add(t, json_text_or_empty(spec, "class"));
 	table_addf(
 		t, "%s", format_percent((uint32_t)json_uint_or_zero(spec, "request_permille")).s);
-	table_addf(t, "%s",
-		format_percent((uint32_t)juint_renamed(device, "used_permille", "got_permille")).s);
+	table_addf(t, "%s", format_percent(json_used_permille(device)).s);
 	table_addf(t, "%s", format_percent((uint32_t)json_uint_or_zero(spec, "limit_permille")).s);
 	table_addf(t, "%s", format_bytes(json_uint_or_zero(device, "memory_used_bytes")).s);
 	table_addf(t, "%s", format_bytes(json_uint_or_zero(device, "memory_quota_bytes")).s);

@@ -31,8 +31,9 @@ static void print_device(const json_t *tenant, const json_t *w)
 		json_text_or_empty(spec, "class"),
 		format_percent((uint32_t)json_uint_or_zero(w, "entitlement_permille")).s);
 	printf("  used %s of the last second, %s of the last 10 s; %s in total, waited %s\n",
-		format_percent((uint32_t)juint_renamed(w, "used_permille", "got_permille")).s,
-		format_percent((uint32_t)juint_renamed(w, "used_10s_permille", "got_10s_permille"))
+		format_percent(json_used_permille(w)).s,
+		format_percent(
+			(uint32_t)json_uint_renamed(w, "used_10s_permille", "got_10s_permille"))
 			.s,
 		format_duration(json_uint_or_zero(w, "used_ns")).s,
 		format_duration(json_uint_or_zero(w, "waited_ns")).s);

@@ -61,15 +61,10 @@ static void frame_repeat_text(struct buf *out, const char *what, int n)
 		buf_add_text(out, what);
 }
 
-static uint64_t used_permille(const json_t *device)
-{
-	return juint_renamed(device, "used_permille", "got_permille");
-}
-
 static int64_t sort_key(const struct row *r, enum frame_sort sort)
 {
 	switch (sort) {
-	case FRAME_BY_USED: return -(int64_t)used_permille(r->device);
+	case FRAME_BY_USED: return -(int64_t)json_used_permille(r->device);
 	case FRAME_BY_REQUESTED:
 		return -json_int_or_zero(json_object_get(r->tenant, "spec"), "request_permille");
 	case FRAME_BY_MEMORY: return -json_int_or_zero(r->device, "memory_used_bytes");
@@ -162,7 +157,7 @@ static void draw_bar(const struct frame *f, int64_t device, const struct row *ro
 
 		if (json_int_or_zero(rows[i].device, "index") != device)
 			continue;
-		total += (int64_t)used_permille(rows[i].device);
+		total += json_used_permille(rows[i].device);
 		upto = (int)((total * width + 500) / 1000);
 		upto = upto > width ? width : upto;
 		frame_set_style(out, colour_of(rows[i].colour));
@@ -400,7 +395,7 @@ static void frame_draw_tenant(
 	add_column(out, l, COLUMN_CLASS, FRAME_NORMAL, json_text_or_empty(spec, "class"));
 	add_column(out, l, COLUMN_REQUESTED, FRAME_NORMAL,
 		format_percent((uint32_t)json_uint_or_zero(spec, "request_permille")).s);
-	add_column(out, l, COLUMN_USED, FRAME_BOLD, format_percent((uint32_t)used_permille(on)).s);
+	add_column(out, l, COLUMN_USED, FRAME_BOLD, format_percent(json_used_permille(on)).s);
 	add_column(out, l, COLUMN_LIMIT, FRAME_NORMAL,
 		format_percent((uint32_t)json_uint_or_zero(spec, "limit_permille")).s);
 	add_column(out, l, COLUMN_MEMORY, FRAME_NORMAL, memory);

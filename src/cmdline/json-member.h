@@ -23,9 +23,16 @@ static inline uint64_t json_uint_or_zero(const json_t *object, const char *name)
 }
 
 /* Reads the member `name`, or `old_name` if the answer of an older version lacks `name`. */
-static inline uint64_t juint_renamed(const json_t *object, const char *name, const char *old_name)
+static inline uint64_t json_uint_renamed(
+	const json_t *object, const char *name, const char *old_name)
 {
 	return json_uint_or_zero(object, json_object_get(object, name) ? name : old_name);
+}
+
+/* The share that a tenant used of a device. */
+static inline uint32_t json_used_permille(const json_t *object)
+{
+	return (uint32_t)json_uint_renamed(object, "used_permille", "got_permille");
 }
 
 static inline double json_real_or_zero(const json_t *object, const char *name)

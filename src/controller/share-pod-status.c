@@ -39,13 +39,6 @@ static json_t *old_condition(const json_t *share_pod, const char *type)
 	return NULL;
 }
 
-/* Sets the text under its new name, and for one release under its old name too. */
-static void set_renamed(json_t *object, const char *key, const char *old_key, const char *text)
-{
-	share_pod_status_set_text(object, key, text);
-	share_pod_status_set_text(object, old_key, text);
-}
-
 /* Adds a condition. Its lastTransitionTime stays while its status is the same. */
 static int share_pod_status_add_condition(json_t *list, const json_t *share_pod, uint64_t real_ns,
 	const char *type, bool is_true, const char *reason, const char *message)
@@ -291,21 +284,20 @@ void share_pod_got(const char *was, const struct measured *m, char ret[static SH
 static void set_got(json_t *status, const json_t *share_pod, const struct share_pod_facts *f,
 	const json_t *tenant)
 {
-	const char *was = share_pod_used(share_pod);
+	const char *used = share_pod_used(share_pod);
 	char got[SHARE_POD_GOT_SIZE];
 	struct measured m;
 
 	if (!tenant)
 		return;
-	if (!f->measured ||
+	if (f->measured &&
 		measured_find(str_from(f->measured),
 			str_from(share_pod_status_text_at(tenant, "podUID")),
-			str_from(share_pod_status_text_at(tenant, "container")), &m) < 0) {
-		set_renamed(status, "used", "got", was);
-		return;
+			str_from(share_pod_status_text_at(tenant, "container")), &m) >= 0) {
+		share_pod_got(used, &m, got);
+		used = got;
 	}
-	share_pod_got(was, &m, got);
-	set_renamed(status, "used", "got", got);
+	kube_json_set_renamed(status, "used", "got", used && used[0] ? json_string(used) : NULL);
 }
 
 static json_t *our_status(const json_t *share_pod, const struct share_pod_facts *f)
@@ -323,7 +315,7 @@ static json_t *our_status(const json_t *share_pod, const struct share_pod_facts 
 		json_object_set_new(
 			status, "observedGeneration", json_integer(json_integer_value(generation)));
 	share_pod_status_set_text(status, "phase", phase_of(f));
-	set_renamed(status, "requested", "asked", share);
+	kube_json_set_renamed(status, "requested", "asked", share[0] ? json_string(share) : NULL);
 	set_got(status, share_pod, f, tenant);
 	if (f->pod) {
 		share_pod_status_set_text(

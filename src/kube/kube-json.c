@@ -195,6 +195,12 @@ json_t *kube_json_sentence(const char *text)
 	return json_string(plain);
 }
 
+void kube_json_set_renamed(json_t *object, const char *key, const char *old_key, json_t *value)
+{
+	json_object_set(object, old_key, value);
+	json_object_set_new(object, key, value);
+}
+
 const json_t *kube_json_condition(const json_t *object, const char *type)
 {
 	const json_t *all = kube_json_at(object, "status", "conditions", NULL);

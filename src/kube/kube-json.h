@@ -35,6 +35,12 @@ const char *kube_json_text_at(const json_t *root, ...) __attribute__((sentinel))
 /* Whether the array has that text; false if `list` is no array. */
 bool kube_json_list_has(const json_t *list, const char *text);
 
+/*
+ * Sets a renamed member under both its names, for one release, and takes over `value`. NULL: sets
+ * nothing.
+ */
+void kube_json_set_renamed(json_t *object, const char *key, const char *old_key, json_t *value);
+
 /* Compact text on the heap, which the caller frees; NULL when out of memory. */
 char *kube_json_format(const json_t *json);
 

@@ -37,16 +37,6 @@ static void report_set_text(json_t *object, const char *key, const char *text)
 		json_object_set_new(object, key, json_string(text));
 }
 
-/*
- * Sets a renamed member under its new and its old name, which stays for one release. Takes over
- * `value`.
- */
-static void set_renamed(json_t *object, const char *key, const char *old_key, json_t *value)
-{
-	json_object_set(object, old_key, value);
-	json_object_set_new(object, key, value);
-}
-
 static void report_copy_member(json_t *to, const char *key, const json_t *from, const char *its_key)
 {
 	json_t *value = json_object_get(from, its_key);
@@ -189,7 +179,7 @@ static json_t *tenant_on(
 	json_object_set_new(
 		made, "memory_bytes", json_integer(report_list_item(tenant, "memoryBytes", at)));
 	if (at < (int)m.n) {
-		set_renamed(made, "used_permille", "got_permille",
+		kube_json_set_renamed(made, "used_permille", "got_permille",
 			json_integer((json_int_t)m.device[at].share_permille));
 		json_object_set_new(
 			made, "used_bytes", json_integer((json_int_t)m.device[at].memory_bytes));
@@ -417,7 +407,7 @@ static void report_add_measured(json_t *made, const struct measured *m)
 	}
 	if (!m->n)
 		return;
-	set_renamed(
+	kube_json_set_renamed(
 		made, "used_permille", "got_permille", json_integer((json_int_t)(share / m->n)));
 	json_object_set_new(made, "used_bytes", json_integer((json_int_t)bytes));
 }
@@ -649,7 +639,8 @@ json_t *report_usage(const json_t *gpunodes, const char *since_day)
 				continue;
 			sum = account_of(sums, json_text_or_empty(row, "namespace"));
 			add_to(sum, "requested_gpu_seconds",
-				juint_renamed(row, "requestedMilliseconds", "askedMilliseconds"));
+				json_uint_renamed(
+					row, "requestedMilliseconds", "askedMilliseconds"));
 			report_copy_member(sum, "asked_gpu_seconds", sum, "requested_gpu_seconds");
 			add_to(sum, "granted_gpu_seconds",
 				json_uint_or_zero(row, "grantedMilliseconds"));
