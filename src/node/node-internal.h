@@ -9,6 +9,7 @@
 #include "node/account.h"
 #include "agent/tenant-socket.h"
 #include "node/network.h"
+#include "node/node-files.h"
 #include "node/node-library.h"
 #include "node/node-slot.h"
 #include "node/node.h"
@@ -280,6 +281,12 @@ int node_slot_folder(const struct node *node, const struct slot *slot, char *ret
 	struct error *err);
 /* Assigns the slot to the tenant, and opens its tenant socket if the container is on this node. */
 int node_slot_open(struct node *node, struct slot *slot, struct tenant *tenant, struct error *err);
+/*
+ * Has the disk worker write the slot's folder and the list that is_list_remote names; see
+ * slot_files_write(). -ENAMETOOLONG, -ENOMEM.
+ */
+int node_slot_write_files(const struct node *node, const struct slot *slot, slot_files_fn *done,
+	void *data, struct slot_files **ret_files, struct error *err);
 /* Ends the slot's tenant and closes its socket at once. */
 void node_slot_clear(struct node *node, struct slot *slot);
 /* Lets no new process into the tenant, which ends when its last process has ended. */

@@ -325,7 +325,6 @@ static void on_files(void *data, int result, const struct error *err)
 static int order_files(struct remote *remote, struct error *err)
 {
 	char folder[PATH_MAX];
-	const struct slot_files_params params = {.folder = folder, .is_remote = true};
 	int r = node_slot_folder(remote->node, remote->slot, folder, sizeof(folder), err);
 
 	if (r < 0)
@@ -334,8 +333,8 @@ static int order_files(struct remote *remote, struct error *err)
 		sizeof(remote->path))
 		return fail(err, ENAMETOOLONG, "the slot's path is too long");
 	remote->slot->is_list_remote = true;
-	r = slot_files_write(remote->node->agent->disk, &params, on_files, remote, &remote->files);
-	return r < 0 ? fail(err, -r, "no memory") : 0;
+	return node_slot_write_files(
+		remote->node, remote->slot, on_files, remote, &remote->files, err);
 }
 
 static int remote_make(struct node *node, struct slot *slot, const struct tenant_pod *pod,

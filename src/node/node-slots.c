@@ -72,6 +72,20 @@ int node_slot_folder(
 	return 0;
 }
 
+int node_slot_write_files(const struct node *node, const struct slot *slot, slot_files_fn *done,
+	void *data, struct slot_files **ret_files, struct error *err)
+{
+	char folder[PATH_MAX];
+	const struct slot_files_params params = {
+		.folder = folder, .is_remote = slot->is_list_remote};
+	int r = node_slot_folder(node, slot, folder, sizeof(folder), err);
+
+	if (r < 0)
+		return r;
+	r = slot_files_write(node->agent->disk, &params, done, data, ret_files);
+	return r < 0 ? fail(err, -r, "no memory") : 0;
+}
+
 /* Opens the tenant socket of a container on this node. */
 static int node_slot_open_socket(
 	struct node *node, struct slot *slot, struct tenant *t, struct error *err)

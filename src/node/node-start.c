@@ -148,19 +148,6 @@ static void on_files(void *data, int result, const struct error *err)
 	loop_set_timer(&s->timer, 0);
 }
 
-static int order_files(struct start *s, struct error *err)
-{
-	char folder[PATH_MAX];
-	const struct slot_files_params params = {.folder = folder};
-	int r = node_slot_folder(s->node, s->slot, folder, sizeof(folder), err);
-
-	if (r < 0)
-		return r;
-	s->slot->is_list_remote = false;
-	r = slot_files_write(s->node->agent->disk, &params, on_files, s, &s->files);
-	return r < 0 ? fail(err, -r, "no memory") : 0;
-}
-
 /*
  * Makes sure that the files of a container with devices of this node are written. -EAGAIN: they are
  * being written.
@@ -180,8 +167,10 @@ static int need_files(struct start *s, struct error *err)
 			return 0;
 		return fail(err, s->files_err.code, "%s", s->files_err.msg);
 	}
-	if (!s->files)
-		r = order_files(s, err);
+	if (!s->files) {
+		s->slot->is_list_remote = false;
+		r = node_slot_write_files(s->node, s->slot, on_files, s, &s->files, err);
+	}
 	return r < 0 ? r : fail(err, EAGAIN, "the slot's files are not on the disk yet");
 }
 
