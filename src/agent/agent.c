@@ -51,9 +51,9 @@
 
 /* ---- folders and locks ---- */
 
-int agent_runtime_dir(const char *wished, char *ret_dir, size_t size, struct error *err)
+int agent_runtime_dir(const char *chosen, char *ret_dir, size_t size, struct error *err)
 {
-	const char *set = wished ? wished : getenv("DIVVY_RUNTIME_DIR"),
+	const char *set = chosen ? chosen : getenv("DIVVY_RUNTIME_DIR"),
 		   *xdg = getenv("XDG_RUNTIME_DIR");
 	int n;
 

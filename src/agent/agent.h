@@ -125,10 +125,10 @@ struct agent {
 };
 
 /*
- * Finds the folder of the socket and of the state: `wished`, $DIVVY_RUNTIME_DIR, or a default.
+ * Finds the folder of the socket and of the state: `chosen`, $DIVVY_RUNTIME_DIR, or a default.
  * Returns 0 or -errno.
  */
-int agent_runtime_dir(const char *wished, char *ret_dir, size_t size, struct error *err);
+int agent_runtime_dir(const char *chosen, char *ret_dir, size_t size, struct error *err);
 
 /*
  * Starts the parts in order: runtime folder, workers, devices and their locks, state, tenants,

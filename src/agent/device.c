@@ -124,7 +124,7 @@ static int load_config(const struct device_set *set, const char *simulate,
  * Whether the running engine has the requested devices. A former engine serves while it has users,
  * and for its linger time, whatever is requested now.
  */
-static bool is_as_wished(struct nvml *nvml, const struct simgpu_config *config)
+static bool is_as_requested(struct nvml *nvml, const struct simgpu_config *config)
 {
 	_cleanup_free_ struct nvml_info *infos = calloc(ARBITER_DEVICES, sizeof(*infos));
 	int n = infos ? nvml_list(nvml, infos, ARBITER_DEVICES, NULL) : -ENOMEM;
@@ -180,18 +180,18 @@ static int open_nvml(struct device_set *set, struct error *err)
 }
 
 static int open_engine(
-	struct device_set *set, const char *simulate, bool is_wish, struct error *err)
+	struct device_set *set, const char *simulate, bool is_exact, struct error *err)
 {
 	struct simgpu_config config;
 	int r = load_config(set, simulate, &config, err);
 
 	r = r < 0 ? r : open_nvml(set, err);
-	if (r < 0 || !is_wish || is_as_wished(set->nvml, &config))
+	if (r < 0 || !is_exact || is_as_requested(set->nvml, &config))
 		return r;
 	nvml_close(TAKE_PTR(set->nvml));
 	await_end_of_engine(set, &config);
 	r = open_nvml(set, err);
-	if (r < 0 || is_as_wished(set->nvml, &config))
+	if (r < 0 || is_as_requested(set->nvml, &config))
 		return r;
 	return fail(err, EBUSY,
 		"--simulate %s: programs still use other simulated devices of '%s'; stop them, "
@@ -199,8 +199,8 @@ static int open_engine(
 		simulate, set->sim_dir);
 }
 
-/* is_wish: the simulated devices must be these. Otherwise those of a running engine will do. */
-static int open_simulated(struct device_set *set, const char *simulate, bool is_wish,
+/* is_exact: accepts only these devices, and not those of a running engine. */
+static int open_simulated(struct device_set *set, const char *simulate, bool is_exact,
 	const char *runtime_dir, struct error *err)
 {
 	const char *dir = getenv("DIVVY_SIM");
@@ -219,7 +219,7 @@ static int open_simulated(struct device_set *set, const char *simulate, bool is_
 	if (setenv("DIVVY_SIM", set->sim_dir, 1) || setenv("DIVVY_SIM_DEVICES", simulate, 1))
 		return fail(err, ENOMEM, "out of memory");
 	set->is_simulated = true;
-	return open_engine(set, simulate, is_wish, err);
+	return open_engine(set, simulate, is_exact, err);
 }
 
 static int open_driver(

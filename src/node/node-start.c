@@ -272,7 +272,7 @@ static int start_make_tenant(
 	struct node *node = s->node;
 	struct tenant_place places[SPEC_DEVICES_MAX];
 	char name[TENANT_NAME], origin[256];
-	struct tenant_params wish = {
+	struct tenant_params params = {
 		.spec = g->spec,
 		.name = name,
 		.origin = origin,
@@ -294,10 +294,10 @@ static int start_make_tenant(
 	set_overcommit(node, places, g->spec.count, s->pod.overcommit);
 	s->pod.epoch = g->epoch;
 	if (node_slot_is_served(node, s->slot))
-		wish.uid = serve_user(node, s->slot->number);
+		params.uid = serve_user(node, s->slot->number);
 	snprintf(name, sizeof(name), "%.*s", (int)sizeof(name) - 1, s->pod.name);
 	snprintf(origin, sizeof(origin), "%s/%s", s->pod.uid, s->pod.container);
-	r = tenant_new(node->agent, &wish, ret, err);
+	r = tenant_new(node->agent, &params, ret, err);
 	if (r >= 0)
 		node_saw_epoch(node, g->epoch);
 	return r;

@@ -15,11 +15,13 @@
 
 bool place_has_conflicts(const struct place *place, const struct place_spec *spec)
 {
-	const struct label *wish = place_label_at(place, spec->preferred_anti_affinity),
+	const struct label *preferred = place_label_at(place, spec->preferred_anti_affinity),
 			   *rule = place_label_at(place, spec->anti_affinity);
 
 	return spec->count &&
-		((wish && wish->n_devices[ROLE_PREFERRED] + wish->n_devices[ROLE_ANTI_AFFINITY]) ||
+		((preferred &&
+			 preferred->n_devices[ROLE_PREFERRED] +
+				 preferred->n_devices[ROLE_ANTI_AFFINITY]) ||
 			(rule && rule->n_devices[ROLE_PREFERRED]));
 }
 

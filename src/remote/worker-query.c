@@ -132,11 +132,11 @@ static CUresult watch_query(struct serve *s, enum kind kind)
 {
 	struct watch w = {.said.handle = take_u64(s)};
 	const uint64_t real = handle_real(s, kind, w.said.handle);
-	uint64_t is_wished, is_watched;
+	uint64_t should_watch, is_watched;
 	CUresult r;
 
 	w.said.stamp = take_u64(s);
-	is_wished = take_u64(s);
+	should_watch = take_u64(s);
 	if (s->error)
 		return s->error;
 	if (kind == KIND_CUevent)
@@ -147,7 +147,7 @@ static CUresult watch_query(struct serve *s, enum kind kind)
 		return CUDA_ERROR_INVALID_HANDLE;
 	r = watch_query_driver(&w);
 	w.since_ns = clock_now_ns();
-	is_watched = r == CUDA_ERROR_NOT_READY && is_wished && w.said.handle >> 48 &&
+	is_watched = r == CUDA_ERROR_NOT_READY && should_watch && w.said.handle >> 48 &&
 		driver.cuCtxGetCurrent(&w.context) == CUDA_SUCCESS && watch_add(&w);
 	give(s, &is_watched, sizeof(is_watched));
 	return r;

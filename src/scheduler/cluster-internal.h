@@ -57,12 +57,11 @@ struct cpod {
 	uint32_t cpu_milli;
 	uint64_t memory_bytes;
 	bool is_ours, is_deleting;
-	bool is_done;     /* phase Succeeded */
-	bool is_ready;    /* condition Ready is True */
-	bool is_accepted; /* bound before the present leader began */
-	bool has_resize;  /* sched_check_resizes() in sched.c must check the pod */
-	/* annotations of its dialect to write because the pod runs; NULL: none */
-	json_t *running;
+	bool is_done;         /* phase Succeeded */
+	bool is_ready;        /* condition Ready is True */
+	bool is_accepted;     /* bound before the present leader began */
+	bool has_resize;      /* sched_check_resizes() must check the pod */
+	json_t *running;      /* annotations of its dialect to write because the pod runs; NULL: none */
 	uint64_t denied;      /* hash of the last refusal of a resize request; 0: none */
 	bool is_reported;     /* evicted for another pod; its tenants still count */
 	uint64_t reported_ns; /* when the last eviction was sent */

@@ -47,7 +47,7 @@ static int decide_resize_requested(
 
 bool decide_has_resize(const struct cluster *c, const struct cpod *pod)
 {
-	struct assigned wish = {0};
+	struct assigned requested = {0};
 	bool is_other;
 
 	if (pod->state != CPOD_BOUND || !pod->assigned.n || !cpod_devices_node(pod)->has_gpus ||
@@ -59,16 +59,16 @@ bool decide_has_resize(const struct cluster *c, const struct cpod *pod)
 	 */
 	if (pod->refusal.code)
 		return true;
-	is_other = decide_resize_requested(c, pod, &wish) == 0 &&
-		!assigned_is_same(&wish, &pod->assigned);
-	assigned_done(&wish);
+	is_other = decide_resize_requested(c, pod, &requested) == 0 &&
+		!assigned_is_same(&requested, &pod->assigned);
+	assigned_done(&requested);
 	return is_other;
 }
 
 int decide_resize(
 	struct cluster *c, struct cpod *pod, bool *ret_granted, struct buf *why, struct error *err)
 {
-	struct assigned wish = {0};
+	struct assigned requested = {0};
 	int r;
 
 	*ret_granted = false;
@@ -77,20 +77,20 @@ int decide_resize(
 		buf_addf(why, "%s; the grant stays unchanged", pod->refusal.msg);
 		return 0;
 	}
-	r = decide_resize_requested(c, pod, &wish);
-	if (r == 0 && !cluster_has_room_for(c, pod, &wish, why))
+	r = decide_resize_requested(c, pod, &requested);
+	if (r == 0 && !cluster_has_room_for(c, pod, &requested, why))
 		r = -ENOSPC;
-	if (r == 0 && !cluster_has_memory_for(c, pod, &wish)) {
+	if (r == 0 && !cluster_has_memory_for(c, pod, &requested)) {
 		buf_add_text(why, "not enough free device memory; the grant stays unchanged");
 		r = -ENOSPC;
 	}
-	r = r < 0 ? r : cpod_resize(c, pod, &wish, why);
+	r = r < 0 ? r : cpod_resize(c, pod, &requested, why);
 	if (r < 0) {
-		assigned_done(&wish);
+		assigned_done(&requested);
 		return r == -ENOMEM ? fail(err, ENOMEM, "out of memory") : 0;
 	}
 	assigned_done(&pod->assigned);
-	pod->assigned = wish;
+	pod->assigned = requested;
 	cpod_drop(c, pod);
 	r = cpod_restore(c, pod);
 	c->has_news = true;

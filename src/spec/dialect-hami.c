@@ -167,14 +167,14 @@ static int hami_check_mode(const struct dialect_draft *draft, struct error *err)
 
 static int hami_translate(struct dialect_draft *draft, struct error *err)
 {
-	struct spec wished;
+	struct spec patterns;
 	int r = hami_check_mode(draft, err);
 
-	spec_init(&wished);
-	r = r < 0 ? r : read_lists(draft, "model", &wished, err);
-	r = r < 0 ? r : read_lists(draft, "device", &wished, err);
+	spec_init(&patterns);
+	r = r < 0 ? r : read_lists(draft, "model", &patterns, err);
+	r = r < 0 ? r : read_lists(draft, "device", &patterns, err);
 	for (uint32_t i = 0; r == 0 && i < draft->pod->n_containers; i++) {
-		struct spec spec = wished;
+		struct spec spec = patterns;
 		bool is_unlimited;
 		struct hami_requested requested;
 

@@ -546,17 +546,16 @@ static int spec_plain_char(char c)
 	return c == '-' || c == '_' ? ' ' : tolower((unsigned char)c);
 }
 
-static bool spec_is_model(struct str wished, bool is_whole, const char *model)
+static bool spec_is_model(struct str item, bool is_whole, const char *model)
 {
 	const size_t n = strlen(model);
 
-	for (size_t at = 0; at + wished.n <= n; at++) {
+	for (size_t at = 0; at + item.n <= n; at++) {
 		size_t i = 0;
 
-		while (i < wished.n &&
-			spec_plain_char(wished.p[i]) == spec_plain_char(model[at + i]))
+		while (i < item.n && spec_plain_char(item.p[i]) == spec_plain_char(model[at + i]))
 			i++;
-		if (i == wished.n && (!is_whole || i == n))
+		if (i == item.n && (!is_whole || i == n))
 			return true;
 		if (is_whole)
 			break;
@@ -564,19 +563,19 @@ static bool spec_is_model(struct str wished, bool is_whole, const char *model)
 	return false;
 }
 
-static bool spec_is_uuid(struct str wished, bool is_whole, const char *uuid)
+static bool spec_is_uuid(struct str item, bool is_whole, const char *uuid)
 {
-	return wished.n == strlen(uuid) && !strncasecmp(wished.p, uuid, wished.n);
+	return item.n == strlen(uuid) && !strncasecmp(item.p, uuid, item.n);
 }
 
 static bool spec_fits_pattern(
 	const char *pattern, bool (*is_named)(struct str, bool, const char *), const char *name)
 {
-	struct str rest = str_from(pattern), wished;
+	struct str rest = str_from(pattern), item;
 	bool is_not, is_whole, wants_one = false, is_one = false;
 
-	while (pattern[0] && spec_next_item(&rest, &wished, &is_not, &is_whole)) {
-		bool is_that = is_named(wished, is_whole, name);
+	while (pattern[0] && spec_next_item(&rest, &item, &is_not, &is_whole)) {
+		bool is_that = is_named(item, is_whole, name);
 
 		if (is_not && is_that)
 			return false;
