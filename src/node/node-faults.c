@@ -167,7 +167,7 @@ void faults_look(struct node *node)
 	const uint32_t n = faults_n_missing(node);
 
 	/* An Event refers to the GPUNode, so the daemon must know this object first. */
-	if (!kube_cache_find(node->gpunodes, NULL, node->options.name))
+	if (!node_gpunode(node))
 		return;
 	if (n)
 		describe_missing(node, n, &missing);

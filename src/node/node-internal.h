@@ -112,7 +112,7 @@ struct node {
 	struct kube_client *client;
 	struct kube_recorder *recorder;
 	struct kube_cache *pods;     /* pods of this node */
-	struct kube_cache *gpunodes; /* this node's GPUNode */
+	struct kube_cache *gpunodes; /* this node's GPUNode: node_gpunode() */
 	struct kube_cache *policies;
 
 	struct node_page *page; /* NULL: no HTTP server */
@@ -244,6 +244,8 @@ json_t *node_checkpoint(const struct node *node);
 const char *node_find_starting(
 	const json_t *pod, const char *const *names, size_t n, const char *has_tenant);
 
+/* The GPUNode of this node as last seen; NULL: none yet. */
+const json_t *node_gpunode(const struct node *node);
 /* Record an Event of type Warning or Normal; fmt makes the message. */
 void node_pod_event(struct node *node, const struct tenant_pod *pod, bool is_warning,
 	const char *reason, const char *fmt, ...) __attribute__((format(printf, 5, 6)));
@@ -279,14 +281,14 @@ bool node_is_cordoned(const struct node *node, const char *uuid);
 /* The folder of the slot's files. -ENAMETOOLONG: the path does not fit into ret. */
 int node_slot_folder(const struct node *node, const struct slot *slot, char *ret, size_t size,
 	struct error *err);
-/* Assigns the slot to the tenant, and opens its tenant socket if the container is on this node. */
-int node_slot_open(struct node *node, struct slot *slot, struct tenant *tenant, struct error *err);
 /*
  * Has the disk worker write the slot's folder and the list that is_list_remote names; see
  * slot_files_write(). -ENAMETOOLONG, -ENOMEM.
  */
 int node_slot_write_files(const struct node *node, const struct slot *slot, slot_files_fn *done,
 	void *data, struct slot_files **ret_files, struct error *err);
+/* Assigns the slot to the tenant, and opens its tenant socket if the container is on this node. */
+int node_slot_open(struct node *node, struct slot *slot, struct tenant *tenant, struct error *err);
 /* Ends the slot's tenant and closes its socket at once. */
 void node_slot_clear(struct node *node, struct slot *slot);
 /* Lets no new process into the tenant, which ends when its last process has ended. */

@@ -31,10 +31,7 @@
  */
 static json_t *node_lease_owners(const struct node *node)
 {
-	const struct kube_entry *entry = kube_cache_find(node->gpunodes, NULL, node->options.name);
-	json_t *all = entry ? kube_json_at(entry->object, "metadata", "ownerReferences", NULL)
-			    : NULL,
-	       *one;
+	json_t *all = kube_json_at(node_gpunode(node), "metadata", "ownerReferences", NULL), *one;
 	size_t i;
 
 	json_array_foreach(all, i, one) {

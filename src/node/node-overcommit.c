@@ -42,10 +42,8 @@ static bool overcommit_is_tenant_on(const struct tenant *t, const struct device 
 
 void overcommit_set(struct node *node, const struct device *device, uint32_t overcommit)
 {
-	const struct kube_entry *wish = kube_cache_find(node->gpunodes, NULL, node->options.name);
-	const uint32_t fixed = wish
-		? policy_overcommit_memory(json_object_get(wish->object, "spec"))
-		: 0;
+	const uint32_t fixed = policy_overcommit_memory(
+		json_object_get(node_gpunode(node), "spec"));
 	uint32_t least = overcommit;
 	const struct tenant *t;
 	bool is_shared = overcommit;

@@ -156,6 +156,13 @@ const char *node_find_starting(
 	return last;
 }
 
+const json_t *node_gpunode(const struct node *node)
+{
+	const struct kube_entry *entry = kube_cache_find(node->gpunodes, NULL, node->options.name);
+
+	return entry ? entry->object : NULL;
+}
+
 static void node_pod_send_event(
 	struct node *node, struct kube_event *event, const char *fmt, va_list ap)
 {
@@ -183,12 +190,11 @@ void node_pod_event(struct node *node, const struct tenant_pod *pod, bool is_war
 
 void node_event(struct node *node, bool is_warning, const char *reason, const char *fmt, ...)
 {
-	const struct kube_entry *wish = kube_cache_find(node->gpunodes, NULL, node->options.name);
 	struct kube_event event = {
 		.type = is_warning ? "Warning" : "Normal",
 		.reason = reason,
 		.object = {"divvy.gpu/v1", "GPUNode", NULL, node->options.name,
-			wish ? wish->uid : NULL},
+			kube_json_text_at(node_gpunode(node), "metadata", "uid", NULL)},
 	};
 	va_list ap;
 

@@ -293,11 +293,11 @@ static bool has_placeholders(const struct node *node)
 
 void node_pool_look(struct node *node, uint64_t now)
 {
-	const struct kube_entry *wish = kube_cache_find(node->gpunodes, NULL, node->options.name);
+	const json_t *gpunode = node_gpunode(node);
 
 	/* The last known value holds while the API server is away. */
-	if (wish) {
-		node->pool.is_wanted = kube_json_at(wish->object, "spec", "pool", NULL);
+	if (gpunode) {
+		node->pool.is_wanted = kube_json_at(gpunode, "spec", "pool", NULL);
 		node->pool.is_on = node->pool.is_wanted || has_placeholders(node);
 	}
 	if (!node->pool.is_on || node->pool.question || now < node->pool.next_ns)

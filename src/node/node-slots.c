@@ -150,9 +150,7 @@ void node_slot_end(struct node *node, struct slot *slot)
 
 bool node_is_cordoned(const struct node *node, const char *uuid)
 {
-	const struct kube_entry *wish = kube_cache_find(node->gpunodes, NULL, node->options.name);
-
-	return wish && cordon_has(wish->object, uuid);
+	return cordon_has(node_gpunode(node), uuid);
 }
 
 void node_offer(struct node *node)

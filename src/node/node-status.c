@@ -308,10 +308,8 @@ static json_t *serve_json(const struct node *node)
 
 static json_t *status_json(struct node *node)
 {
-	const struct kube_entry *wish = kube_cache_find(node->gpunodes, NULL, node->options.name);
 	const struct device_set *set = node->agent->devices;
-	const json_t *generation = wish ? kube_json_at(wish->object, "metadata", "generation", NULL)
-					: NULL;
+	const json_t *generation = kube_json_at(node_gpunode(node), "metadata", "generation", NULL);
 	const char *driver = set->nvml ? nvml_driver_version(set->nvml) : NULL;
 	uint32_t used = 0;
 	json_t *tenants = node_status_tenants_json(node, &used), *status;
@@ -395,7 +393,7 @@ static void node_status_on_timer(struct loop_timer *timer, uint64_t now)
 	json_t *status;
 	struct error err;
 
-	if (node->status_call || !kube_cache_find(node->gpunodes, NULL, node->options.name))
+	if (node->status_call || !node_gpunode(node))
 		return;
 	status = status_json(node);
 	if (!status || is_as(node->status_seen, status)) {
