@@ -29,13 +29,6 @@ struct verdict {
 typedef int admit_fn(const struct admit_rules *rules, const struct admit_request *request,
 	const struct admit_facts *facts, struct verdict *verdict);
 
-static const char *admit_text_at(const json_t *object, const char *key)
-{
-	const char *text = json_string_value(json_object_get(object, key));
-
-	return text ? text : "";
-}
-
 static bool is_update(const struct admit_request *request)
 {
 	return !strcmp(request->operation, "UPDATE");
@@ -212,9 +205,10 @@ static int check_resources_kept(const json_t *old, const json_t *new, struct err
 				const json_t *was = kube_json_at(x, "resources", fields[f], NULL),
 					     *is = kube_json_at(y, "resources", fields[f], NULL);
 
-				r = check_list_kept(was, is, admit_text_at(x, "name"), err);
-				r = r < 0 ? r
-					  : check_list_kept(is, was, admit_text_at(x, "name"), err);
+				r = check_list_kept(was, is, kube_json_text(x, "name"), err);
+				r = r < 0
+					? r
+					: check_list_kept(is, was, kube_json_text(x, "name"), err);
 			}
 	}
 	return r;
@@ -447,26 +441,26 @@ int admit_parse(const json_t *review, struct admit_request *ret_request, struct 
 {
 	const json_t *r = json_object_get(review, "request"), *object, *old;
 	const json_t *extra = kube_json_at(r, "userInfo", "extra", NULL);
-	const char *version = admit_text_at(review, "apiVersion");
+	const char *version = kube_json_text(review, "apiVersion");
 
-	if (strcmp(admit_text_at(review, "kind"), "AdmissionReview") || !json_is_object(r))
+	if (strcmp(kube_json_text(review, "kind"), "AdmissionReview") || !json_is_object(r))
 		return fail(err, EBADMSG, "expected an AdmissionReview with a request");
 	if (strcmp(version, "admission.k8s.io/v1"))
 		return fail(err, EBADMSG, "version '%.63s': only admission.k8s.io/v1 is supported",
 			version);
-	if (!admit_text_at(r, "uid")[0] || strlen(admit_text_at(r, "uid")) > ADMIT_UID_MAX)
+	if (!kube_json_text(r, "uid")[0] || strlen(kube_json_text(r, "uid")) > ADMIT_UID_MAX)
 		return fail(
 			err, EBADMSG, "request.uid: expected 1 to %u characters", ADMIT_UID_MAX);
 	object = json_object_get(r, "object");
 	old = json_object_get(r, "oldObject");
-	*ret_request = (struct admit_request){.uid = admit_text_at(r, "uid"),
-		.operation = admit_text_at(r, "operation"),
-		.user = admit_text_at(json_object_get(r, "userInfo"), "username"),
-		.group = admit_text_at(json_object_get(r, "resource"), "group"),
-		.resource = admit_text_at(json_object_get(r, "resource"), "resource"),
-		.subresource = admit_text_at(r, "subResource"),
-		.ns = admit_text_at(r, "namespace"),
-		.name = admit_text_at(r, "name"),
+	*ret_request = (struct admit_request){.uid = kube_json_text(r, "uid"),
+		.operation = kube_json_text(r, "operation"),
+		.user = kube_json_text(json_object_get(r, "userInfo"), "username"),
+		.group = kube_json_text(json_object_get(r, "resource"), "group"),
+		.resource = kube_json_text(json_object_get(r, "resource"), "resource"),
+		.subresource = kube_json_text(r, "subResource"),
+		.ns = kube_json_text(r, "namespace"),
+		.name = kube_json_text(r, "name"),
 		.pod_name = own_extra(extra, OWN_POD_NAME),
 		.pod_uid = own_extra(extra, OWN_POD_UID),
 		.node_name = own_extra(extra, OWN_NODE_NAME),

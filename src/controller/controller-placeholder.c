@@ -105,17 +105,6 @@ struct holder {
 	bool is_unheard;  /* no answer of the API server yet; the pod may be deleted already */
 };
 
-static bool placeholder_has_text(const json_t *list, const char *text)
-{
-	for (size_t i = 0; i < json_array_size(list); i++) {
-		const char *one = json_string_value(json_array_get(list, i));
-
-		if (one && !strcmp(one, text))
-			return true;
-	}
-	return false;
-}
-
 bool placeholder_is_unused(const json_t *gpu_node, const char *name)
 {
 	const json_t *devices = kube_json_at(gpu_node, "status", "devices", NULL),
@@ -131,7 +120,7 @@ bool placeholder_is_unused(const json_t *gpu_node, const char *name)
 			continue;
 		is_known = true;
 		for (size_t k = 0; k < json_array_size(tenants); k++)
-			if (placeholder_has_text(
+			if (kube_json_list_has(
 				    json_object_get(json_array_get(tenants, k), "devices"), uuid))
 				return false;
 	}

@@ -244,16 +244,6 @@ void controller_enqueue_all(struct controller *c)
 
 /* ---- changes in the caches ---- */
 
-static const json_t *controlling_owner(const json_t *pod)
-{
-	const json_t *owners = kube_json_at(pod, "metadata", "ownerReferences", NULL);
-
-	for (size_t i = 0; i < json_array_size(owners); i++)
-		if (json_is_true(json_object_get(json_array_get(owners, i), "controller")))
-			return json_array_get(owners, i);
-	return NULL;
-}
-
 static bool is_share_pods(const json_t *owner)
 {
 	const char *kind = json_string_value(json_object_get(owner, "kind"));
@@ -297,7 +287,7 @@ static int controller_project_object(
 	if (w->which == CACHE_PODS &&
 		!controller_object_label(object->json, DIALECT_TENANT_LABEL) &&
 		!(ns && !strcmp(ns, w->c->options.ns)) &&
-		!is_share_pods(controlling_owner(object->json)) &&
+		!is_share_pods(kube_json_controller(object->json)) &&
 		!is_untranslated(w->c, object->json))
 		return -ENOENT;
 	*ret_own = json_incref(object->json);
@@ -311,7 +301,7 @@ static void controller_release_object(void *own)
 
 static void controller_on_pod(struct controller *c, const json_t *pod, bool is_new)
 {
-	const json_t *owner = controlling_owner(pod);
+	const json_t *owner = kube_json_controller(pod);
 	const char *ns = kube_json_text_at(pod, "metadata", "namespace", NULL);
 	const char *from = json_string_value(json_object_get(
 		kube_json_at(pod, "metadata", "annotations", NULL), DIALECT_RECORD_KEY));
@@ -369,7 +359,7 @@ static void on_measured_one(struct controller *c, const struct measured *m)
 	const struct kube_entry *pod = str_copy(uid, sizeof(uid), m->uid) < 0
 		? NULL
 		: kube_cache_find_uid(c->watched[CACHE_PODS].cache, uid);
-	const json_t *owner = pod ? controlling_owner(pod->object) : NULL, *share_pod;
+	const json_t *owner = pod ? kube_json_controller(pod->object) : NULL, *share_pod;
 	const char *name = json_string_value(json_object_get(owner, "name")), *was;
 
 	if (!is_share_pods(owner))

@@ -50,10 +50,8 @@ static bool is_counted(const json_t *pod)
 {
 	const char *tenant = json_string_value(json_object_get(
 		kube_json_at(pod, "metadata", "labels", NULL), DIALECT_TENANT_LABEL));
-	const char *phase = kube_json_text_at(pod, "status", "phase", NULL);
 
-	return tenant && !strcmp(tenant, "true") &&
-		!(phase && (!strcmp(phase, "Succeeded") || !strcmp(phase, "Failed")));
+	return tenant && !strcmp(tenant, "true") && !kube_json_is_over(pod);
 }
 
 void external_metric_add(

@@ -11,6 +11,7 @@
 #include "base/cleanup.h"
 #include "base/log.h"
 #include "controller/controller.h"
+#include "manifest/cordon.h"
 #include "spec/dialect.h"
 #include "spec/quantity.h"
 
@@ -90,20 +91,6 @@ struct capacity {
 	uint64_t held; /* for nodes of the pool: number of devices that a placeholder has taken */
 };
 
-static bool is_cordoned(const json_t *gpu_node, const char *uuid)
-{
-	const json_t *list = kube_json_at(gpu_node, "spec", "cordoned", NULL);
-
-	for (size_t i = 0; i < json_array_size(list); i++) {
-		const char *its = json_string_value(
-			json_object_get(json_array_get(list, i), "uuid"));
-
-		if (its && !strcmp(its, uuid))
-			return true;
-	}
-	return false;
-}
-
 static bool job_node_is_text(const json_t *object, const char *key, const char *text)
 {
 	const char *value = json_string_value(json_object_get(object, key));
@@ -133,7 +120,7 @@ static struct capacity capacity_of(const json_t *gpu_node)
 		const json_int_t bytes = json_integer_value(json_object_get(d, "memoryBytes"));
 
 		if (!uuid || bytes < 0 || !job_node_is_text(d, "health", "Healthy") ||
-			is_cordoned(gpu_node, uuid) ||
+			cordon_has(gpu_node, uuid) ||
 			(job_node_is_text(d, "owner", "native") && !is_pool) ||
 			job_node_is_text(d, "owner", "user"))
 			continue;

@@ -50,13 +50,6 @@ static const json_t *own_pod(const struct job *job, const json_t *share_pod)
 	return pod && share_pod_owns(share_pod, pod) ? pod : NULL;
 }
 
-static bool job_share_pod_is_over(const json_t *pod)
-{
-	const char *phase = kube_json_text_at(pod, "status", "phase", NULL);
-
-	return phase && (!strcmp(phase, "Succeeded") || !strcmp(phase, "Failed"));
-}
-
 /* ---- status ---- */
 
 static void on_status(void *data, const struct kube_answer *answer);
@@ -309,7 +302,7 @@ static bool job_share_pod_carry_resize(struct job *job, const json_t *share_pod,
 	_cleanup_json_ json_t *change = NULL;
 	struct error err;
 
-	if (job_share_pod_is_over(pod) ||
+	if (kube_json_is_over(pod) ||
 		kube_json_text_at(pod, "metadata", "deletionTimestamp", NULL) ||
 		share_pod_carry(share_pod, (enum share_pod_kind)job->kind, pod, &change) < 0 ||
 		!change)
@@ -345,27 +338,11 @@ static enum share_pod_verdict job_share_pod_judge(
 	return verdict;
 }
 
-/* Returns whether the SharePod's pod has ended, so that nothing is left to do. */
-static bool job_share_pod_has_ended(const json_t *share_pod)
-{
-	const char *phase = kube_json_text_at(share_pod, "status", "phase", NULL);
-
-	return phase && (!strcmp(phase, "Succeeded") || !strcmp(phase, "Failed"));
-}
-
 /* Returns whether the status already reports the verdict. */
 static bool was_judged(const json_t *share_pod, enum share_pod_verdict verdict)
 {
-	const json_t *list = kube_json_at(share_pod, "status", "conditions", NULL);
-
-	for (size_t i = 0; i < json_array_size(list); i++) {
-		const char *its = json_string_value(
-			json_object_get(json_array_get(list, i), "reason"));
-
-		if (its && !strcmp(its, share_pod_verdict_name(verdict)))
-			return true;
-	}
-	return false;
+	return kube_json_find(kube_json_at(share_pod, "status", "conditions", NULL), "reason",
+		share_pod_verdict_name(verdict));
 }
 
 /*
@@ -447,7 +424,7 @@ static void job_share_pod_run(struct job *job)
 		job_share_pod_write_status(job, &facts, 0, "");
 		return;
 	}
-	if (!facts.pod && job_share_pod_has_ended(share_pod)) {
+	if (!facts.pod && kube_json_is_over(share_pod)) {
 		job_end(job, 0, "");
 		return;
 	}

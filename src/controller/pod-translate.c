@@ -373,15 +373,6 @@ int pod_translate_check_modes(const struct pod_translation *translation, struct 
 
 #define CLASSES_SHOWN 256
 
-static bool list_has(const json_t *list, const char *text)
-{
-	for (size_t i = 0; i < json_array_size(list); i++)
-		if (json_is_string(json_array_get(list, i)) &&
-			!strcmp(json_string_value(json_array_get(list, i)), text))
-			return true;
-	return false;
-}
-
 static int pod_translate_check_policy(
 	const struct spec *spec, const json_t *policy, struct error *err)
 {
@@ -390,7 +381,7 @@ static int pod_translate_check_policy(
 	const char *remote = json_string_value(json_object_get(policy, "remote"));
 	const char *class = spec_class_name(spec->class);
 
-	if (json_array_size(classes) && !list_has(classes, class)) {
+	if (json_array_size(classes) && !kube_json_list_has(classes, class)) {
 		_cleanup_buf_ struct buf list = BUF_INIT(CLASSES_SHOWN);
 
 		for (size_t i = 0; i < json_array_size(classes); i++)
@@ -423,7 +414,7 @@ static int check_space(const char *field, const char *label,
 	if (n == text.n || str_copy(space, sizeof(space), (struct str){text.p, n}) < 0)
 		return 0;
 	for (size_t i = 0; i < facts->n_policies; i++)
-		if (list_has(json_object_get(facts->policy[i], "labelSpaces"), space))
+		if (kube_json_list_has(json_object_get(facts->policy[i], "labelSpaces"), space))
 			return 0;
 	return fail(err, EPERM,
 		"%s '%.63s': no policy of this namespace names the label space '%.31s'", field,

@@ -171,13 +171,6 @@ int pool_view_add_node(struct pool_view *v, const char *name, const json_t *labe
 
 /* ---- pods ---- */
 
-static bool pool_view_is_over(const json_t *pod)
-{
-	const char *phase = kube_json_text_at(pod, "status", "phase", NULL);
-
-	return pool_view_is_text(phase, "Succeeded") || pool_view_is_text(phase, "Failed");
-}
-
 static bool is_leaving(const json_t *pod)
 {
 	return kube_json_text_at(pod, "metadata", "deletionTimestamp", NULL);
@@ -200,7 +193,7 @@ static enum pool_pod add_placeholder(struct pool_view *v, const json_t *pod)
 		   *made = kube_json_text_at(pod, "metadata", "creationTimestamp", NULL);
 	uint64_t made_ns = 0;
 
-	if (pool_view_is_over(pod))
+	if (kube_json_is_over(pod))
 		return is_leaving(pod) ? POOL_POD_STAYS : POOL_POD_OVER;
 	if (v->facts.n_placeholders == POOL_PLACEHOLDERS_MAX)
 		return POOL_POD_STAYS;
@@ -251,7 +244,7 @@ static enum pool_pod pool_view_add_tenant(struct pool_view *v, const char *node,
 	bool is_lost = false;
 	uint64_t got = 0;
 
-	if (!given || pool_view_is_over(pod))
+	if (!given || kube_json_is_over(pod))
 		return POOL_POD_STAYS;
 	n = n ? n : pool_view_see_node(v, node, NULL);
 	if (!n)
@@ -277,17 +270,10 @@ static enum pool_pod pool_view_add_tenant(struct pool_view *v, const char *node,
 const char *pool_view_image(const json_t *pod)
 {
 	const json_t *containers = kube_json_at(pod, "spec", "containers", NULL),
-		     *own = json_array_get(containers, 0);
+		     *own = kube_json_find(containers, "name", OWN_CONTAINER);
 
 	/* The first container may be one that another webhook added. */
-	for (size_t i = 0; i < json_array_size(containers); i++) {
-		const json_t *c = json_array_get(containers, i);
-		const char *name = kube_json_text_at(c, "name", NULL);
-
-		if (name && !strcmp(name, OWN_CONTAINER))
-			own = c;
-	}
-	return kube_json_text_at(own, "image", NULL);
+	return kube_json_text_at(own ? own : json_array_get(containers, 0), "image", NULL);
 }
 
 /*
@@ -344,7 +330,7 @@ static bool is_unschedulable(const json_t *pod)
 bool pool_view_waits(const json_t *pod)
 {
 	return !kube_json_text_at(pod, "spec", "nodeName", NULL) && pool_view_pod_milli(pod) > 0 &&
-		!pool_view_is_over(pod) && !is_leaving(pod) && is_unschedulable(pod);
+		!kube_json_is_over(pod) && !is_leaving(pod) && is_unschedulable(pod);
 }
 
 static void add_waiting(struct pool_view *v, const json_t *pod)

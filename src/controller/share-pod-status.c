@@ -17,40 +17,23 @@
 #define DEVICE_MAX 1024u
 #define TEXT_MAX 64u
 
-static const char *share_pod_status_text_at(const json_t *object, const char *key)
-{
-	const char *text = json_string_value(json_object_get(object, key));
-
-	return text ? text : "";
-}
-
 static int share_pod_status_set_text(json_t *object, const char *key, const char *text)
 {
 	return text && text[0] ? json_object_set_new(object, key, json_string(text)) : 0;
-}
-
-static json_t *old_condition(const json_t *share_pod, const char *type)
-{
-	json_t *list = kube_json_at(share_pod, "status", "conditions", NULL);
-
-	for (size_t i = 0; i < json_array_size(list); i++)
-		if (!strcmp(share_pod_status_text_at(json_array_get(list, i), "type"), type))
-			return json_array_get(list, i);
-	return NULL;
 }
 
 /* Adds a condition. Its lastTransitionTime stays while its status is the same. */
 static int share_pod_status_add_condition(json_t *list, const json_t *share_pod, uint64_t real_ns,
 	const char *type, bool is_true, const char *reason, const char *message)
 {
-	const json_t *old = old_condition(share_pod, type);
+	const json_t *old = kube_json_condition(share_pod, type);
 	const char *status = is_true ? "True" : "False";
-	const char *since = share_pod_status_text_at(old, "lastTransitionTime");
+	const char *since = kube_json_text(old, "lastTransitionTime");
 	struct kube_time now = kube_time_format(real_ns);
 	char cut[SHARE_POD_MESSAGE_MAX];
 	json_t *c;
 
-	if (!since[0] || strcmp(share_pod_status_text_at(old, "status"), status))
+	if (!since[0] || strcmp(kube_json_text(old, "status"), status))
 		since = now.s;
 	snprintf(cut, sizeof(cut), "%s", message ? message : "");
 	c = json_pack("{s:s, s:s, s:s, s:s}", "type", type, "status", status, "reason", reason,
@@ -73,9 +56,8 @@ static const json_t *find_tenant(const struct share_pod_facts *f, const char *co
 	for (size_t i = 0; uid && i < json_array_size(f->tenants); i++) {
 		const json_t *t = json_array_get(f->tenants, i);
 
-		if (!strcmp(share_pod_status_text_at(t, "podUID"), uid) &&
-			(!container ||
-				!strcmp(share_pod_status_text_at(t, "container"), container)))
+		if (!strcmp(kube_json_text(t, "podUID"), uid) &&
+			(!container || !strcmp(kube_json_text(t, "container"), container)))
 			return t;
 	}
 	return NULL;
@@ -87,8 +69,7 @@ static const json_t *find_tenant(const struct share_pod_facts *f, const char *co
  */
 static json_t *placed_devices(const json_t *pod)
 {
-	struct str all = str_from(share_pod_status_text_at(
-			   kube_json_at(pod, "metadata", "annotations", NULL),
+	struct str all = str_from(kube_json_text(kube_json_at(pod, "metadata", "annotations", NULL),
 			   "divvy.gpu/devices")),
 		   word, uuid;
 	json_t *list = json_array();
@@ -148,17 +129,6 @@ static int set_granted(json_t *status, const json_t *tenant, const struct spec *
 	return json_object_set_new(status, "granted", granted);
 }
 
-/* Returns a condition that the scheduler wrote about the pod's request, or NULL. */
-static const json_t *pod_condition(const json_t *pod, const char *type)
-{
-	const json_t *list = kube_json_at(pod, "status", "conditions", NULL);
-
-	for (size_t i = 0; i < json_array_size(list); i++)
-		if (!strcmp(share_pod_status_text_at(json_array_get(list, i), "type"), type))
-			return json_array_get(list, i);
-	return NULL;
-}
-
 static const char *const verdict_names[SHARE_POD_VERDICTS] = {
 	[SHARE_POD_ACCEPTED] = "Accepted",
 	[SHARE_POD_INVALID_SPEC] = "InvalidSpec",
@@ -174,8 +144,8 @@ const char *share_pod_verdict_name(enum share_pod_verdict verdict)
 static int add_conditions(json_t *list, const json_t *share_pod, const struct share_pod_facts *f,
 	const json_t *tenant)
 {
-	const json_t *said = pod_condition(f->pod, "divvy.gpu/Granted");
-	const bool is_denied = said && !strcmp(share_pod_status_text_at(said, "status"), "False");
+	const json_t *said = kube_json_condition(f->pod, "divvy.gpu/Granted");
+	const bool is_denied = said && !strcmp(kube_json_text(said, "status"), "False");
 	const bool is_accepted = f->verdict == SHARE_POD_ACCEPTED;
 	int r = share_pod_status_add_condition(list, share_pod, f->real_ns, "Accepted", is_accepted,
 		share_pod_verdict_name(f->verdict), is_accepted ? NULL : f->message);
@@ -189,15 +159,14 @@ static int add_conditions(json_t *list, const json_t *share_pod, const struct sh
 	if (f->resize_text || is_denied)
 		r |= share_pod_status_add_condition(list, share_pod, f->real_ns, "Granted", false,
 			"ResizeRejected",
-			f->resize_text ? f->resize_text
-				       : share_pod_status_text_at(said, "message"));
+			f->resize_text ? f->resize_text : kube_json_text(said, "message"));
 	else if (tenant)
 		r |= share_pod_status_add_condition(
 			list, share_pod, f->real_ns, "Granted", true, "Granted", NULL);
 	else if (f->pod)
 		r |= share_pod_status_add_condition(list, share_pod, f->real_ns, "Granted", false,
 			"Waiting",
-			share_pod_status_text_at(pod_condition(f->pod, "PodScheduled"), "message"));
+			kube_json_text(kube_json_condition(f->pod, "PodScheduled"), "message"));
 	return r;
 }
 
@@ -291,9 +260,8 @@ static void set_got(json_t *status, const json_t *share_pod, const struct share_
 	if (!tenant)
 		return;
 	if (f->measured &&
-		measured_find(str_from(f->measured),
-			str_from(share_pod_status_text_at(tenant, "podUID")),
-			str_from(share_pod_status_text_at(tenant, "container")), &m) >= 0) {
+		measured_find(str_from(f->measured), str_from(kube_json_text(tenant, "podUID")),
+			str_from(kube_json_text(tenant, "container")), &m) >= 0) {
 		share_pod_got(used, &m, got);
 		used = got;
 	}

@@ -180,17 +180,10 @@ int share_pod_other_name(const json_t *share_pod, char ret[static SHARE_POD_NAME
 
 bool share_pod_owns(const json_t *share_pod, const json_t *pod)
 {
-	const json_t *owners = kube_json_at(pod, "metadata", "ownerReferences", NULL);
-	const char *uid = kube_json_text_at(share_pod, "metadata", "uid", NULL);
+	const char *uid = kube_json_text_at(share_pod, "metadata", "uid", NULL),
+		   *owner = kube_json_text_at(kube_json_controller(pod), "uid", NULL);
 
-	for (size_t i = 0; uid && i < json_array_size(owners); i++) {
-		const json_t *o = json_array_get(owners, i);
-		const char *its = json_string_value(json_object_get(o, "uid"));
-
-		if (json_is_true(json_object_get(o, "controller")) && its && !strcmp(its, uid))
-			return true;
-	}
-	return false;
+	return uid && owner && !strcmp(owner, uid);
 }
 
 /*

@@ -24,13 +24,6 @@
 
 /* ---- reading ---- */
 
-static const char *sign_text_at(const json_t *object, const char *key)
-{
-	const char *text = kube_json_text_at(object, key, NULL);
-
-	return text ? text : "";
-}
-
 /*
  * Checks that the request has exactly the usages in `wanted`, in any order, so that the certificate
  * serves no other purpose. A tenant's certificate has no "server auth".
@@ -64,7 +57,7 @@ static int check_usages(const json_t *spec, bool is_node, struct error *err)
 static int sign_read_request(const json_t *spec, struct request *ret, struct error *err)
 {
 	_cleanup_buf_ struct buf pem = BUF_INIT(REQUEST_PEM_MAX);
-	int r = base64_decode(str_from(sign_text_at(spec, "request")), &pem);
+	int r = base64_decode(str_from(kube_json_text(spec, "request")), &pem);
 
 	if (r < 0)
 		return fail(err, EINVAL, "spec.request: expected at most %u bytes in base64",
@@ -80,11 +73,11 @@ void sign_ask_read(const json_t *object, struct sign_ask *ret)
 	const char *created = kube_json_text_at(object, "metadata", "creationTimestamp", NULL);
 	const char *certificate = kube_json_text_at(object, "status", "certificate", NULL);
 
-	*ret = (struct sign_ask){.by = {.user = sign_text_at(spec, "username"),
+	*ret = (struct sign_ask){.by = {.user = kube_json_text(spec, "username"),
 					 .pod_name = own_extra(extra, OWN_POD_NAME),
 					 .pod_uid = own_extra(extra, OWN_POD_UID),
 					 .node_name = own_extra(extra, OWN_NODE_NAME)},
-		.is_ours = !strcmp(sign_text_at(spec, "signerName"), IDENTITY_SIGNER),
+		.is_ours = !strcmp(kube_json_text(spec, "signerName"), IDENTITY_SIGNER),
 		.is_approved = kube_json_condition(object, "Approved") != NULL,
 		.is_answered = kube_json_condition(object, "Denied") ||
 			kube_json_condition(object, "Failed") || (certificate && certificate[0])};
@@ -107,7 +100,7 @@ static int sign_check_tenant(
 	_cleanup_manifest_json_ struct manifest_json manifest = {0};
 	_cleanup_assigned_ struct assigned assigned = {0};
 	const struct assigned_container *container;
-	const char *uid, *its_node, *phase;
+	const char *uid, *its_node;
 	int r;
 
 	if (!pod)
@@ -115,7 +108,6 @@ static int sign_check_tenant(
 			err, ENOENT, "no pod with UID %.60s requests a share of a GPU", name->uid);
 	uid = kube_json_text_at(pod, "metadata", "uid", NULL);
 	its_node = kube_json_text_at(pod, "spec", "nodeName", NULL);
-	phase = kube_json_text_at(pod, "status", "phase", NULL);
 	if (!uid || strcmp(uid, name->uid))
 		return fail(err, EINVAL, "the pod's UID is not %.60s", name->uid);
 	if (!its_node)
@@ -125,7 +117,7 @@ static int sign_check_tenant(
 			"pod %.60s is on node '%.60s', but divvyd of node '%.60s' requested the "
 			"certificate",
 			name->uid, its_node, node);
-	if (phase && (!strcmp(phase, "Succeeded") || !strcmp(phase, "Failed")))
+	if (kube_json_is_over(pod))
 		return fail(err, EPERM, "pod %.60s has ended", name->uid);
 	r = manifest_json_read(json_object_get(pod, "metadata"), NULL, STR(""), &manifest, err);
 	r = r < 0 ? r : assigned_parse(manifest.pod.annotations, &assigned, err);

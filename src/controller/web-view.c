@@ -51,16 +51,10 @@ static const json_t *tenants_of(const json_t *gpu_node)
 /* Returns the reason of the cordon, which may be empty; NULL if the device is not cordoned. */
 static const char *why_cordoned(const json_t *gpu_node, const char *uuid)
 {
-	const json_t *all = kube_json_at(gpu_node, "spec", "cordoned", NULL), *one;
-	size_t i;
+	const json_t *cordon = kube_json_find(
+		kube_json_at(gpu_node, "spec", "cordoned", NULL), "uuid", uuid ? uuid : "");
 
-	json_array_foreach(all, i, one) {
-		const char *which = web_view_text(one, "uuid"), *why = web_view_text(one, "reason");
-
-		if (uuid && which && !strcmp(uuid, which))
-			return why ? why : "";
-	}
-	return NULL;
+	return uuid && cordon ? kube_json_text(cordon, "reason") : NULL;
 }
 
 static json_t *web_view_devices_json(const json_t *gpu_node)
@@ -311,25 +305,15 @@ static json_int_t web_view_sum_resource(const json_t *pod, const char *resource)
 
 uint64_t web_view_requested_milli(const json_t *pod)
 {
-	const char *phase = kube_json_text_at(pod, "status", "phase", NULL);
-
-	if (phase && (!strcmp(phase, "Succeeded") || !strcmp(phase, "Failed")))
-		return 0;
-	return (uint64_t)web_view_sum_resource(pod, "divvy.gpu/milli");
+	return kube_json_is_over(pod) ? 0 : (uint64_t)web_view_sum_resource(pod, "divvy.gpu/milli");
 }
 
 static const json_t *not_scheduled(const json_t *pod)
 {
-	const json_t *all = kube_json_at(pod, "status", "conditions", NULL), *c;
-	size_t i;
+	const json_t *c = kube_json_condition(pod, "PodScheduled");
+	const char *status = web_view_text(c, "status");
 
-	json_array_foreach(all, i, c) {
-		const char *type = web_view_text(c, "type"), *status = web_view_text(c, "status");
-
-		if (type && status && !strcmp(type, "PodScheduled") && strcmp(status, "True"))
-			return c;
-	}
-	return NULL;
+	return status && strcmp(status, "True") ? c : NULL;
 }
 
 /*

@@ -124,13 +124,7 @@ static const json_t *webhook_config_condition(const json_t *hook)
 {
 	const json_t *list = json_object_get(hook, "matchConditions");
 
-	for (size_t i = 0; i < json_array_size(list); i++) {
-		const char *name = kube_json_text_at(json_array_get(list, i), "name", NULL);
-
-		if (name && !strcmp(name, HOOK_CONDITION))
-			return json_object_get(json_array_get(list, i), "expression");
-	}
-	return NULL;
+	return json_object_get(kube_json_find(list, "name", HOOK_CONDITION), "expression");
 }
 
 bool hook_has_lost_conditions(const json_t *hooks)
@@ -180,17 +174,6 @@ static int want_client(const json_t *hook, const struct hook_want *want, json_t 
 	return client && json_object_set_new(patch, "clientConfig", client) == 0 ? 1 : -ENOMEM;
 }
 
-static bool has_text(const json_t *list, const char *text)
-{
-	for (size_t i = 0; i < json_array_size(list); i++) {
-		const char *value = json_string_value(json_array_get(list, i));
-
-		if (value && !strcmp(value, text))
-			return true;
-	}
-	return false;
-}
-
 /*
  * Adds the controller's namespace to the hook's excluded namespaces. A patch can only replace the
  * whole list.
@@ -207,7 +190,7 @@ static int want_exclusion(const json_t *hook, const struct hook_want *want, json
 			   *operator= kube_json_text_at(e, "operator", NULL);
 
 		if (!key || !operator|| strcmp(key, METADATA_NAME) || strcmp(operator, "NotIn") ||
-			has_text(values, want->ns))
+			kube_json_list_has(values, want->ns))
 			continue;
 		if (json_array_append_new(values, json_string(want->ns)) < 0)
 			return -ENOMEM;
@@ -240,18 +223,6 @@ int hook_patch(const json_t *hook, const struct hook_want *want, json_t **ret_pa
 	}
 	*ret_patch = is_changed ? TAKE_PTR(patch) : NULL;
 	return 0;
-}
-
-static const json_t *find_hook(const json_t *hooks, const char *name)
-{
-	for (size_t i = 0; i < json_array_size(hooks); i++) {
-		const json_t *hook = json_array_get(hooks, i);
-		const char *its = kube_json_text_at(hook, "name", NULL);
-
-		if (its && !strcmp(its, name))
-			return hook;
-	}
-	return NULL;
 }
 
 /*
@@ -323,7 +294,8 @@ static int want_same_pods(const json_t *hook, const json_t *want, json_t *patch)
 
 int hook_late(const json_t *hooks, const struct hook_want *want, json_t **ret_hook)
 {
-	const json_t *of = find_hook(hooks, HOOK_PODS), *now = find_hook(hooks, HOOK_LATE);
+	const json_t *of = kube_json_find(hooks, "name", HOOK_PODS),
+		     *now = kube_json_find(hooks, "name", HOOK_LATE);
 	_cleanup_json_ json_t *hook = NULL, *patch = NULL;
 	int r;
 
@@ -351,7 +323,8 @@ int hook_late(const json_t *hooks, const struct hook_want *want, json_t **ret_ho
  */
 static int add_change(json_t *list, json_t *change)
 {
-	json_t *earlier = (json_t *)find_hook(list, kube_json_text_at(change, "name", NULL));
+	json_t *earlier = (json_t *)kube_json_find(
+		list, "name", kube_json_text_at(change, "name", NULL));
 	int r;
 
 	if (!earlier)

@@ -130,21 +130,16 @@ static int kube_config_find_entry(const struct reader *reader, const char *list,
 
 	snprintf(member, sizeof(member), "%.*s", (int)strlen(list) - 1, list);
 	for (size_t i = 0; i < reader->n_files; i++) {
-		const json_t *entries = json_object_get(reader->files[i].json, list);
+		const json_t *entry = kube_json_find(
+			json_object_get(reader->files[i].json, list), "name", name);
 
-		for (size_t k = 0; k < json_array_size(entries); k++) {
-			const json_t *entry = json_array_get(entries, k);
-			const char *found = kube_json_text_at(entry, "name", NULL);
-
-			if (!found || strcmp(found, name) != 0)
-				continue;
-			*ret_entry = (struct entry){
-				reader->files[i].name, list, found, json_object_get(entry, member)};
-			if (!json_is_object(ret_entry->fields))
-				return fail_field(
-					err, EINVAL, ret_entry, member, "expected an object");
-			return 0;
-		}
+		if (!entry)
+			continue;
+		*ret_entry = (struct entry){reader->files[i].name, list,
+			kube_json_text(entry, "name"), json_object_get(entry, member)};
+		if (!json_is_object(ret_entry->fields))
+			return fail_field(err, EINVAL, ret_entry, member, "expected an object");
+		return 0;
 	}
 	return fail(err, ENOENT, "%s: no '%s' in %s", reader->files[0].name, name, list);
 }
@@ -263,13 +258,9 @@ static int read_exec(
 			strcmp(exec->api_version, "client.authentication.k8s.io/v1beta1") != 0))
 		return fail_field(err, EINVAL, &e, "exec.apiVersion",
 			"expected client.authentication.k8s.io/v1 or v1beta1");
-	for (size_t i = 0; i < json_array_size(extensions); i++) {
-		const json_t *x = json_array_get(extensions, i);
-		const char *name = kube_json_text_at(x, "name", NULL);
-
-		if (name && !strcmp(name, "client.authentication.k8s.io/exec"))
-			exec->cluster_config = json_incref(json_object_get(x, "extension"));
-	}
+	exec->cluster_config = json_incref(json_object_get(
+		kube_json_find(extensions, "name", "client.authentication.k8s.io/exec"),
+		"extension"));
 	path = strchr(command, '/') ? path_beside(e.file, command) : str_dup(str_from(command));
 	if (!path || !exec->where)
 		return fail(err, ENOMEM, "out of memory for a kubeconfig");

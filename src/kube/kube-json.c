@@ -147,6 +147,13 @@ const char *kube_json_text_at(const json_t *root, ...)
 	return text && strlen(text) == json_string_length(found) ? text : NULL;
 }
 
+const char *kube_json_text(const json_t *object, const char *key)
+{
+	const char *text = kube_json_text_at(object, key, NULL);
+
+	return text ? text : "";
+}
+
 /* Whether all real numbers survive being written with DBL_DIG digits. */
 static bool are_numbers_short(const json_t *json)
 {
@@ -201,18 +208,37 @@ void kube_json_set_renamed(json_t *object, const char *key, const char *old_key,
 	json_object_set_new(object, key, value);
 }
 
-const json_t *kube_json_condition(const json_t *object, const char *type)
+const json_t *kube_json_find(const json_t *list, const char *key, const char *text)
 {
-	const json_t *all = kube_json_at(object, "status", "conditions", NULL);
+	for (size_t i = 0; i < json_array_size(list); i++) {
+		const char *its = kube_json_text_at(json_array_get(list, i), key, NULL);
 
-	for (size_t i = 0; i < json_array_size(all); i++) {
-		const json_t *one = json_array_get(all, i);
-		const char *its = kube_json_text_at(one, "type", NULL);
-
-		if (its && !strcmp(its, type))
-			return one;
+		if (its && !strcmp(its, text))
+			return json_array_get(list, i);
 	}
 	return NULL;
+}
+
+bool kube_json_is_over(const json_t *pod)
+{
+	const char *phase = kube_json_text_at(pod, "status", "phase", NULL);
+
+	return phase && (!strcmp(phase, "Succeeded") || !strcmp(phase, "Failed"));
+}
+
+const json_t *kube_json_controller(const json_t *object)
+{
+	const json_t *owners = kube_json_at(object, "metadata", "ownerReferences", NULL);
+
+	for (size_t i = 0; i < json_array_size(owners); i++)
+		if (json_is_true(json_object_get(json_array_get(owners, i), "controller")))
+			return json_array_get(owners, i);
+	return NULL;
+}
+
+const json_t *kube_json_condition(const json_t *object, const char *type)
+{
+	return kube_json_find(kube_json_at(object, "status", "conditions", NULL), "type", type);
 }
 
 bool kube_json_list_has(const json_t *list, const char *text)

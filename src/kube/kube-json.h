@@ -32,6 +32,9 @@ json_t *kube_json_at(const json_t *root, ...) __attribute__((sentinel));
 /* NULL if it is missing, not a string, or contains a NUL. */
 const char *kube_json_text_at(const json_t *root, ...) __attribute__((sentinel));
 
+/* The member's text; "" if kube_json_text_at() would return NULL. */
+const char *kube_json_text(const json_t *object, const char *key);
+
 /* Whether the array has that text; false if `list` is no array. */
 bool kube_json_list_has(const json_t *list, const char *text);
 
@@ -43,6 +46,15 @@ void kube_json_set_renamed(json_t *object, const char *key, const char *old_key,
 
 /* Compact text on the heap, which the caller frees; NULL when out of memory. */
 char *kube_json_format(const json_t *json);
+
+/* The first item whose member `key` is that text, borrowed; NULL if there is none. */
+const json_t *kube_json_find(const json_t *list, const char *key, const char *text);
+
+/* Whether status.phase is Succeeded or Failed. */
+bool kube_json_is_over(const json_t *pod);
+
+/* The owner reference of the controller, borrowed; NULL if there is none. */
+const json_t *kube_json_controller(const json_t *object);
 
 /* The condition of that type in status.conditions, borrowed; NULL if there is none. */
 const json_t *kube_json_condition(const json_t *object, const char *type);

@@ -29,13 +29,6 @@ struct eviction {
 	uint64_t again_ns;
 };
 
-bool evict_is_over(const json_t *pod)
-{
-	const char *phase = kube_json_text_at(pod, "status", "phase", NULL);
-
-	return phase && (!strcmp(phase, "Succeeded") || !strcmp(phase, "Failed"));
-}
-
 static bool evict_has_device(const json_t *pod, const char *uuid)
 {
 	struct assigned assigned;
@@ -57,15 +50,10 @@ static bool is_confirmed(const json_t *gpunodes, const char *uid, const char *uu
 
 		for (size_t t = 0; t < json_array_size(all); t++) {
 			const json_t *one = json_array_get(all, t);
-			const json_t *devices = json_object_get(one, "devices");
 
-			for (size_t d = 0; d < json_array_size(devices); d++) {
-				const char *its = json_string_value(json_array_get(devices, d));
-
-				if (its && !strcmp(its, uuid) &&
-					!strcmp(json_text_or_empty(one, "podUID"), uid))
-					return true;
-			}
+			if (kube_json_list_has(json_object_get(one, "devices"), uuid) &&
+				!strcmp(json_text_or_empty(one, "podUID"), uid))
+				return true;
 		}
 	}
 	return false;
@@ -79,7 +67,7 @@ json_t *evict_tenants_of(const json_t *gpunodes, const json_t *pods, const char 
 		json_t *pod = json_array_get(pods, i);
 		const char *uid = kube_json_text_at(pod, "metadata", "uid", NULL);
 
-		if (!evict_is_over(pod) && kube_json_text_at(pod, "spec", "nodeName", NULL) &&
+		if (!kube_json_is_over(pod) && kube_json_text_at(pod, "spec", "nodeName", NULL) &&
 			(evict_has_device(pod, uuid) ||
 				is_confirmed(gpunodes, uid ? uid : "", uuid)))
 			json_array_append(made, pod);
@@ -87,22 +75,12 @@ json_t *evict_tenants_of(const json_t *gpunodes, const json_t *pods, const char 
 	return made;
 }
 
-static bool has_controller(const json_t *pod)
-{
-	const json_t *owners = kube_json_at(pod, "metadata", "ownerReferences", NULL);
-
-	for (size_t k = 0; k < json_array_size(owners); k++)
-		if (json_bool_or_false(json_array_get(owners, k), "controller"))
-			return true;
-	return false;
-}
-
 json_t *evict_made(const json_t *pods, bool is_made)
 {
 	json_t *list = json_array();
 
 	for (size_t i = 0; i < json_array_size(pods); i++)
-		if (has_controller(json_array_get(pods, i)) == is_made)
+		if (!kube_json_controller(json_array_get(pods, i)) != is_made)
 			json_array_append(list, json_array_get(pods, i));
 	return list;
 }
@@ -154,7 +132,7 @@ static int evict_check_pod(struct access *a, struct eviction *l, struct error *e
 	if (r < 0 && r != -ENOENT)
 		return r;
 	uid = kube_json_text_at(pod, "metadata", "uid", NULL);
-	if (r == 0 && uid && !strcmp(uid, l->uid) && !evict_is_over(pod))
+	if (r == 0 && uid && !strcmp(uid, l->uid) && !kube_json_is_over(pod))
 		return 0;
 	l->state = DELETED;
 	printf("%s/%s: deleted\n", l->ns, l->name);

@@ -33,7 +33,4 @@ json_t *evict_tenants_of(const json_t *gpunodes, const json_t *pods, const char 
  */
 json_t *evict_made(const json_t *pods, bool is_made);
 
-/* Whether the pod has phase Succeeded or Failed. */
-bool evict_is_over(const json_t *pod);
-
 #endif

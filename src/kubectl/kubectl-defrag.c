@@ -170,7 +170,7 @@ static int count_placed(struct access *a, size_t *ret, struct error *err)
 
 		*ret += report_is_tenant(pod) && kube_json_text_at(pod, "spec", "nodeName", NULL) &&
 			!kube_json_text_at(pod, "metadata", "deletionTimestamp", NULL) &&
-			!evict_is_over(pod);
+			!kube_json_is_over(pod);
 	}
 	return r;
 }

@@ -232,7 +232,7 @@ static int kubectl_why_run(const struct cli_args *args, struct error *err)
 		return r;
 	answer = json_pack("{s:s, s:s}", "namespace", asked.space, "pod", asked.name);
 	phase = kube_json_text_at(pod, "status", "phase", NULL);
-	if (phase && (!strcmp(phase, "Succeeded") || !strcmp(phase, "Failed")))
+	if (kube_json_is_over(pod))
 		json_object_set_new(answer, "state", json_string(phase));
 	else if (kube_json_text_at(pod, "spec", "nodeName", NULL))
 		r = explain_running(&a, pod, answer, err);

@@ -45,14 +45,6 @@ static void report_copy_member(json_t *to, const char *key, const json_t *from, 
 		json_object_set(to, key, value);
 }
 
-static const json_t *report_find_row(const json_t *list, const char *key, const char *value)
-{
-	for (size_t i = 0; i < json_array_size(list); i++)
-		if (!strcmp(json_text_or_empty(json_array_get(list, i), key), value))
-			return json_array_get(list, i);
-	return NULL;
-}
-
 static int compare_names(const void *a, const void *b)
 {
 	return strcmp(
@@ -208,8 +200,7 @@ static void add_sum(json_t *device, const char *key, const json_t *tenants, cons
  */
 static bool is_not_ready(const json_t *gpunode, struct buf *why)
 {
-	const json_t *ready = report_find_row(
-		kube_json_at(gpunode, "status", "conditions", NULL), "type", "Ready");
+	const json_t *ready = kube_json_condition(gpunode, "Ready");
 	const char *message = json_text_or_empty(ready, "message");
 
 	if (!ready || !strcmp(json_text_or_empty(ready, "status"), "True"))
@@ -223,7 +214,7 @@ static json_t *report_device_row(
 	const struct report_facts *f, const json_t *gpunode, const json_t *device)
 {
 	const json_t *all = kube_json_at(gpunode, "status", "tenants", NULL);
-	const json_t *cordon = report_find_row(kube_json_at(gpunode, "spec", "cordoned", NULL),
+	const json_t *cordon = kube_json_find(kube_json_at(gpunode, "spec", "cordoned", NULL),
 		"uuid", json_text_or_empty(device, "uuid"));
 	json_t *made = json_object(), *tenants = json_array();
 	_cleanup_buf_ struct buf why = BUF_INIT(WHY_MAX);
@@ -294,8 +285,7 @@ json_t *report_bare_nodes(const struct report_facts *f)
 			buf_add_text(&why,
 				json_array_size(conditions)
 					? json_text_or_empty(
-						  report_find_row(conditions, "type", "Ready"),
-						  "message")
+						  kube_json_condition(node, "Ready"), "message")
 					: "divvyd has not reported yet");
 		json_array_append_new(made,
 			json_pack("{s:s, s:s}", "node", report_object_name(node), "why",
@@ -443,13 +433,6 @@ static json_t *report_pod_row(const json_t *pod, const char *container, const ch
 	return made;
 }
 
-static bool report_is_over(const json_t *pod)
-{
-	const char *phase = kube_json_text_at(pod, "status", "phase", NULL);
-
-	return phase && (!strcmp(phase, "Succeeded") || !strcmp(phase, "Failed"));
-}
-
 /*
  * Returns whether the container has terminated and is not restarted, such as a completed init
  * container.
@@ -459,7 +442,7 @@ static bool report_has_ended(const json_t *pod, const char *container)
 	static const char *const lists[] = {"initContainerStatuses", "containerStatuses"};
 
 	for (size_t i = 0; i < ARRAY_SIZE(lists); i++) {
-		const json_t *status = report_find_row(
+		const json_t *status = kube_json_find(
 			kube_json_at(pod, "status", lists[i], NULL), "name", container);
 
 		if (kube_json_at(status, "state", "terminated", NULL))
@@ -538,7 +521,7 @@ json_t *report_tenants(const struct report_facts *f, const json_t *pods, const j
 	json_t *rows = json_array();
 
 	for (size_t i = 0; i < json_array_size(pods); i++)
-		if (!report_is_over(json_array_get(pods, i)))
+		if (!kube_json_is_over(json_array_get(pods, i)))
 			report_add_pod(rows, f, json_array_get(pods, i), dialects);
 	return rows;
 }

@@ -32,14 +32,6 @@ static void throttle_add_reason(json_t *why, const char *fmt, ...)
 	va_end(ap);
 }
 
-static const json_t *device_by(const json_t *devices, const char *uuid)
-{
-	for (size_t i = 0; i < json_array_size(devices); i++)
-		if (!strcmp(json_text_or_empty(json_array_get(devices, i), "uuid"), uuid))
-			return json_array_get(devices, i);
-	return NULL;
-}
-
 static bool is_self(const json_t *on_device, const json_t *tenant)
 {
 	return !strcmp(json_text_or_empty(on_device, "namespace"),
@@ -122,7 +114,7 @@ static json_t *throttle_explain_tenant(const json_t *devices, const json_t *tena
 		throttle_add_reason(why, "the container has exited");
 	for (size_t i = 0; i < json_array_size(its); i++) {
 		const char *uuid = json_string_value(json_array_get(its, i));
-		const json_t *device = device_by(devices, uuid ? uuid : "");
+		const json_t *device = kube_json_find(devices, "uuid", uuid ? uuid : "");
 
 		if (!device)
 			throttle_add_reason(

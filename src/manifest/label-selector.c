@@ -16,20 +16,13 @@
 
 /* ---- evaluation ---- */
 
-static const char *label_selector_text_at(const json_t *object, const char *key)
-{
-	const char *text = json_string_value(json_object_get(object, key));
-
-	return text ? text : "";
-}
-
 /* As in Kubernetes, NotIn also matches if the label is absent. */
 static bool label_selector_fits_expression(const json_t *expression, const json_t *labels)
 {
-	const char *relation = label_selector_text_at(expression, "operator");
+	const char *relation = kube_json_text(expression, "operator");
 	const json_t *values = json_object_get(expression, "values");
 	const char *label = json_string_value(
-		json_object_get(labels, label_selector_text_at(expression, "key")));
+		json_object_get(labels, kube_json_text(expression, "key")));
 
 	if (!strcmp(relation, "In"))
 		return label && kube_json_list_has(values, label);

@@ -15,13 +15,6 @@
 #include "base/parse.h"
 #include "manifest/label-selector.h"
 
-static const char *policy_text_at(const json_t *object, const char *key)
-{
-	const char *text = json_string_value(json_object_get(object, key));
-
-	return text ? text : "";
-}
-
 bool policy_selects(const json_t *spec, const char *ns, const json_t *ns_labels)
 {
 	const json_t *names = json_object_get(spec, "namespaces"),
@@ -41,7 +34,7 @@ int policy_check_selector(const json_t *spec, struct error *err)
 
 	for (size_t i = 0; i < json_array_size(list); i++) {
 		const json_t *e = json_array_get(list, i);
-		const char *operator= policy_text_at(e, "operator");
+		const char *operator= kube_json_text(e, "operator");
 		const bool has_values = json_array_size(json_object_get(e, "values")) > 0;
 		const bool wants = !strcmp(operator, "In") || !strcmp(operator, "NotIn");
 

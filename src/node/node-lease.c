@@ -31,18 +31,12 @@
  */
 static json_t *node_lease_owners(const struct node *node)
 {
-	json_t *all = kube_json_at(node_gpunode(node), "metadata", "ownerReferences", NULL), *one;
-	size_t i;
+	const json_t *all = kube_json_at(node_gpunode(node), "metadata", "ownerReferences", NULL);
+	const char *uid = kube_json_text_at(kube_json_find(all, "kind", "Node"), "uid", NULL);
 
-	json_array_foreach(all, i, one) {
-		const char *kind = kube_json_text_at(one, "kind", NULL),
-			   *uid = kube_json_text_at(one, "uid", NULL);
-
-		if (kind && uid && !strcmp(kind, "Node"))
-			return json_pack("[{s:s, s:s, s:s, s:s}]", "apiVersion", "v1", "kind",
-				"Node", "name", node->options.name, "uid", uid);
-	}
-	return NULL;
+	return uid ? json_pack("[{s:s, s:s, s:s, s:s}]", "apiVersion", "v1", "kind", "Node", "name",
+			     node->options.name, "uid", uid)
+		   : NULL;
 }
 
 /*

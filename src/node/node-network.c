@@ -43,18 +43,10 @@ static const struct network_device *node_network_find(const struct node *node, c
 	return NULL;
 }
 
-static bool node_network_has_ended(const json_t *pod)
-{
-	const char *phase = kube_json_text_at(pod, "status", "phase", NULL);
-
-	return phase && (!strcmp(phase, "Succeeded") || !strcmp(phase, "Failed"));
-}
-
-/*
+enum network_end { END_OF_POD, END_OF_DEVICES }; /*
  * This node is the pod's own node, or the node of the pod's devices. Index of
  * assigned_container.network.
  */
-enum network_end { END_OF_POD, END_OF_DEVICES };
 
 /*
  * Sums the bandwidth of this device's port that the keys grant to the pod's containers. end: the
@@ -66,7 +58,7 @@ static uint64_t granted_to(const struct node *node, const json_t *pod, enum netw
 	_cleanup_assigned_ struct assigned assigned = {0};
 	uint64_t mbit = 0;
 
-	if (node_network_has_ended(pod) || node_assigned_all(pod, &assigned, NULL) < 0)
+	if (kube_json_is_over(pod) || node_assigned_all(pod, &assigned, NULL) < 0)
 		return 0;
 	for (uint32_t i = 0; i < assigned.n; i++) {
 		const struct network_device *its = node_network_find(

@@ -56,26 +56,16 @@ bool node_has_assigned(const json_t *pod)
 static const json_t *node_pod_container_status(
 	const json_t *pod, const char *list, const char *container)
 {
-	const json_t *all = kube_json_at(pod, "status", list, NULL), *one;
-	size_t i;
-
-	json_array_foreach(all, i, one) {
-		const char *name = kube_json_text_at(one, "name", NULL);
-
-		if (name && !strcmp(name, container))
-			return one;
-	}
-	return NULL;
+	return kube_json_find(kube_json_at(pod, "status", list, NULL), "name", container);
 }
 
 bool node_is_over(const json_t *pod, const char *container)
 {
-	const char *phase = kube_json_text_at(pod, "status", "phase", NULL),
-		   *policy = kube_json_text_at(pod, "spec", "restartPolicy", NULL);
+	const char *policy = kube_json_text_at(pod, "spec", "restartPolicy", NULL);
 	const json_t *status, *ended;
 	bool is_well;
 
-	if (phase && (!strcmp(phase, "Succeeded") || !strcmp(phase, "Failed")))
+	if (kube_json_is_over(pod))
 		return true;
 	status = node_pod_container_status(pod, "containerStatuses", container);
 	ended = kube_json_at(status, "state", "terminated", NULL);
@@ -98,23 +88,9 @@ bool node_is_terminating(const json_t *pod)
 	return kube_json_text_at(pod, "metadata", "deletionTimestamp", NULL) != NULL;
 }
 
-static bool node_pod_is_named(const json_t *pod, const char *list, const char *name)
-{
-	const json_t *all = kube_json_at(pod, "spec", list, NULL), *one;
-	size_t i;
-
-	json_array_foreach(all, i, one) {
-		const char *its = kube_json_text_at(one, "name", NULL);
-
-		if (its && !strcmp(its, name))
-			return true;
-	}
-	return false;
-}
-
 bool node_is_init(const json_t *pod, const char *container)
 {
-	return node_pod_is_named(pod, "initContainers", container);
+	return kube_json_find(kube_json_at(pod, "spec", "initContainers", NULL), "name", container);
 }
 
 bool node_has_prepared(const json_t *pod)

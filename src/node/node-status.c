@@ -51,18 +51,10 @@ static const char *placeholder_of(const struct node *node, const struct device *
 {
 	const char *name = node_pool_placeholder(node, d);
 	const json_t *told = json_object_get(node->status_seen, "devices");
-	json_t *one;
-	size_t i;
 
 	if (name || !node->pool.is_on || node->pool.device[d->index].is_known)
 		return name;
-	json_array_foreach(told, i, one) {
-		const char *uuid = kube_json_text_at(one, "uuid", NULL);
-
-		if (uuid && !strcmp(uuid, d->info.uuid))
-			return kube_json_text_at(one, "placeholder", NULL);
-	}
-	return NULL;
+	return kube_json_text_at(kube_json_find(told, "uuid", d->info.uuid), "placeholder", NULL);
 }
 
 static json_t *node_status_devices_json(const struct node *node)
@@ -151,25 +143,12 @@ struct condition {
 	const char *reason, *message;
 };
 
-static const json_t *find_condition(const json_t *status, const char *type)
-{
-	const json_t *all = json_object_get(status, "conditions"), *one;
-	size_t i;
-
-	json_array_foreach(all, i, one) {
-		const char *name = kube_json_text_at(one, "type", NULL);
-
-		if (name && !strcmp(name, type))
-			return one;
-	}
-	return NULL;
-}
-
 /* The transition time stays while the condition's status is the same. */
 static void node_status_add_condition(
 	const struct node *node, json_t *all, const struct condition *c)
 {
-	const json_t *before = find_condition(node->status_seen, c->type);
+	const json_t *before = kube_json_find(
+		json_object_get(node->status_seen, "conditions"), "type", c->type);
 	const char *was = kube_json_text_at(before, "status", NULL),
 		   *since = kube_json_text_at(before, "lastTransitionTime", NULL),
 		   *is = c->is_true ? "True" : "False";

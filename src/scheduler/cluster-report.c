@@ -306,18 +306,11 @@ static struct verdict cluster_report_judge(
 static const char *cluster_report_since(
 	const struct cpolicy *p, const char *status, struct kube_time *now)
 {
-	json_t *one;
-	size_t i;
+	const json_t *was = kube_json_find(
+		json_object_get(p->status, "conditions"), "type", "Valid");
+	const char *time = kube_json_text_at(was, "lastTransitionTime", NULL);
 
-	json_array_foreach(json_object_get(p->status, "conditions"), i, one) {
-		const char *type = kube_json_text_at(one, "type", NULL);
-		const char *was = kube_json_text_at(one, "status", NULL);
-		const char *time = kube_json_text_at(one, "lastTransitionTime", NULL);
-
-		if (type && was && time && !strcmp(type, "Valid") && !strcmp(was, status))
-			return time;
-	}
-	return now->s;
+	return time && !strcmp(kube_json_text(was, "status"), status) ? time : now->s;
 }
 
 static json_t *cluster_report_condition(const struct cluster *c, const struct cpolicy *p)

@@ -19,13 +19,6 @@
 #include "manifest/cordon.h"
 #include "manifest/policy.h"
 
-static const char *gpunode_text_at(const json_t *json, const char *key)
-{
-	const char *text = json_string_value(json_object_get(json, key));
-
-	return text ? text : "";
-}
-
 static uint64_t number_at(const json_t *json, const char *key, uint64_t most)
 {
 	const json_int_t n = json_integer_value(json_object_get(json, key));
@@ -62,7 +55,7 @@ static int left_out(
 
 static bool gpunode_is_shared(const json_t *device)
 {
-	const char *owner = gpunode_text_at(device, "owner");
+	const char *owner = kube_json_text(device, "owner");
 
 	return !*owner || !strcmp(owner, "divvy") || !strcmp(owner, "pool");
 }
@@ -70,11 +63,11 @@ static bool gpunode_is_shared(const json_t *device)
 /* Returns why divvy may not share the device; NULL: it may. */
 static const char *why_closed(const json_t *gpu_node, const json_t *device)
 {
-	const char *owner = gpunode_text_at(json_object_get(gpu_node, "status"), "owner");
+	const char *owner = kube_json_text(json_object_get(gpu_node, "status"), "owner");
 
-	if (cordon_has(gpu_node, gpunode_text_at(device, "uuid")))
+	if (cordon_has(gpu_node, kube_json_text(device, "uuid")))
 		return "cordoned";
-	if (strcmp(gpunode_text_at(device, "health"), "Healthy") != 0)
+	if (strcmp(kube_json_text(device, "health"), "Healthy") != 0)
 		return "unhealthy";
 	if (gpunode_is_shared(device) && strcmp(owner, "none") != 0)
 		return NULL;
@@ -91,10 +84,10 @@ const char *gpunode_closed(const struct gpunode *g)
 
 static int read_device(const json_t *json, struct gpunode_device *ret, struct error *err)
 {
-	const char *model = gpunode_text_at(json, "model");
+	const char *model = kube_json_text(json, "model");
 
-	if (!*gpunode_text_at(json, "uuid") ||
-		str_copy(ret->uuid, sizeof(ret->uuid), str_from(gpunode_text_at(json, "uuid"))) < 0)
+	if (!*kube_json_text(json, "uuid") ||
+		str_copy(ret->uuid, sizeof(ret->uuid), str_from(kube_json_text(json, "uuid"))) < 0)
 		return fail(err, EINVAL, "uuid %s: 1 to %zu characters are possible",
 			gpunode_show_text(json, "uuid").s, sizeof(ret->uuid) - 1);
 	ret->memory_bytes = number_at(json, "memoryBytes", UINT64_MAX);
@@ -122,14 +115,14 @@ static void gpunode_link_devices(const json_t *devices, struct gpunode *g)
 	for (uint32_t d = 0; d < g->n_devices; d++)
 		g->device[d].link = (uint8_t)d;
 	json_array_foreach(devices, i, one) {
-		const struct gpunode_device *a = gpunode_find(g, gpunode_text_at(one, "uuid"));
+		const struct gpunode_device *a = gpunode_find(g, kube_json_text(one, "uuid"));
 
 		json_array_foreach(json_object_get(one, "links"), k, link) {
 			const struct gpunode_device *b = gpunode_find(
-				g, gpunode_text_at(link, "uuid"));
+				g, kube_json_text(link, "uuid"));
 			uint8_t from, to;
 
-			if (!a || !b || !strcmp(gpunode_text_at(link, "kind"), "numa"))
+			if (!a || !b || !strcmp(kube_json_text(link, "kind"), "numa"))
 				continue;
 			from = b->link;
 			to = a->link;
@@ -198,10 +191,10 @@ static int read_tenant(
 	struct assigned_container *c = &ret->is;
 
 	*ret = (struct gpunode_tenant){0};
-	if (str_copy(ret->uid, sizeof(ret->uid), str_from(gpunode_text_at(json, "podUID"))) < 0)
+	if (str_copy(ret->uid, sizeof(ret->uid), str_from(kube_json_text(json, "podUID"))) < 0)
 		return fail(err, EINVAL, "podUID %s: up to %zu characters are possible",
 			gpunode_show_text(json, "podUID").s, sizeof(ret->uid) - 1);
-	if (str_copy(c->name, sizeof(c->name), str_from(gpunode_text_at(json, "container"))) < 0)
+	if (str_copy(c->name, sizeof(c->name), str_from(kube_json_text(json, "container"))) < 0)
 		return fail(err, EINVAL, "container %s: up to %zu characters are possible",
 			gpunode_show_text(json, "container").s, sizeof(c->name) - 1);
 	for (size_t i = 0; i < json_array_size(devices) && c->n < SPEC_DEVICES_MAX; i++) {
@@ -218,9 +211,9 @@ static int read_tenant(
 	c->request = (uint32_t)MAX(number_at(json, "request", SPEC_SHARE_ONE), UINT64_C(1));
 	c->limit = (uint32_t)number_at(json, "limit", SPEC_SHARE_ONE);
 	c->priority = (uint32_t)number_at(json, "priority", 100);
-	c->class = (enum spec_class)word_of(gpunode_text_at(json, "class"), gpunode_class_name,
+	c->class = (enum spec_class)word_of(kube_json_text(json, "class"), gpunode_class_name,
 		SPEC_OPPORTUNISTIC + 1, SPEC_STANDARD);
-	c->mode = (enum spec_mode)word_of(gpunode_text_at(json, "mode"), gpunode_mode_name,
+	c->mode = (enum spec_mode)word_of(kube_json_text(json, "mode"), gpunode_mode_name,
 		SPEC_MODE_REMOTE + 1, SPEC_MODE_LOCAL);
 	/* An exclusive tenant has the whole device, whatever value `request` has. */
 	if (c->mode == SPEC_MODE_EXCLUSIVE)
@@ -241,8 +234,8 @@ static int gpunode_read_network(
 		{"host", PLACE_NETWORK_HOST},
 		{"overlay", PLACE_NETWORK_OVERLAY},
 	};
-	const struct str name = str_from(gpunode_text_at(json, "name")),
-			 link = str_from(gpunode_text_at(json, "link"));
+	const struct str name = str_from(kube_json_text(json, "name")),
+			 link = str_from(kube_json_text(json, "link"));
 	size_t kind = 0;
 
 	*ret = (struct gpunode_network){
@@ -259,7 +252,7 @@ static int gpunode_read_network(
 	str_copy(ret->name, sizeof(ret->name), name);
 	str_copy(ret->link, sizeof(ret->link), link);
 	while (kind < ARRAY_SIZE(kinds) &&
-		strcmp(gpunode_text_at(json, "kind"), kinds[kind].name) != 0)
+		strcmp(kube_json_text(json, "kind"), kinds[kind].name) != 0)
 		kind++;
 	if (kind == ARRAY_SIZE(kinds))
 		return fail(err, EINVAL, "kind %s: rdma, sriov, host and overlay are possible",
@@ -278,8 +271,8 @@ static int gpunode_read_peer(
 		       bits = number_at(json, "bitsPerSecond", UINT64_MAX);
 
 	*ret = (struct gpunode_peer){.latency_us = (uint32_t)us};
-	if (!*gpunode_text_at(json, "name") ||
-		str_copy(ret->name, sizeof(ret->name), str_from(gpunode_text_at(json, "name"))) < 0)
+	if (!*kube_json_text(json, "name") ||
+		str_copy(ret->name, sizeof(ret->name), str_from(kube_json_text(json, "name"))) < 0)
 		return fail(err, EINVAL, "name %s: 1 to %zu characters are possible",
 			gpunode_show_text(json, "name").s, sizeof(ret->name) - 1);
 	if (!us || us > PLACE_LATENCY_MAX)
@@ -361,7 +354,7 @@ int gpunode_read(const json_t *json, struct gpunode *ret, struct error *err)
 	*ret = (struct gpunode){.slots_total = (uint32_t)number_at(
 					json_object_get(status, "slots"), "total", 65535),
 		.epoch = number_at(status, "epoch", INT64_MAX),
-		.is_serving = *gpunode_text_at(json_object_get(status, "remote"), "address"),
+		.is_serving = *kube_json_text(json_object_get(status, "remote"), "address"),
 		.overcommit_memory = policy_overcommit_memory(json_object_get(json, "spec"))};
 	r = gpunode_read_devices(json, ret, err);
 	for (size_t i = 0; i < ARRAY_SIZE(item_lists) && r != -ENOMEM; i++)

@@ -4,6 +4,7 @@
 #include <errno.h>
 
 #include "kube/kube-json.h"
+#include "unit-json.h"
 
 static void walks_along_keys(void **state)
 {
@@ -72,6 +73,21 @@ static void cuts_a_member_out(void **state)
 	assert_null(kube_json_member(STR("\"metadata"), "metadata").p);
 }
 
+static void finds_items_and_owners(void **state)
+{
+	_cleanup_json_ json_t *pod = unit_json(
+		"{'metadata':{'ownerReferences':[{'uid':'1'},{'uid':'2','controller':true}]},"
+		"'status':{'phase':'Failed','conditions':[{},{'type':'Ready','status':'True'}]}}");
+
+	assert_string_equal(kube_json_text(kube_json_condition(pod, "Ready"), "status"), "True");
+	assert_string_equal(kube_json_text(kube_json_condition(pod, "Other"), "status"), "");
+	assert_null(kube_json_find(NULL, "type", "Ready"));
+	assert_string_equal(kube_json_text(kube_json_controller(pod), "uid"), "2");
+	assert_null(kube_json_controller(NULL));
+	assert_true(kube_json_is_over(pod));
+	assert_false(kube_json_is_over(NULL));
+}
+
 UNIT_MAIN(UNIT(walks_along_keys), UNIT(reads_integers_that_are_too_large),
 	UNIT(hides_texts_with_a_nul), UNIT(distinguishes_too_large_from_malformed),
-	UNIT(cuts_a_member_out))
+	UNIT(cuts_a_member_out), UNIT(finds_items_and_owners))
