@@ -90,17 +90,6 @@ bool certificate_is_trusted(const struct certificate_store *store, const char *b
 	return is_trusted;
 }
 
-uint64_t certificate_ends_ns(const struct certificate_store *store)
-{
-	struct read read;
-	uint64_t t;
-
-	read_store(store, &read);
-	t = read.server ? crt_ends_ns(read.server) : 0;
-	read_done(&read);
-	return t;
-}
-
 /* ---- making ---- */
 
 static int make_authority(uint64_t now, char **ret_crt, char **ret_key, struct error *err)

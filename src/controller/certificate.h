@@ -49,7 +49,4 @@ int certificate_step(
 bool certificate_is_trusted(const struct certificate_store *store, const char *bundle_pem,
 	const char *host, uint64_t real_ns);
 
-/* Returns when the server's certificate expires; 0: none is stored. */
-uint64_t certificate_ends_ns(const struct certificate_store *store);
-
 #endif

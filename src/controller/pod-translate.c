@@ -91,16 +91,6 @@ const struct dialect_tenant *pod_translate_tenant(
 	return NULL;
 }
 
-bool pod_translate_is_foreign(
-	const struct pod_translation *translation, uint32_t container, struct str resource)
-{
-	for (uint32_t i = 0; i < translation->result.n_foreign; i++)
-		if (translation->result.foreign[i].container == container &&
-			str_eq(translation->result.foreign[i].resource, resource))
-			return true;
-	return false;
-}
-
 uint32_t pod_translate_resources(const struct dialect_tenant *tenant,
 	struct pod_translate_resource ret[static POD_TRANSLATE_RESOURCES])
 {

@@ -56,8 +56,6 @@ static inline bool pod_translate_is_tenant(const struct pod_translation *transla
 /* Returns the container's translated request; NULL: the container has no share. */
 const struct dialect_tenant *pod_translate_tenant(
 	const struct pod_translation *translation, uint32_t container);
-bool pod_translate_is_foreign(
-	const struct pod_translation *translation, uint32_t container, struct str resource);
 
 /* Writes the resources of a tenant's container and returns their number. */
 struct pod_translate_resource {

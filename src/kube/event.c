@@ -228,20 +228,6 @@ void kube_record(struct kube_recorder *recorder, const struct kube_event *event)
 	kube_recorder_send_next(recorder);
 }
 
-void kube_recordf(
-	struct kube_recorder *recorder, const struct kube_event *event, const char *fmt, ...)
-{
-	struct kube_event full = *event;
-	char message[EVENT_MESSAGE_MAX];
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(message, sizeof(message), fmt, ap);
-	va_end(ap);
-	full.message = message;
-	kube_record(recorder, &full);
-}
-
 int kube_recorder_new(struct kube_client *client, const char *component, const char *instance,
 	struct kube_recorder **ret_recorder, struct error *err)
 {

@@ -68,10 +68,6 @@ DEFINE_CLEANUP(struct kube_recorder *, kube_recorder_free)
 /* Copies the texts. */
 void kube_record(struct kube_recorder *recorder, const struct kube_event *event);
 
-/* fmt gives the message. */
-void kube_recordf(struct kube_recorder *recorder, const struct kube_event *event, const char *fmt,
-	...) __attribute__((format(printf, 3, 4)));
-
 struct kube_recorder_counts {
 	uint64_t n_written, n_dropped, n_failed;
 	uint64_t n_merged; /* replaced by a newer count before they were written */

@@ -671,11 +671,6 @@ struct loop *kube_client_loop(const struct kube_client *client)
 	return client->loop;
 }
 
-const struct kube_config *kube_client_config(const struct kube_client *client)
-{
-	return client->config;
-}
-
 struct rand *kube_client_rand(struct kube_client *client)
 {
 	return &client->rand;

@@ -118,7 +118,6 @@ DEFINE_CLEANUP(struct kube_client *, kube_client_free)
 #define _cleanup_kube_client_ _cleanup_(kube_client_free_p)
 
 struct loop *kube_client_loop(const struct kube_client *client);
-const struct kube_config *kube_client_config(const struct kube_client *client);
 /* The client's random numbers, for jitter in code that uses the client. */
 struct rand *kube_client_rand(struct kube_client *client);
 

@@ -235,11 +235,6 @@ bool kube_lease_may_write(const struct kube_lease *l)
 	return lease_may_write(&l->lease, clock_boot_ns());
 }
 
-uint64_t kube_lease_epoch(const struct kube_lease *l)
-{
-	return l->lease.epoch;
-}
-
 const char *kube_lease_holder(const struct kube_lease *l)
 {
 	return l->lease.seen.holder;

@@ -129,7 +129,6 @@ void kube_lease_raise(struct kube_lease *lease, uint64_t seen_epoch);
 
 /* Whether a leader's write may be sent now. */
 bool kube_lease_may_write(const struct kube_lease *lease);
-uint64_t kube_lease_epoch(const struct kube_lease *lease);
 /* The holder as last seen; "": none. */
 const char *kube_lease_holder(const struct kube_lease *lease);
 
