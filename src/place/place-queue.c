@@ -5,8 +5,6 @@
  * place_queue_count_tenant() adds to a queue and all its ancestors, so `used` includes all queues
  * below. Terminating tenants do not count, and index ALL of an array stands for all models
  * together. place_queue_set() builds a new table and replaces the old one only after every check.
- * admit_each() counts earlier members as if they were placed, and removes these counts before it
- * returns.
  */
 #include "place/place-queue.h"
 
@@ -17,7 +15,6 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "place/place-gang.h"
 #include "place/place-queue-internal.h"
 
 #define AMOUNT_MAX (1ull << 40) /* permille, above any cluster */
@@ -289,11 +286,6 @@ uint64_t place_queues_name(const struct place *place)
 uint32_t place_queue_n(const struct place *place)
 {
 	return place->queues ? place->queues->n : 0;
-}
-
-uint32_t place_queue_find(const struct place *place, const char *name)
-{
-	return place->queues ? place_queue_index(place->queues, place->queues->n, name) + 1 : 0;
 }
 
 uint64_t place_queue_used(const struct place *place, uint32_t queue, uint32_t model)
@@ -656,95 +648,6 @@ int place_queue_admit(const struct place *place, const struct place_spec *spec,
 		admit_mixed(place, spec, &best);
 	*ret = best;
 	return 0;
-}
-
-/* Counts the tenant as if it were placed on devices of the model; sign -1 undoes that. */
-static void place_queue_pretend_use(
-	struct place *place, const struct place_spec *spec, uint32_t model, int sign)
-{
-	const uint64_t asked = (uint64_t)sign * queue_requested(place, spec);
-	struct place_queues *queues = place->queues;
-
-	place->idle[model] -= (int64_t)asked;
-	for (uint32_t at = spec->queue - 1; at != PLACE_NONE; at = queues->queue[at].parent) {
-		queues->queue[at].used[ALL] += asked;
-		queues->queue[at].used[model] += asked;
-	}
-}
-
-/* Sets the verdict PLACE_ADMIT_NEVER if all members together exceed a limit of their queues. */
-static void set_never(const struct place *place, const struct place_spec *members, uint32_t n,
-	struct place_verdict *ret)
-{
-	const struct queue *queue = place->queues->queue;
-	char a[TEXT], b[TEXT];
-	uint64_t asked = 0;
-
-	for (uint32_t i = 0; i < n; i++)
-		asked += queue_requested(place, &members[i]);
-	for (uint32_t at = members[0].queue - 1; at != PLACE_NONE; at = queue[at].parent)
-		if (asked > queue[at].limit[ALL]) {
-			SAY(ret, PLACE_ADMIT_NEVER,
-				"queue %s may have %s devices at most, %s asked by all %u",
-				queue[at].name, place_queue_format_devices(queue[at].limit[ALL], a),
-				place_queue_format_devices(asked, b), n);
-			return;
-		}
-}
-
-static int admit_each(struct place *place, const struct place_spec *members, uint32_t n,
-	uint32_t *models, struct place_verdict *ret, struct error *err)
-{
-	struct place_verdict worst = {.admission = PLACE_ADMIT_NOW}, one;
-	struct error why = {0};
-	uint32_t i;
-	int r = 0;
-
-	for (i = 0; i < n && r == 0; i++) {
-		models[i] = PLACE_NONE;
-		if (members[i].queue != members[0].queue)
-			r = fail(&why, EINVAL,
-				"queue %u: expected %u, because all members have the "
-				"queue of the first",
-				members[i].queue, members[0].queue);
-		if (r == 0)
-			r = place_queue_admit(place, &members[i], &one, &why);
-		if (r < 0) {
-			fail(err, -r, "member %u: %s", i, why.msg);
-			continue;
-		}
-		if (i == 0 || one.admission > worst.admission) {
-			worst.admission = one.admission;
-			snprintf(worst.why, sizeof(worst.why), "member %u: %.230s", i, one.why);
-		}
-		worst.models |= one.models;
-		if (!one.models)
-			continue;
-		models[i] = (uint32_t)__builtin_ctzll(one.models);
-		place_queue_pretend_use(place, &members[i], models[i], 1);
-	}
-	while (i-- > 0)
-		if (models[i] != PLACE_NONE)
-			place_queue_pretend_use(place, &members[i], models[i], -1);
-	if (r < 0)
-		return r;
-	set_never(place, members, n, &worst);
-	*ret = worst;
-	return 0;
-}
-
-int place_queue_admit_all(struct place *place, const struct place_spec *members, uint32_t n,
-	struct place_verdict *ret, struct error *err)
-{
-	_cleanup_free_ uint32_t *models = NULL;
-
-	if (n == 0 || n > PLACE_GANG_MAX)
-		return fail(err, EINVAL, "a gang of %u: 1 to %u members are possible", n,
-			PLACE_GANG_MAX);
-	models = calloc(n, sizeof(*models));
-	if (!models)
-		return fail(err, ENOMEM, "out of memory for a group");
-	return admit_each(place, members, n, models, ret, err);
 }
 
 /* ---- order of queues ---- */

@@ -51,7 +51,6 @@ struct place_queue_info {
 int place_queue_set(struct place *place, const struct place_queue_info *queues, uint32_t n,
 	uint32_t *ret_at, struct error *err);
 uint32_t place_queue_n(const struct place *place);
-uint32_t place_queue_find(const struct place *place, const char *name); /* or 0 */
 /*
  * Use by the tenants of the queue and of all queues below, of devices of the model. PLACE_NONE: of
  * all models.
@@ -83,13 +82,6 @@ struct place_verdict {
  * depth^2).
  */
 int place_queue_admit(const struct place *place, const struct place_spec *spec,
-	struct place_verdict *ret_verdict, struct error *err);
-
-/*
- * Whether all members may be placed. Each member is judged as if all earlier members were placed.
- * The worst of these admissions is the verdict.
- */
-int place_queue_admit_all(struct place *place, const struct place_spec *members, uint32_t n,
 	struct place_verdict *ret_verdict, struct error *err);
 
 /*
