@@ -399,28 +399,9 @@ static int set_every(struct str text, struct task_entry *e, struct error *err)
 	return parse_time(text, &e->every_ns, err);
 }
 
-/*
- * Sets a field of the spec. The error text may start with the field's name, which read_lined() adds
- * again, so this function cuts the name off.
- */
-static int sim_yaml_set_spec(
-	struct task_entry *e, const char *field, struct str text, struct error *err)
-{
-	struct error inner = {0};
-	const char *why = inner.msg;
-	int r = !strcmp(field, "network") ? spec_set_cluster(&e->spec, field, text.p, &inner)
-					  : spec_set(&e->spec, field, text.p, &inner);
-
-	if (r == 0 || r == -ENOENT)
-		return r;
-	if (!strncmp(why, field, strlen(field)) && why[strlen(field)] == ' ')
-		why += strlen(field) + 1;
-	return fail(err, -r, "%s", why);
-}
-
 static int sim_yaml_set_network(struct str text, struct task_entry *e, struct error *err)
 {
-	return sim_yaml_set_spec(e, "network", text, err);
+	return spec_set_value(&e->spec, "network", text.p, true, err);
 }
 
 /* ---- entries ---- */
@@ -683,13 +664,14 @@ static int sim_yaml_other_field(const struct read_table *table, const char *name
 static int other_of_task(const struct read_table *table, const char *name, json_t *value,
 	void *entry, struct error *err)
 {
+	struct task_entry *e = entry;
 	struct known_fields known = {0};
 	struct str text;
 	size_t n;
 	int r = sim_yaml_plain_text(value, &text, err);
 
 	if (r == 0)
-		r = sim_yaml_set_spec(entry, name, text, err);
+		r = spec_set_value(&e->spec, name, text.p, false, err);
 	if (r != -ENOENT)
 		return r;
 	n = add_own_fields(table, &known);

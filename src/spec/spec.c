@@ -62,14 +62,12 @@ static int spec_set_request(struct spec *spec, const char *value, struct error *
 
 	if (parse_share(str_from(value), &request, NULL) < 0 || request == 0)
 		return fail(err, EINVAL,
-			"request " SHOW ": expected " SHARE_RANGE
-			", or a whole number of GPUs up to %u",
+			SHOW ": expected " SHARE_RANGE ", or a whole number of GPUs up to %u",
 			value, SPEC_DEVICES_MAX);
 	if (request > SPEC_SHARE_ONE && request % SPEC_SHARE_ONE)
-		return fail(err, EINVAL,
-			"request " SHOW ": above 1, expected a whole number of GPUs", value);
+		return fail(err, EINVAL, SHOW ": above 1, expected a whole number of GPUs", value);
 	if (request > SPEC_DEVICES_MAX * SPEC_SHARE_ONE)
-		return fail(err, EINVAL, "request " SHOW ": one tenant gets at most %u GPUs", value,
+		return fail(err, EINVAL, SHOW ": one tenant gets at most %u GPUs", value,
 			SPEC_DEVICES_MAX);
 	if (spec->exclusive) { /* finish_exclusive() set count and limit from the old request */
 		spec->count = UNSET;
@@ -87,8 +85,7 @@ static int spec_set_limit(struct spec *spec, const char *value, struct error *er
 	if (parse_share(str_from(value), &limit, NULL) < 0 || limit == 0 ||
 		(limit > SPEC_SHARE_ONE && limit % SPEC_SHARE_ONE))
 		return fail(err, EINVAL,
-			"limit " SHOW ": expected " SHARE_RANGE ", and not below the request",
-			value);
+			SHOW ": expected " SHARE_RANGE ", and not below the request", value);
 	spec->limit = limit;
 	return 0;
 }
@@ -98,8 +95,8 @@ static int spec_set_count(struct spec *spec, const char *value, struct error *er
 	uint64_t count;
 
 	if (parse_uint(str_from(value), 1, SPEC_DEVICES_MAX, &count, NULL) < 0)
-		return fail(err, EINVAL, "count " SHOW ": expected 1 to %u devices", value,
-			SPEC_DEVICES_MAX);
+		return fail(
+			err, EINVAL, SHOW ": expected 1 to %u devices", value, SPEC_DEVICES_MAX);
 	spec->count = (uint32_t)count;
 	return 0;
 }
@@ -115,7 +112,7 @@ static int spec_set_memory(struct spec *spec, const char *value, struct error *e
 					   : parse_bytes(text, &bytes, NULL);
 	if (r < 0 || (bytes == 0 && permille == 0))
 		return fail(err, EINVAL,
-			"memory " SHOW
+			SHOW
 			": expected bytes or a quantity such as 4Gi, less than 8192Pi, or 0.1%% "
 			"to 100%% of the device",
 			value);
@@ -129,8 +126,7 @@ static int spec_set_memory_policy(struct spec *spec, const char *value, struct e
 	int policy = spec_find_name(memory_policy_names, ARRAY_SIZE(memory_policy_names), value);
 
 	if (policy < 0)
-		return fail(
-			err, EINVAL, "memory-policy " SHOW ": expected fail, wait or swap", value);
+		return fail(err, EINVAL, SHOW ": expected fail, wait or swap", value);
 	spec->memory_policy = (enum spec_memory_policy)policy;
 	return 0;
 }
@@ -140,8 +136,8 @@ static int spec_set_class(struct spec *spec, const char *value, struct error *er
 	int class = spec_find_name(class_names, ARRAY_SIZE(class_names), value);
 
 	if (class < 0)
-		return fail(err, EINVAL,
-			"class " SHOW ": expected latency, standard or opportunistic", value);
+		return fail(
+			err, EINVAL, SHOW ": expected latency, standard or opportunistic", value);
 	/* A priority of 0 made the spec opportunistic; the last setting counts. */
 	if (spec->class == SPEC_OPPORTUNISTIC && class != SPEC_OPPORTUNISTIC && spec->priority == 0)
 		spec->priority = PRIORITY_UNSET;
@@ -154,8 +150,8 @@ static int spec_set_priority(struct spec *spec, const char *value, struct error 
 	uint64_t priority;
 
 	if (parse_uint(str_from(value), 0, SPEC_PRIORITY_MAX, &priority, NULL) < 0)
-		return fail(err, EINVAL, "priority " SHOW ": expected 0 (opportunistic) to %u",
-			value, SPEC_PRIORITY_MAX);
+		return fail(err, EINVAL, SHOW ": expected 0 (opportunistic) to %u", value,
+			SPEC_PRIORITY_MAX);
 	spec->priority = (uint32_t)priority;
 	return 0;
 }
@@ -165,37 +161,31 @@ static int spec_set_mode(struct spec *spec, const char *value, struct error *err
 	int mode = spec_find_name(mode_names, ARRAY_SIZE(mode_names), value);
 
 	if (mode < 0)
-		return fail(err, EINVAL, "mode " SHOW ": expected auto, exclusive, local or remote",
-			value);
+		return fail(err, EINVAL, SHOW ": expected auto, exclusive, local or remote", value);
 	spec->mode = (enum spec_mode)mode;
 	return 0;
 }
 
 /* Accepts only printable ASCII, because names appear on terminals and in JSON. */
-static int spec_set_text(
-	char *text, size_t size, const char *field, const char *value, struct error *err)
+static int spec_set_text(char *text, size_t size, const char *value, struct error *err)
 {
 	size_t n = strlen(value);
 
 	for (size_t i = 0; i < n; i++)
 		if (!isprint((unsigned char)value[i]))
-			return fail(err, EINVAL,
-				"%s: character %zu is not a printable ASCII character", field,
-				i + 1);
+			return fail(err, EINVAL, "character %zu is not printable ASCII", i + 1);
 	if (n >= size)
-		return fail(err, EINVAL, "%s " SHOW ": expected 1 to %zu characters", field, value,
-			size - 1);
+		return fail(err, EINVAL, SHOW ": expected 1 to %zu characters", value, size - 1);
 	memset(text, 0, size);
 	memcpy(text, value, n);
 	return 0;
 }
 
-static int spec_set_label(
-	char *label, size_t size, const char *field, const char *value, struct error *err)
+static int spec_set_label(char *label, size_t size, const char *value, struct error *err)
 {
 	if (!value[0])
-		return fail(err, EINVAL, "%s '': expected 1 to %zu characters", field, size - 1);
-	return spec_set_text(label, size, field, value, err);
+		return fail(err, EINVAL, "'': expected 1 to %zu characters", size - 1);
+	return spec_set_text(label, size, value, err);
 }
 
 /*
@@ -213,7 +203,7 @@ static bool spec_next_item(struct str *rest, struct str *ret_name, bool *ret_not
 	return true;
 }
 
-static int spec_set_pattern(char *pattern, const char *field, const char *value, struct error *err)
+static int spec_set_pattern(char *pattern, const char *value, struct error *err)
 {
 	struct str rest = str_from(value), name;
 	bool is_not, is_whole;
@@ -221,41 +211,40 @@ static int spec_set_pattern(char *pattern, const char *field, const char *value,
 	while (spec_next_item(&rest, &name, &is_not, &is_whole))
 		if (!name.n)
 			return fail(err, EINVAL,
-				"%s " SHOW ": expected 1 to %u characters: names separated by "
-				"commas, !NAME to exclude a name",
-				field, value, SPEC_PATTERN - 1);
-	return spec_set_text(pattern, SPEC_PATTERN, field, value, err);
+				SHOW ": expected 1 to %u characters: names separated by "
+				     "commas, !NAME to exclude a name",
+				value, SPEC_PATTERN - 1);
+	return spec_set_text(pattern, SPEC_PATTERN, value, err);
 }
 
 static int spec_set_model(struct spec *spec, const char *value, struct error *err)
 {
-	return spec_set_pattern(spec->model, "model", value, err);
+	return spec_set_pattern(spec->model, value, err);
 }
 
 static int spec_set_device(struct spec *spec, const char *value, struct error *err)
 {
-	return spec_set_pattern(spec->device, "device", value, err);
+	return spec_set_pattern(spec->device, value, err);
 }
 
 static int spec_set_preferred_anti_affinity(struct spec *spec, const char *value, struct error *err)
 {
-	return spec_set_label(
-		spec->preferred_anti_affinity, SPEC_LABEL, "preferred-anti-affinity", value, err);
+	return spec_set_label(spec->preferred_anti_affinity, SPEC_LABEL, value, err);
 }
 
 static int spec_set_affinity(struct spec *spec, const char *value, struct error *err)
 {
-	return spec_set_label(spec->affinity, SPEC_LABEL, "affinity", value, err);
+	return spec_set_label(spec->affinity, SPEC_LABEL, value, err);
 }
 
 static int spec_set_anti_affinity(struct spec *spec, const char *value, struct error *err)
 {
-	return spec_set_label(spec->anti_affinity, SPEC_LABEL, "anti-affinity", value, err);
+	return spec_set_label(spec->anti_affinity, SPEC_LABEL, value, err);
 }
 
 static int spec_set_exclusion(struct spec *spec, const char *value, struct error *err)
 {
-	int r = spec_set_text(spec->exclusion, SPEC_LABEL, "exclusion", value, err);
+	int r = spec_set_text(spec->exclusion, SPEC_LABEL, value, err);
 
 	spec->has_exclusion |= r == 0;
 	return r;
@@ -263,7 +252,7 @@ static int spec_set_exclusion(struct spec *spec, const char *value, struct error
 
 static int spec_set_group(struct spec *spec, const char *value, struct error *err)
 {
-	return spec_set_label(spec->group, SPEC_GROUP, "group", value, err);
+	return spec_set_label(spec->group, SPEC_GROUP, value, err);
 }
 
 static int spec_set_group_size(struct spec *spec, const char *value, struct error *err)
@@ -271,8 +260,8 @@ static int spec_set_group_size(struct spec *spec, const char *value, struct erro
 	uint64_t size;
 
 	if (parse_uint(str_from(value), 1, SPEC_GROUP_SIZE_MAX, &size, NULL) < 0)
-		return fail(err, EINVAL, "group-size " SHOW ": expected 1 to %u members", value,
-			SPEC_GROUP_SIZE_MAX);
+		return fail(
+			err, EINVAL, SHOW ": expected 1 to %u members", value, SPEC_GROUP_SIZE_MAX);
 	spec->group_size = (uint32_t)size;
 	return 0;
 }
@@ -283,9 +272,8 @@ static int spec_set_group_threshold(struct spec *spec, const char *value, struct
 
 	if (parse_share(str_from(value), &permille, NULL) < 0 || permille == 0 ||
 		permille > SPEC_SHARE_ONE)
-		return fail(err, EINVAL,
-			"group-threshold " SHOW ": expected a part of the group, " SHARE_RANGE,
-			value);
+		return fail(
+			err, EINVAL, SHOW ": expected a part of the group, " SHARE_RANGE, value);
 	spec->group_threshold = permille;
 	return 0;
 }
@@ -336,9 +324,8 @@ static int spec_set_network(struct spec *spec, const char *value, struct error *
 		if ((!mbit && parse_rate(part, &mbit)) || (!us && spec_parse_latency(part, &us)))
 			continue;
 		return fail(err, EINVAL,
-			"network " SHOW
-			": expected a bandwidth of 1Mbps to 1000Tbps, a latency of 1us to "
-			"1000s, or both with a comma between, such as 10Gbps,50us",
+			SHOW ": expected a bandwidth of 1Mbps to 1000Tbps, a latency of 1us to "
+			     "1000s, or both with a comma between, such as 10Gbps,50us",
 			value);
 	}
 	spec->network_mbit = mbit;
@@ -372,27 +359,50 @@ void spec_init(struct spec *ret_spec)
 	};
 }
 
+/* The index of the field; the number of fields if there is none of that name. */
+static size_t spec_find_field(const char *name)
+{
+	size_t i = 0;
+
+	while (i < ARRAY_SIZE(fields) && !is_field(fields[i].name, name))
+		i++;
+	return i;
+}
+
+int spec_set_value(
+	struct spec *spec, const char *field, const char *value, bool is_cluster, struct error *err)
+{
+	const size_t i = spec_find_field(field);
+
+	if (i == ARRAY_SIZE(fields))
+		return fail(err, ENOENT,
+			"unknown field " SHOW
+			": expected request, limit, count, memory, memory-policy, class, "
+			"priority, mode, model, device or preferred-anti-affinity%s",
+			field,
+			is_cluster ? ", affinity, anti-affinity, exclusion, group, group-size, "
+				     "group-threshold or network"
+				   : "");
+	if (fields[i].is_cluster && !is_cluster)
+		return fail(err, EINVAL,
+			SHOW ": only a pod in a cluster has this field; on one machine use model "
+			     "or device",
+			value);
+	return fields[i].set(spec, value, err);
+}
+
+/* As spec_set_value(); the message begins with the field. */
 static int spec_set_field(
 	struct spec *spec, const char *field, const char *value, bool is_cluster, struct error *err)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(fields); i++) {
-		if (!is_field(fields[i].name, field))
-			continue;
-		if (fields[i].is_cluster && !is_cluster)
-			return fail(err, EINVAL,
-				"%s " SHOW ": only a pod in a cluster has this field; on one "
-				"machine use model or device",
-				field, value);
-		return fields[i].set(spec, value, err);
-	}
-	return fail(err, ENOENT,
-		"unknown field " SHOW
-		": expected request, limit, count, memory, memory-policy, class, "
-		"priority, mode, model, device or preferred-anti-affinity%s",
-		field,
-		is_cluster ? ", affinity, anti-affinity, exclusion, group, group-size, "
-			     "group-threshold or network"
-			   : "");
+	struct error why;
+	char name[SPEC_FIELD];
+	int r = spec_set_value(spec, field, value, is_cluster, &why);
+
+	if (r < 0 && r != -ENOENT)
+		return fail(
+			err, -r, "%s %s", spec_field_name(spec_find_field(field), name), why.msg);
+	return r < 0 ? fail(err, -r, "%s", why.msg) : r;
 }
 
 int spec_set(struct spec *spec, const char *field, const char *value, struct error *err)

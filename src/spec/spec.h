@@ -118,6 +118,10 @@ int spec_set(struct spec *spec, const char *field, const char *value, struct err
 /* As spec_set(), but also accepts the fields of SPEC_CLUSTER_FIELDS. */
 int spec_set_cluster(struct spec *spec, const char *field, const char *value, struct error *err);
 
+/* As one of them, for a caller that names the field: the message begins with the value. */
+int spec_set_value(struct spec *spec, const char *field, const char *value, bool is_cluster,
+	struct error *err);
+
 /*
  * Name and meaning of field i, from 0; NULL after the last. The name is in the annotations'
  * spelling ("memory-policy") and is written into ret. Cluster fields come last.
