@@ -101,16 +101,6 @@ static int fail_name(const struct read_table *table, unsigned int line, const ch
 	return fail_within(err, r, "line %u: %s%s%s", line, table->quote, name, table->quote);
 }
 
-static int read_fail_value(unsigned int line, const char *name, int r, struct error *err)
-{
-	char inner[sizeof(err->msg)];
-
-	if (!err || err->msg[0] != ' ')
-		return fail_within(err, r, "line %u: %s", line, name);
-	memcpy(inner, err->msg, sizeof(inner));
-	return fail(err, -r, "line %u: %s%.200s", line, name, inner);
-}
-
 static int read_list_item(const struct yaml_file *file, json_t *object,
 	const struct read_table *table, const char *key, json_t *value, void *into,
 	struct error *err)
@@ -134,7 +124,7 @@ static int read_list_item(const struct yaml_file *file, json_t *object,
 		return r < 0 ? fail_name(table, line, name, r, err) : 0;
 	}
 	r = field->read(NULL, value, (char *)into + field->offset, err);
-	return r < 0 ? read_fail_value(line, name, r, err) : 0;
+	return r < 0 ? fail_within(err, r, "line %u: %s", line, name) : 0;
 }
 
 int read_lined(const struct yaml_file *file, json_t *object, const struct read_table *table,

@@ -70,8 +70,7 @@ struct read_table {
 };
 
 /*
- * As read_fields(), by a table for files. A message that begins with a blank is put directly after
- * the field's name, without a colon. Readers receive NULL as arena. -EEXIST: the field occurs
+ * As read_fields(), by a table for files. Readers receive NULL as arena. -EEXIST: the field occurs
  * twice.
  */
 int read_lined(const struct yaml_file *file, json_t *object, const struct read_table *table,

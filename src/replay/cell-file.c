@@ -64,8 +64,8 @@ static int cell_file_parse_name(struct str text, struct str *ret_name, struct er
 		if (iscntrl((unsigned char)text.p[i]))
 			return fail(err, EINVAL, "the name has control characters");
 	if (text.n == 0 || text.n >= CELL_NAME)
-		return fail(err, EINVAL, " " SHOW ": expected 1 to %u characters", text.p,
-			CELL_NAME - 1);
+		return fail(
+			err, EINVAL, SHOW ": expected 1 to %u characters", text.p, CELL_NAME - 1);
 	*ret_name = text;
 	return 0;
 }
@@ -109,7 +109,7 @@ static int parse_level(struct str text, bool *ret_is_node, struct error *err)
 	for (size_t i = 0; i < text.n && i < sizeof(word) - 1; i++)
 		word[i] = (char)tolower((unsigned char)text.p[i]);
 	if (text.n >= sizeof(word) || parse_bool(str_from(word), ret_is_node, NULL) < 0)
-		return fail(err, EINVAL, " " SHOW ": expected true or false", text.p);
+		return fail(err, EINVAL, SHOW ": expected true or false", text.p);
 	return 0;
 }
 

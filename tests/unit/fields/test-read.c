@@ -138,7 +138,7 @@ static int plain(json_t *value, struct str *ret_text, struct error *err)
 
 static int parse_tool_name(struct str text, char *ret_name, struct error *err)
 {
-	return str_copy(ret_name, 8, text) < 0 ? fail(err, EINVAL, " '%s': too long", text.p) : 0;
+	return str_copy(ret_name, 8, text) < 0 ? fail(err, EINVAL, "'%s': too long", text.p) : 0;
 }
 
 READ_PARSED(read_tool_name, plain, char, parse_tool_name)
@@ -190,7 +190,7 @@ static void errors_in_a_file_begin_with_the_line(void **state)
 		{"sharp:\n  [1]\n", "line 1: sharp: one plain value", -EINVAL},
 		{"x: 1\nsharp:\n", "line 2: sharp: one plain value", -EINVAL},
 		{"x: 1\n\ntool-name: hammers-and-saws\n",
-			"line 3: tool-name 'hammers-and-saws': too long", -EINVAL},
+			"line 3: tool-name: 'hammers-and-saws': too long", -EINVAL},
 		{"x: 1\ny: 2\n", "line 2: 'y': no tool has it", -ENOENT},
 		{"sharp: no\nx: 1\nsharp: no\n", "line 3: 'sharp': the field occurs twice",
 			-EEXIST},

@@ -117,7 +117,7 @@ static const struct {
 	{"cellTypes:\n  N:\n    childCellNumber: x\ncells: []\n", "line 3: childCellNumber: 'x'"},
 	{"cellTypes:\n  N:\n    childCellNumber: -1\ncells: []\n", "'-1'"},
 	{"cellTypes:\n  N:\n    childCellPriority: 1001\ncells: []\n", "0 to 1000"},
-	{"cellTypes:\n  N:\n    isNodeLevel: maybe\ncells: []\n", "line 3: isNodeLevel 'maybe'"},
+	{"cellTypes:\n  N:\n    isNodeLevel: maybe\ncells: []\n", "line 3: isNodeLevel: 'maybe'"},
 	{"cellTypes:\n  N:\n    childCellType: [a]\ncells: []\n",
 		"line 3: childCellType: expected one plain"},
 	{"cellTypes:\n  A: {childCellType: B}\n  B: {childCellType: A}\ncells: []\n",
