@@ -33,7 +33,6 @@
 #define F_SEAL_FUTURE_WRITE 0x0010
 #endif
 
-#define FD_HIGH 500
 #define ANSWER_MS 5000
 /*
  * After the loss of the daemon the gates keep their state this long. The time is longer with policy
@@ -55,16 +54,6 @@ static uint64_t inode_of(int fd)
 	struct stat st;
 
 	return fd >= 0 && !fd_stat(fd, &st) ? st.st_ino : 0;
-}
-
-static int raise_fd(int fd)
-{
-	int high = fd_control(fd, F_DUPFD_CLOEXEC, FD_HIGH);
-
-	if (high < 0)
-		return fd;
-	close(fd);
-	return high;
 }
 
 static int packet_send(int fd, const void *packet, size_t n, const int *fds, size_t n_fds)
@@ -111,7 +100,7 @@ static int connect_path(const char *path)
 		close(fd);
 		return r;
 	}
-	return raise_fd(fd);
+	return share_raise_fd(fd);
 }
 
 /* Connects to the first daemon that answers. Keeps its path, to return to the same daemon later. */
@@ -306,8 +295,8 @@ static int take_device(
 	if (!d->down || !d->up || !d->tenant || !down_fits(d->down, m) ||
 		d->tenant->magic != PAGE_MAGIC)
 		return -EBADMSG;
-	d->up_fd = raise_fd(dup(fd[1]));
-	d->tenant_fd = raise_fd(dup(fd[2]));
+	d->up_fd = share_raise_fd(dup(fd[1]));
+	d->tenant_fd = share_raise_fd(dup(fd[2]));
 	d->up_inode = inode_of(d->up_fd);
 	d->tenant_inode = inode_of(d->tenant_fd);
 	d->up->abi = PAGE_ABI;

@@ -222,7 +222,7 @@ void share_again(struct hook *h)
 
 /* ---- descriptors ---- */
 
-static int share_raise_fd(int fd)
+int share_raise_fd(int fd)
 {
 	int high = fd < 0 ? fd : fd_control(fd, F_DUPFD_CLOEXEC, FD_HIGH);
 

@@ -30,6 +30,9 @@ int share_hold(struct device *d, uint64_t id, uint64_t pages, enum share_charge 
 void share_drop(struct device *d, uint64_t id);
 /* Pages of the memory with this number; 0: this process does not hold it. */
 uint64_t share_size(uint64_t id);
+/* Moves the descriptor out of the way of a program's own ones, if possible; accepts -1. */
+int share_raise_fd(int fd);
+
 /*
  * share_id_new() makes a number for new memory, and share_id_of() the number for a handle of 64
  * bytes. Never 0.
