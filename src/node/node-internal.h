@@ -269,6 +269,8 @@ uint32_t node_slots_total(const struct node *node);
 bool node_has_kept_slots(const struct node *node);
 void node_drop_kept(struct node *node, const struct podres_list *list);
 struct tenant *node_tenant(struct node *node, const struct slot *slot);
+/* Accepts NULL as tenant. */
+bool node_is_tenant_on(const struct tenant *tenant, const struct device *device);
 /*
  * Whether the slot serves a pod of another node, or a pod of this node that uses a device here
  * through a worker.

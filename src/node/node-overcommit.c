@@ -32,14 +32,6 @@ int overcommit_of(
 	return 0;
 }
 
-static bool overcommit_is_tenant_on(const struct tenant *t, const struct device *device)
-{
-	for (uint32_t i = 0; i < t->n; i++)
-		if (t->devices[i].device == device)
-			return true;
-	return false;
-}
-
 void overcommit_set(struct node *node, const struct device *device, uint32_t overcommit)
 {
 	const uint32_t fixed = policy_overcommit_memory(
@@ -50,7 +42,7 @@ void overcommit_set(struct node *node, const struct device *device, uint32_t ove
 
 	LIST_FOREACH(t, &node->agent->tenants, link) {
 		if (t->is_ending || !t->pod || t->spec.memory_policy == SPEC_MEMORY_FAIL ||
-			!overcommit_is_tenant_on(t, device))
+			!node_is_tenant_on(t, device))
 			continue;
 		is_shared = true;
 		if (t->pod->overcommit && (!least || t->pod->overcommit < least))

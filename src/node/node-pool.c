@@ -74,18 +74,10 @@ const char *node_pool_placeholder(const struct node *node, const struct device *
 
 /* ---- a device that divvy has lost ---- */
 
-static bool node_pool_is_tenant_on(const struct tenant *t, const struct device *d)
-{
-	for (uint32_t k = 0; t && k < t->n; k++)
-		if (t->devices[k].device == d)
-			return true;
-	return false;
-}
-
 static bool has_tenants(struct node *node, const struct device *d)
 {
 	for (uint32_t i = 0; i < node->n_slots; i++)
-		if (node_pool_is_tenant_on(node_tenant(node, &node->slots[i]), d))
+		if (node_is_tenant_on(node_tenant(node, &node->slots[i]), d))
 			return true;
 	return false;
 }
@@ -100,7 +92,7 @@ static void node_pool_lose_device(struct node *node, const struct device *d)
 		struct slot *slot = &node->slots[i];
 		const struct tenant *t = node_tenant(node, slot);
 
-		if (!node_pool_is_tenant_on(t, d))
+		if (!node_is_tenant_on(t, d))
 			continue;
 		is_used = true;
 		node_pod_event(node, t->pod, true, "PlaceholderLost",

@@ -148,6 +148,14 @@ void node_slot_end(struct node *node, struct slot *slot)
 		node_slot_clear(node, slot);
 }
 
+bool node_is_tenant_on(const struct tenant *t, const struct device *device)
+{
+	for (uint32_t i = 0; t && i < t->n; i++)
+		if (t->devices[i].device == device)
+			return true;
+	return false;
+}
+
 bool node_is_cordoned(const struct node *node, const char *uuid)
 {
 	return cordon_has(node_gpunode(node), uuid);

@@ -101,10 +101,9 @@ static void watch_report_health(struct node *node, const struct device *d)
 		const struct slot *slot = &node->slots[i];
 		const struct tenant *t = node_tenant(node, slot);
 
-		for (uint32_t k = 0; t && k < t->n; k++)
-			if (t->devices[k].device == d)
-				node_pod_event(node, t->pod, is_faulty, reason, "device %s %s",
-					d->info.uuid, what);
+		if (node_is_tenant_on(t, d))
+			node_pod_event(node, t->pod, is_faulty, reason, "device %s %s",
+				d->info.uuid, what);
 		if (is_faulty && was_hurt(slot, d))
 			node_pod_event(node, &slot->last, true, reason,
 				"container %s exited after it used device %s, which %s",
