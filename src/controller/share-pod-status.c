@@ -17,11 +17,6 @@
 #define DEVICE_MAX 1024u
 #define TEXT_MAX 64u
 
-static int share_pod_status_set_text(json_t *object, const char *key, const char *text)
-{
-	return text && text[0] ? json_object_set_new(object, key, json_string(text)) : 0;
-}
-
 /* Adds a condition. Its lastTransitionTime stays while its status is the same. */
 static int share_pod_status_add_condition(json_t *list, const json_t *share_pod, uint64_t real_ns,
 	const char *type, bool is_true, const char *reason, const char *message)
@@ -101,7 +96,7 @@ static int share_pod_status_set_devices(json_t *status, const json_t *tenant, co
 
 		buf_addf(&text, "%s%s", i ? "," : "", uuid ? uuid : "?");
 	}
-	share_pod_status_set_text(status, "device", buf_text(&text));
+	kube_json_set_text(status, "device", buf_text(&text));
 	return json_object_set(status, "devices", devices);
 }
 
@@ -124,7 +119,7 @@ static int set_granted(json_t *status, const json_t *tenant, const struct spec *
 	granted = json_pack("{s:s, s:I, s:I}", "share", share, "request", request, "limit", limit);
 	if (granted && json_is_integer(memory) && bytes >= 0) {
 		json_object_set_new(granted, "memoryBytes", json_integer(bytes));
-		share_pod_status_set_text(granted, "memory", format_bytes((uint64_t)bytes).s);
+		kube_json_set_text(granted, "memory", format_bytes((uint64_t)bytes).s);
 	}
 	return json_object_set_new(status, "granted", granted);
 }
@@ -282,15 +277,15 @@ static json_t *our_status(const json_t *share_pod, const struct share_pod_facts 
 	if (json_is_integer(generation))
 		json_object_set_new(
 			status, "observedGeneration", json_integer(json_integer_value(generation)));
-	share_pod_status_set_text(status, "phase", phase_of(f));
+	kube_json_set_text(status, "phase", phase_of(f));
 	kube_json_set_renamed(status, "requested", "asked", share[0] ? json_string(share) : NULL);
 	set_got(status, share_pod, f, tenant);
 	if (f->pod) {
-		share_pod_status_set_text(
+		kube_json_set_text(
 			status, "podName", kube_json_text_at(f->pod, "metadata", "name", NULL));
-		share_pod_status_set_text(
+		kube_json_set_text(
 			status, "podUID", kube_json_text_at(f->pod, "metadata", "uid", NULL));
-		share_pod_status_set_text(
+		kube_json_set_text(
 			status, "nodeName", kube_json_text_at(f->pod, "spec", "nodeName", NULL));
 		r |= share_pod_status_set_devices(status, tenant, f->pod);
 	}
@@ -330,7 +325,7 @@ static json_t *kubeshare_status(const json_t *share_pod, const struct share_pod_
 	meta = json_deep_copy(json_object_get(f->pod, "metadata"));
 	json_object_del(meta, "managedFields");
 	json_object_set_new(status, "PodObjectMeta", meta);
-	share_pod_status_set_text(status, "BoundDeviceID", json_string_value(first));
+	kube_json_set_text(status, "BoundDeviceID", json_string_value(first));
 	return status;
 }
 

@@ -202,6 +202,11 @@ json_t *kube_json_sentence(const char *text)
 	return json_string(plain);
 }
 
+int kube_json_set_text(json_t *object, const char *key, const char *text)
+{
+	return text && text[0] ? json_object_set_new(object, key, json_string(text)) : 0;
+}
+
 void kube_json_set_renamed(json_t *object, const char *key, const char *old_key, json_t *value)
 {
 	json_object_set(object, old_key, value);

@@ -38,6 +38,9 @@ const char *kube_json_text(const json_t *object, const char *key);
 /* Whether the array has that text; false if `list` is no array. */
 bool kube_json_list_has(const json_t *list, const char *text);
 
+/* Sets the member to that text, unless it is NULL or empty. */
+int kube_json_set_text(json_t *object, const char *key, const char *text);
+
 /*
  * Sets a renamed member under both its names, for one release, and takes over `value`. NULL: sets
  * nothing.

@@ -31,12 +31,6 @@ static const char *report_object_name(const json_t *object)
 	return json_text_or_empty(json_object_get(object, "metadata"), "name");
 }
 
-static void report_set_text(json_t *object, const char *key, const char *text)
-{
-	if (text && text[0])
-		json_object_set_new(object, key, json_string(text));
-}
-
 static void report_copy_member(json_t *to, const char *key, const json_t *from, const char *its_key)
 {
 	json_t *value = json_object_get(from, its_key);
@@ -165,7 +159,7 @@ static json_t *tenant_on(
 	report_copy_member(made, "pod", tenant, "pod");
 	report_copy_member(made, "container", tenant, "container");
 	report_copy_member(made, "class", tenant, "class");
-	report_set_text(made, "granted", spec_shares_format(&spec, shares));
+	kube_json_set_text(made, "granted", spec_shares_format(&spec, shares));
 	report_copy_member(made, "request_permille", tenant, "request");
 	report_copy_member(made, "limit_permille", tenant, "limit");
 	json_object_set_new(
@@ -220,7 +214,7 @@ static json_t *report_device_row(
 	_cleanup_buf_ struct buf why = BUF_INIT(WHY_MAX);
 	const uint64_t silent = silent_at(f, report_object_name(gpunode));
 
-	report_set_text(made, "node", report_object_name(gpunode));
+	kube_json_set_text(made, "node", report_object_name(gpunode));
 	report_copy_member(made, "index", device, "index");
 	report_copy_member(made, "uuid", device, "uuid");
 	report_copy_member(made, "model", device, "model");
@@ -228,7 +222,7 @@ static json_t *report_device_row(
 	report_copy_member(made, "reason", device, "reason");
 	report_copy_member(made, "owner", device, "owner");
 	json_object_set_new(made, "cordoned", json_boolean(cordon != NULL));
-	report_set_text(made, "cordon_reason", json_text_or_empty(cordon, "reason"));
+	kube_json_set_text(made, "cordon_reason", json_text_or_empty(cordon, "reason"));
 	report_copy_member(made, "simulated", device, "simulated");
 	report_copy_member(made, "memory_bytes", device, "memoryBytes");
 	for (size_t i = 0; i < json_array_size(all); i++) {
@@ -249,7 +243,7 @@ static json_t *report_device_row(
 		json_object_set_new(
 			made, "silent_seconds", json_integer((json_int_t)(silent / NSEC_PER_SEC)));
 	if (is_not_ready(gpunode, &why))
-		report_set_text(made, "not_ready", buf_text(&why));
+		kube_json_set_text(made, "not_ready", buf_text(&why));
 	return made;
 }
 
@@ -380,8 +374,8 @@ static void report_add_assigned(json_t *made, const struct assigned_container *g
 	}
 	json_object_set_new(made, "devices", devices);
 	json_object_set_new(made, "memory_bytes", json_integer((json_int_t)bytes));
-	report_set_text(made, "class", spec_class_name(g->class));
-	report_set_text(made, "granted", spec_shares_format(&spec, shares));
+	kube_json_set_text(made, "class", spec_class_name(g->class));
+	kube_json_set_text(made, "granted", spec_shares_format(&spec, shares));
 }
 
 /*
@@ -415,7 +409,7 @@ static void add_confirmed(json_t *made, const json_t *tenant)
 	report_copy_member(made, "devices", tenant, "devices");
 	json_object_set_new(made, "memory_bytes", json_integer(bytes));
 	report_copy_member(made, "class", tenant, "class");
-	report_set_text(made, "granted", spec_shares_format(&spec, shares));
+	kube_json_set_text(made, "granted", spec_shares_format(&spec, shares));
 	report_copy_member(made, "idle_since", tenant, "idleSince");
 	report_copy_member(made, "note", tenant, "note");
 }
@@ -424,12 +418,13 @@ static json_t *report_pod_row(const json_t *pod, const char *container, const ch
 {
 	json_t *made = json_object();
 
-	report_set_text(made, "namespace", kube_json_text_at(pod, "metadata", "namespace", NULL));
-	report_set_text(made, "pod", report_object_name(pod));
-	report_set_text(made, "uid", kube_json_text_at(pod, "metadata", "uid", NULL));
-	report_set_text(made, "container", container);
-	report_set_text(made, "node", kube_json_text_at(pod, "spec", "nodeName", NULL));
-	report_set_text(made, "state", state);
+	kube_json_set_text(
+		made, "namespace", kube_json_text_at(pod, "metadata", "namespace", NULL));
+	kube_json_set_text(made, "pod", report_object_name(pod));
+	kube_json_set_text(made, "uid", kube_json_text_at(pod, "metadata", "uid", NULL));
+	kube_json_set_text(made, "container", container);
+	kube_json_set_text(made, "node", kube_json_text_at(pod, "spec", "nodeName", NULL));
+	kube_json_set_text(made, "state", state);
 	return made;
 }
 
@@ -481,9 +476,9 @@ static void report_add_container(json_t *rows, const struct report_facts *f, con
 									 : "Pending");
 	char shares[SPEC_SHARES];
 
-	report_set_text(row, "requested", spec_shares_format(&asked->spec, shares));
+	kube_json_set_text(row, "requested", spec_shares_format(&asked->spec, shares));
 	report_copy_member(row, "asked", row, "requested");
-	report_set_text(row, "class", spec_class_name(asked->spec.class));
+	kube_json_set_text(row, "class", spec_class_name(asked->spec.class));
 	if (tenant) {
 		const struct measured m = report_find_measured(f, node, uid, asked->name);
 
@@ -506,7 +501,7 @@ static void report_add_pod(
 	if (tenancy_read(pod, json_text_or_empty(dialects, space ? space : ""), &asked, &err) < 0) {
 		json_t *row = report_pod_row(pod, "", "Refused");
 
-		report_set_text(row, "note", err.msg);
+		kube_json_set_text(row, "note", err.msg);
 		json_array_append_new(rows, row);
 	} else if (report_assigned(pod, &assigned) == 0) {
 		for (uint32_t i = 0; i < asked.n; i++)
@@ -572,7 +567,7 @@ json_t *report_idle(const struct report_facts *f, uint64_t idle_ns, uint64_t rea
 			report_copy_member(row, "node", device, "node");
 			report_copy_member(row, "uuid", device, "uuid");
 			report_copy_member(row, "model", device, "model");
-			report_set_text(row, "why", "reserved but unused");
+			kube_json_set_text(row, "why", "reserved but unused");
 			json_array_append_new(made, row);
 		}
 	}
