@@ -366,11 +366,6 @@ static int check_share_pod(const struct admit_request *request, const struct adm
 	return r;
 }
 
-static bool is_kubeshare_on(const struct admit_facts *facts)
-{
-	return share_pod_is_kubeshare_on(facts->ns.dialects);
-}
-
 static int validate_object(const struct admit_rules *rules, const struct admit_request *request,
 	const struct admit_facts *facts, struct verdict *v)
 {
@@ -378,7 +373,7 @@ static int validate_object(const struct admit_rules *rules, const struct admit_r
 
 	if (strcmp(request->resource, "sharepods"))
 		return 0; /* the schemas of other objects make all checks */
-	if (is_kubeshare && !is_kubeshare_on(facts))
+	if (is_kubeshare && !share_pod_is_kubeshare_on(facts->ns.dialects))
 		return 0;
 	if (is_update(request) &&
 		is_same_text(json_object_get(request->object, "spec"),

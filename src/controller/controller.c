@@ -176,6 +176,25 @@ bool job_may_send(void *data)
 	return controller_may_write(job->c);
 }
 
+struct kube_write job_write(struct job *job, const struct kube_target *target, kube_done_fn *done)
+{
+	return (struct kube_write){.target = *target,
+		.field_manager = "divvy-controller",
+		.may_send = job_may_send,
+		.done = done,
+		.data = job};
+}
+
+int job_patch(struct job *job, const struct kube_write *write, enum kube_patch_kind kind,
+	json_t *change, struct error *err)
+{
+	int r = change ? kube_patch(job->c->client, write, kind, change, err)
+		       : fail(err, ENOMEM, "out of memory");
+
+	json_decref(change);
+	return r < 0 ? r : 1;
+}
+
 void job_end(struct job *job, int r, const char *sentence)
 {
 	struct controller *c = job->c;

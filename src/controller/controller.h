@@ -181,6 +181,12 @@ void job_end(struct job *job, int r, const char *sentence);
  */
 bool job_may_send(void *data);
 
+/* A write of the job, which ends in `done`. */
+struct kube_write job_write(struct job *job, const struct kube_target *target, kube_done_fn *done);
+/* Releases the change; NULL: out of memory. Returns 1 if the write has started, or -errno. */
+int job_patch(struct job *job, const struct kube_write *write, enum kube_patch_kind kind,
+	json_t *change, struct error *err);
+
 job_fn job_share_pod, job_kubeshare_pod, job_node, job_namespace, job_certificate, job_pool,
 	job_authority, job_sign;
 

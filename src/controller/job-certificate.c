@@ -25,7 +25,6 @@
  */
 #define CONDITIONS_PAUSE_NS (LOOK_NS + LOOK_NS / 2)
 #define LIST_MAX (64u << 10)
-#define MANAGER "divvy-controller"
 
 static const struct secret_field fields[] = {
 	{"ca.crt", offsetof(struct certificate_store, ca_crt)},
@@ -104,31 +103,17 @@ static void job_certificate_on_written(void *data, const struct kube_answer *ans
 	job_end(job, answer->result == -EBUSY ? 0 : answer->result, answer->error.msg);
 }
 
-static int job_certificate_send_patch(struct job *job, const struct kube_target *target,
-	enum kube_patch_kind kind, json_t *change, kube_done_fn *done, struct error *err)
-{
-	const struct kube_write write = {.target = *target,
-		.field_manager = MANAGER,
-		.may_send = job_may_send,
-		.done = done,
-		.data = job};
-	int r = change ? kube_patch(job->c->client, &write, kind, change, err)
-		       : fail(err, ENOMEM, "out of memory");
-
-	json_decref(change);
-	return r < 0 ? r : 1;
-}
-
 static int job_certificate_write_secret(
 	struct job *job, struct certificate_store *store, const json_t *secret, struct error *err)
 {
-	const struct kube_target target = {.group_version = "v1",
-		.resource = "secrets",
-		.namespace_name = job->c->options.ns,
-		.name = job->c->options.tls_secret};
+	const struct kube_write write = job_write(job,
+		&(struct kube_target){.group_version = "v1",
+			.resource = "secrets",
+			.namespace_name = job->c->options.ns,
+			.name = job->c->options.tls_secret},
+		job_certificate_on_written);
 
-	return job_certificate_send_patch(job, &target, KUBE_PATCH_MERGE,
-		secret_patch(secret, fields, store), job_certificate_on_written, err);
+	return job_patch(job, &write, KUBE_PATCH_MERGE, secret_patch(secret, fields, store), err);
 }
 
 static void list_dialects(struct dialect_config *all, const char *list)
@@ -200,20 +185,18 @@ static int complete_hooks(struct job *job, const struct certificate_store *store
 		return 0;
 	all_dialects(c, &dialects);
 	for (size_t i = 0; i < ARRAY_SIZE(hooks); i++) {
-		const struct kube_target target = {
-			.group_version = "admissionregistration.k8s.io/v1",
-			.resource = i ? "validatingwebhookconfigurations"
-				      : "mutatingwebhookconfigurations",
-			.name = c->options.webhook_configuration};
+		const struct kube_write write = job_write(job,
+			&(struct kube_target){.group_version = "admissionregistration.k8s.io/v1",
+				.resource = i ? "validatingwebhookconfigurations"
+					      : "mutatingwebhookconfigurations",
+				.name = c->options.webhook_configuration},
+			has_conditions ? job_certificate_on_completed : job_certificate_on_written);
 
 		if (hook_patch_all(hooks[i], &want, &list) < 0)
 			return fail(err, ENOMEM, "out of memory");
 		if (list)
-			return job_certificate_send_patch(job, &target, KUBE_PATCH_STRATEGIC,
-				json_pack("{s:O}", "webhooks", list),
-				has_conditions ? job_certificate_on_completed
-					       : job_certificate_on_written,
-				err);
+			return job_patch(job, &write, KUBE_PATCH_STRATEGIC,
+				json_pack("{s:O}", "webhooks", list), err);
 	}
 	return 0;
 }
@@ -226,9 +209,11 @@ static int write_service_bundle(
 	struct job *job, const struct certificate_store *store, struct error *err)
 {
 	const struct controller *c = job->c;
-	const struct kube_target target = {.group_version = "apiregistration.k8s.io/v1",
-		.resource = "apiservices",
-		.name = CONTROLLER_API_SERVICE};
+	const struct kube_write write = job_write(job,
+		&(struct kube_target){.group_version = "apiregistration.k8s.io/v1",
+			.resource = "apiservices",
+			.name = CONTROLLER_API_SERVICE},
+		job_certificate_on_written);
 	const json_t *spec = json_object_get(
 		controller_find(c, CACHE_API_SERVICE, "", CONTROLLER_API_SERVICE), "spec");
 	const char *ns = kube_json_text_at(spec, "service", "namespace", NULL),
@@ -242,9 +227,8 @@ static int write_service_bundle(
 		return 0;
 	if (!bundle || (now && !strcmp(now, bundle)))
 		return 0;
-	return job_certificate_send_patch(job, &target, KUBE_PATCH_MERGE,
-		json_pack("{s:{s:s}}", "spec", "caBundle", bundle), job_certificate_on_written,
-		err);
+	return job_patch(job, &write, KUBE_PATCH_MERGE,
+		json_pack("{s:{s:s}}", "spec", "caBundle", bundle), err);
 }
 
 static int job_certificate_check(struct job *job, struct error *err)

@@ -62,13 +62,10 @@ bool controller_has_labelled(const struct controller *c)
 void job_namespace(struct job *job)
 {
 	const json_t *ns = controller_find(job->c, CACHE_NAMESPACES, "", job->name);
-	const struct kube_write write = {
-		.target = {.group_version = "v1", .resource = "namespaces", .name = job->name},
-		.field_manager = "divvy-controller",
-		.may_send = job_may_send,
-		.done = job_node_on_written,
-		.data = job};
-	_cleanup_json_ json_t *change = NULL;
+	const struct kube_write write = job_write(job,
+		&(struct kube_target){
+			.group_version = "v1", .resource = "namespaces", .name = job->name},
+		job_node_on_written);
 	struct error err = {0};
 	int r;
 
@@ -76,9 +73,9 @@ void job_namespace(struct job *job)
 		job_end(job, 0, "");
 		return;
 	}
-	change = json_pack(
-		"{s:{s:{s:s}}}", "metadata", "labels", DIALECT_ADMISSION_LABEL, "ignore");
-	r = kube_patch(job->c->client, &write, KUBE_PATCH_MERGE, change, &err);
+	r = job_patch(job, &write, KUBE_PATCH_MERGE,
+		json_pack("{s:{s:{s:s}}}", "metadata", "labels", DIALECT_ADMISSION_LABEL, "ignore"),
+		&err);
 	if (r < 0)
 		job_end(job, r, err.msg);
 }
@@ -196,16 +193,13 @@ static int write_capacity(
 {
 	const struct capacity want = capacity_of(gpu_node);
 	const bool has_any = want.milli || has_devices(gpu_node);
-	const struct kube_write write = {.target = {.group_version = "v1",
-						 .resource = "nodes",
-						 .name = job->name,
-						 .subresource = "status"},
-		.field_manager = "divvy-controller",
-		.may_send = job_may_send,
-		.done = job_node_on_written,
-		.data = job};
-	_cleanup_json_ json_t *change = NULL, *list = NULL;
-	int r;
+	const struct kube_write write = job_write(job,
+		&(struct kube_target){.group_version = "v1",
+			.resource = "nodes",
+			.name = job->name,
+			.subresource = "status"},
+		job_node_on_written);
+	_cleanup_json_ json_t *list = NULL;
 
 	if (has_any ? is_written(node, "capacity", &want) && is_written(node, "allocatable", &want)
 		    : is_unknown(node, "capacity") && is_unknown(node, "allocatable"))
@@ -213,10 +207,8 @@ static int write_capacity(
 	list = json_pack("{s:o, s:o, s:o}", MILLI, job_node_amount_json(has_any, want.milli),
 		MEMORY, job_node_amount_json(has_any, want.bytes / MIB), HELD,
 		job_node_amount_json(has_any && want.is_pool, want.held));
-	change = json_pack("{s:{s:O, s:O}}", "status", "capacity", list, "allocatable", list);
-	r = change ? kube_patch(job->c->client, &write, KUBE_PATCH_STRATEGIC, change, err)
-		   : fail(err, ENOMEM, "out of memory");
-	return r < 0 ? r : 1;
+	return job_patch(job, &write, KUBE_PATCH_STRATEGIC,
+		json_pack("{s:{s:O, s:O}}", "status", "capacity", list, "allocatable", list), err);
 }
 
 /* ---- startup taint of nodes from an autoscaler ---- */
@@ -261,16 +253,12 @@ static int end_startup(
 	struct job *job, const json_t *node, const json_t *gpu_node, struct error *err)
 {
 	const json_t *taints = kube_json_at(node, "spec", "taints", NULL);
-	const struct kube_write write = {
-		.target = {.group_version = "v1", .resource = "nodes", .name = job->name},
-		.field_manager = "divvy-controller",
-		.may_send = job_may_send,
-		.done = job_node_on_written,
-		.data = job};
-	_cleanup_json_ json_t *change = NULL;
+	const struct kube_write write = job_write(job,
+		&(struct kube_target){
+			.group_version = "v1", .resource = "nodes", .name = job->name},
+		job_node_on_written);
 	json_t *rest, *taint;
 	size_t i;
-	int r;
 
 	if (!json_array_size(taints) || !controller_has_started(node, gpu_node))
 		return 0;
@@ -282,22 +270,18 @@ static int end_startup(
 		json_decref(rest);
 		return 0;
 	}
-	change = json_pack("{s:{s:s}, s:{s:o}}", "metadata", "resourceVersion",
-		kube_json_text_at(node, "metadata", "resourceVersion", NULL), "spec", "taints",
-		rest);
-	r = change ? kube_patch(job->c->client, &write, KUBE_PATCH_MERGE, change, err)
-		   : fail(err, ENOMEM, "out of memory");
-	return r < 0 ? r : 1;
+	return job_patch(job, &write, KUBE_PATCH_MERGE,
+		json_pack("{s:{s:s}, s:{s:o}}", "metadata", "resourceVersion",
+			kube_json_text_at(node, "metadata", "resourceVersion", NULL), "spec",
+			"taints", rest),
+		err);
 }
 
 static int make_gpu_node(struct job *job, const json_t *node, struct error *err)
 {
-	const struct kube_write write = {
-		.target = {.group_version = "divvy.gpu/v1", .resource = "gpunodes"},
-		.field_manager = "divvy-controller",
-		.may_send = job_may_send,
-		.done = job_node_on_written,
-		.data = job};
+	const struct kube_write write = job_write(job,
+		&(struct kube_target){.group_version = "divvy.gpu/v1", .resource = "gpunodes"},
+		job_node_on_written);
 	const char *owner = kube_json_text_at(node, "metadata", "labels", OWNER, NULL);
 	json_t *spec = owner && !strcmp(owner, "pool")
 		? json_pack("{s:{s:s}}", "pool", "policy", "onDemand")

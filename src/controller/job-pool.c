@@ -73,14 +73,12 @@ static const char *image_of(const struct controller *c)
 /* Returns a write for a pod; name NULL: for a new pod. */
 static struct kube_write write_pod(struct job *job, const char *ns, const char *name)
 {
-	return (struct kube_write){.target = {.group_version = "v1",
-					   .resource = "pods",
-					   .namespace_name = ns,
-					   .name = name},
-		.field_manager = "divvy-controller",
-		.may_send = job_may_send,
-		.done = job_pool_on_written,
-		.data = job};
+	return job_write(job,
+		&(struct kube_target){.group_version = "v1",
+			.resource = "pods",
+			.namespace_name = ns,
+			.name = name},
+		job_pool_on_written);
 }
 
 static int job_pool_create_placeholder(struct job *job, const char *node, struct error *err)
@@ -113,13 +111,12 @@ static int job_pool_create_placeholder(struct job *job, const char *node, struct
 static int job_pool_delete_placeholder(struct job *job, const char *name, struct error *err)
 {
 	const struct kube_write write = write_pod(job, job->c->options.ns, name);
-	_cleanup_json_ json_t *patch = json_pack(
-		"{s:{s:{s:s}}}", "metadata", "annotations", PLACEHOLDER_RELEASED, "true");
-	int r = patch ? kube_patch(job->c->client, &write, KUBE_PATCH_MERGE, patch, err)
-		      : fail(err, ENOMEM, "out of memory");
+	int r = job_patch(job, &write, KUBE_PATCH_MERGE,
+		json_pack("{s:{s:{s:s}}}", "metadata", "annotations", PLACEHOLDER_RELEASED, "true"),
+		err);
 
-	job->kind += r == 0;
-	return r;
+	job->kind += r > 0;
+	return MIN(r, 0);
 }
 
 static int delete_pod(struct job *job, const char *ns, const char *name, struct error *err)

@@ -19,7 +19,6 @@
 #define STEPS_MAX 3
 #define LOOK_NS (AUTHORITY_OVERLAP_NS / 4)
 #define AGAIN_NS NSEC_PER_SEC
-#define MANAGER "divvy-controller"
 #define BUNDLE_KEY "ca.crt" /* key in the ConfigMap */
 #define GROUP "certificates.k8s.io/v1"
 
@@ -60,20 +59,13 @@ static void job_remote_on_written(void *data, const struct kube_answer *answer)
 		answer->error.msg);
 }
 
-/* Starts the write and releases `change`. Returns 1 if the write has started. */
+/* As job_patch(). */
 static int job_remote_send_patch(
 	struct job *job, const struct kube_target *target, json_t *change, struct error *err)
 {
-	const struct kube_write write = {.target = *target,
-		.field_manager = MANAGER,
-		.may_send = job_may_send,
-		.done = job_remote_on_written,
-		.data = job};
-	int r = change ? kube_patch(job->c->client, &write, KUBE_PATCH_MERGE, change, err)
-		       : fail(err, ENOMEM, "out of memory");
+	const struct kube_write write = job_write(job, target, job_remote_on_written);
 
-	json_decref(change);
-	return r < 0 ? r : 1;
+	return job_patch(job, &write, KUBE_PATCH_MERGE, change, err);
 }
 
 static void job_remote_finish(struct job *job, int r, const struct error *err)

@@ -57,16 +57,14 @@ static void on_status(void *data, const struct kube_answer *answer);
 static void write_status(struct job *job, json_t *change)
 {
 	const bool is_ours = job->kind == SHARE_POD_OURS;
-	const struct kube_write write = {
-		.target = {.group_version = share_pod_api_version((enum share_pod_kind)job->kind),
+	const struct kube_write write = job_write(job,
+		&(struct kube_target){
+			.group_version = share_pod_api_version((enum share_pod_kind)job->kind),
 			.resource = "sharepods",
 			.namespace_name = job->ns,
 			.name = job->name,
 			.subresource = is_ours || !job->c->has_no_status ? "status" : NULL},
-		.field_manager = "divvy-controller",
-		.may_send = job_may_send,
-		.done = on_status,
-		.data = job};
+		on_status);
 	struct error err;
 	int r = kube_patch(job->c->client, &write, KUBE_PATCH_MERGE, change, &err);
 
@@ -157,12 +155,10 @@ static void job_share_pod_on_created(void *data, const struct kube_answer *answe
 
 static int job_share_pod_create_pod(struct job *job, json_t *pod, struct error *err)
 {
-	const struct kube_write write = {
-		.target = {.group_version = "v1", .resource = "pods", .namespace_name = job->ns},
-		.field_manager = "divvy-controller",
-		.may_send = job_may_send,
-		.done = job_share_pod_on_created,
-		.data = job};
+	const struct kube_write write = job_write(job,
+		&(struct kube_target){
+			.group_version = "v1", .resource = "pods", .namespace_name = job->ns},
+		job_share_pod_on_created);
 
 	json_decref(job->stash);
 	job->stash = pod;
@@ -290,15 +286,12 @@ static void on_carried(void *data, const struct kube_answer *answer)
 
 static bool job_share_pod_carry_resize(struct job *job, const json_t *share_pod, const json_t *pod)
 {
-	const struct kube_write write = {
-		.target = {.group_version = "v1",
+	const struct kube_write write = job_write(job,
+		&(struct kube_target){.group_version = "v1",
 			.resource = "pods",
 			.namespace_name = job->ns,
 			.name = kube_json_text_at(pod, "metadata", "name", NULL)},
-		.field_manager = "divvy-controller",
-		.may_send = job_may_send,
-		.done = on_carried,
-		.data = job};
+		on_carried);
 	_cleanup_json_ json_t *change = NULL;
 	struct error err;
 
