@@ -340,51 +340,6 @@ enum place_reason place_device_reason(
 	return device_reason(place, spec, device, &rules);
 }
 
-static const char *const device_texts[PLACE_N_REASONS] = {
-	[PLACE_FITS] = "it has room",
-	[PLACE_CLOSED] = "it or its node is closed",
-	[PLACE_OTHER_NODE] = "its node is not the requested node",
-	[PLACE_TAINTED] = "its node has a taint that is not tolerated",
-	[PLACE_NOT_NEAR] = "its node lacks the node label",
-	[PLACE_FULL_OF_TENANTS] = "its node has reached its tenant limit",
-	[PLACE_NO_CPU] = "its node has too little CPU",
-	[PLACE_NO_MEMORY] = "its node has too little memory",
-	[PLACE_NO_NETWORK] = "its node lacks the network device or its bandwidth",
-	[PLACE_NO_DEVICES] = "its node has too few devices",
-	[PLACE_OTHER_MODEL] = "it is of another model",
-	[PLACE_OVER_LIMIT] = "it is beyond the limits of its queue",
-	[PLACE_OTHER_DEVICE] = "it is not the requested device",
-	[PLACE_LABELS] = "affinity or exclusion labels exclude it",
-	[PLACE_POLICY] = "the policy's rules exclude it",
-	[PLACE_NO_DEVICE_MEMORY] = "too little of its memory is left",
-	[PLACE_NO_SHARE] = "too little of it is left",
-	[PLACE_TERMINATING] = "its tenants must terminate first",
-};
-
-char *place_device_why(const struct place *place, const struct place_spec *spec, uint32_t device,
-	char ret[static PLACE_WHY])
-{
-	const enum place_reason reason = place_device_reason(place, spec, device);
-	const struct device *d = &place->devices[device];
-	char free[8], asked[8];
-	size_t n;
-
-	n = (size_t)snprintf(ret, PLACE_WHY, "%s on %s: %s", d->uuid,
-		place->nodes[d->node].name->text, device_texts[reason]);
-	if (reason == PLACE_NO_SHARE && spec->is_exclusive)
-		snprintf(ret + n, PLACE_WHY - n, " (%" PRIu32 " tenants are on it)", d->n_tenants);
-	else if (reason == PLACE_NO_SHARE)
-		snprintf(ret + n, PLACE_WHY - n, " (%s free, %s requested)",
-			spec_share_format(MIN((uint32_t)place->share_free[device], 9999u), free),
-			spec_share_format(spec->share, asked));
-	else if (reason == PLACE_NO_DEVICE_MEMORY)
-		snprintf(ret + n, PLACE_WHY - n, " (%" PRIu64 " bytes free, %" PRIu64 " requested)",
-			d->memory_free, place_device_bytes(place, spec, device));
-	else if (reason == PLACE_TERMINATING)
-		snprintf(ret + n, PLACE_WHY - n, " (%" PRIu32 " terminating)", d->n_terminating);
-	return ret;
-}
-
 char *place_choice_format(struct place *place, const struct place_spec *spec,
 	const struct place_choice *choice, char ret[static PLACE_WHY])
 {

@@ -262,9 +262,6 @@ enum place_reason place_reason_of(
 /* As place_reason_of(), for one existing device; reasons of its node come first. */
 enum place_reason place_device_reason(
 	const struct place *place, const struct place_spec *spec, uint32_t device);
-/* "GPU-a on n3: too little of it is left (0.3 free, 0.5 asked)". Returns `ret`. */
-char *place_device_why(const struct place *place, const struct place_spec *spec, uint32_t device,
-	char ret[static PLACE_WHY]);
 
 /* ---- tenants ---- */
 
