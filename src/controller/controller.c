@@ -270,12 +270,6 @@ static bool is_share_pods(const json_t *owner)
 	return kind && !strcmp(kind, "SharePod");
 }
 
-static const char *controller_object_label(const json_t *object, const char *key)
-{
-	return json_string_value(
-		json_object_get(kube_json_at(object, "metadata", "labels", NULL), key));
-}
-
 /* Returns whether the pod requests a share although the webhook has not labelled it. */
 static bool is_untranslated(const struct controller *c, const json_t *pod)
 {
@@ -284,7 +278,7 @@ static bool is_untranslated(const struct controller *c, const json_t *pod)
 	struct pod_translation translation;
 	bool is_so = false;
 
-	if (!ns || controller_object_label(pod, DIALECT_TENANT_LABEL))
+	if (!ns || kube_json_text_at(pod, "metadata", "labels", DIALECT_TENANT_LABEL, NULL))
 		return false;
 	if (controller_ns_facts(c, ns, NULL, &facts) == 0) {
 		is_so = pod_translate_read(json_object_get(pod, "metadata"),
@@ -304,7 +298,8 @@ static int controller_project_object(
 	const char *ns = kube_json_text_at(object->json, "metadata", "namespace", NULL);
 
 	if (w->which == CACHE_PODS &&
-		!controller_object_label(object->json, DIALECT_TENANT_LABEL) &&
+		!kube_json_text_at(
+			object->json, "metadata", "labels", DIALECT_TENANT_LABEL, NULL) &&
 		!(ns && !strcmp(ns, w->c->options.ns)) &&
 		!is_share_pods(kube_json_controller(object->json)) &&
 		!is_untranslated(w->c, object->json))
@@ -335,7 +330,7 @@ static void controller_on_pod(struct controller *c, const json_t *pod, bool is_n
 	}
 	if (!is_new || !c->is_leading || !ns)
 		return;
-	if (controller_object_label(pod, DIALECT_TENANT_LABEL)) {
+	if (kube_json_text_at(pod, "metadata", "labels", DIALECT_TENANT_LABEL, NULL)) {
 		char text[256];
 
 		if (!from || !controller_is_synced(c, CACHE_PODS))

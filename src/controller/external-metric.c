@@ -48,8 +48,8 @@ static void external_metric_add_tenant(
 
 static bool is_counted(const json_t *pod)
 {
-	const char *tenant = json_string_value(json_object_get(
-		kube_json_at(pod, "metadata", "labels", NULL), DIALECT_TENANT_LABEL));
+	const char *tenant = kube_json_text_at(
+		pod, "metadata", "labels", DIALECT_TENANT_LABEL, NULL);
 
 	return tenant && !strcmp(tenant, "true") && !kube_json_is_over(pod);
 }
@@ -65,12 +65,9 @@ void external_metric_add(
 		return;
 	sum->n_pods++;
 	sum->n_waiting += web_view_is_waiting(pod);
-	json_array_foreach(tenants, i, t) {
-		const char *its = kube_json_text_at(t, "podUID", NULL);
-
-		if (its && !strcmp(its, uid))
+	json_array_foreach(tenants, i, t)
+		if (!strcmp(kube_json_text(t, "podUID"), uid))
 			external_metric_add_tenant(sum, t, str_from(uid), measured);
-	}
 }
 
 /* ---- the metrics ---- */

@@ -42,8 +42,8 @@ static bool job_node_is_left_alone(const char *name)
 
 static bool has_label(const json_t *ns)
 {
-	const char *value = json_string_value(json_object_get(
-		kube_json_at(ns, "metadata", "labels", NULL), DIALECT_ADMISSION_LABEL));
+	const char *value = kube_json_text_at(
+		ns, "metadata", "labels", DIALECT_ADMISSION_LABEL, NULL);
 
 	return value && !strcmp(value, "ignore");
 }
@@ -88,13 +88,6 @@ struct capacity {
 	uint64_t held; /* for nodes of the pool: number of devices that a placeholder has taken */
 };
 
-static bool job_node_is_text(const json_t *object, const char *key, const char *text)
-{
-	const char *value = json_string_value(json_object_get(object, key));
-
-	return value && !strcmp(value, text);
-}
-
 /*
  * Returns the capacity for tenants, at least the sum of all grants. On a node of the pool the
  * devices of the other plugin count too, because divvy can take them. Without them no waiting pod
@@ -108,7 +101,7 @@ static struct capacity capacity_of(const json_t *gpu_node)
 	const json_t *status = json_object_get(gpu_node, "status"),
 		     *devices = json_object_get(status, "devices"),
 		     *tenants = json_object_get(status, "tenants");
-	const bool is_pool = job_node_is_text(status, "owner", "pool");
+	const bool is_pool = !strcmp(kube_json_text(status, "owner"), "pool");
 	struct capacity room = {0}, granted = {0};
 
 	for (size_t i = 0; i < json_array_size(devices); i++) {
@@ -116,14 +109,14 @@ static struct capacity capacity_of(const json_t *gpu_node)
 		const char *uuid = json_string_value(json_object_get(d, "uuid"));
 		const json_int_t bytes = json_integer_value(json_object_get(d, "memoryBytes"));
 
-		if (!uuid || bytes < 0 || !job_node_is_text(d, "health", "Healthy") ||
+		if (!uuid || bytes < 0 || strcmp(kube_json_text(d, "health"), "Healthy") ||
 			cordon_has(gpu_node, uuid) ||
-			(job_node_is_text(d, "owner", "native") && !is_pool) ||
-			job_node_is_text(d, "owner", "user"))
+			(!strcmp(kube_json_text(d, "owner"), "native") && !is_pool) ||
+			!strcmp(kube_json_text(d, "owner"), "user"))
 			continue;
 		room.milli += SPEC_SHARE_ONE;
 		room.bytes += (uint64_t)bytes;
-		room.held += job_node_is_text(d, "owner", "pool");
+		room.held += !strcmp(kube_json_text(d, "owner"), "pool");
 	}
 	for (size_t i = 0; i < json_array_size(tenants); i++) {
 		const json_t *t = json_array_get(tenants, i),
@@ -226,7 +219,7 @@ static const char *const startup_taints[] = {
 static bool is_startup_taint(const json_t *taint)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(startup_taints); i++)
-		if (job_node_is_text(taint, "key", startup_taints[i]))
+		if (!strcmp(kube_json_text(taint, "key"), startup_taints[i]))
 			return true;
 	return false;
 }
@@ -241,7 +234,7 @@ bool controller_has_started(const json_t *node, const json_t *gpu_node)
 	/* A node without devices has no capacity of shares: its pods use devices of other nodes. */
 	if (has_devices(gpu_node) && !json_object_get(now, MILLI))
 		return false;
-	return job_node_is_text(ready, "status", "True") && slots &&
+	return !strcmp(kube_json_text(ready, "status"), "True") && slots &&
 		quantity_parse(str_from(slots), 1, &n, NULL) == 0 && n;
 }
 

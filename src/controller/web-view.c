@@ -277,8 +277,8 @@ void web_view_each_removed(const json_t *before, const json_t *now, web_removed_
 
 bool web_view_is_waiting(const json_t *pod)
 {
-	const char *tenant = json_string_value(json_object_get(
-		kube_json_at(pod, "metadata", "labels", NULL), DIALECT_TENANT_LABEL));
+	const char *tenant = kube_json_text_at(
+		pod, "metadata", "labels", DIALECT_TENANT_LABEL, NULL);
 	const char *phase = kube_json_text_at(pod, "status", "phase", NULL);
 
 	return tenant && !strcmp(tenant, "true") && phase && !strcmp(phase, "Pending") &&

@@ -145,11 +145,6 @@ enum lease_action lease_step(struct lease *lease, const struct lease_input *inpu
 	return LEASE_DO_NOTHING;
 }
 
-static void lease_copy_text(char *dst, size_t size, const char *text)
-{
-	snprintf(dst, size, "%s", text ? text : "");
-}
-
 int lease_record_parse(const json_t *json, struct lease_record *ret_record)
 {
 	const json_t *spec = json_object_get(json, "spec");
@@ -162,13 +157,12 @@ int lease_record_parse(const json_t *json, struct lease_record *ret_record)
 
 	if (!version || strlen(version) >= sizeof(record.version))
 		return -EBADMSG;
-	lease_copy_text(record.version, sizeof(record.version), version);
-	lease_copy_text(record.holder, sizeof(record.holder),
-		kube_json_text_at(spec, "holderIdentity", NULL));
-	lease_copy_text(record.acquired, sizeof(record.acquired),
-		kube_json_text_at(spec, "acquireTime", NULL));
-	lease_copy_text(
-		record.renewed, sizeof(record.renewed), kube_json_text_at(spec, "renewTime", NULL));
+	snprintf(record.version, sizeof(record.version), "%s", version);
+	snprintf(
+		record.holder, sizeof(record.holder), "%s", kube_json_text(spec, "holderIdentity"));
+	snprintf(record.acquired, sizeof(record.acquired), "%s",
+		kube_json_text(spec, "acquireTime"));
+	snprintf(record.renewed, sizeof(record.renewed), "%s", kube_json_text(spec, "renewTime"));
 	record.duration_ns = (uint64_t)MIN(MAX(seconds, 0), SECONDS_MAX) * NSEC_PER_SEC;
 	record.transitions = (uint64_t)MAX(transitions, 0);
 	*ret_record = record;

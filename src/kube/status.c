@@ -3,7 +3,7 @@
  * Reads a metav1.Status and translates the HTTP status into an errno. kube_status_parse() prefers
  * the HTTP status to the `code` in the body. The ERROR frame of a watch has no HTTP status, so
  * kube_status_from_json() reads `code`. A Status has no field for the webhook that refused:
- * behind_webhook() depends on the API server's wording. kube_status_copy_text() cuts texts that are
+ * behind_webhook() depends on the API server's wording. kube_status_from_json() cuts texts that are
  * too long, and `retry_after_ns` is at most one day.
  */
 #include "kube/status.h"
@@ -15,12 +15,6 @@
 #include "base/clock.h"
 
 #define RETRY_AFTER_MAX_S 86400
-
-static void kube_status_copy_text(char *dst, size_t size, const char *text)
-{
-	/* May be truncated: the texts are for people. */
-	snprintf(dst, size, "%s", text ? text : "");
-}
 
 void kube_status_from_json(const json_t *json, struct kube_status *ret_status)
 {
@@ -35,12 +29,11 @@ void kube_status_from_json(const json_t *json, struct kube_status *ret_status)
 	if (seconds > 0)
 		status.retry_after_ns = (uint64_t)MIN(seconds, (json_int_t)RETRY_AFTER_MAX_S) *
 			NSEC_PER_SEC;
-	kube_status_copy_text(
-		status.reason, sizeof(status.reason), kube_json_text_at(json, "reason", NULL));
-	kube_status_copy_text(
-		status.message, sizeof(status.message), kube_json_text_at(json, "message", NULL));
-	kube_status_copy_text(
-		status.name, sizeof(status.name), kube_json_text_at(json, "details", "name", NULL));
+	/* May be truncated: the texts are for people. */
+	snprintf(status.reason, sizeof(status.reason), "%s", kube_json_text(json, "reason"));
+	snprintf(status.message, sizeof(status.message), "%s", kube_json_text(json, "message"));
+	snprintf(status.name, sizeof(status.name), "%s",
+		kube_json_text(json_object_get(json, "details"), "name"));
 	*ret_status = status;
 }
 

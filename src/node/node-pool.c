@@ -276,10 +276,8 @@ static void node_pool_on_list(void *data, const struct podres_list *list, const 
  */
 static bool has_placeholders(const struct node *node)
 {
-	const char *told = kube_json_text_at(node->status_seen, "owner", NULL);
-
 	if (!kube_cache_is_synced(node->pods))
-		return told && !strcmp(told, "pool");
+		return !strcmp(kube_json_text(node->status_seen, "owner"), "pool");
 	return next_placeholder(node, NULL);
 }
 

@@ -262,13 +262,12 @@ static void note_checkpoint(const struct node *node, struct held *held)
 	size_t i;
 
 	json_array_foreach(kube_json_at(json, "Data", "PodDeviceEntries", NULL), i, one) {
-		const char *resource = kube_json_text_at(one, "ResourceName", NULL),
-			   *uid = kube_json_text_at(one, "PodUID", NULL);
+		const char *uid = kube_json_text_at(one, "PodUID", NULL);
 
 		if (node->pods && kube_cache_is_synced(node->pods) &&
 			(!uid || !kube_cache_find_uid(node->pods, uid)))
 			continue;
-		if (resource && !strcmp(resource, NODE_RESOURCE))
+		if (!strcmp(kube_json_text(one, "ResourceName"), NODE_RESOURCE))
 			note_ids(held, json_object_get(one, "DeviceIDs"));
 	}
 }

@@ -501,9 +501,8 @@ static size_t init_names(
 	size_t i, n = 0;
 
 	json_array_foreach(all, i, one) {
-		const char *name = kube_json_text_at(one, "name", NULL),
-			   *policy = kube_json_text_at(one, "restartPolicy", NULL);
-		const bool is_sidecar = policy && !strcmp(policy, "Always");
+		const char *name = kube_json_text_at(one, "name", NULL);
+		const bool is_sidecar = !strcmp(kube_json_text(one, "restartPolicy"), "Always");
 
 		if (is_sidecar && name && start_is_listed(s, name))
 			break;
@@ -737,11 +736,10 @@ static int take_written(struct start *s, struct error *err)
 
 	json_array_foreach(all, i, one) {
 		const char *uid = kube_json_text_at(one, "PodUID", NULL),
-			   *name = kube_json_text_at(one, "ContainerName", NULL),
-			   *resource = kube_json_text_at(one, "ResourceName", NULL);
+			   *name = kube_json_text_at(one, "ContainerName", NULL);
 		const struct kube_entry *pod = uid ? kube_cache_find_uid(s->node->pods, uid) : NULL;
 
-		if (!pod || !name || !resource || strcmp(resource, NODE_RESOURCE) != 0 ||
+		if (!pod || !name || strcmp(kube_json_text(one, "ResourceName"), NODE_RESOURCE) ||
 			!start_has_id(json_object_get(one, "DeviceIDs"), s->slot->id) ||
 			!node_is_init(pod->object, name))
 			continue;

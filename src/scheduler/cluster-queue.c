@@ -17,18 +17,12 @@
 
 #include "base/array.h"
 #include "base/cleanup.h"
+#include "kube/kube-json.h"
 #include "place/place-queue.h"
 
 #define GRACE_MAX_S 86400
 
 /* ---- fields of a policy ---- */
-
-static void cluster_queue_copy_text(char *to, size_t size, const json_t *value)
-{
-	const char *text = json_string_value(value);
-
-	str_copy(to, size, str_from(text ? text : ""));
-}
 
 static uint64_t milli_or(const json_t *object, const char *key, uint64_t otherwise)
 {
@@ -45,7 +39,7 @@ void cqueue_terms_read(const json_t *queue, struct cqueue_terms *ret)
 
 	/* The structs are compared byte by byte, so padding must be 0. */
 	memset(ret, 0, sizeof(*ret));
-	cluster_queue_copy_text(ret->parent, sizeof(ret->parent), json_object_get(queue, "parent"));
+	str_copy(ret->parent, sizeof(ret->parent), str_from(kube_json_text(queue, "parent")));
 	ret->quota = milli_or(queue, "guaranteedShare", 0);
 	ret->limit = milli_or(queue, "limitShare", PLACE_UNLIMITED);
 	ret->weight = (uint32_t)MIN(MAX(weight, (json_int_t)1), (json_int_t)PLACE_QUEUE_WEIGHT_MAX);
@@ -54,8 +48,8 @@ void cqueue_terms_read(const json_t *queue, struct cqueue_terms *ret)
 	for (size_t i = 0; i < json_array_size(models) && i < CQUEUE_MODELS_MAX; i++) {
 		const json_t *model = json_array_get(models, i);
 
-		cluster_queue_copy_text(ret->model[i].name, sizeof(ret->model[i].name),
-			json_object_get(model, "model"));
+		str_copy(ret->model[i].name, sizeof(ret->model[i].name),
+			str_from(kube_json_text(model, "model")));
 		ret->model[i].quota = milli_or(model, "guaranteedShare", PLACE_UNLIMITED);
 		ret->model[i].limit = milli_or(model, "limitShare", PLACE_UNLIMITED);
 		ret->n_models++;
