@@ -130,12 +130,12 @@ static void device_text(
  * reason. ret_closed: why one of them is closed.
  */
 static enum place_reason named_reason(const struct place *place, const struct place_spec *spec,
-	const struct spec *requested, const struct cnode *node, const char **ret_closed)
+	const struct spec *requested, const struct cnode *node, enum gpunode_closed *ret_closed)
 {
 	uint32_t n[PLACE_N_REASONS] = {0}, n_named = 0, most = PLACE_FITS;
 	struct place_node_view view;
 
-	*ret_closed = "the node's divvyd does not answer";
+	*ret_closed = GPUNODE_OPEN;
 	if (!requested->device[0] || !place_node_get(place, node->at, &view))
 		return PLACE_FITS;
 	for (uint32_t d = view.first_device; d < view.first_device + view.n_devices; d++) {
@@ -229,7 +229,7 @@ bool attempt_gpu_reason(
 				  most = decide_why_needed_spec(pod, i);
 		enum place_reason reason = PLACE_OTHER_MODEL, named;
 		struct place_spec place = {.share = 0};
-		const char *closed;
+		enum gpunode_closed closed;
 		enum node_why why;
 
 		next = attempt_next_host(pod, i + 1);
@@ -256,7 +256,7 @@ bool attempt_gpu_reason(
 			named != PLACE_FITS && named != PLACE_OTHER_DEVICE)
 			reason = named;
 		if (named == PLACE_CLOSED) {
-			snprintf(ret, DECIDE_REASON_MAX, "%s", closed);
+			snprintf(ret, DECIDE_REASON_MAX, "%s", gpunode_closed_text(closed));
 			return false;
 		}
 		if ((reason == PLACE_NO_SHARE || reason == PLACE_NO_DEVICE_MEMORY) &&
@@ -268,7 +268,8 @@ bool attempt_gpu_reason(
 		if (reason == PLACE_FITS && !attempt_has_memory(a, node))
 			reason = PLACE_NO_DEVICE_MEMORY;
 		if (reason == PLACE_CLOSED && gpunode_closed(&node->gpus)) {
-			snprintf(ret, DECIDE_REASON_MAX, "%s", gpunode_closed(&node->gpus));
+			snprintf(ret, DECIDE_REASON_MAX, "%s",
+				gpunode_closed_text(gpunode_closed(&node->gpus)));
 			return false;
 		}
 		if (reason != PLACE_FITS || next == pod->requested.n) {
@@ -294,7 +295,7 @@ static uint32_t container_in_question(struct attempt *a, const struct cnode *nod
 
 	for (uint32_t i = attempt_next_host(a->pod, 0); i < requested->n; i = next) {
 		struct place_spec spec;
-		const char *closed;
+		enum gpunode_closed closed;
 
 		next = attempt_next_host(a->pod, i + 1);
 		a->requested = &requested->v[i].spec;
@@ -318,7 +319,7 @@ static bool decide_why_fits_now(struct attempt *a, const struct cnode *node)
 	const struct tenancy *requested = &a->pod->requested;
 	const uint32_t host = attempt_next_host(a->pod, 0);
 	struct place_spec spec;
-	const char *closed;
+	enum gpunode_closed closed;
 
 	return host < requested->n && attempt_next_host(a->pod, host + 1) == requested->n &&
 		cluster_spec(a->cluster, a->pod, host, &spec) == 0 &&
@@ -589,7 +590,7 @@ static void reason_of_device(const struct spec *requested, const struct place_sp
 			format_bytes(spec_memory_on(requested, device->memory_all)).s);
 	else if (reason == PLACE_CLOSED)
 		snprintf(ret, DECIDE_REASON_MAX, "%s",
-			own && own->closed ? own->closed : "the node's divvyd does not answer");
+			gpunode_closed_text(own ? own->closed : GPUNODE_OPEN));
 	else if (reason != PLACE_FITS)
 		device_text(&one, reason, false, ret, DECIDE_REASON_MAX);
 }

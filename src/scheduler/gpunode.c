@@ -4,7 +4,7 @@
  * item is left out, and reading continues; the caller gets the first fault, or -ENOMEM instead of a
  * fault. Networks, peers and tenants share read_items(), which finds array and count by offsets.
  * Each device, network and peer is checked against those read before, so UUIDs and names stay
- * unique. gpunode_closed() compares reasons by address, so why_closed() returns constants only.
+ * unique.
  */
 #include "scheduler/gpunode.h"
 
@@ -60,26 +60,38 @@ static bool gpunode_is_shared(const json_t *device)
 	return !*owner || !strcmp(owner, "divvy") || !strcmp(owner, "pool");
 }
 
-/* Returns why divvy may not share the device; NULL: it may. */
-static const char *why_closed(const json_t *gpu_node, const json_t *device)
+static enum gpunode_closed why_closed(const json_t *gpu_node, const json_t *device)
 {
 	const char *owner = kube_json_text(json_object_get(gpu_node, "status"), "owner");
 
 	if (cordon_has(gpu_node, kube_json_text(device, "uuid")))
-		return "cordoned";
+		return GPUNODE_CORDONED;
 	if (strcmp(kube_json_text(device, "health"), "Healthy") != 0)
-		return "unhealthy";
+		return GPUNODE_UNHEALTHY;
 	if (gpunode_is_shared(device) && strcmp(owner, "none") != 0)
-		return NULL;
+		return GPUNODE_OPEN;
 	return !strcmp(owner, "pool") ? GPUNODE_NOT_TAKEN : GPUNODE_NOT_OURS;
 }
 
-const char *gpunode_closed(const struct gpunode *g)
+enum gpunode_closed gpunode_closed(const struct gpunode *g)
 {
 	for (uint32_t d = 1; d < g->n_devices; d++)
 		if (g->device[d].closed != g->device[0].closed)
-			return NULL;
-	return g->n_devices ? g->device[0].closed : NULL;
+			return GPUNODE_OPEN;
+	return g->n_devices ? g->device[0].closed : GPUNODE_OPEN;
+}
+
+const char *gpunode_closed_text(enum gpunode_closed closed)
+{
+	static const char *const texts[] = {
+		[GPUNODE_OPEN] = "the node's divvyd does not answer",
+		[GPUNODE_CORDONED] = "cordoned",
+		[GPUNODE_UNHEALTHY] = "unhealthy",
+		[GPUNODE_NOT_TAKEN] = "GPUs still owned by another device plugin",
+		[GPUNODE_NOT_OURS] = "GPUs not managed by divvy",
+	};
+
+	return texts[closed];
 }
 
 static int read_device(const json_t *json, struct gpunode_device *ret, struct error *err)

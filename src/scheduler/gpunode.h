@@ -19,20 +19,21 @@
 #define GPUNODE_NETWORKS_MAX 64u
 #define GPUNODE_PEERS_MAX PLACE_PATHS_MAX
 
-/*
- * Reasons for closed devices. NOT_TAKEN: on a pool node (controller/pool.h), another device plugin
- * owns the device until a placeholder pod takes it. NOT_OURS: on any other node, divvy does not
- * manage the device.
- */
-#define GPUNODE_NOT_TAKEN "GPUs still owned by another device plugin"
-#define GPUNODE_NOT_OURS "GPUs not managed by divvy"
+/* Why divvy may not share a device. */
+enum gpunode_closed {
+	GPUNODE_OPEN, /* it may, unless the whole node is closed */
+	GPUNODE_CORDONED,
+	GPUNODE_UNHEALTHY,
+	GPUNODE_NOT_TAKEN, /* of a pool node: another plugin owns it until a placeholder takes it */
+	GPUNODE_NOT_OURS,  /* of another node */
+};
 
 struct gpunode_device {
 	char uuid[SPEC_LABEL], model[SPEC_LABEL];
 	uint64_t memory_bytes;
 	uint32_t index;
 	uint8_t numa, link; /* as in struct place_device_info */
-	const char *closed; /* "cordoned", "unhealthy", or the owner; NULL: divvy may share it */
+	enum gpunode_closed closed;
 };
 
 struct gpunode_tenant {
@@ -77,8 +78,10 @@ struct gpunode {
 int gpunode_read(const json_t *json, struct gpunode *ret_gpunode, struct error *err);
 void gpunode_done(struct gpunode *gpunode);
 
-/* The reason why all devices are closed, if all have the same reason; else NULL. */
-const char *gpunode_closed(const struct gpunode *gpunode);
+/* Why no device is open, if all have the same reason; else GPUNODE_OPEN. */
+enum gpunode_closed gpunode_closed(const struct gpunode *gpunode);
+/* "cordoned"; for GPUNODE_OPEN why the whole node is closed. */
+const char *gpunode_closed_text(enum gpunode_closed closed);
 /* NULL: no device with that UUID. */
 const struct gpunode_device *gpunode_find(const struct gpunode *gpunode, const char *uuid);
 /* The index of the network device with that name; n_networks: no such device. */
