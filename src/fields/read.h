@@ -113,6 +113,20 @@ int read_list(struct arena *arena, json_t *value, size_t item, read_fn *read, vo
 		return read_fields(arena, value, fields, ARRAY_SIZE(fields), (type *)into, err); \
 	}
 
+/* As READ_OBJECT(), by read_some(). */
+#define READ_SOME(name, type, fields) \
+	static int name(struct arena *arena, json_t *value, void *into, struct error *err) \
+	{ \
+		return read_some(arena, value, fields, ARRAY_SIZE(fields), (type *)into, err); \
+	}
+
+/* Defines a reader of a text into the int that is its index in the array of words. */
+#define READ_WORD(name, words) \
+	static int name(struct arena *arena, json_t *value, void *into, struct error *err) \
+	{ \
+		return read_word(value, words, ARRAY_SIZE(words), into, err); \
+	}
+
 struct texts {
 	const char **v;
 	uint32_t n;

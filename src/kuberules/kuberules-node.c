@@ -13,10 +13,7 @@ const char *const taint_effect_words[TAINT_EFFECTS] = {
 	[TAINT_NO_EXECUTE] = "NoExecute",
 };
 
-static int read_effect(struct arena *arena, json_t *value, void *into, struct error *err)
-{
-	return read_word(value, taint_effect_words, TAINT_EFFECTS, into, err);
-}
+READ_WORD(read_effect, taint_effect_words)
 
 static const struct read_field taint_fields[] = {
 	READ_FIELD(struct taint, key, "key", read_text),
@@ -52,15 +49,9 @@ static const struct read_field status_fields[] = {
 	READ_FIELD(struct node, allocatable, "allocatable", resources_read_node),
 };
 
-static int node_read_spec(struct arena *arena, json_t *value, void *into, struct error *err)
-{
-	return read_some(arena, value, spec_fields, ARRAY_SIZE(spec_fields), into, err);
-}
+READ_SOME(node_read_spec, struct node, spec_fields)
 
-static int node_read_status(struct arena *arena, json_t *value, void *into, struct error *err)
-{
-	return read_some(arena, value, status_fields, ARRAY_SIZE(status_fields), into, err);
-}
+READ_SOME(node_read_status, struct node, status_fields)
 
 static const struct read_field node_fields[] = {
 	{"spec", node_read_spec, 0},

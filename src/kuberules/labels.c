@@ -85,10 +85,7 @@ static const char *const op_words[] = {
 	[SELECTOR_BELOW] = "Lt",
 };
 
-static int read_op(struct arena *arena, json_t *value, void *into, struct error *err)
-{
-	return read_word(value, op_words, ARRAY_SIZE(op_words), into, err);
-}
+READ_WORD(read_op, op_words)
 
 static const struct read_field requirement_fields[] = {
 	READ_FIELD(struct requirement, key, "key", read_text),

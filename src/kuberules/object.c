@@ -56,10 +56,7 @@ static const struct read_field annotation_fields[] = {
 	READ_FIELD(struct object, is_bind_completed, "pv.kubernetes.io/bind-completed", read_true),
 };
 
-static int read_annotations(struct arena *arena, json_t *value, void *into, struct error *err)
-{
-	return read_some(arena, value, annotation_fields, ARRAY_SIZE(annotation_fields), into, err);
-}
+READ_SOME(read_annotations, struct object, annotation_fields)
 
 struct owner {
 	const char *uid;

@@ -15,10 +15,7 @@ static const char *const protocol_words[] = {
 	[PORT_SCTP] = "SCTP",
 };
 
-static int read_protocol(struct arena *arena, json_t *value, void *into, struct error *err)
-{
-	return read_word(value, protocol_words, PORT_PROTOCOLS, into, err);
-}
+READ_WORD(read_protocol, protocol_words)
 
 static const struct read_field port_fields[] = {
 	READ_FIELD(struct host_port, ip, "hostIP", read_text),
@@ -55,7 +52,7 @@ static int read_borrowed(struct arena *arena, json_t *value, void *into, struct 
 	return 0;
 }
 
-static int read_device_claims(struct arena *arena, json_t *value, void *into, struct error *err)
+int pod_containers_read_claims(struct arena *arena, json_t *value, void *into, struct error *err)
 {
 	if (json_array_size(value))
 		return fail(err, ENOTSUP,
@@ -66,7 +63,7 @@ static int read_device_claims(struct arena *arena, json_t *value, void *into, st
 static const struct read_field demand_fields[] = {
 	READ_FIELD(struct demand, requests, "requests", read_borrowed),
 	READ_FIELD(struct demand, limits, "limits", read_borrowed),
-	{"claims", read_device_claims, 0},
+	{"claims", pod_containers_read_claims, 0},
 };
 
 /* Returns the requests. For a resource without a request the limit counts, as in the API server. */

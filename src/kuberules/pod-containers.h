@@ -15,4 +15,7 @@
  */
 int pod_containers_read(struct pod *pod, json_t *spec, json_t *status, struct error *err);
 
+/* Reads the claims of a pod or of a container. -ENOTSUP: there are any. */
+int pod_containers_read_claims(struct arena *arena, json_t *value, void *into, struct error *err);
+
 #endif

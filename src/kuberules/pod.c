@@ -108,23 +108,14 @@ static const struct read_field affinity_fields[] = {
 	{"podAntiAffinity", pod_read_anti_affinity, 0},
 };
 
-static int pod_read_affinity(struct arena *arena, json_t *value, void *into, struct error *err)
-{
-	return read_fields(arena, value, affinity_fields, ARRAY_SIZE(affinity_fields), into, err);
-}
+READ_OBJECT(pod_read_affinity, struct pod, affinity_fields)
 
 static const char *const when_words[] = {"DoNotSchedule", "ScheduleAnyway"};
 static const char *const policy_words[] = {"Honor", "Ignore"};
 
-static int read_when(struct arena *arena, json_t *value, void *into, struct error *err)
-{
-	return read_word(value, when_words, ARRAY_SIZE(when_words), into, err);
-}
+READ_WORD(read_when, when_words)
 
-static int pod_read_policy(struct arena *arena, json_t *value, void *into, struct error *err)
-{
-	return read_word(value, policy_words, ARRAY_SIZE(policy_words), into, err);
-}
+READ_WORD(pod_read_policy, policy_words)
 
 static const struct read_field spread_fields[] = {
 	READ_FIELD(struct spread, topology_key, "topologyKey", read_text),
@@ -221,17 +212,9 @@ static int read_preemption(struct arena *arena, json_t *value, void *into, struc
 	return r;
 }
 
-static int read_resource_claims(struct arena *arena, json_t *value, void *into, struct error *err)
-{
-	if (json_array_size(value))
-		return fail(err, ENOTSUP,
-			"dynamic resource allocation is not supported; use divvy.gpu annotations");
-	return 0;
-}
-
 static const struct read_field spec_fields[] = {
 	{"affinity", pod_read_affinity, 0},
-	{"resourceClaims", read_resource_claims, 0},
+	{"resourceClaims", pod_containers_read_claims, 0},
 	READ_FIELD(struct pod, grace_s, "terminationGracePeriodSeconds", read_number),
 	READ_FIELD(struct pod, is_never_preempting, "preemptionPolicy", read_preemption),
 	READ_FIELD(struct pod, gates, "schedulingGates", read_gates),

@@ -95,10 +95,7 @@ int disk_read(struct arena *arena, const char *field, json_t *value, struct disk
 
 static const char *const mode_words[] = {"Filesystem", "Block"};
 
-static int storage_read_mode(struct arena *arena, json_t *value, void *into, struct error *err)
-{
-	return read_word(value, mode_words, ARRAY_SIZE(mode_words), into, err);
-}
+READ_WORD(storage_read_mode, mode_words)
 
 static int storage_read_bytes(struct arena *arena, json_t *value, void *into, struct error *err)
 {
@@ -114,19 +111,13 @@ static const struct read_field storage_fields[] = {
 	{"storage", storage_read_bytes, 0},
 };
 
-static int read_storage(struct arena *arena, json_t *value, void *into, struct error *err)
-{
-	return read_some(arena, value, storage_fields, ARRAY_SIZE(storage_fields), into, err);
-}
+READ_SOME(read_storage, uint64_t, storage_fields)
 
 static const struct read_field request_fields[] = {
 	{"requests", read_storage, 0},
 };
 
-static int storage_read_request(struct arena *arena, json_t *value, void *into, struct error *err)
-{
-	return read_some(arena, value, request_fields, ARRAY_SIZE(request_fields), into, err);
-}
+READ_SOME(storage_read_request, uint64_t, request_fields)
 
 static const struct read_field claim_ref_fields[] = {
 	READ_FIELD(struct volume, claim_ns, "namespace", read_text),
@@ -288,10 +279,7 @@ static const struct read_field count_fields[] = {
 	{"count", read_number, 0},
 };
 
-static int storage_read_count(struct arena *arena, json_t *value, void *into, struct error *err)
-{
-	return read_some(arena, value, count_fields, ARRAY_SIZE(count_fields), into, err);
-}
+READ_SOME(storage_read_count, int64_t, count_fields)
 
 static const struct read_field csi_limit_fields[] = {
 	READ_FIELD(struct csi_limit, driver, "name", read_text),
