@@ -202,12 +202,13 @@ void controller_look_at_certificate(struct controller *c);
 /* ---- external.c ---- */
 
 #define CONTROLLER_API_SERVICE "v1beta1.external.metrics.k8s.io"
-http_handler_fn external_on_resources, external_on_metric, external_on_nothing;
+http_handler_fn external_on_groups, external_on_group, external_on_resources, external_on_metric,
+	external_on_nothing;
 /* Reads the trusted front proxies again. */
 void external_look_at_front(struct controller *c);
 
 /* Routes of http/server.h; `data` is the controller. */
-#define CONTROLLER_WEBHOOK_ROUTES 5u
+#define CONTROLLER_WEBHOOK_ROUTES 7u
 #define CONTROLLER_HEALTH_ROUTES 2u
 #define CONTROLLER_PAGE_ROUTES (2u + WEB_N_ROUTES)
 extern const struct http_route controller_webhook_routes[CONTROLLER_WEBHOOK_ROUTES];

@@ -19,6 +19,9 @@
 /* seconds between two measurements of divvyd, which publishes them when it renews its Lease */
 #define WINDOW_S 10
 
+#define DISCOVERY_TYPE(version) \
+	"application/json;g=apidiscovery.k8s.io;v=" version ";as=APIGroupDiscoveryList"
+
 /* ---- sums ---- */
 
 static uint64_t request_milli(const json_t *tenant)
@@ -170,6 +173,65 @@ json_t *external_metric_resources(void)
 				"ExternalMetricValueList", "verbs", "get"));
 	return json_pack("{s:s, s:s, s:s, s:o}", "kind", "APIResourceList", "apiVersion", "v1",
 		"groupVersion", EXTERNAL_METRIC_GROUP, "resources", resources);
+}
+
+json_t *external_metric_group(void)
+{
+	return json_pack("{s:s, s:s, s:s, s:[{s:s, s:s}], s:{s:s, s:s}}", "kind", "APIGroup",
+		"apiVersion", "v1", "name", EXTERNAL_METRIC_API, "versions", "groupVersion",
+		EXTERNAL_METRIC_GROUP, "version", EXTERNAL_METRIC_VERSION, "preferredVersion",
+		"groupVersion", EXTERNAL_METRIC_GROUP, "version", EXTERNAL_METRIC_VERSION);
+}
+
+/* An APIGroupDiscoveryList, in the form of apidiscovery.k8s.io. */
+static json_t *external_metric_discovery(const char *version)
+{
+	json_t *resources = json_array();
+
+	for (size_t i = 0; i < ARRAY_SIZE(metrics); i++)
+		json_array_append_new(resources,
+			json_pack("{s:s, s:{s:s, s:s, s:s}, s:s, s:s, s:[s]}", "resource",
+				metrics[i].name, "responseKind", "group", EXTERNAL_METRIC_API,
+				"version", EXTERNAL_METRIC_VERSION, "kind",
+				"ExternalMetricValueList", "scope", "Namespaced",
+				"singularResource", "", "verbs", "get"));
+	return json_pack("{s:s, s:s+, s:{}, s:[{s:{s:s}, s:[{s:s, s:s, s:o}]}]}", "kind",
+		"APIGroupDiscoveryList", "apiVersion", "apidiscovery.k8s.io/", version, "metadata",
+		"items", "metadata", "name", EXTERNAL_METRIC_API, "versions", "version",
+		EXTERNAL_METRIC_VERSION, "freshness", "Current", "resources", resources);
+}
+
+/* Does the header name this type? Parameters such as a weight may follow it. */
+static bool external_metric_accepts(const char *accept, const char *type)
+{
+	struct str rest = accept ? str_from(accept) : STR_NONE, element;
+
+	while (str_split(&rest, ',', &element)) {
+		element = str_trim(element);
+		if (str_skip_prefix(&element, str_from(type)) && (!element.n || *element.p == ';'))
+			return true;
+	}
+	return false;
+}
+
+json_t *external_metric_groups(const char *accept, const char **ret_content_type)
+{
+	/* The newest first. */
+	static const struct {
+		const char *version, *content_type;
+	} forms[] = {
+		{"v2", DISCOVERY_TYPE("v2")},
+		{"v2beta1", DISCOVERY_TYPE("v2beta1")},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(forms); i++)
+		if (external_metric_accepts(accept, forms[i].content_type)) {
+			*ret_content_type = forms[i].content_type;
+			return external_metric_discovery(forms[i].version);
+		}
+	*ret_content_type = "application/json";
+	return json_pack("{s:s, s:s, s:[o]}", "kind", "APIGroupList", "apiVersion", "v1", "groups",
+		external_metric_group());
 }
 
 json_t *external_metric_refusal(int code, const char *reason, const char *message)

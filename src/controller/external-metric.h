@@ -13,7 +13,9 @@
 #include "base/str.h"
 #include "kube/kube-json.h"
 
-#define EXTERNAL_METRIC_GROUP "external.metrics.k8s.io/v1beta1"
+#define EXTERNAL_METRIC_API "external.metrics.k8s.io"
+#define EXTERNAL_METRIC_VERSION "v1beta1"
+#define EXTERNAL_METRIC_GROUP EXTERNAL_METRIC_API "/" EXTERNAL_METRIC_VERSION
 
 /* Shares are 1/1000 of a device. */
 struct external_sum {
@@ -52,6 +54,17 @@ json_t *external_metric_list(
 
 /* Returns an APIResourceList of all metrics. */
 json_t *external_metric_resources(void);
+
+/* The group's APIGroup. */
+json_t *external_metric_group(void);
+
+/*
+ * The list of groups, for GET /apis. accept: the request's header Accept; may be NULL. A client that
+ * knows aggregated discovery (API servers since 1.27) names APIGroupDiscoveryList there in the
+ * versions that it reads, and gets the newest of them. Other clients get an APIGroupList.
+ * ret_content_type: static.
+ */
+json_t *external_metric_groups(const char *accept, const char **ret_content_type);
 
 /* Returns a metav1.Status with an error. reason: a reason of Kubernetes, such as "NotFound". */
 json_t *external_metric_refusal(int code, const char *reason, const char *message);

@@ -15,15 +15,21 @@
 #define TEXT_MAX 4096u
 
 /* Answers the request with the JSON, and releases it. */
-static void external_send_json(struct http_request *request, unsigned int status, json_t *json)
+static void external_send_as(
+	struct http_request *request, unsigned int status, const char *type, json_t *json)
 {
 	_cleanup_free_ char *text = json ? kube_json_format(json) : NULL;
 
 	json_decref(json);
 	if (text)
-		http_answer(request, status, "application/json", str_from(text));
+		http_answer(request, status, type, str_from(text));
 	else
 		http_answer(request, 503, HTTP_TEXT, STR("out of memory\n"));
+}
+
+static void external_send_json(struct http_request *request, unsigned int status, json_t *json)
+{
+	external_send_as(request, status, "application/json", json);
 }
 
 static void external_send_status(
@@ -35,6 +41,23 @@ static void external_send_status(
 void external_on_nothing(void *data, struct http_request *request)
 {
 	external_send_status(request, 404, "NotFound", "no API description here");
+}
+
+/*
+ * API servers ask for these three as a user without groups, so no account has a right to them. They
+ * hold nothing but names that the documentation has too.
+ */
+void external_on_groups(void *data, struct http_request *request)
+{
+	const char *type;
+	json_t *groups = external_metric_groups(http_header(request, "Accept"), &type);
+
+	external_send_as(request, 200, type, groups);
+}
+
+void external_on_group(void *data, struct http_request *request)
+{
+	external_send_json(request, 200, external_metric_group());
 }
 
 void external_on_resources(void *data, struct http_request *request)

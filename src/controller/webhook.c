@@ -211,7 +211,9 @@ static void webhook_on_ready(void *data, struct http_request *request)
 
 const struct http_route controller_webhook_routes[CONTROLLER_WEBHOOK_ROUTES] = {
 	{"GET", "/healthz", webhook_on_ready},
-	{"GET", "/apis/" EXTERNAL_METRIC_GROUP, external_on_resources, .is_guarded = true},
+	{"GET", "/apis", external_on_groups},
+	{"GET", "/apis/" EXTERNAL_METRIC_API, external_on_group},
+	{"GET", "/apis/" EXTERNAL_METRIC_GROUP, external_on_resources},
 	{"GET", "/apis/" EXTERNAL_METRIC_GROUP "/*", external_on_metric, .is_guarded = true},
 	{"GET", "/openapi/*", external_on_nothing},
 	{"POST", "*", on_review},

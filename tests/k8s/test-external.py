@@ -91,6 +91,26 @@ def the_api_server_finds_the_metrics():
     assert cluster.get(SERVICE)["spec"] == before
 
 
+def discovery_needs_no_right():
+    """API servers ask for it as a user without groups. Without an answer they list the group as stale, and the cluster can
+    delete no namespace."""
+    listed = json.loads(directly(GROUP)[1])
+    for path, kind in (("/apis", "APIGroupList"), (GROUP.rpartition("/")[0], "APIGroup"), (GROUP, "APIResourceList")):
+        code, text = directly(path)
+        assert code == 200 and json.loads(text)["kind"] == kind, (path, code, text)
+    for version in ("v2", "v2beta1"):
+        form = f"application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList"
+        code, text = directly("/apis", {"Accept": form + ",application/json"})
+        group, = json.loads(text)["items"]
+        assert [r["resource"] for r in group["versions"][0]["resources"]] == [r["name"] for r in listed["resources"]], text
+
+
+def a_namespace_can_be_deleted():
+    namespace = cluster.new_namespace()
+    cluster.delete(f"/api/v1/namespaces/{namespace}")
+    wait_for(lambda: not cluster.exists(f"/api/v1/namespaces/{namespace}"), "the namespace is deleted", 120)
+
+
 def waiting_pods_are_counted():
     for metric in NAMES:
         assert value(metric) is None, f"{metric} has a value without any pod"
@@ -176,7 +196,8 @@ def another_systems_service_is_left_alone():
 
 try:
     with open_cluster("kcm", own=True) as cluster, installed(cluster) as controller:
-        main(no_metrics_are_served_before_the_service_is_applied, the_api_server_finds_the_metrics, waiting_pods_are_counted,
+        main(no_metrics_are_served_before_the_service_is_applied, the_api_server_finds_the_metrics, discovery_needs_no_right,
+             a_namespace_can_be_deleted, waiting_pods_are_counted,
              unknown_metrics_are_refused_with_a_message, the_clusters_rights_apply, only_the_front_proxy_may_act_for_other_users,
              the_webhook_needs_no_certificate, another_systems_service_is_left_alone)
 except Skip as reason:

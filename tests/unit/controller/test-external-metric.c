@@ -121,6 +121,64 @@ static void the_list_is_as_kubernetes_reads_it(void **state)
 	assert_int_equal(json_integer_value(json_object_get(no, "code")), 404);
 }
 
+#define TYPE(version) \
+	"application/json;g=apidiscovery.k8s.io;v=" version ";as=APIGroupDiscoveryList"
+
+/* The aggregator's header Accept since Kubernetes 1.30, and in 1.27 to 1.29. */
+static void a_client_gets_the_newest_form_of_discovery_that_it_reads(void **state)
+{
+	static const struct {
+		const char *accept, *type, *kind, *version;
+	} cases[] = {
+		{TYPE("v2") "," TYPE("v2beta1"), TYPE("v2"), "APIGroupDiscoveryList",
+			"apidiscovery.k8s.io/v2"},
+		{TYPE("v2beta1") ", " TYPE("v2") ";q=0.9, application/json", TYPE("v2"),
+			"APIGroupDiscoveryList", "apidiscovery.k8s.io/v2"},
+		{TYPE("v2beta1"), TYPE("v2beta1"), "APIGroupDiscoveryList",
+			"apidiscovery.k8s.io/v2beta1"},
+		{TYPE("v2beta11"), "application/json", "APIGroupList", "v1"},
+		{TYPE("v3") ",application/json", "application/json", "APIGroupList", "v1"},
+		{"*/*", "application/json", "APIGroupList", "v1"},
+		{"", "application/json", "APIGroupList", "v1"},
+		{NULL, "application/json", "APIGroupList", "v1"},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		const char *type = NULL;
+		_cleanup_json_ json_t *got = external_metric_groups(cases[i].accept, &type);
+
+		assert_string_equal(type, cases[i].type);
+		assert_string_equal(kube_json_text_at(got, "kind", NULL), cases[i].kind);
+		assert_string_equal(kube_json_text_at(got, "apiVersion", NULL), cases[i].version);
+	}
+}
+
+static void discovery_lists_every_metric(void **state)
+{
+	const char *type;
+	_cleanup_json_ json_t *got = external_metric_groups(TYPE("v2"), &type),
+			      *list = external_metric_resources();
+	const json_t *group = json_array_get(json_object_get(got, "items"), 0);
+	const json_t *version = json_array_get(json_object_get(group, "versions"), 0);
+	const json_t *resources = json_object_get(version, "resources");
+	const json_t *listed = json_object_get(list, "resources");
+
+	assert_string_equal(
+		kube_json_text_at(group, "metadata", "name", NULL), "external.metrics.k8s.io");
+	assert_string_equal(kube_json_text_at(version, "version", NULL), "v1beta1");
+	assert_string_equal(kube_json_text_at(version, "freshness", NULL), "Current");
+	assert_int_equal(json_array_size(resources), json_array_size(listed));
+	for (size_t i = 0; i < json_array_size(listed); i++) {
+		const json_t *r = json_array_get(resources, i);
+
+		assert_string_equal(kube_json_text_at(r, "resource", NULL),
+			kube_json_text_at(json_array_get(listed, i), "name", NULL));
+		assert_string_equal(kube_json_text_at(r, "scope", NULL), "Namespaced");
+		assert_string_equal(kube_json_text_at(r, "responseKind", "kind", NULL),
+			"ExternalMetricValueList");
+	}
+}
+
 static void unknown_metrics_are_reported(void **state)
 {
 	_cleanup_buf_ struct buf text = BUF_INIT(4096);
@@ -135,4 +193,5 @@ static void unknown_metrics_are_reported(void **state)
 
 UNIT_MAIN(UNIT(without_pods_there_is_no_value), UNIT(pods_are_summed_up),
 	UNIT(unmeasured_pods_have_no_value), UNIT(the_list_is_as_kubernetes_reads_it),
-	UNIT(unknown_metrics_are_reported))
+	UNIT(a_client_gets_the_newest_form_of_discovery_that_it_reads),
+	UNIT(discovery_lists_every_metric), UNIT(unknown_metrics_are_reported))
