@@ -168,6 +168,10 @@ def overlay(cluster, folder):
     url = urllib.parse.urlsplit(cluster.server)
     text = patch.read_text().replace("127.0.0.1", url.hostname).replace('"6443"', f'"{url.port}"')
     patch.write_text(text)
+    if cluster.api_version("PodDisruptionBudget") != "policy/v1":
+        for name in ("controller", "scheduler"):
+            path = copy / f"base/{name}.yaml"
+            path.write_text(path.read_text().replace("policy/v1\n", cluster.api_version("PodDisruptionBudget") + "\n"))
     return copy / "overlays/test"
 
 

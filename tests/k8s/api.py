@@ -115,11 +115,12 @@ class Account:
             return None
 
     def exists(self, path):
+        """Newer servers answer 429 for some seconds after a custom resource was defined: there are no objects yet."""
         try:
             self.get(path)
             return True
         except ApiError as error:
-            if error.code != 404:
+            if error.code not in (404, 429):
                 raise
             return False
 

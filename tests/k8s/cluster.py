@@ -19,6 +19,7 @@ that need a cluster of their own (parts that are killed or get other arguments, 
 import base64
 import errno
 import functools
+import glob
 import json
 import os
 import random
@@ -49,16 +50,25 @@ START_S = 300       # enough for any start, also on a busy machine
 PARTS = {"api": ["etcd", "kube-apiserver"], "kcm": ["kube-controller-manager"], "sched": ["kube-scheduler"],
          "node": ["containerd", "kubelet"]}
 NAME = re.compile(r"[^a-z0-9]+")
+# Kinds whose first stable version is younger than the oldest server here: (minor version that has it, newer, older).
+API_VERSIONS = {"CronJob": (21, "batch/v1", "batch/v1beta1"), "Eviction": (22, "policy/v1", "policy/v1beta1"),
+                "HorizontalPodAutoscaler": (23, "autoscaling/v2", "autoscaling/v2beta2"),
+                "PodDisruptionBudget": (21, "policy/v1", "policy/v1beta1")}
 
 
 @functools.lru_cache
 def cache():
-    """The folder of the programs, or Skip with the reason."""
-    done = subprocess.run([os.path.join(HERE, "get"), "--check"], stdin=subprocess.DEVNULL, capture_output=True,
+    """The folder of the programs of Kubernetes DIVVY_K8S, which is `oldest` or `newest`, or Skip with the reason."""
+    done = subprocess.run([os.path.join(HERE, "get"), "--check", os.environ.get("DIVVY_K8S", "oldest")], stdin=subprocess.DEVNULL, capture_output=True,
                           text=True, check=False)
     if done.returncode:
         raise Skip(done.stderr.strip() or "no Kubernetes to test with")
     return done.stdout.strip()
+
+
+def own_minor():
+    """The version 1.MINOR of a cluster of the test's own, or Skip."""
+    return int(os.path.basename(cache()).split(".")[1])
 
 
 def unique(prefix):
@@ -158,6 +168,16 @@ class Tools(Account):
     def forget_later(self, path):
         """Registers an object outside of the test's namespaces for deletion at the end of the block."""
 
+    @functools.cached_property
+    def minor(self):
+        """The server's version 1.MINOR."""
+        return int(re.sub("[^0-9]", "", self.get("/version")["minor"]))
+
+    def api_version(self, kind):
+        """The newest apiVersion of the kind that this server has."""
+        since, newer, older = API_VERSIONS[kind]
+        return newer if self.minor >= since else older
+
     def new_namespace(self, prefix="divvy-test", **labels):
         name = unique(prefix)
         self.create("/api/v1/namespaces", {"metadata": {"name": name, "labels": labels}})
@@ -173,8 +193,7 @@ class Tools(Account):
     def has_account(self, namespace):
         """Can pods be created in the namespace? Its default service account must exist and, before 1.24, have its token."""
         path = f"/api/v1/namespaces/{namespace}/serviceaccounts/default"
-        minor = int(re.sub("[^0-9]", "", self.get("/version")["minor"]))
-        return self.exists(path) and (minor >= 24 or bool(self.get(path).get("secrets")))
+        return self.exists(path) and (self.minor >= 24 or bool(self.get(path).get("secrets")))
 
     def create_once(self, path, body):
         try:
@@ -274,6 +293,7 @@ class Cluster(Tools):
         self.alone = alone
         self.cache = cache()
         self.bin = os.path.join(self.cache, "bin")
+        self.minor = own_minor()
         self.commands = {}  # how a part was started
         self.keeper = None
         self.node = None
@@ -417,10 +437,14 @@ class Cluster(Tools):
         quiet = "node" in self.parts or any(a.startswith("--controllers") for a in own)
         self.run("kube-controller-manager", f"--kubeconfig={self.kubeconfigs['kube-controller-manager']}",
                  "--leader-elect=false", f"--bind-address={self.slot.address}",
-                 f"--secure-port={self.slot.port('kube-controller-manager')}", "--port=0",
+                 f"--secure-port={self.slot.port('kube-controller-manager')}", *self.no_insecure_port(),
                  "--use-service-account-credentials", f"--service-account-private-key-file={self.pki.folder}/sa.key",
                  f"--root-ca-file={self.pki.ca}", *([] if quiet else ["--controllers=*,-nodelifecycle"]))
         self.await_kcm()
+
+    def no_insecure_port(self):
+        """The option that closes the insecure port, which servers since 1.24 lack."""
+        return ["--port=0"] if self.minor < 24 else []
 
     def await_kcm(self):
         self.await_part("kube-controller-manager", lambda: self.healthy("kube-controller-manager") and
@@ -429,7 +453,7 @@ class Cluster(Tools):
     def start_sched(self):
         self.run("kube-scheduler", f"--kubeconfig={self.kubeconfigs['kube-scheduler']}", "--leader-elect=false",
                  f"--bind-address={self.slot.address}", f"--secure-port={self.slot.port('kube-scheduler')}",
-                 "--port=0")
+                 *self.no_insecure_port())
         self.await_sched()
 
     def await_sched(self):
@@ -534,7 +558,7 @@ class External(Tools):
         for folder in os.environ.get("PATH", "").split(":"):
             yield os.path.join(folder, "kubectl")
         caches = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-        yield os.path.join(caches, "divvy/k8s-1.20.2/bin/kubectl")
+        yield from glob.glob(os.path.join(glob.escape(caches), "divvy/k8s-*/bin/kubectl"))
 
     def __enter__(self):
         self.keeper = Keeper(os.path.join(self.dir, "keeper.log"))

@@ -87,6 +87,8 @@ class Daemon:
         self.health = os.path.join(self.dir, "health")
         self.simulate = simulate
         self.node = node or cluster.node_name
+        # A runtime reads the files of the node's own daemon alone.
+        self.cdi_dir = "/var/run/cdi" if name == "divvyd" else os.path.join(self.dir, "cdi")
         self.port = cluster.slot.first + (9 if name == "divvyd" else 10)
         self.hooks = os.path.join(BUILD, "src/hook")
         os.makedirs(self.dir, exist_ok=True)
@@ -117,7 +119,7 @@ class Daemon:
                 "DIVVY_SIM_LIBS": os.path.join(BUILD, "src/simgpu"), **environment}, argv=[
                 *self.cluster.node.inside(), DIVVYD, "--cluster", "--kubeconfig", self.account.kubeconfig,
                 "--node-name", self.node, "--kubelet-dir", self.kubelet_dir, "--runtime-dir", self.runtime,
-                "--state-dir", os.path.join(self.dir, "state"), "--cdi-dir", os.path.join(self.dir, "cdi"),
+                "--state-dir", os.path.join(self.dir, "state"), "--cdi-dir", self.cdi_dir,
                 "--cgroup-root", "/" + self.cluster.node.seat.group, "--log", "debug", "--grant-log", self.grants,
                 "--listen", f"{self.cluster.slot.address}:{self.port}", "--health-listen", "unix:" + self.health,
                 *options])

@@ -8,14 +8,15 @@ import os
 def start(cluster, *extenders, plugins=None):
     """Starts it with one profile, with the default plugins unless `plugins` is given."""
     path = os.path.join(cluster.dir, "scheduler.json")
-    # The option is mandatory; no kubelet uses this port here.
-    insecure = f"{cluster.slot.address}:{cluster.slot.port('kubelet')}"
+    version, addresses = "v1", {}
+    if cluster.minor < 25:  # these addresses are mandatory; no kubelet uses this port here
+        insecure = f"{cluster.slot.address}:{cluster.slot.port('kubelet')}"
+        version, addresses = "v1beta1", {"healthzBindAddress": insecure, "metricsBindAddress": insecure}
     with open(path, "w", encoding="utf-8") as f:
         json.dump({
-            "apiVersion": "kubescheduler.config.k8s.io/v1beta1", "kind": "KubeSchedulerConfiguration",
+            "apiVersion": f"kubescheduler.config.k8s.io/{version}", "kind": "KubeSchedulerConfiguration",
             "clientConnection": {"kubeconfig": cluster.kubeconfigs["kube-scheduler"], "qps": 5000, "burst": 5000},
-            "leaderElection": {"leaderElect": False}, "healthzBindAddress": insecure,
-            "metricsBindAddress": insecure, "percentageOfNodesToScore": 100,
+            "leaderElection": {"leaderElect": False}, **addresses, "percentageOfNodesToScore": 100,
             "profiles": [{"schedulerName": "default-scheduler", **({"plugins": plugins} if plugins else {})}],
             "extenders": extenders,
         }, f)

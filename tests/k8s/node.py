@@ -377,15 +377,23 @@ state = "/run/containerd"
                 "volumePluginDir": self.dir + "/volume-plugins", "imageGCHighThresholdPercent": 100,
                 "evictionHard": {"memory.available": "10Mi", "nodefs.available": "1%", "imagefs.available": "1%"},
                 "nodeStatusUpdateFrequency": "1s", "syncFrequency": "10s",
+                # Kubelets since 1.35 refuse cgroups of version 1 by default.
+                **({"failCgroupV1": False} if self.cluster.minor >= 35 else {}),
             }, f)
         self.cluster.commands["kubelet"] = [
             os.path.join(self.cluster.bin, "kubelet"), "--config=" + config,
             "--kubeconfig=" + self.cluster.kubeconfigs["kubelet"], "--root-dir=/var/lib/kubelet",
-            "--hostname-override=" + self.name, "--node-ip=" + self.seat.address, "--container-runtime=remote",
-            "--container-runtime-endpoint=unix://" + self.socket,
-            "--pod-infra-container-image=docker.io/local/pause:1", *self.cluster.args.get("kubelet", [])]
+            "--hostname-override=" + self.name, "--node-ip=" + self.seat.address,
+            "--container-runtime-endpoint=unix://" + self.socket, *self.old_options(),
+            *self.cluster.args.get("kubelet", [])]
         self.run_again("kubelet")
         self.await_ready("kubelet")
+
+    def old_options(self):
+        """Options that kubelets before 1.24 need, and newer ones lack."""
+        if self.cluster.minor >= 24:
+            return []
+        return ["--container-runtime=remote", "--pod-infra-container-image=docker.io/local/pause:1"]
 
     # ---- for the cluster
 

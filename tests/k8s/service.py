@@ -108,7 +108,7 @@ class Service:
         """Applies both and waits until the service serves and the autoscaler reads its usage."""
         self.cluster.kubectl("apply", "-f", str(DEPLOY / "external-metrics.yaml"))
         self.cluster.apply(shipped.example(
-            "autoscaling/service", version=("autoscaling/v2", "autoscaling/v2beta2"), name=("answers-many", self.name),
+            "autoscaling/service", version=("autoscaling/v2", self.cluster.api_version("HorizontalPodAutoscaler")), name=("answers-many", self.name),
             share=(f'"{SHARE}"', f'"{self.share}"'), image=("image: divvy-programs:0.1.0", f"image: {IMAGE}:{shipped.VERSION}"),
             program=("command: [spin, --burst-on=20, --burst-off=80, --quiet]",
                      f'command: [worker, "{self.load.address}", "{self.load.port}", "{KERNEL_MS * 1000}"]'),
@@ -137,7 +137,8 @@ class Service:
         return self.cluster.get(f"/apis/apps/v1/namespaces/{self.cluster.namespace}/deployments/{self.name}")
 
     def autoscaler(self):
-        return self.cluster.get(f"/apis/autoscaling/v2beta2/namespaces/{self.cluster.namespace}/horizontalpodautoscalers/{self.name}")
+        version = self.cluster.api_version("HorizontalPodAutoscaler")
+        return self.cluster.get(f"/apis/{version}/namespaces/{self.cluster.namespace}/horizontalpodautoscalers/{self.name}")
 
     def ready(self):
         return self.deployment()["status"].get("readyReplicas", 0)

@@ -203,10 +203,6 @@ def hooks(kind="mutating"):
     return cluster.get(f"/apis/admissionregistration.k8s.io/v1/{kind}webhookconfigurations/divvy")["webhooks"]
 
 
-def minor():
-    return int(cluster.get("/version")["minor"].rstrip("+"))
-
-
 def keys_of_a_later_webhook_are_translated():
     """API servers call divvy's webhook again, or for the first time."""
     def asks(made):
@@ -238,7 +234,7 @@ def nobody_answers():
 def only_pods_with_a_share_need_the_controller():
     plain, share = pod(container("c")), pod(container("c"), annotations=REQUEST)
     conditions = {h["name"]: h.get("matchConditions") for h in [*hooks(), *hooks("validating")]}
-    if minor() >= 28:
+    if cluster.minor >= 28:
         assert conditions["pods.mutate.divvy.gpu"] and conditions["pods.create.divvy.gpu"], conditions
     else:
         assert not any(conditions.values()), conditions
@@ -248,13 +244,13 @@ def only_pods_with_a_share_need_the_controller():
                      pod(container("c"), annotations={"c.divvy.gpu/devices": "GPU-1"})):
             wait_for(lambda b=body: refused(cluster.namespace, b), "the webhook is asked")
         cluster.create(pods(SYSTEM) + "?dryRun=All", plain)
-        if minor() >= 28:
+        if cluster.minor >= 28:
             for body in (plain, pod(container("c", cpu="1"), labels={"app": "x"}, annotations={"a/b": "c"})):
                 cluster.create(pods(cluster.namespace) + "?dryRun=All", body)
 
 
 def pods_of_a_listed_dialect_need_the_controller_too():
-    if minor() < 28:
+    if cluster.minor < 28:
         return  # without match conditions every pod needs the controller
     namespace = cluster.new_namespace()
     body = pod(container("c", **{"deepomatic.com/shared-gpu": "1"}))
@@ -283,7 +279,7 @@ def lead_to(space, *without):
 
 def the_late_hook_sees_the_same_pods():
     """An administrator's change of one webhook configuration also holds in the one that the controller adds."""
-    if minor() < 28:
+    if cluster.minor < 28:
         return  # the controller adds none on this version
 
     def of(name):
@@ -318,7 +314,7 @@ def divvy_may_run_in_another_namespace():
     space = "gpu-sharing"
     code, text = generate("--namespace", space)
     assert code == 0 and "divvy-system" not in text, text
-    if minor() < 21:
+    if cluster.minor < 21:
         text = text.replace("policy/v1\n", "policy/v1beta1\n")
     path = os.path.join(cluster.dir, "elsewhere.yaml")
     with open(path, "w", encoding="utf-8") as f:

@@ -105,7 +105,7 @@ def kubectl_shows_the_webhooks_message():
             ("DaemonSet", "apps/v1", {"selector": selector, "template": template}),
             ("ReplicaSet", "apps/v1", {"selector": selector, "template": template}),
             ("Job", "batch/v1", {"template": {**template, "spec": {**template["spec"], "restartPolicy": "Never"}}}),
-            ("CronJob", "batch/v1beta1", {"schedule": "0 0 1 1 *", "jobTemplate": {"spec": {
+            ("CronJob", cluster.api_version("CronJob"), {"schedule": "0 0 1 1 *", "jobTemplate": {"spec": {
                 "template": {**template, "spec": {**template["spec"], "restartPolicy": "Never"}}}}})):
         code, text = kubectl_apply({"apiVersion": version, "kind": kind, "metadata": {"name": "bad"}, "spec": spec})
         assert code and "did you mean request?" in text, f"{kind}: {text}"

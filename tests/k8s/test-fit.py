@@ -36,7 +36,6 @@ from json_server import JsonServer
 BUILD = os.environ["DIVVY_BUILD"]
 SEED = int(os.environ.get("FIT_SEED", "1"))
 ROUNDS = int(os.environ.get("FIT_ROUNDS", "5"))
-MINOR = 20
 SETTLE_S = 1.0  # time for the scheduler to see new objects; a difference is then checked again
 PAUSES_S = (2, 5, 15)
 WORKERS = 6
@@ -166,7 +165,7 @@ class Bench:
         return found
 
     def ask_ours(self, keys):
-        told = {"minor": MINOR, "objects": {k: self.api.list(k) for k in PATHS}, "pods": sorted(keys)}
+        told = {"minor": self.cluster.minor, "objects": {k: self.api.list(k) for k in PATHS}, "pods": sorted(keys)}
         done = subprocess.run([os.path.join(BUILD, "tests/programs/fit")], input=json.dumps(told), check=False,
                               stdout=subprocess.PIPE, text=True)
         assert done.returncode == 0, f"fit: exit status {done.returncode}"

@@ -3,7 +3,7 @@
 """Attacks by a namespace's user who has only the usual rights.
 
 All of divvy runs as installed, with its own accounts. Users have the cluster role "edit" in a namespace of their own, and a
-PodSecurityPolicy equal to the restricted profile applies to their pods."""
+profile "restricted" applies to their pods."""
 
 import contextlib
 import json
@@ -14,6 +14,7 @@ import sys
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, ".."))
 
+import restricted  # noqa: E402
 from cluster import ApiError, Skip, main, open_cluster, skip_all, unique, wait_for  # noqa: E402
 from controller import SYSTEM, installed  # noqa: E402
 from divvyd import DIVVY, IMAGE, Daemon, bound_account, make_image  # noqa: E402
@@ -23,22 +24,8 @@ from tap import stat_of  # noqa: E402
 G, RBAC = "/apis/divvy.gpu/v1", "/apis/rbac.authorization.k8s.io/v1"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/divvy-node-lease/leases"
 USER = 1000  # of pods
-PLUGINS = "--enable-admission-plugins=NodeRestriction,PodSecurityPolicy"
-GATES = "--feature-gates=EphemeralContainers=true"
-RESTRICTED = {"apiVersion": "policy/v1beta1", "kind": "PodSecurityPolicy", "metadata": {
-    "name": "restricted", "annotations": {
-        "seccomp.security.alpha.kubernetes.io/allowedProfileNames": "runtime/default"}},
-    "spec": {"privileged": False, "allowPrivilegeEscalation": False, "requiredDropCapabilities": ["ALL"],
-             "volumes": ["configMap", "emptyDir", "projected", "secret", "downwardAPI", "persistentVolumeClaim"],
-             "hostNetwork": False, "hostIPC": False, "hostPID": False, "readOnlyRootFilesystem": False,
-             "runAsUser": {"rule": "MustRunAsNonRoot"}, "seLinux": {"rule": "RunAsAny"},
-             "supplementalGroups": {"rule": "MustRunAs", "ranges": [{"min": 1, "max": 65535}]},
-             "fsGroup": {"rule": "MustRunAs", "ranges": [{"min": 1, "max": 65535}]}}}
-
-# A policy for accounts that have all rights anyway. The pod whose token divvyd uses here needs it.
-ANYTHING = {"apiVersion": "policy/v1beta1", "kind": "PodSecurityPolicy", "metadata": {"name": "anything"},
-            "spec": {"privileged": True, "volumes": ["*"], "runAsUser": {"rule": "RunAsAny"}, "seLinux": {"rule": "RunAsAny"},
-                     "supplementalGroups": {"rule": "RunAsAny"}, "fsGroup": {"rule": "RunAsAny"}}}
+# Kubernetes has had ephemeral containers by default since 1.23, and no gate since 1.27.
+EPHEMERAL = ["--feature-gates=EphemeralContainers=true"] if restricted.is_by_policy() else []
 
 
 def refused(call, *args, says="", **kw):
@@ -74,7 +61,7 @@ class User:
     """A user with a namespace."""
 
     def __init__(self, prefix):
-        self.space = cluster.new_namespace(prefix)
+        self.space = cluster.new_namespace(prefix, **restricted.labels())
         name = unique("user")
         self.subjects = [{"kind": "ServiceAccount", "name": name, "namespace": self.space}]
         self.account = cluster.service_account(self.space, name)
@@ -140,7 +127,7 @@ class User:
 
 def the_policy_is_in_force():
     for worse, why in (({"hostPID": True}, "hostPID"), ({"volumes": [{"name": "v", "hostPath": {"path": "/"}}]}, "hostPath")):
-        refused(alice.create, alice.pod("worse", **worse), says="PodSecurityPolicy")
+        refused(alice.create, alice.pod("worse", **worse), says="PodSecurity")
     root = alice.pod("root")
     root["spec"]["containers"][0]["securityContext"]["privileged"] = True
     refused(alice.create, root, says="rivileged")
@@ -148,7 +135,8 @@ def the_policy_is_in_force():
 
 def a_share_needs_no_privilege():
     made = alice.create(alice.pod("modest", {"divvy.gpu/request": "0.3", "divvy.gpu/memory": "2Gi"}))
-    assert made["metadata"]["annotations"]["kubernetes.io/psp"] == "restricted", made["metadata"]
+    if restricted.is_by_policy():
+        assert made["metadata"]["annotations"]["kubernetes.io/psp"] == "restricted", made["metadata"]
     process = alice.running("modest")
     with open(f"/proc/{process['pid']}/status", encoding="ascii") as f:
         status = dict(line.rstrip("\n").split(":\t", 1) for line in f)
@@ -403,15 +391,24 @@ def careless_roles_give_no_share():
     refused_in_time(alice.account.patch, path + "/status", {"metadata": {"labels": {"divvy.gpu/tenant": None}}},
                     says="divvy.gpu/tenant")
     image, pull = cluster.shell_image()
-    alice.account.request("PUT", path + "/ephemeralcontainers", {
-        "apiVersion": "v1", "kind": "EphemeralContainers", "metadata": {"name": "env"}, "ephemeralContainers": [{
-            "name": "late", "image": image, "imagePullPolicy": pull, "targetContainerName": "main",
-            "command": ["sh", "-c", "ls /run/divvy /opt/divvy /run/divvy-sim /etc/ld.so.preload; ls /dev"],
-            "env": [{"name": "DIVVY_SOCKET", "value": socket_of("victim")}]}]})
+    add_ephemeral(path, {
+        "name": "late", "image": image, "imagePullPolicy": pull, "targetContainerName": "main",
+        "command": ["sh", "-c", "ls /run/divvy /opt/divvy /run/divvy-sim /etc/ld.so.preload; ls /dev"],
+        "env": [{"name": "DIVVY_SOCKET", "value": socket_of("victim")}],
+        "securityContext": alice.pod("late")["spec"]["containers"][0]["securityContext"]})
     status = wait_for(lambda: [s["state"]["terminated"] for s in cluster.get(path)["status"].get("ephemeralContainerStatuses") or []
                                if "terminated" in s["state"]], "the ephemeral container has ended")
     said = cluster.get(path + "/log?container=late")
     assert said.count("No such file") == 4 and "nvidia" not in said, (said, status)
+
+
+def add_ephemeral(path, container):
+    """Servers before 1.23 take the list as an object of its own."""
+    if restricted.is_by_policy():
+        alice.account.request("PUT", path + "/ephemeralcontainers", {
+            "apiVersion": "v1", "kind": "EphemeralContainers", "metadata": {"name": "env"}, "ephemeralContainers": [container]})
+    else:
+        alice.account.patch(path + "/ephemeralcontainers", {"spec": {"ephemeralContainers": [container]}}, "strategic")
 
 
 def nodes_write_only_about_themselves():
@@ -484,12 +481,12 @@ TESTS = [the_policy_is_in_force, a_share_needs_no_privilege, the_node_reports_li
          nodes_write_only_about_themselves, an_event_reports_programs_that_go_past_the_libraries, the_victim_is_unharmed]
 
 try:
-    with open_cluster("kcm", "node", own=True, args={"kube-apiserver": [PLUGINS, GATES], "kubelet": [GATES]}) as cluster, \
+    with open_cluster("kcm", "node", own=True, args={
+            "kube-apiserver": [*restricted.api_server_args(), *EPHEMERAL], "kubelet": EPHEMERAL}) as cluster, \
             installed(cluster) as controller:
-        for policy in (RESTRICTED, ANYTHING):
-            cluster.create("/apis/policy/v1beta1/podsecuritypolicies", policy)
+        restricted.make_policies(cluster)
         cluster.create(f"{RBAC}/clusterroles", {"metadata": {"name": "restricted-pods"}, "rules": [
-            {"apiGroups": ["policy"], "resources": ["podsecuritypolicies"], "resourceNames": ["restricted"], "verbs": ["use"]}]})
+            restricted.use_rule()]})
         make_image(cluster)
         daemon = Daemon(cluster, simulate="2xH200-141Gi", account=bound_account(cluster))
         daemon.make_gpu_node()

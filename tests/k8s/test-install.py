@@ -12,6 +12,7 @@ import tempfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, ".."))
 
+import restricted  # noqa: E402
 from cluster import ApiError, Skip, main, open_cluster, patience, skip_all, unique, wait_for  # noqa: E402
 from manifests import DEPLOY, base, differences, index, load, overlay, pod_spec  # noqa: E402
 
@@ -19,7 +20,7 @@ SYSTEM, LEASES = "divvy-system", "divvy-node-lease"
 GROUPS = {"Namespace": "/api/v1", "ServiceAccount": "/api/v1", "Service": "/api/v1", "Secret": "/api/v1", "ConfigMap": "/api/v1",
           "ResourceQuota": "/api/v1", "PriorityClass": "/apis/scheduling.k8s.io/v1",
           "CustomResourceDefinition": "/apis/apiextensions.k8s.io/v1", "Deployment": "/apis/apps/v1",
-          "DaemonSet": "/apis/apps/v1", "PodDisruptionBudget": "/apis/policy/v1beta1"}
+          "DaemonSet": "/apis/apps/v1"}
 PLURALS = {"PriorityClass": "priorityclasses"}
 SHARE_POD = {"apiVersion": "divvy.gpu/v1", "kind": "SharePod", "spec": {
     "request": 0.5, "template": {"spec": {"containers": [{"name": "c", "image": "none"}]}}}}
@@ -27,7 +28,7 @@ SHARE_POD = {"apiVersion": "divvy.gpu/v1", "kind": "SharePod", "spec": {
 
 def path_of(obj_key):
     kind, namespace, name = obj_key
-    group = GROUPS.get(kind) or (
+    group = f"/apis/{cluster.api_version(kind)}" if kind == "PodDisruptionBudget" else GROUPS.get(kind) or (
         "/apis/admissionregistration.k8s.io/v1" if kind.endswith("WebhookConfiguration")
         else "/apis/rbac.authorization.k8s.io/v1")
     where = f"/namespaces/{namespace}" if namespace else ""
@@ -67,7 +68,7 @@ def overlay_for_tests_differs_in_nothing_else():
                    f"{name}: spec.template.spec.containers.{container}.env.KUBERNETES_SERVICE_HOST: None != {host}",
                    f"{name}: spec.template.spec.containers.{container}.env.KUBERNETES_SERVICE_PORT: None != {port}"}
         if name != "divvyd":
-            wanted |= {f"{name}: spec.replicas: 2 != 1", f"{name}: apiVersion: 'policy/v1' != 'policy/v1beta1'"}
+            wanted.add(f"{name}: spec.replicas: 2 != 1")
     assert found == wanted, (found - wanted, wanted - found)
 
 
@@ -340,7 +341,7 @@ def the_scheduler_writes_bindings_and_status_only():
     refused(403, scheduler.patch, path + "/tenant", {"metadata": {"annotations": {"a": "b"}}})
     refused(403, scheduler.delete, path + "/tenant")
     scheduler.create(path + "/tenant/eviction", {
-        "apiVersion": "policy/v1beta1", "kind": "Eviction", "metadata": {"name": "tenant"},
+        "apiVersion": cluster.api_version("Eviction"), "kind": "Eviction", "metadata": {"name": "tenant"},
         "deleteOptions": {"gracePeriodSeconds": 0}})
 
 
@@ -508,29 +509,17 @@ def without_the_controller_only_risky_writes_are_refused():
 
 # ---- restrictions of its pods
 
-PSP = {"apiVersion": "policy/v1beta1", "kind": "PodSecurityPolicy", "metadata": {
-    "name": "restricted", "annotations": {
-        "seccomp.security.alpha.kubernetes.io/allowedProfileNames": "runtime/default"}},
-       "spec": {"privileged": False, "allowPrivilegeEscalation": False, "requiredDropCapabilities": ["ALL"],
-                "volumes": ["configMap", "emptyDir", "projected", "secret", "downwardAPI", "persistentVolumeClaim"],
-                "hostNetwork": False, "hostIPC": False, "hostPID": False, "readOnlyRootFilesystem": True,
-                "runAsUser": {"rule": "MustRunAsNonRoot"}, "seLinux": {"rule": "RunAsAny"},
-                "supplementalGroups": {"rule": "MustRunAs", "ranges": [{"min": 1, "max": 65535}]},
-                "fsGroup": {"rule": "MustRunAs", "ranges": [{"min": 1, "max": 65535}]}}}
-
-
-ANYTHING = {"apiVersion": "policy/v1beta1", "kind": "PodSecurityPolicy", "metadata": {"name": "anything"},
-            "spec": {"privileged": True, "volumes": ["*"], "hostNetwork": True, "hostPID": True, "hostIPC": True,
-                     "allowedCapabilities": ["*"], **{rule: {"rule": "RunAsAny"} for rule in (
-                         "runAsUser", "seLinux", "supplementalGroups", "fsGroup")}}}
-
-
 def shipped_pods_are_restricted_where_they_say_so():
-    """By the cluster's own check, which was PodSecurityPolicy until Kubernetes 1.24."""
+    """By the cluster's own check."""
     without_webhooks()
     maker = cluster.service_account(cluster.namespace, "maker", cluster_rules=[
         {"apiGroups": [""], "resources": ["pods"], "verbs": ["create"]},
-        {"apiGroups": ["policy"], "resources": ["podsecuritypolicies"], "resourceNames": ["restricted"], "verbs": ["use"]}])
+        restricted.use_rule()])
+    with restricted.enforced(cluster, cluster.namespace):
+        check_shipped_pods(maker)
+
+
+def check_shipped_pods(maker):
     for kind, name in (("Deployment", "divvy-scheduler"), ("Deployment", "divvy-controller"), ("DaemonSet", "divvyd")):
         spec = json.loads(json.dumps(pod_spec(base()[(kind, SYSTEM, name)])))
         spec["serviceAccountName"] = "default"
@@ -581,13 +570,11 @@ TESTS = [kustomize_renders_the_files_unchanged, overlay_for_tests_differs_in_not
          a_viewer_reads_the_same_objects_as_the_scheduler,
          without_the_controller_only_risky_writes_are_refused, shipped_pods_are_restricted_where_they_say_so,
          uninstalling_leaves_running_pods]
-ARGS = {"kube-apiserver": ["--enable-admission-plugins=NodeRestriction,PodSecurityPolicy"]}
+ARGS = {"kube-apiserver": restricted.api_server_args()}
 
 try:
     with open_cluster("kcm", args=ARGS) as cluster, tempfile.TemporaryDirectory(prefix="divvy-deploy-", dir=cluster.dir) as temporary:
-        # The administrator may use any policy; without a policy no pod could be created.
-        for policy in (PSP, ANYTHING):
-            cluster.create("/apis/policy/v1beta1/podsecuritypolicies", policy)
+        restricted.make_policies(cluster)
         folder = overlay(cluster, temporary)
         main(*TESTS)
 except Skip as reason:

@@ -78,7 +78,7 @@ def confirm(name, **measured):
 
 
 def budgets():
-    return f"/apis/policy/v1beta1/namespaces/{cluster.namespace}/poddisruptionbudgets"
+    return f"/apis/{cluster.api_version('PodDisruptionBudget')}/namespaces/{cluster.namespace}/poddisruptionbudgets"
 
 
 def nothing_is_left():
@@ -370,7 +370,7 @@ def owned(name, request, app="web", **keys):
 def a_device_is_drained():
     nothing_is_left()
     owned("d1", "0.2", device="GPU-n1-0"), owned("d2", "0.2", device="GPU-n1-0"), owned("d3", "0.2", device="GPU-n1-1")
-    cluster.create(budgets(), {"apiVersion": "policy/v1beta1", "kind": "PodDisruptionBudget", "metadata": {"name": "b"},
+    cluster.create(budgets(), {"apiVersion": cluster.api_version("PodDisruptionBudget"), "kind": "PodDisruptionBudget", "metadata": {"name": "b"},
                                "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}}})
     with a_kubelet():
         runs("d1", "d2", "d3")

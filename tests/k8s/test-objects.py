@@ -380,8 +380,8 @@ def examples_are_accepted():
         if obj["kind"] == "Namespace":
             continue
         kind = obj["kind"]
-        if obj["apiVersion"] == "autoscaling/v2":
-            obj["apiVersion"] = "autoscaling/v2beta2"  # the same under its name before Kubernetes 1.23
+        if kind == "HorizontalPodAutoscaler":
+            obj["apiVersion"] = cluster.api_version(kind)
         where = f"/apis/{obj['apiVersion']}" if "/" in obj["apiVersion"] else f"/api/{obj['apiVersion']}"
         if kind not in ("GPUNode", "GPUPolicy"):
             where += f"/namespaces/{obj['metadata'].get('namespace', cluster.namespace)}"

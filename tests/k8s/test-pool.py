@@ -251,7 +251,7 @@ def an_evicted_placeholder_waits_for_its_tenants():
     wait_for_pod(cluster, "evicted", "Running")
     assert held()[device_of("evicted")] == kept, (held(), kept)
     cluster.create(f"/api/v1/namespaces/{SYSTEM}/pods/{kept}/eviction", {
-        "apiVersion": "policy/v1beta1", "kind": "Eviction", "metadata": {"name": kept}})
+        "apiVersion": cluster.api_version("Eviction"), "kind": "Eviction", "metadata": {"name": kept}})
     assert is_leaving(kept)
     before = daemon.used("evicted")
     wait_for(lambda: daemon.used("evicted") > before, "the tenant continues")

@@ -192,8 +192,8 @@ def init_containers_use_the_main_containers_capacity():
 
 
 def a_pod_of_lower_priority_is_evicted():
-    budgets = f"/apis/policy/v1beta1/namespaces/{cluster.namespace}/poddisruptionbudgets"
-    cluster.create(budgets, {"apiVersion": "policy/v1beta1", "kind": "PodDisruptionBudget", "metadata": {"name": "b"},
+    budgets = f"/apis/{cluster.api_version('PodDisruptionBudget')}/namespaces/{cluster.namespace}/poddisruptionbudgets"
+    cluster.create(budgets, {"apiVersion": cluster.api_version("PodDisruptionBudget"), "kind": "PodDisruptionBudget", "metadata": {"name": "b"},
                              "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "low"}}}})
     rig.pod("low", {"request": "2", "priority": "10"}, labels={"app": "low"})
     rig.bound("low")
