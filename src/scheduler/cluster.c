@@ -783,6 +783,11 @@ const char *cpod_node(const struct cpod *pod)
 	return pod->node ? pod->node->name : "";
 }
 
+bool cpod_is_gated(const struct cpod *pod)
+{
+	return json_array_size(kube_json_at(pod->json, "spec", "schedulingGates", NULL)) > 0;
+}
+
 const char *cpod_why(const struct cpod *pod)
 {
 	return pod->why;

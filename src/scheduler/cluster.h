@@ -127,6 +127,7 @@ void cpod_accept(struct cpod *pod);
  * its older epoch.
  */
 bool cpod_is_older(const struct cpod *pod, uint64_t epoch);
+bool cpod_is_gated(const struct cpod *pod);     /* has scheduling gates */
 bool cpod_is_done(const struct cpod *pod);      /* has a node and phase Succeeded */
 bool cpod_is_reclaimed(const struct cpod *pod); /* evicted for another queue's guarantee */
 /* When the pod may evict to reclaim its guarantee; 0: it does not reclaim. */

@@ -260,12 +260,17 @@ int sched_remove(struct sched *s, int kind, const char *ns, const char *name)
 /* ---- actions ---- */
 
 /*
- * While the API server refuses the pod's Binding, the reason is SchedulerError, as in
- * kube-scheduler, so that an autoscaler adds no node. After the pause (cpod_is_refused()) the
- * reason is Unschedulable again, because the pod may then lack a device.
+ * The API server writes the condition of a gated pod, with reason SchedulingGated. No other reason
+ * replaces it: an autoscaler would add a node for a pod that its queue has not admitted.
+ *
+ * As in kube-scheduler, the reason SchedulerError keeps an autoscaler from adding a node while the
+ * Binding is refused. After the pause the reason is Unschedulable again, because the pod may then
+ * lack a device.
  */
 static int sched_push_condition(struct sched *s, const struct cpod *pod, struct str text)
 {
+	if (cpod_is_gated(pod))
+		return 0;
 	return todo_push(&s->todo, SCHED_CONDITION, pod,
 		cpod_is_refused(s->cluster, pod) ? REASON_SCHEDULER_ERROR : REASON_UNSCHEDULABLE,
 		text);

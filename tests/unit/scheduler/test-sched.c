@@ -424,6 +424,24 @@ static void a_condition_is_its_reason_and_its_message(void **state)
 	assert_false(cpod_is_reported(pod, REASON_SCHEDULER_ERROR, "yes"));
 }
 
+/* Its condition is the API server's: autoscalers add nodes for pods that are Unschedulable. */
+static void a_gated_pod_gets_no_condition(void **state)
+{
+#define GATED(gates) \
+	"{'metadata':{'name':'a','namespace':'s','uid':'u-a'," TENANT "'annotations':{" HIGH_PART \
+	"}},'spec':{'schedulerName':'divvy-scheduler'," gates "'containers':[{'name':'c'}]}}"
+	struct sched_action a;
+
+	add_node("n1", 1);
+	set(OBJECT_POD, GATED("'schedulingGates':[{'name':'quota'}],"));
+	assert_int_equal(sched_next(sched, &a, NULL), 0);
+	pass_alive(600);
+	assert_int_equal(sched_next(sched, &a, NULL), 0);
+	set(OBJECT_POD, GATED(""));
+	next(SCHED_BIND, "a", NULL);
+#undef GATED
+}
+
 /* After a change of its annotations a refused pod may preempt at once. */
 static void a_changed_pod_is_not_refused_any_more(void **state)
 {
@@ -1825,6 +1843,7 @@ int main(void)
 		TEST(a_pod_that_was_refused_may_lack_a_device_later),
 		TEST(a_released_reservation_is_reported_once),
 		TEST(a_condition_is_its_reason_and_its_message),
+		TEST(a_gated_pod_gets_no_condition),
 		TEST(a_changed_pod_is_not_refused_any_more),
 		TEST(a_group_pauses_after_a_refused_binding),
 		TEST(the_larger_of_both_counts),
