@@ -93,8 +93,7 @@ static const struct read_field requirement_fields[] = {
 	READ_FIELD(struct requirement, values, "values", read_texts),
 };
 
-/* Like Go's strconv.ParseInt in base 10: digits with an optional sign. */
-static bool read_integer(const char *text, int64_t *ret_number)
+bool label_read_integer(const char *text, int64_t *ret_number)
 {
 	char *end;
 
@@ -146,7 +145,7 @@ static int read_requirement(struct arena *arena, json_t *value, void *into, stru
 	 * matches no node.
 	 */
 	if (req->op == SELECTOR_ABOVE || req->op == SELECTOR_BELOW)
-		req->is_never = req->values.n != 1 || !read_integer(req->values.v[0], &req->number);
+		req->is_never = req->values.n != 1 || !label_read_integer(req->values.v[0], &req->number);
 	else if (req->op == SELECTOR_IN || req->op == SELECTOR_NOT_IN)
 		req->is_never = req->values.n == 0;
 	else
@@ -168,8 +167,10 @@ static bool requirement_holds(const struct requirement *req, const char *value)
 	case SELECTOR_NOT_IN: return !value || !texts_has(&req->values, value);
 	case SELECTOR_EXISTS: return value;
 	case SELECTOR_ABSENT: return !value;
-	case SELECTOR_ABOVE: return value && read_integer(value, &number) && number > req->number;
-	case SELECTOR_BELOW: return value && read_integer(value, &number) && number < req->number;
+	case SELECTOR_ABOVE:
+		return value && label_read_integer(value, &number) && number > req->number;
+	case SELECTOR_BELOW:
+		return value && label_read_integer(value, &number) && number < req->number;
 	}
 	return false;
 }

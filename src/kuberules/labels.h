@@ -26,6 +26,9 @@ struct labels {
 
 int labels_read(struct arena *arena, json_t *value, void *into, struct error *err);
 
+/* Like Go's strconv.ParseInt in base 10: digits with an optional sign. */
+bool label_read_integer(const char *text, int64_t *ret_number);
+
 /* Returns the value of the label; NULL: no such label. */
 const char *labels_get(const struct labels *labels, const char *key);
 

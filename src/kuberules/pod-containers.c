@@ -134,7 +134,13 @@ static const struct read_field container_fields[] = {
 	READ_NOTHING("workingDir"),
 };
 
-READ_OBJECT(read_container, struct container, container_fields)
+static int read_container(struct arena *arena, json_t *value, void *into, struct error *err)
+{
+	if (!json_is_object(value))
+		return fail(err, EINVAL, "is not an object");
+	return read_some(arena, value, container_fields, ARRAY_SIZE(container_fields), into, err);
+}
+
 READ_LIST(read_container_list, struct container, read_container)
 
 static int pod_containers_read_containers(

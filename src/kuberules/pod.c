@@ -3,6 +3,7 @@
 #include "kuberules/pod.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -14,6 +15,8 @@
 static const char *const toleration_words[] = {
 	[TOLERATION_EQUAL] = "Equal",
 	[TOLERATION_EXISTS] = "Exists",
+	[TOLERATION_ABOVE] = "Gt",
+	[TOLERATION_BELOW] = "Lt",
 };
 
 static int read_toleration_op(struct arena *arena, json_t *value, void *into, struct error *err)
@@ -237,6 +240,7 @@ static const struct read_field spec_fields[] = {
 	READ_NOTHING("dnsPolicy"),
 	READ_NOTHING("enableServiceLinks"),
 	READ_NOTHING("ephemeralContainers"),
+	READ_NOTHING("evictionResponders"),
 	READ_NOTHING("hostAliases"),
 	READ_NOTHING("hostIPC"),
 	READ_NOTHING("hostNetwork"),
@@ -250,6 +254,7 @@ static const struct read_field spec_fields[] = {
 	READ_NOTHING("readinessGates"),
 	READ_NOTHING("restartPolicy"),
 	READ_NOTHING("runtimeClassName"),
+	READ_NOTHING("schedulingGroup"),
 	READ_NOTHING("securityContext"),
 	READ_NOTHING("serviceAccount"),
 	READ_NOTHING("serviceAccountName"),
@@ -346,7 +351,9 @@ int pod_read(struct object *object, json_t *json, struct error *err)
 	pod->grace_s = 30;
 	pod->is_done = phase && !strcmp(phase, "Succeeded");
 	pod->is_over = pod->is_done || (phase && !strcmp(phase, "Failed"));
-	r = read_fields(&object->arena, spec, spec_fields, ARRAY_SIZE(spec_fields), pod, err);
+	r = json_is_object(spec)
+		? read_some(&object->arena, spec, spec_fields, ARRAY_SIZE(spec_fields), pod, err)
+		: fail(err, EINVAL, "is not an object");
 	if (r == 0 || json_is_object(spec)) {
 		second = pod_containers_read(pod, spec, status, r < 0 ? NULL : err);
 		if (r == 0)
@@ -366,6 +373,29 @@ int pod_read(struct object *object, json_t *json, struct error *err)
 	return r;
 }
 
+/* Is it an integer as a person writes it: without a plus sign or leading zeros? */
+static bool toleration_read_integer(const char *text, int64_t *ret_number)
+{
+	char canonical[24];
+
+	if (!label_read_integer(text, ret_number))
+		return false;
+	snprintf(canonical, sizeof(canonical), "%" PRId64, *ret_number);
+	return !strcmp(canonical, text);
+}
+
+static bool toleration_has_value(const struct toleration *t, const char *value)
+{
+	int64_t its, wanted;
+
+	if (t->op == TOLERATION_EXISTS)
+		return true;
+	if (t->op == TOLERATION_EQUAL)
+		return !strcmp(t->value, value);
+	return toleration_read_integer(value, &its) && toleration_read_integer(t->value, &wanted) &&
+		(t->op == TOLERATION_ABOVE ? its > wanted : its < wanted);
+}
+
 bool tolerates(const struct tolerations *tolerations, const struct taint *taint)
 {
 	for (uint32_t i = 0; i < tolerations->n; i++) {
@@ -373,7 +403,7 @@ bool tolerates(const struct tolerations *tolerations, const struct taint *taint)
 
 		if ((t->effect < 0 || t->effect == taint->effect) &&
 			(!*t->key || !strcmp(t->key, taint->key)) &&
-			(t->op == TOLERATION_EXISTS || !strcmp(t->value, taint->value)))
+			toleration_has_value(t, taint->value))
 			return true;
 	}
 	return false;

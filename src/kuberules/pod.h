@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A pod: the fields that decide where it may go. pod.c reads each field of the spec or knows that
- * the field does not matter; any other field becomes the object's refusal.
+ * A pod: the fields that placement needs. pod.c names each field of the newest API's pod spec, and a
+ * test compares its list with that API. Further fields that a later API server puts into the spec or a
+ * container are ignored, since most are for the kubelet. Below affinity, spread constraints,
+ * tolerations and resources every field narrows the choice of nodes, so there an unknown field
+ * refuses the pod.
  */
 #ifndef KUBERULES_POD_H
 #define KUBERULES_POD_H
@@ -27,7 +30,8 @@ struct host_ports {
 	uint32_t n;
 };
 
-enum toleration_op { TOLERATION_EQUAL, TOLERATION_EXISTS };
+/* Above and below compare the taint's value, as an integer, with the toleration's. */
+enum toleration_op { TOLERATION_EQUAL, TOLERATION_EXISTS, TOLERATION_ABOVE, TOLERATION_BELOW };
 
 struct toleration {
 	const char *key; /* "": the toleration covers every key */

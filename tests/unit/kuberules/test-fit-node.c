@@ -16,7 +16,10 @@
 	NODE("n1", "'disk':'ssd','gen':'5'", "") \
 	NODE("n2", "'disk':'hdd','gen':'x'", "") NODE("n3", "", "")
 #define TAINTED(effect) NODE("n1", "", "'taints':[{'key':'k','value':'v','effect':'" effect "'}]")
+#define TAINT(value) \
+	NODE("n1", "", "'taints':[{'key':'k','value':'" value "','effect':'NoSchedule'}]")
 #define TOLERATES(t) "'tolerations':[{" t "}]," EMPTY
+#define COMPARES(op, value) TOLERATES("'key':'k','operator':'" op "','value':'" value "'")
 
 static void taints_keep_pods_off_that_do_not_tolerate_them(void **state)
 {
@@ -37,8 +40,17 @@ static void taints_keep_pods_off_that_do_not_tolerate_them(void **state)
 				Q(TOLERATES("'key':'k','operator':'Exists','effect':'NoExecute'")),
 			"", NULL},
 		{"an operator of a newer release is refused with a message",
+			TAINTED("NoSchedule") Q(TOLERATES("'key':'k','operator':'Ge','value':'1'")),
+			"", "spec: tolerations: 0: operator: 'Ge' is not known"},
+		{"a value that is no integer is neither above nor below",
 			TAINTED("NoSchedule") Q(TOLERATES("'key':'k','operator':'Gt','value':'1'")),
-			"", "spec: tolerations: 0: operator: 'Gt' is not known"},
+			"", "1 taint k not tolerated"},
+		{"the taint is above", TAINT("20") Q(COMPARES("Gt", "19")), "n1", NULL},
+		{"... and not equal", TAINT("20") Q(COMPARES("Gt", "20")), "", NULL},
+		{"the taint is below", TAINT("-20") Q(COMPARES("Lt", "-19")), "n1", NULL},
+		{"... and not equal", TAINT("20") Q(COMPARES("Lt", "20")), "", NULL},
+		{"leading zeros are no integer", TAINT("020") Q(COMPARES("Gt", "1")), "", NULL},
+		{"nor is a plus sign", TAINT("20") Q(COMPARES("Gt", "+1")), "", NULL},
 		{"a cordoned node", NODE("n1", "", "'unschedulable':true") Q(EMPTY), "",
 			"1 cordoned"},
 		{"a cordon is a taint that can be tolerated",
@@ -232,13 +244,13 @@ static void nominated_pods_count_unless_their_priority_is_lower(void **state)
 	rules_check(cases, ARRAY_SIZE(cases));
 }
 
-static void gates_and_unknown_fields_keep_a_pod_waiting(void **state)
+static void gates_and_unknown_rules_keep_a_pod_waiting(void **state)
 {
 	static const struct rule_case cases[] = {
 		{"a gate", THREE Q("'schedulingGates':[{'name':'quota'}]," EMPTY), "",
 			"waits for removal of the scheduling gate quota"},
-		{"an unknown field", THREE Q("'placement':1," EMPTY), "",
-			"spec: placement: this scheduler does not know the field"},
+		{"a later server's field changes nothing", THREE Q("'placement':1," EMPTY), "n1 n2 n3",
+			NULL},
 		{"an unknown field of an inner object",
 			THREE Q("'affinity':{'podAffinity':{'requiredDuringSchedulingIgnoredDuring"
 				"Execution':[{'topologyKey':'x','weight':1}]}}," EMPTY),
@@ -260,4 +272,4 @@ static void gates_and_unknown_fields_keep_a_pod_waiting(void **state)
 UNIT_MAIN(UNIT(taints_keep_pods_off_that_do_not_tolerate_them),
 	UNIT(node_selectors_and_affinity_choose_nodes), UNIT(host_ports_are_taken_once),
 	UNIT(resources_must_be_left), UNIT(nominated_pods_count_unless_their_priority_is_lower),
-	UNIT(gates_and_unknown_fields_keep_a_pod_waiting))
+	UNIT(gates_and_unknown_rules_keep_a_pod_waiting))

@@ -162,8 +162,6 @@ static void unknown_values_are_reported(void **state)
 			"'-1' is negative"},
 		{"'spec':{'containers':[{'name':'c','resources':{'shares':{}}}]}",
 			"resources: shares: this scheduler does not know"},
-		{"'spec':{'containers':[{'name':'c','gpu':1}]}",
-			"containers: 0: gpu: this scheduler does not know"},
 		{"'spec':{'containers':[{'name':'c','ports':[{'hostPort':'80'}]}]}",
 			"ports: 0: hostPort: is not a whole number"},
 		{"'spec':{'containers':[{'name':'c','ports':[{'protocol':'QUIC'}]}]}",
@@ -204,7 +202,6 @@ static void unknown_values_are_reported(void **state)
 		{"'spec':{'nodeName':'a\\u0000b'}", "nodeName: has a zero byte"},
 		{"'spec':{'volumes':[{'name':'x','persistentVolumeClaim':{'claimName':1}}]}",
 			"volumes: 0: persistentVolumeClaim: claimName: is not a text"},
-		{"'spec':{'workloadRef':{}}", "spec: workloadRef: this scheduler does not know"},
 		{"'spec':{},'status':{'nominatedNodeName':1}",
 			"status: nominatedNodeName: is not a text"},
 	};
@@ -220,11 +217,21 @@ static void unknown_values_are_reported(void **state)
 static void valid_fields_count_beside_refused_ones(void **state)
 {
 	_cleanup_(object_free_p) struct object *object = pod_from(
-		"'spec':{'zzz':1,'nodeName':'n','containers':[{'name':'a','new':1,'resources':{"
+		"'spec':{'tolerations':[{'zzz':1}],'nodeName':'n','containers':[{'name':'a','resources':{"
 		"'requests':{'cpu':'1','memory':'x'}}}]}");
 
-	assert_contains(object->refusal.msg, "spec: zzz");
+	assert_contains(object->refusal.msg, "spec: tolerations: 0: zzz");
 	assert_string_equal(pod_from_object(object)->node, "n");
+	assert_int_equal(pod_from_object(object)->request.cpu_milli, 1000);
+}
+
+static void a_later_servers_fields_are_ignored(void **state)
+{
+	_cleanup_(object_free_p) struct object *object = pod_from(
+		"'spec':{'zzz':{'a':[1]},'containers':[{'name':'a','new':1,'resources':{"
+		"'requests':{'cpu':'1'}}}]}");
+
+	assert_int_equal(object->refusal.code, 0);
 	assert_int_equal(pod_from_object(object)->request.cpu_milli, 1000);
 }
 
@@ -349,6 +356,6 @@ static void texts_maps_and_resources_have_limits(void **state)
 
 UNIT_MAIN(UNIT(requests_add_up_as_containers_run), UNIT(all_resources_are_read),
 	UNIT(fields_for_schedulers_are_kept), UNIT(unknown_values_are_reported),
-	UNIT(valid_fields_count_beside_refused_ones), UNIT(an_object_needs_a_name),
-	UNIT(every_limit_holds), UNIT(ports_have_a_limit_of_their_own),
-	UNIT(texts_maps_and_resources_have_limits))
+	UNIT(valid_fields_count_beside_refused_ones), UNIT(a_later_servers_fields_are_ignored),
+	UNIT(an_object_needs_a_name), UNIT(every_limit_holds),
+	UNIT(ports_have_a_limit_of_their_own), UNIT(texts_maps_and_resources_have_limits))

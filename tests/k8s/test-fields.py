@@ -1,0 +1,72 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The tables of src/kuberules name every field of the newest Kubernetes' pod that could narrow the choice of nodes.
+
+The API's own types come with tests/k8s/get newest. A new field fails this test until somebody has decided whether the scheduler
+reads it, or names it as a field that does not matter (READ_NOTHING)."""
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+
+from tap import main, skip_all  # noqa: E402
+
+RULES = HERE.parents[1] / "src/kuberules"
+# Type of the API: (file, table) whose names it must have.
+TABLES = {
+    "PodSpec": ("pod.c", "spec_fields"),
+    "Container": ("pod-containers.c", "container_fields"),
+    "ResourceRequirements": ("pod-containers.c", "demand_fields"),
+    "ContainerPort": ("pod-containers.c", "port_fields"),
+    "Affinity": ("pod.c", "affinity_fields"),
+    "NodeAffinity": ("pod.c", "node_affinity_fields"),
+    "PodAffinity": ("pod.c", "pod_terms_fields"),
+    "PodAntiAffinity": ("pod.c", "pod_terms_fields"),
+    "PodAffinityTerm": ("pod.c", "term_fields"),
+    "NodeSelectorTerm": ("labels.c", "node_term_fields"),
+    "NodeSelectorRequirement": ("labels.c", "requirement_fields"),
+    "TopologySpreadConstraint": ("pod.c", "spread_fields"),
+    "Toleration": ("pod.c", "toleration_fields"),
+    "PodSchedulingGate": ("pod.c", "gate_fields"),
+    "Taint": ("kuberules-node.c", "taint_fields"),
+    "VolumeSource": ("storage.c", "sources"),
+}
+
+READ_BY_HAND = {"VolumeSource.persistentVolumeClaim", "VolumeSource.ephemeral"}  # read_volume() of pod.c
+
+
+def fields_of(types, name):
+    """The JSON names of a struct's fields."""
+    body = re.search(rf"^type {name} struct {{\n(.*?)^}}", types, re.MULTILINE | re.DOTALL).group(1)
+    code = re.sub(r"//.*", "", body)
+    return set(re.findall(r'`json:"(\w+)', code))
+
+
+def names_of(file, table):
+    """The names in a table, macros included."""
+    text = (RULES / file).read_text(encoding="utf-8")
+    body = re.search(rf"\b{table}\[\] = {{\n(.*?)^}};", text, re.MULTILINE | re.DOTALL).group(1)
+    macros = dict(re.findall(r'^#define (\w+) "(\w+)"', text, re.MULTILINE))
+    return set(re.findall(r'"(\w+)"', body)) | {macros[word] for word in re.findall(r"\b[A-Z]+\b", body) if word in macros}
+
+
+def every_field_of_the_newest_pod_is_known():
+    found = subprocess.run([HERE / "get", "--check", "newest"], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    if found.returncode:
+        skip_all(found.stderr.strip())
+    types = pathlib.Path(found.stdout.strip(), "api/core-v1.go").read_text(encoding="utf-8")
+    lacking = []
+    for name, (file, table) in TABLES.items():
+        fields = fields_of(types, name)
+        assert fields, f"{name} has no fields: the API's file has another form"
+        lacking += [f"{name}.{field}: not in {table} of {file}" for field in sorted(fields - names_of(file, table))
+                    if f"{name}.{field}" not in READ_BY_HAND]
+    assert not lacking, lacking
+
+
+main(every_field_of_the_newest_pod_is_known)
