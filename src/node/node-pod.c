@@ -59,19 +59,79 @@ static const json_t *node_pod_container_status(
 	return kube_json_find(kube_json_at(pod, "status", list, NULL), "name", container);
 }
 
+/* The container in that list of the pod's spec; NULL: none. */
+static const json_t *node_pod_container(const json_t *pod, const char *list, const char *name)
+{
+	return kube_json_find(kube_json_at(pod, "spec", list, NULL), "name", name);
+}
+
+static bool restart_rule_matches(const json_t *rule, json_int_t exit_code)
+{
+	const json_t *values = kube_json_at(rule, "exitCodes", "values", NULL), *value;
+	const char *op = kube_json_text_at(rule, "exitCodes", "operator", NULL);
+	bool is_listed = false;
+	size_t i;
+
+	json_array_foreach(values, i, value)
+		is_listed |= json_integer_value(value) == exit_code;
+	return op && (is_listed ? !strcmp(op, "In") : !strcmp(op, "NotIn"));
+}
+
+/*
+ * Does the kubelet start the container again after that exit code? As ContainerShouldRestart() in
+ * Kubernetes: a matching rule of the container comes before its policy, and that before the pod's.
+ */
+static bool node_pod_restarts(const json_t *pod, const char *name, json_int_t exit_code)
+{
+	const json_t *container = node_pod_container(pod, "containers", name), *rule;
+	const char *policy = kube_json_text_at(container, "restartPolicy", NULL);
+	size_t i;
+
+	json_array_foreach(json_object_get(container, "restartPolicyRules"), i, rule) {
+		if (policy && restart_rule_matches(rule, exit_code))
+			return true;
+	}
+	if (!policy)
+		policy = kube_json_text_at(pod, "spec", "restartPolicy", NULL);
+	return !policy || !strcmp(policy, "Always") ||
+		(!strcmp(policy, "OnFailure") && exit_code != 0);
+}
+
+/* A rule of any container may start all containers again, also those that have ended. */
+static bool node_pod_may_restart_all(const json_t *pod)
+{
+	static const char *const lists[] = {"containers", "initContainers"};
+
+	for (size_t i = 0; i < ARRAY_SIZE(lists); i++) {
+		const json_t *container, *rule;
+		size_t j, k;
+
+		json_array_foreach(kube_json_at(pod, "spec", lists[i], NULL), j, container) {
+			json_array_foreach(
+				json_object_get(container, "restartPolicyRules"), k, rule) {
+				const char *action = kube_json_text_at(rule, "action", NULL);
+
+				if (action && !strcmp(action, "RestartAllContainers"))
+					return true;
+			}
+		}
+	}
+	return false;
+}
+
 bool node_is_over(const json_t *pod, const char *container)
 {
-	const char *policy = kube_json_text_at(pod, "spec", "restartPolicy", NULL);
 	const json_t *status, *ended;
-	bool is_well;
 
 	if (kube_json_is_over(pod))
 		return true;
+	if (node_pod_may_restart_all(pod))
+		return false;
 	status = node_pod_container_status(pod, "containerStatuses", container);
 	ended = kube_json_at(status, "state", "terminated", NULL);
-	is_well = ended && json_integer_value(json_object_get(ended, "exitCode")) == 0;
-	if (ended && policy &&
-		(!strcmp(policy, "Never") || (!strcmp(policy, "OnFailure") && is_well)))
+	if (ended &&
+		!node_pod_restarts(
+			pod, container, json_integer_value(json_object_get(ended, "exitCode"))))
 		return true;
 	/*
 	 * An init container that has finished its work is ready. A sidecar that exits is not ready,
@@ -90,7 +150,7 @@ bool node_is_terminating(const json_t *pod)
 
 bool node_is_init(const json_t *pod, const char *container)
 {
-	return kube_json_find(kube_json_at(pod, "spec", "initContainers", NULL), "name", container);
+	return node_pod_container(pod, "initContainers", container);
 }
 
 bool node_has_prepared(const json_t *pod)
