@@ -11,6 +11,7 @@
 #include "base/cleanup.h"
 #include "base/log.h"
 #include "controller/controller.h"
+#include "controller/share-pod-replace.h"
 #include "controller/share-pod.h"
 #include "kube/time.h"
 #include "manifest/manifest-json.h"
@@ -259,6 +260,97 @@ static void job_share_pod_on_created(void *data, const struct kube_answer *answe
 	job_end(job, 0, "");
 }
 
+/* ---- the pod after a failed pod ---- */
+
+/* The stash is the failed pod. */
+static void job_share_pod_on_deleted(void *data, const struct kube_answer *answer)
+{
+	struct job *job = data;
+	const json_t *share_pod = share_pod_of(job);
+	char cause[SHARE_POD_REPLACE_TEXT], text[SHARE_POD_REPLACE_TEXT + 32];
+	_cleanup_json_ json_t *next = NULL;
+	struct error err = {0};
+	int r;
+
+	/* -EBUSY: another pod has the name already, and the watch will report it soon. */
+	if (answer->result == -EBUSY || !share_pod ||
+		kube_json_text_at(share_pod, "metadata", "deletionTimestamp", NULL)) {
+		job_end(job, 0, "");
+		return;
+	}
+	if (answer->result < 0 && answer->result != -ENOENT) {
+		job_end(job, answer->result, answer->error.msg);
+		return;
+	}
+	if (answer->result == 0) {
+		share_pod_replace_cause(job->stash, cause);
+		snprintf(text, sizeof(text), "%s; another pod follows", cause);
+		job_share_pod_send_event(job, share_pod, true, "PodReplaced", text);
+	}
+	r = share_pod_make(share_pod, (enum share_pod_kind)job->kind, &next, &err);
+	if (r == 0)
+		r = share_pod_replace_count(job->stash, clock_real_ns(), next);
+	if (r == 0)
+		r = job_share_pod_create_pod(job, TAKE_PTR(next), &err);
+	if (r < 0)
+		job_end(job, r, err.msg);
+}
+
+static int job_share_pod_delete_pod(struct job *job, const json_t *pod, struct error *err)
+{
+	const struct kube_write write = {
+		.target = {.group_version = "v1",
+			.resource = "pods",
+			.namespace_name = job->ns,
+			.name = kube_json_text_at(pod, "metadata", "name", NULL)},
+		.field_manager = "divvy-controller",
+		.may_send = job_may_send,
+		.done = job_share_pod_on_deleted,
+		.data = job};
+	const struct kube_delete what = {
+		.uid = kube_json_text_at(pod, "metadata", "uid", NULL), .grace_s = -1};
+
+	json_decref(job->stash);
+	job->stash = json_deep_copy(pod);
+	if (!job->stash)
+		return fail(err, ENOMEM, "out of memory");
+	if (!controller_may_write(job->c))
+		return fail(err, EAGAIN, "another replica leads now");
+	return kube_delete(job->c->client, &write, &what, err);
+}
+
+/*
+ * Deletes the failed pod and then makes the next one. Before that, the status must not say that the
+ * SharePod has ended: without its pod, that status would be final.
+ */
+static void job_share_pod_replace(
+	struct job *job, const json_t *share_pod, const json_t *pod, struct share_pod_facts *facts)
+{
+	const uint64_t now_ns = clock_real_ns(), due_ns = share_pod_replace_due_ns(pod);
+	char cause[SHARE_POD_REPLACE_TEXT], text[SHARE_POD_REPLACE_TEXT + 64];
+	struct error err = {0};
+	int r;
+
+	if (kube_json_text_at(pod, "metadata", "deletionTimestamp", NULL)) {
+		facts->trouble = "Terminating";
+		facts->message = "the pod is terminating; another pod follows";
+	} else if (due_ns <= now_ns && !kube_json_is_over(share_pod)) {
+		r = job_share_pod_delete_pod(job, pod, &err);
+		if (r < 0)
+			job_end(job, r, err.msg);
+		return;
+	} else {
+		share_pod_replace_cause(pod, cause);
+		snprintf(text, sizeof(text), "%s; another pod follows at %s", cause,
+			kube_time_format(due_ns).s);
+		facts->trouble = "BackOff";
+		facts->message = text;
+		queue_add_at(job->c->queue, job->key,
+			clock_now_ns() + MAX(clock_since_ns(due_ns, now_ns), NSEC_PER_SEC));
+	}
+	job_share_pod_write_status(job, facts, 0, "");
+}
+
 /* ---- changes of the pod ---- */
 
 static void on_carried(void *data, const struct kube_answer *answer)
@@ -424,6 +516,10 @@ static void job_share_pod_run(struct job *job)
 	if (!facts.pod) {
 		if (job_share_pod_create_pod(job, TAKE_PTR(pod), &err) < 0)
 			job_end(job, -EINVAL, err.msg);
+		return;
+	}
+	if (share_pod_is_replaced(facts.pod)) {
+		job_share_pod_replace(job, share_pod, facts.pod, &facts);
 		return;
 	}
 	if (job_share_pod_carry_resize(job, share_pod, facts.pod))

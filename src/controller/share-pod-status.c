@@ -10,6 +10,7 @@
 #include "base/cleanup.h"
 #include "base/format.h"
 #include "base/parse.h"
+#include "controller/share-pod-replace.h"
 #include "controller/share-pod.h"
 #include "controller/pod-translate.h"
 #include "kube/time.h"
@@ -263,15 +264,19 @@ static void set_got(json_t *status, const json_t *share_pod, const struct share_
 	kube_json_set_renamed(status, "used", "got", used && used[0] ? json_string(used) : NULL);
 }
 
-static json_t *our_status(const json_t *share_pod, const struct share_pod_facts *f)
+/* A pod that another pod replaces is left out: the phase Failed would end the SharePod. */
+static json_t *our_status(const json_t *share_pod, const struct share_pod_facts *all)
 {
 	const json_t *generation = kube_json_at(share_pod, "metadata", "generation", NULL);
 	json_t *status = json_object(), *conditions = json_array();
 	char container[TEXT_MAX], share[SPEC_SHARES];
+	struct share_pod_facts present = *all, *f = &present;
 	const json_t *tenant;
 	struct spec spec;
 	int r = status && conditions ? 0 : -1;
 
+	if (f->pod && share_pod_is_replaced(f->pod))
+		f->pod = NULL;
 	share_pod_status_read_requested(share_pod, f, &spec, container, share);
 	tenant = find_tenant(f, container[0] ? container : NULL);
 	if (json_is_integer(generation))

@@ -20,7 +20,7 @@
 static bool is_recorded(struct str field)
 {
 	return str_is(field, "translated-from") || str_is(field, "dialects") ||
-		str_is(field, "default-container");
+		str_is(field, "default-container") || str_is(field, "replaced-pods");
 }
 
 /* Whether the field is written by divvy and requests nothing. */
@@ -272,6 +272,8 @@ static const struct dialect_key keys[] = {
 		"the active dialects at the pod's creation"},
 	{MANIFEST_DEFAULT_KEY, DIALECT_ANNOTATION, DIALECT_GIVES,
 		"the default container of a pod with several containers"},
+	{DIALECT_REPLACED_KEY, DIALECT_ANNOTATION, DIALECT_GIVES,
+		"how many pods of the SharePod failed one after the other before this pod"},
 	{NULL},
 };
 

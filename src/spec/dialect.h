@@ -30,6 +30,7 @@
  */
 #define DIALECT_LIST_KEY "divvy.gpu/dialects" /* on a namespace: the dialects that are on there */
 #define DIALECT_RECORD_KEY "divvy.gpu/translated-from"
+#define DIALECT_REPLACED_KEY "divvy.gpu/replaced-pods" /* in the pod of a SharePod */
 /*
  * Label "true" of a pod: the webhook found a request for a GPU. No program changes the label later.
  */
@@ -181,7 +182,8 @@ int dialect_write_running(const char *(*get)(void *data, const char *key), uint6
 /* Whether only the scheduler may set that annotation. */
 bool dialect_is_assigned(struct str key);
 /*
- * Whether only the webhook may set the annotation: the record, the list, or the default container.
+ * Whether it belongs to the pod's creation and must not change later: the record, the list, the
+ * default container, or the count of replaced pods.
  */
 bool dialect_is_recorded(struct str key);
 

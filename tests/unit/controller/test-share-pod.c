@@ -215,6 +215,33 @@ static void a_refusal_is_a_phase(void **state)
 		",'message':'limit 0.2: is below'}]}");
 }
 
+static void a_pod_that_another_pod_replaces_does_not_end_the_share_pod(void **state)
+{
+	_cleanup_json_ json_t *share_pod = unit_json(SHARE), *pod = NULL, *waiting = NULL,
+			      *ended = NULL, *refused = NULL;
+	struct share_pod_facts facts = {
+		.real_ns = T0, .trouble = "BackOff", .message = "pod s failed"};
+
+	assert_ok(share_pod_make(share_pod, SHARE_POD_OURS, &pod, NULL));
+	json_object_set_new(kube_json_at(pod, "metadata", NULL), "uid", json_string("p-1"));
+	json_object_set_new(pod, "status", unit_json("{'phase':'Failed','reason':'Evicted'}"));
+	facts.pod = pod;
+	waiting = share_pod_status(share_pod, SHARE_POD_OURS, &facts);
+	assert_json(waiting,
+		"{'observedGeneration':3,'phase':'Pending','requested':'0.3-0.6','asked':'0.3-0.6',"
+		"'conditions':[" ACCEPTED
+		",{'type':'PodCreated','status':'False','reason':'BackOff'," SINCE
+		",'message':'pod s failed'}]}");
+	facts.verdict = SHARE_POD_POLICY_DENIED;
+	refused = share_pod_status(share_pod, SHARE_POD_OURS, &facts);
+	assert_string_equal(kube_json_text_at(refused, "phase", NULL), "Refused");
+	facts.verdict = SHARE_POD_ACCEPTED;
+	json_object_set_new(kube_json_at(pod, "spec", NULL), "restartPolicy", json_string("Never"));
+	ended = share_pod_status(share_pod, SHARE_POD_OURS, &facts);
+	assert_string_equal(kube_json_text_at(ended, "phase", NULL), "Failed");
+	assert_string_equal(kube_json_text_at(ended, "podUID", NULL), "p-1");
+}
+
 static void each_verdict_has_its_reason(void **state)
 {
 	static const char *const reasons[SHARE_POD_VERDICTS] = {
@@ -256,4 +283,5 @@ UNIT_MAIN(UNIT(the_pod_is_the_template_with_the_requested_keys),
 	UNIT(divvy_places_a_pinned_kubeshare_pod), UNIT(the_alternative_name_is_stable),
 	UNIT(a_change_is_copied_to_the_pod), UNIT(the_status_comes_from_pod_and_node),
 	UNIT(the_used_share_is_the_measured_one), UNIT(a_refusal_is_a_phase),
+	UNIT(a_pod_that_another_pod_replaces_does_not_end_the_share_pod),
 	UNIT(each_verdict_has_its_reason), UNIT(kubeshares_tools_read_their_own_fields))

@@ -72,6 +72,7 @@ static const struct row own[] = {
 		"a request=0.3 limit=1"},
 	{"c side\nc a\na divvy.gpu/request=0.3\na divvy.gpu/default-container=a",
 		"a request=0.3 limit=1"},
+	{"c a\na divvy.gpu/request=0.3\na divvy.gpu/replaced-pods=2", "a request=0.3 limit=1"},
 	{"c side\nc a\nm divvy.gpu/slot=1\na divvy.gpu/request=0.3\na divvy.gpu/limit=0.5",
 		"a request=0.3 limit=0.5"},
 	{"c side\nc a\na divvy.gpu/request=0.3\na kubectl.kubernetes.io/default-container=a",
