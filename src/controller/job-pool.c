@@ -157,9 +157,8 @@ static int add_nodes(struct job *job, struct pool_view *view, struct error *err)
 }
 
 /*
- * Adds all pods to the view, and deletes those of two kinds. A placeholder that was evicted or
- * preempted has ended and released its device. A tenant may have lost its device to the other
- * plugin; divvyd has closed that device, and the pod's controller makes a new pod.
+ * divvyd has closed a lost device; its tenants' pods are deleted, and their controllers make new
+ * ones that get other places.
  */
 static int job_pool_add_pods(struct job *job, struct pool_view *view, struct error *err)
 {
@@ -167,14 +166,12 @@ static int job_pool_add_pods(struct job *job, struct pool_view *view, struct err
 	int r = 0;
 
 	while (r == 0 && (e = controller_next(job->c, CACHE_PODS, e))) {
-		const enum pool_pod is = pool_view_add_pod(view, e->object);
-
-		if (is == POOL_POD_LOST)
-			controller_event(job->c, e->object, "v1", "Pod", true, "PlaceholderLost",
-				"the pod is deleted because its device returned to another device "
-				"plugin while the pod was running");
-		if (is != POOL_POD_STAYS)
-			r = delete_pod(job, e->namespace_name, e->name, err);
+		if (pool_view_add_pod(view, e->object) != POOL_POD_LOST)
+			continue;
+		controller_event(job->c, e->object, "v1", "Pod", true, "PlaceholderLost",
+			"the pod is deleted because its device returned to another device plugin "
+			"while the pod was running");
+		r = delete_pod(job, e->namespace_name, e->name, err);
 	}
 	return r;
 }

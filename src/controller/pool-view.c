@@ -193,9 +193,8 @@ static enum pool_pod add_placeholder(struct pool_view *v, const json_t *pod)
 		   *made = kube_json_text_at(pod, "metadata", "creationTimestamp", NULL);
 	uint64_t made_ns = 0;
 
-	if (kube_json_is_over(pod))
-		return is_leaving(pod) ? POOL_POD_STAYS : POOL_POD_OVER;
-	if (v->facts.n_placeholders == POOL_PLACEHOLDERS_MAX)
+	if ((kube_json_is_over(pod) && is_leaving(pod)) ||
+		v->facts.n_placeholders == POOL_PLACEHOLDERS_MAX)
 		return POOL_POD_STAYS;
 	if (made)
 		kube_time_parse(str_from(made), &made_ns);
@@ -207,6 +206,7 @@ static enum pool_pod add_placeholder(struct pool_view *v, const json_t *pod)
 		.age_ns = v->real_ns > made_ns ? v->real_ns - made_ns : 0,
 		.is_bound = node,
 		.is_leaving = is_leaving(pod),
+		.has_ended = kube_json_is_over(pod),
 		.is_released = kube_json_text_at(
 			pod, "metadata", "annotations", PLACEHOLDER_RELEASED, NULL)};
 	return POOL_POD_STAYS;
@@ -362,6 +362,8 @@ static void look_behind(const struct pool_view *v, struct pool_placeholder *p)
 	const struct seen_node *n = p->is_bound ? pool_view_node(v, p->node) : NULL;
 	const bool has_tenants = v->is_short || (n && n->has_tenants);
 
+	if (p->has_ended)
+		return;
 	for (size_t i = 0; n && i < json_array_size(n->devices) && i < DEVICES_MAX; i++) {
 		const json_t *d = json_array_get(n->devices, i);
 		const char *uuid = kube_json_text_at(d, "uuid", NULL);

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * vgpu_pool_decide() updates a struct memory for each placeholder and each waiting pod, and then
- * plans from these. A waiting pod counts as demand for POOL_COMING_NS, and again after pauses that
- * double up to POOL_RETRY_MAX_NS. count_devices() packs the needs, largest first, into devices
- * whose first tenant came less than POOL_COMING_NS ago, and then into new devices. The memory of a
- * name that is not among the facts is dropped. A new leader starts without memory, since nothing
- * stores it.
+ * vgpu_pool_decide() updates a memory of each placeholder and waiting pod, and then plans from that
+ * memory. A waiting pod counts as demand for a moment, and again after pauses that double up to
+ * POOL_RETRY_MAX_NS. count_devices() packs the needs, largest first, into devices whose first
+ * tenants came a moment ago, and then into new devices. The memory forgets each name that is not
+ * among the facts. A new leader starts with an empty memory, since nothing stores the memory. A
+ * failed placeholder, for example of a node that has restarted, takes the place of its successor
+ * until POOL_FAILED_NS after its creation.
  */
 #include "controller/pool.h"
 
@@ -149,9 +150,9 @@ static bool has_come(const struct pool_facts *f)
 	for (size_t i = 0; i < f->n_placeholders; i++) {
 		const struct pool_placeholder *p = &f->placeholder[i];
 
-		if (!p->is_bound && !p->is_leaving && !p->node[0])
+		if (!p->is_bound && !p->is_leaving && !p->has_ended && !p->node[0])
 			return false;
-		is_there |= p->is_bound && is_spare(p);
+		is_there |= p->is_bound && !p->has_ended && is_spare(p);
 	}
 	return is_there;
 }
@@ -277,7 +278,7 @@ static const struct pool_node *pool_find_node(const struct pool_facts *f, const 
 }
 
 struct count {
-	uint32_t all, used;
+	uint32_t all, used, ended; /* the ended ones are not among all */
 };
 
 static struct count count_on(const struct pool_facts *f, const char *node)
@@ -286,8 +287,9 @@ static struct count count_on(const struct pool_facts *f, const char *node)
 
 	for (size_t i = 0; i < f->n_placeholders; i++)
 		if (!f->placeholder[i].is_leaving && !strcmp(f->placeholder[i].node, node)) {
-			n.all++;
+			n.all += !f->placeholder[i].has_ended;
 			n.used += f->placeholder[i].is_used;
+			n.ended += f->placeholder[i].has_ended;
 		}
 	return n;
 }
@@ -312,8 +314,8 @@ static uint32_t idle_before(
 		const struct pool_placeholder *other = &f->placeholder[i];
 		struct memory *m;
 
-		if (i == which || other->is_used || other->is_leaving || !other->is_bound ||
-			strcmp(other->node, p->node) != 0)
+		if (i == which || other->is_used || other->is_leaving || other->has_ended ||
+			!other->is_bound || strcmp(other->node, p->node) != 0)
 			continue;
 		HASH_FIND_STR(pool->placeholders, other->name, m);
 		n += m && (m->since_ns < since_ns || (m->since_ns == since_ns && i < which));
@@ -331,6 +333,8 @@ static uint64_t pool_idle_end(
 	const uint64_t made_ns = f->now_ns - MIN(f->now_ns, p->age_ns);
 	uint32_t surplus;
 
+	if (p->has_ended)
+		return made_ns + POOL_FAILED_NS;
 	if (!p->is_bound && p->node[0] && node->policy == POOL_RESERVATION)
 		return n.all > node->reserve ? f->now_ns : CLOCK_NEVER;
 	if (!p->is_bound)
@@ -402,10 +406,10 @@ int vgpu_pool_decide(
 		return r;
 	for (size_t i = 0; i < facts->n_nodes; i++) {
 		const struct pool_node *node = &facts->node[i];
-		const uint32_t all = count_on(facts, node->name).all;
+		const struct count n = count_on(facts, node->name);
 
-		if (node->policy == POOL_RESERVATION && all < node->reserve)
-			pool_plan_make(ret_plan, node->name, node->reserve - all);
+		if (node->policy == POOL_RESERVATION && n.all + n.ended < node->reserve)
+			pool_plan_make(ret_plan, node->name, node->reserve - n.all - n.ended);
 	}
 	make_for_demand(facts, devices, ret_plan);
 	pool_plan_release(pool, facts, ret_plan);

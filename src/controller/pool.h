@@ -26,6 +26,8 @@
 /* a placeholder that found no device is deleted after this time */
 #define POOL_NO_ROOM_NS (60 * NSEC_PER_SEC)
 #define POOL_COMING_NS (10 * NSEC_PER_SEC) /* time for a placeholder to start */
+/* least age of a failed placeholder at its end: a kubelet may reject each further one at once */
+#define POOL_FAILED_NS (10 * NSEC_PER_SEC)
 /* a pod that still waits counts as demand again after this time, which doubles each time */
 #define POOL_RETRY_NS (20 * NSEC_PER_SEC)
 #define POOL_RETRY_MAX_NS (600 * NSEC_PER_SEC)
@@ -55,12 +57,11 @@ struct pool_placeholder {
 	bool is_used;        /* pods are assigned to its device */
 	uint32_t free_milli; /* share of the device that these pods leave free */
 	bool is_leaving;     /* the placeholder is being deleted */
-	/* its device accepts no new tenants, because it is cordoned or unhealthy */
-	bool is_useless;
-	bool is_unknown; /* GPUNode.status does not name its device, and its node has tenants */
-	/* certainly no pod uses its device, although GPUNode.status may be out of date */
-	bool may_go;
-	bool is_released; /* PLACEHOLDER_RELEASED is set */
+	bool has_ended;      /* its pod has failed, and it holds no device */
+	bool is_useless;     /* its device accepts no new tenants, because it is cordoned or unhealthy */
+	bool is_unknown;     /* GPUNode.status does not name its device, and its node has tenants */
+	bool may_go;         /* certainly no pod uses its device, although GPUNode.status may be out of date */
+	bool is_released;    /* PLACEHOLDER_RELEASED is set */
 };
 
 /* A waiting pod for which no device has capacity. */

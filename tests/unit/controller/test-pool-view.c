@@ -134,13 +134,37 @@ static void a_pod_with_the_device_uses_the_placeholder(void **state)
 	assert_false(find(f, "waits")->is_bound);
 }
 
-static void ended_placeholders_are_deleted(void **state)
+/* A kubelet rejects the placeholders of a restarted node; divvyd's last report still names them. */
+static void an_ended_placeholder_holds_no_device(void **state)
 {
+	static const char *const failed =
+		",'status':{'phase':'Failed','reason':'UnexpectedAdmissionError'}";
 	struct world *w = *state;
+	const struct pool_facts *f;
 
+	assert_ok(add_node(
+		w, "n1", "pool", "'pool':{'policy':'reservation','reserve':2}", two, NULL));
+	assert_int_equal(add_placeholder(w, "p1", NS, "'nodeName':'n1'", failed), POOL_POD_STAYS);
 	assert_int_equal(
-		add_placeholder(w, "p1", NS, "", ",'status':{'phase':'Failed'}"), POOL_POD_OVER);
-	assert_int_equal(pool_view_facts(w->view, 0)->n_placeholders, 0);
+		add_placeholder(w, "p2", NS, "'nodeName':'n1'", ",'status':{'phase':'Succeeded'}"),
+		POOL_POD_STAYS);
+	/* Its finalizer keeps it; nothing is left to do. */
+	assert_int_equal(pool_view_add_pod(w->view,
+				 object(w,
+					 "{'metadata':{'name':'p3','namespace':'" NS
+					 "','deletionTimestamp':'2023-11-14T22:14:20Z','labels':{"
+					 "'app.kubernetes.io/name':'divvy-placeholder'}},'spec':{},"
+					 "'status':{'phase':'Failed'}}")),
+		POOL_POD_STAYS);
+	assert_int_equal(add_tenant(w, "t", "n1", "main=GPU-1", ""), POOL_POD_STAYS);
+	f = pool_view_facts(w->view, 0);
+	assert_int_equal(f->n_placeholders, 2);
+	for (size_t i = 0; i < 2; i++) {
+		assert_true(f->placeholder[i].has_ended);
+		assert_false(f->placeholder[i].is_used);
+		assert_false(f->placeholder[i].is_unknown);
+		assert_int_equal(f->placeholder[i].age_ns, 40 * NSEC_PER_SEC);
+	}
 }
 
 static void tenants_of_a_returned_device_are_deleted(void **state)
@@ -374,7 +398,7 @@ static void the_image_is_that_of_the_controllers_container(void **state)
 #define IN_WORLD(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
 UNIT_MAIN(IN_WORLD(a_pod_with_the_device_uses_the_placeholder),
-	IN_WORLD(ended_placeholders_are_deleted),
+	IN_WORLD(an_ended_placeholder_holds_no_device),
 	IN_WORLD(tenants_of_a_returned_device_are_deleted),
 	IN_WORLD(a_pod_that_waits_for_a_device_is_a_source),
 	IN_WORLD(a_pod_that_no_device_helps_is_no_source),

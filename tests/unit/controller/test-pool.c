@@ -357,6 +357,65 @@ static void hybrid_keeps_some_idle_devices(void **state)
 	free_world(w);
 }
 
+static void fail_placeholder(struct world *w, uint64_t age_ns)
+{
+	w->placeholder[w->facts.n_placeholders++] = (struct pool_placeholder){.name = "failed",
+		.node = "a",
+		.is_bound = true,
+		.has_ended = true,
+		.age_ns = age_ns};
+}
+
+static void a_failed_placeholder_is_replaced(void **state)
+{
+	struct world *w = new_world(POOL_RESERVATION, 1);
+
+	fail_placeholder(w, 3600 * SEC);
+	assert_int_equal(after(w, 0)->n_give_back, 1);
+	assert_string_equal(w->plan.give_back[0], "failed");
+	assert_int_equal(w->plan.n_make, 0);
+	w->facts.n_placeholders = 0;
+	assert_int_equal(after(w, 0)->n_make, 1);
+	/* The kubelet rejects the next one too. */
+	fail_placeholder(w, SEC);
+	assert_int_equal(after(w, SEC)->n_give_back, 0);
+	assert_int_equal(w->plan.n_make, 0);
+	assert_int_equal(w->plan.again_ns, w->facts.now_ns + POOL_FAILED_NS - SEC);
+	w->placeholder[0].age_ns = POOL_FAILED_NS;
+	assert_int_equal(after(w, POOL_FAILED_NS - SEC)->n_give_back, 1);
+	free_world(w);
+}
+
+/* The pod that waits for it counts again later, as after a device that did not help. */
+static void a_failed_placeholder_takes_the_place_of_its_successor(void **state)
+{
+	struct world *w = new_world(POOL_ON_DEMAND, 0);
+
+	wait_for(w, "one", 500);
+	assert_int_equal(after(w, 0)->n_make, 1);
+	fail_placeholder(w, SEC);
+	assert_int_equal(after(w, SEC)->n_make, 0);
+	assert_int_equal(w->plan.n_give_back, 0);
+	w->placeholder[0].age_ns = POOL_FAILED_NS;
+	assert_int_equal(after(w, POOL_FAILED_NS - SEC)->n_give_back, 1);
+	w->facts.n_placeholders = 0;
+	assert_int_equal(after(w, 0)->n_make, 0);
+	assert_int_equal(after(w, POOL_RETRY_NS - POOL_FAILED_NS)->n_make, 1);
+	free_world(w);
+}
+
+static void an_idle_device_is_not_given_back_for_a_failed_placeholder(void **state)
+{
+	struct world *w = new_world(POOL_HYBRID, 1);
+
+	hold(w, "idle", false);
+	assert_int_equal(after(w, 0)->n_give_back, 0);
+	fail_placeholder(w, 0);
+	w->placeholder[1].age_ns = POOL_FAILED_NS - 1;
+	assert_int_equal(after(w, 2 * POOL_IDLE_NS)->n_give_back, 0);
+	free_world(w);
+}
+
 static void a_node_that_leaves_the_pool_gives_all_back(void **state)
 {
 	struct world *w = new_world(POOL_RESERVATION, 4);
@@ -403,5 +462,8 @@ UNIT_MAIN(UNIT(devices_are_taken_for_waiting_pods), UNIT(a_device_on_its_way_ser
 	UNIT(a_device_that_helps_no_pod_is_given_back), UNIT(on_demand_gives_back_idle_devices),
 	UNIT(a_device_with_possible_tenants_is_kept),
 	UNIT(a_cordoned_device_does_not_count_as_coming), UNIT(a_reservation_is_kept),
-	UNIT(hybrid_keeps_some_idle_devices), UNIT(a_node_that_leaves_the_pool_gives_all_back),
-	UNIT(the_number_of_devices_has_a_maximum), UNIT(policies_have_names))
+	UNIT(hybrid_keeps_some_idle_devices), UNIT(a_failed_placeholder_is_replaced),
+	UNIT(a_failed_placeholder_takes_the_place_of_its_successor),
+	UNIT(an_idle_device_is_not_given_back_for_a_failed_placeholder),
+	UNIT(a_node_that_leaves_the_pool_gives_all_back), UNIT(the_number_of_devices_has_a_maximum),
+	UNIT(policies_have_names))
