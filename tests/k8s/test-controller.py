@@ -549,6 +549,71 @@ def a_share_pod_is_deleted_with_its_pod_and_made_again():
     wait_for(lambda: exists("s5") and cluster.pod("s5")["metadata"]["uid"] != uid, "a lost pod is made again", 30)
 
 
+def fail(path, name, reason="UnexpectedAdmissionError"):
+    """As a kubelet that rejects the pod after the restart of its node."""
+    cluster.patch(f"{path}/{name}/status", {"status": {
+        "phase": "Failed", "reason": reason, "message": "Pod was rejected: Allocate failed due to no healthy devices present"}})
+
+
+def replaced(path, name, uid):
+    """The next pod of that name, when it is there."""
+    def there():
+        return cluster.exists(f"{path}/{name}") and cluster.get(f"{path}/{name}")["metadata"]["uid"] != uid
+    wait_for(there, "another pod has followed", 60)
+    return cluster.get(f"{path}/{name}")
+
+
+def another_pod_follows_one_that_its_node_has_ended():
+    cluster.create(share_pods(), share_pod("s8"))
+    wait_for(lambda: exists("s8"), "its pod is there", 30)
+    first = cluster.pod("s8")
+    assert "divvy.gpu/replaced-pods" not in annotations_of(first), first
+    fail(pods(), "s8")
+    second = replaced(pods(), "s8", first["metadata"]["uid"])
+    assert annotations_of(second)["divvy.gpu/replaced-pods"] == "1", second
+    wait_for(lambda: any("UnexpectedAdmissionError: Pod was rejected" in text for text in told("s8", "PodReplaced", cluster.namespace)),
+             "an Event says why", 30)
+    # A pod that fails at once has no successor for 20 s.
+    fail(pods(), "s8")
+    wait_for(lambda: condition(status_of("s8"), "PodCreated").get("reason") == "BackOff", "the status says that another pod will follow", 30)
+    assert status_of("s8")["phase"] == "Pending", status_of("s8")
+    third = replaced(pods(), "s8", second["metadata"]["uid"])
+    assert annotations_of(third)["divvy.gpu/replaced-pods"] == "2", third
+    wait_for(lambda: status_of("s8").get("podUID") == third["metadata"]["uid"], "the status names the new pod", 30)
+    assert len(its_pods("s8")) == 1
+
+
+def another_pod_follows_a_deleted_one_with_a_final_phase():
+    """Kubelets since Kubernetes 1.27 write such a phase; a finalizer keeps the pod until the controller has seen it."""
+    path, uid = pods() + "/s8", cluster.pod("s8")["metadata"]["uid"]
+    cluster.patch(path, {"metadata": {"finalizers": ["example.com/hold"]}})
+    cluster.delete(path, grace_s=0)
+    cluster.patch(path + "/status", {"status": {"phase": "Succeeded"}})
+    wait_for(lambda: condition(status_of("s8"), "PodCreated").get("reason") == "Terminating", "the status says that the pod is terminating", 30)
+    assert status_of("s8")["phase"] == "Pending", status_of("s8")
+    cluster.patch(path, {"metadata": {"finalizers": None}})
+    replaced(pods(), "s8", uid)
+
+
+def no_pod_follows_one_that_runs_once():
+    once = share_pod("s9")
+    once["spec"]["template"]["spec"]["restartPolicy"] = "Never"
+    late = share_pod("s10")
+    late["spec"]["template"]["spec"]["activeDeadlineSeconds"] = 60
+    for name, body, reason in (("s9", once, "Evicted"), ("s10", late, "DeadlineExceeded")):
+        cluster.create(share_pods(), body)
+        wait_for(lambda name=name: exists(name), "its pod is there", 30)
+        uid = cluster.pod(name)["metadata"]["uid"]
+        fail(pods(), name, reason)
+        wait_for(lambda name=name: status_of(name).get("phase") == "Failed", "the SharePod has failed", 30)
+        assert cluster.pod(name)["metadata"]["uid"] == uid
+        cluster.delete(f"{pods()}/{name}", grace_s=0)
+    # The controller handles s11 after both deletions.
+    cluster.create(share_pods(), share_pod("s11"))
+    wait_for(lambda: exists("s11"), "the next SharePod has its pod", 30)
+    assert not exists("s9") and not exists("s10")
+
+
 def a_kubeshare_pod_is_reconciled_in_place():
     ns = cluster.new_namespace()
     cluster.kubectl("create", "-f", os.path.join(os.environ["DIVVY_SOURCE"], "deploy/kubeshare/crd.yaml"))
@@ -583,7 +648,11 @@ def a_kubeshare_pod_is_reconciled_in_place():
     wait_for(lambda: (cluster.get(path + "/k1").get("status") or {}).get("PodObjectMeta", {}).get("name") == "k1",
              "its status is filled", 30)
     assert cluster.get(path + "/k1")["status"]["PodStatus"]["phase"] == "Pending"
-    # k2 is created before its namespace lists the dialect. Only its own namespace's annotation counts.
+    fail(pods(ns), "k1")
+    got = replaced(pods(ns), "k1", got["metadata"]["uid"])
+    wait_for(lambda: cluster.get(path + "/k1")["status"].get("PodObjectMeta", {}).get("uid") == got["metadata"]["uid"],
+             "its status is the new pod's", 30)
+    # Created before its namespace had the label: the old namespace's label does not count, the new one's does.
     later, old = cluster.new_namespace(), {**body, "metadata": {**body["metadata"], "name": "k2"}}
     cluster.create(path.replace(ns, later), old)
     cluster.create(path, {**old, "metadata": {**old["metadata"], "name": "k3"}})
@@ -671,7 +740,8 @@ TESTS = [a_pods_share_is_translated, a_translated_pod_may_be_created_again, kube
          a_waiting_pod_learns_of_a_refused_placeholder, the_status_shows_the_nodes_measurements,
          a_change_reaches_the_running_pod, a_refused_change_shows_only_the_reason, bad_share_pods_are_refused_with_a_message, a_share_pod_leaves_another_pod_of_its_name_alone,
          a_restarted_controller_makes_no_second_pod, a_second_controller_takes_over,
-         a_share_pod_is_deleted_with_its_pod_and_made_again, a_kubeshare_pod_is_reconciled_in_place,
+         a_share_pod_is_deleted_with_its_pod_and_made_again, another_pod_follows_one_that_its_node_has_ended,
+         another_pod_follows_a_deleted_one_with_a_final_phase, no_pod_follows_one_that_runs_once, a_kubeshare_pod_is_reconciled_in_place,
          an_event_reports_an_untranslated_pod, a_lost_certificate_is_made_again, only_authorized_accounts_get_metrics, silent_connections_keep_no_pod_out]
 
 try:

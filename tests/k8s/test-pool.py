@@ -400,6 +400,25 @@ def told(name):
         return ""
 
 
+def restarted_pods_are_rejected(uuids):
+    """Kubelets since Kubernetes 1.25 ask for devices before any plugin can have registered."""
+    def rejected(name):
+        status = cluster.pod(name)["status"]
+        return status["phase"] == "Failed" and status.get("reason") == "UnexpectedAdmissionError"
+    for name in ("stays", "beside"):
+        wait_for(lambda name=name: rejected(name), f"{name} is rejected", KUBELET_S)
+    wait_for(lambda: not placeholders(), "the controller deletes the rejected placeholder", KUBELET_S)
+    daemon.start()
+    wait_for(daemon.answers, "divvyd answers again", KUBELET_S)
+    start_plugin(cluster, "nvidia.com/gpu", uuids)
+    shared("after", "0.4")
+    wait_for(lambda: cluster.pod("after")["status"]["phase"] == "Running", "a new pod runs", KUBELET_S)
+    wait_for(lambda: list(held()) == [device_of("after")], "another placeholder has its device", KUBELET_S)
+    for name in ("stays", "ends", "after", "beside"):
+        delete_pod(cluster, name)
+    wait_for(lambda: not placeholders() and not held(), "the device is given back", KUBELET_S)
+
+
 def the_node_restarts_while_tenants_run():
     shared("stays", "0.5", restart="Always")
     shared("ends", "0.4")
@@ -417,6 +436,9 @@ def the_node_restarts_while_tenants_run():
     daemon.cut_power()
     cluster.node.cut_power()
     cluster.node.boot()
+    if cluster.minor >= 25:
+        restarted_pods_are_rejected(uuids)
+        return
     wait_for(lambda: "no GPU for this program: divvyd does not answer" in told("stays"),
              "the kubelet restarts the container before divvyd runs, and the program has no device", KUBELET_S)
     daemon.start()
