@@ -13,6 +13,7 @@ const struct kube_api_row kube_api_rows[] = {
 #define KUBE_API(name, ...) {KUBE_##name, KUBE_ROW(false, __VA_ARGS__)},
 #define KUBE_ALSO(name, ...) {KUBE_##name, KUBE_ROW(false, __VA_ARGS__)},
 #define KUBE_OWN(name, ...) {KUBE_##name, KUBE_ROW(true, __VA_ARGS__)},
+#define KUBE_OWN_ALSO(name, ...) {KUBE_##name, KUBE_ROW(true, __VA_ARGS__)},
 #define KUBE_ROW(own, gv, resource, kind, namespaced, first, last) \
 	gv, resource, kind, namespaced, own, first, last
 #define KUBE_FIELD(...)
@@ -25,6 +26,7 @@ const struct kube_field_row kube_field_rows[KUBE_N_FIELDS] = {
 #define KUBE_API(...)
 #define KUBE_ALSO(...)
 #define KUBE_OWN(...)
+#define KUBE_OWN_ALSO(...)
 #define KUBE_FIELD(name, of, field, first, last) \
 	[KUBE_FIELD_##name] = {KUBE_##of, field, first, last},
 #include "kube/apis.def"

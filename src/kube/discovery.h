@@ -15,6 +15,7 @@ enum kube_api {
 #define KUBE_API(name, ...) KUBE_##name,
 #define KUBE_ALSO(...)
 #define KUBE_OWN(name, ...) KUBE_##name,
+#define KUBE_OWN_ALSO(...)
 #define KUBE_FIELD(...)
 #include "kube/apis.def"
 	KUBE_N_APIS
@@ -24,6 +25,7 @@ enum kube_field {
 #define KUBE_API(...)
 #define KUBE_ALSO(...)
 #define KUBE_OWN(...)
+#define KUBE_OWN_ALSO(...)
 #define KUBE_FIELD(name, ...) KUBE_FIELD_##name,
 #include "kube/apis.def"
 	KUBE_N_FIELDS

@@ -148,6 +148,42 @@ static void prefers_the_first_row(void **state)
 	}
 }
 
+/* No version serves these by default, so served.json lacks them. */
+static void prefers_the_newest_pod_groups(void **state)
+{
+	static const struct {
+		const char *served[3], *want;
+	} cases[] = {
+		{{"v1alpha2"}, "scheduling.k8s.io/v1alpha2"},
+		{{"v1alpha3"}, "scheduling.k8s.io/v1alpha3"},
+		{{"v1alpha3", "v1beta1"}, "scheduling.k8s.io/v1beta1"},
+		{{NULL}, NULL},
+	};
+	_cleanup_json_ json_t *groups = json_pack(
+		"{s:[{s:s}, {s:s}]}", "resources", "name", "podgroups", "name", "workloads");
+	_cleanup_json_ json_t *classes = json_pack(
+		"{s:[{s:s}]}", "resources", "name", "priorityclasses");
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct kube_served served = {0};
+		const struct kube_api_row *row;
+
+		/* Kubernetes 1.20 has a v1beta1 of that group without PodGroups. */
+		assert_ok(kube_served_add(&served, "scheduling.k8s.io/v1beta1", classes));
+		for (size_t k = 0; k < 3 && cases[i].served[k]; k++) {
+			_cleanup_buf_ struct buf name = BUF_INIT(64);
+
+			buf_addf(&name, "scheduling.k8s.io/%s", cases[i].served[k]);
+			assert_ok(kube_served_add(&served, buf_text(&name), groups));
+		}
+		row = kube_served_find(&served, KUBE_KUBE_POD_GROUPS);
+		if (cases[i].want)
+			assert_string_equal(row->group_version, cases[i].want);
+		else
+			assert_null(row);
+	}
+}
+
 static void refuses_other_answers(void **state)
 {
 	struct kube_served served = {0};
@@ -162,4 +198,5 @@ static void refuses_other_answers(void **state)
 }
 
 UNIT_MAIN(UNIT(knows_the_resources_of_each_version), UNIT(knows_the_fields_of_each_version),
-	UNIT(prefers_the_first_row), UNIT(refuses_other_answers))
+	UNIT(prefers_the_first_row), UNIT(prefers_the_newest_pod_groups),
+	UNIT(refuses_other_answers))
