@@ -346,6 +346,7 @@ struct gang {
 	uint32_t n, n_waiting, n_running;
 	uint32_t least, size;
 	bool is_nominated;
+	const struct tenancy *unsized; /* of a member whose PodGroup does not exist; NULL: none */
 };
 
 /*
@@ -385,6 +386,8 @@ static int gang_init(struct sched *s, const char *group, struct gang *g)
 		g->n_waiting += cpod_state(g->member[i]) == CPOD_PENDING;
 		g->n_running += is_running(g->member[i]);
 		g->is_nominated |= cpod_state(g->member[i]) == CPOD_NOMINATED;
+		if (!requested->group_least)
+			g->unsized = requested;
 		/* If members differ, the largest number counts. */
 		g->least = MAX(g->least, requested->group_least);
 		g->size = MAX(g->size, requested->group_size);
@@ -511,7 +514,7 @@ static int try_group(struct sched *s, struct pending_key key, struct error *err)
 {
 	_cleanup_free_ struct cpod **members = NULL;
 	const char *group = key.name;
-	char text[KEY_MAX + 64];
+	char text[KEY_MAX + SPEC_GROUP + 160];
 	struct gang g;
 	int r = gang_init(s, group, &g);
 
@@ -524,7 +527,9 @@ static int try_group(struct sched *s, struct pending_key key, struct error *err)
 		return sched_gather_gang(s, key, &g, err);
 	if (!g.least)
 		snprintf(text, sizeof(text),
-			"group %s: no PodGroup and no divvy.gpu/group-size give its size", group);
+			"group %s: PodGroup %s of %s does not exist; create it, or set "
+			"divvy.gpu/group and divvy.gpu/group-size",
+			group, g.unsized->group, g.unsized->group_object);
 	else if (g.is_nominated)
 		snprintf(text, sizeof(text),
 			"group %s: waits until its nominated pods have started", group);

@@ -154,7 +154,7 @@ def a_controllers_group_starts_together(key, where, group, version):
     """The scheduler runs already and finds the definition by itself."""
     rig.pod("w1", {"request": "0.8", **({key: "job"} if where == "annotations" else {})},
             labels={key: "job"} if where == "labels" else None)
-    rig.waits("w1", "group a/job: no PodGroup and no divvy.gpu/group-size give its size".replace("a/", f"{cluster.namespace}/"))
+    rig.waits("w1", f"group {cluster.namespace}/job: PodGroup job of {group} does not exist; create it")
     path = pod_groups(group, version)
     cluster.create(path, {"apiVersion": f"{group}/{version}", "kind": "PodGroup", "metadata": {"name": "job"},
                           "spec": {"minMember": 3}})

@@ -212,7 +212,7 @@ static void a_pod_that_no_device_helps_is_no_source(void **state)
 		"0/3 nodes: 2 node selector not met, 1 taint a=b:NoSchedule not tolerated",
 		"0/1 nodes: 1 no GPU with 0.5 free; queue ml has 6 of its guaranteed 6 devices",
 		"group a/g: 1 of 3 pods exist, 3 are needed",
-		"group a/g: no PodGroup and no divvy.gpu/group-size give its size",
+		"group a/g: PodGroup g of scheduling.k8s.io does not exist; create it",
 		"claim nope does not exist",
 		"group a/g: 0 of 2 pods fit, 2 are needed; policy x: 0 of 0.1 GPUs, 0.6 requested",
 		"group a/g: 0 of 2 pods fit, 2 are needed; 0/3 nodes: 3 node selector not met",

@@ -711,7 +711,9 @@ static void a_pod_group_object_gives_the_groups_size(void **state)
 
 	add_node("n1", 2);
 	add_member("a", label);
-	told("a", "group s/job: no PodGroup and no divvy.gpu/group-size give its size");
+	told("a",
+		"group s/job: PodGroup job of scheduling.x-k8s.io does not exist; create it, or "
+		"set divvy.gpu/group and divvy.gpu/group-size");
 	/* A PodGroup of that name, but of another API group, does not count. */
 	add_group_object(CLUSTER_VOLCANO_GROUP, 1);
 	later();
