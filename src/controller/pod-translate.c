@@ -121,11 +121,14 @@ bool pod_translate_replaces_scheduler(const struct pod_translation *translation)
 	static const char *const of_groups[] = {
 		"volcano", "scheduler-plugins-scheduler", "koord-scheduler"};
 	const struct str name = translation->json.pod.scheduler;
+	const char *object = translation->result.group_object;
+	/* The Job controller names a PodGroup of Kubernetes whatever the pod's scheduler is. */
+	const bool is_theirs = object && strcmp(object, DIALECT_KUBE_GROUP);
 
 	for (size_t i = 0; i < ARRAY_SIZE(theirs); i++)
 		if (str_is(name, theirs[i]))
 			return true;
-	for (size_t i = 0; translation->result.group_object && i < ARRAY_SIZE(of_groups); i++)
+	for (size_t i = 0; is_theirs && i < ARRAY_SIZE(of_groups); i++)
 		if (str_is(name, of_groups[i]))
 			return true;
 	return false;

@@ -69,6 +69,7 @@ static int snapshot_load_objects(struct access *a, const struct cli_args *args, 
 			(int)source->api);
 	if (!row)
 		return 0;
+	cluster_note_served(sched_cluster(sched), source->kind);
 	target = (struct kube_target){.group_version = row->group_version,
 		.resource = row->resource,
 		.namespace_name = source->is_leases

@@ -209,6 +209,8 @@ int manifest_json_read(const json_t *metadata, const json_t *spec, struct str ns
 		p->pod.node = manifest_json_text_at(
 			json_object_get(spec, "nodeSelector"), HOSTNAME);
 	p->pod.priority_class = manifest_json_text_at(spec, "priorityClassName");
+	p->pod.scheduling_group = manifest_json_text_at(
+		json_object_get(spec, "schedulingGroup"), "podGroupName");
 	if (json_is_integer(priority))
 		p->pod.priority = (int32_t)MAX(
 			MIN(json_integer_value(priority), (json_int_t)INT32_MAX),

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reads PodGroups: objects of other controllers that give the number of members that start
- * together. A pod that names a PodGroup gets its group size from that object; without the object
- * the size is unknown.
+ * PodGroups: objects of other controllers with the number of members that start together. A pod
+ * that names such an object gets its group size from there; without the object the size is unknown.
+ * Kubernetes' own PodGroups are off in most clusters. Pods that name one are in no gang until
+ * cluster_note_served(), since no object could ever give the size.
  */
 #include "scheduler/cluster-internal.h"
 
@@ -12,6 +13,8 @@
 #include <string.h>
 
 #include <utlist.h>
+
+#include "kube/kube-json.h"
 
 #define KEY_MAX (SPEC_GROUP * 2 + 80) /* "API group/namespace/name" */
 
@@ -25,9 +28,37 @@ static const char *const api_groups[] = {
 	"scheduling.x-k8s.io",
 	"scheduling.sigs.k8s.io",
 	"scheduling.volcano.sh",
+	DIALECT_KUBE_GROUP,
 };
 _Static_assert(
 	ARRAY_SIZE(api_groups) == CLUSTER_LAST_GROUP - CLUSTER_GROUP + 1, "one of each kind");
+
+static bool cpod_names_kube_group(const struct cpod *pod)
+{
+	return !strcmp(pod->requested.group_object, DIALECT_KUBE_GROUP);
+}
+
+bool cpod_is_in_kube_group(const struct cpod *pod)
+{
+	return pod->group[0] && cpod_names_kube_group(pod);
+}
+
+bool cpod_is_group_ignored(const struct cpod *pod)
+{
+	return !pod->group[0] && cpod_names_kube_group(pod);
+}
+
+void cluster_note_served(struct cluster *c, int kind)
+{
+	const struct cpod *pod;
+
+	if (kind != CLUSTER_KUBE_GROUP || c->has_kube_groups)
+		return;
+	c->has_kube_groups = true;
+	for (pod = c->pods; pod; pod = pod->hh.next)
+		if (cpod_is_group_ignored(pod))
+			c->is_unsettled = c->has_spaces = true;
+}
 
 static struct cgroup_object *cluster_group_find(
 	const struct cluster *c, const char *api_group, const char *ns, const char *name)
@@ -111,14 +142,21 @@ static struct cgroup_object *cluster_group_make(
 	return NULL;
 }
 
+static json_int_t cluster_group_read_least(int kind, const json_t *json)
+{
+	if (kind == CLUSTER_KUBE_GROUP)
+		return json_integer_value(
+			kube_json_at(json, "spec", "schedulingPolicy", "gang", "minCount", NULL));
+	return json_integer_value(kube_json_at(json, "spec", "minMember", NULL));
+}
+
 int cluster_set_group(struct cluster *c, int kind, const json_t *json)
 {
 	const char *api_group = api_groups[kind - CLUSTER_GROUP];
 	const json_t *metadata = json_object_get(json, "metadata");
 	const char *ns = json_string_value(json_object_get(metadata, "namespace"));
 	const char *name = json_string_value(json_object_get(metadata, "name"));
-	const json_int_t least = json_integer_value(
-		json_object_get(json_object_get(json, "spec"), "minMember"));
+	const json_int_t least = cluster_group_read_least(kind, json);
 	struct cgroup_object *object;
 
 	ns = ns ? ns : "";
@@ -127,7 +165,7 @@ int cluster_set_group(struct cluster *c, int kind, const json_t *json)
 		object = cluster_group_make(c, api_group, ns, name);
 	if (!object)
 		return -ENOMEM;
-	/* A missing number, or 0, means that no member waits for others. */
+	/* Without a number, or with 0, no member waits for others; policy `basic` has none. */
 	object->least = (uint32_t)MIN(MAX(least, (json_int_t)1), (json_int_t)SPEC_GROUP_SIZE_MAX);
 	size_members(c, ns, name);
 	return 0;

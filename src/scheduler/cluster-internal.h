@@ -168,6 +168,7 @@ struct cluster {
 	struct cpod *pods;
 	struct cgroup *groups;
 	struct cgroup_object *group_objects;
+	bool has_kube_groups; /* the API server serves PodGroups of Kubernetes */
 	struct cbudget *budgets;
 	struct cpolicy *policies; /* sorted by name */
 	struct cqueue *queues;
@@ -284,6 +285,8 @@ int cluster_remove_group(struct cluster *c, int kind, const char *ns, const char
 void cluster_free_groups(struct cluster *c);
 /* Sets the size of the pod's gang from the PodGroup that the pod names, if it names one. */
 void cpod_size_group(const struct cluster *c, struct cpod *pod);
+/* Whether the pod is in a gang because of its spec.schedulingGroup. */
+bool cpod_is_in_kube_group(const struct cpod *pod);
 
 /* ---- cluster-remote.c ---- */
 
@@ -398,7 +401,7 @@ uint32_t cpod_queue_number(const struct cluster *c, const struct cpod *pod);
 
 /* ---- cluster.c ---- */
 
-/* Sets the pod's group name anew and joins that gang. */
+/* Sets the pod's group name and size anew and joins that gang. */
 int cpod_find_group(struct cluster *c, struct cpod *pod);
 
 /* Sets the state and counts nominated pods and reservations. */

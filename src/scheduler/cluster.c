@@ -339,7 +339,7 @@ static void cluster_join_group(const struct cluster *c, struct cpod *pod)
 	const char *ns = pod->ns;
 
 	pod->group[0] = '\0';
-	if (!pod->requested.group[0])
+	if (!pod->requested.group[0] || (cpod_is_group_ignored(pod) && !c->has_kube_groups))
 		return;
 	if (strchr(pod->requested.group, '/') && str_split(&rest, '/', &space) &&
 		cluster_is_in_space(c, ns, space))
@@ -347,13 +347,20 @@ static void cluster_join_group(const struct cluster *c, struct cpod *pod)
 	snprintf(pod->group, sizeof(pod->group), "%s/%s", ns, pod->requested.group);
 }
 
+/* A pod that has ended remains a member if it has completed. */
+static bool cluster_is_member(const struct cpod *pod, const struct pod *seen)
+{
+	return seen && (!seen->is_over || pod->is_done);
+}
+
 int cpod_find_group(struct cluster *c, struct cpod *pod)
 {
-	const bool was_in = pod->in != NULL;
+	const struct pod *seen = cpod_view(c, pod);
 
 	leave_group(c, pod);
 	cluster_join_group(c, pod);
-	return was_in && pod->group[0] ? join_group(c, pod) : 0;
+	cpod_size_group(c, pod);
+	return pod->group[0] && cluster_is_member(pod, seen) ? join_group(c, pod) : 0;
 }
 
 uint32_t cluster_members(struct cluster *c, const char *key, struct cpod **ret, uint32_t most)
@@ -575,7 +582,7 @@ static int cluster_set_pod(struct cluster *c, json_t *json, struct error *err)
 	leave_group(c, pod);
 	pod->is_done = seen->is_done && *seen->node;
 	pod->is_ready = cluster_is_ready(json);
-	if (pod->group[0] && (!seen->is_over || pod->is_done) && join_group(c, pod) < 0)
+	if (pod->group[0] && cluster_is_member(pod, seen) && join_group(c, pod) < 0)
 		return fail(err, ENOMEM, "out of memory");
 	is_waiting = (pod->is_ours || pod->requested.n || pod->refusal.code) && !seen->is_over &&
 		!*seen->node && !pod->is_deleting;
@@ -734,7 +741,8 @@ int cluster_remove(struct cluster *c, int kind, const char *ns, const char *name
 	case CLUSTER_BUDGET: return cluster_remove_budget(c, ns, name);
 	case CLUSTER_GROUP:
 	case CLUSTER_SIGS_GROUP:
-	case CLUSTER_VOLCANO_GROUP: return cluster_remove_group(c, kind, ns, name);
+	case CLUSTER_VOLCANO_GROUP:
+	case CLUSTER_KUBE_GROUP: return cluster_remove_group(c, kind, ns, name);
 	case OBJECT_NAMESPACE:
 		set_dialects(c, name, "");
 		cluster_note_namespace(c);

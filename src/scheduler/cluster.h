@@ -38,13 +38,12 @@ enum {
 	CLUSTER_LEASE, /* Lease of a node's divvyd */
 	CLUSTER_POLICY,
 	CLUSTER_BUDGET,
-	/*
-	 * PodGroups, in this order: of scheduling.x-k8s.io, of scheduling.sigs.k8s.io, of Volcano.
-	 */
+	/* PodGroup of scheduling.x-k8s.io; of scheduling.sigs.k8s.io, Volcano and Kubernetes */
 	CLUSTER_GROUP,
 	CLUSTER_SIGS_GROUP,
 	CLUSTER_VOLCANO_GROUP,
-	CLUSTER_LAST_GROUP = CLUSTER_VOLCANO_GROUP,
+	CLUSTER_KUBE_GROUP,
+	CLUSTER_LAST_GROUP = CLUSTER_KUBE_GROUP,
 	CLUSTER_KINDS
 };
 
@@ -66,6 +65,12 @@ void cluster_set_time(struct cluster *cluster, uint64_t now_ns, uint64_t real_ns
 int cluster_set(struct cluster *cluster, int kind, json_t *json, struct error *err);
 /* -ENOENT: the object is unknown. */
 int cluster_remove(struct cluster *cluster, int kind, const char *ns, const char *name);
+/*
+ * The API server serves that kind. Before this call for CLUSTER_KUBE_GROUP, spec.schedulingGroup of
+ * pods has no effect. Call it before cluster_set() of pods where possible; later it costs a new
+ * settling.
+ */
+void cluster_note_served(struct cluster *cluster, int kind);
 
 /*
  * Applies changes of policies, namespaces and pods: makes the queues anew and assigns pods to them.
@@ -151,6 +156,8 @@ bool cpod_is_denied(const struct cpod *pod);
 int cluster_readd(struct cluster *cluster, struct cpod *pod);
 bool cpod_is_ours(const struct cpod *pod);      /* divvy-scheduler places the pod */
 const char *cpod_group(const struct cpod *pod); /* "namespace/name", or "" */
+/* Whether the pod names a PodGroup of Kubernetes and the API server serves none. */
+bool cpod_is_group_ignored(const struct cpod *pod);
 
 /*
  * Writes up to `most` members of the gang that have not ended, in order of arrival. Returns the

@@ -22,7 +22,8 @@ static bool is_refused(struct cluster *c, struct cpod *pod, struct buf *why)
 		buf_add_text(why, decide_refusal(c, pod));
 		return true;
 	}
-	if (pod->group[0] && pod->requested.n) {
+	/* kube-scheduler itself gathers the groups of its own API. */
+	if (pod->group[0] && pod->requested.n && !cpod_is_in_kube_group(pod)) {
 		buf_addf(why,
 			"group %s: an extender places no groups; give its pods the schedulerName "
 			"%s",

@@ -733,9 +733,9 @@ void decide_nominate(struct cluster *c, struct cpod *pod, uint64_t give_up_ns)
 }
 
 /*
- * Returns the group for the assigned keys. Its `least` is the number of the group's pods that must
- * be bound before any of them starts. The nodes enforce this number, and they know only pods with a
- * share from divvy-scheduler. So `least` leaves out the other members: they count as bound.
+ * Number of the group's pods with shares that have to be bound before any starts. The nodes enforce
+ * this number and know only such pods. So members without a share, or of another scheduler, count
+ * as present. An extender pod waits for no member: kube-scheduler has gathered its gang.
  */
 static struct assigned_group group_of(const struct cpod *pod)
 {
@@ -743,7 +743,7 @@ static struct assigned_group group_of(const struct cpod *pod)
 	const struct cpod *other = NULL;
 	uint32_t n_plain = 0;
 
-	if (!pod->requested.group[0] || !pod->assigned.n)
+	if (!pod->group[0] || !pod->assigned.n || !pod->is_ours)
 		return (struct assigned_group){0};
 	/* If members differ, the largest number counts. */
 	DL_FOREACH2(pod->in ? pod->in->pods : NULL, other, gnext)

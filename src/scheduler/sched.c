@@ -292,6 +292,17 @@ static int push_evictions(struct sched *s, const struct cpod *pod)
 	return r;
 }
 
+static int sched_push_bind(struct sched *s, const struct cpod *pod)
+{
+	int r = todo_push(&s->todo, SCHED_BIND, pod, REASON_NONE, STR(""));
+
+	if (r < 0 || !cpod_is_group_ignored(pod))
+		return r;
+	return todo_push(&s->todo, SCHED_EVENT, pod, REASON_GROUP_IGNORED,
+		STR("spec.schedulingGroup has no effect: the API server serves no PodGroup "
+		    "of " DIALECT_KUBE_GROUP " in a version that divvy knows"));
+}
+
 /*
  * Makes the item unschedulable; with reclaim_at_ns it is tried again at that time, when it may
  * evict to reclaim its queue's guarantee.
@@ -318,7 +329,7 @@ static int try_pod(struct sched *s, struct pending_key key, struct cpod *pod, st
 	switch (s->outcome.decision) {
 	case DECIDE_BIND:
 		s->counts.n_placed++;
-		r = todo_push(&s->todo, SCHED_BIND, pod, REASON_NONE, STR(""));
+		r = sched_push_bind(s, pod);
 		break;
 	case DECIDE_NOMINATE:
 		r = push_evictions(s, pod);
@@ -629,7 +640,7 @@ static int look_at_held(struct sched *s, struct cpod *pod, struct error *err)
 		}
 		decide_release(s->cluster, g.member[i]);
 		s->counts.n_placed++;
-		r = todo_push(&s->todo, SCHED_BIND, g.member[i], REASON_NONE, STR(""));
+		r = sched_push_bind(s, g.member[i]);
 	}
 	return r;
 }

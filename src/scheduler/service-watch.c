@@ -104,6 +104,7 @@ static int service_watch_start(
 	s->watches[i].service = s;
 	s->watches[i].kind = cluster_sources[i].kind;
 	s->watches[i].resource = row->resource;
+	cluster_note_served(sched_cluster(s->sched), cluster_sources[i].kind);
 	return r < 0
 		? r
 		: kube_cache_new(s->client, &(struct kube_reflect_options){.path = buf_text(&path)},

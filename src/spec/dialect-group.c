@@ -3,8 +3,9 @@
  * Finds the gang of a pod by the keys of other schedulers, which are listed in one table. A row
  * says where the size of the gang comes from: a second key, or a PodGroup of the named API group. A
  * pod may carry several of these keys if all name one gang, because draft_group() refuses a second
- * gang. The table is constant and the functions keep no state, so any thread may call them with its
- * own draft.
+ * gang. The field of Kubernetes is the last row and counts only in pods without another gang: the
+ * Job controller writes that field, and users write the keys. The table is constant and the
+ * functions keep no state, so any thread may call them with its own draft.
  */
 #include "spec/dialect-group.h"
 
@@ -29,6 +30,8 @@ static const struct dialect_group_key keys[] = {
 		"Volcano, and what is run with it: name of a PodGroup"},
 	{"scheduling.volcano.sh/group-name", DIALECT_ANNOTATION, NULL, "scheduling.volcano.sh",
 		"the same in Volcano's own domain"},
+	{"spec.schedulingGroup.podGroupName", DIALECT_FIELD, NULL, DIALECT_KUBE_GROUP,
+		"Kubernetes' own PodGroup; without effect beside any other group"},
 };
 
 const struct dialect_group_key *dialect_group_key_at(size_t i)
@@ -39,6 +42,8 @@ const struct dialect_group_key *dialect_group_key_at(size_t i)
 static const struct str *dialect_group_find_key(
 	const struct dialect_draft *draft, const struct dialect_group_key *k, const char *key)
 {
+	if (k->where == DIALECT_FIELD)
+		return draft->result->group[0] ? NULL : &draft->pod->scheduling_group;
 	return k->where == DIALECT_LABEL ? draft_label(draft, key) : draft_annotation(draft, key);
 }
 

@@ -10,7 +10,7 @@
 
 struct dialect_group_key {
 	const char *key;
-	enum dialect_where where; /* annotation or label */
+	enum dialect_where where; /* annotation, label or field */
 	/* annotation or label with the number of members that must fit; NULL: none */
 	const char *least;
 	/* API group of the PodGroup that gives the number; NULL: `least` gives it */

@@ -37,6 +37,8 @@
 #define DIALECT_TENANT_LABEL "divvy.gpu/tenant"
 /* Label "ignore" of a namespace: the webhook skips its pods. */
 #define DIALECT_ADMISSION_LABEL "divvy.gpu/admission"
+/* The API group of Kubernetes' own PodGroups, which spec.schedulingGroup names. */
+#define DIALECT_KUBE_GROUP "scheduling.k8s.io"
 
 struct dialect;
 struct dialect_draft; /* dialect-internal.h */
@@ -89,9 +91,7 @@ struct dialect_result {
 	/* The gang, also of pods without a share, and copied into each tenant's spec; "": none. */
 	char group[SPEC_GROUP];
 	uint32_t group_size, group_threshold;
-	/*
-	 * API group of the PodGroup that gives the size (spec.minMember); NULL: the size is known.
-	 */
+	/* API group of the PodGroup that gives the size; NULL: the size is known. */
 	const char *group_object;
 	/* Notes for the user about a pod that is not refused. */
 	char note[DIALECT_NOTES_MAX][sizeof(((struct error *)0)->msg)];
@@ -153,6 +153,7 @@ enum dialect_where {
 	DIALECT_RESOURCE,
 	DIALECT_ENV,    /* of a container, set by the device plugin: never in the pod's spec */
 	DIALECT_STATUS, /* status of the other system's own object */
+	DIALECT_FIELD,  /* of the pod's spec; dialect-group.c names the only one */
 	DIALECT_N_WHERES
 };
 

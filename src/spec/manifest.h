@@ -57,6 +57,7 @@ struct manifest_container {
 struct manifest {
 	struct str ns, name, scheduler, node, priority_class;
 	struct str owner_kind, owner_name;
+	struct str scheduling_group; /* spec.schedulingGroup.podGroupName */
 	int32_t priority;
 	struct manifest_list labels, annotations;
 	const struct manifest_container

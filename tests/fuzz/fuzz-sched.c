@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Feeds the scheduler with objects as JSON, [["pod", {...}], ["gone", "pod", "ns", "name"],
- * ["pass", 5], ...], in any order. Each action is about a present pod, and has a message or a node
- * with devices. Bindings may fail. The number of actions is bounded.
+ * The scheduler with objects as JSON, [["pod", {...}], ["gone", "pod", "ns", "name"], ["pass", 5],
+ * ["served", "kubegroup"], ...], in any order. Each action is about a present pod and has a message
+ * or a place. Bindings may fail. The number of actions is bounded.
  */
 #include <jansson.h>
 #include <string.h>
@@ -20,7 +20,8 @@
 
 static int kind_of(const char *name)
 {
-	static const char *const own[] = {"gpunode", "lease", "gpupolicy", "budget", "podgroup"};
+	static const char *const own[] = {"gpunode", "lease", "gpupolicy", "budget", "podgroup",
+		"sigsgroup", "volcanogroup", "kubegroup"};
 	enum object_kind kind;
 
 	for (size_t i = 0; name && i < ARRAY_SIZE(own); i++)
@@ -87,6 +88,8 @@ static void step(struct sched *sched, json_t *one, uint64_t *now_ns)
 		if (kind_of(json_string_value(second)) >= 0)
 			sched_remove(sched, kind_of(json_string_value(second)), ns ? ns : "",
 				name ? name : "");
+	} else if (what && !strcmp(what, "served")) {
+		cluster_note_served(sched_cluster(sched), kind_of(json_string_value(second)));
 	} else if (kind_of(what) >= 0 && json_is_object(second)) {
 		FUZZ_CHECK(sched_set(sched, kind_of(what), second, &err) == 0 || err.msg[0]);
 	}

@@ -290,6 +290,14 @@ static const struct {
 		"{" TENANT "'divvy.gpu/request':'1','scheduling.k8s.io/group-name':'job'}},"
 		"'spec':{'schedulerName':'divvy-scheduler'," SAME(
 			"'divvy.gpu/slot':'1','divvy.gpu/milli':'1000'") "}}"},
+	/* The Job controller names a group in each pod, whatever scheduler its user has chosen. */
+	{NULL,
+		"{'metadata':{'name':'p','annotations':{'divvy.gpu/request':'1'}},'spec':{"
+		"'schedulingGroup':{'podGroupName':'job'},'schedulerName':'volcano',"
+		"'containers':[{'name':'main'}]}}",
+		"{" TENANT "'divvy.gpu/request':'1'}},'spec':{"
+		"'schedulingGroup':{'podGroupName':'job'},'schedulerName':'volcano'," SAME(
+			"'divvy.gpu/slot':'1','divvy.gpu/milli':'1000'") "}}"},
 	/* Without the dialect keys of other systems stay untouched. */
 	{NULL, POD("", LIMITS("'nvidia.com/gpu':'1'")), POD("", LIMITS("'nvidia.com/gpu':'1'"))},
 	{"nvidia", POD("", LIMITS("'nvidia.com/gpu':'1'")),

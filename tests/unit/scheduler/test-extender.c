@@ -242,6 +242,24 @@ static void groups_are_refused(void **state)
 		"divvy-scheduler");
 }
 
+/* kube-scheduler has gathered the group, so no node holds a member back either. */
+static void kube_scheduler_gathers_kubernetes_own_groups(void **state)
+{
+	const struct cpod *pod;
+	json_t *annotations = NULL;
+
+	add_node("n1", 1);
+	cluster_note_served(sched_cluster(sched), CLUSTER_KUBE_GROUP);
+	set(CLUSTER_KUBE_GROUP,
+		"{'metadata':{'name':'job','namespace':'s'},'spec':{'schedulingPolicy':{'gang':{"
+		"'minCount':2}}}}");
+	add_guest("a", SHARE("0.5"), ",'schedulingGroup':{'podGroupName':'job'}");
+	pod = binds(binding("a", "n1"));
+	assert_ok(decide_annotations(sched_cluster(sched), pod, 1, &annotations));
+	assert_null(json_object_get(annotations, "divvy.gpu/granted-group"));
+	json_decref(annotations);
+}
+
 static void policies_are_enforced(void **state)
 {
 	add_node("n1", 1);
@@ -374,6 +392,7 @@ int main(void)
 		TEST(a_refused_bind_frees_the_reservation),
 		TEST(a_former_leader_drops_its_reservations),
 		TEST(groups_are_refused),
+		TEST(kube_scheduler_gathers_kubernetes_own_groups),
 		TEST(policies_are_enforced),
 		TEST(requests_and_labels_of_extender_pods_are_checked),
 		TEST(preempted_victims_must_free_enough),

@@ -738,6 +738,110 @@ static void a_pod_group_object_gives_the_groups_size(void **state)
 	next(SCHED_BIND, "d", NULL);
 }
 
+#define IN_JOB ",'schedulingGroup':{'podGroupName':'job'}"
+
+static void add_kube_group(const char *policy)
+{
+	set(CLUSTER_KUBE_GROUP,
+		"{'metadata':{'name':'job','namespace':'s'},'spec':{'schedulingPolicy':%s}}",
+		policy);
+}
+
+static void serve_kube_groups(void)
+{
+	cluster_note_served(sched_cluster(sched), CLUSTER_KUBE_GROUP);
+}
+
+static void a_pod_group_of_kubernetes_gives_the_size(void **state)
+{
+	add_node("n1", 2);
+	serve_kube_groups();
+	add_pod("a", SHARE("0.4"), IN_JOB);
+	told("a",
+		"group s/job: PodGroup job of scheduling.k8s.io does not exist; create it, or set "
+		"divvy.gpu/group and divvy.gpu/group-size");
+	/* The number of the other groups has no meaning here. */
+	add_group_object(CLUSTER_KUBE_GROUP, 7);
+	later();
+	assert_group(next(SCHED_BIND, "a", NULL), "job=1");
+	add_kube_group("{'gang':{'minCount':3}}");
+	add_pod("b", SHARE("0.4"), IN_JOB);
+	told("b", "group s/job: 2 of 3 pods exist, 3 are needed");
+	add_pod("c", SHARE("0.4"), IN_JOB);
+	assert_group(next(SCHED_BIND, "b", NULL), "job=3");
+	assert_group(next(SCHED_BIND, "c", NULL), "job=3");
+	nothing();
+}
+
+static void group_sizes_of_kubernetes_have_limits(void **state)
+{
+	static const struct {
+		const char *policy, *why;
+	} cases[] = {
+		{"{'gang':{'minCount':4294967299}}",
+			"group s/job: 1 of 65536 pods exist, 65536 are needed"},
+		{"{'gang':{'minCount':65536}}",
+			"group s/job: 1 of 65536 pods exist, 65536 are needed"},
+		{"{'basic':{}}", NULL},
+		{"{'gang':{'minCount':-1}}", NULL},
+		{"{'gang':{'minCount':'3'}}", NULL},
+		{"{'gang':3}", NULL},
+		{"[3]", NULL},
+	};
+
+	serve_kube_groups();
+	add_node("n1", 4);
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		add_kube_group(cases[i].policy);
+		add_pod("a", SHARE("0.4"), IN_JOB);
+		later();
+		if (cases[i].why)
+			told("a", cases[i].why);
+		else
+			next(SCHED_BIND, "a", NULL);
+		assert_ok(sched_remove(sched, OBJECT_POD, "s", "a"));
+		assert_ok(sched_remove(sched, CLUSTER_KUBE_GROUP, "s", "job"));
+	}
+}
+
+/* The Job controller names a PodGroup in the pods of users who have chosen another group. */
+static void a_group_of_the_user_comes_first(void **state)
+{
+	add_node("n1", 2);
+	serve_kube_groups();
+	add_kube_group("{'gang':{'minCount':3}}");
+	add_pod("a", SHARE("0.4") ",'divvy.gpu/group':'mine','divvy.gpu/group-size':'1'", IN_JOB);
+	assert_group(next(SCHED_BIND, "a", NULL), "mine=1");
+}
+
+static void a_group_that_no_server_has_is_ignored(void **state)
+{
+	json_t *annotations = NULL;
+
+	add_node("n1", 2);
+	add_pod("a", SHARE("0.4"), IN_JOB);
+	assert_ok(decide_annotations(
+		sched_cluster(sched), next(SCHED_BIND, "a", NULL), 7, &annotations));
+	assert_null(json_object_get(annotations, "divvy.gpu/granted-group"));
+	json_decref(annotations);
+	next(SCHED_EVENT, "a",
+		"spec.schedulingGroup has no effect: the API server serves no PodGroup of "
+		"scheduling.k8s.io in a version that divvy knows");
+	nothing();
+	/* The server is configured anew, and one of the pods waits at that time. */
+	add_pod("full", SHARE("0.4") ",'divvy.gpu/count':'4'", IN_JOB);
+	told("full", "0/1 nodes: 1 with fewer than 4 GPUs");
+	serve_kube_groups();
+	add_kube_group("{'gang':{'minCount':3}}");
+	later();
+	told("full", "group s/job: 2 of 3 pods exist, 3 are needed");
+	add_pod("b", SHARE("0.4"), IN_JOB);
+	later();
+	told("b",
+		"group s/job: 2 of 3 pods fit, 3 are needed; 0/1 nodes: 1 with fewer than 4 GPUs");
+	nothing();
+}
+
 static void pods_of_other_schedulers_are_members(void **state)
 {
 	add_node("n1", 2);
@@ -1860,6 +1964,10 @@ int main(void)
 		TEST(anti_affinity_separates_the_members_of_a_group),
 		TEST(a_group_waits_for_its_threshold),
 		TEST(a_pod_group_object_gives_the_groups_size),
+		TEST(a_pod_group_of_kubernetes_gives_the_size),
+		TEST(group_sizes_of_kubernetes_have_limits),
+		TEST(a_group_of_the_user_comes_first),
+		TEST(a_group_that_no_server_has_is_ignored),
 		TEST(pods_of_other_schedulers_are_members),
 		TEST(a_group_prefers_its_rack),
 		TEST(members_without_a_share_count_as_bound),

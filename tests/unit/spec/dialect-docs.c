@@ -58,6 +58,9 @@ static const char groups[] =
 	"members with a share, also instead of Volcano, the scheduler-plugins or Koordinator. All other\n"
 	"members count as present.\n"
 	"\n"
+	"Kubernetes has a PodGroup of its own since 1.36\n"
+	"([its rules](reference/requested-keys.md#kubernetes-own-podgroups)).\n"
+	"\n"
 	"| key | where | PodGroup of | meaning |\n"
 	"|---|---|---|---|\n";
 
@@ -67,6 +70,7 @@ static const char *const wheres[] = {
 	[DIALECT_RESOURCE] = "resource",
 	[DIALECT_ENV] = "environment",
 	[DIALECT_STATUS] = "status",
+	[DIALECT_FIELD] = "field",
 };
 
 /*

@@ -67,6 +67,8 @@ void manifest_text_parse(struct str text, struct manifest_text *ret)
 			ret->pod.node = line;
 		else if (what == 'd')
 			ret->dialects = line;
+		else if (what == 'g')
+			ret->pod.scheduling_group = line;
 		else if (what)
 			add_entry(ret, what, line);
 	}

@@ -6,7 +6,7 @@
  *   l KEY=VALUE   label               r KEY=VALUE   resource, as request and as limit
  *   n NODE        spec.nodeName       q KEY=VALUE, m KEY=VALUE   only as one of them
  *   d LIST        dialects that       e NAME=VALUE  environment
- *                 are switched on
+ *                 are switched on     g NAME        spec.schedulingGroup.podGroupName
  *
  * The parser skips other lines, and lines that do not fit.
  */

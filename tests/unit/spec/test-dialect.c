@@ -548,6 +548,17 @@ static const struct row mixed[] = {
 	{ALL "l sharedgpu/gpu_limit=1\nl sharedgpu/group_name=g\nl sharedgpu/group_headcount=3\n"
 	     "l sharedgpu/group_threshold=0.5\na divvy.gpu/group=g\na divvy.gpu/group-size=4",
 		"!sharedgpu/group_name 'g': the pod has 4 members with threshold 100%, and 3 with 50%"},
+	/* Kubernetes' own group, which the Job controller names beside what users write */
+	{"g train-x1\na divvy.gpu/request=0.5",
+		"main request=0.5 limit=1; group=train-x1 0 1 scheduling.k8s.io"},
+	{"g train-x1", "group=train-x1 0 1 scheduling.k8s.io"},
+	{"g \na divvy.gpu/request=0.5", "main request=0.5 limit=1"},
+	{"g train-x1\nl scheduling.x-k8s.io/pod-group=g\na divvy.gpu/request=0.5",
+		"main request=0.5 limit=1; group=g 0 1 scheduling.x-k8s.io"},
+	{"g train-x1\na divvy.gpu/group=h\na divvy.gpu/group-size=3", "group=h 3 1"},
+	{ALL "g train-x1\nl sharedgpu/gpu_limit=1\nl sharedgpu/group_name=g\n"
+	     "l sharedgpu/group_headcount=3\nl sharedgpu/group_threshold=1",
+		"main request=0.001 limit=1 class=opportunistic; group=g 3 1"},
 	/* the record from the pod's creation counts */
 	{"a divvy.gpu/dialects=hami\na divvy.gpu/translated-from=main/nvidia.com/gpumem=100",
 		"main request=0.001 limit=1 memory=100Mi; -main/nvidia.com/gpumem=100"},
