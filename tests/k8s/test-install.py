@@ -174,7 +174,7 @@ def client_side_apply_does_the_same():
 # ---- rights
 
 G, C, N = "divvy.gpu", "coordination.k8s.io", {"namespace": "elsewhere"}
-GANGS = ["scheduling.x-k8s.io", "scheduling.sigs.k8s.io", "scheduling.volcano.sh"]
+GANGS = ["scheduling.k8s.io", "scheduling.x-k8s.io", "scheduling.sigs.k8s.io", "scheduling.volcano.sh"]
 STORAGE, ADMISSION = {"group": "storage.k8s.io"}, {"group": "admissionregistration.k8s.io", "name": "divvy"}
 READ, CSR = "get list watch", {"group": "certificates.k8s.io"}
 EVERYBODY = [

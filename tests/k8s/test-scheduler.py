@@ -11,7 +11,7 @@ import ssl
 import urllib.error
 import urllib.request
 
-from cluster import Skip, main, open_cluster, patience, skip_all, wait_for
+from cluster import Skip, main, open_cluster, own_minor, patience, skip_all, wait_for
 from fault_proxy import GateProxy
 from refuser import NAME as REFUSER, REASON, Refuser
 from scheduled import Scheduled
@@ -176,6 +176,33 @@ def scheduler_plugins_groups_start_together():
 def volcanos_groups_start_together():
     """Volcano's jobs, and Kubeflow's and KubeRay's with it, annotate their pods like this."""
     a_controllers_group_starts_together("scheduling.k8s.io/group-name", "annotations", "scheduling.volcano.sh", "v1beta1")
+
+
+def kubernetes_groups_start_together():
+    """A pod's field names the PodGroup, as the Job controller does with its gate on."""
+    path = f"/apis/scheduling.k8s.io/v1beta1/namespaces/{cluster.namespace}/podgroups"
+    if not cluster.exists(path):
+        raise Skip("the API server serves no PodGroups")
+    group = {"schedulingGroup": {"podGroupName": "train"}}
+    rig.pod("w1", {"request": "0.8"}, **group)
+    rig.waits("w1", f"group {cluster.namespace}/train: PodGroup train of scheduling.k8s.io does not exist; create it")
+    cluster.create(path, {"apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup", "metadata": {"name": "train"},
+                          "spec": {"schedulingPolicy": {"gang": {"minCount": 3}}}})
+    rig.waits("w1", "1 of 3 pods exist, 3 are needed")
+    rig.pod("w2", {"request": "0.8"}, **group)
+    rig.waits("w2", "2 of 3 pods exist, 3 are needed")
+    cluster.patch(f"{path}/train", {"spec": {"schedulingPolicy": {"gang": {"minCount": 2}}}})
+    assert {rig.devices("w1"), rig.devices("w2")} == {"main=GPU-n1-0", "main=GPU-n1-1"}
+    assert rig.given("w1", "granted-group") == "train=2"
+    rig.gone("w1", "w2")
+    cluster.delete(f"{path}/train")
+
+
+def pod_group_args():
+    """Arguments of an API server of our own that serves PodGroups; no version does so by default."""
+    if os.environ.get("KUBECONFIG") or own_minor() < 37:
+        return None
+    return {"kube-apiserver": ["--feature-gates=GenericWorkload=true", "--runtime-config=scheduling.k8s.io/v1beta1=true"]}
 
 
 def init_containers_use_the_main_containers_capacity():
@@ -605,6 +632,7 @@ TESTS = [a_share_is_bound, a_pod_that_fits_nowhere_gets_one_event, a_misspelt_ke
          containers_have_a_spec_each, a_restart_forgets_nothing, a_cordoned_device_gets_no_pod,
          preferred_anti_affinity_holds_while_devices_are_free,
          a_group_starts_together, scheduler_plugins_groups_start_together, volcanos_groups_start_together,
+         kubernetes_groups_start_together,
          init_containers_use_the_main_containers_capacity, a_pod_of_lower_priority_is_evicted,
          a_refused_binding_frees_its_place,
          a_running_pod_is_changed, policies_limit_a_namespace,
@@ -614,7 +642,7 @@ TESTS = [a_share_is_bound, a_pod_that_fits_nowhere_gets_one_event, a_misspelt_ke
          only_authorized_accounts_get_metrics, two_namespaces_share_60_to_40]
 
 try:
-    with open_cluster() as cluster:
+    with open_cluster(args=pod_group_args()) as cluster:
         cluster.only_own("made-up nodes")
         with Scheduled(cluster) as rig:
             rig.start()
