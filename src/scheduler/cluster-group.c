@@ -3,7 +3,8 @@
  * PodGroups: objects of other controllers with the number of members that start together. A pod
  * that names such an object gets its group size from there; without the object the size is unknown.
  * Kubernetes' own PodGroups are off in most clusters. Pods that name one are in no gang until
- * cluster_note_served(), since no object could ever give the size.
+ * cluster_note_served(), since no object could ever give the size. Members of a PodGroup with the
+ * policy `basic` are in the group and in no gang: the Job controller makes these for most Jobs.
  */
 #include "scheduler/cluster-internal.h"
 
@@ -22,6 +23,7 @@ struct cgroup_object {
 	UT_hash_handle hh;
 	char *key;
 	uint32_t least;
+	bool is_basic;
 };
 
 static const char *const api_groups[] = {
@@ -80,6 +82,17 @@ void cpod_size_group(const struct cluster *c, struct cpod *pod)
 		return;
 	object = cluster_group_find(c, requested->group_object, pod->ns, requested->group);
 	requested->group_size = requested->group_least = object ? object->least : 0;
+	requested->is_group_basic = object && object->is_basic;
+}
+
+const char *cpod_group(const struct cpod *pod)
+{
+	return pod->requested.is_group_basic ? "" : pod->group;
+}
+
+const struct cgroup *cpod_gang(const struct cpod *pod)
+{
+	return pod->requested.is_group_basic ? NULL : pod->in;
 }
 
 static void size_members(struct cluster *c, const char *ns, const char *name)
@@ -93,7 +106,12 @@ static void size_members(struct cluster *c, const char *ns, const char *name)
 	if (!group)
 		return;
 	DL_FOREACH2(group->pods, pod, gnext)
-	cpod_size_group(c, pod);
+	{
+		const bool was_basic = pod->requested.is_group_basic;
+
+		cpod_size_group(c, pod);
+		c->has_other_gangs |= pod->requested.is_group_basic != was_basic;
+	}
 }
 
 static void cluster_group_forget(struct cluster *c, struct cgroup_object *object)
@@ -142,12 +160,17 @@ static struct cgroup_object *cluster_group_make(
 	return NULL;
 }
 
-static json_int_t cluster_group_read_least(int kind, const json_t *json)
+static void cluster_group_read(struct cgroup_object *object, int kind, const json_t *json)
 {
-	if (kind == CLUSTER_KUBE_GROUP)
-		return json_integer_value(
-			kube_json_at(json, "spec", "schedulingPolicy", "gang", "minCount", NULL));
-	return json_integer_value(kube_json_at(json, "spec", "minMember", NULL));
+	const bool is_kube = kind == CLUSTER_KUBE_GROUP;
+	const json_t *gang = kube_json_at(json, "spec", "schedulingPolicy", "gang", NULL);
+	const json_int_t least = json_integer_value(is_kube
+			? json_object_get(gang, "minCount")
+			: kube_json_at(json, "spec", "minMember", NULL));
+
+	/* A missing number, or 0, means that no member waits for others. */
+	object->least = (uint32_t)MIN(MAX(least, (json_int_t)1), (json_int_t)SPEC_GROUP_SIZE_MAX);
+	object->is_basic = is_kube && !json_is_object(gang);
 }
 
 int cluster_set_group(struct cluster *c, int kind, const json_t *json)
@@ -156,7 +179,6 @@ int cluster_set_group(struct cluster *c, int kind, const json_t *json)
 	const json_t *metadata = json_object_get(json, "metadata");
 	const char *ns = json_string_value(json_object_get(metadata, "namespace"));
 	const char *name = json_string_value(json_object_get(metadata, "name"));
-	const json_int_t least = cluster_group_read_least(kind, json);
 	struct cgroup_object *object;
 
 	ns = ns ? ns : "";
@@ -165,8 +187,7 @@ int cluster_set_group(struct cluster *c, int kind, const json_t *json)
 		object = cluster_group_make(c, api_group, ns, name);
 	if (!object)
 		return -ENOMEM;
-	/* Without a number, or with 0, no member waits for others; policy `basic` has none. */
-	object->least = (uint32_t)MIN(MAX(least, (json_int_t)1), (json_int_t)SPEC_GROUP_SIZE_MAX);
+	cluster_group_read(object, kind, json);
 	size_members(c, ns, name);
 	return 0;
 }

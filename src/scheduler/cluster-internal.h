@@ -175,9 +175,10 @@ struct cluster {
 	uint32_t n_queues;
 	const struct cqueue **by_queue; /* index: the placement model's queue number, from 1 */
 	uint32_t n_by_queue;
-	uint32_t overcommit; /* greatest memory overcommit of all policies and nodes, 1/1000 */
-	bool is_unsettled;   /* cluster_settle() must evaluate the policies again */
-	bool has_spaces;     /* label spaces must be evaluated again too */
+	uint32_t overcommit;  /* greatest memory overcommit of all policies and nodes, 1/1000 */
+	bool is_unsettled;    /* cluster_settle() must evaluate the policies again */
+	bool has_spaces;      /* label spaces must be evaluated again too */
+	bool has_other_gangs; /* pods have joined or left gangs since cluster_settle() */
 	struct ctext *dialects;
 	uint32_t n_nominated, n_reserved;
 	uint32_t n_serving;      /* nodes that serve their devices to other nodes */
@@ -285,7 +286,9 @@ int cluster_remove_group(struct cluster *c, int kind, const char *ns, const char
 void cluster_free_groups(struct cluster *c);
 /* Sets the size of the pod's gang from the PodGroup that the pod names, if it names one. */
 void cpod_size_group(const struct cluster *c, struct cpod *pod);
-/* Whether the pod is in a gang because of its spec.schedulingGroup. */
+/* The group if its members start together; NULL: the pod is in no gang. */
+const struct cgroup *cpod_gang(const struct cpod *pod);
+/* Whether the pod is in a group because of its spec.schedulingGroup. */
 bool cpod_is_in_kube_group(const struct cpod *pod);
 
 /* ---- cluster-remote.c ---- */

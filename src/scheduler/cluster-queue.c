@@ -361,18 +361,22 @@ static int cluster_queue_put_in_force(struct cluster *c, struct list *l)
 int cluster_settle(struct cluster *c, bool *ret_changed)
 {
 	struct list l = {0};
+	bool has_changed = false;
 	int r;
 
-	*ret_changed = false;
+	*ret_changed = c->has_other_gangs;
+	c->has_other_gangs = false;
 	if (!c->is_unsettled)
 		return 0;
 	r = cluster_queue_collect(c, &l);
 	if (r == 0) {
-		*ret_changed = !is_as_it_was(c, &l);
+		has_changed = !is_as_it_was(c, &l);
 		c->is_unsettled = false;
 	}
-	if (r == 0 && *ret_changed)
+	if (r == 0 && has_changed)
 		r = cluster_queue_put_in_force(c, &l);
+	*ret_changed |= has_changed;
+	c->has_other_gangs = *ret_changed && r < 0;
 	c->has_spaces = c->has_spaces && r < 0;
 	free(l.v);
 	return r;

@@ -94,13 +94,14 @@ bool cpod_is_refused(const struct cluster *c, const struct cpod *pod)
 
 bool cpod_may_not_preempt(const struct cluster *c, const struct cpod *pod)
 {
+	const struct cgroup *gang = cpod_gang(pod);
 	const struct cpod *member = NULL;
 
 	/*
 	 * The members of a gang start together, so no pod is evicted for the others while one of
 	 * them is refused.
 	 */
-	DL_FOREACH2(pod->in ? pod->in->pods : NULL, member, gnext)
+	DL_FOREACH2(gang ? gang->pods : NULL, member, gnext)
 	{
 		if (is_paused(c, member))
 			return true;

@@ -212,7 +212,7 @@ static int cluster_tenant_common_spec(struct cluster *c, const struct cpod *pod,
 	const struct spec *requested, struct place_spec *ret)
 {
 	*ret = PLACE_SPEC_INIT;
-	ret->group = number_of(pod->group);
+	ret->group = number_of(cpod_group(pod));
 	ret->queue = cpod_queue_number(c, pod);
 	ret->started = pod->created_ns;
 	return requested ? set_labels(c, pod, requested, ret) : 0;

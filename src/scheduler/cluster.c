@@ -918,11 +918,6 @@ bool cpod_is_ours(const struct cpod *pod)
 	return pod->is_ours;
 }
 
-const char *cpod_group(const struct cpod *pod)
-{
-	return pod->group;
-}
-
 bool cpod_is_reported(const struct cpod *pod, enum reason reason, const char *sentence)
 {
 	const json_t *condition = kube_json_condition(pod->json, "PodScheduled");

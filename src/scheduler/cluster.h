@@ -155,7 +155,7 @@ bool cpod_is_denied(const struct cpod *pod);
 /* Cancels the pod's eviction. */
 int cluster_readd(struct cluster *cluster, struct cpod *pod);
 bool cpod_is_ours(const struct cpod *pod);      /* divvy-scheduler places the pod */
-const char *cpod_group(const struct cpod *pod); /* "namespace/name", or "" */
+const char *cpod_group(const struct cpod *pod); /* "namespace/name" of its gang, or "" */
 /* Whether the pod names a PodGroup of Kubernetes and the API server serves none. */
 bool cpod_is_group_ignored(const struct cpod *pod);
 

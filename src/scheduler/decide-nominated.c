@@ -70,7 +70,7 @@ static int hide_holders(struct cluster *c, const struct cpod *pod, bool is_hidde
 
 	DL_FOREACH(pod->node->pods, other) {
 		if (other == pod || other->state != CPOD_NOMINATED ||
-			(pod->in && other->in == pod->in))
+			(cpod_gang(pod) && other->in == pod->in))
 			continue;
 		view_hide(c->view, other->ns, other->name, is_hidden);
 		for (uint32_t i = 0; r == 0 && is_hidden && i < other->n_tenants; i++)

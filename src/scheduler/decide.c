@@ -743,7 +743,7 @@ static struct assigned_group group_of(const struct cpod *pod)
 	const struct cpod *other = NULL;
 	uint32_t n_plain = 0;
 
-	if (!pod->group[0] || !pod->assigned.n || !pod->is_ours)
+	if (!cpod_group(pod)[0] || !pod->assigned.n || !pod->is_ours)
 		return (struct assigned_group){0};
 	/* If members differ, the largest number counts. */
 	DL_FOREACH2(pod->in ? pod->in->pods : NULL, other, gnext)

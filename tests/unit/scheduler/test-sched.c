@@ -760,8 +760,7 @@ static void a_pod_group_of_kubernetes_gives_the_size(void **state)
 	told("a",
 		"group s/job: PodGroup job of scheduling.k8s.io does not exist; create it, or set "
 		"divvy.gpu/group and divvy.gpu/group-size");
-	/* The number of the other groups has no meaning here. */
-	add_group_object(CLUSTER_KUBE_GROUP, 7);
+	add_kube_group("{'gang':{'minCount':1}}");
 	later();
 	assert_group(next(SCHED_BIND, "a", NULL), "job=1");
 	add_kube_group("{'gang':{'minCount':3}}");
@@ -770,6 +769,47 @@ static void a_pod_group_of_kubernetes_gives_the_size(void **state)
 	add_pod("c", SHARE("0.4"), IN_JOB);
 	assert_group(next(SCHED_BIND, "b", NULL), "job=3");
 	assert_group(next(SCHED_BIND, "c", NULL), "job=3");
+	nothing();
+}
+
+static void assert_no_group(const struct cpod *pod)
+{
+	_cleanup_json_ json_t *keys = NULL;
+
+	assert_ok(decide_annotations(sched_cluster(sched), pod, 7, &keys));
+	assert_null(json_object_get(keys, "divvy.gpu/granted-group"));
+}
+
+/* A nominated member, or one that fits nowhere, keeps no other member waiting. */
+static void members_of_a_basic_group_start_alone(void **state)
+{
+	add_node("n1", 1);
+	serve_kube_groups();
+	add_pod("low", SHARE("0.8") ",'divvy.gpu/priority':'10'", "");
+	confirm(next(SCHED_BIND, "low", NULL), SHARE("0.8") ",'divvy.gpu/priority':'10'");
+	add_pod("a", SHARE("0.1"), IN_JOB);
+	told("a",
+		"group s/job: PodGroup job of scheduling.k8s.io does not exist; create it, or set "
+		"divvy.gpu/group and divvy.gpu/group-size");
+	add_kube_group("{'basic':{}}");
+	later();
+	assert_no_group(next(SCHED_BIND, "a", NULL));
+	assert_string_equal(cpod_group(cluster_pod(sched_cluster(sched), "s", "a")), "");
+	add_pod("none", SHARE("0.1") ",'divvy.gpu/model':'B'", IN_JOB);
+	told("none", "0/1 nodes: 1 with another model than B; the cluster has model A");
+	add_pod("b", SHARE("0.8") ",'divvy.gpu/priority':'60'", IN_JOB);
+	next(SCHED_EVICT, "low", "s/b");
+	next(SCHED_NOMINATE, "b", "waits for 1 pod to terminate on n1");
+	add_node("n2", 1);
+	add_lease("n2", "2026-01-04T03:04:05Z");
+	add_pod("c", SHARE("0.5"), IN_JOB);
+	assert_no_group(next(SCHED_BIND, "c", NULL));
+	/* The object comes back as a gang. */
+	add_kube_group("{'gang':{'minCount':9}}");
+	add_pod("d", SHARE("0.1"), IN_JOB);
+	nothing();
+	later();
+	told("b", "group s/job: 5 of 9 pods exist, 9 are needed");
 	nothing();
 }
 
@@ -816,14 +856,9 @@ static void a_group_of_the_user_comes_first(void **state)
 
 static void a_group_that_no_server_has_is_ignored(void **state)
 {
-	json_t *annotations = NULL;
-
 	add_node("n1", 2);
 	add_pod("a", SHARE("0.4"), IN_JOB);
-	assert_ok(decide_annotations(
-		sched_cluster(sched), next(SCHED_BIND, "a", NULL), 7, &annotations));
-	assert_null(json_object_get(annotations, "divvy.gpu/granted-group"));
-	json_decref(annotations);
+	assert_no_group(next(SCHED_BIND, "a", NULL));
 	next(SCHED_EVENT, "a",
 		"spec.schedulingGroup has no effect: the API server serves no PodGroup of "
 		"scheduling.k8s.io in a version that divvy knows");
@@ -1965,6 +2000,7 @@ int main(void)
 		TEST(a_group_waits_for_its_threshold),
 		TEST(a_pod_group_object_gives_the_groups_size),
 		TEST(a_pod_group_of_kubernetes_gives_the_size),
+		TEST(members_of_a_basic_group_start_alone),
 		TEST(group_sizes_of_kubernetes_have_limits),
 		TEST(a_group_of_the_user_comes_first),
 		TEST(a_group_that_no_server_has_is_ignored),
