@@ -79,7 +79,7 @@ enum conn_closing {
 	CONN_RECEIVED, /* the loop owns job.fds until it has run the request that came with them */
 };
 
-/* A costly packet. It runs when its user has a turn. */
+/* A costly packet. The daemon executes this packet when its user has a turn. */
 struct conn_request {
 	uint32_t size;
 	_Alignas(8) char packet[];
@@ -100,7 +100,7 @@ struct conn {
 	bool is_executing; /* client_packet() runs with job.fds */
 	struct closer_job job;
 	struct conn_request *request; /* a waiting request; the daemon reads nothing meanwhile */
-	TAILQ_ENTRY(conn) waiting;    /* in its user's list */
+	TAILQ_ENTRY(conn) waiting;    /* in the user's list `waiting` */
 	bool is_program; /* came through the programs' socket, which refuses control requests */
 	uint32_t tenant; /* id of the tenant on whose socket the peer connected; 0: none */
 	uint16_t abi;    /* wire version of the last packet, used for the answers */

@@ -2,9 +2,10 @@
 /*
  * Device memory: see agent-memory.h.
  *
- * A job of the worker asks the devices: one job at a time, for all devices. An answer serves only
- * questions that were put before its job began. A dead process stays in its tenant's counter (in
- * the "grave") until an answer no longer lists its pid, or MEMORY_GRACE_NS have passed.
+ * A job of the worker asks all devices which processes use how much memory. One job runs at a time.
+ * Its answer serves only the questions that came before the job began. A dead process stays in its
+ * tenant's counter (in the "grave") until an answer no longer lists its pid, or MEMORY_GRACE_NS
+ * have passed.
  */
 #include "agent/agent-memory.h"
 
@@ -32,7 +33,7 @@
 #define ASK_AGAIN_NS (20 * NSEC_PER_MSEC)
 #define LOOK_AT_LEFT_NS (250 * NSEC_PER_MSEC)
 #define REFRESH_NS NSEC_PER_SEC
-#define XIDS_MAX 64u     /* in one job; the driver keeps further ones */
+#define XIDS_MAX 64u     /* Xid errors that one job reads; the driver keeps further ones */
 #define WAITS_MAX 65536u /* waiting requests on all devices */
 #define WAITS_PER_PROCESS 256u
 #define RECOUNT_TRIES 1000
@@ -96,7 +97,7 @@ struct memory {
 	uint32_t daemon_seq;
 	bool needs_recount; /* set in at least one tenant-device */
 
-	struct memory_unmanaged *listed; /* the last answer */
+	struct memory_unmanaged *listed; /* processes in the devices' last answer */
 	uint32_t n_listed;
 	bool is_known[ARBITER_DEVICES];
 	uint64_t generation;

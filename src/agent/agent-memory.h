@@ -53,7 +53,10 @@ void memory_look_at_held(struct agent *agent);
  * pid. Call once, when the process is marked as dead.
  */
 void memory_process_exited(struct process *process);
-/* The tenant ends: its counters need no more repair. */
+/*
+ * Call when the tenant ends. Memory that its dead processes may still hold is tracked without the
+ * tenant from then on.
+ */
 void memory_tenant_removed(struct tenant *tenant);
 /*
  * Sets the counter to the sum of the processes' memory. Callers use this after a restart, when all
@@ -74,7 +77,7 @@ uint64_t memory_denied(const struct tenant_device *td);
 
 /* Bytes that this pid uses, by the device's last answer; UINT64_MAX: not known. */
 uint64_t memory_device_says(struct agent *agent, const struct device *device, pid_t pid);
-/* Asks the devices in the background, at most once a second (for lists and the audit). */
+/* Asks the devices about memory and processes in the background, at most once a second. */
 void memory_refresh(struct agent *agent);
 
 struct memory_unmanaged {
@@ -85,7 +88,7 @@ struct memory_unmanaged {
 };
 /* Copies the processes of the devices' last answer; returns their number. */
 size_t memory_listed(struct agent *agent, struct memory_unmanaged *ret, size_t max);
-/* Returns the number of answers of the devices so far. */
+/* Returns how often the devices have answered so far. */
 uint64_t memory_generation(const struct agent *agent);
 
 #endif

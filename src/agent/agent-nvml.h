@@ -85,11 +85,13 @@ struct nvml_xid {
 };
 
 /*
- * Collects Xids of that device for nvml_next_xid(). Call once for each nvml_index. -ENOTSUP: the
- * driver or the device reports none.
+ * Collects the Xids of the device with this index for nvml_next_xid(). Call once for each index.
+ * -ENOTSUP: the driver or the device reports none.
  */
 int nvml_watch_xids(struct nvml *nvml, uint32_t nvml_index);
-/* Takes the next Xid without waiting. Returns 1; 0 if there is none or no watch; -EIO. */
+/*
+ * Takes the next Xid without waiting. Returns 1; 0 if there is none or no device is watched; -EIO.
+ */
 int nvml_next_xid(struct nvml *nvml, struct nvml_xid *ret_xid);
 
 #endif

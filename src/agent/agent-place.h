@@ -36,13 +36,16 @@ int place_name_devices(
 	struct spec *spec, const struct place_device *devices, uint32_t n, struct error *err);
 
 /*
- * Writes spec->count indexes. -EINVAL: impossible on this machine; -ENOSPC: impossible now. The
- * message names the field, its value and the possible range.
+ * Chooses spec->count devices and writes their indexes. -EINVAL: impossible on this machine;
+ * -ENOSPC: impossible now. The message names the field, its value and the possible range.
  */
 int place(const struct spec *spec, const struct place_device *devices, uint32_t n,
 	uint32_t ret_devices[static SPEC_DEVICES_MAX], struct error *err);
 
-/* Checks that a device of the right model has room for the spec with that quota. */
+/*
+ * Checks that the device has room for the spec with that quota. Ignores the device and the model
+ * that the spec names.
+ */
 int place_at(const struct spec *spec, const struct place_device *device, uint64_t quota_bytes,
 	struct error *err);
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Device memory that several processes of one tenant may hold: exported, opened, imported. The
- * daemon charges it to the tenant once. The charge begins with the first holder's message. It ends
- * when the last holder has released the memory, or when the device no longer lists that process. A
- * process is one holder, however often it has the memory.
+ * daemon charges this memory to the tenant once. The charge begins with the first holder's message.
+ * The charge ends when the last holder has released the memory, or when the device no longer lists
+ * the last holder. A process is one holder, even if it has opened the memory several times.
  *
  * When a holder ends, a descriptor that it exported may be open in another process, or may be on
  * its way there. Memory without a holder is then `left`: its charge ends when no descriptor of it

@@ -412,7 +412,10 @@ static void state_read_line(struct reading *reading, struct str line)
 	}
 }
 
-/* 1: of this boot; 0: of another boot; -EBADMSG: no head that this version knows. */
+/*
+ * Returns 1 for a file of this boot, 0 for a file of another boot, and -EBADMSG for a head that
+ * this version does not know.
+ */
 static int read_head(struct state *s, struct reading *reading, struct str line)
 {
 	struct str rest = line, tag, abi, boot, next, least;

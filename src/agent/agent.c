@@ -338,7 +338,7 @@ static void agent_stop_listening(struct agent *agent)
 	}
 }
 
-/* ---- the passing of time ---- */
+/* ---- the tick: lifetimes, silent connections, idle daemon ---- */
 
 /*
  * Whether the tenant keeps an idle daemon from ending. A tenant whose programs have yet to start

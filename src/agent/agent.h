@@ -140,7 +140,10 @@ int agent_run(struct agent *agent);
 /* Saves the state, removes the socket and the locks, and frees the agent. */
 void agent_free(struct agent *agent);
 void agent_leave(struct agent *agent);
-/* Reads tenants.conf again. A worker reads the file, because users need the name service. */
+/*
+ * Reads tenants.conf again. A worker reads the file, because the name service, which knows the
+ * users' ids, may block.
+ */
 void agent_reload(struct agent *agent);
 
 /* Starts the tick. Callers use this when the first tenant, process or connection appears. */

@@ -103,7 +103,10 @@ static void apply_set_client(
 		list, t, client->name, r < 0 ? "refused" : "changed", r < 0 ? err.msg : NULL);
 }
 
-/* Runs before other clients change, because removed tenants make room for them. */
+/*
+ * Call before tenants of other clients are made or changed: removed tenants free capacity for
+ * these.
+ */
 static void remove_missing(struct agent *agent, const char *path,
 	const struct gemini_client *clients, size_t n, json_t *list)
 {

@@ -3,8 +3,8 @@
  * The audit: see audit.h. An unmanaged process is identified by pid, start time and device, so its
  * rounds belong to that very process. A round is an answer of the devices (agent-memory.c). The
  * audit asks for one every ROUND_NS while the daemon does anything, and sooner if a tenant seems to
- * use more memory than was counted. Answers that others requested add no rounds: a process has at
- * most one round in ROUND_NS.
+ * use more memory than was counted. An answer that another part of the daemon requested adds no
+ * round: a process has at most one round in ROUND_NS.
  */
 #include "agent/audit.h"
 
@@ -147,7 +147,10 @@ static bool read_executable(pid_t pid, struct statx *ret)
 	return audit_stat_file(link, ret);
 }
 
-/* Folders for an executable that is named without one; only root can write there. */
+/*
+ * Folders in which the audit looks for an executable that --police-allow names without a folder.
+ * Only root can write there.
+ */
 static const char *const folders[] = {"/usr/bin", "/usr/sbin", "/bin", "/sbin", "/usr/local/bin",
 	"/usr/local/sbin", "/usr/lib/xorg", "/usr/libexec"};
 

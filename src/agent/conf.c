@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Reads tenants.conf: see conf.h. The origin of a tenant (struct tenant) consists of its rule's
- * kind and key, and of the user or cgroup if the rule gives each of them a tenant of its own.
- * Different users must not share writable pages. All functions run in the loop's thread, except
- * conf_load() and conf_parse(), which a worker may call.
+ * kind and key. If the rule gives each user or cgroup a tenant of its own, the origin also has the
+ * user or cgroup. Different users never get the same tenant, because they must not share writable
+ * pages. All functions run in the loop's thread, except conf_load() and conf_parse(), which a
+ * worker may call.
  */
 #include "agent/conf.h"
 

@@ -2,7 +2,7 @@
 /*
  * The container watcher: ends a tenant when no process of its container lives any more.
  * run_search() and may_read() run in the thread of a worker and touch only their own search; all
- * other functions run in the loop's thread. A search asks the container's cgroup; if the daemon
+ * other functions run in the loop's thread. A search reads the container's cgroup; if the daemon
  * does not know or cannot read this cgroup, the search scans all processes' environments. An error
  * counts as a living container, so a failed search ends no tenant. A tenant ends after two searches
  * that found no process, unless another search found one, or a process used the tenant, in between.

@@ -2,8 +2,8 @@
 /*
  * This file learns the memory that one CUDA context takes; context-cost.h has the rule. Among the
  * measured tenants there are two with different owners and different cgroups, unless all have one
- * owner or all have one cgroup. So one pass over the tenants decides. An unknown cgroup equals no
- * other.
+ * owner or all have one cgroup. So one pass over the tenants shows whether two owners have
+ * measured. An unknown cgroup equals no other.
  */
 #include "agent/context-cost.h"
 

@@ -43,7 +43,10 @@ struct taking {
 
 /* ---- the kernel's list of locks ---- */
 
-/* "7: FLOCK  ADVISORY  WRITE 359 00:13:11691 0 EOF"; one that waits has "->" before its kind. */
+/*
+ * Parses a line such as "7: FLOCK ADVISORY WRITE 359 00:13:11691 0 EOF". A waiting request has "->"
+ * before FLOCK, and is no lock.
+ */
 static bool parse_flock(struct str line, struct file_id *ret_id, pid_t *ret_pid)
 {
 	char text[128];
@@ -127,7 +130,7 @@ static int lock_check_holder(const struct taking *t, struct error *err)
 		t->uuid, who, t->its_socket[0] ? ", socket " : "", t->its_socket);
 }
 
-/* Reads the holder's socket from the text, for a message, if the holder owns the file. */
+/* Reads the holder's socket from the file's text, for a message, if the holder owns the file. */
 static void read_socket(int fd, struct taking *t)
 {
 	char text[400] = "";

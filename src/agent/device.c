@@ -253,7 +253,7 @@ const char *device_fault_text(const struct device *device)
 					   : NULL;
 }
 
-/* These Xids report exceptions, bad pointers, the end of a program, and their consequences. */
+/* The listed Xids report exceptions, bad pointers, the end of a program, and their consequences. */
 bool device_is_xid_of_program(uint64_t xid)
 {
 	static const uint64_t list[] = {13, 31, 43, 45, 68, 109};
@@ -325,7 +325,7 @@ static void set_note(struct device *device)
 			STR("a MIG instance, which divvy shares like a device"));
 }
 
-/* Asks once, because asking may take long and links never change. */
+/* Asks NVML for the links once, because the answer may take long and links never change. */
 static int find_links(struct device_set *set)
 {
 	const uint32_t n = set->n;

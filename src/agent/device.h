@@ -28,7 +28,7 @@ struct device {
 	struct ledger *ledger; /* quotas and reservations of the device's memory */
 	struct lock lock;
 	uint64_t context_guess_bytes; /* guess of a context's memory, used before any measurement */
-	uint64_t context_bytes;       /* expected for a context of other tenants: context-cost.h */
+	uint64_t context_bytes;       /* expected for all other tenants: context-cost.h */
 	/* Expected for a context of tenants with the owner of context_owner. */
 	uint64_t context_owner_bytes;
 	/* A tenant of the only owner that has measured; NULL: none. */

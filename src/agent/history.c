@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The sums of reports: see history.h. Buckets are ordered by start. Buckets of an earlier daemon
- * may overlap in `usage` (an hour, then minutes of that hour). Reading keeps them, and the next
- * merge unites them.
+ * may overlap in `usage` (an hour, then minutes of that hour). Reading `usage` keeps such buckets,
+ * and the next merge unites them.
  */
 #include "agent/history.h"
 

@@ -58,7 +58,7 @@ struct history {
 
 void history_done(struct history *history);
 
-/* NULL: none. Adding a record moves the others. */
+/* Returns the record of this tenant; NULL: none. Adding a record may move all records in memory. */
 struct history_record *history_find(const struct history *history, uint32_t id);
 /* Adds an empty record; NULL: out of memory. */
 struct history_record *history_add(struct history *history, uint32_t id);

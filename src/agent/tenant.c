@@ -740,7 +740,7 @@ void tenant_give_slot(struct tenant *t, uint32_t index)
 		t->slots[index / 64] &= ~(1ull << index % 64);
 }
 
-/* ---- the passing of time ---- */
+/* ---- default tenants and lifetimes ---- */
 
 void tenant_update_defaults(struct agent *agent)
 {

@@ -216,8 +216,8 @@ bool tenant_has_ended(const struct tenant *tenant, uint64_t now);
  */
 bool tenant_is_any_settling(const struct agent *agent);
 /*
- * Ends a tenant whose lifetime is over. Kills it at once; the container watcher kills a container's
- * tenant when no process is found.
+ * Ends a tenant whose lifetime is over. Kills the tenant at once if it is not a container's. The
+ * container watcher kills a container's tenant when it finds no process.
  */
 void tenant_end(struct tenant *tenant);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Users: see user.h. The kernel gives a new descriptor the lowest free number, so a high number
- * shows how many are in use. The code counts nothing that the kernel already counts. The loop's
- * thread only.
+ * Users: see user.h. The kernel gives a new descriptor the lowest free number, so a new
+ * descriptor's number shows how many are in use. The code counts nothing that the kernel already
+ * counts. The loop's thread only.
  */
 #include "agent/user.h"
 
