@@ -69,7 +69,7 @@ struct clock_listener {
 /*
  * Notes that the listener looks at now_ns. Call it at each look, also while there is no peer. If
  * the listener has not run for longer than CLOCK_PAUSE_NS, the machine was stopped or overloaded.
- * Its peers may have had the same pause, so their silence counts only from now on.
+ * The listener's peers may have had the same pause, so their silence counts only from now on.
  */
 static inline void clock_look(struct clock_listener *listener, uint64_t now_ns)
 {

@@ -48,7 +48,7 @@ def join(lines):
 
 
 def literal(text):
-    """In C; what is not plain ASCII in octal."""
+    """The text as a C string literal; bytes that are not plain ASCII are in octal."""
 
     def quote(byte):
         return (
@@ -64,7 +64,7 @@ def literal(text):
 
 
 def pairs(lines):
-    """The initialisers of [][2]."""
+    """The C initialisers of an array of pairs (term, text)."""
     terms = []
     for line in lines:
         if line[:1] == "\t":

@@ -124,7 +124,7 @@ struct text format_duration(uint64_t ns)
 struct text format_duration_nearest(uint64_t ns)
 {
 	static const struct {
-		uint64_t from_s, last_ns; /* last: the smallest unit shown */
+		uint64_t from_s, last_ns; /* last_ns: the smallest unit shown */
 	} steps[] = {{86400, 3600 * NSEC_PER_SEC}, {3600, 60 * NSEC_PER_SEC}, {60, NSEC_PER_SEC}};
 
 	for (size_t i = 0; i < ARRAY_SIZE(steps); i++)

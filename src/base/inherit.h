@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The environment variables that links and workers inherit. It is an allowlist, because a worker
- * serves other people's programs: they must not reach other variables of a daemon or user, such as
- * credentials. Any thread, while no thread changes the environment.
+ * The environment variables that links and workers inherit. The list is an allowlist, because a
+ * worker serves other people's programs. These programs must not reach other variables of a daemon
+ * or user, such as credentials. Any thread, while no thread changes the environment.
  */
 #ifndef BASE_INHERIT_H
 #define BASE_INHERIT_H

@@ -25,7 +25,10 @@ bool listener_is_short(int error);
 struct listener {
 	struct loop_io io;
 	struct loop_timer rest;
-	/* Owns the accepted connection, which is close-on-exec and non-blocking. */
+	/*
+	 * Called for each accepted connection, which is close-on-exec and non-blocking. `fn` owns
+	 * fd.
+	 */
 	void (*fn)(struct listener *listener, int fd);
 	void *data;
 };

@@ -122,7 +122,7 @@ enum option_event option_next(struct option_scan *scan)
 	return option_take_letter(scan);
 }
 
-/* choices: words with blanks between; NULL: none */
+/* Whether the value is one of `choices`: words with blanks between them; NULL: no value is. */
 static bool option_is_among(const char *choices, const char *value)
 {
 	struct str rest = str_from(choices), word;

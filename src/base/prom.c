@@ -100,7 +100,7 @@ static void add_sample(struct buf *out, const struct prom_metric *metric, const 
 	buf_addf(out, "%s %.15g\n", label ? "}" : "", prom_field_value(metric, field));
 }
 
-/* Appends the metric under the name, which is its own or its old one. */
+/* Appends the metric under `name`, which is the metric's own name or its old name. */
 static void add_metric(struct buf *out, const struct prom_table *table, size_t at, const char *name,
 	const void *samples, size_t n_samples)
 {

@@ -217,10 +217,10 @@ static void td_charge_time(struct arbiter_td *td, int64_t ns, uint64_t from, uin
 }
 
 /*
- * Charges a tenant that drains, or holds the device while it is busy or others wait. A tenant
- * opened before the end of a drain (`overlap`) is charged from overlap_until on. If the drain
- * continues beyond that time, the device has begun the new tenant's work, and the draining tenant
- * is no longer charged.
+ * Whether the tenant is charged: it drains, or it holds the device and either has work there or
+ * keeps other tenants waiting. A tenant opened before the end of a drain (`overlap`) is charged
+ * from overlap_until on. If the drain continues beyond that time, the device has begun the new
+ * tenant's work, and the draining tenant is no longer charged.
  */
 static bool is_charged(const struct arbiter_td *td, const struct arbiter_td *overlap, uint64_t at)
 {

@@ -9,7 +9,7 @@
  *   arbiter-account.c charged time, lag, limits, entitlements
  *   arbiter-policy.c  orders among tenants of one rank
  *
- * Only these files and their tests include it.
+ * Only these files and their tests include this header.
  */
 #ifndef CORE_ARBITER_INTERNAL_H
 #define CORE_ARBITER_INTERNAL_H
@@ -229,7 +229,7 @@ void device_entitle(struct device *device);
 void td_activate(struct arbiter_td *td, uint64_t now);
 void td_deactivate(struct arbiter_td *td, uint64_t now);
 /*
- * Call it after the state or the wants have changed. An active tenant-device joins at once; an idle
+ * Call after the state or the wants have changed. An active tenant-device joins at once; an idle
  * tenant-device leaves after a delay (device_leave_idle).
  */
 void td_update_active(struct arbiter_td *td, uint64_t now);

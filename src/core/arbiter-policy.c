@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The orders among tenants of one rank, one table entry each. `share` honours requests; the others
- * are rules of other systems, for comparison. Pure; one thread.
+ * The orders among tenants of one rank, one table entry each. `share` honours requests. The other
+ * entries are rules of other systems, for comparison. Pure; one thread.
  */
 #include <stdio.h>
 #include <string.h>

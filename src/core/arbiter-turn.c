@@ -222,8 +222,8 @@ static uint64_t td_turn_queued_rest(const struct arbiter_td *td, uint64_t now)
 	uint64_t rest = td_reported_drain_ns(td, now);
 
 	/*
-	 * Limits the number that the client reports, because at most a window and one submission
-	 * can be in flight.
+	 * Limits the time that the client predicts, because at most a window and one submission can
+	 * be in flight.
 	 */
 	return MIN(rest,
 		td->longest_ns + MAX(config->window_us, td->reported_window_us) * NSEC_PER_USEC);
@@ -268,8 +268,8 @@ static void td_close(struct arbiter_td *td, uint64_t now)
 	td->is_unbounded = td->reported_window_us == 0;
 	/*
 	 * The work in flight may end with one submission of unknown length. Here the client's
-	 * number counts in full: the tenant may have been alone a moment ago, and it is charged for
-	 * what it runs.
+	 * prediction counts in full: a tenant that was alone a moment ago may have more in flight
+	 * than a window, and pays for all that it runs.
 	 */
 	td->closed_at = now;
 	for (uint32_t i = 0; i < device->n_active; i++)

@@ -528,7 +528,7 @@ bool arbiter_watches(const struct arbiter *arbiter, uint32_t device)
 	return false;
 }
 
-/* ---- reports ---- */
+/* ---- usage of a tenant ---- */
 
 static enum arbiter_why arbiter_explain_td(struct arbiter_td *td, arbiter_id *ret_other)
 {

@@ -119,8 +119,9 @@ void arbiter_remove(struct arbiter *arbiter, arbiter_id tenant, uint64_t now);
 
 /*
  * Reports that a thread of the tenant is blocked at the gate (`want`), or that none is. May be
- * repeated. The first busy look after an opening clears the want. The caller therefore repeats it
- * while page_up.want != 0: after each CLOSE, and after an unused opening was taken back.
+ * repeated. The first busy look after an opening clears the want. While page_up.want != 0, the
+ * caller therefore reports the want again: after each CLOSE, and after the arbiter took back an
+ * unused opening.
  */
 void arbiter_want(
 	struct arbiter *arbiter, arbiter_id tenant, uint32_t device, bool want, uint64_t now);

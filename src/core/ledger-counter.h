@@ -72,7 +72,7 @@ static inline void ledger_slot_init(
 	atomic_store_explicit(&slot->intent_seq, seq, memory_order_release);
 }
 
-/* Pages that count for the tenant now. */
+/* Pages that the tenant is charged for now. */
 static inline uint64_t ledger_counter_pages(const struct page_tenant *tenant)
 {
 	return page_word_pages(atomic_load_explicit(&tenant->word, memory_order_acquire));

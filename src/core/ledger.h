@@ -53,7 +53,7 @@ int ledger_add(struct ledger *ledger, uint32_t tenant, uint64_t quota_bytes,
  */
 int ledger_change(struct ledger *ledger, uint32_t tenant, uint64_t quota_bytes, struct error *err);
 /*
- * Call it before ledger_remove(), for fail tenants: the process still holds `bytes` on the device.
+ * Call before ledger_remove(), for fail tenants: the process still holds `bytes` on the device.
  * Together the processes keep at most the tenant's quota from others, because the numbers are the
  * processes' own claims. Ignored for other policies: wait tenants' reservations are known, and swap
  * tenants' memory can move away.
@@ -78,7 +78,7 @@ int ledger_reserve(struct ledger *ledger, uint32_t tenant, uint32_t process, uin
 void ledger_release(struct ledger *ledger, uint32_t tenant, uint32_t process, uint64_t bytes);
 /*
  * Moves up to `bytes` of the reservation from process `from` to process `to`; waiting requests get
- * nothing of it. If memory for the record is short, the reservation stays with `from`.
+ * none of these bytes. When out of memory, the reservation stays with `from`.
  */
 void ledger_move(
 	struct ledger *ledger, uint32_t tenant, uint32_t from, uint32_t to, uint64_t bytes);
