@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The variables that a dialect's own device plugin sets and its users' programs read. They only
- * inform. With CDI a container gets them when it starts; in Allocate it gets them if the slot's
- * container is known by then.
+ * The variables that a dialect's own device plugin sets and its users' programs read. The variables
+ * only inform. With CDI a container gets them when it starts. The answer to Allocate also has them,
+ * if the slot's container is known by then.
  */
 #include <errno.h>
 #include <stdio.h>

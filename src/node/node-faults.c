@@ -2,10 +2,10 @@
 /*
  * Faults of the node as a whole. A device that GPUNode.status had and that the driver does not list
  * any more is missing: a card did not return after a restart, or the driver did not load. A missing
- * device stays in status.missingDevices until it returns, or until its GPUNode is deleted. While an
- * administrator has it in spec.cordoned, it is no fault. Simulated devices change with
- * GPUNode.spec.simulate, and MIG instances with their device's configuration, so neither is ever
- * missing.
+ * device stays in status.missingDevices until it returns, or until its GPUNode is deleted. A
+ * missing device that an administrator lists in spec.cordoned is no fault. Simulated devices change
+ * with GPUNode.spec.simulate, and MIG instances with their device's configuration, so neither is
+ * ever missing.
  *
  * The simulated driver is a set of files that containers mount. Without these files, or without the
  * engine's socket, no program reaches a device.

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Measures the network to other nodes (peers.h decides which and when). A process of its own does
- * this (src/link/node-link-probe.c), one node after another, with this node's certificate. Once a
- * round this node asks the API server for the table of GPUNodes, which names the nodes that serve.
- * A watch of all GPUNodes on every node would cost a cluster more than all other requests.
+ * Measures the network to other nodes (peers.h decides which and when). A separate process
+ * (src/link/node-link-probe.c) measures one node after another, with this node's certificate. Once
+ * a round this node asks the API server for the table of GPUNodes, which names the nodes that
+ * serve. A watch of all GPUNodes on every node would cost a cluster more than all other requests.
  */
 #include "node/node-peers.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A node of the pool (GPUNode.spec.pool). Its devices belong to another device plugin. divvy has
- * the devices that the kubelet's pod-resources list for a placeholder pod. A placeholder that is
- * being deleted admits no new tenants and waits for its last tenant. If the placeholder ends
+ * the devices that the kubelet (pod-resources API) lists for a placeholder pod. A placeholder that
+ * is being deleted admits no new tenants and waits for its last tenant. If the placeholder ends
  * earlier, the tenants' processes are killed at once, because the device may belong to another pod
  * a moment later.
  */

@@ -61,9 +61,9 @@ struct slot_edits {
 void slot_edits_fill(const struct slot_plan *plan, struct slot_edits *ret);
 
 /*
- * Writes the loader's list beside the slot's folder. It names the interception libraries, or the
- * remote libraries if the devices are elsewhere. Call when the container starts, not later. Syncs a
- * new list to the disk before it returns, which may block (node-files.h).
+ * Writes the loader's list beside the slot's folder. The list names the interception libraries, or
+ * the remote libraries if the devices are elsewhere. Call when the container starts, not later.
+ * Syncs a new list to the disk before it returns, which may block (node-files.h).
  */
 int slot_preload_write(const char *folder, bool is_remote, struct error *err);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Conditions that no one requested but someone should know of: a tenant whose allocations are
- * refused, a device that is lost or does not answer, an unmanaged process on a device. Each is
- * reported once when it appears, and not more often than people can read.
+ * Reports conditions that people should know of: a tenant whose allocations are refused, a device
+ * that is lost or does not answer, an unmanaged process on a device. Each is reported once when it
+ * appears, and not more often than people can read.
  */
 #include <stdlib.h>
 

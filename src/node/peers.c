@@ -3,7 +3,7 @@
  * Selects the peers to measure, and decides when their numbers have changed enough to publish.
  * `fresh` collects the peers with the smallest weights; peers_begin() sorts them by name, copies
  * earlier measurements to the peers that stay, and makes the list current. For each peer `now` has
- * the latest numbers and `told` those published last. If any number has changed by more than a
+ * the latest numbers and `reported` those published last. If any number has changed by more than a
  * quarter and more than noise, peers_end() publishes all.
  */
 #include "node/peers.h"

@@ -15,7 +15,7 @@
  *   }
  *   while ((peer = peers_next(&peers)))
  *   	peers_measured(&peers, peer, us, bits, now, real) or peers_failed(peer);
- *   if (peers_end(&peers, now)) publish peers.v[].told;
+ *   if (peers_end(&peers, now)) publish peers.v[].reported;
  */
 #ifndef NODE_PEERS_H
 #define NODE_PEERS_H
@@ -83,8 +83,8 @@ void peers_measured(struct peers *peers, struct peer *peer, uint64_t round_trip_
 void peers_failed(struct peer *peer);
 
 /*
- * Ends a round. Returns true if the numbers should be published, as after the first round; `told`
- * then has the present numbers of all peers.
+ * Ends a round. Returns true if the numbers should be published, as after the first round;
+ * `reported` then has the present numbers of all peers.
  */
 bool peers_end(struct peers *peers, uint64_t now_ns);
 
