@@ -19,8 +19,8 @@
 
 #define BATCH 16u /* connections that are accepted in one turn of the loop */
 /*
- * Silence after which a peer loses its place to a new connection. The peer loses it at once if its
- * address has more connections than the address of the new one.
+ * Silence after which a peer loses its place to a new connection. The peer loses its place at once
+ * if its address has more connections than the new connection's address would then have.
  */
 #define PATIENCE_NS NSEC_PER_SEC
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A copy of the objects of one resource, in the caller's own form, to be found by namespace and
- * name or by uid. A reflector feeds it, so it follows the server with a delay. After a list it
- * deletes the objects that the list lacks, and reports them like other deletions. It reports a
- * version of an object once, unless the reflector replaces all objects. An object with a known name
- * and another uid counts as a deletion and an addition. One thread.
+ * name or by uid. A reflector feeds the cache, so the cache follows the server with a delay. After
+ * a list the cache deletes the objects that the list lacks, and reports them like other deletions.
+ * The cache reports a version of an object once, unless the reflector replaces all objects. An
+ * object with a known name and another uid counts as a deletion and an addition. One thread.
  */
 #ifndef KUBE_CACHE_H
 #define KUBE_CACHE_H

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Sets libcurl's options for one request: URL, headers, body, TLS, proxy and timeouts. Keepalive
- * and TCP_USER_TIMEOUT end a connection whose peer no longer answers. With a server name of its
- * own, the URL carries that name; CURLOPT_CONNECT_TO and the Host header carry the server's
- * address. libcurl does not copy the lists of headers and addresses, so both live until
+ * and TCP_USER_TIMEOUT end a connection whose peer no longer answers. If the configuration sets
+ * tls-server-name, the URL has that name, and CURLOPT_CONNECT_TO and the Host header have the
+ * server's address. libcurl does not copy the lists of headers and addresses, so both live until
  * transfer_done(). transfer_append_header() overwrites its copy of each header line, since one of
  * the lines carries the token.
  */

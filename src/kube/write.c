@@ -167,8 +167,8 @@ int kube_bind(struct kube_client *client, const struct kube_write *write, const 
 	const char *uid, const json_t *annotations, struct error *err)
 {
 	/*
-	 * After a success whose answer was lost, the repeated request gets 409, so nothing is done
-	 * twice.
+	 * If the caller repeats a request whose answer was lost, the server answers 409 for a bound
+	 * pod, so nothing is done twice.
 	 */
 	static const struct kind kind = {KUBE_POST, .retry = RETRY_UNPROCESSED, .is_managed = true};
 	const struct kube_target *t = &write->target;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The kubelet's questions about containers: passes a call to the callback, and the callback's
- * answer back. A request may outlive its call (the kubelet no longer waits) and its plugin; it ends
- * when it is answered. A request owns the decoded message, from which it borrows the ids. One
- * thread.
+ * The kubelet's questions about containers: passes each call to the caller's callback, and the
+ * callback's answer back to the kubelet. A request may outlive its call (the kubelet no longer
+ * waits) and its plugin; it ends when it is answered. A request owns the decoded message, from
+ * which it borrows the ids. One thread.
  */
 #include <stdio.h>
 #include <stdlib.h>
