@@ -9,7 +9,7 @@
 #include "access/access.h"
 #include "kube/kube-config.h"
 
-/* The rig's server checks access; this server is the API server, on the same loop. */
+/* The rig's server checks access; the server `api` plays the API server, on the same loop. */
 struct world {
 	struct rig rig;
 	struct http_server *api;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A process whose environment cannot be read keeps no other container's tenant. */
+/* A process whose environment cannot be read does not keep tenants of other containers alive. */
 #include "unit.h"
 
 #include <dirent.h>

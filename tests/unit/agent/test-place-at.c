@@ -14,7 +14,10 @@ static struct spec make(const char *request)
 
 	spec_init(&spec);
 	assert_int_equal(spec_set(&spec, "request", request, NULL), 0);
-	/* The constraints are the requester's; the chosen device need not meet them any more. */
+	/*
+	 * place_at() ignores these two constraints: the program that chose the device has applied
+	 * them.
+	 */
 	assert_int_equal(spec_set(&spec, "device", "GPU-other", NULL), 0);
 	assert_int_equal(spec_set(&spec, "model", "other", NULL), 0);
 	assert_int_equal(spec_finish(&spec, NULL), 0);

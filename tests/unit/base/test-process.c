@@ -76,7 +76,8 @@ static void reads_a_strange_process_name(void **state)
 
 /*
  * A child that runs until the test kills it or ends, since it reads from a pipe that never has
- * more. It has answered once, so its exec is over: during the exec, /proc shows no environment yet.
+ * more. The child has answered once, so its exec is over: during the exec, /proc shows no
+ * environment yet.
  */
 static pid_t start_cat(const char *const *env)
 {

@@ -41,7 +41,7 @@ struct tls_authority {
 struct tls_authority tls_make_authority(void);
 void tls_authority_done(struct tls_authority *ca);
 /*
- * Makes a certificate of "me" for this purpose, valid from now for so many seconds. The caller
+ * Makes a certificate with the name "me" for this purpose, valid from now for `seconds`. The caller
  * frees it.
  */
 void tls_certify(const struct tls_authority *ca, const char *purpose, int seconds, char **ret_crt,

@@ -24,7 +24,7 @@ void made_authority_done(struct made_authority *authority);
 /* Differences from a usual certificate. */
 struct made_wish {
 	const char *uri;
-	const char *host;                /* a DNS name instead, as in a web server's certificate */
+	const char *host;                /* a DNS name instead of `uri`, as web servers have */
 	const struct made_authority *by; /* NULL: self-signed */
 	const struct made_authority *trusts;
 	bool is_client_only;

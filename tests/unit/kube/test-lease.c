@@ -96,7 +96,7 @@ static void leads_when_no_other_leads(void **state)
 	assert_int_equal(a.epoch, 0);
 }
 
-/* The Lease object was lost with its epoch, and others have seen a later epoch. */
+/* The Lease object was lost with its epoch, and other components have seen a later epoch. */
 static void continues_from_the_latest_epoch_seen(void **state)
 {
 	struct lease a;
