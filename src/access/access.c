@@ -62,7 +62,7 @@ struct access {
 	LIST_HEAD(visits, visit) visits;
 	struct answer answers[ACCESS_ANSWERS_MAX], of_nobody[ACCESS_ANSWERS_MAX];
 	struct origin origins[ACCESS_ADDRESSES_MAX];
-	uint32_t n_visits; /* visits that count in a limit: those that have an origin */
+	uint32_t n_visits; /* visits with an origin, at most ACCESS_VISITS_MAX */
 };
 
 /* ---- cached answers ---- */

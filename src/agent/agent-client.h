@@ -56,7 +56,7 @@ struct process {
 	struct loop_io pid_io;
 	uint32_t index; /* index in the tenant's counter */
 	bool is_dead;
-	/* The process is known from an earlier daemon's state. It has no pages until its HELLO. */
+	/* The process is known from an earlier daemon's state, and has no pages until its HELLO. */
 	bool is_awaited;
 	bool has_membarrier;
 

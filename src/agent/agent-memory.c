@@ -509,7 +509,10 @@ static void recount_device(struct memory *m, struct tenant_device *td)
 		slots[n++] = (struct ledger_slot){share_slot(td), 0};
 	LIST_FOREACH(p, &t->processes, of_tenant) {
 		if (p->is_awaited)
-			/* Its memory is unknown until it registers again, so the counter stays. */
+			/*
+			 * Until the process registers again, its memory is unknown: the counter
+			 * stays.
+			 */
 			goto out;
 		if (n <= PAGE_PROCESSES)
 			slots[n++] = (struct ledger_slot){&p->devices[td->at].up->memory, p->index};
@@ -577,8 +580,8 @@ static void on_remains(struct loop_io *io, uint32_t events)
 }
 
 /*
- * A program whose tenant is removed runs on until its next driver call fails, or longer. Its memory
- * is not free until it ends.
+ * A program whose tenant is removed runs on until its next driver call fails, or longer. The
+ * program's memory is not free until the program ends.
  */
 static void remains_watch(struct remains *r, const struct process *p)
 {

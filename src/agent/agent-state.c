@@ -232,7 +232,10 @@ static int state_append_line(struct state *s, const struct buf *line)
 	return 0;
 }
 
-/* Records the end of a tenant or process. The end counts even if the file cannot be written. */
+/*
+ * Records the end of a tenant or process. The tenant or process ends even if the file cannot be
+ * written.
+ */
 static void append_end(struct state *s, const struct buf *line)
 {
 	int r = state_append_line(s, line);

@@ -5,9 +5,9 @@
  * changes, and later lines replace earlier ones. From time to time the daemon writes the file anew
  * and renames the new file over the old one.
  *
- * A line counts only with its end, so a kill at any instant leaves a valid file. The daemon cuts an
- * incomplete line off before it appends the next one. Nothing is synced: programs do not survive a
- * power failure, so the file need not either.
+ * A reader ignores a line without its end, so a kill at any instant leaves a valid file. The daemon
+ * cuts an incomplete line off before it appends the next one. Nothing is synced: programs do not
+ * survive a power failure, so the file need not either.
  */
 #ifndef AGENT_AGENT_STATE_H
 #define AGENT_AGENT_STATE_H

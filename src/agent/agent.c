@@ -193,7 +193,7 @@ static bool end_without_socket(pid_t pid)
 
 /*
  * Returns the holder of the lock, as the kernel shows it. If the kernel shows no holder, because
- * the holder is in another pid namespace, the pid in the file counts.
+ * the holder is in another pid namespace, returns the pid in the file.
  */
 static pid_t runtime_owner(int fd)
 {

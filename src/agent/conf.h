@@ -33,7 +33,7 @@ int conf_load(const char *path, struct conf **ret_conf, struct error *err);
 
 /*
  * Reads the cgroup path of a process. If several hierarchies have a path for the process, the
- * longest one counts. Writes "" when /proc does not show it. -ENAMETOOLONG: the path has
+ * longest one is taken. Writes "" when /proc does not show it. -ENAMETOOLONG: the path has
  * CONF_CGROUP bytes or more.
  */
 int conf_cgroup(pid_t pid, char ret[static CONF_CGROUP], struct error *err);
@@ -49,8 +49,8 @@ int conf_cgroup_parse(struct str text, char ret[static CONF_CGROUP], struct erro
  * Returns the tenant of a process that shows no secret, and makes the tenant if there is none yet.
  * -EACCES: the rules refuse such a process, or it is a pod's and no rule matches. -ENOSPC and other
  * errors of tenant_new(): the new tenant does not fit. -EAGAIN: user-names.h awaits an answer about
- * the user. After NAMES_WAIT_NS without an answer the user's number serves as its name, and only
- * the process's own group counts.
+ * the user. After NAMES_WAIT_NS without an answer the user's number serves as its name, and of the
+ * gid rules only those for the process's own group can match.
  */
 struct tenant;
 int conf_tenant(struct agent *agent, pid_t pid, uid_t uid, gid_t gid, struct tenant **ret_tenant,

@@ -8,9 +8,9 @@
  *   owner is the namespace of a pod, or else a uid.
  * - Tenants of the only owner that has measured expect its least figure, if two of its tenants have
  *   measured.
- * - All others expect the device's guess.
- * Figures of processes in one cgroup count as those of one owner, because a container's root may
- * take any uid. So only two owners together can raise the size that a third owner expects.
+ * - All other tenants expect the device's guess. Figures of processes in one cgroup count as those
+ *   of one owner, because a container's root may take any uid. So only two owners together can
+ *   raise the size that a third owner expects.
  *
  * The loop's thread only; nothing blocks. All sizes are bytes. Nothing is kept over a restart.
  */
@@ -24,7 +24,7 @@ struct tenant;
 struct tenant_device;
 
 /*
- * A measured value counts only up to this many times the guess, and up to this many bytes. Large
+ * A measured value above this many times the guess, or above this many bytes, is ignored. Large
  * contexts take 1 GiB.
  */
 #define CONTEXT_COST_GUESSES_MAX 4u
@@ -41,7 +41,7 @@ uint64_t context_cost_expected(const struct tenant_device *td);
  */
 void context_cost_learn(struct tenant_device *td, const char *cgroup, uint64_t bytes);
 
-/* Call when the tenant ends: its figures no longer count. */
+/* Call when the tenant ends: its figures no longer affect other tenants. */
 void context_cost_tenant_gone(struct tenant *tenant);
 
 #endif

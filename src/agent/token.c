@@ -166,8 +166,8 @@ static void ask_for_flush(
 
 /*
  * Handles submissions behind the last marker. The client marks them on request. A frozen client
- * does not; it gets the time that its longest submission could take, and then the submissions count
- * as complete.
+ * does not. After the time that its longest submission could take, the daemon considers these
+ * submissions complete.
  */
 static bool is_tail_open(struct process *p, struct process_device *pd, struct look *look,
 	const struct tenant_device *td, uint64_t now)
@@ -230,9 +230,9 @@ static struct view look_at_tenant(struct tenant_device *td, uint64_t now)
 		view.longest_ns = MAX(view.longest_ns, look.longest_ns);
 		view.spread_ns = MAX(view.spread_ns, look.spread_ns);
 		/*
-		 * Processes are different contexts that share the device's time. Each predicts the
-		 * time that its work takes beside the others' work. The sum is the latest possible
-		 * end.
+		 * Processes are different contexts that share the device's time. Each process
+		 * predicts the time that its work takes beside the work of the other processes. The
+		 * sum gives the latest possible end.
 		 */
 		sum_ns = clock_add_ns(sum_ns, look.rest_ns);
 		view.rest_ns = MAX(view.rest_ns, look.rest_ns);
@@ -337,7 +337,8 @@ static uint64_t next_look(const struct view *view)
 /*
  * Reports work that began or ended since the last look. The client's page gives the time: a hint,
  * which shortens the charged time by at most HINT_SAVES_NS. After a time without looks (see
- * arbiter_watches()) the page says too little, and the time of the look counts.
+ * arbiter_watches()) the page says too little. The work then counts as begun or ended at the time
+ * of the look.
  */
 static void token_observe_device(struct tenant_device *td, const struct view *view, uint64_t now)
 {

@@ -57,7 +57,10 @@ json_t *usage_report(struct agent *agent, uid_t uid, uint64_t since_s);
  * name, and the daemon logs this.
  */
 void usage_load(struct agent *agent);
-/* Has the disk worker append changed records. After a failure they count as changed again. */
+/*
+ * Has the disk worker append changed records. After a failed write the records are marked as
+ * changed again.
+ */
 void usage_flush(struct agent *agent);
 
 #endif

@@ -61,7 +61,7 @@ static void run_lookup(struct worker_job *job)
 	struct passwd pw, *found = NULL;
 
 	l->r = text ? -getpwuid_r(l->uid, &pw, text, TEXT_BYTES, &found) : -ENOMEM;
-	/* Some services return these for "no such user". */
+	/* Some name services return these errors for "no such user". */
 	if (l->r == -ENOENT || l->r == -ESRCH || l->r == -EBADF || l->r == -EPERM)
 		l->r = 0;
 	if (l->r < 0 || !found || str_copy(l->name, sizeof(l->name), str_from(pw.pw_name)) < 0)

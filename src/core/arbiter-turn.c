@@ -58,8 +58,8 @@ static bool device_is_contended(struct device *device, const struct arbiter_td *
 }
 
 /*
- * Whether this tenant goes before all others on the device: it has class latency, and they are
- * opportunistic.
+ * Whether this tenant goes before all other tenants of the device: it has class latency, and the
+ * other tenants are opportunistic.
  */
 static bool goes_before_all(struct device *device, const struct arbiter_td *td, uint64_t now)
 {
@@ -249,8 +249,8 @@ static void td_close(struct arbiter_td *td, uint64_t now)
 	struct device *device = td->device;
 	const struct arbiter_config *config = &device->arbiter->config;
 	/*
-	 * A window counts at most as configured, because queued_ns includes the additional work of
-	 * a wider window.
+	 * The bound uses at most the configured window, because queued_ns includes the additional
+	 * work of a wider window.
 	 */
 	uint64_t windows = 4 * NSEC_PER_USEC *
 		(td->reported_window_us ? MIN(td->reported_window_us, config->window_us)
@@ -472,7 +472,7 @@ void device_reopen_stuck(struct device *device, const struct arbiter_td *next, u
 			other->overdue_at = now;
 			other->n_overdue++;
 		}
-		/* A tenant at its limit continues to drain beside the others. */
+		/* A tenant at its limit continues to drain beside the other tenants. */
 		if (!other->is_throttled)
 			arbiter_tenant_open(other->tenant, true, now);
 	}
@@ -609,7 +609,7 @@ static struct arbiter_td *best_waiting(struct device *device, uint64_t now)
 			continue;
 		if (best) {
 			order = td_rank(best) - td_rank(td);
-			if (order == 0) /* the tenant closed last for others goes after the rest */
+			if (order == 0) /* the tenant last closed for others goes last */
 				order = closed_for_others(best, td);
 			if (order == 0)
 				order = policy->score(td, now) - policy->score(best, now);

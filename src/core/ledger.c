@@ -145,7 +145,7 @@ static uint64_t times_permille(uint64_t a, uint32_t permille)
 	return add_clamped(whole * permille, a % 1000 * permille / 1000);
 }
 
-/* Sum of the quotas of the fail tenants, or of all others. */
+/* Sum of the quotas of the fail tenants, or of all other tenants. */
 static uint64_t ledger_sum_quotas(
 	const struct ledger *ledger, bool is_fail, const struct ledger_account *except)
 {
@@ -289,7 +289,7 @@ static bool is_deadlock(const struct ledger *ledger)
 	return true;
 }
 
-/* Fails the youngest request, so that others may get the memory that it could not get. */
+/* Fails the youngest request, so that its process runs on and may release memory. */
 static void break_deadlock(struct ledger *ledger)
 {
 	struct waiter **youngest = NULL;

@@ -6,7 +6,7 @@
  *
  * A stream lives until its `closed` is called or the owner calls http_stream_close(); then the
  * handle is invalid. `closed` is called exactly once, from the loop or from http_server_free(),
- * never from a function of this header. It gives the reason:
+ * never from a function of this header. `closed` gets the reason:
  *
  *   -ECONNRESET  the peer has closed the connection, or keepalive gets no reply; noticed even if
  *                nothing is pushed

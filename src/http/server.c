@@ -194,8 +194,8 @@ static enum MHD_Result http_count_header(
 }
 
 /*
- * A proxy in front may read another end of a request with two lengths or an unknown encoding. It
- * could then take the rest of one client's request for the next client's request.
+ * A proxy in front may read another end of a request with two lengths or an unknown encoding. The
+ * proxy could then take the rest of one client's request for the next client's request.
  */
 static bool is_framed(struct MHD_Connection *mhd, const char *version)
 {

@@ -3,7 +3,7 @@
  * This file copies identities, passes them to other processes, and checks them. identity_to_fd()
  * writes the three texts into a sealed memfd, a NUL behind each. identity_from_fd() reads from
  * offset 0 with pread(), so several processes can read one descriptor. The functions wipe each copy
- * of the texts before they free the copy. An authority counts in identity_check_crt() only if the
+ * of the texts before they free the copy. identity_check_crt() accepts an authority only if the
  * authority's certificate holds at that time.
  */
 #include "identity/identity.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The certificate and key that divvy shows to peers, and the authorities that it trusts: three PEM
- * texts. An identity lives in memory and reaches another process through a descriptor. It is never
- * a file, because any program that could open the key's path could impersonate its owner. Any
- * thread.
+ * texts. An identity lives in memory and reaches another process through a descriptor. An identity
+ * is never a file, because any program that could open the key's path could impersonate its owner.
+ * Any thread.
  */
 #ifndef IDENTITY_IDENTITY_H
 #define IDENTITY_IDENTITY_H

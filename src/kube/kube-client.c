@@ -435,7 +435,7 @@ static int start_try(struct kube_call *call, const struct credential_view *view)
 		return r;
 	}
 	client->counts.n_tries++;
-	/* A server answers a watch only when an object changes, so a watch does not count here. */
+	/* A server answers a watch only when an object changes, so asked_ns ignores watches. */
 	if (!client->asked_ns && !call->request.is_watch)
 		client->asked_ns = clock_now_ns();
 	call->generation = view->generation;

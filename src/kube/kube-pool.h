@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * libcurl on the loop: transfers that share connections. `done` is called from the loop, never
- * within pool_add(). It may add and remove any transfers, and must remove the finished transfer. No
- * transfer may be added or removed while libcurl calls back.
+ * within pool_add(). `done` may add and remove any transfers, and must remove the finished
+ * transfer. No transfer may be added or removed while libcurl calls back.
  *
  * libcurl reuses any connection that looks alive, and has no function to mark a silent connection
  * as dead. pool_renew() therefore retires all present connections: their transfers keep them, and

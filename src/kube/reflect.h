@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reports the objects of a resource and their changes. It lists in pages, and requests each page
- * while the previous one still arrives. Then it watches, and resumes or lists again as
- * reflect-state.h says. It continues until stopped; errors are reported and retried. One thread.
+ * Reports the objects of a resource and their changes. A reflector lists in pages, and requests
+ * each page while the previous one still arrives. Then the reflector watches, and resumes or lists
+ * again as reflect-state.h says. It continues until stopped, and reports and retries errors. One
+ * thread.
  */
 #ifndef KUBE_REFLECT_H
 #define KUBE_REFLECT_H

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Cuts the objects out of the body of a list or a watch while the body arrives in pieces. Pieces
- * may have any size. The scanner holds one object at most. It passes on a list's `metadata` as soon
- * as that is complete. Servers write it before the items, so the next page can be requested while
- * this one still arrives.
+ * may have any size. The scanner holds one object at most. The scanner passes on a list's
+ * `metadata` as soon as that is complete. Servers write the metadata before the items, so the next
+ * page can be requested while this one still arrives.
  *
  * The scanner checks structure (brackets, commas, quotes, control characters), but not literals and
  * the content of strings, because each object is parsed afterwards. It removes

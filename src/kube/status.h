@@ -21,7 +21,7 @@ struct kube_status {
 	uint64_t retry_after_ns;
 };
 
-/* If the body is no Status, only the HTTP status and the text count. */
+/* If the body is no Status, only the HTTP status and the body's text are used. */
 void kube_status_parse(int http, struct str body, struct kube_status *ret_status);
 void kube_status_from_json(const json_t *json, struct kube_status *ret_status);
 

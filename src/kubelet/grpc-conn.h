@@ -3,9 +3,9 @@
  * One HTTP/2 session of nghttp2 on one connected socket: reading, writing, and the end. Only for
  * the gRPC server and client. The loop's thread.
  *
- * nghttp2 calls its callbacks while the connection reads or writes. They may submit frames and set
- * is_over, but must not free anything. The owner learns of the end once, by on_end, outside of
- * these callbacks.
+ * nghttp2 calls its callbacks while the connection reads or writes. The callbacks may submit frames
+ * and set is_over, but must not free anything. The owner learns of the end once, by on_end, outside
+ * of these callbacks.
  */
 #ifndef KUBELET_GRPC_CONN_H
 #define KUBELET_GRPC_CONN_H

@@ -49,8 +49,8 @@ void identities_free(struct identities *all);
 typedef void held_identity_fn(void *data, struct held_identity *held);
 
 /*
- * Copies the name. It is this node's name, or names a container with granted mode remote in a pod
- * of this node. The controller refuses other names. After a refusal the request is repeated at
+ * Copies the name. The name is this node's, or that of a container with granted mode remote in a
+ * pod of this node. The controller refuses other names. After a refusal the request is repeated at
  * growing intervals, because the controller may not know the pod yet. -EINVAL: impossible name;
  * -ENOMEM.
  */

@@ -481,8 +481,8 @@ void node_log(const struct node *node, const char *what, const struct tenant *te
 void watch_start(struct node *node);
 void watch_tick(struct node *node);
 /*
- * Reports faulty devices, unmanaged processes and an insecure runtime. They change more slowly than
- * watch_tick()'s conditions, so the caller looks less often.
+ * Reports faulty devices, unmanaged processes and an insecure runtime. These change more slowly
+ * than the conditions of watch_tick(), so the caller looks less often.
  */
 void watch_look(struct node *node);
 /* The slot's tenant ends: reports its last refused allocations. */

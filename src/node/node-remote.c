@@ -161,7 +161,7 @@ static int start_link(struct remote *remote, struct error *err)
 	r = helper_start(remote->node->agent->loop, &options, &helper, err);
 	if (r < 0)
 		return r;
-	/* Frees the former link, which ends but leaves running the sessions that it started. */
+	/* Frees the former link, which ends. The sessions that it started continue. */
 	helper_free(remote->helper);
 	remote->helper = helper;
 	return 0;

@@ -49,7 +49,9 @@ struct served {
 	uint64_t asked_ns;
 };
 
-/* A connection of a link. It asks for one process of a program, or for a bandwidth measurement. */
+/*
+ * A connection of a link. The link asks for the grant of one process, or to measure the bandwidth.
+ */
 struct serving {
 	LIST_ENTRY(serving) link;
 	struct node *node;
@@ -580,7 +582,7 @@ static int serve_start_helper(struct serve *serve, struct error *err)
 	r = helper_start(serve->node->agent->loop, &options, &helper, err);
 	if (r < 0)
 		return r;
-	/* Frees the former helper, which ends but leaves running the sessions that it serves. */
+	/* Frees the former helper, which ends. The sessions that it serves continue. */
 	helper_free(serve->helper);
 	serve->helper = helper;
 	log_info("devices are served to other nodes on %s", serve->address);

@@ -89,8 +89,8 @@ static void sweep_done(struct worker_job *arg)
 }
 
 /*
- * Collects the slots in use. Slots that were allocated after the question for the list count as
- * well, because the list may lack them.
+ * Collects the slots in use. Slots that were allocated after the question for the list are
+ * included, because the list may lack them.
  */
 static void find_in_use(
 	const struct node *node, const struct podres_list *list, struct sweep_job *job)

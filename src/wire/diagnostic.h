@@ -16,8 +16,8 @@ enum diagnostic_kind {
 
 /*
  * Receives a message without newline, borrowed, which is also on stderr. Called in any thread that
- * calls the driver, or in a thread of the library. It may end the process, and must not call the
- * driver.
+ * calls the driver, or in a thread of the library. The listener may end the process, and must not
+ * call the driver.
  */
 typedef void diagnostic_listener(const char *words, enum diagnostic_kind kind);
 

@@ -523,7 +523,7 @@ static void unreadable_reports_are_kept_aside(void **state)
 	assert_true(S_ISDIR(st.st_mode));
 	assert_return_code(rmdir(other), errno);
 	rig_kill(&rig);
-	/* The daemon skips an invalid line, and the other lines count. */
+	/* The daemon skips an invalid line, and reads the other lines. */
 	assert_int_equal(file_replace(path, STR("R 70 0 500 1000 1 2 9.5 0 0.0 known\nB 0 60\n"),
 				 0600, NULL),
 		0);

@@ -189,7 +189,7 @@ static void a_route_may_be_checked_as_another(void **state)
 	ask(&w, "POST", "/page", "Bearer visitor", "403 ");
 	ask(&w, "POST", "/page", "Bearer operator", "POST /page 0");
 	ask(&w, "GET", "/page", "Bearer operator", "403 ");
-	/* /page is checked as GET /metrics, so the answer about POST /page still counts. */
+	/* POST /page was checked as GET /metrics, so that remembered answer is used again. */
 	ask(&w, "GET", "/metrics", "Bearer operator", "GET /metrics 0");
 	assert_int_equal(w.n_tokens, 3);
 	stop(&w);
@@ -204,7 +204,7 @@ static void a_token_may_be_in_the_cookie(void **state)
 		{"Cookie: k=visitor", "403 "},
 		{"Cookie: k=", "401 "},
 		{"Cookie: kk=operator", "401 "},
-		/* A token in a header counts before the cookie. */
+		/* A token in a header takes precedence over the cookie. */
 		{"Cookie: k=operator\r\nAuthorization: Bearer visitor", "403 "},
 		{"Cookie: k=operator\r\nAuthorization: Basic x", "401 "},
 	};

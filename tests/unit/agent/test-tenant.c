@@ -78,7 +78,10 @@ static void one_user_leaves_descriptors_for_others(void **state)
 	files.rlim_cur = 512;
 	assert_ok(setrlimit(RLIMIT_NOFILE, &files));
 	rig_start(&rig);
-	/* Each tenant counts two descriptors: the page of its device, and its owner's pidfd. */
+	/*
+	 * The limit counts two descriptors for each tenant: the page of its device, and its owner's
+	 * pidfd.
+	 */
 	assert_int_equal(make_all(&rig, SOMEBODY), users_files_max(rig.agent->users) / 2);
 	assert_in_range(users_files_max(rig.agent->users), 8, 512 / 4);
 	rig_stop(&rig);

@@ -43,8 +43,8 @@ static uint64_t longest(uint64_t kernel_ns)
 
 /*
  * Largest error in a window of 1 s, in percentage points. Mixed lengths are random, and a twelfth
- * of these kernels takes 20 ms. All programs wake up later than on a real machine. Both reasons
- * allow mixed lengths a little more.
+ * of these kernels takes 20 ms. All programs wake up later than on a real machine. Therefore mixed
+ * lengths may have a slightly larger error.
  */
 static double bound_1s(uint64_t kernel_ns)
 {

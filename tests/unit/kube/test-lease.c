@@ -174,8 +174,8 @@ static void a_renewal_counts_from_its_sending(void **state)
 	assert_true(lease_may_write(&a, 12 * S - 1));
 	assert_false(lease_may_write(&a, 12 * S));
 	/*
-	 * The answer to the renewal comes only after the renewal's own deadline, so it does not
-	 * count.
+	 * The answer to the renewal comes only after the renewal's own deadline, so the candidate
+	 * reads the Lease again.
 	 */
 	assert_int_equal(step(&a, LEASE_TIMER, 11 * S), LEASE_DO_RENEW);
 	write_as(&a, LEASE_DO_RENEW);

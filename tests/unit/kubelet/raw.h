@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The peer of a server's (or client's) connection, frame by frame: it can send correct frames, and
- * frames that no correct peer sends. It runs the server's loop while it waits.
+ * frames that no correct peer sends. The peer runs the server's loop while it waits.
  */
 #ifndef TESTS_UNIT_KUBELET_RAW_H
 #define TESTS_UNIT_KUBELET_RAW_H
