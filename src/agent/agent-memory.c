@@ -509,10 +509,7 @@ static void recount_device(struct memory *m, struct tenant_device *td)
 		slots[n++] = (struct ledger_slot){share_slot(td), 0};
 	LIST_FOREACH(p, &t->processes, of_tenant) {
 		if (p->is_awaited)
-			/*
-			 * Until the process registers again, its memory is unknown: the counter
-			 * stays.
-			 */
+			/* Its memory is unknown until its HELLO: keeps the counter. */
 			goto out;
 		if (n <= PAGE_PROCESSES)
 			slots[n++] = (struct ledger_slot){&p->devices[td->at].up->memory, p->index};

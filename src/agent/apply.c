@@ -36,7 +36,10 @@ struct apply {
 
 static void origin_of(const char *path, const char *id, char *ret, size_t size)
 {
-	/* Uses the end of a long path: it is distinct enough, and fits a line of the state. */
+	/*
+	 * Uses the end of a long path: the end is distinct enough, and fits into a line of the
+	 * state file.
+	 */
 	size_t n = strlen(path);
 
 	snprintf(ret, size, "%s %s", n > 120 ? path + n - 120 : path, id);

@@ -2,9 +2,9 @@
 /*
  * The audit: see audit.h. An unmanaged process is identified by pid, start time and device, so its
  * rounds belong to that very process. A round is an answer of the devices (agent-memory.c). The
- * audit asks for one every ROUND_NS while the daemon does anything, and sooner if a tenant seems to
- * use more memory than was counted. An answer that another part of the daemon requested adds no
- * round: a process has at most one round in ROUND_NS.
+ * audit asks for a round every ROUND_NS while the daemon does anything, and sooner if a tenant
+ * seems to use more memory than was counted. An answer that another part of the daemon requested
+ * adds no round: a process has at most one round in ROUND_NS.
  */
 #include "agent/audit.h"
 
@@ -253,7 +253,7 @@ static void audit_end_unmanaged(struct agent *agent, struct unmanaged *s)
 	}
 }
 
-/* Logs the end only for processes that really ended. */
+/* Logs the end of signalled processes that have exited, not only left the device. */
 static void note_ends(const struct audit *audit, const struct unmanaged *now, uint32_t n)
 {
 	for (uint32_t i = 0; i < audit->n; i++) {
@@ -357,7 +357,9 @@ static void audit_carry_over_unmanaged(struct unmanaged *s, const struct unmanag
 	s->is_taken = before->is_taken;
 }
 
-/* Returns false if the process is of no interest, or has ended. */
+/*
+ * Returns false if the process has ended, or uses a device that another device plugin shares out.
+ */
 static bool audit_check_unmanaged(
 	struct agent *agent, const struct memory_unmanaged *listed, struct unmanaged *ret)
 {

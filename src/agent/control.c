@@ -652,7 +652,10 @@ static int do_create(struct call *call, struct error *err)
 	return -EINPROGRESS;
 }
 
-/* Runs before checks between fields, whose errors would name a limit or count that nobody set. */
+/*
+ * Refuses a change between a share and whole devices. Runs before the checks between fields, whose
+ * errors would name a limit or count that nobody set.
+ */
 static int control_check_tenant_kind(const struct tenant *t, struct spec spec, struct error *err)
 {
 	if (spec.exclusive)

@@ -202,7 +202,7 @@ uint32_t tenant_n_conflicts(const struct tenant *tenant);
 
 /* -EBUSY: the spec differs in a field that must not change while the tenant runs. */
 int tenant_check_change(const struct tenant *tenant, const struct spec *spec, struct error *err);
-/* Changes request, limit, memory, class, priority and memory policy of a running tenant. */
+/* Changes request, limit, memory, class and priority of a running tenant. */
 int tenant_change(struct tenant *tenant, const struct spec *spec, struct error *err);
 /* As tenant_change(), with these quotas, one for each device of the tenant. */
 int tenant_change_to(struct tenant *tenant, const struct spec *spec, const uint64_t *quota_bytes,

@@ -38,7 +38,7 @@
 #define OPEN_LEAD_NS (180 * NSEC_PER_USEC)
 #define LATE_SPREADS 4 /* a prediction's error rarely exceeds the mean error by this factor */
 #define HINT_MAX_NS (10 * NSEC_PER_SEC)
-#define HINT_SAVES_NS (220 * NSEC_PER_USEC) /* a look sees work begin or end this late */
+#define HINT_SAVES_NS (220 * NSEC_PER_USEC) /* a look sees work begin or end at most this late */
 #define TAIL_MIN_NS (1 * NSEC_PER_MSEC)
 #define TAIL_MAX_NS (250 * NSEC_PER_MSEC)
 #define ACTIONS 64

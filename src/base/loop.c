@@ -163,7 +163,7 @@ void loop_set_timer(struct loop_timer *timer, uint64_t deadline_ns)
 	}
 	/*
 	 * A timer that has just fired comes last: setting it to the past repeatedly must not delay
-	 * others.
+	 * other timers.
 	 */
 	if (timer->batch == loop->batch)
 		deadline_ns = MAX(deadline_ns, loop->now_ns);

@@ -66,7 +66,7 @@ int loop_add_io(struct loop *loop, struct loop_io *io, int fd, uint32_t events, 
 int loop_mod_io(struct loop_io *io, uint32_t events);
 void loop_remove_io(struct loop_io *io);
 
-/* The timer is not armed yet. Only this function can return -ENOMEM; arming cannot fail. */
+/* Adds a timer, not armed yet. Only this function can return -ENOMEM; arming cannot fail. */
 int loop_add_timer(struct loop *loop, struct loop_timer *timer, loop_timer_fn *fn);
 /*
  * Arms or moves the timer. A deadline in the past fires in this batch or the next. A timer that has

@@ -18,7 +18,8 @@
 #define LOCKS_MAX (16u << 20) /* bytes of /proc/locks */
 
 /*
- * "7: OFDLCK ADVISORY  READ -1 00:0f:1234 START END"; a waiting request has "->" before its kind.
+ * Parses a line such as "7: OFDLCK ADVISORY READ -1 00:0f:1234 START END". A waiting request has
+ * "->" before OFDLCK, and is skipped.
  */
 static bool open_locks_parse_line(struct str line, uint64_t *ret_start)
 {

@@ -353,9 +353,9 @@ void td_refund(struct arbiter_td *td, uint64_t end)
 }
 
 /*
- * Corrects only if this tenant has the device alone; otherwise the drains' ends measure its time.
- * When work began, two cases differ. A tenant that had not used its turn was charged since its
- * opening, and gets that time back. An idle tenant was not charged, and pays.
+ * Corrects the charge only if this tenant has the device alone; otherwise the ends of drains
+ * measure its time. When work began, two cases differ. A tenant that had not used its turn was
+ * charged since its opening, and gets that time back. An idle tenant was not charged, and pays.
  */
 void td_correct(struct arbiter_td *td, uint64_t at_ns, uint64_t now)
 {

@@ -377,8 +377,8 @@ static struct corun_pair *corun_pair_get(struct device *device, arbiter_id a, ar
 }
 
 /*
- * A drain has passed its bound. A pair co-runs without waiting for ARBITER_CORUN_PAIR_NS; another
- * overrun right after that renews the pair.
+ * A drain has passed its bound. For ARBITER_CORUN_PAIR_NS a pair co-runs without waiting for
+ * drains. Another overrun right after that time renews the pair.
  */
 static void corun_pair_note(
 	struct device *device, const struct arbiter_td *x, const struct arbiter_td *y, uint64_t now)

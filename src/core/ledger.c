@@ -417,8 +417,8 @@ void ledger_leave_held(struct ledger *ledger, uint32_t tenant, uint32_t process,
 }
 
 /*
- * Memory that a removed fail tenant still holds stays reserved, but at most its quota: its programs
- * cannot claim more.
+ * Memory that a removed fail tenant still holds stays reserved, up to the tenant's quota: its
+ * programs cannot claim more.
  */
 static void ledger_shrink_account(struct ledger_account *account)
 {

@@ -57,7 +57,7 @@ struct http_options {
 	uint32_t max_connections;
 	/* for one address, or one user on a unix socket; 0: 3/4 of max_connections */
 	uint32_t max_per_address;
-	/* without the rule that a silent peer keeps its place for 1 s (accept.c) */
+	/* a silent peer loses its place at once, not only after 1 s (accept.c) */
 	bool gives_way_at_once;
 	size_t max_body;
 	uint64_t request_ns, idle_ns; /* 0: the defaults */

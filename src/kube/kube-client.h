@@ -86,7 +86,7 @@ struct kube_request {
 	uint64_t idle_ns;         /* a try ends if no byte arrives for this time; 0: no limit */
 	enum retry_policy retry;
 	bool is_table; /* ask for columns for people to read, and not for the objects */
-	bool is_watch; /* no timeout; does not count as in flight */
+	bool is_watch; /* no timeout; max_in_flight does not include it */
 	kube_body_fn *on_body;
 	/*
 	 * Called before each try, and again when the try has a connection, right before the first

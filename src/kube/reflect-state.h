@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The reflector state: decides whether a reflector lists or watches next, and the pause before.
- * Pure.
+ * The reflector state: decides whether a reflector lists or watches next, and how long it pauses
+ * before. Pure.
  *
  * A lost watch resumes at its last version. If the server no longer has that history, or sent
  * garbled data, the reflector lists again. After garbled data the list replaces all known objects,

@@ -50,7 +50,7 @@ void overcommit_set(struct node *node, const struct device *device, uint32_t ove
 	}
 	/*
 	 * If only tenants without a stored limit overcommit, divvyd does not know their limit. The
-	 * scheduler keeps to it, so the ledger allows the largest.
+	 * scheduler keeps to that limit, so the ledger allows the largest possible one.
 	 */
 	ledger_set_oversubscribe(device->ledger,
 		fixed               ? fixed

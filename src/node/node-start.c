@@ -25,7 +25,7 @@
 #define START_LOOK_NS (50 * NSEC_PER_MSEC)
 #define START_WAIT_NS (15 * NSEC_PER_SEC) /* the kubelet waits for 30 s */
 #define START_SPACE_NS (5 * NSEC_PER_SEC)
-/* Age at which the next container may still use the namespace object. */
+/* Up to this age, the Namespace object that was read for a container serves the next one, too. */
 #define START_SPACE_AGE_NS (1 * NSEC_PER_SEC)
 #define START_MAX 1024u /* starts at a time */
 
@@ -195,7 +195,7 @@ static int start_check_mode(const struct node *node, const struct slot *slot,
 
 /*
  * PLACE_CHANGE: for a running container. PLACE_NEXT: for a container of a pod that has already run
- * something here. PLACE_NEW: for any other.
+ * something here. PLACE_NEW: for any other container.
  */
 enum place_for { PLACE_CHANGE, PLACE_NEXT, PLACE_NEW };
 
@@ -490,8 +490,8 @@ static bool start_is_listed(const struct start *s, const char *name)
 }
 
 /*
- * Names of the pod's init containers that have a grant and end before others start. Stops at the
- * sidecar that has the slot, because a sidecar does not pass its slot on.
+ * Names of the pod's init containers that have a grant and end before other containers start. Stops
+ * at the sidecar that has the slot, because a sidecar does not pass its slot on.
  */
 static size_t init_names(
 	const struct start *s, const json_t *pod, const char *ret_names[ASSIGNED_CONTAINERS_MAX])

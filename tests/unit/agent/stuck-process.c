@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The process mounts the file system in a mount namespace of its own, with a child as the server.
- * The server answers all requests but reads. Another child reads the file, so that the kernel has
- * locked the file's page. Then the process maps a descriptor with FOPEN_DIRECT_IO of that file:
- * mmap(2) drops the file's pages, waits for the locked page, and holds the lock of the process's
- * memory meanwhile. The kernel ends the file system, and every wait for it, when the server ends.
+ * The stuck process mounts the FUSE file system in a mount namespace of its own, with a child as
+ * the server. The server answers all requests but reads. Another child reads the file, so that the
+ * kernel has locked the file's page. Then the process maps a descriptor with FOPEN_DIRECT_IO of
+ * that file: mmap(2) drops the file's pages, waits for the locked page, and holds the lock of the
+ * process's memory meanwhile. The kernel ends the file system, and every wait for it, when the
+ * server ends.
  */
 #include "stuck-process.h"
 

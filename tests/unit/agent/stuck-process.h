@@ -16,7 +16,10 @@ struct stuck_process {
 
 /* Skips the test if this process may not mount FUSE. */
 void stuck_start(struct stuck_process *ret_stuck);
-/* Ends the file system, so that readers go on, and the process. The last one started ends first. */
+/*
+ * Ends the file system, so that readers continue, and the process. End several stuck processes in
+ * reverse order of their starts.
+ */
 void stuck_end(struct stuck_process *stuck);
 
 #endif

@@ -195,7 +195,10 @@ static void root_learns_of_a_users_daemon_from_the_kernel(void **state)
 	world_done(&w);
 }
 
-/* Any user can lock a file that all users can read, such as root's file of an older version. */
+/*
+ * Any user can lock a file that all users can read, such as the file of an older version's daemon
+ * of root.
+ */
 static void a_users_lock_of_roots_file_does_not_stop_root(void **state)
 {
 	struct lock lock = LOCK_NONE;
