@@ -145,7 +145,10 @@ static bool does_read(const struct conn *c)
 		(c->process || !c->out.n);
 }
 
-/* Removes an idle socket from the loop: after a hang-up epoll would report it for ever. */
+/*
+ * Sets what the loop waits for. An idle socket leaves the loop: after a hang-up epoll would report
+ * it for ever.
+ */
 static void client_watch_socket(struct conn *c)
 {
 	const uint32_t events = (does_read(c) ? (uint32_t)EPOLLIN : 0) |

@@ -87,7 +87,7 @@ static struct holder *find_holder(const struct share *s, const struct process *p
 	return NULL;
 }
 
-/* Changes the counter. *seq numbers the daemon's changes of counters, those of recounts, too. */
+/* Changes the counter. *seq counts the daemon's changes of counters, recounts included. */
 static int share_change_charge(
 	struct tenant_device *td, int64_t pages, uint64_t quota_bytes, uint32_t *seq)
 {

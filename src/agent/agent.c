@@ -106,7 +106,7 @@ static int make_runtime(struct agent *agent, struct error *err)
 	return 0;
 }
 
-/* $STATE_DIRECTORY survives a reboot, so it goes before the runtime folder. */
+/* $STATE_DIRECTORY survives a reboot, so divvyd prefers this folder to the runtime folder. */
 static int make_usage(struct agent *agent, struct error *err)
 {
 	const char *dir = agent->options.usage_dir ? agent->options.usage_dir

@@ -27,8 +27,8 @@
 #define CGROUPS "/sys/fs/cgroup"
 
 /*
- * Least time between two searches without a result. A container may have no process with the secret
- * for a moment, when its engine restarts the container or when a program is within execve.
+ * Least time between two searches that find no process. A container may have no process with the
+ * secret for a moment, when its engine restarts the container or when a program is within execve.
  */
 #define MISSED_NS (3 * NSEC_PER_SEC)
 #define FOUND_NS (10 * NSEC_PER_SEC)

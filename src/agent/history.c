@@ -175,7 +175,7 @@ void history_use(
 	b->is_new = true;
 }
 
-/* ---- lines ---- */
+/* ---- lines of the files ---- */
 
 static void take_larger(struct history_bucket *b, const struct history_bucket *other)
 {

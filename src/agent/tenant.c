@@ -163,7 +163,7 @@ static void page_done(struct tenant_device *td)
 	td->fd = fd_close(td->fd);
 }
 
-/* ---- making ---- */
+/* ---- making tenants ---- */
 
 /* Whether the tenant has a guarantee. The default tenant has none: it takes free capacity only. */
 static bool is_promised(const struct tenant *t)
@@ -535,7 +535,7 @@ int tenant_restore(struct agent *agent, const struct tenant_params *params,
 	return 0;
 }
 
-/* ---- changing and ending ---- */
+/* ---- changing and ending tenants ---- */
 
 /* "0.5 on 2 devices", "2 whole devices" */
 static void describe_share(const struct spec *spec, char *ret, size_t size)
@@ -657,7 +657,7 @@ void tenant_free(struct tenant *t)
 	free(t);
 }
 
-/* ---- finding ---- */
+/* ---- finding tenants ---- */
 
 struct tenant *tenant_by_id(struct agent *agent, uint32_t id)
 {

@@ -76,7 +76,7 @@ static void wake_all(_Atomic uint32_t *word)
 	syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
-/* ---- looking ---- */
+/* ---- looks at the pages ---- */
 
 static uint64_t hint_ns(_Atomic uint64_t *p)
 {
@@ -403,7 +403,7 @@ static void token_look_device(struct tenant_device *td, uint64_t now)
 								      : CLOCK_NEVER;
 }
 
-/* ---- acting ---- */
+/* ---- carrying out the arbiter's actions ---- */
 
 static void set_window(struct tenant_device *td, const struct arbiter_action *action)
 {

@@ -17,11 +17,13 @@ int names_new(struct agent *agent, struct error *err);
 void names_free(struct agent *agent);
 
 /*
- * NULL: no name is known yet, and the function then asks for it. The text is valid until the loop's
- * next batch.
+ * Returns the user's name. NULL: no name is known yet, and the function then asks for it. The text
+ * is valid until the loop's next batch.
  */
 const char *names_user(struct agent *agent, uid_t uid);
-/* Uses the last answer of the name service; false while there is none. */
+/*
+ * Whether the user is in the group, by the name service's last answer; false while there is none.
+ */
 bool names_is_member(struct agent *agent, uid_t uid, gid_t group);
 /*
  * Whether the first answer about the user is still to come, and worth waiting for.

@@ -103,9 +103,9 @@ int arbiter_new(const struct arbiter_config *config, uint32_t devices, struct ar
 void arbiter_free(struct arbiter *arbiter);
 
 /*
- * `devices` is a bit mask. A tenant on several devices gets all tokens together. The caller's
- * admission keeps the sum of requests on a device at one device or less. A larger sum is scaled
- * down, and then no request is guaranteed. Returns 0, -EEXIST, -EINVAL or -ENOMEM.
+ * Adds a tenant; `devices` is a bit mask. A tenant on several devices gets all tokens together. The
+ * caller's admission keeps the sum of requests on a device at one device or less. A larger sum is
+ * scaled down, and then no request is guaranteed. Returns 0, -EEXIST, -EINVAL or -ENOMEM.
  */
 int arbiter_add(struct arbiter *arbiter, arbiter_id tenant, const struct spec *spec,
 	uint64_t devices, uint64_t now, struct error *err);

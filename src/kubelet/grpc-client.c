@@ -135,7 +135,7 @@ static int grpc_client_on_closed(
 	return 0;
 }
 
-/* ---- the end ---- */
+/* ---- ending a call ---- */
 
 static void request_done(struct grpc_request *r)
 {
@@ -187,7 +187,7 @@ static void grpc_client_on_deadline(struct loop_timer *timer, uint64_t now)
 	grpc_client_give_answer(r);
 }
 
-/* ---- the beginning ---- */
+/* ---- starting a call ---- */
 
 static int make_session(struct grpc_request *r, nghttp2_session **ret_session)
 {

@@ -385,7 +385,7 @@ static void on_inotify(struct loop_io *io, uint32_t events)
 	step_after(p, 0);
 }
 
-/* ---- the object ---- */
+/* ---- making and freeing a plugin ---- */
 
 static int plugin_start_server(struct plugin *p, struct error *err)
 {

@@ -164,7 +164,7 @@ int podres_find(const struct podres_list *list, struct str resource, struct str 
 	return 0;
 }
 
-/* ---- asking ---- */
+/* ---- asking the kubelet ---- */
 
 static void begin_after(struct podres *p, uint64_t delay_ns)
 {

@@ -295,7 +295,7 @@ static void add_rdma(
 		add_port(set, net, device, name, port);
 }
 
-/* ---- all ---- */
+/* ---- all network devices ---- */
 
 void network_find(const char *sys, struct network_set *ret)
 {

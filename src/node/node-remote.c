@@ -321,7 +321,7 @@ static void on_files(void *data, int result, const struct error *err)
 	}
 }
 
-/* Orders the slot's files. When they are written, the socket listens. */
+/* Has the disk worker write the slot's files. When they are written, the socket listens. */
 static int order_files(struct remote *remote, struct error *err)
 {
 	char folder[PATH_MAX];

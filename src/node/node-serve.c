@@ -50,7 +50,8 @@ struct served {
 };
 
 /*
- * A connection of a link. The link asks for the grant of one process, or to measure the bandwidth.
+ * A connection of a link. The link asks for a container's grant, for one of its processes, or to
+ * measure the bandwidth.
  */
 struct serving {
 	LIST_ENTRY(serving) link;

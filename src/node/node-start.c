@@ -462,7 +462,7 @@ static void start_grant_slot(struct start *s, const json_t *pod)
 	start_free(s);
 }
 
-/* ---- looking ---- */
+/* ---- examining a start ---- */
 
 /*
  * Whether the container still runs in another slot. Then the kubelet means a newer pod with the

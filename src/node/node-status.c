@@ -143,7 +143,7 @@ struct condition {
 	const char *reason, *message;
 };
 
-/* The transition time stays while the condition's status is the same. */
+/* Adds a condition. Its transition time stays while its status is the same. */
 static void node_status_add_condition(
 	const struct node *node, json_t *all, const struct condition *c)
 {

@@ -13,7 +13,7 @@
 #include "core/arbiter-internal.h"
 #include "virtual.h"
 
-/* ---- by hand ---- */
+/* ---- step by step, with hand-made events ---- */
 
 struct hand {
 	struct arbiter *arbiter;
