@@ -55,7 +55,7 @@ static void kube_write_add_option(struct buf *b, const char *name, const char *v
 	kube_url_escape(b, str_from(value));
 }
 
-/* Differences between the functions below. */
+/* The properties in which the requests of the functions below differ. */
 struct kind {
 	enum kube_method method;
 	const char *content_type;

@@ -209,7 +209,7 @@ static void retakes_its_own_lease_in_the_same_epoch(void **state)
 	reset_object();
 	begin(&a, "a");
 	settle(&a, LEASE_TIMER, 0);
-	/* Stopped for an hour, without another candidate. */
+	/* The leader was stopped for an hour, and there is no other candidate. */
 	assert_int_equal(step(&a, LEASE_TIMER, 3600 * S), LEASE_DO_READ);
 	assert_false(lease_may_write(&a, 3600 * S));
 	settle(&a, LEASE_READ, 3600 * S);
