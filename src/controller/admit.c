@@ -281,8 +281,8 @@ static int validate_pod(const struct admit_rules *rules, const struct admit_requ
 	r = r < 0 ? r : check_kept(new, old, is_scheduler, &v->err);
 	r = r < 0 ? r : check_label(request, &v->err);
 	/*
-	 * A write of the subresource `status` can change annotations too. It is checked only if it
-	 * changes requested keys.
+	 * A write of the subresource `status` can change annotations too. Such a write is checked
+	 * only if it changes requested keys.
 	 */
 	if (r == 0 && !strcmp(request->subresource, "status"))
 		return has_asked_change(old, new) || has_asked_change(new, old)

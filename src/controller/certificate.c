@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Each function parses the store's texts anew, and the dates and signatures of the certificates
- * determine which step is due. certificate_renew() makes at most one change. It checks in this
+ * determine which step is due. certificate_renew() makes at most one change, and checks in this
  * order: the authority, the server's certificate, the removal of old authorities. The authority of
  * the key ca_key is the first in the bundle. A server's certificate without its own key counts as
  * absent. A bundle has at most CERTIFICATE_AUTHORITIES_MAX authorities.

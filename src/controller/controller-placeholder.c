@@ -38,8 +38,8 @@ static json_t *placeholder_affinity_json(const char *node)
 }
 
 /*
- * Makes the volume with the token for the API server. Its service account may only read GPUNodes
- * and pods.
+ * Makes the volume with the token for the API server. The token's service account may only read
+ * GPUNodes and pods.
  */
 static json_t *api_volume(void)
 {

@@ -76,8 +76,8 @@ static void write_status(struct job *job, json_t *change)
 }
 
 /*
- * KubeShare's SharePods may be installed without a status subresource, which answers -ENOENT. The
- * status is then written again as part of the object.
+ * KubeShare's SharePods may be installed without a status subresource, and then this write fails
+ * with -ENOENT. The status is then written again as part of the object.
  */
 static void on_status(void *data, const struct kube_answer *answer)
 {

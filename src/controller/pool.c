@@ -140,8 +140,8 @@ static bool is_spare(const struct pool_placeholder *p)
 }
 
 /*
- * Returns whether an idle device is there, which then did not help the waiting pods. Returns false
- * while a new placeholder still waits for a node.
+ * Returns whether a placeholder has an idle device. That device did not help the pods that still
+ * wait. Returns false while a new placeholder still waits for a node.
  */
 static bool has_come(const struct pool_facts *f)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A queue of keys. READY keys are due and are in a list in order of arrival. LATER keys become due
- * at a time; they are few, so the queue searches them linearly.
+ * A queue of keys. READY keys are due and are in a list in order of arrival. Each of the LATER keys
+ * becomes due at a time of its own; they are few, so the queue searches them linearly.
  */
 #include "controller/queue.h"
 

@@ -15,7 +15,7 @@
 
 #define EXPRESSION_MAX (16u << 10)
 #define TERMS_MAX 64u
-/* so long creating a pod without a share takes while the controller is down */
+/* seconds that the creation of a pod without a share takes while the controller is down */
 #define LATE_TIMEOUT_S 1
 #define METADATA_NAME "kubernetes.io/metadata.name"
 

@@ -29,7 +29,7 @@ json_t *evict_tenants_of(const json_t *gpunodes, const json_t *pods, const char 
 
 /*
  * Returns the pods that have a controller, which would create them again; is_made false: the pods
- * without one.
+ * without a controller.
  */
 json_t *evict_made(const json_t *pods, bool is_made);
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Runs `kubectl divvy drain-gpu`: cordons a device and evicts its tenants. No controller would
- * recreate a bare pod, so without --force the command fails before any change if a tenant is one.
- * After the cordon the command lists the pods again, since the scheduler may have placed a pod on
- * the device meanwhile. A dry run changes nothing: the server checks each eviction without carrying
- * it out.
+ * recreate a bare pod. So without --force the command fails before any change if a tenant is a bare
+ * pod. After the cordon the command lists the pods again, since the scheduler may have placed a pod
+ * on the device meanwhile. A dry run changes nothing: the server checks each eviction without
+ * carrying it out.
  */
 #include <errno.h>
 #include <stdio.h>

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Runs `kubectl divvy why`: explains why a pod is pending or gets no more. For a pod without a
- * node, the command prints the condition PodScheduled and asks the scheduler's engine on a cluster
- * snapshot. For a pod with a node, the command combines container states, the pod's conditions and
- * the measured values. All findings go into one JSON object, which -o prints and
- * kubectl_why_print_answer() formats. If a right is missing, the object keeps what the pod itself
- * shows, and `missing` holds the error.
+ * Runs `kubectl divvy why`: explains why a pod is pending, or why a running pod gets no larger
+ * share. For a pod without a node, the command prints the condition PodScheduled and asks the
+ * scheduler's engine on a cluster snapshot. For a pod with a node, the command combines container
+ * states, the pod's conditions and the measured values. All findings go into one JSON object, which
+ * -o prints and kubectl_why_print_answer() formats. If a right is missing, the object keeps what
+ * the pod itself shows, and `missing` holds the error.
  */
 #include <errno.h>
 #include <stdio.h>

@@ -72,8 +72,8 @@ int report_assigned(const json_t *pod, struct assigned *ret)
 }
 
 /*
- * Returns how old the Lease is if it has expired, so that its divvyd is silent; else, or if the age
- * is unknown, 0.
+ * Returns the age of an expired Lease, whose divvyd is silent. Returns 0 for a Lease that has not
+ * expired, and for one of unknown age.
  */
 static uint64_t silent_ns(const struct report_facts *f, const json_t *lease)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Explains in sentences what keeps a running tenant from getting more. For each measured device one
- * sentence gives the first cause that applies: the tenant is at its limit, the device is full, the
- * tenant used nothing, or nothing limits the tenant. Busy tenants of class latency, nearly used
- * memory and an unhealthy device each add a sentence. The measured shares are means over 10 s, so
- * NEAR_PERMILLE allows for their error.
+ * Explains in sentences what keeps a running tenant from getting a larger share of its devices. For
+ * each measured device one sentence gives the first cause that applies: the tenant is at its limit,
+ * the device is full, the tenant used nothing, or nothing limits the tenant. Busy tenants of class
+ * latency, nearly used memory and an unhealthy device each add a sentence. The measured shares are
+ * means over 10 s, so NEAR_PERMILLE allows for their error.
  */
 #include "kubectl/throttle.h"
 

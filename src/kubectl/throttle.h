@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Explains why a running tenant gets no more. Pure. */
+/* Explains why a running tenant gets no larger share of its devices. Pure. */
 #ifndef KUBECTL_THROTTLE_H
 #define KUBECTL_THROTTLE_H
 

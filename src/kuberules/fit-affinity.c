@@ -162,9 +162,9 @@ static const char *find_in_domain(const struct fit_counts_list *list, uint32_t n
 
 /*
  * Returns the topology key of a failing affinity term, or NULL. A term holds if the node's domain
- * has matching pods. The first pod of a group whose pods select each other finds no matching pod
- * anywhere. If it matches its own terms, it only needs a node with the topology labels; else it
- * could never start.
+ * has matching pods. For the first pod of a group whose pods select each other, no node has
+ * matching pods. Such a pod, which matches its own terms, only needs a node with the topology
+ * labels; otherwise the group could never start.
  */
 static const char *find_not_near(const struct fit *fit, uint32_t node)
 {

@@ -15,9 +15,9 @@
 #define PLACEHOLDER_NAME "divvy-placeholder"
 #define PLACEHOLDER_LABEL "app.kubernetes.io/name"
 /*
- * Annotation after which the placeholder's container may exit. The controller sets it when the
- * device has no tenant left. The placeholder waits for it if GPUNode.status does not list the
- * device.
+ * Annotation after which the placeholder's container may exit. The controller sets the annotation
+ * when the device has no tenant left. A placeholder whose device GPUNode.status does not list waits
+ * for the annotation.
  */
 #define PLACEHOLDER_RELEASED "divvy.gpu/released"
 

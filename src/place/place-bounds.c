@@ -28,7 +28,10 @@
  */
 #define SHARES_MOST 128u
 #define IDLE_SHARES_MOST 32u /* like SHARES_MOST, for classes that need idle devices */
-/* shares in the range of a common column; is_coarse of place_bounds_class(): PLACE_CLASS_SHARES */
+/*
+ * number of shares for which a common column stands; place_bounds_class() takes PLACE_CLASS_SHARES
+ * instead if the exact share matters little
+ */
 #define NEAR_SHARES 10u
 
 /*

@@ -3,10 +3,11 @@
  * The policy's upper bound of the score, for every node and every class of tenants. The search
  * (place-search.c) reads these bounds.
  *
- * Nodes whose devices have the same model form a pool, and each pool has a table (place-columns.h).
- * A class is a kind, a count and a share or a range of shares. A change only adds the node to the
- * list of its pool. The next search in that pool computes the node's bounds for all classes that
- * fitted the node before the change or fit it now.
+ * Nodes whose devices have the same model form a pool, and each pool has a table (place-columns.h)
+ * with one row for each node and one column for each class. A class (struct place_class) stands for
+ * all specs that differ in nothing that a bound may use. A change of a node only adds the node to
+ * the list `changed` of its pool. The next search in that pool computes the node's bounds for all
+ * classes that fitted the node before the change or fit it now.
  *
  * If a policy can guess bounds, a node that fits many classes first gets guesses. The search
  * replaces a guess by the bound when it reaches the node. A column that no search has requested for
@@ -33,7 +34,10 @@ void place_bounds_free(struct place_bounds *bounds);
 int place_bounds_reserve(
 	struct place_bounds *bounds, uint32_t n_nodes, uint64_t models, uint32_t n_devices);
 
-/* Adds a new node, or moves a node whose devices changed. Call place_bounds_reserve() first. */
+/*
+ * Adds a new node to its pool, or moves a node whose devices changed to another pool. Call
+ * place_bounds_reserve() first.
+ */
 void place_bounds_enter(struct place_bounds *bounds, uint32_t node);
 
 /* Notes a change of the node that can change its bounds. */
@@ -80,7 +84,7 @@ bool place_bounds_is_open(
 	const struct place_bounds *bounds, uint32_t node, const struct place_class *class);
 
 bool place_bounds_is_guess(const struct place_bounds *bounds, uint32_t node, uint32_t column);
-/* Replaces the guess in that column by the policy's bound, and returns the bound. */
+/* Replaces the node's guess in `column` by the policy's bound, and returns the bound. */
 int32_t place_bounds_look_closer(struct place_bounds *bounds, uint32_t node, uint32_t column);
 
 #endif

@@ -5,7 +5,7 @@
  * together. capacity_with() undoes capacity_without() exactly, because capacity_change_holder()
  * applies the same amounts with another sign. `usable` holds the open devices of an allowed model;
  * adding or removing tenants never changes it. `together_devices` counts over all nodes, because a
- * label of affinity holds on all nodes.
+ * tenant on any node decides whether a new tenant is the first of its affinity label.
  */
 #include "place/place-capacity.h"
 

@@ -9,8 +9,8 @@
 #include "place/place-internal.h"
 
 /*
- * A cell type that the file defines, or a device model: a child's name that no type has names a
- * model.
+ * A cell type that the cell file defines, or a device model: a child_name that is not the name of a
+ * type in the file is the name of a model.
  */
 struct cell_type {
 	UT_hash_handle hh;
@@ -21,8 +21,8 @@ struct cell_type {
 	unsigned int line;
 	bool has_priority, says_node;
 	/*
-	 * is_node: the lowest type with `says_node`, whose cells are the nodes; is_above: a type
-	 * above is_node
+	 * is_node: the cells of this type are the nodes, because the file marks the type
+	 * (says_node) and no type below it. is_above: the cells of this type contain nodes.
 	 */
 	bool is_node, is_above;
 };

@@ -359,7 +359,7 @@ uint32_t columns_add(struct columns *c, const struct place_class *class, uint64_
  */
 #define INLINE static inline __attribute__((always_inline))
 
-/* Returns the maximum of a line, in the stored order. The compiler vectorizes it. */
+/* Returns the maximum of a line's stored values. The compiler vectorizes this function's loop. */
 INLINE int32_t columns_most(const void *line, bool are_bytes)
 {
 	const int32_t *p = line;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A table of bounds: one row per node of a pool, one column per class. Above the rows, each entry
- * of a level is the maximum of 16 entries of the level below; the top level has one line. The lines
- * of all columns for the same 16 rows are adjacent. The first columns hold free capacities, which
- * all classes share.
+ * A table of bounds: one row per node of a pool, one column per class. The rows are level 0. Each
+ * entry of a higher level is the maximum of 16 entries of the level below. A line is 16 adjacent
+ * entries of one column, and the top level has one line. The lines of all columns for the same 16
+ * rows are adjacent. The first columns hold free capacities, which all classes share.
  *
  * A bound may be a guess, which a separate bit records. Bounds that are grades take one byte each,
  * a quarter of the cache space. The table knows neither nodes nor policies; place-bounds.c fills
@@ -157,7 +157,7 @@ static inline bool columns_is_built(const struct columns *columns, uint32_t colu
 	return columns->need[column].shape != COLUMN_UNBUILT;
 }
 
-/* Marks the column as kept up to date, or as no longer so. */
+/* Marks the column as kept up to date, or as no longer kept up to date. */
 void columns_set_built(struct columns *columns, uint32_t column, bool is_built);
 
 /* Makes `order` valid until a column is built, no longer kept up to date, or dropped. */

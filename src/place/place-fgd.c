@@ -28,16 +28,16 @@
 #define NEAR 1024u
 #define MORE (PLACE_NODE_DEVICES_MAX + 1) /* entries by number of devices, 0 included */
 
-/* A node's free shares for one row of the tables, with their sums. */
+/* Sums over the free shares r of a node's devices. `above` and `more` are one row of the tables. */
 struct sums {
 	const int32_t *above, *more;
-	int64_t split; /* sum of r above[r] */
+	int64_t split; /* sum of r x above[r] */
 	int64_t whole; /* sum of all r of at least WHOLE */
 	int64_t rest;  /* sum of r */
 	int32_t n_whole, unable;
 };
 
-/* A node's values for the bounds of all classes. */
+/* A node's values for the bounds of all classes. A gain is an amount by which F_n falls. */
 struct seen {
 	struct sums sums;
 	int64_t fragmented, one_less; /* one_less: gain if one device is no longer whole */

@@ -9,7 +9,8 @@
  *   fragment  for one device: at each level of the tree the cell with the fewest free devices, so
  *             that large cells stay whole;
  *   link      for several devices: in the lowest cell with enough free devices; among cells of
- *             equal height the one with the fewest, then the least memory, then the first.
+ *             equal height the cell with the fewest free devices, then the least free memory, then
+ *             the first.
  */
 #include "base/cleanup.h"
 #include "place/place-cell.h"

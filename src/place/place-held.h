@@ -17,8 +17,9 @@ struct holder {
 	uint64_t started;
 	uint32_t tenant, budget, queue;
 	uint32_t cpu_milli,
-		memory_mib; /* memory of the node in MiB, rounded up; UINT32_MAX for more */
-	uint16_t share;     /* of each device, in permille */
+		/* the tenant's memory of the node, in MiB, rounded up; at most UINT32_MAX */
+		memory_mib;
+	uint16_t share; /* of each device, in permille */
 	uint8_t priority;
 };
 

@@ -168,7 +168,7 @@ struct place {
 	uint32_t n_taints;
 
 	struct group *groups;
-	/* groups without a tenant, kept while a rollback may bring one back */
+	/* groups without a tenant, kept while a rollback may put a tenant back into them */
 	struct group *idle_groups;
 
 	struct undo *undo;

@@ -46,7 +46,10 @@ struct end {
 
 struct place_route {
 	uint32_t hops, load;
-	/* class_of() the measured latency and bandwidth; a smaller value is better */
+	/*
+	 * slow: class_of() of the measured latency. thin: 32 minus class_of() of the measured
+	 * bandwidth. A smaller value is better.
+	 */
 	uint32_t slow, thin;
 	uint32_t latency_us, mbit; /* PLACE_LATENCY_UNKNOWN, 0: unknown */
 	struct end server, client;

@@ -25,9 +25,9 @@
  * both ends. A tenant in two halves never moves (place-defrag.h), and both halves are evicted
  * together.
  *
- * Remote costs O(network devices + measurements), plus a check of the nodes that qualify. The
- * filter (place_set_filter()) is called for both ends. For the device half, network[0] of the spec
- * is the network device on its node. The client half has count 0. Threads: as place.h.
+ * A remote decision costs O(network devices + measurements), plus a check of the nodes that
+ * qualify. The filter (place_set_filter()) is called for both ends. For the device half, network[0]
+ * of the spec is the network device on its node. The client half has count 0. Threads: as place.h.
  */
 #ifndef PLACE_PLACE_MODE_H
 #define PLACE_PLACE_MODE_H

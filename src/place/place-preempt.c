@@ -603,8 +603,8 @@ static bool preempt_search_could_fit(struct search *s, uint32_t i)
 
 /*
  * Tries the removed tenants with each set of candidates from index i, unless the set cannot be
- * cheaper than the best set. highest: a lower bound of the set's highest rank. late: the removed
- * tenants' largest lateness.
+ * cheaper than the best set. highest: a lower bound of the set's highest rank. late: the largest
+ * value of preempt_search_lateness() of the removed tenants.
  */
 static int try_sets(struct search *s, uint32_t i, uint32_t highest, uint64_t late)
 {

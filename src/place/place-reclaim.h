@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Finds victims for a tenant of a queue. They give back guaranteed share that other queues have
+ * Finds victims for a tenant of a queue. The evictions free guaranteed share that other queues have
  * borrowed, or bring a queue below its limit. Within a queue, priorities decide. Threads: as
  * place.h.
  */

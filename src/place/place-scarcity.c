@@ -3,7 +3,8 @@
  * The default policy: preserves the capacity that typical tenants can still use, and gives scarce
  * capacity the largest weight.
  *
- * For typical tenant m and node n with free shares r of its devices:
+ * For typical tenant m, which makes up the part p_m of all requests, and node n with free shares r
+ * of its devices:
  *
  *   U_n(m) = devices that copies of m could use on n at once, within its devices, CPU and memory;
  *   G_n(m) = sum of the r not smaller than m's share, of no more devices than CPU and memory allow

@@ -79,7 +79,10 @@ struct quest {
 	/* a locality bonus can raise scores above their bounds */
 	bool has_locality;
 	bool has_conflicts; /* only places with n_conflicts preference conflicts count */
-	/* see has_conflicts; and the smallest larger number seen */
+	/*
+	 * n_conflicts: see has_conflicts. n_met_next: the smallest larger number of conflicts
+	 * seen.
+	 */
 	uint32_t n_conflicts, n_met_next;
 	uint32_t column[N_POOLS];
 	uint64_t best; /* key of the best place, or 0 */

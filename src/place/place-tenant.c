@@ -322,8 +322,9 @@ static void count_labels(struct place *place, const struct place_spec *spec, int
 }
 
 /*
- * Counts a terminating tenant: its devices are closed, but use no share for it. Its CPU, memory and
- * tenant slot on the node still count.
+ * Counts a terminating tenant (sign 1), or stops counting it (-1). The tenant's devices are closed,
+ * but the tenant's share of them is free. The tenant's CPU, memory and tenant slot on the node
+ * still count.
  */
 static void place_tenant_count_terminating(
 	struct place *place, const struct place_tenant *t, int sign)

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Nodes, devices, labels and their use: see place.h. After every change of free capacity, the
- * function calls place_device_changed() or place_bounds_changed(), so that the search updates its
- * bounds.
+ * Nodes, devices, labels and their use: see place.h. Every function that changes free capacity then
+ * calls place_device_changed() or place_bounds_changed(), so that the search updates its bounds.
  */
 #include "place/place.h"
 

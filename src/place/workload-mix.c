@@ -207,7 +207,7 @@ void workload_mix_forget(struct workload_mix *mix, uint64_t models)
 		slot->mib += mib;
 	}
 	workload_mix_learn(mix);
-	mix->is_learnt = false; /* the policy has not learnt it yet */
+	mix->is_learnt = false; /* the policy has not learnt the changed mix yet */
 }
 
 int workload_mix_update(struct place *place)
@@ -257,7 +257,7 @@ void workload_mix_set(struct workload_mix *mix, const struct place *place,
 			workload_mix_count_workload(mix, place, &specs[i]);
 	workload_mix_learn(mix);
 	mix->is_set = true;
-	mix->is_learnt = false; /* the policy has not learnt it yet */
+	mix->is_learnt = false; /* the policy has not learnt the changed mix yet */
 }
 
 void place_set_workload_mix(struct place *place, const struct place_spec *specs, uint32_t n)

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Reads KubeShare 2.0's cell file; cell-file.h describes the format. The reader first reads and
- * checks all cell types: each must end in a device model. Then the reader builds the tree of each
- * root level by level, because KubeShare numbers cells without an id in this order. As in
- * KubeShare, children in a cell's list count instead of the type's childCellNumber.
+ * checks all cell types: the children of a type, their children and so on must end in a device
+ * model. Then the reader builds the tree of each root level by level, because KubeShare numbers
+ * cells without an id in this order. As in KubeShare, children in a cell's list count instead of
+ * the type's childCellNumber.
  */
 #include "replay/cell-file.h"
 

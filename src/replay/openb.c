@@ -2,7 +2,7 @@
 /*
  * Splits the text of a trace into lines and cells, and reads each row with the function for nodes
  * or for pods. read_rows() takes the titles from the first line that is not empty. Every later row
- * must have as many columns as that line. The first n_required titles of a list must be present;
+ * must have as many columns as that line. The first n_required titles of `wanted` must be present;
  * other columns may be missing or have empty cells. openb_order() has its own loop, because a file
  * of an order has no titles and no columns. The first fault ends the reading, and the rows read so
  * far are freed.

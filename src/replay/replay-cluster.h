@@ -16,9 +16,9 @@
 
 #define CLUSTER_KINDS 8u
 /*
- * Devices of all nodes together. For each point of its curves, a run reads all devices; at this
- * limit one pass takes 1 s. A run needs about 200 bytes for each device (measured: 816 MB for one
- * run of 65536x64 on x86-64).
+ * Limit on the devices of all nodes together. For each point of its curves, a run reads all
+ * devices; at this limit one pass takes 1 s. A run needs about 200 bytes for each device (measured:
+ * 816 MB for one run of 65536x64 on x86-64).
  */
 #define CLUSTER_DEVICES_MAX (1u << 22)
 #define CLUSTER_DEVICE_COST 200u

@@ -4,8 +4,9 @@
  * of the placement simulation. Items of no queue go to gather_gang(), which leaves thresholds and
  * preemption to the placement model. gather_each() adds the tasks one by one; the task's queue, if
  * there is one, admits the task first. If too few tasks of the item fit, both functions leave the
- * placement model as before. Priority evicts only tasks of the same queue, where no queue counts as
- * one; place_queue_reclaim() takes devices back from other queues.
+ * placement model as before. Preemption by priority evicts only tasks of the same queue, and all
+ * tasks without a queue count as one queue. place_queue_reclaim() takes devices back from other
+ * queues.
  */
 #include <errno.h>
 #include <stdlib.h>

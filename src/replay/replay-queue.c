@@ -212,8 +212,8 @@ static int replay_queue_defragment(struct queue *q, struct error *err)
 }
 
 /*
- * Returns whether a defragmentation plan is due by before_ns. If no plan would help before, skips
- * all periods up to before_ns.
+ * Returns whether a defragmentation is due by before_ns and could help. If one is due but could not
+ * help, skips all periods up to before_ns.
  */
 static bool defrag_is_due(struct queue *q, uint64_t before_ns)
 {
@@ -321,7 +321,7 @@ static void queue_done(struct queue *q)
 	terminate_done(q);
 }
 
-/* Processes the earliest next event; returns 1 after the last one. */
+/* Processes the next event; returns 1 after the last event. */
 static int replay_queue_step(struct queue *q, struct error *err)
 {
 	const struct workload *w = q->run->in->workload;

@@ -24,8 +24,8 @@ struct queue_item {
 };
 
 /*
- * Waiting items in order. Line 0 has the tasks of no queue, and each queue (place-queue.h) has a
- * line of its own.
+ * Waiting items in the order in which they are tried. wait_queues[0] has the tasks without a queue,
+ * and wait_queues[i] those of queue i (place-queue.h).
  */
 struct wait_queue {
 	struct queue_item *items;
@@ -43,7 +43,10 @@ struct progress {
 	uint32_t queued; /* index of the task in the result's queued_s; PLACE_NONE: never placed */
 };
 
-/* A terminating task, which runs until at_ns. */
+/*
+ * A terminating task, which runs until at_ns. `round` numbers the item whose start evicts the
+ * task.
+ */
 struct notice {
 	uint64_t at_ns;
 	uint32_t tenant, round;
@@ -71,7 +74,8 @@ struct queue {
 	uint32_t n_ended, n_busy; /* n_busy: tasks ended by busy_ns */
 	struct wait_queue *wait_queues;
 	uint32_t n_wait_queues;
-	struct queue_item *back; /* tasks that return to their lines before the next try_all() */
+	/* tasks that return to their wait_queues before the next try_all() */
+	struct queue_item *back;
 	uint32_t n_back, back_room;
 	/*
 	 * Arrivals of the tasks that the figures include: the first, where the curves begin, and
@@ -103,7 +107,7 @@ struct queue {
 	uint32_t n_notices, notices_room;
 	struct claim *claims;
 	uint32_t n_claims, claims_room;
-	uint32_t round; /* round of the current victims */
+	uint32_t round; /* number of the item that was placed last, for its victims and claims */
 };
 
 static inline const struct task *task_at(const struct queue *q, uint32_t at)
@@ -124,7 +128,7 @@ int wait_in_queue(struct queue *q, struct queue_item item);
 uint32_t n_counted_of(const struct queue *q, uint32_t first, uint32_t n);
 /* Reports for each task of the item that it has no place, with the reason. */
 void note_waits(const struct queue *q, const struct queue_item *item);
-/* Returns the task to its line when the current try_all() ends. */
+/* Returns the task to its wait_queue when the current try_all() ends. */
 int wait_again(struct queue *q, uint32_t at);
 void note_freed(struct queue *q, uint32_t node);
 /* Tries all waiting items that may fit now, and repeats until nothing changes. */

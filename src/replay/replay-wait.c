@@ -35,7 +35,7 @@ struct queue_item queue_item_of(const struct queue *q, uint32_t first, uint32_t 
 	return item;
 }
 
-/* ---- lines ---- */
+/* ---- wait queues ---- */
 
 static bool comes_before(
 	const struct queue *q, const struct queue_item *a, const struct queue_item *b)

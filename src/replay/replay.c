@@ -512,7 +512,8 @@ static void note_hopeless(struct replay_hopeless *found, uint32_t first, uint32_
 }
 
 /*
- * Tests each task that found no place with its gang alone. The gang can start without these tasks.
+ * Tests, one by one, the tasks that found no place when the whole gang was placed. The gang can
+ * start without these tasks, but each of them is hopeless if it does not fit even alone.
  */
 static int judge_others(struct run *run, uint32_t first, uint32_t n,
 	const struct place_member *members, struct replay_hopeless *found)

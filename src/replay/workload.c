@@ -185,7 +185,7 @@ static const struct workload_shape shapes[] = {
 		.about = "jobs that use a part of a device, with three times the load that whole "
 			 "devices can take",
 		.nodes = "8x4",
-		.gap_ns = 1875 * NSEC_PER_MSEC, /* 3 x 32 devices / 180 s */
+		.gap_ns = 1875 * NSEC_PER_MSEC, /* 180 s / (3 x 32 devices) */
 		.n_tasks = 1000,
 		.whole = ONE(0),
 		.demand = 300,

@@ -23,7 +23,7 @@ struct cnode {
 	bool is_there; /* the Node object is in the API */
 	bool has_gpus; /* the node's GPUNode object is in the API */
 	struct gpunode gpus;
-	uint32_t at; /* index of the node in the placement model; PLACE_NONE: not there */
+	uint32_t at; /* index of the node in the placement model; PLACE_NONE: not in the model */
 	/* The Lease of the node's divvyd. Its age counts from its last change, by our own clock. */
 	bool has_lease, is_stale;
 	char renewed[40];
@@ -57,11 +57,12 @@ struct cpod {
 	uint32_t cpu_milli;
 	uint64_t memory_bytes;
 	bool is_ours, is_deleting;
-	bool is_done;         /* phase Succeeded */
-	bool is_ready;        /* condition Ready is True */
-	bool is_accepted;     /* bound before the present leader began */
-	bool has_resize;      /* sched_check_resizes() must check the pod */
-	json_t *running;      /* annotations of its dialect to write because the pod runs; NULL: none */
+	bool is_done;     /* phase Succeeded */
+	bool is_ready;    /* condition Ready is True */
+	bool is_accepted; /* bound before this instance began to lead */
+	bool has_resize;  /* sched_check_resizes() must check the pod */
+	/* annotations of its dialect to write because the pod runs; NULL: none */
+	json_t *running;
 	uint64_t denied;      /* hash of the last refusal of a resize request; 0: none */
 	bool is_reported;     /* evicted for another pod; its tenants still count */
 	uint64_t reported_ns; /* when the last eviction was sent */

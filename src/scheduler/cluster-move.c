@@ -140,7 +140,7 @@ static bool would_spread(struct place *place, uint32_t tenant)
 		return false;
 	spec = t->spec;
 	place_remove(place, tenant);
-	/* The successor then waits until the planned place is free. */
+	/* Now the successor fits nowhere, so it waits until the planned place is free. */
 	if (place_find(place, &spec, &choice, NULL) < 0)
 		return false;
 	place_device_get(place, choice.device[0], &device);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Creates the queues of GPUPolicies in the placement model. The most specific policy decides on a
- * pod's queue. A policy that selects pods by labels is more specific than one that selects
- * namespaces, and this more than one for all pods. Among equally specific policies the first by
- * name wins. The policy names the queue, or each namespace has a queue with the namespace's name.
- * If policies contradict each other, the later queues by name are left out, and their pods wait.
- * cluster_settle() applies all collected changes.
+ * pod's queue. A policy that selects pods by labels is more specific than a policy that selects
+ * namespaces. A policy that selects namespaces is more specific than a policy for all pods. Among
+ * equally specific policies the first by name wins. The policy names the queue, or each namespace
+ * has a queue with the namespace's name. If policies contradict each other, the later queues by
+ * name are left out, and their pods wait. cluster_settle() applies all collected changes.
  */
 #include "scheduler/cluster-internal.h"
 

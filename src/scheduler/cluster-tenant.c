@@ -429,7 +429,7 @@ static int tenant_restore(struct cluster *c, struct cnode *node, const struct as
 	if (r == -ENOSPC && spec->is_exclusive) {
 		/*
 		 * The device of an exclusive tenant has other tenants, so the model refuses the
-		 * exclusive tenant. It then counts with its share alone.
+		 * exclusive tenant. The second call counts the tenant with its share alone.
 		 */
 		spec->is_exclusive = false;
 		r = place_restore(c->place, spec, &choice, bytes, ret_tenant, NULL);

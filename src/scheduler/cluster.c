@@ -506,7 +506,8 @@ static int set_unbound(struct cluster *c, struct cpod *pod, bool is_waiting)
 		DL_DELETE2(server->served, pod, sprev, snext);
 		pod->server = NULL;
 		/*
-		 * While the device node still confirms the pod's tenant, this counts as an orphan.
+		 * While the device node still confirms the pod's tenant, the tenant counts as an
+		 * orphan.
 		 */
 		cnode_rebuild(c, server, NULL);
 		cnode_release(c, server);
@@ -514,7 +515,10 @@ static int set_unbound(struct cluster *c, struct cpod *pod, bool is_waiting)
 	if (node) {
 		DL_DELETE(node->pods, pod);
 		pod->node = NULL;
-		/* While the node still confirms the pod's tenant, this counts as an orphan. */
+		/*
+		 * While the node still confirms the pod's tenant, the tenant counts as an
+		 * orphan.
+		 */
 		if (node->has_gpus && pod->assigned.n)
 			cnode_rebuild(c, node, NULL);
 		else
@@ -693,8 +697,8 @@ int cluster_set(struct cluster *c, int kind, json_t *json, struct error *err)
 	if (!cluster_object_name(json) || !*cluster_object_name(json))
 		return fail(err, EINVAL, "an object without a name");
 	/*
-	 * A change of these kinds may help a waiting pod. Pods and policies set the flag themselves
-	 * where they help.
+	 * A change of an object of any other kind may help a waiting pod. For pods and policies,
+	 * the functions below set has_news only after a change that may help.
 	 */
 	c->has_news |= kind != OBJECT_POD && kind != CLUSTER_LEASE && kind != CLUSTER_POLICY;
 	if (kind == CLUSTER_GPU_NODE)

@@ -286,7 +286,7 @@ bool attempt_gpu_reason(
 
 /*
  * Returns the first container that the node's devices do not fit; PLACE_NONE if devices are not the
- * reason. If no earlier container is the reason, it returns the last one.
+ * reason. If no earlier container is the reason, the function returns the last container.
  */
 static uint32_t container_in_question(struct attempt *a, const struct cnode *node)
 {
@@ -480,8 +480,8 @@ static bool server_reason(struct attempt *a, const struct cnode *node,
 
 /*
  * Counts why the pod cannot use devices of each node that serves them. Returns false if no node
- * does, or the pod may not use devices of other nodes. With t also reports each node whose measured
- * path is the reason.
+ * does, or the pod may not use devices of other nodes. If t is not NULL, the function also reports
+ * each node whose measured path is the reason.
  */
 static bool count_remote(struct attempt *a, const struct reason_visit *t, struct reasons *reasons)
 {

@@ -47,7 +47,8 @@ void decide_outcome_done(struct decide_outcome *outcome);
 
 /*
  * Victims of decisions. The caller owns the list, and each decision appends to it. A function that
- * gets NULL instead of a list does not preempt. Nor does a pod whose preemptionPolicy is Never.
+ * gets NULL instead of a list does not preempt. A pod whose preemptionPolicy is Never does not
+ * preempt either.
  */
 struct decide_victims {
 	struct cpod **v;

@@ -5,7 +5,7 @@
  * because the watch may be behind. A pod has at most one reservation. extender_filter() and
  * extender_preempt() release an old reservation first; extender_keep() releases only a reservation
  * on another node. Only extender_filter() and extender_bind() reserve; extender_prioritize() reads
- * the reservation. A struct sites borrows its node names from the request, and ends before the
+ * the reservation. A struct candidates borrows its node names from the request, and ends before the
  * request does.
  */
 #include "scheduler/extender.h"

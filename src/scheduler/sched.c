@@ -499,8 +499,8 @@ static int sched_gather_gang(
 		decide_cancel(s->cluster, &s->victims, g->member, g->n_waiting);
 	if (r < 0 || !is_enough) {
 		/*
-		 * decide_cancel() set the flag, but the state is as before the try, so no waiting
-		 * pod benefits.
+		 * decide_cancel() set has_news of the cluster, but the state is as before the try,
+		 * so no waiting pod benefits.
 		 */
 		cluster_take_news(s->cluster);
 		s->counts.n_nowhere++;

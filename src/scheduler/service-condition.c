@@ -145,10 +145,7 @@ static bool service_condition_is_written(
 		!kube_json_text_at(cpod_json(pod), "status", "nominatedNodeName", NULL);
 }
 
-/*
- * Returns whether the message is still needed. It is not if the pod has a node or this condition by
- * now.
- */
+/* Returns whether the message is still needed: the pod has no node yet and lacks this condition. */
 static bool is_due(const struct condition_write *t, const struct cpod *pod)
 {
 	return t->sentence && pod && cpod_json(pod) && service_may_write(t->service) &&

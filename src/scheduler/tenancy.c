@@ -2,10 +2,10 @@
 /*
  * Converts a pod's JSON to a manifest, translates the manifest with the dialects, and copies the
  * result. A tenancy therefore borrows nothing and outlives the JSON. tenancy_guest_host() finds for
- * an init container, the guest, another container whose devices it can use, the host: they never
- * run at the same time, and the request has the same kind of devices. A host has devices of its
- * own, so `host` never leads to another guest. tenancy_write_back() translates the pod anew,
- * because a tenancy does not keep the dialect's result.
+ * an init container, the guest, another container whose devices the guest can use, the host. The
+ * two containers never run at the same time, and request devices of the same kind. A host has
+ * devices of its own, so `host` never leads to another guest. tenancy_write_back() translates the
+ * pod anew, because a tenancy does not keep the dialect's result.
  */
 #include "scheduler/tenancy.h"
 

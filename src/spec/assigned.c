@@ -63,7 +63,7 @@ static int assigned_read_devices(struct assigned_container *c, struct str value,
 	return c->n ? 0 : fail(err, EINVAL, "no device is assigned");
 }
 
-/* Whole devices are written as 1, or as their number. */
+/* Reads a share of each device. A container with n whole devices has the value 1 or n. */
 static int assigned_read_share(const struct assigned_container *c, struct str value,
 	uint32_t *ret_permille, struct error *err)
 {
@@ -276,7 +276,7 @@ static const struct key {
 	const char *name;
 	bool is_needed; /* each container with devices needs this key */
 	int (*read)(struct assigned_container *c, struct str value, struct error *err);
-	/* If the writer writes nothing, the container is left out of the key. */
+	/* If write() appends nothing, the key's value leaves the container out. */
 	void (*write)(const struct assigned_container *c, struct buf *out);
 } keys[] = {
 #define ASSIGNED_KEY(name, of, is_needed, about) \
@@ -319,7 +319,7 @@ static int assigned_add_container(struct assigned *g, struct str name, struct er
 	return 0;
 }
 
-/* Fails for a container whose bit is not set. */
+/* Fails if a container's bit in `seen` is not set: the key then has no value for that container. */
 static int check_needed(const struct assigned *g, uint64_t seen, struct error *err)
 {
 	for (uint32_t i = 0; i < g->n; i++)

@@ -193,7 +193,10 @@ static int check_owners(const struct dialect_draft *draft, struct error *err)
 	return 0;
 }
 
-/* Without a note, a pod with labels instead of annotations would not explain why it gets no GPU. */
+/*
+ * Adds a note for each label that has the name of a field. Users set such labels by mistake: divvy
+ * reads annotations only, and the pod gets no GPU.
+ */
 static void note_labels(struct dialect_draft *draft)
 {
 	const struct manifest_list list = draft->pod->labels;

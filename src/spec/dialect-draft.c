@@ -127,7 +127,7 @@ int draft_resource(struct dialect_draft *draft, uint32_t container, const char *
 
 /* ---- values ---- */
 
-/* Whether the text has no unit, as numbers in floating-point form. */
+/* Whether the text ends in a digit or a point, and thus has no unit. */
 static bool draft_is_plain(struct str value)
 {
 	return value.n &&

@@ -93,7 +93,10 @@ static int gaiagpu_translate(struct dialect_draft *draft, struct error *err)
 	return r;
 }
 
-/* The index of the container among the main containers, as GaiaGPU's own keys count. */
+/*
+ * The index of the container among the main containers, which is the index in GaiaGPU's own
+ * keys.
+ */
 static uint32_t main_number(const struct manifest *pod, uint32_t container)
 {
 	uint32_t n = 0;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * gpushare: Alibaba Cloud's scheduler extender and device plugin. A pod requests only memory, on
- * one device. Which part of the device that memory is, and so which share would match it, is
- * unknown before placement. The original guarantees no time. So the request is the least possible
- * (0.001), and the limit is 1. Memory alone decides where the pod fits, as in the original. Pure;
- * any thread.
+ * one device. The size of the device is unknown before placement, so divvy cannot compute a share
+ * that would match the memory. Alibaba's plugin guarantees no device time. So the request is the
+ * least possible (0.001), and the limit is 1. Memory alone decides where the pod fits, as in
+ * Alibaba's extender. Pure; any thread.
  */
 #include <errno.h>
 

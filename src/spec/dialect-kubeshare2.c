@@ -95,7 +95,10 @@ static int kubeshare2_read_priority(
 	return 0;
 }
 
-/* The label has the whole name with '-' for blanks, such as "NVIDIA-GeForce-GTX-1080". */
+/*
+ * The label gpu_model has the model's whole name with '-' for blanks, such as
+ * "NVIDIA-GeForce-GTX-1080".
+ */
 static int kubeshare2_read_model(
 	const struct dialect_draft *draft, struct spec *spec, struct error *err)
 {

@@ -25,10 +25,10 @@
 #define DIALECT_NOTES_MAX 8u
 
 /*
- * Annotations that the webhook writes into a pod: the pod's foreign resources, and the dialects
- * that were on.
+ * Annotations that the webhook writes into a pod. DIALECT_LIST_KEY: the dialects that were on when
+ * the pod was translated. DIALECT_RECORD_KEY: the pod's foreign resources.
  */
-#define DIALECT_LIST_KEY "divvy.gpu/dialects" /* on a namespace: the dialects that are on there */
+#define DIALECT_LIST_KEY "divvy.gpu/dialects" /* also on a namespace: the dialects that are on */
 #define DIALECT_RECORD_KEY "divvy.gpu/translated-from"
 #define DIALECT_REPLACED_KEY "divvy.gpu/replaced-pods" /* in the pod of a SharePod */
 /*
