@@ -697,8 +697,9 @@ int cluster_set(struct cluster *c, int kind, json_t *json, struct error *err)
 	if (!cluster_object_name(json) || !*cluster_object_name(json))
 		return fail(err, EINVAL, "an object without a name");
 	/*
-	 * A change of an object of any other kind may help a waiting pod. For pods and policies,
-	 * the functions below set has_news only after a change that may help.
+	 * A change of any object but a Lease may help a waiting pod. Pods and policies change
+	 * often, so the code for these two kinds sets has_news itself, and only after a change that
+	 * may help.
 	 */
 	c->has_news |= kind != OBJECT_POD && kind != CLUSTER_LEASE && kind != CLUSTER_POLICY;
 	if (kind == CLUSTER_GPU_NODE)

@@ -22,8 +22,8 @@ struct world {
 	uint64_t devices[TENANTS + 1];
 	uint32_t request[TENANTS + 1];
 	/*
-	 * Opportunistic tenants, as others may use all time, and tenants with a limit below 1,
-	 * whose debt may last for minutes.
+	 * True for opportunistic tenants, because other tenants may use all time, and for tenants
+	 * with a limit below 1, whose debt may last for minutes.
 	 */
 	bool may_starve[TENANTS + 1];
 	bool is_open[TENANTS + 1][DEVICES], drains[TENANTS + 1][DEVICES];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reads or refuses other texts from a peer or a file. The first byte chooses the kind: a
- * kubeconfig, a credential plugin's answer, a Status, a list of resources, a Lease, base64 and
- * times, or objects for the cache.
+ * Reads or refuses a text from a peer or a file, of a kind that no other target reads. The first
+ * byte chooses the kind: a kubeconfig, a credential plugin's answer, a Status, a list of resources,
+ * a Lease, base64 and times, or objects for the cache.
  */
 #include <errno.h>
 #include <stdlib.h>

@@ -286,8 +286,8 @@ static void an_unknown_device_may_be_used(void **state)
 }
 
 /*
- * The status of a live daemon decides whether a placeholder may go. A silent daemon does not keep
- * it.
+ * The status of a live daemon decides whether a placeholder may go. A silent daemon does not keep a
+ * placeholder.
  */
 static void a_silent_daemon_keeps_no_placeholder(void **state)
 {

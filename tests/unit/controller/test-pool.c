@@ -292,8 +292,8 @@ static void a_device_with_possible_tenants_is_kept(void **state)
 	after(w, 0);
 	assert_int_equal(after(w, 2 * POOL_UNUSED_NS)->n_give_back, 0);
 	/*
-	 * Another program has deleted the placeholder: it waits until it is released, which the
-	 * plan says once.
+	 * Another program has deleted the placeholder, whose pod waits until it is released. The
+	 * plan releases the pod once.
 	 */
 	w->placeholder[0].is_leaving = true;
 	assert_int_equal(after(w, SEC)->n_release, 0);

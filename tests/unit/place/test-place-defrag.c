@@ -41,7 +41,10 @@ static void replay(struct place *place, const struct place_defrag *plan)
 		assert_ok(place_defrag_move(place, move, &tenant, NULL));
 		is = place_tenant(place, tenant);
 		assert_int_equal(is->device[0], move->to.device[0]);
-		/* Both counts include the tenant itself, or neither does, so they compare. */
+		/*
+		 * Both counts include the tenant itself, or neither does, so the test may compare
+		 * them.
+		 */
 		after = cluster_met(place, &is->spec);
 		assert_true(after[is->device[0]] <= before[was.device[0]]);
 		assert_int_equal(is->spec.share, was.spec.share);

@@ -59,7 +59,10 @@ static void a_gang_is_placed_together(void **state)
 	const uint32_t a = add_node(place, "a", "", "0000"), b = add_node(place, "b", "", "0011");
 	uint32_t fellow;
 
-	/* Neither node is kept for a tenant that requests a whole one. */
+	/*
+	 * Now neither node is empty, so the policy keeps neither for a tenant that needs a whole
+	 * node.
+	 */
 	cluster_put(place, spec_of(1000, 0), a + 3);
 	/* The gang's first member goes to the first node. */
 	assert_int_equal(cluster_device_for(place, spec_of(1000, 7)), a);
@@ -157,7 +160,10 @@ static void opportunistic_tenants_are_packed(void **state)
 	const uint32_t a = add_node(place, "a", "", "00"), b = add_node(place, "b", "", "00");
 	uint32_t tenant;
 
-	/* Neither node is kept for a tenant that requests a whole one. */
+	/*
+	 * Now neither node is empty, so the policy keeps neither for a tenant that needs a whole
+	 * node.
+	 */
 	cluster_put(place, spec_of(1000, 0), a + 1);
 	cluster_put(place, spec_of(300, 0), b);
 	tenant = cluster_put(place, opportunistic(300), b + 1);
@@ -180,7 +186,7 @@ static void opportunistic_tenants_are_packed(void **state)
 	}
 }
 
-/* Not to strand capacity weighs more than the bonus for the gang's rack. */
+/* A place that leaves no capacity unusable comes before the bonus for the gang's rack. */
 static void a_device_is_not_wasted_for_a_rack(void **state)
 {
 	_cleanup_place_ struct place *place = place_of(NULL);

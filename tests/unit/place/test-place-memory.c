@@ -164,7 +164,7 @@ static void a_growing_model_survives_failed_allocations(void **state)
 	place_free(w.place);
 }
 
-/* ---- what is decided for several ---- */
+/* ---- gangs, queues and modes ---- */
 
 static int gather(struct world *w, struct error *err)
 {

@@ -590,7 +590,7 @@ static void wang_scores(void **state)
 	assert_int_equal(cluster_device_for(place, spec), 0);
 }
 
-/* ---- the search against looking at all ---- */
+/* ---- the search, compared with a search of all nodes ---- */
 
 #define TENANTS 400u
 
@@ -777,7 +777,7 @@ static void leave(struct world *w)
 	w->tenants[at] = w->tenants[--w->n];
 }
 
-/* The counts equal the sums over the tenants. */
+/* Checks that the counts equal the sums over the tenants. */
 static void check_counts(const struct world *w)
 {
 	const struct place *place = w->place;

@@ -879,7 +879,7 @@ static void nodes_without_devices_are_possible(void **state)
 	}
 }
 
-/* ---- against a model ---- */
+/* ---- random steps, compared with a second count ---- */
 
 #define WALK_NODES 24u
 #define WALK_TENANTS 512u
@@ -1005,7 +1005,7 @@ static void walk_add(struct walk *w)
 	place_note_arrival(w->place, &spec);
 	r = put(w->place, &spec, &tenant);
 	if (r == -ENOSPC) {
-		/* place_find() refuses only what no node fits. */
+		/* place_find() refuses only a spec that fits no node. */
 		for (uint32_t at = 0; at < WALK_NODES; at++)
 			assert_int_not_equal(place_reason_of(w->place, &spec, at), PLACE_FITS);
 		return;

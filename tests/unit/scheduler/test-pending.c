@@ -12,7 +12,10 @@
 static struct rand rand_;
 static struct pending *pending;
 
-/* Lines with a higher number come first; line 2 is below its guarantee (is_owed()). */
+/*
+ * Of the lines of queues (pending.h), that with the higher number comes first. Line 2 is below its
+ * guarantee (is_owed()).
+ */
 static bool is_before(void *arg, uint32_t a, uint32_t b)
 {
 	return a > b;

@@ -370,7 +370,8 @@ static void a_pod_that_was_refused_may_lack_a_device_later(void **state)
 	add_pod("c", HIGH_PART, "");
 	has_condition("c", REASON_UNSCHEDULABLE, "0/1 nodes: 1 no GPU with 0.6 free");
 	pass_alive(60);
-	set(OBJECT_NODE, "{'metadata':{'name':'n2'}}"); /* a new node has all pods tried again */
+	/* after a new node all pods are tried again */
+	set(OBJECT_NODE, "{'metadata':{'name':'n2'}}");
 	pass_alive(12);
 	has_condition("a", REASON_UNSCHEDULABLE, "no GPU with 0.6 free");
 	/* The message no longer mentions the old refusal. */
