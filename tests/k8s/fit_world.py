@@ -398,7 +398,7 @@ class World:
         self.make_volumes()
         for i in range(self.counts["bound"]):
             pod = self.pod(f"bound{i}", False)
-            # Sometimes on a node that does not exist.
+            # Some pods name a node that does not exist.
             pod["spec"]["nodeName"] = self.pick(self.node_names) if self.chance(0.97) else "nowhere"
             if self.chance(0.06):
                 pod["metadata"]["finalizers"] = ["example.com/hold"]

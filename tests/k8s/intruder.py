@@ -76,7 +76,7 @@ def connect(path):
 def main(args):
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    # The process may already be in its folder; the path above may be closed to it.
+    # A change of folder first: after setresuid() the folders above the socket may be closed to the process.
     os.chdir(os.path.dirname(args.socket))
     path = os.path.basename(args.socket)
     made = join(args.pid, args.below)

@@ -24,12 +24,12 @@ LOCK_S = 1200  # other tests may take long
 START_S = 300
 GROUP = "divvy-k8s"  # name of our cgroup in every tree; the seats' names begin with it
 HERE = os.path.dirname(os.path.abspath(__file__))
-# Settings that a kubelet and its network plugins write: inside, each is a file of the node's own.
+# Settings that a kubelet and its network plugins write: in the node's mount namespace, each is a file of the node's own.
 SYSCTLS = ["vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops",
            "kernel/keys/root_maxkeys", "kernel/keys/root_maxbytes", "net/ipv4/ip_forward"]
 NEEDED = {"cpu", "cpuacct", "cpuset", "memory"}
 NEEDED_V2 = {"cpu", "cpuset", "memory", "pids"}
-# Folders at these paths inside, and whether the path must be made outside.
+# Folders of the node, and the paths at which its mount namespace has them.
 PLACES = {"kubelet": "/var/lib/kubelet", "cni-state": "/var/lib/cni", "run-containerd": "/run/containerd",
           "netns": "/run/netns", "log-pods": "/var/log", "run-divvy": "/run/divvy", "state-divvy": "/var/lib/divvy",
           "cdi": "/var/run/cdi", "lock": "/run/lock"}

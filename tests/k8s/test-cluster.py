@@ -85,7 +85,7 @@ def a_binding_writes_its_annotations_into_the_pod():
             "metadata": {"name": "bound", "annotations": {"divvy.gpu/devices": "GPU-0", "given": "new"}},
             "target": {"apiVersion": "v1", "kind": "Node", "name": node}})
         first = next(e for e in events if e["type"] == "MODIFIED")["object"]
-    # One write: no watch can see the node without the annotations.
+    # The API server stores node and annotations in one write, so no watch sees the node without the annotations.
     assert first["spec"]["nodeName"] == node, first
     annotations = first["metadata"]["annotations"]
     assert annotations == {"mine": "stays", "given": "new", "divvy.gpu/devices": "GPU-0"}, annotations

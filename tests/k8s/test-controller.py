@@ -526,7 +526,7 @@ def a_second_controller_takes_over():
     created(share_pods(), share_pod("s6"))
     wait_for(lambda: exists("s6"), "the second has taken over", 90)
     assert cluster.get(lease)["spec"]["holderIdentity"] == "divvy-controller-2"
-    # The first wakes up and sees that it has lost the leadership.
+    # The first controller continues, and sees that another one leads.
     cluster.thaw("divvy-controller")
     wait_for(controller.ready, "the first is back", 60)
     controller.serve_here(second)
@@ -629,7 +629,7 @@ def a_kubeshare_pod_is_reconciled_in_place():
                 if e["reason"] == "DialectOff" and e["involvedObject"]["name"] == name]
     wait_for(lambda: any("is '', without kubeshare" in text for text in told_off("k1")),
              "an Event says that the namespace does not list kubeshare", 60)
-    # A SharePod of Gemini's is of the same kind.
+    # Gemini's users wrote SharePods of the same kind as KubeShare's, with Gemini's annotations.
     cluster.patch(f"/api/v1/namespaces/{ns}", {"metadata": {"annotations": {"divvy.gpu/dialects": "gemini"}}})
     gemini = {**body, "metadata": {"name": "g1", "annotations": {
         "gemini/gpu_request": "0.5", "gemini/gpu_limit": "1.0", "gemini/gpu_mem": "1073741824"}}}

@@ -27,7 +27,7 @@ def space(dialects):
         spaces[dialects] = name
 
         def known():
-            # A pod created at that moment may be refused: its translation no longer matches the list.
+            # A pod that is created while the list changes may be refused: its translation no longer matches the list.
             with contextlib.suppress(ApiError):
                 got = cluster.create(pods(name) + "?dryRun=All", pod(annotations={"divvy.gpu/request": "0.1"}))
                 return ("divvy.gpu/dialects" in got["metadata"]["annotations"]) == bool(dialects)

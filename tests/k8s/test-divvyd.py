@@ -99,7 +99,7 @@ def two_pods_have_their_shares():
             wait_for_pod(cluster, name, "Succeeded")
         wait_for(lambda: not daemon.tenants(), "both grants have ended")
         assert "Granted" in events_of(cluster, low)
-        # If other tests keep a tenant off the processor, the other tenant uses the device time.
+        # If other tests keep one tenant off the processor, the other uses its device time: allow for that.
         return None if ran > 0.5 and abs(shares[low] - 0.3) < 0.02 + 0.3 * (1 - min(ran, 1)) else (shares, ran)
 
     fairly(look, 2)
@@ -244,7 +244,7 @@ def a_killed_daemon_finds_its_tenants_again():
     wait_for(lambda: daemon.used("stays") > used, "the program continues")
     assert daemon.status()["epoch"] == 7
     assert cluster.pod("stays")["status"]["containerStatuses"][0]["restartCount"] == 0
-    # A grant takes no capacity twice: the first grant still counts.
+    # The restarted daemon still counts the grant of "stays", so a second pod with 0.8 of the device is refused.
     run_pod(cluster, "twice", (), given(uuid, request="0.8", epoch="7"))
     refused("twice", "0.7 free")
     stop_pod("stays")
@@ -482,7 +482,7 @@ def an_init_container_passes_its_slot_on():
         {"name": "first", "image": IMAGE, "imagePullPolicy": "Never", "args": [f"--duration={STAGE_S}"], "resources": slot}])
     tenant = daemon.tenant("stages", "first")
     assert tenant["request"] == 800, tenant
-    # A tenant that has begun on a device goes on there.
+    # A running tenant stays on its device, although an administrator cordons the device.
     path = f"/apis/divvy.gpu/v1/gpunodes/{cluster.node_name}"
     cluster.patch(path, {"spec": {"cordoned": [{"uuid": uuid}]}})
     # The tenant socket stays, although the kubelet's list, with which divvyd compares, gives the slot to another container.
@@ -530,7 +530,7 @@ def in_group(name, annotations, namespace=None):
 
 def no_member_starts_before_enough_are_bound():
     keys = given(device(3), request="0.2", memory="1Gi", epoch="7")
-    # A pod of another namespace with the group's name is no member; a pod that is not bound is none yet.
+    # A pod of another namespace with the group's name is no member; a pod without a node is no member yet.
     other = cluster.new_namespace()
     in_group("stranger", keys, namespace=other)
     in_group("first", keys)

@@ -142,7 +142,7 @@ def a_share_pod_is_pinned_to_its_gpu():
         assert devices_of("pinned") == [uuid] == share_pod("pinned")["status"]["devices"]
         row = cluster.kubectl("-n", cluster.namespace, "get", "dsp", "pinned").splitlines()[1].split()
         assert uuid in row and row.count("0.4-1") == 2, row  # asked and granted
-        # Alone on its device the tenant gets all of it, once it gets a processor, and the column shows that.
+        # Alone on its device the tenant gets all of it, once it gets a processor, and the column USED shows that.
         wait_for(lambda: float(share_pod("pinned")["status"].get("used", 0)) > 0.8, "the SharePod shows the usage", 300)
         wait_for(lambda: share_pod("pinned")["status"]["used"] in cluster.kubectl(
             "-n", cluster.namespace, "get", "dsp", "pinned").splitlines()[1].split(), "kubectl shows the same usage")

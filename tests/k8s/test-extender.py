@@ -154,7 +154,7 @@ def a_restart_forgets_nothing():
     shared("kept", "0.6")
     device = rig.devices("kept")
     rig.kill(rig.processes[0])
-    # A pod without a share is not affected.
+    # kube-scheduler binds a pod without a share while divvy-scheduler does not run.
     rig.pod("plain", schedulerName="default-scheduler")
     rig.bound("plain")
     shared("next", "0.6")
@@ -201,7 +201,7 @@ def only_the_authoritys_clients_may_ask():
     assert keys.ask("bind", body, keys.client) == (200, '{"Error":""}'), "a repeated bind is no success"
     assert keys.ask("bind", "{", keys.client)[0] == 400
     assert "is missing" in keys.ask("bind", "{}", keys.client)[1]
-    # The certificate is for the extender alone.
+    # A client certificate gives access to the extender's requests only, not to /metrics.
     connection = keys.connect(keys.client)
     connection.request("GET", "/metrics")
     assert connection.getresponse().status == 401

@@ -507,7 +507,7 @@ def without_the_controller_only_risky_writes_are_refused():
     without_webhooks()
 
 
-# ---- restrictions of its pods
+# ---- restrictions of divvy's pods
 
 def shipped_pods_are_restricted_where_they_say_so():
     """By the cluster's own check."""

@@ -159,7 +159,7 @@ def the_server_evaluates_a_selector():
 
 def survives(proxy, *options):
     """The cache is correct in the end, after faults did occur."""
-    # Enough objects for a page or two of a list.
+    # The objects fill a page or two of a list.
     for n in range(200):
         name = f"{cluster.namespace}-bulk-{n}"
         cluster.create_once(f"/api/v1/namespaces/{cluster.namespace}/configmaps",

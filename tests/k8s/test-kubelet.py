@@ -156,7 +156,7 @@ def a_restart_of_the_plugin_does_no_harm():
         cluster.kill("plugin", sig)
         if sig == signal.SIGTERM:
             assert cluster.keeper.ask("status", name="plugin")["exit"] == 0
-        # Waits until the kubelet has noticed: only then the plugin's return proves anything.
+        # The test waits until the kubelet has noticed the plugin's end: only then the plugin's return proves anything.
         wait_for(lambda: 0 in heartbeats(1), "no slot is offered meanwhile", START_S)
         is_untouched(before)
         n = len(events("known"))

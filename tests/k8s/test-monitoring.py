@@ -75,7 +75,7 @@ def of_divvyd():
         start(os.path.join(BUILD, "src/divvyd/divvyd"), "--simulate", "1xTest-80Gi", "--metrics", "unix:" + address)
         wait_for(said, "divvyd serves its metrics")
         spin = os.path.join(BUILD, "tests/programs/spin")
-        # The first three end with out-of-memory; their counts stay with the tenant.
+        # The first three programs end with out-of-memory; their counts stay with the tenant.
         start(os.path.join(BUILD, "src/cli/divvy"), "run", "--request", "0.3", "--memory", "1Gi", "--", "sh", "-c",
               f"for i in 1 2 3; do {spin} --memory 2048; done; exec {spin} --quiet", stderr=subprocess.DEVNULL)
         wait_for(lambda: re.search(r"^divvy_tenant_memory_denied_total\{.*\} 3$", said(), re.M),

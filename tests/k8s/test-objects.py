@@ -40,7 +40,8 @@ def try_spec(kind, spec):
     return cluster.create(path_of(kind) + "?dryRun=All", thing(kind, spec))
 
 
-# In the order of the fields' table; text as in annotations, numbers as in YAML.
+# (kind, spec) that the API server must accept, in the order of FIELDS of deploy/generate; values are text as in
+# annotations, or numbers as in YAML.
 GOOD = [
     *(("SharePod", share_pod(request=v)) for v in
       (0.5, "0.5", 0.001, "0.001", "0.500000", 1, "1", "1.0", 1.0, 2, "16", "16.0", "0.010", "0.1")),

@@ -266,7 +266,7 @@ def a_refused_binding_frees_its_place():
                  "an Event of the pod that waited")
         rig.waits("a", "no GPU with 0.6 free; the API server refused the Binding to n3: ")
         assert "deletionTimestamp" not in rig.get("b1")["metadata"]
-        # The webhook refuses no more.
+        # The webhook refuses no Bindings any more.
         refuser.refused.clear()
         rig.gone("b1")
         rig.bound("a")
@@ -317,7 +317,7 @@ def volumes_are_provisioned_for_waiting_pods():
     wait_for(lambda: (cluster.get(f"{claims}/v")["metadata"].get("annotations") or {}).get(
         "volume.kubernetes.io/selected-node") == "n1", "the claim has a node")
     assert not rig.get("stores")["spec"].get("nodeName")
-    # Acts as the provisioner and the volume controller.
+    # The test acts as the provisioner and the volume controller.
     cluster.create("/api/v1/persistentvolumes", {"metadata": {"name": "pv"}, "spec": {
         "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": "late",
         "hostPath": {"path": "/nowhere"},

@@ -112,7 +112,7 @@ def crds():
 
 
 def the_reference_names_every_field_of_the_crds():
-    # The description of a list explains the fields of its entries.
+    # Fields of list entries need no page of their own: the description of the list explains them.
     for kind, crd in crds().items():
         pages = "".join(PAGES[name] for name in PAGES_OF[kind])
         for part in ("spec", "status"):

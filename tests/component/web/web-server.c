@@ -6,8 +6,8 @@
  *   {"kind":"later", "name":"5m"}     as if viewers had been connected for five minutes
  *   {"kind":"silence", "name":"35"}   the API server has not answered for 35 s
  *   {"kind":"revoke", "name":"good"}  the token "good" loses its right to the page
- * It prints "ready" once it listens on 127.0.0.1. The token "good" may read the page, "poor" may
- * not, and other tokens are invalid. It exits at the end of its standard input.
+ * The program prints "ready" once it listens on 127.0.0.1, and exits at the end of its standard
+ * input. The token "good" may read the page, "poor" may not, and other tokens are invalid.
  */
 #include <errno.h>
 #include <stdio.h>

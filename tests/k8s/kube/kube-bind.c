@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Only binds pods, with up to AT-A-TIME requests at once: a bound for the rate of a scheduler.
+ * Only binds pods, with up to AT-A-TIME requests at once: no scheduler can bind faster.
  * usage: kube-bind NAMESPACE AT-A-TIME NODES < names of pods
  */
 #include <inttypes.h>

@@ -212,8 +212,8 @@ static bool is_true(void *data)
 }
 
 /*
- * Compares apis.def with the server's version, and evicts a pod by the Eviction that the server
- * has.
+ * Compares apis.def with the server's version, and evicts a pod by the version of Eviction that the
+ * server has.
  */
 static void discovers(void **state)
 {
