@@ -372,7 +372,7 @@ static int validate_object(const struct admit_rules *rules, const struct admit_r
 	const bool is_kubeshare = !strcmp(request->group, "kubeshare.nthu");
 
 	if (strcmp(request->resource, "sharepods"))
-		return 0; /* the schemas of other objects make all checks */
+		return 0; /* for objects of other kinds, their schemas make all checks */
 	if (is_kubeshare && !share_pod_is_kubeshare_on(facts->ns.dialects))
 		return 0;
 	if (is_update(request) &&
@@ -504,7 +504,9 @@ json_t *admit_answer(const struct admit_path *path, const struct admit_rules *ru
 	else if (request->object)
 		r = path->answer(rules, request, facts, &v);
 	response = json_pack("{s:s, s:b}", "uid", request->uid, "allowed", r == 0);
-	/* kubectl does not print the message of the reason "Invalid". */
+	/*
+	 * The reason is not "Invalid", because kubectl does not print the message of that reason.
+	 */
 	if (response && r < 0)
 		r = json_object_set_new(response, "status",
 			json_pack("{s:s, s:i, s:s, s:o}", "status", "Failure", "code",

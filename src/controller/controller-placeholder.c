@@ -221,7 +221,7 @@ static void placeholder_on_timer(struct loop_timer *timer, uint64_t now)
 	struct holder *p = timer->data;
 
 	if (p->call)
-		return; /* the answer of the call in flight continues */
+		return; /* the answer of the call in flight sets the timer again */
 	if (!p->is_reported) {
 		look_at_own_pod(p);
 		return;

@@ -62,7 +62,7 @@ enum controller_cache {
 
 struct controller;
 
-/* One of the caches; the data of its callbacks. */
+/* One cache, which is passed as `data` to the cache's callbacks. */
 struct watched {
 	struct controller *c;
 	enum controller_cache which;

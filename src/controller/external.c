@@ -14,7 +14,7 @@
 
 #define TEXT_MAX 4096u
 
-/* Answers the request with the JSON, and releases it. */
+/* Answers the request with `json`, and releases `json`. */
 static void external_send_as(
 	struct http_request *request, unsigned int status, const char *type, json_t *json)
 {

@@ -60,7 +60,10 @@ static void on_made(void *data, const struct kube_answer *answer)
 	job_pool_on_written(data, answer);
 }
 
-/* Returns the image for placeholders: the option's, or else the image of this controller. */
+/*
+ * Returns the image for placeholders: the image that --placeholder-image names, or else that of
+ * this controller.
+ */
 static const char *image_of(const struct controller *c)
 {
 	const json_t *own = controller_find(c, CACHE_PODS, c->options.ns, c->options.pod_name);

@@ -27,7 +27,7 @@
 #define MILLI "divvy.gpu/milli"
 #define COUNT "divvy.gpu/count"
 #define SILENT_NS (120 * NSEC_PER_SEC)
-#define DEVICES_MAX 64u /* most devices of a node that count; `used` has a bit for each */
+#define DEVICES_MAX 64u /* most devices of a node that are considered; `used` has a bit for each */
 
 /* A node with a GPUNode or with tenants. */
 struct seen_node {
@@ -212,7 +212,7 @@ static enum pool_pod add_placeholder(struct pool_view *v, const json_t *pod)
 	return POOL_POD_STAYS;
 }
 
-/* Returns whether the other plugin has taken the device back. */
+/* Returns whether the other device plugin has taken the device back. */
 static bool pool_view_is_device_lost(const struct seen_node *n, const json_t *device)
 {
 	return n->is_pool &&

@@ -27,8 +27,11 @@ struct memory {
 	/* when the placeholder's first tenant came; CLOCK_NEVER: no tenant, or unknown */
 	uint64_t used_ns;
 	bool was_seen, was_used; /* an earlier decision saw the placeholder; it was in use then */
-	uint64_t next_ns;        /* when the waiting pod counts again */
-	/* Need of the pod when it last counted. Until coming_ns a device for it may still start. */
+	uint64_t next_ns;        /* when the waiting pod counts as demand again */
+	/*
+	 * Need of the pod when the pod last counted as demand. Until coming_ns a device for the pod
+	 * may still start.
+	 */
 	uint64_t milli, coming_ns;
 	uint32_t tries;    /* how often the pod counted as demand */
 	uint32_t unhelped; /* how often the pod still waited although devices were idle */
@@ -107,7 +110,8 @@ void vgpu_pool_free(struct vgpu_pool *pool)
 {
 	if (!pool)
 		return;
-	for (int i = 0; i < 2; i++) { /* the first calls clear the marks, the second calls free */
+	/* the first round clears the marks is_seen, so the second frees all */
+	for (int i = 0; i < 2; i++) {
 		pool_forget_memory(&pool->placeholders);
 		pool_forget_memory(&pool->sources);
 	}
@@ -212,7 +216,10 @@ static uint64_t count_devices(struct vgpu_pool *pool, size_t n_needs, size_t n_r
 	return devices;
 }
 
-/* Counts the devices for the pods that count now or counted less than POOL_COMING_NS ago. */
+/*
+ * Computes how many devices the pods need that count as demand now, or did so less than
+ * POOL_COMING_NS ago.
+ */
 static int count_demand(struct vgpu_pool *pool, const struct pool_facts *f, struct pool_plan *plan,
 	uint64_t *ret_devices)
 {

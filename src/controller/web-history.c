@@ -18,7 +18,7 @@
 #define NOTHING UINT16_MAX
 #define MIB (1u << 20)
 
-/* A ring; the value of step s is at index s % n. */
+/* A ring of measured values; the value of step s is at index s % n. */
 struct ring {
 	uint16_t *share;
 	uint32_t *mib;

@@ -17,7 +17,7 @@
 
 #define HOOK_CONDITION "asks-divvy" /* name of the match condition */
 #define HOOK_PODS "pods.mutate.divvy.gpu"
-#define HOOK_LATE "pods.mutate.late.divvy.gpu" /* hook_late() makes it from HOOK_PODS */
+#define HOOK_LATE "pods.mutate.late.divvy.gpu" /* a hook that hook_late() makes from HOOK_PODS */
 
 struct hook_want {
 	const char *bundle;       /* caBundle, in base64 */

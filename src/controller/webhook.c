@@ -14,7 +14,9 @@
 #include "controller/external-metric.h"
 #include "controller/controller-metrics.h"
 
-/* timeout of these reads; the API server waits 2 s for the webhook with the shortest timeout */
+/*
+ * timeout of a read from the API server, which waits 2 s for the webhook with the shortest timeout
+ */
 #define ASK_NS (UINT64_C(1500) * 1000000)
 #define TEXT_MAX (4u << 20)
 

@@ -347,8 +347,8 @@ int pod_containers_read(struct pod *pod, json_t *spec, json_t *status, struct er
 
 	r = read_some(arena, spec, demands_fields, ARRAY_SIZE(demands_fields), &all, err);
 	/*
-	 * A pod with an error may run already, so the rest still adds up the resources that the pod
-	 * holds.
+	 * A pod with an error may run already, so the steps after an error still add up the
+	 * resources that the pod holds.
 	 */
 #define ALSO(call) \
 	do { \

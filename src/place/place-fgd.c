@@ -53,7 +53,11 @@ struct fgd {
 	uint32_t n_shares;
 	/* by free share: number of typical tenants' shares that are at most this share */
 	uint32_t rank[WHOLE + 1];
-	uint32_t row; /* entries for one model and number of passed CPU thresholds */
+	/*
+	 * number of entries in a row of `above`: a row is for one model and number of passed CPU
+	 * thresholds
+	 */
+	uint32_t row;
 	/* [model][cpu][rank]: weight of the tenants with a larger share */
 	int32_t *above;
 	int32_t *able; /* [model][cpu]: weight of the tenants that can run */

@@ -97,7 +97,7 @@ static int models_set(struct place *place, struct queue *q, const struct place_q
 	int r;
 
 	for (uint32_t m = 0; m < PLACE_MODELS_MAX; m++) {
-		/* no quota of this model: only that of all models counts */
+		/* no quota of this model: only the quota of all models together applies */
 		q->quota[m] = PLACE_UNLIMITED;
 		q->limit[m] = PLACE_UNLIMITED;
 	}

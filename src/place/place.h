@@ -122,7 +122,10 @@ struct place_spec {
 	uint32_t share;    /* permille of each device; 0: no device */
 	uint32_t count;    /* devices; 0: none */
 	bool is_exclusive; /* whole devices without other tenants */
-	/* of each device; 0: device_permille of its memory, or `share` of it if that is 0 too */
+	/*
+	 * memory of each device; 0: the part device_permille of the device's memory, or the part
+	 * `share` if device_permille is 0 too
+	 */
 	uint64_t device_bytes;
 	uint32_t device_permille;
 	uint32_t cpu_milli;

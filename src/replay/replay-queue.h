@@ -101,7 +101,7 @@ struct queue {
 	/* by priority: the maximum of place_preempt_free() over the nodes in `freed` */
 	uint32_t room[SPEC_PRIORITY_MAX + 1];
 	uint64_t defrag_ns; /* time of the next defragmentation */
-	/* something has changed since the last defragmentation */
+	/* a task has started, ended or been evicted since the last defragmentation */
 	bool may_defrag;
 	struct notice *notices; /* in order of time */
 	uint32_t n_notices, notices_room;

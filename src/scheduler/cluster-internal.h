@@ -40,13 +40,13 @@ struct cnode {
 
 struct cpod {
 	UT_hash_handle hh;
-	struct cpod *prev, *next; /* pods of one node */
+	struct cpod *prev, *next; /* links of the list cnode.pods */
 	char *key;                /* "namespace/name" */
 	char *ns, *name, *uid;
 	enum cpod_state state;
 	struct cnode *node;         /* NULL: none */
 	struct cnode *server;       /* node of its devices if that is another node; else NULL */
-	struct cpod *sprev, *snext; /* pods of one server */
+	struct cpod *sprev, *snext; /* links of the list cnode.served */
 	json_t *json;               /* the pod's object while the pod waits; else NULL */
 	struct assigned assigned;
 	struct tenancy requested;
@@ -408,7 +408,7 @@ uint32_t cpod_queue_number(const struct cluster *c, const struct cpod *pod);
 /* Sets the pod's group name and size anew and joins that gang. */
 int cpod_find_group(struct cluster *c, struct cpod *pod);
 
-/* Sets the state and counts nominated pods and reservations. */
+/* Sets the pod's state, and updates the numbers of nominated pods and reservations. */
 void cpod_set_state(struct cluster *c, struct cpod *pod, enum cpod_state state);
 /* Marks the pod as evicted, or removes this mark. */
 int cpod_set_reported(struct cluster *c, struct cpod *pod, bool is_reported);

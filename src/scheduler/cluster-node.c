@@ -223,7 +223,7 @@ static int cnode_describe_node(
 	return 0;
 }
 
-/* Adds the node in its present state, with all pods on it. */
+/* Adds the node in its present state to the placement model, with the tenants of its pods. */
 static int enter_place(struct cluster *c, struct cnode *node, struct error *err)
 {
 	struct node_info new;

@@ -395,7 +395,7 @@ int attempt_assume(struct attempt *a, enum cpod_state state, struct error *err)
 	r = r < 0 ? r : view_assume(c->view, pod->ns, pod->name, node->name);
 	/*
 	 * While a gang is decided, the victims are hidden in the view, and the node's capacities
-	 * would be wrong. decide_end() refreshes them.
+	 * would be wrong. decide_end() refreshes the capacities.
 	 */
 	r = r < 0 || a->is_together ? r : cnode_refresh(c, node);
 	if (r < 0) {

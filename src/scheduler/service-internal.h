@@ -69,7 +69,9 @@ struct service {
 void service_watch(struct service *s);
 /* Whether the API server lacks CustomResourceDefinitions, which may be installed later. */
 bool service_lacks_definitions(const struct service *s);
-/* Whether the first list of each kind of object is complete for which decisions wait (source.h). */
+/*
+ * Whether the first lists are complete of all kinds of objects for which decisions wait (source.h).
+ */
 bool service_is_synced(const struct service *s);
 void service_unwatch(struct service *s);
 

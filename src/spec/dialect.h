@@ -66,8 +66,9 @@ int dialect_config_format(const struct dialect_config *config, struct buf *out);
 
 struct dialect_tenant {
 	uint32_t container;
-	const struct dialect *dialect; /* the first in the table that requested this container */
-	struct spec spec;              /* finished */
+	/* the first dialect in the table that requested a GPU for this container */
+	const struct dialect *dialect;
+	struct spec spec; /* finished */
 };
 
 /* A resource of another system, which the webhook removes from the container. */

@@ -24,7 +24,7 @@ struct measured_device {
 	uint64_t memory_bytes;
 };
 
-/* One container; the texts are borrowed. */
+/* The measured usage of one container; the texts are borrowed. */
 struct measured {
 	struct str uid, container;
 	uint32_t n;

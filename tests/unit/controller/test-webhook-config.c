@@ -99,7 +99,7 @@ static void new_pods_have_a_condition(void **state)
 
 /*
  * The answer of an API server that drops conditions is the unchanged object. The authority must be
- * written without them.
+ * written although conditions are missing.
  */
 static void trust_does_not_wait_for_conditions(void **state)
 {

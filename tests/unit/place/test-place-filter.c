@@ -47,7 +47,7 @@ static struct place_spec share(uint32_t permille)
 	return spec;
 }
 
-/* The answers that a test gives as the filter, and the number of calls. */
+/* The devices that the test's filter allows, and how often the filter was called. */
 struct rules {
 	uint64_t allowed[2]; /* devices of each node */
 	uint32_t at_least_gone;

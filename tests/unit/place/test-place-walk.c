@@ -55,7 +55,7 @@ static uint32_t below(struct walk *w, uint32_t n)
 	return (uint32_t)rand_below(&w->rand, n);
 }
 
-/* ---- what there is ---- */
+/* ---- the model of a walk ---- */
 
 static void draw_node(struct walk *w, uint32_t i)
 {
@@ -129,7 +129,7 @@ static struct place *place_empty(struct walk *w)
 	return place;
 }
 
-/* ---- counted anew ---- */
+/* ---- figures, counted anew from the test's list ---- */
 
 static uint32_t share_of(const struct walk *w, const struct place_spec *spec)
 {
@@ -220,7 +220,7 @@ static void check_node(const struct walk *w, uint32_t at)
 		check_device(w, view.first_device + d);
 }
 
-/* The counts by label equal the sums over all tenants. */
+/* Checks that the counts by label equal the sums over all tenants. */
 static void check_met(const struct walk *w)
 {
 	for (uint32_t i = 0; i < 4; i++) {
@@ -363,7 +363,7 @@ static void check(const struct walk *w)
 	check_met(w);
 }
 
-/* ---- steps; true: it was done ---- */
+/* ---- steps; each returns whether its change was made ---- */
 
 static void has_come(struct walk *w, uint32_t tenant)
 {

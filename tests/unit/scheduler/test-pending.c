@@ -259,7 +259,7 @@ static void a_bounded_number_of_items_below_their_guarantee_wakes(void **state)
 		assert_non_null(pending_next(pending, 0));
 		pending_put_back(pending, pod(name), PENDING_NOWHERE, 0);
 	}
-	/* The limit counts by rank: "high" was added last but is the first of its line. */
+	/* The limit applies by rank: "high" was added last but is the first of its line. */
 	add_in(2, "high", 9);
 	next(0, "high");
 	pending_put_back(pending, pod("high"), PENDING_NOWHERE, 0);
@@ -310,7 +310,7 @@ static void new_devices_wake_the_first_items_of_all_queues(void **state)
 	next(1, "high");
 	next(1, "middle");
 	next(1, NULL);
-	/* The rank counts that an item has now. A removed item does not count. */
+	/* pending_hurry() uses the rank that an item has now, and skips removed items. */
 	add_in(3, "lowest", 7);
 	pending_remove(pending, pod("low"));
 	pending_hurry(pending, 2);
