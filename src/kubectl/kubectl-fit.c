@@ -220,7 +220,7 @@ static void note_victim(json_t *row, const struct cpod *victim)
 		json_sprintf("%s/%s", cpod_ns(victim), cpod_name(victim)));
 }
 
-/* Writes the node and its claims, for example "n1 data cache". */
+/* Writes the node, and the pod's claims that need volumes there, for example "n1 data cache". */
 static void note_claims(json_t *row, const struct decide_claims *claims)
 {
 	_cleanup_buf_ struct buf text = BUF_INIT(OUTPUT_MAX);

@@ -167,7 +167,7 @@ static void fgd_count_entries(struct fgd *f, const struct mix_entry *t, uint32_t
 			more[k] += t->weight;
 }
 
-/* Adds the row before, which has the tenants with lower CPU thresholds. */
+/* Adds the entries of the previous row, which has the tenants with lower CPU thresholds. */
 static void add_row_before(struct fgd *f, uint32_t row)
 {
 	int32_t *above = &f->above[row * f->row], *less_above = above - f->row;

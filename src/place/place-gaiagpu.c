@@ -20,7 +20,7 @@
 #define CORE_MILLI 10u
 #define MEMORY_BITS 28 /* 256 MiB */
 #define MEMORY_MAX (1u << 17)
-/* of a node; CORES_MAX * MEMORY_MAX is 2^31, so a score fits in an int32_t */
+/* most cores of a node; CORES_MAX * MEMORY_MAX is 2^31, so a score fits in an int32_t */
 #define CORES_MAX (1u << 14)
 
 static int32_t gaiagpu_node_score(const struct place *place, uint32_t at)

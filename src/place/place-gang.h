@@ -8,8 +8,8 @@
  * PLACE_NEAR_RACK uses as few racks as possible and few nodes in each; PLACE_NEAR_NODE uses as few
  * nodes as possible. Both fill the largest node or rack first. As soon as one node or rack can take
  * all remaining members, both use the smallest that can. How many members a node can take is
- * computed as if all members had the first member's spec. The policy places the members that then
- * find no place.
+ * computed as if all members had the first member's spec. If some members then do not fit there,
+ * the policy chooses other nodes for them.
  *
  * Cost: one decision per member, and with `near` one pass over the nodes and a sort. With
  * preemption, each member that does not fit adds one search (place-preempt.h).

@@ -75,7 +75,7 @@ struct device {
 	struct tag *tags;
 	uint32_t share_all;
 	uint32_t n_of[N_CLASSES];
-	uint32_t n_opportunistic; /* of n_tenants: priority 0 */
+	uint32_t n_opportunistic; /* tenants of priority 0, part of n_tenants */
 	/* cell of the device in config.cells; PLACE_NONE: the cell file does not name the device */
 	uint32_t cell;
 	uint64_t memory_all, memory_taken;

@@ -967,7 +967,8 @@ int place_preempt_find(struct place *place, const struct place_spec *spec,
 		return r;
 	if (r == -ENOSPC) {
 		if (spec->count && !may_limits_give && !place_queue_models(place, spec))
-			return r; /* the queue's limits permit no model, which no victim changes */
+			/* the queue's limits permit no model, and no eviction changes that */
+			return r;
 		if (!rules->order && !spec->priority)
 			return fail(
 				err, ENOSPC, "priority 0 is opportunistic: it preempts no tenant");

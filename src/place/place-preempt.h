@@ -14,10 +14,10 @@
  * With `is_graceful` victims become terminating (place_mark_terminating()) instead of being
  * removed. The new tenant is counted at once, so no other tenant can get the freed capacity. It may
  * start when all victims are removed, or when place_is_awaiting() is false. If the new tenant is
- * removed before it starts, its victims still terminate. Plans, gangs and reclaiming obey this rule
- * too. A caller that decides for several tenants under one savepoint first removes all victims, and
- * calls place_readd_terminating() for each of them at the end. Otherwise the devices of the first
- * tenant's victims would be closed to the next tenants.
+ * removed before it starts, its victims still terminate. Plans, gangs and reclaiming treat their
+ * victims in the same way. A caller that decides for several tenants under one savepoint first
+ * removes all victims, and calls place_readd_terminating() for each of them at the end. Otherwise
+ * the devices of the first tenant's victims would be closed to the next tenants.
  *
  * Terminating tenants are never victims. Their devices accept no new tenant, so that the capacity
  * is promised once. Their CPU and memory of the node count as used, except for a tenant that may

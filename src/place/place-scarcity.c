@@ -130,7 +130,7 @@ struct sums {
 	 */
 	uint16_t *slots, *host;
 	int32_t *usable; /* n entries: sum of the r not smaller than m's share */
-	int64_t rest[TYPICAL_MAX / LANES + 1]; /* value of the node for the m from LANES i on */
+	int64_t rest[TYPICAL_MAX / LANES + 1]; /* value of the node for the m from LANES * i on */
 };
 _Static_assert(PLACE_NODE_DEVICES_MAX <= UINT16_MAX / WHOLE, "slots");
 
@@ -914,7 +914,7 @@ static const struct place_locality_bonus *scarcity_locality(const struct place *
 	return s->by_fragments ? &fragments : &usual;
 }
 
-/* In units of V_n. */
+/* Returns the locality bonus of the device, in units of V_n. */
 static int64_t scarcity_locality_bonus(
 	struct place *place, const struct place_spec *spec, uint32_t device)
 {

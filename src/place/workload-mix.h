@@ -39,7 +39,7 @@ struct workload_mix {
 	uint32_t n_seen;
 	struct mix_entry *sorted; /* scratch space for half of `seen` */
 	uint64_t arrivals, learnt_at;
-	/* when the policy learnt last; n_nodes: size of the node array */
+	/* numbers of models and of entries of the node array when the policy learnt last */
 	uint32_t n_models, n_nodes;
 	bool is_set;
 };

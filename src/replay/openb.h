@@ -43,8 +43,8 @@ struct openb_pod {
 int openb_nodes(struct str text, struct openb_node **ret, struct error *err);
 int openb_pods(struct str text, struct openb_pod **ret, struct error *err);
 /*
- * Reads one row index, below n_rows, from each line. *ret_order is the order of arrivals, or the
- * ranks of nodes.
+ * Reads one row index, below n_rows, from each line. *ret is the order of arrivals, or the ranks of
+ * nodes.
  */
 int openb_order(struct str text, uint32_t n_rows, uint32_t **ret, struct error *err);
 

@@ -31,7 +31,7 @@ static void cluster_cells_count_model(struct counts *counts, const char *model, 
 	counts->of[i].n += n;
 }
 
-/* "2 of 'T4' and 1 of 'A10'" */
+/* Writes the counts, such as "2 of 'T4' and 1 of 'A10'". */
 static void format_counts(const struct counts *counts, char ret[static CLUSTER_CELLS_TEXT])
 {
 	_cleanup_buf_ struct buf text = BUF_INIT(CLUSTER_CELLS_TEXT);

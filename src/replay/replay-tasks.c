@@ -17,7 +17,7 @@
 #include "base/clock.h"
 #include "core/water-fill.h"
 
-/* ---- departures to come ---- */
+/* ---- heap of the ends of tasks ---- */
 
 static bool tasks_is_event_before(struct event a, struct event b)
 {

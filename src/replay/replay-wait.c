@@ -173,7 +173,7 @@ static bool may_fit(struct queue *q, const struct queue_item *item)
 	return false;
 }
 
-/* ---- trying all ---- */
+/* ---- trying all waiting items ---- */
 
 /* Returns the list of the next item by queue order, or NULL after the last item. */
 static struct wait_queue *wait_next_line(struct queue *q)

@@ -5,9 +5,9 @@
  * waits for an event that may help (pending_wake()), at most PENDING_UNSCHEDULABLE_NS.
  *
  * Items stand in lines: one line for each queue (place/place-queue.h), and line 0 for items without
- * a queue. Of the lines with queues, is_before() chooses one, whatever priorities their items have.
- * The first item of that line and the first of line 0 are then compared by rank. Pure but for its
- * memory; one thread.
+ * a queue. Of the lines that belong to queues, is_before() chooses one, whatever priorities their
+ * items have. The first item of that line and the first of line 0 are then compared by rank. Pure
+ * but for its memory; one thread.
  */
 #ifndef SCHEDULER_PENDING_H
 #define SCHEDULER_PENDING_H

@@ -198,10 +198,7 @@ void service_write_condition(
 	struct condition_write *t;
 
 	HASH_FIND_STR(s->condition_writes, cpod_uid(pod), t);
-	/*
-	 * With a struct condition_write, a patch in flight may change the condition that the pod
-	 * shows now.
-	 */
+	/* If `t` exists, a patch in flight may still change the condition that the pod has now. */
 	if (t || !service_condition_is_written(pod, reason, sentence))
 		service_condition_unschedulable(s, pod, reason, sentence, false);
 }

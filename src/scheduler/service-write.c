@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes Bindings, conditions and Events. service-condition.c writes why pods wait. */
+/*
+ * Sends writes to the API server: Bindings, Events, annotations, evictions and the status of
+ * policies. service-condition.c writes the conditions of pods that wait.
+ */
 #include "scheduler/service-internal.h"
 
 #include <errno.h>
@@ -222,7 +225,7 @@ void service_bind(struct service *s, const struct cpod *pod, struct http_request
 		service_write_settle(f, false, err.code ? err.msg : strerror(-r));
 }
 
-/* ---- conditions ---- */
+/* ---- patches of pods ---- */
 
 static void on_patched(void *data, const struct kube_answer *answer)
 {

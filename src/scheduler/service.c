@@ -22,7 +22,7 @@
 #define TICK_NS (UINT64_C(1) * 1000000000)
 #define RAISE_NS (UINT64_C(60) * 1000000000) /* shortest time between two raises of the epoch */
 #define REPORT_NS (UINT64_C(10) * 1000000000)
-#define REFRESH_NS (UINT64_C(10) * 1000000000) /* while object types are missing */
+#define REFRESH_NS (UINT64_C(10) * 1000000000) /* interval of the search for missing object types */
 
 static void service_carry_out(struct service *s, const struct sched_action *a)
 {

@@ -19,7 +19,7 @@
 
 #define SHOW "%.*s"
 #define SHOWN(s) (int)MIN((s).n, (size_t)63), (s).p ? (s).p : ""
-#define PER_DEVICE_DEFAULT 100u /* the default of the original's DP_NUMBER_CONTAINERS_PER_GPU */
+#define PER_DEVICE_DEFAULT 100u /* the default of Deepomatic's DP_NUMBER_CONTAINERS_PER_GPU */
 
 static const struct dialect *const dialects[] = {
 	&dialect_divvy,

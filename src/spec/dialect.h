@@ -219,7 +219,7 @@ struct dialect {
 	/* prefix of keys that all belong to the dialect; NULL: other systems use the prefix too */
 	const char *prefix;
 	const struct dialect_key *keys; /* ends with key NULL */
-	/* Differences from the original and their reasons; ends with NULL. */
+	/* Differences from the other system, with their reasons; ends with NULL. */
 	const char *const *differs;
 	int (*translate)(struct dialect_draft *draft, struct error *err);
 	int (*write_back)(struct dialect_writer *writer); /* NULL: users read nothing back */
