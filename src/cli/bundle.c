@@ -31,7 +31,7 @@
 
 /* ---- redaction ---- */
 
-/* Parts of member names, in lower case. */
+/* bundle_redact() replaces values of members whose names contain one of these, in any case. */
 static const char *const secret[] = {"secret", "token", "password", "passwd", "credential",
 	"privatekey", "private_key", "apikey", "api_key", "tls.key", "cabundle"};
 

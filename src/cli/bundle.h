@@ -33,7 +33,7 @@ struct bundle_options {
 int bundle_write(const struct bundle_options *options, size_t *ret_n, struct error *err);
 
 /*
- * Removes secrets from a value, in place: members whose name suggests a secret. Other members stay.
+ * Replaces, in place, the value of each member whose name suggests a secret.
  */
 void bundle_redact(json_t *value);
 

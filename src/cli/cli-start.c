@@ -4,8 +4,8 @@
  * succeeds. Two commands may start a daemon at once: the second daemon exits, and its command then
  * connects to the first daemon. daemon_failed() reads the log only from its size before the start,
  * because all daemons append to one log. The new daemon inherits no descriptor but its standard
- * ones. A daemon that runs already counts only after it has answered `ping`, because a daemon that
- * is exiting still accepts connections.
+ * ones. A command uses a running daemon only after the daemon has answered `ping`, because a daemon
+ * that is exiting still accepts connections.
  */
 #include "cli/cli-start.h"
 
@@ -240,7 +240,7 @@ int start_check_simulated(const char *simulate, struct simgpu_config *ret_config
 	return r < 0 ? fail_within(err, r, "--simulate %s", simulate) : 0;
 }
 
-/* A daemon that is exiting still accepts connections, so only an answer counts. */
+/* A daemon that is exiting still accepts connections, so only its answer shows that it stays. */
 static int connect_living(
 	struct client *c, const char *socket, const char *simulate, struct error *err)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * `divvy why` prints for each device of a tenant the cause that holds the tenant back, and numbers
- * such as its use and memory. Causes and numbers come from the daemon's answer to `why`, name and
- * spec from its answer to `list`. The tenant may change between these two requests.
+ * such as the tenant's use and memory. Causes and numbers come from the daemon's answer to `why`,
+ * name and spec from its answer to `list`. The tenant may change between these two requests.
  */
 #include <stdio.h>
 #include <string.h>

@@ -36,7 +36,7 @@ void container_args_done(struct container_args *args)
 static int container_add_arg(struct container_args *a, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 
-/* -E2BIG: the list is full, or no memory. */
+/* -E2BIG: the list is full, or memory is short. */
 static int container_add_arg(struct container_args *a, const char *fmt, ...)
 {
 	char *text = NULL;

@@ -3,7 +3,7 @@
  * This file parses the words behind a command's name, reads option values by name, and suggests
  * known names for misspelled ones. cli_parse() stores a value at the place of its option in the
  * command's table, so cli_get() searches the table and not argv. Each option of that table may be
- * given once. With --help, cli_parse() does not count the operands. cli_suggest() picks the name
+ * given once. With --help, cli_parse() accepts any number of operands. cli_suggest() picks the name
  * with the smallest edit distance; a cut word or two swapped neighbours count as one edit.
  */
 #include "cmdline/command.h"

@@ -2,8 +2,8 @@
 /*
  * This file prints the result of a command as a table, JSON or YAML. output_buf(), output_table()
  * and output_json() flush stdout, so a failed write becomes the command's error. The YAML writer
- * recurses over the value. The writer leaves a text bare if output_is_plain_text() accepts the
- * text. The writer prints all other scalars as JSON, since a JSON scalar is valid YAML.
+ * recurses over the value. The writer prints a text without quotes if output_is_plain_text()
+ * accepts the text. The writer prints all other scalars as JSON, since a JSON scalar is valid YAML.
  */
 #include "cmdline/output.h"
 
@@ -47,7 +47,7 @@ int output_json(const json_t *value, struct error *err)
 	return output_end(err);
 }
 
-/* Leaves a text bare only if it cannot be read as a number, a boolean or syntax. */
+/* Whether the text needs no quotes in YAML: it cannot be read as a number, a boolean or syntax. */
 static bool output_is_plain_text(const char *s)
 {
 	static const char *const word[] = {

@@ -24,7 +24,7 @@
 #define LABEL_HEIGHT 19.0
 #define MARKS 8.0 /* number of marks across the plot */
 #define TICKS 7.0
-#define FINE_RATIO 1000.0 /* a logarithmic axis below this ratio has room for more ticks */
+#define FINE_RATIO 1000.0 /* a logarithmic axis with a lower max / min has room for more ticks */
 
 static double plot_axis_part(const struct plot_axis *axis, double value)
 {

@@ -9,8 +9,8 @@
 #include "cuda/types.h"
 
 /*
- * Index of the attributes that apply to copy `i` of a batch. `first` holds the first copy of each
- * of the n attributes. The search starts at index `a`.
+ * Index of the attributes that apply to copy `i` of a batch. first[k] is the index of the first
+ * copy to which attributes k apply; there are n of them. The search starts at index `a`.
  */
 static inline size_t memcpy_attributes_of(const size_t *first, size_t n, size_t a, size_t i)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Measures program images. NVIDIA's PTX ISA documents PTX. Cubins are ELF files with sections of
- * documented names. The heads of a fatbin are known from its public users (magic numbers below). An
- * image that the code cannot read counts as opaque, and the caller then uses numbers that the
- * device reports. Pure functions; any thread.
+ * documented names. The heads of a fatbin are known from public programs that read them (magic
+ * numbers below). An image that the code cannot read counts as opaque, and the caller then uses
+ * numbers that the device reports. Pure functions; any thread.
  */
 #include "cuda/image.h"
 

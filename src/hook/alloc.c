@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Allocations and frees of memory by address, in every mixture of functions that the driver allows.
- * Also imports, and the memory sizes that a tenant sees. Any thread.
+ * Charges memory that is allocated and freed by address. A program may free memory by another
+ * function than the counterpart of the one that allocated it. Also imports, and the memory sizes
+ * that a tenant sees. Any thread.
  */
 #include <string.h>
 

@@ -142,8 +142,8 @@ EXPORT CUresult cuStreamCreateWithPriority(CUstream *phStream, unsigned int flag
 }
 
 /*
- * The first submission makes the stream's record, because the stream's context need not be the
- * current context.
+ * Makes no record of the stream: the first submission does that, because the stream's context need
+ * not be the current context here.
  */
 EXPORT CUresult cuGreenCtxStreamCreate(
 	CUstream *phStream, CUgreenCtx greenCtx, unsigned int flags, int priority)

@@ -2,14 +2,15 @@
 /*
  * Memory of contexts. The expected size is charged before a context is made, and corrected
  * afterwards by the use that the device reports. All memory that was allocated in a context ends
- * with the context. Raised limits are charged too. Any thread.
+ * with the context. Memory for limits that the program raises (cuCtxSetLimit) is charged too. Any
+ * thread.
  */
 #include "hook/hook.h"
 #include "hook/hook-memory.h"
 #include "hook/relax.h"
 
 struct making {
-	struct device *device; /* NULL: the context is not counted */
+	struct device *device; /* NULL: its memory is not charged */
 	CUdevice ordinal;
 	uint64_t pages;
 };

@@ -3,8 +3,8 @@
  * Memory that is freed in stream order. The device keeps this memory until the stream reaches the
  * free, so it stays charged until then. An event behind each free shows when the stream has reached
  * the free. Pools return memory to the device later. When a charge does not fit, this code recovers
- * memory from completed frees and from pools. If that is too little, it waits for the other frees,
- * as the driver does before it reports out of memory. Lock order: see hook.h.
+ * memory from completed frees and from pools. If that is too little, this code waits for the other
+ * frees, as the driver waits before it reports out of memory. Lock order: see hook.h.
  */
 #include "hook/hook.h"
 #include "hook/hook-memory.h"
@@ -21,7 +21,7 @@ struct deferred {
 	} free[DEFERRED_MAX];
 };
 
-/* Makes an event behind the stream's present work; NULL if that is impossible. */
+/* Records an event behind the work that is in the stream now; NULL if that is impossible. */
 static CUevent event_behind(const struct stream *s, CUstream stream)
 {
 	CUcontext popped;

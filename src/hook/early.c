@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * system_get(): finds dlopen, dlsym and similar functions of libc, libdl and libpthread in their
- * symbol tables. This library's dlopen and dlsym call it first, perhaps before the program's start
- * code has run. So nothing here calls a function that a program may have replaced (plain.h). Any
- * thread.
+ * symbol tables. This library's dlopen and dlsym call system_get() first, perhaps before the
+ * program's start code has run. So nothing here calls a function that a program may have replaced
+ * (plain.h). Any thread.
  */
 #include <dlfcn.h>
 #include <stdatomic.h>

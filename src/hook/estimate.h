@@ -3,11 +3,12 @@
  * Estimates the device time of submissions from the times at which markers were seen complete.
  *
  * The exact time of a completion is unknown: it lies between the last look that did not see the
- * completion and the first look that did. If the predicted time lies between these two looks, it
- * counts as the end. But if the looks are at most 1 ms apart, the middle between the predicted time
- * and the first quarter of their interval counts. If the predicted time lies outside, the nearer
- * look counts. The end of one segment is the beginning of the next, so the samples add up to the
- * elapsed time, and errors cancel.
+ * completion and the first look that did. If the predicted time lies between these two looks, the
+ * estimated end is the predicted time. If the looks are at most 1 ms apart, the estimated end is
+ * halfway between the predicted time and the end of the first quarter of the time between the
+ * looks. If the predicted time lies outside, the estimated end is the time of the nearer look. The
+ * end of one segment is the beginning of the next, so the samples add up to the elapsed time, and
+ * errors cancel.
  *
  * Where each submission has a marker of its own, keys distinguish kinds of submissions. Equal keys
  * stand for submissions of about equal length: a kernel with its launch's shape.
@@ -49,7 +50,7 @@ struct estimate_end {
 	uint64_t key; /* key of the only segment, or of the only segment of unknown kind; else 0 */
 	uint64_t others_ns; /* predicted time of the other segments */
 	uint32_t subs, unknowns;
-	bool has_more; /* more work is queued behind it: the device has not been idle since */
+	bool has_more; /* more work is queued behind this work: the device was not idle since */
 	bool is_corun; /* other tenants' work may have run meanwhile */
 };
 
@@ -75,7 +76,7 @@ void estimate_add(const struct estimate *e, struct estimate_end *end, uint64_t i
 void estimate_ended(struct estimate *e, const struct estimate_end *end, uint64_t now);
 
 /*
- * Returns how many submissions one marker should cover, 1..4096. `every`: the present number;
+ * Returns how many submissions one marker should cover, 1..4096. `every`: the number until now;
  * window: the in-flight window in ns.
  */
 uint32_t estimate_every(const struct estimate *e, uint32_t every, uint64_t window);

@@ -103,7 +103,9 @@ static int connect_path(const char *path)
 	return share_raise_fd(fd);
 }
 
-/* Connects to the first daemon that answers. Keeps its path, to return to the same daemon later. */
+/*
+ * Connects to the first daemon that answers. Keeps the path to that daemon, for a later reconnect.
+ */
 static int session_connect_daemon(struct hook *h)
 {
 	const char *set = getenv("DIVVY_SOCKET"), *own = getenv("XDG_RUNTIME_DIR");

@@ -241,8 +241,8 @@ static int open_info(int fd)
 }
 
 /*
- * Calls fn for each line until fn returns false. Returns false if the file could not be read to its
- * end.
+ * Calls fn for each line of a file of fdinfo until fn returns false. Returns false if the file
+ * could not be read to its end.
  */
 static bool each_line(int fd, bool (*fn)(char *line, void *arg), void *arg)
 {
@@ -326,8 +326,9 @@ static void write_tag(int fd, uint64_t id, uint64_t pages)
 /* ---- the open descriptors ---- */
 
 /*
- * Programs close unknown descriptors and reuse their numbers. So the set contains a mark that no
- * program's own set has. If the mark is missing, the set tells nothing about exports.
+ * Programs close unknown descriptors and reuse their numbers. So the epoll set of exported
+ * descriptors contains a mark that no program's own set has. If the mark is missing, the descriptor
+ * is not this library's set any more.
  */
 static int share_open_set(struct hook *h)
 {
@@ -421,7 +422,10 @@ static bool share_settle_charges(struct hook *h, bool waits)
 	bool given = false;
 
 	if (!each_line(open_info(h->share_set), note_open, &look) || !look.is_marked) {
-		/* The number is no longer this library's set: its descriptors count as open. */
+		/*
+		 * The number is not this library's set any more: exported descriptors count as
+		 * open.
+		 */
 		h->share_mark = 0;
 		atomic_store(&h->share_exports, 0);
 		while (memory_take_if(is_closed, &look.round, &record))

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Interposes dlopen and dlsym. Both end in a jump to the real function with the caller's return
- * address in place, because the loader finds by it the caller's RUNPATH, namespace and
+ * address in place, because from this address the loader finds the caller's RUNPATH, namespace and
  * RTLD_NEXT.
  *   dlopen   a name or a path of the driver or of NVML becomes the path of divvy's library
  *   dlsym    on divvy's own handle, a name that it does not export is looked up in the driver

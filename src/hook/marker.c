@@ -57,8 +57,8 @@ static struct segment *segment_at(struct device *d, uint32_t i)
 }
 
 /*
- * Notes the completions that are visible now as of time `at`. began: since then the device runs
- * only this tenant's work (page_down.began_ns); 0: not yet.
+ * Notes the completions that are visible now, as if this look had been at time `at`. began: since
+ * then the device runs only this tenant's work (page_down.began_ns); 0: not yet.
  */
 static void look_as_at(struct device *d, uint64_t began, uint64_t at)
 {
@@ -118,7 +118,7 @@ static struct estimate_queue marker_count_queued(struct device *d, uint64_t now)
 	return queue;
 }
 
-/* Publishes the work in flight, `queue`, for the daemon. queue holds as of `now`. */
+/* Publishes the work in flight, `queue`, for the daemon. `queue` was computed at `now`. */
 static void marker_publish_queue(struct device *d, const struct estimate_queue *queue, uint64_t now)
 {
 	atomic_store_explicit(&d->up->segment_ns,

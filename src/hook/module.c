@@ -132,7 +132,7 @@ static void file_measure(const char *path, struct image_size *ret_size)
 		errno = saved;
 		return;
 	}
-	/* the page of zeros after the file ends a text that fills the file's last page */
+	/* PTX that fills the file's last page has no NUL: the page of zeros behind ends it */
 	p = mmap(NULL, (size_t)st.st_size + 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (p != MAP_FAILED) {
 		if (mmap(p, (size_t)st.st_size, PROT_READ, MAP_PRIVATE | MAP_FIXED, fd, 0) == p)

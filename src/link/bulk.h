@@ -33,8 +33,8 @@ int bulk_reach(struct gnutls_session_int *first, struct gnutls_session_int **ret
 
 /*
  * Device side: accepts one more connection, which came through the connection handover (handover.h)
- * of this process. Closes connections whose peer does not know the key. -ETIMEDOUT: none came
- * within SECURE_HANDSHAKE_MS.
+ * of this process. Closes connections whose peer does not know the key. -ETIMEDOUT: no connection
+ * came within SECURE_HANDSHAKE_MS.
  */
 int bulk_accept(
 	struct gnutls_session_int *first, int handover, struct gnutls_session_int **ret_tls);

@@ -16,14 +16,14 @@
 #include "base/clock.h"
 
 #define CHILDREN_MAX 4096u
-#define UNMANAGED_MAX 64u /* a further child makes the listener kill the oldest */
+#define UNMANAGED_MAX 64u /* beyond it, the listener kills the oldest such child */
 
 struct child {
 	pid_t pid; /* 0: free */
 	uint64_t turn, since_ns;
 	_Atomic uint64_t alive_ns; /* time of the child's last heartbeat; 0: none yet */
 	_Atomic bool is_known;
-	_Atomic bool is_named; /* its session has a name: handover.h */
+	_Atomic bool is_named; /* the child's session has a name: handover.h */
 	uint8_t name[16];
 };
 
@@ -42,7 +42,7 @@ bool children_any(const struct children *children);
  * there are too many.
  */
 int children_take(struct children *children, uint64_t now_ns);
-/* Sets the process of a place; pid <= 0: none, the place is free again. */
+/* Sets the process of a place; pid <= 0 frees the place. */
 void children_set(struct children *children, int at, pid_t pid);
 void children_known(struct children *children, int at);
 /*

@@ -33,7 +33,7 @@ int handover_init(struct handover *d, struct children *children);
  * after the fork, or -errno.
  */
 int tenant_socket_open(struct handover *d, int place);
-/* In the child: closes everything that is not the child's own. */
+/* In the child: closes the listener's ends and restores the former limit of descriptors. */
 void handover_in_child(struct handover *d);
 void tenant_socket_close(struct handover *d, int place);
 

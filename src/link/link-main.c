@@ -500,7 +500,7 @@ static const char *link_main_explain(int failed)
 	}
 }
 
-/* Prints a line for the program that started this one, and that waits for the line. */
+/* Prints a line for the program that started this process, and that waits for the line. */
 static void say_begun(int r, const char *device, unsigned devices)
 {
 	if (r == -ECHRNG && devices == 1)

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The start of a session over a network, on each side: link.h. The program's HELLO and the worker's
- * WELCOME go over the first connection. In `lane`, which neither of them uses, the links put their
- * version and the number of further connections that they want; the smaller number counts. The
- * session begins when all connections exist. One thread.
+ * WELCOME go over the first connection. In the member `lane` of these notes, which program and
+ * worker do not use, each link puts its version and the number of further connections that it
+ * wants. The session gets the smaller of both numbers. The session begins when all connections
+ * exist. One thread.
  */
 #include <errno.h>
 #include <gnutls/gnutls.h>

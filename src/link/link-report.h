@@ -28,7 +28,8 @@ struct report_numbers {
 /*
  * Reports to the daemon of $DIVVY_SOCKET for the tenant of $DIVVY_TENANT; does nothing if either is
  * not set. numbers NULL: only asks whether the tenant exists. Returns false if the daemon has
- * answered an earlier report that there is no such tenant. A missing answer counts as true.
+ * answered an earlier report that there is no such tenant. Returns true also while no answer has
+ * come.
  */
 bool report_send(struct report *report, const struct report_numbers *numbers);
 /* Asks whether the tenant exists, and waits for the answer for at most a second. */

@@ -32,8 +32,8 @@
 #define PIECE (256u << 10)
 /*
  * If more bytes wait in one ring, the further connections help, because the time to wake their
- * threads then pays off. For fewer bytes it does not pay off: copies of 1 MiB between kernels took
- * longer with the extra wake-up.
+ * threads then pays off. For fewer bytes the threads stay asleep: copies of 1 MiB between kernels
+ * took longer with the extra wake-up.
  */
 #define SPREAD (2 * PIECE)
 /* Number of the shortest pieces that fill all rings: more than an honest peer can cause. */
@@ -308,8 +308,8 @@ static void *note_main(void *argument)
 }
 
 /*
- * Sends a heartbeat at each interval, even if the link has sent other messages meanwhile. Skips one
- * only if another thread is sending at that moment.
+ * Sends a heartbeat at each interval, even if the link has sent other messages meanwhile. Skips a
+ * heartbeat only if another thread is sending at that moment.
  */
 static void *beat_main(void *argument)
 {

@@ -4,7 +4,8 @@
  * processes that have shown their node's certificates. The round trip is the median time of a few
  * words to the other side and back. The bandwidth comes from the bytes that the other side has
  * received over one connection in the agreed time. The first part of that time, in which TCP finds
- * its speed, does not count. Each side ends by itself, whatever the other side does.
+ * its speed, is not part of the measurement. Each side ends by itself, whatever the other side
+ * does.
  */
 #include <errno.h>
 #include <netinet/in.h>
@@ -30,7 +31,7 @@
 
 enum probe_type {
 	PROBE_ECHO = 1,
-	PROBE_TRANSFER, /* asks to begin; value: length in milliseconds */
+	PROBE_TRANSFER, /* asks for a transfer; value: length in milliseconds */
 	PROBE_DATA,     /* followed by the rest of a block */
 	PROBE_LAST,     /* the last block; the answer has the measured bandwidth */
 };
@@ -132,7 +133,7 @@ int node_link_probe(
 	r = node_link_connect(t, tls, NODE_LINK_PROBE, &session, &err);
 	if (r == 0) {
 		r = measure_round_trip(session.tls, &result.round_trip_ns);
-		/* Without a bandwidth the round trip still counts. */
+		/* Without a bandwidth the round trip is still a result. */
 		if (r == 0 && transfer_ms)
 			measure_bandwidth(session.tls, transfer_ms, &result.bits_per_second);
 		if (r < 0)
@@ -145,7 +146,7 @@ int node_link_probe(
 	return r;
 }
 
-/* ---- the other side ---- */
+/* ---- the answering side ---- */
 
 /* Receives until the last block, or until far beyond the agreed time. */
 static int receive_blocks(gnutls_session_t tls, unsigned ms, uint64_t *ret_bits)
@@ -163,7 +164,10 @@ static int receive_blocks(gnutls_session_t tls, unsigned ms, uint64_t *ret_bits)
 		now = clock_now_ns();
 		if (now > began + LATE_NS)
 			return -ETIMEDOUT;
-		/* Takes the end of this block as the start, and counts only the blocks after it. */
+		/*
+		 * The measurement starts at the end of this block, and includes only the blocks
+		 * after it.
+		 */
 		if (!first && (now >= quick || word->type == PROBE_LAST))
 			first = now;
 		else if (first)

@@ -3,8 +3,9 @@
  * Tracks pieces of a ring that arrive over several connections and overtake each other: where a
  * piece may be written, and up to where the ring is complete. Its memory holds the largest number
  * of pieces that can be in flight. Further connections carry only pieces of at least
- * PIECES_BULK_MIN bytes, and the first one brings smaller pieces in order. So each piece that waits
- * for an earlier one is long itself, or follows a long piece of its own. Pure; the caller locks.
+ * PIECES_BULK_MIN bytes, and the first connection brings smaller pieces in order. So each piece
+ * that waits for an earlier one is long itself, or follows a long piece of its own. Pure; the
+ * caller locks.
  */
 #ifndef LINK_PIECES_H
 #define LINK_PIECES_H

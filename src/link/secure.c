@@ -4,8 +4,9 @@
  * secure_accept() checks certificates; secure_accept_key() proves a pre-shared key. GnuTLS passes
  * only its session to secure_find_key(), so the session's user pointer holds the `struct
  * secure_key`. A client's credentials live for one handshake; the server's are static and live as
- * long as the process. set_server() creates the server's without a lock, so only one thread may
- * make its first call. As a server, secure_accept_key() returns -EACCES for every failed handshake.
+ * long as the process. set_server() creates the server's credentials without a lock, so only one
+ * thread may make the first call. As a server, secure_accept_key() returns -EACCES for every failed
+ * handshake.
  */
 #include "link/secure.h"
 

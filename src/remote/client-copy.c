@@ -200,8 +200,8 @@ static bool is_read_later(const struct box *box, struct how how)
 }
 
 /*
- * Whether the worker may fetch the source later, so that the call need not wait for room to send it
- * now.
+ * Whether the worker may fetch the source later. Then the call need not wait until there is room to
+ * send the source.
  */
 static bool is_patient(const struct box *box, struct how how)
 {
@@ -364,7 +364,7 @@ static CUresult copy_anywhere(CUdeviceptr dst, CUdeviceptr src, size_t n, struct
 
 /*
  * Defines a function without a stream, its form for the thread's own stream, and the two forms with
- * a stream: one body that uses `how`.
+ * a stream. All four run `body`, which uses `how`.
  */
 #define COPY(name, params, body) \
 	REMOTE_EXPORT CUresult name params \

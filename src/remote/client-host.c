@@ -22,7 +22,7 @@
 #define GRANULE (2ull << 20)
 #define KEPT_BYTES \
 	(16ull << 30)   /* reserved addresses without memory; the driver will use them again */
-#define ALONE_LOOKS 10u /* calls of the watch, one each 100 ms, between two checks */
+#define ALONE_LOOKS 10u /* looks, one each 100 ms, from one check of the threads to the next */
 
 static struct ranges device = RANGES_INIT, reserved = RANGES_INIT;
 static uint64_t reserved_bytes;

@@ -18,8 +18,8 @@ struct layout {
 };
 
 /*
- * A thread that waits for room in its lane holds the lock for reading, so others must be able to
- * read too.
+ * A thread that waits for room in its lane holds the lock for reading, so other threads must be
+ * able to read too.
  */
 static struct {
 	pthread_rwlock_t lock;
@@ -31,7 +31,10 @@ static struct layout **client_launch_layout_bucket(uint64_t function)
 	return &layouts.bucket[(function ^ function >> 40) % LAYOUTS];
 }
 
-/* Called when a module was unloaded, because a later function may get the name of an ended one. */
+/*
+ * Called when a module was unloaded, because a later function may get the name of a function that
+ * has ended.
+ */
 void layouts_forget(void)
 {
 	pthread_rwlock_wrlock(&layouts.lock);
@@ -658,7 +661,8 @@ REMOTE_EXPORT CUresult cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGrap
 }
 
 /*
- * exec NULL: sets the node of the graph itself; no function of the driver sets a child graph there.
+ * exec NULL: sets the node of the graph itself, for which the driver has no function that sets a
+ * child graph.
  */
 static CUresult client_launch_set_node(
 	CUgraphExec exec, CUgraphNode node, const CUgraphNodeParams *p)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Modules, libraries and the linker. Images are sent in pieces before the call that needs them, and
- * files are read here. Also other functions whose arguments no layout describes. Any thread.
+ * files are read here. The file also has other functions whose arguments no layout describes. Any
+ * thread.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -80,7 +81,10 @@ struct options {
 	} one[REMOTE_OPTIONS_MAX];
 };
 
-/* Sends numbers unchanged. Logs are not carried: their buffers stay empty. */
+/*
+ * Options that are numbers travel unchanged. The worker's logs do not travel: log buffers stay
+ * empty.
+ */
 static CUresult client_module_read_options(
 	unsigned int n, const CUjit_option *options, void **values, struct options *ret)
 {
@@ -428,7 +432,7 @@ REMOTE_EXPORT CUresult cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, 
 	return r;
 }
 
-/* The nodes on which a capturing stream depends, stored for the thread until its next question. */
+/* The nodes on which a capturing stream depends, stored until the thread asks for them again. */
 static __thread struct {
 	CUgraphNode *node;
 	CUgraphEdgeData *edge;
@@ -495,7 +499,8 @@ REMOTE_EXPORT CUresult cuStreamGetCaptureInfo_v2(CUstream hStream,
 
 /*
  * Finds the block size with the most concurrent threads on a multiprocessor, as the documentation
- * describes. The program's function gives the dynamic memory of a block of that size.
+ * describes. The callback of the program returns the dynamic shared memory that a block of a given
+ * size takes.
  */
 REMOTE_EXPORT CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int *minGridSize, int *blockSize,
 	CUfunction func, CUoccupancyB2DSize blockSizeToDynamicSMemSize, size_t dynamicSMemSize,

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * libdivvy-remote-nvml.so, the program's libnvidia-ml.so.1. It asks the device's machine for the
- * devices and their usage, in a session of its own, so it needs no context there. Lists of
- * processes are in client-nvml-list.c, other forms in cuda/nvml-forms.c; all other functions return
- * NVML_ERROR_NOT_SUPPORTED (client-nvml-rest.c). Any thread, one question at a time. A forked child
- * begins a session of its own.
+ * devices and their usage, in a session of its own, for which the worker needs no CUDA context.
+ * Lists of processes are in client-nvml-list.c, other forms in cuda/nvml-forms.c; all other
+ * functions return NVML_ERROR_NOT_SUPPORTED (client-nvml-rest.c). Any thread, one question at a
+ * time. A forked child begins a session of its own.
  */
 #include <pthread.h>
 #include <stdbool.h>
@@ -25,7 +25,7 @@
 
 #define DEVICES_MAX 16u
 #define ANSWER_S 10
-/* Handles are numbers, so a wrong one is recognised and never dereferenced. */
+/* Handles are numbers, so a wrong handle is recognised and never dereferenced. */
 #define HANDLE_BASE 0x52454d4c0000ull
 
 static struct {
@@ -37,7 +37,7 @@ static struct {
 	struct remote_nvml_device device[DEVICES_MAX];
 } nvml = {.lock = PTHREAD_MUTEX_INITIALIZER, .sock = -1};
 
-/* ---- the other side ---- */
+/* ---- the session ---- */
 
 static int client_nvml_say_hello(int sock)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Copies of pageable memory in pieces: the client writes one piece while the previous piece is in
- * transit. Up to REMOTE_WHOLE, a copy is still one step of its stream: the worker gathers the
- * pieces, or reads all data at once.
+ * transit. A copy of at most REMOTE_WHOLE bytes is still one step of its stream: the worker gathers
+ * the pieces, or reads all data at once.
  *
  * The client counts the worker's memory for data that waits for its stream. A thread that finds no
  * room waits for its own stream, as it would in the driver, and no other thread waits. Any thread.
@@ -55,7 +55,7 @@ static size_t pieces_copy_bytes(const struct remote_copy *c)
 
 /* ---- room at the worker ---- */
 
-/* Counts of units since the start: units taken, and units known to be given back. */
+/* Units of REMOTE_STAGE since the session began: taken, and known to be given back. */
 static struct {
 	_Atomic uint64_t taken, released;
 } room;
@@ -255,7 +255,8 @@ bool pieces_fit_in(const struct remote_copy *whole, const struct box *box, CUres
 /* ---- to the host ---- */
 
 /*
- * Requests the next piece, of n bytes. is_first: the piece begins a step; false: it continues one.
+ * Requests the next piece, of n bytes. is_first: the piece begins a step; false: the piece
+ * continues a step.
  */
 static CUresult ask_for(const struct remote_copy *step, bool is_first, uint64_t n)
 {

@@ -14,8 +14,8 @@
 #include "remote/client.h"
 
 /*
- * The note of a range: the flags, a bit for the library's own memory, and above them the name of
- * its window.
+ * The note of a range in `pinned`: the program's flags in the low bits, PINNED_OURS if the library
+ * made the memory, and from bit WINDOW_SHIFT on the name of the window.
  */
 enum { PINNED_OURS = 1u << 31 };
 #define WINDOW_SHIFT 32
@@ -31,7 +31,7 @@ static struct {
 	uint64_t used[REMOTE_WINDOWS / 64];
 } windows = {.lock = PTHREAD_MUTEX_INITIALIZER, .used = {1}};
 
-/* The caller holds the lock. 0: none is free. */
+/* The caller holds the lock. 0: no name is free. */
 static uint32_t window_name(void)
 {
 	for (uint32_t i = 0; i < ARRAY_SIZE(windows.used); i++)
@@ -435,8 +435,8 @@ REMOTE_EXPORT CUresult cuPointerGetAttribute(
 }
 
 /*
- * Reads an attribute. If it does not apply to the pointer, the value is 0, or no device, and the
- * call succeeds.
+ * Reads an attribute. If the attribute does not apply to the pointer, the value is 0, or no device,
+ * and the call succeeds.
  */
 static CUresult attribute_or_none(void *data, CUpointer_attribute attribute, CUdeviceptr ptr)
 {

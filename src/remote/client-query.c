@@ -20,7 +20,7 @@ enum query_state { QUERY_UNKNOWN, QUERY_PENDING, QUERY_DONE };
 struct query {
 	struct query *next;
 	uint64_t handle;
-	uint64_t stamp;    /* number of the state: records of an event, or posts of a stream */
+	uint64_t stamp;    /* version of the state: records of an event, or posted calls */
 	uint64_t heard;    /* value of `heard` when the state was learned */
 	uint64_t recorded; /* records of the event, and launches of graphs with it */
 	enum query_state state;
@@ -39,7 +39,7 @@ void query_heard(void)
 	atomic_fetch_add(&heard, 1);
 }
 
-/* ---- with the lock held ---- */
+/* ---- functions that are called with the lock held ---- */
 
 static struct query **query_find_place(uint64_t handle)
 {
@@ -198,8 +198,8 @@ static CUresult query_ask_worker(unsigned op, uint64_t handle, bool is_stream)
 	 */
 	watch = !is_capturing() && reverse_begin() == CUDA_SUCCESS;
 	/*
-	 * A numbered stream is a different stream in each context, so its known state does not
-	 * count.
+	 * A numbered stream is a different stream in each context, so the client does not use a
+	 * state that it knows.
 	 */
 	if (handle >> 48 && query_is_known(handle, is_stream, &stamp, &r))
 		return r;

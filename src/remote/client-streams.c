@@ -4,10 +4,10 @@
  * stream is a different one in each context, and CU_STREAM_PER_THREAD also in each thread.
  *
  * A stream waits from the call that makes it wait until the end of a synchronisation that began
- * after that call. The synchronisation is one of the stream, of its context, or of an event
- * recorded in the stream after that call. The counter `moment` orders calls and synchronisations. A
- * stream that waits for an event needs no note, because the stream that the event follows keeps its
- * own note until its wait ends. Any thread.
+ * after that call. Such a synchronisation waits for the stream, for its context, or for an event
+ * that was recorded in the stream after that call. The counter `moment` orders calls and
+ * synchronisations. A stream that waits for an event needs no note, because the stream in which the
+ * event was recorded has its own note until its wait ends. Any thread.
  */
 #include <stdlib.h>
 
@@ -16,7 +16,7 @@
 #include "remote/numbered.h"
 
 struct stream {
-	CUstream handle;   /* NULL: destroyed, but its waits still count */
+	CUstream handle;   /* NULL: the stream was destroyed while it waited */
 	CUcontext context; /* NULL: not known */
 	uint64_t thread;   /* for CU_STREAM_PER_THREAD */
 	bool is_capturing;
@@ -42,7 +42,7 @@ static _Atomic(CUcontext) primary[128];
 static __thread CUcontext current; /* NULL: the worker must be asked */
 static __thread uint64_t began;
 
-/* ---- the present context ---- */
+/* ---- the current context ---- */
 
 void context_is(CUcontext context)
 {
@@ -64,7 +64,7 @@ static struct stream stream_of(CUstream handle)
 		handle ? handle : CU_STREAM_LEGACY, context_now(), stream_thread(handle)};
 }
 
-/* ---- with the lock held ---- */
+/* ---- functions that are called with the lock held ---- */
 
 static struct stream *streams_find(const struct stream *like)
 {
@@ -111,7 +111,7 @@ static void set_capturing(struct stream *s, bool is)
 	s->is_capturing = is;
 }
 
-/* The caller holds the lock. NULL: any event. */
+/* The caller holds the lock. event NULL: forgets all events. */
 static void forget_event(CUevent event)
 {
 	for (size_t i = 0; i < streams.n; i++)
@@ -120,8 +120,9 @@ static void forget_event(CUevent event)
 }
 
 /*
- * Drops the records of streams that neither wait nor capture. The record of a stream without a
- * number stays if it has the context, so that note_waits() need not ask the driver for it again.
+ * Drops the records of streams that neither wait nor capture. The record of any other than a
+ * numbered stream stays if it contains the stream's context, so that note_waits() need not ask the
+ * driver for the context again.
  */
 static void streams_tidy(void)
 {
@@ -359,8 +360,8 @@ void capture_began(CUstream handle)
 }
 
 /*
- * Called after cuStreamEndCapture. The capture has ended even if the call failed, unless this
- * thread must not end the capture.
+ * Called after cuStreamEndCapture. The capture has ended even if the call failed, unless the driver
+ * refused the call because another thread began the capture.
  */
 void capture_ended(CUstream handle, CUresult r)
 {

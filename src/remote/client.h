@@ -202,8 +202,8 @@ bool work_touches(const void *p, size_t bytes);
 /* Stops all work from accessing this memory. */
 void work_leaves(const void *p, size_t bytes);
 /*
- * Runs the program's own function or move in the stream's order. Call after session_check().
- * is_captured: the result of is_captured_on(stream).
+ * Runs the program's own function, or a copy within its memory (WORK_MOVE), when the stream reaches
+ * it. Call after session_check(). is_captured: the result of is_captured_on(stream).
  */
 CUresult host_call(struct work *work, CUstream stream, bool is_captured);
 
@@ -260,8 +260,8 @@ void capture_began(CUstream stream);
 void capture_ended(CUstream stream, CUresult r);
 void stream_destroyed(CUstream stream);
 /*
- * stream_waits(): the stream waits for a value in memory. stream_launches(): it runs a graph, which
- * may wait.
+ * stream_waits(): the stream waits for a value in memory. stream_launches(): the stream runs a
+ * graph, which may wait.
  */
 void stream_waits(CUstream stream);
 void stream_launches(CUstream stream);

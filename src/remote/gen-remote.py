@@ -32,7 +32,7 @@ FIXED = {'CUDA_MEMCPY3D', 'CUDA_MEMCPY3D_PEER', 'CUDA_RESOURCE_DESC', 'CUDA_MEMS
 UNFIXED = {'CUDA_MEMCPY3D', 'CUDA_RESOURCE_DESC', 'CUDA_GRAPH_INSTANTIATE_PARAMS',
            'CUgraphExecUpdateResultInfo', 'CUmemAllocationProp'}
 WORDS = ('in', 'inout', 'gone', 'again', 'free', 'address', 'number', 'text')
-# Optional arrays.
+# Arrays that may be NULL although their count is above 0.
 OPTIONAL = ('edgeData', 'dependencyData')
 # Actions of the worker around a call: the layout's word, and its bits of enum serve_trait.
 TRAITS = {'ends=streams': 'SERVE_ENDS_STREAMS | SERVE_ENDS_WATCHES',
@@ -237,7 +237,7 @@ def client_function(f, w):
         # In a forked child, the lock's owner may be a thread that does not exist there.
         w('\tr = session_check();\n\tif (r)\n\t\treturn r;\n')
     for p in frees:
-        # Must come before another thread may get the same address.
+        # The client forgets the range before another thread can get the same address.
         w('\thad_%s = device_taken(%s);\n' % (p.name, p.name))
     if f.travel == 'CREATE':
         w('\tr = session_check();\n\tif (!r && !%s)\n\t\tr = CUDA_ERROR_INVALID_VALUE;\n'

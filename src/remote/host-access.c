@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides whether a worker may run the program of another user on its devices. The environment
- * variable HOST_ACCESS_ENV counts first: if it has one of its two values, the code does not ask the
- * driver. Otherwise every device of the worker must report that kernels cannot access pageable
- * memory. The code keeps no state: each call reads the environment and the driver anew.
+ * Decides whether a worker may run the program of another user on its devices. If the environment
+ * variable HOST_ACCESS_ENV has one of its two values, the code does not ask the driver. Otherwise
+ * every device of the worker must report that kernels cannot access pageable memory. The code keeps
+ * no state: each call reads the environment and the driver anew.
  */
 #include "remote/host-access.h"
 

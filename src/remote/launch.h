@@ -34,7 +34,7 @@ struct remote_launch {
 	uint64_t bytes;
 };
 
-/* The place of a node, followed by n handles of nodes. */
+/* The node to make or to change, followed by the handles of the n nodes on which it depends. */
 struct remote_node {
 	uint64_t of;   /* a graph or an executable graph; 0: neither */
 	uint64_t node; /* 0: a new node */

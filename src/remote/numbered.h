@@ -18,7 +18,10 @@ static inline bool stream_has_number(CUstream handle)
 	return (uintptr_t)handle <= (uintptr_t)CU_STREAM_PER_THREAD;
 }
 
-/* A number for the calling thread, 0 for streams of no thread. Never reused. */
+/*
+ * The calling thread's number if each thread has its own stream of this handle; 0 otherwise.
+ * Numbers are never reused.
+ */
 static inline uint64_t stream_thread(CUstream handle)
 {
 	static _Atomic uint64_t threads;

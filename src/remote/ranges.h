@@ -56,7 +56,7 @@ struct copy_place {
 };
 
 #define RANGES_INIT ((struct ranges){.lock = PTHREAD_MUTEX_INITIALIZER})
-/* Bounds the memory that a peer can make this process use; no program has that many. */
+/* Bounds the memory that a peer can make this process use; no program has that many ranges. */
 #define RANGES_MAX (1u << 20)
 
 /*

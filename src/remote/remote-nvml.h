@@ -23,8 +23,8 @@ enum remote_question {
 };
 
 /*
- * In REMOTE_ASK, `machine` is the question and `lane` the device; in REMOTE_TELL, `lane` is the
- * result.
+ * Members of struct remote_note: in REMOTE_ASK, `machine` is the question and `lane` the device; in
+ * REMOTE_TELL, `lane` is the result.
  */
 
 struct remote_nvml_system {

@@ -96,8 +96,8 @@ static void ring_attach_lane(
 	r->data = link_reads ? &s->link_doorbell : &shared->data;
 	r->room = link_writes ? &s->link_doorbell : &shared->room;
 	/*
-	 * A link carries all bytes, also the padding of a restart, so a restart does not pay over a
-	 * link.
+	 * A link carries all bytes, also the padding of a restart, so over a link a restart saves
+	 * nothing.
 	 */
 	r->rewinds = s->link_role == REMOTE_LINK_NONE;
 }

@@ -59,7 +59,7 @@ void ring_consume(struct ring *r, size_t bytes);
 
 /* ---- doorbells ---- */
 void doorbell_ring(struct remote_doorbell *doorbell);
-/* Call before the last check of the condition, and then one of the next two functions. */
+/* Call before the last check of the awaited condition, and then one of the next two functions. */
 uint32_t doorbell_listen(struct remote_doorbell *doorbell);
 /* doorbell_sleep() sleeps until a ring after doorbell_listen(); doorbell_leave() does not sleep. */
 void doorbell_sleep(struct remote_doorbell *doorbell, uint32_t heard, unsigned timeout_ms);

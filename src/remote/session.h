@@ -11,7 +11,7 @@
  * asks and the program answers. Each other lane belongs to one thread of the program. Over a
  * network, a link (link/link.h) on each side holds one end of a session and copies ring to ring,
  * unnoticed by program and worker. Without a link, the program's page-locked memory is shared too:
- * each piece, a window, is a memfd of its own that a note carries.
+ * each allocation, called a window, is a memfd of its own that a note carries.
  *
  * Both ends have the same architecture, which the HELLO checks, so numbers and structures of the
  * driver API travel as they are in memory. Each side copies the other side's data before it
@@ -118,8 +118,8 @@ struct remote_note {
 	uint32_t abi;
 	/*
 	 * OPEN: a thread begins to use this lane. REFUSED: the CUresult. WINDOW: the window's name;
-	 * in the answer 0 if the worker did not take it. HELLO, WELCOME: for links. DIAGNOSTIC: 1
-	 * if the worker ends after the message.
+	 * in the answer 0 if the worker did not take it. HELLO, WELCOME: used by links only.
+	 * DIAGNOSTIC: 1 if the worker ends after the message.
 	 */
 	uint32_t lane;
 	uint16_t machine; /* HELLO: REMOTE_MACHINE */
@@ -175,16 +175,16 @@ enum remote_flag {
 	REMOTE_SYNC = 4,   /* up: report earlier errors */
 };
 
-/* Frames that are no function of cuda.def. Reverse frames use lane 0. */
+/* Frames that call no function of cuda.def. Reverse frames use lane 0. */
 enum remote_op {
 	REMOTE_PAD = 0xff00, /* no data up to the end of the ring */
 	REMOTE_CLOSE,        /* the thread has ended; another one may use the lane */
 	REMOTE_COPY_IN,      /* struct remote_copy, data: host to device */
 	REMOTE_COPY_PART,    /* struct remote_part, data: for the next COPY_IN with is_whole */
-	REMOTE_COPY_FETCH,   /* struct remote_copy: like COPY_IN; the stream PULLs the data */
+	REMOTE_COPY_FETCH,   /* struct remote_copy: like COPY_IN; a PULL fetches the data later */
 	REMOTE_COPY_OUT,     /* struct remote_copy: device to host, data in the answer */
 	REMOTE_COPY_REST,    /* u64 bytes: further data of a COPY_OUT with is_whole */
-	REMOTE_COPY_PUSH,    /* struct remote_copy: like COPY_OUT; the stream PUSHes the data */
+	REMOTE_COPY_PUSH,    /* struct remote_copy: like COPY_OUT; a PUSH brings the data later */
 	REMOTE_WINDOW_OPEN,  /* u64 window, u64 bytes: the driver page-locks the window */
 	/*
 	 * u64 window, u64 is_context_gone. The worker answers when the window's work is complete.
@@ -210,7 +210,7 @@ enum remote_op {
 	REMOTE_DONE, /* struct remote_done; no answer */
 };
 
-/* The device end of a copy; the other end is `bytes` packed bytes. */
+/* The device end of a copy. At the other end, rows and slices follow each other without a gap. */
 struct remote_copy {
 	uint64_t stream;  /* a handle */
 	uint64_t work;    /* FETCH, PUSH: the client's name for its end */
@@ -226,7 +226,7 @@ struct remote_copy {
 	 * and RESTs ask for further pieces.
 	 */
 	uint32_t is_whole;
-	uint32_t is_beyond; /* IN: its memory is not counted, and it is not POSTED */
+	uint32_t is_beyond; /* IN: the program does not count its memory; not POSTED */
 };
 
 struct remote_part {

@@ -35,9 +35,9 @@ void graph_keep(CUgraph graph, CUhostFn forget, void *p)
 /*
  * A host function of the program. A stream calls its function once. Graphs that are copies of one
  * another share their host functions. So each function belongs to the family of its node's first
- * function. The family ends with the last graph or executable graph that has it. A function may
- * replace a node's function in one executable graph. The worker counts the launches of such a
- * function, because the driver does not report when the last launch has reached it.
+ * function. The family ends with the last graph or executable graph that has its functions. A
+ * function may replace a node's function in one executable graph. The worker counts the launches of
+ * such a function, because the driver does not report when the last launch has reached it.
  */
 struct host_call {
 	struct host_call *next; /* of the family or the executable graph, latest first */

@@ -19,7 +19,7 @@ static struct {
 	enum remote_link_role link_role;
 	bool is_end;
 	enum diagnostic_kind kind; /* kind of the last message */
-	/* a note has room for this and the prefix */
+	/* a note has room for this text and its prefix */
 	char last[REMOTE_VISIBLE - sizeof(DIAGNOSTIC_NO_GPU_TEXT)];
 } words = {.lock = PTHREAD_MUTEX_INITIALIZER, .sock = -1};
 

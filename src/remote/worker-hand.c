@@ -562,8 +562,8 @@ CUresult serve_cuGraphAddMemAllocNode(struct serve *s)
 		!fix_CUmemPoolProps(s, &params.poolProps))
 		return s->error;
 	/*
-	 * The worker describes only one device, the memory's own, even if the program described
-	 * several.
+	 * The worker passes the access rights of one device only, the memory's own, even if the
+	 * program gave those of several devices.
 	 */
 	params.accessDescs = params.accessDescCount ? &access : NULL;
 	params.accessDescCount = params.accessDescCount ? 1 : 0;

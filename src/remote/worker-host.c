@@ -432,8 +432,8 @@ static struct later *later_new(const struct remote_copy *c, size_t bytes, CUgrap
 
 /*
  * graph: the graph that the copy becomes part of; NULL: none. The stream fetches a source even if
- * the copy after the fetch fails. A graph's stage is its own. A stream's stage may still serve
- * earlier copies.
+ * the copy after the fetch fails. A copy in a graph has a stage of its own; the stage of a stream
+ * may still serve earlier copies.
  */
 static CUresult later_begin(
 	unsigned op, const struct remote_copy *c, struct later *l, CUgraph graph)

@@ -2,8 +2,8 @@
 /*
  * divvy-remote-worker FD WHOSE: serves the program at the other end of the socket FD, and ends with
  * the program. WHOSE is room for the program's pid in this command line. divvy-remote-server starts
- * it with the tenant in the environment and the interception library preloaded before the driver.
- * Main thread.
+ * the worker with the tenant's secret in the environment and with the interception library
+ * preloaded before the driver. Main thread.
  */
 #include <errno.h>
 #include <poll.h>
@@ -58,7 +58,7 @@ static void worker_main_refuse_program(int sock, CUresult why, const struct remo
 	fd_send(sock, &note, sizeof(note), NULL, 0, MSG_NOSIGNAL);
 }
 
-/* Accepts "0,1" and "GPU-..."; other characters are of no use to a driver. */
+/* Accepts the characters of lists such as "0,1" and "GPU-..."; a driver understands no others. */
 static bool set_visible(const char *text)
 {
 	if (!strcmp(text, "!"))
@@ -151,7 +151,8 @@ static void find_store(void)
 }
 
 /*
- * The starter passes the tenant's devices if it knows them. Without Landlock all devices stay open.
+ * The process that starts the worker passes the tenant's devices if they are known. Without
+ * Landlock the worker can open all devices.
  */
 static int keep_to_devices(void)
 {
@@ -200,7 +201,7 @@ static int worker_main_serve(int sock, char *whose)
 		worker_main_refuse_program(sock, r, &note);
 		return 1;
 	}
-	/* The NVML session confines itself later. */
+	/* serve_nvml() confines this process later. */
 	if (!is_nvml && confine() < 0) {
 		worker_main_refuse_program(sock, CUDA_ERROR_OPERATING_SYSTEM, &note);
 		return 1;

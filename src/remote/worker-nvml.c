@@ -68,7 +68,7 @@ static nvmlReturn_t tell_device(nvmlDevice_t device, struct remote_nvml_device *
 	return r ? r : nvml.nvmlDeviceGetPciInfo_v3(device, &d->pci);
 }
 
-/* A device may lack memory or utilisation: with MIG there is no utilisation. */
+/* A device may not report its memory or utilisation: with MIG, NVML reports no utilisation. */
 static nvmlReturn_t tell_use(nvmlDevice_t device, struct remote_nvml_use *u)
 {
 	u->memory_result = nvml.nvmlDeviceGetMemoryInfo(device, &u->memory);
@@ -85,7 +85,10 @@ static struct {
 	_Alignas(8) char entries[REMOTE_NVML_ENTRIES * sizeof(nvmlProcessUtilizationSample_t)];
 } list;
 
-/* The pid of the program that the worker process serves (worker-main.c). 0: it is no worker. */
+/*
+ * The pid of the program that the worker process serves (worker-main.c). 0: the process is no
+ * worker.
+ */
 static unsigned int program_of(const void *context, unsigned int worker)
 {
 	_cleanup_buf_ struct buf text = BUF_INIT(PATH_MAX + 64);
@@ -124,7 +127,7 @@ static nvmlReturn_t fetch_list(nvmlDevice_t device, const struct remote_nvml_ask
 }
 
 /*
- * Makes the list of the tenant's own processes, to which the interception library has reduced it.
+ * Makes the list of the tenant's own processes; the interception library has removed all others.
  * Each worker's pid becomes the pid of the program that it serves. A process without such a program
  * does not exist on the program's machine, so its entry is dropped.
  */
@@ -194,8 +197,8 @@ int serve_nvml(int sock)
 	nvmlDevice_t first;
 
 	/*
-	 * The interception library registers when it first looks for a device. It needs the secret,
-	 * which confine() overwrites, so this call comes first.
+	 * The interception library registers when it first looks for a device. The registration
+	 * needs the secret, which confine() overwrites, so this call comes first.
 	 */
 	if (!r)
 		nvml.nvmlDeviceGetHandleByIndex_v2(0, &first);

@@ -184,7 +184,7 @@ static void words_remove(struct words *w, uint64_t key)
  */
 struct object {
 	uint64_t handle, real;
-	uint64_t named; /* value of handles.clock when it was last named */
+	uint64_t named; /* handles.clock when the object was last named */
 	uint64_t more;  /* references besides the first */
 	/* the object from which this one was derived; the first object derived from this one */
 	struct object *of, *parts;
@@ -201,7 +201,10 @@ static struct {
 
 static const CUresult errors[KINDS] = KIND_ERRORS;
 
-/* The object that a new object comes from: the first of these kinds that the request names. */
+/*
+ * Kinds of objects from which an object of each kind may be derived. Among the request's objects,
+ * the first of these kinds is the one.
+ */
 static const enum kind origins[KINDS][4] = {
 	[KIND_CUmodule] = {KIND_CUlibrary, KIND_CUkernel, KIND_CUfunction},
 	[KIND_CUfunction] = {KIND_CUmodule, KIND_CUkernel},
@@ -221,7 +224,7 @@ static enum kind object_kind(const struct object *o)
 	return (enum kind)(o->handle >> 40 & 0xff);
 }
 
-/* The caller of these functions holds the lock. */
+/* The caller of the functions up to handle_real() holds the lock. */
 
 static struct object *object_find(const struct words *w, uint64_t key)
 {
@@ -528,7 +531,7 @@ bool address_reaches(CUdeviceptr address, uint64_t bytes)
 	return ranges_cover(&addresses, address, bytes);
 }
 
-/* Keeps a range of a kind that may have ended if the driver still knows it. */
+/* False for memory that ended without a call: the driver does not know its address any more. */
 static bool is_still_there(const struct range *range, void *argument)
 {
 	const bool is_all = *(const bool *)argument;

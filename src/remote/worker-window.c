@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Windows: page-locked memory of a program on this machine, mapped here too. The driver locks it,
- * and copies from and to it by itself. The address of a former window is never used again, so a
- * graph that still refers to it reaches no other memory. Any lane's thread.
+ * Windows: page-locked memory of a program on this machine, mapped here too. The driver locks this
+ * memory, and copies from and to it without further help. The address of a former window is never
+ * used again, so a graph that still refers to it reaches no other memory. Any lane's thread.
  */
 #include <errno.h>
 #include <stdlib.h>

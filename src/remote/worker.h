@@ -260,7 +260,8 @@ void reverse_send_done(const struct remote_done *done);
 struct stage;
 uint8_t *stage_memory(struct stage *s);
 /*
- * Memory for data that comes with a call. NULL: more than the program may count on, or no memory.
+ * Memory for data that comes with a call. NULL: the stages of such data would exceed their limit,
+ * or memory is short.
  */
 struct stage *stage_get(size_t bytes);
 /* Like stage_get(), for data beyond the counted units. */
@@ -275,11 +276,11 @@ struct stage *stage_of_stream(CUstream stream, size_t bytes);
 struct stage *stage_of_graph(size_t bytes);
 void stage_becomes_a_graphs(struct stage *s);
 void stage_return(struct stage *s);
-/* Frees the stage when the stream has completed its present work. */
+/* Frees the stage when the stream has completed the work that it has now. */
 void stage_release_after(struct stage *s, CUstream stream);
 /*
- * Like stage_release_after(), but waits for that work while more stages are in use than the program
- * may count on.
+ * Like stage_release_after(), but waits for that work while the stages of such data exceed their
+ * limit.
  */
 void stage_release_awaited(struct stage *s, CUstream stream);
 /* Called instead of the driver's function. */
@@ -379,13 +380,13 @@ void worker_fail(CUresult error);
 CUresult worker_failed(const struct serve *s);
 
 /*
- * Handles a frame of a lane of `n` bytes: checks and serves it, and leaves the answer in s->answer.
- * For lanes and the fuzzer.
+ * Checks and serves a frame of a lane, and leaves the answer in s->answer. Lanes and the fuzzer
+ * call this function.
  */
 CUresult worker_dispatch(struct serve *s, const struct remote_frame *head, const void *frame);
 /* Whether a thread may start to serve this lane; an open lane is not opened again. */
 bool worker_lane_opens(unsigned lane);
-/* Main function of a lane's thread. It owns its argument, a struct serve from malloc(). */
+/* Main function of a lane's thread. Owns the argument, a struct serve from malloc(). */
 void *worker_lane(void *argument);
 int serve_init(struct serve *s);
 void serve_done(struct serve *s);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Reads the options and files of `divvy sim`, and builds the input of each run from its seed.
- * sim_check() judges the options without opening a file. sim_read() opens every file, with the
- * orders of all seeds, so a faulty file fails before the first run. Every random choice in this
- * file comes from the seed, so a run can be repeated. sim_run() changes nothing in struct sim.
+ * sim_check() judges the options without opening a file. sim_read() reads every file, also the
+ * arrival orders of all seeds, so a faulty file fails before the first run. Every random choice in
+ * this file comes from the seed, so a run can be repeated. sim_run() changes nothing in struct sim.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -312,7 +312,7 @@ static int read_grace(const struct cli_args *args, uint64_t *ret_grace_ns, struc
 	return 0;
 }
 
-/* Reads a factor such as "1.5" as the extra permille. */
+/* Reads a slowdown factor such as "1.5", which becomes 500 permille of additional time. */
 static int read_slowdown(const struct cli_args *args, uint32_t *ret_permille, struct error *err)
 {
 	uint32_t factor = SPEC_SHARE_ONE;
@@ -647,7 +647,7 @@ static int sim_input_shuffle(uint32_t n, uint64_t seed, uint32_t **ret, struct e
 	return 0;
 }
 
-/* Makes the tasks of a seed; adds none if the tasks are the file's own. */
+/* Makes the tasks of a seed; makes no tasks if the run uses those of the file. */
 static int make_tasks(
 	const struct sim *sim, uint64_t seed, struct workload *made, struct error *err)
 {

@@ -85,8 +85,8 @@ static uint32_t point_of(const struct metrics *m, double x)
 }
 
 /*
- * With time, a curve continues with the state after the run's end. Without time, a curve ends at
- * the last arrival.
+ * With REPLAY_QUEUE, a curve continues with the state after the run's end. With REPLAY_DROP, a
+ * curve ends at the last arrival.
  */
 static void make_curve(struct picture *p, uint32_t scheme, enum metrics_series series, double scale)
 {

@@ -166,7 +166,7 @@ static bool may_evict(const struct sim *sim)
 	return has_preemption(sim) || sim->cluster.n_queues;
 }
 
-/* Returns whether in all runs the arrived requests reach `percent`. */
+/* Returns whether in all runs the arrived requests reach `percent` of the cluster. */
 static bool arrives_at(const struct sim *sim, uint32_t percent)
 {
 	for (uint32_t i = 0; i < sim->n_schemes * sim->n_seeds; i++)
@@ -256,8 +256,9 @@ static bool has_column(const struct sim *sim, const struct figure *f)
 }
 
 /*
- * Without time, a run with too few arrivals has no value of this figure and is left out. The same
- * runs are left out for every scheme. With time, one missing value makes the mean unknown.
+ * With REPLAY_DROP, a run with too few arrivals has no value of this figure and is left out. The
+ * same runs are left out for every scheme. With REPLAY_QUEUE, one missing value makes the mean
+ * unknown.
  */
 static void sample_add(const struct sim *sim, struct sample *sample, double x)
 {
@@ -270,7 +271,7 @@ static double sample_mean(const struct sample *sample)
 	return sample->n ? stats_mean(sample->x, sample->n) : NAN;
 }
 
-/* One run has no interval; equal runs have interval 0. */
+/* One run has no confidence interval; equal runs have interval 0. */
 static double sample_interval(const struct sample *sample)
 {
 	return sample->n > 1 ? stats_interval(sample->x, sample->n) : NAN;

@@ -170,8 +170,8 @@ static bool sim_warn_is_same(const struct replay_hopeless *a, const struct repla
 }
 
 /*
- * Prints the finding of a scheme. The line names all schemes with the same finding, unless every
- * scheme has it.
+ * Prints how many tasks have no place under a scheme even in an empty cluster. The line names all
+ * schemes with the same result, unless every scheme has that result.
  */
 static void tell_hopeless(const struct sim *sim, const struct workload *w,
 	const struct replay_hopeless *found, uint32_t scheme)

@@ -85,7 +85,7 @@ extern const char *const sim_network_kinds[PLACE_NETWORK_KINDS]; /* names in YAM
 /* ---- sim-report.c ---- */
 
 int sim_print(const struct sim *sim, struct error *err);
-/* Prints an event of a task as one line of JSON, with its time if the mode has time. */
+/* Prints an event of a task as one line of JSON, with its time in REPLAY_QUEUE. */
 void sim_print_event(FILE *f, const struct sim *sim, uint32_t scheme, uint64_t seed,
 	const struct replay_note *note);
 /* Returns an object that the caller releases, or NULL if memory is exhausted. */
