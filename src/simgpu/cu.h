@@ -10,8 +10,8 @@
  * Handles for programs are numbers, not addresses: kind, generation and slot (cu-handle.c). So the
  * library always recognises a wrong or destroyed handle.
  *
- * Every operation of a stream first becomes a struct cu_op, made by a cu_build_* function. It then
- * goes into the ring, or becomes a node of a captured graph, or stays in a graph.
+ * Every operation of a stream first becomes a struct cu_op, made by a cu_build_* function. The
+ * cu_op then goes into the ring, or becomes a node of a captured graph, or stays in a graph.
  *
  * Functions return a CUresult unless stated otherwise, and callers hold the lock.
  */
@@ -221,7 +221,7 @@ struct cu_event {
 	struct cu_stream *stream; /* stream of the latest record; NULL: destroyed since */
 	uint64_t seq;             /* operation number of the latest record in that stream */
 	bool imported, exported;
-	struct cu_capture *capture; /* the capture in progress that recorded it, or NULL */
+	struct cu_capture *capture; /* the capture in progress that recorded the event, or NULL */
 	struct cu_node **deps;
 	size_t n_deps;
 };

@@ -130,7 +130,7 @@ uint64_t engine_fault_kernel(struct engine *e, uint32_t device)
 	return factor;
 }
 
-/* Applies the faults that are due. Returns the time of the next one. */
+/* Applies the faults that are due. Returns the time of the next fault. */
 static uint64_t timed_faults(struct engine *e, uint64_t now)
 {
 	uint64_t next = CLOCK_NEVER;

@@ -33,7 +33,7 @@ struct mem_region;
 struct mem_phys;
 struct mem_pool;
 
-/* A process. The caller zeroes and owns the struct. used[] is for reading. */
+/* A process. The caller zeroes and owns the struct, and may read used[]. */
 struct mem_owner {
 	uint32_t pid;
 	uint64_t used[SIMGPU_MAX_DEVICES];
@@ -87,7 +87,7 @@ struct mem_info {
 /* Describes the allocation, mapping or reservation that contains the address; -ENOENT. */
 int mem_query(const struct memory *m, uint64_t addr, struct mem_info *ret_info);
 
-/* Checks that the process may access these bytes from the device. -EFAULT: not. */
+/* Checks that the process may access these bytes from the device. -EFAULT: it may not. */
 int mem_check(const struct memory *m, const struct mem_owner *o, uint32_t device, uint64_t addr,
 	uint64_t bytes, bool write);
 

@@ -13,7 +13,9 @@
 #include "base/clock.h"
 #include "simgpu/simgpu-link.h"
 
-/* Handles are made-up numbers, so the library recognises a wrong one and never follows it. */
+/*
+ * Handles are made-up numbers, so the library recognises a wrong handle and never dereferences it.
+ */
 #define HANDLE_BASE 0x4e564d4c0000ull
 #define PCI_CLASS_3D 3u
 

@@ -44,16 +44,16 @@
 
 /*
  * Start on demand: connect to DIR/engine.sock. On ENOENT or ECONNREFUSED run `divvy-sim-engine
- * --daemon --dir DIR` ($DIVVY_SIM_ENGINE, or beside the library) and wait for its exit. It exits
- * with 0 once an engine listens: its own child, or the engine of another process that was faster.
- * So the next connect succeeds. If that connect is refused (the engine was about to end), repeat a
- * few times. Only the engine that starts reads the SIMGPU_ENV_* variables; later clients' values
- * have no effect.
+ * --daemon --dir DIR` ($DIVVY_SIM_ENGINE, or beside the library) and wait for its exit. That
+ * process exits with 0 once an engine listens: its own child, or the engine of another process that
+ * was faster. So the next connect succeeds. If that connect is refused (the engine was about to
+ * end), repeat a few times. Only the engine that starts reads the SIMGPU_ENV_* variables; later
+ * clients' values have no effect.
  */
 
 /*
  * Device addresses: one arena for all devices and processes, so an address is unique on the
- * machine. An address outside it is in the client's own memory.
+ * machine. An address outside this arena is in the client's own memory.
  */
 #define SIMGPU_VA_BASE 0x200000000000ull
 #define SIMGPU_VA_SIZE 0x200000000000ull
@@ -305,11 +305,11 @@ struct simgpu_shm_client {             /* [client] */
 _Static_assert(sizeof(struct simgpu_shm_client) == 64, "one line");
 
 /*
- * Doorbell: publish tail, then a seq_cst fence, then read `doorbell`. If it is ALL, write 1 to the
- * doorbell eventfd. If it is VISIBLE, write 1 for a SIMGPU_ENTRY_VISIBLE entry, unless wake_at_ns
- * <= simgpu_stream.busy_until_ns of its stream. Unless it is NONE, write 1 when the ring is more
- * than half full. Always ring after raising await_seq, after finishing a host function, and before
- * sleeping for room in the ring.
+ * Doorbell: publish tail, then a seq_cst fence, then read `doorbell`. If `doorbell` is ALL, write 1
+ * to the doorbell eventfd. If `doorbell` is VISIBLE, write 1 for a SIMGPU_ENTRY_VISIBLE entry,
+ * unless wake_at_ns <= simgpu_stream.busy_until_ns of its stream. Unless `doorbell` is NONE, write
+ * 1 when the ring is more than half full. Always ring after raising await_seq, after finishing a
+ * host function, and before sleeping for room in the ring.
  */
 enum simgpu_doorbell { SIMGPU_DOORBELL_ALL, SIMGPU_DOORBELL_VISIBLE, SIMGPU_DOORBELL_NONE };
 
@@ -330,7 +330,7 @@ _Static_assert(sizeof(struct simgpu_stream) == 128, "two lines, one writer each"
  * To wait for a stream: raise await_seq and ring. Repeat until completed >= seq or the context has
  * an error: waiters++, read wake_seq, check again, FUTEX_WAIT (not private) on wake_seq, waiters--.
  * To poll (cuStreamQuery): the work is complete if completed >= seq. Otherwise, if await_seq is
- * already at least seq, it is not complete, because the engine publishes promptly. Else raise
+ * already at least seq, the work is not complete, because the engine publishes promptly. Else raise
  * await_seq, make a SIMGPU_MSG_SYNC call and look at completed again. To wait for an event, wait
  * for the (stream, seq) of its latest record.
  */

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * This file advances the simulated devices step by step. In a step at time t, first everything that
- * ends at t ends. Then the operations that waited for it become ready, through the work list. So a
- * stream's next kernel is ready before a device asks whether the context is idle. Finally each
- * touched device decides which work runs. Failing contexts end between steps, never inside hooks.
- * Lists are intrusive. An operation is in at most one of: the arrival heap, the work list, a ready,
- * running or waiting queue.
+ * ends at t ends. Then the operations that waited for the ended ones become ready, through the work
+ * list. So a stream's next kernel is ready before a device asks whether the context is idle.
+ * Finally each touched device decides which work runs. Failing contexts end between steps, never
+ * inside hooks. Lists are intrusive. An operation is in at most one of: the arrival heap, the work
+ * list, a ready, running or waiting queue.
  */
 #include "simgpu/timeline.h"
 

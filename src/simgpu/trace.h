@@ -160,8 +160,8 @@ uint64_t simgpu_busy_max_window(const struct simgpu_busy *busy, uint64_t t0_ns, 
 
 /*
  * Handovers on the compute engine of a device in [t0, t1), one element for each change of process.
- * gap_ns is the time from the end of one process's piece to the start of another's next piece. It
- * includes the context switch. switch_ns is the context switch alone.
+ * gap_ns is the time from the end of one process's piece to the start of another's next piece, the
+ * context switch included. switch_ns is the context switch alone.
  */
 struct simgpu_handover {
 	uint64_t at_ns;
