@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * busy.*: kernel time of the device with three tenants / with one program in the same wall time, at
- * a switch cost of 0, 1x and 3x; for comparison the same three programs without divvy. handover.*:
- * in the same runs, the time from the last completion of one tenant to the first kernel of the
- * next, beyond the device's own switch cost. The device's trace gives all times.
+ * busy.fraction: kernel time of the device while three tenants share it, divided by kernel time of
+ * the device while one program runs alone for equally long. The switch between contexts costs 0,
+ * once or three times the usual time; the result is the worst case. busy.unshared_fraction: the
+ * same for three programs without divvy.
+ *
+ * handover.*: time from the last completion of one tenant to the first kernel of the next, without
+ * the device's own switch, in the same runs. All times come from the device's trace.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,11 +2,11 @@
 /*
  * churn.*: allocated part of a cluster and waiting time of tasks that arrive and end: ten times the
  * OpenB traces' arrivals (traces.h), simulated by `divvy sim --draw 10`. The simulation draws tasks
- * from the trace with replacement and lets them arrive by Poisson. They request all of the
- * cluster's devices, more than placement can give away, so that a queue always exists. Durations
- * are exponential with a mean of one hour for every task. The traces' own durations are not used.
- * In them a few tasks of more than 50 days have half of the device time, which keeps the load
- * unsteady. Some traces have no durations.
+ * from the trace with replacement and lets them arrive by Poisson. The tasks request all of the
+ * cluster's devices together, more than placement can allocate, so that some tasks always wait.
+ * Durations are exponential with a mean of one hour for every task. The traces' own durations are
+ * not used. There, a few tasks of more than 50 days have half of the device time, so the load would
+ * never be steady; and some traces have no durations.
  *
  * A task that does not fit waits and blocks no other task. `alloc` is the mean over the last two
  * thirds of the arrivals, when the cluster has filled; waiting times are of all tasks. With

@@ -46,7 +46,7 @@ double host_throttled(const struct host *host);
 /* Call it after the programs have ended: their groups must be empty. */
 void host_done(struct host *host);
 
-/* The shortest stall that counts. Programs wait as long as this for other reasons anyway. */
+/* The shortest reported stall. Programs wait for shorter times for other reasons anyway. */
 #define HOST_STALL_NS UINT64_C(2000000)
 
 struct host_stall {

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * latency.*, harvest.*: a latency tenant (requests of 5 ms of kernels) beside an opportunistic one
- * with a backlog of 1 ms kernels. Open loop: Poisson arrivals at 30 % load, the same seed alone and
- * with the opportunistic tenant; closed loop: back to back. The harvest is the opportunistic
- * tenant's busy time / (1 - busy time of the latency tenant alone), from the device's trace. Names
- * that end in _remote: the opportunistic tenant is remote.
+ * latency.*, harvest.*: a latency tenant, whose requests are 5 ms of kernels each, runs beside an
+ * opportunistic tenant, which always has kernels of 1 ms to submit. In the open loop, requests
+ * arrive by Poisson at 30 % load, with the same seed alone and beside the opportunistic tenant. In
+ * the closed loop, each request follows the one before at once. The harvest is the opportunistic
+ * tenant's busy time, divided by the time that the latency tenant leaves idle when it runs alone.
+ * Busy times come from the device's trace. If a name ends in _remote, the opportunistic tenant is
+ * remote.
  */
 #include <stdio.h>
 #include <stdlib.h>

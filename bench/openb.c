@@ -116,7 +116,7 @@ static void run_derived(const struct derived *of, struct runs *ret)
 
 /* ---- what was published ---- */
 
-/* The published percentage at 100 or 130 % arrived. */
+/* The published allocated percentage when 100 or 130 % of the cluster has been requested. */
 static double published(const char *trace, const char *policy, size_t point)
 {
 	char path[1024], line[256], name[64], as[64];

@@ -1,8 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pairs.*: programs whose kernels wait for one another. Two tenants on two devices each, every
- * kernel spinning for its partner on the other device: rounds of both / rounds of one alone. And
- * two ranks in two tenants on one device: rounds through divvy / rounds of both without divvy.
+ * pairs.*: programs whose kernels wait for one another.
+ *
+ * pairs.devices_fraction: two tenants have the same two devices, and each kernel spins until its
+ * partner on the other device runs. The result is the rounds of both tenants, divided by the rounds
+ * of one such program alone.
+ *
+ * pairs.ranks_fraction: two programs on one device wait for each other. The result is their rounds
+ * as two tenants, divided by their rounds without divvy.
  */
 #include <stdio.h>
 #include <stdlib.h>

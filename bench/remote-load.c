@@ -6,8 +6,8 @@
  *
  *   launch_ns   an asynchronous launch, until it returns: median
  *   sync_us     a synchronisation of an idle stream: median
- *   echo_us     between those, a call that the driver answers from memory: there and back, through
- *               the same rings, links, TLS and sockets
+ *   echo_us     between synchronisations, a call that the driver answers from memory: there and
+ *               back, through the same rings, links, TLS and sockets
  *   loop_ms     a step of a training-like loop: 200 launches of 20 us to 1 ms, 2 synchronisations,
  *               1 MiB in and out
  *   in, out     copies of 64 MiB, page-locked memory, bytes a nanosecond; memcpy: the same between

@@ -5,9 +5,9 @@
  * of tenants and of kernels below. Share is kernel time in the device's trace / wall time. For
  * comparison, some programs run alone, and together without divvy. shares.busy_host_* and
  * shares.cpu_quota_*: the same beside one endless loop per processor, and with a quota of half a
- * processor for each program, which needs less. Idle time is wall time in which the device neither
- * runs a kernel nor switches between contexts, although a tenant has work. In this bench all
- * tenants always have work.
+ * processor for each program, more than the program needs. Idle time is wall time in which the
+ * device neither runs a kernel nor switches between contexts, although a tenant has work. In this
+ * bench all tenants always have work.
  *
  * shares.cpu_throttled_*: programs that need 0.7 of a processor for their entitlement and get half
  * of one, so that the kernel stops each of them again and again. A program is entitled to the use

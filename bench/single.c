@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * single.loss_fraction: divvy's cost to a program alone on the device, worst of five programs: time
- * for the same work through divvy / without it, in pairs one after the other, the median of the
- * pairs. blocked_enqueue_loss: a program that enqueues 100 ms of kernels and computes 80 ms
- * meanwhile, with another tenant at half the device, against its time on an ideal half. bursty.*:
- * tenants that use the device a fifth (or half) of the time share it, against each tenant alone one
- * after the other.
+ * single.loss_fraction: divvy's cost to a program that has the device for itself: time for the same
+ * work through divvy, compared with the time without it. The runs with and without divvy alternate,
+ * and the result is the median over the pairs of runs, of the worst of five programs.
+ *
+ * single.blocked_enqueue_loss: a program enqueues 100 ms of kernels and computes for 80 ms
+ * meanwhile, beside a tenant that uses half of the device. Its time is compared with that on an
+ * ideal half.
+ *
+ * bursty.*: four tenants that use the device for a fifth of the time, or two that use it for half
+ * of the time, share the device. Their time is compared with that of running one after the other.
  */
 #include <stdio.h>
 #include <stdlib.h>

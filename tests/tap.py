@@ -75,7 +75,7 @@ def was_stolen_from(before):
 
 
 def was_busy(before):
-    """Did others take processors, or was hardly any processor idle?"""
+    """Did other machines of the same host take processors, or was hardly any processor idle?"""
     idle, _, ticks = (now - then for now, then in zip(processor_ticks(), before))
     return idle < ticks / 5 or was_stolen_from(before)
 

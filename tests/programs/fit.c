@@ -2,7 +2,7 @@
 /*
  * Verdicts of src/kuberules, for tests that compare them with another scheduler's: reads
  *     {"minor": 20, "objects": {KIND: [OBJECT...], ...}, "pods": ["namespace/name"...]}
- * from stdin and prints, for each of these pods of the objects,
+ * from stdin and prints, for each of these pods,
  *     {"namespace/name": {"nodes": [NAME...], "why": SENTENCE, "not": {NAME: PHRASE...},
  *                         "rules": [RULE...]}, ...}
  * The rules are the names in fit-why.def by which nodes were refused.

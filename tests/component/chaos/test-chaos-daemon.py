@@ -47,7 +47,7 @@ def shares_are_right(m, spins):
     """Shares of time in the device's trace, by tenant. The ranges are wide; the benches measure
     precisely."""
     pids = [s.pid for s in spins]
-    # Switches between a's two processes count as a's time, but are no kernels.
+    # divvyd charges a for switches between its two processes, in which the trace has no kernel.
     wanted = ((390, 550), (250, 350), (150, 250))
 
     def look():

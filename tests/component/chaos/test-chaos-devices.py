@@ -136,11 +136,12 @@ def divvy_absent_decides_without_a_daemon():
         tenant = m.create("mine", request="0.5")
         m.stop()
         nowhere = os.path.join(m.dir, "nowhere.sock")
-        # With open (the default) the program runs as without divvy.
+        # With DIVVY_ABSENT=open (the default) the program runs as without divvy.
         env = {"DIVVY_SOCKET": nowhere, "DIVVY_ABSENT": "open"}
         done = tenant.run(SPIN, "--count=20", "--kernel-us=100", env=env)
         assert (done.returncode, done.stderr) == (0, ""), done
-        # With closed the program finds no device. It prints one line with the reason, and its own message.
+        # With DIVVY_ABSENT=closed it finds no device. It prints one line with the reason, and its
+        # own message.
         env["DIVVY_ABSENT"] = "closed"
         done = tenant.run(SPIN, "--count=20", "--kernel-us=100", env=env)
         assert done.returncode == 1, done

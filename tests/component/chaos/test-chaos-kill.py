@@ -102,7 +102,8 @@ def programs_that_hold_the_token_are_killed():
 
 
 def programs_that_wait_for_memory_are_killed():
-    """Three programs need more than half of the device: the holder or a waiting one is killed."""
+    """Three programs need more than half of the device: the holder or a waiting program is
+    killed."""
     with Machine() as m:
         tenants = [m.create(f"t{i}", request="0.3", memory="9Gi", memory_policy="wait") for i in range(2)]
         for _ in range(KILLS // 8):

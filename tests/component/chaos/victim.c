@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * victim: goes once through all phases of a program that uses a device. It announces each phase to
- * stepper by a system call without effect (prctl with an unused number). It accepts out of memory;
- * any other failure ends it with a message.
+ * victim: goes once through all phases of a program that uses a device. The program announces each
+ * phase to stepper by a system call without effect (prctl with an unused number). If memory runs
+ * out, the program continues; any other failure ends the program with a message.
+ *
  * usage: victim [PHASE]: stops after that phase and waits to be killed.
  */
 #include <stdio.h>
@@ -21,8 +22,8 @@ static cu_handle context, function;
 static cu_pointer large[2], small[SMALL];
 
 /*
- * A spin kernel whose parameter is its duration. The text is short, because stepper walks through
- * its parser.
+ * A spin kernel whose parameter is its duration. The PTX is short, because stepper stops at many
+ * points while the driver parses the PTX.
  */
 static const char kernel[] = ".version 6.0\n.target sm_50\n.address_size 64\n"
 			     ".visible .global .align 4 .u32 hint = 0;\n"

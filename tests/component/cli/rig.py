@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Helpers of the command line's tests: TAP, and a daemon with a simulated GPU in a folder of its
-own. A Rig ends everything that it starts. It waits until the simulated device has exited, shortly
-after the last user, and then removes the folder."""
+own. A Rig ends everything that it starts. Then the Rig waits until the simulated device has exited,
+shortly after its last user, and removes the folder."""
 
 import fcntl
 import json

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""An installed tree works where it lies, under DESTDIR and in its prefix, without a variable for
-its parts."""
+"""An installed tree works where it lies, under DESTDIR and in its prefix. No environment variable has
+to name its parts."""
 
 import atexit
 import glob

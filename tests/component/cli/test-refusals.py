@@ -149,7 +149,7 @@ def failed_writes_to_stdout_are_reported():
                 done = subprocess.run(["sh", "-c", f"{DIVVY} {command} >{where}"], env=rig.env, text=True,
                                       capture_output=True, timeout=patience(), check=False)
                 refused(done, 1, "write to stdout", why)
-        # divvy run's program gets no open descriptor for one that the user has closed.
+        # A standard descriptor that the user has closed is closed in the program of divvy run, too.
         done = subprocess.run(["sh", "-c", f"{DIVVY} run -q --request 0.1 -- sh -c 'echo x' >&- 2>&-"],
                               env=rig.env, timeout=patience(), check=False)
         assert done.returncode not in (0, 125), done

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A daemon without an arbiter: it makes the pages and answers on the socket. The test opens and
- * closes gates, sets quotas and reads pages and counts. It serves up to FAKE_PROCESSES processes of
- * one tenant. A thread serves; the test's thread calls these functions. Every wait has a bound,
- * after which the test fails.
+ * closes gates, sets quotas and reads pages and counts. The daemon serves up to FAKE_PROCESSES
+ * processes of one tenant, in a thread of its own. The test's thread calls these functions. Every
+ * wait has a bound, after which the test fails.
  */
 #ifndef TESTS_COMPONENT_HOOK_FAKE_DAEMON_H
 #define TESTS_COMPONENT_HOOK_FAKE_DAEMON_H

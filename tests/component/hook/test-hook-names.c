@@ -152,7 +152,7 @@ static CUgraphExec graph_exec; /* allocates 4 MiB when launched */
 #define A(x) ((uint64_t)(uintptr_t)(x))
 #define BIG 4194304
 
-/* Each call takes megabytes; arguments in order, the rest are zero. */
+/* Calls that allocate megabytes, with their arguments in order; further arguments are zero. */
 static const struct taker {
 	const char *name;
 	uint64_t arg[6];

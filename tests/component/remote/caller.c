@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * caller CALL: repeats one kind of call for ever, holding 64 MiB. It prints "going" after the first
- * call, or before a call that does not return. At the first error it prints the error's name and
- * the names of the following calls' errors, and exits with 1. Tests end the caller, its worker or a
- * process between them meanwhile. `threads` uses two threads, all others one.
+ * caller CALL: repeats one kind of call for ever, holding 64 MiB. The program prints "going" after
+ * the first call, or before a call that does not return. At the first error the program prints the
+ * error's name and the names of the following calls' errors, and exits with 1. Tests end the
+ * caller, its worker or a process between them meanwhile. `threads` uses two threads, all others
+ * one.
  *
  * caller leave: the first thread exits; another thread then synchronises and exits, too.
  */

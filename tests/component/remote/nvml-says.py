@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Prints as JSON what libnvidia-ml.so.1 reports for each device, and the results of unanswered
-calls. After that, prints a further report for each line on stdin."""
+"""Prints as JSON what libnvidia-ml.so.1 reports for each device, and the results of calls that
+fail. After that, prints a further report for each line on stdin."""
 
 import ctypes
 import json

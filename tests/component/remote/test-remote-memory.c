@@ -929,7 +929,8 @@ static void host_nodes_again(void)
 	NEED(drv.cuGraphInstantiateWithFlags(&exec, graph, 0));
 	params.userData = &counts[1];
 	/*
-	 * More often than the table has entries; over a link, fewer, because each call takes long.
+	 * Replaces the function more often than the table has entries; over a link fewer times,
+	 * because each call takes long there.
 	 */
 	for (int i = 0; i < (getenv("DIVVY_TEST_LINK") ? 4096 : (1 << 20) + 100); i++) {
 		NEED(drv.cuGraphExecHostNodeSetParams(exec, node, &params));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Contract: driver.h. */
+/* See driver.h. */
 #include "driver.h"
 
 #include <arpa/inet.h>

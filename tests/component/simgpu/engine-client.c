@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Contract: engine-client.h. Waits are for events; only the test's own time limit bounds them.
+ * See engine-client.h. Each wait ends with an event; only the test's own time limit bounds the
+ * wait.
  */
 #include "engine-client.h"
 

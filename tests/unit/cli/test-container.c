@@ -127,7 +127,8 @@ static void keeps_the_engines_own_options(void **state)
 }
 
 /*
- * Of repeated variables the last one counts. Of preloaded libraries the first one takes precedence.
+ * If a variable is set twice, the container gets the last value. Of preloaded libraries, the first
+ * one takes precedence.
  */
 static void keeps_the_users_preload_behind_divvys(void **state)
 {

@@ -111,7 +111,8 @@ static void area_names_are_in_the_order_of_areas(void **state)
 }
 
 /*
- * Each line and its name have a colour, dashes and a mark. Identical lines show the marks of all.
+ * Each line and its name have a colour, dashes and a mark. Where lines coincide, the marks of each
+ * one stay visible.
  */
 static void many_curves_look_different(void **state)
 {

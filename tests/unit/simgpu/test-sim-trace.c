@@ -203,7 +203,7 @@ static void test_account(void **state)
 	assert_int_equal(at, 20);
 	assert_ok(simgpu_account_max(t, both, 1, 0, 0, UINT64_MAX, &max, NULL));
 	assert_int_equal(max, 100);
-	/* Memory that was held when the interval began counts. */
+	/* The maximum includes memory that was held when the interval began. */
 	assert_ok(simgpu_account_max(t, both, 2, 0, 26, 29, &max, NULL));
 	assert_int_equal(max, 150);
 	assert_ok(simgpu_account_max(t, both, 2, 0, 45, UINT64_MAX, &max, NULL));
@@ -225,7 +225,10 @@ static void test_lost_records(void **state)
 	for (uint64_t i = 0; i < CAPACITY + 5; i++)
 		put(f, 1, SIMGPU_TRACE_KERNEL, i, i + 1);
 	assert_int_equal(simgpu_trace_written(t), CAPACITY + 5);
-	/* One more than overwritten, because the writer may be filling the next slot. */
+	/*
+	 * Five records are overwritten. One more is lost, because the writer may be filling its
+	 * slot.
+	 */
 	assert_int_equal(simgpu_trace_lost(t), 6);
 	assert_int_equal(simgpu_trace_get(t, 5, &r), -ESTALE);
 	assert_ok(simgpu_trace_get(t, 6, &r));
