@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Common parts of the benches: results (one JSON object a line, a table at the end) and the rig. A
- * rig is a machine of its own for one measurement. It has a simulated GPU in a fresh folder, with
- * or without divvy, the programs started on it, and the device's trace.
+ * rig is a machine of its own for one measurement: a simulated GPU in a fresh folder, with or
+ * without divvy, the programs started on it, and the device's trace.
  *
  * A bench is a program that measures one family of metrics. Options of all benches:
  *   --out FILE      append results to FILE (default out/bench.jsonl)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Traces derived from the OpenB traces, in which another resource is scarce: CPU, host memory, some
- * models, or nodes for a few large tasks. They are the same on every machine. One thread.
+ * models, or nodes for a few large tasks. The derived traces are the same on every machine. One
+ * thread.
  */
 #ifndef BENCH_DERIVE_H
 #define BENCH_DERIVE_H

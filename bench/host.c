@@ -134,7 +134,8 @@ void host_add(struct host *host, pid_t pid)
 }
 
 /*
- * cpu.stat of both cgroup versions has these lines. Periods without a running program do not count.
+ * cpu.stat of both cgroup versions has these lines. The kernel does not count periods without a
+ * running program.
  */
 static double throttled_part(const char *group)
 {

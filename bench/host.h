@@ -39,8 +39,8 @@ bool host_init(struct host *ret_host, enum host_load load);
 void host_add(struct host *host, pid_t pid);
 /*
  * The fraction of scheduling periods in which the quota stopped a program; the least of all
- * programs. Periods in which a program did not run do not count. -1: no quota, or the kernel gives
- * no figure. Call it before host_done.
+ * programs. The fraction ignores periods in which the program did not run. -1: no quota, or the
+ * kernel gives no figure. Call it before host_done.
  */
 double host_throttled(const struct host *host);
 /* Call it after the programs have ended: their groups must be empty. */

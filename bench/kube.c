@@ -251,7 +251,7 @@ static struct {
 
 #define WAITED_NS (20 * NSEC_PER_USEC)
 
-/* Did the loop wait? Then no byte of the present batch can have been there before the wait. */
+/* Did the loop wait? Then no byte of the current batch can have been there before the wait. */
 static bool has_waited(void)
 {
 	return loop_now_ns(loop) > frames.asked_ns + WAITED_NS;

@@ -2,9 +2,10 @@
 /*
  * place.*: speed of placement, in one thread. A cluster of 8-device nodes of six models is three
  * quarters full. Each decision places a pod, then random tenants terminate. Specs are drawn from
- * 2,000 distinct ones, or are all distinct. They request shares, whole devices and fractions of
- * several, CPU, memory of node and device, models, node labels, tolerations, affinity,
- * anti-affinity and exclusion. The time includes learning and building of tables.
+ * 2,000 distinct ones, or are all distinct. The specs request shares, whole devices and fractions
+ * of several, CPU, memory of node and device, models, node labels, tolerations, affinity,
+ * anti-affinity and exclusion. The time includes that in which a policy learns the workload mix and
+ * builds tables.
  */
 #include <stdio.h>
 #include <stdlib.h>

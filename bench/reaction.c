@@ -262,7 +262,10 @@ static pid_t start_handshakes(atomic_uint *n_handshakes, unsigned int seed)
 
 /* ---- cases ---- */
 
-/* Puts this thread before ordinary programs, like the daemon: only the daemon's reaction counts. */
+/*
+ * Puts this thread before ordinary programs, like the daemon, so that its own delay is not
+ * measured.
+ */
 static void be_prompt(bool is_on)
 {
 	struct sched_param param = {.sched_priority = is_on ? 1 : 0};
@@ -409,7 +412,9 @@ static void report(size_t i, double quiet_us, const struct reaction *reaction)
 		(unsigned int)(bench_quick() ? SECONDS_QUICK : SECONDS) * 1000, true, detail);
 }
 
-/* The quiet value is the better of the first and the last run: other programs may disturb one. */
+/*
+ * The quiet value is the better of the first and the last run: other programs may disturb one run.
+ */
 void reaction_measure(void)
 {
 	const unsigned int n = (unsigned int)(bench_quick() ? SECONDS_QUICK : SECONDS) * 1000;

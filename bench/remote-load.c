@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The program that bench/remote.c measures, local or remote. It prints lines "name value".
+ * The program that bench/remote.c measures, local or remote. The program prints lines "name value".
  *   remote-load STEPS [steps]   measures calls, STEPS steps of a loop, copies; `steps`: no copies
  *   remote-load N idle          starts N idle processes with a context
  *

@@ -20,7 +20,7 @@ extern struct bench_hook bench_hook;
 
 /* Ends every rig of this program, and the host load. */
 void rig_end_all(void);
-/* Ends the present load of host.h, once no program runs. */
+/* Ends the load that host_init() has started. Call it when no program runs. */
 void host_end(void);
 
 #endif

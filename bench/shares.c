@@ -3,11 +3,11 @@
  * shares.*: how far each tenant's share of the device is from its entitlement, over every sliding
  * window of 1 s and 10 s (step 10 ms, from 2 s after the last tenant started), worst over the mixes
  * of tenants and of kernels below. Share is kernel time in the device's trace / wall time. For
- * comparison, some programs run alone, and together without divvy. shares.busy_host_* and
- * shares.cpu_quota_*: the same beside one endless loop per processor, and with a quota of half a
- * processor for each program, more than the program needs. Idle time is wall time in which the
- * device neither runs a kernel nor switches between contexts, although a tenant has work. In this
- * bench all tenants always have work.
+ * comparison, some of the programs also run alone, and all together without divvy.
+ * shares.busy_host_* and shares.cpu_quota_*: the same beside one endless loop per processor, and
+ * with a quota of half a processor for each program, more than the program needs. Idle time is wall
+ * time in which the device neither runs a kernel nor switches between contexts, although a tenant
+ * has work. In this bench all tenants always have work.
  *
  * shares.cpu_throttled_*: programs that need 0.7 of a processor for their entitlement and get half
  * of one, so that the kernel stops each of them again and again. A program is entitled to the use
@@ -498,7 +498,10 @@ static void compare(void)
 	}
 }
 
-/* Arrivals at 0, 20 and 40 s; water-filling gives the entitlements of the present tenants. */
+/*
+ * Arrivals at 0, 20 and 40 s; water-filling gives the entitlements of the tenants that have
+ * arrived.
+ */
 static void staggered(void)
 {
 	static const char *const spec[] = {"--request 0.3 --limit 0.6", "--request 0.4 --limit 0.6",

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * This file finds programs and libraries first by divvy's own variables and then beside the running
- * program. It finds sockets first by divvy's variables and then in the usual runtime folders. A set
- * variable of divvy's own ends the search, even if its file does not exist. runtime_folder()
+ * program. The file finds sockets first by divvy's variables and then in the usual runtime folders.
+ * A set variable of divvy's own ends the search, even if its file does not exist. runtime_folder()
  * numbers the possible folders without gaps, so callers count up until it returns false.
  * cli_path_preload() drops the interception libraries of an outer `divvy run`, so a program never
  * loads two versions of one library. No thread may change the environment meanwhile.

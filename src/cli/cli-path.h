@@ -42,8 +42,8 @@ int cli_path_check_preload(const char *path, struct error *err);
 #define PLACES_PRELOAD (3u * PLACES_PATH)
 
 /*
- * The new value of LD_PRELOAD: the two libraries by path, then the present value without the
- * libraries of an outer `divvy run`.
+ * The new value of LD_PRELOAD: the two libraries by path, then the old value without the libraries
+ * of an outer `divvy run`.
  */
 void cli_path_preload(const char *cuda, const char *nvml, struct buf *out);
 

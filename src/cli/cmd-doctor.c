@@ -218,7 +218,7 @@ static void check_preload(struct doctor *d, const char *cuda, const char *nvml)
 	const bool has_true = access("/bin/true", X_OK) == 0;
 	const char *argv[] = {has_true ? "/bin/true" : "/proc/self/exe", "help", NULL};
 	const char *env[] = {preload, NULL};
-	/* The program's stdout is of no interest; only the loader's messages on stderr count. */
+	/* The check needs only the loader's messages on stderr, not the program's stdout. */
 	_cleanup_close_ const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 	int out[2], status = -1;
 	struct error err = {0};

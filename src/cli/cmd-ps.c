@@ -105,7 +105,7 @@ static int print_tenants(const json_t *tenants, struct error *err)
 	return output_table(&t, err);
 }
 
-/* Prints lines below the table instead of a column: tenants rarely exceed their count. */
+/* Prints lines below the table instead of a column: a tenant rarely uses more than divvy counts. */
 static void print_excesses(const json_t *tenants)
 {
 	for (size_t i = 0; i < json_array_size(tenants); i++) {

@@ -52,7 +52,7 @@ static double chart_mean_share(const struct chart *c, const struct chart_series 
 
 /*
  * Returns the step for about `wanted` ticks: 1, 2 or 5 times a power of ten. Above 10 s the step is
- * a usual one such as 30 s.
+ * a usual time such as 30 s.
  */
 static double nice_step(double span, double wanted)
 {

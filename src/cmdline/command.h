@@ -19,7 +19,7 @@
 #define CLI_EXIT_FAILED 1
 #define CLI_EXIT_USAGE 2
 /*
- * env(1), nohup(1) and docker(1) use these codes, too. They differ from the codes that most
+ * env(1), nohup(1) and docker(1) use these codes, too. These codes differ from those that most
  * programs return themselves.
  */
 #define CLI_EXIT_RUN_FAILED 125

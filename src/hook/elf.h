@@ -2,8 +2,8 @@
 /*
  * Finds symbols and build-ids of ELF objects without libdl. This library interposes dlopen and
  * dlsym, and must load where neither is available: they are in libdl before glibc 2.34, and in libc
- * since. The functions allocate nothing, and take the loader's lock only briefly. They call no libc
- * function that a program may have replaced. Any thread may call them.
+ * since. The functions allocate nothing, and take the loader's lock only briefly. The functions
+ * call no libc function that a program may have replaced. Any thread may call them.
  */
 #ifndef HOOK_ELF_H
 #define HOOK_ELF_H

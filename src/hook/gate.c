@@ -129,7 +129,7 @@ bool gate_enter(struct pass *pass, uintptr_t handle, uint64_t key)
 		return true;
 	undo_try(t);
 	s = stream_resolve(t, handle == STREAM_LEGACY ? 0 : handle);
-	/* A captured submission reaches no device, so it neither waits nor counts. */
+	/* A captured submission reaches no device, so it neither waits nor is counted. */
 	if (!s || (atomic_load(&h->captures) && capture_active(handle))) {
 		errno = saved;
 		return true;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Memory that a graph's own nodes allocate. The device reserves this memory at the first launch, so
- * the library charges it before that launch. It stays charged as long as the device keeps it
- * reserved. Any thread.
+ * the library charges it before that launch. The charge stays as long as the device keeps the
+ * memory reserved. Any thread.
  */
 #ifndef HOOK_GRAPH_H
 #define HOOK_GRAPH_H

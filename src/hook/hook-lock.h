@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A lock in one futex word, zero when free. The lock lies in memory that a fork wipes, so a child
- * never inherits a held lock. It does not need libpthread. For short sections only. Preserves
+ * never inherits a held lock. The lock does not need libpthread. For short sections only. Preserves
  * errno.
  */
 #ifndef HOOK_HOOK_LOCK_H

@@ -2,7 +2,8 @@
 /*
  * A thread's line in the shared pages: the thread takes a line at its first submission and gives it
  * back when it ends. A thread has the same line on all devices of the process. The 128th thread and
- * all later threads share the last line (atomic counts, always on the slow path).
+ * all later threads share the last line. They change its counters atomically and always take the
+ * slow path.
  */
 #include <errno.h>
 #include <string.h>

@@ -3,8 +3,9 @@
  * The state of the interception library in one process, and the functions that its files share.
  *
  * `struct hook` holds everything that must not survive a fork: descriptors, locks, shared pages and
- * records. It is in memory that the kernel wipes in the child (MADV_WIPEONFORK). A child finds mode
- * HOOK_NEW and registers at its first CUDA call. Children do not inherit the shared pages at all.
+ * records. The struct is in memory that the kernel wipes in the child (MADV_WIPEONFORK). A child
+ * finds mode HOOK_NEW and registers at its first CUDA call. Children do not inherit the shared
+ * pages at all.
  *
  * Threads: a submission touches its thread's TLS, its stream's record and its own line. Everything
  * else is slow path under the locks of this file. Lock order: init, deferred, share, pool, table,
@@ -105,7 +106,7 @@ struct device {
 	uint64_t device_bytes;
 	int up_fd, tenant_fd;
 	uint64_t up_inode, tenant_inode;
-	CUdevice ordinal; /* the driver's present ordinal; -1: not visible */
+	CUdevice ordinal; /* the driver's current ordinal; -1: not visible */
 
 	/* markers, under marker_lock */
 	_Alignas(64) struct lock marker_lock;

@@ -244,7 +244,10 @@ static CUstream marker_stream_handle(const struct stream *s)
 	return (CUstream)(handle ? handle : STREAM_LEGACY);
 }
 
-/* A thread of the driver runs this function behind the stream's work. It must not call CUDA. */
+/*
+ * A thread of the driver runs this function behind the stream's work. Such a function must not call
+ * CUDA.
+ */
 static void CUDA_CB host_marker(void *packed)
 {
 	struct hook *h = hook_registered();

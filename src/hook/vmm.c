@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Physical memory by handle. It is charged at cuMemCreate. The charge ends when the last reference
- * to the handle and the last mapping have ended, in any order. Exported or imported memory is
- * shared memory (hook-share.h), and each handle is one hold on it. A descriptor that no library of
- * divvy exported does not show its size, so the importer is charged for the parts that it maps. A
- * dma-buf holds the memory of its range like an exported descriptor, whatever kind the memory is.
- * Any thread.
+ * Physical memory by handle, which is charged at cuMemCreate. The charge ends when the last
+ * reference to the handle and the last mapping have ended, in any order. Exported or imported
+ * memory is shared memory (hook-share.h), and each handle is one hold on it. A descriptor that no
+ * library of divvy exported does not show its size, so the importer is charged for the parts that
+ * it maps. A dma-buf holds the memory of its range like an exported descriptor, whatever kind the
+ * memory is. Any thread.
  */
 #include "hook/hook.h"
 #include "hook/hook-memory.h"

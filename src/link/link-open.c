@@ -24,7 +24,8 @@
 
 #define COUNT_BITS 7
 /*
- * The bit between count and version stays 0: a link that sets it offers an RDMA adapter (adr/0033).
+ * In `lane`, the bit between the number of connections and the version stays 0: a link that sets
+ * this bit offers an RDMA adapter (adr/0033).
  */
 #define ABI_SHIFT (COUNT_BITS + 1)
 
@@ -58,7 +59,7 @@ static const char other_version[] =
 /* ---- device side ---- */
 
 /*
- * Sends heartbeats while the driver starts, so that the peer does not count that time as silence.
+ * Sends heartbeats while the driver starts, so that the peer does not take this link for silent.
  */
 static int await_worker(const struct link_end *end)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Tracks pieces of a ring that arrive over several connections and overtake each other: where a
- * piece may be written, and up to where the ring is complete. Its memory holds the largest number
- * of pieces that can be in flight. Further connections carry only pieces of at least
+ * piece may be written, and up to where the ring is complete. A struct pieces has room for the
+ * largest number of pieces that can be in flight. Further connections carry only pieces of at least
  * PIECES_BULK_MIN bytes, and the first connection brings smaller pieces in order. So each piece
  * that waits for an earlier one is long itself, or follows a long piece of its own. Pure; the
  * caller locks.

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Undocumented tables of the driver, which the CUDA runtime and its libraries request by UUID.
- * Their contents cannot be carried over a network. The library refuses each table, and prints a
- * message on stderr at its first request, because the program's own error will hardly name the
- * table. Any thread.
+ * Undocumented tables of the driver, which the CUDA runtime and its libraries request by UUID. The
+ * contents of such a table cannot be carried over a network. The library refuses each table, and
+ * prints a message on stderr at its first request, because the program's own error will hardly name
+ * the table. Any thread.
  */
 #include "base/cleanup.h"
 #include "cuda/uuid.h"

@@ -368,8 +368,8 @@ NODES(cuGraphAddKernelNode_v2, cuGraphKernelNodeSetParams_v2, cuGraphExecKernelN
 	client_launch_kernel_node, CUDA_KERNEL_NODE_PARAMS)
 
 /*
- * Parameters that the program has read from a node. They live until the node is destroyed, or until
- * the program reads them again.
+ * Parameters that the program has read from a node. The copy lives until the node is destroyed, or
+ * until the program reads the parameters again.
  */
 struct node_params {
 	struct node_params *next;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * libdivvy-remote-nvml.so, the program's libnvidia-ml.so.1. It asks the device's machine for the
- * devices and their usage, in a session of its own, for which the worker needs no CUDA context.
- * Lists of processes are in client-nvml-list.c, other forms in cuda/nvml-forms.c; all other
- * functions return NVML_ERROR_NOT_SUPPORTED (client-nvml-rest.c). Any thread, one question at a
- * time. A forked child begins a session of its own.
+ * libdivvy-remote-nvml.so, the program's libnvidia-ml.so.1. The library asks the device's machine
+ * for the devices and their usage, in a session of its own, for which the worker needs no CUDA
+ * context. Lists of processes are in client-nvml-list.c, other forms in cuda/nvml-forms.c; all
+ * other functions return NVML_ERROR_NOT_SUPPORTED (client-nvml-rest.c). Any thread, one question at
+ * a time. A forked child begins a session of its own.
  */
 #include <pthread.h>
 #include <stdbool.h>

@@ -104,7 +104,9 @@ void session_send_diagnostic(const char *fmt, ...)
 	errno = before;
 }
 
-/* Prints a message of the peer. It may contain anything, so control characters are removed. */
+/*
+ * Prints a message of the peer, without the control characters that a hostile peer may put into it.
+ */
 static void say_of(struct remote_note *note)
 {
 	const char *whence = note->type == REMOTE_DIAGNOSTIC
@@ -262,7 +264,7 @@ static CUresult session_say_hello(int sock)
 		!memfd_has_seals(fds.fd[0], F_SEAL_SHRINK | F_SEAL_GROW))
 		return CUDA_ERROR_OPERATING_SYSTEM;
 	/*
-	 * A program that locks its memory makes all accessible pages present, so only used lanes
+	 * In a program that locks its memory, all accessible pages take memory, so only used lanes
 	 * are accessible.
 	 */
 	if (map_fd(fds.fd[0], REMOTE_BYTES, PROT_NONE, &map) < 0 ||

@@ -2,8 +2,8 @@
 /*
  * Internal header of libdivvy-remote.so: one session for the process, one lane for each thread, and
  * calls. The library links libc only, ends no process, and makes no thread before the first need.
- * It prints messages for the program's user only: about unavailable tables that a program requests
- * (client-export.c), about a refusal, and about the loss of the server. It also prints the server's
+ * The library prints messages for the program's user only: about unavailable tables that a program
+ * requests (client-export.c), about a refusal, about the loss of the server, and the server's
  * diagnostic messages. A forked child has no session and gets CUDA_ERROR_NOT_INITIALIZED, as with a
  * driver.
  */
@@ -137,8 +137,8 @@ bool is_device(CUdeviceptr address);
 /* Whether a copy touches only device memory of the program. */
 bool device_reaches(const struct copy_place *p, uint64_t width, uint64_t height, uint64_t depth);
 /*
- * Whether the address is reserved for device memory, present or former, so that none of the
- * program's own memory lies there.
+ * Whether the address is reserved for device memory, also for memory that was freed, so that none
+ * of the program's own memory lies there.
  */
 bool is_reserved(CUdeviceptr address);
 /* Whether the memory is page-locked: the driver may access it while the program runs on. */

@@ -2,7 +2,7 @@
 /*
  * Streams that are named by numbers: 0, CU_STREAM_LEGACY, CU_STREAM_PER_THREAD. Each context has
  * its own streams of these numbers. CU_STREAM_PER_THREAD is also a different stream in each thread.
- * Both ends of a session distinguish them.
+ * Both ends of a session distinguish all these streams.
  */
 #ifndef REMOTE_NUMBERED_H
 #define REMOTE_NUMBERED_H

@@ -2,7 +2,7 @@
 /*
  * Queries: a thread watches each object that was not ready when the program asked, and reports its
  * completion on the reverse lane. The longer the completion takes, the less often the thread looks
- * (every 50 us to 1 ms). It looks only while it watches an object.
+ * (every 50 us to 1 ms). The thread looks only while it watches an object.
  */
 #include <errno.h>
 #include <stdlib.h>

@@ -75,7 +75,7 @@ CUresult serve_window_open(struct serve *s)
 	pthread_mutex_lock(&windows.lock);
 	windows.window[window].context = context;
 	pthread_mutex_unlock(&windows.lock);
-	/* Locking makes all pages of the window present. */
+	/* Locking allocates all pages of the window. */
 	return driver.cuMemHostRegister_v2(p, bytes, CU_MEMHOSTREGISTER_PORTABLE);
 }
 

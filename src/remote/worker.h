@@ -315,8 +315,8 @@ void graph_keep(CUgraph graph, CUhostFn forget, void *p);
 void graphs_lock(void);
 void graphs_unlock(void);
 /*
- * Call under the lock after a new graph was made from nodes: their present data must outlive that
- * graph.
+ * Call under the lock after a new graph was made from nodes: the data that these nodes have now
+ * must outlive that graph.
  */
 void graphs_used(void);
 /* Under the lock, exclusive or shared: whether graphs_used() was ever called. */

@@ -2,11 +2,12 @@
 /*
  * Kernels and variables of ELF cubins, and the members of fatbin containers.
  *
- * A cubin's kernels are the function symbols of sections named ".text.<kernel>". Their parameter
- * layouts are the KPARAM_INFO records of ".nv.info.<kernel>". Static shared memory is the size of
- * ".nv.shared.<kernel>". The code chooses a fatbin's member as the driver does. It prefers a cubin
- * of the device's major architecture and at most its minor one, and else takes the newest PTX that
- * the device runs. The code checks all offsets against the file's size. Pure code, any thread.
+ * A cubin's kernels are the function symbols of sections named ".text.<kernel>". A kernel's
+ * parameter layout is the KPARAM_INFO records of ".nv.info.<kernel>". Static shared memory is the
+ * size of ".nv.shared.<kernel>". The code chooses a fatbin's member as the driver does. The code
+ * prefers a cubin of the device's major architecture and at most its minor one, and else takes the
+ * newest PTX that the device runs. The code checks all offsets against the file's size. Pure code,
+ * any thread.
  */
 #include "simgpu/cu-image.h"
 

@@ -153,7 +153,7 @@ CUresult simgpu_cuDeviceSetGraphMemAttribute(
 {
 	struct cu_device *d;
 
-	/* CUDA accepts only the value 0, which resets a high-water mark to the present use. */
+	/* CUDA accepts only the value 0, which resets a high-water mark to the current use. */
 	CU_CHECK(value && *(cuuint64_t *)value == 0, CUDA_ERROR_INVALID_VALUE);
 	CU_TRY(cu_device_get(device, &d));
 	if (attr == CU_GRAPH_MEM_ATTR_USED_MEM_HIGH)

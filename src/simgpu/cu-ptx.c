@@ -2,7 +2,7 @@
 /*
  * This file reads PTX text at module level: .version, .target, .address_size, kernels with their
  * parameters, and variables with their initial values. The reader skips bodies except for .shared
- * declarations and balanced braces. It refuses any other text and never guesses.
+ * declarations and balanced braces. The reader refuses any other text and never guesses.
  *
  * The layout of parameters follows the PTX ISA. Each parameter starts at the next multiple of its
  * alignment, which is its type's size unless .align sets another. Pure code, any thread.

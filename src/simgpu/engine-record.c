@@ -298,7 +298,10 @@ void record_piece(struct engine *e, const struct tl_piece *piece)
 	if (!piece->op)
 		return;
 	if (piece->engine == TL_ENGINE_COMPUTE) {
-		/* Each of several concurrent kernels counts by its part of the device. */
+		/*
+		 * Concurrent kernels add to the busy time in proportion to their parts of the
+		 * device.
+		 */
 		ns = ns * piece->op->permille / TL_FULL;
 		record_add64(&d->busy_ns, ns);
 		if (slot >= 0)

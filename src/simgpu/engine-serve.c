@@ -3,9 +3,9 @@
  * Connections and control calls. The engine answers each request at once. Before a request, the
  * engine advances to the current time and takes the entries in the client's ring. So the call takes
  * effect after everything that the client has submitted before. The engine drops a connection that
- * ends. It also drops a connection whose process has died, since a forked child may hold the socket
- * open. The engine frees the client's objects at once, and its struct proc after the current batch
- * of epoll events, which may still refer to the struct.
+ * ends. The engine also drops a connection whose process has died, since a forked child may hold
+ * the socket open. The engine frees the client's objects at once, and its struct proc after the
+ * current batch of epoll events, which may still refer to the struct.
  */
 #include "simgpu/engine.h"
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * This file turns ring entries into operations and publishes completions. It copies an entry before
- * reading it, because the client can write to the ring at any time. An unknown kind or a size
- * beyond the ring breaks the process's ring for good. A bad slot or parameter fails the context.
- * Completion numbers enter the shared memory as the timeline reaches them, and the engine wakes
- * clients once a turn.
+ * This file turns ring entries into operations and publishes completions. The code copies an entry
+ * before it reads the entry, because the client can write to the ring at any time. An unknown kind
+ * or a size beyond the ring breaks the process's ring for good. A bad slot or parameter fails the
+ * context. Completion numbers enter the shared memory as the timeline reaches them, and the engine
+ * wakes clients once a turn.
  */
 #include "simgpu/engine.h"
 

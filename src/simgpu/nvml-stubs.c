@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The entries that column `simgpu` of nvml.def does not mark as simulated. They return
+ * The entries that column `simgpu` of nvml.def does not mark as simulated. These stubs return
  * UNINITIALIZED before initialisation, and then NOT_SUPPORTED. Any thread.
  */
 #include "cuda/nvml-answer.h"

@@ -27,7 +27,7 @@ nvmlReturn_t nvml_device(
 	nvmlDevice_t handle, const struct simgpu_state_device **ret_device, unsigned *ret_index);
 nvmlDevice_t nvml_handle(unsigned index);
 
-/* Copies the present processes of a device, up to @room; returns their number. */
+/* Copies at most @room processes that use the device now; returns their number. */
 unsigned nvml_processes(unsigned index, struct simgpu_state_proc *to, unsigned room);
 /* Returns whether the device's utilisation is recent. Old utilisation reads as 0. */
 bool nvml_is_fresh(const struct simgpu_state_device *device);

@@ -506,7 +506,7 @@ enum simgpu_msg {
 	SIMGPU_MSG_PEER_ACCESS,
 	/*
 	 * Administration. STATUS -> arg[0] engine pid, arg[1] clients. FAULTS: with fd of a faults
-	 * file (README), which replaces the present faults; text names an invalid line. STOP ends
+	 * file (README), which replaces the current faults; text names an invalid line. STOP ends
 	 * the engine.
 	 */
 	SIMGPU_MSG_STATUS,

@@ -1127,8 +1127,8 @@ uint64_t tl_next_visible(struct timeline *tl, bool *ret_exact)
 		uint64_t t;
 
 		/*
-		 * Only the first operation of a stream counts, because the stream's later
-		 * operations do not end before the first.
+		 * Only the first operation of a stream matters, because the stream's later
+		 * operations do not end before it.
 		 */
 		if (op->stream && op->stream->look == tl->look)
 			continue;

@@ -12,9 +12,9 @@
  * Time moves only in tl_advance(), from event to event. A submission may lie in the past (it then
  * counts as of the time already reached) or in the future.
  *
- * Memory: the caller owns streams, contexts and operations (embed them) and zeroes them. They
- * belong to the timeline from tl_*_add() or tl_submit() until their removal or the release hook.
- * One thread.
+ * Memory: the caller owns streams, contexts and operations (embed them) and zeroes them. These
+ * objects belong to the timeline from tl_*_add() or tl_submit() until their removal or the release
+ * hook. One thread.
  */
 #ifndef SIMGPU_TIMELINE_H
 #define SIMGPU_TIMELINE_H

@@ -129,7 +129,8 @@ int simgpu_account_get(
 
 /*
  * The busy intervals of a set of processes on one engine of one device, as a union (sorted,
- * disjoint, merged). Kernels, memsets and migrations count; context switches do not.
+ * disjoint, merged). The intervals include kernels, memsets and migrations, but no context
+ * switches.
  */
 struct simgpu_interval {
 	uint64_t start_ns, end_ns;

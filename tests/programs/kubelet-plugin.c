@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A device plugin like divvyd's, without GPUs. It offers slots and gives each container the folder
- * of its slot. Before the container starts, the plugin asks the kubelet for the pod and writes the
- * answer into this folder.
+ * A device plugin like divvyd's, without GPUs. The plugin offers slots and gives each container the
+ * folder of its slot. Before the container starts, the plugin asks the kubelet for the pod and
+ * writes the answer into this folder.
  *
  *   kubelet-plugin KUBELET_DIR SLOTS_DIR N [SOCKET_NAME]
  *       serves until SIGTERM; refuses a pod whose name begins with "refused". Each line on stdout

@@ -3,11 +3,11 @@
  * link-shim HOST:PORT [delay=US] [skew=US] [sway=US] [rate=MBPS] [lame=MBPS]
  *
  * A slow or broken network between two ends of this machine. The program prints a port of 127.0.0.1
- * and forwards connections there to HOST:PORT. It delivers bytes `delay` after it read them, `skew`
- * later on each second connection, and a varying time of up to `sway` later still, so that
- * connections overtake each other. `rate` bounds the megabits a second of each direction of each
- * connection (0: no bound), and `lame` those of each third connection. Commands on stdin, one a
- * line, change these values while the program runs: delay=, skew=, sway=, rate=, lame=. Other
+ * and forwards connections there to HOST:PORT. The program delivers bytes `delay` after it read
+ * them, `skew` later on each second connection, and a varying time of up to `sway` later still, so
+ * that connections overtake each other. `rate` bounds the megabits a second of each direction of
+ * each connection (0: no bound), and `lame` those of each third connection. Commands on stdin, one
+ * a line, change these values while the program runs: delay=, skew=, sway=, rate=, lame=. Other
  * commands are `cut` (ends all connections, and each new one), `stall` (stops delivery), `count`
  * (prints the bytes read from clients, and from HOST:PORT) and `quit`. One thread.
  */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * liar: a client that does everything wrong, as fast as it can. It sends random packets, valid
- * packets with inverted bits and descriptors of all sorts, and writes random values into all of its
- * pages.
+ * liar: a client that does everything wrong, as fast as it can. The program sends random packets,
+ * valid packets with inverted bits and descriptors of all sorts, and writes random values into all
+ * of its pages.
  * usage: liar socket PATH SECRET SEED SECONDS    sends packets over one connection after another
  *        liar pages PATH SECRET SEED SECONDS     registers, then writes random values to its pages
  *        liar greedy PATH SECRET SEED SECONDS    registers, then always wants and never drains

@@ -276,8 +276,8 @@ class Machine(Rig):
                     return f"{t['name']} lists pid {pid}, which is dead"
             for d in t["devices"]:
                 device = sum(account.get((pid, d["index"]), 0) for pid in pids)
-                # The ledger counts at least the device's memory. It may count more, as a small
-                # allocation may lie in a block of a module.
+                # The ledger counts at least the device's memory. The ledger may count more, as a
+                # small allocation may lie in a block of a module.
                 if not device <= d["memory_used_bytes"] <= device + len(pids) * SLACK:
                     return (f"{t['name']} on device {d['index']}: the ledger has {d['memory_used_bytes'] / MIB} MiB,"
                             f" the device {device / MIB} MiB, processes {pids}")

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * old: a program for old systems that uses the device. It links libcuda.so.1 directly and needs
- * only GLIBC_2.2.5 of libc, so it has its own entry point (the usual one is newer). It uses a
- * context, memory, a module, kernels and a thread of the library, and prints "worked".
+ * old: a program for old systems that uses the device. The program links libcuda.so.1 directly and
+ * needs only GLIBC_2.2.5 of libc, so it has its own entry point (the usual one is newer). The
+ * program uses a context, memory, a module, kernels and a thread of the library, and prints
+ * "worked".
  */
 #include <stddef.h>
 #include <stdint.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * stepper: runs a program and kills it at a chosen point of a chosen phase, so that a test can try
- * all points. A point is a change that other processes can observe. It comes after each system call
- * of the program's main thread, and after each instruction that changes memory shared with the
- * daemon: the head and the thread lines of its up page, the tenant's counter.
+ * all points. A point is a change that other processes can observe. There is a point after each
+ * system call of the program's main thread, and after each instruction that changes memory shared
+ * with the daemon: the head and the thread lines of its up page, the tenant's counter.
  *
  * usage: stepper PHASE POINT COMMAND...      POINT 0: counts points and kills nothing
  *        stepper attach POINT PID            kills PID after POINT of its system calls
@@ -170,7 +170,7 @@ static bool go_on(struct run *r, enum __ptrace_request how, int *status)
 	return !is_end(r, *status);
 }
 
-/* Number of the phase that begins with the program's present system call; 0: another call. */
+/* Number of the phase that the program's current system call announces; 0: it is another call. */
 static unsigned long phase_at(const struct user_regs_struct *regs, unsigned long long number)
 {
 	if (number != SYS_prctl || regs->rdi != PHASE_CALL)

@@ -140,8 +140,8 @@ def divvy_absent_decides_without_a_daemon():
         env = {"DIVVY_SOCKET": nowhere, "DIVVY_ABSENT": "open"}
         done = tenant.run(SPIN, "--count=20", "--kernel-us=100", env=env)
         assert (done.returncode, done.stderr) == (0, ""), done
-        # With DIVVY_ABSENT=closed it finds no device. It prints one line with the reason, and its
-        # own message.
+        # With DIVVY_ABSENT=closed the program finds no device, and stderr has one line with the
+        # reason and the program's own message.
         env["DIVVY_ABSENT"] = "closed"
         done = tenant.run(SPIN, "--count=20", "--kernel-us=100", env=env)
         assert done.returncode == 1, done

@@ -47,7 +47,10 @@ struct page_down *fake_daemon_down(struct fake_daemon *daemon, uint32_t process,
 struct page_up *fake_daemon_up(struct fake_daemon *daemon, uint32_t process, uint32_t device);
 struct page_tenant *fake_daemon_tenant(struct fake_daemon *daemon, uint32_t device);
 
-/* Opens or closes every present and future gate, with the wake-up or barrier that this needs. */
+/*
+ * Opens or closes the gates of all processes, also of later ones, with the wake-up or barrier that
+ * this needs.
+ */
 void fake_daemon_gate(struct fake_daemon *daemon, bool open);
 void fake_daemon_quota(struct fake_daemon *daemon, uint64_t bytes);
 /* Raises down.flush of that page and sends the message for it. */

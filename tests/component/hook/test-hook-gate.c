@@ -157,7 +157,9 @@ static int gate_closes_during_wakeup(void *arg)
 	return 0;
 }
 
-/* More threads than lines of counters: each submission counts, and all wait at a closed gate. */
+/*
+ * More threads than lines of counters: each submission is counted, and all wait at a closed gate.
+ */
 static int more_threads_than_lines(void *arg)
 {
 	enum { N = 150 };
@@ -228,7 +230,7 @@ static int captured_launches_do_not_wait(void *arg)
 	check(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL) == CUDA_SUCCESS);
 	check(atomic_load(&up->captures) == 1);
 	fake_daemon_gate(d, false);
-	/* captured launches do not wait, do not count and are not marked */
+	/* captured launches do not wait, are not counted and get no marker */
 	for (int i = 0; i < 100; i++)
 		check(launch(stream) == CUDA_SUCCESS);
 	check(submitted(up) == 1);

@@ -435,7 +435,7 @@ static int reported_memory(void *arg)
 	check(cuMemAlloc_v2(&p, 256 * MiB) == CUDA_SUCCESS);
 	check(cuMemGetInfo_v2(&bytes_free, &total) == CUDA_SUCCESS);
 	check(total == GiB && bytes_free == GiB - CONTEXT_BYTES - 256 * MiB);
-	/* a quota below the present use: free memory is 0, and the call succeeds */
+	/* a quota below the current use: free memory is 0, and the call succeeds */
 	fake_daemon_quota(d, 64 * MiB);
 	check(cuMemGetInfo_v2(&bytes_free, &total) == CUDA_SUCCESS);
 	check(total == 64 * MiB && bytes_free == 0);

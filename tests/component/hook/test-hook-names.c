@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Every name of cuda.def. A closed gate blocks each GATE line. A quota of zero refuses each COUNT
- * line that takes memory. Both hold for each way to find the function: ELF symbol, dlsym,
+ * line that takes memory. Both are tested for each way to find the function: ELF symbol, dlsym,
  * cuGetProcAddress; legacy and per-thread streams. A new line of cuda.def is tested at once. A
  * COUNT line must also be in `takers` or `others`: the last test fails without it.
  */

@@ -83,7 +83,7 @@ static int tenant_memory(void *arg)
 	check(one.free == one.total - one.used);
 	check(NVML(nvmlDeviceGetMemoryInfo_v2)(device, &two) == NVML_SUCCESS);
 	check(two.total == one.total && two.used == one.used && two.free == one.free);
-	/* with a quota below the present use, free memory is 0, not a number near 2^64 */
+	/* with a quota below the current use, free memory is 0, not a number near 2^64 */
 	fake_daemon_quota(d, MiB);
 	check(NVML(nvmlDeviceGetMemoryInfo)(device, &one) == NVML_SUCCESS);
 	check(one.total == MiB && one.used == MiB && one.free == 0);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * copier ROUNDS THREADS SEED: in each round THREADS new threads copy data of all lengths to the
- * device and back, with both kinds of host memory and with kernels and memsets between. They check
- * each byte that returns. Prints "right" at the end; on a wrong byte it prints what and where, and
- * exits with 1.
+ * device and back, with both kinds of host memory and with kernels and memsets between. The threads
+ * check each byte that returns. Prints "right" at the end; on a wrong byte it prints what and
+ * where, and exits with 1.
  */
 #include <pthread.h>
 #include <stdio.h>
