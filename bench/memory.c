@@ -99,7 +99,9 @@ static void wait_calm(struct rig *rig, pid_t parent, uint64_t deadline)
 	}
 }
 
-/* Memory in the ledger of tenants without a process that holds memory. */
+/*
+ * Memory that the ledger charges to all tenants. Called when none of their processes holds memory.
+ */
 static uint64_t ledger_bytes(struct rig *rig)
 {
 	uint64_t sum = 0;

@@ -58,7 +58,7 @@ static const struct mix mixes[] = {
 struct load {
 	const char *name;
 	const char *options;
-	bool in_1s; /* false: kernels take more than 25 ms, so they count in the 10 s figure only */
+	bool in_1s; /* false: kernels take more than 25 ms, so only the 10 s figure has them */
 	bool unshared; /* also measured without divvy, which doubles the time */
 };
 

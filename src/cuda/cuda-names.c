@@ -9,7 +9,7 @@
 #include <string.h>
 
 #define STREAM_none 0
-/* Parameter names of streams in cuda.def. */
+/* STREAM_<name> is 1 for each parameter name of a stream in cuda.def. */
 #define STREAM_hStream 1
 #define STREAM_stream 1
 

@@ -187,7 +187,7 @@ struct device *memory_device(CUcontext *ret_context)
 	return c->device;
 }
 
-/* ---- the table ---- */
+/* ---- the table of reasons ---- */
 
 static uint64_t memory_hash_key(uint32_t kind, uint64_t key)
 {

@@ -55,7 +55,7 @@ uint64_t memory_left_bytes(const struct device *d);
 /* Returns the device of the current context; NULL: its memory is not charged. */
 struct device *memory_device(CUcontext *ret_context);
 
-/* ---- the table ---- */
+/* ---- the table of charges and their reasons ---- */
 
 enum memory_kind {
 	MEMORY_NONE = 0,

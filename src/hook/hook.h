@@ -184,8 +184,8 @@ struct hook {
 	struct lock share_lock;    /* hook-share.c */
 	int share_set;             /* epoll set of exported descriptors */
 	uint64_t share_mark;       /* mark that proves share_set is this library's; 0: no set */
-	uint64_t share_round;      /* number of looks at the set */
-	_Atomic uint32_t share_exports; /* number of descriptors in the set */
+	uint64_t share_round;      /* number of looks at share_set */
+	_Atomic uint32_t share_exports; /* number of descriptors in share_set */
 	bool shares;                    /* the daemon counts shared memory */
 	struct lock module_lock;        /* protects code_bytes and data_bytes of contexts */
 	struct memory_table table;

@@ -2,8 +2,8 @@
 /*
  * Memory that processes share by handles of 64 bytes: those of cuIpc, and those of pools' pointers.
  * Either counts as shared memory (hook-share.h) under a number made from the handle's bytes. An
- * allocation below 1 MiB shares blocks with others, and a pool is charged as a whole. So a shared
- * part of such memory is charged a second time, for its importers. Any thread.
+ * allocation below 1 MiB shares blocks with other allocations, and a pool is charged as a whole. So
+ * a shared part of such memory is charged a second time, for its importers. Any thread.
  */
 #include "hook/hook.h"
 #include "hook/hook-memory.h"

@@ -280,7 +280,7 @@ bool marker_issue(struct device *d, struct stream *s, uint32_t count, uint64_t k
 {
 	/*
 	 * This record stands for the default streams of several threads, and a marker in one stream
-	 * does not cover the others.
+	 * does not cover the other streams.
 	 */
 	bool is_several = s == s->context->per_thread &&
 		atomic_load_explicit(&s->owner, memory_order_relaxed) == ~0u;

@@ -18,7 +18,7 @@
 #include "hook/own-tenant.h"
 
 #define TRIES 4
-#define MORE 16u /* processes that may have come since they were counted */
+#define MORE 16u /* room for processes that begin after the count */
 #define ENTRIES_MAX 65536u
 
 /* Arguments of a query, for the fetch_* functions below. */

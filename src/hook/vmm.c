@@ -136,7 +136,7 @@ EXPORT CUresult cuMemExportToShareableHandle(void *shareableHandle,
 
 /*
  * Charges the exported part of a small allocation or of a pool's pointer again. Small allocations
- * share blocks with others, and a pool is charged as a whole.
+ * share blocks with other allocations, and a pool is charged as a whole.
  */
 static void export_part(uint64_t key, size_t size, int fd)
 {

@@ -2,8 +2,8 @@
 /*
  * The processes of a listener, one for each connection, in memory that they share. A child's
  * connection is unauthenticated until the child reports that its peer has proved its identity. Only
- * UNMANAGED_MAX such children are kept, so silent peers cannot block others. The listener's one
- * thread calls these functions; children_known() is the child's.
+ * UNMANAGED_MAX such children are kept, so silent peers cannot block other peers. The listener's
+ * one thread calls these functions; children_known() is the child's.
  */
 #ifndef LINK_CHILDREN_H
 #define LINK_CHILDREN_H

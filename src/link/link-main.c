@@ -9,7 +9,7 @@
  * that joins, and asks for no device other than DEVICES, gets another key over its connection. From
  * then on only this other key is valid, and it expires when that connection ends. Each process of
  * the program has a connection of its own. A peer without the proof gets no answer. Each connection
- * has a child from the start, so a silent peer cannot block others, and the number of
+ * has a child from the start, so a silent peer cannot block other peers, and the number of
  * unauthenticated children is bounded.
  */
 #include <errno.h>

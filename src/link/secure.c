@@ -20,7 +20,7 @@
 #include "identity/identity-tls.h"
 
 /*
- * A pre-shared key requires SHA-256, which leaves AES-128 and ChaCha20. GnuTLS prefers the latter,
+ * A pre-shared key requires SHA-256, which leaves AES-128 and ChaCha20. GnuTLS prefers ChaCha20,
  * which is five times slower than AES-128 on a processor with AES instructions.
  */
 #define PRIORITY \

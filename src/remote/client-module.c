@@ -376,7 +376,7 @@ REMOTE_EXPORT CUresult cuLinkComplete(CUlinkState state, void **cubinOut, size_t
 	return r;
 }
 
-/* ---- others ---- */
+/* ---- functions without a layout ---- */
 
 /* Attributes about host memory, which the remote device cannot offer for this machine's memory. */
 static bool client_module_is_local(CUdevice_attribute attribute)

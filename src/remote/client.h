@@ -159,7 +159,9 @@ static inline size_t box_extent(const struct box *box)
 	return (box->depth - 1) * box->slice + (box->height - 1) * box->pitch + box->width;
 }
 
-/* Whether the worker has mapped the whole box; ret_window receives the place. */
+/*
+ * Whether the worker has mapped the whole box; ret_window receives the window and the box's place.
+ */
 bool is_in_window(const struct box *box, struct remote_window *ret_window);
 /* Copy `bytes` bytes of the box; `offset` counts packed bytes. */
 void box_read(const struct box *box, size_t offset, void *to, size_t bytes);

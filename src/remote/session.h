@@ -37,8 +37,9 @@
 /* Largest frame. */
 #define REMOTE_FRAME_MAX ((1u << 20) + 4096u)
 /*
- * Longer data is split into pieces: the worker copies one piece while the next one is in transit
- * and the program writes the one after it. Each piece is still in the cache at its next reader.
+ * Data longer than a piece is sent in pieces: the worker copies one piece while the next piece is
+ * in transit and the program writes a third. At this size, a piece is still in the cache when the
+ * next process reads it.
  */
 #define REMOTE_PIECE (256u << 10)
 /* The largest part of a copy of pageable memory that is one step of its stream. */

@@ -546,7 +546,7 @@ CUresult serve_cuGraphKernelNodeGetParams_v2(struct serve *s)
 	return CUDA_SUCCESS;
 }
 
-/* ---- others ---- */
+/* ---- other requests without a layout ---- */
 
 CUresult serve_cuGraphAddMemAllocNode(struct serve *s)
 {

@@ -58,7 +58,10 @@ static void worker_main_refuse_program(int sock, CUresult why, const struct remo
 	fd_send(sock, &note, sizeof(note), NULL, 0, MSG_NOSIGNAL);
 }
 
-/* Accepts the characters of lists such as "0,1" and "GPU-..."; a driver understands no others. */
+/*
+ * Accepts the characters of lists such as "0,1" and "GPU-..."; a driver understands no other
+ * characters.
+ */
 static bool set_visible(const char *text)
 {
 	if (!strcmp(text, "!"))

@@ -16,7 +16,8 @@ struct asked {
 };
 
 /*
- * Separate locks, because a sender may wait for room, and there is room only when answers are read.
+ * `lock` protects the questions in `asked`, and `down_lock` the ring down. With one lock, a thread
+ * that waits for room in the ring would keep another thread from the answers that make the room.
  */
 static struct {
 	pthread_mutex_t lock, down_lock;

@@ -143,7 +143,7 @@ CUresult simgpu_cuCtxRecordEvent(struct cu_context *context, struct cu_event *ev
 		return cu_capture_refuse(NULL, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
 	/*
 	 * The event must cover all work of the context. So the legacy stream first waits for the
-	 * non-blocking streams (it waits for the others anyway), and then records the event.
+	 * non-blocking streams (it waits for blocking streams anyway), and then records the event.
 	 */
 	CU_TRY(cu_stream_get(CU_STREAM_LEGACY, context, &stream));
 	CU_LIST_EACH(struct cu_stream, link, &context->streams, other)

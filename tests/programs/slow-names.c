@@ -2,7 +2,7 @@
 /*
  * A slow name service, for LD_PRELOAD: each look-up of a user or group takes DIVVY_TEST_NAMES_MS
  * milliseconds. User DIVVY_TEST_NAMES_UID has the name "far-away" and the group
- * DIVVY_TEST_NAMES_GID; the machine's own name service answers for others.
+ * DIVVY_TEST_NAMES_GID; the machine's own name service answers for other users.
  */
 #include <dlfcn.h>
 #include <errno.h>

@@ -313,8 +313,8 @@ static int lie_in_pages(struct liar *l)
 						     : (uint32_t)(next(l) % 3) - 1;
 
 			/*
-			 * writes the head lines, which have the token's state, more often than the
-			 * rest
+			 * writes the head lines, which have the token's state, more often than
+			 * other lines
 			 */
 			if (next(l) % 2)
 				up[next(l) % 64] = value;

@@ -53,7 +53,7 @@ struct page_tenant *fake_daemon_tenant(struct fake_daemon *daemon, uint32_t devi
  */
 void fake_daemon_gate(struct fake_daemon *daemon, bool open);
 void fake_daemon_quota(struct fake_daemon *daemon, uint64_t bytes);
-/* Raises down.flush of that page and sends the message for it. */
+/* Raises down.flush of that page, and sends the message that wakes the program's helper thread. */
 void fake_daemon_flush(struct fake_daemon *daemon, uint32_t process, uint32_t device);
 
 /* Number of messages received of this type; fake_daemon_await waits until it reaches count. */

@@ -194,7 +194,7 @@ static void events(void)
 
 /* ---- faults ---- */
 
-/* The third allocation fails. The context's memory counts as the first. */
+/* The third allocation fails: the context's memory is the first allocation. */
 static void out_of_memory(void)
 {
 	CUdeviceptr p;

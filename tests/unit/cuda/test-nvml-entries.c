@@ -37,7 +37,7 @@ static void without_samples_the_result_is_not_found(void **state)
 	assert_int_equal(nvml_entries_or_none(NVML_ERROR_GPU_IS_LOST, 0), NVML_ERROR_GPU_IS_LOST);
 }
 
-/* Even pids stay, as half their value. */
+/* Keeps the entries with even pids, and halves these pids. */
 static unsigned int half(const void *context, unsigned int pid)
 {
 	assert_string_equal(context, "context");
