@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * churn.*: allocated part of a cluster and waiting time of tasks that arrive and end: ten times the
- * OpenB traces' arrivals (traces.h), simulated by `divvy sim --draw 10`. The simulation draws tasks
- * from the trace with replacement and lets them arrive by Poisson. The tasks request all of the
- * cluster's devices together, more than placement can allocate, so that some tasks always wait.
- * Durations are exponential with a mean of one hour for every task. The traces' own durations are
- * not used. There, a few tasks of more than 50 days have half of the device time, so the load would
- * never be steady; and some traces have no durations.
+ * churn.*: the allocated part of a cluster, and the waiting time of tasks, while tasks arrive and
+ * end. `divvy sim --draw 10` draws ten times as many tasks as an OpenB trace (traces.h) has, with
+ * replacement, and lets them arrive by Poisson. The tasks request as much as all devices of the
+ * cluster together, which is more than placement can allocate, so some tasks always wait. Every
+ * task has an exponential duration with a mean of one hour. The bench does not use the traces' own
+ * durations: a few tasks of more than 50 days have half of the device time, so the load would never
+ * be steady, and some traces have no durations.
  *
  * A task that does not fit waits and blocks no other task. `alloc` is the mean over the last two
- * thirds of the arrivals, when the cluster has filled; waiting times are of all tasks. With
+ * thirds of the arrivals, when the cluster has filled; waiting times are those of all tasks. With
  * defragmentation, the simulation makes up to 100 moves every ten minutes if a task waits for a
- * whole device. Each move costs its task 30 s. All policies get the same tasks, so differences are
- * taken per seed.
+ * whole device. Each move costs the moved task 30 s. All policies get the same tasks, so the bench
+ * compares them seed by seed.
  */
 #include <stdio.h>
 #include <string.h>

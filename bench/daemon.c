@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * daemon.*, register.*, recovery.*: resources of the node daemon (memory with 100 tenants,
- * processor time without contention); time for 1,000 started processes to register; time until the
- * next tenant runs after the tenant with the token was killed; reaction of the daemon beside slow
- * work (reaction.c).
+ * daemon.*: resources of the node daemon: memory with 100 tenants, processor time while no device
+ * is contended, and the daemon's reaction beside slow work (reaction.c). register.*: time in which
+ * 1,000 started processes register. recovery.*: time until the next tenant runs, after the tenant
+ * that held the token was killed.
  */
 #include <errno.h>
 #include <signal.h>

@@ -2,9 +2,10 @@
 /*
  * memory.*: quotas under attack. Eight processes of three tenants allocate, free and die at random
  * through every allocation path for five minutes (--quick: 20 s). A breach is a change in the
- * *device's* account after which a tenant held more than its quota. Afterwards ledger and device
- * are empty. A shorter run without divvy shows that the bench finds breaches. Then two tenants of
- * 60 % of the memory each with the policies wait and swap: both finish, the data bit-exact.
+ * *device's* account after which a tenant held more than its quota. At the end, ledger and device
+ * must be empty. A shorter run without divvy shows that the bench finds breaches. Then two tenants,
+ * each with 60 % of the memory, run with the policies wait and swap: both must finish with
+ * unchanged data.
  */
 #include <signal.h>
 #include <stdio.h>

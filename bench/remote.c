@@ -3,15 +3,17 @@
  * remote.*: one program as a local tenant and with a remote device: in a worker process of this
  * machine (`divvy run --remote local`, shm); behind a link over TLS (`divvy serve`, tcp) of this
  * machine; behind a link that tests/programs/link-shim delays. The programs run one after
- * the other, and results are medians of rounds. remote-load.c measures.
+ * the other, and results are medians of rounds. remote-load.c is the program and measures.
  *   remote.launch_ns_shm, _tcp    an asynchronous launch
  *   remote.sync_over_rtt_us, _shm a synchronisation beyond an echo from the same worker
- *   remote.loop_ratio_shm, _tcp   a training-like loop, remote / local
- *   remote.loop_ratio_20us ...    the same with this delay of each message
- *   remote.copy_fraction_shm      copies of 64 MiB of page-locked memory, the slower direction, of
- *                                 a plain memcpy; _shm_paged: of other memory
- *   remote.copy_fraction_tcp      the same, of the throughput of a loopback connection
- *   remote.share_error_pp         two remote tenants and a local one at 0.3, 0.3 and 0.4
+ *   remote.loop_ratio_shm, _tcp   time of a training-like loop, remote / local
+ *   remote.loop_ratio_20us ...    the same with a link that delays each message by 20 us ...
+ *   remote.copy_fraction_shm      throughput of copies of 64 MiB of page-locked memory, in the
+ *                                 slower direction, / that of memcpy; _shm_paged: of pageable
+ *                                 memory
+ *   remote.copy_fraction_tcp      the same, / the throughput of a loopback connection
+ *   remote.share_error_pp         error of the shares of two remote tenants and a local one, which
+ *                                 request 0.3, 0.3 and 0.4
  *   remote.free_ms_shm, _tcp      a program that computes and holds 1 GiB is killed: time until the
  *                                 device's account has no memory of it, the longest of all
  *   remote.client_mib             200 idle processes of one server: memory of each beyond that of

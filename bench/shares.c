@@ -1,23 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * shares.*: how far each tenant's share of the device is from its entitlement, over every sliding
- * window of 1 s and 10 s (step 10 ms, from 2 s after the last tenant started), worst over the mixes
- * of tenants and of kernels below. Share is kernel time in the device's trace / wall time. For
- * comparison, some of the programs also run alone, and all together without divvy.
- * shares.busy_host_* and shares.cpu_quota_*: the same beside one endless loop per processor, and
- * with a quota of half a processor for each program, more than the program needs. Idle time is wall
- * time in which the device neither runs a kernel nor switches between contexts, although a tenant
- * has work. In this bench all tenants always have work.
+ * shares.*: how far each tenant's share of the device is from its entitlement: the largest error
+ * over all sliding windows of 1 s and of 10 s, and over the mixes of tenants and of kernels below.
+ * Windows begin every 10 ms, from 2 s after the last tenant has started. A share is the kernel time
+ * in the device's trace, divided by the wall time. For comparison, some of the programs also run
+ * alone, and all together without divvy.
+ *
+ * shares.busy_host_*: the same with one endless loop on each processor beside the programs.
+ * shares.cpu_quota_*: the same while each program has a quota of half a processor, which is more
+ * than it needs. Idle time is wall time in which the device neither runs a kernel nor switches
+ * between contexts, although a tenant has work. In this bench all tenants always have work.
  *
  * shares.cpu_throttled_*: programs that need 0.7 of a processor for their entitlement and get half
- * of one, so that the kernel stops each of them again and again. A program is entitled to the use
- * that it reaches under its quota on a device of its own. Idle is the part of this use that the
- * programs lose on a shared device. Nothing outside a program shows whether it is stopped at an
- * instant: idle_raw counts all time in which the device is idle.
+ * of one, so that the kernel stops each of them again and again. In this case, a program is
+ * entitled to the share that it reaches under its quota on a device of its own. Idle is the part of
+ * these shares that the programs lose on a shared device. Nothing outside a program shows whether
+ * the program is stopped at an instant, so idle_raw is all time in which the device is idle.
  *
  * shares.unstalled_*: only windows in which the host of a virtual machine stopped none of its
- * processors for 2 ms or longer. The half second before must be free of such stops too, because
- * tenants regain their lags in it.
+ * processors for 2 ms or longer. The half second before such a window must be free of these stops
+ * too, because tenants regain their lags in it.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -58,7 +60,7 @@ static const struct mix mixes[] = {
 struct load {
 	const char *name;
 	const char *options;
-	bool in_1s; /* false: kernels take more than 25 ms, so only the 10 s figure has them */
+	bool in_1s;    /* false: kernels take more than 25 ms, so only the 10 s figure has them */
 	bool unshared; /* also measured without divvy, which doubles the time */
 };
 
