@@ -82,7 +82,7 @@ def was_busy(before):
 
 def fairly(look, tries=1):
     """Calls look(), which returns the fault of measured shares or nothing, until it finds none. Fails after `tries` looks at
-    which the host took no processor away. Load by the test itself does not count."""
+    which the host took no processor away. Load by the test itself is no excuse."""
     wrong = None
     for _ in range(2 * tries):
         before = processor_ticks()

@@ -2,10 +2,10 @@
 /*
  * This file starts divvyd as a detached process, and waits until a connection to its socket
  * succeeds. Two commands may start a daemon at once: the second daemon exits, and its command then
- * connects to the first daemon. daemon_failed() reads the log only from its size before the start,
- * because all daemons append to one log. The new daemon inherits no descriptor but its standard
- * ones. A command uses a running daemon only after the daemon has answered `ping`, because a daemon
- * that is exiting still accepts connections.
+ * connects to the first daemon. daemon_failed() reads only the lines that were added to the log
+ * since the start, because all daemons append to one log. The new daemon inherits no descriptor but
+ * its standard ones. A command uses a running daemon only after the daemon has answered `ping`,
+ * because a daemon that is exiting still accepts connections.
  */
 #include "cli/cli-start.h"
 

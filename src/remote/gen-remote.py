@@ -287,7 +287,7 @@ def client_function(f, w):
 
 
 def streams_of(f):
-    """Returns the names of the streams. Memory allocated in a stream may belong to a graph."""
+    """Returns the stream parameters' names. Memory allocated in a stream may belong to a graph."""
     return [p.name for p in f.params if p.base == 'CUstream']
 
 

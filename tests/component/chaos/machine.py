@@ -211,7 +211,7 @@ class Machine(Rig):
         return self.rings[name]
 
     def account(self):
-        """{(pid, device): bytes} of present memory."""
+        """{(pid, device): bytes that the process holds now}."""
         held = self.watches.setdefault("account", {})
         for _, count, _, pid, device, _ in self.ring("account", ACCOUNT_RECORD).new():
             held[pid, device] = count

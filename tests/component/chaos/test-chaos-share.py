@@ -286,7 +286,7 @@ def a_restarted_daemon_learns_of_shared_memory_again():
 
 
 def waiting_tenants_get_freed_shared_memory():
-    """Shared memory counts for the device, and is free after its last holder's exit."""
+    """A waiting tenant gets the shared memory of another tenant when its last holder has exited."""
     with Machine() as m:
         first = m.create("first", memory="10Gi", memory_policy="wait")
         second = m.create("second", memory="10Gi", memory_policy="wait")

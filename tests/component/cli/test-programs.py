@@ -34,8 +34,8 @@ def sanitized_programs_run():
 
 
 def sanitized_programs_run_with_a_remote_device():
-    # The sanitizers of threads and memory forbid most addresses, and remote memory has the worker's
-    # addresses.
+    # The sanitizers of threads and memory forbid most addresses, and remote memory has the same
+    # addresses as in the worker.
     run_sanitized("--remote", "local", without=("thread", "memory"))
 
 
