@@ -264,8 +264,8 @@ static int list_borrowers(struct reclaim *r, uint64_t goal, struct borrower **re
 }
 
 /*
- * Marks tenants of the list, in order, as evicted until the limits allow a model of `goal`.
- * -ENOSPC: the limits allow none even then.
+ * Removes tenants in their order until the limits permit one of the models; -ENOSPC if they never
+ * do. All tenants stay then, so the next search counts from the start.
  */
 static int leave_for_limits(struct reclaim *r, uint64_t goal, struct borrower *list, uint32_t n,
 	const struct place_preempt *rules, struct place_budget *budgets)
@@ -280,7 +280,14 @@ static int leave_for_limits(struct reclaim *r, uint64_t goal, struct borrower *l
 		if (budget != PLACE_NONE)
 			budgets[budget].may_evict--;
 	}
-	return reclaim_models_freed(r, NULL) & goal ? 0 : -ENOSPC;
+	if (reclaim_models_freed(r, NULL) & goal)
+		return 0;
+	for (uint32_t i = 0; i < n; i++) {
+		if (list[i].has_left)
+			reclaim_keep_holder(r, &list[i].h);
+		list[i].has_left = false;
+	}
+	return -ENOSPC;
 }
 
 /*

@@ -1017,11 +1017,51 @@ static void victims_for_a_limit_may_be_on_other_nodes(void **state)
 	assert_int_equal(of_model.choice.node, 1);
 }
 
+/* Tenants that do not suffice for the limit of one model still count for that of another. */
+static void a_limit_that_stays_leaves_the_counts_alone(void **state)
+{
+	static const struct place_queue_model limits[] = {{"T4", 0, 1000}, {"A100", 0, 1000}};
+	const struct place_queue_info queues[] = {
+		{"q", "", 0, 2000, 1, limits, 2},
+		{"other", "", 0, PLACE_UNLIMITED, 1, NULL, 0},
+	};
+	_cleanup_place_ struct place *place = two_models();
+	_cleanup_(place_plan_done) struct place_plan plan = {0};
+	struct place_spec spec = PLACE_SPEC_INIT, own = PLACE_SPEC_INIT;
+	const struct place_preempt_order order = {
+		.rank = rank_own, .leave = leave_any, .stay = stay_any, .arg = &spec};
+	const struct place_preempt rules = {.order = &order};
+	uint32_t low;
+
+	assert_ok(place_queue_set(place, queues, ARRAY_SIZE(queues), NULL, NULL));
+	own.queue = 1;
+	own.share = 600;
+	own.priority = 90;
+	cluster_put(place, own, 1);
+	own.share = 300;
+	own.priority = 10;
+	cluster_put(place, own, 1);
+	own.share = 500;
+	own.priority = 20;
+	low = cluster_put(place, own, 2);
+	own.queue = 2;
+	cluster_put(place, own, 2);
+	spec.queue = 1;
+	spec.share = 700;
+	spec.priority = 50;
+	/* The first node's A100 is idle; the tenant that exceeds its limit is on the other node. */
+	assert_ok(place_queue_preempt(place, &spec, &rules, &plan, NULL));
+	assert_int_equal(plan.n_victims, 1);
+	assert_int_equal(plan.victims[0], low);
+	assert_int_equal(plan.choice.device[0], 0);
+}
+
 UNIT_MAIN(UNIT(limits_hold_for_each_placement), UNIT(idle_devices_are_counted_by_model),
 	UNIT(several_models_are_borrowed_together), UNIT(closed_devices_are_not_borrowed),
 	UNIT(reclaim_needs_a_guarantee), UNIT(guarantees_hold_below_a_limit_of_the_parent),
 	UNIT(limits_are_kept_across_nodes), UNIT(a_queue_at_its_limit_preempts_by_priority),
 	cmocka_unit_test(victims_for_a_limit_may_be_on_other_nodes),
+	UNIT(a_limit_that_stays_leaves_the_counts_alone),
 	UNIT(random_clusters_keep_the_queue_rules),
 	UNIT(the_queue_furthest_above_its_guarantee_loses_tenants_first),
 	UNIT(bad_queues_are_refused), UNIT(refused_queues_leave_no_model),
