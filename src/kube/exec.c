@@ -3,8 +3,9 @@
  * Starts a credential plugin with pipes for stdout and stderr, which the loop reads while the
  * plugin runs. The plugin's pidfd becomes readable at its exit: exec_on_ended() then reads the
  * rest, reaps the child and calls `done`. The timer only sends SIGKILL, so a started run ends in
- * exec_on_ended() or in exec_cancel(). exec_drain_outlet() closes a pipe when its buffer has no
- * room left within EXEC_OUTPUT_MAX. exec_cancel() blocks until the killed child is reaped.
+ * exec_on_ended() or in exec_cancel(). exec_drain_outlet() closes a pipe that has delivered more
+ * than EXEC_OUTPUT_MAX bytes; SIGPIPE may then end the plugin. exec_cancel() blocks until the
+ * killed child is reaped.
  * outlet_done() overwrites the output, since stdout carries the credential.
  */
 #include "kube/exec.h"
@@ -20,11 +21,14 @@
 #include "base/spawn.h"
 #include "kube/time.h"
 
+#define PIECE 4096u
+
 /* A pipe that the child writes to. */
 struct outlet {
 	struct loop_io io;
 	int fd;
 	struct buf text;
+	bool is_full; /* more than EXEC_OUTPUT_MAX bytes, or more than fit in memory */
 };
 
 struct exec_run {
@@ -110,15 +114,17 @@ static void exec_drain_outlet(struct outlet *outlet)
 	ssize_t got = 1;
 
 	while (outlet->fd >= 0 && got > 0) {
-		if (buf_reserve(&outlet->text, 4096) < 0) {
-			outlet->fd = fd_close(outlet->fd);
-			return;
+		if (outlet->text.n > EXEC_OUTPUT_MAX || buf_reserve(&outlet->text, PIECE) < 0) {
+			outlet->is_full = true;
+			break;
 		}
-		got = read(outlet->fd, outlet->text.p + outlet->text.n, 4096);
+		got = read(outlet->fd, outlet->text.p + outlet->text.n, PIECE);
 		if (got > 0)
 			outlet->text.n += (size_t)got;
 	}
-	if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) {
+	if (outlet->fd < 0)
+		return;
+	if (outlet->is_full || got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) {
 		loop_remove_io(&outlet->io);
 		outlet->fd = fd_close(outlet->fd);
 	}
@@ -126,11 +132,7 @@ static void exec_drain_outlet(struct outlet *outlet)
 
 static void on_output(struct loop_io *io, uint32_t events)
 {
-	struct outlet *outlet = io->data;
-
-	exec_drain_outlet(outlet);
-	if (outlet->fd < 0)
-		loop_remove_io(io);
+	exec_drain_outlet(io->data);
 }
 
 static void outlet_done(struct outlet *outlet)
@@ -161,14 +163,14 @@ static int result_of(struct exec_run *run, int status, struct exec_result *ret, 
 	if (run->is_late)
 		return fail(err, ETIMEDOUT, "%s: '%s' did not answer in time", exec->where,
 			exec->argv[0]);
+	if (run->out.is_full)
+		return fail(err, EMSGSIZE, "%s: '%s' wrote more than %u bytes", exec->where,
+			exec->argv[0], EXEC_OUTPUT_MAX);
 	if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
 		return fail(err, EACCES, "%s: '%s' failed with status %d: %" STR_FMT, exec->where,
 			exec->argv[0],
 			WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status),
 			STR_ARG(word));
-	if (buf_error(&run->out.text))
-		return fail(err, EMSGSIZE, "%s: '%s' wrote more than %u bytes", exec->where,
-			exec->argv[0], EXEC_OUTPUT_MAX);
 	r = exec_parse(buf_str(&run->out.text), exec->api_version, ret, err);
 	return r < 0 ? fail_within(err, r, "%s: '%s'", exec->where, exec->argv[0]) : 0;
 }
@@ -232,7 +234,7 @@ static int outlet_open(struct exec_run *run, struct outlet *outlet, int *ret_chi
 {
 	int fds[2], r;
 
-	outlet->text = BUF_INIT(EXEC_OUTPUT_MAX);
+	outlet->text = BUF_INIT(EXEC_OUTPUT_MAX + PIECE);
 	if (pipe2(fds, O_CLOEXEC) < 0)
 		return -errno;
 	outlet->fd = fds[0];
@@ -247,6 +249,8 @@ static int start_child(struct exec_run *run, const struct kube_config *config, c
 {
 	_cleanup_free_ char *info = exec_info(config);
 	_cleanup_free_ const char **env = NULL;
+	const char *hint = run->exec->hint;
+	struct error why;
 	size_t n = 0;
 	int r;
 
@@ -261,11 +265,10 @@ static int start_child(struct exec_run *run, const struct kube_config *config, c
 	r = spawn_run(&(struct spawn){.argv = (const char *const *)run->exec->argv,
 			      .env = (const char *const *)env,
 			      .stdio_fds = stdio_fds},
-		&run->pid, err);
-	if (r < 0 && run->exec->hint)
-		return fail(err, -r, "%s: %s: %s", run->exec->where, err ? err->msg : "",
-			run->exec->hint);
-	return r < 0 ? fail_within(err, r, "%s", run->exec->where) : 0;
+		&run->pid, &why);
+	return r < 0 ? fail(err, -r, "%s: %s%s%s", run->exec->where, why.msg, hint ? ": " : "",
+			       hint ? hint : "")
+		     : 0;
 }
 
 /* Runs when the child exists: after a failure the caller must reap it. */
