@@ -71,16 +71,6 @@ static int add_env(struct container_args *a, const char *text)
 	return r < 0 ? r : container_add_arg(a, "%s", text);
 }
 
-/* Returns whether the user's own options choose devices. Then divvy adds none. */
-static bool names_devices(char *const *given)
-{
-	for (; *given; given++)
-		if (!strncmp(*given, "--gpus", 6) || !strncmp(*given, "nvidia.com/gpu", 14) ||
-			!strncmp(*given, "--device=nvidia", 15))
-			return true;
-	return false;
-}
-
 static int container_add_devices(struct container_args *a, const struct container_plan *plan)
 {
 	_cleanup_buf_ struct buf list = BUF_INIT(4096);
@@ -111,7 +101,8 @@ static int add_simulated(struct container_args *a, const struct container_plan *
 	return r < 0 ? r : add_env(a, "DIVVY_DRIVER=" CONTAINER_HOOKS "/driver");
 }
 
-static int add_ours(struct container_args *a, const struct container_plan *plan, char *const *given)
+static int add_ours(
+	struct container_args *a, const struct container_plan *plan, bool has_user_devices)
 {
 	int r = add_mount(a, plan->programs_folder, CONTAINER_RUNTIME, true);
 
@@ -125,7 +116,7 @@ static int add_ours(struct container_args *a, const struct container_plan *plan,
 		return r;
 	if (plan->sim_folder)
 		return add_simulated(a, plan);
-	return names_devices(given) ? 0 : container_add_devices(a, plan);
+	return has_user_devices ? 0 : container_add_devices(a, plan);
 }
 
 /* ---- parsing the given command line ---- */
@@ -246,6 +237,22 @@ static size_t option_words(char *const *given, bool *ret_is_detach)
 		*ret_is_detach = has_letter_d(option, &takes_next);
 	}
 	return takes_next && given[1] ? 2 : 1;
+}
+
+/*
+ * Returns whether an option before the image chooses devices. Words behind the image are the
+ * program's own.
+ */
+static bool names_devices(char *const *given)
+{
+	bool is_detach;
+	size_t n;
+
+	for (; (n = option_words(given, &is_detach)); given += n)
+		if (!strncmp(*given, "--gpus", 6) || !strncmp(*given, "--device=nvidia", 15) ||
+			(n > 1 && !strcmp(*given, "--device") && !strncmp(given[1], "nvidia", 6)))
+			return true;
+	return false;
 }
 
 /* Skips the options up to the image. Returns whether -d is among them. */
@@ -374,7 +381,8 @@ int container_rewrite(const struct container_plan *plan, char *const *given,
 	for (size_t i = 0; r == 0 && i < o.n_global; i++)
 		r = container_add_arg(&a, "%s", o.global[i]);
 	r = r < 0 ? r : container_add_arg(&a, "%s", *o.verb);
-	r = r < 0 ? r : add_ours(&a, plan, o.rest);
+	/* The user's own choice of devices takes precedence. */
+	r = r < 0 ? r : add_ours(&a, plan, names_devices(o.rest));
 	r = r < 0 ? r : container_add_user_options(&a, o.rest, err);
 	if (r == -E2BIG)
 		fail(err, E2BIG, "%s: the command has more than %d arguments", plan->engine,

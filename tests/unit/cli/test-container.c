@@ -61,8 +61,25 @@ static void leaves_the_users_devices(void **state)
 	_cleanup_free_ char *text = rewritten(
 		&real, (char *[]){"run", "--gpus", "all", "img", NULL});
 
+	_cleanup_free_ char *by_cdi = rewritten(
+		&real, (char *[]){"run", "--device", "nvidia.com/gpu=all", "img", NULL});
+
 	assert_contains(text, "--gpus all img");
 	assert_null(strstr(text, "GPU-1"));
+	assert_contains(by_cdi, "--device nvidia.com/gpu=all img");
+	assert_null(strstr(by_cdi, "GPU-1"));
+}
+
+static void the_programs_own_words_choose_no_devices(void **state)
+{
+	_cleanup_free_ char *text = rewritten(
+		&real, (char *[]){"run", "--rm", "img", "train", "--gpus", "2", NULL});
+	_cleanup_free_ char *value = rewritten(
+		&real, (char *[]){"run", "--label", "nvidia.com/gpu=a", "img", NULL});
+
+	assert_contains(text, "--gpus '\"device=GPU-1,GPU-2\"'");
+	assert_contains(text, "--rm img train --gpus 2\n");
+	assert_contains(value, "--gpus '\"device=GPU-1,GPU-2\"'");
 }
 
 static void mounts_the_simulated_driver(void **state)
@@ -183,7 +200,7 @@ static void refuses_other_commands(void **state)
 }
 
 UNIT_MAIN(UNIT(puts_divvys_options_before_the_users), UNIT(names_devices_by_cdi),
-	UNIT(leaves_the_users_devices), UNIT(mounts_the_simulated_driver),
-	UNIT(finds_out_whether_a_container_outlives_the_engine), UNIT(finds_the_image),
-	UNIT(keeps_the_engines_own_options), UNIT(keeps_the_users_preload_behind_divvys),
-	UNIT(refuses_other_commands))
+	UNIT(leaves_the_users_devices), UNIT(the_programs_own_words_choose_no_devices),
+	UNIT(mounts_the_simulated_driver), UNIT(finds_out_whether_a_container_outlives_the_engine),
+	UNIT(finds_the_image), UNIT(keeps_the_engines_own_options),
+	UNIT(keeps_the_users_preload_behind_divvys), UNIT(refuses_other_commands))
