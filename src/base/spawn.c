@@ -2,7 +2,8 @@
 /*
  * This file starts programs by posix_spawn, because a fork of a large or threaded program is slow,
  * and its child may do almost nothing. spawn_wait() waits on a pidfd, which allows a deadline,
- * before it reaps. No state; any thread.
+ * before it reaps. spawn_read() ends with the child even if a grandchild holds the pipe open. No
+ * state; any thread.
  */
 #include "base/spawn.h"
 
@@ -16,9 +17,13 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/process.h"
+
+/* Time for a killed child to end. */
+#define KILLED_NS (1 * NSEC_PER_SEC)
 
 static bool is_same_name(const char *a, const char *b)
 {
@@ -131,10 +136,9 @@ int spawn_run(const struct spawn *spawn, pid_t *ret_pid, struct error *err)
 	return 0;
 }
 
-/* Waits until the child of the pidfd has exited, or until the deadline. */
-static int wait_readable(int pidfd, uint64_t deadline_ns)
+/* Waits until one of the descriptors is readable or at its end, or until the deadline. */
+static int wait_readable(struct pollfd *fds, nfds_t n, uint64_t deadline_ns)
 {
-	struct pollfd p = {.fd = pidfd, .events = POLLIN};
 	struct timespec left;
 	uint64_t left_ns;
 	int r;
@@ -145,7 +149,7 @@ static int wait_readable(int pidfd, uint64_t deadline_ns)
 			.tv_sec = (time_t)(left_ns / NSEC_PER_SEC),
 			.tv_nsec = (long)(left_ns % NSEC_PER_SEC),
 		};
-		r = ppoll(&p, 1, deadline_ns == CLOCK_NEVER ? NULL : &left, NULL);
+		r = ppoll(fds, n, deadline_ns == CLOCK_NEVER ? NULL : &left, NULL);
 	} while (r < 0 && errno == EINTR);
 	if (r < 0)
 		return -errno;
@@ -154,13 +158,13 @@ static int wait_readable(int pidfd, uint64_t deadline_ns)
 
 int spawn_wait(pid_t pid, uint64_t deadline_ns, int *ret_status)
 {
-	_cleanup_close_ int pidfd = -1;
+	_cleanup_close_ int pidfd = pidfd_new(pid);
+	struct pollfd ended = {.fd = pidfd, .events = POLLIN};
 	int status, r;
 
-	pidfd = pidfd_new(pid);
 	if (pidfd < 0)
 		return pidfd == -ESRCH ? -ECHILD : pidfd;
-	r = wait_readable(pidfd, deadline_ns);
+	r = wait_readable(&ended, 1, deadline_ns);
 	if (r < 0)
 		return r;
 	while (waitpid(pid, &status, 0) < 0)
@@ -168,4 +172,37 @@ int spawn_wait(pid_t pid, uint64_t deadline_ns, int *ret_status)
 			return -errno;
 	*ret_status = status;
 	return 0;
+}
+
+/* Appends what is in the pipe, and drops what exceeds the buf. 0 at the pipe's end, 1 before. */
+static int read_present(int fd, struct buf *text)
+{
+	char piece[4096];
+	ssize_t n;
+
+	while ((n = read(fd, piece, sizeof(piece))) > 0)
+		buf_add(text, (struct str){piece, MIN((size_t)n, text->max - text->n)});
+	return n < 0 && (errno == EAGAIN || errno == EINTR);
+}
+
+int spawn_read(pid_t pid, int fd, uint64_t deadline_ns, struct buf *text, int *ret_status)
+{
+	_cleanup_close_ int pidfd = pidfd_new(pid);
+	struct pollfd fds[] = {{.fd = pidfd, .events = POLLIN}, {.fd = fd, .events = POLLIN}};
+	int r = pidfd < 0 ? pidfd : fd_set_nonblock(fd, true);
+
+	while (r == 0 && !fds[0].revents) {
+		r = wait_readable(fds, ARRAY_SIZE(fds), deadline_ns);
+		if (r == 0 && fds[1].revents && !read_present(fd, text))
+			fds[1].fd = -1;
+	}
+	if (r == 0) {
+		if (fds[1].fd >= 0)
+			read_present(fd, text);
+		return spawn_wait(pid, CLOCK_NEVER, ret_status);
+	}
+	kill(pid, SIGKILL);
+	/* A process that waits for a lost device does not even end then. */
+	spawn_wait(pid, clock_now_ns() + KILLED_NS, ret_status);
+	return r;
 }

@@ -7,6 +7,7 @@
 #include <sys/types.h>
 
 #include "base/error.h"
+#include "base/str.h"
 
 struct spawn {
 	const char *const *argv; /* argv[0] is looked up in PATH unless it has a slash */
@@ -30,5 +31,12 @@ int spawn_run(const struct spawn *spawn, pid_t *ret_pid, struct error *err);
  * deadline (CLOCK_NEVER: no deadline), -ECHILD if the pid is no child of ours.
  */
 int spawn_wait(pid_t pid, uint64_t deadline_ns, int *ret_status);
+
+/*
+ * Reaps a child and appends what it wrote to the pipe, up to the buf's maximum; drops the rest. fd:
+ * our end, which becomes non-blocking. Returns -ETIMEDOUT at the deadline: the child is killed, and
+ * *ret_status is set unless the child does not end even then.
+ */
+int spawn_read(pid_t pid, int fd, uint64_t deadline_ns, struct buf *text, int *ret_status);
 
 #endif

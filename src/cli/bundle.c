@@ -152,24 +152,23 @@ static void add_file(struct bundle *b, const char *name, const char *path)
 static void add_output(struct bundle *b, const char *name, const char *const *argv)
 {
 	_cleanup_buf_ struct buf said = BUF_INIT(TEXT_MAX);
-	int out[2], status;
+	_cleanup_close_ int in = -1, out = -1;
+	int fds[2], status, r;
 	pid_t pid;
 
-	if (pipe2(out, O_CLOEXEC) < 0)
+	if (pipe2(fds, O_CLOEXEC) < 0)
 		return;
-	if (spawn_run(&(struct spawn){.argv = argv, .stdio_fds = (int[]){-1, out[1], out[1]}}, &pid,
-		    NULL) < 0) {
-		fd_close(out[0]);
-		fd_close(out[1]);
+	in = fds[0];
+	out = fds[1];
+	if (spawn_run(&(struct spawn){.argv = argv, .stdio_fds = (int[]){-1, out, out}}, &pid,
+		    NULL) < 0)
 		return;
-	}
-	fd_close(out[1]);
-	fd_read_all(out[0], &said);
-	fd_close(out[0]);
-	if (spawn_wait(pid, clock_now_ns() + PROGRAM_S * NSEC_PER_SEC, &status) == -ETIMEDOUT) {
-		kill(pid, SIGKILL);
-		spawn_wait(pid, CLOCK_NEVER, &status);
-	}
+	out = fd_close(out);
+	/* nvidia-smi hangs on a lost device, and a bundle is most needed then. */
+	r = spawn_read(pid, in, clock_now_ns() + PROGRAM_S * NSEC_PER_SEC, &said, &status);
+	if (r < 0)
+		bundle_miss(b, name,
+			r == -ETIMEDOUT ? "the program did not end in time" : strerror(-r));
 	bundle_add(b, name, buf_str(&said));
 }
 

@@ -241,8 +241,7 @@ static void check_preload(struct doctor *d, const char *cuda, const char *nvml)
 			    .argv = argv, .env = env, .stdio_fds = (int[]){null, null, out[1]}},
 		    &pid, NULL) == 0) {
 		out[1] = fd_close(out[1]);
-		fd_read_all(out[0], &said);
-		spawn_wait(pid, clock_now_ns() + 10 * NSEC_PER_SEC, &status);
+		spawn_read(pid, out[0], clock_now_ns() + 10 * NSEC_PER_SEC, &said, &status);
 	}
 	fd_close(out[0]);
 	fd_close(out[1]);
@@ -440,15 +439,12 @@ static bool engine_answers(const char *path, struct buf *said)
 	if (pipe2(out, O_CLOEXEC) < 0)
 		return true;
 	if (spawn_run(&(struct spawn){.argv = argv, .stdio_fds = (int[]){null, null, out[1]}}, &pid,
-		    NULL) == 0 &&
-		spawn_wait(pid, clock_now_ns() + ENGINE_NS, &status) == -ETIMEDOUT) {
-		kill(pid, SIGKILL);
-		spawn_wait(pid, CLOCK_NEVER, &status);
+		    NULL) == 0) {
+		out[1] = fd_close(out[1]);
+		spawn_read(pid, out[0], clock_now_ns() + ENGINE_NS, said, &status);
 	}
-	out[1] = fd_close(out[1]);
-	fd_set_nonblock(out[0], true); /* a child of the engine may still hold the other end */
-	fd_read_all(out[0], said);
 	fd_close(out[0]);
+	fd_close(out[1]);
 	return WIFEXITED(status) && !WEXITSTATUS(status);
 }
 

@@ -265,9 +265,56 @@ static void cgroup_events_show_whether_a_cgroup_is_populated(void **state)
 	}
 }
 
+/* Runs the script until that deadline; the caller compares the output. */
+static int read_script(const char *script, uint64_t timeout_ns, struct buf *text, int *ret_status)
+{
+	const char *argv[] = {"sh", "-c", script, NULL};
+	int fds[2], r;
+	pid_t pid;
+
+	assert_ok(pipe2(fds, O_CLOEXEC));
+	assert_ok(spawn_run(
+		&(struct spawn){.argv = argv, .stdio_fds = (int[]){-1, fds[1], -1}}, &pid, NULL));
+	close(fds[1]);
+	r = spawn_read(pid, fds[0], clock_now_ns() + patience_ns(timeout_ns), text, ret_status);
+	close(fds[0]);
+	return r;
+}
+
+static void reads_what_a_program_writes(void **state)
+{
+	_cleanup_buf_ struct buf text = BUF_INIT(8), all = BUF_INIT(1 << 20);
+	int status;
+
+	assert_ok(read_script("echo 123456789; exit 3", 60 * NSEC_PER_SEC, &text, &status));
+	assert_string_equal(buf_text(&text), "12345678");
+	assert_int_equal(WEXITSTATUS(status), 3);
+	/* More than the pipe holds, and a grandchild that keeps it open. */
+	assert_ok(read_script(
+		"sleep 5 & head -c 200000 /dev/zero", 60 * NSEC_PER_SEC, &all, &status));
+	assert_int_equal(all.n, 200000);
+}
+
+/* Also one that has closed its end of the pipe. */
+static void a_program_that_hangs_is_killed(void **state)
+{
+	_cleanup_buf_ struct buf text = BUF_INIT(100);
+	int status;
+
+	assert_int_equal(
+		read_script("echo early; exec sleep 1000", 500 * NSEC_PER_MSEC, &text, &status),
+		-ETIMEDOUT);
+	assert_string_equal(buf_text(&text), "early\n");
+	assert_int_equal(WTERMSIG(status), SIGKILL);
+	assert_int_equal(
+		read_script("exec >&-; exec sleep 1000", 500 * NSEC_PER_MSEC, &text, &status),
+		-ETIMEDOUT);
+}
+
 UNIT_MAIN(UNIT(reads_a_line_of_proc), UNIT(names_may_hold_anything), UNIT(refuses_other_lines),
 	UNIT(reads_a_strange_process_name), UNIT(sees_a_killed_child_as_dead_before_it_is_reaped),
 	UNIT(spawns_with_environment_and_descriptors), UNIT(says_that_a_program_is_missing),
 	UNIT(the_boot_has_an_id), UNIT(finds_a_process_by_its_environment),
 	UNIT(a_process_can_be_left_unread), UNIT(cgroup_events_show_whether_a_cgroup_is_populated),
-	UNIT(signals_are_read_from_a_descriptor))
+	UNIT(signals_are_read_from_a_descriptor), UNIT(reads_what_a_program_writes),
+	UNIT(a_program_that_hangs_is_killed))
