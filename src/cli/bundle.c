@@ -26,6 +26,7 @@
 
 #define PROGRAM_S 20 /* time limit of one program */
 #define TEXT_MAX (8u << 20)
+#define README_MAX (1u << 20)
 
 #define REDACTED "(left out)"
 
@@ -234,11 +235,13 @@ static void bundle_add_logs(struct bundle *b)
 
 static void add_readme(struct bundle *b)
 {
-	_cleanup_buf_ struct buf text = BUF_INIT(1u << 20);
+	_cleanup_buf_ struct buf text = BUF_INIT(README_MAX);
 
 	buf_add_text(&text, TEXT_BUNDLE_README "\n");
 	if (b->left.n)
 		buf_addf(&text, "\nNot available:\n%s", buf_text(&b->left));
+	/* The README also fits into a full archive, because it lists what did not. */
+	b->tar.max += 2 * README_MAX;
 	bundle_add(b, "README.txt", buf_str(&text));
 }
 

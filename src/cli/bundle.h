@@ -12,7 +12,7 @@
 #include "base/error.h"
 #include "base/str.h"
 
-#define BUNDLE_MAX (256u << 20)
+#define BUNDLE_MAX (256u << 20)   /* bytes of the archive without its README */
 #define BUNDLE_LOG_MAX (4u << 20) /* bytes of each log, from its end */
 
 struct bundle {

@@ -2,8 +2,8 @@
 /*
  * This file writes each file as a header block of 512 bytes, its data, and zeros up to the next
  * block. Numbers in a header are octal text, and two blocks of zeros end the archive. tar_add()
- * leaves no partial file in the archive. The buffer keeps the error of a failed tar_add(), so all
- * later calls fail too.
+ * leaves no partial file in the archive, and leaves room for the end. It asks for the room before
+ * it writes, because a buffer that was too small once refuses all later text.
  */
 #include "cli/tar.h"
 
@@ -11,6 +11,7 @@
 #include <stdio.h>
 
 #define BLOCK 512u
+#define END (2 * BLOCK)
 
 /* All fields are text. Numbers are octal, with a 0 byte at the end. */
 struct header {
@@ -42,7 +43,7 @@ static void tar_set_checksum(struct header *h)
 int tar_add(struct buf *out, const char *name, struct str data, uint64_t mtime_s, struct error *err)
 {
 	struct header h = {.type = '0', .magic = "ustar", .version = {'0', '0'}};
-	const size_t n = strlen(name), before = out->n;
+	const size_t n = strlen(name), before = out->n, rest = (BLOCK - data.n % BLOCK) % BLOCK;
 
 	if (!n || name[0] == '/')
 		return fail(err, EINVAL, "'%.80s': expected the path of a file within the archive",
@@ -54,6 +55,9 @@ int tar_add(struct buf *out, const char *name, struct str data, uint64_t mtime_s
 	if (data.n > TAR_FILE_MAX)
 		return fail(err, EFBIG, "'%s' has %zu bytes; at most %u are allowed", name, data.n,
 			TAR_FILE_MAX);
+	if (out->max - out->n < BLOCK + data.n + rest + END)
+		return fail(err, EMSGSIZE, "'%s' makes the archive larger than %zu bytes", name,
+			out->max);
 	memcpy(h.name, name, n);
 	snprintf(h.mode, sizeof(h.mode), "%07o", 0600u);
 	snprintf(h.uid, sizeof(h.uid), "%07o", 0u);
@@ -64,10 +68,10 @@ int tar_add(struct buf *out, const char *name, struct str data, uint64_t mtime_s
 	tar_set_checksum(&h);
 	buf_add(out, (struct str){(const char *)&h, sizeof(h)});
 	buf_add(out, data);
-	add_zeros(out, (BLOCK - data.n % BLOCK) % BLOCK);
+	add_zeros(out, rest);
 	if (buf_error(out) < 0) {
 		buf_truncate(out, before);
-		return fail(err, -buf_error(out), "'%s' makes the archive too large", name);
+		return fail(err, -buf_error(out), "out of memory for '%s'", name);
 	}
 	return 0;
 }

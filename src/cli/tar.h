@@ -13,7 +13,8 @@
 
 /*
  * Adds a file of mode 0600 without an owner; mtime_s counts from 1970. -ENAMETOOLONG, -EINVAL (an
- * empty or absolute name), -EFBIG, -ENOMEM, -EMSGSIZE (beyond the buffer's maximum).
+ * empty or absolute name), -EFBIG, -ENOMEM, -EMSGSIZE (beyond the buffer's maximum; a smaller file
+ * may still fit).
  */
 int tar_add(
 	struct buf *out, const char *name, struct str data, uint64_t mtime_s, struct error *err);

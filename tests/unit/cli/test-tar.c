@@ -56,6 +56,21 @@ static void names_have_limits(void **state)
 	assert_int_equal(tar.n, 512);
 }
 
+static void a_file_that_does_not_fit_is_left_out(void **state)
+{
+	_cleanup_buf_ struct buf tar = BUF_INIT(4096);
+	char data[2560 + 1] = "";
+	struct error err;
+
+	assert_int_equal(
+		tar_add(&tar, "more", (struct str){data, sizeof(data)}, 0, &err), -EMSGSIZE);
+	assert_contains(err.msg, "'more' makes the archive larger than 4096 bytes");
+	assert_ok(tar_add(&tar, "most", (struct str){data, 2560}, 0, &err));
+	assert_int_equal(tar_add(&tar, "empty", STR(""), 0, &err), -EMSGSIZE);
+	assert_ok(tar_end(&tar));
+	assert_int_equal(tar.n, 512 + 2560 + 1024);
+}
+
 static void secrets_are_left_out(void **state)
 {
 	json_t *value = json_loads(
@@ -95,5 +110,6 @@ static void pods_keep_only_divvys_values(void **state)
 	json_decref(pod);
 }
 
-UNIT_MAIN(UNIT(tar_reads_the_archive), UNIT(names_have_limits), UNIT(secrets_are_left_out),
+UNIT_MAIN(UNIT(tar_reads_the_archive), UNIT(names_have_limits),
+	UNIT(a_file_that_does_not_fit_is_left_out), UNIT(secrets_are_left_out),
 	UNIT(pods_keep_only_divvys_values))
