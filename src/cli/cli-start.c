@@ -29,7 +29,7 @@
 #define START_TIMEOUT_NS (20 * NSEC_PER_SEC)
 /* Another daemon may have won the race for the socket. That daemon has this long to answer. */
 #define LOSER_GRACE_NS (2 * NSEC_PER_SEC)
-#define LOG_MAX (1u << 20)
+#define LOG_MAX (1u << 20) /* bytes that a daemon logs before it exits at once */
 
 static void exec_daemon(const char *program, const char *simulate, int log)
 {
@@ -83,6 +83,8 @@ static int spawn_detached(
 			exec_daemon(program, simulate, log);
 		_exit(daemon > 0 && write(out, &daemon, sizeof(daemon)) == sizeof(daemon) ? 0 : 1);
 	}
+	/* With our own end open, a read would wait for ever if the second fork has failed. */
+	out = fd_close(out);
 	while (waitpid(child, &status, 0) < 0 && errno == EINTR)
 		;
 	if (read(in, &daemon, sizeof(daemon)) != sizeof(daemon))
@@ -96,11 +98,14 @@ static int spawn_detached(
 /* Makes an error from the last line that the daemon has logged since byte `from`. */
 static int daemon_failed(const char *log_path, size_t from, struct error *err)
 {
+	_cleanup_close_ int fd = open(log_path, O_RDONLY | O_CLOEXEC);
 	_cleanup_buf_ struct buf text = BUF_INIT(LOG_MAX);
 	struct statvfs fs;
 	struct str last;
 
-	if (file_read(log_path, &text, NULL) < 0 || text.n <= from) {
+	if (fd >= 0 && lseek(fd, (off_t)from, SEEK_SET) >= 0)
+		fd_read_all(fd, &text);
+	if (!text.n) {
 		if (statvfs(log_path, &fs) == 0 && fs.f_bavail == 0)
 			return fail(err, ENOSPC,
 				"divvyd exited at once: no space is left on the file system of "
@@ -108,7 +113,7 @@ static int daemon_failed(const char *log_path, size_t from, struct error *err)
 				log_path);
 		return fail(err, EIO, "divvyd exited at once without a message in '%s'", log_path);
 	}
-	last = str_last_line((struct str){text.p + from, text.n - from});
+	last = str_last_line(buf_str(&text));
 	str_skip_prefix(&last, STR("divvyd: "));
 	str_skip_prefix(&last, STR("error: "));
 	return fail(err, EIO, "divvyd exited at once: %.*s", (int)MIN(last.n, (size_t)200), last.p);

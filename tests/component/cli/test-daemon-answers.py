@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Whatever answers on the socket, divvy ends with one sentence: other versions, answers in parts,
-garbage, a closed connection, missing members."""
+garbage, a closed connection, missing members. The same holds for a daemon that cannot start."""
 
 import json
 import os
+import resource
 import socket
 import struct
+import subprocess
 import threading
 
-from rig import Rig, main, refused
+from rig import DIVVY, Rig, main, patience, refused
 
 REPLY = 14
 ABI = 2
@@ -136,6 +138,36 @@ def a_dry_runs_tenant_ends_with_its_command():
         assert [(r.get("container"), r["lifetime"]) for r in asked] == 2 * [(None, "process")], asked
 
 
+def the_end_of_a_long_log_explains_an_exit():
+    """All daemons append to one log, and only what the new one wrote explains its exit."""
+    with Rig(daemon=False) as rig:
+        program = os.path.join(rig.dir, "divvyd")
+        with open(program, "w", encoding="utf-8") as f:
+            f.write("#!/bin/sh\necho 'divvyd: error: no room today' >&2\nexit 1\n")
+        os.chmod(program, 0o755)
+        with open(os.path.join(rig.dir, "divvyd.log"), "w", encoding="utf-8") as f:
+            f.write(20000 * "divvyd: a line of an earlier daemon, as long as such a line usually is\n")
+        refused(rig.divvy("apply", "-f", program, env={"DIVVYD": program}), 1, "divvyd exited at once: no room today")
+
+
+def a_process_limit_that_excludes_the_daemon_is_reported():
+    """The command starts the daemon by two forks, and the limit permits only the first."""
+    other = 54321
+    if os.getuid() != 0 or subprocess.run([DIVVY, "version"], user=other, capture_output=True, check=False).returncode:
+        print("# needs root, and a build folder that others may read")
+        return
+    with Rig(daemon=False) as rig:
+        os.chmod(rig.dir, 0o755)
+        rig.env.update(DIVVYD="/bin/true", DIVVY_RUNTIME_DIR=os.path.join(rig.dir, "user"))
+        os.mkdir(rig.env["DIVVY_RUNTIME_DIR"])
+        os.chown(rig.env["DIVVY_RUNTIME_DIR"], other, other)
+        done = subprocess.run([DIVVY, "apply", "-f", "/etc/passwd"], user=other, env=rig.env, cwd="/",
+                              stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=patience(), check=False,
+                              preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NPROC, (2, 2)))
+        refused(done, 1, "cannot start divvyd: fork failed", "ulimit -u")
+
+
 main(answers_in_several_parts_are_joined, refusals_are_shown_unchanged, invalid_answers_end_with_one_sentence,
      another_program_at_the_socket_is_reported, members_may_be_missing_or_have_a_wrong_type,
-     a_path_without_a_socket_is_reported, a_dry_runs_tenant_ends_with_its_command)
+     a_path_without_a_socket_is_reported, the_end_of_a_long_log_explains_an_exit,
+     a_process_limit_that_excludes_the_daemon_is_reported, a_dry_runs_tenant_ends_with_its_command)
