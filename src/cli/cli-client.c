@@ -106,6 +106,10 @@ int client_send(struct client *c, json_t *request, struct error *err)
 	_cleanup_free_ struct msg_control *packet = NULL;
 	const size_t n = text ? strlen(text) : 0, size = sizeof(*packet) + n;
 
+	/* Jansson makes no object with a text that is not UTF-8. */
+	if (!owned)
+		return fail(err, EINVAL,
+			"the daemon needs names and paths in UTF-8; rename what you named here");
 	if (!text)
 		return fail(err, ENOMEM, "out of memory for the request");
 	if (size > MSG_MAX)
@@ -242,9 +246,6 @@ int client_call(struct client *c, json_t *request, json_t **ret_answer, struct e
 int client_ask(struct client *c, const char *name, const char *tenant, json_t **ret_answer,
 	struct error *err)
 {
-	json_t *request = json_pack("{s:s}", "cmd", name);
-
-	if (tenant)
-		json_object_set_new(request, "tenant", json_string(tenant));
-	return client_call(c, request, ret_answer, err);
+	return client_call(
+		c, json_pack("{s:s, s:s*}", "cmd", name, "tenant", tenant), ret_answer, err);
 }

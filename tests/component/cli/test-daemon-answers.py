@@ -138,6 +138,16 @@ def a_dry_runs_tenant_ends_with_its_command():
         assert [(r.get("container"), r["lifetime"]) for r in asked] == 2 * [(None, "process")], asked
 
 
+def names_that_are_not_utf_8_are_refused():
+    with Rig(daemon=False) as rig:
+        path = os.path.join(rig.dir, "\udcff.txt")
+        with open(path, "w", encoding="utf-8"):
+            pass
+        with Fake(rig, lambda request, _: [part(request, '{"ok": true}')]):
+            refused(rig.divvy("apply", "-f", path), 1, "names and paths in UTF-8")
+            refused(rig.divvy("why", "\udcff"), 1, "names and paths in UTF-8")
+
+
 def the_end_of_a_long_log_explains_an_exit():
     """All daemons append to one log, and only what the new one wrote explains its exit."""
     with Rig(daemon=False) as rig:
@@ -169,5 +179,5 @@ def a_process_limit_that_excludes_the_daemon_is_reported():
 
 main(answers_in_several_parts_are_joined, refusals_are_shown_unchanged, invalid_answers_end_with_one_sentence,
      another_program_at_the_socket_is_reported, members_may_be_missing_or_have_a_wrong_type,
-     a_path_without_a_socket_is_reported, the_end_of_a_long_log_explains_an_exit,
+     a_path_without_a_socket_is_reported, names_that_are_not_utf_8_are_refused, the_end_of_a_long_log_explains_an_exit,
      a_process_limit_that_excludes_the_daemon_is_reported, a_dry_runs_tenant_ends_with_its_command)
