@@ -111,8 +111,8 @@ static int evict_request_eviction(struct access *a, struct eviction *l,
 	case -EBUSY: /* another pod has this name now */ l->state = DELETED; return 0;
 	case -EAGAIN:
 		if (l->state != HELD)
-			printf("%s/%s: its PodDisruptionBudget blocks the eviction; retrying\n",
-				l->ns, l->name);
+			printf("%s/%s: its PodDisruptionBudget blocks the eviction%s\n", l->ns,
+				l->name, options->is_dry_run ? " now" : "; retrying");
 		l->state = options->is_dry_run ? DELETED : HELD;
 		l->again_ns = clock_now_ns() + AGAIN_NS;
 		return 0;
