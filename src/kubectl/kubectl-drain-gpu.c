@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Runs `kubectl divvy drain-gpu`: cordons a device and evicts its tenants. No controller would
- * recreate a bare pod. So without --force the command fails before any change if a tenant is a bare
- * pod. After the cordon the command lists the pods again, since the scheduler may have placed a pod
- * on the device meanwhile. A dry run changes nothing: the server checks each eviction without
- * carrying it out.
+ * Runs `kubectl divvy drain-gpu`: cordons a device and evicts its tenants. No controller recreates
+ * a bare pod: without --force one such tenant makes the command fail before any change. After the
+ * cordon the command lists the pods again, since the scheduler may have placed one meanwhile. A
+ * bare pod among those stays, and the command's exit status says that the device is not drained. A
+ * dry run changes nothing: the server checks each eviction without carrying it out.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -74,8 +74,12 @@ static int fail_bare(const json_t *bare, struct error *err)
 		n == 1 ? "it" : "them");
 }
 
-static void print_bare(const json_t *bare)
+/* Removes the bare pods from *tenants and prints their names. Returns whether there are any. */
+static bool hold_bare(json_t **tenants)
 {
+	_cleanup_json_ json_t *bare = evict_made(*tenants, false);
+	json_t *made = evict_made(*tenants, true);
+
 	for (size_t i = 0; i < json_array_size(bare); i++) {
 		const json_t *metadata = json_object_get(json_array_get(bare, i), "metadata");
 
@@ -83,6 +87,9 @@ static void print_bare(const json_t *bare)
 			json_text_or_empty(metadata, "namespace"),
 			json_text_or_empty(metadata, "name"));
 	}
+	json_decref(*tenants);
+	*tenants = made;
+	return json_array_size(bare) > 0;
 }
 
 static int kubectl_drain_device(struct access *a, const struct cli_args *args,
@@ -90,7 +97,8 @@ static int kubectl_drain_device(struct access *a, const struct cli_args *args,
 {
 	_cleanup_json_ json_t *nodes = NULL, *pods = NULL, *tenants = NULL, *bare = NULL;
 	const char *reason = cli_get(args, "reason");
-	bool is_held;
+	const bool is_forced = cli_has(args, "force");
+	bool is_held = false;
 	struct report_found found;
 	int r = access_gpunodes(a, &nodes, err);
 
@@ -100,22 +108,14 @@ static int kubectl_drain_device(struct access *a, const struct cli_args *args,
 		return r;
 	tenants = evict_tenants_of(nodes, pods, found.uuid);
 	bare = evict_made(tenants, false);
-	is_held = json_array_size(bare) && !cli_has(args, "force");
-	if (is_held && !evict->is_dry_run)
+	if (json_array_size(bare) && !is_forced && !evict->is_dry_run)
 		return fail_bare(bare, err);
-	if (is_held) {
-		json_t *made = evict_made(tenants, true);
-
-		print_bare(bare);
-		json_decref(tenants);
-		tenants = made;
-	}
 	if (!evict->is_dry_run) {
 		r = cordon_set(a, found.node, found.uuid, true, reason ? reason : "drained", err);
 		if (r < 0)
 			return r;
 		printf("%s/%s %scordoned\n", found.node, found.uuid, r ? "" : "was already ");
-		/* The scheduler may have placed a pod on the device just before the cordon. */
+		/* The scheduler may have placed a pod there just before the cordon, even a bare one. */
 		json_decref(TAKE_PTR(pods));
 		json_decref(TAKE_PTR(tenants));
 		r = access_pods(a, NULL, &pods, err);
@@ -123,12 +123,15 @@ static int kubectl_drain_device(struct access *a, const struct cli_args *args,
 			return r;
 		tenants = evict_tenants_of(nodes, pods, found.uuid);
 	}
+	if (!is_forced)
+		is_held = hold_bare(&tenants);
 	r = evict_pods(a, tenants, evict, err);
 	if (r == 0)
 		printf("%s/%s %s\n", found.node, found.uuid,
-			is_held                     ? "would not be drained without --force"
-				: evict->is_dry_run ? "would be drained"
-						    : "drained");
+			evict->is_dry_run ? is_held ? "would not be drained without --force"
+						    : "would be drained"
+				: is_held ? "is not drained without --force"
+					  : "drained");
 	return r > 0 || (r == 0 && is_held) ? KUBECTL_EXIT_NO : r;
 }
 
