@@ -2,9 +2,9 @@
 /*
  * The table of a listener's child processes in a shared mapping. A child publishes its heartbeat
  * and its peer's authentication there, so it needs no message. The listener alone writes `pid`,
- * `turn` and `since_ns`; a child writes only to its own entry. An entry is free while `pid` is 0,
- * and `turn` orders the entries by arrival. A killed child keeps its entry until the listener
- * passes its exit to children_exited().
+ * `turn`, `since_ns` and `is_killed`; a child writes only to its own entry. An entry is free while
+ * `pid` is 0, and `turn` orders the entries by arrival. A killed child keeps its entry until the
+ * listener passes its exit to children_exited(), but does not count as unauthenticated.
  */
 #include <errno.h>
 #include <signal.h>
@@ -33,6 +33,12 @@ bool children_any(const struct children *c)
 	return false;
 }
 
+static void child_kill(struct child *one)
+{
+	kill(one->pid, SIGKILL);
+	one->is_killed = true;
+}
+
 int children_take(struct children *c, uint64_t now_ns)
 {
 	struct child *oldest = NULL;
@@ -46,18 +52,19 @@ int children_take(struct children *c, uint64_t now_ns)
 			found = (int)i;
 			continue;
 		}
-		if (atomic_load(&one->is_known))
+		if (one->is_killed || atomic_load(&one->is_known))
 			continue;
 		unauthenticated++;
 		if (!oldest || one->turn < oldest->turn)
 			oldest = one;
 	}
 	if (unauthenticated >= UNMANAGED_MAX)
-		kill(oldest->pid, SIGKILL);
+		child_kill(oldest);
 	if (found < 0)
 		return found;
 	c->v[found].turn = c->turn++;
 	c->v[found].since_ns = now_ns;
+	c->v[found].is_killed = false;
 	atomic_store(&c->v[found].is_known, false);
 	atomic_store(&c->v[found].alive_ns, 0);
 	return found;
@@ -93,14 +100,14 @@ void children_watch(
 {
 	clock_look(&c->listener, now_ns);
 	for (unsigned i = 0; i < CHILDREN_MAX; i++) {
-		const struct child *one = &c->v[i];
+		struct child *one = &c->v[i];
 		const bool is_known = atomic_load(&one->is_known);
 		const uint64_t last_ns = is_known ? atomic_load(&one->alive_ns) : one->since_ns;
 		const unsigned most_ms = is_known ? silent_ms : unauthenticated_ms;
 
 		if (one->pid && last_ns &&
 			clock_silent_ns(&c->listener, last_ns) > most_ms * NSEC_PER_MSEC)
-			kill(one->pid, SIGKILL);
+			child_kill(one);
 	}
 }
 

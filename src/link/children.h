@@ -21,6 +21,7 @@
 struct child {
 	pid_t pid; /* 0: free */
 	uint64_t turn, since_ns;
+	bool is_killed;            /* by the listener; not reaped yet */
 	_Atomic uint64_t alive_ns; /* time of the child's last heartbeat; 0: none yet */
 	_Atomic bool is_known;
 	_Atomic bool is_named; /* the child's session has a name: handover.h */

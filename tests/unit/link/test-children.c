@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "../../patience.h"
 #include "link/children.h"
 
 static pid_t sleeper(void)
@@ -47,6 +48,38 @@ static void the_oldest_unauthenticated_connection_is_ended(void **state)
 	for (unsigned i = 1; i < UNMANAGED_MAX; i++)
 		kill(pid[i], SIGKILL);
 	kill(known, SIGKILL);
+	while (wait(NULL) > 0)
+		;
+	free(c);
+}
+
+/* A killed child keeps its place until it is reaped, and does not save the next one. */
+static void each_further_connection_ends_another_one(void **state)
+{
+	struct children *c = calloc(1, sizeof(*c));
+	pid_t pid[UNMANAGED_MAX];
+
+	assert_non_null(c);
+	for (unsigned i = 0; i < UNMANAGED_MAX; i++) {
+		pid[i] = sleeper();
+		children_set(c, children_take(c, 1), pid[i]);
+	}
+	for (unsigned i = 0; i < 3; i++)
+		children_set(c, children_take(c, 1), sleeper());
+	for (unsigned i = 0; i < 3; i++) {
+		int status = 0;
+
+		/* The others would sleep for ever. */
+		for (unsigned k = 0; k < 10 * patience_percent() && !status; k++) {
+			if (waitpid(pid[i], &status, WNOHANG) == 0)
+				usleep(10000);
+		}
+		assert_int_equal(WTERMSIG(status), SIGKILL);
+		children_exited(c, pid[i]);
+	}
+	for (unsigned i = 0; i < CHILDREN_MAX; i++)
+		if (c->v[i].pid)
+			kill(c->v[i].pid, SIGKILL);
 	while (wait(NULL) > 0)
 		;
 	free(c);
@@ -151,6 +184,7 @@ static void an_unauthenticated_connection_has_a_time_limit(void **state)
 }
 
 UNIT_MAIN(UNIT(the_oldest_unauthenticated_connection_is_ended),
+	UNIT(each_further_connection_ends_another_one),
 	UNIT(an_unauthenticated_connection_has_a_time_limit),
 	UNIT(a_pause_at_the_start_ends_no_child), UNIT(the_number_of_places_is_limited),
 	UNIT(a_stopped_child_is_ended))
