@@ -36,11 +36,11 @@ int handover_init(struct handover *d, struct children *children)
 	return 0;
 }
 
-int tenant_socket_open(struct handover *d, int place)
+int handover_open(struct handover *d, int place)
 {
 	int pair[2];
 
-	tenant_socket_close(d, place);
+	handover_close(d, place);
 	atomic_store(&d->children->v[place].is_named, false);
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
 		return -errno;
@@ -61,7 +61,7 @@ void handover_in_child(struct handover *d)
 	}
 }
 
-void tenant_socket_close(struct handover *d, int place)
+void handover_close(struct handover *d, int place)
 {
 	if (place >= 0)
 		d->to[place] = fd_close(d->to[place]);

@@ -32,10 +32,10 @@ int handover_init(struct handover *d, struct children *children);
  * Call before forking the child of that place. Returns the child's end, which the listener closes
  * after the fork, or -errno.
  */
-int tenant_socket_open(struct handover *d, int place);
+int handover_open(struct handover *d, int place);
 /* In the child: closes the listener's ends and restores the former limit of descriptors. */
 void handover_in_child(struct handover *d);
-void tenant_socket_close(struct handover *d, int place);
+void handover_close(struct handover *d, int place);
 
 /*
  * Passes on the connections that children handed in, and closes those that belong to no child.

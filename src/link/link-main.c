@@ -315,7 +315,7 @@ static void link_main_serve_next(struct listener_poll *listener)
 {
 	_cleanup_close_ int fd = listener_poll_accept(listener, 0);
 	const int at = fd < 0 ? -1 : children_take(&shared->children, clock_now_ns());
-	_cleanup_close_ int own = at < 0 ? -1 : tenant_socket_open(&handover, at);
+	_cleanup_close_ int own = at < 0 ? -1 : handover_open(&handover, at);
 	const pid_t parent = getpid();
 	pid_t pid;
 
@@ -337,7 +337,7 @@ static bool link_main_reap_children(void)
 	for (pid_t pid; (pid = waitpid(-1, NULL, WNOHANG)) > 0;) {
 		if (pid == atomic_load(&shared->joined))
 			return false;
-		tenant_socket_close(&handover, children_exited(&shared->children, pid));
+		handover_close(&handover, children_exited(&shared->children, pid));
 	}
 	return true;
 }

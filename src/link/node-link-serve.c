@@ -186,7 +186,7 @@ static void node_link_serve_serve_next(struct listener_poll *listener, struct id
 {
 	_cleanup_close_ int fd = listener_poll_accept(listener, 0);
 	const int at = fd < 0 ? -1 : children_take(children, clock_now_ns());
-	_cleanup_close_ int own = at < 0 ? -1 : tenant_socket_open(&handover, at);
+	_cleanup_close_ int own = at < 0 ? -1 : handover_open(&handover, at);
 	pid_t pid;
 
 	if (own < 0)
@@ -227,6 +227,6 @@ int node_link_serve(struct identity_tls *tls)
 			node_link_serve_serve_next(&listener, tls);
 		children_watch(children, clock_now_ns(), SECURE_HANDSHAKE_MS, SECURE_PEER_MS);
 		for (pid_t pid; (pid = waitpid(-1, NULL, WNOHANG)) > 0;)
-			tenant_socket_close(&handover, children_exited(children, pid));
+			handover_close(&handover, children_exited(children, pid));
 	}
 }

@@ -183,7 +183,7 @@ static void a_connection_goes_to_the_session_of_its_name(void **state)
 	assert_non_null(d);
 	assert_ok(handover_init(d, children));
 	for (int i = 0; i < 2; i++) {
-		own[i] = tenant_socket_open(d, i);
+		own[i] = handover_open(d, i);
 		assert_true(own[i] >= 0);
 		children_set(children, i, 1000 + i);
 	}
@@ -205,11 +205,11 @@ static void a_connection_goes_to_the_session_of_its_name(void **state)
 	handover_shut(d, 1, own[1]);
 	knock(d, &two);
 	assert_int_equal(children_exited(children, 1000), 0);
-	tenant_socket_close(d, 0);
+	handover_close(d, 0);
 	knock(d, &one);
 	assert_int_equal(handover_await(own[0], clock_now_ns() + NSEC_PER_SEC), -EPIPE);
 	fd_close(own[0]);
-	own[0] = tenant_socket_open(d, 0);
+	own[0] = handover_open(d, 0);
 	children_set(children, 0, 1002);
 	knock(d, &one);
 	assert_int_equal(handover_await(own[0], 0), -ETIMEDOUT);
