@@ -264,7 +264,7 @@ void cpod_move(struct cluster *c, struct cpod *pod, struct cnode *node)
 		cnode_release(c, old);
 }
 
-static struct cpod *pod_new(struct cluster *c, const char *ns, const char *name)
+static struct cpod *pod_new(struct cluster *c, const char *ns, const char *name, const char *uid)
 {
 	struct cpod *pod = calloc(1, sizeof(*pod));
 	char key[SPEC_GROUP * 2 + 2];
@@ -276,7 +276,8 @@ static struct cpod *pod_new(struct cluster *c, const char *ns, const char *name)
 	pod->key = str_dup(str_from(key));
 	pod->ns = str_dup(str_from(ns));
 	pod->name = str_dup(str_from(name));
-	if (pod->key && pod->ns && pod->name)
+	pod->uid = str_dup(str_from(uid));
+	if (pod->key && pod->ns && pod->name && pod->uid)
 		HASH_ADD_KEYPTR(hh, c->pods, pod->key, strlen(pod->key), pod);
 	if (pod->hh.tbl)
 		return pod;
@@ -560,17 +561,16 @@ static int cluster_set_pod(struct cluster *c, json_t *json, struct error *err)
 		return r;
 	pod = cluster_pod(c, ns ? ns : "", name);
 	if (pod && strcmp(pod->uid, uid ? uid : "")) {
-		/* The name now belongs to a new pod. */
+		/* Another pod with the same name. The former pod leaves its node like a removed one. */
+		set_unbound(c, pod, false);
 		HASH_DEL(c->pods, pod);
 		pod_free(c, pod);
 		pod = NULL;
 	}
 	is_new = !pod;
 	if (is_new) {
-		pod = pod_new(c, ns ? ns : "", name);
-		if (pod)
-			pod->uid = str_dup(str_from(uid));
-		if (!pod || !pod->uid)
+		pod = pod_new(c, ns ? ns : "", name, uid);
+		if (!pod)
 			return fail(err, ENOMEM, "out of memory");
 	}
 	if (pod->is_nomination_void)

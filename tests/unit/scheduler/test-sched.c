@@ -612,6 +612,23 @@ static void cpu_counts_with_devices(void **state)
 	next(SCHED_BIND, "a", NULL);
 }
 
+/* Its successor has the same name, and only the uid differs. */
+static void a_replaced_pod_gives_back_what_it_had(void **state)
+{
+	add_node("n1", 1);
+	set(OBJECT_POD,
+		"{'metadata':{'name':'other','namespace':'s','uid':'u-1'},'spec':{'schedulerName':"
+		"'default-scheduler','nodeName':'n1','containers':[{'name':'c','resources':{"
+		"'requests':{'cpu':'7500m'}}}]}}");
+	add_pod("a", SHARE("0.3"), "");
+	told("a", "0/1 nodes: 1 too little cpu");
+	set(OBJECT_POD,
+		"{'metadata':{'name':'other','namespace':'s','uid':'u-2'},'spec':{'schedulerName':"
+		"'default-scheduler','containers':[{'name':'c'}]}}");
+	pass(2);
+	next(SCHED_BIND, "a", NULL);
+}
+
 static void more_important_pods_are_placed_first(void **state)
 {
 	add_node("n1", 1);
@@ -1996,6 +2013,7 @@ int main(void)
 		TEST(a_new_device_ends_the_pause_of_waiting_pods),
 		TEST(two_containers_go_to_one_node),
 		TEST(cpu_counts_with_devices),
+		TEST(a_replaced_pod_gives_back_what_it_had),
 		TEST(more_important_pods_are_placed_first),
 		TEST(anti_affinity_separates_the_members_of_a_group),
 		TEST(a_group_waits_for_its_threshold),
