@@ -64,12 +64,27 @@ static bool output_is_plain_text(const char *s)
 	return true;
 }
 
+static void yaml_text(const char *s, struct buf *out)
+{
+	_cleanup_free_ char *quoted = NULL;
+	json_t *value;
+
+	if (output_is_plain_text(s)) {
+		buf_add_text(out, s);
+		return;
+	}
+	value = json_string(s);
+	quoted = json_dumps(value, JSON_ENCODE_ANY);
+	json_decref(value);
+	buf_add_text(out, quoted ? quoted : "null");
+}
+
 static void yaml_scalar(const json_t *value, struct buf *out)
 {
 	_cleanup_free_ char *text = NULL;
 
-	if (json_is_string(value) && output_is_plain_text(json_string_value(value))) {
-		buf_add_text(out, json_string_value(value));
+	if (json_is_string(value)) {
+		yaml_text(json_string_value(value), out);
 		return;
 	}
 	/* A JSON scalar is valid YAML. */
@@ -99,7 +114,8 @@ static void yaml_block(const json_t *value, int indent, struct buf *out)
 			buf_addf(out, "%s", sep);
 			if (*sep)
 				buf_addf(out, "%*s", indent, "");
-			buf_addf(out, output_is_plain_text(name) ? "%s:" : "\"%s\":", name);
+			yaml_text(name, out);
+			buf_add_byte(out, ':');
 			if (block)
 				buf_addf(out, "\n%*s", inner, "");
 			else

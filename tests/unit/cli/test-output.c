@@ -15,7 +15,7 @@ static void writes_yaml(void **state)
 	_cleanup_json_ json_t *value = json_loads(
 		"{\"a\": 1, \"list\": [{\"x\": \"yes\", \"z\": \"plain\"}, [], {}], \"s\": \"a: "
 		"b\\n\","
-		" \"o\": {\"deep\": [1, 2]}, \"e\": null, \"f\": 0.5, \"12\": true}",
+		" \"o\": {\"deep\": [1, 2]}, \"e\": null, \"f\": 0.5, \"12\": true, \"a\\\"b\\\\\": 1}",
 		0, NULL);
 	_cleanup_buf_ struct buf out = BUF_INIT(4096);
 
@@ -34,7 +34,8 @@ static void writes_yaml(void **state)
 		"  - 2\n"
 		"e: null\n"
 		"f: 0.5\n"
-		"\"12\": true\n");
+		"\"12\": true\n"
+		"\"a\\\"b\\\\\": 1\n");
 }
 
 static const char devices_text[] =
