@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/format.h"
 #include "base/str.h"
 
 json_t *spec_to_json(const struct spec *s)
@@ -92,18 +93,17 @@ int spec_set_json(struct spec *spec, const json_t *fields, struct error *err)
 		return fail(err, EINVAL, "spec %s: expected an object of fields",
 			spec_json_show(fields, shown));
 	json_object_foreach((json_t *)fields, key, value) {
-		char number[40];
+		struct text number;
 		const char *text = json_string_value(value);
 		int r;
 
 		if (json_is_integer(value)) {
-			snprintf(number, sizeof(number), "%lld",
+			snprintf(number.s, sizeof(number.s), "%lld",
 				(long long)json_integer_value(value));
-			text = number;
+			text = number.s;
 		} else if (json_is_real(value)) {
-			/* Enough digits for 1/1000; the parser refuses finer values. */
-			snprintf(number, sizeof(number), "%.9g", json_real_value(value));
-			text = number;
+			number = format_real(json_real_value(value));
+			text = number.s;
 		}
 		if (!text)
 			return fail(err, EINVAL, "%.40s %s: expected a text or a number", key,

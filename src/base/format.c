@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * This file formats values for people, with integers only. Binary units and time units are tables.
- * Rounding uses 128 bits, so no value overflows. No state; any thread.
+ * This file formats values for people, with integers only except in format_real(). Binary units and
+ * time units are tables. Rounding uses 128 bits, so no value overflows. No state; any thread.
  */
 #include "base/format.h"
 
@@ -133,6 +133,18 @@ struct text format_duration_nearest(uint64_t ns)
 	/* Below a minute tenths are rounded, but 59.96 s would become "60s" instead of "1m". */
 	return format_duration(
 		ns >= 60 * NSEC_PER_SEC - NSEC_PER_SEC / 20 ? 60 * NSEC_PER_SEC : ns);
+}
+
+struct text format_real(double value)
+{
+	struct text t;
+
+	/* Every whole number that a double of this size holds has at most 19 digits. */
+	if (value > -9e18 && value < 9e18 && (double)(int64_t)value == value)
+		snprintf(t.s, sizeof(t.s), "%lld", (long long)value);
+	else
+		snprintf(t.s, sizeof(t.s), "%.9g", value);
+	return t;
 }
 
 struct text format_hex(const uint8_t *bytes, size_t n)

@@ -33,6 +33,12 @@ struct text format_duration(uint64_t ns);
 /* As format_duration(), but from a minute on rounded instead of truncated: "4h" for 3h59m40s. */
 struct text format_duration_nearest(uint64_t ns);
 
+/*
+ * A number of JSON or YAML, for parsers of amounts: a whole number exactly, another one with nine
+ * digits, which hide the error of binary fractions.
+ */
+struct text format_real(double value);
+
 /* 2 * n lower-case hexadecimal digits; n <= 15. */
 struct text format_hex(const uint8_t *bytes, size_t n);
 

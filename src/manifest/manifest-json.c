@@ -14,6 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/format.h"
+
 #define HOSTNAME "kubernetes.io/hostname"
 
 /* One entry more than allowed is read, so that manifest_check() reports a list that is too long. */
@@ -58,14 +60,14 @@ static size_t count_entries(const json_t *containers)
 /* The number as text, which lives as long as the pod. */
 static struct str number_text(struct manifest_json *p, const json_t *value)
 {
-	char text[32];
+	struct text text = {""};
 	json_t *copy;
 
 	if (json_is_integer(value))
-		snprintf(text, sizeof(text), "%lld", (long long)json_integer_value(value));
+		snprintf(text.s, sizeof(text.s), "%lld", (long long)json_integer_value(value));
 	else
-		snprintf(text, sizeof(text), "%.9g", json_real_value(value));
-	copy = json_string(text);
+		text = format_real(json_real_value(value));
+	copy = json_string(text.s);
 	if (!copy || json_array_append_new(p->texts, copy) < 0)
 		return STR("");
 	return manifest_json_text(copy);

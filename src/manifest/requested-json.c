@@ -12,6 +12,7 @@
 #include <stdio.h>
 
 #include "base/cleanup.h"
+#include "base/format.h"
 #include "base/str.h"
 #include "kube/kube-json.h"
 #include "spec/spec.h"
@@ -44,7 +45,7 @@ static json_t *value_text(const json_t *value)
 	if (json_is_integer(value))
 		snprintf(text, sizeof(text), "%lld", (long long)json_integer_value(value));
 	else if (json_is_real(value))
-		snprintf(text, sizeof(text), "%.9g", json_real_value(value));
+		return json_string(format_real(json_real_value(value)).s);
 	else
 		return NULL;
 	return json_string(text);

@@ -149,7 +149,15 @@ static void tables_may_go_without_titles(void **state)
 	assert_string_equal(buf_text(&out), "a  1  z\n");
 }
 
+static void numbers_keep_their_value(void **state)
+{
+	assert_string_equal(format_real(17179869184.0).s, "17179869184");
+	assert_string_equal(format_real(-3.0).s, "-3");
+	assert_string_equal(format_real(0.1 + 0.2).s, "0.3");
+	assert_string_equal(format_real(1e300).s, "1e+300");
+}
+
 UNIT_MAIN(UNIT(bytes_are_formatted), UNIT(shares_are_formatted), UNIT(durations_are_formatted),
 	UNIT(exact_formats_are_read_back), UNIT(hexadecimal_digits_are_formatted),
 	UNIT(random_numbers_are_the_published_ones), UNIT(tables_are_aligned),
-	UNIT(tables_may_go_without_titles))
+	UNIT(tables_may_go_without_titles), UNIT(numbers_keep_their_value))

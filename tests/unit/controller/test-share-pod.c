@@ -95,11 +95,14 @@ static void a_change_is_copied_to_the_pod(void **state)
 	assert_ok(share_pod_carry(share_pod, SHARE_POD_OURS, pod, &patch));
 	assert_null(patch);
 	json_object_set_new(kube_json_at(share_pod, "spec", NULL), "limit", json_real(0.7));
+	/* As Helm writes a number from its values. */
+	json_object_set_new(
+		kube_json_at(share_pod, "spec", NULL), "memory", json_real(1.7179869184e+10));
 	json_object_del(kube_json_at(share_pod, "spec", NULL), "memoryPolicy");
 	assert_ok(share_pod_carry(share_pod, SHARE_POD_OURS, pod, &patch));
 	assert_json(patch,
-		"{'metadata':{'annotations':{'divvy.gpu/limit':'0.7','divvy.gpu/"
-		"memory-policy':null}}}");
+		"{'metadata':{'annotations':{'divvy.gpu/limit':'0.7','divvy.gpu/memory':"
+		"'17179869184','divvy.gpu/memory-policy':null}}}");
 }
 
 #define T0 (UINT64_C(1700000000) * 1000000000)
