@@ -182,7 +182,7 @@ bool ranges_overlap(struct ranges *r, uint64_t base, uint64_t size)
 
 	pthread_mutex_lock(&r->lock);
 	at = ranges_find_at(r, base);
-	does = at < r->n && r->range[at].base < base + size;
+	does = at < r->n && (r->range[at].base < base || r->range[at].base - base < size);
 	pthread_mutex_unlock(&r->lock);
 	return does;
 }

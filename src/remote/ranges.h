@@ -60,8 +60,8 @@ struct copy_place {
 #define RANGES_MAX (1u << 20)
 
 /*
- * Adds a range, and removes the ranges that it overlaps: their memory has ended if its addresses
- * are given again. 0 or -ENOMEM.
+ * Adds a range, and removes those that it overlaps, because their owner has given them away.
+ * -EINVAL: the range is empty or exceeds the address space; -ENOMEM.
  */
 int ranges_add(struct ranges *r, uint64_t base, uint64_t size, uint64_t note);
 /* Finds the range that contains the address. */
@@ -79,6 +79,7 @@ bool ranges_cover_copy(struct ranges *r, const struct copy_place *p, uint64_t wi
 	uint64_t height, uint64_t depth);
 /* Removes the ranges for which `stays` returns false. `stays` must not use the ranges. */
 void ranges_sift(struct ranges *r, bool (*stays)(const struct range *, void *), void *argument);
+/* Whether a range has one of these bytes; the bytes may exceed the address space. */
 bool ranges_overlap(struct ranges *r, uint64_t base, uint64_t size);
 
 #endif

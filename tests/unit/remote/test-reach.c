@@ -5,6 +5,7 @@
  */
 #include "unit.h"
 
+#include <errno.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -53,6 +54,22 @@ static void freed_ranges_are_sifted_out(void **state)
 	ranges_sift(&r, is_not_at, &gone);
 	assert_true(ranges_cover(&r, BASE, SIZE) && ranges_cover(&r, END + SIZE, SIZE));
 	assert_false(ranges_find(&r, END, NULL));
+	free(r.range);
+}
+
+static void any_common_byte_is_an_overlap(void **state)
+{
+	struct ranges r = RANGES_INIT;
+
+	assert_int_equal(ranges_add(&r, BASE, SIZE, 0), 0);
+	assert_false(ranges_overlap(&r, BASE - 2, 2));
+	assert_true(ranges_overlap(&r, BASE - 2, 3));
+	assert_true(ranges_overlap(&r, BASE, 1));
+	assert_true(ranges_overlap(&r, END - 1, SIZE));
+	assert_false(ranges_overlap(&r, END, SIZE));
+	assert_true(ranges_overlap(&r, BASE - 2, UINT64_MAX));
+	assert_int_equal(ranges_add(&r, BASE, UINT64_MAX, 0), -EINVAL);
+	assert_int_equal(ranges_add(&r, BASE, 0, 0), -EINVAL);
 	free(r.range);
 }
 
@@ -229,6 +246,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(adjacent_ranges_cover_a_reach),
 		cmocka_unit_test(freed_ranges_are_sifted_out),
+		cmocka_unit_test(any_common_byte_is_an_overlap),
 		cmocka_unit_test(lines_must_end_within_the_memory),
 		cmocka_unit_test(rows_must_end_within_the_memory),
 		cmocka_unit_test(a_copy_is_checked_as_a_whole),
