@@ -313,6 +313,8 @@ static const struct row gemini[] = {
 	 "a gemini/gpu_mem=1Gi",
 		"!keep one of the two"},
 	{"d gemini\na gemini/gpu_request=0.4", "!gemini/gpu_limit is missing"},
+	{"d gemini\na gemini/gpu_request=1.0\na gemini/gpu_limit=1.0\na gemini/gpu_mem=1Gi",
+		"main request=1 limit=1 exclusive memory=1Gi"},
 };
 
 /*
