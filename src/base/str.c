@@ -220,6 +220,13 @@ void buf_init(struct buf *b, size_t max_bytes)
 	*b = BUF_INIT(max_bytes);
 }
 
+void buf_wipe(struct buf *b)
+{
+	if (b->p)
+		explicit_bzero(b->p, b->cap);
+	buf_done(b);
+}
+
 void buf_done(struct buf *b)
 {
 	int saved = errno;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Each function parses the store's texts anew, and the dates and signatures of the certificates
- * determine which step is due. certificate_renew() makes at most one change, and checks in this
- * order: the authority, the server's certificate, the removal of old authorities. The authority of
- * the key ca_key is the first in the bundle. A server's certificate without its own key counts as
- * absent. A bundle has at most CERTIFICATE_AUTHORITIES_MAX authorities.
+ * Each function parses the store's texts anew, and dates and signatures in the certificates tell
+ * which step is due. certificate_renew() makes at most one change, in this order: the authority,
+ * the server's certificate, the removal of old authorities. The authority whose key is ca_key
+ * stands first in the bundle. A server's certificate without its own key counts as absent. A bundle
+ * has at most CERTIFICATE_AUTHORITIES_MAX authorities. The functions wipe keys before they free the
+ * texts.
  */
 #include "controller/certificate.h"
 
@@ -115,8 +116,8 @@ static int make_server(struct certificate_store *store, const struct read *read,
 
 	if (r < 0)
 		return r;
-	free(store->tls_crt);
-	free(store->tls_key);
+	str_wipe(&store->tls_crt);
+	str_wipe(&store->tls_key);
 	store->tls_crt = pem;
 	store->tls_key = pem_key;
 	return 1;
@@ -149,7 +150,7 @@ static int add_new_authority(
 	struct certificate_store *store, const struct read *read, uint64_t now, struct error *err)
 {
 	_cleanup_buf_ struct buf bundle = BUF_INIT(CERTIFICATE_PEM_MAX);
-	_cleanup_free_ char *crt = NULL, *key = NULL;
+	_cleanup_(str_wipe) char *crt = NULL, *key = NULL;
 	int r = make_authority(now, &crt, &key, err);
 
 	if (r < 0)
@@ -159,7 +160,7 @@ static int add_new_authority(
 	r = set_bundle(store, &bundle, err);
 	if (r < 0)
 		return r;
-	free(store->ca_key);
+	str_wipe(&store->ca_key);
 	store->ca_key = TAKE_PTR(key);
 	return r;
 }
@@ -212,9 +213,8 @@ int certificate_step(
 
 void certificate_store_done(struct certificate_store *store)
 {
-	free(store->ca_crt);
-	free(store->ca_key);
-	free(store->tls_crt);
-	free(store->tls_key);
-	memset(store, 0, sizeof(*store));
+	str_wipe(&store->ca_crt);
+	str_wipe(&store->ca_key);
+	str_wipe(&store->tls_crt);
+	str_wipe(&store->tls_key);
 }

@@ -14,18 +14,14 @@
 
 char *secret_decode(const char *text)
 {
-	struct buf out = BUF_INIT(CERTIFICATE_PEM_MAX);
-	char *pem = NULL;
+	_cleanup_(buf_wipe) struct buf out = BUF_INIT(CERTIFICATE_PEM_MAX);
 
-	if (text && base64_decode(str_from(text), &out) == 0)
-		pem = buf_take(&out);
-	buf_done(&out);
-	return pem;
+	return text && base64_decode(str_from(text), &out) == 0 ? buf_take(&out) : NULL;
 }
 
 json_t *secret_encode(const char *pem)
 {
-	_cleanup_buf_ struct buf out = BUF_INIT(2 * CERTIFICATE_PEM_MAX);
+	_cleanup_(buf_wipe) struct buf out = BUF_INIT(2 * CERTIFICATE_PEM_MAX);
 
 	if (!pem)
 		return json_null();

@@ -89,7 +89,7 @@ static bool may_be_kept(struct str token)
 
 static void web_serve_keep_viewer(struct http_request *request, struct str token, const char *more)
 {
-	_cleanup_buf_ struct buf cookie = BUF_INIT(HTTP_HEADERS_MAX / 2);
+	_cleanup_(buf_wipe) struct buf cookie = BUF_INIT(HTTP_HEADERS_MAX / 2);
 
 	buf_addf(&cookie, "%s=", WEB_COOKIE);
 	buf_add(&cookie, token);
@@ -98,8 +98,6 @@ static void web_serve_keep_viewer(struct http_request *request, struct str token
 		web_serve_answer_text(request, 503, "out of memory\n");
 	else
 		web_serve_answer_text(request, 204, "");
-	if (cookie.p)
-		explicit_bzero(cookie.p, cookie.n);
 }
 
 static void serve_session(struct http_request *request)

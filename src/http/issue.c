@@ -3,8 +3,8 @@
  * This file builds X.509 certificates of version 3 with GnuTLS. set_purpose() alone decides on the
  * use of a certificate. Without a DNS name and a URI, the certificate is an authority that can sign
  * leaf certificates only. The steps of http_issue() return GnuTLS's error codes, and http_issue()
- * translates the first failure to -EIO. http_server_issue() and http_server_read() wipe the private
- * key's text after the server has read the text.
+ * translates the first failure to -EIO. The functions wipe their copies of a private key's text,
+ * also after a failure.
  */
 #include "http/issue.h"
 
@@ -90,6 +90,7 @@ static char *http_issue_take_text(gnutls_datum_t *text)
 {
 	char *copy = str_dup((struct str){(const char *)text->data, text->size});
 
+	explicit_bzero(text->data, text->size);
 	gnutls_free(text->data);
 	return copy;
 }
@@ -113,7 +114,7 @@ static int http_issue_export(
 
 int http_issue(const struct http_issue *issue, char **ret_crt, char **ret_key, struct error *err)
 {
-	_cleanup_free_ char *pem = NULL, *pem_key = NULL;
+	_cleanup_(str_wipe) char *pem = NULL, *pem_key = NULL;
 	gnutls_x509_privkey_t key = NULL;
 	gnutls_x509_crt_t crt = NULL;
 	int r = issue->of ? 0 : gnutls_x509_privkey_init(&key);
@@ -148,27 +149,21 @@ int http_server_issue(
 	const uint64_t now = clock_real_ns();
 	const struct http_issue issue = {
 		.name = name, .host = host, .from_ns = now - EARLY_NS, .to_ns = now + OWN_NS};
-	_cleanup_free_ char *cert = NULL, *key = NULL;
+	_cleanup_(str_wipe) char *cert = NULL, *key = NULL;
 	int r = http_issue(&issue, &cert, &key, err);
 
-	if (r < 0)
-		return r;
-	r = http_server_set_certificate(server, cert, key, err);
-	explicit_bzero(key, strlen(key));
-	return r;
+	return r < 0 ? r : http_server_set_certificate(server, cert, key, err);
 }
 
 int http_server_read(
 	struct http_server *server, const char *cert_file, const char *key_file, struct error *err)
 {
-	_cleanup_buf_ struct buf cert = BUF_INIT(FILE_MAX), key = BUF_INIT(FILE_MAX);
+	_cleanup_(buf_wipe) struct buf cert = BUF_INIT(FILE_MAX), key = BUF_INIT(FILE_MAX);
 	int r = file_read(cert_file, &cert, err);
 
 	r = r < 0 ? r : file_read(key_file, &key, err);
 	if (r < 0)
 		return r;
 	r = http_server_set_certificate(server, buf_text(&cert), buf_text(&key), err);
-	if (key.n)
-		explicit_bzero(key.p, key.n);
 	return r < 0 ? fail_within(err, r, "%s, %s", cert_file, key_file) : 0;
 }

@@ -44,10 +44,7 @@ int credential_new(struct loop *loop, const struct kube_config *config, credenti
 
 static void forget_token(struct credential *c)
 {
-	if (c->token)
-		explicit_bzero(c->token, strlen(c->token));
-	free(c->token);
-	c->token = NULL;
+	str_wipe(&c->token);
 }
 
 void credential_free(struct credential *c)

@@ -46,9 +46,9 @@ struct exec_run {
 
 void exec_result_done(struct exec_result *result)
 {
-	free(result->token);
-	free(result->cert_pem);
-	free(result->key_pem);
+	str_wipe(&result->token);
+	str_wipe(&result->cert_pem);
+	str_wipe(&result->key_pem);
 	*result = (struct exec_result){0};
 }
 
@@ -139,9 +139,7 @@ static void outlet_done(struct outlet *outlet)
 {
 	loop_remove_io(&outlet->io);
 	fd_close(outlet->fd);
-	if (outlet->text.p)
-		explicit_bzero(outlet->text.p, outlet->text.n);
-	buf_done(&outlet->text);
+	buf_wipe(&outlet->text);
 }
 
 static void run_free(struct exec_run *run)

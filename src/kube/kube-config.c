@@ -578,13 +578,6 @@ static void free_list(char **list)
 	free(list);
 }
 
-static void free_secret(char *text)
-{
-	if (text)
-		explicit_bzero(text, strlen(text));
-	free(text);
-}
-
 void kube_config_free(struct kube_config *config)
 {
 	if (!config)
@@ -605,8 +598,8 @@ void kube_config_free(struct kube_config *config)
 	free(config->proxy_url);
 	free(config->ca_pem);
 	free(config->cert_pem);
-	free_secret(config->key_pem);
-	free_secret(config->token);
+	str_wipe(&config->key_pem);
+	str_wipe(&config->token);
 	free(config->token_file);
 	free(config->as);
 	free(config);

@@ -60,14 +60,12 @@ static void set_tls(
 
 static int transfer_append_header(struct curl_slist **list, const char *name, struct str value)
 {
-	_cleanup_buf_ struct buf line = BUF_INIT(KUBE_TOKEN_MAX + 64);
+	_cleanup_(buf_wipe) struct buf line = BUF_INIT(KUBE_TOKEN_MAX + 64);
 	struct curl_slist *longer;
 
 	buf_add_text(&line, name);
 	buf_add(&line, value);
 	longer = buf_error(&line) ? NULL : curl_slist_append(*list, buf_text(&line));
-	if (line.p)
-		explicit_bzero(line.p, line.n);
 	if (!longer)
 		return -ENOMEM;
 	*list = longer;
