@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Compares the secret of two processes, or else their user, group and cgroup. scan_byte() reads
- * /proc/PID/environ as a stream, so an environment of any size needs one piece of PIECE bytes. If
- * own_has() cannot read what the comparison needs, the process counts as another tenant's. The code
- * runs in the tenant's program: the functions allocate no memory, and the caller owns all their
- * state.
+ * /proc/PID/environ as a stream, and own_has_cgroup() compares two files as streams, so files of any
+ * size need pieces of PIECE bytes only. If own_has() cannot read what the comparison needs, the
+ * process counts as another tenant's. The code runs in the tenant's program: the functions allocate
+ * no memory, and the caller owns all their state.
  */
 #include "hook/own-tenant.h"
 
@@ -47,10 +47,7 @@ static bool scan_byte(struct scan *s, char c)
 	return false;
 }
 
-/*
- * Returns false if the environment cannot be read. A value that is too long for a secret equals
- * none.
- */
+/* Returns false if it cannot be read, or is too long for a secret. */
 static bool own_read_secret(int dir, char ret[static 33])
 {
 	_cleanup_close_ int fd = openat(dir, "environ", O_RDONLY | O_CLOEXEC);
@@ -69,17 +66,32 @@ static bool own_read_secret(int dir, char ret[static 33])
 	return true;
 }
 
-static bool read_rest(int dir, struct own *own)
+/* Fills the piece from the file, except at its end. Returns the number of bytes, or -1. */
+static ssize_t read_piece(int fd, char piece[static PIECE])
 {
-	_cleanup_close_ int fd = openat(dir, "cgroup", O_RDONLY | O_CLOEXEC);
-	const ssize_t n = fd < 0 ? -1 : read(fd, own->cgroup, sizeof(own->cgroup));
-	struct stat st;
+	size_t n = 0;
+	ssize_t got = 1;
 
-	if (n < 0 || (size_t)n == sizeof(own->cgroup) || fd_stat(dir, &st) < 0)
+	while (n < PIECE && (got = read(fd, piece + n, PIECE - n)) > 0)
+		n += (size_t)got;
+	return got < 0 ? -1 : (ssize_t)n;
+}
+
+/* With cgroups v1 the file has a path for each controller, so its size has no useful limit. */
+static bool own_has_cgroup(int dir)
+{
+	_cleanup_close_ int own = open("/proc/self/cgroup", O_RDONLY | O_CLOEXEC);
+	_cleanup_close_ int other = openat(dir, "cgroup", O_RDONLY | O_CLOEXEC);
+	char a[PIECE], b[PIECE];
+	ssize_t n = PIECE;
+
+	if (own < 0 || other < 0)
 		return false;
-	own->cgroup[n] = '\0';
-	own->uid = st.st_uid;
-	own->gid = st.st_gid;
+	while (n == PIECE) {
+		n = read_piece(own, a);
+		if (n < 0 || read_piece(other, b) != n || memcmp(a, b, (size_t)n))
+			return false;
+	}
 	return true;
 }
 
@@ -95,27 +107,34 @@ bool own_init(struct own *own)
 {
 	_cleanup_close_ int dir = open_process((unsigned int)getpid());
 	const char *secret = getenv("DIVVY_TENANT");
+	struct stat st;
 
 	*own = (struct own){.secret = ""};
 	/* The daemon used this secret; the program may have set it after its start. */
 	if (secret && strlen(secret) < sizeof(own->secret))
 		memcpy(own->secret, secret, strlen(secret) + 1);
-	return dir >= 0 && read_rest(dir, own);
+	if (dir < 0 || fd_stat(dir, &st) < 0)
+		return false;
+	own->uid = st.st_uid;
+	own->gid = st.st_gid;
+	own->is_read = true;
+	return true;
 }
 
 bool own_has(const struct own *own, unsigned int pid)
 {
 	_cleanup_close_ int dir = -1;
-	struct own other;
+	char secret[sizeof(own->secret)];
+	struct stat st;
 
 	if (pid == (unsigned int)getpid())
 		return true;
-	if (!pid || !own->cgroup[0])
+	if (!pid || !own->is_read)
 		return false;
 	dir = open_process(pid);
-	if (dir < 0 || !own_read_secret(dir, other.secret) || strcmp(own->secret, other.secret))
+	if (dir < 0 || !own_read_secret(dir, secret) || strcmp(own->secret, secret))
 		return false;
 	return own->secret[0] ||
-		(read_rest(dir, &other) && own->uid == other.uid && own->gid == other.gid &&
-			!strcmp(own->cgroup, other.cgroup));
+		(fd_stat(dir, &st) == 0 && own->uid == st.st_uid && own->gid == st.st_gid &&
+			own_has_cgroup(dir));
 }

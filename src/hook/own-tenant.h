@@ -12,7 +12,7 @@
 struct own {
 	char secret[33]; /* "": none */
 	unsigned int uid, gid;
-	char cgroup[1024];
+	bool is_read;
 };
 
 /*
