@@ -267,31 +267,41 @@ REMOTE_EXPORT CUresult cuMemAllocHost_v2(void **pp, size_t bytesize)
 	return cuMemHostAlloc(pp, bytesize, 0);
 }
 
+/* Without REMOTE_SYNC, so an earlier call's error stays for the program's next synchronisation. */
 static void pinned_settle(void)
 {
 	struct call c;
 
 	if (call_begin(&c, REMOTE_SETTLE, 0) != CUDA_SUCCESS)
 		return;
-	call_wait(&c, REMOTE_SYNC);
+	call_wait(&c, 0);
 	call_end(&c);
 }
 
+/*
+ * If the synchronisation reports an error of earlier work, the result is that error, as in the
+ * driver, and the memory is forgotten all the same. ret_range of size 0: there is no such memory.
+ */
 static CUresult forget_pinned(void *p, bool is_ours, struct range *ret_range)
 {
+	CUresult earlier = CUDA_SUCCESS;
 	struct range range;
 
+	*ret_range = (struct range){.size = 0};
 	if (!ranges_find(&pinned, (uintptr_t)p, &range) || range.base != (uintptr_t)p ||
 		is_ours != !!(range.note & PINNED_OURS))
 		return is_ours ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
 	/* Work in flight of any context may still write to the memory. */
 	if (is_hazardous())
-		cuCtxSynchronize();
+		earlier = cuCtxSynchronize();
+	/* That is no error of earlier work: pinned_settle() waits in a capture. */
+	if (earlier == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)
+		earlier = CUDA_SUCCESS;
 	if (work_touches(p, range.size))
 		pinned_settle();
 	pinned_unregister(&range, false);
 	*ret_range = range;
-	return CUDA_SUCCESS;
+	return earlier;
 }
 
 REMOTE_EXPORT CUresult cuMemFreeHost(void *p)
@@ -306,7 +316,7 @@ REMOTE_EXPORT CUresult cuMemFreeHost(void *p)
 	if (r || !p)
 		return r;
 	r = forget_pinned(p, true, &range);
-	if (!r)
+	if (range.size)
 		munmap(p, range.size);
 	return r;
 }

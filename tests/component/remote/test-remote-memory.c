@@ -1298,6 +1298,33 @@ static void late_error(void)
 	OK(drv.cuCtxDestroy_v2(context));
 }
 
+/* Freeing page-locked memory waits for copies, which must not hide an earlier error. */
+static void late_error_before_a_release(void)
+{
+	CUcontext context = begin_context();
+	CUdeviceptr p = device_memory(4096), live = device_memory(N);
+	CUstream stream = new_stream();
+	uint32_t *host = locked(N);
+	CUresult at_call, at_free, at_sync;
+
+	NEED(drv.cuMemsetD32_v2(live, 3, N / 4));
+	OK(drv.cuMemFree_v2(p));
+	NEED(drv.cuMemcpyDtoHAsync_v2(host, live, N, stream));
+	at_call = drv.cuMemsetD32Async(p, 1, 1024, NULL);
+	at_free = is_registered ? drv.cuMemHostUnregister(host) : drv.cuMemFreeHost(host);
+	at_sync = drv.cuCtxSynchronize();
+	tap_ok(at_call == CUDA_ERROR_INVALID_VALUE || at_free == CUDA_ERROR_INVALID_VALUE ||
+			at_sync == CUDA_ERROR_INVALID_VALUE,
+		"... or with the release of page-locked memory, or after it");
+	OK(drv.cuCtxDestroy_v2(context));
+}
+
+static void late_error_before_an_unregistration(void)
+{
+	is_registered = true;
+	late_error_before_a_release();
+}
+
 static void hostile(void)
 {
 	CUcontext context = begin_context();
@@ -1411,6 +1438,8 @@ static const struct part parts[] = {
 	{"an image", load_image},
 	{"an image in another process", load_image_again},
 	{"late errors", late_error},
+	{"late errors before a release", late_error_before_a_release},
+	{"late errors before an unregistration", late_error_before_an_unregistration},
 	{"what is not the worker's", hostile},
 };
 
