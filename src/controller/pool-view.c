@@ -236,6 +236,20 @@ static uint64_t pool_view_pod_milli(const json_t *pod)
 	return sum;
 }
 
+/* Returns whether the text "main=UUID,UUID side=UUID" has that UUID. */
+static bool is_assigned(struct str devices, const char *uuid)
+{
+	struct str word, name, one;
+
+	while (str_word(&devices, &word)) {
+		str_split(&word, '=', &name);
+		while (str_split(&word, ',', &one))
+			if (str_is(one, uuid))
+				return true;
+	}
+	return false;
+}
+
 static enum pool_pod pool_view_add_tenant(struct pool_view *v, const char *node, const json_t *pod)
 {
 	const char *given = kube_json_text_at(
@@ -254,7 +268,7 @@ static enum pool_pod pool_view_add_tenant(struct pool_view *v, const char *node,
 		const json_t *d = json_array_get(n->devices, i);
 		const char *uuid = kube_json_text_at(d, "uuid", NULL);
 
-		if (!uuid || !strstr(given, uuid))
+		if (!uuid || !is_assigned(str_from(given), uuid))
 			continue;
 		got |= 1ull << i;
 		is_lost |= pool_view_is_device_lost(n, d);

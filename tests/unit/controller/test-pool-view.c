@@ -134,6 +134,18 @@ static void a_pod_with_the_device_uses_the_placeholder(void **state)
 	assert_false(find(f, "waits")->is_bound);
 }
 
+static void a_device_is_not_the_one_whose_uuid_begins_alike(void **state)
+{
+	static const char *const alike = "{'uuid':'GPU-1','owner':'native'},"
+					 "{'uuid':'GPU-12','owner':'pool','placeholder':'p'}";
+	struct world *w = *state;
+
+	assert_ok(add_node(w, "n1", "pool", "'pool':{}", alike, NULL));
+	assert_int_equal(add_tenant(w, "a", "n1", "main=GPU-12", ""), POOL_POD_STAYS);
+	assert_int_equal(
+		add_tenant(w, "b", "n1", "main=GPU-12 side=GPU-3,GPU-1", ""), POOL_POD_LOST);
+}
+
 /* A kubelet rejects the placeholders of a restarted node; divvyd's last report still names them. */
 static void an_ended_placeholder_holds_no_device(void **state)
 {
@@ -398,6 +410,7 @@ static void the_image_is_that_of_the_controllers_container(void **state)
 #define IN_WORLD(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
 UNIT_MAIN(IN_WORLD(a_pod_with_the_device_uses_the_placeholder),
+	IN_WORLD(a_device_is_not_the_one_whose_uuid_begins_alike),
 	IN_WORLD(an_ended_placeholder_holds_no_device),
 	IN_WORLD(tenants_of_a_returned_device_are_deleted),
 	IN_WORLD(a_pod_that_waits_for_a_device_is_a_source),
