@@ -18,8 +18,8 @@
 #include "controller/controller-placeholder.h"
 #include "kube/time.h"
 #include "manifest/cordon.h"
+#include "manifest/manifest-json.h"
 #include "spec/assigned.h"
-#include "spec/quantity.h"
 
 /* name of the controller's container in deploy/base/controller.yaml */
 #define OWN_CONTAINER "controller"
@@ -222,18 +222,7 @@ static bool pool_view_is_device_lost(const struct seen_node *n, const json_t *de
 
 static uint64_t pool_view_pod_milli(const json_t *pod)
 {
-	const json_t *containers = kube_json_at(pod, "spec", "containers", NULL);
-	uint64_t sum = 0;
-
-	for (size_t i = 0; i < json_array_size(containers); i++) {
-		const char *text = kube_json_text_at(
-			json_array_get(containers, i), "resources", "requests", MILLI, NULL);
-		uint64_t milli;
-
-		if (text && quantity_parse(str_from(text), 1, &milli, NULL) == 0)
-			sum += MIN(milli, UINT64_C(1) << 32);
-	}
-	return sum;
+	return manifest_json_amount(pod, "requests", MILLI);
 }
 
 /* Returns whether the text "main=UUID,UUID side=UUID" has that UUID. */

@@ -13,11 +13,10 @@
 #include "base/cleanup.h"
 #include "controller/pod-translate.h"
 #include "kube/time.h"
+#include "manifest/manifest-json.h"
 #include "spec/measured.h"
-#include "spec/quantity.h"
 
 #define KEY_SIZE 256u /* bytes of "UID/CONTAINER" */
-#define LARGE_MILLI (1u << 30)
 
 static const char *web_view_text(const json_t *object, const char *key)
 {
@@ -285,22 +284,10 @@ bool web_view_is_waiting(const json_t *pod)
 		!kube_json_at(pod, "metadata", "deletionTimestamp", NULL);
 }
 
-/* Sums up a resource that the webhook added, over all containers. */
+/* The pod's amount of a resource that the webhook added. */
 static json_int_t web_view_sum_resource(const json_t *pod, const char *resource)
 {
-	const json_t *all = kube_json_at(pod, "spec", "containers", NULL), *c;
-	json_int_t total = 0;
-	size_t i;
-
-	json_array_foreach(all, i, c) {
-		uint64_t value = 0;
-		const char *quantity = json_string_value(
-			json_object_get(kube_json_at(c, "resources", "limits", NULL), resource));
-
-		if (quantity && quantity_parse(str_from(quantity), 1, &value, NULL) == 0)
-			total += (json_int_t)MIN(value, (uint64_t)LARGE_MILLI);
-	}
-	return total;
+	return (json_int_t)manifest_json_amount(pod, "limits", resource);
 }
 
 uint64_t web_view_requested_milli(const json_t *pod)

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "base/format.h"
+#include "spec/quantity.h"
 
 #define HOSTNAME "kubernetes.io/hostname"
 
@@ -251,4 +252,35 @@ const json_t *manifest_json_container(
 	if (container < pod->n_init)
 		return json_array_get(json_object_get(spec, "initContainers"), container);
 	return json_array_get(json_object_get(spec, "containers"), container - pod->n_init);
+}
+
+static uint64_t amount_of(const json_t *container, const char *field, const char *resource)
+{
+	const char *text = json_string_value(
+		json_object_get(kube_json_at(container, "resources", field, NULL), resource));
+	uint64_t amount;
+
+	if (!text || quantity_parse(str_from(text), 1, &amount, NULL) < 0)
+		return 0;
+	return MIN(amount, MANIFEST_JSON_AMOUNT_MAX);
+}
+
+uint64_t manifest_json_amount(const json_t *pod, const char *field, const char *resource)
+{
+	const json_t *spec = json_object_get(pod, "spec"),
+		     *init = json_object_get(spec, "initContainers"),
+		     *main = json_object_get(spec, "containers");
+	uint64_t sum = 0, sidecars = 0, most = 0;
+
+	for (size_t i = 0; i < json_array_size(init); i++) {
+		const json_t *c = json_array_get(init, i);
+		const uint64_t amount = amount_of(c, field, resource);
+
+		most = MAX(most, sidecars + amount);
+		if (str_is(manifest_json_text_at(c, "restartPolicy"), "Always"))
+			sidecars += amount;
+	}
+	for (size_t i = 0; i < json_array_size(main); i++)
+		sum += amount_of(json_array_get(main, i), field, resource);
+	return MAX(most, sidecars + sum);
 }

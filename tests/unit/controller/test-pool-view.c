@@ -246,6 +246,39 @@ static void a_pod_that_no_device_helps_is_no_source(void **state)
 	assert_int_equal(pool_view_facts(w->view, 0)->n_sources, ARRAY_SIZE(hopeful));
 }
 
+/* A container of the start, or one beside the others, may be the only one with a share. */
+static void init_containers_wait_for_devices_too(void **state)
+{
+#define INIT(more, milli) "{" more "'resources':{'requests':{'divvy.gpu/milli':'" milli "'}}}"
+	static const struct {
+		const char *spec;
+		uint64_t milli;
+	} pods[] = {
+		{"'initContainers':[" INIT("", "200") "],'containers':[{}]", 200},
+		{"'initContainers':[" INIT("'restartPolicy':'Always',", "100") "," INIT(
+			 "", "200") "],'containers':[" INIT("", "150") "]",
+			300},
+		{"'initContainers':[" INIT(
+			 "'restartPolicy':'Always',", "100") "],'containers':[" INIT("", "250") "]",
+			350},
+	};
+	struct world *w = *state;
+	const struct pool_facts *f;
+
+	assert_ok(add_node(w, "n1", "pool", "'pool':{}", "", NULL));
+	for (size_t i = 0; i < ARRAY_SIZE(pods); i++)
+		pool_view_add_pod(w->view,
+			object(w,
+				"{'metadata':{'name':'w','namespace':'a','uid':'u'},'spec':{%s},"
+				"'status':{'conditions':[{'type':'PodScheduled','reason':"
+				"'Unschedulable'}]}}",
+				pods[i].spec));
+	f = pool_view_facts(w->view, 0);
+	assert_int_equal(f->n_sources, ARRAY_SIZE(pods));
+	for (size_t i = 0; i < ARRAY_SIZE(pods); i++)
+		assert_int_equal(f->source[i].milli, pods[i].milli);
+}
+
 static void large_requests_count_as_whole_devices(void **state)
 {
 	struct world *w = *state;
@@ -415,6 +448,7 @@ UNIT_MAIN(IN_WORLD(a_pod_with_the_device_uses_the_placeholder),
 	IN_WORLD(tenants_of_a_returned_device_are_deleted),
 	IN_WORLD(a_pod_that_waits_for_a_device_is_a_source),
 	IN_WORLD(a_pod_that_no_device_helps_is_no_source),
+	IN_WORLD(init_containers_wait_for_devices_too),
 	IN_WORLD(large_requests_count_as_whole_devices),
 	IN_WORLD(no_more_is_reserved_than_there_is), IN_WORLD(an_unknown_device_may_be_used),
 	IN_WORLD(a_silent_daemon_keeps_no_placeholder),
