@@ -363,6 +363,15 @@ static void say_why(const struct attempt *a, char *ret, size_t size)
 	}
 }
 
+/* Frees the places that the attempt took, but not the first n, which belong to the pod already. */
+static void attempt_give_back(struct attempt *a, uint32_t n)
+{
+	if (a->placement.has_client && n <= a->n_taken)
+		place_remove(a->cluster->place, a->client);
+	while (a->n_taken > n)
+		place_remove(a->cluster->place, a->taken[--a->n_taken]);
+}
+
 int attempt_assume(struct attempt *a, enum cpod_state state, struct error *err)
 {
 	struct cluster *c = a->cluster;
@@ -373,8 +382,10 @@ int attempt_assume(struct attempt *a, enum cpod_state state, struct error *err)
 
 	assigned_done(&pod->assigned);
 	pod->assigned.v = calloc(MAX(pod->requested.n, 1u), sizeof(*pod->assigned.v));
-	if (!pod->assigned.v)
+	if (!pod->assigned.v) {
+		attempt_give_back(a, 0);
 		return fail(err, ENOMEM, "out of memory");
+	}
 	pod->assigned.n = pod->requested.n;
 	for (uint32_t i = 0; i < pod->requested.n; i++)
 		decide_assign_container(a, i, &pod->assigned.v[i]);
@@ -399,6 +410,7 @@ int attempt_assume(struct attempt *a, enum cpod_state state, struct error *err)
 	 */
 	r = r < 0 || a->is_together ? r : cnode_refresh(c, node);
 	if (r < 0) {
+		attempt_give_back(a, pod->n_tenants);
 		cluster_forget(c, pod);
 		return fail(err, -r, "out of memory");
 	}
@@ -540,10 +552,7 @@ static int name_claims(struct attempt *a, struct decide_claims *claims)
 	const uint32_t n = fit_n_claims(a->fit);
 
 	claims->node = str_dup(str_from(attempt_candidate(a)->name));
-	while (a->n_taken)
-		place_remove(a->cluster->place, a->taken[--a->n_taken]);
-	if (a->placement.has_client)
-		place_remove(a->cluster->place, a->client);
+	attempt_give_back(a, 0);
 	claims->name = calloc(n, sizeof(*claims->name));
 	for (uint32_t i = 0; claims->name && i < n; i++)
 		claims->name[claims->n++] = str_dup(str_from(fit_claim_name(a->fit, i)));
@@ -551,6 +560,14 @@ static int name_claims(struct attempt *a, struct decide_claims *claims)
 		if (!claims->name[i])
 			return -ENOMEM;
 	return claims->node && claims->name ? 1 : -ENOMEM;
+}
+
+/* The victims are terminating in the placement model only, so no pod is evicted. */
+static void decide_keep_victims(struct attempt *a)
+{
+	for (uint32_t i = a->n_victims; i < a->victims->n; i++)
+		cluster_readd(a->cluster, a->victims->v[i]);
+	a->victims->n = a->n_victims;
 }
 
 int decide_pod(struct cluster *c, struct cpod *pod, struct decide_victims *victims,
@@ -619,6 +636,8 @@ int decide_pod(struct cluster *c, struct cpod *pod, struct decide_victims *victi
 	r = attempt_assume(&a, a.victims ? CPOD_NOMINATED : CPOD_ASSUMED, err);
 	if (r == 0 && a.victims)
 		decide_nominate_pod(&a, why);
+	if (r < 0 && a.victims && !a.is_together)
+		decide_keep_victims(&a);
 	return r;
 }
 

@@ -292,17 +292,6 @@ static int push_evictions(struct sched *s, const struct cpod *pod)
 	return r;
 }
 
-static int sched_push_bind(struct sched *s, const struct cpod *pod)
-{
-	int r = todo_push(&s->todo, SCHED_BIND, pod, REASON_NONE, STR(""));
-
-	if (r < 0 || !cpod_is_group_ignored(pod))
-		return r;
-	return todo_push(&s->todo, SCHED_EVENT, pod, REASON_GROUP_IGNORED,
-		STR("spec.schedulingGroup has no effect: the API server serves no PodGroup "
-		    "of " DIALECT_KUBE_GROUP " in a version that divvy knows"));
-}
-
 /*
  * Makes the item unschedulable; with reclaim_at_ns it is tried again at that time, when it may
  * evict to reclaim its queue's guarantee.
@@ -313,6 +302,42 @@ static void sched_rest_pod(struct sched *s, struct pending_key key, uint64_t rec
 		pending_put_back_until(s->pending, key, reclaim_at_ns);
 	else
 		pending_put_back(s->pending, key, PENDING_NOWHERE, s->now_ns);
+}
+
+/* The item, with its group, backs off longer after each failed Binding. */
+static void put_back_failed(struct sched *s, const struct cpod *pod)
+{
+	const struct pending_key key = sched_pod_key(pod);
+
+	if (!pending_has(s->pending, key) && add_item(s, pod) < 0)
+		return;
+	if (cpod_n_refused(pod))
+		pending_set_tries(s->pending, key, cpod_n_refused(pod) - 1);
+	pending_put_back(s->pending, key, PENDING_FAILED, s->now_ns);
+}
+
+/* The pod has its place already, and gives the place back if the action cannot be queued. */
+static int push_placed(struct sched *s, enum sched_act act, struct cpod *pod, struct str text)
+{
+	const int r = todo_push(&s->todo, act, pod, REASON_NONE, text);
+
+	if (r < 0) {
+		cluster_forget(s->cluster, pod);
+		put_back_failed(s, pod);
+	}
+	return r;
+}
+
+static int sched_push_bind(struct sched *s, struct cpod *pod)
+{
+	const int r = push_placed(s, SCHED_BIND, pod, STR(""));
+
+	s->counts.n_placed += r == 0;
+	if (r == 0 && cpod_is_group_ignored(pod))
+		todo_push(&s->todo, SCHED_EVENT, pod, REASON_GROUP_IGNORED,
+			STR("spec.schedulingGroup has no effect: the API server serves no "
+			    "PodGroup of " DIALECT_KUBE_GROUP " in a version that divvy knows"));
+	return r;
 }
 
 static int try_pod(struct sched *s, struct pending_key key, struct cpod *pod, struct error *err)
@@ -327,10 +352,7 @@ static int try_pod(struct sched *s, struct pending_key key, struct cpod *pod, st
 		return r;
 	}
 	switch (s->outcome.decision) {
-	case DECIDE_BIND:
-		s->counts.n_placed++;
-		r = sched_push_bind(s, pod);
-		break;
+	case DECIDE_BIND: r = sched_push_bind(s, pod); break;
 	case DECIDE_NOMINATE:
 		r = push_evictions(s, pod);
 		r = r < 0 ? r
@@ -442,9 +464,13 @@ static int sched_settle_gang(struct sched *s, const struct gang *g, uint64_t giv
 	const int must_wait = has_to_wait(s, g, err);
 	int r = MIN(must_wait, 0);
 
-	for (uint32_t i = 0; r == 0 && i < g->n_waiting; i++) {
+	for (uint32_t i = 0; i < g->n_waiting; i++) {
 		struct cpod *pod = g->member[i];
 
+		if (r < 0) {
+			cluster_forget(s->cluster, pod);
+			continue;
+		}
 		if (cpod_state(pod) == CPOD_PENDING) {
 			r = sched_push_condition(s, pod, buf_str(why));
 			continue;
@@ -453,7 +479,7 @@ static int sched_settle_gang(struct sched *s, const struct gang *g, uint64_t giv
 			decide_nominate(s->cluster, pod, give_up_ns);
 		else
 			decide_release(s->cluster, pod);
-		r = todo_push(&s->todo, must_wait ? SCHED_NOMINATE : SCHED_BIND, pod, REASON_NONE,
+		r = push_placed(s, must_wait ? SCHED_NOMINATE : SCHED_BIND, pod,
 			STR("waits for pods to terminate where its group has reserved places"));
 	}
 	return r == 0 && s->victims.n ? push_evictions(s, g->member[0]) : r;
@@ -530,9 +556,13 @@ static int try_group(struct sched *s, struct pending_key key, struct error *err)
 	int r = gang_init(s, group, &g);
 
 	members = g.member;
-	if (r < 0 || !g.n_waiting) {
+	if (r < 0) {
+		pending_put_back(s->pending, key, PENDING_FAILED, s->now_ns);
+		return fail(err, -r, "out of memory");
+	}
+	if (!g.n_waiting) {
 		pending_remove(s->pending, key);
-		return r;
+		return 0;
 	}
 	if (g.least && !g.is_nominated && g.n_waiting + g.n_running >= g.least)
 		return sched_gather_gang(s, key, &g, err);
@@ -639,7 +669,6 @@ static int look_at_held(struct sched *s, struct cpod *pod, struct error *err)
 			continue;
 		}
 		decide_release(s->cluster, g.member[i]);
-		s->counts.n_placed++;
 		r = sched_push_bind(s, g.member[i]);
 	}
 	return r;
@@ -810,18 +839,6 @@ int sched_next(struct sched *s, struct sched_action *ret, struct error *err)
 uint64_t sched_deadline(const struct sched *s)
 {
 	return todo_is_empty(&s->todo) ? pending_deadline(s->pending) : 0;
-}
-
-/* Puts the item of the pod or of its gang back; the pause is longer after each refused Binding. */
-static void put_back_failed(struct sched *s, const struct cpod *pod)
-{
-	const struct pending_key key = sched_pod_key(pod);
-
-	if (!pending_has(s->pending, key) && add_item(s, pod) < 0)
-		return;
-	if (cpod_n_refused(pod))
-		pending_set_tries(s->pending, key, cpod_n_refused(pod) - 1);
-	pending_put_back(s->pending, key, PENDING_FAILED, s->now_ns);
 }
 
 void sched_bound(struct sched *s, const char *ns, const char *name, const char *uid, bool is_done)
