@@ -307,12 +307,12 @@ static int apply_pod_level(
 	struct arena *arena = &pod->object.arena;
 	int r = 0;
 
-	for (size_t i = 0; i < ARRAY_SIZE(fields); i++) {
+	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(fields); i++) {
 		json_t *map = json_object_get(resources, fields[i]);
 
 		if (json_object_get(map, "cpu"))
 			r = resources_set(arena, &pod->request, "cpu", level->cpu_milli);
-		if (json_object_get(map, "memory"))
+		if (r == 0 && json_object_get(map, "memory"))
 			r = resources_set(arena, &pod->request, "memory", level->memory_bytes);
 	}
 	for (uint32_t i = 0; r == 0 && i < level->n_others; i++) {

@@ -467,9 +467,9 @@ static int restore_one(struct cluster *c, struct cpod *pod, uint32_t i,
 	}
 	if (pod->server && g && !pod->n_tenants)
 		cpod_network(c, pod, g, &spec);
-	if (node->at == PLACE_NONE)
-		return 0;
-	r = r < 0 ? r : tenant_restore(c, node, g, stage, &spec, &tenant);
+	if (r < 0 || node->at == PLACE_NONE)
+		return r;
+	r = tenant_restore(c, node, g, stage, &spec, &tenant);
 	return r < 0 || tenant == PLACE_NONE ? r : cpod_add_tenant(c, pod, tenant, i);
 }
 
