@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Compares the secret of two processes, or else their user, group and cgroup. scan_byte() reads
- * /proc/PID/environ as a stream, and own_has_cgroup() compares two files as streams, so files of any
- * size need pieces of PIECE bytes only. If own_has() cannot read what the comparison needs, the
+ * /proc/PID/environ as a stream, and own_has_cgroup() compares two files as streams. So files of
+ * any size need pieces of PIECE bytes only. If own_has() cannot read what the comparison needs, the
  * process counts as another tenant's. The code runs in the tenant's program: the functions allocate
  * no memory, and the caller owns all their state.
  */

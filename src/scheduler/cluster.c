@@ -561,7 +561,7 @@ static int cluster_set_pod(struct cluster *c, json_t *json, struct error *err)
 		return r;
 	pod = cluster_pod(c, ns ? ns : "", name);
 	if (pod && strcmp(pod->uid, uid ? uid : "")) {
-		/* Another pod with the same name. The former pod leaves its node like a removed one. */
+		/* Another pod with the same name: the former one leaves its node as if removed. */
 		set_unbound(c, pod, false);
 		HASH_DEL(c->pods, pod);
 		pod_free(c, pod);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which processes count as the tenant's own. Runs in cgroups that the test makes, where it may; with
- * cgroups v1 the paths of all controllers exceed 1 KiB in usual containers.
+ * Which processes count as the tenant's own. The test makes cgroups where it may. With cgroups v1
+ * the paths of all controllers together exceed 1 KiB in usual containers.
  */
 #include "hook/own-tenant.h"
 

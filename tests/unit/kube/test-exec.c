@@ -33,8 +33,8 @@ static void on_done(void *data, int r, struct exec_result *result, const struct 
 static struct result run(const char *program, const char *script)
 {
 	static char *env[] = {NULL};
-	char *argv[] = {(char *)(uintptr_t)program, script ? "-c" : NULL,
-		(char *)(uintptr_t)script, NULL};
+	char *argv[] = {
+		(char *)(uintptr_t)program, script ? "-c" : NULL, (char *)(uintptr_t)script, NULL};
 	struct kube_exec exec = {.where = "f: users[u].exec",
 		.api_version = VERSION,
 		.argv = argv,
