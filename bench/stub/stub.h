@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The driver stub, a libcuda.so.1 whose calls return at once: a measurement through a hook shows
- * the cost of the hook alone. A launch does nothing, a value write stores, an allocation returns an
- * address. The stub has one device, with the UUID that STUB_UUID names ("GPU-..." or without). Any
- * thread, except that one thread at a time allocates and frees.
+ * the cost of the hook alone. A launch does nothing, a value write stores its value at once, an
+ * allocation returns an address. The stub has one device, with the UUID that STUB_UUID names
+ * ("GPU-..." or without). Any thread may make calls, but only one thread at a time may allocate or
+ * free.
  */
 #ifndef BENCH_STUB_STUB_H
 #define BENCH_STUB_STUB_H

@@ -440,9 +440,9 @@ static bool has_hung_up(const struct conn *c)
 }
 
 /*
- * Handles earlier registrations of this very process. After exec the old pages are unused, so they
- * are released. A second copy of the library in the program is a further registration. A process
- * stays with its tenant for life.
+ * Handles earlier registrations of this very process. A registration whose connection has closed is
+ * from before an exec: its pages are unused and released. A registration with an open connection
+ * belongs to a second copy of the library and stays. -EPERM: the process belongs to another tenant.
  */
 static int settle_former(struct conn *c, uint64_t start, struct tenant *t, struct error *err)
 {

@@ -55,13 +55,13 @@ json_t *external_metric_list(
 /* Returns an APIResourceList of all metrics. */
 json_t *external_metric_resources(void);
 
-/* The group's APIGroup. */
+/* Returns the group's APIGroup. */
 json_t *external_metric_group(void);
 
 /*
- * The list of groups, for GET /apis. accept: the request's header Accept; may be NULL. A client that
- * knows aggregated discovery (API servers since 1.27) names APIGroupDiscoveryList there in the
- * versions that it reads, and gets the newest of them. Other clients get an APIGroupList.
+ * Returns the list of groups, for GET /apis. accept: the request's header Accept; may be NULL. A
+ * client that knows aggregated discovery (API servers since 1.27) names APIGroupDiscoveryList there
+ * in the versions that it reads, and gets the newest of them. Other clients get an APIGroupList.
  * ret_content_type: static.
  */
 json_t *external_metric_groups(const char *accept, const char **ret_content_type);

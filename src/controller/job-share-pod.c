@@ -112,7 +112,10 @@ static const char *devices_node(const json_t *pod, char remote[static ASSIGNED_N
 	return remote;
 }
 
-/* Ends the round with a status write if the status differs. r < 0: another round is needed. */
+/*
+ * Ends the job: writes the status if it differs, else calls job_end(). r < 0: the job runs again,
+ * because of this error.
+ */
 static void job_share_pod_write_status(
 	struct job *job, struct share_pod_facts *facts, int r, const char *sentence)
 {
@@ -262,7 +265,7 @@ static void job_share_pod_on_created(void *data, const struct kube_answer *answe
 
 /* ---- the pod after a failed pod ---- */
 
-/* The stash is the failed pod. */
+/* The deletion of the failed pod, which job->stash has, is answered. */
 static void job_share_pod_on_deleted(void *data, const struct kube_answer *answer)
 {
 	struct job *job = data;

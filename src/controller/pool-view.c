@@ -133,8 +133,8 @@ static bool pool_view_is_silent(const struct pool_view *v, const json_t *lease)
 }
 
 /*
- * Returns the node's reserve, at most its number of devices. Further placeholders would stay
- * Pending, or make an autoscaler add nodes.
+ * Returns how many idle devices the pool keeps (spec.pool.reserve), at most the node's number of
+ * devices. Further placeholders would stay Pending, or make an autoscaler add nodes.
  */
 static uint32_t reserve_of(const json_t *gpu_node)
 {

@@ -58,10 +58,11 @@ struct pool_placeholder {
 	uint32_t free_milli; /* share of the device that these pods leave free */
 	bool is_leaving;     /* the placeholder is being deleted */
 	bool has_ended;      /* its pod has failed, and it holds no device */
-	bool is_useless;     /* its device accepts no new tenants, because it is cordoned or unhealthy */
+	bool is_useless;     /* its device accepts no new tenants: it is cordoned or unhealthy */
 	bool is_unknown;     /* GPUNode.status does not name its device, and its node has tenants */
-	bool may_go;         /* certainly no pod uses its device, although GPUNode.status may be out of date */
-	bool is_released;    /* PLACEHOLDER_RELEASED is set */
+	/* certainly no pod uses its device, although GPUNode.status may be out of date */
+	bool may_go;
+	bool is_released; /* PLACEHOLDER_RELEASED is set */
 };
 
 /* A waiting pod for which no device has capacity. */

@@ -171,9 +171,9 @@ struct arbiter_policy {
 	/* Among tenants of one rank on one device the highest score goes first. */
 	int64_t (*score)(const struct arbiter_td *td, uint64_t now);
 	/*
-	 * Nanoseconds from now until `waiting` goes before `holder` in the order, if the holder's
-	 * work ends in rest_ns; 0: it does so already. The holder keeps the device at least for its
-	 * planned turn.
+	 * About the time from now after which `waiting` precedes `holder` in the order; 0: it
+	 * precedes already. The holder's work in flight runs for another rest_ns. The caller adds
+	 * that a holder keeps the device at least for its planned turn.
 	 */
 	uint64_t (*passes_ns)(const struct arbiter_td *holder, const struct arbiter_td *waiting,
 		uint64_t rest_ns, uint64_t now);

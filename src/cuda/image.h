@@ -21,7 +21,7 @@ struct image_size {
 	bool opaque;
 };
 
-/* Measures an image as cuModuleLoadData takes it; the image states its own size. */
+/* Measures an image in any form that cuModuleLoadData accepts. The image states its own size. */
 void image_measure(const void *image, struct image_size *ret_size);
 
 /*

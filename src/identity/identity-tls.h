@@ -29,7 +29,7 @@
 /* Certificate, key and authorities for sessions. */
 struct identity_tls;
 
-/* Copies the texts. Returns 0, -EINVAL or -ENOMEM. */
+/* Copies certificate, key and authorities of the identity. Returns 0, -EINVAL or -ENOMEM. */
 int identity_tls_new(
 	const struct identity *identity, struct identity_tls **ret_tls, struct error *err);
 /* Call it after all its sessions are done. Accepts NULL. */

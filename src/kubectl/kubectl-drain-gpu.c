@@ -74,7 +74,10 @@ static int fail_bare(const json_t *bare, struct error *err)
 		n == 1 ? "it" : "them");
 }
 
-/* Removes the bare pods from *tenants and prints their names. Returns whether there are any. */
+/*
+ * Takes the bare pods off the list *tenants, so they are not evicted, and prints their names.
+ * Returns whether there were bare pods.
+ */
 static bool hold_bare(json_t **tenants)
 {
 	_cleanup_json_ json_t *bare = evict_made(*tenants, false);

@@ -197,7 +197,7 @@ static void watcher_gone(void *data)
 	if (!LIST_EMPTY(&p->watchers) || p->is_ending)
 		return;
 	plugin_send_changed(p, false, "the kubelet no longer watches the devices");
-	/* registers again only later: another plugin may have replaced this one */
+	/* Registers again only later, since another plugin may have taken over the resource. */
 	p->registered_ns = clock_now_ns();
 	step_after(p, p->watch_timeout_ns);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A pod: the fields that placement needs. pod.c names each field of the newest API's pod spec, and a
- * test compares its list with that API. Further fields that a later API server puts into the spec or a
- * container are ignored, since most are for the kubelet. Below affinity, spread constraints,
+ * A pod: the fields that placement needs. pod.c names each field of the newest API's pod spec, and
+ * a test compares its list with that API. Further fields that a later API server puts into the spec
+ * or a container are ignored, since most are for the kubelet. Below affinity, spread constraints,
  * tolerations and resources every field narrows the choice of nodes, so there an unknown field
  * refuses the pod.
  */

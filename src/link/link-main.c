@@ -6,11 +6,12 @@
  * Both sides prove by TLS 1.3 with a pre-shared key that they know the invitation in
  * $DIVVY_INVITATION, "HOST:PORT/KEY". The device side prints the invitation on stdout, or writes it
  * to a new FILE, which it removes at its end. An invitation is valid once. The first program side
- * that joins, and asks for no device other than DEVICES, gets another key over its connection. From
- * then on only this other key is valid, and it expires when that connection ends. Each process of
- * the program has a connection of its own. A peer without the proof gets no answer. Each connection
- * has a child from the start, so a silent peer cannot block other peers, and the number of
- * unauthenticated children is bounded.
+ * that joins gets another key over its connection, unless it asks for a device that is not in
+ * DEVICES. From then on only this other key is valid, and it expires when that connection ends.
+ *
+ * Each process of the program has a connection of its own. A peer without the proof gets no answer.
+ * The device side forks a child for each connection at once, so a silent peer cannot block other
+ * peers. The number of children with unauthenticated peers is bounded.
  */
 #include <errno.h>
 #include <gnutls/gnutls.h>

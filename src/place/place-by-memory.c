@@ -2,8 +2,8 @@
 /*
  * This policy chooses the devices with the least free memory, over all nodes. Other policies are
  * compared with this one, as with place-random.c. A tenant that requests no bytes uses memory in
- * proportion to its share. So a device's free memory counts as at most its free share of all
- * memory.
+ * proportion to its share. So the policy takes as a device's free memory the smaller of two
+ * numbers: its unreserved bytes, and its total memory times its free share.
  */
 #include "base/cleanup.h"
 #include "place/place-internal.h"

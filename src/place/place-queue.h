@@ -105,8 +105,8 @@ int place_queue_check(const struct place *place, uint32_t queue, struct error *e
 /* The requested models for which all limits allow the whole request. */
 uint64_t place_queue_models(const struct place *place, const struct place_spec *spec);
 /*
- * Reduces the spec's models to those of place_queue_models() and clears its queue. -ENOSPC: no
- * model is left.
+ * Reduces the spec's models to those of place_queue_models(), and sets spec->queue to 0 (none).
+ * -ENOSPC: no model is left.
  */
 int place_queue_narrow(const struct place *place, struct place_spec *spec, struct error *err);
 /* -ENOSPC: a limit refuses that model, or the tenant with the new share. */

@@ -222,7 +222,10 @@ CUresult pieces_out(const struct remote_copy *copy, const struct box *box);
  * returns false.
  */
 bool pieces_fit_in(const struct remote_copy *copy, const struct box *box, CUresult *ret_result);
-/* Notes the number of units that the worker has released. */
+/*
+ * Notes how many units of REMOTE_STAGE the worker has released since the session began, modulo
+ * 2^31. Ignores a count older than the known one.
+ */
 void pieces_heard(uint32_t released);
 
 /* ---- streams (client-streams.c) ---- */

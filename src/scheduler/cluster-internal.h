@@ -95,7 +95,7 @@ struct cpod {
 	uint64_t preempt_at_ns; /* the pod preempts no other pod before this time */
 	/* key of the pod for whose reservation this pod last waited; NULL: none */
 	char *kept_by;
-	char *kept_text; /* message that the Binding of that pod was refused; NULL: none */
+	char *kept_text; /* message if the Binding of the pod kept_by was refused, else NULL */
 };
 
 struct cgroup {

@@ -25,11 +25,12 @@ struct tenancy_container {
 struct tenancy {
 	struct tenancy_container *v; /* in the pod's order; n 0: the pod requests no share */
 	uint32_t n;
-	char group[SPEC_GROUP];           /* "": none */
-	uint32_t group_size, group_least; /* 0 if a PodGroup of the API group group_object gives both (cluster-group.c) */
-	char group_object[64];            /* API group of the PodGroup; "": no PodGroup */
-	bool is_group_basic;              /* by that object's policy each member starts alone */
-	char vgpu[SPEC_LABEL];            /* KubeShare's GPUID; "": none */
+	char group[SPEC_GROUP]; /* "": none */
+	/* 0 if a PodGroup of the API group group_object gives both (cluster-group.c) */
+	uint32_t group_size, group_least;
+	char group_object[64]; /* API group of the PodGroup; "": no PodGroup */
+	bool is_group_basic;   /* by that object's policy each member starts alone */
+	char vgpu[SPEC_LABEL]; /* KubeShare's GPUID; "": none */
 };
 
 /*

@@ -20,7 +20,7 @@
 #include "spec/spec.h"
 
 #define DIALECT_TENANTS_MAX 64u /* most containers with a share in one pod */
-#define DIALECT_VALUE_MAX 512u  /* bytes of a value that a dialect reads */
+#define DIALECT_VALUE_MAX 512u  /* buffer for a value and its NUL; longer ones are refused */
 #define DIALECT_RECORD_MAX (16u << 10)
 #define DIALECT_NOTES_MAX 8u
 

@@ -5,7 +5,6 @@
 The API's own types come with tests/k8s/get newest. A new field fails this test until somebody has decided whether the scheduler
 reads it, or names it as a field that does not matter (READ_NOTHING)."""
 
-import os
 import pathlib
 import re
 import subprocess

@@ -168,7 +168,7 @@ static void test_unknown_names_come_from_driver(void **state)
 	assert_ptr_equal(found, dlsym(handle, "cuLaunchKernel_ptsz"));
 }
 
-/* ---- the process's properties afterwards ---- */
+/* ---- umask, signal mask and signal handlers after the use of CUDA ---- */
 
 struct traits {
 	mode_t mask;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The daemon checks another program's choice of devices against the devices themselves. */
+/*
+ * If another program has chosen the devices, the daemon checks that they are healthy, have free
+ * capacity and are not held exclusively.
+ */
 #include "unit.h"
 
 #include <errno.h>
