@@ -32,10 +32,11 @@ find_go() {
 with_go() {
 	env -i LC_ALL=C PATH="$PATH" HOME="$new/src" TMPDIR="$new/src" GOPATH="$new/src/go" GOCACHE="$new/src/gocache" \
 		GOPROXY="$proxy" GOTOOLCHAIN=local GOFLAGS="-modcacherw -mod=readonly" CGO_ENABLED=0 \
-		"$go_program" -C "$here/modules" "$@"
+		"$go_program" -C "$new/src/modules" "$@"
 }
 
 fetch_sources() {
+	cp -r modules "$new/src/" # the build does not depend on this checkout any more
 	go_program=$(find_go)
 	proxy=$("$go_program" env GOPROXY)
 	say "fetching the modules of Kubernetes $version"
