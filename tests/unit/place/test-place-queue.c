@@ -568,7 +568,7 @@ static void tenants_keep_their_queue(void **state)
 	assert_contains(err.msg, "queue b has tenants");
 	queues[0].parent = "b";
 	assert_int_equal(place_queue_set(place, queues, 2, NULL, &err), -EBUSY);
-	assert_contains(err.msg, "queues below it");
+	assert_contains(err.msg, "no queue can be below it");
 	assert_int_equal(place_queue_used(place, 2, PLACE_NONE), 300);
 	spec.share = 1;
 	assert_int_equal(place_queue_admit(place, &spec, &verdict, &err), -EINVAL);
