@@ -20,7 +20,7 @@ NETWORKS = (Network("overlay", "overlay", 200, 3), Network("host", "host", 50, 9
 
 WISH = ("--request", "0.5", "--limit", "1", "--memory", "10%")
 
-# A device on one node, and cores on another one; {networks}: of both.
+# A device on one node, and cores on another one; {networks} are the networks of both nodes.
 SPEC = """nodes:
   - {{name: a, devices: 1, cpu: {cpu}}}
   - {{name: b, cpu: {far_cpu}}}

@@ -25,7 +25,8 @@ DISAGREES = "**does not agree: worse**"
 ORDER = (SHORT, NOT_REPRODUCED, HOLDS, BETTER)  # a verdict on several bounds is the worst of them
 NOT_COUNTED = (NOT_COMPARABLE, NOT_RUN, BY_CONSTRUCTION)
 
-# Student's t, two-sided 95 %, by degrees of freedom; beyond, the normal's.
+# Student's t for a two-sided 95 % interval, by degrees of freedom. Beyond the table, estimate() uses
+# 1.960, the value of the normal distribution.
 T95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228,
        2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086)
 
@@ -175,7 +176,7 @@ def judge(experiment, measured):
 
     failed = failed_baselines(experiment, measured)
     claimed = {name: goal for name, goal in experiment["goals"].items() if "claim" in goal}
-    # How much further than the claim a value is, is the matter of our own goals.
+    # A value that is better than the claim only holds: the stricter bounds are our own goals.
     of_claim = {name: HOLDS if v == BETTER else v for name, v in judged(claimed).items()}
     ours = own_goals(experiment)
     of_ours = judged(ours)

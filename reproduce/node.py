@@ -240,7 +240,7 @@ def rule(programs):
             break
         least = min(share[name] for name in open_)
         lowest = [name for name in open_ if share[name] <= least + 1e-9]
-        # Up to the next program's share, or to a limit, or until nothing is left over.
+        # Raise the lowest shares up to the next share, to a limit, or until nothing is left over.
         steps = [share[name] - least for name in open_ if share[name] > least + 1e-9]
         step = min(steps + [limit[name] - share[name] for name in lowest] + [left / len(lowest)])
         for name in lowest:

@@ -51,12 +51,13 @@ DEVICES = "2xH200-141Gi"  # 64 slots each, so none of a hundred pods waits for a
 SETTLE_S = 2  # the kubelet works for so long after a container's end
 QUEUES_DEVICES = "8xH200-141Gi"
 QUEUE = ROOT / "deploy/examples/file-queue/file-queue"
-# Each file needs a fifth of the device for so many seconds.
+# Each file needs a fifth of the device for FILE_S seconds.
 FILE_S, KERNELS_PER_S = 5, 40
 WORK = "[spin, --kernel-us=5000, --sync-every=1, --burst-on=20, --burst-off=80, --count={}, --quiet]"
 SHARE, WHOLE = "0.25", "1"
 LEFT_S = 60  # wait at most so long for the removal of ended pods
-# The service: looks begin BEFORE_S before the load, which asks for half a device. They go on after it for as long as it lasted.
+# The service gets a load of half a device. The experiment looks at the service from BEFORE_S before
+# the load until as long after the load as the load lasted.
 LOAD = 0.5
 PEAK = 4  # replicas of a fifth: so many serve half a device at seven tenths of their shares
 SERVICES_DEVICES = "3xH200-141Gi"

@@ -40,7 +40,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 LINES, PACED_LINES = "reproduction.jsonl", "paced.jsonl"
 BUILD = pathlib.Path(os.environ.get("DIVVY_BUILD", ROOT / "build"))
-# Runs in virtual time are cheap, and rare events widen their intervals. Real programs take real time.
+# Experiments in virtual time get many seeds: runs are cheap, and rare events widen the intervals.
+# Runs of real programs take real time.
 SEEDS = {"virtual": 20, "clock": 20}
 SEEDS_OF_OTHERS = 5
 QUICK_SEEDS = {"virtual": 4, "clock": 2}
@@ -396,7 +397,7 @@ def main():
     all_there = set(runs.rows) == set(built()) or (set(names) == set(built()) and not runs.failed)
     in_docs = not quick and (args.page or (all_there and not is_paced))
     print(f"the page: {os.path.relpath(write_page(goals, out, in_docs))}")
-    # A bound that is missed is a result; an experiment that cannot run is none.
+    # A missed bound is a result: only experiments that could not run count as failed.
     if names:
         print(f"{runs.passed} passed, {runs.failed} failed, {runs.skipped} skipped")
     return 1 if runs.failed else 0

@@ -6,7 +6,7 @@ from draw import Axis, Line, bars, lines
 from judge import estimate
 from node import SETTLE_S, TooBusy, busy, curve
 
-# Steps as long as those of such trainings on a present device; each program runs for 2 s.
+# Steps are as long as those of these trainings on a present device. Each program runs for 2 s.
 KINDS = {
     "MNIST": ("--kernel-us=50", "--sync-every=20", "--count=40000"),
     "CIFAR-10": ("--kernel-us=500", "--sync-every=20", "--count=4000"),

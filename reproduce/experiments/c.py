@@ -101,7 +101,7 @@ def run(world):
         finished.append(mean("finished" in d for d in did))
         start = min(d["began"] for d in did)  # the start of the quickest container is no wait
         measured.append(mean(d["began"] - start for d in did))
-        # A container that fails exits at once.
+        # A container without `finished` has failed, and then exited at once.
         held = [(i * gap_s, SIZES_MIB[kind], d.get("finished", d["began"]) - d["began"] + start)
                 for i, (kind, d) in enumerate(zip(kinds, did))]
         for order, collects in reckoned:

@@ -5,7 +5,7 @@ from alone import overheads, spinning
 from draw import Axis, bars
 from judge import estimate, largest
 
-# Some seconds each. The time leaves the start out; with this length it would not matter either.
+# Each program runs for some seconds, counted from its first kernel, without the start of the process.
 KINDS = {
     "training": ("--kernel-us=5000", "--sync-every=4", "--count=500"),
     "small kernels": ("--kernel-us=20", "--count=100000"),

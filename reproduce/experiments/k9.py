@@ -53,7 +53,7 @@ def run(world):
     day = by_rate[FASTER[0]]
     done = {policy: figure(runs, "completion_mean_s") for policy, runs in day.items()}
     waited = {policy: figure(runs, "queued_mean_s") for policy, runs in day.items()}
-    # Half of the pods are guaranteed: the mean of all pods is that of both halves.
+    # Half of the pods are guaranteed. `queued_urgent_mean_s` is of this half, `queued_mean_s` of all.
     both = place.run(["default"], *options(more=("--priorities", "0:1,100:1")))["default"]
     use = {policy: figure(runs, "used") for policy, runs in day.items()}
     world.measure(

@@ -23,7 +23,8 @@ PROGRAMS = {"GEMM": ("--kernel-us=5000", "--sync-every=20", "--count=60"),
             "ResNet train": ("--kernel-us=1000", "--sync-every=50", "--count=250"),
             "ResNet infer": ("--kernel-us=2000", "--sync-every=5", "--count=120")}
 
-# Programs of a set work for so many ms and pause four times as long, until they have worked for SET_MS in all.
+# Each number of ms in SET is a program: it works for that time, then pauses PAUSES times as long,
+# until it has worked for SET_MS in all.
 SET = (5, 10, 20, 40, 5, 10, 20, 40)
 SET_MS, PAUSES = 200, 4
 OTHER_PAUSES = {"busy": 2, "idle": 9}  # a program works for a third or a tenth of its time

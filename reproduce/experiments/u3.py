@@ -7,7 +7,8 @@ from draw import Axis, bars
 from far import NETWORKS, Far, decided, loop_seconds, seconds
 from judge import estimate
 
-# A link with high latency slows waits for the device, which come often, now and then, or hardly ever. A narrow link slows copies.
+# The programs wait for the device often, now and then, or hardly ever: a link with high latency
+# slows these waits. A narrow link slows copies.
 PROGRAMS = {"inference": partial(seconds, options=("--kernel-us=200", "--sync-every=2", "--count=600")),
             "stencil": partial(seconds, options=("--kernel-us=500", "--sync-every=5", "--count=500")),
             "training": partial(loop_seconds, steps=5)}

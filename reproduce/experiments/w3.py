@@ -6,7 +6,7 @@ from draw import matrix
 CLASSES = ("latency", "standard", "opportunistic")  # 0, 1, 2
 SMALL, HALF, MOST = 0.05, 0.5, 0.85
 
-# The present tenants in the order in which they came: (class, request). All sets that the rules allow.
+# All sets of present tenants that the rules allow: (class, request), in the order of arrival.
 COMPANIES = {
     "nobody": (),
     "0": ((0, SMALL),),
