@@ -176,7 +176,7 @@ def judge(experiment, measured):
 
     failed = failed_baselines(experiment, measured)
     claimed = {name: goal for name, goal in experiment["goals"].items() if "claim" in goal}
-    # A value that is better than the claim only holds: the stricter bounds are our own goals.
+    # A claim gets no verdict above HOLDS: stricter bounds are goals of our own.
     of_claim = {name: HOLDS if v == BETTER else v for name, v in judged(claimed).items()}
     ours = own_goals(experiment)
     of_ours = judged(ours)
