@@ -2,8 +2,8 @@
 /*
  * This file writes each file as a header block of 512 bytes, its data, and zeros up to the next
  * block. Numbers in a header are octal text, and two blocks of zeros end the archive. tar_add()
- * leaves no partial file in the archive, and leaves room for the end. It asks for the room before
- * it writes, because a buffer that was too small once refuses all later text.
+ * leaves no partial file in the archive, and leaves room for the end. tar_add() checks the room
+ * before it writes, because a buffer that was too small once refuses all later text.
  */
 #include "cli/tar.h"
 

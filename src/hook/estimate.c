@@ -19,8 +19,8 @@
 /* Above this many submissions with more than LEARN_NS in total, the sums are halved. */
 #define LEARN_SUBS 48u
 #define LEARN_NS (4 * NSEC_PER_MSEC)
-#define SPREAD_OVER 8 /* samples that spread_ns and rough_ns average */
-#define KIND_OVER 4   /* samples that the time of a kind averages */
+#define SPREAD_OVER 8 /* a new sample enters spread_ns and rough_ns with weight 1/8 */
+#define KIND_OVER 4   /* a new sample enters the time of its kind with weight 1/4 */
 #define KIND_WAYS 4u
 #define KIND_SHIFT 58
 #define LONGEST_OVER 512

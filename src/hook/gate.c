@@ -237,7 +237,7 @@ void gate_synced(void)
 			session_note(h, MSG_RELEASE, d);
 	}
 	t->sync_ns = clock_now_ns();
-	/* Sends the next submission to the slow path, which notes the gap. */
+	/* Sends the next submission to the slow path, which calls note_gap(). */
 	t->last = &hook_no_stream;
 	errno = saved;
 }

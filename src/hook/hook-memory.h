@@ -57,30 +57,35 @@ struct device *memory_device(CUcontext *ret_context);
 
 /* ---- the table of charges and their reasons ---- */
 
+/* The comments say what a record's key is, and what its fields refs, pages, bytes and aux hold. */
 enum memory_kind {
 	MEMORY_NONE = 0,
-	MEMORY_POINTER, /* device address */
-	MEMORY_BLOCKS,  /* number of a 2 MiB block with small allocations; refs: their number */
-	MEMORY_HANDLE,  /* cuMemCreate; refs: references to the handle, aux: mappings */
-	MEMORY_MAPPING, /* address of cuMemMap; aux: handle, bytes: size */
+	MEMORY_POINTER, /* key: device address */
+	MEMORY_BLOCKS,  /* key: address / 2 MiB; refs: small allocations in this block */
+	MEMORY_HANDLE,  /* of cuMemCreate; refs: references to the handle; aux: mappings */
+	MEMORY_MAPPING, /* key: address of cuMemMap; aux: handle; bytes: size */
 	MEMORY_ARRAY,
 	MEMORY_MIPMAP,
 	MEMORY_MODULE,
 	MEMORY_LIBRARY,
 	MEMORY_EXTERNAL,
-	MEMORY_POOL,   /* refs: its pointers; pages: charged; aux: pages charged as shares */
-	MEMORY_GRAPH,  /* executable graph; bytes: pages of its nodes; aux: epoch (graph.c) */
-	MEMORY_SHARE,  /* number of shared memory; refs: holds of this process (hook-share.c) */
-	MEMORY_EXPORT, /* exported descriptor; key: its key in the epoll set */
-	MEMORY_IPC,    /* address of cuIpcOpenMemHandle; refs: number of openings */
+	MEMORY_POOL,   /* refs: allocations; aux: pages charged as shared memory */
+	MEMORY_GRAPH,  /* executable graph; bytes: pages of its nodes; aux: graph_epoch */
+	MEMORY_SHARE,  /* key: see share_id_new(); refs: holds of this process */
+	MEMORY_EXPORT, /* exported descriptor; key: as in the epoll set hook.share_set */
+	MEMORY_IPC,    /* key: address of cuIpcOpenMemHandle; refs: number of openings */
 };
 
 enum memory_flags {
-	MEMORY_OF_POOL = 1u << 0,        /* pointer: aux is its pool */
-	MEMORY_POOL_DESTROYED = 1u << 1, /* pool: exists until its last pointer is freed */
-	MEMORY_LAUNCHED = 1u << 2,       /* graph: its memory is charged */
-	MEMORY_LOCAL = 1u << 3,          /* share: charged to this process, not by the daemon */
-	/* handle: imported; only the sizes of its mappings are known */
+	/* MEMORY_POINTER: aux is the pool */
+	MEMORY_OF_POOL = 1u << 0,
+	/* MEMORY_POOL: exists until its last allocation is freed */
+	MEMORY_POOL_DESTROYED = 1u << 1,
+	/* MEMORY_GRAPH: the graph's memory is charged */
+	MEMORY_LAUNCHED = 1u << 2,
+	/* MEMORY_SHARE: charged to this process, not by the daemon */
+	MEMORY_LOCAL = 1u << 3,
+	/* MEMORY_HANDLE: imported; only the sizes of its mappings are known */
 	MEMORY_UNSIZED = 1u << 4,
 };
 

@@ -109,7 +109,7 @@ void memory_pool_share(uint64_t pool, int64_t pages)
 		relaxed = relax_begin();
 		if (!(record.flags & MEMORY_POOL_DESTROYED)) {
 			pool_settle_charge(&record, d, 0);
-		} else if (pages < 0) { /* of a destroyed pool the driver reports no size */
+		} else if (pages < 0) { /* the driver reports no size for a destroyed pool */
 			memory_charge_anyway(d, (uint64_t)-pages);
 			memory_change(MEMORY_POOL, pool, 0, 0, -pages, &record);
 		}

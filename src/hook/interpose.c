@@ -6,9 +6,9 @@
  *   dlopen   a name or a path of the driver or of NVML becomes the path of divvy's library
  *   dlsym    on divvy's own handle, a name that it does not export is looked up in the driver
  *
- * The start code of a sanitizer or a wrapper calls both before its own functions work. So before
- * the jump, nothing here calls libc (plain.h), not even for errno's address, unless the name is the
- * driver's.
+ * The start code of a sanitizer or a wrapper calls dlopen and dlsym before its own functions work.
+ * So before the jump, nothing here calls libc (plain.h), not even for errno's address, unless the
+ * name is the driver's.
  */
 #include <errno.h>
 #include <stdatomic.h>

@@ -16,12 +16,12 @@
 #include "base/clock.h"
 
 #define CHILDREN_MAX 4096u
-#define UNMANAGED_MAX 64u /* beyond it, the listener kills the oldest such child */
+#define UNMANAGED_MAX 64u /* most unauthenticated children; the listener kills the oldest of more */
 
 struct child {
 	pid_t pid; /* 0: free */
 	uint64_t turn, since_ns;
-	bool is_killed;            /* by the listener; not reaped yet */
+	bool is_killed; /* the listener has killed the child, and has not reaped it yet */
 	_Atomic uint64_t alive_ns; /* time of the child's last heartbeat; 0: none yet */
 	_Atomic bool is_known;
 	_Atomic bool is_named; /* the child's session has a name: handover.h */

@@ -382,7 +382,10 @@ static bool link_main_report_state(void)
 	return report_send(&reporting, &numbers);
 }
 
-/* Sessions that still run at the return end with this process. */
+/*
+ * Serves until the program or the tenant has ended. Sessions that still run then end with this
+ * process.
+ */
 static int serve_all(int listener_fd, uint8_t devices)
 {
 	struct listener_poll listener = {.fd = listener_fd};

@@ -39,8 +39,8 @@
 /* Number of the shortest pieces that fill all rings: more than an honest peer can cause. */
 #define QUEUED_MAX (REMOTE_LANES * (REMOTE_RING / PIECES_BULK_MIN))
 /*
- * Up to this size, head and bytes go as one record. Above it, copying both into one buffer costs
- * more than a second record.
+ * A message of at most this size is sent as one TLS record. For a larger message, copying its head
+ * and its bytes into one buffer would cost more than a second record.
  */
 #define TOGETHER 4096u
 /*

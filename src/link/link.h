@@ -42,10 +42,10 @@ void link_hear(struct link *l, unsigned stream);
 
 /*
  * Opens a session, which link_run() then runs; the peer opens its own end. The device side starts a
- * worker. The further connections of that side come through `handover` at `place`, into the child's
- * end `own`. The program side answers `sock`, and makes the further connections to the peer of the
- * first one. -errno: there is no session, and the other side got a refusal if possible. The caller
- * owns the results.
+ * worker, and receives the further connections from the listener (handover.h): `place` is the place
+ * of this child, and `own` the child's end. The program side answers `sock`, and makes the further
+ * connections to the peer of the first one. -errno: there is no session, and the other side got a
+ * refusal if possible. The caller owns the results.
  */
 struct link_place {
 	struct handover *handover;

@@ -21,7 +21,7 @@
 
 struct piece {
 	uint64_t from, to;
-	bool is_there; /* false: it is being received */
+	bool is_there; /* false: the piece is still being received */
 };
 
 /* All zero at the start. */

@@ -21,8 +21,8 @@
 
 #define GRANULE (2ull << 20)
 #define KEPT_BYTES \
-	(16ull << 30)   /* reserved addresses without memory; the driver will use them again */
-#define ALONE_LOOKS 10u /* looks, one each 100 ms, from one check of the threads to the next */
+	(16ull << 30)   /* freed addresses that stay reserved, for the driver's next allocations */
+#define ALONE_LOOKS 10u /* looks, one each 100 ms, between two checks of the threads */
 
 static struct ranges device = RANGES_INIT, reserved = RANGES_INIT;
 static uint64_t reserved_bytes;
@@ -197,7 +197,7 @@ static struct {
 	struct ring up, down;
 	struct work **work; /* indexed by name; NULL: free */
 	uint64_t n, free_from;
-	uint32_t answered; /* reverse frames that are handled, or handed to the function thread */
+	uint32_t answered; /* number of reverse frames handled, or given to the function thread */
 	bool is_gone;      /* no more frames will come */
 	pthread_mutex_t up_lock;
 	/*

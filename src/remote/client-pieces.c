@@ -55,7 +55,10 @@ static size_t pieces_copy_bytes(const struct remote_copy *c)
 
 /* ---- room at the worker ---- */
 
-/* Units of REMOTE_STAGE since the session began: taken, and known to be given back. */
+/*
+ * Blocks of REMOTE_STAGE bytes in the worker's memory, counted since the session began: how many
+ * this program has taken, and how many the worker has reported as released.
+ */
 static struct {
 	_Atomic uint64_t taken, released;
 } room;
@@ -88,13 +91,13 @@ static bool pieces_take_units(uint64_t units)
 	return true;
 }
 
-/* Gives back units for data that will not be sent. */
+/* Takes back pieces_take_units() for data that will not be sent. */
 static void leave_room(uint64_t units)
 {
 	atomic_fetch_sub_explicit(&room.taken, units, memory_order_relaxed);
 }
 
-/* Units that the steps from `at` on take. */
+/* Units (blocks of REMOTE_STAGE bytes) that the copy's steps from byte `at` on take. */
 static uint64_t units_of(const struct remote_copy *whole, size_t at)
 {
 	const size_t all = pieces_copy_bytes(whole);

@@ -20,16 +20,16 @@ enum query_state { QUERY_UNKNOWN, QUERY_PENDING, QUERY_DONE };
 struct query {
 	struct query *next;
 	uint64_t handle;
-	uint64_t stamp;    /* version of the state: records of an event, or posted calls */
+	uint64_t stamp;    /* stamp_of() when the client asked for the state */
 	uint64_t heard;    /* value of `heard` when the state was learned */
-	uint64_t recorded; /* records of the event, and launches of graphs with it */
+	uint64_t recorded; /* number of calls that recorded the event */
 	enum query_state state;
 };
 
 static struct {
 	pthread_mutex_t lock;
 	struct query *bucket[QUERIES];
-	uint64_t launched; /* launches of graphs, which may record any event */
+	uint64_t launched; /* number of launches of graphs; a graph may record any event */
 } queries = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static _Atomic uint64_t heard;
@@ -62,6 +62,7 @@ static struct query *query_of(uint64_t handle)
 	return *at;
 }
 
+/* Returns a number that grows with each call that may change the state of the event or stream. */
 static uint64_t stamp_of(const struct query *q, bool is_stream)
 {
 	return is_stream ? session_posted() : q->recorded + queries.launched;

@@ -338,8 +338,8 @@ static void lane_give_back(unsigned lane)
 }
 
 /*
- * Called when a thread ends. Another thread may take its lane when the worker is done with the
- * lane.
+ * Called when a thread ends. Another thread may take the ended thread's lane after the worker has
+ * answered.
  */
 static void close_lane(void *p)
 {

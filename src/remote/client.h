@@ -282,7 +282,7 @@ void stream_records(CUstream stream, CUevent event);
  */
 void stream_records_not(CUevent event);
 void stream_done(CUstream stream);
-void context_done(CUcontext context); /* NULL: the calling thread's */
+void context_done(CUcontext context); /* NULL: the calling thread's context */
 void event_done(CUevent event);
 
 /* ---- queries (client-query.c) ---- */

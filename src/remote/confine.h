@@ -35,7 +35,7 @@ int confine_devices(const char *root, uint64_t minors);
  */
 int confine_calls(void);
 
-/* confine_secret() and confine_calls(). 0 or -errno. */
+/* Calls confine_secret() and confine_calls(). 0 or -errno. */
 int confine(void);
 
 #endif

@@ -157,21 +157,24 @@ struct remote_frame {
 			uint16_t op;
 			uint16_t flags; /* enum remote_flag */
 		};
-		/* down: units of REMOTE_STAGE released so far, 31 bits (the 32nd marks a PAD) */
+		/*
+		 * down: blocks of REMOTE_STAGE bytes that the worker has released since the session
+		 * began, in the low 31 bits; the highest bit marks a PAD
+		 */
 		uint32_t released;
 	};
 	union {
 		uint64_t after; /* up: number of POSTs of all lanes that come before this frame */
 		struct {        /* down: the answer */
 			int32_t result;
-			uint32_t asked; /* reverse frames to handle before this answer is valid */
+			uint32_t asked; /* number of reverse frames to handle before this answer */
 		};
 	};
 };
 _Static_assert(sizeof(struct remote_frame) == 16, "abi");
 
 enum remote_flag {
-	REMOTE_ANSWER = 1, /* up: a frame must come back */
+	REMOTE_ANSWER = 1, /* up: the worker must send an answer */
 	REMOTE_POSTED = 2, /* up: counts as one of the POSTs in `after` */
 	REMOTE_SYNC = 4,   /* up: report earlier errors */
 };
@@ -201,7 +204,10 @@ enum remote_op {
 	REMOTE_BLOB_NAMED,  /* SHA-256 of the bytes so far: the server may keep them */
 	REMOTE_LAYOUT,      /* u64 function: asks for offsets and sizes of its parameters */
 	REMOTE_HOST_CALL,   /* struct remote_host_call: a function of the program */
-	/* u64 calls of the lane that may stay unsettled; answered with u64 settled. */
+	/*
+	 * u64 most: the worker waits until at most that many calls of the lane are unsettled, and
+	 * answers with u64: the number of settled calls.
+	 */
 	REMOTE_SETTLED,
 	REMOTE_SETTLE, /* answered when no context has work in flight */
 	/* reverse frames */
@@ -221,13 +227,13 @@ struct remote_copy {
 	uint64_t pitch, slice;
 	uint64_t width, height, depth; /* bytes, rows, slices; linear: height and depth are 1 */
 	uint32_t is_async;             /* 0: the driver's function without a stream */
-	uint32_t is_free;              /* the client forgets `work` when it is done */
+	uint32_t is_free;              /* the client forgets `work` after the copy */
 	/*
 	 * IN: all data except the last piece came in PARTs. OUT: the worker reads all data at once,
 	 * and RESTs ask for further pieces.
 	 */
 	uint32_t is_whole;
-	uint32_t is_beyond; /* IN: the program does not count its memory; not POSTED */
+	uint32_t is_beyond; /* IN: the program counts no units for the data; not POSTED */
 };
 
 struct remote_part {
@@ -251,8 +257,8 @@ static inline uint64_t remote_stage_room(uint64_t bytes)
 }
 
 /*
- * Units of REMOTE_STAGE that the data of a copy takes; 0 for a short linear copy, whose data the
- * driver itself takes at the call.
+ * Blocks of REMOTE_STAGE bytes that the data of a copy takes at the worker; 0 for a short linear
+ * copy, whose data the driver itself takes at the call.
  */
 static inline uint32_t remote_copy_units(const struct remote_copy *c)
 {
@@ -271,20 +277,20 @@ struct remote_window {
 
 struct remote_host_call {
 	uint64_t stream, work;
-	uint32_t is_callback; /* cuStreamAddCallback: gets a status */
-	uint32_t is_free;     /* the client forgets `work` when it has run */
+	uint32_t is_callback; /* the function of cuStreamAddCallback, which gets a status */
+	uint32_t is_free;     /* the client forgets `work` after the function has run */
 };
 
 /* A queried event or stream has completed, or is no longer watched. */
 struct remote_done {
 	uint64_t handle;
-	uint64_t stamp; /* number of the query */
+	uint64_t stamp; /* as in the client's query; tells a late report from a current one */
 	uint64_t is_over;
 };
 
 struct remote_reverse {
 	uint64_t work;
-	uint64_t token;         /* number of the answer */
+	uint64_t token;         /* the program repeats this number in its answer */
 	uint64_t offset, bytes; /* of the packed bytes */
 	uint32_t is_last;       /* the last frame of this work */
 	uint32_t is_free;       /* the client forgets `work` */

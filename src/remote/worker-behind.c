@@ -23,7 +23,7 @@ struct ended {
 static struct {
 	pthread_mutex_t lock;
 	pthread_cond_t none_looks;
-	unsigned ending, looking; /* lanes that destroy an object; lanes that look at events */
+	unsigned ending, looking; /* number of lanes that destroy an object; that look at events */
 	struct ended *ended;
 	size_t n_ended;
 	_Atomic uint64_t n;
@@ -33,7 +33,7 @@ static struct {
 static _Atomic(CUcontext) primary[128];
 /*
  * Serialises changes of primary contexts, so that the worker sees the end of a primary context
- * before it begins again.
+ * before another thread makes the device's next one.
  */
 static pthread_mutex_t primary_lock = PTHREAD_MUTEX_INITIALIZER;
 

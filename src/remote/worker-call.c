@@ -40,11 +40,12 @@ void graph_keep(CUgraph graph, CUhostFn forget, void *p)
  * such a function, because the driver does not report when the last launch has reached it.
  */
 struct host_call {
-	struct host_call *next; /* of the family or the executable graph, latest first */
-	struct family *family;  /* NULL: not a function of a graph */
+	/* in the list `calls` of the family or of own_calls, latest first */
+	struct host_call *next;
+	struct family *family; /* NULL: not a function of a graph */
 	uint64_t work;
 	CUgraphNode node; /* NULL: the family's first function, or a stream's function */
-	uint64_t uses;    /* graphs.uses when the function was set */
+	uint64_t uses;    /* value of graphs.uses when the function was set */
 	bool is_own;      /* the function belongs to an executable graph */
 	bool is_past;     /* a newer function has replaced this one for new launches */
 	/* a graph has captured a launch of the function, so the worker never frees it */
@@ -63,7 +64,7 @@ struct own_calls {
 };
 
 static struct {
-	pthread_rwlock_t set_lock; /* graphs_lock() and graphs_share() */
+	pthread_rwlock_t set_lock; /* taken by graphs_lock() and graphs_share() */
 	pthread_mutex_t lock;      /* protects this struct */
 	LIST_HEAD(, own_calls) own;
 	uint64_t uses; /* calls of graphs_used(); under set_lock */
@@ -148,7 +149,7 @@ static void on_callback(CUstream stream, CUresult status, void *argument)
 	host_call_run_callback(argument, status);
 }
 
-/* A graph's function gets a family of its own. */
+/* Makes a host function; for a node of a graph also its family, with this function alone. */
 static struct host_call *call_new(uint64_t work, bool is_graphs)
 {
 	struct host_call *h = calloc(1, sizeof(*h));

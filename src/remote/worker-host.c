@@ -128,7 +128,7 @@ static struct stage *take_parts(struct serve *s, size_t bytes)
 	return stage;
 }
 
-/* Units that the program counts for the copy, and gets back if the copy fails. */
+/* Blocks of REMOTE_STAGE bytes that the program counts for the copy; released if the copy fails. */
 static uint32_t units_counted(const struct remote_copy *c)
 {
 	return c->is_beyond ? 0 : remote_copy_units(c);
@@ -272,7 +272,10 @@ static size_t answer_bytes(size_t bytes)
 	return (sizeof(struct remote_frame) + bytes + 15) & ~(size_t)15;
 }
 
-/* Writes the data directly into the answer. The answer is sent unless the copy fails. */
+/*
+ * Reserves the answer in the ring and returns the place of its data; NULL: there is none. Only
+ * end_answer() sends the answer.
+ */
 static uint8_t *begin_answer(struct serve *s, size_t bytes)
 {
 	const size_t n = answer_bytes(bytes);

@@ -10,7 +10,7 @@
 struct asked {
 	struct asked *next;
 	uint64_t token;
-	uint8_t *to; /* destination of the bytes */
+	uint8_t *to; /* destination of the answer's bytes */
 	size_t bytes;
 	sem_t is_there;
 };

@@ -14,8 +14,8 @@
 #include "remote/worker.h"
 
 #define STAGES_MAX ((uint64_t)REMOTE_STAGES * REMOTE_STAGE)
-#define STAGES_KEPT (3 * STAGES_MAX) /* limit that includes free stages of other sizes */
-#define STAGES_BOUND (8ull << 30)    /* limit that includes stages of streams and graphs */
+#define STAGES_KEPT (3 * STAGES_MAX) /* most bytes of the counted and the free stages */
+#define STAGES_BOUND (8ull << 30)    /* most bytes of all stages together */
 #define LOOK_NS 100000
 
 /* A stream. Numbered streams are different in each context, or thread. */
@@ -30,14 +30,14 @@ struct stage {
 	uint8_t *p;
 	size_t room;
 	struct behind behind; /* the stage is free once this work is complete */
-	bool is_later;        /* not counted in STAGES_MAX */
-	bool is_beyond;       /* is_later, and its data came with a call */
+	bool is_later;        /* the stage does not count against STAGES_MAX */
+	bool is_beyond;       /* from stage_beyond(); is_later is then true, too */
 	struct line line;
 };
 
 static struct {
 	pthread_mutex_t lock;
-	struct stage *free, *busy; /* busy: in use until its event, latest first */
+	struct stage *free, *busy; /* busy: in use until `behind` is complete; latest first */
 	size_t bytes;              /* of all stages */
 	/*
 	 * Bytes of the stages in use. along: from stage_get(), which the program counts against
@@ -45,8 +45,10 @@ static struct {
 	 * for calls that found STAGES_MAX used up.
 	 */
 	size_t along, later, beyond;
-	struct stage *_Atomic returned; /* returned by graphs; used without the lock */
-	_Atomic uint32_t released;      /* units of REMOTE_STAGE, as answers carry it */
+	/* list of the stages that graphs no longer need; used without the lock */
+	struct stage *_Atomic returned;
+	/* blocks of REMOTE_STAGE bytes that became free since the session began, modulo 2^32 */
+	_Atomic uint32_t released;
 } stages = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 uint8_t *stage_memory(struct stage *s)
@@ -167,8 +169,8 @@ static struct stage *take_free(size_t room)
 }
 
 /*
- * The caller holds the lock. Takes a free stage, or else makes one, and may free unused stages of
- * other sizes for it.
+ * The caller holds the lock. Takes a free stage of `room` bytes, or else makes one. If the new
+ * stage would exceed a limit, first frees the unused stages of other sizes.
  */
 static struct stage *stage_take_any(size_t room, size_t counted, size_t most)
 {

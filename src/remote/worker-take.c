@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fields, handles and addresses: see worker.h. Any lane's thread. */
+/* Reads fields of requests, and looks up handles and addresses: see worker.h. Any lane's thread. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -193,8 +193,8 @@ struct object {
 
 static struct {
 	pthread_mutex_t lock;
-	struct words object;      /* by handle: struct object */
-	struct words name[KINDS]; /* by the driver's object: struct object */
+	struct words object;      /* struct object by its handle */
+	struct words name[KINDS]; /* for each kind, struct object by the driver's handle */
 	uint64_t clock;           /* number of names given */
 	uint64_t next;
 } handles = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -202,8 +202,8 @@ static struct {
 static const CUresult errors[KINDS] = KIND_ERRORS;
 
 /*
- * Kinds of objects from which an object of each kind may be derived. Among the request's objects,
- * the first of these kinds is the one.
+ * For each kind, the kinds of objects from which the driver derives such an object. If a request
+ * names objects of several of these kinds, the kind that comes first in the list counts.
  */
 static const enum kind origins[KINDS][4] = {
 	[KIND_CUmodule] = {KIND_CUlibrary, KIND_CUkernel, KIND_CUfunction},
@@ -261,7 +261,7 @@ static void object_leave(struct object *o)
 
 static void object_join(struct object *o, struct object *of)
 {
-	/* A node reports the graph that contains it, which is no part of the node. */
+	/* A node reports the graph that contains the node. That graph is no part of the node. */
 	for (const struct object *up = of; up; up = up->of)
 		if (up == o)
 			return;
@@ -276,7 +276,7 @@ static void object_join(struct object *o, struct object *of)
 
 static void object_free(struct object *o)
 {
-	/* The driver may have given the same word to another object by now. */
+	/* The driver may have given the same handle to another object by now. */
 	if (object_find(&handles.name[object_kind(o)], o->real) == o)
 		words_remove(&handles.name[object_kind(o)], o->real);
 	words_remove(&handles.object, o->handle);
@@ -286,7 +286,7 @@ static void object_free(struct object *o)
 
 /*
  * Ends an object and its parts, innermost first. An object named after `since` stays: it is a new
- * object, to which the driver has given the word of an ended one.
+ * object, to which the driver has given the handle of an ended one.
  */
 static void object_end(struct object *whole, uint64_t since)
 {
@@ -328,7 +328,7 @@ static struct object *object_name(const struct serve *s, enum kind kind, uint64_
 		o = object_new(kind, handle, real);
 	}
 	/*
-	 * The driver's word may have been another object's, which ended without the worker's
+	 * The driver may have reused the handle of an object that ended without the worker's
 	 * knowledge.
 	 */
 	if (o && of && o->of != of)
@@ -442,9 +442,7 @@ void handle_destroyed(struct serve *s, enum kind kind, uint64_t handle)
 	o = object_find(&handles.object, handle);
 	if (o && o->more)
 		o->more--;
-	/*
-	 * An object that was named after the look-up has the ended object's word: see object_end().
-	 */
+	/* An object named after the look-up is a new one with the same handle: see object_end(). */
 	else if (o && o->named <= s->since)
 		object_end(o, s->since);
 	pthread_mutex_unlock(&handles.lock);

@@ -53,7 +53,10 @@ struct behind behind_stream(CUstream stream);
 bool behind_is_over(struct behind *b);
 void behind_forget(struct behind *b);
 
-/* Enclose the destruction of streams or contexts, including their names. */
+/*
+ * Call end_begin() before the driver destroys streams or contexts, and end_done() after the names
+ * of their objects have been removed, too.
+ */
 void end_begin(void);
 void end_done(void);
 /*
@@ -93,14 +96,14 @@ struct serve {
 	struct ring up, down;
 	uint8_t *request, *scratch; /* REMOTE_FRAME_MAX each */
 	const uint8_t *in, *in_end; /* unread part of the request */
-	const uint8_t *data;        /* the same position in the ring, for bulk data only */
+	const uint8_t *data;        /* position of `in` in the ring itself; only for bulk data */
 	uint8_t *room, *room_end;   /* unused part of scratch */
 	uint8_t *answer;            /* REMOTE_FRAME_MAX bytes: head and fields */
 	size_t n;                   /* bytes of the answer so far, including the head */
 	bool answers;               /* the program waits for the answer */
 	bool has_answered;          /* the answer is already in the ring */
 	bool tells_before;          /* the answer must report earlier errors */
-	CUresult error;             /* the fault of the request */
+	CUresult error;             /* a fault found in the request */
 	uint64_t stream;            /* a handle that the request names */
 	bool has_stream;            /* the request names a stream */
 	struct settling settling;
@@ -185,7 +188,7 @@ uint64_t handle_again(struct serve *s, enum kind kind, uint64_t real);
 void handle_destroyed(struct serve *s, enum kind kind, uint64_t handle);
 
 size_t handles_count(enum kind kind);
-/* All of the driver's objects of a kind, in an array for free(). NULL: none, or no memory. */
+/* The driver's handles of all objects of a kind; the caller frees. NULL: none, or no memory. */
 uint64_t *handles_all(enum kind kind, size_t *ret_n);
 
 void address_given(CUdeviceptr address, uint64_t bytes, enum range_note note);
@@ -264,11 +267,11 @@ uint8_t *stage_memory(struct stage *s);
  * or memory is short.
  */
 struct stage *stage_get(size_t bytes);
-/* Like stage_get(), for data beyond the counted units. */
+/* Like stage_get(), for data that stage_get() refused because of the limit. */
 struct stage *stage_beyond(size_t bytes);
-/* Gives back units that the program had counted and that are not needed after all. */
+/* Releases blocks of REMOTE_STAGE bytes that the program has counted without need. */
 void stage_released(uint32_t units);
-/* Number of units released so far, as answers carry it. */
+/* Number of blocks of REMOTE_STAGE bytes released since the session began, modulo 2^31. */
 uint32_t stages_released(void);
 /* Memory for data that a stream moves later. All such copies of a stream use one stage in turn. */
 struct stage *stage_of_stream(CUstream stream, size_t bytes);
@@ -279,8 +282,8 @@ void stage_return(struct stage *s);
 /* Frees the stage when the stream has completed the work that it has now. */
 void stage_release_after(struct stage *s, CUstream stream);
 /*
- * Like stage_release_after(), but waits for that work while the stages of such data exceed their
- * limit.
+ * Like stage_release_after(), but first waits for that work for as long as all data that came with
+ * calls exceeds the limit of stage_get().
  */
 void stage_release_awaited(struct stage *s, CUstream stream);
 /* Called instead of the driver's function. */
@@ -399,7 +402,7 @@ int driver_load(struct driver *ret_driver);
 void diagnostic_begin(void);
 /*
  * Sends earlier and further messages to the program over `sock`, which the caller keeps. A message
- * at the end of a session ends the process.
+ * that announces the session's end (DIAGNOSTIC_END) ends the process.
  */
 void diagnostic_welcome(int sock, enum remote_link_role link_role);
 /* Copies the cause in the last DIAGNOSTIC_NO_GPU message; "": there was no message. */

@@ -554,7 +554,7 @@ static CUresult copy_batch(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, 
 	CU_CHECK(dsts && srcs && sizes && count != 0 && attrs && attrsIdxs && numAttrs != 0 &&
 			numAttrs <= count && attrsIdxs[0] == 0,
 		CUDA_ERROR_INVALID_VALUE);
-	/* Operations in a batch have no order; the documentation excludes the default streams. */
+	/* Operations in a batch have no order; CUDA allows them no default stream. */
 	CU_CHECK((uintptr_t)hStream > 2, CUDA_ERROR_INVALID_VALUE);
 	for (size_t i = 0, a = 0; i < count; i++) {
 		CUresult r;

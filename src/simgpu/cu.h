@@ -38,7 +38,7 @@
 #define CU_DRIVER_VERSION 13000
 
 enum {
-	CU_MAX_DEPTH = 64, /* contexts on a thread's stack */
+	CU_MAX_DEPTH = 64, /* most contexts on the context stack of a thread */
 	/*
 	 * Submissions that a stream holds before a launch blocks, as on hardware (about 1,020
 	 * measured by users).
@@ -321,7 +321,7 @@ struct cu_process {
 	pthread_mutex_t lock;
 	bool initialised;
 	bool forked;      /* child of a process that had initialised */
-	struct link link; /* to the engine */
+	struct link link; /* the connection to the engine */
 	const struct simgpu_state *state;
 	int n_devices; /* number of visible devices */
 	struct cu_device devices[SIMGPU_MAX_DEVICES];

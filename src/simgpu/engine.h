@@ -162,7 +162,7 @@ struct record_file {
 
 struct engine {
 	char dir[3072];
-	const char *devices; /* devices of the command line; NULL: none */
+	const char *devices; /* device specification from the command line; NULL: not given */
 	struct simgpu_config config;
 	struct memory *mem;
 	struct timeline *tl;

@@ -28,7 +28,7 @@ struct mem_block {
 	 */
 	uint64_t reach;
 	enum block_state state;
-	uint64_t order, ticket; /* LEAVING: stream and number of its free */
+	uint64_t order, ticket; /* LEAVING: stream of the pending free, and number of that free */
 	struct mem_region *region;
 	LIST_ENTRY(mem_block) link; /* LEAVING or FREE: in the heap's list */
 };
@@ -126,7 +126,7 @@ struct memory {
 	uint64_t next_id, next_ticket, use, use_begin;
 	LIST_HEAD(, mem_phys) phys;
 	LIST_HEAD(, mem_export) exports;
-	int exports_epoll;       /* epoll set of the reading ends */
+	int exports_epoll;       /* epoll set of each export's read_end */
 	struct mem_owner nobody; /* owner of memory that only descriptors keep */
 	mem_account_fn *account;
 	void *user;

@@ -450,7 +450,7 @@ static void end_switch(struct timeline *tl, struct device *dev, uint64_t t)
 	}
 }
 
-/* Moves the end of the resident's slice past t: the slice of a lone context renews itself. */
+/* Moves the end of the resident context's slice past t: a lone context gets slice after slice. */
 static void roll_slice(struct timeline *tl, struct device *dev, uint64_t t)
 {
 	if (dev->slice_end <= t)

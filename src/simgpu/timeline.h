@@ -60,9 +60,9 @@ struct tl_op {
 	enum tl_class class;
 	bool spin;         /* COMPUTE: ends early when the ready hook returns true */
 	bool visible;      /* see tl_next_visible(); change it with tl_set_visible() */
-	uint8_t kind;      /* for the caller */
+	uint8_t kind;      /* the caller's own; the timeline never reads it */
 	uint16_t permille; /* COMPUTE: SMs taken, 1..TL_FULL */
-	uint16_t flags;    /* for the caller */
+	uint16_t flags;    /* the caller's own; the timeline never reads them */
 	uint64_t submit_ns;
 	uint64_t duration_ns; /* GRAPH: the length of its longest chain of nodes, or less */
 	/* set by the timeline */
@@ -188,7 +188,7 @@ void tl_add_node(struct timeline *tl, struct tl_op *graph, struct tl_op *node);
 
 void tl_set_visible(struct timeline *tl, struct tl_op *op);
 void tl_finish_external(struct timeline *tl, struct tl_op *op, uint64_t t_ns);
-/* Memory changed from outside: checks everything that waits. */
+/* Call when something else changed memory: checks again each operation that waits for memory. */
 void tl_recheck(struct timeline *tl);
 /* Returns whether an operation waits for memory: a WAIT, or a resident spinning kernel. */
 bool tl_is_waiting(const struct timeline *tl);
