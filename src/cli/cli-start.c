@@ -29,7 +29,7 @@
 #define START_TIMEOUT_NS (20 * NSEC_PER_SEC)
 /* Another daemon may have won the race for the socket. That daemon has this long to answer. */
 #define LOSER_GRACE_NS (2 * NSEC_PER_SEC)
-#define LOG_MAX (1u << 20) /* bytes that a daemon logs before it exits at once */
+#define LOG_MAX (1u << 20) /* most log text of a daemon that exits right after its start */
 
 static void exec_daemon(const char *program, const char *simulate, int log)
 {

@@ -22,7 +22,7 @@ enum cuda_variant { CUDA_VARIANT_NONE, CUDA_VARIANT_PTDS, CUDA_VARIANT_PTSZ };
 enum cuda_action {
 	CUDA_ACTION_PASS,
 	CUDA_ACTION_GATE,
-	/* src/hook treats the five GATE_ actions differently */
+	/* only src/hook distinguishes these five GATE_ actions */
 	CUDA_ACTION_GATE_KERNEL = CUDA_ACTION_GATE,
 	CUDA_ACTION_GATE_CONFIG = CUDA_ACTION_GATE,
 	CUDA_ACTION_GATE_LIST = CUDA_ACTION_GATE,

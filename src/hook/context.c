@@ -10,7 +10,7 @@
 #include "hook/relax.h"
 
 struct making {
-	struct device *device; /* NULL: its memory is not charged */
+	struct device *device; /* NULL: the context's memory is not charged */
 	CUdevice ordinal;
 	uint64_t pages;
 };
@@ -77,7 +77,8 @@ EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
 	if (!device_of(dev) || primary_active(dev)) {
 		r = REAL(cuDevicePrimaryCtxRetain)(pctx, dev);
 		if (r == CUDA_SUCCESS && device_of(dev))
-			context_find(*pctx); /* made without this library's knowledge */
+			/* the context may have been made without this library's knowledge */
+			context_find(*pctx);
 		return r;
 	}
 	if (context_making_begin(&m, dev))

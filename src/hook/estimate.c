@@ -15,7 +15,7 @@
 #define NAP_SHORT_NS (30 * NSEC_PER_USEC)
 /* If two looks are at most this far apart, the end between them counts as exact. */
 #define TIGHT_NS (200 * NSEC_PER_USEC)
-#define SUBS_ONE 256u /* sum_subs counts 1/256 submissions */
+#define SUBS_ONE 256u /* the unit of sum_subs is 1/256 submission */
 /* Above this many submissions with more than LEARN_NS in total, the sums are halved. */
 #define LEARN_SUBS 48u
 #define LEARN_NS (4 * NSEC_PER_MSEC)

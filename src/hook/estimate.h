@@ -2,13 +2,15 @@
 /*
  * Estimates the device time of submissions from the times at which markers were seen complete.
  *
- * The exact time of a completion is unknown: it lies between the last look that did not see the
- * completion and the first look that did. If the predicted time lies between these two looks, the
- * estimated end is the predicted time. If the looks are at most 1 ms apart, the estimated end is
- * halfway between the predicted time and the end of the first quarter of the time between the
- * looks. If the predicted time lies outside, the estimated end is the time of the nearer look. The
- * end of one segment is the beginning of the next, so the samples add up to the elapsed time, and
- * errors cancel.
+ * The exact time of a completion is unknown: it lies between the time `from` of the last look that
+ * did not see the completion and the time `to` of the first look that did. From these and the
+ * predicted time, this code estimates the end:
+ *   predicted time before `from`           from
+ *   predicted time after `to`              to
+ *   the looks are more than 1 ms apart     the predicted time
+ *   otherwise                              mean of predicted time and from + (to - from) / 4
+ * The end of one segment is the beginning of the next, so the samples add up to the elapsed time,
+ * and errors cancel.
  *
  * Where each submission has a marker of its own, keys distinguish kinds of submissions. Equal keys
  * stand for submissions of about equal length: a kernel with its launch's shape.
@@ -34,10 +36,10 @@ struct estimate {
 	uint64_t spread_ns; /* mean error of the prediction of a segment's time */
 	/* mean error of a prediction that takes all submissions as equally long */
 	uint64_t rough_ns;
-	uint64_t longest_ns; /* longest submission, decaying */
+	uint64_t longest_ns; /* time of the longest submission, decaying */
 	uint64_t done_ns;    /* estimated end of the last segment */
 	uint64_t looked_ns;  /* time of the last look */
-	/* sub_ns = sum_ns / sum_subs; sum_subs counts 1/256 submissions. */
+	/* sub_ns = sum_ns / (sum_subs / 256): the unit of sum_subs is 1/256 submission. */
 	uint64_t sum_ns, sum_subs;
 	bool is_guess; /* sub_ns is only an upper bound, because no look was close to an end */
 	struct estimate_kind kind[ESTIMATE_KINDS];

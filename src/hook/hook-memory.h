@@ -48,7 +48,7 @@ int memory_recharge(struct device *d, uint64_t from, uint64_t to);
  * below one block is not rounded.
  */
 uint64_t memory_quota_bytes(const struct device *d);
-uint64_t memory_used_bytes(const struct device *d); /* of the whole tenant */
+uint64_t memory_used_bytes(const struct device *d); /* use of the whole tenant */
 /* Memory in whole blocks that the tenant can still allocate within its quota. */
 uint64_t memory_left_bytes(const struct device *d);
 

@@ -263,7 +263,7 @@ static bool each_line(int fd, bool (*fn)(char *line, void *arg), void *arg)
 		}
 		n -= (size_t)(line - text);
 		if (n >= TEXT_BYTES - LINE_BYTES)
-			n = 0; /* no line of fdinfo is that long */
+			n = 0; /* drops a line that is longer than any line of fdinfo */
 		memmove(text, line, n);
 	}
 	if (fd >= 0)

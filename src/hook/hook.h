@@ -110,7 +110,7 @@ struct device {
 
 	/* markers, under marker_lock */
 	_Alignas(64) struct lock marker_lock;
-	bool no_values; /* the driver refused a value write, so host functions mark */
+	bool no_values; /* the driver refused a value write, so host functions are the markers */
 	uint32_t slot_free
 		[PAGE_SLOTS]; /* slots of destroyed streams; reusable when done == issued */
 	uint32_t slot_frees;

@@ -49,7 +49,7 @@
  */
 #define TELL_BYTES (REMOTE_RING / 8)
 #define LOOK_MS 1000u
-#define LAST_MS 200 /* for the last messages in transit */
+#define LAST_MS 200 /* time for the last messages to arrive */
 
 enum link_type { LINK_DATA = 1, LINK_HEAD, LINK_NOTE, LINK_BEAT };
 
@@ -78,7 +78,7 @@ struct link {
 	_Atomic uint64_t *alive_ns;
 	_Atomic unsigned lanes; /* number of lanes opened so far */
 	uint64_t sent[REMOTE_LANES], reported[REMOTE_LANES];
-	pthread_mutex_t sending; /* for the first connection */
+	pthread_mutex_t sending; /* held to send on the first connection */
 	struct queue queue;
 	pthread_mutex_t placing; /* protects `pieces` */
 	struct pieces pieces[REMOTE_LANES];

@@ -434,7 +434,7 @@ REMOTE_EXPORT CUresult cuMemcpyBatchAsync(CUdeviceptr *dsts, CUdeviceptr *srcs, 
 
 	if (failIdx)
 		*failIdx = SIZE_MAX;
-	/* Default streams cannot have batches. */
+	/* CUDA allows no batch in a default stream. */
 	if (!r &&
 		(!dsts || !srcs || !sizes || !count || !attrs || !attrsIdxs || !numAttrs ||
 			numAttrs > count || attrsIdxs[0] || (uintptr_t)hStream <= 2))

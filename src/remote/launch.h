@@ -28,7 +28,7 @@ struct remote_layout {
  * A launch or a kernel node, followed by n_attrs CUlaunchAttribute and `bytes` bytes of parameters.
  */
 struct remote_launch {
-	uint64_t function, stream; /* handles; for a node `stream` is its context */
+	uint64_t function, stream; /* handles; a kernel node has its context in `stream` */
 	uint32_t grid[3], block[3];
 	uint32_t shared, n_attrs;
 	uint64_t bytes;

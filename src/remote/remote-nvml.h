@@ -58,7 +58,7 @@ enum remote_nvml_kind {
 /* The most processes of a tenant: PAGE_PROCESSES of wire/page.h. */
 #define REMOTE_NVML_ENTRIES 1024u
 
-/* In the text of REMOTE_ASK. */
+/* The content of remote_note.text in a REMOTE_ASK. */
 struct remote_nvml_ask {
 	uint32_t kind; /* enum remote_nvml_kind */
 	uint32_t from; /* 0: makes a new list; otherwise continues the last list at that entry */

@@ -105,11 +105,11 @@ enum remote_note_type {
 	REMOTE_REFUSED,
 	REMOTE_OPEN,
 	REMOTE_WINDOW, /* with a memfd of page-locked memory; answered by the same type */
-	/* a session with only REMOTE_ASK and REMOTE_TELL: remote/remote-nvml.h */
+	/* begins a session that has only REMOTE_ASK and REMOTE_TELL: remote/remote-nvml.h */
 	REMOTE_HELLO_NVML,
 	REMOTE_ASK,
 	REMOTE_TELL,
-	REMOTE_BEAT,       /* between links: the WELCOME is still to come */
+	REMOTE_BEAT,       /* heartbeat between links, until the WELCOME comes */
 	REMOTE_DIAGNOSTIC, /* from the worker at any time: a diagnostic message */
 };
 
@@ -220,10 +220,10 @@ enum remote_op {
 /* The device end of a copy. At the other end, rows and slices follow each other without a gap. */
 struct remote_copy {
 	uint64_t stream;  /* a handle */
-	uint64_t work;    /* FETCH, PUSH: the client's name for its end */
-	uint64_t address; /* array 0: a device address with its pitches */
-	uint64_t array;   /* otherwise a handle, with x, y, z in it */
-	uint64_t x, y, z;
+	uint64_t work;    /* FETCH, PUSH: the client's name for its part of the copy */
+	uint64_t address; /* if array is 0: a device address, with pitch and slice */
+	uint64_t array;   /* otherwise the handle of an array */
+	uint64_t x, y, z; /* where the copy begins there: bytes, rows, slices */
 	uint64_t pitch, slice;
 	uint64_t width, height, depth; /* bytes, rows, slices; linear: height and depth are 1 */
 	uint32_t is_async;             /* 0: the driver's function without a stream */
@@ -291,7 +291,7 @@ struct remote_done {
 struct remote_reverse {
 	uint64_t work;
 	uint64_t token;         /* the program repeats this number in its answer */
-	uint64_t offset, bytes; /* of the packed bytes */
+	uint64_t offset, bytes; /* range within the packed bytes */
 	uint32_t is_last;       /* the last frame of this work */
 	uint32_t is_free;       /* the client forgets `work` */
 	int32_t status;         /* CALL of a stream callback: the status that the callback gets */

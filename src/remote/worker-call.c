@@ -67,7 +67,7 @@ static struct {
 	pthread_rwlock_t set_lock; /* taken by graphs_lock() and graphs_share() */
 	pthread_mutex_t lock;      /* protects this struct */
 	LIST_HEAD(, own_calls) own;
-	uint64_t uses; /* calls of graphs_used(); under set_lock */
+	uint64_t uses; /* number of calls of graphs_used(); under set_lock */
 	_Atomic uint64_t execs;
 } graphs = {.set_lock = PTHREAD_RWLOCK_INITIALIZER, .lock = PTHREAD_MUTEX_INITIALIZER};
 

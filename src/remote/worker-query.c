@@ -17,7 +17,7 @@
 
 struct watch {
 	struct remote_done said; /* the report to the program */
-	CUevent event;           /* NULL: a stream */
+	CUevent event;           /* NULL: the watch is of `stream` */
 	CUstream stream;
 	CUcontext context;
 	uint64_t since_ns;

@@ -307,7 +307,7 @@ static struct object *object_origin(const struct serve *s, enum kind kind)
 	for (const enum kind *k = origins[kind]; *k; k++) {
 		struct object *o = object_find(&handles.object, s->given[*k]);
 
-		/* Nodes that a node reports belong to the same graph. */
+		/* A node that the driver reports for a given node is in the same graph. */
 		if (o)
 			return kind == KIND_CUgraphNode && *k == kind ? o->of : o;
 	}

@@ -12,7 +12,7 @@
 struct driver driver;
 
 static struct {
-	_Atomic uint64_t posted;         /* POSTs that have been carried out, in order */
+	_Atomic uint64_t posted;         /* number of POSTs carried out, in the program's order */
 	struct remote_doorbell doorbell; /* for threads that wait for `posted` */
 	_Atomic int failed;              /* error for the next SYNC */
 } worker;

@@ -108,7 +108,7 @@ struct serve {
 	bool has_stream;            /* the request names a stream */
 	struct settling settling;
 	uint64_t given[KINDS]; /* for each kind, the first handle in the request */
-	uint64_t since;        /* time of the last look-up of a handle */
+	uint64_t since;        /* handles.clock at the last look-up of a handle */
 	uint8_t *blob;         /* pieces of an image */
 	size_t blob_bytes, blob_room;
 	struct copy_parts { /* a single copy whose data comes in several frames */

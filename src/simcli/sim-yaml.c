@@ -36,7 +36,7 @@ struct reader {
 	struct cluster *cluster;
 	struct workload *workload;
 	uint32_t gangs;
-	uint32_t labels_room; /* capacity of the workload's labels */
+	uint32_t labels_room; /* number of labels for which the workload has room */
 };
 
 const char *const sim_network_kinds[PLACE_NETWORK_KINDS] = {

@@ -69,10 +69,10 @@ struct estream {
 	struct ectx *ctx;
 	uint32_t slot;
 	uint32_t id;
-	uint32_t ops; /* submitted and not released */
+	uint32_t ops; /* number of operations submitted and not released */
 	bool leaving;
 	uint64_t submitted;
-	uint64_t turn;            /* the last turn that published its time bound */
+	uint64_t turn;            /* the engine's last turn that published busy_until_ns */
 	LIST_ENTRY(estream) link; /* in the process's list */
 };
 

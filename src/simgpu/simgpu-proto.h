@@ -167,14 +167,14 @@ struct simgpu_op_kernel {
 	uint32_t threads; /* per block */
 	uint32_t param_bytes;   /* <= SIMGPU_MAX_PARAM_BYTES */
 	uint32_t blocks_per_sm; /* blocks that fit one SM at a time; 0 means 1 */
-	uint64_t duration_ns;   /* 0: by kernel and parameters, or the default */
+	uint64_t duration_ns;   /* 0: follows from kernel and parameters, or is the default */
 };
 
 struct simgpu_op_memset {
 	uint64_t ptr;
 	uint64_t width; /* elements */
 	uint64_t height;
-	uint64_t pitch; /* bytes, any when height <= 1 */
+	uint64_t pitch; /* bytes; any value if height <= 1 */
 	uint32_t value;
 	uint32_t elem_bytes; /* 1, 2, 4 */
 };
@@ -182,8 +182,8 @@ struct simgpu_op_memset {
 struct simgpu_op_copy {
 	uint64_t dst, src;
 	uint64_t width;                /* bytes */
-	uint64_t dst_pitch, src_pitch; /* bytes, any when height and depth are 1 */
-	uint64_t dst_slice, src_slice; /* bytes, any when depth is 1 */
+	uint64_t dst_pitch, src_pitch; /* bytes; any value if height and depth are 1 */
+	uint64_t dst_slice, src_slice; /* bytes; any value if depth is 1 */
 	uint32_t height, depth;        /* at least 1 */
 };
 
@@ -219,7 +219,7 @@ struct simgpu_op_graph {
 
 struct simgpu_op_stream {
 	uint32_t flags;
-	int32_t priority; /* as CUDA: lower number first, -5..0 */
+	int32_t priority; /* as in CUDA: -5..0; the lowest number runs first */
 };
 
 /*

@@ -50,7 +50,8 @@ struct timeline {
 	bool in_step, recheck;
 	uint64_t live; /* number of operations */
 	struct device dev[TL_MAX_DEVICES];
-	struct arrivals arrivals; /* by ready_ns, then order; has room for all live operations */
+	/* heap by ready_ns, then order; has room for all live operations */
+	struct arrivals arrivals;
 	struct tl_op *work, **work_tail;
 	struct tl_link waits;
 	struct tl_link visible;

@@ -44,7 +44,7 @@ enum tl_class {
 enum tl_state {
 	TL_NEW,
 	TL_QUEUED,   /* waits for its predecessor or a dependency */
-	TL_ARRIVING, /* only its launch latency is missing */
+	TL_ARRIVING, /* waits only until its launch latency has passed */
 	TL_READY,    /* waits for its engine */
 	TL_RUNNING,  /* has begun (its context need not be resident now) */
 	TL_PENDING,  /* WAIT, EXTERNAL, GRAPH: has begun and waits */
@@ -69,7 +69,7 @@ struct tl_op {
 	enum tl_state state;
 	uint8_t phase; /* 1: still in the extra time that the start hook returned */
 	bool aborted;
-	bool started; /* has executed for a while */
+	bool started; /* has executed for some time already */
 	int32_t priority;
 	uint32_t blockers;
 	uint32_t nodes_left;
