@@ -19,9 +19,9 @@
 #include "hook/hook.h"
 #include "hook/relax.h"
 
-/* Markers are spaced as for this window on an uncontended device, where no window applies. */
+/* Sets the spacing of markers on an uncontended device, where no in-flight window applies. */
 #define WINDOW_ALONE_NS (16 * NSEC_PER_MSEC)
-/* Markers are spaced as for this window on a contended device while no other tenant waits. */
+/* Sets the spacing of markers on a contended device while no other tenant waits. */
 #define WINDOW_FIRST_NS (2 * NSEC_PER_MSEC)
 #define SPIN_NS (20 * NSEC_PER_USEC) /* shorter waits do not sleep */
 /* Longest hold of a submission without a completion, because running work may wait for it. */

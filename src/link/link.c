@@ -36,7 +36,7 @@
  * took longer with the extra wake-up.
  */
 #define SPREAD (2 * PIECE)
-/* Number of the shortest pieces that fill all rings: more than an honest peer can cause. */
+/* So many pieces of the shortest length fill all rings: an honest peer causes fewer. */
 #define QUEUED_MAX (REMOTE_LANES * (REMOTE_RING / PIECES_BULK_MIN))
 /*
  * A message of at most this size is sent as one TLS record. For a larger message, copying its head
@@ -299,8 +299,9 @@ static void *note_main(void *argument)
 			l, &(struct link_head){.bytes = sizeof(note), .type = LINK_NOTE}, &note);
 	}
 	/*
-	 * The end of the program or the worker ends the link. If the program's last bytes stayed
-	 * unread, the kernel would drop the worker's last messages.
+	 * The end of the program or the worker ends the link. After the worker's last message, the
+	 * other threads get time to read what the peer still sends. If this process ended with
+	 * unread bytes, the kernel would reset the connection, and the message would be lost.
 	 */
 	if (note.type == REMOTE_DIAGNOSTIC)
 		poll(NULL, 0, LAST_MS);

@@ -41,7 +41,8 @@ static bool client_host_reserve_range(uint64_t base, uint64_t end)
 		reserved_bytes += end - base;
 		return true;
 	}
-	munmap(at, end - base); /* a kernel that does not know the flag maps the range elsewhere */
+	/* a kernel without MAP_FIXED_NOREPLACE has mapped another address */
+	munmap(at, end - base);
 	return false;
 }
 

@@ -267,7 +267,10 @@ REMOTE_EXPORT CUresult cuMemAllocHost_v2(void **pp, size_t bytesize)
 	return cuMemHostAlloc(pp, bytesize, 0);
 }
 
-/* Without REMOTE_SYNC, so an earlier call's error stays for the program's next synchronisation. */
+/*
+ * Waits until no context has work in flight. Does not set REMOTE_SYNC, so an earlier call's error
+ * stays for the program's next synchronisation.
+ */
 static void pinned_settle(void)
 {
 	struct call c;
@@ -294,7 +297,10 @@ static CUresult forget_pinned(void *p, bool is_ours, struct range *ret_range)
 	/* Work in flight of any context may still write to the memory. */
 	if (is_hazardous())
 		earlier = cuCtxSynchronize();
-	/* That is no error of earlier work: pinned_settle() waits in a capture. */
+	/*
+	 * CUDA refuses the synchronisation during a capture. This is no error of earlier work, and
+	 * pinned_settle() then waits instead.
+	 */
 	if (earlier == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)
 		earlier = CUDA_SUCCESS;
 	if (work_touches(p, range.size))

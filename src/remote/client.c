@@ -29,7 +29,7 @@ static struct {
 	int sock;
 	/* The socket's cookie: a program may close unknown descriptors and reuse their numbers. */
 	uint64_t cookie;
-	/* Held from a note until its answer, and while the library reads messages. */
+	/* Held from sending a note until its answer, and while the library reads messages. */
 	pthread_mutex_t notes_lock;
 	bool has_said_end; /* the worker has printed why it ends */
 	struct remote_session *shared;

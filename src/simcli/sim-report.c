@@ -235,7 +235,7 @@ static const struct figure of_queue[] = {
 	{"busy_s", NULL, SECONDS, sim_report_busy, 0},
 	{"end_s", "ALL DONE", SECONDS, sim_report_end, 0},
 	{"placed_percent", "PLACED", PERCENT, sim_report_placed, 0},
-	/* The first third is left out, because the cluster is still filling. */
+	/* leaves out the first third of the arrival time, in which the cluster fills */
 	{"allocated_steady", "ALLOCATED", PERCENT, allocated_arriving, 1 / 3.0, NULL, is_drawn},
 	{"queued_urgent_mean_s", "URGENT", SECONDS, queued_urgent, 0, NULL, has_preemption},
 	{"evicted", "EVICTED", NUMBER, sim_report_evicted, 0, NULL, may_evict},

@@ -186,8 +186,8 @@ uint64_t engine_catch_up(struct engine *e)
 
 	ingest_all(e);
 	/*
-	 * While work waits in rings, the engine advances event by event and refills, so the device
-	 * never runs dry.
+	 * While work waits in rings, the engine advances event by event and takes more entries as
+	 * soon as there is room, so the device never runs dry.
 	 */
 	while (is_throttled(e) && tl_next_event(e->tl) <= now) {
 		tl_advance(e->tl, tl_next_event(e->tl));

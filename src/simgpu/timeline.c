@@ -601,10 +601,7 @@ static void check_waits(struct timeline *tl, uint64_t t)
 		if (!tl->hooks.ready(tl->hooks.user, op, t))
 			continue;
 		list_del(&op->queue);
-		/*
-		 * The work list completes the operation, because completing it here could change
-		 * this list.
-		 */
+		/* The work list completes op: completing op here could change tl->waits. */
 		op->class = TL_INSTANT;
 		push_work(tl, op);
 	}

@@ -132,9 +132,9 @@ struct tl_piece {
 struct tl_hooks {
 	void *user;
 	/*
-	 * The operation begins. Returns nanoseconds before its own duration, for memory that must
-	 * first be moved in. EXTERNAL: pass the operation on to the code that calls
-	 * tl_finish_external().
+	 * The operation begins. Returns the nanoseconds for moving memory to the device, which pass
+	 * before the operation's own duration. EXTERNAL: pass the operation on to the code that
+	 * calls tl_finish_external().
 	 */
 	uint64_t (*start)(void *user, struct tl_op *op, uint64_t t_ns);
 	/* WAIT and spinning COMPUTE: whether the awaited condition holds. */

@@ -155,7 +155,7 @@ uint64_t simgpu_busy_ns(const struct simgpu_busy *busy, uint64_t t0_ns, uint64_t
  */
 uint64_t simgpu_busy_worst_window(const struct simgpu_busy *busy, uint64_t t0_ns, uint64_t t1_ns,
 	uint64_t window_ns, uint64_t step_ns, uint64_t want_millionths, uint64_t *ret_at_ns);
-/* Returns the largest number of busy nanoseconds in any of these windows. */
+/* Most busy nanoseconds in any window; windows are as in simgpu_busy_worst_window(). */
 uint64_t simgpu_busy_max_window(const struct simgpu_busy *busy, uint64_t t0_ns, uint64_t t1_ns,
 	uint64_t window_ns, uint64_t step_ns);
 
