@@ -32,7 +32,7 @@
 
 /* ---- redaction ---- */
 
-/* bundle_redact() replaces values of members whose names contain one of these, in any case. */
+/* bundle_redact() replaces each member whose name, in lower case, contains one of these words. */
 static const char *const secret[] = {"secret", "token", "password", "passwd", "credential",
 	"privatekey", "private_key", "apikey", "api_key", "tls.key", "cabundle"};
 

@@ -31,9 +31,9 @@
 
 #define PIECE (256u << 10)
 /*
- * If more bytes wait in one ring, the further connections help, because the time to wake their
- * threads then pays off. For fewer bytes the threads stay asleep: copies of 1 MiB between kernels
- * took longer with the extra wake-up.
+ * If more bytes than this wait in one ring, the further connections help, because the time to wake
+ * their threads then pays off. For fewer bytes the threads stay asleep: copies of 1 MiB between
+ * kernels took longer with the extra wake-up.
  */
 #define SPREAD (2 * PIECE)
 /* So many pieces of the shortest length fill all rings: an honest peer causes fewer. */

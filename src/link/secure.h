@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A network connection before a link runs over it: the TLS handshake with the session's kind of
- * proof, and the time limits for a silent peer. Functions block; one thread for each connection.
+ * A network connection before a link runs over it: the TLS handshake with certificates or a
+ * pre-shared key, and the time limits for a silent peer. Functions block; one thread for each
+ * connection.
  */
 #ifndef LINK_SECURE_H
 #define LINK_SECURE_H

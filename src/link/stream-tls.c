@@ -75,8 +75,8 @@ struct stream stream_tls(gnutls_session_t tls, unsigned silent_ms)
 /* ---- reading and sending ahead ---- */
 
 /*
- * Bytes that are encrypted before they are sent. The peer can decrypt them while this side encrypts
- * the next bytes.
+ * This side encrypts so many bytes and then sends them. The peer can decrypt them while this side
+ * encrypts the next bytes.
  */
 #define SENT_BYTES (64u << 10)
 #define READ_BYTES (128u << 10)

@@ -435,7 +435,10 @@ static void client_host_serve_reverse(const struct remote_frame *head, const voi
  */
 static bool client_host_is_left_alone(void)
 {
-	/* The folder has two links of its own and one link for each thread. */
+	/*
+	 * /proc/self/task has two links of its own and one for each thread: the first thread, the
+	 * reverse thread and the function thread.
+	 */
 	const nlink_t ours = 2 + 1 + 1 + (host.has_thread ? 1 : 0);
 	struct process_stat first;
 	struct statx stx;

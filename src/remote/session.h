@@ -45,19 +45,19 @@
 /* The largest part of a copy of pageable memory that is one step of its stream. */
 #define REMOTE_WHOLE (16u << 20)
 /*
- * Data that comes with a copy waits in the worker's memory until it is on the device. The memory is
- * counted in units of REMOTE_STAGE. The program knows, without asking, that REMOTE_STAGES units
- * exist. The program does not post a copy that exceeds them. The worker answers such a copy when
- * enough units are free again, or when the copy's own stream has reached it. So a thread waits for
- * no stream but its own.
+ * Data that comes with a copy waits in the worker's memory until it is on the device. This memory
+ * has REMOTE_STAGES units of REMOTE_STAGE bytes, and the program itself counts the free units. If a
+ * copy needs more units than are free, the program does not post the copy but waits for the answer.
+ * The worker answers when enough units are free again, or when the copy's own stream has reached
+ * the copy. So a thread waits for no stream but its own.
  */
 #define REMOTE_STAGE (64u << 10)
 #define REMOTE_STAGES 1024u
 /*
- * A driver's queue is finite, and a thread that posts more would wait in the driver. A thread with
- * fewer than REMOTE_UNSETTLED unsettled calls in its lane never waits there. At that number, the
- * thread asks the worker and waits until at most REMOTE_SETTLE_TO calls are left. A call on a
- * stream is settled when the stream has completed it, and any other call at once.
+ * A driver's queue is finite, and posting more calls than the queue takes would wait in the driver.
+ * A thread with fewer than REMOTE_UNSETTLED unsettled calls in its lane never waits there. At that
+ * number, the thread asks the worker and waits until at most REMOTE_SETTLE_TO unsettled calls are
+ * left. A call on a stream is settled when the stream has completed it, and any other call at once.
  */
 #define REMOTE_UNSETTLED 896u
 #define REMOTE_SETTLE_TO 448u
