@@ -114,7 +114,7 @@ void cli_help(const struct cli_command *command, struct buf *out);
  */
 struct cli_program {
 	const char *name;                    /* as users type it: "divvy", "kubectl divvy" */
-	const char *page;                    /* its man page; a command's page is PAGE-COMMAND */
+	const char *page;                    /* the man page's name; of a command: PAGE-COMMAND */
 	const char *summary;                 /* follows the page's name; no full stop */
 	const char *text;                    /* paragraphs of the man page */
 	const char *overview;                /* one sentence above the list of commands */

@@ -85,7 +85,7 @@ uint32_t estimate_every(const struct estimate *e, uint32_t every, uint64_t windo
 
 /* Work in flight. Start with zero, then call estimate_queue() for each segment, oldest first. */
 struct estimate_queue {
-	uint64_t ns;        /* predicted time until all of it completes */
+	uint64_t ns;        /* predicted time until all work in flight completes */
 	uint64_t spread_ns; /* mean error of `ns` */
 	uint32_t segments;
 };

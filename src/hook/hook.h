@@ -80,7 +80,7 @@ struct context {
 struct segment { /* a marker in flight */
 	uint32_t slot, sequence;
 	uint32_t count; /* submissions that the marker covers */
-	uint64_t key;   /* key of its only submission, for the estimate; 0: several, or unknown */
+	uint64_t key;   /* key of the only submission, for the estimate; 0: several, or unknown */
 	bool used;
 	bool is_corun; /* first marker of a turn: other tenants' work may have run before it */
 	uint64_t issued_ns;

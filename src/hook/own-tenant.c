@@ -47,7 +47,7 @@ static bool scan_byte(struct scan *s, char c)
 	return false;
 }
 
-/* Returns false if it cannot be read, or is too long for a secret. */
+/* Returns false if the environment cannot be read, or the secret in it is too long. */
 static bool own_read_secret(int dir, char ret[static 33])
 {
 	_cleanup_close_ int fd = openat(dir, "environ", O_RDONLY | O_CLOEXEC);

@@ -61,7 +61,7 @@ enum remote_nvml_kind {
 /* The content of remote_note.text in a REMOTE_ASK. */
 struct remote_nvml_ask {
 	uint32_t kind; /* enum remote_nvml_kind */
-	uint32_t from; /* 0: makes a new list; otherwise continues the last list at that entry */
+	uint32_t from; /* 0: makes a new list; otherwise continues the last list at this entry */
 	uint64_t since;
 };
 

@@ -188,7 +188,7 @@ struct object {
 	uint64_t more;  /* references besides the first */
 	/* the object from which this one was derived; the first object derived from this one */
 	struct object *of, *parts;
-	struct object *next, **link; /* in the parts of `of` */
+	struct object *next, **link; /* in the list of parts of `of` */
 };
 
 static struct {

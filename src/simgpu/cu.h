@@ -133,12 +133,12 @@ struct cu_range {
 	unsigned flags; /* host flags, managed flags */
 	bool sync_memops;
 	bool freed;    /* GRAPH, ASYNC: a free was submitted to a stream */
-	bool in_graph; /* GRAPH: has memory behind it */
+	bool in_graph; /* GRAPH: the addresses have memory */
 	struct cu_pool *pool;
 	struct cu_vmm *vmm;
 	uint64_t vmm_offset;
 	uint8_t access[SIMGPU_MAX_DEVICES]; /* MAPPED: CUmemAccess_flags */
-	uint64_t vmm_id;                    /* GRAPH: the memory behind it */
+	uint64_t vmm_id;                    /* GRAPH: id of the memory */
 	unsigned opens;   /* IPC: number of openings; GRAPH: 1 while allocated, else 0 */
 	bool read_mostly; /* MANAGED: advice, and the last prefetch */
 	bool has_preferred, has_prefetched;
@@ -187,7 +187,7 @@ struct cu_context {
 	CUfunc_cache cache_config;
 	CUsharedconfig shared_config;
 	uint32_t peers;    /* one bit for each device: enabled peer access */
-	unsigned captures; /* number of its streams that capture */
+	unsigned captures; /* number of the context's streams that capture */
 };
 
 struct cu_stream {
@@ -293,7 +293,7 @@ struct cu_array {
 	uint64_t pitch;           /* bytes of a row */
 	uint64_t slice;           /* bytes of a plane */
 	unsigned element;         /* bytes */
-	struct cu_mipmap *mipmap; /* the mipmap that contains it, or NULL */
+	struct cu_mipmap *mipmap; /* the mipmap that contains the array, or NULL */
 };
 
 /* ---- process and thread ---- */

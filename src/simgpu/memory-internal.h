@@ -44,7 +44,7 @@ struct mem_heap {
 	uint64_t grow_bytes;
 	struct mem_blocks free, leaving;
 	LIST_HEAD(, mem_region) regions;
-	LIST_ENTRY(mem_heap) link; /* in its owner's list; a pool's heap is in no list */
+	LIST_ENTRY(mem_heap) link; /* in the owner's list of heaps; a pool's heap is in no list */
 };
 
 struct mem_pool {
@@ -111,7 +111,7 @@ struct mem_region {
 	uint8_t access[SIMGPU_MAX_DEVICES];
 	struct mem_refs importers;
 	uint64_t ipc_key;
-	/* the process that allocated the region has freed it; the last importer's close ends it */
+	/* the allocating process has freed the region; the last importer's close ends the region */
 	bool is_orphan;
 };
 

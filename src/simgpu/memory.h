@@ -80,7 +80,7 @@ struct mem_info {
 	enum simgpu_mem_kind kind;
 	uint32_t device, ctx;
 	struct mem_owner *owner;
-	uint64_t id;             /* id of its pool or VMM handle */
+	uint64_t id;             /* id of the memory's pool or VMM handle */
 	uint64_t resident_bytes; /* managed memory: bytes that are on a device now */
 };
 

@@ -213,8 +213,8 @@ struct simgpu_op_mem {
 
 struct simgpu_op_graph {
 	uint32_t graph;     /* slot */
-	uint32_t after;     /* slot of a stream */
-	uint64_t after_seq; /* operation of that stream that comes first; 0: none */
+	uint32_t after;     /* slot of the stream to wait for */
+	uint64_t after_seq; /* operation of stream `after` that must complete first; 0: none */
 };
 
 struct simgpu_op_stream {
@@ -290,7 +290,7 @@ struct simgpu_shm_engine {           /* [engine] */
 	_Atomic uint64_t now_ns;     /* time of the simulated device */
 	_Atomic uint32_t doorbell;   /* enum simgpu_doorbell: which entries must ring */
 	_Atomic uint32_t wake_seq;   /* futex: grows when an awaited value is published */
-	_Atomic uint32_t cb_tail;    /* futex: host functions handed over in total */
+	_Atomic uint32_t cb_tail;    /* futex: number of host functions handed over in total */
 	_Atomic uint32_t dead;       /* the engine has dropped this client (shutdown) */
 	uint8_t pad[24];
 };
@@ -337,7 +337,7 @@ _Static_assert(sizeof(struct simgpu_stream) == 128, "two lines, one writer each"
 
 struct simgpu_event {             /* [engine] */
 	_Atomic uint64_t record;  /* highest record number completed */
-	_Atomic uint64_t time_ns; /* device time of that record */
+	_Atomic uint64_t time_ns; /* device time of record number `record` */
 	_Atomic uint64_t graph_records;
 	uint64_t pad;
 };

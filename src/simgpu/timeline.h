@@ -64,7 +64,7 @@ struct tl_op {
 	uint16_t permille; /* COMPUTE: SMs taken, 1..TL_FULL */
 	uint16_t flags;    /* the caller's own; the timeline never reads them */
 	uint64_t submit_ns;
-	uint64_t duration_ns; /* GRAPH: the length of its longest chain of nodes, or less */
+	uint64_t duration_ns; /* GRAPH: length of the graph's longest chain of nodes, or less */
 	/* set by the timeline */
 	enum tl_state state;
 	uint8_t phase; /* 1: still in the extra time that the start hook returned */
@@ -161,7 +161,7 @@ struct timeline;
 
 int tl_new(const struct tl_params *params, const struct tl_hooks *hooks, uint64_t now_ns,
 	struct timeline **ret_tl);
-/* All its contexts and streams must have been removed. */
+/* All contexts and streams of the timeline must have been removed before. */
 void tl_free(struct timeline *tl);
 
 void tl_ctx_add(struct timeline *tl, struct tl_ctx *ctx, uint16_t device);

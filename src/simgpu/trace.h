@@ -51,7 +51,7 @@ struct simgpu_trace_record {
 	uint64_t start_ns;
 	uint64_t end_ns;
 	uint64_t op;        /* the same for all pieces of an operation */
-	uint64_t submit_ns; /* when the client submitted it */
+	uint64_t submit_ns; /* when the client submitted the operation */
 	uint32_t pid;
 	uint32_t context; /* unique on the machine */
 	uint32_t stream;  /* client's slot */
@@ -60,7 +60,7 @@ struct simgpu_trace_record {
 	uint8_t engine; /* enum simgpu_trace_engine */
 	uint8_t kind;   /* enum simgpu_trace_kind */
 	uint16_t flags;
-	uint16_t permille; /* share of the device's SMs that it occupied */
+	uint16_t permille; /* share of the device's SMs that the operation occupied */
 	uint64_t bytes;    /* copies, memsets, migrations */
 };
 _Static_assert(sizeof(struct simgpu_trace_record) == 64, "layout");
