@@ -16,7 +16,7 @@
 
 #include "cuda/types.h"
 
-/* The columns of cuda.def, which its head explains. */
+/* Values of the columns of cuda.def; the head of cuda.def explains them. */
 enum cuda_variant { CUDA_VARIANT_NONE, CUDA_VARIANT_PTDS, CUDA_VARIANT_PTSZ };
 
 enum cuda_action {

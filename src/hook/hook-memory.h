@@ -52,7 +52,7 @@ uint64_t memory_used_bytes(const struct device *d); /* use of the whole tenant *
 /* Memory in whole blocks that the tenant can still allocate within its quota. */
 uint64_t memory_left_bytes(const struct device *d);
 
-/* Returns the device of the current context; NULL: its memory is not charged. */
+/* Returns the device of the current context; NULL: the context's memory is not charged. */
 struct device *memory_device(CUcontext *ret_context);
 
 /* ---- the table of charges and their reasons ---- */

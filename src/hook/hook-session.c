@@ -45,7 +45,7 @@
 #define RESTART_NS (3 * NSEC_PER_SEC)       /* wait for a daemon that is being replaced */
 #define LOOK_S 1
 #define STACK_BYTES (128u * 1024u)
-#define EVERY_FIRST 1u /* submissions between markers until their length is known */
+#define EVERY_FIRST 1u /* submissions between two markers, while their length is unknown */
 
 /* ---- descriptors ---- */
 

@@ -223,7 +223,7 @@ struct context *context_lookup(CUcontext handle)
 	return NULL;
 }
 
-/* Makes the context current if it is not. If *ret_pushed, the caller pops it. */
+/* Makes the context current if it is not. If *ret_pushed is true, the caller pops the context. */
 static bool make_current(CUcontext handle, bool *ret_pushed)
 {
 	CUcontext now = NULL;

@@ -23,7 +23,7 @@
 #include "link/node-link.h"
 #include "link/stream.h"
 
-#define PROBE_S 20 /* limit of a process on either side, including the connect */
+#define PROBE_S 20 /* longest life of a probe's process on either side, including the connect */
 #define ECHOES 15
 #define ECHOES_MAX 64u
 #define LATE_NS (5 * NSEC_PER_SEC) /* limit of a whole transfer */

@@ -223,7 +223,7 @@ struct remote_copy {
 	uint64_t work;    /* FETCH, PUSH: the client's name for its part of the copy */
 	uint64_t address; /* if array is 0: a device address, with pitch and slice */
 	uint64_t array;   /* if not 0: the handle of an array */
-	uint64_t x, y, z; /* where the copy begins there: bytes, rows, slices */
+	uint64_t x, y, z; /* where the copy begins in this memory: bytes, rows, slices */
 	uint64_t pitch, slice;
 	uint64_t width, height, depth; /* bytes, rows, slices; linear: height and depth are 1 */
 	uint32_t is_async;             /* 0: the driver's function without a stream */

@@ -81,7 +81,7 @@ struct settling {
 	uint64_t posted, marked, settled; /* numbers of calls of the lane */
 	uint64_t stream[MARK_STREAMS];    /* handles used since the last mark */
 	unsigned n_streams;
-	uint64_t ends; /* number of ended contexts when the first of these streams was noted */
+	uint64_t ends; /* number of ended contexts when stream[0] was noted */
 	struct mark {
 		uint64_t at;
 		struct behind behind[MARK_STREAMS];

@@ -78,7 +78,7 @@ struct share {
 	int device;
 };
 
-/* Busy time per process and device, as a union of its kernels. */
+/* Prints for each process and device the length of the union of the process's kernels. */
 static int print_summary(const struct options *o, const struct simgpu_trace *t, uint64_t from_ns)
 {
 	static const struct table_column columns[] = {

@@ -411,7 +411,7 @@ enum simgpu_pool_attr {
 	SIMGPU_POOL_USED_HIGH = 8,
 };
 
-/* The default pool of a device in a process; other pools have ids above. */
+/* Id of a device's default pool in a process; all other pools have higher ids. */
 #define SIMGPU_POOL_DEFAULT(device) ((uint32_t)(device) + 1u)
 
 /*
@@ -576,7 +576,7 @@ struct simgpu_state_device {
 
 /* One process on one device. A slot is in use if pid is not 0. */
 struct simgpu_state_proc {
-	_Atomic uint32_t pid; /* as the engine sees it */
+	_Atomic uint32_t pid; /* in the engine's pid namespace */
 	uint16_t device;
 	uint16_t contexts;
 	uint64_t start_time; /* field 22 of /proc/PID/stat */

@@ -86,7 +86,7 @@ enum simgpu_account_reason {
 	SIMGPU_ACCOUNT_DEATH,
 };
 
-/* First page of both files; records start at byte 4096. */
+/* First page of the files `trace` and `account`; records start at byte 4096. */
 struct simgpu_ring_head {
 	uint64_t magic;
 	uint32_t abi;
