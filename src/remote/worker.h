@@ -267,7 +267,7 @@ uint8_t *stage_memory(struct stage *s);
  * or memory is short.
  */
 struct stage *stage_get(size_t bytes);
-/* Like stage_get(), for data that stage_get() refused because of the limit. */
+/* Like stage_get(), for a copy with is_beyond, whose data the program does not count. */
 struct stage *stage_beyond(size_t bytes);
 /* Releases blocks of REMOTE_STAGE bytes that the program has counted without need. */
 void stage_released(uint32_t units);
