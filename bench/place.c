@@ -250,7 +250,9 @@ static struct speed run(struct cluster *c, const struct place_spec *specs, uint3
 	return s;
 }
 
-/* Fills the cluster as first fit does, in negligible time, and notes the arrivals. */
+/*
+ * Fills the cluster as first fit does, in negligible time, and reports each arrival to the policy.
+ */
 static void fill_quickly(
 	struct cluster *c, uint32_t nodes, const struct place_spec *specs, uint32_t n)
 {

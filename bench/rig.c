@@ -176,8 +176,8 @@ static void start_daemon(struct rig *rig, const char *const *args)
 }
 
 /*
- * Makes the account larger than by default, because the bench could not check an overwritten
- * change.
+ * Gives the simulated device's memory account more records than by default. A change whose record
+ * was overwritten cannot be checked.
  */
 static void write_config(const struct rig *rig)
 {

@@ -5,8 +5,8 @@
  * and the result is the median over the pairs of runs, of the worst of five programs.
  *
  * single.blocked_enqueue_loss: a program enqueues 100 ms of kernels and computes for 80 ms
- * meanwhile, beside a tenant that uses half of the device. Its time is compared with that on an
- * ideal half.
+ * meanwhile, beside a tenant that uses half of the device. Its time is compared with the time on an
+ * ideal device of half the speed.
  *
  * bursty.*: four tenants that use the device for a fifth of the time, or two that use it for half
  * of the time, share the device. Their time is compared with that of running one after the other.

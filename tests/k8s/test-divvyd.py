@@ -654,7 +654,8 @@ def what_has_changed_is_reported_before_the_next_renewal():
         gaps = leases.gaps(begin)
         for gap, before, now in gaps:
             assert gap >= RENEW_S or differs(before, now), f"no news after {gap} s: {before} -> {now}"
-        # No more than the budget allows, however the load changes: 10 at once, one each 5 s, and renewals.
+        # divvyd writes the Lease no more often than its budget allows, however the load changes: 10
+        # writes at once, one each 5 s, and renewals.
         seconds = sum(gap for gap, _, _ in gaps)
         assert len(gaps) <= 10 + seconds / 5 + seconds / RENEW_S + 1, gaps
 

@@ -367,7 +367,7 @@ def a_token_names_its_pod():
     assert said["user"]["username"] == f"system:serviceaccount:{SYSTEM}:divvyd", said
     assert said["user"]["extra"]["authentication.kubernetes.io/pod-name"] == [name], said
     assert said["user"]["extra"]["authentication.kubernetes.io/pod-uid"] == [uid], said
-    # The token becomes invalid with its pod.
+    # The token becomes invalid when its pod is deleted.
     cluster.delete(f"{pods}/{name}", grace_s=0)
     wait_for(lambda: not user().get("authenticated"), "the token of a pod that is gone is refused")
 

@@ -150,8 +150,8 @@ BAD = [
 DEVICE = {"uuid": UUID, "index": 0, "model": "NVIDIA H200", "memoryBytes": 141 << 30, "health": "Healthy"}
 PEER = {"name": "gpu-7", "roundTripMicroseconds": 180, "bitsPerSecond": 9400000000, "measuredAt": "2026-01-02T03:04:05Z"}
 NETWORK = {"name": "ens1f0", "kind": "host", "capacityMbps": 25000}
-# (kind, status, the field that the message must name; "" for a valid one). The writer of a status must avoid duplicate entries:
-# Kubernetes 1.20 does not check.
+# (kind, status, the field that the message must name; "" for a valid status). The writer of a
+# status must avoid duplicate entries, because Kubernetes 1.20 does not refuse duplicates.
 STATUS = [
     ("GPUNode", {"epoch": 7, "owner": "divvy", "deviceCount": 1, "observedGeneration": 1,
                  "devices": [{**DEVICE, "numa": -1, "owner": "divvy", "simulated": True,
@@ -417,7 +417,8 @@ def kubeshares_objects_are_stored_unchanged():
 def a_definition_of_kubeshares_is_never_overwritten():
     path = f"{CRDS}/sharepods.kubeshare.nthu"
     cluster.patch(path, {"metadata": {"annotations": {"whose": "theirs"}}, "spec": {"names": {"shortNames": ["theirs"]}}})
-    # The API server accepts the names, and reports that in the status, a moment later.
+    # A moment later the API server accepts the definition's new short name, and reports that in the
+    # status.
     wait_for(lambda: cluster.get(path)["status"]["acceptedNames"]["shortNames"] == ["theirs"], "the names are accepted")
     before = cluster.get(path)
     code, _, err = cluster.kubectl("create", "-k", str(DEPLOY / "kubeshare"), check=False)

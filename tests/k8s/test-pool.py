@@ -197,7 +197,8 @@ def a_deleted_placeholder_waits_for_its_tenants():
     delete_pod(cluster, "one")
     wait_for(lambda: not cluster.exists(f"/api/v1/namespaces/{SYSTEM}/pods/{name}"), "the placeholder is deleted", KUBELET_S)
     wait_for_pod(cluster, "three", "Running")
-    # Another placeholder may have been created before this one's device was free: it is given back.
+    # The controller may have created another placeholder before this placeholder's device was free.
+    # The other one is given back.
     wait_for(lambda: len(placeholders()) == 1, "one placeholder is left", KUBELET_S)
     assert name not in held().values(), (name, held())
 

@@ -12,8 +12,8 @@ import time
 from machine import CHAOS, Machine, run, seed_of, soaking, survived, wait_for
 
 LIAR = os.path.join(CHAOS, "liar")
-# The arbiter waits for at most three drains of 250 ms in 10 s, then passes a client that never
-# drains.
+# The arbiter waits for at most three drains of 250 ms in 10 s, then no longer waits for a client
+# that never drains.
 SECONDS = 60 if soaking() else 11
 # 1/1000 of the device by which each liar may change another tenant's share. A liar also takes
 # processor time, on a machine with perhaps two processors; the busy programs of the comparison do

@@ -559,7 +559,7 @@ def sim_chooses_modes_and_networks():
         assert "runs on b, device on a over the host's network, 1 hop, 90 us" in there.pop("why"), there
         assert there == {"outcome": "remote", "network": "host", "mbit": 9000, "latency_us": 90}, there
         assert queued["outcome"] == "queued" and queued["why"].startswith("queued, local was asked: "), queued
-        # The host's network has 4 Gbps left.
+        # Only 4 Gbps are left of the network of kind host.
         assert (over["outcome"], over["network"], over["latency_us"]) == ("remote", "overlay", 2), over
         refused(f.sim("--spec", "c.yaml"), 1, "c.yaml", "networks", "--mode drop")
         f.write("c.yaml", WAYS.replace("5Gbps,100us", "5Gbps,1us"))
@@ -683,7 +683,8 @@ def too_few_tasks_give_no_figure():
     enough = sim_json("--generate", "kubeshare", "--tasks", "105", "--mode", "drop", "--policy", "default", "--seeds", "1")
     shown = {name: figure["mean"] for name, figure in figures(enough, "default").items()}
     assert shown["allocated_at_90"] > 80 and shown["allocated_at_130"] is None, shown
-    # A run in which too few tasks arrive has no figure at 100%; the other runs give the mean.
+    # A run has no figure at 100% if its tasks request less than 100% of the cluster. The mean then
+    # covers the other runs.
     some = sim_json("--generate", "kubeshare", "--tasks", "105", "--mode", "drop", "--policy", "best-fit,default", "--seeds", "5")
     there = [run["allocated_at_100"] for run in some["policies"][1]["runs"] if run["allocated_at_100"] is not None]
     first = [run["allocated_at_100"] for run in some["policies"][0]["runs"] if run["allocated_at_100"] is not None]

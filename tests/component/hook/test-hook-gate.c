@@ -308,7 +308,7 @@ static int yield_before_overrun(void *arg)
 	setenv("STUB_HOLD_MARKERS", "1", 1);
 	for (int i = 0; i < 3; i++)
 		check(launch_for(d, 20 * NSEC_PER_MSEC) == CUDA_SUCCESS);
-	check(fake_daemon_count(d, MSG_YIELD) == 0); /* the page has no end of the turn */
+	check(fake_daemon_count(d, MSG_YIELD) == 0); /* turn_ends_ns is 0: the turn has no end */
 	atomic_store(&down->turn_ends_ns, clock_now_ns() + 60 * NSEC_PER_SEC);
 	check(launch_for(d, 20 * NSEC_PER_MSEC) == CUDA_SUCCESS);
 	check(fake_daemon_count(d, MSG_YIELD) == 0);

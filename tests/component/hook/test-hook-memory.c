@@ -241,7 +241,10 @@ static int exported_memory_without_counting_daemon(void *arg)
 	return exported(false);
 }
 
-/* A program that closes unknown descriptors also closes the hook's watch: the charge stays. */
+/*
+ * A program that closes unknown descriptors also closes the one by which the hook watches exported
+ * memory. The memory then stays charged.
+ */
 static int closed_watch_keeps_charge(void *arg)
 {
 	struct fake_daemon *d = start(0, 8 * GiB);

@@ -634,7 +634,7 @@ static void many_pieces(void)
 	for (uint32_t i = 0; i < PIECES; i++)
 		is = !drv.cuMemFreeHost(piece[i]) && is;
 	tap_ok(is, "... and all of them can be freed");
-	/* The ids of freed memory can be used again. */
+	/* Later allocations can reuse the ids of freed page-locked memory. */
 	piece[0] = locked(N);
 	memset(piece[0], 0, N);
 	NEED(drv.cuMemFree_v2(device));
@@ -698,7 +698,10 @@ static void end_waiting(enum end how, CUstream stream, CUevent event)
 	}
 }
 
-/* Once a stream's wait is over, copies send their sources at the call again. */
+/*
+ * While a stream waits for a value, copies send their sources later. Once the wait is over, copies
+ * send their sources during the call again.
+ */
 static void waits_end(void)
 {
 	static const char *const name[] = {"the stream's synchronisation",

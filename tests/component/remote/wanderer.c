@@ -238,7 +238,10 @@ static void do_op(const struct op *op, int stream)
 {
 	const bool is_plain = op->what == COPY && (stream == LEGACY || stream == OWN) && any(2);
 
-	/* A call may read pageable memory at once, unless the copy has no stream. */
+	/*
+	 * A copy with a stream may read its pageable source during the call, so earlier writes to
+	 * the source must have ended. A copy without a stream waits for them itself.
+	 */
 	if (op->what == COPY && is_pageable(op->from) && !is_plain)
 		await_buffer(&buffers[op->from], false);
 	if (op->what == COPY)

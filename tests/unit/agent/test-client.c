@@ -407,7 +407,10 @@ static void users_pay_for_requests_with_time(void **state)
 	uint64_t now = 1000 * NSEC_PER_SEC, when;
 
 	assert_true(user_may_spend(&u, now, &when));
-	/* A burst is free; then the thread keeps the rest of the time for other users. */
+	/*
+	 * A user's burst is free. After the burst, the user's requests get 1 / USER_TIME_PART of
+	 * the thread's time, and other users get the rest.
+	 */
 	user_pay(&u, now, USER_TIME_BURST_NS / USER_TIME_PART);
 	assert_true(user_may_spend(&u, now, &when));
 	user_pay(&u, now, 10 * NSEC_PER_MSEC);

@@ -95,8 +95,9 @@ static void one_container_is_one_owner(void **state)
 	context_cost_learn(root, "/docker/2", 2048 * MIB);
 	assert_int_equal(context_cost_expected(other), 2048 * MIB);
 	/*
-	 * `any` and `again` have one user, and `root` shares the cgroup of `again`. But `root` and
-	 * `any` differ in both, so there are two owners.
+	 * Tenants of one user, or of one cgroup, have one owner: `any` and `again` have one user,
+	 * and `root` shares the cgroup of `again`. But `root` and `any` differ in both, so there
+	 * are two owners.
 	 */
 	context_cost_learn(again, "/docker/2", 300 * MIB);
 	assert_int_equal(context_cost_expected(other), 300 * MIB);

@@ -201,7 +201,7 @@ static void an_open_descriptor_keeps_the_charge(void **state)
 	for (uint64_t id = 7; id <= 8; id++)
 		assert_int_equal(add(&at, 0, id), 1);
 	share_remove_process(&at.td, at.process[0], 5, &at.seq);
-	assert_int_equal(moved_bytes, 2 * PAGE_MEM_UNIT); /* to the daemon */
+	assert_int_equal(moved_bytes, 2 * PAGE_MEM_UNIT); /* the charge moves to the daemon */
 	share_look(&at.td, &none, 5, &at.seq);            /* the query is older than the exit */
 	assert_int_equal(share_left_bytes(&at.td), 2 * PAGE_MEM_UNIT);
 	share_look(&at.td, &some, 6, &at.seq);

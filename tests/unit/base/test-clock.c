@@ -75,7 +75,7 @@ static void a_pause_of_the_listener_is_no_silence(void **state)
 	assert_false(gives_up(&l, 1, 5, 1));
 	assert_false(gives_up(&l, 20, 29, 1));
 	assert_true(gives_up(&l, 29, 30, 1));
-	/* The pause is no silence of another peer either. */
+	/* The listener's pause does not count as silence of another peer either. */
 	assert_false(gives_up(&l, 40, 41, 30));
 	/* A look 2 s after the last one is in time. */
 	assert_false(gives_up(&l, 42, 43, 30));

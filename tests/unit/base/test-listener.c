@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A listener rests while no descriptors are free, and loses no connection. */
+/* A listener pauses while no descriptors are free, and loses no connection. */
 #include "unit.h"
 
 #include <errno.h>
@@ -77,7 +77,10 @@ static void a_listener_rests_without_descriptors(void **state)
 	assert_ok(loop_new(&loop));
 	assert_ok(listener_add(loop, &l, p.fd, on_accept));
 	old = limit_files(0);
-	/* Runs for three rests: each has one turn at its begin and one at its end. */
+	/*
+	 * Runs for three pauses of the listener: each pause has one turn at its begin and one at
+	 * its end.
+	 */
 	for (end_ns = clock_now_ns() + 3 * LISTENER_REST_NS; clock_now_ns() < end_ns; turns++)
 		assert_true(loop_run_once(loop, end_ns) >= 0);
 	assert_in_range(turns, 1, 20);
@@ -113,7 +116,7 @@ static void a_polled_listener_rests_too(void **state)
 	close(fd);
 	for (int i = 1; i < WAITING; i++)
 		close(listener_poll_accept(&l, 0));
-	/* A listener with an empty queue does not rest. */
+	/* A listener with an empty queue of connections does not pause. */
 	assert_int_equal(listener_poll_accept(&l, 0), -EAGAIN);
 	assert_int_equal(listener_poll_fd(&l), p.fd);
 	stop(&p);

@@ -295,7 +295,7 @@ static void reads_what_a_program_writes(void **state)
 	assert_int_equal(all.n, 200000);
 }
 
-/* Also one that has closed its end of the pipe. */
+/* A program that hangs is killed, also if it has closed its end of the pipe. */
 static void a_program_that_hangs_is_killed(void **state)
 {
 	_cleanup_buf_ struct buf text = BUF_INIT(100);

@@ -558,7 +558,10 @@ static const struct {
 	{NULL, NULL, "{" TENANT "'a':'b'}},'spec':{" BOUND MAIN "}}",
 		"{" TENANT "'divvy.gpu/request':'0.3'}},'spec':{" BOUND MAIN "}}",
 		"container main: cannot request a share after"},
-	/* A slot of 0 does not prove that either. */
+	/*
+	 * A container's divvy.gpu/slot of 0 does not prove either that the pod was created with a
+	 * share for that container.
+	 */
 	{NULL, NULL, BESIDE(""), BESIDE(",'b.divvy.gpu/request':'1'"),
 		"container b: cannot request a share after"},
 };

@@ -160,7 +160,7 @@ static void an_ended_placeholder_holds_no_device(void **state)
 	assert_int_equal(
 		add_placeholder(w, "p2", NS, "'nodeName':'n1'", ",'status':{'phase':'Succeeded'}"),
 		POOL_POD_STAYS);
-	/* Its finalizer keeps it; nothing is left to do. */
+	/* Only a finalizer keeps this deleted placeholder, so nothing is left to do. */
 	assert_int_equal(pool_view_add_pod(w->view,
 				 object(w,
 					 "{'metadata':{'name':'p3','namespace':'" NS
@@ -246,7 +246,7 @@ static void a_pod_that_no_device_helps_is_no_source(void **state)
 	assert_int_equal(pool_view_facts(w->view, 0)->n_sources, ARRAY_SIZE(hopeful));
 }
 
-/* A container of the start, or one beside the others, may be the only one with a share. */
+/* An init container or a sidecar may be the only container with a share. */
 static void init_containers_wait_for_devices_too(void **state)
 {
 #define INIT(more, milli) "{" more "'resources':{'requests':{'divvy.gpu/milli':'" milli "'}}}"

@@ -203,7 +203,10 @@ static void a_device_taken_long_ago_serves_every_pod(void **state)
 	free_world(w);
 }
 
-/* The pod needs a half of each of two devices. One device did not help, so it counts as two. */
+/*
+ * The pod needs half of each of two devices, and one device did not help it. So the pod now counts
+ * as a need of two devices.
+ */
 static void pods_that_stay_pending_take_devices_ever_more_slowly(void **state)
 {
 	struct world *w = new_world(POOL_ON_DEMAND, 0);
@@ -327,7 +330,10 @@ static void a_reservation_is_kept(void **state)
 		.name = "p0", .node = "a", .age_ns = 10 * POOL_NO_ROOM_NS};
 	w->facts.n_placeholders = 1;
 	assert_int_equal(after(w, SEC)->n_make, 1);
-	/* A reserved placeholder waits for a device without limit. */
+	/*
+	 * The policy "reservation" does not limit the time for which a placeholder waits for a
+	 * device.
+	 */
 	assert_int_equal(w->plan.n_give_back, 0);
 	w->facts.n_placeholders = 0;
 	hold(w, "p1", true);
@@ -336,7 +342,7 @@ static void a_reservation_is_kept(void **state)
 	after(w, 0);
 	assert_int_equal(after(w, POOL_IDLE_NS)->n_give_back, 1);
 	assert_int_equal(w->plan.n_make, 0);
-	/* The reserve becomes smaller. */
+	/* The node's reserve, the number of devices that divvy always holds there, falls to 0. */
 	w->node[0].reserve = 0;
 	assert_int_equal(after(w, SEC)->n_give_back, 2);
 	free_world(w);
@@ -386,7 +392,10 @@ static void a_failed_placeholder_is_replaced(void **state)
 	free_world(w);
 }
 
-/* The pod that waits for it counts again later, as after a device that did not help. */
+/*
+ * The pod for which the failed placeholder was made counts as demand again after a pause, as after
+ * a device that did not help.
+ */
 static void a_failed_placeholder_takes_the_place_of_its_successor(void **state)
 {
 	struct world *w = new_world(POOL_ON_DEMAND, 0);

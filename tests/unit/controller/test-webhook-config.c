@@ -127,7 +127,10 @@ static void trust_does_not_wait_for_conditions(void **state)
 	assert_null(none);
 }
 
-/* The late hook is a new element of the list, so its clientConfig must be complete. */
+/*
+ * HOOK_LATE, the webhook for keys that other webhooks add, is a new element of the list. So its
+ * clientConfig must be complete.
+ */
 static void late_keys_have_a_hook_of_their_own(void **state)
 {
 	_cleanup_json_ json_t *hooks = json_array(), *late = NULL, *none = NULL, *selector = NULL;
@@ -175,7 +178,7 @@ static void the_late_hook_sees_the_same_pods(void **state)
 	json_array_append_new(hooks, pods);
 	assert_ok(hook_late(hooks, &want, &late));
 	json_array_append(hooks, late);
-	/* An administrator changed HOOK_PODS, and the late hook has an old authority. */
+	/* An administrator changed HOOK_PODS, and HOOK_LATE has an old authority. */
 	json_object_set(pods, "rules", rules);
 	json_object_set_new(pods, "objectSelector", unit_json("{'matchLabels':{'a':'b'}}"));
 	exclusions = unit_json(

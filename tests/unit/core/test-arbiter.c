@@ -389,10 +389,7 @@ static void a_latency_tenant_opens_in_the_step_of_the_close(void **state)
 	assert_int_equal(got.why, ARBITER_WHY_CLASS);
 	assert_int_equal(got.why_tenant, 2);
 	assert_int_equal(got.entitlement, 0);
-	/*
-	 * Between two requests the arbiter holds off other tenants. A waiting standard tenant sets
-	 * no window for a latency tenant.
-	 */
+	/* Between two requests of latency tenant 2, the arbiter holds off other tenants. */
 	arbiter_release(hand.arbiter, 2, 0, hand.now);
 	step(&hand, 400 * US);
 	assert_false(did(&hand, ARBITER_CLOSE, 2));
@@ -400,7 +397,8 @@ static void a_latency_tenant_opens_in_the_step_of_the_close(void **state)
 	step(&hand, MS);
 	assert_false(did(&hand, ARBITER_CLOSE, 2));
 	/*
-	 * Tenant 2 is idle: tenant 1 waits half a millisecond at most, and gets the small window.
+	 * Tenant 2 is idle: opportunistic tenant 1 waits half a millisecond at most, and gets the
+	 * short in-flight window of window_latency_us.
 	 */
 	arbiter_observe(hand.arbiter, 2, 0, false, MS, 0, hand.now);
 	step(&hand, 500 * US);
@@ -555,7 +553,7 @@ static void charges_from_the_begin_of_work_to_its_end(void **state)
 	want(&hand, 1);
 	step(&hand, 0);
 	assert_true(did(&hand, ARBITER_OPEN, 1));
-	hand.now += 3 * MS; /* its first work begins 2 ms late, and the daemon sees it 1 ms later */
+	hand.now += 3 * MS; /* the work begins after 2 ms, and the daemon sees it 1 ms later */
 	busy(&hand, 1, MS, 0);
 	arbiter_observe_at(hand.arbiter, 1, 0, hand.now - MS, hand.now);
 	assert_int_equal(usage(&hand, 1, 0).used_ns, 1 * MS);

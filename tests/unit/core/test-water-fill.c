@@ -67,7 +67,10 @@ static void random_entitlements_obey_the_rules(void **state)
 		assert_int_equal(sum, requests > capacity ? capacity : MIN(capacity, limits));
 		if (requests > capacity)
 			continue;
-		/* A tenant below the level of those above their request is at its limit. */
+		/*
+		 * `level` is the most that a tenant above its request gets. Each tenant that gets
+		 * less is at its limit.
+		 */
 		for (size_t i = 0; i < n; i++)
 			if (share[i].micro + 1 < level)
 				assert_int_equal(share[i].micro, share[i].limit * 1000);

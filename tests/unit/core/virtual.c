@@ -238,7 +238,10 @@ static uint64_t window_wait(const struct vm_program *p, uint32_t device, uint64_
 	uint64_t window = p->on[device].window_us ? p->on[device].window_us * US : QUEUE_ALONE_NS;
 	uint64_t ahead = MIN(window / 2, 300 * US);
 
-	/* A late host has a wider window and submits a long kernel earlier. */
+	/*
+	 * A window above 2 ms is for a busy host, which wakes programs late. The program then
+	 * submits a long kernel earlier.
+	 */
 	if (window > 2 * MS)
 		ahead = MAX(ahead, (window - 2 * MS) / 2);
 	if (p->on[device].n == 0 || queued + ns <= window)

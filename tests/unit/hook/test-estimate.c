@@ -25,7 +25,7 @@ struct device {
 	struct flight flight[256];
 	uint32_t n;
 	uint64_t now, free_at, busy, begun;
-	int long_drains; /* submissions that found more than two windows of work */
+	int long_drains; /* submissions that found more than two windows of work in flight */
 	uint64_t random;
 	bool is_keyed; /* each length has a key of its own */
 };

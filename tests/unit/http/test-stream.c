@@ -205,7 +205,10 @@ static void a_slow_reader_is_dropped(void **state)
 	assert_int_equal(v.why, -ENOBUFS);
 	assert_int_equal(http_server_counts(v.rig.server).n_dropped, 1);
 	close(fd);
-	/* The limit also applies before the kernel has taken any byte. */
+	/*
+	 * The limit of unsent bytes, PENDING_MAX, also applies before the kernel has taken any
+	 * byte.
+	 */
 	v.n_closed = 0;
 	fd = watch(&v, &heard);
 	for (n = 0; n < PENDING_MAX / sizeof(block); n++)

@@ -60,7 +60,7 @@ static void combines_many_similar_events(void **state)
 	d = say(memory, "a", "and another", 0);
 	assert_true(d.is_combined);
 	assert_int_equal(d.verdict, EVENT_AGAIN);
-	/* A message that was new before the limit is still not combined. */
+	/* A message that was new before the limit was reached is still not combined. */
 	assert_false(say(memory, "a", "message 3", 0).is_combined);
 	assert_false(say(memory, "a", "later", EVENT_SIMILAR_NS + 1).is_combined);
 	event_memory_free(memory);

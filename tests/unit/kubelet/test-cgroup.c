@@ -274,7 +274,10 @@ static void any_usual_root_is_accepted_when_none_is_known(void **state)
 	assert_int_equal(cgroup_parse_pod(STR("0::/docker/" ID INNER), NULL, &pod), -ENOENT);
 }
 
-/* The root is found from the daemon's own cgroup, and makes all other cgroups readable. */
+/*
+ * The root, the cgroup that contains the kubelet's pods, is found from the daemon's own cgroup.
+ * With the root, the paths of all other cgroups can be parsed.
+ */
 static void the_root_is_found(void **state)
 {
 	char root[CGROUP_ROOT_SIZE];

@@ -191,7 +191,7 @@ static void questions_at_once_share_a_call(void **state)
 	assert_int_equal(rig.n_v1, 1);
 }
 
-/* A list from a call before the question may lack the container that the question is about. */
+/* A list that was requested before the call of podres_ask() may lack the caller's container. */
 static void a_question_is_answered_by_a_later_call(void **state)
 {
 	start(both, 2);

@@ -151,7 +151,7 @@ static void the_number_of_topologies_is_limited(void **state)
 			view, pod_from_object(view_find(view, OBJECT_POD, "a", "q")), &fit, NULL));
 		assert_int_equal(fit_node(fit, 0).why, FIT_SPREAD_LABEL);
 	}
-	/* The topology of the fit in use is still there. */
+	/* The view has not freed the topology that `first` uses. */
 	assert_string_equal(fit_node(first, 0).what, "x");
 	fit_free(first);
 	view_free(view);

@@ -270,7 +270,9 @@ static void a_worker_of_an_older_link_is_refused_with_a_message(void **state)
 	end_done(&client);
 }
 
-/* A link of the same version that supports RDMA: its note offers an adapter. */
+/*
+ * The other link has the same version and supports RDMA: its struct remote_note offers an adapter.
+ */
 #define OFFER (1u << 7)
 #define LANE(connections) (LINK_ABI << 8 | (connections))
 

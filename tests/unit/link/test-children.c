@@ -53,7 +53,10 @@ static void the_oldest_unauthenticated_connection_is_ended(void **state)
 	free(c);
 }
 
-/* A killed child keeps its place until it is reaped, and does not save the next one. */
+/*
+ * A killed child keeps its place until it is reaped. Even so, the next connection ends another
+ * child.
+ */
 static void each_further_connection_ends_another_one(void **state)
 {
 	struct children *c = calloc(1, sizeof(*c));
@@ -69,7 +72,7 @@ static void each_further_connection_ends_another_one(void **state)
 	for (unsigned i = 0; i < 3; i++) {
 		int status = 0;
 
-		/* The others would sleep for ever. */
+		/* A child that was not killed would sleep for ever, so this wait has a bound. */
 		for (unsigned k = 0; k < 10 * patience_percent() && !status; k++) {
 			if (waitpid(pid[i], &status, WNOHANG) == 0)
 				usleep(10000);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Accounts by day and namespace: sums, what they drop, and a round trip through JSON. */
+/*
+ * Accounts by day and namespace: the sums, the rows that are dropped, and a round trip through
+ * JSON.
+ */
 #include "../unit.h"
 
 #include <errno.h>

@@ -61,8 +61,8 @@ static void a_pod_of_a_vanished_node_ends_30_s_after_its_grace_period(void **sta
 	assert_true(is_left(until, 0, UNTIL_S + 30, 1));
 	assert_true(is_left(until, 0, UNTIL_S + 86400, 0));
 	/*
-	 * A pod with a connected process is kept, however late it is. A pod that is not deleted is
-	 * kept as well.
+	 * A deleted pod with a connected process is kept, however long ago its grace period has
+	 * ended. A pod that is not deleted is kept as well.
 	 */
 	assert_false(is_left(until, 1, UNTIL_S + 86400, 0));
 	assert_false(is_left(NULL, 0, UNTIL_S + 86400, 0));

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The table of bounds: each entry above a line is the line's maximum, in whatever order bounds were
- * set. A table of bytes holds the same bounds as a table of int32_t.
+ * The table of bounds: each entry of a higher level is the maximum of 16 entries below it, in
+ * whatever order bounds were set. A table with one byte for each bound holds the same bounds as a
+ * table of int32_t.
  */
 #include "unit.h"
 
@@ -105,8 +106,8 @@ static void all_levels_can_be_computed_at_once(void **state)
 }
 
 /*
- * In a table of grades, columns of free capacity still hold int32_t. A column that gets another
- * number keeps its bounds.
+ * In a table whose bounds are grades of one byte, the columns of free capacity still hold int32_t.
+ * A column that moves to another index keeps its bounds.
  */
 static void free_capacity_is_stored_as_numbers(void **state)
 {

@@ -42,8 +42,8 @@ static void replay(struct place *place, const struct place_defrag *plan)
 		is = place_tenant(place, tenant);
 		assert_int_equal(is->device[0], move->to.device[0]);
 		/*
-		 * Both counts include the tenant itself, or neither does, so the test may compare
-		 * them.
+		 * Both counts of conflicts include the tenant itself, or neither does, so the test
+		 * may compare the counts.
 		 */
 		after = cluster_met(place, &is->spec);
 		assert_true(after[is->device[0]] <= before[was.device[0]]);

@@ -311,8 +311,8 @@ static void a_victim_of_a_label_stays_evicted(void **state)
 }
 
 /*
- * Gangs with different members and with victims. Victims that turn out unnecessary keep their
- * numbers.
+ * Gangs with different members and with victims. A victim that turns out to be unnecessary keeps
+ * its tenant number.
  */
 static void random_gangs_keep_all_rules(void **state)
 {
@@ -361,7 +361,7 @@ static void random_gangs_keep_all_rules(void **state)
 		place_rollback(place, mark);
 		place_release(place);
 		assert_int_equal(cluster_digest(place), digest);
-		/* No slot is used twice, even if its tenant was removed several times. */
+		/* No tenant number is used twice, even if its tenant was removed several times. */
 		cluster_fill(&rand, place, 30);
 		cluster_check(place);
 	}

@@ -75,7 +75,7 @@ static void a_gang_is_placed_together(void **state)
 	say_why(place, spec_of(1000, 7), "by scarcity, with 1 of the 1 devices of its group");
 	cluster_put(place, spec_of(1000, 7), b + 3);
 	assert_int_equal(cluster_device_for(place, spec_of(300, 7)), b);
-	/* Tenants of another gang or of none get no bonus there. */
+	/* Tenants of another gang, or of no gang, get no bonus on the gang's node. */
 	assert_int_equal(cluster_device_for(place, spec_of(1000, 8)), a);
 	assert_int_equal(cluster_device_for(place, spec_of(1000, 0)), a);
 	/* After all members are removed, a new member gets no bonus either. */
@@ -170,8 +170,8 @@ static void opportunistic_tenants_are_packed(void **state)
 	assert_int_equal(cluster_device_for(place, opportunistic(200)), b + 1);
 	say_why(place, opportunistic(200), "by scarcity, beside 1 opportunistic");
 	/*
-	 * A tenant with a priority gets no bonus there. An opportunistic tenant that does not fit
-	 * there goes elsewhere.
+	 * A tenant that is not opportunistic gets no bonus on node b. An opportunistic tenant that
+	 * does not fit on b goes elsewhere.
 	 */
 	assert_int_equal(cluster_device_for(place, spec_of(200, 0)), a);
 	assert_int_equal(cluster_device_for(place, opportunistic(800)), a);

@@ -66,7 +66,7 @@ char *__wrap_strdup(const char *text)
 struct world {
 	struct place *place;
 	struct rand rand;
-	uint32_t i; /* the test's round, for names and numbers */
+	uint32_t i; /* number of the attempt, for distinct names and groups */
 	struct place_spec spec;
 	uint32_t tenant;
 };

@@ -114,7 +114,7 @@ static void kubeshare_code_compares_free_capacity(void **state)
 	cluster_put(place, spec_of(300), 0);
 	red.affinity = label(place, "red");
 	cluster_put(place, red, 2);
-	/* KubeShare's published code ignores the label in this step. */
+	/* KubeShare's published code ignores affinity labels when it chooses among devices. */
 	assert_int_equal(cluster_device_for(place, spec_of(400)), 2);
 	assert_int_equal(cluster_device_for(place, spec_of(600)), 0);
 	assert_int_equal(cluster_device_for(place, spec_of(800)), 1);
@@ -567,8 +567,8 @@ static void wang_scores(void **state)
 	cluster_put(place, spec, 3);
 	spec.share = 100;
 	/*
-	 * Costs for class 2. Beside class 0: 100 + 1000; beside class 1: 100 + 1000 - 700; beside
-	 * class 2: 200.
+	 * Costs for class 2, by the formula in place-wang.c. Beside a tenant of class 0: 100 +
+	 * 1000; of class 1: 100 + 1000 - 700; of class 2: 200.
 	 */
 	assert_ok(place_find(place, &spec, &choice, NULL));
 	assert_int_equal(choice.device[0], 3);
@@ -578,7 +578,8 @@ static void wang_scores(void **state)
 	assert_int_equal(choice.device[0], 2);
 	assert_int_equal(choice.score, -400);
 	/*
-	 * Costs for class 1. Beside class 1: 100 + 600 left over; beside two of class 2: 300 + 500.
+	 * Costs for class 1, by the formula in place-wang.c. Beside a tenant of class 1: 100 + 600
+	 * of free share left over; beside two tenants of class 2: 300 + 500.
 	 */
 	spec.class = SPEC_STANDARD;
 	assert_ok(place_find(place, &spec, &choice, NULL));
@@ -1008,7 +1009,7 @@ static void check_models_left(
 	place_set_workload_mix(place, typical, 4);
 	assert_ok(place_find(place, &typical[0], &choice, NULL));
 	assert_ok(place_add(place, &typical[0], &choice, &tenant, NULL));
-	/* The rest of A's device would fit best, but other tenants will lack it. */
+	/* The rest of A's device would fit best, but other typical tenants need it. */
 	assert_int_equal(node_for(place, typical[2]), b);
 	place_set_workload_mix(place, &typical[2], 2);
 	assert_int_equal(node_for(place, typical[2]), a);
@@ -1228,9 +1229,9 @@ static void fill_with_small(struct place *place, struct rand *rand, uint64_t unt
 }
 
 /*
- * Only few nodes can take the largest shape, and no such tenant has arrived. While small tenants
- * use a quarter of the devices, none of them is on these nodes. Best fit keeps these nodes empty as
- * well.
+ * Only few nodes can take a tenant of the largest shape (place-shapes.h), and no such tenant has
+ * arrived. While small tenants use a quarter of the devices, none of them is on these nodes. Best
+ * fit keeps these nodes empty as well.
  */
 static void the_default_keeps_what_only_large_shapes_can_use(void **state)
 {
@@ -1278,8 +1279,9 @@ static uint32_t count_large(uint64_t seed, bool has_unfit)
 }
 
 /*
- * Tenants that fit no node hardly change how many tenants of whole nodes fit. If shapes outweighed
- * all tenants that fit, the policy would keep small nodes instead, since these are fewer.
+ * Tenants that fit no node hardly change how many tenants of whole nodes fit. If the shapes of
+ * place-shapes.h outweighed all tenants that fit, the policy would keep small nodes instead, since
+ * these are fewer.
  */
 static void the_default_expects_shapes_less_than_tenants_that_fit(void **state)
 {

@@ -519,7 +519,10 @@ static struct place *one_node(const struct place_config *config, const struct pl
 	return place;
 }
 
-/* With a share_factor of 2000, an exclusive tenant uses two devices' share of its queue. */
+/*
+ * With a share_factor of 2000, an exclusive tenant counts as 2000 permille in its queue, the share
+ * of two devices.
+ */
 static void an_exclusive_tenant_counts_the_whole_device(void **state)
 {
 	const struct place_config config = {.policy = &place_first_fit, .share_factor = 2000};
@@ -1017,7 +1020,10 @@ static void victims_for_a_limit_may_be_on_other_nodes(void **state)
 	assert_int_equal(of_model.choice.node, 1);
 }
 
-/* Tenants that do not suffice for the limit of one model still count for that of another. */
+/*
+ * If evicting tenants on T4 is not enough for the limit of T4, the search evicts none of them. The
+ * shares of these tenants still count when the search tries the A100.
+ */
 static void a_limit_that_stays_leaves_the_counts_alone(void **state)
 {
 	static const struct place_queue_model limits[] = {{"T4", 0, 1000}, {"A100", 0, 1000}};

@@ -125,7 +125,7 @@ static void a_terminating_tenant_keeps_its_device(void **state)
 	assert_string_equal(place_why_format(&why, &small, text),
 		"0 of 3 nodes have room: 2 have too little of their devices left (0.3 of 1 asked, "
 		"0.2 free at most), 1 has devices with terminating tenants");
-	small.share = 500; /* which would not fit even after the terminating tenant is removed */
+	small.share = 500; /* would not fit even if the terminating tenant were removed */
 	assert_int_equal(place_device_reason(place, &small, 0), PLACE_NO_SHARE);
 	assert_ok(place_find(place, &any, &choice, NULL));
 	assert_true(place_is_awaiting(place, high));

@@ -472,7 +472,7 @@ static void free_capacity_is_counted_over_all_devices(void **state)
 	assert_ok(place_model(place, "A100", &bit, NULL));
 	assert_ok(place_node_add(place, &info, &node, NULL));
 	most.device_bytes = half.device_bytes = GIB;
-	half.models = 1; /* the idle device has the other model */
+	half.models = 1; /* T4; the idle device is an A100 */
 	assert_ok(put(place, &most, &tenant));
 	/*
 	 * One device has enough free share. For a request of two devices, the smaller free share

@@ -465,8 +465,9 @@ static double idle_at(const struct metrics *m, uint32_t at)
 }
 
 /*
- * The schemes count two of a hundred replicas, two hundredths of the memory, or 0.8 of the device.
- * For all of them, the idle part of the device is what the tasks did not request.
+ * Two tasks count as two of a hundred replicas, as two hundredths of the memory, or as 0.8 of the
+ * device, by scheme. Under each scheme, the idle part of the device is what the tasks did not
+ * request.
  */
 static void idle_share_is_counted_under_every_scheme(void **state)
 {
@@ -560,8 +561,8 @@ static void a_brief_run_only_leaves_out_free_devices(void **state)
 }
 
 /*
- * After the last end, the device counts as open. A task that never fitted does not count for the
- * idle reasons.
+ * After the last task has ended, the device counts as open (METRICS_OPEN). A task that never fitted
+ * does not count for the reasons why a device is idle.
  */
 static void the_state_after_the_last_end_is_reported(void **state)
 {
@@ -828,7 +829,7 @@ static void defragmentation_moves_tasks_together(void **state)
 	assert_times(s.result->completion_s, 3, (const double[]){19, 100, 103});
 	s.workload.tasks[2].spec.share = 700;
 	run(&s, "1x2", "worst-fit", REPLAY_QUEUE);
-	assert_int_equal(s.result->n_moves, 0); /* nobody waits for a whole device */
+	assert_int_equal(s.result->n_moves, 0); /* no task waits for a whole device */
 }
 
 static void plans_again_only_when_something_has_changed(void **state)

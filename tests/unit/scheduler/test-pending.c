@@ -203,15 +203,15 @@ static void queues_take_turns(void **state)
 	add_in(0, "none-low", 4);
 	add_in(0, "none-high", 7);
 	/*
-	 * Of the lines 1 and 3 line 3 comes first. Its first item and the first item of line 0 are
-	 * compared by rank.
+	 * Of the lines 1 and 3 (pending.h), line 3 comes first. The first item of line 3 and the
+	 * first item of line 0 are compared by rank.
 	 */
 	next(0, "none-high");
 	next(0, "three-high");
 	next(0, "none-low");
 	next(0, "three-low");
 	next(0, "one");
-	/* An item that is added again moves to its new line. */
+	/* An item that is added again, with another line in its rank, moves to that line. */
 	add_in(1, "moved", 0);
 	add_in(3, "stays", 0);
 	add_in(4, "moved", 0);
@@ -259,7 +259,10 @@ static void a_bounded_number_of_items_below_their_guarantee_wakes(void **state)
 		assert_non_null(pending_next(pending, 0));
 		pending_put_back(pending, pod(name), PENDING_NOWHERE, 0);
 	}
-	/* The limit applies by rank: "high" was added last but is the first of its line. */
+	/*
+	 * The limit counts the items of a line (pending.h) in the order of their rank: "high" was
+	 * added last, but is first.
+	 */
 	add_in(2, "high", 9);
 	next(0, "high");
 	pending_put_back(pending, pod("high"), PENDING_NOWHERE, 0);

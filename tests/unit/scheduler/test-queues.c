@@ -458,8 +458,8 @@ static void memory_may_be_overcommitted(void **state)
 	gone("b", "b3");
 	run("b", "b4", FAILS("500000"));
 	/*
-	 * The other half of the device counts twice by the factor of b. "b2" uses 300000 bytes of
-	 * that.
+	 * The other half of the device counts twice for swap tenants, because the memory factor of
+	 * namespace b is 2. "b2" uses 300000 of these 1000000 bytes.
 	 */
 	ask("b", "b5", SWAPS("701000"));
 	told("b5", "0/1 nodes: 1 no GPU with 684.6Ki free");

@@ -79,7 +79,7 @@ static void no_pod_is_lost_with_an_allocation(void **state)
 			add_lease("n1", i % 2 ? "2026-01-03T00:00:01Z" : "2026-01-03T00:00:02Z");
 			bound |= decide();
 		}
-		/* The last place, if nothing else is taken. */
+		/* This pod fits only if the failed allocation has left no other capacity taken. */
 		add_pod("last", SHARE("0.4"), "");
 		bound |= decide();
 		if (bound != (1u << ARRAY_SIZE(names)) - 1)

@@ -425,7 +425,10 @@ static void a_condition_is_its_reason_and_its_message(void **state)
 	assert_false(cpod_is_reported(pod, REASON_SCHEDULER_ERROR, "yes"));
 }
 
-/* Its condition is the API server's: autoscalers add nodes for pods that are Unschedulable. */
+/*
+ * The API server writes the condition of a gated pod. The scheduler writes none, because
+ * autoscalers would add nodes for an Unschedulable pod.
+ */
 static void a_gated_pod_gets_no_condition(void **state)
 {
 #define GATED(gates) \
@@ -567,13 +570,13 @@ static void a_new_device_ends_the_pause_of_waiting_pods(void **state)
 		add_pod((char[]){*name, '\0'}, SHARE("0.3"), "");
 		told((char[]){*name, '\0'}, "0/1 nodes: 1 GPUs not managed by divvy");
 	}
-	/* A write of the GPUNode that opens no device makes no pod active. */
+	/* A write of the GPUNode makes pods active only if divvy may use a further device. */
 	set_owner("native");
 	nothing();
 	set_owner("pool");
 	confirm(next(SCHED_BIND, "a", NULL), SHARE("0.3"));
 	confirm(next(SCHED_BIND, "b", NULL), SHARE("0.3"));
-	/* The device was open before, so its GPUNode makes no pod active. */
+	/* divvy could use the device before this write of the GPUNode, so no pod becomes active. */
 	add_pod("d", SHARE("0.5"), "");
 	told("d", "0/1 nodes: 1 no GPU with 0.5 free");
 	set_owner("pool");
@@ -822,7 +825,7 @@ static void members_of_a_basic_group_start_alone(void **state)
 	add_lease("n2", "2026-01-04T03:04:05Z");
 	add_pod("c", SHARE("0.5"), IN_JOB);
 	assert_no_group(next(SCHED_BIND, "c", NULL));
-	/* The object comes back as a gang. */
+	/* The PodGroup is created again, now as a gang of nine. */
 	add_kube_group("{'gang':{'minCount':9}}");
 	add_pod("d", SHARE("0.1"), IN_JOB);
 	nothing();
@@ -881,7 +884,10 @@ static void a_group_that_no_server_has_is_ignored(void **state)
 		"spec.schedulingGroup has no effect: the API server serves no PodGroup of "
 		"scheduling.k8s.io in a version that divvy knows");
 	nothing();
-	/* The server is configured anew, and one of the pods waits at that time. */
+	/*
+	 * The API server is reconfigured and serves PodGroups from now on, while one of the pods
+	 * waits.
+	 */
 	add_pod("full", SHARE("0.4") ",'divvy.gpu/count':'4'", IN_JOB);
 	told("full", "0/1 nodes: 1 with fewer than 4 GPUs");
 	serve_kube_groups();

@@ -23,8 +23,8 @@ struct op {
 	struct tl_op op;
 	uint64_t started, finished;
 	bool done, aborted, released;
-	unsigned int *flag;   /* WAIT, spin: ready when nonzero; others: finish sets *flag */
-	struct tl_ctx *fails; /* finish fails this context */
+	unsigned int *flag;   /* WAIT, spin: wait until not 0; others: on_finish() sets it */
+	struct tl_ctx *fails; /* on_finish() fails this context */
 	struct op *after;     /* this operation must be done before `op` starts */
 	uint64_t extra;
 };

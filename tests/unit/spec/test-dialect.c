@@ -708,7 +708,10 @@ static void the_number_of_container_names_is_limited(void **state)
 	assert_string_equal(does_not, "!divvy.gpu/container: the list has more than 256 names");
 }
 
-/* Quotas count a pod as Kubernetes counts a pod. */
+/*
+ * For quotas a pod needs the most that its containers need at any one time, as Kubernetes computes
+ * it.
+ */
 static void quotas_count_pods_as_kubernetes_does(void **state)
 {
 	static struct manifest_text t;

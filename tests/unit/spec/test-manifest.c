@@ -137,7 +137,10 @@ static void main_container_is_chosen_by_rules(void **state)
 		{"c a\nc b\nm divvy.gpu/slot=1\n" KUBECTL "a", "b", 1},
 		{"c a\nm divvy.gpu/slot=0\nc b\nm divvy.gpu/slot=1", "b", 0},
 		{"c a\nm divvy.gpu/slot=0.0\nc b\nm divvy.gpu/slot=1k", "b", 0},
-		/* The author's choice and a foreign slot count before LimitRanger's slots. */
+		/*
+		 * The author's choice, and a slot that LimitRanger did not add, take precedence
+		 * over LimitRanger's slots.
+		 */
 		{"c a\nr divvy.gpu/slot=1\nc b\nr divvy.gpu/slot=1\n" KUBECTL
 		 "b\n" RANGED RANGED_SLOT("a") "; " RANGED_SLOT("b"),
 			"b", 3},
