@@ -44,7 +44,7 @@ struct row {
 	uint32_t cpu_milli, mib, count, share;
 };
 
-/* Only a few nodes have room for these. */
+/* Tasks for which only a few nodes have room. */
 static const struct row large[] = {{120000, 737280, 8, 1000}, {128000, 786432, 8, 1000},
 	{96000, 700000, 8, 1000}, {90000, 360000, 8, 1000}, {120000, 600000, 4, 1000},
 	{60000, 300000, 4, 1000}, {94000, 500000, 2, 1000}};

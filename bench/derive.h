@@ -14,8 +14,11 @@ struct derived {
 	const char *name, *from; /* from: one of the OpenB traces */
 	/* percent of each request in the original trace, unless no node has so much */
 	uint32_t cpu_percent, mib_percent;
-	uint32_t model_permille; /* tasks with devices that get a model, of 1000 */
-	/* large tasks added for 1000 tasks; they replace all tasks of several devices */
+	uint32_t model_permille; /* how many of 1000 tasks with devices request a model */
+	/*
+	 * large tasks added for each 1000 tasks; they replace all tasks that request several
+	 * devices
+	 */
 	uint32_t large_permille;
 };
 

@@ -244,7 +244,7 @@ static struct {
 	bool is_synced;
 	uint64_t asked_ns;              /* when the loop began to wait */
 	uint64_t last_ns;               /* when the previous batch began */
-	double asked_cpu_s, last_cpu_s; /* this process's processor time then */
+	double asked_cpu_s, last_cpu_s; /* this process's processor time at these two times */
 	double *ms, *cpu_ms;
 	size_t n, room;
 } frames;

@@ -367,7 +367,8 @@ def both_authorities_are_trusted_during_a_change():
         wait_for(lambda: has(last, uri), "the daemon has its certificate", 60)
         mine = last[uri]["crt"]
         assert is_believed(mine, first)
-        # Near the authority's end the controller makes a successor, which does not sign yet.
+        # Shortly before the authority expires, the controller makes a successor, which does not
+        # sign yet.
         near, near_key = made_authority(-24, 24 * 60)
         put(ca_crt=near, ca_key=near_key, old_crt=first, old_key=first_key)
         wait_for(lambda: bundle().count("BEGIN") == 2 and not is_believed(near, secret()["ca.crt"]),

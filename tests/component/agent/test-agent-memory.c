@@ -212,7 +212,10 @@ static void shared_memory_is_charged_once(void **state)
 	assert_true(is_so(&wanted));
 	assert_int_equal(share(&b, MSG_MEM_SHARE, 2, 2 * gib, 0), ENOMEM);
 	assert_true(is_so(&wanted));
-	/* memory that exists already counts beyond the quota, but not beyond the device */
+	/*
+	 * memory that exists already is charged even beyond the quota, but not beyond the device's
+	 * memory
+	 */
 	assert_int_equal(share(&b, MSG_MEM_SHARE, 2, 2 * gib, MSG_SHARE_HELD), 0);
 	assert_int_equal(share(&b, MSG_MEM_SHARE, 3, 81 * gib, MSG_SHARE_HELD), EINVAL);
 	assert_int_equal(share(&b, MSG_MEM_UNSHARE, 3, 0, 0), 0);
@@ -221,7 +224,7 @@ static void shared_memory_is_charged_once(void **state)
 	assert_int_equal(share(&a, MSG_MEM_UNSHARE, 2, 0, 0), 0); /* a does not hold it */
 	assert_int_equal(share(&a, MSG_MEM_UNSHARE, 1, 0, 0), 0);
 	assert_true(is_so(&wanted));
-	/* the last holder dies: the memory counts while the device lists that process */
+	/* the last holder dies: the memory stays charged while the device lists that process */
 	snprintf(text, sizeof(text), "%d 0 %d\n", (int)b.pid, 1 << 20);
 	write_text(rig.processes, text);
 	fake_end(&b);

@@ -235,7 +235,10 @@ static void a_torn_state_keeps_its_whole_lines(void **state)
 	rig_start(&rig, "1xTest-80Gi", NULL);
 	snprintf(path, sizeof(path), "%s/state", rig.folder);
 	for (int i = 0; i < 3; i++) {
-		/* `keep`: other lifetimes end with the owner, or without processes. */
+		/*
+		 * Lifetime `keep`: the other lifetimes end with the owner, or when no process is
+		 * left.
+		 */
 		json_t *a = rig_do(&rig, "{s:s, s:{s:s}, s:s}", "cmd", "create", "spec", "request",
 			"0.1", "lifetime", "keep");
 
@@ -388,7 +391,9 @@ static void a_full_disk_loses_no_tenant(void **state)
 	snprintf(fill, sizeof(fill), "%s/test-fill", rig.folder);
 	fd = open(fill, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
 	assert_return_code(fd, errno);
-	/* Only the rest of the state's last block is free. */
+	/*
+	 * After this loop the disk is full: only the rest of the state file's last block is free.
+	 */
 	while (write(fd, path, sizeof(path)) > 0)
 		continue;
 	for (n = 0;; n++) {

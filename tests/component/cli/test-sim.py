@@ -815,7 +815,7 @@ def the_events_file_has_the_fate_of_each_task():
         refused(files.sim("--spec", "spec.yaml", "--events", "-"), 1, "--events -", "name a file")
 
 
-# {property: (nodes, tasks, options, expected events at each time, without the ends)}
+# {property: (nodes, tasks, options, expected events at each time, except that tasks end)}
 TURNS = {
     "an evicted task that fits elsewhere is placed before an earlier task that fits nowhere": ("""
   - {name: a, devices: 2}
@@ -1270,7 +1270,7 @@ def invalid_files_are_refused_before_anything_is_written():
         os.mkdir(os.path.join(f.folder.name, "made"))
         for path, words in (("none/out.json", "No such file"), ("nodes.csv/out.json", "Not a directory"),
                             ("made", "is a folder"), ("made/", "is a folder"), ("new/", "No such file")):
-            # sim reports this before the first run, which would draw a million tasks.
+            # sim reports an unusable path before the first run, which would draw a million tasks.
             late = f.sim(*TRACE, "--draw", "1000000", "--json", path)
             refused(late, 1, "--json", f"'{path}'", words)
             assert "~" not in late.stderr, late.stderr

@@ -420,7 +420,10 @@ static void captured_by_another(void)
 	check(copy_in(&lane), "a longer copy");
 	check(!ASK(&lane, REMOTE_OP_cuStreamEndCapture, &graph, 1, stream), "a graph");
 	check(!ASK(&lane, REMOTE_OP_cuGraphInstantiateWithFlags, &exec, 1, graph, 0), "an exec");
-	/* Further copies of the stream meanwhile, through the ring and through staging memory. */
+	/*
+	 * Before the graph is launched, the stream makes further copies, through the ring and
+	 * through staging memory.
+	 */
 	for (uint32_t i = 0; i < 2 * REMOTE_STAGES && right; i++) {
 		fill(stream, i % 2 ? SHORT : 0, i % 2 ? LONG : SHORT, 7);
 		right = copy_in(&lane);

@@ -914,7 +914,10 @@ static void node_by_its_general_form(CUgraphExec exec, CUgraphNode node, CUstrea
 	EXPECT(CUDA_ERROR_INVALID_VALUE, drv.cuGraphExecNodeSetParams(exec, node, NULL));
 }
 
-/* A node's earlier functions take no memory, however often a program replaces them. */
+/*
+ * Host functions that a graph's node had before take no memory, however often a program replaces
+ * the function.
+ */
 static void host_nodes_again(void)
 {
 	CUcontext context = begin_context();

@@ -296,7 +296,7 @@ static void failures_of_an_address_are_limited(void **state)
 	stop(&w);
 }
 
-/* An address may have few open questions while the API server does not answer. */
+/* While the API server does not answer, only few tokens of one address may wait for its answer. */
 static void open_questions_of_an_address_are_limited(void **state)
 {
 	struct world w = {.is_holding = true};

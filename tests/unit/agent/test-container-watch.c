@@ -134,9 +134,7 @@ static void stuck_processes_of_one_cgroup_hold_few_threads(void **state)
 	n = n_blocked();
 	for (size_t i = ARRAY_SIZE(stuck); i-- > 0;)
 		stuck_end(&stuck[i]);
-	/*
-	 * The searches that were left behind complete, so that rig_stop() can join their threads.
-	 */
+	/* The abandoned searches complete, so that rig_stop() can join their threads. */
 	run_for(3 * NSEC_PER_SEC);
 	assert_ok(conf_cgroup(getpid(), cgroup, NULL));
 	if (cgroup[0] && cgroup[1])

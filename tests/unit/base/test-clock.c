@@ -77,7 +77,7 @@ static void a_pause_of_the_listener_is_no_silence(void **state)
 	assert_true(gives_up(&l, 29, 30, 1));
 	/* The listener's pause does not count as silence of another peer either. */
 	assert_false(gives_up(&l, 40, 41, 30));
-	/* A look 2 s after the last one is in time. */
+	/* A listener that looks 2 s after its previous look has not paused. */
 	assert_false(gives_up(&l, 42, 43, 30));
 	assert_false(gives_up(&l, 44, 45, 30));
 	assert_true(gives_up(&l, 45, 50, 30));

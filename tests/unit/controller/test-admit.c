@@ -298,7 +298,7 @@ static const struct {
 		"{" TENANT "'divvy.gpu/request':'1'}},'spec':{"
 		"'schedulingGroup':{'podGroupName':'job'},'schedulerName':'volcano'," SAME(
 			"'divvy.gpu/slot':'1','divvy.gpu/milli':'1000'") "}}"},
-	/* Without the dialect keys of other systems stay untouched. */
+	/* Keys of another system stay untouched unless the namespace enables its dialect. */
 	{NULL, POD("", LIMITS("'nvidia.com/gpu':'1'")), POD("", LIMITS("'nvidia.com/gpu':'1'"))},
 	{"nvidia", POD("", LIMITS("'nvidia.com/gpu':'1'")),
 		"{" TENANT "'divvy.gpu/translated-from':'main/nvidia.com/gpu=1','divvy.gpu/"

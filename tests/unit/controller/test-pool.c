@@ -222,7 +222,7 @@ static void pods_that_stay_pending_take_devices_ever_more_slowly(void **state)
 	free_world(w);
 }
 
-/* A pod that waits for long still counts as one device at a time. */
+/* However long a pod waits, the pool makes only one placeholder for it at a time. */
 static void a_pod_without_a_device_takes_one_at_a_time(void **state)
 {
 	struct world *w = new_world(POOL_ON_DEMAND, 0);
@@ -382,7 +382,7 @@ static void a_failed_placeholder_is_replaced(void **state)
 	assert_int_equal(w->plan.n_make, 0);
 	w->facts.n_placeholders = 0;
 	assert_int_equal(after(w, 0)->n_make, 1);
-	/* The kubelet rejects the next one too. */
+	/* The kubelet rejects the next placeholder too. */
 	fail_placeholder(w, SEC);
 	assert_int_equal(after(w, SEC)->n_give_back, 0);
 	assert_int_equal(w->plan.n_make, 0);

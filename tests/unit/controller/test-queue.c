@@ -101,7 +101,7 @@ static void a_key_may_have_a_time_of_its_own(void **state)
 	assert_ok(queue_new(1, &q));
 	queue_add(q, key("a"));
 	took(q, 0, "a");
-	queue_add_at(q, key("a"), 100); /* a job that repeats itself does this */
+	queue_add_at(q, key("a"), 100); /* as a job does that repeats itself */
 	assert_null(queue_take(q, 200));
 	queue_done(q, key("a"), false, 50);
 	assert_int_equal(queue_next_ns(q), 100);

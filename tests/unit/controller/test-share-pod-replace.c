@@ -124,7 +124,7 @@ static void a_pod_that_ran_long_ends_the_row(void **state)
 		{"4", "5", SHARE_POD_REPLACE_RESET_NS - 1},
 		{"4", "1", SHARE_POD_REPLACE_RESET_NS},
 		{"1000000", "1000000", 0},
-		{"1000001", "1", 0}, /* no count of ours */
+		{"1000001", "1", 0}, /* not written by divvy: above the largest count */
 		{"-1", "1", 0},
 		{"many", "1", 0},
 	};
@@ -145,7 +145,9 @@ static void a_pod_that_ran_long_ends_the_row(void **state)
 	assert_int_equal(share_pod_replace_due_ns(pod), 0);
 }
 
-/* The count is neither a requested key nor a change of one. */
+/*
+ * The annotation with the count of replaced pods is no requested key, so a resize leaves it alone.
+ */
 static void a_resize_leaves_the_count_alone(void **state)
 {
 	_cleanup_json_ json_t *share_pod = unit_json("{'metadata':{'name':'s','uid':'u-1'},'spec':{"

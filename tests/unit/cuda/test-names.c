@@ -46,7 +46,10 @@ static void newest_form_not_newer_than_the_caller(void **state)
 	assert_string_equal(find("cuEventElapsedTime", 12000, 0), "cuEventElapsedTime");
 	assert_string_equal(find("cuEventElapsedTime", 13000, 0), "cuEventElapsedTime_v2");
 	assert_string_equal(find("cuInit", 2000, 0), "cuInit");
-	/* A driver older than the caller returns its newest form. */
+	/*
+	 * A driver older than the caller's CUDA version returns the newest form of the function
+	 * that it has.
+	 */
 	assert_string_equal(find("cuInit", 99990, 0), "cuInit");
 }
 

@@ -148,7 +148,7 @@ static void prefers_the_first_row(void **state)
 	}
 }
 
-/* No version serves these by default, so served.json lacks them. */
+/* No Kubernetes version serves PodGroups by default, so served.json lacks them. */
 static void prefers_the_newest_pod_groups(void **state)
 {
 	static const struct {

@@ -93,7 +93,7 @@ static void output_has_a_limit(void **state)
 	got = run_of_size(EXEC_OUTPUT_MAX + 1);
 	assert_int_equal(got.r, -EMSGSIZE);
 	assert_contains(got.err.msg, "'sh' wrote more than 1048576 bytes");
-	/* This one writes on, so SIGPIPE ends it. */
+	/* A plugin that writes twice the limit is ended by SIGPIPE. */
 	got = run_of_size(2 * EXEC_OUTPUT_MAX);
 	assert_int_equal(got.r, -EMSGSIZE);
 	assert_contains(got.err.msg, "'sh' wrote more than 1048576 bytes");

@@ -598,7 +598,7 @@ static void a_socket_serves_its_user(void **state)
 	raw_call(&raw, 1, "/t.T/Echo", STR("x"));
 	expect(&raw, 1, GRPC_OK, "");
 
-	/* A new listen leaves open connections alone, also on another path. */
+	/* A further grpc_server_listen(), also on another path, leaves open connections alone. */
 	assert_ok(unlink(place.path));
 	assert_false(grpc_server_is_there(rig.server));
 	assert_ok(grpc_server_listen(rig.server, place.path, &err));

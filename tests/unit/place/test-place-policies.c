@@ -1075,7 +1075,7 @@ static void the_default_takes_the_smaller_memory(void **state)
 	part.count = 1;
 	part.device_bytes = whole.device_bytes = 6 * GIB;
 	assert_int_equal(cluster_device_for(place, part), 0);
-	/* Between devices in use, the free memory counts and not the size. */
+	/* Among devices in use, the policy compares the free memory, not the size. */
 	cluster_put(place, part, 0);
 	part.device_bytes = 30 * GIB;
 	cluster_put(place, part, 2);
