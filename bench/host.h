@@ -4,8 +4,9 @@
  * each of these programs. Kubernetes gives such quotas to pods with a CPU limit. All load ends with
  * host_done, and with the bench. One thread.
  *
- * Also the host below a virtual machine. A stall is a time in which that host did not run one of
- * the machine's processors. Nothing on this machine can work on that processor then.
+ * The functions also measure stalls of the host below a virtual machine. A stall is a time in which
+ * that host did not run one of the machine's processors. Nothing on this machine can work on that
+ * processor then.
  */
 #ifndef BENCH_HOST_H
 #define BENCH_HOST_H

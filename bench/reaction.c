@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reaction of the daemon's loop: see reaction.h. A request for almost nothing is due every
- * millisecond. Each latency counts from the due time, so that a stall counts for its whole length.
- * Values beside a load are ratios to the quiet values of the same run.
+ * Reaction of the daemon's loop: see reaction.h. A request that costs the daemon almost nothing is
+ * due every millisecond. Each latency counts from the due time, so that a stall counts for its
+ * whole length. Values beside a load are ratios to the quiet values of the same run.
  *
  * Only a daemon of a cluster serves a page over HTTPS, so that every case uses such a daemon. Such
  * a daemon schedules its devices whether or not the API server answers; in this bench none answers.

@@ -60,7 +60,7 @@ static const struct mix mixes[] = {
 struct load {
 	const char *name;
 	const char *options;
-	bool in_1s;    /* false: kernels take more than 25 ms, so only the 10 s figure has them */
+	bool in_1s;    /* false: kernels take over 25 ms, so only the 10 s error includes them */
 	bool unshared; /* also measured without divvy, which doubles the time */
 };
 
@@ -359,7 +359,7 @@ static bool run_throttled(struct crowd *c, enum rig_mode mode, const struct mix 
 
 /*
  * A program's usable share under its quota is its use of a device of its own, without divvy, while
- * the others run on theirs.
+ * the other programs run on their own devices.
  */
 static bool throttle(const struct mix *mix, const struct load *load, struct throttled *t)
 {

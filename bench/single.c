@@ -9,7 +9,8 @@
  * ideal device of half the speed.
  *
  * bursty.*: four tenants that use the device for a fifth of the time, or two that use it for half
- * of the time, share the device. Their time is compared with that of running one after the other.
+ * of the time, share the device. Their time is compared with the time that they take when they run
+ * one after the other.
  */
 #include <stdio.h>
 #include <stdlib.h>

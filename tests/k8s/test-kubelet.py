@@ -183,7 +183,8 @@ def a_successor_leaves_no_gap():
     is_untouched(before)
     slot_pod("after-all")
     cluster.wait_for_pod("after-all", "Running")
-    # The kubelet retries the refused pod for ever, so its starts may follow this one.
+    # The kubelet retries the refused pod for ever, so starts of that pod may follow the start of
+    # "after-all".
     assert any(said.endswith(f" {cluster.namespace}/after-all/main") for _, said in events("start", "successor"))
 
 

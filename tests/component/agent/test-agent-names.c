@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A name service that answers late or never. Only the user in question waits, and for a bounded
- * time. A preloaded library is the service (tests/programs/slow-names.c).
+ * A name service that answers late or never. Only the user whose name the daemon looks up waits,
+ * and for a bounded time. A preloaded library is the service (tests/programs/slow-names.c).
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -191,7 +191,10 @@ static void a_daemon_takes_over_from_another(void **state)
 	rig_stop(&rig);
 }
 
-/* The client gave up while the daemon was stopped: the daemon must not hand over then. */
+/*
+ * The client gave up while the daemon was stopped. The daemon must then not hand over to a next
+ * daemon.
+ */
 static void a_closed_replace_request_does_not_end_the_daemon(void **state)
 {
 	static const char *const requests[] = {
@@ -225,7 +228,10 @@ static void a_closed_replace_request_does_not_end_the_daemon(void **state)
 	rig_stop(&rig);
 }
 
-/* The daemon may be killed at any byte of a write: every whole line of the file comes back. */
+/*
+ * The daemon may be killed at any byte of a write: the next daemon restores every whole line of the
+ * file.
+ */
 static void a_torn_state_keeps_its_whole_lines(void **state)
 {
 	_cleanup_buf_ struct buf whole = BUF_INIT(STATE_MAX);

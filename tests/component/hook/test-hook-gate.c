@@ -642,7 +642,10 @@ static void *launch_own(void *context)
 	return NULL;
 }
 
-/* These streams share one handle: a marker in one thread's stream says nothing about the others. */
+/*
+ * The default streams of all threads share one handle: a marker in one thread's stream says nothing
+ * about the streams of other threads.
+ */
 static int per_thread_streams(void *arg)
 {
 	struct fake_daemon *d = start(0, 0);

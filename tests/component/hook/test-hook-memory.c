@@ -318,7 +318,10 @@ static int imports_of_unknown_size(void *arg)
 	return 0;
 }
 
-/* An exported pool pointer is charged as shared memory, and the pool for the rest. */
+/*
+ * The memory of an exported pool pointer is charged as shared memory, and only the rest is charged
+ * to the pool.
+ */
 static int exported_pool_pointers(void *arg)
 {
 	struct fake_options options;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The sums for reports: what the two files together contain when lines are cut, read twice or old.
+ * The sums for reports: what the two files together contain, also if lines are cut off, are read
+ * twice or are old.
  */
 #include "unit.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Device locks between root and a user (65534) in folders that all users may write to. Root gets
- * its lock whatever lies there, and a user's daemon sees root's lock. Without root these tests
- * skip.
+ * its lock whatever files lie in these folders, and a user's daemon sees root's lock. Without root
+ * these tests skip.
  */
 #include "unit.h"
 

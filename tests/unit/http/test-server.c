@@ -169,7 +169,10 @@ static void is_answered(struct rig *rig, const char *from)
 	}
 }
 
-/* One sweep cuts all connections off at once, and the server still accepts new ones after it. */
+/*
+ * One sweep cuts off all silent connections at once, and the server still accepts new connections
+ * after the sweep.
+ */
 static void a_server_accepts_after_it_cuts_silent_connections(void **state)
 {
 	const struct http_options options = {.max_connections = 4, .request_ns = NSEC_PER_MSEC};
@@ -191,7 +194,10 @@ static void a_server_accepts_after_it_cuts_silent_connections(void **state)
 	}
 }
 
-/* Silent connections that hold the whole limit give way to a new connection, from any address. */
+/*
+ * Silent connections that use up the limit of connections give way to a new connection, from any
+ * address.
+ */
 static void silent_connections_give_way(void **state)
 {
 	static const char *const from[] = {"127.0.0.2", "127.0.0.1"};
@@ -257,7 +263,10 @@ static int hold_unread(struct rig *rig, const char *from)
 	return fd;
 }
 
-/* Peers that never read their answers hold the limit, and give way to a new connection. */
+/*
+ * Peers that never read their answers, and use up the limit of connections, give way to a new
+ * connection.
+ */
 static void unread_answers_give_way(void **state)
 {
 	static const char *const from[] = {"127.0.0.1", "127.0.0.1", "127.0.0.2", "127.0.0.2"};

@@ -62,7 +62,10 @@ static void a_share_pods_request_is_its_spec(void **state)
 	assert_int_equal(json_object_size(keys), 5);
 }
 
-/* In YAML a key without a value is null. Of the two numbers of a Job the smaller one counts. */
+/*
+ * In YAML a key without a value is null. Of a Job's parallelism and completions, the smaller number
+ * counts.
+ */
 static void empty_fields_count_as_missing(void **state)
 {
 	_cleanup_json_ json_t *list = NULL;

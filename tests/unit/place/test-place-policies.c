@@ -1113,8 +1113,8 @@ static void the_default_takes_the_node_of_smaller_memory(void **state)
 				assert_int_equal(cluster_device_for(place, spec) / 2, 1 - small);
 			}
 		/*
-		 * To fill the rest of a large device comes before taking a part of an idle small
-		 * device.
+		 * The policy fills the rest of a large device before it takes a part of an idle
+		 * small device.
 		 */
 		spec = spec_of(900);
 		cluster_put(place, spec, 2 * (1 - small));

@@ -583,7 +583,7 @@ static void gangs_of_a_label_space_span_namespaces(void **state)
 
 /*
  * After the policies are removed, the gang's name belongs to one namespace and there are fewer
- * queues. The old item must not stay.
+ * queues. The gang's old queue item must not stay.
  */
 static void a_renamed_gang_leaves_no_queue_item(void **state)
 {

@@ -350,7 +350,10 @@ static void a_measured_path_can_be_the_reason(void **state)
 	told("near", NOT_ELSEWHERE "round trip 180 us to node c1, at most 50 us requested");
 	add_pod("wide", wide, HERE);
 	told("wide", NOT_ELSEWHERE "bandwidth 2Gbps to node c1, at least 4Gbps requested");
-	/* The measurement of the pod's node counts. Without it that of the device node counts. */
+	/*
+	 * The scheduler uses the measurement by the pod's node. If the pod's node has none, the
+	 * scheduler uses the measurement by the device node.
+	 */
 	set_gpus("g1", 2, SERVES, ETH(10000) MEASURED("c1", 40, 5000000000), "");
 	pass(20);
 	nothing();

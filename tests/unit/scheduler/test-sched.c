@@ -37,8 +37,8 @@ static void a_long_model_name_is_cut(void **state)
 }
 
 /*
- * With preferred-anti-affinity pods avoid each other's devices. If no other device has enough free,
- * they share one, and the reason mentions that.
+ * With preferred-anti-affinity pods avoid each other's devices. If no other device has enough free
+ * share, the pods share a device, and the reason mentions that.
  */
 static void preferred_anti_affinity_yields_to_capacity(void **state)
 {

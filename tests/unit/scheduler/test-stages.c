@@ -75,7 +75,8 @@ static void read_pod(const char *text, struct pod *pod)
 }
 
 /*
- * Appends the kept share and the kept bytes of each device, which are one number if they are equal.
+ * Appends the kept share, and the kept bytes of each device. If the bytes of all devices are equal,
+ * their number is appended once.
  */
 static void add_kept(struct buf *kept, const struct stage *s)
 {

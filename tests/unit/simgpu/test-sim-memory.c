@@ -188,7 +188,7 @@ static void test_context_ends(void **state)
 
 /*
  * A pool allocates a freed block again for a smaller request in the same stream. Work of the former
- * owner may still be in flight, so its bytes stay accessible until the free is reached.
+ * owner may still be in flight, so its bytes stay accessible until the stream reaches the free.
  */
 static void test_pool_gives_on_what_is_in_use(void **state)
 {
@@ -399,8 +399,8 @@ static void test_managed(void **state)
 	assert_ok(mem_touch(w->m, p[0], 0, &moved));
 	assert_int_equal(moved, 0);
 	/*
-	 * An allocation of other memory also evicts managed memory. Memory of one use is not
-	 * evicted for the same use.
+	 * An allocation of other memory also evicts managed memory. A use evicts no memory that the
+	 * same use has touched.
 	 */
 	alloc(w, &w->b, 10 * MIB);
 	assert_int_equal(mem_used(w->m, 0), 50 * MIB);

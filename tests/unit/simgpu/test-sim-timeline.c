@@ -168,7 +168,8 @@ static void test_lazy_equals_eager(void **state)
 	uint64_t ends[2][20];
 
 	/*
-	 * The submissions are the same. The timeline advances every 7 us, or only once at the end.
+	 * Both runs have the same submissions. The timeline advances every 7 us, or only once at
+	 * the end.
 	 */
 	for (int lazy = 0; lazy < 2; lazy++) {
 		struct world w;
