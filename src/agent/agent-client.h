@@ -133,7 +133,7 @@ void client_knock_program(struct listener *listener, int fd);
 /*
  * Takes over the connected socket, also on failure. kind: the socket that accepted it; USER_CGROUP
  * for the programs' socket. tenant: id for USER_TENANT. -EUSERS: the user has too many connections;
- * -EMFILE: only the reserve of descriptors is left.
+ * -EMFILE: the remaining descriptors are for root and the daemon itself.
  */
 int client_accept(
 	struct agent *agent, int fd, enum user_kind kind, uint32_t tenant, struct conn **ret_conn);

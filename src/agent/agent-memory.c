@@ -509,7 +509,7 @@ static void recount_device(struct memory *m, struct tenant_device *td)
 		slots[n++] = (struct ledger_slot){share_slot(td), 0};
 	LIST_FOREACH(p, &t->processes, of_tenant) {
 		if (p->is_awaited)
-			/* Its memory is unknown until its HELLO: keeps the counter. */
+			/* The process's memory is unknown until its HELLO: the counter stays. */
 			goto out;
 		if (n <= PAGE_PROCESSES)
 			slots[n++] = (struct ledger_slot){&p->devices[td->at].up->memory, p->index};

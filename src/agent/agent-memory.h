@@ -43,8 +43,8 @@ void memory_rebook(struct tenant_device *td, const struct process *from, const s
 /* Enters into the ledger the memory of a process that registered again. */
 void memory_process_back(struct process *process);
 /*
- * Tries held-up requests again. Callers use this when a process from before a restart has
- * registered, has ended, or is no longer awaited.
+ * Tries again the memory requests that wait for processes from before a restart. Callers use this
+ * when such a process has registered, has ended, or is no longer awaited.
  */
 void memory_look_at_held(struct agent *agent);
 

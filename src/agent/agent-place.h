@@ -19,7 +19,7 @@ struct place_device {
 	uint64_t memory_bytes; /* usable memory of the device */
 	uint64_t room_bytes;   /* largest quota that the request's memory policy allows now */
 	uint32_t requested;    /* requested share of its tenants, in permille */
-	/* Number of tenants with a guarantee; for an exclusive spec also used default tenants. */
+	/* Tenants with a guarantee; for an exclusive spec also default tenants with processes. */
 	uint32_t tenants;
 	bool is_exclusive; /* one tenant has the device exclusively */
 	/* Why no new tenant may use the device, as words after the device's name; NULL: none. */

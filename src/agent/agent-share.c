@@ -215,7 +215,7 @@ static void share_suspect_entry(struct tenant_device *td, struct share *s, uint6
 	s->suspect_since = since;
 }
 
-/* `p` no longer holds the share. If no other process does, frees the share, unless it is `left`. */
+/* `p` no longer holds the share. If no other process does so, frees it, unless it is `left`. */
 static void share_settle_process(
 	struct tenant_device *td, struct share *s, struct process *p, uint32_t *seq)
 {

@@ -50,7 +50,7 @@ struct state {
 	char boot_id[PROCESS_BOOT_ID_SIZE];
 	int fd;
 	size_t length;   /* size of the complete lines in the file */
-	size_t appended; /* of these, appended since the last rewrite */
+	size_t appended; /* part of `length` that was appended since the last rewrite */
 	bool is_torn;    /* a torn line follows the complete lines */
 	bool is_behind;  /* some change could not be appended */
 	bool is_loading;
@@ -337,7 +337,7 @@ struct reading {
 	uint64_t last_tenant; /* highest id of all lines */
 	uint64_t n_least;     /* lines after the head that must exist */
 	uint64_t n_lines;     /* lines that exist */
-	uint32_t n_broken;    /* those that are unreadable */
+	uint32_t n_broken;    /* lines that are unreadable */
 	bool is_torn;         /* the last line is incomplete */
 };
 
@@ -429,7 +429,7 @@ static int read_head(struct state *s, struct reading *reading, struct str line)
 		parse_uint(abi, STATE_ABI > 1 ? STATE_ABI - 1 : 1, STATE_ABI, &n, NULL) < 0 ||
 		parse_uint(next, 1, UINT32_MAX, &reading->next_tenant, NULL) < 0)
 		return -EBADMSG;
-	/* Heads of older daemons have no such number. */
+	/* The head that an older daemon wrote lacks this last number. */
 	if (str_word(&rest, &least) &&
 		parse_uint(least, 0, UINT32_MAX, &reading->n_least, NULL) < 0)
 		return -EBADMSG;
@@ -492,7 +492,7 @@ static int restore_tenant(struct agent *agent, const json_t *json, struct error 
 {
 	int64_t used[SPEC_DEVICES_MAX], lag[SPEC_DEVICES_MAX];
 	const char *name, *secret, *source, *origin, *lifetime, *cgroup = "";
-	/* Lines of older daemons have no such member. */
+	/* The lines that an older daemon wrote lack the member `container`. */
 	int container = TENANT_NO_CONTAINER;
 	json_int_t id, uid, owner, owner_start, created;
 	struct tenant_saved saved = {0};

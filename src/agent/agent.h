@@ -45,7 +45,7 @@ struct agent_options {
 	const char *metrics;     /* "unix:PATH", "127.0.0.1:PORT"; NULL: none */
 	const char *policy;      /* the arbiter's policy; NULL: share */
 	const char *tenants_conf;
-	const char *apply;        /* a Gemini file to follow; NULL: none */
+	const char *apply;        /* resource-config.txt to follow: see apply.h; NULL: none */
 	const char *police_allow; /* executables and uid:N, separated by commas */
 	/* NULL: the daemon finds the devices. Otherwise it takes ownership of this set (tests). */
 	struct device_set *devices;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Follows files of Gemini: see apply.h. The code watches the folder instead of the file, because
- * editors rename a new file over the old one. A file that cannot be parsed as a whole, such as one
- * half written, changes no tenant. All functions run in the loop's thread.
+ * Follows resource-config.txt files of Gemini, another system that shares GPUs: see apply.h. The
+ * code watches the folder instead of the file, because editors rename a new file over the old one.
+ * A file that cannot be parsed as a whole, such as one half written, changes no tenant. All
+ * functions run in the loop's thread.
  */
 #include "agent/apply.h"
 

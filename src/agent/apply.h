@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Follows resource-config.txt files of Gemini. Such a file has the number of clients, then a line
- * `ID REQUEST LIMIT MEMORY` for each client. Each client becomes a tenant with lifetime keep and
- * source apply. A change in a followed file takes effect at once, and a removed line removes its
- * tenant.
+ * Follows resource-config.txt files of Gemini, another system that shares GPUs. Such a file has the
+ * number of clients, then a line `ID REQUEST LIMIT MEMORY` for each client. Each client becomes a
+ * tenant with lifetime keep and source apply. A change in a followed file takes effect at once, and
+ * a removed line removes its tenant.
  */
 #ifndef AGENT_APPLY_H
 #define AGENT_APPLY_H

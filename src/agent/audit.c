@@ -290,7 +290,7 @@ static void note_device(struct tenant_device *td)
 {
 	const uint64_t counted = memory_used(td);
 
-	/* The counter is a little newer than the answer: compares with the larger of two counts. */
+	/* The device's answer is older than `counted`: the last tick's count may fit it better. */
 	td->counted_bytes = MAX(counted, td->counted_before);
 	if (td->says_bytes > td->counted_bytes + SLACK_BYTES) {
 		td->excess_rounds++;

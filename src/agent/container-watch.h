@@ -5,13 +5,13 @@
  * the container. The daemon knows the container's cgroup once a program of the container has
  * registered. Before that a search reads the environments of all processes.
  *
- * One such read can block without end, for example while the process waits for a FUSE file system
- * within mmap(2). So searches run one at a time in a thread of their own, and a search that makes
- * no progress is left behind with its thread. While that thread is blocked, searches skip the
- * process at which it blocks. If CONTAINER_WATCH_STUCK_EACH such processes are in one cgroup,
- * searches skip all processes there. A skipped process counts as one of each container whose
- * engine's command ran when the process started. CONTAINER_WATCH_STUCK_MAX threads may be blocked.
- * Then only cgroups are searched, and tenants without a known cgroup stay.
+ * Reading one environment can block without end, for example while the process waits for a FUSE
+ * file system within mmap(2). So searches run one at a time in a thread of their own, and a search
+ * that makes no progress is left behind with its thread. While that thread is blocked, searches
+ * skip the process at which it blocks. If CONTAINER_WATCH_STUCK_EACH such processes are in one
+ * cgroup, searches skip all processes there. A skipped process counts as one of each container
+ * whose engine's command ran when the process started. CONTAINER_WATCH_STUCK_MAX threads may be
+ * blocked. Then only cgroups are searched, and tenants without a known cgroup stay.
  */
 #ifndef AGENT_CONTAINER_WATCH_H
 #define AGENT_CONTAINER_WATCH_H

@@ -567,7 +567,7 @@ static int control_create_tenant(struct call *call, struct tenant **ret, struct 
 		return r;
 	params.owner = params.lifetime == TENANT_PROCESS ? (pid_t)pid : 0;
 	if (is_container) {
-		/* The engine's command is the owner: it may fetch the container's image first. */
+		/* The owner is the container engine's command, which may fetch the image first. */
 		params.owner = params.lifetime == TENANT_KEEP ? 0 : (pid_t)pid;
 		r = conf_cgroup((pid_t)pid, cgroup, err);
 		if (r < 0)

@@ -26,7 +26,7 @@
 
 /* The simulated device that the daemon shares out on a machine without devices. */
 #define DEFAULT_SIMULATION "1xH200-141Gi"
-/* An unused engine ends after its linger= time; the daemon waits for that no longer than this. */
+/* Longest wait for the end of a simulated GPU's engine, which ends linger= after its last user. */
 #define LINGER_MAX_NS (5 * NSEC_PER_SEC)
 #define SAID_MAX (64u << 10)
 /* Used until a context is measured: about a CUDA 12 context on a large device. */
@@ -111,7 +111,7 @@ static int find_sim_libs(char *ret, size_t size, struct error *err)
 		DIVVY_SIM_FOLDER);
 }
 
-/* Reads everything that the engine will read, so that the daemon reports errors in one message. */
+/* Reads what the simulated GPU's engine will read: errors are then in the daemon's own message. */
 static int load_config(const struct device_set *set, const char *simulate,
 	struct simgpu_config *ret_config, struct error *err)
 {
@@ -121,8 +121,8 @@ static int load_config(const struct device_set *set, const char *simulate,
 }
 
 /*
- * Whether the running engine has the requested devices. A former engine serves while it has users,
- * and for its linger time, whatever is requested now.
+ * Whether the running engine of the simulated GPU has the requested devices. A former engine serves
+ * while it has users, and for its linger time, whatever is requested now.
  */
 static bool is_as_requested(struct nvml *nvml, const struct simgpu_config *config)
 {
@@ -138,7 +138,7 @@ static bool is_as_requested(struct nvml *nvml, const struct simgpu_config *confi
 	return true;
 }
 
-/* Waits for a limited time until the former engine, which is ending, has removed its socket. */
+/* Waits a limited time until the ending engine of the simulated GPU has removed its socket. */
 static void await_end_of_engine(const struct device_set *set, const struct simgpu_config *config)
 {
 	uint64_t wait = MIN(config->linger_ns + NSEC_PER_SEC, LINGER_MAX_NS);
@@ -151,8 +151,8 @@ static void await_end_of_engine(const struct device_set *set, const struct simgp
 }
 
 /*
- * NVML only says that there is no device. The engine writes its reason to the stderr that it
- * inherits, so the daemon collects that text and passes other lines on.
+ * NVML only says that there is no device. The simulated GPU's engine writes its reason to the
+ * stderr that it inherits, so the daemon collects that text and passes other lines on.
  */
 static int open_nvml(struct device_set *set, struct error *err)
 {

@@ -27,11 +27,13 @@ struct device {
 	struct nvml_info info;
 	struct ledger *ledger; /* quotas and reservations of the device's memory */
 	struct lock lock;
-	uint64_t context_guess_bytes; /* guess of a context's memory, used before any measurement */
-	uint64_t context_bytes;       /* expected for all other tenants: context-cost.h */
-	/* Expected for a context of tenants with the owner of context_owner. */
+	/* Memory that a tenant's next CUDA context is expected to take: see context-cost.h. */
+	uint64_t context_guess_bytes; /* for all tenants, before any measurement */
+	/* For tenants without a figure of their own, except those of context_owner_bytes. */
+	uint64_t context_bytes;
+	/* For tenants whose owner (namespace or uid) is that of context_owner. */
 	uint64_t context_owner_bytes;
-	/* A tenant of the only owner that has measured; NULL: none. */
+	/* Set if only one owner, but two of its tenants, have measured a context; else NULL. */
 	const struct tenant *context_owner;
 	/* memory in use at the device's last answer, for display */
 	uint64_t used_bytes;

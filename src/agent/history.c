@@ -290,7 +290,7 @@ int history_read_line(struct history *h, struct str line, bool is_log)
 {
 	int r = history_take_line(h, line, is_log);
 
-	/* A torn line may precede a tenant's R line here. No other kind of line contains an R. */
+	/* This line may be a torn line joined with a tenant's R line: no other line has an R. */
 	h->has_lost_record |= r == -EBADMSG && str_find(line, 'R') < line.n;
 	return r;
 }

@@ -251,7 +251,7 @@ int tenant_page(struct tenant_device *td, struct error *err);
  */
 int tenant_page_reuse(struct tenant_device *td, int fd, struct error *err);
 
-/* Divides free memory among the default tenants again. Call after each change. */
+/* Divides free memory among the default tenants again. Call when free memory has changed. */
 void tenant_update_defaults(struct agent *agent);
 
 /* Checks lifetimes; called once a second. */

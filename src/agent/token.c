@@ -572,7 +572,8 @@ void token_step(struct agent *agent)
 				has_closed |= token_carry_out(token, &actions[i], now);
 		} while (n == ACTIONS);
 		if (has_closed && token->has_membarrier && membarrier_all() < 0)
-			token->has_membarrier = false; /* a thread may then pass one more launch */
+			/* Without membarrier() a closing gate may let one more launch pass. */
+			token->has_membarrier = false;
 		watch_holders(token, now);
 		look_where_due(token, clock_now_ns());
 	}
@@ -618,7 +619,7 @@ void token_release(struct process *p, uint32_t at)
 	view = look_at_tenant(td, now);
 	if (view.is_busy)
 		return;
-	if (view.has_moved) /* the work has ended since */
+	if (view.has_moved) /* the work has ended since the last look */
 		arbiter_observe(p->agent->arbiter, p->tenant->id, td->device->index, true,
 			view.longest_ns, 0, now);
 	arbiter_release(p->agent->arbiter, p->tenant->id, td->device->index, now);

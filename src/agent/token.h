@@ -17,7 +17,7 @@ void token_free(struct agent *agent);
 
 /* Sets the gates of a process with new pages to the state of its tenant's gates. */
 void token_process_added(struct process *process);
-/* Excludes the process's pages. Call while they are still mapped. */
+/* The daemon stops looking at the process's pages. Call while they are still mapped. */
 void token_process_exited(struct process *process);
 /* Keeps the tenant's gates closed for good. The caller removes it from the arbiter. */
 void token_tenant_removed(struct tenant *tenant);

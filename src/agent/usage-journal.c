@@ -27,7 +27,7 @@ union slot {
 	struct usage_journal_slot tenant;
 	struct {
 		uint32_t magic, abi;
-		_Atomic uint32_t n; /* slots with blocks; further slots are not read */
+		_Atomic uint32_t n; /* slots with disk blocks; further ones are not read */
 	} head;                     /* only in slot 0 */
 	uint8_t bytes[SLOT_BYTES];
 };

@@ -46,7 +46,7 @@ struct ring {
 	uint64_t step_ns, end;
 	uint32_t n;
 	uint32_t *used_ns;
-	uint32_t *memory_mib; /* NULL: not kept at this step */
+	uint32_t *memory_mib; /* NULL: this ring has no memory values */
 };
 
 struct usage_series {
@@ -720,7 +720,7 @@ void usage_flush(struct agent *agent)
 	job = calloc(1, sizeof(*job));
 	if (!job || history_take_new(&u->history, &job->changes) < 0) {
 		free(job);
-		return; /* the next job includes them */
+		return; /* the next job includes the new records */
 	}
 	if (!job->changes.n && !agent->is_leaving) {
 		history_changes_done(&job->changes);

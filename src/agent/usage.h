@@ -18,7 +18,7 @@ void usage_free(struct agent *agent);
 int usage_tenant_added(struct tenant *tenant);
 /* Whether the reports have a tenant of that id, alive or ended. */
 bool usage_has_record(const struct agent *agent, uint32_t id);
-/* Notes a changed request or limit. */
+/* Call after a change of the tenant's request or limit: copies them to its record. */
 void usage_tenant_changed(struct tenant *tenant);
 void usage_tenant_removed(struct tenant *tenant);
 /*

@@ -68,7 +68,7 @@ static void run_lookup(struct worker_job *job)
 		return;
 	l->n_groups = GROUPS_MAX;
 	if (getgrouplist(pw.pw_name, pw.pw_gid, l->groups, &l->n_groups) < 0)
-		l->n_groups = MIN(l->n_groups, GROUPS_MAX); /* keeps the first ones */
+		l->n_groups = MIN(l->n_groups, GROUPS_MAX); /* further groups are ignored */
 }
 
 struct worker *names_worker(struct agent *agent)

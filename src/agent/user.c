@@ -23,8 +23,8 @@
 struct users {
 	LIST_HEAD(, user) buckets[BUCKETS];
 	uint32_t n_programs; /* connections of all users at the programs' socket */
-	uint32_t conns_max;  /* for one user */
-	int reserve_from;    /* descriptors from this number on are the reserve */
+	uint32_t conns_max;  /* connections of one user */
+	int reserve_from;    /* descriptors from this number on are for root and the daemon */
 };
 
 int users_new(struct users **ret_users)

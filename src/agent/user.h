@@ -5,9 +5,9 @@
  * uid if the daemon sees no cgroup. At a tenant's own socket the user is the tenant.
  *
  * A user has limits on connections, on bytes of unread answers, and on the loop's time for costly
- * requests. One thread may block on the user's descriptors. At the main socket root and the
- * daemon's own user have only the limit of bytes and that one thread. Only the loop's thread calls
- * these functions.
+ * requests. At most one thread at a time blocks on the user's descriptors. At the main socket root
+ * and the daemon's own user have only the limits of bytes and of that one thread. Only the loop's
+ * thread calls these functions.
  */
 #ifndef AGENT_USER_H
 #define AGENT_USER_H

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * This file reads /proc/locks and keeps the starts of all locks of open file descriptions, sorted.
- * Waiting requests are skipped. The text may have at most LOCKS_MAX bytes. No state; any thread.
+ * This file reads /proc/locks and keeps the start offsets of all ranges that open file descriptions
+ * have locked, sorted. Waiting requests are skipped. The text may have at most LOCKS_MAX bytes. No
+ * state; any thread.
  */
 #include "base/open-locks.h"
 

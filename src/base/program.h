@@ -34,7 +34,7 @@ struct program {
 	const char *text;     /* description in the man page; an empty line separates paragraphs */
 	const char *see_also; /* "divvyd(8) divvy(1)" */
 	const struct option_row *options;
-	struct program_section commands;        /* listed before the options; without terms: none */
+	struct program_section commands;        /* listed before the options if it has terms */
 	const struct program_section *sections; /* printed after the options */
 	size_t n_sections;
 	/* Checks that need all options; NULL: none. */

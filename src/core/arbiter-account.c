@@ -302,7 +302,7 @@ void device_account(struct device *device, uint64_t now)
 
 		if (td->state == TD_CLOSED && td_wants(td))
 			td->waited_ns += dt;
-		if (is_charged(td, overlap, from)) { /* in total exactly dt */
+		if (is_charged(td, overlap, from)) { /* the charges sum to exactly dt */
 			uint64_t until = dt * ++k / n;
 
 			td_charge_time(td, (int64_t)(until - given), from, now);
@@ -332,8 +332,8 @@ void td_refund(struct arbiter_td *td, uint64_t end)
 	uint32_t n = 0;
 
 	/*
-	 * The tenant was not charged past its drain's bound, nor while it was overlapped. So the
-	 * refund is at most its turn's charge.
+	 * The tenant was charged neither past its drain's bound, nor while its gate was open beside
+	 * the drain before. So the refund is at most its turn's charge.
 	 */
 	over = MIN(over, td->turn_ns);
 	if (over == 0)

@@ -30,7 +30,7 @@
  * a wake-up of this length.
  */
 #define WAKE_QUIET_NS (300 * NSEC_PER_USEC)
-#define SPREAD_QUIET_NS (180 * NSEC_PER_USEC) /* OPEN_LEAD_NS of agent/token.c */
+#define SPREAD_QUIET_NS (180 * NSEC_PER_USEC) /* the same as OPEN_LEAD_NS in agent/token.c */
 #define LEAD_MAX_NS (4 * NSEC_PER_MSEC)
 #define WAKE_MAX_NS (10 * NSEC_PER_MSEC)
 
@@ -70,9 +70,10 @@ uint32_t td_wide_us(const struct arbiter_td *td, uint64_t turn_ns)
 	uint64_t wide = config->window_us * NSEC_PER_USEC + td->dry_ns;
 
 	/*
-	 * A returning latency tenant must find no more in flight than configured. A tenant alone on
-	 * its device loses nothing while it is idle, and with a wider window its library learns the
-	 * ends of its work less exactly.
+	 * A returning latency tenant waits for the work in flight, so the window then stays as
+	 * configured. A tenant alone on its device keeps the configured window, too: its idle time
+	 * costs no other tenant, and with a wider window its library learns the ends of its work
+	 * less exactly.
 	 */
 	if (td->device->n_latency || td->device->n_active < 2 || td->dry_ns < DRY_MIN_NS)
 		return config->window_us;

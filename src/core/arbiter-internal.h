@@ -55,12 +55,13 @@ struct arbiter_td {
 	uint64_t gate_opened_at;
 	bool has_used;       /* submitted work in this turn */
 	uint64_t idle_since; /* without work since then; 0: busy */
-	/* time of the look that saw work begin or end; 0: corrected already */
+	/* time of the last look that saw work begin or end; 0 after arbiter_observe_at() */
 	uint64_t changed_at;
-	uint64_t unchanged_from; /* if work began: idle from then until changed_at */
-	bool gives_way;          /* set by arbiter_release: the turn ends if others wait */
-	bool yields;             /* set by arbiter_yield: the turn ends now */
-	uint64_t turn_ends_at;   /* OPEN while others wait: when its work has to end; 0: unknown */
+	/* if that look saw work begin: the tenant had been idle since unchanged_from */
+	uint64_t unchanged_from;
+	bool gives_way;        /* set by arbiter_release: the turn ends if others wait */
+	bool yields;           /* set by arbiter_yield: the turn ends now */
+	uint64_t turn_ends_at; /* OPEN while others wait: when its work has to end; 0: unknown */
 	/* opened before the previous drain ended: not charged until overlap_until */
 	bool is_overlapped;
 	bool is_offered; /* OPEN and unused for unused_ns: other tenants were opened too */
@@ -139,7 +140,7 @@ struct device {
 
 	struct arbiter_td *holder; /* the tenant whose turn it is; other OPEN tenants co-run */
 	struct arbiter_tenant *reserved;
-	uint64_t overlap_until; /* when the drain beside an overlapped tenant should end */
+	uint64_t overlap_until; /* predicted end of the drains beside the last opened gate */
 	uint64_t corun_until;   /* when exclusive turns are tried again */
 	uint64_t drained_at;    /* when a drain last ended within its bound */
 	struct corun_pair pair[ARBITER_CORUN_PAIRS];
@@ -161,7 +162,7 @@ struct device {
 		arbiter_id id;
 		uint64_t at;
 		enum spec_class class;
-	} recent[2];         /* the last two tenants seen, for device_is_contended() */
+	} recent[2];         /* the two tenants whose gates closed last */
 	uint64_t latency_at; /* when a latency tenant was last active */
 	uint32_t n_latency;  /* latency tenants on the device, active or not */
 };
@@ -172,8 +173,8 @@ struct arbiter_policy {
 	int64_t (*score)(const struct arbiter_td *td, uint64_t now);
 	/*
 	 * About the time from now after which `waiting` precedes `holder` in the order; 0: it
-	 * precedes already. The holder's work in flight runs for another rest_ns. The caller adds
-	 * that a holder keeps the device at least for its planned turn.
+	 * precedes already. The holder's work in flight runs for another rest_ns. The caller
+	 * ensures that a holder keeps the device at least for its planned turn.
 	 */
 	uint64_t (*passes_ns)(const struct arbiter_td *holder, const struct arbiter_td *waiting,
 		uint64_t rest_ns, uint64_t now);
@@ -248,7 +249,7 @@ void td_update_limits(struct arbiter_td *td, uint64_t now);
 uint64_t td_window_ns(const struct arbiter_td *td, uint64_t now);
 uint64_t td_quantum_ns(const struct arbiter_td *td); /* longest turn while others wait */
 int64_t td_burst(const struct arbiter_td *td);
-/* Sum of the entitlements of its class, millionths. */
+/* Sum of the entitlements of all active tenants of this tenant's class, in millionths. */
 uint64_t class_micro(const struct arbiter_td *td);
 
 /* arbiter-host.c */
@@ -292,7 +293,7 @@ enum clearance device_clearance(struct device *device, const struct arbiter_td *
 void device_reopen_stuck(struct device *device, const struct arbiter_td *next, uint64_t now);
 /* The most time that the tenant's drain may take in total. */
 uint64_t td_drain_max_ns(const struct arbiter_td *td);
-/* Handles the end of the drain, which was within its bound unless is_noted is set. */
+/* Handles the end of a drain. Does nothing if the drain has passed its bound (is_noted). */
 void td_drained(struct arbiter_td *td, uint64_t now);
 /* Removes the pairs of a tenant that is removed. */
 void corun_pairs_forget(struct device *device, const struct arbiter_tenant *t);

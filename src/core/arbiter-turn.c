@@ -386,7 +386,10 @@ static void corun_pair_note(
 	struct corun_pair *pair = corun_pair_get(device, x->tenant->id, y->tenant->id);
 	uint64_t since = clock_since_ns(now, pair->event_at);
 
-	/* The device itself may stand still, which says nothing about these tenants. */
+	/*
+	 * If no drain has ended in time since the last overrun, the device itself may stand still,
+	 * which says nothing about these tenants.
+	 */
 	if (pair->event_at && device->drained_at <= pair->event_at &&
 		since < ARBITER_CORUN_PAIR_NS / 10)
 		return;
@@ -542,7 +545,7 @@ static void settle_offers(struct device *device, uint64_t now)
 					is_bonded(device, td, first, now))))
 			continue;
 		if (!td->has_used)
-			td->tenant->wants = 0; /* the caller reports its want again */
+			td->tenant->wants = 0; /* src/agent reports the want again */
 		arbiter_tenant_close(td->tenant, now);
 	}
 }

@@ -80,9 +80,9 @@ struct arbiter_config {
 	uint64_t idle_ns; /* an idle tenant loses its token after this time; default 0.5 ms */
 	/* an unused token is offered to others after this time; default 1 ms */
 	uint64_t unused_ns;
-	uint64_t holdoff_ns;   /* hold-off after a latency tenant becomes idle; default 0.5 ms */
-	uint64_t overlap_ns;   /* the next gate opens if the drain ends within this time; 150 us */
-	uint64_t drain_max_ns; /* most time for a drain; default 250 ms */
+	uint64_t holdoff_ns;      /* hold-off after a latency tenant becomes idle; default 0.5 ms */
+	uint64_t overlap_ns;      /* the next gate opens this long before a drain ends; 150 us */
+	uint64_t drain_max_ns;    /* most time for a drain; default 250 ms */
 	uint64_t swap_quantum_ns; /* quantum between tenants with memory policy swap; 2 s */
 	uint32_t window_us;       /* in-flight window on a contended device; default 2000 */
 	/* in-flight window of opportunistic tenants beside a latency tenant; default 700 */
@@ -156,9 +156,8 @@ void arbiter_release(struct arbiter *arbiter, arbiter_id tenant, uint32_t device
 
 /*
  * arbiter_turn_ends: the time by which the holder's work should end because others wait; 0: none
- * wait. A program need not start a submission that would exceed this time by more than the time
- * still left. Instead the program yields, which the caller reports by arbiter_yield, and the turn
- * ends now.
+ * wait. If more than half of its next submission would run after this time, the program yields
+ * instead of submitting. The caller reports that by arbiter_yield, and the turn ends now.
  */
 uint64_t arbiter_turn_ends(const struct arbiter *arbiter, arbiter_id tenant, uint32_t device);
 void arbiter_yield(struct arbiter *arbiter, arbiter_id tenant, uint32_t device);
@@ -172,11 +171,11 @@ void arbiter_yield(struct arbiter *arbiter, arbiter_id tenant, uint32_t device);
 void arbiter_draining(struct arbiter *arbiter, arbiter_id tenant, uint32_t device, uint64_t rest_ns,
 	uint64_t spread_ns, uint64_t now);
 /*
- * After CLOSE, with or without a prediction. is_moving: work has ended since the last look.
- * is_known: markers cover all work in flight, so work that does not end is running. A drain that
- * moves, or whose work is not known yet because the program was not scheduled, is no reason to
- * co-run. Its bound then starts anew, up to drain_max_ns in total. Without a report the arbiter
- * assumes a known drain that does not move.
+ * Reports a look at a drain: call it after CLOSE, also without a prediction. is_moving: work has
+ * ended since the last look. is_known: markers cover all work in flight, so work that does not end
+ * is running. A drain that moves, or whose work is not known yet because the program was not
+ * scheduled, is no reason to co-run. Its bound then starts anew, up to drain_max_ns in total.
+ * Without a report the arbiter assumes a known drain that does not move.
  */
 void arbiter_drain_seen(struct arbiter *arbiter, arbiter_id tenant, uint32_t device, bool is_moving,
 	bool is_known, uint64_t now);
@@ -208,10 +207,10 @@ void arbiter_restore(struct arbiter *arbiter, arbiter_id tenant, uint32_t device
 	int64_t lag_ns);
 
 /*
- * Entitlements (design, section 4.3): each tenant gets its request. The rest raises the tenants
- * with the least total until all are equal or at their limit. n tenants; request and limit in
- * permille, results in millionths, so that thirds are exact enough. Requests above the capacity of
- * one device are scaled.
+ * Entitlements by water-filling: each tenant gets its request. The rest raises the tenants with the
+ * least total until all are equal or at their limit. n tenants; request and limit in permille,
+ * results in millionths, so that thirds are exact enough. Requests above the capacity of one device
+ * are scaled.
  */
 #define ARBITER_FILL_MAX 1024u /* further tenants are ignored */
 void arbiter_water_fill(

@@ -157,7 +157,7 @@ static uint64_t ledger_sum_quotas(
 	return sum;
 }
 
-/* Memory that wait tenants share. */
+/* The memory that the quotas of all fail tenants leave: the wait tenants share it. */
 static uint64_t shared_room(const struct ledger *ledger)
 {
 	return ledger_subtract(ledger->usable, ledger_sum_quotas(ledger, true, NULL));

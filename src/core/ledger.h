@@ -54,9 +54,9 @@ int ledger_add(struct ledger *ledger, uint32_t tenant, uint64_t quota_bytes,
 int ledger_change(struct ledger *ledger, uint32_t tenant, uint64_t quota_bytes, struct error *err);
 /*
  * Call before ledger_remove(), for fail tenants: the process still holds `bytes` on the device.
- * Together the processes keep at most the tenant's quota from other tenants, because the numbers
- * are the processes' own claims. Ignored for other policies: wait tenants' reservations are known,
- * and swap tenants' memory can move away.
+ * Together the processes withhold at most the tenant's quota from other tenants, because the
+ * numbers are the processes' own claims. Ignored for other policies: wait tenants' reservations are
+ * known, and swap tenants' memory can move away.
  */
 void ledger_leave_held(struct ledger *ledger, uint32_t tenant, uint32_t process, uint64_t bytes);
 /*

@@ -32,7 +32,7 @@ const struct kube_field_row kube_field_rows[KUBE_N_FIELDS] = {
 #include "kube/apis.def"
 };
 
-/* A request of a round. */
+/* One request of a round: see the head of this file. */
 struct question {
 	struct kube_discovery *discovery;
 	const char *group_version; /* NULL: /version */

@@ -80,7 +80,7 @@ DEFINE_CLEANUP(struct kube_discovery *, kube_discovery_free)
 
 #define KUBE_DISCOVERY_PAUSE_NS (UINT64_C(1) * 1000000000) /* between two rounds */
 
-/* Starts another round soon; requests until then share it. */
+/* Starts another round of questions soon. Further calls until then share that round. */
 void kube_discovery_refresh(struct kube_discovery *discovery);
 
 /* NULL until the first round has completed, and for resources that the server lacks. */

@@ -25,7 +25,7 @@ enum reflect_end {
 	REFLECT_LOST,    /* the connection was lost, or silent for too long */
 	REFLECT_EXPIRED, /* the server answered 410 (Gone) */
 	REFLECT_GARBLED,
-	REFLECT_REFUSED, /* another status or ERROR frame */
+	REFLECT_REFUSED, /* any other HTTP status, or a frame of type ERROR */
 };
 
 struct reflect_state {

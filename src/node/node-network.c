@@ -43,14 +43,15 @@ static const struct network_device *node_network_find(const struct node *node, c
 	return NULL;
 }
 
-enum network_end { END_OF_POD, END_OF_DEVICES }; /*
- * This node is the pod's own node, or the node of the pod's devices. Index of
+/*
+ * Role of this node for a pod: the pod's own node, or the node of its devices. Index of
  * assigned_container.network.
  */
+enum network_end { END_OF_POD, END_OF_DEVICES };
 
 /*
- * Sums the bandwidth of this device's port that the keys grant to the pod's containers. end: the
- * part that this node has for the pod.
+ * Sums the bandwidth of this device's port that the assigned keys grant to the pod's containers.
+ * end: whether this node is the pod's own node or the node of its devices.
  */
 static uint64_t granted_to(const struct node *node, const json_t *pod, enum network_end end,
 	const struct network_device *device)

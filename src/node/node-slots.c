@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Slots: which pod has which slot, and which slots the kubelet is offered. As many further slots
- * are for pods of other nodes, and the kubelet is not offered these. Free slots of devices that
- * admit no new tenants are not offered; slots in use stay. A node of the pool offers all slots even
- * while divvy has no device there. Otherwise a new device of divvy could be used only after the
- * kubelet had reported more slots, which takes long. A slot is no device: divvyd decides at a
- * container's start whether it may start.
+ * Slots: which pod has which slot, and which slots the kubelet is offered. Each device has
+ * NODE_SLOTS_EACH slots for the kubelet, and as many for pods of other nodes if these may use the
+ * devices. Free slots of devices that admit no new tenants are not offered; slots in use stay. A
+ * node of the pool offers all slots even while divvy has no device there. Otherwise a new device of
+ * divvy could be used only after the kubelet had reported more slots, which takes long. A slot is
+ * no device: divvyd decides at a container's start whether it may start.
  *
  * A card may be missing after a restart of the machine. Slots with numbers beyond those of the
  * remaining devices may then belong to containers on the remaining cards, because the kubelet never

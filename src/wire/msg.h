@@ -81,7 +81,7 @@ struct msg_hello {
 	uint8_t secret[16];        /* tenant secret from `divvy run`; zeros: none */
 	uint64_t start_time;       /* of the process; the daemon cross-checks it */
 	int32_t driver_version;    /* of the real driver; 0: unknown */
-	uint32_t devices;          /* with AGAIN: how many pairs of fds follow */
+	uint32_t devices;          /* with MSG_HELLO_AGAIN: how many pairs of fds follow */
 	char command[MSG_COMMAND]; /* last part of argv[0], NUL-padded, for display only */
 };
 

@@ -135,8 +135,8 @@ struct page_up {
 
 	/* line 1: state of the token in this process; any thread, under the client's marker lock */
 	_Alignas(64) _Atomic uint32_t want; /* threads blocked at the gate */
-	_Atomic uint32_t slots;             /* marker slots ever used: limits the scans below */
-	_Atomic uint32_t lines;             /* lines ever used */
+	_Atomic uint32_t slots;             /* entries of done[] and issued[] ever used */
+	_Atomic uint32_t lines;             /* entries of line[] ever used */
 	/* the last page_down.flush for which the client has marked its work */
 	_Atomic uint32_t flush_seen;
 	/* how much of the sum of page_line.submitted the issued markers cover */

@@ -24,7 +24,7 @@ enum serve_fd {
 
 enum serve_what {
 	SERVE_TENANT, /* the grant of a container */
-	/* permission to fill the network for a measurement; the names below are empty */
+	/* permission to fill the network for a measurement; the names in serve_ask are empty */
 	SERVE_TRANSFER,
 };
 
