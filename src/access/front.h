@@ -25,8 +25,8 @@ const char *front_authorities(const struct front *front);
 
 /*
  * The user of a request in the form of SubjectAccessReview.spec ("user", "uid", "groups", "extra");
- * the caller owns it. NULL if the peer has not shown the front's certificate; its headers then
- * count for nothing.
+ * the caller owns it. NULL if the peer has not shown the certificate of the API server in front;
+ * the peer's headers then count for nothing.
  */
 json_t *front_user(const struct front *front, struct http_request *request);
 

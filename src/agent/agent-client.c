@@ -34,7 +34,7 @@
 #define RATE_STEP_NS (NSEC_PER_SEC / CLIENT_RATE)
 #define RATE_BURST_NS (250 * NSEC_PER_MSEC)
 #define HOOK_OUT_MAX (64u << 10)
-/* Before the loop serves the gates, one request runs, and further ones only within this time. */
+/* In one turn of the loop one request always runs, and further ones only within this time. */
 #define REQUESTS_NS (500 * NSEC_PER_USEC)
 /*
  * After descriptors are refused on a socket, a send that began earlier queues its packet within

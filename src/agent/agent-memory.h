@@ -29,7 +29,7 @@ void memory_settled(struct agent *agent, struct device *device);
 void memory_measure(struct process *process, uint32_t at, uint32_t request);
 void memory_share(struct process *process, uint32_t at, const struct msg_share *share);
 void memory_unshare(struct process *process, uint32_t at, const struct msg_share *share);
-/* Memory policy wait: enters shared memory that the process holds into the ledger. */
+/* Memory policy wait: enters into the ledger shared memory that the process holds already. */
 void memory_add_charge(struct process *process, uint32_t at, uint64_t bytes);
 /* Releases memory in the ledger. process: NULL for memory in the daemon's own name. */
 void memory_release(struct tenant_device *td, const struct process *process, uint64_t bytes);

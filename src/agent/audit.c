@@ -31,7 +31,7 @@
 
 #define ROUND_NS (10 * NSEC_PER_SEC)
 #define SOON_NS (2 * NSEC_PER_SEC)
-/* A round may come this much early, because the audit looks once a second. */
+/* The audit looks once a second, so a round may come this much before ROUND_NS have passed. */
 #define TICK_NS NSEC_PER_SEC
 #define UNMANAGED_MAX 1024u
 #define LISTED_MAX 4096u

@@ -5,8 +5,8 @@
  * other functions run in the loop's thread. A search reads the container's cgroup; if the daemon
  * does not know or cannot read this cgroup, the search scans all processes' environments. An error
  * counts as a living container, so a failed search ends no tenant. A tenant ends after two searches
- * that found no process, unless another search found one, or a process used the tenant, in between.
- * Both events set alone_ns later than missed_ns.
+ * that found no process. If another search finds one in between, or a process uses the tenant,
+ * alone_ns becomes later than missed_ns, and the first of the two searches no longer counts.
  */
 #include "agent/container-watch.h"
 

@@ -59,7 +59,7 @@ static void figures_add(struct figures *f, const struct tenant_device *td)
 	f->has_one_cgroup &= td->context_cgroup == f->first->context_cgroup;
 }
 
-/* Sets the device's expected values from its tenants' figures, without those of `gone`. */
+/* Sets the device's expected context sizes from its tenants' figures, without those of `gone`. */
 static void expect(struct agent *agent, struct device *device, const struct tenant *gone)
 {
 	struct figures f = {.n = 0};

@@ -525,7 +525,7 @@ int tenant_restore(struct agent *agent, const struct tenant_params *params,
 		td->inode = saved->inode[i];
 	}
 	if (params->owner > 0 && watch_owner(t, params->owner, saved->owner_start, NULL) < 0)
-		t->owner = params->owner; /* the owner has ended; the tenant's processes may live */
+		t->owner = params->owner; /* the owner has ended; other processes may still live */
 	r = tenant_join_parts(t, err);
 	if (r < 0) {
 		tenant_free(t);

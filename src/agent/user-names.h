@@ -17,8 +17,8 @@ int names_new(struct agent *agent, struct error *err);
 void names_free(struct agent *agent);
 
 /*
- * Returns the user's name. NULL: no name is known yet, and the function then asks for it. The text
- * is valid until the loop's next batch.
+ * Returns the user's name. NULL: the name is not known yet, and the name service is asked for it.
+ * The text is valid until the loop's next batch.
  */
 const char *names_user(struct agent *agent, uid_t uid);
 /*

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * This file reads /proc/locks and keeps the start offsets of all ranges that open file descriptions
- * have locked, sorted. Waiting requests are skipped. The text may have at most LOCKS_MAX bytes. No
- * state; any thread.
+ * have locked, sorted. Requests that still wait for a lock are skipped. /proc/locks may have at
+ * most LOCKS_MAX bytes. No state; any thread.
  */
 #include "base/open-locks.h"
 
@@ -19,8 +19,8 @@
 #define LOCKS_MAX (16u << 20) /* bytes of /proc/locks */
 
 /*
- * Parses a line such as "7: OFDLCK ADVISORY READ -1 00:0f:1234 START END". A waiting request has
- * "->" before OFDLCK, and is skipped.
+ * Parses a line such as "7: OFDLCK ADVISORY READ -1 00:0f:1234 START END". A request that still
+ * waits for its lock has "->" before OFDLCK, and is skipped.
  */
 static bool open_locks_parse_line(struct str line, uint64_t *ret_start)
 {

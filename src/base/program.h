@@ -61,8 +61,8 @@ void program_unwatch(struct program_signals *signals);
 
 /*
  * Put this in a main.c: it blocks SIGTERM and SIGINT before the libraries initialise, which takes
- * tens of milliseconds. A program that receives such a signal meanwhile then ends by
- * program_watch(), not by the signal.
+ * tens of milliseconds. A signal that arrives meanwhile does not end the program at once, but stays
+ * pending until program_watch() delivers it.
  */
 #define PROGRAM_HOLDS_SIGNALS \
 	__attribute__((section(".preinit_array"), used)) static void (*const program_first)( \

@@ -267,9 +267,9 @@ static void td_close(struct arbiter_td *td, uint64_t now)
 	td->is_corun = false;
 	td->is_unbounded = td->reported_window_us == 0;
 	/*
-	 * The work in flight may end with one submission of unknown length. Here the client's
-	 * prediction counts in full: a tenant that was alone a moment ago may have more in flight
-	 * than a window, and pays for all that it runs.
+	 * The drain's bound: the work in flight may end with one submission of unknown length, and
+	 * the client's prediction counts in full. A tenant that was alone a moment ago may have
+	 * more in flight than a window, and pays for all that it runs.
 	 */
 	td->closed_at = now;
 	for (uint32_t i = 0; i < device->n_active; i++)

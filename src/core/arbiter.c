@@ -375,7 +375,7 @@ void arbiter_release(struct arbiter *arbiter, arbiter_id tenant, uint32_t device
 	if (!td || td->state != TD_OPEN)
 		return;
 	device_account(td->device, now);
-	/* A latency tenant's next request may have arrived already: others wait for holdoff_ns. */
+	/* A latency tenant may submit again soon, so other tenants wait for holdoff_ns. */
 	td->gives_way = td->tenant->spec.class != SPEC_LATENCY;
 	if (td->idle_since == 0)
 		td->idle_since = now;

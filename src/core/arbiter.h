@@ -46,7 +46,7 @@ struct arbiter_action {
 	uint32_t window_us; /* OPEN, WINDOW: in-flight window; 0: none */
 	bool contended;     /* OPEN, WINDOW: the device is contended */
 	bool waited;        /* OPEN, WINDOW: another tenant waits for the device */
-	uint64_t epoch;     /* OPEN: the same for all devices of one grant */
+	uint64_t epoch;     /* OPEN: the same for all devices that open together */
 };
 
 /* Why a tenant does not run on a device, for `divvy why`. */
@@ -57,7 +57,7 @@ enum arbiter_why {
 	ARBITER_WHY_LIMIT,    /* at its limit */
 	ARBITER_WHY_CLASS,    /* a latency tenant is active */
 	ARBITER_WHY_DRAIN,    /* waits for the previous holder's drain */
-	ARBITER_WHY_RESERVED, /* waits until all devices of a grant are free */
+	ARBITER_WHY_RESERVED, /* waits until all of its devices are free */
 };
 
 struct arbiter_usage {
@@ -149,8 +149,8 @@ void arbiter_observe_at(
 void arbiter_late(struct arbiter *arbiter, arbiter_id tenant, uint32_t device, uint64_t late_ns);
 
 /*
- * The program synchronised with nothing in flight: its turn ends now if others wait, or after
- * holdoff_ns if its class is latency.
+ * The program has synchronised and has nothing in flight: its turn ends now if others wait, or
+ * after holdoff_ns if its class is latency.
  */
 void arbiter_release(struct arbiter *arbiter, arbiter_id tenant, uint32_t device, uint64_t now);
 

@@ -218,9 +218,9 @@ struct ledger_slot {
  * For the daemon: sets the counter to the sum of these slots. The caller leaves out a process that
  * has died and whose memory the device has released: the counter then no longer has its part. Exact
  * beside processes that reserve and release meanwhile: the sum is taken between two reads of one
- * word and stored by a CAS over that word. `daemon_seq` is the daemon's own counter and may start
- * anywhere. Returns the pages taken away (negative: added, because a page was damaged). Sets
- * *ret_error to 0, or to -EAGAIN after `tries` attempts.
+ * word and stored by a CAS over that word. `daemon_seq` has the daemon's own sequence number, which
+ * may start anywhere. Returns the pages taken away (negative: added, because a page was damaged).
+ * Sets *ret_error to 0, or to -EAGAIN after `tries` attempts.
  */
 static inline int64_t ledger_counter_recount(struct page_tenant *tenant,
 	const struct ledger_slot *slots, size_t n, uint32_t *daemon_seq, uint32_t tries,

@@ -13,8 +13,8 @@
  *   -ENOBUFS     the peer reads too slowly: more than max_pending bytes waited
  *   -ESHUTDOWN   the server ends
  *
- * There is no time limit. To keep proxies from closing the connection, push something now and then,
- * such as a comment (":\n\n" among events). Each stream counts as a connection of the server.
+ * A stream has no time limit. To keep proxies from closing the connection, push something now and
+ * then, such as a comment (":\n\n" among events). Each stream counts as a connection of the server.
  *
  *       stream = http_stream_open(request, "text/event-stream", 1 << 20, on_closed, viewer);
  *       ...

@@ -95,9 +95,9 @@ bool lease_may_write(const struct lease *lease, uint64_t boot_ns);
 uint64_t lease_transitions(const struct lease *lease);
 
 /*
- * Call this when a component has seen that epoch: the epoch of this process then has to be larger.
- * A leader with a smaller epoch stops leading until a larger one is written. Values more than
- * LEASE_JUMP_MAX above the known epoch are ignored, because they could exhaust leaseTransitions.
+ * Call this when a component has seen seen_epoch: this process then needs a larger epoch. A leader
+ * with a smaller epoch stops leading until a larger one is written. Values more than LEASE_JUMP_MAX
+ * above the known epoch are ignored, because they could exhaust leaseTransitions.
  */
 void lease_raise(struct lease *lease, uint64_t seen_epoch);
 

@@ -4,10 +4,10 @@
  * of the dialect that the container expects.
  *
  * The kubelet does not say for which container it asks. But it admits one pod after another, and a
- * pod's containers in order. Its list shows a pod from the moment before its admission. So the
+ * pod's containers in order. The kubelet lists a pod shortly before it admits the pod. So the
  * request is for a container on the list whose pod is not admitted yet and which has no slot yet.
  * The kubelet's other pods wait until the answer. So divvyd gives up after a second, and the
- * container starts without these variables. Another container's variables would be worse.
+ * container starts without the dialect's variables. Another container's variables would be worse.
  */
 #include <errno.h>
 #include <stdio.h>

@@ -199,7 +199,7 @@ struct node {
 	struct kube_call *lease_call;
 	bool is_lease_missing;
 	bool is_lease_current;    /* the last write succeeded, so readers have lease_measured */
-	char *lease_measured;     /* the text written last; NULL: none */
+	char *lease_measured;     /* the measured values that were written last; NULL: none */
 	uint32_t lease_early;     /* number of writes left before the next renewal */
 	uint64_t lease_refill_ns; /* time when lease_early grows by one */
 };

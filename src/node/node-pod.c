@@ -59,7 +59,7 @@ static const json_t *node_pod_container_status(
 	return kube_json_find(kube_json_at(pod, "status", list, NULL), "name", container);
 }
 
-/* The container in that list of the pod's spec; NULL: none. */
+/* Finds the container of that name in the list spec.LIST of the pod; NULL: none. */
 static const json_t *node_pod_container(const json_t *pod, const char *list, const char *name)
 {
 	return kube_json_find(kube_json_at(pod, "spec", list, NULL), "name", name);

@@ -73,7 +73,7 @@ struct serve {
 	int network_fd, daemon_fd;  /* -1: not listening */
 	char path[sizeof(((struct sockaddr_un *)0)->sun_path)];
 	struct listener listener;
-	struct helper *helper; /* serves the network; NULL: not running */
+	struct helper *helper; /* serves other nodes over the network; NULL: not running */
 	int identity_fd;       /* memfd with the helper's certificate */
 	uint64_t again_ns;
 	LIST_HEAD(, served) pods;

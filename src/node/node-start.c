@@ -833,8 +833,8 @@ int start_serve(
 		return fail(err, ENOMEM, "no memory");
 	}
 	/*
-	 * The timer begins the check, because the caller must know of the start before its answer
-	 * comes.
+	 * The check runs from the timer, not here: it may answer at once, and the caller must know
+	 * of the start before that.
 	 */
 	loop_set_timer(&s->timer, 0);
 	return 0;

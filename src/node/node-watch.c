@@ -151,7 +151,7 @@ void watch_look(struct node *node)
 {
 	look_at_devices(node);
 	watch_report_unmanaged(node);
-	/* The Event's GPUNode may not have been known at the start. */
+	/* An Event refers to the GPUNode, which may not have been known at the start. */
 	if (node->is_insecure && !node->is_insecure_reported && node_gpunode(node)) {
 		node->is_insecure_reported = true;
 		node_event(node, true, "RuntimeInsecure", "%s", NODE_INSECURE);

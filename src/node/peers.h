@@ -71,7 +71,7 @@ bool peers_is_due(const struct peers *peers, uint64_t now_ns);
 void peers_offer(struct peers *peers, const char *name, const struct address *at);
 /* The list is complete: chooses peers. A peer that stays keeps its numbers. */
 void peers_begin(struct peers *peers);
-/* There was no list: tries again after a while. */
+/* The caller got no list of nodes: the round is tried again after a while. */
 void peers_give_up(struct peers *peers, uint64_t now_ns);
 
 /* The next peer of this round; NULL: the round is over, or there is none. */

@@ -69,7 +69,7 @@ struct msg_head {
 };
 
 enum msg_hello_flags {
-	MSG_HELLO_AGAIN = 1u << 0, /* registers again: fds of up and tenant follow, per device */
+	MSG_HELLO_AGAIN = 1u << 0, /* registers again: fds of the up and tenant pages follow */
 	/* the process is registered for MEMBARRIER_CMD_GLOBAL_EXPEDITED */
 	MSG_HELLO_MEMBARRIER = 1u << 1,
 };
