@@ -91,7 +91,7 @@ struct agent {
 	struct audit *audit;
 	struct apply *apply;
 	struct names *names;
-	struct container_watch *container_watch; /* NULL until a container is sought */
+	struct container_watch *container_watch; /* NULL until the first search for a container */
 
 	struct tenant_list tenants;
 	struct process_list processes;
@@ -109,7 +109,7 @@ struct agent {
 
 	int listen_fd, programs_fd;
 	struct listener listen, programs;
-	/* Fires once a second while anything lives: lifetimes and the end of an idle daemon. */
+	/* Fires once a second while a tenant, process or connection exists; ends an idle daemon. */
 	struct loop_timer tick;
 	uint64_t idle_since_ns;
 	/* Measures the silence of connections, without time in which the daemon did not run. */

@@ -19,7 +19,7 @@
 int audit_new(struct agent *agent, struct error *err);
 void audit_free(struct agent *agent);
 
-/* The caller calls this once a second while anything lives. */
+/* The caller calls this once a second while there is a tenant, process or connection. */
 void audit_tick(struct agent *agent, uint64_t now);
 
 /* Returns the members of the reply to `audit`; the caller owns them. */

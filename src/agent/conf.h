@@ -16,7 +16,7 @@
 
 struct conf;
 
-/* Parses the text of a file. -EINVAL: the message names the line. */
+/* Parses the text of a tenants.conf. -EINVAL: the message names the line. */
 int conf_parse(struct str text, struct conf **ret_conf, struct error *err);
 void conf_free(struct conf *conf);
 /*

@@ -666,7 +666,7 @@ void token_process_exited(struct process *p)
 {
 	struct token *token = p->agent->token;
 
-	/* The process is off the list already, so the looks below cover the remaining processes. */
+	/* The process is off its tenant's list already: the looks below cover the others. */
 	for (uint32_t i = 0; i < p->tenant->n; i++) {
 		struct tenant_device *td = &p->tenant->devices[i];
 

@@ -61,8 +61,8 @@ struct usage {
 	struct agent *agent;
 	struct loop_timer timer;
 	struct history history;
-	uint32_t merged;        /* the last merged record */
-	uint64_t integrated_ns; /* byte-seconds are complete up to here */
+	uint32_t merged;        /* index of the last merged record */
+	uint64_t integrated_ns; /* time up to which byte-seconds were added */
 	uint32_t quiet;         /* samples in a row without use */
 	struct usage_journal *journal;
 	/* Ended tenants, newest first, with their rings and the members that an answer needs. */
@@ -425,7 +425,7 @@ void usage_tenant_freed(struct tenant *t)
 	}
 }
 
-/* Returns the tenant after `t` in an answer; `t` NULL begins. */
+/* Iterates over the tenants of an answer: NULL gives the first, the last gives NULL. */
 static const struct tenant *history_next(
 	const struct agent *agent, const struct tenant *t, bool has_ended)
 {
@@ -697,7 +697,7 @@ static void write_done(struct worker_job *arg)
 		if (!job->agent->is_leaving)
 			state_touch(job->agent);
 	}
-	/* Logs one line until a write succeeds again, because retries are seconds apart. */
+	/* Only the first failure in a row is logged, because retries are seconds apart. */
 	if (job->r < 0 && !u->has_failed)
 		log_warn("%s; keeping new usage reports in memory", job->err.msg);
 	else if (job->is_compacted && job->compact_result < 0 && !u->has_failed)

@@ -230,8 +230,8 @@ void device_entitle(struct device *device);
 void td_activate(struct arbiter_td *td, uint64_t now);
 void td_deactivate(struct arbiter_td *td, uint64_t now);
 /*
- * Call after the state or the wants have changed. An active tenant-device joins at once; an idle
- * tenant-device leaves after a delay (device_leave_idle).
+ * Call after td->state or the wants of its tenant have changed. A tenant-device that becomes active
+ * joins at once; one that becomes idle leaves after a delay (device_leave_idle).
  */
 void td_update_active(struct arbiter_td *td, uint64_t now);
 void device_leave_idle(struct device *device, uint64_t now);

@@ -20,7 +20,10 @@
 #define ROUND_OF_TWO_NS (34 * NSEC_PER_MSEC)
 #define ROUND_NS (28 * NSEC_PER_MSEC)
 
-/* The class order; a standard tenant far below its request goes before all others for a turn. */
+/*
+ * The rank: lower goes first. It follows the class, but a standard tenant far below its request
+ * goes before all others for a turn.
+ */
 int td_rank(const struct arbiter_td *td)
 {
 	return td->is_starved ? -1 : (int)td->tenant->spec.class;

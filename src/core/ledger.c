@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The ledger of one device. Quotas of fail tenants sum to at most the usable memory, so a
- * reservation within a quota always fits. Quotas of wait and swap tenants sum to what the fail
- * tenants leave, times the overcommit. wait tenants reserve memory here and queue when none is
+ * reservation within a quota always fits. Quotas of wait and swap tenants sum to at most what the
+ * fail tenants leave, times the overcommit. wait tenants reserve memory here and queue when none is
  * free. swap tenants reserve none, because their memory can move away. Pure; one thread.
  *
  * The queue is in order of arrival, and the first request that fits is granted. A request may pass

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Entitlements on one device (see arbiter_water_fill in core/arbiter.h). Pure, no allocation; the
- * time is proportional to 20 n.
+ * Entitlements on one device (see arbiter_water_fill in core/arbiter.h). Pure, no allocation. Takes
+ * about 20 passes over the shares, for the steps of a binary search.
  */
 #ifndef CORE_WATER_FILL_H
 #define CORE_WATER_FILL_H

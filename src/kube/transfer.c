@@ -45,7 +45,10 @@ static void set_tls(
 	curl_easy_setopt(easy, CURLOPT_SSL_VERIFYPEER, config->is_insecure ? 0L : 1L);
 	curl_easy_setopt(easy, CURLOPT_SSL_VERIFYHOST, config->is_insecure ? 0L : 2L);
 	if (config->ca_pem) {
-		/* The system's authorities would be trusted as well. */
+		/*
+		 * Unsets libcurl's default authorities, which would be trusted beside those of
+		 * ca_pem.
+		 */
 		curl_easy_setopt(easy, CURLOPT_CAPATH, NULL);
 		curl_easy_setopt(easy, CURLOPT_CAINFO, NULL);
 		set_blob(easy, CURLOPT_CAINFO_BLOB, config->ca_pem);

@@ -284,8 +284,8 @@ bool node_is_cordoned(const struct node *node, const char *uuid);
 int node_slot_folder(const struct node *node, const struct slot *slot, char *ret, size_t size,
 	struct error *err);
 /*
- * Has the disk worker write the slot's folder and the list that is_list_remote names; see
- * slot_files_write(). -ENAMETOOLONG, -ENOMEM.
+ * Has the disk worker write the slot's folder and the loader's list; is_list_remote says which
+ * list. See slot_files_write(). -ENAMETOOLONG, -ENOMEM.
  */
 int node_slot_write_files(const struct node *node, const struct slot *slot, slot_files_fn *done,
 	void *data, struct slot_files **ret_files, struct error *err);

@@ -97,7 +97,7 @@ static bool node_pod_restarts(const json_t *pod, const char *name, json_int_t ex
 		(!strcmp(policy, "OnFailure") && exit_code != 0);
 }
 
-/* A rule of any container may start all containers again, also those that have ended. */
+/* A restartPolicyRule of one container may restart all containers, also those that have ended. */
 static bool node_pod_may_restart_all(const json_t *pod)
 {
 	static const char *const lists[] = {"containers", "initContainers"};

@@ -51,7 +51,7 @@ struct remote {
 
 	/* the GPUNode of the device node; NULL: this node's own devices */
 	struct kube_cache *gpunode;
-	struct address at; /* from that GPUNode; host "": the node does not serve */
+	struct address at; /* from gpunode; host "": the device node does not serve */
 	struct held_identity *held;
 
 	/* set while the slot's files are written, which the container's start awaits */

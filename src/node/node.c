@@ -257,7 +257,7 @@ static void node_on_gpunode(struct node *node, const struct kube_entry *entry, b
 	look_at_cordons(node, entry->object);
 	node_pool_look(node, clock_now_ns());
 	node_offer(node);
-	/* Devices are chosen at the start. The daemon ends, and the kubelet starts it again. */
+	/* The daemon chooses devices only at its start: it ends, and the kubelet restarts it. */
 	if (!node->options.is_simulate_fixed && strcmp(simulate ? simulate : "", now ? now : "")) {
 		if (!node->agent->n_tenants) {
 			log_info("GPUNode.spec.simulate changed: restarting");
