@@ -78,7 +78,7 @@ struct tenant_device {
 
 	/* audit.c: values at the last round; counted_before: value at the last tick */
 	uint64_t says_bytes, counted_bytes, counted_before;
-	uint32_t excess_rounds; /* rounds in a row with an excess */
+	uint32_t excess_rounds; /* audit rounds in a row that found an excess */
 
 	uint64_t kept_used_ns; /* values that the state file has */
 	int64_t kept_lag_ns;

@@ -51,7 +51,7 @@ struct ring {
 
 struct usage_series {
 	uint64_t sampled_ns, used_ns, waited_ns;
-	uint32_t record_at; /* last known index of its record */
+	uint32_t record_at; /* last known index of the tenant's record */
 	bool has_tail;      /* one more sample follows the last activity */
 	struct ring rings[3];
 	uint32_t values[FINE + 2 * MIDDLE + 2 * COARSE];
@@ -367,7 +367,7 @@ void usage_tenant_removed(struct tenant *t)
 	r = record_of(u, t->id);
 	if (r) {
 		r->is_alive = false;
-		r->is_new = true; /* its slot is free once the record is written */
+		r->is_new = true; /* its journal slot is free once the record is written */
 	}
 	state_touch(t->agent);
 }

@@ -26,8 +26,8 @@ void slot_edits_fill(const struct slot_plan *plan, struct slot_edits *ret)
 	ret->mounts[n++] = (struct plugin_mount){SLOT_LIBRARY, plan->library, true};
 	ret->mounts[n++] = (struct plugin_mount){"/etc/ld.so.preload", ret->preload, true};
 	/*
-	 * Without a daemon the libraries then give no device. A pod may set another value, which
-	 * harms only itself.
+	 * With this value the libraries give no device while there is no daemon. A pod may set
+	 * another value, which harms only itself.
 	 */
 	ret->env[n_env++] = (struct plugin_pair){"DIVVY_ABSENT", "closed"};
 	if (plan->sim) {

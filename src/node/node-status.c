@@ -16,7 +16,8 @@
 
 #define STATUS_DELAY_NS (20 * NSEC_PER_MSEC)
 #define STATUS_AGAIN_NS (1 * NSEC_PER_SEC)
-#define STATUS_REST 4u /* factor of the last patch's duration, up to STATUS_AGAIN_NS */
+/* The pause after a patch is this many times the patch's duration, up to STATUS_AGAIN_NS. */
+#define STATUS_REST 4u
 
 /* Lists the devices whose link to device `of` is as close as one NUMA node, or closer. */
 static json_t *links_json(const struct device_set *set, uint32_t of)
