@@ -57,8 +57,9 @@ fuzz: ## every fuzz target for TIME=60 seconds
 lint: ## format, layers, words, prose, picture, shell, python, spelling, commits, static analysis, clang
 	@scripts/lint
 
-format: ## put the format of all C files right
+format: ## put the format of all C and Python files right
 	@git ls-files '*.c' '*.h' | xargs clang-format-14 -i
+	@scripts/check-python --write
 
 soak: build ## what takes long: soaks, storms, long fuzzing
 	@scripts/soak
