@@ -28,7 +28,7 @@ def overheads(world, commands, times=()):
             world.note(f"{kind}, pair {i + 1} of {world.seeds}")
             took = {None: 0.0, "share": 0.0}
             for k in range(dict(times).get(kind, 1)):
-                for policy in list(took)[::1 if (i + k) % 2 else -1]:
+                for policy in list(took)[:: 1 if (i + k) % 2 else -1]:
                     took[policy] += seconds(world, policy, command)
             bare.append(took[None])
             shared.append(took["share"])

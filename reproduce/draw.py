@@ -31,7 +31,7 @@ class Axis(NamedTuple):
     def ticks(self):
         if self.log:
             first = math.ceil(math.log10(self.low) - 1e-9)
-            return [10.0 ** e for e in range(first, math.floor(math.log10(self.high) + 1e-9) + 1)]
+            return [10.0**e for e in range(first, math.floor(math.log10(self.high) + 1e-9) + 1)]
         raw = (self.high - self.low) / TICKS
         power = 10.0 ** math.floor(math.log10(raw))
         step = next(m * power for m in (1, 2, 5, 10) if m * power >= raw * 0.999)
@@ -63,8 +63,10 @@ def text(x, y, words, **style):
 
 
 def stroke(x1, y1, x2, y2, colour, width=1.0):
-    return (f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" stroke="{colour}" '
-            f'stroke-width="{width:g}"/>')
+    return (
+        f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" stroke="{colour}" '
+        f'stroke-width="{width:g}"/>'
+    )
 
 
 def frame(title, subtitle):
@@ -72,22 +74,22 @@ def frame(title, subtitle):
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" '
         f'height="{HEIGHT}" font-family="{FONT}" font-size="13" role="img">',
         f"<title>{escape(title)} (simulated)</title>",
-        f'<rect x="0.5" y="0.5" width="{WIDTH - 1}" height="{HEIGHT - 1}" rx="10" fill="#ffffff" '
-        f'stroke="{GRID}"/>',
+        f'<rect x="0.5" y="0.5" width="{WIDTH - 1}" height="{HEIGHT - 1}" rx="10" fill="#ffffff" ' f'stroke="{GRID}"/>',
         f'<text x="{LEFT}" y="36" font-size="19" font-weight="600" fill="{INK}">{escape(title)}'
         '<tspan dx="7" fill="#b45309" font-weight="400">(simulated)</tspan></text>',
-        text(LEFT, 58, subtitle, fill=PALE)]
+        text(LEFT, 58, subtitle, fill=PALE),
+    ]
 
 
 def draw_y(axis, right=WIDTH - RIGHT):
     out = []
     for value in axis.ticks():
         y = y_of(axis, value)
-        out += [stroke(LEFT, y, right, y, GRID),
-                text(LEFT - 8, y + 4, axis.text(value), text_anchor="end", fill=PALE)]
+        out += [stroke(LEFT, y, right, y, GRID), text(LEFT - 8, y + 4, axis.text(value), text_anchor="end", fill=PALE)]
     middle = TOP + (HEIGHT - TOP - BOTTOM) / 2
-    out.append(text(0, 0, axis.title, text_anchor="middle", fill=PALE,
-                    transform=f"translate(20 {middle:.0f}) rotate(-90)"))
+    out.append(
+        text(0, 0, axis.title, text_anchor="middle", fill=PALE, transform=f"translate(20 {middle:.0f}) rotate(-90)")
+    )
     return out
 
 
@@ -114,13 +116,18 @@ def spread(wanted, height, bottom):
 
 def names_at(names, heights):
     places = spread(heights, LABEL, HEIGHT - BOTTOM)
-    return [text(WIDTH - RIGHT + 12, y + 4, name, fill=PALETTE[i % len(PALETTE)], font_weight=600)
-            for i, (name, y) in enumerate(zip(names, places))]
+    return [
+        text(WIDTH - RIGHT + 12, y + 4, name, fill=PALETTE[i % len(PALETTE)], font_weight=600)
+        for i, (name, y) in enumerate(zip(names, places))
+    ]
 
 
 def whisker(x, low, high, colour):
-    return [stroke(x, low, x, high, colour, 1.2), stroke(x - 3, low, x + 3, low, colour, 1.2),
-            stroke(x - 3, high, x + 3, high, colour, 1.2)]
+    return [
+        stroke(x, low, x, high, colour, 1.2),
+        stroke(x - 3, low, x + 3, low, colour, 1.2),
+        stroke(x - 3, high, x + 3, high, colour, 1.2),
+    ]
 
 
 def lines(title, subtitle, x, y, all_lines, bands=()):
@@ -128,8 +135,11 @@ def lines(title, subtitle, x, y, all_lines, bands=()):
     out = frame(title, subtitle) + draw_y(y) + draw_x(x)
     for value, words in bands:
         at = y_of(y, value)
-        out += [f'<line x1="{LEFT}" y1="{at:.1f}" x2="{WIDTH - RIGHT}" y2="{at:.1f}" stroke="{PALE}" '
-                'stroke-dasharray="2 4"/>', text(LEFT + 6, at - 5, words, fill=PALE, font_size=11)]
+        out += [
+            f'<line x1="{LEFT}" y1="{at:.1f}" x2="{WIDTH - RIGHT}" y2="{at:.1f}" stroke="{PALE}" '
+            'stroke-dasharray="2 4"/>',
+            text(LEFT + 6, at - 5, words, fill=PALE, font_size=11),
+        ]
     for i, line in enumerate(all_lines):
         colour = PALETTE[i % len(PALETTE)]
         path = " ".join(f"{x_of(x, p[0]):.1f},{y_of(y, p[1]):.1f}" for p in line.points)
@@ -155,14 +165,19 @@ def bars(title, subtitle, y, groups, names, values, bands=()):
         out.append(text(middle, bottom + 20, group, text_anchor="middle", fill=PALE))
         for i, (mean, half) in enumerate(values[g]):
             left, top = middle + (i - len(names) / 2) * width, y_of(y, mean)
-            out.append(f'<rect x="{left + 1:.1f}" y="{top:.1f}" width="{width - 2:.1f}" '
-                       f'height="{bottom - top:.1f}" fill="{PALETTE[i % len(PALETTE)]}"/>')
+            out.append(
+                f'<rect x="{left + 1:.1f}" y="{top:.1f}" width="{width - 2:.1f}" '
+                f'height="{bottom - top:.1f}" fill="{PALETTE[i % len(PALETTE)]}"/>'
+            )
             if half:
                 out += whisker(left + width / 2, y_of(y, mean - half), y_of(y, mean + half), INK)
     for value, words in bands:
         at = y_of(y, value)
-        out += [f'<line x1="{LEFT}" y1="{at:.1f}" x2="{WIDTH - RIGHT}" y2="{at:.1f}" stroke="{INK}" '
-                'stroke-dasharray="2 4"/>', text(LEFT + 6, at - 5, words, fill=INK, font_size=11)]
+        out += [
+            f'<line x1="{LEFT}" y1="{at:.1f}" x2="{WIDTH - RIGHT}" y2="{at:.1f}" stroke="{INK}" '
+            'stroke-dasharray="2 4"/>',
+            text(LEFT + 6, at - 5, words, fill=INK, font_size=11),
+        ]
     out.append(stroke(LEFT, bottom, WIDTH - RIGHT, bottom, PALE))
     if len(names) > 1:
         out += names_at(names, [TOP + 12 + LABEL * i for i in range(len(names))])
@@ -180,9 +195,11 @@ def matrix(title, subtitle, columns, rows, cells, x_title):
         out.append(text(left - 10, y + height / 2 + 4, row, text_anchor="end", fill=INK))
         for c, (words, dark, fine) in enumerate(cells[r]):
             x = left + c * width
-            out.append(f'<rect x="{x + 1:.1f}" y="{y + 1:.1f}" width="{width - 2:.1f}" '
-                       f'height="{height - 2:.1f}" fill="#0072b2" fill-opacity="{0.05 + 0.6 * dark:.2f}" '
-                       f'stroke="{"none" if fine else "#d55e00"}" stroke-width="3"/>')
+            out.append(
+                f'<rect x="{x + 1:.1f}" y="{y + 1:.1f}" width="{width - 2:.1f}" '
+                f'height="{height - 2:.1f}" fill="#0072b2" fill-opacity="{0.05 + 0.6 * dark:.2f}" '
+                f'stroke="{"none" if fine else "#d55e00"}" stroke-width="3"/>'
+            )
             out.append(text(x + width / 2, y + height / 2 + 4, words, text_anchor="middle", fill=INK))
     bottom = TOP + len(rows) * height
     for c, column in enumerate(columns):

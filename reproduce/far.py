@@ -35,9 +35,14 @@ CORES = 4  # of a program
 
 def decided(place, networks, cpu=1, request="0.5", far_cpu=8):
     """Placement's decision for a program, if `cpu` cores are free on the device's node and `far_cpu` on the other node."""
-    both = "".join(f"  - {{node: {node}, kind: {n.kind}, bandwidth: {n.gbit:g}Gbps, latency: {n.latency_us:g}us}}\n"
-                   for n in networks for node in ("a", "b"))
-    return place.one("default", SPEC.format(networks=both, cpu=cpu, request=request, cores=CORES, far_cpu=far_cpu), "--mode", "drop")["decisions"][0]
+    both = "".join(
+        f"  - {{node: {node}, kind: {n.kind}, bandwidth: {n.gbit:g}Gbps, latency: {n.latency_us:g}us}}\n"
+        for n in networks
+        for node in ("a", "b")
+    )
+    return place.one(
+        "default", SPEC.format(networks=both, cpu=cpu, request=request, cores=CORES, far_cpu=far_cpu), "--mode", "drop"
+    )["decisions"][0]
 
 
 class Far:
@@ -47,13 +52,20 @@ class Far:
         self.children = []
         invitation = self.start(node, node.build / "src/cli/divvy", "serve", "--listen", "127.0.0.1:0", *wish)
         place, key = invitation.split("/")
-        port = self.start(node, node.build / "tests/programs/link-shim", place, f"delay={int(network.latency_us)}",
-                          f"rate={int(network.gbit * 1000)}")
+        port = self.start(
+            node,
+            node.build / "tests/programs/link-shim",
+            place,
+            f"delay={int(network.latency_us)}",
+            f"rate={int(network.gbit * 1000)}",
+        )
         self.wish = ("--remote", f"127.0.0.1:{port}/{key}")
 
     def start(self, node, *command):
         """Starts a process and returns its first line."""
-        child = spawn(command, env=node.env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        child = spawn(
+            command, env=node.env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
         self.children.append(child)
         line = child.stdout.readline().strip()
         if not line:
@@ -77,8 +89,14 @@ class Far:
 
 
 def launched(node, wish, *command):
-    return spawn([node.build / "src/cli/divvy", "run", "--quiet", *wish, "--", *command],
-                 env=node.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return spawn(
+        [node.build / "src/cli/divvy", "run", "--quiet", *wish, "--", *command],
+        env=node.env,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
 
 
 def started(node, wish, *options):

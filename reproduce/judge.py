@@ -27,12 +27,33 @@ NOT_COUNTED = (NOT_COMPARABLE, NOT_RUN, BY_CONSTRUCTION)
 
 # Student's t for a two-sided 95 % interval, by degrees of freedom. Beyond the table, estimate() uses
 # 1.960, the value of the normal distribution.
-T95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228,
-       2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086)
+T95 = (
+    12.706,
+    4.303,
+    3.182,
+    2.776,
+    2.571,
+    2.447,
+    2.365,
+    2.306,
+    2.262,
+    2.228,
+    2.201,
+    2.179,
+    2.160,
+    2.145,
+    2.131,
+    2.120,
+    2.110,
+    2.101,
+    2.093,
+    2.086,
+)
 
 
 class Estimate(NamedTuple):
     """A mean, half the width of its 95 % interval, and of how many values."""
+
     mean: float
     half: float
     n: int
@@ -117,11 +138,12 @@ def metric_of(name, goal):
 
 class Judgement(NamedTuple):
     """The verdicts on one experiment: on the claim of the other system, and on our own goals."""
+
     claim: str
     ours: str
     of_claim: dict  # {goal: verdict} of the goals that test the claim
-    of_ours: dict   # {goal: verdict} of the others, and of the `better` bounds of those that test the claim
-    failed: dict    # {baseline: why divvy is not compared with it}
+    of_ours: dict  # {goal: verdict} of the others, and of the `better` bounds of those that test the claim
+    failed: dict  # {baseline: why divvy is not compared with it}
 
 
 def is_of_others(goal):
@@ -150,8 +172,11 @@ def stricter(goal):
 
 def own_goals(experiment):
     """{name: goal} of our own bounds: goals that test no claim, and the `better` bound of a goal that does."""
-    return {name: stricter(goal) if "claim" in goal else goal
-            for name, goal in experiment["goals"].items() if "claim" not in goal or "better" in goal}
+    return {
+        name: stricter(goal) if "claim" in goal else goal
+        for name, goal in experiment["goals"].items()
+        if "claim" not in goal or "better" in goal
+    }
 
 
 def worst(goals, verdicts):
@@ -168,6 +193,7 @@ def worst(goals, verdicts):
 
 def judge(experiment, measured):
     """The Judgement by the goals. A metric that an older run did not have yet is not judged."""
+
     def judged(goals):
         return {name: judge_goal(goal, measured.get(metric_of(name, goal)), failed) for name, goal in goals.items()}
 
@@ -180,7 +206,9 @@ def judge(experiment, measured):
     of_claim = {name: HOLDS if v == BETTER else v for name, v in judged(claimed).items()}
     ours = own_goals(experiment)
     of_ours = judged(ours)
-    claim = capped(worst(claimed, of_claim)) if claimed else NO_CLAIM if experiment["claim_of"] == "ours" else NOT_TESTED
+    claim = (
+        capped(worst(claimed, of_claim)) if claimed else NO_CLAIM if experiment["claim_of"] == "ours" else NOT_TESTED
+    )
     each = [{name: capped(v) for name, v in verdicts.items()} for verdicts in (of_claim, of_ours)]
     return Judgement(claim, capped(worst(ours, of_ours)), *each, failed)
 

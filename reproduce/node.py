@@ -18,8 +18,8 @@ TRACE_RECORDS = 2 << 20  # the device keeps so many; it overwrites older ones
 ACCOUNT_RECORDS = 1 << 20
 PATIENCE_S = 60
 SETTLE_S = 1.0  # after a program starts or ends: shares are measured over windows
-PAUSE_S = 0.3   # a program without a kernel for so long has paused
-PHASE_S = 1.0   # shorter phases are not judged
+PAUSE_S = 0.3  # a program without a kernel for so long has paused
+PHASE_S = 1.0  # shorter phases are not judged
 ENDED = threading.Event()  # the user has ended the run
 
 
@@ -49,6 +49,7 @@ class Program(NamedTuple):
 
 class Phase(NamedTuple):
     """A time in which the same programs worked."""
+
     begin: float
     end: float
     active: tuple  # names
@@ -79,8 +80,12 @@ class Node:
                 self.__exit__()
                 raise
         else:
-            self.env.update(DIVVY_SIM=self.sim, DIVVY_SIM_DEVICES=self.devices, LD_LIBRARY_PATH=str(self.build / "src/simgpu"),
-                            DIVVY_SIM_ENGINE=str(self.build / "src/simgpu/divvy-sim-engine"))
+            self.env.update(
+                DIVVY_SIM=self.sim,
+                DIVVY_SIM_DEVICES=self.devices,
+                LD_LIBRARY_PATH=str(self.build / "src/simgpu"),
+                DIVVY_SIM_ENGINE=str(self.build / "src/simgpu/divvy-sim-engine"),
+            )
         return self
 
     def start_daemon(self):
@@ -88,9 +93,21 @@ class Node:
         try:
             with open(os.path.join(self.folder, "log"), "wb") as log:
                 self.daemon = spawn(
-                    [self.build / "src/divvyd/divvyd", "--simulate", self.devices, "--policy", self.policy,
-                     "--ready-fd", str(write)],
-                    env=self.env, stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=[write])
+                    [
+                        self.build / "src/divvyd/divvyd",
+                        "--simulate",
+                        self.devices,
+                        "--policy",
+                        self.policy,
+                        "--ready-fd",
+                        str(write),
+                    ],
+                    env=self.env,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    pass_fds=[write],
+                )
         finally:
             os.close(write)
         with os.fdopen(ready) as pipe:  # a daemon that exits closes the pipe without a line
@@ -118,8 +135,9 @@ class Node:
         if self.policy:
             command = [self.build / "src/cli/divvy", "run", "--quiet", "--name", name, *wish, "--", *command]
         with open(os.path.join(self.folder, name + ".out"), "wb") as out:
-            self.children[name] = spawn(command, env=self.env, stdin=subprocess.DEVNULL, stdout=out,
-                                        stderr=subprocess.PIPE, text=True)
+            self.children[name] = spawn(
+                command, env=self.env, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.PIPE, text=True
+            )
 
     def said(self, name):
         """The lines that the program printed."""
@@ -156,8 +174,10 @@ class Node:
 
     def account(self):
         """[(seconds, process, bytes that the process holds from then on), ...]"""
-        return [(record["t_ns"] / 1e9, record["pid"], record["bytes"])
-                for record in self.records("account", ACCOUNT_RECORDS)]
+        return [
+            (record["t_ns"] / 1e9, record["pid"], record["bytes"])
+            for record in self.records("account", ACCOUNT_RECORDS)
+        ]
 
     def records(self, what, most):
         """All records of that kind that the device has written. Raises RuntimeError if there are `most`: older ones may be
@@ -222,7 +242,9 @@ def phases(ran):
     edges = sorted({t for all_spells in at_work.values() for spell in all_spells for t in spell})
     out = []
     for begin, end in zip(edges, edges[1:]):
-        active = tuple(name for name, all_spells in at_work.items() if any(b <= begin and end <= e for b, e in all_spells))
+        active = tuple(
+            name for name, all_spells in at_work.items() if any(b <= begin and end <= e for b, e in all_spells)
+        )
         if active and end - begin >= SETTLE_S + PHASE_S:
             out.append(Phase(begin + SETTLE_S, end, active))
     return out
@@ -251,6 +273,7 @@ def rule(programs):
 
 class Distance(NamedTuple):
     """The largest distances over all phases and programs, in parts of the device; 0 if there was no program."""
+
     from_rule: float
     below_request: float
     above_limit: float
@@ -274,8 +297,10 @@ def distance(ran, programs):
 def curve(intervals, begin, end, window=1.0, step=0.25):
     """[(seconds since begin, share in the window around that time), ...]"""
     n = int((end - begin - window) / step) + 1
-    return [(i * step + window / 2, busy(intervals, begin + i * step, begin + i * step + window) / window)
-            for i in range(max(n, 0))]
+    return [
+        (i * step + window / 2, busy(intervals, begin + i * step, begin + i * step + window) / window)
+        for i in range(max(n, 0))
+    ]
 
 
 def wait_until(moment):

@@ -62,7 +62,9 @@ LOAD = 0.5
 PEAK = 4  # replicas of a fifth: so many serve half a device at seven tenths of their shares
 SERVICES_DEVICES = "3xH200-141Gi"
 BEFORE_S = 10
-LEASE_S = 10  # between two renewals of a daemon's Lease if nothing changes; each round's load begins elsewhere in this time
+LEASE_S = (
+    10  # between two renewals of a daemon's Lease if nothing changes; each round's load begins elsewhere in this time
+)
 LOOKS_S = 0.25
 ANSWERED_S = 5  # the load counts as answered if the part ANSWERED is, for ANSWERED_S
 ANSWERED = 0.95
@@ -110,6 +112,7 @@ class Site:
 
 # ---- pods that start
 
+
 class Pool:
     """The node's devices as those of another plugin. divvy has none of them until a pod asks."""
 
@@ -135,7 +138,11 @@ class Pool:
         kubelet's work after a pod's end."""
         pods = f"/api/v1/namespaces/{shipped.SYSTEM}/pods?labelSelector=app.kubernetes.io/name=divvy-placeholder"
         self.cluster.request("DELETE", pods)
-        wait_for(lambda: {d["owner"] for d in self.daemon.status().get("devices") or []} == {"native"}, "divvy has no device", 300)
+        wait_for(
+            lambda: {d["owner"] for d in self.daemon.status().get("devices") or []} == {"native"},
+            "divvy has no device",
+            300,
+        )
         time.sleep(SETTLE_S)
 
 
@@ -160,9 +167,11 @@ def starts(site, numbers, rounds):
     pods = Starts(cluster, daemon)
     start_plugin(cluster, NATIVE, NATIVES, "native-plugin")
     await_offered(cluster, NATIVE, NATIVES, 300)
-    kinds = [Kind(pods, "ordinary", cluster.new_namespace(**{"divvy.gpu/admission": "ignore"})),
-             Kind(pods, "shared", cluster.namespace, {"divvy.gpu/request": "0.01", "divvy.gpu/memory": "64Mi"}),
-             Kind(pods, "native", cluster.new_namespace(**{"divvy.gpu/admission": "ignore"}), limits={NATIVE: "1"})]
+    kinds = [
+        Kind(pods, "ordinary", cluster.new_namespace(**{"divvy.gpu/admission": "ignore"})),
+        Kind(pods, "shared", cluster.namespace, {"divvy.gpu/request": "0.01", "divvy.gpu/memory": "64Mi"}),
+        Kind(pods, "native", cluster.new_namespace(**{"divvy.gpu/admission": "ignore"}), limits={NATIVE: "1"}),
+    ]
     there = {f"there-{i}": device for i, device in enumerate(daemon.devices())}
     for name, device in there.items():
         keep_one_there(cluster, device, name)
@@ -180,6 +189,7 @@ def starts(site, numbers, rounds):
 
 # ---- files that come
 
+
 class Folder:
     """The folder of the files, and the Jobs that the queue makes of them."""
 
@@ -191,9 +201,16 @@ class Folder:
 
     def job(self, request):
         path = pathlib.Path(self.cluster.dir, f"job-{request}.yaml")
-        path.write_text(shipped.example("file-queue/job", share=('"0.2"', f'"{request}"'), memory=(
-            "        divvy.gpu/memory: 4Gi\n", ""), work=("[spin, --duration=5]", self.work), volume=(
-                "persistentVolumeClaim: {claimName: files}", f"hostPath: {{path: {self.path}}}")), encoding="utf-8")
+        path.write_text(
+            shipped.example(
+                "file-queue/job",
+                share=('"0.2"', f'"{request}"'),
+                memory=("        divvy.gpu/memory: 4Gi\n", ""),
+                work=("[spin, --duration=5]", self.work),
+                volume=("persistentVolumeClaim: {claimName: files}", f"hostPath: {{path: {self.path}}}"),
+            ),
+            encoding="utf-8",
+        )
         return path
 
     def use(self, began, ret):
@@ -211,8 +228,12 @@ class Folder:
         return len(pods) + len(self.daemon.status().get("tenants") or [])
 
     def burst(self, n, request):
-        env = {**os.environ, "KUBECONFIG": self.cluster.kubeconfig, "HOME": self.cluster.dir,
-               "PATH": os.path.dirname(self.cluster.kubectl_path) + ":" + os.environ["PATH"]}
+        env = {
+            **os.environ,
+            "KUBECONFIG": self.cluster.kubeconfig,
+            "HOME": self.cluster.dir,
+            "PATH": os.path.dirname(self.cluster.kubectl_path) + ":" + os.environ["PATH"],
+        }
         job, seen = self.job(request), {}
         command = [sys.executable, QUEUE, self.path, job, "--namespace", self.cluster.namespace, "--every=0.5"]
         with subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as watcher:
@@ -251,8 +272,10 @@ def files(site, bursts, rounds, seconds=FILE_S):
 
 # ---- a service that grows and shrinks
 
+
 class Look(NamedTuple):
     """One look at a service, `at` seconds after its load began: its shares, its ready replicas, the requests so far."""
+
     at: float
     shares: list
     ready: int
@@ -275,8 +298,14 @@ def part_answered(looks, answers, begin, end):
 
 def grown_at(looks, answers, load_s):
     """When all of the load was answered for the first time, after ANSWERED_S. If that never happened: load_s."""
-    return next((x.at for x in looks if ANSWERED_S <= x.at <= load_s
-                 and part_answered(looks, answers, x.at - ANSWERED_S, x.at) >= ANSWERED), load_s)
+    return next(
+        (
+            x.at
+            for x in looks
+            if ANSWERED_S <= x.at <= load_s and part_answered(looks, answers, x.at - ANSWERED_S, x.at) >= ANSWERED
+        ),
+        load_s,
+    )
 
 
 def shrunk_at(looks, load_s):
@@ -291,19 +320,30 @@ def device_seconds(granted):
 def summary(service, looks, answers, load_s):
     granted = [(x.at, sum(x.shares) / 1000) for x in looks]
     late = sorted(answered_between(answers, load_s / 2, load_s))
-    return {"service": service.name, "granted": granted,
-            "answered": part_answered(looks, answers, load_s / 2, load_s), "answered_all": part_answered(looks, answers, 0, load_s),
-            "answers": len(answered_between(answers, 0, load_s)), "p99_s": late[int(0.99 * len(late))] if late else load_s,
-            "granted_s": device_seconds(granted), "loaded_s": device_seconds([(at, n) for at, n in granted if 0 <= at <= load_s]),
-            "left": abs(looks[-1].ready - 1) + abs(len(looks[-1].shares) - looks[-1].ready),
-            "grow_s": grown_at(looks, answers, load_s), "shrink_s": shrunk_at(looks, load_s)}
+    return {
+        "service": service.name,
+        "granted": granted,
+        "answered": part_answered(looks, answers, load_s / 2, load_s),
+        "answered_all": part_answered(looks, answers, 0, load_s),
+        "answers": len(answered_between(answers, 0, load_s)),
+        "p99_s": late[int(0.99 * len(late))] if late else load_s,
+        "granted_s": device_seconds(granted),
+        "loaded_s": device_seconds([(at, n) for at, n in granted if 0 <= at <= load_s]),
+        "left": abs(looks[-1].ready - 1) + abs(len(looks[-1].shares) - looks[-1].ready),
+        "grow_s": grown_at(looks, answers, load_s),
+        "shrink_s": shrunk_at(looks, load_s),
+    }
 
 
 def episode(services, load_s, seed, later_s):
     """All services get the same load at once, on devices of their own. A daemon reports a change below MEASURED_SHARE_STEP
     only when it renews its Lease. Without later_s each load would begin equally long after such a report."""
     for service in services:
-        wait_for(lambda s=service: len(s.shares()) == s.ready() == s.least and s.milli("divvy_gpu_used") == 0, "it is idle", 300)
+        wait_for(
+            lambda s=service: len(s.shares()) == s.ready() == s.least and s.milli("divvy_gpu_used") == 0,
+            "it is idle",
+            300,
+        )
         service.load.random.seed(seed)
         service.load.answers.clear()
     time.sleep(later_s)
@@ -314,10 +354,14 @@ def episode(services, load_s, seed, later_s):
             service.load.per_s = devices * 1000 / KERNEL_MS
         while time.monotonic() - began < end:
             for service in services:
-                looks[service].append(Look(time.monotonic() - began, service.shares(), service.ready(), service.load.made))
+                looks[service].append(
+                    Look(time.monotonic() - began, service.shares(), service.ready(), service.load.made)
+                )
             time.sleep(LOOKS_S)
-    return [summary(service, looks[service], [(came - began, took) for came, took in service.load.answers], load_s)
-            for service in services]
+    return [
+        summary(service, looks[service], [(came - began, took) for came, took in service.load.answers], load_s)
+        for service in services
+    ]
 
 
 def grows(site, seconds, rounds):
@@ -325,8 +369,11 @@ def grows(site, seconds, rounds):
     import_worker(cluster)
     # Once for all services, which apply their objects at the same time.
     cluster.kubectl("apply", "-f", str(DEPLOY / "external-metrics.yaml"))
-    services = [Service(cluster, daemon, "on-shares", FIFTH, site.faster), Service(cluster, daemon, "on-whole", WHOLE, site.faster),
-                Service(cluster, daemon, "static", FIFTH, site.faster, at_least=PEAK)]
+    services = [
+        Service(cluster, daemon, "on-shares", FIFTH, site.faster),
+        Service(cluster, daemon, "on-whole", WHOLE, site.faster),
+        Service(cluster, daemon, "static", FIFTH, site.faster, at_least=PEAK),
+    ]
     with concurrent.futures.ThreadPoolExecutor(len(services)) as at_once:
         list(at_once.map(Service.apply, services))
     for i in range(rounds):
@@ -348,7 +395,9 @@ def leave(*_):
 
 
 def serve(faster):
-    with open_cluster("kcm", "sched", "node", own=True, alone=True, args={"kube-controller-manager": sync(faster)}) as cluster:
+    with open_cluster(
+        "kcm", "sched", "node", own=True, alone=True, args={"kube-controller-manager": sync(faster)}
+    ) as cluster:
         site = Site(cluster, faster)
         for line in sys.stdin:
             what, numbers, rounds = line.split()

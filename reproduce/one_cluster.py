@@ -28,8 +28,13 @@ class OneCluster:
 
     def start(self):
         env = {**os.environ, "DIVVY_BUILD": str(self.build), "DIVVY_SOURCE": str(ROOT)}
-        self.process = spawn([sys.executable, ROOT / "reproduce/on_cluster.py", *(["--slowly"] if self.slowly else [])],
-                             env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.process = spawn(
+            [sys.executable, ROOT / "reproduce/on_cluster.py", *(["--slowly"] if self.slowly else [])],
+            env=env,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
 
     def rows(self, what, sizes, rounds):
         """What on_cluster.py measures, one row at a time."""

@@ -4,7 +4,18 @@ run. Pure."""
 
 import textwrap
 
-from judge import FIRST_GOALS, NO_GOAL, NOT_REPRODUCED, NOT_RUN, SHORT, Estimate, agreement, metric_of, own_goals, read_goals
+from judge import (
+    FIRST_GOALS,
+    NO_GOAL,
+    NOT_REPRODUCED,
+    NOT_RUN,
+    SHORT,
+    Estimate,
+    agreement,
+    metric_of,
+    own_goals,
+    read_goals,
+)
 
 WIDTH = 100
 MEANS = {
@@ -16,8 +27,12 @@ MEANS = {
 }
 SOURCES = ("published", "code", "recalled", "ours")
 QUESTION = "our question"
-CLAIM_OF = {"published": "Claim of {}", "code": "Claim, from the code of {}", "recalled": "Claim of {}, as we recall it",
-            "ours": "Our question, after {}"}
+CLAIM_OF = {
+    "published": "Claim of {}",
+    "code": "Claim, from the code of {}",
+    "recalled": "Claim of {}, as we recall it",
+    "ours": "Our question, after {}",
+}
 
 HEAD = """# Claims of earlier GPU-sharing systems, run again
 
@@ -180,11 +195,17 @@ def verdicts(goals, rows, folder):
     if any(row["quick"] for row in rows.values()):
         out.append(QUICK)
     minutes = sum(row["seconds"] for row in rows.values()) / 60
-    out += [item(f"The claim falls short in: {short_list(rows, 'claim', folder)}."),
-            item(f"Our own goals fall short in: {short_list(rows, 'ours', folder)}."), "",
-            *verdict_table(goals, rows, folder), "",
-            wrapped(f"The experiments took {minutes:.0f} minutes together, many of them beside one another."), "",
-            LIMITS, SYSTEMS]
+    out += [
+        item(f"The claim falls short in: {short_list(rows, 'claim', folder)}."),
+        item(f"Our own goals fall short in: {short_list(rows, 'ours', folder)}."),
+        "",
+        *verdict_table(goals, rows, folder),
+        "",
+        wrapped(f"The experiments took {minutes:.0f} minutes together, many of them beside one another."),
+        "",
+        LIMITS,
+        SYSTEMS,
+    ]
     return "\n".join(out)
 
 
@@ -198,16 +219,20 @@ def claim_table(goal, row):
     out = ["| part of the claim | measured | value | bound | bound from | verdict |", "|---|---|---|---|---|---|"]
     for metric, rule in goal["goals"].items():
         if "claim" in rule:
-            out.append(f"| {rule['claim']} | {rule['says']} | {estimate_of(row, metric, rule)} | {rule.get('holds', '')} | "
-                       f"{rule.get('bound', 'ours')} | {bold(row['of_claim'][metric])} |")
+            out.append(
+                f"| {rule['claim']} | {rule['says']} | {estimate_of(row, metric, rule)} | {rule.get('holds', '')} | "
+                f"{rule.get('bound', 'ours')} | {bold(row['of_claim'][metric])} |"
+            )
     return out
 
 
 def own_table(goal, row):
     out = ["| measured | value | goal | better | verdict |", "|---|---|---|---|---|"]
     for metric, rule in own_goals(goal).items():
-        out.append(f"| {rule['says']}{', stricter' if 'claim' in rule else ''} | {estimate_of(row, metric, rule)} | "
-                   f"{rule.get('holds', '')} | {rule.get('better', '')} | {bold(row['of_ours'][metric])} |")
+        out.append(
+            f"| {rule['says']}{', stricter' if 'claim' in rule else ''} | {estimate_of(row, metric, rule)} | "
+            f"{rule.get('holds', '')} | {rule.get('better', '')} | {bold(row['of_ours'][metric])} |"
+        )
     return out
 
 
@@ -224,10 +249,17 @@ def baseline_lines(goal, row):
 
 def paced_section(name, goal, row, paced):
     """How the one run at the slower pace agrees with ours."""
-    out = ["## At the slower pace", "",
-           wrapped(f"One run went slower: {goal['compressed']['slower']}. "
-                   f"That run took {paced['seconds']:.0f} s on {paced['date']}, at commit {paced['commit']}."), "",
-           "| measured | slower pace | here | comparison |", "|---|---|---|---|"]
+    out = [
+        "## At the slower pace",
+        "",
+        wrapped(
+            f"One run went slower: {goal['compressed']['slower']}. "
+            f"That run took {paced['seconds']:.0f} s on {paced['date']}, at commit {paced['commit']}."
+        ),
+        "",
+        "| measured | slower pace | here | comparison |",
+        "|---|---|---|---|",
+    ]
     for metric, rule in goal["goals"].items():
         here, value = (estimate_of(of, metric, rule) for of in (row, paced))
         if here and value and "holds" in rule:
@@ -243,8 +275,11 @@ def runs(row):
 
 def bounds(rule):
     """The bounds of a goal in a cell."""
-    words = [rule["holds"] if "holds" in rule else "not judged", *([f"better {rule['better']}"] if "better" in rule else []),
-             *(["by construction"] if rule.get("check") else [])]
+    words = [
+        rule["holds"] if "holds" in rule else "not judged",
+        *([f"better {rule['better']}"] if "better" in rule else []),
+        *(["by construction"] if rule.get("check") else []),
+    ]
     return ", ".join(words)
 
 
@@ -255,7 +290,9 @@ def bounds_in_words(rule):
 def set_up(goal):
     """{what: text} of the experiment's set-up, without its goals."""
     inputs = "; ".join(f"{what}: {source}" for what, source in goal.get("inputs", {}).items())
-    baselines = "; ".join(f"{name}: {of.get('rule') or of['headline']}" for name, of in (goal.get("baselines") or {}).items())
+    baselines = "; ".join(
+        f"{name}: {of.get('rule') or of['headline']}" for name, of in (goal.get("baselines") or {}).items()
+    )
     return {"claim": goal["claim"], "condition": goal["condition"], "inputs": inputs, "baselines": baselines}
 
 
@@ -265,14 +302,23 @@ def changed_section(name, goal):
     if not first:
         return ["## As first written", "", "The experiment was added after the first runs of others.", ""]
     named, was, now = goal.get("changed", []), first["goals"], goal["goals"]
-    rows = [f"| {bounds_in_words(was.get(metric))} | {bounds_in_words(now.get(metric))} |" for metric in {**was, **now}
-            if metric not in was or metric not in now or bounds(was[metric]) != bounds(now[metric]) or metric in named]
+    rows = [
+        f"| {bounds_in_words(was.get(metric))} | {bounds_in_words(now.get(metric))} |"
+        for metric in {**was, **now}
+        if metric not in was or metric not in now or bounds(was[metric]) != bounds(now[metric]) or metric in named
+    ]
     old = [item(f"{what}: {words or 'none'}") for what, words in set_up(first).items() if what in named]
     if not rows and not old:
         return []
-    out = ["## As first written", "",
-           wrapped("This was different, or worded otherwise, before the first run of any experiment. "
-                   "Between then and now some bounds had still other values."), ""]
+    out = [
+        "## As first written",
+        "",
+        wrapped(
+            "This was different, or worded otherwise, before the first run of any experiment. "
+            "Between then and now some bounds had still other values."
+        ),
+        "",
+    ]
     if rows:
         out += ["| goal as first written | now |", "|---|---|", *rows, ""]
     return out + [*old, *([""] if old else [])]
@@ -294,11 +340,20 @@ def listed(title, lines):
 def experiment(name, goal, row, paced, page_of_verdicts):
     """The page of one experiment, beside its pictures. paced: its line at the slower pace, or None."""
     is_quick = ", quick" if row["quick"] else ""
-    out = [f"# {name}: {goal['title']}", "", wrapped(f"{SIMULATED} [All verdicts, and what they mean]({page_of_verdicts})."), "",
-           wrapped(f"**{CLAIM_OF[goal['claim_of']].format(goal['of'])}:** {goal['claim']}"), "",
-           wrapped(f"**Experiment:** {goal['condition']} *({MEANS[goal['means']]}; {runs(row)}{is_quick})*"), "",
-           f"**Verdict on the claim:** {row['claim']}. **Verdict on our goals:** {row['ours']}.", "",
-           wrapped(f"**{row['lead']}**"), ""]
+    out = [
+        f"# {name}: {goal['title']}",
+        "",
+        wrapped(f"{SIMULATED} [All verdicts, and what they mean]({page_of_verdicts})."),
+        "",
+        wrapped(f"**{CLAIM_OF[goal['claim_of']].format(goal['of'])}:** {goal['claim']}"),
+        "",
+        wrapped(f"**Experiment:** {goal['condition']} *({MEANS[goal['means']]}; {runs(row)}{is_quick})*"),
+        "",
+        f"**Verdict on the claim:** {row['claim']}. **Verdict on our goals:** {row['ours']}.",
+        "",
+        wrapped(f"**{row['lead']}**"),
+        "",
+    ]
     if row["of_claim"]:
         out += ["## The claim", "", *claim_table(goal, row), ""]
     if row["of_ours"]:

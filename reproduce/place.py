@@ -16,8 +16,17 @@ class Place:
 
     def run(self, policies, *options, seeds=None):
         """{policy: [figures of a run, ...]}, one run for each seed."""
-        command = [str(self.divvy), "sim", *options, "--policy", ",".join(policies), "--json", "-",
-                   "--seeds", str(seeds or self.seeds)]
+        command = [
+            str(self.divvy),
+            "sim",
+            *options,
+            "--policy",
+            ",".join(policies),
+            "--json",
+            "-",
+            "--seeds",
+            str(seeds or self.seeds),
+        ]
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
         if done.returncode:
             raise RuntimeError(f"{' '.join(command)}: {done.stderr.strip()}")

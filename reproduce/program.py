@@ -120,7 +120,9 @@ def bursts(kind, lasts_s, seed):
     spin = driver.spin()
     end, n = time.monotonic() + float(lasts_s), draw.randrange(100)
     while time.monotonic() < end:
-        long_s = {"periodic": 0.005, "bimodal": draw.choice((0.001, 0.012)), "drifting": 0.001 + 0.00014 * (n % 100)}[kind]
+        long_s = {"periodic": 0.005, "bimodal": draw.choice((0.001, 0.012)), "drifting": 0.001 + 0.00014 * (n % 100)}[
+            kind
+        ]
         for _ in range(4):
             spin(long_s)
         driver.synchronise()

@@ -46,9 +46,9 @@ SEEDS = {"virtual": 20, "clock": 20}
 SEEDS_OF_OTHERS = 5
 QUICK_SEEDS = {"virtual": 4, "clock": 2}
 QUICK_SEEDS_OF_OTHERS = 1
-TRIES = 3          # runs of an experiment while the machine is too busy
+TRIES = 3  # runs of an experiment while the machine is too busy
 OLD_KEYS = ("verdict", "verdicts")  # of lines that were written before each experiment had two verdicts
-HALF = 2           # processors that the experiments on a node need, and as many those on a cluster
+HALF = 2  # processors that the experiments on a node need, and as many those on a cluster
 PER_PROCESSOR = 2  # experiments on a node at once: each uses a processor for a tenth of the time, a third at most
 
 
@@ -61,7 +61,10 @@ def seeds_of(means, quick):
 def core_of(processor):
     """[package, core] of the processor. Two processors may have the same core."""
     folder = pathlib.Path(f"/sys/devices/system/cpu/cpu{processor}/topology")
-    return [int(path.read_text(encoding="utf-8")) if path.exists() else 0 for path in (folder / "physical_package_id", folder / "core_id")]
+    return [
+        int(path.read_text(encoding="utf-8")) if path.exists() else 0
+        for path in (folder / "physical_package_id", folder / "core_id")
+    ]
 
 
 def divided(processors):
@@ -77,7 +80,7 @@ def divided(processors):
 def pairs(processors):
     """The processors in lists of HALF; the last list also has the rest."""
     n = max(1, len(processors) // HALF)
-    return [processors[i * HALF:(i + 1) * HALF if i < n - 1 else None] for i in range(n)]
+    return [processors[i * HALF : (i + 1) * HALF if i < n - 1 else None] for i in range(n)]
 
 
 def is_quiet(experiment, quick):
@@ -177,9 +180,19 @@ def perform(name, experiment, folder, cluster, quick, is_paced):
     run_module(name, world)
     world.note("")
     provenance = subprocess.run([ROOT / "scripts/provenance"], capture_output=True, text=True, check=True)
-    return judged({"experiment": name, "simulated": True, "quick": quick, "seeds": world.seeds,
-                   "measured": {k: v._asdict() for k, v in world.measured.items()}, "pictures": world.pictures,
-                   "seconds": round(time.monotonic() - began, 1), **json.loads(provenance.stdout)}, experiment)
+    return judged(
+        {
+            "experiment": name,
+            "simulated": True,
+            "quick": quick,
+            "seeds": world.seeds,
+            "measured": {k: v._asdict() for k, v in world.measured.items()},
+            "pictures": world.pictures,
+            "seconds": round(time.monotonic() - began, 1),
+            **json.loads(provenance.stdout),
+        },
+        experiment,
+    )
 
 
 def text_of(name):
@@ -194,8 +207,16 @@ def judged(row, experiment):
     verdicts = judge.judge(experiment, measured)
     lead, why = text_of(row["experiment"])
     figures = {key: value for key, value in row.items() if key not in OLD_KEYS}
-    return {**figures, "claim": verdicts.claim, "ours": verdicts.ours, "of_claim": verdicts.of_claim, "of_ours": verdicts.of_ours,
-            "baselines_not_reproduced": verdicts.failed, "lead": lead, "why": why}
+    return {
+        **figures,
+        "claim": verdicts.claim,
+        "ours": verdicts.ours,
+        "of_claim": verdicts.of_claim,
+        "of_ours": verdicts.of_ours,
+        "baselines_not_reproduced": verdicts.failed,
+        "lead": lead,
+        "why": why,
+    }
 
 
 def read_lines(path, goals):
@@ -208,7 +229,9 @@ def read_lines(path, goals):
             row = json.loads(line)
             rows[row["experiment"]] = judged(row, goals[row["experiment"]])
         except (ValueError, KeyError, TypeError):
-            sys.exit(f"{path}:{number}: no line of an experiment that there is; take it out, or the file away, and run that again")
+            sys.exit(
+                f"{path}:{number}: no line of an experiment that there is; take it out, or the file away, and run that again"
+            )
     return rows
 
 
@@ -247,7 +270,9 @@ def write_page(goals, out, in_docs):
     kept = DOCS / "reproduction"
     kept.mkdir(exist_ok=True)
     rows, paced = (keep(file, out, kept, goals) for file in (LINES, PACED_LINES))
-    shown = {name for row in (*rows.values(), *paced.values()) for name in row["pictures"]} | {f"{name}.md" for name in rows}
+    shown = {name for row in (*rows.values(), *paced.values()) for name in row["pictures"]} | {
+        f"{name}.md" for name in rows
+    }
     for path in (*kept.glob("*.svg"), *kept.glob("*.md")):
         if path.name not in shown:
             path.unlink()
@@ -306,7 +331,9 @@ class Runs:
     def perform_on_node(self, processors):
         names = [name for name in self.names if self.goals[name]["means"] != "cluster"]
         quiet = [name for name in names if is_quiet(self.goals[name], self.quick)]
-        self.perform_beside([name for name in names if name not in quiet], [processors] * PER_PROCESSOR * len(processors))
+        self.perform_beside(
+            [name for name in names if name not in quiet], [processors] * PER_PROCESSOR * len(processors)
+        )
         self.perform_beside(quiet, pairs(processors))
 
     def perform_on_cluster(self, processors):
@@ -323,7 +350,9 @@ class Runs:
         free = queue.SimpleQueue()
         for processors in lanes:
             free.put(processors)
-        with concurrent.futures.ThreadPoolExecutor(len(lanes), initializer=lambda: os.sched_setaffinity(0, free.get())) as threads:
+        with concurrent.futures.ThreadPoolExecutor(
+            len(lanes), initializer=lambda: os.sched_setaffinity(0, free.get())
+        ) as threads:
             list(threads.map(self.perform_one, names))
 
     def end(self, *_):
@@ -337,7 +366,10 @@ class Runs:
         if ENDED.is_set():
             return
         with self.lock:
-            print(f"== {self.names.index(name) + 1} of {len(self.names)}: {name}, {self.goals[name]['title']} (simulated)", flush=True)
+            print(
+                f"== {self.names.index(name) + 1} of {len(self.names)}: {name}, {self.goals[name]['title']} (simulated)",
+                flush=True,
+            )
         try:
             row = perform(name, self.goals[name], self.out, self.cluster, self.quick, self.is_paced)
         except Skipped:
@@ -369,7 +401,11 @@ class Runs:
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=pathlib.Path)
-    parser.add_argument("--needs-kubernetes", action="store_true", help="run nothing: whether what is chosen needs one is the exit status")
+    parser.add_argument(
+        "--needs-kubernetes",
+        action="store_true",
+        help="run nothing: whether what is chosen needs one is the exit status",
+    )
     parser.add_argument("--page", action="store_true", help="write the pages of what was run before")
     args = parser.parse_args()
     quick, is_paced = (os.environ.get(name, "") not in ("", "0") for name in ("QUICK", "PACED"))

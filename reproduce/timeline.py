@@ -10,6 +10,7 @@ from node import Program, TooBusy, curve, distance, wait_until
 
 class Act(NamedTuple):
     """One program's part: it begins begins_s after the first program, and lasts lasts_s."""
+
     program: Program
     begins_s: float
     lasts_s: float
@@ -32,8 +33,10 @@ def judged(ran, programs, least_phases, name):
     """The distance of that run from the rule. Raises TooBusy if it has fewer steady phases than expected."""
     off = distance(ran, programs)
     if off.n_phases < least_phases:
-        raise TooBusy(f"only {off.n_phases} steady phases in {name}, {least_phases} are expected: "
-                      "the machine is too busy to tell")
+        raise TooBusy(
+            f"only {off.n_phases} steady phases in {name}, {least_phases} are expected: "
+            "the machine is too busy to tell"
+        )
     return off
 
 
@@ -52,5 +55,13 @@ def run(world, acts, least_phases, policy="share"):
 def picture(title, subtitle, ran, window_s=1.0):
     begin = min(intervals[0][0] for intervals in ran.values())
     end = max(intervals[-1][1] for intervals in ran.values())
-    return lines(title, subtitle, Axis("seconds", 0, end - begin), Axis("share of the device", 0, 1, percent=True),
-                 [Line(name, curve(intervals, begin, end, window_s, window_s / 4), marks=False) for name, intervals in ran.items()])
+    return lines(
+        title,
+        subtitle,
+        Axis("seconds", 0, end - begin),
+        Axis("share of the device", 0, 1, percent=True),
+        [
+            Line(name, curve(intervals, begin, end, window_s, window_s / 4), marks=False)
+            for name, intervals in ran.items()
+        ],
+    )

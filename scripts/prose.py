@@ -5,7 +5,9 @@ import re
 from ours import ROOT, ours
 
 # Pages that programs write, from texts in other files.
-GENERATED = re.compile(r"docs/(?:reproduction|benchmarks|soak|remote-api|simulated-api|dialects)\.md|docs/reproduction/|docs/man/")
+GENERATED = re.compile(
+    r"docs/(?:reproduction|benchmarks|soak|remote-api|simulated-api|dialects)\.md|docs/reproduction/|docs/man/"
+)
 SENTENCE_END = re.compile(r"(?<=[.!?:;])\s+(?=[A-Z`*\[]|divvy|kube|simgpu|cgroup)")
 C_COMMENT = re.compile(r"/\*(.*?)\*/|//([^\n]*)", re.DOTALL)
 HASH_COMMENT = re.compile(r"^[ \t]*#(?!!)(.*)$", re.MULTILINE)
@@ -23,7 +25,9 @@ def paragraphs_of_markdown(text):
         stripped = line.strip()
         is_fence = stripped.startswith("```")
         is_code ^= is_fence
-        is_break = is_fence or is_code or not stripped or stripped[0] in "|#<" or (not words and line.startswith("    "))
+        is_break = (
+            is_fence or is_code or not stripped or stripped[0] in "|#<" or (not words and line.startswith("    "))
+        )
         if (is_break or re.match(r"[-*] |\d+\. ", stripped)) and words:
             yield begun, " ".join(words)
             words = []

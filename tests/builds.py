@@ -11,8 +11,15 @@ from tap import patience
 
 PROGRAMS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "programs")
 BUILDS = [
-    ("clang", "address"), ("clang", "thread"), ("clang", "memory"), ("clang", "leak"), ("clang", "undefined"),
-    ("gcc", "address"), ("gcc", "address -static-libasan"), ("gcc", "thread"), ("gcc", "leak"),
+    ("clang", "address"),
+    ("clang", "thread"),
+    ("clang", "memory"),
+    ("clang", "leak"),
+    ("clang", "undefined"),
+    ("gcc", "address"),
+    ("gcc", "address -static-libasan"),
+    ("gcc", "thread"),
+    ("gcc", "leak"),
     ("gcc", "undefined"),
 ]
 
@@ -31,8 +38,13 @@ def build(folder, name, source, command):
     path = os.path.join(folder, name)
     with open(path + ".c", "w", encoding="utf-8") as f:
         f.write(source)
-    r = subprocess.run(command + ["-o", path, path + ".c", "-ldl", "-lpthread"], capture_output=True,
-                       text=True, timeout=patience(120), check=False)
+    r = subprocess.run(
+        command + ["-o", path, path + ".c", "-ldl", "-lpthread"],
+        capture_output=True,
+        text=True,
+        timeout=patience(120),
+        check=False,
+    )
     return path, r.stderr if r.returncode else ""
 
 

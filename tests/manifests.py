@@ -58,6 +58,7 @@ def leaves(tree, path=()):
 
 def chart(given):
     """The chart's objects. Our chart uses only one feature of Helm's language, a value by its name."""
+
     def value(match):
         node = given
         for name in match.group(1).split("."):
@@ -110,8 +111,7 @@ def pods(objects):
             yield obj["metadata"]["name"], obj["spec"]
 
 
-VOLUMES = {"configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "persistentVolumeClaim", "projected",
-           "secret"}
+VOLUMES = {"configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "persistentVolumeClaim", "projected", "secret"}
 
 
 def restricted(pod):
@@ -139,7 +139,9 @@ def restricted(pod):
         if context.get("runAsUser", pod_context.get("runAsUser", 1)) == 0:
             yield f"{name}: is root"
         if context.get("seccompProfile", pod_context.get("seccompProfile", {})).get("type") not in (
-                "RuntimeDefault", "Localhost"):
+            "RuntimeDefault",
+            "Localhost",
+        ):
             yield f"{name}: no seccomp profile"
         if context.get("procMount", "Default") != "Default":
             yield f"{name}: procMount"

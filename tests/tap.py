@@ -114,6 +114,7 @@ def outcome(test):
     def took():
         s = time.monotonic() - begin
         return f"# {s:.0f} s:\n" if s > LONG_S else ""
+
     try:
         test()
         return True, name, took()

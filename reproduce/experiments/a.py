@@ -14,7 +14,7 @@ KINDS = {
 }
 SHARES = {"small": 0.3, "large": 0.7}
 GRIDS = {"4 blocks": 4, "4,096 blocks": 4096}
-USED = 0.95   # of the device: idle time counts as used from here on
+USED = 0.95  # of the device: idle time counts as used from here on
 LOOK_S = 0.1
 
 
@@ -22,8 +22,12 @@ def partition(world, grid, lasts_s):
     """({name: share received}, when each program ran)"""
     with world.node() as node:
         for name, share in SHARES.items():
-            node.start(name, ("--request", str(share), "--limit", str(share), "--memory", "10%"),
-                       f"--blocks={grid}", f"--duration={lasts_s}")
+            node.start(
+                name,
+                ("--request", str(share), "--limit", str(share), "--memory", "10%"),
+                f"--blocks={grid}",
+                f"--duration={lasts_s}",
+            )
         ran = node.finish()
     begin = max(intervals[0][0] for intervals in ran.values()) + SETTLE_S
     end = min(intervals[-1][1] for intervals in ran.values())
@@ -55,15 +59,40 @@ def run(world):
         world.note(f"soft limit, run {i + 1} of {world.seeds}")
         rise, ran = soft_limit(world)
         rises.append(rise)
-    world.measure(overhead=[sum(values) / len(values) for values in zip(*overhead.values())], partition=off, soft_limit_s=rises)
-    world.draw(bars("A: time with divvy against without, alone", "request = limit = 1", Axis("time against no library", 0, 1.4),
-                    list(overhead), ["divvy"], [[(1 + estimate(v).mean, estimate(v).half)] for v in overhead.values()],
-                    bands=[(1.01015, "GaiaGPU's mean")]))
-    world.draw(bars("A: 0.3 beside 0.7", "request = limit, kernels of 1 ms", Axis("share of the device", 0, 1, percent=True), list(GRIDS),
-                    [f"set to {share}" for share in SHARES.values()],
-                    [[estimate([g[name] for g in values])[:2] for name in SHARES] for values in got.values()],
-                    bands=[(share, f"{share}") for share in SHARES.values()]), "partition")
+    world.measure(
+        overhead=[sum(values) / len(values) for values in zip(*overhead.values())], partition=off, soft_limit_s=rises
+    )
+    world.draw(
+        bars(
+            "A: time with divvy against without, alone",
+            "request = limit = 1",
+            Axis("time against no library", 0, 1.4),
+            list(overhead),
+            ["divvy"],
+            [[(1 + estimate(v).mean, estimate(v).half)] for v in overhead.values()],
+            bands=[(1.01015, "GaiaGPU's mean")],
+        )
+    )
+    world.draw(
+        bars(
+            "A: 0.3 beside 0.7",
+            "request = limit, kernels of 1 ms",
+            Axis("share of the device", 0, 1, percent=True),
+            list(GRIDS),
+            [f"set to {share}" for share in SHARES.values()],
+            [[estimate([g[name] for g in values])[:2] for name in SHARES] for values in got.values()],
+            bands=[(share, f"{share}") for share in SHARES.values()],
+        ),
+        "partition",
+    )
     begin, end = min(v[0][0] for v in ran.values()), ran["stays"][-1][1]
-    world.draw(lines("A: what is left idle", "0.3 to 1 beside 0.7, which leaves; windows of 0.2 s; the last run",
-                     Axis("seconds", 0, end - begin), Axis("share of the device", 0, 1, percent=True),
-                     [Line(name, curve(v, begin, end, 0.2, 0.02), marks=False) for name, v in ran.items()]), "soft")
+    world.draw(
+        lines(
+            "A: what is left idle",
+            "0.3 to 1 beside 0.7, which leaves; windows of 0.2 s; the last run",
+            Axis("seconds", 0, end - begin),
+            Axis("share of the device", 0, 1, percent=True),
+            [Line(name, curve(v, begin, end, 0.2, 0.02), marks=False) for name, v in ran.items()],
+        ),
+        "soft",
+    )

@@ -34,10 +34,20 @@ def perform(world, kinds, policy):
         for i, kind in enumerate(kinds):
             wait_until(began + i * GAP_S * world.pace)
             came.append(time.monotonic())
-            node.launch(f"c{i}", ("--wait", "--request", "0.01", "--memory", f"{SIZES_MIB[kind]}Mi"),
-                        sys.executable, PROGRAM, "halves", str(SIZES_MIB[kind] - CONTEXT_MIB), str(LASTS_S[kind] * world.pace))
+            node.launch(
+                f"c{i}",
+                ("--wait", "--request", "0.01", "--memory", f"{SIZES_MIB[kind]}Mi"),
+                sys.executable,
+                PROGRAM,
+                "halves",
+                str(SIZES_MIB[kind] - CONTEXT_MIB),
+                str(LASTS_S[kind] * world.pace),
+            )
         node.wait()
-        return [{what: float(when) - came[i] for what, when in map(str.split, node.said(f"c{i}"))} for i in range(len(kinds))]
+        return [
+            {what: float(when) - came[i] for what, when in map(str.split, node.said(f"c{i}"))}
+            for i in range(len(kinds))
+        ]
 
 
 def chosen(order, lacks, free, draw):
@@ -102,15 +112,36 @@ def run(world):
         start = min(d["began"] for d in did)  # the start of the quickest container is no wait
         measured.append(mean(d["began"] - start for d in did))
         # A container without `finished` has failed, and then exited at once.
-        held = [(i * gap_s, SIZES_MIB[kind], d.get("finished", d["began"]) - d["began"] + start)
-                for i, (kind, d) in enumerate(zip(kinds, did))]
+        held = [
+            (i * gap_s, SIZES_MIB[kind], d.get("finished", d["began"]) - d["began"] + start)
+            for i, (kind, d) in enumerate(zip(kinds, did))
+        ]
         for order, collects in reckoned:
             reckoned[order, collects].append(mean(suspended(order, collects, held, seed)))
-    waits = {"divvy": measured, **{order: min((reckoned[order, collects] for collects in (True, False)), key=mean) for order in ORDERS}}
+    waits = {
+        "divvy": measured,
+        **{order: min((reckoned[order, collects] for collects in (True, False)), key=mean) for order in ORDERS},
+    }
     world.measure(finished=finished, waited=ratio_of_means(measured, min((waits[order] for order in ORDERS), key=mean)))
-    world.draw(bars("C: containers that finish", f"{n} containers of 1 to 32 GiB, one every {gap_s:.2g} s, on a device of 40 GiB",
-                    Axis("part of the containers", 0, 1, percent=True), ["without divvy", "divvy run --wait"], ["finish"],
-                    [[estimate(unshared)[:2]], [estimate(finished)[:2]]]))
+    world.draw(
+        bars(
+            "C: containers that finish",
+            f"{n} containers of 1 to 32 GiB, one every {gap_s:.2g} s, on a device of 40 GiB",
+            Axis("part of the containers", 0, 1, percent=True),
+            ["without divvy", "divvy run --wait"],
+            ["finish"],
+            [[estimate(unshared)[:2]], [estimate(finished)[:2]]],
+        )
+    )
     top = max(sum(estimate(values)[:2]) for values in waits.values())
-    world.draw(bars("C: time suspended", "divvy run --wait, measured; ConVGPU's orders, reckoned for the same containers",
-                    Axis("mean seconds", 0, 1.1 * top), list(waits), ["suspended"], [[estimate(values)[:2]] for values in waits.values()]), "waited")
+    world.draw(
+        bars(
+            "C: time suspended",
+            "divvy run --wait, measured; ConVGPU's orders, reckoned for the same containers",
+            Axis("mean seconds", 0, 1.1 * top),
+            list(waits),
+            ["suspended"],
+            [[estimate(values)[:2]] for values in waits.values()],
+        ),
+        "waited",
+    )

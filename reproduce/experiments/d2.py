@@ -30,13 +30,32 @@ def run(world):
 
     def against(service, *metric):
         return ratios(of(SHARES, *metric), of(service, *metric))
-    world.measure(of_whole=against(WHOLE, "granted_s", "answers"), of_static=against(STATIC, "granted_s", "answers"),
-                  of_static_loaded=against(STATIC, "loaded_s", "answers"), p99_of_whole=against(WHOLE, "p99_s"),
-                  answered_of_whole=against(WHOLE, "answered_all"), answered_of_static=against(STATIC, "answered_all"),
-                  **{metric: of(SHARES, metric) for metric in ("answered", "answered_all", "left", "grow_s", "shrink_s")})
+
+    world.measure(
+        of_whole=against(WHOLE, "granted_s", "answers"),
+        of_static=against(STATIC, "granted_s", "answers"),
+        of_static_loaded=against(STATIC, "loaded_s", "answers"),
+        p99_of_whole=against(WHOLE, "p99_s"),
+        answered_of_whole=against(WHOLE, "answered_all"),
+        answered_of_static=against(STATIC, "answered_all"),
+        **{metric: of(SHARES, metric) for metric in ("answered", "answered_all", "left", "grow_s", "shrink_s")},
+    )
     curves = {service: mean_curve(of(service, "granted")) for service in rows}
     first, last = curves[SHARES][0][0], curves[SHARES][-1][0]
-    world.draw(lines("D2: a service under an autoscaler", f"what is granted, {f'mean of {world.seeds} runs' if world.seeds > 1 else 'one run'}; Kubernetes is real",
-                     Axis("seconds since the load began", first, last), Axis("devices", 0, 1.2),
-                     [*(Line(NAMES[service], curve, marks=False) for service, curve in curves.items()),
-                      Line("load", [(first, 0), (0, 0), (0, 0.5), (load_s, 0.5), (load_s, 0), (last, 0)], dashed=True, marks=False)]))
+    world.draw(
+        lines(
+            "D2: a service under an autoscaler",
+            f"what is granted, {f'mean of {world.seeds} runs' if world.seeds > 1 else 'one run'}; Kubernetes is real",
+            Axis("seconds since the load began", first, last),
+            Axis("devices", 0, 1.2),
+            [
+                *(Line(NAMES[service], curve, marks=False) for service, curve in curves.items()),
+                Line(
+                    "load",
+                    [(first, 0), (0, 0), (0, 0.5), (load_s, 0.5), (load_s, 0), (last, 0)],
+                    dashed=True,
+                    marks=False,
+                ),
+            ],
+        )
+    )

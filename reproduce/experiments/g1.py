@@ -13,7 +13,10 @@ KINDS = {
     "stencil": ("--kernel-us=200", "--sync-every=20", "--count=10000"),
     "notebook": ("--kernel-us=3000", "--burst-on=30", "--burst-off=30", "--count=500"),
 }
-REQUESTS = {"allocations": ("alloc", "600"), "streams": ("streams", "400")}  # programs of bench/requests, which are known to cost
+REQUESTS = {
+    "allocations": ("alloc", "600"),
+    "streams": ("streams", "400"),
+}  # programs of bench/requests, which are known to cost
 TIMES = {"allocations": 40, "streams": 40}  # short runs, many times: the time differs from start to start
 
 
@@ -21,7 +24,14 @@ def run(world):
     requests = {kind: (world.build / "bench/requests", *rounds) for kind, rounds in REQUESTS.items()}
     overhead = overheads(world, {**spinning(world, KINDS), **requests}, {} if world.quick else TIMES)
     world.measure(overhead=largest(overhead.values()))
-    world.draw(bars("G1: time with divvy against without, alone", "request = limit = 1",
-                    Axis("time against no library", 0, 1.4), list(overhead), ["divvy"],
-                    [[(1 + estimate(v).mean, estimate(v).half)] for v in overhead.values()],
-                    bands=[(1.05, "Gemini's claim")]))
+    world.draw(
+        bars(
+            "G1: time with divvy against without, alone",
+            "request = limit = 1",
+            Axis("time against no library", 0, 1.4),
+            list(overhead),
+            ["divvy"],
+            [[(1 + estimate(v).mean, estimate(v).half)] for v in overhead.values()],
+            bands=[(1.05, "Gemini's claim")],
+        )
+    )

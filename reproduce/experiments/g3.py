@@ -17,12 +17,23 @@ def behind(world, policy, kind, seconds, seed):
     """Milliseconds behind its end, for each turn of the program with bursts."""
     with world.node(policy=policy) as node:
         node.start("steady", ("--request", "0.5", "--memory", "10%"), f"--duration={seconds + 0.5}")
-        node.launch("bursts", ("--request", "0.5", "--memory", "10%"), sys.executable, PROGRAM, "bursts", kind, str(seconds), str(seed))
+        node.launch(
+            "bursts",
+            ("--request", "0.5", "--memory", "10%"),
+            sys.executable,
+            PROGRAM,
+            "bursts",
+            kind,
+            str(seconds),
+            str(seed),
+        )
         ran = node.finish()
     begin = max(intervals[0][0] for intervals in ran.values()) + SETTLE_S
     end = min(intervals[-1][1] for intervals in ran.values())
     turns, last = [], None
-    for at, until, name in sorted((b, e, name) for name, intervals in ran.items() for b, e in intervals if begin <= b and e <= end):
+    for at, until, name in sorted(
+        (b, e, name) for name, intervals in ran.items() for b, e in intervals if begin <= b and e <= end
+    ):
         if name == "bursts":
             turns = turns[:-1] + [(turns[-1][0], until)] if last == name else turns + [(at, until)]
         last = name
@@ -48,7 +59,19 @@ def run(world):
         worst.append(max(map(overrun, runs["share"].values())))
         of_gemini.append(sum(map(overrun, runs["share"].values())) / sum(map(overrun, runs["gemini"].values())))
     world.measure(overuse_p99_ms=p99, overrun=worst, overrun_of_gemini=of_gemini)
-    world.draw(lines("G3: what lies behind a turn's end", "four kernels, a wait and a pause, beside a program that never pauses; all turns",
-                     Axis("ms behind the end", 0, 20), Axis("part of the turns", 0, 1, percent=True),
-                     [Line(kind, [(x / 4, sum(v <= x / 4 for v in over[kind]) / len(over[kind])) for x in range(81)], marks=False)
-                      for kind in KINDS]))
+    world.draw(
+        lines(
+            "G3: what lies behind a turn's end",
+            "four kernels, a wait and a pause, beside a program that never pauses; all turns",
+            Axis("ms behind the end", 0, 20),
+            Axis("part of the turns", 0, 1, percent=True),
+            [
+                Line(
+                    kind,
+                    [(x / 4, sum(v <= x / 4 for v in over[kind]) / len(over[kind])) for x in range(81)],
+                    marks=False,
+                )
+                for kind in KINDS
+            ],
+        )
+    )

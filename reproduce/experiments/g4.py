@@ -13,11 +13,20 @@ PERIODS_MS = (2000, 1400, 1100)  # different, so that all phases meet; a group o
 REQUESTS = {2: "0.5", 3: "0.333"}  # by the size of the group
 GROUPS = [(n, limit) for n in REQUESTS for limit in ("static", "elastic")]
 
-ROUNDS = 5                 # of work and pause, if late work is done later
+ROUNDS = 5  # of work and pause, if late work is done later
 
 
 def wish(n, limit, device):
-    return ("--request", REQUESTS[n], "--limit", REQUESTS[n] if limit == "static" else "1", "--memory", "10%", "--device", str(device))
+    return (
+        "--request",
+        REQUESTS[n],
+        "--limit",
+        REQUESTS[n] if limit == "static" else "1",
+        "--memory",
+        "10%",
+        "--device",
+        str(device),
+    )
 
 
 def work(world, idle, seed, seconds):
@@ -28,7 +37,13 @@ def work(world, idle, seed, seconds):
             for i, period_ms in enumerate(PERIODS_MS[:n]):
                 on, off = round(period_ms * (1 - idle)), round(period_ms * idle)
                 bursts = (f"--burst-on={on}", f"--burst-off={off}") if idle else ()
-                node.start(f"{n}-{limit}-{i}", wish(n, limit, device), f"--duration={seconds}", f"--seed={len(PERIODS_MS) * seed + i + 1}", *bursts)
+                node.start(
+                    f"{n}-{limit}-{i}",
+                    wish(n, limit, device),
+                    f"--duration={seconds}",
+                    f"--seed={len(PERIODS_MS) * seed + i + 1}",
+                    *bursts,
+                )
         ran = node.finish()
     worked = {}
     for n, limit in GROUPS:
@@ -49,8 +64,15 @@ def until_done(world, idle, seed, rounds):
             time.sleep(i * between)
             rounds_of_it = round(rounds * PERIODS_MS[0] / period_ms)  # about as much work for both programs
             for device, limit in pair:
-                node.launch(f"{limit}-{i}", wish(2, limit, device), world.build / "bench/requests", "burst", str(rounds_of_it),
-                            str(round(period_ms * (1 - idle))), str(round(period_ms * idle)))
+                node.launch(
+                    f"{limit}-{i}",
+                    wish(2, limit, device),
+                    world.build / "bench/requests",
+                    "burst",
+                    str(rounds_of_it),
+                    str(round(period_ms * (1 - idle))),
+                    str(round(period_ms * idle)),
+                )
         node.wait()
         took = {limit: [int(node.said(f"{limit}-{i}")[-1].split()[1]) / 1e9 for i in range(2)] for _, limit in pair}
         return {limit: (first + second, max(first, between + second)) for limit, (first, second) in took.items()}
@@ -73,13 +95,26 @@ def run(world):
             world.note(f"{100 * idle:g} % idle, work waits, run {seed + 1} of {world.seeds}")
             took.append(until_done(world, idle, seed, ROUNDS // 2 if world.quick else ROUNDS))
         if took:
-            waits[idle], both[idle] = (ratios([pair["static"][i] for pair in took], [pair["elastic"][i] for pair in took]) for i in range(2))
-    world.measure(gain=gains[2][0.5], gain_three=gains[3][0.5], gain_waits=waits[0.5], gain_both=both[0.5], none_lost=gains[2][0])
-    world.draw(lines("G4: elastic against static shares", "programs with equal requests that pause; static: limit = request",
-                     Axis("part of the time in which each pauses", 0, 0.8, percent=True),
-                     Axis("speed against static shares", 0, 2.5),
-                     [*(Line(f"{words}, late work lost", [(idle, *estimate(v)[:2]) for idle, v in gains[n].items()])
-                        for n, words in ((2, "two"), (3, "three"))),
-                      Line("two, late work waits", [(idle, *estimate(v)[:2]) for idle, v in waits.items()]),
-                      Line("until both are done", [(idle, *estimate(v)[:2]) for idle, v in both.items()])],
-                     bands=[(1, "static shares")]))
+            waits[idle], both[idle] = (
+                ratios([pair["static"][i] for pair in took], [pair["elastic"][i] for pair in took]) for i in range(2)
+            )
+    world.measure(
+        gain=gains[2][0.5], gain_three=gains[3][0.5], gain_waits=waits[0.5], gain_both=both[0.5], none_lost=gains[2][0]
+    )
+    world.draw(
+        lines(
+            "G4: elastic against static shares",
+            "programs with equal requests that pause; static: limit = request",
+            Axis("part of the time in which each pauses", 0, 0.8, percent=True),
+            Axis("speed against static shares", 0, 2.5),
+            [
+                *(
+                    Line(f"{words}, late work lost", [(idle, *estimate(v)[:2]) for idle, v in gains[n].items()])
+                    for n, words in ((2, "two"), (3, "three"))
+                ),
+                Line("two, late work waits", [(idle, *estimate(v)[:2]) for idle, v in waits.items()]),
+                Line("until both are done", [(idle, *estimate(v)[:2]) for idle, v in both.items()]),
+            ],
+            bands=[(1, "static shares")],
+        )
+    )

@@ -7,15 +7,17 @@ from draw import Axis, Line, bars, lines, matrix
 from judge import estimate, ratios
 from node import SETTLE_S, busy
 
-LOAD = 0.3           # of the device, in requests of 5 ms
+LOAD = 0.3  # of the device, in requests of 5 ms
 OTHER_LOADS = {"half": 0.15, "twice": 0.6}
-MORE = 0.1           # the service requests its load and this
+MORE = 0.1  # the service requests its load and this
 REQUEST_S = 0.005
 REQUESTS = (0.2, 0.4, 0.6)  # of the service, standard class; the training has the rest as its request
-LIMITS = (0.4, 0.8, 1.0)    # of the training; a larger request is the limit
+LIMITS = (0.4, 0.8, 1.0)  # of the training; a larger request is the limit
 LATENCY = ("--request", f"{LOAD + MORE:g}", "--class", "latency", "--memory", "10%")
-TRAININGS = {"standard": ("--request", "0.6", "--memory", "10%"),
-             "opportunistic": ("--request", "0.1", "--limit", "1", "--class", "opportunistic", "--memory", "10%")}
+TRAININGS = {
+    "standard": ("--request", "0.6", "--memory", "10%"),
+    "opportunistic": ("--request", "0.1", "--limit", "1", "--class", "opportunistic", "--memory", "10%"),
+}
 
 
 def perform(world, service, training, n, seed, load=LOAD):
@@ -66,10 +68,17 @@ def run(world):
             kept[name].append(training / (1 - service))
     p50, p99 = ({where: [of[i] for of in runs] for where, runs in took.items()} for i in (0, 1))
     for name, suffix in (("standard", ""), ("opportunistic", "_low")):
-        world.measure(**{"p50" + suffix: ratios(p50[name], p50["alone"]), "p99" + suffix: ratios(p99[name], p99["alone"]),
-                         "kept" + suffix: kept[name]})
-    by_load = {LOAD: (ratios(p50["standard"], p50["alone"]), kept["standard"]), **{
-        load: other_load(world, load, name, round(n * load / LOAD)) for name, load in OTHER_LOADS.items()}}
+        world.measure(
+            **{
+                "p50" + suffix: ratios(p50[name], p50["alone"]),
+                "p99" + suffix: ratios(p99[name], p99["alone"]),
+                "kept" + suffix: kept[name],
+            }
+        )
+    by_load = {
+        LOAD: (ratios(p50["standard"], p50["alone"]), kept["standard"]),
+        **{load: other_load(world, load, name, round(n * load / LOAD)) for name, load in OTHER_LOADS.items()},
+    }
     cells = []
     for request in REQUESTS:
         cells.append([])
@@ -79,14 +88,40 @@ def run(world):
             training = ("--request", str(rest), "--limit", str(max(limit, rest)), "--memory", "10%")
             median, late, _, got = perform(world, ("--request", str(request), "--memory", "10%"), training, n, 0)
             cells[-1].append((f"{median:.0f}, {late:.0f} ms; {100 * got:.0f} %", shade(late), True))
-    world.draw(bars("G6: a service of class latency beside a training", f"requests of 5 ms by Poisson, {100 * LOAD:g} % of the device",
-                    Axis("milliseconds", 0, 1.1 * max(sum(estimate(values)[:2]) for of in (p50, p99) for values in of.values())), ["alone", *(f"beside one of class {name}" for name in TRAININGS)], ["median", "99th percentile"],
-                    [[estimate(of[where])[:2] for of in (p50, p99)] for where in took]))
+    world.draw(
+        bars(
+            "G6: a service of class latency beside a training",
+            f"requests of 5 ms by Poisson, {100 * LOAD:g} % of the device",
+            Axis(
+                "milliseconds", 0, 1.1 * max(sum(estimate(values)[:2]) for of in (p50, p99) for values in of.values())
+            ),
+            ["alone", *(f"beside one of class {name}" for name in TRAININGS)],
+            ["median", "99th percentile"],
+            [[estimate(of[where])[:2] for of in (p50, p99)] for where in took],
+        )
+    )
     loads = sorted(by_load)
-    world.draw(lines("G6: the same with half and twice the requests", "class latency beside a training in the standard class",
-                     Axis("part of the device that requests ask for", 0, 0.7, percent=True), Axis("part, or times alone", 0, 3),
-                     [Line(words, [(load, *estimate(by_load[load][i])[:2]) for load in loads])
-                      for i, words in enumerate(("median against alone", "training's of the rest"))]), "load")
-    world.draw(matrix("G6: the same in the standard class", "median and 99th percentile of the service, which asks for 30 % in all, and the share that the training got; one run each",
-                      [f"limit {limit:g}" for limit in LIMITS], [f"service's request {request:g}" for request in REQUESTS], cells,
-                      "the training's limit, or what the service's request leaves where that is more"), "grid")
+    world.draw(
+        lines(
+            "G6: the same with half and twice the requests",
+            "class latency beside a training in the standard class",
+            Axis("part of the device that requests ask for", 0, 0.7, percent=True),
+            Axis("part, or times alone", 0, 3),
+            [
+                Line(words, [(load, *estimate(by_load[load][i])[:2]) for load in loads])
+                for i, words in enumerate(("median against alone", "training's of the rest"))
+            ],
+        ),
+        "load",
+    )
+    world.draw(
+        matrix(
+            "G6: the same in the standard class",
+            "median and 99th percentile of the service, which asks for 30 % in all, and the share that the training got; one run each",
+            [f"limit {limit:g}" for limit in LIMITS],
+            [f"service's request {request:g}" for request in REQUESTS],
+            cells,
+            "the training's limit, or what the service's request leaves where that is more",
+        ),
+        "grid",
+    )

@@ -26,8 +26,14 @@ def storm(world, policy, seconds, seed):
     """({tenant: what it held over time}, the number of refused allocations)."""
     with world.node(policy=policy, devices=DEVICE) as node:
         for i, (name, (grant, processes)) in enumerate(TENANTS.items()):
-            node.launch(name, ("--request", "0.3", "--memory", str(grant)), world.build / "bench/allocator",
-                        str(processes), str(seconds), str(10 * seed + i + 1))
+            node.launch(
+                name,
+                ("--request", "0.3", "--memory", str(grant)),
+                world.build / "bench/allocator",
+                str(processes),
+                str(seconds),
+                str(10 * seed + i + 1),
+            )
         for name in TENANTS:
             node.end(name, "refused")
         node.wait()  # a program fails if a refusal has another code than CUDA's own
@@ -65,9 +71,14 @@ def thin(curve, begin, n=400):
 def picture(curves, subtitle):
     begin = min(curve[0][0] for curve in curves.values())
     end = max(curve[-1][0] for curve in curves.values())
-    return lines("G7: memory held", subtitle, Axis("seconds", 0, end - begin), Axis("GiB", 0, 8),
-                 [Line(name, thin(curve, begin), marks=False) for name, curve in curves.items()],
-                 bands=[(grant / GIB, f"granted: {name}") for name, (grant, _) in TENANTS.items()])
+    return lines(
+        "G7: memory held",
+        subtitle,
+        Axis("seconds", 0, end - begin),
+        Axis("GiB", 0, 8),
+        [Line(name, thin(curve, begin), marks=False) for name, curve in curves.items()],
+        bands=[(grant / GIB, f"granted: {name}") for name, (grant, _) in TENANTS.items()],
+    )
 
 
 def run(world):
@@ -82,7 +93,11 @@ def run(world):
         told = [is_above and code == 2 for is_above, code in wishes if is_above or code]
         right.append((refused + sum(told)) / (refused + len(told)))
     world.measure(breaches=breaches, out_of_memory=right)
-    world.draw(picture(curves, "three tenants whose processes allocate, free and are killed at random; the most of every moment"))
+    world.draw(
+        picture(
+            curves, "three tenants whose processes allocate, free and are killed at random; the most of every moment"
+        )
+    )
     world.note("without divvy")
     bare, _ = storm(world, None, 4, 0)
     if not over(bare):

@@ -12,8 +12,15 @@ TURNS = {"turns of 29 ms": ("--memory-policy", "fail"), "turns of 2 s": ("--memo
 
 def seconds(world, policy, memory, burst_ms):
     with world.node(policy=policy) as node:
-        node.launch("training", ("--request", "1", "--memory", "50%", *memory), world.build / "bench/requests", "burst",
-                    str(WORK_MS // burst_ms), str(burst_ms), str(PAUSE_MS))
+        node.launch(
+            "training",
+            ("--request", "1", "--memory", "50%", *memory),
+            world.build / "bench/requests",
+            "burst",
+            str(WORK_MS // burst_ms),
+            str(burst_ms),
+            str(PAUSE_MS),
+        )
         node.wait()
         return int(node.said("training")[-1].split()[1]) / 1e9
 
@@ -30,7 +37,13 @@ def run(world):
         for turn in TURNS:
             slower[turn][burst_ms] = [r - 1 for r in ratios(shared[turn], bare)]
     world.measure(slowdown=largest(v for of_turn in slower.values() for v in of_turn.values()))
-    world.draw(lines("K3: what the token costs", f"a training alone: bursts, then {PAUSE_MS} ms on the processor; against no library",
-                     Axis("length of a burst in ms", 4, 250, log=True), Axis("longer than without", -0.05, 0.15, percent=True),
-                     [Line(turn, [(x, *estimate(v)[:2]) for x, v in of_turn.items()]) for turn, of_turn in slower.items()],
-                     bands=[(0.10, "KubeShare's claim"), (0, "as without")]))
+    world.draw(
+        lines(
+            "K3: what the token costs",
+            f"a training alone: bursts, then {PAUSE_MS} ms on the processor; against no library",
+            Axis("length of a burst in ms", 4, 250, log=True),
+            Axis("longer than without", -0.05, 0.15, percent=True),
+            [Line(turn, [(x, *estimate(v)[:2]) for x, v in of_turn.items()]) for turn, of_turn in slower.items()],
+            bands=[(0.10, "KubeShare's claim"), (0, "as without")],
+        )
+    )

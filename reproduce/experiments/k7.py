@@ -16,8 +16,21 @@ def options(percent, factor, apart=None, demand=0.3, duration=LASTS):
     """apart: the option that keeps jobs of a kind apart, if any."""
     kinds = f"0:{100 - percent},1:{percent}" if 0 < percent < 100 else f"{int(percent == 100)}:1"
     # The generated workload asks for three times what whole devices can take.
-    return ("--generate", "kubeshare", "--demand", f"{demand},0.1", "--memory", f"{demand},0.1", "--duration", duration,
-            "--kinds", kinds, "--slowdown", str(factor), *([apart] if apart else []))
+    return (
+        "--generate",
+        "kubeshare",
+        "--demand",
+        f"{demand},0.1",
+        "--memory",
+        f"{demand},0.1",
+        "--duration",
+        duration,
+        "--kinds",
+        kinds,
+        "--slowdown",
+        str(factor),
+        *([apart] if apart else []),
+    )
 
 
 def rates(runs):
@@ -26,8 +39,10 @@ def rates(runs):
 
 def gain(place, factor, **how):
     """Throughput of anti-affinity against no labels, where half of the jobs interfere: (as a promise, as a preference)."""
-    without, promised, preferred = (rates(place.run(["default"], *options(50, factor, apart, **how))["default"])
-                                    for apart in (None, PROMISED, PREFERRED))
+    without, promised, preferred = (
+        rates(place.run(["default"], *options(50, factor, apart, **how))["default"])
+        for apart in (None, PROMISED, PREFERRED)
+    )
     return ratios(promised, without), ratios(preferred, without)
 
 
@@ -42,7 +57,8 @@ def sweep(world, demand):
         apart = world.place.run(["default"], *options(percent, 1.5, PROMISED, demand))["default"]
         throughput["apart"][percent] = rates(apart)
         throughput["preferred"][percent] = rates(
-            world.place.run(["default"], *options(percent, 1.5, PREFERRED, demand))["default"])
+            world.place.run(["default"], *options(percent, 1.5, PREFERRED, demand))["default"]
+        )
         slowed[percent] = [(r["completion_mean_s"] - r["queued_mean_s"]) / WORK_S for r in apart]
     return throughput, slowed
 
@@ -52,9 +68,13 @@ def picture(throughput, demand):
     return lines(
         f"K7: throughput with neighbours that interfere, demand {demand}",
         "32 devices, three times what whole ones can take; 1.5 times as long beside one's like",
-        Axis("% of the jobs that interfere", 0, 100), Axis("jobs done in an hour", 0, 2000),
-        [Line(names.get(name, name), [(x, *estimate(v)[:2]) for x, v in points.items()])
-         for name, points in throughput.items()])
+        Axis("% of the jobs that interfere", 0, 100),
+        Axis("jobs done in an hour", 0, 2000),
+        [
+            Line(names.get(name, name), [(x, *estimate(v)[:2]) for x, v in points.items()])
+            for name, points in throughput.items()
+        ],
+    )
 
 
 def run(world):
@@ -74,6 +94,7 @@ def run(world):
         gain_mid_preferred=ratios(throughput["preferred"][50], throughput["default"][50]),
         gain_mid_half_preferred=half_preferred,
         gain_mid_twice_preferred=twice_preferred,
-        of_whole_all_preferred=ratios(throughput["preferred"][100], throughput["whole"][100]))
+        of_whole_all_preferred=ratios(throughput["preferred"][100], throughput["whole"][100]),
+    )
     world.draw(picture(throughput, 0.3))
     world.draw(picture(sweep(world, 0.5)[0], 0.5), "half")

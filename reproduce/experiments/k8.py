@@ -23,11 +23,19 @@ def run(world):
     world.measure(
         most_asked=max(max(run) for run in asked["default"]),
         replicas_most_asked=[max(run) for run in asked["replicas"]],
-        placed=[sum(run) / sum(DEMANDS) for run in asked["default"]])
+        placed=[sum(run) / sum(DEMANDS) for run in asked["default"]],
+    )
     groups = [f"order {i + 1}" for i in range(len(asked["default"]))]
     for policy, name, part in (("replicas", "given in turn", "in-turn"), ("default", "bound by divvy", "")):
-        world.draw(bars(f"K8: what is asked of each device, fractions {name}",
-                        "four devices, demands of 0.2 to 0.8 that sum up to 3.6, in random orders",
-                        Axis("asked of a device", 0, 2), groups[:10], [f"device {i}" for i in range(DEVICES)],
-                        [[(value, 0) for value in run] for run in asked[policy][:10]],
-                        bands=[(1, "all there is")]), part)
+        world.draw(
+            bars(
+                f"K8: what is asked of each device, fractions {name}",
+                "four devices, demands of 0.2 to 0.8 that sum up to 3.6, in random orders",
+                Axis("asked of a device", 0, 2),
+                groups[:10],
+                [f"device {i}" for i in range(DEVICES)],
+                [[(value, 0) for value in run] for run in asked[policy][:10]],
+                bands=[(1, "all there is")],
+            ),
+            part,
+        )

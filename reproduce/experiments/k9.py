@@ -8,7 +8,7 @@ from place import figure, shown
 POLICIES = ["whole", "kubeshare2", "random", "default"]
 DEVICES = 32
 FASTER = (1, 1.25, 1.5, 1.75)  # factors of the trace's rate
-DAY_JOBS_PER_H = 41.3          # 989 jobs in 86,217 s
+DAY_JOBS_PER_H = 41.3  # 989 jobs in 86,217 s
 
 
 # Two devices. Tasks that stay leave room for one member of the gang, or for two.
@@ -22,8 +22,15 @@ STAYS = "  - {request: 0.5, limit: 0.5, duration: 100s}\n"
 
 
 def options(faster=1.0, minutes=51.0, more=()):
-    return ("--generate", "trace-like", "--rate", str(round(DAY_JOBS_PER_H * faster)),
-            "--duration", f"{round(minutes * 60)}s", *more)
+    return (
+        "--generate",
+        "trace-like",
+        "--rate",
+        str(round(DAY_JOBS_PER_H * faster)),
+        "--duration",
+        f"{round(minutes * 60)}s",
+        *more,
+    )
 
 
 def done_of_whole(place, minutes):
@@ -69,10 +76,27 @@ def run(world):
         guaranteed_wait=ratios(figure(both, "queued_urgent_mean_s"), figure(both, "queued_mean_s")),
         gang_5=started(place, 5, 1),
         gang_10=started(place, 10, 1),
-        gang_10_two=started(place, 10, 2))
+        gang_10_two=started(place, 10, 2),
+    )
     top = max(estimate(figure(runs["whole"], "queued_mean_s")).mean for runs in by_rate.values())
-    world.draw(lines(
-        "K9: waiting in a day as KubeShare 2.0's trace", "32 devices; jobs of 51 minutes in the mean, three in ten are shares",
-        Axis("jobs that arrive in an hour", 40, 75), Axis("mean wait in minutes", 0, top / 60 * 1.1),
-        [Line(shown(policy), [(DAY_JOBS_PER_H * faster, *(v / 60 for v in estimate(figure(runs[policy], "queued_mean_s"))[:2]))
-                       for faster, runs in by_rate.items()]) for policy in POLICIES]))
+    world.draw(
+        lines(
+            "K9: waiting in a day as KubeShare 2.0's trace",
+            "32 devices; jobs of 51 minutes in the mean, three in ten are shares",
+            Axis("jobs that arrive in an hour", 40, 75),
+            Axis("mean wait in minutes", 0, top / 60 * 1.1),
+            [
+                Line(
+                    shown(policy),
+                    [
+                        (
+                            DAY_JOBS_PER_H * faster,
+                            *(v / 60 for v in estimate(figure(runs[policy], "queued_mean_s"))[:2]),
+                        )
+                        for faster, runs in by_rate.items()
+                    ],
+                )
+                for policy in POLICIES
+            ],
+        )
+    )

@@ -36,18 +36,37 @@ def run(world):
 
     def of_shares(metric, n):
         return [r[metric] for r in rows if (r["request"], r["burst"]) == (SHARE, n)]
-    world.measure(to_zero=[max(r["left"] for r in rows if r["round"] == i) for i in range(world.seeds)],
-                  of_whole=ratios(in_all(SHARE), in_all(WHOLE)), at_once=of_shares("at_once", bursts[-1]),
-                  cold_one_s=of_shares("first_s", bursts[0]),
-                  zero_s=[statistics.mean(values) for values in zip(*(of_shares("zero_s", n) for n in bursts))])
+
+    world.measure(
+        to_zero=[max(r["left"] for r in rows if r["round"] == i) for i in range(world.seeds)],
+        of_whole=ratios(in_all(SHARE), in_all(WHOLE)),
+        at_once=of_shares("at_once", bursts[-1]),
+        cold_one_s=of_shares("first_s", bursts[0]),
+        zero_s=[statistics.mean(values) for values in zip(*(of_shares("zero_s", n) for n in bursts))],
+    )
     values = [[estimate(seconds(request, n))[:2] for request in (WHOLE, SHARE)] for n in bursts]
     top = max(mean + half for group in values for mean, half in group)
-    world.draw(bars("O: time for a burst of files", "eight devices of one node; a file needs a fifth of one for five seconds",
-                    Axis("seconds", 0, 1.1 * top), [f"{n} file{'s' if n > 1 else ''}" for n in bursts],
-                    ["whole devices", "a quarter each"], values))
+    world.draw(
+        bars(
+            "O: time for a burst of files",
+            "eight devices of one node; a file needs a fifth of one for five seconds",
+            Axis("seconds", 0, 1.1 * top),
+            [f"{n} file{'s' if n > 1 else ''}" for n in bursts],
+            ["whole devices", "a quarter each"],
+            values,
+        )
+    )
     lengths_s, files = (QUICK_LENGTHS_S, QUICK_FILES) if world.quick else (LENGTHS_S, FILES)
     took = other_lengths(world, lengths_s, files)
     top = max(seconds for of in took.values() for seconds in of.values())
-    world.draw(bars("O: files that need less and more", f"{files} files at once, each needs a fifth of a device; one run each",
-                    Axis("seconds", 0, 1.1 * top), [f"{length_s:g} s" for length_s in took], ["whole devices", "a quarter each"],
-                    [[(of[request], 0) for request in (WHOLE, SHARE)] for of in took.values()]), "lengths")
+    world.draw(
+        bars(
+            "O: files that need less and more",
+            f"{files} files at once, each needs a fifth of a device; one run each",
+            Axis("seconds", 0, 1.1 * top),
+            [f"{length_s:g} s" for length_s in took],
+            ["whole devices", "a quarter each"],
+            [[(of[request], 0) for request in (WHOLE, SHARE)] for of in took.values()],
+        ),
+        "lengths",
+    )

@@ -67,5 +67,13 @@ def run(world):
     world.measure(**{what: ratios(took[what, "share"], took[what, None]) for what in KINDS})
     values = [[estimate(took[what, policy])[:2] for policy in (None, "share")] for what in KINDS]
     top = max(mean + half for group in values for mean, half in group)
-    world.draw(bars("S: a function of 100 ms", "beside another that is idle, or never pauses; cold: from the program's start to its end",
-                    Axis("milliseconds", 0, 1.2 * top), list(KINDS.values()), ["no library", "on a share"], values))
+    world.draw(
+        bars(
+            "S: a function of 100 ms",
+            "beside another that is idle, or never pauses; cold: from the program's start to its end",
+            Axis("milliseconds", 0, 1.2 * top),
+            list(KINDS.values()),
+            ["no library", "on a share"],
+            values,
+        )
+    )

@@ -14,9 +14,14 @@ OUTCOMES = ("local", "remote", "queued")
 
 
 def spec(cores):
-    out = ["nodes:", *(f"  - {{name: {name}, devices: {n}, cpu: {cpu}}}" for name, (n, cpu) in NODES.items()),
-           "networks:", *(f"  - {{node: {name}, kind: host, bandwidth: 9Gbps, latency: 50us}}" for name in NODES),
-           "tasks:", *(f"  - {{request: {SHARE}, cpu: {n}, duration: 100s}}" for n in cores)]
+    out = [
+        "nodes:",
+        *(f"  - {{name: {name}, devices: {n}, cpu: {cpu}}}" for name, (n, cpu) in NODES.items()),
+        "networks:",
+        *(f"  - {{node: {name}, kind: host, bandwidth: 9Gbps, latency: 50us}}" for name in NODES),
+        "tasks:",
+        *(f"  - {{request: {SHARE}, cpu: {n}, duration: 100s}}" for n in cores),
+    ]
     return "\n".join(out) + "\n"
 
 
@@ -52,7 +57,15 @@ def run(world):
         kept.append(float(is_kept))
         curves.append(curve)
     world.measure(local_first=kept)
-    world.draw(lines("U2: containers and where their devices are", "four devices on two nodes, half a device and 1 to 4 cores each; means",
-                     Axis("containers", 0, MOST), Axis("containers with that outcome", 0, 10),
-                     [Line(name, [(n + 1, *estimate([curve[n][name] for curve in curves])[:2]) for n in range(MOST)])
-                      for name in OUTCOMES]))
+    world.draw(
+        lines(
+            "U2: containers and where their devices are",
+            "four devices on two nodes, half a device and 1 to 4 cores each; means",
+            Axis("containers", 0, MOST),
+            Axis("containers with that outcome", 0, 10),
+            [
+                Line(name, [(n + 1, *estimate([curve[n][name] for curve in curves])[:2]) for n in range(MOST)])
+                for name in OUTCOMES
+            ],
+        )
+    )

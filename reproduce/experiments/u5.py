@@ -17,7 +17,10 @@ def returns(ran, program):
     out = []
     others = [spells(ran[name]) for name in ran if name != program.name]
     for begin, end in spells(ran[program.name])[1:]:
-        if not all(any(b <= begin and begin + 2 * WINDOW_S <= e for b, e in of) for of in others) or end - begin < 2 * WINDOW_S:
+        if (
+            not all(any(b <= begin and begin + 2 * WINDOW_S <= e for b, e in of) for of in others)
+            or end - begin < 2 * WINDOW_S
+        ):
             continue
         at = begin
         while at + WINDOW_S <= end and busy(ran[program.name], at, at + WINDOW_S) / WINDOW_S < program.request - NEAR:
@@ -41,4 +44,8 @@ def run(world):
         back.append(max(times))
         lent.append(g7.edge(world)[1])
     world.measure(from_rule=all_off, given_back_s=back, memory_lent=lent)
-    world.draw(timeline.picture("U5: shares that are lent and given back", "gucore 50, 30 and 20, limits 100; B pauses; windows of 1 s", ran))
+    world.draw(
+        timeline.picture(
+            "U5: shares that are lent and given back", "gucore 50, 30 and 20, limits 100; B pauses; windows of 1 s", ran
+        )
+    )

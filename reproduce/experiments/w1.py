@@ -16,13 +16,19 @@ CLASSES = ("latency", "opportunistic")
 def spec(seed, shortest, longest, request=0.4, limit=0.5):
     draw = random.Random(seed)
     classes = draw.sample(CLASSES * (TRAININGS // len(CLASSES)), TRAININGS)
-    tasks = "".join(f"  - {{request: {request}, limit: {limit}, class: {of}, duration: {draw.randint(shortest, longest)}s}}\n" for of in classes)
+    tasks = "".join(
+        f"  - {{request: {request}, limit: {limit}, class: {of}, duration: {draw.randint(shortest, longest)}s}}\n"
+        for of in classes
+    )
     return f"nodes:\n  - {{name: a, devices: 2, memory: 16Gi, cpu: 64, host-memory: 256Gi}}\ntasks:\n{tasks}"
 
 
 def end(world, shortest, longest, policies, **wish):
     """({policy: its runs}, {policy: when all were done, in each})"""
-    runs = {policy: [world.place.one(policy, spec(seed, shortest, longest, **wish)) for seed in range(world.seeds)] for policy in policies}
+    runs = {
+        policy: [world.place.one(policy, spec(seed, shortest, longest, **wish)) for seed in range(world.seeds)]
+        for policy in policies
+    }
     return runs, {policy: figure(r, "end_s") for policy, r in runs.items()}
 
 
@@ -43,8 +49,15 @@ def run(world):
         makespan_quarter=of_whole(world, 300, 1200, request=0.2, limit=0.25),
         makespan_all=of_whole(world, 300, 1200, faster=2),
         use=[a - b for a, b in zip(used["default"], used["whole"])],
-        of_wang=ratios(ends["default"], ends["wang"]))
-    world.draw(bars(
-        "W1: twenty trainings on two devices", "request 0.4, limit 0.5, 5 to 20 minutes, all there from the start",
-        Axis("minutes until all are done", 0, 160), ["all trainings"], list(map(shown, POLICIES)),
-        [[tuple(v / 60 for v in estimate(ends[policy])[:2]) for policy in POLICIES]]))
+        of_wang=ratios(ends["default"], ends["wang"]),
+    )
+    world.draw(
+        bars(
+            "W1: twenty trainings on two devices",
+            "request 0.4, limit 0.5, 5 to 20 minutes, all there from the start",
+            Axis("minutes until all are done", 0, 160),
+            ["all trainings"],
+            list(map(shown, POLICIES)),
+            [[tuple(v / 60 for v in estimate(ends[policy])[:2]) for policy in POLICIES]],
+        )
+    )

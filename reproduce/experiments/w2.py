@@ -18,8 +18,13 @@ def shares(world, who, seconds, seed, policy="share", works_ms=WORKS_MS):
     training = ("--kernel-us=1000", "--sync-every=5", f"--burst-on={works_ms}", f"--burst-off={PAUSES_MS}")
     with world.node(policy=policy) as node:
         for name in who:
-            node.start(name, HIGH if name == "high" else LOW, f"--duration={seconds}",
-                       f"--seed={seed + 1}", *(training if name == "high" else STEADY))
+            node.start(
+                name,
+                HIGH if name == "high" else LOW,
+                f"--duration={seconds}",
+                f"--seed={seed + 1}",
+                *(training if name == "high" else STEADY),
+            )
         ran = node.finish()
     begin = max(intervals[0][0] for intervals in ran.values()) + SETTLE_S
     end = min(intervals[-1][1] for intervals in ran.values())
@@ -52,15 +57,39 @@ def run(world):
         low_alone.append(shares(world, ["low"], seconds, i)["low"])
         sliced.append(shares(world, ["high", "low"], seconds, i, None))
         both.append(shares(world, ["high", "low"], seconds, i))
-    high, low, sliced_high, sliced_low = ([of[name] for of in runs] for runs in (both, sliced) for name in ("high", "low"))
+    high, low, sliced_high, sliced_low = (
+        [of[name] for of in runs] for runs in (both, sliced) for name in ("high", "low")
+    )
     loss, of_rest = against_alone(alone, both)
-    world.measure(loss=loss, low=[b / a for a, b in zip(low_alone, low)], low_of_rest=of_rest,
-                  of_slices=ratios(high, sliced_high))
-    by_work = {WORKS_MS: (loss, of_rest), **{works_ms: other_work(world, name, works_ms, seconds / 2) for name, works_ms in OTHER_WORKS_MS.items()}}
-    world.draw(bars("W2: high beside low priority", "high uses the device for 50 ms of 70, low as much as it can get",
-                    Axis("share of the device", 0, 1, percent=True), ["alone", "together", "together, without divvy"], ["high", "low"],
-                    [[estimate(values)[:2] for values in pair] for pair in ((alone, low_alone), (high, low), (sliced_high, sliced_low))]))
+    world.measure(
+        loss=loss, low=[b / a for a, b in zip(low_alone, low)], low_of_rest=of_rest, of_slices=ratios(high, sliced_high)
+    )
+    by_work = {
+        WORKS_MS: (loss, of_rest),
+        **{works_ms: other_work(world, name, works_ms, seconds / 2) for name, works_ms in OTHER_WORKS_MS.items()},
+    }
+    world.draw(
+        bars(
+            "W2: high beside low priority",
+            "high uses the device for 50 ms of 70, low as much as it can get",
+            Axis("share of the device", 0, 1, percent=True),
+            ["alone", "together", "together, without divvy"],
+            ["high", "low"],
+            [
+                [estimate(values)[:2] for values in pair]
+                for pair in ((alone, low_alone), (high, low), (sliced_high, sliced_low))
+            ],
+        )
+    )
     works = sorted(by_work)
-    world.draw(bars("W2: with shorter and longer steps", f"high works for so long, then pauses for {PAUSES_MS} ms",
-                    Axis("part", 0, 1, percent=True), [f"{works_ms} ms" for works_ms in works], ["high's loss", "low's of the rest"],
-                    [[estimate(values)[:2] for values in by_work[works_ms]] for works_ms in works]), "steps")
+    world.draw(
+        bars(
+            "W2: with shorter and longer steps",
+            f"high works for so long, then pauses for {PAUSES_MS} ms",
+            Axis("part", 0, 1, percent=True),
+            [f"{works_ms} ms" for works_ms in works],
+            ["high's loss", "low's of the rest"],
+            [[estimate(values)[:2] for values in by_work[works_ms]] for works_ms in works],
+        ),
+        "steps",
+    )

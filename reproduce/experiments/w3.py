@@ -34,8 +34,10 @@ def prototypes(company, newcomer):
 
 
 def spec(tasks):
-    lines = "".join(f"  - {{class: {CLASSES[kind]}, request: {request}, limit: {request}, duration: 100s}}\n"
-                    for kind, request in tasks)
+    lines = "".join(
+        f"  - {{class: {CLASSES[kind]}, request: {request}, limit: {request}, duration: 100s}}\n"
+        for kind, request in tasks
+    )
     return f"nodes:\n  - {{name: a, devices: 1, memory: 16Gi, cpu: 64, host-memory: 256Gi}}\ntasks:\n{lines}"
 
 
@@ -56,5 +58,13 @@ def run(world):
             row.append(("joins" if got else "may not", 1.0 if got else 0.0, got == expected))
         cells.append(row)
     world.measure(agree=agreed / (3 * len(COMPANIES)))
-    world.draw(matrix("W3: who may join whom", "one device, Wang et al.'s classes; framed where not as in the prototype",
-                      [f"class {i}" for i in range(3)], list(COMPANIES), cells, "who comes"))
+    world.draw(
+        matrix(
+            "W3: who may join whom",
+            "one device, Wang et al.'s classes; framed where not as in the prototype",
+            [f"class {i}" for i in range(3)],
+            list(COMPANIES),
+            cells,
+            "who comes",
+        )
+    )

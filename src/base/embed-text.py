@@ -26,13 +26,8 @@ def sections_of(path):
         elif sections:
             sections[-1][2].append(line)
         elif line:
-            sys.exit(
-                f"{path}:{number}: text before the first section: begin with a line '[name]'"
-            )
-    return [
-        (name, has_terms, "\n".join(lines).strip("\n").split("\n"))
-        for name, has_terms, lines in sections
-    ]
+            sys.exit(f"{path}:{number}: text before the first section: begin with a line '[name]'")
+    return [(name, has_terms, "\n".join(lines).strip("\n").split("\n")) for name, has_terms, lines in sections]
 
 
 def join(lines):
@@ -51,11 +46,7 @@ def literal(text):
     """The text as a C string literal; bytes that are not plain ASCII are in octal."""
 
     def quote(byte):
-        return (
-            chr(byte)
-            if 32 <= byte < 127 and chr(byte) not in '"\\'
-            else f"\\{byte:03o}"
-        )
+        return chr(byte) if 32 <= byte < 127 and chr(byte) not in '"\\' else f"\\{byte:03o}"
 
     pieces = PLACE.split(text)
     for i, piece in enumerate(pieces):
@@ -71,15 +62,11 @@ def pairs(lines):
             terms[-1][1].append(line[1:])
         elif line:
             terms.append((line, []))
-    return ", ".join(
-        f"{{{literal(term)}, {literal(join(text))}}}" for term, text in terms
-    )
+    return ", ".join(f"{{{literal(term)}, {literal(join(text))}}}" for term, text in terms)
 
 
 def macro(stem, name, has_terms, lines):
-    parameters = dict.fromkeys(
-        p for p in PLACE.findall("\n".join(lines)) if p.islower()
-    )
+    parameters = dict.fromkeys(p for p in PLACE.findall("\n".join(lines)) if p.islower())
     word = re.sub(r"[^A-Z0-9]", "_", f"TEXT_{stem}_{name}".upper())
     head = f"{word}({', '.join(parameters)})" if parameters else word
     return (
@@ -90,16 +77,12 @@ def macro(stem, name, has_terms, lines):
 
 def main():
     out, paths = pathlib.Path(sys.argv[1]), [pathlib.Path(p) for p in sys.argv[2:]]
-    macros = [
-        macro(path.stem, *section) for path in paths for section in sections_of(path)
-    ]
+    macros = [macro(path.stem, *section) for path in paths for section in sections_of(path)]
     words = [word for word, _ in macros]
     twice = sorted({word for word in words if words.count(word) > 1})
     if twice:
         sys.exit(f"{', '.join(twice)}: each section needs a name of its own")
-    text = "/* Made by embed-text.py. */\n#pragma once\n\n" + "".join(
-        define for _, define in macros
-    )
+    text = "/* Made by embed-text.py. */\n#pragma once\n\n" + "".join(define for _, define in macros)
     out.write_text(text, encoding="utf-8")
 
 

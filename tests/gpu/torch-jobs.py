@@ -147,8 +147,10 @@ def hold(seconds):
     except torch.cuda.OutOfMemoryError:
         pass
     free, total = torch.cuda.mem_get_info()
-    print(json.dumps({"job": "hold", "pid": os.getpid(), "held": len(kept) * step, "free": free,
-                      "total": total}), flush=True)
+    print(
+        json.dumps({"job": "hold", "pid": os.getpid(), "held": len(kept) * step, "free": free, "total": total}),
+        flush=True,
+    )
     time.sleep(seconds)
     return {"steps": len(kept), "seconds": seconds}
 

@@ -44,8 +44,18 @@ class UnixConnection(http.client.HTTPConnection):
 class Account:
     """An account for requests. `kubeconfig` is the path of its kubeconfig, for any other program."""
 
-    def __init__(self, server, *, ca=None, token=None, cert=None, kubeconfig=None, kubectl_path="kubectl",
-                 proxy=None, insecure=False):
+    def __init__(
+        self,
+        server,
+        *,
+        ca=None,
+        token=None,
+        cert=None,
+        kubeconfig=None,
+        kubectl_path="kubectl",
+        proxy=None,
+        insecure=False,
+    ):
         self.server = server
         self.ca = ca
         self.token = token
@@ -105,8 +115,7 @@ class Account:
 
     def delete(self, path, grace_s=None, **kw):
         """Deletes an object; succeeds too if the object does not exist."""
-        body = None if grace_s is None else {"apiVersion": "v1", "kind": "DeleteOptions",
-                                              "gracePeriodSeconds": grace_s}
+        body = None if grace_s is None else {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": grace_s}
         try:
             return self.request("DELETE", path, body, **kw)
         except ApiError as error:
@@ -126,10 +135,15 @@ class Account:
 
     def may(self, verb, resource="", *, url="", **attributes):
         """Asks the API server for this account's right; attributes: group, namespace, name, subresource."""
-        spec = {"nonResourceAttributes": {"verb": verb, "path": url}} if url else {
-            "resourceAttributes": {"verb": verb, "resource": resource, **attributes}}
-        return self.create("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", {
-            "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": spec})["status"]["allowed"]
+        spec = (
+            {"nonResourceAttributes": {"verb": verb, "path": url}}
+            if url
+            else {"resourceAttributes": {"verb": verb, "resource": resource, **attributes}}
+        )
+        return self.create(
+            "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
+            {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": spec},
+        )["status"]["allowed"]
 
     @contextlib.contextmanager
     def watch(self, path, timeout=REQUEST_S, **query):
@@ -149,8 +163,15 @@ class Account:
         """Runs kubectl as this account; returns its output, or (code, out, err) without check."""
         env = {**os.environ, "KUBECONFIG": self.kubeconfig, "LC_ALL": "C.UTF-8"}
         env["HOME"] = os.path.dirname(self.kubeconfig)  # kubectl keeps its discovery cache there
-        done = subprocess.run([self.kubectl_path, *args], input=stdin or "", capture_output=True, text=True,
-                              env=env, timeout=timeout, check=False)
+        done = subprocess.run(
+            [self.kubectl_path, *args],
+            input=stdin or "",
+            capture_output=True,
+            text=True,
+            env=env,
+            timeout=timeout,
+            check=False,
+        )
         if not check:
             return done.returncode, done.stdout, done.stderr
         assert done.returncode == 0, f"kubectl {' '.join(args)}: {done.stdout}{done.stderr}"
@@ -176,10 +197,15 @@ def write_kubeconfig(path, server, *, ca=None, token=None, cert=None, namespace=
     if cert:
         user["client-certificate"], user["client-key"] = cert
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as f:
-        json.dump({
-            "apiVersion": "v1", "kind": "Config", "current-context": "test",
-            "clusters": [{"name": "test", "cluster": cluster}],
-            "users": [{"name": "test", "user": user}],
-            "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test",
-                                                      "namespace": namespace}}],
-        }, f, indent=1)
+        json.dump(
+            {
+                "apiVersion": "v1",
+                "kind": "Config",
+                "current-context": "test",
+                "clusters": [{"name": "test", "cluster": cluster}],
+                "users": [{"name": "test", "user": user}],
+                "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test", "namespace": namespace}}],
+            },
+            f,
+            indent=1,
+        )

@@ -36,7 +36,9 @@ class Times:
         path = f"/api/v1/namespaces/{cluster.namespace}/pods"
         version = cluster.get(path + "?" + urllib.parse.urlencode({"labelSelector": f"run={self.label}"}))
         version = version["metadata"]["resourceVersion"]
-        with cluster.watch(path, timeout=patience(600), labelSelector=f"run={self.label}", resourceVersion=version) as events:
+        with cluster.watch(
+            path, timeout=patience(600), labelSelector=f"run={self.label}", resourceVersion=version
+        ) as events:
             self.ready.set()
             for event in events:
                 o = event["object"]
@@ -61,16 +63,25 @@ def make(label, scheduler):
 
 
 def clear(label):
-    cluster.request("DELETE", rig.path() + f"?labelSelector=run%3D{label}",
-                    {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0})
+    cluster.request(
+        "DELETE",
+        rig.path() + f"?labelSelector=run%3D{label}",
+        {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0},
+    )
     wait_for(lambda: not cluster.get(rig.path() + f"?labelSelector=run%3D{label}")["items"], "they are gone", 120)
 
 
 def bare(n):
     names = make(f"bare-{n}", "nobody")
     times = Times(f"bare-{n}")
-    subprocess.run([BARE, cluster.namespace, str(AT_A_TIME), str(NODES)], input="\n".join(names) + "\n", text=True,
-                   env={**os.environ, "KUBECONFIG": rig.account.kubeconfig}, check=True, timeout=patience(600))
+    subprocess.run(
+        [BARE, cluster.namespace, str(AT_A_TIME), str(NODES)],
+        input="\n".join(names) + "\n",
+        text=True,
+        env={**os.environ, "KUBECONFIG": rig.account.kubeconfig},
+        check=True,
+        timeout=patience(600),
+    )
     rate = times.rate()
     clear(f"bare-{n}")
     return rate
@@ -102,8 +113,13 @@ try:
                 pairs.append((bare(i), ours(i)))
                 print(f"# bare {pairs[-1][0]:.0f} pods/s, divvy-scheduler {pairs[-1][1]:.0f} pods/s", flush=True)
     ratio = statistics.median(o / b for b, o in pairs)
-    RESULTS.add(METRIC, ratio, ">= 0.85", ARGS.rounds,
-                f"{ARGS.pods} pods, {AT_A_TIME} at a time: {statistics.median(o for _, o in pairs):.0f} pods/s, "
-                f"bare {statistics.median(b for b, _ in pairs):.0f}")
+    RESULTS.add(
+        METRIC,
+        ratio,
+        ">= 0.85",
+        ARGS.rounds,
+        f"{ARGS.pods} pods, {AT_A_TIME} at a time: {statistics.median(o for _, o in pairs):.0f} pods/s, "
+        f"bare {statistics.median(b for b, _ in pairs):.0f}",
+    )
 except Skip as reason:
     skip_all(reason, SKIP)

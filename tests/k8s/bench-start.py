@@ -27,9 +27,14 @@ def median(kind, which=0):
 
 
 def show(metric, goal, kind, plain, n):
-    RESULTS.add(metric, median(kind) / median(plain), goal, n,
-                f"{kind.label} {median(kind):.0f} ms, of which to its node {median(kind, 1):.0f}; "
-                f"plain {median(plain):.0f} ms and {median(plain, 1):.0f}")
+    RESULTS.add(
+        metric,
+        median(kind) / median(plain),
+        goal,
+        n,
+        f"{kind.label} {median(kind):.0f} ms, of which to its node {median(kind, 1):.0f}; "
+        f"plain {median(plain):.0f} ms and {median(plain, 1):.0f}",
+    )
 
 
 def take_turns(kinds, rounds, at_once, n_warm=0):
@@ -67,8 +72,15 @@ try:
         start_plugin(cluster, DEVICE, PLUGINS)
         await_offered(cluster, DEVICE, PLUGINS)
         alone = cluster.new_namespace(**{"divvy.gpu/admission": "ignore"})
-        measure(Kind(starts, "plain", alone), Kind(starts, "plugin", alone, limits={DEVICE: "1"}),
-                Kind(starts, "shared", cluster.namespace, {"divvy.gpu/request": "0.01", "divvy.gpu/memory": "64Mi",
-                                                           "divvy.gpu/device": device}))
+        measure(
+            Kind(starts, "plain", alone),
+            Kind(starts, "plugin", alone, limits={DEVICE: "1"}),
+            Kind(
+                starts,
+                "shared",
+                cluster.namespace,
+                {"divvy.gpu/request": "0.01", "divvy.gpu/memory": "64Mi", "divvy.gpu/device": device},
+            ),
+        )
 except Skip as reason:
     skip_all(reason, SKIP)

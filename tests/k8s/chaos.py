@@ -124,8 +124,14 @@ class Load:
         return str(self.random.choice((0.1, 0.2, 0.3, 0.5, 0.7)))
 
     def pod(self, **keys):
-        self.create(PODS(), tenant(self.name("pod"), {"request": self.request(), "memory": "1Gi", **keys},
-                                   f"--duration={self.random.uniform(0.5, 5):.1f}"))
+        self.create(
+            PODS(),
+            tenant(
+                self.name("pod"),
+                {"request": self.request(), "memory": "1Gi", **keys},
+                f"--duration={self.random.uniform(0.5, 5):.1f}",
+            ),
+        )
 
     def group(self):
         group = self.name("group")
@@ -134,9 +140,15 @@ class Load:
 
     def share_pod(self):
         template = tenant("x", {})["spec"]
-        self.create(f"/apis/divvy.gpu/v1/namespaces/{cluster.namespace}/sharepods", {
-            "apiVersion": "divvy.gpu/v1", "kind": "SharePod", "metadata": {"name": self.name("sp")},
-            "spec": {"request": self.request(), "memory": "1Gi", "template": {"spec": template}}})
+        self.create(
+            f"/apis/divvy.gpu/v1/namespaces/{cluster.namespace}/sharepods",
+            {
+                "apiVersion": "divvy.gpu/v1",
+                "kind": "SharePod",
+                "metadata": {"name": self.name("sp")},
+                "spec": {"request": self.request(), "memory": "1Gi", "template": {"spec": template}},
+            },
+        )
 
 
 def PODS(name=""):
@@ -144,19 +156,35 @@ def PODS(name=""):
 
 
 def tenant(name, keys, *args, labels=None):
-    return {"apiVersion": "v1", "kind": "Pod",
-            "metadata": {"name": name, "labels": labels or {},
-                         "annotations": {f"divvy.gpu/{k.replace('_', '-')}": v for k, v in keys.items()}},
-            "spec": {"restartPolicy": "Never", "terminationGracePeriodSeconds": 1, "containers": [
-                {"name": "main", "image": divvyd.IMAGE, "imagePullPolicy": "Never", "args": ["--kernel-us=2000", *args]}]}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "labels": labels or {},
+            "annotations": {f"divvy.gpu/{k.replace('_', '-')}": v for k, v in keys.items()},
+        },
+        "spec": {
+            "restartPolicy": "Never",
+            "terminationGracePeriodSeconds": 1,
+            "containers": [
+                {"name": "main", "image": divvyd.IMAGE, "imagePullPolicy": "Never", "args": ["--kernel-us=2000", *args]}
+            ],
+        },
+    }
 
 
 # ---- divvy's parts
 
+
 def start_scheduler(name):
-    cluster.keeper.ask("start", name=name, log=os.path.join(cluster.dir, "log", name + ".log"),
-                       env={"PATH": os.environ["PATH"], "POD_NAME": name},
-                       argv=[scheduled.PROGRAM, "--kubeconfig", scheduler_account.kubeconfig, "--leader-elect", "--log", "debug"])
+    cluster.keeper.ask(
+        "start",
+        name=name,
+        log=os.path.join(cluster.dir, "log", name + ".log"),
+        env={"PATH": os.environ["PATH"], "POD_NAME": name},
+        argv=[scheduled.PROGRAM, "--kubeconfig", scheduler_account.kubeconfig, "--leader-elect", "--log", "debug"],
+    )
 
 
 def start(name):
@@ -179,11 +207,13 @@ def await_all():
 
 def settled(question):
     """Repeats a question until it has an answer."""
+
     def asked():
         try:
             return question()
         except GONE:
             return False
+
     return asked
 
 
@@ -206,6 +236,7 @@ def kill_some(random_):
 
 # ---- the run
 
+
 def steady():
     for i in range(2):
         cluster.create(PODS(), tenant(f"steady-{i}", {"request": "0.1", "memory": "1Gi"}, labels={"chaos": "steady"}))
@@ -225,9 +256,18 @@ def last_share_pods():
     """SharePods after the last fault: each must still get one pod."""
     path = f"/apis/divvy.gpu/v1/namespaces/{cluster.namespace}/sharepods"
     for i in range(2):
-        cluster.create(path, {"apiVersion": "divvy.gpu/v1", "kind": "SharePod", "metadata": {"name": f"last-{i}"}, "spec": {
-            "request": "0.1", "memory": "1Gi", "template": {"spec": tenant("x", {})["spec"]}}})
-    wait_for(settled(lambda: {f"last-{i}/main" for i in range(2)} <= set(daemon.tenants())), "they are granted", QUIET_S)
+        cluster.create(
+            path,
+            {
+                "apiVersion": "divvy.gpu/v1",
+                "kind": "SharePod",
+                "metadata": {"name": f"last-{i}"},
+                "spec": {"request": "0.1", "memory": "1Gi", "template": {"spec": tenant("x", {})["spec"]}},
+            },
+        )
+    wait_for(
+        settled(lambda: {f"last-{i}/main" for i in range(2)} <= set(daemon.tenants())), "they are granted", QUIET_S
+    )
 
 
 def read_grants():
@@ -252,12 +292,17 @@ def nothing_is_promised_twice_or_lost():
     wait_for(lambda: all(daemon.used(f"steady-{i}") > used[i] for i in range(2)), "the steady pods continue")
     last_share_pods()
     versions = [cluster.get(w.path)["metadata"]["resourceVersion"] for w in watches]
-    wait_for(lambda: all(int(w.version) >= int(v) for w, v in zip(watches, versions)), "the watches have shown all changes")
+    wait_for(
+        lambda: all(int(w.version) >= int(v) for w, v in zip(watches, versions)), "the watches have shown all changes"
+    )
     devices = {d["uuid"]: d["memoryBytes"] for d in daemon.status()["devices"]}
     grants = read_grants()
     found = problems(sorted(history, key=lambda e: e[0]), grants, devices, time.monotonic(), away)
     bound = {o["metadata"]["uid"] for _, _, o in history if o["kind"] == "Pod" and o["spec"].get("nodeName")}
-    print(f"# {kills} kills, {load.made} things asked for, {len(bound)} pods bound, {len(grants)} lines of grants", flush=True)
+    print(
+        f"# {kills} kills, {load.made} things asked for, {len(bound)} pods bound, {len(grants)} lines of grants",
+        flush=True,
+    )
     assert not found, "\n".join(found)
     assert len(bound) > 4, "there was no load"
 
@@ -281,8 +326,10 @@ try:
         daemon.start()
         daemon.await_ready()
         cluster.kubectl("label", "node", cluster.node_name, "divvy.gpu/owner=divvy")
-        wait_for(lambda: "divvy.gpu/milli" in cluster.get(f"/api/v1/nodes/{cluster.node_name}")["status"]["allocatable"],
-                 "the node has its capacity")
+        wait_for(
+            lambda: "divvy.gpu/milli" in cluster.get(f"/api/v1/nodes/{cluster.node_name}")["status"]["allocatable"],
+            "the node has its capacity",
+        )
         watches = [Watch("/api/v1/pods", "Pod", history), Watch("/apis/divvy.gpu/v1/sharepods", "SharePod", history)]
         main(nothing_is_promised_twice_or_lost)
 except Skip as reason:

@@ -22,7 +22,17 @@ GIB = 1 << 30
 GANG_S = 60
 WHOLE = 1000
 OVER = ("Succeeded", "Failed")
-UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40}
+UNITS = {
+    "": 1,
+    "k": 10**3,
+    "M": 10**6,
+    "G": 10**9,
+    "T": 10**12,
+    "Ki": 1 << 10,
+    "Mi": 1 << 20,
+    "Gi": 1 << 30,
+    "Ti": 1 << 40,
+}
 
 
 def quantity(text):
@@ -98,15 +108,18 @@ def is_over(pod):
 
 
 def has_started(pod):
-    return any(set(s.get("state") or {}) & {"running", "terminated"} for s in pod.get("status", {}).get("containerStatuses") or [])
+    return any(
+        set(s.get("state") or {}) & {"running", "terminated"}
+        for s in pod.get("status", {}).get("containerStatuses") or []
+    )
 
 
 class Gang:
     def __init__(self):
         self.least = 0
         self.bound = set()  # uids, ever
-        self.here = set()   # those that are not deleted
-        self.since = None   # since when members are bound, but too few
+        self.here = set()  # those that are not deleted
+        self.since = None  # since when members are bound, but too few
 
     def see(self, at, what, pod):
         uid = pod["metadata"]["uid"]
@@ -161,7 +174,9 @@ class Pods:
         gang = self.gangs[name]
         gang.see(at, what, pod)
         if gang.is_half() and has_started(pod):
-            yield from self.once(f"group {name}: {name_of(pod)} has started while {len(gang.bound)} of {gang.least} are bound")
+            yield from self.once(
+                f"group {name}: {name_of(pod)} has started while {len(gang.bound)} of {gang.least} are bound"
+            )
 
     def lasted(self, since, at):
         """Seconds since then in which there was an API server."""
@@ -172,26 +187,37 @@ class Pods:
             if not gang.is_half():
                 gang.since = None
             elif self.lasted(gang.since, at) > GANG_S:
-                yield from self.once(f"group {name}: half placed for more than {GANG_S} s: "
-                                     f"{len(gang.bound)} of {gang.least} are bound")
+                yield from self.once(
+                    f"group {name}: half placed for more than {GANG_S} s: "
+                    f"{len(gang.bound)} of {gang.least} are bound"
+                )
 
     def of_owner(self, uid):
-        return [p for p in self.there.values() if not is_over(p) and not p["metadata"].get("deletionTimestamp")
-                and any(o["uid"] == uid for o in p["metadata"].get("ownerReferences") or [])]
+        return [
+            p
+            for p in self.there.values()
+            if not is_over(p)
+            and not p["metadata"].get("deletionTimestamp")
+            and any(o["uid"] == uid for o in p["metadata"].get("ownerReferences") or [])
+        ]
 
     def see_owner(self, pod):
         for owner in pod["metadata"].get("ownerReferences") or []:
             mine = self.of_owner(owner["uid"])
             if owner["kind"] == "SharePod" and len(mine) > 1:
-                yield from self.once(f"SharePod {pod['metadata'].get('namespace', '')}/{owner['name']} has {len(mine)} pods: "
-                                     + ", ".join(sorted(name_of(p) for p in mine)))
+                yield from self.once(
+                    f"SharePod {pod['metadata'].get('namespace', '')}/{owner['name']} has {len(mine)} pods: "
+                    + ", ".join(sorted(name_of(p) for p in mine))
+                )
 
     def see_steady(self, what, pod):
         if (pod["metadata"].get("labels") or {}).get("chaos") != "steady":
             return
         restarts = sum(s["restartCount"] for s in pod.get("status", {}).get("containerStatuses") or [])
         if what == "DELETED" or is_over(pod) or restarts or pod["metadata"].get("deletionTimestamp"):
-            yield from self.once(f"pod {name_of(pod)} was to run on: {what}, {pod['status'].get('phase')}, {restarts} restarts")
+            yield from self.once(
+                f"pod {name_of(pod)} was to run on: {what}, {pod['status'].get('phase')}, {restarts} restarts"
+            )
 
 
 def history_problems(history, devices, now=None, away=()):
@@ -215,7 +241,9 @@ def history_problems(history, devices, now=None, away=()):
 
 def grant_parts(line):
     exclusive = line["mode"] == "exclusive"
-    return [(d, WHOLE if exclusive else line["request"], m, exclusive) for d, m in zip(line["devices"], line["memoryBytes"])]
+    return [
+        (d, WHOLE if exclusive else line["request"], m, exclusive) for d, m in zip(line["devices"], line["memoryBytes"])
+    ]
 
 
 def lost_grants(books, before, kept):

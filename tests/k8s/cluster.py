@@ -41,26 +41,45 @@ from api import Account, ApiError, write_kubeconfig  # noqa: E402
 from pki import Pki  # noqa: E402
 from tap import SKIP, Skip, alive, main, patience, skip_all, thaw, wait_for  # noqa: E402,F401
 
-SLOTS = 500         # clusters on one machine at once
+SLOTS = 500  # clusters on one machine at once
 FIRST_PORT = 20000  # below the ports of outgoing connections
-PORTS = {"kube-apiserver": 0, "etcd": 1, "etcd-peer": 2, "kube-controller-manager": 3, "kube-scheduler": 4,
-         "kubelet": 5, "kubelet-healthz": 6}
+PORTS = {
+    "kube-apiserver": 0,
+    "etcd": 1,
+    "etcd-peer": 2,
+    "kube-controller-manager": 3,
+    "kube-scheduler": 4,
+    "kubelet": 5,
+    "kubelet-healthz": 6,
+}
 PORTS_EACH = 16
-START_S = 300       # enough for any start, also on a busy machine
-PARTS = {"api": ["etcd", "kube-apiserver"], "kcm": ["kube-controller-manager"], "sched": ["kube-scheduler"],
-         "node": ["containerd", "kubelet"]}
+START_S = 300  # enough for any start, also on a busy machine
+PARTS = {
+    "api": ["etcd", "kube-apiserver"],
+    "kcm": ["kube-controller-manager"],
+    "sched": ["kube-scheduler"],
+    "node": ["containerd", "kubelet"],
+}
 NAME = re.compile(r"[^a-z0-9]+")
 # Kinds whose first stable version is younger than the oldest server here: (minor version that has it, newer, older).
-API_VERSIONS = {"CronJob": (21, "batch/v1", "batch/v1beta1"), "Eviction": (22, "policy/v1", "policy/v1beta1"),
-                "HorizontalPodAutoscaler": (23, "autoscaling/v2", "autoscaling/v2beta2"),
-                "PodDisruptionBudget": (21, "policy/v1", "policy/v1beta1")}
+API_VERSIONS = {
+    "CronJob": (21, "batch/v1", "batch/v1beta1"),
+    "Eviction": (22, "policy/v1", "policy/v1beta1"),
+    "HorizontalPodAutoscaler": (23, "autoscaling/v2", "autoscaling/v2beta2"),
+    "PodDisruptionBudget": (21, "policy/v1", "policy/v1beta1"),
+}
 
 
 @functools.lru_cache
 def cache():
     """The folder of the programs of Kubernetes DIVVY_K8S, which is `oldest` or `newest`, or Skip with the reason."""
-    done = subprocess.run([os.path.join(HERE, "get"), "--check", os.environ.get("DIVVY_K8S", "oldest")], stdin=subprocess.DEVNULL, capture_output=True,
-                          text=True, check=False)
+    done = subprocess.run(
+        [os.path.join(HERE, "get"), "--check", os.environ.get("DIVVY_K8S", "oldest")],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     if done.returncode:
         raise Skip(done.stderr.strip() or "no Kubernetes to test with")
     return done.stdout.strip()
@@ -78,8 +97,12 @@ def unique(prefix):
 def is_chroot():
     """Is the root of this mount namespace another one? setns(2) into the namespace leads there, so that runc does not enter the
     container's files and `kubectl exec` fails."""
-    return subprocess.run(["nsenter", "--mount=/proc/self/ns/mnt", "test", "-e", os.path.abspath(__file__)],
-                          check=False).returncode != 0
+    return (
+        subprocess.run(
+            ["nsenter", "--mount=/proc/self/ns/mnt", "test", "-e", os.path.abspath(__file__)], check=False
+        ).returncode
+        != 0
+    )
 
 
 class Keeper:
@@ -91,9 +114,14 @@ class Keeper:
         self.lock = threading.Lock()
         with theirs, open(log, "ab") as out:
             self.process = subprocess.Popen(
-                [sys.executable, os.path.join(HERE, "keeper.py"), str(theirs.fileno())], cwd="/",
-                pass_fds=[theirs.fileno(), *(h.fileno() for h in hold)], start_new_session=True,
-                stdin=subprocess.DEVNULL, stdout=out, stderr=out)
+                [sys.executable, os.path.join(HERE, "keeper.py"), str(theirs.fileno())],
+                cwd="/",
+                pass_fds=[theirs.fileno(), *(h.fileno() for h in hold)],
+                start_new_session=True,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+            )
 
     def ask(self, do, **what):
         with self.lock:
@@ -152,8 +180,14 @@ def has(account, rule, namespace):
     if "nonResourceURLs" in rule:
         return account.may(verb, url=rule["nonResourceURLs"][0])
     resource, _, subresource = rule["resources"][0].partition("/")
-    return account.may(verb, resource, subresource=subresource, group=rule["apiGroups"][0], namespace=namespace,
-                       name=(rule.get("resourceNames") or [""])[0])
+    return account.may(
+        verb,
+        resource,
+        subresource=subresource,
+        group=rule["apiGroups"][0],
+        namespace=namespace,
+        name=(rule.get("resourceNames") or [""])[0],
+    )
 
 
 class Tools(Account):
@@ -208,20 +242,31 @@ class Tools(Account):
         the rules a moment later; the function returns after that."""
         base = f"/api/v1/namespaces/{namespace}/serviceaccounts"
         self.create_once(base, {"metadata": {"name": name}})
-        group, subjects = "rbac.authorization.k8s.io", [{"kind": "ServiceAccount", "name": name, "namespace": namespace}]
-        for given, kind, path in ((rules, "Role", f"/apis/{group}/v1/namespaces/{namespace}/"),
-                                  (cluster_rules, "ClusterRole", f"/apis/{group}/v1/")):
+        group, subjects = "rbac.authorization.k8s.io", [
+            {"kind": "ServiceAccount", "name": name, "namespace": namespace}
+        ]
+        for given, kind, path in (
+            (rules, "Role", f"/apis/{group}/v1/namespaces/{namespace}/"),
+            (cluster_rules, "ClusterRole", f"/apis/{group}/v1/"),
+        ):
             if given:
                 its_name = name if kind == "Role" else f"{namespace}-{name}"
                 self.create(f"{path}{kind.lower()}s", {"metadata": {"name": its_name}, "rules": given})
-                self.create(f"{path}{kind.lower()}bindings", {
-                    "metadata": {"name": its_name}, "subjects": subjects,
-                    "roleRef": {"apiGroup": group, "kind": kind, "name": its_name}})
+                self.create(
+                    f"{path}{kind.lower()}bindings",
+                    {
+                        "metadata": {"name": its_name},
+                        "subjects": subjects,
+                        "roleRef": {"apiGroup": group, "kind": kind, "name": its_name},
+                    },
+                )
                 if kind == "ClusterRole":
                     self.forget_later(f"{path}clusterroles/{its_name}")
                     self.forget_later(f"{path}clusterrolebindings/{its_name}")
-        answer = self.create(f"{base}/{name}/token", {
-            "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 86400}})
+        answer = self.create(
+            f"{base}/{name}/token",
+            {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 86400}},
+        )
         account = self.account(f"sa-{namespace}-{name}", token=answer["status"]["token"], namespace=namespace)
         for given, where in ((rules, namespace), (cluster_rules, "")):
             for rule in given or []:
@@ -232,8 +277,9 @@ class Tools(Account):
         """proof: token, or cert"""
         path = os.path.join(self.dir, NAME.sub("-", name) + ".kubeconfig")
         write_kubeconfig(path, self.server, ca=self.ca, namespace=namespace, insecure=self.insecure, **proof)
-        return Account(self.server, ca=self.ca, kubeconfig=path, kubectl_path=self.kubectl_path,
-                       insecure=self.insecure, **proof)
+        return Account(
+            self.server, ca=self.ca, kubeconfig=path, kubectl_path=self.kubectl_path, insecure=self.insecure, **proof
+        )
 
     def define(self, crd):
         """Defines a custom resource, established when this returns, and deletes it at the end of the block."""
@@ -244,20 +290,38 @@ class Tools(Account):
         def established():
             status = self.get(f"{path}/{crd['metadata']['name']}").get("status") or {}
             return any(c["type"] == "Established" and c["status"] == "True" for c in status.get("conditions") or [])
+
         wait_for(established, f"{crd['metadata']['name']} is established", START_S)
         served = [v["name"] for v in crd["spec"]["versions"] if v["served"]]
         for version in served:  # established a moment later
-            wait_for(lambda v=version: self.exists(f"/apis/{crd['spec']['group']}/{v}/{crd['spec']['names']['plural']}"),
-                     f"{crd['metadata']['name']} is served", START_S)
+            wait_for(
+                lambda v=version: self.exists(f"/apis/{crd['spec']['group']}/{v}/{crd['spec']['names']['plural']}"),
+                f"{crd['metadata']['name']} is served",
+                START_S,
+            )
 
     def shell_pod(self, name, script, *, labels=None, annotations=None, container=None, **spec):
         """A pod that runs `script` in a shell once; `container` and `spec` add fields to the container and the pod's spec."""
         image, pull = self.shell_image()
-        return {"apiVersion": "v1", "kind": "Pod",
-                "metadata": {"name": name, "labels": labels or {}, "annotations": annotations or {}},
-                "spec": {"restartPolicy": "Never", "terminationGracePeriodSeconds": 1, "containers": [
-                    {"name": "main", "image": image, "imagePullPolicy": pull, "command": ["sh", "-c", script],
-                     **(container or {})}], **spec}}
+        return {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "labels": labels or {}, "annotations": annotations or {}},
+            "spec": {
+                "restartPolicy": "Never",
+                "terminationGracePeriodSeconds": 1,
+                "containers": [
+                    {
+                        "name": "main",
+                        "image": image,
+                        "imagePullPolicy": pull,
+                        "command": ["sh", "-c", script],
+                        **(container or {}),
+                    }
+                ],
+                **spec,
+            },
+        }
 
     def pod(self, name, namespace=None):
         return self.get(f"/api/v1/namespaces/{namespace or self.namespace}/pods/{name}")
@@ -269,6 +333,7 @@ class Tools(Account):
         def there():
             seen["pod"] = self.pod(name, namespace)
             return seen["pod"]["status"].get("phase") in phases
+
         try:
             wait_for(there, f"pod {name} is {' or '.join(phases)}", START_S)
         except AssertionError as error:
@@ -357,17 +422,25 @@ class Cluster(Tools):
         server = f"https://{self.slot.address}:{self.slot.port('kube-apiserver')}"
         self.kubeconfigs = {}
         with open(os.path.join(self.dir, "pki/tokens.csv"), "w", encoding="ascii") as f:
-            for name, user, group in (("admin", "admin", "system:masters"),
-                                      ("kube-controller-manager", "system:kube-controller-manager", ""),
-                                      ("kube-scheduler", "system:kube-scheduler", ""),
-                                      ("kubelet", "system:node:" + self.node_name, "system:nodes")):
+            for name, user, group in (
+                ("admin", "admin", "system:masters"),
+                ("kube-controller-manager", "system:kube-controller-manager", ""),
+                ("kube-scheduler", "system:kube-scheduler", ""),
+                ("kubelet", "system:node:" + self.node_name, "system:nodes"),
+            ):
                 token = f"{random.SystemRandom().getrandbits(128):032x}"
                 f.write(f'{token},{user},{name},"{group}"\n')
                 self.kubeconfigs[name] = os.path.join(self.dir, name + ".kubeconfig")
                 write_kubeconfig(self.kubeconfigs[name], server, ca=self.pki.ca, token=token)
                 if name == "admin":
-                    Account.__init__(self, server, ca=self.pki.ca, token=token, kubeconfig=self.kubeconfigs[name],
-                                     kubectl_path=os.path.join(self.bin, "kubectl"))
+                    Account.__init__(
+                        self,
+                        server,
+                        ca=self.pki.ca,
+                        token=token,
+                        kubeconfig=self.kubeconfigs[name],
+                        kubectl_path=os.path.join(self.bin, "kubectl"),
+                    )
 
     node_name = "divvy-node"
 
@@ -377,10 +450,18 @@ class Cluster(Tools):
         self.run_again(name)
 
     def run_again(self, name, wrap=()):
-        env = {"PATH": f"{self.bin}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C",
-               "HOME": self.dir}
-        self.keeper.ask("start", name=name, argv=[*wrap, *self.commands[name]], env=env,
-                        log=os.path.join(self.dir, "log", name + ".log"))
+        env = {
+            "PATH": f"{self.bin}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+            "LC_ALL": "C",
+            "HOME": self.dir,
+        }
+        self.keeper.ask(
+            "start",
+            name=name,
+            argv=[*wrap, *self.commands[name]],
+            env=env,
+            log=os.path.join(self.dir, "log", name + ".log"),
+        )
 
     def await_part(self, name, ready):
         def there():
@@ -391,15 +472,30 @@ class Cluster(Tools):
                 return ready()
             except (OSError, ApiError):
                 return False
+
         wait_for(there, f"{name} is ready", START_S)
 
     def start_api(self):
         etcd, peer = (f"http://{self.slot.address}:{self.slot.port(p)}" for p in ("etcd", "etcd-peer"))
-        self.run("etcd", "--data-dir", os.path.join(self.dir, "etcd"), "--listen-client-urls", etcd,
-                 "--advertise-client-urls", etcd, "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
-                 "--initial-cluster", "default=" + peer, "--unsafe-no-fsync",
-                 # A single etcd need not wait for other members.
-                 "--heartbeat-interval=20", "--election-timeout=200")
+        self.run(
+            "etcd",
+            "--data-dir",
+            os.path.join(self.dir, "etcd"),
+            "--listen-client-urls",
+            etcd,
+            "--advertise-client-urls",
+            etcd,
+            "--listen-peer-urls",
+            peer,
+            "--initial-advertise-peer-urls",
+            peer,
+            "--initial-cluster",
+            "default=" + peer,
+            "--unsafe-no-fsync",
+            # A single etcd need not wait for other members.
+            "--heartbeat-interval=20",
+            "--election-timeout=200",
+        )
         names = [f"IP:{self.slot.address}", f"IP:{self.slot.service}", "DNS:localhost"]
         names += ["DNS:" + ".".join(["kubernetes", "default", "svc"][:n]) for n in (1, 2, 3)]
         cert, key = self.pki.sign("apiserver", "kube-apiserver", alternatives=",".join(names))
@@ -407,39 +503,62 @@ class Cluster(Tools):
         front = Pki(os.path.join(self.dir, "front"))  # an authority of its own: its owner may impersonate any user
         front_cert, front_key = front.sign("front", "front-proxy-client")
         private, public = self.pki.key_pair("sa")
-        self.run("kube-apiserver", f"--etcd-servers={etcd}", f"--bind-address={self.slot.address}",
-                 f"--secure-port={self.slot.port('kube-apiserver')}", "--advertise-address=192.0.2.1",
-                 "--endpoint-reconciler-type=none", f"--tls-cert-file={cert}", f"--tls-private-key-file={key}",
-                 f"--client-ca-file={self.pki.ca}", f"--token-auth-file={self.dir}/pki/tokens.csv",
-                 "--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction",
-                 # This plugin needs tokens that the controller manager makes.
-                 *([] if "kcm" in self.parts else ["--disable-admission-plugins=ServiceAccount"]),
-                 "--service-account-issuer=https://kubernetes.default.svc",
-                 f"--service-account-key-file={public}", f"--service-account-signing-key-file={private}",
-                 f"--service-cluster-ip-range={self.slot.services}", "--allow-privileged=true",
-                 # Without a kube-proxy the server calls webhooks at their endpoints.
-                 "--enable-aggregator-routing=true",
-                 f"--requestheader-client-ca-file={front.ca}", "--requestheader-allowed-names=front-proxy-client",
-                 "--requestheader-username-headers=X-Remote-User", "--requestheader-group-headers=X-Remote-Group",
-                 "--requestheader-extra-headers-prefix=X-Remote-Extra-", f"--proxy-client-cert-file={front_cert}",
-                 f"--proxy-client-key-file={front_key}",
-                 "--kubelet-preferred-address-types=InternalIP", f"--kubelet-client-certificate={client_cert}",
-                 f"--kubelet-client-key={client_key}")
+        self.run(
+            "kube-apiserver",
+            f"--etcd-servers={etcd}",
+            f"--bind-address={self.slot.address}",
+            f"--secure-port={self.slot.port('kube-apiserver')}",
+            "--advertise-address=192.0.2.1",
+            "--endpoint-reconciler-type=none",
+            f"--tls-cert-file={cert}",
+            f"--tls-private-key-file={key}",
+            f"--client-ca-file={self.pki.ca}",
+            f"--token-auth-file={self.dir}/pki/tokens.csv",
+            "--authorization-mode=Node,RBAC",
+            "--enable-admission-plugins=NodeRestriction",
+            # This plugin needs tokens that the controller manager makes.
+            *([] if "kcm" in self.parts else ["--disable-admission-plugins=ServiceAccount"]),
+            "--service-account-issuer=https://kubernetes.default.svc",
+            f"--service-account-key-file={public}",
+            f"--service-account-signing-key-file={private}",
+            f"--service-cluster-ip-range={self.slot.services}",
+            "--allow-privileged=true",
+            # Without a kube-proxy the server calls webhooks at their endpoints.
+            "--enable-aggregator-routing=true",
+            f"--requestheader-client-ca-file={front.ca}",
+            "--requestheader-allowed-names=front-proxy-client",
+            "--requestheader-username-headers=X-Remote-User",
+            "--requestheader-group-headers=X-Remote-Group",
+            "--requestheader-extra-headers-prefix=X-Remote-Extra-",
+            f"--proxy-client-cert-file={front_cert}",
+            f"--proxy-client-key-file={front_key}",
+            "--kubelet-preferred-address-types=InternalIP",
+            f"--kubelet-client-certificate={client_cert}",
+            f"--kubelet-client-key={client_key}",
+        )
         self.await_api()
 
     def await_api(self):
-        self.await_part("kube-apiserver", lambda: self.get("/readyz") == "ok" and
-                        self.exists("/api/v1/namespaces/default"))
+        self.await_part(
+            "kube-apiserver", lambda: self.get("/readyz") == "ok" and self.exists("/api/v1/namespaces/default")
+        )
 
     def start_kcm(self):
         # A fake node sends no heartbeats: without a real node, nodelifecycle must not mark it as lost.
         own = self.args.get("kube-controller-manager", [])
         quiet = "node" in self.parts or any(a.startswith("--controllers") for a in own)
-        self.run("kube-controller-manager", f"--kubeconfig={self.kubeconfigs['kube-controller-manager']}",
-                 "--leader-elect=false", f"--bind-address={self.slot.address}",
-                 f"--secure-port={self.slot.port('kube-controller-manager')}", *self.no_insecure_port(),
-                 "--use-service-account-credentials", f"--service-account-private-key-file={self.pki.folder}/sa.key",
-                 f"--root-ca-file={self.pki.ca}", *([] if quiet else ["--controllers=*,-nodelifecycle"]))
+        self.run(
+            "kube-controller-manager",
+            f"--kubeconfig={self.kubeconfigs['kube-controller-manager']}",
+            "--leader-elect=false",
+            f"--bind-address={self.slot.address}",
+            f"--secure-port={self.slot.port('kube-controller-manager')}",
+            *self.no_insecure_port(),
+            "--use-service-account-credentials",
+            f"--service-account-private-key-file={self.pki.folder}/sa.key",
+            f"--root-ca-file={self.pki.ca}",
+            *([] if quiet else ["--controllers=*,-nodelifecycle"]),
+        )
         self.await_kcm()
 
     def no_insecure_port(self):
@@ -447,13 +566,19 @@ class Cluster(Tools):
         return ["--port=0"] if self.minor < 24 else []
 
     def await_kcm(self):
-        self.await_part("kube-controller-manager", lambda: self.healthy("kube-controller-manager") and
-                        self.has_account("default"))
+        self.await_part(
+            "kube-controller-manager", lambda: self.healthy("kube-controller-manager") and self.has_account("default")
+        )
 
     def start_sched(self):
-        self.run("kube-scheduler", f"--kubeconfig={self.kubeconfigs['kube-scheduler']}", "--leader-elect=false",
-                 f"--bind-address={self.slot.address}", f"--secure-port={self.slot.port('kube-scheduler')}",
-                 *self.no_insecure_port())
+        self.run(
+            "kube-scheduler",
+            f"--kubeconfig={self.kubeconfigs['kube-scheduler']}",
+            "--leader-elect=false",
+            f"--bind-address={self.slot.address}",
+            f"--secure-port={self.slot.port('kube-scheduler')}",
+            *self.no_insecure_port(),
+        )
         self.await_sched()
 
     def await_sched(self):
@@ -463,8 +588,9 @@ class Cluster(Tools):
         """Is a part with a self-signed certificate healthy?"""
         tls = ssl.create_default_context()
         tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
-        with urllib.request.urlopen(f"https://{self.slot.address}:{self.slot.port(name)}/healthz", timeout=patience(10),
-                                    context=tls) as response:
+        with urllib.request.urlopen(
+            f"https://{self.slot.address}:{self.slot.port(name)}/healthz", timeout=patience(10), context=tls
+        ) as response:
             return response.read() == b"ok"
 
     def start_node(self):
@@ -482,11 +608,13 @@ class Cluster(Tools):
 
     def kill(self, name, sig=signal.SIGKILL):
         """Kills a part, also a stopped one; it has ended when this returns."""
+
         def ended():
             pid = self.pid(name)
             if pid:
                 thaw(pid)
             return not pid
+
         self.send_signal(name, sig)
         wait_for(ended, f"{name} has ended")
 
@@ -511,8 +639,12 @@ class Cluster(Tools):
         if self.node and name in PARTS["node"]:
             self.node.await_ready(name)
         else:
-            {"etcd": self.await_api, "kube-apiserver": self.await_api, "kube-controller-manager": self.await_kcm,
-             "kube-scheduler": self.await_sched}[name]()
+            {
+                "etcd": self.await_api,
+                "kube-apiserver": self.await_api,
+                "kube-controller-manager": self.await_kcm,
+                "kube-scheduler": self.await_sched,
+            }[name]()
 
     # ---- accounts, nodes, images
 
@@ -524,11 +656,15 @@ class Cluster(Tools):
     def fake_node(self, name, *, labels=None, **resources):
         """A Ready node without a kubelet: fake_node("n1", cpu="8", memory="8Gi", **{"divvy.gpu/slot": "64"})"""
         resources = {"cpu": "8", "memory": "16Gi", "pods": "110", **resources}
-        self.create("/api/v1/nodes", {"metadata": {"name": name, "labels": {"kubernetes.io/hostname": name,
-                                                                            **(labels or {})}}})
+        self.create(
+            "/api/v1/nodes", {"metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, **(labels or {})}}}
+        )
         conditions = [{"type": "Ready", "status": "True", "reason": "MadeUp", "message": "has no kubelet"}]
-        self.patch(f"/api/v1/nodes/{name}/status", {"status": {
-            "capacity": resources, "allocatable": resources, "conditions": conditions}}, "strategic")
+        self.patch(
+            f"/api/v1/nodes/{name}/status",
+            {"status": {"capacity": resources, "allocatable": resources, "conditions": conditions}},
+            "strategic",
+        )
         return self.patch(f"/api/v1/nodes/{name}", {"spec": {"taints": None}})
 
     def shell_image(self):
@@ -582,8 +718,13 @@ class External(Tools):
             keeper.end()
 
     def start(self):
-        done = subprocess.run([self.kubectl_path, "config", "view", "--raw", "--minify", "--flatten", "-o", "json"],
-                              stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [self.kubectl_path, "config", "view", "--raw", "--minify", "--flatten", "-o", "json"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         assert done.returncode == 0, f"KUBECONFIG={os.environ['KUBECONFIG']}: {done.stderr}"
         its = json.loads(done.stdout)["clusters"][0]["cluster"]
         ca = None
@@ -595,11 +736,23 @@ class External(Tools):
         with open(os.open(kubeconfig, os.O_WRONLY | os.O_CREAT, 0o600), "w", encoding="utf-8") as f:
             f.write(done.stdout)
         proxy = os.path.join(self.dir, "proxy.sock")
-        self.keeper.ask("start", name="kubectl", env=dict(os.environ), log=os.path.join(self.dir, "proxy.log"),
-                        argv=[self.kubectl_path, "proxy", "--unix-socket", proxy])
+        self.keeper.ask(
+            "start",
+            name="kubectl",
+            env=dict(os.environ),
+            log=os.path.join(self.dir, "proxy.log"),
+            argv=[self.kubectl_path, "proxy", "--unix-socket", proxy],
+        )
         wait_for(lambda: os.path.exists(proxy), "kubectl proxy serves", START_S)
-        Account.__init__(self, its["server"], ca=ca, kubeconfig=kubeconfig, kubectl_path=self.kubectl_path,
-                         proxy=proxy, insecure=bool(its.get("insecure-skip-tls-verify")))
+        Account.__init__(
+            self,
+            its["server"],
+            ca=ca,
+            kubeconfig=kubeconfig,
+            kubectl_path=self.kubectl_path,
+            proxy=proxy,
+            insecure=bool(its.get("insecure-skip-tls-verify")),
+        )
         version = self.get("/version")["gitVersion"]
         self.namespace = self.new_namespace()
         print(f"# on {self.server}, Kubernetes {version}, in namespace {self.namespace}", flush=True)

@@ -43,11 +43,18 @@ class Controller:
         self.account = cluster.service_account(system, "divvy-controller")
 
     def start(self, wait=True):
-        argv = [os.path.abspath(PROGRAM), f"--kubeconfig={self.account.kubeconfig}", "--leader-elect",
-                f"--webhook-listen={self.address}:{self.port}", f"--listen={self.address}:{self.page}", "--log=debug",
-                *self.args]
-        self.cluster.keeper.ask("start", name=self.name, argv=argv, log=self.log,
-                                env={"POD_NAME": self.name, "PATH": os.environ["PATH"]})
+        argv = [
+            os.path.abspath(PROGRAM),
+            f"--kubeconfig={self.account.kubeconfig}",
+            "--leader-elect",
+            f"--webhook-listen={self.address}:{self.port}",
+            f"--listen={self.address}:{self.page}",
+            "--log=debug",
+            *self.args,
+        ]
+        self.cluster.keeper.ask(
+            "start", name=self.name, argv=argv, log=self.log, env={"POD_NAME": self.name, "PATH": os.environ["PATH"]}
+        )
         if wait:
             wait_for(self.ready, f"{self.name} is ready", 120)
 
@@ -82,8 +89,13 @@ class Controller:
         """Points the Service to this controller (and `others`) alone."""
         services = f"/api/v1/namespaces/{self.system}/services/divvy-controller"
         self.cluster.patch(services, {"spec": {"selector": None}})
-        subsets = [{"addresses": [{"ip": c.address}], "ports": [
-            {"name": "webhook", "port": c.port}, {"name": "https", "port": c.page}]} for c in (self, *others)]
+        subsets = [
+            {
+                "addresses": [{"ip": c.address}],
+                "ports": [{"name": "webhook", "port": c.port}, {"name": "https", "port": c.page}],
+            }
+            for c in (self, *others)
+        ]
         path = f"/api/v1/namespaces/{self.system}/endpoints"
         body = {"apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": "divvy-controller"}, "subsets": subsets}
 
@@ -95,6 +107,7 @@ class Controller:
                 return False
             got = self.cluster.get(path + "/divvy-controller").get("subsets") or []
             return {p["port"] for s in got for p in s["ports"]} == {p["port"] for s in subsets for p in s["ports"]}
+
         wait_for(led, "the Service leads to the controller")
 
 

@@ -28,8 +28,12 @@ GIB = 1 << 30
 
 def install(cluster):
     """Installs the shipped definitions, accounts and rights. No DaemonSet starts, since no node has the label."""
-    cluster.apply(*(open(os.path.join(SOURCE, "deploy/base", name), encoding="utf-8").read()
-                    for name in ("crds.yaml", "namespace.yaml", "divvyd.yaml")))
+    cluster.apply(
+        *(
+            open(os.path.join(SOURCE, "deploy/base", name), encoding="utf-8").read()
+            for name in ("crds.yaml", "namespace.yaml", "divvyd.yaml")
+        )
+    )
     wait_for(lambda: cluster.exists("/apis/divvy.gpu/v1/gpunodes"), "GPUNode is served", 60)
 
 
@@ -62,14 +66,32 @@ def image_of(cluster, name, program, *more):
 def bound_account(cluster, name="divvyd-beside", node=None):
     """divvyd's account, with a token that names a pod on its node: the webhook accepts no other token."""
     pods = "/api/v1/namespaces/divvy-system/pods"
-    pod = cluster.create(pods, {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {
-        "serviceAccountName": "divvyd", "nodeName": node or cluster.node_name, "automountServiceAccountToken": False,
-        "tolerations": [{"operator": "Exists"}],
-        "containers": [{"name": "main", "image": "local/pause:1", "imagePullPolicy": "Never"}]}})
-    answer = cluster.create("/api/v1/namespaces/divvy-system/serviceaccounts/divvyd/token", {
-        "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {
-            "expirationSeconds": 86400, "boundObjectRef": {
-                "apiVersion": "v1", "kind": "Pod", "name": name, "uid": pod["metadata"]["uid"]}}})
+    pod = cluster.create(
+        pods,
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name},
+            "spec": {
+                "serviceAccountName": "divvyd",
+                "nodeName": node or cluster.node_name,
+                "automountServiceAccountToken": False,
+                "tolerations": [{"operator": "Exists"}],
+                "containers": [{"name": "main", "image": "local/pause:1", "imagePullPolicy": "Never"}],
+            },
+        },
+    )
+    answer = cluster.create(
+        "/api/v1/namespaces/divvy-system/serviceaccounts/divvyd/token",
+        {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenRequest",
+            "spec": {
+                "expirationSeconds": 86400,
+                "boundObjectRef": {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": pod["metadata"]["uid"]},
+            },
+        },
+    )
     return cluster.account(name, token=answer["status"]["token"], namespace="divvy-system")
 
 
@@ -108,21 +130,56 @@ class Daemon:
         return set(os.listdir(os.path.join(self.dir, "state/lib")))
 
     def make_gpu_node(self, **spec):
-        self.cluster.create("/apis/divvy.gpu/v1/gpunodes", {
-            "apiVersion": "divvy.gpu/v1", "kind": "GPUNode", "metadata": {"name": self.node},
-            "spec": {**({"simulate": self.simulate} if self.simulate else {}), **spec}})
+        self.cluster.create(
+            "/apis/divvy.gpu/v1/gpunodes",
+            {
+                "apiVersion": "divvy.gpu/v1",
+                "kind": "GPUNode",
+                "metadata": {"name": self.node},
+                "spec": {**({"simulate": self.simulate} if self.simulate else {}), **spec},
+            },
+        )
 
     def start(self, *options, **environment):
         self.cluster.keeper.ask(
-            "start", name=self.name, log=self.log, env={
-                "PATH": os.environ["PATH"], "DIVVY_HOOKS": self.hooks,
-                "DIVVY_SIM_LIBS": os.path.join(BUILD, "src/simgpu"), **environment}, argv=[
-                *self.cluster.node.inside(), DIVVYD, "--cluster", "--kubeconfig", self.account.kubeconfig,
-                "--node-name", self.node, "--kubelet-dir", self.kubelet_dir, "--runtime-dir", self.runtime,
-                "--state-dir", os.path.join(self.dir, "state"), "--cdi-dir", self.cdi_dir,
-                "--cgroup-root", "/" + self.cluster.node.seat.group, "--log", "debug", "--grant-log", self.grants,
-                "--listen", f"{self.cluster.slot.address}:{self.port}", "--health-listen", "unix:" + self.health,
-                *options])
+            "start",
+            name=self.name,
+            log=self.log,
+            env={
+                "PATH": os.environ["PATH"],
+                "DIVVY_HOOKS": self.hooks,
+                "DIVVY_SIM_LIBS": os.path.join(BUILD, "src/simgpu"),
+                **environment,
+            },
+            argv=[
+                *self.cluster.node.inside(),
+                DIVVYD,
+                "--cluster",
+                "--kubeconfig",
+                self.account.kubeconfig,
+                "--node-name",
+                self.node,
+                "--kubelet-dir",
+                self.kubelet_dir,
+                "--runtime-dir",
+                self.runtime,
+                "--state-dir",
+                os.path.join(self.dir, "state"),
+                "--cdi-dir",
+                self.cdi_dir,
+                "--cgroup-root",
+                "/" + self.cluster.node.seat.group,
+                "--log",
+                "debug",
+                "--grant-log",
+                self.grants,
+                "--listen",
+                f"{self.cluster.slot.address}:{self.port}",
+                "--health-listen",
+                "unix:" + self.health,
+                *options,
+            ],
+        )
 
     def cut_power(self):
         """After a kill of divvyd: ends its engine, and removes what is in memory alone. An engine without clients ends
@@ -166,15 +223,23 @@ class Daemon:
         return int(node.get("allocatable", {}).get("divvy.gpu/slot", 0))
 
     def divvy(self, *args):
-        done = subprocess.run([DIVVY, *args, "--socket", os.path.join(self.runtime, "divvyd.sock")], text=True,
-                              capture_output=True, check=False)
+        done = subprocess.run(
+            [DIVVY, *args, "--socket", os.path.join(self.runtime, "divvyd.sock")],
+            text=True,
+            capture_output=True,
+            check=False,
+        )
         assert done.returncode == 0, done.stderr
         return done.stdout
 
     def answers(self):
         """Does the daemon run? GPUNode may still show its predecessor's state."""
-        return subprocess.run([DIVVY, "ps", "--socket", os.path.join(self.runtime, "divvyd.sock")],
-                              capture_output=True, check=False).returncode == 0
+        return (
+            subprocess.run(
+                [DIVVY, "ps", "--socket", os.path.join(self.runtime, "divvyd.sock")], capture_output=True, check=False
+            ).returncode
+            == 0
+        )
 
     def listed(self):
         """{pod: tenant} from the daemon's own list"""
@@ -192,18 +257,34 @@ class Daemon:
     def spin_by(self, slot):
         """The daemon's answer to a program of the host at the socket of a slot."""
         hooks = os.path.join(BUILD, "src/hook")
-        done = subprocess.run([SPIN, "--count=1"], capture_output=True, text=True, timeout=patience(), check=False, env={
-            "LD_PRELOAD": os.path.join(hooks, "libdivvy-cuda.so"), "DIVVY_ABSENT": "closed",
-            "DIVVY_SOCKET": self.door(slot),
-            "DIVVY_SIM": os.path.join(self.runtime, "sim"), "DIVVY_DRIVER": os.path.join(BUILD, "src/simgpu")})
+        done = subprocess.run(
+            [SPIN, "--count=1"],
+            capture_output=True,
+            text=True,
+            timeout=patience(),
+            check=False,
+            env={
+                "LD_PRELOAD": os.path.join(hooks, "libdivvy-cuda.so"),
+                "DIVVY_ABSENT": "closed",
+                "DIVVY_SOCKET": self.door(slot),
+                "DIVVY_SIM": os.path.join(self.runtime, "sim"),
+                "DIVVY_DRIVER": os.path.join(BUILD, "src/simgpu"),
+            },
+        )
         return done.stdout + done.stderr
 
     @contextlib.contextmanager
     def stranger(self, device="0"):
         """An unmanaged process: a program of the host that uses a device without the daemon."""
-        process = subprocess.Popen([SPIN, "--kernel-us=500"], stdout=subprocess.DEVNULL, env={
-            "LD_LIBRARY_PATH": os.path.join(BUILD, "src/simgpu"), "DIVVY_SIM": os.path.join(self.runtime, "sim"),
-            "CUDA_VISIBLE_DEVICES": device})
+        process = subprocess.Popen(
+            [SPIN, "--kernel-us=500"],
+            stdout=subprocess.DEVNULL,
+            env={
+                "LD_LIBRARY_PATH": os.path.join(BUILD, "src/simgpu"),
+                "DIVVY_SIM": os.path.join(self.runtime, "sim"),
+                "CUDA_VISIBLE_DEVICES": device,
+            },
+        )
         try:
             yield process
         finally:
@@ -214,7 +295,9 @@ class Daemon:
         """(status, text)"""
         tls = ssl.create_default_context()
         tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
-        connection = http.client.HTTPSConnection(self.cluster.slot.address, self.port, timeout=patience(30), context=tls)
+        connection = http.client.HTTPSConnection(
+            self.cluster.slot.address, self.port, timeout=patience(30), context=tls
+        )
         with contextlib.closing(connection):
             connection.request("GET", path, headers={"Authorization": "Bearer " + token} if token else {})
             response = connection.getresponse()
@@ -242,8 +325,12 @@ class Daemon:
         """Each pod's part of the device time that was used, by the device's trace."""
         listed = self.listed()
         named = [f"{pod}:{listed[pod]['processes'][0]['pid']}:{share}" for pod, share in asked.items()]
-        done = subprocess.run([USAGE, "--dir", os.path.join(self.runtime, "sim"), "--json", "--tolerance=1000",
-                               *named], capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [USAGE, "--dir", os.path.join(self.runtime, "sim"), "--json", "--tolerance=1000", *named],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         assert done.returncode == 0, done.stderr
         got = {t["name"]: t["got"] for t in json.loads(done.stdout)["tenants"]}
         return {name: part / sum(got.values()) for name, part in got.items()}, sum(got.values())
@@ -251,25 +338,54 @@ class Daemon:
 
 def given(devices, *, container="main", request="0.5", limit="1", memory="8Gi", epoch="1", **more):
     """The assigned keys, as a scheduler writes them."""
-    keys = {"devices": ",".join(devices), "granted-request": request, "granted-limit": limit,
-            "granted-memory": memory, **{k.replace("_", "-"): v for k, v in more.items()}}
+    keys = {
+        "devices": ",".join(devices),
+        "granted-request": request,
+        "granted-limit": limit,
+        "granted-memory": memory,
+        **{k.replace("_", "-"): v for k, v in more.items()},
+    }
     return {**{f"divvy.gpu/{k}": f"{container}={v}" for k, v in keys.items()}, "divvy.gpu/epoch": epoch}
 
 
 def create_pod(cluster, name, args, labels=None, namespace=None, **spec):
     """A pod with a slot, as the webhook returns it; not bound."""
     slot = {"divvy.gpu/slot": "1"}
-    return cluster.create(f"/api/v1/namespaces/{namespace or cluster.namespace}/pods", {
-        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": labels or {}},
-        "spec": {"restartPolicy": "Never", "terminationGracePeriodSeconds": 1, "schedulerName": "divvy-scheduler",
-                 "containers": [{"name": "main", "image": IMAGE, "imagePullPolicy": "Never", "args": list(args),
-                                 "resources": {"limits": slot, "requests": slot}}], **spec}})
+    return cluster.create(
+        f"/api/v1/namespaces/{namespace or cluster.namespace}/pods",
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "labels": labels or {}},
+            "spec": {
+                "restartPolicy": "Never",
+                "terminationGracePeriodSeconds": 1,
+                "schedulerName": "divvy-scheduler",
+                "containers": [
+                    {
+                        "name": "main",
+                        "image": IMAGE,
+                        "imagePullPolicy": "Never",
+                        "args": list(args),
+                        "resources": {"limits": slot, "requests": slot},
+                    }
+                ],
+                **spec,
+            },
+        },
+    )
 
 
 def bind(cluster, name, annotations, namespace=None, node=None):
-    cluster.create(f"/api/v1/namespaces/{namespace or cluster.namespace}/pods/{name}/binding", {
-        "apiVersion": "v1", "kind": "Binding", "metadata": {"name": name, "annotations": annotations},
-        "target": {"apiVersion": "v1", "kind": "Node", "name": node or cluster.node_name}})
+    cluster.create(
+        f"/api/v1/namespaces/{namespace or cluster.namespace}/pods/{name}/binding",
+        {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": name, "annotations": annotations},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": node or cluster.node_name},
+        },
+    )
 
 
 def run_pod(cluster, name, args, annotations, namespace=None, **spec):

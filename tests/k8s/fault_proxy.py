@@ -19,7 +19,7 @@ import urllib.parse
 from api import write_kubeconfig
 from pki import Pki
 
-GARBAGE = [b"\x00\x01\x02", b"\xff\xfe\xfd", b"}}}]\x07", b"<html>\x1b</html>", b"\n\x0b{\"type\":"]
+GARBAGE = [b"\x00\x01\x02", b"\xff\xfe\xfd", b"}}}]\x07", b"<html>\x1b</html>", b'\n\x0b{"type":']
 STATUSES = {410: "Expired", 429: "TooManyRequests", 500: "InternalError", 503: "ServiceUnavailable"}
 
 
@@ -29,7 +29,7 @@ class Proxy:
     def __init__(self, cluster, folder, seed):
         self.cluster, self.folder, self.random = cluster, folder, random.Random(seed)
         self.level = 1.0  # factor of the probability of faults
-        self.done = {}    # fault: how often
+        self.done = {}  # fault: how often
         self.tasks = set()
         self.loop = asyncio.new_event_loop()
         self.upstream = urllib.parse.urlsplit(cluster.server)
@@ -58,6 +58,7 @@ class Proxy:
                 task.cancel()
             await asyncio.gather(*self.tasks, return_exceptions=True)
             self.loop.stop()
+
         asyncio.run_coroutine_threadsafe(end(), self.loop)
         self.thread.join()
         self.loop.close()
@@ -114,7 +115,8 @@ class FaultProxy(Proxy):
         if kind in ("status", "expired"):
             return await self.refuse(writer, 410 if kind == "expired" else self.random.choice([429, 500, 503]))
         up_reader, up_writer = await asyncio.open_connection(
-            self.upstream.hostname, self.upstream.port, ssl=self.client_tls(), limit=1 << 20)
+            self.upstream.hostname, self.upstream.port, ssl=self.client_tls(), limit=1 << 20
+        )
         try:
             up_writer.write(head)
             answer_head = await up_reader.readuntil(b"\r\n\r\n")
@@ -123,11 +125,15 @@ class FaultProxy(Proxy):
             up_writer.transport.abort()
 
     async def refuse(self, writer, code):
-        body = (f'{{"kind":"Status","apiVersion":"v1","status":"Failure","message":"by the proxy",'
-                f'"reason":"{STATUSES[code]}","code":{code}}}').encode()
+        body = (
+            f'{{"kind":"Status","apiVersion":"v1","status":"Failure","message":"by the proxy",'
+            f'"reason":"{STATUSES[code]}","code":{code}}}'
+        ).encode()
         wait = "Retry-After: 1\r\n" if code == 429 else ""
-        writer.write(f"HTTP/1.1 {code} Fault\r\nContent-Type: application/json\r\n{wait}"
-                     f"Content-Length: {len(body)}\r\n\r\n".encode() + body)
+        writer.write(
+            f"HTTP/1.1 {code} Fault\r\nContent-Type: application/json\r\n{wait}"
+            f"Content-Length: {len(body)}\r\n\r\n".encode() + body
+        )
         await writer.drain()
         return True
 
@@ -146,8 +152,9 @@ class FaultProxy(Proxy):
                 yield await reader.readexactly(int(line.split(b":")[1]))
 
     async def pass_on(self, head, reader, writer, kind, is_watch):
-        lines = [l for l in head.split(b"\r\n")[:-2]
-                 if not l.lower().startswith((b"content-length:", b"transfer-encoding:"))]
+        lines = [
+            l for l in head.split(b"\r\n")[:-2] if not l.lower().startswith((b"content-length:", b"transfer-encoding:"))
+        ]
         writer.write(b"\r\n".join(lines) + b"\r\nTransfer-Encoding: chunked\r\n\r\n")
         left = self.random.randrange(8000 if is_watch else 50000)
         async for piece in self.body(head, reader):
@@ -181,8 +188,9 @@ class FaultProxy(Proxy):
 class CutProxy(Proxy):
     def prepare(self):
         self.kubeconfig = os.path.join(self.folder, "kubeconfig")
-        write_kubeconfig(self.kubeconfig, f"https://127.0.0.1:{self.port}", ca=self.cluster.ca,
-                         token=self.cluster.token)
+        write_kubeconfig(
+            self.kubeconfig, f"https://127.0.0.1:{self.port}", ca=self.cluster.ca, token=self.cluster.token
+        )
         # The certificate is the server's own, which does not name the proxy's address.
         with open(self.kubeconfig, encoding="utf-8") as f:
             text = f.read()
@@ -223,6 +231,7 @@ class CutProxy(Proxy):
                     return
                 sink.write(piece)
                 await sink.drain()
+
         await self.both(up_writer, pump(reader, up_writer, False), pump(up_reader, writer, True))
 
 
@@ -250,4 +259,5 @@ class GateProxy(CutProxy):
                     return
                 sink.write(piece)
                 await sink.drain()
+
         await self.both(up_writer, pump(reader, up_writer, True), pump(up_reader, writer, False))

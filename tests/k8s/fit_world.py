@@ -60,15 +60,23 @@ class World:
         return labels
 
     def taints(self):
-        return [{"key": k, "value": self.pick(["", "a", "b"]),
-                 "effect": self.pick(["NoSchedule", "NoSchedule", "NoExecute", "PreferNoSchedule"])}
-                for k in self.some(["team", "gpu", "maint"], 2)]
+        return [
+            {
+                "key": k,
+                "value": self.pick(["", "a", "b"]),
+                "effect": self.pick(["NoSchedule", "NoSchedule", "NoExecute", "PreferNoSchedule"]),
+            }
+            for k in self.some(["team", "gpu", "maint"], 2)
+        ]
 
     def make_node(self, name):
         cpu = self.pick(["1", "4", "7500m", "16", "16"])
-        have = {"cpu": cpu, "memory": self.pick(["2Gi", "8e9", "16384Mi", "16384Mi", "32000000k"]),
-                "pods": str(self.rand.randint(5, 20)),
-                "ephemeral-storage": self.pick(["10Gi", "50Gi", "20G"])}
+        have = {
+            "cpu": cpu,
+            "memory": self.pick(["2Gi", "8e9", "16384Mi", "16384Mi", "32000000k"]),
+            "pods": str(self.rand.randint(5, 20)),
+            "ephemeral-storage": self.pick(["10Gi", "50Gi", "20G"]),
+        }
         if self.chance(0.5):
             have["example.com/foo"] = str(self.rand.randint(0, 6))
         if self.chance(0.3):
@@ -84,28 +92,61 @@ class World:
             spec["unschedulable"] = True
         if self.chance(0.25):
             spec["taints"] = self.taints()
-        self.add("node", {"apiVersion": "v1", "kind": "Node",
-                          "metadata": {"name": name, "labels": self.node_labels(name)},
-                          "spec": spec, "status": {"capacity": have, "allocatable": have}})
+        self.add(
+            "node",
+            {
+                "apiVersion": "v1",
+                "kind": "Node",
+                "metadata": {"name": name, "labels": self.node_labels(name)},
+                "spec": spec,
+                "status": {"capacity": have, "allocatable": have},
+            },
+        )
         if self.chance(0.7):
-            drivers = [{"name": d, "nodeID": name, "topologyKeys": None,
-                        **({"allocatable": {"count": self.rand.randint(0, 3)}} if self.chance(0.8) else {})}
-                       for d in self.some(["csi.example.com", "other.example.com"])]
-            self.add("csinode", {"apiVersion": "storage.k8s.io/v1", "kind": "CSINode",
-                                 "metadata": {"name": name}, "spec": {"drivers": drivers}})
+            drivers = [
+                {
+                    "name": d,
+                    "nodeID": name,
+                    "topologyKeys": None,
+                    **({"allocatable": {"count": self.rand.randint(0, 3)}} if self.chance(0.8) else {}),
+                }
+                for d in self.some(["csi.example.com", "other.example.com"])
+            ]
+            self.add(
+                "csinode",
+                {
+                    "apiVersion": "storage.k8s.io/v1",
+                    "kind": "CSINode",
+                    "metadata": {"name": name},
+                    "spec": {"drivers": drivers},
+                },
+            )
 
     # ---- storage
 
     def make_classes(self):
         def add(name, provisioner, mode, **more):
-            self.add("storageclass", {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass",
-                                      "metadata": {"name": name}, "provisioner": provisioner,
-                                      "volumeBindingMode": mode, **more})
+            self.add(
+                "storageclass",
+                {
+                    "apiVersion": "storage.k8s.io/v1",
+                    "kind": "StorageClass",
+                    "metadata": {"name": name},
+                    "provisioner": provisioner,
+                    "volumeBindingMode": mode,
+                    **more,
+                },
+            )
+
         wait = "WaitForFirstConsumer"
         add("local", "kubernetes.io/no-provisioner", wait)
         add("wait", self.pick(["vendor.example.com/disk", "kubernetes.io/gce-pd"]), wait)
-        terms = [{"matchLabelExpressions": [{"key": ZONE, "values": self.some(ZONES, 2)}] + (
-            [{"key": "disk", "values": self.some(["ssd", "hdd"])}] if self.chance(0.3) else [])}]
+        terms = [
+            {
+                "matchLabelExpressions": [{"key": ZONE, "values": self.some(ZONES, 2)}]
+                + ([{"key": "disk", "values": self.some(["ssd", "hdd"])}] if self.chance(0.3) else [])
+            }
+        ]
         if self.chance(0.5):  # no two terms may be the same
             terms.append({"matchLabelExpressions": [{"key": "rack", "values": self.some(["r1", "r2"])}]})
         add("wait-topology", "vendor.example.com/disk", wait, allowedTopologies=terms)
@@ -113,8 +154,13 @@ class World:
         add("immediate", "vendor.example.com/disk", "Immediate")
 
     def volume(self, name, size, cls, **more):
-        spec = {"capacity": {"storage": size}, "accessModes": self.some(["ReadWriteOnce", "ReadOnlyMany"]),
-                "storageClassName": cls, "persistentVolumeReclaimPolicy": "Retain", **more}
+        spec = {
+            "capacity": {"storage": size},
+            "accessModes": self.some(["ReadWriteOnce", "ReadOnlyMany"]),
+            "storageClassName": cls,
+            "persistentVolumeReclaimPolicy": "Retain",
+            **more,
+        }
         if not any(k in spec for k in ("csi", "gcePersistentDisk", "awsElasticBlockStore")):
             spec["local" if "nodeAffinity" in spec else "hostPath"] = {"path": "/mnt/" + name}
         labels = {"speed": self.pick(["fast", "slow"])}
@@ -122,13 +168,17 @@ class World:
             labels[self.pick([ZONE, BETA_ZONE])] = self.pick([*ZONES, "z1__z2", "z3__z4"])
         if self.chance(0.1):
             labels[REGION] = self.pick(["east", "west"])
-        return {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name, "labels": labels},
-                "spec": spec, "status": {"phase": "Available"}}
+        return {
+            "apiVersion": "v1",
+            "kind": "PersistentVolume",
+            "metadata": {"name": name, "labels": labels},
+            "spec": spec,
+            "status": {"phase": "Available"},
+        }
 
     def volume_affinity(self):
         if self.chance(0.5):
-            terms = [{"matchExpressions": [{"key": HOST, "operator": "In",
-                                            "values": self.some(self.node_names, 6)}]}]
+            terms = [{"matchExpressions": [{"key": HOST, "operator": "In", "values": self.some(self.node_names, 6)}]}]
         else:
             terms = [{"matchExpressions": self.requirements(2)} for _ in range(self.rand.randint(1, 2))]
         return {"nodeAffinity": {"required": {"nodeSelectorTerms": terms}}}
@@ -145,18 +195,30 @@ class World:
 
     def claim(self, ns, name, cls, **more):
         annotations = more.pop("annotations", {})
-        spec = {"accessModes": self.some(["ReadWriteOnce", "ReadOnlyMany"], 1),
-                "resources": {"requests": {"storage": self.pick(["1Gi", "2Gi", "3G", "5Gi"])}}, **more}
+        spec = {
+            "accessModes": self.some(["ReadWriteOnce", "ReadOnlyMany"], 1),
+            "resources": {"requests": {"storage": self.pick(["1Gi", "2Gi", "3G", "5Gi"])}},
+            **more,
+        }
         if cls is not None:
             spec["storageClassName"] = cls
-        return {"apiVersion": "v1", "kind": "PersistentVolumeClaim",
-                "metadata": {"name": name, "namespace": ns, "annotations": annotations}, "spec": spec}
+        return {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": {"name": name, "namespace": ns, "annotations": annotations},
+            "spec": spec,
+        }
 
     def make_claims(self, ns):
         for i in range(self.rand.randint(5, 8)):
             name, pv = f"bound{i}", f"{ns}-bound{i}"
-            claim = self.claim(ns, name, "", volumeName=pv,
-                               annotations={"pv.kubernetes.io/bind-completed": "yes"} if self.chance(0.98) else {})
+            claim = self.claim(
+                ns,
+                name,
+                "",
+                volumeName=pv,
+                annotations={"pv.kubernetes.io/bind-completed": "yes"} if self.chance(0.98) else {},
+            )
             if self.chance(0.98):
                 volume = self.volume(pv, "10Gi", "", **self.bound_source(f"{ns}{i}"))
                 volume["spec"]["claimRef"] = {"kind": "PersistentVolumeClaim", "namespace": ns, "name": name}
@@ -164,13 +226,25 @@ class World:
                 self.add("persistentvolume", volume)
             self.put_claim(ns, claim)
         for i in range(self.rand.randint(4, 7)):
-            cls = self.pick(["local", "local", "wait", "wait-topology", "wait-topology", "wait-csi",
-                             *(["immediate", "nowhere"] if self.chance(0.2) else [])])
+            cls = self.pick(
+                [
+                    "local",
+                    "local",
+                    "wait",
+                    "wait-topology",
+                    "wait-topology",
+                    "wait-csi",
+                    *(["immediate", "nowhere"] if self.chance(0.2) else []),
+                ]
+            )
             more = {}
             if self.chance(0.2):
-                more["selector"] = self.pick([
-                    {"matchLabels": {"speed": "fast"}},
-                    {"matchExpressions": [{"key": "speed", "operator": "NotIn", "values": ["fast"]}]}])
+                more["selector"] = self.pick(
+                    [
+                        {"matchLabels": {"speed": "fast"}},
+                        {"matchExpressions": [{"key": "speed", "operator": "NotIn", "values": ["fast"]}]},
+                    ]
+                )
             if self.chance(0.15):
                 more["volumeMode"] = "Block"
             annotations = {}
@@ -195,12 +269,19 @@ class World:
             more = self.volume_affinity() if self.chance(0.8) else {}
             if self.chance(0.2):
                 more["volumeMode"] = "Block"
-            volume = self.volume(f"free{i}", f"{self.rand.randint(1, 6) * 1000 + i}M",
-                                 self.pick(["local", "local", "wait", "wait-topology"]), **more)
+            volume = self.volume(
+                f"free{i}",
+                f"{self.rand.randint(1, 6) * 1000 + i}M",
+                self.pick(["local", "local", "wait", "wait-topology"]),
+                **more,
+            )
             if self.chance(0.1):
                 ns = self.pick(NAMESPACES)
-                volume["spec"]["claimRef"] = {"kind": "PersistentVolumeClaim", "namespace": ns,
-                                              "name": f"wait{self.rand.randrange(4)}"}
+                volume["spec"]["claimRef"] = {
+                    "kind": "PersistentVolumeClaim",
+                    "namespace": ns,
+                    "name": f"wait{self.rand.randrange(4)}",
+                }
             if self.chance(0.1):
                 volume["status"]["phase"] = self.pick(["Released", "Failed", "Pending"])
             self.add("persistentvolume", volume)
@@ -210,8 +291,15 @@ class World:
     def requirements(self, most):
         found = []
         for _ in range(self.rand.randint(1, most)):
-            key, values = self.pick([("disk", ["ssd", "hdd", "nvme"]), (ZONE, ZONES),
-                                     ("rack", [f"r{i}" for i in range(6)]), ("gen", ["1", "5"]), ("none", ["a"])])
+            key, values = self.pick(
+                [
+                    ("disk", ["ssd", "hdd", "nvme"]),
+                    (ZONE, ZONES),
+                    ("rack", [f"r{i}" for i in range(6)]),
+                    ("gen", ["1", "5"]),
+                    ("none", ["a"]),
+                ]
+            )
             op = self.pick(["In", "In", "In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"])
             if op in ("Gt", "Lt"):
                 found.append({"key": "gen", "operator": op, "values": [self.pick(["0", "4", "9", "-5", "12"])]})
@@ -229,8 +317,9 @@ class World:
         if kind < 0.9:
             term["matchExpressions"] = self.requirements(2)
         if kind > 0.85:
-            term["matchFields"] = [{"key": "metadata.name", "operator": self.pick(["In", "NotIn"]),
-                                    "values": [self.pick(self.node_names)]}]
+            term["matchFields"] = [
+                {"key": "metadata.name", "operator": self.pick(["In", "NotIn"]), "values": [self.pick(self.node_names)]}
+            ]
         return term
 
     def labels(self):
@@ -269,8 +358,9 @@ class World:
     def affinity(self):
         affinity = {}
         if self.chance(0.5):
-            affinity["nodeAffinity"] = {REQUIRED: {"nodeSelectorTerms": [
-                self.node_term() for _ in range(self.rand.randint(1, 3))]}}
+            affinity["nodeAffinity"] = {
+                REQUIRED: {"nodeSelectorTerms": [self.node_term() for _ in range(self.rand.randint(1, 3))]}
+            }
         if self.chance(0.35):
             affinity["podAffinity"] = {REQUIRED: [self.pod_term() for _ in range(self.pick([1, 1, 2]))]}
         if self.chance(0.4):
@@ -343,11 +433,25 @@ class World:
         if kind == "ebs":
             return {"name": name, "awsElasticBlockStore": {"volumeID": f"vol-{self.rand.randrange(4)}", **read_only}}
         if kind == "iscsi":
-            return {"name": name, "iscsi": {"targetPortal": "10.0.0.1:3260", "lun": 0, **read_only,
-                                            "iqn": f"iqn.2020-01.com.example:{self.rand.randrange(3)}"}}
+            return {
+                "name": name,
+                "iscsi": {
+                    "targetPortal": "10.0.0.1:3260",
+                    "lun": 0,
+                    **read_only,
+                    "iqn": f"iqn.2020-01.com.example:{self.rand.randrange(3)}",
+                },
+            }
         if kind == "rbd":
-            return {"name": name, "rbd": {"monitors": self.some(["m1", "m2", "m3"], 2), "image": self.pick("ij"),
-                                          **({"pool": "p2"} if self.chance(0.3) else {}), **read_only}}
+            return {
+                "name": name,
+                "rbd": {
+                    "monitors": self.some(["m1", "m2", "m3"], 2),
+                    "image": self.pick("ij"),
+                    **({"pool": "p2"} if self.chance(0.3) else {}),
+                    **read_only,
+                },
+            }
         if kind == "azure":
             return {"name": name, "azureDisk": {"diskName": f"d{self.rand.randrange(3)}", "diskURI": "https://a/b"}}
         return {"name": name, "emptyDir": {}}
@@ -364,8 +468,10 @@ class World:
 
     def pod(self, name, is_query):
         ns = self.pick(NAMESPACES)
-        spec = {"containers": [self.container(f"c{i}") for i in range(self.rand.randint(1, 2))],
-                "terminationGracePeriodSeconds": 0}
+        spec = {
+            "containers": [self.container(f"c{i}") for i in range(self.rand.randint(1, 2))],
+            "terminationGracePeriodSeconds": 0,
+        }
         if self.chance(0.2):
             spec["initContainers"] = [self.container(f"i{i}", 0.9) for i in range(self.rand.randint(1, 2))]
         if self.chance(0.08):
@@ -386,8 +492,12 @@ class World:
             spec["topologySpreadConstraints"] = self.spread()
         if self.chance(0.4):
             spec["priorityClassName"] = self.pick(list(PRIORITIES))
-        return {"apiVersion": "v1", "kind": "Pod",
-                "metadata": {"name": name, "namespace": ns, "labels": self.labels()}, "spec": spec}
+        return {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "namespace": ns, "labels": self.labels()},
+            "spec": spec,
+        }
 
     def make(self):
         for name in self.node_names:

@@ -14,6 +14,7 @@ import tarfile
 
 def layer_of(folder):
     """The folder as a tar, in memory."""
+
     def plain(entry):
         entry.uid = entry.gid = entry.mtime = 0
         entry.uname = entry.gname = ""
@@ -31,14 +32,18 @@ def layer_of(folder):
 
 def make_image(out, name, folder, entrypoint, env=("PATH=/bin",)):
     layer = layer_of(folder)
-    config = json.dumps({
-        "architecture": "amd64", "os": "linux",
-        "config": {"Entrypoint": list(entrypoint), "Env": list(env)},
-        "rootfs": {"type": "layers", "diff_ids": ["sha256:" + hashlib.sha256(layer).hexdigest()]},
-    }).encode()
+    config = json.dumps(
+        {
+            "architecture": "amd64",
+            "os": "linux",
+            "config": {"Entrypoint": list(entrypoint), "Env": list(env)},
+            "rootfs": {"type": "layers", "diff_ids": ["sha256:" + hashlib.sha256(layer).hexdigest()]},
+        }
+    ).encode()
     config_name = hashlib.sha256(config).hexdigest() + ".json"
-    manifest = json.dumps([{"Config": config_name, "RepoTags": ["docker.io/" + name],
-                            "Layers": ["layer.tar"]}]).encode()
+    manifest = json.dumps(
+        [{"Config": config_name, "RepoTags": ["docker.io/" + name], "Layers": ["layer.tar"]}]
+    ).encode()
     with tarfile.open(out, "w") as tar:
         for path, data in ((config_name, config), ("layer.tar", layer), ("manifest.json", manifest)):
             entry = tarfile.TarInfo(path)

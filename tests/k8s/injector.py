@@ -43,13 +43,27 @@ def injector(cluster, name, address, patch=in_front, reinvocation="Never"):
     threading.Thread(target=server.serve_forever, daemon=True).start()
     with open(cluster.pki.ca, "rb") as f:
         authority = base64.b64encode(f.read()).decode()
-    cluster.create(CONFIGURATIONS, {
-        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration", "metadata": {"name": name},
-        "webhooks": [{
-            "name": f"{name}.example.com", "sideEffects": "None", "admissionReviewVersions": ["v1"],
-            "reinvocationPolicy": reinvocation, "namespaceSelector": {"matchLabels": {name: "on"}},
-            "clientConfig": {"url": f"https://{address}:{server.server_port}/", "caBundle": authority},
-            "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}]}]})
+    cluster.create(
+        CONFIGURATIONS,
+        {
+            "apiVersion": "admissionregistration.k8s.io/v1",
+            "kind": "MutatingWebhookConfiguration",
+            "metadata": {"name": name},
+            "webhooks": [
+                {
+                    "name": f"{name}.example.com",
+                    "sideEffects": "None",
+                    "admissionReviewVersions": ["v1"],
+                    "reinvocationPolicy": reinvocation,
+                    "namespaceSelector": {"matchLabels": {name: "on"}},
+                    "clientConfig": {"url": f"https://{address}:{server.server_port}/", "caBundle": authority},
+                    "rules": [
+                        {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
+                    ],
+                }
+            ],
+        },
+    )
     try:
         yield
     finally:

@@ -62,7 +62,7 @@ def hello(connection, secret, started):
     answer, fds, _, _ = socket.recv_fds(connection, 1 << 16, 64)
     kind = HEAD.unpack_from(answer)[1]
     if kind == REFUSED:
-        return {"refused": answer[HEAD.size:].split(b"\0")[0].decode()}
+        return {"refused": answer[HEAD.size :].split(b"\0")[0].decode()}
     assert kind == WELCOME, kind
     return {"tenant": struct.unpack_from("<Q", answer, HEAD.size)[0], "pages": len(fds)}
 

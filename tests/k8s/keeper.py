@@ -40,6 +40,7 @@ def children():
 
 # ---- actions to undo at the end: a function for each kind
 
+
 def undo_tree(path):
     shutil.rmtree(path, ignore_errors=True)
     return not os.path.lexists(path)
@@ -99,17 +100,22 @@ def undo_cgroup(path):
     return not os.path.isdir(path)
 
 
-UNDO = {"tree": undo_tree, "folder": undo_folder, "controllers": undo_controllers, "link": undo_link,
-        "cgroup": undo_cgroup}
+UNDO = {
+    "tree": undo_tree,
+    "folder": undo_folder,
+    "controllers": undo_controllers,
+    "link": undo_link,
+    "cgroup": undo_cgroup,
+}
 
 
 class Keeper:
     def __init__(self, sock):
         self.sock = sock
-        self.pids = {}    # of parts that live, by name
-        self.exits = {}   # how ended parts exited: a code, or minus a signal
+        self.pids = {}  # of parts that live, by name
+        self.exits = {}  # how ended parts exited: a code, or minus a signal
         self.undo = []
-        self.held = {}    # sockets whose only purpose is their name, as locks
+        self.held = {}  # sockets whose only purpose is their name, as locks
         self.ended = False
 
     def start(self, name, argv, log, env):
@@ -120,8 +126,16 @@ class Keeper:
             LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
         with open(log, "ab") as out:
-            child = subprocess.Popen(argv, env=env, cwd="/", stdin=subprocess.DEVNULL, stdout=out, stderr=out,
-                                     start_new_session=True, preexec_fn=prepare)
+            child = subprocess.Popen(
+                argv,
+                env=env,
+                cwd="/",
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                start_new_session=True,
+                preexec_fn=prepare,
+            )
         child.returncode = 0  # it is reaped below, not by this object
         self.pids[name] = child.pid
         self.exits.pop(name, None)
@@ -210,9 +224,17 @@ class Keeper:
 
     def answer(self, packet):
         request = json.loads(packet)
-        todo = {"start": self.start, "signal": self.signal, "status": self.status, "undo": self.add_undo,
-                "tidy": self.tidy, "hold": self.hold, "release": self.release, "folder": self.make_folder,
-                "end": self.end}[request.pop("do")]
+        todo = {
+            "start": self.start,
+            "signal": self.signal,
+            "status": self.status,
+            "undo": self.add_undo,
+            "tidy": self.tidy,
+            "hold": self.hold,
+            "release": self.release,
+            "folder": self.make_folder,
+            "end": self.end,
+        }[request.pop("do")]
         try:
             return todo(**request)
         except (OSError, ValueError, subprocess.SubprocessError) as error:

@@ -13,12 +13,18 @@ def start(cluster, *extenders, plugins=None):
         insecure = f"{cluster.slot.address}:{cluster.slot.port('kubelet')}"
         version, addresses = "v1beta1", {"healthzBindAddress": insecure, "metricsBindAddress": insecure}
     with open(path, "w", encoding="utf-8") as f:
-        json.dump({
-            "apiVersion": f"kubescheduler.config.k8s.io/{version}", "kind": "KubeSchedulerConfiguration",
-            "clientConnection": {"kubeconfig": cluster.kubeconfigs["kube-scheduler"], "qps": 5000, "burst": 5000},
-            "leaderElection": {"leaderElect": False}, **addresses, "percentageOfNodesToScore": 100,
-            "profiles": [{"schedulerName": "default-scheduler", **({"plugins": plugins} if plugins else {})}],
-            "extenders": extenders,
-        }, f)
+        json.dump(
+            {
+                "apiVersion": f"kubescheduler.config.k8s.io/{version}",
+                "kind": "KubeSchedulerConfiguration",
+                "clientConnection": {"kubeconfig": cluster.kubeconfigs["kube-scheduler"], "qps": 5000, "burst": 5000},
+                "leaderElection": {"leaderElect": False},
+                **addresses,
+                "percentageOfNodesToScore": 100,
+                "profiles": [{"schedulerName": "default-scheduler", **({"plugins": plugins} if plugins else {})}],
+                "extenders": extenders,
+            },
+            f,
+        )
     cluster.args["kube-scheduler"] = ["--config=" + path]
     cluster.start_sched()

@@ -25,14 +25,29 @@ START_S = 300
 GROUP = "divvy-k8s"  # name of our cgroup in every tree; the seats' names begin with it
 HERE = os.path.dirname(os.path.abspath(__file__))
 # Settings that a kubelet and its network plugins write: in the node's mount namespace, each is a file of the node's own.
-SYSCTLS = ["vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops",
-           "kernel/keys/root_maxkeys", "kernel/keys/root_maxbytes", "net/ipv4/ip_forward"]
+SYSCTLS = [
+    "vm/overcommit_memory",
+    "vm/panic_on_oom",
+    "kernel/panic",
+    "kernel/panic_on_oops",
+    "kernel/keys/root_maxkeys",
+    "kernel/keys/root_maxbytes",
+    "net/ipv4/ip_forward",
+]
 NEEDED = {"cpu", "cpuacct", "cpuset", "memory"}
 NEEDED_V2 = {"cpu", "cpuset", "memory", "pids"}
 # Folders of the node, and the paths at which its mount namespace has them.
-PLACES = {"kubelet": "/var/lib/kubelet", "cni-state": "/var/lib/cni", "run-containerd": "/run/containerd",
-          "netns": "/run/netns", "log-pods": "/var/log", "run-divvy": "/run/divvy", "state-divvy": "/var/lib/divvy",
-          "cdi": "/var/run/cdi", "lock": "/run/lock"}
+PLACES = {
+    "kubelet": "/var/lib/kubelet",
+    "cni-state": "/var/lib/cni",
+    "run-containerd": "/run/containerd",
+    "netns": "/run/netns",
+    "log-pods": "/var/log",
+    "run-divvy": "/run/divvy",
+    "state-divvy": "/var/lib/divvy",
+    "cdi": "/var/run/cdi",
+    "lock": "/run/lock",
+}
 IN_MEMORY = ("run-containerd", "netns", "run-divvy", "cdi", "lock")
 NAMESPACE_SCRIPT = """\
 set -e
@@ -47,12 +62,14 @@ exec sleep infinity
 def held(name):
     """Holds an abstract socket in this process, as keepers do."""
     with socket.socket(socket.AF_UNIX) as lock:
+
         def ours():
             try:
                 lock.bind(name)
                 return True
             except OSError:
                 return False
+
         wait_for(ours, f"nobody else has {name[1:]}", LOCK_S)
         yield
 
@@ -115,8 +132,13 @@ def cgroups_used():
 
 
 def unshared(*argv):
-    return subprocess.run(["unshare", "--mount", "--propagation", "private", *argv], stdin=subprocess.DEVNULL,
-                          capture_output=True, text=True, check=False)
+    return subprocess.run(
+        ["unshare", "--mount", "--propagation", "private", *argv],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
 
 def can_be_had(programs):
@@ -160,8 +182,8 @@ class Node:
         self.dir = os.path.join(cluster.dir, "node")
         self.kubelet_dir = os.path.join(self.dir, "kubelet")  # /var/lib/kubelet inside
         self.socket = os.path.join(self.dir, "c.sock")
-        self.made = []       # mount points that this node made
-        self.mounts = []     # the mounts inside
+        self.made = []  # mount points that this node made
+        self.mounts = []  # the mounts inside
         self.runtime = None  # containerd's cgroup, of any tree
 
     # ---- the start
@@ -222,8 +244,10 @@ class Node:
             if point in unified:
                 lacking = NEEDED_V2 - words_of(os.path.join(path, "cgroup.controllers"))
                 if lacking:
-                    raise Skip(f"a node needs the cgroup controllers {', '.join(sorted(lacking))},"
-                               f" which {point} does not pass on")
+                    raise Skip(
+                        f"a node needs the cgroup controllers {', '.join(sorted(lacking))},"
+                        f" which {point} does not pass on"
+                    )
                 self.delegate(path)
             if point in unified or "cpuset" not in controllers:  # no process can enter a new cpuset of version 1
                 self.runtime = os.path.join(path, "runtime")
@@ -244,19 +268,32 @@ class Node:
         bridge = self.seat.bridge  # a fixed MAC; by default it follows the lowest joined port
         self.cluster.keeper.undo("link", bridge)
         self.cluster.keeper.ask("tidy", kind="link", args=[bridge])
-        for args in (["link", "add", bridge, "address", f"02:64:76:79:00:{int(bridge[-1]):02x}", "type", "bridge"],
-                     ["addr", "add", f"{self.seat.address}/{self.seat.pods.partition('/')[2]}", "dev", bridge],
-                     ["addr", "add", f"{self.cluster.slot.service}/32", "dev", bridge],
-                     ["link", "set", bridge, "up"]):
+        for args in (
+            ["link", "add", bridge, "address", f"02:64:76:79:00:{int(bridge[-1]):02x}", "type", "bridge"],
+            ["addr", "add", f"{self.seat.address}/{self.seat.pods.partition('/')[2]}", "dev", bridge],
+            ["addr", "add", f"{self.cluster.slot.service}/32", "dev", bridge],
+            ["link", "set", bridge, "up"],
+        ):
             done = subprocess.run(["ip", *args], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
             if done.returncode:
                 raise Skip(f"a node needs a bridge: ip {' '.join(args)}: {done.stderr.strip()}")
 
     def serve_api(self):
         """Forwards the API server's service address, since there is no kube-proxy."""
-        self.cluster.keeper.ask("start", name="forward", env={}, log=self.log("forward"), argv=[
-            sys.executable, os.path.join(HERE, "forward.py"), self.cluster.slot.service, "443",
-            self.cluster.slot.address, str(self.cluster.slot.port("kube-apiserver"))])
+        self.cluster.keeper.ask(
+            "start",
+            name="forward",
+            env={},
+            log=self.log("forward"),
+            argv=[
+                sys.executable,
+                os.path.join(HERE, "forward.py"),
+                self.cluster.slot.service,
+                "443",
+                self.cluster.slot.address,
+                str(self.cluster.slot.port("kube-apiserver")),
+            ],
+        )
 
     def make_namespace(self):
         argv = []
@@ -278,9 +315,25 @@ class Node:
         ready = os.path.join(self.dir, "mounted")
         with contextlib.suppress(FileNotFoundError):
             os.unlink(ready)
-        self.cluster.keeper.ask("start", name="mounts", env={"PATH": os.environ["PATH"]}, log=self.log("mounts"),
-                                argv=["unshare", "--mount", "--propagation", "private", "sh", "-c",
-                                      NAMESPACE_SCRIPT, "sh", *self.mounts, "--", ready])
+        self.cluster.keeper.ask(
+            "start",
+            name="mounts",
+            env={"PATH": os.environ["PATH"]},
+            log=self.log("mounts"),
+            argv=[
+                "unshare",
+                "--mount",
+                "--propagation",
+                "private",
+                "sh",
+                "-c",
+                NAMESPACE_SCRIPT,
+                "sh",
+                *self.mounts,
+                "--",
+                ready,
+            ],
+        )
         wait_for(lambda: os.path.exists(ready) or not self.cluster.pid("mounts"), "the node's mounts", START_S)
         if not self.cluster.pid("mounts"):
             raise Skip(f"a node needs mounts of its own: {''.join(self.cluster.end_of_log('mounts', 1)).strip()}")
@@ -293,8 +346,15 @@ class Node:
         return ["nsenter", "--mount", "--root", "--target", str(self.cluster.pid("mounts"))]
 
     def enter(self, *argv, check=True, timeout=PATIENCE_S, **kw):
-        done = subprocess.run([*self.inside(), *argv], stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                              timeout=patience(timeout), check=False, **kw)
+        done = subprocess.run(
+            [*self.inside(), *argv],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=patience(timeout),
+            check=False,
+            **kw,
+        )
         assert not check or done.returncode == 0, f"{' '.join(argv)}: {done.stdout}{done.stderr}"
         return done
 
@@ -305,20 +365,38 @@ class Node:
         for name in ("lower", "upper", "work", "merged"):
             os.makedirs(os.path.join(self.dir, "probe", name))
         below = os.path.join(self.dir, "probe")
-        options = ",".join(f"{k}={below}/{v}" for k, v in
-                           (("lowerdir", "lower"), ("upperdir", "upper"), ("workdir", "work")))
+        options = ",".join(
+            f"{k}={below}/{v}" for k, v in (("lowerdir", "lower"), ("upperdir", "upper"), ("workdir", "work"))
+        )
         return unshared("mount", "-t", "overlay", "-o", options, "none", below + "/merged").returncode == 0
 
     def start_containerd(self):
         config, networks = os.path.join(self.dir, "containerd.toml"), os.path.join(self.dir, "net.d")
         os.mkdir(networks)
         with open(os.path.join(networks, "10-test.conflist"), "w", encoding="ascii") as f:
-            json.dump({"cniVersion": "0.4.0", "name": "test", "plugins": [
-                {"type": "bridge", "bridge": self.seat.bridge, "isGateway": True, "ipam": {
-                    "type": "host-local", "dataDir": self.dir + "/leases",
-                    "ranges": [[{"subnet": self.seat.pods}]], "routes": [{"dst": "0.0.0.0/0"}]}}]}, f)
+            json.dump(
+                {
+                    "cniVersion": "0.4.0",
+                    "name": "test",
+                    "plugins": [
+                        {
+                            "type": "bridge",
+                            "bridge": self.seat.bridge,
+                            "isGateway": True,
+                            "ipam": {
+                                "type": "host-local",
+                                "dataDir": self.dir + "/leases",
+                                "ranges": [[{"subnet": self.seat.pods}]],
+                                "routes": [{"dst": "0.0.0.0/0"}],
+                            },
+                        }
+                    ],
+                },
+                f,
+            )
         with open(config, "w", encoding="ascii") as f:
-            f.write(f"""\
+            f.write(
+                f"""\
 version = 2
 root = "{self.dir}/containerd"
 state = "/run/containerd"
@@ -341,7 +419,8 @@ state = "/run/containerd"
   [plugins."io.containerd.grpc.v1.cri".cni]
     bin_dir = "{self.cluster.cache}/cni"
     conf_dir = "{networks}"
-""")
+"""
+            )
         self.cluster.commands["containerd"] = [os.path.join(self.cluster.bin, "containerd"), "-c", config]
         self.run_again("containerd")
         self.await_ready("containerd")
@@ -366,26 +445,47 @@ state = "/run/containerd"
         with open(resolv, "w", encoding="ascii"):
             pass
         with open(config, "w", encoding="ascii") as f:
-            json.dump({
-                "apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
-                "address": self.seat.address, "port": slot.port("kubelet"), "readOnlyPort": 0,
-                "healthzBindAddress": slot.address, "healthzPort": slot.port("kubelet-healthz"),
-                "cgroupDriver": "cgroupfs", "cgroupRoot": "/" + self.seat.group, "failSwapOn": False,
-                "authentication": {"anonymous": {"enabled": False}, "webhook": {"enabled": True},
-                                   "x509": {"clientCAFile": self.cluster.pki.ca}},
-                "authorization": {"mode": "Webhook"}, "makeIPTablesUtilChains": False, "resolvConf": resolv,
-                "volumePluginDir": self.dir + "/volume-plugins", "imageGCHighThresholdPercent": 100,
-                "evictionHard": {"memory.available": "10Mi", "nodefs.available": "1%", "imagefs.available": "1%"},
-                "nodeStatusUpdateFrequency": "1s", "syncFrequency": "10s",
-                # Kubelets since 1.35 refuse cgroups of version 1 by default.
-                **({"failCgroupV1": False} if self.cluster.minor >= 35 else {}),
-            }, f)
+            json.dump(
+                {
+                    "apiVersion": "kubelet.config.k8s.io/v1beta1",
+                    "kind": "KubeletConfiguration",
+                    "address": self.seat.address,
+                    "port": slot.port("kubelet"),
+                    "readOnlyPort": 0,
+                    "healthzBindAddress": slot.address,
+                    "healthzPort": slot.port("kubelet-healthz"),
+                    "cgroupDriver": "cgroupfs",
+                    "cgroupRoot": "/" + self.seat.group,
+                    "failSwapOn": False,
+                    "authentication": {
+                        "anonymous": {"enabled": False},
+                        "webhook": {"enabled": True},
+                        "x509": {"clientCAFile": self.cluster.pki.ca},
+                    },
+                    "authorization": {"mode": "Webhook"},
+                    "makeIPTablesUtilChains": False,
+                    "resolvConf": resolv,
+                    "volumePluginDir": self.dir + "/volume-plugins",
+                    "imageGCHighThresholdPercent": 100,
+                    "evictionHard": {"memory.available": "10Mi", "nodefs.available": "1%", "imagefs.available": "1%"},
+                    "nodeStatusUpdateFrequency": "1s",
+                    "syncFrequency": "10s",
+                    # Kubelets since 1.35 refuse cgroups of version 1 by default.
+                    **({"failCgroupV1": False} if self.cluster.minor >= 35 else {}),
+                },
+                f,
+            )
         self.cluster.commands["kubelet"] = [
-            os.path.join(self.cluster.bin, "kubelet"), "--config=" + config,
-            "--kubeconfig=" + self.cluster.kubeconfigs["kubelet"], "--root-dir=/var/lib/kubelet",
-            "--hostname-override=" + self.name, "--node-ip=" + self.seat.address,
-            "--container-runtime-endpoint=unix://" + self.socket, *self.old_options(),
-            *self.cluster.args.get("kubelet", [])]
+            os.path.join(self.cluster.bin, "kubelet"),
+            "--config=" + config,
+            "--kubeconfig=" + self.cluster.kubeconfigs["kubelet"],
+            "--root-dir=/var/lib/kubelet",
+            "--hostname-override=" + self.name,
+            "--node-ip=" + self.seat.address,
+            "--container-runtime-endpoint=unix://" + self.socket,
+            *self.old_options(),
+            *self.cluster.args.get("kubelet", []),
+        ]
         self.run_again("kubelet")
         self.await_ready("kubelet")
 

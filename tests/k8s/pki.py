@@ -35,17 +35,51 @@ class Pki:
             f.write(CONFIG)
         self.ca = os.path.join(folder, "ca.crt")
         self.ca_key = os.path.join(folder, "ca.key")
-        openssl("req", "-x509", "-config", self.config, "-extensions", "authority", *NEW_KEY, "-days", "3650",
-                "-subj", "/CN=divvy-test-ca", "-keyout", self.ca_key, "-out", self.ca)
+        openssl(
+            "req",
+            "-x509",
+            "-config",
+            self.config,
+            "-extensions",
+            "authority",
+            *NEW_KEY,
+            "-days",
+            "3650",
+            "-subj",
+            "/CN=divvy-test-ca",
+            "-keyout",
+            self.ca_key,
+            "-out",
+            self.ca,
+        )
 
     def sign(self, name, common_name, organizations=(), alternatives=""):
         """(certificate, key), as files."""
         cert, key = (os.path.join(self.folder, f"{name}.{end}") for end in ("crt", "key"))
         parts = [f"O={o}" for o in organizations] + [f"CN={common_name}"]
         subject = "".join("/" + p.replace("\\", "\\\\").replace("/", "\\/") for p in parts)
-        openssl("req", "-x509", "-config", self.config, "-extensions", "leaf", *NEW_KEY, "-days", "3650",
-                "-CA", self.ca, "-CAkey", self.ca_key, "-subj", subject, "-keyout", key, "-out", cert,
-                *(["-addext", "subjectAltName=" + alternatives] if alternatives else []))
+        openssl(
+            "req",
+            "-x509",
+            "-config",
+            self.config,
+            "-extensions",
+            "leaf",
+            *NEW_KEY,
+            "-days",
+            "3650",
+            "-CA",
+            self.ca,
+            "-CAkey",
+            self.ca_key,
+            "-subj",
+            subject,
+            "-keyout",
+            key,
+            "-out",
+            cert,
+            *(["-addext", "subjectAltName=" + alternatives] if alternatives else []),
+        )
         return cert, key
 
     def key_pair(self, name):

@@ -39,13 +39,34 @@ class Refuser:
 
     def __enter__(self):
         self.thread.start()
-        self.cluster.create(CONFIGURATIONS, {
-            "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
-            "metadata": {"name": NAME}, "webhooks": [{
-                "name": NAME, "sideEffects": "None", "admissionReviewVersions": ["v1"], "failurePolicy": "Fail",
-                "clientConfig": {"url": f"https://127.0.0.1:{self.server.server_port}/", "caBundle": self.bundle()},
-                "rules": [{"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"],
-                           "resources": ["pods/binding"]}]}]})
+        self.cluster.create(
+            CONFIGURATIONS,
+            {
+                "apiVersion": "admissionregistration.k8s.io/v1",
+                "kind": "ValidatingWebhookConfiguration",
+                "metadata": {"name": NAME},
+                "webhooks": [
+                    {
+                        "name": NAME,
+                        "sideEffects": "None",
+                        "admissionReviewVersions": ["v1"],
+                        "failurePolicy": "Fail",
+                        "clientConfig": {
+                            "url": f"https://127.0.0.1:{self.server.server_port}/",
+                            "caBundle": self.bundle(),
+                        },
+                        "rules": [
+                            {
+                                "operations": ["CREATE"],
+                                "apiGroups": [""],
+                                "apiVersions": ["v1"],
+                                "resources": ["pods/binding"],
+                            }
+                        ],
+                    }
+                ],
+            },
+        )
         return self
 
     def __exit__(self, *_):

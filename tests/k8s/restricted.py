@@ -23,8 +23,12 @@ def api_server_args():
 
 
 def policy(name, **spec):
-    return {"apiVersion": "policy/v1beta1", "kind": "PodSecurityPolicy", "metadata": {
-        "name": name, "annotations": {"seccomp.security.alpha.kubernetes.io/allowedProfileNames": "*"}}, "spec": spec}
+    return {
+        "apiVersion": "policy/v1beta1",
+        "kind": "PodSecurityPolicy",
+        "metadata": {"name": name, "annotations": {"seccomp.security.alpha.kubernetes.io/allowedProfileNames": "*"}},
+        "spec": spec,
+    }
 
 
 def make_policies(cluster):
@@ -33,21 +37,44 @@ def make_policies(cluster):
         return
     ranges = {"rule": "MustRunAs", "ranges": [{"min": 1, "max": 65535}]}
     restricted = policy(
-        "restricted", privileged=False, allowPrivilegeEscalation=False, requiredDropCapabilities=["ALL"],
+        "restricted",
+        privileged=False,
+        allowPrivilegeEscalation=False,
+        requiredDropCapabilities=["ALL"],
         volumes=["configMap", "emptyDir", "projected", "secret", "downwardAPI", "persistentVolumeClaim"],
-        hostNetwork=False, hostIPC=False, hostPID=False, runAsUser={"rule": "MustRunAsNonRoot"},
-        seLinux={"rule": "RunAsAny"}, supplementalGroups=ranges, fsGroup=ranges)
-    restricted["metadata"]["annotations"]["seccomp.security.alpha.kubernetes.io/allowedProfileNames"] = "runtime/default"
-    anything = policy("anything", privileged=True, volumes=["*"], hostNetwork=True, hostPID=True, hostIPC=True,
-                      allowedCapabilities=["*"], **{name: {"rule": "RunAsAny"} for name in (
-                          "runAsUser", "seLinux", "supplementalGroups", "fsGroup")})
+        hostNetwork=False,
+        hostIPC=False,
+        hostPID=False,
+        runAsUser={"rule": "MustRunAsNonRoot"},
+        seLinux={"rule": "RunAsAny"},
+        supplementalGroups=ranges,
+        fsGroup=ranges,
+    )
+    restricted["metadata"]["annotations"][
+        "seccomp.security.alpha.kubernetes.io/allowedProfileNames"
+    ] = "runtime/default"
+    anything = policy(
+        "anything",
+        privileged=True,
+        volumes=["*"],
+        hostNetwork=True,
+        hostPID=True,
+        hostIPC=True,
+        allowedCapabilities=["*"],
+        **{name: {"rule": "RunAsAny"} for name in ("runAsUser", "seLinux", "supplementalGroups", "fsGroup")},
+    )
     for one in (restricted, anything):
         cluster.create(POLICIES, one)
 
 
 def use_rule():
     """The rule by which an account may create restricted pods."""
-    return {"apiGroups": ["policy"], "resources": ["podsecuritypolicies"], "resourceNames": ["restricted"], "verbs": ["use"]}
+    return {
+        "apiGroups": ["policy"],
+        "resources": ["podsecuritypolicies"],
+        "resourceNames": ["restricted"],
+        "verbs": ["use"],
+    }
 
 
 def labels():

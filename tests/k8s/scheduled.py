@@ -68,8 +68,12 @@ class Scheduled:
     def start(self, *options):
         log = open(os.path.join(self.cluster.dir, "log", "divvy-scheduler.log"), "ab")
         with log:
-            process = subprocess.Popen([PROGRAM, "--kubeconfig", self.account.kubeconfig, "--log", "debug", *options],
-                                       stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            process = subprocess.Popen(
+                [PROGRAM, "--kubeconfig", self.account.kubeconfig, "--log", "debug", *options],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
         self.processes.append(process)
         return process
 
@@ -88,24 +92,49 @@ class Scheduled:
     # ---- nodes
 
     def lease(self, name):
-        self.cluster.create_once(NODE_LEASES, {
-            "metadata": {"name": name},
-            "spec": {"holderIdentity": name, "leaseDurationSeconds": 40, "renewTime": now()}})
+        self.cluster.create_once(
+            NODE_LEASES,
+            {
+                "metadata": {"name": name},
+                "spec": {"holderIdentity": name, "leaseDurationSeconds": 40, "renewTime": now()},
+            },
+        )
         self.nodes[name] = True
 
     def node(self, name, *models, bytes_each=16 * GIB, labels=None, **resources):
         """A node with one GPU of each model: GPU-name-0, ..."""
         owner = {"divvy.gpu/owner": "divvy"} if models else {}
-        self.cluster.fake_node(name, labels={**owner, **(labels or {})},
-                               **{"divvy.gpu/slot": str(64 * len(models)), **resources})
+        self.cluster.fake_node(
+            name, labels={**owner, **(labels or {})}, **{"divvy.gpu/slot": str(64 * len(models)), **resources}
+        )
         if not models:
             return
         self.lease(name)
-        self.cluster.create_once(f"{GPU}/gpunodes", {  # a running controller may have created it
-            "apiVersion": "divvy.gpu/v1", "kind": "GPUNode", "metadata": {"name": name}})
-        self.status(name, owner="divvy", deviceCount=len(models), slots={"total": 64 * len(models), "used": 0},
-                    devices=[{"uuid": f"GPU-{name}-{i}", "index": i, "model": model, "memoryBytes": bytes_each,
-                              "health": "Healthy", "owner": "divvy"} for i, model in enumerate(models)])
+        self.cluster.create_once(
+            f"{GPU}/gpunodes",
+            {  # a running controller may have created it
+                "apiVersion": "divvy.gpu/v1",
+                "kind": "GPUNode",
+                "metadata": {"name": name},
+            },
+        )
+        self.status(
+            name,
+            owner="divvy",
+            deviceCount=len(models),
+            slots={"total": 64 * len(models), "used": 0},
+            devices=[
+                {
+                    "uuid": f"GPU-{name}-{i}",
+                    "index": i,
+                    "model": model,
+                    "memoryBytes": bytes_each,
+                    "health": "Healthy",
+                    "owner": "divvy",
+                }
+                for i, model in enumerate(models)
+            ],
+        )
 
     def status(self, name, **status):
         self.cluster.patch(f"{GPU}/gpunodes/{name}/status", {"status": status})
@@ -123,10 +152,22 @@ class Scheduled:
     def pod(self, name, annotations=None, *, containers=("main",), resources=None, labels=None, **spec):
         """Annotations are requested keys without their prefix, or whole keys; the label is the webhook's."""
         keys = {k if "/" in k else f"divvy.gpu/{k}": v for k, v in (annotations or {}).items()}
-        return self.cluster.create(self.path(), {
-            "metadata": {"name": name, "annotations": keys, "labels": {"divvy.gpu/tenant": "true", **(labels or {})}},
-            "spec": {"schedulerName": "divvy-scheduler", "terminationGracePeriodSeconds": 1, "containers": [
-                {"name": c, "image": "none", "resources": resources or {}} for c in containers], **spec}})
+        return self.cluster.create(
+            self.path(),
+            {
+                "metadata": {
+                    "name": name,
+                    "annotations": keys,
+                    "labels": {"divvy.gpu/tenant": "true", **(labels or {})},
+                },
+                "spec": {
+                    "schedulerName": "divvy-scheduler",
+                    "terminationGracePeriodSeconds": 1,
+                    "containers": [{"name": c, "image": "none", "resources": resources or {}} for c in containers],
+                    **spec,
+                },
+            },
+        )
 
     def get(self, name):
         return self.cluster.get(self.path(name))
@@ -138,6 +179,7 @@ class Scheduled:
         def there():
             seen["pod"] = self.get(name)
             return seen["pod"]["spec"].get("nodeName")
+
         try:
             wait_for(there, f"{name} is bound", 60)
         except AssertionError as error:
@@ -163,6 +205,7 @@ class Scheduled:
         def said():
             seen["c"] = self.condition(name)
             return seen["c"] and seen["c"]["status"] == "False" and sentence in seen["c"]["message"]
+
         try:
             wait_for(said, f"{name} waits: {sentence}", 60)
         except AssertionError as error:

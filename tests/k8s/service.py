@@ -93,29 +93,50 @@ class Load:
 def import_worker(cluster):
     ptx = os.path.join(shipped.SOURCE, "src/simgpu/kernels.ptx")
     driver = libraries_of(os.path.join(BUILD, "src/simgpu/libcuda.so.1"))
-    shipped.import_image(cluster, IMAGE, {"/bin/worker": os.path.join(BUILD, "tests/programs/worker"), ptx: ptx,
-                                          **{path: path for path in driver}})
+    shipped.import_image(
+        cluster,
+        IMAGE,
+        {"/bin/worker": os.path.join(BUILD, "tests/programs/worker"), ptx: ptx, **{path: path for path in driver}},
+    )
 
 
 class Service:
     """The Deployment and its autoscaler."""
 
     def __init__(self, cluster, daemon, name="answers-many", share=SHARE, faster=FASTER, at_least=1):
-        self.cluster, self.daemon, self.name, self.share, self.faster, self.least = cluster, daemon, name, share, faster, at_least
+        self.cluster, self.daemon, self.name, self.share, self.faster, self.least = (
+            cluster,
+            daemon,
+            name,
+            share,
+            faster,
+            at_least,
+        )
         self.load = Load(cluster.node.seat.address)
 
     def apply(self):
         """Applies both and waits until the service serves and the autoscaler reads its usage."""
         self.cluster.kubectl("apply", "-f", str(DEPLOY / "external-metrics.yaml"))
-        self.cluster.apply(shipped.example(
-            "autoscaling/service", version=("autoscaling/v2", self.cluster.api_version("HorizontalPodAutoscaler")), name=("answers-many", self.name),
-            share=(f'"{SHARE}"', f'"{self.share}"'), image=("image: divvy-programs:0.1.0", f"image: {IMAGE}:{shipped.VERSION}"),
-            program=("command: [spin, --burst-on=20, --burst-off=80, --quiet]",
-                     f'command: [worker, "{self.load.address}", "{self.load.port}", "{KERNEL_MS * 1000}"]'),
-            least=("minReplicas: 1", f"minReplicas: {self.least}"),
-            at_once=("stabilizationWindowSeconds: 60", f"stabilizationWindowSeconds: {SHRINKS_AFTER_S // self.faster}"),
-            ends_at_once=("      containers:", "      terminationGracePeriodSeconds: 1\n      containers:")),
-            namespace=self.cluster.namespace)
+        self.cluster.apply(
+            shipped.example(
+                "autoscaling/service",
+                version=("autoscaling/v2", self.cluster.api_version("HorizontalPodAutoscaler")),
+                name=("answers-many", self.name),
+                share=(f'"{SHARE}"', f'"{self.share}"'),
+                image=("image: divvy-programs:0.1.0", f"image: {IMAGE}:{shipped.VERSION}"),
+                program=(
+                    "command: [spin, --burst-on=20, --burst-off=80, --quiet]",
+                    f'command: [worker, "{self.load.address}", "{self.load.port}", "{KERNEL_MS * 1000}"]',
+                ),
+                least=("minReplicas: 1", f"minReplicas: {self.least}"),
+                at_once=(
+                    "stabilizationWindowSeconds: 60",
+                    f"stabilizationWindowSeconds: {SHRINKS_AFTER_S // self.faster}",
+                ),
+                ends_at_once=("      containers:", "      terminationGracePeriodSeconds: 1\n      containers:"),
+            ),
+            namespace=self.cluster.namespace,
+        )
         wait_for(self.is_measured, "the metrics are served", WAIT_S)
         self.await_replicas(lambda n: n == self.least, "as many as at least are ready")
         wait_for(lambda: self.milli("divvy_gpu_used") == 0, "the usage is measured, and is 0", WAIT_S)
@@ -138,7 +159,9 @@ class Service:
 
     def autoscaler(self):
         version = self.cluster.api_version("HorizontalPodAutoscaler")
-        return self.cluster.get(f"/apis/{version}/namespaces/{self.cluster.namespace}/horizontalpodautoscalers/{self.name}")
+        return self.cluster.get(
+            f"/apis/{version}/namespaces/{self.cluster.namespace}/horizontalpodautoscalers/{self.name}"
+        )
 
     def ready(self):
         return self.deployment()["status"].get("readyReplicas", 0)
@@ -148,8 +171,10 @@ class Service:
         return [t["request"] for t in self.daemon.status().get("tenants") or [] if t["pod"].startswith(self.name + "-")]
 
     def metric(self, name):
-        items = self.cluster.get(f"/apis/external.metrics.k8s.io/v1beta1/namespaces/{self.cluster.namespace}/{name}"
-                                 f"?labelSelector=app%3D{self.name}")["items"]
+        items = self.cluster.get(
+            f"/apis/external.metrics.k8s.io/v1beta1/namespaces/{self.cluster.namespace}/{name}"
+            f"?labelSelector=app%3D{self.name}"
+        )["items"]
         return items[0]["value"] if items else None
 
     def milli(self, name):
@@ -160,5 +185,7 @@ class Service:
         try:
             wait_for(lambda: fits(self.ready()), words, WAIT_S)
         except AssertionError as error:
-            said = {name: self.metric(name) for name in ("divvy_gpu_used", "divvy_gpu_utilization", "divvy_gpu_granted")}
+            said = {
+                name: self.metric(name) for name in ("divvy_gpu_used", "divvy_gpu_utilization", "divvy_gpu_granted")
+            }
             raise AssertionError(f"{error}: {self.ready()} are ready, {said}, {self.autoscaler()['status']}") from None

@@ -48,7 +48,7 @@ def installed_files(stage, *patterns):
     for pattern in patterns:
         below = [p for p in glob.glob(os.path.join(stage, "**", pattern), recursive=True) if os.path.isfile(p)]
         assert below, f"{pattern} is not installed"
-        found |= {path[len(stage):]: path for path in below}
+        found |= {path[len(stage) :]: path for path in below}
     return found
 
 
@@ -56,14 +56,21 @@ def installed_files(stage, *patterns):
 def staged(cluster):
     """A folder with the files that this build installs."""
     stage = os.path.join(cluster.dir, "stage")
-    subprocess.run(["meson", "install", "-C", BUILD, "--no-rebuild", "--quiet", "--destdir", stage], check=True,
-                   stdin=subprocess.DEVNULL, capture_output=True)
+    subprocess.run(
+        ["meson", "install", "-C", BUILD, "--no-rebuild", "--quiet", "--destdir", stage],
+        check=True,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+    )
     yield stage
     shutil.rmtree(stage)
 
 
-WANTED = {"divvy-scheduler": ["sbin/divvy-scheduler"], "divvy-controller": ["sbin/divvy-controller"],
-          "divvyd": ["sbin/divvyd", "bin/*", "lib/**/divvy/**", "libexec/divvy/*"]}
+WANTED = {
+    "divvy-scheduler": ["sbin/divvy-scheduler"],
+    "divvy-controller": ["sbin/divvy-controller"],
+    "divvyd": ["sbin/divvyd", "bin/*", "lib/**/divvy/**", "libexec/divvy/*"],
+}
 
 
 def make_image(cluster, stage, name, version=VERSION):
@@ -87,8 +94,11 @@ def make_images(cluster):
             make_image(cluster, stage, name)
     ptx = os.path.join(SOURCE, "src/simgpu/kernels.ptx")
     driver = libraries_of(os.path.join(BUILD, "src/simgpu/libcuda.so.1"))
-    import_image(cluster, "divvy-programs", {"/bin/spin": SPIN, "/bin/sleep": "/bin/sleep", ptx: ptx,
-                                             **{path: path for path in driver}})
+    import_image(
+        cluster,
+        "divvy-programs",
+        {"/bin/spin": SPIN, "/bin/sleep": "/bin/sleep", ptx: ptx, **{path: path for path in driver}},
+    )
 
 
 class Shipped(Daemon):
@@ -140,10 +150,16 @@ def plug_in(cluster, simulate):
     """Starts devices without divvyd, like real ones: divvyd's own would end with its container."""
     folder = os.path.join(cluster.node.dir, "run-divvy/sim")
     os.makedirs(folder, exist_ok=True)
-    cluster.keeper.ask("start", name="devices", env={"PATH": os.environ["PATH"]},
-                       log=os.path.join(cluster.dir, "log", "devices.log"),
-                       argv=[os.path.join(BUILD, "src/simgpu/divvy-sim-engine"), "--stay", "--dir", folder, "--devices", simulate])
-    wait_for(lambda: os.path.exists(os.path.join(folder, "engine.sock")), "the engine of the simulated devices listens", 60)
+    cluster.keeper.ask(
+        "start",
+        name="devices",
+        env={"PATH": os.environ["PATH"]},
+        log=os.path.join(cluster.dir, "log", "devices.log"),
+        argv=[os.path.join(BUILD, "src/simgpu/divvy-sim-engine"), "--stay", "--dir", folder, "--devices", simulate],
+    )
+    wait_for(
+        lambda: os.path.exists(os.path.join(folder, "engine.sock")), "the engine of the simulated devices listens", 60
+    )
     return folder
 
 

@@ -75,12 +75,25 @@ class Kind:
         one."""
         self.made += 1
         name = f"{self.label}-{self.made}"
-        return name, json.dumps({
-            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "annotations": self.annotations},
-            "spec": {"restartPolicy": "OnFailure", "terminationGracePeriodSeconds": 0, "containers": [
-                {"name": "main", "image": f"{IMAGE}:{shipped.VERSION}",
-                 "args": [name, self.starts.address, str(self.starts.port)],
-                 "resources": {"limits": self.limits}}]}})
+        return name, json.dumps(
+            {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {"name": name, "annotations": self.annotations},
+                "spec": {
+                    "restartPolicy": "OnFailure",
+                    "terminationGracePeriodSeconds": 0,
+                    "containers": [
+                        {
+                            "name": "main",
+                            "image": f"{IMAGE}:{shipped.VERSION}",
+                            "args": [name, self.starts.address, str(self.starts.port)],
+                            "resources": {"limits": self.limits},
+                        }
+                    ],
+                },
+            }
+        )
 
     def post(self, connection, pod):
         """Creates a pod; returns the time of the first byte."""
@@ -93,10 +106,18 @@ class Kind:
     def clear(self):
         body = {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0}
         self.cluster.request("DELETE", self.path() + "?labelSelector=keep!=yes", body)
-        wait_for(lambda: not [p for p in self.cluster.get(self.path())["items"] if not p["metadata"].get("labels", {}).get("keep")],
-                 "the pods are deleted", 300)
-        wait_for(lambda: not any(self.is_ours(t) for t in self.daemon.status().get("tenants") or []),
-                 "the pods' grants have ended", 300)
+        wait_for(
+            lambda: not [
+                p for p in self.cluster.get(self.path())["items"] if not p["metadata"].get("labels", {}).get("keep")
+            ],
+            "the pods are deleted",
+            300,
+        )
+        wait_for(
+            lambda: not any(self.is_ours(t) for t in self.daemon.status().get("tenants") or []),
+            "the pods' grants have ended",
+            300,
+        )
         wait_for(self.is_torn_down, "the kubelet has removed the pods", 300)
 
     def is_ours(self, tenant):
@@ -114,8 +135,10 @@ class Kind:
         """The state of the first pod that has not started."""
         late = [name for name in names if name not in self.starts.at or name not in self.bound.at]
         events = f"/api/v1/namespaces/{self.space}/events?fieldSelector=involvedObject.name={late[0]}"
-        return f"{len(late)} of {len(names)}, {late[0]}: {json.dumps(self.cluster.get(self.path(late[0]))['status'])}, " + "; ".join(
-            f"{e['reason']}: {e['message']}" for e in self.cluster.get(events)["items"])
+        return (
+            f"{len(late)} of {len(names)}, {late[0]}: {json.dumps(self.cluster.get(self.path(late[0]))['status'])}, "
+            + "; ".join(f"{e['reason']}: {e['message']}" for e in self.cluster.get(events)["items"])
+        )
 
     def create(self, n):
         """[(ms to the start, ms to the node)] of n pods created at once."""
@@ -125,12 +148,14 @@ class Kind:
             connection.connect()
 
         def share(which):
-            return [(name, self.post(connections[which], pod)) for name, pod in pods[which::len(connections)]]
+            return [(name, self.post(connections[which], pod)) for name, pod in pods[which :: len(connections)]]
 
         with concurrent.futures.ThreadPoolExecutor(len(connections)) as pool:
             began = dict(sum(pool.map(share, range(len(connections))), []))
         try:
-            wait_for(lambda: all(name in self.starts.at and name in self.bound.at for name in began), "all have started", 600)
+            wait_for(
+                lambda: all(name in self.starts.at and name in self.bound.at for name in began), "all have started", 600
+            )
         except AssertionError as error:
             raise AssertionError(f"{error}: {self.held_up(began)}") from None
         for connection in connections:
@@ -140,9 +165,17 @@ class Kind:
 
 def keep_one_there(cluster, device, name="there"):
     """Keeps another pod on the device, so that it is shared already."""
-    cluster.create(f"/api/v1/namespaces/{cluster.namespace}/pods", {
-        "apiVersion": "v1", "kind": "Pod",
-        "metadata": {"name": name, "labels": {"keep": "yes"}, "annotations": {
-            "divvy.gpu/request": "0.1", "divvy.gpu/device": device}},
-        "spec": {"containers": [{"name": "main", "image": shipped.PROGRAMS, "command": ["sleep", "infinity"]}]}})
+    cluster.create(
+        f"/api/v1/namespaces/{cluster.namespace}/pods",
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                "name": name,
+                "labels": {"keep": "yes"},
+                "annotations": {"divvy.gpu/request": "0.1", "divvy.gpu/device": device},
+            },
+            "spec": {"containers": [{"name": "main", "image": shipped.PROGRAMS, "command": ["sleep", "infinity"]}]},
+        },
+    )
     cluster.wait_for_pod(name, "Running")

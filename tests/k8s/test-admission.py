@@ -27,14 +27,20 @@ def container(name, **resources):
 
 
 def pod(*containers, annotations=None, **metadata):
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "annotations": annotations or {}, **metadata},
-            "spec": {"containers": list(containers)}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "p", "annotations": annotations or {}, **metadata},
+        "spec": {"containers": list(containers)},
+    }
 
 
 def limits_of(made):
     """{container: its limits that divvy wrote}"""
-    return {c["name"]: {k: v for k, v in c["resources"].get("limits", {}).items() if k.startswith("divvy.gpu/")}
-            for c in made["spec"]["containers"]}
+    return {
+        c["name"]: {k: v for k, v in c["resources"].get("limits", {}).items() if k.startswith("divvy.gpu/")}
+        for c in made["spec"]["containers"]
+    }
 
 
 def becomes(namespace, body, want, default=None):
@@ -50,8 +56,12 @@ def injected(name, **how):
     """A namespace in which another webhook puts its sidecar first."""
     namespace = cluster.new_namespace(**{name: "on"})
     with injector(cluster, name, controller.address, **how):
+
         def works():
-            return "proxy" in limits_of(cluster.create(pods(namespace) + "?dryRun=All", pod(container("c"), annotations={"a": "b"})))
+            return "proxy" in limits_of(
+                cluster.create(pods(namespace) + "?dryRun=All", pod(container("c"), annotations={"a": "b"}))
+            )
+
         wait_for(works, f"{name} injects")
         yield namespace
 
@@ -59,8 +69,12 @@ def injected(name, **how):
 def a_sidecar_that_an_earlier_webhook_adds_gets_no_share():
     with injected("a-before") as namespace:
         becomes(namespace, pod(container("train"), annotations=REQUEST), {"proxy": {}, "train": SHARE}, "train")
-        becomes(namespace, pod(container("train"), container("log"), annotations=REQUEST),
-                {"proxy": {}, "train": SHARE, "log": {}}, "train")
+        becomes(
+            namespace,
+            pod(container("train"), container("log"), annotations=REQUEST),
+            {"proxy": {}, "train": SHARE, "log": {}},
+            "train",
+        )
 
 
 def a_sidecar_that_a_later_webhook_adds_gets_no_share():
@@ -68,28 +82,44 @@ def a_sidecar_that_a_later_webhook_adds_gets_no_share():
     for name, how in (("z-behind", {}), ("z-again", {"reinvocation": "IfNeeded"})):
         with injected(name, **how) as namespace:
             becomes(namespace, pod(container("train"), annotations=REQUEST), {"proxy": {}, "train": SHARE}, "train")
-            becomes(namespace, pod(container("train"), container("log"), annotations=REQUEST),
-                    {"proxy": {}, "train": SHARE, "log": {}}, "train")
+            becomes(
+                namespace,
+                pod(container("train"), container("log"), annotations=REQUEST),
+                {"proxy": {}, "train": SHARE, "log": {}},
+                "train",
+            )
 
 
 def keys_by_name_stay_with_their_containers():
     for name in ("a-before", "z-behind"):
         with injected(name) as namespace:
             two = [container("log"), container("train")]
-            becomes(namespace, pod(*two, annotations={"train.divvy.gpu/request": "0.3"}),
-                    {"proxy": {}, "log": {}, "train": SHARE})
-            becomes(namespace, pod(*two, annotations={**REQUEST, "divvy.gpu/container": "train,log"}),
-                    {"proxy": {}, "log": SHARE, "train": SHARE})
-            becomes(namespace, pod(*two, annotations={**REQUEST, "train.divvy.gpu/request": "0.3"}),
-                    {"proxy": {}, "log": SHARE, "train": SHARE}, "log")
+            becomes(
+                namespace,
+                pod(*two, annotations={"train.divvy.gpu/request": "0.3"}),
+                {"proxy": {}, "log": {}, "train": SHARE},
+            )
+            becomes(
+                namespace,
+                pod(*two, annotations={**REQUEST, "divvy.gpu/container": "train,log"}),
+                {"proxy": {}, "log": SHARE, "train": SHARE},
+            )
+            becomes(
+                namespace,
+                pod(*two, annotations={**REQUEST, "train.divvy.gpu/request": "0.3"}),
+                {"proxy": {}, "log": SHARE, "train": SHARE},
+                "log",
+            )
 
 
 def another_systems_resource_stays_with_its_container():
     whole = {"divvy.gpu/slot": "1", "divvy.gpu/milli": "1k"}
     for name in ("a-before", "z-behind"):
         with injected(name) as namespace:
-            cluster.patch(f"/api/v1/namespaces/{namespace}", {"metadata": {"annotations": {
-                "divvy.gpu/dialects": "nvidia,gemini"}}})
+            cluster.patch(
+                f"/api/v1/namespaces/{namespace}",
+                {"metadata": {"annotations": {"divvy.gpu/dialects": "nvidia,gemini"}}},
+            )
             body = pod(container("log"), container("train", **{"nvidia.com/gpu": "1"}))
 
             def known(namespace=namespace, body=body):
@@ -97,11 +127,16 @@ def another_systems_resource_stays_with_its_container():
                     made = cluster.create(pods(namespace) + "?dryRun=All", body)
                     return "divvy.gpu/translated-from" in made["metadata"].get("annotations", {})
                 return False
+
             wait_for(known, "the namespace's dialects are known")
             becomes(namespace, body, {"proxy": {}, "log": {}, "train": whole})
             gemini = {"gemini/gpu_request": "0.3", "gemini/gpu_limit": "1", "gemini/gpu_mem": "1048576"}
-            becomes(namespace, pod(container("train"), annotations=gemini),
-                    {"proxy": {}, "train": {**SHARE, "divvy.gpu/memory-mib": "1"}}, "train")
+            becomes(
+                namespace,
+                pod(container("train"), annotations=gemini),
+                {"proxy": {}, "train": {**SHARE, "divvy.gpu/memory-mib": "1"}},
+                "train",
+            )
 
 
 def kubectls_default_container_gets_the_share():
@@ -115,8 +150,11 @@ def kubectls_default_container_gets_the_share():
         """Adds a sidecar, and names the user's container as kubectl's default, as Istio does."""
         if any(c["name"] == SIDECAR["name"] for c in made["spec"]["containers"]):
             return []
-        return [{"op": "add", "path": "/spec/containers/0", "value": SIDECAR},
-                {"op": "add", "path": "/metadata/annotations/kubectl.kubernetes.io~1default-container", "value": "train"}]
+        return [
+            {"op": "add", "path": "/spec/containers/0", "value": SIDECAR},
+            {"op": "add", "path": "/metadata/annotations/kubectl.kubernetes.io~1default-container", "value": "train"},
+        ]
+
     with injected("istio", patch=names_the_user) as namespace:
         becomes(namespace, pod(container("train"), annotations=REQUEST), {"proxy": {}, "train": SHARE}, "train")
 
@@ -161,10 +199,15 @@ NOTHING = {"divvy.gpu/milli": "0"}
 def ranged(**limits):
     """A namespace with a LimitRange that LimitRanger knows already."""
     namespace = cluster.new_namespace(**{"a-before": "on", "z-behind": "on"})
-    cluster.create(f"/api/v1/namespaces/{namespace}/limitranges", {
-        "metadata": {"name": "shares"}, "spec": {"limits": [{"type": "Container", **limits}]}})
-    wait_for(lambda: "divvy.gpu/milli" in limits_of(cluster.create(
-        pods(namespace) + "?dryRun=All", pod(container("c"))))["c"], "the range is known")
+    cluster.create(
+        f"/api/v1/namespaces/{namespace}/limitranges",
+        {"metadata": {"name": "shares"}, "spec": {"limits": [{"type": "Container", **limits}]}},
+    )
+    wait_for(
+        lambda: "divvy.gpu/milli"
+        in limits_of(cluster.create(pods(namespace) + "?dryRun=All", pod(container("c"))))["c"],
+        "the range is known",
+    )
     return namespace
 
 
@@ -177,8 +220,12 @@ def a_limit_range_refuses_no_shared_pod():
         body["spec"]["initContainers"] = init
         made = becomes(namespace, body, {"train": NOTHING, "log": NOTHING})
         assert made["spec"]["initContainers"][0]["resources"]["requests"] == NOTHING, made["spec"]
-    becomes(namespace, pod(container("train"), container("log"), annotations=REQUEST),
-            {"train": {**SHARE}, "log": NOTHING}, "train")
+    becomes(
+        namespace,
+        pod(container("train"), container("log"), annotations=REQUEST),
+        {"train": {**SHARE}, "log": NOTHING},
+        "train",
+    )
     try:
         becomes(namespace, pod(container("train"), annotations={"divvy.gpu/request": "0.6"}), {})
     except ApiError as error:
@@ -187,9 +234,13 @@ def a_limit_range_refuses_no_shared_pod():
         raise AssertionError("the range does not hold")
     for name in ("a-before", "z-behind"):
         with injector(cluster, name, controller.address):
-            wait_for(lambda: "proxy" in limits_of(cluster.create(
-                pods(namespace) + "?dryRun=All", pod(container("c")))), f"{name} injects")
-            becomes(namespace, pod(container("train"), annotations=REQUEST), {"proxy": NOTHING, "train": SHARE}, "train")
+            wait_for(
+                lambda: "proxy" in limits_of(cluster.create(pods(namespace) + "?dryRun=All", pod(container("c")))),
+                f"{name} injects",
+            )
+            becomes(
+                namespace, pod(container("train"), annotations=REQUEST), {"proxy": NOTHING, "train": SHARE}, "train"
+            )
 
 
 def a_default_limit_of_zero_is_accepted():
@@ -205,10 +256,12 @@ def hooks(kind="mutating"):
 
 def keys_of_a_later_webhook_are_translated():
     """API servers call divvy's webhook again, or for the first time."""
+
     def asks(made):
         if any(k.startswith("divvy.gpu/") for k in made["metadata"].get("annotations", {})):
             return []
         return [{"op": "add", "path": "/metadata/annotations", "value": REQUEST}]
+
     with injected("z-keys", patch=lambda made: [*in_front(made), *asks(made)]) as namespace:
         becomes(namespace, pod(container("train")), {"proxy": {}, "train": SHARE}, "train")
 
@@ -240,8 +293,12 @@ def only_pods_with_a_share_need_the_controller():
         assert not any(conditions.values()), conditions
     with nobody_answers():
         # New pods that need the webhook: without it they stay untranslated, or keep keys that only divvy may write.
-        for body in (share, pod(container("c", **{"divvy.gpu/slot": "1"})), pod(container("c"), labels={"divvy.gpu/tenant": "true"}),
-                     pod(container("c"), annotations={"c.divvy.gpu/devices": "GPU-1"})):
+        for body in (
+            share,
+            pod(container("c", **{"divvy.gpu/slot": "1"})),
+            pod(container("c"), labels={"divvy.gpu/tenant": "true"}),
+            pod(container("c"), annotations={"c.divvy.gpu/devices": "GPU-1"}),
+        ):
             wait_for(lambda b=body: refused(cluster.namespace, b), "the webhook is asked")
         cluster.create(pods(SYSTEM) + "?dryRun=All", plain)
         if cluster.minor >= 28:
@@ -256,9 +313,14 @@ def pods_of_a_listed_dialect_need_the_controller_too():
     body = pod(container("c", **{"deepomatic.com/shared-gpu": "1"}))
 
     def lists(dialects, is_looked_for):
-        cluster.patch(f"/api/v1/namespaces/{namespace}", {"metadata": {"annotations": {"divvy.gpu/dialects": dialects}}})
-        wait_for(lambda: ("deepomatic.com/" in hooks()[0]["matchConditions"][0]["expression"]) == is_looked_for,
-                 "the condition follows the lists")
+        cluster.patch(
+            f"/api/v1/namespaces/{namespace}", {"metadata": {"annotations": {"divvy.gpu/dialects": dialects}}}
+        )
+        wait_for(
+            lambda: ("deepomatic.com/" in hooks()[0]["matchConditions"][0]["expression"]) == is_looked_for,
+            "the condition follows the lists",
+        )
+
     lists("deepomatic", True)
     with nobody_answers():
         wait_for(lambda: refused(namespace, body), "a listed dialect is looked for")
@@ -290,9 +352,15 @@ def the_late_hook_sees_the_same_pods():
         for hook in all_hooks:
             if hook["name"] == "pods.mutate.divvy.gpu":
                 change(hook)
-        cluster.patch("/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/divvy", {"webhooks": all_hooks})
-        wait_for(lambda: of("pods.mutate.late.divvy.gpu")["namespaceSelector"] == of("pods.mutate.divvy.gpu")["namespaceSelector"],
-                 "the late hook follows")
+        cluster.patch(
+            "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/divvy", {"webhooks": all_hooks}
+        )
+        wait_for(
+            lambda: of("pods.mutate.late.divvy.gpu")["namespaceSelector"]
+            == of("pods.mutate.divvy.gpu")["namespaceSelector"],
+            "the late hook follows",
+        )
+
     exclude(lambda hook: hook["namespaceSelector"].update(matchLabels={"a": "b"}))
     assert of("pods.mutate.late.divvy.gpu")["namespaceSelector"]["matchLabels"] == {"a": "b"}
     exclude(lambda hook: hook["namespaceSelector"].pop("matchLabels"))
@@ -301,8 +369,12 @@ def the_late_hook_sees_the_same_pods():
 
 
 def generate(*args):
-    done = subprocess.run([sys.executable, os.path.join(os.environ["DIVVY_SOURCE"], "deploy/generate"), *args],
-                          capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, os.path.join(os.environ["DIVVY_SOURCE"], "deploy/generate"), *args],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     return done.returncode, done.stdout + done.stderr
 
 
@@ -323,7 +395,9 @@ def divvy_may_run_in_another_namespace():
     cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", path, timeout=patience(120))
     assert lead_to(space, "pods.mutate.late.divvy.gpu"), "the controller's own is in no manifest"
     plain, share = pod(container("c")), pod(container("c"), annotations=REQUEST)
-    wait_for(lambda: refused(cluster.namespace, share), "pods with a share are refused while the webhook does not answer")
+    wait_for(
+        lambda: refused(cluster.namespace, share), "pods with a share are refused while the webhook does not answer"
+    )
     cluster.create(pods(space) + "?dryRun=All", plain)
     other = Controller(cluster, name="elsewhere", args=["--placeholder-image=none"], system=space)
     other.serve_here()
@@ -340,11 +414,22 @@ def divvy_may_run_in_another_namespace():
         other.kill()
 
 
-TESTS = [a_sidecar_that_an_earlier_webhook_adds_gets_no_share, a_sidecar_that_a_later_webhook_adds_gets_no_share, keys_by_name_stay_with_their_containers,
-         another_systems_resource_stays_with_its_container, kubectls_default_container_gets_the_share, only_divvy_may_write_the_chosen_container,
-         the_scheduler_assigns_devices_to_the_chosen_container, a_limit_range_refuses_no_shared_pod, a_default_limit_of_zero_is_accepted,
-         keys_of_a_later_webhook_are_translated, only_pods_with_a_share_need_the_controller,
-         pods_of_a_listed_dialect_need_the_controller_too, the_late_hook_sees_the_same_pods, divvy_may_run_in_another_namespace]
+TESTS = [
+    a_sidecar_that_an_earlier_webhook_adds_gets_no_share,
+    a_sidecar_that_a_later_webhook_adds_gets_no_share,
+    keys_by_name_stay_with_their_containers,
+    another_systems_resource_stays_with_its_container,
+    kubectls_default_container_gets_the_share,
+    only_divvy_may_write_the_chosen_container,
+    the_scheduler_assigns_devices_to_the_chosen_container,
+    a_limit_range_refuses_no_shared_pod,
+    a_default_limit_of_zero_is_accepted,
+    keys_of_a_later_webhook_are_translated,
+    only_pods_with_a_share_need_the_controller,
+    pods_of_a_listed_dialect_need_the_controller_too,
+    the_late_hook_sees_the_same_pods,
+    divvy_may_run_in_another_namespace,
+]
 
 try:
     with open_cluster("kcm", own=True) as cluster, installed(cluster, args=["--placeholder-image=none"]) as controller:

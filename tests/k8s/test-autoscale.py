@@ -35,8 +35,15 @@ def the_service_shrinks_without_load():
 
 def a_silent_daemon_does_not_shrink_the_service():
     """A node whose daemon is silent: unknown usage is not idle, so that more pods than the load needs stay."""
-    cluster.kubectl("-n", shipped.SYSTEM, "patch", "daemonset", "divvyd", "-p",
-                    '{"spec":{"template":{"spec":{"nodeSelector":{"nowhere":"x"}}}}}')
+    cluster.kubectl(
+        "-n",
+        shipped.SYSTEM,
+        "patch",
+        "daemonset",
+        "divvyd",
+        "-p",
+        '{"spec":{"template":{"spec":{"nodeSelector":{"nowhere":"x"}}}}}',
+    )
     wait_for(lambda: service.metric("divvy_gpu_utilization") is None, "the utilization is unknown", WAIT_S)
     assert service.metric("divvy_gpu_granted") == "200m", service.metric("divvy_gpu_granted")
     cluster.kubectl("-n", cluster.namespace, "scale", "deployment", service.name, "--replicas=3")
@@ -48,7 +55,11 @@ try:
     with open_cluster("kcm", "sched", "node", own=True, args={"kube-controller-manager": sync()}) as cluster:
         service = Service(cluster, shipped.install(cluster, "1xH200-141Gi"))
         import_worker(cluster)
-        main(the_example_starts_with_one_idle_pod, the_service_grows_with_its_load, the_service_shrinks_without_load,
-             a_silent_daemon_does_not_shrink_the_service)
+        main(
+            the_example_starts_with_one_idle_pod,
+            the_service_grows_with_its_load,
+            the_service_shrinks_without_load,
+            a_silent_daemon_does_not_shrink_the_service,
+        )
 except Skip as reason:
     skip_all(reason)

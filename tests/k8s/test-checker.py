@@ -16,10 +16,19 @@ DEVICES = {"GPU-0": 16 * GIB, "GPU-1": 16 * GIB}
 
 
 def pod(name, *, uid=None, keys=None, node=None, phase="Pending", owner=None, labels=None, started=False, **metadata):
-    obj = {"kind": "Pod", "metadata": {"name": name, "namespace": "n", "uid": uid or "u-" + name, "labels": labels or {},
-                                       "annotations": {f"divvy.gpu/{k.replace('_', '-')}": v for k, v in (keys or {}).items()},
-                                       **metadata},
-           "spec": {"nodeName": node} if node else {}, "status": {"phase": phase}}
+    obj = {
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "namespace": "n",
+            "uid": uid or "u-" + name,
+            "labels": labels or {},
+            "annotations": {f"divvy.gpu/{k.replace('_', '-')}": v for k, v in (keys or {}).items()},
+            **metadata,
+        },
+        "spec": {"nodeName": node} if node else {},
+        "status": {"phase": phase},
+    }
     if owner:
         obj["metadata"]["ownerReferences"] = [{"kind": "SharePod", "name": owner, "uid": "u-" + owner}]
     if started:
@@ -28,20 +37,40 @@ def pod(name, *, uid=None, keys=None, node=None, phase="Pending", owner=None, la
 
 
 def given(device="GPU-0", request="0.5", memory="4Gi", **more):
-    keys = {"devices": device, "granted_request": request, "granted_memory": memory,
-            **{"granted_" + k: v for k, v in more.items()}}
+    keys = {
+        "devices": device,
+        "granted_request": request,
+        "granted_memory": memory,
+        **{"granted_" + k: v for k, v in more.items()},
+    }
     return {k: f"main={v}" for k, v in keys.items()}
 
 
 def share_pod(name, phase="Running", **metadata):
-    return {"kind": "SharePod", "metadata": {"name": name, "namespace": "n", "uid": "u-" + name, **metadata},
-            "status": {"phase": phase}}
+    return {
+        "kind": "SharePod",
+        "metadata": {"name": name, "namespace": "n", "uid": "u-" + name, **metadata},
+        "status": {"phase": phase},
+    }
 
 
 def line(what, pod_name, daemon=1, device="GPU-0", request=500, memory=4 * GIB, slot="0", mode="local", **more):
-    return {"what": what, "daemon": daemon, "podUID": "u-" + pod_name, "namespace": "n", "pod": pod_name,
-            "container": "main", "slot": slot, "devices": [device], "request": request, "limit": 1000,
-            "memoryBytes": [memory], "mode": mode, "epoch": 1, **more}
+    return {
+        "what": what,
+        "daemon": daemon,
+        "podUID": "u-" + pod_name,
+        "namespace": "n",
+        "pod": pod_name,
+        "container": "main",
+        "slot": slot,
+        "devices": [device],
+        "request": request,
+        "limit": 1000,
+        "memoryBytes": [memory],
+        "mode": mode,
+        "epoch": 1,
+        **more,
+    }
 
 
 GANG = {"group": "g", "group_size": "3", "group_threshold": "0.6"}  # 2 are needed
@@ -50,26 +79,38 @@ GANG = {"group": "g", "group_size": "3", "group_threshold": "0.6"}  # 2 are need
 def good_history():
     """Two pods share a device, one ends and another takes its place; a gang; a SharePod whose pod is replaced."""
     return [
-        (0, "ADDED", pod("a")), (1, "MODIFIED", pod("a", keys=given(), node="x")),
+        (0, "ADDED", pod("a")),
+        (1, "MODIFIED", pod("a", keys=given(), node="x")),
         (2, "ADDED", pod("b", keys=given(memory="12Gi"), node="x", phase="Running", started=True)),
         (3, "MODIFIED", pod("a", keys=given(), node="x", phase="Succeeded")),
         (4, "ADDED", pod("c", keys=given(), node="x", phase="Running", labels={"chaos": "steady"}, started=True)),
-        (5, "ADDED", pod("m1", keys=GANG)), (5, "ADDED", pod("m2", keys=GANG)), (5, "ADDED", pod("m3", keys=GANG)),
+        (5, "ADDED", pod("m1", keys=GANG)),
+        (5, "ADDED", pod("m2", keys=GANG)),
+        (5, "ADDED", pod("m3", keys=GANG)),
         (6, "MODIFIED", pod("m1", keys={**GANG, **given("GPU-1", "0.3")}, node="x")),
         (6, "MODIFIED", pod("m2", keys={**GANG, **given("GPU-1", "0.3")}, node="x")),
         (7, "MODIFIED", pod("m1", keys={**GANG, **given("GPU-1", "0.3")}, node="x", phase="Running", started=True)),
-        (8, "ADDED", share_pod("s")), (8, "ADDED", pod("s", owner="s")),
-        (9, "MODIFIED", pod("s", owner="s", deletionTimestamp="now")), (9, "ADDED", pod("s-2", owner="s")),
+        (8, "ADDED", share_pod("s")),
+        (8, "ADDED", pod("s", owner="s")),
+        (9, "MODIFIED", pod("s", owner="s", deletionTimestamp="now")),
+        (9, "ADDED", pod("s-2", owner="s")),
         (9, "DELETED", pod("s", owner="s", deletionTimestamp="now")),
         (9 + 2 * GANG_S, "ADDED", pod("late")),
     ]
 
 
 def good_grants():
-    return [line("granted", "a"), line("granted", "b", memory=12 * GIB, slot="1"), line("ended", "a"),
-            line("granted", "c"), line("changed", "c", request=400),
-            line("kept", "b", daemon=2, memory=12 * GIB, slot="1"), line("kept", "c", daemon=2, request=400),
-            line("ended", "b", daemon=2, slot="1"), line("granted", "d", daemon=2, request=600, slot="1")]
+    return [
+        line("granted", "a"),
+        line("granted", "b", memory=12 * GIB, slot="1"),
+        line("ended", "a"),
+        line("granted", "c"),
+        line("changed", "c", request=400),
+        line("kept", "b", daemon=2, memory=12 * GIB, slot="1"),
+        line("kept", "c", daemon=2, request=400),
+        line("ended", "b", daemon=2, slot="1"),
+        line("granted", "d", daemon=2, request=600, slot="1"),
+    ]
 
 
 def a_good_history_has_no_fault():
@@ -79,13 +120,18 @@ def a_good_history_has_no_fault():
 
 def finds(text, history=(), grants=(), now=None, after=None, away=()):
     """Adds a bug to the good history and checks that the checker reports that bug alone."""
-    found = problems([*(good_history() if after is None else after), *history], [*good_grants(), *grants], DEVICES, now, away)
+    found = problems(
+        [*(good_history() if after is None else after), *history], [*good_grants(), *grants], DEVICES, now, away
+    )
     assert len(found) == 1 and text in found[0], found
 
 
 def the_scheduler_assigns_a_device_twice():
-    finds("GPU-0 is given 1500/1000", [(200, "ADDED", pod("d", keys=given(memory="0"), node="x"))],
-          after=[e for e in good_history() if e[0] != 3 and e[2]["metadata"]["name"] != "c"])
+    finds(
+        "GPU-0 is given 1500/1000",
+        [(200, "ADDED", pod("d", keys=given(memory="0"), node="x"))],
+        after=[e for e in good_history() if e[0] != 3 and e[2]["metadata"]["name"] != "c"],
+    )
     finds("GPU-0 is given 1001/1000", [(200, "ADDED", pod("d", keys=given(request="0.001", memory="0"), node="x"))])
 
 
@@ -94,7 +140,9 @@ def the_scheduler_assigns_more_memory_than_a_device_has():
 
 
 def a_tenant_runs_beside_an_exclusive_one():
-    finds("is somebody's alone", [(200, "ADDED", pod("d", keys=given("GPU-1", "0.001", "1", mode="exclusive"), node="x"))])
+    finds(
+        "is somebody's alone", [(200, "ADDED", pod("d", keys=given("GPU-1", "0.001", "1", mode="exclusive"), node="x"))]
+    )
 
 
 def the_scheduler_assigns_an_unknown_device():
@@ -112,14 +160,32 @@ def a_gang_stays_below_its_threshold():
     finds("half placed for more than", one, now=200 + GANG_S + 1)
     assert not problems([*good_history(), *one], [], DEVICES, now=201), "problems before the gang's time is over"
     end = 200 + GANG_S + 1
-    assert not problems([*good_history(), *one], [], DEVICES, now=end, away=[(190, 203)]), "problems though no API server ran"
+    assert not problems(
+        [*good_history(), *one], [], DEVICES, now=end, away=[(190, 203)]
+    ), "problems though no API server ran"
     finds("half placed for more than", one, now=end + 3, away=[(190, 203)])
-    assert not problems([*good_history(), *one, (201, "DELETED", one[0][2])], [], DEVICES, now=end), "problems of a deleted pod"
+    assert not problems(
+        [*good_history(), *one, (201, "DELETED", one[0][2])], [], DEVICES, now=end
+    ), "problems of a deleted pod"
 
 
 def a_gang_member_starts_below_the_threshold():
-    finds("has started while 1 of 2 are bound", [(200, "ADDED", pod(
-        "h1", keys={**GANG, "group": "h", **given("GPU-1", "0.1", "1Gi")}, node="x", phase="Running", started=True))])
+    finds(
+        "has started while 1 of 2 are bound",
+        [
+            (
+                200,
+                "ADDED",
+                pod(
+                    "h1",
+                    keys={**GANG, "group": "h", **given("GPU-1", "0.1", "1Gi")},
+                    node="x",
+                    phase="Running",
+                    started=True,
+                ),
+            )
+        ],
+    )
 
 
 def a_share_pod_has_two_pods():
@@ -150,8 +216,13 @@ def the_daemon_grants_twice():
 
 
 def a_restart_loses_a_grant():
-    finds("n/c/u-c/main is lost by a restart", grants=[
-        line("kept", "d", daemon=3, request=600, slot="1"), line("granted", "f", daemon=3, request=100, slot="3")])
+    finds(
+        "n/c/u-c/main is lost by a restart",
+        grants=[
+            line("kept", "d", daemon=3, request=600, slot="1"),
+            line("granted", "f", daemon=3, request=100, slot="3"),
+        ],
+    )
     finds("n/c/u-c/main is lost by a restart", grants=[line("kept", "d", daemon=3, request=600, slot="1")])
 
 
@@ -159,7 +230,20 @@ def a_grant_ends_that_never_began():
     finds("has ended and had nothing", grants=[line("ended", "zz", daemon=2)])
 
 
-main(a_good_history_has_no_fault, the_scheduler_assigns_a_device_twice, the_scheduler_assigns_more_memory_than_a_device_has, a_tenant_runs_beside_an_exclusive_one,
-     the_scheduler_assigns_an_unknown_device, opportunistic_shares_may_exceed_a_device, a_gang_stays_below_its_threshold, a_gang_member_starts_below_the_threshold,
-     a_share_pod_has_two_pods, a_share_pod_has_no_pod, a_steady_pod_restarts_or_ends, the_daemon_grants_more_than_a_device_has,
-     the_daemon_grants_twice, a_restart_loses_a_grant, a_grant_ends_that_never_began)
+main(
+    a_good_history_has_no_fault,
+    the_scheduler_assigns_a_device_twice,
+    the_scheduler_assigns_more_memory_than_a_device_has,
+    a_tenant_runs_beside_an_exclusive_one,
+    the_scheduler_assigns_an_unknown_device,
+    opportunistic_shares_may_exceed_a_device,
+    a_gang_stays_below_its_threshold,
+    a_gang_member_starts_below_the_threshold,
+    a_share_pod_has_two_pods,
+    a_share_pod_has_no_pod,
+    a_steady_pod_restarts_or_ends,
+    the_daemon_grants_more_than_a_device_has,
+    the_daemon_grants_twice,
+    a_restart_loses_a_grant,
+    a_grant_ends_that_never_began,
+)

@@ -16,13 +16,29 @@ GROUP = unique("t") + ".test.divvy.gpu"
 CRD = {
     "metadata": {"name": "shares." + GROUP},
     "spec": {
-        "group": GROUP, "scope": "Namespaced", "names": {"plural": "shares", "singular": "share", "kind": "Share"},
-        "versions": [{
-            "name": "v1", "served": True, "storage": True, "subresources": {"status": {}},
-            "schema": {"openAPIV3Schema": {"type": "object", "properties": {
-                "spec": {"type": "object", "properties": {
-                    "milli": {"type": "integer", "minimum": 1, "maximum": 1000}}},
-                "status": {"type": "object", "properties": {"phase": {"type": "string"}}}}}}}],
+        "group": GROUP,
+        "scope": "Namespaced",
+        "names": {"plural": "shares", "singular": "share", "kind": "Share"},
+        "versions": [
+            {
+                "name": "v1",
+                "served": True,
+                "storage": True,
+                "subresources": {"status": {}},
+                "schema": {
+                    "openAPIV3Schema": {
+                        "type": "object",
+                        "properties": {
+                            "spec": {
+                                "type": "object",
+                                "properties": {"milli": {"type": "integer", "minimum": 1, "maximum": 1000}},
+                            },
+                            "status": {"type": "object", "properties": {"phase": {"type": "string"}}},
+                        },
+                    }
+                },
+            }
+        ],
     },
 }
 
@@ -40,21 +56,29 @@ def custom_resources_keep_their_schema():
     cluster.define(CRD)
     path = f"/apis/{GROUP}/v1/namespaces/{cluster.namespace}/shares"
     base = {"apiVersion": GROUP + "/v1", "kind": "Share"}
-    made = cluster.create(path, {**base, "metadata": {"name": "a"}, "spec": {"milli": 250},
-                                 "status": {"phase": "dropped"}})
+    made = cluster.create(
+        path, {**base, "metadata": {"name": "a"}, "spec": {"milli": 250}, "status": {"phase": "dropped"}}
+    )
     assert made["spec"] == {"milli": 250} and "status" not in made, made
     got = cluster.patch(path + "/a/status", {"status": {"phase": "Bound"}, "spec": {"milli": 999}})
     assert (got["spec"], got["status"]) == ({"milli": 250}, {"phase": "Bound"}), got
-    got = cluster.patch(path + "/a?fieldManager=me&force=true", json.dumps(
-        {**base, "metadata": {"name": "a"}, "spec": {"milli": 300}}), "apply")
+    got = cluster.patch(
+        path + "/a?fieldManager=me&force=true",
+        json.dumps({**base, "metadata": {"name": "a"}, "spec": {"milli": 300}}),
+        "apply",
+    )
     assert got["spec"] == {"milli": 300} and got["status"] == {"phase": "Bound"}, got
     error = refused(422, cluster.create, path, {**base, "metadata": {"name": "b"}, "spec": {"milli": 5000}})
     assert error.reason == "Invalid" and "milli" in str(error), error
 
 
 def pending_pod(name, **metadata):
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, **metadata},
-            "spec": {"schedulerName": "nobody", "containers": [{"name": "c", "image": "none"}]}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, **metadata},
+        "spec": {"schedulerName": "nobody", "containers": [{"name": "c", "image": "none"}]},
+    }
 
 
 def a_watch_shows_each_change_in_its_order():
@@ -80,24 +104,38 @@ def a_binding_writes_its_annotations_into_the_pod():
     cluster.create(path, pending_pod("bound", annotations={"mine": "stays", "given": "old"}))
     before = cluster.pod("bound")["metadata"]["resourceVersion"]
     with cluster.watch(path, resourceVersion=before) as events:
-        cluster.create(path + "/bound/binding", {
-            "apiVersion": "v1", "kind": "Binding",
-            "metadata": {"name": "bound", "annotations": {"divvy.gpu/devices": "GPU-0", "given": "new"}},
-            "target": {"apiVersion": "v1", "kind": "Node", "name": node}})
+        cluster.create(
+            path + "/bound/binding",
+            {
+                "apiVersion": "v1",
+                "kind": "Binding",
+                "metadata": {"name": "bound", "annotations": {"divvy.gpu/devices": "GPU-0", "given": "new"}},
+                "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+            },
+        )
         first = next(e for e in events if e["type"] == "MODIFIED")["object"]
     # The API server stores node and annotations in one write, so no watch sees the node without the annotations.
     assert first["spec"]["nodeName"] == node, first
     annotations = first["metadata"]["annotations"]
     assert annotations == {"mine": "stays", "given": "new", "divvy.gpu/devices": "GPU-0"}, annotations
-    refused(409, cluster.create, path + "/bound/binding", {
-        "apiVersion": "v1", "kind": "Binding", "metadata": {"name": "bound"},
-        "target": {"apiVersion": "v1", "kind": "Node", "name": node}})
+    refused(
+        409,
+        cluster.create,
+        path + "/bound/binding",
+        {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": "bound"},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+        },
+    )
     cluster.delete(path + "/bound", grace_s=0)
 
 
 def a_service_account_has_the_rights_of_its_rules():
-    who = cluster.service_account(cluster.namespace, "reader", rules=[
-        {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list"]}])
+    who = cluster.service_account(
+        cluster.namespace, "reader", rules=[{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list"]}]
+    )
     path = f"/api/v1/namespaces/{cluster.namespace}/configmaps"
     assert "items" in who.get(path)
     refused(403, who.create, path, {"metadata": {"name": "no"}})
@@ -127,6 +165,7 @@ def clusters_stand_side_by_side():
                 refused(401, Account(other.server, ca=other.ca, token=cluster.token).get, path)
         except Exception as error:  # pylint: disable=broad-exception-caught
             errors.append(error)
+
     threads = [threading.Thread(target=use_another) for _ in range(2)]
     for thread in threads:
         thread.start()
@@ -210,8 +249,12 @@ with c:
     signal.pause()
 """
     for is_interactive in True, False:
-        child = subprocess.Popen([sys.executable, "-c", script, str(is_interactive)], stdin=subprocess.DEVNULL,
-                                 stdout=subprocess.PIPE, text=True)
+        child = subprocess.Popen(
+            [sys.executable, "-c", script, str(is_interactive)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         assert child.stdout.readline() == "ready\n"
         child.terminate()
         said = child.communicate()[0]
@@ -219,10 +262,18 @@ with c:
         assert ("# kube-apiserver: " in said) != is_interactive, (is_interactive, said)
 
 
-TESTS = [custom_resources_keep_their_schema, a_watch_shows_each_change_in_its_order,
-         a_binding_writes_its_annotations_into_the_pod, a_service_account_has_the_rights_of_its_rules,
-         a_user_is_known_by_a_certificate, clusters_stand_side_by_side, a_clusters_parts_survive_kill_and_stop,
-         nothing_survives_a_killed_test, no_part_survives_a_killed_keeper, an_interactive_cluster_prints_no_logs_at_its_end]
+TESTS = [
+    custom_resources_keep_their_schema,
+    a_watch_shows_each_change_in_its_order,
+    a_binding_writes_its_annotations_into_the_pod,
+    a_service_account_has_the_rights_of_its_rules,
+    a_user_is_known_by_a_certificate,
+    clusters_stand_side_by_side,
+    a_clusters_parts_survive_kill_and_stop,
+    nothing_survives_a_killed_test,
+    no_part_survives_a_killed_keeper,
+    an_interactive_cluster_prints_no_logs_at_its_end,
+]
 
 try:
     with open_cluster() as cluster:

@@ -37,8 +37,12 @@ def pods(namespace=None):
 
 
 def pod(name, annotations=None, limits=None, **spec):
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "annotations": annotations or {}},
-            "spec": {"containers": [{"name": "main", "image": "none", "resources": {"limits": limits or {}}}], **spec}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "annotations": annotations or {}},
+        "spec": {"containers": [{"name": "main", "image": "none", "resources": {"limits": limits or {}}}], **spec},
+    }
 
 
 def annotations_of(obj):
@@ -54,24 +58,37 @@ def kubectl_apply(obj):
     path = os.path.join(cluster.dir, "apply.json")
     with open(path, "w", encoding="utf-8") as f:
         json.dump(obj, f)
-    done = subprocess.run([cluster.kubectl_path, "--kubeconfig", cluster.kubeconfig, "apply", "-n", cluster.namespace,
-                           "-f", path], capture_output=True, text=True, timeout=patience(), check=False)
+    done = subprocess.run(
+        [cluster.kubectl_path, "--kubeconfig", cluster.kubeconfig, "apply", "-n", cluster.namespace, "-f", path],
+        capture_output=True,
+        text=True,
+        timeout=patience(),
+        check=False,
+    )
     return done.returncode, done.stdout + done.stderr
 
 
 def editor():
     """An account with the rights of a namespace's users."""
     name = unique("edit")
-    cluster.create(f"/apis/rbac.authorization.k8s.io/v1/namespaces/{cluster.namespace}/rolebindings", {
-        "metadata": {"name": name}, "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "edit"},
-        "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": cluster.namespace}]})
+    cluster.create(
+        f"/apis/rbac.authorization.k8s.io/v1/namespaces/{cluster.namespace}/rolebindings",
+        {
+            "metadata": {"name": name},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "edit"},
+            "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": cluster.namespace}],
+        },
+    )
     who = cluster.service_account(cluster.namespace, name)
     wait_for(lambda: who.may("create", "pods", namespace=cluster.namespace), "the editor may write pods")
-    wait_for(lambda: who.may("create", "sharepods", group="divvy.gpu", namespace=cluster.namespace), "... and SharePods")
+    wait_for(
+        lambda: who.may("create", "sharepods", group="divvy.gpu", namespace=cluster.namespace), "... and SharePods"
+    )
     return who
 
 
 # ---- the webhook
+
 
 def a_pods_share_is_translated():
     got = cluster.create(pods(), pod("share", {"divvy.gpu/request": "0.3", "divvy.gpu/memory": "4Gi"}, {"cpu": "1"}))
@@ -87,8 +104,16 @@ def a_pods_share_is_translated():
 def a_translated_pod_may_be_created_again():
     """Controllers and people create a pod again from `kubectl get -o yaml`."""
     got = cluster.pod("share")
-    again = {"apiVersion": "v1", "kind": "Pod", "spec": got["spec"], "metadata": {
-        "name": "share2", "labels": got["metadata"]["labels"], "annotations": got["metadata"]["annotations"]}}
+    again = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "spec": got["spec"],
+        "metadata": {
+            "name": "share2",
+            "labels": got["metadata"]["labels"],
+            "annotations": got["metadata"]["annotations"],
+        },
+    }
     made = cluster.create(pods(), again)
     assert resources_of(made) == resources_of(got)
 
@@ -96,17 +121,28 @@ def a_translated_pod_may_be_created_again():
 def kubectl_shows_the_webhooks_message():
     code, text = kubectl_apply(pod("bad", {"divvy.gpu/request": "1.5"}))
     assert code and "above 1, expected a whole number" in text, text
-    template = {"metadata": {"labels": {"a": "b"}, "annotations": {"divvy.gpu/reqest": "0.5"}},
-                "spec": {"containers": [{"name": "main", "image": "none"}]}}
+    template = {
+        "metadata": {"labels": {"a": "b"}, "annotations": {"divvy.gpu/reqest": "0.5"}},
+        "spec": {"containers": [{"name": "main", "image": "none"}]},
+    }
     selector = {"matchLabels": {"a": "b"}}
     for kind, version, spec in (
-            ("Deployment", "apps/v1", {"selector": selector, "template": template}),
-            ("StatefulSet", "apps/v1", {"selector": selector, "serviceName": "s", "template": template}),
-            ("DaemonSet", "apps/v1", {"selector": selector, "template": template}),
-            ("ReplicaSet", "apps/v1", {"selector": selector, "template": template}),
-            ("Job", "batch/v1", {"template": {**template, "spec": {**template["spec"], "restartPolicy": "Never"}}}),
-            ("CronJob", cluster.api_version("CronJob"), {"schedule": "0 0 1 1 *", "jobTemplate": {"spec": {
-                "template": {**template, "spec": {**template["spec"], "restartPolicy": "Never"}}}}})):
+        ("Deployment", "apps/v1", {"selector": selector, "template": template}),
+        ("StatefulSet", "apps/v1", {"selector": selector, "serviceName": "s", "template": template}),
+        ("DaemonSet", "apps/v1", {"selector": selector, "template": template}),
+        ("ReplicaSet", "apps/v1", {"selector": selector, "template": template}),
+        ("Job", "batch/v1", {"template": {**template, "spec": {**template["spec"], "restartPolicy": "Never"}}}),
+        (
+            "CronJob",
+            cluster.api_version("CronJob"),
+            {
+                "schedule": "0 0 1 1 *",
+                "jobTemplate": {
+                    "spec": {"template": {**template, "spec": {**template["spec"], "restartPolicy": "Never"}}}
+                },
+            },
+        ),
+    ):
         code, text = kubectl_apply({"apiVersion": version, "kind": kind, "metadata": {"name": "bad"}, "spec": spec})
         assert code and "did you mean request?" in text, f"{kind}: {text}"
 
@@ -114,8 +150,18 @@ def kubectl_shows_the_webhooks_message():
 def a_deployments_pods_are_translated():
     ns = cluster.new_namespace()
     cluster.patch(f"/api/v1/namespaces/{ns}", {"metadata": {"annotations": {"divvy.gpu/dialects": "hami,nvidia"}}})
-    template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [
-        {"name": "main", "image": "none", "resources": {"limits": {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "3000"}}}]}}
+    template = {
+        "metadata": {"labels": {"a": "b"}},
+        "spec": {
+            "containers": [
+                {
+                    "name": "main",
+                    "image": "none",
+                    "resources": {"limits": {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "3000"}},
+                }
+            ]
+        },
+    }
 
     def made():
         return cluster.get(pods(ns))["items"]
@@ -126,14 +172,23 @@ def a_deployments_pods_are_translated():
             got = cluster.create(pods(ns) + "?dryRun=All", {**pod("try"), "spec": template["spec"]})
             return "divvy.gpu/tenant" in got["metadata"].get("labels", {})
         return False
+
     wait_for(known, "the dialects are known")
-    cluster.create(f"/apis/apps/v1/namespaces/{ns}/deployments", {
-        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"},
-        "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": template}})
+    cluster.create(
+        f"/apis/apps/v1/namespaces/{ns}/deployments",
+        {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": {"name": "d"},
+            "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": template},
+        },
+    )
     wait_for(made, "the deployment has made a pod")
     got = made()[0]
-    assert annotations_of(got) == {"divvy.gpu/dialects": "hami,nvidia",
-                                   "divvy.gpu/translated-from": "main/nvidia.com/gpu=1,main/nvidia.com/gpumem=3000"}
+    assert annotations_of(got) == {
+        "divvy.gpu/dialects": "hami,nvidia",
+        "divvy.gpu/translated-from": "main/nvidia.com/gpu=1,main/nvidia.com/gpumem=3000",
+    }
     assert set(resources_of(got)["limits"]) == {"divvy.gpu/slot", "divvy.gpu/milli", "divvy.gpu/memory-mib"}
     assert resources_of(got)["limits"]["divvy.gpu/memory-mib"] == "3k"
     assert got["spec"]["schedulerName"] == "divvy-scheduler"
@@ -151,7 +206,12 @@ def only_the_scheduler_writes_assigned_keys():
     given = {"divvy.gpu/devices": "main=GPU-1", "divvy.gpu/granted-limit": "main=1"}
     refused(user.create, pods(), pod("thief", {"divvy.gpu/request": "0.3", **given}), says="only divvy's scheduler")
     refused(user.create, pods(), pod("thief", {"divvy.gpu/request": "0.3"}, nodeName="n1"), says="spec.nodeName")
-    refused(user.create, pods(), pod("thief", {"divvy.gpu/request": "0.3", "divvy.gpu/dialects": "nvidia"}), says="divvy writes it")
+    refused(
+        user.create,
+        pods(),
+        pod("thief", {"divvy.gpu/request": "0.3", "divvy.gpu/dialects": "nvidia"}),
+        says="divvy writes it",
+    )
     refused(user.create, pods(), pod("thief", limits={"divvy.gpu/slot": "1"}), says="divvy writes it")
     user.create(pods(), pod("honest", {"divvy.gpu/request": "0.3"}))
     mine = pods() + "/honest"
@@ -173,10 +233,15 @@ def a_bound_pod_keeps_its_place():
     cluster.fake_node(node, **{"divvy.gpu/slot": "64", "divvy.gpu/milli": "1000"})
     cluster.create(pods(), pod("bound", {"divvy.gpu/request": "0.3"}))
     scheduler = cluster.service_account(SYSTEM, "divvy-scheduler")
-    scheduler.create(pods() + "/bound/binding", {
-        "apiVersion": "v1", "kind": "Binding", "metadata": {"name": "bound", "annotations": {
-            "divvy.gpu/devices": "main=GPU-1", "divvy.gpu/epoch": "1"}},
-        "target": {"apiVersion": "v1", "kind": "Node", "name": node}})
+    scheduler.create(
+        pods() + "/bound/binding",
+        {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": "bound", "annotations": {"divvy.gpu/devices": "main=GPU-1", "divvy.gpu/epoch": "1"}},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+        },
+    )
     assert annotations_of(cluster.pod("bound"))["divvy.gpu/epoch"] == "1"
     for key, value in (("count", "2"), ("model", "T4"), ("affinity", "x"), ("mode", "remote")):
         refused(cluster.patch, pods() + "/bound", {"metadata": {"annotations": {"divvy.gpu/" + key: value}}}, says=key)
@@ -185,8 +250,15 @@ def a_bound_pod_keeps_its_place():
 
 def admission_enforces_policies():
     ns = cluster.new_namespace()
-    cluster.create(G + "/gpupolicies", {"apiVersion": "divvy.gpu/v1", "kind": "GPUPolicy", "metadata": {"name": "poor"},
-                                        "spec": {"namespaces": [ns], "classes": ["opportunistic"]}})
+    cluster.create(
+        G + "/gpupolicies",
+        {
+            "apiVersion": "divvy.gpu/v1",
+            "kind": "GPUPolicy",
+            "metadata": {"name": "poor"},
+            "spec": {"namespaces": [ns], "classes": ["opportunistic"]},
+        },
+    )
 
     def held():
         try:
@@ -194,6 +266,7 @@ def admission_enforces_policies():
             return False
         except ApiError as error:
             return "class standard" in str(error) and error.code == 403
+
     wait_for(held, "the policy is known")
     cluster.create(pods(ns), pod("p", {"divvy.gpu/request": "0.3", "divvy.gpu/class": "opportunistic"}))
     cluster.delete(G + "/gpupolicies/poor")
@@ -201,13 +274,34 @@ def admission_enforces_policies():
 
 def daemon_of(node):
     """The account of a divvyd on the node: its token names a pod, and the pod names the node."""
-    daemon = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": unique("divvyd")}, "spec": {
-        "serviceAccountName": "divvyd", "nodeName": node, "automountServiceAccountToken": False,
-        "containers": [{"name": "c", "image": "none"}]}}
+    daemon = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": unique("divvyd")},
+        "spec": {
+            "serviceAccountName": "divvyd",
+            "nodeName": node,
+            "automountServiceAccountToken": False,
+            "containers": [{"name": "c", "image": "none"}],
+        },
+    }
     made = cluster.create(pods(SYSTEM), daemon)
-    answer = cluster.create(f"/api/v1/namespaces/{SYSTEM}/serviceaccounts/divvyd/token", {
-        "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3607, "boundObjectRef": {
-            "apiVersion": "v1", "kind": "Pod", "name": made["metadata"]["name"], "uid": made["metadata"]["uid"]}}})
+    answer = cluster.create(
+        f"/api/v1/namespaces/{SYSTEM}/serviceaccounts/divvyd/token",
+        {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenRequest",
+            "spec": {
+                "expirationSeconds": 3607,
+                "boundObjectRef": {
+                    "apiVersion": "v1",
+                    "kind": "Pod",
+                    "name": made["metadata"]["name"],
+                    "uid": made["metadata"]["uid"],
+                },
+            },
+        },
+    )
     return cluster.account(unique("divvyd"), token=answer["status"]["token"], namespace=SYSTEM)
 
 
@@ -228,14 +322,26 @@ def a_daemon_writes_only_its_own_node():
 
 # ---- SharePods
 
+
 def share_pods():
     return f"{G}/namespaces/{cluster.namespace}/sharepods"
 
 
 def share_pod(name, **spec):
-    return {"apiVersion": "divvy.gpu/v1", "kind": "SharePod", "metadata": {"name": name}, "spec": {
-        "request": 0.3, "limit": 0.6, "template": {"metadata": {"labels": {"app": name}}, "spec": {
-            "terminationGracePeriodSeconds": 0, "containers": [{"name": "main", "image": "none"}]}}, **spec}}
+    return {
+        "apiVersion": "divvy.gpu/v1",
+        "kind": "SharePod",
+        "metadata": {"name": name},
+        "spec": {
+            "request": 0.3,
+            "limit": 0.6,
+            "template": {
+                "metadata": {"labels": {"app": name}},
+                "spec": {"terminationGracePeriodSeconds": 0, "containers": [{"name": "main", "image": "none"}]},
+            },
+            **spec,
+        },
+    }
 
 
 def status_of(name):
@@ -247,8 +353,11 @@ def condition(status, kind):
 
 
 def its_pods(name):
-    return [p for p in cluster.get(pods())["items"] if any(
-        o["kind"] == "SharePod" and o["name"] == name for o in p["metadata"].get("ownerReferences", []))]
+    return [
+        p
+        for p in cluster.get(pods())["items"]
+        if any(o["kind"] == "SharePod" and o["name"] == name for o in p["metadata"].get("ownerReferences", []))
+    ]
 
 
 def exists(name):
@@ -266,7 +375,9 @@ def a_share_pod_becomes_a_pod():
     wait_for(lambda: status_of("s1").get("podUID") == got["metadata"]["uid"], "its status names the pod", 30)
     status = status_of("s1")
     assert status["phase"] == "Pending" and status["requested"] == "0.3-0.6", status
-    assert condition(status, "Accepted")["status"] == "True" and condition(status, "PodCreated")["status"] == "True", status
+    assert (
+        condition(status, "Accepted")["status"] == "True" and condition(status, "PodCreated")["status"] == "True"
+    ), status
 
 
 def the_status_shows_the_nodes_grant():
@@ -274,27 +385,67 @@ def the_status_shows_the_nodes_grant():
     cluster.fake_node(node, labels={"divvy.gpu/owner": "divvy"}, **{"divvy.gpu/slot": "64"})
     wait_for(lambda: cluster.exists(f"{G}/gpunodes/{node}"), "the node has its GPUNode", 30)
     assert cluster.get(f"{G}/gpunodes/{node}")["metadata"]["ownerReferences"][0]["kind"] == "Node"
-    cluster.patch(f"{G}/gpunodes/{node}/status", {"status": {"devices": [
-        {"uuid": "GPU-1", "index": 0, "model": "T4", "memoryBytes": 16 << 30, "health": "Healthy"},
-        {"uuid": "GPU-2", "index": 1, "model": "T4", "memoryBytes": 16 << 30, "health": "Unhealthy"}]}})
+    cluster.patch(
+        f"{G}/gpunodes/{node}/status",
+        {
+            "status": {
+                "devices": [
+                    {"uuid": "GPU-1", "index": 0, "model": "T4", "memoryBytes": 16 << 30, "health": "Healthy"},
+                    {"uuid": "GPU-2", "index": 1, "model": "T4", "memoryBytes": 16 << 30, "health": "Unhealthy"},
+                ]
+            }
+        },
+    )
 
     def capacity():
         got = cluster.get(f"/api/v1/nodes/{node}")["status"]
-        return got["capacity"].get("divvy.gpu/milli") == "1k" and got["allocatable"].get("divvy.gpu/memory-mib") == str(16 << 10)
+        return got["capacity"].get("divvy.gpu/milli") == "1k" and got["allocatable"].get("divvy.gpu/memory-mib") == str(
+            16 << 10
+        )
+
     wait_for(capacity, "the node has its capacity", 30)
     scheduler = cluster.service_account(SYSTEM, "divvy-scheduler")
-    scheduler.create(pods() + "/s1/binding", {
-        "apiVersion": "v1", "kind": "Binding", "metadata": {"name": "s1", "annotations": {"divvy.gpu/devices": "main=GPU-1"}},
-        "target": {"apiVersion": "v1", "kind": "Node", "name": node}})
-    cluster.patch(f"{G}/gpunodes/{node}/status", {"status": {"tenants": [
-        {"podUID": uid, "namespace": cluster.namespace, "pod": "s1", "container": "main", "slot": "0", "devices": ["GPU-1"],
-         "request": 300, "limit": 600, "memoryBytes": [4 << 30], "epoch": 1}]}})
+    scheduler.create(
+        pods() + "/s1/binding",
+        {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": "s1", "annotations": {"divvy.gpu/devices": "main=GPU-1"}},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+        },
+    )
+    cluster.patch(
+        f"{G}/gpunodes/{node}/status",
+        {
+            "status": {
+                "tenants": [
+                    {
+                        "podUID": uid,
+                        "namespace": cluster.namespace,
+                        "pod": "s1",
+                        "container": "main",
+                        "slot": "0",
+                        "devices": ["GPU-1"],
+                        "request": 300,
+                        "limit": 600,
+                        "memoryBytes": [4 << 30],
+                        "epoch": 1,
+                    }
+                ]
+            }
+        },
+    )
     cluster.patch(pods() + "/s1/status", {"status": {"phase": "Running"}})
 
     def shown():
         status = status_of("s1")
-        return status.get("phase") == "Running" and status.get("device") == "GPU-1" and status.get("granted", {}).get(
-            "share") == "0.3-0.6" and condition(status, "Granted").get("status") == "True"
+        return (
+            status.get("phase") == "Running"
+            and status.get("device") == "GPU-1"
+            and status.get("granted", {}).get("share") == "0.3-0.6"
+            and condition(status, "Granted").get("status") == "True"
+        )
+
     wait_for(shown, "the SharePod shows its share", 30)
     assert status_of("s1")["granted"]["memory"] == "4Gi" and status_of("s1")["nodeName"] == node
     table = cluster.kubectl("get", "dsp", "-n", cluster.namespace, "--cache-dir", os.path.join(cluster.dir, "fresh"))
@@ -305,12 +456,19 @@ def a_node_without_divvys_label_has_no_capacity():
     node = unique("node")
     cluster.fake_node(node, labels={"divvy.gpu/owner": "divvy"}, **{"divvy.gpu/slot": "64"})
     wait_for(lambda: cluster.exists(f"{G}/gpunodes/{node}"), "the node has its GPUNode", 30)
-    cluster.patch(f"{G}/gpunodes/{node}/status", {"status": {"devices": [
-        {"uuid": "GPU-3", "index": 0, "model": "T4", "memoryBytes": 16 << 30, "health": "Healthy"}]}})
+    cluster.patch(
+        f"{G}/gpunodes/{node}/status",
+        {
+            "status": {
+                "devices": [{"uuid": "GPU-3", "index": 0, "model": "T4", "memoryBytes": 16 << 30, "health": "Healthy"}]
+            }
+        },
+    )
 
     def milli():
         status = cluster.get(f"/api/v1/nodes/{node}")["status"]
         return [status[key].get("divvy.gpu/milli") for key in ("capacity", "allocatable")]
+
     wait_for(lambda: milli() == ["1k", "1k"], "the node has its capacity", 30)
     cluster.patch(f"/api/v1/nodes/{node}", {"metadata": {"labels": {"divvy.gpu/owner": None}}})
     wait_for(lambda: milli() == [None, None], "the node has no capacity any more", 30)
@@ -323,13 +481,30 @@ def devices_of_another_plugin_count_in_a_pool():
     wait_for(lambda: cluster.exists(f"{G}/gpunodes/{node}"), "the node has its GPUNode", 30)
 
     def say(owner, *owners):
-        cluster.patch(f"{G}/gpunodes/{node}/status", {"status": {"owner": owner, "devices": [
-            {"uuid": f"GPU-{node}-{i}", "index": i, "model": "T4", "memoryBytes": 16 * gib, "health": "Healthy", "owner": o}
-            for i, o in enumerate(owners)]}})
+        cluster.patch(
+            f"{G}/gpunodes/{node}/status",
+            {
+                "status": {
+                    "owner": owner,
+                    "devices": [
+                        {
+                            "uuid": f"GPU-{node}-{i}",
+                            "index": i,
+                            "model": "T4",
+                            "memoryBytes": 16 * gib,
+                            "health": "Healthy",
+                            "owner": o,
+                        }
+                        for i, o in enumerate(owners)
+                    ],
+                }
+            },
+        )
 
     def have():
         status = cluster.get(f"/api/v1/nodes/{node}")["status"]["allocatable"]
         return status.get("divvy.gpu/milli"), status.get("divvy.gpu/held")
+
     say("pool", "native", "native")
     wait_for(lambda: have() == ("2k", "0"), "both devices count", 30)
     say("pool", "native", "pool")
@@ -339,8 +514,11 @@ def devices_of_another_plugin_count_in_a_pool():
 
 
 def told(name, reason, space="default"):
-    return [e["message"] for e in cluster.get(f"/api/v1/namespaces/{space}/events")["items"]
-            if e["involvedObject"]["name"] == name and e["reason"] == reason]
+    return [
+        e["message"]
+        for e in cluster.get(f"/api/v1/namespaces/{space}/events")["items"]
+        if e["involvedObject"]["name"] == name and e["reason"] == reason
+    ]
 
 
 def an_event_reports_a_label_that_contradicts_the_spec():
@@ -352,16 +530,18 @@ def an_event_reports_a_label_that_contradicts_the_spec():
     wait_for(lambda: any("label to pool" in text for text in told(node, "PoolMismatch")), "an Event says so", 30)
     cluster.patch(f"/api/v1/nodes/{node}", {"metadata": {"labels": {"divvy.gpu/owner": "pool"}}})
     cluster.patch(f"{G}/gpunodes/{node}", {"spec": {"pool": None}})
-    wait_for(lambda: any("set spec.pool.policy" in text for text in told(node, "PoolMismatch")),
-             "an Event reports the pool's label without spec.pool", 30)
+    wait_for(
+        lambda: any("set spec.pool.policy" in text for text in told(node, "PoolMismatch")),
+        "an Event reports the pool's label without spec.pool",
+        30,
+    )
     cluster.delete(f"/api/v1/nodes/{node}")
 
 
 def an_event_reports_an_unknown_owner_label():
     node = unique("node")
     cluster.fake_node(node, labels={"divvy.gpu/owner": "pol"}, **{"divvy.gpu/slot": "64"})
-    wait_for(lambda: any("owner=pol is unknown" in text for text in told(node, "OwnerUnknown")),
-             "an Event says so", 30)
+    wait_for(lambda: any("owner=pol is unknown" in text for text in told(node, "OwnerUnknown")), "an Event says so", 30)
     assert not cluster.exists(f"{G}/gpunodes/{node}")
     cluster.patch(f"/api/v1/nodes/{node}", {"metadata": {"labels": {"divvy.gpu/owner": "pool"}}})
     wait_for(lambda: cluster.exists(f"{G}/gpunodes/{node}"), "with the right label the node has its GPUNode", 30)
@@ -381,13 +561,29 @@ def a_waiting_pod_learns_of_a_refused_placeholder():
         except ApiError as error:
             return "quota" in str(error)
         return False
+
     try:
         wait_for(bounds, "the quota is known")
-        cluster.patch(pods() + "/waits/status", {"status": {"conditions": [{
-            "type": "PodScheduled", "status": "False", "reason": "Unschedulable",
-            "message": "0/1 nodes: 1 with GPUs still owned by another device plugin"}]}})
-        wait_for(lambda: any("quota" in text for text in told("waits", "PlaceholderRefused", cluster.namespace)),
-                 "an Event says that the quota refuses the placeholder", 60)
+        cluster.patch(
+            pods() + "/waits/status",
+            {
+                "status": {
+                    "conditions": [
+                        {
+                            "type": "PodScheduled",
+                            "status": "False",
+                            "reason": "Unschedulable",
+                            "message": "0/1 nodes: 1 with GPUs still owned by another device plugin",
+                        }
+                    ]
+                }
+            },
+        )
+        wait_for(
+            lambda: any("quota" in text for text in told("waits", "PlaceholderRefused", cluster.namespace)),
+            "an Event says that the quota refuses the placeholder",
+            60,
+        )
     finally:
         cluster.delete(pods() + "/waits", grace_s=0)
         cluster.delete(f"{quotas}/none")
@@ -399,8 +595,12 @@ def the_status_shows_the_nodes_measurements():
     status = status_of("s1")
     leases = "/apis/coordination.k8s.io/v1/namespaces/divvy-node-lease/leases"
     key = f"{status['podUID']}/main"
-    lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {
-        "name": status["nodeName"], "annotations": {"divvy.gpu/measured": f"{key}=312:1024"}}, "spec": {"holderIdentity": "x"}}
+    lease = {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": status["nodeName"], "annotations": {"divvy.gpu/measured": f"{key}=312:1024"}},
+        "spec": {"holderIdentity": "x"},
+    }
     who = daemon_of(status["nodeName"])
     who.create(leases, lease)
     wait_for(lambda: status_of("s1").get("used") == "0.312", "the SharePod shows the measured share", 60)
@@ -408,9 +608,14 @@ def the_status_shows_the_nodes_measurements():
     assert "0.312" in table, table
     version = cluster.get(share_pods() + "/s1")["metadata"]["resourceVersion"]
     for measured in (315, 308, 450):
-        who.patch(f"{leases}/{status['nodeName']}", {"metadata": {"annotations": {"divvy.gpu/measured": f"{key}={measured}:1024"}}})
+        who.patch(
+            f"{leases}/{status['nodeName']}",
+            {"metadata": {"annotations": {"divvy.gpu/measured": f"{key}={measured}:1024"}}},
+        )
     seen = []
-    with cluster.watch(share_pods(), timeout=patience(), resourceVersion=version, fieldSelector="metadata.name=s1") as events:
+    with cluster.watch(
+        share_pods(), timeout=patience(), resourceVersion=version, fieldSelector="metadata.name=s1"
+    ) as events:
         while not seen or seen[-1] != "0.45":
             event = next(events)
             if event["type"] == "MODIFIED":
@@ -424,11 +629,18 @@ def a_change_reaches_the_running_pod():
     wait_for(lambda: annotations_of(cluster.pod("s1")).get("divvy.gpu/limit") == "0.8", "the pod has the new limit", 30)
     assert cluster.pod("s1")["metadata"]["uid"] == before
     cluster.patch(share_pods() + "/s1", {"spec": {"count": 2}})
-    wait_for(lambda: condition(status_of("s1"), "Granted").get("reason") == "ResizeRejected",
-             "the SharePod reports the rejected change", 30)
+    wait_for(
+        lambda: condition(status_of("s1"), "Granted").get("reason") == "ResizeRejected",
+        "the SharePod reports the rejected change",
+        30,
+    )
     assert "count" in condition(status_of("s1"), "Granted")["message"], status_of("s1")
     cluster.patch(share_pods() + "/s1", {"spec": {"count": None}})
-    wait_for(lambda: condition(status_of("s1"), "Granted").get("reason") == "Granted", "the SharePod reports its grant again", 30)
+    wait_for(
+        lambda: condition(status_of("s1"), "Granted").get("reason") == "Granted",
+        "the SharePod reports its grant again",
+        30,
+    )
 
 
 def bad_share_pods_are_refused_with_a_message():
@@ -443,20 +655,37 @@ def bad_share_pods_are_refused_with_a_message():
 
 def a_refused_change_shows_only_the_reason():
     """The SharePod's own webhook would refuse the change, so another webhook refuses the pod's change."""
-    server = injector.Server(controller.address, cluster.pki.sign("denies", "denies", alternatives=f"IP:{controller.address}"),
-                             lambda _: [])
+    server = injector.Server(
+        controller.address, cluster.pki.sign("denies", "denies", alternatives=f"IP:{controller.address}"), lambda _: []
+    )
     server.denial = "limits change on Mondays"
     threading.Thread(target=server.serve_forever, daemon=True).start()
     with open(cluster.pki.ca, "rb") as f:
         authority = base64.b64encode(f.read()).decode()
     configurations = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
-    cluster.create(configurations, {
-        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration", "metadata": {"name": "denies"},
-        "webhooks": [{
-            "name": "denies.example.com", "sideEffects": "None", "admissionReviewVersions": ["v1"],
-            "objectSelector": {"matchLabels": {"app": "s1"}},
-            "clientConfig": {"url": f"https://{controller.address}:{server.server_port}/", "caBundle": authority},
-            "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["pods"]}]}]})
+    cluster.create(
+        configurations,
+        {
+            "apiVersion": "admissionregistration.k8s.io/v1",
+            "kind": "ValidatingWebhookConfiguration",
+            "metadata": {"name": "denies"},
+            "webhooks": [
+                {
+                    "name": "denies.example.com",
+                    "sideEffects": "None",
+                    "admissionReviewVersions": ["v1"],
+                    "objectSelector": {"matchLabels": {"app": "s1"}},
+                    "clientConfig": {
+                        "url": f"https://{controller.address}:{server.server_port}/",
+                        "caBundle": authority,
+                    },
+                    "rules": [
+                        {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["pods"]}
+                    ],
+                }
+            ],
+        },
+    )
 
     def denied():
         try:
@@ -464,18 +693,23 @@ def a_refused_change_shows_only_the_reason():
         except ApiError:
             return True
         return False
+
     try:
         wait_for(denied, "the webhook is asked")
         cluster.patch(share_pods() + "/s1", {"spec": {"limit": "0.9"}})
-        wait_for(lambda: condition(status_of("s1"), "Granted").get("reason") == "ResizeRejected",
-                 "the SharePod reports the rejected change")
+        wait_for(
+            lambda: condition(status_of("s1"), "Granted").get("reason") == "ResizeRejected",
+            "the SharePod reports the rejected change",
+        )
         assert condition(status_of("s1"), "Granted")["message"] == "limits change on Mondays", status_of("s1")
     finally:
         cluster.delete(f"{configurations}/denies")
         server.shutdown()
         server.server_close()
     cluster.patch(share_pods() + "/s1", {"spec": {"limit": "0.8"}})
-    wait_for(lambda: condition(status_of("s1"), "Granted").get("status") == "True", "the SharePod reports its grant again")
+    wait_for(
+        lambda: condition(status_of("s1"), "Granted").get("status") == "True", "the SharePod reports its grant again"
+    )
 
 
 def a_share_pod_leaves_another_pod_of_its_name_alone():
@@ -504,12 +738,14 @@ def a_restarted_controller_makes_no_second_pod():
 
 def created(path, body):
     """Repeats a creation: API servers keep a connection to a silent webhook until a request on it has timed out."""
+
     def so():
         try:
             return bool(cluster.create_once(path, body)) or True
         except ApiError as error:
             assert "failed calling webhook" in str(error), error
             return False
+
     wait_for(so, "the webhook answers", 90)
 
 
@@ -551,14 +787,24 @@ def a_share_pod_is_deleted_with_its_pod_and_made_again():
 
 def fail(path, name, reason="UnexpectedAdmissionError"):
     """As a kubelet that rejects the pod after the restart of its node."""
-    cluster.patch(f"{path}/{name}/status", {"status": {
-        "phase": "Failed", "reason": reason, "message": "Pod was rejected: Allocate failed due to no healthy devices present"}})
+    cluster.patch(
+        f"{path}/{name}/status",
+        {
+            "status": {
+                "phase": "Failed",
+                "reason": reason,
+                "message": "Pod was rejected: Allocate failed due to no healthy devices present",
+            }
+        },
+    )
 
 
 def replaced(path, name, uid):
     """The next pod of that name, when it is there."""
+
     def there():
         return cluster.exists(f"{path}/{name}") and cluster.get(f"{path}/{name}")["metadata"]["uid"] != uid
+
     wait_for(there, "another pod has followed", 60)
     return cluster.get(f"{path}/{name}")
 
@@ -571,11 +817,21 @@ def another_pod_follows_one_that_its_node_has_ended():
     fail(pods(), "s8")
     second = replaced(pods(), "s8", first["metadata"]["uid"])
     assert annotations_of(second)["divvy.gpu/replaced-pods"] == "1", second
-    wait_for(lambda: any("UnexpectedAdmissionError: Pod was rejected" in text for text in told("s8", "PodReplaced", cluster.namespace)),
-             "an Event says why", 30)
+    wait_for(
+        lambda: any(
+            "UnexpectedAdmissionError: Pod was rejected" in text
+            for text in told("s8", "PodReplaced", cluster.namespace)
+        ),
+        "an Event says why",
+        30,
+    )
     # A pod that fails at once has no successor for 20 s.
     fail(pods(), "s8")
-    wait_for(lambda: condition(status_of("s8"), "PodCreated").get("reason") == "BackOff", "the status says that another pod will follow", 30)
+    wait_for(
+        lambda: condition(status_of("s8"), "PodCreated").get("reason") == "BackOff",
+        "the status says that another pod will follow",
+        30,
+    )
     assert status_of("s8")["phase"] == "Pending", status_of("s8")
     third = replaced(pods(), "s8", second["metadata"]["uid"])
     assert annotations_of(third)["divvy.gpu/replaced-pods"] == "2", third
@@ -589,7 +845,11 @@ def another_pod_follows_a_deleted_one_with_a_final_phase():
     cluster.patch(path, {"metadata": {"finalizers": ["example.com/hold"]}})
     cluster.delete(path, grace_s=0)
     cluster.patch(path + "/status", {"status": {"phase": "Succeeded"}})
-    wait_for(lambda: condition(status_of("s8"), "PodCreated").get("reason") == "Terminating", "the status says that the pod is terminating", 30)
+    wait_for(
+        lambda: condition(status_of("s8"), "PodCreated").get("reason") == "Terminating",
+        "the status says that the pod is terminating",
+        30,
+    )
     assert status_of("s8")["phase"] == "Pending", status_of("s8")
     cluster.patch(path, {"metadata": {"finalizers": None}})
     replaced(pods(), "s8", uid)
@@ -619,39 +879,76 @@ def a_kubeshare_pod_is_reconciled_in_place():
     cluster.kubectl("create", "-f", os.path.join(os.environ["DIVVY_SOURCE"], "deploy/kubeshare/crd.yaml"))
     path = f"/apis/kubeshare.nthu/v1/namespaces/{ns}/sharepods"
     wait_for(lambda: cluster.exists(path), "KubeShare's SharePods are served", 60)
-    body = {"apiVersion": "kubeshare.nthu/v1", "kind": "SharePod", "metadata": {"name": "k1", "annotations": {
-        "kubeshare/gpu_request": "0.5", "kubeshare/gpu_limit": "1.0", "kubeshare/gpu_mem": "1073741824"}},
-            "spec": {"containers": [{"name": "main", "image": "none"}]}}
+    body = {
+        "apiVersion": "kubeshare.nthu/v1",
+        "kind": "SharePod",
+        "metadata": {
+            "name": "k1",
+            "annotations": {
+                "kubeshare/gpu_request": "0.5",
+                "kubeshare/gpu_limit": "1.0",
+                "kubeshare/gpu_mem": "1073741824",
+            },
+        },
+        "spec": {"containers": [{"name": "main", "image": "none"}]},
+    }
     cluster.create(path, body)
 
     def told_off(name):
-        return [e["message"] for e in cluster.get(f"/api/v1/namespaces/{ns}/events")["items"]
-                if e["reason"] == "DialectOff" and e["involvedObject"]["name"] == name]
-    wait_for(lambda: any("is '', without kubeshare" in text for text in told_off("k1")),
-             "an Event says that the namespace does not list kubeshare", 60)
+        return [
+            e["message"]
+            for e in cluster.get(f"/api/v1/namespaces/{ns}/events")["items"]
+            if e["reason"] == "DialectOff" and e["involvedObject"]["name"] == name
+        ]
+
+    wait_for(
+        lambda: any("is '', without kubeshare" in text for text in told_off("k1")),
+        "an Event says that the namespace does not list kubeshare",
+        60,
+    )
     # Gemini's users wrote SharePods of the same kind as KubeShare's, with Gemini's annotations.
     cluster.patch(f"/api/v1/namespaces/{ns}", {"metadata": {"annotations": {"divvy.gpu/dialects": "gemini"}}})
-    gemini = {**body, "metadata": {"name": "g1", "annotations": {
-        "gemini/gpu_request": "0.5", "gemini/gpu_limit": "1.0", "gemini/gpu_mem": "1073741824"}}}
+    gemini = {
+        **body,
+        "metadata": {
+            "name": "g1",
+            "annotations": {"gemini/gpu_request": "0.5", "gemini/gpu_limit": "1.0", "gemini/gpu_mem": "1073741824"},
+        },
+    }
     cluster.create(path, gemini)
     # divvy ignores a SharePod that KubeShare serves.
-    cluster.create(path, {**body, "metadata": {**body["metadata"], "name": "theirs"}, "status": {"PodPhase": "Running"}})
-    wait_for(lambda: any("is 'gemini', without kubeshare" in text for text in told_off("g1")),
-             "an Event says that the namespace lists only gemini", 60)
+    cluster.create(
+        path, {**body, "metadata": {**body["metadata"], "name": "theirs"}, "status": {"PodPhase": "Running"}}
+    )
+    wait_for(
+        lambda: any("is 'gemini', without kubeshare" in text for text in told_off("g1")),
+        "an Event says that the namespace lists only gemini",
+        60,
+    )
     assert not told_off("theirs"), told_off("theirs")
     for name in ("g1", "theirs"):
         cluster.delete(f"{path}/{name}")
     cluster.patch(f"/api/v1/namespaces/{ns}", {"metadata": {"annotations": {"divvy.gpu/dialects": "kubeshare"}}})
     wait_for(lambda: cluster.exists(pods(ns) + "/k1"), "its pod is there", 90)
     got = cluster.get(pods(ns) + "/k1")
-    assert resources_of(got)["limits"] == {"divvy.gpu/slot": "1", "divvy.gpu/milli": "500", "divvy.gpu/memory-mib": "1024"}, got
-    wait_for(lambda: (cluster.get(path + "/k1").get("status") or {}).get("PodObjectMeta", {}).get("name") == "k1",
-             "its status is filled", 30)
+    assert resources_of(got)["limits"] == {
+        "divvy.gpu/slot": "1",
+        "divvy.gpu/milli": "500",
+        "divvy.gpu/memory-mib": "1024",
+    }, got
+    wait_for(
+        lambda: (cluster.get(path + "/k1").get("status") or {}).get("PodObjectMeta", {}).get("name") == "k1",
+        "its status is filled",
+        30,
+    )
     assert cluster.get(path + "/k1")["status"]["PodStatus"]["phase"] == "Pending"
     fail(pods(ns), "k1")
     got = replaced(pods(ns), "k1", got["metadata"]["uid"])
-    wait_for(lambda: cluster.get(path + "/k1")["status"].get("PodObjectMeta", {}).get("uid") == got["metadata"]["uid"],
-             "its status is the new pod's", 30)
+    wait_for(
+        lambda: cluster.get(path + "/k1")["status"].get("PodObjectMeta", {}).get("uid") == got["metadata"]["uid"],
+        "its status is the new pod's",
+        30,
+    )
     # Created before its namespace had the label: the old namespace's label does not count, the new one's does.
     later, old = cluster.new_namespace(), {**body, "metadata": {**body["metadata"], "name": "k2"}}
     cluster.create(path.replace(ns, later), old)
@@ -659,10 +956,17 @@ def a_kubeshare_pod_is_reconciled_in_place():
     wait_for(lambda: cluster.exists(pods(ns) + "/k3"), "the controller has created k3's pod, which came after k2", 30)
     assert not cluster.exists(pods(later) + "/k2")
     cluster.patch(f"/api/v1/namespaces/{later}", {"metadata": {"annotations": {"divvy.gpu/dialects": "kubesahre"}}})
-    wait_for(lambda: event_of(cluster.get(path.replace(ns, later) + "/k2"), "UnknownDialect"),
-             "an Event reports the unknown dialect", 30)
+    wait_for(
+        lambda: event_of(cluster.get(path.replace(ns, later) + "/k2"), "UnknownDialect"),
+        "an Event reports the unknown dialect",
+        30,
+    )
     cluster.patch(f"/api/v1/namespaces/{later}", {"metadata": {"annotations": {"divvy.gpu/dialects": "kubeshare"}}})
-    wait_for(lambda: cluster.exists(pods(later) + "/k2"), "the controller creates k2's pod once the namespace lists kubeshare", 30)
+    wait_for(
+        lambda: cluster.exists(pods(later) + "/k2"),
+        "the controller creates k2's pod once the namespace lists kubeshare",
+        30,
+    )
 
 
 def an_event_reports_an_untranslated_pod():
@@ -682,6 +986,7 @@ def passes(ns):
 
 # ---- certificates and metrics
 
+
 def secret():
     data = cluster.get(f"/api/v1/namespaces/{SYSTEM}/secrets/divvy-controller-tls")["data"]
     return {k: base64.b64decode(v).decode() for k, v in data.items()}
@@ -689,9 +994,14 @@ def secret():
 
 def a_lost_certificate_is_made_again():
     old = secret()
-    cluster.patch(f"/api/v1/namespaces/{SYSTEM}/secrets/divvy-controller-tls", {"data": {"tls.crt": None, "ca.key": None}})
-    wait_for(lambda: {"tls.crt", "ca.key"} <= set(secret()) and secret()["tls.crt"] != old["tls.crt"],
-             "the controller has made a new certificate and key", 30)
+    cluster.patch(
+        f"/api/v1/namespaces/{SYSTEM}/secrets/divvy-controller-tls", {"data": {"tls.crt": None, "ca.key": None}}
+    )
+    wait_for(
+        lambda: {"tls.crt", "ca.key"} <= set(secret()) and secret()["tls.crt"] != old["tls.crt"],
+        "the controller has made a new certificate and key",
+        30,
+    )
     assert old["ca.crt"] in secret()["ca.crt"], "the old authority is not trusted any more"
     wait_for(controller.ready, "the controller serves with the new certificate", 30)
 
@@ -699,11 +1009,14 @@ def a_lost_certificate_is_made_again():
         with contextlib.suppress(ApiError):  # API servers learn of the authority a moment later
             return cluster.create(pods() + "?dryRun=All", pod("new"))
         return None
+
     wait_for(answers, "the webhook answers", 30)
 
 
 def only_authorized_accounts_get_metrics():
-    operator = cluster.service_account(cluster.namespace, "metrics", cluster_rules=[{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}])
+    operator = cluster.service_account(
+        cluster.namespace, "metrics", cluster_rules=[{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]
+    )
     nobody = cluster.service_account(cluster.namespace, "nobody")
     assert controller.get("/healthz") == (200, "ok\n")
     assert controller.get("/metrics")[0] == 401
@@ -722,9 +1035,13 @@ def silent_connections_keep_no_pod_out():
         with contextlib.suppress(ApiError, OSError):
             return cluster.create(pods() + "?dryRun=All", pod("beside")) and controller.get("/healthz")[0] == 200
         return False
+
     with contextlib.ExitStack() as stack:
-        held = [stack.enter_context(socket.create_connection((controller.address, port), 60, (f"127.0.0.{2 + i % 3}", 0)))
-                for port, n in ((controller.port, 600), (controller.page, 90)) for i in range(n)]
+        held = [
+            stack.enter_context(socket.create_connection((controller.address, port), 60, (f"127.0.0.{2 + i % 3}", 0)))
+            for port, n in ((controller.port, 600), (controller.page, 90))
+            for i in range(n)
+        ]
         wait_for(answers, "a pod can be created, and the page answers, while silent connections are open", 60)
         for one in held:
             with contextlib.suppress(ConnectionError):
@@ -732,17 +1049,39 @@ def silent_connections_keep_no_pod_out():
         wait_for(answers, "a pod can be created, and the page answers, after the last connection was closed", 60)
 
 
-TESTS = [a_pods_share_is_translated, a_translated_pod_may_be_created_again, kubectl_shows_the_webhooks_message, a_deployments_pods_are_translated,
-         only_the_scheduler_writes_assigned_keys, a_bound_pod_keeps_its_place, admission_enforces_policies,
-         a_daemon_writes_only_its_own_node, a_share_pod_becomes_a_pod, the_status_shows_the_nodes_grant, a_node_without_divvys_label_has_no_capacity, devices_of_another_plugin_count_in_a_pool,
-         an_event_reports_a_label_that_contradicts_the_spec,
-         an_event_reports_an_unknown_owner_label,
-         a_waiting_pod_learns_of_a_refused_placeholder, the_status_shows_the_nodes_measurements,
-         a_change_reaches_the_running_pod, a_refused_change_shows_only_the_reason, bad_share_pods_are_refused_with_a_message, a_share_pod_leaves_another_pod_of_its_name_alone,
-         a_restarted_controller_makes_no_second_pod, a_second_controller_takes_over,
-         a_share_pod_is_deleted_with_its_pod_and_made_again, another_pod_follows_one_that_its_node_has_ended,
-         another_pod_follows_a_deleted_one_with_a_final_phase, no_pod_follows_one_that_runs_once, a_kubeshare_pod_is_reconciled_in_place,
-         an_event_reports_an_untranslated_pod, a_lost_certificate_is_made_again, only_authorized_accounts_get_metrics, silent_connections_keep_no_pod_out]
+TESTS = [
+    a_pods_share_is_translated,
+    a_translated_pod_may_be_created_again,
+    kubectl_shows_the_webhooks_message,
+    a_deployments_pods_are_translated,
+    only_the_scheduler_writes_assigned_keys,
+    a_bound_pod_keeps_its_place,
+    admission_enforces_policies,
+    a_daemon_writes_only_its_own_node,
+    a_share_pod_becomes_a_pod,
+    the_status_shows_the_nodes_grant,
+    a_node_without_divvys_label_has_no_capacity,
+    devices_of_another_plugin_count_in_a_pool,
+    an_event_reports_a_label_that_contradicts_the_spec,
+    an_event_reports_an_unknown_owner_label,
+    a_waiting_pod_learns_of_a_refused_placeholder,
+    the_status_shows_the_nodes_measurements,
+    a_change_reaches_the_running_pod,
+    a_refused_change_shows_only_the_reason,
+    bad_share_pods_are_refused_with_a_message,
+    a_share_pod_leaves_another_pod_of_its_name_alone,
+    a_restarted_controller_makes_no_second_pod,
+    a_second_controller_takes_over,
+    a_share_pod_is_deleted_with_its_pod_and_made_again,
+    another_pod_follows_one_that_its_node_has_ended,
+    another_pod_follows_a_deleted_one_with_a_final_phase,
+    no_pod_follows_one_that_runs_once,
+    a_kubeshare_pod_is_reconciled_in_place,
+    an_event_reports_an_untranslated_pod,
+    a_lost_certificate_is_made_again,
+    only_authorized_accounts_get_metrics,
+    silent_connections_keep_no_pod_out,
+]
 
 try:
     with open_cluster("kcm", own=True) as cluster, installed(cluster, args=["--placeholder-image=none"]) as controller:

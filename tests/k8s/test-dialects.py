@@ -32,6 +32,7 @@ def space(dialects):
                 got = cluster.create(pods(name) + "?dryRun=All", pod(annotations={"divvy.gpu/request": "0.1"}))
                 return ("divvy.gpu/dialects" in got["metadata"]["annotations"]) == bool(dialects)
             return False
+
         wait_for(known, f"the webhook knows of {dialects}")
     return spaces[dialects]
 
@@ -42,10 +43,18 @@ def pods(namespace):
 
 def pod(*containers, init=(), annotations=None, labels=None, name="pod", **spec):
     """Each container is given by its limits."""
+
     def made(prefix, lists):
-        return [{"name": f"{prefix}{i}", "image": "none", "resources": {"limits": limits}} for i, limits in enumerate(lists)]
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "annotations": annotations or {}, "labels": labels or {}},
-            "spec": {"containers": made("c", containers or ({},)), "initContainers": made("i", init), **spec}}
+        return [
+            {"name": f"{prefix}{i}", "image": "none", "resources": {"limits": limits}} for i, limits in enumerate(lists)
+        ]
+
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "annotations": annotations or {}, "labels": labels or {}},
+        "spec": {"containers": made("c", containers or ({},)), "initContainers": made("i", init), **spec},
+    }
 
 
 def number(quantity):
@@ -86,16 +95,23 @@ def refused(dialects, body, sentence):
 
 
 def fraction(prefix, request, limit, memory, key="gpu_mem", **more):
-    return {f"{prefix}/gpu_request": request, f"{prefix}/gpu_limit": limit, f"{prefix}/{key}": memory,
-            **{f"{prefix}/{k}": v for k, v in more.items()}}
+    return {
+        f"{prefix}/gpu_request": request,
+        f"{prefix}/gpu_limit": limit,
+        f"{prefix}/{key}": memory,
+        **{f"{prefix}/{k}": v for k, v in more.items()},
+    }
 
 
 # ---- translation by the webhook
 
+
 def divvys_own_at_admission():
     own = {"divvy.gpu/request": "0.25", "divvy.gpu/count": "2", "divvy.gpu/memory": "4Gi"}
     becomes("", pod({}, {}, annotations=own), asks(500, 8192), None)
-    becomes("", pod({}, init=({},), annotations={**own, "i0.divvy.gpu/request": "1"}), asks(500, 8192), init=[asks(1000)])
+    becomes(
+        "", pod({}, init=({},), annotations={**own, "i0.divvy.gpu/request": "1"}), asks(500, 8192), init=[asks(1000)]
+    )
     refused("", pod(annotations={"divvy.gpu/reqest": "0.5"}), "did you mean request?")
     becomes("", pod(annotations=fraction("kubeshare", "0.5", "1.0", "1024")), None)
 
@@ -108,19 +124,36 @@ def kubeshare_at_admission():
     pinned = fraction("kubeshare", "0.5", "1.0", "1073741824", GPUID="abcde")
     becomes("kubeshare", pod(annotations=pinned, nodeSelector={"kubernetes.io/hostname": "n1"}), asks(500, 1024))
     refused("kubeshare", pod(annotations=pinned), "kubeshare/GPUID 'abcde': spec.nodeName is missing")
-    refused("kubeshare", pod(annotations={"kubeshare/gpu_request": "0.5", "kubeshare/gpu_limit": "1.0"}),
-            "kubeshare/gpu_mem is missing")
+    refused(
+        "kubeshare",
+        pod(annotations={"kubeshare/gpu_request": "0.5", "kubeshare/gpu_limit": "1.0"}),
+        "kubeshare/gpu_mem is missing",
+    )
     refused("kubeshare", pod(annotations=fraction("kubeshare", "0.5", "0.4", "1")), "expected 0.5 to 1")
 
 
 def kubeshare2_at_admission():
     def asked(**labels):
         return pod(labels={f"sharedgpu/{k}": v for k, v in labels.items()}, schedulerName="kubeshare-scheduler")
+
     becomes("kubeshare2", asked(gpu_request="0.5", gpu_limit="1.0", gpu_model="NVIDIA-GeForce-GTX-1080"), asks(500))
-    becomes("kubeshare2", asked(gpu_request="0.5", gpu_limit="1.0", group_name="a", group_headcount="5",
-                                group_threshold="0.2", priority="100"), asks(500))
-    becomes("kubeshare2", asked(gpu_request="2.0", gpu_limit="2.0", priority="100", group_name="imagenet50-1",
-                                min_available="2"), asks(2000))
+    becomes(
+        "kubeshare2",
+        asked(
+            gpu_request="0.5",
+            gpu_limit="1.0",
+            group_name="a",
+            group_headcount="5",
+            group_threshold="0.2",
+            priority="100",
+        ),
+        asks(500),
+    )
+    becomes(
+        "kubeshare2",
+        asked(gpu_request="2.0", gpu_limit="2.0", priority="100", group_name="imagenet50-1", min_available="2"),
+        asks(2000),
+    )
     refused("kubeshare2", asked(gpu_request="0.5"), "sharedgpu/gpu_limit is missing")
     refused("kubeshare2", asked(gpu_request="1.5", gpu_limit="1.5"), "above 1, both must be the same whole number")
 
@@ -132,16 +165,24 @@ def gemini_at_admission():
 
 def gpushare_at_admission():
     becomes("gpushare=MiB", pod({"aliyun.com/gpu-mem": "8138"}), asks(1, 8138), translated="c0/aliyun.com/gpu-mem=8138")
-    becomes("gpushare", pod({"aliyun.com/gpu-mem": "2", "aliyun.com/gpu-count": "1"}, {"aliyun.com/gpu-mem": "1"}),
-            asks(1, 2048), asks(1, 1024),
-            translated="c0/aliyun.com/gpu-mem=2,c0/aliyun.com/gpu-count=1,c1/aliyun.com/gpu-mem=1")
+    becomes(
+        "gpushare",
+        pod({"aliyun.com/gpu-mem": "2", "aliyun.com/gpu-count": "1"}, {"aliyun.com/gpu-mem": "1"}),
+        asks(1, 2048),
+        asks(1, 1024),
+        translated="c0/aliyun.com/gpu-mem=2,c0/aliyun.com/gpu-count=1,c1/aliyun.com/gpu-mem=1",
+    )
     refused("gpushare", pod({"aliyun.com/gpu-mem": "2", "aliyun.com/gpu-count": "2"}), "gpu-mem counts one device")
 
 
 def gaiagpu_at_admission():
     core, memory = "tencent.com/vcuda-core", "tencent.com/vcuda-memory"
-    becomes("gaiagpu", pod({core: "50", memory: "30"}, annotations={core + "-limit": "50"}), asks(500, 7680),
-            translated=f"c0/{core}=50,c0/{memory}=30")
+    becomes(
+        "gaiagpu",
+        pod({core: "50", memory: "30"}, annotations={core + "-limit": "50"}),
+        asks(500, 7680),
+        translated=f"c0/{core}=50,c0/{memory}=30",
+    )
     becomes("gaiagpu", pod({core: "200", memory: "60"}), asks(2000), translated=f"c0/{core}=200,c0/{memory}=60")
     refused("gaiagpu", pod({core: "150", memory: "1"}), "values above 100 are whole devices")
     refused("gaiagpu", pod({core: "20"}), f"{memory} is missing")
@@ -157,21 +198,47 @@ def deepomatic_at_admission():
 def hami_at_admission():
     def of(**resources):
         return {f"nvidia.com/{k.replace('_', '-')}": v for k, v in resources.items()}
-    becomes("hami", pod(of(gpu="2", gpumem="3000", gpucores="30"), schedulerName="hami-scheduler"), asks(600, 6000),
-            translated="c0/nvidia.com/gpu=2,c0/nvidia.com/gpumem=3000,c0/nvidia.com/gpucores=30")
-    becomes("hami", pod(of(gpu="2", gpumem_percentage="50", gpucores="30")), asks(600),
-            translated="c0/nvidia.com/gpu=2,c0/nvidia.com/gpumem-percentage=50,c0/nvidia.com/gpucores=30")
-    for key, value in (("use-gputype", "A100,V100"), ("nouse-gputype", "1080, 2080"), ("use-gpuuuid", "GPU-123456"),
-                       ("nouse-gpuuuid", "GPU-123456")):
-        becomes("hami", pod(of(gpu="2"), annotations={f"nvidia.com/{key}": value}), asks(2), translated="c0/nvidia.com/gpu=2")
-    becomes("hami", pod(of(gpu="1", gpumem="100"), {}, init=(of(gpu="1", gpumem="50"),)), asks(1, 100), None,
-            init=[asks(1, 50)], translated="i0/nvidia.com/gpu=1,i0/nvidia.com/gpumem=50,c0/nvidia.com/gpu=1,c0/nvidia.com/gpumem=100")
+
+    becomes(
+        "hami",
+        pod(of(gpu="2", gpumem="3000", gpucores="30"), schedulerName="hami-scheduler"),
+        asks(600, 6000),
+        translated="c0/nvidia.com/gpu=2,c0/nvidia.com/gpumem=3000,c0/nvidia.com/gpucores=30",
+    )
+    becomes(
+        "hami",
+        pod(of(gpu="2", gpumem_percentage="50", gpucores="30")),
+        asks(600),
+        translated="c0/nvidia.com/gpu=2,c0/nvidia.com/gpumem-percentage=50,c0/nvidia.com/gpucores=30",
+    )
+    for key, value in (
+        ("use-gputype", "A100,V100"),
+        ("nouse-gputype", "1080, 2080"),
+        ("use-gpuuuid", "GPU-123456"),
+        ("nouse-gpuuuid", "GPU-123456"),
+    ):
+        becomes(
+            "hami",
+            pod(of(gpu="2"), annotations={f"nvidia.com/{key}": value}),
+            asks(2),
+            translated="c0/nvidia.com/gpu=2",
+        )
+    becomes(
+        "hami",
+        pod(of(gpu="1", gpumem="100"), {}, init=(of(gpu="1", gpumem="50"),)),
+        asks(1, 100),
+        None,
+        init=[asks(1, 50)],
+        translated="i0/nvidia.com/gpu=1,i0/nvidia.com/gpumem=50,c0/nvidia.com/gpu=1,c0/nvidia.com/gpumem=100",
+    )
     refused("hami", pod(of(gpu="1", gpumem="1", gpumem_percentage="50")), "keep one of the two")
     refused("hami", pod(of(gpu="1", gpucores="101")), "nvidia.com/gpucores 101: expected 0 to 100")
 
 
 def wang_at_admission():
-    asked = fraction("gpushare", "0.4", "0.5", "8388608000", key="gpu_memory", resource_priority="2", taskid="default/virtualpod1")
+    asked = fraction(
+        "gpushare", "0.4", "0.5", "8388608000", key="gpu_memory", resource_priority="2", taskid="default/virtualpod1"
+    )
     becomes("wang", pod(annotations=asked), asks(400, 8000))
     refused("wang", pod(annotations={**asked, "gpushare/resource_priority": "3"}), "gpushare/resource_priority '3'")
 
@@ -185,43 +252,87 @@ def nvidia_at_admission():
 def mixed_and_contradictory_at_admission():
     theirs = fraction("kubeshare", "0.5", "1.0", "1073741824")
     becomes(ALL, pod(annotations={**theirs, "divvy.gpu/request": "0.5", "divvy.gpu/memory": "1Gi"}), asks(500, 1024))
-    refused(ALL, pod(annotations={**theirs, "divvy.gpu/request": "0.4", "divvy.gpu/memory": "1Gi"}),
-            "divvy says 1 x 0.4 limit 1 memory 1Gi standard priority 50, kubeshare says 1 x 0.5")
-    refused(ALL, pod({"tencent.com/vcuda-core": "30", "tencent.com/vcuda-memory": "1", "aliyun.com/gpu-mem": "256"}),
-            "gpushare says")
-    becomes(ALL, pod({}, {"nvidia.com/gpumem": "256"}, annotations=theirs), asks(500, 1024), asks(1, 256),
-            translated="c1/nvidia.com/gpumem=256")
+    refused(
+        ALL,
+        pod(annotations={**theirs, "divvy.gpu/request": "0.4", "divvy.gpu/memory": "1Gi"}),
+        "divvy says 1 x 0.4 limit 1 memory 1Gi standard priority 50, kubeshare says 1 x 0.5",
+    )
+    refused(
+        ALL,
+        pod({"tencent.com/vcuda-core": "30", "tencent.com/vcuda-memory": "1", "aliyun.com/gpu-mem": "256"}),
+        "gpushare says",
+    )
+    becomes(
+        ALL,
+        pod({}, {"nvidia.com/gpumem": "256"}, annotations=theirs),
+        asks(500, 1024),
+        asks(1, 256),
+        translated="c1/nvidia.com/gpumem=256",
+    )
     becomes(ALL, pod({}, {}, annotations={**theirs, "divvy.gpu/container": "c1"}), None, asks(500, 1024))
-    becomes(ALL, pod({"nvidia.com/gpu": "1"}, {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "5"}), asks(1000), asks(1, 5),
-            translated="c1/nvidia.com/gpu=1,c1/nvidia.com/gpumem=5,c0/nvidia.com/gpu=1")
-    refused(ALL, pod(annotations={"divvy.gpu/request": "0.5", "divvy.gpu/group": "h", "divvy.gpu/group-size": "3"},
-                     labels={"scheduling.x-k8s.io/pod-group": "g"}), "the pod is in group 'h' already")
+    becomes(
+        ALL,
+        pod({"nvidia.com/gpu": "1"}, {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "5"}),
+        asks(1000),
+        asks(1, 5),
+        translated="c1/nvidia.com/gpu=1,c1/nvidia.com/gpumem=5,c0/nvidia.com/gpu=1",
+    )
+    refused(
+        ALL,
+        pod(
+            annotations={"divvy.gpu/request": "0.5", "divvy.gpu/group": "h", "divvy.gpu/group-size": "3"},
+            labels={"scheduling.x-k8s.io/pod-group": "g"},
+        ),
+        "the pod is in group 'h' already",
+    )
     refused(ALL, pod(annotations={"kubeshare/gpu_reqest": "0.5"}), "did you mean kubeshare/gpu_request?")
 
 
 # ---- placement by the scheduler, and the keys that users read back
 
+
 def bound(path):
     def there():
         return cluster.exists(path) and cluster.get(path)["spec"].get("nodeName")
+
     try:
         wait_for(there, f"{path} is bound", 90)
     except AssertionError as error:
-        raise AssertionError(f"{error}: {cluster.get(path)['status'] if cluster.exists(path) else 'not there'}") from None
+        raise AssertionError(
+            f"{error}: {cluster.get(path)['status'] if cluster.exists(path) else 'not there'}"
+        ) from None
     return cluster.get(path)
 
 
 BACK = {
     "deepomatic": {},
-    "gaiagpu": {"tencent.com/predicate-gpu-idx-0": r"\d", "tencent.com/predicate-node": "n1",
-                "tencent.com/predicate-time": r"\d{19}", "tencent.com/gpu-assigned": "false"},
+    "gaiagpu": {
+        "tencent.com/predicate-gpu-idx-0": r"\d",
+        "tencent.com/predicate-node": "n1",
+        "tencent.com/predicate-time": r"\d{19}",
+        "tencent.com/gpu-assigned": "false",
+    },
     "gemini": {},
-    "gpushare": {"ALIYUN_COM_GPU_MEM_IDX": r"\d", "ALIYUN_COM_GPU_MEM_POD": "3", "ALIYUN_COM_GPU_MEM_DEV": "16",
-                 "ALIYUN_COM_GPU_MEM_ASSUME_TIME": r"\d{19}", "ALIYUN_COM_GPU_MEM_ASSIGNED": "false"},
-    "hami": {"hami.io/vgpu-devices-allocated": r"GPU-n1-\d,NVIDIA,3000,30:;", "hami.io/vgpu-node": "n1",
-             "hami.io/vgpu-time": r"\d{10}", "hami.io/bind-time": r"\d{10}", "hami.io/bind-phase": "allocating"},
+    "gpushare": {
+        "ALIYUN_COM_GPU_MEM_IDX": r"\d",
+        "ALIYUN_COM_GPU_MEM_POD": "3",
+        "ALIYUN_COM_GPU_MEM_DEV": "16",
+        "ALIYUN_COM_GPU_MEM_ASSUME_TIME": r"\d{19}",
+        "ALIYUN_COM_GPU_MEM_ASSIGNED": "false",
+    },
+    "hami": {
+        "hami.io/vgpu-devices-allocated": r"GPU-n1-\d,NVIDIA,3000,30:;",
+        "hami.io/vgpu-node": "n1",
+        "hami.io/vgpu-time": r"\d{10}",
+        "hami.io/bind-time": r"\d{10}",
+        "hami.io/bind-phase": "allocating",
+    },
     "kubeshare": {},
-    "kubeshare2": {"sharedgpu/gpu_uuid": r"GPU-n1-\d", "sharedgpu/gpu_model": "A100", "sharedgpu/gpu_mem": "4294967296"},
+    "kubeshare2": {
+        "sharedgpu/gpu_uuid": r"GPU-n1-\d",
+        "sharedgpu/gpu_model": "A100",
+        "sharedgpu/gpu_mem": "4294967296",
+    },
     "nvidia": {},
     "wang": {},
 }
@@ -241,6 +352,7 @@ def runs(path, values):
     def said():
         annotations = cluster.get(path)["metadata"]["annotations"]
         return all(re.fullmatch(pattern, annotations.get(key, "")) for key, pattern in values.items())
+
     wait_for(said, f"{path}: {values}", 30)
 
 
@@ -264,8 +376,11 @@ def examples_run_and_are_read_back():
 
 
 def a_pinned_vgpu_is_placed_on_its_node():
-    body = pod(name="pinned", annotations=fraction("kubeshare", "0.1", "1.0", "1073741824", GPUID="abcde"),
-               nodeSelector={"kubernetes.io/hostname": "n1"})
+    body = pod(
+        name="pinned",
+        annotations=fraction("kubeshare", "0.1", "1.0", "1073741824", GPUID="abcde"),
+        nodeSelector={"kubernetes.io/hostname": "n1"},
+    )
     cluster.create(pods(space("kubeshare")), body)
     first = bound(pods(space("kubeshare")) + "/pinned")
     assert first["spec"]["nodeName"] == "n1"
@@ -276,10 +391,21 @@ def a_pinned_vgpu_is_placed_on_its_node():
         assert first["metadata"]["annotations"][key] == second["metadata"]["annotations"][key], (first, second)
 
 
-TESTS = [divvys_own_at_admission, kubeshare_at_admission, kubeshare2_at_admission, gemini_at_admission,
-         gpushare_at_admission, gaiagpu_at_admission, deepomatic_at_admission, hami_at_admission, wang_at_admission,
-         nvidia_at_admission, mixed_and_contradictory_at_admission, examples_run_and_are_read_back,
-         a_pinned_vgpu_is_placed_on_its_node]
+TESTS = [
+    divvys_own_at_admission,
+    kubeshare_at_admission,
+    kubeshare2_at_admission,
+    gemini_at_admission,
+    gpushare_at_admission,
+    gaiagpu_at_admission,
+    deepomatic_at_admission,
+    hami_at_admission,
+    wang_at_admission,
+    nvidia_at_admission,
+    mixed_and_contradictory_at_admission,
+    examples_run_and_are_read_back,
+    a_pinned_vgpu_is_placed_on_its_node,
+]
 
 try:
     with open_cluster("kcm", own=True) as cluster, installed(cluster), Scheduled(cluster) as rig:

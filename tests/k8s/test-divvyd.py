@@ -14,8 +14,22 @@ import threading
 import time
 
 from cluster import Skip, main, open_cluster, skip_all, wait_for
-from divvyd import (BUILD, DIVVY, GIB, IMAGE, Daemon, bind, create_pod, delete_pod, events_of, given, install,
-                    make_image, run_pod, wait_for_pod)
+from divvyd import (
+    BUILD,
+    DIVVY,
+    GIB,
+    IMAGE,
+    Daemon,
+    bind,
+    create_pod,
+    delete_pod,
+    events_of,
+    given,
+    install,
+    make_image,
+    run_pod,
+    wait_for_pod,
+)
 from plugin import start_plugin
 from tap import fairly, patience
 
@@ -25,7 +39,7 @@ SLOTS = 64 * DEVICES
 
 
 def device(n=0):
-    return daemon.devices()[n:n + 1]
+    return daemon.devices()[n : n + 1]
 
 
 def a_node_reports_its_devices():
@@ -42,11 +56,16 @@ def a_node_reports_its_devices():
 
 def make_card(speed):
     """sysfs files of a network card and of its RDMA device."""
-    files = {"class/net/eth0/type": "1", "class/net/eth0/operstate": "up", "class/net/eth0/speed": speed,
-             "class/net/eth0/device/vendor": "0x15b3", "class/infiniband/mlx5_0/device/vendor": "0x15b3",
-             "class/infiniband/mlx5_0/ports/1/state": "4: ACTIVE",
-             "class/infiniband/mlx5_0/ports/1/rate": "25 Gb/sec (1X EDR)",
-             "class/infiniband/mlx5_0/ports/1/gid_attrs/ndevs/0": "eth0"}
+    files = {
+        "class/net/eth0/type": "1",
+        "class/net/eth0/operstate": "up",
+        "class/net/eth0/speed": speed,
+        "class/net/eth0/device/vendor": "0x15b3",
+        "class/infiniband/mlx5_0/device/vendor": "0x15b3",
+        "class/infiniband/mlx5_0/ports/1/state": "4: ACTIVE",
+        "class/infiniband/mlx5_0/ports/1/rate": "25 Gb/sec (1X EDR)",
+        "class/infiniband/mlx5_0/ports/1/gid_attrs/ndevs/0": "eth0",
+    }
     for name, text in files.items():
         path = os.path.join(SYS, name)
         os.makedirs(os.path.dirname(path), exist_ok=True)
@@ -56,19 +75,30 @@ def make_card(speed):
 
 def networks():
     """{name: (kind, capacity, free, link)}"""
-    return {n["name"]: (n["kind"], n["capacityMbps"], n["freeMbps"], n.get("link"))
-            for n in daemon.status()["network"]["devices"]}
+    return {
+        n["name"]: (n["kind"], n["capacityMbps"], n["freeMbps"], n.get("link"))
+        for n in daemon.status()["network"]["devices"]
+    }
 
 
 def a_node_reports_its_networks():
-    wait_for(lambda: networks() == {"eth0": ("host", 10000, 10000, None), "mlx5_0": ("rdma", 25000, 25000, "eth0")},
-             "GPUNode has both network devices")
+    wait_for(
+        lambda: networks() == {"eth0": ("host", 10000, 10000, None), "mlx5_0": ("rdma", 25000, 25000, "eth0")},
+        "GPUNode has both network devices",
+    )
     make_card("25000")
-    keys = {**given(device(), request="0.1", memory="1Gi", epoch="7"), "divvy.gpu/granted-mode": "main=remote",
-            "divvy.gpu/remote-node": "main=elsewhere", "divvy.gpu/granted-network": "main=mlx5_0,ib0,4Gbps"}
+    keys = {
+        **given(device(), request="0.1", memory="1Gi", epoch="7"),
+        "divvy.gpu/granted-mode": "main=remote",
+        "divvy.gpu/remote-node": "main=elsewhere",
+        "divvy.gpu/granted-network": "main=mlx5_0,ib0,4Gbps",
+    }
     run_pod(cluster, "afar", (), keys)
-    wait_for(lambda: networks() == {"eth0": ("host", 25000, 21000, None), "mlx5_0": ("rdma", 25000, 21000, "eth0")},
-             "the remote pod's bandwidth is reserved", 90)
+    wait_for(
+        lambda: networks() == {"eth0": ("host", 25000, 21000, None), "mlx5_0": ("rdma", 25000, 21000, "eth0")},
+        "the remote pod's bandwidth is reserved",
+        90,
+    )
     refused("afar", "node elsewhere does not serve its devices to other nodes")
     wait_for(lambda: networks()["eth0"][2] == 25000, "the bandwidth is free again", 60)
 
@@ -86,8 +116,10 @@ def two_pods_have_their_shares():
             run_pod(cluster, name, args, given(uuid, request=share))
         for name in (low, high):
             wait_for_pod(cluster, name, "Running")
-        wait_for(lambda: all(t["processes"] for t in daemon.listed().values()) and len(daemon.listed()) == 2,
-                 "both programs have registered")
+        wait_for(
+            lambda: all(t["processes"] for t in daemon.listed().values()) and len(daemon.listed()) == 2,
+            "both programs have registered",
+        )
         wait_for(lambda: {f"{low}/main", f"{high}/main"} <= set(daemon.tenants()), "GPUNode has both tenants")
         tenants = daemon.tenants()
         assert tenants[f"{low}/main"]["request"] == 300, tenants
@@ -113,8 +145,12 @@ def a_slow_disk_keeps_the_container_waiting_and_nobody_else():
         run_pod(cluster, "patient", ("--count=1",), given(device()))
         wait_for(lambda: os.path.exists(DISK + ".waits"), "the slow disk gets a write")
         for _ in range(3):
-            subprocess.run([DIVVY, "ps", "--socket", os.path.join(daemon.runtime, "divvyd.sock")], check=True,
-                           capture_output=True, timeout=patience(5))
+            subprocess.run(
+                [DIVVY, "ps", "--socket", os.path.join(daemon.runtime, "divvyd.sock")],
+                check=True,
+                capture_output=True,
+                timeout=patience(5),
+            )
         assert "patient/main" not in daemon.tenants(), daemon.tenants()
         assert cluster.pod("patient")["status"]["phase"] == "Pending", cluster.pod("patient")["status"]
     finally:
@@ -200,7 +236,11 @@ def a_resize_takes_effect_while_the_pod_runs():
     print(f"# confirmed after {time.monotonic() - began:.2f} s")
     tenant = daemon.tenant("changes")
     assert (tenant["request"], tenant["memoryBytes"], tenant["class"], tenant["epoch"]) == (
-        300, [9 * GIB], "latency", 6), tenant
+        300,
+        [9 * GIB],
+        "latency",
+        6,
+    ), tenant
     wait_for(lambda: 650 < daemon.got("changes") < 750, "the pod gets the new limit")
     cluster.patch(path, {"metadata": {"annotations": given(["GPU-0"], request="0.3", epoch="6")}}, "strategic")
     wait_for(lambda: "no device GPU-0" in daemon.tenant("changes").get("note", ""), "a note names the wrong device")
@@ -212,13 +252,17 @@ def a_resize_takes_effect_while_the_pod_runs():
 
 
 def a_container_that_starts_again_keeps_its_tenant():
-    run_pod(cluster, "again", ("--kernel-us=500", "--duration=1"), given(device(2), epoch="7"),
-            restartPolicy="Always")
-    wait_for(lambda: cluster.pod("again")["status"].get("containerStatuses", [{}])[0].get("restartCount", 0) > 0,
-             "the container has restarted")
+    run_pod(cluster, "again", ("--kernel-us=500", "--duration=1"), given(device(2), epoch="7"), restartPolicy="Always")
+    wait_for(
+        lambda: cluster.pod("again")["status"].get("containerStatuses", [{}])[0].get("restartCount", 0) > 0,
+        "the container has restarted",
+    )
     first = daemon.listed()["again"]["id"]
-    wait_for(lambda: cluster.pod("again")["status"]["containerStatuses"][0]["restartCount"] > 1,
-             "the container has restarted once more", 90)
+    wait_for(
+        lambda: cluster.pod("again")["status"]["containerStatuses"][0]["restartCount"] > 1,
+        "the container has restarted once more",
+        90,
+    )
     assert daemon.listed()["again"]["id"] == first
     stop_pod("again")
 
@@ -238,8 +282,10 @@ def a_killed_daemon_finds_its_tenants_again():
     daemon.await_ready()
     after = daemon.listed()
     assert after["stays"]["id"] == before["stays"]["id"] and "goes" not in after, after
-    wait_for(lambda: daemon.listed()["stays"]["processes"] and not daemon.listed()["stays"]["processes"][0]["orphan"],
-             "the program has registered again")
+    wait_for(
+        lambda: daemon.listed()["stays"]["processes"] and not daemon.listed()["stays"]["processes"][0]["orphan"],
+        "the program has registered again",
+    )
     used = daemon.used("stays")
     wait_for(lambda: daemon.used("stays") > used, "the program continues")
     assert daemon.status()["epoch"] == 7
@@ -283,18 +329,38 @@ def environment_of(name):
 def a_container_gets_its_dialects_variables():
     """The variables of the dialect's own device plugin, and no neighbour's, although Allocate names no pod."""
     pods = {
-        "hami": ("hami", "main/nvidia.com/gpumem=3000,main/nvidia.com/gpucores=20", "3000Mi",
-                 {"CUDA_DEVICE_MEMORY_LIMIT_0": "3000m", "CUDA_DEVICE_SM_LIMIT": "20"}),
-        "gpushare": ("gpushare", "main/aliyun.com/gpu-mem=2", "2Gi",
-                     {"ALIYUN_COM_GPU_MEM_IDX": "0", "ALIYUN_COM_GPU_MEM_POD": "2", "ALIYUN_COM_GPU_MEM_CONTAINER": "2",
-                      "ALIYUN_COM_GPU_MEM_DEV": str(daemon.status()["devices"][0]["memoryBytes"] // GIB)})}
+        "hami": (
+            "hami",
+            "main/nvidia.com/gpumem=3000,main/nvidia.com/gpucores=20",
+            "3000Mi",
+            {"CUDA_DEVICE_MEMORY_LIMIT_0": "3000m", "CUDA_DEVICE_SM_LIMIT": "20"},
+        ),
+        "gpushare": (
+            "gpushare",
+            "main/aliyun.com/gpu-mem=2",
+            "2Gi",
+            {
+                "ALIYUN_COM_GPU_MEM_IDX": "0",
+                "ALIYUN_COM_GPU_MEM_POD": "2",
+                "ALIYUN_COM_GPU_MEM_CONTAINER": "2",
+                "ALIYUN_COM_GPU_MEM_DEV": str(daemon.status()["devices"][0]["memoryBytes"] // GIB),
+            },
+        ),
+    }
     told = os.path.getsize(daemon.log)
     named = {k for _, _, _, want in pods.values() for k in want}
     pods["silent"] = ("", "", "2Gi", {})
     for name, (dialect, foreign, memory, _) in pods.items():
-        run_pod(cluster, name, ("--kernel-us=500",), {
-            **given(device(), request="0.2", memory=memory, epoch="7"), "divvy.gpu/dialects": dialect,
-            "divvy.gpu/translated-from": foreign})
+        run_pod(
+            cluster,
+            name,
+            ("--kernel-us=500",),
+            {
+                **given(device(), request="0.2", memory=memory, epoch="7"),
+                "divvy.gpu/dialects": dialect,
+                "divvy.gpu/translated-from": foreign,
+            },
+        )
     for name, (*_, want) in pods.items():
         wait_for_pod(cluster, name, "Running")
         found = environment_of(name)
@@ -306,8 +372,12 @@ def a_container_gets_its_dialects_variables():
 
 
 def shared(name, memory="100Gi"):
-    run_pod(cluster, name, ("--kernel-us=500",),
-            given(device(), request="0.1", memory=memory, epoch="7", granted_memory_policy="wait"))
+    run_pod(
+        cluster,
+        name,
+        ("--kernel-us=500",),
+        given(device(), request="0.1", memory=memory, epoch="7", granted_memory_policy="wait"),
+    )
 
 
 def memory_overcommit_follows_the_policies():
@@ -318,28 +388,43 @@ def memory_overcommit_follows_the_policies():
     shared("unasked")
     refused("unasked", "memory 100Gi")
     stop_pod("alone")
-    cluster.create("/apis/divvy.gpu/v1/gpupolicies", {
-        "apiVersion": "divvy.gpu/v1", "kind": "GPUPolicy", "metadata": {"name": "twice"},
-        "spec": {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": cluster.namespace}},
-                 "overcommit": {"memory": 2}}})
-    cluster.patch(f"/api/v1/namespaces/{cluster.namespace}", {
-        "metadata": {"labels": {"kubernetes.io/metadata.name": cluster.namespace}}})  # newer API servers set this label
+    cluster.create(
+        "/apis/divvy.gpu/v1/gpupolicies",
+        {
+            "apiVersion": "divvy.gpu/v1",
+            "kind": "GPUPolicy",
+            "metadata": {"name": "twice"},
+            "spec": {
+                "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": cluster.namespace}},
+                "overcommit": {"memory": 2},
+            },
+        },
+    )
+    cluster.patch(
+        f"/api/v1/namespaces/{cluster.namespace}",
+        {"metadata": {"labels": {"kubernetes.io/metadata.name": cluster.namespace}}},
+    )  # newer API servers set this label
     for name in ("one", "two"):
         shared(name)
         wait_for_pod(cluster, name, "Running")
     shared("three")
     refused("three", "memory 100Gi")
     cluster.patch(path, {"spec": {"overcommit": {"memory": 3}}})
-    wait_for(lambda: daemon.status().get("observedGeneration") == cluster.get(path)["metadata"]["generation"],
-             "divvyd has read the new spec")
+    wait_for(
+        lambda: daemon.status().get("observedGeneration") == cluster.get(path)["metadata"]["generation"],
+        "divvyd has read the new spec",
+    )
     shared("four")
     wait_for_pod(cluster, "four", "Running")
     cluster.patch(path, {"spec": {"overcommit": None}})
     cluster.kill("divvyd")
     daemon.start()
     daemon.await_ready()
-    wait_for(lambda: all(daemon.listed().get(n, {}).get("processes") for n in ("one", "two", "four")),
-             "all three programs have registered again", 60)
+    wait_for(
+        lambda: all(daemon.listed().get(n, {}).get("processes") for n in ("one", "two", "four")),
+        "all three programs have registered again",
+        60,
+    )
     cluster.delete("/apis/divvy.gpu/v1/gpupolicies/twice")
     stop_pod("one", "two", "four")
 
@@ -360,8 +445,10 @@ def cordoned_devices_take_no_new_tenant():
     wait_for(lambda: daemon.slots_offered() == 0, "no slot is offered")
     assert "CordonUnknown" not in events_of(cluster, cluster.node_name)
     cluster.patch(path, {"spec": {"cordoned": [{"uuid": "GPU-0"}]}})
-    wait_for(lambda: any("names device GPU-0," in m for m in events_of(cluster, cluster.node_name).get("CordonUnknown", [])),
-             "an Event says that the node has no such device")
+    wait_for(
+        lambda: any("names device GPU-0," in m for m in events_of(cluster, cluster.node_name).get("CordonUnknown", [])),
+        "an Event says that the node has no such device",
+    )
     cluster.patch(path, {"spec": {"cordoned": None}})
     wait_for(lambda: daemon.slots_offered() == SLOTS, "all slots are offered again")
 
@@ -372,8 +459,11 @@ def a_device_without_a_placeholder_takes_no_tenant():
     cluster.patch(path, {"spec": {"pool": {"policy": "onDemand"}}})
     wait_for(lambda: {d["owner"] for d in daemon.status()["devices"]} == {"native"}, "no device is divvy's")
     run_pod(cluster, "early", ("--kernel-us=500",), given(device(), epoch="7"))
-    wait_for(lambda: any("no placeholder holds it" in m for m in events_of(cluster, "early").get("GrantRefused", [])),
-             "an Event reports the refused pod", 60)
+    wait_for(
+        lambda: any("no placeholder holds it" in m for m in events_of(cluster, "early").get("GrantRefused", [])),
+        "an Event reports the refused pod",
+        60,
+    )
     assert daemon.slots_offered() == SLOTS and "early/main" not in daemon.tenants(), daemon.tenants()
     assert cluster.pod("early")["status"]["phase"] == "Pending", cluster.pod("early")
     cluster.patch(path, {"spec": {"pool": None}})
@@ -389,8 +479,9 @@ def only_authorized_accounts_get_metrics():
     assert daemon.http("/metrics")[0] == 401 and daemon.http("/metrics", "nonsense")[0] == 401
     nobody = cluster.service_account(cluster.namespace, "nobody")
     assert daemon.http("/metrics", nobody.token)[0] == 403
-    reader = cluster.service_account(cluster.namespace, "reader", cluster_rules=[
-        {"nonResourceURLs": ["/metrics"], "verbs": ["get"]}])
+    reader = cluster.service_account(
+        cluster.namespace, "reader", cluster_rules=[{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]
+    )
     status, text = daemon.http("/metrics", reader.token)
     labels = f'namespace="{cluster.namespace}",pod="counts",container="main"'
     assert status == 200 and labels in text, (status, text)
@@ -475,11 +566,30 @@ def its_door_stays(tenant):
 def an_init_container_passes_its_slot_on():
     slot = {"limits": {"divvy.gpu/slot": "1"}, "requests": {"divvy.gpu/slot": "1"}}
     uuid = device(2)[0]
-    keys = {f"divvy.gpu/{k}": f"first={v} main={w}" for k, v, w in (
-        ("devices", uuid, uuid), ("granted-request", "0.8", "0.4"), ("granted-limit", "1", "1"),
-        ("granted-memory", "2Gi", "3Gi"))}
-    run_pod(cluster, "stages", ("--kernel-us=500",), {**keys, "divvy.gpu/epoch": "7"}, initContainers=[
-        {"name": "first", "image": IMAGE, "imagePullPolicy": "Never", "args": [f"--duration={STAGE_S}"], "resources": slot}])
+    keys = {
+        f"divvy.gpu/{k}": f"first={v} main={w}"
+        for k, v, w in (
+            ("devices", uuid, uuid),
+            ("granted-request", "0.8", "0.4"),
+            ("granted-limit", "1", "1"),
+            ("granted-memory", "2Gi", "3Gi"),
+        )
+    }
+    run_pod(
+        cluster,
+        "stages",
+        ("--kernel-us=500",),
+        {**keys, "divvy.gpu/epoch": "7"},
+        initContainers=[
+            {
+                "name": "first",
+                "image": IMAGE,
+                "imagePullPolicy": "Never",
+                "args": [f"--duration={STAGE_S}"],
+                "resources": slot,
+            }
+        ],
+    )
     tenant = daemon.tenant("stages", "first")
     assert tenant["request"] == 800, tenant
     # A running tenant stays on its device, although an administrator cordons the device.
@@ -502,14 +612,27 @@ def ten_init_containers_get_their_own_grants_in_one_slot():
     """The kubelet's list has none of the init containers; the last one outlasts the time between two comparisons."""
     slot = {"limits": {"divvy.gpu/slot": "1"}, "requests": {"divvy.gpu/slot": "1"}}
     uuid, names = device(2)[0], [f"i{n}" for n in range(10)]
-    keys = {f"divvy.gpu/{k}": " ".join(f"{name}={v(n)}" for n, name in enumerate(names)) for k, v in (
-        ("devices", lambda n: uuid), ("granted-request", lambda n: f"0.{n + 1:02}"), ("granted-limit", lambda n: "1"),
-        ("granted-memory", lambda n: f"{n + 1}Gi"))}
+    keys = {
+        f"divvy.gpu/{k}": " ".join(f"{name}={v(n)}" for n, name in enumerate(names))
+        for k, v in (
+            ("devices", lambda n: uuid),
+            ("granted-request", lambda n: f"0.{n + 1:02}"),
+            ("granted-limit", lambda n: "1"),
+            ("granted-memory", lambda n: f"{n + 1}Gi"),
+        )
+    }
     times = [["--count=1"]] * 9 + [[f"--duration={STAGE_S}"]]
-    run_pod(cluster, "prepares", (), {**keys, "divvy.gpu/epoch": "7"}, initContainers=[
-        {"name": name, "image": IMAGE, "imagePullPolicy": "Never", "args": args, "resources": slot}
-        for name, args in zip(names, times)],
-        containers=[{"name": "main", "image": IMAGE, "imagePullPolicy": "Never", "args": ["--help"]}])
+    run_pod(
+        cluster,
+        "prepares",
+        (),
+        {**keys, "divvy.gpu/epoch": "7"},
+        initContainers=[
+            {"name": name, "image": IMAGE, "imagePullPolicy": "Never", "args": args, "resources": slot}
+            for name, args in zip(names, times)
+        ],
+        containers=[{"name": "main", "image": IMAGE, "imagePullPolicy": "Never", "args": ["--help"]}],
+    )
     wait_for(lambda: "prepares/i9" in daemon.tenants(), "the last init container has its own grant", 60)
     tenant = daemon.tenant("prepares", "i9")
     assert tenant["request"] == 100, tenant
@@ -517,8 +640,11 @@ def ten_init_containers_get_their_own_grants_in_one_slot():
     wait_for_pod(cluster, "prepares", "Succeeded")
     granted = events_of(cluster, "prepares")["Granted"]
     assert [f"container {name}: {(n + 1) / 100:g} of" for n, name in enumerate(names)] == sorted(
-        m[:m.index(" of") + 3] for m in granted), granted
-    wait_for(lambda: not any(t.startswith("prepares/") for t in daemon.tenants()), "the init containers' grants have ended")
+        m[: m.index(" of") + 3] for m in granted
+    ), granted
+    wait_for(
+        lambda: not any(t.startswith("prepares/") for t in daemon.tenants()), "the init containers' grants have ended"
+    )
     stop_pod("prepares")
 
 
@@ -535,8 +661,13 @@ def no_member_starts_before_enough_are_bound():
     in_group("stranger", keys, namespace=other)
     in_group("first", keys)
     create_pod(cluster, "second", ("--kernel-us=500",), labels={"divvy.gpu/tenant": "true"})
-    wait_for(lambda: any("1 of its pods are bound, 2 must be bound" in m
-                         for m in events_of(cluster, "first").get("GrantRefused", [])), "it is said what it waits for", 90)
+    wait_for(
+        lambda: any(
+            "1 of its pods are bound, 2 must be bound" in m for m in events_of(cluster, "first").get("GrantRefused", [])
+        ),
+        "it is said what it waits for",
+        90,
+    )
     for status in cluster.pod("first")["status"].get("containerStatuses", []):
         assert "waiting" in status["state"], status
     assert "first/main" not in daemon.tenants()
@@ -603,8 +734,12 @@ class Leases:
     def run(self):
         version = self.add(cluster.get(f"{self.path}/{cluster.node_name}"))
         while not self.ends:
-            with cluster.watch(self.path, fieldSelector=f"metadata.name={cluster.node_name}", resourceVersion=version,
-                               timeoutSeconds="5") as events:
+            with cluster.watch(
+                self.path,
+                fieldSelector=f"metadata.name={cluster.node_name}",
+                resourceVersion=version,
+                timeoutSeconds="5",
+            ) as events:
                 for event in events:
                     version = event["object"]["metadata"]["resourceVersion"]
                     if event["type"] == "MODIFIED":
@@ -627,14 +762,21 @@ class Leases:
 def differs(before, now):
     """Whether a change is large enough for a write before the next renewal. The daemon measures once to decide and
     again to write, so that a hundredth of a step may be missing."""
+
     def values(text):
-        return {name: [tuple(map(int, device.split(":"))) for device in devices.split(",")]
-                for name, devices in (word.split("=") for word in text.split())}
+        return {
+            name: [tuple(map(int, device.split(":"))) for device in devices.split(",")]
+            for name, devices in (word.split("=") for word in text.split())
+        }
+
     before, now = values(before), values(now)
     if list(before) != list(now):
         return True
-    return any(abs(a[0] - b[0]) >= SHARE_STEP - 5 or abs(a[1] - b[1]) >= max(MEMORY_STEP, max(a[1], b[1]) // 8) * 0.99
-               for name in now for a, b in zip(before[name], now[name]))
+    return any(
+        abs(a[0] - b[0]) >= SHARE_STEP - 5 or abs(a[1] - b[1]) >= max(MEMORY_STEP, max(a[1], b[1]) // 8) * 0.99
+        for name in now
+        for a, b in zip(before[name], now[name])
+    )
 
 
 def what_has_changed_is_reported_before_the_next_renewal():
@@ -649,7 +791,9 @@ def what_has_changed_is_reported_before_the_next_renewal():
 
         begin = len(leases.seen) - 1
         run_pod(cluster, "news", ("--kernel-us=500",), given(device(), request="0.5", epoch="7"))
-        wait_for(lambda: any(gap < RENEW_S and "/main=" in now for gap, _, now in leases.gaps(begin)), "an early write", 120)
+        wait_for(
+            lambda: any(gap < RENEW_S and "/main=" in now for gap, _, now in leases.gaps(begin)), "an early write", 120
+        )
         wait_for(lambda: sum(gap for gap, _, _ in leases.gaps(begin)) > 60, "a minute of writes", 120)
         gaps = leases.gaps(begin)
         for gap, before, now in gaps:
@@ -694,8 +838,13 @@ def slots_in_use_stay_when_devices_are_missing():
     """Pods keep devices that still exist, whatever number the kubelet has given to their slot."""
     high = None
     for i in range(24):
-        run_pod(cluster, f"high{i}", ("--kernel-us=500",), given(device(), request="0.01", memory="1Gi", epoch="7"),
-                restartPolicy="Always")
+        run_pod(
+            cluster,
+            f"high{i}",
+            ("--kernel-us=500",),
+            given(device(), request="0.01", memory="1Gi", epoch="7"),
+            restartPolicy="Always",
+        )
         wait_for_pod(cluster, f"high{i}", "Running")
         if int(daemon.tenant(f"high{i}")["slot"]) >= 64 * FEWER:
             high = f"high{i}"
@@ -704,16 +853,24 @@ def slots_in_use_stay_when_devices_are_missing():
     assert high, "the kubelet gives low numbers alone"
     slot = daemon.tenant(high)["slot"]
     uuid = daemon.devices()[3]
-    run_pod(cluster, "lost", ("--kernel-us=500",), given([uuid], request="0.01", memory="1Gi", epoch="7"),
-            restartPolicy="Always")
+    run_pod(
+        cluster,
+        "lost",
+        ("--kernel-us=500",),
+        given([uuid], request="0.01", memory="1Gi", epoch="7"),
+        restartPolicy="Always",
+    )
     wait_for_pod(cluster, "lost", "Running")
     power_cycle(f"{FEWER}xH200-141Gi")
     wait_for(lambda: restarts_of(high) > 0, "the container runs again", 180)
     assert daemon.tenant(high)["slot"] == slot
     wait_for(lambda: daemon.slots_offered() >= 64 * FEWER + 1, "the pod's slot is offered")
     assert daemon.slots_offered() <= 64 * FEWER + 2, "too many other slots are offered"
-    wait_for(lambda: any(f"no device {uuid}" in m for m in events_of(cluster, "lost").get("GrantRefused", [])),
-             "an Event names the missing device", 180)
+    wait_for(
+        lambda: any(f"no device {uuid}" in m for m in events_of(cluster, "lost").get("GrantRefused", [])),
+        "an Event names the missing device",
+        180,
+    )
     stop_pod(high, "lost")
     wait_for(lambda: daemon.slots_offered() == 64 * FEWER, "the slot is no longer offered after the pod's end", 60)
     power_cycle(f"{DEVICES}xH200-141Gi")
@@ -726,24 +883,38 @@ def missing_devices_are_reported():
     gone = "GPU-11111111-2222-3333-4444-555555555555"
     path = f"/apis/divvy.gpu/v1/gpunodes/{cluster.node_name}"
     cluster.kill("divvyd")
-    cluster.patch(f"{path}/status", {"status": {"devices": [
-        {"uuid": gone, "index": 0, "model": "A100", "memoryBytes": GIB, "health": "Healthy"}]}})
+    cluster.patch(
+        f"{path}/status",
+        {"status": {"devices": [{"uuid": gone, "index": 0, "model": "A100", "memoryBytes": GIB, "health": "Healthy"}]}},
+    )
     daemon.start("--sys-dir", SYS)
-    wait_for(lambda: daemon.condition("DevicesMissing").get("status") == "True", "the condition reports the missing device", 60)
+    wait_for(
+        lambda: daemon.condition("DevicesMissing").get("status") == "True",
+        "the condition reports the missing device",
+        60,
+    )
     daemon.await_ready()  # the others serve
     assert daemon.condition("DevicesMissing")["reason"] == "DevicesMissing", daemon.status()
     assert gone in daemon.condition("DevicesMissing")["message"], daemon.status()
     assert daemon.status()["missingDevices"] == [{"uuid": gone}], daemon.status()
-    wait_for(lambda: any(gone in m for m in events_of(cluster, cluster.node_name).get("DevicesMissing", [])), "an Event")
+    wait_for(
+        lambda: any(gone in m for m in events_of(cluster, cluster.node_name).get("DevicesMissing", [])), "an Event"
+    )
     # The next daemon still reports the device, until an administrator cordons it.
     cluster.kill("divvyd")
     daemon.start("--sys-dir", SYS)
     daemon.await_ready()
     assert daemon.condition("DevicesMissing")["status"] == "True", daemon.status()
     cluster.patch(path, {"spec": {"cordoned": [{"uuid": gone}]}})
-    wait_for(lambda: daemon.condition("DevicesMissing")["status"] == "False", "a cordoned device is not reported as missing", 60)
+    wait_for(
+        lambda: daemon.condition("DevicesMissing")["status"] == "False",
+        "a cordoned device is not reported as missing",
+        60,
+    )
     cluster.patch(path, {"spec": {"cordoned": None}})
-    wait_for(lambda: daemon.condition("DevicesMissing")["status"] == "True", "the device is reported as missing again", 60)
+    wait_for(
+        lambda: daemon.condition("DevicesMissing")["status"] == "True", "the device is reported as missing again", 60
+    )
     # Now the node has no device at all.
     cluster.kill("divvyd")
     daemon.cut_power()
@@ -752,8 +923,10 @@ def missing_devices_are_reported():
     wait_for(lambda: daemon.condition("Ready").get("reason") == "DevicesMissing", "the node is not ready", 60)
     # After an administrator deletes the GPUNode, the device does not come back, also for the running divvyd.
     cluster.delete(path)
-    cluster.create("/apis/divvy.gpu/v1/gpunodes", {
-        "apiVersion": "divvy.gpu/v1", "kind": "GPUNode", "metadata": {"name": cluster.node_name}, "spec": {}})
+    cluster.create(
+        "/apis/divvy.gpu/v1/gpunodes",
+        {"apiVersion": "divvy.gpu/v1", "kind": "GPUNode", "metadata": {"name": cluster.node_name}, "spec": {}},
+    )
     wait_for(lambda: daemon.condition("DevicesMissing").get("status") == "False", "the device is forgotten", 60)
     assert "missingDevices" not in daemon.status(), daemon.status()
     assert daemon.condition("Ready").get("reason") != "DevicesMissing", daemon.status()
@@ -789,8 +962,7 @@ def library_in(name):
 
 def an_upgrade_changes_nothing_for_running_tenants():
     """Another divvyd with other libraries replaces the first while tenants run."""
-    run_pod(cluster, "old", ("--kernel-us=500",), given(device(), request="0.3", epoch="7"),
-            restartPolicy="Always")
+    run_pod(cluster, "old", ("--kernel-us=500",), given(device(), request="0.3", epoch="7"), restartPolicy="Always")
     wait_for_pod(cluster, "old", "Running")
     inode, size, pid = library_in("old")
     first = daemon.libraries()
@@ -800,8 +972,10 @@ def an_upgrade_changes_nothing_for_running_tenants():
     daemon.start()
     wait_for(daemon.answers, "the new divvyd answers")
     daemon.await_ready()
-    wait_for(lambda: daemon.listed()["old"]["processes"] and not daemon.listed()["old"]["processes"][0]["orphan"],
-             "the program has registered again")
+    wait_for(
+        lambda: daemon.listed()["old"]["processes"] and not daemon.listed()["old"]["processes"][0]["orphan"],
+        "the program has registered again",
+    )
     used = daemon.used("old")
     wait_for(lambda: daemon.used("old") > used, "the program continues")
     assert library_in("old") == (inode, size, pid)
@@ -810,8 +984,11 @@ def an_upgrade_changes_nothing_for_running_tenants():
     assert library_in("new")[1] == size + len("a newer version")
     # The container restarts with the mounts that the kubelet got when the pod came.
     os.kill(pid, signal.SIGKILL)
-    wait_for(lambda: any(not p["orphan"] and p["pid"] != pid for p in daemon.listed()["old"]["processes"]),
-             "its container has started again", 90)
+    wait_for(
+        lambda: any(not p["orphan"] and p["pid"] != pid for p in daemon.listed()["old"]["processes"]),
+        "its container has started again",
+        90,
+    )
     wait_for(lambda: len(daemon.listed()["old"]["processes"]) == 1, "the former process is gone")
     assert library_in("old")[:2] == (inode, size)
     both = daemon.libraries()
@@ -826,11 +1003,21 @@ def an_event_reports_an_unmanaged_process():
     """A program of the host without a grant."""
     wait_for(lambda: daemon.condition("Audited").get("status") == "True", "it is clean", 90)
     with daemon.stranger() as process:
-        wait_for(lambda: any(f"process {process.pid} (spin) uses device {daemon.devices()[0]} but belongs to no tenant" in m
-                             for m in events_of(cluster, cluster.node_name).get("UnmanagedProcess", [])), "an Event says so", 90)
-        wait_for(lambda: "1 unmanaged process" in daemon.condition("Audited").get("message", ""), "a condition, too", 90)
+        wait_for(
+            lambda: any(
+                f"process {process.pid} (spin) uses device {daemon.devices()[0]} but belongs to no tenant" in m
+                for m in events_of(cluster, cluster.node_name).get("UnmanagedProcess", [])
+            ),
+            "an Event says so",
+            90,
+        )
+        wait_for(
+            lambda: "1 unmanaged process" in daemon.condition("Audited").get("message", ""), "a condition, too", 90
+        )
         assert daemon.condition("Audited")["reason"] == "UnmanagedProcesses", daemon.condition("Audited")
-    wait_for(lambda: daemon.condition("Audited")["status"] == "True", "the audit finds no unmanaged process any more", 90)
+    wait_for(
+        lambda: daemon.condition("Audited")["status"] == "True", "the audit finds no unmanaged process any more", 90
+    )
 
 
 def fail_device(line):
@@ -842,26 +1029,37 @@ def fail_device(line):
 def a_device_error_closes_the_device():
     """An Xid that programs cause does not close it; running tenants go on in both cases."""
     uuid = device(1)
-    reader = cluster.service_account(cluster.namespace, "xid-reader", cluster_rules=[
-        {"nonResourceURLs": ["/metrics"], "verbs": ["get"]}])
+    reader = cluster.service_account(
+        cluster.namespace, "xid-reader", cluster_rules=[{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]
+    )
     run_pod(cluster, "stays", ("--kernel-us=500",), given(uuid, epoch="7"))
     wait_for_pod(cluster, "stays", "Running")
 
     def told(n, xid):
         lines = [line for line in daemon.http("/metrics", reader.token)[1].splitlines() if uuid[0] in line]
-        return all(any(line.startswith(name + "{") and line.endswith(f" {value}") for line in lines)
-                   for name, value in (("divvy_device_xids_total", n), ("divvy_device_xid", xid)))
+        return all(
+            any(line.startswith(name + "{") and line.endswith(f" {value}") for line in lines)
+            for name, value in (("divvy_device_xids_total", n), ("divvy_device_xid", xid))
+        )
+
     fail_device("xid device=1 code=31 at=1ms")
     wait_for(lambda: told(1, 0), "a program's is counted", 60)
     assert daemon.status()["devices"][1]["health"] == "Healthy", daemon.status()["devices"][1]
     fail_device("xid device=1 code=62 at=1ms")
     wait_for(lambda: daemon.status()["devices"][1]["health"] == "Unhealthy", "the device is unhealthy", 60)
-    assert daemon.status()["devices"][1]["reason"] == "had Xid 62, which no program causes", daemon.status()["devices"][1]
+    assert daemon.status()["devices"][1]["reason"] == "had Xid 62, which no program causes", daemon.status()["devices"][
+        1
+    ]
     assert told(2, 62), daemon.http("/metrics", reader.token)[1]
     wait_for(lambda: daemon.slots_offered() == SLOTS - 64, "its slots are not offered")
     for name in (cluster.node_name, "stays"):
-        wait_for(lambda n=name: any(f"device {uuid[0]} had Xid 62" in m
-                                    for m in events_of(cluster, n).get("DeviceUnhealthy", [])), f"{name} is told", 30)
+        wait_for(
+            lambda n=name: any(
+                f"device {uuid[0]} had Xid 62" in m for m in events_of(cluster, n).get("DeviceUnhealthy", [])
+            ),
+            f"{name} is told",
+            30,
+        )
     assert cluster.pod("stays")["status"]["phase"] == "Running"
     run_pod(cluster, "nobody", (), given(uuid, epoch="7"))
     refused("nobody", "had Xid 62")
@@ -876,8 +1074,11 @@ def a_lost_device_is_reported():
     wait_for(lambda: daemon.slots_offered() <= SLOTS - 127, "its slots are not offered")
     assert [d["health"] for d in daemon.status()["devices"]][2:] == ["Healthy"] * (DEVICES - 2), daemon.status()
     for name in (cluster.node_name, "hurt"):
-        wait_for(lambda n=name: any(device()[0] in m for m in events_of(cluster, n).get("DeviceLost", [])),
-                 f"{name}: an Event reports the lost device", 30)
+        wait_for(
+            lambda n=name: any(device()[0] in m for m in events_of(cluster, n).get("DeviceLost", [])),
+            f"{name}: an Event reports the lost device",
+            30,
+        )
     wait_for_pod(cluster, "hurt", "Failed")
     assert "CUDA_ERROR_" in cluster.log_of("hurt"), cluster.log_of("hurt")
     run_pod(cluster, "late", (), given(device(), epoch="7"))
@@ -893,20 +1094,47 @@ try:
         SYS = os.path.join(cluster.dir, "sys")
         make_card("10000")
         DISK = os.path.join(cluster.dir, "disk")
-        daemon.start("--sys-dir", SYS, LD_PRELOAD=os.path.join(BUILD, "tests/programs/slow-disk.so"), DIVVY_TEST_DISK=DISK)
-        main(a_node_reports_its_devices, a_node_reports_its_networks,
-             a_slow_disk_keeps_the_container_waiting_and_nobody_else, two_pods_have_their_shares, a_pod_cannot_exceed_its_memory_quota,
-             pods_of_exempt_namespaces_get_no_slot, a_resize_takes_effect_while_the_pod_runs,
-             (an_impossible_grant_is_refused_with_a_message, a_container_that_starts_again_keeps_its_tenant,
-              no_member_starts_before_enough_are_bound, an_event_reports_an_unmanaged_process),
-             a_killed_daemon_finds_its_tenants_again, accounts_continue_after_a_restart, a_container_gets_its_dialects_variables,
-             memory_overcommit_follows_the_policies,
-             (another_pods_process_is_refused, only_authorized_accounts_get_metrics,
-              idle_clients_do_not_block_probes,
-              an_init_container_passes_its_slot_on, ten_init_containers_get_their_own_grants_in_one_slot, a_pod_needs_no_privilege),
-             cordoned_devices_take_no_new_tenant, a_device_without_a_placeholder_takes_no_tenant, a_grant_ends_when_the_kubelet_no_longer_lists_the_pod,
-             a_restarted_kubelet_gets_the_slots_at_once,
-             what_has_changed_is_reported_before_the_next_renewal, slots_in_use_stay_when_devices_are_missing, missing_devices_are_reported, an_unreachable_driver_is_reported, an_upgrade_changes_nothing_for_running_tenants,
-             another_plugin_owns_the_nodes_gpus, a_device_error_closes_the_device, a_lost_device_is_reported)
+        daemon.start(
+            "--sys-dir", SYS, LD_PRELOAD=os.path.join(BUILD, "tests/programs/slow-disk.so"), DIVVY_TEST_DISK=DISK
+        )
+        main(
+            a_node_reports_its_devices,
+            a_node_reports_its_networks,
+            a_slow_disk_keeps_the_container_waiting_and_nobody_else,
+            two_pods_have_their_shares,
+            a_pod_cannot_exceed_its_memory_quota,
+            pods_of_exempt_namespaces_get_no_slot,
+            a_resize_takes_effect_while_the_pod_runs,
+            (
+                an_impossible_grant_is_refused_with_a_message,
+                a_container_that_starts_again_keeps_its_tenant,
+                no_member_starts_before_enough_are_bound,
+                an_event_reports_an_unmanaged_process,
+            ),
+            a_killed_daemon_finds_its_tenants_again,
+            accounts_continue_after_a_restart,
+            a_container_gets_its_dialects_variables,
+            memory_overcommit_follows_the_policies,
+            (
+                another_pods_process_is_refused,
+                only_authorized_accounts_get_metrics,
+                idle_clients_do_not_block_probes,
+                an_init_container_passes_its_slot_on,
+                ten_init_containers_get_their_own_grants_in_one_slot,
+                a_pod_needs_no_privilege,
+            ),
+            cordoned_devices_take_no_new_tenant,
+            a_device_without_a_placeholder_takes_no_tenant,
+            a_grant_ends_when_the_kubelet_no_longer_lists_the_pod,
+            a_restarted_kubelet_gets_the_slots_at_once,
+            what_has_changed_is_reported_before_the_next_renewal,
+            slots_in_use_stay_when_devices_are_missing,
+            missing_devices_are_reported,
+            an_unreachable_driver_is_reported,
+            an_upgrade_changes_nothing_for_running_tenants,
+            another_plugin_owns_the_nodes_gpus,
+            a_device_error_closes_the_device,
+            a_lost_device_is_reported,
+        )
 except Skip as reason:
     skip_all(reason)

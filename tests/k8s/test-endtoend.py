@@ -19,10 +19,19 @@ def pods(name=""):
 def make(name, *args, **asked):
     """A pod that runs spin with these arguments and keys; memory_policy is divvy.gpu/memory-policy."""
     keys = {"divvy.gpu/" + k.replace("_", "-"): v for k, v in asked.items()}
-    return cluster.create(pods(), {
-        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "annotations": keys},
-        "spec": {"restartPolicy": "Never", "terminationGracePeriodSeconds": 1, "containers": [
-            {"name": "main", "image": PROGRAMS, "command": ["spin", *args]}]}})
+    return cluster.create(
+        pods(),
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "annotations": keys},
+            "spec": {
+                "restartPolicy": "Never",
+                "terminationGracePeriodSeconds": 1,
+                "containers": [{"name": "main", "image": PROGRAMS, "command": ["spin", *args]}],
+            },
+        },
+    )
 
 
 def apply(name, /, **replaced):
@@ -51,7 +60,9 @@ def devices_of(name, container="main"):
 def remove(*names):
     for name in names:
         cluster.delete(pods(name), grace_s=1)
-    wait_for(lambda: not any(t["pod"] in names for t in daemon.status().get("tenants") or []), "the pods' grants have ended")
+    wait_for(
+        lambda: not any(t["pod"] in names for t in daemon.status().get("tenants") or []), "the pods' grants have ended"
+    )
 
 
 def the_shipped_pods_run():
@@ -90,9 +101,15 @@ def workers(job):
 
 def a_gang_job(threshold, seconds):
     """The example job, on one device with room for two of the five members at a time."""
-    apply("gang-job", threshold=('"0.2"', f'"{threshold}"'), one=(
-        "        divvy.gpu/group: train", f"        divvy.gpu/group: train\n        divvy.gpu/device: {daemon.devices()[1]}"),
-          short=("--duration=60", f"--duration={seconds}"))
+    apply(
+        "gang-job",
+        threshold=('"0.2"', f'"{threshold}"'),
+        one=(
+            "        divvy.gpu/group: train",
+            f"        divvy.gpu/group: train\n        divvy.gpu/device: {daemon.devices()[1]}",
+        ),
+        short=("--duration=60", f"--duration={seconds}"),
+    )
 
 
 def a_job_starts_when_a_fifth_of_it_fits():
@@ -105,6 +122,7 @@ def a_job_starts_when_a_fifth_of_it_fits():
         assert all(t["devices"] == [daemon.devices()[1]] and t["request"] == 500 for t in mine), mine
         most = max(most, len(mine))
         return cluster.get(jobs("train"))["status"].get("succeeded") == 5
+
     wait_for(ended, "all five workers have ended well", 300)
     assert most == 2, f"{most} at a time"
     cluster.delete(jobs("train") + "?propagationPolicy=Background")
@@ -119,6 +137,7 @@ def a_job_waits_while_too_few_members_fit():
         mine = workers("train")
         said = [c["message"] for p in mine for c in p["status"].get("conditions") or [] if c["type"] == "PodScheduled"]
         return len(said) == 5 and all("2 of 5 pods fit, 3 are needed" in text for text in said)
+
     wait_for(told, "the conditions of all five pods give the reason")
     assert not any(p["spec"].get("nodeName") for p in workers("train"))
     cluster.delete(jobs("train") + "?propagationPolicy=Background")
@@ -137,15 +156,20 @@ def drop_share_pod(name):
 def a_share_pod_is_pinned_to_its_gpu():
     for uuid in (daemon.devices()[4], daemon.devices()[2]):
         apply("sharepod-pinned", uuid=("GPU-00000000-0000-0000-0000-000000000000", uuid))
-        wait_for(lambda: share_pod("pinned").get("status", {}).get("granted", {}).get("request") == 400, "it is granted")
+        wait_for(
+            lambda: share_pod("pinned").get("status", {}).get("granted", {}).get("request") == 400, "it is granted"
+        )
         registered("pinned")
         assert devices_of("pinned") == [uuid] == share_pod("pinned")["status"]["devices"]
         row = cluster.kubectl("-n", cluster.namespace, "get", "dsp", "pinned").splitlines()[1].split()
         assert uuid in row and row.count("0.4-1") == 2, row  # asked and granted
         # Alone on its device the tenant gets all of it, once it gets a processor, and the column USED shows that.
         wait_for(lambda: float(share_pod("pinned")["status"].get("used", 0)) > 0.8, "the SharePod shows the usage", 300)
-        wait_for(lambda: share_pod("pinned")["status"]["used"] in cluster.kubectl(
-            "-n", cluster.namespace, "get", "dsp", "pinned").splitlines()[1].split(), "kubectl shows the same usage")
+        wait_for(
+            lambda: share_pod("pinned")["status"]["used"]
+            in cluster.kubectl("-n", cluster.namespace, "get", "dsp", "pinned").splitlines()[1].split(),
+            "kubectl shows the same usage",
+        )
         drop_share_pod("pinned")
 
 
@@ -164,8 +188,11 @@ def labels_put_tenants_together_or_apart():
 
     def told():
         conditions = cluster.pod("stranger")["status"].get("conditions") or []
-        return any(c["type"] == "PodScheduled" and c["status"] == "False" and c["message"].startswith("0/1 nodes: ")
-                   for c in conditions)
+        return any(
+            c["type"] == "PodScheduled" and c["status"] == "False" and c["message"].startswith("0/1 nodes: ")
+            for c in conditions
+        )
+
     wait_for(told, "the pod without the label is unschedulable")
     remove(*names, "stranger")
 
@@ -175,7 +202,9 @@ def a_latency_pod_is_served_first():
     one = f"  annotations:\n    divvy.gpu/device: {daemon.devices()[0]}"
     apply("latency", one=("  annotations:", one))
     registered("answers", "fills")
-    before = {name: (daemon.used(name), daemon.listed()[name]["devices"][0]["waited_ns"]) for name in ("answers", "fills")}
+    before = {
+        name: (daemon.used(name), daemon.listed()[name]["devices"][0]["waited_ns"]) for name in ("answers", "fills")
+    }
     wait_for(lambda: daemon.used("fills") - before["fills"][0] > 4e9, "the opportunistic one gets 4 s of the device")
     found = daemon.listed()
     gets = {name: found[name]["devices"][0]["used_ns"] - before[name][0] for name in before}
@@ -190,19 +219,26 @@ def a_latency_pod_is_served_first():
 def each_container_has_its_own_spec():
     apply("two-containers")
     running("pipeline")
-    wait_for(lambda: {"pipeline/decode", "pipeline/infer"} <= set(daemon.tenants()), "both containers have their grants")
+    wait_for(
+        lambda: {"pipeline/decode", "pipeline/infer"} <= set(daemon.tenants()), "both containers have their grants"
+    )
     tenants = {k: v for k, v in daemon.tenants().items() if k.startswith("pipeline/")}
     assert set(tenants) == {"pipeline/decode", "pipeline/infer"}, tenants
     assert tenants["pipeline/decode"]["request"] == 100 and tenants["pipeline/infer"]["request"] == 400, tenants
     assert tenants["pipeline/infer"]["memoryBytes"] == [16 * GIB], tenants
     assert tenants["pipeline/decode"]["slot"] != tenants["pipeline/infer"]["slot"]
     listed = [t for t in json.loads(daemon.divvy("ps", "-o", "json")) if t["pod"]["name"] == "pipeline"]
-    wait_for(lambda: all(t["processes"] for t in json.loads(daemon.divvy("ps", "-o", "json"))
-                         if t["pod"]["name"] == "pipeline"), "both use a device")
+    wait_for(
+        lambda: all(
+            t["processes"] for t in json.loads(daemon.divvy("ps", "-o", "json")) if t["pod"]["name"] == "pipeline"
+        ),
+        "both use a device",
+    )
     assert len(listed) == 2, listed
     # The third container has no grant and sees no device.
-    code, _, _ = cluster.kubectl("-n", cluster.namespace, "exec", "pipeline", "-c", "log", "--", "spin", "--count=1",
-                                 check=False)
+    code, _, _ = cluster.kubectl(
+        "-n", cluster.namespace, "exec", "pipeline", "-c", "log", "--", "spin", "--count=1", check=False
+    )
     assert code != 0, "a container without a spec uses a GPU"
     remove("pipeline")
 
@@ -213,13 +249,13 @@ def a_program_may_be_kept_from_the_driver():
     apply("remote")
     registered("remote")
     assert daemon.tenant("remote")["mode"] == "remote", daemon.tenants()
-    worker, = daemon.listed()["remote"]["processes"]
+    (worker,) = daemon.listed()["remote"]["processes"]
     assert worker["command"] == "spin", worker
     with open(f"/proc/{worker['pid']}/cmdline", encoding="ascii") as f:
         assert "divvy-remote-worker" in f.read()
     with open(f"/proc/{worker['pid']}/status", encoding="ascii") as f:
         status = dict(line.split(":", 1) for line in f.read().splitlines())
-    assert int(status["Uid"].split()[0]) >= 0x7ff00000 and int(status["CapPrm"].strip(), 16) == 0, status
+    assert int(status["Uid"].split()[0]) >= 0x7FF00000 and int(status["CapPrm"].strip(), 16) == 0, status
     remove("remote")
 
 
@@ -240,11 +276,18 @@ def one_pod_is_evicted_for_each_that_preempts():
     remove(*left, *high)
 
 
-TESTS = [the_shipped_pods_run, a_pod_beyond_its_memory_fails_and_its_neighbour_goes_on,
-         a_job_starts_when_a_fifth_of_it_fits, a_job_waits_while_too_few_members_fit,
-         a_share_pod_is_pinned_to_its_gpu,
-         labels_put_tenants_together_or_apart, a_latency_pod_is_served_first,
-         a_program_may_be_kept_from_the_driver, each_container_has_its_own_spec, one_pod_is_evicted_for_each_that_preempts]
+TESTS = [
+    the_shipped_pods_run,
+    a_pod_beyond_its_memory_fails_and_its_neighbour_goes_on,
+    a_job_starts_when_a_fifth_of_it_fits,
+    a_job_waits_while_too_few_members_fit,
+    a_share_pod_is_pinned_to_its_gpu,
+    labels_put_tenants_together_or_apart,
+    a_latency_pod_is_served_first,
+    a_program_may_be_kept_from_the_driver,
+    each_container_has_its_own_spec,
+    one_pod_is_evicted_for_each_that_preempts,
+]
 
 try:
     with open_cluster("kcm", "sched", "node", own=True) as cluster:

@@ -13,6 +13,7 @@ from cluster import Skip, main, open_cluster, patience, skip_all, wait_for
 from pki import Pki
 from scheduled import Scheduled
 
+
 def free_port():
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
@@ -33,16 +34,37 @@ class Keys:
         self.stranger = others.sign("client", "kube-scheduler")
 
     def options(self, port=PORT):
-        return ["--listen", f"127.0.0.1:{port}", "--tls-cert", self.server[0], "--tls-key", self.server[1],
-                "--client-ca", self.ca]
+        return [
+            "--listen",
+            f"127.0.0.1:{port}",
+            "--tls-cert",
+            self.server[0],
+            "--tls-key",
+            self.server[1],
+            "--client-ca",
+            self.ca,
+        ]
 
     def extender(self):
         """The configuration of docs/extender.md."""
-        return {"urlPrefix": f"https://127.0.0.1:{PORT}/extender", "filterVerb": "filter", "prioritizeVerb": "prioritize",
-                "preemptVerb": "preempt", "bindVerb": "bind", "weight": 10, "enableHTTPS": True, "nodeCacheCapable": True,
-                "httpTimeout": "30s", "managedResources": [{"name": "divvy.gpu/slot", "ignoredByScheduler": False}],
-                "tlsConfig": {"serverName": "divvy-scheduler", "caFile": self.server_ca, "certFile": self.client[0],
-                              "keyFile": self.client[1]}}
+        return {
+            "urlPrefix": f"https://127.0.0.1:{PORT}/extender",
+            "filterVerb": "filter",
+            "prioritizeVerb": "prioritize",
+            "preemptVerb": "preempt",
+            "bindVerb": "bind",
+            "weight": 10,
+            "enableHTTPS": True,
+            "nodeCacheCapable": True,
+            "httpTimeout": "30s",
+            "managedResources": [{"name": "divvy.gpu/slot", "ignoredByScheduler": False}],
+            "tlsConfig": {
+                "serverName": "divvy-scheduler",
+                "caFile": self.server_ca,
+                "certFile": self.client[0],
+                "keyFile": self.client[1],
+            },
+        }
 
     def connect(self, shown, port=PORT):
         context = ssl.create_default_context(cafile=self.server_ca)
@@ -69,8 +91,13 @@ def node(name, *models):
 def shared(name, request, annotations=None, **spec):
     """A pod after the webhook, which leaves its schedulerName alone."""
     milli = round(float(request) * 1000)
-    return rig.pod(name, {"request": request, **(annotations or {})}, schedulerName="default-scheduler",
-                   resources={"limits": {"divvy.gpu/slot": "1", "divvy.gpu/milli": str(milli)}}, **spec)
+    return rig.pod(
+        name,
+        {"request": request, **(annotations or {})},
+        schedulerName="default-scheduler",
+        resources={"limits": {"divvy.gpu/slot": "1", "divvy.gpu/milli": str(milli)}},
+        **spec,
+    )
 
 
 def serves(port=PORT):
@@ -83,7 +110,11 @@ def serves(port=PORT):
 def start():
     process = rig.start(*keys.options())
     # The extender can answer this request only once it knows the cluster.
-    wait_for(lambda: serves() and "is missing" in keys.ask("filter", "{}", keys.client)[1], "the extender knows the cluster", 60)
+    wait_for(
+        lambda: serves() and "is missing" in keys.ask("filter", "{}", keys.client)[1],
+        "the extender knows the cluster",
+        60,
+    )
     return process
 
 
@@ -111,8 +142,10 @@ def no_device_is_given_twice():
     for name in names:
         wait_for(lambda n=name: rig.get(n)["spec"].get("nodeName") or rig.condition(n), f"{name} has been tried", 60)
     wait_for(lambda: len(placed(names)) == 4, "four have a place", 60)
-    assert sorted(p["metadata"]["annotations"]["divvy.gpu/devices"] for p in placed(names)) == \
-        ["main=GPU-n1-0"] * 2 + ["main=GPU-n1-1"] * 2
+    assert (
+        sorted(p["metadata"]["annotations"]["divvy.gpu/devices"] for p in placed(names))
+        == ["main=GPU-n1-0"] * 2 + ["main=GPU-n1-1"] * 2
+    )
     left = [n for n in names if not rig.get(n)["spec"].get("nodeName")]
     is_unplaced(left[0], "no GPU with 0.4 free")
     # When one pod ends, exactly one more fits.
@@ -134,7 +167,10 @@ def a_waiting_pod_is_retried_when_the_pool_takes_a_device():
     shared("waits", "0.5", nodeSelector={"taken": "later"})
     is_unplaced("waits", "GPUs still owned by another device plugin")
     rig.status("n3", devices=[{**device, "owner": "pool"}])
-    cluster.patch("/api/v1/nodes/n3/status", {"status": {"capacity": {"divvy.gpu/held": "1"}, "allocatable": {"divvy.gpu/held": "1"}}})
+    cluster.patch(
+        "/api/v1/nodes/n3/status",
+        {"status": {"capacity": {"divvy.gpu/held": "1"}, "allocatable": {"divvy.gpu/held": "1"}}},
+    )
     wait_for(lambda: rig.get("waits")["spec"].get("nodeName"), "the pod is placed", 120)
     rig.gone("waits")
     rig.remove_node("n3")
@@ -192,8 +228,9 @@ def a_pod_preempts_through_the_extender():
 def only_the_authoritys_clients_may_ask():
     shared("mine", "0.1")
     rig.bound("mine")
-    body = json.dumps({"PodName": "mine", "PodNamespace": rig.namespace, "PodUID": rig.get("mine")["metadata"]["uid"],
-                       "Node": "n1"})
+    body = json.dumps(
+        {"PodName": "mine", "PodNamespace": rig.namespace, "PodUID": rig.get("mine")["metadata"]["uid"], "Node": "n1"}
+    )
     for verb in ("filter", "prioritize", "preempt", "bind"):
         for shown in (None, keys.stranger):
             status, text = keys.ask(verb, body, shown)
@@ -251,8 +288,10 @@ def a_scheduler_that_does_not_lead_refuses():
     rig.bound("elected")
     rig.start("--leader-elect", *keys.options(other))
     wait_for(lambda: serves(other), "the second scheduler serves", 60)
-    wait_for(lambda: "this replica is not the leader" in keys.ask("filter", "{}", keys.client, other)[1],
-             "the second scheduler does not lead")
+    wait_for(
+        lambda: "this replica is not the leader" in keys.ask("filter", "{}", keys.client, other)[1],
+        "the second scheduler does not lead",
+    )
     connection = keys.connect(keys.client, other)
     connection.request("POST", "/extender/preempt", "{}")
     answer = connection.getresponse()
@@ -277,9 +316,19 @@ def refused_by_all():
         return False
 
 
-TESTS = [kube_scheduler_places_a_share, no_device_is_given_twice, a_waiting_pod_is_retried_when_the_pool_takes_a_device,
-         both_schedulers_share_the_devices, a_restart_forgets_nothing, the_pods_condition_shows_the_extenders_refusal, a_pod_preempts_through_the_extender, only_the_authoritys_clients_may_ask,
-         large_requests_and_slow_clients_do_no_harm, a_scheduler_that_does_not_lead_refuses, without_an_authority_every_client_is_refused]
+TESTS = [
+    kube_scheduler_places_a_share,
+    no_device_is_given_twice,
+    a_waiting_pod_is_retried_when_the_pool_takes_a_device,
+    both_schedulers_share_the_devices,
+    a_restart_forgets_nothing,
+    the_pods_condition_shows_the_extenders_refusal,
+    a_pod_preempts_through_the_extender,
+    only_the_authoritys_clients_may_ask,
+    large_requests_and_slow_clients_do_no_harm,
+    a_scheduler_that_does_not_lead_refuses,
+    without_an_authority_every_client_is_refused,
+]
 
 try:
     with open_cluster(own=True) as cluster:

@@ -25,7 +25,9 @@ NAMES = ["divvy_gpu_used", "divvy_gpu_utilization", "divvy_gpu_memory_bytes", "d
 
 
 def path_of(metric, selector="", namespace=None):
-    return f"{GROUP}/namespaces/{namespace or cluster.namespace}/{metric}" + (f"?labelSelector={selector}" if selector else "")
+    return f"{GROUP}/namespaces/{namespace or cluster.namespace}/{metric}" + (
+        f"?labelSelector={selector}" if selector else ""
+    )
 
 
 def value(metric, selector="", namespace=None, who=None):
@@ -44,10 +46,15 @@ def refused(code, path, who=None):
 
 
 def pod(name, namespace=None, **labels):
-    cluster.create(f"/api/v1/namespaces/{namespace or cluster.namespace}/pods", {
-        "apiVersion": "v1", "kind": "Pod",
-        "metadata": {"name": name, "labels": labels, "annotations": {"divvy.gpu/request": "0.3"}},
-        "spec": {"containers": [{"name": "main", "image": "none"}]}})
+    cluster.create(
+        f"/api/v1/namespaces/{namespace or cluster.namespace}/pods",
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "labels": labels, "annotations": {"divvy.gpu/request": "0.3"}},
+            "spec": {"containers": [{"name": "main", "image": "none"}]},
+        },
+    )
 
 
 def directly(path, headers=None, cert=None):
@@ -65,6 +72,7 @@ def directly(path, headers=None, cert=None):
 
 # ---- the tests
 
+
 def no_metrics_are_served_before_the_service_is_applied():
     refused(404, GROUP)
 
@@ -74,6 +82,7 @@ def the_api_server_finds_the_metrics():
 
     def conditions():
         return {c["type"]: c for c in cluster.get(SERVICE).get("status", {}).get("conditions", [])}
+
     wait_for(lambda: conditions().get("Available", {}).get("status") == "True", "the APIService is available", 120)
     assert cluster.get(SERVICE)["spec"]["caBundle"], "the controller's authority"
 
@@ -81,10 +90,15 @@ def the_api_server_finds_the_metrics():
         # The API server passes requests on a moment after it has reported so.
         with contextlib.suppress(ApiError):
             return cluster.get(GROUP)
+
     wait_for(is_served, "the API group is served")
     listed = cluster.get(GROUP)
-    assert [r["name"] for r in listed["resources"]] == NAMES and all(r["namespaced"] for r in listed["resources"]), listed
-    assert "divvy_gpu_used" in cluster.kubectl("api-resources", "--api-group=external.metrics.k8s.io"), "kubectl lists them"
+    assert [r["name"] for r in listed["resources"]] == NAMES and all(
+        r["namespaced"] for r in listed["resources"]
+    ), listed
+    assert "divvy_gpu_used" in cluster.kubectl(
+        "api-resources", "--api-group=external.metrics.k8s.io"
+    ), "kubectl lists them"
     # Applying the manifest again keeps the controller's change of the Service.
     before = cluster.get(SERVICE)["spec"]
     cluster.kubectl("apply", "-f", str(DEPLOY / "external-metrics.yaml"))
@@ -101,8 +115,10 @@ def discovery_needs_no_right():
     for version in ("v2", "v2beta1"):
         form = f"application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList"
         code, text = directly("/apis", {"Accept": form + ",application/json"})
-        group, = json.loads(text)["items"]
-        assert [r["resource"] for r in group["versions"][0]["resources"]] == [r["name"] for r in listed["resources"]], text
+        (group,) = json.loads(text)["items"]
+        assert [r["resource"] for r in group["versions"][0]["resources"]] == [
+            r["name"] for r in listed["resources"]
+        ], text
 
 
 def a_namespace_can_be_deleted():
@@ -126,7 +142,9 @@ def waiting_pods_are_counted():
     cluster.delete(f"/api/v1/namespaces/{cluster.namespace}/pods/two")
     wait_for(lambda: value("divvy_pods_waiting", "app=web") == "1", "only one pod waits")
     listed = cluster.get(path_of("divvy_pods_waiting"))
-    assert listed["kind"] == "ExternalMetricValueList" and listed["items"][0]["metricName"] == "divvy_pods_waiting", listed
+    assert (
+        listed["kind"] == "ExternalMetricValueList" and listed["items"][0]["metricName"] == "divvy_pods_waiting"
+    ), listed
 
 
 def unknown_metrics_are_refused_with_a_message():
@@ -146,8 +164,12 @@ def the_clusters_rights_apply():
     refused(403, path_of("divvy_gpu_used"), may_not)
     refused(403, path_of("divvy_gpu_granted"), may)
     refused(403, path_of("divvy_gpu_used", namespace="default"), may)
-    for who, path, status in ((may, path_of("divvy_gpu_used"), 200), (may_not, path_of("divvy_gpu_used"), 403),
-                              (may, path_of("divvy_gpu_granted"), 403), (may, path_of("divvy_gpu_used", namespace="default"), 403)):
+    for who, path, status in (
+        (may, path_of("divvy_gpu_used"), 200),
+        (may_not, path_of("divvy_gpu_used"), 403),
+        (may, path_of("divvy_gpu_granted"), 403),
+        (may, path_of("divvy_gpu_used", namespace="default"), 403),
+    ):
         got = directly(path, {"Authorization": "Bearer " + who.token})
         assert got[0] == status, (path, got)
         if status == 200:
@@ -196,9 +218,17 @@ def another_systems_service_is_left_alone():
 
 try:
     with open_cluster("kcm", own=True) as cluster, installed(cluster) as controller:
-        main(no_metrics_are_served_before_the_service_is_applied, the_api_server_finds_the_metrics, discovery_needs_no_right,
-             a_namespace_can_be_deleted, waiting_pods_are_counted,
-             unknown_metrics_are_refused_with_a_message, the_clusters_rights_apply, only_the_front_proxy_may_act_for_other_users,
-             the_webhook_needs_no_certificate, another_systems_service_is_left_alone)
+        main(
+            no_metrics_are_served_before_the_service_is_applied,
+            the_api_server_finds_the_metrics,
+            discovery_needs_no_right,
+            a_namespace_can_be_deleted,
+            waiting_pods_are_counted,
+            unknown_metrics_are_refused_with_a_message,
+            the_clusters_rights_apply,
+            only_the_front_proxy_may_act_for_other_users,
+            the_webhook_needs_no_certificate,
+            another_systems_service_is_left_alone,
+        )
 except Skip as reason:
     skip_all(reason)

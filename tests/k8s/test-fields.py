@@ -51,11 +51,15 @@ def names_of(file, table):
     text = (RULES / file).read_text(encoding="utf-8")
     body = re.search(rf"\b{table}\[\] = {{\n(.*?)^}};", text, re.MULTILINE | re.DOTALL).group(1)
     macros = dict(re.findall(r'^#define (\w+) "(\w+)"', text, re.MULTILINE))
-    return set(re.findall(r'"(\w+)"', body)) | {macros[word] for word in re.findall(r"\b[A-Z]+\b", body) if word in macros}
+    return set(re.findall(r'"(\w+)"', body)) | {
+        macros[word] for word in re.findall(r"\b[A-Z]+\b", body) if word in macros
+    }
 
 
 def every_field_of_the_newest_pod_is_known():
-    found = subprocess.run([HERE / "get", "--check", "newest"], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    found = subprocess.run(
+        [HERE / "get", "--check", "newest"], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
     if found.returncode:
         skip_all(found.stderr.strip())
     types = pathlib.Path(found.stdout.strip(), "api/core-v1.go").read_text(encoding="utf-8")
@@ -63,8 +67,11 @@ def every_field_of_the_newest_pod_is_known():
     for name, (file, table) in TABLES.items():
         fields = fields_of(types, name)
         assert fields, f"{name} has no fields: the API's file has another form"
-        lacking += [f"{name}.{field}: not in {table} of {file}" for field in sorted(fields - names_of(file, table))
-                    if f"{name}.{field}" not in READ_BY_HAND]
+        lacking += [
+            f"{name}.{field}: not in {table} of {file}"
+            for field in sorted(fields - names_of(file, table))
+            if f"{name}.{field}" not in READ_BY_HAND
+        ]
     assert not lacking, lacking
 
 

@@ -15,7 +15,7 @@ from cluster import Skip, main, open_cluster, patience, skip_all, wait_for
 from shipped import example
 
 QUEUE = os.path.join(shipped.EXAMPLES, "file-queue/file-queue")
-ODD = ["with space", "ümlaut", "quote's \"two\"", "$(HOME) $$x", "-begins", "a=b,c", "new\nline"]
+ODD = ["with space", "ümlaut", 'quote\'s "two"', "$(HOME) $$x", "-begins", "a=b,c", "new\nline"]
 AT_ONCE = 5  # shares of a fifth on one device
 PROGRAM = 'sleep 1; printf "%s\\\\0" "$FILE" >>/files/log/handled'
 
@@ -30,7 +30,11 @@ def pods():
 
 def names_in(folder):
     path = os.path.join(files, folder)
-    return {name for name in os.listdir(path) if os.path.isfile(os.path.join(path, name))} if os.path.isdir(path) else set()
+    return (
+        {name for name in os.listdir(path) if os.path.isfile(os.path.join(path, name))}
+        if os.path.isdir(path)
+        else set()
+    )
 
 
 def handled():
@@ -44,21 +48,33 @@ def handled():
 
 def write_job(script):
     """The example, with a program that prints its input, and a folder of this machine."""
-    text = example("file-queue/job", image=("image: divvy-programs:0.1.0", "image: local/busybox:1\n        imagePullPolicy: Never"),
-                   program=("command: [spin, --duration=5]", f"command: [sh, -c, '{script}']"),
-                   again=("backoffLimit: 2", "backoffLimit: 1"),  # Kubernetes waits 10 s before, and 20 s more each time
-                   volume=("persistentVolumeClaim: {claimName: files}", f"hostPath: {{path: {files}}}"))
+    text = example(
+        "file-queue/job",
+        image=("image: divvy-programs:0.1.0", "image: local/busybox:1\n        imagePullPolicy: Never"),
+        program=("command: [spin, --duration=5]", f"command: [sh, -c, '{script}']"),
+        again=("backoffLimit: 2", "backoffLimit: 1"),  # Kubernetes waits 10 s before, and 20 s more each time
+        volume=("persistentVolumeClaim: {claimName: files}", f"hostPath: {{path: {files}}}"),
+    )
     with open(job, "w", encoding="utf-8") as f:
         f.write(text)
 
 
 @contextlib.contextmanager
 def watcher(*options):
-    env = {**os.environ, "KUBECONFIG": account.kubeconfig, "HOME": cluster.dir,
-           "PATH": os.path.dirname(cluster.kubectl_path) + ":" + os.environ["PATH"]}
+    env = {
+        **os.environ,
+        "KUBECONFIG": account.kubeconfig,
+        "HOME": cluster.dir,
+        "PATH": os.path.dirname(cluster.kubectl_path) + ":" + os.environ["PATH"],
+    }
     log = open(os.path.join(cluster.dir, "log/file-queue.log"), "ab")
-    with log, subprocess.Popen([sys.executable, QUEUE, files, job, "--every=0.2", "--namespace", cluster.namespace, *options],
-                               env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log) as process:
+    with log, subprocess.Popen(
+        [sys.executable, QUEUE, files, job, "--every=0.2", "--namespace", cluster.namespace, *options],
+        env=env,
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=log,
+    ) as process:
         try:
             yield process
         finally:
@@ -80,6 +96,7 @@ def nothing_is_left():
 
 
 # ---- the tests
+
 
 def nothing_runs_without_a_file():
     with watcher():
@@ -104,7 +121,7 @@ def each_file_is_handled_once_despite_kills():
     while not set(wanted) <= names_in("done"):
         with watcher():
             # The pauses between kills grow, because on a busy machine the watcher would otherwise never finish a file.
-            time.sleep(draw.uniform(0.2, 2.5) * 1.05 ** kills)
+            time.sleep(draw.uniform(0.2, 2.5) * 1.05**kills)
             kills += 1
         most = max(most, len(daemon.status().get("tenants") or []))
         assert kills < 100, f"{names_in('.')} are left: {jobs()}"
@@ -154,7 +171,13 @@ try:
         write_job(PROGRAM)
         cluster.apply(example("file-queue/rights"), namespace=cluster.namespace)
         account = cluster.service_account(cluster.namespace, "file-queue")
-        main(nothing_runs_without_a_file, one_file_is_one_job, each_file_is_handled_once_despite_kills,
-             a_failed_file_is_put_apart, a_file_name_may_come_again, no_more_jobs_run_than_the_limit)
+        main(
+            nothing_runs_without_a_file,
+            one_file_is_one_job,
+            each_file_is_handled_once_despite_kills,
+            a_failed_file_is_put_apart,
+            a_file_name_may_come_again,
+            no_more_jobs_run_than_the_limit,
+        )
 except Skip as reason:
     skip_all(reason)

@@ -41,9 +41,26 @@ PAUSES_S = (2, 5, 15)
 WORKERS = 6
 
 # Rules of fit-why.def that random pods must meet, so that the comparison covers them.
-RULES = {"AFFINITY", "ANTI_AFFINITY", "CLAIM_ELSEWHERE", "CLAIM_TOPOLOGY", "CLAIM_VOLUME", "CORDONED", "DISK",
-         "NODE_AFFINITY", "PODS", "PORT", "REPELLED", "RESOURCE", "SPREAD_LABEL", "SPREAD_SKEW", "TAINT",
-         "VOLUME_COUNT", "VOLUME_NODE", "VOLUME_ZONE"}
+RULES = {
+    "AFFINITY",
+    "ANTI_AFFINITY",
+    "CLAIM_ELSEWHERE",
+    "CLAIM_TOPOLOGY",
+    "CLAIM_VOLUME",
+    "CORDONED",
+    "DISK",
+    "NODE_AFFINITY",
+    "PODS",
+    "PORT",
+    "REPELLED",
+    "RESOURCE",
+    "SPREAD_LABEL",
+    "SPREAD_SKEW",
+    "TAINT",
+    "VOLUME_COUNT",
+    "VOLUME_NODE",
+    "VOLUME_ZONE",
+}
 
 # kind: (path of the list, whether it is namespaced)
 PATHS = {
@@ -108,8 +125,9 @@ class Api:
         self.ask("POST", self.path(kind, obj), obj)
         name = obj["metadata"]["name"]
         if status and kind != "node":
-            self.ask("PATCH", self.path(kind, obj, f"/{name}/status"), {"status": status},
-                     "application/merge-patch+json")
+            self.ask(
+                "PATCH", self.path(kind, obj, f"/{name}/status"), {"status": status}, "application/merge-patch+json"
+            )
         if deleted:
             self.ask("DELETE", self.path(kind, obj, f"/{name}"), {"gracePeriodSeconds": 0})
 
@@ -119,8 +137,13 @@ class Api:
     def clear(self, kind):
         for obj in self.list(kind):
             if obj["metadata"].get("finalizers"):
-                self.ask("PATCH", self.path(kind, obj, "/" + obj["metadata"]["name"]),
-                         {"metadata": {"finalizers": None}}, "application/merge-patch+json", missing_ok=True)
+                self.ask(
+                    "PATCH",
+                    self.path(kind, obj, "/" + obj["metadata"]["name"]),
+                    {"metadata": {"finalizers": None}},
+                    "application/merge-patch+json",
+                    missing_ok=True,
+                )
         if kind == "namespace":
             return
         for ns in NAMESPACES if PATHS[kind][1] else [None]:
@@ -136,15 +159,24 @@ class Bench:
         self.cluster = cluster
         self.api = Api(cluster)
         self.extender = Extender()
-        kube_scheduler.start(cluster, {"urlPrefix": self.extender.url, "filterVerb": "filter", "nodeCacheCapable": True},
-                             plugins={"postFilter": {"disabled": [{"name": "*"}]}})
+        kube_scheduler.start(
+            cluster,
+            {"urlPrefix": self.extender.url, "filterVerb": "filter", "nodeCacheCapable": True},
+            plugins={"postFilter": {"disabled": [{"name": "*"}]}},
+        )
         for ns in NAMESPACES:
             cluster.create("/api/v1/namespaces", {"metadata": {"name": ns}})
         for name, value in PRIORITIES.items():
             cluster.create("/apis/scheduling.k8s.io/v1/priorityclasses", {"metadata": {"name": name}, "value": value})
-        cluster.create("/apis/node.k8s.io/v1/runtimeclasses", {
-            "metadata": {"name": "fit-heavy"}, "handler": "x", "overhead": {"podFixed": OVERHEAD},
-            "scheduling": {"tolerations": [{"key": "maint", "operator": "Exists"}]}})
+        cluster.create(
+            "/apis/node.k8s.io/v1/runtimeclasses",
+            {
+                "metadata": {"name": "fit-heavy"},
+                "handler": "x",
+                "overhead": {"podFixed": OVERHEAD},
+                "scheduling": {"tolerations": [{"key": "maint", "operator": "Exists"}]},
+            },
+        )
 
     def ask_real(self, pods):
         """{key: nodes} of those pods, by the real scheduler."""
@@ -161,13 +193,19 @@ class Bench:
                 if tried:
                     found[key(pod)] = self.extender.seen.get(uid, [])
             return len(found) == len(keys)
+
         wait_for(all_told, "the scheduler has tried every pod", 300)
         return found
 
     def ask_ours(self, keys):
         told = {"minor": self.cluster.minor, "objects": {k: self.api.list(k) for k in PATHS}, "pods": sorted(keys)}
-        done = subprocess.run([os.path.join(BUILD, "tests/programs/fit")], input=json.dumps(told), check=False,
-                              stdout=subprocess.PIPE, text=True)
+        done = subprocess.run(
+            [os.path.join(BUILD, "tests/programs/fit")],
+            input=json.dumps(told),
+            check=False,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         assert done.returncode == 0, f"fit: exit status {done.returncode}"
         return json.loads(done.stdout)
 
@@ -180,8 +218,12 @@ class Bench:
             pods = [p for p, _ in world.nominated]
             self.ask_real(pods)
             for pod, node in world.nominated:
-                self.api.ask("PATCH", self.api.path("pod", pod, f"/{pod['metadata']['name']}/status"),
-                             {"status": {"nominatedNodeName": node}}, "application/merge-patch+json")
+                self.api.ask(
+                    "PATCH",
+                    self.api.path("pod", pod, f"/{pod['metadata']['name']}/status"),
+                    {"status": {"nominatedNodeName": node}},
+                    "application/merge-patch+json",
+                )
             time.sleep(SETTLE_S)
 
     def compare(self, pods):
@@ -209,8 +251,10 @@ def show(world, pod, real, ours):
     mine = ours["nodes"]
     print(f"# seed {world.seed}, {key(pod)}: {json.dumps(pod['spec'])}")
     for node in sorted(set(real) ^ set(mine)):
-        print(f"#   {node}: kube-scheduler {'fits' if node in real else 'does not fit'}; "
-              f"ours {ours['not'].get(node, 'fits')}")
+        print(
+            f"#   {node}: kube-scheduler {'fits' if node in real else 'does not fit'}; "
+            f"ours {ours['not'].get(node, 'fits')}"
+        )
     print(f"#   ours: {ours['why']}", flush=True)
 
 
@@ -243,8 +287,10 @@ def feasible_nodes_equal_those_of_kube_scheduler():
         began = time.monotonic()
         for n in range(ROUNDS):
             total = [a + b for a, b in zip(total, run_round(bench, SEED + n, rules))]
-        print(f"# {total[0]} pods in {ROUNDS} clusters of random nodes, {total[1]} with some nodes feasible and some "
-              f"not, {total[2]} with none, {total[3]} differences, {time.monotonic() - began:.0f} s")
+        print(
+            f"# {total[0]} pods in {ROUNDS} clusters of random nodes, {total[1]} with some nodes feasible and some "
+            f"not, {total[2]} with none, {total[3]} differences, {time.monotonic() - began:.0f} s"
+        )
         print("# nodes refused by: " + ", ".join(f"{k} {n}" for k, n in rules.most_common()))
         assert not total[3], f"{total[3]} pods on whose nodes the two differ"
         # A test in which all or no nodes are feasible would prove nothing.

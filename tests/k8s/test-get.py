@@ -49,8 +49,9 @@ def write(folder, name, text):
 
 
 def check(env):
-    return subprocess.run([GET, "--check"], env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                          check=False)
+    return subprocess.run(
+        [GET, "--check"], env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
 
 
 def refused(env, why):
@@ -96,5 +97,10 @@ def a_cache_of_another_recipe_is_rejected():
         refused(env, "another version")
 
 
-main(a_complete_cache_is_printed, a_missing_cache_is_reported, a_damaged_file_is_found, missing_and_extra_files_are_found,
-     a_cache_of_another_recipe_is_rejected)
+main(
+    a_complete_cache_is_printed,
+    a_missing_cache_is_reported,
+    a_damaged_file_is_found,
+    missing_and_extra_files_are_found,
+    a_cache_of_another_recipe_is_rejected,
+)

@@ -47,6 +47,7 @@ def refused_in_time(call, path, body, says):
         except ApiError as error:
             seen["last"] = error
         return says in str(seen["last"])
+
     try:
         wait_for(said, says)
     except AssertionError as error:
@@ -66,9 +67,14 @@ class User:
         self.subjects = [{"kind": "ServiceAccount", "name": name, "namespace": self.space}]
         self.account = cluster.service_account(self.space, name)
         for role in ("edit", "restricted-pods"):
-            cluster.create(f"{RBAC}/namespaces/{self.space}/rolebindings", {
-                "metadata": {"name": role}, "subjects": self.subjects,
-                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role}})
+            cluster.create(
+                f"{RBAC}/namespaces/{self.space}/rolebindings",
+                {
+                    "metadata": {"name": role},
+                    "subjects": self.subjects,
+                    "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+                },
+            )
         wait_for(lambda: self.may("sharepods", "divvy.gpu") and self.may("pods"), "the user has these rights")
 
     def may(self, resource, group="", verb="create", subresource=""):
@@ -76,21 +82,42 @@ class User:
 
     def pod(self, name, annotations=None, args=("--kernel-us=500",), *, env=None, container=None, labels=None, **spec):
         """A pod that satisfies the restricted profile."""
-        return {"apiVersion": "v1", "kind": "Pod", "metadata": {
-            "name": name, "annotations": annotations or {}, "labels": labels or {}},
-            "spec": {"restartPolicy": "Never", "terminationGracePeriodSeconds": 1, "automountServiceAccountToken": False,
-                     "securityContext": {"runAsNonRoot": True, "runAsUser": USER, "runAsGroup": USER,
-                                         "seccompProfile": {"type": "RuntimeDefault"}},
-                     "containers": [{"name": "main", "image": IMAGE, "imagePullPolicy": "Never", "args": list(args),
-                                     "env": [{"name": k, "value": v} for k, v in (env or {}).items()],
-                                     "securityContext": {"allowPrivilegeEscalation": False,
-                                                         "capabilities": {"drop": ["ALL"]}}, **(container or {})}],
-                     **spec}}
+        return {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "annotations": annotations or {}, "labels": labels or {}},
+            "spec": {
+                "restartPolicy": "Never",
+                "terminationGracePeriodSeconds": 1,
+                "automountServiceAccountToken": False,
+                "securityContext": {
+                    "runAsNonRoot": True,
+                    "runAsUser": USER,
+                    "runAsGroup": USER,
+                    "seccompProfile": {"type": "RuntimeDefault"},
+                },
+                "containers": [
+                    {
+                        "name": "main",
+                        "image": IMAGE,
+                        "imagePullPolicy": "Never",
+                        "args": list(args),
+                        "env": [{"name": k, "value": v} for k, v in (env or {}).items()],
+                        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+                        **(container or {}),
+                    }
+                ],
+                **spec,
+            },
+        }
 
     def shell(self, name, script, annotations=None):
         image, pull = cluster.shell_image()
-        return self.pod(name, annotations, container={"image": image, "imagePullPolicy": pull, "args": [],
-                                                      "command": ["sh", "-c", script]})
+        return self.pod(
+            name,
+            annotations,
+            container={"image": image, "imagePullPolicy": pull, "args": [], "command": ["sh", "-c", script]},
+        )
 
     def create(self, pod):
         return self.account.create(pods(self.space), pod)
@@ -125,8 +152,12 @@ class User:
 
 # ---- the namespaces' policy
 
+
 def the_policy_is_in_force():
-    for worse, why in (({"hostPID": True}, "hostPID"), ({"volumes": [{"name": "v", "hostPath": {"path": "/"}}]}, "hostPath")):
+    for worse, why in (
+        ({"hostPID": True}, "hostPID"),
+        ({"volumes": [{"name": "v", "hostPath": {"path": "/"}}]}, "hostPath"),
+    ):
         refused(alice.create, alice.pod("worse", **worse), says="PodSecurity")
     root = alice.pod("root")
     root["spec"]["containers"][0]["securityContext"]["privileged"] = True
@@ -155,16 +186,28 @@ def the_node_reports_links_and_numa_nodes():
 
 # ---- keys in objects
 
+
 def a_pod_cannot_be_created_with_assigned_keys():
     uuid, node = daemon.devices()[0], cluster.node_name
     request = {"divvy.gpu/request": "0.1"}
-    for key, value in (("devices", f"main={uuid}"), ("granted-request", "main=1"), ("granted-memory", "main=100Gi"),
-                       ("granted-class", "main=latency"), ("granted-group", "g=1"), ("granted-anything", "x"),
-                       ("epoch", "99"), ("remote-node", "main=n"), ("granted-network", "main=a,b")):
+    for key, value in (
+        ("devices", f"main={uuid}"),
+        ("granted-request", "main=1"),
+        ("granted-memory", "main=100Gi"),
+        ("granted-class", "main=latency"),
+        ("granted-group", "g=1"),
+        ("granted-anything", "x"),
+        ("epoch", "99"),
+        ("remote-node", "main=n"),
+        ("granted-network", "main=a,b"),
+    ):
         refused(alice.create, alice.pod("thief", {**request, f"divvy.gpu/{key}": value}), says="only divvy's scheduler")
         refused(alice.create, alice.pod("thief", {f"divvy.gpu/{key}": value}), says="only divvy's scheduler")
-    refused(alice.create, alice.pod("thief", {**request, "divvy.gpu/translated-from": "main/nvidia.com/gpu=8"}),
-            says="divvy writes it")
+    refused(
+        alice.create,
+        alice.pod("thief", {**request, "divvy.gpu/translated-from": "main/nvidia.com/gpu=8"}),
+        says="divvy writes it",
+    )
     refused(alice.create, alice.pod("thief", {**request, "divvy.gpu/dialects": "nvidia"}), says="divvy writes it")
     refused(alice.create, alice.pod("thief", request, nodeName=node), says="spec.nodeName")
     for resource in ("slot", "milli", "memory-mib", "anything"):
@@ -198,8 +241,18 @@ def keys_written_after_creation_are_ignored():
     thief = alice.shell("thief", "sleep 1000")
     thief["spec"]["nodeName"] = cluster.node_name
     alice.create(thief)
-    alice.patch("thief", {"metadata": {"annotations": {
-        **{f"divvy.gpu/{k}": f"main={v}" for k, v in given.items()}, "divvy.gpu/epoch": "99", "divvy.gpu/request": "2"}}})
+    alice.patch(
+        "thief",
+        {
+            "metadata": {
+                "annotations": {
+                    **{f"divvy.gpu/{k}": f"main={v}" for k, v in given.items()},
+                    "divvy.gpu/epoch": "99",
+                    "divvy.gpu/request": "2",
+                }
+            }
+        },
+    )
     bob.create(bob.pod("whole", {"divvy.gpu/request": "2"}))
     bob.running("whole")
     assert "thief" not in daemon.listed()
@@ -211,37 +264,74 @@ def a_running_pod_cannot_be_given_more():
     alice.create(alice.pod("runs", {"divvy.gpu/request": "0.2", "divvy.gpu/limit": "0.4", "divvy.gpu/memory": "2Gi"}))
     alice.running("runs")
     before = daemon.tenant("runs")
-    for key, value in (("devices", "main=GPU-1"), ("granted-limit", "main=1"), ("granted-memory", "main=99Gi"),
-                       ("granted-group", "g=1"), ("epoch", "99")):
-        refused(alice.patch, "runs", {"metadata": {"annotations": {f"divvy.gpu/{key}": value}}}, says="only divvy's scheduler")
+    for key, value in (
+        ("devices", "main=GPU-1"),
+        ("granted-limit", "main=1"),
+        ("granted-memory", "main=99Gi"),
+        ("granted-group", "g=1"),
+        ("epoch", "99"),
+    ):
+        refused(
+            alice.patch,
+            "runs",
+            {"metadata": {"annotations": {f"divvy.gpu/{key}": value}}},
+            says="only divvy's scheduler",
+        )
     for key in ("devices", "granted-limit", "epoch"):
-        refused(alice.patch, "runs", {"metadata": {"annotations": {f"divvy.gpu/{key}": None}}}, says="only divvy's scheduler")
+        refused(
+            alice.patch,
+            "runs",
+            {"metadata": {"annotations": {f"divvy.gpu/{key}": None}}},
+            says="only divvy's scheduler",
+        )
     refused(alice.patch, "runs", {"metadata": {"labels": {"divvy.gpu/tenant": None}}}, says="divvy.gpu/tenant")
     refused(alice.patch, "runs", {"metadata": {"annotations": {"divvy.gpu/count": "2"}}}, says="count")
-    refused(alice.patch, "runs", {"spec": {"containers": [{"name": "main", "resources": {"limits": {"divvy.gpu/slot": "2"}}}]}},
-            "strategic")
+    refused(
+        alice.patch,
+        "runs",
+        {"spec": {"containers": [{"name": "main", "resources": {"limits": {"divvy.gpu/slot": "2"}}}]}},
+        "strategic",
+    )
     mine = pods(alice.space, "runs")
-    for path, body in ((mine + "/status", {"metadata": {"annotations": {"divvy.gpu/granted-limit": "main=1"}}}),
-                       (mine + "/status", {"status": {"phase": "Succeeded"}}),
-                       (mine + "/ephemeralcontainers", {"ephemeralContainers": [{"name": "e", "image": IMAGE}]}),
-                       (f"{G}/gpunodes/{cluster.node_name}", {"spec": {"overcommit": {"memory": 4}}}),
-                       (f"{G}/gpunodes/{cluster.node_name}/status", {"status": {"tenants": []}}),
-                       (f"/api/v1/nodes/{cluster.node_name}", {"metadata": {"labels": {"divvy.gpu/owner": None}}}),
-                       (f"/api/v1/namespaces/{alice.space}", {"metadata": {"labels": {"divvy.gpu/admission": "ignore"}}}),
-                       (f"/api/v1/namespaces/{alice.space}", {"metadata": {"annotations": {"divvy.gpu/dialects": "hami"}}})):
+    for path, body in (
+        (mine + "/status", {"metadata": {"annotations": {"divvy.gpu/granted-limit": "main=1"}}}),
+        (mine + "/status", {"status": {"phase": "Succeeded"}}),
+        (mine + "/ephemeralcontainers", {"ephemeralContainers": [{"name": "e", "image": IMAGE}]}),
+        (f"{G}/gpunodes/{cluster.node_name}", {"spec": {"overcommit": {"memory": 4}}}),
+        (f"{G}/gpunodes/{cluster.node_name}/status", {"status": {"tenants": []}}),
+        (f"/api/v1/nodes/{cluster.node_name}", {"metadata": {"labels": {"divvy.gpu/owner": None}}}),
+        (f"/api/v1/namespaces/{alice.space}", {"metadata": {"labels": {"divvy.gpu/admission": "ignore"}}}),
+        (f"/api/v1/namespaces/{alice.space}", {"metadata": {"annotations": {"divvy.gpu/dialects": "hami"}}}),
+    ):
         refused(alice.account.patch, path, body, says="403")
-    refused(alice.account.create, mine + "/binding", {
-        "apiVersion": "v1", "kind": "Binding", "metadata": {"name": "runs", "annotations": {"divvy.gpu/granted-limit": "main=1"}},
-        "target": {"kind": "Node", "name": cluster.node_name}}, says="403")
+    refused(
+        alice.account.create,
+        mine + "/binding",
+        {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": "runs", "annotations": {"divvy.gpu/granted-limit": "main=1"}},
+            "target": {"kind": "Node", "name": cluster.node_name},
+        },
+        says="403",
+    )
     after = daemon.tenant("runs")
     assert after == before, (before, after)
     alice.delete("runs")
 
 
 def a_user_cannot_read_other_tenants_figures():
-    for path in (pods(bob.space), pods(bob.space, "victim"), f"{G}/gpunodes", f"{G}/gpunodes/{cluster.node_name}",
-                 f"{G}/gpupolicies", f"{G}/namespaces/{bob.space}/sharepods", LEASES,
-                 f"/api/v1/namespaces/{SYSTEM}/secrets", f"/api/v1/namespaces/{SYSTEM}/secrets/divvy-controller-tls"):
+    for path in (
+        pods(bob.space),
+        pods(bob.space, "victim"),
+        f"{G}/gpunodes",
+        f"{G}/gpunodes/{cluster.node_name}",
+        f"{G}/gpupolicies",
+        f"{G}/namespaces/{bob.space}/sharepods",
+        LEASES,
+        f"/api/v1/namespaces/{SYSTEM}/secrets",
+        f"/api/v1/namespaces/{SYSTEM}/secrets/divvy-controller-tls",
+    ):
         refused(alice.account.get, path, says="403")
     token = alice.account.token
     assert daemon.http("/metrics", token)[0] == 403
@@ -254,10 +344,19 @@ def a_user_cannot_read_other_tenants_figures():
 
 # ---- programs on the node
 
-LIES = {"CUDA_VISIBLE_DEVICES": "0,1", "NVIDIA_VISIBLE_DEVICES": "all", "DIVVY_TENANT": "ab" * 16, "DIVVY_DEVICES": "all",
-        "DIVVY_DRIVER": "/opt/divvy/driver", "LD_LIBRARY_PATH": "/opt/divvy/driver"}
+LIES = {
+    "CUDA_VISIBLE_DEVICES": "0,1",
+    "NVIDIA_VISIBLE_DEVICES": "all",
+    "DIVVY_TENANT": "ab" * 16,
+    "DIVVY_DEVICES": "all",
+    "DIVVY_DRIVER": "/opt/divvy/driver",
+    "LD_LIBRARY_PATH": "/opt/divvy/driver",
+}
 # Two ways past the interception libraries. The audit finds both programs.
-PAST = {"absent": {"DIVVY_ABSENT": "open", "DIVVY_SOCKET": "/nowhere"}, "driver": {"LD_PRELOAD": "/opt/divvy/driver/libcuda.so.1"}}
+PAST = {
+    "absent": {"DIVVY_ABSENT": "open", "DIVVY_SOCKET": "/nowhere"},
+    "driver": {"LD_PRELOAD": "/opt/divvy/driver/libcuda.so.1"},
+}
 FINDS = """
 echo run: $(ls /run/divvy)
 for f in /run/divvy/x /run/divvy-sim/x /opt/divvy/x /opt/divvy/libdivvy-cuda.so /etc/ld.so.preload; do
@@ -331,7 +430,9 @@ def mounted_files_cannot_be_changed():
     said = alice.ended("finds")
     for line in said.splitlines():
         assert not line.startswith(("wrote", "removed", "made", "mounted")), said
-    lines = dict(line.split(": ", 1) for line in said.splitlines() if line.startswith(("run: ", "dev: ", "processes: ")))
+    lines = dict(
+        line.split(": ", 1) for line in said.splitlines() if line.startswith(("run: ", "dev: ", "processes: "))
+    )
     assert lines["run"] == "divvyd.sock" and "nvidia" not in lines["dev"] and int(lines["processes"]) < 10, said
 
 
@@ -342,13 +443,18 @@ def another_tenants_socket_refuses_attackers():
     inner = f"kubepods/besteffort/pod{victim}/{'ab' * 32}"
     for options in ((), ("--uid", str(USER)), ("--below", inner), ("--below", f"pod{victim}"), ("--secret", "cd" * 16)):
         with intruder(socket_of("victim"), process_of("env"), *options) as (_, said):
-            assert f"belongs to pod {bob.space}/victim, and process " in said["refused"] and f"to pod {env}" in said["refused"], said
+            assert (
+                f"belongs to pod {bob.space}/victim, and process " in said["refused"]
+                and f"to pod {env}" in said["refused"]
+            ), said
     with intruder(socket_of("victim"), os.getpid()) as (_, said):
         assert "is in no pod's cgroup" in said["refused"], said
     with intruder(os.path.join(daemon.runtime, "divvyd.sock"), process_of("env"), "--uid", str(USER)) as (_, said):
         assert f"belongs to pod {env}; pods must use the socket in their container" in said["refused"], said
     for command in (["ps"], ["set", str(daemon.listed()["victim"]["id"]), "--request=0.01"], ["remove", "victim"]):
-        done = subprocess.run([DIVVY, *command, "--socket", socket_of("env")], capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [DIVVY, *command, "--socket", socket_of("env")], capture_output=True, text=True, check=False
+        )
         assert done.returncode and "divvy's commands use" in done.stderr, done
 
 
@@ -357,13 +463,20 @@ def processes_cannot_claim_another_identity():
     mine, others = registered("env"), registered("victim")
     victim = cluster.get(pods(bob.space, "victim"))["metadata"]["uid"]
     started = str(stat_of(process_of("victim")).started)
-    for options, wrap in ((("--started", started, "--uid", "12345", "--secret", "ab" * 16), ()),
-                          (("--below", f"kubepods/besteffort/pod{victim}/{'ab' * 32}"), ()),
-                          (("--lend", str(process_of("victim"))), ()), ((), ("unshare", "--pid", "--fork"))):
+    for options, wrap in (
+        (("--started", started, "--uid", "12345", "--secret", "ab" * 16), ()),
+        (("--below", f"kubepods/besteffort/pod{victim}/{'ab' * 32}"), ()),
+        (("--lend", str(process_of("victim"))), ()),
+        ((), ("unshare", "--pid", "--fork")),
+    ):
         with intruder(socket_of("env"), process_of("env"), *options, wrap=wrap) as (pid, said):
             assert said["tenant"] == daemon.listed()["env"]["id"], said
             new = registered("env") - mine
-            assert len(new) == 1 and (wrap or new == {pid}) and registered("victim") == others, (pid, new, registered("victim"))
+            assert len(new) == 1 and (wrap or new == {pid}) and registered("victim") == others, (
+                pid,
+                new,
+                registered("victim"),
+            )
         wait_for(lambda: registered("env") == mine, "the attacker's process is gone")
 
 
@@ -371,7 +484,9 @@ def one_tenants_connections_do_not_block_others():
     """The limits are per tenant; pods' users share only the user's name."""
     with contextlib.ExitStack() as stack:
         for name in ("env", "plain", *PAST):
-            said = stack.enter_context(intruder(socket_of(name), process_of("env"), "--uid", str(USER), "--times", "2300"))[1]
+            said = stack.enter_context(
+                intruder(socket_of(name), process_of("env"), "--uid", str(USER), "--times", "2300")
+            )[1]
             assert said["connections"] == 2300, said
         said = stack.enter_context(intruder(socket_of("victim"), process_of("victim"), "--uid", str(USER)))[1]
         assert said.get("tenant") == daemon.listed()["victim"]["id"], said
@@ -380,24 +495,60 @@ def one_tenants_connections_do_not_block_others():
 def careless_roles_give_no_share():
     """With rights that no role of a namespace's users has: to add ephemeral containers, and to write a status."""
     path = pods(alice.space, "env")
-    cluster.create(f"{RBAC}/namespaces/{alice.space}/roles", {"metadata": {"name": "careless"}, "rules": [
-        {"apiGroups": [""], "resources": ["pods/ephemeralcontainers", "pods/status"], "verbs": ["get", "patch", "update"]}]})
-    cluster.create(f"{RBAC}/namespaces/{alice.space}/rolebindings", {
-        "metadata": {"name": "careless"}, "subjects": alice.subjects,
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "careless"}})
+    cluster.create(
+        f"{RBAC}/namespaces/{alice.space}/roles",
+        {
+            "metadata": {"name": "careless"},
+            "rules": [
+                {
+                    "apiGroups": [""],
+                    "resources": ["pods/ephemeralcontainers", "pods/status"],
+                    "verbs": ["get", "patch", "update"],
+                }
+            ],
+        },
+    )
+    cluster.create(
+        f"{RBAC}/namespaces/{alice.space}/rolebindings",
+        {
+            "metadata": {"name": "careless"},
+            "subjects": alice.subjects,
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "careless"},
+        },
+    )
     wait_for(lambda: alice.may("pods", verb="update", subresource="ephemeralcontainers"), "the user has these rights")
-    for body in ({"annotations": {"divvy.gpu/granted-limit": "main=0.9"}}, {"annotations": {"divvy.gpu/devices": None}}):
+    for body in (
+        {"annotations": {"divvy.gpu/granted-limit": "main=0.9"}},
+        {"annotations": {"divvy.gpu/devices": None}},
+    ):
         refused_in_time(alice.account.patch, path + "/status", {"metadata": body}, says="only divvy's scheduler")
-    refused_in_time(alice.account.patch, path + "/status", {"metadata": {"labels": {"divvy.gpu/tenant": None}}},
-                    says="divvy.gpu/tenant")
+    refused_in_time(
+        alice.account.patch,
+        path + "/status",
+        {"metadata": {"labels": {"divvy.gpu/tenant": None}}},
+        says="divvy.gpu/tenant",
+    )
     image, pull = cluster.shell_image()
-    add_ephemeral(path, {
-        "name": "late", "image": image, "imagePullPolicy": pull, "targetContainerName": "main",
-        "command": ["sh", "-c", "ls /run/divvy /opt/divvy /run/divvy-sim /etc/ld.so.preload; ls /dev"],
-        "env": [{"name": "DIVVY_SOCKET", "value": socket_of("victim")}],
-        "securityContext": alice.pod("late")["spec"]["containers"][0]["securityContext"]})
-    status = wait_for(lambda: [s["state"]["terminated"] for s in cluster.get(path)["status"].get("ephemeralContainerStatuses") or []
-                               if "terminated" in s["state"]], "the ephemeral container has ended")
+    add_ephemeral(
+        path,
+        {
+            "name": "late",
+            "image": image,
+            "imagePullPolicy": pull,
+            "targetContainerName": "main",
+            "command": ["sh", "-c", "ls /run/divvy /opt/divvy /run/divvy-sim /etc/ld.so.preload; ls /dev"],
+            "env": [{"name": "DIVVY_SOCKET", "value": socket_of("victim")}],
+            "securityContext": alice.pod("late")["spec"]["containers"][0]["securityContext"],
+        },
+    )
+    status = wait_for(
+        lambda: [
+            s["state"]["terminated"]
+            for s in cluster.get(path)["status"].get("ephemeralContainerStatuses") or []
+            if "terminated" in s["state"]
+        ],
+        "the ephemeral container has ended",
+    )
     said = cluster.get(path + "/log?container=late")
     assert said.count("No such file") == 4 and "nvidia" not in said, (said, status)
 
@@ -405,8 +556,16 @@ def careless_roles_give_no_share():
 def add_ephemeral(path, container):
     """Servers before 1.23 take the list as an object of its own."""
     if restricted.is_by_policy():
-        alice.account.request("PUT", path + "/ephemeralcontainers", {
-            "apiVersion": "v1", "kind": "EphemeralContainers", "metadata": {"name": "env"}, "ephemeralContainers": [container]})
+        alice.account.request(
+            "PUT",
+            path + "/ephemeralcontainers",
+            {
+                "apiVersion": "v1",
+                "kind": "EphemeralContainers",
+                "metadata": {"name": "env"},
+                "ephemeralContainers": [container],
+            },
+        )
     else:
         alice.account.patch(path + "/ephemeralcontainers", {"spec": {"ephemeralContainers": [container]}}, "strategic")
 
@@ -414,32 +573,50 @@ def add_ephemeral(path, container):
 def nodes_write_only_about_themselves():
     """With a kubelet's token, and with divvyd's."""
     name = cluster.node_name
-    cluster.create(f"{G}/gpunodes", {"apiVersion": "divvy.gpu/v1", "kind": "GPUNode", "metadata": {"name": "elsewhere"}})
-    lease = cluster.create(LEASES, {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "elsewhere"}})
+    cluster.create(
+        f"{G}/gpunodes", {"apiVersion": "divvy.gpu/v1", "kind": "GPUNode", "metadata": {"name": "elsewhere"}}
+    )
+    lease = cluster.create(
+        LEASES, {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "elsewhere"}}
+    )
     with open(cluster.kubeconfigs["kubelet"], encoding="utf-8") as f:
         kubelet = cluster.account("kubelet-itself", token=json.load(f)["users"][0]["user"]["token"])
     measured = {"metadata": {"annotations": {"divvy.gpu/measured": "u/main=1:1"}}}
     for node in (name, "elsewhere"):
-        for path, body in ((f"{G}/gpunodes/{node}", {"spec": {"simulate": "8xH200"}}),
-                           (f"{G}/gpunodes/{node}/status", {"status": {"epoch": 1}}), (f"{LEASES}/{node}", measured)):
+        for path, body in (
+            (f"{G}/gpunodes/{node}", {"spec": {"simulate": "8xH200"}}),
+            (f"{G}/gpunodes/{node}/status", {"status": {"epoch": 1}}),
+            (f"{LEASES}/{node}", measured),
+        ):
             refused(kubelet.patch, path, body, says="403")
     refused(kubelet.get, f"/api/v1/namespaces/{SYSTEM}/secrets/divvy-controller-tls", says="403")
     token = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
     for account in ("divvyd", "divvy-controller", "divvy-scheduler"):
         refused(kubelet.create, f"/api/v1/namespaces/{SYSTEM}/serviceaccounts/{account}/token", token, says="403")
-    refused_in_time(kubelet.patch, pods(bob.space, "victim") + "/status", {"metadata": {"annotations": {
-        "divvy.gpu/granted-limit": "main=0.9"}}}, says="only divvy's scheduler")
+    refused_in_time(
+        kubelet.patch,
+        pods(bob.space, "victim") + "/status",
+        {"metadata": {"annotations": {"divvy.gpu/granted-limit": "main=0.9"}}},
+        says="only divvy's scheduler",
+    )
 
     divvyd = daemon.account
     refused(divvyd.patch, f"{G}/gpunodes/elsewhere/status", {"status": {"epoch": 1}}, says="of that node only")
     for body in (measured, {"spec": {"holderIdentity": "x"}}):
         refused_in_time(divvyd.patch, f"{LEASES}/elsewhere", body, says="of that node only")
-    refused_in_time(lambda path, body: divvyd.request("PUT", path, body), f"{LEASES}/elsewhere", lease, says="of that node only")
+    refused_in_time(
+        lambda path, body: divvyd.request("PUT", path, body), f"{LEASES}/elsewhere", lease, says="of that node only"
+    )
     refused_in_time(divvyd.create, LEASES, {**lease, "metadata": {"name": "third"}}, says="of that node only")
-    for method, path, body in (("PATCH", f"{G}/gpunodes/{name}", {"spec": {"overcommit": {"memory": 4}}}),
-                               ("DELETE", f"{G}/gpunodes/elsewhere", None), ("DELETE", f"{LEASES}/elsewhere", None),
-                               ("DELETE", pods(bob.space, "victim"), None), ("PATCH", pods(bob.space, "victim"), measured),
-                               ("PATCH", f"/api/v1/nodes/{name}", measured), ("GET", f"/api/v1/namespaces/{SYSTEM}/secrets", None)):
+    for method, path, body in (
+        ("PATCH", f"{G}/gpunodes/{name}", {"spec": {"overcommit": {"memory": 4}}}),
+        ("DELETE", f"{G}/gpunodes/elsewhere", None),
+        ("DELETE", f"{LEASES}/elsewhere", None),
+        ("DELETE", pods(bob.space, "victim"), None),
+        ("PATCH", pods(bob.space, "victim"), measured),
+        ("PATCH", f"/api/v1/nodes/{name}", measured),
+        ("GET", f"/api/v1/namespaces/{SYSTEM}/secrets", None),
+    ):
         content = "application/merge-patch+json" if body else None
         refused(divvyd.request, method, path, body, content=content, says="403")
     other = bound_account(cluster, "divvyd-gone")
@@ -452,6 +629,7 @@ def nodes_write_only_about_themselves():
         except ApiError as error:
             return error.code == 401
         return False
+
     wait_for(is_dead, "the token is refused")
     refused(other.patch, f"{G}/gpunodes/{name}/status", {"status": {"epoch": 99}}, says="40")
 
@@ -460,7 +638,10 @@ def an_event_reports_programs_that_go_past_the_libraries():
     def told():
         events = cluster.get("/api/v1/namespaces/default/events")["items"]
         text = "\n".join(e["message"] for e in events if e["reason"] == "UnmanagedProcess")
-        return all(registered(name) or any(f"process {pid} (spin) uses" in text for pid in pids_of(name)) for name in PAST)
+        return all(
+            registered(name) or any(f"process {pid} (spin) uses" in text for pid in pids_of(name)) for name in PAST
+        )
+
     wait_for(told, "the audit reports the processes that belong to no tenant", 120)
 
 
@@ -472,30 +653,52 @@ def the_victim_is_unharmed():
 
 
 before = {}
-TESTS = [the_policy_is_in_force, a_share_needs_no_privilege, the_node_reports_links_and_numa_nodes,
-         a_pod_cannot_be_created_with_assigned_keys, a_pod_with_nodename_gets_no_share, a_label_alone_makes_no_tenant,
-         keys_written_after_creation_are_ignored,
-         a_running_pod_cannot_be_given_more, attackers_and_a_victim_start, environment_variables_give_a_program_no_more,
-         mounted_files_cannot_be_changed, another_tenants_socket_refuses_attackers, processes_cannot_claim_another_identity,
-         one_tenants_connections_do_not_block_others, careless_roles_give_no_share, a_user_cannot_read_other_tenants_figures,
-         nodes_write_only_about_themselves, an_event_reports_programs_that_go_past_the_libraries, the_victim_is_unharmed]
+TESTS = [
+    the_policy_is_in_force,
+    a_share_needs_no_privilege,
+    the_node_reports_links_and_numa_nodes,
+    a_pod_cannot_be_created_with_assigned_keys,
+    a_pod_with_nodename_gets_no_share,
+    a_label_alone_makes_no_tenant,
+    keys_written_after_creation_are_ignored,
+    a_running_pod_cannot_be_given_more,
+    attackers_and_a_victim_start,
+    environment_variables_give_a_program_no_more,
+    mounted_files_cannot_be_changed,
+    another_tenants_socket_refuses_attackers,
+    processes_cannot_claim_another_identity,
+    one_tenants_connections_do_not_block_others,
+    careless_roles_give_no_share,
+    a_user_cannot_read_other_tenants_figures,
+    nodes_write_only_about_themselves,
+    an_event_reports_programs_that_go_past_the_libraries,
+    the_victim_is_unharmed,
+]
 
 try:
-    with open_cluster("kcm", "node", own=True, args={
-            "kube-apiserver": [*restricted.api_server_args(), *EPHEMERAL], "kubelet": EPHEMERAL}) as cluster, \
-            installed(cluster) as controller:
+    with open_cluster(
+        "kcm",
+        "node",
+        own=True,
+        args={"kube-apiserver": [*restricted.api_server_args(), *EPHEMERAL], "kubelet": EPHEMERAL},
+    ) as cluster, installed(cluster) as controller:
         restricted.make_policies(cluster)
-        cluster.create(f"{RBAC}/clusterroles", {"metadata": {"name": "restricted-pods"}, "rules": [
-            restricted.use_rule()]})
+        cluster.create(
+            f"{RBAC}/clusterroles", {"metadata": {"name": "restricted-pods"}, "rules": [restricted.use_rule()]}
+        )
         make_image(cluster)
         daemon = Daemon(cluster, simulate="2xH200-141Gi", account=bound_account(cluster))
         daemon.make_gpu_node()
         cluster.patch(f"/api/v1/nodes/{cluster.node_name}", {"metadata": {"labels": {"divvy.gpu/owner": "divvy"}}})
         daemon.start()
         scheduler = cluster.service_account(SYSTEM, "divvy-scheduler")
-        cluster.keeper.ask("start", name="divvy-scheduler", env={"PATH": os.environ["PATH"]},
-                           argv=[SCHEDULER, "--kubeconfig", scheduler.kubeconfig, "--log", "debug"],
-                           log=os.path.join(cluster.dir, "log", "divvy-scheduler.log"))
+        cluster.keeper.ask(
+            "start",
+            name="divvy-scheduler",
+            env={"PATH": os.environ["PATH"]},
+            argv=[SCHEDULER, "--kubeconfig", scheduler.kubeconfig, "--log", "debug"],
+            log=os.path.join(cluster.dir, "log", "divvy-scheduler.log"),
+        )
         daemon.await_ready()
         alice, bob = User("alice"), User("bob")
         main(*TESTS)

@@ -56,8 +56,19 @@ def csr(*names, subject="", more="", key=None):
         config, out = os.path.join(folder, "cnf"), os.path.join(folder, "csr")
         with open(config, "w", encoding="ascii") as f:
             f.write(CONFIG.format(subject=subject, names=", ".join(names), more=more))
-        openssl("req", "-new", "-config", config, *(key or P256), "-nodes", "-keyout", os.path.join(folder, "key"),
-                "-out", out, *([] if subject else ["-subj", "/"]))
+        openssl(
+            "req",
+            "-new",
+            "-config",
+            config,
+            *(key or P256),
+            "-nodes",
+            "-keyout",
+            os.path.join(folder, "key"),
+            "-out",
+            out,
+            *([] if subject else ["-subj", "/"]),
+        )
         with open(out, encoding="ascii") as f:
             return f.read()
 
@@ -65,10 +76,19 @@ def csr(*names, subject="", more="", key=None):
 def ask(who, pem, usages=None, signer="divvy.gpu/remote"):
     """Creates the request and returns its name."""
     name = unique("test")
-    who.create(REQUESTS, {"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest",
-                          "metadata": {"name": name}, "spec": {
-                              "request": base64.b64encode(pem.encode()).decode(), "signerName": signer,
-                              "usages": usages or CLIENT}})
+    who.create(
+        REQUESTS,
+        {
+            "apiVersion": "certificates.k8s.io/v1",
+            "kind": "CertificateSigningRequest",
+            "metadata": {"name": name},
+            "spec": {
+                "request": base64.b64encode(pem.encode()).decode(),
+                "signerName": signer,
+                "usages": usages or CLIENT,
+            },
+        },
+    )
     return name
 
 
@@ -95,8 +115,9 @@ def denied(request, says):
 
 
 def text_of(pem):
-    return subprocess.run(["openssl", "x509", "-noout", "-text"], input=pem, capture_output=True, text=True,
-                          check=True).stdout
+    return subprocess.run(
+        ["openssl", "x509", "-noout", "-text"], input=pem, capture_output=True, text=True, check=True
+    ).stdout
 
 
 def is_believed(pem, bundle):
@@ -106,7 +127,9 @@ def is_believed(pem, bundle):
         for path, text in ((ca, bundle), (crt, pem)):
             with open(path, "w", encoding="ascii") as f:
                 f.write(text)
-        return subprocess.run(["openssl", "verify", "-CAfile", ca, crt], capture_output=True, check=False).returncode == 0
+        return (
+            subprocess.run(["openssl", "verify", "-CAfile", ca, crt], capture_output=True, check=False).returncode == 0
+        )
 
 
 def bundle():
@@ -127,10 +150,18 @@ def daemon():
 def remote_pod(node, mode="remote"):
     """A pod bound to the node, with devices of another node in its assigned keys."""
     name = unique("tenant")
-    cluster.create(f"/api/v1/namespaces/{cluster.namespace}/pods", {
-        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "annotations": {
-            "divvy.gpu/request": "0.3", "divvy.gpu/memory": "1Gi", "divvy.gpu/mode": mode}},
-        "spec": {"containers": [{"name": "main", "image": "none"}]}})
+    cluster.create(
+        f"/api/v1/namespaces/{cluster.namespace}/pods",
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                "name": name,
+                "annotations": {"divvy.gpu/request": "0.3", "divvy.gpu/memory": "1Gi", "divvy.gpu/mode": mode},
+            },
+            "spec": {"containers": [{"name": "main", "image": "none"}]},
+        },
+    )
     keys = given(["GPU-1"], request="0.3", memory="1Gi")
     keys["divvy.gpu/granted-mode"] = "main=" + mode
     if mode == "remote":
@@ -140,6 +171,7 @@ def remote_pod(node, mode="remote"):
 
 
 # ---- requests that are signed
+
 
 def the_controller_makes_and_publishes_an_authority():
     wait_for(bundle, "the authority is published", 60)
@@ -166,6 +198,7 @@ def a_nodes_daemon_gets_a_certificate_for_its_remote_pod():
 
 
 # ---- requests that are denied
+
 
 def a_certificate_for_another_node_is_denied():
     (node, _), (other, who) = daemon(), daemon()
@@ -210,18 +243,26 @@ def other_accounts_that_may_ask_are_denied():
 
 
 def users_may_neither_make_nor_approve_requests():
-    cluster.create(f"/apis/rbac.authorization.k8s.io/v1/namespaces/{cluster.namespace}/rolebindings", {
-        "metadata": {"name": "an-admin"}, "roleRef": {
-            "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "admin"},
-        "subjects": [{"kind": "ServiceAccount", "name": "an-admin", "namespace": cluster.namespace}]})
+    cluster.create(
+        f"/apis/rbac.authorization.k8s.io/v1/namespaces/{cluster.namespace}/rolebindings",
+        {
+            "metadata": {"name": "an-admin"},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "admin"},
+            "subjects": [{"kind": "ServiceAccount", "name": "an-admin", "namespace": cluster.namespace}],
+        },
+    )
     who = cluster.service_account(cluster.namespace, "an-admin")
     node, own = daemon()
     request = ask(own, csr("URI:divvy://node/another"), BOTH)
-    for call in (lambda: ask(who, csr("URI:" + node_uri(node)), BOTH),
-                 lambda: who.patch(f"{REQUESTS}/{request}/approval", {"status": {"conditions": []}}),
-                 lambda: own.patch(f"{REQUESTS}/{request}/approval", {"status": {"conditions": []}}),
-                 lambda: own.patch(f"{REQUESTS}/{request}/status", {"status": {"certificate": "LS0t"}}),
-                 lambda: who.get(SECRET), lambda: own.get(SECRET), lambda: own.patch(MAP, {"data": {"ca.crt": ""}})):
+    for call in (
+        lambda: ask(who, csr("URI:" + node_uri(node)), BOTH),
+        lambda: who.patch(f"{REQUESTS}/{request}/approval", {"status": {"conditions": []}}),
+        lambda: own.patch(f"{REQUESTS}/{request}/approval", {"status": {"conditions": []}}),
+        lambda: own.patch(f"{REQUESTS}/{request}/status", {"status": {"certificate": "LS0t"}}),
+        lambda: who.get(SECRET),
+        lambda: own.get(SECRET),
+        lambda: own.patch(MAP, {"data": {"ca.crt": ""}}),
+    ):
         try:
             call()
         except ApiError as error:
@@ -236,8 +277,21 @@ def a_request_that_another_account_approved_is_not_signed():
     try:
         _, who = daemon()
         request = ask(who, csr("URI:divvy://node/another"), BOTH)
-        cluster.patch(f"{REQUESTS}/{request}/approval", {"status": {"conditions": [
-            {"type": "Approved", "status": "True", "reason": "Test", "message": "an administrator's mistake"}]}})
+        cluster.patch(
+            f"{REQUESTS}/{request}/approval",
+            {
+                "status": {
+                    "conditions": [
+                        {
+                            "type": "Approved",
+                            "status": "True",
+                            "reason": "Test",
+                            "message": "an administrator's mistake",
+                        }
+                    ]
+                }
+            },
+        )
     finally:
         controller.start()
     wait_for(lambda: condition(request, "Failed"), "the request has failed", 60)
@@ -247,8 +301,11 @@ def a_request_that_another_account_approved_is_not_signed():
 def issued_and_denied_certificates_are_counted():
     def counts():
         text = controller.get("/metrics", token=operator.token)[1]
-        return [int(re.search(rf"^divvy_controller_certificates_{what}_total (\d+)$", text, re.M)[1])
-                for what in ("issued", "refused")]
+        return [
+            int(re.search(rf"^divvy_controller_certificates_{what}_total (\d+)$", text, re.M)[1])
+            for what in ("issued", "refused")
+        ]
+
     wait_for(lambda: controller.get("/metrics", token=operator.token)[0] == 200, "the operator may")
     were = counts()
     node, who = daemon()
@@ -259,17 +316,20 @@ def issued_and_denied_certificates_are_counted():
 
 # ---- identities that a daemon holds
 
+
 @contextlib.contextmanager
 def held(who, *uris):
     """Runs divvyd's code that holds identities; for each URI the last line of its output."""
     last = {}
     with open(os.path.join(cluster.dir, "log/hold-identity.log"), "ab") as log, subprocess.Popen(
-            [HOLD, who.kubeconfig, SYSTEM, *uris], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log,
-            text=True) as process:
+        [HOLD, who.kubeconfig, SYSTEM, *uris], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
+    ) as process:
+
         def read():
             for line in process.stdout:
                 got = json.loads(line)
                 last[got["uri"]] = got
+
         reader = threading.Thread(target=read)
         reader.start()
         try:
@@ -327,15 +387,18 @@ def another_leader_signs():
 
 # ---- how the authority changes
 
+
 def made_authority(begins_h, ends_h):
     """(certificate, key) as the controller makes them; hours from now."""
     with tempfile.TemporaryDirectory(prefix="divvy-ca-", dir=cluster.dir) as folder:
         config = os.path.join(folder, "cnf")
         with open(config, "w", encoding="ascii") as f:
-            f.write("[ca]\ndefault_ca = a\n[a]\ndatabase = db\nserial = serial\nnew_certs_dir = .\ndefault_md = sha256\n"
-                    "policy = p\nx509_extensions = e\n[p]\ncommonName = supplied\n[e]\nbasicConstraints = critical, CA:TRUE\n"
-                    "keyUsage = critical, keyCertSign, cRLSign\nsubjectKeyIdentifier = hash\n"
-                    "[req]\ndistinguished_name = n\nprompt = no\n[n]\nCN = a test's authority\n")
+            f.write(
+                "[ca]\ndefault_ca = a\n[a]\ndatabase = db\nserial = serial\nnew_certs_dir = .\ndefault_md = sha256\n"
+                "policy = p\nx509_extensions = e\n[p]\ncommonName = supplied\n[e]\nbasicConstraints = critical, CA:TRUE\n"
+                "keyUsage = critical, keyCertSign, cRLSign\nsubjectKeyIdentifier = hash\n"
+                "[req]\ndistinguished_name = n\nprompt = no\n[n]\nCN = a test's authority\n"
+            )
         at = [time.strftime("%Y%m%d%H%M%SZ", time.gmtime(time.time() + h * 3600)) for h in (begins_h, ends_h)]
         for name, text in (("db", ""), ("serial", f"{os.getpid():06x}01\n")):
             with open(os.path.join(folder, name), "w", encoding="ascii") as f:
@@ -343,7 +406,12 @@ def made_authority(begins_h, ends_h):
         done = subprocess.run(
             f"openssl req -new -config cnf {' '.join(P256)} -nodes -keyout key -out csr && "
             f"openssl ca -batch -selfsign -notext -config cnf -keyfile key -in csr -out crt -startdate {at[0]} -enddate {at[1]}",
-            shell=True, cwd=folder, capture_output=True, text=True, check=False)
+            shell=True,
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         assert done.returncode == 0, done.stderr
         got = []
         for name in ("crt", "key"):
@@ -353,8 +421,9 @@ def made_authority(begins_h, ends_h):
 
 
 def put(**texts):
-    cluster.patch(SECRET, {"data": {k.replace("_", "."): v and base64.b64encode(v.encode()).decode()
-                                    for k, v in texts.items()}})
+    cluster.patch(
+        SECRET, {"data": {k.replace("_", "."): v and base64.b64encode(v.encode()).decode() for k, v in texts.items()}}
+    )
 
 
 def both_authorities_are_trusted_during_a_change():
@@ -362,7 +431,11 @@ def both_authorities_are_trusted_during_a_change():
     uri = node_uri(node)
     first, first_key = made_authority(-24, 24 * 300)
     put(ca_crt=first, ca_key=first_key, old_crt=None, old_key=None)
-    wait_for(lambda: is_believed(first, bundle()) and bundle().count("BEGIN") == 1, "the bundle has only the first authority", 60)
+    wait_for(
+        lambda: is_believed(first, bundle()) and bundle().count("BEGIN") == 1,
+        "the bundle has only the first authority",
+        60,
+    )
     with held(who, uri) as last:
         wait_for(lambda: has(last, uri), "the daemon has its certificate", 60)
         mine = last[uri]["crt"]
@@ -371,8 +444,11 @@ def both_authorities_are_trusted_during_a_change():
         # sign yet.
         near, near_key = made_authority(-24, 24 * 60)
         put(ca_crt=near, ca_key=near_key, old_crt=first, old_key=first_key)
-        wait_for(lambda: bundle().count("BEGIN") == 2 and not is_believed(near, secret()["ca.crt"]),
-                 "the controller has made a successor", 60)
+        wait_for(
+            lambda: bundle().count("BEGIN") == 2 and not is_believed(near, secret()["ca.crt"]),
+            "the controller has made a successor",
+            60,
+        )
         new = secret()["ca.crt"]
         assert secret()["old.crt"] == near
         pem = issued(ask(who, csr("URI:" + uri), BOTH))
@@ -380,13 +456,17 @@ def both_authorities_are_trusted_during_a_change():
     # After all daemons know the successor, it signs; certificates of the old authority remain valid.
     second, second_key = made_authority(-2, 24 * 300)
     put(ca_crt=second, ca_key=second_key, old_crt=first, old_key=first_key)
-    wait_for(lambda: is_believed(mine, bundle()) and is_believed(second, bundle()), "both authorities are published", 60)
+    wait_for(
+        lambda: is_believed(mine, bundle()) and is_believed(second, bundle()), "both authorities are published", 60
+    )
     pem = issued(ask(who, csr("URI:" + uri), BOTH))
     assert is_believed(pem, second) and is_believed(pem, bundle()) and is_believed(mine, bundle())
     # The old authority is removed after its last certificate has expired.
     third, third_key = made_authority(-26, 24 * 300)
     put(ca_crt=third, ca_key=third_key, old_crt=second, old_key=second_key)
-    wait_for(lambda: bundle().count("BEGIN") == 1 and is_believed(third, bundle()), "only the new authority is published", 60)
+    wait_for(
+        lambda: bundle().count("BEGIN") == 1 and is_believed(third, bundle()), "only the new authority is published", 60
+    )
     assert "old.key" not in secret()
 
 
@@ -401,18 +481,30 @@ def after_a_lost_authority_all_daemons_ask_again():
         assert is_believed(last[uri]["crt"], bundle()) and not is_believed(before, bundle())
 
 
-TESTS = [the_controller_makes_and_publishes_an_authority, a_nodes_daemon_gets_a_certificate_for_its_node, a_nodes_daemon_gets_a_certificate_for_its_remote_pod,
-         a_certificate_for_another_node_is_denied, a_certificate_for_a_local_or_missing_pod_is_denied, a_request_for_more_names_or_rights_is_denied,
-         other_accounts_that_may_ask_are_denied, users_may_neither_make_nor_approve_requests, a_request_that_another_account_approved_is_not_signed,
-         issued_and_denied_certificates_are_counted,
-         a_daemon_holds_its_own_and_its_tenants, a_daemon_waits_for_an_absent_controller, another_leader_signs,
-         both_authorities_are_trusted_during_a_change, after_a_lost_authority_all_daemons_ask_again]
+TESTS = [
+    the_controller_makes_and_publishes_an_authority,
+    a_nodes_daemon_gets_a_certificate_for_its_node,
+    a_nodes_daemon_gets_a_certificate_for_its_remote_pod,
+    a_certificate_for_another_node_is_denied,
+    a_certificate_for_a_local_or_missing_pod_is_denied,
+    a_request_for_more_names_or_rights_is_denied,
+    other_accounts_that_may_ask_are_denied,
+    users_may_neither_make_nor_approve_requests,
+    a_request_that_another_account_approved_is_not_signed,
+    issued_and_denied_certificates_are_counted,
+    a_daemon_holds_its_own_and_its_tenants,
+    a_daemon_waits_for_an_absent_controller,
+    another_leader_signs,
+    both_authorities_are_trusted_during_a_change,
+    after_a_lost_authority_all_daemons_ask_again,
+]
 
 try:
     with open_cluster("kcm", own=True) as cluster, installed(cluster) as controller:
         scheduler = cluster.service_account(SYSTEM, "divvy-scheduler")
-        operator = cluster.service_account(cluster.namespace, "operator", cluster_rules=[
-            {"nonResourceURLs": ["/metrics"], "verbs": ["get"]}])
+        operator = cluster.service_account(
+            cluster.namespace, "operator", cluster_rules=[{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]
+        )
         main(*TESTS)
 except Skip as reason:
     skip_all(reason)

@@ -17,20 +17,38 @@ from cluster import ApiError, Skip, main, open_cluster, patience, skip_all, uniq
 from manifests import DEPLOY, base, differences, index, load, overlay, pod_spec  # noqa: E402
 
 SYSTEM, LEASES = "divvy-system", "divvy-node-lease"
-GROUPS = {"Namespace": "/api/v1", "ServiceAccount": "/api/v1", "Service": "/api/v1", "Secret": "/api/v1", "ConfigMap": "/api/v1",
-          "ResourceQuota": "/api/v1", "PriorityClass": "/apis/scheduling.k8s.io/v1",
-          "CustomResourceDefinition": "/apis/apiextensions.k8s.io/v1", "Deployment": "/apis/apps/v1",
-          "DaemonSet": "/apis/apps/v1"}
+GROUPS = {
+    "Namespace": "/api/v1",
+    "ServiceAccount": "/api/v1",
+    "Service": "/api/v1",
+    "Secret": "/api/v1",
+    "ConfigMap": "/api/v1",
+    "ResourceQuota": "/api/v1",
+    "PriorityClass": "/apis/scheduling.k8s.io/v1",
+    "CustomResourceDefinition": "/apis/apiextensions.k8s.io/v1",
+    "Deployment": "/apis/apps/v1",
+    "DaemonSet": "/apis/apps/v1",
+}
 PLURALS = {"PriorityClass": "priorityclasses"}
-SHARE_POD = {"apiVersion": "divvy.gpu/v1", "kind": "SharePod", "spec": {
-    "request": 0.5, "template": {"spec": {"containers": [{"name": "c", "image": "none"}]}}}}
+SHARE_POD = {
+    "apiVersion": "divvy.gpu/v1",
+    "kind": "SharePod",
+    "spec": {"request": 0.5, "template": {"spec": {"containers": [{"name": "c", "image": "none"}]}}},
+}
 
 
 def path_of(obj_key):
     kind, namespace, name = obj_key
-    group = f"/apis/{cluster.api_version(kind)}" if kind == "PodDisruptionBudget" else GROUPS.get(kind) or (
-        "/apis/admissionregistration.k8s.io/v1" if kind.endswith("WebhookConfiguration")
-        else "/apis/rbac.authorization.k8s.io/v1")
+    group = (
+        f"/apis/{cluster.api_version(kind)}"
+        if kind == "PodDisruptionBudget"
+        else GROUPS.get(kind)
+        or (
+            "/apis/admissionregistration.k8s.io/v1"
+            if kind.endswith("WebhookConfiguration")
+            else "/apis/rbac.authorization.k8s.io/v1"
+        )
+    )
     where = f"/namespaces/{namespace}" if namespace else ""
     return f"{group}{where}/{PLURALS.get(kind, kind.lower() + 's')}/{name}"
 
@@ -45,12 +63,20 @@ def refused(code, call, *args, **kw):
 
 
 def bare_pod(name, **metadata):
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, **metadata},
-            "spec": {"schedulerName": "nobody", "automountServiceAccountToken": False,
-                     "containers": [{"name": "c", "image": "none"}]}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, **metadata},
+        "spec": {
+            "schedulerName": "nobody",
+            "automountServiceAccountToken": False,
+            "containers": [{"name": "c", "image": "none"}],
+        },
+    }
 
 
 # ---- rendered manifests
+
 
 def kustomize_renders_the_files_unchanged():
     assert not list(differences(base(), index(load(cluster.kubectl("kustomize", str(DEPLOY)))))), "deploy/"
@@ -61,12 +87,16 @@ def overlay_for_tests_differs_in_nothing_else():
     # Renders the repository's overlay, without the values that a test adds.
     made = index(load(cluster.kubectl("kustomize", str(DEPLOY / "overlays/test"))))
     found = {f"{k[2]}: {d}" for k in {*made, *base()} for d in differences(base().get(k, {}), made.get(k, {}))}
-    host, port = ("{'name': 'KUBERNETES_SERVICE_%s', 'value': '%s'}" % v for v in (("HOST", "127.0.0.1"), ("PORT", "6443")))
+    host, port = (
+        "{'name': 'KUBERNETES_SERVICE_%s', 'value': '%s'}" % v for v in (("HOST", "127.0.0.1"), ("PORT", "6443"))
+    )
     wanted = set()
     for name, container in (("divvy-scheduler", "scheduler"), ("divvy-controller", "controller"), ("divvyd", "divvyd")):
-        wanted |= {f"{name}: spec.template.spec.hostNetwork: None != True",
-                   f"{name}: spec.template.spec.containers.{container}.env.KUBERNETES_SERVICE_HOST: None != {host}",
-                   f"{name}: spec.template.spec.containers.{container}.env.KUBERNETES_SERVICE_PORT: None != {port}"}
+        wanted |= {
+            f"{name}: spec.template.spec.hostNetwork: None != True",
+            f"{name}: spec.template.spec.containers.{container}.env.KUBERNETES_SERVICE_HOST: None != {host}",
+            f"{name}: spec.template.spec.containers.{container}.env.KUBERNETES_SERVICE_PORT: None != {port}",
+        }
         if name != "divvyd":
             wanted.add(f"{name}: spec.replicas: 2 != 1")
     assert found == wanted, (found - wanted, wanted - found)
@@ -75,25 +105,39 @@ def overlay_for_tests_differs_in_nothing_else():
 def overlay_for_the_extender_differs_in_nothing_else():
     made = index(load(cluster.kubectl("kustomize", str(DEPLOY / "overlays/extender"))))
     found = {f"{k[2]}: {d}" for k in {*made, *base()} for d in differences(base().get(k, {}), made.get(k, {}))}
-    added = {n: pod_spec(made["Deployment", "divvy-system", n])["containers"][0]["args"][
-        len(pod_spec(base()["Deployment", "divvy-system", n])["containers"][0]["args"]):]
-        for n in ("divvy-scheduler", "divvy-controller")}
+    added = {
+        n: pod_spec(made["Deployment", "divvy-system", n])["containers"][0]["args"][
+            len(pod_spec(base()["Deployment", "divvy-system", n])["containers"][0]["args"]) :
+        ]
+        for n in ("divvy-scheduler", "divvy-controller")
+    }
     folder = "/etc/divvy/extender"
-    assert added == {"divvy-scheduler": [f"--tls-cert={folder}/tls.crt", f"--tls-key={folder}/tls.key",
-                                         f"--client-ca={folder}/ca.crt"],
-                     "divvy-controller": ["--scheduler-name=default-scheduler"]}, added
+    assert added == {
+        "divvy-scheduler": [
+            f"--tls-cert={folder}/tls.crt",
+            f"--tls-key={folder}/tls.key",
+            f"--client-ca={folder}/ca.crt",
+        ],
+        "divvy-controller": ["--scheduler-name=default-scheduler"],
+    }, added
     assert {d.split(": ")[0] + ": " + d.split(": ")[1] for d in found} == {
-        "divvy-controller: spec.template.spec.containers.controller.args", "divvy-scheduler: spec.replicas",
+        "divvy-controller: spec.template.spec.containers.controller.args",
+        "divvy-scheduler: spec.replicas",
         "divvy-scheduler: spec.template.spec.containers.scheduler.args",
         "divvy-scheduler: spec.template.spec.containers.scheduler.volumeMounts.extender",
-        "divvy-scheduler: spec.template.spec.volumes.extender"}, found
+        "divvy-scheduler: spec.template.spec.volumes.extender",
+    }, found
 
 
 # ---- applied manifests
 
+
 def versions():
-    return {k: cluster.get(path_of(k))["metadata"]["resourceVersion"] for k in base()
-            if k[0] not in ("Deployment", "DaemonSet", "ResourceQuota", "Secret", "ConfigMap")}
+    return {
+        k: cluster.get(path_of(k))["metadata"]["resourceVersion"]
+        for k in base()
+        if k[0] not in ("Deployment", "DaemonSet", "ResourceQuota", "Secret", "ConfigMap")
+    }
 
 
 def specs():
@@ -164,7 +208,9 @@ def client_side_apply_does_the_same():
     with bundle():
         apply()
         again = [line for line in apply().splitlines() if line.strip()]
-    assert again and all(line.endswith(" unchanged") for line in again), [a for a in again if not a.endswith(" unchanged")]
+    assert again and all(line.endswith(" unchanged") for line in again), [
+        a for a in again if not a.endswith(" unchanged")
+    ]
     assert cluster.get(secret)["data"]
     for kind in ("Secret", "ConfigMap"):
         assert cluster.get(path_of((kind, SYSTEM, "divvy-remote-authority")))["data"]
@@ -178,43 +224,62 @@ GANGS = ["scheduling.k8s.io", "scheduling.x-k8s.io", "scheduling.sigs.k8s.io", "
 STORAGE, ADMISSION = {"group": "storage.k8s.io"}, {"group": "admissionregistration.k8s.io", "name": "divvy"}
 READ, CSR = "get list watch", {"group": "certificates.k8s.io"}
 EVERYBODY = [
-    ("create patch", "events", N), ("create patch", "events", {"group": "events.k8s.io", **N}),
+    ("create patch", "events", N),
+    ("create patch", "events", {"group": "events.k8s.io", **N}),
     ("create", "tokenreviews", {"group": "authentication.k8s.io"}),
     ("create", "subjectaccessreviews", {"group": "authorization.k8s.io"}),
 ]
 # (verbs, resource/subresource, {group, namespace, name}): all rights that the manifests give
 MUST = {
     "divvy-scheduler": [
-        *EVERYBODY, *((READ, r, {}) for r in ("pods", "nodes", "namespaces", "services", "replicationcontrollers")),
-        ("create", "pods/binding", N), ("patch", "pods/status", N), ("create", "pods/eviction", N),
+        *EVERYBODY,
+        *((READ, r, {}) for r in ("pods", "nodes", "namespaces", "services", "replicationcontrollers")),
+        ("create", "pods/binding", N),
+        ("patch", "pods/status", N),
+        ("create", "pods/eviction", N),
         (READ, "poddisruptionbudgets", {"group": "policy"}),
         *((READ, r, {"group": "apps"}) for r in ("replicasets", "statefulsets")),
-        *((READ, r, STORAGE) for r in ("storageclasses", "csinodes", "csidrivers", "csistoragecapacities",
-                                       "volumeattachments")),
+        *(
+            (READ, r, STORAGE)
+            for r in ("storageclasses", "csinodes", "csidrivers", "csistoragecapacities", "volumeattachments")
+        ),
         *((READ + " patch", r, {}) for r in ("persistentvolumes", "persistentvolumeclaims")),
         *((READ, "podgroups", {"group": g}) for g in GANGS),
-        *((READ, r, {"group": G}) for r in ("gpunodes", "gpupolicies")), ("patch", "gpupolicies/status", {"group": G}),
+        *((READ, r, {"group": G}) for r in ("gpunodes", "gpupolicies")),
+        ("patch", "gpupolicies/status", {"group": G}),
         ("create", "leases", {"group": C, "namespace": SYSTEM}),
         ("get patch update", "leases", {"group": C, "namespace": SYSTEM, "name": "divvy-scheduler"}),
         (READ, "leases", {"group": C, "namespace": LEASES}),
     ],
     "divvy-controller": [
-        *EVERYBODY, (READ, "sharepods", {"group": G}), ("patch", "sharepods/status", {"group": G, **N}),
+        *EVERYBODY,
+        (READ, "sharepods", {"group": G}),
+        ("patch", "sharepods/status", {"group": G, **N}),
         ("update", "sharepods/finalizers", {"group": G, **N}),
         (READ + " patch", "sharepods", {"group": "kubeshare.nthu"}),
         ("patch", "sharepods/status", {"group": "kubeshare.nthu", **N}),
         ("update", "sharepods/finalizers", {"group": "kubeshare.nthu", **N}),
-        (READ + " create patch delete", "pods", N), ("create", "pods/eviction", N),
-        (READ, "nodes", {}), ("patch", "nodes/status", {}),
-        (READ, "namespaces", {}), ("patch", "namespaces", {"name": "kube-system"}),
+        (READ + " create patch delete", "pods", N),
+        ("create", "pods/eviction", N),
+        (READ, "nodes", {}),
+        ("patch", "nodes/status", {}),
+        (READ, "namespaces", {}),
+        ("patch", "namespaces", {"name": "kube-system"}),
         (READ + " create", "gpunodes", {"group": G}),
         (READ, "gpupolicies", {"group": G}),
         (READ + " patch", "mutatingwebhookconfigurations", ADMISSION),
         (READ + " patch", "validatingwebhookconfigurations", ADMISSION),
-        (READ + " patch", "apiservices", {"group": "apiregistration.k8s.io", "name": "v1beta1.external.metrics.k8s.io"}),
+        (
+            READ + " patch",
+            "apiservices",
+            {"group": "apiregistration.k8s.io", "name": "v1beta1.external.metrics.k8s.io"},
+        ),
         (READ, "configmaps", {"namespace": "kube-system", "name": "extension-apiserver-authentication"}),
         (READ + " patch", "secrets", {"namespace": SYSTEM, "name": "divvy-controller-tls"}),
-        *((READ + " patch", r, {"namespace": SYSTEM, "name": "divvy-remote-authority"}) for r in ("secrets", "configmaps")),
+        *(
+            (READ + " patch", r, {"namespace": SYSTEM, "name": "divvy-remote-authority"})
+            for r in ("secrets", "configmaps")
+        ),
         (READ + " delete", "certificatesigningrequests", CSR),
         *(("patch", f"certificatesigningrequests/{s}", CSR) for s in ("approval", "status")),
         ("approve sign", "signers", {**CSR, "name": "divvy.gpu/remote"}),
@@ -223,8 +288,12 @@ MUST = {
         (READ, "leases", {"group": C, "namespace": LEASES}),
     ],
     "divvyd": [
-        *EVERYBODY, (READ, "pods", {}), ("get", "namespaces", {"name": "a"}), (READ, "gpunodes", {"group": G}),
-        (READ, "gpupolicies", {"group": G}), ("patch", "gpunodes/status", {"group": G, "name": "node1"}),
+        *EVERYBODY,
+        (READ, "pods", {}),
+        ("get", "namespaces", {"name": "a"}),
+        (READ, "gpunodes", {"group": G}),
+        (READ, "gpupolicies", {"group": G}),
+        ("patch", "gpunodes/status", {"group": G, "name": "node1"}),
         ("create get patch update", "leases", {"group": C, "namespace": LEASES, "name": "node1"}),
         ("create get", "certificatesigningrequests", {**CSR, "name": "a"}),
         (READ, "configmaps", {"namespace": SYSTEM, "name": "divvy-remote-authority"}),
@@ -233,46 +302,80 @@ MUST = {
 ALL = "get list watch create update patch delete deletecollection"
 WRITE = "create update patch delete deletecollection"
 NOBODY = [  # rights that no account of divvy has
-    (ALL, "secrets", N), (ALL, "secrets", {"namespace": "kube-system"}), (ALL, "configmaps", N),
-    ("create", "pods/exec", N), ("create get", "pods/attach", N), ("create", "serviceaccounts/token", N),
+    (ALL, "secrets", N),
+    (ALL, "secrets", {"namespace": "kube-system"}),
+    (ALL, "configmaps", N),
+    ("create", "pods/exec", N),
+    ("create get", "pods/attach", N),
+    ("create", "serviceaccounts/token", N),
     (WRITE, "clusterroles", {"group": "rbac.authorization.k8s.io"}),
     (WRITE, "rolebindings", {"group": "rbac.authorization.k8s.io", **N}),
-    ("impersonate", "users", {}), (WRITE, "nodes", {}), ("create get", "nodes/proxy", {}),
+    ("impersonate", "users", {}),
+    (WRITE, "nodes", {}),
+    ("create get", "nodes/proxy", {}),
     (WRITE, "customresourcedefinitions", {"group": "apiextensions.k8s.io"}),
-    (WRITE, "gpupolicies", {"group": G}), ("create update patch delete", "deployments", {"group": "apps", **N}),
-    ("update patch deletecollection", "certificatesigningrequests", CSR), ("update", "certificatesigningrequests/approval", CSR),
-    *(("approve sign", "signers", {**CSR, "name": s}) for s in ("kubernetes.io/kube-apiserver-client", "divvy.gpu/another")),
+    (WRITE, "gpupolicies", {"group": G}),
+    ("create update patch delete", "deployments", {"group": "apps", **N}),
+    ("update patch deletecollection", "certificatesigningrequests", CSR),
+    ("update", "certificatesigningrequests/approval", CSR),
+    *(
+        ("approve sign", "signers", {**CSR, "name": s})
+        for s in ("kubernetes.io/kube-apiserver-client", "divvy.gpu/another")
+    ),
     ("update patch", "mutatingwebhookconfigurations", {"group": "admissionregistration.k8s.io", "name": "another"}),
     (WRITE, "leases", {"group": C, "namespace": "kube-node-lease"}),
     ("delete update", "persistentvolumeclaims", N),
 ]
 MUST_NOT = {
     "divvy-scheduler": [
-        ("create update patch delete", "pods", N), (WRITE, "gpunodes", {"group": G}), ("patch update", "gpunodes/status", {"group": G}),
-        (ALL, "sharepods", {"group": G}), (ALL, "secrets", {"namespace": SYSTEM}), (WRITE, "leases", {"group": C, "namespace": LEASES}),
-        ("patch update", "leases", {"group": C, "namespace": SYSTEM, "name": "divvy-controller"}), ("patch", "nodes/status", {}),
-        (ALL, "certificatesigningrequests", CSR), ("get", "configmaps", {"namespace": SYSTEM, "name": "divvy-remote-authority"}),
+        ("create update patch delete", "pods", N),
+        (WRITE, "gpunodes", {"group": G}),
+        ("patch update", "gpunodes/status", {"group": G}),
+        (ALL, "sharepods", {"group": G}),
+        (ALL, "secrets", {"namespace": SYSTEM}),
+        (WRITE, "leases", {"group": C, "namespace": LEASES}),
+        ("patch update", "leases", {"group": C, "namespace": SYSTEM, "name": "divvy-controller"}),
+        ("patch", "nodes/status", {}),
+        (ALL, "certificatesigningrequests", CSR),
+        ("get", "configmaps", {"namespace": SYSTEM, "name": "divvy-remote-authority"}),
     ],
     "divvy-controller": [
-        ("create", "pods/binding", N), ("update patch", "pods/status", N), ("update", "pods", N),
-        ("update patch", "gpunodes/status", {"group": G}), ("update patch delete", "gpunodes", {"group": G}),
+        ("create", "pods/binding", N),
+        ("update patch", "pods/status", N),
+        ("update", "pods", N),
+        ("update patch", "gpunodes/status", {"group": G}),
+        ("update patch delete", "gpunodes", {"group": G}),
         ("update patch", "gpupolicies/status", {"group": G}),
-        ("create delete update patch", "sharepods", {"group": G, **N}), ("patch update", "namespaces", {"name": "default"}),
-        ("get", "secrets", {"namespace": SYSTEM, "name": "another"}), ("create delete", "secrets", {"namespace": SYSTEM}),
-        ("create", "certificatesigningrequests", CSR), ("get", "configmaps", {"namespace": SYSTEM, "name": "another"}),
+        ("create delete update patch", "sharepods", {"group": G, **N}),
+        ("patch update", "namespaces", {"name": "default"}),
+        ("get", "secrets", {"namespace": SYSTEM, "name": "another"}),
+        ("create delete", "secrets", {"namespace": SYSTEM}),
+        ("create", "certificatesigningrequests", CSR),
+        ("get", "configmaps", {"namespace": SYSTEM, "name": "another"}),
         ("get patch", "apiservices", {"group": "apiregistration.k8s.io", "name": "v1beta1.metrics.k8s.io"}),
         ("create delete update", "apiservices", {"group": "apiregistration.k8s.io"}),
         ("get", "configmaps", {"namespace": "kube-system", "name": "another"}),
-        ("patch", "leases", {"group": C, "namespace": SYSTEM, "name": "divvy-scheduler"}), (WRITE, "leases", {"group": C, "namespace": LEASES}),
+        ("patch", "leases", {"group": C, "namespace": SYSTEM, "name": "divvy-scheduler"}),
+        (WRITE, "leases", {"group": C, "namespace": LEASES}),
     ],
     "divvyd": [
-        (WRITE, "pods", N), ("create", "pods/binding", N), ("patch update", "pods/status", N), ("create", "pods/eviction", N),
-        (WRITE, "gpunodes", {"group": G}), ("update", "gpunodes/status", {"group": G}), (ALL, "sharepods", {"group": G, **N}),
-        (ALL, "secrets", {"namespace": SYSTEM}), (ALL, "leases", {"group": C, "namespace": SYSTEM}), ("list watch", "namespaces", {}),
-        ("get list patch", "nodes", {"name": "node1"}), ("delete", "leases", {"group": C, "namespace": LEASES}),
+        (WRITE, "pods", N),
+        ("create", "pods/binding", N),
+        ("patch update", "pods/status", N),
+        ("create", "pods/eviction", N),
+        (WRITE, "gpunodes", {"group": G}),
+        ("update", "gpunodes/status", {"group": G}),
+        (ALL, "sharepods", {"group": G, **N}),
+        (ALL, "secrets", {"namespace": SYSTEM}),
+        (ALL, "leases", {"group": C, "namespace": SYSTEM}),
+        ("list watch", "namespaces", {}),
+        ("get list patch", "nodes", {"name": "node1"}),
+        ("delete", "leases", {"group": C, "namespace": LEASES}),
         ("list", "leases", {"group": C, "namespace": LEASES}),
-        ("list watch delete", "certificatesigningrequests", CSR), ("patch update", "certificatesigningrequests/approval", CSR),
-        ("patch update", "certificatesigningrequests/status", CSR), ("approve sign", "signers", {**CSR, "name": "divvy.gpu/remote"}),
+        ("list watch delete", "certificatesigningrequests", CSR),
+        ("patch update", "certificatesigningrequests/approval", CSR),
+        ("patch update", "certificatesigningrequests/status", CSR),
+        ("approve sign", "signers", {**CSR, "name": "divvy.gpu/remote"}),
         ("patch update create delete", "configmaps", {"namespace": SYSTEM, "name": "divvy-remote-authority"}),
         ("get", "configmaps", {"namespace": SYSTEM, "name": "another"}),
     ],
@@ -307,10 +410,15 @@ def no_account_has_an_unlisted_right():
     """A right that neither list names is too much."""
     for name, rows in MUST.items():
         asked = {(where.get("group", ""), resource, verb) for verbs, resource, where in rows for verb in verbs.split()}
-        given = {(group, resource, verb)
-                 for obj in base().values() if obj["kind"] in ("Role", "ClusterRole") and obj["metadata"]["name"] == name
-                 for rule in obj["rules"] for group in rule.get("apiGroups", [])
-                 for resource in rule["resources"] for verb in rule["verbs"]}
+        given = {
+            (group, resource, verb)
+            for obj in base().values()
+            if obj["kind"] in ("Role", "ClusterRole") and obj["metadata"]["name"] == name
+            for rule in obj["rules"]
+            for group in rule.get("apiGroups", [])
+            for resource in rule["resources"]
+            for verb in rule["verbs"]
+        }
         assert given == asked, (name, given ^ asked)
 
 
@@ -323,26 +431,48 @@ def the_scheduler_writes_bindings_and_status_only():
     cluster.fake_node(node)
     path = f"/api/v1/namespaces/{cluster.namespace}/pods"
     cluster.create(path, bare_pod("tenant", annotations={"divvy.gpu/request": "0.3"}))
-    scheduler.create(path + "/tenant/binding", {
-        "apiVersion": "v1", "kind": "Binding",
-        "metadata": {"name": "tenant", "annotations": {"divvy.gpu/devices": "c=GPU-1", "divvy.gpu/epoch": "1"}},
-        "target": {"apiVersion": "v1", "kind": "Node", "name": node}})
-    got = scheduler.patch(path + "/tenant/status", {
-        "metadata": {"annotations": {"divvy.gpu/granted-limit": "c=600", "divvy.gpu/epoch": "2"}},
-        "status": {"conditions": [{"type": "divvy.gpu/Granted", "status": "True", "reason": "Granted"}]}}, "strategic")
+    scheduler.create(
+        path + "/tenant/binding",
+        {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": "tenant", "annotations": {"divvy.gpu/devices": "c=GPU-1", "divvy.gpu/epoch": "1"}},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+        },
+    )
+    got = scheduler.patch(
+        path + "/tenant/status",
+        {
+            "metadata": {"annotations": {"divvy.gpu/granted-limit": "c=600", "divvy.gpu/epoch": "2"}},
+            "status": {"conditions": [{"type": "divvy.gpu/Granted", "status": "True", "reason": "Granted"}]},
+        },
+        "strategic",
+    )
     annotations = {k: v for k, v in got["metadata"]["annotations"].items() if "divvy.gpu" in k}
-    assert annotations == {"divvy.gpu/request": "0.3", "divvy.gpu/devices": "c=GPU-1", "divvy.gpu/epoch": "2",
-                           "divvy.gpu/granted-limit": "c=600"}, annotations
+    assert annotations == {
+        "divvy.gpu/request": "0.3",
+        "divvy.gpu/devices": "c=GPU-1",
+        "divvy.gpu/epoch": "2",
+        "divvy.gpu/granted-limit": "c=600",
+    }, annotations
     assert got["spec"]["nodeName"] == node
     assert any(c["type"] == "divvy.gpu/Granted" for c in got["status"]["conditions"])
     # The status subresource does not change the spec, and no other path is open.
-    got = scheduler.patch(path + "/tenant/status", {"spec": {"containers": [{"name": "c", "image": "another"}]}}, "strategic")
+    got = scheduler.patch(
+        path + "/tenant/status", {"spec": {"containers": [{"name": "c", "image": "another"}]}}, "strategic"
+    )
     assert got["spec"]["containers"][0]["image"] == "none"
     refused(403, scheduler.patch, path + "/tenant", {"metadata": {"annotations": {"a": "b"}}})
     refused(403, scheduler.delete, path + "/tenant")
-    scheduler.create(path + "/tenant/eviction", {
-        "apiVersion": cluster.api_version("Eviction"), "kind": "Eviction", "metadata": {"name": "tenant"},
-        "deleteOptions": {"gracePeriodSeconds": 0}})
+    scheduler.create(
+        path + "/tenant/eviction",
+        {
+            "apiVersion": cluster.api_version("Eviction"),
+            "kind": "Eviction",
+            "metadata": {"name": "tenant"},
+            "deleteOptions": {"gracePeriodSeconds": 0},
+        },
+    )
 
 
 def a_token_names_its_pod():
@@ -354,15 +484,25 @@ def a_token_names_its_pod():
     daemon["spec"] |= {"serviceAccountName": "divvyd", "nodeName": node}
     made = cluster.create(pods, daemon)
     name, uid = made["metadata"]["name"], made["metadata"]["uid"]
-    answer = cluster.create(f"/api/v1/namespaces/{SYSTEM}/serviceaccounts/divvyd/token", {
-        "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {
-            "expirationSeconds": 3607,
-            "boundObjectRef": {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid}}})
+    answer = cluster.create(
+        f"/api/v1/namespaces/{SYSTEM}/serviceaccounts/divvyd/token",
+        {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenRequest",
+            "spec": {
+                "expirationSeconds": 3607,
+                "boundObjectRef": {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid},
+            },
+        },
+    )
     token = answer["status"]["token"]
 
     def user():
-        return cluster.create("/apis/authentication.k8s.io/v1/tokenreviews", {
-            "apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}})["status"]
+        return cluster.create(
+            "/apis/authentication.k8s.io/v1/tokenreviews",
+            {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}},
+        )["status"]
+
     said = user()
     assert said["user"]["username"] == f"system:serviceaccount:{SYSTEM}:divvyd", said
     assert said["user"]["extra"]["authentication.kubernetes.io/pod-name"] == [name], said
@@ -376,9 +516,14 @@ def a_token_names_its_pod():
 def namespace_user(role):
     """A user with one of the cluster's own roles in our namespace."""
     name = unique(role)
-    cluster.create(f"/apis/rbac.authorization.k8s.io/v1/namespaces/{cluster.namespace}/rolebindings", {
-        "metadata": {"name": name}, "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
-        "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": cluster.namespace}]})
+    cluster.create(
+        f"/apis/rbac.authorization.k8s.io/v1/namespaces/{cluster.namespace}/rolebindings",
+        {
+            "metadata": {"name": name},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+            "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": cluster.namespace}],
+        },
+    )
     yield cluster.service_account(cluster.namespace, name)
 
 
@@ -395,28 +540,60 @@ def a_namespaces_users_may_use_sharepods():
         refused(403, viewer.patch, path + "/mine", {"spec": {"limit": 0.7}})
         refused(403, editor.patch, path + "/mine/status", {"status": {"phase": "Running"}})
         for who in (editor, viewer):
-            check_reviews(who, [
-                ("get list", "gpunodes", {"group": G}), ("get list", "gpupolicies", {"group": G}),
-                ("patch update", "pods/status", here), ("create", "pods/binding", here), ("create", "bindings", here),
-                ("patch", "namespaces", {"name": cluster.namespace}), ("get list", "sharepods", {"group": G, "namespace": "default"}),
-                ("get list", "leases", {"group": C, "namespace": LEASES}), ("patch", "gpunodes/status", {"group": G})],
-                False, "a namespace's user")
+            check_reviews(
+                who,
+                [
+                    ("get list", "gpunodes", {"group": G}),
+                    ("get list", "gpupolicies", {"group": G}),
+                    ("patch update", "pods/status", here),
+                    ("create", "pods/binding", here),
+                    ("create", "bindings", here),
+                    ("patch", "namespaces", {"name": cluster.namespace}),
+                    ("get list", "sharepods", {"group": G, "namespace": "default"}),
+                    ("get list", "leases", {"group": C, "namespace": LEASES}),
+                    ("patch", "gpunodes/status", {"group": G}),
+                ],
+                False,
+                "a namespace's user",
+            )
         editor.delete(path + "/mine")
 
 
 def an_operator_runs_nodes_and_policies():
     who = cluster.service_account(cluster.namespace, "operator")
     name = unique("operator")
-    cluster.create("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", {
-        "metadata": {"name": name}, "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "divvy-operator"},
-        "subjects": [{"kind": "ServiceAccount", "name": "operator", "namespace": cluster.namespace}]})
+    cluster.create(
+        "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+        {
+            "metadata": {"name": name},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "divvy-operator"},
+            "subjects": [{"kind": "ServiceAccount", "name": "operator", "namespace": cluster.namespace}],
+        },
+    )
     cluster.forget_later(f"/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/{name}")
     wait_for(lambda: who.may("create", "gpunodes", group=G), "the binding is known")
-    check_reviews(who, [("create delete patch update list watch", "gpunodes", {"group": G}),
-                        ("create delete patch update", "gpupolicies", {"group": G}), ("list", "sharepods", {"group": G, **N})], True, "operator")
+    check_reviews(
+        who,
+        [
+            ("create delete patch update list watch", "gpunodes", {"group": G}),
+            ("create delete patch update", "gpupolicies", {"group": G}),
+            ("list", "sharepods", {"group": G, **N}),
+        ],
+        True,
+        "operator",
+    )
     check_reviews(who, [("create", "pods/eviction", N)], True, "operator")
-    check_reviews(who, [("patch update", "gpunodes/status", {"group": G}), ("patch", "gpupolicies/status", {"group": G}),
-                        ("get", "secrets", {"namespace": SYSTEM}), ("patch delete create", "pods", N)], False, "operator")
+    check_reviews(
+        who,
+        [
+            ("patch update", "gpunodes/status", {"group": G}),
+            ("patch", "gpupolicies/status", {"group": G}),
+            ("get", "secrets", {"namespace": SYSTEM}),
+            ("patch delete create", "pods", N),
+        ],
+        False,
+        "operator",
+    )
 
 
 def a_viewer_reads_the_same_objects_as_the_scheduler():
@@ -425,24 +602,58 @@ def a_viewer_reads_the_same_objects_as_the_scheduler():
     name = unique("viewer")
     subjects = [{"kind": "ServiceAccount", "name": "viewer", "namespace": cluster.namespace}]
     path = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
-    cluster.create(path, {"metadata": {"name": name}, "subjects": subjects, "roleRef": {
-        "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "divvy-viewer"}})
+    cluster.create(
+        path,
+        {
+            "metadata": {"name": name},
+            "subjects": subjects,
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "divvy-viewer"},
+        },
+    )
     cluster.forget_later(f"{path}/{name}")
-    cluster.create(f"/apis/rbac.authorization.k8s.io/v1/namespaces/{LEASES}/rolebindings", {
-        "metadata": {"name": name}, "subjects": subjects, "roleRef": {
-            "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "divvy-viewer"}})
+    cluster.create(
+        f"/apis/rbac.authorization.k8s.io/v1/namespaces/{LEASES}/rolebindings",
+        {
+            "metadata": {"name": name},
+            "subjects": subjects,
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "divvy-viewer"},
+        },
+    )
     there = {"namespace": LEASES}
-    wait_for(lambda: who.may("get", "gpunodes", group=G) and who.may("list", "leases", group=C, **there), "the bindings are known")
-    check_reviews(who, [("get list watch", r, {"group": G}) for r in ("gpunodes", "gpupolicies")] +
-                  [("get list watch", r, {}) for r in ("pods", "nodes", "namespaces", "persistentvolumes", "persistentvolumeclaims")] +
-                  [("list", "podgroups", {"group": g}) for g in GANGS] +
-                  [("list", "leases", {"group": C, **there})], True, "viewer")
-    check_reviews(who, [("list", "leases", {"group": C, "namespace": SYSTEM}), ("patch", "leases", {"group": C, **there}),
-                        ("get list", "secrets", N), ("get list", "configmaps", N), ("patch", "gpunodes", {"group": G}),
-                        ("create", "pods/eviction", N), ("create", "pods", N)], False, "viewer")
+    wait_for(
+        lambda: who.may("get", "gpunodes", group=G) and who.may("list", "leases", group=C, **there),
+        "the bindings are known",
+    )
+    check_reviews(
+        who,
+        [("get list watch", r, {"group": G}) for r in ("gpunodes", "gpupolicies")]
+        + [
+            ("get list watch", r, {})
+            for r in ("pods", "nodes", "namespaces", "persistentvolumes", "persistentvolumeclaims")
+        ]
+        + [("list", "podgroups", {"group": g}) for g in GANGS]
+        + [("list", "leases", {"group": C, **there})],
+        True,
+        "viewer",
+    )
+    check_reviews(
+        who,
+        [
+            ("list", "leases", {"group": C, "namespace": SYSTEM}),
+            ("patch", "leases", {"group": C, **there}),
+            ("get list", "secrets", N),
+            ("get list", "configmaps", N),
+            ("patch", "gpunodes", {"group": G}),
+            ("create", "pods/eviction", N),
+            ("create", "pods", N),
+        ],
+        False,
+        "viewer",
+    )
 
 
 # ---- while the webhook does not answer
+
 
 def with_webhooks():
     apply("--server-side", "--force-conflicts")
@@ -455,12 +666,14 @@ def without_webhooks():
 
 def eventually_refused(call):
     """Retries, since the server learns of webhooks by a watch."""
+
     def so():
         try:
             call()
             return False
         except ApiError as error:
             return error.code == 500 and "webhook" in str(error) and str(error)
+
     return wait_for(so, "the webhook is asked")
 
 
@@ -469,7 +682,9 @@ def without_the_controller_only_risky_writes_are_refused():
     pods = f"/api/v1/namespaces/{cluster.namespace}/pods"
     cluster.create(pods, bare_pod("tenant2", labels={"divvy.gpu/tenant": "true"}))
     cluster.create(pods, bare_pod("other"))
-    cluster.create("/apis/divvy.gpu/v1/gpunodes", {"apiVersion": "divvy.gpu/v1", "kind": "GPUNode", "metadata": {"name": "n1"}})
+    cluster.create(
+        "/apis/divvy.gpu/v1/gpunodes", {"apiVersion": "divvy.gpu/v1", "kind": "GPUNode", "metadata": {"name": "n1"}}
+    )
     with_webhooks()
     text = eventually_refused(lambda: cluster.create(pods + "?dryRun=All", bare_pod("new")))
     assert "pods.mutate.divvy.gpu" in text, text
@@ -485,12 +700,27 @@ def without_the_controller_only_risky_writes_are_refused():
     # The silent webhook blocks no pods without a share, kubelet's status, rollouts, Leases or divvy's own namespaces.
     cluster.patch(pods + "/other", {"metadata": {"annotations": {"a": "b"}}})
     cluster.patch(pods + "/tenant2/status", {"status": {"phase": "Succeeded"}}, "strategic")
-    cluster.create(f"/apis/apps/v1/namespaces/{cluster.namespace}/deployments?dryRun=All", {
-        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}, "spec": {
-            "selector": {"matchLabels": {"a": "b"}}, "template": {
-                "metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "x"}]}}}})
-    cluster.create(f"/apis/coordination.k8s.io/v1/namespaces/{LEASES}/leases?dryRun=All", {
-        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "n1"}, "spec": {"holderIdentity": "x"}})
+    cluster.create(
+        f"/apis/apps/v1/namespaces/{cluster.namespace}/deployments?dryRun=All",
+        {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": {"name": "d"},
+            "spec": {
+                "selector": {"matchLabels": {"a": "b"}},
+                "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "x"}]}},
+            },
+        },
+    )
+    cluster.create(
+        f"/apis/coordination.k8s.io/v1/namespaces/{LEASES}/leases?dryRun=All",
+        {
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": {"name": "n1"},
+            "spec": {"holderIdentity": "x"},
+        },
+    )
     for namespace in (SYSTEM, LEASES):
         cluster.create(f"/api/v1/namespaces/{namespace}/pods?dryRun=All", bare_pod("own"))
     # An administrator can exempt a namespace, as the controller does with the system's own.
@@ -502,6 +732,7 @@ def without_the_controller_only_risky_writes_are_refused():
             return cluster.create(pods + "?dryRun=All", bare_pod("new"))
         except ApiError:
             return None
+
     wait_for(passes, "a namespace with the label is left alone")
     cluster.patch(f"/api/v1/namespaces/{cluster.namespace}", {"metadata": {"labels": {"divvy.gpu/admission": None}}})
     without_webhooks()
@@ -509,12 +740,15 @@ def without_the_controller_only_risky_writes_are_refused():
 
 # ---- restrictions of divvy's pods
 
+
 def shipped_pods_are_restricted_where_they_say_so():
     """By the cluster's own check."""
     without_webhooks()
-    maker = cluster.service_account(cluster.namespace, "maker", cluster_rules=[
-        {"apiGroups": [""], "resources": ["pods"], "verbs": ["create"]},
-        restricted.use_rule()])
+    maker = cluster.service_account(
+        cluster.namespace,
+        "maker",
+        cluster_rules=[{"apiGroups": [""], "resources": ["pods"], "verbs": ["create"]}, restricted.use_rule()],
+    )
     with restricted.enforced(cluster, cluster.namespace):
         check_shipped_pods(maker)
 
@@ -538,6 +772,7 @@ def check_shipped_pods(maker):
 
 # ---- uninstalling
 
+
 def uninstalling_leaves_running_pods():
     """Pods and SharePods stay, and no object needs a webhook any more."""
     cluster.only_own("uninstalling")
@@ -545,35 +780,69 @@ def uninstalling_leaves_running_pods():
     path = f"/apis/divvy.gpu/v1/namespaces/{cluster.namespace}/sharepods"
     pods = f"/api/v1/namespaces/{cluster.namespace}/pods"
     owner = cluster.create(path, {**SHARE_POD, "metadata": {"name": "stays"}})
-    cluster.create(pods, bare_pod("stays", ownerReferences=[{
-        "apiVersion": "divvy.gpu/v1", "kind": "SharePod", "name": "stays", "uid": owner["metadata"]["uid"], "controller": True}]))
+    cluster.create(
+        pods,
+        bare_pod(
+            "stays",
+            ownerReferences=[
+                {
+                    "apiVersion": "divvy.gpu/v1",
+                    "kind": "SharePod",
+                    "name": "stays",
+                    "uid": owner["metadata"]["uid"],
+                    "controller": True,
+                }
+            ],
+        ),
+    )
     with_webhooks()
     eventually_refused(lambda: cluster.create(pods + "?dryRun=All", bare_pod("new")))
     cluster.apply((DEPLOY / "external-metrics.yaml").read_text())
-    subprocess.run([DEPLOY / "uninstall"], check=True, timeout=patience(300), stdout=subprocess.DEVNULL,
-                   env={**os.environ, "KUBECTL": f"{cluster.kubectl_path} --kubeconfig {cluster.kubeconfig}"})
+    subprocess.run(
+        [DEPLOY / "uninstall"],
+        check=True,
+        timeout=patience(300),
+        stdout=subprocess.DEVNULL,
+        env={**os.environ, "KUBECTL": f"{cluster.kubectl_path} --kubeconfig {cluster.kubeconfig}"},
+    )
     for obj_key in base():
         stays = obj_key[0] == "CustomResourceDefinition"
         assert cluster.exists(path_of(obj_key)) is stays, obj_key
     services = "/apis/apiregistration.k8s.io/v1/apiservices"
-    assert not cluster.exists(f"{services}/v1beta1.external.metrics.k8s.io") and cluster.exists(f"{services}/v1.divvy.gpu")
+    assert not cluster.exists(f"{services}/v1beta1.external.metrics.k8s.io") and cluster.exists(
+        f"{services}/v1.divvy.gpu"
+    )
     wait_for(lambda: cluster.create(pods + "?dryRun=All", bare_pod("new")), "no webhook is asked")
     assert cluster.exists(path + "/stays") and cluster.exists(pods + "/stays")
     apply("--server-side")  # divvy can be installed again
 
 
-TESTS = [kustomize_renders_the_files_unchanged, overlay_for_tests_differs_in_nothing_else,
-         overlay_for_the_extender_differs_in_nothing_else, deploy_applies_to_an_empty_cluster, a_second_apply_changes_nothing, fields_that_the_controller_fills_in_stay, client_side_apply_does_the_same,
-         each_account_has_the_rights_that_it_needs, each_account_lacks_the_rights_that_it_must_not_have, no_account_has_an_unlisted_right,
-         the_scheduler_writes_bindings_and_status_only, a_token_names_its_pod,
-         a_namespaces_users_may_use_sharepods, an_operator_runs_nodes_and_policies,
-         a_viewer_reads_the_same_objects_as_the_scheduler,
-         without_the_controller_only_risky_writes_are_refused, shipped_pods_are_restricted_where_they_say_so,
-         uninstalling_leaves_running_pods]
+TESTS = [
+    kustomize_renders_the_files_unchanged,
+    overlay_for_tests_differs_in_nothing_else,
+    overlay_for_the_extender_differs_in_nothing_else,
+    deploy_applies_to_an_empty_cluster,
+    a_second_apply_changes_nothing,
+    fields_that_the_controller_fills_in_stay,
+    client_side_apply_does_the_same,
+    each_account_has_the_rights_that_it_needs,
+    each_account_lacks_the_rights_that_it_must_not_have,
+    no_account_has_an_unlisted_right,
+    the_scheduler_writes_bindings_and_status_only,
+    a_token_names_its_pod,
+    a_namespaces_users_may_use_sharepods,
+    an_operator_runs_nodes_and_policies,
+    a_viewer_reads_the_same_objects_as_the_scheduler,
+    without_the_controller_only_risky_writes_are_refused,
+    shipped_pods_are_restricted_where_they_say_so,
+    uninstalling_leaves_running_pods,
+]
 ARGS = {"kube-apiserver": restricted.api_server_args()}
 
 try:
-    with open_cluster("kcm", args=ARGS) as cluster, tempfile.TemporaryDirectory(prefix="divvy-deploy-", dir=cluster.dir) as temporary:
+    with open_cluster("kcm", args=ARGS) as cluster, tempfile.TemporaryDirectory(
+        prefix="divvy-deploy-", dir=cluster.dir
+    ) as temporary:
         restricted.make_policies(cluster)
         folder = overlay(cluster, temporary)
         main(*TESTS)

@@ -26,8 +26,13 @@ class Mirror:
     def __init__(self, kubeconfig, *options):
         self.path = f"/api/v1/namespaces/{cluster.namespace}/configmaps"
         self.process = subprocess.Popen(
-            [MIRROR, *options, self.path], env={**os.environ, "KUBECONFIG": kubeconfig}, stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE, stderr=open(os.path.join(cluster.dir, "log", "kube-mirror.log"), "ab"), text=True)
+            [MIRROR, *options, self.path],
+            env={**os.environ, "KUBECONFIG": kubeconfig},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=open(os.path.join(cluster.dir, "log", "kube-mirror.log"), "ab"),
+            text=True,
+        )
 
     def __enter__(self):
         return self
@@ -79,6 +84,7 @@ def wait_until_equal(mirror, patience_s=120):
     def equal():
         seen["here"], seen["there"] = mirror.objects(), listed(mirror)
         return seen["here"] == seen["there"]
+
     try:
         wait_for(equal, "the cache is equal to the server's state", patience_s)
     except AssertionError as error:
@@ -122,7 +128,7 @@ class Churn:
 
     def one(self, path, name):
         kind = self.random.randrange(4)
-        data = {"text": "\"}]{[\\" * self.random.randrange(60), "n": str(self.n)}
+        data = {"text": '"}]{[\\' * self.random.randrange(60), "n": str(self.n)}
         if kind == 0:
             cluster.create(path, {"metadata": {"name": name}, "data": data})
         elif kind == 1:
@@ -154,7 +160,9 @@ def the_server_evaluates_a_selector():
         cluster.create(mirror.path, {"metadata": {"name": "selected", "labels": {"odd": "1"}}})
         wait_for(lambda: "selected" in mirror.objects(), "the cache has the newly selected object")
         cluster.patch(path, {"metadata": {"labels": {"odd": "0"}}})
-        wait_for(lambda: "selected" not in mirror.objects(), "the cache has lost the object that is not selected any more")
+        wait_for(
+            lambda: "selected" not in mirror.objects(), "the cache has lost the object that is not selected any more"
+        )
 
 
 def survives(proxy, *options):
@@ -162,12 +170,16 @@ def survives(proxy, *options):
     # The objects fill a page or two of a list.
     for n in range(200):
         name = f"{cluster.namespace}-bulk-{n}"
-        cluster.create_once(f"/api/v1/namespaces/{cluster.namespace}/configmaps",
-                            {"metadata": {"name": name}, "data": {"text": "x" * 1000}})
+        cluster.create_once(
+            f"/api/v1/namespaces/{cluster.namespace}/configmaps",
+            {"metadata": {"name": name}, "data": {"text": "x" * 1000}},
+        )
     with Mirror(proxy.kubeconfig, "--limit", "50", "--idle", "3", "--watch", "5", "--pause", "400", *options) as mirror:
+
         def disturbed():
             c = mirror.counts()
             return c["watches"] > 2 and c["lost"] + c["garbled"] + c["expired"] + c["refused"] > 4
+
         with Churn(ARGS.seed):
             time.sleep(ARGS.seconds)
             wait_for(disturbed, "disturbances", 300)
@@ -192,7 +204,9 @@ def an_idle_watch_logs_no_warning():
         wait_for(lambda: mirror.counts()["lost"] >= 3, "the idle watch has restarted three times", 60)
         assert not mirror.counts()["troubles"], mirror.counts()
         cluster.create(mirror.path, {"metadata": {"name": "something", "labels": {"of": "nothing"}}})
-        wait_for(lambda: "something" in mirror.objects(), "the watch shows an object that was created after the restarts")
+        wait_for(
+            lambda: "something" in mirror.objects(), "the watch shows an object that was created after the restarts"
+        )
 
 
 def a_cache_survives_a_restart_of_the_server():
@@ -210,9 +224,15 @@ PARSER = argparse.ArgumentParser()
 PARSER.add_argument("--seconds", type=float, default=40)
 PARSER.add_argument("--seed", type=int, default=1)
 ARGS = PARSER.parse_args()
-TESTS = [the_client_works_without_a_proxy, a_cache_follows_the_server, the_server_evaluates_a_selector,
-         a_cache_survives_corrupt_answers, a_cache_survives_cut_connections,
-         an_idle_watch_logs_no_warning, a_cache_survives_a_restart_of_the_server]
+TESTS = [
+    the_client_works_without_a_proxy,
+    a_cache_follows_the_server,
+    the_server_evaluates_a_selector,
+    a_cache_survives_corrupt_answers,
+    a_cache_survives_cut_connections,
+    an_idle_watch_logs_no_warning,
+    a_cache_survives_a_restart_of_the_server,
+]
 
 try:
     with open_cluster("kcm") as cluster:

@@ -27,10 +27,23 @@ TENANT = {"divvy.gpu/tenant": "true"}
 def divvy(*args, who=None, stdin=None, **more):
     """Runs the plugin with an account that has the rights: (code, out, err)."""
     account = who or operator
-    env = {**os.environ, **more, "KUBECONFIG": account.kubeconfig, "HOME": os.path.dirname(account.kubeconfig),
-           "PATH": f"{os.path.dirname(PLUGIN)}:{os.environ['PATH']}", "LC_ALL": "C.UTF-8"}
-    done = subprocess.run([account.kubectl_path, "divvy", *args], input=stdin or "", capture_output=True, text=True,
-                          env=env, timeout=patience(120), check=False)
+    env = {
+        **os.environ,
+        **more,
+        "KUBECONFIG": account.kubeconfig,
+        "HOME": os.path.dirname(account.kubeconfig),
+        "PATH": f"{os.path.dirname(PLUGIN)}:{os.environ['PATH']}",
+        "LC_ALL": "C.UTF-8",
+    }
+    done = subprocess.run(
+        [account.kubectl_path, "divvy", *args],
+        input=stdin or "",
+        capture_output=True,
+        text=True,
+        env=env,
+        timeout=patience(120),
+        check=False,
+    )
     return done.returncode, done.stdout, done.stderr
 
 
@@ -52,9 +65,14 @@ def as_json(*args, **kw):
 
 def bind(account, role, namespace=None, kind="ClusterRole"):
     where = f"/namespaces/{namespace}/rolebindings" if namespace else "/clusterrolebindings"
-    cluster.create(f"/apis/{ROLES}/v1{where}", {
-        "metadata": {"name": f"{account}-{role}"}, "roleRef": {"apiGroup": ROLES, "kind": kind, "name": role},
-        "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": cluster.namespace}]})
+    cluster.create(
+        f"/apis/{ROLES}/v1{where}",
+        {
+            "metadata": {"name": f"{account}-{role}"},
+            "roleRef": {"apiGroup": ROLES, "kind": kind, "name": role},
+            "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": cluster.namespace}],
+        },
+    )
 
 
 def confirm(name, **measured):
@@ -64,16 +82,31 @@ def confirm(name, **measured):
     container, _, device = annotations["divvy.gpu/devices"].partition("=")
     tenants = cluster.get(f"{GPU}/gpunodes/{node}")["status"].get("tenants") or []
     share = {k: float(annotations[f"divvy.gpu/granted-{k}"].partition("=")[2]) for k in ("request", "limit")}
-    tenants.append({
-        "podUID": pod["metadata"]["uid"], "namespace": cluster.namespace, "pod": name, "container": container,
-        "slot": "0", "devices": [device], "request": int(share["request"] * 1000), "limit": int(share["limit"] * 1000),
-        "memoryBytes": [4 * GIB], "class": "standard", "priority": 50, "mode": "local", "epoch": 0,
-        **{k: v for k, v in measured.items() if k in ("idleSince", "note")}})
+    tenants.append(
+        {
+            "podUID": pod["metadata"]["uid"],
+            "namespace": cluster.namespace,
+            "pod": name,
+            "container": container,
+            "slot": "0",
+            "devices": [device],
+            "request": int(share["request"] * 1000),
+            "limit": int(share["limit"] * 1000),
+            "memoryBytes": [4 * GIB],
+            "class": "standard",
+            "priority": 50,
+            "mode": "local",
+            "epoch": 0,
+            **{k: v for k, v in measured.items() if k in ("idleSince", "note")},
+        }
+    )
     rig.status(node, tenants=tenants)
     lease = cluster.get(f"{NODE_LEASES}/{node}")
     was = (lease["metadata"].get("annotations") or {}).get("divvy.gpu/measured", "")
     one = f"{pod['metadata']['uid']}/{container}={measured.get('got', 0)}:{measured.get('used', 0)}"
-    cluster.patch(f"{NODE_LEASES}/{node}", {"metadata": {"annotations": {"divvy.gpu/measured": f"{was} {one}".strip()}}})
+    cluster.patch(
+        f"{NODE_LEASES}/{node}", {"metadata": {"annotations": {"divvy.gpu/measured": f"{was} {one}".strip()}}}
+    )
     return device
 
 
@@ -103,12 +136,15 @@ def nothing_is_confirmed(node):
 
 # ---- the commands that list
 
+
 def kubectl_finds_the_plugin():
     assert "drain-gpu" in well("help")
     out = well("version")
     assert "kubectl-divvy" in out and "Kubernetes v1." in out, out
     assert "did you mean 'cordon-gpu'" in refused("cordon-gp", "x", code=2)
-    done = subprocess.run(["kubectl_complete-divvy", "cordon"], executable=PLUGIN, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        ["kubectl_complete-divvy", "cordon"], executable=PLUGIN, capture_output=True, text=True, check=True
+    )
     assert done.stdout.splitlines()[0].startswith("cordon-gpu\t") and done.stdout.endswith(":4\n"), done.stdout
 
 
@@ -123,7 +159,9 @@ def top_shows_devices_and_tenants():
     assert f"{cluster.namespace}/share/main  standard  granted 0.5-0.75, used 0.25, memory 2Gi of 4Gi" in out, out
     rows = as_json("top", "--once")
     assert {(r["node"], r["uuid"], len(r["tenants"])) for r in rows} == {
-        ("n1", "GPU-n1-0", device == "GPU-n1-0"), ("n1", "GPU-n1-1", device == "GPU-n1-1")}, rows
+        ("n1", "GPU-n1-0", device == "GPU-n1-0"),
+        ("n1", "GPU-n1-1", device == "GPU-n1-1"),
+    }, rows
     assert "--once" in refused("top"), "`top` runs without a terminal"
     assert "no such GPUNode" in refused("top", "--once", "--node", "n9")
 
@@ -161,7 +199,12 @@ def ps_lists_tenants():
     rows = {r["pod"]: r for r in as_json("ps")}
     assert set(rows) == {"share", "waits"}, rows
     share, waits = rows["share"], rows["waits"]
-    assert (share["requested"], share["granted"], share["used_permille"], share["state"]) == ("0.5-0.75", "0.5-0.75", 250, "Running")
+    assert (share["requested"], share["granted"], share["used_permille"], share["state"]) == (
+        "0.5-0.75",
+        "0.5-0.75",
+        250,
+        "Running",
+    )
     assert (waits["requested"], waits["state"], "node" in waits) == ("0.5-1", "Pending", False), waits
     assert as_json("ps", "-n", "default") == []
     assert {r["pod"] for r in as_json("ps", "-A")} == {"share", "waits"}
@@ -172,13 +215,17 @@ def ps_lists_tenants():
 
 # ---- kubectl divvy why
 
+
 def why_shows_what_each_device_lacks():
     out = well("why", "waits")
     assert "0/1 nodes: 1 with another model than H100" in out, out
     assert re.search(r"^n1 +devices 0-1 .*with another model than H100$", out, re.M) and "GPU-n1-0" not in out, out
     rows = as_json("why", f"{cluster.namespace}/waits")["nodes"]
     assert [(r["node"], r.get("device"), r["why"]) for r in rows] == [
-        ("n1", None, "with another model than H100"), ("n1", "GPU-n1-0", "with another model than H100"), ("n1", "GPU-n1-1", "with another model than H100")], rows
+        ("n1", None, "with another model than H100"),
+        ("n1", "GPU-n1-0", "with another model than H100"),
+        ("n1", "GPU-n1-1", "with another model than H100"),
+    ], rows
     rig.gone("waits")
     rig.pod("large", {"request": "2"})
     rig.waits("large", "with fewer than 2 GPUs with 1 free")
@@ -196,8 +243,14 @@ def why_shows_what_each_device_lacks():
         assert {r["why"] for r in rows.values()} == {"kept away by affinity or exclusion labels"}, rows
     rig.gone("apart0", "apart1", "apart2")
     # Without a cluster the plugin cannot know the pods.
-    err = subprocess.run([PLUGIN, "why", "large"], capture_output=True, text=True, timeout=patience(), check=False,
-                         env={**os.environ, "KUBECONFIG": "/nowhere/config"}).stderr
+    err = subprocess.run(
+        [PLUGIN, "why", "large"],
+        capture_output=True,
+        text=True,
+        timeout=patience(),
+        check=False,
+        env={**os.environ, "KUBECONFIG": "/nowhere/config"},
+    ).stderr
     assert err == "kubectl divvy why: kubeconfig '/nowhere/config': no such file\n", err
 
 
@@ -205,7 +258,9 @@ def why_shows_the_limit_of_a_running_pod():
     nothing_is_confirmed("n1")
     device = confirm("share", got=740, used=4 * GIB)
     out = well("why", "share")
-    assert f"{device}: the tenant uses all of its limit, 0.75" in out and "device memory is nearly exhausted" in out, out
+    assert (
+        f"{device}: the tenant uses all of its limit, 0.75" in out and "device memory is nearly exhausted" in out
+    ), out
     nothing_is_confirmed("n1")
     confirm("share", got=200)
     assert f"{device}: nothing limits the tenant: it used 0.2, and 0.8 was unused" in well("why", "share")
@@ -213,14 +268,21 @@ def why_shows_the_limit_of_a_running_pod():
 
 # ---- kubectl divvy fit, compared with the scheduler
 
+
 def manifest(name, annotations, kind="Pod", labels=TENANT, **spec):
     """A manifest as the webhook would leave it; there is no webhook here."""
-    pod = {"metadata": {"annotations": {f"divvy.gpu/{k}": v for k, v in annotations.items()}, "labels": labels},
-           "spec": {"schedulerName": "divvy-scheduler", "containers": [{"name": "main", "image": "none"}], **spec}}
+    pod = {
+        "metadata": {"annotations": {f"divvy.gpu/{k}": v for k, v in annotations.items()}, "labels": labels},
+        "spec": {"schedulerName": "divvy-scheduler", "containers": [{"name": "main", "image": "none"}], **spec},
+    }
     if kind == "Pod":
         return {"apiVersion": "v1", "kind": "Pod", **pod, "metadata": {**pod["metadata"], "name": name}}
-    return {"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": name}, "spec": {
-        "replicas": 3, "selector": {"matchLabels": {"a": "b"}}, "template": pod}}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": kind,
+        "metadata": {"name": name},
+        "spec": {"replicas": 3, "selector": {"matchLabels": {"a": "b"}}, "template": pod},
+    }
 
 
 def fit(objects, code, **more):
@@ -229,11 +291,23 @@ def fit(objects, code, **more):
 
 
 CASES = [
-    {"request": "0.3"}, {"request": "0.5"}, {"request": "0.8"}, {"request": "1"}, {"request": "2"},
-    {"request": "0.3", "count": "2"}, {"request": "0.2", "model": "H100"}, {"request": "0.2", "model": "!A100"},
-    {"request": "0.1", "memory": "8Gi"}, {"request": "0.1", "memory": "20Gi"}, {"request": "0.1", "device": "GPU-n1-1"},
-    {"request": "0.9", "device": "GPU-n1-0"}, {"request": "0.1", "class": "latency"}, {"request": "0.1", "mode": "remote"},
-    {"request": "0.2", "exclusion": "alone"}, {"request": "0.4", "limit": "0.3"}, {"request": "0.6", "memory-policy": "swap"},
+    {"request": "0.3"},
+    {"request": "0.5"},
+    {"request": "0.8"},
+    {"request": "1"},
+    {"request": "2"},
+    {"request": "0.3", "count": "2"},
+    {"request": "0.2", "model": "H100"},
+    {"request": "0.2", "model": "!A100"},
+    {"request": "0.1", "memory": "8Gi"},
+    {"request": "0.1", "memory": "20Gi"},
+    {"request": "0.1", "device": "GPU-n1-1"},
+    {"request": "0.9", "device": "GPU-n1-0"},
+    {"request": "0.1", "class": "latency"},
+    {"request": "0.1", "mode": "remote"},
+    {"request": "0.2", "exclusion": "alone"},
+    {"request": "0.4", "limit": "0.3"},
+    {"request": "0.6", "memory-policy": "swap"},
 ]
 
 
@@ -273,12 +347,29 @@ def fit_takes_templates_and_gangs():
     assert {r["answer"] for r in rows} == {"yes"}, rows
     rows = fit([manifest("m1", {"request": "0.5", **gang})], 3)
     assert "1 of 2 pods exist, 2 are needed" in rows[0]["why"], rows
-    rows = fit([{"apiVersion": "divvy.gpu/v1", "kind": "SharePod", "metadata": {"name": "s"}, "spec": {
-        "request": 0.25, "memoryPolicy": "swap", "template": {"metadata": {"labels": TENANT}, "spec": {
-            "containers": [{"name": "main", "image": "none"}]}}}}], 0)
+    rows = fit(
+        [
+            {
+                "apiVersion": "divvy.gpu/v1",
+                "kind": "SharePod",
+                "metadata": {"name": "s"},
+                "spec": {
+                    "request": 0.25,
+                    "memoryPolicy": "swap",
+                    "template": {
+                        "metadata": {"labels": TENANT},
+                        "spec": {"containers": [{"name": "main", "image": "none"}]},
+                    },
+                },
+            }
+        ],
+        0,
+    )
     assert rows[0]["from"] == "SharePod s" and rows[0]["node"] == "n1", rows
     rows = fit([manifest("past", {"request": "0.2"}, labels={})], 3)
-    assert "divvy's webhook did not process the pod" in rows[0]["why"] and "divvy.gpu/admission=ignore" in rows[0]["why"], rows
+    assert (
+        "divvy's webhook did not process the pod" in rows[0]["why"] and "divvy.gpu/admission=ignore" in rows[0]["why"]
+    ), rows
     assert "creates no pod" in refused("fit", "-f", "-", stdin='{"kind": "Service"}')
     assert "-f FILE" in refused("fit", code=2)
 
@@ -307,6 +398,7 @@ def fit_shows_what_the_server_refuses():
 
 
 # ---- cordon, drain, defrag
+
 
 def a_device_is_cordoned():
     nothing_is_left()
@@ -362,16 +454,39 @@ def owned(name, request, app="web", **keys):
     owners = f"/api/v1/namespaces/{cluster.namespace}/configmaps"
     cluster.create_once(owners, {"metadata": {"name": app}})
     pod = rig.pod(name, {"request": request, **keys}, labels={"app": app})
-    return cluster.patch(rig.path(name), {"metadata": {"ownerReferences": [{
-        "apiVersion": "v1", "kind": "ConfigMap", "name": app, "controller": True,
-        "uid": cluster.get(f"{owners}/{app}")["metadata"]["uid"]}]}}) and pod
+    return (
+        cluster.patch(
+            rig.path(name),
+            {
+                "metadata": {
+                    "ownerReferences": [
+                        {
+                            "apiVersion": "v1",
+                            "kind": "ConfigMap",
+                            "name": app,
+                            "controller": True,
+                            "uid": cluster.get(f"{owners}/{app}")["metadata"]["uid"],
+                        }
+                    ]
+                }
+            },
+        )
+        and pod
+    )
 
 
 def a_device_is_drained():
     nothing_is_left()
     owned("d1", "0.2", device="GPU-n1-0"), owned("d2", "0.2", device="GPU-n1-0"), owned("d3", "0.2", device="GPU-n1-1")
-    cluster.create(budgets(), {"apiVersion": cluster.api_version("PodDisruptionBudget"), "kind": "PodDisruptionBudget", "metadata": {"name": "b"},
-                               "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}}})
+    cluster.create(
+        budgets(),
+        {
+            "apiVersion": cluster.api_version("PodDisruptionBudget"),
+            "kind": "PodDisruptionBudget",
+            "metadata": {"name": "b"},
+            "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}},
+        },
+    )
     with a_kubelet():
         runs("d1", "d2", "d3")
         out = well("drain-gpu", "n1/0", "--dry-run")
@@ -384,7 +499,9 @@ def a_device_is_drained():
         assert cluster.get(f"{GPU}/gpunodes/n1")["spec"]["cordoned"] == [{"uuid": "GPU-n1-0", "reason": "drained"}]
         cluster.delete(f"{budgets()}/b")
         out = well("drain-gpu", "n1/0")
-        assert all(f"{cluster.namespace}/{n}: {what}" in out for n in ("d1", "d2") for what in ("evicted", "deleted")), out
+        assert all(
+            f"{cluster.namespace}/{n}: {what}" in out for n in ("d1", "d2") for what in ("evicted", "deleted")
+        ), out
         assert out.endswith("n1/GPU-n1-0 drained\n"), out
         assert rig.get("d3")["spec"]["nodeName"] == "n1"
         well("uncordon-gpu", "n1/0")
@@ -415,8 +532,14 @@ def an_interrupted_defrag_uncordons_the_devices():
     nothing_is_left()
     with a_kubelet():
         apart("e1", "e2")
-    child = subprocess.Popen([PLUGIN, "defrag"], env={**os.environ, "KUBECONFIG": operator.kubeconfig}, text=True,
-                             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    child = subprocess.Popen(
+        [PLUGIN, "defrag"],
+        env={**os.environ, "KUBECONFIG": operator.kubeconfig},
+        text=True,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
     try:
         wait_for(lambda: cluster.get(f"{GPU}/gpunodes/n1")["spec"].get("cordoned"), "a device is closed")
         child.send_signal(signal.SIGINT)
@@ -424,7 +547,11 @@ def an_interrupted_defrag_uncordons_the_devices():
     finally:
         child.kill()
         child.wait()
-    assert child.returncode == 1 and "stopped by a signal; the devices are uncordoned" in err, (child.returncode, out, err)
+    assert child.returncode == 1 and "stopped by a signal; the devices are uncordoned" in err, (
+        child.returncode,
+        out,
+        err,
+    )
     assert not cluster.get(f"{GPU}/gpunodes/n1")["spec"].get("cordoned")
 
 
@@ -446,14 +573,28 @@ def defrag_makes_whole_devices():
 
 # ---- accounts
 
+
 def usage_and_idle_show_the_accounts():
     nothing_is_left()
-    account = {"requestedMilliseconds": 5000, "askedMilliseconds": 5000, "grantedMilliseconds": 4000, "usedMilliseconds": 1500}
-    rig.status("n1", accounts=[{"day": "2026-01-01", "namespace": "a", **account}, {"day": "2026-01-02", "namespace": "a", **account},
-                               {"day": "2026-01-02", "namespace": "b", **account}])
+    account = {
+        "requestedMilliseconds": 5000,
+        "askedMilliseconds": 5000,
+        "grantedMilliseconds": 4000,
+        "usedMilliseconds": 1500,
+    }
+    rig.status(
+        "n1",
+        accounts=[
+            {"day": "2026-01-01", "namespace": "a", **account},
+            {"day": "2026-01-02", "namespace": "a", **account},
+            {"day": "2026-01-02", "namespace": "b", **account},
+        ],
+    )
     assert well("usage", "--csv").splitlines() == [
         "namespace,requested_gpu_seconds,granted_gpu_seconds,used_gpu_seconds,asked_gpu_seconds",
-        "a,10.000,8.000,3.000,10.000", "b,5.000,4.000,1.500,5.000"]
+        "a,10.000,8.000,3.000,10.000",
+        "b,5.000,4.000,1.500,5.000",
+    ]
     rows = as_json("usage", "--since", "2026-01-02")
     assert [(r["namespace"], r["used_gpu_seconds"]) for r in rows] == [("a", 1.5), ("b", 1.5)], rows
     assert as_json("usage", "--since", "1d") == []
@@ -462,8 +603,11 @@ def usage_and_idle_show_the_accounts():
     device = confirm("sleeps", idleSince="2026-01-01T00:00:00Z")
     rows = as_json("idle")
     assert [(r["uuid"], r["why"], r.get("pod")) for r in rows] == sorted(
-        [(device, "reserved but unused", "sleeps"),
-         ({"GPU-n1-0": "GPU-n1-1", "GPU-n1-1": "GPU-n1-0"}[device], "no tenant", None)]), rows
+        [
+            (device, "reserved but unused", "sleeps"),
+            ({"GPU-n1-0": "GPU-n1-1", "GPU-n1-1": "GPU-n1-0"}[device], "no tenant", None),
+        ]
+    ), rows
     assert "sleeps" in well("idle") and "sleeps" not in well("idle", "--for", "360d")
     rig.gone("sleeps")
 
@@ -482,22 +626,41 @@ def an_administrator_may_impersonate_an_account():
     account = ("--as", f"system:serviceaccount:{cluster.namespace}:nobody")
     err = refused("top", "--once", *account, who=cluster)
     assert "403" in err and "divvy-viewer" in err, err
-    assert "GPU-n1-0" in well("top", "--once", *account, "--as-group", "system:authenticated,system:masters", who=cluster)
+    assert "GPU-n1-0" in well(
+        "top", "--once", *account, "--as-group", "system:authenticated,system:masters", who=cluster
+    )
     assert "impersonate" in refused("top", "--once", *account)
     assert "--as-group needs --as" in refused("top", "--once", "--as-group", "a")
 
 
-TESTS = [kubectl_finds_the_plugin, top_shows_devices_and_tenants, top_is_a_live_screen, ps_lists_tenants, why_shows_what_each_device_lacks,
-         why_shows_the_limit_of_a_running_pod, the_local_clock_does_not_matter, fit_predicts_the_schedulers_decision, fit_takes_templates_and_gangs,
-         fit_names_the_pods_to_evict, fit_shows_what_the_server_refuses, a_device_is_cordoned, a_device_is_drained,
-         an_interrupted_defrag_uncordons_the_devices, defrag_makes_whole_devices, usage_and_idle_show_the_accounts, without_rights_the_message_names_the_role,
-         an_administrator_may_impersonate_an_account]
+TESTS = [
+    kubectl_finds_the_plugin,
+    top_shows_devices_and_tenants,
+    top_is_a_live_screen,
+    ps_lists_tenants,
+    why_shows_what_each_device_lacks,
+    why_shows_the_limit_of_a_running_pod,
+    the_local_clock_does_not_matter,
+    fit_predicts_the_schedulers_decision,
+    fit_takes_templates_and_gangs,
+    fit_names_the_pods_to_evict,
+    fit_shows_what_the_server_refuses,
+    a_device_is_cordoned,
+    a_device_is_drained,
+    an_interrupted_defrag_uncordons_the_devices,
+    defrag_makes_whole_devices,
+    usage_and_idle_show_the_accounts,
+    without_rights_the_message_names_the_role,
+    an_administrator_may_impersonate_an_account,
+]
 
 try:
     with open_cluster("kcm") as cluster:
         cluster.only_own("made-up nodes")
         with Scheduled(cluster) as rig:
-            cluster.apply(*[d for d in documents("controller.yaml", *RIGHTS) if "divvy-viewer" in d or "divvy-operator" in d])
+            cluster.apply(
+                *[d for d in documents("controller.yaml", *RIGHTS) if "divvy-viewer" in d or "divvy-operator" in d]
+            )
             # `fit` sends a dry run of the pod's creation, so it needs the right to create pods.
             own = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["create"]}]
             viewer = cluster.service_account(cluster.namespace, "viewer")

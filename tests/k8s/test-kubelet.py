@@ -41,8 +41,10 @@ def node_status():
 
 def heartbeats(n):
     """The node's statuses until the kubelet has written n more of them."""
+
     def beat():
         return next(c["lastHeartbeatTime"] for c in status["conditions"] if c["type"] == "Ready")
+
     seen, found, end = set(), [], time.monotonic() + START_S
     while len(seen) <= n:
         assert time.monotonic() < end, "the kubelet reports nothing"
@@ -124,9 +126,13 @@ def a_refusal_keeps_a_container_from_starting():
     said = f"pod {cluster.namespace}/refused is not granted 30 % of a GPU"
 
     def is_said():
-        of_pod = [e["message"] for e in cluster.get(f"/api/v1/namespaces/{cluster.namespace}/events")["items"]
-                  if e["involvedObject"].get("name") == "refused"]
+        of_pod = [
+            e["message"]
+            for e in cluster.get(f"/api/v1/namespaces/{cluster.namespace}/events")["items"]
+            if e["involvedObject"].get("name") == "refused"
+        ]
         return any(said in message for message in of_pod + [str(cluster.pod("refused")["status"])])
+
     wait_for(is_said, "the refusal's sentence is in an event or in the pod's status", START_S)
     status = cluster.pod("refused")["status"]
     for container in status.get("containerStatuses", []):
@@ -190,8 +196,15 @@ def a_successor_leaves_no_gap():
 
 try:
     with open_cluster("kcm", "sched", "node", own=True) as cluster:
-        main(slots_are_offered, a_container_has_its_slot_at_its_start, each_container_has_its_own_slot,
-             a_process_is_known_by_its_cgroup, a_refusal_keeps_a_container_from_starting,
-             the_plugin_registers_again_after_a_kubelet_restart, a_restart_of_the_plugin_does_no_harm, a_successor_leaves_no_gap)
+        main(
+            slots_are_offered,
+            a_container_has_its_slot_at_its_start,
+            each_container_has_its_own_slot,
+            a_process_is_known_by_its_cgroup,
+            a_refusal_keeps_a_container_from_starting,
+            the_plugin_registers_again_after_a_kubelet_restart,
+            a_restart_of_the_plugin_does_no_harm,
+            a_successor_leaves_no_gap,
+        )
 except Skip as reason:
     skip_all(reason)

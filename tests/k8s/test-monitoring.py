@@ -33,6 +33,7 @@ def text_of(*path):
 
 # ---- the daemons and their metrics
 
+
 def of_controller():
     return controller.get("/metrics", token=operator.token)[1]
 
@@ -40,16 +41,24 @@ def of_controller():
 def of_scheduler():
     port = free_port(controller.address)
     account = cluster.service_account(SYSTEM, "divvy-scheduler")
-    cluster.keeper.ask("start", name="divvy-scheduler", log=os.path.join(cluster.dir, "log", "divvy-scheduler.log"),
-                       env={"PATH": os.environ["PATH"], "POD_NAME": "scheduler"},
-                       argv=[os.path.join(BUILD, "src/scheduler/divvy-scheduler"), f"--kubeconfig={account.kubeconfig}",
-                             f"--listen={controller.address}:{port}"])
+    cluster.keeper.ask(
+        "start",
+        name="divvy-scheduler",
+        log=os.path.join(cluster.dir, "log", "divvy-scheduler.log"),
+        env={"PATH": os.environ["PATH"], "POD_NAME": "scheduler"},
+        argv=[
+            os.path.join(BUILD, "src/scheduler/divvy-scheduler"),
+            f"--kubeconfig={account.kubeconfig}",
+            f"--listen={controller.address}:{port}",
+        ],
+    )
 
     def said():
         with contextlib.suppress(OSError):
             status, text = controller.get("/metrics", port=port, token=operator.token)
             return text if status == 200 else None
         return None
+
     return wait_for(said, "the scheduler serves its metrics")
 
 
@@ -57,8 +66,13 @@ def of_divvyd():
     """Metrics of a divvyd with a tenant that exceeds its memory quota."""
     with tempfile.TemporaryDirectory(prefix="divvy-test-") as folder, contextlib.ExitStack() as ends:
         address = os.path.join(folder, "metrics")
-        env = {**os.environ, "DIVVY_RUNTIME_DIR": os.path.join(folder, "run"), "DIVVY_HOOKS": os.path.join(BUILD, "src/hook"),
-               "DIVVY_SIM_LIBS": os.path.join(BUILD, "src/simgpu"), "STATE_DIRECTORY": os.path.join(folder, "state")}
+        env = {
+            **os.environ,
+            "DIVVY_RUNTIME_DIR": os.path.join(folder, "run"),
+            "DIVVY_HOOKS": os.path.join(BUILD, "src/hook"),
+            "DIVVY_SIM_LIBS": os.path.join(BUILD, "src/simgpu"),
+            "STATE_DIRECTORY": os.path.join(folder, "state"),
+        }
 
         def start(*argv, **kw):
             process = subprocess.Popen(argv, env=env, stdin=subprocess.DEVNULL, **kw)
@@ -72,14 +86,28 @@ def of_divvyd():
                 s.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
                 return b"".join(iter(lambda: s.recv(1 << 16), b"")).decode().partition("\r\n\r\n")[2]
             return ""
+
         start(os.path.join(BUILD, "src/divvyd/divvyd"), "--simulate", "1xTest-80Gi", "--metrics", "unix:" + address)
         wait_for(said, "divvyd serves its metrics")
         spin = os.path.join(BUILD, "tests/programs/spin")
         # The first three programs end with out-of-memory; their counts stay with the tenant.
-        start(os.path.join(BUILD, "src/cli/divvy"), "run", "--request", "0.3", "--memory", "1Gi", "--", "sh", "-c",
-              f"for i in 1 2 3; do {spin} --memory 2048; done; exec {spin} --quiet", stderr=subprocess.DEVNULL)
-        wait_for(lambda: re.search(r"^divvy_tenant_memory_denied_total\{.*\} 3$", said(), re.M),
-                 "three allocations beyond the quota are counted")
+        start(
+            os.path.join(BUILD, "src/cli/divvy"),
+            "run",
+            "--request",
+            "0.3",
+            "--memory",
+            "1Gi",
+            "--",
+            "sh",
+            "-c",
+            f"for i in 1 2 3; do {spin} --memory 2048; done; exec {spin} --quiet",
+            stderr=subprocess.DEVNULL,
+        )
+        wait_for(
+            lambda: re.search(r"^divvy_tenant_memory_denied_total\{.*\} 3$", said(), re.M),
+            "three allocations beyond the quota are counted",
+        )
         return said()
 
 
@@ -88,6 +116,7 @@ def samples(text):
 
 
 # ---- the tests
+
 
 def metrics_have_prometheus_format():
     for who, text in exported.items():
@@ -101,7 +130,9 @@ def metrics_have_prometheus_format():
             assert kinds.get(family) in ("gauge", "counter", "histogram"), f"{who}: {name} has no type"
             assert family in helps, f"{who}: {family} has no help that is a sentence"
             assert (kinds[family] == "counter") == family.endswith("_total"), f"{who}: {family} is a {kinds[family]}"
-            assert not re.search(r"_(ms|us|ns|mib|gib|milli|permille)(_|$)", family), f"{who}: {family}: seconds, bytes, parts of 1"
+            assert not re.search(
+                r"_(ms|us|ns|mib|gib|milli|permille)(_|$)", family
+            ), f"{who}: {family}: seconds, bytes, parts of 1"
     families = [f for text in exported.values() for f in re.findall(r"^# TYPE (\S+)", text, re.M)]
     assert len(families) == len(set(families)), "two daemons export a metric of the same name"
 
@@ -114,8 +145,15 @@ def every_metric_has_a_sample():
 
 
 def metrics_show_the_pods_requests():
-    cluster.create(f"/api/v1/namespaces/{cluster.namespace}/pods", {"apiVersion": "v1", "kind": "Pod", "metadata": {
-        "name": "asks", "annotations": {"divvy.gpu/request": "0.3"}}, "spec": {"containers": [{"name": "main", "image": "none"}]}})
+    cluster.create(
+        f"/api/v1/namespaces/{cluster.namespace}/pods",
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "asks", "annotations": {"divvy.gpu/request": "0.3"}},
+            "spec": {"containers": [{"name": "main", "image": "none"}]},
+        },
+    )
     line = f'divvy_pod_requested_share{{namespace="{cluster.namespace}",pod="asks"}} 0.3\n'
     wait_for(lambda: line in of_controller(), "the pod's requested share is exported")
     wait_for(lambda: "divvy_controller_pods_waiting 1\n" in of_controller(), "the pod counts as waiting")
@@ -160,8 +198,11 @@ def the_alerts_name_existing_metrics():
 
 def deprecated():
     """{old name: new name}"""
-    return {old: new for text in exported.values()
-            for old, new in re.findall(r"^# HELP (\S+) Deprecated: use (\S+)\.$", text, re.M)}
+    return {
+        old: new
+        for text in exported.values()
+        for old, new in re.findall(r"^# HELP (\S+) Deprecated: use (\S+)\.$", text, re.M)
+    }
 
 
 def old_names_are_exported_beside_the_new_ones():
@@ -177,17 +218,26 @@ def the_page_of_metrics_lists_all_metrics():
     families = {f for text in exported.values() for f in re.findall(r"^# TYPE (\S+)", text, re.M)}
     families -= set(deprecated())
     listed = set(re.findall(r"^\| `(divvy_\w+)` \|", text_of("docs/reference/metrics.md"), re.M))
-    assert listed == families, f"docs/reference/metrics.md: only there {listed - families}, not there {families - listed}"
+    assert (
+        listed == families
+    ), f"docs/reference/metrics.md: only there {listed - families}, not there {families - listed}"
 
 
-TESTS = [metrics_have_prometheus_format, every_metric_has_a_sample, metrics_show_the_pods_requests, the_dashboard_names_existing_metrics,
-         the_alerts_name_existing_metrics, old_names_are_exported_beside_the_new_ones,
-         the_page_of_metrics_lists_all_metrics]
+TESTS = [
+    metrics_have_prometheus_format,
+    every_metric_has_a_sample,
+    metrics_show_the_pods_requests,
+    the_dashboard_names_existing_metrics,
+    the_alerts_name_existing_metrics,
+    old_names_are_exported_beside_the_new_ones,
+    the_page_of_metrics_lists_all_metrics,
+]
 
 try:
     with open_cluster("kcm", own=True) as cluster, installed(cluster) as controller:
-        operator = cluster.service_account(cluster.namespace, "operator", cluster_rules=[
-            {"nonResourceURLs": ["/metrics"], "verbs": ["get"]}])
+        operator = cluster.service_account(
+            cluster.namespace, "operator", cluster_rules=[{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]
+        )
         wait_for(lambda: controller.get("/metrics", token=operator.token)[0] == 200, "the operator may")
         exported = {"divvy-controller": of_controller(), "divvy-scheduler": of_scheduler(), "divvyd": of_divvyd()}
         main(*TESTS)

@@ -30,10 +30,11 @@ def a_pod_runs_and_reports_its_exit():
 
 
 def a_pod_has_limits_a_network_and_an_account():
-    script = "cat /var/run/secrets/kubernetes.io/serviceaccount/namespace; echo; ip -4 -o addr show eth0;" \
-             " cat /proc/self/cgroup; trap 'exit 0' TERM; while :; do sleep 0.1; done"
-    create(cluster.shell_pod("lives", script, container={
-        "resources": {"limits": {"cpu": "100m", "memory": "32Mi"}}}))
+    script = (
+        "cat /var/run/secrets/kubernetes.io/serviceaccount/namespace; echo; ip -4 -o addr show eth0;"
+        " cat /proc/self/cgroup; trap 'exit 0' TERM; while :; do sleep 0.1; done"
+    )
+    create(cluster.shell_pod("lives", script, container={"resources": {"limits": {"cpu": "100m", "memory": "32Mi"}}}))
     pod = cluster.wait_for_pod("lives", "Running")
     wait_for(lambda: "kubepods" in cluster.log_of("lives"), "the pod has printed its cgroup")
     text = cluster.log_of("lives")
@@ -113,8 +114,9 @@ def a_node_has_its_own_kernel_settings():
     with open(f"/proc/{cluster.pid('mounts')}/mountinfo", encoding="utf-8") as f:
         mounted = {line.split()[4] for line in f}
     assert settings and set(settings) <= mounted, set(settings) - mounted
-    assert cluster.node.enter("cat", "/proc/sys/vm/overcommit_memory").stdout.strip() == "1", \
-        "the node does not see the kubelet's own setting"
+    assert (
+        cluster.node.enter("cat", "/proc/sys/vm/overcommit_memory").stdout.strip() == "1"
+    ), "the node does not see the kubelet's own setting"
 
 
 def the_last_node_removes_the_mount_points():
@@ -143,8 +145,13 @@ with open_cluster("kcm", "node") as c:
     print(c.dir, c.keeper.process.pid, c.node.seat.number, file=sys.stderr, flush=True)
     sys.stdin.read()
 """
-    child = subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                             stdout=subprocess.DEVNULL)
+    child = subprocess.Popen(
+        [sys.executable, "-c", script],
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        stdout=subprocess.DEVNULL,
+    )
     folder, keeper, number = child.stderr.readline().split()
     seat = node_module.SEATS[int(number)]
     assert leftovers(seat, folder) and alive(int(keeper))
@@ -170,13 +177,16 @@ def a_measuring_test_gets_the_machine_for_itself():
     name = unique("seats")
     seats = [types.SimpleNamespace(lock=f"\0{name}-{n}") for n in range(2)]
     with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.multiple(
-            node_module, SEATS=seats, TURN=f"\0{name}-turn"):
+        node_module, SEATS=seats, TURN=f"\0{name}-turn"
+    ):
+
         def come(alone):
             keeper = Keeper(os.path.join(folder, "log"))
             node = node_module.Node(types.SimpleNamespace(node_name="", dir="", keeper=keeper), alone)
             thread = threading.Thread(target=node.take_seat)
             thread.start()
             return node, keeper, thread
+
         first, its_keeper, thread = come(False)
         thread.join()
         measures, measures_keeper, measures_thread = come(True)
@@ -194,9 +204,17 @@ def a_measuring_test_gets_the_machine_for_itself():
 
 try:
     with open_cluster("kcm", "sched", "node") as cluster:
-        main(a_pod_runs_and_reports_its_exit, a_pod_has_limits_a_network_and_an_account,
-             a_pod_reaches_the_api_server, device_plugins_can_register, pods_outlive_kubelet_and_containerd,
-             a_node_has_its_own_kernel_settings, an_ended_node_leaves_nothing_behind, a_killed_test_leaves_no_node_behind,
-             the_last_node_removes_the_mount_points, a_measuring_test_gets_the_machine_for_itself)
+        main(
+            a_pod_runs_and_reports_its_exit,
+            a_pod_has_limits_a_network_and_an_account,
+            a_pod_reaches_the_api_server,
+            device_plugins_can_register,
+            pods_outlive_kubelet_and_containerd,
+            a_node_has_its_own_kernel_settings,
+            an_ended_node_leaves_nothing_behind,
+            a_killed_test_leaves_no_node_behind,
+            the_last_node_removes_the_mount_points,
+            a_measuring_test_gets_the_machine_for_itself,
+        )
 except Skip as reason:
     skip_all(reason)

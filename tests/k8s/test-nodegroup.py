@@ -22,7 +22,7 @@ UNITS = {"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "k": 1000, "m": 0.001}
 def number(quantity):
     for unit, factor in UNITS.items():
         if str(quantity).endswith(unit):
-            return float(quantity[:-len(unit)]) * factor
+            return float(quantity[: -len(unit)]) * factor
     return float(quantity)
 
 
@@ -84,22 +84,35 @@ class Autoscaler:
 
 
 def is_unschedulable(pod):
-    return any(c["type"] == "PodScheduled" and c["status"] == "False" and c["reason"] == "Unschedulable"
-               for c in pod["status"].get("conditions") or []) and not pod["spec"].get("nodeName")
+    return any(
+        c["type"] == "PodScheduled" and c["status"] == "False" and c["reason"] == "Unschedulable"
+        for c in pod["status"].get("conditions") or []
+    ) and not pod["spec"].get("nodeName")
 
 
 def template(devices=1, memory_gib=16, **more):
     """The group's description of its nodes, as in docs/node-groups.md."""
-    return {"cpu": 8, "memory": 16 * GIB, "pods": 110, "divvy.gpu/slot": 64 * devices, "divvy.gpu/milli": 1000 * devices,
-            "divvy.gpu/memory-mib": memory_gib * 1024 * devices, **more}
+    return {
+        "cpu": 8,
+        "memory": 16 * GIB,
+        "pods": 110,
+        "divvy.gpu/slot": 64 * devices,
+        "divvy.gpu/milli": 1000 * devices,
+        "divvy.gpu/memory-mib": memory_gib * 1024 * devices,
+        **more,
+    }
 
 
 def fraction(name, request="0.3", **spec):
     """A pod as its user writes it: the webhook adds the resources."""
     path = f"/api/v1/namespaces/{rig.namespace}/pods"
-    cluster.create(path, {
-        "metadata": {"name": name, "annotations": {"divvy.gpu/request": request, "divvy.gpu/memory": "4Gi"}},
-        "spec": {"terminationGracePeriodSeconds": 1, "containers": [{"name": "main", "image": "none"}], **spec}})
+    cluster.create(
+        path,
+        {
+            "metadata": {"name": name, "annotations": {"divvy.gpu/request": request, "divvy.gpu/memory": "4Gi"}},
+            "spec": {"terminationGracePeriodSeconds": 1, "containers": [{"name": "main", "image": "none"}], **spec},
+        },
+    )
 
 
 def registers(group, tainted=True):
@@ -107,8 +120,17 @@ def registers(group, tainted=True):
     name = unique("grown")
     cluster.fake_node(name, labels={"divvy.gpu/owner": "divvy"})
     if tainted:
-        cluster.patch(f"/api/v1/nodes/{name}", {"spec": {"taints": [
-            {"key": TAINT, "value": "starting", "effect": "NoSchedule"}, {"key": "team", "value": "a", "effect": "PreferNoSchedule"}]}})
+        cluster.patch(
+            f"/api/v1/nodes/{name}",
+            {
+                "spec": {
+                    "taints": [
+                        {"key": TAINT, "value": "starting", "effect": "NoSchedule"},
+                        {"key": "team", "value": "a", "effect": "PreferNoSchedule"},
+                    ]
+                }
+            },
+        )
     group.nodes.append(name)
     return name
 
@@ -121,10 +143,25 @@ def has_slots(name):
 def divvyd_serves(name):
     wait_for(lambda: cluster.exists(f"{GPU}/gpunodes/{name}"), "the controller makes the GPUNode", 60)
     rig.lease(name)
-    rig.status(name, owner="divvy", deviceCount=1, slots={"total": 64, "used": 0},
-               conditions=[{"type": "Ready", "status": "True", "reason": "Serving", "lastTransitionTime": "2026-01-02T03:04:05Z"}],
-               devices=[{"uuid": f"GPU-{name}", "index": 0, "model": "T4", "memoryBytes": 16 * GIB, "health": "Healthy",
-                         "owner": "divvy"}])
+    rig.status(
+        name,
+        owner="divvy",
+        deviceCount=1,
+        slots={"total": 64, "used": 0},
+        conditions=[
+            {"type": "Ready", "status": "True", "reason": "Serving", "lastTransitionTime": "2026-01-02T03:04:05Z"}
+        ],
+        devices=[
+            {
+                "uuid": f"GPU-{name}",
+                "index": 0,
+                "model": "T4",
+                "memoryBytes": 16 * GIB,
+                "health": "Healthy",
+                "owner": "divvy",
+            }
+        ],
+    )
 
 
 def taints_of(name):
@@ -224,7 +261,13 @@ try:
         with installed(cluster), Scheduled(cluster) as rig:
             cluster.kubectl("apply", "-f", os.path.join(SOURCE, "deploy/startup-taint.yaml"))
             rig.start()
-            main(fractions_add_one_node, without_the_taint_the_autoscaler_adds_too_many, a_template_without_the_resources_adds_no_node,
-                 the_autoscaler_adds_as_many_nodes_as_the_shares_need, opportunistic_pods_add_no_node, a_node_that_is_not_ready_keeps_the_taint)
+            main(
+                fractions_add_one_node,
+                without_the_taint_the_autoscaler_adds_too_many,
+                a_template_without_the_resources_adds_no_node,
+                the_autoscaler_adds_as_many_nodes_as_the_shares_need,
+                opportunistic_pods_add_no_node,
+                a_node_that_is_not_ready_keeps_the_taint,
+            )
 except Skip as reason:
     skip_all(reason)

@@ -121,6 +121,7 @@ def viewer(after=""):
 
 # ---- a cluster of GPUNodes
 
+
 def make_node(name, devices, tenants):
     cluster.create(G, {"apiVersion": "divvy.gpu/v1", "kind": "GPUNode", "metadata": {"name": name}})
     set_status(name, devices, tenants)
@@ -132,19 +133,55 @@ def uuid(name, i):
 
 
 def set_status(name, devices, tenants):
-    cluster.patch(f"{G}/{name}/status", {"status": {
-        "owner": "divvy", "deviceCount": devices, "devices": [
-            {"uuid": uuid(name, i), "index": i, "model": "H200-141Gi", "memoryBytes": 141 * GIB, "health": "Healthy",
-             "owner": "divvy", "simulated": True} for i in range(devices)],
-        "tenants": tenants, "slots": {"total": 64 * devices, "used": len(tenants)},
-        "conditions": [{"type": "Ready", "status": "True", "reason": "Serving",
-                        "lastTransitionTime": "2026-01-01T00:00:00Z"}]}})
+    cluster.patch(
+        f"{G}/{name}/status",
+        {
+            "status": {
+                "owner": "divvy",
+                "deviceCount": devices,
+                "devices": [
+                    {
+                        "uuid": uuid(name, i),
+                        "index": i,
+                        "model": "H200-141Gi",
+                        "memoryBytes": 141 * GIB,
+                        "health": "Healthy",
+                        "owner": "divvy",
+                        "simulated": True,
+                    }
+                    for i in range(devices)
+                ],
+                "tenants": tenants,
+                "slots": {"total": 64 * devices, "used": len(tenants)},
+                "conditions": [
+                    {
+                        "type": "Ready",
+                        "status": "True",
+                        "reason": "Serving",
+                        "lastTransitionTime": "2026-01-01T00:00:00Z",
+                    }
+                ],
+            }
+        },
+    )
 
 
 def tenant(name, i, pod, request=300, limit=600, note=None):
-    t = {"podUID": "uid-" + pod, "namespace": "research", "pod": pod, "container": "main", "slot": "1",
-         "devices": [uuid(name, i)], "request": request, "limit": limit, "memoryBytes": [10 * GIB], "class": "standard",
-         "priority": 50, "mode": "local", "epoch": 1}
+    t = {
+        "podUID": "uid-" + pod,
+        "namespace": "research",
+        "pod": pod,
+        "container": "main",
+        "slot": "1",
+        "devices": [uuid(name, i)],
+        "request": request,
+        "limit": limit,
+        "memoryBytes": [10 * GIB],
+        "class": "standard",
+        "priority": 50,
+        "mode": "local",
+        "epoch": 1,
+    }
     return {**t, "note": note} if note else t
 
 
@@ -152,9 +189,12 @@ def lease(name, uses):
     measured = " ".join(f"uid-{pod}/main={share}:{GIB}" for pod, share in uses.items())
     now = time.time()
     stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now)) + f".{int(now % 1 * 1e6):06d}Z"
-    return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {
-        "name": name, "namespace": "divvy-node-lease", "annotations": {"divvy.gpu/measured": measured}},
-        "spec": {"holderIdentity": "divvyd", "leaseDurationSeconds": 3600, "renewTime": stamp}}
+    return {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": name, "namespace": "divvy-node-lease", "annotations": {"divvy.gpu/measured": measured}},
+        "spec": {"holderIdentity": "divvyd", "leaseDurationSeconds": 3600, "renewTime": stamp},
+    }
 
 
 def renew(name, uses):
@@ -162,6 +202,7 @@ def renew(name, uses):
 
 
 # ---- the tests
+
 
 def without_rights_the_page_sends_no_data():
     for path in ("/events/", "/history/uid-a/main", "/session"):
@@ -193,10 +234,15 @@ def three_nodes_are_followed():
     for n in (1, 2, 3):
         make_node(f"gpu-{n}", 4, [tenant(f"gpu-{n}", 0, f"train-{n}"), tenant(f"gpu-{n}", 0, f"side-{n}", 500, 1000)])
     with viewer() as v:
-        v.until(lambda s: len(s["nodes"]) == 3 and all(n["alive"] for n in s["nodes"].values()), "three nodes are shown")
+        v.until(
+            lambda s: len(s["nodes"]) == 3 and all(n["alive"] for n in s["nodes"].values()), "three nodes are shown"
+        )
         one = v.seen["nodes"]["gpu-1"]
         assert [d["uuid"] for d in one["devices"]] == [uuid("gpu-1", i) for i in range(4)], one
-        assert [(t["pod"], t["request"], t["devices"]) for t in one["tenants"]] == [("train-1", 300, [0]), ("side-1", 500, [0])]
+        assert [(t["pod"], t["request"], t["devices"]) for t in one["tenants"]] == [
+            ("train-1", 300, [0]),
+            ("side-1", 500, [0]),
+        ]
         renew("gpu-2", {"train-2": 310, "side-2": 220})
         v.until(lambda s: s["use"].get("gpu-2") == [[310, GIB], [220, GIB]], "what is used is shown")
         status, _, text = ask("GET", "/history/uid-train-2/main", cookie=operator.token)
@@ -214,15 +260,30 @@ def three_nodes_are_followed():
 def pods_that_wait_are_shown():
     path = f"/api/v1/namespaces/{cluster.namespace}/pods"
     with viewer() as v:
-        cluster.create(path, {"apiVersion": "v1", "kind": "Pod", "metadata": {
-            "name": "waits", "annotations": {"divvy.gpu/request": "0.5", "divvy.gpu/memory": "4Gi"}},
-            "spec": {"containers": [{"name": "main", "image": "none"}]}})
+        cluster.create(
+            path,
+            {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {"name": "waits", "annotations": {"divvy.gpu/request": "0.5", "divvy.gpu/memory": "4Gi"}},
+                "spec": {"containers": [{"name": "main", "image": "none"}]},
+            },
+        )
         key = f"{cluster.namespace}/waits"
         v.until(lambda s: key in s["waiting"], "the pod is shown")
         assert v.seen["waiting"][key]["milli"] == 500 and v.seen["waiting"][key]["mib"] == 4096, v.seen["waiting"]
         scheduler = cluster.service_account("divvy-system", "divvy-scheduler")
-        scheduler.patch(f"{path}/waits/status", {"status": {"conditions": [
-            {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": MARKUP}]}}, "strategic")
+        scheduler.patch(
+            f"{path}/waits/status",
+            {
+                "status": {
+                    "conditions": [
+                        {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": MARKUP}
+                    ]
+                }
+            },
+            "strategic",
+        )
         v.until(lambda s: s["waiting"][key].get("why") == MARKUP, "its reason is shown")
         cluster.delete(f"{path}/waits", grace_s=0)
         v.until(lambda s: key not in s["waiting"], "it has gone")
@@ -254,8 +315,21 @@ def browse(name, *args):
     if get.returncode:
         raise Skip(get.stderr.strip())
     env = {**os.environ, "DIVVY_BROWSER": get.stdout.strip()}
-    done = subprocess.run(["node", os.path.join(HERE, "../browser/look.mjs"), f"https://{controller.address}:{controller.page}/",
-                           name, *args], input=operator.token, capture_output=True, text=True, env=env, timeout=patience(300), check=False)
+    done = subprocess.run(
+        [
+            "node",
+            os.path.join(HERE, "../browser/look.mjs"),
+            f"https://{controller.address}:{controller.page}/",
+            name,
+            *args,
+        ],
+        input=operator.token,
+        capture_output=True,
+        text=True,
+        env=env,
+        timeout=patience(300),
+        check=False,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return json.loads(done.stdout)
 
@@ -270,6 +344,7 @@ def a_thousand_devices_are_followed():
     def make(some):
         for n in some:
             make_node(f"big-{n}", 8, [tenant(f"big-{n}", k // 4, f"job-{n}-{k}", 200, 1000) for k in range(32)])
+
     threads = [threading.Thread(target=make, args=(range(i, 124, 8),)) for i in range(8)]
     for t in threads:
         t.start()
@@ -284,8 +359,11 @@ def a_thousand_devices_are_followed():
         start = time.monotonic()
         renew("big-77", {f"job-77-{k}": 10 * k for k in range(32)})
         v.until(lambda s: (s["use"]["big-77"][5] or [0])[0] == 50, "a change of one of them")
-        print(f"# 1,000 devices: {size >> 10} KiB in {took * 1e3:.0f} ms, a change is told after "
-              f"{(time.monotonic() - start) * 1e3:.0f} ms, {v.bytes - size} bytes", flush=True)
+        print(
+            f"# 1,000 devices: {size >> 10} KiB in {took * 1e3:.0f} ms, a change is told after "
+            f"{(time.monotonic() - start) * 1e3:.0f} ms, {v.bytes - size} bytes",
+            flush=True,
+        )
         assert v.bytes - size < 20000, "a change of one node sends too many bytes"
 
 
@@ -294,14 +372,23 @@ def a_browser_shows_a_thousand_devices():
     print(f"# 1,000 devices in chromium: {json.dumps(seen['times'])}", flush=True)
 
 
-TESTS = [without_rights_the_page_sends_no_data, a_token_becomes_a_cookie, three_nodes_are_followed, pods_that_wait_are_shown,
-         a_returning_viewer_gets_the_missed_events, after_a_restart_the_page_shows_all_nodes, a_browser_shows_three_nodes, a_thousand_devices_are_followed,
-         a_browser_shows_a_thousand_devices]
+TESTS = [
+    without_rights_the_page_sends_no_data,
+    a_token_becomes_a_cookie,
+    three_nodes_are_followed,
+    pods_that_wait_are_shown,
+    a_returning_viewer_gets_the_missed_events,
+    after_a_restart_the_page_shows_all_nodes,
+    a_browser_shows_three_nodes,
+    a_thousand_devices_are_followed,
+    a_browser_shows_a_thousand_devices,
+]
 
 try:
     with open_cluster("kcm", own=True) as cluster, installed(cluster) as controller:
-        operator = cluster.service_account(cluster.namespace, "operator", cluster_rules=[
-            {"nonResourceURLs": ["/metrics"], "verbs": ["get"]}])
+        operator = cluster.service_account(
+            cluster.namespace, "operator", cluster_rules=[{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]
+        )
         nobody = cluster.service_account(cluster.namespace, "nobody")
         main(*TESTS)
 except Skip as reason:

@@ -21,8 +21,7 @@ from api import ApiError  # noqa: E402
 from cluster import Skip, main, open_cluster, patience, skip_all, wait_for  # noqa: E402
 from controller import PROGRAM as CONTROLLER  # noqa: E402
 from controller import SYSTEM, installed  # noqa: E402
-from divvyd import (IMAGE, Daemon, bound_account, delete_pod, events_of, image_of, make_image,  # noqa: E402
-                    wait_for_pod)
+from divvyd import IMAGE, Daemon, bound_account, delete_pod, events_of, image_of, make_image, wait_for_pod  # noqa: E402
 from plugin import start_plugin  # noqa: E402
 from scheduled import Scheduled  # noqa: E402
 
@@ -52,7 +51,9 @@ def held():
 
 def natives():
     """Devices that the kubelet has given to pods of the other plugin, placeholders included."""
-    with open(os.path.join(cluster.node.kubelet_dir, "device-plugins/kubelet_internal_checkpoint"), encoding="utf-8") as f:
+    with open(
+        os.path.join(cluster.node.kubelet_dir, "device-plugins/kubelet_internal_checkpoint"), encoding="utf-8"
+    ) as f:
         entries = json.load(f)["Data"]["PodDeviceEntries"] or []
     found = {}
     for e in entries:
@@ -64,20 +65,51 @@ def natives():
 
 def native(name, devices=1, **spec):
     limits = {"nvidia.com/gpu": str(devices)}
-    cluster.create(f"/api/v1/namespaces/{cluster.namespace}/pods", {
-        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {
-            "terminationGracePeriodSeconds": 1, "containers": [{
-                "name": "main", "image": IMAGE, "imagePullPolicy": "Never", "command": ["/bin/spin"],
-                "args": ["--help"], "resources": {"limits": limits}}], **spec}})
+    cluster.create(
+        f"/api/v1/namespaces/{cluster.namespace}/pods",
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name},
+            "spec": {
+                "terminationGracePeriodSeconds": 1,
+                "containers": [
+                    {
+                        "name": "main",
+                        "image": IMAGE,
+                        "imagePullPolicy": "Never",
+                        "command": ["/bin/spin"],
+                        "args": ["--help"],
+                        "resources": {"limits": limits},
+                    }
+                ],
+                **spec,
+            },
+        },
+    )
 
 
 def shared(name, request, seconds=600, restart="Never"):
-    cluster.create(f"/api/v1/namespaces/{cluster.namespace}/pods", {
-        "apiVersion": "v1", "kind": "Pod",
-        "metadata": {"name": name, "annotations": {"divvy.gpu/request": request, "divvy.gpu/memory": "4Gi"}}, "spec": {
-            "restartPolicy": restart, "terminationGracePeriodSeconds": 1, "containers": [{
-                "name": "main", "image": IMAGE, "imagePullPolicy": "Never",
-                "args": ["--kernel-us=500", f"--duration={seconds}"]}]}})
+    cluster.create(
+        f"/api/v1/namespaces/{cluster.namespace}/pods",
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "annotations": {"divvy.gpu/request": request, "divvy.gpu/memory": "4Gi"}},
+            "spec": {
+                "restartPolicy": restart,
+                "terminationGracePeriodSeconds": 1,
+                "containers": [
+                    {
+                        "name": "main",
+                        "image": IMAGE,
+                        "imagePullPolicy": "Never",
+                        "args": ["--kernel-us=500", f"--duration={seconds}"],
+                    }
+                ],
+            },
+        },
+    )
 
 
 def device_of(name):
@@ -87,7 +119,9 @@ def device_of(name):
 def alone_on_its_device(tenant):
     """(uuid, placeholder), when divvy has no other device: only divvyd knows a placeholder before it is reported."""
     uuid = device_of(tenant)
-    wait_for(lambda: len(placeholders()) == 1 and list(held()) == [uuid], "divvy has only the tenant's device", KUBELET_S)
+    wait_for(
+        lambda: len(placeholders()) == 1 and list(held()) == [uuid], "divvy has only the tenant's device", KUBELET_S
+    )
     return uuid, held()[uuid]
 
 
@@ -102,7 +136,9 @@ class Offers:
     def watch(self):
         with contextlib.suppress(OSError):  # the cluster is shut down
             while True:  # a server ends each watch after some time
-                with cluster.watch("/api/v1/nodes", timeout=patience(1800), fieldSelector=f"metadata.name={cluster.node_name}") as events:
+                with cluster.watch(
+                    "/api/v1/nodes", timeout=patience(1800), fieldSelector=f"metadata.name={cluster.node_name}"
+                ) as events:
                     self.ready.set()
                     for event in events:
                         have = event["object"].get("status", {}).get("allocatable")
@@ -111,7 +147,9 @@ class Offers:
 
 
 def at_first_divvy_owns_no_device():
-    wait_for(lambda: {d["owner"] for d in daemon.status().get("devices") or []} == {"native"}, "divvy owns none", KUBELET_S)
+    wait_for(
+        lambda: {d["owner"] for d in daemon.status().get("devices") or []} == {"native"}, "divvy owns none", KUBELET_S
+    )
     assert daemon.status()["owner"] == "pool"
     assert daemon.condition("OwnerConflict")["status"] == "False"
     assert not placeholders()
@@ -119,8 +157,12 @@ def at_first_divvy_owns_no_device():
 
 def slots_are_offered_before_a_device_is_taken():
     """The kubelet reports new devices only every few seconds: a waiting pod would wait for that, too."""
-    wait_for(lambda: cluster.get(f"/api/v1/nodes/{cluster.node_name}")["status"]["allocatable"].get("divvy.gpu/milli") == "2k"
-             and daemon.slots_offered() == SLOTS, "all are offered")
+    wait_for(
+        lambda: cluster.get(f"/api/v1/nodes/{cluster.node_name}")["status"]["allocatable"].get("divvy.gpu/milli")
+        == "2k"
+        and daemon.slots_offered() == SLOTS,
+        "all are offered",
+    )
     world["offers"] = Offers()
 
 
@@ -142,12 +184,22 @@ def a_native_pod_is_no_unmanaged_process():
     ours = device_of("one")
     native_device = next(u for u in daemon.devices() if u != ours)
     with daemon.stranger(native_device) as allowed, daemon.stranger(ours) as stranger:
-        wait_for(lambda: any(f"process {stranger.pid} (spin) uses device {ours}" in m
-                             for m in events_of(cluster, cluster.node_name).get("UnmanagedProcess", [])), "one is told", KUBELET_S)
+        wait_for(
+            lambda: any(
+                f"process {stranger.pid} (spin) uses device {ours}" in m
+                for m in events_of(cluster, cluster.node_name).get("UnmanagedProcess", [])
+            ),
+            "one is told",
+            KUBELET_S,
+        )
         told = events_of(cluster, cluster.node_name)["UnmanagedProcess"]
         assert allowed.poll() is None and not any(native_device in m for m in told), told
         wait_for(lambda: "1 unmanaged process" in daemon.condition("Audited").get("message", ""), "a condition, too")
-    wait_for(lambda: daemon.condition("Audited")["status"] == "True", "the audit finds no unmanaged process any more", KUBELET_S)
+    wait_for(
+        lambda: daemon.condition("Audited")["status"] == "True",
+        "the audit finds no unmanaged process any more",
+        KUBELET_S,
+    )
 
 
 def a_killed_placeholder_comes_back():
@@ -159,6 +211,7 @@ def a_killed_placeholder_comes_back():
     def restarted():
         status = cluster.get(path)["status"]["containerStatuses"][0]
         return status["restartCount"] == 1 and "running" in status["state"]
+
     wait_for(restarted, "the kubelet has restarted the container", KUBELET_S)
     assert list(held().values()) == [name]
     for tenant in ("one", "two"):
@@ -195,7 +248,9 @@ def a_deleted_placeholder_waits_for_its_tenants():
     assert cluster.exists(f"/api/v1/namespaces/{SYSTEM}/pods/{name}")
     shared("three", "0.5")
     delete_pod(cluster, "one")
-    wait_for(lambda: not cluster.exists(f"/api/v1/namespaces/{SYSTEM}/pods/{name}"), "the placeholder is deleted", KUBELET_S)
+    wait_for(
+        lambda: not cluster.exists(f"/api/v1/namespaces/{SYSTEM}/pods/{name}"), "the placeholder is deleted", KUBELET_S
+    )
     wait_for_pod(cluster, "three", "Running")
     # The controller may have created another placeholder before this placeholder's device was free.
     # The other one is given back.
@@ -209,8 +264,11 @@ def a_force_deleted_placeholder_ends_its_tenants():
     cluster.delete(f"/api/v1/namespaces/{SYSTEM}/pods/{name}", grace_s=0)
     wait_for(lambda: "three/main" not in daemon.tenants(), "divvyd has ended the tenant's processes", 30)
     wait_for(lost, "an Event says so", 30)
-    wait_for(lambda: not cluster.exists(f"/api/v1/namespaces/{cluster.namespace}/pods/three"),
-             "the tenant's pod is deleted", KUBELET_S)
+    wait_for(
+        lambda: not cluster.exists(f"/api/v1/namespaces/{cluster.namespace}/pods/three"),
+        "the tenant's pod is deleted",
+        KUBELET_S,
+    )
     assert name not in held().values(), (held(), uuid)
 
 
@@ -243,16 +301,20 @@ def hybrid_keeps_one_idle_device():
     assert len(held()) == 2, held()
     for name in ("left", "right"):
         delete_pod(cluster, name)
-    wait_for(lambda: len(placeholders()) == 1 and len(held()) == 1, "the devices beyond the reserve are returned", KUBELET_S)
+    wait_for(
+        lambda: len(placeholders()) == 1 and len(held()) == 1, "the devices beyond the reserve are returned", KUBELET_S
+    )
 
 
 def an_evicted_placeholder_waits_for_its_tenants():
-    kept, = held().values()
+    (kept,) = held().values()
     shared("evicted", "0.5")
     wait_for_pod(cluster, "evicted", "Running")
     assert held()[device_of("evicted")] == kept, (held(), kept)
-    cluster.create(f"/api/v1/namespaces/{SYSTEM}/pods/{kept}/eviction", {
-        "apiVersion": cluster.api_version("Eviction"), "kind": "Eviction", "metadata": {"name": kept}})
+    cluster.create(
+        f"/api/v1/namespaces/{SYSTEM}/pods/{kept}/eviction",
+        {"apiVersion": cluster.api_version("Eviction"), "kind": "Eviction", "metadata": {"name": kept}},
+    )
     assert is_leaving(kept)
     before = daemon.used("evicted")
     wait_for(lambda: daemon.used("evicted") > before, "the tenant continues")
@@ -270,29 +332,49 @@ def a_preempted_placeholder_waits_for_its_tenants():
     wait_for(lambda: is_leaving(name), "the placeholder is terminating", KUBELET_S)
     before = daemon.used("last")
     wait_for(lambda: daemon.used("last") > before, "the tenant continues")
-    assert not cluster.pod("critical")["spec"].get("nodeName") and not cluster.pod("last")["metadata"].get("deletionTimestamp")
+    assert not cluster.pod("critical")["spec"].get("nodeName") and not cluster.pod("last")["metadata"].get(
+        "deletionTimestamp"
+    )
     delete_pod(cluster, "last")
     wait_for(lambda: cluster.pod("critical")["spec"].get("nodeName"), "the preemptor is placed", KUBELET_S)
-    wait_for(lambda: len(natives().get(cluster.pod("critical")["metadata"]["uid"], [])) == 2,
-             "the preemptor has both devices", KUBELET_S)
+    wait_for(
+        lambda: len(natives().get(cluster.pod("critical")["metadata"]["uid"], [])) == 2,
+        "the preemptor has both devices",
+        KUBELET_S,
+    )
     assert not held(), held()
     delete_pod(cluster, "critical")
-    wait_for(lambda: not cluster.exists(f"/api/v1/namespaces/{cluster.namespace}/pods/critical"),
-             "the preemptor is deleted", KUBELET_S)
+    wait_for(
+        lambda: not cluster.exists(f"/api/v1/namespaces/{cluster.namespace}/pods/critical"),
+        "the preemptor is deleted",
+        KUBELET_S,
+    )
 
 
 def a_placeholder_obeys_a_signal_sent_before_its_start():
     """A container's first process receives only signals that it handles: an earlier signal would be lost."""
     name, path = "told-early", f"/api/v1/namespaces/{SYSTEM}/pods"
     log = os.path.join(cluster.dir, "told-early.log")
-    cluster.create(path, {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {
-        "nodeName": "nowhere", "terminationGracePeriodSeconds": 600,
-        "containers": [{"name": "main", "image": IMAGE}]}})
+    cluster.create(
+        path,
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name},
+            "spec": {
+                "nodeName": "nowhere",
+                "terminationGracePeriodSeconds": 600,
+                "containers": [{"name": "main", "image": IMAGE}],
+            },
+        },
+    )
     cluster.delete(f"{path}/{name}")
     kubeconfig = cluster.service_account(SYSTEM, "divvy-placeholder").kubeconfig
     with open(log, "w", encoding="utf-8") as out, subprocess.Popen(
-            [CONTROLLER, "--placeholder", f"--kubeconfig={kubeconfig}"], stderr=out,
-            env={"POD_NAME": name, "NODE_NAME": cluster.node_name, "PATH": os.environ["PATH"]}) as program:
+        [CONTROLLER, "--placeholder", f"--kubeconfig={kubeconfig}"],
+        stderr=out,
+        env={"POD_NAME": name, "NODE_NAME": cluster.node_name, "PATH": os.environ["PATH"]},
+    ) as program:
         try:
             wait_for(lambda: "asked to exit" in read(log), "the placeholder has received the signal")
             assert program.poll() is None, read(log)
@@ -314,12 +396,22 @@ def a_placeholder_force_deleted_without_divvyd_ends_its_tenants_too():
     cluster.kill("divvyd")
     cluster.delete(f"/api/v1/namespaces/{SYSTEM}/pods/{name}", grace_s=0)
     native("next", 2)
-    wait_for(lambda: uuid in natives().get(cluster.pod("next")["metadata"]["uid"], []), "a native pod has both devices", KUBELET_S)
+    wait_for(
+        lambda: uuid in natives().get(cluster.pod("next")["metadata"]["uid"], []),
+        "a native pod has both devices",
+        KUBELET_S,
+    )
     daemon.start()
-    wait_for(lambda: any(uuid in m for m in events_of(cluster, "four").get("PlaceholderLost", [])),
-             "the tenant's processes have been ended", KUBELET_S)
-    wait_for(lambda: not cluster.exists(f"/api/v1/namespaces/{cluster.namespace}/pods/four"),
-             "the tenant's pod is deleted", KUBELET_S)
+    wait_for(
+        lambda: any(uuid in m for m in events_of(cluster, "four").get("PlaceholderLost", [])),
+        "the tenant's processes have been ended",
+        KUBELET_S,
+    )
+    wait_for(
+        lambda: not cluster.exists(f"/api/v1/namespaces/{cluster.namespace}/pods/four"),
+        "the tenant's pod is deleted",
+        KUBELET_S,
+    )
     delete_pod(cluster, "next")
 
 
@@ -352,11 +444,18 @@ def ending_the_pool_takes_no_device_from_tenants():
     assert cluster.exists(f"/api/v1/namespaces/{SYSTEM}/pods/{name}")
     assert not natives().get(cluster.pod("wants")["metadata"]["uid"]), natives()
     delete_pod(cluster, "five")
-    wait_for(lambda: not cluster.exists(f"/api/v1/namespaces/{SYSTEM}/pods/{name}"), "the placeholder is deleted", KUBELET_S)
-    wait_for(lambda: len(natives().get(cluster.pod("wants")["metadata"]["uid"], [])) == 2,
-             "the native pod has both devices", KUBELET_S)
+    wait_for(
+        lambda: not cluster.exists(f"/api/v1/namespaces/{SYSTEM}/pods/{name}"), "the placeholder is deleted", KUBELET_S
+    )
+    wait_for(
+        lambda: len(natives().get(cluster.pod("wants")["metadata"]["uid"], [])) == 2,
+        "the native pod has both devices",
+        KUBELET_S,
+    )
     delete_pod(cluster, "wants")
-    cluster.patch(SPEC + cluster.node_name, {"spec": {"simulate": daemon.simulate}})  # the controller has created it anew
+    cluster.patch(
+        SPEC + cluster.node_name, {"spec": {"simulate": daemon.simulate}}
+    )  # the controller has created it anew
     daemon.start()
     daemon.await_ready()
 
@@ -377,10 +476,15 @@ def a_slow_kubelet_ends_no_tenant():
         cluster.kill("divvyd")
         daemon.start()
         wait_for(daemon.answers, "divvyd answers", KUBELET_S)
-        wait_for(lambda: daemon.condition("Ready")["status"] == "False",
-                 "divvyd has reported that the node is not ready", KUBELET_S)
+        wait_for(
+            lambda: daemon.condition("Ready")["status"] == "False",
+            "divvyd has reported that the node is not ready",
+            KUBELET_S,
+        )
         time.sleep(3)  # the controller would have acted by now
-        assert {d.get("placeholder") for d in daemon.status()["devices"]} >= set(ours.values()), daemon.status()["devices"]
+        assert {d.get("placeholder") for d in daemon.status()["devices"]} >= set(ours.values()), daemon.status()[
+            "devices"
+        ]
         assert not cluster.pod("six")["metadata"].get("deletionTimestamp"), events_of(cluster, "six")
     finally:
         os.kill(kubelet, signal.SIGCONT)
@@ -403,9 +507,11 @@ def told(name):
 
 def restarted_pods_are_rejected(uuids):
     """Kubelets since Kubernetes 1.25 ask for devices before any plugin can have registered."""
+
     def rejected(name):
         status = cluster.pod(name)["status"]
         return status["phase"] == "Failed" and status.get("reason") == "UnexpectedAdmissionError"
+
     for name in ("stays", "beside"):
         wait_for(lambda name=name: rejected(name), f"{name} is rejected", KUBELET_S)
     wait_for(lambda: not placeholders(), "the controller deletes the rejected placeholder", KUBELET_S)
@@ -426,7 +532,9 @@ def the_node_restarts_while_tenants_run():
     native("beside")
     for name in ("stays", "ends"):
         wait_for_pod(cluster, name, "Running")
-    wait_for(lambda: cluster.pod("beside")["metadata"]["uid"] in natives(), "a native pod has the other device", KUBELET_S)
+    wait_for(
+        lambda: cluster.pod("beside")["metadata"]["uid"] in natives(), "a native pod has the other device", KUBELET_S
+    )
     alone_on_its_device("stays")
     ours, uuids, theirs, lost_before = held(), daemon.devices(), natives(), lost()
     assert device_of("stays") == device_of("ends") and list(ours) == [device_of("stays")], ours
@@ -440,12 +548,17 @@ def the_node_restarts_while_tenants_run():
     if cluster.minor >= 25:
         restarted_pods_are_rejected(uuids)
         return
-    wait_for(lambda: "no GPU for this program: divvyd does not answer" in told("stays"),
-             "the kubelet restarts the container before divvyd runs, and the program has no device", KUBELET_S)
+    wait_for(
+        lambda: "no GPU for this program: divvyd does not answer" in told("stays"),
+        "the kubelet restarts the container before divvyd runs, and the program has no device",
+        KUBELET_S,
+    )
     daemon.start()
     wait_for(daemon.answers, "divvyd answers again", KUBELET_S)
     start_plugin(cluster, "nvidia.com/gpu", uuids)
-    wait_for(lambda: cluster.pod("ends")["status"]["phase"] == "Failed", "the pod with restartPolicy Never has failed", 120)
+    wait_for(
+        lambda: cluster.pod("ends")["status"]["phase"] == "Failed", "the pod with restartPolicy Never has failed", 120
+    )
     wait_for(lambda: daemon.got("stays") > 0, "the restarted container computes", 180)
     assert device_of("stays") in ours, (device_of("stays"), ours)
     wait_for(lambda: held() == ours, "the placeholder still has its device", KUBELET_S)
@@ -472,15 +585,25 @@ try:
             daemon.start()
             daemon.await_ready()
             start_plugin(cluster, "nvidia.com/gpu", daemon.devices())
-            main(at_first_divvy_owns_no_device, slots_are_offered_before_a_device_is_taken, a_device_is_taken_when_a_pod_waits,
-                 a_native_pod_is_no_unmanaged_process,
-                 a_killed_placeholder_comes_back, a_deleted_placeholder_waits_for_its_tenants,
-                 a_force_deleted_placeholder_ends_its_tenants, an_idle_device_is_given_back, a_reserved_device_is_ready,
-                 hybrid_keeps_one_idle_device, an_evicted_placeholder_waits_for_its_tenants,
-                 a_preempted_placeholder_waits_for_its_tenants, the_nodes_offers_stayed_constant,
-                 a_placeholder_obeys_a_signal_sent_before_its_start,
-                 a_placeholder_force_deleted_without_divvyd_ends_its_tenants_too,
-                 ending_the_pool_takes_no_device_from_tenants,
-                 a_slow_kubelet_ends_no_tenant, the_node_restarts_while_tenants_run)
+            main(
+                at_first_divvy_owns_no_device,
+                slots_are_offered_before_a_device_is_taken,
+                a_device_is_taken_when_a_pod_waits,
+                a_native_pod_is_no_unmanaged_process,
+                a_killed_placeholder_comes_back,
+                a_deleted_placeholder_waits_for_its_tenants,
+                a_force_deleted_placeholder_ends_its_tenants,
+                an_idle_device_is_given_back,
+                a_reserved_device_is_ready,
+                hybrid_keeps_one_idle_device,
+                an_evicted_placeholder_waits_for_its_tenants,
+                a_preempted_placeholder_waits_for_its_tenants,
+                the_nodes_offers_stayed_constant,
+                a_placeholder_obeys_a_signal_sent_before_its_start,
+                a_placeholder_force_deleted_without_divvyd_ends_its_tenants_too,
+                ending_the_pool_takes_no_device_from_tenants,
+                a_slow_kubelet_ends_no_tenant,
+                the_node_restarts_while_tenants_run,
+            )
 except Skip as reason:
     skip_all(reason)

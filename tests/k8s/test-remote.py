@@ -34,7 +34,9 @@ class Server(Daemon):
     """The daemon of the device node."""
 
     def __init__(self, simulate):
-        super().__init__(cluster, simulate, account=bound_account(cluster, "divvyd-far", FAR), name="divvyd-far", node=FAR)
+        super().__init__(
+            cluster, simulate, account=bound_account(cluster, "divvyd-far", FAR), name="divvyd-far", node=FAR
+        )
         self.address = (cluster.slot.address, cluster.slot.first + 11)
         self.kubelet_dir = os.path.join(self.dir, "kubelet")
         os.makedirs(os.path.join(self.kubelet_dir, "device-plugins"))
@@ -46,15 +48,22 @@ class Server(Daemon):
         super().start("--remote-listen", self.place(), "--sys-dir", network(FAR), *options, **environment)
 
     def await_serving(self):
-        wait_for(lambda: self.answers() and (self.status().get("remote") or {}).get("address") == self.place(),
-                 "the daemon serves its devices to other nodes", 120)
+        wait_for(
+            lambda: self.answers() and (self.status().get("remote") or {}).get("address") == self.place(),
+            "the daemon serves its devices to other nodes",
+            120,
+        )
 
 
 def network(node):
     """A folder with the node's network files, as in sysfs."""
     folder = os.path.join(cluster.dir, "sys-" + node)
-    for name, text in {"class/net/eth0/type": "1", "class/net/eth0/operstate": "up", "class/net/eth0/speed": "10000",
-                       "class/net/eth0/device/vendor": "0x15b3"}.items():
+    for name, text in {
+        "class/net/eth0/type": "1",
+        "class/net/eth0/operstate": "up",
+        "class/net/eth0/speed": "10000",
+        "class/net/eth0/device/vendor": "0x15b3",
+    }.items():
         os.makedirs(os.path.dirname(os.path.join(folder, name)), exist_ok=True)
         with open(os.path.join(folder, name), "w", encoding="ascii") as f:
             f.write(text + "\n")
@@ -68,12 +77,29 @@ def pods(name=""):
 def make(name, *args, account=None, **asked):
     """A pod that runs spin with these arguments and keys, as a user writes it."""
     keys = {"divvy.gpu/" + k.replace("_", "-"): v for k, v in asked.items()}
-    return (account or cluster).create(pods(), {
-        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "annotations": keys},
-        "spec": {"restartPolicy": "Never", "terminationGracePeriodSeconds": 1, "automountServiceAccountToken": False,
-                 "securityContext": {"runAsNonRoot": True, "runAsUser": 1000},
-                 "containers": [{"name": "main", "image": IMAGE, "imagePullPolicy": "Never", "args": list(args),
-                                 "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}}]}})
+    return (account or cluster).create(
+        pods(),
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "annotations": keys},
+            "spec": {
+                "restartPolicy": "Never",
+                "terminationGracePeriodSeconds": 1,
+                "automountServiceAccountToken": False,
+                "securityContext": {"runAsNonRoot": True, "runAsUser": 1000},
+                "containers": [
+                    {
+                        "name": "main",
+                        "image": IMAGE,
+                        "imagePullPolicy": "Never",
+                        "args": list(args),
+                        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+                    }
+                ],
+            },
+        },
+    )
 
 
 def running(*names):
@@ -95,8 +121,11 @@ def remove(*names):
 
 def gone(*names):
     """Waits until the device node has none of their tenants, and GPUNode shows that."""
-    wait_for(lambda: not any(f"{n}/main" in server.tenants() for n in names) and not set(names) & set(server.listed()),
-             f"the grants of {names} have ended", 60)
+    wait_for(
+        lambda: not any(f"{n}/main" in server.tenants() for n in names) and not set(names) & set(server.listed()),
+        f"the grants of {names} have ended",
+        60,
+    )
 
 
 def pids_of(name):
@@ -109,12 +138,15 @@ def said(name, words, reason="GrantRefused"):
 
 # ---- reports of both nodes
 
+
 def each_node_reports_its_roles():
     client.await_ready()
     server.await_serving()
     ready = client.condition("Ready")
     assert (ready["reason"], ready["message"]) == (
-        "Serving", "the node has no device; its pods get devices of other nodes over the network"), ready
+        "Serving",
+        "the node has no device; its pods get devices of other nodes over the network",
+    ), ready
     status = client.status()
     assert status["deviceCount"] == 0 and status["slots"] == {"total": 64, "used": 0} and "remote" not in status, status
     wait_for(lambda: client.slots_offered() == 64, "the kubelet offers slots")
@@ -126,15 +158,19 @@ def each_node_reports_its_roles():
 
 def the_network_between_nodes_is_measured():
     """Only daemons that serve are measured, and the measuring daemon reports the result."""
-    wait_for(lambda: [p["name"] for p in client.status()["network"].get("peers", [])] == [FAR],
-             "the client node has measured the device node", 180)
-    peer, = client.status()["network"]["peers"]
+    wait_for(
+        lambda: [p["name"] for p in client.status()["network"].get("peers", [])] == [FAR],
+        "the client node has measured the device node",
+        180,
+    )
+    (peer,) = client.status()["network"]["peers"]
     print(f"# {peer}")
     assert peer["roundTripMicroseconds"] >= 1 and peer["bitsPerSecond"] >= 1 and peer["measuredAt"], peer
     assert server.status()["network"]["peers"] == [], server.status()["network"]
 
 
 # ---- grants are enforced
+
 
 def two_pods_have_their_shares():
     uuid = server.devices()[0]
@@ -169,7 +205,7 @@ def a_container_sees_only_a_socket_and_two_libraries():
     """A socket and two libraries; no key, no certificate, no driver, and no writable path."""
     make("seen", "--kernel-us=500", mode="remote", request="0.1", memory="1Gi")
     running("seen")
-    worker, = pids_of("seen")
+    (worker,) = pids_of("seen")
     pid = next(p for p in spinning() if p != worker)
     root = f"/proc/{pid}/root"
     assert os.listdir(root + "/run/divvy") == ["remote.sock"], os.listdir(root + "/run/divvy")
@@ -183,7 +219,7 @@ def a_container_sees_only_a_socket_and_two_libraries():
     # The worker runs under a user id that no other process has, and in no group.
     with open(f"/proc/{worker}/status", encoding="ascii") as f:
         status = dict(line.split(":", 1) for line in f.read().splitlines())
-    assert len(set(status["Uid"].split())) == 1 and int(status["Uid"].split()[0]) >= 0x7ff00000, status["Uid"]
+    assert len(set(status["Uid"].split())) == 1 and int(status["Uid"].split()[0]) >= 0x7FF00000, status["Uid"]
     assert status["Groups"].strip() == "" and status["NoNewPrivs"].strip() == "1", status
     assert int(status["CapEff"].strip(), 16) == 0, status["CapEff"]
     remove("seen")
@@ -194,7 +230,9 @@ def spinning():
     found = []
     for pid in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError):
-            with open(f"/proc/{pid}/comm", encoding="utf-8") as comm, open(f"/proc/{pid}/cgroup", encoding="utf-8") as cgroup:
+            with open(f"/proc/{pid}/comm", encoding="utf-8") as comm, open(
+                f"/proc/{pid}/cgroup", encoding="utf-8"
+            ) as cgroup:
                 is_ours = comm.read() == "spin\n" and f"/{cluster.node.seat.group}/" in cgroup.read()
             if is_ours and os.path.exists(f"/proc/{pid}/root/run/divvy/remote.sock"):
                 found.append(int(pid))
@@ -204,8 +242,15 @@ def spinning():
 def a_remote_pod_cannot_exceed_its_memory_quota():
     make("good", "--kernel-us=500", "--memory=4096", mode="remote", request="0.3", memory="6Gi")
     running("good")
-    make("greedy", "--kernel-us=500", "--memory=4096", mode="remote", request="0.3", memory="2Gi",
-         device=server.tenant("good")["devices"][0])
+    make(
+        "greedy",
+        "--kernel-us=500",
+        "--memory=4096",
+        mode="remote",
+        request="0.3",
+        memory="2Gi",
+        device=server.tenant("good")["devices"][0],
+    )
     cluster.wait_for_pod("greedy", "Failed")
     assert "CUDA_ERROR_OUT_OF_MEMORY" in cluster.log_of("greedy"), cluster.log_of("greedy")
     said("greedy", "allocation refused: quota 2", reason="OverMemory")
@@ -224,10 +269,18 @@ def auto_chooses_a_node_with_free_capacity():
 
 def why(name):
     """kubectl divvy why, as a user calls it."""
-    done = subprocess.run([cluster.kubectl_path, "divvy", "why", name, "-n", cluster.namespace], text=True,
-                          capture_output=True, check=False, env={
-                              **os.environ, "KUBECONFIG": cluster.kubeconfig, "HOME": cluster.dir,
-                              "PATH": f"{os.path.join(BUILD, 'src/kubectl')}:{os.environ['PATH']}"})
+    done = subprocess.run(
+        [cluster.kubectl_path, "divvy", "why", name, "-n", cluster.namespace],
+        text=True,
+        capture_output=True,
+        check=False,
+        env={
+            **os.environ,
+            "KUBECONFIG": cluster.kubeconfig,
+            "HOME": cluster.dir,
+            "PATH": f"{os.path.join(BUILD, 'src/kubectl')}:{os.environ['PATH']}",
+        },
+    )
     return done.stdout + done.stderr
 
 
@@ -248,7 +301,7 @@ def a_pod_with_an_impossible_latency_waits():
     make("near-enough", "--kernel-us=500", mode="remote", request="0.1", memory="1Gi", network="1Mbps,900000us")
     running("near-enough")
     assert given("near-enough", "granted-network") == "main=eth0,eth0,1Mbps", given("near-enough", "granted-network")
-    scheduled, = events_of(cluster, "near-enough")["Scheduled"]
+    (scheduled,) = events_of(cluster, "near-enough")["Scheduled"]
     assert " us" in scheduled, scheduled
     remove("nearer", "near-enough")
 
@@ -278,6 +331,7 @@ def several_processes_have_one_share():
 
 
 # ---- refused requests
+
 
 def hello(space, pod):
     return struct.pack("<IHH64s254s2s", MAGIC, ABI, CHECK, space.encode(), pod.encode(), b"")
@@ -313,8 +367,23 @@ def new_key(folder, name, uri):
     """A key and a request for a certificate of that name: paths."""
     os.makedirs(folder, exist_ok=True)
     key, request = (os.path.join(folder, f"{name}.{end}") for end in ("key", "csr"))
-    openssl("req", "-new", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", key, "-out",
-            request, "-subj", "/", "-addext", "subjectAltName=URI:" + uri)
+    openssl(
+        "req",
+        "-new",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:prime256v1",
+        "-nodes",
+        "-keyout",
+        key,
+        "-out",
+        request,
+        "-subj",
+        "/",
+        "-addext",
+        "subjectAltName=URI:" + uri,
+    )
     return key, request
 
 
@@ -322,29 +391,56 @@ def self_made(folder, name, uri):
     key = os.path.join(folder, name + ".key")
     cert = os.path.join(folder, name + ".crt")
     os.makedirs(folder, exist_ok=True)
-    openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", key, "-out",
-            cert, "-subj", "/CN=" + name, "-addext", "subjectAltName=URI:" + uri, "-days", "1")
+    openssl(
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:prime256v1",
+        "-nodes",
+        "-keyout",
+        key,
+        "-out",
+        cert,
+        "-subj",
+        "/CN=" + name,
+        "-addext",
+        "subjectAltName=URI:" + uri,
+        "-days",
+        "1",
+    )
     return cert, key
 
 
 def signed(name, uri, account):
     """A certificate, requested as the daemon of the pod's node does; the controller signs it."""
     import base64
+
     key, request = new_key(os.path.join(cluster.dir, "intruder"), name, uri)
     with open(request, "rb") as f:
         text = base64.b64encode(f.read()).decode()
     path = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
     its_name = unique(name)
-    account.create(path, {"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest",
-                          "metadata": {"name": its_name}, "spec": {
-                              "request": text, "signerName": SIGNER,
-                              "usages": ["digital signature", "client auth",
-                                         *(["server auth"] if "//node/" in uri else [])]}})
+    account.create(
+        path,
+        {
+            "apiVersion": "certificates.k8s.io/v1",
+            "kind": "CertificateSigningRequest",
+            "metadata": {"name": its_name},
+            "spec": {
+                "request": text,
+                "signerName": SIGNER,
+                "usages": ["digital signature", "client auth", *(["server auth"] if "//node/" in uri else [])],
+            },
+        },
+    )
     found = {}
 
     def there():
         found["status"] = cluster.get(f"{path}/{its_name}").get("status") or {}
         return found["status"].get("certificate")
+
     wait_for(there, f"the request {its_name} is signed: {found}", 60)
     cert = key.replace(".key", ".crt")
     with open(cert, "wb") as f:
@@ -376,8 +472,10 @@ def unauthenticated_connections_get_nothing():
     running("other")
     other = cluster.pod("other")["metadata"]["uid"]
     cert = signed("other", f"divvy://tenant/{other}/main", client.account)
-    assert ask(cluster.namespace, "owner", *cert) == (0, ""), \
-        "the certificate of the other pod does not open its own tenant"
+    assert ask(cluster.namespace, "owner", *cert) == (
+        0,
+        "",
+    ), "the certificate of the other pod does not open its own tenant"
     remove("other")
     for space, pod in ((cluster.namespace, "owner"), ("../../x", "owner"), ("x" * 63, "y" * 253)):
         status, text = ask(space, pod, *cert)
@@ -402,27 +500,43 @@ def silent_connections_delay_no_program():
 
 def bind_by_hand(name, keys):
     """Writes the keys with the scheduler's own account, right or wrong."""
-    scheduler.create(pods(name) + "/binding", {
-        "apiVersion": "v1", "kind": "Binding", "metadata": {"name": name, "annotations": keys},
-        "target": {"apiVersion": "v1", "kind": "Node", "name": cluster.node_name}})
+    scheduler.create(
+        pods(name) + "/binding",
+        {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": name, "annotations": keys},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": cluster.node_name},
+        },
+    )
 
 
 def the_device_node_refuses_wrong_keys():
     """Keys with devices that the node lacks, of another node, or of an older epoch."""
     running_epoch = server.status()["epoch"]
-    right = {"devices": server.devices()[0], "granted-request": "0.1", "granted-limit": "1", "granted-memory": "1Gi",
-             "granted-mode": "remote", "remote-node": FAR}
+    right = {
+        "devices": server.devices()[0],
+        "granted-request": "0.1",
+        "granted-limit": "1",
+        "granted-memory": "1Gi",
+        "granted-mode": "remote",
+        "remote-node": FAR,
+    }
     cluster.kill("divvy-scheduler")
     try:
         for name, wrong, words in (
-                ("device", {"devices": "GPU-0"}, f"node {FAR}: divvy.gpu/devices: this node has no device GPU-0"),
-                ("nowhere", {"remote-node": "nobody"}, "node nobody does not serve its devices to other nodes"),
-                ("large", {"granted-memory": "150Gi"}, f"node {FAR}: ")):
+            ("device", {"devices": "GPU-0"}, f"node {FAR}: divvy.gpu/devices: this node has no device GPU-0"),
+            ("nowhere", {"remote-node": "nobody"}, "node nobody does not serve its devices to other nodes"),
+            ("large", {"granted-memory": "150Gi"}, f"node {FAR}: "),
+        ):
             make(name, "--count=1", request="0.1", mode="remote")
             keys = {f"divvy.gpu/{k}": f"main={v}" for k, v in {**right, **wrong}.items()}
             bind_by_hand(name, {**keys, "divvy.gpu/epoch": str(running_epoch)})
-        for name, words in (("device", f"node {FAR}: divvy.gpu/devices: this node has no device GPU-0"),
-                            ("nowhere", "node nobody does not serve its devices to other nodes"), ("large", f"node {FAR}: ")):
+        for name, words in (
+            ("device", f"node {FAR}: divvy.gpu/devices: this node has no device GPU-0"),
+            ("nowhere", "node nobody does not serve its devices to other nodes"),
+            ("large", f"node {FAR}: "),
+        ):
             said(name, words)
             assert f"{name}/main" not in server.tenants()
         remove("device", "nowhere", "large")
@@ -431,6 +545,7 @@ def the_device_node_refuses_wrong_keys():
 
 
 # ---- faults
+
 
 def ends_with_an_error(name):
     """Its program gets an error at its next call, and its tenant ends."""
@@ -514,6 +629,7 @@ def a_killed_daemon_comes_back():
 
 def devices_that_reach_host_memory_need_permission():
     """A program's kernels could read its worker's memory there, so an administrator must allow it."""
+
     def again(*options, **environment):
         cluster.kill("divvyd-far")
         server.cut_power()
@@ -521,17 +637,24 @@ def devices_that_reach_host_memory_need_permission():
 
     def reaches(status, reason, words):
         condition = server.condition("HostMemoryReachable")
-        return (condition.get("status"), condition.get("reason")) == (status, reason) and \
-            words in condition.get("message", "")
+        return (condition.get("status"), condition.get("reason")) == (status, reason) and words in condition.get(
+            "message", ""
+        )
+
     assert reaches("False", "None", ""), server.condition("HostMemoryReachable")
     again(DIVVY_SIM_COSTS="host_access=1")
-    wait_for(lambda: server.answers() and reaches("True", "HMM", "on 2 of 2 devices"),
-             "the condition reports the reachable host memory", 120)
+    wait_for(
+        lambda: server.answers() and reaches("True", "HMM", "on 2 of 2 devices"),
+        "the condition reports the reachable host memory",
+        120,
+    )
     wait_for(lambda: not server.status().get("remote"), "the node serves no other node", 60)
     assert reaches("True", "HMM", "do not get these devices"), server.condition("HostMemoryReachable")
     again("--remote-host-access", DIVVY_SIM_COSTS="host_access=2")
     server.await_serving()
-    wait_for(lambda: reaches("True", "ATS", "--remote-host-access"), "the condition names the option that allows it", 60)
+    wait_for(
+        lambda: reaches("True", "ATS", "--remote-host-access"), "the condition names the option that allows it", 60
+    )
     start_one("trusted")
     remove("trusted")
     again()
@@ -539,18 +662,34 @@ def devices_that_reach_host_memory_need_permission():
 
 
 def a_restarted_container_finds_its_device_again():
-    cluster.create(pods(), {
-        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "restarts", "annotations": {
-            "divvy.gpu/mode": "remote", "divvy.gpu/request": "0.3", "divvy.gpu/memory": "2Gi"}},
-        "spec": {"restartPolicy": "Always", "terminationGracePeriodSeconds": 1, "containers": [
-            {"name": "main", "image": IMAGE, "imagePullPolicy": "Never", "args": ["--kernel-us=500"]}]}})
+    cluster.create(
+        pods(),
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                "name": "restarts",
+                "annotations": {"divvy.gpu/mode": "remote", "divvy.gpu/request": "0.3", "divvy.gpu/memory": "2Gi"},
+            },
+            "spec": {
+                "restartPolicy": "Always",
+                "terminationGracePeriodSeconds": 1,
+                "containers": [
+                    {"name": "main", "image": IMAGE, "imagePullPolicy": "Never", "args": ["--kernel-us=500"]}
+                ],
+            },
+        },
+    )
     running("restarts")
     tenant = server.listed()["restarts"]["id"]
     cluster.kill("divvyd-far")
     server.start()
     server.await_serving()
-    wait_for(lambda: cluster.pod("restarts")["status"]["containerStatuses"][0]["restartCount"] >= 1,
-             "the container has restarted", 120)
+    wait_for(
+        lambda: cluster.pod("restarts")["status"]["containerStatuses"][0]["restartCount"] >= 1,
+        "the container has restarted",
+        120,
+    )
     running("restarts")
     assert server.listed()["restarts"]["id"] == tenant, server.listed()
     # The daemon of the pod's node restarts: a running program continues, and a new program connects.
@@ -561,8 +700,14 @@ def a_restarted_container_finds_its_device_again():
     client.await_ready()
     wait_for(lambda: client.status()["slots"]["used"] == 1, "divvyd knows the slot again", 60)
     if not is_chroot():
-        wait_for(lambda: cluster.kubectl("-n", cluster.namespace, "exec", "restarts", "--", "/bin/spin", "--count=10",
-                                         check=False)[0] == 0, "another program of it finds the device", 60)
+        wait_for(
+            lambda: cluster.kubectl(
+                "-n", cluster.namespace, "exec", "restarts", "--", "/bin/spin", "--count=10", check=False
+            )[0]
+            == 0,
+            "another program of it finds the device",
+            60,
+        )
     remove("restarts")
     wait_for(lambda: client.status()["slots"]["used"] == 0, "the slot is free")
 
@@ -579,7 +724,7 @@ def a_deleted_pod_frees_its_share():
 def a_vanished_node_frees_its_pods_shares():
     """Its kubelet and daemon fall silent, and its program is cut off: 30 s after the pod should have ended."""
     start_one("vanished")
-    worker, = pids_of("vanished")
+    (worker,) = pids_of("vanished")
     cluster.freeze("kubelet")
     try:
         cluster.kill("divvyd")
@@ -624,7 +769,9 @@ def a_node_serves_its_own_pod():
     cluster.patch(f"/apis/divvy.gpu/v1/gpunodes/{client.node}", {"spec": {"simulate": "1xH200-141Gi"}})
     address = "%s:%d" % (cluster.slot.address, cluster.slot.first + 12)
     client.start("--sys-dir", network(client.node), "--remote-listen", address)
-    wait_for(lambda: (client.status().get("remote") or {}).get("address") == address, "the node serves its own devices", 60)
+    wait_for(
+        lambda: (client.status().get("remote") or {}).get("address") == address, "the node serves its own devices", 60
+    )
     make("near", "--kernel-us=500", "--memory=1024", mode="remote", request="0.3", memory="2Gi", limit="0.5")
     cluster.wait_for_pod("near", "Running")
     wait_for(lambda: client.listed().get("near", {}).get("processes"), "its worker has registered", 60)
@@ -632,7 +779,7 @@ def a_node_serves_its_own_pod():
     assert client.tenant("near")["mode"] == "remote", client.tenants()
     assert client.status()["slots"] == {"total": 64, "used": 1}, client.status()["slots"]
     worker = client.listed()["near"]["processes"][0]["pid"]
-    pid, = [p for p in spinning() if p != worker]
+    (pid,) = [p for p in spinning() if p != worker]
     assert len(os.listdir(f"/proc/{pid}/root/run/divvy")) == 1, os.listdir(f"/proc/{pid}/root/run/divvy")
     wait_for(lambda: abs(client.got("near") - 500) < 60, "the tenant gets its limit", 60)
     os.kill(pid, signal.SIGKILL)
@@ -642,25 +789,45 @@ def a_node_serves_its_own_pod():
 
 
 def start_scheduler():
-    cluster.keeper.ask("start", name="divvy-scheduler", env={"PATH": os.environ["PATH"]},
-                       argv=[SCHEDULER, "--kubeconfig", scheduler.kubeconfig, "--log", "debug"],
-                       log=os.path.join(cluster.dir, "log", "divvy-scheduler.log"))
+    cluster.keeper.ask(
+        "start",
+        name="divvy-scheduler",
+        env={"PATH": os.environ["PATH"]},
+        argv=[SCHEDULER, "--kubeconfig", scheduler.kubeconfig, "--log", "debug"],
+        log=os.path.join(cluster.dir, "log", "divvy-scheduler.log"),
+    )
 
 
 def own_node(name):
     cluster.patch(f"/api/v1/nodes/{name}", {"metadata": {"labels": {"divvy.gpu/owner": "divvy"}}})
 
 
-TESTS = [each_node_reports_its_roles, the_network_between_nodes_is_measured, two_pods_have_their_shares,
-         a_container_sees_only_a_socket_and_two_libraries, a_remote_pod_cannot_exceed_its_memory_quota, auto_chooses_a_node_with_free_capacity, why_explains_a_remote_pod_that_does_not_fit,
-         a_pod_with_an_impossible_latency_waits, a_resize_takes_effect_on_the_device_node,
-         several_processes_have_one_share, unauthenticated_connections_get_nothing, silent_connections_delay_no_program,
-         the_device_node_refuses_wrong_keys, a_killed_worker_is_an_error, a_cut_link_is_an_error,
-         a_stopped_link_is_an_error,
-         a_killed_program_leaves_nothing, a_killed_daemon_comes_back,
-         devices_that_reach_host_memory_need_permission,
-         a_restarted_container_finds_its_device_again, a_deleted_pod_frees_its_share,
-         a_vanished_node_frees_its_pods_shares, nodes_connect_over_ipv6, a_node_serves_its_own_pod]
+TESTS = [
+    each_node_reports_its_roles,
+    the_network_between_nodes_is_measured,
+    two_pods_have_their_shares,
+    a_container_sees_only_a_socket_and_two_libraries,
+    a_remote_pod_cannot_exceed_its_memory_quota,
+    auto_chooses_a_node_with_free_capacity,
+    why_explains_a_remote_pod_that_does_not_fit,
+    a_pod_with_an_impossible_latency_waits,
+    a_resize_takes_effect_on_the_device_node,
+    several_processes_have_one_share,
+    unauthenticated_connections_get_nothing,
+    silent_connections_delay_no_program,
+    the_device_node_refuses_wrong_keys,
+    a_killed_worker_is_an_error,
+    a_cut_link_is_an_error,
+    a_stopped_link_is_an_error,
+    a_killed_program_leaves_nothing,
+    a_killed_daemon_comes_back,
+    devices_that_reach_host_memory_need_permission,
+    a_restarted_container_finds_its_device_again,
+    a_deleted_pod_frees_its_share,
+    a_vanished_node_frees_its_pods_shares,
+    nodes_connect_over_ipv6,
+    a_node_serves_its_own_pod,
+]
 
 try:
     with open_cluster("kcm", "node", own=True) as cluster, installed(cluster) as controller:

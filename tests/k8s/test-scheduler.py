@@ -35,10 +35,16 @@ def a_share_is_bound():
     device = given.pop("divvy.gpu/devices")
     assert device in ("main=GPU-n1-0", "main=GPU-n1-1"), device
     assert given == {
-        "divvy.gpu/request": "0.3", "divvy.gpu/granted-request": "main=0.3", "divvy.gpu/granted-limit": "main=1",
-        "divvy.gpu/granted-memory": f"main={16 * 1024 * 3 // 10 // 2 * 2}Mi", "divvy.gpu/granted-memory-policy": "main=fail",
-        "divvy.gpu/granted-class": "main=standard", "divvy.gpu/granted-priority": "main=50",
-        "divvy.gpu/granted-mode": "main=local", "divvy.gpu/epoch": "0"}, given
+        "divvy.gpu/request": "0.3",
+        "divvy.gpu/granted-request": "main=0.3",
+        "divvy.gpu/granted-limit": "main=1",
+        "divvy.gpu/granted-memory": f"main={16 * 1024 * 3 // 10 // 2 * 2}Mi",
+        "divvy.gpu/granted-memory-policy": "main=fail",
+        "divvy.gpu/granted-class": "main=standard",
+        "divvy.gpu/granted-priority": "main=50",
+        "divvy.gpu/granted-mode": "main=local",
+        "divvy.gpu/epoch": "0",
+    }, given
     wait_for(lambda: rig.events("share", "Scheduled"), "an Event")
 
 
@@ -105,8 +111,13 @@ def preferred_anti_affinity_holds_while_devices_are_free():
         rig.pod(name, wish)
         rig.bound(name)
     assert {rig.devices("one"), rig.devices("two")} == {"main=GPU-n1-0", "main=GPU-n1-1"}
-    wait_for(lambda: any("main beside 1 tenant that preferred-anti-affinity 'x' would keep apart" in e["message"]
-                         for e in rig.events("three", "Scheduled")), "the Event says whom it is beside")
+    wait_for(
+        lambda: any(
+            "main beside 1 tenant that preferred-anti-affinity 'x' would keep apart" in e["message"]
+            for e in rig.events("three", "Scheduled")
+        ),
+        "the Event says whom it is beside",
+    )
     assert not any("beside" in e["message"] for e in rig.events("two", "Scheduled"))
     # A new scheduler counts the bound pods too.
     rig.kill(rig.processes[0])
@@ -136,31 +147,73 @@ def a_group_starts_together():
 
 def pod_groups(group, version):
     """The project's definition, as far as divvy reads it."""
-    cluster.define({"metadata": {"name": f"podgroups.{group}", "annotations": {
-        "api-approved.kubernetes.io": "https://github.com/kubernetes-sigs/scheduler-plugins/pull/50"}}, "spec": {
-            "group": group, "scope": "Namespaced",
-            "names": {"kind": "PodGroup", "listKind": "PodGroupList", "plural": "podgroups", "singular": "podgroup"},
-            "versions": [{"name": version, "served": True, "storage": True, "subresources": {"status": {}}, "schema": {
-                "openAPIV3Schema": {"type": "object", "properties": {
-                    "spec": {"type": "object", "properties": {
-                        "minMember": {"type": "integer", "format": "int32"},
-                        "queue": {"type": "string"}, "priorityClassName": {"type": "string"},
-                        "scheduleTimeoutSeconds": {"type": "integer", "format": "int32"}}},
-                    "status": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}}}}]}})
+    cluster.define(
+        {
+            "metadata": {
+                "name": f"podgroups.{group}",
+                "annotations": {
+                    "api-approved.kubernetes.io": "https://github.com/kubernetes-sigs/scheduler-plugins/pull/50"
+                },
+            },
+            "spec": {
+                "group": group,
+                "scope": "Namespaced",
+                "names": {
+                    "kind": "PodGroup",
+                    "listKind": "PodGroupList",
+                    "plural": "podgroups",
+                    "singular": "podgroup",
+                },
+                "versions": [
+                    {
+                        "name": version,
+                        "served": True,
+                        "storage": True,
+                        "subresources": {"status": {}},
+                        "schema": {
+                            "openAPIV3Schema": {
+                                "type": "object",
+                                "properties": {
+                                    "spec": {
+                                        "type": "object",
+                                        "properties": {
+                                            "minMember": {"type": "integer", "format": "int32"},
+                                            "queue": {"type": "string"},
+                                            "priorityClassName": {"type": "string"},
+                                            "scheduleTimeoutSeconds": {"type": "integer", "format": "int32"},
+                                        },
+                                    },
+                                    "status": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+                                },
+                            }
+                        },
+                    }
+                ],
+            },
+        }
+    )
     return f"/apis/{group}/{version}/namespaces/{cluster.namespace}/podgroups"
 
 
 def a_controllers_group_starts_together(key, where, group, version):
     """The scheduler runs already and finds the definition by itself."""
-    rig.pod("w1", {"request": "0.8", **({key: "job"} if where == "annotations" else {})},
-            labels={key: "job"} if where == "labels" else None)
+    rig.pod(
+        "w1",
+        {"request": "0.8", **({key: "job"} if where == "annotations" else {})},
+        labels={key: "job"} if where == "labels" else None,
+    )
     rig.waits("w1", f"group {cluster.namespace}/job: PodGroup job of {group} does not exist; create it")
     path = pod_groups(group, version)
-    cluster.create(path, {"apiVersion": f"{group}/{version}", "kind": "PodGroup", "metadata": {"name": "job"},
-                          "spec": {"minMember": 3}})
+    cluster.create(
+        path,
+        {"apiVersion": f"{group}/{version}", "kind": "PodGroup", "metadata": {"name": "job"}, "spec": {"minMember": 3}},
+    )
     rig.waits("w1", "1 of 3 pods exist, 3 are needed")
-    rig.pod("w2", {"request": "0.8", **({key: "job"} if where == "annotations" else {})},
-            labels={key: "job"} if where == "labels" else None)
+    rig.pod(
+        "w2",
+        {"request": "0.8", **({key: "job"} if where == "annotations" else {})},
+        labels={key: "job"} if where == "labels" else None,
+    )
     rig.waits("w2", "2 of 3 pods exist, 3 are needed")
     cluster.patch(f"{path}/job", {"spec": {"minMember": 2}})
     assert {rig.devices("w1"), rig.devices("w2")} == {"main=GPU-n1-0", "main=GPU-n1-1"}
@@ -175,7 +228,9 @@ def scheduler_plugins_groups_start_together():
 
 def volcanos_groups_start_together():
     """Volcano's jobs, and Kubeflow's and KubeRay's with it, annotate their pods like this."""
-    a_controllers_group_starts_together("scheduling.k8s.io/group-name", "annotations", "scheduling.volcano.sh", "v1beta1")
+    a_controllers_group_starts_together(
+        "scheduling.k8s.io/group-name", "annotations", "scheduling.volcano.sh", "v1beta1"
+    )
 
 
 def kubernetes_groups_start_together():
@@ -186,8 +241,15 @@ def kubernetes_groups_start_together():
     group = {"schedulingGroup": {"podGroupName": "train"}}
     rig.pod("w1", {"request": "0.8"}, **group)
     rig.waits("w1", f"group {cluster.namespace}/train: PodGroup train of scheduling.k8s.io does not exist; create it")
-    cluster.create(path, {"apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup", "metadata": {"name": "train"},
-                          "spec": {"schedulingPolicy": {"gang": {"minCount": 3}}}})
+    cluster.create(
+        path,
+        {
+            "apiVersion": "scheduling.k8s.io/v1beta1",
+            "kind": "PodGroup",
+            "metadata": {"name": "train"},
+            "spec": {"schedulingPolicy": {"gang": {"minCount": 3}}},
+        },
+    )
     rig.waits("w1", "1 of 3 pods exist, 3 are needed")
     rig.pod("w2", {"request": "0.8"}, **group)
     rig.waits("w2", "2 of 3 pods exist, 3 are needed")
@@ -202,7 +264,9 @@ def pod_group_args():
     """Arguments of an API server of our own that serves PodGroups; no version does so by default."""
     if os.environ.get("KUBECONFIG") or own_minor() < 37:
         return None
-    return {"kube-apiserver": ["--feature-gates=GenericWorkload=true", "--runtime-config=scheduling.k8s.io/v1beta1=true"]}
+    return {
+        "kube-apiserver": ["--feature-gates=GenericWorkload=true", "--runtime-config=scheduling.k8s.io/v1beta1=true"]
+    }
 
 
 def init_containers_use_the_main_containers_capacity():
@@ -220,8 +284,15 @@ def init_containers_use_the_main_containers_capacity():
 
 def a_pod_of_lower_priority_is_evicted():
     budgets = f"/apis/{cluster.api_version('PodDisruptionBudget')}/namespaces/{cluster.namespace}/poddisruptionbudgets"
-    cluster.create(budgets, {"apiVersion": cluster.api_version("PodDisruptionBudget"), "kind": "PodDisruptionBudget", "metadata": {"name": "b"},
-                             "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "low"}}}})
+    cluster.create(
+        budgets,
+        {
+            "apiVersion": cluster.api_version("PodDisruptionBudget"),
+            "kind": "PodDisruptionBudget",
+            "metadata": {"name": "b"},
+            "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "low"}}},
+        },
+    )
     rig.pod("low", {"request": "2", "priority": "10"}, labels={"app": "low"})
     rig.bound("low")
     rig.pod("high", {"request": "0.5", "priority": "90"})
@@ -261,9 +332,13 @@ def a_refused_binding_frees_its_place():
         assert REFUSER in said and "403" in said and "/api/v1" not in said, said
         assert rig.condition("a")["reason"] == "SchedulerError", rig.condition("a")
         wait_for(lambda: "nominatedNodeName" not in rig.get("a")["status"], "no node is reserved")
-        wait_for(lambda: any(REASON in e["message"] for e in rig.events("a", "FailedScheduling")), "an Event of the pod")
-        wait_for(lambda: any(REASON in e["message"] for e in rig.events("b1", "ReservationReleased")),
-                 "an Event of the pod that waited")
+        wait_for(
+            lambda: any(REASON in e["message"] for e in rig.events("a", "FailedScheduling")), "an Event of the pod"
+        )
+        wait_for(
+            lambda: any(REASON in e["message"] for e in rig.events("b1", "ReservationReleased")),
+            "an Event of the pod that waited",
+        )
         rig.waits("a", "no GPU with 0.6 free; the API server refused the Binding to n3: ")
         assert "deletionTimestamp" not in rig.get("b1")["metadata"]
         # The webhook refuses no Bindings any more.
@@ -294,10 +369,18 @@ def a_running_pod_is_changed():
 
 
 def policies_limit_a_namespace():
-    cluster.create("/apis/divvy.gpu/v1/gpupolicies", {
-        "apiVersion": "divvy.gpu/v1", "kind": "GPUPolicy", "metadata": {"name": "limits"},
-        "spec": {"namespaces": [cluster.namespace], "totalShare": "0.5", "classes": ["standard"]}})
-    wait_for(lambda: cluster.get("/apis/divvy.gpu/v1/gpupolicies/limits").get("status"), "the scheduler has read the policy")
+    cluster.create(
+        "/apis/divvy.gpu/v1/gpupolicies",
+        {
+            "apiVersion": "divvy.gpu/v1",
+            "kind": "GPUPolicy",
+            "metadata": {"name": "limits"},
+            "spec": {"namespaces": [cluster.namespace], "totalShare": "0.5", "classes": ["standard"]},
+        },
+    )
+    wait_for(
+        lambda: cluster.get("/apis/divvy.gpu/v1/gpupolicies/limits").get("status"), "the scheduler has read the policy"
+    )
     rig.pod("class", {"request": "0.1", "class": "latency"})
     rig.waits("class", "policy limits: main: class latency is not allowed")
     rig.pod("much", {"request": "0.6"})
@@ -308,22 +391,53 @@ def policies_limit_a_namespace():
 
 
 def volumes_are_provisioned_for_waiting_pods():
-    cluster.create("/apis/storage.k8s.io/v1/storageclasses", {
-        "metadata": {"name": "late"}, "provisioner": "test.example/late", "volumeBindingMode": "WaitForFirstConsumer"})
+    cluster.create(
+        "/apis/storage.k8s.io/v1/storageclasses",
+        {"metadata": {"name": "late"}, "provisioner": "test.example/late", "volumeBindingMode": "WaitForFirstConsumer"},
+    )
     claims = f"/api/v1/namespaces/{cluster.namespace}/persistentvolumeclaims"
-    cluster.create(claims, {"metadata": {"name": "v"}, "spec": {
-        "storageClassName": "late", "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}})
+    cluster.create(
+        claims,
+        {
+            "metadata": {"name": "v"},
+            "spec": {
+                "storageClassName": "late",
+                "accessModes": ["ReadWriteOnce"],
+                "resources": {"requests": {"storage": "1Gi"}},
+            },
+        },
+    )
     rig.pod("stores", {"request": "0.3"}, volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "v"}}])
-    wait_for(lambda: (cluster.get(f"{claims}/v")["metadata"].get("annotations") or {}).get(
-        "volume.kubernetes.io/selected-node") == "n1", "the claim has a node")
+    wait_for(
+        lambda: (cluster.get(f"{claims}/v")["metadata"].get("annotations") or {}).get(
+            "volume.kubernetes.io/selected-node"
+        )
+        == "n1",
+        "the claim has a node",
+    )
     assert not rig.get("stores")["spec"].get("nodeName")
     # The test acts as the provisioner and the volume controller.
-    cluster.create("/api/v1/persistentvolumes", {"metadata": {"name": "pv"}, "spec": {
-        "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": "late",
-        "hostPath": {"path": "/nowhere"},
-        "claimRef": {"namespace": cluster.namespace, "name": "v", "uid": cluster.get(f"{claims}/v")["metadata"]["uid"]}}})
-    cluster.patch(f"{claims}/v", {"metadata": {"annotations": {"pv.kubernetes.io/bind-completed": "yes"}},
-                                  "spec": {"volumeName": "pv"}})
+    cluster.create(
+        "/api/v1/persistentvolumes",
+        {
+            "metadata": {"name": "pv"},
+            "spec": {
+                "capacity": {"storage": "1Gi"},
+                "accessModes": ["ReadWriteOnce"],
+                "storageClassName": "late",
+                "hostPath": {"path": "/nowhere"},
+                "claimRef": {
+                    "namespace": cluster.namespace,
+                    "name": "v",
+                    "uid": cluster.get(f"{claims}/v")["metadata"]["uid"],
+                },
+            },
+        },
+    )
+    cluster.patch(
+        f"{claims}/v",
+        {"metadata": {"annotations": {"pv.kubernetes.io/bind-completed": "yes"}}, "spec": {"volumeName": "pv"}},
+    )
     assert rig.devices("stores")
     rig.gone("stores")
 
@@ -348,7 +462,9 @@ def only_the_leader_decides():
     rig.start("--leader-elect")
     rig.pod("e3", {"request": "0.1"})
     assert rig.given("e3", "epoch") == "8", rig.given("e3", "epoch")
-    wait_for(lambda: {rig.given(n, "epoch") for n in ("e1", "e2")} == {"8"}, "the new leader writes its epoch to e1 and e2")
+    wait_for(
+        lambda: {rig.given(n, "epoch") for n in ("e1", "e2")} == {"8"}, "the new leader writes its epoch to e1 and e2"
+    )
     rig.gone("e1", "e2", "e3")
 
 
@@ -417,8 +533,10 @@ def a_former_leader_does_not_send_old_bindings():
         proxy.is_shut = False
         first.send_signal(signal.SIGCONT)
         # The log shows the error of the last try, whatever ended the tries.
-        wait_for(lambda: re.search(r"/decided: POST .*/binding: ", log_of()[said:]),
-                 "the former leader has given up its Binding")
+        wait_for(
+            lambda: re.search(r"/decided: POST .*/binding: ", log_of()[said:]),
+            "the former leader has given up its Binding",
+        )
         assert not rig.get("decided")["spec"].get("nodeName")
         # By now the former leader knows the present state, and continues without leading.
         rig.gone("instead")
@@ -432,8 +550,9 @@ def ask_https(path, token=None):
     """Code and text; the program's certificate is its own."""
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    request = urllib.request.Request(f"https://127.0.0.1:{PORT}{path}",
-                                     headers={"Authorization": f"Bearer {token}"} if token else {})
+    request = urllib.request.Request(
+        f"https://127.0.0.1:{PORT}{path}", headers={"Authorization": f"Bearer {token}"} if token else {}
+    )
     try:
         with urllib.request.urlopen(request, timeout=patience(30), context=context) as answer:
             return answer.status, answer.read().decode()
@@ -450,8 +569,9 @@ def only_authorized_accounts_get_metrics():
     assert ask_https("/metrics", "no-such-token")[0] == 401
     nobody = cluster.service_account(cluster.namespace, "nobody")
     assert ask_https("/metrics", nobody.token)[0] == 403
-    reader = cluster.service_account(cluster.namespace, "reader", cluster_rules=[
-        {"nonResourceURLs": ["/metrics"], "verbs": ["get"]}])
+    reader = cluster.service_account(
+        cluster.namespace, "reader", cluster_rules=[{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]
+    )
     code, text = ask_https("/metrics", reader.token)
     assert code == 200 and "divvy_scheduler_decisions_total" in text, (code, text)
 
@@ -494,9 +614,11 @@ def have_ended(pods):
 
 def shares_are(a, b):
     """Waits for these shares, in halves of a GPU; evicted pods terminate."""
+
     def there():
         have_ended(p for name in "ab" for p in team_pods(name) if "deletionTimestamp" in p["metadata"])
         return (len(running("a")), len(running("b"))) == (a, b)
+
     wait_for(there, f"{a} and {b} run", 120)
 
 
@@ -504,6 +626,7 @@ def status_says(name, **amounts):
     def there():
         queues = (policy_of(name).get("status") or {}).get("queues") or [{}]
         return amounts.items() <= queues[0].items()
+
     wait_for(there, f"the status of {name} says {amounts}", 60)
 
 
@@ -514,10 +637,18 @@ def two_namespaces_share_60_to_40():
     rig.node("q1", *["A100"] * 10)
     for name, (guaranteed, _) in QUEUED.items():
         cluster.create("/api/v1/namespaces", {"metadata": {"name": f"team-{name}"}})
-        cluster.create("/apis/divvy.gpu/v1/gpupolicies", {
-            "apiVersion": "divvy.gpu/v1", "kind": "GPUPolicy", "metadata": {"name": f"team-{name}"},
-            "spec": {"namespaces": [f"team-{name}"], "queue": {"guaranteedShare": guaranteed, "weight": guaranteed * 10,
-                                                               "graceSeconds": 5}}})
+        cluster.create(
+            "/apis/divvy.gpu/v1/gpupolicies",
+            {
+                "apiVersion": "divvy.gpu/v1",
+                "kind": "GPUPolicy",
+                "metadata": {"name": f"team-{name}"},
+                "spec": {
+                    "namespaces": [f"team-{name}"],
+                    "queue": {"guaranteedShare": guaranteed, "weight": guaranteed * 10, "graceSeconds": 5},
+                },
+            },
+        )
     rig.start()
     submit("b")
     wait_for(lambda: len(running("b")) == 20, "queue b uses all devices", 120)
@@ -527,12 +658,20 @@ def two_namespaces_share_60_to_40():
     rig.namespace = cluster.namespace
     began = datetime.datetime.now(datetime.timezone.utc).replace(microsecond=0)
     submit("a")
-    wait_for(lambda: [p for p in team_pods("b") if "deletionTimestamp" in p["metadata"]], "a pod of queue b is evicted", 60)
+    wait_for(
+        lambda: [p for p in team_pods("b") if "deletionTimestamp" in p["metadata"]], "a pod of queue b is evicted", 60
+    )
     leaving = [p for p in team_pods("b") if "deletionTimestamp" in p["metadata"]]
-    assert all(datetime.datetime.fromisoformat(p["metadata"]["deletionTimestamp"].replace("Z", "+00:00")) - began
-               >= datetime.timedelta(seconds=5 - 1) for p in leaving), (began, leaving)
+    assert all(
+        datetime.datetime.fromisoformat(p["metadata"]["deletionTimestamp"].replace("Z", "+00:00")) - began
+        >= datetime.timedelta(seconds=5 - 1)
+        for p in leaving
+    ), (began, leaving)
     shares_are(12, 8)
-    wait_for(lambda: any(e["reason"] == "Reclaimed" for e in cluster.get("/api/v1/namespaces/team-b/events")["items"]), "an Event")
+    wait_for(
+        lambda: any(e["reason"] == "Reclaimed" for e in cluster.get("/api/v1/namespaces/team-b/events")["items"]),
+        "an Event",
+    )
     status_says("a", guaranteed=6000, used=6000, borrowed=0, waiting=12)
     valid = policy_of("a")["status"]["conditions"][0]
     assert (valid["type"], valid["status"], valid["reason"]) == ("Valid", "True", "Valid"), valid
@@ -557,10 +696,10 @@ def client(name, *networks):
     """A node with a live daemon, with slots and no GPU."""
     rig.node(name, labels={"room": "y"}, **{"divvy.gpu/slot": "64"})
     rig.lease(name)
-    cluster.create("/apis/divvy.gpu/v1/gpunodes", {
-        "apiVersion": "divvy.gpu/v1", "kind": "GPUNode", "metadata": {"name": name}})
-    rig.status(name, owner="divvy", deviceCount=0, slots={"total": 64, "used": 0},
-               network={"devices": list(networks)})
+    cluster.create(
+        "/apis/divvy.gpu/v1/gpunodes", {"apiVersion": "divvy.gpu/v1", "kind": "GPUNode", "metadata": {"name": name}}
+    )
+    rig.status(name, owner="divvy", deviceCount=0, slots={"total": 64, "used": 0}, network={"devices": list(networks)})
 
 
 def serves(name, *networks):
@@ -569,13 +708,24 @@ def serves(name, *networks):
 
 def measured(name, **peers):
     """Measurements, in microseconds, of the node's daemon."""
-    rig.status(name, network={"peers": [{"name": n, "roundTripMicroseconds": us, "measuredAt": "2026-01-02T03:04:05Z"}
-                                        for n, us in peers.items()]})
+    rig.status(
+        name,
+        network={
+            "peers": [
+                {"name": n, "roundTripMicroseconds": us, "measuredAt": "2026-01-02T03:04:05Z"}
+                for n, us in peers.items()
+            ]
+        },
+    )
 
 
 def elsewhere(name, request, **asked):
-    rig.pod(name, {"request": request, **asked}, nodeSelector={"room": "y"},
-            resources={"limits": {"divvy.gpu/slot": "1", "divvy.gpu/milli": "100"}})
+    rig.pod(
+        name,
+        {"request": request, **asked},
+        nodeSelector={"room": "y"},
+        resources={"limits": {"divvy.gpu/slot": "1", "divvy.gpu/milli": "100"}},
+    )
 
 
 def a_device_of_another_node_is_given():
@@ -592,10 +742,13 @@ def a_device_of_another_node_is_given():
     rig.pod("here", {"request": "0.3"})
     assert rig.given("here", "granted-mode") == "main=local" and rig.given("here", "remote-node") is None
     pod = rig.bound("r1")
-    given = {k[len("divvy.gpu/"):]: v for k, v in pod["metadata"]["annotations"].items()}
+    given = {k[len("divvy.gpu/") :]: v for k, v in pod["metadata"]["annotations"].items()}
     assert pod["spec"]["nodeName"] == "c1" and given["devices"].startswith("main=GPU-g1-"), pod
     assert (given["granted-mode"], given["remote-node"], given["granted-network"]) == (
-        "main=remote", "main=g1", "main=eth0,eth0,4Gbps"), given
+        "main=remote",
+        "main=g1",
+        "main=eth0,eth0,4Gbps",
+    ), given
     wait_for(lambda: rig.events("r1", "Scheduled"), "an Event")
     assert "remote: runs on c1, device on g1 over the host's network" in rig.events("r1", "Scheduled")[0]["message"]
 
@@ -628,18 +781,32 @@ def the_best_network_goes_first_and_runs_out():
         rig.remove_node(name)
 
 
-TESTS = [a_share_is_bound, a_pod_that_fits_nowhere_gets_one_event, a_misspelt_key_is_reported,
-         containers_have_a_spec_each, a_restart_forgets_nothing, a_cordoned_device_gets_no_pod,
-         preferred_anti_affinity_holds_while_devices_are_free,
-         a_group_starts_together, scheduler_plugins_groups_start_together, volcanos_groups_start_together,
-         kubernetes_groups_start_together,
-         init_containers_use_the_main_containers_capacity, a_pod_of_lower_priority_is_evicted,
-         a_refused_binding_frees_its_place,
-         a_running_pod_is_changed, policies_limit_a_namespace,
-         a_device_of_another_node_is_given, the_best_network_goes_first_and_runs_out,
-         volumes_are_provisioned_for_waiting_pods, only_the_leader_decides,
-         a_stopped_leader_writes_nothing_after_its_lease, a_former_leader_does_not_send_old_bindings,
-         only_authorized_accounts_get_metrics, two_namespaces_share_60_to_40]
+TESTS = [
+    a_share_is_bound,
+    a_pod_that_fits_nowhere_gets_one_event,
+    a_misspelt_key_is_reported,
+    containers_have_a_spec_each,
+    a_restart_forgets_nothing,
+    a_cordoned_device_gets_no_pod,
+    preferred_anti_affinity_holds_while_devices_are_free,
+    a_group_starts_together,
+    scheduler_plugins_groups_start_together,
+    volcanos_groups_start_together,
+    kubernetes_groups_start_together,
+    init_containers_use_the_main_containers_capacity,
+    a_pod_of_lower_priority_is_evicted,
+    a_refused_binding_frees_its_place,
+    a_running_pod_is_changed,
+    policies_limit_a_namespace,
+    a_device_of_another_node_is_given,
+    the_best_network_goes_first_and_runs_out,
+    volumes_are_provisioned_for_waiting_pods,
+    only_the_leader_decides,
+    a_stopped_leader_writes_nothing_after_its_lease,
+    a_former_leader_does_not_send_old_bindings,
+    only_authorized_accounts_get_metrics,
+    two_namespaces_share_60_to_40,
+]
 
 try:
     with open_cluster(args=pod_group_args()) as cluster:

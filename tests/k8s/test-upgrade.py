@@ -26,11 +26,18 @@ def pods(name=""):
 
 
 def make(name, **keys):
-    cluster.create(pods(), {
-        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "annotations": {
-            f"divvy.gpu/{k}": v for k, v in keys.items()}},
-        "spec": {"terminationGracePeriodSeconds": 1, "containers": [
-            {"name": "main", "image": PROGRAMS, "command": ["spin", "--kernel-us=500"]}]}})
+    cluster.create(
+        pods(),
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "annotations": {f"divvy.gpu/{k}": v for k, v in keys.items()}},
+            "spec": {
+                "terminationGracePeriodSeconds": 1,
+                "containers": [{"name": "main", "image": PROGRAMS, "command": ["spin", "--kernel-us=500"]}],
+            },
+        },
+    )
     cluster.wait_for_pod(name, "Running")
     wait_for(lambda: at_work(name), f"{name} uses its device")
 
@@ -64,8 +71,15 @@ def replaced(*words, running):
     """Waits until another daemon has taken over and the running pods continue."""
     before, uid = containers(*running), daemon_pod()["metadata"]["uid"]
     cluster.kubectl("-n", SYSTEM, *words)
-    cluster.kubectl("-n", SYSTEM, "rollout", "status", "daemonset/divvyd", f"--timeout={shipped.START_S}s",
-                    timeout=shipped.START_S + 10)
+    cluster.kubectl(
+        "-n",
+        SYSTEM,
+        "rollout",
+        "status",
+        "daemonset/divvyd",
+        f"--timeout={shipped.START_S}s",
+        timeout=shipped.START_S + 10,
+    )
     assert daemon_pod()["metadata"]["uid"] != uid, "the daemon's pod was not replaced"
     wait_for(lambda: daemon.answers() and at_work(*running), "all programs have registered with the new daemon", 60)
     used = {n: daemon.used(n) for n in running}
@@ -87,8 +101,13 @@ def a_bundle_needs_only_the_daemons_image():
         with tarfile.open(fileobj=io.BytesIO(said.encode())) as tar:
             assert "README.txt" in [os.path.basename(m.name) for m in tar.getmembers()], said
     path = os.path.join(cluster.dir, "bundle.tar")
-    subprocess.run([DIVVY, "doctor", "--bundle", path, "--kubeconfig", cluster.kubeconfig], check=False,
-                   stdin=subprocess.DEVNULL, capture_output=True, timeout=patience(120))
+    subprocess.run(
+        [DIVVY, "doctor", "--bundle", path, "--kubeconfig", cluster.kubeconfig],
+        check=False,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=patience(120),
+    )
     with tarfile.open(path) as tar:
         files = {m.name: tar.extractfile(m).read().decode() for m in tar.getmembers()}
     for pod in cluster.get(f"/api/v1/namespaces/{SYSTEM}/pods")["items"]:
@@ -125,8 +144,12 @@ def the_other_parts_are_replaced():
 
 def last_kernel_ns(pid):
     """When its last kernel began, on the monotonic clock."""
-    done = subprocess.run([os.path.join(BUILD, "src/simgpu/divvy-simctl"), "--dir", sim, "--json", "--last", "2s", "trace"],
-                          capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [os.path.join(BUILD, "src/simgpu/divvy-simctl"), "--dir", sim, "--json", "--last", "2s", "trace"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     begun = [r["start_ns"] for r in map(json.loads, done.stdout.splitlines()) if r["pid"] == pid]
     return max(begun, default=0)
 
@@ -136,25 +159,45 @@ def pods_run_on_after_uninstalling():
     names = ("first", "beside", "second", "third")
     before = containers(*names)
     pids = [daemon.listed()[n]["processes"][0]["pid"] for n in names]
-    subprocess.run([os.path.join(os.environ["DIVVY_SOURCE"], "deploy/uninstall")], check=True, timeout=patience(300),
-                   stdout=subprocess.DEVNULL,
-                   env={**os.environ, "KUBECTL": f"{cluster.kubectl_path} --kubeconfig {cluster.kubeconfig}"})
+    subprocess.run(
+        [os.path.join(os.environ["DIVVY_SOURCE"], "deploy/uninstall")],
+        check=True,
+        timeout=patience(300),
+        stdout=subprocess.DEVNULL,
+        env={**os.environ, "KUBECTL": f"{cluster.kubectl_path} --kubeconfig {cluster.kubeconfig}"},
+    )
     assert not cluster.exists(f"/api/v1/namespaces/{SYSTEM}"), "divvy's namespace is there"
     gone = time.monotonic_ns()
     for pid in pids:
-        wait_for(lambda p=pid: last_kernel_ns(p) > gone + ABSENT_S * 1_000_000_000, "the program continues without a daemon", 120)
+        wait_for(
+            lambda p=pid: last_kernel_ns(p) > gone + ABSENT_S * 1_000_000_000,
+            "the program continues without a daemon",
+            120,
+        )
     assert containers(*names) == before, (containers(*names), before)
     for name in names:
         cluster.delete(pods(name), grace_s=1)
     # If a container ends while the kubelet kills it, the kubelet sees an error and retries within 90 s.
     wait_for(lambda: not cluster.get(pods())["items"], "the kubelet deletes the pods", 200)
-    cluster.create(pods(), {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "after"}, "spec": {
-        "containers": [{"name": "main", "image": PROGRAMS, "command": ["sleep", "inf"]}]}})
+    cluster.create(
+        pods(),
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "after"},
+            "spec": {"containers": [{"name": "main", "image": PROGRAMS, "command": ["sleep", "inf"]}]},
+        },
+    )
     cluster.wait_for_pod("after", "Running")
 
 
-TESTS = [a_bundle_needs_only_the_daemons_image, an_upgrade_disturbs_no_tenant, a_downgrade_works,
-         the_other_parts_are_replaced, pods_run_on_after_uninstalling]
+TESTS = [
+    a_bundle_needs_only_the_daemons_image,
+    an_upgrade_disturbs_no_tenant,
+    a_downgrade_works,
+    the_other_parts_are_replaced,
+    pods_run_on_after_uninstalling,
+]
 
 try:
     with open_cluster("kcm", "sched", "node", own=True) as cluster:

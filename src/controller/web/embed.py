@@ -11,13 +11,15 @@ TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
 def literal(data):
     """Returns the data as C string literals, one for each line; other bytes than plain ASCII are octal escapes."""
     lines = data.splitlines(keepends=True)
-    return "\n".join('\t"' + "".join(chr(b) if 32 <= b < 127 and chr(b) not in '"\\?' else f"\\{b:03o}" for b in line) + '"'
-                     for line in lines)
+    return "\n".join(
+        '\t"' + "".join(chr(b) if 32 <= b < 127 and chr(b) not in '"\\?' else f"\\{b:03o}" for b in line) + '"'
+        for line in lines
+    )
 
 
 def main():
     out, paths = sys.argv[1], [pathlib.Path(p) for p in sys.argv[2:]]
-    text = "/* Made by embed.py. */\n#include \"controller/web-files.h\"\n\n"
+    text = '/* Made by embed.py. */\n#include "controller/web-files.h"\n\n'
     rows = []
     for path in paths:
         data = path.read_bytes()
@@ -25,8 +27,10 @@ def main():
         text += f"static const char {name}[] =\n{literal(data)};\n\n"
         url = "/" if path.suffix == ".html" else "/" + path.name
         tag = hashlib.sha256(data).hexdigest()[:16]
-        rows.append(f'\t{{"{url}", "{TYPES[path.suffix]}; charset=utf-8", "\\"{tag}\\"", '
-                    f"{{{name}, sizeof({name}) - 1}}}},\n")
+        rows.append(
+            f'\t{{"{url}", "{TYPES[path.suffix]}; charset=utf-8", "\\"{tag}\\"", '
+            f"{{{name}, sizeof({name}) - 1}}}},\n"
+        )
     text += "const struct web_file web_files[WEB_N_FILES] = {\n" + "".join(rows) + "};\n"
     pathlib.Path(out).write_text(text, encoding="utf-8")
 

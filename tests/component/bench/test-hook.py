@@ -16,15 +16,32 @@ LIBRARY = os.path.join(BUILD, "tests/component/bench/libtrivial.so")
 
 def bench(name, *args):
     with tempfile.TemporaryDirectory() as folder:  # the bench makes a folder `out` in its current folder
-        return subprocess.run([os.path.join(BUILD, "bench/bench-" + name), "--quick", *args], cwd=folder,
-                              check=False, capture_output=True, text=True, timeout=patience(150))
+        return subprocess.run(
+            [os.path.join(BUILD, "bench/bench-" + name), "--quick", *args],
+            cwd=folder,
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=patience(150),
+        )
 
 
 def shared_runs_preload_the_library():
     with tempfile.TemporaryDirectory() as folder:
         log = os.path.join(folder, "log")
-        done = bench("busy", "--only", "1 ms kernels, switch 0 us", "--hook", LIBRARY, "--env",
-                     f"TRIVIAL_LOG={log}", "--out", os.path.join(folder, "some"), "--env", "TRIVIAL_TOLD=share {request} of {limit}, {memory} MiB")
+        done = bench(
+            "busy",
+            "--only",
+            "1 ms kernels, switch 0 us",
+            "--hook",
+            LIBRARY,
+            "--env",
+            f"TRIVIAL_LOG={log}",
+            "--out",
+            os.path.join(folder, "some"),
+            "--env",
+            "TRIVIAL_TOLD=share {request} of {limit}, {memory} MiB",
+        )
         assert done.returncode == 0 and "busy.fraction" in done.stdout, done
         assert "busy.fraction" in pathlib.Path(folder, "some").read_text(), "--only leaves --out alone"
         told = sorted(pathlib.Path(log).read_text().splitlines())

@@ -36,10 +36,19 @@ def processes_with(words):
 def leaves_nothing(sign):
     with tempfile.TemporaryDirectory(prefix="divvy-test-") as folder:
         mark = f"TEST_MARK={folder}".encode()
-        with subprocess.Popen([SOURCE / "reproduce/run.py", "--out", folder], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                              stderr=subprocess.PIPE, text=True, env={**os.environ, "ONLY": "K2", "TEST_MARK": folder}) as child:
+        with subprocess.Popen(
+            [SOURCE / "reproduce/run.py", "--out", folder],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "ONLY": "K2", "TEST_MARK": folder},
+        ) as child:
             began = time.monotonic()
-            wait_for(lambda: child.poll() is not None or {"divvyd", "spin"} <= set(processes_with(mark).values()), "programs run")
+            wait_for(
+                lambda: child.poll() is not None or {"divvyd", "spin"} <= set(processes_with(mark).values()),
+                "programs run",
+            )
             seen = time.monotonic() - began
             child.send_signal(sign)
             out, err = child.communicate(timeout=patience())

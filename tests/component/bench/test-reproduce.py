@@ -34,8 +34,15 @@ def environment(only, **env):
 
 
 def reproduce(only, out, **env):
-    return subprocess.run([SOURCE / "reproduce/run.py", "--out", out], stdin=subprocess.DEVNULL, text=True,
-                          capture_output=True, timeout=patience(), check=False, env=environment(only, **env))
+    return subprocess.run(
+        [SOURCE / "reproduce/run.py", "--out", out],
+        stdin=subprocess.DEVNULL,
+        text=True,
+        capture_output=True,
+        timeout=patience(),
+        check=False,
+        env=environment(only, **env),
+    )
 
 
 def a_run_draws_and_writes_a_page():
@@ -53,8 +60,11 @@ def a_run_draws_and_writes_a_page():
         assert (rows["W3"]["ours"], rows["U6"]["claim"]) == ("no further goal", "no claim"), rows
         text = (out / "reproduction.md").read_text()
         for name, goal in goals.items():
-            is_listed = any(line.startswith(f"| {name} | {goal['of']} | {goal['title']} | ") and line.endswith("| not run yet | not run yet |")
-                            for line in text.splitlines())
+            is_listed = any(
+                line.startswith(f"| {name} | {goal['of']} | {goal['title']} | ")
+                and line.endswith("| not run yet | not run yet |")
+                for line in text.splitlines()
+            )
             assert is_listed == (name not in rows) and (out / f"{name}.md").exists() == (name in rows), name
         for name in ("K8", "W3"):
             for picture in rows[name]["pictures"]:
@@ -71,7 +81,9 @@ def cells_of(text):
 def the_pages_agree_with_the_stored_results():
     """The pages in docs agree with the results stored beside them."""
     goals = judge.read_goals()
-    lines = [json.loads(line) for line in (SOURCE / "docs/reproduction" / run.LINES).read_text(encoding="utf-8").splitlines()]
+    lines = [
+        json.loads(line) for line in (SOURCE / "docs/reproduction" / run.LINES).read_text(encoding="utf-8").splitlines()
+    ]
     rows = {row["experiment"]: run.judged(row, goals[row["experiment"]]) for row in lines}
     text = (SOURCE / "docs/reproduction.md").read_text(encoding="utf-8")
     assert len(text.splitlines()) <= 250 and "simulated" in text
@@ -79,9 +91,13 @@ def the_pages_agree_with_the_stored_results():
     assert list(cells) == list(goals), "each experiment has a row"
     for name, goal in goals.items():
         own_page = (SOURCE / f"docs/reproduction/{name}.md").read_text(encoding="utf-8")
-        assert f"(reproduction/{name}.md)" in cells[name][0] and own_page.startswith(f"# {name}: {goal['title']}\n"), name
+        assert f"(reproduction/{name}.md)" in cells[name][0] and own_page.startswith(
+            f"# {name}: {goal['title']}\n"
+        ), name
         assert "(../reproduction.md)" in own_page and "simulated" in own_page, name
-        verdicts = [page.bold(rows[name]["claim"]), page.bold(rows[name]["ours"])] if name in rows else [judge.NOT_RUN] * 2
+        verdicts = (
+            [page.bold(rows[name]["claim"]), page.bold(rows[name]["ours"])] if name in rows else [judge.NOT_RUN] * 2
+        )
         assert cells[name][4:] == verdicts, (name, cells[name])
         for metric, value in rows.get(name, {"measured": {}})["measured"].items():
             is_judged = any(judge.metric_of(of, rule) == metric for of, rule in goal["goals"].items())
@@ -93,10 +109,14 @@ def both_verdicts_follow_from_the_results():
     goals = judge.read_goals()
 
     def columns(name, **values):
-        measured = {judge.metric_of(metric, goal): {"mean": 0.0, "half": 0.0, "n": 1} for metric, goal in goals[name]["goals"].items()}
+        measured = {
+            judge.metric_of(metric, goal): {"mean": 0.0, "half": 0.0, "n": 1}
+            for metric, goal in goals[name]["goals"].items()
+        }
         measured.update({metric: {"mean": value, "half": 0.0, "n": 1} for metric, value in values.items()})
         row = {"experiment": name, "measured": measured, "quick": False, "seconds": 1}
         return cells_of(page.verdicts(goals, {name: run.judged(row, goals[name])}, "."))[name][4:]
+
     # The published bound is 5 %, our own goal 1 %.
     assert columns("G1", overhead=0.005) == ["holds", "holds"]
     assert columns("G1", overhead=0.03) == ["holds", "**falls short**"]
@@ -113,13 +133,31 @@ def both_verdicts_follow_from_the_results():
 
 def the_page_keeps_results_of_earlier_runs():
     goals = judge.read_goals()
-    row = {"simulated": True, "quick": False, "seeds": 1, "verdict": "holds", "why": "old", "seconds": 1, "date": "",
-           "machine": "", "kernel": "", "commit": ""}
+    row = {
+        "simulated": True,
+        "quick": False,
+        "seeds": 1,
+        "verdict": "holds",
+        "why": "old",
+        "seconds": 1,
+        "date": "",
+        "machine": "",
+        "kernel": "",
+        "commit": "",
+    }
 
     def rows(name, pictures, value):
         metrics = goals[name]["goals"]
-        return {name: {**row, "experiment": name, "pictures": pictures, "verdicts": dict.fromkeys(metrics, "holds"),
-                       "measured": dict.fromkeys(metrics, {"mean": value, "half": 0.0, "n": 1})}}
+        return {
+            name: {
+                **row,
+                "experiment": name,
+                "pictures": pictures,
+                "verdicts": dict.fromkeys(metrics, "holds"),
+                "measured": dict.fromkeys(metrics, {"mean": value, "half": 0.0, "n": 1}),
+            }
+        }
+
     with tempfile.TemporaryDirectory(prefix="divvy-test-") as folder:
         out, docs, run.DOCS = pathlib.Path(folder), pathlib.Path(folder) / "docs", pathlib.Path(folder) / "docs"
         docs.mkdir()
@@ -130,13 +168,22 @@ def the_page_keeps_results_of_earlier_runs():
             run.write_lines(out / file, rows(name, pictures, value), goals)
             verdicts = run.write_page(goals, out, True).read_text(encoding="utf-8")
             return verdicts + "".join(path.read_text(encoding="utf-8") for path in (docs / "reproduction").glob("*.md"))
+
         page_with("W3", ["W3.svg", "W3-more.svg"], 0.125)
         page_with("U2", ["U2.svg"], 0.25)
         text = page_with("W3", ["W3.svg"], 0.5)
         assert "| 0.25 |" in text and "| 0.5 |" in text and "| 0.125 |" not in text, text
-        assert "[U2](reproduction/U2.md)" in text and "[W3](reproduction/W3.md)" in text and "(W3-more.svg)" not in text, text
-        assert {path.name for path in (docs / "reproduction").iterdir()} == {"U2.svg", "W3.svg", "U2.md", "W3.md",
-                                                                             "reproduction.jsonl", "paced.jsonl"}
+        assert (
+            "[U2](reproduction/U2.md)" in text and "[W3](reproduction/W3.md)" in text and "(W3-more.svg)" not in text
+        ), text
+        assert {path.name for path in (docs / "reproduction").iterdir()} == {
+            "U2.svg",
+            "W3.svg",
+            "U2.md",
+            "W3.md",
+            "reproduction.jsonl",
+            "paced.jsonl",
+        }
         kept = json.loads((docs / "reproduction" / run.LINES).read_text(encoding="utf-8").splitlines()[0])
         assert "verdict" not in kept and "verdicts" not in kept and kept["why"] != "old", kept
         page_with("K2", ["K2.svg"], 0.01)
@@ -149,8 +196,10 @@ def a_slower_run_agrees_or_not():
     ours = judge.Estimate(2.0, 0.5, 3)  # one more run may differ by 1 either way
     assert {judge.agreement(bound, ours, 1.0) for bound in (">= 1", "<= 3", "in 1 3")} == {"agrees"}
     assert judge.agreement("<= 3", ours, 0.9) == judge.agreement(">= 1", ours, 3.1) == "does not agree: better"
-    assert {judge.agreement(bound, ours, value) for bound, value in ((">= 1", 0.9), ("<= 3", 3.1), ("in 1 3", 0.9), ("in 1 3", 3.1))} \
-        == {judge.DISAGREES}
+    assert {
+        judge.agreement(bound, ours, value)
+        for bound, value in ((">= 1", 0.9), ("<= 3", 3.1), ("in 1 3", 0.9), ("in 1 3", 3.1))
+    } == {judge.DISAGREES}
 
 
 def the_interval_of_a_ratio_counts_both_lists():
@@ -190,7 +239,13 @@ def processors_are_shared_or_divided():
     for n, of_node in ((4, 2), (6, 2), (8, 4), (16, 8)):
         first, second = run.divided(list(range(n)))
         assert len(first) == of_node and sorted(first + second) == list(range(n)), (n, first, second)
-    assert [run.pairs(list(range(n))) for n in (1, 2, 3, 4, 5)] == [[[0]], [[0, 1]], [[0, 1, 2]], [[0, 1], [2, 3]], [[0, 1], [2, 3, 4]]]
+    assert [run.pairs(list(range(n))) for n in (1, 2, 3, 4, 5)] == [
+        [[0]],
+        [[0, 1]],
+        [[0, 1, 2]],
+        [[0, 1], [2, 3]],
+        [[0, 1], [2, 3, 4]],
+    ]
 
 
 class Pretended(run.Runs):
@@ -250,7 +305,10 @@ for line in sys.stdin:
 def all_experiments_share_one_cluster():
     class Answers(one_cluster.OneCluster):
         def start(self):
-            self.process = subprocess.Popen([sys.executable, "-c", ANSWERS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", ANSWERS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            )
+
     cluster = Answers(pathlib.Path("/nowhere"))
     assert [row["n"] for row in cluster.rows("count", [1, 2], 1)] == [1, 2]
     first = cluster.process
@@ -284,11 +342,18 @@ def all_experiments_share_one_cluster():
 
 
 def a_service_has_grown_once_it_answers_everything():
-    looks = [on_cluster.Look(at, [200] * n, n, 25 * max(0, at)) for at in range(-10, 90) for n in [1 if at < 20 or at > 70 else 4]]
+    looks = [
+        on_cluster.Look(at, [200] * n, n, 25 * max(0, at))
+        for at in range(-10, 90)
+        for n in [1 if at < 20 or at > 70 else 4]
+    ]
     # Up to 20 s the service answers ten of 25 requests in each second, and from then on all.
     answers = [(i / 25, 0.1 + i / 1e5) for i in range(60 * 25) if i >= 500 or i % 5 < 2]
     assert on_cluster.grown_at(looks, answers, 60) == 25 and on_cluster.shrunk_at(looks, 60) == 10
-    assert on_cluster.part_answered(looks, answers, 30, 60) == 1 and abs(on_cluster.part_answered(looks, answers, 0, 20) - 0.4) < 0.01
+    assert (
+        on_cluster.part_answered(looks, answers, 30, 60) == 1
+        and abs(on_cluster.part_answered(looks, answers, 0, 20) - 0.4) < 0.01
+    )
     assert on_cluster.grown_at(looks, answers[::2], 60) == 60
     assert d2.mean_curve([[(0, 1), (2, 3)], [(0, 2), (1, 4), (2, 4)]]) == [(0, 1.5), (1, 2.5), (2, 3.5)]
 
@@ -298,7 +363,10 @@ def left_counts_missing_pods_too():
         name = "on-shares"
 
     def left(shares, ready):
-        return on_cluster.summary(Of, [on_cluster.Look(0, [200], 1, 0), on_cluster.Look(60, shares, ready, 10)], [(30, 0.1)], 60)["left"]
+        return on_cluster.summary(
+            Of, [on_cluster.Look(0, [200], 1, 0), on_cluster.Look(60, shares, ready, 10)], [(30, 0.1)], 60
+        )["left"]
+
     assert [left([200], 1), left([], 0), left([200], 0), left([200, 200], 1), left([200, 200], 2)] == [0, 1, 2, 1, 1]
 
 
@@ -306,6 +374,7 @@ def an_experiment_gets_another_run_on_a_busy_machine():
     def module(busy_runs):
         runs = itertools.chain([node.TooBusy("too busy")] * busy_runs, itertools.repeat(None))
         return unittest.mock.Mock(run=unittest.mock.Mock(side_effect=runs))
+
     for busy_runs in range(run.TRIES + 1):
         experiment = module(busy_runs)
         with unittest.mock.patch.object(run, "module_of", return_value=experiment):
@@ -342,7 +411,9 @@ def cluster_experiments_are_skipped_with_a_reason():
     with tempfile.TemporaryDirectory(prefix="divvy-test-") as folder:
         done = reproduce("O,W3", folder, KUBECONFIG="/nowhere")
         assert done.returncode == 0 and "1 passed, 0 failed, 1 skipped" in done.stdout, done.stdout
-        assert "O: skipped" in done.stdout and "needs a cluster of its own, and KUBECONFIG is set" in done.stderr, done.stderr
+        assert (
+            "O: skipped" in done.stdout and "needs a cluster of its own, and KUBECONFIG is set" in done.stderr
+        ), done.stderr
         assert '"O"' not in pathlib.Path(folder, "reproduction.jsonl").read_text(encoding="utf-8")
 
 
@@ -352,21 +423,58 @@ def every_experiment_has_goals_that_can_be_judged():
     for name, experiment in goals.items():
         assert {"of", "title", "claim", "condition", "means", "goals"} <= set(experiment), name
         assert ("inputs" in experiment) == bool(experiment.get("model")), name
-        assert "compressed" not in experiment or (experiment["compressed"]["by"] > 1 and experiment["compressed"]["slower"]), name
+        assert "compressed" not in experiment or (
+            experiment["compressed"]["by"] > 1 and experiment["compressed"]["slower"]
+        ), name
         lead, why = run.text_of(name)
         assert experiment["claim_of"] in page.CLAIM_OF and lead.endswith(".") and why, name
-        assert set(experiment) <= {"of", "title", "claim", "claim_of", "condition", "means", "quiet", "goals", "model", "inputs", "compressed",
-                                   "baselines", "not_run", "changed"}, name
-        assert set(experiment.get("changed", [])) <= {"claim", "condition", "inputs", "baselines", *experiment["goals"]}, name
+        assert set(experiment) <= {
+            "of",
+            "title",
+            "claim",
+            "claim_of",
+            "condition",
+            "means",
+            "quiet",
+            "goals",
+            "model",
+            "inputs",
+            "compressed",
+            "baselines",
+            "not_run",
+            "changed",
+        }, name
+        assert set(experiment.get("changed", [])) <= {
+            "claim",
+            "condition",
+            "inputs",
+            "baselines",
+            *experiment["goals"],
+        }, name
         # In an unquoted YAML text a comma begins a new key, so unknown keys show a missing quote.
-        assert all(set(of) <= {"rule", "headline", "metric", "within"} for of in experiment.get("baselines", {}).values()), name
+        assert all(
+            set(of) <= {"rule", "headline", "metric", "within"} for of in experiment.get("baselines", {}).values()
+        ), name
         for goal in experiment["goals"].values():
-            assert set(goal) <= {"says", "claim", "holds", "better", "against", "hardware", "check", "metric", "bound"}, (name, goal)
+            assert set(goal) <= {
+                "says",
+                "claim",
+                "holds",
+                "better",
+                "against",
+                "hardware",
+                "check",
+                "metric",
+                "bound",
+            }, (name, goal)
             assert goal.get("bound", "ours") in page.CLAIM_OF, (name, goal)
             # A bound of another system is part of a claim, so it needs the claim's text. A bound of
             # our own is part of no claim.
             assert "claim" in goal or goal.get("bound", "ours") == "ours", (name, goal)
-            assert "claim" not in goal or "ours" not in (goal.get("bound"), page.source_of(experiment, goal)), (name, goal)
+            assert "claim" not in goal or "ours" not in (goal.get("bound"), page.source_of(experiment, goal)), (
+                name,
+                goal,
+            )
             assert goal["says"] and (goal.get("hardware") or judge.keeps(goal["holds"], value) in (True, False))
             assert "better" not in goal or judge.keeps(goal["better"], value) in (True, False)
             assert goal.get("against", "") in {"", *experiment.get("baselines", {})}, name
@@ -398,11 +506,17 @@ def verdict(gain, headline=2.0, **more):
     experiment = {
         "claim_of": "ours",
         "baselines": {"old": {"headline": "twice", "metric": "headline", "within": [1.6, 2.4]}},
-        "goals": {"gain": {"says": "gain", "against": "old", "holds": ">= 1", "better": ">= 1.2"},
-                  "sane": {"says": "sane", "holds": "<= 1"},
-                  "cold": {"says": "cold", "hardware": True}}, **more}
-    measured = {name: judge.estimate(v) for name, v in
-                {"gain": gain, "headline": headline, "sane": more.get("sane", 1), "cold": 9}.items()}
+        "goals": {
+            "gain": {"says": "gain", "against": "old", "holds": ">= 1", "better": ">= 1.2"},
+            "sane": {"says": "sane", "holds": "<= 1"},
+            "cold": {"says": "cold", "hardware": True},
+        },
+        **more,
+    }
+    measured = {
+        name: judge.estimate(v)
+        for name, v in {"gain": gain, "headline": headline, "sane": more.get("sane", 1), "cold": 9}.items()
+    }
     judged = judge.judge(experiment, measured)
     assert judged.claim == "no claim" and not judged.of_claim, judged
     return judged.of_ours, judged.ours, judged.failed
@@ -425,9 +539,14 @@ def verdicts_follow_the_rules():
 
 
 def a_check_counts_only_if_it_fails():
-    goals = {"gain": {"says": "gain", "against": "rule", "holds": ">= 1", "better": ">= 2"}, "sane": {"says": "sane", "holds": ">= 0", "check": True}}
+    goals = {
+        "gain": {"says": "gain", "against": "rule", "holds": ">= 1", "better": ">= 2"},
+        "sane": {"says": "sane", "holds": ">= 0", "check": True},
+    }
     for sane, of_sane, in_all in ((1, "true by construction", "better"), (-1, "falls short", "falls short")):
-        judged = judge.judge({"claim_of": "ours", "goals": goals}, {"gain": judge.estimate(3), "sane": judge.estimate(sane)})
+        judged = judge.judge(
+            {"claim_of": "ours", "goals": goals}, {"gain": judge.estimate(3), "sane": judge.estimate(sane)}
+        )
         assert (judged.of_ours["sane"], judged.ours) == (of_sane, in_all), judged
     # If all goals are checks, the verdict says so.
     checks = {"claim_of": "ours", "goals": {"sane": goals["sane"]}}
@@ -439,19 +558,35 @@ def a_check_counts_only_if_it_fails():
 
 
 def a_claim_is_judged_by_its_own_goals():
-    goals = {"gain": {"says": "gain", "claim": "more", "bound": "published", "holds": ">= 1", "better": ">= 2"},
-             "long": {"says": "long", "holds": ">= 1"}}
+    goals = {
+        "gain": {"says": "gain", "claim": "more", "bound": "published", "holds": ">= 1", "better": ">= 2"},
+        "long": {"says": "long", "holds": ">= 1"},
+    }
 
     def judged(gain, long, **more):
-        return judge.judge({"claim_of": "published", "goals": goals, **more}, {"gain": judge.estimate(gain), "long": judge.estimate(long)})
+        return judge.judge(
+            {"claim_of": "published", "goals": goals, **more},
+            {"gain": judge.estimate(gain), "long": judge.estimate(long)},
+        )
+
     # A stricter bound on a figure of the claim counts as our own goal.
-    for gain, long, claim, ours in ((3, 1, "holds", "holds"), (1.5, 1, "holds", "falls short"), (3, 0.5, "holds", "falls short"),
-                                    (0.5, 1, "falls short", "falls short")):
+    for gain, long, claim, ours in (
+        (3, 1, "holds", "holds"),
+        (1.5, 1, "holds", "falls short"),
+        (3, 0.5, "holds", "falls short"),
+        (0.5, 1, "falls short", "falls short"),
+    ):
         assert (judged(gain, long).claim, judged(gain, long).ours) == (claim, ours), (gain, long)
-    assert judged(1.5, 1).of_claim == {"gain": "holds"} and judged(1.5, 1).of_ours == {"gain": "falls short", "long": "holds"}
+    assert judged(1.5, 1).of_claim == {"gain": "holds"} and judged(1.5, 1).of_ours == {
+        "gain": "falls short",
+        "long": "holds",
+    }
     assert judged(3, 1).of_ours == {"gain": "holds", "long": "holds"}
     assert judged(3, 1, model=True)[:2] == ("holds under this model", "holds under this model")
-    assert judge.judge({"claim_of": "code", "goals": {"long": goals["long"]}}, {"long": judge.estimate(1)}).claim == "not tested"
+    assert (
+        judge.judge({"claim_of": "code", "goals": {"long": goals["long"]}}, {"long": judge.estimate(1)}).claim
+        == "not tested"
+    )
     only = {"claim_of": "code", "goals": {"gain": {"says": "gain", "claim": "more", "holds": ">= 1"}}}
     assert judge.judge(only, {"gain": judge.estimate(1)})[:2] == ("holds", "no further goal")
     assert judge.judge(only, {})[:2] == ("not run yet", "no further goal")
@@ -508,19 +643,40 @@ def orders_of_waiting_are_computed():
     # When the first task ends, the order decides which waiting task starts: the oldest, the largest
     # that fits, or the newest.
     came = [(0, 40 * gib, 2), (0.1, 16 * gib, 1), (0.2, 32 * gib, 1), (0.3, 24 * gib, 1)]
-    first = {order: c.suspended(order, False, came, 1).index(2 - i / 10) for order, i in
-             (("first come", 1), ("best fit", 2), ("recent use", 3))}
+    first = {
+        order: c.suspended(order, False, came, 1).index(2 - i / 10)
+        for order, i in (("first come", 1), ("best fit", 2), ("recent use", 3))
+    }
     assert first == {"first come": 1, "best fit": 2, "recent use": 3}
 
 
-main(a_run_draws_and_writes_a_page, the_pages_agree_with_the_stored_results, both_verdicts_follow_from_the_results,
-     the_page_keeps_results_of_earlier_runs, a_share_is_back_after_a_whole_second_of_it, the_fairness_index_is_jains,
-     processors_are_shared_or_divided, quiet_experiments_run_alone, all_experiments_share_one_cluster,
-     a_service_has_grown_once_it_answers_everything, left_counts_missing_pods_too,
-     an_experiment_gets_another_run_on_a_busy_machine, a_busy_machine_fails_no_short_run,
-     unknown_experiments_are_refused, cluster_experiments_are_skipped_with_a_reason,
-     every_experiment_has_goals_that_can_be_judged, an_interval_uses_students_distribution,
-     the_worse_end_of_an_interval_counts, verdicts_follow_the_rules, a_check_counts_only_if_it_fails,
-     a_claim_is_judged_by_its_own_goals, a_slower_run_agrees_or_not, the_interval_of_a_ratio_counts_both_lists,
-     only_compressed_experiments_have_a_slower_pace, the_rule_fills_shares_from_the_lowest,
-     phases_are_divided_by_the_active_programs, busy_time_is_counted_once, orders_of_waiting_are_computed)
+main(
+    a_run_draws_and_writes_a_page,
+    the_pages_agree_with_the_stored_results,
+    both_verdicts_follow_from_the_results,
+    the_page_keeps_results_of_earlier_runs,
+    a_share_is_back_after_a_whole_second_of_it,
+    the_fairness_index_is_jains,
+    processors_are_shared_or_divided,
+    quiet_experiments_run_alone,
+    all_experiments_share_one_cluster,
+    a_service_has_grown_once_it_answers_everything,
+    left_counts_missing_pods_too,
+    an_experiment_gets_another_run_on_a_busy_machine,
+    a_busy_machine_fails_no_short_run,
+    unknown_experiments_are_refused,
+    cluster_experiments_are_skipped_with_a_reason,
+    every_experiment_has_goals_that_can_be_judged,
+    an_interval_uses_students_distribution,
+    the_worse_end_of_an_interval_counts,
+    verdicts_follow_the_rules,
+    a_check_counts_only_if_it_fails,
+    a_claim_is_judged_by_its_own_goals,
+    a_slower_run_agrees_or_not,
+    the_interval_of_a_ratio_counts_both_lists,
+    only_compressed_experiments_have_a_slower_pace,
+    the_rule_fills_shares_from_the_lowest,
+    phases_are_divided_by_the_active_programs,
+    busy_time_is_counted_once,
+    orders_of_waiting_are_computed,
+)

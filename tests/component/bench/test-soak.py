@@ -24,8 +24,12 @@ FUZZ = """#!/bin/sh
 echo "fuzz: fuzz-str for 600 s"
 [ ! -e broken ] || { echo "fuzz: fuzz-str FAILED: the input is in out/fuzz"; exit 1; }
 """
-WELL = {"name": "divvy:soak / chaos-soak", "result": "OK", "duration": 83.4,
-        "stdout": "ok 1 - killed at random\nok 2 - killed in order\n1..2\n"}
+WELL = {
+    "name": "divvy:soak / chaos-soak",
+    "result": "OK",
+    "duration": 83.4,
+    "stdout": "ok 1 - killed at random\nok 2 - killed in order\n1..2\n",
+}
 
 
 def soak(log=None, fuzz_fails=False):
@@ -42,8 +46,14 @@ def soak(log=None, fuzz_fails=False):
             (root / "said.json").write_text("".join(json.dumps(test) + "\n" for test in log))
         if fuzz_fails:
             (root / "broken").touch()
-        done = subprocess.run([root / "scripts/soak"], cwd=root, check=False, capture_output=True, text=True,
-                              env={**os.environ, "PATH": f"{root}/bin:{os.environ['PATH']}"})
+        done = subprocess.run(
+            [root / "scripts/soak"],
+            cwd=root,
+            check=False,
+            capture_output=True,
+            text=True,
+            env={**os.environ, "PATH": f"{root}/bin:{os.environ['PATH']}"},
+        )
         page = root / "docs/soak.md"
         return done.returncode, page.read_text() if page.exists() else None
 

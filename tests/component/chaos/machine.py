@@ -28,9 +28,14 @@ CHAOS = os.path.join(BUILD, "tests/component/chaos")
 MIB = 1 << 20
 SLACK = 4 * MIB  # allowed difference per process
 
-MSG = {name: n for n, name in enumerate(
-    "HELLO WELCOME REFUSED WANT RELEASE FLUSH MEM_RESERVE MEM_RELEASE MEM_REPLY MEASURE MEASURED BYE CONTROL"
-    " CONTROL_REPLY YIELD SAY MEM_SHARE MEM_UNSHARE".split(), 1)}
+MSG = {
+    name: n
+    for n, name in enumerate(
+        "HELLO WELCOME REFUSED WANT RELEASE FLUSH MEM_RESERVE MEM_RELEASE MEM_REPLY MEASURE MEASURED BYE CONTROL"
+        " CONTROL_REPLY YIELD SAY MEM_SHARE MEM_UNSHARE".split(),
+        1,
+    )
+}
 HEAD = struct.Struct("<IHHIi")
 HELLO_AGAIN = 1
 
@@ -118,7 +123,7 @@ class Peer:
             return None, 0, b"", fds
         size, kind, self.version, _, status = HEAD.unpack_from(packet)
         assert size == len(packet)
-        return next(k for k, n in MSG.items() if n == kind), status, packet[HEAD.size:], fds
+        return next(k for k, n in MSG.items() if n == kind), status, packet[HEAD.size :], fds
 
     def hello(self, secret="0" * 32, flags=0, page_abi=1, devices=0, abi=1, fds=(), command=b"peer"):
         body = struct.pack("<II16sQiI32s", flags, page_abi, bytes.fromhex(secret), 0, 0, devices, command)
@@ -192,8 +197,7 @@ class Machine(Rig):
 
     def create(self, name, request="0.3", memory="2Gi", **spec):
         spec = {k.replace("_", "-"): v for k, v in spec.items()}
-        answer = self.ask(cmd="create", name=name, lifetime="keep",
-                          spec={"request": request, "memory": memory, **spec})
+        answer = self.ask(cmd="create", name=name, lifetime="keep", spec={"request": request, "memory": memory, **spec})
         return Tenant(self, answer)
 
     def tenants(self):
@@ -279,8 +283,10 @@ class Machine(Rig):
                 # The ledger counts at least the device's memory. The ledger may count more, as a
                 # small allocation may lie in a block of a module.
                 if not device <= d["memory_used_bytes"] <= device + len(pids) * SLACK:
-                    return (f"{t['name']} on device {d['index']}: the ledger has {d['memory_used_bytes'] / MIB} MiB,"
-                            f" the device {device / MIB} MiB, processes {pids}")
+                    return (
+                        f"{t['name']} on device {d['index']}: the ledger has {d['memory_used_bytes'] / MIB} MiB,"
+                        f" the device {device / MIB} MiB, processes {pids}"
+                    )
                 if device > d["memory_quota_bytes"]:
                     return f"{t['name']} is above its quota: {device} bytes"
         strangers = {pid for pid, _ in account} - known
@@ -305,8 +311,11 @@ class Tenant:
         self.id = answer["tenant"]
         self.name = answer["name"]
         self.secret = answer["secret"]
-        self.env = {**answer["env"], "LD_PRELOAD": ":".join(h for h in HOOKS if os.path.exists(h)),
-                    "DIVVY_ABSENT": "closed"}
+        self.env = {
+            **answer["env"],
+            "LD_PRELOAD": ":".join(h for h in HOOKS if os.path.exists(h)),
+            "DIVVY_ABSENT": "closed",
+        }
 
     def environment(self, env=None):
         return {**self.machine.env, **self.env, **(env or {})}
@@ -324,8 +333,16 @@ class Tenant:
         return self.start(SPIN, f"--kernel-us={kernel_us}", "--duration=7000", *args, **kw)
 
     def run(self, *argv, env=None, timeout=PATIENCE_S, **kw):
-        return subprocess.run(argv, env=self.environment(env), stdin=subprocess.DEVNULL, capture_output=True,
-                              text=True, timeout=patience(timeout), check=False, **kw)
+        return subprocess.run(
+            argv,
+            env=self.environment(env),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=patience(timeout),
+            check=False,
+            **kw,
+        )
 
     def now(self):
         return next(t for t in self.machine.tenants() if t["id"] == self.id)

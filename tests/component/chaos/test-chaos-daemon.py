@@ -8,7 +8,21 @@ import signal
 import subprocess
 import time
 
-from machine import CHAOS, DIVVYD, Machine, SKIP, SPIN, fairly, kill, patience, run, seed_of, soaking, survived, wait_for
+from machine import (
+    CHAOS,
+    DIVVYD,
+    Machine,
+    SKIP,
+    SPIN,
+    fairly,
+    kill,
+    patience,
+    run,
+    seed_of,
+    soaking,
+    survived,
+    wait_for,
+)
 
 TIMES = 100 if soaking() else 10
 ALIVE_MAX = 24
@@ -54,6 +68,7 @@ def shares_are_right(m, spins):
         got = m.shares([pids[:2], pids[2:3], pids[3:]], 2)
         wrong = [(round(g), w) for g, w in zip(got, wanted) if not w[0] <= g <= w[1]]
         return wrong and f"shares (got, possible): {wrong}"
+
     fairly(look, 4)  # the arbiter still compensates for use while no daemon ran
 
 
@@ -88,13 +103,19 @@ def a_daemon_killed_at_its_system_calls_keeps_shares():
             with open(os.path.join(m.dir, "test.log"), "ab") as log:
                 point = rng.randrange(1, 400)
                 m.kill_daemon()
-                m.daemon = subprocess.Popen([DIVVYD, "--simulate", m.simulate], env=m.env, stdin=subprocess.DEVNULL,
-                                            stdout=log, stderr=log)
+                m.daemon = subprocess.Popen(
+                    [DIVVYD, "--simulate", m.simulate], env=m.env, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+                )
             # stepper stops the daemon within its first calls, or after a moment of service
             time.sleep(rng.choice([0, 0.002, 0.02, 0.2]))
             comer = tenants[n % 3].start(SPIN, "--count=30", "--kernel-us=100", registered=False)
-            done = subprocess.run([STEPPER, "attach", str(point), str(m.daemon.pid)], capture_output=True, text=True,
-                                  check=False, timeout=patience())
+            done = subprocess.run(
+                [STEPPER, "attach", str(point), str(m.daemon.pid)],
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=patience(),
+            )
             assert done.returncode == 0, done.stderr
             m.daemon.wait(patience())
             m.start()
@@ -113,8 +134,15 @@ def programs_that_start_while_the_daemon_dies_complete():
             for _ in range(3):
                 while len([child for child in running if child.poll() is None]) >= ALIVE_MAX:
                     survived(running.pop(0))
-                running.append(rng.choice(tenants).start(SPIN, f"--count={rng.randrange(1, 60)}", "--kernel-us=200",
-                                                         f"--memory={rng.randrange(1, 200)}", registered=False))
+                running.append(
+                    rng.choice(tenants).start(
+                        SPIN,
+                        f"--count={rng.randrange(1, 60)}",
+                        "--kernel-us=200",
+                        f"--memory={rng.randrange(1, 200)}",
+                        registered=False,
+                    )
+                )
                 time.sleep(rng.random() * 0.01)
             m.kill_daemon()
             m.start()
@@ -182,7 +210,13 @@ def programs_survive_an_orderly_exit_of_the_daemon():
             all_is_well(m, tenants, spins)
 
 
-tests = [a_daemon_killed_at_random_keeps_shares, a_daemon_killed_at_its_system_calls_keeps_shares, programs_that_start_while_the_daemon_dies_complete,
-         programs_that_die_without_a_daemon_leave_the_ledger_right,
-         a_wait_for_memory_survives_a_killed_daemon, a_replaced_daemon_keeps_shares, programs_survive_an_orderly_exit_of_the_daemon]
+tests = [
+    a_daemon_killed_at_random_keeps_shares,
+    a_daemon_killed_at_its_system_calls_keeps_shares,
+    programs_that_start_while_the_daemon_dies_complete,
+    programs_that_die_without_a_daemon_leave_the_ledger_right,
+    a_wait_for_memory_survives_a_killed_daemon,
+    a_replaced_daemon_keeps_shares,
+    programs_survive_an_orderly_exit_of_the_daemon,
+]
 run(*tests)

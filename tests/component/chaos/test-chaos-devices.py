@@ -65,10 +65,23 @@ def cuda_visible_devices_selects_from_the_tenants_devices():
         first, second = both = probe(tenant)["cuda"]
         stranger = next(u for u in uuids(m) if u not in both)
         for setting, expected in {
-                "0": [first], "1": [second], "1,0": [second, first], "0,1": both, second: [second],
-                f"{second},{first}": [second, first], second[:12]: [second] if second[:12] != first[:12] else None,
-                "2": [], "-1": [], "": [], "1,-1,0": [second], "1,7,0": [second], stranger: [],
-                f"{first},{stranger}": [first], "0,0": [], "nonsense": []}.items():
+            "0": [first],
+            "1": [second],
+            "1,0": [second, first],
+            "0,1": both,
+            second: [second],
+            f"{second},{first}": [second, first],
+            second[:12]: [second] if second[:12] != first[:12] else None,
+            "2": [],
+            "-1": [],
+            "": [],
+            "1,-1,0": [second],
+            "1,7,0": [second],
+            stranger: [],
+            f"{first},{stranger}": [first],
+            "0,0": [],
+            "nonsense": [],
+        }.items():
             if expected is None:
                 continue
             seen = probe(tenant, CUDA_VISIBLE_DEVICES=setting)
@@ -82,8 +95,10 @@ def two_devices_are_shared_independently():
     with Machine(simulate="2xT4-16Gi") as m:
         both = m.create("both", request="0.3", memory="1Gi", count="2")
         singles = [m.create(f"on{i}", request="0.6", memory="1Gi", device=u) for i, u in enumerate(uuids(m))]
-        spins = [both.spin("--device=0", "--memory=30", kernel_us=300),
-                 both.spin("--device=1", "--memory=60", kernel_us=300)]
+        spins = [
+            both.spin("--device=0", "--memory=30", kernel_us=300),
+            both.spin("--device=1", "--memory=60", kernel_us=300),
+        ]
         spins += [t.spin("--memory=10", kernel_us=700) for t in singles]
         m.goes_on(*[s.pid for s in spins])
         m.books_are_right()
@@ -114,13 +129,27 @@ def a_second_daemon_for_a_device_is_refused():
         os.mkdir(second, 0o700)
         env = {**m.env, "DIVVY_RUNTIME_DIR": second, "DIVVY_SIM": m.sim}
         for _ in range(3):
-            done = subprocess.run([DIVVYD, "--simulate", m.simulate], env=env, stdin=subprocess.DEVNULL,
-                                  capture_output=True, text=True, timeout=patience(), check=False)
+            done = subprocess.run(
+                [DIVVYD, "--simulate", m.simulate],
+                env=env,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=patience(),
+                check=False,
+            )
             assert done.returncode != 0, done
             assert f"pid {m.daemon.pid}" in done.stderr and m.socket_path in done.stderr, done.stderr
         # A second daemon in the same folder fails, too.
-        done = subprocess.run([DIVVYD, "--simulate", m.simulate], env=m.env, stdin=subprocess.DEVNULL,
-                              capture_output=True, text=True, timeout=patience(), check=False)
+        done = subprocess.run(
+            [DIVVYD, "--simulate", m.simulate],
+            env=m.env,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=patience(),
+            check=False,
+        )
         assert done.returncode != 0 and str(m.daemon.pid) in done.stderr, done.stderr
         m.goes_on(spin.pid)
         m.books_are_right()
@@ -162,6 +191,13 @@ def a_removed_tenants_secret_is_refused():
         wait_for(lambda: not m.tenants(), "no tenant is left")
 
 
-tests = [a_tenant_sees_only_its_devices, cuda_visible_devices_selects_from_the_tenants_devices, two_devices_are_shared_independently,
-         each_device_has_its_own_quota, a_second_daemon_for_a_device_is_refused, divvy_absent_decides_without_a_daemon, a_removed_tenants_secret_is_refused]
+tests = [
+    a_tenant_sees_only_its_devices,
+    cuda_visible_devices_selects_from_the_tenants_devices,
+    two_devices_are_shared_independently,
+    each_device_has_its_own_quota,
+    a_second_daemon_for_a_device_is_refused,
+    divvy_absent_decides_without_a_daemon,
+    a_removed_tenants_secret_is_refused,
+]
 run(*tests)

@@ -76,13 +76,15 @@ def a_surviving_child_holds_nothing_of_its_parent():
     with Machine() as m:
         tenant = m.create("parent", request="0.5")
         other = m.create("other", request="0.4").spin(kernel_us=400)
-        script = (f"import ctypes, os, time\nexec({WORKERS.split('if __name__')[0]!r})\n"
-                  "cuda = ctypes.CDLL('libcuda.so.1'); c, p = ctypes.c_void_p(), ctypes.c_uint64()\n"
-                  "assert not cuda.cuInit(0) and not cuda.cuCtxCreate_v2(ctypes.byref(c), 0, 0)\n"
-                  "assert not cuda.cuMemAlloc_v2(ctypes.byref(p), ctypes.c_size_t(64 << 20))\n"
-                  "pid = os.fork()\n"
-                  "if pid: print(pid, flush=True)\n"
-                  "time.sleep(300)\n")
+        script = (
+            f"import ctypes, os, time\nexec({WORKERS.split('if __name__')[0]!r})\n"
+            "cuda = ctypes.CDLL('libcuda.so.1'); c, p = ctypes.c_void_p(), ctypes.c_uint64()\n"
+            "assert not cuda.cuInit(0) and not cuda.cuCtxCreate_v2(ctypes.byref(c), 0, 0)\n"
+            "assert not cuda.cuMemAlloc_v2(ctypes.byref(p), ctypes.c_size_t(64 << 20))\n"
+            "pid = os.fork()\n"
+            "if pid: print(pid, flush=True)\n"
+            "time.sleep(300)\n"
+        )
         child = tenant.start("/usr/bin/python3", "-c", script)
         orphan = int(child.stdout.readline())
         m.books_are_right()
@@ -96,6 +98,12 @@ def a_surviving_child_holds_nothing_of_its_parent():
         os.waitpid(orphan, 0)
 
 
-tests = [parent_and_child_can_use_cuda_after_an_early_fork, cuda_refuses_children_after_its_first_use, threads_submit_while_others_fork,
-         a_program_can_exec_another_program_that_uses_cuda, python_workers_can_use_cuda, a_surviving_child_holds_nothing_of_its_parent]
+tests = [
+    parent_and_child_can_use_cuda_after_an_early_fork,
+    cuda_refuses_children_after_its_first_use,
+    threads_submit_while_others_fork,
+    a_program_can_exec_another_program_that_uses_cuda,
+    python_workers_can_use_cuda,
+    a_surviving_child_holds_nothing_of_its_parent,
+]
 run(*tests)

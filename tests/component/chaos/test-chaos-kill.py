@@ -22,9 +22,14 @@ rng = seed_of("kill")
 
 def step(tenant, phase, point):
     """Runs the victim once and returns how many points it has passed."""
-    child = subprocess.Popen([STEPPER, str(PHASES.index(phase) + 1), str(point), VICTIM],
-                             env=tenant.environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                             stderr=subprocess.PIPE, text=True)
+    child = subprocess.Popen(
+        [STEPPER, str(PHASES.index(phase) + 1), str(point), VICTIM],
+        env=tenant.environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     tenant.machine.children.append(child)
     out, err = child.communicate(timeout=patience(600))
     tenant.machine.children.remove(child)
@@ -60,6 +65,7 @@ def killed_in(phase):
                 except AssertionError as e:
                     raise AssertionError(f"{phase}: killed at point {point} of {points}: {e}") from e
             print(f"# {phase}: {points} points")
+
     test.__name__ = f"killed_at_the_points_of_{phase}"
     return test
 
@@ -147,9 +153,17 @@ def many_programs_are_killed_at_random():
             m.kernels()  # reads the records before the ring overwrites them
             while len(living) < 5:
                 tenant = rng.choice(tenants)
-                living.append(tenant.spin(f"--memory={rng.randrange(1, 600)}", f"--streams={rng.randrange(1, 5)}",
-                                          f"--sync-every={rng.choice([0, 3])}", kernel_us=rng.choice([20, 700, 4000]),
-                                          registered=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+                living.append(
+                    tenant.spin(
+                        f"--memory={rng.randrange(1, 600)}",
+                        f"--streams={rng.randrange(1, 5)}",
+                        f"--sync-every={rng.choice([0, 3])}",
+                        kernel_us=rng.choice([20, 700, 4000]),
+                        registered=False,
+                        stdout=subprocess.DEVNULL,
+                        stderr=subprocess.DEVNULL,
+                    )
+                )
             with_delay = rng.random() * 0.05
             if rng.random() < 0.7:
                 try:
@@ -168,6 +182,11 @@ def many_programs_are_killed_at_random():
 
 if subprocess.run([STEPPER, "1", "0", "/bin/true"], capture_output=True, check=False).returncode == SKIP:
     skip_all("tracing is not allowed here")
-tests = [killed_in(p) for p in PHASES] + [waiting_programs_are_killed, programs_that_hold_the_token_are_killed, programs_that_wait_for_memory_are_killed,
-                                             a_removed_tenants_memory_goes_to_a_waiting_program, many_programs_are_killed_at_random]
+tests = [killed_in(p) for p in PHASES] + [
+    waiting_programs_are_killed,
+    programs_that_hold_the_token_are_killed,
+    programs_that_wait_for_memory_are_killed,
+    a_removed_tenants_memory_goes_to_a_waiting_program,
+    many_programs_are_killed_at_random,
+]
 run(*tests)

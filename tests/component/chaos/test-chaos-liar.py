@@ -60,8 +60,12 @@ def beside_once(*ways, seconds):
         before = [t.now() for t in tenants]
         pid = m.daemon.pid
         lying = m.create("liar", request="0.2", limit="0.2", memory="1Gi")
-        liars = [lying.start(LIAR, way, m.socket_path, lying.secret, str(rng.randrange(1 << 31)), str(seconds),
-                             registered=False) for way in ways]
+        liars = [
+            lying.start(
+                LIAR, way, m.socket_path, lying.secret, str(rng.randrange(1 << 31)), str(seconds), registered=False
+            )
+            for way in ways
+        ]
         time.sleep(0.5)
         got = m.shares([[s.pid] for s in spins], seconds - 1.5)
         for asked in (m.ask(cmd="ping"), m.ask(cmd="list"), m.ask(cmd="devices")):
@@ -76,7 +80,11 @@ def beside_once(*ways, seconds):
         # A program may get more than its limit while it co-runs with an idle holder. It may get
         # less than its limit beside busy programs, if the machine has no processor time for it.
         wants = [min(want, share) for want, share in zip((500, 300), alone)]
-        return [f"{share:.0f}/1000 instead of {want:.0f}" for share, want in zip(got, wants) if share < want - OFF * len(ways)]
+        return [
+            f"{share:.0f}/1000 instead of {want:.0f}"
+            for share, want in zip(got, wants)
+            if share < want - OFF * len(ways)
+        ]
 
 
 def beside(*ways, seconds=SECONDS):
@@ -109,8 +117,10 @@ def lies_without_a_valid_secret_change_nothing():
     with Machine() as m:
         tenants, spins = honest(m)
         before = [t.now() for t in tenants]
-        liars = [tenants[0].start(LIAR, "socket", m.socket_path, secret, str(rng.randrange(1 << 31)), "2",
-                                  registered=False) for secret in ("0" * 32, "5a" * 16)]
+        liars = [
+            tenants[0].start(LIAR, "socket", m.socket_path, secret, str(rng.randrange(1 << 31)), "2", registered=False)
+            for secret in ("0" * 32, "5a" * 16)
+        ]
         for liar in liars:
             survived(liar)
         untouched(m, tenants, spins, before)
@@ -123,8 +133,9 @@ def false_pages_of_a_working_program_change_nothing():
         before = [t.now() for t in tenants]
         lying = m.create("liar", request="0.2", limit="0.2", memory="1Gi")
         worker = lying.spin("--memory=20", kernel_us=300)
-        liar = lying.start(LIAR, "pages", m.socket_path, lying.secret, str(rng.randrange(1 << 31)), str(SECONDS // 3),
-                           registered=False)
+        liar = lying.start(
+            LIAR, "pages", m.socket_path, lying.secret, str(rng.randrange(1 << 31)), str(SECONDS // 3), registered=False
+        )
         survived(liar)
         worker.kill()
         worker.wait()
@@ -154,6 +165,13 @@ def other_versions_are_refused_with_a_reason():
         wait_for(lambda: tenant.used() == 0, "the tenant holds no memory")
 
 
-tests = [lies_on_the_socket_take_no_share, lies_in_the_pages_take_no_share, a_client_that_never_drains_takes_no_share, all_lies_at_once_take_no_share, lies_without_a_valid_secret_change_nothing,
-         false_pages_of_a_working_program_change_nothing, other_versions_are_refused_with_a_reason]
+tests = [
+    lies_on_the_socket_take_no_share,
+    lies_in_the_pages_take_no_share,
+    a_client_that_never_drains_takes_no_share,
+    all_lies_at_once_take_no_share,
+    lies_without_a_valid_secret_change_nothing,
+    false_pages_of_a_working_program_change_nothing,
+    other_versions_are_refused_with_a_reason,
+]
 run(*tests)

@@ -15,8 +15,9 @@ JAVA = shutil.which("java")
 
 def plain(*argv, **env):
     clean = {"PATH": os.environ["PATH"], "HOME": "/", "LC_ALL": "C.UTF-8", **env}
-    return subprocess.run(argv, env=clean, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=patience(),
-                          check=False)
+    return subprocess.run(
+        argv, env=clean, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=patience(), check=False
+    )
 
 
 def same(*argv):
@@ -34,8 +35,12 @@ def same(*argv):
 
 
 def shells_and_small_tools_behave_the_same():
-    same("/bin/bash", "-c", "umask; ulimit -n; trap; echo $((6 * 7)) | cat; (exit 3); echo $?; set -o | sort | head; "
-         "for i in 1 2 3; do /bin/true & done; wait; ls /proc/self/fd | wc -l; cat /proc/self/status | grep -E 'Sig[^Q]|Threads'")
+    same(
+        "/bin/bash",
+        "-c",
+        "umask; ulimit -n; trap; echo $((6 * 7)) | cat; (exit 3); echo $?; set -o | sort | head; "
+        "for i in 1 2 3; do /bin/true & done; wait; ls /proc/self/fd | wc -l; cat /proc/self/status | grep -E 'Sig[^Q]|Threads'",
+    )
     same("/bin/true")
     same("/bin/sh", "-c", "kill -TERM $$")
     same("/usr/bin/env", "-i", "/bin/echo", "nothing")
@@ -49,12 +54,16 @@ def a_jvm_behaves_the_same():
 
 
 def a_python_program_behaves_the_same():
-    same("/usr/bin/python3", "-c", "import threading, os, signal, sys\n"
-         "print(threading.active_count(), os.umask(0), signal.getsignal(signal.SIGINT), sys.flags)\n"
-         "import subprocess, multiprocessing\n"
-         "print(subprocess.check_output(['echo', 'x']))\n"
-         "if __name__ == '__main__':\n"
-         "    with multiprocessing.get_context('fork').Pool(2) as p: print(p.map(abs, [-1, 2]))\n")
+    same(
+        "/usr/bin/python3",
+        "-c",
+        "import threading, os, signal, sys\n"
+        "print(threading.active_count(), os.umask(0), signal.getsignal(signal.SIGINT), sys.flags)\n"
+        "import subprocess, multiprocessing\n"
+        "print(subprocess.check_output(['echo', 'x']))\n"
+        "if __name__ == '__main__':\n"
+        "    with multiprocessing.get_context('fork').Pool(2) as p: print(p.map(abs, [-1, 2]))\n",
+    )
 
 
 def a_python_with_threads_and_fork_uses_the_device():
@@ -62,7 +71,10 @@ def a_python_with_threads_and_fork_uses_the_device():
     data."""
     with Machine() as m:
         tenant = m.create("python", request="0.5")
-        done = tenant.run("/usr/bin/python3", "-c", """
+        done = tenant.run(
+            "/usr/bin/python3",
+            "-c",
+            """
 import ctypes, multiprocessing, threading
 cuda = ctypes.CDLL("libcuda.so.1")
 context = ctypes.c_void_p()
@@ -83,10 +95,16 @@ for t in threads: t.join()
 host = ctypes.create_string_buffer(16)
 errors.append(cuda.cuMemcpyDtoH_v2(host, p, ctypes.c_size_t(16)))
 print(sum(map(bool, errors)), len(set(host.raw)))
-""")
+""",
+        )
         assert (done.returncode, done.stdout, done.stderr) == (0, "0 1\n", ""), done
         wait_for(lambda: not tenant.pids(), "no process of the tenant is registered")
         m.books_are_right()
 
 
-run(shells_and_small_tools_behave_the_same, a_jvm_behaves_the_same, a_python_program_behaves_the_same, a_python_with_threads_and_fork_uses_the_device)
+run(
+    shells_and_small_tools_behave_the_same,
+    a_jvm_behaves_the_same,
+    a_python_program_behaves_the_same,
+    a_python_with_threads_and_fork_uses_the_device,
+)

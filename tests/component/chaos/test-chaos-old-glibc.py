@@ -23,8 +23,13 @@ MAKE_S = 170
 def mirrors():
     """The archives that apt knows, without those of security updates."""
     with contextlib.suppress(OSError):
-        done = subprocess.run(["apt-get", "indextargets", "--format", "$(REPO_URI) $(SUITE)", "Created-By: Packages"],
-                              capture_output=True, text=True, check=False, timeout=patience())
+        done = subprocess.run(
+            ["apt-get", "indextargets", "--format", "$(REPO_URI) $(SUITE)", "Created-By: Packages"],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=patience(),
+        )
         return list(dict.fromkeys(line.split()[0] for line in done.stdout.splitlines() if "security" not in line))
     return []
 
@@ -42,9 +47,14 @@ def make_root():
         for mirror in mirrors():
             shutil.rmtree(new, ignore_errors=True)
             try:
-                done = subprocess.run(["debootstrap", "--foreign", "--variant=minbase", SUITE, new, mirror],
-                                      stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
-                                      timeout=MAKE_S)
+                done = subprocess.run(
+                    ["debootstrap", "--foreign", "--variant=minbase", SUITE, new, mirror],
+                    stdin=subprocess.DEVNULL,
+                    capture_output=True,
+                    text=True,
+                    check=False,
+                    timeout=MAKE_S,
+                )
             except subprocess.TimeoutExpired:
                 why = "debootstrap takes too long"
                 continue
@@ -66,14 +76,35 @@ def make_root():
 def enter(folder, *argv, env=None):
     """Runs in the root, with `folder` as its /mnt. The mounts belong to the program's namespace and
     end with it."""
-    script = ('mount --bind "$1" "$2/mnt" && mount -t proc none "$2/proc" && mount --bind /dev "$2/dev" &&'
-              ' root=$2 && shift 2 && exec chroot "$root" "$@"')
+    script = (
+        'mount --bind "$1" "$2/mnt" && mount -t proc none "$2/proc" && mount --bind /dev "$2/dev" &&'
+        ' root=$2 && shift 2 && exec chroot "$root" "$@"'
+    )
     clean = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C", **(env or {})}
     inside = [f"{k}={v}" for k, v in clean.items() if k != "PATH"]
-    return subprocess.run(["unshare", "--mount", "--propagation", "private", "sh", "-c", script, "sh", folder, ROOT,
-                           "/usr/bin/env", *inside, *argv],
-                          env={"PATH": clean["PATH"]}, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                          timeout=patience(), check=False)
+    return subprocess.run(
+        [
+            "unshare",
+            "--mount",
+            "--propagation",
+            "private",
+            "sh",
+            "-c",
+            script,
+            "sh",
+            folder,
+            ROOT,
+            "/usr/bin/env",
+            *inside,
+            *argv,
+        ],
+        env={"PATH": clean["PATH"]},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=patience(),
+        check=False,
+    )
 
 
 def furnish(m):
@@ -92,7 +123,9 @@ def furnish(m):
 def an_old_shell_behaves_the_same():
     with Machine() as m:
         preload = furnish(m)
-        script = "umask; trap; echo $((6 * 7)) | cat; (exit 3); echo $?; ls /mnt/old; for i in 1 2 3; do true & done; wait"
+        script = (
+            "umask; trap; echo $((6 * 7)) | cat; (exit 3); echo $?; ls /mnt/old; for i in 1 2 3; do true & done; wait"
+        )
         bare = enter(m.dir, "/bin/bash", "-c", script)
         assert bare.returncode == 0 and "42" in bare.stdout, bare
         got = enter(m.dir, "/bin/bash", "-c", script, env=preload)
@@ -112,8 +145,14 @@ def an_old_program_can_use_the_device():
         preload = furnish(m)
         tenant = m.create("old", request="0.5", memory="1Gi")
         other = m.create("other", request="0.4").spin(kernel_us=400)
-        env = {**preload, "DIVVY_TENANT": tenant.env["DIVVY_TENANT"], "DIVVY_SOCKET": "/mnt/divvyd.sock",
-               "DIVVY_SIM": "/mnt/sim", "DIVVY_DRIVER": "/mnt/old/sim", "DIVVY_ABSENT": "closed"}
+        env = {
+            **preload,
+            "DIVVY_TENANT": tenant.env["DIVVY_TENANT"],
+            "DIVVY_SOCKET": "/mnt/divvyd.sock",
+            "DIVVY_SIM": "/mnt/sim",
+            "DIVVY_DRIVER": "/mnt/old/sim",
+            "DIVVY_ABSENT": "closed",
+        }
         for _ in range(3):
             done = enter(m.dir, "/mnt/old/old", env=env)
             assert (done.returncode, done.stdout, done.stderr) == (0, "worked\n", ""), done
@@ -137,4 +176,8 @@ if reason:
     skip_all(reason)
 if enter("/", "/bin/true").returncode:
     skip_all("the root cannot be entered here: " + enter("/", "/bin/true").stderr.strip())
-run(an_old_shell_behaves_the_same, an_old_shell_behaves_the_same_with_the_remote_libraries, an_old_program_can_use_the_device)
+run(
+    an_old_shell_behaves_the_same,
+    an_old_shell_behaves_the_same_with_the_remote_libraries,
+    an_old_program_can_use_the_device,
+)

@@ -19,9 +19,14 @@ class Sharer:
     """A sharer program of the tenant, controlled line by line."""
 
     def __init__(self, tenant, channel):
-        self.child = subprocess.Popen([SHARER, str(channel.fileno())], env=tenant.environment(),
-                                      stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                                      pass_fds=[channel.fileno()])
+        self.child = subprocess.Popen(
+            [SHARER, str(channel.fileno())],
+            env=tenant.environment(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            pass_fds=[channel.fileno()],
+        )
         tenant.machine.children.append(self.child)
         assert self.tell("begin") == 0
 
@@ -219,8 +224,16 @@ def a_descriptor_can_be_imported_after_its_exporters_death():
 def a_tenant_lasts_as_long_as_its_descriptors():
     with Machine() as m:
         with subprocess.Popen(["sleep", "infinity"]) as owner:
-            tenant = Tenant(m, m.ask(cmd="create", name="piler", lifetime="process", pid=owner.pid,
-                                     spec={"request": "0.3", "memory": "2Gi"}))
+            tenant = Tenant(
+                m,
+                m.ask(
+                    cmd="create",
+                    name="piler",
+                    lifetime="process",
+                    pid=owner.pid,
+                    spec={"request": "0.3", "memory": "2Gi"},
+                ),
+            )
             fd = export_to_us(tenant, 1024)
             owner.kill()
         wait_for(lambda: tenant.used() == 1024 * MIB, "only the descriptor's memory is charged")
@@ -233,8 +246,16 @@ def the_capacity_of_a_removed_sharer_is_free_at_once():
     with Machine() as m:
         for _ in range(5):
             with subprocess.Popen(["sleep", "infinity"]) as owner:
-                tenant = Tenant(m, m.ask(cmd="create", name="all", lifetime="process", pid=owner.pid,
-                                         spec={"request": "0.9", "memory": "2Gi"}))
+                tenant = Tenant(
+                    m,
+                    m.ask(
+                        cmd="create",
+                        name="all",
+                        lifetime="process",
+                        pid=owner.pid,
+                        spec={"request": "0.9", "memory": "2Gi"},
+                    ),
+                )
                 os.close(export_to_us(tenant, 256))
                 owner.kill()
 
@@ -303,10 +324,19 @@ def waiting_tenants_get_freed_shared_memory():
         kill(waiter)
 
 
-run(a_loop_of_export_and_import_stays_in_its_quota, descriptors_that_nobody_imports_are_charged,
-    memory_exported_within_a_tenant_is_charged_once, an_importer_outlives_an_exporter_that_ends,
-    an_importer_outlives_an_exporter_that_is_killed, an_importer_of_another_tenant_pays_too,
-    an_import_above_the_quota_is_refused, descriptors_that_outlive_their_exporters_are_charged,
-    a_descriptor_can_be_imported_after_its_exporters_death, a_tenant_lasts_as_long_as_its_descriptors,
-    the_capacity_of_a_removed_sharer_is_free_at_once, memory_by_ipc_handle_is_charged_until_closed, a_restarted_daemon_learns_of_shared_memory_again,
-    waiting_tenants_get_freed_shared_memory)
+run(
+    a_loop_of_export_and_import_stays_in_its_quota,
+    descriptors_that_nobody_imports_are_charged,
+    memory_exported_within_a_tenant_is_charged_once,
+    an_importer_outlives_an_exporter_that_ends,
+    an_importer_outlives_an_exporter_that_is_killed,
+    an_importer_of_another_tenant_pays_too,
+    an_import_above_the_quota_is_refused,
+    descriptors_that_outlive_their_exporters_are_charged,
+    a_descriptor_can_be_imported_after_its_exporters_death,
+    a_tenant_lasts_as_long_as_its_descriptors,
+    the_capacity_of_a_removed_sharer_is_free_at_once,
+    memory_by_ipc_handle_is_charged_until_closed,
+    a_restarted_daemon_learns_of_shared_memory_again,
+    waiting_tenants_get_freed_shared_memory,
+)

@@ -86,8 +86,10 @@ def a_stopped_busy_holder_does_not_block_others():
 
 def programs_stopped_at_random_do_not_block_others():
     with Machine() as m:
-        spins = [m.create(f"t{i}", request="0.2").spin(f"--streams={1 + i}", kernel_us=[50, 300, 2000, 9000][i])
-                 for i in range(4)]
+        spins = [
+            m.create(f"t{i}", request="0.2").spin(f"--streams={1 + i}", kernel_us=[50, 300, 2000, 9000][i])
+            for i in range(4)
+        ]
         for _ in range(TIMES):
             who = rng.sample(spins, rng.randrange(1, 4))
             for child in who:
@@ -129,8 +131,10 @@ def a_tenth_of_a_processor(child):
     """A cgroup with 10 ms of each 100 ms; without cgroups, SIGSTOP and SIGCONT in the same
     rhythm."""
     name = f"divvy-test-{os.getpid()}"
-    for root, quota, value in (("/sys/fs/cgroup/cpu", "cpu.cfs_quota_us", "10000"),
-                               ("/sys/fs/cgroup", "cpu.max", "10000 100000")):
+    for root, quota, value in (
+        ("/sys/fs/cgroup/cpu", "cpu.cfs_quota_us", "10000"),
+        ("/sys/fs/cgroup", "cpu.max", "10000 100000"),
+    ):
         group = os.path.join(root, name)
         try:
             os.mkdir(group)
@@ -149,7 +153,9 @@ def a_tenth_of_a_processor(child):
         finally:
             child.kill()
             child.wait()
-            wait_for(lambda: not open(os.path.join(group, "cgroup.procs"), encoding="utf-8").read(), "the cgroup is empty")
+            wait_for(
+                lambda: not open(os.path.join(group, "cgroup.procs"), encoding="utf-8").read(), "the cgroup is empty"
+            )
             os.rmdir(group)
         return
     yield "signals"
@@ -177,11 +183,17 @@ def a_holder_with_a_tenth_of_a_processor_does_not_block_others():
                 half."""
                 got = m.shares([[other.pid]], 2)[0]
                 return "" if got >= 450 else f"the other got {got}/1000 beside a holder that is hardly ever there"
+
             fairly(look, 3)
             m.books_are_right()
 
 
-tests = [a_stopped_waiting_program_does_not_block_others, a_stopped_idle_holder_does_not_block_others, a_stopped_busy_holder_does_not_block_others,
-         a_stopped_program_of_a_removed_tenant_keeps_its_memory,
-         programs_stopped_at_random_do_not_block_others, a_holder_with_a_tenth_of_a_processor_does_not_block_others]
+tests = [
+    a_stopped_waiting_program_does_not_block_others,
+    a_stopped_idle_holder_does_not_block_others,
+    a_stopped_busy_holder_does_not_block_others,
+    a_stopped_program_of_a_removed_tenant_keeps_its_memory,
+    programs_stopped_at_random_do_not_block_others,
+    a_holder_with_a_tenth_of_a_processor_does_not_block_others,
+]
 run(*tests)

@@ -7,7 +7,18 @@ import os
 import signal
 import subprocess
 
-from machine import DIVVYD_BEFORE, HOOK_BEFORE, HOOKS, Machine, SKIP, fairly, kill, run, survived, wait_for  # noqa: F401
+from machine import (
+    DIVVYD_BEFORE,
+    HOOK_BEFORE,
+    HOOKS,
+    Machine,
+    SKIP,  # noqa: F401
+    fairly,
+    kill,
+    run,
+    survived,
+    wait_for,
+)
 from rig import BUILD, DIVVYD, patience
 
 SIMCTL = os.path.join(BUILD, "src/simgpu/divvy-simctl")
@@ -30,6 +41,7 @@ def versions(m):
 def all_run(m, *spins):
     def registered():
         return {p["pid"] for t in m.tenants() for p in t["processes"] if not p["orphan"]}
+
     for s in spins:
         assert s.poll() is None, f"{s.args} has died: {s.returncode}: {s.communicate()}"
     wait_for(lambda: registered() >= {s.pid for s in spins}, "all programs have registered again")
@@ -42,9 +54,15 @@ def have_their_shares(m, low, high):
     In the device's own trace no tenant exceeds its limit, and `high` gets more than `low`, unlike without a daemon. How
     near each comes to its limit also depends on the processors; the benches measure that.
     """
+
     def look():
         got = m.shares([[low.pid], [high.pid]], 2)
-        return "" if got[0] < 340 and got[1] < 640 and got[1] > 1.4 * got[0] > 0 else f"shares: {got}, of at most 300 and 600"
+        return (
+            ""
+            if got[0] < 340 and got[1] < 640 and got[1] > 1.4 * got[0] > 0
+            else f"shares: {got}, of at most 300 and 600"
+        )
+
     fairly(look, 6)  # first the arbiter compensates for use without a daemon
 
 
@@ -147,5 +165,10 @@ def only_new_clients_get_the_message_about_a_lost_device():
                 assert kind not in ("SAY", None), kind
 
 
-run(old_programs_run_on_under_a_new_daemon, new_programs_run_on_under_an_old_daemon,
-    old_and_new_daemons_take_over_from_each_other, other_wire_versions_are_refused_with_a_reason, only_new_clients_get_the_message_about_a_lost_device)
+run(
+    old_programs_run_on_under_a_new_daemon,
+    new_programs_run_on_under_an_old_daemon,
+    old_and_new_daemons_take_over_from_each_other,
+    other_wire_versions_are_refused_with_a_reason,
+    only_new_clients_get_the_message_about_a_lost_device,
+)

@@ -20,8 +20,14 @@ class Demo:
         self.out = os.path.join(self.tmp.name, "out")
         clean = {k: v for k, v in os.environ.items() if not k.startswith("DIVVY_") and k != "LD_PRELOAD"}
         clean.update(DIVVY_BUILD=BUILD, DIVVY_OUT=self.out, TMPDIR=self.tmp.name, **(env or {}))
-        self.process = subprocess.Popen([os.path.join(SOURCE, "scripts", script)], env=clean, stdin=subprocess.DEVNULL,
-                                        text=True, start_new_session=True, **popen)
+        self.process = subprocess.Popen(
+            [os.path.join(SOURCE, "scripts", script)],
+            env=clean,
+            stdin=subprocess.DEVNULL,
+            text=True,
+            start_new_session=True,
+            **popen,
+        )
 
     def __enter__(self):
         return self

@@ -53,10 +53,14 @@ class Rig:
 
     def start(self, *args):
         with open(os.path.join(self.dir, "test.log"), "ab") as log:
-            self.daemon = subprocess.Popen([self.program, "--simulate", self.simulate, *args], env=self.env,
-                                           stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        wait_for(lambda: self.daemon.poll() is not None or self.divvy("devices").returncode == 0,
-                 "the daemon serves")
+            self.daemon = subprocess.Popen(
+                [self.program, "--simulate", self.simulate, *args],
+                env=self.env,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+        wait_for(lambda: self.daemon.poll() is not None or self.divvy("devices").returncode == 0, "the daemon serves")
         assert self.daemon.poll() is None, open(os.path.join(self.dir, "test.log")).read()
 
     def stop(self, sig=signal.SIGTERM):
@@ -77,12 +81,14 @@ class Rig:
         if not os.path.exists(path):
             return
         with open(path, "rb") as lock:
+
             def free():
                 try:
                     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     return True
                 except OSError:
                     return False
+
             wait_for(free, "the simulated device has exited")
 
     @staticmethod
@@ -96,8 +102,15 @@ class Rig:
                 child.wait()
 
     def divvy(self, *args, env=None, timeout=PATIENCE_S):
-        return subprocess.run([DIVVY, *args], env={**self.env, **(env or {})}, stdin=subprocess.DEVNULL,
-                              capture_output=True, text=True, timeout=patience(timeout), check=False)
+        return subprocess.run(
+            [DIVVY, *args],
+            env={**self.env, **(env or {})},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=patience(timeout),
+            check=False,
+        )
 
     def json(self, *args):
         done = self.divvy(*args)
@@ -106,22 +119,34 @@ class Rig:
 
     def run(self, *args, env=None):
         """Starts divvy run in the background; the child becomes the program."""
-        child = subprocess.Popen([DIVVY, "run", *args], env={**self.env, **(env or {})},
-                                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                 text=True)
+        child = subprocess.Popen(
+            [DIVVY, "run", *args],
+            env={**self.env, **(env or {})},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
         self.children.append(child)
         return child
 
     def talk(self, argv, env=None):
         """Starts a child whose stdin is a pipe, like its stdout and stderr."""
-        child = subprocess.Popen(argv, env={**self.env, **(env or {})}, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                 stderr=subprocess.PIPE, text=True)
+        child = subprocess.Popen(
+            argv,
+            env={**self.env, **(env or {})},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
         self.children.append(child)
         return child
 
     def spawn(self, *argv):
-        child = subprocess.Popen(argv, env=self.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                 stderr=subprocess.PIPE, text=True)
+        child = subprocess.Popen(
+            argv, env=self.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
         self.children.append(child)
         return child
 

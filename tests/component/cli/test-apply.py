@@ -24,7 +24,10 @@ def clients_become_tenants_and_the_file_is_followed():
         assert (spec["request_permille"], spec["limit_permille"], spec["memory_bytes"]) == (500, 800, 1 << 30)
         write(rig, "ns/a 0.3 0.6 1073741824", "ns/c 0.1 1.0 1073741824")
         wait_for(lambda: rig.tenant("ns/a")["spec"]["request_permille"] == 300, "a changed line takes effect")
-        wait_for(lambda: rig.tenant("ns/c") and not rig.tenant("ns/b"), "a new line makes a tenant, and a removed line removes its tenant")
+        wait_for(
+            lambda: rig.tenant("ns/c") and not rig.tenant("ns/b"),
+            "a new line makes a tenant, and a removed line removes its tenant",
+        )
         assert rig.divvy("apply", "-f", path, "--stop").returncode == 0
         wait_for(lambda: not rig.tenant("ns/a"), "the file's tenants are removed")
 
@@ -94,7 +97,10 @@ def a_program_can_join_a_tenant_of_the_file():
         env["DIVVY_TENANT"] = secret
         rig.env.update(env)
         child = rig.spawn(SPIN, "--duration=60")
-        wait_for(lambda: any(p["pid"] == child.pid for p in rig.tenant("a")["processes"]), "the program is a process of tenant a")
+        wait_for(
+            lambda: any(p["pid"] == child.pid for p in rig.tenant("a")["processes"]),
+            "the program is a process of tenant a",
+        )
         rig.env.pop("LD_PRELOAD")
 
 
@@ -123,7 +129,13 @@ def an_invalid_line_is_refused_with_its_client():
         assert rig.tenant("fine") and not rig.tenant("greedy")
 
 
-main(clients_become_tenants_and_the_file_is_followed, the_daemon_follows_a_file_with_a_relative_path,
-     a_changed_line_can_change_the_class, tenants_of_a_file_read_once_can_be_removed,
-     a_program_learns_that_its_tenant_was_removed, a_program_can_join_a_tenant_of_the_file,
-     an_invalid_file_is_not_followed, an_invalid_line_is_refused_with_its_client)
+main(
+    clients_become_tenants_and_the_file_is_followed,
+    the_daemon_follows_a_file_with_a_relative_path,
+    a_changed_line_can_change_the_class,
+    tenants_of_a_file_read_once_can_be_removed,
+    a_program_learns_that_its_tenant_was_removed,
+    a_program_can_join_a_tenant_of_the_file,
+    an_invalid_file_is_not_followed,
+    an_invalid_line_is_refused_with_its_client,
+)

@@ -47,7 +47,7 @@ class Fake:
             with peer:
                 while packet := peer.recv(65536):
                     head = HEAD.unpack_from(packet)
-                    for out in self.reply(head[3], json.loads(packet[HEAD.size:])):
+                    for out in self.reply(head[3], json.loads(packet[HEAD.size :])):
                         peer.send(out)
                     if not out:
                         break
@@ -63,15 +63,18 @@ def answers_in_several_parts_are_joined():
         text = json.dumps({"ok": True, "tenants": [{"id": i, "name": f"t{i}"} for i in range(4000)]})
 
         def reply(request, _):
-            return [part(request, text[i:i + 30000], i + 30000 < len(text)) for i in range(0, len(text), 30000)]
+            return [part(request, text[i : i + 30000], i + 30000 < len(text)) for i in range(0, len(text), 30000)]
+
         with Fake(rig, reply):
             assert rig.divvy("ps", "-q").stdout.split()[-1] == "t3999"
 
 
 def refusals_are_shown_unchanged():
     with Rig(daemon=False) as rig:
+
         def reply(request, _):
             return [part(request, '{"ok": false, "code": "ENOENT", "error": "tenant x: there is none"}')]
+
         with Fake(rig, reply):
             refused(rig.divvy("why", "x"), 1, "divvy why: tenant x: there is none")
 
@@ -98,13 +101,28 @@ def another_program_at_the_socket_is_reported():
 
 def members_may_be_missing_or_have_a_wrong_type():
     with Rig(daemon=False) as rig:
+
         def reply(request, _):
-            return [part(request, '{"ok": true, "tenants": [{}, {"devices": [{}]}, 5, {"spec": 7, "name": 3, '
-                                  '"devices": [{"index": "x"}]}], "devices": [{}, null], "series": [{}], '
-                                  '"why": [{}], "findings": [{}], "step_ms": 1000}')]
+            return [
+                part(
+                    request,
+                    '{"ok": true, "tenants": [{}, {"devices": [{}]}, 5, {"spec": 7, "name": 3, '
+                    '"devices": [{"index": "x"}]}], "devices": [{}, null], "series": [{}], '
+                    '"why": [{}], "findings": [{}], "step_ms": 1000}',
+                )
+            ]
+
         with Fake(rig, reply):
-            for command in (("ps",), ("ps", "--processes"), ("devices",), ("why", "x"), ("report",),
-                            ("top", "--once"), ("top", "--json"), ("version",)):
+            for command in (
+                ("ps",),
+                ("ps", "--processes"),
+                ("devices",),
+                ("why", "x"),
+                ("report",),
+                ("top", "--once"),
+                ("top", "--json"),
+                ("version",),
+            ):
                 done = rig.divvy(*command)
                 assert done.returncode in (0, 1), (command, done)
 
@@ -131,9 +149,12 @@ def a_dry_runs_tenant_ends_with_its_command():
             if json_request["cmd"] == "create":
                 asked.append(json_request)
             return [part(request, '{"ok": true, "env": {}, "programs": "/p", "devices": [{"uuid": "GPU-1"}]}')]
+
         with Fake(rig, reply):
             for args in ((), ("-d",)):
-                done = rig.divvy("run", "--request", "0.1", "--container", "docker", "--dry-run", "--", "run", *args, "x")
+                done = rig.divvy(
+                    "run", "--request", "0.1", "--container", "docker", "--dry-run", "--", "run", *args, "x"
+                )
                 assert done.returncode == 0, done
         assert [(r.get("container"), r["lifetime"]) for r in asked] == 2 * [(None, "process")], asked
 
@@ -171,13 +192,30 @@ def a_process_limit_that_excludes_the_daemon_is_reported():
         rig.env.update(DIVVYD="/bin/true", DIVVY_RUNTIME_DIR=os.path.join(rig.dir, "user"))
         os.mkdir(rig.env["DIVVY_RUNTIME_DIR"])
         os.chown(rig.env["DIVVY_RUNTIME_DIR"], other, other)
-        done = subprocess.run([DIVVY, "apply", "-f", "/etc/passwd"], user=other, env=rig.env, cwd="/",
-                              stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=patience(), check=False,
-                              preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NPROC, (2, 2)))
+        done = subprocess.run(
+            [DIVVY, "apply", "-f", "/etc/passwd"],
+            user=other,
+            env=rig.env,
+            cwd="/",
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=patience(),
+            check=False,
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NPROC, (2, 2)),
+        )
         refused(done, 1, "cannot start divvyd: fork failed", "ulimit -u")
 
 
-main(answers_in_several_parts_are_joined, refusals_are_shown_unchanged, invalid_answers_end_with_one_sentence,
-     another_program_at_the_socket_is_reported, members_may_be_missing_or_have_a_wrong_type,
-     a_path_without_a_socket_is_reported, names_that_are_not_utf_8_are_refused, the_end_of_a_long_log_explains_an_exit,
-     a_process_limit_that_excludes_the_daemon_is_reported, a_dry_runs_tenant_ends_with_its_command)
+main(
+    answers_in_several_parts_are_joined,
+    refusals_are_shown_unchanged,
+    invalid_answers_end_with_one_sentence,
+    another_program_at_the_socket_is_reported,
+    members_may_be_missing_or_have_a_wrong_type,
+    a_path_without_a_socket_is_reported,
+    names_that_are_not_utf_8_are_refused,
+    the_end_of_a_long_log_explains_an_exit,
+    a_process_limit_that_excludes_the_daemon_is_reported,
+    a_dry_runs_tenant_ends_with_its_command,
+)

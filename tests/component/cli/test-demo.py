@@ -64,5 +64,8 @@ def drain(fd):
     return False
 
 
-main(each_program_gets_its_requested_share, it_fails_with_the_gate_off,
-     a_terminal_gets_a_live_view_and_an_interrupt_cleans_up)
+main(
+    each_program_gets_its_requested_share,
+    it_fails_with_the_gate_off,
+    a_terminal_gets_a_live_view_and_an_interrupt_cleans_up,
+)

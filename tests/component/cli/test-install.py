@@ -24,22 +24,45 @@ def installed(pattern):
 
 
 def everything_is_installed():
-    subprocess.run(["meson", "install", "-C", BUILD, "--no-rebuild", "--quiet", "--destdir", STAGE], check=True,
-                   capture_output=True)
-    for pattern in ("bin/divvy", "sbin/divvyd", "man1/divvy-run.1", "man5/tenants.conf.5", "man8/divvyd.8",
-                    "sbin/divvy-scheduler", "man8/divvy-scheduler.8", "sbin/divvy-controller", "man8/divvy-controller.8"):
+    subprocess.run(
+        ["meson", "install", "-C", BUILD, "--no-rebuild", "--quiet", "--destdir", STAGE],
+        check=True,
+        capture_output=True,
+    )
+    for pattern in (
+        "bin/divvy",
+        "sbin/divvyd",
+        "man1/divvy-run.1",
+        "man5/tenants.conf.5",
+        "man8/divvyd.8",
+        "sbin/divvy-scheduler",
+        "man8/divvy-scheduler.8",
+        "sbin/divvy-controller",
+        "man8/divvy-controller.8",
+    ):
         installed(pattern)
     # `man PROGRAM` shows that program's page, and `man divvy-COMMAND` that command's, even if a
     # program has the same name.
     pages = {os.path.basename(path)[:-2] for path in glob.glob(os.path.join(STAGE, "**/man?/*.?"), recursive=True)}
     programs = {os.path.basename(path) for path in glob.glob(os.path.join(STAGE, "**/*bin/*"), recursive=True)}
-    commands = {"divvy-" + line.split()[0] for line in subprocess.run(
-        [installed("bin/divvy"), "help"], capture_output=True, text=True, check=True).stdout.splitlines()
-        if line[:2] == "  " and line[2:3].isalpha()}
+    commands = {
+        "divvy-" + line.split()[0]
+        for line in subprocess.run(
+            [installed("bin/divvy"), "help"], capture_output=True, text=True, check=True
+        ).stdout.splitlines()
+        if line[:2] == "  " and line[2:3].isalpha()
+    }
     # kubectl calls the plugin by this name for completions.
     assert os.path.realpath(installed("bin/kubectl_complete-divvy")) == os.path.realpath(installed("bin/kubectl-divvy"))
     programs -= {"kubectl_complete-divvy"}
-    assert programs == {"divvy", "divvyd", "divvy-controller", "divvy-scheduler", "divvy-simctl", "kubectl-divvy"}, programs
+    assert programs == {
+        "divvy",
+        "divvyd",
+        "divvy-controller",
+        "divvy-scheduler",
+        "divvy-simctl",
+        "kubectl-divvy",
+    }, programs
     assert programs <= pages, (programs, pages)
     assert not programs & commands and commands <= pages, (programs, commands)
 
@@ -72,7 +95,9 @@ def systemd_finds_no_fault_in_the_unit():
     for key in ("LimitNOFILE", "MemoryMax", "CapabilityBoundingSet", "SystemCallFilter"):
         assert key in settings(), key
     if shutil.which("systemd-analyze"):
-        done = subprocess.run(["systemd-analyze", "verify", "--man=no", unit], capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            ["systemd-analyze", "verify", "--man=no", unit], capture_output=True, text=True, check=False
+        )
         # systemd may warn of other units.
         assert "divvyd" not in done.stderr, done.stderr
 
@@ -103,5 +128,10 @@ def a_program_runs_from_the_tree():
         assert env.count(STAGE + "/") == 3, env  # the simulated driver and both interception libraries
 
 
-main(everything_is_installed, unit_file_starts_the_daemon_of_the_prefix, systemd_finds_no_fault_in_the_unit,
-     the_daemon_serves_with_the_units_capabilities, a_program_runs_from_the_tree)
+main(
+    everything_is_installed,
+    unit_file_starts_the_daemon_of_the_prefix,
+    systemd_finds_no_fault_in_the_unit,
+    the_daemon_serves_with_the_units_capabilities,
+    a_program_runs_from_the_tree,
+)

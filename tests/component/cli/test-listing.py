@@ -67,10 +67,15 @@ def yaml_names(text):
 def why_explains_what_a_tenant_waits_for():
     with Rig() as rig:
         rig.spin("capped", "--request", "0.2", "--limit", "0.2", "--memory", "10%")
-        wait_for(lambda: "limit" in rig.divvy("why", "capped").stdout.splitlines()[1], "why explains that the tenant is at its limit")
+        wait_for(
+            lambda: "limit" in rig.divvy("why", "capped").stdout.splitlines()[1],
+            "why explains that the tenant is at its limit",
+        )
         rig.spin("other", "--request", "0.2", "--memory", "10%")
-        wait_for(lambda: any(w["why"] == "turn" for n in ("capped", "other")
-                             for w in rig.json("why", n, "-o", "json")), "one waits for its turn")
+        wait_for(
+            lambda: any(w["why"] == "turn" for n in ("capped", "other") for w in rig.json("why", n, "-o", "json")),
+            "one waits for its turn",
+        )
         out = rig.divvy("why", "capped").stdout
         assert "request 20%, limit 20%" in out and "entitled to 20%" in out, out
         assert rig.divvy("why", str(rig.tenant("capped")["id"])).returncode == 0
@@ -78,12 +83,15 @@ def why_explains_what_a_tenant_waits_for():
 
 def report_survives_a_restart():
     with Rig() as rig:
-        child = rig.run("--name", "worker", "--request", "0.5", "--memory", "10%", "--", SPIN, "--kernel-us=1000", "--duration=5")
+        child = rig.run(
+            "--name", "worker", "--request", "0.5", "--memory", "10%", "--", SPIN, "--kernel-us=1000", "--duration=5"
+        )
         assert child.wait(patience()) == 0
         wait_for(lambda: not rig.tenant("worker"), "the tenant is removed")
 
         def used():
             return next(t for t in rig.json("report", "-o", "json")["tenants"] if t["name"] == "worker")
+
         before = used()
         assert before["gpu_seconds"] > 0.5 and not before["alive"], before
         rig.stop()
@@ -100,7 +108,10 @@ def report_survives_a_reboot():
         for round_ in range(2):
             with Rig(daemon=False) as rig:
                 rig.start("--usage-dir", kept)
-                assert rig.run("--name", f"boot{round_}", "--request", "0.5", "--", SPIN, "--duration=1").wait(patience()) == 0
+                assert (
+                    rig.run("--name", f"boot{round_}", "--request", "0.5", "--", SPIN, "--duration=1").wait(patience())
+                    == 0
+                )
                 wait_for(lambda: not rig.tenant(f"boot{round_}"), "the tenant is removed")
                 report = rig.json("report", "-o", "json")["tenants"]
                 rig.stop()
@@ -154,9 +165,15 @@ class Screen:
         self.master, slave = pty.openpty()
         self.resize(140, 30)
         env = {k: v for k, v in rig.env.items() if k != "COLUMNS"}
-        self.child = subprocess.Popen([DIVVY, "top", "--every", "100ms"], env={**env, "TERM": term},
-                                      stdin=slave, stdout=slave, stderr=slave, start_new_session=True,
-                                      preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
+        self.child = subprocess.Popen(
+            [DIVVY, "top", "--every", "100ms"],
+            env={**env, "TERM": term},
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        )
         os.close(slave)
         os.set_blocking(self.master, False)
         self.seen = ""
@@ -181,6 +198,7 @@ class Screen:
             except (BlockingIOError, OSError):
                 pass
             return text in self.seen
+
         wait_for(there, f"'{text}' on the screen")
         self.seen = self.seen.partition(text)[2]
 
@@ -213,14 +231,30 @@ def plot_draws_ended_tenants():
         wait_for(lambda: rig.got("third") > 0, "the tenant uses the device")
         svg = rig.divvy("plot", "--last", "1m", "-o", "-").stdout
         assert all(name in svg for name in ("first", "second", "third")), svg
-        wait_for(lambda: "first" not in rig.divvy("plot", "--last", "1s", "-o", "-").stdout, "plot draws only tenants of the last second")
+        wait_for(
+            lambda: "first" not in rig.divvy("plot", "--last", "1s", "-o", "-").stdout,
+            "plot draws only tenants of the last second",
+        )
 
 
 def plot_keeps_the_latest_ended_tenants():
     with Rig() as rig:
+
         def run(i):
-            done = rig.divvy("run", "-q", "--request", "0.001", "--memory", "1Gi", "--name", f"t{i}", "--",
-                             SPIN, "--kernel-us=2000", "--duration=0.05")
+            done = rig.divvy(
+                "run",
+                "-q",
+                "--request",
+                "0.001",
+                "--memory",
+                "1Gi",
+                "--name",
+                f"t{i}",
+                "--",
+                SPIN,
+                "--kernel-us=2000",
+                "--duration=0.05",
+            )
             assert done.returncode == 0, done
 
         run(-1)
@@ -280,13 +314,28 @@ def doctor_checks_the_container_engines():
         said = [f for f in rig.json("doctor", "-o", "json") if f["what"].startswith("containers: ")]
         assert said, "doctor reports on container engines"
         for engine in "docker", "podman", "nerdctl":
-            path = next((p for p in (f"/usr/bin/{engine}", f"/usr/local/bin/{engine}", f"/bin/{engine}")
-                         if os.access(p, os.X_OK)), None)
+            path = next(
+                (
+                    p
+                    for p in (f"/usr/bin/{engine}", f"/usr/local/bin/{engine}", f"/bin/{engine}")
+                    if os.access(p, os.X_OK)
+                ),
+                None,
+            )
             if not path:
                 assert not any(engine in f["what"] for f in said if "not installed" not in f["what"]), said
                 continue
-            works = subprocess.run([path, "version"], env=rig.env, stdin=subprocess.DEVNULL, capture_output=True,
-                                   timeout=patience(), check=False).returncode == 0
+            works = (
+                subprocess.run(
+                    [path, "version"],
+                    env=rig.env,
+                    stdin=subprocess.DEVNULL,
+                    capture_output=True,
+                    timeout=patience(),
+                    check=False,
+                ).returncode
+                == 0
+            )
             fails = [f for f in said if f"`{engine} version` fails" in f["what"]]
             assert works != bool(fails), (engine, works, said)
             assert works or "start the engine's daemon" in fails[0]["do"], fails
@@ -315,17 +364,33 @@ def a_bundle_has_diagnostics_and_no_secret():
         assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
         with tarfile.open(path) as tar:
             files = {m.name: tar.extractfile(m).read().decode() for m in tar.getmembers()}
-        assert {"README.txt", "versions.txt", "doctor.json", "daemon/ping.json", "daemon/list.json",
-                "daemon/devices.json"} <= set(files), files.keys()
+        assert {
+            "README.txt",
+            "versions.txt",
+            "doctor.json",
+            "daemon/ping.json",
+            "daemon/list.json",
+            "daemon/devices.json",
+        } <= set(files), files.keys()
         assert [t["name"] for t in json.loads(files["daemon/list.json"])["tenants"]] == ["train"]
         assert json.loads(files["doctor.json"])
-        assert "Secrets and ConfigMaps" in files["README.txt"] and "cluster: " in files["README.txt"], files["README.txt"]
+        assert "Secrets and ConfigMaps" in files["README.txt"] and "cluster: " in files["README.txt"], files[
+            "README.txt"
+        ]
         # The secret that admits a program as this tenant, from the program's environment.
         with open(f"/proc/{rig.tenant('train')['pid']}/environ", encoding="utf-8") as environ:
             secrets = [v.partition("=")[2] for v in environ.read().split("\0") if v.startswith("DIVVY_T")]
-        assert secrets and not any(s in text for s in secrets for text in files.values()), "the bundle contains no secret of the tenant"
-        done = subprocess.run([DIVVY, "doctor", "--bundle", "-"], env=rig.env, stdin=subprocess.DEVNULL,
-                              capture_output=True, timeout=patience(), check=False)
+        assert secrets and not any(
+            s in text for s in secrets for text in files.values()
+        ), "the bundle contains no secret of the tenant"
+        done = subprocess.run(
+            [DIVVY, "doctor", "--bundle", "-"],
+            env=rig.env,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=patience(),
+            check=False,
+        )
         with tarfile.open(fileobj=io.BytesIO(done.stdout)) as tar:
             assert set(tar.getnames()) == set(files), tar.getnames()
         assert done.returncode == 0 and len(done.stdout) % 512 == 0 and b"left out" in done.stderr, done.stderr
@@ -335,8 +400,20 @@ def a_bundle_has_diagnostics_and_no_secret():
         assert done.returncode == 1 and "/proc/no" in done.stderr, done.stderr
 
 
-main(tables_show_tenants_and_devices, json_and_yaml_have_the_same_members, why_explains_what_a_tenant_waits_for,
-     report_survives_a_restart, report_survives_a_reboot, top_once_prints_one_frame, top_is_a_live_screen,
-     plot_draws_ended_tenants, plot_keeps_the_latest_ended_tenants, default_steps_of_plot_are_no_shorter_than_turns,
-     plot_writes_a_picture, doctor_reports_that_sharing_works, doctor_checks_the_container_engines,
-     doctor_reports_an_unreachable_driver, a_bundle_has_diagnostics_and_no_secret)
+main(
+    tables_show_tenants_and_devices,
+    json_and_yaml_have_the_same_members,
+    why_explains_what_a_tenant_waits_for,
+    report_survives_a_restart,
+    report_survives_a_reboot,
+    top_once_prints_one_frame,
+    top_is_a_live_screen,
+    plot_draws_ended_tenants,
+    plot_keeps_the_latest_ended_tenants,
+    default_steps_of_plot_are_no_shorter_than_turns,
+    plot_writes_a_picture,
+    doctor_reports_that_sharing_works,
+    doctor_checks_the_container_engines,
+    doctor_reports_an_unreachable_driver,
+    a_bundle_has_diagnostics_and_no_secret,
+)

@@ -83,8 +83,19 @@ def musl_programs_in_containers_run_without_divvys_libraries():
         with open(engine, "w", encoding="utf-8") as f:
             f.write(ENGINE)
         os.chmod(engine, 0o755)
-        done = rig.divvy("run", "-q", "--request", "0.1", "--container", "docker", "--", "run", "image", program,
-                         env={"PATH": f"{folder}:{os.environ['PATH']}"})
+        done = rig.divvy(
+            "run",
+            "-q",
+            "--request",
+            "0.1",
+            "--container",
+            "docker",
+            "--",
+            "run",
+            "image",
+            program,
+            env={"PATH": f"{folder}:{os.environ['PATH']}"},
+        )
         assert (done.returncode, done.stdout, done.stderr) == (5, "cuInit: 100\n", ""), done
 
 
@@ -103,14 +114,24 @@ def a_path_that_the_loader_would_cut_is_refused():
             env = libraries_in(os.path.join(rig.dir, name))
             for options in (), ("--dry-run",), ("--remote", "local"):
                 done = rig.divvy("run", "--request", "0.1", *options, "--", "true", env=env)
-                refused(done, 125, f"my{name[2]}hooks/libdivvy-cuda.so", f"a {word}", "LD_PRELOAD", "ln -s", "DIVVY_HOOKS=")
+                refused(
+                    done, 125, f"my{name[2]}hooks/libdivvy-cuda.so", f"a {word}", "LD_PRELOAD", "ln -s", "DIVVY_HOOKS="
+                )
             assert not rig.json("ps", "-o", "json"), "the refused command makes no tenant"
             done = rig.divvy("doctor", env=env)
             assert done.returncode == 1 and f"a {word}" in done.stdout and "ln -s" in done.stdout, done
             assert "architecture" not in done.stdout, done
             os.symlink(env["DIVVY_HOOKS"], os.path.join(rig.dir, word))
-            done = rig.divvy("run", "-q", "--request", "0.1", "--", SPIN, "--duration=0.1",
-                             env={"DIVVY_HOOKS": os.path.join(rig.dir, word)})
+            done = rig.divvy(
+                "run",
+                "-q",
+                "--request",
+                "0.1",
+                "--",
+                SPIN,
+                "--duration=0.1",
+                env={"DIVVY_HOOKS": os.path.join(rig.dir, word)},
+            )
             assert done.returncode == 0 and not done.stderr, done
 
 
@@ -120,8 +141,9 @@ def a_path_that_an_engine_would_cut_is_refused():
         done = rig.divvy("run", "--request", "0.1", "--container", "docker", "--dry-run", "--", "run", "image", env=env)
         refused(done, 125, "a,b/libdivvy-cuda.so", "comma", "--mount")
         env = libraries_in(os.path.join(rig.dir, "a b:c"))
-        done = rig.divvy("run", "-q", "--request", "0.1", "--container", "docker", "--dry-run", "--", "run", "image",
-                         env=env)
+        done = rig.divvy(
+            "run", "-q", "--request", "0.1", "--container", "docker", "--dry-run", "--", "run", "image", env=env
+        )
         assert done.returncode == 0 and "a b:c/libdivvy-cuda.so,target=" in done.stdout, done
 
 
@@ -149,7 +171,13 @@ def spin_uses_processor_time_for_its_kernels():
         assert processor_s() - before_s > 0.18, processor_s() - before_s
 
 
-main(a_path_that_the_loader_would_cut_is_refused, a_path_that_an_engine_would_cut_is_refused,
-     a_runtime_folder_may_have_any_name, spin_uses_processor_time_for_its_kernels, sanitized_programs_run,
-     sanitized_programs_run_with_a_remote_device, musl_programs_run_without_divvys_libraries,
-     musl_programs_in_containers_run_without_divvys_libraries)
+main(
+    a_path_that_the_loader_would_cut_is_refused,
+    a_path_that_an_engine_would_cut_is_refused,
+    a_runtime_folder_may_have_any_name,
+    spin_uses_processor_time_for_its_kernels,
+    sanitized_programs_run,
+    sanitized_programs_run_with_a_remote_device,
+    musl_programs_run_without_divvys_libraries,
+    musl_programs_in_containers_run_without_divvys_libraries,
+)

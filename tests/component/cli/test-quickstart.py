@@ -22,9 +22,17 @@ def every_command_works():
         path = ":".join((os.path.join(BUILD, "src/cli"), os.path.join(BUILD, "tests/programs"), os.environ["PATH"]))
         # The page uses job control; the trap ends jobs that a failure leaves.
         script = "set -em\ntrap 'kill $(jobs -p) 2>/dev/null || true' EXIT\nset -v\n" + "\n".join(blocks)
-        done = subprocess.run(["bash", "-c", script], cwd=rig.dir, env={**rig.env, "PATH": path},
-                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                              timeout=patience(300), check=False)
+        done = subprocess.run(
+            ["bash", "-c", script],
+            cwd=rig.dir,
+            env={**rig.env, "PATH": path},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=patience(300),
+            check=False,
+        )
         assert done.returncode == 0, done.stdout
         assert "simulated" in done.stdout
         assert "left" in done.stdout and "CUDA_ERROR_OUT_OF_MEMORY" in done.stdout, done.stdout

@@ -125,17 +125,33 @@ def invalid_values_are_refused():
         refused(rig.divvy("run", "--request", "0.1", "--name", "a b", "--", "true"), 125, "name 'a b'")
         refused(rig.divvy("run", "--request", "0.1", "--memory", "100", "--", "true"), 125, "memory '100'", "100Gi")
         refused(rig.divvy("run", "--request", "0.1", "--wait=soon", "--", "true"), 125, "--wait", "soon")
-        for spec, part in [("nonsense", "expected a memory of"), ("0xH200", "0 devices; expected 1 to 16"), ("99xH200", "1 to 16"),
-                           ("1xTest-9Ti", "32Mi to 1Ti"), ("1xH200,x", "'x'")]:
-            refused(rig.divvy("run", "--request", "0.1", "--simulate", spec, "--", "true"), 125,
-                    f"--simulate {spec}", part)
-            done = subprocess.run([DIVVYD, "--simulate", spec], env=rig.env, capture_output=True, text=True,
-                                  timeout=patience(), check=False)
+        for spec, part in [
+            ("nonsense", "expected a memory of"),
+            ("0xH200", "0 devices; expected 1 to 16"),
+            ("99xH200", "1 to 16"),
+            ("1xTest-9Ti", "32Mi to 1Ti"),
+            ("1xH200,x", "'x'"),
+        ]:
+            refused(
+                rig.divvy("run", "--request", "0.1", "--simulate", spec, "--", "true"), 125, f"--simulate {spec}", part
+            )
+            done = subprocess.run(
+                [DIVVYD, "--simulate", spec],
+                env=rig.env,
+                capture_output=True,
+                text=True,
+                timeout=patience(),
+                check=False,
+            )
             refused(done, 2, "--simulate: ", part)
-        for args, parts in [(("--listen", ":99"), ("--listen works only together with --cluster",)),
-                            (("--oversubscribe", "0.5"), ("--oversubscribe: '0.5'", "1 or more")),
-                            (("--oversubscribe", "far"), ("--oversubscribe: 'far'", "1 or more"))]:
-            done = subprocess.run([DIVVYD, *args], env=rig.env, capture_output=True, text=True, timeout=patience(), check=False)
+        for args, parts in [
+            (("--listen", ":99"), ("--listen works only together with --cluster",)),
+            (("--oversubscribe", "0.5"), ("--oversubscribe: '0.5'", "1 or more")),
+            (("--oversubscribe", "far"), ("--oversubscribe: 'far'", "1 or more")),
+        ]:
+            done = subprocess.run(
+                [DIVVYD, *args], env=rig.env, capture_output=True, text=True, timeout=patience(), check=False
+            )
             refused(done, 2, *parts)
         refused(rig.divvy("run", "--request", "0.1", "--wait", "1s", "--", "true"), 125, "--wait=1s")
 
@@ -143,15 +159,36 @@ def invalid_values_are_refused():
 def failed_writes_to_stdout_are_reported():
     with Rig() as rig:
         rig.spin("first", "--request", "0.5", "--memory", "10%")
-        for command in ("ps -o json", "ps -q", "devices", "why first", "doctor", "version", "set first --limit 1",
-                        "report -o yaml", "help", "--help", "ps --help"):
+        for command in (
+            "ps -o json",
+            "ps -q",
+            "devices",
+            "why first",
+            "doctor",
+            "version",
+            "set first --limit 1",
+            "report -o yaml",
+            "help",
+            "--help",
+            "ps --help",
+        ):
             for where, why in (("&-", "Bad file descriptor"), ("/dev/full", "No space left")):
-                done = subprocess.run(["sh", "-c", f"{DIVVY} {command} >{where}"], env=rig.env, text=True,
-                                      capture_output=True, timeout=patience(), check=False)
+                done = subprocess.run(
+                    ["sh", "-c", f"{DIVVY} {command} >{where}"],
+                    env=rig.env,
+                    text=True,
+                    capture_output=True,
+                    timeout=patience(),
+                    check=False,
+                )
                 refused(done, 1, "write to stdout", why)
         # A standard descriptor that the user has closed is closed in the program of divvy run, too.
-        done = subprocess.run(["sh", "-c", f"{DIVVY} run -q --request 0.1 -- sh -c 'echo x' >&- 2>&-"],
-                              env=rig.env, timeout=patience(), check=False)
+        done = subprocess.run(
+            ["sh", "-c", f"{DIVVY} run -q --request 0.1 -- sh -c 'echo x' >&- 2>&-"],
+            env=rig.env,
+            timeout=patience(),
+            check=False,
+        )
         assert done.returncode not in (0, 125), done
 
 
@@ -159,33 +196,58 @@ def errors_of_the_simulated_device_reach_the_user():
     """The simulated device's own message reaches the user, not "no device"."""
     with Rig(daemon=False) as rig:
         faults = os.path.join(rig.dir, "sim", "faults")
-        for text, part in [("oom\n", "line 1: fault oom: nth= is missing"), ("# no\nlost at=x\n", "line 2: "),
-                           ("ecc device=9\n", "fault ecc: device=9: no such device; expected 0 to 0")]:
+        for text, part in [
+            ("oom\n", "line 1: fault oom: nth= is missing"),
+            ("# no\nlost at=x\n", "line 2: "),
+            ("ecc device=9\n", "fault ecc: device=9: no such device; expected 0 to 0"),
+        ]:
             with open(faults, "w", encoding="utf-8") as f:
                 f.write(text)
             refused(rig.divvy("run", "--request", "0.1", "--", "true"), 125, "divvyd exited at once", part)
         os.unlink(faults)
         obstacle = os.path.join(rig.dir, "sim", ".trace.new")
         os.mkdir(obstacle)
-        refused(rig.divvy("run", "--request", "0.1", "--", "true"), 125, "divvyd exited at once",
-                f"simulated device: create '{obstacle}'")
+        refused(
+            rig.divvy("run", "--request", "0.1", "--", "true"),
+            125,
+            "divvyd exited at once",
+            f"simulated device: create '{obstacle}'",
+        )
         os.rmdir(obstacle)
-        refused(rig.divvy("run", "--request", "0.1", "--", "true", env={"DIVVY_SIM_COSTS": "garbage"}), 125,
-                "DIVVY_SIM_COSTS: cost 'garbage': expected key=value")
+        refused(
+            rig.divvy("run", "--request", "0.1", "--", "true", env={"DIVVY_SIM_COSTS": "garbage"}),
+            125,
+            "DIVVY_SIM_COSTS: cost 'garbage': expected key=value",
+        )
 
 
 def commands_report_that_no_daemon_runs():
     with Rig(daemon=False) as rig:
-        for command in (("ps",), ("devices",), ("top", "--once"), ("why", "x"), ("report",), ("plot",),
-                        ("set", "x", "--limit", "1")):
+        for command in (
+            ("ps",),
+            ("devices",),
+            ("top", "--once"),
+            ("why", "x"),
+            ("report",),
+            ("plot",),
+            ("set", "x", "--limit", "1"),
+        ):
             refused(rig.divvy(*command), 1, "no daemon runs", "divvy run")
         assert "divvyd does not run" in rig.divvy("version").stdout
         for args in (("ps",), ("run", "--request", "0.1", "--", "true")):
-            refused(rig.divvy(*args, env={"DIVVY_SOCKET": "/no/such.sock"}), 125 if args[0] == "run" else 1,
-                    "DIVVY_SOCKET", "/no/such.sock")
+            refused(
+                rig.divvy(*args, env={"DIVVY_SOCKET": "/no/such.sock"}),
+                125 if args[0] == "run" else 1,
+                "DIVVY_SOCKET",
+                "/no/such.sock",
+            )
         refused(rig.divvy("ps", env={"DIVVY_SOCKET": ""}), 1, "no daemon runs", "divvy run")
-        refused(rig.divvy("run", "--request", "0.1", "--", "true", env={"DIVVY_RUNTIME_DIR": "here"}), 125,
-                "'here'", "absolute path")
+        refused(
+            rig.divvy("run", "--request", "0.1", "--", "true", env={"DIVVY_RUNTIME_DIR": "here"}),
+            125,
+            "'here'",
+            "absolute path",
+        )
         assert not os.path.exists("here")
         refused(rig.divvy("apply", "-f", "gone", "--stop"), 1, "no daemon runs")
 
@@ -195,8 +257,7 @@ def impossible_changes_of_a_running_tenant_are_refused():
         rig.spin("first", "--request", "0.5", "--memory", "10%")
         done = rig.divvy("set", "first", "--memory", "8Gi")
         assert done.returncode == 0 and "request 0.5, limit 1, memory 8Gi, class" in done.stdout, done
-        refused(rig.divvy("set", "first", "--request", "2"), 1, "request 2 whole devices",
-                "has 0.5 on 1 device")
+        refused(rig.divvy("set", "first", "--request", "2"), 1, "request 2 whole devices", "has 0.5 on 1 device")
 
 
 def invalid_lines_of_tenants_conf_are_refused():
@@ -218,18 +279,34 @@ def invalid_lines_of_tenants_conf_are_refused():
             path = os.path.join(rig.dir, "tenants.conf")
             with open(path, "w", encoding="utf-8") as f:
                 f.write("# rules\n" + line + "\n")
-            done = subprocess.run([DIVVYD, "--simulate", "1xTest-1Gi", "--tenants", path], env=rig.env,
-                                  capture_output=True, text=True, timeout=patience(), check=False)
+            done = subprocess.run(
+                [DIVVYD, "--simulate", "1xTest-1Gi", "--tenants", path],
+                env=rig.env,
+                capture_output=True,
+                text=True,
+                timeout=patience(),
+                check=False,
+            )
             refused(done, 2, path, *parts)
         with open(path, "w", encoding="utf-8") as f:
             f.write("#" * (2 << 20))
         field = os.path.join(rig.dir, "field.conf")
         with open(field, "w", encoding="utf-8") as f:
             f.write("uid 0 requests=0.5\n")
-        for path, part in ((path, "too large"), (rig.dir, "Is a directory"), (field, "requests"),
-                           (os.path.join(rig.dir, "gone.conf"), "No such file")):
-            done = subprocess.run([DIVVYD, "--simulate", "1xTest-1Gi", "--tenants", path], env=rig.env,
-                                  capture_output=True, text=True, timeout=patience(), check=False)
+        for path, part in (
+            (path, "too large"),
+            (rig.dir, "Is a directory"),
+            (field, "requests"),
+            (os.path.join(rig.dir, "gone.conf"), "No such file"),
+        ):
+            done = subprocess.run(
+                [DIVVYD, "--simulate", "1xTest-1Gi", "--tenants", path],
+                env=rig.env,
+                capture_output=True,
+                text=True,
+                timeout=patience(),
+                check=False,
+            )
             refused(done, 2, path, part)
 
 
@@ -245,8 +322,17 @@ def a_simulated_gpu_of_another_user_is_refused():
         rig.env["DIVVY_SOCKET"] = os.path.join(rig.dir, "divvyd.sock")
 
         def divvy(*args):
-            return subprocess.run([DIVVY, *args], user=other, env=rig.env, capture_output=True, text=True, cwd="/",
-                                  timeout=patience(), check=False)
+            return subprocess.run(
+                [DIVVY, *args],
+                user=other,
+                env=rig.env,
+                capture_output=True,
+                text=True,
+                cwd="/",
+                timeout=patience(),
+                check=False,
+            )
+
         refused(divvy("run", "--request", "0.2", "--", "true"), 125, "user 0 only", "simulates", "DIVVY_RUNTIME_DIR")
         assert "simulates a GPU for user 0 only" in divvy("doctor").stdout
         assert rig.divvy("run", "--request", "0.2", "--memory", "10%", "-q", "--", "true").returncode == 0
@@ -259,16 +345,27 @@ def a_new_daemon_checks_its_values_before_taking_over():
         with open(bad, "w", encoding="utf-8") as f:
             f.write("nonsense\n")
         for option, code, *parts in [
-            ("--policy=foo", 2, "foo", "share"), ("--metrics=unix:", 2, "unix:", "1 to 107"),
-            ("--metrics=0.0.0.0:80", 2, "loopback"), ("--metrics=:0", 2, "1 to 65535"),
-            ("--simulate=", 2, "--simulate: the value is empty"), ("--runtime-dir=", 2, "--runtime-dir: the value is empty"),
-            ("--usage-dir=", 2, "--usage-dir: the value is empty"), ("--simulate=3xNothing", 2, "3xNothing"),
-            ("--tenants=" + bad, 2, "nonsense"), ("--tenants=" + bad + "2", 2, "bad.conf2"),
+            ("--policy=foo", 2, "foo", "share"),
+            ("--metrics=unix:", 2, "unix:", "1 to 107"),
+            ("--metrics=0.0.0.0:80", 2, "loopback"),
+            ("--metrics=:0", 2, "1 to 65535"),
+            ("--simulate=", 2, "--simulate: the value is empty"),
+            ("--runtime-dir=", 2, "--runtime-dir: the value is empty"),
+            ("--usage-dir=", 2, "--usage-dir: the value is empty"),
+            ("--simulate=3xNothing", 2, "3xNothing"),
+            ("--tenants=" + bad, 2, "nonsense"),
+            ("--tenants=" + bad + "2", 2, "bad.conf2"),
             ("--apply=" + bad + "2", 1, "bad.conf2"),
         ]:
             for also in ((), ("--replace",)):
-                done = subprocess.run([DIVVYD, option, *also], env=rig.env, capture_output=True, text=True,
-                                      timeout=patience(), check=False)
+                done = subprocess.run(
+                    [DIVVYD, option, *also],
+                    env=rig.env,
+                    capture_output=True,
+                    text=True,
+                    timeout=patience(),
+                    check=False,
+                )
                 refused(done, code, *parts)
         assert rig.daemon.poll() is None and rig.divvy("ps").returncode == 0
 
@@ -276,8 +373,14 @@ def a_new_daemon_checks_its_values_before_taking_over():
 def a_state_folder_that_the_loader_would_cut_is_refused():
     with Rig(daemon=False) as rig:
         for name in "my state", "my:state":
-            done = subprocess.run([DIVVYD, "--cluster", "--node-name=n", f"--state-dir={rig.dir}/{name}"], env=rig.env,
-                                  capture_output=True, text=True, timeout=patience(), check=False)
+            done = subprocess.run(
+                [DIVVYD, "--cluster", "--node-name=n", f"--state-dir={rig.dir}/{name}"],
+                env=rig.env,
+                capture_output=True,
+                text=True,
+                timeout=patience(),
+                check=False,
+            )
             refused(done, 2, name, "LD_PRELOAD")
 
 
@@ -290,10 +393,20 @@ def missing_tenants_are_reported():
         refused(rig.divvy("apply", "-f", os.path.join(rig.dir, "none")), 1, "none")
 
 
-main(errors_of_the_simulated_device_reach_the_user, requests_that_no_machine_can_grant_are_refused,
-     requests_beyond_this_machine_are_refused, requests_that_sum_above_one_are_refused,
-     missing_programs_give_documented_exit_codes, typing_errors_are_refused_with_a_hint, invalid_values_are_refused,
-     failed_writes_to_stdout_are_reported, commands_report_that_no_daemon_runs,
-     impossible_changes_of_a_running_tenant_are_refused, invalid_lines_of_tenants_conf_are_refused,
-     a_simulated_gpu_of_another_user_is_refused, a_new_daemon_checks_its_values_before_taking_over,
-     a_state_folder_that_the_loader_would_cut_is_refused, missing_tenants_are_reported)
+main(
+    errors_of_the_simulated_device_reach_the_user,
+    requests_that_no_machine_can_grant_are_refused,
+    requests_beyond_this_machine_are_refused,
+    requests_that_sum_above_one_are_refused,
+    missing_programs_give_documented_exit_codes,
+    typing_errors_are_refused_with_a_hint,
+    invalid_values_are_refused,
+    failed_writes_to_stdout_are_reported,
+    commands_report_that_no_daemon_runs,
+    impossible_changes_of_a_running_tenant_are_refused,
+    invalid_lines_of_tenants_conf_are_refused,
+    a_simulated_gpu_of_another_user_is_refused,
+    a_new_daemon_checks_its_values_before_taking_over,
+    a_state_folder_that_the_loader_would_cut_is_refused,
+    missing_tenants_are_reported,
+)

@@ -79,8 +79,12 @@ def the_daemon_starts_on_demand_and_reports_a_simulation():
         assert done.returncode == 0, done.stderr
         assert "simulated" in done.stderr, done.stderr
         assert len(rig.json("devices", "-o", "json")) == 2
-        refused(rig.divvy("run", "--request", "0.5", "--simulate", "3xH200-141Gi", "--", "true"), 125,
-                "3xH200-141Gi", "already simulates 2")
+        refused(
+            rig.divvy("run", "--request", "0.5", "--simulate", "3xH200-141Gi", "--", "true"),
+            125,
+            "3xH200-141Gi",
+            "already simulates 2",
+        )
         for spec in ("2xA100-141Gi", "2xH200-80Gi", "1xH200-141Gi,1xTest-1Gi"):
             refused(rig.divvy("run", "--request", "0.5", "--simulate", spec, "--", "true"), 125, spec, "already")
         assert rig.divvy("run", "--request", "0.5", "--simulate", "2xH200", "-q", "--", "true").returncode == 0
@@ -105,8 +109,12 @@ def preferred_anti_affinity_is_kept_while_possible():
         rig.stop()
         rig.start()
         assert rig.tenant("a")["spec"]["preferred_anti_affinity"] == "x"
-        refused(rig.divvy("run", "--request", "0.2", "--preferred-anti-affinity", "y" * 64, "--", "true"), 125,
-                "preferred-anti-affinity 'yyy", "1 to 63")
+        refused(
+            rig.divvy("run", "--request", "0.2", "--preferred-anti-affinity", "y" * 64, "--", "true"),
+            125,
+            "preferred-anti-affinity 'yyy",
+            "1 to 63",
+        )
 
 
 def a_daemon_on_demand_keeps_no_descriptor_of_its_caller():
@@ -114,8 +122,13 @@ def a_daemon_on_demand_keeps_no_descriptor_of_its_caller():
         path = os.path.join(rig.dir, "callers")
         with open(path, "wb") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            done = subprocess.run([DIVVY, "run", *WISH, "--", "true"], env=rig.env, pass_fds=[lock.fileno()],
-                                  timeout=patience(), check=False)
+            done = subprocess.run(
+                [DIVVY, "run", *WISH, "--", "true"],
+                env=rig.env,
+                pass_fds=[lock.fileno()],
+                timeout=patience(),
+                check=False,
+            )
             assert done.returncode == 0
         with open(path, "wb") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -142,8 +155,9 @@ def programs_continue_after_their_daemon_is_killed():
         daemon = on_demand(rig)
         wish = ("--memory", "10%", "--quiet")
         args = ("--kernel-us=1000", "--count=5000")
-        children = [rig.spin(name, "--request", request, *wish, args=args)
-                    for name, request in (("a", "0.5"), ("b", "0.3"))]
+        children = [
+            rig.spin(name, "--request", request, *wish, args=args) for name, request in (("a", "0.5"), ("b", "0.3"))
+        ]
         os.kill(daemon, signal.SIGKILL)
         said = 0
         for child in children:
@@ -161,7 +175,10 @@ def the_next_run_restarts_a_killed_daemon():
         os.kill(killed, signal.SIGKILL)
         wait_for(lambda: not alive(killed), "the daemon is dead")
         assert on_demand(rig) != killed
-        wait_for(lambda: [p["orphan"] for p in rig.tenant("a").get("processes", [])] == [False], "the program has registered again")
+        wait_for(
+            lambda: [p["orphan"] for p in rig.tenant("a").get("processes", [])] == [False],
+            "the program has registered again",
+        )
         assert child.poll() is None
 
 
@@ -199,8 +216,14 @@ def a_lost_device_gets_no_new_tenant():
         sim = os.path.join(rig.dir, "sim")
         spin = ("--", SPIN, "--duration=0.1")
         user = rig.spin("user", "--device", "0", *WISH)
-        subprocess.run([os.path.join(BUILD, "src/simgpu/divvy-simctl"), "--dir", sim, "faults", "-"],
-                       input="lost device=0\n", env=rig.env, text=True, timeout=patience(), check=True)
+        subprocess.run(
+            [os.path.join(BUILD, "src/simgpu/divvy-simctl"), "--dir", sim, "faults", "-"],
+            input="lost device=0\n",
+            env=rig.env,
+            text=True,
+            timeout=patience(),
+            check=True,
+        )
         assert user.wait(patience()) == 1
         wait_for(lambda: rig.json("devices", "-o", "json")[0]["note"], "the daemon reports the lost device")
         assert "device 0: is lost: the driver cannot reach it any more" in rig.divvy("devices").stdout
@@ -211,8 +234,17 @@ def a_lost_device_gets_no_new_tenant():
         for _ in range(2):  # best fit alone would choose device 0
             done = rig.divvy("run", "--request", "0.3", "--quiet", *spin)
             assert done.returncode == 0, done.stderr
-        refused(rig.divvy("run", "--device", "0", *WISH, *spin), 125, "is lost: the driver cannot reach it any more", "doctor")
-        refused(rig.divvy("run", "--request", "0.1", "--count", "2", "--quiet", *spin), 125, "count 2: 1 device has capacity")
+        refused(
+            rig.divvy("run", "--device", "0", *WISH, *spin),
+            125,
+            "is lost: the driver cannot reach it any more",
+            "doctor",
+        )
+        refused(
+            rig.divvy("run", "--request", "0.1", "--count", "2", "--quiet", *spin),
+            125,
+            "count 2: 1 device has capacity",
+        )
 
 
 def dry_run_prints_and_runs_nothing():
@@ -225,10 +257,21 @@ def dry_run_prints_and_runs_nothing():
 
 def memory_units_mean_what_they_mean_in_other_tools():
     with Rig() as rig:
-        for i, (memory, quota) in enumerate((("4g", 4 << 30), ("4gb", 4 << 30), ("4gib", 4 << 30), ("2048m", 2 << 30),
-                                             (".5g", 1 << 29), ("4G", 4 * 10**9), ("4Gi", 4 << 30), ("4GB", 4 * 10**9))):
-            child = rig.run("-q", "--request", ".1", "--limit", ".5", "--memory", memory, "--name", f"t{i}", "--",
-                            "sleep", "60")
+        for i, (memory, quota) in enumerate(
+            (
+                ("4g", 4 << 30),
+                ("4gb", 4 << 30),
+                ("4gib", 4 << 30),
+                ("2048m", 2 << 30),
+                (".5g", 1 << 29),
+                ("4G", 4 * 10**9),
+                ("4Gi", 4 << 30),
+                ("4GB", 4 * 10**9),
+            )
+        ):
+            child = rig.run(
+                "-q", "--request", ".1", "--limit", ".5", "--memory", memory, "--name", f"t{i}", "--", "sleep", "60"
+            )
             wait_for(lambda name=f"t{i}": rig.tenant(name), "the tenant exists")
             tenant = rig.tenant(f"t{i}")
             assert tenant["spec"]["request_permille"] == 100 and tenant["spec"]["limit_permille"] == 500, tenant
@@ -281,14 +324,19 @@ def containers_get_mounts_environment_and_device():
             mounts = [word for word in words if word.startswith("type=bind,")]
             assert f"type=bind,source={rig.dir}/programs,target=/run/divvy,readonly" in mounts
             assert all(mount.endswith(",readonly") for mount in mounts), mounts
-            assert not any(f"source={rig.dir}," in mount for mount in mounts), "the container does not mount the daemon's folder with all secrets"
+            assert not any(
+                f"source={rig.dir}," in mount for mount in mounts
+            ), "the container does not mount the daemon's folder with all secrets"
             assert "DIVVY_SOCKET=/run/divvy/divvyd.sock" in words
             assert "DIVVY_TENANT" in words, "the engine gets the secret's name without its value"
             assert sum(w.endswith("libdivvy-cuda.so,readonly") for w in words) == 1
         rig.divvy("run", *WISH, "--container", "docker", "--dry-run", "--", "run", "-d", "img")
         wait_for(lambda: rig.json("ps", "-o", "json") == [], "no container ran, so the tenant is removed")
-        refused(rig.divvy("run", *WISH, "--container", "docker", "--dry-run", "--", "docker", "exec", "x"), 125,
-                "expected 'run' or 'create'")
+        refused(
+            rig.divvy("run", *WISH, "--container", "docker", "--dry-run", "--", "docker", "exec", "x"),
+            125,
+            "expected 'run' or 'create'",
+        )
 
 
 def a_container_engine_is_called():
@@ -299,8 +347,9 @@ def a_container_engine_is_called():
         with open(os.path.join(path, "podman"), "w", encoding="utf-8") as f:
             f.write('#!/bin/sh\necho "$DIVVY_TENANT"\necho "${LD_PRELOAD-unset}"\nexit 9\n')
         os.chmod(f.name, 0o755)
-        done = rig.divvy("run", *WISH, "--container", "podman", "--", "run", "img",
-                         env={"PATH": path + ":" + os.environ["PATH"]})
+        done = rig.divvy(
+            "run", *WISH, "--container", "podman", "--", "run", "img", env={"PATH": path + ":" + os.environ["PATH"]}
+        )
         lines = done.stdout.splitlines()
         assert done.returncode == 9 and len(lines[0]) == 32 and lines[1] == "unset", done
 
@@ -318,7 +367,7 @@ def a_tenant_lives_as_long_as_its_container():
     """The tenant lives even if no program in it has used a device, and the engine's command has
     exited."""
     with Rig() as rig:
-        env = fake_engine(rig, 'setsid sleep 600 >/dev/null 2>&1 & echo $!\n')
+        env = fake_engine(rig, "setsid sleep 600 >/dev/null 2>&1 & echo $!\n")
         done = rig.divvy("run", *WISH, "--name", "box", "--container", "docker", "--", "run", "img", env=env)
         container = int(done.stdout)
         try:
@@ -335,8 +384,18 @@ def the_daemon_waits_for_a_detached_containers_engine():
     """The engine's command may fetch an image for longer than a tenant without programs lives."""
     with Rig(daemon=False) as rig:
         rig.start("--exit-idle=2s")
-        child = rig.run(*WISH, "--container", "docker", "--", "run", "--name", "x", "-dit", "me/box:1",
-                        env=fake_engine(rig, "exec sleep 600\n"))
+        child = rig.run(
+            *WISH,
+            "--container",
+            "docker",
+            "--",
+            "run",
+            "--name",
+            "x",
+            "-dit",
+            "me/box:1",
+            env=fake_engine(rig, "exec sleep 600\n"),
+        )
         wait_for(lambda: rig.tenant("box-1"), "the tenant exists and has the image's name")
         tenant = rig.tenant("box-1")
         assert (tenant["lifetime"], tenant["pid"]) == ("processes", child.pid), tenant
@@ -358,8 +417,13 @@ def an_idle_daemon_exits():
 
 def a_daemon_that_cannot_start_says_why():
     with Rig(daemon=False) as rig:
-        refused(rig.divvy("run", *WISH, "--", "true", env={"DIVVY_SIM_COSTS": "garbage"}), 125,
-                "divvyd exited at once: ", "DIVVY_SIM_COSTS", "garbage")
+        refused(
+            rig.divvy("run", *WISH, "--", "true", env={"DIVVY_SIM_COSTS": "garbage"}),
+            125,
+            "divvyd exited at once: ",
+            "DIVVY_SIM_COSTS",
+            "garbage",
+        )
         with open(os.path.join(rig.dir, "sim", "faults"), "w", encoding="utf-8") as f:
             f.write("nonsense\n")
         refused(rig.divvy("run", *WISH, "--", "true"), 125, "sim/faults: line 1", "nonsense")
@@ -379,11 +443,15 @@ def other_simulated_devices_are_served_or_refused():
         state = os.path.join(rig.dir, "sim", "state")
         wait_for(lambda: struct.pack("=i", user.pid) in open(state, "rb").read(), "the program uses the device")
         rig.stop()
-        done = subprocess.run([DIVVYD, "--simulate", "1xT4"], env=rig.env, capture_output=True, text=True,
-                              timeout=patience(), check=False)
-        assert done.returncode == 1 and "--simulate 1xT4: programs still use other simulated devices" in done.stderr, done
-        done = subprocess.run([DIVVYD, "--simulate", "1x"], env=rig.env, capture_output=True, text=True,
-                              timeout=patience(), check=False)
+        done = subprocess.run(
+            [DIVVYD, "--simulate", "1xT4"], env=rig.env, capture_output=True, text=True, timeout=patience(), check=False
+        )
+        assert (
+            done.returncode == 1 and "--simulate 1xT4: programs still use other simulated devices" in done.stderr
+        ), done
+        done = subprocess.run(
+            [DIVVYD, "--simulate", "1x"], env=rig.env, capture_output=True, text=True, timeout=patience(), check=False
+        )
         assert "--simulate: devices: '1x' has no model name" in done.stderr, done
         rig.start()  # the same devices again
 
@@ -401,10 +469,12 @@ def an_engine_without_its_folder_keeps_the_next_engines_files():
 
 
 def a_program_without_proc_learns_why_it_has_no_gpu():
-    script = ('mount -t tmpfs none /proc || exit 77; "$1" --duration=0.1')
+    script = 'mount -t tmpfs none /proc || exit 77; "$1" --duration=0.1'
     with Rig() as rig:
-        if not shutil.which("unshare") or subprocess.run(["unshare", "-m", "true"], capture_output=True,
-                                                         check=False).returncode:
+        if (
+            not shutil.which("unshare")
+            or subprocess.run(["unshare", "-m", "true"], capture_output=True, check=False).returncode
+        ):
             return
         done = rig.divvy("run", *WISH, "--", "unshare", "-m", "sh", "-c", script, "sh", SPIN)
         if done.returncode != 77:
@@ -415,18 +485,29 @@ def a_program_without_proc_learns_why_it_has_no_gpu():
 def a_full_file_system_ends_only_the_trace():
     """Without enough space at the start, the device fails with a message. Runs in a mount
     namespace, if the machine allows one."""
+
     def spin_in(size):
-        script = ('mount -t tmpfs -o "size=$1" none "$2" || exit 77; '
-                  'env "DIVVY_SIM=$2/sim" "LD_LIBRARY_PATH=$3" "$4" --kernel-us=1 --count=80000 || exit; '
-                  'cat "$2/sim/engine.log" >&2')
-        return subprocess.run(["unshare", "-rm", "sh", "-c", script, "sh", size, rig.dir,
-                               os.path.join(BUILD, "src/simgpu"), SPIN], env=rig.env, capture_output=True, text=True,
-                              timeout=patience(), check=False)
+        script = (
+            'mount -t tmpfs -o "size=$1" none "$2" || exit 77; '
+            'env "DIVVY_SIM=$2/sim" "LD_LIBRARY_PATH=$3" "$4" --kernel-us=1 --count=80000 || exit; '
+            'cat "$2/sim/engine.log" >&2'
+        )
+        return subprocess.run(
+            ["unshare", "-rm", "sh", "-c", script, "sh", size, rig.dir, os.path.join(BUILD, "src/simgpu"), SPIN],
+            env=rig.env,
+            capture_output=True,
+            text=True,
+            timeout=patience(),
+            check=False,
+        )
 
     with Rig(daemon=False) as rig:
-        if not shutil.which("unshare") or subprocess.run(
-                ["unshare", "-rm", "mount", "-t", "tmpfs", "none", rig.dir], capture_output=True,
-                check=False).returncode:
+        if (
+            not shutil.which("unshare")
+            or subprocess.run(
+                ["unshare", "-rm", "mount", "-t", "tmpfs", "none", rig.dir], capture_output=True, check=False
+            ).returncode
+        ):
             return
         done = spin_in("3m")  # the trace of 80000 kernels needs 5 MiB
         assert done.returncode == 0 and "the engine records nothing from now on" in done.stderr, done
@@ -434,16 +515,35 @@ def a_full_file_system_ends_only_the_trace():
         assert done.returncode > 0 and "error: reserve space for" in done.stderr, done
 
 
-main(exit_code_and_pid_are_the_programs, signals_reach_the_program, options_end_at_the_program,
-     the_program_gets_its_environment, the_tenant_ends_with_the_program,
-     the_daemon_starts_on_demand_and_reports_a_simulation, preferred_anti_affinity_is_kept_while_possible,
-     a_daemon_on_demand_keeps_no_descriptor_of_its_caller, many_runs_start_one_daemon,
-     programs_continue_after_their_daemon_is_killed, the_next_run_restarts_a_killed_daemon,
-     a_run_waits_for_free_capacity, a_wait_has_a_time_limit, a_signal_ends_a_wait, a_lost_device_gets_no_new_tenant,
-     memory_units_mean_what_they_mean_in_other_tools, a_quota_below_the_size_of_a_context_is_reported,
-     a_setting_that_hides_all_devices_is_reported, too_few_descriptors_are_reported, dry_run_prints_and_runs_nothing,
-     containers_get_mounts_environment_and_device, a_container_engine_is_called,
-     a_tenant_lives_as_long_as_its_container, the_daemon_waits_for_a_detached_containers_engine, an_idle_daemon_exits,
-     a_daemon_that_cannot_start_says_why, other_simulated_devices_are_served_or_refused,
-     a_program_without_proc_learns_why_it_has_no_gpu, an_engine_without_its_folder_keeps_the_next_engines_files,
-     a_full_file_system_ends_only_the_trace)
+main(
+    exit_code_and_pid_are_the_programs,
+    signals_reach_the_program,
+    options_end_at_the_program,
+    the_program_gets_its_environment,
+    the_tenant_ends_with_the_program,
+    the_daemon_starts_on_demand_and_reports_a_simulation,
+    preferred_anti_affinity_is_kept_while_possible,
+    a_daemon_on_demand_keeps_no_descriptor_of_its_caller,
+    many_runs_start_one_daemon,
+    programs_continue_after_their_daemon_is_killed,
+    the_next_run_restarts_a_killed_daemon,
+    a_run_waits_for_free_capacity,
+    a_wait_has_a_time_limit,
+    a_signal_ends_a_wait,
+    a_lost_device_gets_no_new_tenant,
+    memory_units_mean_what_they_mean_in_other_tools,
+    a_quota_below_the_size_of_a_context_is_reported,
+    a_setting_that_hides_all_devices_is_reported,
+    too_few_descriptors_are_reported,
+    dry_run_prints_and_runs_nothing,
+    containers_get_mounts_environment_and_device,
+    a_container_engine_is_called,
+    a_tenant_lives_as_long_as_its_container,
+    the_daemon_waits_for_a_detached_containers_engine,
+    an_idle_daemon_exits,
+    a_daemon_that_cannot_start_says_why,
+    other_simulated_devices_are_served_or_refused,
+    a_program_without_proc_learns_why_it_has_no_gpu,
+    an_engine_without_its_folder_keeps_the_next_engines_files,
+    a_full_file_system_ends_only_the_trace,
+)

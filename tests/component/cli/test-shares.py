@@ -11,8 +11,13 @@ from tap import fairly, patience
 
 
 def measured(rig, *tenants):
-    done = subprocess.run([USAGE, "--dir", os.path.join(rig.dir, "sim"), "--json", "--tolerance=1000",
-                           *tenants], env=rig.env, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [USAGE, "--dir", os.path.join(rig.dir, "sim"), "--json", "--tolerance=1000", *tenants],
+        env=rig.env,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     return {t["name"]: t["got"] for t in json.loads(done.stdout)["tenants"]}
 
@@ -42,18 +47,22 @@ def set_changes_a_running_tenant():
         rig.spin("b", "--request", "0.2", "--memory", "10%")
         assert rig.json("set", "a", "--request", "0.4", "-o", "json")["spec"]["request_permille"] == 400
         assert rig.divvy("set", "a", "--limit", "0.4").returncode == 0
-        wait_for(lambda: 350 < rig.got("a") < 450 and rig.got("b") > 550, "the other tenant gets the rest of the device")
+        wait_for(
+            lambda: 350 < rig.got("a") < 450 and rig.got("b") > 550, "the other tenant gets the rest of the device"
+        )
         assert rig.divvy("set", "a", "--name", "c").returncode == 0
         assert rig.tenant("c") and not rig.tenant("a")
 
 
 def memory_is_a_quota():
     with Rig() as rig:
-        done = rig.divvy("run", "--request", "0.2", "--memory", "2Gi", "--quiet", "--", SPIN, "--count=10",
-                         "--memory=1024")
+        done = rig.divvy(
+            "run", "--request", "0.2", "--memory", "2Gi", "--quiet", "--", SPIN, "--count=10", "--memory=1024"
+        )
         assert done.returncode == 0, done.stderr
-        done = rig.divvy("run", "--request", "0.2", "--memory", "2Gi", "--quiet", "--", SPIN, "--count=10",
-                         "--memory=3072")
+        done = rig.divvy(
+            "run", "--request", "0.2", "--memory", "2Gi", "--quiet", "--", SPIN, "--count=10", "--memory=3072"
+        )
         assert done.returncode == 1 and "CUDA_ERROR_OUT_OF_MEMORY" in done.stderr, done.stderr
 
 

@@ -18,7 +18,6 @@ CONTROLLER = os.path.join(BUILD, "src/controller/divvy-controller")
 KUBECTL = os.path.join(BUILD, "src/kubectl/kubectl-divvy")
 
 
-
 def commands_of(program):
     done = subprocess.run([program, "help"], capture_output=True, text=True, check=True)
     return [line.split()[0] for line in done.stdout.splitlines() if line[:2] == "  " and line[2:3].isalpha()]
@@ -45,8 +44,13 @@ def man_shows_the_pages_without_warnings():
         return
     for name in sorted(os.listdir(os.path.join(SOURCE, "docs/man"))):
         page = os.path.join(SOURCE, "docs/man", name)
-        done = subprocess.run(["man", "--warnings", "-l", page], capture_output=True, text=True, check=False,
-                              env={**os.environ, "LC_ALL": "C.UTF-8", "MANWIDTH": "100", "MANPAGER": "cat"})
+        done = subprocess.run(
+            ["man", "--warnings", "-l", page],
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, "LC_ALL": "C.UTF-8", "MANWIDTH": "100", "MANPAGER": "cat"},
+        )
         assert done.returncode == 0 and not done.stderr, done.stderr
         assert name.rpartition(".")[0] in done.stdout
 
@@ -56,8 +60,9 @@ def help_fits_the_terminal():
     for program, command in [(DIVVY, c) for c in COMMANDS] + [(KUBECTL, c) for c in KUBECTL_COMMANDS]:
         done = subprocess.run([program, command, "--help"], capture_output=True, text=True, check=True)
         assert all(len(line) <= 100 for line in done.stdout.splitlines()), command
-        assert subprocess.run([program, "help", command], capture_output=True, text=True,
-                              check=True).stdout == done.stdout
+        assert (
+            subprocess.run([program, "help", command], capture_output=True, text=True, check=True).stdout == done.stdout
+        )
 
 
 def pages_name_every_option_of_divvyd():
@@ -84,16 +89,19 @@ def tools_describe_themselves():
 
 
 def complete(*words):
-    script = ('eval "$("$DIVVY" completion bash)"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _divvy; '
-              'printf "%s\\n" "${COMPREPLY[@]}"')
+    script = (
+        'eval "$("$DIVVY" completion bash)"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _divvy; '
+        'printf "%s\\n" "${COMPREPLY[@]}"'
+    )
     with tempfile.TemporaryDirectory() as folder:
         for name in ("divvy-pro", "divvy-file"):
             with open(os.path.join(folder, name), "w", encoding="utf-8"):
                 pass
         os.chmod(os.path.join(folder, "divvy-pro"), 0o755)
         env = {**os.environ, "DIVVY": DIVVY, "PATH": folder + ":" + os.environ["PATH"]}
-        done = subprocess.run(["bash", "-c", script, "bash", *words], env=env, cwd=folder, capture_output=True,
-                              text=True, check=True)
+        done = subprocess.run(
+            ["bash", "-c", script, "bash", *words], env=env, cwd=folder, capture_output=True, text=True, check=True
+        )
     assert not done.stderr, done.stderr
     return done.stdout.split()
 
@@ -129,5 +137,12 @@ def zsh_and_fish_name_everything():
             subprocess.run([shell, "-n"], input=text, text=True, check=True)
 
 
-main(man_pages_are_current, man_shows_the_pages_without_warnings, pages_name_every_option_of_divvyd,
-     help_fits_the_terminal, tools_describe_themselves, bash_completes, zsh_and_fish_name_everything)
+main(
+    man_pages_are_current,
+    man_shows_the_pages_without_warnings,
+    pages_name_every_option_of_divvyd,
+    help_fits_the_terminal,
+    tools_describe_themselves,
+    bash_completes,
+    zsh_and_fish_name_everything,
+)

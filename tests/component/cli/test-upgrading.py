@@ -17,8 +17,13 @@ import yaml
 
 from rig import BUILD, DIVVYD, SOURCE, Rig, main, patience, wait_for
 
-PROGRAMS = {"divvy": "src/cli/divvy", "divvyd": "src/divvyd/divvyd", "divvy-scheduler": "src/scheduler/divvy-scheduler",
-            "divvy-controller": "src/controller/divvy-controller", "kubectl-divvy": "src/kubectl/kubectl-divvy"}
+PROGRAMS = {
+    "divvy": "src/cli/divvy",
+    "divvyd": "src/divvyd/divvyd",
+    "divvy-scheduler": "src/scheduler/divvy-scheduler",
+    "divvy-controller": "src/controller/divvy-controller",
+    "kubectl-divvy": "src/kubectl/kubectl-divvy",
+}
 ALIAS, RENAMED = "one release", "renamed"
 
 
@@ -28,6 +33,7 @@ def text_of(*path):
 
 
 # ---- the page
+
 
 def names_in(cell):
     return re.findall(r"`([^`]+)`", cell)
@@ -56,6 +62,7 @@ def rows(heading, works_for=None):
 
 # ---- the programs
 
+
 def texts_of(program):
     """Returns the program's strings, each with its NUL. A linker keeps only the longest of strings
     with a common end."""
@@ -78,6 +85,7 @@ def programs_of(cells):
 
 
 # ---- metrics
+
 
 def exported(address):
     with socket.socket(socket.AF_UNIX) as s:
@@ -132,6 +140,7 @@ def shipped_files_use_the_new_names():
 
 # ---- objects
 
+
 def crd(kind):
     for one in yaml.safe_load_all(text_of("deploy/base/crds.yaml")):
         if one["spec"]["names"]["kind"] == kind:
@@ -155,8 +164,9 @@ def objects_have_both_fields():
         fields, old, required = fields_below(schema, names_in(old_cell)[0])
         new = names_in(new_cell)[0].rpartition(".")[2]
         assert fields[old]["description"] == f"Deprecated: use {new}.", fields[old]
-        assert {k: v for k, v in fields[old].items() if k != "description"} == \
-            {k: v for k, v in fields[new].items() if k != "description"}, (old, new)
+        assert {k: v for k, v in fields[old].items() if k != "description"} == {
+            k: v for k, v in fields[new].items() if k != "description"
+        }, (old, new)
         assert not {old, new} & set(required), "no renamed field is required, because each release writes only one name"
 
 
@@ -172,6 +182,7 @@ def objects_accept_both_values():
 
 # ---- JSON
 
+
 def keys_of(value):
     if isinstance(value, list):
         return {k for v in value for k in keys_of(v)}
@@ -184,7 +195,10 @@ def answers_have_both_fields():
     """All answers but that of `audit`, which no command prints: test-agent-control tests it."""
     with Rig() as rig:
         rig.spin("one", "--request", "0.3", "--memory", "10%")
-        found = [keys_of(rig.json(*words)) for words in (("ps", "-o", "json"), ("why", "one", "-o", "json"), ("top", "--json"))]
+        found = [
+            keys_of(rig.json(*words))
+            for words in (("ps", "-o", "json"), ("why", "one", "-o", "json"), ("top", "--json"))
+        ]
     for old_cell, new_cell, _, _ in rows("JSON", ALIAS):
         (owner, old), (new,) = names_in(old_cell), names_in(new_cell)
         if owner == "divvyd" and old != "strangers":
@@ -215,6 +229,7 @@ def renamed_values_have_only_the_new_name():
 
 
 # ---- options, reasons, alerts, columns
+
 
 def options_are_accepted_under_both_names():
     with Rig(daemon=False) as rig:
@@ -264,7 +279,17 @@ def columns_have_only_the_new_names():
             assert_lacks(program, old)
 
 
-main(both_names_of_metrics_are_exported, the_page_has_every_old_name_of_the_tables, shipped_files_use_the_new_names,
-     objects_have_both_fields, objects_accept_both_values, answers_have_both_fields, a_simulation_has_both_fields,
-     renamed_values_have_only_the_new_name, options_are_accepted_under_both_names, reasons_have_only_the_new_names,
-     alerts_have_only_the_new_names, columns_have_only_the_new_names)
+main(
+    both_names_of_metrics_are_exported,
+    the_page_has_every_old_name_of_the_tables,
+    shipped_files_use_the_new_names,
+    objects_have_both_fields,
+    objects_accept_both_values,
+    answers_have_both_fields,
+    a_simulation_has_both_fields,
+    renamed_values_have_only_the_new_name,
+    options_are_accepted_under_both_names,
+    reasons_have_only_the_new_names,
+    alerts_have_only_the_new_names,
+    columns_have_only_the_new_names,
+)

@@ -22,8 +22,10 @@ from tap import Skip, main, skip_all  # noqa: E402
 SOURCE = os.environ.get("DIVVY_SOURCE") or os.path.abspath(os.path.join(HERE, "../../.."))
 DOCKERFILE = os.path.join(SOURCE, "deploy/images/Dockerfile")
 BASE = "debian:12-slim"
-ENTER = ('mount --rbind /dev "$0/dev"; mount -t proc proc "$0/proc"; mount --bind /etc/resolv.conf "$0/etc/resolv.conf"; '
-         'exec chroot $1 "$0" /bin/sh -c "cd $2 && $3"')
+ENTER = (
+    'mount --rbind /dev "$0/dev"; mount -t proc proc "$0/proc"; mount --bind /etc/resolv.conf "$0/etc/resolv.conf"; '
+    'exec chroot $1 "$0" /bin/sh -c "cd $2 && $3"'
+)
 
 
 def command(*argv, **kw):
@@ -54,7 +56,9 @@ def steps():
 class Stage:
     def __init__(self, root, name, parent=None):
         self.root = os.path.join(root, name)
-        self.env = dict(parent.env) if parent else {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+        self.env = (
+            dict(parent.env) if parent else {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+        )
         self.folder, self.user, self.entry = "/", "0:0", []
         if parent:
             command("cp", "-a", parent.root, self.root)
@@ -62,15 +66,31 @@ class Stage:
             mirror = archives()
             if not mirror:
                 raise Skip("apt knows no archive of Debian 12")
-            done = subprocess.run(["debootstrap", "--variant=minbase", "bookworm", self.root, mirror[0]],
-                                  capture_output=True, text=True, check=False)
+            done = subprocess.run(
+                ["debootstrap", "--variant=minbase", "bookworm", self.root, mirror[0]],
+                capture_output=True,
+                text=True,
+                check=False,
+            )
             if done.returncode:
                 raise Skip("debootstrap cannot make a root: " + (done.stdout + done.stderr).strip().rpartition("\n")[2])
 
     def run(self, text, user=None):
         who = [f"--userspec={user}"] if user else []
-        return command("unshare", "--mount", "--propagation", "private", "sh", "-ec", ENTER, self.root, *(who or [""]),
-                       self.folder, text, env=self.env)
+        return command(
+            "unshare",
+            "--mount",
+            "--propagation",
+            "private",
+            "sh",
+            "-ec",
+            ENTER,
+            self.root,
+            *(who or [""]),
+            self.folder,
+            text,
+            env=self.env,
+        )
 
     def place(self, path, is_folder):
         path = os.path.normpath(self.root + "/" + os.path.join(self.folder, path))

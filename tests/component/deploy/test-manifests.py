@@ -13,8 +13,22 @@ import yaml
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "../.."))
 
-from manifests import (DEPLOY, SOURCE, base, chart, differences, index, key, leaves, load, pod_spec,  # noqa: E402
-                       pods, resources, restricted, values)
+from manifests import (
+    DEPLOY,
+    SOURCE,
+    base,
+    chart,
+    differences,
+    index,
+    key,
+    leaves,
+    load,
+    pod_spec,  # noqa: E402
+    pods,
+    resources,
+    restricted,
+    values,
+)
 from tap import main  # noqa: E402
 
 PAGES = {p.stem: p.read_text() for p in sorted((SOURCE / "docs/reference").glob("*.md"))}
@@ -25,8 +39,7 @@ KEEP = "helm.sh/resource-policy"
 
 
 def generated_files_are_current():
-    done = subprocess.run([sys.executable, DEPLOY / "generate", "--check"], capture_output=True, text=True,
-                          check=False)
+    done = subprocess.run([sys.executable, DEPLOY / "generate", "--check"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -50,10 +63,20 @@ def the_chart_makes_the_same_objects():
 def a_kubelet_folder_moves_only_pod_resources():
     """The chart's kubeletDir changes only the path of pod-resources: the device plugins' socket has a fixed path."""
     given = {**values(), "kubeletDir": "/elsewhere"}
-    volumes = {v["name"]: v["hostPath"]["path"] for name, spec in pods(chart(given).values()) if name == "divvyd"
-               for v in spec["volumes"] if "hostPath" in v}
-    plain = {v["name"]: v["hostPath"]["path"] for name, spec in pods(base().values()) if name == "divvyd"
-             for v in spec["volumes"] if "hostPath" in v}
+    volumes = {
+        v["name"]: v["hostPath"]["path"]
+        for name, spec in pods(chart(given).values())
+        if name == "divvyd"
+        for v in spec["volumes"]
+        if "hostPath" in v
+    }
+    plain = {
+        v["name"]: v["hostPath"]["path"]
+        for name, spec in pods(base().values())
+        if name == "divvyd"
+        for v in spec["volumes"]
+        if "hostPath" in v
+    }
     assert volumes == {**plain, "pod-resources": "/elsewhere/pod-resources"}, volumes
 
 
@@ -137,13 +160,19 @@ def schemas_have_limits_and_no_defaults():
         for below in ("items", "additionalProperties"):
             if isinstance(schema.get(below), dict):
                 walk(schema[below], at)
+
     for kind, crd in crds().items():
         walk(schema_of(crd), kind)
 
 
 def uninstalling_removes_the_webhooks_first():
-    log = subprocess.run([DEPLOY / "uninstall", "--all"], capture_output=True, text=True, check=True,
-                         env={**os.environ, "KUBECTL": "echo"}).stdout
+    log = subprocess.run(
+        [DEPLOY / "uninstall", "--all"],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "KUBECTL": "echo"},
+    ).stdout
     gone = re.findall(r"\b([a-z]+)/([a-z.-]+)", log)
     kinds = {"crd": "customresourcedefinition"}
     gone = [(kinds.get(kind, kind), name) for kind, name in gone]
@@ -152,21 +181,42 @@ def uninstalling_removes_the_webhooks_first():
     namespaces = {name for kind, name in gone if kind == "namespace"}
     for kind, namespace, name in base():
         assert (kind.lower(), name) in gone or namespace in namespaces, (kind, namespace, name)
-    short = subprocess.run([DEPLOY / "uninstall"], capture_output=True, text=True, check=True,
-                           env={**os.environ, "KUBECTL": "echo"}).stdout
+    short = subprocess.run(
+        [DEPLOY / "uninstall"], capture_output=True, text=True, check=True, env={**os.environ, "KUBECTL": "echo"}
+    ).stdout
     assert "crd/" not in short and "namespace/divvy-system" in short, short
-    wrong = subprocess.run([DEPLOY / "uninstall", "--everything"], capture_output=True, text=True, check=False,
-                           env={**os.environ, "KUBECTL": "false"})
+    wrong = subprocess.run(
+        [DEPLOY / "uninstall", "--everything"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "KUBECTL": "false"},
+    )
     assert wrong.returncode == 2 and "usage" in wrong.stdout, wrong
 
 
 def only_divvyd_needs_more_than_the_restricted_policy():
     found = {name: set(restricted(spec)) for name, spec in pods(base().values())}
     assert found.pop("divvyd") == {
-        "hostPID", "divvyd: may be root", "divvyd: is root", "divvyd: capability SETGID", "divvyd: capability SETUID", "volume device-plugins", "volume pod-resources",
-        "volume run", "volume state", "volume cdi", "volume lock", "volume sys"}
-    mounts = {m["name"]: m for name, spec in pods(base().values()) if name == "divvyd"
-              for m in spec["containers"][0]["volumeMounts"]}
+        "hostPID",
+        "divvyd: may be root",
+        "divvyd: is root",
+        "divvyd: capability SETGID",
+        "divvyd: capability SETUID",
+        "volume device-plugins",
+        "volume pod-resources",
+        "volume run",
+        "volume state",
+        "volume cdi",
+        "volume lock",
+        "volume sys",
+    }
+    mounts = {
+        m["name"]: m
+        for name, spec in pods(base().values())
+        if name == "divvyd"
+        for m in spec["containers"][0]["volumeMounts"]
+    }
     assert mounts["sys"] == {"name": "sys", "mountPath": "/host/sys", "readOnly": True}, mounts["sys"]
     assert found == {"divvy-scheduler": set(), "divvy-controller": set()}, found
     for _, spec in pods(base().values()):
@@ -181,7 +231,7 @@ def each_privilege_on_the_node_is_explained():
     lines = (DEPLOY / "base/divvyd.yaml").read_text().split("\n")
     for n, line in enumerate(lines):
         if re.search(r"hostPID:|hostPath:|runAsUser: 0", line):
-            before = [text.strip() for text in lines[n - 2:n]]
+            before = [text.strip() for text in lines[n - 2 : n]]
             assert any(text.startswith("#") for text in before), line
 
 
@@ -212,7 +262,8 @@ def rights_have_no_wildcards_and_are_explained():
         (controller, ["secrets"], ["divvy-remote-authority"], read + ["patch"]),
         (controller, ["configmaps"], ["divvy-remote-authority"], read + ["patch"]),
         (("Role", "kube-system", "divvy-controller"), ["configmaps"], ["extension-apiserver-authentication"], read),
-        (("Role", "divvy-system", "divvyd"), ["configmaps"], ["divvy-remote-authority"], read)], secrets
+        (("Role", "divvy-system", "divvyd"), ["configmaps"], ["divvy-remote-authority"], read),
+    ], secrets
     # Each rule has a comment before it, or continues a rule that has one.
     for path in ("scheduler", "controller", "divvyd"):
         text = (DEPLOY / f"base/{path}.yaml").read_text()
@@ -298,8 +349,18 @@ def examples_use_existing_keys():
         assert path.read_text().startswith("# "), f"{path}: says nothing of itself"
     dialects = {p.stem for p in examples() if p.parent.name == "dialects"}
     assert dialects == set(GENERATE["DIALECTS"]), dialects ^ set(GENERATE["DIALECTS"])
-    assert {"request", "limit", "memory", "class", "count", "affinity", "anti-affinity", "exclusion", "group",
-            "container"} <= used, used
+    assert {
+        "request",
+        "limit",
+        "memory",
+        "class",
+        "count",
+        "affinity",
+        "anti-affinity",
+        "exclusion",
+        "group",
+        "container",
+    } <= used, used
     assert {"Pod", "Job", "Deployment", "SharePod", "GPUPolicy", "GPUNode"} <= kinds, kinds
 
 
@@ -321,12 +382,25 @@ def all_versions_are_equal():
         assert all(c["image"].endswith(":" + version) for c in spec["containers"]), spec["containers"]
 
 
-main(generated_files_are_current, both_kustomizations_list_all_files, the_chart_makes_the_same_objects,
-     every_value_of_the_chart_has_an_effect, a_kubelet_folder_moves_only_pod_resources,
-     deploy_generate_has_the_specs_fields, the_reference_has_the_codes_keys_and_dialects,
-     the_reference_names_every_field_of_the_crds, schemas_have_limits_and_no_defaults,
-     uninstalling_removes_the_webhooks_first, only_divvyd_needs_more_than_the_restricted_policy,
-     each_privilege_on_the_node_is_explained, tokens_are_bound_to_their_pods,
-     rights_have_no_wildcards_and_are_explained, webhooks_never_block_divvys_own_pods,
-     services_use_the_ports_of_their_programs, the_reference_has_the_command_lines, examples_use_existing_keys,
-     kubeshares_definition_is_installed_separately, all_versions_are_equal)
+main(
+    generated_files_are_current,
+    both_kustomizations_list_all_files,
+    the_chart_makes_the_same_objects,
+    every_value_of_the_chart_has_an_effect,
+    a_kubelet_folder_moves_only_pod_resources,
+    deploy_generate_has_the_specs_fields,
+    the_reference_has_the_codes_keys_and_dialects,
+    the_reference_names_every_field_of_the_crds,
+    schemas_have_limits_and_no_defaults,
+    uninstalling_removes_the_webhooks_first,
+    only_divvyd_needs_more_than_the_restricted_policy,
+    each_privilege_on_the_node_is_explained,
+    tokens_are_bound_to_their_pods,
+    rights_have_no_wildcards_and_are_explained,
+    webhooks_never_block_divvys_own_pods,
+    services_use_the_ports_of_their_programs,
+    the_reference_has_the_command_lines,
+    examples_use_existing_keys,
+    kubeshares_definition_is_installed_separately,
+    all_versions_are_equal,
+)

@@ -39,8 +39,7 @@ def run(command, preload=True, text=None, **more):
 
 def same(name, command, **more):
     bare, hooked = run(command, False, **more), run(command, **more)
-    ok = (bare.returncode, bare.stdout, bare.stderr) == (
-        hooked.returncode, hooked.stdout, hooked.stderr)
+    ok = (bare.returncode, bare.stdout, bare.stderr) == (hooked.returncode, hooked.stdout, hooked.stderr)
     tell(ok, name, "" if ok else f"without: {bare}\nwith: {hooked}")
 
 
@@ -169,8 +168,10 @@ def check_wrapper(folder):
     if platform.machine() != "x86_64":
         tell(True, name, skip="written for x86-64")
         return
-    listed = [subprocess.run(["nm", "-D", "--undefined-only", library], capture_output=True, text=True,
-                             check=True).stdout for library in PRELOAD.split(":")]
+    listed = [
+        subprocess.run(["nm", "-D", "--undefined-only", library], capture_output=True, text=True, check=True).stdout
+        for library in PRELOAD.split(":")
+    ]
     needed = sorted(set(re.findall(r" U (\w+)@", "".join(listed))) - {"environ", "__environ"})
     source = WRAPPER_HEAD % ", ".join(f'"{n}"' for n in needed)
     source += "".join(WRAPPER % {"name": n, "at": 8 * i} for i, n in enumerate(needed))
@@ -183,12 +184,14 @@ def main():
     print("TAP version 13")
     same("bash behaves as without the hook", ["bash", "-c", SHELL])
     r = run(["bash", "-c", UNTOUCHED])
-    tell(r.stdout.split() == ["0", "0"], "a bash that calls no CUDA opens no driver",
-         f"{r.stdout}{r.stderr}")
+    tell(r.stdout.split() == ["0", "0"], "a bash that calls no CUDA opens no driver", f"{r.stdout}{r.stderr}")
     same("programs of every kind start", ["sh", "-c", "env -i ls / && sort --version && awk 'BEGIN {print 1}'"])
     r = run([sys.executable, "-c", PYTHON])
-    tell(r.stdout == "['fine'] fine ['fine']\n", "python works with workers forked before and after CUDA calls",
-         f"{r.stdout}{r.stderr}")
+    tell(
+        r.stdout == "['fine'] fine ['fine']\n",
+        "python works with workers forked before and after CUDA calls",
+        f"{r.stdout}{r.stderr}",
+    )
     if shutil.which("java"):
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "Hello.java")

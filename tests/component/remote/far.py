@@ -41,8 +41,14 @@ class Far:
         self.children = rig.children
 
     def run(self, place, *argv, options=(), before=(), stdin=subprocess.DEVNULL):
-        child = subprocess.Popen([*before, DIVVY, "run", "--remote", place, *options, "--", *argv], env=self.env,
-                                 stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        child = subprocess.Popen(
+            [*before, DIVVY, "run", "--remote", place, *options, "--", *argv],
+            env=self.env,
+            stdin=stdin,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
         self.children.append(child)
         return child
 
@@ -58,8 +64,12 @@ class Shim:
 
     def __init__(self, rig, invitation, *words):
         place, key = invitation.split("/")
-        self.child = subprocess.Popen([os.path.join(BUILD, "tests/programs/link-shim"), place, *words],
-                                      stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.child = subprocess.Popen(
+            [os.path.join(BUILD, "tests/programs/link-shim"), place, *words],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         rig.children.append(self.child)
         self.invitation = f"127.0.0.1:{self.child.stdout.readline().strip()}/{key}"
 
@@ -131,7 +141,7 @@ class Proxy:
                         if way == "up":
                             self.heads.setdefault(number, data)
                         if cut and cut[0] == way:
-                            data = data[:cut[1] - seen[way]]
+                            data = data[: cut[1] - seen[way]]
                         to.sendall(data)
                     except ConnectionError:
                         return

@@ -48,6 +48,7 @@ def threads(n):
         together.wait()
         if error or isinstance(at, str) or lib.cuMemFree_v2(at):
             failed.append((error, at))
+
     started = [threading.Thread(target=use) for _ in range(n)]
     for t in started:
         t.start()
@@ -70,16 +71,23 @@ def captures(n):
         once = i % 2 == 0 and bool(kept)
         C.memset(host, i % 251, size)
         back = C.create_string_buffer(size)
-        for error in (lib.cuStreamBeginCapture_v2(stream, 0), lib.cuMemcpyHtoDAsync_v2(at, host, C.c_size_t(size), stream),
-                      lib.cuMemcpyDtoHAsync_v2(back, at, C.c_size_t(size), stream),
-                      lib.cuStreamEndCapture(stream, C.byref(graph)),
-                      lib.cuGraphInstantiateWithFlags(C.byref(made if once else kept), graph, C.c_uint64(0))
-                      if once or not kept else lib.cuGraphExecUpdate_v2(kept, graph, C.create_string_buffer(24)),
-                      lib.cuGraphDestroy(graph), lib.cuGraphLaunch(made if once else kept, stream),
-                      # Destroyed before its launch has run: the driver keeps what the launch needs.
-                      lib.cuGraphExecDestroy(made) if once else 0, lib.cuStreamSynchronize(stream)):
+        for error in (
+            lib.cuStreamBeginCapture_v2(stream, 0),
+            lib.cuMemcpyHtoDAsync_v2(at, host, C.c_size_t(size), stream),
+            lib.cuMemcpyDtoHAsync_v2(back, at, C.c_size_t(size), stream),
+            lib.cuStreamEndCapture(stream, C.byref(graph)),
+            lib.cuGraphInstantiateWithFlags(C.byref(made if once else kept), graph, C.c_uint64(0))
+            if once or not kept
+            else lib.cuGraphExecUpdate_v2(kept, graph, C.create_string_buffer(24)),
+            lib.cuGraphDestroy(graph),
+            lib.cuGraphLaunch(made if once else kept, stream),
+            # Destroyed before its launch has run: the driver keeps what the launch needs.
+            lib.cuGraphExecDestroy(made) if once else 0,
+            lib.cuStreamSynchronize(stream),
+        ):
             assert error == 0, name(lib, error)
         assert back.raw == host.raw, i
+
     for half in ("warm", "done"):
         for i in range(n):
             one(i)
@@ -100,19 +108,31 @@ def parts(of, n):
         lib.cuGraphAddEmptyNode(C.byref(first), child, None, C.c_size_t(0))
 
     def graph():
-        return (lib.cuGraphCreate(C.byref(whole), 0), lib.cuGraphAddChildGraphNode(C.byref(first), whole, None, C.c_size_t(0), child),
-                lib.cuGraphChildGraphNodeGetGraph(first, C.byref(inner)), lib.cuGraphGetNodes(inner, got, C.byref(count)),
-                lib.cuGraphDestroy(whole))
+        return (
+            lib.cuGraphCreate(C.byref(whole), 0),
+            lib.cuGraphAddChildGraphNode(C.byref(first), whole, None, C.c_size_t(0), child),
+            lib.cuGraphChildGraphNodeGetGraph(first, C.byref(inner)),
+            lib.cuGraphGetNodes(inner, got, C.byref(count)),
+            lib.cuGraphDestroy(whole),
+        )
 
     def library():
-        return (lib.cuLibraryLoadData(C.byref(whole), image, None, None, 0, None, None, 0),
-                lib.cuLibraryEnumerateKernels(got, many, whole), lib.cuKernelGetFunction(C.byref(first), C.c_void_p(got[0])),
-                lib.cuFuncGetModule(C.byref(inner), first), lib.cuModuleEnumerateFunctions(got, many, inner),
-                lib.cuLibraryUnload(whole))
+        return (
+            lib.cuLibraryLoadData(C.byref(whole), image, None, None, 0, None, None, 0),
+            lib.cuLibraryEnumerateKernels(got, many, whole),
+            lib.cuKernelGetFunction(C.byref(first), C.c_void_p(got[0])),
+            lib.cuFuncGetModule(C.byref(inner), first),
+            lib.cuModuleEnumerateFunctions(got, many, inner),
+            lib.cuLibraryUnload(whole),
+        )
 
     def module():
-        return (lib.cuModuleLoadData(C.byref(whole), image), lib.cuModuleEnumerateFunctions(got, many, whole),
-                lib.cuModuleUnload(whole))
+        return (
+            lib.cuModuleLoadData(C.byref(whole), image),
+            lib.cuModuleEnumerateFunctions(got, many, whole),
+            lib.cuModuleUnload(whole),
+        )
+
     for half in ("warm", "done"):
         for _ in range(n):
             for error in {"graph": graph, "library": library, "module": module}[of]():
@@ -145,8 +165,10 @@ def posts(what):
     say("begun")
     while True:
         host = C.c_void_p()
-        error = {"memset": lambda: lib.cuMemsetD8Async(at, C.c_ubyte(1), C.c_size_t(64), None),
-                 "host": lambda: lib.cuMemHostAlloc(C.byref(host), C.c_size_t(4096), 0) or lib.cuMemFreeHost(host)}[what]()
+        error = {
+            "memset": lambda: lib.cuMemsetD8Async(at, C.c_ubyte(1), C.c_size_t(64), None),
+            "host": lambda: lib.cuMemHostAlloc(C.byref(host), C.c_size_t(4096), 0) or lib.cuMemFreeHost(host),
+        }[what]()
         if error:
             break
         time.sleep(0.01)
@@ -184,6 +206,7 @@ def late_threads():
     def use():
         lib.cuCtxSetCurrent(context)
         told.append(memory(lib, 1024))
+
     say("begun")
     sys.stdin.readline()
     for _ in range(3):
@@ -226,6 +249,7 @@ def forks(n):
     def ask_on():
         while not ended.is_set():
             ask()
+
     asking = [threading.Thread(target=ask_on) for _ in range(4)]
     for t in asking:
         t.start()
@@ -249,7 +273,17 @@ def forks(n):
 
 
 if __name__ == "__main__":
-    HABITS = {"threads": threads, "captures": captures, "parts": parts, "hoards": hoards, "posts": posts, "closes": closes,
-              "total": total, "forks": forks, "forks_after_closing": forks_after_closing, "late_threads": late_threads,
-              "cycles": cycles}
+    HABITS = {
+        "threads": threads,
+        "captures": captures,
+        "parts": parts,
+        "hoards": hoards,
+        "posts": posts,
+        "closes": closes,
+        "total": total,
+        "forks": forks,
+        "forks_after_closing": forks_after_closing,
+        "late_threads": late_threads,
+        "cycles": cycles,
+    }
     HABITS[sys.argv[1]](*[int(a) if a.isdigit() else a for a in sys.argv[2:]])

@@ -22,18 +22,24 @@ class Process(ctypes.Structure):
 
 
 class Sample(ctypes.Structure):
-    _fields_ = [("pid", ctypes.c_uint), ("time", ctypes.c_ulonglong)] + \
-        [(name, ctypes.c_uint) for name in ("sm", "memory", "encoder", "decoder")]
+    _fields_ = [("pid", ctypes.c_uint), ("time", ctypes.c_ulonglong)] + [
+        (name, ctypes.c_uint) for name in ("sm", "memory", "encoder", "decoder")
+    ]
 
 
 class Used(ctypes.Structure):
-    _fields_ = [("time", ctypes.c_ulonglong)] + \
-        [(name, ctypes.c_uint) for name in ("pid", "sm", "memory", "encoder", "decoder", "jpeg", "ofa")]
+    _fields_ = [("time", ctypes.c_ulonglong)] + [
+        (name, ctypes.c_uint) for name in ("pid", "sm", "memory", "encoder", "decoder", "jpeg", "ofa")
+    ]
 
 
 class UsedInfo(ctypes.Structure):
-    _fields_ = [("version", ctypes.c_uint), ("count", ctypes.c_uint), ("since", ctypes.c_ulonglong),
-                ("array", ctypes.POINTER(Used))]
+    _fields_ = [
+        ("version", ctypes.c_uint),
+        ("count", ctypes.c_uint),
+        ("since", ctypes.c_ulonglong),
+        ("array", ctypes.POINTER(Used)),
+    ]
 
 
 def take(cuda):
@@ -69,8 +75,10 @@ def samples():
     array = (Sample * (count.value + 8))()
     count.value = len(array)
     assert not ml.nvmlDeviceGetProcessUtilization(handle, array, ctypes.byref(count), ctypes.c_ulonglong(0))
-    assert ml.nvmlDeviceGetProcessUtilization(handle, array, ctypes.byref(count), ctypes.c_ulonglong(2**63)) == NOT_FOUND
-    return sorted(s.pid for s in array[:count.value])
+    assert (
+        ml.nvmlDeviceGetProcessUtilization(handle, array, ctypes.byref(count), ctypes.c_ulonglong(2**63)) == NOT_FOUND
+    )
+    return sorted(s.pid for s in array[: count.value])
 
 
 def used():
@@ -80,17 +88,20 @@ def used():
     info.version = ctypes.sizeof(UsedInfo) | 1 << 24
     result = ml.nvmlDeviceGetProcessesUtilizationInfo(handle, ctypes.byref(info))
     assert result in (SUCCESS, NOT_FOUND), result
-    return sorted(u.pid for u in array[:info.count]) if result == SUCCESS else []
+    return sorted(u.pid for u in array[: info.count]) if result == SUCCESS else []
 
 
 def said():
     return {
         "own": sorted(pids),
-        "compute": [listed(getattr(ml, "nvmlDeviceGetComputeRunningProcesses" + form), kind)
-                    for form, kind in (("", Old), ("_v2", Process), ("_v3", Process))],
+        "compute": [
+            listed(getattr(ml, "nvmlDeviceGetComputeRunningProcesses" + form), kind)
+            for form, kind in (("", Old), ("_v2", Process), ("_v3", Process))
+        ],
         "graphics": listed(ml.nvmlDeviceGetGraphicsRunningProcesses_v3, Process),
         "mps": listed(ml.nvmlDeviceGetMPSComputeRunningProcesses_v3, Process),
-        "samples": samples(), "used": used(),
+        "samples": samples(),
+        "used": used(),
     }
 
 

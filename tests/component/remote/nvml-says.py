@@ -41,7 +41,9 @@ def device(index):
     again = value(ctypes.c_void_p, "nvmlDeviceGetHandleByUUID", uuid.encode())
     number, none = ctypes.c_uint(16), ctypes.c_uint(0)
     return {
-        "name": text("nvmlDeviceGetName", handle), "uuid": uuid, "is_found": again.value == handle.value,
+        "name": text("nvmlDeviceGetName", handle),
+        "uuid": uuid,
+        "is_found": again.value == handle.value,
         "memory": fields(value(Memory, "nvmlDeviceGetMemoryInfo", handle)),
         "use": fields(value(Use, "nvmlDeviceGetUtilizationRates", handle)),
         "processes": ml.nvmlDeviceGetComputeRunningProcesses_v3(handle, ctypes.byref(none), None),
@@ -56,9 +58,13 @@ def look():
 
 
 number = ctypes.c_uint()
-said = {"early": ml.nvmlDeviceGetCount_v2(ctypes.byref(number)), "init": ml.nvmlInit_v2(),
-        "driver": text("nvmlSystemGetDriverVersion"), "cuda": value(ctypes.c_int, "nvmlSystemGetCudaDriverVersion").value,
-        "devices": look()}
+said = {
+    "early": ml.nvmlDeviceGetCount_v2(ctypes.byref(number)),
+    "init": ml.nvmlInit_v2(),
+    "driver": text("nvmlSystemGetDriverVersion"),
+    "cuda": value(ctypes.c_int, "nvmlSystemGetCudaDriverVersion").value,
+    "devices": look(),
+}
 child = os.fork()
 if not child:
     os._exit(0 if look() == said["devices"] else 1)
@@ -68,5 +74,8 @@ for _ in sys.stdin:
     lost = value(ctypes.c_uint, "nvmlDeviceGetCount_v2")
     memory = Memory()
     handle = value(ctypes.c_void_p, "nvmlDeviceGetHandleByIndex_v2", 0)
-    print(json.dumps({"count": lost.value, "memory": ml.nvmlDeviceGetMemoryInfo(handle, ctypes.byref(memory))}), flush=True)
+    print(
+        json.dumps({"count": lost.value, "memory": ml.nvmlDeviceGetMemoryInfo(handle, ctypes.byref(memory))}),
+        flush=True,
+    )
 print(json.dumps({"shutdown": [ml.nvmlShutdown(), ml.nvmlShutdown()]}))

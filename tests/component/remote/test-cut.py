@@ -38,8 +38,11 @@ class Machines:
         ip("link", "add", "gpu", "type", "veth", "peer", "name", "app", "netns", str(self.other.pid))
         ip("address", "add", f"{HERE}/30", "dev", "gpu")
         ip("link", "set", "gpu", "up")
-        for args in (["address", "add", f"{THERE}/30", "dev", "app"], ["link", "set", "app", "up"],
-                     ["link", "set", "lo", "up"]):
+        for args in (
+            ["address", "add", f"{THERE}/30", "dev", "app"],
+            ["link", "set", "app", "up"],
+            ["link", "set", "lo", "up"],
+        ):
             subprocess.run([*self.there(), "ip", *args], check=True, stdin=subprocess.DEVNULL)
         return self
 

@@ -39,8 +39,11 @@ def a_user_without_rights_can_run_it():
     who = {"user": NOBODY, "group": NOBODY, "extra_groups": []}
     if not works([*OWN, "--user", "--map-root-user", "true"], **who):
         raise Skip("no user namespaces for everybody")
-    if not works(["test", "-x", os.path.join(BUILD, "src/cli/divvy"), "-a", "-x", os.path.join(SOURCE, "scripts")],
-                 cwd="/", **who):
+    if not works(
+        ["test", "-x", os.path.join(BUILD, "src/cli/divvy"), "-a", "-x", os.path.join(SOURCE, "scripts")],
+        cwd="/",
+        **who,
+    ):
         raise Skip("this checkout is not for others to read")
     tried("demo-remote", check, **who)
 
@@ -64,5 +67,9 @@ if not shutil.which("ip"):
     skip_all("ip is not installed")
 if not works([*OWN, "true"]) and not works([*OWN, "--user", "--map-root-user", "true"]):
     skip_all("no rights to make namespaces")
-main(a_share_is_held_over_the_network, a_user_without_rights_can_run_it, it_fails_with_the_gate_off,
-     an_interrupt_cleans_up)
+main(
+    a_share_is_held_over_the_network,
+    a_user_without_rights_can_run_it,
+    it_fails_with_the_gate_off,
+    an_interrupt_cleans_up,
+)

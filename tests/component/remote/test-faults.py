@@ -16,8 +16,21 @@ from rig import SPIN, Rig, alive, main, patience, wait_for  # noqa: E402
 
 CALLER = sys.argv[1]
 GONE = "CUDA_ERROR_DEVICE_UNAVAILABLE"
-CALLS = ("launch", "synchronise", "copy-in", "copy-out", "copy-later", "allocate", "load", "host-function", "record",
-         "graph", "threads", "wait-long", "wait-for-host")
+CALLS = (
+    "launch",
+    "synchronise",
+    "copy-in",
+    "copy-out",
+    "copy-later",
+    "allocate",
+    "load",
+    "host-function",
+    "record",
+    "graph",
+    "threads",
+    "wait-long",
+    "wait-for-host",
+)
 PLACES = ("local", "link")
 # Two lists of (place, call). Each list has each call once, and half of the calls at each place. A call
 # that runs at one place in the first list runs at the other place in the second list.
@@ -74,8 +87,13 @@ def at_each_call(cases, fault, ends):
         beside = rig.spin("beside", "--request", "0.05", "--memory", "1Gi", "--remote", "local")
         running = [Remote(rig, f"{place}-{call}", place, CALLER, call) for place, call in cases]
         for one in running:
-            assert one.child.poll() is None, (one.name, one.child.returncode, one.child.communicate(),
-                                              one.worker and alive(one.worker), one.server and one.server.poll())
+            assert one.child.poll() is None, (
+                one.name,
+                one.child.returncode,
+                one.child.communicate(),
+                one.worker and alive(one.worker),
+                one.server and one.server.poll(),
+            )
         for one in running:
             fault(one)
         for one in running:
@@ -95,6 +113,7 @@ def a_program_killed_in_any_call_leaves_nothing():
     def ends(one):
         assert one.child.wait(patience()) == -signal.SIGKILL
         one.child.communicate()
+
     at_each_call(MIXED[1], lambda one: one.child.kill(), ends)
 
 
@@ -103,7 +122,9 @@ def a_restarted_daemon_is_not_noticed():
         running = [Remote(rig, place, place, CALLER, "synchronise") for place in PLACES]
         rig.stop(signal.SIGKILL)
         rig.start()
-        wait_for(lambda: all(workers(rig, one.name) == [one.worker] for one in running), "both workers are registered again")
+        wait_for(
+            lambda: all(workers(rig, one.name) == [one.worker] for one in running), "both workers are registered again"
+        )
         for one in running:
             assert one.child.poll() is None
             one.child.kill()
@@ -183,6 +204,7 @@ def one_invitation_admits_one_program():
         def go():
             start.wait()
             children.append(Far(rig).run(invitation, "sleep", "300"))
+
         threads = [threading.Thread(target=go) for _ in range(4)]
         for thread in threads:
             thread.start()
@@ -196,6 +218,13 @@ def one_invitation_admits_one_program():
         assert server.wait(patience()) == 0
 
 
-main(each_call_fails_after_its_worker_is_killed, a_program_killed_in_any_call_leaves_nothing,
-     a_restarted_daemon_is_not_noticed, a_message_cut_anywhere_is_an_error, an_invitation_survives_a_cut_join,
-     a_program_ends_with_its_last_thread, silent_connections_do_not_delay_a_program, one_invitation_admits_one_program)
+main(
+    each_call_fails_after_its_worker_is_killed,
+    a_program_killed_in_any_call_leaves_nothing,
+    a_restarted_daemon_is_not_noticed,
+    a_message_cut_anywhere_is_an_error,
+    an_invitation_survives_a_cut_join,
+    a_program_ends_with_its_last_thread,
+    silent_connections_do_not_delay_a_program,
+    one_invitation_admits_one_program,
+)

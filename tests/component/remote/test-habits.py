@@ -58,7 +58,7 @@ def grows_by_less(mib, place, *habit):
     with Rig() as rig:
         child = begin(rig, place, *HABITS, *habit)
         assert child.stdout.readline() == "warm\n", child.communicate()
-        worker, = workers(rig, NAME)
+        (worker,) = workers(rig, NAME)
         before = rss_mib(worker)
         child.stdin.write("\n")
         child.stdin.flush()
@@ -92,7 +92,7 @@ def a_program_that_only_posts_notices_its_workers_death():
             with Rig() as rig:
                 child = begin(rig, place, *HABITS, "posts", what)
                 assert child.stdout.readline() == "begun\n", child.communicate()
-                worker, = workers(rig, NAME)
+                (worker,) = workers(rig, NAME)
                 os.kill(worker, signal.SIGKILL)
                 out, err = child.communicate(timeout=patience())
                 assert out == GONE + "\n", (place, what, out, err)
@@ -113,7 +113,7 @@ def new_threads_get_an_error_after_the_workers_death():
         with Rig() as rig:
             child = begin(rig, "near", *HABITS, "late_threads")
             assert child.stdout.readline() == "begun\n", child.communicate()
-            worker, = workers(rig, NAME)
+            (worker,) = workers(rig, NAME)
             os.kill(worker, signal.SIGKILL)
             time.sleep(delay_ms / 1000)
             out, err = child.communicate("\n", timeout=patience())
@@ -156,7 +156,9 @@ def helpers_do_not_inherit_the_programs_files():
     """No helper process inherits the program's open file."""
     with Rig() as rig:
         path = os.path.join(rig.dir, "mine")
-        child = begin(rig, "near", "sh", "-c", "echo; exec sleep 60", before=("sh", "-c", f"exec 9> {path}; exec \"$@\"", "sh"))
+        child = begin(
+            rig, "near", "sh", "-c", "echo; exec sleep 60", before=("sh", "-c", f'exec 9> {path}; exec "$@"', "sh")
+        )
         child.stdout.readline()
         have = []
         for pid in filter(str.isdigit, os.listdir("/proc")):
@@ -176,9 +178,19 @@ def the_programs_own_preloads_stay():
         assert "libdivvy-remote.so" in out and out.endswith(":libm.so.6\n"), (place, out)
 
 
-main(a_program_may_have_many_threads, destroyed_graphs_leave_no_memory,
-     destroyed_objects_free_the_handles_of_their_parts, memory_that_graphs_keep_is_limited,
-     a_program_that_only_posts_notices_its_workers_death, a_program_may_close_unknown_descriptors,
-     a_child_inherits_files_with_reused_numbers, new_threads_get_an_error_after_the_workers_death,
-     freed_addresses_are_reused, total_memory_follows_a_changed_limit, forked_children_can_call_nvml,
-     a_parent_may_ignore_sigchld, helpers_do_not_inherit_the_programs_files, the_programs_own_preloads_stay)
+main(
+    a_program_may_have_many_threads,
+    destroyed_graphs_leave_no_memory,
+    destroyed_objects_free_the_handles_of_their_parts,
+    memory_that_graphs_keep_is_limited,
+    a_program_that_only_posts_notices_its_workers_death,
+    a_program_may_close_unknown_descriptors,
+    a_child_inherits_files_with_reused_numbers,
+    new_threads_get_an_error_after_the_workers_death,
+    freed_addresses_are_reused,
+    total_memory_follows_a_changed_limit,
+    forked_children_can_call_nvml,
+    a_parent_may_ignore_sigchld,
+    helpers_do_not_inherit_the_programs_files,
+    the_programs_own_preloads_stay,
+)

@@ -37,12 +37,15 @@ def copies(rig, network, rounds=2, threads=3, seed=1):
 
 def copies_are_right_if_connections_overtake_each_other():
     with Rig() as rig:
-        for seed, network in enumerate((
+        for seed, network in enumerate(
+            (
                 ("delay=0",),
                 ("skew=20000",),
                 ("sway=5000",),
                 ("delay=300", "sway=30000", "rate=2000", "lame=300"),
-                ("sway=2000", "lame=200"))):
+                ("sway=2000", "lame=200"),
+            )
+        ):
             copies(rig, network, seed=seed)
 
 
@@ -64,8 +67,14 @@ def copies_in_flight_may_exceed_the_workers_buffers():
 
 def the_end_of_any_connection_ends_the_session():
     with Rig() as rig:
-        for number, way, after in ((FURTHER, "up", 3 << 20), (FURTHER + 1, "up", 300000), (FURTHER, "down", 3 << 20),
-                                   (FURTHER + 1, "down", 300000), (FIRST, "up", 20000), (FURTHER + 1, "up", 300)):
+        for number, way, after in (
+            (FURTHER, "up", 3 << 20),
+            (FURTHER + 1, "up", 300000),
+            (FURTHER, "down", 3 << 20),
+            (FURTHER + 1, "down", 300000),
+            (FIRST, "up", 20000),
+            (FURTHER + 1, "up", 300),
+        ):
             name = f"{number}-{way}-{after}"
             server, invitation = serve(rig, name, *WISH)
             with Proxy(invitation) as proxy:
@@ -94,7 +103,7 @@ def a_connection_without_the_key_cannot_join():
         with Proxy(invitation) as proxy:
             child = Far(rig).run(proxy.invitation, CALLER, "copy-in")
             assert child.stdout.readline() == "going\n"
-            worker, = workers(rig, "far")
+            (worker,) = workers(rig, "far")
             seen = [head for number, head in sorted(proxy.heads.items()) if number >= FURTHER]
             assert len(seen) >= 2 and {len(head) >= 20 and head[:4] == OPENING for head in seen} == {True}, seen
             assert len({head[:20] for head in seen}) == 1, seen
@@ -111,6 +120,10 @@ def a_connection_without_the_key_cannot_join():
         wait_for(lambda: not alive(worker), "the worker has ended")
 
 
-main(copies_are_right_if_connections_overtake_each_other, new_threads_reuse_the_lanes_of_exited_threads,
-     copies_in_flight_may_exceed_the_workers_buffers, the_end_of_any_connection_ends_the_session,
-     a_connection_without_the_key_cannot_join)
+main(
+    copies_are_right_if_connections_overtake_each_other,
+    new_threads_reuse_the_lanes_of_exited_threads,
+    copies_in_flight_may_exceed_the_workers_buffers,
+    the_end_of_any_connection_ends_the_session,
+    a_connection_without_the_key_cannot_join,
+)

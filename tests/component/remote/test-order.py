@@ -30,7 +30,9 @@ def results_are_right_on_a_local_device():
 def results_are_right_over_shared_memory():
     with Rig() as rig:
         for seed in SEEDS:
-            is_right(rig.spawn(DIVVY, "run", "--quiet", *WISH, "--remote", "local", "--", WANDERER, STEPS, str(seed)), seed)
+            is_right(
+                rig.spawn(DIVVY, "run", "--quiet", *WISH, "--remote", "local", "--", WANDERER, STEPS, str(seed)), seed
+            )
 
 
 def results_are_right_over_a_network():
@@ -54,10 +56,17 @@ def results_are_right_over_a_slow_network():
 def results_are_right_when_each_call_waits():
     with Rig() as rig:
         for seed in SEEDS:
-            child = rig.talk([DIVVY, "run", "--quiet", *WISH, "--remote", "local", "--", WANDERER, STEPS, str(seed)],
-                             {"DIVVY_REMOTE_SYNC": "1"})
+            child = rig.talk(
+                [DIVVY, "run", "--quiet", *WISH, "--remote", "local", "--", WANDERER, STEPS, str(seed)],
+                {"DIVVY_REMOTE_SYNC": "1"},
+            )
             is_right(child, seed)
 
 
-main(results_are_right_on_a_local_device, results_are_right_over_shared_memory, results_are_right_over_a_network,
-     results_are_right_over_a_slow_network, results_are_right_when_each_call_waits)
+main(
+    results_are_right_on_a_local_device,
+    results_are_right_over_shared_memory,
+    results_are_right_over_a_network,
+    results_are_right_over_a_slow_network,
+    results_are_right_when_each_call_waits,
+)

@@ -30,14 +30,19 @@ def remote_tenants_get_their_shares_beside_a_local_tenant():
 
         def got():
             return {t["name"]: t["devices"][0]["used_permille"] for t in rig.json("ps", "-o", "json")}
-        wait_for(lambda: all(abs(share - asked[name]) <= 20 for name, share in got().items()),
-                 "each gets what it asked for, within 2 points")
+
+        wait_for(
+            lambda: all(abs(share - asked[name]) <= 20 for name, share in got().items()),
+            "each gets what it asked for, within 2 points",
+        )
 
 
 def a_local_latency_tenant_displaces_a_remote_opportunistic_one():
     with Rig() as rig:
         args = ("--kernel-us=500", "--duration=120")
-        rig.spin("fill", "--request", "0.2", "--class", "opportunistic", "--memory", "10%", "--remote", "local", args=args)
+        rig.spin(
+            "fill", "--request", "0.2", "--class", "opportunistic", "--memory", "10%", "--remote", "local", args=args
+        )
         wait_for(lambda: rig.got("fill") >= 900, "the only tenant gets the device")
         fast = rig.spin("fast", "--request", "0.5", "--class", "latency", "--memory", "10%", args=args)
         wait_for(lambda: rig.got("fast") >= 950 and rig.got("fill") <= 50, "the latency tenant gets the device")
@@ -48,9 +53,23 @@ def a_local_latency_tenant_displaces_a_remote_opportunistic_one():
 
 def memory_is_a_quota():
     with Rig() as rig:
+
         def run(mib):
-            return rig.divvy("run", "--request", "0.2", "--memory", "2Gi", "--quiet", "--remote", "local", "--",
-                             SPIN, "--count=10", f"--memory={mib}")
+            return rig.divvy(
+                "run",
+                "--request",
+                "0.2",
+                "--memory",
+                "2Gi",
+                "--quiet",
+                "--remote",
+                "local",
+                "--",
+                SPIN,
+                "--count=10",
+                f"--memory={mib}",
+            )
+
         assert run(1024).returncode == 0
         done = run(3072)
         assert done.returncode == 1 and "CUDA_ERROR_OUT_OF_MEMORY" in done.stderr, done.stderr
@@ -61,8 +80,10 @@ def the_program_does_not_get_the_tenants_secret():
         done = rig.divvy("run", "--request", "0.2", "--quiet", "--remote", "local", "--", "env")
         env = dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
         assert "DIVVY_TENANT" not in env and "DIVVY_SOCKET" not in env, env
-        assert [p.rpartition("/")[2] for p in env["LD_PRELOAD"].split(":")] == ["libdivvy-remote.so",
-                                                                                "libdivvy-remote-nvml.so"], env
+        assert [p.rpartition("/")[2] for p in env["LD_PRELOAD"].split(":")] == [
+            "libdivvy-remote.so",
+            "libdivvy-remote-nvml.so",
+        ], env
         # The server removes its socket when it exits.
         wait_for(lambda: not os.path.exists(env["DIVVY_REMOTE"]), "the server has ended")
 
@@ -90,6 +111,7 @@ def a_worker_is_confined_and_keeps_no_secret():
             def status():
                 with open(f"/proc/{pid}/status", encoding="ascii") as f:
                     return dict(line.split(":", 1) for line in f.read().splitlines() if ":" in line)
+
             wait_for(lambda: status()["Seccomp"].strip() == "2", "the worker is confined")
             assert status()["NoNewPrivs"].strip() == "1", status()
             environment = environment_of(pid)
@@ -101,7 +123,7 @@ def a_worker_is_confined_and_keeps_no_secret():
 def devices_that_reach_host_memory_are_served_only_on_request():
     """A kernel on such a device could read its worker: a server must allow this explicitly."""
     with Rig(env={"DIVVY_SIM_COSTS": "host_access=1"}) as rig:
-        note, = [f for f in rig.json("doctor", "-o", "json") if "access all memory" in f["what"]]
+        (note,) = [f for f in rig.json("doctor", "-o", "json") if "access all memory" in f["what"]]
         assert "device 0" in note["what"] and "HMM" in note["what"], note
         assert "--allow-host-access" in note["do"], note
         done = rig.divvy("run", "--request", "0.2", "--quiet", "--remote", "local", "--", SPIN, "--count=10")
@@ -150,13 +172,14 @@ def ps_and_top_show_the_connection():
         def way():
             remote = rig.tenant("far").get("remote", {})
             return remote if remote.get("received_per_s") and remote.get("rtt_us") else None
+
         remote = wait_for(way, "the link reports its traffic")
         assert remote["peer"] == "127.0.0.1" and remote["processes"] == 1 and remote["sent_per_s"] >= 0, remote
         assert "remote" not in rig.tenant("near")
         assert rig.divvy("ps", "-P").stdout.count(" spin ") == 2
         head, *lines = [line for line in rig.divvy("ps").stdout.splitlines() if "simulated" not in line]
         assert head.split()[-4:] == ["FROM", "RTT", "IN", "OUT"], head
-        far, = [line for line in lines if " far " in line]
+        (far,) = [line for line in lines if " far " in line]
         assert "127.0.0.1" in far and far.count("/s") == 2, far
         top = rig.divvy("top", "--once").stdout
         assert top.count("from 127.0.0.1  round trip ") == 1, top
@@ -169,7 +192,7 @@ UNINITIALIZED, INVALID_ARGUMENT, NOT_SUPPORTED, LOST = 1, 2, 3, 15
 def is_the_tenants(rig, said, quota):
     """Checks what NVML reports about the device and the tenant's part of it."""
     device = rig.json("devices", "-o", "json")[0]
-    one, = said["devices"]
+    (one,) = said["devices"]
     assert (said["early"], said["init"], said["child"]) == (UNINITIALIZED, 0, 0), said
     assert (one["name"], one["uuid"], one["is_found"]) == (device["model"], device["uuid"], True), one
     assert one["memory"]["total"] == quota and one["memory"]["used"] + one["memory"]["free"] == quota, one
@@ -193,6 +216,7 @@ def nvml_reports_the_remote_device():
             child.stdin.write("again\n")
             child.stdin.flush()
             return json.loads(child.stdout.readline())
+
         assert ask() == {"count": 1, "memory": 0}
         server.kill()
         server.wait()
@@ -216,8 +240,10 @@ def ask_lists(child):
 def are_own(child):
     """Checks that NVML lists exactly the program's own processes. Returns the lists' memory
     columns."""
-    said = wait_for(lambda: len((s := ask_lists(child))["samples"]) == len(s["compute"][0]) == len(s["own"]) and s,
-                    "all of them are listed")
+    said = wait_for(
+        lambda: len((s := ask_lists(child))["samples"]) == len(s["compute"][0]) == len(s["own"]) and s,
+        "all of them are listed",
+    )
     for of_form in said["compute"]:
         assert [pid for pid, _ in of_form] == said["own"], said
         assert all(memory >= CONTEXT for _, memory in of_form), said
@@ -228,17 +254,41 @@ def are_own(child):
 
 def nvml_lists_the_programs_own_processes():
     with Rig() as rig:
+
         def start(name, *options, before=()):
-            child = subprocess.Popen([DIVVY, "run", "--name", name, "--request", "0.1", "--memory", "2Gi", "--quiet", *options, "--",
-                                      *before, *LISTS], env=rig.env, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                     stderr=subprocess.PIPE, text=True)
+            child = subprocess.Popen(
+                [
+                    DIVVY,
+                    "run",
+                    "--name",
+                    name,
+                    "--request",
+                    "0.1",
+                    "--memory",
+                    "2Gi",
+                    "--quiet",
+                    *options,
+                    "--",
+                    *before,
+                    *LISTS,
+                ],
+                env=rig.env,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
             rig.children.append(child)
             return child
+
         rig.spin("stranger", "--request", "0.1", "--remote", "local")
         rig.spin("neighbour", "--request", "0.1")
         _, invitation = serve(rig, "served", "--request", "0.1", "--memory", "2Gi")
-        children = {"here": start("here"), "apart": start("apart", "--remote", "local"),
-                    "served": Far(rig, DIVVY_INVITATION=invitation).run("127.0.0.1", *LISTS, stdin=subprocess.PIPE)}
+        children = {
+            "here": start("here"),
+            "apart": start("apart", "--remote", "local"),
+            "served": Far(rig, DIVVY_INVITATION=invitation).run("127.0.0.1", *LISTS, stdin=subprocess.PIPE),
+        }
         here, *others = [are_own(child) for child in children.values()]
         assert others == [here, here], (here, others)
         for child in children.values():
@@ -258,8 +308,9 @@ def nvml_lists_processes_by_the_pids_of_their_namespace():
         raise Skip("no rights to make a namespace of processes")
     with Rig() as rig:
         _, invitation = serve(rig, "served", "--request", "0.1", "--memory", "2Gi")
-        child = Far(rig, DIVVY_INVITATION=invitation).run("127.0.0.1", "unshare", "--pid", "--fork", *LISTS,
-                                                          stdin=subprocess.PIPE)
+        child = Far(rig, DIVVY_INVITATION=invitation).run(
+            "127.0.0.1", "unshare", "--pid", "--fork", *LISTS, stdin=subprocess.PIPE
+        )
         are_own(child)
         assert ask_lists(child)["own"][0] == 1
         child.communicate(timeout=patience())
@@ -286,16 +337,39 @@ def no_network_is_needed():
     if subprocess.run(["unshare", "--net", "true"], capture_output=True, check=False).returncode:
         raise Skip("no rights to make a network namespace")
     with Rig() as rig:
-        done = rig.divvy("run", "--request", "0.3", "--quiet", "--remote", "local", "--", "unshare", "--net", SPIN,
-                         "--count=10")
+        done = rig.divvy(
+            "run", "--request", "0.3", "--quiet", "--remote", "local", "--", "unshare", "--net", SPIN, "--count=10"
+        )
         assert done.returncode == 0 and json.loads(done.stdout)["kernels"] == 10, done
 
 
 def the_program_reports_a_server_that_cannot_start():
     with Rig() as rig:
-        done = subprocess.run(["sh", "-c", "ulimit -f 0; exec \"$@\"", "sh", DIVVY, "run", "--request", "0.2", "--memory", "4Gi",
-                               "--quiet", "--remote", "local", "--", "true"], env=rig.env, stdin=subprocess.DEVNULL,
-                              capture_output=True, text=True, timeout=patience(), check=False)
+        done = subprocess.run(
+            [
+                "sh",
+                "-c",
+                'ulimit -f 0; exec "$@"',
+                "sh",
+                DIVVY,
+                "run",
+                "--request",
+                "0.2",
+                "--memory",
+                "4Gi",
+                "--quiet",
+                "--remote",
+                "local",
+                "--",
+                "true",
+            ],
+            env=rig.env,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=patience(),
+            check=False,
+        )
         refused(done, 125, "divvy-remote-server did not start", "ulimit")
         assert not [f for f in os.listdir(rig.dir) if f.startswith("remote-")]
         wait_for(lambda: not rig.json("ps", "-o", "json"), "the tenant is removed")
@@ -323,10 +397,13 @@ def the_program_reports_a_port_of_another_service():
     other = "the program that answers there is not divvy serve"
     with Rig(daemon=False) as rig, socket.create_server(("127.0.0.1", 0)) as listener:
         place = f"127.0.0.1:{listener.getsockname()[1]}"
-        for says, why in ((b"SSH-2.0-OpenSSH_9.2\r\n", other), (b"HTTP/1.0 400 Bad Request\r\n\r\n", other),
-                          # an alert of a TLS 1.2 server: protocol_version
-                          (bytes((21, 3, 3, 0, 2, 2, 70)), other),
-                          (b"", "refused: the key belongs to no invitation")):
+        for says, why in (
+            (b"SSH-2.0-OpenSSH_9.2\r\n", other),
+            (b"HTTP/1.0 400 Bad Request\r\n\r\n", other),
+            # an alert of a TLS 1.2 server: protocol_version
+            (bytes((21, 3, 3, 0, 2, 2, 70)), other),
+            (b"", "refused: the key belongs to no invitation"),
+        ):
             child = Far(rig).run(f"{place}/{'0' * 64}", "true")
             sock, _ = listener.accept()
             with sock:
@@ -338,8 +415,10 @@ def the_program_reports_a_port_of_another_service():
 
 def a_device_that_was_not_granted_is_refused():
     with Rig(simulate="2xH200-141Gi") as rig:
-        for count, device, says in (("1", "1", "device 1: the tenant has device 0 only; the invitation is still valid"),
-                                    ("2", "2", "device 2: the tenant has 2 devices, 0 to 1; the invitation is still valid")):
+        for count, device, says in (
+            ("1", "1", "device 1: the tenant has device 0 only; the invitation is still valid"),
+            ("2", "2", "device 2: the tenant has 2 devices, 0 to 1; the invitation is still valid"),
+        ):
             server, invitation = serve(rig, "far", "--request", "0.3", "--count", count)
             far = Far(rig, DIVVY_INVITATION=invitation)
             child = far.run(f"127.0.0.1:{device}", "touch", rig.dir + "/began")
@@ -364,22 +443,33 @@ def a_program_gets_an_error_when_its_tenant_is_removed():
         server, invitation = serve(rig, "far", "--request", "0.3")
         far = Far(rig).run(invitation, SPIN, "--kernel-us=500", "--duration=120", "--memory=64")
         wait_for(lambda: rig.got("far") > 100, "the program uses the device")
-        for name, child, says in (("near", near, f"divvy: {removed}"), ("far", far, f"divvy: remote machine: {removed}")):
+        for name, child, says in (
+            ("near", near, f"divvy: {removed}"),
+            ("far", far, f"divvy: remote machine: {removed}"),
+        ):
             assert rig.divvy("remove", name).returncode == 0
             error = child.communicate(timeout=patience())[1]
             assert child.returncode == 1 and error.count(says) == 1, (name, error)
             assert "CUDA_ERROR_DEVICE_UNAVAILABLE" in error and "GPU lost" not in error, (name, error)
-        assert server.wait(patience()) == 1 and server.stderr.read().count("divvy serve: exiting, since the tenant has been removed\n") == 1
+        assert (
+            server.wait(patience()) == 1
+            and server.stderr.read().count("divvy serve: exiting, since the tenant has been removed\n") == 1
+        )
         wait_for(lambda: rig.json("devices", "-o", "json")[0]["memory_used_bytes"] == 0, "the device's memory is free")
 
 
 def a_removed_tenant_ends_its_waiting_server():
     with Rig() as rig:
         path = os.path.join(rig.dir, "invitation")
-        server = rig.spawn(DIVVY, "serve", "--listen", "127.0.0.1:0", "--name", "far", "--request", "0.3", f"--invite={path}")
+        server = rig.spawn(
+            DIVVY, "serve", "--listen", "127.0.0.1:0", "--name", "far", "--request", "0.3", f"--invite={path}"
+        )
         wait_for(lambda: os.path.exists(path), "the invitation is written")
         assert rig.divvy("remove", "far").returncode == 0
-        assert server.wait(patience()) == 1 and "divvy serve: exiting, since the tenant has been removed" in server.stderr.read()
+        assert (
+            server.wait(patience()) == 1
+            and "divvy serve: exiting, since the tenant has been removed" in server.stderr.read()
+        )
         assert not os.path.exists(path)
 
 
@@ -394,11 +484,35 @@ def the_program_reports_a_server_without_divvyd():
 
 def wrong_environment_variables_are_reported():
     with Rig() as rig:
-        done = rig.divvy("run", "--request", "0.2", "--quiet", "--remote", "local", "--", "env", "DIVVY_REMOTE=/no/where", SPIN,
-                         "--count=1")
-        assert done.returncode == 1 and "divvy: no remote GPU: no link of divvy listens on '/no/where'" in done.stderr, done.stderr
-        done = rig.divvy("run", "--request", "0.2", "--quiet", "--remote", "local", "--", "env", "DIVVY_REMOTE_SYNC=maybe", SPIN,
-                         "--count=1")
+        done = rig.divvy(
+            "run",
+            "--request",
+            "0.2",
+            "--quiet",
+            "--remote",
+            "local",
+            "--",
+            "env",
+            "DIVVY_REMOTE=/no/where",
+            SPIN,
+            "--count=1",
+        )
+        assert (
+            done.returncode == 1 and "divvy: no remote GPU: no link of divvy listens on '/no/where'" in done.stderr
+        ), done.stderr
+        done = rig.divvy(
+            "run",
+            "--request",
+            "0.2",
+            "--quiet",
+            "--remote",
+            "local",
+            "--",
+            "env",
+            "DIVVY_REMOTE_SYNC=maybe",
+            SPIN,
+            "--count=1",
+        )
         assert done.returncode == 0 and "DIVVY_REMOTE_SYNC 'maybe': expected 0 or 1" in done.stderr, done.stderr
 
 
@@ -472,14 +586,22 @@ def an_invitation_in_a_file_or_in_the_environment():
             server = rig.spawn(DIVVY, "serve", "--listen", "127.0.0.1:0", f"--invite={path}", "--request", "0.3")
             wait_for(lambda: os.path.exists(path) and os.stat(path).st_size, "the invitation is written")
             return server
+
         # A refused `divvy serve` leaves no invitation file.
-        refused(rig.divvy("serve", "--listen", "127.0.0.1:0", f"--invite={path}", "--request", "0.3", "--memory", "200Gi"), 1,
-                "divvy serve: memory 200Gi")
+        refused(
+            rig.divvy("serve", "--listen", "127.0.0.1:0", f"--invite={path}", "--request", "0.3", "--memory", "200Gi"),
+            1,
+            "divvy serve: memory 200Gi",
+        )
         assert not os.path.exists(path)
         server = invited()
         assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
-        refused(rig.divvy("serve", "--listen", "127.0.0.1:0", f"--invite={path}", "--request", "0.1"), 2,
-                "--invite", "the file exists")
+        refused(
+            rig.divvy("serve", "--listen", "127.0.0.1:0", f"--invite={path}", "--request", "0.1"),
+            2,
+            "--invite",
+            "the file exists",
+        )
         os.chmod(path, 0o640)
         refused(rig.divvy("run", "--remote", "localhost", "--invitation", path, "--", "true"), 125, "0640", "chmod 600")
         os.chmod(path, 0o600)
@@ -498,8 +620,12 @@ def an_invitation_in_a_file_or_in_the_environment():
         server = invited()
         server.terminate()
         assert server.wait(patience()) and not os.path.exists(path)
-        for text, why in ((invitation, "no program listens"), (invitation + " \r", "no program listens"), ("", "empty first line"),
-                          (invitation.upper(), "expected HOST:PORT/KEY")):
+        for text, why in (
+            (invitation, "no program listens"),
+            (invitation + " \r", "no program listens"),
+            ("", "empty first line"),
+            (invitation.upper(), "expected HOST:PORT/KEY"),
+        ):
             write_private(path, text)
             refused(rig.divvy("run", "--remote", "localhost", "--invitation", path, "--", "true"), 125, why)
         refused(rig.divvy("run", "--remote", "localhost", "--invitation", rig.dir, "--", "true"), 125, "is a folder")
@@ -511,8 +637,18 @@ def the_runtime_folder_gets_the_daemons_mode():
     with Rig() as rig:
         folder = os.path.join(rig.dir, "fresh")
         env = {**os.environ, "DIVVY_RUNTIME_DIR": folder, "DIVVY_INVITATION": "localhost:1/" + 64 * "a"}
-        refused(subprocess.run([DIVVY, "run", "--remote", "localhost", "--", "true"], env=env, capture_output=True, text=True,
-                               timeout=patience(), check=False), 125, "no program listens")
+        refused(
+            subprocess.run(
+                [DIVVY, "run", "--remote", "localhost", "--", "true"],
+                env=env,
+                capture_output=True,
+                text=True,
+                timeout=patience(),
+                check=False,
+            ),
+            125,
+            "no program listens",
+        )
         assert stat.S_IMODE(os.stat(folder).st_mode) == (0o700 if os.getuid() else 0o755)
 
 
@@ -523,8 +659,9 @@ def an_invitation_on_stdin_leaves_the_rest_to_the_program():
             server, invitation = serve(rig, "far", "--request", "0.3")
             write_private(path, invitation + "\r\nsome\ndata")
             with open(path, encoding="ascii") as f:
-                child = Far(rig).run("127.0.0.1", "cat", options=("--invitation", "-"),
-                                     stdin=f if kind == "file" else subprocess.PIPE)
+                child = Far(rig).run(
+                    "127.0.0.1", "cat", options=("--invitation", "-"), stdin=f if kind == "file" else subprocess.PIPE
+                )
                 out, err = child.communicate(f.read() if kind == "pipe" else None, timeout=patience())
             assert child.returncode == 0 and out == "some\ndata\n", (kind, out, err)
             assert server.wait(patience()) == 0
@@ -554,6 +691,7 @@ def comes_from(rig, far, place, peer):
     def seen():
         assert child.poll() is None, child.communicate()
         return (rig.tenant("far") or {}).get("remote", {}).get("peer")
+
     assert wait_for(seen, "the link reports its peer") == peer
     wait_for(lambda: workers(rig, "far"), "the worker registers")
     assert peer in rig.divvy("ps").stdout
@@ -601,12 +739,18 @@ exec sleep infinity
 
 def a_server_can_listen_on_an_address_with_a_scope():
     needs_ipv6()
-    if not shutil.which("ip") or subprocess.run(["unshare", "--net", "true"], capture_output=True, check=False).returncode:
+    if (
+        not shutil.which("ip")
+        or subprocess.run(["unshare", "--net", "true"], capture_output=True, check=False).returncode
+    ):
         raise Skip("no ip, or no rights to make a network namespace")
     with Rig() as rig:
         network = rig.spawn("unshare", "--net", "sh", "-ec", NETWORK)
         if network.stdout.readline() != "up\n":
-            raise Skip("no veth with an address of IPv6 can be made here: " + network.communicate(timeout=patience())[1].strip())
+            raise Skip(
+                "no veth with an address of IPv6 can be made here: "
+                + network.communicate(timeout=patience())[1].strip()
+            )
         there = ("nsenter", f"--net=/proc/{network.pid}/ns/net")
         _, invitation = serve(rig, "far", "--request", "0.2", listen="[fe80::7%near]:0", before=there)
         assert invitation.startswith("[fe80::7%near]:"), invitation
@@ -620,17 +764,36 @@ def a_server_can_listen_on_an_address_with_a_scope():
 
 def a_request_beside_an_invitation_is_refused():
     with Rig(daemon=False) as rig:
-        refused(rig.divvy("run", "--request", "0.2", "--remote", f"127.0.0.1:1/{'0' * 64}", "--", "true"), 125,
-                "--request", "divvy serve")
+        refused(
+            rig.divvy("run", "--request", "0.2", "--remote", f"127.0.0.1:1/{'0' * 64}", "--", "true"),
+            125,
+            "--request",
+            "divvy serve",
+        )
         with socket.create_server(("127.0.0.1", 0)) as listener:
             port = listener.getsockname()[1]
-            refused(rig.divvy("serve", "--request", "0.2", "--listen", f"127.0.0.1:{port}"), 1,
-                    f"--listen: another program uses port {port}", "HOST:0")
-        refused(rig.divvy("serve", "--request", "0.2", "--listen", f"{300 * 'a'}:7007"), 2, "the host name has 300 characters", "HOST:PORT")
-        for where, why in (("here", "port is missing"), ("2001:db8::7:7007", "IPv6 address in brackets"), ("[::1:7007", "no ']' ends the address"),
-                           ("[gpu7]:7007", "is not an IPv6 address"), ("[fe80::7%]:7007", "is not an IPv6 address")):
-            refused(rig.divvy("serve", "--request", "0.2", "--listen", where), 2, f"--listen: '{where}'", why,
-                    "HOST:PORT")
+            refused(
+                rig.divvy("serve", "--request", "0.2", "--listen", f"127.0.0.1:{port}"),
+                1,
+                f"--listen: another program uses port {port}",
+                "HOST:0",
+            )
+        refused(
+            rig.divvy("serve", "--request", "0.2", "--listen", f"{300 * 'a'}:7007"),
+            2,
+            "the host name has 300 characters",
+            "HOST:PORT",
+        )
+        for where, why in (
+            ("here", "port is missing"),
+            ("2001:db8::7:7007", "IPv6 address in brackets"),
+            ("[::1:7007", "no ']' ends the address"),
+            ("[gpu7]:7007", "is not an IPv6 address"),
+            ("[fe80::7%]:7007", "is not an IPv6 address"),
+        ):
+            refused(
+                rig.divvy("serve", "--request", "0.2", "--listen", where), 2, f"--listen: '{where}'", why, "HOST:PORT"
+            )
 
 
 def a_malformed_place_is_refused_with_a_message():
@@ -650,26 +813,56 @@ def a_malformed_place_is_refused_with_a_message():
             (("--request", "0.2", "--remote", "local:1"), ("--remote 'local:1'", "--device")),
         ]:
             refused(rig.divvy("run", *args, "--", "true"), 125, *parts)
-        refused(rig.divvy("run", "--remote", "far", "--", "true", env={"DIVVY_INVITATION": "x"}), 125,
-                "DIVVY_INVITATION", "HOST:PORT/KEY")
-        refused(rig.divvy("run", "--request", "0.2", "--remote", "local", "--container", "docker", "--", "run",
-                          "image"), 125, "--remote", "--container")
+        refused(
+            rig.divvy("run", "--remote", "far", "--", "true", env={"DIVVY_INVITATION": "x"}),
+            125,
+            "DIVVY_INVITATION",
+            "HOST:PORT/KEY",
+        )
+        refused(
+            rig.divvy("run", "--request", "0.2", "--remote", "local", "--container", "docker", "--", "run", "image"),
+            125,
+            "--remote",
+            "--container",
+        )
 
 
-main(remote_tenants_get_their_shares_beside_a_local_tenant,
-     a_local_latency_tenant_displaces_a_remote_opportunistic_one, memory_is_a_quota,
-     the_program_does_not_get_the_tenants_secret, a_worker_is_confined_and_keeps_no_secret,
-     devices_that_reach_host_memory_are_served_only_on_request, a_killed_worker_is_an_error_of_its_own_program_only,
-     a_killed_program_frees_everything, the_program_reports_a_server_that_cannot_start,
-     an_invitation_gives_a_share_of_another_machine, the_program_reports_a_port_of_another_service,
-     a_device_that_was_not_granted_is_refused, a_program_gets_an_error_when_its_tenant_is_removed,
-     a_removed_tenant_ends_its_waiting_server, the_program_reports_a_server_without_divvyd,
-     wrong_environment_variables_are_reported, a_dry_run_shows_the_programs_environment, a_quota_holds_over_a_link,
-     a_cut_link_is_an_error, a_late_and_narrow_network_is_only_slower, a_network_that_ends_is_an_error,
-     ps_and_top_show_the_connection, nvml_reports_the_remote_device, nvml_lists_the_programs_own_processes,
-     nvml_lists_more_processes_than_fit_in_one_message, nvml_lists_processes_by_the_pids_of_their_namespace,
-     export_tables_are_refused_with_a_message, the_runtime_folder_gets_the_daemons_mode,
-     an_invitation_in_a_file_or_in_the_environment, an_invitation_on_stdin_leaves_the_rest_to_the_program,
-     a_program_selects_one_device_of_two, a_server_can_listen_on_an_ipv6_address, the_ipv6_wildcard_also_accepts_ipv4,
-     a_server_can_listen_on_an_address_with_a_scope, a_request_beside_an_invitation_is_refused, no_network_is_needed,
-     a_malformed_place_is_refused_with_a_message)
+main(
+    remote_tenants_get_their_shares_beside_a_local_tenant,
+    a_local_latency_tenant_displaces_a_remote_opportunistic_one,
+    memory_is_a_quota,
+    the_program_does_not_get_the_tenants_secret,
+    a_worker_is_confined_and_keeps_no_secret,
+    devices_that_reach_host_memory_are_served_only_on_request,
+    a_killed_worker_is_an_error_of_its_own_program_only,
+    a_killed_program_frees_everything,
+    the_program_reports_a_server_that_cannot_start,
+    an_invitation_gives_a_share_of_another_machine,
+    the_program_reports_a_port_of_another_service,
+    a_device_that_was_not_granted_is_refused,
+    a_program_gets_an_error_when_its_tenant_is_removed,
+    a_removed_tenant_ends_its_waiting_server,
+    the_program_reports_a_server_without_divvyd,
+    wrong_environment_variables_are_reported,
+    a_dry_run_shows_the_programs_environment,
+    a_quota_holds_over_a_link,
+    a_cut_link_is_an_error,
+    a_late_and_narrow_network_is_only_slower,
+    a_network_that_ends_is_an_error,
+    ps_and_top_show_the_connection,
+    nvml_reports_the_remote_device,
+    nvml_lists_the_programs_own_processes,
+    nvml_lists_more_processes_than_fit_in_one_message,
+    nvml_lists_processes_by_the_pids_of_their_namespace,
+    export_tables_are_refused_with_a_message,
+    the_runtime_folder_gets_the_daemons_mode,
+    an_invitation_in_a_file_or_in_the_environment,
+    an_invitation_on_stdin_leaves_the_rest_to_the_program,
+    a_program_selects_one_device_of_two,
+    a_server_can_listen_on_an_ipv6_address,
+    the_ipv6_wildcard_also_accepts_ipv4,
+    a_server_can_listen_on_an_address_with_a_scope,
+    a_request_beside_an_invitation_is_refused,
+    no_network_is_needed,
+    a_malformed_place_is_refused_with_a_message,
+)

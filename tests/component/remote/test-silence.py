@@ -42,7 +42,7 @@ class Running:
         self.shim = Shim(rig, invitation)
         self.child = Far(rig).run(self.shim.invitation, CALLER, call)
         assert self.child.stdout.readline() == "going\n", call
-        self.worker, = workers(rig, call)
+        (self.worker,) = workers(rig, call)
         self.link = stat_of(self.worker).parent
 
     def fails(self):
@@ -79,6 +79,7 @@ def a_stopped_link_of_the_device_is_noticed():
     def stop(one):
         assert one.link in descendants(one.server.pid), one.call
         os.kill(one.link, signal.SIGSTOP)
+
     after(("synchronise", "copy-in", "copy-out", "wait-long"), stop)
 
 
@@ -87,17 +88,20 @@ def a_stopped_link_of_the_program_is_noticed():
         # The link has two processes: the listener for all of the program's processes, and its child
         # for the session.
         both = joined_by(one.child.pid)
-        child, = (pid for pid in both if stat_of(pid).parent in both)
+        (child,) = (pid for pid in both if stat_of(pid).parent in both)
         os.kill(child, signal.SIGSTOP)
+
     after(("launch", "copy-out", "wait-long"), stop)
 
 
 def a_stopped_machine_is_noticed():
     """Stops the whole other side, like a machine that hangs. The program gets an error; the stopped
     side notices after it has continued."""
+
     def stop(one):
         one.there = [one.server.pid, *descendants(one.server.pid)]
         send_all(one.there, signal.SIGSTOP)
+
     with Rig() as rig:
         running = [Running(rig, call) for call in ("synchronise", "copy-in", "wait-long")]
         for one in running:
@@ -113,8 +117,10 @@ def a_stopped_machine_is_noticed():
 def a_pause_of_both_sides_ends_nothing():
     """Stops both sides, like a paused virtual machine, for longer than the allowed silence: nothing
     ends."""
+
     def everything(one):
         return [one.server.pid, *descendants(one.server.pid), *joined_by(one.child.pid), one.child.pid]
+
     with Rig() as rig:
         running = [Running(rig, call) for call in ("synchronise", "copy-in", "copy-out", "copy-later", "wait-long")]
         stopped = [pid for one in running for pid in everything(one)]
@@ -131,7 +137,9 @@ def a_pause_of_both_sides_ends_nothing():
 
 
 def a_network_that_delivers_nothing_is_noticed():
-    after(("synchronise", "copy-in", "copy-out", "copy-later", "wait-long", "threads"), lambda one: one.shim.say("stall"))
+    after(
+        ("synchronise", "copy-in", "copy-out", "copy-later", "wait-long", "threads"), lambda one: one.shim.say("stall")
+    )
 
 
 def an_idle_or_stopped_program_is_not_silent():
@@ -152,6 +160,11 @@ def an_idle_or_stopped_program_is_not_silent():
             other.is_freed()
 
 
-main(a_stopped_link_of_the_device_is_noticed, a_stopped_link_of_the_program_is_noticed, a_stopped_machine_is_noticed,
-     a_pause_of_both_sides_ends_nothing, a_network_that_delivers_nothing_is_noticed,
-     an_idle_or_stopped_program_is_not_silent)
+main(
+    a_stopped_link_of_the_device_is_noticed,
+    a_stopped_link_of_the_program_is_noticed,
+    a_stopped_machine_is_noticed,
+    a_pause_of_both_sides_ends_nothing,
+    a_network_that_delivers_nothing_is_noticed,
+    an_idle_or_stopped_program_is_not_silent,
+)

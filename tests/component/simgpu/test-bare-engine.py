@@ -32,7 +32,9 @@ def it_copies_from_and_to_a_programs_memory():
     context, memory = ctypes.c_void_p(), ctypes.c_uint64()
     ask("cuInit", 0)
     ask("cuCtxCreate_v2", ctypes.byref(context), 0, 0)
-    status = subprocess.run([os.path.join(SIM, "divvy-simctl"), "status", "--json"], capture_output=True, text=True, check=True)
+    status = subprocess.run(
+        [os.path.join(SIM, "divvy-simctl"), "status", "--json"], capture_output=True, text=True, check=True
+    )
     pid = int(status.stdout.split('"pid": ')[1].split(",")[0])
     assert capabilities(pid) == 0 and capabilities("self") != 0, "the engine has as many rights"
     there, back = ctypes.create_string_buffer(os.urandom(BYTES), BYTES), ctypes.create_string_buffer(BYTES)
@@ -46,8 +48,19 @@ if os.geteuid() != 0 or not shutil.which("setpriv"):
     skip_all("only root, with setpriv, can start an engine with fewer capabilities")
 with tempfile.TemporaryDirectory(prefix="divvy-test-") as folder:
     os.environ["DIVVY_SIM"] = folder
-    subprocess.run(["setpriv", "--bounding-set=-all", "--inh-caps=-all", "--no-new-privs",
-                    os.path.join(SIM, "divvy-sim-engine"), "--daemon", "--dir", folder], check=True)
+    subprocess.run(
+        [
+            "setpriv",
+            "--bounding-set=-all",
+            "--inh-caps=-all",
+            "--no-new-privs",
+            os.path.join(SIM, "divvy-sim-engine"),
+            "--daemon",
+            "--dir",
+            folder,
+        ],
+        check=True,
+    )
     cuda = ctypes.CDLL(os.path.join(SIM, "libcuda.so.1"))
     try:
         main(it_copies_from_and_to_a_programs_memory)
