@@ -15,7 +15,7 @@
 
 #define PLACEHOLDER_NODE_LABEL "divvy.gpu/placeholder-of" /* value: the node whose device to take */
 #define PLACEHOLDER_RESOURCE "nvidia.com/gpu"
-#define PLACEHOLDER_GRACE_S 86400 /* time for tenants to end */
+#define PLACEHOLDER_GRACE_S 86400 /* grace period of the pod, so that tenants can end */
 
 /*
  * Makes the pod. node: the node whose device to take; NULL: any node of the pool. The caller owns

@@ -514,7 +514,8 @@ static void controller_on_updated(void *data, const struct kube_entry *entry, vo
 	const struct watched *w = data;
 
 	if (w->which == CACHE_GPU_NODES)
-		on_tenants(w->c, old); /* also for tenants that the new status lacks */
+		/* the old status too, because the new status may lack some of its tenants */
+		on_tenants(w->c, old);
 	controller_show_object(w, entry, true);
 	controller_on_change(data, entry, false);
 }

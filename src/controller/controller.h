@@ -52,9 +52,9 @@ enum controller_cache {
 	CACHE_SECRET,
 	CACHE_MUTATING,
 	CACHE_VALIDATING,
-	CACHE_AUTHORITY,     /* the Secret of the authority between nodes */
+	CACHE_AUTHORITY,     /* Secret of the authority that signs certificates between nodes */
 	CACHE_AUTHORITY_MAP, /* the ConfigMap with the authorities that nodes trust */
-	CACHE_REQUESTS,      /* CertificateSigningRequests for that authority */
+	CACHE_REQUESTS,      /* CertificateSigningRequests to the authority of CACHE_AUTHORITY */
 	CACHE_API_SERVICE,   /* the APIService of external metrics */
 	CACHE_FRONT,         /* trusted front proxies: access/front.h */
 	CONTROLLER_N_CACHES

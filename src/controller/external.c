@@ -44,8 +44,9 @@ void external_on_nothing(void *data, struct http_request *request)
 }
 
 /*
- * API servers ask for these three as a user without groups, so no account has a right to them. They
- * hold nothing but names that the documentation has too.
+ * API servers request the three paths of the functions below as a user without groups, so no
+ * account has a right to these paths. The answers contain only names that the documentation has
+ * too.
  */
 void external_on_groups(void *data, struct http_request *request)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Handles a SharePod. Each round makes one write that the present state requires: it creates the
- * pod, changes the pod's requested keys, or writes the SharePod's status. The watch sees the write
- * and starts the next round.
+ * Handles a SharePod. Each run of the job makes the one write that the present state requires: it
+ * creates the pod, changes the pod's requested keys, or writes the SharePod's status. The watch
+ * sees the write and queues the job again.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -148,7 +148,8 @@ static void job_share_pod_write_status(
 		job_end(job, r, sentence);
 		return;
 	}
-	if (r < 0) /* the status write or this timer starts another round */
+	/* the job runs again after the watch reports this status write, or after this time */
+	if (r < 0)
 		queue_add_at(job->c->queue, job->key, clock_now_ns() + 2 * NSEC_PER_SEC);
 	write_status(job, change);
 }

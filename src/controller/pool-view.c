@@ -36,10 +36,11 @@ struct seen_node {
 	const json_t *gpu_node; /* may be NULL */
 	bool is_pool;           /* GPUNode.status confirms that the node is in the pool */
 	bool is_silent;         /* divvyd has not renewed its Lease for SILENT_NS */
-	bool has_tenants;       /* a pod with assigned devices there has not ended */
+	bool has_tenants;       /* some pod with assigned devices on this node has not ended yet */
 	/* bit i: device i of `devices` is assigned to a pod that has or will have this node */
 	uint64_t used;
-	uint64_t milli[DEVICES_MAX]; /* index: device; sum of the shares of these pods */
+	/* milli[i]: sum of the shares of device i that those pods use */
+	uint64_t milli[DEVICES_MAX];
 	UT_hash_handle hh;
 };
 

@@ -84,7 +84,10 @@ static struct memory *pool_recall_memory(struct memory **all, const char *key)
 	return m;
 }
 
-/* Drops the memory of names that no decision saw since the last call, and clears all marks. */
+/*
+ * Drops the memory of names that no decision saw since the last call, and clears is_seen of the
+ * others.
+ */
 static void pool_forget_memory(struct memory **all)
 {
 	struct memory *m, *next;
@@ -285,7 +288,7 @@ static const struct pool_node *pool_find_node(const struct pool_facts *f, const 
 }
 
 struct count {
-	uint32_t all, used, ended; /* the ended ones are not among all */
+	uint32_t all, used, ended; /* `all` does not include those that have ended */
 };
 
 static struct count count_on(const struct pool_facts *f, const char *node)

@@ -26,7 +26,10 @@
 /* a placeholder that found no device is deleted after this time */
 #define POOL_NO_ROOM_NS (60 * NSEC_PER_SEC)
 #define POOL_COMING_NS (10 * NSEC_PER_SEC) /* time for a placeholder to start */
-/* least age of a failed placeholder at its end: a kubelet may reject each further one at once */
+/*
+ * A failed placeholder is deleted at this age and not earlier: a kubelet may reject each further
+ * placeholder at once.
+ */
 #define POOL_FAILED_NS (10 * NSEC_PER_SEC)
 /* a pod that still waits counts as demand again after this time, which doubles each time */
 #define POOL_RETRY_NS (20 * NSEC_PER_SEC)

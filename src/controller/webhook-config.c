@@ -30,7 +30,7 @@ static const char *const of_new_pods[] = {HOOK_PODS, "pods.create.divvy.gpu"};
 /* Tests of the match expression on a key k of a pod, without duplicates: k.FUNCTION('text'). */
 struct terms {
 	struct str text[TERMS_MAX];
-	const char *of[TERMS_MAX]; /* CEL function of the test */
+	const char *of[TERMS_MAX]; /* FUNCTION of each test, a function of CEL */
 	size_t n;
 };
 

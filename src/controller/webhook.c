@@ -145,8 +145,8 @@ static void webhook_request_object(
 }
 
 /*
- * Uses the cached pod of the author if its UID is the token's and it has a node; else reads the pod
- * from the API server.
+ * Uses the cached pod that the author's token names, if the pod has the UID in the token and a
+ * node. Otherwise reads the pod from the API server.
  */
 static void review_own(struct asking *a)
 {

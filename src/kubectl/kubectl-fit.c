@@ -121,7 +121,8 @@ static int ask_server(struct access *a, json_t **pod, struct error *err)
 /*
  * Sets divvy-scheduler as the pod's scheduler, like the webhook. was_asked false: the server did
  * not complete the pod, so the webhook's label is added too. Otherwise a missing label means that
- * the webhook did not see the pod; the engine then refuses the pod if it requests a share.
+ * the webhook did not see the pod; the scheduler's engine then refuses the pod if it requests a
+ * share.
  */
 static void kubectl_fit_set_scheduler(json_t *pod, const char *scheduler, bool was_asked)
 {

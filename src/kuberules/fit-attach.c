@@ -18,7 +18,7 @@
 static const struct in_tree {
 	enum disk_kind disk;
 	const char *provisioner; /* driver name before the migration to CSI */
-	const char *csi;         /* driver name since the migration */
+	const char *csi;         /* name of the CSI driver that replaced it */
 	const char *limit;       /* resource name in the node's allocatable resources */
 	int64_t most;
 } in_tree[] = {

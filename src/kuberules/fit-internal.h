@@ -18,7 +18,10 @@
  */
 enum fit_rules {
 	RULES_VOLUME_CAPACITY = 21, /* CSIStorageCapacity objects count */
-	/* spread: only pods on eligible nodes count; node inclusion policies, minDomains */
+	/*
+	 * topology spread: only pods on eligible nodes count; nodeAffinityPolicy, nodeTaintsPolicy
+	 * and minDomains are obeyed
+	 */
 	RULES_SPREAD_ELIGIBLE = 24,
 	RULES_CSI_MIGRATION = 25, /* volumes of in-tree drivers count as those of CSI drivers */
 	/* A node fits even if it is overcommitted in a resource that the pod does not request. */

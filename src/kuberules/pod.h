@@ -66,9 +66,9 @@ struct spread {
 	struct texts match_keys; /* `pods` has requirements for these keys */
 	int64_t max_skew, min_domains;
 	int when; /* 0: DoNotSchedule */
-	/* 0: Honor, nodes that the pod's node affinity excludes do not count */
+	/* 0: Honor. Nodes that the pod's node affinity excludes do not count. */
 	int affinity_policy;
-	/* 0: Honor, nodes with taints that the pod does not tolerate do not count */
+	/* 0: Honor. Nodes with a taint that the pod does not tolerate do not count. */
 	int taints_policy;
 };
 

@@ -21,7 +21,7 @@
 #define LISTS (SPEC_SHARE_ONE + 1)
 
 struct link {
-	uint32_t next, before; /* devices, or PLACE_NONE */
+	uint32_t next, before; /* neighbouring devices in the list, or PLACE_NONE */
 	uint32_t list;         /* PLACE_NONE: in no list */
 	bool has_come;         /* a tenant has moved here, so the device is not emptied */
 };
@@ -34,7 +34,7 @@ struct source {
 struct defrag {
 	struct place *place;
 	struct link *link;
-	uint32_t *first, *last; /* by list: LISTS for each model */
+	uint32_t *first, *last; /* index: the list; each model has LISTS lists */
 	struct source *sources;
 	uint32_t n_sources;
 	uint32_t source; /* the device being emptied */

@@ -44,7 +44,7 @@ struct seen {
 	uint32_t n;                   /* number of distinct free shares */
 	struct {
 		uint32_t r, n;
-		int64_t split;          /* fgd_split_row() of one such device */
+		int64_t split;          /* fgd_split_row() of one device with free share r */
 	} open[PLACE_NODE_DEVICES_MAX]; /* largest first */
 };
 
@@ -66,7 +66,7 @@ struct fgd {
 	 */
 	int32_t *more;
 	int32_t weights;
-	int32_t steps[101]; /* smallest difference of each grade */
+	int32_t steps[101]; /* steps[g]: the smallest difference that has grade g */
 	/*
 	 * near[i] is the grade of the difference steps[1] + (i << near_bits). Each grade spans more
 	 * than 1 << near_bits differences, so any difference up to the next entry has this grade or
@@ -167,7 +167,7 @@ static void fgd_count_entries(struct fgd *f, const struct mix_entry *t, uint32_t
 			more[k] += t->weight;
 }
 
-/* Adds the entries of the previous row, which has the tenants with lower CPU thresholds. */
+/* Adds the entries of the previous row, which counts the tenants with lower CPU thresholds. */
 static void add_row_before(struct fgd *f, uint32_t row)
 {
 	int32_t *above = &f->above[row * f->row], *less_above = above - f->row;
@@ -472,7 +472,7 @@ static int64_t fgd_class_bound(
 struct lanes {
 	int32_t share[LANES], share_most[LANES];
 	int32_t first[LANES], second[LANES]; /* the two largest gains of single devices */
-	/* the largest gain of a single device, with the effect of one whole device less */
+	/* the largest gain of a single device, including one_less if the device is whole */
 	int32_t alone[LANES];
 	/* 1: the class requests one device, so `alone` is its bound. 0: two devices. */
 	int32_t is_one[LANES];
@@ -499,7 +499,7 @@ PLACE_VECTORS static void see_gains(
 	for (uint32_t k = 0; k < seen->n; k++) {
 		const int32_t r = (int32_t)seen->open[k].r, split = (int32_t)seen->open[k].split;
 		const int32_t less = r == (int32_t)WHOLE ? (int32_t)seen->one_less : 0;
-		/* all bits set if several devices have this free share */
+		/* mask: all bits set if several devices have this free share, else 0 */
 		const int32_t again = seen->open[k].n > 1 ? -1 : 0;
 
 		for (uint32_t i = 0; i < n; i++) {

@@ -379,7 +379,9 @@ static int fill_spaces(struct gathering *g, struct error *err)
 
 		while (end < g->n_nodes && g->nodes[end].rack == here.rack)
 			end++;
-		/* Remove the used rack and keep the order of the others. */
+		/*
+		 * Take the chosen rack out: the racks before it move back by one, in their order.
+		 */
 		memmove(&g->racks[rack + 1], &g->racks[rack], (chosen - rack) * sizeof(*g->racks));
 		for (; r == 0 && at < g->gang->n && node < end; node++) {
 			uint32_t best = next_space(g->nodes, end, node, g->gang->n - at);

@@ -67,7 +67,7 @@ struct device {
 	/* memory_size: memory_all before the overcommit factor */
 	uint64_t memory_free, memory_size;
 	uint32_t model;
-	uint32_t exclusion; /* valid while n_tenants > 0 */
+	uint32_t exclusion; /* label of the device's tenants; valid while n_tenants > 0 */
 	uint8_t numa, link;
 	bool is_closed, is_used; /* is_used: the slot holds a device */
 	uint32_t n_terminating;  /* terminating tenants, which n_tenants does not count */
@@ -153,7 +153,11 @@ struct place {
 	uint32_t n_devices, devices_size;
 
 	struct place_tenant
-		*tenants; /* node == PLACE_NONE: a free slot; spec.group is the next free one */
+		/*
+		 * node == PLACE_NONE: a free slot, whose spec.group is the index of the next free
+		 * slot
+		 */
+		*tenants;
 	uint32_t n_tenants, tenants_size, n_placed, tenant_free;
 
 	struct label *labels;    /* by text */

@@ -40,8 +40,8 @@ static const char *place_mode_node_name(const struct place *place, uint32_t node
 struct end {
 	const char *rack;
 	uint32_t network, node, latency_us;
-	uint32_t load;        /* permille of the bandwidth, including the tenant */
-	uint32_t n_conflicts; /* only at the devices' end; see struct place_choice */
+	uint32_t load; /* permille of the bandwidth that is reserved, with this tenant's part */
+	uint32_t n_conflicts; /* 0 at the end of the client half; see struct place_choice */
 };
 
 struct place_route {
@@ -287,7 +287,9 @@ static uint32_t load_of(
 	return (uint32_t)(((uint64_t)whole->mbit_taken + mbit) * 1000 / whole->mbit);
 }
 
-/* Lets place_find() choose the devices on the network device's node, which also asks the filter. */
+/*
+ * Chooses devices on the node of the network device, by place_find(), which also asks the filter.
+ */
 static int choose_at(struct place *place, const struct place_spec *part, uint32_t network,
 	uint32_t mbit, struct place_choice *ret, struct error *err)
 {

@@ -153,7 +153,7 @@ void place_paths_enter(struct place *place, uint32_t node);
 /* Call before the node is removed. */
 void place_paths_drop(struct place *place, uint32_t node);
 void place_network_free(struct place_networks *networks);
-uint32_t place_network_n(const struct place *place);                      /* the highest number */
+uint32_t place_network_n(const struct place *place); /* highest number of a network device */
 uint32_t place_network_node(const struct place *place, uint32_t network); /* or PLACE_NONE */
 /* -ENOSPC: network[0] of the spec is not on that node, or too little bandwidth is free. -EINVAL. */
 int place_network_fits(

@@ -55,8 +55,9 @@ struct place_policy {
 	int (*start)(struct place *place); /* start and stop may be NULL; -ENOMEM */
 	void (*stop)(struct place *place);
 	/*
-	 * A number for tenants whose bounds differ although shares and models are equal. Each kind
-	 * adds columns of bounds, so return few different numbers. NULL: 0.
+	 * The tenant's kind: a number that must differ for tenants whose bounds differ although
+	 * their shares and models are equal. Each kind adds columns of bounds, so return few
+	 * different numbers. NULL: every tenant has kind 0.
 	 */
 	uint32_t (*kind)(const struct place *place, const struct place_spec *spec);
 	/*
@@ -87,7 +88,8 @@ struct place_policy {
 	bool has_guesses;
 	/*
 	 * Bounds are grades from 0 to PLACE_GRADE_MAX, or PLACE_NEVER, so that a byte holds each
-	 * bound. All tenants have the same grades, so such a policy has no `locality`.
+	 * bound. `grade` must not depend on the spec, and such a policy has no `locality`, because
+	 * a bonus cannot be added to a grade.
 	 */
 	bool bounds_grades;
 	/*

@@ -623,9 +623,9 @@ static int try_sets(struct search *s, uint32_t i, uint32_t highest, uint64_t lat
 		return 0;
 	s->steps += 1 + (s->n - i) / 64;
 	/*
-	 * For a spec with an affinity label, fewer removals can fit where more do not: the new
-	 * tenant must share a device with a tenant of its label, and that tenant may be a
-	 * candidate.
+	 * This test does not hold for a spec with an affinity label: the new tenant must share a
+	 * device with a tenant of its label. If that tenant is a candidate, the new tenant may fit
+	 * only while the candidate stays.
 	 */
 	if (!s->spec->affinity && !preempt_search_could_fit(s, i))
 		return 0;
@@ -743,7 +743,8 @@ static int preempt_search_trim(struct search *s)
 	for (uint32_t i = 0; i < s->n; i++)
 		if (is_victim(s, s->list[i].h->tenant) && !preempt_search_evict(s, &s->list[i]))
 			/*
-			 * `leave` of the order refuses a tenant that it allowed during the search
+			 * The caller's function rules->order->leave() now refuses a tenant that it
+			 * allowed during the search.
 			 */
 			return -EINVAL;
 	stay_who_can(s);

@@ -75,7 +75,7 @@ struct place_preempt {
 	const struct place_budget *budgets; /* labels ascending */
 	uint32_t n_budgets;
 	bool is_forced;       /* budgets may be exceeded */
-	bool is_latest_first; /* prefer victims with a later `started` of the spec */
+	bool is_latest_first; /* prefer victims that started later (`started` of their specs) */
 	bool is_graceful;     /* victims become terminating */
 	const struct place_preempt_order *order; /* NULL: by priority */
 };

@@ -30,7 +30,8 @@
  * The formulas above assume that devices run out before CPU. If typical tenants request more CPU
  * for each device than the nodes have, CPU runs out first. S_m is then small for tenants with large
  * CPU requests, which soon fit nowhere. Weights by S_m would spare nodes for these tenants and use
- * up the CPU of other nodes, whose devices then become unusable. So in this case
+ * up the CPU of other nodes, whose devices then become unusable. So in this case other formulas
+ * apply:
  *
  *   G_n(m) = sum of the r not smaller than m's share if n has devices, CPU and memory for one copy,
  *            else 0: what remains without fragments, nearly as in FGD (place-fgd.c);
@@ -52,7 +53,7 @@
  *   lambda_k = 0.4 L (c_k / 8)^2 (200 / (S_k + 200 devices))^6 (free / all),
  *   L = sum of lambda_m over those m with S_m > 0,
  *
- * where c_k is the shape's number of devices; all lambda_k together are at most 0.5 L. A typical
+ * Here c_k is the shape's number of devices, and all lambda_k together are at most 0.5 L. A typical
  * tenant that fits on no node has a lambda_m but changes no V_n. If CPU or memory runs out, such
  * tenants soon have nearly all of lambda. Because of the factor L, shapes do not outweigh the
  * tenants that still fit somewhere. So nodes stay empty while tenants fit elsewhere, most of all if
@@ -89,9 +90,10 @@
 #define SHORT_PERCENT 110
 /* by_demand above this: requested share of tenants with several devices, in percent of all */
 #define SEVERAL_PERCENT 60
-#define COPY_BITS 13 /* low bits that `worth` omits, so that it fits in 32 bits for every size */
+#define COPY_BITS 13 /* low bits that `worth` omits, so that it fits in 32 bits */
 #define SPARE_MILLI 20000.0
-#define SHAPE_PART 0.4 /* weight, as a part of L, of a shape of SHAPE_DEVICES that fits nowhere */
+/* weight of a shape of SHAPE_DEVICES devices that no node can hold now, as a part of L */
+#define SHAPE_PART 0.4
 #define SHAPE_DEVICES 8
 #define SHAPE_SPARE_MILLI 200000.0
 /* largest weight of all shapes together, as a part of L, so that a score fits in 32 bits */
@@ -100,12 +102,13 @@
 #define USABLE_PART 3
 #define USED_PART 2
 #define WASTE_PART 25
-#define LACK_PARTS 4 /* divides WASTE_PART: cost of a permille that other tenants will lack */
+#define LACK_PARTS 4 /* WASTE_PART / LACK_PARTS: cost of a permille that other tenants will lack */
 /* a model is lacked above this: requests for only the model, in percent of its supply */
 #define LACK_PERCENT 115
-#define GIB_PARTS 10 /* divides WASTE_PART: cost of a GiB beyond the model's smallest size */
-#define WASTE_ONE 64 /* units of a permille of a device */
-/* in percent of a permille of a device: price of a share that every tenant requests */
+/* WASTE_PART / GIB_PARTS: cost of each GiB beyond the model's smallest device */
+#define GIB_PARTS 10
+#define WASTE_ONE 64 /* set_waste() counts a wasted permille as this many units */
+/* price of a share that every tenant requests, in percent of a permille of a device */
 #define PRICE_PERCENT 60
 #define STEP 200u
 #define STEPS (WHOLE / STEP)
@@ -122,15 +125,16 @@ typedef int32_t row[TYPICAL_MAX];
  * cache.
  */
 struct sums {
-	uint64_t version; /* of the node, + 1; 0: not summed up */
+	uint64_t version; /* the node's version when summed up, + 1; 0: not summed up */
 	uint64_t model;   /* bit of the first device's model; 0: no device */
 	/*
-	 * n entries each; slots: shares of m that fit on the devices; host: copies by CPU and
-	 * memory
+	 * n entries each. slots: how many shares of m fit on the devices. host: how many copies of
+	 * m CPU and memory allow.
 	 */
 	uint16_t *slots, *host;
 	int32_t *usable; /* n entries: sum of the r not smaller than m's share */
-	int64_t rest[TYPICAL_MAX / LANES + 1]; /* value of the node for the m from LANES * i on */
+	/* rest[i]: the node's value, counting only the m from LANES * i on */
+	int64_t rest[TYPICAL_MAX / LANES + 1];
 };
 _Static_assert(PLACE_NODE_DEVICES_MAX <= UINT16_MAX / WHOLE, "slots");
 
@@ -141,12 +145,15 @@ _Static_assert(PLACE_NODE_DEVICES_MAX <= UINT16_MAX / WHOLE, "slots");
  */
 struct seen {
 	const struct sums *sums;
-	uint64_t version; /* of the node, + 1; 0: no node */
+	uint64_t version; /* the node's version, + 1; 0: no node's values are kept */
 	bool is_guess;
 	uint32_t n; /* number of distinct free shares */
 	struct {
 		uint32_t r, n;
-		/* values for guesses, by left / STEP rounded up; or UNKNOWN */
+		/*
+		 * The node's value for guesses; the index is the remaining share / STEP, rounded
+		 * up. UNKNOWN: not computed yet.
+		 */
 		int64_t with[STEPS + 1];
 	} open[PLACE_NODE_DEVICES_MAX]; /* largest first */
 };
@@ -157,11 +164,12 @@ struct scarcity {
 	 * multiple of LANES.
 	 */
 	uint32_t n;
-	uint32_t n_typical, n_shapes;  /* parts of n, in the order of `at` */
+	/* n counts typical tenants first, then shapes, as `at` does */
+	uint32_t n_typical, n_shapes;
 	uint32_t per_cpu[TYPICAL_MAX]; /* 2^32 / CPU, rounded up; 0: no CPU requested */
 	/* 2^32 / MiB of the node's memory, rounded up; 0: no memory requested */
 	uint32_t per_mib[TYPICAL_MAX];
-	row able[PLACE_MODELS_MAX]; /* by model: all bits set, or 0 */
+	row able[PLACE_MODELS_MAX]; /* by model: all bits set if m can use the model, else 0 */
 	row share, lambda, take;    /* take: share x count */
 	row per_count;              /* 65536 / count, rounded up */
 	row most; /* WHOLE x count: free share that one copy counts as usable in G_n(m) */
@@ -185,7 +193,7 @@ struct scarcity {
 	int16_t *fits;            /* [r][m]: copies in a free share of r, 0 <= r <= WHOLE */
 	struct sums *node;
 	uint32_t n_nodes;
-	void *room;       /* memory of the nodes' rows */
+	void *room;       /* memory of the arrays in `node` */
 	size_t room_size; /* of one node */
 	struct seen seen;
 };
@@ -518,7 +526,7 @@ static double scarcity_requested_within(const struct scarcity *s, uint32_t m)
 	return all > 0 ? within / all : 0;
 }
 
-/* Runs before the weights are set, while lambda holds the frequencies. */
+/* Call before the weights are set: until then lambda[m] holds how frequent m is in the mix. */
 static void set_lacked(struct scarcity *s, const struct supply *supply)
 {
 	s->lacked = 0;
@@ -687,7 +695,10 @@ static int32_t score_of(int64_t lost)
 	return place_score_of(lost >> SCORE_BITS);
 }
 
-/* Cost of this use of the node's devices, if some tenants will lack the node's model. */
+/*
+ * Cost of taking `share` on each of `count` devices of the node, if some tenants will lack the
+ * node's model; else 0.
+ */
 static int64_t lack_of(
 	const struct scarcity *s, const struct sums *n, uint32_t share, uint32_t count)
 {
@@ -824,9 +835,9 @@ static int64_t bound_of_one(
 }
 
 /*
- * Bound for several devices: the sum of their saved waste, and the best value after one of them
- * changed, as further devices never raise that value. If all devices have the same free share, the
- * value is the exact one after all of them changed.
+ * Bound for several devices: the sum of the waste that they save, plus the node's best value after
+ * one device has changed. Further changed devices never raise that value. If all devices have the
+ * same free share, the value after all of them have changed is computed exactly.
  */
 static int64_t scarcity_bound_of_several(
 	const struct scarcity *s, struct seen *seen, const struct place_class *class, uint32_t n)

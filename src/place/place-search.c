@@ -138,8 +138,9 @@ static uint64_t key_if_best(const struct quest *q, const struct place_choice *ch
 }
 
 /*
- * Keeps the node's choice if it has n_conflicts conflicts. Of a choice with more, only the number
- * is kept, for a later run. The filter may also leave only devices with more conflicts.
+ * If the node's best choice has q->n_conflicts preference conflicts, keeps the choice. If it has
+ * more, keeps only their number, for a later search. The filter may forbid devices, and each choice
+ * of the other devices may have more conflicts.
  */
 static void place_search_visit_conflicts(struct quest *q, uint32_t node, uint64_t mask)
 {

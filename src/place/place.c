@@ -23,7 +23,7 @@
 #include "place/place-search.h"
 
 #define FACTOR_MIN 1000u
-#define FACTOR_MAX 60000u /* a share has 16 bits */
+#define FACTOR_MAX 60000u /* SPEC_SHARE_ONE times a factor fits in the 16 bits of a share */
 _Static_assert(PLACE_DEVICE_BYTES_MAX <= UINT64_MAX / FACTOR_MAX, "a product has 64 bits");
 
 int place_new(const struct place_config *config, struct place **ret_place, struct error *err)
@@ -743,7 +743,9 @@ int place_node_remove(struct place *place, uint32_t at, struct error *err)
 	first = node->first_device;
 	n = node->n_devices;
 	node_done(place, node);
-	/* the devices' slots stay with this node, for a later node with n_devices devices */
+	/*
+	 * this node's index keeps the slots of its devices, for a later node with n_devices devices
+	 */
 	node->first_device = first;
 	node->n_devices = n;
 	place->cpu_free[at] = 0;

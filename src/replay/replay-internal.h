@@ -33,7 +33,7 @@ struct run {
 	/* mix of the original requests; for every scheme, fragmentation is measured by this mix */
 	struct workload_mix *mix;
 	struct run_device *devices;
-	double all; /* permille of all devices together */
+	double all; /* capacity of all devices together: 1000 for each device */
 	struct metrics_now now;
 	/* Sums for the curves, updated at each change; permille. */
 	uint64_t allocated, used;

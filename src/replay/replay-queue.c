@@ -10,8 +10,12 @@
 #include "replay/replay-queue.h"
 #include "replay/stats.h"
 
-#define POINTS_WISHED 160u /* initial number of points over all arrivals */
-/* percent of the tasks, at whose end the curves end: a few very long tasks would flatten them */
+/* initial number of points of a curve from the first arrival to the last */
+#define POINTS_WISHED 160u
+/*
+ * The curves end when this percentage of the tasks has ended: a few very long tasks would flatten
+ * them.
+ */
 #define BUSY_PERCENT 99u
 
 /* ---- start and end ---- */

@@ -54,9 +54,9 @@ struct notice {
 };
 
 /*
- * A task with a reserved place, which starts when all terminating tasks of its round have ended. If
- * tenant is PLACE_NONE, the task has no place: other tasks of its gang have places, and when they
- * start this task waits again.
+ * A task with a reserved place, which starts when all terminating tasks with the same `round`
+ * (struct notice) have ended. If tenant is PLACE_NONE, the task has no place: other tasks of its
+ * gang have places, and when they start this task waits again.
  */
 struct claim {
 	uint32_t at; /* index in `arrivals` */
@@ -107,7 +107,8 @@ struct queue {
 	uint32_t n_notices, notices_room;
 	struct claim *claims;
 	uint32_t n_claims, claims_room;
-	uint32_t round; /* number of the item that was placed last, for its victims and claims */
+	/* number of the item that was placed last; its notices and claims have this number */
+	uint32_t round;
 };
 
 static inline const struct task *task_at(const struct queue *q, uint32_t at)
@@ -155,11 +156,11 @@ uint64_t terminate_next_ns(const struct queue *q);
  * period; a task that has not started loses its reserved place.
  */
 int terminate_begin(struct queue *q, uint32_t tenant, uint32_t comer);
-/* Returns how many terminating tasks of the round still run. */
+/* Returns how many terminating tasks whose notice has that `round` still run. */
 uint32_t terminate_awaited(const struct queue *q, uint32_t round);
 /*
- * Reserves the member's place until all terminating tasks of the current round have ended. Until
- * then the task counts as waiting.
+ * Reserves the member's place until all terminating tasks whose notice has the number q->round have
+ * ended. Until then the task counts as waiting.
  */
 int terminate_claim(struct queue *q, uint32_t at, const struct place_member *member);
 /* Returns the tenant's claim, or NULL. */

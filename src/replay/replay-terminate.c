@@ -2,7 +2,7 @@
 /*
  * Terminating tasks and reserved places. Each terminating task has a notice; all grace periods are
  * equal, so notices stay in order of their ends. Each task with a reserved place has a claim, and
- * starts when the last notice of its round is removed.
+ * starts when the last notice with the same `round` is removed.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -89,7 +89,10 @@ uint32_t terminate_awaited(const struct queue *q, uint32_t round)
 	return n;
 }
 
-/* Removes notice i. If it was the last notice of its round, starts the claims of the round. */
+/*
+ * Removes notice i. If it was the last notice with its `round`, starts the tasks of all claims with
+ * that `round`.
+ */
 static int remove_notice(struct queue *q, uint32_t i)
 {
 	const uint32_t round = q->notices[i].round;

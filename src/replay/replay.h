@@ -98,7 +98,7 @@ enum replay_event {
 struct replay_note {
 	enum replay_event event;
 	uint32_t task;    /* index */
-	uint64_t at_ns;   /* virtual time; REPLAY_DROP: the task's arrival */
+	uint64_t at_ns;   /* virtual time; in the mode REPLAY_DROP the time when the task arrives */
 	const char *node; /* the node of its new place, else NULL; borrowed, like `why` */
 	/* indexes of the node's devices, from 0 */
 	uint32_t n_devices, devices[PLACE_NODE_DEVICES_MAX];
@@ -121,8 +121,9 @@ struct replay_input {
 	enum replay_queue queue;
 	struct replay_defrag defrag; /* defrag and preempt: only REPLAY_QUEUE */
 	enum replay_preempt preempt;
-	uint32_t slowdown_permille; /* extra time beside a task of the same kind; 0: none */
-	uint64_t grace_ns;          /* grace period of evicted tasks; 0: none */
+	/* by how much a task takes longer beside a task of the same kind */
+	uint32_t slowdown_permille;
+	uint64_t grace_ns; /* grace period of evicted tasks; 0: none */
 	bool is_brief; /* leaves out the curves of free devices, which take long with many nodes */
 	replay_progress_fn *progress; /* may be NULL */
 	void *progress_arg;
@@ -196,7 +197,7 @@ void replay_free(struct replay_result *result);
  * labels into account.
  */
 struct replay_hopeless {
-	uint32_t n, first; /* first: its index */
+	uint32_t n, first; /* first: index of the first of these tasks */
 	char why[REPLAY_WHY];
 };
 

@@ -13,7 +13,7 @@
 struct cluster_move {
 	const struct cpod *pod;
 	const char *node, *device;       /* present location */
-	const char *to_node, *to_device; /* location with free capacity */
+	const char *to_node, *to_device; /* target of the move */
 };
 
 struct cluster_moves {

@@ -482,8 +482,8 @@ static int set_bound(struct cluster *c, struct cpod *pod, const char *name, json
 		r = cpod_find_server(c, pod);
 		r = r < 0 ? r : cpod_restore(c, pod);
 		/*
-		 * Before, the node may have counted the pod's tenant as an orphan, or the changed
-		 * keys may leave a confirmed tenant without a pod.
+		 * The node may have counted the pod's tenant as an orphan until now. Or the changed
+		 * keys may have made an orphan of a tenant that divvyd confirms.
 		 */
 		if (r == 0 && cpod_devices_node(pod)->n_orphans)
 			r = cnode_rebuild(c, cpod_devices_node(pod), NULL);

@@ -202,7 +202,7 @@ bool cpod_is_refused(const struct cluster *cluster, const struct cpod *pod);
  */
 struct cpod *cluster_next_kept(
 	struct cluster *cluster, const struct cpod *keeper, struct cpod *pod);
-/* text about the refusal of the keeper's Binding; "": none */
+/* text about the refused Binding of the pod for whose reservation this pod waited; "": none */
 const char *cpod_kept_text(const struct cpod *pod);
 
 /*

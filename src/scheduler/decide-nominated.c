@@ -60,8 +60,8 @@ int decide_fits_where_it_is(struct cluster *c, const struct cpod *pod, bool can_
 
 /*
  * Hides the other nominated pods of the node from the view, and removes them from the placement
- * model, where the caller rolls back. None of them has started, so whichever fits first may start.
- * Pods of the same gang stay, because they start together.
+ * model; the caller undoes the removals by a rollback. None of them has started, so whichever fits
+ * first may start. Pods of the same gang stay, because they start together.
  */
 static int hide_holders(struct cluster *c, const struct cpod *pod, bool is_hidden)
 {

@@ -17,7 +17,10 @@
 #include "place/place-reclaim.h"
 #include "scheduler/decide-internal.h"
 
-/* Range of spec.priority in a rank. A priority outside the range counts as its nearer end. */
+/*
+ * Range of spec.priority that the ranks of victims distinguish. A priority outside the range counts
+ * as the nearer end of the range.
+ */
 #define PRIORITY_LEAST (-1000000)
 #define PRIORITY_MOST 20000000
 

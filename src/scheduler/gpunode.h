@@ -21,11 +21,12 @@
 
 /* Why divvy may not share a device. */
 enum gpunode_closed {
-	GPUNODE_OPEN, /* it may, unless the whole node is closed */
+	GPUNODE_OPEN, /* divvy may share the device, unless the whole node is closed */
 	GPUNODE_CORDONED,
 	GPUNODE_UNHEALTHY,
-	GPUNODE_NOT_TAKEN, /* of a pool node: another plugin owns it until a placeholder takes it */
-	GPUNODE_NOT_OURS,  /* of another node */
+	/* on a node of the pool: another plugin owns the device until a placeholder takes it */
+	GPUNODE_NOT_TAKEN,
+	GPUNODE_NOT_OURS, /* on any other node: divvy does not manage the device */
 };
 
 struct gpunode_device {

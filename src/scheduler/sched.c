@@ -379,7 +379,8 @@ struct gang {
 	uint32_t n, n_waiting, n_running;
 	uint32_t least, size;
 	bool is_nominated;
-	const struct tenancy *unsized; /* of a member whose PodGroup does not exist; NULL: none */
+	/* request of a member whose PodGroup does not exist; NULL: no such member */
+	const struct tenancy *unsized;
 };
 
 /*

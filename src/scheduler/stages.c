@@ -31,8 +31,8 @@ uint64_t stage_kept_on(const struct stage *stage, const char *uuid)
 }
 
 /*
- * Returns the container that keeps the rest: the first main container or sidecar on the device, or
- * else the first init container.
+ * Returns the device's host, which keeps what the pod needs beyond the amounts of the other
+ * containers: the first main container or sidecar on the device, or else the first init container.
  */
 static struct stage *stages_find_host(struct stage *stage, uint32_t n, const char *uuid)
 {
@@ -77,8 +77,8 @@ static void find_lack(const struct stage *stage, uint32_t n, const char *uuid, u
 }
 
 /*
- * Lets the hosts keep the rest. is_of_init: for devices that only init containers use; else for the
- * other devices.
+ * Adds to the host of each device what the pod needs there beyond the kept amounts. is_of_init:
+ * only on devices that only init containers use; else only on the other devices.
  */
 static void settle_devices(struct stage *stage, uint32_t n, bool is_of_init)
 {

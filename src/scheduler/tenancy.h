@@ -29,7 +29,7 @@ struct tenancy {
 	/* 0 if a PodGroup of the API group group_object gives both (cluster-group.c) */
 	uint32_t group_size, group_least;
 	char group_object[64]; /* API group of the PodGroup; "": no PodGroup */
-	bool is_group_basic;   /* by that object's policy each member starts alone */
+	bool is_group_basic;   /* the PodGroup has the policy `basic`: each member starts alone */
 	char vgpu[SPEC_LABEL]; /* KubeShare's GPUID; "": none */
 };
 

@@ -22,9 +22,9 @@
 #define ASSIGNED_EPOCH_KEY ASSIGNED_PREFIX "epoch"
 
 #define ASSIGNED_CONTAINERS_MAX 64u
-#define ASSIGNED_NAME 64u             /* of a container, with the final 0 */
-#define ASSIGNED_NODE 254u            /* of a node, with the final 0 */
-#define ASSIGNED_NETWORK 64u          /* of a network device, with the final 0 */
+#define ASSIGNED_NAME 64u             /* bytes of a container's name, with the final 0 */
+#define ASSIGNED_NODE 254u            /* bytes of a node's name, with the final 0 */
+#define ASSIGNED_NETWORK 64u          /* bytes of a network device's name, with the final 0 */
 #define ASSIGNED_TEXT_MAX (64u << 10) /* bytes of one key's value */
 
 /* Zero the struct before you fill it, because whole structs are compared. */

@@ -30,7 +30,8 @@
  */
 #define DIALECT_LIST_KEY "divvy.gpu/dialects" /* also on a namespace: the dialects that are on */
 #define DIALECT_RECORD_KEY "divvy.gpu/translated-from"
-#define DIALECT_REPLACED_KEY "divvy.gpu/replaced-pods" /* in the pod of a SharePod */
+/* on a SharePod's pod: number of pods in a row that failed before it */
+#define DIALECT_REPLACED_KEY "divvy.gpu/replaced-pods"
 /*
  * Label "true" of a pod: the webhook found a request for a GPU. No program changes the label later.
  */
@@ -154,7 +155,7 @@ enum dialect_where {
 	DIALECT_RESOURCE,
 	DIALECT_ENV,    /* of a container, set by the device plugin: never in the pod's spec */
 	DIALECT_STATUS, /* status of the other system's own object */
-	DIALECT_FIELD,  /* of the pod's spec; dialect-group.c names the only one */
+	DIALECT_FIELD,  /* a field of the pod's spec; dialect-group.c reads the only one */
 	DIALECT_N_WHERES
 };
 
@@ -184,8 +185,8 @@ int dialect_write_running(const char *(*get)(void *data, const char *key), uint6
 /* Whether only the scheduler may set that annotation. */
 bool dialect_is_assigned(struct str key);
 /*
- * Whether it belongs to the pod's creation and must not change later: the record, the list, the
- * default container, or the count of replaced pods.
+ * Whether the annotation is written when the pod is created and must not change later: the record,
+ * the list, the default container, or the count of replaced pods.
  */
 bool dialect_is_recorded(struct str key);
 

@@ -13,7 +13,7 @@
 #include "base/str.h"
 
 #define MANIFEST_CONTAINERS_MAX 256u
-#define MANIFEST_ENTRIES_MAX 1024u /* in each list */
+#define MANIFEST_ENTRIES_MAX 1024u /* most entries in each list */
 #define MANIFEST_NAME_MAX 253u     /* bytes of a pod's, node's or class's name */
 #define MANIFEST_CONTAINER_NAME_MAX 63u
 

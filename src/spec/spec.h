@@ -18,12 +18,12 @@
 #define SPEC_MEMORY_BLOCK (UINT64_C(2) << 20)
 #define SPEC_PRIORITY_MAX 100u
 #define SPEC_LABEL 64u
-#define SPEC_PATTERN 256u /* of models or devices */
-#define SPEC_GROUP 254u   /* a name of Kubernetes, with the final 0 */
+#define SPEC_PATTERN 256u /* bytes of a pattern for models or devices, with the final 0 */
+#define SPEC_GROUP 254u   /* bytes of a Kubernetes name, with the final 0 */
 #define SPEC_GROUP_SIZE_MAX 65536u
 #define SPEC_MBIT_MAX 1000000000u
 #define SPEC_LATENCY_MAX_US 1000000000u
-#define SPEC_NAME 64u /* of a tenant, with the final 0 */
+#define SPEC_NAME 64u /* bytes of a tenant's name, with the final 0 */
 
 enum spec_class {
 	SPEC_LATENCY, /* other classes stop as soon as this tenant wants the device */
@@ -118,7 +118,10 @@ int spec_set(struct spec *spec, const char *field, const char *value, struct err
 /* As spec_set(), but also accepts the fields of SPEC_CLUSTER_FIELDS. */
 int spec_set_cluster(struct spec *spec, const char *field, const char *value, struct error *err);
 
-/* As one of them, for a caller that names the field: the message begins with the value. */
+/*
+ * As spec_set(), or with is_cluster as spec_set_cluster(), for a caller whose own message names the
+ * field: this message begins with the value.
+ */
 int spec_set_value(struct spec *spec, const char *field, const char *value, bool is_cluster,
 	struct error *err);
 
