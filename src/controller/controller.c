@@ -154,7 +154,7 @@ static void controller_arm_timer(struct controller *c)
 void controller_enqueue(struct controller *c, enum job_kind kind, const char *ns, const char *name)
 {
 	if (!c->is_leading)
-		return; /* on_lead() queues all objects */
+		return; /* when this controller begins to lead, on_lead() queues all objects */
 	queue_add(c->queue, (struct queue_key){(int)kind, ns ? ns : "", name ? name : ""});
 	controller_arm_timer(c);
 }

@@ -216,7 +216,7 @@ static bool external_metric_accepts(const char *accept, const char *type)
 
 json_t *external_metric_groups(const char *accept, const char **ret_content_type)
 {
-	/* The newest first. */
+	/* Forms of the list for clients that know aggregated discovery, the newest first. */
 	static const struct {
 		const char *version, *content_type;
 	} forms[] = {

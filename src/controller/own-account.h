@@ -21,7 +21,7 @@
 struct own_token {
 	const char *user;
 	const char *pod_name, *pod_uid;
-	const char *node_name; /* since Kubernetes 1.30 */
+	const char *node_name; /* in tokens since Kubernetes 1.30 */
 };
 
 /* Fields of the pod that the token names, as it is now. NULL: no such pod. */

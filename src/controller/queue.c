@@ -18,7 +18,7 @@ enum place { IDLE, READY, LATER };
 
 struct item {
 	UT_hash_handle hh;
-	TAILQ_ENTRY(item) link; /* in the list of READY or of LATER keys */
+	TAILQ_ENTRY(item) link; /* link of the list of READY keys or of the list of LATER keys */
 	enum place place;
 	bool is_running, is_again; /* is_again: the key was added while it ran */
 	uint64_t due_ns;

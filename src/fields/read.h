@@ -29,7 +29,7 @@ typedef int read_fn(struct arena *arena, json_t *value, void *into, struct error
 struct read_field {
 	const char *name;
 	read_fn *read; /* NULL: ignored */
-	size_t offset; /* of the struct's member that `read` sets */
+	size_t offset; /* offset of the struct's member that `read` sets */
 };
 
 #define READ_FIELD(type, member, name, reader) \

@@ -8,7 +8,7 @@
 #include "kubectl/kubectl-access.h"
 
 struct evict_options {
-	uint64_t timeout_ns; /* for all pods together */
+	uint64_t timeout_ns; /* timeout for all pods together */
 	int64_t grace_s;     /* grace period of the evictions; < 0: each pod's own */
 	bool is_in_order;    /* each pod is deleted before the next one is evicted */
 	bool is_dry_run;     /* the API server checks the evictions and changes nothing */

@@ -35,7 +35,7 @@ enum object_kind {
 struct object {
 	struct arena arena; /* memory of all texts and arrays of the object */
 	enum object_kind kind;
-	const char *ns; /* "" without a namespace */
+	const char *ns; /* "" for a kind without a namespace */
 	const char *name;
 	const char *uid;       /* "" if unknown */
 	const char *owner_uid; /* uid of the object's controller; "": none */

@@ -92,7 +92,7 @@ struct pod_volumes {
 struct pod {
 	struct object object;
 	const char *scheduler;
-	const char *node;           /* "": not bound */
+	const char *node;           /* node of the pod; "": not bound */
 	const char *nominated_node; /* "": none */
 	int64_t priority;
 	int64_t grace_s; /* terminationGracePeriodSeconds */

@@ -17,7 +17,7 @@
 #define RESOURCES_OTHER_MAX 128
 
 struct resource {
-	const char *name; /* extended, hugepages-*, attachable-volumes-* */
+	const char *name; /* an extended resource, hugepages-* or attachable-volumes-* */
 	int64_t n;
 };
 

@@ -45,13 +45,13 @@ struct open {
 struct place_bounds {
 	struct place *place;
 	struct pool pool[N_POOLS];
-	uint8_t *pool_of; /* by node; N_POOLS: in no pool yet */
+	uint8_t *pool_of; /* pool_of[node]; N_POOLS: the node is in no pool yet */
 	uint32_t *row_of;
 	bool *is_changed;  /* is_changed and open: by node */
-	struct open *open; /* as of the last update of the columns */
+	struct open *open; /* free capacity of each node when the columns were last updated */
 	uint32_t n_nodes;
 
-	uint64_t shares[16]; /* bits of the requested shares */
+	uint64_t shares[16]; /* one bit for each share that a tenant has requested */
 	uint32_t n_shares;
 };
 

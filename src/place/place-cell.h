@@ -36,12 +36,13 @@ void place_cells_free(struct place_cells *cells);
 uint32_t place_cells_n(const struct place_cells *cells);
 
 struct place_cell_view {
-	const char *type; /* for a leaf the model; `type` and `node` are borrowed */
+	/* name of the cell's type, or of a leaf's device model; `type` and `node` are borrowed */
+	const char *type;
 	/* name of the node that the cell is or is part of; "" for a cell above nodes */
 	const char *node;
-	uint32_t parent;      /* PLACE_NONE: a root */
+	uint32_t parent;      /* number of the parent cell; PLACE_NONE: the cell is a root */
 	uint32_t first_child; /* children are consecutive */
-	uint32_t n_children;  /* 0: a device */
+	uint32_t n_children;  /* 0: the cell is a device */
 	uint32_t priority;    /* set for leaves only */
 };
 

@@ -254,7 +254,7 @@ uint32_t columns_find(const struct columns *c, const struct place_class *class)
 	return *slot_of(c, class);
 }
 
-/* Also drops columns that are not built. */
+/* Also drops columns that are not built, whatever their last use. */
 void columns_drop(struct columns *c, uint64_t since)
 {
 	uint32_t n = COLUMN_CLASSES;

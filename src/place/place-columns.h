@@ -23,7 +23,7 @@
 #define LEVELS 6u /* 16^5 nodes are PLACE_NODES_MAX */
 #define COLUMNS_MAX 1024u
 
-/* Memory is in MiB. */
+/* The first columns of a table: free capacities. Memory is in MiB. */
 enum {
 	COLUMN_CPU,
 	COLUMN_MEMORY,
@@ -63,7 +63,10 @@ struct columns {
 	 * free capacities, `bound` the bounds.
 	 */
 	int32_t *free[LEVELS];
-	/* int32_t; for grades a byte with the grade plus 1, 0 for PLACE_NEVER */
+	/*
+	 * Elements are int32_t. With has_grades they are bytes: the grade plus 1, or 0 for
+	 * PLACE_NEVER.
+	 */
 	void *bound[LEVELS];
 	uint64_t *guessed; /* for each row one bit per column: the bound may be a guess */
 	struct column *column;

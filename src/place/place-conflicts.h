@@ -29,8 +29,8 @@ uint32_t place_count_conflicts(
 
 /* The sets of a node's devices with the fewest conflicts. Bit i is the node's i-th device. */
 struct place_fewest {
-	uint64_t all;         /* in every set */
-	uint64_t some;        /* each set takes the rest of spec->count from `some` */
+	uint64_t all;         /* devices in every set */
+	uint64_t some;        /* devices from which each set takes the rest of spec->count */
 	uint32_t n_conflicts; /* conflicts of each set */
 };
 

@@ -37,7 +37,8 @@ struct gathering {
 	struct place_victims victims;
 
 	uint32_t recent[RECENT], n_recent;
-	struct space *nodes, *racks; /* only with `near` */
+	/* capacity of nodes and racks for members; used only if the gang has `near` */
+	struct space *nodes, *racks;
 	uint32_t n_nodes, n_racks;
 	uint32_t refused; /* the last member that found no place, or PLACE_NONE */
 };

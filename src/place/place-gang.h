@@ -35,7 +35,7 @@ struct place_gang {
 
 struct place_member {
 	struct place_choice choice;
-	uint32_t tenant; /* PLACE_NONE: not placed */
+	uint32_t tenant; /* PLACE_NONE: the member is not placed */
 };
 
 struct place_group {

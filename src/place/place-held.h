@@ -19,7 +19,7 @@ struct holder {
 	uint32_t cpu_milli,
 		/* the tenant's memory of the node, in MiB, rounded up; at most UINT32_MAX */
 		memory_mib;
-	uint16_t share; /* of each device, in permille */
+	uint16_t share; /* share of each device, in permille */
 	uint8_t priority;
 };
 

@@ -42,7 +42,7 @@ struct label {
 	uint32_t n_devices[N_ROLES], size[N_ROLES];
 	/* devices with a tenant that uses the label in that role, in no order */
 	uint32_t *devices[N_ROLES];
-	char *name; /* in `text`, after the namespace */
+	char *name; /* the label's name: part of `text`, after the namespace */
 	size_t n;
 	char text[]; /* key of the hash table: see pack_label() */
 };
@@ -103,7 +103,8 @@ struct node {
 	uint32_t cpu_terminating;    /* part of cpu_taken */
 	uint64_t memory_terminating; /* part of memory_taken */
 	bool is_terminating_free;    /* place_count_terminating_free() */
-	uint32_t n_opportunistic;    /* sum over its devices */
+	/* number of opportunistic tenants, summed over the node's devices */
+	uint32_t n_opportunistic;
 	uint32_t cpu_all, cpu_taken;
 	uint64_t memory_all, memory_taken;
 };
@@ -139,8 +140,8 @@ struct place {
 	struct node *nodes;
 	uint32_t *cpu_free;
 	uint64_t *memory_free;
-	uint64_t *versions; /* +1 at each change */
-	struct held *held;  /* the tenants (place-held.h) */
+	uint64_t *versions; /* versions[node] grows by 1 at each change of the node */
+	struct held *held;  /* held[node]: the node's tenants (place-held.h) */
 	uint32_t n_nodes, nodes_size;
 	uint32_t used_nodes;
 	struct node_name *by_name;
@@ -182,8 +183,8 @@ struct place {
 	struct place_bounds *bounds;
 	struct place_search *search;
 	struct place_locality locality;
-	uint32_t n_opportunistic;            /* sum over all devices */
-	uint64_t capacity[PLACE_MODELS_MAX]; /* share of open devices, permille */
+	uint32_t n_opportunistic; /* number of opportunistic tenants, summed over all devices */
+	uint64_t capacity[PLACE_MODELS_MAX]; /* by model: share of all open devices, in permille */
 	int64_t idle[PLACE_MODELS_MAX];      /* unused part of `capacity` */
 	struct place_queues *queues;
 	struct place_networks *networks;

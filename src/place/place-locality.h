@@ -34,7 +34,7 @@ enum place_locality_near {
 /* Bonuses in units of the policy's score, in descending order. */
 struct place_locality_bonus {
 	int32_t near[N_PLACE_LOCALITIES];
-	int32_t opportunistic; /* for a device with opportunistic tenants */
+	int32_t opportunistic; /* bonus for a device with opportunistic tenants */
 };
 
 /* Most cells above nodes that give a bonus. A group in more cells is spread out anyway. */
@@ -44,7 +44,7 @@ struct place_locality_bonus {
 struct place_locality {
 	uint32_t group; /* 0: no query is cached */
 	uint32_t run;
-	uint32_t *stamp; /* by node: equals `run` if the group has a device there */
+	uint32_t *stamp; /* stamp[node]: equals `run` if the group has a device on the node */
 	uint32_t *nodes; /* the n_nodes nodes of the group */
 	uint32_t n_nodes;
 	/* device[]: one device of the group for each of n_cells cells above nodes */

@@ -51,7 +51,7 @@ struct place_route {
 	 * bandwidth. A smaller value is better.
 	 */
 	uint32_t slow, thin;
-	uint32_t latency_us, mbit; /* PLACE_LATENCY_UNKNOWN, 0: unknown */
+	uint32_t latency_us, mbit; /* not measured: PLACE_LATENCY_UNKNOWN and 0 */
 	struct end server, client;
 	bool is_found;
 };

@@ -81,7 +81,7 @@ uint32_t place_network_free_mbit(const struct place *place, uint32_t network);
 struct place_path {
 	const char *node;    /* copied */
 	uint32_t latency_us; /* round trip, up to PLACE_LATENCY_MAX */
-	uint32_t mbit;       /* up to PLACE_MBIT_MAX; 0: not measured */
+	uint32_t mbit;       /* bandwidth, up to PLACE_MBIT_MAX; 0: not measured */
 };
 
 /*
@@ -118,7 +118,8 @@ struct place_decision {
 	struct place_choice client;
 	enum place_network_kind kind; /* with has_client */
 	uint32_t hops;
-	uint32_t latency_us; /* with has_client; PLACE_LATENCY_UNKNOWN if not known */
+	/* with has_client: latency of the chosen path, or PLACE_LATENCY_UNKNOWN */
+	uint32_t latency_us;
 	char why[PLACE_MODE_WHY];
 };
 

@@ -11,7 +11,10 @@
 struct network {
 	uint32_t node;
 	uint32_t mbit;
-	/* by tenants of this network device and of all that share its bandwidth; at most mbit */
+	/*
+	 * bandwidth taken by the tenants of this network device and of all that share its
+	 * bandwidth; at most mbit
+	 */
 	uint32_t mbit_taken;
 	uint32_t within; /* number of the network device whose bandwidth this one shares; 0: none */
 	uint32_t latency_us, n_tenants;

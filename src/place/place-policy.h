@@ -29,9 +29,9 @@
 /* The part of a spec that a bound may use. */
 struct place_class {
 	uint64_t models;            /* 0: any */
-	uint32_t share, share_most; /* of each device; the range is inclusive */
+	uint32_t share, share_most; /* range of the share of each device, both ends included */
 	uint32_t count;
-	bool is_idle;  /* only devices without tenants */
+	bool is_idle;  /* the class needs devices without tenants */
 	uint32_t kind; /* from the policy's `kind`, or 0 */
 };
 

@@ -51,12 +51,12 @@ struct search {
 	uint32_t *evicted_of_budget; /* by budget */
 	struct node_capacity capacity;
 	uint32_t *evicted, evicted_size; /* removed tenants, as the filter's argument */
-	struct cost now;                 /* of the tenants removed so far */
+	struct cost now;                 /* cost of the tenants removed so far */
 	uint32_t steps, steps_max;       /* number of tried sets, and its limit */
 
 	struct cost best;
 	uint32_t *victims, victims_size; /* best.n entries */
-	struct node_bounds bounds;       /* of the nodes not searched yet, cheapest first */
+	struct node_bounds bounds; /* lower bounds of the nodes not searched yet, cheapest first */
 };
 
 static void preempt_search_done(struct search *s)

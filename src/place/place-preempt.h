@@ -77,7 +77,7 @@ struct place_preempt {
 	bool is_forced;       /* budgets may be exceeded */
 	bool is_latest_first; /* prefer victims that started later (`started` of their specs) */
 	bool is_graceful;     /* victims become terminating */
-	const struct place_preempt_order *order; /* NULL: by priority */
+	const struct place_preempt_order *order; /* order of victims; NULL: by priority */
 };
 
 struct place_plan {

@@ -10,7 +10,7 @@
 
 struct queue {
 	char name[SPEC_LABEL];
-	uint32_t parent; /* index, or PLACE_NONE */
+	uint32_t parent; /* index of the parent queue, or PLACE_NONE */
 	uint32_t weight, n_children;
 	uint64_t quota[ALL + 1], limit[ALL + 1], used[ALL + 1];
 };

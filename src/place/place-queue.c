@@ -17,7 +17,7 @@
 #include "base/cleanup.h"
 #include "place/place-queue-internal.h"
 
-#define AMOUNT_MAX (1ull << 40) /* permille, above any cluster */
+#define AMOUNT_MAX (1ull << 40) /* permille of devices: more than any cluster has */
 #define TEXT 24u
 #define STANDING (2 * TEXT + SPEC_LABEL + 64) /* for place_queue_standing_text() */
 

@@ -28,7 +28,7 @@
 
 struct place_queue_model {
 	const char *model;
-	uint64_t quota, limit; /* of devices of this model */
+	uint64_t quota, limit; /* quota and limit for devices of this model */
 };
 
 struct place_queue_info {

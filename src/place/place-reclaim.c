@@ -25,9 +25,12 @@ struct reclaim {
 	/* only `also` decides which tenants may be evicted; queues and quotas do not */
 	bool is_own;
 	uint64_t models; /* models that the queue guarantees, or that the spec requests */
-	bool *is_above;  /* by queue: the requesting tenant's queue or an ancestor of it */
-	uint32_t *rank;  /* by queue: position in the order of compare_ranked() */
-	uint64_t (*evicted)[ALL + 1]; /* by queue: use of the victims under trial */
+	/*
+	 * is_above[queue]: the queue is the requesting tenant's queue or an ancestor of that queue
+	 */
+	bool *is_above;
+	uint32_t *rank; /* rank[queue]: the queue's position in the order of compare_ranked() */
+	uint64_t (*evicted)[ALL + 1]; /* evicted[queue]: use of the victims under trial */
 };
 
 static void reclaim_done(struct reclaim *r)

@@ -34,7 +34,7 @@ HEAP_DEFINE(keys, uint64_t, IS_GREATER, HEAP_NO_PLACE)
 struct place_search {
 	struct keys keys;
 
-	uint32_t *stamp; /* by node: last run that visited it */
+	uint32_t *stamp; /* stamp[node]: last run that visited the node */
 	uint32_t run, n_stamps;
 };
 
@@ -75,7 +75,8 @@ struct quest {
 	struct place *place;
 	const struct place_spec *spec;
 	struct place_class class;
-	int32_t cpu, memory, device_memory; /* MiB, rounded down */
+	/* the request; memory and device_memory in MiB, rounded down */
+	int32_t cpu, memory, device_memory;
 	/* a locality bonus can raise scores above their bounds */
 	bool has_locality;
 	bool has_conflicts; /* only places with n_conflicts preference conflicts count */

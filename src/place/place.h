@@ -120,7 +120,7 @@ uint32_t place_node_find(const struct place *place, const char *name); /* or PLA
 
 struct place_spec {
 	uint32_t share;    /* permille of each device; 0: no device */
-	uint32_t count;    /* devices; 0: none */
+	uint32_t count;    /* number of devices; 0: none */
 	bool is_exclusive; /* whole devices without other tenants */
 	/*
 	 * memory of each device; 0: the part device_permille of the device's memory, or the part
@@ -129,8 +129,8 @@ struct place_spec {
 	uint64_t device_bytes;
 	uint32_t device_permille;
 	uint32_t cpu_milli;
-	uint64_t memory_bytes; /* of the node */
-	uint64_t models;       /* bits; 0: any */
+	uint64_t memory_bytes; /* memory of the node, not of devices */
+	uint64_t models;       /* bits of acceptable device models; 0: any */
 	uint32_t device;       /* required device; PLACE_NONE: any */
 	uint32_t node;         /* required node; PLACE_NONE: any */
 	/* Labels; 0: none. Tenants share a device only if `exclusion` is equal, 0 included. */
@@ -140,7 +140,7 @@ struct place_spec {
 	uint32_t priority; /* 0..100; 0 is opportunistic */
 	uint32_t group;    /* gang of the tenant; 0: none */
 	uint32_t near;     /* required node label; 0: any */
-	uint64_t started;  /* grows with each new tenant */
+	uint64_t started;  /* a number that grows with each new tenant */
 	/* label of the disruption budget that counts the tenant's eviction; 0: none */
 	uint32_t budget;
 	uint32_t queue;  /* place-queue.h; 0: none */
@@ -176,7 +176,7 @@ struct place_choice {
 	uint32_t node;
 	uint32_t n; /* number of devices */
 	uint32_t device[SPEC_DEVICES_MAX];
-	int32_t score;        /* by the policy, more is better */
+	int32_t score;        /* score by the policy; a greater score is better */
 	uint32_t n_conflicts; /* preference conflicts on its devices (place-conflicts.h) */
 };
 
@@ -305,7 +305,8 @@ struct place_tenant {
 	uint32_t node;
 	uint32_t n;
 	uint32_t device[SPEC_DEVICES_MAX];
-	uint64_t bytes[SPEC_DEVICES_MAX]; /* of each device, set when added or resized */
+	/* memory of each device, set when the tenant is added or resized */
+	uint64_t bytes[SPEC_DEVICES_MAX];
 	uint32_t peer;       /* other half of a remote tenant (place_mode_tie()), or PLACE_NONE */
 	bool is_terminating; /* place_mark_terminating() was called */
 };

@@ -21,7 +21,7 @@
 
 struct openb_node {
 	struct str name, model; /* borrowed from the text */
-	uint32_t line;          /* of the text, from 1 */
+	uint32_t line;          /* line of the text, from 1 */
 	uint32_t cpu_milli, n_devices;
 	uint64_t memory_bytes;
 };

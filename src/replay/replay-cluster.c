@@ -24,7 +24,8 @@
 #include "place/place-queue.h"
 #include "replay/openb.h"
 
-#define LIKE_CPU_MILLI 16000u /* for each device */
+/* cluster_like() gives a node this capacity for each of its devices */
+#define LIKE_CPU_MILLI 16000u
 #define LIKE_MEMORY_BYTES (64ull << 30)
 #define LIKE_DEVICE_BYTES (16ull << 30)
 

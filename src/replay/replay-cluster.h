@@ -25,7 +25,7 @@
 
 struct cluster_kind { /* a group of equal devices of a node */
 	uint32_t model, n_devices;
-	uint64_t device_bytes; /* of each device; 0: memory is not counted */
+	uint64_t device_bytes; /* memory of each device; 0: memory is not counted */
 };
 
 struct cluster_node {
@@ -33,7 +33,7 @@ struct cluster_node {
 	/* the first n_kinds are used; device numbers follow this order */
 	struct cluster_kind kinds[CLUSTER_KINDS];
 	uint32_t n_kinds;
-	uint32_t n_devices; /* of all kinds; cluster_add() computes the sum */
+	uint32_t n_devices; /* number of devices of all kinds; cluster_add() computes the sum */
 	uint32_t cpu_milli;
 	uint64_t memory_bytes;
 	uint32_t line; /* line of the input file; 0: not from a file */
@@ -63,8 +63,9 @@ struct cluster_network {
 struct cluster {
 	struct cluster_node *nodes; /* owned */
 	uint32_t n, room;
-	uint32_t n_devices;        /* of all nodes */
-	uint64_t device_bytes_max; /* of the largest device; 0: no node states its device memory */
+	uint32_t n_devices; /* number of devices of all nodes together */
+	/* memory of the largest device; 0: no node states its device memory */
+	uint64_t device_bytes_max;
 	char models[PLACE_MODELS_MAX][SPEC_LABEL];
 	uint32_t n_models;
 	struct cluster_queue *queues; /* owned; numbers start at 1 */

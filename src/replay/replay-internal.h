@@ -29,7 +29,7 @@ struct run {
 	const bool *counts; /* NULL: the figures include all tasks */
 	struct replay_result *result;
 	struct place *place;
-	struct place_spec *specs; /* by task; requests as adapted by the scheme */
+	struct place_spec *specs; /* specs[task]: the task's request as adapted by the scheme */
 	/* mix of the original requests; for every scheme, fragmentation is measured by this mix */
 	struct workload_mix *mix;
 	struct run_device *devices;

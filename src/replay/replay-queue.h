@@ -36,9 +36,9 @@ struct wait_queue {
 
 /* State of one task; there is one entry for each task. */
 struct progress {
-	uint64_t left;     /* work, permille x ns */
+	uint64_t left;     /* remaining work, permille x ns */
 	uint64_t since_ns; /* start of the current wait */
-	uint64_t ended_ns; /* CLOCK_NEVER: not ended */
+	uint64_t ended_ns; /* CLOCK_NEVER: the task has not ended */
 	uint32_t at;       /* index in `arrivals` */
 	uint32_t queued; /* index of the task in the result's queued_s; PLACE_NONE: never placed */
 };

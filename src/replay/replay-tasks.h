@@ -12,10 +12,10 @@
 #include "replay/replay-internal.h"
 
 struct running {
-	uint64_t left; /* work, permille x ns */
+	uint64_t left; /* remaining work, permille x ns */
 	uint64_t since_ns;
 	uint32_t task, tenant, node, n;
-	uint32_t got; /* permille of each of its devices */
+	uint32_t got; /* share that the task has on each of its devices, in permille */
 	/*
 	 * permille by which work takes longer while a task of the same kind runs on one of its
 	 * devices
@@ -27,7 +27,7 @@ struct running {
 };
 
 struct event {
-	uint64_t at_ns; /* CLOCK_NEVER: does not end */
+	uint64_t at_ns; /* CLOCK_NEVER: the task does not end */
 	uint32_t slot, version;
 };
 

@@ -443,7 +443,7 @@ static const char *const judges[] = {"first-fit", "best-fit", "worst-fit"};
 struct trial {
 	struct replay_input input;
 	struct replay_scheme scheme;
-	struct run run; /* on an empty cluster; started at first use */
+	struct run run; /* run on an empty cluster, which starts when it is first used */
 };
 
 /* Explains why the first refused task does not fit, with the earlier tasks in their places. */

@@ -165,17 +165,17 @@ struct replay_result {
 	 */
 	uint32_t *requested_most;
 	uint32_t n_devices;
-	/* by task, in a cluster with networks; else NULL; owned */
+	/* decision about each task, in a cluster with networks; else NULL; owned */
 	struct replay_decision *decisions;
 	struct replay_priority *priorities; /* REPLAY_QUEUE: in ascending order; owned */
 	uint32_t n_priorities;
 	uint32_t n_evicted; /* number of evictions */
-	uint32_t n_moves;   /* by defragmentation */
+	uint32_t n_moves;   /* number of moves by defragmentation */
 	/* Figures of the placed tasks, like the curves and means. */
-	double arrivals_s;       /* from the first arrival to the last */
-	double end_s;            /* from the first arrival to the last departure */
-	double busy_s;           /* until 99 % of the tasks had ended; curves and means end here */
-	double throughput_per_h; /* tasks ended by busy_s */
+	double arrivals_s; /* time from the first arrival to the last */
+	double end_s;      /* time from the first arrival to the last departure */
+	double busy_s;     /* time until 99 % of the tasks had ended; curves and means end here */
+	double throughput_per_h;        /* tasks that ended by busy_s, per hour of busy_s */
 	double allocated, used, in_use; /* means over time, as fractions of all devices */
 };
 

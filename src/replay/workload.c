@@ -185,7 +185,8 @@ static const struct workload_shape shapes[] = {
 		.about = "jobs that use a part of a device, with three times the load that whole "
 			 "devices can take",
 		.nodes = "8x4",
-		.gap_ns = 1875 * NSEC_PER_MSEC, /* 180 s / (3 x 32 devices) */
+		/* mean work of 180 s / (three times the load of 32 devices) */
+		.gap_ns = 1875 * NSEC_PER_MSEC,
 		.n_tasks = 1000,
 		.whole = ONE(0),
 		.demand = 300,

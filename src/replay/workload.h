@@ -117,18 +117,19 @@ struct workload_choices {
 
 struct workload_shape {
 	const char *name, *about;
-	const char *nodes; /* in the syntax of cluster_like() */
+	const char *nodes; /* the cluster's nodes, in the syntax of cluster_like() */
 	uint64_t gap_ns;   /* mean time between arrivals, which are Poisson */
 	uint32_t n_tasks;  /* most tasks */
-	uint64_t span_ns;  /* only arrivals within this time; 0: no limit */
+	uint64_t span_ns;  /* tasks arrive only within this time; 0: no limit */
 	/* number of whole devices; 0: a share of one device, from `demand` */
 	struct workload_choices whole;
 	/* permille, normal within 50..1000; demand 0: uniform 1..1000 */
 	uint32_t demand, demand_sigma;
 	/* permille of a device's memory, normal within 50..1000; memory 0: equal to the share */
 	uint32_t memory, memory_sigma;
-	uint32_t limit;                    /* permille, if above the demand; 0: the demand */
-	uint64_t work_min_ns, work_max_ns; /* uniform; min 0: exponential with mean max */
+	uint32_t limit; /* permille, if above the demand; 0: the demand */
+	/* work of a task, uniform from min to max; min 0: exponential with mean max */
+	uint64_t work_min_ns, work_max_ns;
 	struct workload_choices gangs, priorities;
 	uint32_t threshold; /* threshold of gangs, permille; 0: all */
 	/* Labels by number; 0 or no choices: no label. */

@@ -100,7 +100,7 @@ struct cpod {
 
 struct cgroup {
 	UT_hash_handle hh;
-	char *key;         /* as in cpod.group */
+	char *key;         /* name that is unique in the cluster, as in cpod.group */
 	struct cpod *pods; /* members that have not ended */
 };
 
@@ -132,7 +132,7 @@ struct cqueue_terms {
 struct cqueue {
 	char name[SPEC_LABEL], policy[SPEC_GROUP];
 	struct cqueue_terms terms;
-	uint32_t number;      /* of the queue in the placement model; 0: the queue is refused */
+	uint32_t number; /* the queue's number in the placement model; 0: the queue is refused */
 	struct error refusal; /* reason of the refusal; code 0: none */
 };
 

@@ -93,13 +93,13 @@ uint32_t cluster_take_opened(struct cluster *cluster);
 /* ---- pods ---- */
 
 enum cpod_state {
-	CPOD_OTHER,     /* without a request for divvy, or ended */
+	CPOD_OTHER,     /* a pod without a request for divvy, or one that has ended */
 	CPOD_EXTENDER,  /* an extender pod: it requests a share and has no node */
 	CPOD_RESERVED,  /* an extender pod with a reservation until kube-scheduler binds it */
 	CPOD_PENDING,   /* a pod of divvy-scheduler without a node */
-	CPOD_NOMINATED, /* nominated: its place is reserved while its victims terminate */
-	CPOD_ASSUMED,   /* its Binding is in flight */
-	CPOD_BOUND,     /* has a node, and devices if it was assigned any */
+	CPOD_NOMINATED, /* the pod's place is reserved while its victims terminate */
+	CPOD_ASSUMED,   /* the pod's Binding is in flight */
+	CPOD_BOUND,     /* the pod has a node, and devices if it was assigned any */
 };
 
 /* NULL: no such pod. The pointer is valid until the next change of that pod. */

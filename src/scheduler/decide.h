@@ -16,7 +16,7 @@ enum decision {
 	DECIDE_BIND,
 	/* the pod is CPOD_NOMINATED; the caller evicts the victims, and `why` names the node */
 	DECIDE_NOMINATE,
-	DECIDE_WAIT, /* `why` gives the reason */
+	DECIDE_WAIT, /* the pod waits; `why` gives the reason */
 	/*
 	 * The pod's claims need volumes first. The pod waits and nothing is assumed; call
 	 * decide_pod() again once the volumes exist.
@@ -37,8 +37,8 @@ struct decide_claims {
  */
 struct decide_outcome {
 	enum decision decision;
-	struct buf why;              /* for DECIDE_NOMINATE and DECIDE_WAIT; else "" */
-	struct decide_claims claims; /* for DECIDE_CLAIM; else empty */
+	struct buf why;              /* message about DECIDE_NOMINATE or DECIDE_WAIT; else "" */
+	struct decide_claims claims; /* DECIDE_CLAIM: the claims that need volumes; else empty */
 };
 #define DECIDE_OUTCOME_INIT ((struct decide_outcome){.why = BUF_INIT(DECIDE_WHY_MAX)})
 

@@ -53,12 +53,12 @@ struct gpunode_network {
 /* The path to another node, as this node measured it. */
 struct gpunode_peer {
 	char name[ASSIGNED_NODE];
-	uint32_t latency_us; /* round trip, rounded up */
-	uint32_t mbit;       /* rounded down, at least 1; 0: not measured */
+	uint32_t latency_us; /* latency of a round trip, rounded up */
+	uint32_t mbit;       /* bandwidth, rounded down, at least 1; 0: not measured */
 };
 
 struct gpunode {
-	struct gpunode_device *device; /* up to PLACE_NODE_DEVICES_MAX */
+	struct gpunode_device *device; /* array of up to PLACE_NODE_DEVICES_MAX devices */
 	uint32_t n_devices;
 	struct gpunode_tenant *tenant;
 	uint32_t n_tenants;
@@ -68,7 +68,7 @@ struct gpunode {
 	uint32_t n_peers;
 	bool is_serving; /* the node serves its devices to other nodes */
 	uint32_t slots_total;
-	uint32_t overcommit_memory; /* 1/1000; 0: the policies decide */
+	uint32_t overcommit_memory; /* memory overcommit factor in 1/1000; 0: the policies decide */
 	uint64_t epoch;
 };
 

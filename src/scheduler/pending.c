@@ -25,7 +25,8 @@ enum state { ACTIVE, BACKING_OFF, UNSCHEDULABLE, OUT, N_STATES };
 
 struct entry {
 	UT_hash_handle hh;
-	struct entry *prev, *next; /* list of UNSCHEDULABLE items, longest first */
+	/* links of the list of UNSCHEDULABLE items; the item that waited longest comes first */
+	struct entry *prev, *next;
 	struct pending_rank rank;
 	enum state state;
 	/*

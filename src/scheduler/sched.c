@@ -30,8 +30,8 @@ struct sched {
 	uint64_t now_ns, offers_seen_ns;
 	struct todo todo;
 	struct buf why;
-	struct decide_outcome outcome; /* of the current decision */
-	struct decide_victims victims; /* of the current decision */
+	struct decide_outcome outcome; /* outcome of the current decision */
+	struct decide_victims victims; /* victims of the current decision */
 	/* a pod may have a resize request, or may have begun to run */
 	bool has_resizes;
 	uint64_t epoch;  /* epoch of this instance's Lease */

@@ -64,7 +64,7 @@ struct sched_action {
 	/* Reason of the Event, or for SCHED_CONDITION of the condition; else REASON_NONE. */
 	enum reason reason;
 	union {
-		/* for all acts except SCHED_CLAIM and SCHED_EVICT; "": none */
+		/* message of all acts except SCHED_CLAIM and SCHED_EVICT; "": no message */
 		const char *sentence;
 		const struct decide_claims *claims; /* for SCHED_CLAIM */
 		/* For SCHED_EVICT; NULL: a repeated eviction. */

@@ -18,7 +18,7 @@
 
 struct watch {
 	struct service *service;
-	int kind;             /* as for cluster_set() */
+	int kind;             /* kind of object, as for cluster_set() */
 	const char *resource; /* "gpunodes" */
 	struct kube_cache *cache;
 };

@@ -13,8 +13,8 @@
 /* A container of a pod, and its part of each of its devices. */
 struct stage {
 	enum manifest_kind kind;
-	uint32_t share;                   /* permille, of each device */
-	uint64_t bytes[SPEC_DEVICES_MAX]; /* of each device */
+	uint32_t share;                   /* share of each device, in permille */
+	uint64_t bytes[SPEC_DEVICES_MAX]; /* memory of each device */
 	const char (*device)[SPEC_LABEL]; /* UUIDs, borrowed */
 	uint32_t n;
 	/*

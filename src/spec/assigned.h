@@ -32,13 +32,14 @@ struct assigned_container {
 	char name[ASSIGNED_NAME];
 	uint32_t n;                                /* devices */
 	char device[SPEC_DEVICES_MAX][SPEC_LABEL]; /* UUIDs in the driver's form */
-	uint64_t memory_bytes[SPEC_DEVICES_MAX];   /* on each device */
+	uint64_t memory_bytes[SPEC_DEVICES_MAX];   /* memory on each device */
 	uint32_t request, limit;                   /* permille of each device */
 	enum spec_memory_policy memory_policy;
 	enum spec_class class;
 	uint32_t priority;
-	enum spec_mode mode;             /* never AUTO */
-	char remote_node[ASSIGNED_NODE]; /* "": not remote */
+	enum spec_mode mode; /* never AUTO */
+	/* node of remote devices; "": the devices are not remote */
+	char remote_node[ASSIGNED_NODE];
 	/*
 	 * For remote devices: the network devices of the pod's node and of the device's node; "":
 	 * none.
@@ -54,7 +55,7 @@ struct assigned_group {
 };
 
 struct assigned {
-	struct assigned_container *v; /* in the pod's order */
+	struct assigned_container *v; /* containers in the pod's order */
 	uint32_t n;
 	struct assigned_group group;
 	uint64_t epoch;

@@ -51,7 +51,7 @@ struct dialect_config {
 	/* bits by index in the table; divvy's own dialect is always on */
 	uint32_t enabled;
 	bool gpushare_is_mib;           /* gpu-mem counts MiB, not GiB */
-	uint32_t deepomatic_per_device; /* containers that share one device */
+	uint32_t deepomatic_per_device; /* number of containers that share one device */
 };
 
 /*
@@ -130,7 +130,7 @@ int dialect_need(const struct manifest *pod, const struct dialect_result *result
 /* ---- writing back ---- */
 
 struct dialect_device {
-	uint32_t index; /* on its node */
+	uint32_t index; /* index of the device on its node */
 	const char *uuid, *model;
 	const char *cell; /* place in the cell tree, "1/2/0"; NULL: unknown */
 	uint64_t memory_bytes, granted_bytes;
@@ -153,7 +153,7 @@ enum dialect_where {
 	DIALECT_ANNOTATION,
 	DIALECT_LABEL,
 	DIALECT_RESOURCE,
-	DIALECT_ENV,    /* of a container, set by the device plugin: never in the pod's spec */
+	DIALECT_ENV, /* environment variable that the device plugin sets: never in the pod's spec */
 	DIALECT_STATUS, /* status of the other system's own object */
 	DIALECT_FIELD,  /* a field of the pod's spec; dialect-group.c reads the only one */
 	DIALECT_N_WHERES
@@ -214,7 +214,7 @@ struct dialect_step {
 };
 
 struct dialect {
-	const char *name;   /* in the list of a namespace */
+	const char *name;   /* name in a namespace's list of dialects */
 	const char *title;  /* name of the other system */
 	const char *coming; /* instructions for migration */
 	/* prefix of keys that all belong to the dialect; NULL: other systems use the prefix too */

@@ -19,7 +19,7 @@
 #include "base/str.h"
 #include "spec/quantity.h"
 
-#define UNSET 0u /* for request, limit and count, which are never 0 */
+#define UNSET 0u /* request, limit or count that is not set yet: the set values are never 0 */
 #define PRIORITY_UNSET UINT32_MAX
 #define PRIORITY_DEFAULT 50u
 

@@ -40,11 +40,14 @@ enum spec_memory_policy {
 enum spec_mode { SPEC_MODE_AUTO, SPEC_MODE_EXCLUSIVE, SPEC_MODE_LOCAL, SPEC_MODE_REMOTE };
 
 struct spec {
-	uint32_t request;         /* permille of each device, 1..1000 */
-	uint32_t limit;           /* permille, request..1000 */
-	uint32_t count;           /* devices, 1..SPEC_DEVICES_MAX */
-	bool exclusive;           /* the request was a whole number: whole devices, not shared */
-	uint64_t memory_bytes;    /* on each device; 0: request x device memory */
+	uint32_t request; /* permille of each device, 1..1000 */
+	uint32_t limit;   /* permille, request..1000 */
+	uint32_t count;   /* devices, 1..SPEC_DEVICES_MAX */
+	bool exclusive;   /* the request was a whole number: whole devices, not shared */
+	/*
+	 * memory on each device; 0: memory_permille of the device's memory, or else `request` of it
+	 */
+	uint64_t memory_bytes;
 	uint32_t memory_permille; /* a percentage was requested instead of bytes; 0: none */
 	enum spec_memory_policy memory_policy;
 	enum spec_class class;
@@ -69,7 +72,7 @@ struct spec {
 	uint32_t group_size;            /* 0 with a group: a PodGroup gives the size */
 	uint32_t group_threshold;       /* permille of the size that must fit; 0: no group */
 	uint32_t network_mbit;          /* least bandwidth to a remote device; 0: any */
-	uint32_t network_latency_us;    /* greatest latency; 0: any */
+	uint32_t network_latency_us;    /* greatest latency to a remote device; 0: any */
 };
 
 /* The fields by name, for flags (`--memory-policy`), annotations and file keys. */
