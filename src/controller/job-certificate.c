@@ -202,8 +202,8 @@ static int complete_hooks(struct job *job, const struct certificate_store *store
 }
 
 /*
- * Writes the authority into the APIService of external metrics. Returns 1 if a write has started, 0
- * if nothing has to be written.
+ * Writes the trusted authorities of the store as caBundle into the APIService of external metrics.
+ * Returns 1 if a write has started, 0 if nothing has to be written.
  */
 static int write_service_bundle(
 	struct job *job, const struct certificate_store *store, struct error *err)
@@ -259,8 +259,8 @@ static int job_certificate_check(struct job *job, struct error *err)
 		return job_certificate_write_secret(job, &store, secret, err);
 	}
 	/*
-	 * API servers call the webhooks once they have the authority. The system's namespaces must
-	 * have their exclusion label before.
+	 * API servers call the webhooks once the configurations name the authority. Before that,
+	 * the system's namespaces must have the label that excludes them.
 	 */
 	if (!controller_has_labelled(c))
 		return 0;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Keeps the authority that signs certificates between nodes (authority.h). The leader writes the
- * authority into a Secret and the trusted certificates into a ConfigMap, and answers certificate
- * requests. An authority signs only after it is stored and the nodes have had time to read it.
+ * Keeps the authority that signs certificates between nodes (authority.h). The leader writes that
+ * authority into a Secret and the certificates of trusted authorities into a ConfigMap, and answers
+ * certificate requests. An authority signs only after it is stored and the nodes have had time to
+ * read it.
  */
 #include <errno.h>
 #include <stdlib.h>

@@ -113,7 +113,7 @@ void vgpu_pool_free(struct vgpu_pool *pool)
 {
 	if (!pool)
 		return;
-	/* the first round clears the marks is_seen, so the second frees all */
+	/* the first pass clears is_seen of all names, so the second pass frees all of them */
 	for (int i = 0; i < 2; i++) {
 		pool_forget_memory(&pool->placeholders);
 		pool_forget_memory(&pool->sources);

@@ -2,8 +2,8 @@
 /*
  * A hash table has one series for each tenant, and each series has two rings in the same
  * allocation. The value of a step is at the step's number modulo the ring's length. ring_put() sets
- * skipped steps to NOTHING, so a ring never shows values of an earlier round. The coarse value is
- * the mean of all values that came in its step so far.
+ * skipped steps to NOTHING, so a ring never shows values of steps before those that it covers. The
+ * coarse value is the mean of all values that came in its step so far.
  */
 #include "controller/web-history.h"
 

@@ -151,7 +151,7 @@ static const struct read_field volume_spec_fields[] = {
 	READ_NOTHING("persistentVolumeReclaimPolicy"),
 };
 
-/* Reads the spec's own fields by the table; every other field must be a volume source. */
+/* Reads the spec's own fields by a table of fields; every other field must be a volume source. */
 static int read_volume_spec(struct arena *arena, json_t *value, void *into, struct error *err)
 {
 	struct volume *volume = into;

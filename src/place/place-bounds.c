@@ -109,7 +109,9 @@ static void place_bounds_note_change(struct place_bounds *b, struct pool *g, uin
 	g->changed[g->n_changed++] = row;
 }
 
-/* Clears the table after a node was inserted or removed, which gives other nodes new rows. */
+/*
+ * Clears the pool's table after a node was inserted or removed, which gives other nodes new rows.
+ */
 static void pool_forget(struct place_bounds *b, struct pool *g)
 {
 	columns_clear(&g->columns);

@@ -80,7 +80,7 @@ uint32_t place_network_free_mbit(const struct place *place, uint32_t network);
 /* A node's measurement to another node, which may not exist yet. */
 struct place_path {
 	const char *node;    /* copied */
-	uint32_t latency_us; /* round trip, up to PLACE_LATENCY_MAX */
+	uint32_t latency_us; /* latency of a round trip, up to PLACE_LATENCY_MAX */
 	uint32_t mbit;       /* bandwidth, up to PLACE_MBIT_MAX; 0: not measured */
 };
 

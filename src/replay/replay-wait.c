@@ -5,8 +5,8 @@
  * node in `freed` may hold one of its tasks. An item of a queue or with affinity is tried whenever
  * a node was freed or `helps` was set. With more than FREED_MAX freed nodes every node counts as
  * freed. try_all() compacts each list in place: `at` is the next item, and `kept` counts items that
- * continue to wait. As soon as a task returns to `back`, try_all() ends and retry() begins a new
- * round with that task.
+ * continue to wait. As soon as a task returns to `back`, try_all() ends, and retry() calls it again
+ * with that task in its list.
  */
 #include <errno.h>
 #include <string.h>
@@ -208,7 +208,7 @@ static bool wait_is_item_like(
 
 /*
  * Tries the waiting items in order. Ends early when a task waits again: that task may come before
- * items not yet tried, so retry() starts a new round.
+ * items not yet tried, so retry() calls try_all() again.
  */
 static int try_all(struct queue *q, struct error *err)
 {

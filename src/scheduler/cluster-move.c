@@ -5,8 +5,8 @@
  * each pod's target by Kubernetes' rules and by the devices that the pod names. hold_together()
  * tests where the scheduler would place the pod that a controller creates in place of the moved
  * one, its successor. A pod that fails a check becomes immovable, and the search begins again. Each
- * round leaves fewer movable pods, so the search ends. Trials in the view and the placement model
- * are undone, and no tenant stays marked as movable.
+ * search has fewer movable pods than the search before, so the searches end. Trials in the view and
+ * the placement model are undone, and no tenant stays marked as movable.
  */
 #include "scheduler/cluster-move.h"
 

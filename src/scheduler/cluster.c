@@ -561,7 +561,10 @@ static int cluster_set_pod(struct cluster *c, json_t *json, struct error *err)
 		return r;
 	pod = cluster_pod(c, ns ? ns : "", name);
 	if (pod && strcmp(pod->uid, uid ? uid : "")) {
-		/* Another pod with the same name: the former one leaves its node as if removed. */
+		/*
+		 * This is another pod with the same name: the earlier pod leaves its node as if it
+		 * had been removed.
+		 */
 		set_unbound(c, pod, false);
 		HASH_DEL(c->pods, pod);
 		pod_free(c, pod);

@@ -107,7 +107,8 @@ const char *decide_refusal(const struct cluster *c, const struct cpod *pod);
 /* ---- decide-nominated.c ---- */
 
 /*
- * Whether the pod was evicted by an earlier decision and still runs; false for victims of this one.
+ * Whether the pod was evicted by an earlier decision and still runs; false for victims of the
+ * current decision.
  */
 bool decide_is_terminating(const struct cpod *pod);
 bool decide_has_terminating(const struct cnode *node);

@@ -258,8 +258,8 @@ int attempt_take_hosts(struct attempt *a, uint32_t node, struct error *err)
 }
 
 /*
- * Each round excludes one node, so a node is tried at most once. Init containers that use the
- * devices of other containers need no place.
+ * Each pass of the loop excludes one node, so a node is tried at most once. Init containers that
+ * use the devices of other containers need no place.
  */
 int attempt_take_all(struct attempt *a, struct error *err)
 {

@@ -2,7 +2,7 @@
 /*
  * Distributes the capacity that a pod needs over its containers. Main containers and sidecars keep
  * what they request. An init container runs in the capacity that other containers keep on its
- * devices. If the init container needs more, the device's host keeps the rest: the first main
+ * devices. If the init container needs more, the device's host keeps the difference: the first main
  * container or sidecar on the device, or without those the first init container. Devices that only
  * init containers use come first, because a host's share counts on all its devices. An init
  * container that is no host keeps nothing.

@@ -29,7 +29,8 @@ struct stage {
 /*
  * Sets the kept amounts of n containers, which stand in the pod's order. An init container uses the
  * capacity that other containers keep on its devices. If the init container needs more, the first
- * of those containers keeps the rest. The kept share of a container counts on all its devices.
+ * of those containers keeps the difference. The kept share of a container counts on all its
+ * devices.
  */
 void stages_settle(struct stage *stage, uint32_t n);
 /* Bytes that are kept on the device; 0 if the container does not use it. */

@@ -44,8 +44,9 @@ int draft_text(
 /* ---- resources ---- */
 
 /*
- * Finds the value of a resource in the record: for container main and nvidia.com/gpu, "1" in
- * "main/nvidia.com/gpu=1,...". false: the record does not have it.
+ * Finds the value of a resource in draft->record, the pod's record of removed resources: for
+ * container main and nvidia.com/gpu, "1" in "main/nvidia.com/gpu=1,...". false: the record does not
+ * have it.
  */
 static bool find_record(const struct dialect_draft *draft, uint32_t container, const char *resource,
 	struct str *ret)

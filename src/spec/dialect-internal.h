@@ -37,9 +37,10 @@ int draft_text(
 	const char *key, struct str value, char ret[static DIALECT_VALUE_MAX], struct error *err);
 
 /*
- * Reads the resource of the container from the pod or the record. Returns 1 with the value, and
- * adds the resource to the result's foreign resources. Returns 0 if the container has no such
- * resource. -EINVAL, with resource, value and range in the message.
+ * Reads the resource of the container from the pod, or from draft->record if the webhook has
+ * removed it from the pod. Returns 1 with the value, and adds the resource to the result's foreign
+ * resources. Returns 0 if the container has no such resource. -EINVAL, with resource, value and
+ * range in the message.
  */
 int draft_resource(struct dialect_draft *draft, uint32_t container, const char *resource,
 	uint64_t max, uint64_t *ret_value, struct error *err);

@@ -185,8 +185,8 @@ int dialect_write_running(const char *(*get)(void *data, const char *key), uint6
 /* Whether only the scheduler may set that annotation. */
 bool dialect_is_assigned(struct str key);
 /*
- * Whether the annotation is written when the pod is created and must not change later: the record,
- * the list, the default container, or the count of replaced pods.
+ * Whether the annotation is written when the pod is created and must not change later: the record
+ * of foreign resources, the list of dialects, the default container, or the count of replaced pods.
  */
 bool dialect_is_recorded(struct str key);
 
