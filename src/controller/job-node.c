@@ -90,11 +90,11 @@ struct capacity {
 
 /*
  * Returns the capacity for tenants, at least the sum of all grants. On a node of the pool the
- * devices of the other plugin count too, because divvy can take them. Without them no waiting pod
- * could cause divvy to take a device. Nor may the capacity grow only when divvy takes a device: a
- * kubelet that has not yet seen the growth refuses the pod for good. The resource HELD counts the
- * devices that divvy has taken. No pod requests HELD, but its change makes kube-scheduler consider
- * waiting pods again.
+ * devices that another device plugin owns count too, because divvy can take them. Without them no
+ * waiting pod could cause divvy to take a device. Nor may the capacity grow only when divvy takes a
+ * device: a kubelet that has not yet seen the growth refuses the pod for good. The resource HELD
+ * counts the devices that divvy has taken. No pod requests HELD, but its change makes
+ * kube-scheduler consider waiting pods again.
  */
 static struct capacity capacity_of(const json_t *gpu_node)
 {

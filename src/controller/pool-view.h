@@ -36,7 +36,7 @@ int pool_view_add_node(struct pool_view *view, const char *name, const json_t *l
 /* Adds a pod; add all pods after the nodes. The result is the action for that pod: */
 enum pool_pod {
 	POOL_POD_STAYS,
-	POOL_POD_LOST, /* a tenant whose device the other plugin has taken back: delete it */
+	POOL_POD_LOST, /* a tenant whose device the other device plugin has taken back: delete it */
 };
 enum pool_pod pool_view_add_pod(struct pool_view *view, const json_t *pod);
 

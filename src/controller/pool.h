@@ -21,7 +21,7 @@
 
 /* an idle device is given back after this time if no pod waits */
 #define POOL_IDLE_NS (10 * NSEC_PER_SEC)
-/* an idle device is given back after this time if pods wait that the device does not help */
+/* an idle device is given back after this time if pods wait, but the device does not help them */
 #define POOL_UNUSED_NS (60 * NSEC_PER_SEC)
 /* a placeholder that found no device is deleted after this time */
 #define POOL_NO_ROOM_NS (60 * NSEC_PER_SEC)
@@ -57,13 +57,15 @@ struct pool_placeholder {
 	const char *node;    /* bound or intended node; "": any node with a device */
 	uint64_t age_ns;     /* time since its creation */
 	bool is_bound;       /* the placeholder has a node, and thereby a device */
-	bool is_used;        /* pods are assigned to its device */
-	uint32_t free_milli; /* share of the device that these pods leave free */
+	bool is_used;        /* pods are assigned to the placeholder's device */
+	uint32_t free_milli; /* share of the device that the assigned pods leave free */
 	bool is_leaving;     /* the placeholder is being deleted */
-	bool has_ended;      /* its pod has failed, and it holds no device */
-	bool is_useless;     /* its device accepts no new tenants: it is cordoned or unhealthy */
-	bool is_unknown;     /* GPUNode.status does not name its device, and its node has tenants */
-	/* certainly no pod uses its device, although GPUNode.status may be out of date */
+	bool has_ended; /* the placeholder's pod has failed, so the placeholder holds no device */
+	/* the placeholder's device is cordoned or unhealthy, so it accepts no new tenants */
+	bool is_useless;
+	/* GPUNode.status does not name the placeholder's device, and the node has tenants */
+	bool is_unknown;
+	/* certainly no pod uses the placeholder's device, even if GPUNode.status is out of date */
 	bool may_go;
 	bool is_released; /* PLACEHOLDER_RELEASED is set */
 };

@@ -30,7 +30,9 @@ static int set_all(
 	int r = access_open(args, &a, err);
 
 	r = r < 0 ? r : access_gpunodes(&a, &nodes, err);
-	/* A wrong operand must not leave other devices changed. */
+	/*
+	 * Find the devices of all operands first, so that a wrong operand leaves no device changed.
+	 */
 	for (int i = 0; r >= 0 && i < args->n_operands; i++) {
 		struct report_found found;
 

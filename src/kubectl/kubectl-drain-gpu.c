@@ -118,7 +118,10 @@ static int kubectl_drain_device(struct access *a, const struct cli_args *args,
 		if (r < 0)
 			return r;
 		printf("%s/%s %scordoned\n", found.node, found.uuid, r ? "" : "was already ");
-		/* The scheduler may have placed a pod there just before, even a bare one. */
+		/*
+		 * The scheduler may have placed a pod, even a bare one, on the device just before
+		 * the cordon.
+		 */
 		json_decref(TAKE_PTR(pods));
 		json_decref(TAKE_PTR(tenants));
 		r = access_pods(a, NULL, &pods, err);

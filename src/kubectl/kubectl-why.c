@@ -101,7 +101,7 @@ static int explain_waiting(struct access *a, const struct cli_args *args, const 
 
 /*
  * Finds the last running container, and the first container that waits for another reason than
- * PodInitializing, which means the init containers.
+ * PodInitializing. PodInitializing only says that an init container has not ended yet.
  */
 static void find_state(const json_t *statuses, const json_t **ret_running, const json_t **ret_stuck)
 {

@@ -42,9 +42,10 @@ const json_t *manifest_json_container(
 	const struct manifest_json *pod, const json_t *spec, uint32_t container);
 
 /*
- * The amount of a resource that a pod of the API server needs: the larger of the sum over all
- * containers that run together and of any step of the start. field: "requests" or "limits". A
- * quantity that cannot be parsed counts as 0, and each counts as at most MANIFEST_JSON_AMOUNT_MAX.
+ * The amount of a resource that a pod from the API server needs: the larger of two amounts. One is
+ * the sum over all containers that run together, the other the most that a step of the pod's start
+ * needs. field: "requests" or "limits". A quantity that cannot be parsed counts as 0, and each
+ * counts as at most MANIFEST_JSON_AMOUNT_MAX.
  */
 #define MANIFEST_JSON_AMOUNT_MAX (UINT64_C(1) << 32)
 uint64_t manifest_json_amount(const json_t *pod, const char *field, const char *resource);

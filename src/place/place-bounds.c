@@ -416,7 +416,8 @@ static void look_at_changed(struct place_bounds *b, struct pool *g)
 		b->is_changed[node] = false;
 	}
 	/*
-	 * Rows that changed were handled above: the free capacity of all others is as `open` says.
+	 * The changed rows were handled above. Of all other rows `open` has the present free
+	 * capacity.
 	 */
 	for (uint32_t row = 0; row < g->n && g->is_forgotten; row++)
 		set_bounds(b, g, row, &b->open[g->node[row]], levels);

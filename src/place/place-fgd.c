@@ -453,7 +453,10 @@ static int64_t fgd_class_bound(
 {
 	if (!class->count)
 		return 0;
-	/* If no device has more than WHOLE free, devices for whole shares all have WHOLE free. */
+	/*
+	 * If no device has more than WHOLE free, each device that fits a whole share has exactly
+	 * WHOLE free.
+	 */
 	if (class->count == 1 || (class->share == WHOLE && seen->n && seen->open[0].r <= WHOLE))
 		return bound_of_alike(f, class, seen);
 	return fgd_bound_of_several(
@@ -548,7 +551,7 @@ PLACE_VECTORS static void see_grades(
 static void see_bounds(const struct fgd *f, const struct seen *seen,
 	const struct place_class *const *class, uint32_t n, int32_t *ret)
 {
-	/* share 0 suffices, as no free share exceeds WHOLE here */
+	/* `share` matters only for free shares above WHOLE, which do not occur here */
 	const int64_t several = fgd_bound_of_several(seen, 2, 0, 0);
 	struct lanes lanes;
 	uint32_t n_others = 0;

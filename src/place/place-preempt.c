@@ -558,9 +558,8 @@ static void all_stay(struct search *s)
 }
 
 /*
- * Keeps every removed tenant without which the set still suffices, the most expensive first.
- * Repeats that until nothing changes: with labels, one tenant's return can make another victim
- * unnecessary.
+ * Puts each victim back that the set does not need, the most expensive first. Repeats that until
+ * nothing changes: with labels, one tenant's return can make another victim unnecessary.
  */
 static void stay_who_can(struct search *s)
 {

@@ -37,7 +37,7 @@ static inline uint64_t queue_requested(const struct place *place, const struct p
 
 /*
  * The larger of two excesses over the queue's quotas: use of all models, and use of `model`.
- * evicted: use to subtract, [ALL + 1].
+ * evicted: an array of ALL + 1 amounts of use to subtract.
  */
 static inline int64_t queue_beyond(const struct queue *q, const uint64_t *evicted, uint32_t model)
 {

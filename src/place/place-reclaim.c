@@ -378,7 +378,10 @@ static int reclaim_across(struct reclaim *r, uint64_t goal, const struct place_p
 
 /* ---- the cheapest plan ---- */
 
-/* The highest rank of a victim, by the ranks without any removal. */
+/*
+ * Returns the highest rank of a victim of the plan, by the ranks that tenants have before any
+ * removal.
+ */
 static uint32_t highest_of(struct reclaim *r, const struct place_plan *plan)
 {
 	const struct place *place = r->place;

@@ -132,7 +132,8 @@ struct sums {
 	 * m CPU and memory allow.
 	 */
 	uint16_t *slots, *host;
-	int32_t *usable; /* n entries: sum of the r not smaller than m's share */
+	/* n entries. usable[m]: sum of the free shares r that are not smaller than m's share */
+	int32_t *usable;
 	/* rest[i]: the node's value, counting only the m from LANES * i on */
 	int64_t rest[TYPICAL_MAX / LANES + 1];
 };
@@ -568,7 +569,7 @@ static double shape_weight(const struct scarcity *s, const struct supply *supply
 	return SHAPE_PART * scarcity_square(size) * scarce * scarce * scarce;
 }
 
-/* Sets the weights of shapes, lambda_k. counted: L at the top of the file. */
+/* Sets the weights of shapes, lambda_k. counted: the L of the formulas at the top of the file. */
 static void set_shape_weights(struct scarcity *s, const struct supply *supply, double counted)
 {
 	const double free = MIN(supply->all_open, supply->all) / MAX(supply->all, 1.0);

@@ -242,7 +242,10 @@ static int place_search_expand_pool(struct quest *q, uint32_t pool, uint32_t lev
 	return r;
 }
 
-/* Replaces the guess of the node whose key came first by the bound, and pushes the node again. */
+/*
+ * The first key of the heap was made from a guess about this node: replaces the guess by the bound,
+ * and pushes the node again.
+ */
 static int look_closer(struct quest *q, uint32_t pool, uint32_t node)
 {
 	const int32_t bound = place_bounds_look_closer(q->place->bounds, node, q->column[pool]);

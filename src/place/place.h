@@ -58,7 +58,7 @@ const char *place_model_name(const struct place *place, uint32_t model);
  */
 int place_label(struct place *place, const char *ns, const char *name, uint32_t *ret_label,
 	struct error *err);
-/* "" for an unknown label or one without a name. */
+/* Returns "" for an unknown label, or for one without a name. */
 const char *place_label_name(const struct place *place, uint32_t label);
 int place_taint(struct place *place, const char *name, uint64_t *ret_bit, struct error *err);
 

@@ -121,7 +121,7 @@ static void workload_mix_count_workload(
 
 	slot = seen_slot(mix, &t);
 	if (!slot->n) {
-		/* One pass frees no slot if every kind has been counted more than once. */
+		/* One halving frees no slot if every kind has been counted more than once. */
 		while (mix->n_seen >= SEEN_SIZE / 2)
 			workload_mix_halve_counts(mix);
 		slot = seen_slot(mix, &t);

@@ -130,8 +130,9 @@ int cluster_read_cells(struct cluster *c, struct str text, struct error *err);
  */
 #define CLUSTER_CELLS_TEXT 160u
 struct cluster_cells_met {
-	uint32_t n_nodes;    /* cells that are nodes */
-	uint32_t n_unknown;  /* of these, cells whose name no node of the cluster has */
+	uint32_t n_nodes; /* cells that are nodes */
+	/* how many of the n_nodes cells have a name that no node of the cluster has */
+	uint32_t n_unknown;
 	const char *unknown; /* the first such name; borrowed from the cells */
 	uint32_t n_other;    /* nodes of the cluster whose devices differ from the file's */
 	const char *other;   /* the first such name; borrowed from the cluster */

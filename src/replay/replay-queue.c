@@ -192,8 +192,8 @@ static int arrive_alone(struct queue *q, struct queue_item item, struct error *e
 	if (r == 0 && wait_in_queue(q, item) < 0)
 		return fail(err, ENOMEM, "out of memory for a run");
 	/*
-	 * Tasks that the start evicted must be tried again, and waiting tasks may fit beside the
-	 * started ones.
+	 * Tasks that this start evicted must be tried again, and waiting tasks may fit beside the
+	 * started tasks.
 	 */
 	return r == 1 && (q->n_back || q->helps) ? retry(q, err) : MIN(r, 0);
 }

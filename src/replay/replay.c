@@ -251,7 +251,10 @@ static uint32_t replay_item_least(const struct workload *w, uint32_t first, uint
 	return place_gang_least(n, threshold ? threshold : 1000);
 }
 
-/* Places tasks until too many are refused for the threshold; returns the number of placed tasks. */
+/*
+ * Places tasks until the gang can no longer reach its threshold; returns the number of placed
+ * tasks.
+ */
 static int place_members(struct run *run, uint32_t first, uint32_t n, struct place_member *members,
 	struct error *err)
 {

@@ -44,8 +44,9 @@ struct cpod {
 	char *key;                /* "namespace/name" */
 	char *ns, *name, *uid;
 	enum cpod_state state;
-	struct cnode *node;         /* NULL: none */
-	struct cnode *server;       /* node of its devices if that is another node; else NULL */
+	struct cnode *node; /* NULL: none */
+	/* node of the pod's devices if that is not the pod's own node; else NULL */
+	struct cnode *server;
 	struct cpod *sprev, *snext; /* links of the list cnode.served */
 	json_t *json;               /* the pod's object while the pod waits; else NULL */
 	struct assigned assigned;
@@ -61,13 +62,13 @@ struct cpod {
 	bool is_ready;    /* condition Ready is True */
 	bool is_accepted; /* bound before this instance began to lead */
 	bool has_resize;  /* sched_check_resizes() must check the pod */
-	/* annotations of its dialect to write because the pod runs; NULL: none */
+	/* annotations of the pod's dialect to write because the pod runs; NULL: none */
 	json_t *running;
 	uint64_t denied;      /* hash of the last refusal of a resize request; 0: none */
 	bool is_reported;     /* evicted for another pod; its tenants still count */
 	uint64_t reported_ns; /* when the last eviction was sent */
 	uint64_t give_up_ns;  /* end of a nomination or reservation */
-	uint32_t n_evicted;   /* number of its tenants that the current trial evicts */
+	uint32_t n_evicted;   /* number of the pod's tenants that the current trial evicts */
 	/* The pod's queue as of cluster_settle(); NULL: none, or not known yet. */
 	const struct cqueue *queue;
 	/*
@@ -145,7 +146,7 @@ struct cpolicy {
 	/* Names that the policy lists; spaces: label spaces. */
 	struct texts namespaces, spaces, classes, models;
 	int64_t highest_priority; /* INT64_MAX: no limit */
-	/* name of its queue; "": each namespace has a queue with the namespace's name */
+	/* name of the policy's queue; "": each namespace has a queue with the namespace's name */
 	char queue[SPEC_LABEL];
 	struct cqueue_terms terms;
 	uint64_t total_milli, total_bytes; /* UINT64_MAX: no limit */

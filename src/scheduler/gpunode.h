@@ -81,7 +81,7 @@ void gpunode_done(struct gpunode *gpunode);
 
 /* Why no device is open, if all have the same reason; else GPUNODE_OPEN. */
 enum gpunode_closed gpunode_closed(const struct gpunode *gpunode);
-/* "cordoned"; for GPUNODE_OPEN why the whole node is closed. */
+/* Returns text such as "cordoned"; for GPUNODE_OPEN the reason why the whole node is closed. */
 const char *gpunode_closed_text(enum gpunode_closed closed);
 /* NULL: no device with that UUID. */
 const struct gpunode_device *gpunode_find(const struct gpunode *gpunode, const char *uuid);

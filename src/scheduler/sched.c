@@ -507,7 +507,10 @@ static int sched_gather_gang(
 		decision = s->outcome.decision;
 		s->counts.n_decisions++;
 		if (r == 0 && decision == DECIDE_CLAIM) {
-			/* The volumes come first; the group is tried again when they exist. */
+			/*
+			 * The volumes of this member's claims must exist first; the gang is tried
+			 * again when they do.
+			 */
 			r = todo_push_claims(&s->todo, g->member[i], &s->outcome.claims);
 			continue;
 		}

@@ -141,9 +141,8 @@ static void service_write_on_read(void *data, const struct kube_answer *answer)
 		return;
 	}
 	/*
-	 * The pod is still assumed as bound if the result stays unknown; the watch will show its
-	 * node, or kube-scheduler asks again. Only after -ENOENT the pod is deleted, and the place
-	 * is free.
+	 * If the result stays unknown, the pod still counts as bound: the watch will show its node,
+	 * or kube-scheduler asks again. -ENOENT: the pod is deleted, so its place is free.
 	 */
 	service_write_settle(f, answer->result != -ENOENT, answer->error.msg);
 }

@@ -276,7 +276,7 @@ int service_new(
 
 void service_leave(struct service *s)
 {
-	/* Calls in flight and the release of the Lease get half a second. */
+	/* Calls in flight and the release of the Lease get half a second to end. */
 	s->is_leading = false;
 	if (s->lease)
 		kube_lease_release(s->lease);

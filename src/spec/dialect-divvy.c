@@ -169,7 +169,10 @@ static int divvy_read_group(struct dialect_draft *draft, struct error *err)
 		group.group_threshold ? group.group_threshold : SPEC_SHARE_ONE, NULL, err);
 }
 
-/* A name before the domain has to be a container's, and containers have no gang of their own. */
+/*
+ * In a key NAME.divvy.gpu/FIELD the NAME must be that of a container, and a container has no gang
+ * of its own.
+ */
 static int check_owners(const struct dialect_draft *draft, struct error *err)
 {
 	const struct manifest_list list = draft->pod->annotations;

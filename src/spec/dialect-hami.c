@@ -45,8 +45,8 @@ static int hami_read_requested(struct dialect_draft *draft, uint32_t container,
 		!draft_has_resource(draft, container, P "gpucores");
 
 	/*
-	 * Without HAMi's further keys these are whole devices, which the dialect nvidia translates
-	 * if it is on.
+	 * Without HAMi's further keys nvidia.com/gpu requests whole devices, and the dialect nvidia
+	 * translates it if that dialect is on.
 	 */
 	if (is_plain &&
 		(!draft_has_resource(draft, container, P "gpu") ||
@@ -201,7 +201,7 @@ static uint32_t hami_cores_percent(const struct spec *spec)
 	return spec->request == 1 && !spec->exclusive ? 0 : spec->request / 10;
 }
 
-/* "UUID,NVIDIA,MiB,cores:" for each device, ";" after each main container. */
+/* Writes "UUID,NVIDIA,MiB,cores:" for each device, and ";" after each main container. */
 static int format_devices(const struct dialect_writer *w, struct buf *out)
 {
 	for (uint32_t c = 0; c < w->pod->n_containers; c++) {

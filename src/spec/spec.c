@@ -69,7 +69,8 @@ static int spec_set_request(struct spec *spec, const char *value, struct error *
 	if (request > SPEC_DEVICES_MAX * SPEC_SHARE_ONE)
 		return fail(err, EINVAL, SHOW ": one tenant gets at most %u GPUs", value,
 			SPEC_DEVICES_MAX);
-	if (spec->exclusive) { /* finish_exclusive() set count and limit from the old request */
+	/* an earlier finish_exclusive() has set count and limit from the old request */
+	if (spec->exclusive) {
 		spec->count = UNSET;
 		spec->limit = UNSET;
 		spec->exclusive = false;
@@ -138,7 +139,10 @@ static int spec_set_class(struct spec *spec, const char *value, struct error *er
 	if (class < 0)
 		return fail(
 			err, EINVAL, SHOW ": expected latency, standard or opportunistic", value);
-	/* A priority of 0 made the spec opportunistic; the last setting counts. */
+	/*
+	 * An earlier priority of 0 has made the spec opportunistic; of priority and class the later
+	 * one counts.
+	 */
 	if (spec->class == SPEC_OPPORTUNISTIC && class != SPEC_OPPORTUNISTIC && spec->priority == 0)
 		spec->priority = PRIORITY_UNSET;
 	spec->class = (enum spec_class) class;
