@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The command line of divvy-controller and divvy-controller(8). */
+/*
+ * Declares the options of divvy-controller, from which its help and the man page
+ * divvy-controller(8) are made.
+ */
 #ifndef CONTROLLER_CONTROLLER_OPTIONS_H
 #define CONTROLLER_CONTROLLER_OPTIONS_H
 

@@ -34,7 +34,7 @@ static inline uint32_t holder_share(const struct holder *h)
 	return h->share * (uint32_t)__builtin_popcountll(h->devices);
 }
 
-/* memory for one more tenant; -ENOMEM */
+/* Reserves memory for one more tenant of the node. -ENOMEM. */
 int place_held_reserve(struct place *place, uint32_t node);
 void place_held_add(struct place *place, uint32_t tenant);
 void place_held_remove(struct place *place, uint32_t tenant);

@@ -284,7 +284,7 @@ static inline bool device_is_idle(const struct place *place, uint32_t device)
 	return place->devices[device].n_tenants == 0;
 }
 
-/* NULL if no tenant of the group is on a device. */
+/* Returns the group with that number; NULL if no tenant of the group is on a device. */
 const struct group *place_group(const struct place *place, uint32_t id);
 void place_groups_free(struct place *place);
 

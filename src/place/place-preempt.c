@@ -354,8 +354,8 @@ static bool bound_of_devices(const struct search *s, uint32_t node, struct cost 
 	}
 	if (enough >= count) {
 		/*
-		 * Enough share is free, so something else is missing: the cheapest candidate is the
-		 * bound.
+		 * Enough share is free, so something else is missing: the rank of the cheapest
+		 * candidate is the bound.
 		 */
 		if (!next_candidate(s, held, &i, &c))
 			return false;

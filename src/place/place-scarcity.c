@@ -439,7 +439,7 @@ static void scarcity_set_entries(const struct place *place, struct scarcity *s)
 
 static int set_tables(struct place *place, struct scarcity *s)
 {
-	/* Each row has cache lines of its own. */
+	/* Each array of a node begins with a cache line of its own. */
 	const size_t unit = CACHE_LINE / sizeof(uint16_t), n = (s->n + unit - 1) / unit * unit,
 		     size = n * (2 * sizeof(uint16_t) + sizeof(int32_t));
 	char *room;

@@ -143,7 +143,7 @@ struct place_spec {
 	uint64_t started;  /* a number that grows with each new tenant */
 	/* label of the disruption budget that counts the tenant's eviction; 0: none */
 	uint32_t budget;
-	uint32_t queue;  /* place-queue.h; 0: none */
+	uint32_t queue;  /* number of the tenant's queue (place-queue.h); 0: none */
 	bool is_movable; /* defragmentation may move the tenant (place-defrag.h) */
 	/*
 	 * CPU, memory and tenant slots of the node's terminating tenants count as free for this
@@ -286,7 +286,7 @@ int place_add(struct place *place, const struct place_spec *spec, const struct p
 int place_restore(struct place *place, const struct place_spec *spec,
 	const struct place_choice *choice, const uint64_t *bytes, uint32_t *ret_tenant,
 	struct error *err);
-/* -ENOENT; -ENOMEM only with an open savepoint. */
+/* Removes the tenant. -ENOENT; -ENOMEM only with an open savepoint. */
 int place_remove(struct place *place, uint32_t tenant);
 /*
  * Changes share and memory of the tenant on its present devices. device_bytes 0: a part of the

@@ -76,7 +76,7 @@ struct cpod {
 	 * the pod does not reclaim.
 	 */
 	uint64_t reclaims_ns, reclaim_at_ns;
-	bool is_reclaimed; /* evicted for another queue's guarantee */
+	bool is_reclaimed; /* the pod was evicted for another queue's guarantee */
 	struct cgroup *in; /* its gang, or NULL */
 	struct cpod *gprev, *gnext;
 	/* At most one tenant for each container, and the client half of a remote pod. */

@@ -132,14 +132,15 @@ void cpod_accept(struct cpod *pod);
  * its older epoch.
  */
 bool cpod_is_older(const struct cpod *pod, uint64_t epoch);
-bool cpod_is_gated(const struct cpod *pod);     /* has scheduling gates */
-bool cpod_is_done(const struct cpod *pod);      /* has a node and phase Succeeded */
-bool cpod_is_reclaimed(const struct cpod *pod); /* evicted for another queue's guarantee */
+bool cpod_is_gated(const struct cpod *pod); /* the pod has scheduling gates */
+bool cpod_is_done(const struct cpod *pod);  /* the pod has a node and phase Succeeded */
+/* the pod was evicted for another queue's guarantee */
+bool cpod_is_reclaimed(const struct cpod *pod);
 /* When the pod may evict to reclaim its guarantee; 0: it does not reclaim. */
 uint64_t cpod_reclaim_at_ns(const struct cpod *pod);
-/* When a nomination or reservation expires. */
+/* When the pod's nomination or reservation expires. */
 uint64_t cpod_give_up_ns(const struct cpod *pod);
-/* When the last eviction was sent; 0: not evicted, or it is being deleted. */
+/* When the last eviction of the pod was sent; 0: it was not evicted, or its deletion has begun. */
 uint64_t cpod_reported_ns(const struct cpod *pod);
 void cpod_set_reported_ns(struct cpod *pod, uint64_t now_ns);
 bool cpod_take_resize(struct cpod *pod);

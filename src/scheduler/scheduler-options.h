@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The command line of divvy-scheduler and divvy-scheduler(8). */
+/*
+ * Declares the options of divvy-scheduler, from which its help and the man page divvy-scheduler(8)
+ * are made.
+ */
 #ifndef SCHEDULER_SCHEDULER_OPTIONS_H
 #define SCHEDULER_SCHEDULER_OPTIONS_H
 
