@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The webhook's authority and certificate, and their rotation without refused connections:
- * 1. A new authority is added to the bundle; clients trust both.
+ * 1. A new authority is added to the bundle; clients trust it and the old one.
  * 2. After CERTIFICATE_OVERLAP_NS all clients know the new authority, and it signs the server's
  *    certificate.
  * 3. After another CERTIFICATE_OVERLAP_NS all servers show that certificate, and the old authority

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Decides by the pod alone whether another pod follows. Containers fail a pod with restartPolicy
- * Always only if they have a policy of their own (Kubernetes 1.35 and later). The kubelet then
- * gives no reason; for all other failures the kubelet gives a reason, or the condition
+ * Always only if they have a restartPolicy of their own (Kubernetes 1.35 and later). The kubelet
+ * then gives no reason; for all other failures the kubelet gives a reason, or the condition
  * DisruptionTarget is True. Since 1.27 a kubelet ends a deleted pod as Succeeded or Failed.
  */
 #include "controller/share-pod-replace.h"

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * This file implements the table: memory, columns by class, maxima and guesses. One allocation,
- * which starts at free[0], holds the lines of all levels. `guessed` has an allocation of its own. A
- * grade is stored as grade + 1, so that 0 is PLACE_NEVER and bytes compare as bounds do.
- * columns_change_item() goes up level by level until a maximum stays the same. The function reads
- * all items of a line only if the line's greatest item has fallen. `slot` is a hash table with
- * twice as many slots as columns, so probing always ends. columns_drop() renumbers columns,
+ * This file implements the table of bounds: memory, columns by class, maxima and guesses. One
+ * allocation, which starts at free[0], holds the lines of all levels. `guessed` has an allocation
+ * of its own. A grade is stored as grade + 1, so that 0 is PLACE_NEVER and bytes compare as bounds
+ * do. columns_change_item() goes up level by level until a maximum stays the same. The function
+ * reads all items of a line only if the line's greatest item has fallen. `slot` is a hash table
+ * with twice as many slots as columns, so probing always ends. columns_drop() renumbers columns,
  * rebuilds that hash table and marks every bound as a guess.
  */
 #include "place/place-columns.h"

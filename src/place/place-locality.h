@@ -3,7 +3,7 @@
  * Locality bonus: added to the policy's score of a device or node that has certain tenants or is
  * near them.
  *
- * A tenant with a priority prefers the neighbourhood of its group, by the tree of cells. An
+ * A tenant with a priority above 0 prefers the neighbourhood of its group, by the tree of cells. An
  * opportunistic tenant (priority 0) prefers devices with other opportunistic tenants, so that other
  * devices stay free of them.
  *

@@ -3,7 +3,7 @@
  * The search has two steps. First, every node gets a lower bound of the cost of preemption there,
  * from shares, CPU, memory and priorities alone. A heap then gives the nodes in the order of their
  * bounds. Second, the search finds a set of victims on each of these nodes. The search removes
- * groups of equal priority until the tenant fits, and keeps the removed tenants that were not
+ * groups of equal priority until the tenant fits, and puts back the removed tenants that were not
  * necessary. Then the search tries all sets that can be cheaper, on a copy of the node's counters
  * (place-capacity.h).
  */

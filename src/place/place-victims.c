@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * This file removes victims for several tenants together, and puts back victims that turn out
- * unnecessary. The list keeps a copy of each tenant, because the removal clears its node in the
- * model. While the savepoint is open, no new tenant gets a victim's number, so is_out() can test
- * that number. place_victims_readd() tries to return each victim under a savepoint of its own,
+ * unnecessary. The list of victims keeps a copy of each tenant, because the removal clears its node
+ * in the model. While the savepoint is open, no new tenant gets a victim's number, so is_out() can
+ * test that number. place_victims_readd() tries to return each victim under a savepoint of its own,
  * highest priority first. The two halves of a remote tenant return together or not at all.
  */
 #include "place/place-victims.h"

@@ -5,8 +5,8 @@
  * Each dialect is one file and one entry of the table, from which docs/dialects.md is made.
  *
  * Pure: no I/O, no clock. The result depends only on the pod and on the namespace's list of
- * dialects. The webhook writes the record (dialect_record_format) into the pod and removes its
- * foreign resources; a later translation gives the same result. Any thread.
+ * dialects. The webhook writes the record (dialect_record_format) into the pod and removes the
+ * pod's foreign resources; a later translation gives the same result. Any thread.
  */
 #ifndef SPEC_DIALECT_H
 #define SPEC_DIALECT_H
