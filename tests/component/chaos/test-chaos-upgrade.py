@@ -12,7 +12,6 @@ from machine import (
     HOOK_BEFORE,
     HOOKS,
     Machine,
-    SKIP,  # noqa: F401
     fairly,
     kill,
     run,
