@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Load on the host: one endless loop per processor beside the programs of a rig, or a CPU quota for
- * each of these programs. Kubernetes gives such quotas to pods with a CPU limit. All load ends with
- * host_done, and with the bench. One thread.
+ * each of these programs. Kubernetes gives such quotas to pods with a CPU limit. host_done() ends
+ * all load, which also ends with the bench. Call the functions from one thread only.
  *
  * The functions also measure stalls of the host below a virtual machine. A stall is a time in which
  * that host did not run one of the machine's processors. Nothing on this machine can work on that

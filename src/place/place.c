@@ -521,8 +521,8 @@ static uint64_t place_node_models(const struct place_node_info *info)
 }
 
 /*
- * Of the node's devices of one model, the n-th gets the node's n-th leaf of that model in the cell
- * file.
+ * Assigns a cell (place-cell.h) to a device. The node's n-th device of a model gets the node's n-th
+ * leaf cell of that model, in the order of the cell file.
  */
 static void set_cell(struct place *place, const struct node *node, uint32_t i)
 {

@@ -22,8 +22,9 @@ void confine_secret(void);
 #define CONFINE_MINORS_ENV "DIVVY_REMOTE_MINORS"
 
 /*
- * Restricts files for this thread and the threads that it starts. Of the device files
- * ROOT/dev/nvidiaN they can open only those with these minor numbers, and no file outside ROOT.
+ * Restricts files for this thread and the threads that it starts. Afterwards these threads can open
+ * no file outside ROOT, and of the device files ROOT/dev/nvidiaN only those with a minor number in
+ * `minors`.
  * Call before the driver is loaded. root is "/", except in tests. 0; -ENOSYS: the kernel has no
  * Landlock; -errno.
  */

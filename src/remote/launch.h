@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fields of requests with hand-written stubs. */
+/* Bodies of the requests whose stubs are written by hand; gen-remote.py makes all other stubs. */
 #ifndef REMOTE_LAUNCH_H
 #define REMOTE_LAUNCH_H
 

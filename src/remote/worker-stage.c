@@ -18,7 +18,10 @@
 #define STAGES_BOUND (8ull << 30)    /* most bytes of all stages together */
 #define LOOK_NS 100000
 
-/* A stream. Numbered streams are different in each context, or thread. */
+/*
+ * Identifies a stream. The handles CU_STREAM_LEGACY and CU_STREAM_PER_THREAD mean another stream in
+ * each context, and CU_STREAM_PER_THREAD also in each thread (numbered.h).
+ */
 struct line {
 	CUstream stream; /* NULL: no stream */
 	CUcontext context;

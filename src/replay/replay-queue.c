@@ -119,8 +119,9 @@ int try_queue_item(struct queue *q, struct queue_item item, struct error *err)
 	q->round++;
 	q->helps |= item.has_locality;
 	/*
-	 * Stop victims before members start: without a grace period, a member can have the tenant
-	 * number of a victim.
+	 * Stop the victims before any member starts. Without a grace period, placement has removed
+	 * the victims, and a member may have got the tenant number of a victim. The member's start
+	 * then overwrites tasks.slot_of[number], by which evict() finds the victim's task.
 	 */
 	for (uint32_t i = 0; r == 0 && i < group.n_victims; i++)
 		r = q->run->in->grace_ns ? terminate_begin(q, group.victims[i], comer)

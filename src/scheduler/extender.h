@@ -17,7 +17,8 @@
 
 #include "scheduler/sched.h"
 
-#define EXTENDER_BODY_MAX (16u << 20) /* 5,000 nodes by name are 200 KiB, as objects 50 MiB */
+/* 5,000 nodes by name take 200 KiB and fit; as objects they take 50 MiB and do not fit. */
+#define EXTENDER_BODY_MAX (16u << 20)
 #define EXTENDER_NODES_MAX 65536u
 #define EXTENDER_BEST 10 /* highest score of prioritize, by the protocol */
 

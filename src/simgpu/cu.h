@@ -518,7 +518,10 @@ CUresult cu_capture_launch(
 CUresult cu_capture_event_record(struct cu_stream *stream, struct cu_event *event, unsigned flags);
 CUresult cu_capture_event_wait(struct cu_stream *stream, struct cu_event *event, unsigned flags);
 CUresult cu_capture_refuse(struct cu_stream *stream, CUresult code);
-/* Checks a call that names the legacy stream while a blocking stream of the context captures. */
+/*
+ * For a call that works in the legacy stream: if blocking streams of the context capture,
+ * invalidates these captures and returns CUDA_ERROR_STREAM_CAPTURE_IMPLICIT.
+ */
 CUresult cu_capture_check_legacy(struct cu_context *context);
 void cu_capture_forget_stream(struct cu_stream *stream);
 

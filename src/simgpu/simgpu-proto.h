@@ -305,11 +305,13 @@ struct simgpu_shm_client {             /* [client] */
 _Static_assert(sizeof(struct simgpu_shm_client) == 64, "one line");
 
 /*
- * Doorbell: publish tail, then a seq_cst fence, then read `doorbell`. If `doorbell` is ALL, write 1
- * to the doorbell eventfd. If `doorbell` is VISIBLE, write 1 for a SIMGPU_ENTRY_VISIBLE entry,
- * unless wake_at_ns <= simgpu_stream.busy_until_ns of its stream. Unless `doorbell` is NONE, write
- * 1 when the ring is more than half full. Always ring after raising await_seq, after finishing a
- * host function, and before sleeping for room in the ring.
+ * How a client rings: after it has written an entry, it publishes tail, executes a seq_cst fence
+ * and reads `doorbell`. If `doorbell` is ALL, the client writes 1 to the doorbell eventfd. If
+ * `doorbell` is VISIBLE, the client writes 1 for a SIMGPU_ENTRY_VISIBLE entry, unless the engine
+ * looks again before the entry can complete: wake_at_ns <= busy_until_ns of the entry's stream.
+ * Unless `doorbell` is NONE, the client writes 1 when the ring is more than half full. The client
+ * always rings after it has raised await_seq, after a host function, and before it sleeps for room
+ * in the ring.
  */
 enum simgpu_doorbell { SIMGPU_DOORBELL_ALL, SIMGPU_DOORBELL_VISIBLE, SIMGPU_DOORBELL_NONE };
 

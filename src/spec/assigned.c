@@ -276,7 +276,7 @@ static const struct key {
 	const char *name;
 	bool is_needed; /* each container with devices needs this key */
 	int (*read)(struct assigned_container *c, struct str value, struct error *err);
-	/* If write() appends nothing, the key's value leaves the container out. */
+	/* Appends the container's part of the key's value; nothing: the value has no such part. */
 	void (*write)(const struct assigned_container *c, struct buf *out);
 } keys[] = {
 #define ASSIGNED_KEY(name, of, is_needed, about) \

@@ -43,7 +43,10 @@ static double idle_part(const struct vm *vm)
 		(double)(vm->device[0].switches * SWITCH_NS) / (double)RUN_NS;
 }
 
-/* The largest wake-up delay beside an endless loop is the scheduler's time slice of about 3 ms. */
+/*
+ * On a processor that runs an endless loop, a program wakes up at most one time slice of the Linux
+ * scheduler late, about 3 ms. Shares must hold with this delay.
+ */
 static void shares_hold_beside_endless_loops(void **state)
 {
 	for (size_t m = 0; m < ARRAY_SIZE(mixes); m++) {

@@ -288,8 +288,8 @@ static void a_member_can_use_a_place_freed_for_another(void **state)
 }
 
 /*
- * The first member of an affinity label needs an idle device, so the victim on that device cannot
- * return.
+ * All three tenants would fit on the device by share. But the first tenant with an affinity label
+ * needs an idle device, so the victim is not put back after the gang is placed.
  */
 static void a_victim_of_a_label_stays_evicted(void **state)
 {
