@@ -36,7 +36,7 @@ struct text {
 struct metrics_thread {
 	/* for the daemon's loop */
 	struct agent *agent;
-	struct metrics_server server; /* without a server its functions are NULL */
+	struct metrics_server server; /* no further server: the function pointers are NULL */
 	struct loop_io snapshot_wanted;
 	struct loop_timer beat;
 

@@ -3,8 +3,8 @@
  * Metrics in Prometheus' text format 0.0.4. A daemon declares metrics in tables. Each row has a
  * name, a type, a help text and a field of a struct. This struct is the sample: the daemon fills it
  * before it writes the table. Names are snake_case and end in the full unit, those of counters in
- * _total. Times are in seconds, sizes in bytes, shares in parts of 1. The buf keeps failures. Any
- * thread.
+ * _total. Times are in seconds, sizes in bytes, shares are fractions of 1. A failure to append
+ * stays in `out` (struct buf.error). Any thread.
  */
 #ifndef BASE_PROM_H
 #define BASE_PROM_H

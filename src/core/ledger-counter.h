@@ -181,9 +181,10 @@ static inline void ledger_counter_release(struct ledger_counter *counter, uint64
 
 /*
  * Computes the process's part of the counter, as of word `w`. The result is right if the word is
- * still w after the call: without a CAS of the owner in between, only settling can happen, and
- * reading `settled` twice detects that. -EAGAIN: the slot kept changing, because its owner runs;
- * try again later.
+ * still w after the call, because the owner has made no CAS meanwhile. It can then only have
+ * settled (step 3 above) or announced its next change (step 1), and reading `settled` and
+ * `intent_seq` twice detects both. -EAGAIN: the slot kept changing, because its owner runs; try
+ * again later.
  */
 static inline int ledger_slot_contribution(const struct page_tenant *tenant,
 	const struct page_memory *slot, uint32_t process, uint64_t w, int64_t *ret_pages)

@@ -114,10 +114,10 @@ static inline __attribute__((always_inline)) bool gate_done(struct thread *t)
 	}
 
 /*
- * The check of the gate for functions with arguments on the stack, which the compiler would move
- * into registers and back. Three registers are free. The stream is the 9th parameter, so it is at
- * 24(%rsp). Numbers are offsets in struct thread, stream, device and stream_map (gated.c asserts
- * them).
+ * The gate's check in assembly, for functions with arguments on the stack. In C, the compiler would
+ * copy these arguments to registers and back. Three registers are free (rax, r10, r11). The stream
+ * is the 9th parameter, so it is at 24(%rsp). Numbers are offsets in struct thread, stream, device
+ * and stream_map (gated.c asserts them).
  */
 #if defined(__x86_64__)
 /* clang-format off */

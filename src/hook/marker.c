@@ -2,7 +2,7 @@
 /*
  * Markers: the device writes a sequence number into up.done behind a stream's work. The daemon and
  * this library read that number without asking the driver. The times of completions show how long
- * submissions take. From this length the library computes the number of submissions between two
+ * submissions take. From these durations the library computes the number of submissions between two
  * markers, and the work in flight.
  *
  * A submission sets its stream's `dirty` after the driver has taken it. A marker first clears

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The grant log: what containers got and gave back. Each entry is one line with an object, written
- * by one write at the end of the file. Unlike GPUNode.status the log also has grants that were in
- * force for a moment only, so that an audit can add them up. Every grant of a daemon has a line.
+ * The grant log: grants to containers, their changes and their ends. Each entry is a JSON object on
+ * one line, appended by one write. Unlike GPUNode.status, the log also has grants that were in
+ * force only for a moment, so an audit can add up all grants. A restarted daemon first writes a
+ * line "kept" for each grant that it still has.
  */
 #include <errno.h>
 #include <fcntl.h>

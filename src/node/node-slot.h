@@ -75,8 +75,8 @@ struct slot_nodes {
 	size_t n;
 };
 /*
- * dev: path of the host's /dev; minor: number of each granted device. -ENOENT names a missing file;
- * -EINVAL: the driver gave no number.
+ * dev: path of the host's /dev; minor: number of each granted device. -ENOENT: a file is missing,
+ * and the message names it; -EINVAL: a minor is negative, since the driver gave no number.
  */
 int slot_nodes_find(
 	const char *dev, const int32_t *minor, size_t n, struct slot_nodes *ret, struct error *err);

@@ -68,7 +68,7 @@ void look_done(void);
 /* Number of contexts that have ended. */
 uint64_t ends_so_far(void);
 
-/* Called instead of the driver's functions. */
+/* The worker calls these in place of the driver's functions, and so keeps track of contexts. */
 CUresult context_destroy(CUcontext context);
 CUresult context_detach(CUcontext context);
 CUresult primary_retain(CUcontext *ret_context, CUdevice device);

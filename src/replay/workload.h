@@ -127,7 +127,7 @@ struct workload_shape {
 	uint32_t demand, demand_sigma;
 	/* permille of a device's memory, normal within 50..1000; memory 0: equal to the share */
 	uint32_t memory, memory_sigma;
-	uint32_t limit; /* permille, if above the demand; 0: the demand */
+	uint32_t limit; /* permille; a task with a larger share has its share as the limit */
 	/* work of a task, uniform from min to max; min 0: exponential with mean max */
 	uint64_t work_min_ns, work_max_ns;
 	struct workload_choices gangs, priorities;

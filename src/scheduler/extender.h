@@ -6,7 +6,7 @@
  *
  * `filter` returns the nodes that fit and reserves a place on the best of them. `prioritize` gives
  * that node 10 and all others 0. A reservation expires after DECIDE_RESERVE_NS. `preempt` keeps the
- * nodes where the pod fits without the named victims, and names no victims itself. Gangs are
+ * nodes where the pod fits once the request's victims are gone, and adds no victims. Gangs are
  * refused. A pod without a share fits every node.
  *
  * Keys may be in upper or lower case, because releases of kube-scheduler differ. A request lists

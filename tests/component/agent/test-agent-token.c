@@ -253,9 +253,10 @@ static void a_yield_hands_over_the_token(void **state)
 	start(&p, spec, spec);
 	assert_true(fake_acquire(&p.a, 0, LONG_MS));
 	/*
-	 * Several rounds may be needed. In its first turn a was alone, so the daemon closes a's
-	 * gate even without a yield, and this machine may stall in any round. If the daemon looks
-	 * in time, drained_ns tells when the work of the closed turn completed.
+	 * One round may not suffice. has_yielded counts only b's turns: in its first turn a was
+	 * alone, so the daemon closes a's gate even without a yield. A stall of this machine can
+	 * spoil any round. is_said: the daemon sets b's drained_ns only if it sees b's work
+	 * complete soon after a look that saw the work unfinished.
 	 */
 	for (int round = 0; round < 200 && !(has_yielded && is_said); round++) {
 		yields(&p.a, &p.b);

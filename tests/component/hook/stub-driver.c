@@ -258,7 +258,7 @@ API CUresult cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int *flags, int *
 	return CUDA_SUCCESS;
 }
 
-static size_t limits[CU_LIMIT_MAX]; /* above the 1 KiB that each limit starts with */
+static size_t limits[CU_LIMIT_MAX]; /* each value minus 1024, so all limits start at 1 KiB */
 
 API CUresult cuCtxGetLimit(size_t *pvalue, CUlimit limit)
 {

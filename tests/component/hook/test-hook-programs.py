@@ -44,7 +44,8 @@ def same(name, command, **more):
 
 
 # Prints fds, threads and signals after a pipeline, a subshell and a here-document. The shell reads
-# its own status: in a child, the state of SIGCHLD depends on how far the shell's wait has come.
+# its own status without a child such as cat. While the shell waits for a child, its SIGCHLD bits
+# depend on how far that wait has come.
 SHELL = r"""
 umask 027; umask; trap 'echo usr1' USR1; kill -USR1 $$
 echo a | tr a b; (exit 3); echo $?; cat <<END

@@ -1196,7 +1196,8 @@ static void taken_address(void)
 
 	OK(drv.cuMemFree_v2(a));
 	/*
-	 * Maps memory where the device allocates next. A local driver has mapped this range itself.
+	 * Maps memory where the device would allocate next. With a local driver this fails, because
+	 * the driver has mapped the range already.
 	 */
 	mine = mmap((void *)(uintptr_t)(a + (64 << 20)), 64 << 20, PROT_READ | PROT_WRITE,
 		MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);

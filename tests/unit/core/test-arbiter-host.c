@@ -36,7 +36,7 @@ static struct vm *run(const struct vm_mix *mix, uint64_t kernel_ns, uint64_t hos
 	return vm;
 }
 
-/* Part of the time in which the device neither ran a kernel nor switched. */
+/* The fraction of the time that the device spent neither running a kernel nor switching. */
 static double idle_part(const struct vm *vm)
 {
 	return 1 - vm_busy(vm, 0, FROM_NS, RUN_NS) -

@@ -538,7 +538,8 @@ static void a_label_space_joins_namespaces(void **state)
 #define APART SHARE("0.3") ",'divvy.gpu/anti-affinity':'web/api'"
 	add_node("n1", 1);
 	/*
-	 * The label is separate in each namespace until a policy makes namespaces share its space.
+	 * The label web/api is separate in each namespace, until a policy lists `web` in
+	 * labelSpaces.
 	 */
 	run("a", "a1", APART);
 	run("b", "b1", APART);
