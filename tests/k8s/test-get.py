@@ -19,19 +19,29 @@ from tap import main  # noqa: E402
 GET = os.path.join(HERE, "get")
 
 
-def said_in_get(name):
-    with open(GET, encoding="utf-8") as f:
-        return re.search(rf"^{name}=(\S+)", f.read(), re.MULTILINE).group(1)
+def version_and_recipe(which):
+    """The version that the script for `which` makes, and its recipe's number."""
+    if which == "newest":
+        with open(os.path.join(HERE, "modules/go.mod"), encoding="utf-8") as f:
+            version = re.search(r"^\tk8s.io/kubernetes v([0-9.]+)", f.read(), re.MULTILINE).group(1)
+    with open(
+        os.path.join(HERE, {"oldest": "get-debian.sh", "newest": "get-modules.sh"}[which]), encoding="utf-8"
+    ) as f:
+        text = f.read()
+    if which == "oldest":
+        version = re.search(r"^version=(\S+)", text, re.MULTILINE).group(1)
+    return version, re.search(r"^recipe=(\d+)", text, re.MULTILINE).group(1)
 
 
 @contextlib.contextmanager
-def a_cache():
+def a_cache(which="oldest"):
     """(folder, environment) of a complete cache, except for the contents of its files."""
+    version, recipe = version_and_recipe(which)
     caches = tempfile.mkdtemp(prefix="divvy-test-")
     try:
-        folder = os.path.join(caches, "divvy", "k8s-" + said_in_get("version"))
+        folder = os.path.join(caches, "divvy", "k8s-" + version)
         os.makedirs(os.path.join(folder, "bin"))
-        write(folder, "VERSIONS", f"recipe {said_in_get('recipe')}\n")
+        write(folder, "VERSIONS", f"recipe {recipe}\n")
         write(folder, "bin/kubelet", "program")
         lines = []
         for name in ("VERSIONS", "bin/kubelet"):
@@ -48,9 +58,9 @@ def write(folder, name, text):
         f.write(text)
 
 
-def check(env):
+def check(env, *which):
     return subprocess.run(
-        [GET, "--check"], env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+        [GET, "--check", *which], env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
     )
 
 
@@ -64,6 +74,15 @@ def a_complete_cache_is_printed():
     with a_cache() as (folder, env):
         done = check(env)
         assert (done.returncode, done.stdout, done.stderr) == (0, folder + "\n", ""), done
+
+
+def each_version_has_a_cache_of_its_own():
+    for which in ("oldest", "newest"):
+        with a_cache(which) as (folder, env):
+            done = check(env, which)
+            assert (done.returncode, done.stdout, done.stderr) == (0, folder + "\n", ""), done
+    done = check(dict(os.environ), "latest")
+    assert done.returncode == 1 and "'latest' is no version; use oldest or newest" in done.stderr, done
 
 
 def a_missing_cache_is_reported():
@@ -83,10 +102,10 @@ def a_damaged_file_is_found():
 def missing_and_extra_files_are_found():
     with a_cache() as (folder, env):
         write(folder, "bin/more", "")
-        refused(env, "not the files that were put there")
+        refused(env, "has other files than at its build")
         os.unlink(os.path.join(folder, "bin/more"))
         os.unlink(os.path.join(folder, "bin/kubelet"))
-        refused(env, "not the files that were put there")
+        refused(env, "has other files than at its build")
         os.unlink(os.path.join(folder, "SHA256SUMS"))
         refused(env, "not complete")
 
@@ -99,6 +118,7 @@ def a_cache_of_another_recipe_is_rejected():
 
 main(
     a_complete_cache_is_printed,
+    each_version_has_a_cache_of_its_own,
     a_missing_cache_is_reported,
     a_damaged_file_is_found,
     missing_and_extra_files_are_found,

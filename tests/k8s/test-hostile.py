@@ -538,7 +538,6 @@ def careless_roles_give_no_share():
             "targetContainerName": "main",
             "command": ["sh", "-c", "ls /run/divvy /opt/divvy /run/divvy-sim /etc/ld.so.preload; ls /dev"],
             "env": [{"name": "DIVVY_SOCKET", "value": socket_of("victim")}],
-            "securityContext": alice.pod("late")["spec"]["containers"][0]["securityContext"],
         },
     )
     status = wait_for(
@@ -566,7 +565,8 @@ def add_ephemeral(path, container):
                 "ephemeralContainers": [container],
             },
         )
-    else:
+    else:  # these servers allow a security context, and the profile requires one
+        container["securityContext"] = alice.pod("late")["spec"]["containers"][0]["securityContext"]
         alice.account.patch(path + "/ephemeralcontainers", {"spec": {"ephemeralContainers": [container]}}, "strategic")
 
 
