@@ -115,7 +115,8 @@ size_t rig_processes(struct rig *rig, const char *name, pid_t *ret_pids, size_t 
 void rig_done(struct rig *rig);
 
 /*
- * Busy times of the compute engine in [t0, t1) for a process, or all (pid 0); simgpu_busy_done().
+ * Reads from the trace when the device's compute engine worked in [t0, t1) for a process, or for
+ * all (pid 0). The caller frees the result with simgpu_busy_done().
  */
 void rig_busy(struct rig *rig, pid_t pid, int device, uint64_t t0, uint64_t t1,
 	struct simgpu_busy *ret_busy);

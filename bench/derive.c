@@ -50,8 +50,8 @@ static const struct row large[] = {{120000, 737280, 8, 1000}, {128000, 786432, 8
 	{60000, 300000, 4, 1000}, {94000, 500000, 2, 1000}};
 
 /*
- * Each model has room for most tasks. The list has a model about as often as the cluster has its
- * devices.
+ * Models with enough CPU and memory beside each device for most tasks. A model occurs in this list
+ * about as often as among the cluster's devices.
  */
 static const char *const models[] = {"G2", "G2", "G2", "T4", "G3", "V100M32", "P100"};
 

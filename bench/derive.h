@@ -12,7 +12,10 @@
 
 struct derived {
 	const char *name, *from; /* from: one of the OpenB traces */
-	/* percent of each request in the original trace, unless no node has so much */
+	/*
+	 * CPU and memory of each task, in percent of its request in the OpenB trace. A request that
+	 * would exceed the largest node stays unchanged.
+	 */
 	uint32_t cpu_percent, mib_percent;
 	uint32_t model_permille; /* how many of 1000 tasks with devices request a model */
 	/*

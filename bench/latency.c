@@ -19,8 +19,8 @@
 
 struct open_loop {
 	double p50_ms, p99_ms;
-	double busy;    /* part of the time in which the serving program was busy */
-	double harvest; /* part of the time in which the opportunistic tenant was busy */
+	double busy;    /* fraction of the time in which the latency tenant was busy */
+	double harvest; /* fraction of the time in which the opportunistic tenant was busy */
 	size_t n;
 };
 

@@ -5,7 +5,8 @@
  * in the folder that DIVVY_OPENB names: openb_node_list_gpu_node.csv, openb_pod_list_<trace>.csv,
  * arrivals/<trace>.<seed>.txt and .perm for seeds 42 to 46, published.csv. Without the folder the
  * bench measures nothing. Further traces are derived in which other resources are scarce
- * (derive.h). All policies get the same orders, so differences are taken per order.
+ * (derive.h). All policies get the tasks in the same orders, so the bench compares the policies
+ * order by order.
  */
 #include <math.h>
 #include <stdio.h>
@@ -20,8 +21,8 @@
 #include "replay/stats.h"
 
 #define POLICIES 4u
-#define GIVEN 5u  /* orders that come with the data */
-#define DRAWN 20u /* drawn orders, from seed 1000 on */
+#define GIVEN 5u  /* orders of arrival that come with the data */
+#define DRAWN 20u /* orders of arrival that divvy sim draws, from seed 1000 on */
 #define RUNS (GIVEN + DRAWN)
 
 enum { FGD, BEST_FIT, DEFAULT, FIRST_FIT };
@@ -29,13 +30,13 @@ static const char *const policies[POLICIES] = {"fgd", "best-fit", "default", "fi
 #define SIM_POLICIES "--policy fgd,best-fit,default,first-fit "
 #define GPUSPEC33 1u /* index of a trace with a goal of its own */
 
-/* Points at which results are read: arrived requests in percent of the cluster. */
+/* Points at which results are read: what the arrived tasks request, in percent of the cluster. */
 #define POINTS 7u
 enum { AT_50, AT_70, AT_80, AT_90, AT_95, AT_100, AT_130 };
 static const unsigned int points[POINTS] = {50, 70, 80, 90, 95, 100, 130};
 #define EARLY_POINTS AT_100 /* points below the cluster's capacity */
 
-/* Allocated percent at each point. */
+/* Allocated percentage of the cluster at each point, for each policy and order of arrival. */
 struct runs {
 	double at[POINTS][POLICIES][RUNS];
 	size_t n;
@@ -94,7 +95,7 @@ static void run_trace(const char *trace, struct runs *ret)
 	collect(sim(trace, options), ret);
 }
 
-/* These traces come without an order of arrival: divvy sim draws all orders. */
+/* Derived traces come without orders of arrival, so divvy sim draws an order for each seed. */
 static void run_derived(const struct derived *of, struct runs *ret)
 {
 	char path[] = "/tmp/divvy-derived-XXXXXX", options[128];
@@ -139,7 +140,11 @@ static double published(const char *trace, const char *policy, size_t point)
 	return found;
 }
 
-/* Largest difference from the published values, over FGD and best fit, in the given orders. */
+/*
+ * Averages the allocated percentage over the orders of arrival that come with the data. Returns the
+ * largest difference of this mean from the published percentage, over FGD and best fit at 100 and
+ * 130 %, or `most` if that is larger.
+ */
 static double compare(const char *trace, const struct runs *runs, double most)
 {
 	static const struct {
@@ -176,7 +181,10 @@ static void report(const char *trace, const struct runs *runs)
 		}
 }
 
-/* The default policy's percentage less FGD's, order by order. */
+/*
+ * Reports the allocated percentage of the default policy less FGD's at this point, as the mean over
+ * all orders of arrival.
+ */
 static double gain(const char *trace, const struct runs *runs, size_t point)
 {
 	double d[RUNS], mean;
@@ -194,8 +202,9 @@ static double gain(const char *trace, const struct runs *runs, size_t point)
 }
 
 /*
- * The default policy's percentage less the better of FGD's and best fit's, before the arrivals
- * exceed the cluster's capacity: the least of any order.
+ * Reports the allocated percentage of the default policy less that of FGD or best fit, whichever
+ * allocates more. The result is the smallest difference of all orders of arrival, at the points
+ * from 50 to 95 %.
  */
 static void behind(const char *trace, const struct runs *runs)
 {

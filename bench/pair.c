@@ -101,7 +101,10 @@ static uint32_t devices(uint64_t seconds)
 	return round;
 }
 
-/* The other rank's flag, by an IPC handle in a file that rename() makes visible as a whole. */
+/*
+ * Opens the other rank's flag by the IPC handle in that rank's file. rename() makes each file
+ * visible only when it is complete.
+ */
 static CUdeviceptr peer_flag(struct side *s, const char *base, int rank)
 {
 	char mine[256], peer[256], temporary[264];

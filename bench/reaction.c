@@ -263,8 +263,8 @@ static pid_t start_handshakes(atomic_uint *n_handshakes, unsigned int seed)
 /* ---- cases ---- */
 
 /*
- * Puts this thread before ordinary programs, like the daemon, so that its own delay is not
- * measured.
+ * Gives this thread a real-time priority, as the daemon has one. So ordinary programs do not delay
+ * this thread, and the measured latency is the daemon's.
  */
 static void be_prompt(bool is_on)
 {
@@ -356,7 +356,10 @@ struct reaction {
 	unsigned int handshakes_per_s;
 };
 
-/* When the measurement begins, both tenants are at work, and the daemon has usage to write. */
+/*
+ * Measures the daemon beside these loads. Before the measurement begins, both tenants are at work
+ * and the daemon has usage to write.
+ */
 static struct reaction measure_beside(unsigned int loads)
 {
 	const unsigned int n_handshakers = loads & LOAD_TLS ? HANDSHAKERS : 0;

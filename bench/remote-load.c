@@ -8,7 +8,7 @@
  *   sync_us     a synchronisation of an idle stream: median
  *   echo_us     between synchronisations, a call that the driver answers from memory: there and
  *               back, through the same rings, links, TLS and sockets
- *   loop_ms     a step of a training-like loop: 200 launches of 20 us to 1 ms, 2 synchronisations,
+ *   loop_ms     a step of a training-like loop: 200 kernels of 30 us to 1 ms, 2 synchronisations,
  *               1 MiB in and out
  *   in, out     copies of 64 MiB, page-locked memory, bytes a nanosecond; memcpy: the same between
  *               two buffers; paged_in, paged_out: memory that the driver does not know; tcp: the
@@ -102,7 +102,7 @@ static void steps(CUfunction f, CUstream stream, unsigned n)
 			begin = clock_now_ns();
 		DRIVER_CHECK(DRIVER(cuMemcpyHtoDAsync_v2)(p, in, STEP_BYTES, stream));
 		for (unsigned k = 0; k < KERNELS; k++) {
-			/* 20 us to 1 ms, most of them short: about 40 ms in all. */
+			/* 30 to 110 us, and each tenth kernel 1 ms: about 33 ms in all. */
 			launch(f, stream, k % 10 == 0 ? 1000000 : 20000 + k % 10 * 10000);
 			if (k == KERNELS / 2)
 				DRIVER_CHECK(DRIVER(cuStreamSynchronize)(stream));

@@ -5,7 +5,7 @@
  * machine; behind a link that tests/programs/link-shim delays. The programs run one after
  * the other, and results are medians of rounds. remote-load.c is the program and measures.
  *   remote.launch_ns_shm, _tcp    an asynchronous launch
- *   remote.sync_over_rtt_us, _shm a synchronisation beyond an echo from the same worker
+ *   remote.sync_over_rtt_us, _shm time of a synchronisation less that of an echo from the worker
  *   remote.loop_ratio_shm, _tcp   time of a training-like loop, remote / local
  *   remote.loop_ratio_20us ...    the same with a link that delays each message by 20 us ...
  *   remote.copy_fraction_shm      throughput of copies of 64 MiB of page-locked memory, in the
@@ -146,7 +146,10 @@ static void one_round(struct results *r, size_t i)
 {
 	struct numbers *n = r->last;
 
-	/* Alternates the order, so that no place always has the machine at its best. */
+	/*
+	 * Alternates the order of the measurements, so that drift of the machine favours neither a
+	 * local nor a remote run.
+	 */
 	for (size_t k = 0; k < PLACES; k++) {
 		const enum place place = (enum place)(i % 2 ? PLACES - 1 - k : k);
 

@@ -6,9 +6,9 @@
  * in the device's trace, divided by the wall time. For comparison, some of the programs also run
  * alone, and all together without divvy.
  *
- * shares.busy_host_*: the same with one endless loop on each processor beside the programs.
- * shares.cpu_quota_*: the same while each program has a quota of half a processor, which is more
- * than it needs. Idle time is wall time in which the device neither runs a kernel nor switches
+ * shares.busy_host_*: the same errors, with one endless loop on each processor beside the programs.
+ * shares.cpu_quota_*: the same errors, while each program has a quota of half a processor, which is
+ * more than it needs. Idle time is wall time in which the device neither runs a kernel nor switches
  * between contexts, although a tenant has work. In this bench all tenants always have work.
  *
  * shares.cpu_throttled_*: programs that need 0.7 of a processor for their entitlement and get half
@@ -60,7 +60,10 @@ static const struct mix mixes[] = {
 struct load {
 	const char *name;
 	const char *options;
-	bool in_1s;    /* false: kernels take over 25 ms, so only the 10 s error includes them */
+	/*
+	 * the largest error over windows of 1 s includes this load; false for kernels of over 25 ms
+	 */
+	bool in_1s;
 	bool unshared; /* also measured without divvy, which doubles the time */
 };
 
@@ -163,7 +166,9 @@ static void crowd_run(struct crowd *c, enum rig_mode mode, const char *const *sp
 			"%s kernels: %zu tenants ran together for too short a time", load->name, n);
 }
 
-/* The part of the time in which the device was idle, though each tenant had work. */
+/*
+ * The fraction of [t0, t1) in which the device was idle. All tenants have work in all of that time.
+ */
 static double idle_part(struct crowd *c)
 {
 	struct simgpu_handover *v = NULL;
@@ -298,7 +303,10 @@ static void report_on_host(const char *host, const char *what, const struct wors
 	bench_metric(metric, worst->pp, unit, goal, n, true, worst->where);
 }
 
-/* The same mixes with kernels of 20 us, 500 us and mixed lengths, under this host load. */
+/*
+ * Measures the errors of all mixes, with kernels of 20 us, 500 us and mixed lengths, under this
+ * host load.
+ */
 static void on_host(enum host_load host, const char *name)
 {
 	static const size_t some[] = {0, 4, 5};
@@ -328,15 +336,19 @@ static void on_host(enum host_load host, const char *name)
 	report_on_host(name, "idle", &w.idle, "", "<= 0.03", w.n);
 }
 
-/* Each program needs this part of a processor to use its entitlement. The quota is 500. */
+/* Each program needs 0.7 of a processor to use its entitlement, and its quota is 0.5. */
 #define NEEDED_PERMILLE 700u
 
 struct throttled {
 	/* errors against the programs' usable shares, and the raw idle time */
 	struct worsts errors;
-	struct worst lost;  /* lost part of the sum of usable shares */
+	/* the part of the sum of the programs' usable shares that they lose on a shared device */
+	struct worst lost;
 	struct worst apart; /* error over 10 s of a program on its own device */
-	/* least part of the scheduling periods in which the quota stopped a program */
+	/*
+	 * fraction of the scheduling periods in which the quota stopped a program; the smallest of
+	 * all programs
+	 */
 	double least_throttled;
 };
 
@@ -428,7 +440,10 @@ static void throttled(void)
 		"part of the quota's periods that stopped a program, the least of all");
 }
 
-/* Without divvy a mix has no effect: one run serves all mixes of equal size. */
+/*
+ * Without divvy, requests and limits have no effect, so one run serves all mixes with this number
+ * of tenants.
+ */
 static void unshared(const struct load *load, struct worsts *ret)
 {
 	struct crowd c = {0};

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The bound of a wait in a test: the twin of patience() in tap.py. A time-out ends a hanging test,
- * so each one comes from here and grows with the machine's load. A bound is twice as long as named
- * on an idle machine, and at most ten times as long.
+ * so each one comes from here and grows with the machine's load. On an idle machine a bound is
+ * twice the time that the caller names, and under load at most ten times that time.
  *
  * Works in a forked child and in any thread; allocates nothing.
  */
@@ -16,7 +16,7 @@
 /* Seconds that suffice for any wait of a test on an idle machine. */
 #define PATIENCE_S 60u
 
-/* The factor in percent: 200 to 1000. */
+/* Percent by which the machine's load stretches the bound of a wait: 200 to 1000. */
 static inline unsigned int patience_percent(void)
 {
 	const long processors = sysconf(_SC_NPROCESSORS_ONLN);

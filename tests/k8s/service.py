@@ -21,7 +21,8 @@ IMAGE = "worker"
 KERNEL_MS = 20  # device time of a request
 SHARE = "0.2"
 WAIT_S = 300
-# The autoscaler looks every 15 s, and the example shrinks after a minute. The tests divide both times by FASTER.
+# By default the autoscaler looks every 15 s, and the example service may shrink after 60 s. The tests divide
+# both times by FASTER.
 FASTER = 5
 LOOKS_S, SHRINKS_AFTER_S = 15, 60
 

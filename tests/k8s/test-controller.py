@@ -220,7 +220,8 @@ def only_the_scheduler_writes_assigned_keys():
     refused(user.patch, mine, {"metadata": {"annotations": {"divvy.gpu/limit": "0.1"}}}, says="limit")
     user.patch(mine, {"metadata": {"annotations": {"divvy.gpu/limit": "0.6"}}})
     refused(user.patch, mine + "/status", {"metadata": {"annotations": given}}, says="403")
-    # The right to write a status does not help: the account counts, not the path.
+    # An administrator may write the status, and still must not write these annotations. The webhook
+    # checks the account, not the path.
     refused(cluster.patch, mine + "/status", {"metadata": {"annotations": given}}, says="only divvy's scheduler")
     scheduler = cluster.service_account(SYSTEM, "divvy-scheduler")
     scheduler.patch(mine + "/status", {"metadata": {"annotations": given}}, "strategic")
@@ -949,7 +950,8 @@ def a_kubeshare_pod_is_reconciled_in_place():
         "its status is the new pod's",
         30,
     )
-    # Created before its namespace had the label: the old namespace's label does not count, the new one's does.
+    # k2's namespace has no annotation divvy.gpu/dialects, so it lists no dialect, and k2 gets no pod there
+    # yet. k3's namespace lists kubeshare.
     later, old = cluster.new_namespace(), {**body, "metadata": {**body["metadata"], "name": "k2"}}
     cluster.create(path.replace(ns, later), old)
     cluster.create(path, {**old, "metadata": {**old["metadata"], "name": "k3"}})

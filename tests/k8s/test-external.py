@@ -87,7 +87,8 @@ def the_api_server_finds_the_metrics():
     assert cluster.get(SERVICE)["spec"]["caBundle"], "the controller's authority"
 
     def is_served():
-        # The API server passes requests on a moment after it has reported so.
+        # After it reports the APIService as available, the API server still fails requests for a
+        # moment.
         with contextlib.suppress(ApiError):
             return cluster.get(GROUP)
 

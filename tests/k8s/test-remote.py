@@ -297,7 +297,7 @@ def a_pod_with_an_impossible_latency_waits():
     said("nearer", f"us to node {cluster.node_name}, at most 1 us requested", reason="FailedScheduling")
     rows = [line for line in why("nearer").splitlines() if line.startswith(FAR)]
     assert any(f"us to node {cluster.node_name}, at most 1 us requested" in row for row in rows), why("nearer")
-    # The bandwidth is as requested, and no more.
+    # The scheduler grants the requested bandwidth of 1 Mbps, and no more.
     make("near-enough", "--kernel-us=500", mode="remote", request="0.1", memory="1Gi", network="1Mbps,900000us")
     running("near-enough")
     assert given("near-enough", "granted-network") == "main=eth0,eth0,1Mbps", given("near-enough", "granted-network")
@@ -735,7 +735,8 @@ def a_vanished_node_frees_its_pods_shares():
         assert "vanished/main" in server.tenants(), server.tenants()
         cluster.delete(pods("vanished"))
         gone("vanished")
-        # The tenant did not end because the pod vanished: the API server still has it.
+        # The API server still has the pod, so divvyd has not ended the tenant because of a deleted
+        # pod.
         pod = cluster.pod("vanished")
         assert pod["metadata"]["deletionTimestamp"] and pod["status"]["phase"] == "Running", pod["status"]
     finally:

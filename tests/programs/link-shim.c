@@ -4,9 +4,9 @@
  *
  * A slow or broken network between two ends of this machine. The program prints a port of 127.0.0.1
  * and forwards connections there to HOST:PORT. The program delivers bytes `delay` after it read
- * them, `skew` later on each second connection, and a varying time of up to `sway` later still, so
+ * them, `skew` later on every second connection, and a varying time of up to `sway` later still, so
  * that connections overtake each other. `rate` bounds the megabits a second of each direction of
- * each connection (0: no bound), and `lame` those of each third connection. Commands on stdin, one
+ * each connection (0: no bound), and `lame` those of every third connection. Commands on stdin, one
  * a line, change these values while the program runs: delay=, skew=, sway=, rate=, lame=. Other
  * commands are `cut` (ends all connections, and each new one), `stall` (stops delivery), `count`
  * (prints the bytes read from clients, and from HOST:PORT) and `quit`. One thread.
@@ -33,7 +33,7 @@
 
 #define CONNECTIONS_MAX 256
 #define PIECE (64u << 10)
-/* In each direction: more than a link of 10 Gb/s carries in 20 ms. */
+/* Most bytes in flight in one direction of a connection: more than 10 Gb/s carry in 20 ms. */
 #define UNDER_WAY (32u << 20)
 
 struct piece {
@@ -115,7 +115,10 @@ static bool command(const char *text)
 
 /* ---- one direction ---- */
 
-/* Delay of the bytes read now. A swing lasts a while, so that many bytes are overtaken at once. */
+/*
+ * Delay of the bytes read now. The random part of the delay changes only after four times sway_ns,
+ * so that other connections overtake many bytes at once.
+ */
 static uint64_t late_ns(const struct connection *c, uint64_t sent_ns)
 {
 	const uint64_t swing_ns = shim.sway_ns ? sent_ns / (4 * shim.sway_ns) : 0;

@@ -28,7 +28,7 @@
 
 #define LONG_MS 180000
 #define USER 60002
-/* Less than three rounds of 10 s, because each round may come a little early. */
+/* Less than three rounds of audits, one each 10 s, because a round may come a little early. */
 #define LEAST_NS (25 * NSEC_PER_SEC)
 
 /* ---- unmanaged processes ---- */

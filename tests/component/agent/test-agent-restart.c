@@ -546,7 +546,9 @@ static void unreadable_reports_are_kept_aside(void **state)
 	rig_stop(&rig);
 }
 
-/* A tenant's line as the first version wrote it, with those fields only. */
+/*
+ * A tenant's line in the state file as the first version wrote it: only with the fields in `first`.
+ */
 static struct str aged(struct str line, struct buf *out)
 {
 	static const char *const first[] = {"id", "name", "uid", "source", "origin", "lifetime",
@@ -569,7 +571,10 @@ static struct str aged(struct str line, struct buf *out)
 	return buf_str(out);
 }
 
-/* A tenant's line of a later version: with a further field, and followed by an unknown line. */
+/*
+ * A tenant's line in the state file of a later version: with a field "later", and followed by a
+ * line of an unknown kind.
+ */
 static struct str advanced(struct str line, struct buf *out)
 {
 	buf_clear(out);

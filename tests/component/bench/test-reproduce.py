@@ -620,7 +620,7 @@ def phases_are_divided_by_the_active_programs():
     assert abs(first.begin - 1) < 0.1 and abs(first.end - 10) < 0.1 and abs(second.end - 20) < 0.1
     off = node.distance(ran, [A, B])
     assert off.n_phases == 2 and off.from_rule < 0.005 and off.below_request <= 0 and off.above_limit < 0.005
-    # A has too much in the first ten seconds, and B too little after that.
+    # A gets more than its limit in the first ten seconds, and B less than its request after that.
     off = node.distance({"A": kernels(0, 20, 0.7), "B": kernels(10, 20, 0.3)}, [A, B])
     assert abs(off.from_rule - 0.2) < 0.01 and abs(off.above_limit - 0.1) < 0.01 and abs(off.below_request - 0.1) < 0.01
     paused = node.phases({"A": kernels(0, 5, 0.5) + kernels(8, 20, 0.5)})

@@ -61,7 +61,8 @@ def shares_are_right(m, spins):
     """Shares of time in the device's trace, by tenant. The ranges are wide; the benches measure
     precisely."""
     pids = [s.pid for s in spins]
-    # divvyd charges a for switches between its two processes, in which the trace has no kernel.
+    # divvyd also charges the first tenant, a, for switches between its two processes. The trace has
+    # no kernel there.
     wanted = ((390, 550), (250, 350), (150, 250))
 
     def look():

@@ -926,8 +926,8 @@ def too_few_tasks_give_no_figure():
     lines = [line.replace(" ±", "±") for line in sim(*few).stdout.splitlines()]
     assert lines[1].split("  ")[0] == "POLICY" and "AT END  AGAINST default  IN USE AT 100%" in lines[1], lines
     rows = [line.split() for line in lines[2:]]
-    # With so few tasks the cluster never reaches 90%, so these figures are missing. The columns at
-    # the end compare the policies.
+    # So few tasks request less than 90% of the cluster, so the figures at that point and later
+    # points are missing. The columns at the end compare the policies.
     assert [[row[0], *row[1:6], row[8], row[10]] for row in rows] == [
         [policy, "-", "-", "-", "-", "-", "-", "100.00±0.00"] for policy in ("default", "best-fit")
     ], rows

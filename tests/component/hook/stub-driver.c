@@ -22,7 +22,8 @@
 
 #define API __attribute__((visibility("default")))
 #define DEVICES_MAX 16
-#define CURRENT_MAX 64 /* one worker of a pool may receive all of the pool's work */
+/* most contexts on a thread's stack: one thread of a test's pool may push those of all tasks */
+#define CURRENT_MAX 64
 #define TOTAL_BYTES (UINT64_C(64) << 30)
 
 static int devices_visible[DEVICES_MAX];

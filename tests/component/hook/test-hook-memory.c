@@ -74,7 +74,9 @@ static int mixed_frees(void *arg)
 
 	check(d && rig_context());
 	check(cuMemAlloc_v2(&p, 4 * MiB) == CUDA_SUCCESS && charged(d) == 4 * MiB);
-	/* the memory is charged until the stream has freed it, which cuMemGetInfo notices */
+	/*
+	 * the memory is charged until the stream has run the free; cuMemGetInfo notices that it has
+	 */
 	check(cuMemFreeAsync(p, NULL) == CUDA_SUCCESS);
 	check(cuMemGetInfo_v2(&free, &total) == CUDA_SUCCESS && charged(d) == 0);
 	check(cuMemAllocAsync(&p, 4 * MiB, NULL) == CUDA_SUCCESS && charged(d) == 4 * MiB);

@@ -133,7 +133,7 @@ static uint16_t port_of(int fd)
 	return ntohs(own.sin_port);
 }
 
-/* The shim degrades the network by this word; NULL: no change. */
+/* Starts link-shim with this option or command, such as "delay=3000" or "cut"; NULL: none. */
 static void start_shim(struct rig *rig, const char *word)
 {
 	char place[32], line[16] = "";

@@ -104,7 +104,7 @@ static uint32_t n_blocked_now(void)
 	return n;
 }
 
-/* The fewest of several looks: other threads wait for the disk at times. */
+/* The smallest number in 20 looks, because some looks also find threads that wait for the disk. */
 static uint32_t n_blocked(void)
 {
 	uint32_t n = UINT32_MAX;

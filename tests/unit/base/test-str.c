@@ -192,7 +192,7 @@ static void measures_utf8_characters(void **state)
 	} cases[] = {
 		{"a", 1}, {"\x7f", 1}, {"\xc2\x80", 2}, {"\xdf\xbf-", 2}, {"\xe0\xa0\x80", 3},
 		{"\xed\x9f\xbf", 3}, {"\xee\x80\x80", 3}, {"\xf0\x90\x80\x80", 4},
-		{"\xf4\x8f\xbf\xbf", 4}, {"", 0}, {"\x80", 0}, /* not a first byte */
+		{"\xf4\x8f\xbf\xbf", 4}, {"", 0}, {"\x80", 0}, /* no first byte of a character */
 		{"\xc1\xbf", 0},                               /* overlong form */
 		{"\xe0\x9f\xbf", 0},                           /* overlong form */
 		{"\xf0\x8f\xbf\xbf", 0},                       /* overlong form */

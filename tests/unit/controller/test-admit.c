@@ -559,8 +559,8 @@ static const struct {
 		"{" TENANT "'divvy.gpu/request':'0.3'}},'spec':{" BOUND MAIN "}}",
 		"container main: cannot request a share after"},
 	/*
-	 * A container's divvy.gpu/slot of 0 does not prove either that the pod was created with a
-	 * share for that container.
+	 * A slot count of 0 (divvy.gpu/slot) is no proof that the pod was created with a share for
+	 * container b.
 	 */
 	{NULL, NULL, BESIDE(""), BESIDE(",'b.divvy.gpu/request':'1'"),
 		"container b: cannot request a share after"},

@@ -153,7 +153,10 @@ static void no_placeholder_is_added_while_pods_start(void **state)
 	}
 }
 
-/* The pod may need more memory than the idle device has, for example. */
+/*
+ * For example, the waiting pod needs more memory than the idle device has. The pool then requests
+ * another device for the pod.
+ */
 static void a_device_that_does_not_help_is_not_counted(void **state)
 {
 	struct world *w = new_world(POOL_ON_DEMAND, 0);
@@ -393,8 +396,8 @@ static void a_failed_placeholder_is_replaced(void **state)
 }
 
 /*
- * The pod for which the failed placeholder was made counts as demand again after a pause, as after
- * a device that did not help.
+ * The pod counts as demand again only POOL_RETRY_NS after its placeholder was made. The pause is
+ * the same if a device came but the pod could not use it.
  */
 static void a_failed_placeholder_takes_the_place_of_its_successor(void **state)
 {

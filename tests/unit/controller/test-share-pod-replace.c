@@ -197,7 +197,8 @@ static void a_long_cause_is_cut_between_characters(void **state)
 	for (size_t i = 0; i < sizeof(message) - 1; i += 2)
 		memcpy(message + i, "\xc3\xa4", 2);
 	message[sizeof(message) - 1] = '\0';
-	for (int i = 0; i < 2; i++) { /* at both offsets of a character of two bytes */
+	/* the text is cut within a character in one of the two rounds */
+	for (int i = 0; i < 2; i++) {
 		json_object_set_new(
 			json_object_get(pod, "status"), "message", json_string(message));
 		share_pod_replace_cause(pod, text);

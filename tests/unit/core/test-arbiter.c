@@ -404,8 +404,8 @@ static void a_latency_tenant_opens_in_the_step_of_the_close(void **state)
 	step(&hand, 500 * US);
 	assert_true(did(&hand, ARBITER_CLOSE, 2));
 	/*
-	 * Tenant 2 has no in-flight window. But the arbiter opens no gate beside work that tenant 2
-	 * may have begun just before its gate closed.
+	 * Nothing bounds tenant 2's work in flight, and it may have submitted just before its gate
+	 * closed. The arbiter opens no other gate until this work has completed.
 	 */
 	assert_false(did(&hand, ARBITER_OPEN, 1));
 	arbiter_drained(hand.arbiter, 2, 0, hand.now, hand.now);

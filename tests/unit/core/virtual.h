@@ -8,7 +8,7 @@
  * the middle of kernels, at a cost. Programs wake up 30 to 100 us late. The daemon looks every 100
  * us (while draining) or 250 us, as late as the programs.
  *
- * A busy host delays programs, not the daemon: each second wake-up is late by up to host_late_ns
+ * A busy host delays programs, not the daemon: every other wake-up is late by up to host_late_ns
  * more. With is_throttled a program runs only in the first half of its periods of 100 ms, as under
  * a CPU limit.
  */

@@ -100,7 +100,10 @@ static void processes_of_one_cgroup_belong_together(void **state)
 	assert_false(own_has(&own, 0));
 }
 
-/* In a child, which alone enters the cgroup: 0, or the number of the failed check. */
+/*
+ * Runs in a child, so that only the child enters the cgroup. Returns 0, or the number of the failed
+ * check; 77: the child may not enter the cgroup.
+ */
 static int check_long_cgroup(pid_t outside)
 {
 	struct own own;

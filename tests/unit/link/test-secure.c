@@ -286,8 +286,8 @@ static void during_a_change_both_authorities_are_trusted(void **state)
 		assert_in(&client);
 	}
 	/*
-	 * A client without the new authority does not believe the server, and is not admitted by
-	 * accident.
+	 * A client without the new authority does not trust the server, and the server must not
+	 * admit the client.
 	 */
 	{
 		struct identity a = {n2.crt, n2.key, new.crt};

@@ -56,7 +56,10 @@ uint32_t cluster_put(struct place *place, struct place_spec spec, uint32_t devic
  * the array.
  */
 uint32_t *cluster_met(const struct place *place, const struct place_spec *spec);
-/* The smallest sum of `met` over spec->count devices of the node that the tenant may have now. */
+/*
+ * The smallest sum of `met` over any spec->count devices of this node that the spec fits at
+ * present.
+ */
 uint32_t cluster_fewest(const struct place *place, const struct place_spec *spec, uint32_t node,
 	const uint32_t *met);
 

@@ -326,7 +326,10 @@ static uint64_t ask(void *arg, const struct place_spec *spec, uint32_t node, con
 	return ((struct allowed *)arg)->devices[node];
 }
 
-/* If the caller's filter leaves devices with more conflicts, the tenant goes to another node. */
+/*
+ * If the caller's filter permits only devices with more conflicts on one node, the tenant goes to
+ * another node.
+ */
 static void a_filter_limits_the_preference(void **state)
 {
 	_cleanup_place_ struct place *place = cluster_by_hand(&place_best_fit, NULL);

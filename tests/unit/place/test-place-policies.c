@@ -74,7 +74,7 @@ static void kubeshare_fits_best(void **state)
 
 	/*
 	 * A device with an affinity label comes after all other used devices. Among devices with
-	 * labels, the one with the most left over is taken.
+	 * labels, the one with the most free share is taken.
 	 */
 	red.affinity = label(place, "red");
 	cluster_put(place, red, 1);
@@ -362,9 +362,11 @@ static void fgd_grades_as_published(void **state)
 	 * fragments now.
 	 */
 	all.count = 8;
-	assert_int_equal(fgd_grade_of(1000, 1, &all), 0); /* F rises by 7: 0.09 */
+	/* F rises by 7: 100 sigmoid(-7) is 0.09 */
+	assert_int_equal(fgd_grade_of(1000, 1, &all), 0);
 	all.count = 1;
-	assert_int_equal(fgd_grade_of(300, 1, &all), 33); /* F rises by 0.7: 33.2 */
+	/* F rises by 0.7: 100 sigmoid(-0.7) is 33.2 */
+	assert_int_equal(fgd_grade_of(300, 1, &all), 33);
 	assert_int_equal(fgd_grade_of(1000, 1, &all), 50);
 }
 

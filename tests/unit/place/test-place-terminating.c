@@ -153,7 +153,7 @@ static void a_terminating_tenant_keeps_its_part_of_the_node(void **state)
 	high = come(place, spec_of(1000, 90, 5000), 1, &victim);
 	assert_true(place_node_get(place, 0, &view));
 	assert_int_equal(view.n_tenants, 3);
-	assert_int_equal(view.cpu_free, 0); /* 12 of 8 cores are in use */
+	assert_int_equal(view.cpu_free, 0); /* tenants use 12 cores, and the node has 8 */
 	assert_int_equal(view.memory_free, 2 * GIB);
 	/* The second device is idle, but the node has no free tenant slot and no CPU. */
 	assert_int_equal(place_reason_of(place, &needs, 0), PLACE_FULL_OF_TENANTS);

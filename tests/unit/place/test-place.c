@@ -350,8 +350,8 @@ static void a_refusal_names_the_missing_model(void **state)
 }
 
 /*
- * The text counts free share only on devices that lack nothing else. For an exclusive tenant the
- * text has no free share.
+ * The refusal's text gives the free share of devices that lack nothing else. A refusal of an
+ * exclusive tenant gives none.
  */
 static void refusals_give_exact_numbers(void **state)
 {

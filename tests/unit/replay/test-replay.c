@@ -331,7 +331,8 @@ static void tasks_that_do_not_fit_are_dropped(void **state)
 	run(&s, "1x1", "first-fit", REPLAY_DROP);
 	m = &s.result->curves;
 	assert_int_equal(s.result->n_placed, 2);
-	assert_int_equal(m->n, 191); /* 190 % have arrived */
+	/* points 0 to 190: the arrived tasks request 190 % of the cluster */
+	assert_int_equal(m->n, 191);
 	assert_times(&m->sum[METRICS_ALLOCATED][40], 1, (const double[]){0.4});
 	assert_times(&m->sum[METRICS_ALLOCATED][110], 1, (const double[]){0.4});
 	assert_times(&m->sum[METRICS_ALLOCATED][150], 1, (const double[]){0.8});
@@ -380,7 +381,7 @@ static void the_last_point_includes_later_arrivals(void **state)
 	add(&s, 500, 500, 0, 1);
 	for (int i = 0; i < 4; i++) {
 		add(&s, 1000, 1000, 0, 1);
-		s.workload.tasks[i + 1].spec.cpu_milli = 17000; /* the node has 16000 */
+		s.workload.tasks[i + 1].spec.cpu_milli = 17000; /* the node has 16 cores */
 	}
 	add(&s, 500, 500, 0, 1);
 	run(&s, "1x1", "first-fit", REPLAY_DROP);
@@ -434,7 +435,7 @@ static void drops_gangs_as_a_whole(void **state)
 	assert_true(s.result->curves.weight[100] <= 0); /* all members of the gang arrive at once */
 	assert_times(&s.result->curves.sum[METRICS_WAITING][150], 1, (const double[]){3});
 	for (int i = 0; i < 3; i++)
-		s.workload.tasks[i].threshold = 667; /* two of three */
+		s.workload.tasks[i].threshold = 667; /* two of three members */
 	run(&s, "1x2", "best-fit", REPLAY_DROP);
 	assert_int_equal(s.result->n_placed, 2);
 	assert_times(&s.result->curves.sum[METRICS_ALLOCATED][150], 1, (const double[]){1});
@@ -451,7 +452,7 @@ static void reasons_of_idle_devices_are_reported(void **state)
 	const struct metrics *m;
 
 	add(&s, 500, 500, 0, 1);
-	s.workload.tasks[0].spec.cpu_milli = 10000; /* of 16000 on the node */
+	s.workload.tasks[0].spec.cpu_milli = 10000; /* the node has 16 cores */
 	run(&s, "1x1", "best-fit", REPLAY_DROP);
 	m = &s.result->curves;
 	assert_times(&m->sum[METRICS_NO_CPU][50], 1, (const double[]){0.5});
@@ -571,7 +572,7 @@ static void the_state_after_the_last_end_is_reported(void **state)
 
 	add(&s, 500, 500, 0, 10 * S);
 	add(&s, 500, 500, 0, 10 * S);
-	s.workload.tasks[1].spec.cpu_milli = 17000; /* the node has 16000 */
+	s.workload.tasks[1].spec.cpu_milli = 17000; /* the node has 16 cores */
 	run(&s, "1x1", "best-fit", REPLAY_QUEUE);
 	after = &s.result->curves.after;
 	assert_times(&after->value[METRICS_OPEN], 1, (const double[]){1});
@@ -627,7 +628,7 @@ static void gangs_that_never_fit_are_found(void **state)
 		"0 of 2 nodes have room: 2 have too little of their devices left (0.6 of 1 asked, "
 		"0.4 free at most)");
 	for (int i = 1; i < 4; i++)
-		s.workload.tasks[i].threshold = 667; /* two of three */
+		s.workload.tasks[i].threshold = 667; /* two of three members */
 	assert_int_equal(hopeless(&s, NULL).n, 0);
 	/*
 	 * Two members fit and the gang starts. The third member never fits, for a reason of its

@@ -506,8 +506,9 @@ static void stages_of_a_pod_share_overcommitted_memory(void **state)
 	add_node("n1", 1);
 	policy("a", NS("a") ",'overcommit':{'memory':2}");
 	/*
-	 * A larger factor of another namespace makes the placement model permit more. The check of
-	 * the device then has to apply the factor of namespace a.
+	 * The policy of namespace b has a larger overcommit factor, so the placement model permits
+	 * more than a's factor does. The check of the device must still apply the factor of
+	 * namespace a.
 	 */
 	policy("b", NS("b") ",'overcommit':{'memory':4}");
 	ask_stages("a1", SWAP_STAGES("800000", "700000"));

@@ -728,7 +728,7 @@ static void quotas_count_pods_as_kubernetes_does(void **state)
 	assert_ok(dialect_config_parse(STR("hami"), &config, NULL));
 	assert_ok(dialect_translate(&t.pod, &config, &result, NULL));
 	assert_ok(dialect_need(&t.pod, &result, &need, NULL));
-	assert_int_equal(need.slots, 3); /* log, a, c */
+	assert_int_equal(need.slots, 3); /* containers log, a and c need a slot each */
 	/* init container prepare needs the most; sidecar log starts after it */
 	assert_int_equal(need.milli, 900);
 	assert_int_equal(need.memory_bytes,

@@ -10,7 +10,7 @@
 static void adds_up_as_kubernetes_does(void **state)
 {
 	static const struct {
-		const char *kinds; /* m, i, s */
+		const char *kinds; /* a letter for each container: m main, i init, s sidecar */
 		uint64_t need[6], sum;
 	} cases[] = {
 		{"mm", {1, 2}, 3},

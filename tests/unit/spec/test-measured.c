@@ -105,7 +105,8 @@ static void only_large_changes_count(void **state)
 		{"u/a=100:0", "u/a=50:0", true},
 		{"u/a=0:0", "u/a=0:67108863", false},
 		{"u/a=0:0", "u/a=0:67108864", true},
-		{"u/a=0:8589934592", "u/a=0:9089934592", false}, /* less than an eighth */
+		/* the memory changed by less than an eighth */
+		{"u/a=0:8589934592", "u/a=0:9089934592", false},
 		{"u/a=0:8589934592", "u/a=0:4294967296", true},
 		{"u/a=0:0", "v/a=0:0", true},
 		{"u/a=0:0", "u/b=0:0", true},
