@@ -83,7 +83,7 @@ static void check(CUresult r, const char *what)
 	die(what, text);
 }
 
-/* ---- the two ways to the driver ---- */
+/* ---- the driver's functions, through the hook and directly ---- */
 
 /*
  * Finds the driver that the hook has loaded. Hooks redirect a dlopen of the driver to themselves,

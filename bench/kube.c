@@ -242,9 +242,10 @@ static double cpu_seconds(void)
 /* Latencies of the frames, taken when the handler is called. */
 static struct {
 	bool is_synced;
-	uint64_t asked_ns;              /* when the loop began to wait */
-	uint64_t last_ns;               /* when the previous batch began */
-	double asked_cpu_s, last_cpu_s; /* this process's processor time at these two times */
+	uint64_t asked_ns; /* when the loop began to wait */
+	uint64_t last_ns;  /* when the previous batch began */
+	/* this process's processor time at asked_ns and at last_ns */
+	double asked_cpu_s, last_cpu_s;
 	double *ms, *cpu_ms;
 	size_t n, room;
 } frames;

@@ -84,7 +84,9 @@ static pid_t start(struct rig *rig, const char *spec, const char *what)
 	char command[1024];
 	size_t n = 0;
 
-	/* env sets the stub after `divvy run` has set its driver */
+	/*
+	 * `divvy run` sets DIVVY_DRIVER for its program; env then replaces that driver by the stub
+	 */
 	if (!bench_real())
 		n = (size_t)snprintf(command, sizeof(command),
 			"/usr/bin/env DIVVY_DRIVER=%s LD_LIBRARY_PATH=%s:%s STUB_UUID=%s ",

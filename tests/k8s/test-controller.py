@@ -787,7 +787,7 @@ def a_share_pod_is_deleted_with_its_pod_and_made_again():
 
 
 def fail(path, name, reason="UnexpectedAdmissionError"):
-    """As a kubelet that rejects the pod after the restart of its node."""
+    """Writes the pod's status as a kubelet does that rejects the pod after the restart of its node."""
     cluster.patch(
         f"{path}/{name}/status",
         {

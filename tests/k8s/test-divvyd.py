@@ -131,7 +131,8 @@ def two_pods_have_their_shares():
             wait_for_pod(cluster, name, "Succeeded")
         wait_for(lambda: not daemon.tenants(), "both grants have ended")
         assert "Granted" in events_of(cluster, low)
-        # If other tests keep one tenant off the processor, the other uses its device time: allow for that.
+        # If other tests keep one tenant off the processor, the other tenant uses its device time. The
+        # tolerance includes that.
         return None if ran > 0.5 and abs(shares[low] - 0.3) < 0.02 + 0.3 * (1 - min(ran, 1)) else (shares, ran)
 
     fairly(look, 2)
@@ -381,7 +382,7 @@ def shared(name, memory="100Gi"):
 
 
 def memory_overcommit_follows_the_policies():
-    """Memory of waiting tenants; the next daemon keeps what was granted."""
+    """The overcommit factor applies to tenants with memory policy wait, and the next daemon keeps their grants."""
     path = f"/apis/divvy.gpu/v1/gpunodes/{cluster.node_name}"
     shared("alone")
     wait_for_pod(cluster, "alone", "Running")
@@ -430,7 +431,7 @@ def memory_overcommit_follows_the_policies():
 
 
 def another_pods_process_is_refused():
-    """A process from another pod's cgroup at the socket of this pod's slot."""
+    """A process in another pod's cgroup connects to the socket of this pod's slot, and divvyd refuses it."""
     run_pod(cluster, "owner", ("--kernel-us=500",), given(device(), epoch="7"))
     wait_for_pod(cluster, "owner", "Running")
     slot = daemon.tenant("owner")["slot"]
@@ -1000,7 +1001,7 @@ def an_upgrade_changes_nothing_for_running_tenants():
 
 
 def an_event_reports_an_unmanaged_process():
-    """A program of the host without a grant."""
+    """A program of the host uses a device without a grant."""
     wait_for(lambda: daemon.condition("Audited").get("status") == "True", "it is clean", 90)
     with daemon.stranger() as process:
         wait_for(

@@ -44,7 +44,7 @@ def running(*names):
 
 
 def registered(*names):
-    """Do their programs use a device?"""
+    """Waits until the programs of these pods use a device."""
     running(*names)
     wait_for(lambda: all(daemon.listed().get(n, {}).get("processes") for n in names), f"{names} use their devices")
 

@@ -493,7 +493,7 @@ def one_tenants_connections_do_not_block_others():
 
 
 def careless_roles_give_no_share():
-    """With rights that no role of a namespace's users has: to add ephemeral containers, and to write a status."""
+    """A user gets no share even by rights to add ephemeral containers and to write a pod's status."""
     path = pods(alice.space, "env")
     cluster.create(
         f"{RBAC}/namespaces/{alice.space}/roles",
@@ -571,7 +571,7 @@ def add_ephemeral(path, container):
 
 
 def nodes_write_only_about_themselves():
-    """With a kubelet's token, and with divvyd's."""
+    """Tries writes about this node and another one, with a kubelet's token and with divvyd's."""
     name = cluster.node_name
     cluster.create(
         f"{G}/gpunodes", {"apiVersion": "divvy.gpu/v1", "kind": "GPUNode", "metadata": {"name": "elsewhere"}}

@@ -528,7 +528,7 @@ def namespace_user(role):
 
 
 def a_namespaces_users_may_use_sharepods():
-    """By the cluster's own roles; the same rights as for pods, and none outside."""
+    """The cluster's own roles give the same rights to SharePods as to pods, and none in other namespaces."""
     without_webhooks()
     path = f"/apis/divvy.gpu/v1/namespaces/{cluster.namespace}/sharepods"
     here = {"namespace": cluster.namespace}
@@ -597,7 +597,7 @@ def an_operator_runs_nodes_and_policies():
 
 
 def a_viewer_reads_the_same_objects_as_the_scheduler():
-    """And nothing else; of Leases only the nodes'."""
+    """A viewer reads nothing beyond the scheduler's objects, and only the Leases of nodes."""
     who = cluster.service_account(cluster.namespace, "viewer")
     name = unique("viewer")
     subjects = [{"kind": "ServiceAccount", "name": "viewer", "namespace": cluster.namespace}]
@@ -742,7 +742,7 @@ def without_the_controller_only_risky_writes_are_refused():
 
 
 def shipped_pods_are_restricted_where_they_say_so():
-    """By the cluster's own check."""
+    """The API server's own check admits the pods of scheduler and controller, and refuses divvyd's."""
     without_webhooks()
     maker = cluster.service_account(
         cluster.namespace,

@@ -597,7 +597,7 @@ def a_malformed_namespace_affects_only_its_pods():
 
 
 def malformed_reviews_do_no_harm():
-    """Sent by a client that reaches the webhook's port."""
+    """A client that reaches the webhook's port sends reviews that no API server would send."""
     for body in (
         b"",
         b"{",

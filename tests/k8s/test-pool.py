@@ -180,7 +180,7 @@ def a_device_is_taken_when_a_pod_waits():
 
 
 def a_native_pod_is_no_unmanaged_process():
-    """Beside an unmanaged process on one of our devices, which is reported; the same audits see both."""
+    """divvyd's audits report an unmanaged process on a device of divvy, and none on a device of the other plugin."""
     ours = device_of("one")
     native_device = next(u for u in daemon.devices() if u != ours)
     with daemon.stranger(native_device) as allowed, daemon.stranger(ours) as stranger:
@@ -237,7 +237,7 @@ def pid_of(placeholder):
 
 
 def a_deleted_placeholder_waits_for_its_tenants():
-    """As in a drain of its node."""
+    """Deletes a placeholder gracefully, as a drain of its node does."""
     name = placeholders()[0]["metadata"]["name"]
     cluster.delete(f"/api/v1/namespaces/{SYSTEM}/pods/{name}")
     wait_for(lambda: not held(), "the device takes no new tenants")
@@ -259,7 +259,7 @@ def a_deleted_placeholder_waits_for_its_tenants():
 
 
 def a_force_deleted_placeholder_ends_its_tenants():
-    """So that a native pod never finds a tenant on its device."""
+    """divvyd ends the placeholder's tenants, so that no pod of the other plugin finds a tenant on its device."""
     name, uuid = placeholders()[0]["metadata"]["name"], device_of("three")
     cluster.delete(f"/api/v1/namespaces/{SYSTEM}/pods/{name}", grace_s=0)
     wait_for(lambda: "three/main" not in daemon.tenants(), "divvyd has ended the tenant's processes", 30)
@@ -416,7 +416,7 @@ def a_placeholder_force_deleted_without_divvyd_ends_its_tenants_too():
 
 
 def stays(name, tenant, seconds=12):
-    """Longer than an idle placeholder stays; and its tenant computes."""
+    """Checks that placeholder and tenant stay, for longer than the pool keeps an idle placeholder."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         assert not is_leaving(name), f"{name} is terminating"
@@ -425,7 +425,7 @@ def stays(name, tenant, seconds=12):
 
 
 def ending_the_pool_takes_no_device_from_tenants():
-    """By GPUNode.spec, then without a divvyd and its GPUNode: then nothing shows the placeholder's device."""
+    """Ends the pool in GPUNode.spec. Then removes divvyd and GPUNode: nothing shows the placeholder's device."""
     shared("five", "0.5")
     wait_for_pod(cluster, "five", "Running")
     _, name = alone_on_its_device("five")

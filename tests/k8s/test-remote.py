@@ -195,7 +195,8 @@ def two_pods_have_their_shares():
             cluster.wait_for_pod(name, "Succeeded")
         gone(low, high)
         wait_for(lambda: client.status()["slots"]["used"] == 0, "the client node's slots are free")
-        # If other tests keep one tenant off the processor, the other uses its device time: allow for that.
+        # If other tests keep one tenant off the processor, the other tenant uses its device time. The
+        # tolerance includes that.
         return None if ran > 0.5 and abs(shares[low] - 0.3) < 0.02 + 0.3 * (1 - min(ran, 1)) else (shares, ran)
 
     fairly(look, 2)

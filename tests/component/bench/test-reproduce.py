@@ -224,8 +224,8 @@ def a_share_is_back_after_a_whole_second_of_it():
     late = [(5 + i * 0.01, 5 + i * 0.01 + (0.001 if i < 50 else 0.003)) for i in range(400)]
     other = [(0.0, 9.0)]
     back = u5.returns({"A": other, "B": steady + late, "C": other}, b)
-    # The share is back with a second of 28 % on average, two points below 30 %. So 0.1 s of that
-    # second may still have 10 %.
+    # B counts as back from the first second in which it has 28 % of the device, two points below
+    # its request of 30 %. In 0.1 s of that second B may still have 10 %.
     assert len(back) == 1 and abs(back[0] - 0.4) < 0.06, back
     assert u5.returns({"A": other, "B": steady + late, "C": [(0.0, 4.0)]}, b) == []
 

@@ -323,7 +323,10 @@ static int yield_before_overrun(void *arg)
 	check(fake_daemon_count(d, MSG_YIELD) == 1);
 	check(launch_for(d, 20 * NSEC_PER_MSEC) == CUDA_SUCCESS);
 	check(fake_daemon_await(d, MSG_YIELD, 2));
-	/* a launch with another key may be short, so it does not yield */
+	/*
+	 * a launch with another grid has another key (estimate.h) and may be short, so the hook
+	 * does not yield
+	 */
 	atomic_fetch_add(&down->grant, 1);
 	check(launch_for(d, 0) == CUDA_SUCCESS);
 	check(cuLaunchKernel(NULL, 2, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL) == CUDA_SUCCESS);

@@ -406,7 +406,8 @@ static int arrays_modules_graphs_contexts(void *arg)
 	check(cuModuleLoadData(&module, PTX) == CUDA_SUCCESS && charged(d) == 8 * MiB);
 	check(cuModuleUnload(module) == CUDA_SUCCESS && charged(d) == 2 * MiB);
 	check(cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, 64 * MiB) == CUDA_SUCCESS);
-	check(charged(d) == 64 * MiB); /* the initial 1 KiB has a block already */
+	/* the limit's initial 1 KiB has taken a block of 2 MiB already */
+	check(charged(d) == 64 * MiB);
 
 	setenv("STUB_GRAPH_BYTES", "10485760", 1);
 	check(cuGraphCreate(&graph, 0) == CUDA_SUCCESS);
@@ -621,7 +622,8 @@ static int context_limits(void *arg)
 	check(d && rig_context() && charged(d) == 0);
 	for (int i = 0; i < 2; i++) {
 		check(cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, 64 * MiB) == CUDA_SUCCESS);
-		check(charged(d) == 62 * MiB); /* the initial 1 KiB has a 2 MiB block already */
+		/* the limit's initial 1 KiB has taken a block of 2 MiB already */
+		check(charged(d) == 62 * MiB);
 		check(cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, 32 * MiB) == CUDA_SUCCESS);
 		check(charged(d) == 30 * MiB);
 		check(cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, 0) == CUDA_SUCCESS);

@@ -664,7 +664,10 @@ static const struct remote_session *find_session(void)
 	return s;
 }
 
-/* True if the worker never asks for a copy's source later, which costs a round trip per piece. */
+/*
+ * True if the call itself sends the copy's source, so that the worker never asks for it. Each
+ * question of the worker costs a round trip.
+ */
 static bool is_taken_along(CUdeviceptr to, uint32_t *host)
 {
 	const struct remote_session *s = find_session();

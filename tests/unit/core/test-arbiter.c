@@ -430,7 +430,10 @@ static void a_dead_holder_loses_the_token_at_once(void **state)
 	arbiter_free(hand.arbiter);
 }
 
-/* Two tenants with backlog; work in flight at a close ends drain_ns[id] later. */
+/*
+ * Two tenants with backlog. When tenant `id`'s gate closes, its work in flight completes
+ * drain_ns[id] later.
+ */
 struct both {
 	struct hand hand;
 	uint64_t drain_ns[3], ends[3];

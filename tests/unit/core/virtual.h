@@ -6,11 +6,12 @@
  *
  * Devices run kernels of one context in order. Every 2 ms they switch among contexts with work, in
  * the middle of kernels, at a cost. Programs wake up 30 to 100 us late. The daemon looks every 100
- * us (while draining) or 250 us, as late as the programs.
+ * us while a gate drains, every 250 us while arbiter_watches() holds, and else every 10 ms. Each
+ * look is 15 to 50 us late.
  *
- * A busy host delays programs, not the daemon: every other wake-up is late by up to host_late_ns
- * more. With is_throttled a program runs only in the first half of its periods of 100 ms, as under
- * a CPU limit.
+ * A busy host delays programs, not the daemon: half of the wake-ups, at random, are late by up to
+ * host_late_ns more. With is_throttled a program runs only in the first half of its periods of 100
+ * ms, as under a CPU limit.
  */
 #ifndef TESTS_UNIT_CORE_VIRTUAL_H
 #define TESTS_UNIT_CORE_VIRTUAL_H

@@ -272,7 +272,7 @@ static void bandwidth_is_measured_about_once_an_hour(void **state)
 		peers_end(&rig.peers, rig.now);
 		wait_for_round(&rig);
 	}
-	/* 2000 rounds of five minutes are 167 hours. */
+	/* 2000 rounds of five minutes are 167 hours, with about one transfer an hour. */
 	assert_in_range(n, 120, 200);
 }
 

@@ -489,8 +489,8 @@ static void free_capacity_is_counted_over_all_devices(void **state)
 		"(0.5 of 1 asked, 0.1 free at most, more only with devices that have too little "
 		"memory)");
 	/*
-	 * Each pair of devices with enough share includes the device without memory, or later the
-	 * closed device.
+	 * The node has no two devices with enough share and memory: each such pair includes the
+	 * device without memory, or later the closed device.
 	 */
 	devices[2].model = 0;
 	assert_ok(place_node_update(place, node, &info, NULL));

@@ -1905,8 +1905,8 @@ static void init_containers_use_the_main_containers_capacity(void **state)
 	assert_int_equal(cpod_assigned(pod)->v[2].request, 400);
 	free_is("GPU-n1-0 100/1000");
 	/*
-	 * The amounts are the same after the pod is read from the API, and while the node confirms
-	 * the init container.
+	 * The device's free share and memory are the same after the pod is read from the API, and
+	 * while the node confirms the init container.
 	 */
 	confirm_stages(pod, asked, "");
 	free_is("GPU-n1-0 100/1000");

@@ -37,7 +37,8 @@ struct world {
 	uint64_t switches, switch_ns;
 	uint64_t pieces;
 	uint64_t last_end[TL_MAX_DEVICES];
-	int overlaps; /* number of pieces that ran at once on one device for two contexts */
+	/* how often work of one context began while work of another ran on the same device */
+	int overlaps;
 	struct tl_ctx *last_ctx[TL_MAX_DEVICES];
 };
 
