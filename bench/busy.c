@@ -6,7 +6,7 @@
  * same for three programs without divvy.
  *
  * handover.*: time from the last completion of one tenant to the first kernel of the next, without
- * the device's own switch, in the same runs. All times come from the device's trace.
+ * the device's own switch, in the runs of busy.fraction. All times come from the device's trace.
  */
 #include <stdio.h>
 #include <stdlib.h>

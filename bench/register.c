@@ -12,7 +12,10 @@
 #include "base/clock.h"
 #include "tests/programs/cuda-min.h"
 
-/* Reports that it is ready, waits for the other end of `go` to close, then starts. */
+/*
+ * Reports that it is ready, waits until the other end of `go` is closed, then initialises the
+ * driver.
+ */
 static int child(int go, int ready)
 {
 	int count = 0;

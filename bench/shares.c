@@ -17,9 +17,9 @@
  * these shares that the programs lose on a shared device. Nothing outside a program shows whether
  * the program is stopped at an instant, so idle_raw is all time in which the device is idle.
  *
- * shares.unstalled_*: only windows in which the host of a virtual machine stopped none of its
- * processors for 2 ms or longer. The half second before such a window must be free of these stops
- * too, because tenants regain their lags in it.
+ * shares.unstalled_*: the same errors, only over windows in which the host of a virtual machine
+ * stopped none of its processors for 2 ms or longer. The half second before such a window must be
+ * free of these stops too, because tenants regain their lags in it.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The text of the small programs' kernels, src/simgpu/kernels.ptx: $KERNELS_PTX, else the path that
- * the build gives by the macro of that name.
+ * Reads the PTX text of the small programs' kernels, src/simgpu/kernels.ptx. Its path is in the
+ * environment variable KERNELS_PTX, or else in the macro KERNELS_PTX, which the build defines.
  */
 #ifndef TESTS_PROGRAMS_KERNELS_H
 #define TESTS_PROGRAMS_KERNELS_H

@@ -242,8 +242,8 @@ static void a_torn_state_keeps_its_whole_lines(void **state)
 	snprintf(path, sizeof(path), "%s/state", rig.folder);
 	for (int i = 0; i < 3; i++) {
 		/*
-		 * Lifetime `keep`: the other lifetimes end with the owner, or when no process is
-		 * left.
+		 * The tenants have lifetime `keep`. Tenants of other lifetimes end with their
+		 * owner, or when they have no process.
 		 */
 		json_t *a = rig_do(&rig, "{s:s, s:{s:s}, s:s}", "cmd", "create", "spec", "request",
 			"0.1", "lifetime", "keep");

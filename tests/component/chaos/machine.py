@@ -252,7 +252,8 @@ class Machine(Rig):
             time.sleep(0.1)
             self.kernels()
         intervals = sorted(self.watches.pop("intervals"))
-        # The device writes its records a little later: the interval ends with the last kernel.
+        # The device writes a record shortly after the kernel, so the measured interval ends with
+        # the last recorded kernel.
         end = max((e for _, e, _ in intervals), default=start)
         shares = []
         for pids in groups:

@@ -22,7 +22,7 @@ struct driver {
 };
 extern struct driver drv;
 
-/* Fills the table from libcuda.so.1, by the loader's search path. False without a library. */
+/* Fills `drv` from the libcuda.so.1 that the loader finds. False: it finds none. */
 bool driver_open(void);
 
 /* Makes a machine for this test; formats as in $DIVVY_SIM_DEVICES and $DIVVY_SIM_COSTS. */

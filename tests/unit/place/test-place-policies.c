@@ -1011,7 +1011,10 @@ static void check_models_left(
 	place_set_workload_mix(place, typical, 4);
 	assert_ok(place_find(place, &typical[0], &choice, NULL));
 	assert_ok(place_add(place, &typical[0], &choice, &tenant, NULL));
-	/* The rest of A's device would fit best, but other typical tenants need it. */
+	/*
+	 * By best fit the tenant would take the free part of A's device, but other typical tenants
+	 * need it.
+	 */
 	assert_int_equal(node_for(place, typical[2]), b);
 	place_set_workload_mix(place, &typical[2], 2);
 	assert_int_equal(node_for(place, typical[2]), a);

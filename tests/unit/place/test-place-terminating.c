@@ -117,8 +117,8 @@ static void a_terminating_tenant_keeps_its_device(void **state)
 	assert_contains(
 		place_why_format(&why, &small, text), "1 has devices with terminating tenants");
 	/*
-	 * The text gives the free share after the reason PLACE_NO_SHARE, also if another reason
-	 * follows.
+	 * The refusal's text gives the free share after the reason PLACE_NO_SHARE, also if another
+	 * reason follows.
 	 */
 	why.nodes[PLACE_NO_SHARE] = 2;
 	why.most_share = 200;

@@ -455,8 +455,8 @@ static void text_is(struct place *place, const struct place_spec *spec, const ch
 }
 
 /*
- * If devices have more free share than the tenant may use, the text says why that share is of no
- * use.
+ * If devices have more free share than the tenant may use, the refusal's text says why the tenant
+ * cannot use it.
  */
 static void free_capacity_is_counted_over_all_devices(void **state)
 {

@@ -1122,7 +1122,7 @@ static void spared_pods_still_count(void **state)
 }
 
 /*
- * Fills a node completely: eight pods have half a device each of four devices, and a CPU each. Like
+ * Fills a node of four devices completely: eight pods request half a device and a CPU each. Like
  * the webhook, fill_with_halves() also requests the half device as a resource of the node.
  */
 #define LOW_HALF SHARE("0.5") ",'divvy.gpu/priority':'10'"
@@ -1504,8 +1504,8 @@ static void a_group_counts_members_that_succeeded(void **state)
 }
 
 /*
- * A member is deleted while victims terminate. The rest is below the threshold, so the group's
- * reservations end.
+ * A member is deleted while victims terminate. The remaining members are fewer than the threshold,
+ * so the group's reservations end.
  */
 static void an_incomplete_group_frees_its_places(void **state)
 {
@@ -1972,7 +1972,7 @@ static void policies_count_containers_that_run_at_once(void **state)
 }
 
 /*
- * A device has one model after the other, as with MIG profiles: more models than the placement
+ * A device changes its model again and again, as with MIG profiles: more models than the placement
  * model can hold at once.
  */
 static void old_models_are_forgotten(void **state)
