@@ -100,7 +100,10 @@ static void residence(void)
 	rig_done(&rig);
 }
 
-/* The processes wait for a file, then register; the last to finish ends the measured time. */
+/*
+ * Measures how long n processes take to register. They wait for a file and then register; the last
+ * to finish ends the measured time.
+ */
 static void registration(void)
 {
 	const int n = bench_quick() ? 200 : PROCESSES;

@@ -28,7 +28,7 @@
 enum { FGD, BEST_FIT, DEFAULT, FIRST_FIT };
 static const char *const policies[POLICIES] = {"fgd", "best-fit", "default", "first-fit"};
 #define SIM_POLICIES "--policy fgd,best-fit,default,first-fit "
-#define GPUSPEC33 1u /* index of a trace with a goal of its own */
+#define GPUSPEC33 1u /* index of gpuspec33, whose allocation at 100 % has a goal of its own */
 
 /* Points at which results are read: what the arrived tasks request, in percent of the cluster. */
 #define POINTS 7u

@@ -88,12 +88,12 @@ struct worst {
 	char where[96];
 };
 
-/* The worst values over n runs. */
+/* The worst values of all tenants in n runs; each run has one mix of tenants and one load. */
 struct worsts {
 	struct worst pp_1s, pp_10s, over_ms, idle;
 	unsigned int n;
 	struct worst unstalled_1s, unstalled_10s;
-	/* number of tenants in runs that have a window without a stall */
+	/* number of tenants, over all runs, that have a window without a stall */
 	unsigned int n_unstalled_1s, n_unstalled_10s;
 };
 

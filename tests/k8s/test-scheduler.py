@@ -736,7 +736,7 @@ def a_device_of_another_node_is_given():
     elsewhere("r2", "0.6")
     waits = rig.waits("r2", "not selected by the pod's node selector")
     assert "over the network" not in waits["message"], waits
-    # A pod that fits on one node stays there.
+    # A pod that can run on g1 itself gets mode local there, although g1 also serves other nodes.
     serves("g1", ETHERNET)
     rig.gone("r2")
     rig.pod("here", {"request": "0.3"})

@@ -15,9 +15,9 @@ LIAR = os.path.join(CHAOS, "liar")
 # The arbiter waits for at most three drains of 250 ms in 10 s, then no longer waits for a client
 # that never drains.
 SECONDS = 60 if soaking() else 11
-# 1/1000 of the device by which each liar may change another tenant's share. A liar also takes
-# processor time, on a machine with perhaps two processors; the busy programs of the comparison do
-# so, too.
+# How far, in 1/1000 of the device, each liar may push another tenant's share down. A liar also
+# takes processor time, on a machine with perhaps two processors; the busy programs of the
+# comparison do so, too.
 OFF = 50
 
 rng = seed_of("liar")

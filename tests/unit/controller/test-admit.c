@@ -179,7 +179,9 @@ static const struct {
 		"'divvy.gpu/container':'i,main'}},'spec':{'schedulerName':'divvy-scheduler',"
 		"'initContainers':[" HAS_SHARE("i", "500") "],'containers':[" HAS_SHARE(
 			"main", "500") "]}}"},
-	/* In a pod with several main containers the choice is recorded. */
+	/*
+	 * In a pod with several main containers the webhook records which of them gets the share.
+	 */
 	{NULL, POD("'divvy.gpu/request':'0.5'", "'containers':[{'name':'main'},{'name':'side'}]"),
 		"{" TENANT "'divvy.gpu/request':'0.5','divvy.gpu/default-container':'main'}},"
 		"'spec':{'schedulerName':'divvy-scheduler','containers':"

@@ -95,7 +95,7 @@ static void a_change_is_copied_to_the_pod(void **state)
 	assert_ok(share_pod_carry(share_pod, SHARE_POD_OURS, pod, &patch));
 	assert_null(patch);
 	json_object_set_new(kube_json_at(share_pod, "spec", NULL), "limit", json_real(0.7));
-	/* As Helm writes a number from its values. */
+	/* Helm writes large numbers of its values as floating-point numbers. */
 	json_object_set_new(
 		kube_json_at(share_pod, "spec", NULL), "memory", json_real(1.7179869184e+10));
 	json_object_del(kube_json_at(share_pod, "spec", NULL), "memoryPolicy");

@@ -41,7 +41,7 @@ static void the_history_is_listed_oldest_first(void **state)
 	json_t *json;
 
 	assert_ok(web_history_add(h, "u/c", 300, GIB, 1000));
-	assert_ok(web_history_add(h, "u/c", 310, GIB, 1005)); /* the same step */
+	assert_ok(web_history_add(h, "u/c", 310, GIB, 1005)); /* in the same step of 10 s */
 	assert_ok(web_history_add(h, "u/c", 100, 2 * GIB, 1010));
 	assert_ok(web_history_add(h, "u/c", 0, 0, 1031)); /* a step without a value is skipped */
 	json = told(h, "u/c", 1045);

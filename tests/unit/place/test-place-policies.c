@@ -199,8 +199,8 @@ static void kubeshare2_stays_near_its_gang(void **state)
 	tenant = cluster_put(place, spec, 6);
 	assert_int_equal(place_group(place, 7)->n, 1);
 	/*
-	 * Node b is nearer. On b the member's own device is the nearest: used share costs 10, the
-	 * next device would cost 100 for the distance.
+	 * Node b has a member of the gang and is nearer. Of b's devices, that member's device comes
+	 * first: its used share costs 10, and the distance of the next device would cost 100.
 	 */
 	assert_int_equal(cluster_device_for(place, spec), 6);
 	spec.share = 1000;
@@ -580,8 +580,9 @@ static void wang_scores(void **state)
 	assert_int_equal(choice.device[0], 2);
 	assert_int_equal(choice.score, -400);
 	/*
-	 * Costs for class 1, by the formula in place-wang.c. Beside a tenant of class 1: 100 + 600
-	 * of free share left over; beside two tenants of class 2: 300 + 500.
+	 * Costs for class 1, by the formula in place-wang.c. The device beside a tenant of class 1
+	 * costs 100 + 600, of which 600 are for the free share left over. The device beside two
+	 * tenants of class 2 costs 300 + 500.
 	 */
 	spec.class = SPEC_STANDARD;
 	assert_ok(place_find(place, &spec, &choice, NULL));

@@ -561,7 +561,7 @@ static const struct row mixed[] = {
 	{ALL "g train-x1\nl sharedgpu/gpu_limit=1\nl sharedgpu/group_name=g\n"
 	     "l sharedgpu/group_headcount=3\nl sharedgpu/group_threshold=1",
 		"main request=0.001 limit=1 class=opportunistic; group=g 3 1"},
-	/* the record from the pod's creation counts */
+	/* dialects and resources that were recorded at the pod's creation count */
 	{"a divvy.gpu/dialects=hami\na divvy.gpu/translated-from=main/nvidia.com/gpumem=100",
 		"main request=0.001 limit=1 memory=100Mi; -main/nvidia.com/gpumem=100"},
 	{"d hami\na divvy.gpu/dialects=\nm nvidia.com/gpumem=100", ""},
