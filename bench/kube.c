@@ -401,7 +401,7 @@ static void measure_lists(int n)
 		detail);
 }
 
-/* Starts a process that changes pods at the rate, until it is killed. */
+/* Starts a process that changes RATE (500) pods a second, until it is killed. */
 static pid_t start_changes(int n)
 {
 	const pid_t pid = fork();

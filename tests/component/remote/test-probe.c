@@ -199,7 +199,7 @@ static int end(void **state)
 }
 
 /*
- * Starts a probe and returns the result that the process sends to its divvyd. The process then
+ * Starts a probe process and returns the result that it sends to its divvyd. The process then
  * exits.
  */
 static struct serve_probe probe(

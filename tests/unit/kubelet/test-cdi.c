@@ -165,7 +165,8 @@ static void a_file_follows_the_schema(void **state)
 	assert_contains(buf_text(&text), "\"DIVVY_SLOT=3\"");
 	assert_contains(buf_text(&text), "\"EMPTY=\"");
 	assert_int_equal(unit_count(buf_text(&text), "\"ro\""), 1);
-	assert_int_equal(unit_count(buf_text(&text), "\"rw\""), 2); /* of a mount and of a node */
+	/* one for the mount, and one for the device node */
+	assert_int_equal(unit_count(buf_text(&text), "\"rw\""), 2);
 
 	buf_clear(&text);
 	assert_ok(cdi_format(&one, &text, &err));
