@@ -55,7 +55,7 @@ struct control {
 	struct loop_timer timer;
 	bool is_trying;
 	bool is_last_try; /* the request does not wait, so the present try is its last */
-	/* The loop walks the list, so connections that end must remove nothing from it. */
+	/* a pass over pending_creates runs: connections that end must remove nothing from it */
 	bool is_in_pending_creates;
 };
 
@@ -65,7 +65,7 @@ struct call {
 	uint32_t request;
 	const json_t *json;
 	json_t *reply;   /* an object; commands add members */
-	struct buf text; /* the members as text, instead of `reply` */
+	struct buf text; /* members of the reply as JSON text, instead of `reply` */
 };
 
 struct command {
@@ -567,7 +567,7 @@ static int control_create_tenant(struct call *call, struct tenant **ret, struct 
 		return r;
 	params.owner = params.lifetime == TENANT_PROCESS ? (pid_t)pid : 0;
 	if (is_container) {
-		/* The owner is the container engine's command, which may fetch the image first. */
+		/* The engine's command keeps the tenant alive while it still fetches the image. */
 		params.owner = params.lifetime == TENANT_KEEP ? 0 : (pid_t)pid;
 		r = conf_cgroup((pid_t)pid, cgroup, err);
 		if (r < 0)

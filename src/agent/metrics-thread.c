@@ -47,7 +47,7 @@ struct metrics_thread {
 	_Atomic(struct text *) fresh; /* from the loop to the thread */
 	_Atomic(struct text *) used;  /* back to the loop */
 
-	/* for the thread, and for the daemon's loop while the thread does not run */
+	/* used by the thread, and by the daemon's loop while the thread does not run */
 	pthread_t thread;
 	bool is_started;
 	struct loop *loop;

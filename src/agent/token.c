@@ -454,7 +454,7 @@ static void token_open_gates(struct tenant_device *td, const struct arbiter_acti
 	if (!td->is_open && !td->is_draining)
 		TAILQ_INSERT_TAIL(&token->active, td, active);
 	td->is_open = true;
-	/* If the gate opened again during a drain, the daemon no longer awaits its end. */
+	/* If the gate opened again during a drain, the daemon stops awaiting the drain's end. */
 	td->is_draining = false;
 	LIST_FOREACH(p, &td->tenant->processes, of_tenant)
 		if (p->devices[td->at].down)

@@ -38,9 +38,9 @@
 #define QUIET_SAMPLES 40u /* samples without use before sampling slows down */
 #define POINTS_MAX 600u
 #define PAST_MAX 128u /* ended tenants with stored rings */
-/* a log longer than this, and than half of the other file, is merged into it */
+/* `usage-log` is merged into `usage` when longer than this and than half of `usage` */
 #define LOG_BYTES (1u << 20)
-#define MERGE_EVERY_S 3600u /* each record is merged once in that time */
+#define MERGE_EVERY_S 3600u /* history_merge() runs once in this time for each record */
 
 struct ring {
 	uint64_t step_ns, end;

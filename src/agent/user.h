@@ -24,7 +24,7 @@
 
 #define USER_CONNS_MAX 8192u     /* if descriptors suffice for several such users */
 #define USER_OUT_MAX (32u << 20) /* bytes of unread answers; from there on no request runs */
-#define USER_TIME_PART 4u        /* at most 1/4 of the thread's time for requests */
+#define USER_TIME_PART 4u        /* one user's requests take at most 1/4 of the thread's time */
 #define USER_TIME_BURST_NS (250 * NSEC_PER_MSEC)
 #define USER_RESERVE_MAX 1024u /* descriptors kept for root, pidfds and pages */
 

@@ -202,7 +202,7 @@ int spawn_read(pid_t pid, int fd, uint64_t deadline_ns, struct buf *text, int *r
 		return spawn_wait(pid, CLOCK_NEVER, ret_status);
 	}
 	kill(pid, SIGKILL);
-	/* A process that waits for a lost device does not even end then. */
+	/* While the child waits for a lost device, not even SIGKILL ends it: do not wait long. */
 	spawn_wait(pid, clock_now_ns() + KILLED_NS, ret_status);
 	return r;
 }

@@ -19,9 +19,9 @@
 #define STARVED_NS (100 * NSEC_PER_MSEC)
 
 /*
- * After its turn a program only needs to wake up before it wants the device again, and stays active
- * meanwhile. A longer absence makes the tenant inactive, and changes the entitlements of the
- * others.
+ * After a turn, a program may need this long to wake up and want the device again; its tenant stays
+ * active meanwhile. A longer absence makes the tenant inactive, which changes the entitlements of
+ * the other tenants.
  */
 #define GRACE_NS (2 * NSEC_PER_MSEC)
 
@@ -118,8 +118,9 @@ static uint32_t entitle_class(struct device *device, enum spec_class class, uint
 }
 
 /*
- * Entitles the classes in their order, but latency tenants do not get the requests of standard
- * tenants. If the requests of both classes exceed the device, both are scaled.
+ * Computes entitlements class by class, but first sets the requests of standard tenants aside, so
+ * that latency tenants do not get this part. If the requests of both classes together exceed the
+ * device, both are scaled down.
  */
 void device_entitle(struct device *device)
 {
@@ -354,8 +355,9 @@ void td_refund(struct arbiter_td *td, uint64_t end)
 
 /*
  * Corrects the charge only if this tenant has the device alone; otherwise the ends of drains
- * measure its time. When work began, two cases differ. A tenant that had not used its turn was
- * charged since its opening, and gets that time back. An idle tenant was not charged, and pays.
+ * measure its time. If work ended, the tenant gets the time since at_ns back. If the turn's first
+ * work began, the tenant was charged since its opening, and gets the time before at_ns back. If
+ * later work began, the idle tenant was not charged, and pays the time since at_ns.
  */
 void td_correct(struct arbiter_td *td, uint64_t at_ns, uint64_t now)
 {
@@ -486,8 +488,8 @@ void device_leave_idle(struct device *device, uint64_t now)
 /* ---- limits ---- */
 
 /*
- * The longest turn, minus the lateness of the last submission and an eighth of the longest
- * submission, because lengths vary.
+ * The longest turn (turn_max_ns), minus the time by which the last submission may overrun the turn,
+ * and minus an eighth of the longest submission, because lengths vary.
  */
 uint64_t td_quantum_ns(const struct arbiter_td *td)
 {

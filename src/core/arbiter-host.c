@@ -5,9 +5,9 @@
  * window and opens its gate earlier. Pure; one thread.
  *
  * `dry_ns` is the time in which the device ran dry within a turn, `wake_ns` the time from an opened
- * gate to the first submission. Both fade over some tens of turns. A program that waits for the
- * device by itself shows such times, too. The wider window does not matter then, because that
- * program does not submit as much.
+ * gate to the first submission. Both fade over some tens of turns. A program that waits for its own
+ * results before it submits more shows such times even on a quiet host. The wider window does not
+ * matter then, because that program does not fill it.
  */
 #include "base/clock.h"
 #include "core/arbiter-internal.h"

@@ -71,7 +71,7 @@ struct arbiter_td {
 	bool has_drain_estimate; /* DRAINING: the caller has predicted the end */
 	uint64_t ends_at;        /* the predicted end, with an error of spread_ns on average */
 	uint64_t spread_ns;
-	uint64_t drain_by; /* from then on other tenants co-run with it */
+	uint64_t drain_by; /* time from which other tenants may co-run with the drain */
 	uint64_t closed_at, drain_bound_ns;
 	bool is_noted;       /* DRAINING: past its bound, and n_overdue counts it */
 	uint64_t overdue_at; /* when a drain last passed its bound */
@@ -99,7 +99,7 @@ struct arbiter_td {
 	bool is_starved; /* waiting_lag has passed its bound: goes before latency tenants */
 
 	uint64_t used_ns, waited_ns;
-	uint64_t turn_ns; /* part of used_ns in this turn: the most that a refund may return */
+	uint64_t turn_ns; /* part of used_ns charged in this turn: a refund returns at most this */
 	int32_t bucket[ARBITER_BUCKETS];
 	uint64_t bucket_now; /* number of the newest bucket */
 	int64_t window_ns;   /* sum of bucket[] */

@@ -14,8 +14,8 @@
 /*
  * A round of n tenants lasts n * ROUND_NS, or 2 * ROUND_OF_TWO_NS for two, and each turn is its
  * tenant's part of the round. Turns then change often enough for even shares, and rarely enough to
- * be cheap (tests/unit/core/test-arbiter-shares.c). Among three or more tenants two may have to
- * wait at once, which makes windows of 1 s less even; two tenants can take longer turns.
+ * be cheap (tests/unit/core/test-arbiter-shares.c). Longer turns would divide each second less
+ * evenly among three or more tenants, so only two tenants get them.
  */
 #define ROUND_OF_TWO_NS (34 * NSEC_PER_MSEC)
 #define ROUND_NS (28 * NSEC_PER_MSEC)
@@ -270,9 +270,9 @@ static void td_close(struct arbiter_td *td, uint64_t now)
 	td->is_corun = false;
 	td->is_unbounded = td->reported_window_us == 0;
 	/*
-	 * The drain's bound: the work in flight may end with one submission of unknown length, and
-	 * the client's prediction counts in full. A tenant that was alone a moment ago may have
-	 * more in flight than a window, and pays for all that it runs.
+	 * The drain's bound adds the longest submission to the client's prediction, because a
+	 * submission of unknown length may end the work in flight. The prediction is not cut to a
+	 * window: a tenant that was alone a moment ago may have more in flight, and pays for it.
 	 */
 	td->closed_at = now;
 	for (uint32_t i = 0; i < device->n_active; i++)

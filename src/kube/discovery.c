@@ -186,7 +186,8 @@ static void begin_round(struct loop_timer *timer, uint64_t now_ns)
 	d->failure = 0;
 	d->next = (struct kube_served){0};
 	/*
-	 * Counts one too many at first, so that a request that fails at once cannot end the round.
+	 * Counts one open question too many at first, so that a question that fails at once cannot
+	 * end the round.
 	 */
 	d->n_open = 1;
 	for (size_t i = 0; i < d->n_questions; i++) {

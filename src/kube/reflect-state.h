@@ -21,7 +21,7 @@
 enum reflect_phase { REFLECT_LIST, REFLECT_WATCH };
 
 enum reflect_end {
-	REFLECT_OK,      /* the list is complete; the server closed the watch regularly */
+	REFLECT_OK,      /* the list is complete, or the server closed the watch in good order */
 	REFLECT_LOST,    /* the connection was lost, or silent for too long */
 	REFLECT_EXPIRED, /* the server answered 410 (Gone) */
 	REFLECT_GARBLED,

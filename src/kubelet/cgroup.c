@@ -164,7 +164,7 @@ static bool parse_slices(struct str path, struct str root, bool has_top, struct 
 		if (class >= 0 && (!cgroup_next_name(&path, &name) || !skip_above(root, &name)))
 			return false;
 	}
-	/* If the path lacks the slices above this one, only the name of this one has the class. */
+	/* If the path lacks the slices above, only this slice's name has the pod's QoS class. */
 	if (!parse_slice(name, &named, pod) || (named != class && (has_top || class >= 0)))
 		return false;
 	parse_container(cgroup_next_name(&path, &name) ? name : STR(""), pod);

@@ -21,7 +21,7 @@ struct device {
 };
 
 /*
- * The file system may reuse an inode number at once, so the time is needed as well to identify a
+ * The file system may reuse an inode number at once, so `made` is needed as well to identify a
  * file.
  */
 struct file_id {

@@ -80,8 +80,8 @@ struct slot {
 	char note[NODE_NOTE];
 	struct slot_usage usage;
 	/*
-	 * The slot's last tenant. If its device is reported lost soon after its end, its pod gets
-	 * the Event.
+	 * The slot's last tenant. If a device of this tenant is reported lost soon after the
+	 * tenant's end, the tenant's pod gets the Event.
 	 */
 	struct tenant_pod last;
 	/*
@@ -200,7 +200,7 @@ struct node {
 	bool is_lease_missing;
 	bool is_lease_current;    /* the last write succeeded, so readers have lease_measured */
 	char *lease_measured;     /* the measured values that were written last; NULL: none */
-	uint32_t lease_early;     /* number of writes left before the next renewal */
+	uint32_t lease_early;     /* early writes of the Lease that are still allowed now */
 	uint64_t lease_refill_ns; /* time when lease_early grows by one */
 };
 

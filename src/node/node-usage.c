@@ -19,7 +19,7 @@
 #include "threads/thread-worker.h"
 
 #define SAVE_NS (10 * NSEC_PER_SEC)
-#define TELL_NS (60 * NSEC_PER_SEC) /* between two changes of the accounts in the status */
+#define TELL_NS (60 * NSEC_PER_SEC) /* least time between two changes of the status's accounts */
 #define IDLE_NS (60 * NSEC_PER_SEC) /* shorter pauses are not reported */
 #define FILE_MAX (1u << 20)
 
@@ -64,7 +64,7 @@ static void node_usage_begin_tenant(struct node *node, struct slot *slot, const 
 
 	*u = (struct slot_usage){
 		.tenant = t->id, .used_ns = used_by(t), .last_use_ns = clock_real_ns()};
-	/* The former daemon has accounted for the wait of a tenant from before this start. */
+	/* The wait of a tenant that is older than this daemon is in the accounts already. */
 	if (t->created_s * NSEC_PER_SEC < node->began_real_ns)
 		return;
 	waited.asked_ns = node_usage_share_time(t, waited_ns(node, t));

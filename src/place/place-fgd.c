@@ -54,16 +54,14 @@ struct fgd {
 	/* by free share: number of typical tenants' shares that are at most this share */
 	uint32_t rank[WHOLE + 1];
 	/*
-	 * number of entries in a row of `above`: a row is for one model and number of passed CPU
-	 * thresholds
+	 * number of entries in a row of `above`; a row is for nodes of one model whose CPU reaches
+	 * the same number of thresholds
 	 */
 	uint32_t row;
-	/* [model][cpu][rank]: weight of the tenants with a larger share */
+	/* [model][cpu][rank]: weight of the tenants whose share has a rank above this one */
 	int32_t *above;
 	int32_t *able; /* [model][cpu]: weight of the tenants that can run */
-	/*
-	 * [model][cpu][k]: weight of the tenants that can run and request more than k whole devices
-	 */
+	/* [model][cpu][k]: the part of `able` from tenants with more than k whole devices */
 	int32_t *more;
 	int32_t weights;
 	int32_t steps[101]; /* steps[g]: the smallest difference that has grade g */
@@ -396,7 +394,7 @@ static int64_t gain_of_many(
  * A bound for several devices: adds the best devices' own gains and the largest possible gain from
  * fewer whole devices. Both parts need not occur together, so no choice reaches more.
  *
- * share: largest share that one device loses; counts if a device has more than WHOLE free
+ * share: largest share that one device loses; used only if a device has more than WHOLE free
  * gain:  sum of the best devices' own gains
  */
 static int64_t fgd_bound_of_several(

@@ -36,7 +36,7 @@ struct place_queue_info {
 	uint64_t quota;            /* guaranteed share */
 	uint64_t limit;            /* largest use, borrowed share included; or PLACE_UNLIMITED */
 	uint32_t weight;           /* from 1; a queue of weight 2 may borrow twice as much */
-	/* n_models entries; for a model without an entry, only quota and limit hold */
+	/* n_models entries; for other models, only the quota and limit above hold */
 	const struct place_queue_model *models;
 	uint32_t n_models;
 };
@@ -52,8 +52,8 @@ int place_queue_set(struct place *place, const struct place_queue_info *queues, 
 	uint32_t *ret_at, struct error *err);
 uint32_t place_queue_n(const struct place *place);
 /*
- * Use by the tenants of the queue and of all queues below, of devices of the model. PLACE_NONE: of
- * all models.
+ * Returns how much of the model's devices the tenants of the queue and of all queues below it use.
+ * model PLACE_NONE: of the devices of all models.
  */
 uint64_t place_queue_used(const struct place *place, uint32_t queue, uint32_t model);
 

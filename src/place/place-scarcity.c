@@ -134,7 +134,7 @@ struct sums {
 	uint16_t *slots, *host;
 	/* n entries. usable[m]: sum of the free shares r that are not smaller than m's share */
 	int32_t *usable;
-	/* rest[i]: the node's value, counting only the m from LANES * i on */
+	/* rest[i]: the part of the node's value that the m from LANES * i on contribute */
 	int64_t rest[TYPICAL_MAX / LANES + 1];
 };
 _Static_assert(PLACE_NODE_DEVICES_MAX <= UINT16_MAX / WHOLE, "slots");
@@ -167,8 +167,8 @@ struct scarcity {
 	uint32_t n;
 	/* n counts typical tenants first, then shapes, as `at` does */
 	uint32_t n_typical, n_shapes;
-	uint32_t per_cpu[TYPICAL_MAX]; /* 2^32 / CPU, rounded up; 0: no CPU requested */
-	/* 2^32 / MiB of the node's memory, rounded up; 0: no memory requested */
+	uint32_t per_cpu[TYPICAL_MAX]; /* 2^32 / requested CPU, rounded up; 0: no CPU requested */
+	/* 2^32 / mean MiB of node memory that m requests, rounded up; 0: no memory requested */
 	uint32_t per_mib[TYPICAL_MAX];
 	row able[PLACE_MODELS_MAX]; /* by model: all bits set if m can use the model, else 0 */
 	row share, lambda, take;    /* take: share x count */

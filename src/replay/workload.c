@@ -71,8 +71,8 @@ int workload_read_openb(
 		task.spec.memory_bytes = pod->memory_bytes;
 		task.arrives_ns = pod->created_s * NSEC_PER_SEC;
 		/*
-		 * The trace has whole seconds. A pod with equal times has run for less than a
-		 * second, and counts as 1 s.
+		 * The trace has whole seconds. A pod that was created and deleted in the same
+		 * second counts as 1 s.
 		 */
 		task.work_ns = MAX(clock_since_ns(pod->deleted_s, pod->created_s), UINT64_C(1)) *
 			NSEC_PER_SEC;
@@ -185,7 +185,7 @@ static const struct workload_shape shapes[] = {
 		.about = "jobs that use a part of a device, with three times the load that whole "
 			 "devices can take",
 		.nodes = "8x4",
-		/* mean work of 180 s / (three times the load of 32 devices) */
+		/* 180 s mean work / 96: three tasks arrive while each of 32 devices does one */
 		.gap_ns = 1875 * NSEC_PER_MSEC,
 		.n_tasks = 1000,
 		.whole = ONE(0),

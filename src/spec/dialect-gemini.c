@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Gemini's requests as annotations. Gemini's published form is a file (gemini.h), which `divvy
- * apply` reads. In a cluster, Gemini's users wrote the three numbers and the labels of KubeShare
- * 1.0 with the prefix gemini/. Pure; any thread.
+ * apply` reads. In a cluster, Gemini's users wrote request, limit, memory and the labels of
+ * KubeShare 1.0 as annotations with the prefix gemini/. Pure; any thread.
  */
 #include <errno.h>
 

@@ -13,7 +13,7 @@ struct dialect_group_key {
 	enum dialect_where where; /* annotation, label or field */
 	/* annotation or label with the number of members that must fit; NULL: none */
 	const char *least;
-	/* API group of the PodGroup that gives the number; NULL: `least` gives it */
+	/* API group of the PodGroup that gives this number of members; NULL: key `least` does */
 	const char *object;
 	const char *about;
 };

@@ -45,8 +45,8 @@ static int hami_read_requested(struct dialect_draft *draft, uint32_t container,
 		!draft_has_resource(draft, container, P "gpucores");
 
 	/*
-	 * Without HAMi's further keys nvidia.com/gpu requests whole devices, and the dialect nvidia
-	 * translates it if that dialect is on.
+	 * In a container without HAMi's further keys, nvidia.com/gpu requests whole devices. Then
+	 * the dialect nvidia translates the container if that dialect is on.
 	 */
 	if (is_plain &&
 		(!draft_has_resource(draft, container, P "gpu") ||

@@ -45,7 +45,8 @@ struct spec {
 	uint32_t count;   /* devices, 1..SPEC_DEVICES_MAX */
 	bool exclusive;   /* the request was a whole number: whole devices, not shared */
 	/*
-	 * memory on each device; 0: memory_permille of the device's memory, or else `request` of it
+	 * memory on each device; 0: memory_permille of the device's memory, or the part
+	 * `request` of it if memory_permille is 0 too
 	 */
 	uint64_t memory_bytes;
 	uint32_t memory_permille; /* a percentage was requested instead of bytes; 0: none */

@@ -72,7 +72,7 @@ struct page_down {
 	_Atomic uint64_t turn_ends_ns;
 	/* when the daemon last saw all work in flight complete, at most PAGE_DRAINED_NS late */
 	_Atomic uint64_t drained_ns;
-	/* from then on the device runs only this tenant's work in this turn; 0: not yet */
+	/* time since which the device runs only this tenant's work in this turn; 0: not yet */
 	_Atomic uint64_t began_ns;
 	_Atomic uint64_t drained_began_ns; /* began_ns of the turn in which drained_ns was set */
 	uint64_t reserved2[1];
