@@ -17,7 +17,7 @@
 
 struct page_options {
 	const char *address; /* in the form of http/listen.h */
-	/* The certificate: from files; or made here for name and host; or given later. */
+	/* The server's certificate: from these files, or made for name and host, or set later. */
 	const char *cert_file, *key_file;
 	const char *name, *host;
 	const char *client_ca_file;      /* for http_options.client_ca; NULL: none */

@@ -127,8 +127,8 @@ struct arbiter_tenant {
 struct corun_pair {
 	arbiter_id a, b;
 	uint32_t level;    /* grows with drains past their bound, falls with timely drains */
-	uint64_t event_at; /* the last drain past its bound */
-	uint64_t until;    /* until then the two co-run without waiting for drains */
+	uint64_t event_at; /* time of the last drain past its bound */
+	uint64_t until;    /* until this time the two co-run without waiting for drains */
 };
 
 struct device {
@@ -150,7 +150,7 @@ struct device {
 
 	uint64_t accounted_at;
 	uint64_t charged_until; /* accounted_at when a tenant was last charged */
-	uint32_t n_charged;     /* number of tenants charged for the last interval */
+	uint32_t n_charged;     /* number of tenants that the last device_account() charged */
 	bool is_stale;          /* entitlements are out of date: a tenant has joined or left */
 	uint32_t n_waiting;     /* tenants that could be opened now and are not */
 	bool is_dirty;          /* decide at the next step */

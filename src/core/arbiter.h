@@ -63,11 +63,11 @@ enum arbiter_why {
 struct arbiter_usage {
 	uint64_t used_ns;        /* charged since arbiter_add; exact */
 	uint64_t window_used_ns; /* used in the last ARBITER_WINDOW_NS */
-	uint64_t waited_ns;      /* wanted the device and did not hold it */
+	uint64_t waited_ns;      /* time of wanting the device without holding it */
 	uint32_t entitlement;    /* permille, water-filled over the tenants that have work now */
 	int64_t lag_ns;          /* entitled minus used; negative: debt */
 	enum arbiter_why why;
-	arbiter_id why_tenant; /* the tenant that holds the device or is before it; 0: none */
+	arbiter_id why_tenant; /* tenant that holds the device or goes before this one; 0: none */
 	bool holds;            /* its gates are open */
 	bool corun;            /* open beside another gate that is in use or offered */
 };
@@ -81,9 +81,9 @@ struct arbiter_config {
 	/* an unused token is offered to others after this time; default 1 ms */
 	uint64_t unused_ns;
 	uint64_t holdoff_ns;      /* hold-off after a latency tenant becomes idle; default 0.5 ms */
-	uint64_t overlap_ns;      /* the next gate opens this long before a drain ends; 150 us */
+	uint64_t overlap_ns;      /* a gate opens this long before the drain ends; default 150 us */
 	uint64_t drain_max_ns;    /* most time for a drain; default 250 ms */
-	uint64_t swap_quantum_ns; /* quantum between tenants with memory policy swap; 2 s */
+	uint64_t swap_quantum_ns; /* quantum between tenants with memory policy swap; default 2 s */
 	uint32_t window_us;       /* in-flight window on a contended device; default 2000 */
 	/* in-flight window of opportunistic tenants beside a latency tenant; default 700 */
 	uint32_t window_latency_us;
@@ -207,10 +207,10 @@ void arbiter_restore(struct arbiter *arbiter, arbiter_id tenant, uint32_t device
 	int64_t lag_ns);
 
 /*
- * Entitlements by water-filling: each tenant gets its request. The rest raises the tenants with the
- * least total until all are equal or at their limit. n tenants; request and limit in permille,
- * results in millionths, so that thirds are exact enough. Requests above the capacity of one device
- * are scaled.
+ * Entitlements by water-filling: each tenant gets its request. The rest goes to the tenants with
+ * the smallest totals, until all totals are equal or at their limits. n tenants; request and limit
+ * in permille, results in millionths, so that thirds are exact enough. If the requests sum to more
+ * than one device, they are scaled down.
  */
 #define ARBITER_FILL_MAX 1024u /* further tenants are ignored */
 void arbiter_water_fill(

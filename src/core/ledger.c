@@ -179,8 +179,8 @@ static uint64_t room_without(const struct ledger *ledger, enum spec_memory_polic
 			ledger_subtract(
 				times_permille(left, ledger->oversubscribe_permille), shared));
 	/*
-	 * The quotas of wait and swap tenants need `needed` bytes to stay within the overcommit,
-	 * and memory reserved by wait tenants is not available.
+	 * The quota of a fail tenant must leave `needed` bytes, or else the quotas of wait and swap
+	 * tenants would exceed the overcommit. It must also leave what wait tenants have reserved.
 	 */
 	needed = times_permille(shared, 1000u * 1000u / ledger->oversubscribe_permille);
 	return ledger_subtract(left, MAX(needed, ledger->wait_used));

@@ -18,9 +18,9 @@ struct water_share {
 };
 
 /*
- * Each tenant gets its request. The rest of `capacity` (millionths) raises the tenants with the
- * least total until all are equal or at their limit. Requests that sum to more than the capacity
- * are scaled.
+ * Each tenant gets its request. The rest of `capacity` (millionths) goes to the tenants with the
+ * smallest totals, until all totals are equal or at their limits. Requests that sum to more than
+ * the capacity are scaled down.
  */
 void water_fill(struct water_share *shares, size_t n, uint32_t capacity);
 

@@ -704,7 +704,10 @@ static void watch_again(struct node *node)
 	}
 }
 
-/* NVML does not report host access before driver 580, so each worker also checks by CUDA. */
+/*
+ * Whether kernels on a device can access ordinary memory of their process, so that this node serves
+ * no devices. NVML does not report that before driver 580, so each worker also checks by CUDA.
+ */
 static bool is_kept_back(const struct node *node)
 {
 	const struct device_set *set = node->agent->devices;

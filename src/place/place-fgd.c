@@ -293,9 +293,9 @@ static void fgd_take_row(const struct fgd *f, struct sums *s, uint32_t r, uint32
 }
 
 /*
- * A class stands for a range of shares, so a device with free share r keeps between least_left()
- * and r - class->share. The bound counts the remaining share as least_left(). But the remainder
- * counts as too small for a typical tenant only if r - class->share is too small.
+ * A class stands for a range of shares. So a device with free share r that loses a share of the
+ * class keeps between least_left() and r - class->share. The bound counts only least_left() as what
+ * remains, and counts it as too small for a typical tenant only if r - class->share is too small.
  */
 static uint32_t least_left(const struct place_class *class, uint32_t r)
 {

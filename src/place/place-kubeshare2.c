@@ -8,7 +8,8 @@
  *
  * Here u is the used fraction of a device, free the number of idle devices, and prio the model's
  * priority in the cell file. The distance is from place_cell_id_distance(). All values are in
- * thousandths. On the node, the devices with the largest own terms of the sum are taken.
+ * thousandths. On the chosen node, the tenant gets the devices whose own terms of the sum are
+ * largest.
  *
  * If roots have no cellId, their ids are consecutive numbers. A device under a neighbouring root
  * can then have a smaller distance than another device under the same root (place-cell.h). So a

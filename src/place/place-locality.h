@@ -47,7 +47,7 @@ struct place_locality {
 	uint32_t *stamp; /* stamp[node]: equals `run` if the group has a device on the node */
 	uint32_t *nodes; /* the n_nodes nodes of the group */
 	uint32_t n_nodes;
-	/* device[]: one device of the group for each of n_cells cells above nodes */
+	/* one device of the group in each of the n_cells cells above nodes that contain some */
 	uint32_t device[PLACE_LOCALITY_CELLS], n_cells;
 };
 

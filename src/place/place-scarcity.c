@@ -88,7 +88,7 @@
 #define FRAGMENT_PART 3
 /* CPU is short above this: requested CPU per device, in percent of the nodes' CPU per device */
 #define SHORT_PERCENT 110
-/* by_demand above this: requested share of tenants with several devices, in percent of all */
+/* by_demand if tenants with several devices request more than this, in percent of all share */
 #define SEVERAL_PERCENT 60
 #define COPY_BITS 13 /* low bits that `worth` omits, so that it fits in 32 bits */
 #define SPARE_MILLI 20000.0
@@ -103,12 +103,12 @@
 #define USED_PART 2
 #define WASTE_PART 25
 #define LACK_PARTS 4 /* WASTE_PART / LACK_PARTS: cost of a permille that other tenants will lack */
-/* a model is lacked above this: requests for only the model, in percent of its supply */
+/* a model is `lacked` if requests for only this model exceed this percentage of its supply */
 #define LACK_PERCENT 115
 /* WASTE_PART / GIB_PARTS: cost of each GiB beyond the model's smallest device */
 #define GIB_PARTS 10
 #define WASTE_ONE 64 /* set_waste() counts a wasted permille as this many units */
-/* price of a share that every tenant requests, in percent of a permille of a device */
+/* price of a share that every tenant requests, in percent of the cost of a wasted permille */
 #define PRICE_PERCENT 60
 #define STEP 200u
 #define STEPS (WHOLE / STEP)

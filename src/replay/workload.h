@@ -88,7 +88,7 @@ int workload_draw(const struct workload *w, uint32_t n_devices, uint32_t permill
  */
 struct workload_redraw {
 	uint32_t n; /* number of tasks */
-	/* load: mean sum of the requests at one time, permille of the devices */
+	/* load: mean sum of the requests at one time, in permille of n_devices devices */
 	uint32_t n_devices, load;
 	uint64_t work_min_ns, work_max_ns; /* as in struct workload_shape */
 };
@@ -123,7 +123,7 @@ struct workload_shape {
 	uint64_t span_ns;  /* tasks arrive only within this time; 0: no limit */
 	/* number of whole devices; 0: a share of one device, from `demand` */
 	struct workload_choices whole;
-	/* permille, normal within 50..1000; demand 0: uniform 1..1000 */
+	/* share of a task in permille, normal within 50..1000; demand 0: uniform 1..1000 */
 	uint32_t demand, demand_sigma;
 	/* permille of a device's memory, normal within 50..1000; memory 0: equal to the share */
 	uint32_t memory, memory_sigma;

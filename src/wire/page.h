@@ -25,7 +25,7 @@
 #include <stdint.h>
 
 #define PAGE_MAGIC 0x79767664u /* "dvvy" */
-#define PAGE_ABI 1u            /* of the pages; packets have their own version: msg.h */
+#define PAGE_ABI 1u            /* version of the pages; packets have their own version: msg.h */
 #define PAGE_LINE 64u
 #define PAGE_SLOTS 1024u /* streams with a marker slot of their own; further streams share slot 0 */
 #define PAGE_LINES 128u  /* threads with their own line */
