@@ -96,7 +96,7 @@ void history_changes_done(struct history *changes);
  */
 int history_append(const struct history *changes, const char *log_path, int64_t *ret_size);
 
-/* Merges both files into `path`. Blocks, and syncs the file. */
+/* Merges the file at log_path into the file at `path`. Blocks, and syncs the file. */
 int history_compact(const char *path, const char *log_path, uint64_t now_s, struct error *err);
 
 #endif

@@ -386,7 +386,7 @@ static bool is_of_user(enum tenant_source source)
 	return source == TENANT_RUN || source == TENANT_CONF;
 }
 
-/* Bounds the tenants of one user, so that others keep slots and descriptors. */
+/* Bounds the tenants of one user, so that other users keep slots and descriptors. */
 static int check_user(const struct agent *agent, const struct tenant_params *params, uint32_t n,
 	struct error *err)
 {

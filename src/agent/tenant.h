@@ -131,7 +131,7 @@ struct tenant {
 	uint64_t missed_ns;
 	uint64_t created_s; /* seconds since 1970 */
 	uint64_t alone_ns;  /* since when it has neither processes nor an owner; 0: it has some */
-	/* After a restart: the daemon waits until then for processes of the earlier daemon. */
+	/* After a restart: end of the wait for processes of the earlier daemon; 0: no wait. */
 	uint64_t hold_ns;
 
 	pid_t owner;

@@ -666,7 +666,7 @@ void token_process_exited(struct process *p)
 {
 	struct token *token = p->agent->token;
 
-	/* The process is off its tenant's list already: the looks below cover the others. */
+	/* The process is off its tenant's list already: these looks cover the other processes. */
 	for (uint32_t i = 0; i < p->tenant->n; i++) {
 		struct tenant_device *td = &p->tenant->devices[i];
 

@@ -59,7 +59,7 @@ struct arbiter_td {
 	uint64_t changed_at;
 	/* if that look saw work begin: the tenant had been idle since unchanged_from */
 	uint64_t unchanged_from;
-	bool gives_way;        /* set by arbiter_release: the turn ends if others wait */
+	bool gives_way;        /* set by arbiter_release: the turn ends if other tenants wait */
 	bool yields;           /* set by arbiter_yield: the turn ends now */
 	uint64_t turn_ends_at; /* OPEN while others wait: when its work has to end; 0: unknown */
 	/* opened before the previous drain ended: not charged until overlap_until */

@@ -74,11 +74,11 @@ struct arbiter_usage {
 
 struct arbiter_config {
 	const char *policy;      /* "share" (also if NULL), "fifo", "bias" or "gemini" */
-	uint64_t quantum_min_ns; /* shortest turn while others wait; default 5 ms */
-	uint64_t quantum_ns;     /* longest turn while others wait; default 29 ms */
+	uint64_t quantum_min_ns; /* shortest turn while other tenants wait; default 5 ms */
+	uint64_t quantum_ns;     /* longest turn while other tenants wait; default 29 ms */
 	uint64_t turn_max_ns;    /* longest turn with its last submission; default 30 ms */
 	uint64_t idle_ns; /* an idle tenant loses its token after this time; default 0.5 ms */
-	/* an unused token is offered to others after this time; default 1 ms */
+	/* an unused token is offered to other tenants after this time; default 1 ms */
 	uint64_t unused_ns;
 	uint64_t holdoff_ns;      /* hold-off after a latency tenant becomes idle; default 0.5 ms */
 	uint64_t overlap_ns;      /* a gate opens this long before the drain ends; default 150 us */
@@ -149,8 +149,8 @@ void arbiter_observe_at(
 void arbiter_late(struct arbiter *arbiter, arbiter_id tenant, uint32_t device, uint64_t late_ns);
 
 /*
- * The program has synchronised and has nothing in flight: its turn ends now if others wait, or
- * after holdoff_ns if its class is latency.
+ * Reports that the program has synchronised and has nothing in flight. Its turn then ends if other
+ * tenants wait: at once, or after holdoff_ns if its class is latency.
  */
 void arbiter_release(struct arbiter *arbiter, arbiter_id tenant, uint32_t device, uint64_t now);
 
@@ -163,10 +163,10 @@ uint64_t arbiter_turn_ends(const struct arbiter *arbiter, arbiter_id tenant, uin
 void arbiter_yield(struct arbiter *arbiter, arbiter_id tenant, uint32_t device);
 
 /*
- * After CLOSE: the predicted rest of the drain, with an average error of spread_ns, or UINT64_MAX
- * if no prediction is possible any more. A prediction opens the next tenant's gate early if its
- * spread is small enough for that tenant's lead. Finally the caller reports by arbiter_drained,
- * once, that the drain ended at `end`.
+ * Call after CLOSE. rest_ns: the predicted rest of the drain; UINT64_MAX: no prediction is possible
+ * any more. spread_ns: the prediction's average error; if it is small enough for the next tenant's
+ * lead, that tenant's gate opens early. Finally the caller reports by arbiter_drained, once, that
+ * the drain ended at `end`.
  */
 void arbiter_draining(struct arbiter *arbiter, arbiter_id tenant, uint32_t device, uint64_t rest_ns,
 	uint64_t spread_ns, uint64_t now);

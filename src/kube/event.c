@@ -19,7 +19,7 @@ struct item {
 	struct kube_recorder *recorder;
 	struct item *prev, *next;
 	struct event_decision decision;
-	json_t *object; /* the object as for a creation */
+	json_t *object; /* the Event object, complete for a creation */
 	char *namespace_name;
 	struct kube_call *call;
 	bool is_again; /* patch the existing Event */

@@ -26,7 +26,7 @@ struct network_device {
 };
 
 struct network_set {
-	/* Ordered by name, RDMA after the others; names are unique. */
+	/* Ordered by name, RDMA ports after all other devices; names are unique. */
 	struct network_device v[NETWORKS_MAX];
 	uint32_t n;
 };

@@ -32,7 +32,7 @@
 struct library {
 	const char *name; /* path below the folder */
 	struct buf text;
-	bool is_elsewhere; /* built in another folder than the others */
+	bool is_elsewhere; /* the build makes it in another folder than the other libraries */
 };
 
 /* Reads from the build or install folder, or from DIVVY_HOOKS. */

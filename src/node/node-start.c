@@ -123,7 +123,7 @@ static void start_refuse_container(
 	start_free(s);
 }
 
-/* Tries again later, or refuses when the time is over. */
+/* Examines the start again later, or refuses the container if it has waited too long. */
 static void wait_or_refuse(struct start *s, const struct error *why)
 {
 	const uint64_t now = clock_now_ns();

@@ -103,7 +103,7 @@ uint32_t columns_add(struct columns *columns, const struct place_class *class, u
  */
 void columns_drop(struct columns *columns, uint64_t since);
 
-/* The number, or INT32_MAX for a larger number. */
+/* Returns n, or INT32_MAX if n is larger. */
 static inline int32_t columns_number(uint64_t n)
 {
 	return n < INT32_MAX ? (int32_t)n : INT32_MAX;

@@ -501,7 +501,7 @@ int place_queue_reclaim(struct place *place, const struct place_spec *spec,
 		return r;
 	if (verdict.admission != PLACE_ADMIT_NOW)
 		return fail(err, EDQUOT, "nothing to reclaim: %s", verdict.why);
-	/* Reclaim only models that the quota covers: others may be borrowed but not reclaimed. */
+	/* Reclaim only models that the quota covers: other models may only be borrowed. */
 	if (verdict.models)
 		guaranteed.models = verdict.models;
 	return reclaim_find_victims(&reclaim, rules, ret, err);

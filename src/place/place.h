@@ -167,7 +167,7 @@ struct place_spec {
 		.priority = 50 \
 	}
 
-/* 0, or -EINVAL; `err` then has the field, the value and the possible range. */
+/* Returns 0, or -EINVAL with the field, the value and the possible range in `err`. */
 int place_spec_check(const struct place_spec *spec, struct error *err);
 
 /* ---- decisions ---- */
