@@ -9,9 +9,10 @@
  *   P {json}                      a process has registered
  *   X tenant index pid            a process was removed
  *
- * The loop's thread appends lines. The disk worker rewrites a grown file from its own lines, and
- * copies lines that were appended meanwhile after them. If that fails, or takes so long that the
- * file grows large, the loop's thread writes the file anew.
+ * The loop's thread appends lines. The disk worker rewrites a grown file: it writes the last line
+ * of each tenant and process into a new file, and then copies the lines that were appended
+ * meanwhile. If that fails, or takes so long that the file grows large, the loop's thread writes
+ * the file anew.
  */
 #include "agent/agent-state.h"
 

@@ -104,7 +104,7 @@ void option_add_help(
 	struct buf *out, const struct option_table *table, const struct option_layout *layout);
 /*
  * Appends the words in lines of at most `width` columns. The first line continues the present line
- * at column `indent`; the others begin with `indent` spaces.
+ * at column `indent`; the other lines begin with `indent` spaces.
  */
 void option_add_wrapped(struct buf *out, struct str text, int indent, int width);
 /* Appends the entries of a man page (roff). */

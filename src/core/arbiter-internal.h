@@ -61,7 +61,7 @@ struct arbiter_td {
 	uint64_t unchanged_from;
 	bool gives_way;        /* set by arbiter_release: the turn ends if other tenants wait */
 	bool yields;           /* set by arbiter_yield: the turn ends now */
-	uint64_t turn_ends_at; /* OPEN while others wait: when its work has to end; 0: unknown */
+	uint64_t turn_ends_at; /* OPEN while tenants wait: when its work has to end; 0: unknown */
 	/* opened before the previous drain ended: not charged until overlap_until */
 	bool is_overlapped;
 	bool is_offered; /* OPEN and unused for unused_ns: other tenants were opened too */
@@ -247,7 +247,7 @@ void td_refund(struct arbiter_td *td, uint64_t end);
 void td_correct(struct arbiter_td *td, uint64_t at_ns, uint64_t now);
 void td_update_limits(struct arbiter_td *td, uint64_t now);
 uint64_t td_window_ns(const struct arbiter_td *td, uint64_t now);
-uint64_t td_quantum_ns(const struct arbiter_td *td); /* longest turn while others wait */
+uint64_t td_quantum_ns(const struct arbiter_td *td); /* longest turn while tenants wait */
 int64_t td_burst(const struct arbiter_td *td);
 /* Sum of the entitlements of all active tenants of this tenant's class, in millionths. */
 uint64_t class_micro(const struct arbiter_td *td);

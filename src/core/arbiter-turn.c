@@ -22,7 +22,7 @@
 
 /*
  * The rank: lower goes first. It follows the class, but a standard tenant far below its request
- * goes before all others for a turn.
+ * goes before all other tenants for a turn.
  */
 int td_rank(const struct arbiter_td *td)
 {
@@ -615,7 +615,7 @@ static struct arbiter_td *best_waiting(struct device *device, uint64_t now)
 			continue;
 		if (best) {
 			order = td_rank(best) - td_rank(td);
-			if (order == 0) /* the tenant last closed for others goes last */
+			if (order == 0) /* the tenant last closed for other tenants goes last */
 				order = closed_for_others(best, td);
 			if (order == 0)
 				order = policy->score(td, now) - policy->score(best, now);
@@ -653,7 +653,7 @@ static bool is_turn_over(
 	return false;
 }
 
-/* Ends co-running of tenants that are no pair: the best gets a turn, the others wait again. */
+/* Ends co-running of tenants that are no pair: the best one gets a turn, the other tenants wait. */
 static void end_corun(struct device *device, uint64_t now)
 {
 	const struct arbiter_policy *policy = device->arbiter->policy;

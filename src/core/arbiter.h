@@ -136,7 +136,7 @@ void arbiter_observe(struct arbiter *arbiter, arbiter_id tenant, uint32_t device
 /*
  * The arbiter_observe() at `now` saw work begin or end: reports that this happened at at_ns, after
  * the look before. Charges or refunds the time between at_ns and now, unless the time is charged
- * anyway because others wait. Does nothing if that look saw no change.
+ * anyway because other tenants wait. Does nothing if that look saw no change.
  */
 void arbiter_observe_at(
 	struct arbiter *arbiter, arbiter_id tenant, uint32_t device, uint64_t at_ns, uint64_t now);
@@ -155,9 +155,9 @@ void arbiter_late(struct arbiter *arbiter, arbiter_id tenant, uint32_t device, u
 void arbiter_release(struct arbiter *arbiter, arbiter_id tenant, uint32_t device, uint64_t now);
 
 /*
- * arbiter_turn_ends: the time by which the holder's work should end because others wait; 0: none
- * wait. If more than half of its next submission would run after this time, the program yields
- * instead of submitting. The caller reports that by arbiter_yield, and the turn ends now.
+ * arbiter_turn_ends: the time by which the holder's work should end because other tenants wait; 0:
+ * none waits. If more than half of its next submission would run after this time, the program
+ * yields instead of submitting. The caller reports that by arbiter_yield, and the turn ends now.
  */
 uint64_t arbiter_turn_ends(const struct arbiter *arbiter, arbiter_id tenant, uint32_t device);
 void arbiter_yield(struct arbiter *arbiter, arbiter_id tenant, uint32_t device);

@@ -367,9 +367,9 @@ static bool may_begin_line(struct str before)
 }
 
 /*
- * Refuses two kinds of text that libfyaml must not see. Directives ("%..." at the start of a line):
- * a directive affects all later documents, and 0.7.12 hangs on some directives at the end of the
- * text. Text that is not UTF-8: libfyaml leaks memory.
+ * Refuses two kinds of text that libfyaml must not see. A directive ("%..." at the start of a line)
+ * affects all later documents, and libfyaml 0.7.12 hangs on some directives at the end of the text.
+ * On text that is not UTF-8, libfyaml leaks memory.
  */
 static int check_text(struct str text, struct error *err)
 {

@@ -23,8 +23,8 @@ void exec_result_done(struct exec_result *result);
 struct exec_run;
 
 /*
- * r is 0 or -errno, with the message in err. The callback may take texts out of result; the caller
- * frees the others.
+ * r is 0 or -errno, with the message in err. The callback may take texts out of result; exec.c then
+ * frees the remaining texts.
  */
 typedef void exec_fn(void *data, int r, struct exec_result *result, const struct error *err);
 

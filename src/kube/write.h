@@ -27,7 +27,7 @@ struct kube_write {
 	struct kube_target target;
 	const char *field_manager; /* NULL: "divvy" */
 	bool is_dry_run;
-	bool is_forced;             /* apply: take over fields that others manage */
+	bool is_forced;             /* apply: take over fields that other clients manage */
 	uint64_t timeout_ns;        /* 0: KUBE_TIMEOUT_DEFAULT_NS */
 	bool is_tried_once;         /* never retried */
 	kube_may_send_fn *may_send; /* as in kube_request */

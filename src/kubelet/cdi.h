@@ -2,8 +2,8 @@
 /*
  * Files of the Container Device Interface: what a container runtime adds to a container with a
  * slot. Each slot is a device "<n>" of the kind divvy.gpu/slot, with a file of its own that is
- * replaced and removed atomically. cdi_format() is pure; the others block on the file system. Any
- * thread.
+ * replaced and removed atomically. cdi_format() is pure; the other functions block on the file
+ * system. Any thread.
  */
 #ifndef KUBELET_CDI_H
 #define KUBELET_CDI_H

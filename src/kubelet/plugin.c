@@ -27,7 +27,7 @@
 #define RETRY_FIRST_NS (10 * NSEC_PER_MSEC)
 /*
  * Longest pause between two attempts. inotify reports most changes at once, and the timer finds the
- * others.
+ * other changes.
  */
 #define RETRY_MOST_NS (500 * NSEC_PER_MSEC)
 /*

@@ -3,7 +3,7 @@
  * Groups whose members start together. If a container of a group waits to start here, divvyd
  * watches the group's members in the whole cluster, until no container has asked for a while. A
  * member counts as present if it is bound and not deleted, even if it has ended: a member that
- * finishes early must not block the others.
+ * finishes early must not block the other members.
  */
 #include <errno.h>
 #include <stdio.h>

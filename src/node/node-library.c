@@ -3,9 +3,9 @@
  * Installs libraries into a folder that is named after divvy's version and a hash of their
  * contents. write_all() fills a temporary folder with the pid as suffix and renames it, so a folder
  * is complete or absent. A record is a file with the name of one slot's folder. library_sweep()
- * first deletes the records of slots that no container has, and reads the others. Then it removes
- * the folders that no record names, except the current one. is_being_made() spares the temporary
- * folder of a live process.
+ * first deletes the records of slots that no container has, and reads the other records. Then it
+ * removes the folders that no record names, except the current one. is_being_made() spares the
+ * temporary folder of a live process.
  */
 #include "node/node-library.h"
 

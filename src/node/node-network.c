@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The network devices over which the node reaches others: GPUNode.status.network. The free
+ * The network devices over which the node reaches other nodes: GPUNode.status.network. The free
  * bandwidth is the part that the assigned keys granted neither to pods of this node nor to pods
- * with its devices. The number is for people only: the scheduler, which assigns bandwidth, counts
- * by itself.
+ * with this node's devices. The number is for people only: the scheduler, which assigns bandwidth,
+ * counts by itself.
  */
 #include <string.h>
 

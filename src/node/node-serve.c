@@ -50,8 +50,8 @@ struct served {
 };
 
 /*
- * A connection of a link. The link asks for a container's grant, for one of its processes, or to
- * measure the bandwidth.
+ * A connection of a link. The link asks for a container's grant, on behalf of one process of the
+ * container, or for permission to measure the bandwidth.
  */
 struct serving {
 	LIST_ENTRY(serving) link;

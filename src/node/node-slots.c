@@ -210,8 +210,8 @@ uint32_t node_slots_total(const struct node *node)
 struct held {
 	bool is_held[NODE_SLOTS_MAX];
 	/*
-	 * largest number of a held slot, plus one: n_own of those for own pods, n_served of the
-	 * others
+	 * largest number of a held slot, plus one. n_own: of the slots for this node's pods;
+	 * n_served: of the slots for pods of other nodes.
 	 */
 	uint32_t n_own, n_served;
 };

@@ -5,9 +5,9 @@
  * entries of one column, and the top level has one line. The lines of all columns for the same 16
  * rows are adjacent. The first columns hold free capacities, which all classes share.
  *
- * A bound may be a guess, which a separate bit records. Bounds that are grades take one byte each,
- * a quarter of the cache space. The table knows neither nodes nor policies; place-bounds.c fills
- * it. Threads: as place.h.
+ * A bound may be a guess, which a separate bit records. Bounds that are grades take one byte each
+ * instead of four, to save cache space. The table knows neither nodes nor policies; place-bounds.c
+ * fills it. Threads: as place.h.
  */
 #ifndef PLACE_PLACE_COLUMNS_H
 #define PLACE_PLACE_COLUMNS_H
@@ -93,8 +93,8 @@ void columns_clear(struct columns *columns);
 /* The class's column, or 0. */
 uint32_t columns_find(const struct columns *columns, const struct place_class *class);
 /*
- * Adds a column that is not built, with `used` = now; `now` never decreases from call to call. 0:
- * out of memory.
+ * Adds a column that is not built. `now`, the present n_changes of the pool, becomes its `used`.
+ * Returns 0 when out of memory.
  */
 uint32_t columns_add(struct columns *columns, const struct place_class *class, uint64_t now);
 /*

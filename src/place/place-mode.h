@@ -10,9 +10,9 @@
  * Remote candidates are compared in this order, the first difference decides:
  * - fewer preference conflicts (place-conflicts.h)
  * - better network kind at both ends: RDMA or SR-IOV, the host's network, an overlay
- * - fewer hops: 0 same node, 1 same rack, 2
- * - measured paths before others: lower round trip, then greater bandwidth, both rounded to powers
- *   of two
+ * - fewer hops: 0 on the same node, 1 in the same rack, otherwise 2
+ * - measured paths before unmeasured ones; among these lower round trip, then greater bandwidth,
+ *   both rounded to powers of two
  * - less load, summed over both ends
  * - lower numbers of nodes and network devices
  *

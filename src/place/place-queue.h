@@ -109,7 +109,7 @@ uint64_t place_queue_models(const struct place *place, const struct place_spec *
  * -ENOSPC: no model is left.
  */
 int place_queue_narrow(const struct place *place, struct place_spec *spec, struct error *err);
-/* -ENOSPC: a limit refuses that model, or the tenant with the new share. */
+/* Return -ENOSPC if a limit refuses a device of `model`, or the tenant with its new share. */
 int place_queue_allows(const struct place *place, const struct place_spec *spec, uint32_t model,
 	struct error *err);
 int place_queue_allows_share(

@@ -221,7 +221,7 @@ int tasks_start(struct tasks *t, uint32_t task, uint64_t left, const struct plac
 }
 
 /*
- * Removes the slot and keeps the order of the others, because the order decides how shares are
+ * Removes the slot and keeps the order of the other slots, because the order decides how shares are
  * rounded.
  */
 static void tasks_leave_crowd(struct crowd *crowd, uint32_t slot)

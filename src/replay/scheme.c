@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Maps the name of a sharing scheme to a policy and to the change of each task's request. Every
- * placement policy is a scheme that keeps the requested shares; the table `schemes` adds four
- * others. Indexes of schemes count the policies first, and then the rows of `schemes`. An adapt
+ * placement policy is a scheme that keeps the requested shares; the table `schemes` adds four other
+ * schemes. Indexes of schemes count the policies first, and then the rows of `schemes`. An adapt
  * function changes the run's copy of a request; the workload keeps the original.
  */
 #include "replay/scheme.h"

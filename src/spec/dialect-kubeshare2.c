@@ -152,7 +152,7 @@ static int kubeshare2_read_group(struct dialect_draft *draft, struct error *err)
 			SHOWN(*size), SPEC_GROUP_SIZE_MAX);
 	if (draft_share(P "group_threshold", *threshold, SPEC_SHARE_ONE, &permille, err) < 0)
 		return -EINVAL;
-	if (!permille) /* threshold 0: no member waits for others */
+	if (!permille) /* threshold 0: no member waits for other members */
 		return 0;
 	return draft_group(draft, P "group_name", *name, (uint32_t)n, permille, NULL, err);
 }
