@@ -335,7 +335,7 @@ struct reading {
 	json_t *tenants;   /* id -> object */
 	json_t *processes; /* "tenant/index" -> object */
 	uint64_t next_tenant;
-	uint64_t last_tenant; /* highest id of all lines */
+	uint64_t last_tenant; /* highest tenant id of all lines */
 	uint64_t n_least;     /* lines after the head that must exist */
 	uint64_t n_lines;     /* lines that exist */
 	uint32_t n_broken;    /* lines that are unreadable */

@@ -46,7 +46,7 @@ struct agent_options {
 	const char *policy;      /* the arbiter's policy; NULL: share */
 	const char *tenants_conf;
 	const char *apply;        /* resource-config.txt to follow: see apply.h; NULL: none */
-	const char *police_allow; /* executables and uid:N, separated by commas */
+	const char *police_allow; /* spared by --police: "EXECUTABLE,uid:N,..." */
 	/* NULL: the daemon finds the devices. Otherwise it takes ownership of this set (tests). */
 	struct device_set *devices;
 	uint64_t exit_idle_ns; /* 0: never */

@@ -24,7 +24,7 @@ struct connection {
 	struct http_server *server;
 	struct http_tls *tls;         /* the certificate that the server shows on this connection */
 	struct http_request *request; /* the request that is being answered */
-	struct http_peer *peer_address; /* NULL: not counted for an address */
+	struct http_peer *peer_address; /* NULL: no address counts this connection */
 	int fd;
 	uint64_t since_ns; /* when the server began to wait for the peer */
 	bool is_fresh;     /* waits for the first headers or for a body: request_ns is the limit */

@@ -33,7 +33,7 @@ struct kube_call {
 	struct transfer transfer;
 	struct pool_lane *lane; /* lane of the present try */
 	struct buf answer;
-	int own_result; /* result if this side has ended the try */
+	int own_result; /* result of a try that this side has ended */
 	char curl_error[CURL_ERROR_SIZE];
 	uint64_t generation; /* generation of the credential that the try used */
 	uint64_t deadline_ns, resume_ns, heard_ns;

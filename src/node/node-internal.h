@@ -184,7 +184,7 @@ struct node {
 	uint64_t status_began_ns, status_rest_ns;
 
 	/* node-start.c */
-	json_t *space_seen; /* the Namespace object that was read last; space_seen_ns: when */
+	json_t *space_seen; /* the Namespace object that was read last, at space_seen_ns */
 	uint64_t space_seen_ns;
 
 	/* node-usage.c */

@@ -99,10 +99,10 @@ struct node {
 	uint32_t *labels;
 	struct node_name *name;
 	char *rack;
-	uint32_t n_terminating;      /* part of n_tenants */
-	uint32_t cpu_terminating;    /* part of cpu_taken */
-	uint64_t memory_terminating; /* part of memory_taken */
-	bool is_terminating_free;    /* place_count_terminating_free() */
+	uint32_t n_terminating;      /* terminating tenants, part of n_tenants */
+	uint32_t cpu_terminating;    /* part of cpu_taken that terminating tenants use */
+	uint64_t memory_terminating; /* part of memory_taken that terminating tenants use */
+	bool is_terminating_free;    /* set by place_count_terminating_free() */
 	/* number of opportunistic tenants, summed over the node's devices */
 	uint32_t n_opportunistic;
 	uint32_t cpu_all, cpu_taken;

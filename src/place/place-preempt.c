@@ -26,7 +26,8 @@
 struct cost {
 	uint32_t violations, highest, n;
 	uint64_t share;
-	uint64_t late; /* UINT64_MAX minus the earliest start; 0 if the start does not matter */
+	uint64_t
+		late; /* UINT64_MAX minus the victims' earliest `started`; 0: starts do not matter */
 	uint32_t node;
 };
 
@@ -40,7 +41,7 @@ struct candidate {
 
 struct search {
 	struct place *place;
-	/* queue is 0 if rules->order->models checks the queue's limits instead */
+	/* the spec's queue is 0 if rules->order->models checks that queue's limits instead */
 	const struct place_spec *spec;
 	const struct place_preempt *rules;
 	/* 1: second search of a forced preemption, where every set exceeds a budget */
@@ -48,7 +49,7 @@ struct search {
 
 	struct candidate *list; /* candidates of the current node, cheapest first */
 	uint32_t n, size;
-	uint32_t *evicted_of_budget; /* by budget */
+	uint32_t *evicted_of_budget; /* by budget: number of removed tenants */
 	struct node_capacity capacity;
 	uint32_t *evicted, evicted_size; /* removed tenants, as the filter's argument */
 	struct cost now;                 /* cost of the tenants removed so far */

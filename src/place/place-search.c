@@ -26,7 +26,7 @@
 
 #define EXACT 15u /* level of a node whose key is from its own score, not from a bound */
 
-/* Keys, largest first. */
+/* The search's heap of keys, largest first. */
 #define IS_GREATER(a, b) ((a) > (b))
 HEAP_HEAD(keys, uint64_t);
 HEAP_DEFINE(keys, uint64_t, IS_GREATER, HEAP_NO_PLACE)
@@ -75,7 +75,7 @@ struct quest {
 	struct place *place;
 	const struct place_spec *spec;
 	struct place_class class;
-	/* the request; memory and device_memory in MiB, rounded down */
+	/* requested CPU, and memory of the node and of each device in MiB, rounded down */
 	int32_t cpu, memory, device_memory;
 	/* a locality bonus can raise scores above their bounds */
 	bool has_locality;

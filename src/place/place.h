@@ -73,7 +73,7 @@ int place_model_forget(struct place *place, uint64_t bit, struct error *err);
 
 /* ---- nodes and devices ---- */
 
-/* 279 TiB: the product with the greatest overcommit factor, 60000, fits 64 bits */
+/* 279 TiB, so that the product with the greatest overcommit factor, 60000, fits in 64 bits */
 #define PLACE_DEVICE_BYTES_MAX (UINT64_MAX / 60000)
 
 struct place_device_info {

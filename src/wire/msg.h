@@ -36,6 +36,10 @@
 #define MSG_TEXT 240u   /* bytes of a message's text, with its NUL */
 #define MSG_COMMAND 32u
 
+/*
+ * Each comment names the fields of the body that count, and then the meaning. A message goes from
+ * the hook to the daemon unless its comment names another direction, or the message is a reply.
+ */
 enum msg_type {
 	MSG_HELLO = 1,
 	MSG_WELCOME,
