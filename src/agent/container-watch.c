@@ -37,7 +37,7 @@
 
 struct search;
 
-/* A process whose environment blocks its reader, and the reader. */
+/* A process whose environment a worker cannot finish reading, and that worker. */
 struct stuck {
 	const struct search *search; /* only compared, never dereferenced */
 	struct worker *worker;

@@ -29,9 +29,9 @@
 #include "base/log.h"
 #include "threads/thread-worker.h"
 
-#define FINE 2000u   /* x 10 ms = 20 s */
-#define MIDDLE 1800u /* x 100 ms = 3 min */
-#define COARSE 900u  /* x 1 s = 15 min */
+#define FINE 2000u   /* slots of 10 ms: 20 s */
+#define MIDDLE 1800u /* slots of 100 ms: 3 min */
+#define COARSE 900u  /* slots of 1 s: 15 min */
 #define SAMPLE_NS (10 * NSEC_PER_MSEC)
 #define SAMPLE_ALONE_NS (50 * NSEC_PER_MSEC)
 #define SAMPLE_QUIET_NS (200 * NSEC_PER_MSEC)

@@ -81,7 +81,8 @@ struct lease_input {
 void lease_init(struct lease *lease, const struct lease_rules *rules);
 
 /*
- * Returns what to do now. *ret_wait_ns: when the timer should fire if no other event comes first.
+ * Returns what to do now. *ret_wait_ns: time until the event LEASE_TIMER, if no other event comes
+ * first.
  */
 enum lease_action lease_step(struct lease *lease, const struct lease_input *input, uint64_t boot_ns,
 	uint64_t *ret_wait_ns);

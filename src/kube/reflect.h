@@ -51,7 +51,7 @@ struct kube_reflect_options {
 	uint32_t limit;        /* items in one page; 0: REFLECT_LIMIT_DEFAULT */
 	uint64_t idle_ns;      /* silence after which a watch counts as lost; 0: REFLECT_IDLE_NS */
 	uint32_t watch_min_s;  /* 0: REFLECT_WATCH_MIN_S */
-	uint64_t max_pause_ns; /* after failures; 0: REFLECT_PAUSE_MAX_NS, half a minute */
+	uint64_t max_pause_ns; /* longest pause after failures; 0: REFLECT_PAUSE_MAX_NS (30 s) */
 };
 
 struct kube_reflect;

@@ -26,8 +26,7 @@
 struct cost {
 	uint32_t violations, highest, n;
 	uint64_t share;
-	uint64_t
-		late; /* UINT64_MAX minus the victims' earliest `started`; 0: starts do not matter */
+	uint64_t late; /* UINT64_MAX minus the earliest `started` of a victim; 0: does not matter */
 	uint32_t node;
 };
 

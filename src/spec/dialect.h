@@ -225,8 +225,9 @@ struct dialect {
 	int (*translate)(struct dialect_draft *draft, struct error *err);
 	int (*write_back)(struct dialect_writer *writer); /* NULL: users read nothing back */
 	/*
-	 * Changes when the pod's containers have started. The first step has a `before`: if the pod
-	 * has that value, all steps are carried out. Ends with key NULL.
+	 * Annotations that change when the pod's containers have started. The first step has a
+	 * `before`: if the pod's annotation has this value, all steps are carried out. Ends with
+	 * key NULL.
 	 */
 	const struct dialect_step *running; /* NULL: nothing changes */
 };

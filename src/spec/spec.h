@@ -61,10 +61,10 @@ struct spec {
 	char preferred_anti_affinity[SPEC_LABEL];
 
 	/*
-	 * Fields that only a cluster obeys. Labels, also the preferred one above, are per
+	 * Fields that only a cluster obeys. Labels, also preferred_anti_affinity above, are per
 	 * namespace; "": none.
 	 */
-	/* label: on the device of the other tenants of this label */
+	/* label: on the same device as the other tenants with this label */
 	char affinity[SPEC_LABEL];
 	char anti_affinity[SPEC_LABEL]; /* label: on no device with another tenant of this label */
 	char exclusion[SPEC_LABEL];     /* label: on no device with a tenant without this label */

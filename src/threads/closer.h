@@ -31,7 +31,7 @@ struct closer_job {
 	void (*done)(struct closer_job *job);
 	void *data;
 	int sock;
-	/* Result of closer_receive: bytes or -errno, and the memfds of the packet. */
+	/* Result of closer_receive: number of bytes or -errno, and the memfds of the packet. */
 	int result;
 	_Alignas(8) char packet[sizeof(struct msg_hello)];
 	struct fd_list fds;
