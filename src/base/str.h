@@ -125,7 +125,7 @@ struct buf {
 void buf_init(struct buf *b, size_t max_bytes);
 void buf_done(struct buf *b);
 
-/* buf_done() for secrets: overwrites the memory first. Copies from before a growth stay. */
+/* buf_done() for secrets: overwrites the memory first, but not memory that a growth has freed. */
 void buf_wipe(struct buf *b);
 
 /* Empties the buf and resets its failure; keeps the memory. */

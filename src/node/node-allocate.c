@@ -44,7 +44,7 @@ struct allocation {
 	struct node *node;
 	struct plugin_request *request;
 	struct podres_question *question;
-	struct loop_timer timer; /* until the next look, or the end of the wait */
+	struct loop_timer timer; /* runs until the next look, or until the end of the wait */
 	uint64_t until_ns;
 	struct error why; /* why the container is not known yet, or why a file cannot be written */
 	int result;       /* result of writing the files */

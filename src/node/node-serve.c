@@ -60,7 +60,7 @@ struct serving {
 	struct loop_io io;
 	bool is_dead, has_asked;
 	bool is_transfer; /* has no tenant: another node measures the bandwidth */
-	uint32_t tenant;  /* id; 0: waits for the answer */
+	uint32_t tenant;  /* the tenant's id; 0: the link waits for the answer */
 	struct serve_ask ask;
 	struct serve_numbers numbers, before; /* present values, and those of a second ago */
 	uint64_t said_ns;

@@ -23,7 +23,7 @@
 #include "node/node-serve.h"
 
 #define START_LOOK_NS (50 * NSEC_PER_MSEC)
-#define START_WAIT_NS (15 * NSEC_PER_SEC) /* the kubelet waits for 30 s */
+#define START_WAIT_NS (15 * NSEC_PER_SEC) /* less than the 30 s that the kubelet waits */
 #define START_SPACE_NS (5 * NSEC_PER_SEC)
 /* Up to this age, the Namespace object that was read for a container serves the next one, too. */
 #define START_SPACE_AGE_NS (1 * NSEC_PER_SEC)
