@@ -168,7 +168,10 @@ static bool plot_is_shown(const struct plot *p, double x)
 	return x >= p->x.min && x <= p->x.max;
 }
 
-/* Adds the points y + sign x spread, backwards if sign < 0; `verb` precedes the first. */
+/*
+ * Appends the points (x, y + sign * spread) of the series, the last one first if sign < 0. `verb`
+ * is the SVG path command before the first point.
+ */
 static void add_points(const struct plot *p, const struct plot_series *s, double sign,
 	const char *verb, struct buf *out)
 {

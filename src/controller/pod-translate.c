@@ -115,8 +115,9 @@ bool pod_translate_replaces_scheduler(const struct pod_translation *translation)
 	static const char *const theirs[] = {
 		"", "default-scheduler", "kubeshare-scheduler", "hami-scheduler"};
 	/*
-	 * Names that controllers of pod groups write. divvy-scheduler replaces them too, because
-	 * only it can place pods of a group that have shares.
+	 * Names of schedulers that controllers of pod groups write into the pods of a group.
+	 * divvy-scheduler replaces them too, because only divvy-scheduler can place such pods if
+	 * they have shares.
 	 */
 	static const char *const of_groups[] = {
 		"volcano", "scheduler-plugins-scheduler", "koord-scheduler"};

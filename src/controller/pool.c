@@ -29,8 +29,8 @@ struct memory {
 	bool was_seen, was_used; /* an earlier decision saw the placeholder; it was in use then */
 	uint64_t next_ns;        /* when the waiting pod counts as demand again */
 	/*
-	 * Need of the pod when the pod last counted as demand. Until coming_ns a device for the pod
-	 * may still start.
+	 * milli: need of the pod, in 1/1000 of a device, when the pod last counted as demand. Until
+	 * coming_ns a device for the pod may still start.
 	 */
 	uint64_t milli, coming_ns;
 	uint32_t tries;    /* how often the pod counted as demand */

@@ -73,7 +73,10 @@ struct pool_placeholder {
 /* A waiting pod for which no device has capacity. */
 struct pool_source {
 	const char *uid;
-	/* sum of request x count over its containers; whole devices if it needs them */
+	/*
+	 * in 1/1000 of a device: sum over the containers of request times number of devices; whole
+	 * devices if the pod needs them
+	 */
 	uint64_t milli;
 };
 

@@ -15,8 +15,11 @@
 #include "base/str.h"
 
 enum web_kind {
-	WEB_NODES,   /* key: node name; its devices and tenants */
-	WEB_USE,     /* key: node name; use of the node's tenants, in the order of WEB_NODES */
+	WEB_NODES, /* key: node name; its devices and tenants */
+	/*
+	 * key: node name; use of each tenant, in the order of the tenants in the item of WEB_NODES
+	 */
+	WEB_USE,
 	WEB_WAITING, /* key: "NAMESPACE/NAME" of a waiting pod */
 	WEB_TOTALS,  /* numbers of items of which only some are shown */
 	WEB_N_KINDS

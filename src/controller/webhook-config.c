@@ -264,8 +264,8 @@ static int make_late(const json_t *of, const struct hook_want *want, json_t **re
 }
 
 /*
- * Adds to the patch what makes `hook` match the same pods as `want`. Returns 1, or 0 if nothing is
- * missing.
+ * Adds to the patch the selectors and rules of `want` that `hook` lacks, so that both match the
+ * same pods. Returns 1, or 0 if `hook` has all of them.
  */
 static int want_same_pods(const json_t *hook, const json_t *want, json_t *patch)
 {

@@ -106,7 +106,10 @@ static void tables_read(const struct elf_object *object, struct tables *ret)
 	plain_clear(ret, sizeof *ret);
 	/* cppcheck-suppress ctuuninitvar ; find_iterate sets the fields that are read */
 	for (const ElfW(Dyn) *d = object->dynamic; d->d_tag != DT_NULL; d++) {
-		/* glibc replaces these offsets with addresses; other loaders and the vDSO do not */
+		/*
+		 * glibc replaces the offsets in the dynamic section with addresses; other loaders
+		 * and the vDSO do not.
+		 */
 		uintptr_t p = d->d_un.d_ptr < object->base ? object->base + d->d_un.d_ptr
 							   : d->d_un.d_ptr;
 

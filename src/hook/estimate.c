@@ -7,16 +7,20 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 
-#define LEAD_NS (300 * NSEC_PER_USEC) /* a submission may pass with this much in flight */
-/* a window wider than this means that the host delays programs */
+/* a submission may pass if the work in flight takes at most this time */
+#define LEAD_NS (300 * NSEC_PER_USEC)
+/* an in-flight window that is wider than this means that the host delays programs */
 #define WINDOW_QUIET_NS (2 * NSEC_PER_MSEC)
 #define NAP_NS (500 * NSEC_PER_USEC) /* longest sleep: the gate is checked in between */
-/* sleep of a submission whose window is_erratic() while several segments are in flight */
+/* pause before the next look if several segments are in flight and is_erratic() holds */
 #define NAP_SHORT_NS (30 * NSEC_PER_USEC)
 /* If two looks are at most this far apart, the end between them counts as exact. */
 #define TIGHT_NS (200 * NSEC_PER_USEC)
 #define SUBS_ONE 256u /* the unit of sum_subs is 1/256 submission */
-/* Above this many submissions with more than LEARN_NS in total, the sums are halved. */
+/*
+ * sum_subs and sum_ns are halved when they exceed this many submissions and LEARN_NS, so that old
+ * submissions count less and less.
+ */
 #define LEARN_SUBS 48u
 #define LEARN_NS (4 * NSEC_PER_MSEC)
 #define SPREAD_OVER 8 /* a new sample enters spread_ns and rough_ns with weight 1/8 */

@@ -45,7 +45,10 @@ struct estimate {
 	struct estimate_kind kind[ESTIMATE_KINDS];
 };
 
-/* Work that one look found complete. Start with zero, then call estimate_add() for each segment. */
+/*
+ * Work that one look found complete. Start with a zeroed struct, then call estimate_add() for each
+ * segment (the submissions that one marker covers).
+ */
 struct estimate_end {
 	uint64_t issued;       /* when the first submission was handed to the driver */
 	uint64_t predicted_ns; /* sum of the segments' estimate_time() */
@@ -83,7 +86,10 @@ void estimate_ended(struct estimate *e, const struct estimate_end *end, uint64_t
  */
 uint32_t estimate_every(const struct estimate *e, uint32_t every, uint64_t window);
 
-/* Work in flight. Start with zero, then call estimate_queue() for each segment, oldest first. */
+/*
+ * Work in flight. Start with a zeroed struct, then call estimate_queue() for each segment, the
+ * oldest first.
+ */
 struct estimate_queue {
 	uint64_t ns;        /* predicted time until all work in flight completes */
 	uint64_t spread_ns; /* mean error of `ns` */

@@ -423,8 +423,8 @@ static bool share_settle_charges(struct hook *h, bool waits)
 
 	if (!each_line(open_info(h->share_set), note_open, &look) || !look.is_marked) {
 		/*
-		 * The number is not this library's set any more: exported descriptors count as
-		 * open.
+		 * The program has closed the epoll set and may have reused its descriptor number.
+		 * So all exported descriptors count as open until the process ends.
 		 */
 		h->share_mark = 0;
 		atomic_store(&h->share_exports, 0);

@@ -13,8 +13,8 @@
 #include "hook/hook.h"
 
 /*
- * Runs a function at the thread's end, and keeps this library loaded until then. glibc has this
- * function since 2.18. In musl, which lacks it, threads keep their lines.
+ * libc runs fn(arg) at the thread's end, and keeps the library of `dso` loaded until then. glibc
+ * has this function since 2.18. In musl, which lacks it, threads keep their lines.
  */
 extern int __cxa_thread_atexit_impl(void (*fn)(void *), void *arg, void *dso) __attribute__((weak));
 extern void *__dso_handle __attribute__((visibility("hidden")));

@@ -88,7 +88,7 @@ struct segment { /* a marker in flight */
 
 enum device_special { /* bits of device.special; submissions take the slow path while any is set */
 	SPECIAL_CAPTURE = 1u << 0,
-	SPECIAL_FULL = 1u << 1, /* the predicted work in flight exceeds the window */
+	SPECIAL_FULL = 1u << 1, /* the predicted work in flight exceeds the in-flight window */
 	SPECIAL_EACH = 1u << 2, /* each submission has its own marker, so its kind matters */
 };
 
@@ -234,7 +234,9 @@ struct thread {
 	struct page_line *line;
 	const _Atomic uint32_t *gate;
 	struct context *context; /* the current context; NULL: ask the driver */
-	/* time of the last return from a synchronisation; 0: no gap to note */
+	/*
+	 * when the last synchronisation returned; 0: the next submission does not call note_gap()
+	 */
 	uint64_t sync_ns;
 	uint32_t countdown; /* submissions until the next marker */
 	/*
@@ -397,8 +399,9 @@ struct pass {
 };
 
 /*
- * Waits for the gate and the window. Afterwards the caller may pass the submission to the driver.
- * Returns false if the tenant was removed, so that no submission may pass.
+ * Waits until the gate is open and the in-flight window has room. Afterwards the caller may pass
+ * the submission to the driver. Returns false if the tenant was removed, so that no submission may
+ * pass.
  */
 bool gate_enter(struct pass *pass, uintptr_t handle, uint64_t key);
 void gate_leave(struct pass *pass);
@@ -436,7 +439,9 @@ void marker_look(struct device *d);
 void marker_flush(struct device *d, struct thread *t);
 /* Whether markers follow all work, and no work is in flight. */
 bool marker_drained(struct device *d);
-/* Waits while the predicted work in flight exceeds the window, or until the gate closes. */
+/*
+ * Waits while the predicted work in flight exceeds the in-flight window, or until the gate closes.
+ */
 void marker_wait_window(struct device *d);
 /*
  * Whether a submission of the kind `key` would overrun the turn, so that the turn should end first.

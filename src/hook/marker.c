@@ -200,7 +200,8 @@ void marker_context(struct context *c)
 }
 
 /*
- * The registration of up.done ends with the context that made it, so another context registers it.
+ * The driver's registration of up.done ends with the context that was current when the memory was
+ * registered. So another context of the device registers it.
  */
 void marker_context_destroyed(struct context *gone)
 {

@@ -108,8 +108,8 @@ static bool try_list(struct hunt *h, const char *list)
 }
 
 /*
- * Head of glibc's new format, "glibc-ld.so.cache1.1". A file has this format alone or after the old
- * format.
+ * Head of the new format of /etc/ld.so.cache, "glibc-ld.so.cache1.1". The file has this format
+ * alone, or after the old format.
  */
 struct cache_head {
 	char magic[20];

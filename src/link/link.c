@@ -44,8 +44,9 @@
  */
 #define TOGETHER 4096u
 /*
- * The link reports the consumer's position after this many bytes, which is less than the room that
- * the producer always keeps free.
+ * The link reports the consumer's position whenever it has moved by this many bytes. Until then the
+ * peer's producer counts these bytes of the ring as used; the rest of the ring has room for the
+ * largest frame.
  */
 #define TELL_BYTES (REMOTE_RING / 8)
 #define LOOK_MS 1000u
@@ -63,7 +64,10 @@ struct link_head {
 _Static_assert(sizeof(struct link_head) == 16, "abi");
 _Static_assert(REMOTE_LANES == UINT8_MAX + 1, "a head names any lane, and no other");
 
-/* Bulk data between the thread that finds new bytes and the threads that send them. */
+/*
+ * Pieces of bulk data that the thread that finds new bytes has queued, and that the threads of the
+ * further connections send.
+ */
 struct queue {
 	pthread_mutex_t lock;
 	pthread_cond_t is_filled;

@@ -186,7 +186,10 @@ static int receive_blocks(gnutls_session_t tls, unsigned ms, uint64_t *ret_bits)
 	return 0;
 }
 
-/* divvyd knows which programs use the network now, and allows one transfer at a time. */
+/*
+ * Asks divvyd for permission before the transfer: divvyd knows which programs use the network now,
+ * and allows one transfer at a time.
+ */
 static int serve_transfer(gnutls_session_t tls, uint64_t ms)
 {
 	const struct serve_ask question = {.magic = SERVE_MAGIC, .what = SERVE_TRANSFER};

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Copies with an end in the program's memory. The client sends source data with the call. If
- * earlier work could still write to a page-locked source, or the copy is captured, the worker
- * fetches the data later. A call that copies to pageable memory waits for the copy, as in the
- * driver. The reverse thread moves the data of copies to page-locked memory and of copies in
+ * Copies whose source or destination is in the program's memory. The client sends source data with
+ * the call. If earlier work could still write to a page-locked source, or the copy is captured, the
+ * worker fetches the data later. A call that copies to pageable memory waits for the copy, as in
+ * the driver. The reverse thread moves the data of copies to page-locked memory and of copies in
  * graphs. If the worker has mapped the memory, the driver copies without the client's help. Any
  * thread.
  */
@@ -39,8 +39,8 @@ static bool is_host_type(CUmemorytype *type, const void **host, CUdeviceptr devi
 }
 
 /*
- * Position of one end of a copy in its memory. A pitch or a number of rows that the program leaves
- * 0 gets the value that the copy needs.
+ * Position of the source or the destination of a copy in its memory. A pitch or a number of rows
+ * that the program leaves 0 gets the value that the size of the copy requires.
  */
 struct place {
 	size_t x, y, z, pitch, rows;
@@ -109,7 +109,10 @@ static CUresult device_end(const CUDA_MEMCPY3D *c, bool is_source, struct remote
 	ret->address = is_source ? c->srcDevice : c->dstDevice;
 	ret->pitch = p.pitch;
 	ret->slice = p.pitch * p.rows;
-	/* A copy that does not fit as a whole is refused, and neither end is touched. */
+	/*
+	 * The call refuses a copy that does not fit as a whole, before any byte of source or
+	 * destination is accessed.
+	 */
 	return copy_is_possible(c, &p) &&
 			device_reaches(
 				&(struct copy_place){ret->address, p.x, p.y, p.z, p.pitch, p.rows},

@@ -378,7 +378,10 @@ REMOTE_EXPORT CUresult cuLinkComplete(CUlinkState state, void **cubinOut, size_t
 
 /* ---- functions without a layout ---- */
 
-/* Attributes about host memory, which the remote device cannot offer for this machine's memory. */
+/*
+ * Attributes about access to the program's host memory. The client answers them itself, because the
+ * remote device cannot access memory of this machine.
+ */
 static bool client_module_is_local(CUdevice_attribute attribute)
 {
 	switch (attribute) {

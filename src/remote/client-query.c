@@ -156,7 +156,10 @@ static bool query_is_known(
 	return is;
 }
 
-/* Called before the question, because the worker's report may arrive before the answer. */
+/*
+ * Called before the client sends the query: the worker's report on the reverse lane may arrive
+ * before the answer.
+ */
 static void query_expect_result(uint64_t handle, uint64_t stamp, uint64_t now)
 {
 	struct query *q;

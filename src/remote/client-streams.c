@@ -120,9 +120,9 @@ static void forget_event(CUevent event)
 }
 
 /*
- * Drops the records of streams that neither wait nor capture. The record of any other than a
- * numbered stream stays if it contains the stream's context, so that note_waits() need not ask the
- * driver for the context again.
+ * Drops the records of streams that neither wait nor capture. A record stays if its stream has no
+ * number and the record contains the stream's context: then note_waits() need not ask the driver
+ * for the context again.
  */
 static void streams_tidy(void)
 {

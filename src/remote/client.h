@@ -146,7 +146,7 @@ bool is_pinned(const void *p);
 /* Forgets the page-locked memory of a context that has ended. */
 void pinned_freed(CUcontext context);
 
-/* One end of a copy, in the program's memory. */
+/* The source or destination of a copy in the program's memory. */
 struct box {
 	uint8_t *base;
 	size_t pitch, slice;         /* bytes from row to row, and from slice to slice */

@@ -48,7 +48,10 @@ static inline uint64_t reach_rows(uint64_t pitch, uint64_t width, uint64_t n)
 	return __builtin_add_overflow(reach_times(pitch, n - 1), width, &all) ? UINT64_MAX : all;
 }
 
-/* The end of a copy in device memory. pitch or rows 0: as the copy requires. */
+/*
+ * The side of a copy (source or destination) that is in device memory. pitch or rows 0: the value
+ * that the size of the copy requires.
+ */
 struct copy_place {
 	uint64_t address;
 	uint64_t x, y, z;

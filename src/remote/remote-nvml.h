@@ -17,7 +17,8 @@ enum remote_question {
 	REMOTE_NVML_DEVICE, /* struct remote_nvml_device: constant facts */
 	REMOTE_NVML_USE,    /* struct remote_nvml_use: changing values */
 	/*
-	 * Struct remote_nvml_ask. Each answer is one page of the list, a struct remote_nvml_list.
+	 * The question has a struct remote_nvml_ask. Each answer is one page of the list, a struct
+	 * remote_nvml_list.
 	 */
 	REMOTE_NVML_LIST,
 };

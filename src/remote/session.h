@@ -217,7 +217,10 @@ enum remote_op {
 	REMOTE_DONE, /* struct remote_done; no answer */
 };
 
-/* The device end of a copy. At the other end, rows and slices follow each other without a gap. */
+/*
+ * A copy between device and program: the place in device memory, and the size. In the data that
+ * travels, rows and slices follow each other without a gap.
+ */
 struct remote_copy {
 	uint64_t stream;  /* a handle */
 	uint64_t work;    /* FETCH, PUSH: the client's name for its part of the copy */
@@ -269,7 +272,7 @@ static inline uint32_t remote_copy_units(const struct remote_copy *c)
 		: (uint32_t)(remote_stage_room(bytes) / REMOTE_STAGE);
 }
 
-/* The other end of a copy, if it is in a window. */
+/* The program's side of a copy, if it is in a window. */
 struct remote_window {
 	uint64_t window, offset;
 	uint64_t pitch, slice; /* bytes from row to row, and from slice to slice */
@@ -284,7 +287,11 @@ struct remote_host_call {
 /* A queried event or stream has completed, or is no longer watched. */
 struct remote_done {
 	uint64_t handle;
-	uint64_t stamp; /* as in the client's query; tells a late report from a current one */
+	/*
+	 * the stamp of the client's query that is answered, by which the client recognises a late
+	 * report
+	 */
+	uint64_t stamp;
 	uint64_t is_over;
 };
 

@@ -15,7 +15,8 @@
 struct ended {
 	CUcontext context;
 	/*
-	 * Value of ends.n when the context last ended. A later context may have the same address.
+	 * Value of ends.n (below) when a context with this handle last ended. A later context may
+	 * have the same handle.
 	 */
 	uint64_t when;
 };

@@ -205,8 +205,9 @@ static struct own_calls *own_find(CUgraphExec exec)
 }
 
 /*
- * The caller holds the lock. New launches do not use the function; the function ends now unless a
- * launch is in flight.
+ * The caller holds the lock. A newer function has replaced this one for new launches. Moves the
+ * function to the list `over`, which the caller frees, unless a launch still has to reach the
+ * function.
  */
 static void make_past(struct host_call **at, struct host_call **over)
 {

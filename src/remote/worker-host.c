@@ -12,7 +12,7 @@
 
 /* ---- copies ---- */
 
-/* The end of a copy in this process's memory. */
+/* The source or destination of a copy in this process's memory. */
 struct near {
 	uint8_t *p;
 	size_t pitch, rows; /* bytes from row to row, rows from slice to slice */

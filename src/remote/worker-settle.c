@@ -62,8 +62,9 @@ static void set_mark(struct serve *s)
 	m = &g->mark[(g->first + g->n++) % MARKS];
 	*m = (struct mark){.at = g->posted};
 	/*
-	 * If a context has ended meanwhile, streams may have ended with it, which their names do
-	 * not show.
+	 * If a context has ended since the first of these streams was noted, streams of the context
+	 * have ended too. The handles do not show which ones, so the mark then leaves out all
+	 * streams.
 	 */
 	for (unsigned i = 0; i < g->n_streams && g->ends == ends_so_far(); i++) {
 		s->error = CUDA_SUCCESS;

@@ -261,7 +261,10 @@ static void object_leave(struct object *o)
 
 static void object_join(struct object *o, struct object *of)
 {
-	/* A node reports the graph that contains the node. That graph is no part of the node. */
+	/*
+	 * A request about a graph node may return the graph that contains the node. That graph must
+	 * not become a part of its own node.
+	 */
 	for (const struct object *up = of; up; up = up->of)
 		if (up == o)
 			return;
@@ -307,7 +310,11 @@ static struct object *object_origin(const struct serve *s, enum kind kind)
 	for (const enum kind *k = origins[kind]; *k; k++) {
 		struct object *o = object_find(&handles.object, s->given[*k]);
 
-		/* A node that the driver reports for a given node is in the same graph. */
+		/*
+		 * If the request names a graph node and the driver returns another node, both are
+		 * in the same graph. So the new node comes from that graph and not from the named
+		 * node.
+		 */
 		if (o)
 			return kind == KIND_CUgraphNode && *k == kind ? o->of : o;
 	}
@@ -554,7 +561,10 @@ bool copy_reaches(const struct copy_place *p, uint64_t width, uint64_t height, u
 	return ranges_cover_copy(&addresses, p, width, height, depth);
 }
 
-/* Replaces the handle of one end of a copy, or checks its address. */
+/*
+ * For the source or destination of a copy: replaces the array's handle, or checks the device
+ * address.
+ */
 static bool fix_place(struct serve *s, CUmemorytype type, CUarray *array,
 	const struct copy_place *place, const size_t extent[3])
 {

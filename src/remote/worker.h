@@ -75,7 +75,10 @@ CUresult primary_retain(CUcontext *ret_context, CUdevice device);
 CUresult primary_release(CUdevice device);
 CUresult primary_reset(CUdevice device);
 
-/* The unsettled work of a lane: streams used since the last mark, and marks not reached yet. */
+/*
+ * The unsettled calls of a lane. A mark is a set of events behind the work of the streams that the
+ * lane has used since the mark before.
+ */
 enum { MARK_EACH = 128, MARK_STREAMS = 4, MARKS = 16 };
 struct settling {
 	uint64_t posted, marked, settled; /* numbers of calls of the lane */
@@ -182,8 +185,8 @@ void handle_put(struct serve *s, enum kind kind, uint64_t handle, uint64_t real)
 /* Returns the name of an object to which the program got another reference. */
 uint64_t handle_again(struct serve *s, enum kind kind, uint64_t real);
 /*
- * Drops a reference. The last reference ends the name, and the names of all objects that came from
- * the object.
+ * Drops one of the program's references to the object. With the last reference the object's handle
+ * becomes invalid, and so do the handles of all objects that came from the object.
  */
 void handle_destroyed(struct serve *s, enum kind kind, uint64_t handle);
 
@@ -329,7 +332,10 @@ bool graphs_are_used(void);
  * a graph.
  */
 void graphs_share(void);
-/* Called instead of the driver's functions; all but graph_launch() with the exclusive lock. */
+/*
+ * The worker calls these functions in place of the driver's functions of the same purpose. The
+ * caller holds the exclusive lock, except for graph_launch().
+ */
 CUresult graph_launch(CUgraphExec exec, CUstream stream);
 CUresult graph_exec_destroy(CUgraphExec exec);
 CUresult graph_update(
@@ -374,12 +380,21 @@ CUresult serve_window_close(struct serve *s);
 CUresult serve_settle(struct serve *s);
 CUresult serve_window_copy(struct serve *s, unsigned op);
 
-/* The rings' watch; it never ends a wait, because the process ends by itself. */
+/*
+ * The watch of all rings of the worker. It never ends a wait, because the whole process exits when
+ * the program is lost.
+ */
 extern const struct ring_watch worker_watch;
 
-/* Keeps the error of a POST for the next SYNC. */
+/*
+ * Keeps the error of a call without an answer. The next request that reports earlier errors returns
+ * this error.
+ */
 void worker_fail(CUresult error);
-/* Returns the kept error, if the request must report it, and forgets the error. */
+/*
+ * Returns the error that worker_fail() kept, and forgets it. Returns CUDA_SUCCESS if the request
+ * `s` does not report earlier errors.
+ */
 CUresult worker_failed(const struct serve *s);
 
 /*
@@ -410,7 +425,10 @@ void diagnostic_last(char *ret_text, size_t size);
 
 /* ---- NVML (worker-nvml.c) ---- */
 
-/* Answers on the socket until the program ends; returns the process's exit code. */
+/*
+ * Answers the program's NVML questions, which come on the socket, until the program ends. Returns
+ * the worker's exit code.
+ */
 int serve_nvml(int sock);
 
 #endif

@@ -56,7 +56,8 @@ struct promised {
 	const struct cluster *c;
 	const char *uuid;
 	uint64_t fixed, shared;
-	uint32_t factor; /* smallest factor of the shared memory; 0: no shared memory */
+	/* smallest overcommit factor of the tenants in `shared`; 0: no such tenant */
+	uint32_t factor;
 };
 
 /*

@@ -48,7 +48,10 @@ void orphans_drop(struct cluster *c, struct cnode *node)
 
 #define N_LABELS 4
 
-/* A label of a spec. name NULL: the empty exclusion label, which excludes like any other label. */
+/*
+ * A label of a spec. is_there with name NULL: the empty exclusion label, which excludes like any
+ * other label.
+ */
 struct wanted {
 	bool is_there;
 	const char *name;
@@ -92,7 +95,10 @@ static bool has_space(struct wanted label)
 	return label.is_there && label.name && strchr(label.name, '/');
 }
 
-/* Returns the label's namespace, or NULL if the namespaces of a space share the label. */
+/*
+ * Returns the namespace within which the label counts; NULL: all namespaces of a label space share
+ * the label.
+ */
 static const char *scope_of(const struct cluster *c, const char *ns, struct wanted label)
 {
 	struct str rest, space;
@@ -127,8 +133,9 @@ static void forget_label(struct cluster *c, const char *ns, struct wanted label)
 }
 
 /*
- * The scope of a label may have changed since the pod was read, so labels of both scopes are
- * forgotten: of the namespace and of the space.
+ * Frees the labels of the placement model that only this pod uses. The namespace may have entered
+ * or left a label space since the pod was read. So this function frees both the labels of the
+ * namespace and those of the space.
  */
 void cluster_forget_labels(struct cluster *c, const struct cpod *pod)
 {
@@ -357,8 +364,8 @@ static void cluster_tenant_choose_devices(const struct cluster *c, const struct 
 }
 
 /*
- * If the tenants of a device have another exclusion label, sets *exclusion to that label and
- * returns true.
+ * If a chosen device has tenants whose exclusion label differs from *exclusion, sets *exclusion to
+ * their label and returns true.
  */
 static bool is_among_others(
 	const struct cluster *c, const struct place_choice *choice, uint32_t *exclusion)
@@ -422,8 +429,9 @@ static int tenant_restore(struct cluster *c, struct cnode *node, const struct as
 	r = place_restore(c->place, spec, &choice, bytes, ret_tenant, NULL);
 	if (r == -ENOSPC && is_among_others(c, &choice, &spec->exclusion))
 		/*
-		 * The scope of the labels changed after the tenant started, so the tenant joins the
-		 * label of its neighbours.
+		 * The namespace entered or left a label space after the tenant started, so the
+		 * tenant's label differs from the label of the other tenants of the device. The
+		 * second call counts the tenant with their label.
 		 */
 		r = place_restore(c->place, spec, &choice, bytes, ret_tenant, NULL);
 	if (r == -ENOSPC && spec->is_exclusive) {

@@ -544,8 +544,8 @@ void decide_outcome_done(struct decide_outcome *outcome)
 }
 
 /*
- * Names the claims that need volumes first, and frees the places of the attempt. Returns 1, or
- * -ENOMEM.
+ * Frees the places of the attempt, and fills `claims` with the claims that need volumes before the
+ * pod can start. Returns 1, or -ENOMEM.
  */
 static int name_claims(struct attempt *a, struct decide_claims *claims)
 {

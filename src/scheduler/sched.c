@@ -181,7 +181,10 @@ static void drop_item(struct sched *s, struct pending_key key)
 	pending_remove(s->pending, key);
 }
 
-/* Returns whether a field of the waiting pod has changed that can affect its place. */
+/*
+ * Returns whether annotations, labels or spec have changed, which can affect the place of a waiting
+ * pod.
+ */
 static bool sched_is_other_resize(const json_t *was, const json_t *now)
 {
 	static const char *const fields[] = {"annotations", "labels"};

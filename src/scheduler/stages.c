@@ -109,8 +109,9 @@ void stages_settle(struct stage *stage, uint32_t n)
 			s->kept_bytes[k] = s->has_room ? 0 : s->bytes[k];
 	}
 	/*
-	 * A host keeps the same share on all its devices, so a share that the first pass adds to a
-	 * host counts on the devices of the second pass too.
+	 * The host of a device is the container that keeps what the other containers of the pod
+	 * lack there. A host keeps the same share on all its devices. So a share that the first
+	 * pass adds to a host also counts on the host's devices in the second pass.
 	 */
 	settle_devices(stage, n, true);
 	settle_devices(stage, n, false);

@@ -171,7 +171,10 @@ static int read_choices(const struct cli_args *args, const char *name, uint32_t 
 	return r < 0 ? fail_within(err, r, "--%s", name) : 0;
 }
 
-/* Reads a number such as "0.3" in permille. A min of 1 permits every number above 0. */
+/*
+ * Reads a number such as "0.3" in permille, from `min` to `max`. Numbers have steps of 0.001, so a
+ * min of 1 permits every number above 0.
+ */
 static int sim_input_read_number(const struct cli_args *args, const char *name, uint32_t min,
 	uint32_t max, uint32_t *permille, struct error *err)
 {
@@ -590,8 +593,8 @@ static int read_order(const char *path, uint32_t n_rows, uint32_t **ret, struct 
 }
 
 /*
- * Reads the ranks of nodes from NAME.perm, for an order NAME.txt; every rank must occur once.
- * Without that file *ret is unchanged.
+ * Reads the ranks of the nodes from the file NAME.perm that belongs to the order file NAME.txt;
+ * every rank must occur once. Without that file *ret is unchanged.
  */
 static int read_ranks(const struct sim *sim, const char *order, uint32_t **ret, struct error *err)
 {
@@ -710,7 +713,10 @@ int sim_run(const struct cli_args *args, const struct sim *sim, uint32_t scheme,
 
 /* ---- reading all input ---- */
 
-/* Reads the orders of all seeds before the first run, so that a fault shows at once. */
+/*
+ * Reads the files with the order of arrivals of all seeds before the first run, so that a faulty
+ * file fails at once.
+ */
 static int check_orders(const char *pattern, const struct sim *sim, struct error *err)
 {
 	int r = 0;

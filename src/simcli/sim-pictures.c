@@ -59,7 +59,9 @@ static struct plot_axis x_axis(const struct picture *p)
 				    "time since the first arrival", PLOT_SECONDS, 0, p->end, false};
 }
 
-/* Begins the x axis at the load at which the cluster gets full. */
+/*
+ * Begins the x axis at FULL_PERCENT of the cluster's devices: policies differ only at higher loads.
+ */
 static struct plot_axis x_axis_full(const struct picture *p)
 {
 	struct plot_axis axis = x_axis(p);

@@ -65,7 +65,10 @@ static inline struct replay_result *sim_result(
 int sim_check(const struct cli_args *args, struct error *err);
 /* Reads all input files. */
 int sim_read(const struct cli_args *args, struct sim *ret_sim, struct error *err);
-/* Runs one scheme with one seed. `progress`, `note` and `arg` are for replay_input. */
+/*
+ * Runs one scheme with one seed. `progress` and `note` are the callbacks of struct replay_input,
+ * and both get `arg`.
+ */
 int sim_run(const struct cli_args *args, const struct sim *sim, uint32_t scheme, uint64_t seed,
 	replay_progress_fn *progress, replay_note_fn *note, void *arg,
 	struct replay_result **ret_result, struct error *err);

@@ -12,7 +12,7 @@
 
 #include "cuda/copy.h"
 
-/* One end of a copy. */
+/* The source or the destination of a copy. */
 struct side {
 	uint64_t address; /* of the first byte */
 	uint64_t pitch, slice;
@@ -65,7 +65,7 @@ static void fill_copy(struct cu_op *op, const struct cu_context *context, const 
 		op->entry.flags |= SIMGPU_ENTRY_VISIBLE;
 }
 
-/* One end of a copy, as the program described it. */
+/* The source or the destination of a copy, as the program described it. */
 struct place {
 	CUmemorytype type;
 	const void *host;
@@ -87,8 +87,8 @@ static bool offset_of(const struct side *side, const uint64_t at[3], uint64_t *r
 }
 
 /*
- * Sets pitch, slice and address of one end of a copy in linear memory. Returns false if the
- * described rows or planes overlap, or an address overflows.
+ * Sets pitch, slice and address of the source or destination of a copy in linear memory. Returns
+ * false if the described rows or planes overlap, or an address overflows.
  */
 static bool cu_copy_is_inside(const struct place *p, uint64_t base, const uint64_t extent[3],
 	const uint64_t end[3], struct side *side)
@@ -217,7 +217,10 @@ static CUresult do_copy(CUstream hStream, struct cu_context *ctx, struct cu_op *
 	if (op->entry.kind != SIMGPU_OP_COPY)
 		return is_async ? cu_stream_do(stream, op) : CUDA_SUCCESS;
 	op->entry.context = stream->context->slot;
-	/* A copy from device to device never waits, not even in a synchronous call. */
+	/*
+	 * A call that copies from device to device returns before the copy is complete, even a
+	 * synchronous call.
+	 */
 	op->waits = (!is_async && (to_host || from_host)) || pageable;
 	/*
 	 * An asynchronous call with a small pageable source reads the source at once, into the

@@ -482,7 +482,10 @@ CU_EXPORT CUresult cuMemPrefetchBatchAsync(CUdeviceptr *dptrs, size_t *sizes, si
 	CU_CHECK(dptrs && sizes && count != 0 && prefetchLocs && prefetchLocIdxs && flags == 0 &&
 			numPrefetchLocs != 0 && numPrefetchLocs <= count && prefetchLocIdxs[0] == 0,
 		CUDA_ERROR_INVALID_VALUE);
-	/* Location i applies from its index up to the index of the next location. */
+	/*
+	 * prefetchLocs[i] applies to the ranges from number prefetchLocIdxs[i] up to the range
+	 * before prefetchLocIdxs[i + 1].
+	 */
 	for (size_t i = 0; i < count; i++) {
 		while (at + 1 < numPrefetchLocs && prefetchLocIdxs[at + 1] <= i)
 			at++;

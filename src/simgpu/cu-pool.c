@@ -11,7 +11,10 @@
 
 #include "simgpu/cu-graph.h"
 
-/* The engine keeps all freed memory, because the client decides when to trim a pool. */
+/*
+ * Makes the engine keep all freed memory of the pool: the client itself decides when to trim a
+ * pool.
+ */
 static void keep_everything(const struct cu_pool *pool)
 {
 	struct simgpu_request request = {.type = SIMGPU_MSG_POOL_SET,

@@ -444,7 +444,10 @@ CUresult cu_stream_new(struct cu_context *context, unsigned flags, int priority,
 	stream->legacy = legacy;
 	stream->id = ++cu.next_id;
 	stream->handle = legacy ? NULL : cu_handle_new(CU_KIND_STREAM, stream);
-	/* A slot's operation numbers continue after the number that its last stream completed. */
+	/*
+	 * Operation numbers belong to the slot: the new stream continues after the last number of
+	 * the slot's former stream.
+	 */
 	stream->seq = atomic_load(&cu.link.shm->streams[stream->slot].completed);
 	stream->waited = stream->seq;
 	entry = cu_ring_begin(SIMGPU_OP_STREAM_CREATE, 0);

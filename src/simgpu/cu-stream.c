@@ -252,7 +252,10 @@ CUresult simgpu_cuLaunchHostFunc(
 CU_EXPORT CUresult cuLaunchHostFunc_v2(
 	CUstream hStream, CUhostFn fn, void *userData, unsigned int syncMode)
 {
-	/* syncMode selects how the device waits for the host; the simulated device has one way. */
+	/*
+	 * syncMode selects how the device waits for the host; the simulated device has only one way
+	 * to wait.
+	 */
 	CU_CHECK(syncMode <= 1, CUDA_ERROR_INVALID_VALUE);
 	return cuLaunchHostFunc(hStream, fn, userData);
 }

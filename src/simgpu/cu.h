@@ -40,8 +40,8 @@
 enum {
 	CU_MAX_DEPTH = 64, /* most contexts on the context stack of a thread */
 	/*
-	 * Submissions that a stream holds before a launch blocks, as on hardware (about 1,020
-	 * measured by users).
+	 * Submissions that a stream holds before a launch blocks. Users have measured about 1,020
+	 * on hardware.
 	 */
 	CU_STREAM_DEPTH = 1024,
 	CU_INLINE_COPY_MAX = SIMGPU_MAX_INLINE_BYTES,

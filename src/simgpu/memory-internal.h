@@ -101,7 +101,7 @@ struct mem_region {
 	LIST_ENTRY(mem_region) heap_link;
 	struct mem_block **blocks;
 	uint32_t nblocks, cap, used_blocks;
-	/* managed: the bytes are on this device, or on the host (-1); number of the last use */
+	/* managed memory: device that holds the bytes (-1: the host), and number of the last use */
 	int resident;
 	uint64_t use;
 	/* VMM mappings */

@@ -352,7 +352,9 @@ int mem_pool_read(const struct mem_pool *pool, uint32_t attr, uint64_t *ret_valu
 	}
 }
 
-/* Finds a leaving block of the same stream that is at most twice as large as needed. */
+/*
+ * Finds a block whose free waits in the same stream, and that is at most twice as large as needed.
+ */
 static struct mem_block *take_leaving(struct mem_heap *h, uint64_t order, uint64_t bytes)
 {
 	uint64_t need = mem_round_up(bytes, MEM_ALIGN);

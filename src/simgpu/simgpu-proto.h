@@ -125,7 +125,10 @@ enum simgpu_op_kind {
 	SIMGPU_OP_PREFETCH,   /* managed memory to a device or (device = -1) the host */
 	SIMGPU_OP_EMPTY,      /* completes in order, does nothing (graph nodes, barriers) */
 	SIMGPU_OP_GRAPH_LAUNCH,
-	/* Not work of a stream: the engine executes them when it reads them, in ring order. */
+	/*
+	 * The following operations are not work of a stream: the engine executes them when it reads
+	 * them, in ring order.
+	 */
 	SIMGPU_OP_STREAM_CREATE, /* before the first use of a stream slot */
 	/*
 	 * Work in the stream still completes; the slot may be reused once simgpu_stream.live is 0.

@@ -81,7 +81,10 @@ struct tl_op {
 	struct tl_op *nodes;  /* graph: its nodes */
 	struct tl_op *work_next;
 	struct tl_op *hint; /* a dependency that is not done, for time bounds */
-	/* Out: edges to operations that wait for this one; in: edges from those it awaits. */
+	/*
+	 * out: edges to the operations that wait for this one; in: edges from the operations for
+	 * which this one waits
+	 */
 	struct tl_link out, in;
 	struct tl_link all;   /* in the context's list of all operations */
 	struct tl_link queue; /* in the ready, running or waiting list */

@@ -122,7 +122,10 @@ uint64_t simgpu_trace_start_ns(const struct simgpu_trace *trace);
 int simgpu_trace_get(
 	const struct simgpu_trace *trace, uint64_t n, struct simgpu_trace_record *ret_record);
 uint64_t simgpu_account_written(const struct simgpu_trace *trace);
-/* Number of overwritten changes. Maxima and breaches below are correct only if this is 0. */
+/*
+ * Number of changes of memory that newer ones have overwritten in the ring. Maxima and breaches
+ * below are correct only if this is 0.
+ */
 uint64_t simgpu_account_lost(const struct simgpu_trace *trace);
 int simgpu_account_get(
 	const struct simgpu_trace *trace, uint64_t n, struct simgpu_account_record *ret_record);
