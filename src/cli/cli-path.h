@@ -25,8 +25,8 @@ bool cli_path_socket(size_t i, char *ret_path, size_t size);
 int cli_path_runtime(char *ret_path, size_t size, struct error *err);
 
 /*
- * Path of divvyd: $DIVVYD, beside divvy, in the build folder, or installed. -ENOENT names the
- * places.
+ * Path of divvyd: $DIVVYD, beside divvy, in the build folder, or installed. -ENOENT: the message
+ * lists the places that were searched.
  */
 int cli_path_daemon(char *ret_path, size_t size, struct error *err);
 

@@ -50,7 +50,8 @@ struct cli_command {
 	enum cli_operand operand;
 	int operands_min, operands_max; /* max -1: any number */
 	bool is_program; /* options end at the first operand; the rest is a command line */
-	int failed;      /* exit code for any error; 0: 1 for a failure, 2 for bad usage */
+	/* exit code for every error; 0: the usual codes, 1 for a failure and 2 for bad usage */
+	int failed;
 	/* Checks that need only the command line; an error is bad usage. NULL: none. */
 	int (*check)(const struct cli_args *args, struct error *err);
 	/* Returns the exit code (>= 0), or -errno with a message in err. */

@@ -124,8 +124,9 @@ void vgpu_pool_free(struct vgpu_pool *pool)
 /* ---- demand ---- */
 
 /*
- * Returns the need of a waiting pod. After k idle devices that did not help, the pod counts as k +
- * 1 devices, because it may request shares of several devices.
+ * Returns the need of a waiting pod in 1/1000 of a device. unhelped: how often the pod still waited
+ * although a device was idle. The pod then counts as unhelped + 1 devices, because it may request
+ * shares of several devices.
  */
 static uint64_t pool_source_milli(const struct pool_source *source, uint32_t unhelped)
 {
@@ -147,8 +148,8 @@ static bool is_spare(const struct pool_placeholder *p)
 }
 
 /*
- * Returns whether a placeholder has an idle device. That device did not help the pods that still
- * wait. Returns false while a new placeholder still waits for a node.
+ * Returns whether a placeholder has an idle device, which has not helped the pods that still wait.
+ * Returns false while a new placeholder waits for a node.
  */
 static bool has_come(const struct pool_facts *f)
 {

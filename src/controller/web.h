@@ -21,7 +21,8 @@
 #define WEB_TOKEN_MAX 3500u /* a cookie with such a token fits into 4096 bytes */
 
 #define WEB_NODES_MAX 10000u
-#define WEB_WAITING_MAX 1000u  /* the page shows only the number of further pods */
+/* most waiting pods in the page's list; the page shows only the number of the other ones */
+#define WEB_WAITING_MAX 1000u
 #define WEB_TENANTS_MAX 20000u /* most tenants with a history */
 #define WEB_VIEWERS_MAX 32u
 /* most bytes of the whole state, and of the data that waits for one viewer */

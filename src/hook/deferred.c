@@ -58,7 +58,10 @@ bool deferred_settle(bool wait)
 			i++;
 			continue;
 		}
-		/* any other error means that the context and its memory were destroyed */
+		/*
+		 * Success shows that the stream has reached the free. Any other error shows that
+		 * the context and its memory were destroyed.
+		 */
 		REAL(cuEventDestroy_v2)(q->free[i].event);
 		memory_record_uncharge(&q->free[i].record);
 		q->free[i] = q->free[--q->n];

@@ -191,8 +191,8 @@ void estimate_queue(const struct estimate *e, struct estimate_queue *queue, uint
 }
 
 /*
- * Whether the mean error of predicted ends exceeds half a window. If so, one segment may wait
- * behind the running segment, however long it is.
+ * Whether the mean error of predicted ends exceeds half the in-flight window. If so, predictions do
+ * not decide: estimate_wait() lets a submission pass while at most one segment is in flight.
  */
 static bool is_erratic(
 	const struct estimate *e, const struct estimate_queue *queue, uint64_t window)
@@ -205,7 +205,10 @@ bool estimate_is_full(const struct estimate *e, const struct estimate_queue *que
 	return queue->ns > window || (is_erratic(e, queue, window) && queue->segments > 1);
 }
 
-/* With at most this much work in flight, the next submission may pass, however long it is. */
+/*
+ * Returns a time: while the predicted work in flight takes at most this time, the next submission
+ * may pass, however long it is.
+ */
 static uint64_t ahead_ns(uint64_t window)
 {
 	return MAX(MIN(window / 8, LEAD_NS), clock_since_ns(window, WINDOW_QUIET_NS) / 2);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The slow path of a submission: the first submission of a thread or a stream, a closed gate, a
- * full window, a capture, a line of the shared page that several threads use. Also handles the
- * return of a synchronisation. Preserves the program's errno.
+ * full in-flight window, a capture, a line of the shared page that several threads use. Also
+ * handles the return of a synchronisation. Preserves the program's errno.
  */
 #include "hook/gate.h"
 

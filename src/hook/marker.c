@@ -418,8 +418,8 @@ void marker_wait_window(struct device *d)
 		nap = estimate_wait(&d->estimate, &queue,
 			atomic_load_explicit(&d->every, memory_order_relaxed), window);
 		/*
-		 * Nothing completes, perhaps because running work waits for the submission that is
-		 * held back.
+		 * No work has completed for the time `bound`, perhaps because the running work
+		 * waits for the submission that is held back here. So the submission passes.
 		 */
 		if (clock_since_ns(now, MAX(start, d->estimate.done_ns)) > MIN(bound, WAIT_MAX_NS))
 			nap = 0;

@@ -24,8 +24,8 @@ static bool has_all_labels(const struct fit *fit, uint32_t node)
 }
 
 /*
- * Returns whether the node is eligible: the domains of eligible nodes are present, and the
- * constraint compares them.
+ * Returns whether the node is eligible. The constraint counts only domains that have an eligible
+ * node.
  */
 static bool is_eligible(const struct fit *fit, const struct spread *spread, uint32_t node)
 {

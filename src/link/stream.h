@@ -36,7 +36,8 @@ static inline int stream_receive(struct stream s, void *p, size_t n)
 }
 
 /*
- * TLS over TCP on an authenticated session, which the caller keeps. silent_ms: at least 1000, or 0.
+ * TLS over TCP on an authenticated session, which the caller keeps. silent_ms: longest silence of
+ * the peer, at least 1000; 0: no limit.
  */
 struct stream stream_tls(struct gnutls_session_int *tls, unsigned silent_ms);
 

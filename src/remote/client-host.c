@@ -21,7 +21,7 @@
 
 #define GRANULE (2ull << 20)
 #define KEPT_BYTES \
-	(16ull << 30)   /* freed addresses that stay reserved, for the driver's next allocations */
+	(16ull << 30)   /* most freed bytes that stay reserved for the driver's next allocations */
 #define ALONE_LOOKS 10u /* looks, one each 100 ms, between two checks of the threads */
 
 static struct ranges device = RANGES_INIT, reserved = RANGES_INIT;

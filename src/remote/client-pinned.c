@@ -78,8 +78,9 @@ static CUresult window_call(unsigned op, uint64_t window, uint64_t bytes)
 }
 
 /*
- * After the end of the context, the worker does not wait for copies of other contexts. While such
- * copies continue, the client does not reuse the window's name.
+ * Asks the worker to close the window. If the window's context has ended (is_context_gone), the
+ * worker does not wait for copies of other contexts that still use the window. The client then does
+ * not reuse the window's name.
  */
 static void window_close(uint32_t window, bool is_context_gone)
 {

@@ -335,8 +335,9 @@ static struct object *object_name(const struct serve *s, enum kind kind, uint64_
 		o = object_new(kind, handle, real);
 	}
 	/*
-	 * The driver may have reused the handle of an object that ended without the worker's
-	 * knowledge.
+	 * The object that had this driver's handle may have ended without the worker's knowledge,
+	 * and the driver may have given the handle to a new object. So the object moves to its new
+	 * origin.
 	 */
 	if (o && of && o->of != of)
 		object_join(o, of);

@@ -237,8 +237,9 @@ struct choice {
 };
 
 /*
- * Adds n queues of `left` if they are consistent with those taken, else tries each half of the
- * range. A single inconsistent queue keeps the error as its refusal.
+ * Adds the n queues of `left` from index `from` on to `taken`, if they are consistent with the
+ * queues there. If they are not, tries each half of these queues by itself. A single inconsistent
+ * queue keeps the error as its refusal.
  */
 static int take_range(struct cluster *c, struct choice *choice, uint32_t from, uint32_t n)
 {

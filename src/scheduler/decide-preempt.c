@@ -116,8 +116,8 @@ static int decide_preempt_apply(struct attempt *a, const struct place_spec *spec
 /* ---- reclaiming borrowed devices ---- */
 
 /*
- * Returns when to evict. The eviction leaves each victim its own terminationGracePeriodSeconds, so
- * that all victims have ended when the queue's grace period ends.
+ * Returns when to evict. Each victim keeps its own terminationGracePeriodSeconds, so the eviction
+ * comes early enough that all victims have ended when the queue's grace period ends.
  */
 static uint64_t due_ns(const struct attempt *a, const struct place_plan *plan)
 {

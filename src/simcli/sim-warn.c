@@ -44,7 +44,10 @@ static const char *model_text(const struct cluster *c, uint32_t model)
 	return strcmp(c->models[model], "any") != 0 ? c->models[model] : "devices without a model";
 }
 
-/* Prints "divvy sim: model 'v100': no node has this model, and WHO; nodes have V100". */
+/*
+ * Prints for example "divvy sim: model 'v100': no node has this model, and WHO; nodes have V100".
+ * `who` says which tasks or queues name the model.
+ */
 static void warn_of_model(const struct cluster *c, uint32_t model, uint64_t have, const char *who)
 {
 	_cleanup_buf_ struct buf names = BUF_INIT(PLACE_MODELS_MAX * (SPEC_LABEL + 2));

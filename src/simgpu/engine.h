@@ -268,7 +268,8 @@ int engine_set_faults(struct engine *e, struct str text, struct error *err);
 /* Returns whether an injected fault makes the next allocation on the device fail. */
 bool engine_fault_oom(struct engine *e, uint32_t device);
 /*
- * Returns the factor for the duration of a kernel that begins; UINT64_MAX: the kernel never ends.
+ * Call when a kernel begins. Returns the factor by which injected faults multiply its duration (1:
+ * no fault); UINT64_MAX: the kernel never ends.
  */
 uint64_t engine_fault_kernel(struct engine *e, uint32_t device);
 void engine_device_error(struct engine *e, uint32_t device, uint32_t error);
