@@ -19,7 +19,10 @@
 
 /* ---- the charge ---- */
 
-/* Pages of the whole blocks that `bytes` need; UINT64_MAX / 2 if they would overflow. */
+/*
+ * Returns the pages of the whole 2 MiB blocks that `bytes` bytes occupy; UINT64_MAX / 2 if their
+ * number would overflow.
+ */
 uint64_t memory_pages(uint64_t bytes);
 
 /*

@@ -279,7 +279,7 @@ void *hook_map(size_t n);
 void hook_complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Like hook_complain(), with the prefix "no GPU for this program: ". */
 void hook_complain_no_gpu(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* Like hook_complain(), when this process has lost its GPU for good. */
+/* Like hook_complain(), for the message that this process has lost its GPU for good. */
 void hook_complain_at_end(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* ---- entry.c: the slot of each export ---- */

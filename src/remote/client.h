@@ -65,11 +65,14 @@ static inline void call_put(struct call *c, const void *p, size_t n)
  * over.
  */
 CUresult call_post(struct call *c);
-/* Sends a posted request with an answer, which call_receive() takes later. */
+/* Sends a request like call_post(), but requests an answer, which call_receive() takes later. */
 CUresult call_post_asking(struct call *c);
 /* Sends the request and waits for its answer. call_end() must follow whatever the result is. */
 CUresult call_wait(struct call *c, unsigned flags);
-/* A whole call whose only field is one handle. call_end() must follow whatever the result is. */
+/*
+ * Makes a whole call: sends a request whose only field is the handle `about`, and waits for the
+ * answer. call_end() must follow whatever the result is.
+ */
 CUresult call_ask(struct call *c, unsigned op, uint64_t about);
 /* Like call_wait(), but answers from memory if exactly this question was answered before. */
 CUresult call_wait_cached(struct call *c);
@@ -118,8 +121,8 @@ extern __thread bool is_host_function;
 /* ---- memory (client-host.c, client-pinned.c) ---- */
 
 /*
- * Notes device memory of the program. Reserves its addresses in this process, so that the program's
- * own memory never lies there. false: the addresses are in use.
+ * Notes device memory that the program has allocated. Reserves its addresses in this process, so
+ * that the program's own memory never lies there. false: the addresses are in use.
  */
 bool device_given(CUdeviceptr address, size_t bytes, enum range_note note);
 /*
@@ -163,7 +166,10 @@ static inline size_t box_extent(const struct box *box)
  * Whether the worker has mapped the whole box; ret_window receives the window and the box's place.
  */
 bool is_in_window(const struct box *box, struct remote_window *ret_window);
-/* Copy `bytes` bytes of the box; `offset` counts packed bytes. */
+/*
+ * Copy `bytes` bytes between the box and a buffer, in which rows and slices follow each other
+ * without a gap. The copy begins at byte `offset` of the box, counted without gaps too.
+ */
 void box_read(const struct box *box, size_t offset, void *to, size_t bytes);
 void box_write(const struct box *box, size_t offset, const void *from, size_t bytes);
 
@@ -205,7 +211,7 @@ bool work_touches(const void *p, size_t bytes);
 void work_leaves(const void *p, size_t bytes);
 /*
  * Runs the program's own function, or a copy within its memory (WORK_MOVE), when the stream reaches
- * it. Call after session_check(). is_captured: the result of is_captured_on(stream).
+ * the work. Call after session_check(). is_captured: the result of is_captured_on(stream).
  */
 CUresult host_call(struct work *work, CUstream stream, bool is_captured);
 

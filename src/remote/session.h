@@ -69,7 +69,10 @@ struct remote_doorbell {
 	_Atomic uint32_t seq, sleepers;
 };
 
-/* Positions count bytes from the beginning. One side writes each position. */
+/*
+ * Positions count all bytes since the session began. Only the producer writes `tail`, and only the
+ * consumer writes `head`.
+ */
 struct remote_ring {
 	alignas(64) _Atomic uint64_t tail; /* the producer's */
 	alignas(64) _Atomic uint64_t head; /* the consumer's */
@@ -96,7 +99,7 @@ _Static_assert(sizeof(struct remote_session) <= REMOTE_HEAD, "abi");
 
 /* ---- on the socket ---- */
 
-/* More than the UUIDs of all devices of a tenant need. */
+/* Bytes of the text in a note, which is more than the UUIDs of all devices of a tenant need. */
 #define REMOTE_VISIBLE 1024u
 
 enum remote_note_type {

@@ -93,7 +93,10 @@ struct settling {
 	unsigned first, n;
 };
 
-/* One request. Memory that it takes lives until its answer is written. */
+/*
+ * The request that a lane serves now. Memory that the functions below return for a request is valid
+ * until the request's answer is written.
+ */
 struct serve {
 	unsigned lane;
 	struct ring up, down;
@@ -142,10 +145,16 @@ extern const uint8_t serve_traits[REMOTE_OPS];
 
 /* ---- the request's fields ---- */
 
-/* Takes `n` bytes in place. NULL, and s->error is set: fewer bytes are left. */
+/*
+ * Returns the next `n` bytes of the request in place. NULL: fewer bytes are left, and s->error is
+ * set.
+ */
 const void *take(struct serve *s, size_t n);
 uint64_t take_u64(struct serve *s);
-/* Takes a device address that lies in this worker's memory, or 0. */
+/*
+ * Reads the next field, a device address. The address must be 0 or lie in memory that this worker
+ * has allocated, or else s->error is set.
+ */
 CUdeviceptr take_address(struct serve *s);
 const char *take_string(struct serve *s);
 void *take_array(struct serve *s, uint64_t n, size_t size);
@@ -169,20 +178,21 @@ void give_string(struct serve *s, const char *text);
 /* ---- handles and addresses ---- */
 
 /*
- * Returns the driver's object; 0 and numbered streams unchanged. Sets s->error for an unknown
- * handle.
+ * Returns the driver's object for a handle of the program; returns 0 and numbered streams
+ * (numbered.h) unchanged. Sets s->error for an unknown handle.
  */
 uint64_t handle_real(struct serve *s, enum kind kind, uint64_t handle);
 /*
- * Returns the name of the driver's object; a new name if the object has none. If the request names
- * the object's parent (a node's graph, a kernel's library), the name ends with the parent.
+ * Returns the program's handle of the driver's object `real`, or a new handle if the program has
+ * none. If the request names the object's parent (a node's graph, a kernel's library), the handle
+ * ends with the parent.
  */
 uint64_t handle_name(struct serve *s, enum kind kind, uint64_t real);
 bool handles_real_(struct serve *s, enum kind kind, void *handles, uint64_t n);
 #define handles_real(s, kind, p, n) (!(p) || handles_real_(s, kind, p, n))
 void handles_named(struct serve *s, enum kind kind, void *handles, uint64_t n);
 void handle_put(struct serve *s, enum kind kind, uint64_t handle, uint64_t real);
-/* Returns the name of an object to which the program got another reference. */
+/* Returns the program's handle of an object to which the program got another reference. */
 uint64_t handle_again(struct serve *s, enum kind kind, uint64_t real);
 /*
  * Drops one of the program's references to the object. With the last reference the object's handle
@@ -289,7 +299,10 @@ void stage_release_after(struct stage *s, CUstream stream);
  * calls exceeds the limit of stage_get().
  */
 void stage_release_awaited(struct stage *s, CUstream stream);
-/* Called instead of the driver's function. */
+/*
+ * The worker calls this function in place of cuStreamDestroy, because stages may still be attached
+ * to the stream.
+ */
 CUresult stream_destroy(CUstream stream);
 
 /*
@@ -310,8 +323,9 @@ CUresult serve_settled(struct serve *s);
 /* The graph into which the stream is captured; NULL: none. */
 CUgraph graph_captured_by(CUstream stream);
 /*
- * Calls `forget` when the last graph or executable graph with p has ended and is not in flight. A
- * driver before 11.3 cannot report this, and p then stays for the process's life.
+ * Attaches p to the graph. The driver calls `forget` when the last graph or executable graph with p
+ * has ended and is not in flight. A driver before 11.3 cannot report this, and p then stays for the
+ * process's life.
  */
 void graph_keep(CUgraph graph, CUhostFn forget, void *p);
 /*
