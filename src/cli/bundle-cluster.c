@@ -16,7 +16,7 @@
 #define LOG_QUERY "tailLines=20000&limitBytes=4194304"
 
 static const struct wanted {
-	const char *name; /* of the file in the archive */
+	const char *name; /* name of the file in the archive */
 	struct kube_target target;
 	const char *query;
 	bool is_pods, has_logs;
@@ -51,7 +51,7 @@ static void bundle_cluster_redact_item(json_t *item, bool is_pods)
 
 struct log_ask {
 	struct bundle *b;
-	const char *name; /* of the file in the archive */
+	const char *name; /* name of the file in the archive */
 	bool is_done;
 	int result;
 };

@@ -25,7 +25,7 @@ struct web {
 	struct loop *loop;
 	struct web_state *state;
 	struct web_history *history;
-	struct web_node *nodes; /* hash by name */
+	struct web_node *nodes; /* hash of the nodes by name */
 	struct loop_timer push, beat;
 	/* random number of this process: change numbers of another process are invalid */
 	uint64_t epoch;

@@ -194,7 +194,8 @@ uint64_t share_pages(const struct device *d)
 
 struct again {
 	struct hook *h;
-	uint64_t pages[MSG_DEVICES]; /* by device: charged to this process's slot from now on */
+	/* by device: pages that are charged to this process's slot from now on */
+	uint64_t pages[MSG_DEVICES];
 };
 
 static void share_report_again(struct memory_record *record, void *arg)

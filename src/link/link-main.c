@@ -61,7 +61,7 @@ struct join_answer {
 	uint8_t abi;
 	uint8_t devices; /* number of granted devices */
 	uint8_t is_taken;
-	uint8_t key[KEY_BYTES]; /* for the program's processes; zero unless is_taken */
+	uint8_t key[KEY_BYTES]; /* key for the program's processes; zero unless is_taken */
 };
 /* TLS identifies a key by the name of its purpose. */
 enum key_use { KEY_JOIN, KEY_PROCESS, KEY_USES };
@@ -81,7 +81,7 @@ static struct shared {
 	struct slot {
 		uint64_t counted[2];       /* bytes at the last report */
 		_Atomic uint32_t rtt_us;   /* 0: no process yet */
-		_Atomic uint64_t bytes[2]; /* by enum ring_direction, in total */
+		_Atomic uint64_t bytes[2]; /* bytes of all rings in total, by enum ring_direction */
 	} slot[CHILDREN_MAX];
 } * shared;
 

@@ -18,7 +18,7 @@
 /* Answer to REMOTE_LAYOUT. */
 struct remote_layout {
 	uint32_t n;
-	uint32_t bytes; /* of all parameters */
+	uint32_t bytes; /* bytes of all parameters */
 	struct {
 		uint16_t offset, size;
 	} param[REMOTE_PARAMS];
@@ -39,7 +39,7 @@ struct remote_node {
 	uint64_t of;   /* a graph or an executable graph; 0: neither */
 	uint64_t node; /* 0: a new node */
 	uint64_t n;
-	const void *dependencies; /* meaningless on the wire */
+	const void *dependencies; /* a pointer, which has no meaning on the wire */
 };
 
 static inline size_t pool_attribute_bytes(CUmemPool_attribute attribute)

@@ -67,7 +67,7 @@ struct remote_nvml_ask {
 };
 
 struct remote_nvml_list {
-	uint32_t n;    /* entries in total */
+	uint32_t n;    /* entries of the whole list */
 	uint32_t here; /* entries on this page */
 	_Alignas(8) char entries[REMOTE_VISIBLE - 8];
 };

@@ -41,7 +41,7 @@ struct stage {
 static struct {
 	pthread_mutex_t lock;
 	struct stage *free, *busy; /* busy: in use until `behind` is complete; latest first */
-	size_t bytes;              /* of all stages */
+	size_t bytes;              /* bytes of all stages */
 	/*
 	 * Bytes of the stages in use. along: from stage_get(), which the program counts against
 	 * STAGES_MAX; later: all other bytes; beyond: the part of `later` from stage_beyond(),

@@ -288,8 +288,8 @@ static void object_free(struct object *o)
 }
 
 /*
- * Ends an object and its parts, innermost first. An object named after `since` stays: it is a new
- * object, to which the driver has given the handle of an ended one.
+ * Ends an object and its parts, innermost first. An object that got its name later than `since`
+ * stays: it is a new object, to which the driver has given the handle of an ended one.
  */
 static void object_end(struct object *whole, uint64_t since)
 {
@@ -450,7 +450,10 @@ void handle_destroyed(struct serve *s, enum kind kind, uint64_t handle)
 	o = object_find(&handles.object, handle);
 	if (o && o->more)
 		o->more--;
-	/* An object named after the look-up is a new one with the same handle: see object_end(). */
+	/*
+	 * If the object got its name after the request's look-up, it is a new object with the same
+	 * handle: see object_end().
+	 */
 	else if (o && o->named <= s->since)
 		object_end(o, s->since);
 	pthread_mutex_unlock(&handles.lock);

@@ -230,8 +230,8 @@ void cpod_drop(struct cluster *c, struct cpod *pod);
 void cluster_drop(struct cluster *c, uint32_t tenant);
 int cluster_note_tenant(struct cluster *c, uint32_t tenant, struct cpod *pod);
 /*
- * Returns the kind of the named container; a container without a request counts as a main
- * container.
+ * Returns whether the named container is a main container, an init container or a sidecar; a
+ * container without a request counts as a main container.
  */
 enum manifest_kind cpod_kind(const struct cpod *pod, const char *container);
 /*
@@ -297,9 +297,9 @@ bool cpod_is_in_kube_group(const struct cpod *pod);
 
 /* The node of the pod's devices. */
 struct cnode *cpod_devices_node(const struct cpod *pod);
-/* Sets the pod's server from its assigned keys. -ENOMEM. */
+/* Sets cpod.server, the other node that has the pod's devices, from the assigned keys. -ENOMEM. */
 int cpod_find_server(struct cluster *c, struct cpod *pod);
-/* Removes the pod from its server. */
+/* Removes the pod from the list `served` of its server, and clears cpod.server. */
 void cpod_leave_server(struct cluster *c, struct cpod *pod);
 /* Adds the node's network devices and measurements to the placement model. */
 int cnode_add_networks(struct cluster *c, struct cnode *node);

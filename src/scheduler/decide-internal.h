@@ -46,8 +46,9 @@ struct attempt {
 };
 
 /*
- * The filter for place_set_filter(); `attempt` is a struct attempt. If attempt.fit is NULL,
- * Kubernetes' rules are not checked.
+ * The placement model calls this filter for each node that it would choose (place_set_filter()).
+ * Returns the node's devices that the pod may use, as bits. `attempt` is a struct attempt; if its
+ * `fit` is NULL, the filter does not check Kubernetes' rules.
  */
 uint64_t attempt_filter(void *attempt, const struct place_spec *spec, uint32_t at,
 	const uint32_t *gone, uint32_t n_evicted);

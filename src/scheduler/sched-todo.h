@@ -23,7 +23,7 @@ struct todo_entry {
 /* Initialise with zeroes. */
 struct todo {
 	struct todo_entry *v;
-	uint32_t n, room, at; /* at: index of the next entry */
+	uint32_t n, room, at; /* at: index of the entry that todo_next() hands out next */
 	/* entry that was handed out last; its texts stay valid while others are added */
 	struct todo_entry last;
 };

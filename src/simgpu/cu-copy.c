@@ -14,7 +14,7 @@
 
 /* The source or the destination of a copy. */
 struct side {
-	uint64_t address; /* of the first byte */
+	uint64_t address; /* address of the first byte */
 	uint64_t pitch, slice;
 	bool host, pinned;
 };

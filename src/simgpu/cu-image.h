@@ -49,7 +49,7 @@ struct image_global {
 	char *name;
 	uint64_t size;
 	uint64_t align;
-	uint8_t *init; /* size bytes, or NULL for zeros */
+	uint8_t *init; /* `size` bytes of initial values; NULL: zeros */
 	int is_const;
 };
 

@@ -30,7 +30,7 @@ struct call {
 	struct proc *p;
 	const struct simgpu_request *q;
 	struct simgpu_reply *a;
-	int fd;      /* from the request, or -1 */
+	int fd;      /* descriptor that came with the request, or -1 */
 	int send[2]; /* for the reply; closed after the reply if close_sent is set */
 	uint32_t nsend;
 	bool close_sent;

@@ -73,7 +73,7 @@ struct estream {
 	bool leaving;
 	uint64_t submitted;
 	uint64_t turn;            /* the engine's last turn that published busy_until_ns */
-	LIST_ENTRY(estream) link; /* in the process's list */
+	LIST_ENTRY(estream) link; /* in the process's list of streams */
 };
 
 struct event_slot {

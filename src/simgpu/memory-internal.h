@@ -93,7 +93,7 @@ struct mem_region {
 	enum simgpu_mem_kind kind;
 	uint32_t device, ctx;
 	struct mem_owner *owner;
-	LIST_ENTRY(mem_region) link; /* in the owner's list */
+	LIST_ENTRY(mem_region) link; /* in the owner's list of regions */
 	LIST_ENTRY(mem_region) special_link;
 	bool special; /* in the machine's list of special regions */
 	/* blocks, sorted by address; NULL: a single allocation */

@@ -48,7 +48,7 @@ struct simgpu_model {
 	uint64_t gflops;
 	uint32_t pci_id;
 	uint32_t clock_khz, mem_clock_khz, mem_bus_bits, l2_bytes, power_mw;
-	uint32_t nvlinks; /* total number; 0: no NVLink */
+	uint32_t nvlinks; /* total number of NVLinks; 0: none */
 };
 
 enum simgpu_fault_kind {

@@ -17,8 +17,8 @@
 
 struct link {
 	int sock;               /* -1 when not connected */
-	int doorbell;           /* CUDA only, else -1 */
-	struct simgpu_shm *shm; /* CUDA only, else NULL */
+	int doorbell;           /* eventfd of a CUDA client's doorbell; else -1 */
+	struct simgpu_shm *shm; /* shared memory of a CUDA client; else NULL */
 	const struct simgpu_state *state;
 	uint32_t seq;
 	int engine_pid;

@@ -299,8 +299,9 @@ struct simgpu_shm_engine {           /* [engine] */
 };
 _Static_assert(sizeof(struct simgpu_shm_engine) == 64, "one line");
 
-struct simgpu_shm_client {             /* [client] */
-	_Atomic uint64_t tail;         /* ring bytes produced in total; release after the entry */
+struct simgpu_shm_client { /* [client] */
+	/* ring bytes produced in total; stored with release after the entry */
+	_Atomic uint64_t tail;
 	_Atomic uint32_t ring_waiters; /* threads that wait for room in the ring (on wake_seq) */
 	_Atomic uint32_t waiters;      /* threads that wait on wake_seq; 0: no futex wake is sent */
 	uint8_t pad[48];
@@ -378,7 +379,7 @@ struct simgpu_shm {
 	uint64_t magic;
 	uint32_t abi;
 	uint32_t ring_bytes;
-	uint64_t bytes; /* of the whole mapping */
+	uint64_t bytes; /* bytes of the whole mapping */
 	uint8_t pad[40];
 	struct simgpu_shm_engine engine;
 	struct simgpu_shm_client client;

@@ -169,8 +169,9 @@ void tl_free(struct timeline *tl);
 
 void tl_ctx_add(struct timeline *tl, struct tl_ctx *ctx, uint16_t device);
 /*
- * Aborts all operations of the context now (finish hook with op->aborted); dependents elsewhere
- * continue. Within a hook, this happens at the end of the step.
+ * Aborts all operations of the context now (finish hook with op->aborted); operations of other
+ * contexts that waited for them continue. A call from within a hook takes effect after the present
+ * step.
  */
 void tl_ctx_fail(struct timeline *tl, struct tl_ctx *ctx);
 /* Aborts the context, and removes it with all streams that it still has. Not within hooks. */
@@ -180,7 +181,10 @@ void tl_stream_add(struct timeline *tl, struct tl_stream *stream, struct tl_ctx 
 /* The stream must be empty. */
 void tl_stream_remove(struct timeline *tl, struct tl_stream *stream);
 
-/* Before tl_submit() or tl_add_node(): op does not start before `on` is done. 0 or -ENOMEM. */
+/*
+ * Call before tl_submit() or tl_add_node() of op: op then does not start before `on` is done. 0 or
+ * -ENOMEM.
+ */
 int tl_depend(struct timeline *tl, struct tl_op *op, struct tl_op *on);
 /* Removes the dependencies of an operation that is not submitted after all. */
 void tl_undepend(struct timeline *tl, struct tl_op *op);

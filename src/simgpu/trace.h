@@ -61,14 +61,14 @@ struct simgpu_trace_record {
 	uint8_t kind;   /* enum simgpu_trace_kind */
 	uint16_t flags;
 	uint16_t permille; /* share of the device's SMs that the operation occupied */
-	uint64_t bytes;    /* copies, memsets, migrations */
+	uint64_t bytes;    /* bytes of a copy, memset or migration */
 };
 _Static_assert(sizeof(struct simgpu_trace_record) == 64, "layout");
 
 struct simgpu_account_record {
 	uint64_t t_ns;
-	uint64_t bytes;        /* held by pid on the device from now on */
-	uint64_t device_bytes; /* held by all processes on the device */
+	uint64_t bytes;        /* bytes that pid holds on the device from now on */
+	uint64_t device_bytes; /* bytes that all processes hold on the device */
 	uint32_t pid;
 	uint16_t device;
 	uint16_t reason; /* enum simgpu_account_reason */
@@ -95,7 +95,7 @@ struct simgpu_ring_head {
 	uint64_t start_ns; /* time of the engine's start */
 	uint32_t engine_pid;
 	uint32_t devices;
-	_Atomic uint64_t written; /* records in total; release after the record */
+	_Atomic uint64_t written; /* records in total; stored with release after the record */
 	_Atomic uint64_t now_ns;  /* everything that ended before this time is written */
 };
 
