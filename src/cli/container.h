@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Rewrites a container engine's command line so that the container becomes a tenant. The container
- * mounts the folder of the programs' socket read-only, so that it also finds the next daemon there.
- * The container never mounts the daemon's own folder, which has the secrets of all tenants. Its
- * mounts of the interception libraries are read-only. Environment variables pass by name, so that
- * no argument list shows the secret. Devices are added by CDI name if the engine's host has CDI
- * specifications. Pure except container_has_cdi(). One thread.
+ * mounts the folder of the programs' socket read-only, so that the container also finds the next
+ * daemon there. The container never mounts the daemon's own folder, which has the secrets of all
+ * tenants. Its mounts of the interception libraries are read-only. Environment variables pass by
+ * name, so that no argument list shows the secret. Devices are added by CDI name if the engine's
+ * host has CDI specifications. Pure except container_has_cdi(). One thread.
  */
 #ifndef CLI_CONTAINER_H
 #define CLI_CONTAINER_H

@@ -183,7 +183,10 @@ bool job_may_send(void *data);
 
 /* A write of the job, which ends in `done`. */
 struct kube_write job_write(struct job *job, const struct kube_target *target, kube_done_fn *done);
-/* Releases the change; NULL: out of memory. Returns 1 if the write has started, or -errno. */
+/*
+ * Starts a write of the patch `change`, and releases `change`; NULL: the caller ran out of memory.
+ * Returns 1 if the write has started, or -errno.
+ */
 int job_patch(struct job *job, const struct kube_write *write, enum kube_patch_kind kind,
 	json_t *change, struct error *err);
 

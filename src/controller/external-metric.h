@@ -24,7 +24,7 @@ struct external_sum {
 	 * place or for their start.
 	 */
 	uint64_t n_pods, n_waiting;
-	uint64_t granted; /* sum of granted request x number of devices */
+	uint64_t granted; /* sum over the containers: granted request times number of devices */
 	/*
 	 * number of containers with a measurement; the fields below are sums over these containers
 	 */

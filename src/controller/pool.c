@@ -289,7 +289,8 @@ static const struct pool_node *pool_find_node(const struct pool_facts *f, const 
 }
 
 struct count {
-	uint32_t all, used, ended; /* `all` does not include those that have ended */
+	/* numbers of placeholders; `ended` counts those that have ended, which `all` leaves out */
+	uint32_t all, used, ended;
 };
 
 static struct count count_on(const struct pool_facts *f, const char *node)

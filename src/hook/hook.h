@@ -120,9 +120,9 @@ struct device {
 	uint32_t segment_first;
 	struct estimate estimate;
 	uint64_t marked_submitted; /* sum of `submitted` at the last marker */
-	uint32_t marked_grant;     /* down.grant at the last marker */
-	uint32_t used_grant;       /* down.grant of the last submission with a marker */
-	uint32_t yielded_grant;    /* down.grant of the last MSG_YIELD */
+	uint32_t marked_grant;     /* value of down.grant at the last marker */
+	uint32_t used_grant;       /* value of down.grant at the last submission with a marker */
+	uint32_t yielded_grant;    /* value of down.grant when MSG_YIELD was last sent */
 
 	/* Keeps each thread's countdown for this device while the thread uses another device. */
 	uint32_t countdown[PAGE_LINES];

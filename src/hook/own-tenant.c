@@ -77,7 +77,10 @@ static ssize_t read_piece(int fd, char piece[static PIECE])
 	return got < 0 ? -1 : (ssize_t)n;
 }
 
-/* With cgroups v1 the file has a path for each controller, so its size has no useful limit. */
+/*
+ * With cgroups v1, /proc/PID/cgroup has a path for each controller, so the file's size has no
+ * useful limit.
+ */
 static bool own_has_cgroup(int dir)
 {
 	_cleanup_close_ int own = open("/proc/self/cgroup", O_RDONLY | O_CLOEXEC);
@@ -110,7 +113,10 @@ bool own_init(struct own *own)
 	struct stat st;
 
 	*own = (struct own){.secret = ""};
-	/* The daemon used this secret; the program may have set it after its start. */
+	/*
+	 * Takes the secret by which the daemon has registered this process. /proc does not show it
+	 * if the program has set the variable after its start.
+	 */
 	if (secret && strlen(secret) < sizeof(own->secret))
 		memcpy(own->secret, secret, strlen(secret) + 1);
 	if (dir < 0 || fd_stat(dir, &st) < 0)

@@ -128,7 +128,8 @@ static void add_reason(void *data, const struct decide_reason *reason)
 
 /*
  * Places the other members of the pod's gang. The members start together, so a member can wait
- * although it fits alone; the other members' places then belong to the reasons.
+ * although it fits alone. The reasons for the pod must therefore count the other members' places as
+ * occupied.
  */
 static int place_rest_of_group(struct cluster *c, const struct cpod *pod, struct error *err)
 {

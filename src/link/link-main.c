@@ -79,8 +79,9 @@ static struct shared {
 	char peer[ADDRESS_NUMERIC]; /* address of the peer that joined */
 	struct children children;
 	struct slot {
-		uint64_t counted[2];       /* bytes at the last report */
-		_Atomic uint32_t rtt_us;   /* 0: no process yet */
+		uint64_t counted[2]; /* bytes at the last report */
+		/* round trip; 0: no process of the program has connected yet */
+		_Atomic uint32_t rtt_us;
 		_Atomic uint64_t bytes[2]; /* bytes of all rings in total, by enum ring_direction */
 	} slot[CHILDREN_MAX];
 } * shared;

@@ -21,7 +21,7 @@ struct report {
 struct report_numbers {
 	char peer[ADDRESS_NUMERIC]; /* address of the program's machine */
 	uint32_t processes;
-	uint64_t rtt_us;                     /* mean of the connections */
+	uint64_t rtt_us;                     /* mean round trip of all connections */
 	uint64_t received_per_s, sent_per_s; /* bytes, in the last second */
 };
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * divvy-remote-far: links between the nodes of a cluster, started by divvyd. Both ends show
- * certificates: the program's side that of a container, the device's side that of its node. divvyd
- * on the device's node decides what the container gets; this program decides nothing.
+ * certificates. The program's side shows the certificate of a container, and the device's side
+ * shows the certificate of its node. divvyd on the device's node decides what the container gets;
+ * this program decides nothing.
  */
 #ifndef LINK_NODE_LINK_H
 #define LINK_NODE_LINK_H

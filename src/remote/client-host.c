@@ -208,7 +208,7 @@ static struct {
 	struct function *functions, **functions_end;
 	pthread_cond_t is_function;
 	bool has_thread;
-	/* number of works in flight that write to the program's memory */
+	/* number of struct work in flight that write to the program's memory */
 	_Atomic uint64_t writers;
 	/* taken before `lock`, while the program's memory is read or written */
 	pthread_mutex_t touch_lock;

@@ -764,7 +764,7 @@ static struct assigned_group group_of(const struct cpod *pod)
 
 	if (!cpod_group(pod)[0] || !pod->assigned.n || !pod->is_ours)
 		return (struct assigned_group){0};
-	/* If members differ, the largest number counts. */
+	/* If the members state different thresholds, the largest one counts. */
 	DL_FOREACH2(pod->in ? pod->in->pods : NULL, other, gnext)
 	{
 		group.least = MAX(group.least, other->requested.group_least);

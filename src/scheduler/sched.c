@@ -425,7 +425,7 @@ static int gang_init(struct sched *s, const char *group, struct gang *g)
 		g->is_nominated |= cpod_state(g->member[i]) == CPOD_NOMINATED;
 		if (!requested->group_least)
 			g->unsized = requested;
-		/* If members differ, the largest number counts. */
+		/* If the members state different thresholds or sizes, the largest ones count. */
 		g->least = MAX(g->least, requested->group_least);
 		g->size = MAX(g->size, requested->group_size);
 	}

@@ -26,7 +26,10 @@ struct tenancy {
 	struct tenancy_container *v; /* in the pod's order; n 0: the pod requests no share */
 	uint32_t n;
 	char group[SPEC_GROUP]; /* "": none */
-	/* 0 if a PodGroup of the API group group_object gives both (cluster-group.c) */
+	/*
+	 * number of members, and how many must fit first; both 0 if the pod names a PodGroup
+	 * (group_object), which then states them (cluster-group.c)
+	 */
 	uint32_t group_size, group_least;
 	char group_object[64]; /* API group of the PodGroup; "": no PodGroup */
 	bool is_group_basic;   /* the PodGroup has the policy `basic`: each member starts alone */

@@ -314,8 +314,8 @@ static uint64_t choose_wake(struct engine *e, uint64_t now, bool progress)
 		t = MIN(t, now + NSEC_PER_MSEC);
 	if (e->host_wait) {
 		/*
-		 * The longer a wait lasts, the less its precision matters: poll after 1/32 of it,
-		 * at most 1 ms.
+		 * The longer a wait lasts, the less its precision matters. So the engine polls
+		 * again after 1/32 of the time that the wait has lasted, at most 1 ms.
 		 */
 		wait = (now - e->host_wait_since) / 32;
 		t = MIN(t, now + MIN(MAX(costs->poll_ns, wait), NSEC_PER_MSEC));

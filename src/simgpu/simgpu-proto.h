@@ -226,9 +226,10 @@ struct simgpu_op_stream {
 };
 
 /*
- * One submission. In the ring it starts at a multiple of 64 bytes and takes `units` of these,
- * trailing bytes (parameters, inline data) included. An entry never wraps: first fill the rest of
- * the ring with a SIMGPU_OP_PAD entry, of which the engine reads only kind and units.
+ * One submission. In the ring the entry starts at a multiple of 64 bytes, and takes `units` times
+ * 64 bytes, including the trailing bytes (parameters, inline data). An entry never wraps: first
+ * fill the rest of the ring with a SIMGPU_OP_PAD entry, of which the engine reads only kind and
+ * units.
  */
 struct simgpu_entry {
 	uint16_t kind;

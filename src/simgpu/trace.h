@@ -43,7 +43,7 @@ enum simgpu_trace_flags {
 	SIMGPU_TRACE_LAST = 1u << 0, /* last piece of the operation (a preempted one has several) */
 	SIMGPU_TRACE_FIRST = 1u << 1,   /* first piece */
 	SIMGPU_TRACE_GRAPH = 1u << 2,   /* a node of a graph */
-	SIMGPU_TRACE_SPIN = 1u << 3,    /* spun for a flag */
+	SIMGPU_TRACE_SPIN = 1u << 3,    /* the kernel spun while it waited for a flag */
 	SIMGPU_TRACE_ABORTED = 1u << 4, /* ended by an error or the end of its process */
 };
 
