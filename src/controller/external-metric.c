@@ -201,7 +201,10 @@ static json_t *external_metric_discovery(const char *version)
 		EXTERNAL_METRIC_VERSION, "freshness", "Current", "resources", resources);
 }
 
-/* Does the header name this type? Parameters such as a weight may follow it. */
+/*
+ * Returns whether the header names this type. Parameters such as a weight may follow the type in
+ * the header.
+ */
 static bool external_metric_accepts(const char *accept, const char *type)
 {
 	struct str rest = accept ? str_from(accept) : STR_NONE, element;

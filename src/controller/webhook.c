@@ -15,7 +15,8 @@
 #include "controller/controller-metrics.h"
 
 /*
- * timeout of a read from the API server, which waits 2 s for the webhook with the shortest timeout
+ * timeout of a read from the API server; shorter than 2 s, the shortest time that the API server
+ * waits for one of the webhooks
  */
 #define ASK_NS (UINT64_C(1500) * 1000000)
 #define TEXT_MAX (4u << 20)

@@ -64,7 +64,7 @@ void estimate_began(struct estimate *e, uint64_t at)
 	e->done_ns = MAX(e->done_ns, at);
 }
 
-/* A new kind replaces the kind that was learned first. */
+/* If the key's set is full, a new kind replaces the kind that was learned first. */
 static void learn_kind(struct estimate *e, uint64_t key, uint64_t ns, bool is_exact)
 {
 	struct estimate_kind *kind = &e->kind[kind_at(key)];

@@ -373,7 +373,10 @@ int pod_read(struct object *object, json_t *json, struct error *err)
 	return r;
 }
 
-/* Is it an integer as a person writes it: without a plus sign or leading zeros? */
+/*
+ * Returns whether the text is an integer as a person writes it, without a plus sign or leading
+ * zeros.
+ */
 static bool toleration_read_integer(const char *text, int64_t *ret_number)
 {
 	char canonical[24];

@@ -508,7 +508,8 @@ CUresult serve_copy(struct serve *s, unsigned op)
 	struct remote_copy c = TAKE_VALUE(s, struct remote_copy);
 	const bool is_later = op == REMOTE_COPY_FETCH || op == REMOTE_COPY_PUSH;
 	const size_t most = is_later ? LATER_MAX : c.is_whole ? REMOTE_WHOLE : REMOTE_PIECE;
-	const uint32_t units = units_counted(&c); /* before the copy's handles are replaced */
+	/* counts the units before the copy's handles are replaced by the driver's */
+	const uint32_t units = units_counted(&c);
 	CUstreamCaptureMode mode;
 	size_t bytes;
 	CUresult r;

@@ -201,7 +201,10 @@ uint64_t handle_again(struct serve *s, enum kind kind, uint64_t real);
 void handle_destroyed(struct serve *s, enum kind kind, uint64_t handle);
 
 size_t handles_count(enum kind kind);
-/* The driver's handles of all objects of a kind; the caller frees. NULL: none, or no memory. */
+/*
+ * The driver's handles of all objects of a kind; the caller frees the array. NULL: none, or no
+ * memory.
+ */
 uint64_t *handles_all(enum kind kind, size_t *ret_n);
 
 void address_given(CUdeviceptr address, uint64_t bytes, enum range_note note);
@@ -288,7 +291,10 @@ void stage_released(uint32_t units);
 uint32_t stages_released(void);
 /* Memory for data that a stream moves later. All such copies of a stream use one stage in turn. */
 struct stage *stage_of_stream(CUstream stream, size_t bytes);
-/* Memory for a graph, until stage_return(), which never waits. */
+/*
+ * Memory for the data of copies in a graph. stage_return(), which never waits, gives this memory
+ * back.
+ */
 struct stage *stage_of_graph(size_t bytes);
 void stage_becomes_a_graphs(struct stage *s);
 void stage_return(struct stage *s);

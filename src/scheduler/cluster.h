@@ -38,7 +38,10 @@ enum {
 	CLUSTER_LEASE, /* Lease of a node's divvyd */
 	CLUSTER_POLICY,
 	CLUSTER_BUDGET,
-	/* PodGroup of scheduling.x-k8s.io; of scheduling.sigs.k8s.io, Volcano and Kubernetes */
+	/*
+	 * PodGroups of the API groups scheduling.x-k8s.io, scheduling.sigs.k8s.io, Volcano's and
+	 * Kubernetes', in this order
+	 */
 	CLUSTER_GROUP,
 	CLUSTER_SIGS_GROUP,
 	CLUSTER_VOLCANO_GROUP,

@@ -30,9 +30,10 @@
 struct options {
 	char dir[4096];
 	bool json, summary;
-	pid_t pid;        /* 0: all */
-	int device;       /* -1: all */
-	uint64_t last_ns; /* only events that ended in the last last_ns; 0: all */
+	pid_t pid;  /* 0: all */
+	int device; /* -1: all */
+	/* only events that ended within the last `last_ns` nanoseconds; 0: all events */
+	uint64_t last_ns;
 };
 
 typedef int command_fn(const struct options *o, int argc, char **argv, struct error *err);

@@ -31,7 +31,7 @@ struct call {
 	const struct simgpu_request *q;
 	struct simgpu_reply *a;
 	int fd;      /* descriptor that came with the request, or -1 */
-	int send[2]; /* for the reply; closed after the reply if close_sent is set */
+	int send[2]; /* descriptors for the reply; closed after the reply if close_sent is set */
 	uint32_t nsend;
 	bool close_sent;
 };
