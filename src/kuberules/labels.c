@@ -145,7 +145,8 @@ static int read_requirement(struct arena *arena, json_t *value, void *into, stru
 	 * matches no node.
 	 */
 	if (req->op == SELECTOR_ABOVE || req->op == SELECTOR_BELOW)
-		req->is_never = req->values.n != 1 || !label_read_integer(req->values.v[0], &req->number);
+		req->is_never = req->values.n != 1 ||
+			!label_read_integer(req->values.v[0], &req->number);
 	else if (req->op == SELECTOR_IN || req->op == SELECTOR_NOT_IN)
 		req->is_never = req->values.n == 0;
 	else

@@ -249,8 +249,8 @@ static void gates_and_unknown_rules_keep_a_pod_waiting(void **state)
 	static const struct rule_case cases[] = {
 		{"a gate", THREE Q("'schedulingGates':[{'name':'quota'}]," EMPTY), "",
 			"waits for removal of the scheduling gate quota"},
-		{"a later server's field changes nothing", THREE Q("'placement':1," EMPTY), "n1 n2 n3",
-			NULL},
+		{"a later server's field changes nothing", THREE Q("'placement':1," EMPTY),
+			"n1 n2 n3", NULL},
 		{"an unknown field of an inner object",
 			THREE Q("'affinity':{'podAffinity':{'requiredDuringSchedulingIgnoredDuring"
 				"Execution':[{'topologyKey':'x','weight':1}]}}," EMPTY),
