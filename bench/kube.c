@@ -310,7 +310,10 @@ static uint64_t status_bytes(const char *field)
 	return kib << 10;
 }
 
-/* Makes one list, in a process of its own. Returns seconds, MiB, seconds of processor time. */
+/*
+ * Makes one list, in a process of its own. Returns seconds, the MiB by which the process' memory
+ * grew at most, and seconds of processor time.
+ */
 static void list_once(double ret[static 3], int n)
 {
 	const uint64_t idle_bytes = status_bytes("VmRSS");

@@ -55,7 +55,7 @@ struct state {
 	bool is_torn;    /* a torn line follows the complete lines */
 	bool is_behind;  /* some change could not be appended */
 	bool is_loading;
-	uint64_t written; /* number of rewrites */
+	uint64_t written; /* state.written when the job began; a change voids the result */
 	struct compaction *compaction;
 	struct loop_timer timer;
 };
@@ -654,7 +654,7 @@ struct compaction {
 	struct worker_job job;
 	struct agent *agent;
 	char path[PATH_MAX + 16], boot_id[PROCESS_BOOT_ID_SIZE];
-	uint64_t written; /* state.written at the job's begin: differs after another rewrite */
+	uint64_t written; /* state.written when the job began; a change voids the result */
 	uint64_t next_tenant;
 	size_t length; /* bytes that were read */
 	int from, to;

@@ -40,7 +40,7 @@ void usage_wake(struct agent *agent);
 
 /* Used share of the last `span_ns` in permille; 0 without a history. */
 uint32_t usage_permille(const struct tenant_device *td, uint64_t span_ns, uint64_t now);
-/* Used time since the tenant was made, over restarts. */
+/* Used time since the tenant was made, also before restarts of the daemon. */
 uint64_t usage_used_ns(const struct tenant_device *td);
 
 /*

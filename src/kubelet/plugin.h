@@ -29,7 +29,8 @@
 #define PLUGIN_DEVICES_MAX 16384u  /* 64 slots for each of 256 devices */
 #define PLUGIN_ID_MAX 63u          /* characters of a device's id, as in the API */
 #define PLUGIN_CONTAINERS_MAX 256u /* containers in one request; kubelets send one */
-#define PLUGIN_EDITS_MAX 64u       /* variables, mounts, devices or names for one container, each */
+/* for one container, limit of variables, of annotations, of mounts, of devices, and of CDI names */
+#define PLUGIN_EDITS_MAX 64u
 
 struct plugin;
 struct plugin_request;

@@ -323,7 +323,7 @@ static const struct read_field csi_capacity_fields[] = {
 	READ_FIELD(struct csi_capacity, bytes, "capacity", storage_read_bytes),
 };
 
-/* A driver's maximumVolumeSize replaces the capacity. */
+/* The table is read after the capacity, which the object's maximumVolumeSize replaces. */
 static const struct read_field csi_largest_fields[] = {
 	READ_FIELD(struct csi_capacity, bytes, "maximumVolumeSize", storage_read_bytes),
 };

@@ -152,8 +152,8 @@ int link_open_worker(
 /* ---- program side ---- */
 
 /*
- * Makes the further connections that the WELCOME states. On failure, turns the WELCOME into a
- * refusal.
+ * Makes as many further connections as the WELCOME says, at most BULK_MAX. On failure, turns the
+ * WELCOME into a refusal.
  */
 static void reach_further(gnutls_session_t first, struct remote_note *note, struct link_end *end)
 {

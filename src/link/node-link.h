@@ -53,7 +53,7 @@ int node_link_ask(const struct serve_ask *ask, struct serve_answer *ret_answer, 
 /* Gives this process the user and the secret of the tenant. */
 int node_link_become(const struct serve_answer *answer, struct error *err);
 
-/* Runs the device side until SERVE_FD_CONTROL ends. Running sessions then continue. */
+/* Runs the device side until divvyd closes its end of SERVE_FD_CONTROL; sessions continue. */
 int node_link_serve(struct identity_tls *tls);
 
 struct node_link_target {
@@ -66,7 +66,7 @@ struct node_link_target {
 	 */
 	const char *cgroup_root;
 };
-/* Runs the program side until SERVE_FD_CONTROL ends. Running sessions then continue. */
+/* Runs the program side until divvyd closes its end of SERVE_FD_CONTROL; sessions continue. */
 int node_link_reach(struct identity_tls *tls, const struct node_link_target *target);
 /*
  * Connects to the target, authenticates both ends and gets permission for `what`. -errno with a

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * This file builds a `struct manifest` whose texts borrow from the JSON of the pod.
- * manifest_json_allocate() counts all entries first and allocates them once, because lists point
- * into that array. So the limit for counting a list and for reading it must be the same. That limit
- * is one above the allowed number, so that manifest_check() sees and refuses a list that is too
- * long. Numbers become texts that live in `texts`. Init containers come first in the array of
- * containers.
+ * manifest_json_allocate() counts all entries first and allocates their array once: lists point
+ * into the array, so it must not move. So the limit for counting a list and for reading it must be
+ * the same. That limit is one above the allowed number, so that manifest_check() sees and refuses a
+ * list that is too long. Numbers become texts that live in `texts`. Init containers come first in
+ * the array of containers.
  */
 #include "manifest/manifest-json.h"
 

@@ -125,8 +125,8 @@ static json_t *node_status_tenants_json(struct node *node, uint32_t *ret_used)
 		const struct tenant *t = node_tenant(node, &node->slots[i]);
 
 		/*
-		 * Counts the slots that the kubelet has given to containers. The tenant of a pod
-		 * with devices on another node is in that node's status.
+		 * Counts the slots that the kubelet has given to containers, also those of pods
+		 * whose devices, and thereby tenants, are on another node.
 		 */
 		*ret_used += i < node->n_offered && (t || node->slots[i].remote);
 		if (t)

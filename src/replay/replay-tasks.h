@@ -48,7 +48,7 @@ struct tasks {
 	uint32_t n_free, free_room;
 	uint32_t *slot_of; /* slot by tenant */
 	uint32_t slot_of_room;
-	struct departures departures; /* a heap that also has outdated entries */
+	struct departures departures; /* a heap; an outdated entry has another version */
 	struct crowd *crowds;         /* by device */
 	struct water_share *water;
 	uint32_t water_room;

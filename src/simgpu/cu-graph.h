@@ -30,7 +30,7 @@ struct cu_node {
 	size_t n_deps;
 	CUgraphNode origin; /* the node from which this one was copied */
 	bool disabled;
-	struct cu_host *host; /* executable graphs: the host function for the engine */
+	struct cu_host *host; /* executable graphs only: the engine's entry refers to it */
 	uint32_t local_id;
 	uint32_t index; /* scratch: position in the sorted order */
 	uint32_t mark;  /* scratch: number of the last walk that visited the node */

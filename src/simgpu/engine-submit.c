@@ -219,7 +219,10 @@ static void forget_callback(struct eop *op)
 		TAILQ_REMOVE(&p->cb_wait, op, cb_link);
 }
 
-/* Takes the host functions that have returned. */
+/*
+ * Finishes the operations whose host functions have returned, and gives the program host functions
+ * that waited for a free slot.
+ */
 static void look_callbacks(struct proc *p)
 {
 	while (p->cb_done < p->cb_given) {

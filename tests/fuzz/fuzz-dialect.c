@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Translates pods in the text form of manifest-text.h. A refusal has a message. An accepted pod has
- * valid specs, has the same specs after its foreign resources have moved into the record, and can
- * be written back.
+ * valid specs. It has the same specs after its foreign resources have moved from the containers
+ * into the annotation DIALECT_RECORD_KEY. dialect_write_back() succeeds for it.
  */
 #include <errno.h>
 #include <string.h>

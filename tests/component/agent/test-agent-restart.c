@@ -513,8 +513,8 @@ static void a_state_that_has_grown_is_compacted(void **state)
 }
 
 /*
- * If the file of reports is unreadable, reports start from nothing, and the daemon keeps the file
- * for inspection.
+ * If the daemon cannot read the file `usage`, it renames the file to `usage.bad` for inspection,
+ * and starts with empty reports.
  */
 static void unreadable_reports_are_kept_aside(void **state)
 {

@@ -199,8 +199,8 @@ static void a_connection_goes_to_the_session_of_its_name(void **state)
 	assert_true(fd >= 0);
 	fd_close(fd);
 	/*
-	 * A session that has all connections, or has ended, gets no more connections. A free place
-	 * loses its old name.
+	 * A session that has all its connections, or has ended, gets no more connections. A new
+	 * session in the same place does not inherit the name of the earlier session.
 	 */
 	handover_shut(d, 1, own[1]);
 	knock(d, &two);

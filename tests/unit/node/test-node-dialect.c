@@ -215,8 +215,7 @@ static void a_slot_is_for_the_pod_that_the_kubelet_admits(void **state)
 	add(&w,
 		make_pod("first", "gpushare", "main/aliyun.com/gpu-mem=2,side/aliyun.com/gpu-mem=3",
 			"main=GPU-1 side=GPU-0", "main=2Gi side=3Gi"));
-	expect_taker(
-		&w, none, 2, "first", "main"); /* the kubelet takes containers in their order */
+	expect_taker(&w, none, 2, "first", "main"); /* kubelets allocate in the order of the spec */
 	expect_taker(&w, half, 2, "first", "side");
 	/* The kubelet does not list this pod yet, so the slot cannot be for it. */
 	add(&w, make_pod("other", "hami", "main/nvidia.com/gpumem=3000", "main=GPU-0", "main=2Gi"));
