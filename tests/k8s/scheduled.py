@@ -51,10 +51,10 @@ class Scheduled:
         return self
 
     def __exit__(self, *_):
+        self.ends.set()  # first, since a thread that beats on would keep the test from ending
+        self.heart.join()
         for process in list(self.processes):
             self.stop(process)
-        self.ends.set()
-        self.heart.join()
 
     def beat(self):
         while not self.ends.wait(5):
