@@ -17,6 +17,7 @@ With KUBECONFIG set no cluster starts: the tests use that cluster, in a namespac
 that need a cluster of their own (parts that are killed or get other arguments, fake nodes, users with certificates)."""
 
 import base64
+import contextlib
 import errno
 import functools
 import glob
@@ -42,7 +43,8 @@ from pki import Pki  # noqa: E402
 from tap import SKIP, Skip, alive, main, patience, skip_all, thaw, wait_for  # noqa: E402,F401
 
 SLOTS = 500  # clusters on one machine at once
-FIRST_PORT = 20000  # below the ports of outgoing connections
+FIRST_PORT = 20000
+OUTGOING_PORTS = 32768  # the first port that Linux gives to outgoing connections by default
 PORTS = {
     "kube-apiserver": 0,
     "etcd": 1,
@@ -88,6 +90,17 @@ def cache():
 def own_minor():
     """The version 1.MINOR of a cluster of the test's own, or Skip."""
     return int(os.path.basename(cache()).split(".")[1])
+
+
+def free_port(address="127.0.0.1"):
+    """A port that is free now. It is below the ports of outgoing connections: one of these could take a port that the kernel
+    chooses, before the program listens there."""
+    while True:
+        port = random.SystemRandom().randrange(FIRST_PORT + SLOTS * PORTS_EACH, OUTGOING_PORTS)
+        with socket.socket() as s, contextlib.suppress(OSError):
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            s.bind((address, port))
+            return port
 
 
 def unique(prefix):

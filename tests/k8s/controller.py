@@ -11,7 +11,7 @@ import socket
 import ssl
 import tempfile
 
-from cluster import ApiError, Skip, patience, wait_for
+from cluster import ApiError, Skip, free_port, patience, wait_for
 from manifests import overlay
 
 SYSTEM = "divvy-system"
@@ -26,12 +26,6 @@ def own_address():
         except OSError as error:
             raise Skip(f"no address but loopback: {error.strerror}") from error
         return s.getsockname()[0]
-
-
-def free_port(address):
-    with socket.socket() as s:
-        s.bind((address, 0))
-        return s.getsockname()[1]
 
 
 class Controller:

@@ -9,15 +9,9 @@ import socket
 import ssl
 
 import kube_scheduler
-from cluster import Skip, main, open_cluster, patience, skip_all, wait_for
+from cluster import Skip, free_port, main, open_cluster, patience, skip_all, wait_for
 from pki import Pki
 from scheduled import Scheduled
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 PORT = free_port()

@@ -18,8 +18,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.join(HERE, "../..")
 sys.path.insert(0, os.path.join(HERE, ".."))
 
-from cluster import Skip, main, open_cluster, skip_all, wait_for  # noqa: E402
-from controller import SYSTEM, free_port, installed  # noqa: E402
+from cluster import Skip, free_port, main, open_cluster, skip_all, wait_for  # noqa: E402
+from controller import SYSTEM, installed  # noqa: E402
 
 BUILD = os.path.abspath(os.environ.get("DIVVY_BUILD", "build"))
 NAME = re.compile(r"\bdivvy_[a-z0-9_]+")

@@ -6,21 +6,14 @@ import datetime
 import os
 import re
 import signal
-import socket
 import ssl
 import urllib.error
 import urllib.request
 
-from cluster import Skip, main, open_cluster, own_minor, patience, skip_all, wait_for
+from cluster import Skip, free_port, main, open_cluster, own_minor, patience, skip_all, wait_for
 from fault_proxy import GateProxy
 from refuser import NAME as REFUSER, REASON, Refuser
 from scheduled import Scheduled
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 PORT = free_port()
