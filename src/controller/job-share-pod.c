@@ -302,15 +302,12 @@ static void job_share_pod_on_deleted(void *data, const struct kube_answer *answe
 
 static int job_share_pod_delete_pod(struct job *job, const json_t *pod, struct error *err)
 {
-	const struct kube_write write = {
-		.target = {.group_version = "v1",
+	const struct kube_write write = job_write(job,
+		&(struct kube_target){.group_version = "v1",
 			.resource = "pods",
 			.namespace_name = job->ns,
 			.name = kube_json_text_at(pod, "metadata", "name", NULL)},
-		.field_manager = "divvy-controller",
-		.may_send = job_may_send,
-		.done = job_share_pod_on_deleted,
-		.data = job};
+		job_share_pod_on_deleted);
 	const struct kube_delete what = {
 		.uid = kube_json_text_at(pod, "metadata", "uid", NULL), .grace_s = -1};
 

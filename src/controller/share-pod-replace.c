@@ -16,21 +16,13 @@
 #include "kube/time.h"
 #include "spec/dialect.h"
 
-#define CAUSE_MAX \
-	160u /* bytes of a kubelet's message: a condition has SHARE_POD_MESSAGE_MAX in all */
-
-static const char *replace_text_at(const json_t *object, const char *key)
-{
-	const char *text = json_string_value(json_object_get(object, key));
-
-	return text ? text : "";
-}
+/* Bytes of a kubelet's message; a condition's message has SHARE_POD_MESSAGE_MAX in all. */
+#define CAUSE_MAX 160u
 
 static bool has_own_policy(const json_t *containers)
 {
 	for (size_t i = 0; i < json_array_size(containers); i++) {
-		const char *policy = replace_text_at(
-			json_array_get(containers, i), "restartPolicy");
+		const char *policy = kube_json_text(json_array_get(containers, i), "restartPolicy");
 
 		if (policy[0] && strcmp(policy, "Always"))
 			return true;
@@ -43,15 +35,15 @@ static const json_t *find_disruption(const json_t *pod)
 {
 	const json_t *condition = kube_json_condition(pod, "DisruptionTarget");
 
-	return !strcmp(replace_text_at(condition, "status"), "True") ? condition : NULL;
+	return !strcmp(kube_json_text(condition, "status"), "True") ? condition : NULL;
 }
 
 bool share_pod_is_replaced(const json_t *pod)
 {
 	const json_t *spec = json_object_get(pod, "spec"), *status = json_object_get(pod, "status");
-	const char *policy = replace_text_at(spec, "restartPolicy"),
-		   *phase = replace_text_at(status, "phase"),
-		   *reason = replace_text_at(status, "reason");
+	const char *policy = kube_json_text(spec, "restartPolicy"),
+		   *phase = kube_json_text(status, "phase"),
+		   *reason = kube_json_text(status, "reason");
 	const bool has_failed = !strcmp(phase, "Failed");
 
 	if ((!has_failed && strcmp(phase, "Succeeded") != 0) ||
@@ -138,14 +130,14 @@ void share_pod_replace_cause(const json_t *pod, char ret[static SHARE_POD_REPLAC
 	const char *name = kube_json_text_at(pod, "metadata", "name", NULL),
 		   *node = kube_json_text_at(pod, "spec", "nodeName", NULL);
 	const json_t *said = json_object_get(pod, "status");
-	const char *reason = replace_text_at(said, "reason");
+	const char *reason = kube_json_text(said, "reason");
 	char message[CAUSE_MAX];
 
 	if (!reason[0]) {
 		said = find_disruption(pod);
-		reason = replace_text_at(said, "reason");
+		reason = kube_json_text(said, "reason");
 	}
-	replace_copy_text(replace_text_at(said, "message"), message);
+	replace_copy_text(kube_json_text(said, "message"), message);
 	snprintf(ret, SHARE_POD_REPLACE_TEXT, "pod %.253s failed%s%.63s%s%.60s%s%s",
 		name ? name : "", node ? " on node " : "", node ? node : "", reason[0] ? ", " : "",
 		reason, message[0] ? ": " : "", message);
