@@ -182,7 +182,7 @@ static int open_any(const char *path, mode_t mode)
 	return fd < 0 ? -errno : fd;
 }
 
-/* For root's own folder and for users' daemons: locks the file, whoever owns it. */
+/* Locks the file, whatever user owns it. Used in root's own folder, and by users' daemons. */
 static int take_file(struct lock_file *file, mode_t mode, struct taking *t, struct error *err)
 {
 	for (int tries = 0; tries < TRIES; tries++) {

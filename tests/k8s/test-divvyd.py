@@ -1058,7 +1058,7 @@ def a_device_error_closes_the_device():
             lambda n=name: any(
                 f"device {uuid[0]} had Xid 62" in m for m in events_of(cluster, n).get("DeviceUnhealthy", [])
             ),
-            f"{name} is told",
+            f"{name} has an Event about the Xid",
             30,
         )
     assert cluster.pod("stays")["status"]["phase"] == "Running"

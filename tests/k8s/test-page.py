@@ -295,10 +295,10 @@ def a_returning_viewer_gets_the_missed_events():
         last = v.last
     cluster.delete(f"{G}/gpu-3")
     with viewer(after=last) as v:
-        v.until(lambda s: v.bytes > 0 and v.last != last, "something is told")
+        v.until(lambda s: v.bytes > 0 and v.last != last, "the viewer gets an event")
         assert v.n_all == 0, "the whole state was sent again"
     with viewer(after="0123456789abcdef-3") as v:
-        v.until(lambda s: "gpu-1" in s["nodes"] and "gpu-3" not in s["nodes"], "all is told")
+        v.until(lambda s: "gpu-1" in s["nodes"] and "gpu-3" not in s["nodes"], "the viewer gets the whole state")
         assert v.n_all == 1
 
 
@@ -360,7 +360,7 @@ def a_thousand_devices_are_followed():
         renew("big-77", {f"job-77-{k}": 10 * k for k in range(32)})
         v.until(lambda s: (s["use"]["big-77"][5] or [0])[0] == 50, "a change of one of them")
         print(
-            f"# 1,000 devices: {size >> 10} KiB in {took * 1e3:.0f} ms, a change is told after "
+            f"# 1,000 devices: {size >> 10} KiB in {took * 1e3:.0f} ms, the viewer gets a change after "
             f"{(time.monotonic() - start) * 1e3:.0f} ms, {v.bytes - size} bytes",
             flush=True,
         )

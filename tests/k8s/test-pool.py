@@ -189,7 +189,7 @@ def a_native_pod_is_no_unmanaged_process():
                 f"process {stranger.pid} (spin) uses device {ours}" in m
                 for m in events_of(cluster, cluster.node_name).get("UnmanagedProcess", [])
             ),
-            "one is told",
+            "an Event names the unmanaged process",
             KUBELET_S,
         )
         told = events_of(cluster, cluster.node_name)["UnmanagedProcess"]
