@@ -804,7 +804,9 @@ def replaced(path, name, uid):
     """The next pod of that name, when it is there."""
 
     def there():
-        return cluster.exists(f"{path}/{name}") and cluster.get(f"{path}/{name}")["metadata"]["uid"] != uid
+        # One read of all pods: between two reads of this pod the controller may delete it.
+        uids = [p["metadata"]["uid"] for p in cluster.get(path)["items"] if p["metadata"]["name"] == name]
+        return uids and uids != [uid]
 
     wait_for(there, "another pod has followed", 60)
     return cluster.get(f"{path}/{name}")
