@@ -74,9 +74,9 @@ API_VERSIONS = {
 
 @functools.lru_cache
 def cache():
-    """The folder of the programs of Kubernetes DIVVY_K8S, which is `oldest` or `newest`, or Skip with the reason."""
+    """The folder of the programs of Kubernetes DIVVY_K8S (`newest` by default, or `oldest`), or Skip with the reason."""
     done = subprocess.run(
-        [os.path.join(HERE, "get"), "--check", os.environ.get("DIVVY_K8S", "oldest")],
+        [os.path.join(HERE, "get"), "--check", os.environ.get("DIVVY_K8S", "newest")],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -794,6 +794,8 @@ def open_cluster(*parts, args=None, own=False, alone=False):
     node runs on the machine."""
     if not os.environ.get("KUBECONFIG"):
         return Cluster(*parts, args=args, alone=alone)
+    if os.environ.get("DIVVY_K8S"):
+        raise Skip(f"DIVVY_K8S={os.environ['DIVVY_K8S']} has no effect on the cluster of KUBECONFIG")
     if own or args:
         raise Skip("needs a cluster of its own, and KUBECONFIG is set")
     return External(*parts)

@@ -21,6 +21,7 @@ from cluster import ApiError, Skip, alive, main, open_cluster, patience, skip_al
 from controller import SYSTEM, Controller, installed  # noqa: E402
 
 G = "/apis/divvy.gpu/v1"
+MATCH_CONDITIONS = 28  # API servers since this minor version ask the webhook only about pods with a share
 
 
 def refused(call, *args, says, **kw):
@@ -725,7 +726,11 @@ def a_share_pod_leaves_another_pod_of_its_name_alone():
 def a_restarted_controller_makes_no_second_pod():
     controller.kill()
     cluster.kill_uid = cluster.pod("s1")["metadata"]["uid"]
-    refused(cluster.create, pods(), pod("late"), says="pods.mutate.divvy.gpu")
+    refused(cluster.create, pods(), pod("late", {"divvy.gpu/request": "0.3"}), says="pods.mutate.divvy.gpu")
+    if cluster.minor >= MATCH_CONDITIONS:
+        cluster.create(pods() + "?dryRun=All", pod("plain"))
+    else:
+        refused(cluster.create, pods(), pod("plain"), says="pods.mutate.divvy.gpu")
     # The system's pods and divvy's own do not need the webhook.
     cluster.create(pods("kube-system") + "?dryRun=All", pod("system"))
     cluster.create(pods(SYSTEM) + "?dryRun=All", pod("own"))

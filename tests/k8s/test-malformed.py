@@ -209,7 +209,7 @@ def huge_names_and_volumes_do_no_harm():
     gone(pods(name))
     terms = [
         {
-            "labelSelector": {"matchExpressions": [{"key": f"k{i}", "operator": "In", "values": ["½" * 10]}]},
+            "labelSelector": {"matchExpressions": [{"key": f"k{i}", "operator": "In", "values": ["v" * 63]}]},
             "topologyKey": "kubernetes.io/hostname",
         }
         for i in range(1000)
