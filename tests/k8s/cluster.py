@@ -73,18 +73,23 @@ API_VERSIONS = {
 
 
 @functools.lru_cache
-def cache():
-    """The folder of the programs of Kubernetes DIVVY_K8S (`newest` by default, or `oldest`), or Skip with the reason."""
+def built(which):
+    """The folder of what `get WHICH` has built, or Skip with the reason."""
     done = subprocess.run(
-        [os.path.join(HERE, "get"), "--check", os.environ.get("DIVVY_K8S", "newest")],
+        [os.path.join(HERE, "get"), "--check", which],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
         check=False,
     )
     if done.returncode:
-        raise Skip(done.stderr.strip() or "no Kubernetes to test with")
+        raise Skip(done.stderr.strip() or f"{which}: not built")
     return done.stdout.strip()
+
+
+def cache():
+    """The folder of the programs of Kubernetes DIVVY_K8S (`newest` by default, or `oldest`), or Skip with the reason."""
+    return built(os.environ.get("DIVVY_K8S", "newest"))
 
 
 def own_minor():

