@@ -9,25 +9,8 @@
 #include <stdbool.h>
 
 #include "kuberules/fit.h"
+#include "kuberules/releases.h"
 #include "kuberules/view-internal.h"
-
-/*
- * The minor version of Kubernetes that introduced the new form of each changed rule.
- * tests/k8s/test-fit.py compares the rules of 1.20 with kube-scheduler 1.20; newer rules follow
- * Kubernetes' documentation.
- */
-enum fit_rules {
-	RULES_VOLUME_CAPACITY = 21, /* CSIStorageCapacity objects count */
-	/*
-	 * topology spread: only pods on eligible nodes count; nodeAffinityPolicy, nodeTaintsPolicy
-	 * and minDomains are obeyed
-	 */
-	RULES_SPREAD_ELIGIBLE = 24,
-	RULES_CSI_MIGRATION = 25, /* volumes of in-tree drivers count as those of CSI drivers */
-	/* A node fits even if it is overcommitted in a resource that the pod does not request. */
-	RULES_ONLY_WANTED = 27,
-	RULES_ZONE_TRANSLATION = 28, /* a volume's beta zone labels match a node's stable ones */
-};
 
 /* A node under test. extra: nominated pods that count in addition to the node's own pods. */
 struct fit_candidate {

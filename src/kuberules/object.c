@@ -96,7 +96,8 @@ static const struct read_field metadata_fields[] = {
 	{"ownerReferences", read_owners, 0},
 };
 
-int object_new(enum object_kind kind, json_t *json, struct object **ret_object, struct error *err)
+int object_new(enum object_kind kind, unsigned minor, json_t *json, struct object **ret_object,
+	struct error *err)
 {
 	const struct object_type *type = &object_types[kind];
 	_cleanup_(object_free_p) struct object *object = calloc(1, type->size);
@@ -105,6 +106,7 @@ int object_new(enum object_kind kind, json_t *json, struct object **ret_object, 
 	if (!object)
 		return fail(err, ENOMEM, "out of memory");
 	object->kind = kind;
+	object->minor = minor;
 	object->ns = object->uid = object->owner_uid = "";
 	r = read_some(&object->arena, json_object_get(json, "metadata"), metadata_fields,
 		ARRAY_SIZE(metadata_fields), object, err);

@@ -35,6 +35,7 @@ enum object_kind {
 struct object {
 	struct arena arena; /* memory of all texts and arrays of the object */
 	enum object_kind kind;
+	unsigned minor; /* release 1.x of Kubernetes whose rules apply */
 	const char *ns; /* "" for a kind without a namespace */
 	const char *name;
 	const char *uid;       /* "" if unknown */
@@ -54,10 +55,11 @@ const char *object_kind_name(enum object_kind kind);
 int object_kind_parse(const char *name, enum object_kind *ret_kind);
 
 /*
- * Creates an object; the caller frees it by object_free(). -EINVAL: the JSON has no name; -ENOMEM.
- * Returns 0 also for an object with a refusal.
+ * Creates an object as Kubernetes 1.`minor` counts it; the caller frees it by object_free().
+ * -EINVAL: the JSON has no name; -ENOMEM. Returns 0 also for an object with a refusal.
  */
-int object_new(enum object_kind kind, json_t *json, struct object **ret_object, struct error *err);
+int object_new(enum object_kind kind, unsigned minor, json_t *json, struct object **ret_object,
+	struct error *err);
 void object_free(struct object *object);
 DEFINE_CLEANUP(struct object *, object_free)
 

@@ -3,11 +3,13 @@
 #include "kuberules/pod-containers.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/cleanup.h"
 #include "base/str.h"
 #include "fields/read.h"
+#include "kuberules/releases.h"
 
 static const char *const protocol_words[] = {
 	[PORT_TCP] = "TCP",
@@ -28,9 +30,16 @@ static const struct read_field port_fields[] = {
 READ_OBJECT(read_port, struct host_port, port_fields)
 READ_LIST(read_ports, struct host_port, read_port)
 
+/* Amounts that a status reports: what the kubelet has promised, and what is in force. */
+struct held {
+	struct resources allocated, actuated;
+	bool has_resources, has_allocated, has_actuated;
+};
+
 struct container {
 	const char *name;
 	struct resources request;
+	struct held held;
 	struct host_ports ports;
 	bool is_sidecar;
 };
@@ -152,22 +161,36 @@ static int pod_containers_read_containers(
 	return read_container_list(arena, value, into, err);
 }
 
-/* The amounts that a container's status reports in `resources`. */
+/* The requests that a status reports in `resources`. */
 static const struct read_field held_fields[] = {
 	READ_FIELD(struct demand, requests, "requests", read_borrowed),
 };
 
-static int raise_to_held(
-	struct pod *pod, struct resources *request, json_t *held, struct error *err)
+/*
+ * Reads the amounts of a container's or the pod's status. ret_held->allocated and ->actuated are
+ * NULL if the status has none.
+ */
+static int read_held(struct pod *pod, json_t *status, struct held *ret_held, struct error *err)
 {
-	struct resources amounts = {0};
-	int r;
+	json_t *allocated = json_object_get(status, "allocatedResources");
+	json_t *resources = json_object_get(status, "resources");
+	struct held held = {.has_resources = json_is_object(resources)};
+	struct demand demand = {0};
+	int r = 0;
 
-	if (!held)
-		return 0;
-	r = resources_read(&pod->object.arena, held, &amounts, err);
-	if (r == 0 && resources_raise(&pod->object.arena, request, &amounts) < 0)
-		r = fail(err, ENOMEM, "out of memory");
+	if (held.has_resources)
+		r = read_some(&pod->object.arena, resources, held_fields, ARRAY_SIZE(held_fields),
+			&demand, err);
+	if (r == 0 && demand.requests) {
+		held.has_actuated = true;
+		r = resources_read(&pod->object.arena, demand.requests, &held.actuated, err);
+	}
+	if (r == 0 && json_is_object(allocated)) {
+		held.has_allocated = true;
+		r = resources_read(&pod->object.arena, allocated, &held.allocated, err);
+	}
+	if (r == 0)
+		*ret_held = held;
 	return r;
 }
 
@@ -191,39 +214,58 @@ static bool is_resize_infeasible(json_t *status)
 	return false;
 }
 
-static int apply_status(struct pod *pod, struct containers *containers, json_t *statuses,
-	bool is_infeasible, struct error *err)
+static int compare_names(const void *a, const void *b)
 {
+	const struct container *x = *(const struct container *const *)a;
+	const struct container *y = *(const struct container *const *)b;
+
+	return strcmp(x->name, y->name);
+}
+
+/* Sorts the containers by name, since the kubelet sorts the statuses by name, too. */
+static int sort_containers(
+	struct pod *pod, struct containers *containers, struct container ***ret_sorted)
+{
+	struct container **sorted = arena_take_array(
+		&pod->object.arena, containers->n, sizeof(struct container *));
+
+	if (!sorted)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < containers->n; i++) {
+		if (!containers->v[i].name)
+			containers->v[i].name = "";
+		sorted[i] = &containers->v[i];
+	}
+	qsort(sorted, containers->n, sizeof(*sorted), compare_names);
+	*ret_sorted = sorted;
+	return 0;
+}
+
+static int read_statuses(
+	struct pod *pod, struct containers *containers, json_t *statuses, struct error *err)
+{
+	struct container **sorted = NULL, **found;
 	json_t *one;
 	size_t i;
 	int r = 0;
 
+	if (!containers->n || !json_array_size(statuses))
+		return 0;
+	if (sort_containers(pod, containers, &sorted) < 0)
+		return fail(err, ENOMEM, "out of memory");
 	json_array_foreach(statuses, i, one) {
-		const char *name = json_string_value(json_object_get(one, "name"));
-		json_t *resources = json_object_get(one, "resources");
-		struct demand held = {0};
+		struct container key = {.name = json_string_value(json_object_get(one, "name"))};
+		const struct container *wanted = &key;
 
-		/*
-		 * Statuses normally have the order of the containers. A status in another position
-		 * is ignored, because a search for its container would make the cost quadratic.
-		 */
-		if (!name || i >= containers->n || !containers->v[i].name ||
-			strcmp(containers->v[i].name, name) != 0 || !json_is_object(resources))
+		if (r < 0)
+			break;
+		if (!key.name)
 			continue;
-		r = read_some(&pod->object.arena, resources, held_fields, ARRAY_SIZE(held_fields),
-			&held, err);
-		if (r < 0)
-			return r;
-		if (is_infeasible)
-			containers->v[i].request = (struct resources){0};
-		r = raise_to_held(pod, &containers->v[i].request, held.requests, err);
-		if (r == 0)
-			r = raise_to_held(pod, &containers->v[i].request,
-				json_object_get(one, "allocatedResources"), err);
-		if (r < 0)
-			return r;
+		found = bsearch(&wanted, sorted, containers->n, sizeof(*sorted), compare_names);
+		if (found)
+			r = read_held(pod, one, &(*found)->held, err);
 	}
-	return 0;
+	return r;
 }
 
 static int add_ports(
@@ -269,67 +311,211 @@ static int make_room_for_ports(struct pod *pod, const struct containers *contain
 	return n && !pod->ports.v ? fail(err, ENOMEM, "out of memory") : 0;
 }
 
+/* What a pod's spec and status say about amounts. */
+struct demands {
+	struct containers containers, inits;
+	struct resources overhead, level; /* level: spec.resources, for the pod as a whole */
+	struct held held;                 /* of the pod as a whole */
+	bool is_infeasible;
+};
+
+/* The kinds of amounts; the largest counts. */
+enum amount { AMOUNT_REQUESTED, AMOUNT_ALLOCATED, AMOUNT_ACTUATED };
+
 /*
- * Sums up the pod's request for each resource: the larger of two amounts. One is the sum of
- * containers and sidecars, which run together. The other is the most that an init container needs
- * together with the sidecars started before it.
+ * Returns the container's amounts of that kind, borrowed. If the status lacks them, the next kind
+ * counts in their place.
  */
-static int pod_containers_sum_requests(
-	struct pod *pod, const struct containers *containers, const struct containers *inits)
+static const struct resources *amounts_of(
+	const struct demands *all, const struct container *container, enum amount kind)
 {
-	struct arena *arena = &pod->object.arena;
+	static const struct resources none;
+	const struct held *held = &container->held;
+
+	if (kind == AMOUNT_ACTUATED && held->has_actuated)
+		return &held->actuated;
+	if (kind != AMOUNT_REQUESTED && held->has_allocated)
+		return &held->allocated;
+	return kind != AMOUNT_REQUESTED && all->is_infeasible ? &none : &container->request;
+}
+
+/*
+ * Adds up the amounts of one kind: the larger of two amounts. One is the sum of containers and
+ * sidecars, which run together. The other is the most that an init container needs together with
+ * the sidecars started before it.
+ */
+static int sum_amounts(
+	struct arena *arena, const struct demands *all, enum amount kind, struct resources *sum)
+{
+	const struct containers *containers = &all->containers, *inits = &all->inits;
 	struct resources sidecars = {0}, moment;
 	int r = 0;
 
 	for (uint32_t i = 0; r == 0 && i < containers->n; i++)
-		r = resources_add(arena, &pod->request, &containers->v[i].request);
+		r = resources_add(arena, sum, amounts_of(all, &containers->v[i], kind));
 	for (uint32_t i = 0; r == 0 && i < inits->n; i++)
 		if (inits->v[i].is_sidecar)
-			r = resources_add(arena, &pod->request, &inits->v[i].request);
+			r = resources_add(arena, sum, amounts_of(all, &inits->v[i], kind));
 	for (uint32_t i = 0; r == 0 && i < inits->n; i++) {
+		const struct resources *own = amounts_of(all, &inits->v[i], kind);
+
 		moment = (struct resources){0};
 		r = resources_add(arena, &moment, &sidecars);
 		if (r == 0)
-			r = resources_add(arena, &moment, &inits->v[i].request);
+			r = resources_add(arena, &moment, own);
 		if (r == 0)
-			r = resources_raise(arena, &pod->request, &moment);
+			r = resources_raise(arena, sum, &moment);
 		if (r == 0 && inits->v[i].is_sidecar)
-			r = resources_add(arena, &sidecars, &inits->v[i].request);
+			r = resources_add(arena, &sidecars, own);
 	}
 	return r;
 }
 
-/* Amounts in spec.resources, for the whole pod, replace the sums of the containers. */
-static int apply_pod_level(
-	struct pod *pod, const struct resources *level, json_t *resources, struct error *err)
+/* Replaces the request by the largest of the amounts, if the status reports resources. */
+static int raise_container(
+	struct arena *arena, const struct demands *all, struct container *container)
 {
-	static const char *const fields[] = {"requests", "limits"};
+	int r;
+
+	if (!container->held.has_resources)
+		return 0;
+	if (all->is_infeasible)
+		container->request = (struct resources){0};
+	r = resources_raise(arena, &container->request, &container->held.actuated);
+	return r == 0 ? resources_raise(arena, &container->request, &container->held.allocated) : r;
+}
+
+/*
+ * Before RULES_STATUS_SUMS the largest amount of each container counted, and the status of an init
+ * container only if it is a sidecar.
+ */
+static int sum_by_container(struct pod *pod, struct demands *all)
+{
 	struct arena *arena = &pod->object.arena;
 	int r = 0;
 
-	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(fields); i++) {
-		json_t *map = json_object_get(resources, fields[i]);
+	for (uint32_t i = 0; r == 0 && i < all->containers.n; i++)
+		r = raise_container(arena, all, &all->containers.v[i]);
+	for (uint32_t i = 0; r == 0 && i < all->inits.n; i++)
+		if (all->inits.v[i].is_sidecar)
+			r = raise_container(arena, all, &all->inits.v[i]);
+	return r == 0 ? sum_amounts(arena, all, AMOUNT_REQUESTED, &pod->request) : r;
+}
 
-		if (json_object_get(map, "cpu"))
-			r = resources_set(arena, &pod->request, "cpu", level->cpu_milli);
-		if (r == 0 && json_object_get(map, "memory"))
-			r = resources_set(arena, &pod->request, "memory", level->memory_bytes);
+/*
+ * Since RULES_STATUS_SUMS the largest of three sums counts. The pod's own status replaces the sums
+ * of its containers' statuses.
+ */
+static int sum_by_kind(struct pod *pod, const struct demands *all)
+{
+	struct arena *arena = &pod->object.arena;
+	struct resources allocated = {0}, actuated = {0};
+	int r = 0;
+
+	if (!all->is_infeasible)
+		r = sum_amounts(arena, all, AMOUNT_REQUESTED, &pod->request);
+	if (all->held.has_allocated && all->held.has_actuated) {
+		allocated = all->held.allocated;
+		actuated = all->held.actuated;
+	} else {
+		if (r == 0)
+			r = sum_amounts(arena, all, AMOUNT_ALLOCATED, &allocated);
+		if (r == 0)
+			r = sum_amounts(arena, all, AMOUNT_ACTUATED, &actuated);
 	}
-	for (uint32_t i = 0; r == 0 && i < level->n_others; i++) {
-		if (!str_has_prefix(str_from(level->others[i].name), STR("hugepages-")))
+	if (r == 0)
+		r = resources_raise(arena, &pod->request, &allocated);
+	return r == 0 ? resources_raise(arena, &pod->request, &actuated) : r;
+}
+
+/* The maps of amounts for the pod as a whole, each NULL if it is missing. */
+struct level_maps {
+	json_t *spec[2], *status[2];
+};
+
+static bool is_named(json_t *const maps[2], const char *name)
+{
+	return json_object_get(maps[0], name) || json_object_get(maps[1], name);
+}
+
+/*
+ * Returns whether an amount for the pod as a whole replaces the sum of the containers. Before
+ * RULES_STATUS_SUMS the spec had to name the resource.
+ */
+static bool is_level_given(const struct pod *pod, const struct demands *all,
+	const struct level_maps *maps, const char *name)
+{
+	if (pod->object.minor < RULES_STATUS_SUMS || !all->held.has_resources)
+		return is_named(maps->spec, name);
+	return (is_named(maps->spec, name) && !all->is_infeasible) || is_named(maps->status, name);
+}
+
+static bool is_hugepages(const char *name)
+{
+	return str_has_prefix(str_from(name), STR("hugepages-"));
+}
+
+static int set_level(struct pod *pod, const struct demands *all, const struct level_maps *maps,
+	const struct resources *amounts)
+{
+	struct arena *arena = &pod->object.arena;
+	int r = 0;
+
+	if (is_level_given(pod, all, maps, "cpu"))
+		r = resources_set(arena, &pod->request, "cpu", amounts->cpu_milli);
+	if (r == 0 && is_level_given(pod, all, maps, "memory"))
+		r = resources_set(arena, &pod->request, "memory", amounts->memory_bytes);
+	for (uint32_t i = 0; r == 0 && i < all->level.n_others; i++) {
+		const char *name = all->level.others[i].name;
+
+		if (is_level_given(pod, all, maps, name))
+			r = resources_set(
+				arena, &pod->request, name, resources_other(amounts, name));
+	}
+	for (uint32_t i = 0; r == 0 && i < amounts->n_others; i++) {
+		const char *name = amounts->others[i].name;
+
+		if (is_hugepages(name) && is_level_given(pod, all, maps, name))
+			r = resources_set(arena, &pod->request, name, amounts->others[i].n);
+	}
+	return r;
+}
+
+/*
+ * Amounts for the whole pod replace the sums of the containers: those of spec.resources or, while
+ * the pod is resized, the largest of spec and status.
+ */
+static int apply_pod_level(
+	struct pod *pod, const struct demands *all, json_t *spec, json_t *status, struct error *err)
+{
+	json_t *wanted = json_object_get(spec, "resources");
+	const struct level_maps maps = {
+		{json_object_get(wanted, "requests"), json_object_get(wanted, "limits")},
+		{json_object_get(json_object_get(status, "resources"), "requests"),
+			json_object_get(status, "allocatedResources")},
+	};
+	struct arena *arena = &pod->object.arena;
+	struct resources amounts = {0};
+	int r = 0;
+
+	if (!json_object_size(maps.spec[0]) && !json_object_size(maps.spec[1]))
+		return 0;
+	for (uint32_t i = 0; i < all->level.n_others; i++)
+		if (!is_hugepages(all->level.others[i].name))
 			return fail(err, ENOTSUP,
 				"resources: %.64s: a pod may request only cpu, memory and "
 				"hugepages as a whole",
-				level->others[i].name);
-		r = resources_set(arena, &pod->request, level->others[i].name, level->others[i].n);
-	}
+				all->level.others[i].name);
+	if (!all->held.has_resources || !all->is_infeasible)
+		r = resources_add(arena, &amounts, &all->level);
+	if (r == 0 && all->held.has_resources)
+		r = resources_raise(arena, &amounts, &all->held.actuated);
+	if (r == 0 && all->held.has_resources)
+		r = resources_raise(arena, &amounts, &all->held.allocated);
+	if (r == 0)
+		r = set_level(pod, all, &maps, &amounts);
 	return r < 0 ? fail(err, -r, "out of memory") : 0;
 }
-
-struct demands {
-	struct containers containers, inits;
-	struct resources overhead, level;
-};
 
 static const struct read_field demands_fields[] = {
 	READ_FIELD(struct demands, containers, "containers", pod_containers_read_containers),
@@ -338,11 +524,16 @@ static const struct read_field demands_fields[] = {
 	READ_FIELD(struct demands, level, "resources", read_demand),
 };
 
+static int sum_requests(struct pod *pod, struct demands *all)
+{
+	return pod->object.minor < RULES_STATUS_SUMS ? sum_by_container(pod, all)
+						     : sum_by_kind(pod, all);
+}
+
 int pod_containers_read(struct pod *pod, json_t *spec, json_t *status, struct error *err)
 {
 	struct arena *arena = &pod->object.arena;
-	struct demands all = {0};
-	bool is_infeasible = is_resize_infeasible(status);
+	struct demands all = {.is_infeasible = is_resize_infeasible(status)};
 	int r, second;
 
 	r = read_some(arena, spec, demands_fields, ARRAY_SIZE(demands_fields), &all, err);
@@ -357,18 +548,19 @@ int pod_containers_read(struct pod *pod, json_t *spec, json_t *status, struct er
 			r = second; \
 	} while (0)
 #define ERR (r < 0 ? NULL : err)
-	ALSO(apply_status(pod, &all.containers, json_object_get(status, "containerStatuses"),
-		is_infeasible, ERR));
-	ALSO(apply_status(pod, &all.inits, json_object_get(status, "initContainerStatuses"),
-		is_infeasible, ERR));
+	ALSO(read_statuses(
+		pod, &all.containers, json_object_get(status, "containerStatuses"), ERR));
+	ALSO(read_statuses(pod, &all.inits, json_object_get(status, "initContainerStatuses"), ERR));
+	if (pod->object.minor >= RULES_POD_LEVEL_STATUS)
+		ALSO(read_held(pod, status, &all.held, ERR));
 	ALSO(make_room_for_ports(pod, &all.containers, &all.inits, ERR));
 	if (pod->ports.v) {
 		ALSO(add_ports(pod, &all.containers, false, ERR));
 		ALSO(add_ports(pod, &all.inits, true, ERR));
 	}
-	if (pod_containers_sum_requests(pod, &all.containers, &all.inits) < 0)
+	if (sum_requests(pod, &all) < 0)
 		return fail(err, ENOMEM, "out of memory");
-	ALSO(apply_pod_level(pod, &all.level, json_object_get(spec, "resources"), ERR));
+	ALSO(apply_pod_level(pod, &all, spec, status, ERR));
 	if (resources_add(arena, &pod->request, &all.overhead) < 0)
 		return fail(err, ENOMEM, "out of memory");
 #undef ERR

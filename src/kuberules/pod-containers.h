@@ -10,8 +10,9 @@
 /*
  * Reads spec.containers, initContainers, overhead and resources into pod->request and pod->ports.
  * Containers that run together add up. Init containers run one after the other, together with the
- * sidecars (init containers with restartPolicy Always) that started before them. If the status of a
- * running container reports more than its request, the larger amount counts.
+ * sidecars (init containers with restartPolicy Always) that started before them. While a container
+ * or the pod is resized, its status reports the amounts that are allocated and in force: the
+ * largest amount counts, by the rules of the release pod->object.minor (releases.h).
  */
 int pod_containers_read(struct pod *pod, json_t *spec, json_t *status, struct error *err);
 

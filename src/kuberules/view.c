@@ -303,7 +303,7 @@ int view_set(struct view *view, enum object_kind kind, json_t *json, struct erro
 	struct object *old;
 	int r;
 
-	r = object_new(kind, json, &object, err);
+	r = object_new(kind, view->minor, json, &object, err);
 	if (r < 0)
 		return r;
 	entry = view_find_entry(view, kind, object->ns, object->name);

@@ -7,26 +7,32 @@
 
 #include "base/cleanup.h"
 #include "kuberules/pod.h"
+#include "kuberules/view.h"
 #include "rules.h"
 #include "unit-json.h"
 
-static struct object *pod_new(json_t *json)
+static struct object *pod_new(unsigned minor, json_t *json)
 {
 	struct object *object = NULL;
 	struct error err = {0};
 
-	if (object_new(OBJECT_POD, json, &object, &err) < 0)
+	if (object_new(OBJECT_POD, minor, json, &object, &err) < 0)
 		fail_msg("%s", err.msg);
 	json_decref(json);
 	return object;
 }
 
-static struct object *pod_from(const char *spec)
+static struct object *pod_of_release(unsigned minor, const char *spec)
 {
 	_cleanup_buf_ struct buf text = BUF_INIT(1 << 20);
 
 	buf_addf(&text, "{'metadata':{'name':'q','namespace':'a'},%s}", spec);
-	return pod_new(unit_json(buf_text(&text)));
+	return pod_new(minor, unit_json(buf_text(&text)));
+}
+
+static struct object *pod_from(const char *spec)
+{
+	return pod_of_release(VIEW_MINOR_OLDEST, spec);
 }
 
 #define C(name, cpu, more) "{'name':'" name "','resources':{'requests':{'cpu':'" cpu "'}}" more "}"
@@ -107,6 +113,90 @@ static void requests_add_up_as_containers_run(void **state)
 				(long long)pod_from_object(object)->request.cpu_milli,
 				object->refusal.msg);
 	}
+}
+
+#define CPU(n) "{'cpu':'" n "'}"
+#define ALLOCATED(n) "'allocatedResources':" CPU(n)
+#define ACTUATED(n) "'resources':{'requests':" CPU(n) "}"
+#define HELD(name, held) "{'name':'" name "'," held "}"
+#define STATUSES(list) "'containerStatuses':[" list "]"
+#define INIT_STATUSES(list) "'initContainerStatuses':[" list "]"
+#define PENDING_RESIZE(reason) "'conditions':[{'type':'PodResizePending','reason':'" reason "'}]"
+#define ONE "'containers':[" C("a", "1", "") "]"
+#define RESIZED(spec, status) "'spec':{" spec "},'status':{" status "}"
+
+static void statuses_count_by_the_release(void **state)
+{
+	static const unsigned releases[] = {35, 36, 37};
+	static const struct {
+		const char *what, *spec;
+		int64_t cpu_milli[ARRAY_SIZE(releases)];
+	} cases[] = {
+		{"statuses have the order of the names",
+			RESIZED("'containers':[" C("b", "1", "") "," C("a", "1", "") "]",
+				STATUSES(HELD("a", ACTUATED("3")) "," HELD("b", ACTUATED("1")))),
+			{4000, 4000, 4000}},
+		{"a status of no container is ignored",
+			RESIZED(ONE, STATUSES(HELD("x", ACTUATED("3")) ",{}")), {1000, 1000, 1000}},
+		{"an init container's status",
+			RESIZED(ONE ",'initContainers':[" C("i", "1", "") "]",
+				INIT_STATUSES(HELD("i", ACTUATED("5")))),
+			{1000, 1000, 5000}},
+		{"a sidecar's status",
+			RESIZED(ONE ",'initContainers':[" C("i", "1", SIDECAR) "]",
+				INIT_STATUSES(HELD("i", ACTUATED("5")))),
+			{6000, 6000, 6000}},
+		{"allocated amounts alone", RESIZED(ONE, STATUSES(HELD("a", ALLOCATED("3")))),
+			{1000, 1000, 3000}},
+		{"one container grows and one shrinks",
+			RESIZED("'containers':[" C("a", "5", "") "," C("b", "1", "") "]",
+				STATUSES(HELD("a", ACTUATED("1")) "," HELD("b", ACTUATED("4")))),
+			{9000, 9000, 6000}},
+		{"a deferred resize counts",
+			RESIZED(ONE,
+				STATUSES(HELD("a", ACTUATED("0.5"))) "," PENDING_RESIZE(
+					"Deferred")),
+			{1000, 1000, 1000}},
+		{"an infeasible one does not",
+			RESIZED(ONE,
+				STATUSES(HELD("a", ACTUATED("0.5"))) "," PENDING_RESIZE(
+					"Infeasible")),
+			{500, 500, 500}},
+		{"amounts of the whole pod that are in force",
+			RESIZED(ONE ",'resources':{'requests':" CPU("2") "}", ACTUATED("5")),
+			{2000, 5000, 5000}},
+		{"... that are allocated",
+			RESIZED(ONE ",'resources':{'requests':" CPU("2") "}",
+				"'resources':{}," ALLOCATED("6")),
+			{2000, 6000, 6000}},
+		{"... and a resize of it that is infeasible",
+			RESIZED(ONE ",'resources':{'requests':" CPU("9") "}",
+				ACTUATED("5") "," ALLOCATED("6") "," PENDING_RESIZE("Infeasible")),
+			{9000, 6000, 6000}},
+		{"... without any amount in its status",
+			RESIZED(ONE ",'resources':{'requests':" CPU("9") "}",
+				"'resources':{}," PENDING_RESIZE("Infeasible")),
+			{9000, 0, 0}},
+		{"a resource that only the pod's status names",
+			RESIZED(ONE ",'resources':{'requests':{'memory':'1Gi'}}", ACTUATED("7")),
+			{1000, 1000, 7000}},
+		{"the pod's status in place of its containers'",
+			RESIZED(ONE,
+				STATUSES(HELD("a", ACTUATED("4"))) "," ACTUATED("2") "," ALLOCATED(
+					"2")),
+			{4000, 4000, 2000}},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
+		for (size_t k = 0; k < ARRAY_SIZE(releases); k++) {
+			_cleanup_(object_free_p) struct object *object = pod_of_release(
+				releases[k], cases[i].spec);
+			int64_t cpu_milli = pod_from_object(object)->request.cpu_milli;
+
+			if (object->refusal.code || cpu_milli != cases[i].cpu_milli[k])
+				fail_msg("%s: 1.%u: %lld, refusal '%s'", cases[i].what, releases[k],
+					(long long)cpu_milli, object->refusal.msg);
+		}
 }
 
 static void all_resources_are_read(void **state)
@@ -247,8 +337,9 @@ static void an_object_needs_a_name(void **state)
 			struct object *object = NULL;
 			struct error err = {0};
 
-			assert_int_equal(
-				object_new((enum object_kind)kind, json, &object, &err), -EINVAL);
+			assert_int_equal(object_new((enum object_kind)kind, VIEW_MINOR_OLDEST, json,
+						 &object, &err),
+				-EINVAL);
 			assert_contains(err.msg, "metadata: ");
 			json_decref(json);
 		}
@@ -264,7 +355,7 @@ static struct object *pod_with_many(const char *field, const char *item, size_t 
 		json_array_append(list, one);
 	json_decref(one);
 	json_object_set_new(json_object_get(json, "spec"), field, list);
-	return pod_new(json);
+	return pod_new(VIEW_MINOR_OLDEST, json);
 }
 
 static void every_limit_holds(void **state)
@@ -327,7 +418,7 @@ static void texts_maps_and_resources_have_limits(void **state)
 			snprintf(name, sizeof(name), "example.com/%zu", i);
 			json_object_set_new(requests, name, json_string("1"));
 		}
-		object = pod_new(json);
+		object = pod_new(VIEW_MINOR_OLDEST, json);
 		assert_int_equal(object->refusal.code, over ? E2BIG : 0);
 		assert_int_equal(pod_from_object(object)->request.n_others, RESOURCES_OTHER_MAX);
 	}
@@ -341,7 +432,7 @@ static void texts_maps_and_resources_have_limits(void **state)
 		memset(text, 'x', sizeof(text));
 		text[READ_TEXT_MAX + over] = '\0';
 		json_object_set_new(spec, "schedulerName", json_string(text));
-		object = pod_new(json_incref(json));
+		object = pod_new(VIEW_MINOR_OLDEST, json_incref(json));
 		assert_int_equal(object->refusal.code, over ? E2BIG : 0);
 		object_free(TAKE_PTR(object));
 		json_object_del(spec, "schedulerName");
@@ -349,13 +440,14 @@ static void texts_maps_and_resources_have_limits(void **state)
 			snprintf(text, sizeof(text), "%zu", i);
 			json_object_set_new(labels, text, json_string(""));
 		}
-		object = pod_new(json);
+		object = pod_new(VIEW_MINOR_OLDEST, json);
 		assert_int_equal(object->refusal.code, over ? E2BIG : 0);
 	}
 }
 
-UNIT_MAIN(UNIT(requests_add_up_as_containers_run), UNIT(all_resources_are_read),
-	UNIT(fields_for_schedulers_are_kept), UNIT(unknown_values_are_reported),
-	UNIT(valid_fields_count_beside_refused_ones), UNIT(a_later_servers_fields_are_ignored),
-	UNIT(an_object_needs_a_name), UNIT(every_limit_holds),
-	UNIT(ports_have_a_limit_of_their_own), UNIT(texts_maps_and_resources_have_limits))
+UNIT_MAIN(UNIT(requests_add_up_as_containers_run), UNIT(statuses_count_by_the_release),
+	UNIT(all_resources_are_read), UNIT(fields_for_schedulers_are_kept),
+	UNIT(unknown_values_are_reported), UNIT(valid_fields_count_beside_refused_ones),
+	UNIT(a_later_servers_fields_are_ignored), UNIT(an_object_needs_a_name),
+	UNIT(every_limit_holds), UNIT(ports_have_a_limit_of_their_own),
+	UNIT(texts_maps_and_resources_have_limits))
