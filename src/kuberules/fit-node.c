@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Checks that depend only on the node and its pods: taints, node affinity, host ports and
- * resources.
+ * Checks that depend only on the node and its pods: taints, node affinity, declared features, host
+ * ports and resources.
  */
 #include "kuberules/fit-internal.h"
 
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "kuberules/declared-features.h"
 
 const struct taint *fit_untolerated(const struct fit *fit, const struct node *node)
 {
@@ -27,6 +28,7 @@ struct fit_answer fit_check_node(struct fit *fit, const struct fit_candidate *ca
 	const struct node *node = candidate->node->node;
 	const struct pod *pod = fit->pod;
 	const struct taint *taint;
+	const char *feature;
 
 	if (node->object.refusal.code)
 		return FIT_NO(NODE_UNCLEAR, node->object.refusal.msg);
@@ -39,6 +41,9 @@ struct fit_answer fit_check_node(struct fit *fit, const struct fit_candidate *ca
 		return FIT_NO(TAINT, taint->key);
 	if (!pod_selects_node(pod, node))
 		return FIT_NO(NODE_AFFINITY, NULL);
+	feature = declared_features_missing(pod->features, node->features, fit->view->minor);
+	if (feature)
+		return FIT_NO(FEATURE, feature);
 	return FIT_YES;
 }
 

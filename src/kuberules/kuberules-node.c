@@ -6,6 +6,7 @@
 
 #include "base/cleanup.h"
 #include "fields/read.h"
+#include "kuberules/declared-features.h"
 
 const char *const taint_effect_words[TAINT_EFFECTS] = {
 	[TAINT_NO_SCHEDULE] = "NoSchedule",
@@ -47,6 +48,7 @@ static const struct read_field spec_fields[] = {
 
 static const struct read_field status_fields[] = {
 	READ_FIELD(struct node, allocatable, "allocatable", resources_read_node),
+	READ_FIELD(struct node, features, "declaredFeatures", declared_features_read),
 };
 
 READ_SOME(node_read_spec, struct node, spec_fields)

@@ -25,6 +25,7 @@ struct node {
 	struct object object;
 	struct taints taints;
 	struct resources allocatable;
+	uint32_t features; /* declared-features.h */
 	bool is_unschedulable;
 };
 

@@ -120,6 +120,9 @@ static const struct read_field container_fields[] = {
 	READ_FIELD(struct container, request, "resources", read_demand),
 	READ_FIELD(struct container, ports, "ports", read_ports),
 	READ_FIELD(struct container, is_sidecar, "restartPolicy", read_restart),
+	/* declared-features.c reads these two fields. */
+	READ_NOTHING("restartPolicyRules"),
+	READ_NOTHING("volumeMounts"),
 	READ_NOTHING("args"),
 	READ_NOTHING("command"),
 	READ_NOTHING("env"),
@@ -130,7 +133,6 @@ static const struct read_field container_fields[] = {
 	READ_NOTHING("livenessProbe"),
 	READ_NOTHING("readinessProbe"),
 	READ_NOTHING("resizePolicy"),
-	READ_NOTHING("restartPolicyRules"),
 	READ_NOTHING("securityContext"),
 	READ_NOTHING("startupProbe"),
 	READ_NOTHING("stdin"),
@@ -139,7 +141,6 @@ static const struct read_field container_fields[] = {
 	READ_NOTHING("terminationMessagePolicy"),
 	READ_NOTHING("tty"),
 	READ_NOTHING("volumeDevices"),
-	READ_NOTHING("volumeMounts"),
 	READ_NOTHING("workingDir"),
 };
 
@@ -311,7 +312,7 @@ static int make_room_for_ports(struct pod *pod, const struct containers *contain
 	return n && !pod->ports.v ? fail(err, ENOMEM, "out of memory") : 0;
 }
 
-/* What a pod's spec and status say about amounts. */
+/* Amounts in a pod's spec and status. */
 struct demands {
 	struct containers containers, inits;
 	struct resources overhead, level; /* level: spec.resources, for the pod as a whole */

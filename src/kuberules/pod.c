@@ -10,6 +10,7 @@
 #include "base/cleanup.h"
 #include "base/str.h"
 #include "fields/read.h"
+#include "kuberules/declared-features.h"
 #include "kuberules/pod-containers.h"
 
 static const char *const toleration_words[] = {
@@ -233,19 +234,20 @@ static const struct read_field spec_fields[] = {
 	READ_NOTHING("initContainers"),
 	READ_NOTHING("overhead"),
 	READ_NOTHING("resources"),
+	/* declared-features.c reads these three fields. */
+	READ_NOTHING("ephemeralContainers"),
+	READ_NOTHING("hostNetwork"),
+	READ_NOTHING("hostUsers"),
 	/* These fields concern only the kubelet or admission, not the choice of a node. */
 	READ_NOTHING("activeDeadlineSeconds"),
 	READ_NOTHING("automountServiceAccountToken"),
 	READ_NOTHING("dnsConfig"),
 	READ_NOTHING("dnsPolicy"),
 	READ_NOTHING("enableServiceLinks"),
-	READ_NOTHING("ephemeralContainers"),
 	READ_NOTHING("evictionResponders"),
 	READ_NOTHING("hostAliases"),
 	READ_NOTHING("hostIPC"),
-	READ_NOTHING("hostNetwork"),
 	READ_NOTHING("hostPID"),
-	READ_NOTHING("hostUsers"),
 	READ_NOTHING("hostname"),
 	READ_NOTHING("hostnameOverride"),
 	READ_NOTHING("imagePullSecrets"),
@@ -349,6 +351,7 @@ int pod_read(struct object *object, json_t *json, struct error *err)
 
 	pod->node = pod->nominated_node = pod->scheduler = "";
 	pod->grace_s = 30;
+	pod->features = declared_features_used(spec);
 	pod->is_done = phase && !strcmp(phase, "Succeeded");
 	pod->is_over = pod->is_done || (phase && !strcmp(phase, "Failed"));
 	r = json_is_object(spec)

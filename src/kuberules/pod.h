@@ -111,6 +111,7 @@ struct pod {
 	bool is_anti_affinity_unclear;
 	struct spreads spreads;
 	struct pod_volumes volumes;
+	uint32_t features; /* features that the node must declare: declared-features.h */
 };
 
 /* Whether one of the tolerations covers the taint. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tests the rules of a node and its pods: taints, node affinity, host ports, resources, nominated
- * pods.
+ * Tests the rules of a node and its pods: taints, node affinity, declared features, host ports,
+ * resources, nominated pods.
  */
 #include "base/cleanup.h"
 #include "rules.h"
@@ -60,6 +60,65 @@ static void taints_keep_pods_off_that_do_not_tolerate_them(void **state)
 			"n1", NULL},
 		{"a taint that is not understood", TAINTED("Maybe") Q(EMPTY), "",
 			"not understood (spec: taints: 0: effect: 'Maybe'"},
+	};
+
+	rules_check(cases, ARRAY_SIZE(cases));
+}
+
+#define DECLARES(name, features) \
+	"node {" META(name, "") ",'status':{'declaredFeatures':[" features "]," \
+				"'allocatable':{'pods':'10'}}}\n"
+#define MIXED \
+	DECLARES("n1", "'Other','RestartAllContainersOnContainerExits'") \
+	DECLARES("n2", "'UserNamespacesHostNetworkSupport','VolumeBindMountOptions'") \
+	NODE("n3", "", "")
+#define RESTARTS(kind, action) \
+	"'" kind "':[{'name':'c','restartPolicyRules':[{'action':'Restart'}," \
+	"{'action':'" action "'}]}]"
+#define MOUNTS(kind, options) \
+	"'" kind "':[{'name':'c','volumeMounts':[{'name':'v'},{'bindMountOptions':[" options "]}]}]"
+#define HOST_USERS(network, users) "'hostNetwork':" network ",'hostUsers':" users "," EMPTY
+
+static void nodes_declare_the_features_that_a_pod_uses(void **state)
+{
+	static const struct rule_case cases[] = {
+		{"a plain pod", MIXED Q(EMPTY), "n1 n2 n3", NULL, 36},
+		{"a container that restarts all containers",
+			MIXED Q(RESTARTS("containers", "RestartAllContainers")), "n1",
+			"2 without the feature RestartAllContainersOnContainerExits, which the pod "
+			"uses",
+			36},
+		{"an init container that does",
+			MIXED Q(RESTARTS("initContainers", "RestartAllContainers")), "n1", NULL,
+			36},
+		{"a container that restarts itself", MIXED Q(RESTARTS("containers", "Restart")),
+			"n1 n2 n3", NULL, 36},
+		{"no filter of releases before 1.36",
+			MIXED Q(RESTARTS("containers", "RestartAllContainers")), "n1 n2 n3", NULL,
+			35},
+		{"the host's network with users of the pod's own",
+			MIXED Q(HOST_USERS("true", "false")), "n2",
+			"2 without the feature UserNamespacesHostNetworkSupport", 36},
+		{"the host's network and users", MIXED Q(HOST_USERS("true", "true")), "n1 n2 n3",
+			NULL, 36},
+		{"users of the pod's own alone", MIXED Q(HOST_USERS("false", "false")), "n1 n2 n3",
+			NULL, 36},
+		{"options of a mount", MIXED Q(MOUNTS("containers", "'noexec'")), "n2",
+			"2 without the feature VolumeBindMountOptions", 37},
+		{"... of an init container", MIXED Q(MOUNTS("initContainers", "'noexec'")), "n2",
+			NULL, 37},
+		{"... of a debugging container", MIXED Q(MOUNTS("ephemeralContainers", "'noexec'")),
+			"n2", NULL, 37},
+		{"no options", MIXED Q(MOUNTS("containers", "")), "n1 n2 n3", NULL, 37},
+		{"1.36 does not know options of mounts", MIXED Q(MOUNTS("containers", "'noexec'")),
+			"n1 n2 n3", NULL, 36},
+		{"two features on no node in common",
+			MIXED Q("'hostNetwork':true,'hostUsers':false," RESTARTS(
+				"containers", "RestartAllContainers")),
+			"", NULL, 36},
+		{"features that are no list",
+			"node {" META("n1", "") ",'status':{'declaredFeatures':'x'}}\n" Q(EMPTY),
+			"", "status: declaredFeatures: is no list", 36},
 	};
 
 	rules_check(cases, ARRAY_SIZE(cases));
@@ -270,6 +329,7 @@ static void gates_and_unknown_rules_keep_a_pod_waiting(void **state)
 }
 
 UNIT_MAIN(UNIT(taints_keep_pods_off_that_do_not_tolerate_them),
+	UNIT(nodes_declare_the_features_that_a_pod_uses),
 	UNIT(node_selectors_and_affinity_choose_nodes), UNIT(host_ports_are_taken_once),
 	UNIT(resources_must_be_left), UNIT(nominated_pods_count_unless_their_priority_is_lower),
 	UNIT(gates_and_unknown_rules_keep_a_pod_waiting))
