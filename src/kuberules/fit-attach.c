@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Checks how many volumes of each driver a node can have attached. A pod adds only the volumes that
- * no other pod on the node uses yet.
+ * Checks how many volumes of each driver a node can have attached, and whether the node has the
+ * driver. A pod adds only the volumes that no other pod on the node uses yet.
  */
 #include "kuberules/fit-internal.h"
 
@@ -50,14 +50,18 @@ static const char *driver_of_disk(const struct fit *fit, const struct disk *disk
 }
 
 /* Returns the driver of the claim's storage class, for a claim that has no volume yet. */
-static const char *driver_of_class(const struct fit *fit, const struct claim *claim)
+static const char *driver_of_class(
+	const struct fit *fit, const struct claim *claim, bool *ret_is_in_tree)
 {
 	const struct storage_class *class = (const struct storage_class *)view_find(
 		fit->view, OBJECT_CLASS, "", claim->class);
 
 	for (size_t i = 0; class && i < ARRAY_SIZE(in_tree); i++)
-		if (!strcmp(in_tree[i].provisioner, class->provisioner))
+		if (!strcmp(in_tree[i].provisioner, class->provisioner)) {
+			*ret_is_in_tree = true;
 			return is_migrated(fit) ? in_tree[i].csi : in_tree[i].provisioner;
+		}
+	*ret_is_in_tree = false;
 	return class && *class->provisioner ? class->provisioner : NULL;
 }
 
@@ -77,6 +81,7 @@ static int add_volume(const struct fit *fit, const struct pod *pod, const struct
 	const struct volume *bound = NULL;
 	const struct claim *claim;
 	const char *driver;
+	bool is_in_tree;
 
 	if (volume->claim) {
 		claim = (const struct claim *)view_find(
@@ -87,10 +92,10 @@ static int add_volume(const struct fit *fit, const struct pod *pod, const struct
 			bound = (const struct volume *)view_find(
 				fit->view, OBJECT_VOLUME, "", claim->volume);
 		if (!bound) {
-			driver = driver_of_class(fit, claim);
+			driver = driver_of_class(fit, claim, &is_in_tree);
 			return driver ? fit_attach_add(list,
 						(struct fit_attachment){driver, claim->object.name,
-							claim->object.ns})
+							claim->object.ns, is_in_tree})
 				      : 0;
 		}
 		disk = &bound->disk;
@@ -103,7 +108,8 @@ static int add_volume(const struct fit *fit, const struct pod *pod, const struct
 	}
 	driver = driver_of_disk(fit, disk);
 	return driver && *disk->id
-		? fit_attach_add(list, (struct fit_attachment){driver, disk->id, ""})
+		? fit_attach_add(list,
+			  (struct fit_attachment){driver, disk->id, "", disk->kind != DISK_CSI})
 		: 0;
 }
 
@@ -224,6 +230,29 @@ static bool counts_all(const struct fit *fit, const char *driver)
 	return false;
 }
 
+/*
+ * Returns the driver of a wanted volume that must be on the node and is not, or NULL. On a node
+ * without a CSINode object the volumes of in-tree drivers do not count.
+ */
+static const char *find_missing_driver(const struct fit *fit, const struct node *node)
+{
+	const struct csi_node *csi = (const struct csi_node *)view_find(
+		fit->view, OBJECT_CSI_NODE, "", node->object.name);
+
+	for (uint32_t i = 0; fit->view->minor >= RULES_MISSING_DRIVERS && i < fit->wanted.n; i++) {
+		const struct fit_attachment *wanted = &fit->wanted.v[i];
+		const struct csi_driver *driver = (const struct csi_driver *)view_find(
+			fit->view, OBJECT_CSI_DRIVER, "", wanted->driver);
+		bool is_there = !driver || !driver->is_mandatory || (!csi && wanted->is_in_tree);
+
+		for (uint32_t k = 0; csi && !is_there && k < csi->drivers.n; k++)
+			is_there = !strcmp(csi->drivers.v[k].driver, wanted->driver);
+		if (!is_there)
+			return wanted->driver;
+	}
+	return NULL;
+}
+
 static bool is_attached(const struct fit *fit, const struct fit_attachment *attachment)
 {
 	return fit->attached.n &&
@@ -233,6 +262,10 @@ static bool is_attached(const struct fit *fit, const struct fit_attachment *atta
 
 struct fit_answer fit_check_attach(struct fit *fit, const struct fit_candidate *candidate)
 {
+	const char *missing = find_missing_driver(fit, candidate->node->node);
+
+	if (missing)
+		return FIT_NO(VOLUME_DRIVER, missing);
 	fit->attached.n = 0;
 	for (uint32_t p = 0; fit->wanted.n && p < candidate_n_pods(candidate); p++)
 		if (fit_attach_add_pod(fit, candidate_pod(candidate, p), &fit->attached) < 0)

@@ -57,6 +57,7 @@ struct fit_attachment {
 	const char *driver, *id;
 	/* namespace of the claim if `id` is a claim's name; "": `id` identifies the volume */
 	const char *claim_ns;
+	bool is_in_tree; /* the volume's driver was once part of Kubernetes */
 };
 
 struct fit_attachments {

@@ -27,6 +27,8 @@ enum release_rules {
 	 * count.
 	 */
 	RULES_STATUS_SUMS = 37,
+	/* preventPodSchedulingIfMissing: volumes of the driver need a node that has the driver */
+	RULES_MISSING_DRIVERS = 37,
 };
 
 #endif

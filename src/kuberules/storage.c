@@ -309,6 +309,7 @@ int csi_node_read(struct object *object, json_t *json, struct error *err)
 
 static const struct read_field csi_driver_spec_fields[] = {
 	READ_FIELD(struct csi_driver, has_capacities, "storageCapacity", read_bool),
+	READ_FIELD(struct csi_driver, is_mandatory, "preventPodSchedulingIfMissing", read_bool),
 };
 
 int csi_driver_read(struct object *object, json_t *json, struct error *err)

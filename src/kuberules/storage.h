@@ -94,6 +94,7 @@ struct csi_node {
 struct csi_driver {
 	struct object object;
 	bool has_capacities; /* CSIStorageCapacity objects count for this driver */
+	bool is_mandatory;   /* its volumes need a node that has the driver */
 };
 
 struct csi_capacity {

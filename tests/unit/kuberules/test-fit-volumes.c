@@ -371,7 +371,43 @@ static void a_node_has_a_limit_of_volumes(void **state)
 	rules_check(cases, ARRAY_SIZE(cases));
 }
 
+#define CSI_DRIVER(name, spec) "csidriver {'metadata':{'name':'" name "'},'spec':{" spec "}}\n"
+#define MANDATORY "'preventPodSchedulingIfMissing':true"
+/* n1 has the driver x.io, n2 another one, n3 no CSINode object. */
+#define DRIVERS \
+	NODES NODE("n3", "", "") LIMITS( \
+		"null") "csinode {'metadata':{'name':'n2'},'spec':{'drivers':[{'name':'y.io'}]}}\n"
+
+static void a_node_needs_a_mandatory_driver(void **state)
+{
+	static const struct rule_case cases[] = {
+		{"a mandatory driver",
+			DRIVERS CSI_DRIVER("x.io", MANDATORY) CSI("c", "1") Q(WITH(USES("x", "c"))),
+			"n1", "2 without the CSI driver x.io", 37},
+		{"... of a volume that will be made",
+			DRIVERS CSI_DRIVER("x.io", MANDATORY) CLASS("made", "x.io", "")
+				WAITS("c", "made") Q(WITH(USES("x", "c"))),
+			"n1", NULL, 37},
+		{"releases before 1.37 do not ask",
+			DRIVERS CSI_DRIVER("x.io", MANDATORY) CSI("c", "1") Q(WITH(USES("x", "c"))),
+			"n1 n2 n3", NULL, 36},
+		{"another driver",
+			DRIVERS CSI_DRIVER("x.io", "") CSI("c", "1") Q(WITH(USES("x", "c"))),
+			"n1 n2 n3", NULL, 37},
+		{"a driver without an object", DRIVERS CSI("c", "1") Q(WITH(USES("x", "c"))),
+			"n1 n2 n3", NULL, 37},
+		{"a pod that does not use it",
+			DRIVERS CSI_DRIVER("x.io", MANDATORY) CSI("c", "1") Q(EMPTY), "n1 n2 n3",
+			NULL, 37},
+		{"an in-tree volume on a node without a CSINode",
+			DRIVERS CSI_DRIVER("pd.csi.storage.gke.io", MANDATORY) Q(WITH(GCE(RW))),
+			"n3", "2 without the CSI driver pd.csi.storage.gke.io", 37},
+	};
+
+	rules_check(cases, ARRAY_SIZE(cases));
+}
+
 UNIT_MAIN(UNIT(a_bound_claim_goes_where_its_volume_is),
 	UNIT(a_waiting_claim_goes_where_a_volume_can_be),
 	UNIT(storage_capacity_counts_if_the_driver_wants_it), UNIT(exclusive_disks_are_not_shared),
-	UNIT(a_node_has_a_limit_of_volumes))
+	UNIT(a_node_has_a_limit_of_volumes), UNIT(a_node_needs_a_mandatory_driver))
