@@ -258,6 +258,11 @@ const struct kube_api_row *kube_discovery_find(const struct kube_discovery *d, e
 	return d->is_known ? kube_served_find(&d->served, api) : NULL;
 }
 
+bool kube_discovery_has_row(const struct kube_discovery *d, const struct kube_api_row *row)
+{
+	return d->is_known && d->served.has[row - kube_api_rows];
+}
+
 bool kube_discovery_has_field(const struct kube_discovery *d, enum kube_field field)
 {
 	return d->is_known && kube_served_has_field(&d->served, field);

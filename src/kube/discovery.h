@@ -86,6 +86,8 @@ void kube_discovery_refresh(struct kube_discovery *discovery);
 /* NULL until the first round has completed, and for resources that the server lacks. */
 const struct kube_api_row *kube_discovery_find(
 	const struct kube_discovery *discovery, enum kube_api api);
+/* Whether the server has this very row of kube_api_rows, even if it is not the first one. */
+bool kube_discovery_has_row(const struct kube_discovery *discovery, const struct kube_api_row *row);
 bool kube_discovery_has_field(const struct kube_discovery *discovery, enum kube_field field);
 /* "policy/v1" or "policy/v1beta1", for kube_evict(). */
 const char *kube_discovery_eviction(const struct kube_discovery *discovery);

@@ -18,9 +18,14 @@
 
 struct watch {
 	struct service *service;
-	int kind;             /* kind of object, as for cluster_set() */
-	const char *resource; /* "gpunodes" */
+	int kind;                       /* kind of object, as for cluster_set() */
+	const struct kube_api_row *row; /* API that `cache` watches; NULL: none */
 	struct kube_cache *cache;
+	/*
+	 * Cache of a version that the API server no longer has, until `cache` has its first list;
+	 * else NULL. Meanwhile the objects of that version count.
+	 */
+	struct kube_cache *former;
 };
 
 /* A write in flight, about one pod or policy. For a policy ns is NULL. */
@@ -65,7 +70,10 @@ struct service {
 
 /* ---- service-watch.c ---- */
 
-/* Starts the missing watches, for each kind of object that the API server has by now. */
+/*
+ * Starts the missing watches, for each kind of object that the API server has by now. A watch whose
+ * version the API server no longer has moves to another version.
+ */
 void service_watch(struct service *s);
 /* Whether the API server lacks CustomResourceDefinitions, which may be installed later. */
 bool service_lacks_definitions(const struct service *s);

@@ -44,7 +44,7 @@ static void service_watch_changed(struct watch *w, const struct kube_entry *entr
 
 	sched_set_time(s->sched, clock_now_ns(), clock_real_ns());
 	if (sched_set(s->sched, w->kind, box->json, &err) < 0)
-		log_warn("%s %s%s%s: %s", w->resource, entry->namespace_name,
+		log_warn("%s %s%s%s: %s", w->row->resource, entry->namespace_name,
 			entry->namespace_name[0] ? "/" : "", entry->name, err.msg);
 	json_decref(TAKE_PTR(box->json));
 	if (w->kind == OBJECT_POD)
@@ -70,10 +70,26 @@ static void service_watch_on_deleted(void *data, const struct kube_entry *entry)
 	service_wake(w->service);
 }
 
+/* Removes the objects of `from` that `cache` lacks. */
+static void service_watch_remove_missing(
+	struct watch *w, const struct kube_cache *from, const struct kube_cache *cache)
+{
+	const struct kube_entry *entry = NULL;
+
+	while ((entry = kube_cache_next(from, entry)))
+		if (!kube_cache_find(cache, entry->namespace_name, entry->name))
+			sched_remove(
+				w->service->sched, w->kind, entry->namespace_name, entry->name);
+}
+
 static void service_watch_on_synced(void *data)
 {
 	struct watch *w = data;
 
+	if (w->former) {
+		service_watch_remove_missing(w, w->former, w->cache);
+		kube_cache_free(TAKE_PTR(w->former));
+	}
 	if (service_is_synced(w->service))
 		log_info("the first lists of all objects are complete");
 	service_wake(w->service);
@@ -81,11 +97,16 @@ static void service_watch_on_synced(void *data)
 
 static void service_watch_on_trouble(void *data, const struct error *err)
 {
+	struct watch *w = data;
+
 	log_warn("%s", err->msg);
+	/* An upgrade of the API server may have removed the version that is watched. */
+	if (err->code == ENOENT)
+		kube_discovery_refresh(w->service->discovery);
 }
 
-static int service_watch_start(
-	struct service *s, size_t i, const struct kube_api_row *row, struct error *err)
+static int service_watch_start(struct service *s, size_t i, const struct kube_api_row *row,
+	struct kube_cache **ret_cache, struct error *err)
 {
 	const struct kube_target target = {.group_version = row->group_version,
 		.resource = row->resource,
@@ -101,14 +122,28 @@ static int service_watch_start(
 	_cleanup_buf_ struct buf path = BUF_INIT(512);
 	int r = kube_path(&path, &target, err);
 
-	s->watches[i].service = s;
-	s->watches[i].kind = cluster_sources[i].kind;
-	s->watches[i].resource = row->resource;
 	cluster_note_served(sched_cluster(s->sched), cluster_sources[i].kind);
 	return r < 0
 		? r
 		: kube_cache_new(s->client, &(struct kube_reflect_options){.path = buf_text(&path)},
-			  &handler, &s->watches[i].cache, err);
+			  &handler, ret_cache, err);
+}
+
+/* Makes the cache the one of this watch; the objects of the former cache stay until its list. */
+static void service_watch_set(
+	struct watch *w, const struct kube_api_row *row, struct kube_cache *cache)
+{
+	if (w->cache)
+		log_info("%s: %s is no longer served, watching %s", row->resource,
+			w->row->group_version, row->group_version);
+	if (w->cache && w->former) {
+		service_watch_remove_missing(w, w->cache, w->former);
+		kube_cache_free(w->cache);
+	} else if (w->cache) {
+		w->former = w->cache;
+	}
+	w->cache = cache;
+	w->row = row;
 }
 
 void service_watch(struct service *s)
@@ -118,11 +153,17 @@ void service_watch(struct service *s)
 	for (size_t i = 0; i < ARRAY_SIZE(cluster_sources); i++) {
 		const struct kube_api_row *row = kube_discovery_find(
 			s->discovery, cluster_sources[i].api);
+		struct watch *w = &s->watches[i];
+		struct kube_cache *cache;
 
-		if (s->watches[i].cache || !row)
+		if (!row || (w->cache && kube_discovery_has_row(s->discovery, w->row)))
 			continue;
-		if (service_watch_start(s, i, row, &err) < 0)
+		w->service = s;
+		w->kind = cluster_sources[i].kind;
+		if (service_watch_start(s, i, row, &cache, &err) < 0)
 			log_error("%s", err.msg);
+		else
+			service_watch_set(w, row, cache);
 	}
 }
 
@@ -137,7 +178,8 @@ bool service_lacks_definitions(const struct service *s)
 bool service_is_synced(const struct service *s)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(cluster_sources); i++) {
-		const struct kube_cache *cache = s->watches[i].cache;
+		const struct watch *w = &s->watches[i];
+		const struct kube_cache *cache = w->former ? w->former : w->cache;
 
 		if (cache ? !kube_cache_is_synced(cache) : cluster_sources[i].is_waited_for)
 			return false;
@@ -147,6 +189,8 @@ bool service_is_synced(const struct service *s)
 
 void service_unwatch(struct service *s)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(cluster_sources); i++)
+	for (size_t i = 0; i < ARRAY_SIZE(cluster_sources); i++) {
 		kube_cache_free(TAKE_PTR(s->watches[i].cache));
+		kube_cache_free(TAKE_PTR(s->watches[i].former));
+	}
 }

@@ -253,6 +253,48 @@ def kubernetes_groups_start_together():
     cluster.delete(f"{path}/train")
 
 
+def a_watch_moves_to_the_version_that_is_served():
+    """An upgrade of the API server can remove a version of an API while the scheduler runs."""
+    groups = "/apis/scheduling.k8s.io/{}/namespaces/" + cluster.namespace + "/podgroups"
+    if not cluster.exists(groups.format("v1beta1")):
+        raise Skip("the API server serves no PodGroups")
+
+    def make(version, name):
+        cluster.create(
+            groups.format(version),
+            {
+                "apiVersion": f"scheduling.k8s.io/{version}",
+                "kind": "PodGroup",
+                "metadata": {"name": name},
+                "spec": {"schedulingPolicy": {"gang": {"minCount": 3}}},
+            },
+        )
+
+    rig.node("n4", "A100")
+    make("v1beta1", "old")
+    make("v1beta1", "gone")
+    for name in ("old", "gone"):
+        rig.pod(name, {"request": "0.1"}, schedulingGroup={"podGroupName": name})
+        rig.waits(name, "1 of 3 pods exist, 3 are needed")
+    # One object goes before the scheduler can see it.
+    rig.processes[0].send_signal(signal.SIGSTOP)
+    cluster.delete(groups.format("v1beta1") + "/gone")
+    cluster.patch(groups.format("v1beta1") + "/gone", {"metadata": {"finalizers": None}})
+    command = cluster.commands["kube-apiserver"]
+    command[:] = [c.replace("v1beta1=true", "v1beta1=false,scheduling.k8s.io/v1alpha3=true") for c in command]
+    cluster.restart("kube-apiserver")
+    rig.processes[0].send_signal(signal.SIGCONT)
+    assert not cluster.exists(groups.format("v1beta1"))
+    make("v1alpha3", "new")
+    rig.pod("new", {"request": "0.1"}, schedulingGroup={"podGroupName": "new"})
+    rig.waits("new", "1 of 3 pods exist, 3 are needed")
+    rig.waits("gone", "PodGroup gone of scheduling.k8s.io does not exist")
+    cluster.patch(f"{groups.format('v1alpha3')}/old", {"spec": {"schedulingPolicy": {"gang": {"minCount": 1}}}})
+    rig.bound("old")
+    rig.gone("old", "gone", "new")
+    rig.remove_node("n4")
+
+
 def pod_group_args():
     """Arguments of an API server of our own that serves PodGroups; no version does so by default."""
     if os.environ.get("KUBECONFIG") or own_minor() < 37:
@@ -799,6 +841,7 @@ TESTS = [
     a_former_leader_does_not_send_old_bindings,
     only_authorized_accounts_get_metrics,
     two_namespaces_share_60_to_40,
+    a_watch_moves_to_the_version_that_is_served,  # last: restarts the API server with another version
 ]
 
 try:
