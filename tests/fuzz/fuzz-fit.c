@@ -85,7 +85,7 @@ static void each(struct view *view, json_t *json, bool is_removing)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
-	static const unsigned minors[] = {20, 36};
+	static const unsigned minors[] = {20, 36, 37};
 	json_t *json = json_loadb((const char *)data, n, JSON_ALLOW_NUL, NULL);
 
 	for (size_t i = 0; json && i < ARRAY_SIZE(minors); i++) {

@@ -2,10 +2,11 @@
 """Random clusters and pods for test-fit.py that an API server accepts, with every field that placement reads.
 
 A world is a list of (kind, object); objects are complete as created, with their status. Kinds are those of src/kuberules. The
-same seed gives the same world."""
+same seed and release give the same world. A field of a newer API is used only where `since` says that the release has it."""
 import random
 
 NAMESPACES = ["fit-a", "fit-b", "fit-c"]
+NAMESPACE_LABELS = [{"team": "red"}, {"team": "blue", "stage": "new"}, {}]
 ZONES = ["z1", "z2", "z3", "z4"]
 ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
 BETA_ZONE, BETA_REGION = ("failure-domain.beta.kubernetes.io/" + k for k in ("zone", "region"))
@@ -15,17 +16,43 @@ PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 CLASSES = ["local", "wait", "wait-topology", "wait-csi", "immediate"]
 PRIORITIES = {"fit-low": 10, "fit-high": 1000}
 OVERHEAD = {"cpu": "250m", "memory": "120Mi"}
+# First minor release of Kubernetes 1.x that has the field, by default or with the gates of test-fit.py.
+SINCE = {
+    "labelValues": 24,  # values of node affinity must be valid labels
+    "namespaceSelector": 24,
+    "csiMigration": 25,
+    "minDomains": 27,
+    "policies": 27,  # nodeAffinityPolicy, nodeTaintsPolicy
+    "spreadKeys": 27,  # matchLabelKeys of a spread constraint
+    "skippedAffinity": 27,
+    "readWriteOncePod": 29,
+    "sidecars": 29,
+    "affinityKeys": 31,  # matchLabelKeys, mismatchLabelKeys of pod affinity
+    "resize": 33,
+    "podLevel": 34,
+    "podLevelResize": 36,
+    "declaredFeatures": 36,
+    "comparisons": 36,  # operators Gt and Lt of tolerations
+    "absentNamespaceLabels": 37,  # namespaceSelector with DoesNotExist
+    "mountOptions": 37,
+    "missingDrivers": 37,  # preventPodSchedulingIfMissing of a CSIDriver
+}
+FEATURES = ["RestartAllContainersOnContainerExits", "UserNamespacesHostNetworkSupport", "VolumeBindMountOptions"]
 
 
 class World:
-    def __init__(self, seed, nodes=24, bound=70, queries=150):
+    def __init__(self, seed, minor, nodes=24, bound=70, queries=150):
         self.rand = random.Random(seed)
         self.seed = seed
+        self.minor = minor
         self.objects = []
         self.counts = {"nodes": nodes, "bound": bound, "queries": queries}
         self.node_names = [f"n{i}" for i in range(nodes)]
         self.claims = {ns: [] for ns in NAMESPACES}
         self.make()
+
+    def since(self, field):
+        return self.minor >= SINCE[field]
 
     # ---- small choices
 
@@ -60,13 +87,14 @@ class World:
         return labels
 
     def taints(self):
+        keys = ["team", "gpu", "maint"] + (["level"] if self.since("comparisons") else [])
         return [
             {
                 "key": k,
-                "value": self.pick(["", "a", "b"]),
+                "value": self.pick(["1", "5", "10", "007", "a"] if k == "level" else ["", "a", "b"]),
                 "effect": self.pick(["NoSchedule", "NoSchedule", "NoExecute", "PreferNoSchedule"]),
             }
-            for k in self.some(["team", "gpu", "maint"], 2)
+            for k in self.some(keys, 2)
         ]
 
     def make_node(self, name):
@@ -99,7 +127,7 @@ class World:
                 "kind": "Node",
                 "metadata": {"name": name, "labels": self.node_labels(name)},
                 "spec": spec,
-                "status": {"capacity": have, "allocatable": have},
+                "status": {"capacity": have, "allocatable": have, **self.declared()},
             },
         )
         if self.chance(0.7):
@@ -122,7 +150,27 @@ class World:
                 },
             )
 
+    def declared(self):
+        if not self.since("declaredFeatures") or self.chance(0.3):
+            return {}
+        features = FEATURES if self.since("mountOptions") else FEATURES[:2]
+        return {"declaredFeatures": sorted(self.some(features))}
+
     # ---- storage
+
+    def make_drivers(self):
+        for name in ["csi.example.com", "other.example.com", "pd.csi.storage.gke.io"]:
+            if self.chance(0.7):
+                spec = {"preventPodSchedulingIfMissing": True} if self.chance(0.6) else {}
+                self.add(
+                    "csidriver",
+                    {
+                        "apiVersion": "storage.k8s.io/v1",
+                        "kind": "CSIDriver",
+                        "metadata": {"name": name},
+                        "spec": spec,
+                    },
+                )
 
     def make_classes(self):
         def add(name, provisioner, mode, **more):
@@ -219,6 +267,8 @@ class World:
                 volumeName=pv,
                 annotations={"pv.kubernetes.io/bind-completed": "yes"} if self.chance(0.98) else {},
             )
+            if self.since("readWriteOncePod") and self.chance(0.15):
+                claim["spec"]["accessModes"] = ["ReadWriteOncePod"]
             if self.chance(0.98):
                 volume = self.volume(pv, "10Gi", "", **self.bound_source(f"{ns}{i}"))
                 volume["spec"]["claimRef"] = {"kind": "PersistentVolumeClaim", "namespace": ns, "name": name}
@@ -302,7 +352,8 @@ class World:
             )
             op = self.pick(["In", "In", "In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"])
             if op in ("Gt", "Lt"):
-                found.append({"key": "gen", "operator": op, "values": [self.pick(["0", "4", "9", "-5", "12"])]})
+                numbers = ["0", "4", "9", "12"] if self.since("labelValues") else ["0", "4", "9", "-5", "12"]
+                found.append({"key": "gen", "operator": op, "values": [self.pick(numbers)]})
             elif op in ("Exists", "DoesNotExist"):
                 found.append({"key": key, "operator": op})
             else:
@@ -326,6 +377,8 @@ class World:
         labels = {"app": self.pick("abcd")}
         if self.chance(0.6):
             labels["tier"] = self.pick("xy")
+        if self.chance(0.8):
+            labels["version"] = self.pick(["v1", "v2"])
         return labels
 
     def selector(self):
@@ -353,7 +406,24 @@ class World:
             term["labelSelector"] = selector
         if self.chance(0.25):
             term["namespaces"] = self.some(NAMESPACES, 2)
+        if self.since("namespaceSelector") and self.chance(0.25):
+            term["namespaceSelector"] = self.namespace_selector()
+        if selector is not None and self.since("affinityKeys") and self.chance(0.3):
+            term[self.pick(["matchLabelKeys", "mismatchLabelKeys"])] = self.some(["version", "absent"])
         return term
+
+    def namespace_selector(self):
+        selectors = [
+            {},
+            {"matchLabels": {"team": "red"}},
+            {"matchLabels": {"stage": "new"}},
+            {"matchExpressions": [{"key": "team", "operator": "Exists"}]},
+            {"matchExpressions": [{"key": "team", "operator": "In", "values": ["blue", "green"]}]},
+        ]
+        if self.since("absentNamespaceLabels"):
+            selectors.append({"matchExpressions": [{"key": "team", "operator": "DoesNotExist"}]})
+            selectors.append({"matchExpressions": [{"key": "team", "operator": "NotIn", "values": ["red"]}]})
+        return self.pick(selectors)
 
     def affinity(self):
         affinity = {}
@@ -380,6 +450,14 @@ class World:
             selector = self.selector()
             if selector is not None:
                 one["labelSelector"] = selector
+                if self.since("spreadKeys") and self.chance(0.3):
+                    one["matchLabelKeys"] = self.some(["version", "absent"])
+            if when == "DoNotSchedule" and self.since("minDomains") and self.chance(0.3):
+                one["minDomains"] = self.rand.randint(1, 5)
+            if self.since("policies"):
+                for policy in ("nodeAffinityPolicy", "nodeTaintsPolicy"):
+                    if self.chance(0.4):
+                        one[policy] = self.pick(["Honor", "Ignore"])
             found.append(one)
         return found
 
@@ -387,6 +465,8 @@ class World:
         kind = self.rand.random()
         if kind < 0.1:
             return {"operator": "Exists"}
+        if self.since("comparisons") and kind < 0.35:
+            return {"key": "level", "operator": self.pick(["Gt", "Lt"]), "value": self.pick(["0", "4", "5", "9", "-1"])}
         one = {"key": self.pick(["team", "gpu", "maint", "node.kubernetes.io/unschedulable"])}
         if self.chance(0.5):
             one["effect"] = self.pick(["NoSchedule", "NoExecute"])
@@ -416,7 +496,10 @@ class World:
 
     def container(self, name, scale=1.0):
         one = {"name": name, "image": "none", "resources": self.requests(scale)}
-        if name == "c0" and self.chance(0.15):
+        is_sidecar = name[0] == "i" and self.since("sidecars") and self.chance(0.5)
+        if is_sidecar:
+            one["restartPolicy"] = "Always"
+        if (name == "c0" or is_sidecar) and self.chance(0.15):
             port = {"containerPort": 80, "hostPort": self.pick([8080, 8081])}
             if self.chance(0.4):
                 port["protocol"] = self.pick(["UDP", "SCTP", "TCP"])
@@ -453,7 +536,13 @@ class World:
                 },
             }
         if kind == "azure":
-            return {"name": name, "azureDisk": {"diskName": f"d{self.rand.randrange(3)}", "diskURI": "https://a/b"}}
+            disk = self.rand.randrange(3)
+            if self.since("csiMigration"):  # kube-scheduler reports an error for other kinds
+                return {
+                    "name": name,
+                    "azureDisk": {"diskName": f"d{disk}", "diskURI": f"/subscriptions/d{disk}", "kind": "Managed"},
+                }
+            return {"name": name, "azureDisk": {"diskName": f"d{disk}", "diskURI": "https://a/b"}}
         return {"name": name, "emptyDir": {}}
 
     def volumes(self, ns):
@@ -466,6 +555,94 @@ class World:
                 found.append(self.inline_volume(f"v{i}"))
         return found
 
+    def pod_level(self, spec):
+        """Amounts for the pod as a whole, which must not be less than the sum of the containers."""
+        if not self.since("podLevel") or not self.chance(0.2):
+            return
+        level = {}
+        for name, small, amounts in (
+            ("cpu", "10m", ["100m", "1", "2500m", "5"]),
+            ("memory", "1Mi", ["64Mi", "1G", "3Gi"]),
+            ("hugepages-2Mi", "2Mi", ["32Mi", "64Mi"]),
+        ):
+            if self.chance(0.5 if small != "2Mi" else 0.15):
+                level[name] = self.pick(amounts)
+            for container in spec["containers"] + spec.get("initContainers", []):
+                for amounts_of in container["resources"].values():
+                    if name in amounts_of and (name in level or small == "2Mi"):
+                        amounts_of.pop(name)
+                if name in level and small != "2Mi" and self.chance(0.4):
+                    container["resources"].setdefault("requests", {})[name] = small
+        if "hugepages-2Mi" in level:
+            level.setdefault("cpu", "3")
+            spec["resources"] = {"limits": {"hugepages-2Mi": level["hugepages-2Mi"]}}
+        if level:
+            spec.setdefault("resources", {})["requests"] = level
+
+    def use_features(self, spec):
+        """What kubelets must declare."""
+        containers = spec["containers"] + spec.get("initContainers", [])
+        if not self.since("declaredFeatures") or not self.chance(0.15):
+            return
+        if self.chance(0.4):
+            one = self.pick(containers)
+            one.setdefault("restartPolicy", "Never")
+            one["restartPolicyRules"] = [
+                {
+                    "action": self.pick(["RestartAllContainers", "Restart"]),
+                    "exitCodes": {"operator": "In", "values": [7]},
+                }
+            ]
+        if self.chance(0.4) and not any("ports" in c for c in containers):
+            spec["hostNetwork"] = True
+            spec["hostUsers"] = self.chance(0.3)
+        if self.since("mountOptions") and self.chance(0.4):
+            spec.setdefault("volumes", []).append({"name": "options", "emptyDir": {}})
+            self.pick(containers)["volumeMounts"] = [
+                {"name": "options", "mountPath": "/o", "bindMountOptions": ["noexec"]}
+            ]
+
+    def held(self, requests):
+        """The status of requests that are being changed: amounts that are allocated and in force."""
+        status = {}
+        other = {"cpu": ["10m", "600m", "2"], "memory": ["16Mi", "700Mi", "2G"]}
+
+        def amounts():
+            return {k: self.pick(other[k]) if k in other and self.chance(0.6) else v for k, v in requests.items()}
+
+        if self.chance(0.75):
+            status["resources"] = {"requests": amounts()} if self.chance(0.9) else {}
+        if self.chance(0.75):
+            status["allocatedResources"] = amounts()
+        return status
+
+    def resize(self, pod):
+        """Gives the pod the status of one that is being resized."""
+        if not self.since("resize") or not self.chance(0.5):
+            return
+        spec, status = pod["spec"], pod.setdefault("status", {})
+        for kind, statuses in (("containers", "containerStatuses"), ("initContainers", "initContainerStatuses")):
+            containers = sorted(spec.get(kind, []), key=lambda c: c["name"])
+            found = [
+                {
+                    "name": c["name"],
+                    "image": "none",
+                    "imageID": "",
+                    "ready": False,
+                    "restartCount": 0,
+                    **self.held(c["resources"].get("requests", {})),
+                }
+                for c in containers
+                if self.chance(0.9)
+            ]
+            if found:
+                status[statuses] = found
+        if self.since("podLevelResize") and self.chance(0.4):
+            status.update(self.held(spec.get("resources", {}).get("requests", {"cpu": "1", "memory": "1Gi"})))
+        if self.chance(0.4):
+            reason = self.pick(["Infeasible", "Deferred"])
+            status["conditions"] = [{"type": "PodResizePending", "status": "True", "reason": reason}]
+
     def pod(self, name, is_query):
         ns = self.pick(NAMESPACES)
         spec = {
@@ -476,8 +653,9 @@ class World:
             spec["initContainers"] = [self.container(f"i{i}", 0.9) for i in range(self.rand.randint(1, 2))]
         if self.chance(0.08):
             spec["hostNetwork"] = True
-            for port in spec["containers"][0].get("ports", []):
-                port["containerPort"] = port["hostPort"]
+            for container in spec["containers"] + spec.get("initContainers", []):
+                for port in container.get("ports", []):
+                    port["containerPort"] = port["hostPort"]
         if self.chance(0.06):
             spec["runtimeClassName"] = "fit-heavy"
         if self.chance(0.25 if is_query else 0.3):
@@ -492,6 +670,8 @@ class World:
             spec["topologySpreadConstraints"] = self.spread()
         if self.chance(0.4):
             spec["priorityClassName"] = self.pick(list(PRIORITIES))
+        self.pod_level(spec)
+        self.use_features(spec)
         return {
             "apiVersion": "v1",
             "kind": "Pod",
@@ -503,6 +683,8 @@ class World:
         for name in self.node_names:
             self.make_node(name)
         self.make_classes()
+        if self.since("missingDrivers"):
+            self.make_drivers()
         for ns in NAMESPACES:
             self.make_claims(ns)
         self.make_volumes()
@@ -515,6 +697,7 @@ class World:
                 pod["deleted"] = True
             if self.chance(0.05):
                 pod["phase"] = self.pick(["Succeeded", "Failed"])
+            self.resize(pod)
             self.add("pod", pod)
         self.nominated = []
         for i in range(self.rand.randint(0, 6)):
@@ -524,10 +707,12 @@ class World:
             for pod in [p for p, _ in self.nominated] + self.queries:
                 self.spare(pod["spec"])
 
-    @staticmethod
-    def spare(spec):
-        """Avoids a panic of kube-scheduler 1.20, which comes when a pod is nominated to a node whose domain the spread pod's
-        own node affinity excludes (it counts in a domain for which it has no counter)."""
-        if any(s["whenUnsatisfiable"] == "DoNotSchedule" for s in spec.get("topologySpreadConstraints", [])):
+    def spare(self, spec):
+        """Leaves out what kube-scheduler does with nominated pods and divvy does not: see test-fit.py."""
+        if self.since("skippedAffinity"):
+            terms = spec.setdefault("affinity", {}).setdefault("podAntiAffinity", {}).setdefault(REQUIRED, [])
+            if not terms:
+                terms.append({"topologyKey": "none", "labelSelector": {"matchLabels": {"app": "none"}}})
+        elif any(s["whenUnsatisfiable"] == "DoNotSchedule" for s in spec.get("topologySpreadConstraints", [])):
             spec.pop("nodeSelector", None)
             spec.get("affinity", {}).pop("nodeAffinity", None)

@@ -5,8 +5,8 @@ import json
 import os
 
 
-def start(cluster, *extenders, plugins=None):
-    """Starts it with one profile, with the default plugins unless `plugins` is given."""
+def start(cluster, *extenders, plugins=None, args=()):
+    """Starts it with one profile, with the default plugins unless `plugins` is given, and further arguments."""
     path = os.path.join(cluster.dir, "scheduler.json")
     version, addresses = "v1", {}
     if cluster.minor < 25:  # these addresses are mandatory; no kubelet uses this port here
@@ -26,5 +26,5 @@ def start(cluster, *extenders, plugins=None):
             },
             f,
         )
-    cluster.args["kube-scheduler"] = ["--config=" + path]
+    cluster.args["kube-scheduler"] = ["--config=" + path, *args]
     cluster.start_sched()

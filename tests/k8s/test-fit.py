@@ -14,11 +14,22 @@ again after a longer pause. Only a difference that stays to the end counts.
 Known differences, which the random pods leave out:
 - kube-scheduler 1.20 panics if a pod is nominated to a node that the node affinity of a spread pod excludes. divvy
   does not count the nominated pod there (World.spare).
+- Since 1.27 kube-scheduler leaves its filter InterPodAffinity out for a pod without such terms of its own if no bound
+  pod's anti-affinity selects the pod. The anti-affinity of nominated pods then does not count. divvy always counts
+  the anti-affinity of nominated pods, so that no pod takes their place (World.spare gives each pod a term of its own).
+- kube-scheduler 1.36 reads a namespaceSelector with the operator DoesNotExist as one that selects all namespaces, which
+  1.37 does not. divvy selects the namespaces without the label in each release.
+- Since 1.25 kube-scheduler reports an error for a volume azureDisk of a kind other than Managed, for which no CSI driver
+  exists. divvy counts such a volume, which no kubelet mounts, like one of the kind Managed.
 - Of two free volumes of equal size kube-scheduler takes either, by the order of a hash table. divvy takes the first
   by name. With several claims in one pod the choice decides whether a node fits, so no two random volumes are of equal
   size.
 
-FIT_SEED, FIT_ROUNDS: seed of the first random world, and number of worlds.
+- Newer releases of kube-scheduler count a volume that is still attached to a node (VolumeAttachment) although no pod on
+  the node uses it any more. divvy counts the volumes of pods alone. The random clusters have no VolumeAttachments.
+
+FIT_SEED, FIT_ROUNDS: seed of the first random world, and number of worlds. The fields of a world depend on the
+release of Kubernetes (DIVVY_K8S; fit_world.py).
 """
 import collections
 import concurrent.futures
@@ -29,8 +40,8 @@ import threading
 import time
 
 import kube_scheduler
-from cluster import main, open_cluster, wait_for
-from fit_world import NAMESPACES, OVERHEAD, PRIORITIES, World
+from cluster import main, open_cluster, own_minor, wait_for
+from fit_world import NAMESPACE_LABELS, NAMESPACES, OVERHEAD, PRIORITIES, SINCE, World
 from json_server import JsonServer
 
 BUILD = os.environ["DIVVY_BUILD"]
@@ -62,6 +73,16 @@ RULES = {
     "VOLUME_ZONE",
 }
 
+# Further rules: (field of fit_world.SINCE, rule).
+NEW_RULES = {("declaredFeatures", "FEATURE"), ("missingDrivers", "VOLUME_DRIVER")}
+
+# Feature gates that are off by default: (field of fit_world.SINCE, gate of the API server and of kube-scheduler).
+GATES = [
+    ("comparisons", "TaintTolerationComparisonOperators"),
+    ("declaredFeatures", "UserNamespacesHostNetworkSupport"),
+    ("mountOptions", "VolumeBindMountOptions"),
+]
+
 # kind: (path of the list, whether it is namespaced)
 PATHS = {
     "node": ("/api/v1/nodes", False),
@@ -71,6 +92,7 @@ PATHS = {
     "persistentvolumeclaim": ("/api/v1/persistentvolumeclaims", True),
     "storageclass": ("/apis/storage.k8s.io/v1/storageclasses", False),
     "csinode": ("/apis/storage.k8s.io/v1/csinodes", False),
+    "csidriver": ("/apis/storage.k8s.io/v1/csidrivers", False),
 }
 
 
@@ -121,7 +143,7 @@ class Api:
         kind, obj = item
         obj = dict(obj)
         deleted, phase = obj.pop("deleted", False), obj.pop("phase", None)
-        status = {"phase": phase} if phase else obj.get("status")
+        status = {**obj.get("status", {}), **({"phase": phase} if phase else {})}
         self.ask("POST", self.path(kind, obj), obj)
         name = obj["metadata"]["name"]
         if status and kind != "node":
@@ -152,6 +174,11 @@ class Api:
         wait_for(lambda: not self.list(kind), f"every {kind} is gone")
 
 
+def gates(minor):
+    names = [gate for field, gate in GATES if minor >= SINCE[field]]
+    return ["--feature-gates=" + ",".join(n + "=true" for n in names)] if names else []
+
+
 class Bench:
     """A cluster whose scheduler reports its feasible nodes to the test."""
 
@@ -163,9 +190,10 @@ class Bench:
             cluster,
             {"urlPrefix": self.extender.url, "filterVerb": "filter", "nodeCacheCapable": True},
             plugins={"postFilter": {"disabled": [{"name": "*"}]}},
+            args=gates(cluster.minor),
         )
-        for ns in NAMESPACES:
-            cluster.create("/api/v1/namespaces", {"metadata": {"name": ns}})
+        for ns, labels in zip(NAMESPACES, NAMESPACE_LABELS):
+            cluster.create("/api/v1/namespaces", {"metadata": {"name": ns, "labels": labels}})
         for name, value in PRIORITIES.items():
             cluster.create("/apis/scheduling.k8s.io/v1/priorityclasses", {"metadata": {"name": name}, "value": value})
         cluster.create(
@@ -261,7 +289,7 @@ def show(world, pod, real, ours):
 def run_round(bench, seed, rules):
     """(pods compared, pods with some but not all nodes feasible, pods with none, differences). Counts the rules by which nodes
     were refused."""
-    world = World(seed)
+    world = World(seed, bench.cluster.minor)
     bench.fill(world)
     real, ours, different = bench.compare(world.queries)
     n_nodes = len(world.node_names)
@@ -280,7 +308,8 @@ def run_round(bench, seed, rules):
 
 def feasible_nodes_equal_those_of_kube_scheduler():
     # Without a controller manager nothing removes finalizers or taints.
-    args = {"kube-apiserver": ["--disable-admission-plugins=StorageObjectInUseProtection,TaintNodesByCondition"]}
+    plugins = "--disable-admission-plugins=StorageObjectInUseProtection,TaintNodesByCondition"
+    args = {"kube-apiserver": [plugins, *gates(own_minor())]}
     with open_cluster("api", args=args, own=True) as cluster:
         bench = Bench(cluster)
         total, rules = [0, 0, 0, 0], collections.Counter()
@@ -295,7 +324,8 @@ def feasible_nodes_equal_those_of_kube_scheduler():
         assert not total[3], f"{total[3]} pods on whose nodes the two differ"
         # A test in which all or no nodes are feasible would prove nothing.
         assert total[1] > total[0] / 3, "the random pods are too hard or too easy"
-        assert not RULES - set(rules), f"rules that were never in question: {', '.join(RULES - set(rules))}"
+        expected = RULES | {rule for field, rule in NEW_RULES if bench.cluster.minor >= SINCE[field]}
+        assert not expected - set(rules), f"rules that were never in question: {', '.join(expected - set(rules))}"
 
 
 if __name__ == "__main__":
