@@ -530,6 +530,7 @@ typedef enum nvmlGpmMetricId_enum {
 #define NVML_FI_DEV_NVLINK_GET_SPEED 164
 #define NVML_FI_DEV_NVLINK_GET_STATE 165
 #define NVML_FI_DEV_NVLINK_GET_VERSION 166
+#define NVML_FI_DEV_GET_GPU_RECOVERY_ACTION 230
 #define NVML_FI_MAX 167
 #define nvmlEventTypeSingleBitEccError 1
 #define nvmlEventTypeDoubleBitEccError 2

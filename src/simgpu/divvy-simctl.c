@@ -377,7 +377,7 @@ static int cmd_faults(const struct options *o, int argc, char **argv, struct err
 	X(account, "", 0, "device memory held, at every change") \
 	X(status, "", 0, "the engine and its clients") \
 	X(faults, " FILE", 1, \
-		"sets faults (oom, ecc, lost, hang, slow, xid); an empty file: none") \
+		"sets faults (oom, ecc, lost, hang, slow, xid, reset); an empty file: none") \
 	X(stop, "", 0, "ends the engine; its clients see a lost device")
 
 static const struct command {

@@ -363,7 +363,7 @@ uint64_t exec_start(struct eop *op)
 	case SIMGPU_OP_KERNEL:
 		for (uint32_t at = 0; at + 8 <= op->e.kernel.param_bytes; at += 8)
 			moved += exec_touch_page(op, param_u64(op, at));
-		n = engine_fault_kernel(e, op->ctx->device);
+		n = engine_fault_kernel(e, op->ctx->device, (uint32_t)op->ctx->proc->pid);
 		op->tl.duration_ns = n > TL_NEVER / 2 / op->tl.duration_ns ? TL_NEVER / 2
 									   : op->tl.duration_ns * n;
 		if (n == UINT64_MAX)

@@ -13,9 +13,14 @@
 #include "simgpu/engine.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
 #include <linux/futex.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -84,14 +89,44 @@ void engine_device_error(struct engine *e, uint32_t device, uint32_t error)
 				submit_fail(p->ctx[i], error);
 }
 
-static void device_fault(struct engine *e, struct simgpu_fault *f)
+/* Writes the line that the real driver writes to the kernel log. pid 0: it names no process. */
+static void engine_log_xid(
+	struct engine *e, const struct simgpu_state_device *d, uint64_t xid, uint32_t pid)
+{
+	_cleanup_close_ int fd = -1;
+	char path[PATH_MAX];
+
+	snprintf(path, sizeof(path), "%s/%s", e->dir, SIMGPU_FILE_KMSG);
+	fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
+	if (fd < 0)
+		return;
+	if (pid)
+		dprintf(fd, "NVRM: Xid (PCI:%04x:%02x:%02x): %" PRIu64 ", pid=%u, name=simulated\n",
+			d->pci_domain, d->pci_bus, d->pci_device, xid, pid);
+	else
+		dprintf(fd,
+			"NVRM: Xid (PCI:%04x:%02x:%02x): %" PRIu64
+			", pid='<unknown>', name=<unknown>\n",
+			d->pci_domain, d->pci_bus, d->pci_device, xid);
+}
+
+/* pid: the process whose kernel came before the fault; 0: the fault came by time. */
+static void device_fault(struct engine *e, struct simgpu_fault *f, uint32_t pid)
 {
 	struct simgpu_state_device *d = &e->state->devices[f->device];
 
 	f->done = true;
 	if (f->device >= e->config.n)
 		return;
+	if (f->kind == SIMGPU_FAULT_RESET) {
+		atomic_store(&d->recovery, 0);
+		d->lost = 0;
+		return;
+	}
 	if (f->kind == SIMGPU_FAULT_XID) {
+		engine_log_xid(e, d, f->count, f->pid ? f->pid : pid);
+		if (f->action)
+			atomic_store(&d->recovery, f->action);
 		__atomic_store_n((uint64_t *)&d->xids, ((d->xids >> 16) + 1) << 16 | f->count,
 			__ATOMIC_RELEASE);
 		return;
@@ -105,7 +140,7 @@ static void device_fault(struct engine *e, struct simgpu_fault *f)
 					     : SIMGPU_ECC_UNCORRECTABLE);
 }
 
-uint64_t engine_fault_kernel(struct engine *e, uint32_t device)
+uint64_t engine_fault_kernel(struct engine *e, uint32_t device, uint32_t pid)
 {
 	uint64_t factor = 1;
 
@@ -124,7 +159,7 @@ uint64_t engine_fault_kernel(struct engine *e, uint32_t device)
 			f->done = true;
 			return UINT64_MAX;
 		} else {
-			device_fault(e, f);
+			device_fault(e, f, pid);
 		}
 	}
 	return factor;
@@ -142,7 +177,7 @@ static uint64_t timed_faults(struct engine *e, uint64_t now)
 		if (f->done || !f->at_ns)
 			continue;
 		if (at <= now)
-			device_fault(e, f);
+			device_fault(e, f, 0);
 		else
 			next = MIN(next, at);
 	}
@@ -627,6 +662,7 @@ static void engine_end(struct engine *e, int lock, bool keep)
 	remove_file(e, SIMGPU_FILE_TRACE);
 	remove_file(e, SIMGPU_FILE_ACCOUNT);
 	remove_file(e, SIMGPU_FILE_LOG);
+	remove_file(e, SIMGPU_FILE_KMSG);
 	remove_file(e, SIMGPU_FILE_LOCK);
 	rmdir(e->dir); /* fails if the folder has other files, a config for example */
 }

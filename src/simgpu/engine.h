@@ -271,7 +271,7 @@ bool engine_fault_oom(struct engine *e, uint32_t device);
  * Call when a kernel begins. Returns the factor by which injected faults multiply its duration (1:
  * no fault); UINT64_MAX: the kernel never ends.
  */
-uint64_t engine_fault_kernel(struct engine *e, uint32_t device);
+uint64_t engine_fault_kernel(struct engine *e, uint32_t device, uint32_t pid);
 void engine_device_error(struct engine *e, uint32_t device, uint32_t error);
 
 #endif

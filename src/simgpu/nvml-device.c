@@ -22,6 +22,7 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct link the_link = {.sock = -1, .doorbell = -1};
 static unsigned users;
+static _Atomic bool lost[SIMGPU_MAX_DEVICES]; /* devices that this process has lost */
 
 const struct simgpu_state *nvml_state(void)
 {
@@ -31,6 +32,17 @@ const struct simgpu_state *nvml_state(void)
 bool nvml_is_begun(void)
 {
 	return nvml_state() && users != 0;
+}
+
+/*
+ * Whether this process has lost the device. As with the real driver, the process reaches the device
+ * again only after it has initialised the library anew.
+ */
+static bool nvml_is_lost(unsigned index)
+{
+	if (nvml_state()->devices[index].lost)
+		atomic_store(&lost[index], true);
+	return atomic_load(&lost[index]);
 }
 
 nvmlDevice_t nvml_handle(unsigned index)
@@ -46,7 +58,7 @@ nvmlReturn_t nvml_device(
 
 	NVML_CHECK(nvml_is_begun(), NVML_ERROR_UNINITIALIZED);
 	NVML_CHECK(number < state->device_count, NVML_ERROR_INVALID_ARGUMENT);
-	NVML_CHECK(!state->devices[number].lost, NVML_ERROR_GPU_IS_LOST);
+	NVML_CHECK(!nvml_is_lost((unsigned)number), NVML_ERROR_GPU_IS_LOST);
 	*ret_device = &state->devices[number];
 	if (ret_index)
 		*ret_index = (unsigned)number;
@@ -63,6 +75,8 @@ NVML_EXPORT nvmlReturn_t nvmlInitWithFlags(unsigned int flags)
 		link_close(&the_link);
 	if (!the_link.state && link_open(&the_link, SIMGPU_ROLE_NVML, NULL) < 0)
 		r = NVML_ERROR_DRIVER_NOT_LOADED;
+	for (unsigned i = 0; r == NVML_SUCCESS && users == 0 && i < SIMGPU_MAX_DEVICES; i++)
+		atomic_store(&lost[i], false);
 	if (r == NVML_SUCCESS)
 		users++;
 	pthread_mutex_unlock(&lock);
@@ -174,7 +188,7 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned int index, nvmlD
 {
 	NVML_CHECK(nvml_is_begun(), NVML_ERROR_UNINITIALIZED);
 	NVML_CHECK(device && index < nvml_state()->device_count, NVML_ERROR_INVALID_ARGUMENT);
-	NVML_CHECK(!nvml_state()->devices[index].lost, NVML_ERROR_GPU_IS_LOST);
+	NVML_CHECK(!nvml_is_lost(index), NVML_ERROR_GPU_IS_LOST);
 	*device = nvml_handle(index);
 	return NVML_SUCCESS;
 }

@@ -463,6 +463,9 @@ static void nvml_fill_field(const struct simgpu_state_device *d, nvmlFieldValue_
 		f->value.ullVal = clock_boot_ns() / NSEC_PER_MSEC * d->power_limit_mw / 6 / 1000;
 		return;
 	case NVML_FI_DEV_NVLINK_LINK_COUNT: f->value.uiVal = links; return;
+	case NVML_FI_DEV_GET_GPU_RECOVERY_ACTION:
+		f->value.uiVal = atomic_load(&d->recovery);
+		return;
 	default: f->nvmlReturn = NVML_ERROR_NOT_SUPPORTED;
 	}
 }
@@ -569,6 +572,7 @@ static bool next_event(struct event_set *s, nvmlEventData_t *data)
 		*data = (nvmlEventData_t){.device = nvml_handle(i),
 			.gpuInstanceId = 0xffffffff,
 			.computeInstanceId = 0xffffffff};
+		s->lost[i] = s->lost[i] && d->lost;
 		if (d->lost && !s->lost[i] && (s->types[i] & nvmlEventTypeXidCriticalError)) {
 			s->lost[i] = true;
 			data->eventType = nvmlEventTypeXidCriticalError;

@@ -237,11 +237,14 @@ int simgpu_config_parse_costs(struct simgpu_costs *c, struct str text, struct er
 }
 
 static const char *const fault_names[SIMGPU_FAULT_KINDS] = {
-	"oom", "ecc", "lost", "hang", "slow", "xid"};
+	"oom", "ecc", "lost", "hang", "slow", "xid", "reset"};
 /* The fields that each fault allows besides device=. */
 static const char *const fault_fields[SIMGPU_FAULT_KINDS] = {"nth= and count=, from 1 on",
 	"at= or after=", "at= or after=", "after=", "factor=, 1 to 1000, and after=",
-	"code=, 1 to 999, and at= or after="};
+	"code=, 1 to 999, at= or after=, pid= and action=reset or reboot", "at="};
+
+/* Values of action=: see nvmlDeviceGpuRecoveryAction_t. */
+static const char *const fault_actions[] = {"none", "reset", "reboot"};
 
 static int parse_fault_field(
 	struct simgpu_fault *f, struct str key, struct str value, struct error *err)
@@ -251,19 +254,30 @@ static int parse_fault_field(
 
 	if (str_is(key, "at")) {
 		if (f->kind != SIMGPU_FAULT_ECC && f->kind != SIMGPU_FAULT_LOST &&
-			f->kind != SIMGPU_FAULT_XID)
+			f->kind != SIMGPU_FAULT_XID && f->kind != SIMGPU_FAULT_RESET)
 			return fail(err, EINVAL, "fault %s cannot have at=", fault_names[f->kind]);
 		r = parse_duration(value, &f->at_ns, err);
 		if (r >= 0 && !f->at_ns)
 			f->at_ns = 1;
 		return fail_within(err, r, "at");
 	}
+	if (str_is(key, "action") && f->kind == SIMGPU_FAULT_XID) {
+		for (uint32_t i = 0; i < ARRAY_SIZE(fault_actions); i++)
+			if (str_is(value, fault_actions[i])) {
+				f->action = i;
+				return 0;
+			}
+		return fail(err, EINVAL,
+			"fault xid: action '%" STR_FMT "': expected none, reset or reboot",
+			STR_ARG(value));
+	}
 	r = parse_uint(value, 0, UINT64_C(1) << 40, &v, err);
 	if (r < 0)
 		return fail_within(err, r, "fault %s", fault_names[f->kind]);
 	if (str_is(key, "device") && v < SIMGPU_MAX_DEVICES)
 		f->device = (uint32_t)v;
-	else if (str_is(key, "after") && f->kind != SIMGPU_FAULT_OOM)
+	else if (str_is(key, "after") && f->kind != SIMGPU_FAULT_OOM &&
+		f->kind != SIMGPU_FAULT_RESET)
 		f->after = v;
 	else if (str_is(key, "nth") && f->kind == SIMGPU_FAULT_OOM && v)
 		f->after = v - 1;
@@ -273,6 +287,8 @@ static int parse_fault_field(
 		f->count = v;
 	else if (str_is(key, "code") && f->kind == SIMGPU_FAULT_XID && v && v <= 999)
 		f->count = v;
+	else if (str_is(key, "pid") && f->kind == SIMGPU_FAULT_XID && v && v <= INT32_MAX)
+		f->pid = (uint32_t)v;
 	else
 		return fail(err, EINVAL,
 			"fault %s: '%" STR_FMT "=%" STR_FMT
@@ -282,7 +298,18 @@ static int parse_fault_field(
 	return 0;
 }
 
-enum fault_key { KEY_AT, KEY_DEVICE, KEY_AFTER, KEY_NTH, KEY_COUNT, KEY_FACTOR, KEY_CODE, KEYS };
+enum fault_key {
+	KEY_AT,
+	KEY_DEVICE,
+	KEY_AFTER,
+	KEY_NTH,
+	KEY_COUNT,
+	KEY_FACTOR,
+	KEY_CODE,
+	KEY_PID,
+	KEY_ACTION,
+	KEYS
+};
 
 static const char *const fault_keys[KEYS] = {
 	[KEY_AT] = "at",
@@ -292,6 +319,8 @@ static const char *const fault_keys[KEYS] = {
 	[KEY_COUNT] = "count",
 	[KEY_FACTOR] = "factor",
 	[KEY_CODE] = "code",
+	[KEY_PID] = "pid",
+	[KEY_ACTION] = "action",
 };
 
 /* Refuses a key that appears twice. parse_fault_field() refuses unknown keys. */
@@ -321,6 +350,10 @@ static int check_fault_keys(const struct simgpu_fault *f, uint32_t seen, struct 
 			"take longer");
 	if (f->kind == SIMGPU_FAULT_XID && !(seen & 1u << KEY_CODE))
 		return fail(err, EINVAL, "fault xid: code= is missing; set it to the Xid");
+	if (f->kind == SIMGPU_FAULT_RESET && !(seen & 1u << KEY_AT))
+		return fail(err, EINVAL,
+			"fault reset: at= is missing; set it to the time until the reset, such as "
+			"at=1s");
 	if (seen & 1u << KEY_AT && seen & 1u << KEY_AFTER)
 		return fail(err, EINVAL, "fault %s: at= and after= exclude each other; keep one",
 			fault_names[f->kind]);
@@ -352,7 +385,8 @@ static int parse_fault(struct simgpu_faults *faults, struct str line, struct err
 	if (f.kind == SIMGPU_FAULT_KINDS)
 		return fail(err, EINVAL,
 			"fault '%" STR_FMT
-			"': unknown fault; expected oom, ecc, lost, hang, slow or xid",
+			"': unknown fault; expected oom, ecc, lost, hang, slow, xid or "
+			"reset",
 			STR_ARG(word));
 	while (str_word(&line, &word)) {
 		if (!str_split(&word, '=', &key) || !word.p)

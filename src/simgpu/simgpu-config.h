@@ -18,7 +18,9 @@
  *   oom device=0 nth=5 [count=1]          the nth allocation from now on fails, and count-1 more
  *   ecc device=0 after=100 | at=2s        after that many kernels, or that time after the start
  *   lost device=0 after=100 | at=2s
- *   xid device=0 code=79 after=100 | at=2s   the driver reports that Xid; work continues
+ *   xid device=0 code=79 after=100 | at=2s [pid=123] [action=reset]
+ *                                         the driver reports that Xid; work continues
+ *   reset device=0 at=2s                  the device is reset: it is not lost, and needs no reset
  *   hang device=0 after=100               the kernel after that many never ends
  *   slow device=0 factor=3 [after=100]    kernels take that many times as long (1 to 1000)
  *
@@ -58,6 +60,7 @@ enum simgpu_fault_kind {
 	SIMGPU_FAULT_HANG,
 	SIMGPU_FAULT_SLOW,
 	SIMGPU_FAULT_XID,
+	SIMGPU_FAULT_RESET,
 	SIMGPU_FAULT_KINDS,
 };
 
@@ -73,6 +76,8 @@ struct simgpu_fault {
 	uint64_t at_ns; /* time after the engine's start; 0: not by time */
 	/* Oom: number of failing allocations; slow: factor; xid: number of the Xid. */
 	uint64_t count;
+	uint32_t pid;    /* xid: process that the kernel log names; 0: of the kernel, or none */
+	uint32_t action; /* xid: the recovery action that the driver then asks for; 0: none */
 	bool done;
 };
 

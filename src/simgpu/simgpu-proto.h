@@ -37,6 +37,7 @@
 #define SIMGPU_FILE_TRACE "trace"     /* trace.h */
 #define SIMGPU_FILE_ACCOUNT "account" /* trace.h */
 #define SIMGPU_FILE_LOG "engine.log"
+#define SIMGPU_FILE_KMSG "kmsg" /* the driver's lines of the simulated kernel log */
 #define SIMGPU_ENV_DIR "DIVVY_SIM"
 #define SIMGPU_ENV_DEVICES "DIVVY_SIM_DEVICES" /* device specification, as in config `devices =` */
 #define SIMGPU_ENV_COSTS "DIVVY_SIM_COSTS"     /* "switch_us=450,slice_us=2000" */
@@ -569,7 +570,8 @@ struct simgpu_state_device {
 	uint32_t host_access;                 /* enum simgpu_host_access */
 	uint32_t nvlinks[SIMGPU_MAX_DEVICES]; /* number of NVLinks to each other device */
 	uint32_t power_limit_mw;
-	uint32_t lost; /* fault: fallen off the bus */
+	uint32_t lost;             /* fault: fallen off the bus */
+	_Atomic uint32_t recovery; /* nvmlDeviceGpuRecoveryAction_t; 0: none */
 	/* changing */
 	_Atomic uint64_t mem_used;
 	_Atomic uint64_t busy_ns;     /* compute engine busy, in total */

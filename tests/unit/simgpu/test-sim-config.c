@@ -105,23 +105,27 @@ static void test_faults(void **state)
 		"slow factor=2000", "oom", "oom count=2", "slow", "slow device=0",
 		"slow factor=3 factor=4", "oom nth=1 nth=1", "ecc device=0 at=1s device=0", "xid",
 		"xid code=0", "xid code=1000", "lost code=79", "xid code=79 factor=2",
-		"lost at=1s after=2"};
+		"xid code=79 pid=0", "xid code=79 action=burn", "lost pid=1", "lost action=reset",
+		"reset", "reset after=3", "reset at=1s code=5", "lost at=1s after=2"};
 	struct simgpu_faults f;
 	struct error err = {0};
 
 	assert_ok(simgpu_config_parse_faults(&f,
 		STR("oom device=0 nth=5 count=2\n# no\necc device=1 at=2s\nlost after=3\nhang\n"
-		    "xid device=1 code=79 at=1s\n"),
+		    "xid device=1 code=79 at=1s pid=123 action=reboot\nreset device=1 at=2s\n"),
 		&err));
-	assert_int_equal(f.n, 5);
+	assert_int_equal(f.n, 6);
 	assert_int_equal(f.v[4].count, 79);
+	assert_int_equal(f.v[4].pid, 123);
+	assert_int_equal(f.v[4].action, 2);
+	assert_int_equal(f.v[5].kind, SIMGPU_FAULT_RESET);
 	assert_int_equal(f.v[0].after, 4);
 	assert_int_equal(f.v[0].count, 2);
 	assert_int_equal(f.v[1].at_ns, 2000000000);
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		assert_true(simgpu_config_parse_faults(&f, str_from(bad[i]), &err) < 0);
 		assert_non_null(strstr(err.msg, "line 1"));
-		assert_int_equal(f.n, 5);
+		assert_int_equal(f.n, 6);
 	}
 	assert_non_null(strstr(err.msg, "at= and after="));
 	assert_true(simgpu_config_parse_faults(&f, STR("oom"), &err) < 0);
