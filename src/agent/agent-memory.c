@@ -33,7 +33,12 @@
 #define ASK_AGAIN_NS (20 * NSEC_PER_MSEC)
 #define LOOK_AT_LEFT_NS (250 * NSEC_PER_MSEC)
 #define REFRESH_NS NSEC_PER_SEC
-#define XIDS_MAX 64u     /* Xid errors that one job reads; the driver keeps further ones */
+/*
+ * While a device is lost, queries begin the use of the driver anew. That may take seconds without
+ * persistence mode, so the pause until the next time is REOPEN_REST times as long.
+ */
+#define REOPEN_NS (1 * NSEC_PER_SEC)
+#define REOPEN_REST 20u
 #define WAITS_MAX 65536u /* waiting requests on all devices */
 #define WAITS_PER_PROCESS 256u
 #define RECOUNT_TRIES 1000
@@ -71,11 +76,14 @@ struct query {
 	struct agent *agent;
 	struct nvml *nvml;
 	uint32_t n_devices, n_listed;
-	nvml_handle handles[ARBITER_DEVICES];
+	/* `whole`: the device, or the parent of the MIG instance; NULL: lost at the last opening */
+	nvml_handle handles[ARBITER_DEVICES], whole[ARBITER_DEVICES];
+	char (*uuids)[96], (*parents)[96];
+	uint64_t reopen_ns; /* when a query may open the driver again */
+	bool has_lost;      /* a device was lost at the last query */
 	uint64_t used_bytes[ARBITER_DEVICES];
-	bool is_answered[ARBITER_DEVICES], is_lost[ARBITER_DEVICES];
-	struct nvml_xid xid[XIDS_MAX];
-	uint32_t n_xids;
+	struct device_answer answers[ARBITER_DEVICES];
+	bool is_listed[ARBITER_DEVICES]; /* the list of processes is complete */
 	struct memory_unmanaged *listed;
 	struct nvml_process *scratch;
 	bool asks_descriptors;
@@ -385,20 +393,46 @@ void memory_unshare(struct process *p, uint32_t at, const struct msg_share *shar
 
 /* ---- asking the devices ---- */
 
+/* Begins to use the driver anew, in case a lost device is back. */
+static void query_reopen(struct query *q)
+{
+	const uint64_t began_ns = clock_now_ns();
+	const int r = nvml_reopen(q->nvml);
+
+	q->reopen_ns = clock_now_ns() +
+		MAX(REOPEN_REST * clock_since_ns(clock_now_ns(), began_ns), REOPEN_NS);
+	if (r == -ENOTSUP)
+		return;
+	for (uint32_t i = 0; i < q->n_devices; i++) {
+		q->handles[i] = nvml_find(q->nvml, q->uuids[i]);
+		q->whole[i] = q->parents[i][0] ? nvml_find(q->nvml, q->parents[i]) : q->handles[i];
+	}
+}
+
 static void run_query(struct worker_job *job)
 {
 	struct query *q = (struct query *)job;
 
-	q->n_listed = q->n_xids = 0;
-	while (q->n_xids < XIDS_MAX && nvml_next_xid(q->nvml, &q->xid[q->n_xids]) > 0)
-		q->n_xids++;
+	q->n_listed = 0;
+	if (q->has_lost && clock_now_ns() >= q->reopen_ns)
+		query_reopen(q);
+	q->has_lost = false;
 	for (uint32_t i = 0; i < q->n_devices; i++) {
-		int n = nvml_processes(q->nvml, q->handles[i], q->scratch, LISTED_MAX);
+		int n = q->handles[i]
+			? nvml_processes(q->nvml, q->handles[i], q->scratch, LISTED_MAX)
+			: q->answers[i].is_lost ? -ENODEV
+						: -EIO;
 
-		q->is_answered[i] = n >= 0;
-		q->is_lost[i] = n == -ENODEV;
-		if (nvml_used_bytes(q->nvml, q->handles[i], &q->used_bytes[i]) < 0)
-			q->used_bytes[i] = NVML_UNKNOWN;
+		q->used_bytes[i] = NVML_UNKNOWN;
+		if (q->handles[i])
+			(void)nvml_used_bytes(q->nvml, q->handles[i], &q->used_bytes[i]);
+		q->answers[i] = (struct device_answer){
+			.is_answered = n >= 0 || q->used_bytes[i] != NVML_UNKNOWN,
+			.is_lost = n == -ENODEV,
+			.recovery = nvml_recovery(q->nvml, q->whole[i]),
+		};
+		q->is_listed[i] = n >= 0;
+		q->has_lost |= n == -ENODEV || !q->handles[i];
 		for (int k = 0; k < n && q->n_listed < LISTED_MAX; k++)
 			q->listed[q->n_listed++] = (struct memory_unmanaged){
 				.pid = (pid_t)q->scratch[k].pid,
@@ -825,8 +859,7 @@ void memory_tenant_removed(struct tenant *t)
 
 /* ---- the job ---- */
 
-/* Tells the device's programs on their stderr why their calls fail or may fail. */
-static void memory_report_fault(struct agent *agent, const struct device *device)
+void memory_report_fault(struct agent *agent, const struct device *device)
 {
 	struct process *p;
 
@@ -835,22 +868,6 @@ static void memory_report_fault(struct agent *agent, const struct device *device
 			if (p->tenant->devices[i].device == device)
 				client_send_diagnostic(p->conn, device->index, "device %s %s",
 					device->info.uuid, device_fault_text(device));
-}
-
-static void note_xids(struct agent *agent, const struct query *q)
-{
-	struct device_set *set = agent->devices;
-
-	for (uint32_t i = 0; i < q->n_xids; i++) {
-		const struct nvml_xid *x = &q->xid[i];
-		const uint64_t faulty = device_note_xid(set, x);
-
-		log_info("device %s: Xid %" PRIu64 "%s", x->uuid[0] ? x->uuid : "?", x->xid,
-			device_is_xid_of_program(x->xid) ? ", caused by a program" : "");
-		for (uint32_t k = 0; k < set->n; k++)
-			if (faulty & 1ull << k)
-				memory_report_fault(agent, &set->devices[k]);
-	}
 }
 
 static void query_done(struct worker_job *job)
@@ -872,21 +889,16 @@ static void query_done(struct worker_job *job)
 	m->is_asking = false;
 	m->generation++;
 	m->answered_ns = clock_now_ns();
-	note_xids(m->agent, q);
 	for (uint32_t i = 0; i < q->n_devices; i++) {
 		struct device *d = &m->agent->devices->devices[i];
 		const bool was_faulty = device_is_faulty(d), was_lost = d->is_lost;
 
-		m->is_known[i] = q->is_answered[i];
-		d->is_lost = q->is_lost[i];
+		m->is_known[i] = q->is_listed[i];
+		device_note_answer(d, &q->answers[i], clock_real_ns());
 		if (d->is_lost && !was_lost)
 			memory_report_fault(m->agent, d);
 		if (q->used_bytes[i] != NVML_UNKNOWN)
 			d->used_bytes = q->used_bytes[i];
-		if (q->is_answered[i] || q->used_bytes[i] != NVML_UNKNOWN)
-			d->n_silent = 0;
-		else
-			d->n_silent++;
 		is_better |= was_faulty && !device_is_faulty(d);
 	}
 	if (is_better)
@@ -982,20 +994,20 @@ int memory_new(struct agent *agent, struct error *err)
 		.n_devices = agent->devices->n,
 		.listed = calloc(LISTED_MAX, sizeof(*m->query.listed)),
 		.scratch = calloc(LISTED_MAX, sizeof(*m->query.scratch)),
+		.uuids = calloc(ARBITER_DEVICES, sizeof(*m->query.uuids)),
+		.parents = calloc(ARBITER_DEVICES, sizeof(*m->query.parents)),
 	};
-	if (!m->listed || !m->query.listed || !m->query.scratch)
+	if (!m->listed || !m->query.listed || !m->query.scratch || !m->query.uuids ||
+		!m->query.parents)
 		return fail(err, ENOMEM, "out of memory");
 	for (uint32_t i = 0; i < agent->devices->n; i++) {
 		const struct nvml_info *info = &agent->devices->devices[i].info;
 
-		m->query.handles[i] = info->handle;
-		/*
-		 * Devices are in NVML's order, in which the instances of one device follow one
-		 * another. Each device is watched once.
-		 */
-		if ((!i || info->nvml_index != agent->devices->devices[i - 1].info.nvml_index) &&
-			nvml_watch_xids(agent->devices->nvml, info->nvml_index) < 0)
-			log_debug("device %s: the driver does not report Xids", info->uuid);
+		m->query.handles[i] = m->query.whole[i] = info->handle;
+		memcpy(m->query.uuids[i], info->uuid, sizeof(info->uuid));
+		memcpy(m->query.parents[i], info->parent, sizeof(info->parent));
+		if (info->is_mig && agent->devices->nvml)
+			m->query.whole[i] = nvml_find(agent->devices->nvml, info->parent);
 	}
 	m->timer.data = m;
 	r = loop_add_timer(agent->loop, &m->timer, memory_on_timer);
@@ -1025,6 +1037,8 @@ void memory_free(struct agent *agent)
 	free(m->listed);
 	free(m->query.listed);
 	free(m->query.scratch);
+	free(m->query.uuids);
+	free(m->query.parents);
 	open_locks_done(&m->query.open);
 	open_locks_done(&m->open);
 	free(m);

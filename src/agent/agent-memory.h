@@ -80,6 +80,9 @@ uint64_t memory_device_says(struct agent *agent, const struct device *device, pi
 /* Asks the devices about memory and processes in the background, at most once a second. */
 void memory_refresh(struct agent *agent);
 
+/* Tells the device's programs on their stderr why their calls fail or may fail. */
+void memory_report_fault(struct agent *agent, const struct device *device);
+
 struct memory_unmanaged {
 	pid_t pid;
 	uint32_t device;

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <link.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,7 +46,18 @@ struct nvml_addressing_mode {
 	unsigned int version, value;
 };
 
+struct nvml_field {
+	unsigned int id, scope;
+	long long timestamp, latency;
+	int type, result;
+	union {
+		unsigned int u;
+		unsigned long long ull;
+	} value;
+};
+
 #define NVML_OK 0
+#define NVML_FIELD_RECOVERY 230u
 #define NVML_TIMEOUT 10
 #define NVML_EVENT_XID 8ull
 #define NVML_LOST 15
@@ -102,12 +114,17 @@ struct nvml_addressing_mode {
 	X("nvmlDeviceRegisterEvents", false, events_register, \
 		(nvml_handle, unsigned long long, void *)) \
 	X("nvmlEventSetWait_v2", false, events_wait, \
-		(void *, struct nvml_event_data *, unsigned int))
+		(void *, struct nvml_event_data *, unsigned int)) \
+	X("nvmlDeviceGetHandleByUUID", false, by_uuid, (const char *, nvml_handle *)) \
+	X("nvmlDeviceGetFieldValues", false, field_values, (nvml_handle, int, struct nvml_field *))
 
 struct nvml {
 	void *library;
 	char version[80];
-	void *events; /* the driver's event set; NULL: nothing is watched */
+	/* Readers use the driver; the writer is nvml_reopen(). Writers come first. */
+	pthread_rwlock_t lock;
+	bool is_closed; /* the driver could not be opened again */
+	void *events;   /* the driver's event set; NULL: nothing is watched */
 	/* The UUIDs are kept, because NVML no longer returns the UUID of a lost device. */
 	struct {
 		nvml_handle handle;
@@ -181,6 +198,27 @@ static int find_functions(struct nvml *nvml, struct error *err)
 	return 0;
 }
 
+static void nvml_init_lock(struct nvml *nvml)
+{
+	pthread_rwlockattr_t attr;
+
+	pthread_rwlockattr_init(&attr);
+	pthread_rwlockattr_setkind_np(&attr, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
+	pthread_rwlock_init(&nvml->lock, &attr);
+	pthread_rwlockattr_destroy(&attr);
+}
+
+static void nvml_unlock(pthread_rwlock_t **lock)
+{
+	if (*lock)
+		pthread_rwlock_unlock(*lock);
+}
+
+/* Keeps nvml_reopen() away until the end of the block. */
+#define NVML_READ(nvml) \
+	__attribute__((cleanup(nvml_unlock))) pthread_rwlock_t *reading = &(nvml)->lock; \
+	pthread_rwlock_rdlock(reading)
+
 int nvml_open(const char *folder, struct nvml **ret_nvml, struct error *err)
 {
 	_cleanup_free_ struct nvml *nvml = calloc(1, sizeof(*nvml));
@@ -196,6 +234,8 @@ int nvml_open(const char *folder, struct nvml **ret_nvml, struct error *err)
 	if (r >= 0 && (r = nvml->init()) != NVML_OK)
 		r = fail(err, ENODEV,
 			"the NVIDIA driver finds no device (nvmlInit_v2 failed with %d)", r);
+	if (r >= 0)
+		nvml_init_lock(nvml);
 	if (r < 0) {
 		dlclose(nvml->library);
 		return r;
@@ -212,7 +252,9 @@ void nvml_close(struct nvml *nvml)
 		return;
 	if (nvml->events && nvml->events_free)
 		nvml->events_free(nvml->events);
-	nvml->shutdown();
+	if (!nvml->is_closed)
+		nvml->shutdown();
+	pthread_rwlock_destroy(&nvml->lock);
 	dlclose(nvml->library);
 	free(nvml);
 }
@@ -362,6 +404,7 @@ int nvml_used_bytes(struct nvml *nvml, nvml_handle handle, uint64_t *ret_bytes)
 
 	if (!nvml)
 		return -EIO;
+	NVML_READ(nvml);
 	if (nvml->memory_v2 && nvml->memory_v2(handle, &v2) == NVML_OK) {
 		*ret_bytes = v2.used;
 		return 0;
@@ -398,6 +441,7 @@ int nvml_processes(
 
 	if (!nvml)
 		return -EIO;
+	NVML_READ(nvml);
 	if (nvml->compute)
 		n = add_processes(nvml->compute, handle, false, ret_processes, max);
 	else if (nvml->compute_v2)
@@ -406,6 +450,16 @@ int nvml_processes(
 		return n;
 	more = add_processes(nvml->graphics, handle, true, ret_processes + n, max - (size_t)n);
 	return more > 0 ? n + more : n;
+}
+
+static int nvml_watch_handle(struct nvml *nvml, nvml_handle handle)
+{
+	if (!nvml->events && nvml->events_new(&nvml->events) != NVML_OK)
+		nvml->events = NULL;
+	return nvml->events &&
+			nvml->events_register(handle, NVML_EVENT_XID, nvml->events) == NVML_OK
+		? 0
+		: -ENOTSUP;
 }
 
 int nvml_watch_xids(struct nvml *nvml, uint32_t nvml_index)
@@ -421,15 +475,65 @@ int nvml_watch_xids(struct nvml *nvml, uint32_t nvml_index)
 		(nvml->event_types(handle, &types) != NVML_OK || !(types & NVML_EVENT_XID)))
 		return -ENOTSUP;
 	n = nvml->n_watched;
-	if (nvml->uuid(handle, nvml->watched[n].uuid, sizeof(nvml->watched[n].uuid)) != NVML_OK)
-		return -ENOTSUP;
-	if (!nvml->events && nvml->events_new(&nvml->events) != NVML_OK)
-		nvml->events = NULL;
-	if (!nvml->events || nvml->events_register(handle, NVML_EVENT_XID, nvml->events) != NVML_OK)
+	if (nvml->uuid(handle, nvml->watched[n].uuid, sizeof(nvml->watched[n].uuid)) != NVML_OK ||
+		nvml_watch_handle(nvml, handle) < 0)
 		return -ENOTSUP;
 	nvml->watched[n].handle = handle;
 	nvml->n_watched++;
 	return 0;
+}
+
+static nvml_handle nvml_find_locked(struct nvml *nvml, const char *uuid)
+{
+	nvml_handle handle;
+
+	return !nvml->is_closed && nvml->by_uuid && nvml->by_uuid(uuid, &handle) == NVML_OK ? handle
+											    : NULL;
+}
+
+nvml_handle nvml_find(struct nvml *nvml, const char *uuid)
+{
+	if (!nvml)
+		return NULL;
+	NVML_READ(nvml);
+	return nvml_find_locked(nvml, uuid);
+}
+
+int nvml_reopen(struct nvml *nvml)
+{
+	int r;
+
+	if (!nvml || !nvml->by_uuid)
+		return -ENOTSUP;
+	pthread_rwlock_wrlock(&nvml->lock);
+	if (nvml->events && nvml->events_free)
+		nvml->events_free(TAKE_PTR(nvml->events));
+	if (!nvml->is_closed)
+		nvml->shutdown();
+	nvml->is_closed = nvml->init() != NVML_OK;
+	for (uint32_t i = 0; i < nvml->n_watched; i++) {
+		nvml_handle handle = nvml_find_locked(nvml, nvml->watched[i].uuid);
+
+		nvml->watched[i].handle = handle;
+		if (handle)
+			nvml_watch_handle(nvml, handle);
+	}
+	r = nvml->is_closed ? -EIO : 0;
+	pthread_rwlock_unlock(&nvml->lock);
+	return r;
+}
+
+enum nvml_recovery nvml_recovery(struct nvml *nvml, nvml_handle handle)
+{
+	struct nvml_field field = {.id = NVML_FIELD_RECOVERY, .result = NVML_NOT_SUPPORTED};
+
+	if (!nvml || !handle || !nvml->field_values)
+		return NVML_RECOVERY_UNKNOWN;
+	NVML_READ(nvml);
+	if (nvml->field_values(handle, 1, &field) != NVML_OK || field.result != NVML_OK)
+		return NVML_RECOVERY_UNKNOWN;
+	return field.value.u < NVML_RECOVERY_UNKNOWN ? (enum nvml_recovery)field.value.u
+						     : NVML_RECOVERY_RESET;
 }
 
 static const char *watched_uuid(const struct nvml *nvml, nvml_handle handle)
@@ -440,17 +544,20 @@ static const char *watched_uuid(const struct nvml *nvml, nvml_handle handle)
 	return NULL;
 }
 
-int nvml_next_xid(struct nvml *nvml, struct nvml_xid *ret)
+int nvml_await_xid(struct nvml *nvml, uint32_t timeout_ms, struct nvml_xid *ret)
 {
 	struct nvml_event_data event;
 	const char *uuid;
 	int r;
 
-	if (!nvml || !nvml->events)
-		return 0;
+	if (!nvml)
+		return -EIO;
+	NVML_READ(nvml);
+	if (!nvml->events)
+		return -EIO;
 	do {
 		event = (struct nvml_event_data){.gpu_instance = NVML_NO_INSTANCE};
-		r = nvml->events_wait(nvml->events, &event, 0);
+		r = nvml->events_wait(nvml->events, &event, timeout_ms);
 	} while (r == NVML_OK && event.type != NVML_EVENT_XID);
 	if (r != NVML_OK)
 		return r == NVML_TIMEOUT ? 0 : -EIO;

@@ -2,8 +2,8 @@
 /*
  * The driver's management library, opened at run time. This is the one place that knows
  * nvmlReturn_t: answers are translated here. nvml_open() never opens divvy's own interception
- * library, which would show a tenant's view. All functions may block, and any thread may call them.
- * With a NULL library all queries fail with -EIO.
+ * library, which would show a tenant's view. All functions may block, and any thread may call them,
+ * also while another thread is in nvml_reopen(). With a NULL library all queries fail with -EIO.
  */
 #ifndef AGENT_AGENT_NVML_H
 #define AGENT_AGENT_NVML_H
@@ -63,6 +63,27 @@ const char *nvml_driver_version(const struct nvml *nvml);
 /* Lists the devices to share, with MIG instances in place of their parent. Returns their number. */
 int nvml_list(struct nvml *nvml, struct nvml_info *ret_infos, size_t max, struct error *err);
 
+/*
+ * Ends the library's use of the driver and begins it again. A process that has lost a device cannot
+ * reach the device again in another way. Afterwards nvml_find() gives the new handles; former ones
+ * are invalid. Waits until nvml_await_xid() returns. -EIO: the driver has no device now. -ENOTSUP:
+ * the library cannot find devices by UUID; the handles stay.
+ */
+int nvml_reopen(struct nvml *nvml);
+/* Finds a device or MIG instance by its UUID. NULL: the driver does not reach it. */
+nvml_handle nvml_find(struct nvml *nvml, const char *uuid);
+
+/* What the driver asks an administrator to do, as nvmlDeviceGpuRecoveryAction_t. */
+enum nvml_recovery {
+	NVML_RECOVERY_NONE,
+	NVML_RECOVERY_RESET,
+	NVML_RECOVERY_REBOOT,
+	NVML_RECOVERY_DRAIN_P2P,
+	NVML_RECOVERY_DRAIN_AND_RESET,
+	NVML_RECOVERY_UNKNOWN, /* drivers before R570 do not answer */
+};
+enum nvml_recovery nvml_recovery(struct nvml *nvml, nvml_handle handle);
+
 /* Memory in use on the device by all processes. Returns 0 or -EIO. */
 int nvml_used_bytes(struct nvml *nvml, nvml_handle handle, uint64_t *ret_bytes);
 
@@ -85,13 +106,14 @@ struct nvml_xid {
 };
 
 /*
- * Collects the Xids of the device with this index for nvml_next_xid(). Call once for each index.
+ * Collects the Xids of the device with this index for nvml_await_xid(). Call once for each index.
  * -ENOTSUP: the driver or the device reports none.
  */
 int nvml_watch_xids(struct nvml *nvml, uint32_t nvml_index);
 /*
- * Takes the next Xid without waiting. Returns 1; 0 if there is none or no device is watched; -EIO.
+ * Waits at most timeout_ms for the next Xid. Returns 1; 0 if there is none; -EIO, at once, if no
+ * device is watched or the driver fails.
  */
-int nvml_next_xid(struct nvml *nvml, struct nvml_xid *ret_xid);
+int nvml_await_xid(struct nvml *nvml, uint32_t timeout_ms, struct nvml_xid *ret_xid);
 
 #endif

@@ -34,6 +34,7 @@
 #include "agent/tenant.h"
 #include "agent/token.h"
 #include "agent/usage.h"
+#include "agent/xid-watch.h"
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/log.h"
@@ -498,6 +499,8 @@ static int agent_start_parts(struct agent *agent, struct error *err)
 	if (r >= 0)
 		r = memory_new(agent, err);
 	if (r >= 0)
+		r = xid_watch_new(agent, err);
+	if (r >= 0)
 		r = control_new(agent, err);
 	if (r >= 0)
 		r = audit_new(agent, err);
@@ -662,6 +665,7 @@ void agent_free(struct agent *agent)
 		if (!agent->is_replaced && !p->is_dead)
 			process_let_run(p);
 	metrics_thread_free(agent->metrics);
+	xid_watch_free(agent);
 	if (agent->devices && agent->arbiter && agent->usage && agent->memory)
 		state_free(agent);
 	worker_free(agent->worker);

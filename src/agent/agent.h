@@ -37,6 +37,7 @@ struct audit;
 struct apply;
 struct conf;
 struct names;
+struct xid_watch;
 
 struct agent_options {
 	const char *runtime_dir; /* NULL: agent_runtime_dir() chooses */
@@ -91,6 +92,7 @@ struct agent {
 	struct audit *audit;
 	struct apply *apply;
 	struct names *names;
+	struct xid_watch *xid_watch;
 	struct container_watch *container_watch; /* NULL until the first search for a container */
 
 	struct tenant_list tenants;

@@ -17,6 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "agent/xid.h"
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/log.h"
@@ -245,23 +246,102 @@ static int open_driver(
 	return open_simulated(set, DEFAULT_SIMULATION, false, params->runtime_dir, err);
 }
 
-const char *device_fault_text(const struct device *device)
+/* ---- faults ---- */
+
+static const struct {
+	const char *key;
+	const char *what; /* words that follow the device's name; NULL: device.fault_note */
+	bool is_no_execute;
+} faults[DEVICE_FAULTS] = {
+	[DEVICE_LOST] = {"divvy.gpu/lost", "is lost: the driver cannot reach it any more", true},
+	[DEVICE_XID] = {"divvy.gpu/xid", NULL, true},
+	[DEVICE_RECOVERY] = {"divvy.gpu/recovery", NULL, true},
+	[DEVICE_SILENT] = {"divvy.gpu/silent", "does not answer", false},
+};
+
+/* Values of the taint, and what an administrator has to do. */
+static const struct {
+	const char *value, *what;
+} recoveries[] = {
+	[NVML_RECOVERY_RESET] = {"reset", "a reset of the device"},
+	[NVML_RECOVERY_REBOOT] = {"reboot", "a restart of the machine"},
+	[NVML_RECOVERY_DRAIN_P2P] = {"drain-p2p", "the end of all programs that use its links"},
+	[NVML_RECOVERY_DRAIN_AND_RESET] = {"drain-and-reset",
+		"a reset after the end of its programs"},
+};
+
+bool device_has_fault(const struct device *device, enum device_fault fault)
 {
-	return device->is_lost             ? "is lost: the driver cannot reach it any more"
-		: device->xid              ? device->xid_note
-		: device_is_faulty(device) ? "does not answer"
-					   : NULL;
+	switch (fault) {
+	case DEVICE_LOST: return device->is_lost;
+	case DEVICE_XID: return device->xid != 0;
+	case DEVICE_RECOVERY:
+		return device->recovery != NVML_RECOVERY_NONE &&
+			device->recovery != NVML_RECOVERY_UNKNOWN;
+	case DEVICE_SILENT: return device->n_silent >= DEVICE_SILENT_MAX;
+	case DEVICE_FAULTS: break;
+	}
+	return false;
 }
 
-/* The listed Xids report exceptions, bad pointers, the end of a program, and their consequences. */
-bool device_is_xid_of_program(uint64_t xid)
+/* Returns DEVICE_FAULTS if the device has none. */
+static enum device_fault device_gravest_fault(const struct device *device)
 {
-	static const uint64_t list[] = {13, 31, 43, 45, 68, 109};
+	enum device_fault fault = 0;
 
-	for (size_t i = 0; i < ARRAY_SIZE(list); i++)
-		if (list[i] == xid)
-			return true;
-	return false;
+	while (fault < DEVICE_FAULTS && !device_has_fault(device, fault))
+		fault++;
+	return fault;
+}
+
+bool device_is_faulty(const struct device *device)
+{
+	return device_gravest_fault(device) < DEVICE_FAULTS;
+}
+
+const char *device_fault_text(const struct device *device)
+{
+	const enum device_fault fault = device_gravest_fault(device);
+
+	return fault == DEVICE_FAULTS ? NULL
+		: faults[fault].what  ? faults[fault].what
+				      : device->fault_note;
+}
+
+bool device_taint(
+	const struct device *device, enum device_fault fault, struct device_taint *ret_taint)
+{
+	if (!device_has_fault(device, fault))
+		return false;
+	*ret_taint = (struct device_taint){.key = faults[fault].key,
+		.is_no_execute = faults[fault].is_no_execute,
+		.since_ns = device->fault_since_ns[fault]};
+	if (fault == DEVICE_XID) {
+		snprintf(ret_taint->value, sizeof(ret_taint->value), "%" PRIu64, device->xid);
+		ret_taint->is_no_execute = xid_kind(device->xid) == XID_DEVICE;
+	} else if (fault == DEVICE_RECOVERY) {
+		snprintf(ret_taint->value, sizeof(ret_taint->value), "%s",
+			recoveries[device->recovery].value);
+		ret_taint->is_no_execute = device->recovery != NVML_RECOVERY_DRAIN_P2P;
+	}
+	return true;
+}
+
+/* Call after each change of a fault. */
+static void device_faults_changed(struct device *device, uint64_t real_ns)
+{
+	for (enum device_fault fault = 0; fault < DEVICE_FAULTS; fault++)
+		if (!device_has_fault(device, fault))
+			device->fault_since_ns[fault] = 0;
+		else if (!device->fault_since_ns[fault])
+			device->fault_since_ns[fault] = real_ns;
+	if (device->xid)
+		snprintf(device->fault_note, sizeof(device->fault_note),
+			"had Xid %" PRIu64 " (%s), which no program causes", device->xid,
+			xid_text(device->xid));
+	else if (device_has_fault(device, DEVICE_RECOVERY))
+		snprintf(device->fault_note, sizeof(device->fault_note),
+			"needs %s, as the driver reports", recoveries[device->recovery].what);
 }
 
 /*
@@ -277,31 +357,72 @@ static bool device_is_xid_of(const struct nvml_xid *xid, const struct nvml_info 
 			xid->gpu_instance == info->gpu_instance);
 }
 
-uint64_t device_note_xid(struct device_set *set, const struct nvml_xid *xid)
+uint64_t device_of_xid(const struct device_set *set, const struct nvml_xid *xid)
 {
+	uint64_t devices = 0;
+
+	for (uint32_t i = 0; i < set->n; i++)
+		devices |= (uint64_t)device_is_xid_of(xid, &set->devices[i].info) << i;
+	return devices;
+}
+
+uint64_t device_note_xid(struct device_set *set, const struct nvml_xid *xid, uint64_t real_ns)
+{
+	const enum xid_kind kind = xid_kind(xid->xid);
+	const uint64_t devices = device_of_xid(set, xid);
 	uint64_t faulty = 0;
 
 	for (uint32_t i = 0; i < set->n; i++) {
 		struct device *d = &set->devices[i];
 
-		if (!device_is_xid_of(xid, &d->info))
+		if (!(devices & 1ull << i))
 			continue;
 		d->n_xids++;
-		if (d->xid || !xid->xid || device_is_xid_of_program(xid->xid))
+		d->n_program_xids += kind == XID_PROGRAM;
+		if (d->xid || !xid->xid || kind == XID_PROGRAM || kind == XID_NOTICE)
 			continue;
 		d->xid = xid->xid;
-		snprintf(d->xid_note, sizeof(d->xid_note),
-			"had Xid %" PRIu64 ", which no program causes", xid->xid);
+		d->has_asked_recovery = false;
+		device_faults_changed(d, real_ns);
 		faulty |= 1ull << i;
 	}
 	return faulty;
 }
 
+bool device_clear(struct device *device)
+{
+	const bool had_xid = device->xid != 0;
+
+	device->xid = 0;
+	device_faults_changed(device, clock_real_ns());
+	return had_xid;
+}
+
+void device_note_answer(struct device *device, const struct device_answer *answer, uint64_t real_ns)
+{
+	const bool has_returned = device->is_lost && answer->is_answered && !answer->is_lost;
+
+	device->is_lost = answer->is_lost;
+	device->n_silent = answer->is_answered || answer->is_lost ? 0 : device->n_silent + 1;
+	if (answer->is_answered) {
+		device->recovery = answer->recovery;
+		device->has_asked_recovery |= device_has_fault(device, DEVICE_RECOVERY);
+		/*
+		 * Only a driver that has asked for a recovery shows by NVML_RECOVERY_NONE that the
+		 * device has had the recovery.
+		 */
+		if (has_returned ||
+			(device->has_asked_recovery && device->recovery == NVML_RECOVERY_NONE))
+			device->xid = 0;
+	}
+	device_faults_changed(device, real_ns);
+}
+
 const char *device_note(const struct device *device)
 {
-	const char *ailment = device_fault_text(device);
+	const char *fault = device_fault_text(device);
 
-	return ailment ? ailment : device->note;
+	return fault ? fault : device->note;
 }
 
 static void set_note(struct device *device)

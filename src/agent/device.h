@@ -21,6 +21,15 @@
 
 struct tenant;
 
+/* The faults of a device, the gravest first. A device may have several at once. */
+enum device_fault {
+	DEVICE_LOST,     /* the driver reports that it has lost the device */
+	DEVICE_XID,      /* an Xid that no program caused */
+	DEVICE_RECOVERY, /* the driver asks for a reset or a restart */
+	DEVICE_SILENT,   /* DEVICE_SILENT_MAX queries in a row without an answer */
+	DEVICE_FAULTS,
+};
+
 struct device {
 	uint32_t index;
 	uint8_t uuid[16];
@@ -39,9 +48,18 @@ struct device {
 	uint64_t used_bytes;
 	uint32_t n_silent; /* number of queries since the last answer */
 	bool is_lost;      /* the driver reports that it has lost the device */
-	uint64_t xid;      /* first Xid that no program caused; 0: none since the start */
-	uint64_t n_xids;   /* number of all Xids that the driver has reported */
-	char xid_note[64];
+	/*
+	 * The first Xid that no program caused; 0: none since the start, the device's return, or
+	 * device_clear().
+	 */
+	uint64_t xid;
+	/* number of all Xids that the driver has reported, and of those that programs cause */
+	uint64_t n_xids, n_program_xids;
+	enum nvml_recovery recovery; /* what the driver asks for */
+	bool has_asked_recovery;     /* the driver has asked for a recovery since `xid` */
+	/* CLOCK_REALTIME since when the device has each fault; 0: it has not */
+	uint64_t fault_since_ns[DEVICE_FAULTS];
+	char fault_note[128];
 	bool is_native; /* another device plugin shares it out; the audit ignores its processes */
 	char note[160]; /* a message about limits of sharing */
 };
@@ -51,18 +69,31 @@ struct device {
  */
 const char *device_host_access(const struct device *device);
 
-/*
- * A faulty device gets no new tenants. A device is faulty when the driver lost it, reported an Xid
- * that no program caused, or left DEVICE_SILENT_MAX queries in a row unanswered.
- */
 #define DEVICE_SILENT_MAX 2u
-static inline bool device_is_faulty(const struct device *device)
-{
-	return device->is_lost || device->xid || device->n_silent >= DEVICE_SILENT_MAX;
-}
+bool device_has_fault(const struct device *device, enum device_fault fault);
+/* A device with any fault gets no new tenants. */
+bool device_is_faulty(const struct device *device);
 
-/* The device's fault, as words that follow the device's name; NULL: none. */
+/*
+ * The device's gravest fault, as words that follow the device's name; NULL: none. Valid until the
+ * device's state changes.
+ */
 const char *device_fault_text(const struct device *device);
+
+/* A fault as a taint has it, in the form of Kubernetes' taints. */
+struct device_taint {
+	const char *key; /* "divvy.gpu/xid" */
+	char value[24];  /* "48"; "": none */
+	/*
+	 * Programs on the device cannot continue. A GPUPolicy may then require the eviction of
+	 * their pods. Otherwise the device only gets no new tenants.
+	 */
+	bool is_no_execute;
+	uint64_t since_ns; /* CLOCK_REALTIME */
+};
+/* Returns whether the device has that fault, with its taint. */
+bool device_taint(
+	const struct device *device, enum device_fault fault, struct device_taint *ret_taint);
 
 /* The device's fault, else the note on limits of sharing, else "". */
 const char *device_note(const struct device *device);
@@ -96,13 +127,28 @@ int device_set_lock(struct device_set *set, const char *socket, bool is_forced,
 	struct lock_owner *ret_owner, struct error *err);
 void device_set_close(struct device_set *set);
 
-/* Whether a program can cause this Xid on a healthy device, as NVIDIA's device plugin assumes. */
-bool device_is_xid_of_program(uint64_t xid);
 /*
- * Notes the Xid on the devices that it names. An Xid that no program causes makes a device faulty
- * until the daemon restarts. Returns one bit for each device that has become faulty.
+ * Notes the Xid on the devices that it names. An Xid of kind XID_DEVICE or XID_UNKNOWN makes a
+ * device faulty. The fault ends when a lost device returns, when the driver no longer asks for a
+ * recovery that it asked for after the Xid, by device_clear(), or when the daemon restarts. Returns
+ * one bit for each device that the Xid has made faulty.
  */
-uint64_t device_note_xid(struct device_set *set, const struct nvml_xid *xid);
+uint64_t device_note_xid(struct device_set *set, const struct nvml_xid *xid, uint64_t real_ns);
+/* Returns one bit for each device that the Xid names. */
+uint64_t device_of_xid(const struct device_set *set, const struct nvml_xid *xid);
+
+/* The driver's answer to a query about one device. */
+struct device_answer {
+	bool is_answered, is_lost;
+	enum nvml_recovery recovery;
+};
+void device_note_answer(
+	struct device *device, const struct device_answer *answer, uint64_t real_ns);
+/*
+ * An administrator declares the device healthy: its Xid counts no more. Other faults stay, because
+ * the driver still reports them. Returns whether there was an Xid.
+ */
+bool device_clear(struct device *device);
 
 enum nvml_link device_link(const struct device_set *set, uint32_t a, uint32_t b);
 

@@ -126,7 +126,7 @@ static void add_tenants(struct agent *agent, struct buf *out)
 
 struct device_sample {
 	const struct device *device;
-	uint64_t memory_bytes, used_bytes, free_bytes, n_xids, xid;
+	uint64_t memory_bytes, used_bytes, free_bytes, n_xids, n_program_xids, xid;
 	bool is_simulated, is_healthy;
 };
 
@@ -148,8 +148,12 @@ static const struct prom_metric device_metrics[] = {
 	{"divvy_device_xids_total", PROM_COUNTER,
 		"Xid errors of the device that the driver has reported since the daemon's start.",
 		FIELD(n_xids)},
+	{"divvy_device_program_xids_total", PROM_COUNTER,
+		"Xid errors of the device since the daemon's start that a program caused.",
+		FIELD(n_program_xids)},
 	{"divvy_device_xid", PROM_GAUGE,
-		"First Xid error since the daemon's start that no program causes, 0 if none.",
+		"Xid error that no program caused and that keeps new tenants off the device, 0 if "
+		"none.",
 		FIELD(xid)},
 };
 
@@ -183,6 +187,7 @@ static void metrics_add_devices(const struct device_set *set, struct buf *out)
 			.used_bytes = d->used_bytes,
 			.free_bytes = ledger_room(d->ledger, SPEC_MEMORY_FAIL),
 			.n_xids = d->n_xids,
+			.n_program_xids = d->n_program_xids,
 			.xid = d->xid,
 			.is_simulated = set->is_simulated,
 			.is_healthy = !device_is_faulty(d)};
