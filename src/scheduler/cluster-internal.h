@@ -23,6 +23,7 @@ struct cnode {
 	bool is_there; /* the Node object is in the API */
 	bool has_gpus; /* the node's GPUNode object is in the API */
 	struct gpunode gpus;
+	bool is_tainted; /* a device of the node has a taint */
 	uint32_t at; /* index of the node in the placement model; PLACE_NONE: not in the model */
 	/* The Lease of the node's divvyd. Its age counts from its last change, by our own clock. */
 	bool has_lease, is_stale;
@@ -91,9 +92,10 @@ struct cpod {
 	char why[PLACE_MODE_WHY];
 	/* A later decision ended the nomination, so status.nominatedNodeName reserves nothing. */
 	bool is_nomination_void;
-	uint32_t n_refused;     /* refused Bindings in a row */
-	char *refused;          /* message of the API server's last refusal; NULL: none */
-	uint64_t preempt_at_ns; /* the pod preempts no other pod before this time */
+	uint32_t n_refused;        /* refused Bindings in a row */
+	uint64_t taint_evicted_ns; /* when it was last evicted for a taint; 0: never */
+	char *refused;             /* message of the API server's last refusal; NULL: none */
+	uint64_t preempt_at_ns;    /* the pod preempts no other pod before this time */
 	/* key of the pod for whose reservation this pod last waited; NULL: none */
 	char *kept_by;
 	char *kept_text; /* message if the Binding of the pod kept_by was refused, else NULL */
@@ -152,8 +154,11 @@ struct cpolicy {
 	uint64_t total_milli, total_bytes; /* UINT64_MAX: no limit */
 	/* Limit of the total share including opportunistic tenants, in 1/1000 of total_milli. */
 	uint32_t overcommit;
-	struct error refusal;  /* why a selector is invalid; code 0: it is valid */
-	json_t *spec, *status; /* status as last seen in the API */
+	enum gpunode_effect
+		evicts;          /* weakest effect of a taint that evicts pods; none: no eviction */
+	uint64_t evict_grace_ns; /* from the taint to the eviction */
+	struct error refusal;    /* why a selector is invalid; code 0: it is valid */
+	json_t *spec, *status;   /* status as last seen in the API */
 	int64_t generation;
 };
 
@@ -183,6 +188,7 @@ struct cluster {
 	bool has_other_gangs; /* pods have joined or left gangs since cluster_settle() */
 	struct ctext *dialects;
 	uint32_t n_nominated, n_reserved;
+	uint32_t n_tainted;      /* nodes with a tainted device */
 	uint32_t n_serving;      /* nodes that serve their devices to other nodes */
 	struct cnode **by_place; /* index: node of the placement model */
 	uint32_t by_place_room;

@@ -133,6 +133,7 @@ void cnode_free(struct cluster *c, struct cnode *node)
 	forget_models(c, models);
 	HASH_DEL(c->nodes, node);
 	c->n_serving -= node->gpus.is_serving;
+	c->n_tainted -= node->is_tainted;
 	gpunode_done(&node->gpus);
 	free(node->orphans);
 	free(node->name);
@@ -292,6 +293,16 @@ static uint32_t count_opened(const struct gpunode *was, const struct gpunode *no
 	return n;
 }
 
+static void cnode_set_tainted(struct cluster *c, struct cnode *node, const struct gpunode *gpus)
+{
+	bool is_tainted = false;
+
+	for (uint32_t i = 0; i < gpus->n_devices; i++)
+		is_tainted |= gpus->device[i].effect != GPUNODE_NO_EFFECT;
+	c->n_tainted = c->n_tainted - node->is_tainted + is_tainted;
+	node->is_tainted = is_tainted;
+}
+
 int cluster_set_gpus(struct cluster *c, json_t *json, struct error *err)
 {
 	const char *name = json_string_value(
@@ -310,6 +321,7 @@ int cluster_set_gpus(struct cluster *c, json_t *json, struct error *err)
 	c->is_unsettled |= gpus.overcommit_memory != node->gpus.overcommit_memory;
 	c->n_serving = c->n_serving - node->gpus.is_serving + gpus.is_serving;
 	c->n_opened += count_opened(&node->gpus, &gpus);
+	cnode_set_tainted(c, node, &gpus);
 	gpunode_done(&node->gpus);
 	node->gpus = gpus;
 	node->has_gpus = true;

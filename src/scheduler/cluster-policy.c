@@ -119,6 +119,21 @@ static int read_remote(struct arena *arena, json_t *value, void *into, struct er
 	return 0;
 }
 
+static int read_device_taints(struct arena *arena, json_t *value, void *into, struct error *err)
+{
+	struct cpolicy *p = into;
+	const char *eviction = json_string_value(json_object_get(value, "eviction"));
+	const json_int_t grace = json_integer_value(json_object_get(value, "graceSeconds"));
+
+	if (eviction && !strcmp(eviction, "NoExecute"))
+		p->evicts = GPUNODE_NO_EXECUTE;
+	else if (eviction && !strcmp(eviction, "Any"))
+		p->evicts = GPUNODE_NO_SCHEDULE;
+	if (grace > 0)
+		p->evict_grace_ns = (uint64_t)MIN(grace, 86400) * UINT64_C(1000000000);
+	return 0;
+}
+
 static int read_selector(struct arena *arena, json_t *value, void *into, struct error *err)
 {
 	struct cpolicy *p = into;
@@ -153,6 +168,7 @@ static const struct read_field policy_fields[] = {
 	READ_FIELD(struct cpolicy, total_milli, "totalShare", read_milli),
 	READ_FIELD(struct cpolicy, total_bytes, "totalMemory", cpolicy_read_bytes),
 	READ_FIELD(struct cpolicy, overcommit, "overcommit", read_overcommit),
+	READ_WHOLE("deviceTaints", read_device_taints),
 };
 
 static int cpolicy_compare_name(const struct cpolicy *a, const struct cpolicy *b)

@@ -145,6 +145,12 @@ uint64_t cpod_reclaim_at_ns(const struct cpod *pod);
 uint64_t cpod_give_up_ns(const struct cpod *pod);
 /* When the last eviction of the pod was sent; 0: it was not evicted, or its deletion has begun. */
 uint64_t cpod_reported_ns(const struct cpod *pod);
+/* Whether any device of the cluster has a taint. */
+bool cluster_has_taints(const struct cluster *cluster);
+/* Whether a policy requires the eviction of the pod from a tainted device now; `why` says so. */
+bool cpod_leaves_taint(const struct cluster *cluster, const struct cpod *pod, struct buf *why);
+/* Notes an eviction for a taint. Returns false if the last one was only just sent. */
+bool cpod_note_taint_eviction(const struct cluster *cluster, struct cpod *pod, bool *ret_is_first);
 void cpod_set_reported_ns(struct cpod *pod, uint64_t now_ns);
 bool cpod_take_resize(struct cpod *pod);
 /*

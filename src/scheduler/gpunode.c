@@ -16,6 +16,7 @@
 
 #include "base/cleanup.h"
 #include "base/str.h"
+#include "kube/time.h"
 #include "manifest/cordon.h"
 #include "manifest/policy.h"
 
@@ -60,13 +61,39 @@ static bool gpunode_is_shared(const json_t *device)
 	return !*owner || !strcmp(owner, "divvy") || !strcmp(owner, "pool");
 }
 
-static enum gpunode_closed why_closed(const json_t *gpu_node, const json_t *device)
+/* Reads the taints. A time that is not valid counts as long ago. */
+static void read_taints(const json_t *taints, struct gpunode_device *ret)
+{
+	json_t *one;
+	size_t i;
+
+	json_array_foreach(taints, i, one) {
+		const char *text = kube_json_text(one, "effect"),
+			   *value = kube_json_text(one, "value");
+		const enum gpunode_effect effect = !strcmp(text, "NoExecute") ? GPUNODE_NO_EXECUTE
+			: !strcmp(text, "NoSchedule")                         ? GPUNODE_NO_SCHEDULE
+									      : GPUNODE_NO_EFFECT;
+		uint64_t ns = 0;
+
+		(void)kube_time_parse(str_from(kube_json_text(one, "timeAdded")), &ns);
+		if (!effect || effect < ret->effect ||
+			(effect == ret->effect && ns >= ret->tainted_ns))
+			continue;
+		ret->effect = effect;
+		ret->tainted_ns = ns;
+		snprintf(ret->taint, sizeof(ret->taint), "%.40s%s%.24s:%s",
+			kube_json_text(one, "key"), *value ? "=" : "", value, text);
+	}
+}
+
+static enum gpunode_closed why_closed(
+	const json_t *gpu_node, const json_t *device, enum gpunode_effect effect)
 {
 	const char *owner = kube_json_text(json_object_get(gpu_node, "status"), "owner");
 
 	if (cordon_has(gpu_node, kube_json_text(device, "uuid")))
 		return GPUNODE_CORDONED;
-	if (strcmp(kube_json_text(device, "health"), "Healthy") != 0)
+	if (strcmp(kube_json_text(device, "health"), "Healthy") != 0 || effect)
 		return GPUNODE_UNHEALTHY;
 	if (gpunode_is_shared(device) && strcmp(owner, "none") != 0)
 		return GPUNODE_OPEN;
@@ -168,7 +195,8 @@ static int gpunode_read_devices(const json_t *json, struct gpunode *g, struct er
 			r = fail(&why, EINVAL, "uuid %s: a node has up to %u devices",
 				gpunode_show_text(one, "uuid").s, PLACE_NODE_DEVICES_MAX);
 		result = left_out(result, r, "devices", i, &why, err);
-		d.closed = why_closed(json, one);
+		read_taints(json_object_get(one, "taints"), &d);
+		d.closed = why_closed(json, one, d.effect);
 		if (r == 0)
 			g->device[g->n_devices++] = d;
 	}

@@ -29,12 +29,18 @@ enum gpunode_closed {
 	GPUNODE_NOT_OURS, /* on any other node: divvy does not manage the device */
 };
 
+/* The effect of a device's taints: the strongest of all. */
+enum gpunode_effect { GPUNODE_NO_EFFECT, GPUNODE_NO_SCHEDULE, GPUNODE_NO_EXECUTE };
+
 struct gpunode_device {
 	char uuid[SPEC_LABEL], model[SPEC_LABEL];
 	uint64_t memory_bytes;
 	uint32_t index;
 	uint8_t numa, link; /* as in struct place_device_info */
 	enum gpunode_closed closed;
+	enum gpunode_effect effect;
+	uint64_t tainted_ns; /* CLOCK_REALTIME of the first taint with that effect */
+	char taint[96];      /* "KEY=VALUE:EFFECT" of that taint */
 };
 
 struct gpunode_tenant {

@@ -40,6 +40,8 @@ enum sched_act {
 	SCHED_REFRESH_EPOCH, /* epoch refresh: write this leader's epoch to the pod */
 	SCHED_NOMINATE,      /* write cpod_node() as the pod's nominated node, with `sentence` */
 	SCHED_EVICT,         /* evict the pod; repeated while the pod still runs */
+	/* evict the pod from a tainted device, and write an Event unless `sentence` is "" */
+	SCHED_EVICT_TAINTED,
 };
 
 /* The pod for which a victim is evicted. */
@@ -108,6 +110,7 @@ struct sched_counts {
 	uint32_t n_nominated, n_reserved;
 	/* n_reclaimed: part of n_evictions that reclaimed a guarantee */
 	uint64_t n_evictions, n_reclaimed;
+	uint64_t n_taint_evictions;   /* pods that were evicted from a tainted device */
 	uint64_t n_timeouts;          /* gang members whose nomination expired */
 	uint64_t n_granted, n_denied; /* resize requests */
 	uint64_t n_expired;           /* expired reservations */

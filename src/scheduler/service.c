@@ -36,6 +36,11 @@ static void service_carry_out(struct service *s, const struct sched_action *a)
 	case SCHED_CLAIM: service_claim(s, a->pod, a->claims); break;
 	case SCHED_NOMINATE: service_nominate(s, a->pod, a->sentence); break;
 	case SCHED_EVICT: service_evict(s, a->pod, a->reason, a->preemptor); break;
+	case SCHED_EVICT_TAINTED:
+		service_evict(s, a->pod, a->reason, NULL);
+		if (a->sentence[0])
+			service_event(s, a->pod, a->reason, a->sentence);
+		break;
 	case SCHED_EVENT: service_event(s, a->pod, a->reason, a->sentence); break;
 	}
 }

@@ -319,6 +319,77 @@ static struct sched_action next_eviction(const char *name)
 	return a;
 }
 
+/* Sets node n with one device that has the taint. Its time is START_NS plus `seconds`. */
+static void add_tainted(const char *key, const char *effect, int seconds)
+{
+	set(CLUSTER_GPU_NODE,
+		"{'metadata':{'name':'n'},'status':{'owner':'divvy','slots':{'total':64},"
+		"'devices':[{'uuid':'GPU-n-0','index':0,'model':'A','memoryBytes':1000000,"
+		"'health':'Unhealthy','taints':[{'key':'divvy.gpu/%s','value':'48','effect':'%s',"
+		"'timeAdded':'2026-01-02T03:04:%02dZ'}]}]}}",
+		key, effect, 5 + seconds);
+}
+
+static void add_policy(const char *name, const char *namespaces, const char *taints)
+{
+	set(CLUSTER_POLICY,
+		"{'metadata':{'name':'%s'},'spec':{'namespaces':[%s],'deviceTaints':{%s}}}", name,
+		namespaces, taints);
+}
+
+static void a_policy_evicts_pods_from_a_tainted_device(void **state)
+{
+	add_node("n", 1);
+	add_pod("a", SHARE("0.5"), "");
+	confirm(next(SCHED_BIND, "a", NULL), SHARE("0.5"));
+	nothing();
+	add_tainted("xid", "NoExecute", 0);
+	nothing();
+	add_pod("b", SHARE("0.2"), "");
+	told("b", "0/1 nodes: 1 unhealthy");
+
+	/* Neither a policy of other namespaces nor one without eviction is enough. */
+	add_policy("other", "'t'", "'eviction':'Any'");
+	add_policy("p", "'s'", "'eviction':'Never'");
+	nothing();
+	add_policy("p", "'s'", "'eviction':'NoExecute','graceSeconds':30");
+	nothing();
+	pass(29);
+	nothing();
+	pass(1);
+	next(SCHED_EVICT_TAINTED, "a",
+		"device GPU-n-0 of node n has the taint divvy.gpu/xid=48:NoExecute; policy p "
+		"requires the eviction");
+	nothing();
+	/* A refused eviction is sent again, without an Event. */
+	pass(6);
+	next(SCHED_EVICT_TAINTED, "a", "");
+	assert_int_equal(sched_counts(sched).n_taint_evictions, 1);
+	/* The device returns, so the pod may stay. */
+	add_gpus("n", 1, "");
+	next(SCHED_BIND, "b", NULL);
+	pass(60);
+	nothing();
+}
+
+static void the_effect_and_the_shortest_grace_decide(void **state)
+{
+	add_node("n", 1);
+	add_pod("a", SHARE("0.5"), "");
+	confirm(next(SCHED_BIND, "a", NULL), SHARE("0.5"));
+	add_tainted("silent", "NoSchedule", 0);
+	add_policy("p", "'s'", "'eviction':'NoExecute'");
+	pass(10);
+	nothing();
+	add_policy("q", "'s'", "'eviction':'Any','graceSeconds':20");
+	add_policy("r", "'s'", "'eviction':'Any','graceSeconds':15");
+	nothing();
+	pass(5);
+	next(SCHED_EVICT_TAINTED, "a",
+		"device GPU-n-0 of node n has the taint divvy.gpu/silent=48:NoSchedule; policy r "
+		"requires the eviction");
+}
+
 static void an_eviction_names_its_preemptor(void **state)
 {
 	struct sched_action a;
@@ -2004,6 +2075,8 @@ int main(void)
 		TEST(objects_come_in_any_order),
 		TEST(a_failed_binding_frees_the_place),
 		TEST(a_refused_binding_frees_the_place),
+		TEST(a_policy_evicts_pods_from_a_tainted_device),
+		TEST(the_effect_and_the_shortest_grace_decide),
 		TEST(an_eviction_names_its_preemptor),
 		TEST(a_pod_that_was_refused_may_lack_a_device_later),
 		TEST(a_released_reservation_is_reported_once),
