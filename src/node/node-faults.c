@@ -18,6 +18,7 @@
 #include "agent/device.h"
 #include "base/log.h"
 #include "kube/kube-json.h"
+#include "kube/time.h"
 #include "node/node-internal.h"
 #include "simgpu/simgpu-proto.h"
 
@@ -102,6 +103,32 @@ void faults_seen(struct node *node, const json_t *status)
 	note_missing(node, json_object_get(status, "devices"));
 	note_missing(node, json_object_get(status, "missingDevices"));
 	faults_look(node);
+}
+
+void faults_clear(struct node *node, const json_t *gpu_node)
+{
+	const struct device_set *set = node->agent->devices;
+	const json_t *one;
+	size_t i;
+
+	json_array_foreach(kube_json_at(gpu_node, "spec", "cleared", NULL), i, one) {
+		const char *uuid = kube_json_text_at(one, "uuid", NULL),
+			   *time = kube_json_text_at(one, "timeAdded", NULL);
+		struct device *d = uuid ? device_find(set, uuid) : NULL;
+		struct kube_time since;
+		uint64_t cleared_ns, since_ns;
+
+		if (!d || !time || !device_has_fault(d, DEVICE_XID) ||
+			kube_time_parse(str_from(time), &cleared_ns) < 0)
+			continue;
+		/* The taint has whole seconds, so the comparison must, too. */
+		since = kube_time_format(d->fault_since_ns[DEVICE_XID]);
+		if (kube_time_parse(str_from(since.s), &since_ns) < 0 || since_ns > cleared_ns)
+			continue;
+		log_info("device %s: an administrator has cleared Xid %llu", uuid,
+			(unsigned long long)d->xid);
+		device_clear(d);
+	}
 }
 
 void faults_forget(struct node *node)

@@ -142,9 +142,9 @@ struct node {
 	struct loop_timer tick;
 	uint64_t next_sweep_ns, next_look_ns;
 
-	uint64_t epoch;    /* the newest scheduler epoch seen */
-	uint64_t faulty;   /* one bit for each faulty device, as last reported */
-	uint64_t lost;     /* one bit for each lost device, a subset of `faulty` */
+	uint64_t epoch; /* the newest scheduler epoch seen */
+	/* one bit for each fault of each device, as last reported: enum device_fault */
+	uint8_t faults[ARBITER_DEVICES];
 	char conflict[64]; /* resource of another device plugin for GPUs; "": none */
 	/* A cordon that names no device of this node, as last reported; "": none. */
 	char no_cordon[96];
@@ -444,6 +444,10 @@ void node_status_touch(struct node *node);
 void faults_seen(struct node *node, const json_t *status);
 /* The GPUNode was deleted: no device counts as missing any more. */
 void faults_forget(struct node *node);
+/*
+ * Clears the Xids of devices that GPUNode.spec.cleared names with the time of their taint.
+ */
+void faults_clear(struct node *node, const json_t *gpu_node);
 /* Looks for faults every few seconds, and reports changes. */
 void faults_look(struct node *node);
 bool faults_is_missing(const struct node *node, const char *uuid);

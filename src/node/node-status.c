@@ -58,6 +58,28 @@ static const char *placeholder_of(const struct node *node, const struct device *
 	return kube_json_text_at(kube_json_find(told, "uuid", d->info.uuid), "placeholder", NULL);
 }
 
+/* The taints of a device; NULL: none. */
+static json_t *node_status_taints_json(const struct device *d)
+{
+	json_t *all = NULL;
+
+	for (enum device_fault fault = 0; fault < DEVICE_FAULTS; fault++) {
+		struct device_taint taint;
+		json_t *one;
+
+		if (!device_taint(d, fault, &taint))
+			continue;
+		one = json_pack("{s:s, s:s, s:s}", "key", taint.key, "effect",
+			taint.is_no_execute ? "NoExecute" : "NoSchedule", "timeAdded",
+			kube_time_format(taint.since_ns).s);
+		if (taint.value[0])
+			json_object_set_new(one, "value", json_string(taint.value));
+		all = all ? all : json_array();
+		json_array_append_new(all, one);
+	}
+	return all;
+}
+
 static json_t *node_status_devices_json(const struct node *node)
 {
 	const struct device_set *set = node->agent->devices;
@@ -73,7 +95,7 @@ static json_t *node_status_devices_json(const struct node *node)
 				: node->pool.is_on                       ? "pool"
 									 : "divvy");
 		const char *placeholder = placeholder_of(node, d);
-		json_t *links = links_json(set, i);
+		json_t *links = links_json(set, i), *taints = node_status_taints_json(d);
 
 		if (placeholder)
 			json_object_set_new(one, "placeholder", json_string(placeholder));
@@ -84,6 +106,8 @@ static json_t *node_status_devices_json(const struct node *node)
 		json_decref(links);
 		if (device_note(d)[0])
 			json_object_set_new(one, "reason", json_string(device_note(d)));
+		if (taints)
+			json_object_set_new(one, "taints", taints);
 		if (d->info.is_mig && d->info.parent[0])
 			json_object_set_new(one, "parent", json_string(d->info.parent));
 		json_array_append_new(all, one);

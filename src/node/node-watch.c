@@ -4,11 +4,14 @@
  * that is lost or does not answer, an unmanaged process on a device. Each is reported once when it
  * appears, and not more often than people can read.
  */
+#include <inttypes.h>
 #include <stdlib.h>
 
 #include "agent/audit.h"
 #include "agent/device.h"
 #include "agent/agent-memory.h"
+#include "agent/xid.h"
+#include "agent/xid-watch.h"
 #include "base/format.h"
 #include "base/log.h"
 #include "node/node-internal.h"
@@ -93,7 +96,7 @@ static void watch_report_health(struct node *node, const struct device *d)
 	const char *reason = d->is_lost ? "DeviceLost"
 		: is_faulty             ? "DeviceUnhealthy"
 					: "DeviceHealthy",
-		   *what = is_faulty ? device_fault_text(d) : "answers again";
+		   *what = is_faulty ? device_fault_text(d) : "is healthy again";
 
 	log_warn("device %s %s", d->info.uuid, what);
 	node_event(node, is_faulty, reason, "device %s %s", d->info.uuid, what);
@@ -118,20 +121,44 @@ static void look_at_devices(struct node *node)
 
 	for (uint32_t i = 0; i < set->n; i++) {
 		const struct device *d = &set->devices[i];
-		const uint64_t bit = 1ull << i;
+		uint8_t faults = 0;
 
-		if (device_is_faulty(d) == !!(node->faulty & bit) &&
-			d->is_lost == !!(node->lost & bit))
+		for (enum device_fault fault = 0; fault < DEVICE_FAULTS; fault++)
+			faults |= (uint8_t)(device_has_fault(d, fault) << fault);
+		if (faults == node->faults[i])
 			continue;
-		node->faulty = (node->faulty & ~bit) | (device_is_faulty(d) ? bit : 0);
-		node->lost = (node->lost & ~bit) | (d->is_lost ? bit : 0);
-		watch_report_health(node, d);
+		/* Only another gravest fault, the lowest bit, is news for people. */
+		if ((faults & -faults) != (node->faults[i] & -node->faults[i]))
+			watch_report_health(node, d);
+		node->faults[i] = faults;
 		has_changed = true;
 	}
 	if (has_changed)
 		node_offer(node);
 	if (set->n)
 		memory_refresh(node->agent);
+}
+
+/* Sends an Event to the pod whose process caused an Xid, or to the GPUNode if it is not known. */
+static void watch_report_xids(struct node *node)
+{
+	const struct device_set *set = node->agent->devices;
+	struct xid_report r;
+
+	while (xid_watch_take(node->agent, &r)) {
+		const char *uuid = set->devices[r.device].info.uuid;
+
+		if (r.pod.uid[0])
+			node_pod_event(node, &r.pod, true, "XidError",
+				"container %s caused Xid %" PRIu64 " (%s) on device %s; the error "
+				"ends its work on the device, and other tenants continue",
+				r.pod.container, r.xid, xid_text(r.xid), uuid);
+		else
+			node_event(node, true, "XidError",
+				"a program that belongs to no known pod caused Xid %" PRIu64
+				" (%s) on device %s; the kernel log names its process",
+				r.xid, xid_text(r.xid), uuid);
+	}
 }
 
 /* ---- unmanaged processes ---- */
@@ -150,6 +177,7 @@ static void watch_report_unmanaged(struct node *node)
 void watch_look(struct node *node)
 {
 	look_at_devices(node);
+	watch_report_xids(node);
 	watch_report_unmanaged(node);
 	/* An Event refers to the GPUNode, which may not have been known at the start. */
 	if (node->is_insecure && !node->is_insecure_reported && node_gpunode(node)) {

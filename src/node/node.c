@@ -255,6 +255,7 @@ static void node_on_gpunode(struct node *node, const struct kube_entry *entry, b
 	if (json_integer_value(epoch) > 0)
 		node_saw_epoch(node, (uint64_t)json_integer_value(epoch));
 	look_at_cordons(node, entry->object);
+	faults_clear(node, entry->object);
 	node_pool_look(node, clock_now_ns());
 	node_offer(node);
 	/* The daemon chooses devices only at its start: it ends, and the kubelet restarts it. */

@@ -172,8 +172,8 @@ static bool cluster_report_agrees(const struct cpolicy *p, const struct cqueue *
 static bool is_empty(const struct cpolicy *p)
 {
 	static const char *const effects[] = {"classes", "highestPriority", "totalShare",
-		"totalMemory", "queue", "overcommit", "remote", "models", "labelSpaces",
-		"dialects"};
+		"totalMemory", "queue", "overcommit", "remote", "models", "labelSpaces", "dialects",
+		"deviceTaints"};
 
 	for (size_t i = 0; i < ARRAY_SIZE(effects); i++) {
 		const json_t *effect = json_object_get(p->spec, effects[i]);
