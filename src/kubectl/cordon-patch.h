@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Changes GPUNode.spec.cordoned, the list of devices that get no new tenants. */
+/* Changes the lists of devices in GPUNode.spec: cordoned and cleared. */
 #ifndef KUBECTL_CORDON_PATCH_H
 #define KUBECTL_CORDON_PATCH_H
 
@@ -11,5 +11,12 @@
  */
 int cordon_set(struct access *access, const char *node, const char *uuid, bool is_cordoned,
 	const char *reason, struct error *err);
+
+/*
+ * Writes into GPUNode.spec.cleared that the device's Xid errors up to that time are dealt with.
+ * Returns 1; 0 if the list says so already; -errno as cordon_set().
+ */
+int clear_set(struct access *a, const char *node, const char *uuid, const char *time,
+	struct error *err);
 
 #endif

@@ -90,6 +90,18 @@ static void draw_shares(const json_t *d, bool is_ascii, struct buf *out)
 	draw_bytes_at(d, "memory_bytes", out);
 }
 
+static void draw_taints(const json_t *taints, struct buf *out)
+{
+	for (size_t i = 0; i < json_array_size(taints); i++) {
+		const json_t *taint = json_array_get(taints, i);
+		const char *value = json_text_or_empty(taint, "value");
+
+		buf_addf(out, "; taint %s%s%s:%s since %s", json_text_or_empty(taint, "key"),
+			value[0] ? "=" : "", value, json_text_or_empty(taint, "effect"),
+			json_text_or_empty(taint, "timeAdded"));
+	}
+}
+
 static void draw_device(const json_t *d, bool is_ascii, struct buf *out)
 {
 	const char *health = json_text_or_empty(d, "health");
@@ -104,6 +116,7 @@ static void draw_device(const json_t *d, bool is_ascii, struct buf *out)
 	if (strcmp(health, "Healthy"))
 		buf_addf(out, "; %s%s%s", health, json_text_or_empty(d, "reason")[0] ? ": " : "",
 			json_text_or_empty(d, "reason"));
+	draw_taints(json_object_get(d, "taints"), out);
 	if (json_bool_or_false(d, "cordoned"))
 		buf_addf(out, "; cordoned%s%s",
 			json_text_or_empty(d, "cordon_reason")[0] ? ": " : "",

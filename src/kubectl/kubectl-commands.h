@@ -13,6 +13,7 @@
 	X(fit) \
 	X(cordon_gpu) \
 	X(uncordon_gpu) \
+	X(clear_gpu) \
 	X(drain_gpu) \
 	X(defrag) \
 	X(usage) \

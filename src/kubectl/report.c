@@ -220,6 +220,7 @@ static json_t *report_device_row(
 	report_copy_member(made, "model", device, "model");
 	report_copy_member(made, "health", device, "health");
 	report_copy_member(made, "reason", device, "reason");
+	report_copy_member(made, "taints", device, "taints");
 	report_copy_member(made, "owner", device, "owner");
 	json_object_set_new(made, "cordoned", json_boolean(cordon != NULL));
 	kube_json_set_text(made, "cordon_reason", json_text_or_empty(cordon, "reason"));
