@@ -523,17 +523,23 @@ int nvml_reopen(struct nvml *nvml)
 	return r;
 }
 
-enum nvml_recovery nvml_recovery(struct nvml *nvml, nvml_handle handle)
+static enum nvml_recovery nvml_recovery_locked(struct nvml *nvml, nvml_handle handle)
 {
 	struct nvml_field field = {.id = NVML_FIELD_RECOVERY, .result = NVML_NOT_SUPPORTED};
 
-	if (!nvml || !handle || !nvml->field_values)
-		return NVML_RECOVERY_UNKNOWN;
-	NVML_READ(nvml);
-	if (nvml->field_values(handle, 1, &field) != NVML_OK || field.result != NVML_OK)
+	if (!handle || !nvml->field_values || nvml->field_values(handle, 1, &field) != NVML_OK ||
+		field.result != NVML_OK)
 		return NVML_RECOVERY_UNKNOWN;
 	return field.value.u < NVML_RECOVERY_UNKNOWN ? (enum nvml_recovery)field.value.u
 						     : NVML_RECOVERY_RESET;
+}
+
+enum nvml_recovery nvml_recovery(struct nvml *nvml, nvml_handle handle)
+{
+	if (!nvml)
+		return NVML_RECOVERY_UNKNOWN;
+	NVML_READ(nvml);
+	return nvml_recovery_locked(nvml, handle);
 }
 
 static const char *watched_uuid(const struct nvml *nvml, nvml_handle handle)
@@ -568,5 +574,6 @@ int nvml_await_xid(struct nvml *nvml, uint32_t timeout_ms, struct nvml_xid *ret)
 		ret->uuid[0] = '\0';
 	ret->gpu_instance = event.gpu_instance;
 	ret->xid = event.data;
+	ret->recovery = nvml_recovery_locked(nvml, event.device);
 	return 1;
 }

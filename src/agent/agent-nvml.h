@@ -44,6 +44,16 @@ struct nvml_info {
 };
 #define NVML_NO_INSTANCE UINT32_MAX
 
+/* What the driver asks an administrator to do, as nvmlDeviceGpuRecoveryAction_t. */
+enum nvml_recovery {
+	NVML_RECOVERY_NONE,
+	NVML_RECOVERY_RESET,
+	NVML_RECOVERY_REBOOT,
+	NVML_RECOVERY_DRAIN_P2P,
+	NVML_RECOVERY_DRAIN_AND_RESET,
+	NVML_RECOVERY_UNKNOWN, /* drivers before R570 do not answer */
+};
+
 struct nvml_process {
 	uint32_t pid;
 	bool is_graphics;
@@ -73,15 +83,7 @@ int nvml_reopen(struct nvml *nvml);
 /* Finds a device or MIG instance by its UUID. NULL: the driver does not reach it. */
 nvml_handle nvml_find(struct nvml *nvml, const char *uuid);
 
-/* What the driver asks an administrator to do, as nvmlDeviceGpuRecoveryAction_t. */
-enum nvml_recovery {
-	NVML_RECOVERY_NONE,
-	NVML_RECOVERY_RESET,
-	NVML_RECOVERY_REBOOT,
-	NVML_RECOVERY_DRAIN_P2P,
-	NVML_RECOVERY_DRAIN_AND_RESET,
-	NVML_RECOVERY_UNKNOWN, /* drivers before R570 do not answer */
-};
+/* What the driver asks for. The device of a MIG instance answers, the instance does not. */
 enum nvml_recovery nvml_recovery(struct nvml *nvml, nvml_handle handle);
 
 /* Memory in use on the device by all processes. Returns 0 or -EIO. */
@@ -103,6 +105,7 @@ struct nvml_xid {
 	char uuid[96];         /* UUID of the device, also for a MIG instance; "": not known */
 	uint32_t gpu_instance; /* NVML_NO_INSTANCE: the Xid concerns the whole device */
 	uint64_t xid;
+	enum nvml_recovery recovery; /* what the driver asks for after the Xid */
 };
 
 /*

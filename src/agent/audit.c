@@ -538,9 +538,10 @@ static void find_devices(struct agent *agent, json_t *list)
 			text,
 			!device_is_faulty(d) ? ""
 				: set->is_simulated
-				? "stop the device's programs and restart the daemon"
-				: "see `nvidia-smi` and the kernel's log (Xid); reset "
-				  "the device and restart the daemon");
+				? "send the fault `reset` by divvy-simctl; the device then returns"
+				: "see `nvidia-smi` and the kernel's log (Xid); stop the device's "
+				  "programs and reset the device; it then returns by itself, with "
+				  "drivers before R570 when the daemon restarts");
 	}
 	if (set->is_simulated)
 		audit_add_finding(list, "note", "the devices are simulated: no GPU computes here",

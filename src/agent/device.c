@@ -259,6 +259,12 @@ static const struct {
 	[DEVICE_SILENT] = {"divvy.gpu/silent", "does not answer", false},
 };
 
+/* Whether the driver asks for a recovery. */
+static bool asks_recovery(enum nvml_recovery recovery)
+{
+	return recovery != NVML_RECOVERY_NONE && recovery != NVML_RECOVERY_UNKNOWN;
+}
+
 /* Values of the taint, and what an administrator has to do. */
 static const struct {
 	const char *value, *what;
@@ -275,9 +281,7 @@ bool device_has_fault(const struct device *device, enum device_fault fault)
 	switch (fault) {
 	case DEVICE_LOST: return device->is_lost;
 	case DEVICE_XID: return device->xid != 0;
-	case DEVICE_RECOVERY:
-		return device->recovery != NVML_RECOVERY_NONE &&
-			device->recovery != NVML_RECOVERY_UNKNOWN;
+	case DEVICE_RECOVERY: return asks_recovery(device->recovery);
 	case DEVICE_SILENT: return device->n_silent >= DEVICE_SILENT_MAX;
 	case DEVICE_FAULTS: break;
 	}
@@ -379,10 +383,11 @@ uint64_t device_note_xid(struct device_set *set, const struct nvml_xid *xid, uin
 			continue;
 		d->n_xids++;
 		d->n_program_xids += kind == XID_PROGRAM;
+		d->has_asked_recovery |= asks_recovery(xid->recovery);
 		if (d->xid || !xid->xid || kind == XID_PROGRAM || kind == XID_NOTICE)
 			continue;
 		d->xid = xid->xid;
-		d->has_asked_recovery = false;
+		d->has_asked_recovery = asks_recovery(xid->recovery);
 		device_faults_changed(d, real_ns);
 		faulty |= 1ull << i;
 	}
@@ -406,7 +411,7 @@ void device_note_answer(struct device *device, const struct device_answer *answe
 	device->n_silent = answer->is_answered || answer->is_lost ? 0 : device->n_silent + 1;
 	if (answer->is_answered) {
 		device->recovery = answer->recovery;
-		device->has_asked_recovery |= device_has_fault(device, DEVICE_RECOVERY);
+		device->has_asked_recovery |= asks_recovery(answer->recovery);
 		/*
 		 * Only a driver that has asked for a recovery shows by NVML_RECOVERY_NONE that the
 		 * device has had the recovery.

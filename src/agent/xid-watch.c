@@ -189,16 +189,22 @@ static void xid_watch_run(struct worker_job *job)
 		clock_sleep_until_ns(clock_now_ns() + XID_WAIT_MS * NSEC_PER_MSEC);
 }
 
-/* The tenant of the process, else the one that alone has processes on the devices; else NULL. */
-static const struct tenant *xid_find_tenant(const struct agent *agent, uint64_t devices, pid_t pid)
+static struct process *xid_find_process(const struct agent *agent, pid_t pid)
 {
-	const struct tenant *only = NULL, *t;
-	const struct process *p;
-	uint32_t n = 0;
+	struct process *p;
 
 	LIST_FOREACH(p, &agent->processes, link)
 		if (pid && p->pid == pid)
-			return p->tenant;
+			return p;
+	return NULL;
+}
+
+/* The tenant that alone has processes on the devices; NULL: none or several. */
+static const struct tenant *xid_find_only_tenant(const struct agent *agent, uint64_t devices)
+{
+	const struct tenant *only = NULL, *t;
+	uint32_t n = 0;
+
 	LIST_FOREACH(t, &agent->tenants, link) {
 		bool is_there = false;
 
@@ -207,7 +213,7 @@ static const struct tenant *xid_find_tenant(const struct agent *agent, uint64_t 
 		n += is_there;
 		only = is_there ? t : only;
 	}
-	return !pid && n == 1 ? only : NULL;
+	return n == 1 ? only : NULL;
 }
 
 static void xid_add_report(struct xid_watch *w, const struct xid_seen *seen, uint64_t devices,
@@ -233,7 +239,8 @@ static void xid_watch_note(struct xid_watch *w, const struct xid_seen *seen)
 	const struct nvml_xid *xid = &seen->xid;
 	const uint64_t devices = device_of_xid(set, xid),
 		       faulty = device_note_xid(set, xid, clock_real_ns());
-	const struct tenant *tenant;
+	const struct tenant *tenant = NULL;
+	struct process *process;
 
 	log_info("device %s: Xid %" PRIu64 " (%s), process %d", xid->uuid[0] ? xid->uuid : "?",
 		xid->xid, xid_text(xid->xid), (int)seen->pid);
@@ -242,7 +249,15 @@ static void xid_watch_note(struct xid_watch *w, const struct xid_seen *seen)
 			memory_report_fault(w->agent, &set->devices[i]);
 	if (xid_kind(xid->xid) != XID_PROGRAM || !devices)
 		return;
-	tenant = xid_find_tenant(w->agent, devices, seen->pid);
+	process = xid_find_process(w->agent, seen->pid);
+	if (process)
+		tenant = process->tenant;
+	else if (!seen->pid)
+		tenant = xid_find_only_tenant(w->agent, devices);
+	if (process && !process->is_dead)
+		client_send_diagnostic(process->conn, (uint32_t)__builtin_ctzll(devices),
+			"device %s: this program caused Xid %" PRIu64 " (%s)", xid->uuid, xid->xid,
+			xid_text(xid->xid));
 	if (tenant)
 		log_info("tenant %s caused Xid %" PRIu64, tenant->name, xid->xid);
 	xid_add_report(w, seen, devices, tenant);

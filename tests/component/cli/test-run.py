@@ -211,26 +211,29 @@ def a_signal_ends_a_wait():
         assert [t["name"] for t in rig.json("ps", "-o", "json")] == ["first"]
 
 
+def set_faults(rig, line):
+    subprocess.run(
+        [os.path.join(BUILD, "src/simgpu/divvy-simctl"), "--dir", os.path.join(rig.dir, "sim"), "faults", "-"],
+        input=line + "\n",
+        env=rig.env,
+        text=True,
+        timeout=patience(),
+        check=True,
+    )
+
+
 def a_lost_device_gets_no_new_tenant():
     with Rig(simulate="2xTest-1Gi") as rig:
-        sim = os.path.join(rig.dir, "sim")
         spin = ("--", SPIN, "--duration=0.1")
         user = rig.spin("user", "--device", "0", *WISH)
-        subprocess.run(
-            [os.path.join(BUILD, "src/simgpu/divvy-simctl"), "--dir", sim, "faults", "-"],
-            input="lost device=0\n",
-            env=rig.env,
-            text=True,
-            timeout=patience(),
-            check=True,
-        )
+        set_faults(rig, "lost device=0")
         assert user.wait(patience()) == 1
         wait_for(lambda: rig.json("devices", "-o", "json")[0]["note"], "the daemon reports the lost device")
         assert "device 0: is lost: the driver cannot reach it any more" in rig.divvy("devices").stdout
         done = rig.divvy("doctor", "-o", "json")
         problem = [f for f in json.loads(done.stdout) if f["level"] == "problem"]
         assert done.returncode == 1, done
-        assert len(problem) == 1 and "device 0" in problem[0]["what"] and "restart the daemon" in problem[0]["do"]
+        assert len(problem) == 1 and "device 0" in problem[0]["what"] and "`reset`" in problem[0]["do"]
         for _ in range(2):  # best fit alone would choose device 0
             done = rig.divvy("run", "--request", "0.3", "--quiet", *spin)
             assert done.returncode == 0, done.stderr
@@ -245,6 +248,41 @@ def a_lost_device_gets_no_new_tenant():
             125,
             "count 2: 1 device has capacity",
         )
+        set_faults(rig, "reset device=0 at=1ms")
+        # Whoever asks for devices has the daemon ask the driver.
+        wait_for(lambda: not rig.json("devices", "-o", "json")[0]["note"], "the device returns")
+        done = rig.divvy("run", "--device", "0", *WISH, *spin)
+        assert done.returncode == 0, done.stderr
+
+
+def an_xid_of_the_device_ends_with_the_recovery():
+    with Rig(simulate="1xTest-1Gi") as rig:
+
+        def note():
+            return rig.json("devices", "-o", "json")[0]["note"]
+
+        user = rig.spin("user", *WISH)
+        set_faults(rig, "xid device=0 code=48 action=reset at=1ms")
+        wait_for(lambda: note() == "had Xid 48 (double bit ECC error), which no program causes", "the device is faulty")
+        refused(rig.divvy("run", *WISH, "--", "true"), 125, "had Xid 48")
+        set_faults(rig, "reset device=0 at=1ms")
+        wait_for(lambda: not note(), "the device is healthy again")
+        assert rig.divvy("run", *WISH, "--", "true").returncode == 0
+        user.kill()
+        assert "had Xid 48 (double bit ECC error), which no program causes" in user.communicate()[1]
+
+
+def a_program_learns_of_the_xid_that_it_caused():
+    with Rig(simulate="1xTest-1Gi") as rig:
+        faulty, other = (rig.spin(name, *WISH) for name in ("faulty", "other"))
+        set_faults(rig, f"xid device=0 code=31 pid={faulty.pid} at=1ms")
+        line = faulty.stderr.readline()
+        assert "this program caused Xid 31 (GPU memory page fault)" in line, line
+        assert not rig.json("devices", "-o", "json")[0]["note"]
+        for child in (faulty, other):
+            child.kill()
+        assert "Xid" not in other.communicate()[1]
+        faulty.communicate()
 
 
 def dry_run_prints_and_runs_nothing():
@@ -531,6 +569,8 @@ main(
     a_wait_has_a_time_limit,
     a_signal_ends_a_wait,
     a_lost_device_gets_no_new_tenant,
+    an_xid_of_the_device_ends_with_the_recovery,
+    a_program_learns_of_the_xid_that_it_caused,
     memory_units_mean_what_they_mean_in_other_tools,
     a_quota_below_the_size_of_a_context_is_reported,
     a_setting_that_hides_all_devices_is_reported,

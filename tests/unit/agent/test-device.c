@@ -132,7 +132,8 @@ static void xid_errors_that_no_program_causes_make_a_device_unhealthy(void **sta
 static bool note(struct device *device, uint64_t number, uint64_t real_ns)
 {
 	struct device_set some_set = {.devices = device, .n = 1};
-	struct nvml_xid xid = {.gpu_instance = NVML_NO_INSTANCE, .xid = number};
+	struct nvml_xid xid = {
+		.gpu_instance = NVML_NO_INSTANCE, .xid = number, .recovery = NVML_RECOVERY_UNKNOWN};
 
 	return device_note_xid(&some_set, &xid, real_ns) != 0;
 }
@@ -230,6 +231,25 @@ static void a_device_returns_when_the_driver_shows_it(void **state)
 				device_note_answer(&device, &returns[i].answers[k], 2 + k);
 		if (device_is_faulty(&device) != returns[i].is_faulty)
 			fail_msg("case %zu: faulty %d", i, device_is_faulty(&device));
+	}
+}
+
+/* The device may have been reset before the next query. Xid 154 reports what the driver asks for. */
+static void a_recovery_that_only_an_xid_reported_counts(void **state)
+{
+	for (int is_later = 0; is_later < 2; is_later++) {
+		struct device device = some("GPU-a", NULL, NVML_NO_INSTANCE);
+		struct device_set some_set = {.devices = &device, .n = 1};
+		struct nvml_xid xid = {.gpu_instance = NVML_NO_INSTANCE, .xid = 48};
+
+		xid.recovery = is_later ? NVML_RECOVERY_NONE : NVML_RECOVERY_RESET;
+		assert_int_equal(device_note_xid(&some_set, &xid, 1), 1);
+		xid.xid = 154;
+		xid.recovery = NVML_RECOVERY_RESET;
+		if (is_later)
+			assert_int_equal(device_note_xid(&some_set, &xid, 2), 0);
+		device_note_answer(&device, &(struct device_answer){.is_answered = true}, 3);
+		assert_false(device_is_faulty(&device));
 	}
 }
 
@@ -340,6 +360,7 @@ int main(void)
 		UNIT(the_first_fatal_xid_is_reported), UNIT(xids_of_programs_are_counted),
 		UNIT(each_fault_has_a_taint_since_its_begin),
 		UNIT(a_device_returns_when_the_driver_shows_it),
+		UNIT(a_recovery_that_only_an_xid_reported_counts),
 		UNIT(an_administrator_clears_the_xid_only),
 		UNIT(a_lost_device_is_back_after_the_driver_is_opened_again),
 		UNIT(the_driver_asks_for_a_recovery_until_the_reset)};
