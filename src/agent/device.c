@@ -17,7 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "agent/xid.h"
+#include "driver/xid.h"
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/log.h"

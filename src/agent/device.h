@@ -11,8 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "agent/device-lock.h"
-#include "agent/agent-nvml.h"
+#include "driver/device-lock.h"
+#include "driver/driver-nvml.h"
 #include "base/error.h"
 #include "core/arbiter.h"
 #include "core/ledger.h"

@@ -20,7 +20,7 @@
 #include "agent/agent-client.h"
 #include "agent/agent-memory.h"
 #include "agent/device.h"
-#include "agent/xid.h"
+#include "driver/xid.h"
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/log.h"

@@ -10,7 +10,7 @@
 #include "agent/audit.h"
 #include "agent/device.h"
 #include "agent/agent-memory.h"
-#include "agent/xid.h"
+#include "driver/xid.h"
 #include "agent/xid-watch.h"
 #include "base/format.h"
 #include "base/log.h"

@@ -202,7 +202,7 @@ static void each_fault_has_a_taint_since_its_begin(void **state)
 	assert_taint(&device, DEVICE_SILENT, "");
 }
 
-/* What the driver says after an Xid, and whether the device is then faulty. */
+/* Answers of the driver after an Xid, and whether the device is then faulty. */
 static const struct {
 	struct device_answer answers[3];
 	bool is_faulty;

@@ -3,8 +3,8 @@
  * Xid errors by number, and the driver's lines about them in the kernel log. Only the kernel log
  * names the process that caused an Xid: NVML's events do not. Pure; any thread.
  */
-#ifndef AGENT_XID_H
-#define AGENT_XID_H
+#ifndef DRIVER_XID_H
+#define DRIVER_XID_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Opens and queries the management library: see agent-nvml.h. Functions are looked up by name at
+ * Opens and queries the management library: see driver-nvml.h. Functions are looked up by name at
  * opening. A function that a driver lacks stays NULL, and its answer is "not known".
  */
-#include "agent/agent-nvml.h"
+#include "driver/driver-nvml.h"
 
 #include <dlfcn.h>
 #include <errno.h>

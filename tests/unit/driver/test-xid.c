@@ -2,7 +2,7 @@
 /* Xid errors by number, and the kernel log's lines about them. */
 #include "unit.h"
 
-#include "agent/xid.h"
+#include "driver/xid.h"
 
 static void each_xid_has_a_kind_and_a_short_text(void **state)
 {

@@ -18,7 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "agent/device-lock.h"
+#include "driver/device-lock.h"
 #include "base/fd.h"
 
 #define UUID "GPU-1"

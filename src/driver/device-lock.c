@@ -6,7 +6,7 @@
  * not trust such a lock. Releasing unlinks the file under the lock; taking checks that the path
  * still names the locked file.
  */
-#include "agent/device-lock.h"
+#include "driver/device-lock.h"
 
 #include <errno.h>
 #include <fcntl.h>

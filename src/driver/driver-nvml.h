@@ -5,8 +5,8 @@
  * library, which would show a tenant's view. All functions may block, and any thread may call them,
  * also while another thread is in nvml_reopen(). With a NULL library all queries fail with -EIO.
  */
-#ifndef AGENT_AGENT_NVML_H
-#define AGENT_AGENT_NVML_H
+#ifndef DRIVER_DRIVER_NVML_H
+#define DRIVER_DRIVER_NVML_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -44,7 +44,7 @@ struct nvml_info {
 };
 #define NVML_NO_INSTANCE UINT32_MAX
 
-/* What the driver asks an administrator to do, as nvmlDeviceGpuRecoveryAction_t. */
+/* Recovery that the driver asks an administrator for, as nvmlDeviceGpuRecoveryAction_t. */
 enum nvml_recovery {
 	NVML_RECOVERY_NONE,
 	NVML_RECOVERY_RESET,
@@ -83,7 +83,7 @@ int nvml_reopen(struct nvml *nvml);
 /* Finds a device or MIG instance by its UUID. NULL: the driver does not reach it. */
 nvml_handle nvml_find(struct nvml *nvml, const char *uuid);
 
-/* What the driver asks for. The device of a MIG instance answers, the instance does not. */
+/* Only a whole device answers, not a MIG instance. */
 enum nvml_recovery nvml_recovery(struct nvml *nvml, nvml_handle handle);
 
 /* Memory in use on the device by all processes. Returns 0 or -EIO. */

@@ -8,8 +8,8 @@
  * root also locks a file in a folder of its own, and a user's daemon looks there first. In shared
  * folders root trusts only files that root owns.
  */
-#ifndef AGENT_DEVICE_LOCK_H
-#define AGENT_DEVICE_LOCK_H
+#ifndef DRIVER_DEVICE_LOCK_H
+#define DRIVER_DEVICE_LOCK_H
 
 #include <stdbool.h>
 #include <stdint.h>

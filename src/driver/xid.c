@@ -4,7 +4,7 @@
  * lines to the kernel log that resemble the driver's, so a line only adds a process to an Xid that
  * NVML has reported.
  */
-#include "agent/xid.h"
+#include "driver/xid.h"
 
 #include <errno.h>
 
@@ -18,7 +18,7 @@ static const struct xid_entry {
 	const char *text;
 } entries[] = {
 #define XID(number, kind, text) {number, XID_##kind, text},
-#include "agent/xid.def"
+#include "driver/xid.def"
 #undef XID
 };
 
