@@ -1048,9 +1048,10 @@ def a_device_error_closes_the_device():
     assert daemon.status()["devices"][1]["health"] == "Healthy", daemon.status()["devices"][1]
     fail_device("xid device=1 code=62 at=1ms")
     wait_for(lambda: daemon.status()["devices"][1]["health"] == "Unhealthy", "the device is unhealthy", 60)
-    assert daemon.status()["devices"][1]["reason"] == "had Xid 62, which no program causes", daemon.status()["devices"][
-        1
-    ]
+    assert (
+        daemon.status()["devices"][1]["reason"]
+        == "had Xid 62 (internal micro-controller halt), which no program causes"
+    ), daemon.status()["devices"][1]
     assert told(2, 62), daemon.http("/metrics", reader.token)[1]
     wait_for(lambda: daemon.slots_offered() == SLOTS - 64, "its slots are not offered")
     for name in (cluster.node_name, "stays"):
