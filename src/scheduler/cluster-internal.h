@@ -195,6 +195,8 @@ struct cluster {
 	struct cpod **by_tenant; /* index: tenant of the placement model; NULL for orphans */
 	uint32_t by_tenant_room;
 	uint64_t now_ns, real_ns;
+	/* No Lease that is fresh now becomes stale before this time. */
+	uint64_t stale_at_ns;
 	uint64_t epoch; /* greatest epoch in the status of all GPUNodes */
 	bool has_news;
 	uint32_t n_opened; /* devices that began to accept tenants since cluster_take_opened() */
@@ -225,6 +227,9 @@ int cnode_count(struct cluster *c, struct cnode *node);
 int cnode_refresh(struct cluster *c, struct cnode *node);
 int cluster_set_gpus(struct cluster *c, json_t *json, struct error *err);
 int cluster_set_lease(struct cluster *c, json_t *json);
+bool cnode_is_stale(const struct cluster *c, const struct cnode *node);
+/* Makes cluster_set_time() look at the nodes again when the node's Lease becomes stale. */
+void cnode_note_lease(struct cluster *c, const struct cnode *node);
 
 /* ---- cluster-tenant.c ---- */
 

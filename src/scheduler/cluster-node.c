@@ -181,9 +181,20 @@ struct node_info {
 	struct place_device_info device[PLACE_NODE_DEVICES_MAX];
 };
 
-static bool is_stale(const struct cluster *c, const struct cnode *node)
+static uint64_t stale_at_ns(const struct cnode *node)
 {
-	return !node->has_lease || c->now_ns > node->lease_seen_ns + node->lease_duration_ns;
+	return node->lease_seen_ns + node->lease_duration_ns;
+}
+
+bool cnode_is_stale(const struct cluster *c, const struct cnode *node)
+{
+	return !node->has_lease || c->now_ns > stale_at_ns(node);
+}
+
+void cnode_note_lease(struct cluster *c, const struct cnode *node)
+{
+	if (!cnode_is_stale(c, node))
+		c->stale_at_ns = MIN(c->stale_at_ns, stale_at_ns(node));
 }
 
 /* Returns the node's rack; "" if unknown. */
@@ -199,7 +210,7 @@ static const char *rack_of(const struct cluster *c, const struct cnode *node)
 static int cnode_describe_node(
 	struct cluster *c, struct cnode *node, struct node_info *ret, struct error *err)
 {
-	node->is_stale = is_stale(c, node);
+	node->is_stale = cnode_is_stale(c, node);
 	cnode_read_capacities(c, node, &node->cpu_all, &node->memory_all);
 	ret->info = (struct place_node_info){.name = node->name,
 		.rack = rack_of(c, node),
@@ -363,7 +374,8 @@ int cluster_set_lease(struct cluster *c, json_t *json)
 			: LEASE_DURATION_DEFAULT_NS;
 	node->has_lease = *renewed != '\0';
 	str_copy(node->renewed, sizeof(node->renewed), str_from(renewed));
-	return node->at != PLACE_NONE && is_stale(c, node) != was_stale
+	cnode_note_lease(c, node);
+	return node->at != PLACE_NONE && cnode_is_stale(c, node) != was_stale
 		? cnode_rebuild(c, node, NULL)
 		: 0;
 }

@@ -158,11 +158,13 @@ void cluster_set_time(struct cluster *c, uint64_t now_ns, uint64_t real_ns)
 
 	c->now_ns = now_ns;
 	c->real_ns = real_ns;
+	/* This function is called for each change of an object, so it must not visit all nodes. */
+	if (now_ns <= c->stale_at_ns)
+		return;
+	c->stale_at_ns = UINT64_MAX;
 	HASH_ITER(hh, c->nodes, node, next) {
-		const bool is_stale = !node->has_lease ||
-			now_ns > node->lease_seen_ns + node->lease_duration_ns;
-
-		if (is_stale != node->is_stale && node->is_there && node->has_gpus)
+		cnode_note_lease(c, node);
+		if (cnode_is_stale(c, node) != node->is_stale && node->is_there && node->has_gpus)
 			cnode_rebuild(c, node, NULL);
 	}
 }

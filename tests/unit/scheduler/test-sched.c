@@ -597,6 +597,24 @@ static void a_node_with_a_silent_daemon_gets_no_pod(void **state)
 	next(SCHED_BIND, "a", NULL);
 }
 
+static void each_lease_becomes_stale_at_its_own_time(void **state)
+{
+	add_node("n1", 1);
+	pass(20);
+	add_node("n2", 1);
+	add_lease("n2", "2026-01-02T03:04:25Z");
+	pass(21);
+	add_pod("a", SHARE("1"), "");
+	assert_string_equal(cpod_node(next(SCHED_BIND, "a", NULL)), "n2");
+	add_pod("b", SHARE("1"), "");
+	told("b", "0/2 nodes: 1 divvyd does not answer, 1 no GPU with 1 free");
+	pass(20);
+	told("b", "0/2 nodes: 2 divvyd does not answer");
+	add_lease("n1", "2026-01-02T03:05:06Z");
+	pass(2);
+	assert_string_equal(cpod_node(next(SCHED_BIND, "b", NULL)), "n1");
+}
+
 static void a_lease_that_was_old_at_the_start_is_stale(void **state)
 {
 	add_node("n1", 0);
@@ -2086,6 +2104,7 @@ int main(void)
 		TEST(a_group_pauses_after_a_refused_binding),
 		TEST(the_larger_of_both_counts),
 		TEST(a_node_with_a_silent_daemon_gets_no_pod),
+		TEST(each_lease_becomes_stale_at_its_own_time),
 		TEST(a_lease_that_was_old_at_the_start_is_stale),
 		TEST(the_message_names_the_obstacle),
 		TEST(cordoned_devices_keep_their_tenants),
