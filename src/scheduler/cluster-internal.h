@@ -52,7 +52,7 @@ struct cpod {
 	json_t *json;               /* the pod's object while the pod waits; else NULL */
 	struct assigned assigned;
 	struct tenancy requested;
-	struct error refusal; /* why the pod's requested keys are refused; code 0: they are valid */
+	char *refusal; /* why the pod's requested keys are refused; NULL: they are valid */
 	char group[SPEC_GROUP + 64];
 	uint64_t created_ns;
 	int64_t priority;
@@ -81,15 +81,14 @@ struct cpod {
 	struct cgroup *in; /* its gang, or NULL */
 	struct cpod *gprev, *gnext;
 	/* At most one tenant for each container, and the client half of a remote pod. */
-	uint32_t tenants[ASSIGNED_CONTAINERS_MAX + 1];
+	uint32_t *tenants;
 	/*
 	 * For each tenant the index of its container in `assigned`; PLACE_NONE: a tenant without
 	 * devices.
 	 */
-	uint32_t containers[ASSIGNED_CONTAINERS_MAX + 1];
-	uint32_t n_tenants;
-	/* why the last decision chose these devices; "": no reason is known */
-	char why[PLACE_MODE_WHY];
+	uint32_t *containers;
+	uint32_t n_tenants, tenants_room, containers_room;
+	char *why; /* why the last decision chose these devices; NULL: no reason is known */
 	/* A later decision ended the nomination, so status.nominatedNodeName reserves nothing. */
 	bool is_nomination_void;
 	uint32_t n_refused;        /* refused Bindings in a row */

@@ -449,6 +449,12 @@ static int tenant_restore(struct cluster *c, struct cnode *node, const struct as
 
 int cpod_add_tenant(struct cluster *c, struct cpod *pod, uint32_t tenant, uint32_t container)
 {
+	const size_t n = pod->n_tenants + 1ul;
+
+	if (array_grow(&pod->tenants, &pod->tenants_room, n, sizeof(*pod->tenants)) < 0 ||
+		array_grow(&pod->containers, &pod->containers_room, n, sizeof(*pod->containers)) <
+			0)
+		return -ENOMEM;
 	pod->containers[pod->n_tenants] = container;
 	pod->tenants[pod->n_tenants++] = tenant;
 	return cluster_note_tenant(c, tenant, pod);
@@ -478,7 +484,12 @@ static int restore_one(struct cluster *c, struct cpod *pod, uint32_t i,
 	if (r < 0 || node->at == PLACE_NONE)
 		return r;
 	r = tenant_restore(c, node, g, stage, &spec, &tenant);
-	return r < 0 || tenant == PLACE_NONE ? r : cpod_add_tenant(c, pod, tenant, i);
+	if (r < 0 || tenant == PLACE_NONE)
+		return r;
+	r = cpod_add_tenant(c, pod, tenant, i);
+	if (r < 0 && (!pod->n_tenants || pod->tenants[pod->n_tenants - 1] != tenant))
+		place_remove(c->place, tenant);
+	return r;
 }
 
 /*

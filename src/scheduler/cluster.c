@@ -36,6 +36,10 @@ static void pod_free(struct cluster *c, struct cpod *pod)
 	json_decref(pod->json);
 	assigned_done(&pod->assigned);
 	tenancy_done(&pod->requested);
+	free(pod->refusal);
+	free(pod->tenants);
+	free(pod->containers);
+	free(pod->why);
 	free(pod->key);
 	free(pod->ns);
 	free(pod->name);
@@ -56,7 +60,7 @@ void cpod_set_state(struct cluster *c, struct cpod *pod, enum cpod_state state)
 /* Sets the state of a pod that waits and has no place. */
 static void cluster_set_waiting(struct cluster *c, struct cpod *pod)
 {
-	const bool is_asking = pod->requested.n || pod->refusal.code;
+	const bool is_asking = pod->requested.n || pod->refusal;
 
 	cpod_set_state(c, pod,
 		pod->is_ours        ? CPOD_PENDING
@@ -394,25 +398,32 @@ static bool is_tenant(const struct cluster *c, const struct cpod *pod)
 	return label && !strcmp(label, "true");
 }
 
-static int refuse_untold(struct cluster *c, struct cpod *pod)
+static int refuse_untold(struct cluster *c, struct cpod *pod, struct error *err)
 {
 	return !pod->requested.n || is_tenant(c, pod)
 		? 0
-		: fail(&pod->refusal, EPERM,
+		: fail(err, EPERM,
 			  "label " DIALECT_TENANT_LABEL "=true is missing: the pod requests a "
 			  "share but was created without divvy's webhook; create it again");
 }
 
-static void cluster_read_requested(struct cluster *c, struct cpod *pod, json_t *json)
+static int cluster_read_requested(struct cluster *c, struct cpod *pod, json_t *json)
 {
+	struct error err = {0};
+
 	cluster_forget_labels(c, pod);
 	tenancy_done(&pod->requested);
-	pod->refusal.code = 0;
-	if (tenancy_read(json, cluster_dialects(c, pod->ns), &pod->requested, &pod->refusal) < 0 ||
-		refuse_untold(c, pod) < 0)
+	free(TAKE_PTR(pod->refusal));
+	if (tenancy_read(json, cluster_dialects(c, pod->ns), &pod->requested, &err) < 0 ||
+		refuse_untold(c, pod, &err) < 0) {
 		tenancy_done(&pod->requested);
+		pod->refusal = str_dup(str_from(err.msg));
+		if (!pod->refusal)
+			return -ENOMEM;
+	}
 	cluster_join_group(c, pod);
 	cpod_size_group(c, pod);
+	return 0;
 }
 
 /*
@@ -587,13 +598,13 @@ static int cluster_set_pod(struct cluster *c, json_t *json, struct error *err)
 	pod->cpu_milli = cluster_milli_share(seen->request.cpu_milli);
 	pod->memory_bytes = (uint64_t)MAX(seen->request.memory_bytes, INT64_C(0));
 	read_times(pod, json);
-	cluster_read_requested(c, pod, json);
+	r = cluster_read_requested(c, pod, json);
 	leave_group(c, pod);
 	pod->is_done = seen->is_done && *seen->node;
 	pod->is_ready = cluster_is_ready(json);
-	if (pod->group[0] && cluster_is_member(pod, seen) && join_group(c, pod) < 0)
+	if (r < 0 || (pod->group[0] && cluster_is_member(pod, seen) && join_group(c, pod) < 0))
 		return fail(err, ENOMEM, "out of memory");
-	is_waiting = (pod->is_ours || pod->requested.n || pod->refusal.code) && !seen->is_over &&
+	is_waiting = (pod->is_ours || pod->requested.n || pod->refusal) && !seen->is_over &&
 		!*seen->node && !pod->is_deleting;
 	if (is_new && !seen->is_over)
 		note_arrival(c, pod);
@@ -808,7 +819,7 @@ bool cpod_is_gated(const struct cpod *pod)
 
 const char *cpod_why(const struct cpod *pod)
 {
-	return pod->why;
+	return pod->why ? pod->why : "";
 }
 
 json_t *cpod_json(const struct cpod *pod)

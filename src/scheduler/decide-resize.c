@@ -57,7 +57,7 @@ bool decide_has_resize(const struct cluster *c, const struct cpod *pod)
 	 * Faulty requested keys count as a resize request, so that decide_resize() rejects them
 	 * with the reason.
 	 */
-	if (pod->refusal.code)
+	if (pod->refusal)
 		return true;
 	is_other = decide_resize_requested(c, pod, &requested) == 0 &&
 		!assigned_is_same(&requested, &pod->assigned);
@@ -73,8 +73,8 @@ int decide_resize(
 
 	*ret_granted = false;
 	buf_clear(why);
-	if (pod->refusal.code) {
-		buf_addf(why, "%s; the grant stays unchanged", pod->refusal.msg);
+	if (pod->refusal) {
+		buf_addf(why, "%s; the grant stays unchanged", pod->refusal);
 		return 0;
 	}
 	r = decide_resize_requested(c, pod, &requested);

@@ -378,6 +378,7 @@ int attempt_assume(struct attempt *a, enum cpod_state state, struct error *err)
 	struct cpod *pod = a->pod;
 	struct cnode *node = attempt_candidate(a);
 	_cleanup_buf_ struct buf unused = BUF_INIT(DECIDE_WHY_MAX);
+	char why[PLACE_MODE_WHY];
 	int r = 0;
 
 	assigned_done(&pod->assigned);
@@ -393,7 +394,9 @@ int attempt_assume(struct attempt *a, enum cpod_state state, struct error *err)
 		r = cpod_add_tenant(c, pod, a->taken[i], a->of[i]);
 	if (r == 0 && a->placement.has_client)
 		r = cpod_add_tenant(c, pod, a->client, PLACE_NONE);
-	say_why(a, pod->why, sizeof(pod->why));
+	say_why(a, why, sizeof(why));
+	free(pod->why);
+	pod->why = why[0] ? str_dup(str_from(why)) : NULL;
 	/*
 	 * The tenants were placed with the largest request of the containers that share a device.
 	 * With the devices known, cpod_resize() corrects this to the amounts of stages.c.
@@ -425,8 +428,8 @@ static int decide_wait_for(struct decide_outcome *outcome, const char *sentence)
 
 const char *decide_refusal(const struct cluster *c, const struct cpod *pod)
 {
-	if (pod->refusal.code)
-		return pod->refusal.msg;
+	if (pod->refusal)
+		return pod->refusal;
 	return decide_remote_is_requested(pod) ? remote_refusal(c, pod) : NULL;
 }
 

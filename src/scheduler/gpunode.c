@@ -176,6 +176,7 @@ static int gpunode_read_devices(const json_t *json, struct gpunode *g, struct er
 {
 	const json_t *status = json_object_get(json, "status");
 	const json_t *devices = json_object_get(status, "devices");
+	struct gpunode_device *fitting;
 	struct error why;
 	json_t *one;
 	size_t i;
@@ -201,6 +202,9 @@ static int gpunode_read_devices(const json_t *json, struct gpunode *g, struct er
 			g->device[g->n_devices++] = d;
 	}
 	gpunode_link_devices(devices, g);
+	/* A cluster has thousands of nodes, most of them with few devices. */
+	fitting = realloc(g->device, MAX(g->n_devices, 1u) * sizeof(*g->device));
+	g->device = fitting ? fitting : g->device;
 	return result;
 }
 
