@@ -20,6 +20,7 @@
 #include "base/log.h"
 #include "base/rand.h"
 #include "controller/pool-view.h"
+#include "controller/prune.h"
 #include "controller/share-pod.h"
 #include "identity/identity.h"
 #include "kube/kube-config.h"
@@ -291,6 +292,19 @@ static bool is_untranslated(const struct controller *c, const json_t *pod)
 	return is_so;
 }
 
+static void controller_prune_object(enum controller_cache which, json_t *object)
+{
+	switch (which) {
+	case CACHE_NODES: prune_object(object, PRUNE_NODE); break;
+	case CACHE_GPU_NODES: prune_object(object, PRUNE_GPU_NODE); break;
+	case CACHE_PODS:
+		if (kube_json_text_at(object, "metadata", "labels", DIALECT_TENANT_LABEL, NULL))
+			prune_object(object, PRUNE_TENANT);
+		break;
+	default: break;
+	}
+}
+
 static int controller_project_object(
 	void *data, const struct kube_object *object, void **ret_own, struct error *err)
 {
@@ -304,6 +318,7 @@ static int controller_project_object(
 		!is_share_pods(kube_json_controller(object->json)) &&
 		!is_untranslated(w->c, object->json))
 		return -ENOENT;
+	controller_prune_object(w->which, object->json);
 	*ret_own = json_incref(object->json);
 	return 0;
 }
