@@ -31,6 +31,7 @@ struct web {
 	uint64_t epoch;
 	uint64_t sent;   /* number of the last change that all viewers got */
 	uint64_t n_sent; /* events sent */
+	size_t n_devices;
 	uint64_t n_waiting;
 	json_t *waiting; /* waiting pods beyond WEB_WAITING_MAX: {"NAMESPACE/NAME": text} */
 	bool is_ready;
@@ -39,6 +40,9 @@ struct web {
 	uint32_t n_viewers;
 	LIST_HEAD(viewers, viewer) viewers;
 };
+
+/* Bit mask of the kinds of items that viewers get by themselves (web-state.h). */
+uint32_t web_kinds(const struct web *web);
 
 /* ---- web-serve.c ---- */
 

@@ -138,7 +138,7 @@ static int format_event(const struct web *web, uint64_t since, struct buf *out)
 {
 	buf_addf(out, "id: %016" PRIx64 "-%" PRIu64 "\nevent: state\ndata: ", web->epoch,
 		web_state_number(web->state));
-	web_state_format(web->state, since, out);
+	web_state_format(web->state, since, web_kinds(web), out);
 	return buf_add_text(out, "\n\n");
 }
 
@@ -249,6 +249,17 @@ static void serve_events(struct web *web, struct http_request *request)
 	web_serve_push_text(web, viewer, &text);
 }
 
+static void answer_json(struct http_request *request, const struct buf *text)
+{
+	if (buf_error(text) < 0) {
+		web_serve_answer_text(request, 503, "the answer is too large\n");
+		return;
+	}
+	http_add_header(request, "Cache-Control", "no-store");
+	http_add_header(request, "X-Content-Type-Options", "nosniff");
+	http_answer(request, 200, "application/json", buf_str(text));
+}
+
 /* ---- history ---- */
 
 static void serve_history(struct web *web, struct http_request *request)
@@ -267,9 +278,35 @@ static void serve_history(struct web *web, struct http_request *request)
 		web_serve_answer_text(request, 503, "out of memory\n");
 		return;
 	}
-	http_add_header(request, "Cache-Control", "no-store");
-	http_add_header(request, "X-Content-Type-Options", "nosniff");
-	http_answer(request, 200, "application/json", buf_str(&text));
+	answer_json(request, &text);
+}
+
+/* ---- one node, and finding nodes ---- */
+
+static void serve_node(struct web *web, struct http_request *request)
+{
+	_cleanup_buf_ struct buf text = BUF_INIT(WEB_TEXT_MAX);
+	struct str name = str_from(http_path(request));
+	const char *node, *use;
+
+	str_skip_prefix(&name, STR("/nodes/"));
+	node = web_state_get(web->state, WEB_NODES, name.p);
+	use = web_state_get(web->state, WEB_USE, name.p);
+	if (!node) {
+		web_serve_answer_text(request, 404, "no GPUNode has this name\n");
+		return;
+	}
+	buf_addf(&text, "{\"node\":%s,\"use\":%s}", node, use ? use : "[]");
+	answer_json(request, &text);
+}
+
+static void serve_find(struct web *web, struct http_request *request)
+{
+	_cleanup_buf_ struct buf text = BUF_INIT(WEB_TEXT_MAX);
+	const char *words = http_query(request, "words");
+
+	web_state_find(web->state, WEB_NODES, str_from(words ? words : ""), &text);
+	answer_json(request, &text);
 }
 
 void web_serve(struct web *web, struct http_request *request)
@@ -282,6 +319,10 @@ void web_serve(struct web *web, struct http_request *request)
 		serve_events(web, request);
 	} else if (str_has_prefix(path, STR("/history/"))) {
 		serve_history(web, request);
+	} else if (str_has_prefix(path, STR("/nodes/"))) {
+		serve_node(web, request);
+	} else if (str_is(path, "/find")) {
+		serve_find(web, request);
 	} else {
 		for (size_t i = 0; i < WEB_N_FILES; i++)
 			if (str_is(path, web_files[i].path)) {

@@ -13,7 +13,9 @@
 #include "base/hash.h"
 #include "kube/kube-json.h"
 
-static const char *const kind_names[WEB_N_KINDS] = {"nodes", "use", "waiting", "totals"};
+#define WORD_MAX 255u /* bytes of a word to find */
+
+static const char *const kind_names[WEB_N_KINDS] = {"nodes", "use", "summary", "waiting", "totals"};
 
 struct item {
 	UT_hash_handle hh;
@@ -161,6 +163,43 @@ bool web_state_has(const struct web_state *state, enum web_kind kind, const char
 	return item && item->json;
 }
 
+const char *web_state_get(const struct web_state *state, enum web_kind kind, const char *key)
+{
+	const struct item *item = web_state_find_item(state, kind, key);
+
+	return item ? item->json : NULL;
+}
+
+static bool web_state_has_words(const struct item *item, struct str words)
+{
+	char word[WORD_MAX + 1];
+	struct str next;
+
+	while (str_word(&words, &next)) {
+		if (str_copy(word, sizeof(word), next) < 0 ||
+			(!strcasestr(item->json, word) && !strcasestr(item->key, word)))
+			return false;
+	}
+	return true;
+}
+
+int web_state_find(
+	const struct web_state *state, enum web_kind kind, struct str words, struct buf *out)
+{
+	const char *separator = "[";
+
+	for (const struct item *item = state->items[kind]; item; item = item->hh.next) {
+		if (!item->json || !web_state_has_words(item, words))
+			continue;
+		buf_add_text(out, separator);
+		buf_add_text(out, item->quoted);
+		separator = ",";
+	}
+	if (*separator == '[')
+		buf_add_text(out, separator);
+	return buf_add_byte(out, ']');
+}
+
 /*
  * Returns the first item that changed after `since`. The search begins at the end, because few
  * items are new.
@@ -198,7 +237,7 @@ static void format_kind(const struct item *first, enum web_kind kind, bool is_al
 		buf_add_byte(out, '}');
 }
 
-int web_state_format(const struct web_state *state, uint64_t since, struct buf *out)
+int web_state_format(const struct web_state *state, uint64_t since, uint32_t kinds, struct buf *out)
 {
 	const bool is_all = !since || since < state->forgotten || since > state->number;
 	const struct item *first = is_all ? TAILQ_FIRST(&state->changed)
@@ -206,6 +245,7 @@ int web_state_format(const struct web_state *state, uint64_t since, struct buf *
 
 	buf_addf(out, "{\"all\":%s", is_all ? "true" : "false");
 	for (enum web_kind kind = 0; kind < WEB_N_KINDS; kind++)
-		format_kind(first, kind, is_all, out);
+		if (kinds & 1u << kind)
+			format_kind(first, kind, is_all, out);
 	return buf_add_byte(out, '}');
 }

@@ -20,6 +20,7 @@ enum web_kind {
 	 * key: node name; use of each tenant, in the order of the tenants in the item of WEB_NODES
 	 */
 	WEB_USE,
+	WEB_SUMMARY, /* key: node name; what viewers get of the node in a large cluster */
 	WEB_WAITING, /* key: "NAMESPACE/NAME" of a waiting pod */
 	WEB_TOTALS,  /* numbers of items of which only some are shown */
 	WEB_N_KINDS
@@ -45,12 +46,23 @@ uint64_t web_state_number(const struct web_state *state);
 uint32_t web_state_count(const struct web_state *state, enum web_kind kind);
 bool web_state_has(const struct web_state *state, enum web_kind kind, const char *key);
 
+/* Returns the item's text, borrowed until it is set again; NULL: no such item. */
+const char *web_state_get(const struct web_state *state, enum web_kind kind, const char *key);
+
 /*
- * Formats the changes after number `since` as one line of JSON:
+ * Formats the keys of the items of that kind that have all `words`, in any case of letters, in key
+ * or text: ["gpu-1","gpu-2"]. Returns buf_error(out).
+ */
+int web_state_find(
+	const struct web_state *state, enum web_kind kind, struct str words, struct buf *out);
+
+/*
+ * Formats the changes after number `since` of the kinds in the bit mask `kinds` as one line of JSON:
  * {"all":false,"nodes":{"gpu-1":{...},"gpu-2":null},"waiting":{...}}. null: the item was removed. A
  * kind without changes is left out. If `since` is 0 or too old, the line has "all":true and all
  * items. Returns buf_error(out).
  */
-int web_state_format(const struct web_state *state, uint64_t since, struct buf *out);
+int web_state_format(
+	const struct web_state *state, uint64_t since, uint32_t kinds, struct buf *out);
 
 #endif

@@ -174,6 +174,111 @@ char *web_view_node(const json_t *gpu_node, uint64_t silent_since_s)
 			web_view_tenants_json(gpu_node), "trouble", trouble_json(gpu_node)));
 }
 
+/* ---- the summary of a node ---- */
+
+size_t web_view_count_devices(const json_t *gpu_node)
+{
+	return json_array_size(kube_json_at(gpu_node, "status", "devices", NULL));
+}
+
+static bool is_faulty(const json_t *device)
+{
+	const char *health = web_view_text(device, "health");
+
+	return health && strcmp(health, "Healthy") != 0;
+}
+
+/* As whyClosed() of web.js. */
+static bool is_closed(const json_t *gpu_node, const json_t *device)
+{
+	const char *owner = web_view_text(device, "owner");
+
+	return is_faulty(device) || why_cordoned(gpu_node, web_view_text(device, "uuid")) ||
+		(owner && (!strcmp(owner, "native") || !strcmp(owner, "user")));
+}
+
+/* Adds the tenant's amounts to the sums, and its request to its devices. */
+static void add_tenant(
+	const json_t *gpu_node, const json_t *t, json_int_t *granted_of, json_t *summary)
+{
+	const json_t *devices = kube_json_at(gpu_node, "status", "devices", NULL), *uuid;
+	const json_int_t request = json_integer_value(json_object_get(t, "request"));
+	json_int_t given = 0, granted = 0;
+	size_t i;
+
+	json_array_foreach(json_object_get(t, "devices"), i, uuid) {
+		const int place = web_view_device_place(devices, uuid);
+
+		if (place >= 0)
+			granted_of[place] += request;
+		granted += request;
+		given += json_integer_value(json_array_get(json_object_get(t, "memoryBytes"), i));
+	}
+	json_object_set_new(summary, "granted",
+		json_integer(granted + json_integer_value(json_object_get(summary, "granted"))));
+	json_object_set_new(summary, "given",
+		json_integer(given + json_integer_value(json_object_get(summary, "given"))));
+}
+
+static void add_use(void *data, const char *key, uint32_t share_permille, uint64_t bytes)
+{
+	json_t *summary = data;
+
+	json_object_set_new(summary, "used",
+		json_integer(
+			share_permille + json_integer_value(json_object_get(summary, "used"))));
+}
+
+/* Counts the devices; granted_of[i]: sum of the requests on the i-th device. */
+static void count_devices(const json_t *gpu_node, const json_int_t *granted_of, json_t *summary)
+{
+	const json_t *devices = kube_json_at(gpu_node, "status", "devices", NULL), *d;
+	const char *model = web_view_text(json_array_get(devices, 0), "model");
+	const bool is_shut = !json_is_true(json_object_get(summary, "alive")) ||
+		kube_json_find(json_object_get(summary, "trouble"), "what", "Ready");
+	json_int_t closed = 0, idle = 0, room = 0, bad = 0, bytes = 0;
+	size_t i;
+
+	json_array_foreach(devices, i, d) {
+		const char *its = web_view_text(d, "model");
+		const bool is_shut_here = is_shut || is_closed(gpu_node, d);
+
+		closed += is_shut_here;
+		idle += !granted_of[i];
+		room += !is_shut_here && granted_of[i] < 1000;
+		bad += is_faulty(d);
+		bytes += json_integer_value(json_object_get(d, "memoryBytes"));
+		if (!model || !its || strcmp(model, its) != 0)
+			model = NULL;
+	}
+	json_object_update_new(summary,
+		json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:s*}", "n", (json_int_t)i, "closed",
+			closed, "idle", idle, "room", room, "bad", bad, "bytes", bytes, "model",
+			model));
+}
+
+char *web_view_summary(const json_t *gpu_node, uint64_t silent_since_s, struct str measured)
+{
+	const json_t *tenants = tenants_of(gpu_node), *t;
+	_cleanup_free_ json_int_t *granted_of = calloc(
+		web_view_count_devices(gpu_node) + 1, sizeof(*granted_of));
+	json_t *summary = json_pack("{s:b, s:o*, s:b, s:I, s:o}", "alive", !silent_since_s, "since",
+		silent_since_s ? json_integer((json_int_t)silent_since_s) : NULL, "simulated",
+		(int)is_simulated(gpu_node), "tenants", (json_int_t)json_array_size(tenants),
+		"trouble", trouble_json(gpu_node));
+	size_t i;
+
+	if (!granted_of || !summary) {
+		json_decref(summary);
+		return NULL;
+	}
+	json_array_foreach(tenants, i, t)
+		add_tenant(gpu_node, t, granted_of, summary);
+	count_devices(gpu_node, granted_of, summary);
+	web_view_each_use(gpu_node, measured, add_use, summary);
+	return web_view_dump_text(summary);
+}
+
 /* ---- measured use ---- */
 
 static bool web_view_is_measured_of(const json_t *tenant, const struct measured *m)

@@ -23,6 +23,18 @@
 char *web_view_node(const json_t *gpu_node, uint64_t silent_since_s);
 
 /*
+ * The item of a GPUNode in a large cluster, whose devices a viewer gets on demand: "alive",
+ * "since", "simulated" and "trouble" as in web_view_node(); "model" if all devices have the same;
+ * numbers of devices: "n", "closed" to new tenants, "idle" without tenants, with "room", "bad" with
+ * a fault; "tenants"; sums over the devices: "granted" and "used" in 1/1000, "given" and "bytes".
+ * "used" is absent if no tenant was measured.
+ */
+char *web_view_summary(const json_t *gpu_node, uint64_t silent_since_s, struct str measured);
+
+/* Number of devices in GPUNode.status. */
+size_t web_view_count_devices(const json_t *gpu_node);
+
+/*
  * The use of the node's tenants, in the order of GPUNode.status.tenants:
  * [[share,bytes,share,bytes],null], a pair for each device; null: not measured. measured: the
  * annotation of the Lease (spec/measured.h).

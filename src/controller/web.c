@@ -27,6 +27,7 @@ struct web_node {
 	/* when the last renewal of the Lease was seen, by this machine's clock */
 	uint64_t renewed_ns;
 	bool is_alive;
+	size_t n_devices;
 	char name[];
 };
 
@@ -35,6 +36,7 @@ int web_new(struct loop *loop, struct web **ret_web, struct error *err)
 	static const uint32_t max[WEB_N_KINDS] = {
 		[WEB_NODES] = WEB_NODES_MAX,
 		[WEB_USE] = WEB_NODES_MAX,
+		[WEB_SUMMARY] = WEB_NODES_MAX,
 		[WEB_WAITING] = WEB_WAITING_MAX,
 		[WEB_TOTALS] = 1,
 	};
@@ -58,6 +60,7 @@ int web_new(struct loop *loop, struct web **ret_web, struct error *err)
 static void web_node_free(struct web *web, struct web_node *node)
 {
 	HASH_DEL(web->nodes, node);
+	web->n_devices -= node->n_devices;
 	json_decref(node->gpu_node);
 	json_decref(node->lease);
 	free(node);
@@ -145,6 +148,49 @@ struct str web_measured(const struct web *web, const char *name)
 	return node && web_is_node_alive(node, clock_now_ns()) ? web_measured_of(node) : STR_NONE;
 }
 
+static bool is_large(const struct web *web)
+{
+	return web->n_devices > WEB_DEVICES_SENT;
+}
+
+uint32_t web_kinds(const struct web *web)
+{
+	const uint32_t of_nodes = is_large(web) ? 1u << WEB_SUMMARY
+						: 1u << WEB_NODES | 1u << WEB_USE;
+
+	return of_nodes | 1u << WEB_WAITING | 1u << WEB_TOTALS;
+}
+
+static void show_summary(struct web *web, struct web_node *node)
+{
+	_cleanup_free_ char *summary = NULL;
+
+	if (node->gpu_node && is_large(web))
+		summary = web_view_summary(node->gpu_node,
+			node->is_alive ? 0 : silent_since_s(node), web_measured_of(node));
+	web_put_item(web, WEB_SUMMARY, node->name, summary);
+}
+
+/*
+ * When the cluster becomes large, or small again, all viewers get the whole state in the other form.
+ * The new epoch makes their event ids invalid.
+ */
+static void count_devices(struct web *web, struct web_node *node)
+{
+	const bool was_large = is_large(web);
+	struct web_node *one, *next;
+
+	web->n_devices -= node->n_devices;
+	node->n_devices = web_view_count_devices(node->gpu_node);
+	web->n_devices += node->n_devices;
+	if (is_large(web) == was_large)
+		return;
+	web->epoch++;
+	web->sent = 0;
+	HASH_ITER(hh, web->nodes, one, next)
+		show_summary(web, one);
+}
+
 static void show_use(struct web *web, struct web_node *node)
 {
 	_cleanup_free_ char *use = node->gpu_node
@@ -152,6 +198,7 @@ static void show_use(struct web *web, struct web_node *node)
 		: NULL;
 
 	web_put_item(web, WEB_USE, node->name, use);
+	show_summary(web, node);
 }
 
 static void show_node(struct web *web, struct web_node *node)
@@ -188,6 +235,7 @@ void web_set_gpu_node(struct web *web, const char *name, json_t *object)
 		return;
 	web_view_each_removed(node->gpu_node, object, forget_history, web);
 	web_replace_object(&node->gpu_node, object);
+	count_devices(web, node);
 	show_node(web, node);
 	if (!node->gpu_node && !node->lease)
 		web_node_free(web, node);

@@ -2,11 +2,13 @@
 /*
  * The dashboard: API objects become its state (web-state.h). A viewer gets the whole state and then
  * changes by server-sent events, collected over a quarter of a second. The HTTP server checks the
- * rights of a viewer before it calls these functions.
+ * rights of a viewer before it calls these functions. In a cluster with more than WEB_DEVICES_SENT
+ * devices the events have summaries of the nodes.
  *
  * Paths: / and its files are public and contain no data. /session signs in and out. These paths
- * need WEB_RIGHT: /events/, followed by the last event id that a returning viewer got, and
- * /history/UID/CONTAINER. One thread, on the loop.
+ * need WEB_RIGHT: /events/, followed by the last event id that a returning viewer got,
+ * /history/UID/CONTAINER, /nodes/NAME (the devices of a node), and /find?words=WORDS (the names of
+ * the nodes that have all these words). One thread, on the loop.
  */
 #ifndef CONTROLLER_WEB_H
 #define CONTROLLER_WEB_H
@@ -21,6 +23,11 @@
 #define WEB_TOKEN_MAX 3500u /* a cookie with such a token fits into 4096 bytes */
 
 #define WEB_NODES_MAX 10000u
+/*
+ * With more devices than this, a viewer gets a summary of each node, and asks for the devices of the
+ * nodes that it shows.
+ */
+#define WEB_DEVICES_SENT 2000u
 /* most waiting pods in the page's list; the page shows only the number of the other ones */
 #define WEB_WAITING_MAX 1000u
 #define WEB_TENANTS_MAX 20000u /* most tenants with a history */
@@ -56,12 +63,14 @@ void web_set_ready(struct web *web);
 
 /* Answers requests to the routes below. One handler serves all of them and calls this function. */
 void web_serve(struct web *web, struct http_request *request);
-#define WEB_N_ROUTES 8u
+#define WEB_N_ROUTES 10u
 #define WEB_ROUTES(handler) \
 	{"GET", "/", handler}, {"GET", "/web.css", handler}, {"GET", "/web.js", handler}, \
 		{"GET", "/session", handler, true, WEB_RIGHT}, \
 		{"POST", "/session", handler, true, WEB_RIGHT}, {"DELETE", "/session", handler}, \
 		{"GET", "/events/*", handler, true, WEB_RIGHT}, \
+		{"GET", "/nodes/*", handler, true, WEB_RIGHT}, \
+		{"GET", "/find", handler, true, WEB_RIGHT}, \
 	{ \
 		"GET", "/history/*", handler, true, WEB_RIGHT \
 	}

@@ -41,10 +41,12 @@ export async function picture(page, name) {
   await page.screenshot({ path: join(OUT, `${name}.png`) });
 }
 
-// Returns the page's own time measurements in ms: {first: first rendering, updates: [later ones], paint}.
+// Returns the page's own time measurements in ms: {first: first rendering, shown: when it ended,
+// updates: [later ones], paint}.
 export function times(page) {
   return page.evaluate(() => ({
     first: performance.getEntriesByName("divvy-first").at(-1)?.duration,
+    shown: performance.getEntriesByName("divvy-first").map((e) => e.startTime + e.duration).at(-1),
     updates: performance.getEntriesByName("divvy-update").map((e) => e.duration),
     paint: performance.getEntriesByName("first-contentful-paint")[0]?.startTime,
   }));

@@ -5,6 +5,7 @@
 const SILENCE_MS = 25_000;      // without an event for so long the connection counts as lost; the controller sends a heartbeat every 10 s
 const RETRY_MS = [1000, 2000, 5000, 10_000];
 const WAITING_SHOWN = 6;
+const LOADED_MAX = 100;         // nodes of a large cluster whose devices stay on the page after they were scrolled away
 const GIB = 2 ** 30;
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -12,7 +13,10 @@ const $ = (id) => document.getElementById(id);
 const order = new Intl.Collator("en", { numeric: true }).compare;
 const counted = new Intl.NumberFormat("en");
 
-const nodes = new Map();        // name -> {name, data, use, element, devices}
+// name -> {name, data, use, element, devices}. In a large cluster each node has a summary (web-view.h), and only the nodes that are
+// or were on the screen have data and use, which the page then requests.
+const nodes = new Map();
+let isLarge = false;
 const waiting = new Map();      // "namespace/name" -> item of a waiting pod (web-view.h)
 let totals = {};
 let clockOffset = 0;            // the controller's clock minus the browser's clock, in s
@@ -186,43 +190,104 @@ function oneModel(node) {
 }
 
 function nodeSummary(node) {
+  const { summary } = node;
+  if (summary) {
+    return `${summary.model && summary.n ? `${summary.n} × ${summary.model}` : many(summary.n, "device")}, ${many(summary.tenants, "tenant")}`
+      + (summary.n ? `, ${percent(summary.granted / summary.n)} granted` + (summary.used === undefined ? "" : `, ${percent(summary.used / summary.n)} used`) : "");
+  }
   const n = node.data.devices.length, model = oneModel(node);
   return `${model && n ? `${n} × ${model}` : many(n, "device")}, ${many(node.data.tenants.length, "tenant")}`;
 }
 
 // The time is shown by the browser's clock. A time of 1 means that the node's divvyd was never heard.
-function silentSinceOf(node) {
-  if (!(node.data.since > 1)) return "";
-  const at = new Date(1000 * (node.data.since - clockOffset));
+function silentSinceOf({ since }) {
+  if (!(since > 1)) return "";
+  const at = new Date(1000 * (since - clockOffset));
   return ` since ${Date.now() - at < 86_400_000 ? at.toLocaleTimeString() : at.toLocaleString()}`;
 }
 
 function nodeChips(node) {
-  const chips = [];
-  if (!node.data.alive) chips.push(make("span", { className: "chip is-bad", title: "divvyd has not renewed its Lease in time" }, `silent${silentSinceOf(node)}`));
-  for (const t of node.data.trouble)
+  const chips = [], its = node.summary ?? node.data;
+  if (!its.alive) chips.push(make("span", { className: "chip is-bad", title: "divvyd has not renewed its Lease in time" }, `silent${silentSinceOf(its)}`));
+  for (const t of its.trouble)
     chips.push(make("span", { className: "chip is-bad", title: t.message ?? "" }, t.what === "Ready" ? `not ready: ${t.reason ?? "?"}` : t.reason ?? t.what));
-  if (node.data.simulated) chips.push(make("span", { className: "chip" }, "simulated"));
+  if (its.simulated) chips.push(make("span", { className: "chip" }, "simulated"));
   return chips;
 }
 
+function nodeTop(node, id) {
+  return [make("h3", { id }, node.name), make("span", { className: "note" }, nodeSummary(node)), ...nodeChips(node)];
+}
+
 function renderNode(node) {
-  const all = shares(node), focused = node.element?.contains(document.activeElement) && document.activeElement.dataset.place;
+  const all = node.data ? shares(node) : [], focused = node.element?.contains(document.activeElement) && document.activeElement.dataset.place;
   const id = `node-${node.name}`;
-  node.devices = node.data.devices.map((_, place) => deviceElement(node, place, all[place]));
-  const element = make("section", { className: "node", "aria-labelledby": id },
-    make("div", { className: "node-top" }, make("h3", { id }, node.name),
-      make("span", { className: "note" }, nodeSummary(node)),
-      ...nodeChips(node)),
-    make("div", { className: "grid" }, ...node.devices.map((d) => d.element)));
-  refreshUse(node);
-  if (node.element) node.element.replaceWith(element);
-  node.element = element;
+  node.devices = all.map((list, place) => deviceElement(node, place, list));
+  const top = make("div", { className: "node-top" }, ...nodeTop(node, id)), grid = make("div", { className: "grid" }, ...node.devices.map((d) => d.element));
+  if (node.data) refreshUse(node);
+  if (node.element) {
+    node.element.replaceChildren(top, grid);
+  } else {
+    node.element = make("section", { className: "node", "aria-labelledby": id }, top, grid);
+    node.element.dataset.name = node.name;
+    if (isLarge) onScreen.observe(node.element);
+  }
   if (focused) node.devices[focused]?.element.focus();
 }
 
+// ---- the devices of a large cluster's nodes
+
+const loaded = new Set();       // names of nodes with devices, those that were requested last at the end
+const onScreen = new IntersectionObserver((entries) => {
+  for (const { target, isIntersecting } of entries) {
+    const node = nodes.get(target.dataset.name);
+    if (!node) continue;
+    node.isOnScreen = isIntersecting;
+    if (isIntersecting) load(node);
+  }
+}, { rootMargin: "400px" });
+
+async function load(node) {
+  if (node.isLoading) { node.isOutdated = true; return; }
+  node.isLoading = true;
+  node.isOutdated = false;
+  try {
+    const answer = await fetch(`nodes/${encodeURIComponent(node.name)}`, { cache: "no-store" });
+    if (answer.ok && nodes.get(node.name) === node) {
+      const told = await answer.json();
+      node.data = told.node;
+      node.use = told.use;
+      loaded.delete(node.name);
+      loaded.add(node.name);
+      dirty.nodes.add(node.name);
+      dirty.frame ||= requestAnimationFrame(show);
+      unloadSome();
+    }
+  } catch { // the connection is lost, which the event stream reports
+  } finally {
+    node.isLoading = false;
+    if (node.isOutdated && node.isOnScreen) load(node);
+  }
+}
+
+function unloadSome() {
+  for (const name of loaded) {
+    const node = nodes.get(name);
+    if (loaded.size <= LOADED_MAX) return;
+    if (node?.isOnScreen || name === detail.name) continue;
+    loaded.delete(name);
+    if (node) { node.data = node.use = null; dirty.nodes.add(name); }
+  }
+}
+
+function showSummary(node) {
+  if (node.element) node.element.firstElementChild.replaceChildren(...nodeTop(node, `node-${node.name}`));
+  else renderNode(node);
+  if (node.isOnScreen) load(node);
+}
+
 function placeNodes() {
-  const sorted = [...nodes.values()].filter((n) => n.data).sort((a, b) => order(a.name, b.name)), box = $("nodes");
+  const sorted = [...nodes.values()].filter((n) => n.element).sort((a, b) => order(a.name, b.name)), box = $("nodes");
   let next = box.firstElementChild;
   const fresh = document.createDocumentFragment();
   for (const node of sorted) {
@@ -247,8 +312,47 @@ function matches(node, place, terms, which) {
   }
 }
 
+const found = { words: "", names: null };   // the answer of the controller to a search in a large cluster
+
+// In a large cluster the controller searches, and nodes are found, not devices.
+async function search(words) {
+  if (words === found.words) return;
+  found.words = words;
+  found.names = words ? found.names ?? new Set() : null;
+  if (!words) return;
+  try {
+    const answer = await fetch(`find?words=${encodeURIComponent(words)}`, { cache: "no-store" });
+    if (answer.ok && words === found.words) { found.names = new Set(await answer.json()); filterNodes(); }
+  } catch { // the connection is lost, which the event stream reports
+  }
+}
+
+function hasOne(summary, which) {
+  switch (which) {
+    case "room": return summary.room > 0;
+    case "idle": return summary.idle > 0;
+    case "busy": return summary.tenants > 0;
+    case "trouble": return !summary.alive || summary.bad > 0 || summary.trouble.length > 0;
+    default: return true;
+  }
+}
+
+function filterNodes() {
+  const which = $("which").value, isFiltered = found.names || which !== "all";
+  let shown = 0;
+  for (const node of nodes.values()) {
+    const is = node.summary && (!found.names || found.names.has(node.name)) && hasOne(node.summary, which);
+    if (node.element && node.element.hidden === Boolean(is)) node.element.hidden = !is;
+    shown += is ? 1 : 0;
+  }
+  $("found").textContent = isFiltered ? `${counted.format(shown)} of ${many(nodes.size, "node")}` : "";
+  showEmpty(isFiltered && !shown);
+  keepOneInTabOrder();
+}
+
 function filter() {
   const terms = $("find").value.toLowerCase().split(/\s+/).filter(Boolean), which = $("which").value;
+  if (isLarge) { search(terms.join(" ")); filterNodes(); return; }
   let shown = 0, all = 0;
   for (const node of nodes.values()) {
     if (!node.data) continue;
@@ -272,7 +376,7 @@ function filter() {
 }
 
 function showEmpty(isNothingFound) {
-  const box = $("empty"), isNone = ![...nodes.values()].some((n) => n.data);
+  const box = $("empty"), isNone = ![...nodes.values()].some((n) => n.data || n.summary);
   box.hidden = !isNone && !isNothingFound;
   $("devices").classList.toggle("bare", isNone);
   box.replaceChildren();
@@ -297,6 +401,17 @@ function total(title, value, small, permille, isBad) {
 function showTotals() {
   let devices = 0, tenants = 0, granted = 0, used = 0, bytes = 0, given = 0, trouble = 0;
   for (const node of nodes.values()) {
+    const { summary } = node;
+    if (summary) {
+      devices += summary.n;
+      tenants += summary.tenants;
+      trouble += hasOne(summary, "trouble") ? 1 : 0;
+      bytes += summary.bytes;
+      granted += summary.granted ?? 0;
+      used += summary.used ?? 0;
+      given += summary.given ?? 0;
+      continue;
+    }
     if (!node.data) continue;
     devices += node.data.devices.length;
     tenants += node.data.tenants.length;
@@ -306,7 +421,7 @@ function showTotals() {
   }
   const of = (n, all) => all ? 1000 * n / all : 0;
   $("totals").replaceChildren(
-    total("Devices", counted.format(devices), `on ${many([...nodes.values()].filter((n) => n.data).length, "node")}`),
+    total("Devices", counted.format(devices), `on ${many([...nodes.values()].filter((n) => n.data || n.summary).length, "node")}`),
     total("Granted", percent(of(granted, devices * 1000)), `to ${many(tenants, "tenant")}`, of(granted, devices * 1000)),
     total("Used now", percent(of(used, devices * 1000)), "of the devices' time", of(used, devices * 1000)),
     total("Memory granted", percent(of(given, bytes)), `of ${gib(bytes)}`, of(given, bytes)),
@@ -341,7 +456,7 @@ function showWaiting() {
 
 // ---- events from the controller
 
-const dirty = { nodes: new Set(), use: new Set(), isWaiting: false, isOrder: false, frame: 0 };
+const dirty = { nodes: new Set(), use: new Set(), summaries: new Set(), isWaiting: false, isOrder: false, frame: 0 };
 
 function nodeOf(name) {
   if (!nodes.has(name)) nodes.set(name, { name, data: null, use: null, element: null, devices: [] });
@@ -349,17 +464,34 @@ function nodeOf(name) {
 }
 
 function forget(node) {
+  if (node.element) onScreen.unobserve(node.element);
   node.element?.remove();
+  loaded.delete(node.name);
   nodes.delete(node.name);
   dirty.isOrder = true;
 }
 
 function takeIn(told) {
-  if (told.all) {
+  if (told.all && isLarge !== Boolean(told.summary)) {
+    for (const node of [...nodes.values()]) forget(node);
+    isLarge = !isLarge;
+    $("nodes").classList.toggle("large", isLarge);
+    $("find").placeholder = isLarge ? "Find nodes by name, model, namespace, pod  ( / )" : "Find node, model, namespace, pod  ( / )";
+  }
+  if (told.all && isLarge) {
+    for (const name of [...nodes.keys()]) if (!told.summary[name]) forget(nodes.get(name));
+  } else if (told.all) {
     for (const name of [...nodes.keys()]) if (!told.nodes?.[name]) forget(nodes.get(name));
+  }
+  if (told.all) {
     waiting.clear();
     totals = {};
     dirty.isWaiting = dirty.isOrder = true;
+  }
+  for (const [name, summary] of Object.entries(told.summary ?? {})) {
+    const node = nodeOf(name);
+    if (!summary) forget(node);
+    else { node.summary = summary; dirty.summaries.add(name); dirty.isOrder ||= !node.element; }
   }
   for (const [name, data] of Object.entries(told.nodes ?? {})) {
     const node = nodeOf(name);
@@ -381,15 +513,17 @@ function takeIn(told) {
 function show() {
   const before = performance.now(), isFirst = !$("nodes").childElementCount;
   dirty.frame = 0;
-  for (const name of dirty.nodes) if (nodes.get(name)?.data) renderNode(nodes.get(name));
+  for (const name of dirty.nodes) if (nodes.get(name)?.data || nodes.get(name)?.summary) renderNode(nodes.get(name));
+  for (const name of dirty.summaries) if (nodes.get(name) && !dirty.nodes.has(name)) showSummary(nodes.get(name));
   for (const name of dirty.use) if (!dirty.nodes.has(name) && nodes.get(name)?.data) refreshUse(nodes.get(name));
   if (dirty.isOrder) placeNodes();
   if (dirty.isWaiting) showWaiting();
   showTotals();
-  if (dirty.nodes.size || dirty.isOrder) filter();
+  if (dirty.nodes.size || dirty.summaries.size || dirty.isOrder) filter();
   if (detail.name && (dirty.nodes.has(detail.name) || dirty.use.has(detail.name) || dirty.isOrder)) showDetail();
   dirty.nodes.clear();
   dirty.use.clear();
+  dirty.summaries.clear();
   dirty.isWaiting = dirty.isOrder = false;
   performance.measure(isFirst ? "divvy-first" : "divvy-update", { start: before });
 }

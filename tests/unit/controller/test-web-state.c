@@ -9,7 +9,7 @@
 #include "controller/web-state.h"
 #include "kube/kube-json.h"
 
-static const uint32_t many[WEB_N_KINDS] = {10000, 10000, 10000, 10000};
+static const uint32_t many[WEB_N_KINDS] = {10000, 10000, 10000, 10000, 10000};
 
 static struct web_state *fresh(const uint32_t *max)
 {
@@ -24,7 +24,7 @@ static void assert_told(const struct web_state *state, uint64_t since, const cha
 {
 	_cleanup_buf_ struct buf out = BUF_INIT(1u << 20);
 
-	assert_ok(web_state_format(state, since, &out));
+	assert_ok(web_state_format(state, since, UINT32_MAX, &out));
 	assert_string_equal(buf_text(&out), wanted);
 }
 
@@ -128,7 +128,7 @@ static void take_in(json_t *seen, const struct web_state *s, uint64_t since)
 	const char *key;
 	json_t *value;
 
-	assert_ok(web_state_format(s, since, &out));
+	assert_ok(web_state_format(s, since, UINT32_MAX, &out));
 	assert_ok(kube_json_parse(buf_str(&out), &told, NULL));
 	if (json_is_true(json_object_get(told, "all")))
 		json_object_clear(seen);
@@ -179,8 +179,49 @@ static void a_viewers_copy_equals_the_state(void **state)
 	web_state_free(s);
 }
 
+static void a_viewer_gets_only_the_kinds_that_it_asks_for(void **state)
+{
+	_cleanup_buf_ struct buf out = BUF_INIT(1u << 20);
+	struct web_state *s = fresh(many);
+
+	assert_ok(web_state_set(s, WEB_NODES, "a", "1"));
+	assert_ok(web_state_set(s, WEB_SUMMARY, "a", "2"));
+	assert_ok(web_state_format(s, 0, 1u << WEB_SUMMARY, &out));
+	assert_string_equal(buf_text(&out), "{\"all\":true,\"summary\":{\"a\":2}}");
+	assert_string_equal(web_state_get(s, WEB_NODES, "a"), "1");
+	assert_null(web_state_get(s, WEB_NODES, "b"));
+	web_state_free(s);
+}
+
+static void words_are_found_in_keys_and_texts(void **state)
+{
+	static const struct {
+		const char *words, *found;
+	} cases[] = {
+		{"", "[\"gpu-1\",\"gpu-2\"]"},
+		{"gpu", "[\"gpu-1\",\"gpu-2\"]"},
+		{"Train", "[\"gpu-1\"]"},
+		{"train gpu-2", "[]"},
+		{" gpu-2  h200 ", "[\"gpu-2\"]"},
+	};
+	struct web_state *s = fresh(many);
+
+	assert_ok(web_state_set(s, WEB_NODES, "gpu-1", "{\"pod\":\"train\"}"));
+	assert_ok(web_state_set(s, WEB_NODES, "gpu-2", "{\"model\":\"H200\"}"));
+	assert_ok(web_state_set(s, WEB_NODES, "gone", "{}"));
+	assert_ok(web_state_set(s, WEB_NODES, "gone", NULL));
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		_cleanup_buf_ struct buf out = BUF_INIT(1u << 20);
+
+		assert_ok(web_state_find(s, WEB_NODES, str_from(cases[i].words), &out));
+		assert_string_equal(buf_text(&out), cases[i].found);
+	}
+	web_state_free(s);
+}
+
 UNIT_MAIN(UNIT(a_new_viewer_gets_the_whole_state), UNIT(a_viewer_gets_each_change_once),
 	UNIT(an_unknown_event_number_gets_the_whole_state),
 	UNIT(a_viewer_away_for_too_long_gets_the_whole_state),
 	UNIT(the_number_of_objects_is_limited), UNIT(keys_are_quoted),
-	UNIT(a_viewers_copy_equals_the_state))
+	UNIT(a_viewers_copy_equals_the_state), UNIT(a_viewer_gets_only_the_kinds_that_it_asks_for),
+	UNIT(words_are_found_in_keys_and_texts))

@@ -44,6 +44,24 @@ static void a_node_is_shown(void **state)
 		"{\"what\":\"Ready\",\"reason\":\"NoDriver\",\"message\":\"none\"}]}");
 }
 
+static void a_summary_counts_devices_and_sums_tenants(void **state)
+{
+	_cleanup_json_ json_t *node = unit_json(NODE);
+	_cleanup_free_ char *text = web_view_summary(node, 0, STR("u1/c=200:5,100:6"));
+	_cleanup_free_ char *silent = web_view_summary(node, 7, STR(""));
+	_cleanup_json_ json_t *one = unit_json(silent);
+
+	assert_string_equal(text,
+		"{\"alive\":true,\"simulated\":true,\"tenants\":2,\"trouble\":["
+		"{\"what\":\"Ready\",\"reason\":\"NoDriver\",\"message\":\"none\"}],"
+		"\"granted\":601,\"given\":18,\"n\":2,\"closed\":2,\"idle\":0,\"room\":0,"
+		"\"bad\":1,\"bytes\":200,\"model\":\"H200\",\"used\":300}");
+	assert_int_equal(json_integer_value(json_object_get(one, "since")), 7);
+	assert_false(json_is_true(json_object_get(one, "alive")));
+	assert_null(json_object_get(one, "used"));
+	assert_int_equal(web_view_count_devices(node), 2);
+}
+
 /* Any GPUNode, even with fields of wrong types, gives an item of valid JSON. */
 static void a_strange_node_is_shown(void **state)
 {
@@ -57,10 +75,13 @@ static void a_strange_node_is_shown(void **state)
 		_cleanup_json_ json_t *node = unit_json(strange[i]);
 		_cleanup_free_ char *text = web_view_node(node, 1767225600);
 		_cleanup_free_ char *use = web_view_use(node, STR("u/c=1:2 ? =")), *waiting = NULL;
+		_cleanup_free_ char *summary = web_view_summary(node, 0, STR("u/c=1:2 ? ="));
 		_cleanup_json_ json_t *back = unit_json(text), *back_use = unit_json(use);
+		_cleanup_json_ json_t *back_summary = unit_json(summary);
 
 		assert_true(json_is_array(json_object_get(back, "devices")));
 		assert_true(json_is_array(back_use));
+		assert_true(json_is_integer(json_object_get(back_summary, "n")));
 		assert_false(web_view_is_waiting(node));
 		waiting = web_view_waiting(node);
 		assert_non_null(waiting);
@@ -173,6 +194,7 @@ static void pods_that_wait_are_shown(void **state)
 	}
 }
 
-UNIT_MAIN(UNIT(a_node_is_shown), UNIT(a_strange_node_is_shown),
-	UNIT(use_is_in_the_order_of_the_tenants), UNIT(sums_are_over_the_devices),
-	UNIT(removed_tenants_are_reported), UNIT(pods_that_wait_are_shown))
+UNIT_MAIN(UNIT(a_node_is_shown), UNIT(a_summary_counts_devices_and_sums_tenants),
+	UNIT(a_strange_node_is_shown), UNIT(use_is_in_the_order_of_the_tenants),
+	UNIT(sums_are_over_the_devices), UNIT(removed_tenants_are_reported),
+	UNIT(pods_that_wait_are_shown))
