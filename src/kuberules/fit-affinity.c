@@ -224,7 +224,7 @@ struct fit_answer fit_check_affinity(struct fit *fit, const struct fit_candidate
 	key = find_in_domain(&fit->repelling, node);
 	if (key)
 		return FIT_NO(REPELLED, key);
-	for (uint32_t i = 0; i < candidate->node->pods.n; i++)
+	for (uint32_t i = 0; candidate->node->pods.n_unclear && i < candidate->node->pods.n; i++)
 		if (candidate->node->pods.v[i]->is_anti_affinity_unclear)
 			return FIT_NO(REPELLED_UNCLEAR, candidate->node->pods.v[i]->object.name);
 	for (uint32_t i = 0; !answer.why && i < candidate->n_extra; i++)

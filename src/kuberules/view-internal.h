@@ -16,6 +16,7 @@
 struct pod_list {
 	const struct pod **v;
 	uint32_t n, room;
+	uint32_t n_unclear; /* number of pods with is_anti_affinity_unclear */
 };
 
 /* A node, or only the name of a node that pods name and that is not known yet. */

@@ -89,9 +89,11 @@ static int pods_add(struct pod_list *list, const struct pod *pod)
 {
 	int r = array_grow(&list->v, &list->room, list->n + 1, sizeof(*list->v));
 
-	if (r == 0)
-		list->v[list->n++] = pod;
-	return r;
+	if (r < 0)
+		return r;
+	list->v[list->n++] = pod;
+	list->n_unclear += pod->is_anti_affinity_unclear;
+	return 0;
 }
 
 static void pods_remove(struct pod_list *list, const struct pod *pod)
@@ -99,6 +101,7 @@ static void pods_remove(struct pod_list *list, const struct pod *pod)
 	for (uint32_t i = 0; i < list->n; i++)
 		if (list->v[i] == pod) {
 			list->v[i] = list->v[--list->n];
+			list->n_unclear -= pod->is_anti_affinity_unclear;
 			return;
 		}
 }

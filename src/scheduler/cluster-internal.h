@@ -56,6 +56,7 @@ struct cpod {
 	char group[SPEC_GROUP + 64];
 	uint64_t created_ns;
 	int64_t priority;
+	uint32_t gpu_priority; /* the greatest priority of its containers' requests */
 	uint32_t cpu_milli;
 	uint64_t memory_bytes;
 	bool is_ours, is_deleting;

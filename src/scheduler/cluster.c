@@ -407,6 +407,15 @@ static int refuse_untold(struct cluster *c, struct cpod *pod, struct error *err)
 			  "share but was created without divvy's webhook; create it again");
 }
 
+static uint32_t greatest_priority(const struct tenancy *requested)
+{
+	uint32_t most = 0;
+
+	for (uint32_t i = 0; i < requested->n; i++)
+		most = MAX(most, requested->v[i].spec.priority);
+	return requested->n ? most : 50;
+}
+
 static int cluster_read_requested(struct cluster *c, struct cpod *pod, json_t *json)
 {
 	struct error err = {0};
@@ -421,6 +430,7 @@ static int cluster_read_requested(struct cluster *c, struct cpod *pod, json_t *j
 		if (!pod->refusal)
 			return -ENOMEM;
 	}
+	pod->gpu_priority = greatest_priority(&pod->requested);
 	cluster_join_group(c, pod);
 	cpod_size_group(c, pod);
 	return 0;
@@ -844,11 +854,7 @@ int64_t cpod_priority(const struct cpod *pod)
 
 uint32_t cpod_gpu_priority(const struct cpod *pod)
 {
-	uint32_t most = 0;
-
-	for (uint32_t i = 0; i < pod->requested.n; i++)
-		most = MAX(most, pod->requested.v[i].spec.priority);
-	return pod->requested.n ? most : 50;
+	return pod->gpu_priority;
 }
 
 uint64_t cpod_created_ns(const struct cpod *pod)
