@@ -20,8 +20,8 @@
 #define METADATA_NAME "kubernetes.io/metadata.name"
 
 /*
- * The webhooks for new pods, which need the match condition. The other webhooks match only tenants
- * or divvy's own objects.
+ * The webhooks for new pods, which need the match condition HOOK_CONDITION. The other webhooks
+ * match only tenants or divvy's own objects.
  */
 static const char *const of_new_pods[] = {HOOK_PODS, "pods.create.divvy.gpu"};
 
@@ -119,12 +119,32 @@ static bool is_of_new_pods(const json_t *hook)
 	return false;
 }
 
-/* Returns the expression of the hook's condition HOOK_CONDITION; NULL: no such condition. */
+/*
+ * API servers since 1.30 put the node of a token's pod into the user's attributes. The Lease of that
+ * node needs no further check, and thousands of nodes renew their Leases every 10 s.
+ */
+#define EXTRA "request.userInfo.extra"
+#define EXTRA_NODE "'authentication.kubernetes.io/node-name'"
+#define OF_ANOTHER_NODE \
+	"!has(" EXTRA ") || !(" EXTRA_NODE " in " EXTRA ") || !(request.name in " EXTRA \
+	"[" EXTRA_NODE "])"
+
+/* The name of the condition that the hook needs; NULL: none. */
+static const char *condition_name(const json_t *hook)
+{
+	const char *name = kube_json_text_at(hook, "name", NULL);
+
+	if (name && !strcmp(name, HOOK_LEASES))
+		return HOOK_LEASES_CONDITION;
+	return is_of_new_pods(hook) ? HOOK_CONDITION : NULL;
+}
+
+/* Returns the expression of the condition that the hook needs; NULL: it has no such condition. */
 static const json_t *webhook_config_condition(const json_t *hook)
 {
 	const json_t *list = json_object_get(hook, "matchConditions");
 
-	return json_object_get(kube_json_find(list, "name", HOOK_CONDITION), "expression");
+	return json_object_get(kube_json_find(list, "name", condition_name(hook)), "expression");
 }
 
 bool hook_has_lost_conditions(const json_t *hooks)
@@ -139,18 +159,19 @@ bool hook_has_lost_conditions(const json_t *hooks)
 /* Returns 1 if the patch sets the condition, 0 if the hook has it already. */
 static int want_condition(const json_t *hook, const struct hook_want *want, json_t *patch)
 {
-	const json_t *now = webhook_config_condition(hook);
+	const char *name = condition_name(hook);
+	const json_t *now = name ? webhook_config_condition(hook) : NULL;
 	_cleanup_json_ json_t *expression = NULL;
 
-	if (!want->dialects || !is_of_new_pods(hook))
+	if (!want->dialects || !name)
 		return 0;
-	expression = hook_expression(want->dialects);
+	expression = is_of_new_pods(hook) ? hook_expression(want->dialects)
+					  : json_string(OF_ANOTHER_NODE);
 	if (expression && now && json_equal(now, expression))
 		return 0;
 	if (!expression ||
 		json_object_set_new(patch, "matchConditions",
-			json_pack("[{s:s, s:O}]", "name", HOOK_CONDITION, "expression",
-				expression)) < 0)
+			json_pack("[{s:s, s:O}]", "name", name, "expression", expression)) < 0)
 		return -ENOMEM;
 	return 1;
 }

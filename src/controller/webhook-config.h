@@ -3,7 +3,8 @@
  * Completes the webhooks in divvy's configurations: the authority to trust, the controller's
  * Service and namespace, and the exclusion of that namespace. If the API server supports match
  * conditions, the webhooks for new pods also get a condition. Pods without keys of divvy or of an
- * enabled dialect are then created even while the controller is down.
+ * enabled dialect are then created even while the controller is down. The hook for Leases gets a
+ * condition too: the webhook need not see the Lease of a divvyd's own node.
  *
  * Another webhook may add such keys after divvy's webhook did not match. API servers do not call a
  * webhook again whose conditions failed the first time. So a second hook, HOOK_LATE, matches all
@@ -17,7 +18,9 @@
 
 #define HOOK_CONDITION "asks-divvy" /* name of the match condition */
 #define HOOK_PODS "pods.mutate.divvy.gpu"
-#define HOOK_LATE "pods.mutate.late.divvy.gpu" /* a hook that hook_late() makes from HOOK_PODS */
+#define HOOK_LEASES "leases.divvy.gpu"
+#define HOOK_LEASES_CONDITION "of-another-node" /* name of its match condition */
+#define HOOK_LATE "pods.mutate.late.divvy.gpu"  /* a hook that hook_late() makes from HOOK_PODS */
 
 struct hook_want {
 	const char *bundle;       /* caBundle, in base64 */

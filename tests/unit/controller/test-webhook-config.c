@@ -97,6 +97,26 @@ static void new_pods_have_a_condition(void **state)
 	}
 }
 
+static void a_nodes_own_lease_needs_no_review(void **state)
+{
+	_cleanup_json_ json_t *hook = unit_json(HOOK(HOOK_LEASES, CLIENT("b", "divvy-system"),
+				      "'divvy-system'", "")),
+			      *patch = patch_of(hook, "divvy-system", "");
+	const json_t *condition = json_array_get(json_object_get(patch, "matchConditions"), 0);
+
+	assert_string_equal(kube_json_text_at(condition, "name", NULL), HOOK_LEASES_CONDITION);
+	assert_string_equal(kube_json_text_at(condition, "expression", NULL),
+		"!has(request.userInfo.extra) || "
+		"!('authentication.kubernetes.io/node-name' in request.userInfo.extra) || "
+		"!(request.name in "
+		"request.userInfo.extra['authentication.kubernetes.io/node-name'])");
+	json_object_update(hook, patch);
+	assert_null(patch_of(hook, "divvy-system", "nvidia"));
+	/* The server drops conditions. */
+	json_object_del(hook, "matchConditions");
+	assert_null(patch_of(hook, "divvy-system", NULL));
+}
+
 /*
  * The answer of an API server that drops conditions is the unchanged object. The authority must be
  * written although conditions are missing.
@@ -267,6 +287,6 @@ static void no_dialect_is_forgotten(void **state)
 }
 
 UNIT_MAIN(UNIT(only_missing_fields_are_written), UNIT(new_pods_have_a_condition),
-	UNIT(trust_does_not_wait_for_conditions), UNIT(late_keys_have_a_hook_of_their_own),
-	UNIT(the_late_hook_sees_the_same_pods), UNIT(an_expression_names_all_listed_dialects),
-	UNIT(no_dialect_is_forgotten))
+	UNIT(a_nodes_own_lease_needs_no_review), UNIT(trust_does_not_wait_for_conditions),
+	UNIT(late_keys_have_a_hook_of_their_own), UNIT(the_late_hook_sees_the_same_pods),
+	UNIT(an_expression_names_all_listed_dialects), UNIT(no_dialect_is_forgotten))
