@@ -22,6 +22,8 @@
 #include "base/loop.h"
 #include "core/arbiter.h"
 
+struct agent;
+struct buf;
 struct tenant;
 struct process;
 struct conn;
@@ -44,7 +46,9 @@ struct agent_options {
 	const char *usage_dir;   /* NULL: $STATE_DIRECTORY, or the runtime folder */
 	const char *simulate;    /* "2xH200-141Gi"; NULL: real devices if there are any */
 	const char *metrics;     /* "unix:PATH", "127.0.0.1:PORT"; NULL: none */
-	const char *policy;      /* the arbiter's policy; NULL: share */
+	void (*add_metrics)(const struct agent *agent, struct buf *out); /* further; NULL: none */
+	const char *host;   /* the machine's name in these metrics; NULL: its host name */
+	const char *policy; /* the arbiter's policy; NULL: share */
 	const char *tenants_conf;
 	const char *apply;        /* resource-config.txt to follow: see apply.h; NULL: none */
 	const char *police_allow; /* spared by --police: "EXECUTABLE,uid:N,..." */

@@ -237,6 +237,8 @@ int metrics_format(struct agent *agent, struct buf *out)
 	add_tenants(agent, out);
 	metrics_add_devices(agent->devices, out);
 	metrics_add_daemon(agent, out);
+	if (agent->options.add_metrics)
+		agent->options.add_metrics(agent, out);
 	return buf_error(out);
 }
 

@@ -18,6 +18,7 @@
 #include "core/arbiter.h"
 #include "divvyd/divvyd-text.h"
 #include "divvyd/divvyd-man.h"
+#include "divvyd/metrics-dcgm.h"
 #include "http/listen.h"
 #include "kubelet/cdi.h"
 #include "manifest/policy.h"
@@ -128,9 +129,20 @@ static int set_devices_by(void *data, const char *value, struct error *err)
 	return 0;
 }
 
+static int set_dcgm_metrics(void *data, const char *value, struct error *err)
+{
+	struct options *s = data;
+
+	s->agent.add_metrics = strcmp(value, "on") ? NULL : metrics_add_dcgm;
+	if (!s->agent.add_metrics && strcmp(value, "off") != 0)
+		return fail(err, EINVAL, "'%.60s': expected on or off", value);
+	return 0;
+}
+
 static const struct option_row table[] = {
 	{"simulate", "SPEC", TEXT_DIVVYD_SIMULATE, AT(agent.simulate), .check = check_simulate},
 	{"metrics", "ADDRESS", TEXT_DIVVYD_METRICS, AT(agent.metrics), .check = metrics_check},
+	{"dcgm-metrics", "SWITCH", TEXT_DIVVYD_DCGM_METRICS, .set = set_dcgm_metrics},
 	{"policy", "NAME", "policy of the arbiter: share (default), fifo, bias or gemini",
 		AT(agent.policy), .check = divvyd_options_check_policy},
 	{"tenants", "FILE", TEXT_DIVVYD_TENANTS, AT(agent.tenants_conf)},
@@ -231,6 +243,7 @@ static int divvyd_options_finish(void *data, struct error *err)
 	set_default(&o->dev_dir, "/dev");
 	set_default(&o->sys_dir, "/sys");
 	set_default(&s->agent.usage_dir, o->state_dir);
+	set_default(&s->agent.host, o->name);
 	/*
 	 * With the largest overcommit, the agent accepts all quotas that an earlier daemon granted.
 	 * Policies set the limit afterwards (node/node-overcommit.c).

@@ -177,6 +177,7 @@ class Daemon:
                 f"{self.cluster.slot.address}:{self.port}",
                 "--health-listen",
                 "unix:" + self.health,
+                "--dcgm-metrics=on",
                 *options,
             ],
         )

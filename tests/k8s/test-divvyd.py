@@ -486,6 +486,9 @@ def only_authorized_accounts_get_metrics():
     status, text = daemon.http("/metrics", reader.token)
     labels = f'namespace="{cluster.namespace}",pod="counts",container="main"'
     assert status == 200 and labels in text, (status, text)
+    dcgm = f'container="main",namespace="{cluster.namespace}",pod="counts"'
+    lines = [line for line in text.splitlines() if line.startswith("DCGM_FI_DEV_FB_USED{") and dcgm in line]
+    assert len(lines) == 1 and device(1)[0] in lines[0] and f'Hostname="{cluster.node_name}"' in lines[0], text
     listed = daemon.divvy("ps")
     assert f"{cluster.namespace}/counts" in listed, listed
     stop_pod("counts")

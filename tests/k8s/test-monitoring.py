@@ -23,6 +23,7 @@ from controller import SYSTEM, installed  # noqa: E402
 
 BUILD = os.path.abspath(os.environ.get("DIVVY_BUILD", "build"))
 NAME = re.compile(r"\bdivvy_[a-z0-9_]+")
+DCGM = re.compile(r"^(?:# (?:HELP|TYPE) )?(DCGM_[A-Z_]+)", re.M)
 SAMPLE = re.compile(r'^(divvy_[a-z0-9_]+)(\{([a-z_]+="([^"\\\n]|\\.)*"(,|(?=\})))*\})? [-+]?([0-9.e+-]+|Inf|NaN)$')
 
 
@@ -87,7 +88,12 @@ def of_divvyd():
                 return b"".join(iter(lambda: s.recv(1 << 16), b"")).decode().partition("\r\n\r\n")[2]
             return ""
 
-        start(os.path.join(BUILD, "src/divvyd/divvyd"), "--simulate", "1xTest-80Gi", "--metrics", "unix:" + address)
+        start(
+            os.path.join(BUILD, "src/divvyd/divvyd"),
+            "--dcgm-metrics=on",
+            "--simulate=2xTest-80Gi",
+            "--metrics=unix:" + address,
+        )
         wait_for(said, "divvyd serves its metrics")
         spin = os.path.join(BUILD, "tests/programs/spin")
         # The first three programs end with out-of-memory; their counts stay with the tenant.
@@ -109,6 +115,10 @@ def of_divvyd():
             "three allocations beyond the quota are counted",
         )
         return said()
+
+
+def without_dcgm(text):
+    return "".join(line for line in text.splitlines(keepends=True) if not DCGM.search(line))
 
 
 def samples(text):
@@ -223,6 +233,24 @@ def the_page_of_metrics_lists_all_metrics():
     ), f"docs/reference/metrics.md: only there {listed - families}, not there {families - listed}"
 
 
+def the_page_of_metrics_lists_the_names_of_dcgm_exporter():
+    """Each name has one block of gauges, and the series of a block have distinct labels."""
+    page, rules = text_of("docs/reference/metrics.md"), text_of("docs/monitoring.md")
+    blocks = re.findall(r"^# HELP (DCGM_\w+) .+\.\n# TYPE \1 gauge\n((?:\1\{.+\} [0-9.]+\n)+)", with_dcgm, re.M)
+    names_there = {name for name, _ in blocks}
+    assert len(blocks) == len(names_there) and names_there == set(DCGM.findall(with_dcgm)), with_dcgm
+    assert set(re.findall(r"^\| `(DCGM_\w+)` \| gauge", page, re.M)) == names_there, page
+    for name, lines in blocks:
+        labels = [dict(re.findall(r'(\w+)="([^"]*)"', line)) for line in lines.splitlines()]
+        of_tenants = [one for one in labels if "tenant" in one]
+        assert len({tuple(one.items()) for one in labels}) == len(labels) and len(of_tenants) == 1, lines
+        assert {"gpu", "UUID", "pci_bus_id", "device", "modelName", "Hostname"} <= set(labels[0]), lines
+        assert all(f"`{label}`" in page for one in labels for label in one), lines
+        assert len(labels) == (2 if "_FB_" in name else 1), lines
+    dropped = re.search(r"regex: (DCGM_\S+)", rules).group(1)
+    assert all(re.fullmatch(dropped, name) for name in names_there), dropped
+
+
 TESTS = [
     metrics_have_prometheus_format,
     every_metric_has_a_sample,
@@ -231,6 +259,7 @@ TESTS = [
     the_alerts_name_existing_metrics,
     old_names_are_exported_beside_the_new_ones,
     the_page_of_metrics_lists_all_metrics,
+    the_page_of_metrics_lists_the_names_of_dcgm_exporter,
 ]
 
 try:
@@ -239,7 +268,12 @@ try:
             cluster.namespace, "operator", cluster_rules=[{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]
         )
         wait_for(lambda: controller.get("/metrics", token=operator.token)[0] == 200, "the operator may")
-        exported = {"divvy-controller": of_controller(), "divvy-scheduler": of_scheduler(), "divvyd": of_divvyd()}
+        with_dcgm = of_divvyd()
+        exported = {
+            "divvy-controller": of_controller(),
+            "divvy-scheduler": of_scheduler(),
+            "divvyd": without_dcgm(with_dcgm),
+        }
         main(*TESTS)
 except Skip as reason:
     skip_all(reason)

@@ -473,10 +473,60 @@ static void metrics_are_served(void **state)
 	assert_non_null(strstr(buf_text(&text), "} 7\n"));
 	assert_non_null(strstr(buf_text(&text), "divvy_tenant_gpu_seconds_total{tenant=\"1\""));
 	assert_non_null(strstr(buf_text(&text), "divvy_processes 1\n"));
+	assert_null(strstr(buf_text(&text), "DCGM_")); /* only with --dcgm-metrics=on */
 	fake_end(&c);
 	rig_stop(&rig);
 	/* The daemon has removed its socket. */
 	assert_int_equal(access(address + 5, F_OK), -1);
+	*strrchr(address, '/') = '\0';
+	rmdir(address + 5);
+}
+
+/* Returns the number of lines that begin with `start`. */
+static int count_lines(struct buf *text, const char *start)
+{
+	int n = 0;
+
+	for (const char *p = buf_text(text); (p = strchr(p, '\n'));)
+		n += !strncmp(++p, start, strlen(start));
+	return n;
+}
+
+/* Two tenants on the first device are two series; the second device, without tenants, is one. */
+static void dcgm_names_show_tenants_and_idle_devices(void **state)
+{
+	_cleanup_buf_ struct buf text = BUF_INIT(1 << 20);
+	const char *args[] = {"--dcgm-metrics=on", "--metrics", NULL, NULL};
+	char address[96] = "unix:/tmp/divvy-test-metrics-XXXXXX", secret[2][33], line[256];
+	const char *labels;
+	struct fake_client c;
+	struct rig rig;
+
+	assert_non_null(mkdtemp(address + 5));
+	snprintf(address + strlen(address), 16, "/metrics");
+	args[2] = address;
+	rig_start(&rig, "2xTest-80Gi", args);
+	rig_tenant(&rig, "{\"request\": \"0.5\", \"memory\": \"1Gi\"}", secret[0]);
+	rig_tenant(&rig, "{\"request\": \"0.2\", \"memory\": \"3Gi\"}", secret[1]);
+	fake_start(&c);
+	assert_int_equal(fake_hello(&c, rig.socket, secret[0], false), 0);
+	assert_true(fake_reserve(&c, 8 << 20));
+	get(address + 5, "/metrics", &text);
+	labels = strstr(buf_text(&text), "\nDCGM_FI_DEV_FB_USED{gpu=\"0\",UUID=\"GPU-");
+	assert_non_null(labels);
+	assert_non_null(strstr(labels, ",modelName=\"Test\",Hostname=\""));
+	for (int i = 0; i < 2; i++) {
+		snprintf(line, sizeof(line), "tenant=\"%d\"} %d\n", i + 1, i ? 0 : 8);
+		assert_non_null(strstr(labels, line));
+		snprintf(line, sizeof(line), "tenant=\"%d\"} %d\n", i + 1, i ? 3072 : 1016);
+		assert_non_null(strstr(labels, line));
+	}
+	assert_int_equal(count_lines(&text, "DCGM_FI_DEV_FB_USED{gpu=\"0\""), 2);
+	assert_int_equal(count_lines(&text, "DCGM_FI_DEV_FB_USED{gpu=\"1\""), 1);
+	assert_int_equal(count_lines(&text, "DCGM_FI_DEV_GPU_UTIL{gpu=\"0\""), 2);
+	assert_int_equal(count_lines(&text, "DCGM_FI_DEV_GPU_UTIL{gpu=\"1\""), 0);
+	fake_end(&c);
+	rig_stop(&rig);
 	*strrchr(address, '/') = '\0';
 	rmdir(address + 5);
 }
@@ -562,6 +612,7 @@ int main(void)
 		cmocka_unit_test(rules_assign_processes_to_tenants),
 		cmocka_unit_test(a_followed_file_creates_tenants),
 		cmocka_unit_test(metrics_are_served),
+		cmocka_unit_test(dcgm_names_show_tenants_and_idle_devices),
 		cmocka_unit_test(health_is_answered_while_the_loop_is_stopped),
 		cmocka_unit_test(an_idle_daemon_exits),
 	};

@@ -349,6 +349,7 @@ def a_new_daemon_checks_its_values_before_taking_over():
             ("--metrics=unix:", 2, "unix:", "1 to 107"),
             ("--metrics=0.0.0.0:80", 2, "loopback"),
             ("--metrics=:0", 2, "1 to 65535"),
+            ("--dcgm-metrics=yes", 2, "on or off"),
             ("--simulate=", 2, "--simulate: the value is empty"),
             ("--runtime-dir=", 2, "--runtime-dir: the value is empty"),
             ("--usage-dir=", 2, "--usage-dir: the value is empty"),
