@@ -11,6 +11,7 @@
 #include "base/cleanup.h"
 #include "base/log.h"
 #include "controller/controller.h"
+#include "controller/node-labels.h"
 #include "manifest/cordon.h"
 #include "spec/dialect.h"
 #include "spec/quantity.h"
@@ -204,6 +205,27 @@ static int write_capacity(
 		json_pack("{s:{s:O, s:O}}", "status", "capacity", list, "allocatable", list), err);
 }
 
+/* ---- labels ---- */
+
+/*
+ * Returns 1 if a write has started. The controller may patch nodes/status alone. The API server
+ * accepts labels and annotations there, as kubelets write theirs. gpu_node NULL: divvy has left the
+ * node.
+ */
+static int write_labels(
+	struct job *job, const json_t *node, const json_t *gpu_node, struct error *err)
+{
+	const struct kube_write write = job_write(job,
+		&(struct kube_target){.group_version = "v1",
+			.resource = "nodes",
+			.name = job->name,
+			.subresource = "status"},
+		job_node_on_written);
+	json_t *change = node_labels_patch(node, gpu_node);
+
+	return change ? job_patch(job, &write, KUBE_PATCH_MERGE, change, err) : 0;
+}
+
 /* ---- startup taint of nodes from an autoscaler ---- */
 
 /*
@@ -344,6 +366,8 @@ void job_node(struct job *job)
 	else if (node && controller_is_synced(c, CACHE_GPU_NODES))
 		r = gpu_node ? write_capacity(job, node, gpu_node, &err)
 			     : make_gpu_node(job, node, &err);
+	if (r == 0 && node && (!is_ours || gpu_node))
+		r = write_labels(job, node, is_ours ? gpu_node : NULL, &err);
 	if (r == 0 && is_ours && gpu_node)
 		r = end_startup(job, node, gpu_node, &err);
 	if (r <= 0)

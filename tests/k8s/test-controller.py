@@ -495,6 +495,45 @@ def a_node_without_divvys_label_has_no_capacity():
     wait_for(lambda: milli() == [None, None], "the node has no capacity any more", 30)
 
 
+def labels_of(node):
+    metadata = cluster.get(f"/api/v1/nodes/{node}")["metadata"]
+    return metadata["labels"], metadata.get("annotations", {}).get("divvy.gpu/labels")
+
+
+def a_nodes_labels_describe_its_devices():
+    """As far as no other program writes them; without divvy's label, the labels that divvy has written are removed."""
+    node, count, product = unique("node"), "nvidia.com/gpu.count", "nvidia.com/gpu.product"
+    cluster.fake_node(node, labels={"divvy.gpu/owner": "divvy", count: "8"}, **{"divvy.gpu/slot": "64"})
+    wait_for(lambda: cluster.exists(f"{G}/gpunodes/{node}"), "the node has its GPUNode", 30)
+
+    def has(model, gib):
+        device = {"uuid": "GPU-4", "index": 0, "model": model, "memoryBytes": gib << 30, "health": "Healthy"}
+        status = {"devices": [device], "versions": {"divvyd": "0.1.0", "driver": "580.65.06"}}
+        cluster.patch(f"{G}/gpunodes/{node}/status", {"status": status})
+
+    def shows(**values):
+        return wait_for(
+            lambda: values.items() <= {k.split("/")[-1]: v for k, v in labels_of(node)[0].items()}.items(),
+            f"the labels are {values}",
+            30,
+        )
+
+    has("Tesla T4", 16)
+    shows(**{"device-model": "Tesla-T4", "device-memory-mib": "16384", "device-count": "1"})
+    shows(**{"gpu.product": "Tesla-T4", "gpu.memory": "16384", "gpu.count": "8"})
+    shows(**{"driver-version": "580.65.06", "cuda.driver-version.full": "580.65.06", "cuda.driver.major": "580"})
+    assert count + "=" not in labels_of(node)[1]
+    # Another program takes a label over, as gpu-feature-discovery does.
+    cluster.patch(f"/api/v1/nodes/{node}", {"metadata": {"labels": {product: "theirs"}}})
+    wait_for(lambda: product + "=" not in labels_of(node)[1], "divvy has given the label up", 30)
+    has("L4", 24)
+    shows(**{"device-model": "L4", "gpu.memory": "24576", "gpu.product": "theirs", "gpu.count": "8"})
+    cluster.patch(f"/api/v1/nodes/{node}", {"metadata": {"labels": {"divvy.gpu/owner": None}}})
+    wait_for(lambda: labels_of(node)[1] is None, "the labels are removed", 30)
+    rest = {k: v for k, v in labels_of(node)[0].items() if k.startswith(("divvy.gpu/", "nvidia.com/"))}
+    assert rest == {count: "8", product: "theirs"}, rest
+
+
 def devices_of_another_plugin_count_in_a_pool():
     """Devices of a pool's node count, whether divvy has taken them or not."""
     node, gib = unique("node"), 1 << 30
@@ -1089,6 +1128,7 @@ TESTS = [
     a_share_pod_becomes_a_pod,
     the_status_shows_the_nodes_grant,
     a_node_without_divvys_label_has_no_capacity,
+    a_nodes_labels_describe_its_devices,
     devices_of_another_plugin_count_in_a_pool,
     an_event_reports_a_label_that_contradicts_the_spec,
     an_event_reports_an_unknown_owner_label,

@@ -798,6 +798,11 @@ def uninstalling_leaves_running_pods():
     with_webhooks()
     eventually_refused(lambda: cluster.create(pods + "?dryRun=All", bare_pod("new")))
     cluster.apply((DEPLOY / "external-metrics.yaml").read_text())
+    node, keys = unique("labelled"), {"divvy.gpu/device-count": "1", "nvidia.com/gpu.count": "1"}
+    forged = {"node-restriction.kubernetes.io/a": "b"}
+    cluster.fake_node(node, labels={**keys, **forged, "nvidia.com/gpu.memory": "1"})
+    record = ",".join(f"{k}={v}" for k, v in {**forged, **keys}.items())
+    cluster.patch(f"/api/v1/nodes/{node}", {"metadata": {"annotations": {"divvy.gpu/labels": record}}})
     subprocess.run(
         [DEPLOY / "uninstall"],
         check=True,
@@ -812,6 +817,11 @@ def uninstalling_leaves_running_pods():
     assert not cluster.exists(f"{services}/v1beta1.external.metrics.k8s.io") and cluster.exists(
         f"{services}/v1.divvy.gpu"
     )
+    metadata = cluster.get(f"/api/v1/nodes/{node}")["metadata"]
+    assert "divvy.gpu/labels" not in metadata.get("annotations", {}), metadata
+    assert not keys.keys() & metadata["labels"].keys() and forged.items() <= metadata["labels"].items(), metadata
+    assert metadata["labels"]["nvidia.com/gpu.memory"] == "1", metadata
+    cluster.delete(f"/api/v1/nodes/{node}")
     wait_for(lambda: cluster.create(pods + "?dryRun=All", bare_pod("new")), "no webhook is asked")
     assert cluster.exists(path + "/stays") and cluster.exists(pods + "/stays")
     apply("--server-side")  # divvy can be installed again
