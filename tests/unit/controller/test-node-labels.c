@@ -134,7 +134,7 @@ static void labels_of_other_programs_stay(void **state)
 		{LABEL("8") "," RECORD("1"), OF_T4, NULL, false},
 		{LABEL("8") "," RECORD("1"), NULL, NULL, false},
 		{LABEL("1") "," RECORD("12"), OF_T4, NULL, false},
-		/* node-feature-discovery lists it as its own, with the same value, or will write it. */
+		/* node-feature-discovery lists the label as its own. */
 		{LABEL("1") ",'annotations':{'divvy.gpu/labels':'" KEY "=1'," NFD "}", OF_T4, NULL,
 			false},
 		{LABEL("1") ",'annotations':{'divvy.gpu/labels':'" KEY "=1'," NFD "}", NULL, NULL,
