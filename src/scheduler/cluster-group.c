@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * PodGroups: objects of other controllers with the number of members that start together. A pod
- * that names such an object gets its group size from there; without the object the size is unknown.
+ * PodGroups and other objects of other controllers with the number of members that start together.
+ * A pod that names such an object gets its group size from there; without the object the size is
+ * unknown. JobSets and RayClusters state the number of each part's pods, by their pod templates: if
+ * some templates request a group of that object, only pods of these templates are members.
  * Kubernetes' own PodGroups are off in most clusters. Pods that name one are in no gang until
  * cluster_note_served(), since no object could ever give the size. Members of a PodGroup with the
  * policy `basic` are in the group and in no gang: the Job controller makes these for most Jobs.
@@ -18,22 +20,50 @@
 #include "kube/kube-json.h"
 
 #define KEY_MAX (SPEC_GROUP * 2 + 80) /* "API group/namespace/name" */
+#define PARTS_MAX 1024u               /* further parts of an object have no size */
+
+/* Pods of one pod template: `units` Jobs or hosts' groups of `pods` pods each. */
+struct cgroup_part {
+	char name[64];
+	char group_by[32]; /* the template's value of DIALECT_GROUP_BY_KEY */
+	uint64_t units, pods;
+};
 
 struct cgroup_object {
 	UT_hash_handle hh;
 	char *key;
-	uint32_t least;
+	uint32_t least; /* of a PodGroup; an object with parts states it by them */
 	bool is_basic;
+	struct cgroup_part *part;
+	uint32_t n_parts;
 };
 
-static const char *const api_groups[] = {
-	"scheduling.x-k8s.io",
-	"scheduling.sigs.k8s.io",
-	"scheduling.volcano.sh",
-	DIALECT_KUBE_GROUP,
+/* `read` takes the parts from the object's spec. -ENOMEM. NULL: a PodGroup, without parts. */
+struct cgroup_kind {
+	const char *api_group, *name;
+	int (*read)(struct cgroup_object *object, const json_t *spec);
 };
-_Static_assert(
-	ARRAY_SIZE(api_groups) == CLUSTER_LAST_GROUP - CLUSTER_GROUP + 1, "one of each kind");
+
+static int read_job_set(struct cgroup_object *object, const json_t *spec);
+static int read_ray_cluster(struct cgroup_object *object, const json_t *spec);
+
+static const struct cgroup_kind kinds[] = {
+	{"scheduling.x-k8s.io", "PodGroup", NULL},
+	{"scheduling.sigs.k8s.io", "PodGroup", NULL},
+	{"scheduling.volcano.sh", "PodGroup", NULL},
+	{DIALECT_KUBE_GROUP, "PodGroup", NULL},
+	{"jobset.x-k8s.io", "JobSet", read_job_set},
+	{"ray.io", "RayCluster", read_ray_cluster},
+};
+_Static_assert(ARRAY_SIZE(kinds) == CLUSTER_LAST_GROUP - CLUSTER_GROUP + 1, "one of each kind");
+
+const char *cluster_group_kind(const char *api_group)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(kinds); i++)
+		if (!strcmp(kinds[i].api_group, api_group))
+			return kinds[i].name;
+	return "object";
+}
 
 static bool cpod_names_kube_group(const struct cpod *pod)
 {
@@ -73,15 +103,47 @@ static struct cgroup_object *cluster_group_find(
 	return object;
 }
 
+/* Whether a template of the object requests a group of the same kind. */
+static bool has_request(const struct cgroup_object *object, const char *group_by)
+{
+	for (uint32_t i = 0; i < object->n_parts; i++)
+		if (!strcmp(object->part[i].group_by, group_by))
+			return true;
+	return false;
+}
+
+/* Number of the object's pods in the group that the pod requests; 0: no such part. */
+static uint32_t cgroup_object_size(
+	const struct cgroup_object *object, const struct tenancy *requested)
+{
+	const struct dialect_group_by *by = requested->group_by;
+	const bool is_whole = by && !by->part;
+	const bool is_by_request = is_whole && has_request(object, by->value);
+	uint64_t n = by ? 0 : object->least;
+
+	for (uint32_t i = 0; by && i < object->n_parts; i++) {
+		const struct cgroup_part *part = &object->part[i];
+
+		if (is_whole ? !is_by_request || !strcmp(part->group_by, by->value)
+			     : !strcmp(part->name, requested->group_part))
+			n += part->pods * (by->is_one ? 1 : part->units);
+	}
+	return (uint32_t)MIN(n, (uint64_t)SPEC_GROUP_SIZE_MAX);
+}
+
 void cpod_size_group(const struct cluster *c, struct cpod *pod)
 {
 	struct tenancy *requested = &pod->requested;
 	const struct cgroup_object *object;
+	struct spec group = {.group_threshold = requested->group_threshold};
 
 	if (!requested->group_object[0])
 		return;
-	object = cluster_group_find(c, requested->group_object, pod->ns, requested->group);
-	requested->group_size = requested->group_least = object ? object->least : 0;
+	object = cluster_group_find(c, requested->group_object, pod->ns,
+		requested->group_by ? requested->group_object_name : requested->group);
+	group.group_size = object ? cgroup_object_size(object, requested) : 0;
+	requested->group_size = group.group_size;
+	requested->group_least = group.group_size ? spec_group_least(&group) : 0;
 	requested->is_group_basic = object && object->is_basic;
 }
 
@@ -95,16 +157,10 @@ const struct cgroup *cpod_gang(const struct cpod *pod)
 	return pod->requested.is_group_basic ? NULL : pod->in;
 }
 
-static void size_members(struct cluster *c, const char *ns, const char *name)
+static void size_group(struct cluster *c, struct cgroup *group)
 {
-	struct cgroup *group = NULL;
-	char key[KEY_MAX];
 	struct cpod *pod;
 
-	snprintf(key, sizeof(key), "%s/%s", ns, name);
-	HASH_FIND_STR(c->groups, key, group);
-	if (!group)
-		return;
 	DL_FOREACH2(group->pods, pod, gnext)
 	{
 		const bool was_basic = pod->requested.is_group_basic;
@@ -114,23 +170,54 @@ static void size_members(struct cluster *c, const char *ns, const char *name)
 	}
 }
 
+static bool is_of_object(const struct cgroup *group, int kind, const char *ns, const char *name)
+{
+	const struct cpod *pod = group->pods;
+
+	return pod && pod->requested.group_by && !strcmp(pod->ns, ns) &&
+		!strcmp(pod->requested.group_object, kinds[kind - CLUSTER_GROUP].api_group) &&
+		!strcmp(pod->requested.group_object_name, name);
+}
+
+/*
+ * Sizes the groups of an object again. The name of a group by DIALECT_GROUP_BY_KEY has more parts
+ * than the object's name, so all groups are looked at. Such objects change rarely.
+ */
+static void size_members(struct cluster *c, int kind, const char *ns, const char *name)
+{
+	struct cgroup *group = NULL, *next;
+	char key[KEY_MAX];
+
+	if (kinds[kind - CLUSTER_GROUP].read) {
+		HASH_ITER(hh, c->groups, group, next)
+			if (is_of_object(group, kind, ns, name))
+				size_group(c, group);
+		return;
+	}
+	snprintf(key, sizeof(key), "%s/%s", ns, name);
+	HASH_FIND_STR(c->groups, key, group);
+	if (group)
+		size_group(c, group);
+}
+
 static void cluster_group_forget(struct cluster *c, struct cgroup_object *object)
 {
 	if (object->hh.tbl)
 		HASH_DEL(c->group_objects, object);
 	free(object->key);
+	free(object->part);
 	free(object);
 }
 
 int cluster_remove_group(struct cluster *c, int kind, const char *ns, const char *name)
 {
 	struct cgroup_object *object = cluster_group_find(
-		c, api_groups[kind - CLUSTER_GROUP], ns, name);
+		c, kinds[kind - CLUSTER_GROUP].api_group, ns, name);
 
 	if (!object)
 		return -ENOENT;
 	cluster_group_forget(c, object);
-	size_members(c, ns, name);
+	size_members(c, kind, ns, name);
 	return 0;
 }
 
@@ -173,21 +260,127 @@ static void cluster_group_read(struct cgroup_object *object, int kind, const jso
 	object->is_basic = is_kube && !json_is_object(gang);
 }
 
+/* ---- objects with parts ---- */
+
+static uint64_t count_at(const json_t *json, const char *key, uint64_t otherwise)
+{
+	const json_t *value = json_object_get(json, key);
+
+	return json_is_integer(value) ? (uint64_t)MIN(MAX(json_integer_value(value), (json_int_t)0),
+						(json_int_t)SPEC_GROUP_SIZE_MAX)
+				      : otherwise;
+}
+
+static int cgroup_object_grow(struct cgroup_object *object, size_t n)
+{
+	object->part = calloc(MIN(n, (size_t)PARTS_MAX) + 1, sizeof(*object->part));
+	return object->part ? 0 : -ENOMEM;
+}
+
+/* pod_template: with the annotations of the part's pods. */
+static void cgroup_object_add(struct cgroup_object *object, const char *name,
+	const json_t *pod_template, uint64_t units, uint64_t pods)
+{
+	struct cgroup_part *part = &object->part[object->n_parts];
+	const char *by = json_string_value(json_object_get(
+		kube_json_at(pod_template, "metadata", "annotations", NULL), DIALECT_GROUP_BY_KEY));
+
+	if (object->n_parts == PARTS_MAX)
+		return;
+	str_copy(part->name, sizeof(part->name), str_from(name ? name : ""));
+	str_copy(part->group_by, sizeof(part->group_by), str_from(by ? by : ""));
+	part->units = units;
+	part->pods = pods;
+	object->n_parts++;
+}
+
+/* A Job runs as many pods as its parallelism, and no more than its completions. */
+static uint64_t count_job_pods(const json_t *job_spec)
+{
+	const uint64_t parallelism = count_at(job_spec, "parallelism", 1);
+
+	return MIN(parallelism, count_at(job_spec, "completions", parallelism));
+}
+
+static int read_job_set(struct cgroup_object *object, const json_t *spec)
+{
+	const json_t *jobs = json_object_get(spec, "replicatedJobs"), *job;
+	size_t i;
+
+	if (cgroup_object_grow(object, json_array_size(jobs)) < 0)
+		return -ENOMEM;
+	json_array_foreach(jobs, i, job) {
+		const json_t *job_spec = kube_json_at(job, "template", "spec", NULL);
+
+		cgroup_object_add(object, json_string_value(json_object_get(job, "name")),
+			json_object_get(job_spec, "template"), count_at(job, "replicas", 1),
+			count_job_pods(job_spec));
+	}
+	return 0;
+}
+
+/* Returns 1 if the parts changed, 0 if they are as before, -ENOMEM. */
+static int cgroup_object_update(
+	struct cgroup_object *object, const struct cgroup_kind *kind, const json_t *json)
+{
+	struct cgroup_object next = {.n_parts = 0};
+
+	if (kind->read(&next, json_object_get(json, "spec")) < 0)
+		return -ENOMEM;
+	if (next.n_parts == object->n_parts && object->part &&
+		!memcmp(next.part, object->part, next.n_parts * sizeof(*next.part))) {
+		free(next.part);
+		return 0;
+	}
+	free(object->part);
+	object->part = next.part;
+	object->n_parts = next.n_parts;
+	return 1;
+}
+
+/* KubeRay gives the head the label value "headgroup". */
+static int read_ray_cluster(struct cgroup_object *object, const json_t *spec)
+{
+	const json_t *groups = json_object_get(spec, "workerGroupSpecs"), *group;
+	size_t i;
+
+	if (cgroup_object_grow(object, json_array_size(groups) + 1) < 0)
+		return -ENOMEM;
+	cgroup_object_add(
+		object, "headgroup", kube_json_at(spec, "headGroupSpec", "template", NULL), 1, 1);
+	json_array_foreach(groups, i, group)
+		cgroup_object_add(object, json_string_value(json_object_get(group, "groupName")),
+			json_object_get(group, "template"),
+			json_is_true(json_object_get(group, "suspend"))
+				? 0
+				: count_at(group, "replicas", 0),
+			count_at(group, "numOfHosts", 1));
+	return 0;
+}
+
 int cluster_set_group(struct cluster *c, int kind, const json_t *json)
 {
-	const char *api_group = api_groups[kind - CLUSTER_GROUP];
+	const struct cgroup_kind *k = &kinds[kind - CLUSTER_GROUP];
 	const json_t *metadata = json_object_get(json, "metadata");
 	const char *ns = json_string_value(json_object_get(metadata, "namespace"));
 	const char *name = json_string_value(json_object_get(metadata, "name"));
 	struct cgroup_object *object;
+	int r = 1;
 
 	ns = ns ? ns : "";
-	object = cluster_group_find(c, api_group, ns, name);
+	object = cluster_group_find(c, k->api_group, ns, name);
 	if (!object)
-		object = cluster_group_make(c, api_group, ns, name);
+		object = cluster_group_make(c, k->api_group, ns, name);
 	if (!object)
 		return -ENOMEM;
-	cluster_group_read(object, kind, json);
-	size_members(c, ns, name);
+	if (k->read)
+		r = cgroup_object_update(object, k, json);
+	else
+		cluster_group_read(object, kind, json);
+	/* Controllers often write the status of objects with parts, which is no news. */
+	if (r <= 0)
+		return r;
+	c->has_news = true;
+	size_members(c, kind, ns, name);
 	return 0;
 }

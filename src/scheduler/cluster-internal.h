@@ -297,7 +297,7 @@ void cpod_explain_refusal(
 int cluster_set_group(struct cluster *c, int kind, const json_t *json);
 int cluster_remove_group(struct cluster *c, int kind, const char *ns, const char *name);
 void cluster_free_groups(struct cluster *c);
-/* Sets the size of the pod's gang from the PodGroup that the pod names, if it names one. */
+/* Sets the size of the pod's gang from the object that the pod names, if it names one. */
 void cpod_size_group(const struct cluster *c, struct cpod *pod);
 /* The group if its members start together; NULL: the pod is in no gang. */
 const struct cgroup *cpod_gang(const struct cpod *pod);

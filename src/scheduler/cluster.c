@@ -723,11 +723,12 @@ int cluster_set(struct cluster *c, int kind, json_t *json, struct error *err)
 	if (!cluster_object_name(json) || !*cluster_object_name(json))
 		return fail(err, EINVAL, "an object without a name");
 	/*
-	 * A change of any object but a Lease may help a waiting pod. Pods and policies change
-	 * often, so the code for these two kinds sets has_news itself, and only after a change that
-	 * may help.
+	 * A change of any object but a Lease may help a waiting pod. Pods, policies, JobSets and
+	 * RayClusters change often, so the code for these kinds sets has_news itself, and only
+	 * after a change that may help.
 	 */
-	c->has_news |= kind != OBJECT_POD && kind != CLUSTER_LEASE && kind != CLUSTER_POLICY;
+	c->has_news |= kind != OBJECT_POD && kind != CLUSTER_LEASE && kind != CLUSTER_POLICY &&
+		kind != CLUSTER_JOB_SET && kind != CLUSTER_RAY_CLUSTER;
 	if (kind == CLUSTER_GPU_NODE)
 		return cluster_set_gpus(c, json, err);
 	if (kind >= OBJECT_KINDS) {
@@ -773,7 +774,9 @@ int cluster_remove(struct cluster *c, int kind, const char *ns, const char *name
 	case CLUSTER_GROUP:
 	case CLUSTER_SIGS_GROUP:
 	case CLUSTER_VOLCANO_GROUP:
-	case CLUSTER_KUBE_GROUP: return cluster_remove_group(c, kind, ns, name);
+	case CLUSTER_KUBE_GROUP:
+	case CLUSTER_JOB_SET:
+	case CLUSTER_RAY_CLUSTER: return cluster_remove_group(c, kind, ns, name);
 	case OBJECT_NAMESPACE:
 		set_dialects(c, name, "");
 		cluster_note_namespace(c);

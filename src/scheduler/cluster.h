@@ -39,14 +39,16 @@ enum {
 	CLUSTER_POLICY,
 	CLUSTER_BUDGET,
 	/*
-	 * PodGroups of the API groups scheduling.x-k8s.io, scheduling.sigs.k8s.io, Volcano's and
-	 * Kubernetes', in this order
+	 * objects that state the size of gangs: PodGroups of the API groups scheduling.x-k8s.io,
+	 * scheduling.sigs.k8s.io, Volcano's and Kubernetes', then others
 	 */
 	CLUSTER_GROUP,
 	CLUSTER_SIGS_GROUP,
 	CLUSTER_VOLCANO_GROUP,
 	CLUSTER_KUBE_GROUP,
-	CLUSTER_LAST_GROUP = CLUSTER_KUBE_GROUP,
+	CLUSTER_JOB_SET,
+	CLUSTER_RAY_CLUSTER,
+	CLUSTER_LAST_GROUP = CLUSTER_RAY_CLUSTER,
 	CLUSTER_KINDS
 };
 
@@ -166,6 +168,8 @@ bool cpod_is_denied(const struct cpod *pod);
 int cluster_readd(struct cluster *cluster, struct cpod *pod);
 bool cpod_is_ours(const struct cpod *pod);      /* divvy-scheduler places the pod */
 const char *cpod_group(const struct cpod *pod); /* "namespace/name" of its gang, or "" */
+/* Kind of the API group's objects that state the size of gangs, for messages. */
+const char *cluster_group_kind(const char *api_group);
 /* Whether the pod names a PodGroup of Kubernetes and the API server serves none. */
 bool cpod_is_group_ignored(const struct cpod *pod);
 

@@ -383,7 +383,7 @@ struct gang {
 	uint32_t n, n_waiting, n_running;
 	uint32_t least, size;
 	bool is_nominated;
-	/* request of a member whose PodGroup does not exist; NULL: no such member */
+	/* request of a member whose group's object does not exist; NULL: no such member */
 	const struct tenancy *unsized;
 };
 
@@ -555,6 +555,29 @@ static int sched_gather_gang(
 	return r;
 }
 
+static void explain_unsized(
+	const char *group, const struct tenancy *requested, char *text, size_t size)
+{
+	const char *kind = cluster_group_kind(requested->group_object);
+
+	if (!requested->group_by)
+		snprintf(text, size,
+			"group %s: %s %s of %s does not exist; create it, or set "
+			"divvy.gpu/group and divvy.gpu/group-size",
+			group, kind, requested->group, requested->group_object);
+	else if (requested->group_part[0])
+		snprintf(text, size,
+			"group %s: no %s '%s' of %s with a part '%s' exists; create it, or set "
+			"divvy.gpu/group and divvy.gpu/group-size in place of " DIALECT_GROUP_BY_KEY,
+			group, kind, requested->group_object_name, requested->group_object,
+			requested->group_part);
+	else
+		snprintf(text, size,
+			"group %s: no %s '%s' of %s exists; create it, or set divvy.gpu/group and "
+			"divvy.gpu/group-size in place of " DIALECT_GROUP_BY_KEY,
+			group, kind, requested->group_object_name, requested->group_object);
+}
+
 static int try_group(struct sched *s, struct pending_key key, struct error *err)
 {
 	_cleanup_free_ struct cpod **members = NULL;
@@ -575,10 +598,7 @@ static int try_group(struct sched *s, struct pending_key key, struct error *err)
 	if (g.least && !g.is_nominated && g.n_waiting + g.n_running >= g.least)
 		return sched_gather_gang(s, key, &g, err);
 	if (!g.least)
-		snprintf(text, sizeof(text),
-			"group %s: PodGroup %s of %s does not exist; create it, or set "
-			"divvy.gpu/group and divvy.gpu/group-size",
-			group, g.unsized->group, g.unsized->group_object);
+		explain_unsized(group, g.unsized, text, sizeof(text));
 	else if (g.is_nominated)
 		snprintf(text, sizeof(text),
 			"group %s: waits until its nominated pods have started", group);

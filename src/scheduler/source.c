@@ -18,6 +18,8 @@ const struct cluster_source cluster_sources[CLUSTER_SOURCES] = {
 	{CLUSTER_SIGS_GROUP, KUBE_SIGS_POD_GROUPS, false, false},
 	{CLUSTER_VOLCANO_GROUP, KUBE_VOLCANO_POD_GROUPS, false, false},
 	{CLUSTER_KUBE_GROUP, KUBE_KUBE_POD_GROUPS, false, false},
+	{CLUSTER_JOB_SET, KUBE_JOB_SETS, false, false},
+	{CLUSTER_RAY_CLUSTER, KUBE_RAY_CLUSTERS, false, false},
 	{OBJECT_VOLUME, KUBE_VOLUMES, false, true},
 	{OBJECT_CLAIM, KUBE_VOLUME_CLAIMS, false, true},
 	{OBJECT_CLASS, KUBE_STORAGE_CLASSES, false, true},

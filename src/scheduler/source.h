@@ -7,7 +7,7 @@
 
 #include "kube/discovery.h"
 
-#define CLUSTER_SOURCES 17
+#define CLUSTER_SOURCES 19
 
 struct cluster_source {
 	int kind; /* kind for cluster_set() */

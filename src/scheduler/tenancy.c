@@ -87,6 +87,10 @@ static int take_result(const struct manifest *pod, const struct dialect_result *
 		ret->v[i].host = tenancy_guest_host(ret, i);
 	str_copy(ret->group, sizeof(ret->group), str_from(result->group));
 	str_copy(ret->vgpu, sizeof(ret->vgpu), result->vgpu);
+	ret->group_threshold = result->group_threshold;
+	ret->group_by = result->group_by;
+	str_copy(ret->group_object_name, sizeof(ret->group_object_name), result->group_object_name);
+	str_copy(ret->group_part, sizeof(ret->group_part), result->group_part);
 	if (result->group[0] && result->group_size) {
 		const struct spec group = {.group_size = result->group_size,
 			.group_threshold = result->group_threshold};

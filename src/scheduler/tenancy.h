@@ -27,12 +27,16 @@ struct tenancy {
 	uint32_t n;
 	char group[SPEC_GROUP]; /* "": none */
 	/*
-	 * number of members, and how many must fit first; both 0 if the pod names a PodGroup
+	 * number of members, and how many must fit first; both 0 if the pod names an object
 	 * (group_object), which then states them (cluster-group.c)
 	 */
 	uint32_t group_size, group_least;
-	char group_object[64]; /* API group of the PodGroup; "": no PodGroup */
-	bool is_group_basic;   /* the PodGroup has the policy `basic`: each member starts alone */
+	uint32_t group_threshold; /* permille of the members that must fit first */
+	char group_object[64];    /* API group of the object; "": no object */
+	bool is_group_basic; /* the PodGroup has the policy `basic`: each member starts alone */
+	/* a group by DIALECT_GROUP_BY_KEY, and the label values with its object and part */
+	const struct dialect_group_by *group_by; /* a constant; NULL: the group is the object */
+	char group_object_name[64], group_part[64];
 	char vgpu[SPEC_LABEL]; /* KubeShare's GPUID; "": none */
 };
 

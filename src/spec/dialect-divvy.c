@@ -9,10 +9,12 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "spec/dialect-group.h"
 #include "spec/dialect-internal.h"
 #include "spec/assigned.h"
 
 #define PREFIX "divvy.gpu/"
+#define GROUP_BY "group-by"
 #define SHOW "%.*s"
 #define SHOWN(s) (int)MIN((s).n, (size_t)63), (s).p ? (s).p : ""
 #define KEY_MAX 128u
@@ -64,11 +66,12 @@ bool dialect_is_recorded(struct str key)
 static bool is_group(struct str field)
 {
 	return str_is(field, "group") || str_is(field, "group-size") ||
-		str_is(field, "group-threshold");
+		str_is(field, "group-threshold") || str_is(field, GROUP_BY);
 }
 
 static int refuse_unknown(struct str key, struct str field, struct error *err)
 {
+	static const char *const others[] = {"container", GROUP_BY};
 	char name[SPEC_FIELD], best[SPEC_FIELD] = "";
 	size_t nearest = 3;
 
@@ -80,8 +83,14 @@ static int refuse_unknown(struct str key, struct str field, struct error *err)
 			memcpy(best, name, sizeof(best));
 		}
 	}
-	if (str_distance(field, STR("container")) < nearest)
-		memcpy(best, "container", sizeof("container"));
+	for (size_t i = 0; i < ARRAY_SIZE(others); i++) {
+		const size_t d = str_distance(field, str_from(others[i]));
+
+		if (d < nearest) {
+			nearest = d;
+			str_copy(best, sizeof(best), str_from(others[i]));
+		}
+	}
 	if (best[0])
 		return fail(err, EINVAL, "'" SHOW "': unknown field; did you mean %s?", SHOWN(key),
 			best);
@@ -89,7 +98,7 @@ static int refuse_unknown(struct str key, struct str field, struct error *err)
 		"'" SHOW "': unknown field; expected request, limit, count, memory, "
 		"memory-policy, class, priority, mode, model, device, "
 		"preferred-anti-affinity, affinity, anti-affinity, exclusion, group, "
-		"group-size, group-threshold or network",
+		"group-by, group-size, group-threshold or network",
 		SHOWN(key));
 }
 
@@ -145,6 +154,7 @@ static int divvy_read_group(struct dialect_draft *draft, struct error *err)
 {
 	static const char *const keys[] = {
 		PREFIX "group", PREFIX "group-size", PREFIX "group-threshold"};
+	const struct str *by = draft_annotation(draft, DIALECT_GROUP_BY_KEY);
 	struct spec group;
 	bool is_there = false;
 
@@ -159,6 +169,15 @@ static int divvy_read_group(struct dialect_draft *draft, struct error *err)
 			return r;
 		is_there |= value != NULL;
 	}
+	if (by && (group.group[0] || group.group_size))
+		return fail(err, EINVAL,
+			DIALECT_GROUP_BY_KEY " '" SHOW
+					     "' beside divvy.gpu/group%s: the system that "
+					     "makes the pods states the group; keep one of the two",
+			SHOWN(*by), group.group[0] ? "" : "-size");
+	if (by)
+		return dialect_read_group_by(draft, *by,
+			group.group_threshold ? group.group_threshold : SPEC_SHARE_ONE, err);
 	if (is_there && !group.group[0])
 		return fail(err, EINVAL,
 			"divvy.gpu/group-size or group-threshold: the group has no name; set "
@@ -264,6 +283,8 @@ static const struct dialect_key keys[] = {
 	{PREFIX "container", DIALECT_ANNOTATION, DIALECT_READS,
 		"containers to which the pod's fields apply, with commas; else the default "
 		"container"},
+	{DIALECT_GROUP_BY_KEY, DIALECT_ANNOTATION, DIALECT_READS,
+		"object of another system whose pods start together"},
 #define ASSIGNED_KEY(name, of, is_needed, about) \
 	{ASSIGNED_PREFIX name, DIALECT_ANNOTATION, DIALECT_GIVES, about},
 #include "spec/assigned.def"

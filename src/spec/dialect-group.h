@@ -23,4 +23,14 @@ const struct dialect_group_key *dialect_group_key_at(size_t i);
 
 int dialect_read_groups(struct dialect_draft *draft, struct error *err);
 
+/* Row i of the table; NULL after the last. */
+const struct dialect_group_by *dialect_group_by_at(size_t i);
+
+/*
+ * Sets the gang by the value of divvy.gpu/group-by. threshold: part of the members, in permille.
+ * -EINVAL if no row has the value, or if the pod lacks the labels of the row's system.
+ */
+int dialect_read_group_by(
+	struct dialect_draft *draft, struct str value, uint32_t threshold, struct error *err);
+
 #endif

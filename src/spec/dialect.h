@@ -38,6 +38,8 @@
 #define DIALECT_TENANT_LABEL "divvy.gpu/tenant"
 /* Label "ignore" of a namespace: the webhook skips its pods. */
 #define DIALECT_ADMISSION_LABEL "divvy.gpu/admission"
+/* Annotation of a user: the pods of one object of another system are a gang. */
+#define DIALECT_GROUP_BY_KEY "divvy.gpu/group-by"
 /* The API group of Kubernetes' own PodGroups, which spec.schedulingGroup names. */
 #define DIALECT_KUBE_GROUP "scheduling.k8s.io"
 
@@ -64,6 +66,21 @@ int dialect_config_parse(struct str list, struct dialect_config *ret_config, str
 int dialect_config_format(const struct dialect_config *config, struct buf *out);
 
 /* ---- pod -> specs ---- */
+
+#define DIALECT_GROUP_BY_NAMES 3u /* most labels that name one group */
+
+/* A value of divvy.gpu/group-by: pods of one object of another system that start together. */
+struct dialect_group_by {
+	const char *value;
+	const char *name[DIALECT_GROUP_BY_NAMES]; /* labels that together name one group */
+	/* annotation with the number of members; NULL: the object states it */
+	const char *least;
+	const char *object;      /* API group of the object; NULL: `least` states the number */
+	const char *object_name; /* label with the object's name */
+	const char *part;        /* label with the part of the object; NULL: the whole object */
+	bool is_one;             /* the group is one of the part's equal units, such as one Job */
+	const char *about;
+};
 
 struct dialect_tenant {
 	uint32_t container;
@@ -93,8 +110,11 @@ struct dialect_result {
 	/* The gang, also of pods without a share, and copied into each tenant's spec; "": none. */
 	char group[SPEC_GROUP];
 	uint32_t group_size, group_threshold;
-	/* API group of the PodGroup that gives the size; NULL: the size is known. */
+	/* API group of the object that gives the size; NULL: the size is known. */
 	const char *group_object;
+	/* The object's name, and its part with this pod; empty: the group's name, and no part. */
+	struct str group_object_name, group_part;
+	const struct dialect_group_by *group_by; /* row of DIALECT_GROUP_BY_KEY; NULL: none */
 	/* Notes for the user about a pod that is not refused. */
 	char note[DIALECT_NOTES_MAX][sizeof(((struct error *)0)->msg)];
 	uint32_t n_notes;

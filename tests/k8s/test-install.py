@@ -220,7 +220,8 @@ def client_side_apply_does_the_same():
 # ---- rights
 
 G, C, N = "divvy.gpu", "coordination.k8s.io", {"namespace": "elsewhere"}
-GANGS = ["scheduling.k8s.io", "scheduling.x-k8s.io", "scheduling.sigs.k8s.io", "scheduling.volcano.sh"]
+POD_GROUPS = ["scheduling.k8s.io", "scheduling.x-k8s.io", "scheduling.sigs.k8s.io", "scheduling.volcano.sh"]
+GANGS = [(g, "podgroups") for g in POD_GROUPS] + [("jobset.x-k8s.io", "jobsets"), ("ray.io", "rayclusters")]
 STORAGE, ADMISSION = {"group": "storage.k8s.io"}, {"group": "admissionregistration.k8s.io", "name": "divvy"}
 READ, CSR = "get list watch", {"group": "certificates.k8s.io"}
 EVERYBODY = [
@@ -244,7 +245,7 @@ MUST = {
             for r in ("storageclasses", "csinodes", "csidrivers", "csistoragecapacities", "volumeattachments")
         ),
         *((READ + " patch", r, {}) for r in ("persistentvolumes", "persistentvolumeclaims")),
-        *((READ, "podgroups", {"group": g}) for g in GANGS),
+        *((READ, resource, {"group": group}) for group, resource in GANGS),
         *((READ, r, {"group": G}) for r in ("gpunodes", "gpupolicies")),
         ("patch", "gpupolicies/status", {"group": G}),
         ("create", "leases", {"group": C, "namespace": SYSTEM}),
@@ -631,7 +632,7 @@ def a_viewer_reads_the_same_objects_as_the_scheduler():
             ("get list watch", r, {})
             for r in ("pods", "nodes", "namespaces", "persistentvolumes", "persistentvolumeclaims")
         ]
-        + [("list", "podgroups", {"group": g}) for g in GANGS]
+        + [("list", resource, {"group": group}) for group, resource in GANGS]
         + [("list", "leases", {"group": C, **there})],
         True,
         "viewer",

@@ -848,6 +848,120 @@ static void a_pod_group_object_gives_the_groups_size(void **state)
 	next(SCHED_BIND, "d", NULL);
 }
 
+#define JOB_SET_LABELS(part, attempt) \
+	",'jobset.sigs.k8s.io/jobset-name':'job','jobset.sigs.k8s.io/replicatedjob-name':'" part \
+	"','jobset.sigs.k8s.io/restart-attempt':'" attempt "'"
+
+/* A member of the object's group `by`; without a `share` kube-scheduler places the pod. */
+static void add_member_by(const char *name, const char *by, const char *label, const char *share)
+{
+	set(OBJECT_POD,
+		"{'metadata':{'name':'%s','namespace':'s','uid':'u-%s','labels':{'divvy.gpu/"
+		"tenant':'true'%s},'annotations':{'divvy.gpu/group-by':'%s'%s}},"
+		"'spec':{'schedulerName':'%s-scheduler','containers':[{'name':'c'}]}}",
+		name, name, label, by, share, share[0] ? "divvy" : "default");
+}
+
+#define BY_JOB_SET "'metadata':{'annotations':{'divvy.gpu/group-by':'jobset'}}"
+
+/* Parts: 1 driver, and `replicas` Jobs of workers with 2 pods each. */
+static void add_job_set(const char *driver, const char *workers, int replicas)
+{
+	set(CLUSTER_JOB_SET,
+		"{'metadata':{'name':'job','namespace':'s'},'spec':{'replicatedJobs':[{'name':"
+		"'driver','replicas':1,'template':{'spec':{'template':{%s}}}},{'name':'workers',"
+		"'replicas':%d,'template':{'spec':{'parallelism':4,'completions':2,'template':{%s}}"
+		"}}]}}",
+		driver, replicas, workers);
+}
+
+static void a_job_set_gives_the_size_of_its_group(void **state)
+{
+	static const char *const names[] = {"w1", "w2", "w3", "w4"};
+
+	add_node("n1", 4);
+	add_member_by("w1", "jobset", JOB_SET_LABELS("workers", "0"), "," SHARE("0.4"));
+	told("w1",
+		"group s/jobset:job:0: no JobSet 'job' of jobset.x-k8s.io exists; create it, or "
+		"set divvy.gpu/group and divvy.gpu/group-size in place of divvy.gpu/group-by");
+	add_job_set("", "", 2);
+	later();
+	told("w1", "group s/jobset:job:0: 1 of 5 pods exist, 5 are needed");
+	/* Only templates with the key have members. */
+	add_job_set("", BY_JOB_SET, 2);
+	later();
+	told("w1", "group s/jobset:job:0: 1 of 4 pods exist, 4 are needed");
+	for (size_t i = 1; i < ARRAY_SIZE(names); i++)
+		add_member_by(names[i], "jobset", JOB_SET_LABELS("workers", "0"), "," SHARE("0.4"));
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+		assert_group(next(SCHED_BIND, names[i], NULL), "jobset:job:0=4");
+	/* The pods of a restarted JobSet do not count those of the attempt before. */
+	add_member_by("r1", "jobset", JOB_SET_LABELS("workers", "1"), "," SHARE("0.4"));
+	told("r1", "group s/jobset:job:1: 1 of 4 pods exist, 4 are needed");
+}
+
+static void a_part_of_a_job_set_is_a_group(void **state)
+{
+	add_node("n1", 4);
+	add_job_set("", "", 2);
+	add_member_by("d1", "replicatedjob", JOB_SET_LABELS("driver", "0"), "," SHARE("0.4"));
+	assert_group(next(SCHED_BIND, "d1", NULL), "replicatedjob:job:driver:0=1");
+	add_member_by("w1", "replicatedjob", JOB_SET_LABELS("workers", "0"), "," SHARE("0.4"));
+	told("w1", "group s/replicatedjob:job:workers:0: 1 of 4 pods exist, 4 are needed");
+	/* With a threshold of a half 2 of 4 are enough. */
+	add_member_by("h1", "replicatedjob", JOB_SET_LABELS("workers", "1"),
+		"," SHARE("0.4") ",'divvy.gpu/group-threshold':'0.5'");
+	told("h1", "group s/replicatedjob:job:workers:1: 1 of 4 pods exist, 2 are needed");
+	add_member_by("x1", "replicatedjob", JOB_SET_LABELS("other", "0"), "," SHARE("0.4"));
+	told("x1",
+		"group s/replicatedjob:job:other:0: no JobSet 'job' of jobset.x-k8s.io with a part "
+		"'other' exists; create it, or set divvy.gpu/group and divvy.gpu/group-size in "
+		"place of divvy.gpu/group-by");
+	/* Each Job of the workers has 2 pods. */
+	add_member_by("j1", "jobset-job",
+		JOB_SET_LABELS("workers", "0") ",'batch.kubernetes.io/job-name':'job-workers-1'",
+		"," SHARE("0.4"));
+	told("j1", "group s/jobset-job:job:job-workers-1:0: 1 of 2 pods exist, 2 are needed");
+}
+
+static void add_ray_cluster(int replicas)
+{
+	set(CLUSTER_RAY_CLUSTER,
+		"{'metadata':{'name':'ray','namespace':'s'},'spec':{'headGroupSpec':{'template':{}}"
+		",'workerGroupSpecs':[{'groupName':'small','replicas':%d,'numOfHosts':2},"
+		"{'groupName':'off','replicas':3,'suspend':true}]}}",
+		replicas);
+}
+
+static void a_ray_cluster_gives_the_size_of_its_groups(void **state)
+{
+	const char *worker = ",'ray.io/cluster':'ray','ray.io/group':'small'";
+
+	add_node("n1", 4);
+	add_ray_cluster(1);
+	add_member_by("w1", "raygroup", worker, "," SHARE("0.4"));
+	told("w1", "group s/raygroup:ray:small: 1 of 2 pods exist, 2 are needed");
+	add_member_by("c1", "raycluster", worker, "," SHARE("0.4"));
+	told("c1", "group s/raycluster:ray: 1 of 3 pods exist, 3 are needed");
+	/* The head has no share and counts as present. */
+	add_member_by(
+		"head", "raycluster", ",'ray.io/cluster':'ray','ray.io/group':'headgroup'", "");
+	later();
+	add_member_by("c2", "raycluster", worker, "," SHARE("0.4"));
+	assert_group(next(SCHED_BIND, "c1", NULL), "raycluster:ray=2");
+	assert_group(next(SCHED_BIND, "c2", NULL), "raycluster:ray=2");
+	/* The autoscaler adds a replica: both of its pods start together. */
+	add_ray_cluster(2);
+	add_member_by("c3", "raycluster", worker, "," SHARE("0.4"));
+	told("c3", "group s/raycluster:ray: 4 of 5 pods exist, 5 are needed");
+	/* Without the RayCluster its number of pods is unknown. */
+	assert_ok(sched_remove(sched, CLUSTER_RAY_CLUSTER, "s", "ray"));
+	later();
+	told("c3",
+		"group s/raycluster:ray: no RayCluster 'ray' of ray.io exists; create it, or set "
+		"divvy.gpu/group and divvy.gpu/group-size in place of divvy.gpu/group-by");
+}
+
 #define IN_JOB ",'schedulingGroup':{'podGroupName':'job'}"
 
 static void add_kube_group(const char *policy)
@@ -2116,6 +2230,9 @@ int main(void)
 		TEST(anti_affinity_separates_the_members_of_a_group),
 		TEST(a_group_waits_for_its_threshold),
 		TEST(a_pod_group_object_gives_the_groups_size),
+		TEST(a_job_set_gives_the_size_of_its_group),
+		TEST(a_part_of_a_job_set_is_a_group),
+		TEST(a_ray_cluster_gives_the_size_of_its_groups),
 		TEST(a_pod_group_of_kubernetes_gives_the_size),
 		TEST(members_of_a_basic_group_start_alone),
 		TEST(group_sizes_of_kubernetes_have_limits),

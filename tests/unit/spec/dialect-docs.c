@@ -64,6 +64,19 @@ static const char groups[] =
 	"| key | where | PodGroup of | meaning |\n"
 	"|---|---|---|---|\n";
 
+static const char group_by[] =
+	"\n"
+	"### Groups by objects of other systems\n"
+	"\n"
+	"With `divvy.gpu/group-by` in a pod template, the pods of one object of another system start\n"
+	"together or not at all. The group's name and size come from the labels, annotations and objects\n"
+	"of that system, so nobody counts pods. Pods without the annotation are in no group. If only\n"
+	"some templates of a JobSet or RayCluster have the annotation, only pods of these templates are\n"
+	"members. `divvy.gpu/group-threshold` applies as usual.\n"
+	"\n"
+	"| value | the group | its size |\n"
+	"|---|---|---|\n";
+
 static const char *const wheres[] = {
 	[DIALECT_ANNOTATION] = "annotation",
 	[DIALECT_LABEL] = "label",
@@ -180,6 +193,14 @@ static void make_page(struct buf *out)
 
 		buf_addf(out, "| `%s` | %s | %s | %s |\n", k->key, wheres[k->where],
 			k->object ? k->object : "none", k->about);
+	}
+	buf_add_text(out, group_by);
+	for (size_t i = 0; dialect_group_by_at(i); i++) {
+		const struct dialect_group_by *by = dialect_group_by_at(i);
+
+		buf_addf(out, "| `%s` | %s | %s`%s` |\n", by->value, by->about,
+			by->least ? "annotation " : "pod templates of the object of ",
+			by->least ? by->least : by->object);
 	}
 }
 

@@ -128,6 +128,10 @@ void manifest_text_show(
 			result->group_size, format_share(result->group_threshold).s,
 			result->group_object ? " " : "",
 			result->group_object ? result->group_object : "");
+	if (result->group_object_name.n)
+		buf_addf(out, " %" STR_FMT, STR_ARG(result->group_object_name));
+	if (result->group_part.n)
+		buf_addf(out, " %" STR_FMT, STR_ARG(result->group_part));
 	if (result->vgpu.n)
 		buf_addf(out, "%svgpu=%" STR_FMT, out->n ? "; " : "", STR_ARG(result->vgpu));
 	for (uint32_t i = 0; i < result->n_foreign; i++)

@@ -51,6 +51,12 @@ static void check(const struct row *rows, size_t n)
 	}
 }
 
+#define JOB_SET_POD \
+	"l jobset.sigs.k8s.io/jobset-name=train\n" \
+	"l jobset.sigs.k8s.io/replicatedjob-name=workers\n" \
+	"l jobset.sigs.k8s.io/restart-attempt=1\n" \
+	"l batch.kubernetes.io/job-name=train-workers-0\n"
+
 static const struct row own[] = {
 	{"", ""},
 	{"a divvy.gpu/request=0.3", "main request=0.3 limit=1"},
@@ -95,6 +101,47 @@ static const struct row own[] = {
 	{"c a.b\nc b\na a.b.divvy.gpu/request=0.3", "a.b request=0.3 limit=1"},
 	/* a member of a group without a device */
 	{"a divvy.gpu/group=g\na divvy.gpu/group-size=3", "group=g 3 1"},
+	/* groups by the objects of other systems */
+	{JOB_SET_POD "a divvy.gpu/group-by=jobset\na divvy.gpu/request=0.5",
+		"main request=0.5 limit=1; group=jobset:train:1 0 1 jobset.x-k8s.io train"},
+	{JOB_SET_POD "a divvy.gpu/group-by=jobset\na divvy.gpu/group-threshold=0.5",
+		"group=jobset:train:1 0 0.5 jobset.x-k8s.io train"},
+	{JOB_SET_POD "a divvy.gpu/group-by=replicatedjob\na divvy.gpu/request=0.5",
+		"main request=0.5 limit=1; group=replicatedjob:train:workers:1 0 1 jobset.x-k8s.io "
+		"train workers"},
+	{JOB_SET_POD "a divvy.gpu/group-by=jobset-job\na divvy.gpu/request=0.5",
+		"main request=0.5 limit=1; group=jobset-job:train:train-workers-0:1 0 1 "
+		"jobset.x-k8s.io train workers"},
+	{"l leaderworkerset.sigs.k8s.io/group-key=4aa0\na leaderworkerset.sigs.k8s.io/size=4\n"
+	 "a divvy.gpu/group-by=leaderworkerset\na divvy.gpu/request=0.5",
+		"main request=0.5 limit=1; group=leaderworkerset:4aa0 4 1"},
+	/* a leader before the webhook of LeaderWorkerSet has written its label */
+	{"a leaderworkerset.sigs.k8s.io/size=4\na divvy.gpu/group-by=leaderworkerset\n"
+	 "a divvy.gpu/request=0.5",
+		"main request=0.5 limit=1"},
+	{"l leaderworkerset.sigs.k8s.io/group-key=4aa0\na leaderworkerset.sigs.k8s.io/size=0\n"
+	 "a divvy.gpu/group-by=leaderworkerset",
+		"!leaderworkerset.sigs.k8s.io/size '0': expected 1 to 65536"},
+	{"l leaderworkerset.sigs.k8s.io/group-key=4aa0\na divvy.gpu/group-by=leaderworkerset",
+		"!the pod has no annotation leaderworkerset.sigs.k8s.io/size"},
+	{"l ray.io/cluster=ray\nl ray.io/group=small\na divvy.gpu/group-by=raycluster",
+		"group=raycluster:ray 0 1 ray.io ray"},
+	{"l ray.io/cluster=ray\nl ray.io/group=small\na divvy.gpu/group-by=raygroup",
+		"group=raygroup:ray:small 0 1 ray.io ray small"},
+	{"a divvy.gpu/group-by=raycluster",
+		"!divvy.gpu/group-by 'raycluster': the pod has no label ray.io/cluster"},
+	{"l ray.io/cluster=ray\na divvy.gpu/group-by=ray",
+		"!divvy.gpu/group-by 'ray': expected jobset, replicatedjob, jobset-job, "
+		"leaderworkerset, raycluster or raygroup"},
+	{JOB_SET_POD "a divvy.gpu/group-by=jobset\na divvy.gpu/group=g",
+		"!divvy.gpu/group-by 'jobset' beside divvy.gpu/group: the system"},
+	{JOB_SET_POD "a divvy.gpu/group-by=jobset\na divvy.gpu/group-size=2",
+		"!divvy.gpu/group-by 'jobset' beside divvy.gpu/group-size: the system"},
+	{JOB_SET_POD "a divvy.gpu/group-by=jobset\nl scheduling.x-k8s.io/pod-group=g",
+		"!the pod is in group 'jobset:train:1' already"},
+	{JOB_SET_POD "a divvy.gpu/group-bi=jobset", "!did you mean group-by?"},
+	{JOB_SET_POD "a main.divvy.gpu/group-by=jobset",
+		"!a group applies to the whole pod; write divvy.gpu/group-by"},
 	/* assigned keys are not read */
 	{"a divvy.gpu/request=0.3\na divvy.gpu/devices=GPU-1\na main.divvy.gpu/granted-limit=0.1\n"
 	 "a divvy.gpu/epoch=4",
