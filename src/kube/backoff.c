@@ -26,9 +26,12 @@ bool retry_is_allowed(enum retry_policy policy, const struct retry_outcome *outc
 	if (policy == RETRY_NEVER || outcome->is_answer_begun)
 		return false;
 	/*
-	 * The queue in front of the server answers 429, before the server has acted on the request.
+	 * The server has not acted on a request that it answers with 429 (too many requests, or a
+	 * new resource that is not ready), nor on one that a starting or stopping server answers
+	 * with 503 and Retry-After.
 	 */
-	if (outcome->is_unsent || outcome->http == 429)
+	if (outcome->is_unsent || outcome->http == 429 ||
+		(outcome->http == 503 && outcome->retry_after_ns))
 		return true;
 	if (policy == RETRY_UNPROCESSED)
 		return false;

@@ -9,10 +9,10 @@
  * kube_client_free() cancels the remaining calls.
  *
  * A failed call is tried again until its deadline, if its policy allows that after this failure. A
- * failed connection and 429 allow another try. A lost connection and 5xx allow one only if the call
- * is idempotent. The pause grows, and is at least what Retry-After says. After 401 the credential
- * is refreshed, once. A call with on_body receives 2xx bodies in pieces, and is not tried again
- * after the first piece.
+ * failed connection, 429, and 503 with Retry-After allow another try. A lost connection and other
+ * 5xx allow one only if the call is idempotent. The pause grows, and is at least what Retry-After
+ * says. After 401 the credential is refreshed, once. A call with on_body receives 2xx bodies in
+ * pieces, and is not tried again after the first piece.
  *
  * Uses HTTP/2 if the server offers it. Watches have connections of their own, so that their frames
  * do not wait behind the pages of a list. At most KUBE_STREAMS_MAX requests share a connection.
