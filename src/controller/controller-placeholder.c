@@ -69,8 +69,6 @@ static json_t *placeholder_container_json(const char *image)
 
 json_t *placeholder_pod(const char *name, const char *image, const char *node)
 {
-	json_t *labels = json_pack(
-		"{s:s, s:s*}", PLACEHOLDER_LABEL, PLACEHOLDER_NAME, PLACEHOLDER_NODE_LABEL, node);
 	json_t *spec = json_pack(
 		"{s:s, s:s, s:b, s:b, s:i, s:s, s:o, s:[{s:s, s:s}], s:[o], s:[o], "
 		"s:{s:b, s:i, s:i, s:i, s:{s:s}}}",
@@ -87,9 +85,10 @@ json_t *placeholder_pod(const char *name, const char *image, const char *node)
 	 * An autoscaler never removes the node of a pod without an owner, except with this
 	 * annotation.
 	 */
-	return json_pack("{s:s, s:s, s:{s:s, s:o, s:{s:s}}, s:o}", "apiVersion", "v1", "kind",
-		"Pod", "metadata", "name", name, "labels", labels, "annotations",
-		"cluster-autoscaler.kubernetes.io/safe-to-evict", "true", "spec", spec);
+	return json_pack("{s:s, s:s, s:{s:s, s:{s:s}, s:{s:s, s:s*}}, s:o}", "apiVersion", "v1",
+		"kind", "Pod", "metadata", "name", name, "labels", PLACEHOLDER_LABEL,
+		PLACEHOLDER_NAME, "annotations", "cluster-autoscaler.kubernetes.io/safe-to-evict",
+		"true", PLACEHOLDER_NODE, node, "spec", spec);
 }
 
 /* ---- the program ---- */

@@ -13,7 +13,11 @@
 #include "controller/controller.h"
 #include "manifest/placeholder.h"
 
-#define PLACEHOLDER_NODE_LABEL "divvy.gpu/placeholder-of" /* value: the node whose device to take */
+/*
+ * Annotation: the node whose device to take. A label's value would be too short for some nodes'
+ * names. Placeholders of earlier versions have a label with this key.
+ */
+#define PLACEHOLDER_NODE "divvy.gpu/placeholder-of"
 #define PLACEHOLDER_RESOURCE "nvidia.com/gpu"
 #define PLACEHOLDER_GRACE_S 86400 /* grace period of the pod, so that tenants can end */
 

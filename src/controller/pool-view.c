@@ -186,11 +186,19 @@ static struct seen_node *pool_view_node(const struct pool_view *v, const char *n
 	return n;
 }
 
+/* The node whose device the placeholder is to take; NULL: any. */
+static const char *placeholder_node(const json_t *pod)
+{
+	const char *node = kube_json_text_at(
+		pod, "metadata", "annotations", PLACEHOLDER_NODE, NULL);
+
+	return node ? node : kube_json_text_at(pod, "metadata", "labels", PLACEHOLDER_NODE, NULL);
+}
+
 static enum pool_pod add_placeholder(struct pool_view *v, const json_t *pod)
 {
 	const char *node = kube_json_text_at(pod, "spec", "nodeName", NULL),
-		   *meant = kube_json_text_at(
-			   pod, "metadata", "labels", PLACEHOLDER_NODE_LABEL, NULL),
+		   *meant = placeholder_node(pod),
 		   *made = kube_json_text_at(pod, "metadata", "creationTimestamp", NULL);
 	uint64_t made_ns = 0;
 

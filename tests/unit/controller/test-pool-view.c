@@ -4,8 +4,10 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/cleanup.h"
+#include "controller/controller-placeholder.h"
 #include "unit.h"
 
 #define NS "divvy-system"
@@ -88,6 +90,26 @@ static enum pool_pod add_placeholder(
 			"'2023-11-14T22:14:20Z','labels':{'app.kubernetes.io/name':"
 			"'divvy-placeholder','divvy.gpu/placeholder-of':'meant'}},'spec':{%s}%s}",
 			name, ns, node, more));
+}
+
+/* The value of a label has 63 characters at most, and the name of a node 253. */
+static void a_placeholder_names_its_node(void **state)
+{
+	struct world *w = *state;
+	char node[254];
+	_cleanup_json_ json_t *pod = NULL;
+	const char *key;
+	json_t *value;
+
+	memset(node, 'n', sizeof(node) - 1);
+	node[sizeof(node) - 1] = '\0';
+	pod = placeholder_pod("p", "image", node);
+	json_object_foreach(kube_json_at(pod, "metadata", "labels", NULL), key, value)
+		assert_true(json_string_length(value) <= 63);
+	assert_ok(json_object_set_new(
+		json_object_get(pod, "metadata"), "namespace", json_string(NS)));
+	assert_int_equal(pool_view_add_pod(w->view, pod), POOL_POD_STAYS);
+	assert_string_equal(pool_view_facts(w->view, 5)->placeholder[0].node, node);
 }
 
 static const char *const two = "{'uuid':'GPU-1','owner':'pool','placeholder':'p1'},"
@@ -442,7 +464,8 @@ static void the_image_is_that_of_the_controllers_container(void **state)
 
 #define IN_WORLD(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
-UNIT_MAIN(IN_WORLD(a_pod_with_the_device_uses_the_placeholder),
+UNIT_MAIN(IN_WORLD(a_placeholder_names_its_node),
+	IN_WORLD(a_pod_with_the_device_uses_the_placeholder),
 	IN_WORLD(a_device_is_not_the_one_whose_uuid_begins_alike),
 	IN_WORLD(an_ended_placeholder_holds_no_device),
 	IN_WORLD(tenants_of_a_returned_device_are_deleted),
