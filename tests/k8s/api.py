@@ -8,6 +8,7 @@ import os
 import socket
 import ssl
 import subprocess
+import time
 import urllib.parse
 
 REQUEST_S = 60
@@ -28,6 +29,12 @@ class ApiError(Exception):
         self.reason = body.get("reason", "") if isinstance(body, dict) else ""
         text = body.get("message", "") if isinstance(body, dict) else str(body)[:500]
         super().__init__(f"{method} {path}: {code} {self.reason}: {text}")
+
+
+def retry_after_s(response):
+    """The seconds after which the server wants the request again: it has not acted on the request yet. Else None."""
+    wait = response.headers.get("Retry-After", "")
+    return int(wait) if response.status in (429, 503) and wait.isdecimal() else None
 
 
 class UnixConnection(http.client.HTTPConnection):
@@ -90,10 +97,24 @@ class Account:
         connection.request(method, path, body, headers)
         return connection.getresponse()
 
+    def send_until_taken(self, timeout, *request):
+        """(connection, response), after the tries that the server asks for within the time-out. Newer servers answer 429
+        for some seconds after a custom resource was defined."""
+        end = time.monotonic() + timeout
+        while True:
+            with contextlib.ExitStack() as stack:
+                connection = stack.enter_context(contextlib.closing(self.connect(timeout)))
+                response = self.send(connection, *request)
+                wait_s = retry_after_s(response)
+                if wait_s is None or time.monotonic() + wait_s > end:
+                    stack.pop_all()
+                    return connection, response
+            time.sleep(wait_s)
+
     def request(self, method, path, body=None, *, content=None, headers=None, timeout=REQUEST_S):
         """Sends a request and returns the decoded answer; ApiError when the server refuses."""
-        with contextlib.closing(self.connect(timeout)) as connection:
-            response = self.send(connection, method, path, body, content, headers)
+        connection, response = self.send_until_taken(timeout, method, path, body, content, headers)
+        with contextlib.closing(connection):
             answer = response.read()
         if "json" in response.headers.get("Content-Type", ""):
             answer = json.loads(answer)
@@ -124,12 +145,11 @@ class Account:
             return None
 
     def exists(self, path):
-        """Newer servers answer 429 for some seconds after a custom resource was defined: there are no objects yet."""
         try:
             self.get(path)
             return True
         except ApiError as error:
-            if error.code not in (404, 429):
+            if error.code != 404:
                 raise
             return False
 
@@ -149,10 +169,9 @@ class Account:
     def watch(self, path, timeout=REQUEST_S, **query):
         """Returns an iterator over the events, after the server has begun to watch."""
         query = {"watch": "1", "allowWatchBookmarks": "true", **query}
-        connection = self.connect(timeout)
+        path += "?" + urllib.parse.urlencode(query)
+        connection, response = self.send_until_taken(timeout, "GET", path)
         try:
-            path += "?" + urllib.parse.urlencode(query)
-            response = self.send(connection, "GET", path)
             if response.status >= 400:
                 raise ApiError("GET", path, response.status, json.loads(response.read()))
             yield (json.loads(line) for line in response)

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A real API server: the facts on which tests of divvy's parts rely, and that no part of a cluster is left over."""
 
+import http.server
 import json
 import os
 import shutil
@@ -147,6 +148,43 @@ def a_service_account_has_the_rights_of_its_rules():
     refused(401, Account(cluster.server, ca=cluster.ca, token="nonsense", insecure=cluster.insecure).get, path)
 
 
+class Busy(http.server.BaseHTTPRequestHandler):
+    """A server that answers "later" twice before it answers, and to DELETE always."""
+
+    def answer(self):
+        self.server.n += 1
+        later = self.server.n < 3 or self.command == "DELETE"
+        self.send_response((429, 503)[self.server.n % 2] if later else 200)
+        if later and self.path != "/no-time":
+            self.send_header("Retry-After", "0" if self.command == "GET" else "3600")
+        self.send_header("Content-Type", "application/json")
+        self.end_headers()
+        self.wfile.write(b'{"message": "later"}' if later else b"{}")
+
+    do_GET = do_DELETE = answer
+
+    def log_message(self, *_):
+        pass
+
+
+def a_request_is_repeated_when_the_server_asks_for_that():
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Busy) as server:
+        server.n = 0
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        busy = Account(f"http://127.0.0.1:{server.server_port}")
+        try:
+            assert busy.get("/apis") == {} and server.n == 3, server.n
+            # The server names no time, or one after the request's own time-out.
+            server.n = 0
+            refused(503, busy.get, "/no-time")
+            refused(429, busy.delete, "/apis")
+            assert server.n == 2, server.n
+        finally:
+            server.shutdown()
+            thread.join()
+
+
 def a_user_is_known_by_a_certificate():
     alice = cluster.user("alice", ["team/a"])
     error = refused(403, alice.get, "/api/v1/nodes")
@@ -267,6 +305,7 @@ TESTS = [
     a_watch_shows_each_change_in_its_order,
     a_binding_writes_its_annotations_into_the_pod,
     a_service_account_has_the_rights_of_its_rules,
+    a_request_is_repeated_when_the_server_asks_for_that,
     a_user_is_known_by_a_certificate,
     clusters_stand_side_by_side,
     a_clusters_parts_survive_kill_and_stop,
