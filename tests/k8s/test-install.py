@@ -83,10 +83,19 @@ def kustomize_renders_the_files_unchanged():
     assert not list(differences(base(), index(load(cluster.kubectl("kustomize", str(DEPLOY / "base")))))), "base/"
 
 
+def kustomize_warns_about_nothing():
+    folders = sorted(p.parent for p in DEPLOY.rglob("kustomization.yaml"))
+    assert DEPLOY / "overlays/extender" in folders, folders
+    for path in folders:
+        code, _, err = cluster.kubectl("kustomize", str(path), check=False)
+        assert code == 0 and not err, (path, err)
+
+
 def overlay_for_tests_differs_in_nothing_else():
     # Renders the repository's overlay, without the values that a test adds.
     made = index(load(cluster.kubectl("kustomize", str(DEPLOY / "overlays/test"))))
-    found = {f"{k[2]}: {d}" for k in {*made, *base()} for d in differences(base().get(k, {}), made.get(k, {}))}
+    shipped = base()
+    found = {f"{k[2]}: {d}" for k in {*made, *shipped} for d in differences(shipped.get(k, {}), made.get(k, {}))}
     host, port = (
         "{'name': 'KUBERNETES_SERVICE_%s', 'value': '%s'}" % v for v in (("HOST", "127.0.0.1"), ("PORT", "6443"))
     )
@@ -104,7 +113,8 @@ def overlay_for_tests_differs_in_nothing_else():
 
 def overlay_for_the_extender_differs_in_nothing_else():
     made = index(load(cluster.kubectl("kustomize", str(DEPLOY / "overlays/extender"))))
-    found = {f"{k[2]}: {d}" for k in {*made, *base()} for d in differences(base().get(k, {}), made.get(k, {}))}
+    shipped = base()
+    found = {f"{k[2]}: {d}" for k in {*made, *shipped} for d in differences(shipped.get(k, {}), made.get(k, {}))}
     added = {
         n: pod_spec(made["Deployment", "divvy-system", n])["containers"][0]["args"][
             len(pod_spec(base()["Deployment", "divvy-system", n])["containers"][0]["args"]) :
@@ -830,6 +840,7 @@ def uninstalling_leaves_running_pods():
 
 TESTS = [
     kustomize_renders_the_files_unchanged,
+    kustomize_warns_about_nothing,
     overlay_for_tests_differs_in_nothing_else,
     overlay_for_the_extender_differs_in_nothing_else,
     deploy_applies_to_an_empty_cluster,
