@@ -33,7 +33,7 @@ void slot_edits_fill(const struct slot_plan *plan, struct slot_edits *ret)
 	if (plan->sim) {
 		ret->mounts[n++] = (struct plugin_mount){SLOT_SIM, plan->sim, true};
 		ret->env[n_env++] = (struct plugin_pair){"DIVVY_SIM", SLOT_SIM};
-		ret->env[n_env++] = (struct plugin_pair){"DIVVY_DRIVER", SLOT_LIBRARY "/driver"};
+		ret->env[n_env++] = (struct plugin_pair){"DIVVY_DRIVER", SLOT_DRIVER};
 	} else if (plan->is_by_environment) {
 		ret->env[n_env++] = (struct plugin_pair){"NVIDIA_VISIBLE_DEVICES", "all"};
 		ret->env[n_env++] = (struct plugin_pair){
@@ -48,7 +48,14 @@ void slot_edits_fill(const struct slot_plan *plan, struct slot_edits *ret)
 		.mounts = ret->mounts,
 		.n_mounts = n,
 		.cdi = ret->cdi,
-		.n_cdi = !plan->sim && !plan->is_by_environment};
+		.n_cdi = !plan->is_by_environment};
+}
+
+void slot_sim_fill(const char *sim, struct slot_sim *ret)
+{
+	ret->mount = (struct cdi_mount){sim, SLOT_SIM, false};
+	ret->env[0] = (struct cdi_variable){"DIVVY_SIM", SLOT_SIM};
+	ret->env[1] = (struct cdi_variable){"DIVVY_DRIVER", SLOT_DRIVER};
 }
 
 int slot_preload_write(const char *folder, bool is_remote, struct error *err)

@@ -25,6 +25,7 @@
 #define SLOT_LIBRARY "/opt/divvy"
 #define SLOT_REMOTE "remote.sock" /* in SLOT_RUNTIME, if the devices are elsewhere */
 #define SLOT_SIM "/run/divvy-sim"
+#define SLOT_DRIVER SLOT_LIBRARY "/driver" /* of simulated devices */
 /* Appended to the folder's name, so that the file is beside the folder. */
 #define SLOT_PRELOAD ".preload"
 
@@ -34,8 +35,8 @@ struct slot_plan {
 	const char *library; /* folder that library_install() (node-library.h) made */
 	const char *sim;     /* folder of the simulated machine; NULL: real devices */
 	/*
-	 * These two fields decide how the container gets real devices. With CDI, the slot's CDI
-	 * name stands for the granted devices when the container starts. With NVIDIA's variables
+	 * These two fields decide how the container gets its devices. With CDI, the slot's CDI name
+	 * stands for the granted devices when the container starts. With NVIDIA's variables
 	 * (is_by_environment), only "all" is possible, because the slot's container is not known
 	 * yet.
 	 */
@@ -66,6 +67,18 @@ void slot_edits_fill(const struct slot_plan *plan, struct slot_edits *ret);
  * Syncs a new list to the disk before it returns, which may block (node-files.h).
  */
 int slot_preload_write(const char *folder, bool is_remote, struct error *err);
+
+/*
+ * Part of the slot's CDI file for simulated devices. slot_edits_fill() adds the same mount and
+ * variables, because kubelets before 1.29 drop CDI names by default. A runtime replaces a mount or
+ * variable that is there already.
+ */
+struct slot_sim {
+	struct cdi_mount mount;
+	struct cdi_variable env[2];
+};
+/* Pure. Borrows sim, the folder of the simulated machine. */
+void slot_sim_fill(const char *sim, struct slot_sim *ret);
 
 /* Device files of real devices, with the same paths in the container as on the host. */
 #define SLOT_NODES_MAX (SPEC_DEVICES_MAX + 3u)

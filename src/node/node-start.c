@@ -305,22 +305,25 @@ static int start_make_tenant(
 
 /*
  * Writes what the runtime adds for the slot's CDI name: the granted devices' files and no others,
- * and the dialect's variables. t: NULL if the devices are on another node.
+ * and the dialect's variables. Simulated devices have a folder instead of files. t: NULL if the
+ * devices are on another node.
  */
 static int write_cdi(struct node *node, struct slot *slot, const struct tenant *t,
 	const json_t *pod, struct error *err)
 {
+	const struct device_set *set = node->agent->devices;
 	const struct tenant_pod *of = node_slot_pod(node, slot);
 	const uint32_t n = t ? t->n : 0;
 	struct node_env more;
 	_cleanup_buf_ struct buf list = BUF_INIT(4096);
 	int32_t minor[SPEC_DEVICES_MAX];
 	struct slot_nodes files = {.n = 0};
-	struct cdi_variable env[1 + NODE_ENV_MAX];
+	struct slot_sim sim;
+	struct cdi_variable env[1 + ARRAY_SIZE(sim.env) + NODE_ENV_MAX];
 	struct cdi_slot cdi = {.slot = slot->number, .env = env, .n_env = 1};
 	int r;
 
-	if (node->agent->devices->is_simulated || node->options.is_by_environment)
+	if (node->options.is_by_environment)
 		return 0;
 	for (uint32_t i = 0; i < n; i++)
 		buf_addf(&list, "%s%s", i ? "," : "", t->devices[i].device->info.uuid);
@@ -328,9 +331,17 @@ static int write_cdi(struct node *node, struct slot *slot, const struct tenant *
 	node_env_read(node, pod, of->container, &more);
 	for (uint32_t i = 0; i < more.n; i++)
 		env[cdi.n_env++] = (struct cdi_variable){more.v[i].name, more.v[i].value};
+	if (n && set->is_simulated) {
+		slot_sim_fill(set->sim_dir, &sim);
+		cdi.mounts = &sim.mount;
+		cdi.n_mounts = 1;
+		for (size_t i = 0; i < ARRAY_SIZE(sim.env); i++)
+			env[cdi.n_env++] = sim.env[i];
+	}
 	for (uint32_t i = 0; i < n; i++)
 		minor[i] = t->devices[i].device->info.minor;
-	r = n ? slot_nodes_find(node->options.dev_dir, minor, n, &files, err) : 0;
+	r = n && !set->is_simulated ? slot_nodes_find(node->options.dev_dir, minor, n, &files, err)
+				    : 0;
 	cdi.nodes = files.nodes;
 	cdi.n_nodes = files.n;
 	r = r < 0 ? r : cdi_write(node->options.cdi_dir, &cdi, err);

@@ -36,6 +36,7 @@ from tap import fairly, patience
 
 DEVICES = 4  # for tests that run at the same time; the others use the first
 SLOTS = 64 * DEVICES
+CDI_MINOR = 29  # kubelets pass CDI names to the runtime since this version by default
 
 
 def device(n=0):
@@ -325,6 +326,33 @@ def environment_of(name):
     process = wait_for(lambda: daemon.listed()[name]["processes"], f"{name} has registered")[0]
     with open(f"/proc/{process['pid']}/environ", encoding="utf-8") as f:
         return dict(pair.split("=", 1) for pair in f.read().split("\0") if pair)
+
+
+def mount_options(name, place):
+    """The options of a mount of the pod's program."""
+    process = daemon.listed()[name]["processes"][0]
+    with open(f"/proc/{process['pid']}/mountinfo", encoding="utf-8") as f:
+        return next(set(words[5].split(",")) for words in map(str.split, f) if words[4] == place)
+
+
+def cdi_files():
+    return {n for n in os.listdir(os.path.join(cluster.node.dir, "cdi")) if n.startswith("divvy.gpu-slot_")}
+
+
+def the_runtime_resolves_the_slots_cdi_name():
+    """Kubelets that drop CDI names give the container the mounts alone, which are enough for it."""
+    run_pod(cluster, "named", ("--kernel-us=500",), given(device(1), request="0.2", memory="2Gi", epoch="7"))
+    wait_for_pod(cluster, "named", "Running")
+    name = f"divvy.gpu-slot_{daemon.tenant('named')['slot']}.json"
+    assert name in cdi_files(), cdi_files()
+    found, options = environment_of("named"), mount_options("named", "/run/divvy-sim")
+    resolved = cluster.minor >= CDI_MINOR
+    assert found.get("DIVVY_DEVICES") == (device(1)[0] if resolved else None), found
+    assert (found["DIVVY_SIM"], found["DIVVY_DRIVER"]) == ("/run/divvy-sim", "/opt/divvy/driver"), found
+    # Only the CDI file's mount has these options.
+    assert {"nosuid", "nodev"} <= options or not resolved, options
+    stop_pod("named")
+    wait_for(lambda: name not in cdi_files(), "the slot's CDI file is removed")
 
 
 def a_container_gets_its_dialects_variables():
@@ -1118,6 +1146,7 @@ try:
             ),
             a_killed_daemon_finds_its_tenants_again,
             accounts_continue_after_a_restart,
+            the_runtime_resolves_the_slots_cdi_name,
             a_container_gets_its_dialects_variables,
             memory_overcommit_follows_the_policies,
             (

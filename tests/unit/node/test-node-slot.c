@@ -104,9 +104,9 @@ static void the_environment_has_no_secret(void **state)
 	assert_string_equal(e.edits.env[0].value, "closed");
 }
 
-/* ---- real devices ---- */
+/* ---- devices ---- */
 
-static void real_devices_come_by_the_slots_name(void **state)
+static void devices_come_by_the_slots_name(void **state)
 {
 	struct slot_plan plan = {.folder = SLOT, .library = LIBRARY, .number = 7};
 	struct slot_edits e;
@@ -116,7 +116,38 @@ static void real_devices_come_by_the_slots_name(void **state)
 	assert_string_equal(e.edits.cdi[0], "divvy.gpu/slot=7");
 	plan.sim = SIM;
 	slot_edits_fill(&plan, &e);
-	assert_int_equal(e.edits.n_cdi, 0);
+	assert_int_equal(e.edits.n_cdi, 1);
+	assert_string_equal(e.edits.cdi[0], "divvy.gpu/slot=7");
+}
+
+/* Kubelets that drop the name leave the mounts, so the file must not say anything else. */
+static void a_simulated_devices_file_agrees_with_the_mounts(void **state)
+{
+	const struct slot_plan plan = {.folder = SLOT, .library = LIBRARY, .sim = SIM, .number = 7};
+	_cleanup_buf_ struct buf text = BUF_INIT(CDI_MAX);
+	struct slot_edits e;
+	struct slot_sim sim;
+	struct error err;
+
+	slot_edits_fill(&plan, &e);
+	slot_sim_fill(SIM, &sim);
+	assert_non_null(find(&e, sim.mount.container_path));
+	assert_string_equal(find(&e, sim.mount.container_path)->host_path, sim.mount.host_path);
+	assert_false(sim.mount.is_writable);
+	for (size_t i = 0; i < ARRAY_SIZE(sim.env); i++) {
+		size_t k = 0;
+
+		while (k < e.edits.n_env && strcmp(e.edits.env[k].name, sim.env[i].name) != 0)
+			k++;
+		assert_true(k < e.edits.n_env);
+		assert_string_equal(e.edits.env[k].value, sim.env[i].value);
+	}
+	assert_ok(cdi_format(&(struct cdi_slot){.slot = 7,
+				     .mounts = &sim.mount,
+				     .n_mounts = 1,
+				     .env = sim.env,
+				     .n_env = ARRAY_SIZE(sim.env)},
+		&text, &err));
 }
 
 static void without_cdi_real_devices_come_by_the_environment(void **state)
@@ -218,7 +249,7 @@ static void a_runtime_that_obeys_a_variable_is_detected(void **state)
 
 UNIT_MAIN(UNIT(mounts_are_read_only_and_the_slots_own),
 	UNIT(the_loaders_list_is_written_at_the_start), UNIT(the_environment_has_no_secret),
-	UNIT(real_devices_come_by_the_slots_name),
+	UNIT(devices_come_by_the_slots_name), UNIT(a_simulated_devices_file_agrees_with_the_mounts),
 	UNIT(without_cdi_real_devices_come_by_the_environment),
 	DEV(a_container_gets_the_files_of_its_devices),
 	DEV(a_runtime_that_obeys_a_variable_is_detected))
