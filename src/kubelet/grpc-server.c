@@ -571,7 +571,16 @@ static void grpc_server_stop_listening(struct grpc_server *server)
 	server->listen_fd = fd_close(server->listen_fd);
 }
 
-/* Unlinks a socket that no process listens on. */
+static int fill_address(const char *path, struct sockaddr_un *ret, struct error *err)
+{
+	*ret = (struct sockaddr_un){.sun_family = AF_UNIX};
+	if (str_copy(ret->sun_path, sizeof(ret->sun_path), str_from(path)) < 0)
+		return fail(err, ENAMETOOLONG,
+			"'%.200s': a socket's path has at most %zu characters", path,
+			sizeof(ret->sun_path) - 1);
+	return 0;
+}
+
 static int clear_path(const struct sockaddr_un *address, struct error *err)
 {
 	_cleanup_close_ int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -586,17 +595,23 @@ static int clear_path(const struct sockaddr_un *address, struct error *err)
 	return 0;
 }
 
+int grpc_socket_clear(const char *path, struct error *err)
+{
+	struct sockaddr_un address;
+	int r = fill_address(path, &address, err);
+
+	return r < 0 ? r : clear_path(&address, err);
+}
+
 int grpc_server_listen(struct grpc_server *server, const char *path, struct error *err)
 {
-	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	struct sockaddr_un address;
 	_cleanup_close_ int fd = -1;
 	struct stat st;
-	int r;
+	int r = fill_address(path, &address, err);
 
-	if (str_copy(address.sun_path, sizeof(address.sun_path), str_from(path)) < 0)
-		return fail(err, ENAMETOOLONG,
-			"'%.200s': a socket's path has at most %zu characters", path,
-			sizeof(address.sun_path) - 1);
+	if (r < 0)
+		return r;
 	grpc_server_stop_listening(server);
 	r = clear_path(&address, err);
 	if (r < 0)

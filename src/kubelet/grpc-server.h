@@ -55,6 +55,12 @@ void grpc_server_free(struct grpc_server *server);
  */
 int grpc_server_listen(struct grpc_server *server, const char *path, struct error *err);
 
+/*
+ * Unlinks a socket on which no process listens; ignores a missing file. Returns 0, -EADDRINUSE, or
+ * another -errno.
+ */
+int grpc_socket_clear(const char *path, struct error *err);
+
 /* Whether the server listens, and the file at its path is still its own socket. */
 bool grpc_server_is_there(const struct grpc_server *server);
 

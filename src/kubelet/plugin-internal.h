@@ -37,7 +37,8 @@ struct plugin {
 	struct loop *loop;
 	const struct plugin_ops *ops;
 	void *data;
-	char *resource, *folder, *socket_name, *socket_path, *kubelet_path;
+	char *resource, *folder, *name, *kubelet_path;
+	char *socket_name, *socket_path; /* NULL: choose a name first */
 
 	struct device *devices; /* sorted by id */
 	size_t n_devices;
@@ -52,11 +53,14 @@ struct plugin {
 	struct loop_timer retry;
 	uint64_t delay_ns;
 	uint64_t watch_timeout_ns;
+	uint64_t wait_ns; /* time after registered_ns at which the plugin registers again */
+	uint64_t lost_ns; /* wait_ns after the next end of a stream */
 	struct grpc_request *registering; /* NULL: no registration in progress */
 	/* socket file of the kubelet at which the plugin is registered, or is registering */
 	struct file_id kubelet;
-	uint64_t registered_ns;
-	char reason[256]; /* last reported reason for not being registered */
+	uint64_t registered_ns; /* of the registration, or of the end of the stream */
+	uint64_t known_ns;      /* when the kubelet began to watch */
+	char reason[256];       /* last reported reason for not being registered */
 	bool is_ending;
 };
 

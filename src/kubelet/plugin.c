@@ -8,7 +8,9 @@
  */
 #include "kubelet/plugin.h"
 
+#include <dirent.h>
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +19,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/rand.h"
 #include "kubelet/deviceplugin.pb-c.h"
 #include "kubelet/grpc-client.h"
 #include "kubelet/plugin-internal.h"
@@ -30,11 +33,13 @@
  * other changes.
  */
 #define RETRY_MOST_NS (500 * NSEC_PER_MSEC)
-/*
- * The kubelet connects within ten seconds of a registration. A plugin whose stream has ended also
- * waits this long, because a successor may have taken its place.
- */
+/* The kubelet connects within ten seconds of a registration. */
 #define WATCH_TIMEOUT_NS (15 * NSEC_PER_SEC)
+/*
+ * Wait after the first end of a stream. Each further end doubles the wait, up to the time-out
+ * above: two plugins of a resource could otherwise take it from each other without a pause.
+ */
+#define LOST_FIRST_NS (100 * NSEC_PER_MSEC)
 
 /* A ListAndWatch stream of the kubelet. */
 struct watcher {
@@ -197,9 +202,12 @@ static void watcher_gone(void *data)
 	if (!LIST_EMPTY(&p->watchers) || p->is_ending)
 		return;
 	plugin_send_changed(p, false, "the kubelet no longer watches the devices");
-	/* Registers again only later, since another plugin may have taken over the resource. */
 	p->registered_ns = clock_now_ns();
-	step_after(p, p->watch_timeout_ns);
+	if (clock_since_ns(p->registered_ns, p->known_ns) >= p->watch_timeout_ns)
+		p->lost_ns = LOST_FIRST_NS;
+	p->wait_ns = p->lost_ns;
+	p->lost_ns = MIN(2 * p->lost_ns, MAX(p->watch_timeout_ns, LOST_FIRST_NS));
+	step_after(p, p->wait_ns);
 }
 
 void plugin_watch(struct grpc_call *call, struct str request)
@@ -217,13 +225,84 @@ void plugin_watch(struct grpc_call *call, struct str request)
 	LIST_INSERT_HEAD(&p->watchers, w, link);
 	grpc_call_watch(call, watcher_gone, w);
 	grpc_call_send(call, buf_str(&p->list));
-	if (is_first)
-		plugin_send_changed(p, true, "the kubelet watches the devices");
+	if (!is_first)
+		return;
+	p->known_ns = clock_now_ns();
+	plugin_send_changed(p, true, "the kubelet watches the devices");
 }
 
 bool plugin_is_known(const struct plugin *p)
 {
 	return !LIST_EMPTY(&p->watchers);
+}
+
+/* ---- the socket's name ---- */
+
+#define SUFFIX_FORMAT "-%08x.sock"
+#define SUFFIX_SIZE 14u /* characters */
+
+static void plugin_drop_name(struct plugin *p)
+{
+	free(p->socket_name);
+	free(p->socket_path);
+	p->socket_name = p->socket_path = NULL;
+}
+
+static int choose_socket_name(struct plugin *p, struct error *err)
+{
+	uint32_t number = 0;
+	int r = random_bytes(&number, sizeof(number));
+
+	if (r < 0)
+		return fail_errno(err, -r, "choose a name for the socket");
+	if (asprintf(&p->socket_name, "%s" SUFFIX_FORMAT, p->name, number) < 0)
+		p->socket_name = NULL;
+	else if (asprintf(&p->socket_path, "%s/%s", p->folder, p->socket_name) < 0)
+		p->socket_path = NULL;
+	if (!p->socket_path) {
+		plugin_drop_name(p);
+		return fail(err, ENOMEM, "out of memory");
+	}
+	return 0;
+}
+
+static bool is_name_of(const struct plugin *p, const char *name)
+{
+	const size_t n = strlen(p->name);
+
+	return strlen(name) == n + SUFFIX_SIZE && !strncmp(name, p->name, n) && name[n] == '-' &&
+		strspn(name + n + 1, "0123456789abcdef") == 8 && !strcmp(name + n + 9, ".sock");
+}
+
+/* Unlinks the sockets of plugins that were killed. Keeps the socket of a plugin that runs. */
+static void clear_old_sockets(const struct plugin *p)
+{
+	DIR *dir = opendir(p->folder);
+	const struct dirent *entry;
+	char path[PATH_MAX];
+
+	if (!dir)
+		return;
+	while ((entry = readdir(dir)))
+		if (is_name_of(p, entry->d_name) &&
+			(size_t)snprintf(path, sizeof(path), "%s/%s", p->folder, entry->d_name) <
+				sizeof(path))
+			grpc_socket_clear(path, NULL);
+	closedir(dir);
+}
+
+static int plugin_listen(struct plugin *p, struct error *err)
+{
+	int r = 0;
+
+	if (p->socket_path && grpc_server_is_there(p->server))
+		return 0;
+	if (!p->socket_path)
+		r = choose_socket_name(p, err);
+	if (r < 0)
+		return r;
+	clear_old_sockets(p);
+	return grpc_server_listen(p->server, p->socket_path, err);
 }
 
 /* ---- registration ---- */
@@ -249,9 +328,12 @@ static void on_registered(const struct grpc_answer *answer)
 		p->reason[0] = '\0';
 		p->registered_ns = clock_now_ns();
 		/* then plugin_step() checks whether the kubelet watches */
-		step_after(p, p->watch_timeout_ns);
+		p->wait_ns = p->watch_timeout_ns;
+		step_after(p, p->wait_ns);
 		return;
 	}
+	/* The kubelet may never again accept this socket's name. */
+	plugin_drop_name(p);
 	p->kubelet = (struct file_id){0};
 	snprintf(reason, sizeof(reason), "register at the kubelet: %s: %.200s",
 		grpc_status_name(answer->status), answer->text);
@@ -330,8 +412,7 @@ static void plugin_step(struct plugin *p)
 	}
 	if (p->registering)
 		return;
-	if (!grpc_server_is_there(p->server) &&
-		grpc_server_listen(p->server, p->socket_path, &err) < 0) {
+	if (plugin_listen(p, &err) < 0) {
 		retry_later(p, err.msg);
 		return;
 	}
@@ -345,8 +426,8 @@ static void plugin_step(struct plugin *p)
 
 		if (plugin_is_known(p))
 			return;
-		if (since < p->watch_timeout_ns) {
-			step_after(p, p->watch_timeout_ns - since);
+		if (since < p->wait_ns) {
+			step_after(p, p->wait_ns - since);
 			return;
 		}
 	}
@@ -358,7 +439,16 @@ static void on_retry(struct loop_timer *timer, uint64_t now)
 	plugin_step(timer->data);
 }
 
-/* Any event in the folder leads to plugin_step(), which checks the state by itself. */
+/* An event leads to plugin_step(), which checks the state by itself. */
+static bool is_event_of_interest(const struct plugin *p, const struct inotify_event *event)
+{
+	if (!event->len || !strcmp(event->name, PLUGIN_KUBELET_SOCKET))
+		return true;
+	/* The plugin makes its own socket: only the end of the file is news. */
+	return event->mask & (IN_DELETE | IN_MOVED_FROM) && p->socket_name &&
+		!strcmp(event->name, p->socket_name);
+}
+
 static void on_inotify(struct loop_io *io, uint32_t events)
 {
 	_Alignas(struct inotify_event) char bytes[4096];
@@ -376,8 +466,7 @@ static void on_inotify(struct loop_io *io, uint32_t events)
 				inotify_rm_watch(p->inotify_fd, p->watch);
 			if (event->mask & IN_IGNORED && event->wd == p->watch)
 				p->watch = -1;
-			is_of_interest |= !event->len || !strcmp(event->name, p->socket_name) ||
-				!strcmp(event->name, PLUGIN_KUBELET_SOCKET);
+			is_of_interest |= is_event_of_interest(p, event);
 		}
 	if (!is_of_interest)
 		return;
@@ -413,17 +502,14 @@ static int copy_options(struct plugin *p, const struct plugin_options *o, struct
 {
 	const char *folder = o->folder ? o->folder : PLUGIN_FOLDER;
 
-	if (strchr(o->socket_name, '/') || !*o->socket_name)
-		return fail(
-			err, EINVAL, "socket '%s': expected a name without '/'", o->socket_name);
+	if (strchr(o->name, '/') || !*o->name)
+		return fail(err, EINVAL, "plugin '%s': expected a name without '/'", o->name);
 	p->resource = str_dup(str_from(o->resource));
 	p->folder = str_dup(str_from(folder));
-	p->socket_name = str_dup(str_from(o->socket_name));
-	if (asprintf(&p->socket_path, "%s/%s", folder, o->socket_name) < 0)
-		p->socket_path = NULL;
+	p->name = str_dup(str_from(o->name));
 	if (asprintf(&p->kubelet_path, "%s/%s", folder, PLUGIN_KUBELET_SOCKET) < 0)
 		p->kubelet_path = NULL;
-	if (!p->resource || !p->folder || !p->socket_name || !p->socket_path || !p->kubelet_path)
+	if (!p->resource || !p->folder || !p->name || !p->kubelet_path)
 		return fail(err, ENOMEM, "out of memory");
 	return 0;
 }
@@ -444,6 +530,8 @@ int plugin_new(struct loop *loop, const struct plugin_options *options, struct p
 	p->delay_ns = RETRY_FIRST_NS;
 	p->watch_timeout_ns = options->watch_timeout_ns ? options->watch_timeout_ns
 							: WATCH_TIMEOUT_NS;
+	p->wait_ns = p->watch_timeout_ns;
+	p->lost_ns = LOST_FIRST_NS;
 	LIST_INIT(&p->watchers);
 	LIST_INIT(&p->requests);
 	r = copy_options(p, options, err);
@@ -472,8 +560,8 @@ void plugin_free(struct plugin *p)
 	buf_done(&p->list);
 	free(p->resource);
 	free(p->folder);
-	free(p->socket_name);
-	free(p->socket_path);
+	free(p->name);
+	plugin_drop_name(p);
 	free(p->kubelet_path);
 	free(p);
 }

@@ -9,10 +9,16 @@
  * again if the kubelet has accepted the registration but does not request the devices. Only
  * plugin_set_devices() changes the state of devices.
  *
- * When a plugin's stream ends, the kubelet marks its devices unhealthy until the next registration.
- * Running containers continue, but the kubelet refuses new pods. To avoid that gap, a successor
- * uses another socket name and registers before the old plugin ends. The kubelet then replaces the
- * old plugin without marking devices.
+ * When a plugin's stream ends, the kubelet offers none of its devices until a plugin registers.
+ * Running containers continue, but the kubelet refuses new pods. A successor registers by itself,
+ * also if the kubelet has not noticed yet that the predecessor has exited. For this reason each
+ * plugin's socket has a name of its own: a kubelet of Kubernetes 1.37 that refuses a registration
+ * because the predecessor had the same name refuses this name until the kubelet restarts. Kubelets
+ * of Kubernetes 1.26 to 1.36 may close the successor's stream when the predecessor's stream ends;
+ * the successor then registers again.
+ *
+ * One plugin at a time serves a resource. Of two plugins, either may get the kubelet's requests,
+ * and the kubelet may offer no devices for a moment when one of them exits.
  */
 #ifndef KUBELET_PLUGIN_H
 #define KUBELET_PLUGIN_H
@@ -81,9 +87,10 @@ struct plugin_ops {
 };
 
 struct plugin_options {
-	const char *resource;    /* "divvy.gpu/slot" */
-	const char *folder;      /* NULL: PLUGIN_FOLDER */
-	const char *socket_name; /* name of the plugin's socket in that folder */
+	const char *resource; /* "divvy.gpu/slot" */
+	const char *folder;   /* NULL: PLUGIN_FOLDER */
+	/* the plugin's sockets in that folder are NAME-XXXXXXXX.sock, with a random number */
+	const char *name;
 	const struct plugin_ops *ops;
 	void *data;
 	/* time after which the plugin registers again if the kubelet does not watch; 0: 15 s */

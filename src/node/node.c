@@ -370,7 +370,7 @@ static int start_plugin(struct node *node, struct error *err)
 	struct plugin_options options = {
 		.resource = NODE_RESOURCE,
 		.folder = node->plugin_folder,
-		.socket_name = "divvy.sock",
+		.name = "divvy",
 		.ops = &plugin_ops,
 		.data = node,
 	};

@@ -77,8 +77,7 @@ static void at_end(void)
 static void start(void)
 {
 	const struct plugin_device devices[] = {{"a", true, 0}, {"b", false, -1}, {"c", true, 1}};
-	struct plugin_options options = {
-		.resource = "divvy.gpu/slot", .socket_name = "a.sock", .ops = &ops};
+	struct plugin_options options = {.resource = "divvy.gpu/slot", .name = "a", .ops = &ops};
 	struct error err;
 
 	if (!mkdtemp(folder) || loop_new(&loop) < 0)

@@ -23,7 +23,7 @@ int main(int argc, char **argv)
 	static const struct plugin_ops ops = {.allocate = allocate};
 	static struct plugin_device device[DEVICES_MAX];
 	static char id[DEVICES_MAX][64];
-	char socket_name[128];
+	char plugin_name[128];
 	struct plugin *plugin;
 	struct loop *loop;
 	struct error err;
@@ -43,8 +43,8 @@ int main(int argc, char **argv)
 				return 2;
 	for (size_t i = 0; i < n; i++)
 		device[i] = (struct plugin_device){id[i], true, -1};
-	snprintf(socket_name, sizeof(socket_name), "fake-%s.sock", argv[2]);
-	for (char *c = socket_name; *c; c++)
+	snprintf(plugin_name, sizeof(plugin_name), "fake-%s", argv[2]);
+	for (char *c = plugin_name; *c; c++)
 		if (*c == '/')
 			*c = '-';
 	if (loop_new(&loop) < 0)
@@ -52,7 +52,7 @@ int main(int argc, char **argv)
 	if (plugin_new(loop,
 		    &(struct plugin_options){.resource = argv[2],
 			    .folder = argv[1],
-			    .socket_name = socket_name,
+			    .name = plugin_name,
 			    .ops = &ops},
 		    &plugin, &err) < 0 ||
 		plugin_set_devices(plugin, device, n, &err) < 0) {

@@ -4,7 +4,7 @@
  * folder of its slot. Before the container starts, the plugin asks the kubelet for the pod and
  * writes the answer into this folder.
  *
- *   kubelet-plugin KUBELET_DIR SLOTS_DIR N [SOCKET_NAME]
+ *   kubelet-plugin KUBELET_DIR SLOTS_DIR N CDI_DIR
  *       serves until SIGTERM; refuses a pod whose name begins with "refused". Each line on stdout
  *       is an event, with the time of day: "1700000000.123456 known ..."
  *   kubelet-plugin --cgroup PID
@@ -32,7 +32,7 @@
 
 static struct loop *loop;
 static struct podres *podres;
-static const char *slots_dir;
+static const char *slots_dir, *cdi_dir;
 
 static void say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 static void say(const char *fmt, ...)
@@ -52,6 +52,20 @@ static void say(const char *fmt, ...)
 static void granted_path(const char *id, char path[static PATH_MAX])
 {
 	snprintf(path, PATH_MAX, "%s/%s/granted", slots_dir, id);
+}
+
+static uint32_t slot_number(const char *id)
+{
+	return (uint32_t)strtoul(id + strlen("slot-"), NULL, 10);
+}
+
+/* The runtime adds the variable if the kubelet passes CDI names on. */
+static int write_cdi(const char *id, struct error *err)
+{
+	const struct cdi_variable env = {"DIVVY_BY_CDI", id};
+
+	return cdi_write(
+		cdi_dir, &(struct cdi_slot){.slot = slot_number(id), .env = &env, .n_env = 1}, err);
 }
 
 static void on_allocate(struct plugin_request *request)
@@ -80,7 +94,7 @@ static void on_allocate(struct plugin_request *request)
 		return;
 	}
 	say("allocate %s", id);
-	cdi_name((uint32_t)strtoul(id + strlen("slot-"), NULL, 10), name);
+	cdi_name(slot_number(id), name);
 	edits[0] = (struct plugin_edits){
 		.env = &(struct plugin_pair){"DIVVY_SLOT", id},
 		.n_env = 1,
@@ -114,7 +128,7 @@ static void on_list(void *data, const struct podres_list *list, const struct err
 	}
 	granted_path(id, path);
 	snprintf(text, sizeof(text), "%s %s %s %s\n", c->space, c->pod, c->name, id);
-	if (file_replace(path, str_from(text), 0644, &failure) < 0)
+	if (write_cdi(id, &failure) < 0 || file_replace(path, str_from(text), 0644, &failure) < 0)
 		plugin_refuse(request, GRPC_INTERNAL, "%s", failure.msg);
 	else
 		plugin_started(request);
@@ -176,11 +190,11 @@ static int make_devices(struct plugin *plugin, uint64_t n, struct error *err)
 	return plugin_set_devices(plugin, devices, n, err);
 }
 
-static int serve(char **argv, const char *socket_name, struct error *err)
+static int serve(char **argv, struct error *err)
 {
 	char plugins[PATH_MAX], resources[PATH_MAX];
 	struct plugin_options options = {
-		.resource = RESOURCE, .folder = plugins, .socket_name = socket_name, .ops = &ops};
+		.resource = RESOURCE, .folder = plugins, .name = "divvy", .ops = &ops};
 	struct loop_io signals = {0};
 	struct plugin *plugin = NULL;
 	sigset_t set;
@@ -190,6 +204,7 @@ static int serve(char **argv, const char *socket_name, struct error *err)
 	snprintf(plugins, sizeof(plugins), "%s/device-plugins", argv[1]);
 	snprintf(resources, sizeof(resources), "%s/pod-resources/kubelet.sock", argv[1]);
 	slots_dir = argv[2];
+	cdi_dir = argv[4];
 	sigemptyset(&set);
 	sigaddset(&set, SIGTERM);
 	fd = signal_fd_new(&set);
@@ -241,10 +256,10 @@ int main(int argc, char **argv)
 
 	if (argc == 3 && !strcmp(argv[1], "--cgroup"))
 		r = show_cgroup(argv[2], &err);
-	else if (argc == 4 || argc == 5)
-		r = serve(argv, argc == 5 ? argv[4] : "divvy.sock", &err);
+	else if (argc == 5)
+		r = serve(argv, &err);
 	else
-		r = fail(&err, EINVAL, "usage: KUBELET_DIR SLOTS_DIR N [SOCKET_NAME]");
+		r = fail(&err, EINVAL, "usage: KUBELET_DIR SLOTS_DIR N CDI_DIR");
 	if (r < 0)
 		fprintf(stderr, "kubelet-plugin: %s\n", err.msg[0] ? err.msg : strerror(-r));
 	return r < 0;

@@ -6,7 +6,10 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -20,7 +23,7 @@
 
 static struct rig {
 	struct loop *loop;
-	char folder[64], socket[96], kubelet_socket[96];
+	char folder[64], socket[160], kubelet_socket[96];
 	struct plugin *plugin;
 	/* the kubelet */
 	struct grpc_server *kubelet;
@@ -43,6 +46,7 @@ static void on_register(struct grpc_call *call, struct str request)
 	rig.registered = unpack(&v1beta1__register_request__descriptor, request);
 	assert_non_null(rig.registered);
 	rig.n_registered++;
+	snprintf(rig.socket, sizeof(rig.socket), "%s/%s", rig.folder, rig.registered->endpoint);
 	if (rig.answer == GRPC_OK)
 		grpc_call_reply(call, STR(""));
 	else
@@ -169,7 +173,7 @@ static void start_plugin(const struct plugin_ops *with, uint64_t watch_timeout_n
 	const struct plugin_options options = {
 		.resource = "divvy.gpu/slot",
 		.folder = rig.folder,
-		.socket_name = "divvy.sock",
+		.name = "divvy",
 		.ops = with,
 		.data = &rig,
 		.watch_timeout_ns = watch_timeout_ns,
@@ -185,7 +189,6 @@ static int set_up(void **state)
 	rig = (struct rig){0};
 	snprintf(rig.folder, sizeof(rig.folder), "/tmp/divvy-plugin-XXXXXX");
 	assert_non_null(mkdtemp(rig.folder));
-	snprintf(rig.socket, sizeof(rig.socket), "%s/divvy.sock", rig.folder);
 	snprintf(rig.kubelet_socket, sizeof(rig.kubelet_socket), "%s/kubelet.sock", rig.folder);
 	assert_ok(loop_new(&rig.loop));
 	return 0;
@@ -208,7 +211,7 @@ static void the_plugin_registers(void **state)
 	start_plugin(&ops, LONG_NS);
 	wait_registered(1);
 	assert_string_equal(rig.registered->version, "v1beta1");
-	assert_string_equal(rig.registered->endpoint, "divvy.sock");
+	assert_memory_equal(rig.registered->endpoint, "divvy-", strlen("divvy-"));
 	assert_string_equal(rig.registered->resource_name, "divvy.gpu/slot");
 	assert_true(rig.registered->options->pre_start_required);
 	assert_true(rig.registered->options->get_preferred_allocation_available);
@@ -308,20 +311,74 @@ static void the_plugin_registers_again_when_no_kubelet_lists_devices(void **stat
 	assert_string_equal(next_list(), LIST);
 }
 
-/* The stream may have ended because another plugin registered: do not register again at once. */
-static void a_stream_that_ends_alone_causes_no_registration(void **state)
+/* Kubelets from 1.26 to 1.36 close the stream when a killed predecessor's stream ends. */
+static void a_stream_that_ends_alone_causes_a_registration(void **state)
 {
 	start_kubelet();
 	start_plugin(&ops, LONG_NS);
+	for (int i = 1; i < 4; i++) {
+		wait_registered(i);
+		watch();
+		assert_string_equal(next_list(), LIST);
+		raw_close(&rig.watch);
+		rig.is_watching = false;
+		while (plugin_is_known(rig.plugin))
+			loop_run_once(rig.loop, CLOCK_NEVER);
+	}
+	wait_registered(4);
+}
+
+/* A kubelet of Kubernetes 1.37 never again accepts the name of a socket that it has refused. */
+static void a_refused_plugin_takes_another_socket(void **state)
+{
+	char refused[sizeof(rig.socket)];
+
+	rig.answer = GRPC_UNAVAILABLE;
+	start_kubelet();
+	start_plugin(&ops, LONG_NS);
 	wait_registered(1);
+	snprintf(refused, sizeof(refused), "%s", rig.socket);
+	rig.answer = GRPC_OK;
+	wait_registered(2);
+	assert_string_not_equal(rig.socket, refused);
+	assert_int_equal(access(refused, F_OK), -1);
 	watch();
-	raw_close(&rig.watch);
-	rig.is_watching = false;
-	while (plugin_is_known(rig.plugin))
-		loop_run_once(rig.loop, CLOCK_NEVER);
-	for (int i = 0; i < 20; i++)
-		loop_run_once(rig.loop, 0);
-	assert_int_equal(rig.n_registered, 1);
+	assert_string_equal(next_list(), LIST);
+}
+
+/* Leaves the socket of a plugin that was killed. */
+static void leave_socket(char *path, size_t size, const char *name)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	_cleanup_close_ int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	snprintf(path, size, "%s/%s", rig.folder, name);
+	snprintf(address.sun_path, sizeof(address.sun_path), "%s", path);
+	assert_true(fd >= 0);
+	assert_ok(bind(fd, (const struct sockaddr *)&address, sizeof(address)));
+}
+
+static void sockets_of_killed_plugins_are_removed(void **state)
+{
+	char old[sizeof(rig.socket)], other[96];
+	struct plugin *first;
+
+	start_kubelet();
+	leave_socket(old, sizeof(old), "divvy-0123abcd.sock");
+	leave_socket(other, sizeof(other), "divvy-metrics.sock");
+	start_plugin(&ops, LONG_NS);
+	wait_registered(1);
+	assert_int_equal(access(old, F_OK), -1);
+	assert_ok(access(other, F_OK));
+	assert_ok(unlink(other));
+	/* A plugin that runs keeps its socket. */
+	first = rig.plugin;
+	snprintf(old, sizeof(old), "%s", rig.socket);
+	start_plugin(&ops, LONG_NS);
+	wait_registered(2);
+	assert_string_not_equal(rig.socket, old);
+	assert_ok(access(old, F_OK));
+	plugin_free(first);
 }
 
 static void a_removed_socket_is_made_again(void **state)
@@ -386,16 +443,16 @@ static void ids_are_checked(void **state)
 	assert_ok(plugin_set_devices(rig.plugin, many, PLUGIN_DEVICES_MAX, &err));
 }
 
-static void the_socket_is_a_name_without_a_folder(void **state)
+static void the_name_has_no_folder(void **state)
 {
 	struct plugin_options options = {.resource = "a.b/c", .folder = rig.folder, .ops = &ops};
 	struct plugin *plugin;
 	struct error err;
 
-	options.socket_name = "../a.sock";
+	options.name = "../a";
 	assert_int_equal(plugin_new(rig.loop, &options, &plugin, &err), -EINVAL);
-	assert_contains(err.msg, "../a.sock");
-	options.socket_name = "";
+	assert_contains(err.msg, "../a");
+	options.name = "";
 	assert_int_equal(plugin_new(rig.loop, &options, &plugin, &err), -EINVAL);
 }
 
@@ -667,10 +724,12 @@ UNIT_MAIN(RIGGED(the_plugin_registers), RIGGED(missing_callbacks_are_not_offered
 	RIGGED(the_plugin_registers_again_when_the_kubelet_restarts),
 	RIGGED(a_refused_registration_is_repeated),
 	RIGGED(the_plugin_registers_again_when_no_kubelet_lists_devices),
-	RIGGED(a_stream_that_ends_alone_causes_no_registration),
-	RIGGED(a_removed_socket_is_made_again), RIGGED(changes_are_sent), RIGGED(ids_are_checked),
-	RIGGED(the_socket_is_a_name_without_a_folder), RIGGED(options_are_reported),
-	RIGGED(an_allocation_lists_what_a_container_gets), RIGGED(unknown_devices_are_refused),
-	RIGGED(requests_have_limits), RIGGED(a_start_is_allowed_or_refused_with_a_message),
+	RIGGED(a_stream_that_ends_alone_causes_a_registration),
+	RIGGED(a_refused_plugin_takes_another_socket),
+	RIGGED(sockets_of_killed_plugins_are_removed), RIGGED(a_removed_socket_is_made_again),
+	RIGGED(changes_are_sent), RIGGED(ids_are_checked), RIGGED(the_name_has_no_folder),
+	RIGGED(options_are_reported), RIGGED(an_allocation_lists_what_a_container_gets),
+	RIGGED(unknown_devices_are_refused), RIGGED(requests_have_limits),
+	RIGGED(a_start_is_allowed_or_refused_with_a_message),
 	RIGGED(a_start_without_a_callback_is_allowed), RIGGED(an_answer_may_come_too_late),
 	RIGGED(the_preferred_devices_are_returned), RIGGED(a_missing_preference_is_unimplemented))
