@@ -111,9 +111,7 @@ uint32_t pod_translate_resources(const struct dialect_tenant *tenant,
 
 bool pod_translate_replaces_scheduler(const struct pod_translation *translation)
 {
-	/* Names of schedulers in users' manifests that divvy-scheduler replaces. */
-	static const char *const theirs[] = {
-		"", "default-scheduler", "kubeshare-scheduler", "hami-scheduler"};
+	static const char *const everyones[] = {"", "default-scheduler"};
 	/*
 	 * Names of schedulers that controllers of pod groups write into the pods of a group.
 	 * divvy-scheduler replaces them too, because only divvy-scheduler can place such pods if
@@ -126,9 +124,11 @@ bool pod_translate_replaces_scheduler(const struct pod_translation *translation)
 	/* The Job controller names a PodGroup of Kubernetes whatever the pod's scheduler is. */
 	const bool is_theirs = object && strcmp(object, DIALECT_KUBE_GROUP);
 
-	for (size_t i = 0; i < ARRAY_SIZE(theirs); i++)
-		if (str_is(name, theirs[i]))
+	for (size_t i = 0; i < ARRAY_SIZE(everyones); i++)
+		if (str_is(name, everyones[i]))
 			return true;
+	if (dialect_has_scheduler(&translation->result.config, name))
+		return true;
 	for (size_t i = 0; is_theirs && i < ARRAY_SIZE(of_groups); i++)
 		if (str_is(name, of_groups[i]))
 			return true;

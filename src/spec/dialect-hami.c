@@ -320,6 +320,8 @@ static const char *const differs[] = {
 	NULL,
 };
 
+static const char *const schedulers[] = {"hami-scheduler", NULL};
+
 const struct dialect dialect_hami = {
 	.name = "hami",
 	.title = "HAMi",
@@ -327,6 +329,7 @@ const struct dialect dialect_hami = {
 		  "the dialect on. If pods request whole GPUs as nvidia.com/gpu alone, switch "
 		  "nvidia on too, and these GPUs become exclusive. Without it they are shared, as"
 		  " with HAMi.",
+	.schedulers = schedulers,
 	.keys = keys,
 	.differs = differs,
 	.translate = hami_translate,

@@ -73,6 +73,8 @@ static const char *const differs[] = {
 	NULL,
 };
 
+static const char *const schedulers[] = {"kubeshare-scheduler", NULL};
+
 const struct dialect dialect_kubeshare = {
 	.name = "kubeshare",
 	.title = "KubeShare 1.0",
@@ -81,6 +83,7 @@ const struct dialect dialect_kubeshare = {
 		  "SharePods of kubeshare.nthu/v1 need the definition of that kind: "
 		  "deploy/kubeshare or deploy/chart-kubeshare.",
 	.prefix = P,
+	.schedulers = schedulers,
 	.keys = keys,
 	.differs = differs,
 	.translate = kubeshare_translate,

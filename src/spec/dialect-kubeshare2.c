@@ -239,12 +239,15 @@ static const char *const differs[] = {
 	NULL,
 };
 
+static const char *const schedulers[] = {"kubeshare-scheduler", NULL};
+
 const struct dialect dialect_kubeshare2 = {
 	.name = "kubeshare2",
 	.title = "KubeShare 2.0",
 	.coming = "Switch the dialect on. schedulerName kubeshare-scheduler may stay: divvy "
 		  "replaces it. divvy reads the cell file unchanged and needs no Prometheus.",
 	.prefix = P,
+	.schedulers = schedulers,
 	.keys = keys,
 	.differs = differs,
 	.translate = kubeshare2_translate,

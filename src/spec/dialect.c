@@ -135,6 +135,20 @@ int dialect_config_format(const struct dialect_config *config, struct buf *out)
 	return buf_error(out);
 }
 
+bool dialect_has_scheduler(const struct dialect_config *config, struct str name)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(dialects); i++) {
+		const char *const *scheduler = dialects[i]->schedulers;
+
+		if (!(config->enabled >> i & 1))
+			continue;
+		for (; scheduler && *scheduler; scheduler++)
+			if (str_is(name, *scheduler))
+				return true;
+	}
+	return false;
+}
+
 /* ---- keys ---- */
 
 /* Finds the dialect's key of that name. If the key occurs in several places, prefers `where`. */

@@ -65,6 +65,9 @@ int dialect_config_parse(struct str list, struct dialect_config *ret_config, str
 /* The inverse of dialect_config_parse(). -EMSGSIZE if out is full. */
 int dialect_config_format(const struct dialect_config *config, struct buf *out);
 
+/* Whether a dialect that is on belongs to the scheduler of that name (spec.schedulerName). */
+bool dialect_has_scheduler(const struct dialect_config *config, struct str name);
+
 /* ---- pod -> specs ---- */
 
 #define DIALECT_GROUP_BY_NAMES 3u /* most labels that name one group */
@@ -237,6 +240,8 @@ struct dialect {
 	const char *name;   /* name in a namespace's list of dialects */
 	const char *title;  /* name of the other system */
 	const char *coming; /* instructions for migration */
+	/* The other system's names for spec.schedulerName; ends with NULL. NULL: none. */
+	const char *const *schedulers;
 	/* prefix of keys that all belong to the dialect; NULL: other systems use the prefix too */
 	const char *prefix;
 	const struct dialect_key *keys; /* ends with key NULL */

@@ -14,7 +14,8 @@
 #include "spec/quantity.h"
 #include "manifest-text.h"
 
-#define ALL "d kubeshare,kubeshare2,gemini,gpushare=MiB,gaiagpu,deepomatic=4,hami,wang,nvidia\n"
+#define NAMES "kubeshare,kubeshare2,gemini,gpushare=MiB,gaiagpu,deepomatic=4,hami,wang,nvidia"
+#define ALL "d " NAMES "\n"
 
 struct row {
 	const char *pod, *means;
@@ -633,8 +634,8 @@ static void mixed_and_contradictory(void **state)
 
 static void lists_of_dialects(void **state)
 {
-	static const char *const fine[] = {"", "hami", "gpushare", "gpushare=MiB", "deepomatic=100",
-		"kubeshare,kubeshare2,gemini,gpushare=MiB,gaiagpu,deepomatic=4,hami,wang,nvidia"};
+	static const char *const fine[] = {
+		"", "hami", "gpushare", "gpushare=MiB", "deepomatic=100", NAMES};
 	static const struct row wrong[] = {
 		{"kubernetes", "expected kubeshare, kubeshare2"},
 		{"hami=3", "takes no value"},
@@ -661,6 +662,31 @@ static void lists_of_dialects(void **state)
 		assert_int_equal(
 			dialect_config_parse(str_from(wrong[i].pod), &config, &err), -EINVAL);
 		assert_contains(err.msg, wrong[i].means);
+	}
+}
+
+/* A scheduler of another system is replaced only where the system's dialect is on. */
+static void schedulers_belong_to_dialects(void **state)
+{
+	static const struct {
+		const char *dialects, *scheduler;
+		bool is_theirs;
+	} cases[] = {
+		{"kubeshare2", "kubeshare-scheduler", true},
+		{"kubeshare", "kubeshare-scheduler", true},
+		{"hami", "hami-scheduler", true},
+		{"", "hami-scheduler", false},
+		{NAMES, "my-scheduler", false},
+		{NAMES, "", false},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct dialect_config config;
+
+		assert_ok(dialect_config_parse(str_from(cases[i].dialects), &config, NULL));
+		if (dialect_has_scheduler(&config, str_from(cases[i].scheduler)) !=
+			cases[i].is_theirs)
+			fail_msg("%s: %s", cases[i].dialects, cases[i].scheduler);
 	}
 }
 
@@ -832,7 +858,7 @@ static void every_documented_key_has_a_test(void **state)
 
 UNIT_MAIN(UNIT(translates_divvys_own_keys), UNIT(translates_kubeshare), UNIT(translates_kubeshare2),
 	UNIT(kubeshare2_rounds_as_the_original), UNIT(translates_the_other_dialects),
-	UNIT(mixed_and_contradictory), UNIT(lists_of_dialects),
+	UNIT(mixed_and_contradictory), UNIT(lists_of_dialects), UNIT(schedulers_belong_to_dialects),
 	UNIT(users_get_notes_without_a_refusal), UNIT(limits),
 	UNIT(the_number_of_container_names_is_limited), UNIT(quotas_count_pods_as_kubernetes_does),
 	UNIT(assigned_and_recorded_keys_are_recognised), UNIT(every_documented_key_has_a_test))
