@@ -48,16 +48,15 @@ int draft_text(
  * container main and nvidia.com/gpu, "1" in "main/nvidia.com/gpu=1,...". false: the record does not
  * have it.
  */
-static bool find_record(const struct dialect_draft *draft, uint32_t container, const char *resource,
-	struct str *ret)
+static bool find_record(
+	const struct dialect_draft *draft, uint32_t container, struct str resource, struct str *ret)
 {
 	struct str rest = draft->record, item;
 
 	while (str_split(&rest, ',', &item)) {
 		item = str_trim(item);
 		if (str_skip_prefix(&item, draft->pod->container[container].name) &&
-			str_skip_prefix(&item, STR("/")) &&
-			str_skip_prefix(&item, str_from(resource)) &&
+			str_skip_prefix(&item, STR("/")) && str_skip_prefix(&item, resource) &&
 			str_skip_prefix(&item, STR("="))) {
 			*ret = item;
 			return true;
@@ -73,35 +72,76 @@ bool draft_has_resource(const struct dialect_draft *draft, uint32_t container, c
 
 	return manifest_find(c->limits, str_from(resource)) ||
 		manifest_find(c->requests, str_from(resource)) ||
-		find_record(draft, container, resource, &value);
+		find_record(draft, container, str_from(resource), &value);
 }
 
-static int add_foreign(struct dialect_result *result, uint32_t container, const char *resource,
+static bool is_beginning(struct str name, const char *beginning)
+{
+	return str_has_prefix(name, str_from(beginning)) && name.n > strlen(beginning);
+}
+
+bool draft_next_resource(const struct dialect_draft *draft, uint32_t container,
+	const char *beginning, struct draft_cursor *cursor, struct str *ret_name)
+{
+	const struct manifest_container *c = &draft->pod->container[container];
+	struct str item;
+
+	while (cursor->at < c->limits.n + c->requests.n) {
+		const uint32_t i = cursor->at++;
+
+		*ret_name = i < c->limits.n ? c->limits.entry[i].key
+					    : c->requests.entry[i - c->limits.n].key;
+		if (is_beginning(*ret_name, beginning))
+			return true;
+	}
+	if (!cursor->is_in_record)
+		cursor->rest = draft->record;
+	cursor->is_in_record = true;
+	while (str_split(&cursor->rest, ',', &item)) {
+		item = str_trim(item);
+		if (!str_skip_prefix(&item, c->name) || !str_skip_prefix(&item, STR("/")))
+			continue;
+		*ret_name = (struct str){item.p, str_find(item, '=')};
+		if (is_beginning(*ret_name, beginning))
+			return true;
+	}
+	return false;
+}
+
+static int add_foreign(struct dialect_result *result, uint32_t container, struct str resource,
 	uint64_t value, struct error *err)
 {
 	for (uint32_t i = 0; i < result->n_foreign; i++)
 		if (result->foreign[i].container == container &&
-			str_is(result->foreign[i].resource, resource))
+			str_eq(result->foreign[i].resource, resource))
 			return 0;
 	if (array_grow(&result->foreign, &result->foreign_room, result->n_foreign + 1ull,
 		    sizeof(*result->foreign)) < 0)
 		return fail(err, ENOMEM, "out of memory");
-	result->foreign[result->n_foreign++] = (struct dialect_foreign){
-		container, str_from(resource), value};
+	result->foreign[result->n_foreign++] = (struct dialect_foreign){container, resource, value};
 	return 0;
 }
 
 int draft_resource(struct dialect_draft *draft, uint32_t container, const char *resource,
 	uint64_t max, uint64_t *ret_value, struct error *err)
 {
+	return draft_resource_named(draft, container, str_from(resource), max, ret_value, err);
+}
+
+int draft_resource_named(struct dialect_draft *draft, uint32_t container, struct str named,
+	uint64_t max, uint64_t *ret_value, struct error *err)
+{
 	const struct str name = draft->pod->container[container].name;
+	char resource[DIALECT_VALUE_MAX];
 	uint64_t value = 0, recorded = 0;
 	struct str text;
-	int r = manifest_resource(draft->pod, container, resource, &value, err);
+	int r = draft_text("a resource's name", named, resource, err);
 
+	if (r >= 0)
+		r = manifest_resource(draft->pod, container, resource, &value, err);
 	if (r < 0)
 		return fail_within(err, r, "container " SHOW, SHOWN(name));
-	if (find_record(draft, container, resource, &text)) {
+	if (find_record(draft, container, named, &text)) {
 		if (quantity_parse(text, 1, &recorded, err) < 0)
 			return fail_within(err, -EINVAL, DIALECT_RECORD_KEY);
 		if (r > 0 && value != recorded)
@@ -119,7 +159,7 @@ int draft_resource(struct dialect_draft *draft, uint32_t container, const char *
 	if (value > max)
 		return fail(err, EINVAL, "container " SHOW ": %s %llu: expected 0 to %llu",
 			SHOWN(name), resource, (unsigned long long)value, (unsigned long long)max);
-	r = add_foreign(draft->result, container, resource, value, err);
+	r = add_foreign(draft->result, container, named, value, err);
 	if (r < 0)
 		return r;
 	*ret_value = value;
@@ -358,10 +398,23 @@ int draft_container(
 	return 1;
 }
 
-int draft_add_pod(struct dialect_draft *draft, struct spec *spec, struct error *err)
+void draft_note_default(struct dialect_draft *draft)
 {
 	const struct manifest *pod = draft->pod;
-	uint32_t container, n_main = 0;
+	uint32_t n_main = 0;
+
+	for (uint32_t i = 0; i < pod->n_containers; i++)
+		n_main += pod->container[i].kind == MANIFEST_MAIN;
+	if (n_main > 1 && !draft_annotation(draft, CONTAINER_KEY))
+		draft_note(draft,
+			"only container " SHOW " gets a share of a GPU; " CONTAINER_KEY
+			" names more containers",
+			SHOWN(pod->container[manifest_main(pod)].name));
+}
+
+int draft_add_pod(struct dialect_draft *draft, struct spec *spec, struct error *err)
+{
+	uint32_t container;
 	int r;
 
 	for (uint32_t i = 0; (r = draft_container(draft, i, &container, err)) > 0; i++) {
@@ -371,13 +424,8 @@ int draft_add_pod(struct dialect_draft *draft, struct spec *spec, struct error *
 		if (r < 0)
 			return r;
 	}
-	for (uint32_t i = 0; i < pod->n_containers; i++)
-		n_main += pod->container[i].kind == MANIFEST_MAIN;
-	if (r == 0 && n_main > 1 && !draft_annotation(draft, CONTAINER_KEY))
-		draft_note(draft,
-			"only container " SHOW " gets a share of a GPU; " CONTAINER_KEY
-			" names more containers",
-			SHOWN(pod->container[manifest_main(pod)].name));
+	if (r == 0)
+		draft_note_default(draft);
 	return r;
 }
 

@@ -44,8 +44,25 @@ int draft_text(
  */
 int draft_resource(struct dialect_draft *draft, uint32_t container, const char *resource,
 	uint64_t max, uint64_t *ret_value, struct error *err);
+/* As draft_resource(), for a name that the result borrows from the pod. */
+int draft_resource_named(struct dialect_draft *draft, uint32_t container, struct str resource,
+	uint64_t max, uint64_t *ret_value, struct error *err);
 bool draft_has_resource(
 	const struct dialect_draft *draft, uint32_t container, const char *resource);
+
+/* A place among the resources of a container; starts zeroed. */
+struct draft_cursor {
+	uint32_t at;
+	bool is_in_record;
+	struct str rest;
+};
+
+/*
+ * Returns true with the name of the container's next resource that begins with `beginning`. A name
+ * may come twice: as limit, as request, or in draft->record. false: there is no further one.
+ */
+bool draft_next_resource(const struct dialect_draft *draft, uint32_t container,
+	const char *beginning, struct draft_cursor *cursor, struct str *ret_name);
 
 /*
  * Parses a share in the forms of floating point: "0.5", "1.0", ".5", "5e-1"; at most `max`.
@@ -91,6 +108,8 @@ int draft_add(
  * manifest_main().
  */
 int draft_add_pod(struct dialect_draft *draft, struct spec *spec, struct error *err);
+/* Adds the note that only the default container gets a share, if the pod has several containers. */
+void draft_note_default(struct dialect_draft *draft);
 
 /*
  * Container i, from 0, among the containers that the pod's keys apply to. Returns 1, 0 after the

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Plain `nvidia.com/gpu`: whole devices. If this dialect is off, such pods belong to NVIDIA's
- * device plugin and stay unchanged. MIG instances and time-sliced replicas always stay unchanged.
+ * device plugin and stay unchanged. MIG instances and renamed replicas have dialects of their own.
  * Pure; any thread.
  */
 #include "base/cleanup.h"
@@ -60,6 +60,7 @@ const struct dialect dialect_nvidia = {
 	.coming = "No change is necessary: such pods run as before, beside divvy's, on devices of"
 		  " their own. If you switch the dialect on, divvy places them too: in groups, "
 		  "with preemption, and where they fragment least.",
+	.is_native = true,
 	.keys = keys,
 	.differs = differs,
 	.translate = nvidia_translate,

@@ -8,6 +8,7 @@
 #include "spec/dialect.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,6 +21,7 @@
 #define SHOW "%.*s"
 #define SHOWN(s) (int)MIN((s).n, (size_t)63), (s).p ? (s).p : ""
 #define PER_DEVICE_DEFAULT 100u /* the default of Deepomatic's DP_NUMBER_CONTAINERS_PER_GPU */
+#define NAMES_MAX 512u          /* bytes of the names of all dialects */
 
 static const struct dialect *const dialects[] = {
 	&dialect_divvy,
@@ -51,9 +53,43 @@ bool dialect_is_on(const struct dialect_config *config, const struct dialect *di
 
 /* ---- which dialects are on ---- */
 
+/* A number that follows the dialect's name: "deepomatic=4". */
+static const struct dialect_number {
+	const struct dialect *dialect;
+	const char *counts;
+	uint32_t max;
+	uint32_t plain; /* the number that the name alone means; 0: the number is required */
+	bool is_hidden; /* dialect_config_format() leaves out `plain` */
+	size_t at;      /* offset in struct dialect_config */
+} numbers[] = {
+	{&dialect_deepomatic, "containers on a device", SPEC_SHARE_ONE, PER_DEVICE_DEFAULT, false,
+		offsetof(struct dialect_config, deepomatic_per_device)},
+};
+
+static const struct dialect_number *dialect_find_number(const struct dialect *dialect)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(numbers); i++)
+		if (numbers[i].dialect == dialect)
+			return &numbers[i];
+	return NULL;
+}
+
+static void dialect_number_set(
+	struct dialect_config *config, const struct dialect_number *number, uint32_t value)
+{
+	*(uint32_t *)((char *)config + number->at) = value;
+}
+
+static uint32_t dialect_number_get(
+	const struct dialect_config *config, const struct dialect_number *number)
+{
+	return *(const uint32_t *)((const char *)config + number->at);
+}
+
 static int dialect_set_option(struct dialect_config *config, const struct dialect *dialect,
 	struct str option, struct error *err)
 {
+	const struct dialect_number *number = dialect_find_number(dialect);
 	uint64_t n;
 
 	if (dialect == &dialect_gpushare) {
@@ -64,18 +100,43 @@ static int dialect_set_option(struct dialect_config *config, const struct dialec
 				SHOWN(option));
 		return 0;
 	}
-	if (dialect != &dialect_deepomatic)
+	if (!number)
 		return fail(err, EINVAL,
 			DIALECT_LIST_KEY " %s=" SHOW
 					 ": the dialect takes no value; write its name alone",
 			dialect->name, SHOWN(option));
-	if (parse_uint(option, 1, SPEC_SHARE_ONE, &n, NULL) < 0)
-		return fail(err, EINVAL,
-			DIALECT_LIST_KEY " deepomatic=" SHOW
-					 ": expected 1 to %u containers on a device",
-			SHOWN(option), SPEC_SHARE_ONE);
-	config->deepomatic_per_device = (uint32_t)n;
+	if (parse_uint(option, 1, number->max, &n, NULL) < 0)
+		return fail(err, EINVAL, DIALECT_LIST_KEY " %s=" SHOW ": expected 1 to %u %s",
+			dialect->name, SHOWN(option), number->max, number->counts);
+	dialect_number_set(config, number, (uint32_t)n);
 	return 0;
+}
+
+/* Refuses the name of a dialect that lacks its number. */
+static int check_option(const struct dialect *dialect, struct error *err)
+{
+	const struct dialect_number *number = dialect_find_number(dialect);
+
+	if (!number || number->plain)
+		return 0;
+	return fail(err, EINVAL,
+		DIALECT_LIST_KEY
+		" %s: the number of %s is missing; write %s=N, with N from 1 to %u",
+		dialect->name, number->counts, dialect->name, number->max);
+}
+
+static int fail_unknown(struct str item, struct error *err)
+{
+	_cleanup_buf_ struct buf names = BUF_INIT(NAMES_MAX);
+
+	for (size_t i = 1; i < ARRAY_SIZE(dialects); i++)
+		buf_addf(&names, "%s%s",
+			i == 1                                 ? ""
+				: i + 1 < ARRAY_SIZE(dialects) ? ", "
+							       : " or ",
+			dialects[i]->name);
+	return fail(err, EINVAL, DIALECT_LIST_KEY " '%.*s': unknown dialect; expected %s",
+		(int)MIN(item.n, (size_t)32), item.p ? item.p : "", buf_text(&names));
 }
 
 static int dialect_enable_item(struct dialect_config *config, struct str item, struct error *err)
@@ -88,23 +149,20 @@ static int dialect_enable_item(struct dialect_config *config, struct str item, s
 			continue;
 		config->enabled |= 1u << i;
 		if (at == item.n)
-			return 0;
+			return check_option(dialects[i], err);
 		return dialect_set_option(config, dialects[i],
 			str_trim((struct str){item.p + at + 1, item.n - at - 1}), err);
 	}
-	return fail(err, EINVAL,
-		DIALECT_LIST_KEY
-		" '" SHOW "': unknown dialect; expected kubeshare, kubeshare2, gemini, gpushare "
-		"(or gpushare=MiB), gaiagpu, deepomatic (or deepomatic=N), hami, wang "
-		"or nvidia",
-		SHOWN(item));
+	return fail_unknown(item, err);
 }
 
 int dialect_config_parse(struct str list, struct dialect_config *ret_config, struct error *err)
 {
-	struct dialect_config config = {.deepomatic_per_device = PER_DEVICE_DEFAULT};
+	struct dialect_config config = {0};
 	struct str item;
 
+	for (size_t i = 0; i < ARRAY_SIZE(numbers); i++)
+		dialect_number_set(&config, &numbers[i], numbers[i].plain);
 	while (str_split(&list, ',', &item)) {
 		int r;
 
@@ -123,13 +181,16 @@ int dialect_config_format(const struct dialect_config *config, struct buf *out)
 	bool is_first = true;
 
 	for (size_t i = 1; i < ARRAY_SIZE(dialects); i++) {
+		const struct dialect_number *number = dialect_find_number(dialects[i]);
+		const uint32_t n = number ? dialect_number_get(config, number) : 0;
+
 		if (!(config->enabled >> i & 1))
 			continue;
 		buf_addf(out, "%s%s", is_first ? "" : ",", dialects[i]->name);
 		if (dialects[i] == &dialect_gpushare && config->gpushare_is_mib)
 			buf_add_text(out, "=MiB");
-		if (dialects[i] == &dialect_deepomatic)
-			buf_addf(out, "=%u", config->deepomatic_per_device);
+		if (number && !(number->is_hidden && n == number->plain))
+			buf_addf(out, "=%u", n);
 		is_first = false;
 	}
 	return buf_error(out);
@@ -151,6 +212,19 @@ bool dialect_has_scheduler(const struct dialect_config *config, struct str name)
 
 /* ---- keys ---- */
 
+/* Whether the key is the beginning of names, and not a whole name. */
+static bool dialect_key_goes_on(const struct dialect_key *k)
+{
+	return strchr("-_.", k->key[strlen(k->key) - 1]) != NULL;
+}
+
+static bool dialect_key_is(const struct dialect_key *k, struct str name)
+{
+	return dialect_key_goes_on(k)
+		? str_has_prefix(name, str_from(k->key)) && name.n > strlen(k->key)
+		: str_is(name, k->key);
+}
+
 /* Finds the dialect's key of that name. If the key occurs in several places, prefers `where`. */
 static const struct dialect_key *dialect_find_key(
 	const struct dialect *dialect, enum dialect_where where, struct str name)
@@ -158,7 +232,7 @@ static const struct dialect_key *dialect_find_key(
 	const struct dialect_key *other = NULL;
 
 	for (const struct dialect_key *k = dialect->keys; k->key; k++) {
-		if (!str_is(name, k->key))
+		if (!dialect_key_is(k, name))
 			continue;
 		if (k->where == where)
 			return k;
@@ -192,7 +266,7 @@ static const char *near_key(
 		const struct str key = str_from(k->key);
 		size_t d;
 
-		if (k->where != where || !may_be_near(name, key))
+		if (k->where != where || dialect_key_goes_on(k) || !may_be_near(name, key))
 			continue;
 		d = str_distance(name, key);
 		if (d < nearest) {
@@ -268,16 +342,41 @@ static int dialect_check_resources(struct dialect_draft *draft, struct error *er
 	return 0;
 }
 
+/* Whether a key of the list begins with that of the dialect, and its value is not empty. */
+static bool has_beginning(struct manifest_list list, const struct dialect_key *k)
+{
+	for (uint32_t i = 0; i < list.n; i++)
+		if (dialect_key_is(k, list.entry[i].key) && list.entry[i].value.n)
+			return true;
+	return false;
+}
+
+/* Whether the container has a resource whose name begins with the dialect's key. */
+static bool has_resource_beginning(
+	const struct dialect_draft *draft, uint32_t container, const struct dialect_key *k)
+{
+	struct draft_cursor cursor = {0};
+	struct str name;
+
+	return draft_next_resource(draft, container, k->key, &cursor, &name);
+}
+
 /* Whether the pod has the key with a value that is not empty: an empty value requests nothing. */
 static bool dialect_has_key(const struct dialect_draft *draft, const struct dialect_key *k)
 {
+	const bool goes_on = dialect_key_goes_on(k);
 	const struct str *value = k->where == DIALECT_LABEL ? draft_label(draft, k->key)
 							    : draft_annotation(draft, k->key);
 
+	if (k->where != DIALECT_RESOURCE && goes_on)
+		return has_beginning(
+			k->where == DIALECT_LABEL ? draft->pod->labels : draft->pod->annotations,
+			k);
 	if (k->where != DIALECT_RESOURCE)
 		return value && value->n;
 	for (uint32_t i = 0; i < draft->pod->n_containers; i++)
-		if (draft_has_resource(draft, i, k->key))
+		if (goes_on ? has_resource_beginning(draft, i, k)
+			    : draft_has_resource(draft, i, k->key))
 			return true;
 	return false;
 }
@@ -293,14 +392,14 @@ static const char *dialect_find_requested(const struct dialect_draft *draft)
 /* ---- one pass ---- */
 
 /*
- * Adds a note if the pod requests a GPU in a dialect that is off. nvidia.com/gpu alone gets no
- * note, because it has a meaning without divvy.
+ * Adds a note if the pod requests a GPU in a dialect that is off. nvidia.com/gpu alone, also a key
+ * of HAMi, gets no note, because it has a meaning without divvy.
  */
 static void note_off(struct dialect_draft *draft)
 {
 	const char *key = dialect_find_requested(draft);
 
-	if (key && strcmp(key, "nvidia.com/gpu"))
+	if (key && !draft->dialect->is_native && strcmp(key, "nvidia.com/gpu"))
 		draft_note(draft,
 			"%s has no effect: dialect %s is off in this namespace; enable it with %s",
 			key, draft->dialect->name, DIALECT_LIST_KEY);

@@ -223,6 +223,7 @@ enum dialect_use {
 };
 
 struct dialect_key {
+	/* A key that ends in '-', '_' or '.' is the beginning of names: "nvidia.com/mig-". */
 	const char *key;
 	enum dialect_where where;
 	enum dialect_use use;
@@ -242,6 +243,8 @@ struct dialect {
 	const char *coming; /* instructions for migration */
 	/* The other system's names for spec.schedulerName; ends with NULL. NULL: none. */
 	const char *const *schedulers;
+	/* The keys have a meaning without divvy: no note in pods if the dialect is off. */
+	bool is_native;
 	/* prefix of keys that all belong to the dialect; NULL: other systems use the prefix too */
 	const char *prefix;
 	const struct dialect_key *keys; /* ends with key NULL */

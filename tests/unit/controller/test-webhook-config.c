@@ -270,17 +270,17 @@ static void no_dialect_is_forgotten(void **state)
 {
 	for (size_t i = 1; dialect_at(i); i++) {
 		_cleanup_json_ json_t *expression = NULL;
-		struct dialect_config config;
+		struct dialect_config config = {.enabled = 1u << i};
 
-		assert_ok(dialect_config_parse(str_from(dialect_at(i)->name), &config, NULL));
 		expression = hook_expression(&config);
 		for (const struct dialect_key *k = dialect_at(i)->keys; k->key; k++) {
 			char domain[128];
 
 			if (k->use != DIALECT_REQUESTS)
 				continue;
-			snprintf(domain, sizeof(domain), "k.startsWith('%.*s/",
-				(int)strcspn(k->key, "/"), k->key);
+			/* the domain with its slash, or the whole key if it has none */
+			snprintf(domain, sizeof(domain), "k.startsWith('%.*s",
+				(int)strcspn(k->key, "/") + 1, k->key);
 			assert_contains(json_string_value(expression), domain);
 		}
 	}
