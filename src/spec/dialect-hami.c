@@ -6,64 +6,74 @@
  * gpucores: no limit and no guarantee; 100: the whole device. Priority 0 goes before 1. Pure; any
  * thread.
  */
+#include "spec/dialect-hami.h"
+
 #include <errno.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <strings.h>
 
 #include "base/cleanup.h"
-#include "spec/dialect-internal.h"
 
 #define P "nvidia.com/"
 #define SHOW "%.*s"
 #define SHOWN(s) (int)MIN((s).n, (size_t)48), (s).p ? (s).p : ""
 #define POLICY "GPU_CORE_UTILIZATION_POLICY"
-#define NONE UINT64_MAX
 
-struct hami_requested {
-	uint64_t gpu, mem, percentage, cores, priority; /* NONE: absent */
-};
+static const struct hami_names names = {
+	P "gpu", P "gpumem", P "gpumem-percentage", P "gpucores", P "priority"};
 
-static const struct {
-	const char *resource;
-	uint64_t max;
-	size_t at;
-} resources[] = {
-	{P "gpu", SPEC_DEVICES_MAX, offsetof(struct hami_requested, gpu)},
-	{P "gpumem", INT64_MAX / DIALECT_MIB, offsetof(struct hami_requested, mem)},
-	{P "gpumem-percentage", 100, offsetof(struct hami_requested, percentage)},
-	{P "gpucores", 100, offsetof(struct hami_requested, cores)},
-	{P "priority", 1, offsetof(struct hami_requested, priority)},
-};
+bool hami_has_own(const struct dialect_draft *draft, uint32_t container, const struct hami_names *n)
+{
+	return draft_has_resource(draft, container, n->memory) ||
+		draft_has_resource(draft, container, n->percentage) ||
+		draft_has_resource(draft, container, n->cores);
+}
+
+int hami_read(struct dialect_draft *draft, uint32_t container, const struct hami_names *n,
+	uint32_t unit_mib, struct hami_requested *ret, struct error *err)
+{
+	const struct {
+		const char *resource;
+		uint64_t max, *value;
+	} resources[] = {
+		{n->count, SPEC_DEVICES_MAX, &ret->count},
+		{n->memory, INT64_MAX / DIALECT_MIB / unit_mib, &ret->memory},
+		{n->percentage, 100, &ret->percentage},
+		{n->cores, 100, &ret->cores},
+		{n->priority, 1, &ret->priority},
+	};
+
+	*ret = (struct hami_requested){HAMI_NONE, HAMI_NONE, HAMI_NONE, HAMI_NONE, HAMI_NONE};
+	for (size_t i = 0; i < ARRAY_SIZE(resources); i++) {
+		int r = resources[i].resource
+			? draft_resource(draft, container, resources[i].resource, resources[i].max,
+				  resources[i].value, err)
+			: 0;
+
+		if (r < 0)
+			return r;
+	}
+	if (ret->count == HAMI_NONE)
+		ret->count = 1;
+	if (ret->memory != HAMI_NONE)
+		ret->memory *= unit_mib;
+	return ret->count > 0;
+}
 
 /* Returns 1 if the container requests GPUs, else 0. */
 static int hami_read_requested(struct dialect_draft *draft, uint32_t container,
 	struct hami_requested *ret, struct error *err)
 {
-	const bool is_plain = !draft_has_resource(draft, container, P "gpumem") &&
-		!draft_has_resource(draft, container, P "gpumem-percentage") &&
-		!draft_has_resource(draft, container, P "gpucores");
-
 	/*
 	 * In a container without HAMi's further keys, nvidia.com/gpu requests whole devices. Then
 	 * the dialect nvidia translates the container if that dialect is on.
 	 */
-	if (is_plain &&
-		(!draft_has_resource(draft, container, P "gpu") ||
+	if (!hami_has_own(draft, container, &names) &&
+		(!draft_has_resource(draft, container, names.count) ||
 			dialect_is_on(&draft->config, &dialect_nvidia)))
 		return 0;
-	*ret = (struct hami_requested){NONE, NONE, NONE, NONE, NONE};
-	for (size_t i = 0; i < ARRAY_SIZE(resources); i++) {
-		uint64_t *value = (uint64_t *)((char *)ret + resources[i].at);
-		int r = draft_resource(
-			draft, container, resources[i].resource, resources[i].max, value, err);
-
-		if (r < 0)
-			return r;
-	}
-	if (ret->gpu == NONE)
-		ret->gpu = 1;
-	return ret->gpu > 0;
+	return hami_read(draft, container, &names, 1, ret, err);
 }
 
 /* Whether the container disables the limit that gpucores sets. */
@@ -83,28 +93,28 @@ static int hami_read_policy(const struct dialect_draft *draft, uint32_t containe
 	return 0;
 }
 
-static int set_numbers(
-	struct spec *spec, const struct hami_requested *a, bool is_unlimited, struct error *err)
+int hami_set(struct spec *spec, const struct hami_requested *a, const struct hami_names *n,
+	bool is_unlimited, struct error *err)
 {
-	const uint64_t cores = a->cores == NONE ? 0 : a->cores;
+	const uint64_t cores = a->cores == HAMI_NONE ? 0 : a->cores;
 
-	if (a->mem != NONE && a->mem && a->percentage != NONE)
-		return fail(err, EINVAL,
-			P "gpumem %llu and " P "gpumem-percentage %llu; keep one of the two",
-			(unsigned long long)a->mem, (unsigned long long)a->percentage);
+	if (a->memory != HAMI_NONE && a->memory && a->percentage != HAMI_NONE)
+		return fail(err, EINVAL, "%s %llu and %s %llu; keep one of the two", n->memory,
+			(unsigned long long)a->memory, n->percentage,
+			(unsigned long long)a->percentage);
 	if (a->percentage == 0)
-		return fail(err, EINVAL, P "gpumem-percentage 0: expected 1 to 100");
-	if (a->mem != NONE && a->mem)
-		spec->memory_bytes = a->mem * DIALECT_MIB;
+		return fail(err, EINVAL, "%s 0: expected 1 to 100", n->percentage);
+	if (a->memory != HAMI_NONE && a->memory)
+		spec->memory_bytes = a->memory * DIALECT_MIB;
 	else
-		spec->memory_permille = a->percentage == NONE ? SPEC_SHARE_ONE
-							      : (uint32_t)a->percentage * 10;
+		spec->memory_permille = a->percentage == HAMI_NONE ? SPEC_SHARE_ONE
+								   : (uint32_t)a->percentage * 10;
 	spec->class = a->priority == 0 ? SPEC_LATENCY : SPEC_STANDARD;
 	if (cores == 100) {
-		spec->request = (uint32_t)a->gpu * SPEC_SHARE_ONE;
+		spec->request = (uint32_t)a->count * SPEC_SHARE_ONE;
 		return 0;
 	}
-	spec->count = (uint32_t)a->gpu;
+	spec->count = (uint32_t)a->count;
 	spec->request = cores ? (uint32_t)cores * 10 : 1;
 	if (cores && !is_unlimited)
 		spec->limit = spec->request;
@@ -153,22 +163,26 @@ static int read_lists(
 	return r < 0 ? fail_within(err, r, "%s", key) : 0;
 }
 
-static int hami_check_mode(const struct dialect_draft *draft, struct error *err)
+int hami_read_models(const struct dialect_draft *draft, struct spec *spec, struct error *err)
 {
-	const struct str *mode = draft_annotation(draft, P "vgpu-mode");
+	return read_lists(draft, "model", spec, err);
+}
+
+int hami_check_mode(const struct dialect_draft *draft, const char *key, struct error *err)
+{
+	const struct str *mode = draft_annotation(draft, key);
 
 	if (mode && mode->n && !str_is(*mode, "hami-core"))
 		return fail(err, EINVAL,
-			P "vgpu-mode '" SHOW
-			  "': expected hami-core; pods cannot choose MIG or MPS here",
-			SHOWN(*mode));
+			"%s '" SHOW "': expected hami-core; pods cannot choose MIG or MPS here",
+			key, SHOWN(*mode));
 	return 0;
 }
 
 static int hami_translate(struct dialect_draft *draft, struct error *err)
 {
 	struct spec patterns;
-	int r = hami_check_mode(draft, err);
+	int r = hami_check_mode(draft, P "vgpu-mode", err);
 
 	spec_init(&patterns);
 	r = r < 0 ? r : read_lists(draft, "model", &patterns, err);
@@ -182,7 +196,7 @@ static int hami_translate(struct dialect_draft *draft, struct error *err)
 		if (r <= 0)
 			continue;
 		r = hami_read_policy(draft, i, &is_unlimited, err);
-		r = r < 0 ? r : set_numbers(&spec, &requested, is_unlimited, err);
+		r = r < 0 ? r : hami_set(&spec, &requested, &names, is_unlimited, err);
 		r = r < 0 ? r : draft_add(draft, i, &spec, err);
 	}
 	return r;
@@ -201,27 +215,31 @@ static uint32_t hami_cores_percent(const struct spec *spec)
 	return spec->request == 1 && !spec->exclusive ? 0 : spec->request / 10;
 }
 
-/* Writes "UUID,NVIDIA,MiB,cores:" for each device, and ";" after each main container. */
+void hami_format_tenant(const struct dialect_writer *w, uint32_t i, struct buf *out)
+{
+	const struct dialect_grant *g = &w->given->grant[i];
+
+	for (uint32_t k = 0; k < g->n_devices; k++)
+		buf_addf(out, "%s,NVIDIA,%llu,%u:", g->device[k].uuid,
+			(unsigned long long)hami_device_mib(&g->device[k]),
+			hami_cores_percent(&w->result->tenant[i].spec));
+}
+
+/* Writes the devices of all tenants, and ";" after each main container. */
 static int format_devices(const struct dialect_writer *w, struct buf *out)
 {
 	for (uint32_t c = 0; c < w->pod->n_containers; c++) {
 		if (w->pod->container[c].kind != MANIFEST_MAIN)
 			continue;
-		for (uint32_t i = 0; i < w->result->n_tenants; i++) {
-			const struct dialect_grant *g = &w->given->grant[i];
-
-			for (uint32_t k = 0;
-				w->result->tenant[i].container == c && k < g->n_devices; k++)
-				buf_addf(out, "%s,NVIDIA,%llu,%u:", g->device[k].uuid,
-					(unsigned long long)hami_device_mib(&g->device[k]),
-					hami_cores_percent(&w->result->tenant[i].spec));
-		}
+		for (uint32_t i = 0; i < w->result->n_tenants; i++)
+			if (w->result->tenant[i].container == c)
+				hami_format_tenant(w, i, out);
 		buf_add_byte(out, ';');
 	}
 	return buf_error(out);
 }
 
-static int hami_write_env(const struct dialect_writer *w, uint32_t i)
+int hami_write_env(const struct dialect_writer *w, uint32_t i)
 {
 	const struct dialect_grant *g = &w->given->grant[i];
 	const struct spec *spec = &w->result->tenant[i].spec;
