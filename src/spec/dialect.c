@@ -34,6 +34,7 @@ static const struct dialect *const dialects[] = {
 	&dialect_hami,
 	&dialect_wang,
 	&dialect_nvidia,
+	&dialect_kai,
 };
 
 const struct dialect *dialect_at(size_t i)

@@ -160,6 +160,30 @@ static const struct {
 		"status deviceid=GPU-aaaa\n"
 		"status podmanagerport=0\n"},
 	{"d nvidia\nm nvidia.com/gpu=1", ""},
+	{"d kai\nc a\nc b\na gpu-fraction=0.5\na gpu-fraction-num-devices=2\n"
+	 "a divvy.gpu/container=b,a",
+		"env a GPU_PORTION=0.5\n"
+		"env a RUNAI_NUM_OF_GPUS=0.5\n"
+		"env a CUDA_DEVICE_MEMORY_LIMIT=3000m\n"
+		"env b GPU_PORTION=0.5\n"
+		"env b RUNAI_NUM_OF_GPUS=0.5\n"
+		"env b CUDA_DEVICE_MEMORY_LIMIT=3000m\n"
+		"annotation received-resource-type=Fraction\n"},
+	/* without a fraction: 3000 MiB of 16 GiB */
+	{"d kai\na gpu-memory=3000",
+		"env main GPU_PORTION=0.183\n"
+		"env main RUNAI_NUM_OF_GPUS=0.183\n"
+		"env main CUDA_DEVICE_MEMORY_LIMIT=3000m\n"
+		"annotation received-resource-type=Fraction\n"},
+	{"d kai\nc prepare init\nc main\na nvidia.com/container.main.gpu-memory.request=3000Mi\n"
+	 "a nvidia.com/container.prepare.gpu-memory.request=3000Mi",
+		"env prepare GPU_PORTION=0.183\n"
+		"env prepare RUNAI_NUM_OF_GPUS=0.183\n"
+		"env prepare CUDA_DEVICE_MEMORY_LIMIT=3000m\n"
+		"env main GPU_PORTION=0.183\n"
+		"env main RUNAI_NUM_OF_GPUS=0.183\n"
+		"env main CUDA_DEVICE_MEMORY_LIMIT=3000m\n"
+		"annotation received-resource-type=Fraction\n"},
 };
 
 static void original_tools_find_their_keys(void **state)
@@ -219,6 +243,7 @@ static void running_pods_get_their_keys(void **state)
 			"ALIYUN_COM_GPU_MEM_ASSIGNED=true\nALIYUN_COM_GPU_MEM_ASSIGN_TIME=17\n"},
 		{"d gaiagpu\nr tencent.com/vcuda-core=100", "tencent.com/gpu-assigned=true\n"},
 		{"d hami\nm nvidia.com/gpumem=3000", "hami.io/bind-phase=success\n"},
+		{"d kai\na gpu-fraction=0.5", ""},
 		{"d kubeshare\n" FRACTION("kubeshare", "gpu_mem"), ""},
 	};
 

@@ -14,7 +14,9 @@
 #include "spec/quantity.h"
 #include "manifest-text.h"
 
-#define NAMES "kubeshare,kubeshare2,gemini,gpushare=MiB,gaiagpu,deepomatic=4,hami,wang,nvidia"
+#define NAMES \
+	"kubeshare,kubeshare2,gemini,gpushare=MiB,gaiagpu,deepomatic=4,hami,wang,nvidia," \
+	"kai"
 #define ALL "d " NAMES "\n"
 
 struct row {
@@ -537,6 +539,89 @@ static const struct row nvidia[] = {
 		"-b/nvidia.com/gpu=1; -b/nvidia.com/gpumem=5; -a/nvidia.com/gpu=1"},
 };
 
+/*
+ * KAI's folder about sharing GPUs: gpu-sharing.yaml, gpu-memory.yaml, the files about init and
+ * non-default containers, and the README (NvFractions). Run:ai's page about dynamic GPU fractions.
+ */
+static const struct row kai[] = {
+	{"d kai\nc gpu-workload\nl kai.scheduler/queue=default-queue\na gpu-fraction=0.5\nm memory=1Gi",
+		"gpu-workload request=0.5 limit=1"},
+	{"d kai\nc gpu-workload\nl kai.scheduler/queue=default-queue\na gpu-memory=2000",
+		"gpu-workload request=0.001 limit=1 memory=2000Mi"},
+	{"d kai\nc sidecar\nc gpu-workload\nc another-sidecar\na gpu-fraction=0.5\n"
+	 "a gpu-fraction-container-name=gpu-workload",
+		"gpu-workload request=0.5 limit=1"},
+	{"d kai\nc gpu-init init\nc main-app\na gpu-fraction=0.5\n"
+	 "a gpu-fraction-container-name=gpu-init",
+		"gpu-init request=0.5 limit=1"},
+	{"d kai\nc gpu-workload\na nvidia.com/container.gpu-workload.gpu-memory.request=7680Mi\n"
+	 "a gpu-fraction-num-devices=2",
+		"gpu-workload request=0.001 limit=1 count=2 memory=7680Mi"},
+	{"d kai\nc gpu-workload\na nvidia.com/container.gpu-workload.gpu-memory.request=4096Mi\n"
+	 "a nvidia.com/container.gpu-workload.gpu-memory.limit=8192Mi",
+		"gpu-workload request=0.001 limit=1 memory=8Gi"},
+	{"d kai\nc job\nl runai/queue=test\na gpu-fraction=0.5\na gpu-fraction-num-devices=2\n"
+	 "e RUNAI_GPU_MEMORY_LIMIT=0.95",
+		"job request=0.5 limit=1 count=2 memory=95%"},
+	{"d kai\nc job\na gpu-memory=2000\ne RUNAI_GPU_MEMORY_LIMIT=2500M",
+		"job request=0.001 limit=1 memory=2500000000"},
+	/* the default container, and those that divvy.gpu/container names */
+	{"d kai\nc a\nc b\na gpu-fraction=0.25", "a request=0.25 limit=1"},
+	{"d kai\nc a\nc b\na gpu-fraction=0.25\na divvy.gpu/container=b,a",
+		"a request=0.25 limit=1; b request=0.25 limit=1"},
+	/* memory of NvFractions beside the older keys */
+	{"d kai\nc a\nc b\na gpu-fraction=0.25\na nvidia.com/container.b.gpu-memory.limit=4Gi",
+		"b request=0.25 limit=1 memory=4Gi"},
+	{"d kai\nc a\nc b\na nvidia.com/container.b.gpu-memory.limit=4Gi\n"
+	 "a nvidia.com/container.a.gpu-memory.request=2Gi",
+		"a request=0.001 limit=1 memory=2Gi; b request=0.001 limit=1 memory=4Gi"},
+	{"d kai\nc a\na gpu-memory=4096\na nvidia.com/container.a.gpu-memory.request=4Gi",
+		"a request=0.001 limit=1 memory=4Gi"},
+	/* empty values, pods without a request, and the dialect off */
+	{"d kai\na gpu-fraction=\na gpu-memory=", ""},
+	{"d kai\nl kai.scheduler/queue=q", ""},
+	{"d kai\nc a\na nvidia.com/container.a.gpu-compute.mode=time-slicing", ""},
+	{"a gpu-fraction=0.5", ""},
+
+	{"d kai\na gpu-fraction=1", "!gpu-fraction '1': expected 0.001 to 0.999"},
+	{"d kai\na gpu-fraction=0", "!gpu-fraction '0': expected 0.001 to 0.999"},
+	{"d kai\na gpu-fraction=-0.5", "!gpu-fraction '-0.5': expected 0.001 to 0.999"},
+	{"d kai\na gpu-fraction=0.3333", "!gpu-fraction '0.3333': expected 0.001 to 0.999"},
+	{"d kai\na gpu-memory=2000Mi", "!gpu-memory '2000Mi': expected a whole number of MiB"},
+	{"d kai\na gpu-memory=0", "!gpu-memory '0': expected a whole number of MiB above 0"},
+	{"d kai\na gpu-fraction=0.5\na gpu-memory=2000",
+		"!gpu-fraction '0.5' and gpu-memory '2000': keep one of the two"},
+	{"d kai\na gpu-fraction-num-devices=2",
+		"!gpu-fraction-num-devices: gpu-fraction and gpu-memory are missing"},
+	{"d kai\na gpu-fraction=0.5\na gpu-fraction-num-devices=17",
+		"!gpu-fraction-num-devices '17': expected 1 to 16 devices"},
+	{"d kai\na gpu-fraction=0.5\na gpu-fraction-num-devices=0",
+		"!gpu-fraction-num-devices '0': expected 1 to 16 devices"},
+	{"d kai\na gpu-fraction=0.5\na gpu-fraction-container-name=gpu-workloads",
+		"!gpu-fraction-container-name 'gpu-workloads': the pod has no container of that name"},
+	{"d kai\nc a\nc b\na gpu-fraction=0.5\na gpu-fraction-container-name=a\n"
+	 "a divvy.gpu/container=b",
+		"!gpu-fraction-container-name 'a' and divvy.gpu/container: keep one of the two"},
+	{"d kai\na gpu-fraction=0.5\nm nvidia.com/gpu=1",
+		"!container main: nvidia.com/gpu beside a part of a device; keep one of the two"},
+	{"d kai\nc a\na nvidia.com/container.b.gpu-memory.request=4Gi",
+		"!the pod has no container 'b'"},
+	{"d kai\nc a\na nvidia.com/container.a.gpu-memory.request=8Gi\n"
+	 "a nvidia.com/container.a.gpu-memory.limit=4Gi",
+		"!container a: gpu-memory.limit '4Gi': below gpu-memory.request '8Gi'"},
+	{"d kai\nc a\na nvidia.com/container.a.gpu-memory.request=much",
+		"!container a: gpu-memory.request 'much': expected a whole number of bytes"},
+	{"d kai\nc a\na gpu-memory=2000\na nvidia.com/container.a.gpu-memory.request=4Gi",
+		"!gpu-memory says 2000 MiB; keep one of the two"},
+	{"d kai\nc a\nc b\na gpu-fraction=0.5\na gpu-fraction-container-name=a\n"
+	 "a nvidia.com/container.b.gpu-memory.request=4Gi",
+		"!gpu-fraction-container-name 'a': container b has keys"},
+	{"d kai\na gpu-fraction=0.5\ne RUNAI_GPU_MEMORY_LIMIT=0.4",
+		"!RUNAI_GPU_MEMORY_LIMIT '0.4': below gpu-fraction; expected 0.5 to 1"},
+	{"d kai\na gpu-memory=2000\ne RUNAI_GPU_MEMORY_LIMIT=1Gi",
+		"!RUNAI_GPU_MEMORY_LIMIT '1Gi': below the memory of 2000Mi"},
+};
+
 static void translates_the_other_dialects(void **state)
 {
 	check(gemini, ARRAY_SIZE(gemini));
@@ -546,6 +631,7 @@ static void translates_the_other_dialects(void **state)
 	check(hami, ARRAY_SIZE(hami));
 	check(wang, ARRAY_SIZE(wang));
 	check(nvidia, ARRAY_SIZE(nvidia));
+	check(kai, ARRAY_SIZE(kai));
 }
 
 static const struct row mixed[] = {
@@ -643,6 +729,7 @@ static void lists_of_dialects(void **state)
 		{"gpushare=KiB", "expected GiB or MiB"},
 		{"deepomatic=0", "expected 1 to 1000"},
 		{"deepomatic=1001", "deepomatic=1001: expected 1 to 1000 containers on a device"},
+		{"kai=1", "takes no value"},
 		{"=", "expected kubeshare"},
 	};
 	struct dialect_config config, again;
@@ -677,6 +764,8 @@ static void schedulers_belong_to_dialects(void **state)
 		{"kubeshare", "kubeshare-scheduler", true},
 		{"hami", "hami-scheduler", true},
 		{"", "hami-scheduler", false},
+		{"hami,kai", "kai-scheduler", true},
+		{"kai", "runai-scheduler", true},
 		{NAMES, "my-scheduler", false},
 		{NAMES, "", false},
 	};
@@ -708,6 +797,12 @@ static void users_get_notes_without_a_refusal(void **state)
 		{"d kubeshare2\nl sharedgpu/gpu_limit=1\nl sharedgpu/colour=red",
 			"'sharedgpu/colour' is unknown in dialect kubeshare2"},
 		{"d wang\na gpushare/taskid=a/b", "the pod's own name"},
+		{"a gpu-fraction=0.5", "dialect kai is off"},
+		{"c a\nc b\nd kai\na gpu-fraction=0.5", "only container a gets a share"},
+		{"c a\nd kai\na gpu-fraction=0.5\na nvidia.com/container.a.gpu-compute.mode=x",
+			"'nvidia.com/container.a.gpu-compute.mode' has no effect"},
+		{"d kai\na kai.scheduler/queue=q\na gpu-fraction=0.5",
+			"kai.scheduler/queue is read as a label only"},
 		{"l pod-group.scheduling.sigs.k8s.io/name=g", "has no effect without"},
 		{"l divvy.gpu/request=0.5", "divvy.gpu/request is read as an annotation only"},
 	};
@@ -842,7 +937,7 @@ static void every_documented_key_has_a_test(void **state)
 		{kubeshare2, ARRAY_SIZE(kubeshare2)}, {gemini, ARRAY_SIZE(gemini)},
 		{gpushare, ARRAY_SIZE(gpushare)}, {gaiagpu, ARRAY_SIZE(gaiagpu)},
 		{deepomatic, ARRAY_SIZE(deepomatic)}, {hami, ARRAY_SIZE(hami)},
-		{wang, ARRAY_SIZE(wang)}, {nvidia, ARRAY_SIZE(nvidia)}};
+		{wang, ARRAY_SIZE(wang)}, {nvidia, ARRAY_SIZE(nvidia)}, {kai, ARRAY_SIZE(kai)}};
 
 	for (size_t i = 0; i < ARRAY_SIZE(all); i++)
 		for (const struct dialect_key *k = dialect_at(i)->keys; k->key; k++) {
