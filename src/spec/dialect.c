@@ -21,6 +21,7 @@
 #define SHOW "%.*s"
 #define SHOWN(s) (int)MIN((s).n, (size_t)63), (s).p ? (s).p : ""
 #define PER_DEVICE_DEFAULT 100u /* the default of Deepomatic's DP_NUMBER_CONTAINERS_PER_GPU */
+#define VOLCANO_MIB_MAX 65536u  /* largest --gpu-memory-factor */
 #define NAMES_MAX 512u          /* bytes of the names of all dialects */
 
 static const struct dialect *const dialects[] = {
@@ -35,6 +36,7 @@ static const struct dialect *const dialects[] = {
 	&dialect_wang,
 	&dialect_nvidia,
 	&dialect_kai,
+	&dialect_volcano,
 };
 
 const struct dialect *dialect_at(size_t i)
@@ -65,6 +67,8 @@ static const struct dialect_number {
 } numbers[] = {
 	{&dialect_deepomatic, "containers on a device", SPEC_SHARE_ONE, PER_DEVICE_DEFAULT, false,
 		offsetof(struct dialect_config, deepomatic_per_device)},
+	{&dialect_volcano, "MiB in a unit of vgpu-memory", VOLCANO_MIB_MAX, 1, true,
+		offsetof(struct dialect_config, volcano_mib)},
 };
 
 static const struct dialect_number *dialect_find_number(const struct dialect *dialect)

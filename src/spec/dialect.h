@@ -54,6 +54,7 @@ struct dialect_config {
 	uint32_t enabled;
 	bool gpushare_is_mib;           /* gpu-mem counts MiB, not GiB */
 	uint32_t deepomatic_per_device; /* number of containers that share one device */
+	uint32_t volcano_mib;           /* MiB in a unit of vgpu-memory */
 };
 
 /*

@@ -184,6 +184,19 @@ static const struct {
 		"env main RUNAI_NUM_OF_GPUS=0.183\n"
 		"env main CUDA_DEVICE_MEMORY_LIMIT=3000m\n"
 		"annotation received-resource-type=Fraction\n"},
+	{"d volcano=10\nc a\nm volcano.sh/vgpu-number=2\nm volcano.sh/vgpu-memory=300\n"
+	 "m volcano.sh/vgpu-cores=50\nc log\nc b\nm volcano.sh/vgpu-memory=300",
+		"env a CUDA_DEVICE_MEMORY_LIMIT_0=3000m\n"
+		"env a CUDA_DEVICE_MEMORY_LIMIT_1=3000m\n"
+		"env a CUDA_DEVICE_SM_LIMIT=50\n"
+		"env b CUDA_DEVICE_MEMORY_LIMIT_0=3000m\n"
+		"env b CUDA_DEVICE_SM_LIMIT=0\n"
+		"annotation volcano.sh/vgpu-ids-new="
+		"GPU-aaaa,NVIDIA,3000,50:GPU-bbbb,NVIDIA,3000,50:;GPU-aaaa,NVIDIA,3000,0:\n"
+		"annotation volcano.sh/vgpu-node=node7\n"
+		"annotation volcano.sh/vgpu-time=1705054796\n"
+		"annotation volcano.sh/bind-time=1705054796\n"
+		"annotation volcano.sh/bind-phase=allocating\n"},
 };
 
 static void original_tools_find_their_keys(void **state)
@@ -243,6 +256,7 @@ static void running_pods_get_their_keys(void **state)
 			"ALIYUN_COM_GPU_MEM_ASSIGNED=true\nALIYUN_COM_GPU_MEM_ASSIGN_TIME=17\n"},
 		{"d gaiagpu\nr tencent.com/vcuda-core=100", "tencent.com/gpu-assigned=true\n"},
 		{"d hami\nm nvidia.com/gpumem=3000", "hami.io/bind-phase=success\n"},
+		{"d volcano\nm volcano.sh/vgpu-memory=3000", "volcano.sh/bind-phase=success\n"},
 		{"d kai\na gpu-fraction=0.5", ""},
 		{"d kubeshare\n" FRACTION("kubeshare", "gpu_mem"), ""},
 	};

@@ -16,7 +16,7 @@
 
 #define NAMES \
 	"kubeshare,kubeshare2,gemini,gpushare=MiB,gaiagpu,deepomatic=4,hami,wang,nvidia," \
-	"kai"
+	"kai,volcano"
 #define ALL "d " NAMES "\n"
 
 struct row {
@@ -622,6 +622,69 @@ static const struct row kai[] = {
 		"!RUNAI_GPU_MEMORY_LIMIT '1Gi': below the memory of 2000Mi"},
 };
 
+/*
+ * Volcano's user guides "Volcano vGPU", "GPU Sharing" and "GPU Number"; README and examples of
+ * volcano-vgpu-device-plugin.
+ */
+static const struct row volcano[] = {
+	{"d volcano\nc cuda-container\na volcano.sh/vgpu-mode=hami-core\n"
+	 "m volcano.sh/vgpu-number=1\nm volcano.sh/vgpu-cores=50\nm volcano.sh/vgpu-memory=3000",
+		"cuda-container request=0.5 limit=0.5 memory=3000Mi; "
+		"-cuda-container/volcano.sh/vgpu-number=1; "
+		"-cuda-container/volcano.sh/vgpu-memory=3000; "
+		"-cuda-container/volcano.sh/vgpu-cores=50"},
+	{"d volcano\nm volcano.sh/vgpu-number=2\nm volcano.sh/vgpu-memory=3000\n"
+	 "m volcano.sh/vgpu-cores=50",
+		"main request=0.5 limit=0.5 count=2 memory=3000Mi; "
+		"-main/volcano.sh/vgpu-number=2; -main/volcano.sh/vgpu-memory=3000; "
+		"-main/volcano.sh/vgpu-cores=50"},
+	{"d volcano\nc pod1-ctr\nm volcano.sh/vgpu-memory=1024\nm volcano.sh/vgpu-number=1",
+		"pod1-ctr request=0.001 limit=1 memory=1Gi; "
+		"-pod1-ctr/volcano.sh/vgpu-number=1; -pod1-ctr/volcano.sh/vgpu-memory=1024"},
+	{"d volcano=1024\nm volcano.sh/vgpu-memory=24\nm volcano.sh/vgpu-cores=30",
+		"main request=0.3 limit=0.3 memory=24Gi; -main/volcano.sh/vgpu-memory=24; "
+		"-main/volcano.sh/vgpu-cores=30"},
+	{"d volcano\nm volcano.sh/vgpu-number=1\nm volcano.sh/vgpu-memory-percentage=50\n"
+	 "a nvidia.com/use-gputype=A100,V100\na nvidia.com/nouse-gputype=T4",
+		"main request=0.001 limit=1 memory=50% model=A100,V100,!T4; "
+		"-main/volcano.sh/vgpu-number=1; -main/volcano.sh/vgpu-memory-percentage=50"},
+	{"d volcano\nm volcano.sh/vgpu-number=2\nm volcano.sh/vgpu-cores=100",
+		"main request=2 limit=1 exclusive memory=100%; -main/volcano.sh/vgpu-number=2; "
+		"-main/volcano.sh/vgpu-cores=100"},
+	{"d volcano\nl volcano.sh/queue-name=q\nr volcano.sh/vgpu-number=1",
+		"main request=0.001 limit=1 memory=100%; -main/volcano.sh/vgpu-number=1"},
+	{"d volcano\nc a init\nm volcano.sh/vgpu-memory=5\nc b",
+		"a request=0.001 limit=1 memory=5Mi; -a/volcano.sh/vgpu-memory=5"},
+	{"d volcano\na scheduling.k8s.io/group-name=job-1\nm volcano.sh/vgpu-memory=5",
+		"main request=0.001 limit=1 memory=5Mi; group=job-1 0 1 scheduling.volcano.sh; "
+		"-main/volcano.sh/vgpu-memory=5"},
+	/* the plugin before vGPUs */
+	{"d volcano\nc cuda-container\nm volcano.sh/gpu-memory=1024",
+		"cuda-container request=0.001 limit=1 memory=1Gi; "
+		"-cuda-container/volcano.sh/gpu-memory=1024"},
+	{"d volcano\nm volcano.sh/gpu-number=2",
+		"main request=2 limit=1 exclusive; -main/volcano.sh/gpu-number=2"},
+	{"d volcano\nm volcano.sh/vgpu-number=0", "-main/volcano.sh/vgpu-number=0"},
+	{"m volcano.sh/vgpu-number=1", ""},
+
+	{"d volcano\na volcano.sh/vgpu-mode=mig\nm volcano.sh/vgpu-number=1\n"
+	 "m volcano.sh/vgpu-memory=3000",
+		"!volcano.sh/vgpu-mode 'mig': expected hami-core"},
+	{"d volcano\nm volcano.sh/vgpu-cores=101", "!volcano.sh/vgpu-cores 101: expected 0 to 100"},
+	{"d volcano\nm volcano.sh/vgpu-number=17", "!volcano.sh/vgpu-number 17: expected 0 to 16"},
+	{"d volcano\nm volcano.sh/vgpu-memory=1\nm volcano.sh/vgpu-memory-percentage=5",
+		"!volcano.sh/vgpu-memory 1 and volcano.sh/vgpu-memory-percentage 5; keep one"},
+	{"d volcano\nm volcano.sh/vgpu-memory-percentage=0",
+		"!volcano.sh/vgpu-memory-percentage 0: expected 1 to 100"},
+	{"d volcano\nm volcano.sh/gpu-memory=1\nm volcano.sh/gpu-number=1",
+		"!volcano.sh/gpu-memory 1 and volcano.sh/gpu-number 1; keep one of the two"},
+	{"d volcano\nm volcano.sh/gpu-memory=1\nm volcano.sh/vgpu-number=1",
+		"!container main: volcano.sh/vgpu-... beside volcano.sh/gpu-memory"},
+	{"d volcano\nm volcano.sh/vgpu-core=1", "!did you mean volcano.sh/vgpu-cores?"},
+	{"d volcano=65536\nm volcano.sh/vgpu-memory=9223372036854775807",
+		"!volcano.sh/vgpu-memory 9223372036854775807: expected 0 to 134217727"},
+};
+
 static void translates_the_other_dialects(void **state)
 {
 	check(gemini, ARRAY_SIZE(gemini));
@@ -632,6 +695,7 @@ static void translates_the_other_dialects(void **state)
 	check(wang, ARRAY_SIZE(wang));
 	check(nvidia, ARRAY_SIZE(nvidia));
 	check(kai, ARRAY_SIZE(kai));
+	check(volcano, ARRAY_SIZE(volcano));
 }
 
 static const struct row mixed[] = {
@@ -721,14 +785,16 @@ static void mixed_and_contradictory(void **state)
 
 static void lists_of_dialects(void **state)
 {
-	static const char *const fine[] = {
-		"", "hami", "gpushare", "gpushare=MiB", "deepomatic=100", NAMES};
+	static const char *const fine[] = {"", "hami", "gpushare", "gpushare=MiB", "deepomatic=100",
+		"volcano", "volcano=1024", NAMES};
 	static const struct row wrong[] = {
 		{"kubernetes", "expected kubeshare, kubeshare2"},
 		{"hami=3", "takes no value"},
 		{"gpushare=KiB", "expected GiB or MiB"},
 		{"deepomatic=0", "expected 1 to 1000"},
 		{"deepomatic=1001", "deepomatic=1001: expected 1 to 1000 containers on a device"},
+		{"volcano=65537", "volcano=65537: expected 1 to 65536 MiB in a unit"},
+		{"volcano=0", "expected 1 to 65536"},
 		{"kai=1", "takes no value"},
 		{"=", "expected kubeshare"},
 	};
@@ -741,6 +807,8 @@ static void lists_of_dialects(void **state)
 		assert_ok(dialect_config_format(&config, &out));
 		assert_string_equal(buf_text(&out), fine[i]);
 	}
+	assert_ok(dialect_config_parse(STR("volcano=1"), &config, NULL));
+	assert_int_equal(config.volcano_mib, 1);
 	assert_ok(dialect_config_parse(STR(" hami , ,nvidia,"), &config, NULL));
 	assert_ok(dialect_config_parse(STR("nvidia,hami"), &again, NULL));
 	assert_int_equal(config.enabled, again.enabled);
@@ -766,6 +834,8 @@ static void schedulers_belong_to_dialects(void **state)
 		{"", "hami-scheduler", false},
 		{"hami,kai", "kai-scheduler", true},
 		{"kai", "runai-scheduler", true},
+		{"volcano=10", "volcano", true},
+		{"kai", "volcano", false},
 		{NAMES, "my-scheduler", false},
 		{NAMES, "", false},
 	};
@@ -798,6 +868,7 @@ static void users_get_notes_without_a_refusal(void **state)
 			"'sharedgpu/colour' is unknown in dialect kubeshare2"},
 		{"d wang\na gpushare/taskid=a/b", "the pod's own name"},
 		{"a gpu-fraction=0.5", "dialect kai is off"},
+		{"m volcano.sh/vgpu-number=1", "dialect volcano is off"},
 		{"c a\nc b\nd kai\na gpu-fraction=0.5", "only container a gets a share"},
 		{"c a\nd kai\na gpu-fraction=0.5\na nvidia.com/container.a.gpu-compute.mode=x",
 			"'nvidia.com/container.a.gpu-compute.mode' has no effect"},
@@ -937,7 +1008,8 @@ static void every_documented_key_has_a_test(void **state)
 		{kubeshare2, ARRAY_SIZE(kubeshare2)}, {gemini, ARRAY_SIZE(gemini)},
 		{gpushare, ARRAY_SIZE(gpushare)}, {gaiagpu, ARRAY_SIZE(gaiagpu)},
 		{deepomatic, ARRAY_SIZE(deepomatic)}, {hami, ARRAY_SIZE(hami)},
-		{wang, ARRAY_SIZE(wang)}, {nvidia, ARRAY_SIZE(nvidia)}, {kai, ARRAY_SIZE(kai)}};
+		{wang, ARRAY_SIZE(wang)}, {nvidia, ARRAY_SIZE(nvidia)}, {kai, ARRAY_SIZE(kai)},
+		{volcano, ARRAY_SIZE(volcano)}};
 
 	for (size_t i = 0; i < ARRAY_SIZE(all); i++)
 		for (const struct dialect_key *k = dialect_at(i)->keys; k->key; k++) {
