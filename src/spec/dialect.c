@@ -37,6 +37,7 @@ static const struct dialect *const dialects[] = {
 	&dialect_nvidia,
 	&dialect_kai,
 	&dialect_volcano,
+	&dialect_koordinator,
 };
 
 const struct dialect *dialect_at(size_t i)

@@ -197,6 +197,31 @@ static const struct {
 		"annotation volcano.sh/vgpu-time=1705054796\n"
 		"annotation volcano.sh/bind-time=1705054796\n"
 		"annotation volcano.sh/bind-phase=allocating\n"},
+	{"d koordinator\nc a\nm koordinator.sh/gpu.shared=2\nm koordinator.sh/gpu-core=100\n"
+	 "m koordinator.sh/gpu-memory=6000Mi\nc b\nm koordinator.sh/gpu-memory=3000Mi\n"
+	 "l koordinator.sh/gpu-isolation-provider=HAMi-core",
+		"env a CUDA_DEVICE_MEMORY_LIMIT=3145728000\n"
+		"env a CUDA_DEVICE_SM_LIMIT=50\n"
+		"env b CUDA_DEVICE_MEMORY_LIMIT=3145728000\n"
+		"annotation scheduling.koordinator.sh/device-allocated={\"gpu\":["
+		"{\"minor\":3,\"resources\":{\"koordinator.sh/gpu-core\":\"50\","
+		"\"koordinator.sh/gpu-memory\":\"3000Mi\",\"koordinator.sh/gpu-memory-ratio\":\"18\"},"
+		"\"id\":\"GPU-aaaa\"},"
+		"{\"minor\":1,\"resources\":{\"koordinator.sh/gpu-core\":\"50\","
+		"\"koordinator.sh/gpu-memory\":\"3000Mi\",\"koordinator.sh/gpu-memory-ratio\":\"18\"},"
+		"\"id\":\"GPU-bbbb\"},"
+		"{\"minor\":3,\"resources\":{"
+		"\"koordinator.sh/gpu-memory\":\"3000Mi\",\"koordinator.sh/gpu-memory-ratio\":\"18\"},"
+		"\"id\":\"GPU-aaaa\"}]}\n"
+		"annotation scheduling.koordinator.sh/gpu-minors=3,1,3\n"
+		"annotation scheduling.koordinator.sh/bind-timestamp=1705054796123456789\n"},
+	{"d koordinator\nm koordinator.sh/gpu=100",
+		"annotation scheduling.koordinator.sh/device-allocated={\"gpu\":["
+		"{\"minor\":3,\"resources\":{\"koordinator.sh/gpu-core\":\"100\","
+		"\"koordinator.sh/gpu-memory\":\"3000Mi\",\"koordinator.sh/gpu-memory-ratio\":\"18\"},"
+		"\"id\":\"GPU-aaaa\"}]}\n"
+		"annotation scheduling.koordinator.sh/gpu-minors=3\n"
+		"annotation scheduling.koordinator.sh/bind-timestamp=1705054796123456789\n"},
 };
 
 static void original_tools_find_their_keys(void **state)

@@ -16,7 +16,7 @@
 
 #define NAMES \
 	"kubeshare,kubeshare2,gemini,gpushare=MiB,gaiagpu,deepomatic=4,hami,wang,nvidia," \
-	"kai,volcano"
+	"kai,volcano,koordinator"
 #define ALL "d " NAMES "\n"
 
 struct row {
@@ -685,6 +685,82 @@ static const struct row volcano[] = {
 		"!volcano.sh/vgpu-memory 9223372036854775807: expected 0 to 134217727"},
 };
 
+#define K "koordinator.sh/"
+#define NO(name, value) "-main/koordinator.sh/" name "=" value
+
+/*
+ * Koordinator's pages about GPU sharing with HAMi, in both spellings of gpu.shared, and the release
+ * notes of 1.6 (gpu-partition-spec). Koordinator's pkg/scheduler/plugins/deviceshare decides which
+ * combinations are possible.
+ */
+static const struct row koordinator[] = {
+	{"d koordinator\nc curlimage\nl koordinator.sh/gpu-isolation-provider=HAMi-core\n"
+	 "r " K "gpu.shared=1\nr " K "gpu-core=50\nr " K "gpu-memory-ratio=50",
+		"curlimage request=0.5 limit=0.5 memory=50%; "
+		"-curlimage/koordinator.sh/gpu-core=50; "
+		"-curlimage/koordinator.sh/gpu-memory-ratio=50; "
+		"-curlimage/koordinator.sh/gpu.shared=1"},
+	{"d koordinator\nl koordinator.sh/gpu-isolation-provider=hami-core\n"
+	 "r " K "gpu-shared=1\nr " K "gpu-core=50\nr " K "gpu-memory-ratio=50",
+		"main request=0.5 limit=0.5 memory=50%; " NO("gpu-core", "50") "; " NO(
+			"gpu-memory-ratio", "50") "; " NO("gpu-shared", "1")},
+	{"d koordinator\nm " K "gpu=100\na scheduling.koordinator.sh/gpu-partition-spec={}",
+		"main request=1 limit=1 exclusive; " NO("gpu", "100")},
+	{"d koordinator\nl quota.scheduling.koordinator.sh/name=q\nm " K "gpu=400",
+		"main request=4 limit=1 exclusive; " NO("gpu", "400")},
+	{"d koordinator\nm " K "gpu=30", "main request=0.3 limit=1 memory=30%; " NO("gpu", "30")},
+	{"d koordinator\nm " K "gpu-memory=8Gi",
+		"main request=0.001 limit=1 memory=8Gi; " NO("gpu-memory", "8589934592")},
+	{"d koordinator\nm " K "gpu-memory-ratio=60",
+		"main request=0.001 limit=1 memory=60%; " NO("gpu-memory-ratio", "60")},
+	{"d koordinator\nm " K "gpu-core=10\nm " K "gpu-memory=1Gi\nm " K "gpu.shared=1",
+		"main request=0.1 limit=1 memory=1Gi; " NO("gpu-core", "10") "; " NO(
+			"gpu-memory", "1073741824") "; " NO("gpu.shared", "1")},
+	/* several devices: equal parts, or whole ones */
+	{"d koordinator\nm " K "gpu.shared=2\nm " K "gpu-core=100\nm " K "gpu-memory-ratio=60",
+		"main request=0.5 limit=1 count=2 memory=30%; " NO("gpu-core", "100") "; " NO(
+			"gpu-memory-ratio", "60") "; " NO("gpu.shared", "2")},
+	{"d koordinator\nm " K "gpu.shared=2\nm " K "gpu-memory=8Gi",
+		"main request=0.001 limit=1 count=2 memory=4Gi; " NO(
+			"gpu-memory", "8589934592") "; " NO("gpu.shared", "2")},
+	{"d koordinator\nm " K "gpu-core=200\nm " K "gpu-memory-ratio=200",
+		"main request=2 limit=1 exclusive; " NO("gpu-core", "200") "; " NO(
+			"gpu-memory-ratio", "200")},
+	{"d koordinator\nm " K "gpu-core=200\nm " K "gpu-memory=32Gi",
+		"main request=2 limit=1 exclusive memory=16Gi; " NO("gpu-core", "200") "; " NO(
+			"gpu-memory", "34359738368")},
+	{"d koordinator\nm " K "gpu-core=100\nm " K "gpu-memory-ratio=50",
+		"main request=1 limit=1 exclusive memory=50%; " NO("gpu-core", "100") "; " NO(
+			"gpu-memory-ratio", "50")},
+	{"d koordinator\nm " K "gpu-memory-ratio=200",
+		"main request=0.001 limit=1 count=2 memory=100%; " NO("gpu-memory-ratio", "200")},
+	{"d koordinator\nm " K "gpu=0\nm " K "rdma=100", NO("gpu", "0")},
+	{"d koordinator\nc a\nm " K "gpu=50\nc b\nm " K "gpu=100",
+		"a request=0.5 limit=1 memory=50%; b request=1 limit=1 exclusive; "
+		"-a/koordinator.sh/gpu=50; -b/koordinator.sh/gpu=100"},
+	{"m " K "gpu=50", ""},
+
+	{"d koordinator\nm " K "gpu=150", "!koordinator.sh/gpu 150: values above 100 are whole"},
+	{"d koordinator\nm " K "gpu=1700", "!koordinator.sh/gpu 1700: expected 0 to 1600"},
+	{"d koordinator\nm " K "gpu-core=50",
+		"!koordinator.sh/gpu-memory-ratio is missing; koordinator.sh/gpu-core requires it"},
+	{"d koordinator\nm " K "gpu.shared=1",
+		"!koordinator.sh/gpu-memory-ratio is missing; koordinator.sh/gpu.shared requires it"},
+	{"d koordinator\nm " K "gpu=50\nm " K "gpu-core=50",
+		"!koordinator.sh/gpu 50 is time and memory"},
+	{"d koordinator\nm " K "gpu-memory=1Gi\nm " K "gpu-memory-ratio=50",
+		"!koordinator.sh/gpu-memory 1073741824 and koordinator.sh/gpu-memory-ratio 50; keep"},
+	{"d koordinator\nm " K "gpu-core=200\nm " K "gpu-memory-ratio=100",
+		"!koordinator.sh/gpu-core 200 and koordinator.sh/gpu-memory-ratio 100 are different"},
+	{"d koordinator\nm " K "gpu.shared=2\nm " K "gpu-core=51\nm " K "gpu-memory-ratio=50",
+		"!koordinator.sh/gpu-core 51 on 2 devices: expected a multiple of 2"},
+	{"d koordinator\nm " K "gpu.shared=1\nm " K "gpu-memory-ratio=150",
+		"!koordinator.sh/gpu-memory-ratio 150 on 1 devices: expected at most 100"},
+	{"d koordinator\nm " K "gpu.shared=1\nm " K "gpu-shared=2\nm " K "gpu-memory-ratio=50",
+		"!koordinator.sh/gpu.shared 1 and koordinator.sh/gpu-shared 2; keep one of the two"},
+	{"d koordinator\nm " K "gpu-cores=50", "!did you mean koordinator.sh/gpu-core?"},
+};
+
 static void translates_the_other_dialects(void **state)
 {
 	check(gemini, ARRAY_SIZE(gemini));
@@ -696,6 +772,7 @@ static void translates_the_other_dialects(void **state)
 	check(nvidia, ARRAY_SIZE(nvidia));
 	check(kai, ARRAY_SIZE(kai));
 	check(volcano, ARRAY_SIZE(volcano));
+	check(koordinator, ARRAY_SIZE(koordinator));
 }
 
 static const struct row mixed[] = {
@@ -836,6 +913,8 @@ static void schedulers_belong_to_dialects(void **state)
 		{"kai", "runai-scheduler", true},
 		{"volcano=10", "volcano", true},
 		{"kai", "volcano", false},
+		{"koordinator", "koord-scheduler", true},
+		{"koordinator", "koord", false},
 		{NAMES, "my-scheduler", false},
 		{NAMES, "", false},
 	};
@@ -869,11 +948,15 @@ static void users_get_notes_without_a_refusal(void **state)
 		{"d wang\na gpushare/taskid=a/b", "the pod's own name"},
 		{"a gpu-fraction=0.5", "dialect kai is off"},
 		{"m volcano.sh/vgpu-number=1", "dialect volcano is off"},
+		{"m koordinator.sh/gpu=50", "dialect koordinator is off"},
 		{"c a\nc b\nd kai\na gpu-fraction=0.5", "only container a gets a share"},
 		{"c a\nd kai\na gpu-fraction=0.5\na nvidia.com/container.a.gpu-compute.mode=x",
 			"'nvidia.com/container.a.gpu-compute.mode' has no effect"},
 		{"d kai\na kai.scheduler/queue=q\na gpu-fraction=0.5",
 			"kai.scheduler/queue is read as a label only"},
+		{"d koordinator\nm koordinator.sh/gpu=50\n"
+		 "a scheduling.koordinator.sh/device-allocate-hint={}",
+			"the cluster's placement policy decides"},
 		{"l pod-group.scheduling.sigs.k8s.io/name=g", "has no effect without"},
 		{"l divvy.gpu/request=0.5", "divvy.gpu/request is read as an annotation only"},
 	};
@@ -1009,7 +1092,7 @@ static void every_documented_key_has_a_test(void **state)
 		{gpushare, ARRAY_SIZE(gpushare)}, {gaiagpu, ARRAY_SIZE(gaiagpu)},
 		{deepomatic, ARRAY_SIZE(deepomatic)}, {hami, ARRAY_SIZE(hami)},
 		{wang, ARRAY_SIZE(wang)}, {nvidia, ARRAY_SIZE(nvidia)}, {kai, ARRAY_SIZE(kai)},
-		{volcano, ARRAY_SIZE(volcano)}};
+		{volcano, ARRAY_SIZE(volcano)}, {koordinator, ARRAY_SIZE(koordinator)}};
 
 	for (size_t i = 0; i < ARRAY_SIZE(all); i++)
 		for (const struct dialect_key *k = dialect_at(i)->keys; k->key; k++) {
