@@ -38,6 +38,7 @@ static const struct dialect *const dialects[] = {
 	&dialect_kai,
 	&dialect_volcano,
 	&dialect_koordinator,
+	&dialect_timeslicing,
 };
 
 const struct dialect *dialect_at(size_t i)
@@ -70,6 +71,8 @@ static const struct dialect_number {
 		offsetof(struct dialect_config, deepomatic_per_device)},
 	{&dialect_volcano, "MiB in a unit of vgpu-memory", VOLCANO_MIB_MAX, 1, true,
 		offsetof(struct dialect_config, volcano_mib)},
+	{&dialect_timeslicing, "replicas of each device", SPEC_SHARE_ONE, 0, false,
+		offsetof(struct dialect_config, timeslicing_replicas)},
 };
 
 static const struct dialect_number *dialect_find_number(const struct dialect *dialect)

@@ -55,6 +55,7 @@ struct dialect_config {
 	bool gpushare_is_mib;           /* gpu-mem counts MiB, not GiB */
 	uint32_t deepomatic_per_device; /* number of containers that share one device */
 	uint32_t volcano_mib;           /* MiB in a unit of vgpu-memory */
+	uint32_t timeslicing_replicas;  /* replicas of each device; 0: the dialect is off */
 };
 
 /*

@@ -222,6 +222,7 @@ static const struct {
 		"\"id\":\"GPU-aaaa\"}]}\n"
 		"annotation scheduling.koordinator.sh/gpu-minors=3\n"
 		"annotation scheduling.koordinator.sh/bind-timestamp=1705054796123456789\n"},
+	{"d timeslicing=4\nm nvidia.com/gpu.shared=1", ""},
 };
 
 static void original_tools_find_their_keys(void **state)

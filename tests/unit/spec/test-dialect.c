@@ -16,7 +16,7 @@
 
 #define NAMES \
 	"kubeshare,kubeshare2,gemini,gpushare=MiB,gaiagpu,deepomatic=4,hami,wang,nvidia," \
-	"kai,volcano,koordinator"
+	"kai,volcano,koordinator,timeslicing=4"
 #define ALL "d " NAMES "\n"
 
 struct row {
@@ -761,6 +761,23 @@ static const struct row koordinator[] = {
 	{"d koordinator\nm " K "gpu-cores=50", "!did you mean koordinator.sh/gpu-core?"},
 };
 
+/* NVIDIA's device plugin, README.md, "Shared Access to GPUs". */
+static const struct row timeslicing[] = {
+	{"d timeslicing=10\nm nvidia.com/gpu.shared=1",
+		"main request=0.1 limit=1; -main/nvidia.com/gpu.shared=1"},
+	{"d timeslicing=3\nr nvidia.com/gpu.shared=1",
+		"main request=0.333 limit=1; -main/nvidia.com/gpu.shared=1"},
+	{"d timeslicing=10\nm nvidia.com/gpu.shared=3",
+		"main request=0.3 limit=1; -main/nvidia.com/gpu.shared=3"},
+	{"d timeslicing=4\nm nvidia.com/gpu.shared=4",
+		"main request=1 limit=1 exclusive; -main/nvidia.com/gpu.shared=4"},
+	{"d timeslicing=4\nm nvidia.com/gpu.shared=0", "-main/nvidia.com/gpu.shared=0"},
+	{"d timeslicing=4\nm nvidia.com/gpu=1", ""},
+	{"m nvidia.com/gpu.shared=1", ""},
+	{"d timeslicing=4\nm nvidia.com/gpu.shared=5",
+		"!container main: nvidia.com/gpu.shared 5: expected 0 to 4"},
+};
+
 static void translates_the_other_dialects(void **state)
 {
 	check(gemini, ARRAY_SIZE(gemini));
@@ -773,6 +790,7 @@ static void translates_the_other_dialects(void **state)
 	check(kai, ARRAY_SIZE(kai));
 	check(volcano, ARRAY_SIZE(volcano));
 	check(koordinator, ARRAY_SIZE(koordinator));
+	check(timeslicing, ARRAY_SIZE(timeslicing));
 }
 
 static const struct row mixed[] = {
@@ -863,7 +881,7 @@ static void mixed_and_contradictory(void **state)
 static void lists_of_dialects(void **state)
 {
 	static const char *const fine[] = {"", "hami", "gpushare", "gpushare=MiB", "deepomatic=100",
-		"volcano", "volcano=1024", NAMES};
+		"volcano", "volcano=1024", "timeslicing=10", NAMES};
 	static const struct row wrong[] = {
 		{"kubernetes", "expected kubeshare, kubeshare2"},
 		{"hami=3", "takes no value"},
@@ -872,6 +890,10 @@ static void lists_of_dialects(void **state)
 		{"deepomatic=1001", "deepomatic=1001: expected 1 to 1000 containers on a device"},
 		{"volcano=65537", "volcano=65537: expected 1 to 65536 MiB in a unit"},
 		{"volcano=0", "expected 1 to 65536"},
+		{"timeslicing=1001", "expected 1 to 1000 replicas of each device"},
+		{"timeslicing",
+			"timeslicing: the number of replicas of each device is missing; "
+			"write timeslicing=N, with N from 1 to 1000"},
 		{"kai=1", "takes no value"},
 		{"=", "expected kubeshare"},
 	};
@@ -1092,7 +1114,8 @@ static void every_documented_key_has_a_test(void **state)
 		{gpushare, ARRAY_SIZE(gpushare)}, {gaiagpu, ARRAY_SIZE(gaiagpu)},
 		{deepomatic, ARRAY_SIZE(deepomatic)}, {hami, ARRAY_SIZE(hami)},
 		{wang, ARRAY_SIZE(wang)}, {nvidia, ARRAY_SIZE(nvidia)}, {kai, ARRAY_SIZE(kai)},
-		{volcano, ARRAY_SIZE(volcano)}, {koordinator, ARRAY_SIZE(koordinator)}};
+		{volcano, ARRAY_SIZE(volcano)}, {koordinator, ARRAY_SIZE(koordinator)},
+		{timeslicing, ARRAY_SIZE(timeslicing)}};
 
 	for (size_t i = 0; i < ARRAY_SIZE(all); i++)
 		for (const struct dialect_key *k = dialect_at(i)->keys; k->key; k++) {
