@@ -20,7 +20,8 @@ struct dialect_draft {
 
 extern const struct dialect dialect_divvy, dialect_kubeshare, dialect_kubeshare2, dialect_gemini,
 	dialect_gpushare, dialect_gaiagpu, dialect_deepomatic, dialect_hami, dialect_wang,
-	dialect_nvidia, dialect_kai, dialect_volcano, dialect_koordinator, dialect_timeslicing;
+	dialect_nvidia, dialect_kai, dialect_volcano, dialect_koordinator, dialect_timeslicing,
+	dialect_mig;
 
 bool dialect_is_on(const struct dialect_config *config, const struct dialect *dialect);
 

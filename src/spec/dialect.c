@@ -39,6 +39,7 @@ static const struct dialect *const dialects[] = {
 	&dialect_volcano,
 	&dialect_koordinator,
 	&dialect_timeslicing,
+	&dialect_mig,
 };
 
 const struct dialect *dialect_at(size_t i)

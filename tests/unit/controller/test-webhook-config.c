@@ -250,6 +250,14 @@ static void an_expression_names_all_listed_dialects(void **state)
 		{"kubeshare", "k.startsWith('kubeshare/')", true},
 		{"gpushare", "k.startsWith('aliyun.com/')", true},
 		{"gaiagpu", "k.startsWith('tencent.com/')", true},
+		{"kai", "k.startsWith('gpu-fraction')", true},
+		{"kai", "k.startsWith('gpu-memory')", true},
+		{"kai", "k.startsWith('nvidia.com/container.')", true},
+		{"kai", "k.startsWith('nvidia.com/')", false},
+		{"volcano=10", "k.startsWith('volcano.sh/')", true},
+		{"koordinator", "k.startsWith('koordinator.sh/')", true},
+		{"timeslicing=4", "k.startsWith('nvidia.com/')", true},
+		{"mig", "k.startsWith('nvidia.com/')", true},
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {

@@ -223,6 +223,8 @@ static const struct {
 		"annotation scheduling.koordinator.sh/gpu-minors=3\n"
 		"annotation scheduling.koordinator.sh/bind-timestamp=1705054796123456789\n"},
 	{"d timeslicing=4\nm nvidia.com/gpu.shared=1", ""},
+	{"d mig,timeslicing=4\nc a\nm nvidia.com/mig-1g.5gb.shared=1\nc b\nr nvidia.com/mig-7g.40gb=2",
+		""},
 };
 
 static void original_tools_find_their_keys(void **state)

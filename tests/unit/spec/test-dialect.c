@@ -16,7 +16,7 @@
 
 #define NAMES \
 	"kubeshare,kubeshare2,gemini,gpushare=MiB,gaiagpu,deepomatic=4,hami,wang,nvidia," \
-	"kai,volcano,koordinator,timeslicing=4"
+	"kai,volcano,koordinator,timeslicing=4,mig"
 #define ALL "d " NAMES "\n"
 
 struct row {
@@ -778,6 +778,51 @@ static const struct row timeslicing[] = {
 		"!container main: nvidia.com/gpu.shared 5: expected 0 to 4"},
 };
 
+#define MIG(profile) "d mig\nm nvidia.com/mig-" profile "=1"
+#define NO_MIG(profile) "; -main/nvidia.com/mig-" profile "=1"
+
+/* The profiles of NVIDIA's MIG User Guide, as NVIDIA's device plugin names them. */
+static const struct row mig[] = {
+	{MIG("1g.5gb"), "main request=0.142 limit=0.142 memory=5000000000" NO_MIG("1g.5gb")},
+	{MIG("2g.20gb"), "main request=0.285 limit=0.285 memory=19531250Ki" NO_MIG("2g.20gb")},
+	{MIG("3g.71gb"), "main request=0.428 limit=0.428 memory=71000000000" NO_MIG("3g.71gb")},
+	{MIG("4g.40gb"), "main request=0.571 limit=0.571 memory=39062500Ki" NO_MIG("4g.40gb")},
+	{MIG("7g.80gb"), "main request=1 limit=1 exclusive" NO_MIG("7g.80gb")},
+	{MIG("1g.10gb.me"), "main request=0.142 limit=0.142 memory=9765625Ki" NO_MIG("1g.10gb.me")},
+	{MIG("1g.24gb-me"),
+		"main request=0.142 limit=0.142 memory=23437500Ki" NO_MIG("1g.24gb-me")},
+	/* four slices */
+	{MIG("1g.6gb"), "main request=0.25 limit=0.25 memory=5859375Ki" NO_MIG("1g.6gb")},
+	{MIG("2g.48gb.gfx"), "main request=0.5 limit=0.5 memory=46875000Ki" NO_MIG("2g.48gb.gfx")},
+	{MIG("4g.24gb"), "main request=1 limit=1 exclusive" NO_MIG("4g.24gb")},
+	/* several instances, and replicas of them */
+	{"d mig\nr nvidia.com/mig-3g.20gb=2",
+		"main request=0.428 limit=0.428 count=2 memory=19531250Ki; "
+		"-main/nvidia.com/mig-3g.20gb=2"},
+	{"d mig\nr nvidia.com/mig-7g.40gb=2",
+		"main request=2 limit=1 exclusive; -main/nvidia.com/mig-7g.40gb=2"},
+	{"d mig,timeslicing=4\nm nvidia.com/mig-2g.10gb.shared=1",
+		"main request=0.071 limit=0.285 memory=2500000000; "
+		"-main/nvidia.com/mig-2g.10gb.shared=1"},
+	{"d mig\nm nvidia.com/mig-1g.5gb=0", "-main/nvidia.com/mig-1g.5gb=0"},
+	{"d mig\nc a\nm nvidia.com/mig-1g.5gb=1\nc b\nm nvidia.com/mig-7g.40gb=1",
+		"a request=0.142 limit=0.142 memory=5000000000; b request=1 limit=1 exclusive; "
+		"-a/nvidia.com/mig-1g.5gb=1; -b/nvidia.com/mig-7g.40gb=1"},
+	{"m nvidia.com/mig-1g.5gb=1", ""},
+
+	{MIG("2g.10gb.shared"), "!number of replicas of the instance is missing; list the dialect"},
+	{"d mig\nm nvidia.com/mig-1g.5gb=1\nm nvidia.com/mig-2g.10gb=1",
+		"!container main: nvidia.com/mig-1g.5gb and nvidia.com/mig-2g.10gb; a container has"},
+	{MIG("8g.80gb"),
+		"!nvidia.com/mig-8g.80gb: unknown profile; expected nvidia.com/mig-Ng.Mgb"},
+	{MIG("1g"), "!unknown profile"},
+	{MIG("1g.5gbx"), "!unknown profile"},
+	{MIG("0g.5gb"), "!unknown profile"},
+	{MIG("1g.1025gb"), "!unknown profile; expected nvidia.com/mig-Ng.Mgb with N from 1 to 7"},
+	{MIG("1c.3g.20gb"), "!unknown profile"},
+	{"d mig\nm nvidia.com/mig-1g.5gb=17", "!nvidia.com/mig-1g.5gb 17: expected 0 to 16"},
+};
+
 static void translates_the_other_dialects(void **state)
 {
 	check(gemini, ARRAY_SIZE(gemini));
@@ -791,6 +836,7 @@ static void translates_the_other_dialects(void **state)
 	check(volcano, ARRAY_SIZE(volcano));
 	check(koordinator, ARRAY_SIZE(koordinator));
 	check(timeslicing, ARRAY_SIZE(timeslicing));
+	check(mig, ARRAY_SIZE(mig));
 }
 
 static const struct row mixed[] = {
@@ -809,6 +855,29 @@ static const struct row mixed[] = {
 	     "a kubeshare/gpu_limit=1.0\na kubeshare/gpu_mem=1Gi",
 		"a request=0.5 limit=1 memory=1Gi; b request=0.001 limit=1 memory=256Mi; "
 		"-b/nvidia.com/gpumem=256"},
+	/* the same in the newer dialects, and containers of several systems */
+	{ALL "a divvy.gpu/request=0.5\na gpu-fraction=0.5\na kubeshare/gpu_request=0.5\n"
+	     "a kubeshare/gpu_limit=1.0\na kubeshare/gpu_mem=1Gi",
+		"!container main: divvy says 1 x 0.5 limit 1 standard priority 50, kubeshare says"},
+	{ALL "a divvy.gpu/request=0.5\na gpu-fraction=0.5", "main request=0.5 limit=1"},
+	{ALL "a gpu-fraction=0.5\nm nvidia.com/gpumem=256",
+		"!container main: hami says 1 x 0.001 limit 1 memory 256Mi standard priority 50, kai "
+		"says 1 x 0.5 limit 1 standard priority 50; keep one of the two"},
+	{ALL "m nvidia.com/gpu=1\nm nvidia.com/mig-1g.5gb=1",
+		"!container main: nvidia says 1 x 1 limit 1 standard priority 50, mig says 1 x 0.142"},
+	{ALL "m volcano.sh/vgpu-memory=256\nm nvidia.com/gpumem=256",
+		"main request=0.001 limit=1 memory=256Mi; -main/nvidia.com/gpumem=256; "
+		"-main/volcano.sh/vgpu-memory=256"},
+	{ALL "m volcano.sh/vgpu-memory=256\nm koordinator.sh/gpu-memory=255Mi",
+		"!container main: volcano says 1 x 0.001 limit 1 memory 256Mi standard priority 50, "
+		"koordinator says 1 x 0.001 limit 1 memory 255Mi"},
+	{ALL "c a\nm koordinator.sh/gpu=100\nc b\nm nvidia.com/gpu.shared=1\nc c\n"
+	     "m nvidia.com/mig-1g.5gb=1\nc d\nm volcano.sh/vgpu-memory=1\nc e\na gpu-memory=1\n"
+	     "a gpu-fraction-container-name=e",
+		"a request=1 limit=1 exclusive; b request=0.25 limit=1; c request=0.142 limit=0.142 "
+		"memory=5000000000; d request=0.001 limit=1 memory=1Mi; e request=0.001 limit=1 "
+		"memory=1Mi; -d/volcano.sh/vgpu-memory=1; -a/koordinator.sh/gpu=100; "
+		"-b/nvidia.com/gpu.shared=1; -c/nvidia.com/mig-1g.5gb=1"},
 	/* divvy.gpu/container also applies to annotations of other dialects */
 	{ALL "c side\nc b\na divvy.gpu/default-container=b\na kubeshare/gpu_request=0.5\n"
 	     "a kubeshare/gpu_limit=0.5\na kubeshare/gpu_mem=1024",
@@ -895,6 +964,8 @@ static void lists_of_dialects(void **state)
 			"timeslicing: the number of replicas of each device is missing; "
 			"write timeslicing=N, with N from 1 to 1000"},
 		{"kai=1", "takes no value"},
+		{"kubernetes-has-no-dialect-of-this-name-at-all",
+			"koordinator, timeslicing or mig"},
 		{"=", "expected kubeshare"},
 	};
 	struct dialect_config config, again;
@@ -979,6 +1050,7 @@ static void users_get_notes_without_a_refusal(void **state)
 		{"d koordinator\nm koordinator.sh/gpu=50\n"
 		 "a scheduling.koordinator.sh/device-allocate-hint={}",
 			"the cluster's placement policy decides"},
+		{"d mig\nm nvidia.com/mig-1g.10gb.me=1", "does not divide media and graphics"},
 		{"l pod-group.scheduling.sigs.k8s.io/name=g", "has no effect without"},
 		{"l divvy.gpu/request=0.5", "divvy.gpu/request is read as an annotation only"},
 	};
@@ -1115,7 +1187,7 @@ static void every_documented_key_has_a_test(void **state)
 		{deepomatic, ARRAY_SIZE(deepomatic)}, {hami, ARRAY_SIZE(hami)},
 		{wang, ARRAY_SIZE(wang)}, {nvidia, ARRAY_SIZE(nvidia)}, {kai, ARRAY_SIZE(kai)},
 		{volcano, ARRAY_SIZE(volcano)}, {koordinator, ARRAY_SIZE(koordinator)},
-		{timeslicing, ARRAY_SIZE(timeslicing)}};
+		{timeslicing, ARRAY_SIZE(timeslicing)}, {mig, ARRAY_SIZE(mig)}};
 
 	for (size_t i = 0; i < ARRAY_SIZE(all); i++)
 		for (const struct dialect_key *k = dialect_at(i)->keys; k->key; k++) {
