@@ -10,11 +10,16 @@ import re
 
 from cluster import ApiError, Skip, main, open_cluster, skip_all, wait_for
 from controller import installed
+from manifests import load
 from scheduled import Scheduled
 
 SOURCE = os.environ["DIVVY_SOURCE"]
 EXAMPLES = os.path.join(SOURCE, "deploy/examples/dialects")
-ALL = "kubeshare,kubeshare2,gemini,gpushare=MiB,gaiagpu,deepomatic=4,hami,wang,nvidia"
+PUBLISHED = os.path.join(SOURCE, "tests/k8s/published")
+ALL = (
+    "kubeshare,kubeshare2,gemini,gpushare=MiB,gaiagpu,deepomatic=4,hami,wang,nvidia,"
+    "kai,volcano,koordinator,timeslicing=4,mig"
+)
 spaces = {}  # by list of dialects
 
 
@@ -249,6 +254,114 @@ def nvidia_at_admission():
     refused("nvidia", pod({"nvidia.com/gpu": "17"}), "expected 0 to 16")
 
 
+def kai_at_admission():
+    def asked(*containers, init=(), **annotations):
+        return pod(
+            *containers,
+            init=init,
+            annotations={k.replace("_", "-"): v for k, v in annotations.items()},
+            labels={"kai.scheduler/queue": "default-queue"},
+            schedulerName="kai-scheduler",
+        )
+
+    becomes("kai", asked(gpu_fraction="0.5"), asks(500))
+    becomes("kai", asked(gpu_memory="2000", gpu_fraction_num_devices="2"), asks(2, 4000))
+    becomes("kai", asked({}, {}, gpu_fraction="0.5", gpu_fraction_container_name="c1"), None, asks(500))
+    parts = {"nvidia.com/container.c0.gpu-memory.request": "4Gi", "nvidia.com/container.c0.gpu-memory.limit": "8Gi"}
+    becomes("kai", pod(annotations=parts, schedulerName="runai-scheduler"), asks(1, 8192))
+    refused("kai", asked(gpu_fraction="1"), "gpu-fraction '1': expected 0.001 to 0.999")
+    refused("kai", asked(gpu_fraction="0.5", gpu_memory="2000"), "keep one of the two")
+    refused("kai", asked({"nvidia.com/gpu": "1"}, gpu_fraction="0.5"), "nvidia.com/gpu beside a part of a device")
+    # Without the dialect the keys mean nothing to divvy, and the scheduler stays.
+    got = cluster.create(pods(space("")) + "?dryRun=All", asked(gpu_fraction="0.5"))
+    assert got["spec"]["schedulerName"] == "kai-scheduler" and "resources" in got["spec"]["containers"][0], got["spec"]
+
+
+def volcano_at_admission():
+    def of(**resources):
+        return {f"volcano.sh/{k.replace('_', '-')}": v for k, v in resources.items()}
+
+    becomes(
+        "volcano",
+        pod(of(vgpu_number="2", vgpu_memory="3000", vgpu_cores="50"), schedulerName="volcano"),
+        asks(1000, 6000),
+        translated="c0/volcano.sh/vgpu-number=2,c0/volcano.sh/vgpu-memory=3000,c0/volcano.sh/vgpu-cores=50",
+    )
+    becomes("volcano=1024", pod(of(vgpu_memory="2")), asks(1, 2048), translated="c0/volcano.sh/vgpu-memory=2")
+    becomes("volcano", pod(of(gpu_memory="1024")), asks(1, 1024), translated="c0/volcano.sh/gpu-memory=1024")
+    refused("volcano", pod(of(vgpu_number="1"), annotations={"volcano.sh/vgpu-mode": "mig"}), "expected hami-core")
+    refused("volcano", pod(of(vgpu_core="1")), "did you mean volcano.sh/vgpu-cores?")
+
+
+def koordinator_at_admission():
+    def of(**resources):
+        return {f"koordinator.sh/{k.replace('_', '-')}": v for k, v in resources.items()}
+
+    becomes("koordinator", pod(of(gpu="200")), asks(2000), translated="c0/koordinator.sh/gpu=200")
+    becomes(
+        "koordinator",
+        pod({**of(gpu_core="60", gpu_memory="8Gi"), "koordinator.sh/gpu.shared": "2"}, schedulerName="koord-scheduler"),
+        asks(600, 8192),
+        translated="c0/koordinator.sh/gpu-core=60,c0/koordinator.sh/gpu-memory=8589934592,"
+        "c0/koordinator.sh/gpu.shared=2",
+    )
+    refused("koordinator", pod(of(gpu="150")), "values above 100 are whole devices")
+    refused("koordinator", pod(of(gpu_core="50")), "koordinator.sh/gpu-memory-ratio is missing")
+
+
+def timeslicing_and_mig_at_admission():
+    becomes("timeslicing=10", pod({"nvidia.com/gpu.shared": "1"}), asks(100), translated="c0/nvidia.com/gpu.shared=1")
+    refused("timeslicing=10", pod({"nvidia.com/gpu.shared": "11"}), "expected 0 to 10")
+    instance = "nvidia.com/mig-1g.10gb"
+    becomes("mig", pod({instance: "1"}), asks(142, 9537), translated=f"c0/{instance}=1")
+    becomes("mig", pod({"nvidia.com/mig-7g.80gb": "1"}), asks(1000), translated="c0/nvidia.com/mig-7g.80gb=1")
+    refused("mig", pod({"nvidia.com/mig-9g.10gb": "1"}), "unknown profile")
+    refused("mig", pod({instance: "1", "nvidia.com/mig-2g.20gb": "1"}), "a container has one kind of instance")
+    # Without their dialects both belong to NVIDIA's device plugin.
+    for resource in ("nvidia.com/gpu.shared", instance):
+        got = cluster.create(pods(space("nvidia")) + "?dryRun=All", pod({resource: "1"}))
+        assert got["spec"]["containers"][0]["resources"]["limits"] == {resource: "1"}, got["spec"]
+
+
+# {file: (dialect, {container: its limits of divvy})}
+EXAMPLES_OF_OTHERS = {
+    "kai-gpu-sharing.yaml": ("kai", {"gpu-workload": asks(500)}),
+    "kai-gpu-memory.yaml": ("kai", {"gpu-workload": asks(1, 2000)}),
+    "kai-gpu-sharing-init-container.yaml": ("kai", {"gpu-init": asks(500)}),
+    "kai-gpu-sharing-non-default-container.yaml": ("kai", {"gpu-workload": asks(500)}),
+    "volcano-vgpu-case01.yml": ("volcano", {"pod1-ctr": asks(1, 1024)}),
+    "volcano-vgpu-case02.yml": ("volcano", {"pod1-ctr": asks(1, 10240)}),
+    "volcano-vgpu-deployment.yaml": ("volcano", {"resnet101-container": asks(1, 16384)}),
+    "koordinator-gpu-share-with-hami.yaml": ("koordinator", {"curlimage": asks(500)}),
+}
+
+
+def shares_of(spec):
+    """The limits of divvy by container, after a check that no resource of another system is left."""
+    found = {}
+    for container in spec.get("initContainers", []) + spec["containers"]:
+        limits = container["resources"].get("limits", {})
+        assert not [name for name in limits if "/" in name and not name.startswith("divvy.gpu/")], limits
+        ours = {name: number(value) for name, value in limits.items() if name.startswith("divvy.gpu/")}
+        found |= {container["name"]: ours} if ours else {}
+    return found
+
+
+def published_manifests_are_translated():
+    """The projects' own files, unchanged but for the namespace."""
+    assert sorted(os.listdir(PUBLISHED)) == sorted([*EXAMPLES_OF_OTHERS, "README.md"])
+    for name, (dialects, want) in EXAMPLES_OF_OTHERS.items():
+        with open(os.path.join(PUBLISHED, name), encoding="utf-8") as f:
+            (body,) = load(f.read())
+        if body["kind"] == "Deployment":
+            body = {"apiVersion": "v1", "kind": "Pod", **body["spec"]["template"]}
+            body["metadata"]["name"] = "of-a-deployment"
+        body["metadata"].pop("namespace", None)
+        got = cluster.create(pods(space(dialects)) + "?dryRun=All", body)
+        assert shares_of(got["spec"]) == want, (name, got["spec"])
+        assert got["spec"]["schedulerName"] == "divvy-scheduler", (name, got["spec"]["schedulerName"])
+
+
 def mixed_and_contradictory_at_admission():
     theirs = fraction("kubeshare", "0.5", "1.0", "1073741824")
     becomes(ALL, pod(annotations={**theirs, "divvy.gpu/request": "0.5", "divvy.gpu/memory": "1Gi"}), asks(500, 1024))
@@ -286,6 +399,15 @@ def mixed_and_contradictory_at_admission():
         "the pod is in group 'h' already",
     )
     refused(ALL, pod(annotations={"kubeshare/gpu_reqest": "0.5"}), "did you mean kubeshare/gpu_request?")
+    refused(ALL, pod({"koordinator.sh/gpu": "50"}, annotations={"gpu-fraction": "0.5"}), "koordinator says 1 x 0.5")
+    becomes(
+        ALL,
+        pod({"koordinator.sh/gpu": "100"}, {"nvidia.com/gpu.shared": "1"}, {"nvidia.com/mig-1g.10gb": "1"}),
+        asks(1000),
+        asks(250),
+        asks(142, 9537),
+        translated="c0/koordinator.sh/gpu=100,c1/nvidia.com/gpu.shared=1,c2/nvidia.com/mig-1g.10gb=1",
+    )
 
 
 # ---- placement by the scheduler, and the keys that users read back
@@ -327,13 +449,30 @@ BACK = {
         "hami.io/bind-time": r"\d{10}",
         "hami.io/bind-phase": "allocating",
     },
+    "kai": {"received-resource-type": "Fraction"},
+    "koordinator": {
+        "scheduling.koordinator.sh/device-allocated": r'\{"gpu":\[\{"minor":\d,"resources":\{'
+        r'"koordinator.sh/gpu-core":"30","koordinator.sh/gpu-memory":"4Gi","koordinator.sh/gpu-memory-ratio":"25"\},'
+        r'"id":"GPU-n1-\d"\}\]\}',
+        "scheduling.koordinator.sh/gpu-minors": r"\d",
+        "scheduling.koordinator.sh/bind-timestamp": r"\d{19}",
+    },
     "kubeshare": {},
     "kubeshare2": {
         "sharedgpu/gpu_uuid": r"GPU-n1-\d",
         "sharedgpu/gpu_model": "A100",
         "sharedgpu/gpu_mem": "4294967296",
     },
+    "mig": {},
     "nvidia": {},
+    "timeslicing": {},
+    "volcano": {
+        "volcano.sh/vgpu-ids-new": r"GPU-n1-\d,NVIDIA,3000,30:",
+        "volcano.sh/vgpu-node": "n1",
+        "volcano.sh/vgpu-time": r"\d{10}",
+        "volcano.sh/bind-time": r"\d{10}",
+        "volcano.sh/bind-phase": "allocating",
+    },
     "wang": {},
 }
 
@@ -343,6 +482,7 @@ RUNS = {
     "gaiagpu": {"tencent.com/gpu-assigned": "true"},
     "gpushare": {"ALIYUN_COM_GPU_MEM_ASSIGNED": "true", "ALIYUN_COM_GPU_MEM_ASSIGN_TIME": r"\d{19}"},
     "hami": {"hami.io/bind-phase": "success"},
+    "volcano": {"volcano.sh/bind-phase": "success"},
 }
 
 
@@ -375,6 +515,16 @@ def examples_run_and_are_read_back():
         assert {key: annotations.get(key) for key in before} == before, annotations
 
 
+def a_policy_puts_pods_into_kais_queue():
+    """The example of dialect kai: its GPUPolicy selects the label of KAI's queue."""
+
+    def used():
+        status = cluster.get("/apis/divvy.gpu/v1/gpupolicies/dialect-kai-default-queue").get("status", {})
+        return [(q["name"], q["used"]) for q in status.get("queues", [])]
+
+    wait_for(lambda: used() == [("default-queue", 300)], "the pod of KAI's example uses its queue", 60)
+
+
 def a_pinned_vgpu_is_placed_on_its_node():
     body = pod(
         name="pinned",
@@ -402,8 +552,14 @@ TESTS = [
     hami_at_admission,
     wang_at_admission,
     nvidia_at_admission,
+    kai_at_admission,
+    volcano_at_admission,
+    koordinator_at_admission,
+    timeslicing_and_mig_at_admission,
+    published_manifests_are_translated,
     mixed_and_contradictory_at_admission,
     examples_run_and_are_read_back,
+    a_policy_puts_pods_into_kais_queue,
     a_pinned_vgpu_is_placed_on_its_node,
 ]
 

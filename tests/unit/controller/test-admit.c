@@ -320,6 +320,24 @@ static const struct {
 		"dialects':'hami,nvidia'}},'spec':{'schedulerName':'divvy-"
 		"scheduler'," SAME("'divvy.gpu/slot':'1','divvy.gpu/milli':'600','divvy.gpu/"
 				   "memory-mib':'6000'") "}}"},
+	/* The scheduler of a dialect that is on is replaced; another system's scheduler stays. */
+	{"koordinator",
+		POD("", "'schedulerName':'koord-scheduler'," SAME("'koordinator.sh/gpu':'50'")),
+		"{" TENANT "'divvy.gpu/translated-from':'main/koordinator.sh/gpu=50',"
+		"'divvy.gpu/dialects':'koordinator'}},'spec':{'schedulerName':'divvy-scheduler'," SAME(
+			"'divvy.gpu/slot':'1','divvy.gpu/milli':'500'") "}}"},
+	{"volcano=10", POD("", "'schedulerName':'volcano'," SAME("'volcano.sh/vgpu-memory':'100'")),
+		"{" TENANT "'divvy.gpu/translated-from':'main/volcano.sh/vgpu-memory=100',"
+		"'divvy.gpu/dialects':'volcano=10'}},'spec':{'schedulerName':'divvy-scheduler'," SAME(
+			"'divvy.gpu/slot':'1','divvy.gpu/milli':'1','divvy.gpu/memory-mib':'1000'") "}}"},
+	{"koordinator", POD("", "'schedulerName':'volcano'," SAME("'koordinator.sh/gpu':'50'")),
+		"{" TENANT "'divvy.gpu/translated-from':'main/koordinator.sh/gpu=50',"
+		"'divvy.gpu/dialects':'koordinator'}},'spec':{'schedulerName':'volcano'," SAME(
+			"'divvy.gpu/slot':'1','divvy.gpu/milli':'500'") "}}"},
+	{"mig", POD("", LIMITS("'nvidia.com/mig-1g.5gb':'1'")),
+		"{" TENANT "'divvy.gpu/translated-from':'main/nvidia.com/mig-1g.5gb=1',"
+		"'divvy.gpu/dialects':'mig'}},'spec':{'schedulerName':'divvy-scheduler'," SAME(
+			"'divvy.gpu/slot':'1','divvy.gpu/milli':'142','divvy.gpu/memory-mib':'4769'") "}}"},
 };
 
 static void pods_are_translated_once(void **state)

@@ -136,7 +136,12 @@ static const struct {
 	{"gpushare=MiB", "main/aliyun.com/gpu-mem=512", "main=GPU-0", "main=512Mi", "main",
 		{"ALIYUN_COM_GPU_MEM_IDX=0", "ALIYUN_COM_GPU_MEM_POD=512",
 			"ALIYUN_COM_GPU_MEM_CONTAINER=512", "ALIYUN_COM_GPU_MEM_DEV=81920"}},
+	{"volcano=10", "main/volcano.sh/vgpu-memory=300,main/volcano.sh/vgpu-cores=30",
+		"main=GPU-0", "main=3000Mi", "main",
+		{"CUDA_DEVICE_MEMORY_LIMIT_0=3000m", "CUDA_DEVICE_SM_LIMIT=30"}},
 	/* The original plugins of these dialects set no variable of the share. */
+	{"mig,timeslicing=4", "main/nvidia.com/mig-1g.5gb.shared=1", "main=GPU-0", "main=1Gi",
+		"main", {NULL}},
 	{"gaiagpu", "main/tencent.com/vcuda-core=30,main/tencent.com/vcuda-memory=8", "main=GPU-0",
 		"main=2Gi", "main", {NULL}},
 	{"deepomatic=4", "main/deepomatic.com/shared-gpu=1", "main=GPU-0", "main=20Gi", "main",
