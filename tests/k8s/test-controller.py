@@ -320,25 +320,6 @@ def a_daemon_writes_only_its_own_node():
     lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "spec": {"holderIdentity": "x"}}
     who.create(leases, {**lease, "metadata": {"name": node}})
     refused(who.create, leases, {**lease, "metadata": {"name": other}}, says="of that node only")
-    if cluster.minor >= 30:
-        renews_unseen(who, f"{leases}/{node}")
-
-
-def renews_unseen(who, path):
-    """A daemon's token names its node, so the controller need not see the renewals of that node's Lease."""
-    hooks = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/divvy"
-
-    def has_condition():
-        return any("of-another-node" in str(h.get("matchConditions")) for h in cluster.get(hooks)["webhooks"])
-
-    def renewed_unseen():
-        with open(controller.log, encoding="utf-8", errors="replace") as f:
-            f.seek(0, os.SEEK_END)
-            who.patch(path, {"metadata": {"annotations": {"renewed": unique("at")}}})
-            return f"UPDATE leases divvy-node-lease/{path.rpartition('/')[2]} " not in f.read()
-
-    wait_for(has_condition, "the hook for Leases has its condition")
-    wait_for(renewed_unseen, "a renewal is not reviewed")
 
 
 # ---- SharePods
@@ -493,45 +474,6 @@ def a_node_without_divvys_label_has_no_capacity():
     wait_for(lambda: milli() == ["1k", "1k"], "the node has its capacity", 30)
     cluster.patch(f"/api/v1/nodes/{node}", {"metadata": {"labels": {"divvy.gpu/owner": None}}})
     wait_for(lambda: milli() == [None, None], "the node has no capacity any more", 30)
-
-
-def labels_of(node):
-    metadata = cluster.get(f"/api/v1/nodes/{node}")["metadata"]
-    return metadata["labels"], metadata.get("annotations", {}).get("divvy.gpu/labels")
-
-
-def a_nodes_labels_describe_its_devices():
-    """As far as no other program writes them; without divvy's label, the labels that divvy has written are removed."""
-    node, count, product = unique("node"), "nvidia.com/gpu.count", "nvidia.com/gpu.product"
-    cluster.fake_node(node, labels={"divvy.gpu/owner": "divvy", count: "8"}, **{"divvy.gpu/slot": "64"})
-    wait_for(lambda: cluster.exists(f"{G}/gpunodes/{node}"), "the node has its GPUNode", 30)
-
-    def has(model, gib):
-        device = {"uuid": "GPU-4", "index": 0, "model": model, "memoryBytes": gib << 30, "health": "Healthy"}
-        status = {"devices": [device], "versions": {"divvyd": "0.1.0", "driver": "580.65.06"}}
-        cluster.patch(f"{G}/gpunodes/{node}/status", {"status": status})
-
-    def shows(**values):
-        return wait_for(
-            lambda: values.items() <= {k.split("/")[-1]: v for k, v in labels_of(node)[0].items()}.items(),
-            f"the labels are {values}",
-            30,
-        )
-
-    has("Tesla T4", 16)
-    shows(**{"device-model": "Tesla-T4", "device-memory-mib": "16384", "device-count": "1"})
-    shows(**{"gpu.product": "Tesla-T4", "gpu.memory": "16384", "gpu.count": "8"})
-    shows(**{"driver-version": "580.65.06", "cuda.driver-version.full": "580.65.06", "cuda.driver.major": "580"})
-    assert count + "=" not in labels_of(node)[1]
-    # Another program takes a label over, as gpu-feature-discovery does.
-    cluster.patch(f"/api/v1/nodes/{node}", {"metadata": {"labels": {product: "theirs"}}})
-    wait_for(lambda: product + "=" not in labels_of(node)[1], "divvy has given the label up", 30)
-    has("L4", 24)
-    shows(**{"device-model": "L4", "gpu.memory": "24576", "gpu.product": "theirs", "gpu.count": "8"})
-    cluster.patch(f"/api/v1/nodes/{node}", {"metadata": {"labels": {"divvy.gpu/owner": None}}})
-    wait_for(lambda: labels_of(node)[1] is None, "the labels are removed", 30)
-    rest = {k: v for k, v in labels_of(node)[0].items() if k.startswith(("divvy.gpu/", "nvidia.com/"))}
-    assert rest == {count: "8", product: "theirs"}, rest
 
 
 def devices_of_another_plugin_count_in_a_pool():
@@ -786,9 +728,9 @@ def a_restarted_controller_makes_no_second_pod():
     cluster.kill_uid = cluster.pod("s1")["metadata"]["uid"]
     refused(cluster.create, pods(), pod("late", {"divvy.gpu/request": "0.3"}), says="pods.mutate.divvy.gpu")
     if cluster.minor >= MATCH_CONDITIONS:
-        cluster.create(pods() + "?dryRun=All", pod("plain"))
+        cluster.create(pods() + "?dryRun=All", pod("without-share"))
     else:
-        refused(cluster.create, pods(), pod("plain"), says="pods.mutate.divvy.gpu")
+        refused(cluster.create, pods(), pod("without-share"), says="pods.mutate.divvy.gpu")
     # The system's pods and divvy's own do not need the webhook.
     cluster.create(pods("kube-system") + "?dryRun=All", pod("system"))
     cluster.create(pods(SYSTEM) + "?dryRun=All", pod("own"))
@@ -1128,7 +1070,6 @@ TESTS = [
     a_share_pod_becomes_a_pod,
     the_status_shows_the_nodes_grant,
     a_node_without_divvys_label_has_no_capacity,
-    a_nodes_labels_describe_its_devices,
     devices_of_another_plugin_count_in_a_pool,
     an_event_reports_a_label_that_contradicts_the_spec,
     an_event_reports_an_unknown_owner_label,
