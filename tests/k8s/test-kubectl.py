@@ -400,6 +400,36 @@ def fit_shows_what_the_server_refuses():
 # ---- cordon, drain, defrag
 
 
+def the_xid_of_a_device_is_cleared():
+    nothing_is_left()
+    devices = cluster.get(f"{GPU}/gpunodes/n1")["status"]["devices"]
+    uuid = devices[0]["uuid"]
+    assert "n1/GPU-n1-0 has no taint: there is nothing to clear" in refused("clear-gpu", "n1/0")
+    added = {"effect": "NoExecute", "timeAdded": "2026-11-29T16:45:15Z"}
+    lost = {"key": "divvy.gpu/lost", **added}
+    xid = {"key": "divvy.gpu/xid", "value": "48", **added}
+
+    def taint(*taints):
+        faulty = {**devices[0], "health": "Unhealthy", "reason": "had Xid 48", "taints": list(taints)}
+        rig.status("n1", devices=[faulty, *devices[1:]])
+
+    taint(lost)
+    assert "has no Xid error but the taint divvy.gpu/lost" in refused("clear-gpu", "n1/0")
+    taint(lost, xid)
+    shown = well("top", "--once")
+    assert "Unhealthy: had Xid 48; taint divvy.gpu/lost:NoExecute since 2026-11-29T16:45:15Z; taint " in shown, shown
+    assert "divvy-operator" in refused("clear-gpu", "n1/0", who=viewer)
+    assert well("clear-gpu", "n1/0") == f"n1/{uuid} cleared\n"
+    assert well("clear-gpu", uuid) == f"n1/{uuid} was already cleared\n"
+    cleared = {"uuid": uuid, "timeAdded": added["timeAdded"]}
+    assert cluster.get(f"{GPU}/gpunodes/n1")["spec"]["cleared"] == [cleared]
+    later = {**xid, "timeAdded": "2026-11-29T17:45:15Z"}
+    taint(later)
+    assert well("clear-gpu", uuid) == f"n1/{uuid} cleared\n"
+    assert cluster.get(f"{GPU}/gpunodes/n1")["spec"]["cleared"] == [{**cleared, "timeAdded": later["timeAdded"]}]
+    rig.status("n1", devices=devices)
+
+
 def a_device_is_cordoned():
     nothing_is_left()
     share()
@@ -645,6 +675,7 @@ TESTS = [
     fit_takes_templates_and_gangs,
     fit_names_the_pods_to_evict,
     fit_shows_what_the_server_refuses,
+    the_xid_of_a_device_is_cleared,
     a_device_is_cordoned,
     a_device_is_drained,
     an_interrupted_defrag_uncordons_the_devices,

@@ -93,6 +93,7 @@ GOOD = [
     ("SharePod", share_pod(containers=["main", "side"])),
     ("GPUNode", {}),
     ("GPUNode", {"cordoned": [{"uuid": UUID, "reason": "ECC"}, {"uuid": "MIG-GPU-1/2/0"}]}),
+    ("GPUNode", {"cleared": [{"uuid": UUID, "timeAdded": "2026-11-29T16:45:15Z"}]}),
     *(("GPUNode", {"overcommit": {"memory": v}}) for v in (1.5, "1.5", 1, 16)),
     *(("GPUNode", {"pool": {"policy": v, "reserve": 2}}) for v in ("onDemand", "reservation", "hybrid")),
     *(("GPUNode", {"simulate": v}) for v in ("2xH200-141Gi", "2xH200-141Gi,1xTest-1Gi", "1xT4")),
@@ -108,6 +109,8 @@ GOOD = [
         },
     ),
     *(("GPUPolicy", {"totalShare": v}) for v in (0, 2.5, "2.5", 1000)),
+    *(("GPUPolicy", {"deviceTaints": {"eviction": v, "graceSeconds": 60}}) for v in ("Never", "NoExecute", "Any")),
+    ("GPUPolicy", {"deviceTaints": {"eviction": "Any"}}),
     ("GPUPolicy", {"totalMemory": "1Ti", "highestPriority": 60, "classes": ["standard", "opportunistic"]}),
     ("GPUPolicy", {"queue": {"guaranteedShare": "6", "weight": 60, "graceSeconds": 30}}),
     (
@@ -240,6 +243,10 @@ BAD = [
         )
     ),
     *(("GPUNode", {"overcommit": {"memory": v}}, "spec.overcommit.memory") for v in (0, 0.5, 17, "x", "1.0005", True)),
+    *(
+        ("GPUNode", {"cleared": v}, "spec.cleared")
+        for v in ([{"uuid": UUID}], [{"uuid": UUID, "timeAdded": "today"}], [{"timeAdded": "2026-11-29T16:45:15Z"}])
+    ),
     ("GPUNode", {"pool": {"policy": "always"}}, "spec.pool.policy"),
     ("GPUNode", {"pool": {"reserve": -1}}, "spec.pool.reserve"),
     *(("GPUNode", {"simulate": v}, "spec.simulate") for v in ("", "H200", "2x", "2xH200;reboot", "2xH200-141Gi,")),
@@ -263,6 +270,10 @@ BAD = [
     ("GPUPolicy", {"queue": {"models": [{"limitShare": 1}]}}, "spec.queue.models"),
     ("GPUPolicy", {"queue": {"models": [{"model": "A"}, {"model": "A"}]}}, "spec.queue.models"),
     ("GPUPolicy", {"overcommit": {"share": 0.9}}, "spec.overcommit.share"),
+    *(
+        ("GPUPolicy", {"deviceTaints": v}, "spec.deviceTaints")
+        for v in ({}, {"eviction": "PreferNoSchedule"}, {"graceSeconds": 5}, {"eviction": "Any", "graceSeconds": 86401})
+    ),
     ("GPUPolicy", {"remote": "maybe"}, "spec.remote"),
     ("GPUPolicy", {"models": [""]}, "spec.models"),
     ("GPUPolicy", {"labelSpaces": ["a/b"]}, "spec.labelSpaces"),
