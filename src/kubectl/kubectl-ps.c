@@ -32,12 +32,36 @@ static const struct table_column columns[] = {{"NAMESPACE", false}, {"POD", fals
 
 #define NARROW 11
 
-static void kubectl_ps_add_row(struct table *t, const json_t *row, bool is_wide)
+/* The health of the first device in the row that is not healthy; NULL: all are. */
+static const char *kubectl_ps_fault(const json_t *nodes, const json_t *row)
+{
+	const json_t *uuids = json_object_get(row, "devices");
+
+	for (size_t i = 0; i < json_array_size(nodes); i++) {
+		const json_t *devices = kube_json_at(
+			json_array_get(nodes, i), "status", "devices", NULL);
+
+		for (size_t k = 0; k < json_array_size(uuids); k++) {
+			const char *uuid = json_string_value(json_array_get(uuids, k)),
+				   *health = kube_json_text_at(
+					   kube_json_find(devices, "uuid", uuid ? uuid : ""),
+					   "health", NULL);
+
+			if (health && strcmp(health, "Healthy"))
+				return health;
+		}
+	}
+	return NULL;
+}
+
+static void kubectl_ps_add_row(
+	struct table *t, const json_t *nodes, const json_t *row, bool is_wide)
 {
 	static const char *const texts[] = {
 		"namespace", "pod", "container", "node", "class", "requested", "granted"};
 	const json_t *devices = json_object_get(row, "devices");
 	_cleanup_buf_ struct buf list = BUF_INIT(4096);
+	const char *fault = kubectl_ps_fault(nodes, row);
 
 	for (size_t i = 0; i < ARRAY_SIZE(texts); i++)
 		table_add(t, json_text_or_empty(row, texts[i]));
@@ -53,7 +77,8 @@ static void kubectl_ps_add_row(struct table *t, const json_t *row, bool is_wide)
 		json_object_get(row, "memory_bytes")
 			? format_bytes(json_uint_or_zero(row, "memory_bytes")).s
 			: "");
-	table_add(t, json_text_or_empty(row, "state"));
+	table_addf(t, "%s%s%s", json_text_or_empty(row, "state"), fault ? ", device " : "",
+		fault ? fault : "");
 	if (!is_wide)
 		return;
 	for (size_t i = 0; i < json_array_size(devices); i++)
@@ -63,14 +88,15 @@ static void kubectl_ps_add_row(struct table *t, const json_t *row, bool is_wide)
 	table_add(t, json_text_or_empty(row, "note"));
 }
 
-static int kubectl_ps_print_rows(const struct cli_args *args, const json_t *rows, struct error *err)
+static int kubectl_ps_print_rows(
+	const struct cli_args *args, const json_t *nodes, const json_t *rows, struct error *err)
 {
 	const bool is_wide = cli_has(args, "wide");
 	_cleanup_table_ struct table t;
 
 	table_init(&t, columns, is_wide ? ARRAY_SIZE(columns) : NARROW);
 	for (size_t i = 0; i < json_array_size(rows); i++)
-		kubectl_ps_add_row(&t, json_array_get(rows, i), is_wide);
+		kubectl_ps_add_row(&t, nodes, json_array_get(rows, i), is_wide);
 	return output_table(&t, err);
 }
 
@@ -112,7 +138,7 @@ static int kubectl_ps_run(const struct cli_args *args, struct error *err)
 	rows = report_tenants(&(struct report_facts){nodes, leases, kube_client_real_ns(a.client)},
 		pods, dialects);
 	r = output_as_table(args, rows, err);
-	return r == 1 ? kubectl_ps_print_rows(args, rows, err) : r;
+	return r == 1 ? kubectl_ps_print_rows(args, nodes, rows, err) : r;
 }
 
 static int kubectl_ps_check(const struct cli_args *args, struct error *err)

@@ -211,6 +211,8 @@ def an_administrator_clears_an_xid():
     fail_device(uuid, "xid code=48")
     wait_for(lambda: taints(uuid) == ["divvy.gpu/xid=48:NoExecute"], "the device has the taint", 60)
     assert "had Xid 48 (double bit ECC error)" in device(uuid)["reason"], device(uuid)
+    row = next(line for line in kubectl("ps", "--namespace", cluster.namespace).splitlines() if "beside" in line)
+    assert row.rstrip().endswith("Running, device Unhealthy"), row
     assert kubectl("clear-gpu", uuid).endswith("cleared\n")
     wait_for(lambda: device(uuid)["health"] == "Healthy" and not taints(uuid), "the taint is removed", 60)
     fail_device(uuid, "xid code=95")
