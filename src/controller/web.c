@@ -172,8 +172,8 @@ static void show_summary(struct web *web, struct web_node *node)
 }
 
 /*
- * When the cluster becomes large, or small again, all viewers get the whole state in the other form.
- * The new epoch makes their event ids invalid.
+ * When the cluster becomes large, or small again, all viewers get the whole state in the other
+ * form. The new epoch makes their event ids invalid.
  */
 static void count_devices(struct web *web, struct web_node *node)
 {

@@ -24,8 +24,8 @@
 
 #define WEB_NODES_MAX 10000u
 /*
- * With more devices than this, a viewer gets a summary of each node, and asks for the devices of the
- * nodes that it shows.
+ * With more devices than this, a viewer gets a summary of each node, and asks for the devices of
+ * the nodes that it shows.
  */
 #define WEB_DEVICES_SENT 2000u
 /* most waiting pods in the page's list; the page shows only the number of the other ones */

@@ -120,8 +120,8 @@ static bool is_of_new_pods(const json_t *hook)
 }
 
 /*
- * API servers since 1.30 put the node of a token's pod into the user's attributes. The Lease of that
- * node needs no further check, and thousands of nodes renew their Leases every 10 s.
+ * API servers since 1.30 put the node of a token's pod into the user's attributes. The Lease of
+ * that node needs no further check, and thousands of nodes renew their Leases every 10 s.
  */
 #define EXTRA "request.userInfo.extra"
 #define EXTRA_NODE "'authentication.kubernetes.io/node-name'"

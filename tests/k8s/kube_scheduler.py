@@ -5,8 +5,9 @@ import json
 import os
 
 
-def start(cluster, *extenders, plugins=None, args=()):
-    """Starts it with one profile, with the default plugins unless `plugins` is given, and further arguments."""
+def start(cluster, *extenders, plugins=None, percentage=100, args=()):
+    """Starts it with one profile, with the default plugins unless `plugins` is given, and further arguments. percentage: of the
+    nodes that fit, the part that is scored; 0: Kubernetes' default, which depends on the number of nodes."""
     path = os.path.join(cluster.dir, "scheduler.json")
     version, addresses = "v1", {}
     if cluster.minor < 25:  # these addresses are mandatory; no kubelet uses this port here
@@ -20,7 +21,7 @@ def start(cluster, *extenders, plugins=None, args=()):
                 "clientConnection": {"kubeconfig": cluster.kubeconfigs["kube-scheduler"], "qps": 5000, "burst": 5000},
                 "leaderElection": {"leaderElect": False},
                 **addresses,
-                "percentageOfNodesToScore": 100,
+                "percentageOfNodesToScore": percentage,
                 "profiles": [{"schedulerName": "default-scheduler", **({"plugins": plugins} if plugins else {})}],
                 "extenders": extenders,
             },
