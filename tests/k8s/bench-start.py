@@ -12,6 +12,7 @@ import statistics
 import sys
 
 import shipped
+from api_load import Used
 from cluster import SKIP, Skip, open_cluster, skip_all
 from plugin import await_offered, start_plugin
 from results import Results
@@ -40,27 +41,50 @@ def show(metric, goal, kind, plain, n):
 def take_turns(kinds, rounds, at_once, n_warm=0):
     """Gives each kind two turns a round, so that other load of the machine meets all kinds."""
     for kind in kinds:
-        kind.times = []
+        kind.times, kind.writes = [], {}
     for i in range(rounds):
         for kind in (*kinds, *reversed(kinds)):
+            used = Used(kind.cluster)
             times = kind.create(at_once)
+            for key, n in used.writes().items():
+                kind.writes[key] = kind.writes.get(key, 0) + n
             kind.clear()
             kind.times += times if i >= n_warm else []
+
+
+def show_writes(shared, plain):
+    """Writes to the API server from the creation of a pod to the start of its program. Leases are renewed with or without pods."""
+    each = {}
+    for kind, sign in ((shared, 1), (plain, -1)):
+        for key, n in kind.writes.items():
+            if not key.endswith(" leases"):
+                each[key] = each.get(key, 0) + sign * n / len(kind.times)
+    parts = sorted(((n, key) for key, n in each.items() if n > 0.05), reverse=True)
+    RESULTS.add(
+        "kube.start_writes_50",
+        sum(each.values()),
+        "",
+        len(shared.times),
+        "writes of a shared pod beyond those of a plain one: " + ", ".join(f"{key} {n:.2f}" for n, key in parts),
+    )
 
 
 def measure(plain, plugin, shared):
     if RESULTS.wants("kube.start_ratio_p50"):
         take_turns([plain, shared], ARGS.pods // 2 + 1, 1, n_warm=1)
         show("kube.start_ratio_p50", GOAL, shared, plain, len(shared.times))
-    if RESULTS.wants("kube.start_ratio_50", "kube.start_plugin_ratio_50"):
+    if RESULTS.wants("kube.start_ratio_50", "kube.start_plugin_ratio_50", "kube.start_writes_50"):
         take_turns([plain, plugin, shared], ARGS.rounds, ARGS.at_once)
         show("kube.start_ratio_50", GOAL, shared, plain, len(shared.times))
         show("kube.start_plugin_ratio_50", "", plugin, plain, len(plugin.times))
+        show_writes(shared, plain)
 
 
 RESULTS = Results(("--pods", 20, 4), ("--at-once", 50, 10), ("--rounds", 2, 1))
 ARGS = RESULTS.args
-if not RESULTS.wants("kube.start_ratio_p50", "kube.start_ratio_50", "kube.start_plugin_ratio_50"):
+if not RESULTS.wants(
+    "kube.start_ratio_p50", "kube.start_ratio_50", "kube.start_plugin_ratio_50", "kube.start_writes_50"
+):
     sys.exit()
 
 try:
