@@ -17,6 +17,7 @@
 #include "base/log.h"
 #include "kube/kube-config.h"
 
+#define LIKE_DAEMON "cluster-autoscaler.kubernetes.io/daemonset-pod"
 #define LOOK_NS NSEC_PER_SEC
 /* timeout of a call: the container's small CPU limit makes a TLS handshake slow */
 #define LOOK_TIMEOUT_NS (30 * NSEC_PER_SEC)
@@ -89,6 +90,26 @@ json_t *placeholder_pod(const char *name, const char *image, const char *node)
 		"kind", "Pod", "metadata", "name", name, "labels", PLACEHOLDER_LABEL,
 		PLACEHOLDER_NAME, "annotations", "cluster-autoscaler.kubernetes.io/safe-to-evict",
 		"true", PLACEHOLDER_NODE, node, "spec", spec);
+}
+
+/*
+ * An autoscaler that removes a node looks for another place for its pods, and a placeholder seldom
+ * has one. cluster-autoscaler leaves out pods of DaemonSets and pods with this annotation, and
+ * Karpenter pods that a Node owns. Before it is bound the placeholder has neither, because it stands
+ * for a missing node then.
+ */
+json_t *placeholder_bound_patch(const json_t *pod, const json_t *node)
+{
+	const char *name = kube_json_text_at(pod, "spec", "nodeName", NULL),
+		   *uid = kube_json_text_at(node, "metadata", "uid", NULL);
+	const json_t *metadata = json_object_get(pod, "metadata");
+
+	if (!name || !uid || kube_json_text_at(metadata, "annotations", LIKE_DAEMON, NULL) ||
+		json_object_get(metadata, "deletionTimestamp"))
+		return NULL;
+	return json_pack("{s:{s:s, s:{s:s}, s:[{s:s, s:s, s:s, s:s}]}}", "metadata", "uid",
+		kube_json_text(metadata, "uid"), "annotations", LIKE_DAEMON, "true",
+		"ownerReferences", "apiVersion", "v1", "kind", "Node", "name", name, "uid", uid);
 }
 
 /* ---- the program ---- */

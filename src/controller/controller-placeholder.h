@@ -28,6 +28,13 @@
 json_t *placeholder_pod(const char *name, const char *image, const char *node);
 
 /*
+ * Returns a merge patch for a placeholder that has got its node, so that no autoscaler keeps the
+ * node for the placeholder; NULL if the pod needs none, or without memory. The caller owns the
+ * result. node: the Node of that name; NULL: not known. Pure.
+ */
+json_t *placeholder_bound_patch(const json_t *pod, const json_t *node);
+
+/*
  * Whether the GPUNode's status has the device of the placeholder `name`, and no tenant uses that
  * device. Pure.
  */

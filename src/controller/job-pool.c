@@ -134,6 +134,19 @@ static int delete_pod(struct job *job, const char *ns, const char *name, struct 
 	return r;
 }
 
+static int mark_bound(struct job *job, const struct kube_entry *e, struct error *err)
+{
+	const struct kube_write write = write_pod(job, e->namespace_name, e->name);
+	const char *node = kube_json_text_at(e->object, "spec", "nodeName", NULL);
+	json_t *change = node && placeholder_is_one(e->object, job->c->options.ns)
+		? placeholder_bound_patch(e->object, controller_find(job->c, CACHE_NODES, "", node))
+		: NULL;
+	int r = change ? job_patch(job, &write, KUBE_PATCH_MERGE, change, err) : 0;
+
+	job->kind += r > 0;
+	return MIN(r, 0);
+}
+
 /* ---- facts ---- */
 
 static int add_nodes(struct job *job, struct pool_view *view, struct error *err)
@@ -169,8 +182,10 @@ static int job_pool_add_pods(struct job *job, struct pool_view *view, struct err
 	int r = 0;
 
 	while (r == 0 && (e = controller_next(job->c, CACHE_PODS, e))) {
-		if (pool_view_add_pod(view, e->object) != POOL_POD_LOST)
+		if (pool_view_add_pod(view, e->object) != POOL_POD_LOST) {
+			r = mark_bound(job, e, err);
 			continue;
+		}
 		controller_event(job->c, e->object, "v1", "Pod", true, "PlaceholderLost",
 			"the pod is deleted because its device returned to another device plugin "
 			"while the pod was running");

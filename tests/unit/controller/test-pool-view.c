@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests the facts that pool-view.h makes of the cluster's objects. */
+#include "controller/controller-placeholder.h"
 #include "controller/pool-view.h"
 
 #include <errno.h>
@@ -8,7 +9,7 @@
 
 #include "base/cleanup.h"
 #include "controller/controller-placeholder.h"
-#include "unit.h"
+#include "unit-json.h"
 
 #define NS "divvy-system"
 #define NOW (UINT64_C(1700000100) * NSEC_PER_SEC) /* 2023-11-14T22:15:00Z */
@@ -464,6 +465,45 @@ static void the_image_is_that_of_the_controllers_container(void **state)
 
 #define IN_WORLD(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
+/* So that an autoscaler does not keep the node. A pod that has no node yet may cause a new node. */
+static void a_bound_placeholder_is_marked_once(void **state)
+{
+	static const struct {
+		const char *metadata, *spec, *node;
+		bool is_marked;
+	} cases[] = {
+		{"'uid':'u'", "'nodeName':'n'", "{'metadata':{'uid':'node-uid'}}", true},
+		{"'uid':'u','annotations':{'a':'b'}", "'nodeName':'n'",
+			"{'metadata':{'uid':'node-uid'}}", true},
+		{"'uid':'u'", "'hostNetwork':false", "{'metadata':{'uid':'node-uid'}}", false},
+		{"'uid':'u'", "'nodeName':'n'", "{}", false},
+		{"'uid':'u','deletionTimestamp':'t'", "'nodeName':'n'",
+			"{'metadata':{'uid':'node-uid'}}", false},
+		{"'uid':'u','annotations':{'cluster-autoscaler.kubernetes.io/daemonset-pod':'true'}",
+			"'nodeName':'n'", "{'metadata':{'uid':'node-uid'}}", false},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		_cleanup_json_ json_t *pod = NULL, *node = unit_json(cases[i].node), *patch = NULL;
+		const json_t *owner;
+		char text[512];
+
+		snprintf(text, sizeof(text), "{'metadata':{%s},'spec':{%s}}", cases[i].metadata,
+			cases[i].spec);
+		pod = unit_json(text);
+		patch = placeholder_bound_patch(pod, node);
+		if (!patch != !cases[i].is_marked)
+			fail_msg("case %zu", i);
+		if (!patch)
+			continue;
+		owner = json_array_get(kube_json_at(patch, "metadata", "ownerReferences", NULL), 0);
+		assert_string_equal(kube_json_text(owner, "kind"), "Node");
+		assert_string_equal(kube_json_text(owner, "name"), "n");
+		assert_string_equal(kube_json_text(owner, "uid"), "node-uid");
+		assert_string_equal(kube_json_text_at(patch, "metadata", "uid", NULL), "u");
+	}
+}
+
 UNIT_MAIN(IN_WORLD(a_placeholder_names_its_node),
 	IN_WORLD(a_pod_with_the_device_uses_the_placeholder),
 	IN_WORLD(a_device_is_not_the_one_whose_uuid_begins_alike),
@@ -478,4 +518,5 @@ UNIT_MAIN(IN_WORLD(a_placeholder_names_its_node),
 	IN_WORLD(a_wrong_policy_is_named_and_left_out),
 	IN_WORLD(nodes_without_a_pool_do_not_matter),
 	IN_WORLD(the_free_share_of_a_device_is_counted),
-	IN_WORLD(the_image_is_that_of_the_controllers_container))
+	IN_WORLD(the_image_is_that_of_the_controllers_container),
+	UNIT(a_bound_placeholder_is_marked_once))
