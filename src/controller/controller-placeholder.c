@@ -95,8 +95,8 @@ json_t *placeholder_pod(const char *name, const char *image, const char *node)
 /*
  * An autoscaler that removes a node looks for another place for its pods, and a placeholder seldom
  * has one. cluster-autoscaler leaves out pods of DaemonSets and pods with this annotation, and
- * Karpenter pods that a Node owns. Before it is bound the placeholder has neither, because it stands
- * for a missing node then.
+ * Karpenter leaves out pods that a Node owns. A placeholder without a node has neither, because it
+ * stands for a missing node.
  */
 json_t *placeholder_bound_patch(const json_t *pod, const json_t *node)
 {

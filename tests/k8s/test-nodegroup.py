@@ -1,47 +1,81 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Node groups of size zero: the nodes that an autoscaler adds for pods that wait for parts of a GPU.
+"""Node groups that grow from zero and shrink, by the rules of Kubernetes' cluster-autoscaler.
 
-The rules are those of Kubernetes' cluster-autoscaler, as a model (`Autoscaler`): which pods are a reason to add nodes, which of
-them fit on present or starting nodes, and how many nodes of a template the rest needs. Webhook, controller and scheduler are
-divvy's own; nodes start in the steps of real nodes."""
+cluster-autoscaler asks the filters of kube-scheduler whether a pod fits on a node, and so does this test: a kube-scheduler in a
+cluster of its own, without divvy, places copies of pods on copies of nodes (`Filters`). The other rules are a model
+(`Autoscaler`): which pods are a reason to add nodes, how many nodes of a template the rest needs, and which pods of a node need
+another place before the node can be removed. Webhook, controller and scheduler are divvy's own; nodes start in the steps of real
+nodes."""
 
 import os
 
 from cluster import Skip, main, open_cluster, skip_all, unique, wait_for
-from controller import installed
+from controller import SYSTEM, installed
 from scheduled import GIB, GPU, Scheduled
 
 TAINT = "startup-taint.cluster-autoscaler.kubernetes.io/divvy"
 STARTUP = ("startup-taint.cluster-autoscaler.kubernetes.io/", "ignore-taint.cluster-autoscaler.kubernetes.io/")
-EXPENDABLE = -10  # pods of a lower priority are no reason to add nodes
+EXPENDABLE = -10  # pods of a lower priority are no reason to add nodes, and need no other place
+LIKE_DAEMON = "cluster-autoscaler.kubernetes.io/daemonset-pod"
 SOURCE = os.environ["DIVVY_SOURCE"]
-UNITS = {"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "k": 1000, "m": 0.001}
+PLACE = ("affinity", "nodeSelector", "tolerations", "topologySpreadConstraints")
 
 
-def number(quantity):
-    for unit, factor in UNITS.items():
-        if str(quantity).endswith(unit):
-            return float(quantity[: -len(unit)]) * factor
-    return float(quantity)
+class Filters:
+    """kube-scheduler's filters, in a cluster that has only the nodes and pods of one question."""
 
+    def __init__(self, cluster):
+        self.cluster = cluster
+        self.path = f"/api/v1/namespaces/{cluster.namespace}/pods"
 
-def requests_of(pod):
-    total = {"pods": 1}
-    for container in pod["spec"]["containers"]:
-        for name, amount in (container["resources"].get("requests") or {}).items():
-            total[name] = total.get(name, 0) + number(amount)
-    return total
+    def put(self, pod, **spec):
+        """A copy of the pod with the fields that decide where it fits."""
+        containers = [
+            {"name": c["name"], "image": "none", "resources": c.get("resources") or {}}
+            for c in pod["spec"]["containers"]
+        ]
+        kept = {key: pod["spec"][key] for key in PLACE if pod["spec"].get(key)}
+        name = unique("copy")
+        self.cluster.create(
+            self.path,
+            {
+                "metadata": {"name": name, "labels": pod["metadata"].get("labels") or {}},
+                "spec": {**kept, "containers": containers, "terminationGracePeriodSeconds": 0, **spec},
+            },
+        )
+        return name
 
+    def place(self, pod):
+        """The node on which the filters let the pod fit, beside all pods so far; None: on none."""
+        name, seen = self.put(pod), {}
 
-def take(free, pod):
-    """Does the pod fit? Then it takes its part of the free resources."""
-    asked = requests_of(pod)
-    if any(free.get(name, 0) < amount for name, amount in asked.items()):
-        return False
-    for name, amount in asked.items():
-        free[name] -= amount
-    return True
+        def is_decided():
+            seen["pod"] = self.cluster.get(f"{self.path}/{name}")
+            return seen["pod"]["spec"].get("nodeName") or is_unschedulable(seen["pod"])
+
+        wait_for(is_decided, "kube-scheduler decides", 60)
+        if is_unschedulable(seen["pod"]):
+            self.cluster.delete(f"{self.path}/{name}", grace_s=0)
+        return seen["pod"]["spec"].get("nodeName")
+
+    def add_node(self, node):
+        labels = {k: v for k, v in node["metadata"]["labels"].items() if k != "kubernetes.io/hostname"}
+        taints = [t for t in node["spec"].get("taints") or [] if not t["key"].startswith(STARTUP)]
+        self.cluster.fake_node(node["metadata"]["name"], labels=labels, **node["status"]["allocatable"])
+        self.cluster.patch(f"/api/v1/nodes/{node['metadata']['name']}", {"spec": {"taints": taints}})
+
+    def remove_node(self, node):
+        self.cluster.delete(f"/api/v1/nodes/{node['metadata']['name']}")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for path in (self.path, "/api/v1/nodes"):
+            for item in self.cluster.get(path)["items"]:
+                self.cluster.delete(f"{path}/{item['metadata']['name']}", grace_s=0)
+            wait_for(lambda p=path: not self.cluster.get(p)["items"], "the question's objects are removed")
 
 
 class Autoscaler:
@@ -56,31 +90,55 @@ class Autoscaler:
         ready = next(c["status"] for c in node["status"]["conditions"] if c["type"] == "Ready")
         return ready != "True" or any(t["key"].startswith(STARTUP) for t in node["spec"].get("taints") or [])
 
-    def free_on(self, node, pods):
-        free = {name: number(amount) for name, amount in node["status"]["allocatable"].items()}
-        for pod in pods:
-            if pod["spec"].get("nodeName") == node["metadata"]["name"]:
-                assert take(free, pod), pod
-        return free
+    def fresh(self):
+        """A node as the template describes it."""
+        return {
+            "metadata": {"name": unique("template"), "labels": {"divvy.gpu/owner": "divvy"}},
+            "spec": {},
+            "status": {"allocatable": {name: str(amount) for name, amount in self.template.items()}},
+        }
 
     def look(self):
         """One pass of its loop: the number of further nodes that it requests."""
         pods = cluster.get(f"/api/v1/namespaces/{rig.namespace}/pods")["items"]
         waiting = [p for p in pods if is_unschedulable(p) and p["spec"].get("priority", 0) >= EXPENDABLE]
         there = [n for n in (cluster.get(f"/api/v1/nodes/{name}") for name in self.nodes) if not self.is_starting(n)]
-        free = [self.free_on(n, pods) for n in there]
-        # Requested nodes that have not started count with the template's resources.
-        free += [dict(self.template) for _ in range(self.size - len(there))]
-        waiting = [p for p in waiting if not any(take(f, p) for f in free)]
-        added = []
-        for pod in waiting:
-            if any(take(f, pod) for f in added):
-                continue
-            fresh = dict(self.template)
-            if take(fresh, pod):  # otherwise no node of the group would help
-                added.append(fresh)
-        self.size += len(added)
-        return len(added)
+        with Filters(simulator) as filters:
+            # Requested nodes that have not started count with the template's resources.
+            for node in [*there, *(self.fresh() for _ in range(self.size - len(there)))]:
+                filters.add_node(node)
+            for pod in pods:
+                if pod["spec"].get("nodeName") in self.nodes:
+                    filters.put(pod, nodeName=pod["spec"]["nodeName"])
+            waiting = [p for p in waiting if not filters.place(p)]
+            added = 0
+            while waiting:
+                node = self.fresh()
+                filters.add_node(node)
+                rest = [p for p in waiting if not filters.place(p)]
+                if len(rest) == len(waiting):  # no node of the group would help
+                    break
+                waiting, added = rest, added + 1
+        self.size += added
+        return added
+
+    def can_remove(self, name):
+        """May it remove the node, once its pods have moved? Pods of DaemonSets, and pods that say so, need no other place."""
+        pods = [p for p in cluster.get("/api/v1/pods")["items"] if p["spec"].get("nodeName")]
+        others = [cluster.get(f"/api/v1/nodes/{n}") for n in self.nodes if n != name]
+        with Filters(simulator) as filters:
+            for node in others:
+                filters.add_node(node)
+            for pod in pods:
+                if any(pod["spec"]["nodeName"] == node["metadata"]["name"] for node in others):
+                    filters.put(pod, nodeName=pod["spec"]["nodeName"])
+            moving = [p for p in pods if p["spec"]["nodeName"] == name and not is_like_daemon(p)]
+            return all(filters.place(p) for p in moving)
+
+
+def is_like_daemon(pod):
+    owners = [o["kind"] for o in pod["metadata"].get("ownerReferences") or [] if o.get("controller")]
+    return owners == ["DaemonSet"] or (pod["metadata"].get("annotations") or {}).get(LIKE_DAEMON) == "true"
 
 
 def is_unschedulable(pod):
@@ -115,10 +173,10 @@ def fraction(name, request="0.3", **spec):
     )
 
 
-def registers(group, tainted=True):
+def registers(group, tainted=True, owner="divvy", **resources):
     """The node's kubelet registers, before divvyd runs."""
     name = unique("grown")
-    cluster.fake_node(name, labels={"divvy.gpu/owner": "divvy"})
+    cluster.fake_node(name, labels={"divvy.gpu/owner": owner}, **resources)
     if tainted:
         cluster.patch(
             f"/api/v1/nodes/{name}",
@@ -140,12 +198,12 @@ def has_slots(name):
     cluster.patch(f"/api/v1/nodes/{name}/status", {"status": {"capacity": slots, "allocatable": slots}}, "strategic")
 
 
-def divvyd_serves(name):
+def divvyd_serves(name, owner="divvy"):
     wait_for(lambda: cluster.exists(f"{GPU}/gpunodes/{name}"), "the controller makes the GPUNode", 60)
     rig.lease(name)
     rig.status(
         name,
-        owner="divvy",
+        owner=owner,
         deviceCount=1,
         slots={"total": 64, "used": 0},
         conditions=[
@@ -158,7 +216,7 @@ def divvyd_serves(name):
                 "model": "T4",
                 "memoryBytes": 16 * GIB,
                 "health": "Healthy",
-                "owner": "divvy",
+                "owner": "divvy" if owner == "divvy" else "native",
             }
         ],
     )
@@ -255,10 +313,74 @@ def a_node_that_is_not_ready_keeps_the_taint():
     leave(group, "late")
 
 
+def bind(pod, node):
+    """As kube-scheduler would."""
+    name = pod["metadata"]["name"]
+    cluster.create(
+        f"/api/v1/namespaces/{SYSTEM}/pods/{name}/binding",
+        {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": name},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+        },
+    )
+
+
+def own_pods(name):
+    return cluster.get(f"/api/v1/namespaces/{SYSTEM}/pods?labelSelector=app.kubernetes.io/name={name}")["items"]
+
+
+def daemon_on(node):
+    """The DaemonSet controller makes divvyd's pod for the node, and the test binds the pod."""
+    there = wait_for(
+        lambda: [p for p in own_pods("divvyd") if f"'values': ['{node}']" in str(p["spec"]["affinity"])],
+        "divvyd's pod is made",
+        60,
+    )
+    bind(there[0], node)
+    assert is_like_daemon(there[0]), there[0]["metadata"]
+
+
+def a_node_is_removed_when_its_shares_fit_elsewhere():
+    group = Autoscaler(template())
+    for name in ("a", "b"):
+        node = registers(group)
+        has_slots(node)
+        divvyd_serves(node)
+        daemon_on(node)
+        wait_for(lambda n=node: taints_of(n) == ["team"], "the startup taint is removed", 60)
+        fraction(name, request="0.6", nodeSelector={"kubernetes.io/hostname": node})
+        assert rig.bound(name)["spec"]["nodeName"] == node
+    first, second = group.nodes
+    assert not group.can_remove(first) and not group.can_remove(second), "0.6 and 0.6 do not fit on one GPU"
+    rig.gone("a")
+    assert group.can_remove(first), "divvyd keeps an empty node"
+    leave(group, "b")
+
+
+def a_reserved_device_keeps_no_node():
+    """Its placeholder fits nowhere else. Before the placeholder is bound, it is no pod of a DaemonSet, which adds no node."""
+    group = Autoscaler(template())
+    node = registers(group, owner="pool", **{"nvidia.com/gpu": "1"})
+    has_slots(node)
+    divvyd_serves(node, owner="pool")
+    cluster.patch(f"{GPU}/gpunodes/{node}", {"spec": {"pool": {"policy": "reservation", "reserve": 1}}})
+    wait_for(lambda: own_pods("divvy-placeholder"), "the controller makes a placeholder", 60)
+    (pod,) = own_pods("divvy-placeholder")
+    assert not is_like_daemon(pod), pod["metadata"]
+    bind(pod, node)
+    daemon_on(node)
+    wait_for(lambda: is_like_daemon(own_pods("divvy-placeholder")[0]), "the controller marks the bound placeholder", 60)
+    assert own_pods("divvy-placeholder")[0]["metadata"]["ownerReferences"][0]["kind"] == "Node"
+    assert group.can_remove(node)
+    leave(group)
+
+
 try:
-    with open_cluster("kcm", own=True) as cluster:
+    with open_cluster("kcm", own=True) as cluster, open_cluster("sched", own=True) as simulator:
         cluster.only_own("made-up nodes")
-        with installed(cluster), Scheduled(cluster) as rig:
+        with installed(cluster, args=["--placeholder-image=none"]), Scheduled(cluster) as rig:
             cluster.kubectl("apply", "-f", os.path.join(SOURCE, "deploy/startup-taint.yaml"))
             rig.start()
             main(
@@ -268,6 +390,8 @@ try:
                 the_autoscaler_adds_as_many_nodes_as_the_shares_need,
                 opportunistic_pods_add_no_node,
                 a_node_that_is_not_ready_keeps_the_taint,
+                a_node_is_removed_when_its_shares_fit_elsewhere,
+                a_reserved_device_keeps_no_node,
             )
 except Skip as reason:
     skip_all(reason)
