@@ -150,6 +150,11 @@ def versions():
     }
 
 
+def generations():
+    """The server counts changes of an object's spec."""
+    return {k: cluster.get(path_of(k))["metadata"].get("generation") for k in base()}
+
+
 def specs():
     return {k: cluster.get(path_of(k))["spec"] for k in base() if k[0] in ("Deployment", "DaemonSet")}
 
@@ -217,10 +222,12 @@ def client_side_apply_does_the_same():
     secret = path_of(("Secret", SYSTEM, "divvy-controller-tls"))
     with bundle():
         apply()
+        objects = generations()
         again = [line for line in apply().splitlines() if line.strip()]
     # kubectl replaces the whole selector of a PodDisruptionBudget of policy/v1, with the same one.
     changed = [line for line in again if not line.endswith(" unchanged")]
     assert again and all(line.startswith("poddisruptionbudget.policy/") for line in changed), changed
+    assert generations() == objects
     assert cluster.get(secret)["data"]
     for kind in ("Secret", "ConfigMap"):
         assert cluster.get(path_of((kind, SYSTEM, "divvy-remote-authority")))["data"]

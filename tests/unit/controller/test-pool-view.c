@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "controller/controller-placeholder.h"
 #include "unit-json.h"
 
 #define NS "divvy-system"
