@@ -184,10 +184,8 @@ def crds():
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
-def define_crds(cluster, skip):
-    """Defines divvy's CRDs until the block ends; skips on a cluster that has them already."""
-    for crd in crds():
-        if cluster.exists(f"{CRDS}/{crd['metadata']['name']}"):
-            raise skip("divvy is installed on the cluster of KUBECONFIG")
+def define_crds(cluster):
+    """Defines divvy's CRDs until the block ends."""
+    cluster.claim()
     for crd in crds():
         cluster.define(crd)

@@ -62,6 +62,7 @@ class Account:
         kubectl_path="kubectl",
         proxy=None,
         insecure=False,
+        headers=None,
     ):
         self.server = server
         self.ca = ca
@@ -70,6 +71,7 @@ class Account:
         self.kubectl_path = kubectl_path
         self.proxy = proxy
         self.insecure = insecure
+        self.headers = headers or {}
         self.tls = None
         if not proxy and server.startswith("https"):
             self.tls = ssl.create_default_context(cafile=ca)
@@ -88,7 +90,7 @@ class Account:
         return http.client.HTTPConnection(url.hostname, url.port or 80, timeout=timeout)
 
     def send(self, connection, method, path, body=None, content=None, headers=None):
-        headers = {"Accept": "application/json", **(headers or {})}
+        headers = {"Accept": "application/json", **self.headers, **(headers or {})}
         if body is not None:
             headers["Content-Type"] = content or "application/json"
             body = body if isinstance(body, (bytes, str)) else json.dumps(body)

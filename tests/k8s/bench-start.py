@@ -13,7 +13,7 @@ import sys
 
 import shipped
 from api_load import Used
-from cluster import SKIP, Skip, open_cluster, skip_all
+from cluster import NODE_OF_OURS, SKIP, Skip, open_cluster, skip_all
 from plugin import await_offered, start_plugin
 from results import Results
 from starts import Kind, Starts, keep_one_there
@@ -88,7 +88,7 @@ if not RESULTS.wants(
     sys.exit()
 
 try:
-    with open_cluster("kcm", "sched", "node", own=True, alone=True) as cluster:
+    with open_cluster("kcm", "sched", "node", own=NODE_OF_OURS, alone=True) as cluster:
         daemon = shipped.install(cluster, "1xH200-141Gi")
         starts = Starts(cluster, daemon)
         device = daemon.devices()[0]

@@ -19,7 +19,7 @@ sys.path.insert(0, os.path.join(HERE, ".."))
 import divvyd  # noqa: E402
 import scheduled  # noqa: E402
 from checker import problems  # noqa: E402
-from cluster import ApiError, Skip, main, open_cluster, patience, skip_all, wait_for  # noqa: E402
+from cluster import NODE_OF_OURS, ApiError, Skip, main, open_cluster, patience, skip_all, wait_for  # noqa: E402
 from controller import SYSTEM, installed  # noqa: E402
 
 DEVICES = "2xTest-16Gi"
@@ -315,7 +315,7 @@ began, ended, history = time.monotonic(), threading.Event(), []
 away = []  # (from, until) without an API server
 
 try:
-    with open_cluster("kcm", "node", own=True) as cluster, installed(cluster) as controller:
+    with open_cluster("kcm", "node", own=NODE_OF_OURS) as cluster, installed(cluster) as controller:
         print(f"# seed {ARGS.seed}", flush=True)
         divvyd.make_image(cluster)
         scheduler_account = cluster.service_account(SYSTEM, "divvy-scheduler")

@@ -13,14 +13,12 @@ started processes belong to a keeper (keeper.py), which ends them when the block
 loopback address of its own and ports on it, reserved by an abstract socket, so that any number of clusters run side by side. A
 machine has room for two nodes at a time.
 
-With KUBECONFIG set no cluster starts: the tests use that cluster, in a namespace of their own. They skip, by Skip, the tests
-that need a cluster of their own (parts that are killed or get other arguments, fake nodes, users with certificates)."""
+With KUBECONFIG set no cluster starts: the tests use that cluster (given.py), in a namespace of their own. They skip, by Skip,
+the tests that need a cluster of their own (parts that are killed or get other arguments, images made here)."""
 
-import base64
 import contextlib
 import errno
 import functools
-import glob
 import json
 import os
 import random
@@ -62,6 +60,7 @@ PARTS = {
     "sched": ["kube-scheduler"],
     "node": ["containerd", "kubelet"],
 }
+NODE_OF_OURS = "it uses the folders of its node, and images made here"  # a reason for open_cluster's `own`
 NAME = re.compile(r"[^a-z0-9]+")
 # Kinds whose first stable version is younger than the oldest server here: (minor version that has it, newer, older).
 API_VERSIONS = {
@@ -220,6 +219,10 @@ class Tools(Account):
     def forget_later(self, path):
         """Registers an object outside of the test's namespaces for deletion at the end of the block."""
 
+    def claim(self):
+        """Call before divvy, or a part of it, is installed. Skips on a cluster that has divvy already. At the end of the block
+        divvy is uninstalled."""
+
     @functools.cached_property
     def minor(self):
         """The server's version 1.MINOR."""
@@ -363,6 +366,53 @@ class Tools(Account):
     def log_of(self, name, namespace=None):
         return self.get(f"/api/v1/namespaces/{namespace or self.namespace}/pods/{name}/log")
 
+    # ---- parts that the test has started
+
+    def end_of_log(self, name, lines):
+        with open(os.path.join(self.dir, "log", name + ".log"), encoding="utf-8", errors="replace") as f:
+            return f.readlines()[-lines:]
+
+    def pid(self, name):
+        """The pid of a running part, else None."""
+        return self.keeper.ask("status", name=name)["pid"]
+
+    def send_signal(self, name, sig):
+        assert self.keeper.ask("signal", name=name, sig=int(sig))["pid"], f"{name} does not run"
+
+    def kill(self, name, sig=signal.SIGKILL):
+        """Kills a part, also a stopped one; it has ended when this returns."""
+
+        def ended():
+            pid = self.pid(name)
+            if pid:
+                thaw(pid)
+            return not pid
+
+        self.send_signal(name, sig)
+        wait_for(ended, f"{name} has ended")
+
+    def freeze(self, name):
+        self.send_signal(name, signal.SIGSTOP)
+
+    def thaw(self, name):
+        self.send_signal(name, signal.SIGCONT)
+
+    # ---- nodes
+
+    def fake_node(self, name, *, labels=None, **resources):
+        """A Ready node without a kubelet: fake_node("n1", cpu="8", memory="8Gi", **{"divvy.gpu/slot": "64"})"""
+        resources = {"cpu": "8", "memory": "16Gi", "pods": "110", **resources}
+        self.create(
+            "/api/v1/nodes", {"metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, **(labels or {})}}}
+        )
+        conditions = [{"type": "Ready", "status": "True", "reason": "MadeUp", "message": "has no kubelet"}]
+        self.patch(
+            f"/api/v1/nodes/{name}/status",
+            {"status": {"capacity": resources, "allocatable": resources, "conditions": conditions}},
+            "strategic",
+        )
+        return self.patch(f"/api/v1/nodes/{name}", {"spec": {"taints": None}})
+
 
 class Cluster(Tools):
     """A cluster of the test's own. `args`: {program: more arguments}; `parts`: keys of PARTS, "api" is always there; `alone`:
@@ -412,10 +462,6 @@ class Cluster(Tools):
         except AssertionError:
             if well:  # otherwise the test's own error matters more
                 raise
-
-    def end_of_log(self, name, lines):
-        with open(os.path.join(self.dir, "log", name + ".log"), encoding="utf-8", errors="replace") as f:
-            return f.readlines()[-lines:]
 
     def show_logs(self):
         folder = os.path.join(self.dir, "log")
@@ -617,31 +663,6 @@ class Cluster(Tools):
 
     # ---- faults
 
-    def pid(self, name):
-        """The pid of a running part, else None."""
-        return self.keeper.ask("status", name=name)["pid"]
-
-    def send_signal(self, name, sig):
-        assert self.keeper.ask("signal", name=name, sig=int(sig))["pid"], f"{name} does not run"
-
-    def kill(self, name, sig=signal.SIGKILL):
-        """Kills a part, also a stopped one; it has ended when this returns."""
-
-        def ended():
-            pid = self.pid(name)
-            if pid:
-                thaw(pid)
-            return not pid
-
-        self.send_signal(name, sig)
-        wait_for(ended, f"{name} has ended")
-
-    def freeze(self, name):
-        self.send_signal(name, signal.SIGSTOP)
-
-    def thaw(self, name):
-        self.send_signal(name, signal.SIGCONT)
-
     def restart(self, name, sig=signal.SIGKILL, wait=True):
         """Kills a running part, and starts it with its former arguments; ready when this returns, unless wait is false."""
         if self.pid(name):
@@ -671,20 +692,6 @@ class Cluster(Tools):
         file_name = unique(NAME.sub("-", name))
         return self.account(f"user-{file_name}", cert=self.pki.sign(file_name, name, groups))
 
-    def fake_node(self, name, *, labels=None, **resources):
-        """A Ready node without a kubelet: fake_node("n1", cpu="8", memory="8Gi", **{"divvy.gpu/slot": "64"})"""
-        resources = {"cpu": "8", "memory": "16Gi", "pods": "110", **resources}
-        self.create(
-            "/api/v1/nodes", {"metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, **(labels or {})}}}
-        )
-        conditions = [{"type": "Ready", "status": "True", "reason": "MadeUp", "message": "has no kubelet"}]
-        self.patch(
-            f"/api/v1/nodes/{name}/status",
-            {"status": {"capacity": resources, "allocatable": resources, "conditions": conditions}},
-            "strategic",
-        )
-        return self.patch(f"/api/v1/nodes/{name}", {"spec": {"taints": None}})
-
     def shell_image(self):
         return "local/busybox:1", "Never"
 
@@ -693,114 +700,16 @@ class Cluster(Tools):
         self.node.import_image(name, folder, entrypoint, env)
 
 
-class External(Tools):
-    """The cluster of KUBECONFIG, through `kubectl proxy`, which knows every way to log in."""
-
-    own = False
-
-    def __init__(self, *parts):
-        self.parts = parts
-        self.dir = tempfile.mkdtemp(prefix="divvy-k8s-")
-        self.to_forget = []
-        self.keeper = None
-        self.kubectl_path = next((p for p in self.places() if os.access(p, os.X_OK)), None)
-        if not self.kubectl_path:
-            raise Skip("KUBECONFIG is set, but there is no kubectl in the path")
-
-    @staticmethod
-    def places():
-        for folder in os.environ.get("PATH", "").split(":"):
-            yield os.path.join(folder, "kubectl")
-        caches = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-        yield from glob.glob(os.path.join(glob.escape(caches), "divvy/k8s-*/bin/kubectl"))
-
-    def __enter__(self):
-        self.keeper = Keeper(os.path.join(self.dir, "keeper.log"))
-        self.keeper.undo("tree", self.dir)
-        try:
-            self.start()
-        except BaseException:
-            self.__exit__()
-            raise
-        return self
-
-    def __exit__(self, *_):
-        for path in reversed(self.to_forget):
-            try:
-                self.delete(path)
-            except (ApiError, OSError) as error:
-                print(f"# not deleted: {path}: {error}", flush=True)
-        self.to_forget = []
-        keeper, self.keeper = self.keeper, None
-        if keeper:
-            keeper.end()
-
-    def start(self):
-        done = subprocess.run(
-            [self.kubectl_path, "config", "view", "--raw", "--minify", "--flatten", "-o", "json"],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, f"KUBECONFIG={os.environ['KUBECONFIG']}: {done.stderr}"
-        its = json.loads(done.stdout)["clusters"][0]["cluster"]
-        ca = None
-        if its.get("certificate-authority-data"):
-            ca = os.path.join(self.dir, "ca.crt")
-            with open(ca, "wb") as f:
-                f.write(base64.b64decode(its["certificate-authority-data"]))
-        kubeconfig = os.path.join(self.dir, "admin.kubeconfig")
-        with open(os.open(kubeconfig, os.O_WRONLY | os.O_CREAT, 0o600), "w", encoding="utf-8") as f:
-            f.write(done.stdout)
-        proxy = os.path.join(self.dir, "proxy.sock")
-        self.keeper.ask(
-            "start",
-            name="kubectl",
-            env=dict(os.environ),
-            log=os.path.join(self.dir, "proxy.log"),
-            argv=[self.kubectl_path, "proxy", "--unix-socket", proxy],
-        )
-        wait_for(lambda: os.path.exists(proxy), "kubectl proxy serves", START_S)
-        Account.__init__(
-            self,
-            its["server"],
-            ca=ca,
-            kubeconfig=kubeconfig,
-            kubectl_path=self.kubectl_path,
-            proxy=proxy,
-            insecure=bool(its.get("insecure-skip-tls-verify")),
-        )
-        version = self.get("/version")["gitVersion"]
-        self.namespace = self.new_namespace()
-        print(f"# on {self.server}, Kubernetes {version}, in namespace {self.namespace}", flush=True)
-
-    def forget_later(self, path):
-        self.to_forget.append(path)
-
-    def user(self, name, groups=()):
-        self.only_own("users with certificates")
-
-    def fake_node(self, name, **_):
-        self.only_own("made-up nodes")
-
-    def shell_image(self):
-        image = os.environ.get("DIVVY_TEST_IMAGE")
-        if not image:
-            raise Skip("pods on the cluster of KUBECONFIG need DIVVY_TEST_IMAGE, an image that has a shell")
-        return image, "IfNotPresent"
-
-    def import_image(self, *_):
-        self.only_own("images made here")
-
-
-def open_cluster(*parts, args=None, own=False, alone=False):
-    """For a with statement. own: the test breaks the cluster, or needs it made by us; alone: the test measures, so no other
-    node runs on the machine."""
+def open_cluster(*parts, args=None, own="", alone=False):
+    """For a with statement. own: the reason for which the test needs a cluster made by us, such as parts that the test kills;
+    alone: the test measures, so no other node runs on the machine."""
     if not os.environ.get("KUBECONFIG"):
         return Cluster(*parts, args=args, alone=alone)
     if os.environ.get("DIVVY_K8S"):
         raise Skip(f"DIVVY_K8S={os.environ['DIVVY_K8S']} has no effect on the cluster of KUBECONFIG")
-    if own or args:
-        raise Skip("needs a cluster of its own, and KUBECONFIG is set")
-    return External(*parts)
+    changed = [name for name, values in (args or {}).items() if values]
+    if own or changed:
+        raise Skip(f"not on the cluster of KUBECONFIG: {own or 'it gives other arguments to ' + ', '.join(changed)}")
+    from given import Given  # given.py needs this file
+
+    return Given(*parts)

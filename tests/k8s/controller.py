@@ -109,10 +109,14 @@ class Controller:
 def installed(cluster, args=()):
     """Applies deploy/ and runs its controller, with more arguments."""
     with tempfile.TemporaryDirectory(prefix="divvy-deploy-", dir=cluster.dir) as temporary:
-        cluster.only_own("installing divvy")
+        cluster.claim()
         cluster.kubectl("apply", "--server-side", "-k", str(overlay(cluster, temporary)), timeout=patience(120))
         for name in ("sharepods", "gpunodes", "gpupolicies"):
             wait_for(lambda n=name: cluster.exists(f"/apis/divvy.gpu/v1/{n}"), f"{name} are served", 60)
+        if not cluster.own:  # no pod of the manifests may run beside the test's own parts
+            for name in ("divvy-controller", "divvy-scheduler"):
+                path = f"/apis/apps/v1/namespaces/{SYSTEM}/deployments/{name}"
+                cluster.patch(path, {"spec": {"replicas": 0}})
         controller = Controller(cluster, args=args)
         controller.serve_here()
         controller.start()

@@ -38,6 +38,7 @@ class Scheduled:
         self.nodes = {}  # name: whether its daemon renews its Lease
         self.processes = []
         self.ends = threading.Event()
+        cluster.claim()
         for space in ("divvy-system", "divvy-node-lease"):
             cluster.create_once("/api/v1/namespaces", {"metadata": {"name": space}})
         cluster.apply(*documents("crds.yaml"), *documents("scheduler.yaml", *RIGHTS))

@@ -432,7 +432,7 @@ TESTS = [
 ]
 
 try:
-    with open_cluster("kcm", own=True) as cluster, installed(cluster, args=["--placeholder-image=none"]) as controller:
+    with open_cluster("kcm") as cluster, installed(cluster, args=["--placeholder-image=none"]) as controller:
         main(*TESTS)
 except Skip as reason:
     skip_all(reason)

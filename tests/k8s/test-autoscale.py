@@ -52,7 +52,13 @@ def a_silent_daemon_does_not_shrink_the_service():
 
 
 try:
-    with open_cluster("kcm", "sched", "node", own=True, args={"kube-controller-manager": sync()}) as cluster:
+    with open_cluster(
+        "kcm",
+        "sched",
+        "node",
+        own="it changes the controller manager's options",
+        args={"kube-controller-manager": sync()},
+    ) as cluster:
         service = Service(cluster, shipped.install(cluster, "1xH200-141Gi"))
         import_worker(cluster)
         main(

@@ -564,7 +564,7 @@ TESTS = [
 ]
 
 try:
-    with open_cluster("kcm", own=True) as cluster, installed(cluster), Scheduled(cluster) as rig:
+    with open_cluster("kcm") as cluster, installed(cluster), Scheduled(cluster) as rig:
         rig.start()
         rig.node("n1", *["A100"] * 8, **{"divvy.gpu/milli": "8000", "divvy.gpu/memory-mib": str(8 * 16384)})
         main(*TESTS)

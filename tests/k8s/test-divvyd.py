@@ -13,7 +13,7 @@ import subprocess
 import threading
 import time
 
-from cluster import Skip, main, open_cluster, skip_all, wait_for
+from cluster import NODE_OF_OURS, Skip, main, open_cluster, skip_all, wait_for
 from divvyd import (
     BUILD,
     DIVVY,
@@ -1119,7 +1119,7 @@ def a_lost_device_is_reported():
 
 
 try:
-    with open_cluster("kcm", "node", own=True) as cluster:
+    with open_cluster("kcm", "node", own=NODE_OF_OURS) as cluster:
         install(cluster)
         make_image(cluster)
         daemon = Daemon(cluster, simulate=f"{DEVICES}xH200-141Gi")

@@ -5,7 +5,7 @@
 import json
 
 import shipped
-from cluster import Skip, main, open_cluster, skip_all, wait_for
+from cluster import NODE_OF_OURS, Skip, main, open_cluster, skip_all, wait_for
 from divvyd import GIB
 from shipped import PROGRAMS, SYSTEM, example
 
@@ -290,7 +290,7 @@ TESTS = [
 ]
 
 try:
-    with open_cluster("kcm", "sched", "node", own=True) as cluster:
+    with open_cluster("kcm", "sched", "node", own=NODE_OF_OURS) as cluster:
         daemon = shipped.install(cluster, f"{DEVICES}xH200-141Gi")
         main(*TESTS)
 except Skip as reason:

@@ -325,7 +325,7 @@ TESTS = [
 ]
 
 try:
-    with open_cluster(own=True) as cluster:
+    with open_cluster(own="it changes kube-scheduler's configuration") as cluster:
         keys = Keys(cluster)
         with Scheduled(cluster) as rig:
             start()

@@ -11,7 +11,7 @@ import sys
 import time
 
 import shipped
-from cluster import Skip, main, open_cluster, patience, skip_all, wait_for
+from cluster import NODE_OF_OURS, Skip, main, open_cluster, patience, skip_all, wait_for
 from shipped import example
 
 QUEUE = os.path.join(shipped.EXAMPLES, "file-queue/file-queue")
@@ -164,7 +164,7 @@ def no_more_jobs_run_than_the_limit():
 
 
 try:
-    with open_cluster("kcm", "sched", "node", own=True) as cluster:
+    with open_cluster("kcm", "sched", "node", own=NODE_OF_OURS) as cluster:
         daemon = shipped.install(cluster, "1xH200-141Gi")
         files, job = os.path.join(cluster.dir, "files"), os.path.join(cluster.dir, "job.yaml")
         os.makedirs(os.path.join(files, "log"))

@@ -15,7 +15,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, ".."))
 
 import restricted  # noqa: E402
-from cluster import ApiError, Skip, main, open_cluster, skip_all, unique, wait_for  # noqa: E402
+from cluster import NODE_OF_OURS, ApiError, Skip, main, open_cluster, skip_all, unique, wait_for  # noqa: E402
 from controller import SYSTEM, installed  # noqa: E402
 from divvyd import DIVVY, IMAGE, Daemon, bound_account, make_image  # noqa: E402
 from scheduled import PROGRAM as SCHEDULER  # noqa: E402
@@ -679,7 +679,7 @@ try:
     with open_cluster(
         "kcm",
         "node",
-        own=True,
+        own=NODE_OF_OURS,
         args={"kube-apiserver": [*restricted.api_server_args(), *EPHEMERAL], "kubelet": EPHEMERAL},
     ) as cluster, installed(cluster) as controller:
         restricted.make_policies(cluster)

@@ -500,7 +500,7 @@ TESTS = [
 ]
 
 try:
-    with open_cluster("kcm", own=True) as cluster, installed(cluster) as controller:
+    with open_cluster("kcm") as cluster, installed(cluster) as controller:
         scheduler = cluster.service_account(SYSTEM, "divvy-scheduler")
         operator = cluster.service_account(
             cluster.namespace, "operator", cluster_rules=[{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]

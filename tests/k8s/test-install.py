@@ -445,7 +445,6 @@ def the_scheduler_writes_bindings_and_status_only():
     without_webhooks()
     scheduler = cluster.service_account(SYSTEM, "divvy-scheduler")
     node = unique("node")
-    cluster.only_own("made-up nodes")
     cluster.fake_node(node)
     path = f"/api/v1/namespaces/{cluster.namespace}/pods"
     cluster.create(path, bare_pod("tenant", annotations={"divvy.gpu/request": "0.3"}))
@@ -799,7 +798,6 @@ def check_shipped_pods(maker):
 
 def uninstalling_leaves_running_pods():
     """Pods and SharePods stay, and no object needs a webhook any more."""
-    cluster.only_own("uninstalling")
     without_webhooks()
     path = f"/apis/divvy.gpu/v1/namespaces/{cluster.namespace}/sharepods"
     pods = f"/api/v1/namespaces/{cluster.namespace}/pods"
@@ -878,6 +876,7 @@ try:
     with open_cluster("kcm", args=ARGS) as cluster, tempfile.TemporaryDirectory(
         prefix="divvy-deploy-", dir=cluster.dir
     ) as temporary:
+        cluster.claim()
         restricted.make_policies(cluster)
         folder = overlay(cluster, temporary)
         main(*TESTS)

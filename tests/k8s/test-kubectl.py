@@ -687,7 +687,6 @@ TESTS = [
 
 try:
     with open_cluster("kcm") as cluster:
-        cluster.only_own("made-up nodes")
         with Scheduled(cluster) as rig:
             cluster.apply(
                 *[d for d in documents("controller.yaml", *RIGHTS) if "divvy-viewer" in d or "divvy-operator" in d]

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import time
 
-from cluster import START_S, Skip, main, open_cluster, skip_all, wait_for
+from cluster import NODE_OF_OURS, START_S, Skip, main, open_cluster, skip_all, wait_for
 
 SLOTS = 14  # more than all pods here use, so that no test waits for a pod's end
 RESOURCE = "divvy.gpu/slot"
@@ -223,7 +223,7 @@ def a_second_plugin_takes_over():
 
 
 try:
-    with open_cluster("kcm", "sched", "node", own=True) as cluster:
+    with open_cluster("kcm", "sched", "node", own=NODE_OF_OURS) as cluster:
         main(
             slots_are_offered,
             a_container_has_its_slot_at_its_start,

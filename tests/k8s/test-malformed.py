@@ -657,7 +657,7 @@ TESTS = [
 ]
 
 try:
-    with open_cluster("kcm", own=True) as cluster, installed(cluster) as controller, Scheduled(cluster) as rig:
+    with open_cluster("kcm") as cluster, installed(cluster) as controller, Scheduled(cluster) as rig:
         rig.start()
         rig.node("n1", "A100", "A100", **{"divvy.gpu/milli": "2000", "divvy.gpu/memory-mib": str(2 * 16384)})
         before = (cluster.pid("divvy-controller"), rig.processes[0].pid)

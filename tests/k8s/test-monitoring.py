@@ -263,7 +263,7 @@ TESTS = [
 ]
 
 try:
-    with open_cluster("kcm", own=True) as cluster, installed(cluster) as controller:
+    with open_cluster("kcm") as cluster, installed(cluster) as controller:
         operator = cluster.service_account(
             cluster.namespace, "operator", cluster_rules=[{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]
         )

@@ -10,7 +10,7 @@ nodes."""
 
 import os
 
-from cluster import Skip, main, open_cluster, skip_all, unique, wait_for
+from cluster import Cluster, Skip, main, open_cluster, skip_all, unique, wait_for
 from controller import SYSTEM, installed
 from scheduled import GIB, GPU, Scheduled
 
@@ -378,8 +378,7 @@ def a_reserved_device_keeps_no_node():
 
 
 try:
-    with open_cluster("kcm", own=True) as cluster, open_cluster("sched", own=True) as simulator:
-        cluster.only_own("made-up nodes")
+    with open_cluster("kcm") as cluster, Cluster("sched") as simulator:
         with installed(cluster, args=["--placeholder-image=none"]), Scheduled(cluster) as rig:
             cluster.kubectl("apply", "-f", os.path.join(SOURCE, "deploy/startup-taint.yaml"))
             rig.start()

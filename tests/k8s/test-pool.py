@@ -18,7 +18,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, ".."))
 
 from api import ApiError  # noqa: E402
-from cluster import Skip, main, open_cluster, patience, skip_all, wait_for  # noqa: E402
+from cluster import NODE_OF_OURS, Skip, main, open_cluster, patience, skip_all, wait_for  # noqa: E402
 from controller import PROGRAM as CONTROLLER  # noqa: E402
 from controller import SYSTEM, installed  # noqa: E402
 from divvyd import IMAGE, Daemon, bound_account, delete_pod, events_of, image_of, make_image, wait_for_pod  # noqa: E402
@@ -574,7 +574,7 @@ def the_node_restarts_while_tenants_run():
 
 
 try:
-    with open_cluster("kcm", "sched", "node", own=True) as cluster:
+    with open_cluster("kcm", "sched", "node", own=NODE_OF_OURS) as cluster:
         with installed(cluster, args=[f"--placeholder-image={PLACEHOLDER_IMAGE}"]), Scheduled(cluster) as rig:
             make_image(cluster)
             image_of(cluster, PLACEHOLDER_IMAGE, CONTROLLER)

@@ -19,7 +19,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, ".."))
 
-from cluster import Skip, is_chroot, main, open_cluster, skip_all, unique, wait_for  # noqa: E402
+from cluster import NODE_OF_OURS, Skip, is_chroot, main, open_cluster, skip_all, unique, wait_for  # noqa: E402
 from controller import SYSTEM, installed  # noqa: E402
 from divvyd import BUILD, GIB, IMAGE, Daemon, bound_account, events_of, make_image  # noqa: E402
 from scheduled import PROGRAM as SCHEDULER  # noqa: E402
@@ -832,7 +832,7 @@ TESTS = [
 ]
 
 try:
-    with open_cluster("kcm", "node", own=True) as cluster, installed(cluster) as controller:
+    with open_cluster("kcm", "node", own=NODE_OF_OURS) as cluster, installed(cluster) as controller:
         os.chmod(cluster.dir, 0o711)  # workers have users of their own
         make_image(cluster)
         cluster.fake_node(FAR)

@@ -12,7 +12,7 @@ import tarfile
 import time
 
 import shipped
-from cluster import Skip, is_chroot, main, open_cluster, patience, skip_all, wait_for
+from cluster import NODE_OF_OURS, Skip, is_chroot, main, open_cluster, patience, skip_all, wait_for
 from divvyd import BUILD, DIVVY
 from shipped import PROGRAMS, SYSTEM
 
@@ -200,7 +200,7 @@ TESTS = [
 ]
 
 try:
-    with open_cluster("kcm", "sched", "node", own=True) as cluster:
+    with open_cluster("kcm", "sched", "node", own=NODE_OF_OURS) as cluster:
         sim = shipped.plug_in(cluster, DEVICES)
         daemon = shipped.install(cluster, DEVICES)
         main(*TESTS)
