@@ -156,8 +156,8 @@ bool cpod_note_taint_eviction(const struct cluster *cluster, struct cpod *pod, b
 void cpod_set_reported_ns(struct cpod *pod, uint64_t now_ns);
 bool cpod_take_resize(struct cpod *pod);
 /*
- * Annotations that users of the pod's dialect expect of a running pod, and that this pod lacks;
- * NULL: none.
+ * A patch of metadata: annotations and labels that users of the pod's dialect expect of a running
+ * pod, and that this pod lacks; NULL: none.
  */
 json_t *cpod_running(const struct cpod *pod);
 void cpod_note_resize(struct cpod *pod);

@@ -88,7 +88,7 @@ void service_unwatch(struct service *s);
 bool service_may_write(const struct service *s);
 /* asked: extender request to answer when the Binding ends; NULL: none. */
 void service_bind(struct service *s, const struct cpod *pod, struct http_request *asked);
-/* Writes the annotations of cpod_running(). */
+/* Writes the annotations and labels of cpod_running(). */
 void service_running(struct service *s, const struct cpod *pod);
 void service_refresh_epoch(struct service *s, const struct cpod *pod);
 void service_grant(

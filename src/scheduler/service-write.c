@@ -313,8 +313,13 @@ static void patch_annotations(struct service *s, const struct cpod *pod, json_t 
 
 void service_running(struct service *s, const struct cpod *pod)
 {
-	if (cpod_running(pod))
-		patch_annotations(s, pod, cpod_running(pod));
+	_cleanup_json_ json_t *patch = NULL;
+
+	if (!cpod_running(pod))
+		return;
+	patch = json_pack("{s:{ss}}", "metadata", "uid", cpod_uid(pod));
+	if (patch && json_object_update(json_object_get(patch, "metadata"), cpod_running(pod)) == 0)
+		patch_status(s, pod, patch);
 }
 
 void service_refresh_epoch(struct service *s, const struct cpod *pod)

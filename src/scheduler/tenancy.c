@@ -144,30 +144,40 @@ int tenancy_write_back(const json_t *json, const char *dialects,
 }
 
 struct running {
-	const json_t *had; /* annotations that the pod has already */
+	const json_t *had; /* metadata of the pod */
 	json_t *get;
 };
 
-static const char *tenancy_old_value(void *data, const char *key)
+static const char *tenancy_list(enum dialect_where where)
 {
-	return json_string_value(json_object_get(((const struct running *)data)->had, key));
+	return where == DIALECT_LABEL ? "labels" : "annotations";
+}
+
+static const char *tenancy_old_value(void *data, enum dialect_where where, const char *key)
+{
+	const struct running *running = data;
+
+	return kube_json_text_at(running->had, tenancy_list(where), key, NULL);
 }
 
 static int put_running(void *data, enum dialect_where where, uint32_t container, const char *key,
 	const char *value)
 {
 	struct running *running = data;
+	json_t *list;
 
 	if (!running->get)
 		running->get = json_object();
-	return tenancy_put_key(running->get, where, container, key, value);
+	list = json_object_get(running->get, tenancy_list(where));
+	if (!list && json_object_set_new(running->get, tenancy_list(where), list = json_object()))
+		return -ENOMEM;
+	return json_object_set_new(list, key, json_string(value)) ? -ENOMEM : 0;
 }
 
 int tenancy_running(const json_t *json, uint64_t real_ns, json_t **ret)
 {
 	const char *phase = kube_json_text_at(json, "status", "phase", NULL);
-	struct running running = {
-		.had = json_object_get(json_object_get(json, "metadata"), "annotations")};
+	struct running running = {.had = json_object_get(json, "metadata")};
 	int r = 0;
 
 	*ret = NULL;

@@ -56,9 +56,9 @@ int tenancy_write_back(const json_t *pod, const char *dialects,
 	const struct dialect_assigned *given, json_t *annotations);
 
 /*
- * Makes the annotations of the pod's dialect that change once the pod runs. *ret_annotations is
- * NULL if no annotation has to change. -ENOMEM.
+ * Makes a patch of metadata: the annotations and labels of the pod's dialect that change once the
+ * pod runs. *ret_patch is NULL if nothing has to change. -ENOMEM.
  */
-int tenancy_running(const json_t *pod, uint64_t real_ns, json_t **ret_annotations);
+int tenancy_running(const json_t *pod, uint64_t real_ns, json_t **ret_patch);
 
 #endif

@@ -13,6 +13,8 @@
 #include <string.h>
 
 #define VALUE_MAX (64u << 10)
+#define LABEL_MAX 64u /* bytes of a label's value, with the final 0 */
+#define DEVICES_KEY "divvy.gpu/devices"
 
 uint32_t writer_next(const struct dialect_writer *w, uint32_t from)
 {
@@ -94,19 +96,42 @@ static int put_step(
 		step->after ? step->after : number);
 }
 
-int dialect_write_running(const char *(*get)(void *data, const char *key), uint64_t time_ns,
-	dialect_put_fn put, void *data)
+/* Writes the label with the first device of DEVICES_KEY: "main=GPU-1,GPU-2 side=GPU-3". */
+static int put_label(
+	const struct dialect_label *label, dialect_get_fn get, dialect_put_fn put, void *data)
+{
+	char uuid[LABEL_MAX];
+	const char *devices;
+
+	if (!label->key || !get(data, DIALECT_ANNOTATION, label->annotation) ||
+		get(data, DIALECT_LABEL, label->key))
+		return 0;
+	devices = get(data, DIALECT_ANNOTATION, DEVICES_KEY);
+	devices = devices ? strchr(devices, '=') : NULL;
+	if (!devices)
+		return 0;
+	devices++;
+	if (str_copy(uuid, sizeof(uuid), (struct str){devices, strcspn(devices, ", ")}) < 0)
+		return 0;
+	for (char *p = uuid; *p; p++) /* '/' of a MIG instance */
+		*p = *p == '/' ? '_' : *p;
+	return put(data, DIALECT_LABEL, MANIFEST_NONE, label->key, uuid);
+}
+
+int dialect_write_running(dialect_get_fn get, uint64_t time_ns, dialect_put_fn put, void *data)
 {
 	int r = 0;
 
-	for (size_t i = 0; dialect_at(i); i++) {
+	for (size_t i = 0; r >= 0 && dialect_at(i); i++) {
 		const struct dialect_step *step = dialect_at(i)->running;
-		const char *value = step ? get(data, step->key) : NULL;
+		const char *value = step ? get(data, DIALECT_ANNOTATION, step->key) : NULL;
 
 		if (!value || strcmp(value, step->before))
 			continue;
 		for (; r >= 0 && step->key; step++)
 			r = put_step(step, time_ns, put, data);
 	}
+	for (size_t i = 0; r >= 0 && dialect_at(i); i++)
+		r = put_label(&dialect_at(i)->label, get, put, data);
 	return r < 0 ? r : 0;
 }

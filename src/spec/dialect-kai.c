@@ -344,6 +344,8 @@ static const struct dialect_key keys[] = {
 		"queue: that of a GPUPolicy whose podSelector names this label"},
 	{"runai/queue", DIALECT_LABEL, DIALECT_READS, "the same in Run:ai"},
 	{"received-resource-type", DIALECT_ANNOTATION, DIALECT_GIVES, "Fraction"},
+	{"runai-gpu-group", DIALECT_LABEL, DIALECT_GIVES,
+		"UUID of the pod's first device, once the pod runs"},
 	{"GPU_PORTION", DIALECT_ENV, DIALECT_GIVES,
 		"gpu-fraction, or the memory's part of the device"},
 	{"RUNAI_NUM_OF_GPUS", DIALECT_ENV, DIALECT_GIVES, "the same"},
@@ -364,8 +366,8 @@ static const char *const differs[] = {
 	"The default container gets the share. In KAI it is the first container of the pod.",
 	"An administrator decides by GPUPolicies which labels lead to which queue. Without such a "
 	"policy the label of the queue has no effect.",
-	"divvy needs no reservation pod, so there is no label runai-gpu-group: divvy.gpu/devices "
-	"names the devices.",
+	"divvy needs no reservation pods. Pods with an equal label runai-gpu-group share a device, as "
+	"in KAI. Of several devices the label names the first, and divvy.gpu/devices names all.",
 	"KAI's pod grouper finds pods that start together by their owner. divvy reads a group only "
 	"from the pod's keys: see [groups](#groups-of-other-schedulers).",
 	NULL,
@@ -385,4 +387,5 @@ const struct dialect dialect_kai = {
 	.differs = differs,
 	.translate = kai_translate,
 	.write_back = kai_write_back,
+	.label = {"runai-gpu-group", "received-resource-type"},
 };

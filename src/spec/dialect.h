@@ -198,14 +198,15 @@ typedef int (*dialect_put_fn)(void *data, enum dialect_where where, uint32_t con
 int dialect_write_back(const struct manifest *pod, const struct dialect_result *result,
 	const struct dialect_assigned *given, dialect_put_fn put, void *data);
 
+/* Returns an annotation or a label of the pod, or NULL. */
+typedef const char *(*dialect_get_fn)(void *data, enum dialect_where where, const char *key);
+
 /*
- * Writes the changes that a dialect's users expect when the pod's containers have started, at
- * time_ns since 1970. Writes nothing for a dialect whose annotation the pod does not have, or has
- * in its changed form already. get: returns an annotation of the pod, or NULL. Returns 0 or the
- * first negative result of `put`.
+ * Writes the annotations and labels that a dialect's users expect when the pod's containers have
+ * started, at time_ns since 1970. Writes nothing for a dialect whose annotation the pod does not
+ * have, and nothing that the pod has already. Returns 0 or the first negative result of `put`.
  */
-int dialect_write_running(const char *(*get)(void *data, const char *key), uint64_t time_ns,
-	dialect_put_fn put, void *data);
+int dialect_write_running(dialect_get_fn get, uint64_t time_ns, dialect_put_fn put, void *data);
 
 /* Whether only the scheduler may set that annotation. */
 bool dialect_is_assigned(struct str key);
@@ -239,6 +240,11 @@ struct dialect_step {
 	const char *after;  /* NULL: the start time, ns since 1970 */
 };
 
+/* A label of running pods that have the annotation: the UUID of the pod's first device. */
+struct dialect_label {
+	const char *key, *annotation;
+};
+
 struct dialect {
 	const char *name;   /* name in a namespace's list of dialects */
 	const char *title;  /* name of the other system */
@@ -260,6 +266,7 @@ struct dialect {
 	 * key NULL.
 	 */
 	const struct dialect_step *running; /* NULL: nothing changes */
+	struct dialect_label label;         /* key NULL: none */
 };
 
 /* Dialect i; 0 is divvy's own; NULL after the last. */

@@ -477,8 +477,9 @@ BACK = {
 }
 
 
-# {dialect: annotations that change once the kubelet reports that the container runs}
+# {dialect: annotations and labels that change once the kubelet reports that the container runs}
 RUNS = {
+    "kai": {"runai-gpu-group": r"GPU-n1-\d"},
     "gaiagpu": {"tencent.com/gpu-assigned": "true"},
     "gpushare": {"ALIYUN_COM_GPU_MEM_ASSIGNED": "true", "ALIYUN_COM_GPU_MEM_ASSIGN_TIME": r"\d{19}"},
     "hami": {"hami.io/bind-phase": "success"},
@@ -490,8 +491,9 @@ def runs(path, values):
     cluster.patch(path + "/status", {"status": {"phase": "Running"}})
 
     def said():
-        annotations = cluster.get(path)["metadata"]["annotations"]
-        return all(re.fullmatch(pattern, annotations.get(key, "")) for key, pattern in values.items())
+        metadata = cluster.get(path)["metadata"]
+        found = metadata["annotations"] | metadata.get("labels", {})
+        return all(re.fullmatch(pattern, found.get(key, "")) for key, pattern in values.items())
 
     wait_for(said, f"{path}: {values}", 30)
 

@@ -1521,7 +1521,8 @@ static void annotations_for_running_pods_are_written(void **state)
 		due = cpod_running(next(SCHED_RUNS, "a", ""));
 		assert_int_equal(json_object_size(due), 1);
 		assert_string_equal(
-			json_string_value(json_object_get(due, "hami.io/bind-phase")), "success");
+			kube_json_text_at(due, "annotations", "hami.io/bind-phase", NULL),
+			"success");
 		nothing();
 	}
 	set_hami("success", "Running");

@@ -248,13 +248,13 @@ struct runs {
 	int left;
 };
 
-static const char *get(void *data, const char *key)
+static const char *get(void *data, enum dialect_where where, const char *key)
 {
 	static char value[256];
 	char line[128];
 	const char *at;
 
-	snprintf(line, sizeof(line), "annotation %s=", key);
+	snprintf(line, sizeof(line), "%s %s=", wheres[where], key);
 	at = strstr(((struct runs *)data)->had, line);
 	if (!at)
 		return NULL;
@@ -312,6 +312,39 @@ static void keys_of_a_running_pod_are_written_once(void **state)
 
 	assert_ok(dialect_write_running(get, 17, put_running, &runs));
 	assert_string_equal(buf_text(&runs.text), "");
+}
+
+/* Pods on one device get one label; a pod that has the label or no device gets none. */
+static void running_pods_get_a_label(void **state)
+{
+	static const struct {
+		const char *had, *gets;
+	} pods[] = {
+		{"annotation received-resource-type=Fraction\n"
+		 "annotation divvy.gpu/devices=main=GPU-aaaa,GPU-bbbb side=GPU-cccc\n",
+			"runai-gpu-group=GPU-aaaa\n"},
+		{"annotation received-resource-type=Fraction\n"
+		 "annotation divvy.gpu/devices=main=MIG-GPU-aaaa/1/0 side=GPU-cccc\n",
+			"runai-gpu-group=MIG-GPU-aaaa_1_0\n"},
+		{"annotation received-resource-type=Fraction\n"
+		 "annotation divvy.gpu/devices=main=GPU-aaaa\nlabel runai-gpu-group=GPU-aaaa\n",
+			""},
+		{"annotation divvy.gpu/devices=main=GPU-aaaa\n", ""},
+		{"annotation received-resource-type=Fraction\n", ""},
+		{"annotation received-resource-type=Fraction\nannotation divvy.gpu/devices=main\n",
+			""},
+		{"annotation received-resource-type=Fraction\nannotation divvy.gpu/devices=main="
+		 "GPU-64-characters-are-one-more-than-a-label-may-have-aaaaaaaaaaa\n",
+			""},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(pods); i++) {
+		struct runs runs = {.had = pods[i].had, .text = BUF_INIT(1024), .left = -1};
+
+		assert_ok(dialect_write_running(get, 17, put_running, &runs));
+		assert_string_equal(buf_text(&runs.text), pods[i].gets);
+		buf_done(&runs.text);
+	}
 }
 
 /*
@@ -389,5 +422,6 @@ static void a_second_translation_is_the_same(void **state)
 }
 
 UNIT_MAIN(UNIT(original_tools_find_their_keys), UNIT(running_pods_get_their_keys),
-	UNIT(keys_of_a_running_pod_are_written_once), UNIT(memory_variables_have_the_same_unit),
-	UNIT(a_failure_ends_the_writing), UNIT(a_second_translation_is_the_same))
+	UNIT(keys_of_a_running_pod_are_written_once), UNIT(running_pods_get_a_label),
+	UNIT(memory_variables_have_the_same_unit), UNIT(a_failure_ends_the_writing),
+	UNIT(a_second_translation_is_the_same))
