@@ -268,6 +268,11 @@ bool kube_discovery_has_field(const struct kube_discovery *d, enum kube_field fi
 	return d->is_known && kube_served_has_field(&d->served, field);
 }
 
+int kube_discovery_minor(const struct kube_discovery *d)
+{
+	return d->is_known ? d->served.minor : KUBE_MINOR_UNKNOWN;
+}
+
 const char *kube_discovery_eviction(const struct kube_discovery *d)
 {
 	return d->served.has_eviction_v1 ? "policy/v1" : "policy/v1beta1";

@@ -89,6 +89,8 @@ const struct kube_api_row *kube_discovery_find(
 /* Whether the server has this very row of kube_api_rows, even if it is not the first one. */
 bool kube_discovery_has_row(const struct kube_discovery *discovery, const struct kube_api_row *row);
 bool kube_discovery_has_field(const struct kube_discovery *discovery, enum kube_field field);
+/* Minor version of Kubernetes 1.x; KUBE_MINOR_UNKNOWN until the first round has completed. */
+int kube_discovery_minor(const struct kube_discovery *discovery);
 /* "policy/v1" or "policy/v1beta1", for kube_evict(). */
 const char *kube_discovery_eviction(const struct kube_discovery *discovery);
 

@@ -25,6 +25,12 @@ void view_free(struct view *view);
 DEFINE_CLEANUP(struct view *, view_free)
 
 /*
+ * Applies the rules of another release, at least VIEW_MINOR_OLDEST. The amounts that a known pod
+ * requests follow when the pod is set again.
+ */
+void view_set_minor(struct view *view, unsigned minor);
+
+/*
  * Adds the object, or replaces the object of that kind and name. The object may have a refusal
  * (object.h). -EINVAL (no name), -ENOMEM: the view is unchanged.
  */

@@ -716,6 +716,12 @@ static int set_own(struct cluster *c, int kind, json_t *json)
 	}
 }
 
+void cluster_set_minor(struct cluster *c, unsigned minor)
+{
+	view_set_minor(c->view, minor);
+	c->has_news = true;
+}
+
 int cluster_set(struct cluster *c, int kind, json_t *json, struct error *err)
 {
 	int r;

@@ -70,6 +70,8 @@ void cluster_set_time(struct cluster *cluster, uint64_t now_ns, uint64_t real_ns
 int cluster_set(struct cluster *cluster, int kind, json_t *json, struct error *err);
 /* -ENOENT: the object is unknown. */
 int cluster_remove(struct cluster *cluster, int kind, const char *ns, const char *name);
+/* Applies the rules of Kubernetes 1.`minor`: see view_set_minor(). */
+void cluster_set_minor(struct cluster *cluster, unsigned minor);
 /*
  * The API server serves that kind. Before this call for CLUSTER_KUBE_GROUP, spec.schedulingGroup of
  * pods has no effect. Call it before cluster_set() of pods where possible; later it costs a new

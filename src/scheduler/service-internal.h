@@ -54,6 +54,7 @@ struct service {
 	struct watch watches[CLUSTER_SOURCES];
 	struct loop_timer pump, tick, leave;
 	uint64_t refreshed_ns; /* last discovery refresh */
+	unsigned minor;        /* release 1.x of Kubernetes whose rules apply */
 	struct flight *flights;
 	struct condition_write *condition_writes; /* hash by the pod's uid */
 	uint32_t n_binds;

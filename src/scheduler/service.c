@@ -146,6 +146,22 @@ static int start_lease(struct service *s, struct error *err)
 	return 0;
 }
 
+/*
+ * Applies the rules of a later release after an upgrade of the API server. While several API
+ * servers are upgraded, the answers alternate, so the rules never go back.
+ */
+static void follow_release(struct service *s)
+{
+	const int minor = kube_discovery_minor(s->discovery);
+
+	if (minor <= (int)s->minor)
+		return;
+	log_info("the API server is of Kubernetes 1.%d now: its rules apply", minor);
+	s->minor = (unsigned)minor;
+	cluster_set_minor(sched_cluster(s->sched), s->minor);
+	service_wake(s);
+}
+
 static void service_on_discovered(void *data, int r, const struct error *err)
 {
 	struct service *s = data;
@@ -155,6 +171,7 @@ static void service_on_discovered(void *data, int r, const struct error *err)
 		kube_discovery_refresh(s->discovery);
 		return;
 	}
+	follow_release(s);
 	service_watch(s);
 }
 
@@ -174,6 +191,8 @@ static void service_begin(struct service *s, unsigned minor)
 		.seed = rand_u64(kube_client_rand(s->client))};
 	struct error err;
 	int r = sched_new(&config, &s->sched, &err);
+
+	s->minor = minor;
 
 	r = r < 0 ? r
 		  : kube_discovery_new(s->client, service_on_discovered, s, &s->discovery, &err);

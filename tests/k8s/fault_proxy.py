@@ -3,7 +3,7 @@
 certificate of its own and speaks HTTP/1.1. It does to an answer what a network, a middlebox or a restarting server does: it
 cuts the answer, ends it early but in good order, corrupts it, delays it, goes silent, or sends another answer. CutProxy passes
 bytes on without looking into them (HTTP/2 goes through), cuts connections and goes silent. GateProxy, on request, stops
-requests and lets answers pass.
+requests and lets answers pass. VersionProxy only changes the server's version.
     with FaultProxy(cluster, folder, seed=1) as proxy:
         proxy.kubeconfig       # trusts the proxy, is the cluster's administrator
         proxy.level = 0        # from now on the proxy disturbs nothing"""
@@ -11,6 +11,7 @@ requests and lets answers pass.
 import asyncio
 import os
 import random
+import re
 import socket
 import ssl
 import threading
@@ -101,11 +102,14 @@ class FaultProxy(Proxy):
     async def serve(self, reader, writer):
         while True:
             head = await reader.readuntil(b"\r\n\r\n")
+            size = re.search(rb"\r\ncontent-length: *(\d+)", head, re.IGNORECASE)
+            if size:
+                head += await reader.readexactly(int(size[1]))
             if not await self.answer(head, writer):
                 return
 
     async def answer(self, head, writer):
-        """Handles one request; true when the connection may serve another."""
+        """Handles one request, with its body; true when the connection may serve another."""
         is_watch = b"watch=1" in head.split(b"\r\n")[0]
         is_page = b"continue=" in head.split(b"\r\n")[0]
         kinds = ["status", "cut", "cut", "end", "garbage", "delay", "silence"] + ["expired"] * (is_watch or is_page)
@@ -183,6 +187,25 @@ class FaultProxy(Proxy):
     @staticmethod
     def chunk(piece):
         return b"%x\r\n%s\r\n" % (len(piece), piece) if piece else b""
+
+
+class VersionProxy(FaultProxy):
+    """Disturbs nothing, and tells the client another minor version of Kubernetes."""
+
+    def prepare(self):
+        super().prepare()
+        self.level = 0
+        self.minor = None
+
+    async def answer(self, head, writer):
+        if not head.startswith(b"GET /version "):
+            return await super().answer(head, writer)
+        body = f'{{"major":"1","minor":"{self.minor}"}}'.encode()
+        writer.write(
+            f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
+        )
+        await writer.drain()
+        return True
 
 
 class CutProxy(Proxy):

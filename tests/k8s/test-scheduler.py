@@ -11,7 +11,7 @@ import urllib.error
 import urllib.request
 
 from cluster import Skip, free_port, main, open_cluster, own_minor, patience, skip_all, wait_for
-from fault_proxy import GateProxy
+from fault_proxy import GateProxy, VersionProxy
 from refuser import NAME as REFUSER, REASON, Refuser
 from scheduled import Scheduled
 
@@ -293,6 +293,25 @@ def a_watch_moves_to_the_version_that_is_served():
     rig.bound("old")
     rig.gone("old", "gone", "new")
     rig.remove_node("n4")
+
+
+def the_rules_follow_an_upgrade():
+    """Since 1.27 a node fits although it lacks a resource, if the pod does not request that resource."""
+    rig.kill(rig.processes[0])
+    rig.node("n5", "A100", labels={"room": "u"}, cpu="1")
+    much = {"requests": {"cpu": "2"}}
+    rig.pod("much", resources=much, schedulerName="none", nodeName="n5", labels={"divvy.gpu/tenant": "false"})
+    with VersionProxy(rig.account, os.path.join(cluster.dir, "version"), seed=1) as proxy:
+        proxy.minor = 26
+        scheduler = rig.start("--kubeconfig", proxy.kubeconfig)
+        rig.pod("a", {"request": "0.1"}, resources={"requests": {"memory": "1Mi"}}, nodeSelector={"room": "u"})
+        rig.waits("a", "1 too little cpu")
+        proxy.minor = 27
+        rig.bound("a")
+        rig.stop(scheduler)
+    rig.start()
+    rig.gone("a", "much")
+    rig.remove_node("n5")
 
 
 def pod_group_args():
@@ -841,6 +860,7 @@ TESTS = [
     a_former_leader_does_not_send_old_bindings,
     only_authorized_accounts_get_metrics,
     two_namespaces_share_60_to_40,
+    the_rules_follow_an_upgrade,
     a_watch_moves_to_the_version_that_is_served,  # last: restarts the API server with another version
 ]
 
