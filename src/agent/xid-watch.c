@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One job of a worker of its own waits for the next Xids, and its end hands them to the loop, which
- * submits the job again. The job also reads the kernel log, because only the kernel log names the
- * process that caused an Xid. Without the right to read the kernel log, or if the log names no process, the Xid
- * belongs to the tenant that alone has processes on the device.
+ * One job of a worker of its own waits for the next Xids, and its end hands them to the loop,
+ * which submits the job again. The job also reads the kernel log, because only the kernel log
+ * names the process that caused an Xid. Without the right to read the kernel log, or if the log
+ * names no process, the Xid belongs to the tenant that alone has processes on the device.
  *
  * The job touches only its own memory, the driver and the kernel log. `is_ending` ends its wait.
  */

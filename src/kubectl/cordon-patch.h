@@ -16,7 +16,7 @@ int cordon_set(struct access *access, const char *node, const char *uuid, bool i
  * Writes into GPUNode.spec.cleared that the device's Xid errors up to that time are dealt with.
  * Returns 1; 0 if the list says so already; -errno as cordon_set().
  */
-int clear_set(struct access *a, const char *node, const char *uuid, const char *time,
-	struct error *err);
+int clear_set(
+	struct access *a, const char *node, const char *uuid, const char *time, struct error *err);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides which pods leave a tainted device: those whose namespace has a GPUPolicy that requires it.
- * divvyd writes the taints. The scheduler places no pod on a tainted device, whatever the policies
- * say.
+ * Decides which pods leave a tainted device: those whose namespace has a GPUPolicy that requires
+ * it. divvyd writes the taints. The scheduler places no pod on a tainted device, whatever the
+ * policies say.
  */
 #include "scheduler/cluster-internal.h"
 

@@ -234,7 +234,7 @@ static void a_device_returns_when_the_driver_shows_it(void **state)
 	}
 }
 
-/* The device may have been reset before the next query. Xid 154 reports what the driver asks for. */
+/* The device may have been reset before the next query. Xid 154 reports a change of the action. */
 static void a_recovery_that_only_an_xid_reported_counts(void **state)
 {
 	for (int is_later = 0; is_later < 2; is_later++) {
