@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * This file allocates an arena's pieces from a list of blocks, the newest first. Blocks double in
- * size from ARENA_FIRST to ARENA_MOST bytes; a larger piece gets a block of its own size. Only the
- * newest block has free space. calloc() zeroes the blocks.
+ * This file allocates an arena's pieces from a list of blocks, the newest first. A new block has a
+ * quarter of the size of all earlier blocks, but at least ARENA_FIRST and at most ARENA_MOST bytes,
+ * since a scheduler keeps tens of thousands of small arenas. A larger piece gets a block of its own
+ * size. Only the newest block has free space. calloc() zeroes the blocks.
  */
 #include "base/arena.h"
 
@@ -42,7 +43,7 @@ void *arena_take(struct arena *a, size_t n)
 		return NULL;
 	n = MAX((n + ARENA_ALIGN - 1) / ARENA_ALIGN, (size_t)1) * ARENA_ALIGN;
 	if (!a->blocks || n > a->size - a->used) {
-		size = a->blocks ? MIN(a->size * 2, (size_t)ARENA_MOST) : (size_t)ARENA_FIRST;
+		size = MIN(MAX(a->total / 4, (size_t)ARENA_FIRST), (size_t)ARENA_MOST);
 		size = MAX(size, n);
 		b = calloc(1, sizeof(*b) + size);
 		if (!b)
@@ -50,6 +51,7 @@ void *arena_take(struct arena *a, size_t n)
 		b->next = a->blocks;
 		a->blocks = b;
 		a->size = size;
+		a->total += size;
 		a->used = 0;
 	}
 	p = (char *)a->blocks->bytes + a->used;

@@ -16,6 +16,7 @@ struct arena_block;
 struct arena {
 	struct arena_block *blocks; /* the newest first */
 	size_t size;                /* bytes of the newest block */
+	size_t total;               /* bytes of all blocks */
 	size_t used;                /* bytes taken from the newest block */
 };
 
