@@ -57,7 +57,8 @@ int web_state_find(
 	const struct web_state *state, enum web_kind kind, struct str words, struct buf *out);
 
 /*
- * Formats the changes after number `since`, of the kinds in the bit mask `kinds`, as a line of JSON:
+ * Formats the changes after number `since`, of the kinds in the bit mask `kinds`. The result is one
+ * line of JSON:
  * {"all":false,"nodes":{"gpu-1":{...},"gpu-2":null},"waiting":{...}}. null: the item was removed. A
  * kind without changes is left out. If `since` is 0 or too old, the line has "all":true and all
  * items. Returns buf_error(out).

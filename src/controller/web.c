@@ -121,10 +121,15 @@ static bool web_is_node_alive(const struct web_node *node, uint64_t now)
 	return node->lease && clock_since_ns(now, node->renewed_ns) <= duration_ns(node);
 }
 
-static struct str web_measured_of(const struct web_node *node)
+static struct str measured_in(const json_t *lease)
 {
 	return str_from(json_string_value(json_object_get(
-		kube_json_at(node->lease, "metadata", "annotations", NULL), MEASURED_KEY)));
+		kube_json_at(lease, "metadata", "annotations", NULL), MEASURED_KEY)));
+}
+
+static struct str web_measured_of(const struct web_node *node)
+{
+	return measured_in(node->lease);
 }
 
 /*
@@ -270,10 +275,12 @@ void web_set_lease(struct web *web, const char *name, json_t *object)
 {
 	struct web_node *node = web_find_node(web, name, object != NULL);
 	const uint64_t now = clock_now_ns();
-	bool is_new;
+	bool is_new, is_same;
 
 	if (!node)
 		return;
+	/* Most renewals of an idle node's Lease change nothing that a viewer sees. */
+	is_same = object && node->lease && str_eq(measured_in(node->lease), measured_in(object));
 	is_new = object && when_renewed(node, object, now) != node->renewed_ns;
 	if (object)
 		node->renewed_ns = when_renewed(node, object, now);
@@ -282,7 +289,7 @@ void web_set_lease(struct web *web, const char *name, json_t *object)
 		web_view_each_use(node->gpu_node, web_measured_of(node), add_history, web);
 	if (node->is_alive != web_is_node_alive(node, now))
 		show_node(web, node);
-	else
+	else if (!is_same)
 		show_use(web, node);
 	if (!node->gpu_node && !node->lease)
 		web_node_free(web, node);
