@@ -123,12 +123,12 @@ def make_queues():
         )
 
 
-def let_leases_pass():
-    """The API server asks no webhook when a divvyd renews its own Lease, as its token names its node. The fleet has one account
-    for all nodes, whose renewals pass without this hook."""
+def let_fleet_write():
+    """The hooks for Leases and GPUNodes check that a divvyd writes only its own node's objects. The fleet has one account for all
+    nodes, and that account's writes pass without the hooks. For its own Lease the API server asks no hook of any divvyd."""
     cluster.patch(
         "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/divvy",
-        {"webhooks": [{"$patch": "delete", "name": "leases.divvy.gpu"}]},
+        {"webhooks": [{"$patch": "delete", "name": name} for name in ("leases.divvy.gpu", "gpunodes.divvy.gpu")]},
         "strategic",
     )
 
@@ -355,7 +355,7 @@ try:
             requests = fleet.Requests(cluster)
             ends.callback(requests.process.kill)
             nodes = fleet.Fleet(cluster, requests, NODES)
-            let_leases_pass()
+            let_fleet_write()
             began = time.monotonic()
             nodes.make()
             print(f"# {NODES} nodes made in {time.monotonic() - began:.0f} s", flush=True)

@@ -76,8 +76,6 @@ def node():
         "pods": "250",
         "ephemeral-storage": "2Ti",
         "divvy.gpu/slot": str(SLOTS),
-        "divvy.gpu/milli": str(1000 * DEVICES),
-        "divvy.gpu/memory-mib": str(DEVICES * 81920),
     }
     pressures = ("MemoryPressure", "DiskPressure", "PIDPressure")
     return {

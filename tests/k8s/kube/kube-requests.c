@@ -11,7 +11,8 @@
  *
  * METHOD is POST, PATCH or DELETE. TYPE is json, merge or strategic. In PATH and BODY, @i is the
  * number, @g the number divided by GROUP, and @t the present time. The program ends at the end of
- * stdin. A request that fails is reported on stderr; an object that exists counts as made.
+ * stdin, also with requests in flight. A request that fails is reported on stderr; an object that
+ * exists counts as made.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -50,7 +51,6 @@ static struct {
 } renewed;
 static uint32_t n_open, n_renewals;
 static uint64_t n_sent, n_failed;
-static bool is_over;
 
 static void fill(void);
 
@@ -147,8 +147,6 @@ static void fill(void)
 		last = first ? last : &first;
 		command_free(c);
 	}
-	if (is_over && !n_open)
-		loop_stop(loop, 0);
 }
 
 /* ---- renewals ---- */
@@ -163,6 +161,9 @@ static void on_renewal(struct loop_timer *timer, uint64_t now_ns)
 	if (!renewed.n)
 		return;
 	for (; renewed.next_ns <= now_ns; renewed.next_ns += renewed.each_ns) {
+		/* A daemon has one renewal in flight, so a slow server gets no backlog of them. */
+		if (n_renewals == AT_A_TIME)
+			continue;
 		send_one(&c, renewed.first + renewed.at, on_renewed);
 		n_renewals++;
 		renewed.at = (renewed.at + 1) % renewed.n;
@@ -277,10 +278,8 @@ static void on_input(struct loop_io *io, uint32_t events)
 		take_lines();
 		return;
 	}
-	is_over = true;
-	renewed.n = 0;
 	loop_remove_io(io);
-	fill();
+	loop_stop(loop, 0);
 }
 
 int main(void)
