@@ -122,7 +122,8 @@ bool pod_translate_replaces_scheduler(const struct pod_translation *translation)
 	const struct str name = translation->json.pod.scheduler;
 	const char *object = translation->result.group_object;
 	/* The Job controller names a PodGroup of Kubernetes whatever the pod's scheduler is. */
-	const bool is_theirs = object && strcmp(object, DIALECT_KUBE_GROUP);
+	const bool is_theirs = translation->result.group_by ||
+		(object && strcmp(object, DIALECT_KUBE_GROUP));
 
 	for (size_t i = 0; i < ARRAY_SIZE(everyones); i++)
 		if (str_is(name, everyones[i]))

@@ -189,6 +189,7 @@ int dialect_read_group_by(
 
 	if (r < 0)
 		return r;
+	draft->result->group_by = by;
 	r = dialect_group_by_name(draft, by, &name, err);
 	if (r != 0)
 		return MIN(r, 0);
@@ -197,8 +198,6 @@ int dialect_read_group_by(
 		return r;
 	r = draft_group(
 		draft, DIALECT_GROUP_BY_KEY, buf_str(&name), least, threshold, by->object, err);
-	if (r == 0)
-		draft->result->group_by = by;
 	if (r == 0 && by->object)
 		draft->result->group_object_name = *draft_label(draft, by->object_name);
 	if (r == 0 && by->part)

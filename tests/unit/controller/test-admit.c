@@ -292,6 +292,14 @@ static const struct {
 		"{" TENANT "'divvy.gpu/request':'1','scheduling.k8s.io/group-name':'job'}},"
 		"'spec':{'schedulerName':'divvy-scheduler'," SAME(
 			"'divvy.gpu/slot':'1','divvy.gpu/milli':'1000'") "}}"},
+	/* The user's own key for a gang, in the pod of a leader. */
+	{NULL,
+		"{'metadata':{'name':'p','annotations':{'divvy.gpu/request':'1',"
+		"'divvy.gpu/group-by':'leaderworkerset','leaderworkerset.sigs.k8s.io/size':'2'}},"
+		"'spec':{'schedulerName':'volcano','containers':[{'name':'main'}]}}",
+		"{" TENANT "'divvy.gpu/request':'1','divvy.gpu/group-by':'leaderworkerset',"
+		"'leaderworkerset.sigs.k8s.io/size':'2'}},'spec':{'schedulerName':"
+		"'divvy-scheduler'," SAME("'divvy.gpu/slot':'1','divvy.gpu/milli':'1000'") "}}"},
 	/* The Job controller names a group in each pod, whatever scheduler its user has chosen. */
 	{NULL,
 		"{'metadata':{'name':'p','annotations':{'divvy.gpu/request':'1'}},'spec':{"
