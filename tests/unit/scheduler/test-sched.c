@@ -924,6 +924,30 @@ static void a_part_of_a_job_set_is_a_group(void **state)
 	told("j1", "group s/jobset-job:job:job-workers-1:0: 1 of 2 pods exist, 2 are needed");
 }
 
+/* An object has at most 1024 parts with a size, and a group at most 65536 members. */
+static void parts_of_a_job_set_have_limits(void **state)
+{
+	json_t *jobs = json_array();
+	_cleanup_json_ json_t *json = json_pack("{s:{s:s, s:s}, s:{s:o}}", "metadata", "name",
+		"job", "namespace", "s", "spec", "replicatedJobs", jobs);
+
+	for (unsigned i = 0; i <= 1024; i++)
+		json_array_append_new(jobs,
+			json_pack("{s:o, s:i}", "name", json_sprintf("p%u", i), "replicas",
+				i ? 1 : 65537));
+	add_node("n1", 1);
+	assert_ok(sched_set(sched, CLUSTER_JOB_SET, json, NULL));
+	add_member_by("last", "replicatedjob", JOB_SET_LABELS("p1023", "0"), "," SHARE("0.1"));
+	next(SCHED_BIND, "last", NULL);
+	add_member_by("beyond", "replicatedjob", JOB_SET_LABELS("p1024", "0"), "," SHARE("0.1"));
+	told("beyond",
+		"group s/replicatedjob:job:p1024:0: no JobSet 'job' of jobset.x-k8s.io with a part "
+		"'p1024' exists; create it, or set divvy.gpu/group and divvy.gpu/group-size in "
+		"place of divvy.gpu/group-by");
+	add_member_by("many", "replicatedjob", JOB_SET_LABELS("p0", "0"), "," SHARE("0.1"));
+	told("many", "group s/replicatedjob:job:p0:0: 1 of 65536 pods exist, 65536 are needed");
+}
+
 static void add_ray_cluster(int replicas)
 {
 	set(CLUSTER_RAY_CLUSTER,
@@ -2233,6 +2257,7 @@ int main(void)
 		TEST(a_pod_group_object_gives_the_groups_size),
 		TEST(a_job_set_gives_the_size_of_its_group),
 		TEST(a_part_of_a_job_set_is_a_group),
+		TEST(parts_of_a_job_set_have_limits),
 		TEST(a_ray_cluster_gives_the_size_of_its_groups),
 		TEST(a_pod_group_of_kubernetes_gives_the_size),
 		TEST(members_of_a_basic_group_start_alone),
