@@ -79,7 +79,7 @@ def objects(name):
 
 
 def pods(**labels):
-    """{name: pod} of the pods with these labels, where `_` stands for `/`."""
+    """{name: pod} of the pods with these labels."""
     items = cluster.get(rig.path())["items"]
     return {
         p["metadata"]["name"]: p
@@ -93,16 +93,16 @@ def members(n, **labels):
     return sorted(pods(**labels))
 
 
-def one_of(names, sentence):
+def all_wait(names, sentence):
     """Waits until each pod's condition has the sentence, and checks that none has a node."""
     for name in names:
         rig.waits(name, sentence)
     assert not any(rig.get(name)["spec"].get("nodeName") for name in names), names
 
 
-def whole(device_of):
+def all_start(names):
     """Waits until the pods have devices, as {pod: devices}."""
-    return {name: rig.devices(name) for name in device_of}
+    return {name: rig.devices(name) for name in names}
 
 
 def block():
@@ -136,9 +136,9 @@ def a_jobset_starts_whole():
     systems.apply(path, objects("jobset")[0], "the JobSet")
     members(5, **label)
     workers = members(4, **label, **{"jobset.sigs.k8s.io/replicatedjob-name": "workers"})
-    one_of(workers, f"group {rig.namespace}/jobset:train:0: 2 of 4 pods fit, 4 are needed")
+    all_wait(workers, f"group {rig.namespace}/jobset:train:0: 2 of 4 pods fit, 4 are needed")
     rig.gone("block")
-    devices = whole(workers)
+    devices = all_start(workers)
     assert len(set(devices.values())) == 4 and all(d.startswith("worker=GPU-") for d in devices.values()), devices
     assert rig.given(workers[0], "granted-group") == "jobset:train:0=4"
 
@@ -149,7 +149,7 @@ def a_restarted_jobset_starts_whole_again():
     failed = members(4, **label)[0]
     cluster.patch(rig.path(failed) + "/status", {"status": {"phase": "Failed"}})
     again = members(4, **label, **{"jobset.sigs.k8s.io/restart-attempt": "1"})
-    whole(again)
+    all_start(again)
     assert rig.given(again[0], "granted-group") == "jobset:train:1=4"
     ends(JOB_SETS.format(rig.namespace) + "/train", **{"jobset.sigs.k8s.io/jobset-name": "train"})
 
@@ -163,9 +163,11 @@ def without_the_key_the_pods_of_a_jobset_start_alone():
     systems.apply(JOB_SETS.format(rig.namespace), body, "the JobSet")
     label = {"jobset.sigs.k8s.io/jobset-name": "train", "jobset.sigs.k8s.io/replicatedjob-name": "workers"}
     workers = members(4, **label)
-    wait_for(lambda: sum(bool(p["spec"].get("nodeName")) for p in pods(**label).values()) == 2, "2 pods have a node", 60)
+    wait_for(
+        lambda: sum(bool(p["spec"].get("nodeName")) for p in pods(**label).values()) == 2, "2 pods have a node", 60
+    )
     rig.gone("block")
-    whole(workers)
+    all_start(workers)
     ends(JOB_SETS.format(rig.namespace) + "/train", **{"jobset.sigs.k8s.io/jobset-name": "train"})
 
 
@@ -187,9 +189,9 @@ def each_group_of_a_leaderworkerset_starts_whole():
     wait_for(lambda: sorted(groups().values()) == [0, 2], "one whole group has nodes", 120)
     key = next(k for k, n in groups().items() if not n)
     waiting = members(2, **label, **{"leaderworkerset.sigs.k8s.io/group-key": key})
-    one_of(waiting, f"group {rig.namespace}/leaderworkerset:{key}: 0 of 2 pods fit, 2 are needed")
+    all_wait(waiting, f"group {rig.namespace}/leaderworkerset:{key}: 0 of 2 pods fit, 2 are needed")
     rig.gone("block")
-    whole(waiting)
+    all_start(waiting)
     assert rig.given(waiting[0], "granted-group") == f"leaderworkerset:{key}=2"
     ends(LEADER_SETS.format(rig.namespace) + "/serve", **label)
 
@@ -201,9 +203,9 @@ def a_raycluster_starts_whole():
     block()
     systems.apply(path, objects("kuberay")[0], "the RayCluster")
     names = members(4, **label)
-    one_of(names, f"group {rig.namespace}/raycluster:ray: 3 of 4 pods fit, 4 are needed")
+    all_wait(names, f"group {rig.namespace}/raycluster:ray: 3 of 4 pods fit, 4 are needed")
     rig.gone("block")
-    whole(names)
+    all_start(names)
     head = members(1, **label, **{"ray.io/node-type": "head"})[0]
     assert len(rig.get(head)["spec"]["containers"]) == 2
     assert rig.devices(head).startswith("ray-head=GPU-"), rig.devices(head)
@@ -228,9 +230,9 @@ def a_raycluster_with_a_podgroup_starts_whole():
     block()
     systems.apply(RAY_CLUSTERS.format(rig.namespace), body, "the RayCluster")
     names = members(4, **label)
-    one_of(names, f"group {rig.namespace}/gang: 3 of 4 pods fit, 4 are needed")
+    all_wait(names, f"group {rig.namespace}/gang: 3 of 4 pods fit, 4 are needed")
     rig.gone("block")
-    whole(names)
+    all_start(names)
     assert all(p["spec"]["schedulerName"] == "divvy-scheduler" for p in pods(**label).values())
     assert cluster.get(POD_GROUPS.format(rig.namespace) + "/gang")["spec"]["minMember"] == 4
     ends(RAY_CLUSTERS.format(rig.namespace) + "/gang", **label)
@@ -244,9 +246,9 @@ def a_trainjob_starts_whole():
     block()
     systems.apply(TRAIN_JOBS.format(rig.namespace), job, "the TrainJob")
     names = members(4, **label)
-    one_of(names, f"group {rig.namespace}/tune: 2 of 4 pods fit, 4 are needed")
+    all_wait(names, f"group {rig.namespace}/tune: 2 of 4 pods fit, 4 are needed")
     rig.gone("block")
-    devices = whole(names)
+    devices = all_start(names)
     assert len(set(devices.values())) == 4 and all(d.startswith("node=GPU-") for d in devices.values()), devices
     assert rig.given(names[0], "granted-group") == "tune=4"
     ends(TRAIN_JOBS.format(rig.namespace) + "/tune", **label)
