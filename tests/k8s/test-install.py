@@ -445,7 +445,8 @@ def the_scheduler_writes_bindings_and_status_only():
     without_webhooks()
     scheduler = cluster.service_account(SYSTEM, "divvy-scheduler")
     node = unique("node")
-    cluster.fake_node(node)
+    # No pod of the manifests may come to this node, on which none could end.
+    cluster.create("/api/v1/nodes", {"metadata": {"name": node}, "spec": {"unschedulable": True}})
     path = f"/api/v1/namespaces/{cluster.namespace}/pods"
     cluster.create(path, bare_pod("tenant", annotations={"divvy.gpu/request": "0.3"}))
     scheduler.create(

@@ -52,7 +52,8 @@ def a_pod_that_fits_nowhere_gets_one_event():
     rig.gone("small")
     events = rig.events("large", "FailedScheduling")
     assert len(events) == 1 and events[0]["count"] == 1, events
-    assert events[0]["message"] == "0/1 nodes: 1 with another model than H100; the cluster has model A100"
+    said = events[0]["message"]
+    assert rig.says(said, "0/1 nodes: 1 with another model than H100; the cluster has model A100"), said
     rig.node("n2", "H100")
     assert rig.devices("large") == "main=GPU-n2-0"
     rig.gone("large")
