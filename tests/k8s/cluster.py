@@ -372,6 +372,14 @@ class Tools(Account):
         with open(os.path.join(self.dir, "log", name + ".log"), encoding="utf-8", errors="replace") as f:
             return f.readlines()[-lines:]
 
+    def show_logs(self):
+        folder = os.path.join(self.dir, "log")
+        names = os.listdir(folder) if os.path.isdir(folder) else []
+        for name in sorted(n.removesuffix(".log") for n in names if n.endswith(".log")):
+            for line in self.end_of_log(name, 15):
+                print(f"# {name}: {line.rstrip()[:400]}")
+        sys.stdout.flush()
+
     def pid(self, name):
         """The pid of a running part, else None."""
         return self.keeper.ask("status", name=name)["pid"]
@@ -462,14 +470,6 @@ class Cluster(Tools):
         except AssertionError:
             if well:  # otherwise the test's own error matters more
                 raise
-
-    def show_logs(self):
-        folder = os.path.join(self.dir, "log")
-        names = os.listdir(folder) if os.path.isdir(folder) else []
-        for name in sorted(n.removesuffix(".log") for n in names if n.endswith(".log")):
-            for line in self.end_of_log(name, 15):
-                print(f"# {name}: {line.rstrip()[:400]}")
-        sys.stdout.flush()
 
     # ---- the start
 

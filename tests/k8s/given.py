@@ -13,6 +13,7 @@ import json
 import os
 import re
 import subprocess
+import sys
 import tempfile
 import threading
 
@@ -75,17 +76,23 @@ class Given(Tools):
         try:
             self.start()
         except BaseException:
-            self.__exit__()
+            self.__exit__(*sys.exc_info())
             raise
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, kind, value, _):
         keeper, self.last_keeper = self.last_keeper, None
         if not keeper:
             return
+        well = not kind or kind is Skip or (kind is SystemExit and not value.code)
         try:
             self.clean_up()
+        except BaseException:
+            well = False
+            raise
         finally:
+            if not well:
+                self.show_logs()
             self.ends.set()
             if self.heart:
                 self.heart.join()
