@@ -53,7 +53,7 @@ static void check_again(struct manifest_text *t, const struct dialect_result *on
 	static const char ours[] = DIALECT_RECORD_KEY, list_key[] = DIALECT_LIST_KEY;
 	static const char default_key[] = MANIFEST_DEFAULT_KEY;
 	_cleanup_buf_ struct buf record = BUF_INIT(DIALECT_RECORD_MAX), list = BUF_INIT(256);
-	_cleanup_dialect_ struct dialect_result twice;
+	_cleanup_dialect_ struct dialect_result twice = {0};
 	struct manifest_entry all[MANIFEST_TEXT_ENTRIES + 3];
 	struct dialect_config none;
 
