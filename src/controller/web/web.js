@@ -322,9 +322,10 @@ async function search(words) {
   if (!words) return;
   try {
     const answer = await fetch(`find?words=${encodeURIComponent(words)}`, { cache: "no-store" });
-    if (answer.ok && words === found.words) { found.names = new Set(await answer.json()); filterNodes(); }
+    if (answer.ok && words === found.words) { found.names = new Set(await answer.json()); filterNodes(); return; }
   } catch { // the connection is lost, which the event stream reports
   }
+  if (words === found.words) found.words = null;   // the next change asks again
 }
 
 function hasOne(summary, which) {
