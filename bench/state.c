@@ -4,7 +4,7 @@
  * an API server and in one thread. Each node has 8 devices and 6 pods with a share, half of a
  * device in all. The objects have the fields that API servers send. A process of its own measures
  * each size, so that the memory is that of this size alone. The values are the memory in MiB, and
- * the processor time to take in a bound pod, to place a pod, and to explain a pod that fits nowhere.
+ * the processor time to take in a bound pod, to place a pod, and to explain one that fits nowhere.
  */
 #include <jansson.h>
 #include <stdio.h>

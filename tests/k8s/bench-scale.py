@@ -125,7 +125,8 @@ def make_queues():
 
 def let_fleet_write():
     """The hooks for Leases and GPUNodes check that a divvyd writes only its own node's objects. The fleet has one account for all
-    nodes, and that account's writes pass without the hooks. For its own Lease the API server asks no hook of any divvyd."""
+    nodes, and that account's writes pass without the hooks. For its own Lease the API server asks no hook of any divvyd.
+    """
     cluster.patch(
         "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/divvy",
         {"webhooks": [{"$patch": "delete", "name": name} for name in ("leases.divvy.gpu", "gpunodes.divvy.gpu")]},
