@@ -14,6 +14,7 @@ import os
 import signal
 import statistics
 import subprocess
+import sys
 import threading
 import time
 import urllib.parse
@@ -115,7 +116,11 @@ def make_queues():
     for q in range(4):
         spec = {
             "namespaces": [cluster.namespace],
-            "queue": {"name": f"q{q}", "podSelector": {"matchLabels": {"queue": f"q{q}"}}, "guaranteedShare": NODES},
+            "queue": {
+                "name": f"q{q}",
+                "podSelector": {"matchLabels": {"queue": f"q{q}"}},
+                "guaranteedShare": min(NODES, 1000),
+            },
         }
         cluster.create(
             f"{GPU}/gpupolicies",
@@ -336,6 +341,7 @@ def measure():
     )
 
 
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # ends the programs
 RESULTS = Results(("--nodes", FULL_NODES, 100), ("--pods", 30000, 600), ("--at-once", 1000, 200))
 ARGS = RESULTS.args
 NODES = ARGS.nodes
