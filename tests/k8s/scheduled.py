@@ -204,7 +204,8 @@ class Scheduled:
         count, nodes, reasons = sentence.partition(" nodes: ")
         if self.cluster.own or not nodes:
             return sentence in message
-        return f"{count.partition('/')[0]}/" in message and reasons in message
+        # A mere number of nodes says nothing there.
+        return f"{count.partition('/')[0]}/" in message and (reasons.strip().isdecimal() or reasons in message)
 
     def waits(self, name, sentence):
         """Waits until the pod's condition has that message."""
