@@ -37,7 +37,7 @@ os.environ.setdefault("DIVVY_BUILD", str(ROOT / "build"))
 sys.path[:0] = [str(ROOT / "tests/k8s"), str(ROOT / "tests")]
 
 import shipped  # noqa: E402
-from cluster import SKIP, Skip, open_cluster, wait_for  # noqa: E402
+from cluster import NODE_OF_OURS, SKIP, Skip, open_cluster, wait_for  # noqa: E402
 from manifests import DEPLOY  # noqa: E402
 from plugin import await_offered, start_plugin  # noqa: E402
 from service import FASTER, KERNEL_MS, SHARE as FIFTH, Service, import_worker, sync  # noqa: E402
@@ -396,7 +396,7 @@ def leave(*_):
 
 def serve(faster):
     with open_cluster(
-        "kcm", "sched", "node", own=True, alone=True, args={"kube-controller-manager": sync(faster)}
+        "kcm", "sched", "node", own=NODE_OF_OURS, alone=True, args={"kube-controller-manager": sync(faster)}
     ) as cluster:
         site = Site(cluster, faster)
         for line in sys.stdin:

@@ -354,7 +354,7 @@ PARTS_ARGS = {
 }
 
 try:
-    with open_cluster("kcm", own=True, args=PARTS_ARGS) as cluster:
+    with open_cluster("kcm", own="it measures the cluster's programs", args=PARTS_ARGS) as cluster:
         PODS = f"/api/v1/namespaces/{cluster.namespace}/pods"
         with installed(cluster) as controller, contextlib.ExitStack() as ends:
             divvy = Divvy()

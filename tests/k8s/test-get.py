@@ -49,7 +49,7 @@ def other_system(module, which):
 
 
 @contextlib.contextmanager
-def a_cache(which="oldest"):
+def a_cache(which="newest"):
     """(folder, environment) of a complete cache, except for the contents of its files."""
     name, recipe = name_and_recipe(which)
     caches = tempfile.mkdtemp(prefix="divvy-test-")

@@ -144,7 +144,7 @@ TESTS = [
 
 try:
     with (
-        open_cluster("kcm", own=True) as cluster,
+        open_cluster("kcm", own="it plays the webhooks of other systems") as cluster,
         installed(cluster) as controller,
         Scheduled(cluster) as rig,
         Finisher(cluster, cluster.namespace),

@@ -303,7 +303,7 @@ try:
     if own_minor() < 30:
         raise Skip("Karpenter needs Kubernetes 1.30 or later; set DIVVY_K8S=newest")
     built("with-karpenter")
-    with open_cluster("kcm", "sched", own=True) as cluster:
+    with open_cluster("kcm", "sched", own="it installs Karpenter") as cluster:
         cluster.only_own("made-up nodes")
         with installed(cluster, args=["--placeholder-image=none"]), Scheduled(cluster) as rig:
             cluster.kubectl("apply", "-f", os.path.join(SOURCE, "deploy/startup-taint.yaml"))

@@ -396,7 +396,7 @@ try:
     built("with-kueue")
     if own_minor() < 36:
         raise Skip("the policy needs Kubernetes 1.36; set DIVVY_K8S=newest")
-    with open_cluster("kcm", own=True) as cluster, installed(cluster), Scheduled(cluster) as rig:
+    with open_cluster("kcm", own="it installs Kueue") as cluster, installed(cluster), Scheduled(cluster) as rig:
         rig.start()
         rig.node("n1", *["A100"] * 2, **{MILLI: "2000", MIB: str(2 * 16384)})
         kueue = Kueue(cluster, **yaml.safe_load(text_of("resources.yaml")))
