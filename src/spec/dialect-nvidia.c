@@ -57,9 +57,11 @@ static const char *const differs[] = {
 const struct dialect dialect_nvidia = {
 	.name = "nvidia",
 	.title = "nvidia.com/gpu",
-	.coming = "No change is necessary: such pods run as before, beside divvy's, on devices of"
-		  " their own. If you switch the dialect on, divvy places them too: in groups, "
-		  "with preemption, and where they fragment least.",
+	.coming = "On nodes without divvy and on nodes with the label `divvy.gpu/owner=pool`, no "
+		  "change is necessary: such pods run as before, on devices of their own. On nodes "
+		  "with the label `divvy.gpu/owner=divvy`, no device plugin serves `nvidia.com/gpu`"
+		  ", so such pods need the dialect there. If you switch the dialect on, divvy "
+		  "places them too: in groups, with preemption, and where they fragment least.",
 	.is_native = true,
 	.keys = keys,
 	.differs = differs,

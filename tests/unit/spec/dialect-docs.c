@@ -40,8 +40,9 @@ static const char intro[] =
 	"- If kubelet and runtime know CDI, each container finds all of its own variables. Otherwise divvyd\n"
 	"  prepares a slot before it knows the pod. Of several pods that come to a node at the same moment,\n"
 	"  each finds only the variables that are the same for all of them.\n"
-	"- `NVIDIA_VISIBLE_DEVICES`, which most of these systems set too, is not set. NVIDIA's runtime would\n"
-	"  take it as a request for devices, and refuse pods that may have none.\n"
+	"- By default divvyd does not set `NVIDIA_VISIBLE_DEVICES`, which most of these systems set. NVIDIA's\n"
+	"  runtime would take it as a request for devices, and refuse pods that may have none. With the\n"
+	"  option `--devices-by=environment`, for runtimes without CDI, divvyd sets the variable to `all`.\n"
 	"- For quotas a pod counts as in Kubernetes: main containers and sidecars are a sum, init containers\n"
 	"  a maximum.\n"
 	"\n"
@@ -134,6 +135,8 @@ static void add_fields(struct buf *out)
 	for (size_t i = 0; spec_field_name(i, name); i++)
 		buf_addf(out, "| `divvy.gpu/%s` | annotation | %s |\n", name, spec_field_help(i));
 	buf_add_text(out,
+		"| `" DIALECT_GROUP_BY_KEY "` | annotation | [object of another system]"
+		"(#groups-by-objects-of-other-systems) whose pods start together |\n"
 		"| `divvy.gpu/container` | annotation | containers to which the pod's fields apply, "
 		"with commas; else the default container |\n");
 }
