@@ -16,7 +16,6 @@ from scheduled import GIB, GPU, Scheduled
 KARPENTER = "/apis/karpenter.sh/v1"
 TAINT = "startup-taint.cluster-autoscaler.kubernetes.io/divvy"
 SOURCE = os.environ["DIVVY_SOURCE"]
-PAGE = os.path.join(SOURCE, "docs/with/karpenter.md")
 OWN_PODS = f"/api/v1/namespaces/{SYSTEM}/pods"
 
 
