@@ -129,9 +129,18 @@ static int dialect_group_by_find(
 		buf_text(&list));
 }
 
+/* Returns whether the pod lacks the label, or the label is empty. */
+static bool dialect_group_by_lacks(const struct dialect_draft *draft, const char *key)
+{
+	const struct str *value = draft_label(draft, key);
+
+	return !value || !value->n;
+}
+
 /*
  * Appends the group's name, "VALUE:NAME:...". Returns 0; 1 if a label is missing that another
- * webhook may still write; -EINVAL if the pod has none of the labels.
+ * webhook may still write; -EINVAL if the pod has none of the labels. After 0, the pod has the
+ * labels by->name and by->part.
  */
 static int dialect_group_by_name(const struct dialect_draft *draft,
 	const struct dialect_group_by *by, struct buf *name, struct error *err)
@@ -141,14 +150,16 @@ static int dialect_group_by_name(const struct dialect_draft *draft,
 
 	buf_add_text(name, by->value);
 	for (size_t i = 0; i < DIALECT_GROUP_BY_NAMES && by->name[i]; i++) {
-		const struct str *value = draft_label(draft, by->name[i]);
-
-		if (value && value->n)
-			buf_addf(name, ":%" STR_FMT, STR_ARG(*value));
-		else
+		if (dialect_group_by_lacks(draft, by->name[i])) {
 			missing = by->name[i];
-		n += value && value->n;
+			continue;
+		}
+		buf_addf(name, ":%" STR_FMT, STR_ARG(*draft_label(draft, by->name[i])));
+		n++;
 	}
+	/* The name need not contain the part: a Job's name is unique without it. */
+	if (by->part && dialect_group_by_lacks(draft, by->part))
+		missing = by->part;
 	if (missing && !n && !(by->least && draft_annotation(draft, by->least)))
 		return fail(err, EINVAL,
 			DIALECT_GROUP_BY_KEY

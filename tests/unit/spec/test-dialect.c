@@ -127,6 +127,15 @@ static const struct row own[] = {
 		"!leaderworkerset.sigs.k8s.io/size '0': expected 1 to 65536"},
 	{"l leaderworkerset.sigs.k8s.io/group-key=4aa0\na divvy.gpu/group-by=leaderworkerset",
 		"!the pod has no annotation leaderworkerset.sigs.k8s.io/size"},
+	/* a Job's pod whose label of the part is missing or empty */
+	{"l jobset.sigs.k8s.io/jobset-name=train\nl jobset.sigs.k8s.io/restart-attempt=1\n"
+	 "l batch.kubernetes.io/job-name=train-workers-0\na divvy.gpu/group-by=jobset-job\n"
+	 "a divvy.gpu/request=0.5",
+		"main request=0.5 limit=1"},
+	{"l jobset.sigs.k8s.io/jobset-name=train\nl jobset.sigs.k8s.io/restart-attempt=1\n"
+	 "l batch.kubernetes.io/job-name=train-workers-0\n"
+	 "l jobset.sigs.k8s.io/replicatedjob-name=\na divvy.gpu/group-by=jobset-job",
+		""},
 	{"l ray.io/cluster=ray\nl ray.io/group=small\na divvy.gpu/group-by=raycluster",
 		"group=raycluster:ray 0 1 ray.io ray"},
 	{"l ray.io/cluster=ray\nl ray.io/group=small\na divvy.gpu/group-by=raygroup",
