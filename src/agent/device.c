@@ -407,7 +407,9 @@ void device_note_answer(struct device *device, const struct device_answer *answe
 {
 	const bool has_returned = device->is_lost && answer->is_answered && !answer->is_lost;
 
-	device->is_lost = answer->is_lost;
+	/* A query without an answer shows nothing about a lost device. */
+	if (answer->is_answered || answer->is_lost)
+		device->is_lost = answer->is_lost;
 	device->n_silent = answer->is_answered || answer->is_lost ? 0 : device->n_silent + 1;
 	if (answer->is_answered) {
 		device->recovery = answer->recovery;

@@ -234,6 +234,18 @@ static void a_device_returns_when_the_driver_shows_it(void **state)
 	}
 }
 
+static void a_lost_device_stays_lost_until_it_answers(void **state)
+{
+	struct device device = some("GPU-a", NULL, NVML_NO_INSTANCE);
+
+	device_note_answer(&device, &(struct device_answer){.is_lost = true}, 1);
+	device_note_answer(&device, &(struct device_answer){.is_lost = false}, 2);
+	assert_true(device_is_faulty(&device));
+	assert_taint(&device, DEVICE_LOST, "divvy.gpu/lost=:NoExecute@1");
+	device_note_answer(&device, &(struct device_answer){.is_answered = true}, 3);
+	assert_false(device_is_faulty(&device));
+}
+
 /* The device may have been reset before the next query. Xid 154 reports a change of the action. */
 static void a_recovery_that_only_an_xid_reported_counts(void **state)
 {
@@ -360,6 +372,7 @@ int main(void)
 		UNIT(the_first_fatal_xid_is_reported), UNIT(xids_of_programs_are_counted),
 		UNIT(each_fault_has_a_taint_since_its_begin),
 		UNIT(a_device_returns_when_the_driver_shows_it),
+		UNIT(a_lost_device_stays_lost_until_it_answers),
 		UNIT(a_recovery_that_only_an_xid_reported_counts),
 		UNIT(an_administrator_clears_the_xid_only),
 		UNIT(a_lost_device_is_back_after_the_driver_is_opened_again),
