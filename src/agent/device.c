@@ -412,7 +412,9 @@ void device_note_answer(struct device *device, const struct device_answer *answe
 		device->is_lost = answer->is_lost;
 	device->n_silent = answer->is_answered || answer->is_lost ? 0 : device->n_silent + 1;
 	if (answer->is_answered) {
-		device->recovery = answer->recovery;
+		/* A driver that has asked for a recovery has only failed to answer this time. */
+		if (answer->recovery != NVML_RECOVERY_UNKNOWN || !asks_recovery(device->recovery))
+			device->recovery = answer->recovery;
 		device->has_asked_recovery |= asks_recovery(answer->recovery);
 		/*
 		 * Only a driver that has asked for a recovery shows by NVML_RECOVERY_NONE that the

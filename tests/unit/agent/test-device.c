@@ -246,6 +246,20 @@ static void a_lost_device_stays_lost_until_it_answers(void **state)
 	assert_false(device_is_faulty(&device));
 }
 
+static void a_failed_read_ends_no_recovery(void **state)
+{
+	struct device device = some("GPU-a", NULL, NVML_NO_INSTANCE);
+	struct device_answer answer = {.is_answered = true, .recovery = NVML_RECOVERY_RESET};
+
+	device_note_answer(&device, &answer, 1);
+	answer.recovery = NVML_RECOVERY_UNKNOWN;
+	device_note_answer(&device, &answer, 2);
+	assert_taint(&device, DEVICE_RECOVERY, "divvy.gpu/recovery=reset:NoExecute@1");
+	answer.recovery = NVML_RECOVERY_NONE;
+	device_note_answer(&device, &answer, 3);
+	assert_false(device_is_faulty(&device));
+}
+
 /* The device may have been reset before the next query. Xid 154 reports a change of the action. */
 static void a_recovery_that_only_an_xid_reported_counts(void **state)
 {
@@ -373,6 +387,7 @@ int main(void)
 		UNIT(each_fault_has_a_taint_since_its_begin),
 		UNIT(a_device_returns_when_the_driver_shows_it),
 		UNIT(a_lost_device_stays_lost_until_it_answers),
+		UNIT(a_failed_read_ends_no_recovery),
 		UNIT(a_recovery_that_only_an_xid_reported_counts),
 		UNIT(an_administrator_clears_the_xid_only),
 		UNIT(a_lost_device_is_back_after_the_driver_is_opened_again),
