@@ -80,7 +80,8 @@ struct query {
 	nvml_handle handles[ARBITER_DEVICES], whole[ARBITER_DEVICES];
 	char (*uuids)[96], (*parents)[96];
 	uint64_t reopen_ns; /* when a query may open the driver again */
-	bool has_lost;      /* a device was lost at the last query */
+	/* The device was lost or not found at a query, and no later query had an answer. */
+	bool is_away[ARBITER_DEVICES];
 	uint64_t used_bytes[ARBITER_DEVICES];
 	struct device_answer answers[ARBITER_DEVICES];
 	bool is_listed[ARBITER_DEVICES]; /* the list of processes is complete */
@@ -409,14 +410,21 @@ static void query_reopen(struct query *q)
 	}
 }
 
+static bool query_has_away(const struct query *q)
+{
+	for (uint32_t i = 0; i < q->n_devices; i++)
+		if (q->is_away[i])
+			return true;
+	return false;
+}
+
 static void run_query(struct worker_job *job)
 {
 	struct query *q = (struct query *)job;
 
 	q->n_listed = 0;
-	if (q->has_lost && clock_now_ns() >= q->reopen_ns)
+	if (query_has_away(q) && clock_now_ns() >= q->reopen_ns)
 		query_reopen(q);
-	q->has_lost = false;
 	for (uint32_t i = 0; i < q->n_devices; i++) {
 		int n = q->handles[i]
 			? nvml_processes(q->nvml, q->handles[i], q->scratch, LISTED_MAX)
@@ -432,7 +440,8 @@ static void run_query(struct worker_job *job)
 			.recovery = nvml_recovery(q->nvml, q->whole[i]),
 		};
 		q->is_listed[i] = n >= 0;
-		q->has_lost |= n == -ENODEV || !q->handles[i];
+		q->is_away[i] = n == -ENODEV || !q->handles[i] ||
+			(q->is_away[i] && !q->answers[i].is_answered);
 		for (int k = 0; k < n && q->n_listed < LISTED_MAX; k++)
 			q->listed[q->n_listed++] = (struct memory_unmanaged){
 				.pid = (pid_t)q->scratch[k].pid,

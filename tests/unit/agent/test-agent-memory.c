@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The queries of devices: a fake driver answers, and the test runs each step of a query itself. */
+#include "unit.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#define nvml_reopen fake_reopen
+#define nvml_find fake_find
+#define nvml_processes fake_processes
+#define nvml_used_bytes fake_used_bytes
+#define nvml_recovery fake_recovery
+#define worker_submit fake_submit
+#include "agent/agent-memory.c"
+
+/* The driver's answers to the next query. The driver does not say how much memory is in use. */
+static struct {
+	int processes; /* 0 or -errno */
+	bool is_reachable;
+	enum nvml_recovery recovery;
+	uint32_t n_reopens;
+} driver;
+
+int nvml_reopen(struct nvml *nvml)
+{
+	driver.n_reopens++;
+	return 0;
+}
+
+nvml_handle nvml_find(struct nvml *nvml, const char *uuid)
+{
+	return driver.is_reachable ? &driver : NULL;
+}
+
+int nvml_processes(
+	struct nvml *nvml, nvml_handle handle, struct nvml_process *ret_processes, size_t max)
+{
+	return driver.processes;
+}
+
+int nvml_used_bytes(struct nvml *nvml, nvml_handle handle, uint64_t *ret_bytes)
+{
+	return -EIO;
+}
+
+enum nvml_recovery nvml_recovery(struct nvml *nvml, nvml_handle handle)
+{
+	return driver.recovery;
+}
+
+void worker_submit(struct worker *worker, struct worker_job *job)
+{
+}
+
+/* A daemon with one device. */
+struct place {
+	struct device device;
+	struct device_set set;
+	struct agent agent;
+	struct memory memory;
+	char uuid[1][96], parent[1][96];
+};
+
+static void place_init(struct place *at)
+{
+	struct memory *m = &at->memory;
+
+	driver = (typeof(driver)){.is_reachable = true};
+	*at = (struct place){.set = {.n = 1}};
+	at->set.devices = &at->device;
+	at->agent.devices = &at->set;
+	at->agent.memory = m;
+	m->agent = &at->agent;
+	TAILQ_INIT(&m->questions);
+	TAILQ_INIT(&m->graves);
+	m->query = (struct query){.agent = &at->agent,
+		.n_devices = 1,
+		.handles = {&driver},
+		.whole = {&driver},
+		.uuids = at->uuid,
+		.parents = at->parent};
+}
+
+static void begin_query(struct place *at)
+{
+	at->agent.is_leaving = false;
+	memory_read_processes(&at->memory);
+	assert_true(at->memory.is_asking);
+}
+
+/* The daemon leaves, so that the end of a query only notes the answers. */
+static void end_query(struct place *at)
+{
+	at->memory.query.reopen_ns = 0; /* the pause is over */
+	run_query(&at->memory.query.job);
+	at->agent.is_leaving = true;
+	query_done(&at->memory.query.job);
+}
+
+static void query(struct place *at)
+{
+	begin_query(at);
+	end_query(at);
+}
+
+static void a_lost_device_is_opened_again_until_it_answers(void **state)
+{
+	static struct place at;
+
+	place_init(&at);
+	query(&at);
+	assert_int_equal(driver.n_reopens, 0);
+	driver.processes = -ENODEV;
+	query(&at);
+	query(&at);
+	assert_int_equal(driver.n_reopens, 1);
+	assert_true(device_has_fault(&at.device, DEVICE_LOST));
+	/* Another error does not show that the device is back. */
+	driver.processes = -EIO;
+	query(&at);
+	query(&at);
+	assert_int_equal(driver.n_reopens, 3);
+	assert_true(device_has_fault(&at.device, DEVICE_LOST));
+	driver.processes = 0;
+	query(&at);
+	query(&at);
+	assert_int_equal(driver.n_reopens, 4);
+	assert_false(device_is_faulty(&at.device));
+}
+
+static void a_device_that_the_driver_does_not_find_is_opened_again(void **state)
+{
+	static struct place at;
+
+	place_init(&at);
+	driver.processes = -ENODEV;
+	query(&at);
+	driver.is_reachable = false;
+	query(&at);
+	query(&at);
+	assert_int_equal(driver.n_reopens, 2);
+	driver = (typeof(driver)){.is_reachable = true};
+	query(&at);
+	assert_int_equal(driver.n_reopens, 1);
+	assert_false(device_is_faulty(&at.device));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {UNIT(a_lost_device_is_opened_again_until_it_answers),
+		UNIT(a_device_that_the_driver_does_not_find_is_opened_again)};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
