@@ -84,7 +84,8 @@ struct query {
 	bool is_away[ARBITER_DEVICES];
 	uint64_t used_bytes[ARBITER_DEVICES];
 	struct device_answer answers[ARBITER_DEVICES];
-	bool is_listed[ARBITER_DEVICES]; /* the list of processes is complete */
+	uint64_t n_xids[ARBITER_DEVICES]; /* at the query's begin; the loop's */
+	bool is_listed[ARBITER_DEVICES];  /* the list of processes is complete */
 	struct memory_unmanaged *listed;
 	struct nvml_process *scratch;
 	bool asks_descriptors;
@@ -902,6 +903,7 @@ static void query_done(struct worker_job *job)
 		struct device *d = &m->agent->devices->devices[i];
 		const bool was_faulty = device_is_faulty(d), was_lost = d->is_lost;
 
+		q->answers[i].is_before_xid = d->n_xids != q->n_xids[i];
 		m->is_known[i] = q->is_listed[i];
 		device_note_answer(d, &q->answers[i], clock_real_ns());
 		if (d->is_lost && !was_lost)
@@ -932,6 +934,8 @@ static void memory_read_processes(struct memory *m)
 		return;
 	m->is_asking = true;
 	m->begun++;
+	for (uint32_t i = 0; i < m->query.n_devices; i++)
+		m->query.n_xids[i] = m->agent->devices->devices[i].n_xids;
 	m->query.asks_descriptors = should_ask_descriptors(m);
 	m->query.job = (struct worker_job){.run = run_query, .done = query_done};
 	worker_submit(m->agent->worker, &m->query.job);

@@ -421,7 +421,8 @@ void device_note_answer(struct device *device, const struct device_answer *answe
 		 * device has had the recovery.
 		 */
 		if (has_returned ||
-			(device->has_asked_recovery && device->recovery == NVML_RECOVERY_NONE))
+			(device->has_asked_recovery && !answer->is_before_xid &&
+				device->recovery == NVML_RECOVERY_NONE))
 			device->xid = 0;
 	}
 	device_faults_changed(device, real_ns);

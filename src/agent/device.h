@@ -129,9 +129,10 @@ void device_set_close(struct device_set *set);
 
 /*
  * Notes the Xid on the devices that it names. An Xid of kind XID_DEVICE or XID_UNKNOWN makes a
- * device faulty. The fault ends when a lost device returns, when the driver no longer asks for a
- * recovery that it asked for after the Xid, by device_clear(), or when the daemon restarts. Returns
- * one bit for each device that the Xid has made faulty.
+ * device faulty. The fault ends when a lost device returns, when a query that began after the Xid
+ * shows that the driver no longer asks for a recovery that it asked for since the Xid, by
+ * device_clear(), or when the daemon restarts. Returns one bit for each device that the Xid has
+ * made faulty.
  */
 uint64_t device_note_xid(struct device_set *set, const struct nvml_xid *xid, uint64_t real_ns);
 /* Returns one bit for each device that the Xid names. */
@@ -140,6 +141,8 @@ uint64_t device_of_xid(const struct device_set *set, const struct nvml_xid *xid)
 /* The driver's answer to a query about one device. */
 struct device_answer {
 	bool is_answered, is_lost;
+	/* An Xid came after the query's begin: `recovery` may be from before the Xid. */
+	bool is_before_xid;
 	enum nvml_recovery recovery;
 };
 void device_note_answer(

@@ -145,10 +145,27 @@ static void a_device_that_the_driver_does_not_find_is_opened_again(void **state)
 	assert_false(device_is_faulty(&at.device));
 }
 
+/* The driver may have answered before the Xid. The next query begins after the Xid. */
+static void an_answer_from_before_an_xid_ends_no_fault(void **state)
+{
+	const struct nvml_xid xid = {
+		.gpu_instance = NVML_NO_INSTANCE, .xid = 48, .recovery = NVML_RECOVERY_RESET};
+	static struct place at;
+
+	place_init(&at);
+	begin_query(&at);
+	assert_int_equal(device_note_xid(&at.set, &xid, 1), 1);
+	end_query(&at);
+	assert_true(device_has_fault(&at.device, DEVICE_XID));
+	query(&at);
+	assert_false(device_is_faulty(&at.device));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {UNIT(a_lost_device_is_opened_again_until_it_answers),
-		UNIT(a_device_that_the_driver_does_not_find_is_opened_again)};
+		UNIT(a_device_that_the_driver_does_not_find_is_opened_again),
+		UNIT(an_answer_from_before_an_xid_ends_no_fault)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
