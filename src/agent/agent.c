@@ -665,15 +665,19 @@ void agent_free(struct agent *agent)
 		if (!agent->is_replaced && !p->is_dead)
 			process_let_run(p);
 	metrics_thread_free(agent->metrics);
-	xid_watch_free(agent);
 	if (agent->devices && agent->arbiter && agent->usage && agent->memory)
 		state_free(agent);
+	/*
+	 * From here on, the daemon waits for threads that may hang in the driver. A manager that
+	 * kills the daemon after a time loses nothing, because the state is saved.
+	 */
 	worker_free(agent->worker);
 	worker_leave(agent->disk, WORKER_LEAVE_DISK_S);
 	container_watch_free(agent);
 	names_free(agent);
 	apply_free(agent);
 	control_free(agent);
+	xid_watch_free(agent);
 	client_free(agent);
 	while ((p = LIST_FIRST(&agent->processes))) {
 		LIST_REMOVE(p, link);
