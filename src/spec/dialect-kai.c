@@ -148,6 +148,11 @@ static int read_parts(
 			"gpu-memory.request '" SHOW "': " MEMORY
 			" says %llu MiB; keep one of the two",
 			SHOWN(*request), (unsigned long long)(spec->memory_bytes / DIALECT_MIB));
+	if (limit && most < spec->memory_bytes)
+		return fail(err, EINVAL,
+			"gpu-memory.limit '" SHOW "': below " MEMORY
+			" of %llu MiB; expected at least as much",
+			SHOWN(*limit), (unsigned long long)(spec->memory_bytes / DIALECT_MIB));
 	if (limit || request)
 		spec->memory_bytes = limit ? most : least;
 	return 0;

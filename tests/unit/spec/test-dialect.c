@@ -622,6 +622,9 @@ static const struct row kai[] = {
 		"!container a: gpu-memory.request 'much': expected a whole number of bytes"},
 	{"d kai\nc a\na gpu-memory=2000\na nvidia.com/container.a.gpu-memory.request=4Gi",
 		"!gpu-memory says 2000 MiB; keep one of the two"},
+	{"d kai\nc a\na gpu-memory=4096\na nvidia.com/container.a.gpu-memory.limit=2Gi",
+		"!container a: gpu-memory.limit '2Gi': below gpu-memory of 4096 MiB; expected at "
+		"least as much"},
 	{"d kai\nc a\nc b\na gpu-fraction=0.5\na gpu-fraction-container-name=a\n"
 	 "a nvidia.com/container.b.gpu-memory.request=4Gi",
 		"!gpu-fraction-container-name 'a': container b has keys"},
