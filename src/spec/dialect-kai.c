@@ -255,6 +255,34 @@ static int add_with_parts(
 	return n;
 }
 
+/*
+ * Notes the containers that the keys of the pod would reach if no container had keys of its own:
+ * the main container, or those that divvy.gpu/container names.
+ */
+static int kai_note_left_out(struct dialect_draft *draft, struct error *err)
+{
+	const char *key = kai_find(draft, FRACTION) ? FRACTION : MEMORY;
+	const bool is_named = draft_annotation(draft, "divvy.gpu/container") != NULL;
+	uint32_t container = manifest_main(draft->pod);
+	int r = container != MANIFEST_NONE;
+
+	for (uint32_t i = 0; is_named || i == 0; i++) {
+		/* draft_container() would also record the default container, which gets nothing. */
+		if (is_named)
+			r = draft_container(draft, i, &container, err);
+		if (r <= 0)
+			break;
+		if (!has_parts(draft, container))
+			draft_note(draft,
+				"container " SHOW " gets no share of a GPU: %s applies only to "
+				"containers with keys " PART "NAME.gpu-memory; write such a key "
+				"for container " SHOW ", too",
+				SHOWN(draft->pod->container[container].name), key,
+				SHOWN(draft->pod->container[container].name));
+	}
+	return MIN(r, 0);
+}
+
 static int kai_translate(struct dialect_draft *draft, struct error *err)
 {
 	const bool has_part_of_pod = kai_find(draft, FRACTION) || kai_find(draft, MEMORY);
@@ -268,6 +296,8 @@ static int kai_translate(struct dialect_draft *draft, struct error *err)
 	r = r < 0 ? r : check_parts(draft, err);
 	r = r < 0 ? r : read_container(draft, &named, err);
 	r = r < 0 ? r : add_with_parts(draft, named, &spec, err);
+	if (r > 0 && has_part_of_pod && named == MANIFEST_NONE)
+		return kai_note_left_out(draft, err);
 	if (r != 0)
 		return MIN(r, 0);
 	if (!has_part_of_pod)

@@ -1055,6 +1055,14 @@ static void users_get_notes_without_a_refusal(void **state)
 		{"m volcano.sh/vgpu-number=1", "dialect volcano is off"},
 		{"m koordinator.sh/gpu=50", "dialect koordinator is off"},
 		{"c a\nc b\nd kai\na gpu-fraction=0.5", "only container a gets a share"},
+		{"c a\nc b\nd kai\na gpu-fraction=0.5\n"
+		 "a nvidia.com/container.b.gpu-memory.limit=4Gi",
+			"container a gets no share of a GPU: gpu-fraction applies only to "
+			"containers with keys nvidia.com/container.NAME.gpu-memory; write such a "
+			"key for container a, too"},
+		{"c a\nc b\nc x\nd kai\na gpu-memory=4096\na divvy.gpu/container=b,x\n"
+		 "a nvidia.com/container.b.gpu-memory.limit=4Gi",
+			"container x gets no share of a GPU: gpu-memory applies only"},
 		{"c a\nd kai\na gpu-fraction=0.5\na nvidia.com/container.a.gpu-compute.mode=x",
 			"'nvidia.com/container.a.gpu-compute.mode' has no effect"},
 		{"d kai\na kai.scheduler/queue=q\na gpu-fraction=0.5",
