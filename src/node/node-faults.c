@@ -121,9 +121,12 @@ void faults_clear(struct node *node, const json_t *gpu_node)
 		if (!d || !time || !device_has_fault(d, DEVICE_XID) ||
 			kube_time_parse(str_from(time), &cleared_ns) < 0)
 			continue;
-		/* The taint has whole seconds, so the comparison must, too. */
+		/*
+		 * Only the taint's own time counts, because a later time would also clear Xids that
+		 * come until then. The taint has whole seconds, so the comparison must, too.
+		 */
 		since = kube_time_format(d->fault_since_ns[DEVICE_XID]);
-		if (kube_time_parse(str_from(since.s), &since_ns) < 0 || since_ns > cleared_ns)
+		if (kube_time_parse(str_from(since.s), &since_ns) < 0 || since_ns != cleared_ns)
 			continue;
 		log_info("device %s: an administrator has cleared Xid %llu", uuid,
 			(unsigned long long)d->xid);

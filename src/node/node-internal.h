@@ -445,7 +445,7 @@ void faults_seen(struct node *node, const json_t *status);
 /* The GPUNode was deleted: no device counts as missing any more. */
 void faults_forget(struct node *node);
 /*
- * Clears the Xids of devices that GPUNode.spec.cleared names with the time of their taint.
+ * Clears the Xids of devices that GPUNode.spec.cleared names with exactly the time of their taint.
  */
 void faults_clear(struct node *node, const json_t *gpu_node);
 /* Looks for faults every few seconds, and reports changes. */
