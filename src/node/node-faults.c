@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "agent/control.h"
 #include "agent/device.h"
 #include "base/log.h"
 #include "kube/kube-json.h"
@@ -131,6 +132,7 @@ void faults_clear(struct node *node, const json_t *gpu_node)
 		log_info("device %s: an administrator has cleared Xid %llu", uuid,
 			(unsigned long long)d->xid);
 		device_clear(d);
+		control_room(node->agent);
 	}
 }
 
