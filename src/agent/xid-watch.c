@@ -95,8 +95,11 @@ static void xid_read_log(struct xid_watch *w)
 			: read(w->log_fd, w->part + w->n_part, sizeof(w->part) - w->n_part);
 		struct str rest, line;
 
-		/* EPIPE: the kernel has overwritten lines that were not read yet. */
-		if (n < 0 && errno == EPIPE)
+		/*
+		 * EPIPE: the kernel has overwritten lines that were not read yet. EINVAL: the
+		 * record is longer than LINE_BYTES; the kernel has skipped it.
+		 */
+		if (n < 0 && (errno == EPIPE || (errno == EINVAL && w->has_records)))
 			continue;
 		if (n <= 0)
 			return;

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The process and the tenant that caused an Xid: a fake kernel log, with a clock of its own. */
+#include "unit.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+static uint64_t fake_now_ns(void);
+static void fake_sleep_until_ns(uint64_t ns);
+static ssize_t fake_read(int fd, void *to, size_t n);
+
+#define clock_now_ns fake_now_ns
+#define clock_sleep_until_ns fake_sleep_until_ns
+#define read fake_read
+#include "agent/xid-watch.c"
+
+#define LINE "NVRM: Xid (PCI:0000:0a:00): 31, pid=%d, name=python\n"
+
+static uint64_t now_ns;
+/* Answers of the next reads: a record with this pid; 0: none now; below: -errno. */
+static int records[8];
+static uint32_t n_records, n_read;
+
+static uint64_t fake_now_ns(void)
+{
+	return now_ns;
+}
+
+static void fake_sleep_until_ns(uint64_t ns)
+{
+	now_ns = ns;
+}
+
+static ssize_t fake_read(int fd, void *to, size_t n)
+{
+	const int record = n_read < n_records ? records[n_read++] : 0;
+
+	if (record > 0)
+		return snprintf(to, n, "4,1,1,-;" LINE, record);
+	errno = record ? -record : EAGAIN;
+	return -1;
+}
+
+static void watch_init(struct xid_watch *w)
+{
+	*w = (struct xid_watch){.has_records = true, .n_places = 1};
+	w->places[0] = (struct xid_place){.uuid = "GPU-a", .pci = {.bus = 10}};
+	now_ns = 100 * NSEC_PER_SEC;
+	n_records = n_read = 0;
+}
+
+static void add_record(int record)
+{
+	assert_true(n_records < ARRAY_SIZE(records));
+	records[n_records++] = record;
+}
+
+static pid_t find_pid(struct xid_watch *w)
+{
+	return xid_find_pid(w, &(struct nvml_xid){.uuid = "GPU-a", .xid = 31});
+}
+
+static void a_record_that_is_too_long_hides_no_later_one(void **state)
+{
+	static struct xid_watch w;
+
+	watch_init(&w);
+	add_record(-EPIPE);
+	/* /dev/kmsg answers so if a record has more bytes than the buffer. */
+	for (uint32_t i = 0; i <= LINE_TRIES; i++)
+		add_record(-EINVAL);
+	add_record(4);
+	assert_int_equal(find_pid(&w), 4);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {UNIT(a_record_that_is_too_long_hides_no_later_one)};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
