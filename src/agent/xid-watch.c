@@ -38,10 +38,16 @@
 /* The driver writes the line before it reports the Xid, but /dev/kmsg may show it a bit later. */
 #define LINE_TRIES 5u
 #define LINE_WAIT_NS (10 * NSEC_PER_MSEC)
+#define LINE_AGE_NS NSEC_PER_SEC /* from reading a line to the latest Xid that the line is about */
 
 struct xid_seen {
 	struct nvml_xid xid;
 	pid_t pid; /* 0: not known */
+};
+
+struct xid_kept_line {
+	struct xid_line line;
+	uint64_t read_ns;
 };
 
 struct xid_place {
@@ -65,7 +71,7 @@ struct xid_watch {
 	bool has_records; /* each read() returns one line, as from /dev/kmsg */
 	char part[LINE_BYTES];
 	size_t n_part;
-	struct xid_line lines[LINES_MAX];
+	struct xid_kept_line lines[LINES_MAX]; /* the oldest first */
 	uint32_t n_lines;
 
 	/* the loop's */
@@ -77,13 +83,24 @@ struct xid_watch {
 
 static void xid_keep_line(struct xid_watch *w, struct str text)
 {
-	struct xid_line line;
+	struct xid_kept_line kept = {.read_ns = clock_now_ns()};
 
-	if (!xid_line_parse(text, &line))
+	if (!xid_line_parse(text, &kept.line))
 		return;
 	if (w->n_lines == LINES_MAX)
 		memmove(w->lines, w->lines + 1, --w->n_lines * sizeof(*w->lines));
-	w->lines[w->n_lines++] = line;
+	w->lines[w->n_lines++] = kept;
+}
+
+/* A line whose Xid the driver did not report must not serve a later Xid of the same number. */
+static void xid_drop_old_lines(struct xid_watch *w)
+{
+	uint32_t n = 0;
+
+	while (n < w->n_lines && clock_since_ns(clock_now_ns(), w->lines[n].read_ns) > LINE_AGE_NS)
+		n++;
+	w->n_lines -= n;
+	memmove(w->lines, w->lines + n, w->n_lines * sizeof(*w->lines));
 }
 
 /* Reads all lines that the log has now. A line that is too long is dropped. */
@@ -125,7 +142,7 @@ static bool xid_take_line(struct xid_watch *w, const struct nvml_xid *xid, pid_t
 	const struct xid_place *place = xid_place(w, xid->uuid);
 
 	for (uint32_t i = 0; place && i < w->n_lines; i++) {
-		const struct xid_line *line = &w->lines[i];
+		const struct xid_line *line = &w->lines[i].line;
 
 		if (line->xid != xid->xid || memcmp(&line->pci, &place->pci, sizeof(line->pci)))
 			continue;
@@ -140,6 +157,7 @@ static pid_t xid_find_pid(struct xid_watch *w, const struct nvml_xid *xid)
 {
 	pid_t pid = 0;
 
+	xid_drop_old_lines(w);
 	for (uint32_t i = 0; i < LINE_TRIES && w->log_fd >= 0; i++) {
 		if (i)
 			clock_sleep_until_ns(clock_now_ns() + LINE_WAIT_NS);
@@ -179,6 +197,8 @@ static void xid_watch_run(struct worker_job *job)
 	while (r >= 0 && w->n_seen < XIDS_MAX && !atomic_load(&w->is_ending)) {
 		struct xid_seen *seen = &w->seen[w->n_seen];
 
+		/* Lines that come without an Xid must grow old. */
+		xid_read_log(w);
 		r = nvml_await_xid(w->nvml, w->n_seen ? 0 : XID_WAIT_MS, &seen->xid);
 		if (r == 0 && w->n_seen)
 			return;

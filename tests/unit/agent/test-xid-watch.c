@@ -76,9 +76,39 @@ static void a_record_that_is_too_long_hides_no_later_one(void **state)
 	assert_int_equal(find_pid(&w), 4);
 }
 
+static void lines_serve_the_xids_in_order(void **state)
+{
+	static struct xid_watch w;
+
+	watch_init(&w);
+	add_record(4);
+	add_record(5);
+	xid_read_log(&w);
+	now_ns += NSEC_PER_SEC / 2;
+	assert_int_equal(find_pid(&w), 4);
+	assert_int_equal(find_pid(&w), 5);
+	assert_int_equal(find_pid(&w), 0);
+}
+
+/* The driver did not report the Xid of the first line. */
+static void a_line_serves_no_xid_that_comes_much_later(void **state)
+{
+	static struct xid_watch w;
+
+	watch_init(&w);
+	add_record(4);
+	xid_read_log(&w);
+	now_ns += LINE_AGE_NS + 1;
+	add_record(5);
+	assert_int_equal(find_pid(&w), 5);
+	assert_int_equal(find_pid(&w), 0);
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {UNIT(a_record_that_is_too_long_hides_no_later_one)};
+	const struct CMUnitTest tests[] = {UNIT(a_record_that_is_too_long_hides_no_later_one),
+		UNIT(lines_serve_the_xids_in_order),
+		UNIT(a_line_serves_no_xid_that_comes_much_later)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
