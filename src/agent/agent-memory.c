@@ -974,6 +974,11 @@ void memory_refresh(struct agent *agent)
 		memory_read_processes(agent->memory);
 }
 
+void memory_query(struct agent *agent)
+{
+	memory_read_processes(agent->memory);
+}
+
 size_t memory_listed(struct agent *agent, struct memory_unmanaged *ret, size_t max)
 {
 	size_t n = MIN((size_t)agent->memory->n_listed, max);

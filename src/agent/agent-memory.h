@@ -79,6 +79,8 @@ uint64_t memory_denied(const struct tenant_device *td);
 uint64_t memory_device_says(struct agent *agent, const struct device *device, pid_t pid);
 /* Asks the devices about memory and processes in the background, at most once a second. */
 void memory_refresh(struct agent *agent);
+/* The same at once. During a query, another query begins when the first one has ended. */
+void memory_query(struct agent *agent);
 
 /* Tells the device's programs on their stderr why their calls fail or may fail. */
 void memory_report_fault(struct agent *agent, const struct device *device);

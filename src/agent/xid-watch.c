@@ -292,9 +292,9 @@ static void xid_watch_done(struct worker_job *job)
 
 	for (uint32_t i = 0; i < w->n_seen; i++)
 		xid_watch_note(w, &w->seen[i]);
-	/* An Xid often comes with other faults, which only a query shows. */
+	/* An Xid often comes with other faults, which only a query that begins now shows. */
 	if (w->n_seen)
-		memory_refresh(w->agent);
+		memory_query(w->agent);
 	if (!w->agent->is_leaving)
 		worker_submit(w->worker, &w->job);
 }

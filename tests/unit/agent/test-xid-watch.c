@@ -15,6 +15,8 @@ static ssize_t fake_read(int fd, void *to, size_t n);
 #define clock_now_ns fake_now_ns
 #define clock_sleep_until_ns fake_sleep_until_ns
 #define read fake_read
+#define memory_query fake_memory_query
+#define worker_submit fake_submit
 #include "agent/xid-watch.c"
 
 #define LINE "NVRM: Xid (PCI:0000:0a:00): 31, pid=%d, name=python\n"
@@ -42,6 +44,17 @@ static ssize_t fake_read(int fd, void *to, size_t n)
 		return snprintf(to, n, "4,1,1,-;" LINE, record);
 	errno = record ? -record : EAGAIN;
 	return -1;
+}
+
+static uint32_t n_queries;
+
+void memory_query(struct agent *agent)
+{
+	n_queries++;
+}
+
+void worker_submit(struct worker *worker, struct worker_job *job)
+{
 }
 
 static void watch_init(struct xid_watch *w)
@@ -104,11 +117,28 @@ static void a_line_serves_no_xid_that_comes_much_later(void **state)
 	assert_int_equal(find_pid(&w), 0);
 }
 
+/* The last query may have ended a moment before the Xid. */
+static void each_xid_begins_a_query(void **state)
+{
+	static struct device_set set;
+	static struct agent agent = {.devices = &set};
+	static struct xid_watch w;
+
+	watch_init(&w);
+	w.agent = &agent;
+	n_queries = 0;
+	xid_watch_done(&w.job);
+	assert_int_equal(n_queries, 0);
+	w.seen[w.n_seen++].xid.xid = 48;
+	xid_watch_done(&w.job);
+	assert_int_equal(n_queries, 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {UNIT(a_record_that_is_too_long_hides_no_later_one),
 		UNIT(lines_serve_the_xids_in_order),
-		UNIT(a_line_serves_no_xid_that_comes_much_later)};
+		UNIT(a_line_serves_no_xid_that_comes_much_later), UNIT(each_xid_begins_a_query)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
