@@ -24,6 +24,7 @@
 #include "agent/agent-memory.h"
 #include "agent/agent-state.h"
 #include "agent/token.h"
+#include "agent/xid-watch.h"
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/process.h"
@@ -281,6 +282,7 @@ void process_kill(struct process *p)
 	token_process_exited(p);
 	state_process_exited(p);
 	memory_process_exited(p);
+	xid_watch_process_exited(p);
 	if (p->conn) {
 		p->conn->process = NULL;
 		conn_close(p->conn);

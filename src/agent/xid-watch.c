@@ -3,7 +3,7 @@
  * One job of a worker of its own waits for the next Xids, and its end hands them to the loop,
  * which submits the job again. The job also reads the kernel log, because only the kernel log
  * names the process that caused an Xid. Without the right to read the kernel log, or if the log
- * names no process, the Xid belongs to the tenant that alone has processes on the device.
+ * names no process, the Xid probably belongs to the tenant that alone used the device lately.
  *
  * The job touches only its own memory, the driver and the kernel log. `is_ending` ends its wait.
  */
@@ -21,6 +21,7 @@
 #include "agent/agent-memory.h"
 #include "agent/device.h"
 #include "driver/xid.h"
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/log.h"
@@ -40,6 +41,13 @@
 #define LINE_WAIT_NS (10 * NSEC_PER_MSEC)
 #define LINE_AGE_NS NSEC_PER_SEC /* from reading a line to the latest Xid that the line is about */
 
+/*
+ * An error often ends the program that caused it, so a tenant whose process ended within this time
+ * may have caused an Xid, too.
+ */
+#define LEFT_NS (10 * NSEC_PER_SEC)
+#define LISTED_MAX 4096u
+
 struct xid_seen {
 	struct nvml_xid xid;
 	pid_t pid; /* 0: not known */
@@ -48,6 +56,12 @@ struct xid_seen {
 struct xid_kept_line {
 	struct xid_line line;
 	uint64_t read_ns;
+};
+
+/* The end of a tenant's process on a device. */
+struct xid_end {
+	arbiter_id tenant; /* 0: none */
+	uint64_t ns;
 };
 
 struct xid_place {
@@ -77,6 +91,9 @@ struct xid_watch {
 	/* the loop's */
 	struct xid_report reports[XID_REPORTS_MAX];
 	uint32_t first_report, n_reports;
+	/* The last end of a process, and the last one of another tenant than that one. */
+	struct xid_end ends[ARBITER_DEVICES][2];
+	uint64_t unmanaged_devices, unmanaged_generation;
 };
 
 /* ---- the kernel log ---- */
@@ -222,13 +239,66 @@ static struct process *xid_find_process(const struct agent *agent, pid_t pid)
 	return NULL;
 }
 
-/* The tenant that alone has processes on the devices; NULL: none or several. */
-static const struct tenant *xid_find_only_tenant(const struct agent *agent, uint64_t devices)
+void xid_watch_process_exited(const struct process *process)
+{
+	const struct tenant *t = process->tenant;
+	struct xid_watch *w = process->agent->xid_watch;
+
+	for (uint32_t i = 0; w && i < t->n; i++) {
+		struct xid_end *ends = w->ends[t->devices[i].device->index];
+
+		if (ends[0].tenant != t->id)
+			ends[1] = ends[0];
+		ends[0] = (struct xid_end){.tenant = t->id, .ns = clock_now_ns()};
+	}
+}
+
+/* Whether a process of another tenant has just left one of the devices. */
+static bool xid_has_other_left(
+	const struct xid_watch *w, uint64_t devices, const struct tenant *tenant)
+{
+	for (uint32_t i = 0; i < ARBITER_DEVICES; i++)
+		for (uint32_t k = 0; devices >> i & 1 && k < 2; k++) {
+			const struct xid_end *end = &w->ends[i][k];
+
+			if (end->tenant && end->tenant != tenant->id &&
+				clock_since_ns(clock_now_ns(), end->ns) <= LEFT_NS)
+				return true;
+		}
+	return false;
+}
+
+/* Finds the devices with unmanaged processes, once for each answer of the devices. */
+static uint64_t xid_find_unmanaged(struct xid_watch *w)
+{
+	const uint64_t generation = memory_generation(w->agent);
+	_cleanup_free_ struct memory_unmanaged *listed = NULL;
+	size_t n;
+
+	if (w->unmanaged_generation == generation)
+		return w->unmanaged_devices;
+	listed = calloc(LISTED_MAX, sizeof(*listed));
+	if (!listed)
+		return UINT64_MAX;
+	n = memory_listed(w->agent, listed, LISTED_MAX);
+	w->unmanaged_devices = 0;
+	w->unmanaged_generation = generation;
+	for (size_t i = 0; i < n; i++)
+		if (!xid_find_process(w->agent, listed[i].pid))
+			w->unmanaged_devices |= 1ull << listed[i].device;
+	return w->unmanaged_devices;
+}
+
+/*
+ * The tenant that alone has processes on the devices; NULL: none or several, or another program
+ * may have caused the Xid.
+ */
+static const struct tenant *xid_find_only_tenant(struct xid_watch *w, uint64_t devices)
 {
 	const struct tenant *only = NULL, *t;
 	uint32_t n = 0;
 
-	LIST_FOREACH(t, &agent->tenants, link) {
+	LIST_FOREACH(t, &w->agent->tenants, link) {
 		bool is_there = false;
 
 		for (uint32_t i = 0; i < t->n; i++)
@@ -236,7 +306,9 @@ static const struct tenant *xid_find_only_tenant(const struct agent *agent, uint
 		n += is_there;
 		only = is_there ? t : only;
 	}
-	return n == 1 ? only : NULL;
+	return n == 1 && !xid_has_other_left(w, devices, only) && !(xid_find_unmanaged(w) & devices)
+		? only
+		: NULL;
 }
 
 static void xid_add_report(struct xid_watch *w, const struct xid_seen *seen, uint64_t devices,
@@ -251,7 +323,8 @@ static void xid_add_report(struct xid_watch *w, const struct xid_seen *seen, uin
 	report = &w->reports[(w->first_report + w->n_reports++) % XID_REPORTS_MAX];
 	*report = (struct xid_report){.xid = seen->xid.xid,
 		.device = (uint32_t)__builtin_ctzll(devices),
-		.pid = seen->pid};
+		.pid = seen->pid,
+		.is_probable = tenant && !seen->pid};
 	if (tenant && tenant->pod)
 		report->pod = *tenant->pod;
 }
@@ -276,13 +349,14 @@ static void xid_watch_note(struct xid_watch *w, const struct xid_seen *seen)
 	if (process)
 		tenant = process->tenant;
 	else if (!seen->pid)
-		tenant = xid_find_only_tenant(w->agent, devices);
+		tenant = xid_find_only_tenant(w, devices);
 	if (process && !process->is_dead)
 		client_send_diagnostic(process->conn, (uint32_t)__builtin_ctzll(devices),
 			"device %s: this program caused Xid %" PRIu64 " (%s)", xid->uuid, xid->xid,
 			xid_text(xid->xid));
 	if (tenant)
-		log_info("tenant %s caused Xid %" PRIu64, tenant->name, xid->xid);
+		log_info("tenant %s %scaused Xid %" PRIu64, tenant->name,
+			process ? "" : "probably ", xid->xid);
 	xid_add_report(w, seen, devices, tenant);
 }
 

@@ -13,12 +13,16 @@
 
 int xid_watch_new(struct agent *agent, struct error *err);
 void xid_watch_free(struct agent *agent);
+/* Call once, when the process is marked as dead. */
+void xid_watch_process_exited(const struct process *process);
 
 /* An Xid that a program can cause. */
 struct xid_report {
 	uint64_t xid;
 	uint32_t device; /* index of the first device that the Xid names */
 	pid_t pid;       /* 0: not known */
+	/* No program but the pod's is known to have used the device within the last seconds. */
+	bool is_probable;
 	/* The pod whose process caused the Xid; uid "": no pod, or not known. */
 	struct tenant_pod pod;
 };

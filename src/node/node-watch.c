@@ -150,9 +150,11 @@ static void watch_report_xids(struct node *node)
 
 		if (r.pod.uid[0])
 			node_pod_event(node, &r.pod, true, "XidError",
-				"container %s caused Xid %" PRIu64 " (%s) on device %s; the error "
+				"container %s %scaused Xid %" PRIu64
+				" (%s) on device %s; the error "
 				"ends its work on the device, and other tenants continue",
-				r.pod.container, r.xid, xid_text(r.xid), uuid);
+				r.pod.container, r.is_probable ? "probably " : "", r.xid,
+				xid_text(r.xid), uuid);
 		else
 			node_event(node, true, "XidError",
 				"a program that belongs to no known pod caused Xid %" PRIu64
