@@ -6,6 +6,7 @@
  * as if no namespace had that annotation.
  */
 #include <errno.h>
+#include <string.h>
 
 #include "base/format.h"
 #include "cmdline/json-member.h"
@@ -32,36 +33,53 @@ static const struct table_column columns[] = {{"NAMESPACE", false}, {"POD", fals
 
 #define NARROW 11
 
-/* The health of the first device in the row that is not healthy; NULL: all are. */
-static const char *kubectl_ps_fault(const json_t *nodes, const json_t *row)
+/* Returns {UUID: health} of all devices that are not healthy. */
+static json_t *kubectl_ps_faults(const json_t *nodes)
 {
-	const json_t *uuids = json_object_get(row, "devices");
+	json_t *faults = json_object();
 
 	for (size_t i = 0; i < json_array_size(nodes); i++) {
 		const json_t *devices = kube_json_at(
 			json_array_get(nodes, i), "status", "devices", NULL);
 
-		for (size_t k = 0; k < json_array_size(uuids); k++) {
-			const char *uuid = json_string_value(json_array_get(uuids, k)),
-				   *health = kube_json_text_at(
-					   kube_json_find(devices, "uuid", uuid ? uuid : ""),
-					   "health", NULL);
+		for (size_t k = 0; k < json_array_size(devices); k++) {
+			const json_t *device = json_array_get(devices, k);
+			const char *uuid = kube_json_text_at(device, "uuid", NULL),
+				   *health = kube_json_text_at(device, "health", NULL);
 
-			if (health && strcmp(health, "Healthy"))
-				return health;
+			if (uuid && health && strcmp(health, "Healthy"))
+				json_object_set_new(faults, uuid, json_string(health));
 		}
+	}
+	return faults;
+}
+
+/*
+ * The health of the first device in the row that is not healthy; NULL: all are. The devices of a
+ * remote pod are on another node than the pod.
+ */
+static const char *kubectl_ps_fault(const json_t *faults, const json_t *row)
+{
+	const json_t *uuids = json_object_get(row, "devices");
+
+	for (size_t i = 0; i < json_array_size(uuids); i++) {
+		const char *uuid = json_string_value(json_array_get(uuids, i));
+		const json_t *health = uuid ? json_object_get(faults, uuid) : NULL;
+
+		if (health)
+			return json_string_value(health);
 	}
 	return NULL;
 }
 
 static void kubectl_ps_add_row(
-	struct table *t, const json_t *nodes, const json_t *row, bool is_wide)
+	struct table *t, const json_t *faults, const json_t *row, bool is_wide)
 {
 	static const char *const texts[] = {
 		"namespace", "pod", "container", "node", "class", "requested", "granted"};
 	const json_t *devices = json_object_get(row, "devices");
 	_cleanup_buf_ struct buf list = BUF_INIT(4096);
-	const char *fault = kubectl_ps_fault(nodes, row);
+	const char *fault = kubectl_ps_fault(faults, row);
 
 	for (size_t i = 0; i < ARRAY_SIZE(texts); i++)
 		table_add(t, json_text_or_empty(row, texts[i]));
@@ -92,11 +110,12 @@ static int kubectl_ps_print_rows(
 	const struct cli_args *args, const json_t *nodes, const json_t *rows, struct error *err)
 {
 	const bool is_wide = cli_has(args, "wide");
+	_cleanup_json_ json_t *faults = kubectl_ps_faults(nodes);
 	_cleanup_table_ struct table t;
 
 	table_init(&t, columns, is_wide ? ARRAY_SIZE(columns) : NARROW);
 	for (size_t i = 0; i < json_array_size(rows); i++)
-		kubectl_ps_add_row(&t, nodes, json_array_get(rows, i), is_wide);
+		kubectl_ps_add_row(&t, faults, json_array_get(rows, i), is_wide);
 	return output_table(&t, err);
 }
 
