@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/log.h"
 #include "base/str.h"
 
 /* The few types that are needed, laid out as in NVML's public documentation. */
@@ -121,7 +122,7 @@ struct nvml_field {
 struct nvml {
 	void *library;
 	char version[80];
-	/* Readers use the driver; the writer is nvml_reopen(). Writers come first. */
+	/* Readers use the driver; writers change `events` or `watched`. Writers come first. */
 	pthread_rwlock_t lock;
 	bool is_closed; /* the driver could not be opened again */
 	void *events;   /* the driver's event set; NULL: nothing is watched */
@@ -250,7 +251,7 @@ void nvml_close(struct nvml *nvml)
 {
 	if (!nvml)
 		return;
-	if (nvml->events && nvml->events_free)
+	if (nvml->events)
 		nvml->events_free(nvml->events);
 	if (!nvml->is_closed)
 		nvml->shutdown();
@@ -363,8 +364,10 @@ int nvml_list(struct nvml *nvml, struct nvml_info *ret_infos, size_t max, struct
 {
 	unsigned int n = 0, i;
 	size_t found = 0;
-	int r = nvml->count(&n);
+	int r;
 
+	NVML_READ(nvml);
+	r = nvml->count(&n);
 	if (r != NVML_OK)
 		return fail(err, EIO, "nvmlDeviceGetCount_v2 failed with %d", r);
 	for (i = 0; i < n && found < max; i++) {
@@ -388,6 +391,7 @@ enum nvml_link nvml_link(struct nvml *nvml, nvml_handle a, nvml_handle b)
 {
 	unsigned int status = 1, level = UINT_MAX;
 
+	NVML_READ(nvml);
 	if (nvml->p2p && nvml->p2p(a, b, NVML_P2P_NVLINK, &status) == NVML_OK && status == 0)
 		return NVML_LINK_NVLINK;
 	if (!nvml->ancestor || nvml->ancestor(a, b, &level) != NVML_OK)
@@ -462,14 +466,16 @@ static int nvml_watch_handle(struct nvml *nvml, nvml_handle handle)
 		: -ENOTSUP;
 }
 
-int nvml_watch_xids(struct nvml *nvml, uint32_t nvml_index)
+static int nvml_watch_xids_locked(struct nvml *nvml, uint32_t nvml_index)
 {
 	unsigned long long types = 0;
 	nvml_handle handle;
 	uint32_t n;
 
-	if (!nvml || !nvml->events_new || !nvml->events_register || !nvml->events_wait ||
-		nvml->n_watched == WATCHED_MAX || nvml->handle(nvml_index, &handle) != NVML_OK)
+	/* nvml_reopen() must free the event set, because its devices are then invalid. */
+	if (!nvml->events_new || !nvml->events_free || !nvml->events_register ||
+		!nvml->events_wait || nvml->n_watched == WATCHED_MAX ||
+		nvml->handle(nvml_index, &handle) != NVML_OK)
 		return -ENOTSUP;
 	if (nvml->event_types &&
 		(nvml->event_types(handle, &types) != NVML_OK || !(types & NVML_EVENT_XID)))
@@ -481,6 +487,18 @@ int nvml_watch_xids(struct nvml *nvml, uint32_t nvml_index)
 	nvml->watched[n].handle = handle;
 	nvml->n_watched++;
 	return 0;
+}
+
+int nvml_watch_xids(struct nvml *nvml, uint32_t nvml_index)
+{
+	int r;
+
+	if (!nvml)
+		return -ENOTSUP;
+	pthread_rwlock_wrlock(&nvml->lock);
+	r = nvml_watch_xids_locked(nvml, nvml_index);
+	pthread_rwlock_unlock(&nvml->lock);
+	return r;
 }
 
 static nvml_handle nvml_find_locked(struct nvml *nvml, const char *uuid)
@@ -506,7 +524,7 @@ int nvml_reopen(struct nvml *nvml)
 	if (!nvml || !nvml->by_uuid)
 		return -ENOTSUP;
 	pthread_rwlock_wrlock(&nvml->lock);
-	if (nvml->events && nvml->events_free)
+	if (nvml->events)
 		nvml->events_free(TAKE_PTR(nvml->events));
 	if (!nvml->is_closed)
 		nvml->shutdown();
@@ -515,8 +533,9 @@ int nvml_reopen(struct nvml *nvml)
 		nvml_handle handle = nvml_find_locked(nvml, nvml->watched[i].uuid);
 
 		nvml->watched[i].handle = handle;
-		if (handle)
-			nvml_watch_handle(nvml, handle);
+		if (handle && nvml_watch_handle(nvml, handle) < 0)
+			log_debug("device %s: the driver reports no Xids since it was opened again",
+				nvml->watched[i].uuid);
 	}
 	r = nvml->is_closed ? -EIO : 0;
 	pthread_rwlock_unlock(&nvml->lock);

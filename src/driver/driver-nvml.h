@@ -3,7 +3,8 @@
  * The driver's management library, opened at run time. This is the one place that knows
  * nvmlReturn_t: answers are translated here. nvml_open() never opens divvy's own interception
  * library, which would show a tenant's view. All functions may block, and any thread may call them,
- * also while another thread is in nvml_reopen(). With a NULL library all queries fail with -EIO.
+ * also while another thread is in nvml_reopen(); only nvml_open() and nvml_close() need the library
+ * for themselves. With a NULL library all queries fail with -EIO.
  */
 #ifndef DRIVER_DRIVER_NVML_H
 #define DRIVER_DRIVER_NVML_H
