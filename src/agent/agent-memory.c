@@ -35,9 +35,11 @@
 #define REFRESH_NS NSEC_PER_SEC
 /*
  * While a device is lost, queries begin the use of the driver anew. That may take seconds without
- * persistence mode, so the pause until the next time is REOPEN_REST times as long.
+ * persistence mode, so the pause until the next time is REOPEN_REST times as long. The pause also
+ * doubles from REOPEN_NS to REOPEN_MAX_NS, because a device may stay lost for days.
  */
 #define REOPEN_NS (1 * NSEC_PER_SEC)
+#define REOPEN_MAX_NS (300 * NSEC_PER_SEC)
 #define REOPEN_REST 20u
 #define WAITS_MAX 65536u /* waiting requests on all devices */
 #define WAITS_PER_PROCESS 256u
@@ -80,6 +82,7 @@ struct query {
 	nvml_handle handles[ARBITER_DEVICES], whole[ARBITER_DEVICES];
 	char (*uuids)[96], (*parents)[96];
 	uint64_t reopen_ns; /* when a query may open the driver again */
+	uint64_t pause_ns;  /* the last pause between reopenings, without REOPEN_REST */
 	/* The device was lost or not found at a query, and no later query had an answer. */
 	bool is_away[ARBITER_DEVICES];
 	uint64_t used_bytes[ARBITER_DEVICES];
@@ -401,8 +404,9 @@ static void query_reopen(struct query *q)
 	const uint64_t began_ns = clock_now_ns();
 	const int r = nvml_reopen(q->nvml);
 
+	q->pause_ns = q->pause_ns ? MIN(2 * q->pause_ns, REOPEN_MAX_NS) : REOPEN_NS;
 	q->reopen_ns = clock_now_ns() +
-		MAX(REOPEN_REST * clock_since_ns(clock_now_ns(), began_ns), REOPEN_NS);
+		MAX(REOPEN_REST * clock_since_ns(clock_now_ns(), began_ns), q->pause_ns);
 	if (r == -ENOTSUP)
 		return;
 	for (uint32_t i = 0; i < q->n_devices; i++) {
@@ -424,7 +428,9 @@ static void run_query(struct worker_job *job)
 	struct query *q = (struct query *)job;
 
 	q->n_listed = 0;
-	if (query_has_away(q) && clock_now_ns() >= q->reopen_ns)
+	if (!query_has_away(q))
+		q->pause_ns = 0;
+	else if (clock_now_ns() >= q->reopen_ns)
 		query_reopen(q);
 	for (uint32_t i = 0; i < q->n_devices; i++) {
 		int n = q->handles[i]

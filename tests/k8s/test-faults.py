@@ -176,7 +176,8 @@ def a_tainted_device_gets_no_new_pod():
 def the_device_returns_without_a_restart_of_divvyd():
     uuid = world["uuid"]
     fail_device(uuid, "reset")
-    wait_for(lambda: device(uuid)["health"] == "Healthy", "the device is healthy", 60)
+    # divvyd looks for a lost device after pauses that double up to 5 minutes.
+    wait_for(lambda: device(uuid)["health"] == "Healthy", "the device is healthy", 330)
     assert taints(uuid) == [], device(uuid)
     cluster.wait_for_pod("waits", "Running")
     assert device_of(cluster.pod("waits")) == uuid, cluster.pod("waits")

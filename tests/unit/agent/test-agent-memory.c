@@ -5,6 +5,11 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/clock.h"
+
+static uint64_t fake_now_ns(void);
+
+#define clock_now_ns fake_now_ns
 #define nvml_reopen fake_reopen
 #define nvml_find fake_find
 #define nvml_processes fake_processes
@@ -52,6 +57,13 @@ void worker_submit(struct worker *worker, struct worker_job *job)
 {
 }
 
+static uint64_t now_ns;
+
+static uint64_t fake_now_ns(void)
+{
+	return now_ns;
+}
+
 /* A daemon with one device. */
 struct place {
 	struct device device;
@@ -65,6 +77,7 @@ static void place_init(struct place *at)
 {
 	struct memory *m = &at->memory;
 
+	now_ns = NSEC_PER_SEC;
 	driver = (typeof(driver)){.is_reachable = true};
 	*at = (struct place){.set = {.n = 1}};
 	at->set.devices = &at->device;
@@ -91,7 +104,7 @@ static void begin_query(struct place *at)
 /* The daemon leaves, so that the end of a query only notes the answers. */
 static void end_query(struct place *at)
 {
-	at->memory.query.reopen_ns = 0; /* the pause is over */
+	now_ns = MAX(now_ns, at->memory.query.reopen_ns); /* the pause is over */
 	run_query(&at->memory.query.job);
 	at->agent.is_leaving = true;
 	query_done(&at->memory.query.job);
@@ -145,6 +158,35 @@ static void a_device_that_the_driver_does_not_find_is_opened_again(void **state)
 	assert_false(device_is_faulty(&at.device));
 }
 
+static uint64_t pause_s(const struct place *at)
+{
+	return (at->memory.query.reopen_ns - now_ns) / NSEC_PER_SEC;
+}
+
+/* Each reopening lets the queries of all devices wait. */
+static void the_pause_between_reopenings_grows_to_5_minutes(void **state)
+{
+	static struct place at;
+
+	place_init(&at);
+	driver.processes = -ENODEV;
+	query(&at);
+	for (uint64_t s = 1; s < 300; s *= 2) {
+		query(&at);
+		assert_int_equal(pause_s(&at), s);
+	}
+	for (uint32_t i = 0; i < 3; i++) {
+		query(&at);
+		assert_int_equal(pause_s(&at), 300);
+	}
+	driver.processes = 0;
+	query(&at);
+	driver.processes = -ENODEV;
+	query(&at);
+	query(&at);
+	assert_int_equal(pause_s(&at), 1);
+}
+
 /* The driver may have answered before the Xid. The next query begins after the Xid. */
 static void an_answer_from_before_an_xid_ends_no_fault(void **state)
 {
@@ -165,6 +207,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {UNIT(a_lost_device_is_opened_again_until_it_answers),
 		UNIT(a_device_that_the_driver_does_not_find_is_opened_again),
+		UNIT(the_pause_between_reopenings_grows_to_5_minutes),
 		UNIT(an_answer_from_before_an_xid_ends_no_fault)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
