@@ -66,7 +66,10 @@ static void label_number(struct buf *out, const char *key, const char *prefix, u
 	prom_label(out, key, text);
 }
 
-/* dcgm-exporter describes a MIG instance by its GPU and the number of the GPU instance. */
+/*
+ * dcgm-exporter describes a MIG instance by its GPU and the number of the GPU instance. Compute
+ * instances of one GPU instance would be one series without a label for their own UUID.
+ */
 static void dcgm_label(struct buf *out, const void *of)
 {
 	const struct dcgm_sample *sample = of;
@@ -81,6 +84,8 @@ static void dcgm_label(struct buf *out, const void *of)
 	prom_label(out, "modelName", info->model);
 	if (info->gpu_instance != NVML_NO_INSTANCE)
 		label_number(out, "GPU_I_ID", "", info->gpu_instance);
+	if (info->is_mig)
+		prom_label(out, "MIG_UUID", info->uuid);
 	prom_label(out, "Hostname", sample->host);
 	prom_label(out, "DCGM_FI_DRIVER_VERSION", sample->driver);
 	if (!t)
