@@ -540,8 +540,9 @@ static void find_devices(struct agent *agent, json_t *list)
 				: set->is_simulated
 				? "send the fault `reset` by divvy-simctl; the device then returns"
 				: "see `nvidia-smi` and the kernel's log (Xid); stop the device's "
-				  "programs and reset the device; it then returns by itself, with "
-				  "drivers before R570 when the daemon restarts");
+				  "programs and reset the device; it then returns by itself; with "
+				  "drivers before R570, run `kubectl divvy clear-gpu NODE/UUID` in "
+				  "a cluster, or restart the daemon");
 	}
 	if (set->is_simulated)
 		audit_add_finding(list, "note", "the devices are simulated: no GPU computes here",
