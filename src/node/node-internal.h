@@ -145,6 +145,8 @@ struct node {
 	uint64_t epoch; /* the newest scheduler epoch seen */
 	/* one bit for each fault of each device, as last reported: enum device_fault */
 	uint8_t faults[ARBITER_DEVICES];
+	/* time of the last Event about an Xid on the device without a known pod; 0: none yet */
+	uint64_t xid_event_ns[ARBITER_DEVICES];
 	char conflict[64]; /* resource of another device plugin for GPUs; "": none */
 	/* A cordon that names no device of this node, as last reported; "": none. */
 	char no_cordon[96];

@@ -17,6 +17,7 @@
 #include "node/node-internal.h"
 
 #define OVER_AGAIN_NS (60 * NSEC_PER_SEC)
+#define XID_AGAIN_NS (60 * NSEC_PER_SEC)
 #define UNMANAGED_REPORTS_MAX 8u /* unmanaged processes that one look reports */
 /*
  * Errors of a lost device end programs before divvyd knows that the device is lost. So the pod of a
@@ -139,27 +140,36 @@ static void look_at_devices(struct node *node)
 		memory_refresh(node->agent);
 }
 
+/* A program may cause many Xids each second. The metrics count them all. */
+static void watch_report_unknown_xid(struct node *node, const struct xid_report *r)
+{
+	const uint64_t now = clock_now_ns();
+	uint64_t *last_ns = &node->xid_event_ns[r->device];
+
+	if (*last_ns && clock_since_ns(now, *last_ns) < XID_AGAIN_NS)
+		return;
+	*last_ns = now;
+	node_event(node, true, "XidError",
+		"a program that belongs to no known pod caused Xid %" PRIu64
+		" (%s) on device %s; the kernel log names its process",
+		r->xid, xid_text(r->xid), node->agent->devices->devices[r->device].info.uuid);
+}
+
 /* Sends an Event to the pod whose process caused an Xid, or to the GPUNode if it is not known. */
 static void watch_report_xids(struct node *node)
 {
-	const struct device_set *set = node->agent->devices;
 	struct xid_report r;
 
 	while (xid_watch_take(node->agent, &r)) {
-		const char *uuid = set->devices[r.device].info.uuid;
-
 		if (r.pod.uid[0])
 			node_pod_event(node, &r.pod, true, "XidError",
 				"container %s %scaused Xid %" PRIu64
-				" (%s) on device %s; the error "
-				"ends its work on the device, and other tenants continue",
+				" (%s) on device %s; the error ends its work on the device, and "
+				"other tenants continue",
 				r.pod.container, r.is_probable ? "probably " : "", r.xid,
-				xid_text(r.xid), uuid);
+				xid_text(r.xid), node->agent->devices->devices[r.device].info.uuid);
 		else
-			node_event(node, true, "XidError",
-				"a program that belongs to no known pod caused Xid %" PRIu64
-				" (%s) on device %s; the kernel log names its process",
-				r.xid, xid_text(r.xid), uuid);
+			watch_report_unknown_xid(node, &r);
 	}
 }
 
