@@ -23,7 +23,7 @@ struct watch {
 	struct kube_cache *cache;
 	/*
 	 * Cache of a version that the API server no longer has, until `cache` has its first list;
-	 * else NULL. Meanwhile the objects of that version count.
+	 * else NULL. A former cache has completed its first list, and its objects count meanwhile.
 	 */
 	struct kube_cache *former;
 };
@@ -83,6 +83,14 @@ bool service_lacks_definitions(const struct service *s);
  */
 bool service_is_synced(const struct service *s);
 void service_unwatch(struct service *s);
+/* The handler for the caches of the watch. */
+struct kube_cache_handler service_watch_handler(struct watch *w);
+/*
+ * Takes the cache for this watch. If the watch's present cache has completed its first list, its
+ * objects stay until `cache` has completed its own; else they are removed at once. Do not call from
+ * a callback of the present cache.
+ */
+void service_watch_set(struct watch *w, const struct kube_api_row *row, struct kube_cache *cache);
 
 /* ---- service-write.c ---- */
 

@@ -2,6 +2,7 @@
 /* Watches the API server's objects and passes them to the scheduler. */
 #include "scheduler/service-internal.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 
@@ -70,22 +71,24 @@ static void service_watch_on_deleted(void *data, const struct kube_entry *entry)
 	service_wake(w->service);
 }
 
-/* Removes the objects of `from` that `cache` lacks. */
+/* Removes the objects of `from` that `cache` lacks; NULL: all objects of `from`. */
 static void service_watch_remove_missing(
 	struct watch *w, const struct kube_cache *from, const struct kube_cache *cache)
 {
 	const struct kube_entry *entry = NULL;
 
 	while ((entry = kube_cache_next(from, entry)))
-		if (!kube_cache_find(cache, entry->namespace_name, entry->name))
+		if (!cache || !kube_cache_find(cache, entry->namespace_name, entry->name))
 			sched_remove(
 				w->service->sched, w->kind, entry->namespace_name, entry->name);
 }
 
+/* Only `cache` can complete its first list, because a former cache has completed its own. */
 static void service_watch_on_synced(void *data)
 {
 	struct watch *w = data;
 
+	assert(kube_cache_is_synced(w->cache));
 	if (w->former) {
 		service_watch_remove_missing(w, w->former, w->cache);
 		kube_cache_free(TAKE_PTR(w->former));
@@ -105,20 +108,25 @@ static void service_watch_on_trouble(void *data, const struct error *err)
 		kube_discovery_refresh(w->service->discovery);
 }
 
-static int service_watch_start(struct service *s, size_t i, const struct kube_api_row *row,
-	struct kube_cache **ret_cache, struct error *err)
+struct kube_cache_handler service_watch_handler(struct watch *w)
 {
-	const struct kube_target target = {.group_version = row->group_version,
-		.resource = row->resource,
-		.namespace_name = cluster_sources[i].is_leases ? s->options->lease_space : NULL};
-	const struct kube_cache_handler handler = {.project = service_watch_project,
+	return (struct kube_cache_handler){.project = service_watch_project,
 		.release = service_watch_release,
 		.added = service_watch_on_added,
 		.updated = service_watch_on_updated,
 		.deleted = service_watch_on_deleted,
 		.synced = service_watch_on_synced,
 		.trouble = service_watch_on_trouble,
-		.data = &s->watches[i]};
+		.data = w};
+}
+
+static int service_watch_start(struct service *s, size_t i, const struct kube_api_row *row,
+	struct kube_cache **ret_cache, struct error *err)
+{
+	const struct kube_target target = {.group_version = row->group_version,
+		.resource = row->resource,
+		.namespace_name = cluster_sources[i].is_leases ? s->options->lease_space : NULL};
+	const struct kube_cache_handler handler = service_watch_handler(&s->watches[i]);
 	_cleanup_buf_ struct buf path = BUF_INIT(512);
 	int r = kube_path(&path, &target, err);
 
@@ -129,18 +137,16 @@ static int service_watch_start(struct service *s, size_t i, const struct kube_ap
 			  &handler, ret_cache, err);
 }
 
-/* Makes the cache the one of this watch; the objects of the former cache stay until its list. */
-static void service_watch_set(
-	struct watch *w, const struct kube_api_row *row, struct kube_cache *cache)
+void service_watch_set(struct watch *w, const struct kube_api_row *row, struct kube_cache *cache)
 {
 	if (w->cache)
 		log_info("%s: %s is no longer served, watching %s", row->resource,
 			w->row->group_version, row->group_version);
-	if (w->cache && w->former) {
+	if (w->cache && kube_cache_is_synced(w->cache)) {
+		w->former = w->cache;
+	} else if (w->cache) {
 		service_watch_remove_missing(w, w->cache, w->former);
 		kube_cache_free(w->cache);
-	} else if (w->cache) {
-		w->former = w->cache;
 	}
 	w->cache = cache;
 	w->row = row;
