@@ -226,6 +226,8 @@ int cnode_count(struct cluster *c, struct cnode *node);
 /* Updates only capacities and rack of the node in the placement model. */
 int cnode_refresh(struct cluster *c, struct cnode *node);
 int cluster_set_gpus(struct cluster *c, json_t *json, struct error *err);
+/* Call before cnode_rebuild() when the GPUNode was deleted. */
+void cnode_remove_gpus(struct cluster *c, struct cnode *node);
 int cluster_set_lease(struct cluster *c, json_t *json);
 bool cnode_is_stale(const struct cluster *c, const struct cnode *node);
 /* Makes cluster_set_time() look at the nodes again when the node's Lease becomes stale. */

@@ -304,12 +304,13 @@ static uint32_t count_opened(const struct gpunode *was, const struct gpunode *no
 	return n;
 }
 
-static void cnode_set_tainted(struct cluster *c, struct cnode *node, const struct gpunode *gpus)
+/* Call when the GPUNode has changed. */
+static void cnode_note_taints(struct cluster *c, struct cnode *node)
 {
 	bool is_tainted = false;
 
-	for (uint32_t i = 0; i < gpus->n_devices; i++)
-		is_tainted |= gpus->device[i].effect != GPUNODE_NO_EFFECT;
+	for (uint32_t i = 0; i < node->gpus.n_devices; i++)
+		is_tainted |= node->gpus.device[i].effect != GPUNODE_NO_EFFECT;
 	c->n_tainted = c->n_tainted - node->is_tainted + is_tainted;
 	node->is_tainted = is_tainted;
 }
@@ -332,13 +333,21 @@ int cluster_set_gpus(struct cluster *c, json_t *json, struct error *err)
 	c->is_unsettled |= gpus.overcommit_memory != node->gpus.overcommit_memory;
 	c->n_serving = c->n_serving - node->gpus.is_serving + gpus.is_serving;
 	c->n_opened += count_opened(&node->gpus, &gpus);
-	cnode_set_tainted(c, node, &gpus);
 	gpunode_done(&node->gpus);
 	node->gpus = gpus;
 	node->has_gpus = true;
+	cnode_note_taints(c, node);
 	c->epoch = MAX(c->epoch, gpus.epoch);
 	r = cnode_rebuild(c, node, left_out < 0 ? NULL : err);
 	return left_out < 0 ? left_out : r;
+}
+
+void cnode_remove_gpus(struct cluster *c, struct cnode *node)
+{
+	node->has_gpus = false;
+	c->n_serving -= node->gpus.is_serving;
+	gpunode_done(&node->gpus);
+	cnode_note_taints(c, node);
 }
 
 /* ---- Lease ---- */

@@ -766,9 +766,7 @@ int cluster_remove(struct cluster *c, int kind, const char *ns, const char *name
 			view_remove(c->view, OBJECT_NODE, "", name);
 			node->is_there = false;
 		} else if (kind == CLUSTER_GPU_NODE) {
-			node->has_gpus = false;
-			c->n_serving -= node->gpus.is_serving;
-			gpunode_done(&node->gpus);
+			cnode_remove_gpus(c, node);
 		} else {
 			node->has_lease = false;
 		}

@@ -372,6 +372,19 @@ static void a_policy_evicts_pods_from_a_tainted_device(void **state)
 	nothing();
 }
 
+static void a_removed_gpunode_has_no_taint(void **state)
+{
+	add_node("n", 1);
+	add_tainted("xid", "NoExecute", 0);
+	assert_true(cluster_has_taints(sched_cluster(sched)));
+	assert_ok(sched_remove(sched, CLUSTER_GPU_NODE, "", "n"));
+	assert_false(cluster_has_taints(sched_cluster(sched)));
+	add_tainted("xid", "NoExecute", 0);
+	assert_true(cluster_has_taints(sched_cluster(sched)));
+	add_gpus("n", 1, "");
+	assert_false(cluster_has_taints(sched_cluster(sched)));
+}
+
 static void the_effect_and_the_shortest_grace_decide(void **state)
 {
 	add_node("n", 1);
@@ -2233,6 +2246,7 @@ int main(void)
 		TEST(a_failed_binding_frees_the_place),
 		TEST(a_refused_binding_frees_the_place),
 		TEST(a_policy_evicts_pods_from_a_tainted_device),
+		TEST(a_removed_gpunode_has_no_taint),
 		TEST(the_effect_and_the_shortest_grace_decide),
 		TEST(an_eviction_names_its_preemptor),
 		TEST(a_pod_that_was_refused_may_lack_a_device_later),
