@@ -23,7 +23,8 @@ struct cnode {
 	bool is_there; /* the Node object is in the API */
 	bool has_gpus; /* the node's GPUNode object is in the API */
 	struct gpunode gpus;
-	bool is_tainted; /* a device of the node has a taint */
+	bool is_tainted;               /* a device of the node has a taint */
+	struct cnode *t_prev, *t_next; /* links of the list cluster.tainted */
 	uint32_t at; /* index of the node in the placement model; PLACE_NONE: not in the model */
 	/* The Lease of the node's divvyd. Its age counts from its last change, by our own clock. */
 	bool has_lease, is_stale;
@@ -188,7 +189,13 @@ struct cluster {
 	bool has_other_gangs; /* pods have joined or left gangs since cluster_settle() */
 	struct ctext *dialects;
 	uint32_t n_nominated, n_reserved;
-	uint32_t n_tainted;      /* nodes with a tainted device */
+	struct cnode *tainted; /* nodes with a tainted device */
+	bool has_taint_news;   /* pods on tainted devices need a check now */
+	/*
+	 * The next end of a grace period, as real time, and of a pause between two evictions of a
+	 * pod. These pods need a check then.
+	 */
+	uint64_t grace_ends_ns, evict_again_ns;
 	uint32_t n_serving;      /* nodes that serve their devices to other nodes */
 	struct cnode **by_place; /* index: node of the placement model */
 	uint32_t by_place_room;
@@ -305,6 +312,11 @@ void cpod_size_group(const struct cluster *c, struct cpod *pod);
 const struct cgroup *cpod_gang(const struct cpod *pod);
 /* Whether the pod is in a group because of its spec.schedulingGroup. */
 bool cpod_is_in_kube_group(const struct cpod *pod);
+
+/* ---- cluster-taint.c ---- */
+
+/* Call when the devices of the node's GPUNode have changed, or the node is to be freed. */
+void cnode_note_taints(struct cluster *c, struct cnode *node);
 
 /* ---- cluster-remote.c ---- */
 

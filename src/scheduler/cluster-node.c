@@ -133,8 +133,8 @@ void cnode_free(struct cluster *c, struct cnode *node)
 	forget_models(c, models);
 	HASH_DEL(c->nodes, node);
 	c->n_serving -= node->gpus.is_serving;
-	c->n_tainted -= node->is_tainted;
 	gpunode_done(&node->gpus);
+	cnode_note_taints(c, node);
 	free(node->orphans);
 	free(node->name);
 	free(node);
@@ -302,17 +302,6 @@ static uint32_t count_opened(const struct gpunode *was, const struct gpunode *no
 		n += !now->device[i].closed && (!before || before->closed);
 	}
 	return n;
-}
-
-/* Call when the GPUNode has changed. */
-static void cnode_note_taints(struct cluster *c, struct cnode *node)
-{
-	bool is_tainted = false;
-
-	for (uint32_t i = 0; i < node->gpus.n_devices; i++)
-		is_tainted |= node->gpus.device[i].effect != GPUNODE_NO_EFFECT;
-	c->n_tainted = c->n_tainted - node->is_tainted + is_tainted;
-	node->is_tainted = is_tainted;
 }
 
 int cluster_set_gpus(struct cluster *c, json_t *json, struct error *err)

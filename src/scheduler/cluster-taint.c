@@ -2,9 +2,13 @@
 /*
  * Decides which pods leave a tainted device: those whose namespace has a GPUPolicy that requires
  * it. divvyd writes the taints. The scheduler places no pod on a tainted device, whatever the
- * policies say.
+ * policies say. Only a change of a GPUNode, policy, namespace or pod, or time, makes a pod leave;
+ * cluster_must_check_taints() knows the next such time. Then only the pods on tainted nodes are
+ * visited.
  */
 #include "scheduler/cluster-internal.h"
+
+#include <utlist.h>
 
 #define EVICT_AGAIN_NS (UINT64_C(5) * 1000000000)
 
@@ -30,14 +34,66 @@ static bool cpod_is_on(const struct cpod *pod, const char *uuid)
 	return false;
 }
 
-bool cluster_has_taints(const struct cluster *c)
+void cnode_note_taints(struct cluster *c, struct cnode *node)
 {
-	return c->n_tainted > 0;
+	bool is_tainted = false;
+
+	for (uint32_t i = 0; i < node->gpus.n_devices; i++)
+		is_tainted |= node->gpus.device[i].effect != GPUNODE_NO_EFFECT;
+	if (is_tainted && !node->is_tainted)
+		DL_APPEND2(c->tainted, node, t_prev, t_next);
+	else if (!is_tainted && node->is_tainted)
+		DL_DELETE2(c->tainted, node, t_prev, t_next);
+	node->is_tainted = is_tainted;
 }
 
-bool cpod_leaves_taint(const struct cluster *c, const struct cpod *pod, struct buf *why)
+void cluster_note_taint_news(struct cluster *c)
 {
-	const struct cnode *node = pod->server ? pod->server : pod->node;
+	c->has_taint_news = true;
+}
+
+bool cluster_must_check_taints(struct cluster *c)
+{
+	const struct cpolicy *p;
+
+	if (!c->has_taint_news && c->real_ns < c->grace_ends_ns && c->now_ns < c->evict_again_ns)
+		return false;
+	c->has_taint_news = false;
+	c->grace_ends_ns = c->evict_again_ns = UINT64_MAX;
+	for (p = c->policies; p && !p->evicts;)
+		p = p->hh.next;
+	return p && c->tainted;
+}
+
+/* Pods of the node with devices of another node are skipped, because they are not served here. */
+static struct cpod *cnode_next_with_devices(const struct cnode *node, const struct cpod *pod)
+{
+	struct cpod *next;
+
+	if (pod && pod->server)
+		return pod->snext;
+	next = pod ? pod->next : node->pods;
+	while (next && next->server)
+		next = next->next;
+	return next ? next : node->served;
+}
+
+struct cpod *cluster_next_tainted(struct cluster *c, struct cpod *pod)
+{
+	struct cnode *node = pod ? cpod_devices_node(pod) : c->tainted;
+	struct cpod *next = NULL;
+
+	for (; node; node = node->t_next, pod = NULL) {
+		next = cnode_next_with_devices(node, pod);
+		if (next)
+			break;
+	}
+	return next;
+}
+
+bool cpod_leaves_taint(struct cluster *c, const struct cpod *pod, struct buf *why)
+{
+	const struct cnode *node = cpod_devices_node(pod);
 
 	if (pod->state != CPOD_BOUND || pod->is_deleting || pod->is_done || !node ||
 		!node->is_tainted)
@@ -47,9 +103,15 @@ bool cpod_leaves_taint(const struct cluster *c, const struct cpod *pod, struct b
 		const struct cpolicy *p = d->effect && cpod_is_on(pod, d->uuid)
 			? cluster_taint_policy(c, pod->ns, d)
 			: NULL;
+		uint64_t ends_ns;
 
-		if (!p || c->real_ns < d->tainted_ns + p->evict_grace_ns)
+		if (!p)
 			continue;
+		ends_ns = d->tainted_ns + p->evict_grace_ns;
+		if (c->real_ns < ends_ns) {
+			c->grace_ends_ns = MIN(c->grace_ends_ns, ends_ns);
+			continue;
+		}
 		buf_addf(why,
 			"device %s of node %s has the taint %s; policy %s requires the "
 			"eviction",
@@ -59,11 +121,15 @@ bool cpod_leaves_taint(const struct cluster *c, const struct cpod *pod, struct b
 	return false;
 }
 
-bool cpod_note_taint_eviction(const struct cluster *c, struct cpod *pod, bool *ret_is_first)
+bool cpod_note_taint_eviction(struct cluster *c, struct cpod *pod, bool *ret_is_first)
 {
-	if (pod->taint_evicted_ns && c->now_ns < pod->taint_evicted_ns + EVICT_AGAIN_NS)
-		return false;
-	*ret_is_first = !pod->taint_evicted_ns;
-	pod->taint_evicted_ns = MAX(c->now_ns, UINT64_C(1));
-	return true;
+	const uint64_t last_ns = pod->taint_evicted_ns;
+	const bool is_soon = last_ns && c->now_ns < last_ns + EVICT_AGAIN_NS;
+
+	if (!is_soon) {
+		*ret_is_first = !last_ns;
+		pod->taint_evicted_ns = MAX(c->now_ns, UINT64_C(1));
+	}
+	c->evict_again_ns = MIN(c->evict_again_ns, pod->taint_evicted_ns + EVICT_AGAIN_NS);
+	return !is_soon;
 }

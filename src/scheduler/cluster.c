@@ -722,10 +722,17 @@ void cluster_set_minor(struct cluster *c, unsigned minor)
 	c->has_news = true;
 }
 
+static bool can_change_taints(int kind)
+{
+	return kind == OBJECT_POD || kind == OBJECT_NAMESPACE || kind == CLUSTER_GPU_NODE ||
+		kind == CLUSTER_POLICY;
+}
+
 int cluster_set(struct cluster *c, int kind, json_t *json, struct error *err)
 {
 	int r;
 
+	c->has_taint_news |= can_change_taints(kind);
 	if (!cluster_object_name(json) || !*cluster_object_name(json))
 		return fail(err, EINVAL, "an object without a name");
 	/*
@@ -753,6 +760,7 @@ int cluster_remove(struct cluster *c, int kind, const char *ns, const char *name
 {
 	struct cnode *node;
 
+	c->has_taint_news |= can_change_taints(kind);
 	c->has_news |= kind != CLUSTER_LEASE;
 	switch (kind) {
 	case OBJECT_POD: return remove_pod(c, ns, name);

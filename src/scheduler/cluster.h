@@ -149,12 +149,23 @@ uint64_t cpod_reclaim_at_ns(const struct cpod *pod);
 uint64_t cpod_give_up_ns(const struct cpod *pod);
 /* When the last eviction of the pod was sent; 0: it was not evicted, or its deletion has begun. */
 uint64_t cpod_reported_ns(const struct cpod *pod);
-/* Whether any device of the cluster has a taint. */
-bool cluster_has_taints(const struct cluster *cluster);
+/*
+ * Whether a pod may have to leave a tainted device since the last call: an object has changed, or a
+ * grace period or a pause between two evictions has ended. If true, call cpod_leaves_taint() for
+ * all pods that cluster_next_tainted() returns.
+ */
+bool cluster_must_check_taints(struct cluster *cluster);
+/* Makes the next call of cluster_must_check_taints() begin again, after a check that failed. */
+void cluster_note_taint_news(struct cluster *cluster);
+/*
+ * Iterates over the pods with devices of nodes that have a tainted device, and over further pods of
+ * these nodes: NULL gives the first, the last gives NULL.
+ */
+struct cpod *cluster_next_tainted(struct cluster *cluster, struct cpod *pod);
 /* Whether a policy requires the eviction of the pod from a tainted device now; `why` says so. */
-bool cpod_leaves_taint(const struct cluster *cluster, const struct cpod *pod, struct buf *why);
+bool cpod_leaves_taint(struct cluster *cluster, const struct cpod *pod, struct buf *why);
 /* Notes an eviction for a taint. Returns false if the last one was only just sent. */
-bool cpod_note_taint_eviction(const struct cluster *cluster, struct cpod *pod, bool *ret_is_first);
+bool cpod_note_taint_eviction(struct cluster *cluster, struct cpod *pod, bool *ret_is_first);
 void cpod_set_reported_ns(struct cpod *pod, uint64_t now_ns);
 bool cpod_take_resize(struct cpod *pod);
 /*

@@ -5,8 +5,9 @@
  * A step that queued actions ends there; sched_next() hands them out before it thinks again. A gang
  * is one queue item: sched_gather_gang() finds places for enough of its members, or cancels all of
  * them. rank_all() gives every waiting pod its queue item again when queues or groups change. The
- * flags has_resizes, has_news, has_tainted and has_denied prevent a search through all pods when
- * nothing has changed.
+ * flags has_resizes and has_denied prevent a search through all pods when nothing has changed. Pods on
+ * tainted devices are checked only when cluster_must_check_taints() says so. Nominated pods are
+ * checked after each event and each change of time.
  */
 #include "scheduler/sched.h"
 
@@ -38,8 +39,7 @@ struct sched {
 	bool has_denied; /* a resize request may have been denied */
 	/* capacity was freed since the last try of denied resize requests */
 	bool has_room;
-	bool has_news;    /* nominated pods need a check */
-	bool has_tainted; /* pods on tainted devices need a check */
+	bool has_news; /* nominated pods need a check */
 	struct sched_counts counts;
 };
 
@@ -110,7 +110,7 @@ static void take_back_offers(struct sched *s)
 void sched_set_time(struct sched *s, uint64_t now_ns, uint64_t real_ns)
 {
 	s->now_ns = now_ns;
-	s->has_news = s->has_tainted = true;
+	s->has_news = true;
 	cluster_set_time(s->cluster, now_ns, real_ns);
 	take_back_offers(s);
 }
@@ -217,7 +217,7 @@ static int sched_set_pod(struct sched *s, json_t *json, struct error *err)
 	pod = r < 0 ? NULL : cluster_pod(s->cluster, ns ? ns : "", name);
 	if (!pod)
 		return r;
-	s->has_news = s->has_tainted = true;
+	s->has_news = true;
 	if (cpod_running(pod) || decide_has_resize(s->cluster, pod) ||
 		cpod_is_older(pod, s->epoch)) {
 		cpod_note_resize(pod);
@@ -240,7 +240,7 @@ static int sched_set_pod(struct sched *s, json_t *json, struct error *err)
 
 int sched_set(struct sched *s, int kind, json_t *json, struct error *err)
 {
-	s->has_news = s->has_tainted = true;
+	s->has_news = true;
 	return kind == OBJECT_POD ? sched_set_pod(s, json, err)
 				  : cluster_set(s->cluster, kind, json, err);
 }
@@ -254,7 +254,7 @@ int sched_remove(struct sched *s, int kind, const char *ns, const char *name)
 
 	if (pod)
 		key = copy_key(pod, room);
-	s->has_news = s->has_tainted = true;
+	s->has_news = true;
 	r = cluster_remove(s->cluster, kind, ns, name);
 	if (key.name)
 		drop_item(s, key);
@@ -780,8 +780,7 @@ static int sched_evict_tainted(struct sched *s)
 	struct cpod *pod = NULL;
 	int r = 0;
 
-	s->has_tainted = false;
-	while (r == 0 && (pod = cluster_next_pod(s->cluster, pod))) {
+	while (r == 0 && (pod = cluster_next_tainted(s->cluster, pod))) {
 		bool is_first;
 
 		buf_clear(&s->why);
@@ -792,6 +791,8 @@ static int sched_evict_tainted(struct sched *s)
 		r = todo_push(&s->todo, SCHED_EVICT_TAINTED, pod, REASON_DEVICE_TAINTED,
 			is_first ? buf_str(&s->why) : STR(""));
 	}
+	if (r < 0)
+		cluster_note_taint_news(s->cluster);
 	return r;
 }
 
@@ -854,7 +855,7 @@ static int sched_think(struct sched *s, struct error *err)
 		if (r < 0 || !todo_is_empty(&s->todo))
 			return r;
 	}
-	if (s->has_tainted && cluster_has_taints(s->cluster)) {
+	if (cluster_must_check_taints(s->cluster)) {
 		r = sched_evict_tainted(s);
 		if (r < 0)
 			return fail(err, ENOMEM, "out of memory");

@@ -372,17 +372,62 @@ static void a_policy_evicts_pods_from_a_tainted_device(void **state)
 	nothing();
 }
 
+/* Returns whether pods on tainted devices need a check, and the name of the first of these pods. */
+static const char *first_tainted(void)
+{
+	const struct cpod *pod;
+
+	if (!cluster_must_check_taints(sched_cluster(sched)))
+		return "no check";
+	pod = cluster_next_tainted(sched_cluster(sched), NULL);
+	return pod ? cpod_name(pod) : "no pod";
+}
+
 static void a_removed_gpunode_has_no_taint(void **state)
 {
 	add_node("n", 1);
+	add_pod("a", SHARE("0.5"), "");
+	confirm(next(SCHED_BIND, "a", NULL), SHARE("0.5"));
+	add_policy("p", "'s'", "'eviction':'NoExecute','graceSeconds':30");
 	add_tainted("xid", "NoExecute", 0);
-	assert_true(cluster_has_taints(sched_cluster(sched)));
+	assert_string_equal(first_tainted(), "a");
 	assert_ok(sched_remove(sched, CLUSTER_GPU_NODE, "", "n"));
-	assert_false(cluster_has_taints(sched_cluster(sched)));
+	assert_string_equal(first_tainted(), "no check");
 	add_tainted("xid", "NoExecute", 0);
-	assert_true(cluster_has_taints(sched_cluster(sched)));
+	assert_string_equal(first_tainted(), "a");
 	add_gpus("n", 1, "");
-	assert_false(cluster_has_taints(sched_cluster(sched)));
+	assert_string_equal(first_tainted(), "no check");
+}
+
+/* A tainted device must not make the scheduler visit pods at each event and each second. */
+static void pods_on_tainted_devices_are_checked_when_they_may_leave(void **state)
+{
+	add_node("m", 1);
+	add_pod("other", SHARE("0.5"), "");
+	confirm(next(SCHED_BIND, "other", NULL), SHARE("0.5"));
+	add_node("n", 1);
+	add_pod("a", SHARE("0.8"), "");
+	confirm(next(SCHED_BIND, "a", NULL), SHARE("0.8"));
+	add_tainted("xid", "NoExecute", 0);
+	assert_string_equal(first_tainted(), "no check");
+	add_policy("p", "'s'", "'eviction':'Never'");
+	assert_string_equal(first_tainted(), "no check");
+	add_policy("p", "'s'", "'eviction':'NoExecute','graceSeconds':30");
+	nothing();
+	assert_string_equal(first_tainted(), "no check");
+	add_lease("n", "2026-01-02T03:04:15Z");
+	add_node("m", 0);
+	pass(29);
+	assert_string_equal(first_tainted(), "no check");
+	pass(1);
+	next(SCHED_EVICT_TAINTED, "a", NULL);
+	nothing();
+	pass(4);
+	assert_string_equal(first_tainted(), "no check");
+	pass(1);
+	next(SCHED_EVICT_TAINTED, "a", "");
+	set(OBJECT_NAMESPACE, "{'metadata':{'name':'s'}}");
+	assert_string_equal(first_tainted(), "a");
 }
 
 static void the_effect_and_the_shortest_grace_decide(void **state)
@@ -2247,6 +2292,7 @@ int main(void)
 		TEST(a_refused_binding_frees_the_place),
 		TEST(a_policy_evicts_pods_from_a_tainted_device),
 		TEST(a_removed_gpunode_has_no_taint),
+		TEST(pods_on_tainted_devices_are_checked_when_they_may_leave),
 		TEST(the_effect_and_the_shortest_grace_decide),
 		TEST(an_eviction_names_its_preemptor),
 		TEST(a_pod_that_was_refused_may_lack_a_device_later),
