@@ -112,21 +112,24 @@ static bool has_request(const struct cgroup_object *object, const char *group_by
 	return false;
 }
 
-/* Number of the object's pods in the group that the pod requests; 0: no such part. */
+/* Number of the object's pods in the group that the pod requests. ret_has_part: such a part exists. */
 static uint32_t cgroup_object_size(
-	const struct cgroup_object *object, const struct tenancy *requested)
+	const struct cgroup_object *object, const struct tenancy *requested, bool *ret_has_part)
 {
 	const struct dialect_group_by *by = requested->group_by;
 	const bool is_whole = by && !by->part;
 	const bool is_by_request = is_whole && has_request(object, by->value);
 	uint64_t n = by ? 0 : object->least;
 
+	*ret_has_part = false;
 	for (uint32_t i = 0; by && i < object->n_parts; i++) {
 		const struct cgroup_part *part = &object->part[i];
 
-		if (is_whole ? !is_by_request || !strcmp(part->group_by, by->value)
-			     : !strcmp(part->name, requested->group_part))
-			n += part->pods * (by->is_one ? 1 : part->units);
+		if (is_whole ? is_by_request && strcmp(part->group_by, by->value) != 0
+			     : strcmp(part->name, requested->group_part) != 0)
+			continue;
+		n += part->pods * (by->is_one ? 1 : part->units);
+		*ret_has_part = true;
 	}
 	return (uint32_t)MIN(n, (uint64_t)SPEC_GROUP_SIZE_MAX);
 }
@@ -141,7 +144,11 @@ void cpod_size_group(const struct cluster *c, struct cpod *pod)
 		return;
 	object = cluster_group_find(c, requested->group_object, pod->ns,
 		requested->group_by ? requested->group_object_name : requested->group);
-	group.group_size = object ? cgroup_object_size(object, requested) : 0;
+	requested->is_group_empty = false;
+	if (object)
+		group.group_size = cgroup_object_size(
+			object, requested, &requested->is_group_empty);
+	requested->is_group_empty &= !group.group_size;
 	requested->group_size = group.group_size;
 	requested->group_least = group.group_size ? spec_group_least(&group) : 0;
 	requested->is_group_basic = object && object->is_basic;
@@ -338,6 +345,20 @@ static int cgroup_object_update(
 	return 1;
 }
 
+/*
+ * KubeRay keeps the number of replicas between minReplicas and maxReplicas. If minReplicas is the
+ * larger one, releases before 1.0 take maxReplicas; later ones refuse the object.
+ */
+static uint64_t count_ray_replicas(const json_t *group)
+{
+	const uint64_t least = count_at(group, "minReplicas", 0),
+		       most = count_at(group, "maxReplicas", SPEC_GROUP_SIZE_MAX);
+
+	if (json_is_true(json_object_get(group, "suspend")))
+		return 0;
+	return MIN(MAX(count_at(group, "replicas", 0), least), most);
+}
+
 /* KubeRay gives the head the label value "headgroup". */
 static int read_ray_cluster(struct cgroup_object *object, const json_t *spec)
 {
@@ -350,10 +371,7 @@ static int read_ray_cluster(struct cgroup_object *object, const json_t *spec)
 		object, "headgroup", kube_json_at(spec, "headGroupSpec", "template", NULL), 1, 1);
 	json_array_foreach(groups, i, group)
 		cgroup_object_add(object, json_string_value(json_object_get(group, "groupName")),
-			json_object_get(group, "template"),
-			json_is_true(json_object_get(group, "suspend"))
-				? 0
-				: count_at(group, "replicas", 0),
+			json_object_get(group, "template"), count_ray_replicas(group),
 			count_at(group, "numOfHosts", 1));
 	return 0;
 }

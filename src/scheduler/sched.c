@@ -565,6 +565,14 @@ static void explain_unsized(
 			"group %s: %s %s of %s does not exist; create it, or set "
 			"divvy.gpu/group and divvy.gpu/group-size",
 			group, kind, requested->group, requested->group_object);
+	else if (requested->is_group_empty)
+		snprintf(text, size,
+			"group %s: %s '%s' of %s states 0 pods for %s%s%s; set its replicas to 1 or "
+			"more, or set divvy.gpu/group and divvy.gpu/group-size in place "
+			"of " DIALECT_GROUP_BY_KEY,
+			group, kind, requested->group_object_name, requested->group_object,
+			requested->group_part[0] ? "part '" : "this group", requested->group_part,
+			requested->group_part[0] ? "'" : "");
 	else if (requested->group_part[0])
 		snprintf(text, size,
 			"group %s: no %s '%s' of %s with a part '%s' exists; create it, or set "

@@ -33,6 +33,7 @@ struct tenancy {
 	uint32_t group_size, group_least;
 	uint32_t group_threshold; /* permille of the members that must fit first */
 	char group_object[64];    /* API group of the object; "": no object */
+	bool is_group_empty;      /* the object states that the group has no pods */
 	bool is_group_basic; /* the PodGroup has the policy `basic`: each member starts alone */
 	/* a group by DIALECT_GROUP_BY_KEY, and the label values with its object and part */
 	const struct dialect_group_by *group_by; /* a constant; NULL: the group is the object */

@@ -1044,6 +1044,46 @@ static void a_ray_cluster_gives_the_size_of_its_groups(void **state)
 		"divvy.gpu/group and divvy.gpu/group-size in place of divvy.gpu/group-by");
 }
 
+/* KubeRay makes as many replicas as `replicas`, between the least and the most. */
+static const struct {
+	const char *fields, *message;
+} ray_sizes[] = {
+	{"'replicas':3", "1 of 3 pods exist, 3 are needed"},
+	{"'replicas':1,'minReplicas':4", "1 of 4 pods exist, 4 are needed"},
+	{"'replicas':9,'maxReplicas':5", "1 of 5 pods exist, 5 are needed"},
+	{"'replicas':3,'minReplicas':1,'maxReplicas':5", "1 of 3 pods exist, 3 are needed"},
+	{"'replicas':9,'minReplicas':7,'maxReplicas':2", "1 of 2 pods exist, 2 are needed"},
+	{"'minReplicas':2,'maxReplicas':6", "1 of 2 pods exist, 2 are needed"},
+	{"'replicas':0,'minReplicas':2", "1 of 2 pods exist, 2 are needed"},
+	{"'replicas':1,'minReplicas':2,'numOfHosts':4", "1 of 8 pods exist, 8 are needed"},
+	{"'replicas':1,'maxReplicas':2147483647,'numOfHosts':2", "1 of 2 pods exist, 2 are needed"},
+#define NO_PODS \
+	"RayCluster 'ray' of ray.io states 0 pods for part 'w'; set its replicas to 1 or more, " \
+	"or set divvy.gpu/group and divvy.gpu/group-size in place of divvy.gpu/group-by"
+	{"'replicas':0", NO_PODS},
+	{"'minReplicas':0", NO_PODS},
+	{"'replicas':3,'maxReplicas':0", NO_PODS},
+	{"'replicas':3,'minReplicas':2,'suspend':true", NO_PODS},
+};
+
+static void a_ray_cluster_limits_the_replicas_of_a_group(void **state)
+{
+	char want[512];
+
+	add_node("n1", 4);
+	add_member_by(
+		"w1", "raygroup", ",'ray.io/cluster':'ray','ray.io/group':'w'", "," SHARE("0.4"));
+	for (size_t i = 0; i < ARRAY_SIZE(ray_sizes); i++) {
+		set(CLUSTER_RAY_CLUSTER,
+			"{'metadata':{'name':'ray','namespace':'s'},'spec':{'workerGroupSpecs':[{"
+			"'groupName':'w',%s}]}}",
+			ray_sizes[i].fields);
+		later();
+		snprintf(want, sizeof(want), "group s/raygroup:ray:w: %s", ray_sizes[i].message);
+		told("w1", want);
+	}
+}
+
 #define IN_JOB ",'schedulingGroup':{'podGroupName':'job'}"
 
 static void add_kube_group(const char *policy)
@@ -2319,6 +2359,7 @@ int main(void)
 		TEST(a_part_of_a_job_set_is_a_group),
 		TEST(parts_of_a_job_set_have_limits),
 		TEST(a_ray_cluster_gives_the_size_of_its_groups),
+		TEST(a_ray_cluster_limits_the_replicas_of_a_group),
 		TEST(a_pod_group_of_kubernetes_gives_the_size),
 		TEST(members_of_a_basic_group_start_alone),
 		TEST(group_sizes_of_kubernetes_have_limits),
