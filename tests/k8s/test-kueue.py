@@ -179,6 +179,8 @@ CASES = [
     {"annotations": {"request": "0.3", "memory": "25%"}},
     {"annotations": {"request": "1", "memory": "4096"}},
     {"annotations": {"request": "2"}},
+    {"annotations": {"request": "2", "memory": "1Gi"}},
+    {"annotations": {"request": "1.0", "memory": "1Gi"}},
     {"annotations": {"request": "16"}},
     {"annotations": {"request": "0.25", "count": "3", "memory": "1Gi"}},
     {"annotations": {"request": "0.5"}, "containers": ("main", "beside")},
@@ -230,6 +232,24 @@ def a_later_request_is_charged():
     got = cluster.patch(jobs("later"), {"spec": {"template": {"metadata": {"annotations": annotations}}}})
     assert resources_in(got, "main") == {MILLI: 250, MIB: 1024}, got["spec"]["template"]
     cluster.delete(jobs("later") + "?propagationPolicy=Background")
+
+
+def a_suspended_jobs_resources_stay_those_of_its_request():
+    """The resources of a suspended Job may change: by removing them the user would use a share without quota."""
+    body = job("cheaper", {"request": "0.5", "memory": "1Gi", "count": "2"})
+    body["spec"]["suspend"] = True
+    body["metadata"]["labels"] = {}
+    cluster.create(jobs(), body)
+    want = {MILLI: 1000, MIB: 2048}
+    for limits in ({MILLI: None, MIB: None}, {MILLI: "1", MIB: "1"}):
+        container = {"name": "main", "resources": {"limits": limits, "requests": limits}}
+        patch = {"spec": {"template": {"spec": {"containers": [container]}}}}
+        got = cluster.patch(jobs("cheaper"), patch, "strategic")
+        assert resources_in(got, "main") == want, got["spec"]["template"]
+    gone = {"spec": {"template": {"metadata": {"annotations": {"divvy.gpu/count": None}}}}}
+    got = cluster.patch(jobs("cheaper"), gone)
+    assert resources_in(got, "main") == {MILLI: 500, MIB: 1024}, got["spec"]["template"]
+    cluster.delete(jobs("cheaper") + "?propagationPolicy=Background")
 
 
 def jobs_older_than_the_policy_can_still_change():
@@ -382,6 +402,7 @@ TESTS = [
     policy_writes_what_the_webhook_writes,
     policy_overrides_other_amounts,
     a_later_request_is_charged,
+    a_suspended_jobs_resources_stay_those_of_its_request,
     jobs_older_than_the_policy_can_still_change,
     requests_of_another_system_are_charged,
     the_example_job_is_admitted,
