@@ -12,6 +12,12 @@
 
 #define EVICT_AGAIN_NS (UINT64_C(5) * 1000000000)
 
+/* When the policy evicts pods from the tainted device, as real time. */
+static uint64_t cpolicy_evicts_ns(const struct cpolicy *policy, const struct gpunode_device *device)
+{
+	return device->taint[policy->evicts].since_ns + policy->evict_grace_ns;
+}
+
 /* The policy that evicts the namespace's pods first; NULL: none evicts them. */
 static const struct cpolicy *cluster_taint_policy(
 	const struct cluster *c, const char *ns, const struct gpunode_device *device)
@@ -20,7 +26,7 @@ static const struct cpolicy *cluster_taint_policy(
 
 	for (p = c->policies; p; p = p->hh.next)
 		if (p->evicts && device->effect >= p->evicts && cpolicy_selects(c, p, ns) &&
-			(!first || p->evict_grace_ns < first->evict_grace_ns))
+			(!first || cpolicy_evicts_ns(p, device) < cpolicy_evicts_ns(first, device)))
 			first = p;
 	return first;
 }
@@ -107,7 +113,7 @@ bool cpod_leaves_taint(struct cluster *c, const struct cpod *pod, struct buf *wh
 
 		if (!p)
 			continue;
-		ends_ns = d->tainted_ns + p->evict_grace_ns;
+		ends_ns = cpolicy_evicts_ns(p, d);
 		if (c->real_ns < ends_ns) {
 			c->grace_ends_ns = MIN(c->grace_ends_ns, ends_ns);
 			continue;
@@ -115,7 +121,7 @@ bool cpod_leaves_taint(struct cluster *c, const struct cpod *pod, struct buf *wh
 		buf_addf(why,
 			"device %s of node %s has the taint %s; policy %s requires the "
 			"eviction",
-			d->uuid, node->name, d->taint, p->name);
+			d->uuid, node->name, d->taint[p->evicts].text, p->name);
 		return true;
 	}
 	return false;

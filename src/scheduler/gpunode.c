@@ -61,6 +61,14 @@ static bool gpunode_is_shared(const json_t *device)
 	return !*owner || !strcmp(owner, "divvy") || !strcmp(owner, "pool");
 }
 
+static void show_taint(const json_t *taint, struct gpunode_taint *ret)
+{
+	const char *value = kube_json_text(taint, "value");
+
+	snprintf(ret->text, sizeof(ret->text), "%.40s%s%.24s:%s", kube_json_text(taint, "key"),
+		*value ? "=" : "", value, kube_json_text(taint, "effect"));
+}
+
 /* Reads the taints. A time that is not valid counts as long ago. */
 static void read_taints(const json_t *taints, struct gpunode_device *ret)
 {
@@ -68,21 +76,20 @@ static void read_taints(const json_t *taints, struct gpunode_device *ret)
 	size_t i;
 
 	json_array_foreach(taints, i, one) {
-		const char *text = kube_json_text(one, "effect"),
-			   *value = kube_json_text(one, "value");
+		const char *text = kube_json_text(one, "effect");
 		const enum gpunode_effect effect = !strcmp(text, "NoExecute") ? GPUNODE_NO_EXECUTE
 			: !strcmp(text, "NoSchedule")                         ? GPUNODE_NO_SCHEDULE
 									      : GPUNODE_NO_EFFECT;
 		uint64_t ns = 0;
 
 		(void)kube_time_parse(str_from(kube_json_text(one, "timeAdded")), &ns);
-		if (!effect || effect < ret->effect ||
-			(effect == ret->effect && ns >= ret->tainted_ns))
-			continue;
-		ret->effect = effect;
-		ret->tainted_ns = ns;
-		snprintf(ret->taint, sizeof(ret->taint), "%.40s%s%.24s:%s",
-			kube_json_text(one, "key"), *value ? "=" : "", value, text);
+		for (unsigned e = GPUNODE_NO_SCHEDULE; e <= effect; e++) {
+			if (e <= ret->effect && ns >= ret->taint[e].since_ns)
+				continue;
+			ret->taint[e].since_ns = ns;
+			show_taint(one, &ret->taint[e]);
+		}
+		ret->effect = MAX(ret->effect, effect);
 	}
 }
 

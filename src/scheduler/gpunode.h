@@ -29,8 +29,16 @@ enum gpunode_closed {
 	GPUNODE_NOT_OURS, /* on any other node: divvy does not manage the device */
 };
 
-/* The effect of a device's taints: the strongest of all. */
-enum gpunode_effect { GPUNODE_NO_EFFECT, GPUNODE_NO_SCHEDULE, GPUNODE_NO_EXECUTE };
+/* Effects of taints, the weakest first. */
+enum gpunode_effect { GPUNODE_NO_EFFECT, GPUNODE_NO_SCHEDULE, GPUNODE_NO_EXECUTE, GPUNODE_EFFECTS };
+
+#define GPUNODE_TAINT_SIZE 96u
+
+/* A taint of a device. */
+struct gpunode_taint {
+	uint64_t since_ns;             /* CLOCK_REALTIME */
+	char text[GPUNODE_TAINT_SIZE]; /* "KEY=VALUE:EFFECT" */
+};
 
 struct gpunode_device {
 	char uuid[SPEC_LABEL], model[SPEC_LABEL];
@@ -38,9 +46,12 @@ struct gpunode_device {
 	uint32_t index;
 	uint8_t numa, link; /* as in struct place_device_info */
 	enum gpunode_closed closed;
-	enum gpunode_effect effect;
-	uint64_t tainted_ns; /* CLOCK_REALTIME of the first taint with that effect */
-	char taint[96];      /* "KEY=VALUE:EFFECT" of that taint */
+	enum gpunode_effect effect; /* the strongest effect of all taints */
+	/*
+	 * The earliest taint with that effect or a stronger one; for effects up to `effect`. A
+	 * later taint must not prolong the time that pods may stay.
+	 */
+	struct gpunode_taint taint[GPUNODE_EFFECTS];
 };
 
 struct gpunode_tenant {

@@ -448,6 +448,54 @@ static void the_effect_and_the_shortest_grace_decide(void **state)
 		"requires the eviction");
 }
 
+#define TAINT(key, effect, second) \
+	"{'key':'" key "','effect':'" effect "','timeAdded':'2026-01-02T03:04:" second "Z'}"
+
+static void set_taints(const char *taints)
+{
+	set(CLUSTER_GPU_NODE,
+		"{'metadata':{'name':'n'},'status':{'owner':'divvy','slots':{'total':64},"
+		"'devices':[{'uuid':'GPU-n-0','index':0,'model':'A','memoryBytes':1000000,"
+		"'health':'Unhealthy','taints':[%s]}]}}",
+		taints);
+}
+
+/* The pod would stay on a device with several faults for longer than with one. */
+static void a_later_taint_postpones_no_eviction(void **state)
+{
+	add_node("n", 1);
+	add_pod("a", SHARE("0.5"), "");
+	confirm(next(SCHED_BIND, "a", NULL), SHARE("0.5"));
+	add_policy("p", "'s'", "'eviction':'Any','graceSeconds':30");
+	add_policy("q", "'s'", "'eviction':'NoExecute','graceSeconds':25");
+	set_taints(TAINT("slow", "NoSchedule", "05"));
+	pass(20);
+	set_taints(TAINT("slow", "NoSchedule", "05") "," TAINT("xid", "NoExecute", "25"));
+	pass(9);
+	nothing();
+	pass(1);
+	next(SCHED_EVICT_TAINTED, "a",
+		"device GPU-n-0 of node n has the taint slow:NoSchedule; policy p requires the "
+		"eviction");
+}
+
+/* The first of several NoExecute taints begins the time of a policy for that effect. */
+static void a_policy_counts_from_the_first_taint_of_its_effect(void **state)
+{
+	add_node("n", 1);
+	add_pod("a", SHARE("0.5"), "");
+	confirm(next(SCHED_BIND, "a", NULL), SHARE("0.5"));
+	add_policy("q", "'s'", "'eviction':'NoExecute','graceSeconds':10");
+	set_taints(TAINT("slow", "NoSchedule", "05") "," TAINT("lost", "NoExecute", "25") "," TAINT(
+		"xid", "NoExecute", "15"));
+	pass(19);
+	nothing();
+	pass(1);
+	next(SCHED_EVICT_TAINTED, "a",
+		"device GPU-n-0 of node n has the taint xid:NoExecute; policy q requires the "
+		"eviction");
+}
+
 static void an_eviction_names_its_preemptor(void **state)
 {
 	struct sched_action a;
@@ -2334,6 +2382,8 @@ int main(void)
 		TEST(a_removed_gpunode_has_no_taint),
 		TEST(pods_on_tainted_devices_are_checked_when_they_may_leave),
 		TEST(the_effect_and_the_shortest_grace_decide),
+		TEST(a_later_taint_postpones_no_eviction),
+		TEST(a_policy_counts_from_the_first_taint_of_its_effect),
 		TEST(an_eviction_names_its_preemptor),
 		TEST(a_pod_that_was_refused_may_lack_a_device_later),
 		TEST(a_released_reservation_is_reported_once),
