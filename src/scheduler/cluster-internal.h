@@ -93,10 +93,11 @@ struct cpod {
 	char *why; /* why the last decision chose these devices; NULL: no reason is known */
 	/* A later decision ended the nomination, so status.nominatedNodeName reserves nothing. */
 	bool is_nomination_void;
-	uint32_t n_refused;        /* refused Bindings in a row */
-	uint64_t taint_evicted_ns; /* when it was last evicted for a taint; 0: never */
-	char *refused;             /* message of the API server's last refusal; NULL: none */
-	uint64_t preempt_at_ns;    /* the pod preempts no other pod before this time */
+	uint32_t n_refused; /* refused Bindings in a row */
+	/* when it was last evicted for a taint that its devices still have; 0: never */
+	uint64_t taint_evicted_ns;
+	char *refused;          /* message of the API server's last refusal; NULL: none */
+	uint64_t preempt_at_ns; /* the pod preempts no other pod before this time */
 	/* key of the pod for whose reservation this pod last waited; NULL: none */
 	char *kept_by;
 	char *kept_text; /* message if the Binding of the pod kept_by was refused, else NULL */

@@ -40,17 +40,44 @@ static bool cpod_is_on(const struct cpod *pod, const char *uuid)
 	return false;
 }
 
+/* Pods of the node with devices of another node are skipped, because they are not served here. */
+static struct cpod *cnode_next_with_devices(const struct cnode *node, const struct cpod *pod)
+{
+	struct cpod *next;
+
+	if (pod && pod->server)
+		return pod->snext;
+	next = pod ? pod->next : node->pods;
+	while (next && next->server)
+		next = next->next;
+	return next ? next : node->served;
+}
+
+/* Whether a device of the pod, which is a device of the node, has a taint. */
+static bool cpod_has_taint(const struct cpod *pod, const struct cnode *node)
+{
+	for (uint32_t i = 0; i < node->gpus.n_devices; i++)
+		if (node->gpus.device[i].effect && cpod_is_on(pod, node->gpus.device[i].uuid))
+			return true;
+	return false;
+}
+
 void cnode_note_taints(struct cluster *c, struct cnode *node)
 {
-	bool is_tainted = false;
+	const bool was_tainted = node->is_tainted;
+	struct cpod *pod = NULL;
 
+	node->is_tainted = false;
 	for (uint32_t i = 0; i < node->gpus.n_devices; i++)
-		is_tainted |= node->gpus.device[i].effect != GPUNODE_NO_EFFECT;
-	if (is_tainted && !node->is_tainted)
+		node->is_tainted |= node->gpus.device[i].effect != GPUNODE_NO_EFFECT;
+	if (node->is_tainted && !was_tainted)
 		DL_APPEND2(c->tainted, node, t_prev, t_next);
-	else if (!is_tainted && node->is_tainted)
+	else if (!node->is_tainted && was_tainted)
 		DL_DELETE2(c->tainted, node, t_prev, t_next);
-	node->is_tainted = is_tainted;
+	/* An eviction for a later taint is a new one. */
+	while (was_tainted && (pod = cnode_next_with_devices(node, pod)))
+		if (!cpod_has_taint(pod, node))
+			pod->taint_evicted_ns = 0;
 }
 
 void cluster_note_taint_news(struct cluster *c)
@@ -69,19 +96,6 @@ bool cluster_must_check_taints(struct cluster *c)
 	for (p = c->policies; p && !p->evicts;)
 		p = p->hh.next;
 	return p && c->tainted;
-}
-
-/* Pods of the node with devices of another node are skipped, because they are not served here. */
-static struct cpod *cnode_next_with_devices(const struct cnode *node, const struct cpod *pod)
-{
-	struct cpod *next;
-
-	if (pod && pod->server)
-		return pod->snext;
-	next = pod ? pod->next : node->pods;
-	while (next && next->server)
-		next = next->next;
-	return next ? next : node->served;
 }
 
 struct cpod *cluster_next_tainted(struct cluster *c, struct cpod *pod)

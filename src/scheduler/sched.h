@@ -110,7 +110,7 @@ struct sched_counts {
 	uint32_t n_nominated, n_reserved;
 	/* n_reclaimed: part of n_evictions that reclaimed a guarantee */
 	uint64_t n_evictions, n_reclaimed;
-	uint64_t n_taint_evictions;   /* pods that were evicted from a tainted device */
+	uint64_t n_taint_evictions;   /* evictions from a tainted device that have begun */
 	uint64_t n_timeouts;          /* gang members whose nomination expired */
 	uint64_t n_granted, n_denied; /* resize requests */
 	uint64_t n_expired;           /* expired reservations */

@@ -57,7 +57,7 @@ static const struct prom_metric metrics[] = {
 	{"divvy_scheduler_bind_failures_total", PROM_COUNTER,
 		"Bindings that the API server did not accept.", FIELD(sched.n_bind_failures)},
 	{"divvy_scheduler_taint_evictions_total", PROM_COUNTER,
-		"Pods evicted from a tainted device, as a GPUPolicy required.",
+		"Evictions from a tainted device that have begun, as a GPUPolicy required.",
 		FIELD(sched.n_taint_evictions)},
 	{"divvy_scheduler_evictions_total", PROM_COUNTER, "Pods evicted for other pods.",
 		FIELD(sched.n_evictions)},

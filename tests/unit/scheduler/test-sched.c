@@ -370,6 +370,12 @@ static void a_policy_evicts_pods_from_a_tainted_device(void **state)
 	next(SCHED_BIND, "b", NULL);
 	pass(60);
 	nothing();
+	/* A new taint leads to a new eviction, with an Event. */
+	add_tainted("xid", "NoExecute", 0);
+	next(SCHED_EVICT_TAINTED, "a",
+		"device GPU-n-0 of node n has the taint divvy.gpu/xid=48:NoExecute; policy p "
+		"requires the eviction");
+	assert_int_equal(sched_counts(sched).n_taint_evictions, 2);
 }
 
 /* Returns whether pods on tainted devices need a check, and the name of the first of these pods. */
