@@ -305,7 +305,11 @@ static void serve_find(struct web *web, struct http_request *request)
 	_cleanup_buf_ struct buf text = BUF_INIT(WEB_TEXT_MAX);
 	const char *words = http_query(request, "words");
 
-	web_state_find(web->state, WEB_NODES, str_from(words ? words : ""), &text);
+	if (web_state_find(web->state, WEB_NODES, str_from(words ? words : ""), &text) == -E2BIG) {
+		web_serve_answer_text(request, 400,
+			"the search has more than 8 words; search for 1 to 8 words\n");
+		return;
+	}
 	answer_json(request, &text);
 }
 

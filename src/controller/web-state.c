@@ -183,11 +183,23 @@ static bool web_state_has_words(const struct item *item, struct str words)
 	return true;
 }
 
+static uint32_t web_state_count_words(struct str words)
+{
+	struct str next;
+	uint32_t n = 0;
+
+	while (str_word(&words, &next))
+		n++;
+	return n;
+}
+
 int web_state_find(
 	const struct web_state *state, enum web_kind kind, struct str words, struct buf *out)
 {
 	const char *separator = "[";
 
+	if (web_state_count_words(words) > WEB_WORDS_MAX)
+		return -E2BIG;
 	for (const struct item *item = state->items[kind]; item; item = item->hh.next) {
 		if (!item->json || !web_state_has_words(item, words))
 			continue;

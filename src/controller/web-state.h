@@ -50,8 +50,15 @@ bool web_state_has(const struct web_state *state, enum web_kind kind, const char
 const char *web_state_get(const struct web_state *state, enum web_kind kind, const char *key);
 
 /*
+ * Most words of a search. Each word is searched for in all items, so the number of words limits how
+ * long a request keeps the controller busy.
+ */
+#define WEB_WORDS_MAX 8u
+
+/*
  * Formats the keys of the items of that kind that have all `words`, in any case of letters, in key
- * or text: ["gpu-1","gpu-2"]. Returns buf_error(out).
+ * or text: ["gpu-1","gpu-2"]. Returns buf_error(out). -E2BIG: more than WEB_WORDS_MAX words, and
+ * nothing is written.
  */
 int web_state_find(
 	const struct web_state *state, enum web_kind kind, struct str words, struct buf *out);

@@ -312,17 +312,19 @@ function matches(node, place, terms, which) {
   }
 }
 
-const found = { words: "", names: null };   // the answer of the controller to a search in a large cluster
+const found = { words: "", names: null, fault: "" };   // the answer of the controller to a search in a large cluster
 
 // In a large cluster the controller searches, and nodes are found, not devices.
 async function search(words) {
   if (words === found.words) return;
   found.words = words;
   found.names = words ? found.names ?? new Set() : null;
+  found.fault = "";
   if (!words) return;
   try {
     const answer = await fetch(`find?words=${encodeURIComponent(words)}`, { cache: "no-store" });
     if (answer.ok && words === found.words) { found.names = new Set(await answer.json()); filterNodes(); return; }
+    if (answer.status === 400 && words === found.words) { found.fault = await answer.text(); filterNodes(); return; }
   } catch { // the connection is lost, which the event stream reports
   }
   if (words === found.words) found.words = null;   // the next change asks again
@@ -346,7 +348,7 @@ function filterNodes() {
     if (node.element && node.element.hidden === Boolean(is)) node.element.hidden = !is;
     shown += is ? 1 : 0;
   }
-  $("found").textContent = isFiltered ? `${counted.format(shown)} of ${many(nodes.size, "node")}` : "";
+  $("found").textContent = found.fault || (isFiltered ? `${counted.format(shown)} of ${many(nodes.size, "node")}` : "");
   showEmpty(isFiltered && !shown);
   keepOneInTabOrder();
 }

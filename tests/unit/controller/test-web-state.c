@@ -203,6 +203,7 @@ static void words_are_found_in_keys_and_texts(void **state)
 		{"Train", "[\"gpu-1\"]"},
 		{"train gpu-2", "[]"},
 		{" gpu-2  h200 ", "[\"gpu-2\"]"},
+		{"g p u 1 t r a i", "[\"gpu-1\"]"},
 	};
 	struct web_state *s = fresh(many);
 
@@ -219,9 +220,20 @@ static void words_are_found_in_keys_and_texts(void **state)
 	web_state_free(s);
 }
 
+static void a_search_has_at_most_eight_words(void **state)
+{
+	_cleanup_buf_ struct buf out = BUF_INIT(1u << 20);
+	struct web_state *s = fresh(many);
+
+	assert_int_equal(web_state_find(s, WEB_NODES, STR("1 2 3 4 5 6 7 8 9"), &out), -E2BIG);
+	assert_int_equal(out.n, 0);
+	assert_ok(web_state_find(s, WEB_NODES, STR("1 2 3 4 5 6 7 8"), &out));
+	web_state_free(s);
+}
+
 UNIT_MAIN(UNIT(a_new_viewer_gets_the_whole_state), UNIT(a_viewer_gets_each_change_once),
 	UNIT(an_unknown_event_number_gets_the_whole_state),
 	UNIT(a_viewer_away_for_too_long_gets_the_whole_state),
 	UNIT(the_number_of_objects_is_limited), UNIT(keys_are_quoted),
 	UNIT(a_viewers_copy_equals_the_state), UNIT(a_viewer_gets_only_the_kinds_that_it_asks_for),
-	UNIT(words_are_found_in_keys_and_texts))
+	UNIT(words_are_found_in_keys_and_texts), UNIT(a_search_has_at_most_eight_words))
