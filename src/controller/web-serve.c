@@ -210,6 +210,15 @@ static uint64_t heard_of(const struct web *web, const char *path)
 	return number;
 }
 
+/* Before the caches are complete a missing node may exist, and a search would miss nodes. */
+static bool web_serve_is_early(const struct web *web, struct http_request *request)
+{
+	if (!web->is_ready)
+		web_serve_answer_text(
+			request, 503, "the controller is still reading the cluster; try again\n");
+	return !web->is_ready;
+}
+
 static void serve_events(struct web *web, struct http_request *request)
 {
 	_cleanup_buf_ struct buf text = BUF_INIT(WEB_TEXT_MAX);
@@ -219,10 +228,11 @@ static void serve_events(struct web *web, struct http_request *request)
 		web_serve_answer_text(request, 405, "GET\n");
 		return;
 	}
-	if (!web->is_ready || web->n_viewers >= WEB_VIEWERS_MAX) {
-		web_serve_answer_text(request, 503,
-			web->is_ready ? "too many dashboard connections; try again later\n"
-				      : "the controller is still reading the cluster; try again\n");
+	if (web_serve_is_early(web, request))
+		return;
+	if (web->n_viewers >= WEB_VIEWERS_MAX) {
+		web_serve_answer_text(
+			request, 503, "too many dashboard connections; try again later\n");
 		return;
 	}
 	viewer = calloc(1, sizeof(*viewer));
@@ -289,6 +299,8 @@ static void serve_node(struct web *web, struct http_request *request)
 	struct str name = str_from(http_path(request));
 	const char *node, *use;
 
+	if (web_serve_is_early(web, request))
+		return;
 	str_skip_prefix(&name, STR("/nodes/"));
 	node = web_state_get(web->state, WEB_NODES, name.p);
 	use = web_state_get(web->state, WEB_USE, name.p);
@@ -305,6 +317,8 @@ static void serve_find(struct web *web, struct http_request *request)
 	_cleanup_buf_ struct buf text = BUF_INIT(WEB_TEXT_MAX);
 	const char *words = http_query(request, "words");
 
+	if (web_serve_is_early(web, request))
+		return;
 	if (web_state_find(web->state, WEB_NODES, str_from(words ? words : ""), &text) == -E2BIG) {
 		web_serve_answer_text(request, 400,
 			"the search has more than 8 words; search for 1 to 8 words\n");

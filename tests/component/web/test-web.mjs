@@ -21,9 +21,9 @@ const freePort = () => new Promise((resolve) => {
 });
 
 class Server {
-  async start(port) {
+  async start(port, ...more) {
     this.port = port ?? await freePort();
-    this.process = spawn(PROGRAM, [String(this.port)], { stdio: ["pipe", "pipe", "inherit"] });
+    this.process = spawn(PROGRAM, [String(this.port), ...more], { stdio: ["pipe", "pipe", "inherit"] });
     this.ended = new Promise((resolve) => this.process.on("exit", resolve));
     this.process.stdin.on("error", () => {});
     await new Promise((resolve, reject) => {
@@ -185,6 +185,16 @@ async function a_stream_sends_all_objects_once() {
   check(text.split('"all":true').length === 2, `told all ${text.split('"all":true').length - 1} times`);
   server.tell("node", "gpu-3", gpuNode("gpu-3", 1));
   check(!(await heard(`events/${id}`, "gpu-3")).includes('"all":true'), "who comes back is told all");
+}
+
+async function a_controller_that_starts_gives_no_partial_answer() {
+  await server.stop();
+  server = await new Server().start(undefined, "starting");
+  server.tell("node", "gpu-1", gpuNode("gpu-1", 1));
+  for (const path of ["events/", "nodes/gpu-1", "nodes/gpu-2", "find?words=gpu"]) {
+    const answer = await fetch(server.url + path, { headers: { Authorization: "Bearer good" } });
+    check(answer.status === 503, `${path}: ${answer.status}`);
+  }
 }
 
 async function files_come_with_a_strict_policy() {
@@ -500,7 +510,8 @@ async function forty_thousand_devices_are_summed_up() {
   await end(view);
 }
 
-const tests = [without_a_token_nothing_is_served, a_stream_sends_all_objects_once, files_come_with_a_strict_policy,
+const tests = [without_a_token_nothing_is_served, a_stream_sends_all_objects_once,
+  a_controller_that_starts_gives_no_partial_answer, files_come_with_a_strict_policy,
   scripts_cannot_read_the_cookie, signs_in_and_out, devices_and_tenants_are_shown, markup_is_text, changes_appear_on_the_page,
   a_silent_api_server_is_shown, keys_reach_everything, screen_readers_get_names, text_has_contrast_by_day, text_has_contrast_by_night,
   search_finds_devices_and_tenants, an_empty_cluster_says_what_to_do, a_lost_connection_is_shown_and_restored,

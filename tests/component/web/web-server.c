@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Serves the controller's page without a cluster: `web-server PORT`. Its standard input has the
- * objects, one JSON value a line:
+ * Serves the controller's page without a cluster: `web-server PORT`. With a second argument
+ * `starting` the server is still reading the cluster. Its standard input has the objects, one JSON
+ * value a line:
  *   {"kind":"node"|"lease"|"pod", "namespace":"n", "name":"a", "object":{...}|null}
  *   {"kind":"later", "name":"5m"}     as if viewers had been connected for five minutes
  *   {"kind":"silence", "name":"35"}   the API server has not answered for 35 s
@@ -31,6 +32,7 @@ struct test_server {
 	struct loop_io input;
 	struct buf text;
 	bool is_revoked;
+	bool is_starting; /* the caches are not complete */
 	uint64_t silence_ns;
 };
 
@@ -137,7 +139,8 @@ static int serve(struct test_server *s, const char *port, struct error *err)
 	r = r < 0 ? r : loop_add_io(s->loop, &s->input, STDIN_FILENO, EPOLLIN, on_input);
 	if (r < 0)
 		return r;
-	web_set_ready(s->web);
+	if (!s->is_starting)
+		web_set_ready(s->web);
 	puts("ready");
 	fflush(stdout);
 	return loop_run(s->loop);
@@ -149,6 +152,7 @@ int main(int argc, char **argv)
 	struct error err = {0};
 	int r;
 
+	s.is_starting = argc > 2 && !strcmp(argv[2], "starting");
 	log_init("web-server");
 	r = serve(&s, argc > 1 ? argv[1] : "0", &err);
 	if (r < 0)
