@@ -312,11 +312,18 @@ function matches(node, place, terms, which) {
   }
 }
 
-const found = { words: "", names: null, fault: "" };   // the answer of the controller to a search in a large cluster
+const SEARCH_MS = 3000;   // least time between two searches for the same words
+const found = { words: "", names: null, fault: "", timer: 0 };   // the answer of the controller to a search in a large cluster
+
+// A changed node may match now, or no longer.
+function searchAgainSoon() {
+  if (!found.words || found.fault || found.timer) return;
+  found.timer = setTimeout(() => { found.timer = 0; if (found.words) search(found.words, true); }, SEARCH_MS);
+}
 
 // In a large cluster the controller searches, and nodes are found, not devices.
-async function search(words) {
-  if (words === found.words) return;
+async function search(words, isAgain) {
+  if (words === found.words && !isAgain) return;
   found.words = words;
   found.names = words ? found.names ?? new Set() : null;
   found.fault = "";
@@ -523,6 +530,7 @@ function show() {
   if (dirty.isWaiting) showWaiting();
   showTotals();
   if (dirty.nodes.size || dirty.summaries.size || dirty.isOrder) filter();
+  if (isLarge && (dirty.summaries.size || dirty.isOrder)) searchAgainSoon();
   if (detail.name && (dirty.nodes.has(detail.name) || dirty.use.has(detail.name) || dirty.isOrder)) showDetail();
   dirty.nodes.clear();
   dirty.use.clear();

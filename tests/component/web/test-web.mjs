@@ -492,6 +492,8 @@ async function forty_thousand_devices_are_summed_up() {
   await page.locator("#find").fill("job-77-3 h200");
   await page.getByText("1 of 5,000 nodes").waitFor();
   check(await page.locator(".node:visible").count() === 1, "other nodes are shown");
+  server.tell("node", "gpu-9", gpuNode("gpu-9", 8, [], { devices: [{ model: "H200 of job-77-3" }] }));
+  await page.getByText("2 of 5,000 nodes").waitFor();
   await page.locator("#find").fill("1 2 3 4 5 6 7 8 9");
   await page.getByText("the search has more than 8 words").waitFor();
   await page.locator("#find").fill("no-such");
