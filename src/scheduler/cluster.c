@@ -888,6 +888,11 @@ bool cpod_is_older(const struct cpod *pod, uint64_t epoch)
 		pod->assigned.epoch < epoch && !pod->is_ready && !pod->is_deleting;
 }
 
+bool cpod_is_deleting(const struct cpod *pod)
+{
+	return pod->is_deleting;
+}
+
 bool cpod_is_done(const struct cpod *pod)
 {
 	return pod->is_done;

@@ -139,8 +139,9 @@ void cpod_accept(struct cpod *pod);
  * its older epoch.
  */
 bool cpod_is_older(const struct cpod *pod, uint64_t epoch);
-bool cpod_is_gated(const struct cpod *pod); /* the pod has scheduling gates */
-bool cpod_is_done(const struct cpod *pod);  /* the pod has a node and phase Succeeded */
+bool cpod_is_gated(const struct cpod *pod);    /* the pod has scheduling gates */
+bool cpod_is_deleting(const struct cpod *pod); /* the API server has begun to delete the pod */
+bool cpod_is_done(const struct cpod *pod);     /* the pod has a node and phase Succeeded */
 /* the pod was evicted for another queue's guarantee */
 bool cpod_is_reclaimed(const struct cpod *pod);
 /* When the pod may evict to reclaim its guarantee; 0: it does not reclaim. */

@@ -390,12 +390,14 @@ struct gang {
 /*
  * Returns whether the gang can start without waiting for the member. Running and completed members
  * need no wait. Members of another scheduler count as running, because they may wait for the
- * members of divvy-scheduler, and both would wait forever.
+ * members of divvy-scheduler, and both would wait forever. A member with a deletion in progress does
+ * not count: its replacement does, which may belong to a new object of the same name.
  */
 static bool is_running(const struct cpod *pod)
 {
-	return cpod_state(pod) == CPOD_BOUND || cpod_state(pod) == CPOD_ASSUMED ||
-		!cpod_is_ours(pod) || cpod_is_done(pod);
+	return !cpod_is_deleting(pod) &&
+		(cpod_state(pod) == CPOD_BOUND || cpod_state(pod) == CPOD_ASSUMED ||
+			!cpod_is_ours(pod) || cpod_is_done(pod));
 }
 
 static int compare_members(const void *pa, const void *pb)

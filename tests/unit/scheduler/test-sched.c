@@ -899,6 +899,41 @@ static void a_group_waits_for_its_threshold(void **state)
 	next(SCHED_BIND, "m3", NULL);
 }
 
+/* The pod as the API server has it between the request to delete it and its end. */
+static void delete_bound(const char *name, const char *annotations)
+{
+	set(OBJECT_POD,
+		"{'metadata':{'name':'%s','namespace':'s','uid':'u-%s','deletionTimestamp':"
+		"'2026-01-02T03:04:05Z'," TENANT
+		"'annotations':{%s}},'spec':{'schedulerName':'divvy-scheduler','nodeName':'n1',"
+		"'containers':[{'name':'c'}]}}",
+		name, name, annotations);
+}
+
+/*
+ * A JobSet or Job that is deleted and created again has a new gang of the same name, whose members
+ * start together too.
+ */
+static void deleted_members_count_for_no_threshold(void **state)
+{
+	static const char *const first[] = {"m1", "m2"};
+	const char *member = MEMBER("0.4", "2", "1");
+
+	add_node("n1", 2);
+	for (size_t i = 0; i < ARRAY_SIZE(first); i++)
+		add_pod(first[i], member, "");
+	for (size_t i = 0; i < ARRAY_SIZE(first); i++)
+		confirm(next(SCHED_BIND, first[i], NULL), member);
+	for (size_t i = 0; i < ARRAY_SIZE(first); i++)
+		delete_bound(first[i], member);
+	add_pod("r1", member, "");
+	told("r1", "group s/g: 1 of 2 pods exist, 2 are needed");
+	nothing();
+	add_pod("r2", member, "");
+	next(SCHED_BIND, "r1", NULL);
+	next(SCHED_BIND, "r2", NULL);
+}
+
 /* Lets any pause pass while the node's divvyd renews its Lease. */
 static void later(void)
 {
@@ -2410,6 +2445,7 @@ int main(void)
 		TEST(more_important_pods_are_placed_first),
 		TEST(anti_affinity_separates_the_members_of_a_group),
 		TEST(a_group_waits_for_its_threshold),
+		TEST(deleted_members_count_for_no_threshold),
 		TEST(a_pod_group_object_gives_the_groups_size),
 		TEST(a_job_set_gives_the_size_of_its_group),
 		TEST(a_part_of_a_job_set_is_a_group),
