@@ -29,10 +29,13 @@ struct cgroup_part {
 	uint64_t units, pods;
 };
 
+/* Exists while the API has the object or a pod names it. */
 struct cgroup_object {
 	UT_hash_handle hh;
 	char *key;
-	uint32_t least; /* of a PodGroup; an object with parts states it by them */
+	bool is_there;     /* the API has the object */
+	struct cpod *pods; /* pods that name the object, linked by cpod.oprev and cpod.onext */
+	uint32_t least;    /* of a PodGroup; an object with parts states it by them */
 	bool is_basic;
 	struct cgroup_part *part;
 	uint32_t n_parts;
@@ -92,15 +95,75 @@ void cluster_note_served(struct cluster *c, int kind)
 			c->is_unsettled = c->has_spaces = true;
 }
 
-static struct cgroup_object *cluster_group_find(
-	const struct cluster *c, const char *api_group, const char *ns, const char *name)
+/* ret_key: "API group/namespace/name". -EINVAL: the names are too long for a pod to name them. */
+static int cluster_group_key(
+	const char *api_group, const char *ns, const char *name, char ret_key[static KEY_MAX])
+{
+	return (size_t)snprintf(ret_key, KEY_MAX, "%s/%s/%s", api_group, ns, name) < KEY_MAX
+		? 0
+		: -EINVAL;
+}
+
+static void cgroup_object_free(struct cluster *c, struct cgroup_object *object)
+{
+	if (object->hh.tbl)
+		HASH_DEL(c->group_objects, object);
+	free(object->key);
+	free(object->part);
+	free(object);
+}
+
+static void cgroup_object_release(struct cluster *c, struct cgroup_object *object)
+{
+	if (!object->is_there && !object->pods)
+		cgroup_object_free(c, object);
+}
+
+/* Creates the object if it is missing. NULL: out of memory. */
+static struct cgroup_object *cluster_group_get(struct cluster *c, const char *key)
 {
 	struct cgroup_object *object = NULL;
+
+	HASH_FIND_STR(c->group_objects, key, object);
+	if (object)
+		return object;
+	object = calloc(1, sizeof(*object));
+	if (!object)
+		return NULL;
+	object->key = str_dup(str_from(key));
+	if (object->key)
+		HASH_ADD_KEYPTR(hh, c->group_objects, object->key, strlen(object->key), object);
+	if (object->hh.tbl)
+		return object;
+	cgroup_object_free(c, object);
+	return NULL;
+}
+
+int cpod_join_object(struct cluster *c, struct cpod *pod)
+{
+	const struct tenancy *requested = &pod->requested;
 	char key[KEY_MAX];
 
-	if ((size_t)snprintf(key, sizeof(key), "%s/%s/%s", api_group, ns, name) < sizeof(key))
-		HASH_FIND_STR(c->group_objects, key, object);
-	return object;
+	if (!requested->group_object[0] ||
+		cluster_group_key(requested->group_object, pod->ns,
+			requested->group_by ? requested->group_object_name : requested->group,
+			key) < 0)
+		return 0;
+	pod->object = cluster_group_get(c, key);
+	if (!pod->object)
+		return -ENOMEM;
+	DL_APPEND2(pod->object->pods, pod, oprev, onext);
+	return 0;
+}
+
+void cpod_leave_object(struct cluster *c, struct cpod *pod)
+{
+	struct cgroup_object *object = TAKE_PTR(pod->object);
+
+	if (!object)
+		return;
+	DL_DELETE2(object->pods, pod, oprev, onext);
+	cgroup_object_release(c, object);
 }
 
 /* Whether a template of the object requests a group of the same kind. */
@@ -134,16 +197,15 @@ static uint32_t cgroup_object_size(
 	return (uint32_t)MIN(n, (uint64_t)SPEC_GROUP_SIZE_MAX);
 }
 
-void cpod_size_group(const struct cluster *c, struct cpod *pod)
+void cpod_size_group(struct cpod *pod)
 {
 	struct tenancy *requested = &pod->requested;
-	const struct cgroup_object *object;
+	const struct cgroup_object *object = pod->object && pod->object->is_there ? pod->object
+										  : NULL;
 	struct spec group = {.group_threshold = requested->group_threshold};
 
 	if (!requested->group_object[0])
 		return;
-	object = cluster_group_find(c, requested->group_object, pod->ns,
-		requested->group_by ? requested->group_object_name : requested->group);
 	requested->is_group_empty = false;
 	if (object)
 		group.group_size = cgroup_object_size(
@@ -164,94 +226,43 @@ const struct cgroup *cpod_gang(const struct cpod *pod)
 	return pod->requested.is_group_basic ? NULL : pod->in;
 }
 
-static void size_group(struct cluster *c, struct cgroup *group)
+static void cgroup_object_size_members(struct cluster *c, const struct cgroup_object *object)
 {
 	struct cpod *pod;
 
-	DL_FOREACH2(group->pods, pod, gnext)
+	DL_FOREACH2(object->pods, pod, onext)
 	{
 		const bool was_basic = pod->requested.is_group_basic;
 
-		cpod_size_group(c, pod);
+		cpod_size_group(pod);
 		c->has_other_gangs |= pod->requested.is_group_basic != was_basic;
 	}
 }
 
-static bool is_of_object(const struct cgroup *group, int kind, const char *ns, const char *name)
-{
-	const struct cpod *pod = group->pods;
-
-	return pod && pod->requested.group_by && !strcmp(pod->ns, ns) &&
-		!strcmp(pod->requested.group_object, kinds[kind - CLUSTER_GROUP].api_group) &&
-		!strcmp(pod->requested.group_object_name, name);
-}
-
-/*
- * Sizes the groups of an object again. The name of a group by DIALECT_GROUP_BY_KEY has more parts
- * than the object's name, so all groups are looked at. Such objects change rarely.
- */
-static void size_members(struct cluster *c, int kind, const char *ns, const char *name)
-{
-	struct cgroup *group = NULL, *next;
-	char key[KEY_MAX];
-
-	if (kinds[kind - CLUSTER_GROUP].read) {
-		HASH_ITER(hh, c->groups, group, next)
-			if (is_of_object(group, kind, ns, name))
-				size_group(c, group);
-		return;
-	}
-	snprintf(key, sizeof(key), "%s/%s", ns, name);
-	HASH_FIND_STR(c->groups, key, group);
-	if (group)
-		size_group(c, group);
-}
-
-static void cluster_group_forget(struct cluster *c, struct cgroup_object *object)
-{
-	if (object->hh.tbl)
-		HASH_DEL(c->group_objects, object);
-	free(object->key);
-	free(object->part);
-	free(object);
-}
-
 int cluster_remove_group(struct cluster *c, int kind, const char *ns, const char *name)
 {
-	struct cgroup_object *object = cluster_group_find(
-		c, kinds[kind - CLUSTER_GROUP].api_group, ns, name);
+	struct cgroup_object *object = NULL;
+	char key[KEY_MAX];
 
-	if (!object)
+	if (cluster_group_key(kinds[kind - CLUSTER_GROUP].api_group, ns, name, key) == 0)
+		HASH_FIND_STR(c->group_objects, key, object);
+	if (!object || !object->is_there)
 		return -ENOENT;
-	cluster_group_forget(c, object);
-	size_members(c, kind, ns, name);
+	object->is_there = false;
+	free(TAKE_PTR(object->part));
+	object->n_parts = 0;
+	cgroup_object_size_members(c, object);
+	cgroup_object_release(c, object);
 	return 0;
 }
 
+/* Call when no pod is left. */
 void cluster_free_groups(struct cluster *c)
 {
 	struct cgroup_object *object, *next;
 
 	HASH_ITER(hh, c->group_objects, object, next)
-		cluster_group_forget(c, object);
-}
-
-static struct cgroup_object *cluster_group_make(
-	struct cluster *c, const char *api_group, const char *ns, const char *name)
-{
-	struct cgroup_object *object = calloc(1, sizeof(*object));
-	char key[KEY_MAX];
-
-	if (!object)
-		return NULL;
-	if ((size_t)snprintf(key, sizeof(key), "%s/%s/%s", api_group, ns, name) < sizeof(key))
-		object->key = str_dup(str_from(key));
-	if (object->key)
-		HASH_ADD_KEYPTR(hh, c->group_objects, object->key, strlen(object->key), object);
-	if (object->hh.tbl)
-		return object;
-	cluster_group_forget(c, object);
-	return NULL;
+		cgroup_object_free(c, object);
 }
 
 static void cluster_group_read(struct cgroup_object *object, int kind, const json_t *json)
@@ -383,22 +394,26 @@ int cluster_set_group(struct cluster *c, int kind, const json_t *json)
 	const char *ns = json_string_value(json_object_get(metadata, "namespace"));
 	const char *name = json_string_value(json_object_get(metadata, "name"));
 	struct cgroup_object *object;
+	char key[KEY_MAX];
 	int r = 1;
 
-	ns = ns ? ns : "";
-	object = cluster_group_find(c, k->api_group, ns, name);
-	if (!object)
-		object = cluster_group_make(c, k->api_group, ns, name);
+	if (cluster_group_key(k->api_group, ns ? ns : "", name, key) < 0)
+		return -EINVAL;
+	object = cluster_group_get(c, key);
 	if (!object)
 		return -ENOMEM;
 	if (k->read)
 		r = cgroup_object_update(object, k, json);
 	else
 		cluster_group_read(object, kind, json);
+	if (r >= 0)
+		object->is_there = true;
+	else
+		cgroup_object_release(c, object);
 	/* Controllers often write the status of objects with parts, which is no news. */
 	if (r <= 0)
 		return r;
 	c->has_news = true;
-	size_members(c, kind, ns, name);
+	cgroup_object_size_members(c, object);
 	return 0;
 }

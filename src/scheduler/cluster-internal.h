@@ -82,6 +82,9 @@ struct cpod {
 	bool is_reclaimed; /* the pod was evicted for another queue's guarantee */
 	struct cgroup *in; /* its gang, or NULL */
 	struct cpod *gprev, *gnext;
+	/* the object that states the size of the pod's gang; NULL: the pod names none */
+	struct cgroup_object *object;
+	struct cpod *oprev, *onext; /* links of the list cgroup_object.pods */
 	/* At most one tenant for each container, and the client half of a remote pod. */
 	uint32_t *tenants;
 	/*
@@ -307,8 +310,11 @@ void cpod_explain_refusal(
 int cluster_set_group(struct cluster *c, int kind, const json_t *json);
 int cluster_remove_group(struct cluster *c, int kind, const char *ns, const char *name);
 void cluster_free_groups(struct cluster *c);
+/* Links the pod with the object that its requested keys name, if they name one. -ENOMEM. */
+int cpod_join_object(struct cluster *c, struct cpod *pod);
+void cpod_leave_object(struct cluster *c, struct cpod *pod);
 /* Sets the size of the pod's gang from the object that the pod names, if it names one. */
-void cpod_size_group(const struct cluster *c, struct cpod *pod);
+void cpod_size_group(struct cpod *pod);
 /* The group if its members start together; NULL: the pod is in no gang. */
 const struct cgroup *cpod_gang(const struct cpod *pod);
 /* Whether the pod is in a group because of its spec.schedulingGroup. */

@@ -27,6 +27,7 @@ static void leave_group(struct cluster *c, struct cpod *pod);
 static void pod_free(struct cluster *c, struct cpod *pod)
 {
 	leave_group(c, pod);
+	cpod_leave_object(c, pod);
 	cpod_set_state(c, pod, CPOD_OTHER);
 	cpod_drop(c, pod);
 	cpod_leave_server(c, pod);
@@ -366,7 +367,7 @@ int cpod_find_group(struct cluster *c, struct cpod *pod)
 
 	leave_group(c, pod);
 	cluster_join_group(c, pod);
-	cpod_size_group(c, pod);
+	cpod_size_group(pod);
 	return pod->group[0] && cluster_is_member(pod, seen) ? join_group(c, pod) : 0;
 }
 
@@ -421,6 +422,7 @@ static int cluster_read_requested(struct cluster *c, struct cpod *pod, json_t *j
 	struct error err = {0};
 
 	cluster_forget_labels(c, pod);
+	cpod_leave_object(c, pod);
 	tenancy_done(&pod->requested);
 	free(TAKE_PTR(pod->refusal));
 	if (tenancy_read(json, cluster_dialects(c, pod->ns), &pod->requested, &err) < 0 ||
@@ -432,7 +434,9 @@ static int cluster_read_requested(struct cluster *c, struct cpod *pod, json_t *j
 	}
 	pod->gpu_priority = greatest_priority(&pod->requested);
 	cluster_join_group(c, pod);
-	cpod_size_group(c, pod);
+	if (cpod_join_object(c, pod) < 0)
+		return -ENOMEM;
+	cpod_size_group(pod);
 	return 0;
 }
 

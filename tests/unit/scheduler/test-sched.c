@@ -1133,6 +1133,27 @@ static void a_ray_cluster_gives_the_size_of_its_groups(void **state)
 		"divvy.gpu/group and divvy.gpu/group-size in place of divvy.gpu/group-by");
 }
 
+/* The first member has the group by the user's own key, and names no object. */
+static void an_object_sizes_all_members_that_name_it(void **state)
+{
+	add_node("n1", 4);
+	add_pod("u1",
+		SHARE("0.4") ",'divvy.gpu/group':'raygroup:ray:small','divvy.gpu/group-size':'2'",
+		"");
+	told("u1", "group s/raygroup:ray:small: 1 of 2 pods exist, 2 are needed");
+	add_member_by("w1", "raygroup", ",'ray.io/cluster':'ray','ray.io/group':'small'",
+		"," SHARE("0.4"));
+	next(SCHED_BIND, "w1", NULL);
+	next(SCHED_BIND, "u1", NULL);
+	add_ray_cluster(2);
+	add_member_by("w2", "raygroup", ",'ray.io/cluster':'ray','ray.io/group':'small'",
+		"," SHARE("0.4"));
+	told("w2", "group s/raygroup:ray:small: 3 of 4 pods exist, 4 are needed");
+	add_ray_cluster(3);
+	later();
+	told("w2", "group s/raygroup:ray:small: 3 of 6 pods exist, 6 are needed");
+}
+
 /* KubeRay makes as many replicas as `replicas`, between the least and the most. */
 static const struct {
 	const char *fields, *message;
@@ -2452,6 +2473,7 @@ int main(void)
 		TEST(parts_of_a_job_set_have_limits),
 		TEST(a_ray_cluster_gives_the_size_of_its_groups),
 		TEST(a_ray_cluster_limits_the_replicas_of_a_group),
+		TEST(an_object_sizes_all_members_that_name_it),
 		TEST(a_pod_group_of_kubernetes_gives_the_size),
 		TEST(members_of_a_basic_group_start_alone),
 		TEST(group_sizes_of_kubernetes_have_limits),
