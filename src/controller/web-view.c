@@ -197,6 +197,23 @@ static bool is_closed(const json_t *gpu_node, const json_t *device)
 		(owner && (!strcmp(owner, "native") || !strcmp(owner, "user")));
 }
 
+/* Amounts are divvyd's and may be wrong, so sums stop at the greatest number. */
+static json_int_t web_view_sum(json_int_t a, json_int_t b)
+{
+	json_int_t sum;
+
+	if (__builtin_add_overflow(a, b, &sum))
+		return a < 0 ? INT64_MIN : INT64_MAX;
+	return sum;
+}
+
+static void web_view_add(json_t *summary, const char *key, json_int_t n)
+{
+	const json_int_t before = json_integer_value(json_object_get(summary, key));
+
+	json_object_set_new(summary, key, json_integer(web_view_sum(before, n)));
+}
+
 /* Adds the tenant's amounts to the sums, and its request to its devices. */
 static void add_tenant(
 	const json_t *gpu_node, const json_t *t, json_int_t *granted_of, json_t *summary)
@@ -210,23 +227,18 @@ static void add_tenant(
 		const int place = web_view_device_place(devices, uuid);
 
 		if (place >= 0)
-			granted_of[place] += request;
-		granted += request;
-		given += json_integer_value(json_array_get(json_object_get(t, "memoryBytes"), i));
+			granted_of[place] = web_view_sum(granted_of[place], request);
+		granted = web_view_sum(granted, request);
+		given = web_view_sum(given,
+			json_integer_value(json_array_get(json_object_get(t, "memoryBytes"), i)));
 	}
-	json_object_set_new(summary, "granted",
-		json_integer(granted + json_integer_value(json_object_get(summary, "granted"))));
-	json_object_set_new(summary, "given",
-		json_integer(given + json_integer_value(json_object_get(summary, "given"))));
+	web_view_add(summary, "granted", granted);
+	web_view_add(summary, "given", given);
 }
 
 static void add_use(void *data, const char *key, uint32_t share_permille, uint64_t bytes)
 {
-	json_t *summary = data;
-
-	json_object_set_new(summary, "used",
-		json_integer(
-			share_permille + json_integer_value(json_object_get(summary, "used"))));
+	web_view_add(data, "used", share_permille);
 }
 
 /* Counts the devices; granted_of[i]: sum of the requests on the i-th device. */
@@ -247,7 +259,7 @@ static void count_devices(const json_t *gpu_node, const json_int_t *granted_of, 
 		idle += !granted_of[i];
 		room += !is_shut_here && granted_of[i] < 1000;
 		bad += is_faulty(d);
-		bytes += json_integer_value(json_object_get(d, "memoryBytes"));
+		bytes = web_view_sum(bytes, json_integer_value(json_object_get(d, "memoryBytes")));
 		if (!model || !its || strcmp(model, its) != 0)
 			model = NULL;
 	}

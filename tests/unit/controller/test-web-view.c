@@ -62,6 +62,22 @@ static void a_summary_counts_devices_and_sums_tenants(void **state)
 	assert_int_equal(web_view_count_devices(node), 2);
 }
 
+static void sums_of_a_summary_do_not_overflow(void **state)
+{
+	_cleanup_json_ json_t *node = unit_json(
+		"{'status':{'devices':[{'uuid':'a','memoryBytes':9223372036854775807},"
+		"{'uuid':'b','memoryBytes':1}],'tenants':[{'devices':['a','a','b'],"
+		"'request':9223372036854775807,'memoryBytes':[9223372036854775807,1]},"
+		"{'devices':['b'],'request':9223372036854775807,'memoryBytes':[1]}]}}");
+	_cleanup_free_ char *text = web_view_summary(node, 0, STR(""));
+	_cleanup_json_ json_t *summary = unit_json(text);
+	static const char *const keys[] = {"granted", "given", "bytes"};
+
+	for (size_t i = 0; i < ARRAY_SIZE(keys); i++)
+		assert_int_equal(json_integer_value(json_object_get(summary, keys[i])), INT64_MAX);
+	assert_int_equal(json_integer_value(json_object_get(summary, "room")), 0);
+}
+
 /* Any GPUNode, even with fields of wrong types, gives an item of valid JSON. */
 static void a_strange_node_is_shown(void **state)
 {
@@ -195,6 +211,6 @@ static void pods_that_wait_are_shown(void **state)
 }
 
 UNIT_MAIN(UNIT(a_node_is_shown), UNIT(a_summary_counts_devices_and_sums_tenants),
-	UNIT(a_strange_node_is_shown), UNIT(use_is_in_the_order_of_the_tenants),
-	UNIT(sums_are_over_the_devices), UNIT(removed_tenants_are_reported),
-	UNIT(pods_that_wait_are_shown))
+	UNIT(sums_of_a_summary_do_not_overflow), UNIT(a_strange_node_is_shown),
+	UNIT(use_is_in_the_order_of_the_tenants), UNIT(sums_are_over_the_devices),
+	UNIT(removed_tenants_are_reported), UNIT(pods_that_wait_are_shown))
