@@ -161,6 +161,9 @@ json_t *node_labels_patch(const json_t *node, const json_t *gpu_node)
 	_cleanup_json_ json_t *change = json_object();
 	struct node_facts facts;
 
+	/* divvyd has not reported yet, so the devices are unknown, and the labels may be right. */
+	if (gpu_node && !json_is_array(kube_json_at(gpu_node, "status", "devices", NULL)))
+		return NULL;
 	facts_of(gpu_node, &facts);
 	for (size_t i = 0; i < ARRAY_SIZE(node_labels); i++) {
 		const char *key = node_labels[i].key, *want = (char *)&facts + node_labels[i].fact,

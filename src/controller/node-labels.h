@@ -14,8 +14,9 @@
 
 /*
  * Returns a merge patch of the node that adds, changes and removes divvy's labels, as the caller's
- * reference; NULL if the node needs none, or without memory. gpu_node NULL: divvy has left the
- * node, so the patch removes divvy's labels. The patch holds the node's resourceVersion, so the API
+ * reference; NULL if the node needs none, or without memory. A GPUNode without status.devices
+ * changes no label. gpu_node NULL: divvy has left the node, so the patch removes divvy's labels.
+ * The patch holds the node's resourceVersion, so the API
  * server refuses the patch after a concurrent change.
  */
 json_t *node_labels_patch(const json_t *node, const json_t *gpu_node);

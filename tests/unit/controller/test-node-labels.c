@@ -159,12 +159,19 @@ static void labels_of_other_programs_stay(void **state)
 static void a_node_that_has_its_labels_needs_no_write(void **state)
 {
 	_cleanup_json_ json_t *node = node_labels_patch_of("'name':'n'", OF_T4),
-			      *gpu_node = unit_json("{'status':{" OF_T4 "}}"), *removal = NULL;
+			      *gpu_node = unit_json("{'status':{" OF_T4 "}}"), *removal = NULL,
+			      *empty = unit_json("{'metadata':{'name':'n'}}"),
+			      *reported = unit_json("{'status':{'devices':[]}}"), *none = NULL;
 
 	assert_string_equal(
 		kube_json_text(json_object_get(node, "metadata"), "resourceVersion"), "7");
 	/* The patch of a bare node is the node with its labels. */
 	assert_null(node_labels_patch(node, gpu_node));
+	/* A GPUNode that was made again says nothing about devices before divvyd's report. */
+	assert_null(node_labels_patch(node, empty));
+	/* divvyd reports that the node has no device any more. */
+	none = node_labels_patch(node, reported);
+	assert_true(json_is_null(json_object_get(labels_in(none), "nvidia.com/gpu.product")));
 	/* Without divvy, the labels that divvy wrote are removed, and the record. */
 	removal = node_labels_patch(node, NULL);
 	assert_int_equal(json_object_size(labels_in(removal)), json_object_size(labels_in(node)));
