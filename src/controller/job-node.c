@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Handles nodes. Each node with divvy's label gets a GPUNode. The controller writes the capacity
- * for quotas and autoscalers, and removes the startup taint. It also labels the system's
- * namespaces, so that the webhook ignores them.
+ * for quotas and autoscalers, and the labels that describe the devices, and removes the startup
+ * taints. The controller also labels the system's namespaces, so that the webhook ignores them. A
+ * run of a node's job starts at most one write, and the answer ends the run.
  */
 #include <errno.h>
 #include <stdio.h>
