@@ -73,7 +73,8 @@ struct service {
 
 /*
  * Starts the missing watches, for each kind of object that the API server has by now. A watch whose
- * version the API server no longer has moves to another version.
+ * version the API server no longer has moves to another version, and ends if there is none and no
+ * decision waits for that kind.
  */
 void service_watch(struct service *s);
 /* Whether the API server lacks CustomResourceDefinitions, which may be installed later. */
@@ -91,6 +92,11 @@ struct kube_cache_handler service_watch_handler(struct watch *w);
  * a callback of the present cache.
  */
 void service_watch_set(struct watch *w, const struct kube_api_row *row, struct kube_cache *cache);
+/*
+ * The API server serves the kind of objects in no version: frees the caches, so that they send no
+ * more requests. Caches with objects stay, because an API server may be wrong during an upgrade.
+ */
+void service_watch_leave(struct watch *w);
 
 /* ---- service-write.c ---- */
 

@@ -152,6 +152,16 @@ void service_watch_set(struct watch *w, const struct kube_api_row *row, struct k
 	w->row = row;
 }
 
+void service_watch_leave(struct watch *w)
+{
+	if (!w->cache || kube_cache_count(w->cache) || (w->former && kube_cache_count(w->former)))
+		return;
+	log_info("%s: no longer served", w->row->resource);
+	kube_cache_free(TAKE_PTR(w->cache));
+	kube_cache_free(TAKE_PTR(w->former));
+	w->row = NULL;
+}
+
 void service_watch(struct service *s)
 {
 	struct error err;
@@ -162,6 +172,8 @@ void service_watch(struct service *s)
 		struct watch *w = &s->watches[i];
 		struct kube_cache *cache;
 
+		if (!row && !cluster_sources[i].is_waited_for)
+			service_watch_leave(w);
 		if (!row || (w->cache && kube_discovery_has_row(s->discovery, w->row)))
 			continue;
 		w->service = s;

@@ -140,6 +140,31 @@ static void an_unlisted_cache_leaves_the_objects_of_the_former_one(void **state)
 	teardown(&r);
 }
 
+/* Otherwise the reflector would ask for the kind of objects for ever. */
+static void the_watch_of_a_removed_definition_ends(void **state)
+{
+	struct rig r;
+	struct kube_cache *cache;
+
+	setup(&r);
+	service_watch_leave(r.watch);
+	cache = start(&r);
+	begin(cache);
+	add(cache, "a");
+	end(cache);
+	service_watch_leave(r.watch);
+	assert_ptr_equal(r.watch->cache, cache);
+	begin(cache);
+	end(cache);
+	assert_false(knows(&r, "a"));
+	service_watch_leave(r.watch);
+	assert_null(r.watch->cache);
+	start(&r);
+	assert_null(r.watch->former);
+	teardown(&r);
+}
+
 UNIT_MAIN(UNIT(objects_of_the_former_version_stay_until_the_next_list),
 	UNIT(an_unlisted_cache_is_freed_with_its_objects_at_once),
-	UNIT(an_unlisted_cache_leaves_the_objects_of_the_former_one))
+	UNIT(an_unlisted_cache_leaves_the_objects_of_the_former_one),
+	UNIT(the_watch_of_a_removed_definition_ends))
