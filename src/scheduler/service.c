@@ -23,6 +23,7 @@
 #define RAISE_NS (UINT64_C(60) * 1000000000) /* shortest time between two raises of the epoch */
 #define REPORT_NS (UINT64_C(10) * 1000000000)
 #define REFRESH_NS (UINT64_C(10) * 1000000000) /* interval of the search for missing object types */
+#define FOLLOW_NS (UINT64_C(300) * 1000000000) /* interval of the search for another release */
 
 static void service_carry_out(struct service *s, const struct sched_action *a)
 {
@@ -108,7 +109,9 @@ static void service_on_tick(struct loop_timer *timer, uint64_t now_ns)
 		service_report(s);
 		s->report_at_ns = clock_now_ns() + REPORT_NS;
 	}
-	if (s->discovery && service_lacks_definitions(s) && now_ns > s->refreshed_ns + REFRESH_NS) {
+	if (s->discovery &&
+		now_ns >
+			s->refreshed_ns + (service_lacks_definitions(s) ? REFRESH_NS : FOLLOW_NS)) {
 		s->refreshed_ns = now_ns;
 		kube_discovery_refresh(s->discovery);
 	}
@@ -147,8 +150,9 @@ static int start_lease(struct service *s, struct error *err)
 }
 
 /*
- * Applies the rules of a later release after an upgrade of the API server. While several API
- * servers are upgraded, the answers alternate, so the rules never go back.
+ * Applies the rules of a later release after an upgrade of the API server, at the next discovery
+ * and so within FOLLOW_NS. While several API servers are upgraded, the answers alternate, so the
+ * rules never go back.
  */
 static void follow_release(struct service *s)
 {
