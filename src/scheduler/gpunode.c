@@ -65,12 +65,12 @@ static void show_taint(const json_t *taint, struct gpunode_taint *ret)
 {
 	const char *value = kube_json_text(taint, "value");
 
-	snprintf(ret->text, sizeof(ret->text), "%.40s%s%.24s:%s", kube_json_text(taint, "key"),
+	snprintf(ret->text, sizeof(ret->text), "%s%s%s:%s", kube_json_text(taint, "key"),
 		*value ? "=" : "", value, kube_json_text(taint, "effect"));
 }
 
-/* Reads the taints. A time that is not valid counts as long ago. */
-static void read_taints(const json_t *taints, struct gpunode_device *ret)
+/* Reads the taints. A time that is not valid counts as long ago. -ENOMEM. */
+static int read_taints(const json_t *taints, struct gpunode_device *ret)
 {
 	json_t *one;
 	size_t i;
@@ -82,6 +82,10 @@ static void read_taints(const json_t *taints, struct gpunode_device *ret)
 									      : GPUNODE_NO_EFFECT;
 		uint64_t ns = 0;
 
+		if (effect && !ret->taint)
+			ret->taint = calloc(GPUNODE_EFFECTS, sizeof(*ret->taint));
+		if (effect && !ret->taint)
+			return -ENOMEM;
 		(void)kube_time_parse(str_from(kube_json_text(one, "timeAdded")), &ns);
 		for (unsigned e = GPUNODE_NO_SCHEDULE; e <= effect; e++) {
 			if (e <= ret->effect && ns >= ret->taint[e].since_ns)
@@ -91,6 +95,7 @@ static void read_taints(const json_t *taints, struct gpunode_device *ret)
 		}
 		ret->effect = MAX(ret->effect, effect);
 	}
+	return 0;
 }
 
 static enum gpunode_closed why_closed(
@@ -203,10 +208,12 @@ static int gpunode_read_devices(const json_t *json, struct gpunode *g, struct er
 			r = fail(&why, EINVAL, "uuid %s: a node has up to %u devices",
 				gpunode_show_text(one, "uuid").s, PLACE_NODE_DEVICES_MAX);
 		result = left_out(result, r, "devices", i, &why, err);
-		read_taints(json_object_get(one, "taints"), &d);
+		if (r < 0)
+			continue;
+		if (read_taints(json_object_get(one, "taints"), &d) < 0)
+			return fail(err, ENOMEM, "out of memory");
 		d.closed = why_closed(json, one, d.effect);
-		if (r == 0)
-			g->device[g->n_devices++] = d;
+		g->device[g->n_devices++] = d;
 	}
 	gpunode_link_devices(devices, g);
 	/* A cluster has thousands of nodes, most of them with few devices. */
@@ -415,6 +422,8 @@ int gpunode_read(const json_t *json, struct gpunode *ret, struct error *err)
 
 void gpunode_done(struct gpunode *gpunode)
 {
+	for (uint32_t i = 0; i < gpunode->n_devices; i++)
+		free(gpunode->device[i].taint);
 	free(gpunode->device);
 	free(gpunode->tenant);
 	free(gpunode->network);

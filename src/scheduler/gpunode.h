@@ -32,7 +32,8 @@ enum gpunode_closed {
 /* Effects of taints, the weakest first. */
 enum gpunode_effect { GPUNODE_NO_EFFECT, GPUNODE_NO_SCHEDULE, GPUNODE_NO_EXECUTE, GPUNODE_EFFECTS };
 
-#define GPUNODE_TAINT_SIZE 96u
+/* Key and value have at most 63 characters of at most 4 bytes (deploy/crd/gpunode.yaml). */
+#define GPUNODE_TAINT_SIZE (2 * 63 * 4 + sizeof("=:NoSchedule"))
 
 /* A taint of a device. */
 struct gpunode_taint {
@@ -49,9 +50,10 @@ struct gpunode_device {
 	enum gpunode_effect effect; /* the strongest effect of all taints */
 	/*
 	 * The earliest taint with that effect or a stronger one; for effects up to `effect`. A
-	 * later taint must not prolong the time that pods may stay.
+	 * later taint must not prolong the time that pods may stay. Array of GPUNODE_EFFECTS
+	 * elements; NULL: the device has no taint.
 	 */
-	struct gpunode_taint taint[GPUNODE_EFFECTS];
+	struct gpunode_taint *taint;
 };
 
 struct gpunode_tenant {

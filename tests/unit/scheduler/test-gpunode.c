@@ -169,6 +169,25 @@ static void a_list_that_is_too_long_is_cut_with_a_message(void **state)
 	gpunode_done(&g);
 }
 
+#define E8 "\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9"
+#define E63 E8 E8 E8 E8 E8 E8 E8 "\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9"
+
+/* A text that ended within a character would make the message of an Event invalid. */
+static void a_taint_is_shown_whole(void **state)
+{
+	_cleanup_json_ json_t *json = rules_json("{'status':{'devices':[" DEVICE("GPU-a",
+		"'taints':[{'key':'" E63 "','value':'" E63
+		"','effect':'NoExecute'}],") "," DEVICE("GPU-b", "") "]}}");
+	struct gpunode g;
+
+	assert_ok(gpunode_read(json, &g, NULL));
+	assert_int_equal(g.n_devices, 2);
+	for (unsigned e = GPUNODE_NO_SCHEDULE; e <= GPUNODE_NO_EXECUTE; e++)
+		assert_string_equal(g.device[0].taint[e].text, E63 "=" E63 ":NoExecute");
+	assert_null(g.device[1].taint);
+	gpunode_done(&g);
+}
+
 /* The other devices of the node are used despite one invalid device. */
 static void the_rest_of_the_node_is_used(void **state)
 {
@@ -190,4 +209,5 @@ static void the_rest_of_the_node_is_used(void **state)
 }
 
 UNIT_MAIN(UNIT(omitted_entries_are_reported), UNIT(a_list_that_is_too_long_is_cut_with_a_message),
+	UNIT(a_taint_is_shown_whole),
 	cmocka_unit_test_setup_teardown(the_rest_of_the_node_is_used, acts_begin, acts_end))
