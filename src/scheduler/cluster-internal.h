@@ -42,8 +42,9 @@ struct cnode {
 
 struct cpod {
 	UT_hash_handle hh;
-	struct cpod *prev, *next; /* links of the list cnode.pods */
-	char *key;                /* "namespace/name" */
+	struct cpod *prev, *next;     /* links of the list cnode.pods */
+	struct cpod *n_prev, *n_next; /* links of the list cluster.nominated */
+	char *key;                    /* "namespace/name" */
 	char *ns, *name, *uid;
 	enum cpod_state state;
 	struct cnode *node; /* NULL: none */
@@ -192,6 +193,7 @@ struct cluster {
 	bool has_spaces;      /* label spaces must be evaluated again too */
 	bool has_other_gangs; /* pods have joined or left gangs since cluster_settle() */
 	struct ctext *dialects;
+	struct cpod *nominated; /* pods with the state CPOD_NOMINATED */
 	uint32_t n_nominated, n_reserved;
 	struct cnode *tainted; /* nodes with a tainted device */
 	bool has_taint_news;   /* pods on tainted devices need a check now */

@@ -51,6 +51,10 @@ static void pod_free(struct cluster *c, struct cpod *pod)
 
 void cpod_set_state(struct cluster *c, struct cpod *pod, enum cpod_state state)
 {
+	if (pod->state == CPOD_NOMINATED && state != CPOD_NOMINATED)
+		DL_DELETE2(c->nominated, pod, n_prev, n_next);
+	else if (pod->state != CPOD_NOMINATED && state == CPOD_NOMINATED)
+		DL_APPEND2(c->nominated, pod, n_prev, n_next);
 	c->n_nominated -= pod->state == CPOD_NOMINATED;
 	c->n_nominated += state == CPOD_NOMINATED;
 	c->n_reserved -= pod->state == CPOD_RESERVED;
@@ -83,6 +87,14 @@ uint64_t cluster_epoch(const struct cluster *c)
 uint32_t cluster_n_nominated(const struct cluster *c)
 {
 	return c->n_nominated;
+}
+
+void cluster_nominated(const struct cluster *c, struct cpod **ret)
+{
+	struct cpod *pod;
+
+	DL_FOREACH2(c->nominated, pod, n_next)
+	*ret++ = pod;
 }
 
 uint32_t cluster_n_reserved(const struct cluster *c)

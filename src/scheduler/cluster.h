@@ -196,6 +196,8 @@ uint32_t cluster_members(
 
 /* Number of nominated pods whose victims are still terminating. */
 uint32_t cluster_n_nominated(const struct cluster *cluster);
+/* Writes all nominated pods, cluster_n_nominated() of them, in the order of nomination. */
+void cluster_nominated(const struct cluster *cluster, struct cpod **ret_pods);
 /* The greatest epoch that any node reports. Nodes refuse to start pods with an older epoch. */
 uint64_t cluster_epoch(const struct cluster *cluster);
 /* Number of extender pods with a reservation. */

@@ -7,7 +7,8 @@
  * them. rank_all() gives every waiting pod its queue item again when queues or groups change. The
  * flags has_resizes and has_denied prevent a search through all pods when nothing has changed. Pods on
  * tainted devices are checked only when cluster_must_check_taints() says so. Nominated pods are
- * checked after each event and each change of time.
+ * checked after each event and each change of time, and for their victims evict_again_ns says when
+ * to search.
  */
 #include "scheduler/sched.h"
 
@@ -22,6 +23,7 @@
 #include "scheduler/sched-todo.h"
 
 #define KEY_MAX 640u /* "namespace/name" of a pod, or the name of a gang, with the terminating 0 */
+#define EVICT_AGAIN_NS (UINT64_C(5) * 1000000000)
 #define OFFERS_NS (UINT64_C(1) * 1000000000) /* interval of the checks for expired reservations */
 
 struct sched {
@@ -40,6 +42,8 @@ struct sched {
 	/* capacity was freed since the last try of denied resize requests */
 	bool has_room;
 	bool has_news; /* nominated pods need a check */
+	/* No eviction for another pod has to be repeated before this time. */
+	uint64_t evict_again_ns;
 	struct sched_counts counts;
 };
 
@@ -289,6 +293,7 @@ static int push_evictions(struct sched *s, const struct cpod *pod)
 		struct cpod *victim = s->victims.v[i];
 
 		cpod_set_reported_ns(victim, s->now_ns);
+		s->evict_again_ns = MIN(s->evict_again_ns, s->now_ns + EVICT_AGAIN_NS);
 		s->counts.n_evictions++;
 		s->counts.n_reclaimed += cpod_is_reclaimed(victim);
 		r = todo_push_eviction(&s->todo, victim, pod);
@@ -712,24 +717,42 @@ static int look_at_held(struct sched *s, struct cpod *pod, struct error *err)
 	return r;
 }
 
-#define EVICT_AGAIN_NS (UINT64_C(5) * 1000000000)
-
-static int look_at_all_held(struct sched *s, struct error *err)
+/* Repeats evictions, because the API server may have refused the last one. */
+static int sched_evict_again(struct sched *s)
 {
 	struct cpod *pod = NULL;
 	int r = 0;
 
-	s->has_news = false;
+	if (s->now_ns <= s->evict_again_ns)
+		return 0;
+	s->evict_again_ns = UINT64_MAX;
 	while (r == 0 && (pod = cluster_next_pod(s->cluster, pod))) {
-		const uint64_t reported_ns = cpod_reported_ns(pod);
-
-		if (cpod_state(pod) == CPOD_NOMINATED) {
-			r = look_at_held(s, pod, err);
-		} else if (reported_ns && s->now_ns > reported_ns + EVICT_AGAIN_NS) {
+		if (!cpod_reported_ns(pod))
+			continue;
+		if (s->now_ns > cpod_reported_ns(pod) + EVICT_AGAIN_NS) {
 			cpod_set_reported_ns(pod, s->now_ns);
 			r = todo_push_eviction(&s->todo, pod, NULL);
 		}
+		s->evict_again_ns = MIN(s->evict_again_ns, cpod_reported_ns(pod) + EVICT_AGAIN_NS);
 	}
+	return r;
+}
+
+static int look_at_all_held(struct sched *s, struct error *err)
+{
+	const uint32_t n = cluster_n_nominated(s->cluster);
+	_cleanup_free_ struct cpod **held = calloc(n + 1ul, sizeof(struct cpod *));
+	int r = 0;
+
+	if (!held)
+		return fail(err, ENOMEM, "out of memory");
+	s->has_news = false;
+	cluster_nominated(s->cluster, held);
+	/* Together with a pod its gang is bound or loses its nominations. */
+	for (uint32_t i = 0; r == 0 && i < n; i++)
+		if (cpod_state(held[i]) == CPOD_NOMINATED)
+			r = look_at_held(s, held[i], err);
+	r = r < 0 ? r : sched_evict_again(s);
 	return r < 0 ? r : sched_readd_all(s);
 }
 
@@ -899,6 +922,9 @@ int sched_next(struct sched *s, struct sched_action *ret, struct error *err)
 		if (todo_next(&s->todo, s->cluster, ret))
 			return 1;
 		r = sched_think(s, err);
+		/* Victims may be marked whose evictions are not queued. */
+		if (r < 0)
+			s->evict_again_ns = 0;
 		if (r != 0)
 			return MIN(r, 0);
 	}
