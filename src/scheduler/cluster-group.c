@@ -175,7 +175,10 @@ static bool has_request(const struct cgroup_object *object, const char *group_by
 	return false;
 }
 
-/* Number of the object's pods in the group that the pod requests. ret_has_part: such a part exists. */
+/*
+ * Number of the object's pods in the group that the pod requests. ret_has_part: whether the object
+ * has a part for that group, which may have no pods.
+ */
 static uint32_t cgroup_object_size(
 	const struct cgroup_object *object, const struct tenancy *requested, bool *ret_has_part)
 {

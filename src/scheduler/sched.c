@@ -5,10 +5,9 @@
  * A step that queued actions ends there; sched_next() hands them out before it thinks again. A gang
  * is one queue item: sched_gather_gang() finds places for enough of its members, or cancels all of
  * them. rank_all() gives every waiting pod its queue item again when queues or groups change. The
- * flags has_resizes and has_denied prevent a search through all pods when nothing has changed. Pods on
- * tainted devices are checked only when cluster_must_check_taints() says so. Nominated pods are
- * checked after each event and each change of time, and for their victims evict_again_ns says when
- * to search.
+ * flags has_resizes and has_denied prevent a search through all pods when nothing has changed. For
+ * pods on tainted devices cluster_must_check_taints() does, and for victims evict_again_ns.
+ * Nominated pods have their own list, which is checked after each event and each change of time.
  */
 #include "scheduler/sched.h"
 
@@ -395,8 +394,8 @@ struct gang {
 /*
  * Returns whether the gang can start without waiting for the member. Running and completed members
  * need no wait. Members of another scheduler count as running, because they may wait for the
- * members of divvy-scheduler, and both would wait forever. A member with a deletion in progress does
- * not count: its replacement does, which may belong to a new object of the same name.
+ * members of divvy-scheduler, and both would wait forever. A member that is being deleted does not
+ * count: its replacement does, which may belong to a new object of the same name.
  */
 static bool is_running(const struct cpod *pod)
 {
