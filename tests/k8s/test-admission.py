@@ -326,6 +326,7 @@ def pods_of_a_listed_dialect_need_the_controller_too():
         wait_for(lambda: refused(namespace, body), "a listed dialect is looked for")
     lists(None, False)
     with nobody_answers():
+        wait_for(lambda: not refused(namespace, body), "a dialect that no list has is not looked for")
         cluster.create(pods(namespace) + "?dryRun=All", body)
 
 
