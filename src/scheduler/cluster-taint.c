@@ -10,8 +10,6 @@
 
 #include <utlist.h>
 
-#define EVICT_AGAIN_NS (UINT64_C(5) * 1000000000)
-
 /* When the policy evicts pods from the tainted device, as real time. */
 static uint64_t cpolicy_evicts_ns(const struct cpolicy *policy, const struct gpunode_device *device)
 {
@@ -144,12 +142,12 @@ bool cpod_leaves_taint(struct cluster *c, const struct cpod *pod, struct buf *wh
 bool cpod_note_taint_eviction(struct cluster *c, struct cpod *pod, bool *ret_is_first)
 {
 	const uint64_t last_ns = pod->taint_evicted_ns;
-	const bool is_soon = last_ns && c->now_ns < last_ns + EVICT_AGAIN_NS;
+	const bool is_soon = last_ns && c->now_ns < last_ns + CLUSTER_EVICT_AGAIN_NS;
 
 	if (!is_soon) {
 		*ret_is_first = !last_ns;
 		pod->taint_evicted_ns = MAX(c->now_ns, UINT64_C(1));
 	}
-	c->evict_again_ns = MIN(c->evict_again_ns, pod->taint_evicted_ns + EVICT_AGAIN_NS);
+	c->evict_again_ns = MIN(c->evict_again_ns, pod->taint_evicted_ns + CLUSTER_EVICT_AGAIN_NS);
 	return !is_soon;
 }

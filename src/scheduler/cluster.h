@@ -32,6 +32,9 @@ struct cluster_config {
 
 #define CLUSTER_RACK_LABEL "topology.kubernetes.io/rack"
 
+/* An eviction is sent again after this time, in ns, if its pod is still there. */
+#define CLUSTER_EVICT_AGAIN_NS (UINT64_C(5) * 1000000000)
+
 /* Kinds of objects that the view does not know; their numbers follow the view's kinds. */
 enum {
 	CLUSTER_GPU_NODE = OBJECT_KINDS,

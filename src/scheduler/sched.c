@@ -22,7 +22,6 @@
 #include "scheduler/sched-todo.h"
 
 #define KEY_MAX 640u /* "namespace/name" of a pod, or the name of a gang, with the terminating 0 */
-#define EVICT_AGAIN_NS (UINT64_C(5) * 1000000000)
 #define OFFERS_NS (UINT64_C(1) * 1000000000) /* interval of the checks for expired reservations */
 
 struct sched {
@@ -292,7 +291,7 @@ static int push_evictions(struct sched *s, const struct cpod *pod)
 		struct cpod *victim = s->victims.v[i];
 
 		cpod_set_reported_ns(victim, s->now_ns);
-		s->evict_again_ns = MIN(s->evict_again_ns, s->now_ns + EVICT_AGAIN_NS);
+		s->evict_again_ns = MIN(s->evict_again_ns, s->now_ns + CLUSTER_EVICT_AGAIN_NS);
 		s->counts.n_evictions++;
 		s->counts.n_reclaimed += cpod_is_reclaimed(victim);
 		r = todo_push_eviction(&s->todo, victim, pod);
@@ -728,11 +727,12 @@ static int sched_evict_again(struct sched *s)
 	while (r == 0 && (pod = cluster_next_pod(s->cluster, pod))) {
 		if (!cpod_reported_ns(pod))
 			continue;
-		if (s->now_ns > cpod_reported_ns(pod) + EVICT_AGAIN_NS) {
+		if (s->now_ns > cpod_reported_ns(pod) + CLUSTER_EVICT_AGAIN_NS) {
 			cpod_set_reported_ns(pod, s->now_ns);
 			r = todo_push_eviction(&s->todo, pod, NULL);
 		}
-		s->evict_again_ns = MIN(s->evict_again_ns, cpod_reported_ns(pod) + EVICT_AGAIN_NS);
+		s->evict_again_ns = MIN(
+			s->evict_again_ns, cpod_reported_ns(pod) + CLUSTER_EVICT_AGAIN_NS);
 	}
 	return r;
 }
