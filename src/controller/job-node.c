@@ -179,6 +179,17 @@ static json_t *job_node_amount_json(bool is_there, uint64_t n)
 	return is_there ? json_string(text) : json_null();
 }
 
+/* A write to the status of the job's node. */
+static struct kube_write status_write(struct job *job)
+{
+	return job_write(job,
+		&(struct kube_target){.group_version = "v1",
+			.resource = "nodes",
+			.name = job->name,
+			.subresource = "status"},
+		job_node_on_written);
+}
+
 /*
  * Writes the capacity if it differs; returns 1 if a write has started. gpu_node NULL: the node has
  * no devices.
@@ -188,12 +199,7 @@ static int write_capacity(
 {
 	const struct capacity want = capacity_of(gpu_node);
 	const bool has_any = want.milli || has_devices(gpu_node);
-	const struct kube_write write = job_write(job,
-		&(struct kube_target){.group_version = "v1",
-			.resource = "nodes",
-			.name = job->name,
-			.subresource = "status"},
-		job_node_on_written);
+	const struct kube_write write = status_write(job);
 	_cleanup_json_ json_t *list = NULL;
 
 	if (has_any ? is_written(node, "capacity", &want) && is_written(node, "allocatable", &want)
@@ -216,12 +222,7 @@ static int write_capacity(
 static int write_labels(
 	struct job *job, const json_t *node, const json_t *gpu_node, struct error *err)
 {
-	const struct kube_write write = job_write(job,
-		&(struct kube_target){.group_version = "v1",
-			.resource = "nodes",
-			.name = job->name,
-			.subresource = "status"},
-		job_node_on_written);
+	const struct kube_write write = status_write(job);
 	json_t *change = node_labels_patch(node, gpu_node);
 
 	return change ? job_patch(job, &write, KUBE_PATCH_MERGE, change, err) : 0;
