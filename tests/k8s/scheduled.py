@@ -137,6 +137,37 @@ class Scheduled:
             ],
         )
 
+    def has_slots(self, name):
+        """As a kubelet of a node reports them after divvyd has registered there."""
+        slots = {"divvy.gpu/slot": "64"}
+        self.cluster.patch(
+            f"/api/v1/nodes/{name}/status", {"status": {"capacity": slots, "allocatable": slots}}, "strategic"
+        )
+
+    def divvyd_serves(self, name, owner="divvy"):
+        """What divvyd writes on a node that somebody else has made, with one GPU."""
+        wait_for(lambda: self.cluster.exists(f"{GPU}/gpunodes/{name}"), "the controller makes the GPUNode", 60)
+        self.lease(name)
+        self.status(
+            name,
+            owner=owner,
+            deviceCount=1,
+            slots={"total": 64, "used": 0},
+            conditions=[
+                {"type": "Ready", "status": "True", "reason": "Serving", "lastTransitionTime": "2026-01-02T03:04:05Z"}
+            ],
+            devices=[
+                {
+                    "uuid": f"GPU-{name}",
+                    "index": 0,
+                    "model": "T4",
+                    "memoryBytes": 16 * GIB,
+                    "health": "Healthy",
+                    "owner": "divvy" if owner == "divvy" else "native",
+                }
+            ],
+        )
+
     def status(self, name, **status):
         self.cluster.patch(f"{GPU}/gpunodes/{name}/status", {"status": status})
 

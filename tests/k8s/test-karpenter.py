@@ -11,7 +11,7 @@ import os
 
 from cluster import ApiError, Skip, built, main, open_cluster, own_minor, skip_all, wait_for
 from controller import SYSTEM, installed
-from scheduled import GIB, GPU, Scheduled
+from scheduled import GPU, Scheduled
 
 KARPENTER = "/apis/karpenter.sh/v1"
 TAINT = "startup-taint.cluster-autoscaler.kubernetes.io/divvy"
@@ -184,24 +184,6 @@ def takes_off(name, key):
     return True
 
 
-def divvyd_serves(name, owner="divvy"):
-    wait_for(lambda: cluster.exists(f"{GPU}/gpunodes/{name}"), "the controller makes the GPUNode", 60)
-    rig.lease(name)
-    slots = {"divvy.gpu/slot": "64"}
-    cluster.patch(f"/api/v1/nodes/{name}/status", {"status": {"capacity": slots, "allocatable": slots}}, "strategic")
-    device = {"uuid": f"GPU-{name}", "index": 0, "model": "T4", "memoryBytes": 16 * GIB, "health": "Healthy"}
-    rig.status(
-        name,
-        owner=owner,
-        deviceCount=1,
-        slots={"total": 64, "used": 0},
-        conditions=[
-            {"type": "Ready", "status": "True", "reason": "Serving", "lastTransitionTime": "2026-01-02T03:04:05Z"}
-        ],
-        devices=[{**device, "owner": "divvy" if owner == "divvy" else "native"}],
-    )
-
-
 def divvyd_is_on(name):
     """The DaemonSet controller has made divvyd's pod for the node."""
 
@@ -237,7 +219,8 @@ def shares_of_one_gpu_add_one_node():
     cluster.create(rig.path(), {"metadata": {"name": "plain"}, "spec": {"containers": containers}})
     wait_for(lambda: nominated("plain") == claim, "Karpenter expects a further pod on the node that starts", 120)
     assert list(claims()) == [claim] and not is_initialized(claim), claims()
-    divvyd_serves(node)
+    rig.has_slots(node)
+    rig.divvyd_serves(node)
     assert {rig.bound(name)["spec"]["nodeName"] for name in (*names, "plain")} == {node}
     wait_for(lambda: is_initialized(claim), "Karpenter sees that the node has started", 60)
     assert TAINT not in [t["key"] for t in nodes()[node]["spec"].get("taints") or []]
@@ -253,7 +236,8 @@ def an_empty_node_is_removed():
     rig.waits("f4", "")
     second = wait_for(lambda: next((n for n in nodes() if n != first), None), "Karpenter adds a second node", 120)
     kubelet_is_ready(second)
-    divvyd_serves(second)
+    rig.has_slots(second)
+    rig.divvyd_serves(second)
     assert rig.bound("f4")["spec"]["nodeName"] == second
     rig.gone("f1", "f2", "f3")
     wait_for(lambda: list(nodes()) == [second] and len(claims()) == 1, "Karpenter removes the empty node", 180)
@@ -272,7 +256,8 @@ def a_template_without_the_resources_adds_no_node():
     node = the_node()
     rig.gone("none")
     kubelet_is_ready(node)
-    divvyd_serves(node)
+    rig.has_slots(node)
+    rig.divvyd_serves(node)
     node_leaves(node)
 
 
@@ -283,7 +268,8 @@ def a_reserved_device_keeps_no_node():
     share("p1")
     node = the_node()
     kubelet_is_ready(node, **{"nvidia.com/gpu": "1"})
-    divvyd_serves(node, owner="pool")
+    rig.has_slots(node)
+    rig.divvyd_serves(node, owner="pool")
     cluster.patch(f"{GPU}/gpunodes/{node}", {"spec": {"pool": {"policy": "reservation", "reserve": 1}}})
 
     def holder():

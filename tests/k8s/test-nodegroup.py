@@ -193,35 +193,6 @@ def registers(group, tainted=True, owner="divvy", **resources):
     return name
 
 
-def has_slots(name):
-    slots = {"divvy.gpu/slot": "64"}
-    cluster.patch(f"/api/v1/nodes/{name}/status", {"status": {"capacity": slots, "allocatable": slots}}, "strategic")
-
-
-def divvyd_serves(name, owner="divvy"):
-    wait_for(lambda: cluster.exists(f"{GPU}/gpunodes/{name}"), "the controller makes the GPUNode", 60)
-    rig.lease(name)
-    rig.status(
-        name,
-        owner=owner,
-        deviceCount=1,
-        slots={"total": 64, "used": 0},
-        conditions=[
-            {"type": "Ready", "status": "True", "reason": "Serving", "lastTransitionTime": "2026-01-02T03:04:05Z"}
-        ],
-        devices=[
-            {
-                "uuid": f"GPU-{name}",
-                "index": 0,
-                "model": "T4",
-                "memoryBytes": 16 * GIB,
-                "health": "Healthy",
-                "owner": "divvy" if owner == "divvy" else "native",
-            }
-        ],
-    )
-
-
 def taints_of(name):
     return [t["key"] for t in cluster.get(f"/api/v1/nodes/{name}")["spec"].get("taints") or []]
 
@@ -246,9 +217,9 @@ def fractions_add_one_node():
     assert group.look() == 1 and group.look() == 0
     node = registers(group)
     assert group.look() == 0, "a registered node that has yet to start triggers a second node"
-    has_slots(node)
+    rig.has_slots(node)
     assert group.look() == 0, "a node with slots triggers a second node"
-    divvyd_serves(node)
+    rig.divvyd_serves(node)
     wait_for(lambda: taints_of(node) == ["team"], "the startup taint is taken off, and no other", 60)
     assert {rig.bound(name)["spec"]["nodeName"] for name in names} == {node}
     assert group.look() == 0 and group.size == 1
@@ -301,11 +272,11 @@ def a_node_that_is_not_ready_keeps_the_taint():
     all_wait("late")
     assert group.look() == 1
     node = registers(group)
-    has_slots(node)
-    divvyd_serves(node)
+    rig.has_slots(node)
+    rig.divvyd_serves(node)
     wait_for(lambda: taints_of(node) == ["team"], "the controller removes the startup taint", 60)
     other = registers(group)
-    has_slots(other)
+    rig.has_slots(other)
     wait_for(lambda: cluster.exists(f"{GPU}/gpunodes/{other}"), "the controller makes the GPUNode", 60)
     rig.bound("late")
     # By now the controller has seen both nodes.
@@ -346,8 +317,8 @@ def a_node_is_removed_when_its_shares_fit_elsewhere():
     group = Autoscaler(template())
     for name in ("a", "b"):
         node = registers(group)
-        has_slots(node)
-        divvyd_serves(node)
+        rig.has_slots(node)
+        rig.divvyd_serves(node)
         daemon_on(node)
         wait_for(lambda n=node: taints_of(n) == ["team"], "the startup taint is removed", 60)
         fraction(name, request="0.6", nodeSelector={"kubernetes.io/hostname": node})
@@ -363,8 +334,8 @@ def a_reserved_device_keeps_no_node():
     """Its placeholder fits nowhere else. Before the placeholder is bound, it is no pod of a DaemonSet, which adds no node."""
     group = Autoscaler(template())
     node = registers(group, owner="pool", **{"nvidia.com/gpu": "1"})
-    has_slots(node)
-    divvyd_serves(node, owner="pool")
+    rig.has_slots(node)
+    rig.divvyd_serves(node, owner="pool")
     cluster.patch(f"{GPU}/gpunodes/{node}", {"spec": {"pool": {"policy": "reservation", "reserve": 1}}})
     wait_for(lambda: own_pods("divvy-placeholder"), "the controller makes a placeholder", 60)
     (pod,) = own_pods("divvy-placeholder")
