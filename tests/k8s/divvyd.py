@@ -198,8 +198,18 @@ class Daemon:
             raise AssertionError("divvyd has ended: " + "".join(open(self.log, encoding="utf-8").readlines()[-20:]))
         return self.condition("Ready").get("status") == "True"
 
+    def is_probed_ready(self):
+        """divvyd says so itself up to a second after it has seen the pods of its node."""
+        with contextlib.suppress(OSError, ValueError):
+            return self.probe("/readyz") == (200, "ok\n")
+        return False
+
     def await_ready(self):
-        wait_for(lambda: self.is_ready() and self.answers(), "GPUNode is Ready, and it answers", 60)
+        wait_for(
+            lambda: self.is_ready() and self.answers() and self.is_probed_ready(),
+            "GPUNode is Ready, and divvyd answers and says that it is ready",
+            60,
+        )
 
     def status(self):
         return self.cluster.get(f"/apis/divvy.gpu/v1/gpunodes/{self.node}").get("status") or {}
