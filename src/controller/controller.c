@@ -264,13 +264,6 @@ void controller_enqueue_all(struct controller *c)
 
 /* ---- changes in the caches ---- */
 
-static bool is_share_pods(const json_t *owner)
-{
-	const char *kind = json_string_value(json_object_get(owner, "kind"));
-
-	return kind && !strcmp(kind, "SharePod");
-}
-
 /* Returns whether the pod requests a share although the webhook has not labelled it. */
 static bool is_untranslated(const struct controller *c, const json_t *pod)
 {
@@ -292,34 +285,32 @@ static bool is_untranslated(const struct controller *c, const json_t *pod)
 	return is_so;
 }
 
-static void controller_prune_object(enum controller_cache which, json_t *object)
+static enum prune_kind controller_prune_kind(const struct watched *w, const json_t *object)
 {
-	switch (which) {
-	case CACHE_NODES: prune_object(object, PRUNE_NODE); break;
-	case CACHE_GPU_NODES: prune_object(object, PRUNE_GPU_NODE); break;
+	switch (w->which) {
+	case CACHE_NODES: return PRUNE_NODE;
+	case CACHE_GPU_NODES: return PRUNE_GPU_NODE;
+	case CACHE_LEASES: return PRUNE_LEASE;
 	case CACHE_PODS:
-		if (kube_json_text_at(object, "metadata", "labels", DIALECT_TENANT_LABEL, NULL))
-			prune_object(object, PRUNE_TENANT);
-		break;
-	default: break;
+		/* controller_on_pod() tries to translate such a pod again. */
+		return is_untranslated(w->c, object) ? PRUNE_NOTHING
+						     : prune_kind_of_pod(object, w->c->options.ns);
+	default: return PRUNE_NOTHING;
 	}
 }
 
 static int controller_project_object(
 	void *data, const struct kube_object *object, void **ret_own, struct error *err)
 {
-	const struct watched *w = data;
-	const char *ns = kube_json_text_at(object->json, "metadata", "namespace", NULL);
+	const enum prune_kind kind = controller_prune_kind(data, object->json);
+	json_t *own;
 
-	if (w->which == CACHE_PODS &&
-		!kube_json_text_at(
-			object->json, "metadata", "labels", DIALECT_TENANT_LABEL, NULL) &&
-		!(ns && !strcmp(ns, w->c->options.ns)) &&
-		!is_share_pods(kube_json_controller(object->json)) &&
-		!is_untranslated(w->c, object->json))
+	if (kind == PRUNE_WHOLE)
 		return -ENOENT;
-	controller_prune_object(w->which, object->json);
-	*ret_own = json_incref(object->json);
+	own = prune_object(object->json, kind);
+	if (!own)
+		return fail(err, ENOMEM, "out of memory");
+	*ret_own = own;
 	return 0;
 }
 
@@ -335,7 +326,7 @@ static void controller_on_pod(struct controller *c, const json_t *pod, bool is_n
 	const char *from = json_string_value(json_object_get(
 		kube_json_at(pod, "metadata", "annotations", NULL), DIALECT_RECORD_KEY));
 
-	if (is_share_pods(owner)) {
+	if (share_pod_is_owner(owner)) {
 		const char *version = json_string_value(json_object_get(owner, "apiVersion"));
 
 		controller_enqueue(c,
@@ -391,7 +382,7 @@ static void on_measured_one(struct controller *c, const struct measured *m)
 	const json_t *owner = pod ? kube_json_controller(pod->object) : NULL, *share_pod;
 	const char *name = json_string_value(json_object_get(owner, "name")), *was;
 
-	if (!is_share_pods(owner))
+	if (!share_pod_is_owner(owner))
 		return;
 	share_pod = controller_find(c, CACHE_SHARE_PODS, pod->namespace_name, name);
 	was = share_pod_used(share_pod);

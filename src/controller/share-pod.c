@@ -178,6 +178,11 @@ int share_pod_other_name(const json_t *share_pod, char ret[static SHARE_POD_NAME
 	return 0;
 }
 
+bool share_pod_is_owner(const json_t *owner)
+{
+	return !strcmp(kube_json_text(owner, "kind"), "SharePod");
+}
+
 bool share_pod_owns(const json_t *share_pod, const json_t *pod)
 {
 	const char *uid = kube_json_text_at(share_pod, "metadata", "uid", NULL),

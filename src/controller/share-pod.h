@@ -37,6 +37,9 @@ int share_pod_make(
  */
 int share_pod_other_name(const json_t *share_pod, char ret[static SHARE_POD_NAME_MAX + 1]);
 
+/* Whether a pod's owner is a SharePod. owner: an entry of ownerReferences, or NULL. */
+bool share_pod_is_owner(const json_t *owner);
+
 /* Whether the SharePod is the controlling owner of that pod. */
 bool share_pod_owns(const json_t *share_pod, const json_t *pod);
 
