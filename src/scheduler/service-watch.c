@@ -89,6 +89,8 @@ static void service_watch_on_synced(void *data)
 	struct watch *w = data;
 
 	assert(kube_cache_is_synced(w->cache));
+	log_debug("%s: the first list is complete, %zu objects", w->row->resource,
+		kube_cache_count(w->cache));
 	if (w->former) {
 		service_watch_remove_missing(w, w->former, w->cache);
 		kube_cache_free(TAKE_PTR(w->former));
