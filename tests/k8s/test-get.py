@@ -14,7 +14,7 @@ import tempfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.dirname(HERE))
 
-from tap import main  # noqa: E402
+from tap import Skip, main  # noqa: E402
 
 GET = os.path.join(HERE, "get")
 
@@ -131,6 +131,33 @@ def a_cache_of_another_recipe_is_rejected():
         refused(env, "another version")
 
 
+# A Go that finds an error at once, and names further packages that it compiles meanwhile.
+FAILING_GO = """#!/bin/sh
+case "$*" in
+"env GOVERSION") echo go1.99.0 ;;
+*" build "*)
+	printf '# example.org/broken\nbroken.go:1:1: undefined: Missing\n'
+	for i in $(seq 50); do echo "example.org/package$i"; done
+	exit 1
+esac
+"""
+
+
+def a_failed_build_shows_the_error():
+    with tempfile.TemporaryDirectory(prefix="divvy-test-") as temporary:
+        path = os.path.join(temporary, "go")
+        write(temporary, "go", FAILING_GO)
+        os.chmod(path, 0o755)
+        env = {**os.environ, "XDG_CACHE_HOME": temporary, "PATH": f"{temporary}:{os.environ['PATH']}"}
+        done = subprocess.run(
+            [GET, "with-kueue"], env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+        )
+    if done.returncode == 77:
+        raise Skip(done.stderr.strip().splitlines()[-1])
+    assert done.returncode == 1 and "does not build" in done.stderr, done
+    assert "broken.go:1:1: undefined: Missing\n" in done.stderr and "package50" not in done.stderr, done.stderr
+
+
 main(
     a_complete_cache_is_printed,
     each_version_has_a_cache_of_its_own,
@@ -138,4 +165,5 @@ main(
     a_damaged_file_is_found,
     missing_and_extra_files_are_found,
     a_cache_of_another_recipe_is_rejected,
+    a_failed_build_shows_the_error,
 )
