@@ -12,8 +12,9 @@ import shutil
 import threading
 
 import yaml
-from cluster import ApiError, built, free_port, wait_for
+from cluster import ApiError, Skip, built, free_port, wait_for
 
+ARGO = "github.com/argoproj/argo-workflows/v4/manifests/base/crds/minimal"
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 WEBHOOKS = {
     "MutatingWebhookConfiguration": "mutatingwebhookconfigurations",
@@ -25,6 +26,8 @@ class Systems:
     """The programs and sources of one `with-NAME`."""
 
     def __init__(self, cluster, name):
+        if cluster.minor < 34:
+            raise Skip("these systems need Kubernetes 1.34 or later: DIVVY_K8S=newest")
         self.cluster, self.folder = cluster, built("with-" + name)
         self.address = cluster.slot.address
         self.commands, self.environments = {}, {}
@@ -112,6 +115,23 @@ class Systems:
             return True
 
         wait_for(done, f"{what} is created", 120)
+
+
+def start_argo(cluster, executor="none"):
+    """Starts the controller of Argo Workflows, which adds containers of the image `executor` to its pods.
+
+    The controller reads its ConfigMap in the namespace of its option, and serves all namespaces."""
+    argo = Systems(cluster, "argo")
+    argo.define(ARGO)
+    cluster.create("/api/v1/namespaces", {"metadata": {"name": "argo"}})
+    name = "workflow-controller-configmap"
+    metrics = {"metricsConfig": "{enabled: false}", "telemetryConfig": "{enabled: false}"}
+    cluster.create("/api/v1/namespaces/argo/configmaps", {"metadata": {"name": name}, "data": metrics})
+    options = ("--namespace=argo", f"--executor-image={executor}")
+    argo.start(
+        "argo", "workflow-controller", *options, env={"LEADER_ELECTION_DISABLE": "true", "DEFAULT_REQUEUE_TIME": "1s"}
+    )
+    return argo
 
 
 class Finisher:

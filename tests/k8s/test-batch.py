@@ -266,8 +266,6 @@ TESTS = [
 
 try:
     with open_cluster("kcm", own="it installs other systems' controllers") as cluster:
-        if cluster.minor < 34:
-            raise Skip("these systems need Kubernetes 1.34 or later: DIVVY_K8S=newest")
         systems = Systems(cluster, "batch")
         for start in (start_jobset, start_lws, start_kuberay, start_trainer):
             start()

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Pods of Argo Workflows, KServe and JupyterHub as their controllers write them (with/*.yaml). The container that uses the GPU
-gets the share, beside the containers that the controllers and webhooks such as Istio's and Vault's inject."""
+"""Argo Workflows, whose controller makes the pods of with/argo.yaml, and pods as KServe and JupyterHub write them.
+
+The container that uses the GPU gets the share. Other containers come from the controllers, and from webhooks such as Istio's
+and Vault's."""
 
 import contextlib
 import os
@@ -11,15 +13,26 @@ from cluster import Skip, main, open_cluster, skip_all, wait_for
 from controller import installed
 from injector import injector
 from scheduled import Scheduled
-from systems import Finisher
+from systems import Finisher, start_argo
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 CONTAINER = "kubectl.kubernetes.io/default-container"
+WORKFLOWS = "/apis/argoproj.io/v1alpha1/namespaces/{}/workflows"
 
 
 def objects(name):
     with open(os.path.join(HERE, "with", name + ".yaml"), encoding="utf-8") as f:
         return list(yaml.safe_load_all(f))
+
+
+started = {}
+
+
+def system(start):
+    """Starts another system's controller for the first test that needs it. Skip: the system has not been built."""
+    if start not in started:
+        started[start] = start(cluster)
+    return started[start]
 
 
 # ---- what other webhooks inject, as a JSON Patch
@@ -75,16 +88,22 @@ def injected(**webhooks):
         cluster.patch(space, {"metadata": {"labels": {name: None for name in webhooks}}})
 
 
+def limits(pod, kind="containers"):
+    """{container: its limits of divvy's resources}"""
+    own = {c["name"]: c.get("resources", {}).get("limits") or {} for c in pod["spec"].get(kind) or []}
+    return {name: {k: v for k, v in found.items() if k.startswith("divvy.gpu/")} for name, found in own.items()}
+
+
 def has_share(name, container, milli, *others):
     """Checks the pod's devices, and that the other containers are there and have no part of them."""
     assert rig.devices(name).startswith(container + "=GPU-"), rig.devices(name)
     pod = rig.get(name)
-    assert set(others) < set(names(pod)), names(pod)
-    limits = {c["name"]: c.get("resources", {}).get("limits") or {} for c in pod["spec"]["containers"]}
-    assert limits.pop(container)["divvy.gpu/milli"] == milli
-    assert not any(key.startswith("divvy.gpu/") for own in limits.values() for key in own), limits
-    inits = pod["spec"].get("initContainers") or []
-    assert not any("limits" in c.get("resources", {}) for c in inits), inits
+    shares = limits(pod)
+    assert set(others) == set(shares) - {container}, shares
+    assert shares.pop(container)["divvy.gpu/milli"] == milli, pod["spec"]
+    assert not any(shares.values()), shares
+    assert not any(limits(pod, "initContainers").values()), limits(pod, "initContainers")
+    return pod
 
 
 def all_is_free():
@@ -93,24 +112,101 @@ def all_is_free():
     rig.gone("all")
 
 
-def pods_of(label, value):
-    found = [p for p in cluster.get(rig.path())["items"] if p["metadata"].get("labels", {}).get(label) == value]
-    return [p["metadata"]["name"] for p in found]
+def pods_of(key, value):
+    """The names of the pods with this label or annotation."""
+    found = [p["metadata"] for p in cluster.get(rig.path())["items"]]
+    return [m["name"] for m in found if value in (m.get("labels", {}).get(key), m.get("annotations", {}).get(key))]
 
 
-# ---- the tests
+def the_pod_of(key, value):
+    wait_for(lambda: pods_of(key, value), f"{value} has a pod", 120)
+    (name,) = pods_of(key, value)
+    return name
+
+
+# ---- Argo Workflows
+
+
+def step(name):
+    return the_pod_of("workflows.argoproj.io/node-name", name)
+
+
+def ends_well(*pods):
+    """Does the kubelet's part: the pods' containers have ended."""
+    for name in pods:
+        cluster.patch(rig.path(name) + "/status", {"status": {"phase": "Succeeded"}})
+
+
+def workflow(name):
+    return cluster.get(f"{WORKFLOWS.format(rig.namespace)}/{name}").get("status") or {}
+
+
+def succeeds(name):
+    """Waits for the workflow's end, and removes it with its pods."""
+    wait_for(lambda: workflow(name).get("phase") == "Succeeded", f"{name} succeeds", 120)
+    cluster.delete(f"{WORKFLOWS.format(rig.namespace)}/{name}")
+    wait_for(lambda: not pods_of("workflows.argoproj.io/workflow", name), f"the pods of {name} are gone", 120)
 
 
 def argo_steps_get_their_share_beside_wait():
-    for others in ({}, {"istio": istio}, {"vault": vault}):
-        with injected(**others) if others else contextlib.nullcontext():
-            step, container_set = objects("argo")
-            cluster.create(rig.path(), step)
-            cluster.create(rig.path(), container_set)
-            has_share("train-step", "main", "500", "wait", "cache")
-            has_share("train-set", "fit", "500", "wait", "score")
-        rig.gone("train-step", "train-set")
+    """Each step begins when the pods before it have ended, which then hold no device although they remain."""
+    system(start_argo)
+    for webhooks in ({}, {"istio": istio, "vault": vault}):
+        more = ["istio-proxy", "vault-agent"] if webhooks else []
+        with injected(**webhooks) if webhooks else contextlib.nullcontext():
+            cluster.create(WORKFLOWS.format(rig.namespace), objects("argo")[0])
+            first = rig.get(step("train[0].prepare"))
+            assert sorted(names(first)) == sorted(["wait", "main", *more]), names(first)
+            assert not any(limits(first).values()), limits(first)
+            ends_well(first["metadata"]["name"])
+            second = has_share(step("train[1].fit"), "main", "600", "wait", "cache", *more)
+            assert names(second, "initContainers") == ["init"], second["spec"]
+            ends_well(second["metadata"]["name"])
+            third = has_share(step("train[2].score"), "infer", "600", "wait", "report", *more)
+            ends_well(third["metadata"]["name"])
+        succeeds("train")
     all_is_free()
+
+
+def a_workflow_says_why_its_step_waits():
+    system(start_argo)
+    rig.pod("block", {"request": "0.5"})
+    rig.bound("block")
+    cluster.create(WORKFLOWS.format(rig.namespace), objects("argo")[0])
+    ends_well(step("train[0].prepare"))
+    pod = step("train[1].fit")
+
+    def said():
+        nodes = {n["name"]: n for n in (workflow("train").get("nodes") or {}).values()}
+        node = nodes["train[1].fit"]
+        return node["phase"] == "Pending" and "0/1 nodes: 1 no GPU with 0.6 free" in node.get("message", "")
+
+    wait_for(said, "the workflow has divvy's message", 120)
+    rig.gone("block")
+    has_share(pod, "main", "600", "wait", "cache")
+    ends_well(pod)
+    ends_well(step("train[2].score"))
+    succeeds("train")
+
+
+def argo_pods_of_a_group_start_together():
+    system(start_argo)
+    rig.pod("block", {"request": "0.5"})
+    rig.bound("block")
+    cluster.create(WORKFLOWS.format(rig.namespace), objects("argo")[1])
+    halves = [step("pair[0].half(0:left)"), step("pair[0].half(1:right)")]
+    for name in halves:
+        rig.waits(name, f"group {rig.namespace}/pair: 1 of 2 pods fit, 2 are needed")
+    assert not any(rig.get(name)["spec"].get("nodeName") for name in halves), halves
+    rig.gone("block")
+    for name in halves:
+        has_share(name, "main", "500", "wait")
+    ends_well(*halves)
+    succeeds("pair")
+    all_is_free()
+
+
+# ---- KServe
 
 
 def kserve_pods_get_their_share_beside_agent_and_queue_proxy():
@@ -127,17 +223,23 @@ def kserve_pods_get_their_share_beside_agent_and_queue_proxy():
     all_is_free()
 
 
+# ---- JupyterHub
+
+
 def a_notebook_gets_its_share_beside_sidecars():
-    for others in ({}, {"istio": istio, "vault": vault}):
-        with injected(**others) if others else contextlib.nullcontext():
+    for webhooks in ({}, {"istio": istio, "vault": vault}):
+        more = ("istio-proxy", "vault-agent") if webhooks else ()
+        with injected(**webhooks) if webhooks else contextlib.nullcontext():
             cluster.create(rig.path(), objects("jupyterhub")[0])
-            has_share("jupyter-ada", "notebook", "250", "sync")
+            has_share("jupyter-ada", "notebook", "250", "sync", *more)
         rig.gone("jupyter-ada")
     all_is_free()
 
 
 TESTS = [
     argo_steps_get_their_share_beside_wait,
+    a_workflow_says_why_its_step_waits,
+    argo_pods_of_a_group_start_together,
     kserve_pods_get_their_share_beside_agent_and_queue_proxy,
     a_notebook_gets_its_share_beside_sidecars,
 ]
