@@ -15,6 +15,8 @@ import yaml
 from cluster import ApiError, Skip, built, free_port, wait_for
 
 ARGO = "github.com/argoproj/argo-workflows/v4/manifests/base/crds/minimal"
+KSERVE = "github.com/kserve/kserve/config"
+SERVING = "/apis/serving.kserve.io/v1alpha1"
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 WEBHOOKS = {
     "MutatingWebhookConfiguration": "mutatingwebhookconfigurations",
@@ -132,6 +134,25 @@ def start_argo(cluster, executor="none"):
         "argo", "workflow-controller", *options, env={"LEADER_ELECTION_DISABLE": "true", "DEFAULT_REQUEUE_TIME": "1s"}
     )
     return argo
+
+
+def start_kserve(cluster):
+    """Starts the controller of KServe with the configuration that KServe ships, and one runtime for models."""
+    kserve = Systems(cluster, "kserve")
+    port = kserve.port()
+    kserve.define(KSERVE, "crd/full")
+    cluster.create("/api/v1/namespaces", {"metadata": {"name": "kserve"}})
+    (configuration,) = kserve.documents(KSERVE, "configmap/inferenceservice.yaml")
+    cluster.create("/api/v1/namespaces/kserve/configmaps", configuration)
+    kserve.start("kserve", "manager", "--metrics-addr=0", "--health-probe-addr=0", f"--webhook-port={port}")
+    kserve.webhooks("kserve-", port, KSERVE, "webhook/manifests.yaml")
+    for kind, file in (
+        ("clusterservingruntimes", "runtimes/kserve-sklearnserver.yaml"),
+        ("clusterstoragecontainers", "storagecontainers/default.yaml"),
+    ):
+        (body,) = kserve.documents(KSERVE, file)
+        kserve.apply(f"{SERVING}/{kind}", body, file)
+    return kserve
 
 
 class Finisher:

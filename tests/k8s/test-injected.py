@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Argo Workflows, whose controller makes the pods of with/argo.yaml, and pods as KServe and JupyterHub write them.
+"""Argo Workflows and KServe, whose controllers make the pods of with/*.yaml, and a pod as JupyterHub writes it.
 
 The container that uses the GPU gets the share. Other containers come from the controllers, and from webhooks such as Istio's
 and Vault's."""
@@ -13,11 +13,13 @@ from cluster import Skip, main, open_cluster, skip_all, wait_for
 from controller import installed
 from injector import injector
 from scheduled import Scheduled
-from systems import Finisher, start_argo
+from systems import Finisher, start_argo, start_kserve
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 CONTAINER = "kubectl.kubernetes.io/default-container"
 WORKFLOWS = "/apis/argoproj.io/v1alpha1/namespaces/{}/workflows"
+SERVICES = "/apis/serving.kserve.io/v1beta1/namespaces/{}/inferenceservices"
+DEPLOYMENTS = "/apis/apps/v1/namespaces/{}/deployments"
 
 
 def objects(name):
@@ -57,13 +59,6 @@ def istio(pod):
 def vault(pod):
     """Puts the agent first, and names no container."""
     return [] if "vault-agent" in names(pod) else [added("vault-agent", 0)]
-
-
-def kserve(pod):
-    if "agent" in names(pod):
-        return []
-    first = {"op": "add", "path": "/spec/initContainers", "value": [{"name": "storage-initializer", "image": "none"}]}
-    return [first, added("agent")]
 
 
 # ---- helpers
@@ -208,18 +203,52 @@ def argo_pods_of_a_group_start_together():
 
 # ---- KServe
 
+SERVICE = "serving.kserve.io/inferenceservice"
 
-def kserve_pods_get_their_share_beside_agent_and_queue_proxy():
-    deployments = f"/apis/apps/v1/namespaces/{rig.namespace}/deployments"
-    with injected(kserve=kserve, istio=istio):
-        for body in objects("kserve"):
-            cluster.create(deployments, body)
-        for service, others in (("iris", ("agent", "istio-proxy")), ("rose", ("queue-proxy", "agent", "istio-proxy"))):
-            label = "serving.kserve.io/inferenceservice"
-            wait_for(lambda s=service, k=label: pods_of(k, s), f"{service} has a pod", 60)
-            has_share(pods_of(label, service)[0], "kserve-container", "300", *others)
-    for body in objects("kserve"):
-        cluster.delete(f"{deployments}/{body['metadata']['name']}")
+
+def predictor(service):
+    return the_pod_of("app", f"isvc.{service}-predictor")
+
+
+def ends(path, service):
+    cluster.delete(path)
+    wait_for(lambda: not pods_of(SERVICE, service), f"the pods of {service} are gone", 120)
+
+
+def autoscalers():
+    """The targets of the autoscalers that KServe has made."""
+    path = f"/apis/autoscaling/v2/namespaces/{rig.namespace}/horizontalpodautoscalers"
+    return [a["spec"]["scaleTargetRef"]["name"] for a in cluster.get(path)["items"]]
+
+
+def kserve_predictors_get_their_share_beside_agent_and_modelcar():
+    """By annotations of the predictor the transformer gets no share."""
+    kserve = system(start_kserve)
+    services = SERVICES.format(rig.namespace)
+    for webhooks in ({}, {"istio": istio}):
+        more = ["istio-proxy"] if webhooks else []
+        with injected(**webhooks) if webhooks else contextlib.nullcontext():
+            for body in objects("kserve")[:2]:
+                kserve.apply(services, body, "the InferenceService")
+            iris = has_share(predictor("iris"), "kserve-container", "300", "agent", *more)
+            assert names(iris, "initContainers") == ["storage-initializer"], iris["spec"]
+            transformer = rig.get(the_pod_of("app", "isvc.iris-transformer"))
+            assert not any(limits(transformer).values()), limits(transformer)
+            has_share(predictor("lily"), "kserve-container", "300", "modelcar", *more)
+            wait_for(lambda: autoscalers() == ["lily-predictor"], "only lily has an autoscaler of KServe", 60)
+        for service in ("iris", "lily"):
+            ends(f"{services}/{service}", service)
+    all_is_free()
+
+
+def pods_of_knative_get_their_share_beside_queue_proxy():
+    """Knative makes the Deployment, and KServe's webhook adds its containers to the pods."""
+    system(start_kserve)
+    body = objects("kserve")[2]
+    cluster.create(DEPLOYMENTS.format(rig.namespace), body)
+    rose = has_share(the_pod_of(SERVICE, "rose"), "kserve-container", "300", "queue-proxy", "agent")
+    assert names(rose, "initContainers") == ["storage-initializer"], rose["spec"]
+    ends(f"{DEPLOYMENTS.format(rig.namespace)}/{body['metadata']['name']}", "rose")
     all_is_free()
 
 
@@ -240,7 +269,8 @@ TESTS = [
     argo_steps_get_their_share_beside_wait,
     a_workflow_says_why_its_step_waits,
     argo_pods_of_a_group_start_together,
-    kserve_pods_get_their_share_beside_agent_and_queue_proxy,
+    kserve_predictors_get_their_share_beside_agent_and_modelcar,
+    pods_of_knative_get_their_share_beside_queue_proxy,
     a_notebook_gets_its_share_beside_sidecars,
 ]
 
