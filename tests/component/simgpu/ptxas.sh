@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # NVIDIA's assembler accepts the test kernels. Skipped without ptxas.
 set -u
-ptxas=$(command -v ptxas || echo /usr/local/cuda/bin/ptxas)
+ptxas=$(command -v ptxas || echo "$("$DIVVY_SOURCE/tests/toolkit/get" --check 2>/dev/null)/ptxas")
+[ -x "$ptxas" ] || ptxas=/usr/local/cuda/bin/ptxas
 if [ ! -x "$ptxas" ]; then
 	echo "1..0 # SKIP no ptxas"
 	exit 0
