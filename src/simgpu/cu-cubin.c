@@ -1,13 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Kernels and variables of ELF cubins, and the members of fatbin containers.
+ * Kernels and variables of ELF cubins, and the members of fat binaries.
  *
  * A cubin's kernels are the function symbols of sections named ".text.<kernel>". A kernel's
  * parameter layout is the KPARAM_INFO records of ".nv.info.<kernel>". Static shared memory is the
- * size of ".nv.shared.<kernel>". The code chooses a fatbin's member as the driver does. The code
- * prefers a cubin of the device's major architecture and at most its minor one, and else takes the
- * newest PTX that the device runs. The code checks all offsets against the file's size. Pure code,
- * any thread.
+ * size of ".nv.shared.<kernel>".
+ *
+ * A fat binary is a container of PTX and cubins for several architectures. Each member may be
+ * compressed with LZ4 or Zstandard. A compiler puts a wrapper around the container, with its
+ * address. From a fat binary that has both, image_read_fatbin() reads the PTX, because a simulated
+ * device can read only PTX. A real driver does the same if CUDA_FORCE_PTX_JIT is set. If the device
+ * runs none of the PTX, or the PTX is faulty, the function reads the cubin of the device's major
+ * architecture and at most its minor one.
+ *
+ * The code checks all offsets against the file's or the container's size. Pure code, any thread.
  */
 #include "simgpu/cu-image.h"
 
@@ -15,16 +21,12 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <zstd.h>
 
 enum {
 	MACHINE_CUDA = 190,
 	EIATTR_KPARAM_INFO = 0x17,
 	EIFMT_SVAL = 4,
-	FATBIN_PTX = 1,
-	FATBIN_ELF = 2,
-	FATBIN_COMPRESSED_LZ4 = 0x2000,
-	FATBIN_COMPRESSED_ZSTD = 0x8000,
-	FATBIN_MEMBER_MAX = 1 << 30,
 };
 
 struct elf {
@@ -192,8 +194,8 @@ static unsigned elf_sm(const Elf64_Ehdr *header)
 	return header->e_flags & 0xff;
 }
 
-enum image_status image_read_elf(
-	const uint8_t *bytes, size_t n, unsigned device_sm, struct image *ret_image)
+enum image_status image_read_elf(const uint8_t *bytes, size_t n, unsigned device_sm,
+	struct image_log *log, struct image *ret_image)
 {
 	struct elf elf = {.bytes = bytes, .n = n};
 	struct image image = {0};
@@ -206,8 +208,11 @@ enum image_status image_read_elf(
 		elf.header.e_shnum > (n - elf.header.e_shoff) / sizeof(Elf64_Shdr))
 		return IMAGE_BAD_BINARY;
 	image.target_sm = elf_sm(&elf.header);
-	if (image.target_sm / 10 != device_sm / 10 || image.target_sm > device_sm)
+	if (image.target_sm / 10 != device_sm / 10 || image.target_sm > device_sm) {
+		image_log_set(log, 0, "machine code for sm_%u does not run on sm_%u",
+			image.target_sm, device_sm);
 		return IMAGE_NO_BINARY;
+	}
 	if (read_symbols(&elf, &image) < 0) {
 		image_done(&image);
 		return IMAGE_BAD_BINARY;
@@ -215,6 +220,37 @@ enum image_status image_read_elf(
 	*ret_image = image;
 	return IMAGE_OK;
 }
+
+/* ---- fat binaries ---- */
+
+enum {
+	FATBIN_PTX = 1,
+	FATBIN_ELF = 2,
+	FATBIN_COMPRESSED_LZ4 = 0x2000,
+	FATBIN_COMPRESSED_ZSTD = 0x8000,
+	FATBIN_ARCH_ALONE = 0x100000,  /* sm_90a */
+	FATBIN_ARCH_FAMILY = 0x200000, /* sm_100f */
+	FATBIN_MEMBER_MAX = 1 << 30,
+};
+
+#define FATBIN_WRAPPER 0x466243b1u
+#define FATBIN_MAGIC 0xba55ed50u
+
+struct member {
+	uint16_t kind;
+	uint16_t version;
+	uint32_t header_size;
+	uint64_t size; /* with padding */
+	uint32_t compressed_size;
+	uint32_t options;
+	uint16_t minor, major;
+	uint32_t arch;
+	uint32_t name_offset, name_size;
+	uint64_t flags;
+	uint64_t zero;
+	uint64_t unpacked_size;
+};
+_Static_assert(sizeof(struct member) == 64, "the layout that compilers write");
 
 /* LZ4 block format; returns the bytes written, or -1 for damaged input or too little room. */
 static ptrdiff_t unpack_lz4(const uint8_t *in, size_t n, uint8_t *out, size_t room)
@@ -255,102 +291,139 @@ static ptrdiff_t unpack_lz4(const uint8_t *in, size_t n, uint8_t *out, size_t ro
 	return (ptrdiff_t)o;
 }
 
-struct member {
-	uint16_t kind;
-	uint16_t version;
-	uint32_t header_size;
-	uint64_t size;
-	uint32_t compressed_size;
-	uint32_t options;
-	uint16_t minor, major;
-	uint32_t arch;
-	uint32_t name_offset, name_size;
-	uint64_t flags;
-	uint64_t zero;
-	uint64_t unpacked_size;
-};
-
-static enum image_status read_member(const struct member *member, const uint8_t *payload,
-	unsigned device_sm, struct image *ret_image)
+static ptrdiff_t unpack_zstd(const uint8_t *in, size_t n, uint8_t *out, size_t room)
 {
-	uint8_t *unpacked = NULL;
-	size_t n = member->size;
-	enum image_status status;
+	size_t got = ZSTD_decompress(out, room, in, n);
 
-	if (member->flags & FATBIN_COMPRESSED_ZSTD)
-		return IMAGE_NO_BINARY;
-	if (member->flags & FATBIN_COMPRESSED_LZ4) {
-		ptrdiff_t got;
-
-		if (member->unpacked_size > FATBIN_MEMBER_MAX ||
-			member->compressed_size > member->size)
-			return IMAGE_BAD_BINARY;
-		unpacked = malloc(member->unpacked_size + 1);
-		if (!unpacked)
-			return IMAGE_NO_MEMORY;
-		got = unpack_lz4(payload, member->compressed_size, unpacked, member->unpacked_size);
-		if (got < 0) {
-			free(unpacked);
-			return IMAGE_BAD_BINARY;
-		}
-		n = (size_t)got;
-		payload = unpacked;
-	}
-	if (member->kind == FATBIN_ELF) {
-		status = image_read_elf(payload, n, device_sm, ret_image);
-	} else {
-		size_t length = strnlen((const char *)payload, n);
-
-		status = image_read_ptx((const char *)payload, length, ret_image);
-	}
-	free(unpacked);
-	return status;
+	return ZSTD_isError(got) ? -1 : (ptrdiff_t)got;
 }
 
-enum image_status image_read_fatbin(
-	const uint8_t *header, unsigned device_sm, struct image *ret_image)
+static enum image_status unpack(const struct member *member, const uint8_t *payload,
+	struct image_log *log, struct image_member *ret)
 {
-	struct member best = {0};
-	const uint8_t *best_payload = NULL, *p, *end;
+	ptrdiff_t got;
+
+	if (!(member->flags & (FATBIN_COMPRESSED_LZ4 | FATBIN_COMPRESSED_ZSTD))) {
+		ret->bytes = payload;
+		ret->n = member->size;
+		return IMAGE_OK;
+	}
+	if (member->unpacked_size > FATBIN_MEMBER_MAX || member->compressed_size > member->size) {
+		image_log_set(log, 0, "a compressed part of the fat binary has no valid size");
+		return IMAGE_BAD_BINARY;
+	}
+	ret->unpacked = malloc(member->unpacked_size + 1);
+	if (!ret->unpacked)
+		return IMAGE_NO_MEMORY;
+	got = (member->flags & FATBIN_COMPRESSED_ZSTD ? unpack_zstd : unpack_lz4)(
+		payload, member->compressed_size, ret->unpacked, member->unpacked_size);
+	if (got < 0) {
+		image_log_set(log, 0, "a compressed part of the fat binary is damaged");
+		image_member_done(ret);
+		return IMAGE_BAD_BINARY;
+	}
+	ret->bytes = ret->unpacked;
+	ret->n = (size_t)got;
+	return IMAGE_OK;
+}
+
+static bool is_usable(const struct member *member, unsigned device_sm)
+{
+	char suffix = member->flags & FATBIN_ARCH_ALONE ? 'a'
+		: member->flags & FATBIN_ARCH_FAMILY    ? 'f'
+							: '\0';
+
+	if (member->kind == FATBIN_ELF && member->arch / 10 != device_sm / 10)
+		return false;
+	return image_runs_on(member->arch, suffix, device_sm);
+}
+
+/* Finds the container. NULL: these are no bytes of a fat binary. */
+static const uint8_t *take_container(const uint8_t *header)
+{
 	uint32_t magic;
-	uint16_t header_size;
-	uint64_t payload_size;
 
 	memcpy(&magic, header, sizeof(magic));
-	if (magic == 0x466243b1) {
+	if (magic == FATBIN_WRAPPER) {
 		uint64_t address;
 
 		memcpy(&address, header + 8, sizeof(address));
 		header = (const uint8_t *)(uintptr_t)address;
 		if (!header)
-			return IMAGE_BAD_BINARY;
+			return NULL;
 		memcpy(&magic, header, sizeof(magic));
 	}
-	if (magic != 0xba55ed50)
+	return magic == FATBIN_MAGIC ? header : NULL;
+}
+
+enum image_status image_take_member(const uint8_t *header, unsigned device_sm, int is_ptx,
+	struct image_log *log, struct image_member *ret)
+{
+	const uint8_t *best_payload = NULL, *p = take_container(header), *end;
+	struct member best = {0};
+	uint16_t header_size;
+	uint64_t payload_size;
+
+	if (!p)
 		return IMAGE_BAD_BINARY;
-	memcpy(&header_size, header + 6, sizeof(header_size));
-	memcpy(&payload_size, header + 8, sizeof(payload_size));
-	p = header + header_size;
+	memcpy(&header_size, p + 6, sizeof(header_size));
+	memcpy(&payload_size, p + 8, sizeof(payload_size));
+	p += header_size;
 	end = p + payload_size;
 	while ((size_t)(end - p) >= sizeof(struct member)) {
 		struct member member;
-		bool usable;
 
 		memcpy(&member, p, sizeof(member));
 		if (member.header_size < sizeof(member) || member.header_size > (size_t)(end - p) ||
-			member.size > (size_t)(end - p) - member.header_size)
+			member.size > (size_t)(end - p) - member.header_size) {
+			image_log_set(log, 0, "a part of the fat binary ends behind its end");
 			return IMAGE_BAD_BINARY;
-		usable = member.arch <= device_sm &&
-			(member.kind == FATBIN_PTX ||
-				(member.kind == FATBIN_ELF && member.arch / 10 == device_sm / 10));
-		if (usable &&
-			(!best_payload || member.kind > best.kind ||
-				(member.kind == best.kind && member.arch > best.arch))) {
+		}
+		if (member.kind == (is_ptx ? FATBIN_PTX : FATBIN_ELF) &&
+			is_usable(&member, device_sm) &&
+			(!best_payload || member.arch > best.arch)) {
 			best = member;
 			best_payload = p + member.header_size;
 		}
 		p += member.header_size + member.size;
 	}
-	return best_payload ? read_member(&best, best_payload, device_sm, ret_image)
-			    : IMAGE_NO_BINARY;
+	if (!best_payload) {
+		image_log_set(
+			log, 0, "the fat binary has no PTX or machine code for sm_%u", device_sm);
+		return IMAGE_NO_BINARY;
+	}
+	*ret = (struct image_member){.is_ptx = is_ptx};
+	return unpack(&best, best_payload, log, ret);
+}
+
+void image_member_done(struct image_member *member)
+{
+	free(member->unpacked);
+	*member = (struct image_member){0};
+}
+
+enum image_status image_read_fatbin(
+	const uint8_t *header, unsigned device_sm, struct image_log *log, struct image *ret_image)
+{
+	struct image_member member;
+	enum image_status status, second;
+
+	status = image_take_member(header, device_sm, 1, log, &member);
+	if (status == IMAGE_OK) {
+		const char *text = (const char *)member.bytes;
+
+		status = image_read_ptx(text, strnlen(text, member.n), device_sm, log, ret_image);
+		image_member_done(&member);
+	}
+	if (status == IMAGE_OK || status == IMAGE_NO_MEMORY)
+		return status;
+	second = image_take_member(
+		header, device_sm, 0, status == IMAGE_NO_BINARY ? log : NULL, &member);
+	if (second == IMAGE_NO_BINARY)
+		return status;
+	if (second == IMAGE_OK) {
+		second = image_read_elf(member.bytes, member.n, device_sm, log, ret_image);
+		image_member_done(&member);
+	}
+	return second;
 }

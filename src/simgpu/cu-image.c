@@ -6,6 +6,8 @@
 #include "simgpu/cu-image.h"
 
 #include <elf.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -91,6 +93,25 @@ void image_done(struct image *image)
 	*image = (struct image){0};
 }
 
+int image_runs_on(unsigned arch, char suffix, unsigned device_sm)
+{
+	if (suffix == 'a')
+		return arch == device_sm;
+	return arch <= device_sm && (suffix != 'f' || arch / 10 == device_sm / 10);
+}
+
+void image_log_set(struct image_log *log, uint32_t line, const char *format, ...)
+{
+	va_list ap;
+
+	if (!log)
+		return;
+	log->line = line;
+	va_start(ap, format);
+	vsnprintf(log->text, sizeof(log->text), format, ap);
+	va_end(ap);
+}
+
 static size_t image_elf_bytes(const uint8_t *bytes)
 {
 	Elf64_Ehdr header;
@@ -125,7 +146,8 @@ size_t image_size(const void *bytes)
 	return strlen(bytes);
 }
 
-enum image_status image_read(const void *bytes, unsigned device_sm, struct image *ret_image)
+enum image_status image_read(
+	const void *bytes, unsigned device_sm, struct image_log *log, struct image *ret_image)
 {
 	const char *first = bytes;
 	uint32_t magic;
@@ -136,8 +158,8 @@ enum image_status image_read(const void *bytes, unsigned device_sm, struct image
 			return i == 0 ? IMAGE_BAD_BINARY : IMAGE_BAD_PTX;
 	memcpy(&magic, bytes, sizeof(magic));
 	if (magic == 0x466243b1 || magic == 0xba55ed50)
-		return image_read_fatbin(bytes, device_sm, ret_image);
+		return image_read_fatbin(bytes, device_sm, log, ret_image);
 	if (memcmp(bytes, ELFMAG, SELFMAG) == 0)
-		return image_read_elf(bytes, image_elf_bytes(bytes), device_sm, ret_image);
-	return image_read_ptx(first, strlen(first), ret_image);
+		return image_read_elf(bytes, image_elf_bytes(bytes), device_sm, log, ret_image);
+	return image_read_ptx(first, strlen(first), device_sm, log, ret_image);
 }

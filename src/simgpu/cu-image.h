@@ -31,6 +31,15 @@ enum image_status {
 	IMAGE_NO_MEMORY,
 };
 
+/* The newest .version that the driver reads: 9.0, as of CUDA 13.0. */
+#define IMAGE_PTX_NEWEST 90
+
+/* What a reader says about a refused image; the program's JIT log shows it. */
+struct image_log {
+	uint32_t line; /* of the PTX text, from 1; 0: no line is to blame */
+	char text[200];
+};
+
 struct image_param {
 	uint32_t offset;
 	uint32_t size;
@@ -63,20 +72,48 @@ struct image {
 	unsigned target_sm;   /* 70 for sm_70 */
 };
 
+/* One member of a fat binary, unpacked. */
+struct image_member {
+	const uint8_t *bytes; /* PTX may lack a terminating NUL */
+	size_t n;
+	int is_ptx;
+	uint8_t *unpacked; /* owns the bytes of a compressed member; NULL: they are the program's */
+};
+
 /*
  * Parses an image of unknown length, as cuModuleLoadData() gets it: PTX ends at its NUL, and the
  * headers of ELF and fatbin state the size. @device_sm (90 for sm_90) selects a fatbin's member; a
  * cubin for another major architecture is refused. The caller passes @ret_image to image_done();
- * @ret_image is untouched unless the result is IMAGE_OK.
+ * @ret_image is untouched unless the result is IMAGE_OK. @log may be NULL; only a failure writes it.
  */
-enum image_status image_read(const void *bytes, unsigned device_sm, struct image *ret_image);
+enum image_status image_read(
+	const void *bytes, unsigned device_sm, struct image_log *log, struct image *ret_image);
 
 /* The parsers behind image_read, for images of known size. */
-enum image_status image_read_ptx(const char *text, size_t n, struct image *ret_image);
-enum image_status image_read_elf(
-	const uint8_t *bytes, size_t n, unsigned device_sm, struct image *ret_image);
+enum image_status image_read_ptx(const char *text, size_t n, unsigned device_sm,
+	struct image_log *log, struct image *ret_image);
+enum image_status image_read_elf(const uint8_t *bytes, size_t n, unsigned device_sm,
+	struct image_log *log, struct image *ret_image);
 enum image_status image_read_fatbin(
-	const uint8_t *header, unsigned device_sm, struct image *ret_image);
+	const uint8_t *header, unsigned device_sm, struct image_log *log, struct image *ret_image);
+
+/*
+ * Finds and unpacks the newest PTX of a fat binary that the device runs, or with @is_ptx 0 the
+ * cubin. IMAGE_NO_BINARY: the fat binary has none. The caller passes @ret to image_member_done().
+ */
+enum image_status image_take_member(const uint8_t *header, unsigned device_sm, int is_ptx,
+	struct image_log *log, struct image_member *ret);
+void image_member_done(struct image_member *member);
+
+/*
+ * Whether code for sm_@arch runs on a device. Code for sm_90a (@suffix 'a') runs on 9.0 alone, code
+ * for sm_100f on its family: the same major number. @suffix 0: on all later devices, if it is PTX.
+ */
+int image_runs_on(unsigned arch, char suffix, unsigned device_sm);
+
+/* Fills @log, which may be NULL. */
+__attribute__((format(printf, 3, 4))) void image_log_set(
+	struct image_log *log, uint32_t line, const char *format, ...);
 
 /* Size of an image by its own headers; 0: no known kind of image. */
 size_t image_size(const void *bytes);

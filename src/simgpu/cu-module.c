@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Modules, libraries, their kernels and variables, and the linker, which joins PTX text.
+ * Modules, libraries, their kernels and variables.
  *
  * A module belongs to a context. A library belongs to no context, and loads a module into each
  * context that uses the library. Both share the parsed image. A module's variables are one block of
@@ -17,9 +17,9 @@
 #include "base/fd.h"
 #include "base/str.h"
 
-enum { IMAGE_FILE_MAX = 1 << 30, PTX_NEWEST = 90 };
+enum { IMAGE_FILE_MAX = 1 << 30 };
 
-static CUresult image_result(enum image_status status)
+CUresult cu_image_result(enum image_status status)
 {
 	switch (status) {
 	case IMAGE_OK: return CUDA_SUCCESS;
@@ -32,7 +32,7 @@ static CUresult image_result(enum image_status status)
 	return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-static unsigned device_sm(int engine)
+unsigned cu_device_sm(int engine)
 {
 	const struct simgpu_state_device *d = cu_device_state(engine);
 
@@ -47,18 +47,17 @@ static void image_unref(struct cu_image *image)
 	free(image);
 }
 
-static CUresult read_image(const void *bytes, int engine, struct cu_image **ret)
+static CUresult read_image(
+	const void *bytes, int engine, const struct cu_jit *jit, struct cu_image **ret)
 {
 	struct cu_image *image = calloc(1, sizeof(*image));
+	struct image_log log = {0};
 	CUresult r;
 
 	CU_CHECK(image, CUDA_ERROR_OUT_OF_MEMORY);
-	r = image_result(image_read(bytes, device_sm(engine), &image->image));
-	if (r == CUDA_SUCCESS && image->image.ptx_version > PTX_NEWEST)
-		r = CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
-	else if (r == CUDA_SUCCESS && image->image.target_sm > device_sm(engine))
-		r = CUDA_ERROR_NO_BINARY_FOR_GPU;
+	r = cu_image_result(image_read(bytes, cu_device_sm(engine), &log, &image->image));
 	image->refs = 1;
+	cu_jit_write_log(jit, &log);
 	if (r != CUDA_SUCCESS) {
 		image_unref(image);
 		return r;
@@ -68,7 +67,7 @@ static CUresult read_image(const void *bytes, int engine, struct cu_image **ret)
 	return CUDA_SUCCESS;
 }
 
-static CUresult cu_module_read_file(const char *path, char **ret_bytes)
+CUresult cu_image_read_file(const char *path, char **ret_bytes, size_t *ret_n)
 {
 	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
 	_cleanup_free_ char *bytes = NULL;
@@ -90,6 +89,7 @@ static CUresult cu_module_read_file(const char *path, char **ret_bytes)
 	if (fd_read_exact(fd, bytes, (size_t)st.stx_size) < 0)
 		return CUDA_ERROR_FILE_NOT_FOUND;
 	*ret_bytes = TAKE_PTR(bytes);
+	*ret_n = (size_t)st.stx_size;
 	return CUDA_SUCCESS;
 }
 
@@ -277,20 +277,7 @@ CUresult cu_module_new(struct cu_context *context, struct cu_image *image,
 	return CUDA_SUCCESS;
 }
 
-/* The JIT has no messages, so the sizes of its logs become 0. */
-static CUresult cu_module_take_options(unsigned n, const CUjit_option *options, void **values)
-{
-	CU_CHECK(n == 0 || (options && values), CUDA_ERROR_INVALID_VALUE);
-	for (unsigned i = 0; i < n; i++) {
-		CU_CHECK((unsigned)options[i] < CU_JIT_NUM_OPTIONS, CUDA_ERROR_INVALID_VALUE);
-		if (options[i] == CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES ||
-			options[i] == CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES)
-			values[i] = NULL;
-	}
-	return CUDA_SUCCESS;
-}
-
-static CUresult load_module(CUmodule *ret, const void *bytes)
+static CUresult load_module(CUmodule *ret, const void *bytes, const struct cu_jit *jit)
 {
 	struct cu_module *module;
 	struct cu_image *image;
@@ -298,7 +285,7 @@ static CUresult load_module(CUmodule *ret, const void *bytes)
 
 	CU_ENTER_CONTEXT(ctx);
 	CU_CHECK(ret && bytes, CUDA_ERROR_INVALID_VALUE);
-	CU_TRY(read_image(bytes, ctx->device, &image));
+	CU_TRY(read_image(bytes, ctx->device, jit, &image));
 	r = cu_module_new(ctx, image, NULL, &module);
 	image_unref(image);
 	CU_TRY(r);
@@ -315,32 +302,35 @@ static CUresult load_module(CUmodule *ret, const void *bytes)
 
 CU_EXPORT CUresult cuModuleLoadData(CUmodule *module, const void *image)
 {
-	return load_module(module, image);
+	return load_module(module, image, NULL);
 }
 
 CU_EXPORT CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int numOptions,
 	CUjit_option *options, void **optionValues)
 {
-	CU_TRY(cu_module_take_options(numOptions, options, optionValues));
-	return load_module(module, image);
+	struct cu_jit jit;
+
+	CU_TRY(cu_jit_take_options(numOptions, options, optionValues, &jit));
+	return load_module(module, image, &jit);
 }
 
 CU_EXPORT CUresult cuModuleLoadFatBinary(CUmodule *module, const void *fatCubin)
 {
-	return load_module(module, fatCubin);
+	return load_module(module, fatCubin, NULL);
 }
 
 CU_EXPORT CUresult cuModuleLoad(CUmodule *module, const char *fname)
 {
 	_cleanup_free_ char *bytes = NULL;
+	size_t n;
 
 	{
 		CU_ENTER_CONTEXT(ctx);
 		(void)ctx;
 		CU_CHECK(module && fname, CUDA_ERROR_INVALID_VALUE);
 	}
-	CU_TRY(cu_module_read_file(fname, &bytes));
-	return load_module(module, bytes);
+	CU_TRY(cu_image_read_file(fname, &bytes, &n));
+	return load_module(module, bytes, NULL);
 }
 
 CUresult simgpu_cuModuleUnload(CUmodule hmod)
@@ -435,7 +425,7 @@ static void free_library(struct cu_library *library)
 	free(library);
 }
 
-static CUresult load_library(CUlibrary *ret, const void *code)
+static CUresult load_library(CUlibrary *ret, const void *code, const struct cu_jit *jit)
 {
 	struct cu_library *library;
 	struct cu_image *image;
@@ -443,7 +433,7 @@ static CUresult load_library(CUlibrary *ret, const void *code)
 	CU_ENTER();
 	CU_CHECK(ret && code, CUDA_ERROR_INVALID_VALUE);
 	/* A library needs no context, so the image is parsed for the program's first device. */
-	CU_TRY(read_image(code, cu.devices[0].engine, &image));
+	CU_TRY(read_image(code, cu.devices[0].engine, jit, &image));
 	library = calloc(1, sizeof(*library));
 	if (library)
 		library->kernels = calloc(image->image.n_kernels + 1, sizeof(*library->kernels));
@@ -476,9 +466,11 @@ CU_EXPORT CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit
 	void **jitOptionsValues, unsigned int numJitOptions, CUlibraryOption *libraryOptions,
 	void **libraryOptionValues, unsigned int numLibraryOptions)
 {
-	CU_TRY(cu_module_take_options(numJitOptions, jitOptions, jitOptionsValues));
+	struct cu_jit jit;
+
+	CU_TRY(cu_jit_take_options(numJitOptions, jitOptions, jitOptionsValues, &jit));
 	CU_CHECK(numLibraryOptions == 0 || libraryOptions, CUDA_ERROR_INVALID_VALUE);
-	return load_library(library, code);
+	return load_library(library, code, &jit);
 }
 
 CU_EXPORT CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *fileName,
@@ -486,15 +478,17 @@ CU_EXPORT CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *fileNam
 	CUlibraryOption *libraryOptions, void **libraryOptionValues, unsigned int numLibraryOptions)
 {
 	_cleanup_free_ char *bytes = NULL;
+	struct cu_jit jit;
+	size_t n;
 
 	{
 		CU_ENTER();
 		CU_CHECK(library && fileName, CUDA_ERROR_INVALID_VALUE);
 	}
-	CU_TRY(cu_module_take_options(numJitOptions, jitOptions, jitOptionsValues));
+	CU_TRY(cu_jit_take_options(numJitOptions, jitOptions, jitOptionsValues, &jit));
 	CU_CHECK(numLibraryOptions == 0 || libraryOptions, CUDA_ERROR_INVALID_VALUE);
-	CU_TRY(cu_module_read_file(fileName, &bytes));
-	return load_library(library, bytes);
+	CU_TRY(cu_image_read_file(fileName, &bytes, &n));
+	return load_library(library, bytes, &jit);
 }
 
 CUresult simgpu_cuLibraryUnload(struct cu_library *l)
@@ -684,13 +678,13 @@ CUresult simgpu_cuFuncGetAttribute(
 	struct cu_context *ctx, int *pi, CUfunction_attribute attrib, struct cu_function *f)
 {
 	return kernel_attribute(f->kernel, &f->module->image->image, f->attributes, attrib,
-		device_sm(ctx->device), pi);
+		cu_device_sm(ctx->device), pi);
 }
 
 CUresult simgpu_cuFuncSetAttribute(
 	struct cu_context *ctx, struct cu_function *f, CUfunction_attribute attrib, int value)
 {
-	CU_TRY(check_attribute(f->kernel, device_sm(ctx->device), attrib, value));
+	CU_TRY(check_attribute(f->kernel, cu_device_sm(ctx->device), attrib, value));
 	f->attributes[attrib] = value;
 	return CUDA_SUCCESS;
 }
@@ -700,14 +694,14 @@ CUresult simgpu_cuKernelGetAttribute(
 {
 	return kernel_attribute(&k->library->image->image.kernels[k->index],
 		&k->library->image->image, k->attributes[device->engine], attrib,
-		device_sm(device->engine), pi);
+		cu_device_sm(device->engine), pi);
 }
 
 CUresult simgpu_cuKernelSetAttribute(
 	CUfunction_attribute attrib, int val, struct cu_kernel *k, struct cu_device *device)
 {
 	CU_TRY(check_attribute(&k->library->image->image.kernels[k->index],
-		device_sm(device->engine), attrib, val));
+		cu_device_sm(device->engine), attrib, val));
 	k->attributes[device->engine][attrib] = val;
 	return CUDA_SUCCESS;
 }
@@ -794,108 +788,5 @@ CUresult simgpu_cuKernelGetParamCount(struct cu_kernel *k, size_t *paramCount)
 CUresult simgpu_cuKernelGetName(const char **name, struct cu_kernel *k)
 {
 	*name = k->library->image->image.kernels[k->index].name;
-	return CUDA_SUCCESS;
-}
-
-/* ---- linker ---- */
-
-/* Joined PTX text. Each input after the first loses its .version, .target and .address_size. */
-struct linker {
-	CUlinkState handle;
-	char *text;
-	size_t n;
-};
-
-CUresult simgpu_cuLinkCreate_v2(struct cu_context *ctx, unsigned int numOptions,
-	CUjit_option *options, void **optionValues, CUlinkState *stateOut)
-{
-	struct linker *linker;
-
-	CU_TRY(cu_module_take_options(numOptions, options, optionValues));
-	linker = calloc(1, sizeof(*linker));
-	CU_CHECK(linker, CUDA_ERROR_OUT_OF_MEMORY);
-	linker->handle = cu_handle_new(CU_KIND_LINK, linker);
-	if (!linker->handle) {
-		free(linker);
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	}
-	*stateOut = linker->handle;
-	return CUDA_SUCCESS;
-}
-
-static size_t header_length(const char *text, size_t n)
-{
-	static const char *const headers[] = {".version", ".target", ".address_size"};
-	size_t end = 0;
-
-	for (size_t i = 0; i < ARRAY_SIZE(headers); i++) {
-		const char *at = memmem(text, n, headers[i], strlen(headers[i]));
-		const char *line = at ? memchr(at, '\n', n - (size_t)(at - text)) : NULL;
-
-		if (line && (size_t)(line - text) > end)
-			end = (size_t)(line - text);
-	}
-	return end;
-}
-
-static CUresult link_text(struct linker *linker, const char *data, size_t size)
-{
-	struct image image;
-	size_t n = strnlen(data, size), skip;
-	char *bigger;
-
-	CU_TRY(image_result(image_read_ptx(data, n, &image)));
-	image_done(&image);
-	skip = linker->text ? header_length(data, n) : 0;
-	bigger = realloc(linker->text, linker->n + n - skip + 2);
-	CU_CHECK(bigger, CUDA_ERROR_OUT_OF_MEMORY);
-	linker->text = bigger;
-	memcpy(bigger + linker->n, data + skip, n - skip);
-	linker->n += n - skip;
-	bigger[linker->n++] = '\n';
-	bigger[linker->n] = '\0';
-	return CUDA_SUCCESS;
-}
-
-CUresult simgpu_cuLinkAddData_v2(struct cu_context *ctx, struct linker *linker, CUjitInputType type,
-	void *data, size_t size, const char *name, unsigned int numOptions, CUjit_option *options,
-	void **optionValues)
-{
-	CU_TRY(cu_module_take_options(numOptions, options, optionValues));
-	/* This linker cannot join machine code. */
-	CU_CHECK(type == CU_JIT_INPUT_PTX, CUDA_ERROR_NOT_SUPPORTED);
-	return link_text(linker, data, size);
-}
-
-CU_EXPORT CUresult cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, const char *path,
-	unsigned int numOptions, CUjit_option *options, void **optionValues)
-{
-	_cleanup_free_ char *bytes = NULL;
-
-	CU_CHECK(path, CUDA_ERROR_INVALID_VALUE);
-	CU_TRY(cu_module_read_file(path, &bytes));
-	return cuLinkAddData_v2(
-		state, type, bytes, strlen(bytes) + 1, path, numOptions, options, optionValues);
-}
-
-CUresult simgpu_cuLinkComplete(
-	struct cu_context *ctx, struct linker *linker, void **cubinOut, size_t *sizeOut)
-{
-	CU_CHECK(linker->text, CUDA_ERROR_INVALID_IMAGE);
-	*cubinOut = linker->text;
-	if (sizeOut)
-		*sizeOut = linker->n + 1;
-	return CUDA_SUCCESS;
-}
-
-CUresult simgpu_cuLinkDestroy(CUlinkState state)
-{
-	struct linker *linker;
-
-	linker = cu_handle_get(state, CU_KIND_LINK);
-	CU_CHECK(linker, CUDA_ERROR_INVALID_HANDLE);
-	cu_handle_free(state);
-	free(linker->text);
-	free(linker);
 	return CUDA_SUCCESS;
 }

@@ -23,16 +23,43 @@ struct token {
 };
 
 struct reader {
-	const char *p, *end;
+	const char *start, *p, *end;
 	struct token token;
 	struct image *image;
+	struct image_log *log;
 	unsigned address_size;
+	char suffix; /* of .target: 'a' in sm_90a */
+	uint32_t target_line;
 	bool failed;
 };
 
 static bool is_word(int c)
 {
 	return isalnum(c) || c == '_' || c == '$' || c == '.' || c == '%' || c == '@';
+}
+
+static uint32_t ptx_line(const struct reader *r)
+{
+	uint32_t line = 1;
+
+	for (const char *p = r->start; p < r->token.p; p++)
+		line += *p == '\n';
+	return line;
+}
+
+/* Only the first failure is logged: the others follow from it. */
+static void ptx_fail(struct reader *r)
+{
+	const struct token *t = &r->token;
+
+	if (!r->failed && t->kind == TOKEN_END)
+		image_log_set(r->log, ptx_line(r), "the text ends too early");
+	else if (!r->failed && t->kind == TOKEN_BAD)
+		image_log_set(r->log, ptx_line(r), "unreadable text");
+	else if (!r->failed)
+		image_log_set(r->log, ptx_line(r), "'%.*s' is not expected here",
+			(int)(t->n < 60 ? t->n : 60), t->p);
+	r->failed = true;
 }
 
 static void skip_blank(struct reader *r)
@@ -103,7 +130,7 @@ static bool ptx_accept(struct reader *r, const char *text)
 static void ptx_expect(struct reader *r, const char *text)
 {
 	if (!ptx_accept(r, text))
-		r->failed = true;
+		ptx_fail(r);
 }
 
 /* Integers in PTX: decimal, 0x, 0 octal, 0b, with an optional U suffix. */
@@ -115,7 +142,7 @@ static uint64_t take_number(struct reader *r)
 	bool negative = ptx_accept(r, "-");
 
 	if (r->token.kind != TOKEN_NUMBER || r->token.n >= sizeof(text)) {
-		r->failed = true;
+		ptx_fail(r);
 		return 0;
 	}
 	memcpy(text, r->token.p, r->token.n);
@@ -127,7 +154,7 @@ static uint64_t take_number(struct reader *r)
 	if (*end == 'U')
 		end++;
 	if (*end != '\0')
-		r->failed = true;
+		ptx_fail(r);
 	ptx_next_token(r);
 	return negative ? (uint64_t)0 - value : value;
 }
@@ -193,7 +220,7 @@ static void take_type(struct reader *r, struct declaration *d, unsigned *ret_vec
 			unsigned align = (unsigned)take_number(r);
 
 			if (align == 0 || (align & (align - 1)) != 0)
-				r->failed = true;
+				ptx_fail(r);
 			if (!pointer)
 				d->align = align;
 			continue;
@@ -236,7 +263,7 @@ static void take_declaration(
 		ret->is_float = last->is_float;
 	}
 	if (r->token.kind != TOKEN_WORD || ret->element == 0) {
-		r->failed = true;
+		ptx_fail(r);
 		return;
 	}
 	ret->name = r->token;
@@ -247,7 +274,7 @@ static void take_declaration(
 		ptx_expect(r, "]");
 		if (ret->n_dims == DIMENSIONS_MAX ||
 			(n != 0 && ret->count > ((uint64_t)1 << 40) / n)) {
-			r->failed = true;
+			ptx_fail(r);
 			return;
 		}
 		ret->dims[ret->n_dims++] = n;
@@ -268,13 +295,13 @@ static void take_params(struct reader *r, size_t kernel)
 		ptx_expect(r, ".param");
 		take_declaration(r, NULL, &d);
 		if (r->failed || d.count * d.element > IMAGE_PARAM_BYTES_MAX) {
-			r->failed = true;
+			ptx_fail(r);
 			return;
 		}
 		offset = (offset + d.align - 1) & ~(uint32_t)(d.align - 1);
 		if (image_add_param(&r->image->kernels[kernel], offset,
 			    (uint32_t)(d.count * d.element)) < 0) {
-			r->failed = true;
+			ptx_fail(r);
 			return;
 		}
 		offset += (uint32_t)(d.count * d.element);
@@ -290,7 +317,7 @@ static uint32_t skip_body(struct reader *r)
 
 	do {
 		if (r->token.kind == TOKEN_END || r->token.kind == TOKEN_BAD) {
-			r->failed = true;
+			ptx_fail(r);
 			return 0;
 		}
 		if (ptx_is_token(r, "{"))
@@ -326,12 +353,12 @@ static void take_entry(struct reader *r)
 	size_t index;
 
 	if (r->token.kind != TOKEN_WORD) {
-		r->failed = true;
+		ptx_fail(r);
 		return;
 	}
 	kernel = image_add_kernel(r->image, r->token.p, r->token.n);
 	if (!kernel) {
-		r->failed = true;
+		ptx_fail(r);
 		return;
 	}
 	index = r->image->n_kernels - 1;
@@ -342,7 +369,7 @@ static void take_entry(struct reader *r)
 		if (ptx_accept(r, ".maxntid") || ptx_accept(r, ".reqntid"))
 			kernel->max_threads = take_threads(r);
 		else if (r->token.kind == TOKEN_END)
-			r->failed = true;
+			ptx_fail(r);
 		else
 			ptx_next_token(r);
 	}
@@ -354,7 +381,7 @@ static void take_function(struct reader *r)
 {
 	while (!r->failed && !ptx_is_token(r, "{") && !ptx_is_token(r, ";")) {
 		if (r->token.kind == TOKEN_END)
-			r->failed = true;
+			ptx_fail(r);
 		ptx_next_token(r);
 	}
 	if (!ptx_accept(r, ";"))
@@ -429,25 +456,25 @@ static void take_values(struct reader *r, const struct declaration *d, struct im
 
 	global->init = global->size ? calloc(1, global->size) : NULL;
 	if (!global->init) {
-		r->failed = true;
+		ptx_fail(r);
 		return;
 	}
 	do {
 		if (ptx_accept(r, "{")) {
 			if (depth == DIMENSIONS_MAX) {
-				r->failed = true;
+				ptx_fail(r);
 				return;
 			}
 			start[depth++] = i;
 		} else if (depth != 0 && ptx_accept(r, "}")) {
 			depth--;
 			if (i - start[depth] > list_elements(d, depth))
-				r->failed = true;
+				ptx_fail(r);
 			i = start[depth] + list_elements(d, depth);
 			if (depth != 0)
 				ptx_accept(r, ",");
 		} else if (i >= d->count) {
-			r->failed = true;
+			ptx_fail(r);
 		} else {
 			take_value(r, d, global->init + i++ * d->element);
 			if (depth != 0)
@@ -473,7 +500,7 @@ static void take_variable(struct reader *r, bool is_const, bool is_extern)
 			continue;
 		global = image_add_global(r->image, d.name.p, d.name.n);
 		if (!global) {
-			r->failed = true;
+			ptx_fail(r);
 			return;
 		}
 		global->size = d.count * d.element;
@@ -492,13 +519,13 @@ static void take_version(struct reader *r)
 	size_t i = 0;
 
 	if (t.kind != TOKEN_NUMBER) {
-		r->failed = true;
+		ptx_fail(r);
 		return;
 	}
 	for (; i < t.n && isdigit((unsigned char)t.p[i]); i++)
 		major = major * 10 + (unsigned)(t.p[i] - '0');
 	if (i == t.n || t.p[i++] != '.')
-		r->failed = true;
+		ptx_fail(r);
 	for (; i < t.n && isdigit((unsigned char)t.p[i]); i++)
 		minor = minor * 10 + (unsigned)(t.p[i] - '0');
 	r->image->ptx_version = major * 10 + minor;
@@ -507,11 +534,22 @@ static void take_version(struct reader *r)
 
 static void take_target(struct reader *r)
 {
+	unsigned sm = 0;
+	size_t i;
+
 	if (r->token.kind != TOKEN_WORD || r->token.n < 4 || memcmp(r->token.p, "sm_", 3) != 0) {
-		r->failed = true;
+		ptx_fail(r);
 		return;
 	}
-	r->image->target_sm = (unsigned)strtoul(r->token.p + 3, NULL, 10);
+	for (i = 3; i < r->token.n && isdigit((unsigned char)r->token.p[i]); i++)
+		sm = sm * 10 + (unsigned)(r->token.p[i] - '0');
+	if (i == 3 || r->token.n - i > 1) {
+		ptx_fail(r);
+		return;
+	}
+	r->image->target_sm = sm;
+	r->suffix = i < r->token.n ? r->token.p[i] : '\0';
+	r->target_line = ptx_line(r);
 	ptx_next_token(r);
 	while (ptx_accept(r, ","))
 		ptx_next_token(r);
@@ -571,23 +609,63 @@ static void take_directive(struct reader *r)
 	else if (ptx_accept(r, ".target"))
 		take_target(r);
 	else
-		r->failed = true;
+		ptx_fail(r);
 }
 
-enum image_status image_read_ptx(const char *text, size_t n, struct image *ret_image)
+/* A newer text may have a syntax that this reader does not know: the body is read afterwards. */
+static enum image_status take_header(struct reader *r, unsigned device_sm)
+{
+	uint32_t line;
+
+	ptx_next_token(r);
+	if (!ptx_accept(r, ".version")) {
+		image_log_set(r->log, ptx_line(r), "a module begins with .version");
+		return IMAGE_BAD_BINARY;
+	}
+	line = ptx_line(r);
+	take_version(r);
+	if (r->failed)
+		return IMAGE_BAD_PTX;
+	if (r->image->ptx_version > IMAGE_PTX_NEWEST) {
+		image_log_set(r->log, line,
+			"Unsupported .version %u.%u; the newest that this driver reads is %u.%u",
+			r->image->ptx_version / 10, r->image->ptx_version % 10,
+			IMAGE_PTX_NEWEST / 10, IMAGE_PTX_NEWEST % 10);
+		return IMAGE_UNSUPPORTED_PTX;
+	}
+	ptx_expect(r, ".target");
+	if (!r->failed)
+		take_target(r);
+	if (r->failed)
+		return IMAGE_BAD_PTX;
+	if (!image_runs_on(r->image->target_sm, r->suffix, device_sm)) {
+		image_log_set(r->log, r->target_line,
+			".target sm_%u%.1s does not run on this device, sm_%u", r->image->target_sm,
+			&r->suffix, device_sm);
+		return IMAGE_NO_BINARY;
+	}
+	return IMAGE_OK;
+}
+
+enum image_status image_read_ptx(const char *text, size_t n, unsigned device_sm,
+	struct image_log *log, struct image *ret_image)
 {
 	struct image image = {.is_ptx = 1};
-	struct reader r = {.p = text, .end = text + n, .image = &image, .address_size = 32};
+	struct reader r = {.start = text,
+		.p = text,
+		.end = text + n,
+		.image = &image,
+		.log = log,
+		.address_size = 32};
+	enum image_status status = take_header(&r, device_sm);
 
-	ptx_next_token(&r);
-	if (!ptx_accept(&r, ".version"))
-		return IMAGE_BAD_BINARY;
-	take_version(&r);
-	if (r.failed || !ptx_accept(&r, ".target"))
-		return IMAGE_BAD_PTX;
-	take_target(&r);
+	if (status != IMAGE_OK)
+		return status;
 	while (!r.failed && r.token.kind != TOKEN_END)
 		take_directive(&r);
+	if (!r.failed && r.address_size != 64)
+		image_log_set(log, ptx_line(&r),
+			".address_size %u: this driver has 64-bit addresses", r.address_size);
 	if (r.failed || r.address_size != 64) {
 		image_done(&image);
 		return IMAGE_BAD_PTX;

@@ -499,6 +499,28 @@ bool cu_pools_trim(bool all);
 CUresult cu_pool_default(struct cu_device *device, struct cu_pool **ret_pool);
 CUresult cu_free_async(struct cu_stream *stream, struct cu_range *range);
 void cu_array_free(struct cu_array *array);
+unsigned cu_device_sm(int engine); /* 90 for compute capability 9.0 */
+CUresult cu_image_result(enum image_status status);
+/*
+ * Reads a file that an application names, with zeros behind the @ret_n bytes. The caller frees
+ * *ret_bytes.
+ */
+CUresult cu_image_read_file(const char *path, char **ret_bytes, size_t *ret_n);
+
+/* The buffers that a program gives for messages of the JIT compiler. */
+struct cu_jit {
+	char *info, *error; /* may be NULL */
+	size_t info_bytes, error_bytes;
+	/* Elements of the program's array of values, or NULL. They get the number of bytes written. */
+	void **ret_info_bytes, **ret_error_bytes;
+};
+
+/* @ret may be NULL: then the options are only checked. */
+CUresult cu_jit_take_options(
+	unsigned n, const CUjit_option *options, void **values, struct cu_jit *ret);
+/* Shows the program what was wrong with its image, or that nothing was. @jit may be NULL. */
+void cu_jit_write_log(const struct cu_jit *jit, const struct image_log *log);
+
 void cu_module_free(struct cu_module *module);
 CUresult cu_module_new(struct cu_context *context, struct cu_image *image,
 	struct cu_library *library, struct cu_module **ret_module);

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Module images: layouts by the PTX ISA, and refusal of damaged images. The test also reads every
- * prefix of a good image, and copies of a small image with one byte changed. Any answer is right
- * for these, but no read may leave the image (sanitizers check this).
+ * Module images: layouts by the PTX ISA, members of fat binaries, and refusal of damaged images. The
+ * test also reads every prefix of a good image, and copies of a small image with one byte changed.
+ * Any answer is right for these, but no read may leave the image (sanitizers check this).
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "driver.h"
+#include "fatbin.h"
 
 #include "simgpu/cu-image.h"
 
@@ -19,7 +20,7 @@ static enum image_status read_text(const char *body, struct image *image)
 	char text[4096];
 
 	snprintf(text, sizeof(text), "%s%s", head, body);
-	return image_read(text, 90, image);
+	return image_read(text, 90, NULL, image);
 }
 
 static void layouts(void)
@@ -90,8 +91,8 @@ static void refused(void)
 		if (got == IMAGE_OK)
 			image_done(&image);
 	}
-	tap_ok(image_read("", 90, &image) == IMAGE_BAD_BINARY, "an empty text is refused");
-	tap_ok(image_read(".version 7.0\n.target sm_70\n.address_size 32\n", 90, &image) ==
+	tap_ok(image_read("", 90, NULL, &image) == IMAGE_BAD_BINARY, "an empty text is refused");
+	tap_ok(image_read(".version 7.0\n.target sm_70\n.address_size 32\n", 90, NULL, &image) ==
 			IMAGE_BAD_PTX,
 		"32-bit addresses are refused");
 }
@@ -108,7 +109,7 @@ static void damaged(void)
 
 		memcpy(part, whole, length);
 		part[length] = '\0';
-		if (image_read_ptx(part, length, &image) == IMAGE_OK)
+		if (image_read_ptx(part, length, 90, NULL, &image) == IMAGE_OK)
 			image_done(&image);
 		free(part);
 		read++;
@@ -120,7 +121,7 @@ static void damaged(void)
 
 		memcpy(copy, whole, n);
 		copy[at] = (char)(copy[at] ^ (1 << at % 8));
-		if (image_read_ptx(copy, n, &image) == IMAGE_OK)
+		if (image_read_ptx(copy, n, 90, NULL, &image) == IMAGE_OK)
 			image_done(&image);
 		free(copy);
 	}
@@ -145,11 +146,239 @@ static void damaged_elf(void)
 		elf[128 + 64 + 4] = 2; /* section 1 is a symbol table */
 		elf[128 + 64 + 32] = 96;
 		elf[at] ^= 0xff;
-		if (image_read_elf(elf, n, 90, &image) == IMAGE_OK)
+		if (image_read_elf(elf, n, 90, NULL, &image) == IMAGE_OK)
 			image_done(&image);
 		free(elf);
 	}
 	tap_ok(true, "cubins with a damaged header are read");
+}
+
+/* ---- cubins and fat binaries ---- */
+
+static uint8_t cubin[CUBIN_MAX];
+static struct fatbin fat;
+
+/* PTX for an architecture; its kernel's name tells which text was read. */
+static const char *text_for(const char *sm, const char *kernel)
+{
+	static char texts[8][256];
+	static unsigned next;
+	char *text = texts[next++ % 8];
+
+	snprintf(text, sizeof(texts[0]),
+		".version 8.8\n.target sm_%s\n.address_size 64\n"
+		".visible .entry %s(.param .u64 p) { ret; }\n",
+		sm, kernel);
+	return text;
+}
+
+static void add_text(
+	unsigned arch, enum fatbin_suffix suffix, enum fatbin_packing packing, const char *text)
+{
+	fatbin_add(&fat,
+		&(struct fatbin_member){.kind = FATBIN_PTX,
+			.arch = arch,
+			.suffix = suffix,
+			.packing = packing,
+			.more_header = 16,
+			.bytes = text,
+			.n = strlen(text) + 1});
+}
+
+static void add_cubin(unsigned arch, enum fatbin_packing packing, const char *kernel)
+{
+	size_t n = cubin_make(cubin, arch, kernel, 0x17, 24);
+
+	fatbin_add(&fat,
+		&(struct fatbin_member){.kind = FATBIN_ELF,
+			.arch = arch,
+			.packing = packing,
+			.bytes = cubin,
+			.n = n});
+}
+
+/* Which kernel a device finds; "" if the image is refused. */
+static const char *kernel_for(const void *bytes, unsigned device_sm, enum image_status *ret_status)
+{
+	static char name[64];
+	struct image image;
+
+	name[0] = '\0';
+	*ret_status = image_read(bytes, device_sm, NULL, &image);
+	if (*ret_status != IMAGE_OK)
+		return name;
+	if (image.n_kernels == 1)
+		snprintf(name, sizeof(name), "%s", image.kernels[0].name);
+	image_done(&image);
+	return name;
+}
+
+static void packings(void)
+{
+	static const struct {
+		enum fatbin_packing packing;
+		const char *name;
+	} cases[] = {{FATBIN_PLAIN, "plain"}, {FATBIN_LZ4, "LZ4"}, {FATBIN_ZSTD, "Zstandard"}};
+
+	for (size_t i = 0; i < 2 * 3; i++) {
+		const char *name = cases[i / 2].name, *kind = i % 2 ? "machine code" : "PTX";
+		struct fatbin_wrapper one, two;
+		enum image_status status;
+		bool is_found;
+
+		fatbin_begin(&fat);
+		if (i % 2)
+			add_cubin(90, cases[i / 2].packing, "found");
+		else
+			add_text(90, FATBIN_ANY, cases[i / 2].packing, text_for("90", "found"));
+		one = fatbin_wrap(&fat, 1);
+		two = fatbin_wrap(&fat, 2);
+		is_found = strcmp(kernel_for(fat.bytes, 90, &status), "found") == 0;
+		tap_ok(is_found, "%s, %s: status %d", name, kind, (int)status);
+		is_found = strcmp(kernel_for(&one, 90, &status), "found") == 0 &&
+			strcmp(kernel_for(&two, 90, &status), "found") == 0;
+		tap_ok(is_found, "%s, %s, in a wrapper: status %d", name, kind, (int)status);
+	}
+}
+
+static void choice(void)
+{
+	static const struct {
+		unsigned device_sm;
+		const char *kernel;
+	} cases[] = {
+		{70, ""},
+		{75, "ptx75"},
+		{80, "ptx80"},
+		{86, "ptx80"},
+		{89, "ptx80"},
+		{90, "ptx90a"},
+		{100, "ptx100f"},
+		{103, "ptx100f"},
+		{120, "ptx80"},
+	};
+	enum image_status status;
+
+	fatbin_begin(&fat);
+	add_cubin(86, FATBIN_ZSTD, "sass86");
+	add_text(75, FATBIN_ANY, FATBIN_ZSTD, text_for("75", "ptx75"));
+	add_text(80, FATBIN_ANY, FATBIN_LZ4, text_for("80", "ptx80"));
+	add_text(90, FATBIN_ALONE, FATBIN_PLAIN, text_for("90a", "ptx90a"));
+	add_text(100, FATBIN_FAMILY, FATBIN_PLAIN, text_for("100f", "ptx100f"));
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		const char *got = kernel_for(fat.bytes, cases[i].device_sm, &status);
+
+		tap_ok(strcmp(got, cases[i].kernel) == 0 && (*got || status == IMAGE_NO_BINARY),
+			"sm_%u takes '%s': '%s'", cases[i].device_sm, cases[i].kernel, got);
+	}
+
+	fatbin_begin(&fat);
+	add_cubin(80, FATBIN_PLAIN, "sass80");
+	add_cubin(86, FATBIN_PLAIN, "sass86");
+	add_text(90, FATBIN_ANY, FATBIN_PLAIN, "nothing that a JIT compiler reads");
+	add_text(120, FATBIN_ANY, FATBIN_PLAIN, text_for("120", "ptx120"));
+	tap_ok(strcmp(kernel_for(fat.bytes, 89, &status), "sass86") == 0 &&
+			strcmp(kernel_for(fat.bytes, 80, &status), "sass80") == 0,
+		"machine code runs on devices of the same major number that are not older");
+	tap_ok(*kernel_for(fat.bytes, 75, &status) == '\0' && status == IMAGE_NO_BINARY,
+		"a device older than all members finds none");
+	tap_ok(*kernel_for(fat.bytes, 90, &status) == '\0' && status == IMAGE_BAD_BINARY,
+		"a faulty text without machine code beside it is refused");
+	add_cubin(90, FATBIN_ZSTD, "sass90");
+	tap_ok(strcmp(kernel_for(fat.bytes, 90, &status), "sass90") == 0,
+		"machine code replaces a text that cannot be read");
+}
+
+static void logs(void)
+{
+	static const struct {
+		const char *text;
+		unsigned device_sm;
+		enum image_status status;
+		uint32_t line;
+		const char *part;
+	} cases[] = {
+		{".version 8.0\n.target sm_70\n.address_size 64\n.entry k() { ret; }\n\n.entri l()\n",
+			90, IMAGE_BAD_PTX, 6, "'.entri'"},
+		{".version 8.0\n.target sm_70\n.address_size 64\n.entry k() {\n  ret;\n", 90,
+			IMAGE_BAD_PTX, 6, "ends too early"},
+		{"//\n.version 9.9\n.target sm_70\nnew syntax\n", 90, IMAGE_UNSUPPORTED_PTX, 2,
+			"Unsupported .version 9.9"},
+		{".version 8.0\n.target sm_90\n.address_size 64\n", 80, IMAGE_NO_BINARY, 2,
+			"sm_90"},
+		{".version 8.0\n.target sm_90a\n.address_size 64\n", 100, IMAGE_NO_BINARY, 2,
+			"sm_90a"},
+		{".version 8.8\n.target sm_100f\n.address_size 64\n", 120, IMAGE_NO_BINARY, 2,
+			"sm_100f"},
+		{".version 8.8\n.target sm_\n", 90, IMAGE_BAD_PTX, 2, "'sm_'"},
+		{".version 8.0\n.target sm_70\n.address_size 32\n", 90, IMAGE_BAD_PTX, 4, "64-bit"},
+		{"no module", 90, IMAGE_BAD_BINARY, 1, ".version"},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct image_log log = {0};
+		struct image image;
+		enum image_status status = image_read(
+			cases[i].text, cases[i].device_sm, &log, &image);
+
+		tap_ok(status == cases[i].status && log.line == cases[i].line &&
+				strstr(log.text, cases[i].part),
+			"status %d, line %u, %s", (int)status, log.line, log.text);
+		if (status == IMAGE_OK)
+			image_done(&image);
+	}
+}
+
+static size_t count_refused(void (*damage)(uint8_t *bytes, size_t at), size_t from, size_t to)
+{
+	size_t refused = 0;
+
+	for (size_t at = from; at < to; at++) {
+		uint8_t *copy = malloc(fat.n);
+		struct image image;
+
+		memcpy(copy, fat.bytes, fat.n);
+		damage(copy, at);
+		if (image_read(copy, 90, NULL, &image) == IMAGE_OK)
+			image_done(&image);
+		else
+			refused++;
+		free(copy);
+	}
+	return refused;
+}
+
+static void invert(uint8_t *bytes, size_t at)
+{
+	bytes[at] = (uint8_t)~bytes[at];
+}
+
+static void set_unpacked(uint8_t *bytes, size_t size)
+{
+	uint64_t n = size;
+
+	memcpy(bytes + 16 + 56, &n, sizeof(n));
+}
+
+static void damaged_fatbin(void)
+{
+	static const enum fatbin_packing packings[] = {FATBIN_LZ4, FATBIN_ZSTD};
+
+	for (size_t i = 0; i < 2; i++) {
+		const char *text = text_for("90", "k");
+		size_t n = strlen(text) + 1;
+
+		fatbin_begin(&fat);
+		add_text(90, FATBIN_ANY, packings[i], text);
+		/* The container's own size comes first, and no reader can check it. */
+		count_refused(invert, 16, fat.n);
+		tap_ok(true, "fat binaries with a changed byte are read");
+		tap_ok(count_refused(set_unpacked, 0, n) == n,
+			"a member that does not fit its stated size is refused");
+		tap_ok(count_refused(set_unpacked, ((size_t)1 << 30) + 1, ((size_t)1 << 30) + 3) ==
+				2,
+			"a member of more than 1 GiB is refused");
+	}
 }
 
 int main(void)
@@ -159,6 +388,10 @@ int main(void)
 	part_run("refused", refused);
 	part_run("damaged text", damaged);
 	part_run("damaged ELF", damaged_elf);
+	part_run("packings", packings);
+	part_run("choice", choice);
+	part_run("logs", logs);
+	part_run("damaged fat binaries", damaged_fatbin);
 	tap_end();
 	return tap_failures() != 0;
 }
