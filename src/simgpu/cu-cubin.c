@@ -26,6 +26,8 @@
 enum {
 	MACHINE_CUDA = 190,
 	EIATTR_KPARAM_INFO = 0x17,
+	/* For kernels with more than 4 KiB of parameters. */
+	EIATTR_KPARAM_INFO_WIDE = 0x45,
 	EIFMT_SVAL = 4,
 };
 
@@ -75,13 +77,15 @@ static int cubin_read_info(const uint8_t *p, size_t n, struct image_kernel *kern
 			step += size;
 		if (step > n)
 			return -1;
-		if (format == EIFMT_SVAL && attribute == EIATTR_KPARAM_INFO && size >= 12) {
+		if (format == EIFMT_SVAL && size >= 12 &&
+			(attribute == EIATTR_KPARAM_INFO || attribute == EIATTR_KPARAM_INFO_WIDE)) {
 			uint16_t offset;
 			uint32_t packed;
 
 			memcpy(&offset, p + 4 + 6, sizeof(offset));
 			memcpy(&packed, p + 4 + 8, sizeof(packed));
-			if (image_add_param(kernel, offset, packed >> 18) < 0)
+			packed = attribute == EIATTR_KPARAM_INFO ? packed >> 18 : packed & 0xffffff;
+			if (image_add_param(kernel, offset, packed) < 0)
 				return -1;
 		}
 		p += step;

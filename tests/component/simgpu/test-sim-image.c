@@ -213,6 +213,38 @@ static const char *kernel_for(const void *bytes, unsigned device_sm, enum image_
 	return name;
 }
 
+static void cubins(void)
+{
+	static const uint32_t sizes[] = {1, 4096, 32756};
+	static const unsigned attributes[] = {0x17, 0x45};
+	struct image image;
+
+	for (size_t i = 0; i < 2 * 3; i++) {
+		unsigned attribute = attributes[i / 3];
+		uint32_t bytes = sizes[i % 3];
+
+		/* 0x17 has 14 bits for the size. */
+		if (attribute == 0x17 && bytes > 4096)
+			continue;
+		cubin_make(cubin, 100, "k", attribute, bytes);
+		if (image_read(cubin, 100, NULL, &image) != IMAGE_OK) {
+			tap_ok(false, "parameters by attribute 0x%x", attribute);
+			continue;
+		}
+		tap_ok(image.n_kernels == 1 && image.kernels[0].n_params == 2 &&
+				image.kernels[0].params[0].offset == 0 &&
+				image.kernels[0].params[0].size == 8 &&
+				image.kernels[0].params[1].offset == 8 &&
+				image.kernels[0].params[1].size == bytes &&
+				image.kernels[0].param_bytes == 8 + bytes,
+			"%u bytes of parameters by attribute 0x%x", 8 + bytes, attribute);
+		image_done(&image);
+	}
+	cubin_make(cubin, 90, "k", 0x45, 32757);
+	tap_ok(image_read(cubin, 90, NULL, &image) == IMAGE_BAD_BINARY,
+		"a kernel has at most 32764 bytes of parameters");
+}
+
 static void packings(void)
 {
 	static const struct {
@@ -388,6 +420,7 @@ int main(void)
 	part_run("refused", refused);
 	part_run("damaged text", damaged);
 	part_run("damaged ELF", damaged_elf);
+	part_run("cubins", cubins);
 	part_run("packings", packings);
 	part_run("choice", choice);
 	part_run("logs", logs);

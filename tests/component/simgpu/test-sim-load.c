@@ -115,7 +115,7 @@ static void linker(void)
 	static const char *const more =
 		".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry more() { ret; }\n";
 	static uint8_t cubin[CUBIN_MAX];
-	size_t n = cubin_make(cubin, 90, "only", 0x17, 3000), size;
+	size_t n = cubin_make(cubin, 90, "only", 0x45, 5000), size;
 	CUlinkState state;
 	CUmodule module;
 	void *image;
@@ -140,7 +140,7 @@ static void linker(void)
 	tap_ok(size == n && !memcmp(image, cubin, n), "a cubin alone is its own result");
 	NEED(drv.cuModuleLoadData(&module, image));
 	NEED(drv.cuFuncGetParamInfo(kernel_get(module, "only"), 1, &size, &n));
-	tap_ok(size == 8 && n == 3000, "the kernel of the cubin is there");
+	tap_ok(size == 8 && n == 5000, "a parameter of more than 4 KiB has its size");
 	OK(drv.cuLinkDestroy(state));
 	OK(drv.cuCtxDestroy_v2(context));
 }
