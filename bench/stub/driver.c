@@ -318,16 +318,10 @@ static void *const entries[] = {
 EXPORT CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int cudaVersion,
 	cuuint64_t flags, CUdriverProcAddressQueryResult *symbolStatus)
 {
-	CUdriverProcAddressQueryResult status;
-	const struct cuda_name *name = cuda_name_find(symbol, cudaVersion, flags, &status);
-
-	*pfn = name ? entries[name - cuda_names] : NULL;
-	if (symbolStatus)
-		*symbolStatus = status;
-	return name ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+	return cuda_name_ask(entries, symbol, pfn, cudaVersion, flags, symbolStatus);
 }
 
 EXPORT CUresult cuGetProcAddress(const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags)
 {
-	return cuGetProcAddress_v2(symbol, pfn, cudaVersion, flags, NULL);
+	return cuda_name_ask_first(entries, symbol, pfn, cudaVersion, flags);
 }

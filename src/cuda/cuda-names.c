@@ -6,6 +6,7 @@
  */
 #include "cuda/cuda-names.h"
 
+#include <stdbool.h>
 #include <string.h>
 
 #define STREAM_none 0
@@ -75,30 +76,63 @@ const struct cuda_name *cuda_name_find(const char *symbol, int cuda_version, uin
 	CUdriverProcAddressQueryResult *ret_status)
 {
 	const struct cuda_name *plain = NULL, *per_thread = NULL;
+	const struct cuda_name *found;
 	CUdriverProcAddressQueryResult status;
 	size_t first = lower_bound(symbol, strlen(symbol));
+	bool has_per_thread = false;
 
 	for (size_t i = first; of_base(i, symbol); i++) {
 		const struct cuda_name *name = &cuda_names[i];
 
-		if (name->since > cuda_version)
+		has_per_thread |= name->variant != CUDA_VARIANT_NONE;
+		if (cuda_version != -1 && name->since > cuda_version)
 			continue;
 		if (name->variant == CUDA_VARIANT_NONE)
 			plain = name;
 		else
 			per_thread = name;
 	}
+	found = flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM && has_per_thread ? per_thread
+											: plain;
 	if (!of_base(first, symbol))
 		status = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
-	else if (!plain && !per_thread)
+	else if (!found)
 		status = CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT;
 	else
 		status = CU_GET_PROC_ADDRESS_SUCCESS;
 	if (ret_status)
 		*ret_status = status;
-	if ((flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) && per_thread)
-		return per_thread;
-	return plain;
+	return found;
+}
+
+CUresult cuda_name_ask(void *const entries[], const char *symbol, void **pfn, int cuda_version,
+	uint64_t flags, CUdriverProcAddressQueryResult *ret_status)
+{
+	const uint64_t known = CU_GET_PROC_ADDRESS_LEGACY_STREAM |
+		CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
+	const struct cuda_name *name;
+
+	if (!symbol || !pfn || flags & ~known)
+		return CUDA_ERROR_INVALID_VALUE;
+	name = cuda_name_find(symbol, cuda_version, flags, ret_status);
+	*pfn = name ? entries[name - cuda_names] : NULL;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuda_name_ask_first(
+	void *const entries[], const char *symbol, void **pfn, int cuda_version, uint64_t flags)
+{
+	void *found;
+	CUresult r;
+
+	if (!pfn)
+		return CUDA_ERROR_INVALID_VALUE;
+	r = cuda_name_ask(entries, symbol, &found, cuda_version, flags, NULL);
+	if (r == CUDA_SUCCESS && !found)
+		r = CUDA_ERROR_NOT_FOUND;
+	if (r == CUDA_SUCCESS)
+		*pfn = found;
+	return r;
 }
 
 const struct cuda_name *cuda_name_by_abi(const char *abi)

@@ -23,14 +23,17 @@ static void *const exports[CUDA_ENTRIES] = {
 #undef CU
 };
 
-/* The form of `symbol` that the driver returned as `pfn`; NULL: divvy handles no such form. */
+/*
+ * The form of `symbol` that the driver returned as `pfn`; NULL: divvy handles no such form. The form
+ * is found also if the driver follows other rules about versions and flags than this project's list.
+ */
 static const struct cuda_name *symbol_find_meant(
 	const char *symbol, const void *pfn, int version, cuuint64_t flags)
 {
 	const struct cuda_name *name = cuda_name_find(symbol, version, flags, NULL);
 	size_t n = strlen(symbol);
 
-	if (!name || hook_resolve((uint32_t)(name - cuda_names)) == pfn)
+	if (name && hook_resolve((uint32_t)(name - cuda_names)) == pfn)
 		return name;
 	/* an older driver may return only an older form */
 	for (uint32_t i = 0; i < CUDA_ENTRIES; i++) {

@@ -791,22 +791,13 @@ REMOTE_EXPORT CUresult cuInit(unsigned int Flags)
 REMOTE_EXPORT CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int cudaVersion,
 	cuuint64_t flags, CUdriverProcAddressQueryResult *symbolStatus)
 {
-	CUdriverProcAddressQueryResult status;
-	const struct cuda_name *name;
-
-	if (!symbol || !pfn || flags & ~3ull || flags == 3)
-		return CUDA_ERROR_INVALID_VALUE;
-	name = cuda_name_find(symbol, cudaVersion, flags, &status);
-	*pfn = name ? entries[name - cuda_names] : NULL;
-	if (symbolStatus)
-		*symbolStatus = status;
-	return name || symbolStatus ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+	return cuda_name_ask(entries, symbol, pfn, cudaVersion, flags, symbolStatus);
 }
 
 REMOTE_EXPORT CUresult cuGetProcAddress(
 	const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags)
 {
-	return cuGetProcAddress_v2(symbol, pfn, cudaVersion, flags, NULL);
+	return cuda_name_ask_first(entries, symbol, pfn, cudaVersion, flags);
 }
 
 REMOTE_EXPORT CUresult cuGetErrorName(CUresult error, const char **pStr)

@@ -20,32 +20,21 @@ static void *const entries[] = {
 CU_EXPORT CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int cudaVersion,
 	cuuint64_t flags, CUdriverProcAddressQueryResult *symbolStatus)
 {
-	CUdriverProcAddressQueryResult status;
-	const struct cuda_name *name;
-
-	CU_CHECK(symbol && pfn && (flags & ~3ull) == 0 && flags != 3, CUDA_ERROR_INVALID_VALUE);
-	name = cuda_name_find(symbol, cudaVersion, flags, &status);
-	*pfn = name ? entries[name - cuda_names] : NULL;
-	if (symbolStatus)
-		*symbolStatus = status;
-	if (name)
-		return CUDA_SUCCESS;
-	/* A caller that passes symbolStatus gets no error for a name that is unknown or too new. */
-	return symbolStatus ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+	return cuda_name_ask(entries, symbol, pfn, cudaVersion, flags, symbolStatus);
 }
 
 CU_EXPORT CUresult cuGetProcAddress(
 	const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags)
 {
-	return cuGetProcAddress_v2(symbol, pfn, cudaVersion, flags, NULL);
+	return cuda_name_ask_first(entries, symbol, pfn, cudaVersion, flags);
 }
 
 CU_EXPORT CUresult cuGetExportTable(const void **ppExportTable, const CUuuid *pExportTableId)
 {
-	/* Export tables are undocumented, and this driver has none. */
-	CU_CHECK(ppExportTable && pExportTableId, CUDA_ERROR_INVALID_VALUE);
-	*ppExportTable = NULL;
-	return CUDA_ERROR_NOT_FOUND;
+	/* Export tables are undocumented, and this driver has none. A driver answers the same. */
+	if (ppExportTable)
+		*ppExportTable = NULL;
+	return CUDA_ERROR_INVALID_VALUE;
 }
 
 CU_EXPORT CUresult cuGetErrorName(CUresult error, const char **pStr)

@@ -627,23 +627,21 @@ API CUresult cuStubNewerThanTheList(int *value)
 	return CUDA_SUCCESS;
 }
 
+/* With STUB_PLAIN_FORMS, like a driver with other rules about the per-thread forms. */
 API CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags,
 	CUdriverProcAddressQueryResult *symbolStatus)
 {
-	CUdriverProcAddressQueryResult status;
-	const struct cuda_name *name = cuda_name_find(symbol, cudaVersion, flags, &status);
-
-	*pfn = name ? entries[name - cuda_names] : NULL;
-	if (!strcmp(symbol, "cuStubNewerThanTheList")) {
-		*pfn = (void *)cuStubNewerThanTheList;
-		status = CU_GET_PROC_ADDRESS_SUCCESS;
-	}
+	if (getenv("STUB_PLAIN_FORMS"))
+		flags = 0;
+	if (strcmp(symbol, "cuStubNewerThanTheList"))
+		return cuda_name_ask(entries, symbol, pfn, cudaVersion, flags, symbolStatus);
+	*pfn = (void *)cuStubNewerThanTheList;
 	if (symbolStatus)
-		*symbolStatus = status;
-	return *pfn || symbolStatus ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+		*symbolStatus = CU_GET_PROC_ADDRESS_SUCCESS;
+	return CUDA_SUCCESS;
 }
 
 API CUresult cuGetProcAddress(const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags)
 {
-	return cuGetProcAddress_v2(symbol, pfn, cudaVersion, flags, NULL);
+	return cuda_name_ask_first(entries, symbol, pfn, cudaVersion, flags);
 }

@@ -664,7 +664,9 @@ static void host_functions(void)
 
 static void symbols(void)
 {
+	const CUuuid unknown = {.bytes = "no such table..."};
 	CUdriverProcAddressQueryResult status;
+	const void *table;
 	void *p = NULL;
 
 	OK(drv.cuGetProcAddress_v2("cuMemAlloc", &p, 12000, 0, &status));
@@ -676,12 +678,28 @@ static void symbols(void)
 	OK(drv.cuGetProcAddress_v2("cuNoSuchThing", &p, 12000, 0, &status));
 	tap_ok(!p && status == CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND,
 		"an unknown name has no entry");
+	p = &status;
 	EXPECT(CUDA_ERROR_NOT_FOUND, drv.cuGetProcAddress("cuNoSuchThing", &p, 11030, 0));
+	tap_ok(p == &status, "the first form of cuGetProcAddress leaves the pointer alone");
+	OK(drv.cuGetProcAddress_v2("cuNoSuchThing", &p, 12000, 0, NULL));
+	tap_ok(!p, "without a status, an unknown name has no entry either");
+	OK(drv.cuGetProcAddress_v2("cuMemAlloc", &p, -1, 3, &status));
+	tap_ok(p == (void *)drv.cuMemAlloc_v2,
+		"version -1 is the newest, and both flags are valid");
+	OK(drv.cuGetProcAddress_v2("cuLaunchKernel", &p, 6050,
+		CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, &status));
+	tap_ok(!p && status == CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT,
+		"a per-thread form is too new for CUDA 6.5");
 	OK(drv.cuGetProcAddress_v2("cuLaunchKernel", &p, 12000,
 		CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, &status));
 	tap_ok(p == (void *)drv.cuLaunchKernel_ptsz,
 		"the flag for per-thread streams selects the per-thread form");
 	EXPECT(CUDA_ERROR_INVALID_VALUE, drv.cuGetProcAddress_v2(NULL, &p, 12000, 0, &status));
+	table = &status;
+	EXPECT(CUDA_ERROR_INVALID_VALUE, drv.cuGetExportTable(&table, &unknown));
+	tap_ok(!table, "an unknown table is NULL");
+	EXPECT(CUDA_ERROR_INVALID_VALUE, drv.cuGetExportTable(NULL, &unknown));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, drv.cuGetExportTable(&table, NULL));
 }
 
 static void one_visible(void)

@@ -66,12 +66,59 @@ static void default_stream_of_the_thread(void **state)
 		find("cuMemPrefetchAsync", 12010, PER_THREAD), "cuMemPrefetchAsync_ptsz");
 	assert_string_equal(
 		find("cuMemPrefetchAsync", 12020, PER_THREAD), "cuMemPrefetchAsync_v2_ptsz");
-	/*
-	 * If the function has no per-thread form, or only in a newer version, the plain form is
-	 * returned.
-	 */
+	/* Both flags at once select the per-thread form. */
+	assert_string_equal(
+		find("cuLaunchKernel", 12000, LEGACY | PER_THREAD), "cuLaunchKernel_ptsz");
+	/* If the function has no per-thread form, the plain form is returned. */
 	assert_string_equal(find("cuMemAlloc", 12000, PER_THREAD), "cuMemAlloc_v2");
-	assert_string_equal(find("cuLaunchKernel", 6000, PER_THREAD), "cuLaunchKernel");
+	/* A per-thread form is not replaced by the plain form of an older version. */
+	assert_int_equal(status_of("cuLaunchKernel", 6000, PER_THREAD),
+		CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT);
+	assert_int_equal(status_of("cuMemcpyHtoD", 6050, PER_THREAD),
+		CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT);
+	assert_string_equal(find("cuLaunchKernel", 7000, PER_THREAD), "cuLaunchKernel_ptsz");
+}
+
+static void version_minus_one_is_the_newest(void **state)
+{
+	(void)state;
+	assert_string_equal(find("cuCtxCreate", -1, 0), "cuCtxCreate_v4");
+	assert_string_equal(find("cuLaunchKernel", -1, PER_THREAD), "cuLaunchKernel_ptsz");
+	assert_int_equal(status_of("cuInit", -2, 0), CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT);
+}
+
+static void both_forms_of_the_question_answer(void **state)
+{
+	static void *entries[CUDA_ENTRIES];
+	CUdriverProcAddressQueryResult status;
+	void *const old = &status;
+	void *found = old;
+
+	(void)state;
+	entries[CUDA_ENTRY_cuInit] = entries;
+	assert_int_equal(cuda_name_ask(entries, "cuInit", &found, 12000, 0, NULL), CUDA_SUCCESS);
+	assert_ptr_equal(found, entries);
+	assert_int_equal(
+		cuda_name_ask(entries, "cuNoSuchThing", &found, 12000, 0, NULL), CUDA_SUCCESS);
+	assert_null(found);
+	assert_int_equal(
+		cuda_name_ask(entries, "", &found, 0, LEGACY | PER_THREAD, &status), CUDA_SUCCESS);
+	assert_int_equal(status, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
+	assert_int_equal(
+		cuda_name_ask(entries, "cuInit", &found, 12000, 4, NULL), CUDA_ERROR_INVALID_VALUE);
+	assert_int_equal(
+		cuda_name_ask(entries, NULL, &found, 12000, 0, NULL), CUDA_ERROR_INVALID_VALUE);
+	assert_int_equal(
+		cuda_name_ask(entries, "cuInit", NULL, 12000, 0, NULL), CUDA_ERROR_INVALID_VALUE);
+
+	found = old;
+	assert_int_equal(
+		cuda_name_ask_first(entries, "cuInit", &found, 1000, 0), CUDA_ERROR_NOT_FOUND);
+	assert_ptr_equal(found, old);
+	assert_int_equal(cuda_name_ask_first(entries, "cuInit", &found, -1, 0), CUDA_SUCCESS);
+	assert_ptr_equal(found, entries);
+	assert_int_equal(
+		cuda_name_ask_first(entries, "cuInit", NULL, -1, 0), CUDA_ERROR_INVALID_VALUE);
 }
 
 static void unknown_and_too_new_names_differ(void **state)
@@ -225,6 +272,7 @@ static void nvml_is_in_order(void **state)
 }
 
 UNIT_MAIN(UNIT(newest_form_not_newer_than_the_caller), UNIT(default_stream_of_the_thread),
+	UNIT(version_minus_one_is_the_newest), UNIT(both_forms_of_the_question_answer),
 	UNIT(unknown_and_too_new_names_differ), UNIT(every_entry_is_in_order_and_found),
 	UNIT(columns_agree), UNIT(important_functions_have_their_action), UNIT(results_have_names),
 	UNIT(nvml_is_in_order))
