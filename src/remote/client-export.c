@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Undocumented tables of the driver, which the CUDA runtime and its libraries request by UUID. The
- * contents of such a table cannot be carried over a network. The library refuses each table, and
- * prints a message on stderr at its first request, because the program's own error will hardly name
- * the table. Any thread.
+ * contents of such a table cannot be carried over a network. The library refuses each table as a
+ * driver refuses a table that it does not know. At the first request for a table without which
+ * programs fail, the library prints a message on stderr, because the program's own error will
+ * hardly name the table. Any thread.
  */
 #include "base/cleanup.h"
 #include "cuda/uuid.h"
@@ -11,25 +12,42 @@
 
 #define TABLES_MAX 32u /* further tables are refused without a message */
 
-/* Names that people who examined the driver use. divvy does not document the tables' contents. */
+#define RUNTIME "programs of the CUDA runtime do not work with --remote; use the driver API"
+#define TOOLS "cuFFT and profilers do not work with --remote"
+
+/*
+ * The consequence for programs that do not get the table, as observed with unmodified programs.
+ * divvy does not document the tables' contents. NULL: the programs work without the table.
+ */
 static const struct {
-	uint8_t id[16];
-	const char *name;
+	char id[CUDA_UUID_TEXT];
+	const char *consequence;
 } known[] = {
-	{{0x6b, 0xd5, 0xfb, 0x6c, 0x5b, 0xf4, 0xe7, 0x4a, 0x89, 0x87, 0xd9, 0x39, 0x12, 0xfd, 0x9d,
-		 0xf9},
-		"the CUDA runtime's interface"},
+	/* the CUDA runtime */
+	{"6bd5fb6c-5bf4-e74a-8987-d93912fd9df9", RUNTIME},
+	{"a094798c-2e74-2e74-93f2-0800200c0a66", RUNTIME},
+	{"42d85a81-23f6-cb47-8298-f6e78a3aecdc", RUNTIME},
+	{"c693336e-1121-df11-a8c3-68f355d89593", RUNTIME},
+	{"263e8860-7cd2-6143-92f6-bbd5006dfa7e", RUNTIME},
+	{"d4082055-bde6-704b-8d34-ba123c66e1f2", RUNTIME},
+	/* the CUDA runtime 13 asks for this table first, and goes on without it */
+	{"f8cff951-2146-8b4e-b9e2-fb469e7c0dd9", NULL},
+	/* NVRTC and nvJitLink: a cache of compiled code */
+	{"da9151d3-3ae6-cc41-a5c0-4f26d533e328", NULL},
+	{"21318c60-9714-3248-8ca6-41ff7324c8f2", TOOLS},
+	{"6e163fbe-b958-444d-835c-e182aff1991e", TOOLS},
 };
 
-static const char *export_table_name(const CUuuid *id)
+/* NULL: programs work without the table, and need no message. */
+static const char *export_consequence(const char *id)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(known); i++)
-		if (!memcmp(id, known[i].id, sizeof(known[i].id)))
-			return known[i].name;
-	return "a table without documentation";
+		if (!strcmp(id, known[i].id))
+			return known[i].consequence;
+	return "a program that needs this table fails";
 }
 
-/* Whether this is the first request for the table `id`. */
+/* Whether this is the first request for the table `id` that needs a message. */
 static bool is_new(const CUuuid *id)
 {
 	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -47,23 +65,20 @@ static bool is_new(const CUuuid *id)
 	return is;
 }
 
-static void export_print_refusal(const CUuuid *id)
-{
-	char text[CUDA_UUID_TEXT];
-
-	cuda_uuid_format((const uint8_t *)id, text);
-	session_send_diagnostic(
-		"cuGetExportTable %s (%s) is not supported with a remote GPU: programs of the "
-		"CUDA runtime do not work with --remote; use the driver API",
-		text, export_table_name(id));
-}
-
 REMOTE_EXPORT CUresult cuGetExportTable(const void **ppExportTable, const CUuuid *pExportTableId)
 {
+	char id[CUDA_UUID_TEXT];
+	const char *consequence;
+
+	if (ppExportTable)
+		*ppExportTable = NULL;
 	if (!ppExportTable || !pExportTableId)
 		return CUDA_ERROR_INVALID_VALUE;
-	*ppExportTable = NULL;
-	if (is_new(pExportTableId))
-		export_print_refusal(pExportTableId);
-	return CUDA_ERROR_NOT_FOUND;
+	cuda_uuid_format((const uint8_t *)pExportTableId, id);
+	consequence = export_consequence(id);
+	if (consequence && is_new(pExportTableId))
+		session_send_diagnostic(
+			"cuGetExportTable %s is not supported with a remote GPU: %s", id,
+			consequence);
+	return CUDA_ERROR_INVALID_VALUE;
 }
