@@ -60,6 +60,20 @@ static const struct link_table *link_find(void)
 	return table;
 }
 
+/* ---- the other library's use of this one ---- */
+
+static const struct link_nvml_table link_nvml = {sizeof link_nvml, nvml_real_symbol};
+
+NVML_EXPORT nvmlReturn_t nvmlInternalGetExportTable(
+	const void **exportTable, const void *exportTableId)
+{
+	if (exportTable && exportTableId && !memcmp(exportTableId, LINK_ID, 16)) {
+		*exportTable = &link_nvml;
+		return NVML_SUCCESS;
+	}
+	return REAL(nvmlInternalGetExportTable)(exportTable, exportTableId);
+}
+
 int nvml_tenant_devices(struct link_device devices[static NVML_DEVICES_MAX])
 {
 	const struct link_table *table;

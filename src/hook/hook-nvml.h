@@ -19,4 +19,7 @@
 /* Returns the number of the tenant's devices; -1: all devices are visible. */
 int nvml_tenant_devices(struct link_device ret_devices[static NVML_DEVICES_MAX]);
 
+/* Returns a function of the real NVML; NULL: NVML is missing or lacks the function. */
+void *nvml_real_symbol(const char *name);
+
 #endif

@@ -4,7 +4,8 @@
  * address in place, because from this address the loader finds the caller's RUNPATH, namespace and
  * RTLD_NEXT.
  *   dlopen   a name or a path of the driver or of NVML becomes the path of divvy's library
- *   dlsym    on divvy's own handle, a name that it does not export is looked up in the driver
+ *   dlsym    on the handle of one of divvy's libraries, a name that the library does not export is
+ *            looked up in the driver's library
  *
  * The start code of a sanitizer or a wrapper calls dlopen and dlsym before its own functions work.
  * So before the jump, nothing here calls libc (plain.h), not even for errno's address, unless the
@@ -18,7 +19,9 @@
 #include <unistd.h>
 
 #include "cuda/cuda-names.h"
+#include "cuda/nvml-types.h"
 #include "hook/elf.h"
+#include "hook/hook-link.h"
 #include "hook/hook.h"
 #include "hook/plain.h"
 #include "hook/system.h"
@@ -103,24 +106,65 @@ const char *interpose_name(const char *file)
 	return file;
 }
 
-/* Returns the symbol, or NULL if the real dlsym must answer. */
-void *interpose_symbol(void *handle, const char *name)
+static void *interpose_cuda_symbol(void *handle, const char *name)
 {
 	static void *_Atomic own;
-	void *found = NULL, *mine;
-	int saved;
+	void *mine = atomic_load_explicit(&own, memory_order_relaxed);
 
-	/* skips RTLD_DEFAULT and RTLD_NEXT, and names that are not the driver's */
-	if (!handle || handle == RTLD_NEXT || !name || name[0] != 'c' || name[1] != 'u')
-		return NULL;
-	saved = errno;
-	mine = atomic_load_explicit(&own, memory_order_relaxed);
 	if (!mine) {
 		mine = system_handle_of((const void *)know_own);
 		atomic_store_explicit(&own, mine, memory_order_relaxed);
 	}
-	if (handle == mine && !cuda_name_by_abi(name))
-		found = hook_driver_symbol(name);
+	return handle == mine && !cuda_name_by_abi(name) ? hook_driver_symbol(name) : NULL;
+}
+
+/* The table of libdivvy-nvml.so; NULL: handle is another library's. */
+static const struct link_nvml_table *interpose_nvml_table(void *handle)
+{
+	const struct system *s = system_get();
+	const struct link_nvml_table *table = NULL;
+	nvmlReturn_t (*ask)(const void **, const void *);
+	void *mine, *symbol;
+
+	if (know_own() < 2 || !s->dlopen || !s->dlsym || !s->dlclose)
+		return NULL;
+	mine = s->dlopen(own_nvml, RTLD_NOW | RTLD_NOLOAD);
+	if (!mine)
+		return NULL;
+	symbol = mine == handle ? s->dlsym(mine, "nvmlInternalGetExportTable") : NULL;
+	s->dlclose(mine);
+	if (!symbol)
+		return NULL;
+	memcpy(&ask, &symbol, sizeof ask);
+	if (ask((const void **)&table, LINK_ID) != NVML_SUCCESS || !table ||
+		table->size != sizeof *table)
+		return NULL;
+	return table;
+}
+
+static void *interpose_nvml_symbol(void *handle, const char *name)
+{
+	const struct system *s = system_get();
+	const struct link_nvml_table *table = interpose_nvml_table(handle);
+
+	if (!table || s->dlsym(handle, name))
+		return NULL;
+	return table->symbol(name);
+}
+
+/* Returns the symbol, or NULL if the real dlsym must answer. */
+void *interpose_symbol(void *handle, const char *name)
+{
+	void *found = NULL;
+	int saved;
+
+	/* skips RTLD_DEFAULT and RTLD_NEXT, and names that are not the driver's */
+	if (!handle || handle == RTLD_NEXT || !name ||
+		!(plain_after(name, "cu") || plain_after(name, "nvml")))
+		return NULL;
+	saved = errno;
+	found = name[0] == 'c' ? interpose_cuda_symbol(handle, name)
+			       : interpose_nvml_symbol(handle, name);
 	errno = saved;
 	return found;
 }

@@ -12,6 +12,7 @@
 
 #include "cuda/nvml-proto.h"
 #include "hook/entry.h"
+#include "hook/hook-nvml.h"
 #include "hook/system.h"
 
 #define NVML_OTHER(type, ...) NVML(__VA_ARGS__)
@@ -80,17 +81,23 @@ static const char *no_text(nvmlReturn_t result)
 		: "Unknown Error";
 }
 
+void *nvml_real_symbol(const char *name)
+{
+	void *handle = real_library();
+
+	return handle ? system_get()->dlsym(handle, name) : NULL;
+}
+
 void *hook_resolve(uint32_t index)
 {
 	const char *name = (const char *)&names + name_at[index];
 	int saved = errno;
-	void *handle = real_library();
-	void *target = handle ? system_get()->dlsym(handle, name) : NULL;
+	void *target = nvml_real_symbol(name);
 
 	if (!target && !strcmp(name, "nvmlErrorString"))
 		target = (void *)no_text;
 	if (!target)
-		target = handle ? (void *)nvml_entry_missing : (void *)no_library;
+		target = real_library() ? (void *)nvml_entry_missing : (void *)no_library;
 	atomic_store_explicit(&hook_slots[index], target, memory_order_release);
 	errno = saved;
 	return target;

@@ -166,6 +166,36 @@ static void test_unknown_names_come_from_driver(void **state)
 				 CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, NULL),
 		CUDA_SUCCESS);
 	assert_ptr_equal(found, dlsym(handle, "cuLaunchKernel_ptsz"));
+	assert_int_equal(ask("cuLaunchKernel", &found, -1, 0, NULL), CUDA_SUCCESS);
+	assert_ptr_equal(found, dlsym(handle, "cuLaunchKernel"));
+	/* Whatever a driver returns, the program gets the hook's form of it. */
+	setenv("STUB_PLAIN_FORMS", "1", 1);
+	assert_int_equal(ask("cuLaunchKernel", &found, 6050,
+				 CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, NULL),
+		CUDA_SUCCESS);
+	unsetenv("STUB_PLAIN_FORMS");
+	assert_ptr_equal(found, dlsym(handle, "cuLaunchKernel"));
+}
+
+static void test_unknown_names_of_nvml_come_from_nvml(void **state)
+{
+	static const char *const names[] = {"libnvidia-ml.so.1", "libnvidia-ml.so"};
+	void *driver = dlopen("libcuda.so.1", RTLD_NOW);
+
+	for (size_t i = 0; i < 2; i++) {
+		void *handle = dlopen(names[i], RTLD_NOW);
+		int (*newer)(int *) = (int (*)(int *))(uintptr_t)dlsym(
+			handle, "nvmlStubNewerThanTheList");
+		int value = 0;
+
+		assert_non_null(newer);
+		assert_int_equal(newer(&value), 0);
+		assert_int_equal(value, 4712);
+		assert_true(is_in(dlsym(handle, "nvmlInit_v2"), "libdivvy-nvml.so"));
+		assert_null(dlsym(handle, "nvmlNobodyHasThis"));
+		assert_non_null(dlerror());
+	}
+	assert_null(dlsym(driver, "nvmlStubNewerThanTheList"));
 }
 
 /* ---- umask, signal mask and signal handlers after the use of CUDA ---- */
@@ -252,6 +282,7 @@ int main(void)
 		cmocka_unit_test(test_dlmopen_gives_driver),
 		cmocka_unit_test(test_caller_keeps_runpath_and_next),
 		cmocka_unit_test(test_unknown_names_come_from_driver),
+		cmocka_unit_test(test_unknown_names_of_nvml_come_from_nvml),
 		cmocka_unit_test(test_process_keeps_its_properties),
 	};
 
