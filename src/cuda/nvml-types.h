@@ -20,6 +20,7 @@ typedef struct nvmlEventSet_st *nvmlEventSet_t;
 typedef struct nvmlGpuInstance_st *nvmlGpuInstance_t;
 typedef struct nvmlComputeInstance_st *nvmlComputeInstance_t;
 typedef struct nvmlGpmSample_st *nvmlGpmSample_t;
+typedef unsigned int nvmlFanControlPolicy_t;
 typedef struct nvmlSystemEventSet_st *nvmlSystemEventSet_t;
 typedef unsigned int nvmlVgpuTypeId_t;
 typedef unsigned int nvmlVgpuInstance_t;

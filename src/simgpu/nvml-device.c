@@ -272,6 +272,7 @@ NVML_VALUE(GetArchitecture, nvmlDeviceArchitecture_t,
 		: d->cc_major == 8 && d->cc_minor == 9 ? NVML_DEVICE_ARCH_ADA
 		: d->cc_major == 8                     ? NVML_DEVICE_ARCH_AMPERE
 						       : NVML_DEVICE_ARCH_TURING)
+NVML_VALUE(GetGpuMaxPcieLinkGeneration, unsigned int, d->cc_major >= 9 ? 5 : 4)
 NVML_VALUE(GetMaxPcieLinkGeneration, unsigned int, d->cc_major >= 9 ? 5 : 4)
 NVML_VALUE(GetCurrPcieLinkGeneration, unsigned int, d->cc_major >= 9 ? 5 : 4)
 NVML_VALUE(GetMaxPcieLinkWidth, unsigned int, 16)

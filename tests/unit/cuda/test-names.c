@@ -256,17 +256,39 @@ static void results_have_names(void **state)
 #undef CU_RESULT
 }
 
-static void nvml_is_in_order(void **state)
-{
-	static const char *const names[] = {
+static const char *const nvml_names[] = {
 #define NVML(abi, ...) #abi,
 #include "cuda/nvml.def"
 #undef NVML
-	};
+};
+
+/* Functions that the drivers 535 and 555 export, and that are easily forgotten. */
+static void exports_of_drivers_are_listed(void **state)
+{
+	static const char *const cuda[] = {
+		"cuEGLApiInit", "cuMemGetAttribute", "cuMemGetAttribute_v2"};
+	static const char *const nvml[] = {"nvmlDeviceGetFanControlPolicy_v2",
+		"nvmlDeviceGetGpuMaxPcieLinkGeneration", "nvmlDeviceSetFanControlPolicy",
+		"nvmlGpmMigSampleGet"};
+	size_t found = 0;
 
 	(void)state;
-	assert_true(sizeof names / sizeof names[0] >= 180);
-	for (size_t i = 1; i < sizeof names / sizeof names[0]; i++)
+	for (size_t i = 0; i < sizeof cuda / sizeof cuda[0]; i++)
+		if (!cuda_name_by_abi(cuda[i]))
+			fail_msg("%s is missing", cuda[i]);
+	for (size_t i = 0; i < sizeof nvml / sizeof nvml[0]; i++)
+		for (size_t j = 0; j < sizeof nvml_names / sizeof nvml_names[0]; j++)
+			found += !strcmp(nvml[i], nvml_names[j]);
+	assert_int_equal(found, sizeof nvml / sizeof nvml[0]);
+}
+
+static void nvml_is_in_order(void **state)
+{
+	const char *const *names = nvml_names;
+
+	(void)state;
+	assert_true(sizeof nvml_names / sizeof nvml_names[0] >= 180);
+	for (size_t i = 1; i < sizeof nvml_names / sizeof nvml_names[0]; i++)
 		if (strcmp(names[i - 1], names[i]) >= 0)
 			fail_msg("%s must not stand before %s", names[i - 1], names[i]);
 }
@@ -275,4 +297,4 @@ UNIT_MAIN(UNIT(newest_form_not_newer_than_the_caller), UNIT(default_stream_of_th
 	UNIT(version_minus_one_is_the_newest), UNIT(both_forms_of_the_question_answer),
 	UNIT(unknown_and_too_new_names_differ), UNIT(every_entry_is_in_order_and_found),
 	UNIT(columns_agree), UNIT(important_functions_have_their_action), UNIT(results_have_names),
-	UNIT(nvml_is_in_order))
+	UNIT(exports_of_drivers_are_listed), UNIT(nvml_is_in_order))
