@@ -307,7 +307,8 @@ CUresult simgpu_cuCtxSynchronize_v2(CUcontext ctx)
 /* Returns the bytes of device memory that limits above their initial values need. */
 static uint64_t cu_context_limit_bytes(const struct cu_context *context)
 {
-	uint64_t threads = (uint64_t)cu_device_state(context->device)->sm_count * 2048;
+	const struct simgpu_state_device *d = cu_device_state(context->device);
+	uint64_t threads = (uint64_t)d->sm_count * cu_arch_of(d)->threads;
 	uint64_t stack = context->limits[CU_LIMIT_STACK_SIZE];
 	uint64_t heap = context->limits[CU_LIMIT_MALLOC_HEAP_SIZE];
 	uint64_t fifo = context->limits[CU_LIMIT_PRINTF_FIFO_SIZE];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Devices: numbers, names, attributes, peer relations. Values that differ between models come from
- * the engine's state file. All others are values of data-centre devices of compute capability 8.0
- * and 9.0, from tables of the CUDA programming guide.
+ * the engine's state file, and values of a compute capability from simgpu-arch.h. All others are
+ * the same for compute capabilities 7.0 to 12.0, from tables of the CUDA programming guide.
  */
 #include "simgpu/cu.h"
 
@@ -125,7 +125,6 @@ static const struct {
 	{CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS, 1},
 	{CU_DEVICE_ATTRIBUTE_ECC_ENABLED, 1},
 	{CU_DEVICE_ATTRIBUTE_TCC_DRIVER, 0},
-	{CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, 2048},
 	{CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT, 2},
 	{CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING, 1},
 	{CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_LAYERED_WIDTH, 32768},
@@ -168,7 +167,6 @@ static const struct {
 	{CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY, 1},
 	{CU_DEVICE_ATTRIBUTE_MULTI_GPU_BOARD, 0},
 	{CU_DEVICE_ATTRIBUTE_HOST_NATIVE_ATOMIC_SUPPORTED, 0},
-	{CU_DEVICE_ATTRIBUTE_SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO, 2},
 	{CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, 1},
 	{CU_DEVICE_ATTRIBUTE_COMPUTE_PREEMPTION_SUPPORTED, 1},
 	{CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM, 1},
@@ -178,10 +176,7 @@ static const struct {
 	{CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED, 1},
 	{CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 1},
 	{CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, 1},
-	{CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR, 32},
 	{CU_DEVICE_ATTRIBUTE_GENERIC_COMPRESSION_SUPPORTED, 0},
-	{CU_DEVICE_ATTRIBUTE_MAX_ACCESS_POLICY_WINDOW_SIZE, 134213632},
-	{CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK, 1024},
 	{CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED, 1},
 	{CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, 1},
 	{CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES, 0},
@@ -195,16 +190,18 @@ static const struct {
 	{CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING, 100},
 };
 
-static uint64_t shared_per_sm(const struct simgpu_state_device *d)
+const struct simgpu_arch *cu_arch_of(const struct simgpu_state_device *d)
 {
-	return (d->cc_major >= 9 ? 228u : d->cc_minor == 0 ? 164u : 100u) * 1024u;
+	return simgpu_arch_get(d->cc_major * 10 + d->cc_minor);
 }
 
 CUresult simgpu_cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUdevice dev)
 {
 	const struct simgpu_state_device *d;
+	const struct simgpu_arch *arch;
 
 	CU_TRY(state_of(dev, &d));
+	arch = cu_arch_of(d);
 	*pi = 0;
 	switch ((int)attrib) {
 	case CU_DEVICE_ATTRIBUTE_CLOCK_RATE: *pi = (int)d->clock_khz; return CUDA_SUCCESS;
@@ -220,7 +217,7 @@ CUresult simgpu_cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUdevic
 		return CUDA_SUCCESS;
 	case CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE: *pi = (int)d->l2_bytes; return CUDA_SUCCESS;
 	case CU_DEVICE_ATTRIBUTE_MAX_PERSISTING_L2_CACHE_SIZE:
-		*pi = (int)(d->l2_bytes / 4 * 3);
+		*pi = d->cc_major >= 8 ? (int)(d->l2_bytes / 4 * 3) : 0;
 		return CUDA_SUCCESS;
 	case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
 		*pi = (int)d->cc_major;
@@ -229,10 +226,25 @@ CUresult simgpu_cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUdevic
 		*pi = (int)d->cc_minor;
 		return CUDA_SUCCESS;
 	case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR:
-		*pi = (int)shared_per_sm(d);
+		*pi = (int)arch->shared_kib * 1024;
 		return CUDA_SUCCESS;
 	case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN:
-		*pi = (int)shared_per_sm(d) - 1024;
+		*pi = (int)(arch->shared_kib - arch->reserved_kib) * 1024;
+		return CUDA_SUCCESS;
+	case CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK:
+		*pi = (int)arch->reserved_kib * 1024;
+		return CUDA_SUCCESS;
+	case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR:
+		*pi = (int)arch->threads;
+		return CUDA_SUCCESS;
+	case CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR:
+		*pi = (int)arch->blocks;
+		return CUDA_SUCCESS;
+	case CU_DEVICE_ATTRIBUTE_SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO:
+		*pi = (int)arch->fp64_ratio;
+		return CUDA_SUCCESS;
+	case CU_DEVICE_ATTRIBUTE_MAX_ACCESS_POLICY_WINDOW_SIZE:
+		*pi = d->cc_major >= 8 ? 134213632 : 0;
 		return CUDA_SUCCESS;
 	case CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH: *pi = d->cc_major >= 9; return CUDA_SUCCESS;
 	case CU_DEVICE_ATTRIBUTE_MEM_SYNC_DOMAIN_COUNT:

@@ -11,27 +11,25 @@
 
 #include "base/cleanup.h"
 
-enum { PORTABLE_CLUSTER_MAX = 8, CLUSTER_MAX = 16, SM_BLOCKS_MAX = 32, SM_THREADS_MAX = 2048 };
-
-static unsigned sm_shared_bytes(const struct simgpu_state_device *d)
-{
-	return (d->cc_major >= 9 ? 228u : d->cc_minor == 0 ? 164u : 100u) * 1024u;
-}
+enum { PORTABLE_CLUSTER_MAX = 8, CLUSTER_MAX = 16 };
 
 /* Returns how many blocks of this shape fit on an SM, by threads, block slots and shared memory. */
 static unsigned blocks_per_sm(const struct simgpu_state_device *d,
 	const struct cu_function *function, unsigned threads, uint64_t dynamic_bytes)
 {
-	unsigned warps = (threads + 31) / 32, n = SM_BLOCKS_MAX;
-	/* The driver reserves a further 1 KiB for each block. */
+	const struct simgpu_arch *arch = cu_arch_of(d);
+	unsigned warps = (threads + 31) / 32, n = arch->blocks;
 	uint64_t shared = function->kernel->shared_bytes + dynamic_bytes;
 
 	if (threads == 0)
 		return 0;
-	if (SM_THREADS_MAX / 32 / warps < n)
-		n = SM_THREADS_MAX / 32 / warps;
-	if (shared != 0 && sm_shared_bytes(d) / (shared + 1024) < n)
-		n = (unsigned)(sm_shared_bytes(d) / (shared + 1024));
+	if (arch->threads / 32 / warps < n)
+		n = arch->threads / 32 / warps;
+	if (shared == 0)
+		return n;
+	shared += arch->reserved_kib * 1024u;
+	if (arch->shared_kib * 1024u / shared < n)
+		n = (unsigned)(arch->shared_kib * 1024u / shared);
 	return n;
 }
 
@@ -490,6 +488,7 @@ CU_EXPORT CUresult cuOccupancyMaxPotentialBlockSize(int *minGridSize, int *block
 CUresult simgpu_cuOccupancyAvailableDynamicSMemPerBlock(struct cu_context *ctx,
 	size_t *dynamicSmemSize, CUfunction func, int numBlocks, int blockSize)
 {
+	const struct simgpu_arch *arch;
 	struct cu_function *f;
 	unsigned per_block, fixed;
 
@@ -498,8 +497,9 @@ CUresult simgpu_cuOccupancyAvailableDynamicSMemPerBlock(struct cu_context *ctx,
 	CU_CHECK((int)blocks_per_sm(cu_device_state(ctx->device), f, (unsigned)blockSize, 0) >=
 			numBlocks,
 		CUDA_ERROR_INVALID_VALUE);
-	per_block = sm_shared_bytes(cu_device_state(ctx->device)) / (unsigned)numBlocks;
-	fixed = f->kernel->shared_bytes + 1024;
+	arch = cu_arch_of(cu_device_state(ctx->device));
+	per_block = arch->shared_kib * 1024u / (unsigned)numBlocks;
+	fixed = f->kernel->shared_bytes + arch->reserved_kib * 1024u;
 	*dynamicSmemSize = per_block > fixed ? per_block - fixed : 0;
 	return CUDA_SUCCESS;
 }

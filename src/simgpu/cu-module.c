@@ -621,7 +621,8 @@ CUresult cu_function_get(CUfunction handle, struct cu_context *context, struct c
 static CUresult kernel_attribute(const struct image_kernel *kernel, const struct image *image,
 	const int *set, CUfunction_attribute attribute, unsigned sm, int *ret)
 {
-	int optin = (int)((sm >= 90 ? 227u : sm == 80 ? 163u : 99u) * 1024);
+	const struct simgpu_arch *arch = simgpu_arch_get(sm);
+	int optin = (int)(arch->shared_kib - arch->reserved_kib) * 1024;
 
 	CU_CHECK((unsigned)attribute < CU_FUNC_ATTRIBUTE_MAX, CUDA_ERROR_INVALID_VALUE);
 	if (set[attribute] >= 0) {
@@ -652,7 +653,8 @@ static CUresult kernel_attribute(const struct image_kernel *kernel, const struct
 static CUresult check_attribute(
 	const struct image_kernel *kernel, unsigned sm, CUfunction_attribute attribute, int value)
 {
-	int optin = (int)((sm >= 90 ? 227u : sm == 80 ? 163u : 99u) * 1024);
+	const struct simgpu_arch *arch = simgpu_arch_get(sm);
+	int optin = (int)(arch->shared_kib - arch->reserved_kib) * 1024;
 
 	switch ((int)attribute) {
 	case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:

@@ -29,6 +29,7 @@
 #include "cuda/proto.h"
 #include "simgpu/cu-entries.h"
 #include "simgpu/cu-image.h"
+#include "simgpu/simgpu-arch.h"
 #include "simgpu/simgpu-link.h"
 #include "simgpu/simgpu-proto.h"
 
@@ -499,6 +500,7 @@ bool cu_pools_trim(bool all);
 CUresult cu_pool_default(struct cu_device *device, struct cu_pool **ret_pool);
 CUresult cu_free_async(struct cu_stream *stream, struct cu_range *range);
 void cu_array_free(struct cu_array *array);
+const struct simgpu_arch *cu_arch_of(const struct simgpu_state_device *d);
 unsigned cu_device_sm(int engine); /* 90 for compute capability 9.0 */
 CUresult cu_image_result(enum image_status status);
 /*

@@ -11,6 +11,7 @@
 #include <strings.h>
 
 #include "base/clock.h"
+#include "simgpu/simgpu-arch.h"
 #include "simgpu/simgpu-link.h"
 
 /*
@@ -257,24 +258,25 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetHandleBySerial(const char *serial, nvmlDev
 
 /* ---- properties of a device ---- */
 
+static const struct simgpu_arch *arch_of(const struct simgpu_state_device *d)
+{
+	return simgpu_arch_get(d->cc_major * 10 + d->cc_minor);
+}
+
 NVML_VALUE(GetIndex, unsigned int, index)
 NVML_VALUE(GetMinorNumber, unsigned int, index)
 NVML_VALUE(GetModuleId, unsigned int, index + 1)
 NVML_VALUE(GetBoardId, unsigned int, d->pci_bus << 8)
 NVML_VALUE(GetMultiGpuBoard, unsigned int, 0)
 NVML_VALUE(GetBrand, nvmlBrandType_t, NVML_BRAND_NVIDIA)
-NVML_VALUE(GetNumGpuCores, unsigned int, d->sm_count * 128)
+NVML_VALUE(GetNumGpuCores, unsigned int, d->sm_count *arch_of(d)->cores)
 NVML_VALUE(GetNumaNodeId, unsigned int, d->numa)
 NVML_VALUE(GetMemoryBusWidth, unsigned int, d->mem_bus_bits)
 NVML_VALUE(GetBusType, nvmlBusType_t, NVML_BUS_TYPE_PCIE)
-NVML_VALUE(GetArchitecture, nvmlDeviceArchitecture_t,
-	d->cc_major >= 9                               ? NVML_DEVICE_ARCH_HOPPER
-		: d->cc_major == 8 && d->cc_minor == 9 ? NVML_DEVICE_ARCH_ADA
-		: d->cc_major == 8                     ? NVML_DEVICE_ARCH_AMPERE
-						       : NVML_DEVICE_ARCH_TURING)
-NVML_VALUE(GetGpuMaxPcieLinkGeneration, unsigned int, d->cc_major >= 9 ? 5 : 4)
-NVML_VALUE(GetMaxPcieLinkGeneration, unsigned int, d->cc_major >= 9 ? 5 : 4)
-NVML_VALUE(GetCurrPcieLinkGeneration, unsigned int, d->cc_major >= 9 ? 5 : 4)
+NVML_VALUE(GetArchitecture, nvmlDeviceArchitecture_t, arch_of(d)->nvml)
+NVML_VALUE(GetGpuMaxPcieLinkGeneration, unsigned int, arch_of(d)->pcie_generation)
+NVML_VALUE(GetMaxPcieLinkGeneration, unsigned int, arch_of(d)->pcie_generation)
+NVML_VALUE(GetCurrPcieLinkGeneration, unsigned int, arch_of(d)->pcie_generation)
 NVML_VALUE(GetMaxPcieLinkWidth, unsigned int, 16)
 NVML_VALUE(GetCurrPcieLinkWidth, unsigned int, 16)
 NVML_VALUE(GetPcieReplayCounter, unsigned int, 0)
@@ -512,7 +514,7 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetNvLinkVersion(
 
 	NVML_CHECK(version, NVML_ERROR_INVALID_ARGUMENT);
 	NVML_TRY(link_of(device, link, &other));
-	*version = nvml_state()->devices[other].cc_major >= 9 ? 4 : 3;
+	*version = arch_of(&nvml_state()->devices[other])->nvlink_version;
 	return NVML_SUCCESS;
 }
 

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The models of simulated devices have the figures that their makers publish, and occupancy and
+ * limits of launches follow from these figures.
+ */
+#include "driver.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define GIB (UINT64_C(1) << 30)
+
+static const struct model {
+	const char *name;
+	int major, minor, sms, clock_khz, memory_khz, bus_bits, l2_mib;
+	uint64_t bytes;
+	int sm_threads, sm_blocks, sm_shared_kib, block_shared_kib, reserved_bytes, has_clusters;
+} models[] = {
+	{"Tesla T4", 7, 5, 40, 1590000, 5001000, 256, 4, 16 * GIB, 1024, 16, 64, 64, 0, 0},
+	{"NVIDIA L4", 8, 9, 58, 2040000, 6251000, 192, 48, 24 * GIB, 1536, 24, 100, 99, 1024, 0},
+	{"NVIDIA A100-SXM4-80GB", 8, 0, 108, 1410000, 1593000, 5120, 40, 80 * GIB, 2048, 32, 164,
+		163, 1024, 0},
+	{"NVIDIA H100 80GB HBM3", 9, 0, 132, 1980000, 2619000, 5120, 50, 80 * GIB, 2048, 32, 228,
+		227, 1024, 1},
+	{"NVIDIA H200", 9, 0, 132, 1980000, 3201000, 6144, 60, 141 * GIB, 2048, 32, 228, 227, 1024,
+		1},
+	{"NVIDIA B200", 10, 0, 148, 1965000, 3996000, 8192, 126, 180 * GIB, 2048, 32, 228, 227,
+		1024, 1},
+};
+
+enum { MODELS = sizeof(models) / sizeof(models[0]) };
+
+static void is(CUdevice device, CUdevice_attribute attribute, const char *name, int expected)
+{
+	int value;
+
+	NEED(drv.cuDeviceGetAttribute(&value, attribute, device));
+	tap_ok(value == expected, "%s: %s is %d, expected %d", models[device].name, name, value,
+		expected);
+}
+
+#define IS(name, expected) is(i, CU_DEVICE_ATTRIBUTE_##name, #name, expected)
+
+static void attributes(void)
+{
+	NEED(drv.cuInit(0));
+	for (int i = 0; i < MODELS; i++) {
+		const struct model *m = &models[i];
+		char name[64];
+		size_t bytes;
+
+		NEED(drv.cuDeviceGetName(name, sizeof(name), i));
+		tap_ok(!strcmp(name, m->name), "device %d is %s", i, name);
+		NEED(drv.cuDeviceTotalMem_v2(&bytes, i));
+		tap_ok(bytes == m->bytes, "%s: %zu bytes", name, bytes);
+		IS(COMPUTE_CAPABILITY_MAJOR, m->major);
+		IS(COMPUTE_CAPABILITY_MINOR, m->minor);
+		IS(MULTIPROCESSOR_COUNT, m->sms);
+		IS(CLOCK_RATE, m->clock_khz);
+		IS(MEMORY_CLOCK_RATE, m->memory_khz);
+		IS(GLOBAL_MEMORY_BUS_WIDTH, m->bus_bits);
+		IS(L2_CACHE_SIZE, m->l2_mib << 20);
+		IS(MAX_THREADS_PER_MULTIPROCESSOR, m->sm_threads);
+		IS(MAX_BLOCKS_PER_MULTIPROCESSOR, m->sm_blocks);
+		IS(MAX_SHARED_MEMORY_PER_MULTIPROCESSOR, m->sm_shared_kib << 10);
+		IS(MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, m->block_shared_kib << 10);
+		IS(MAX_SHARED_MEMORY_PER_BLOCK, 48 << 10);
+		IS(RESERVED_SHARED_MEMORY_PER_BLOCK, m->reserved_bytes);
+		IS(CLUSTER_LAUNCH, m->has_clusters);
+	}
+}
+
+static void limits(void)
+{
+	NEED(drv.cuInit(0));
+	for (int i = 0; i < MODELS; i++) {
+		const struct model *m = &models[i];
+		const int most = m->block_shared_kib << 10;
+		CUcontext context;
+		CUfunction fill;
+		int blocks;
+
+		NEED(drv.cuCtxCreate_v2(&context, 0, i));
+		fill = kernel_get(load_kernels(), "fill_u32");
+		NEED(drv.cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, fill, 32, 0));
+		tap_ok(blocks == m->sm_blocks, "%s: %d small blocks on a multiprocessor", m->name,
+			blocks);
+		NEED(drv.cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, fill, 1024, 0));
+		tap_ok(blocks == m->sm_threads / 1024, "%s: %d large blocks on a multiprocessor",
+			m->name, blocks);
+		OK(drv.cuFuncSetAttribute(
+			fill, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, most));
+		EXPECT(CUDA_ERROR_INVALID_VALUE,
+			drv.cuFuncSetAttribute(
+				fill, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, most + 1));
+		NEED(drv.cuOccupancyMaxActiveBlocksPerMultiprocessor(
+			&blocks, fill, 32, (size_t)most));
+		tap_ok(blocks == 1, "%s: one block takes all shared memory", m->name);
+		NEED(drv.cuCtxDestroy_v2(context));
+	}
+}
+
+int main(void)
+{
+	static const struct part parts[] = {{"attributes", attributes}, {"limits", limits}};
+
+	return parts_main("1xT4,1xL4,1xA100,1xH100,1xH200,1xB200", "context_create_us=0", parts,
+		sizeof(parts) / sizeof(parts[0]));
+}
