@@ -24,6 +24,7 @@
 #include "cli/cli-client.h"
 #include "cli/cli-commands.h"
 #include "cli/container.h"
+#include "cli/cuda-program.h"
 #include "cli/elf-file.h"
 #include "cli/cli-path.h"
 #include "cli/cli-start.h"
@@ -49,6 +50,7 @@ static const char *const level_name[] = {"ok", "note", "warning", "problem"};
 struct doctor {
 	json_t *findings;
 	const char *socket;
+	const char *program; /* NULL: none was named */
 	bool has_driver, is_simulated;
 };
 
@@ -496,6 +498,48 @@ static void check_containers(struct doctor *d)
 			buf_text(&found));
 }
 
+/* ---- a program ---- */
+
+#define RUN_WITHOUT_RUNTIME \
+	"use the CUDA driver API, as Numba, Triton and NVRTC do; build with nvcc -cudart shared so " \
+	"that another runtime can take the place of NVIDIA's; this divvy has none yet"
+
+static void check_program(struct doctor *d)
+{
+	struct cuda_program program;
+	struct error err = {0};
+	char runtime[64];
+
+	if (!d->program)
+		return;
+	if (cuda_program_find(d->program, &program, &err) < 0) {
+		doctor_add_findingf(d, PROBLEM, "give the program's path", "program: %s", err.msg);
+		return;
+	}
+	if (program.runtime == CUDA_RUNTIME_NONE) {
+		doctor_add_findingf(d, OK, "",
+			"program: %.500s contains no CUDA runtime and needs none; libraries that it "
+			"opens later may contain one",
+			program.path);
+		return;
+	}
+	if (program.runtime == CUDA_RUNTIME_SHARED)
+		snprintf(runtime, sizeof(runtime), "loads NVIDIA's CUDA runtime, %s,",
+			program.library);
+	else
+		snprintf(runtime, sizeof(runtime), "contains NVIDIA's CUDA runtime,");
+	if (d->has_driver && !d->is_simulated)
+		doctor_add_findingf(d, OK, "",
+			"program: %.500s %s which works with this machine's driver; simulated and "
+			"remote devices (--simulate, --remote) need a program without it",
+			program.path, runtime);
+	else
+		doctor_add_findingf(d, WARNING, RUN_WITHOUT_RUNTIME,
+			"program: %.500s %s which checks that the driver is NVIDIA's; it refuses "
+			"simulated and remote devices",
+			program.path, runtime);
+}
+
 static void (*const checks[])(struct doctor *d) = {
 	check_membarrier,
 	check_memfd,
@@ -505,6 +549,7 @@ static void (*const checks[])(struct doctor *d) = {
 	check_hooks,
 	check_daemon,
 	check_containers,
+	check_program,
 };
 
 static void print_findings(const json_t *findings, bool todo_only)
@@ -559,7 +604,9 @@ static int doctor_check(const struct cli_args *args, struct error *err)
 static int doctor_run(const struct cli_args *args, struct error *err)
 {
 	_cleanup_json_ json_t *findings = json_array();
-	struct doctor d = {.findings = findings, .socket = cli_get(args, "socket")};
+	struct doctor d = {.findings = findings,
+		.socket = cli_get(args, "socket"),
+		.program = args->n_operands ? args->operand[0] : NULL};
 	bool works = true;
 	int r;
 
@@ -585,12 +632,15 @@ static int doctor_run(const struct cli_args *args, struct error *err)
 
 const struct cli_command cmd_doctor = {
 	.name = "doctor",
-	.operands = "",
+	.operands = "[-- PROGRAM [ARG...]]",
 	.summary = "Check this machine for all that sharing needs, with next steps",
 	.text = TEXT_DOCTOR_TEXT,
 	.examples = TEXT_DOCTOR_EXAMPLES,
 	.exit_status = TEXT_DOCTOR_EXIT_STATUS,
 	.options = options,
+	.operand = CLI_PROGRAM,
+	.operands_max = -1,
+	.is_program = true,
 	.check = doctor_check,
 	.run = doctor_run,
 };

@@ -22,6 +22,7 @@
 #include "cli/cli-path.h"
 #include "cli/cli-remote.h"
 #include "cli/cli-start.h"
+#include "cli/cuda-program.h"
 #include "cli/spec-options.h"
 
 static const char *called = "divvy run";
@@ -42,34 +43,6 @@ static const struct option_row options[] = {
 	CLI_SOCKET_OPTION,
 	{0},
 };
-
-/*
- * Searches PATH as execvp() does, so that a missing program fails before the command waits for a
- * device.
- */
-static int check_program(const char *name, struct error *err)
-{
-	const char *path = getenv("PATH");
-	struct str rest = str_from(path ? path : "/usr/local/bin:/usr/bin:/bin"), folder;
-	char full[PLACES_PATH];
-	struct stat st;
-	int denied = 0;
-
-	if (strchr(name, '/'))
-		return access(name, F_OK) < 0 ? fail_errno(err, errno, "'%s'", name) : 0;
-	while (str_split(&rest, ':', &folder)) {
-		snprintf(
-			full, sizeof(full), "%.*s/%s", STR_ARG(folder.n ? folder : STR(".")), name);
-		if (stat(full, &st) < 0 || !S_ISREG(st.st_mode))
-			continue;
-		if (access(full, X_OK) == 0)
-			return 0;
-		denied = 1;
-	}
-	if (denied)
-		return fail(err, EACCES, "'%s' in PATH is not executable", name);
-	return fail(err, ENOENT, "no program '%s' in PATH", name);
-}
 
 /* Makes a valid tenant name from the name of the program or image. */
 static void name_from_program(const char *program, char ret_name[static SPEC_NAME])
@@ -277,6 +250,20 @@ static void hint_visible(size_t n_devices)
 		called, setting, n_devices > 1 ? last : " 0");
 }
 
+/* NVIDIA's runtime only reports an unknown error, without the reason. */
+static void hint_runtime(const struct cuda_program *program, const char *device)
+{
+	const bool is_static = program->runtime == CUDA_RUNTIME_STATIC;
+
+	if (program->runtime == CUDA_RUNTIME_NONE)
+		return;
+	fprintf(stderr,
+		"%s: '%.200s' %s NVIDIA's CUDA runtime, which refuses %s devices: %s `divvy doctor "
+		"-- %.200s`\n",
+		called, program->path, is_static ? "contains" : "loads", device,
+		is_static ? "build it with nvcc -cudart shared, and read" : "read", program->path);
+}
+
 static int cmd_run_launch_program(const struct cli_args *args, const struct client *c,
 	const json_t *answer, const struct hooks *hooks, struct error *err)
 {
@@ -323,10 +310,11 @@ static int cmd_run_launch_program(const struct cli_args *args, const struct clie
 static int check_wait(const struct cli_args *args, struct error *err)
 {
 	const char *wait = cli_get(args, "wait"), *program = args->operand[0];
+	struct cuda_program found;
 	uint64_t ns;
 
 	if (wait && !wait[0] && parse_duration(str_from(program), &ns, NULL) == 0 &&
-		check_program(program, NULL) < 0)
+		cuda_program_find(program, &found, NULL) < 0)
 		return fail(err, EINVAL,
 			"--wait %s: no program '%s'; write a time limit as --wait=%s", program,
 			program, program);
@@ -376,17 +364,21 @@ static int cmd_run_run(const struct cli_args *args, struct error *err)
 	_cleanup_client_ struct client c = CLIENT_NONE;
 	_cleanup_json_ json_t *answer = NULL;
 	const char *engine = cli_get(args, "container"), *place = cli_get(args, "remote");
+	struct cuda_program program = {.runtime = CUDA_RUNTIME_NONE};
 	struct hooks hooks;
 	bool outlives;
 	int r;
 
+	/* A missing program fails before the command waits for a device. */
 	if (!cli_has(args, "dry-run")) {
-		r = check_program(engine ? engine : args->operand[0], err);
+		r = cuda_program_find(engine ? engine : args->operand[0], &program, err);
 		if (r < 0) {
 			fprintf(stderr, "%s: %s\n", called, err->msg);
 			return r == -ENOENT ? CLI_EXIT_RUN_MISSING : CLI_EXIT_RUN_DENIED;
 		}
 	}
+	if (place && !cli_has(args, "quiet"))
+		hint_runtime(&program, "remote");
 	if (place && !remote_is_local(place)) {
 		r = remote_join(place, cli_get(args, "invitation"), err);
 		return r < 0 ? r : cmd_run_exec_program(args->operand, err);
@@ -402,6 +394,9 @@ static int cmd_run_run(const struct cli_args *args, struct error *err)
 		return r;
 	outlives = engine && !cli_has(args, "dry-run") && container_outlives(engine, args->operand);
 	r = create_tenant(&c, args, outlives, &answer, err);
+	if (r >= 0 && !place && !engine && !cli_has(args, "quiet") &&
+		json_bool_or_false(answer, "simulated"))
+		hint_runtime(&program, "simulated");
 	return r < 0 ? r : cmd_run_launch_program(args, &c, answer, &hooks, err);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * This file maps a library and reads its section headers, its build-id note and its dynamic
- * symbols. elf_read_bytes() reads every header, note and symbol: it checks the bounds and copies
+ * This file maps a program or library and reads its section headers, its build-id note, its dynamic
+ * symbols and the names of the libraries that it needs. elf_read_bytes() reads every header, note and symbol: it checks the bounds and copies
  * the bytes. A damaged section counts as missing and does not make elf_file_open() fail.
  * elf_file_open() accepts symbols only if their string table ends with a 0 byte, so every name ends
  * inside the file.
@@ -44,15 +44,57 @@ static void read_note(struct elf_file *f, uint64_t at, uint64_t size)
 	}
 }
 
+static bool elf_has_text(const struct elf_file *f, uint64_t at, const char *text)
+{
+	char found[32];
+	const size_t n = strlen(text) + 1;
+
+	return n <= sizeof(found) && elf_read_bytes(f, at, found, n) && !memcmp(found, text, n);
+}
+
+static bool elf_section(
+	const struct elf_file *f, const Elf64_Ehdr *head, unsigned i, Elf64_Shdr *ret)
+{
+	return i < head->e_shnum &&
+		elf_read_bytes(f, head->e_shoff + (uint64_t)i * sizeof(*ret), ret, sizeof(*ret));
+}
+
+static void read_needed(struct elf_file *f, const Elf64_Ehdr *head, const Elf64_Shdr *section)
+{
+	static const char stem[] = "libcudart.so";
+	Elf64_Shdr strings;
+	Elf64_Dyn entry;
+
+	if (!elf_section(f, head, section->sh_link, &strings))
+		return;
+	for (uint64_t at = 0; at + sizeof(entry) <= section->sh_size; at += sizeof(entry)) {
+		char name[sizeof(f->cudart)];
+
+		if (!elf_read_bytes(f, section->sh_offset + at, &entry, sizeof(entry)) ||
+			entry.d_tag == DT_NULL)
+			return;
+		if (entry.d_tag != DT_NEEDED ||
+			!elf_read_bytes(
+				f, strings.sh_offset + entry.d_un.d_val, name, sizeof(name) - 1))
+			continue;
+		name[sizeof(name) - 1] = '\0';
+		if (!strncmp(name, stem, sizeof(stem) - 1))
+			memcpy(f->cudart, name, sizeof(name));
+	}
+}
+
 static void read_section(struct elf_file *f, const Elf64_Ehdr *head, const Elf64_Shdr *section)
 {
 	Elf64_Shdr strings;
 
+	if (elf_section(f, head, head->e_shstrndx, &strings) &&
+		elf_has_text(f, strings.sh_offset + section->sh_name, ".nv_fatbin"))
+		f->has_fatbin = true;
+	if (section->sh_type == SHT_DYNAMIC)
+		read_needed(f, head, section);
 	if (section->sh_type == SHT_NOTE)
 		read_note(f, section->sh_offset, section->sh_size);
-	if (section->sh_type != SHT_DYNSYM || section->sh_link >= head->e_shnum ||
-		!elf_read_bytes(f, head->e_shoff + (uint64_t)section->sh_link * sizeof(strings),
-			&strings, sizeof(strings)))
+	if (section->sh_type != SHT_DYNSYM || !elf_section(f, head, section->sh_link, &strings))
 		return;
 	if (section->sh_offset > f->map.n || section->sh_size > f->map.n - section->sh_offset ||
 		strings.sh_offset > f->map.n || strings.sh_size > f->map.n - strings.sh_offset ||
@@ -85,12 +127,11 @@ int elf_file_open(const char *path, struct elf_file *ret_file, struct error *err
 		return fail_errno(err, -r, "map '%s'", path);
 	if (!elf_read_bytes(&f, 0, &head, sizeof(head)) || memcmp(head.e_ident, ELFMAG, SELFMAG) ||
 		head.e_ident[EI_CLASS] != ELFCLASS64 || head.e_shentsize != sizeof(Elf64_Shdr))
-		return fail(err, ENOEXEC, "'%s' is not a 64-bit ELF library", path);
-	for (uint64_t i = 0; i < head.e_shnum; i++) {
+		return fail(err, ENOEXEC, "'%s' is not a 64-bit ELF file", path);
+	for (unsigned i = 0; i < head.e_shnum; i++) {
 		Elf64_Shdr section;
 
-		if (!elf_read_bytes(
-			    &f, head.e_shoff + i * sizeof(section), &section, sizeof(section)))
+		if (!elf_section(&f, &head, i, &section))
 			break;
 		read_section(&f, &head, &section);
 	}

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reads a shared library without loading it, for `divvy doctor`: its build-id and its exported
- * functions. 64-bit little-endian ELF. Accepts any file and reads nothing outside it. One thread.
+ * Reads a program or shared library without loading it: its build-id, its exported functions, and
+ * traces of the CUDA runtime. 64-bit little-endian ELF. Accepts any file and reads nothing outside
+ * it. One thread.
  */
 #ifndef CLI_ELF_FILE_H
 #define CLI_ELF_FILE_H
@@ -20,9 +21,11 @@ struct elf_file {
 	size_t strings_size;
 	size_t symbols_at, n_symbols;
 	struct text build_id; /* "": none */
+	bool has_fatbin;      /* a section with device code, as nvcc makes it */
+	char cudart[32];      /* the shared CUDA runtime that the loader loads; "": none */
 };
 
-/* -ENOEXEC: no such library. */
+/* -ENOEXEC: no such file. */
 int elf_file_open(const char *path, struct elf_file *ret_file, struct error *err);
 void elf_file_done(struct elf_file *file);
 

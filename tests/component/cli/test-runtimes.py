@@ -1,0 +1,84 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""`divvy run` and `divvy doctor` recognise a program that needs NVIDIA's CUDA runtime, which accepts
+no simulated or remote device. The programs are stand-ins: they have the sections and names by which
+divvy recognises the runtime."""
+
+import os
+import subprocess
+
+from rig import Rig, main, refused
+
+PLAIN = "int main(void) { return 0; }"
+STATIC = PLAIN + '__asm__(".section .nv_fatbin, \\"a\\"\\n.quad 0\\n.text");'
+SHARED = "int cudart_answer(void); int main(void) { return cudart_answer(); }"
+
+
+def compile_one(rig, name, source, *options):
+    path = os.path.join(rig.dir, name)
+    with open(path + ".c", "w", encoding="ascii") as f:
+        f.write(source + "\n")
+    subprocess.run(["cc", "-o", path, path + ".c", *options], check=True)
+    return path
+
+
+def programs(rig):
+    library = compile_one(
+        rig, "libcudart.so.13", "int cudart_answer(void) { return 0; }", "-shared", "-Wl,-soname,libcudart.so.13"
+    )
+    return {
+        "plain": compile_one(rig, "plain", PLAIN),
+        "static": compile_one(rig, "static", STATIC),
+        "shared": compile_one(rig, "shared", SHARED, library, f"-Wl,-rpath,{rig.dir}"),
+    }
+
+
+def run_names_the_runtime_in_one_sentence():
+    with Rig() as rig:
+        for kind, path in programs(rig).items():
+            for place, options in [("simulated", ()), ("remote", ("--remote", "local"))]:
+                done = rig.divvy("run", "--request", "0.1", *options, "--", path)
+                assert done.returncode == 0, done
+                said = [line for line in done.stderr.splitlines() if "CUDA runtime" in line]
+                assert len(said) == (kind != "plain"), (kind, done)
+                for line in said:
+                    assert path in line and f"refuses {place} devices" in line, line
+                    assert ("nvcc -cudart shared" in line) == (kind == "static"), line
+            quiet = rig.divvy("run", "--request", "0.1", "--quiet", "--", path)
+            assert (quiet.returncode, quiet.stderr) == (0, ""), quiet
+
+
+def doctor_explains_a_program():
+    with Rig() as rig:
+        paths = programs(rig)
+
+        def finding(*words):
+            found = [one for one in rig.json("doctor", "-o", "json", *words) if one["what"].startswith("program:")]
+            assert len(found) == 1, found
+            return found[0]
+
+        plain = finding("--", paths["plain"])
+        assert plain["level"] == "ok" and "contains no CUDA runtime" in plain["what"], plain
+        static = finding("--", paths["static"], "--some", "argument")
+        assert static["level"] == "warning" and "contains NVIDIA's CUDA runtime" in static["what"], static
+        assert "nvcc -cudart shared" in static["do"], static
+        shared = finding(paths["shared"])
+        assert shared["level"] == "warning" and "libcudart.so.13" in shared["what"], shared
+        script = os.path.join(rig.dir, "script")
+        with open(script, "w", encoding="ascii") as f:
+            f.write("#!/bin/sh\n")
+        assert finding(script)["level"] == "ok"
+
+
+def doctor_reports_a_missing_program():
+    with Rig() as rig:
+        done = rig.divvy("doctor", "--", "no-such-program")
+        assert done.returncode == 1 and "no program 'no-such-program' in PATH" in done.stdout, done
+        refused(rig.divvy("run", "--request", "0.1", "--", "no-such-program"), 127, "no-such-program")
+
+
+main(
+    run_names_the_runtime_in_one_sentence,
+    doctor_explains_a_program,
+    doctor_reports_a_missing_program,
+)
