@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * This file maps a program or library and reads its section headers, its build-id note, its dynamic
- * symbols and the names of the libraries that it needs. elf_read_bytes() reads every header, note and symbol: it checks the bounds and copies
- * the bytes. A damaged section counts as missing and does not make elf_file_open() fail.
- * elf_file_open() accepts symbols only if their string table ends with a 0 byte, so every name ends
- * inside the file.
+ * symbols and the names of the libraries that it needs. elf_read_bytes() reads every header, note
+ * and symbol: it checks the bounds and copies the bytes. A damaged section counts as missing and
+ * does not make elf_file_open() fail. elf_file_open() accepts symbols only if their string table
+ * ends with a 0 byte, so every name ends inside the file.
  */
 #include "cli/elf-file.h"
 

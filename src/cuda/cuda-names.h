@@ -61,9 +61,9 @@ extern const struct cuda_name cuda_names[CUDA_ENTRIES];
 
 /*
  * Returns the entry that cuGetProcAddress gives for the base name `symbol`: the newest entry in the
- * variant that flags select, of those that are not newer than cuda_version. Version -1 is newer than
- * all. If flags select the per-thread default stream and the function has no form for it in any
- * version, returns an entry of the plain form. NULL: there is no entry; *ret_status then says
+ * variant that flags select, of those that are not newer than cuda_version. Version -1 is newer
+ * than all. If flags select the per-thread default stream and the function has no form for it in
+ * any version, returns an entry of the plain form. NULL: there is no entry; *ret_status then says
  * whether the name is unknown or only too new. ret_status may be NULL, and is always set otherwise.
  *
  * A symbol with a suffix ("cuMemAlloc_v2") is no base name and is not found. flags are bits:
@@ -74,9 +74,9 @@ const struct cuda_name *cuda_name_find(const char *symbol, int cuda_version, uin
 	CUdriverProcAddressQueryResult *ret_status);
 
 /*
- * The answers of cuGetProcAddress_v2 and of its first form, for a driver with these entry points, in
- * the order of cuda.def. For a name that is unknown or too new, the newer form succeeds and returns
- * NULL, and the first form fails and leaves *pfn alone.
+ * The answers of cuGetProcAddress_v2 and of its first form, for a driver with these entry points,
+ * in the order of cuda.def. For a name that is unknown or too new, the newer form succeeds and
+ * returns NULL, and the first form fails and leaves *pfn alone.
  */
 CUresult cuda_name_ask(void *const entries[], const char *symbol, void **pfn, int cuda_version,
 	uint64_t flags, CUdriverProcAddressQueryResult *ret_status);

@@ -24,8 +24,9 @@ static void *const exports[CUDA_ENTRIES] = {
 };
 
 /*
- * The form of `symbol` that the driver returned as `pfn`; NULL: divvy handles no such form. The form
- * is found also if the driver follows other rules about versions and flags than this project's list.
+ * The form of `symbol` that the driver returned as `pfn`; NULL: divvy handles no such form. The
+ * form is found also if the driver follows other rules about versions and flags than this project's
+ * list.
  */
 static const struct cuda_name *symbol_find_meant(
 	const char *symbol, const void *pfn, int version, cuuint64_t flags)

@@ -34,7 +34,7 @@ enum image_status {
 /* The newest .version that the driver reads: 9.0, as of CUDA 13.0. */
 #define IMAGE_PTX_NEWEST 90
 
-/* What a reader says about a refused image; the program's JIT log shows it. */
+/* The reason of a refusal, from the reader of the image. The program's JIT log shows the text. */
 struct image_log {
 	uint32_t line; /* of the PTX text, from 1; 0: no line is to blame */
 	char text[200];
@@ -84,7 +84,8 @@ struct image_member {
  * Parses an image of unknown length, as cuModuleLoadData() gets it: PTX ends at its NUL, and the
  * headers of ELF and fatbin state the size. @device_sm (90 for sm_90) selects a fatbin's member; a
  * cubin for another major architecture is refused. The caller passes @ret_image to image_done();
- * @ret_image is untouched unless the result is IMAGE_OK. @log may be NULL; only a failure writes it.
+ * @ret_image is untouched unless the result is IMAGE_OK. @log may be NULL; only a failure writes
+ * it.
  */
 enum image_status image_read(
 	const void *bytes, unsigned device_sm, struct image_log *log, struct image *ret_image);

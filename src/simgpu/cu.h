@@ -513,7 +513,7 @@ CUresult cu_image_read_file(const char *path, char **ret_bytes, size_t *ret_n);
 struct cu_jit {
 	char *info, *error; /* may be NULL */
 	size_t info_bytes, error_bytes;
-	/* Elements of the program's array of values, or NULL. They get the number of bytes written. */
+	/* Elements of the program's array of values, or NULL: for the number of bytes written. */
 	void **ret_info_bytes, **ret_error_bytes;
 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a device's compute capability determines. The figures are those of the CUDA programming
- * guide ("Compute Capabilities") and of the makers' white papers. Pure; any thread.
+ * Limits and rates that a device's compute capability determines. The figures are those of the CUDA
+ * programming guide ("Compute Capabilities") and of the makers' white papers. Pure; any thread.
  */
 #ifndef SIMGPU_SIMGPU_ARCH_H
 #define SIMGPU_SIMGPU_ARCH_H

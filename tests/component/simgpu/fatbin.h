@@ -31,7 +31,7 @@ struct fatbin_member {
 	size_t n;
 };
 
-/* What compilers put around a container. */
+/* Compilers put a wrapper with the address of the container into a program. */
 struct fatbin_wrapper {
 	uint32_t magic, version;
 	const void *data, *more;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Module images: layouts by the PTX ISA, members of fat binaries, and refusal of damaged images. The
- * test also reads every prefix of a good image, and copies of a small image with one byte changed.
- * Any answer is right for these, but no read may leave the image (sanitizers check this).
+ * Module images: layouts by the PTX ISA, members of fat binaries, and refusal of damaged images.
+ * The test also reads every prefix of a good image, and copies of a small image with one byte
+ * changed. Any answer is right for these, but no read may leave the image (sanitizers check this).
  */
 #include <stdio.h>
 #include <stdlib.h>
