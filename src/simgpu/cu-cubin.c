@@ -235,10 +235,13 @@ enum {
 	FATBIN_ARCH_ALONE = 0x100000,  /* sm_90a */
 	FATBIN_ARCH_FAMILY = 0x200000, /* sm_100f */
 	FATBIN_MEMBER_MAX = 1 << 30,
+	FATBIN_HEADER = 16,
 };
 
 #define FATBIN_WRAPPER 0x466243b1u
 #define FATBIN_MAGIC 0xba55ed50u
+/* No container is so large, and no sum of such sizes overflows. */
+#define FATBIN_BYTES_MAX (UINT64_C(1) << 40)
 
 struct member {
 	uint16_t kind;
@@ -360,6 +363,21 @@ static const uint8_t *take_container(const uint8_t *header)
 	return magic == FATBIN_MAGIC ? header : NULL;
 }
 
+int image_fatbin_is_whole(const uint8_t *bytes, size_t n)
+{
+	uint16_t header_size;
+	uint64_t payload_size;
+	uint32_t magic;
+
+	if (n < FATBIN_HEADER)
+		return false;
+	memcpy(&magic, bytes, sizeof(magic));
+	memcpy(&header_size, bytes + 6, sizeof(header_size));
+	memcpy(&payload_size, bytes + 8, sizeof(payload_size));
+	return magic == FATBIN_MAGIC && payload_size <= FATBIN_BYTES_MAX &&
+		header_size + payload_size <= n;
+}
+
 enum image_status image_take_member(const uint8_t *header, unsigned device_sm, int is_ptx,
 	struct image_log *log, struct image_member *ret)
 {
@@ -372,6 +390,8 @@ enum image_status image_take_member(const uint8_t *header, unsigned device_sm, i
 		return IMAGE_BAD_BINARY;
 	memcpy(&header_size, p + 6, sizeof(header_size));
 	memcpy(&payload_size, p + 8, sizeof(payload_size));
+	if (payload_size > FATBIN_BYTES_MAX)
+		return IMAGE_BAD_BINARY;
 	p += header_size;
 	end = p + payload_size;
 	while ((size_t)(end - p) >= sizeof(struct member)) {

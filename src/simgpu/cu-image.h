@@ -106,6 +106,9 @@ enum image_status image_take_member(const uint8_t *header, unsigned device_sm, i
 	struct image_log *log, struct image_member *ret);
 void image_member_done(struct image_member *member);
 
+/* Whether a container, without a wrapper, lies within @n bytes. */
+int image_fatbin_is_whole(const uint8_t *bytes, size_t n);
+
 /*
  * Whether code for sm_@arch runs on a device. Code for sm_90a (@suffix 'a') runs on 9.0 alone, code
  * for sm_100f on its family: the same major number. @suffix 0: on all later devices, if it is PTX.

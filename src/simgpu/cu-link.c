@@ -155,6 +155,8 @@ static CUresult link_cubin(struct linker *linker, const uint8_t *data, size_t si
 	cu_jit_write_log(&linker->jit, &log);
 	CU_TRY(r);
 	image_done(&image);
+	/* A load of the result reads as far as the cubin states. */
+	CU_CHECK(image_size(data) <= size, CUDA_ERROR_INVALID_IMAGE);
 	/* The reader of the result looks for a magic number without checking the length. */
 	linker->text = calloc(1, size + 64);
 	CU_CHECK(linker->text, CUDA_ERROR_OUT_OF_MEMORY);
@@ -171,7 +173,7 @@ static CUresult link_fatbin(struct linker *linker, const uint8_t *data, size_t s
 	enum image_status status;
 	CUresult r;
 
-	CU_CHECK(size >= 24 && image_size(data) <= size, CUDA_ERROR_INVALID_IMAGE);
+	CU_CHECK(image_fatbin_is_whole(data, size), CUDA_ERROR_INVALID_IMAGE);
 	status = image_take_member(data, sm, 1, &log, &member);
 	if (status == IMAGE_NO_BINARY)
 		status = image_take_member(data, sm, 0, &log, &member);

@@ -395,6 +395,8 @@ static void set_unpacked(uint8_t *bytes, size_t size)
 static void damaged_fatbin(void)
 {
 	static const enum fatbin_packing packings[] = {FATBIN_LZ4, FATBIN_ZSTD};
+	const uint64_t endless = UINT64_MAX - 15;
+	enum image_status status;
 
 	for (size_t i = 0; i < 2; i++) {
 		const char *text = text_for("90", "k");
@@ -411,6 +413,16 @@ static void damaged_fatbin(void)
 				2,
 			"a member of more than 1 GiB is refused");
 	}
+	fatbin_begin(&fat);
+	add_text(90, FATBIN_ANY, FATBIN_PLAIN, text_for("90", "k"));
+	tap_ok(image_fatbin_is_whole(fat.bytes, fat.n) &&
+			!image_fatbin_is_whole(fat.bytes, fat.n - 1) &&
+			!image_fatbin_is_whole(fat.bytes, 15),
+		"a container states its size");
+	memcpy(fat.bytes + 8, &endless, sizeof(endless));
+	kernel_for(fat.bytes, 90, &status);
+	tap_ok(status == IMAGE_BAD_BINARY && !image_fatbin_is_whole(fat.bytes, fat.n),
+		"a container whose size overflows is refused");
 }
 
 int main(void)

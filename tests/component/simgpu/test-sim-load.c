@@ -116,6 +116,7 @@ static void linker(void)
 		".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry more() { ret; }\n";
 	static uint8_t cubin[CUBIN_MAX];
 	size_t n = cubin_make(cubin, 90, "only", 0x45, 5000), size;
+	struct fatbin_wrapper wrapper;
 	CUlinkState state;
 	CUmodule module;
 	void *image;
@@ -135,6 +136,16 @@ static void linker(void)
 	OK(drv.cuLinkDestroy(state));
 
 	NEED(drv.cuLinkCreate_v2(0, NULL, NULL, &state));
+	wrapper = fatbin_wrap(&fat, 1);
+	EXPECT(CUDA_ERROR_INVALID_IMAGE,
+		drv.cuLinkAddData_v2(state, CU_JIT_INPUT_FATBINARY, &wrapper, sizeof(wrapper),
+			"an address", 0, NULL, NULL));
+	EXPECT(CUDA_ERROR_INVALID_IMAGE,
+		drv.cuLinkAddData_v2(state, CU_JIT_INPUT_FATBINARY, fat.bytes, fat.n - 1, "cut off",
+			0, NULL, NULL));
+	EXPECT(CUDA_ERROR_INVALID_IMAGE,
+		drv.cuLinkAddData_v2(
+			state, CU_JIT_INPUT_CUBIN, cubin, n - 1, "cut off", 0, NULL, NULL));
 	OK(drv.cuLinkAddData_v2(state, CU_JIT_INPUT_CUBIN, cubin, n, "cubin", 0, NULL, NULL));
 	OK(drv.cuLinkComplete(state, &image, &size));
 	tap_ok(size == n && !memcmp(image, cubin, n), "a cubin alone is its own result");
