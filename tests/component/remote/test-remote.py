@@ -336,6 +336,36 @@ def export_tables_are_refused_with_a_message():
         assert "00010203-0405-0607-0809-0a0b0c0d0e0f" in second and "a program that needs this table" in second, second
 
 
+NVRTC = """
+import ctypes, sys
+cuda, nvrtc = ctypes.CDLL("libcuda.so.1"), ctypes.CDLL("libnvrtc.so.13")
+context, program, module, function, size = (ctypes.c_void_p() for _ in range(5))
+assert cuda.cuInit(0) == 0 and cuda.cuCtxCreate_v2(ctypes.byref(context), 0, 0) == 0
+source = b'extern "C" __global__ void k(float *p) { p[threadIdx.x] = 1; }'
+for arch, kind in ((b"compute_75", "PTX"), (b"sm_90", "CUBIN")):
+    assert nvrtc.nvrtcCreateProgram(ctypes.byref(program), source, b"k.cu", 0, None, None) == 0
+    options = (ctypes.c_char_p * 1)(b"--gpu-architecture=" + arch)
+    assert nvrtc.nvrtcCompileProgram(program, 1, options) == 0
+    assert getattr(nvrtc, f"nvrtcGet{kind}Size")(program, ctypes.byref(size)) == 0
+    image = ctypes.create_string_buffer(size.value)
+    assert getattr(nvrtc, f"nvrtcGet{kind}")(program, image) == 0
+    assert cuda.cuModuleLoadData(ctypes.byref(module), image) == 0, kind
+    assert cuda.cuModuleGetFunction(ctypes.byref(function), module, b"k") == 0, kind
+"""
+
+
+def nvrtc_works_without_a_message():
+    get = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../toolkit/get")
+    found = subprocess.run([get, "--check"], capture_output=True, text=True, check=False)
+    if found.returncode:
+        raise Skip(found.stderr.strip())
+    libraries = os.path.join(found.stdout.strip(), "../lib")
+    with Rig(env={"LD_LIBRARY_PATH": libraries}) as rig:
+        for place in ((), ("--remote", "local")):
+            done = rig.divvy("run", "--request", "0.2", "--quiet", *place, "--", sys.executable, "-c", NVRTC)
+            assert (done.returncode, done.stderr) == (0, ""), done
+
+
 def no_network_is_needed():
     if subprocess.run(["unshare", "--net", "true"], capture_output=True, check=False).returncode:
         raise Skip("no rights to make a network namespace")
@@ -858,6 +888,7 @@ main(
     nvml_lists_more_processes_than_fit_in_one_message,
     nvml_lists_processes_by_the_pids_of_their_namespace,
     export_tables_are_refused_with_a_message,
+    nvrtc_works_without_a_message,
     the_runtime_folder_gets_the_daemons_mode,
     an_invitation_in_a_file_or_in_the_environment,
     an_invitation_on_stdin_leaves_the_rest_to_the_program,
