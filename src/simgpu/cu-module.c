@@ -241,6 +241,9 @@ CUresult cu_module_new(struct cu_context *context, struct cu_image *image,
 	CUresult r;
 
 	CU_CHECK(module, CUDA_ERROR_OUT_OF_MEMORY);
+	/* Each architecture has its own code. */
+	if (library)
+		image = library->images[context->device];
 	module->context = context;
 	module->library = library;
 	module->image = image;
@@ -420,31 +423,64 @@ static void free_library(struct cu_library *library)
 			cu_handle_free(library->kernels[i].handle);
 	cu_handle_free(library->handle);
 	cu_list_remove(&library->link);
-	image_unref(library->image);
+	for (size_t d = 0; d < SIMGPU_MAX_DEVICES; d++)
+		image_unref(library->images[d]);
 	free(library->kernels);
 	free(library);
+}
+
+/*
+ * A library needs no context, and the program may free the code: the code for each architecture is
+ * read now. Succeeds if one of the devices has code; else the error is the first device's.
+ */
+static CUresult read_images(struct cu_library *library, const void *code, const struct cu_jit *jit)
+{
+	CUresult first = CUDA_SUCCESS;
+
+	for (int i = 0; i < cu.n_devices; i++) {
+		const int engine = cu.devices[i].engine;
+		struct cu_image **image = &library->images[engine];
+		CUresult r;
+
+		for (int j = 0; j < i && !*image; j++)
+			if (cu_device_sm(cu.devices[j].engine) == cu_device_sm(engine))
+				*image = library->images[cu.devices[j].engine];
+		if (*image) {
+			(*image)->refs++;
+			continue;
+		}
+		r = read_image(code, engine, library->image ? NULL : jit, image);
+		if (r == CUDA_SUCCESS && !library->image)
+			library->image = *image;
+		if (first == CUDA_SUCCESS)
+			first = r;
+	}
+	return library->image ? CUDA_SUCCESS : first;
 }
 
 static CUresult load_library(CUlibrary *ret, const void *code, const struct cu_jit *jit)
 {
 	struct cu_library *library;
-	struct cu_image *image;
+	CUresult r;
 
 	CU_ENTER();
 	CU_CHECK(ret && code, CUDA_ERROR_INVALID_VALUE);
-	/* A library needs no context, so the image is parsed for the program's first device. */
-	CU_TRY(read_image(code, cu.devices[0].engine, jit, &image));
 	library = calloc(1, sizeof(*library));
-	if (library)
-		library->kernels = calloc(image->image.n_kernels + 1, sizeof(*library->kernels));
-	if (!library || !library->kernels) {
-		free(library);
-		image_unref(image);
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	}
-	library->image = image;
+	CU_CHECK(library, CUDA_ERROR_OUT_OF_MEMORY);
 	cu_list_add(&cu.libraries, &library->link);
-	for (size_t i = 0; i < image->image.n_kernels; i++) {
+	r = read_images(library, code, jit);
+	if (r == CUDA_SUCCESS) {
+		library->kernels = calloc(
+			library->image->image.n_kernels + 1, sizeof(*library->kernels));
+		library->handle = cu_handle_new(CU_KIND_LIBRARY, library);
+		if (!library->kernels || !library->handle)
+			r = CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	if (r != CUDA_SUCCESS) {
+		free_library(library);
+		return r;
+	}
+	for (size_t i = 0; i < library->image->image.n_kernels; i++) {
 		struct cu_kernel *kernel = &library->kernels[i];
 
 		kernel->library = library;
@@ -452,11 +488,6 @@ static CUresult load_library(CUlibrary *ret, const void *code, const struct cu_j
 		for (size_t d = 0; d < SIMGPU_MAX_DEVICES; d++)
 			for (size_t j = 0; j < ARRAY_SIZE(kernel->attributes[d]); j++)
 				kernel->attributes[d][j] = -1;
-	}
-	library->handle = cu_handle_new(CU_KIND_LIBRARY, library);
-	if (!library->handle) {
-		free_library(library);
-		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	*ret = library->handle;
 	return CUDA_SUCCESS;
@@ -509,6 +540,7 @@ CUresult simgpu_cuLibraryUnload(struct cu_library *l)
 static CUresult library_module(
 	struct cu_library *library, struct cu_context *context, struct cu_module **ret)
 {
+	CU_CHECK(library->images[context->device], CUDA_ERROR_NO_BINARY_FOR_GPU);
 	CU_LIST_EACH(struct cu_module, link, &context->modules, module)
 	{
 		if (module->library == library) {
@@ -517,6 +549,27 @@ static CUresult library_module(
 		}
 	}
 	return cu_module_new(context, library->image, library, ret);
+}
+
+/* The kernel's function in a context. Code for another architecture may have another order. */
+static CUresult library_function(
+	struct cu_kernel *kernel, struct cu_context *context, struct cu_function **ret)
+{
+	struct cu_library *library = kernel->library;
+	const char *name = library->image->image.kernels[kernel->index].name;
+	struct cu_module *module;
+
+	CU_TRY(library_module(library, context, &module));
+	if (module->image == library->image) {
+		*ret = &module->functions[kernel->index];
+		return CUDA_SUCCESS;
+	}
+	for (size_t i = 0; i < module->image->image.n_kernels; i++)
+		if (strcmp(module->functions[i].kernel->name, name) == 0) {
+			*ret = &module->functions[i];
+			return CUDA_SUCCESS;
+		}
+	return CUDA_ERROR_NOT_FOUND;
 }
 
 static CUresult kernel_handle(struct cu_kernel *kernel, CUkernel *ret)
@@ -589,10 +642,10 @@ CUresult simgpu_cuKernelGetLibrary(CUlibrary *pLib, struct cu_kernel *k)
 
 CUresult simgpu_cuKernelGetFunction(struct cu_context *ctx, CUfunction *pFunc, struct cu_kernel *k)
 {
-	struct cu_module *module;
+	struct cu_function *function;
 
-	CU_TRY(library_module(k->library, ctx, &module));
-	return function_handle(&module->functions[k->index], pFunc);
+	CU_TRY(library_function(k, ctx, &function));
+	return function_handle(function, pFunc);
 }
 
 CUresult cu_function_get(CUfunction handle, struct cu_context *context, struct cu_function **ret)
@@ -602,11 +655,9 @@ CUresult cu_function_get(CUfunction handle, struct cu_context *context, struct c
 	if (__builtin_expect(!function, 0)) {
 		/* A CUkernel names its function in the current context. */
 		struct cu_kernel *kernel = cu_handle_get(handle, CU_KIND_KERNEL);
-		struct cu_module *module;
 
 		CU_CHECK(kernel, CUDA_ERROR_INVALID_HANDLE);
-		CU_TRY(library_module(kernel->library, context, &module));
-		function = &module->functions[kernel->index];
+		CU_TRY(library_function(kernel, context, &function));
 		for (size_t i = 0; i < ARRAY_SIZE(function->attributes); i++)
 			if (kernel->attributes[context->device][i] >= 0)
 				function->attributes[i] = kernel->attributes[context->device][i];

@@ -259,8 +259,8 @@ struct cu_image {
 struct cu_library {
 	CUlibrary handle;
 	struct cu_list link;
-	struct cu_image *image;
-	void *copy;
+	struct cu_image *image; /* of the first device that has code; it numbers the kernels */
+	struct cu_image *images[SIMGPU_MAX_DEVICES]; /* by engine device; NULL: no code for it */
 	struct cu_kernel *kernels;
 };
 

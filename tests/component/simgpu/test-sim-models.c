@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The models of simulated devices have the figures that their makers publish, and occupancy and
- * limits of launches follow from these figures.
+ * limits of launches follow from these figures. A library loads the code of each device.
  */
 #include "driver.h"
+#include "fatbin.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -101,9 +102,82 @@ static void limits(void)
 	}
 }
 
+/* ---- libraries ---- */
+
+static struct fatbin fat;
+
+/* Two kernels, of which the first of the text takes @bytes of parameters. */
+static void add_kernels(unsigned arch, const char *first, const char *second, unsigned bytes)
+{
+	char text[512];
+
+	snprintf(text, sizeof(text),
+		".version 8.6\n.target sm_%u\n.address_size 64\n"
+		".visible .entry %s(.param .align 8 .b8 p[%u]) { ret; }\n"
+		".visible .entry %s() { ret; }\n",
+		arch, first, bytes, second);
+	fatbin_add(&fat,
+		&(struct fatbin_member){.kind = FATBIN_PTX,
+			.arch = arch,
+			.packing = FATBIN_ZSTD,
+			.bytes = text,
+			.n = strlen(text) + 1});
+}
+
+/* Bytes of the first parameter of kernel `a` on a device; 0: none; -1: no code for the device. */
+static int parameter_on(int device, CUkernel kernel)
+{
+	CUfunction function;
+	CUcontext context;
+	size_t offset, size = 0;
+	CUresult r;
+
+	NEED(drv.cuCtxCreate_v2(&context, 0, device));
+	r = drv.cuKernelGetFunction(&function, kernel);
+	if (r == CUDA_SUCCESS && drv.cuFuncGetParamInfo(function, 0, &offset, &size))
+		size = 0;
+	NEED(drv.cuCtxDestroy_v2(context));
+	if (r != CUDA_SUCCESS && r != CUDA_ERROR_NO_BINARY_FOR_GPU)
+		tap_ok(false, "cuKernelGetFunction: %d", r);
+	return r == CUDA_SUCCESS ? (int)size : -1;
+}
+
+/* Devices 0 (7.5) and 1 (8.9) are older than the code for 9.0. */
+static void libraries(void)
+{
+	CUlibrary library;
+	CUkernel kernel;
+	unsigned n;
+
+	NEED(drv.cuInit(0));
+	fatbin_begin(&fat);
+	add_kernels(80, "a", "b", 16);
+	add_kernels(90, "b", "a", 32);
+	OK(drv.cuLibraryLoadData(&library, fat.bytes, NULL, NULL, 0, NULL, NULL, 0));
+	NEED(drv.cuLibraryGetKernelCount(&n, library));
+	tap_ok(n == 2, "the library has %u kernels", n);
+	NEED(drv.cuLibraryGetKernel(&kernel, library, "a"));
+	tap_ok(parameter_on(0, kernel) == -1, "no code for a T4");
+	tap_ok(parameter_on(1, kernel) == 16, "an L4 takes the code for 8.0");
+	tap_ok(parameter_on(3, kernel) == 0, "an H100 takes the kernel's code for 9.0");
+	tap_ok(parameter_on(5, kernel) == 0, "a B200 takes the kernel's code for 9.0");
+	NEED(drv.cuLibraryGetKernel(&kernel, library, "b"));
+	tap_ok(parameter_on(1, kernel) == 0 && parameter_on(4, kernel) == 32,
+		"the order of kernels may differ");
+	OK(drv.cuLibraryUnload(library));
+	fatbin_begin(&fat);
+	add_kernels(120, "a", "b", 16);
+	EXPECT(CUDA_ERROR_NO_BINARY_FOR_GPU,
+		drv.cuLibraryLoadData(&library, fat.bytes, NULL, NULL, 0, NULL, NULL, 0));
+}
+
 int main(void)
 {
-	static const struct part parts[] = {{"attributes", attributes}, {"limits", limits}};
+	static const struct part parts[] = {
+		{"attributes", attributes},
+		{"limits", limits},
+		{"libraries", libraries},
+	};
 
 	return parts_main("1xT4,1xL4,1xA100,1xH100,1xH200,1xB200", "context_create_us=0", parts,
 		sizeof(parts) / sizeof(parts[0]));
