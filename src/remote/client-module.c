@@ -79,27 +79,59 @@ struct options {
 		uint32_t option, unused;
 		uint64_t value;
 	} one[REMOTE_OPTIONS_MAX];
+	/* These stay here: the program's buffer for errors, and where its size goes. */
+	char *log;
+	size_t log_bytes;
+	void **ret_log_bytes;
 };
 
+/* Puts a log of n bytes into the program's buffer, as far as the buffer goes. */
+static void client_module_write_log(const struct options *o, const char *text, size_t n)
+{
+	if (!o->log || !o->log_bytes)
+		n = 0;
+	else if (n >= o->log_bytes)
+		n = o->log_bytes - 1;
+	if (o->log && o->log_bytes) {
+		memcpy(o->log, text, n);
+		o->log[n] = '\0';
+	}
+	if (o->ret_log_bytes)
+		*o->ret_log_bytes = (void *)(uintptr_t)n;
+}
+
+/* A worker that sends no log sends nothing behind its result. */
+static void client_module_take_log(struct call *c, const struct options *o)
+{
+	char text[REMOTE_LOG_MAX];
+	uint64_t n;
+
+	if (call_take(c, &n, sizeof(n)) && n < sizeof(text) && call_take(c, text, n))
+		client_module_write_log(o, text, strnlen(text, n));
+}
+
 /*
- * Options that are numbers travel unchanged. The worker's logs do not travel: log buffers stay
- * empty.
+ * Options that are numbers travel unchanged. The error log of a load travels back. The logs of the
+ * linker and the log of information stay empty.
  */
 static CUresult client_module_read_options(
 	unsigned int n, const CUjit_option *options, void **values, struct options *ret)
 {
-	ret->n = 0;
+	*ret = (struct options){.n = 0};
 	if (n > REMOTE_OPTIONS_MAX || (n && (!options || !values)))
 		return CUDA_ERROR_INVALID_VALUE;
 	for (unsigned int i = 0; i < n; i++) {
 		switch (options[i]) {
 		case CU_JIT_INFO_LOG_BUFFER:
-		case CU_JIT_ERROR_LOG_BUFFER:
 			if (values[i])
 				*(char *)values[i] = '\0';
 			break;
-		case CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES:
-		case CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES: values[i] = NULL; break;
+		case CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES: values[i] = NULL; break;
+		case CU_JIT_ERROR_LOG_BUFFER: ret->log = values[i]; break;
+		case CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES:
+			ret->log_bytes = (unsigned int)(uintptr_t)values[i];
+			ret->ret_log_bytes = &values[i];
+			break;
 		case CU_JIT_WALL_TIME: break;
 		case CU_JIT_GLOBAL_SYMBOL_NAMES:
 		case CU_JIT_GLOBAL_SYMBOL_ADDRESSES:
@@ -114,6 +146,7 @@ static CUresult client_module_read_options(
 			ret->one[ret->n++].value = (uintptr_t)values[i];
 		}
 	}
+	client_module_write_log(ret, "", 0);
 	return CUDA_SUCCESS;
 }
 
@@ -142,7 +175,9 @@ static CUresult client_module_load(unsigned op, const void *image, size_t bytes,
 		return r;
 	put_options(&c, options);
 	r = call_wait(&c, 0);
-	if (!r && !call_take(&c, ret_handle, sizeof(*ret_handle)))
+	if (r)
+		client_module_take_log(&c, options);
+	else if (!call_take(&c, ret_handle, sizeof(*ret_handle)))
 		r = CUDA_ERROR_UNKNOWN;
 	call_end(&c);
 	return r;

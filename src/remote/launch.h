@@ -13,6 +13,7 @@
 #define REMOTE_PARAMS 1024u
 #define REMOTE_ATTRS_MAX 32u
 #define REMOTE_OPTIONS_MAX 64u
+#define REMOTE_LOG_MAX 4096u /* bytes of the JIT compiler's error log, with its NUL */
 #define REMOTE_TEXT_MAX 4096u
 
 /* Answer to REMOTE_LAYOUT. */

@@ -102,8 +102,8 @@ CUresult serve_blob_named(struct serve *s)
 
 struct options {
 	uint64_t n;
-	CUjit_option option[REMOTE_OPTIONS_MAX];
-	void *value[REMOTE_OPTIONS_MAX];
+	CUjit_option option[REMOTE_OPTIONS_MAX + 2]; /* hand_add_log() adds two */
+	void *value[REMOTE_OPTIONS_MAX + 2];
 };
 
 /* Options whose values are numbers: the driver follows no pointer. */
@@ -151,6 +151,24 @@ static bool hand_take_options(struct serve *s, struct options *ret)
 	return !s->error;
 }
 
+/* The driver writes the reason of a failure into the log, which has REMOTE_LOG_MAX bytes. */
+static void hand_add_log(struct options *o, char *log)
+{
+	log[0] = '\0';
+	o->option[o->n] = CU_JIT_ERROR_LOG_BUFFER;
+	o->value[o->n++] = log;
+	o->option[o->n] = CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES;
+	o->value[o->n++] = (void *)(uintptr_t)REMOTE_LOG_MAX;
+}
+
+static void hand_give_log(struct serve *s, const char *log)
+{
+	const uint64_t n = strnlen(log, REMOTE_LOG_MAX - 1);
+
+	give(s, &n, sizeof(n));
+	give(s, log, n);
+}
+
 /*
  * The driver reads as far as the image states, so the worker refuses an image that states more
  * bytes than were sent.
@@ -175,13 +193,18 @@ CUresult serve_cuModuleLoadDataEx(struct serve *s)
 	struct options o;
 	CUmodule module = NULL;
 	CUresult r = CUDA_ERROR_INVALID_IMAGE;
+	char log[REMOTE_LOG_MAX] = "";
 
-	if (!hand_take_options(s, &o))
+	if (!hand_take_options(s, &o)) {
 		r = s->error;
-	else if (is_whole(s))
+	} else if (is_whole(s)) {
+		hand_add_log(&o, log);
 		r = driver.cuModuleLoadDataEx(&module, s->blob, (unsigned)o.n, o.option, o.value);
+	}
 	serve_blob_done(s);
-	if (!r)
+	if (r)
+		hand_give_log(s, log);
+	else
 		give_handle(s, KIND_CUmodule, module);
 	return r;
 }
@@ -192,15 +215,20 @@ CUresult serve_cuLibraryLoadData(struct serve *s)
 	CUlibrary library = NULL;
 	struct options o;
 	CUresult r = CUDA_ERROR_INVALID_IMAGE;
+	char log[REMOTE_LOG_MAX] = "";
 	void *no = NULL;
 
-	if (!hand_take_options(s, &o))
+	if (!hand_take_options(s, &o)) {
 		r = s->error;
-	else if (is_whole(s))
+	} else if (is_whole(s)) {
+		hand_add_log(&o, log);
 		r = driver.cuLibraryLoadData(
 			&library, s->blob, o.option, o.value, (unsigned)o.n, &keep, &no, 0);
+	}
 	serve_blob_done(s);
-	if (!r)
+	if (r)
+		hand_give_log(s, log);
+	else
 		give_handle(s, KIND_CUlibrary, library);
 	return r;
 }

@@ -223,7 +223,8 @@ static void messages(void)
 	EXPECT(CUDA_ERROR_INVALID_PTX,
 		drv.cuLinkAddData_v2(state, CU_JIT_INPUT_PTX, (void *)(uintptr_t)faulty,
 			strlen(faulty) + 1, "faulty", 0, NULL, NULL));
-	check_message(values, ", line 5;");
+	/* A remote linker has no log. */
+	check_message(values, is_remote() ? "" : ", line 5;");
 	OK(drv.cuLinkDestroy(state));
 	OK(drv.cuCtxDestroy_v2(context));
 }
