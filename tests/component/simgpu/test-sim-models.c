@@ -6,9 +6,12 @@
 #include "driver.h"
 #include "fatbin.h"
 
+#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "cuda/nvml-proto.h"
 
 #define GIB (UINT64_C(1) << 30)
 
@@ -102,6 +105,45 @@ static void limits(void)
 	}
 }
 
+/* ---- NVML ---- */
+
+static void nvml(void)
+{
+	static const struct {
+		unsigned architecture, cores, pcie;
+	} expected[MODELS] = {{NVML_DEVICE_ARCH_TURING, 2560, 3}, {NVML_DEVICE_ARCH_ADA, 7424, 4},
+		{NVML_DEVICE_ARCH_AMPERE, 6912, 4}, {NVML_DEVICE_ARCH_HOPPER, 16896, 5},
+		{NVML_DEVICE_ARCH_HOPPER, 16896, 5}, {NVML_DEVICE_ARCH_BLACKWELL, 18944, 5}};
+	void *library = dlopen("libnvidia-ml.so.1", RTLD_NOW);
+#define FIND(name) PFN_##name *call_##name = (PFN_##name *)(uintptr_t)dlsym(library, #name)
+	FIND(nvmlInit_v2);
+	FIND(nvmlDeviceGetHandleByIndex_v2);
+	FIND(nvmlDeviceGetArchitecture);
+	FIND(nvmlDeviceGetNumGpuCores);
+	FIND(nvmlDeviceGetGpuMaxPcieLinkGeneration);
+#undef FIND
+
+	if (!library || !call_nvmlInit_v2 || call_nvmlInit_v2() != NVML_SUCCESS) {
+		tap_ok(false, "NVML starts");
+		return;
+	}
+	for (unsigned i = 0; i < MODELS; i++) {
+		nvmlDeviceArchitecture_t architecture = 0;
+		unsigned cores = 0, pcie = 0;
+		nvmlDevice_t device;
+
+		if (call_nvmlDeviceGetHandleByIndex_v2(i, &device) == NVML_SUCCESS) {
+			call_nvmlDeviceGetArchitecture(device, &architecture);
+			call_nvmlDeviceGetNumGpuCores(device, &cores);
+			call_nvmlDeviceGetGpuMaxPcieLinkGeneration(device, &pcie);
+		}
+		tap_ok(architecture == expected[i].architecture && cores == expected[i].cores &&
+				pcie == expected[i].pcie,
+			"%s: architecture %u, %u cores, PCIe %u", models[i].name, architecture,
+			cores, pcie);
+	}
+}
+
 /* ---- libraries ---- */
 
 static struct fatbin fat;
@@ -176,6 +218,7 @@ int main(void)
 	static const struct part parts[] = {
 		{"attributes", attributes},
 		{"limits", limits},
+		{"NVML", nvml},
 		{"libraries", libraries},
 	};
 
