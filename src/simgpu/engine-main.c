@@ -487,6 +487,7 @@ static int default_dir(char *buf, size_t size)
 
 static int make_dir(struct engine *e, const struct options *o, struct error *err)
 {
+	_cleanup_free_ char *real = NULL;
 	char path[sizeof(e->dir)];
 
 	if (o->dir ? snprintf(path, sizeof(path), "%s", o->dir) >= (int)sizeof(path)
@@ -494,8 +495,11 @@ static int make_dir(struct engine *e, const struct options *o, struct error *err
 		return fail(err, ENAMETOOLONG, "the folder's path is too long");
 	if (mkdir(path, 0700) < 0 && errno != EEXIST)
 		return fail_errno(err, errno, "create folder '%s'", path);
-	if (!realpath(path, e->dir))
+	real = realpath(path, NULL);
+	if (!real)
 		return fail_errno(err, errno, "folder '%s'", path);
+	if (str_copy(e->dir, sizeof(e->dir), str_from(real)) < 0)
+		return fail(err, ENAMETOOLONG, "folder '%s': its real path is too long", path);
 	return 0;
 }
 
