@@ -2,8 +2,8 @@
 /*
  * This file finds files relative to /proc/self/exe, so neither PATH nor the working directory
  * changes the result. The search skips a folder whose path is too long, as it skips a folder
- * without the file. The result is a real path, without symbolic links. install_path_find_program()
- * searches the folders of a build before those of an installation.
+ * without the file. The folder in the result is free of symbolic links.
+ * install_path_find_program() searches the folders of a build before those of an installation.
  */
 #include "base/install-path.h"
 
@@ -41,15 +41,17 @@ int install_path_find(
 	if (own_folder(own) < 0)
 		return -ENOENT;
 	for (; *folders; folders++) {
-		_cleanup_free_ char *real = NULL;
+		_cleanup_free_ char *folder = NULL;
+		int n = snprintf(path, sizeof(path), "%s%s", own, *folders);
 
-		if ((size_t)snprintf(path, sizeof(path), "%s%s/%s", own, *folders, name) >=
-				sizeof(path) ||
-			access(path, mode) < 0)
+		if ((size_t)n >= sizeof(path))
 			continue;
-		real = realpath(path, NULL);
-		if (real)
-			return str_copy(ret_path, size, str_from(real));
+		folder = realpath(path, NULL);
+		if (!folder)
+			continue;
+		n = snprintf(path, sizeof(path), "%s/%s", folder, name);
+		if ((size_t)n < sizeof(path) && access(path, mode) == 0)
+			return str_copy(ret_path, size, str_from(path));
 	}
 	return -ENOENT;
 }
@@ -61,6 +63,7 @@ int install_path_find_program(const char *name, char *ret_path, size_t size, str
 	const int r = install_path_find(folders, name, X_OK, ret_path, size);
 
 	if (r == -ENOENT)
-		return fail(err, ENOENT, "%s is not in divvy's install path", name);
+		return fail(err, ENOENT, "%s is not in divvy's install path" INSTALL_PATH_PACKAGE,
+			name);
 	return r < 0 ? fail_errno(err, -r, "%s", name) : r;
 }

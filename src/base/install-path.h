@@ -10,10 +10,20 @@
 
 #include "base/error.h"
 
+/* A message about a missing file of divvy ends with the name of the package that contains it. */
+#ifdef DIVVY_PACKAGE
+#define INSTALL_PATH_PACKAGE \
+	"; the package " DIVVY_PACKAGE " contains it: apt install --reinstall " DIVVY_PACKAGE
+#else
+#define INSTALL_PATH_PACKAGE ""
+#endif
+
 /*
  * Looks for `name` in the folders, in order, and takes the first file for which access(2) grants
  * `mode`. The folders are relative to the running program's folder; NULL ends the list. Writes the
- * file's real path. Returns 0, -ENOENT if no folder has the file, or -ENAMETOOLONG.
+ * real path of the folder, and the name: a link of that name stays a link, because an upgrade may
+ * replace what it points to while programs keep the path. Returns 0, -ENOENT if no folder has the
+ * file, or -ENAMETOOLONG.
  */
 int install_path_find(
 	const char *const *folders, const char *name, int mode, char *ret_path, size_t size);

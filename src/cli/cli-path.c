@@ -87,7 +87,8 @@ int cli_path_daemon(char *ret_path, size_t size, struct error *err)
 	}
 	if (install_path_find(folders, "divvyd", R_OK, ret_path, size) >= 0)
 		return 0;
-	return fail(err, ENOENT, "divvyd is not in divvy's install path; set DIVVYD to its path");
+	return fail(err, ENOENT,
+		"divvyd is not in divvy's install path; set DIVVYD to its path" INSTALL_PATH_PACKAGE);
 }
 
 int cli_path_hook(const char *library, char *ret_path, size_t size, struct error *err)
@@ -104,7 +105,8 @@ int cli_path_hook(const char *library, char *ret_path, size_t size, struct error
 	}
 	if (install_path_find(folders, library, R_OK, ret_path, size) >= 0)
 		return 0;
-	return fail(err, ENOENT, "%s is not in divvy's install path; set DIVVY_HOOKS to its folder",
+	return fail(err, ENOENT,
+		"%s is not in divvy's install path; set DIVVY_HOOKS to its folder" INSTALL_PATH_PACKAGE,
 		library);
 }
 
