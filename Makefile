@@ -70,7 +70,11 @@ install: build ## into DESTDIR, under PREFIX=/usr/local
 	@meson configure build -Dprefix='$(PREFIX)'
 	@meson install -C build --quiet
 
+deb: ## Debian packages of the current commit, in out/deb
+	@scripts/setup
+	@scripts/deb
+
 clean: ## remove what was built and made
 	rm -rf build build-asan build-tsan build-fuzz out
 
-.PHONY: build help setup demo demo-remote demo-kubernetes check kubernetes bench reproduce fuzz lint format soak install clean
+.PHONY: build help setup demo demo-remote demo-kubernetes check kubernetes bench reproduce fuzz lint format soak install deb clean

@@ -4,73 +4,19 @@
 device. debootstrap makes the root once from the archive of this machine's apt, and the user's cache
 keeps it. Without a root, or the right to enter it, the test is skipped."""
 
-import contextlib
-import fcntl
 import os
 import shutil
 import subprocess
 
+import debian_root
 from machine import CHAOS, HOOKS, Machine, patience, run, skip_all, wait_for
 
-CACHE = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "divvy")
-ROOT = os.path.join(CACHE, "debian-11")
+NAME = "debian-11"
+ROOT = os.path.join(debian_root.CACHE, NAME)
 SUITE = "bullseye"
 OLD = os.path.join(CHAOS, "old")
 SIM = os.path.join(os.environ["DIVVY_BUILD"], "src/simgpu")
 MAKE_S = 170
-
-
-def mirrors():
-    """The archives that apt knows, without those of security updates."""
-    with contextlib.suppress(OSError):
-        done = subprocess.run(
-            ["apt-get", "indextargets", "--format", "$(REPO_URI) $(SUITE)", "Created-By: Packages"],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=patience(),
-        )
-        return list(dict.fromkeys(line.split()[0] for line in done.stdout.splitlines() if "security" not in line))
-    return []
-
-
-def make_root():
-    """Makes a root with only the packages that debootstrap unpacks first: a libc and a shell,
-    unconfigured."""
-    os.makedirs(CACHE, exist_ok=True)
-    with open(os.path.join(CACHE, "lock"), "w", encoding="utf-8") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if os.path.exists(ROOT):
-            return ""
-        new = ROOT + ".new"
-        why = "apt knows no archive"
-        for mirror in mirrors():
-            shutil.rmtree(new, ignore_errors=True)
-            try:
-                done = subprocess.run(
-                    ["debootstrap", "--foreign", "--variant=minbase", SUITE, new, mirror],
-                    stdin=subprocess.DEVNULL,
-                    capture_output=True,
-                    text=True,
-                    check=False,
-                    timeout=MAKE_S,
-                )
-            except subprocess.TimeoutExpired:
-                why = "debootstrap takes too long"
-                continue
-            if done.returncode == 0:
-                for folder in ("mnt", "proc", "dev"):
-                    # Unconfigured packages do not make these folders; in containers they may be
-                    # links to the host's folders.
-                    path = os.path.join(new, folder)
-                    if os.path.islink(path):
-                        os.unlink(path)
-                    os.makedirs(path, exist_ok=True)
-                os.rename(new, ROOT)
-                return ""
-            why = "debootstrap cannot make a root: " + (done.stdout + done.stderr).strip().rpartition("\n")[2]
-        shutil.rmtree(new, ignore_errors=True)
-        return why
 
 
 def enter(folder, *argv, env=None):
@@ -167,11 +113,8 @@ def an_old_program_can_use_the_device():
 
 if not os.access(OLD, os.X_OK):
     skip_all("not written for this processor")
-if not shutil.which("debootstrap") or not shutil.which("unshare"):
-    skip_all("debootstrap or unshare is not installed")
-if os.geteuid() != 0:
-    skip_all("another root can be entered by root only")
-reason = make_root()
+# A libc and a shell are enough: the packages that debootstrap unpacks first, unconfigured.
+reason = debian_root.why_not() or debian_root.make(SUITE, NAME, MAKE_S, "--foreign")
 if reason:
     skip_all(reason)
 if enter("/", "/bin/true").returncode:
