@@ -10,19 +10,18 @@
 #include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/cleanup.h"
 #include "base/format.h"
 #include "base/str.h"
 #include "kube/kube-json.h"
-#include "spec/spec.h"
 
 #define PREFIX "divvy.gpu/"
 #define CONTAINER_KEY PREFIX "container"
 #define LIST_MAX 8192u
 
-/* "memory-policy" -> "memoryPolicy" */
-static void field_of(const char *name, char ret[static SPEC_FIELD])
+void requested_json_field(const char *name, char ret[static SPEC_FIELD])
 {
 	size_t n = 0;
 
@@ -35,13 +34,15 @@ static void field_of(const char *name, char ret[static SPEC_FIELD])
 	ret[n] = '\0';
 }
 
-/* The value as the annotation's text; NULL if it is neither text nor a number. */
-static json_t *value_text(const json_t *value)
+json_t *requested_json_text(const json_t *value)
 {
 	char text[40];
 
+	/* a text that has a NUL would lose its end */
 	if (json_is_string(value))
-		return json_string(json_string_value(value));
+		return strlen(json_string_value(value)) == json_string_length(value)
+			? json_string(json_string_value(value))
+			: NULL;
 	if (json_is_integer(value))
 		snprintf(text, sizeof(text), "%lld", (long long)json_integer_value(value));
 	else if (json_is_real(value))
@@ -73,11 +74,11 @@ int requested_json_read(const json_t *spec, json_t **ret_keys, struct error *err
 		const json_t *value;
 		json_t *text;
 
-		field_of(name, field);
+		requested_json_field(name, field);
 		value = json_object_get(spec, field);
 		if (!value || json_is_null(value))
 			continue;
-		text = value_text(value);
+		text = requested_json_text(value);
 		if (!text)
 			return fail(err, EINVAL, "spec.%s: has to be text or a number", field);
 		snprintf(key, sizeof(key), PREFIX "%s", name);

@@ -6,6 +6,7 @@
 #include <jansson.h>
 
 #include "base/error.h"
+#include "spec/spec.h"
 
 /*
  * Translates the fields that spec/spec.h has, and `containers`: spec.memoryPolicy "wait" becomes
@@ -14,5 +15,14 @@
  * neither text nor a number; -ENOMEM.
  */
 int requested_json_read(const json_t *spec, json_t **ret_keys, struct error *err);
+
+/* The name of a field in objects: "memory-policy" becomes "memoryPolicy". */
+void requested_json_field(const char *name, char ret[static SPEC_FIELD]);
+
+/*
+ * The value as an annotation's text, owned by the caller; NULL if it is neither a number nor text
+ * without a NUL.
+ */
+json_t *requested_json_text(const json_t *value);
 
 #endif

@@ -282,9 +282,22 @@ static void kubeshares_tools_read_their_own_fields(void **state)
 	assert_false(share_pod_is_kubeshare_on(NULL));
 }
 
+static void a_text_with_a_nul_is_refused(void **state)
+{
+	_cleanup_json_ json_t *share_pod = unit_json(
+				      "{" META
+				      ",'spec':{'request':'0.3\\u0000','template':{'spec':{}}}}"),
+			      *pod = NULL;
+	struct error err;
+
+	assert_int_equal(share_pod_make(share_pod, SHARE_POD_OURS, &pod, &err), -EINVAL);
+	assert_contains(err.msg, "spec.request: has to be text or a number");
+}
+
 UNIT_MAIN(UNIT(the_pod_is_the_template_with_the_requested_keys),
 	UNIT(divvy_places_a_pinned_kubeshare_pod), UNIT(the_alternative_name_is_stable),
 	UNIT(a_change_is_copied_to_the_pod), UNIT(the_status_comes_from_pod_and_node),
 	UNIT(the_used_share_is_the_measured_one), UNIT(a_refusal_is_a_phase),
 	UNIT(a_pod_that_another_pod_replaces_does_not_end_the_share_pod),
-	UNIT(each_verdict_has_its_reason), UNIT(kubeshares_tools_read_their_own_fields))
+	UNIT(a_text_with_a_nul_is_refused), UNIT(each_verdict_has_its_reason),
+	UNIT(kubeshares_tools_read_their_own_fields))
