@@ -16,6 +16,7 @@
 #include "base/base64.h"
 #include "controller/controller-placeholder.h"
 #include "controller/share-pod.h"
+#include "manifest/claim-config.h"
 
 #define PATCH_MAX (4u << 20)
 
@@ -384,6 +385,56 @@ static int validate_object(const struct admit_rules *rules, const struct admit_r
 		request, facts, is_kubeshare ? SHARE_POD_KUBESHARE : SHARE_POD_OURS, v);
 }
 
+/* ---- claims of dynamic resource allocation ---- */
+
+struct claim_check {
+	const struct admit_facts *facts;
+	struct verdict *verdict;
+};
+
+static int check_claim_request(void *data, const struct claim_request *q, struct error *err)
+{
+	const struct claim_check *check = data;
+	const bool has_share = q->capacity.share_permille, has_memory = q->capacity.memory_bytes;
+	char text[ADMIT_WARNING_MAX];
+
+	if (!strcmp(q->device_class, CLAIM_SHARE_CLASS) && (!has_share || !has_memory)) {
+		snprintf(text, sizeof(text),
+			"request '%.63s%s%.63s' states no capacity %s, and takes all of its device",
+			q->name, q->subrequest[0] ? "/" : "", q->subrequest,
+			has_share ? CLAIM_CAPACITY_MEMORY : CLAIM_CAPACITY_SHARE);
+		admit_add_warning(check->verdict, text);
+	}
+	return pod_translate_check_spec(&q->spec, &check->facts->ns, err);
+}
+
+static int validate_claim(const struct admit_rules *rules, const struct admit_request *request,
+	const struct admit_facts *facts, struct verdict *v)
+{
+	const bool is_template = !strcmp(request->resource, "resourceclaimtemplates");
+	const json_t *spec = json_object_get(request->object, "spec"),
+		     *old = json_object_get(request->old, "spec");
+	struct claim_check check = {facts, v};
+	int r;
+
+	/* claims of allocated devices must stay removable, whatever a later policy says */
+	if (is_update(request) && is_same_text(spec, old))
+		return 0;
+	if (is_template)
+		spec = json_object_get(spec, "spec");
+	r = claim_config_check_claim(
+		json_object_get(spec, "devices"), check_claim_request, &check, &v->err);
+	return r < 0 ? fail_within(&v->err, r, "spec.%sdevices", is_template ? "spec." : "") : 0;
+}
+
+static int validate_device_class(const struct admit_rules *rules,
+	const struct admit_request *request, const struct admit_facts *facts, struct verdict *v)
+{
+	int r = claim_config_check_class(json_object_get(request->object, "spec"), &v->err);
+
+	return r < 0 ? fail_within(&v->err, r, "spec") : 0;
+}
+
 /* ---- objects that divvyd writes ---- */
 
 static int validate_own(const struct admit_rules *rules, const struct admit_request *request,
@@ -420,6 +471,8 @@ static const struct admit_path {
 	{"/validate/pods", ADMIT_NEEDS_NAMESPACE, validate_pod},
 	{"/validate/templates", ADMIT_NEEDS_NAMESPACE, validate_template},
 	{"/validate/objects", ADMIT_NEEDS_NAMESPACE, validate_object},
+	{"/validate/claims", ADMIT_NEEDS_NAMESPACE, validate_claim},
+	{"/validate/deviceclasses", ADMIT_NEEDS_NOTHING, validate_device_class},
 	{"/validate/gpunodes", ADMIT_NEEDS_POD, validate_own},
 	{"/validate/leases", ADMIT_NEEDS_POD, validate_own},
 };

@@ -416,23 +416,29 @@ static int check_space(const char *field, const char *label,
 		label, space);
 }
 
+int pod_translate_check_spec(
+	const struct spec *spec, const struct pod_translate_facts *facts, struct error *err)
+{
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < facts->n_policies; i++)
+		r = pod_translate_check_policy(spec, facts->policy[i], err);
+	r = r < 0 ? r : check_space("affinity", spec->affinity, facts, err);
+	r = r < 0 ? r : check_space("anti-affinity", spec->anti_affinity, facts, err);
+	r = r < 0
+		? r
+		: check_space("preferred-anti-affinity", spec->preferred_anti_affinity, facts, err);
+	r = r < 0 ? r : check_space("exclusion", spec->exclusion, facts, err);
+	return r < 0 ? r : check_space("group", spec->group, facts, err);
+}
+
 int pod_translate_check_policies(const struct pod_translation *translation,
 	const struct pod_translate_facts *facts, struct error *err)
 {
 	for (uint32_t t = 0; t < translation->result.n_tenants; t++) {
 		const struct dialect_tenant *tenant = &translation->result.tenant[t];
-		const struct spec *spec = &tenant->spec;
-		int r = 0;
+		const int r = pod_translate_check_spec(&tenant->spec, facts, err);
 
-		for (size_t i = 0; r == 0 && i < facts->n_policies; i++)
-			r = pod_translate_check_policy(spec, facts->policy[i], err);
-		r = r < 0 ? r : check_space("affinity", spec->affinity, facts, err);
-		r = r < 0 ? r : check_space("anti-affinity", spec->anti_affinity, facts, err);
-		r = r < 0 ? r
-			  : check_space("preferred-anti-affinity", spec->preferred_anti_affinity,
-				    facts, err);
-		r = r < 0 ? r : check_space("exclusion", spec->exclusion, facts, err);
-		r = r < 0 ? r : check_space("group", spec->group, facts, err);
 		if (r < 0)
 			return fail_within(err, r, "container " SHOW,
 				SHOWN(translation->json.pod.container[tenant->container].name));

@@ -94,6 +94,9 @@ int pod_translate_check_modes(const struct pod_translation *translation, struct 
  */
 int pod_translate_check_policies(const struct pod_translation *translation,
 	const struct pod_translate_facts *facts, struct error *err);
+/* The same for one spec, such as that of a claim. */
+int pod_translate_check_spec(
+	const struct spec *spec, const struct pod_translate_facts *facts, struct error *err);
 
 /*
  * For a pod with a node: checks that both translations agree in the fields that can no longer

@@ -23,8 +23,9 @@
 #define CLAIM_DRIVER "divvy.gpu"
 #define CLAIM_API_VERSION "divvy.gpu/v1"
 #define CLAIM_KIND "ShareConfig"
-#define CLAIM_CAPACITY_SHARE "share"   /* in 1/1000 of a device */
-#define CLAIM_CAPACITY_MEMORY "memory" /* in bytes */
+#define CLAIM_SHARE_CLASS "share.divvy.gpu" /* the DeviceClass of shares */
+#define CLAIM_CAPACITY_SHARE "share"        /* in 1/1000 of a device */
+#define CLAIM_CAPACITY_MEMORY "memory"      /* in bytes */
 
 /* The capacity of each device that an allocation gave to one request of a claim. */
 struct claim_capacity {

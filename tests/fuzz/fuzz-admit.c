@@ -13,7 +13,8 @@
 #include "patch.h"
 
 static const char *const names[] = {"/mutate/pods", "/validate/pods", "/validate/templates",
-	"/validate/objects", "/validate/gpunodes", "/validate/leases"};
+	"/validate/objects", "/validate/gpunodes", "/validate/leases", "/validate/claims",
+	"/validate/deviceclasses"};
 
 static const struct admit_rules rules = {
 	.scheduler_name = "divvy-scheduler", .ns = "divvy-system", .lease_ns = "divvy-node-lease"};
