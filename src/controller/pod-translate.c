@@ -171,6 +171,15 @@ static int check_default(const struct pod_translation *w, struct error *err)
 }
 
 /*
+ * Returns whether users may write this resource: whole devices of the DRA driver, which
+ * kube-scheduler allocates. divvy-scheduler places the pods of tenants and has no such resource.
+ */
+static bool is_users_resource(const struct pod_translation *w, struct str name)
+{
+	return str_is(name, POD_TRANSLATE_WHOLE) && !pod_translate_is_tenant(w);
+}
+
+/*
  * Returns whether divvy would write this value. For a resource that divvy would not write, 0 is
  * accepted (pod-patch.c writes it).
  */
@@ -199,6 +208,7 @@ static int pod_translate_check_resources(const struct pod_translation *w, uint32
 		const struct manifest_entry *e = &list.entry[i];
 
 		if (!str_has_prefix(e->key, STR(POD_TRANSLATE_RESOURCE_PREFIX)) ||
+			is_users_resource(w, e->key) ||
 			is_injected(w, container, e->key, e->value) ||
 			(!is_patched &&
 				manifest_is_limit_rangers(&w->json.pod, container, which, e->key)))

@@ -12,6 +12,8 @@
 
 #define POD_TRANSLATE_RESOURCE_PREFIX "divvy.gpu/"
 #define POD_TRANSLATE_SLOT MANIFEST_SLOT
+/* The extended resource of the DeviceClass gpu.divvy.gpu, for pods without a claim. */
+#define POD_TRANSLATE_WHOLE "divvy.gpu/gpu"
 #define POD_TRANSLATE_LIST_MAX 256u
 #define POD_TRANSLATE_RESOURCES 3u
 #define POD_TRANSLATE_POLICIES_MAX 256u

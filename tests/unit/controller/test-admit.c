@@ -396,6 +396,8 @@ static const struct {
 	{NULL, NULL, POD("'divvy.gpu/request':'0.3'", LIMITS("'divvy.gpu/milli':'1'")),
 		"divvy.gpu/milli '1'"},
 	{NULL, NULL, POD("", LIMITS("'divvy.gpu/slot':'1'")), "divvy writes it"},
+	{NULL, NULL, POD("'divvy.gpu/request':'0.3'", LIMITS("'divvy.gpu/gpu':'1'")),
+		"divvy.gpu/gpu '1'"},
 	{NULL, NULL,
 		POD("'a.divvy.gpu/request':'0.3','b.divvy.gpu/request':'0.3',"
 		    "'a.divvy.gpu/mode':'local','b.divvy.gpu/mode':'remote'",
@@ -495,6 +497,21 @@ static void a_pod_changed_by_a_later_webhook_is_refused(void **state)
 		const struct ask ask = {.path = "/validate/pods", .object = pod};
 
 		assert_refused(&ask, changed[i].says);
+	}
+}
+
+/* kube-scheduler allocates such a pod by dynamic resource allocation. */
+static void whole_devices_of_the_driver_pass(void **state)
+{
+	static const char *const both[] = {"/mutate/pods", "/validate/pods"};
+
+	for (size_t i = 0; i < ARRAY_SIZE(both); i++) {
+		_cleanup_json_ json_t *pod = unit_json(POD("", LIMITS("'divvy.gpu/gpu':'2'")));
+		const struct ask ask = {.path = both[i], .object = pod};
+		_cleanup_json_ json_t *got = answer(&ask);
+
+		assert_true(is_allowed(got));
+		assert_null(kube_json_at(got, "response", "patch", NULL));
 	}
 }
 
@@ -803,8 +820,8 @@ static void huge_pods_are_refused(void **state)
 	assert_refused(&ask, "at most");
 }
 
-UNIT_MAIN(UNIT(a_range_that_was_not_replaced_is_refused), UNIT(pods_are_translated_once),
-	UNIT(impossible_pods_are_refused_with_a_message),
+UNIT_MAIN(UNIT(whole_devices_of_the_driver_pass), UNIT(a_range_that_was_not_replaced_is_refused),
+	UNIT(pods_are_translated_once), UNIT(impossible_pods_are_refused_with_a_message),
 	UNIT(a_pod_changed_by_a_later_webhook_is_refused), UNIT(a_malformed_namespace_is_reported),
 	UNIT(edits_of_a_running_pod_are_resize_requests),
 	UNIT(a_template_is_refused_where_it_is_applied),
