@@ -111,6 +111,21 @@ def overlay_for_tests_differs_in_nothing_else():
     assert found == wanted, (found - wanted, wanted - found)
 
 
+def overlay_for_claims_adds_classes_and_webhooks():
+    made, shipped = index(load(cluster.kubectl("kustomize", str(DEPLOY / "overlays/dra")))), base()
+    configuration = ("ValidatingWebhookConfiguration", "", "divvy")
+    n = len(shipped[configuration]["webhooks"])
+    added = made[configuration]["webhooks"][n:]
+    made[configuration]["webhooks"] = made[configuration]["webhooks"][:n]
+    assert [h["name"] for h in added] == ["claims.divvy.gpu", "claimtemplates.divvy.gpu", "deviceclasses.divvy.gpu"]
+    for hook in added:
+        assert {g for r in hook["rules"] for g in r["apiGroups"]} == {"resource.k8s.io"} and hook["matchConditions"]
+    classes = {("DeviceClass", f"{name}.divvy.gpu") for name in ("share", "gpu", "mig")}
+    assert {(k[0], k[2]) for k in {*made} - {*shipped}} == classes, made.keys()
+    found = [f"{k[2]}: {d}" for k in shipped for d in differences(shipped[k], made[k])]
+    assert not found, found
+
+
 def overlay_for_the_extender_differs_in_nothing_else():
     made = index(load(cluster.kubectl("kustomize", str(DEPLOY / "overlays/extender"))))
     shipped = base()
@@ -854,6 +869,7 @@ TESTS = [
     kustomize_renders_the_files_unchanged,
     kustomize_warns_about_nothing,
     overlay_for_tests_differs_in_nothing_else,
+    overlay_for_claims_adds_classes_and_webhooks,
     overlay_for_the_extender_differs_in_nothing_else,
     deploy_applies_to_an_empty_cluster,
     a_second_apply_changes_nothing,
