@@ -374,6 +374,10 @@ static int check_exact(
 		return n;
 	if (!n && !q->is_ours)
 		return 0;
+	if (q->is_ours && json_is_true(json_object_get(exact, "adminAccess")))
+		return fail(err, EINVAL,
+			"adminAccess: divvy's driver gives no access to devices beside tenants; "
+			"read divvyd's metrics, or use 'divvy top' on the node");
 	/* other drivers' classes have capacities of other names and units */
 	if (q->is_ours)
 		r = claim_capacity_read(

@@ -40,7 +40,7 @@ struct claim_capacity {
 int claim_capacity_read(
 	const json_t *capacity, struct claim_capacity *ret_capacity, struct error *err);
 
-/* What an allocation gave to one request of a claim. */
+/* A request of an allocated claim, with the devices that the allocation gives to the request. */
 struct claim_grant {
 	const char *request; /* as the result names it: "gpu", or "gpu/half" for a subrequest */
 	uint32_t count;      /* devices: 1..SPEC_DEVICES_MAX */

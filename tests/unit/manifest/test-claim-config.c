@@ -267,6 +267,9 @@ static const struct {
 		"", "request 'gpu': request 0.4: the claim's capacity share is 0.3"},
 	{"{'requests':[" EXACT("gpu", "share.divvy.gpu", "300") "]," CONFIG(",'limit':0.2") "}", "",
 		"request 'gpu': limit 0.2: below request 0.3"},
+	{"{'requests':[{'name':'all','exactly':{'deviceClassName':'gpu.divvy.gpu',"
+	 "'adminAccess':true}}]}",
+		"", "request 'all': adminAccess: divvy's driver gives no access"},
 	{"{'requests':[]," CONFIG(",'limit':'x'") "}", "",
 		"config[0].opaque.parameters: limit 'x'"},
 };
