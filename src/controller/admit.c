@@ -69,6 +69,7 @@ static int admit_read_valid(const struct admit_request *request, const json_t *o
 	int r = admit_read_translation(request, object, facts, ret, err);
 
 	r = r < 0 ? r : pod_translate_check_presets(ret, is_patched, err);
+	r = r < 0 ? r : pod_translate_check_claims(ret, err);
 	r = r < 0 ? r : pod_translate_check_modes(ret, err);
 	return r < 0 ? r : pod_translate_check_policies(ret, &facts->ns, err);
 }

@@ -36,6 +36,10 @@ static const struct option_row table[] = {
 		"HTTPS address of the dashboard, /metrics and /healthz; default :9446", AT(listen),
 		.preset = ":9446", .check = http_address_check},
 	ACCESS_OPTION_HEALTH_LISTEN(":9448", AT(health_listen)),
+	{"claims", NULL,
+		"replace the resource divvy.gpu/share of pods by claims, for DRA (Kubernetes 1.36 and "
+		"later)",
+		AT(has_claims)},
 	{"placeholder-image", "IMAGE", TEXT_CONTROLLER_PLACEHOLDER_IMAGE, AT(placeholder_image)},
 	{"placeholder", NULL, "run as a placeholder pod: hold its device until no tenant is left",
 		AT(is_placeholder)},

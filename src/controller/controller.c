@@ -19,6 +19,7 @@
 #include "base/cleanup.h"
 #include "base/log.h"
 #include "base/rand.h"
+#include "controller/claim-template.h"
 #include "controller/pool-view.h"
 #include "controller/prune.h"
 #include "controller/share-pod.h"
@@ -78,6 +79,7 @@ int controller_ns_facts(
 	const struct kube_entry *e = NULL;
 
 	memset(ret, 0, sizeof(*ret));
+	ret->facts.has_claims = c->options.has_claims;
 	ret->dialects = BUF_INIT(64u << 10);
 	if (!object)
 		return -ENOENT;
@@ -132,6 +134,7 @@ static const struct {
 	[JOB_POOL] = {"pool", job_pool},
 	[JOB_AUTHORITY] = {"authority", job_authority},
 	[JOB_SIGN] = {"sign", job_sign},
+	[JOB_CLAIM_TEMPLATE] = {"claim-template", job_claim_template},
 };
 
 /*
@@ -238,6 +241,15 @@ static void controller_on_timer(struct loop_timer *timer, uint64_t now)
 	controller_arm_timer(c);
 }
 
+static void enqueue_templates(struct controller *c, const char *ns, const json_t *pod)
+{
+	const char *name;
+	size_t at = 0;
+
+	while ((name = claim_template_next(pod, &at)))
+		controller_enqueue(c, JOB_CLAIM_TEMPLATE, ns, name);
+}
+
 void controller_enqueue_all(struct controller *c)
 {
 	static const struct {
@@ -260,6 +272,9 @@ void controller_enqueue_all(struct controller *c)
 		while ((e = controller_next(c, all[i].which, e)))
 			controller_enqueue(c, all[i].kind, e->namespace_name, e->name);
 	}
+	for (const struct kube_entry *e = NULL;
+		c->options.has_claims && (e = controller_next(c, CACHE_PODS, e));)
+		enqueue_templates(c, e->namespace_name, e->object);
 }
 
 /* ---- changes in the caches ---- */
@@ -285,6 +300,13 @@ static bool is_untranslated(const struct controller *c, const json_t *pod)
 	return is_so;
 }
 
+static bool needs_template(const struct controller *c, const json_t *pod)
+{
+	size_t at = 0;
+
+	return c->options.has_claims && claim_template_next(pod, &at);
+}
+
 static enum prune_kind controller_prune_kind(const struct watched *w, const json_t *object)
 {
 	switch (w->which) {
@@ -292,9 +314,10 @@ static enum prune_kind controller_prune_kind(const struct watched *w, const json
 	case CACHE_GPU_NODES: return PRUNE_GPU_NODE;
 	case CACHE_LEASES: return PRUNE_LEASE;
 	case CACHE_PODS:
-		/* controller_on_pod() tries to translate such a pod again. */
-		return is_untranslated(w->c, object) ? PRUNE_NOTHING
-						     : prune_kind_of_pod(object, w->c->options.ns);
+		/* controller_on_pod() translates such a pod again, or makes its templates. */
+		return is_untranslated(w->c, object) || needs_template(w->c, object)
+			? PRUNE_NOTHING
+			: prune_kind_of_pod(object, w->c->options.ns);
 	default: return PRUNE_NOTHING;
 	}
 }
@@ -334,6 +357,8 @@ static void controller_on_pod(struct controller *c, const json_t *pod, bool is_n
 									    : JOB_SHARE_POD,
 			ns, json_string_value(json_object_get(owner, "name")));
 	}
+	if (c->options.has_claims)
+		enqueue_templates(c, ns, pod);
 	if (!is_new || !c->is_leading || !ns)
 		return;
 	if (kube_json_text_at(pod, "metadata", "labels", DIALECT_TENANT_LABEL, NULL)) {

@@ -33,13 +33,14 @@ struct controller_options {
 	const char *webhook_configuration, *webhook_service, *tls_secret;
 	const char *pod_name;
 	const char *placeholder_image; /* NULL: the image of the controller's own pod */
+	bool has_claims;               /* --claims: shares by resources become claims */
 	bool is_placeholder;           /* --placeholder: controller-placeholder.h */
 };
 
 enum controller_cache {
 	/*
 	 * pods of tenants, SharePods and divvy itself, and pods that request a share but lack the
-	 * webhook's label
+	 * webhook's label; pods that wait for the template of a claim that divvy names
 	 */
 	CACHE_PODS,
 	CACHE_NODES,
@@ -146,6 +147,7 @@ enum job_kind {
 	JOB_POOL,
 	JOB_AUTHORITY,
 	JOB_SIGN,
+	JOB_CLAIM_TEMPLATE,
 	JOB_KINDS,
 };
 
@@ -191,7 +193,7 @@ int job_patch(struct job *job, const struct kube_write *write, enum kube_patch_k
 	json_t *change, struct error *err);
 
 job_fn job_share_pod, job_kubeshare_pod, job_node, job_namespace, job_certificate, job_pool,
-	job_authority, job_sign;
+	job_authority, job_sign, job_claim_template;
 
 /* Whether the system's namespaces have the label by which the webhook ignores them. */
 bool controller_has_labelled(const struct controller *c);

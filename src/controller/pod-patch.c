@@ -5,6 +5,7 @@
  */
 #include <string.h>
 
+#include "controller/claim-template.h"
 #include "controller/pod-translate.h"
 #include "spec/quantity.h"
 
@@ -192,6 +193,96 @@ static int patch_metadata(json_t *patch, const struct pod_translation *translati
 			  json_object_get(translation->metadata, "annotations"), annotations, n);
 }
 
+/* ---- claims ---- */
+
+#define CLAIM_NAME 32u
+
+/* Appends a value to the list at `path`, which the operation creates if `list` is no list. */
+static int append_to(json_t *patch, struct buf *path, const json_t *list, json_t *value)
+{
+	const bool has_list = json_is_array(list);
+
+	if (has_list)
+		buf_add_text(path, "/-");
+	return pod_patch_add_operation(
+		patch, "add", buf_text(path), has_list || !value ? value : json_pack("[o]", value));
+}
+
+static int remove_resources(json_t *patch, const char *container, const json_t *resources)
+{
+	static const char *const lists[] = {"limits", "requests"};
+	static const struct pair none[] = {
+		{STR(POD_TRANSLATE_SHARE), NULL}, {STR(POD_TRANSLATE_MEMORY), NULL}};
+	int r = 0;
+
+	for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(lists); i++) {
+		_cleanup_buf_ struct buf path = BUF_INIT(PATH_MAX_BYTES);
+
+		buf_addf(&path, "%s/resources/%s", container, lists[i]);
+		r = change_object(patch, buf_text(&path), json_object_get(resources, lists[i]),
+			none, ARRAY_SIZE(none));
+	}
+	return r;
+}
+
+/* Names of claims in the pod must differ: "divvy-share-0", or the next number that is free. */
+static void name_claim(const json_t *claims, size_t *number, char ret[static CLAIM_NAME])
+{
+	do
+		snprintf(ret, CLAIM_NAME, CLAIM_TEMPLATE_PREFIX "%zu", (*number)++);
+	while (kube_json_find(claims, "name", ret));
+}
+
+/*
+ * Replaces a container's share by a claim. `claims`: spec.resourceClaims, to which this function
+ * adds the claim too, so that a later container's claim gets another name.
+ */
+static int patch_claim(json_t *patch, const struct pod_translation *translation, uint32_t container,
+	json_t **claims, size_t *number)
+{
+	const json_t *c = manifest_json_container(&translation->json, translation->spec, container),
+		     *resources = json_object_get(c, "resources");
+	_cleanup_buf_ struct buf at = BUF_INIT(PATH_MAX_BYTES), path = BUF_INIT(PATH_MAX_BYTES),
+				 spec = BUF_INIT(PATH_MAX_BYTES);
+	char name[CLAIM_NAME], template[CLAIM_TEMPLATE_NAME];
+	struct claim_share share;
+	json_t *claim;
+	int r = claim_share_read(&translation->json.pod, container, &share, NULL);
+
+	if (r <= 0)
+		return r;
+	name_claim(*claims, number, name);
+	manifest_json_path(&translation->json, container, &at);
+	buf_addf(&path, "%s/resources/claims", buf_text(&at));
+	buf_add_text(&spec, "/spec/resourceClaims");
+	claim = json_pack("{s:s, s:s}", "name", name, "resourceClaimTemplateName",
+		claim_template_name(&share, template));
+	r = remove_resources(patch, buf_text(&at), resources);
+	r = r < 0 ? r
+		  : append_to(patch, &path, json_object_get(resources, "claims"),
+			    json_pack("{s:s}", "name", name));
+	r = r < 0 ? r : append_to(patch, &spec, *claims, json_incref(claim));
+	if (!json_is_array(*claims)) {
+		json_decref(*claims);
+		*claims = json_array();
+	}
+	if (json_array_append_new(*claims, claim) < 0)
+		r = -1;
+	return r;
+}
+
+static int patch_claims(json_t *patch, const struct pod_translation *translation)
+{
+	json_t *claims = json_deep_copy(json_object_get(translation->spec, "resourceClaims"));
+	size_t number = 0;
+	int r = 0;
+
+	for (uint32_t i = 0; r >= 0 && i < translation->json.pod.n_containers; i++)
+		r = patch_claim(patch, translation, i, &claims, &number);
+	json_decref(claims);
+	return r;
+}
+
 json_t *pod_patch(const struct pod_translation *translation, const char *scheduler_name)
 {
 	json_t *patch = json_array();
@@ -205,6 +296,8 @@ json_t *pod_patch(const struct pod_translation *translation, const char *schedul
 	}
 	for (uint32_t i = 0; r >= 0 && i < translation->json.pod.n_containers; i++)
 		r = patch_container(patch, translation, i);
+	if (r >= 0 && pod_translate_has_claims(translation))
+		r = patch_claims(patch, translation);
 	if (r < 0) {
 		json_decref(patch);
 		return NULL;

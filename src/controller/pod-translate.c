@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "controller/claim-template.h"
 #include "spec/quantity.h"
 
 #define SHOW "%.*s"
@@ -48,6 +49,7 @@ int pod_translate_read(const json_t *metadata, const json_t *spec, struct str ns
 	memset(w, 0, sizeof(*w));
 	w->metadata = metadata;
 	w->spec = spec;
+	w->has_claims = facts->has_claims;
 	w->record = BUF_INIT(DIALECT_RECORD_MAX);
 	w->list = BUF_INIT(POD_TRANSLATE_LIST_MAX);
 	if (dialect_config_parse(str_from(facts->dialects), &w->config, &w->config_error) < 0) {
@@ -171,12 +173,16 @@ static int check_default(const struct pod_translation *w, struct error *err)
 }
 
 /*
- * Returns whether users may write this resource: whole devices of the DRA driver, which
- * kube-scheduler allocates. divvy-scheduler places the pods of tenants and has no such resource.
+ * Returns whether users may write this resource: devices of the DRA driver, which kube-scheduler
+ * allocates. divvy-scheduler places the pods of tenants and has no such resources.
  */
 static bool is_users_resource(const struct pod_translation *w, struct str name)
 {
-	return str_is(name, POD_TRANSLATE_WHOLE) && !pod_translate_is_tenant(w);
+	if (pod_translate_is_tenant(w))
+		return false;
+	return str_is(name, POD_TRANSLATE_WHOLE) ||
+		(w->has_claims &&
+			(str_is(name, POD_TRANSLATE_SHARE) || str_is(name, POD_TRANSLATE_MEMORY)));
 }
 
 /*
@@ -323,6 +329,20 @@ int pod_translate_check_slots(const struct pod_translation *translation, struct 
 				SHOWN(pod->container[i].name));
 	}
 	return 0;
+}
+
+/* ---- claims ---- */
+
+int pod_translate_check_claims(const struct pod_translation *translation, struct error *err)
+{
+	const struct manifest *pod = &translation->json.pod;
+	struct claim_share share;
+	int r = 0;
+
+	for (uint32_t i = 0;
+		r >= 0 && pod_translate_has_claims(translation) && i < pod->n_containers; i++)
+		r = claim_share_read(pod, i, &share, err);
+	return r < 0 ? r : 0;
 }
 
 /* ---- modes ---- */

@@ -14,6 +14,9 @@
 #define POD_TRANSLATE_SLOT MANIFEST_SLOT
 /* The extended resource of the DeviceClass gpu.divvy.gpu, for pods without a claim. */
 #define POD_TRANSLATE_WHOLE "divvy.gpu/gpu"
+/* Resources that the webhook replaces by a claim: claim-template.h. */
+#define POD_TRANSLATE_SHARE "divvy.gpu/share"
+#define POD_TRANSLATE_MEMORY "divvy.gpu/memory"
 #define POD_TRANSLATE_LIST_MAX 256u
 #define POD_TRANSLATE_RESOURCES 3u
 #define POD_TRANSLATE_POLICIES_MAX 256u
@@ -24,6 +27,7 @@ struct pod_translate_facts {
 	const char *dialects;
 	const json_t *const *policy; /* specs of the GPUPolicies that select the namespace */
 	size_t n_policies;
+	bool has_claims; /* shares that pods request as resources become claims */
 };
 
 struct pod_translation {
@@ -37,6 +41,7 @@ struct pod_translation {
 	struct str default_container;
 	/* The namespace's list of dialects is invalid: no pod there can request a share. */
 	bool is_config_bad;
+	bool has_claims; /* as in the facts */
 	struct error config_error;
 };
 
@@ -58,6 +63,12 @@ static inline bool pod_translate_is_tenant(const struct pod_translation *transla
 /* Returns the container's translated request; NULL: the container has no share. */
 const struct dialect_tenant *pod_translate_tenant(
 	const struct pod_translation *translation, uint32_t container);
+
+/* Whether the webhook replaces resources of the pod by claims. */
+static inline bool pod_translate_has_claims(const struct pod_translation *translation)
+{
+	return translation->has_claims && !pod_translate_is_tenant(translation);
+}
 
 /* Writes the resources of a tenant's container and returns their number. */
 struct pod_translate_resource {
@@ -83,6 +94,9 @@ int pod_translate_check_complete(const struct pod_translation *translation, stru
  * -EINVAL.
  */
 int pod_translate_check_slots(const struct pod_translation *translation, struct error *err);
+
+/* Checks the resources that the webhook replaces by claims. -EINVAL. */
+int pod_translate_check_claims(const struct pod_translation *translation, struct error *err);
 
 /*
  * Checks that the modes of all containers are possible with one node for the pod and one node for

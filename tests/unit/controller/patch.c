@@ -47,6 +47,9 @@ static bool apply_one(json_t *object, const json_t *o)
 			return false;
 		unescape(step, name, sizeof(name));
 	}
+	if (json_is_array(at))
+		return !strcmp(op, "add") && !strcmp(name, "-") && value &&
+			json_array_append(at, value) == 0;
 	if (!json_is_object(at))
 		return false;
 	if (!strcmp(op, "add"))
