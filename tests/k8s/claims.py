@@ -57,11 +57,13 @@ def add_node(cluster, name, model, memory=80 * GIB, n=1, is_mig=False):
 
 
 def install(cluster):
-    """Adds what deploy/overlays/dra has besides an installed divvy: the classes and the webhooks of claims."""
-    hooks = [o for o in load((DRA / "divvy.yaml").read_text()) if key(o)[0] == "ValidatingWebhookConfiguration"]
+    """Adds what deploy/overlays/dra has besides an installed divvy, whose controller has the option --claims: the classes,
+    the webhooks of claims, and a right of the controller."""
+    changed = ("ValidatingWebhookConfiguration", "divvy"), ("ClusterRole", "divvy-controller")
+    made = [o for o in load((DRA / "divvy.yaml").read_text()) if key(o)[::2] in changed]
     cluster.kubectl("apply", "--server-side", "-f", str(DRA / "classes.yaml"), timeout=patience(60))
     # the running controller owns caBundle
-    cluster.kubectl("apply", "--server-side", "-f", "-", stdin=_text(hooks), timeout=patience(60))
+    cluster.kubectl("apply", "--server-side", "-f", "-", stdin=_text(made), timeout=patience(60))
     path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/divvy"
 
     def trusted():

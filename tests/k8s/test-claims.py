@@ -278,6 +278,29 @@ def whole_gpus_are_extended_resources():
         assert request == "container-0-request-0", request
 
 
+def a_share_by_resources_becomes_a_claim():
+    space = cluster.new_namespace()
+    text = (EXAMPLES / "share-resource.yaml").read_text()
+    cluster.kubectl("-n", space, "create", "--dry-run=server", "-f", "-", stdin=text, timeout=patience(60))
+    with applied("share-resource") as other:
+        [(request, _, share, memory)] = given(other, "resource-share")
+        assert (request, share, memory) == ("gpu", "500", "8Gi")
+        made = cluster.get(f"/api/v1/namespaces/{other}/pods/resource-share")["spec"]
+        assert not any(n.startswith("divvy.gpu/") for n in made["containers"][0]["resources"].get("limits", {}))
+        assert made["schedulerName"] == "default-scheduler"
+        # a second pod uses the same template
+        cluster.kubectl("-n", other, "create", "-f", "-", stdin=text.replace("name: resource-share", "name: second"))
+        [(_, _, share, _)] = given(other, "second")
+        assert share == "500"
+        assert len(cluster.get(path(other, "resourceclaimtemplates"))["items"]) == 1
+        cluster.delete(f"/api/v1/namespaces/{other}/pods/second?gracePeriodSeconds=0")
+    assert not cluster.get(path(space, "resourceclaimtemplates"))["items"], "a dry run"
+    body = pod("p", **{"divvy.gpu/share": "1500", "divvy.gpu/memory": "1Gi"})
+    says(f"/api/v1/namespaces/{space}/pods", body, "'1500': expected 1 to 1000", "for whole devices use divvy.gpu/gpu")
+    body = pod("p", **{"divvy.gpu/share": "500"})
+    says(f"/api/v1/namespaces/{space}/pods", body, "resource divvy.gpu/share without divvy.gpu/memory")
+
+
 def a_mig_instance_is_no_whole_gpu():
     with running("w", claim(device_class="gpu.divvy.gpu", capacity={}), node="mig") as space:
         waits(space, "w")
@@ -295,7 +318,15 @@ def admin_access_is_refused():
 
 
 def every_example_has_a_test():
-    tested = ["first-available", "share", "two-containers", "two-devices", "two-requests", "whole-gpu"]
+    tested = [
+        "first-available",
+        "share",
+        "share-resource",
+        "two-containers",
+        "two-devices",
+        "two-requests",
+        "whole-gpu",
+    ]
     assert sorted(p.stem for p in EXAMPLES.glob("*.yaml")) == tested
 
 
@@ -315,6 +346,7 @@ TESTS = [
     the_first_available_request_is_taken,
     shares_and_whole_devices_never_meet,
     whole_gpus_are_extended_resources,
+    a_share_by_resources_becomes_a_claim,
     a_mig_instance_is_no_whole_gpu,
     admin_access_is_refused,
     every_example_has_a_test,
@@ -324,7 +356,9 @@ TESTS = [
 
 if own_minor() < OLDEST:
     skip_all(f"Kubernetes 1.{own_minor()} has no consumable capacity")
-with open_cluster("kcm", own="kube-scheduler gets a configuration") as cluster, installed(cluster) as controller:
+with open_cluster("kcm", own="kube-scheduler gets a configuration") as cluster, installed(
+    cluster, args=["--claims"]
+) as controller:
     install(cluster)
     kube_scheduler.start(cluster)
     for name, (model, memory, n) in NODES.items():

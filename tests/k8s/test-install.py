@@ -111,7 +111,7 @@ def overlay_for_tests_differs_in_nothing_else():
     assert found == wanted, (found - wanted, wanted - found)
 
 
-def overlay_for_claims_adds_classes_and_webhooks():
+def overlay_for_claims_differs_in_nothing_else():
     made, shipped = index(load(cluster.kubectl("kustomize", str(DEPLOY / "overlays/dra")))), base()
     configuration = ("ValidatingWebhookConfiguration", "", "divvy")
     n = len(shipped[configuration]["webhooks"])
@@ -122,6 +122,12 @@ def overlay_for_claims_adds_classes_and_webhooks():
         assert {g for r in hook["rules"] for g in r["apiGroups"]} == {"resource.k8s.io"} and hook["matchConditions"]
     classes = {("DeviceClass", f"{name}.divvy.gpu") for name in ("share", "gpu", "mig")}
     assert {(k[0], k[2]) for k in {*made} - {*shipped}} == classes, made.keys()
+    role, deployment = (
+        made["ClusterRole", "", "divvy-controller"],
+        made["Deployment", "divvy-system", "divvy-controller"],
+    )
+    right = {"apiGroups": ["resource.k8s.io"], "resources": ["resourceclaimtemplates"], "verbs": ["create"]}
+    assert role["rules"].pop() == right and pod_spec(deployment)["containers"][0]["args"].pop() == "--claims"
     found = [f"{k[2]}: {d}" for k in shipped for d in differences(shipped[k], made[k])]
     assert not found, found
 
@@ -869,7 +875,7 @@ TESTS = [
     kustomize_renders_the_files_unchanged,
     kustomize_warns_about_nothing,
     overlay_for_tests_differs_in_nothing_else,
-    overlay_for_claims_adds_classes_and_webhooks,
+    overlay_for_claims_differs_in_nothing_else,
     overlay_for_the_extender_differs_in_nothing_else,
     deploy_applies_to_an_empty_cluster,
     a_second_apply_changes_nothing,
