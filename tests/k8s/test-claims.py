@@ -120,7 +120,8 @@ def nobody_answers():
 
 
 def only_claims_of_divvy_need_the_controller():
-    space = cluster.namespace
+    space, old = cluster.namespace, cluster.new_namespace()
+    cluster.create(path(old), claim())
     other = config()
     other[0]["opaque"] = {"driver": "nic.example.com", "parameters": {"mtu": 9000}}
     with nobody_answers():
@@ -129,6 +130,12 @@ def only_claims_of_divvy_need_the_controller():
         first = {"name": "gpu", "firstAvailable": [{"name": "a", "deviceClassName": "gpu.divvy.gpu"}]}
         says(path(space), {"metadata": {"name": "c"}, "spec": {"devices": {"requests": [first]}}}, "webhook")
         assert not refusal(path(space), claim(other, device_class="nic.example.com", capacity={}))
+        # a claim that exists is allocated, and released again
+        cluster.create(f"/api/v1/namespaces/{old}/pods", pod("p", claims=["c"]))
+        assert given(old, "p")[0][2] == "300"
+        cluster.delete(f"/api/v1/namespaces/{old}/pods/p?gracePeriodSeconds=0")
+        cluster.delete(path(old) + "/c")
+        wait_for(lambda: not cluster.exists(path(old) + "/c"), "the claim is deleted")
         # a template and a class are only checked early
         assert not refusal(path(space, "resourceclaimtemplates"), template(config(limit="x")))
         assert not refusal(API + "/deviceclasses", {"metadata": {"name": "c"}, "spec": {"config": config(limit="x")}})
