@@ -12,6 +12,7 @@ from cluster import ApiError, main, open_cluster, own_minor, patience, skip_all,
 from controller import installed
 
 OLDEST = 36  # shared counters, consumable capacity and device taints are on
+BETAS = ["v1beta1", "v1beta2"]  # of resource.k8s.io
 NODES = {"h200": ("NVIDIA H200", 141 * GIB, 2), "a100": ("NVIDIA A100-SXM4-80GB", 80 * GIB, 1)}
 
 
@@ -78,6 +79,20 @@ def wrong_parameters_are_refused_with_the_sentences_of_annotations():
     assert not refusal(classes, made), "whole devices"
     made["spec"]["config"] = config(limit="half")
     says(classes, made, "spec: config[0].opaque.parameters: limit 'half'")
+
+
+def older_versions_of_the_api_are_checked():
+    for version in BETAS:
+        where = f"/apis/resource.k8s.io/{version}/namespaces/{cluster.namespace}/resourceclaims"
+        for parameters, text in (
+            ({"limit": "x"}, "limit 'x': expected"),
+            ({"request": 0.7}, "request 0.7: the claim's"),
+        ):
+            body = claim(config(**parameters))
+            if version == "v1beta1":  # its requests have the fields of `exactly` themselves
+                [request] = body["spec"]["devices"]["requests"]
+                request.update(request.pop("exactly"))
+            says(where, body, text)
 
 
 def a_claim_without_memory_is_warned_of():
@@ -344,6 +359,7 @@ def the_overlay_is_complete():
 
 TESTS = [
     wrong_parameters_are_refused_with_the_sentences_of_annotations,
+    older_versions_of_the_api_are_checked,
     a_claim_without_memory_is_warned_of,
     policies_hold_for_claims,
     a_share_is_allocated,
@@ -363,9 +379,10 @@ TESTS = [
 
 if own_minor() < OLDEST:
     skip_all(f"Kubernetes 1.{own_minor()} has no consumable capacity")
-with open_cluster("kcm", own="kube-scheduler gets a configuration") as cluster, installed(
-    cluster, args=["--claims"]
-) as controller:
+served = ",".join(f"resource.k8s.io/{version}=true" for version in BETAS)
+with open_cluster(
+    "kcm", own="kube-scheduler gets a configuration", args={"kube-apiserver": [f"--runtime-config={served}"]}
+) as cluster, installed(cluster, args=["--claims"]) as controller:
     install(cluster)
     kube_scheduler.start(cluster)
     for name, (model, memory, n) in NODES.items():
