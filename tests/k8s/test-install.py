@@ -818,6 +818,19 @@ def check_shipped_pods(maker):
 # ---- uninstalling
 
 
+def add_objects_of_claims():
+    """Adds the classes of overlays/dra, and a template as the controller creates it; returns their paths."""
+    api, name = "/apis/resource.k8s.io/v1", "divvy-share-500-memory-8192mi"
+    if not cluster.exists(f"{api}/deviceclasses"):
+        return []
+    classes = (DEPLOY / "overlays/dra/classes.yaml").read_text()
+    cluster.apply(classes)
+    templates = f"{api}/namespaces/{cluster.namespace}/resourceclaimtemplates"
+    labels = {"app.kubernetes.io/managed-by": "divvy-controller"}
+    cluster.create(templates, {"metadata": {"name": name, "labels": labels}, "spec": {"spec": {}}})
+    return [f"{templates}/{name}", *(f"{api}/deviceclasses/{o['metadata']['name']}" for o in load(classes))]
+
+
 def uninstalling_leaves_running_pods():
     """Pods and SharePods stay, and no object needs a webhook any more."""
     without_webhooks()
@@ -842,6 +855,7 @@ def uninstalling_leaves_running_pods():
     with_webhooks()
     eventually_refused(lambda: cluster.create(pods + "?dryRun=All", bare_pod("new")))
     cluster.apply((DEPLOY / "external-metrics.yaml").read_text())
+    claims = add_objects_of_claims()
     node, keys = unique("labelled"), {"divvy.gpu/device-count": "1", "nvidia.com/gpu.count": "1"}
     forged = {"node-restriction.kubernetes.io/a": "b"}
     cluster.fake_node(node, labels={**keys, **forged, "nvidia.com/gpu.memory": "1"})
@@ -857,6 +871,8 @@ def uninstalling_leaves_running_pods():
     for obj_key in base():
         stays = obj_key[0] == "CustomResourceDefinition"
         assert cluster.exists(path_of(obj_key)) is stays, obj_key
+    for one in claims:
+        assert not cluster.exists(one), one
     services = "/apis/apiregistration.k8s.io/v1/apiservices"
     assert not cluster.exists(f"{services}/v1beta1.external.metrics.k8s.io") and cluster.exists(
         f"{services}/v1.divvy.gpu"
