@@ -397,13 +397,20 @@ static int check_claim_request(void *data, const struct claim_request *q, struct
 {
 	const struct claim_check *check = data;
 	const bool has_share = q->capacity.share_permille, has_memory = q->capacity.memory_bytes;
-	char text[ADMIT_WARNING_MAX];
+	char text[2 * ADMIT_WARNING_MAX];
 
 	if (!strcmp(q->device_class, CLAIM_SHARE_CLASS) && (!has_share || !has_memory)) {
 		snprintf(text, sizeof(text),
 			"request '%.63s%s%.63s' states no capacity %s, and takes all of its device",
 			q->name, q->subrequest[0] ? "/" : "", q->subrequest,
 			has_share ? CLAIM_CAPACITY_MEMORY : CLAIM_CAPACITY_SHARE);
+		admit_add_warning(check->verdict, text);
+	}
+	if (has_share && q->count > 1 && !q->has_distinct) {
+		snprintf(text, sizeof(text),
+			"request '%.63s%s%.63s': parts may be of one device; to get different "
+			"devices, add a constraint with distinctAttribute: " CLAIM_UUID,
+			q->name, q->subrequest[0] ? "/" : "", q->subrequest);
 		admit_add_warning(check->verdict, text);
 	}
 	return pod_translate_check_spec(&q->spec, &check->facts->ns, err);

@@ -33,6 +33,7 @@ static const char *const fields[FIELDS] = {
 
 #define ALLOWED "limit, memoryPolicy, class, priority, request or memory"
 #define BY_CONSTRAINT "use matchAttribute or distinctAttribute in the claim's constraints"
+#define BY_PODS "a group is a property of pods, and needs shares by annotations"
 
 static const struct {
 	const char *field, *instead;
@@ -45,6 +46,9 @@ static const struct {
 	{"anti-affinity", BY_CONSTRAINT},
 	{"preferred-anti-affinity", BY_CONSTRAINT},
 	{"exclusion", "request whole devices of the class gpu.divvy.gpu"},
+	{"group", BY_PODS},
+	{"group-size", BY_PODS},
+	{"group-threshold", BY_PODS},
 	{"network", "a claim always has devices of the pod's own node"},
 };
 
@@ -352,10 +356,42 @@ int claim_config_read(const json_t *configs, const struct claim_grant *grant, st
 
 /* A claim whose requests are checked. */
 struct check {
-	const json_t *configs;
+	const json_t *configs, *constraints;
 	claim_request_fn *each;
 	void *data;
 };
+
+static bool has_distinct(const json_t *constraints, const struct request_name *request)
+{
+	for (size_t i = 0; i < json_array_size(constraints); i++) {
+		const json_t *one = json_array_get(constraints, i);
+
+		if (!strcmp(kube_json_text(one, "distinctAttribute"), CLAIM_UUID) &&
+			claim_has_request(json_object_get(one, "requests"), request))
+			return true;
+	}
+	return false;
+}
+
+/* Reads what a request for divvy's driver alone may state. */
+static int check_ours(const json_t *exact, struct claim_request *q, struct error *err)
+{
+	const json_t *count = json_object_get(exact, "count");
+
+	if (json_is_true(json_object_get(exact, "adminAccess")))
+		return fail(err, EINVAL,
+			"adminAccess: divvy's driver gives no access to devices beside tenants; "
+			"read divvyd's metrics, or use 'divvy top' on the node");
+	if (json_is_integer(count) && json_integer_value(count) > SPEC_DEVICES_MAX)
+		return fail(err, EINVAL,
+			"count %lld: a request is one tenant, which gets at most %u devices; use "
+			"several requests",
+			(long long)json_integer_value(count), SPEC_DEVICES_MAX);
+	if (json_is_integer(count) && json_integer_value(count) > 0)
+		q->count = (uint32_t)json_integer_value(count);
+	return claim_capacity_read(
+		kube_json_at(exact, "capacity", "requests", NULL), &q->capacity, err);
+}
 
 /* Checks a request or subrequest; `exact` has its class and capacity. */
 static int check_exact(
@@ -363,9 +399,10 @@ static int check_exact(
 {
 	const struct request_name name = {q->name, q->subrequest, strlen(q->name)};
 	bool is_set[FIELDS] = {false};
-	struct claim_grant grant = {.request = q->name, .count = 1};
-	int n, r = 0;
+	struct claim_grant grant = {.request = q->name};
+	int n, r;
 
+	q->count = 1;
 	q->device_class = kube_json_text(exact, "deviceClassName");
 	q->is_ours = str_has_suffix(str_from(q->device_class), STR(CLASS_SUFFIX));
 	spec_init(&q->spec);
@@ -374,18 +411,15 @@ static int check_exact(
 		return n;
 	if (!n && !q->is_ours)
 		return 0;
-	if (q->is_ours && json_is_true(json_object_get(exact, "adminAccess")))
-		return fail(err, EINVAL,
-			"adminAccess: divvy's driver gives no access to devices beside tenants; "
-			"read divvyd's metrics, or use 'divvy top' on the node");
+	q->has_distinct = has_distinct(check->constraints, &name);
 	/* other drivers' classes have capacities of other names and units */
-	if (q->is_ours)
-		r = claim_capacity_read(
-			kube_json_at(exact, "capacity", "requests", NULL), &q->capacity, err);
+	r = q->is_ours ? check_ours(exact, q, err) : 0;
 	if (r < 0)
 		return r;
+	grant.count = q->count;
 	grant.capacity = q->capacity;
-	if (!grant.capacity.share_permille) {
+	grant.is_whole = q->is_ours && !q->capacity.share_permille;
+	if (!q->is_ours) {
 		grant.capacity.share_permille = 1;
 		q->spec.request = 0;
 		q->spec.limit = MIN(q->spec.limit, SPEC_SHARE_ONE);
@@ -422,7 +456,8 @@ int claim_config_check_claim(
 	const json_t *devices, claim_request_fn *each, void *data, struct error *err)
 {
 	const json_t *requests = json_object_get(devices, "requests");
-	const struct check check = {json_object_get(devices, "config"), each, data};
+	const struct check check = {json_object_get(devices, "config"),
+		json_object_get(devices, "constraints"), each, data};
 	bool is_set[FIELDS] = {false};
 	struct spec any;
 	int r;

@@ -24,6 +24,7 @@
 #define CLAIM_API_VERSION "divvy.gpu/v1"
 #define CLAIM_KIND "ShareConfig"
 #define CLAIM_SHARE_CLASS "share.divvy.gpu" /* the DeviceClass of shares */
+#define CLAIM_UUID "divvy.gpu/uuid"         /* the attribute by which devices differ */
 #define CLAIM_CAPACITY_SHARE "share"        /* in 1/1000 of a device */
 #define CLAIM_CAPACITY_MEMORY "memory"      /* in bytes */
 
@@ -60,9 +61,14 @@ int claim_config_read(const json_t *configs, const struct claim_grant *grant, st
 struct claim_request {
 	const char *name, *subrequest; /* subrequest: "" if the request has no list of them */
 	const char *device_class;
+	uint32_t count; /* of devices; 1 if the request is for all devices */
 	struct claim_capacity capacity;
-	bool is_ours; /* the class has a name of divvy's, such as share.divvy.gpu */
-	/* request and memory: those of `capacity`; spec.request is 1 if no share is stated */
+	bool is_ours;      /* the class has a name of divvy's, such as share.divvy.gpu */
+	bool has_distinct; /* a constraint keeps the devices of the request apart */
+	/*
+	 * With the request and memory of `capacity`. Without a share: a request of whole devices if
+	 * the class is divvy's, else of 1/1000.
+	 */
 	struct spec spec;
 };
 typedef int claim_request_fn(void *data, const struct claim_request *request, struct error *err);

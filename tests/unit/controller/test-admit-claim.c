@@ -17,6 +17,9 @@
 	"'requests':[{'name':'gpu','exactly':{'deviceClassName':'share.divvy.gpu','capacity':{" \
 	"'requests':{" capacity "}}}}]"
 #define HALF GPU("'share':'500','memory':'4Gi'")
+#define TWO \
+	"'requests':[{'name':'gpu','exactly':{'deviceClassName':'share.divvy.gpu','count':2," \
+	"'capacity':{'requests':{'share':'500','memory':'4Gi'}}}}]"
 #define CLAIM(devices) "{'spec':{'devices':{" devices "}}}"
 #define TEMPLATE(devices) "{'spec':{'spec':{'devices':{" devices "}}}}"
 #define CLASS(spec) "{'spec':{" spec "}}"
@@ -104,6 +107,15 @@ static const struct {
 	{CLAIMS, NULL, CLAIM(GPU("'share':'500'")), "",
 		"request 'gpu' states no capacity memory, and takes all of its device"},
 	{CLAIMS, NULL, CLAIM(GPU("'memory':'4Gi'")), "", "states no capacity share"},
+	{CLAIMS, NULL, CLAIM(TWO), "", "request 'gpu': parts may be of one device"},
+	{CLAIMS, NULL,
+		CLAIM(TWO ",'constraints':[{'requests':['gpu'],'distinctAttribute':"
+			  "'divvy.gpu/uuid'}]"),
+		"", ""},
+	{CLAIMS, NULL,
+		CLAIM(TWO ",'constraints':[{'requests':['nic'],'distinctAttribute':"
+			  "'divvy.gpu/uuid'},{'matchAttribute':'divvy.gpu/model'}]"),
+		"", "distinctAttribute: divvy.gpu/uuid"},
 	{CLAIMS, NULL,
 		CLAIM("'requests':[{'name':'gpu','exactly':{'deviceClassName':'gpu.divvy.gpu'}}]"),
 		"", ""},

@@ -11,6 +11,7 @@
 #include "base/cleanup.h"
 #include "kube/kube-json.h"
 #include "manifest/claim-config.h"
+#include "manifest/requested-json.h"
 
 #define GI (UINT64_C(1) << 30)
 #define SHARE "'apiVersion':'divvy.gpu/v1','kind':'ShareConfig'"
@@ -160,7 +161,7 @@ static const struct {
 		"count: not a parameter of a claim; set count of the claim's"},
 	{"[" CLAIM(",'model':'T4'") "]", "model: not a parameter of a claim; use a selector"},
 	{"[" CLAIM(",'antiAffinity':'a'") "]", "use matchAttribute or distinctAttribute"},
-	{"[" CLAIM(",'group':'a'") "]", "'group': unknown field"},
+	{"[" CLAIM(",'group':'a'") "]", "group: not a parameter of a claim; a group is a"},
 	{"[{'opaque':{'driver':'divvy.gpu','parameters':{'kind':'ShareConfig'}}}]",
 		"apiVersion '': expected divvy.gpu/v1"},
 	{"[{'opaque':{'driver':'divvy.gpu','parameters':{'apiVersion':'divvy.gpu/v1','kind':'X'}}}]",
@@ -270,6 +271,12 @@ static const struct {
 	{"{'requests':[{'name':'all','exactly':{'deviceClassName':'gpu.divvy.gpu',"
 	 "'adminAccess':true}}]}",
 		"", "request 'all': adminAccess: divvy's driver gives no access"},
+	{"{'requests':[{'name':'gpus','exactly':{'deviceClassName':'share.divvy.gpu','count':17}}]}",
+		"", "request 'gpus': count 17: a request is one tenant, which gets at most 16"},
+	/* without a share it is the whole device */
+	{"{'requests':[{'name':'gpu','exactly':{'deviceClassName':'gpu.divvy.gpu'}}]," CONFIG(
+		 ",'limit':0.5") "}",
+		"", "request 'gpu': limit 0.5: with request 1 the limit is 1"},
 	{"{'requests':[]," CONFIG(",'limit':'x'") "}", "",
 		"config[0].opaque.parameters: limit 'x'"},
 };
@@ -289,6 +296,26 @@ static void claims_are_checked(void **state)
 	}
 }
 
+/* A new field of the spec has to be a parameter, or its message says where a claim states it. */
+static void each_field_of_a_spec_has_a_place(void **state)
+{
+	char name[SPEC_FIELD], field[SPEC_FIELD];
+
+	for (size_t i = 0; spec_field_name(i, name); i++) {
+		_cleanup_json_ json_t *parameters = json_pack("{s:s, s:s}", "apiVersion",
+					      CLAIM_API_VERSION, "kind", CLAIM_KIND),
+				      *spec = json_pack("{s:[{s:{s:s, s:O}}]}", "config", "opaque",
+					      "driver", CLAIM_DRIVER, "parameters", parameters);
+		struct error err = {0};
+
+		requested_json_field(name, field);
+		json_object_set_new(parameters, field, json_string(""));
+		claim_config_check_class(spec, &err);
+		if (strstr(err.msg, "unknown field"))
+			fail_msg("%s", err.msg);
+	}
+}
+
 static void classes_are_checked(void **state)
 {
 	_cleanup_json_ json_t *good = unit_json("{" CONFIG(",'limit':0.4") "}"),
@@ -304,4 +331,5 @@ static void classes_are_checked(void **state)
 UNIT_MAIN(UNIT(the_capacity_is_request_and_memory), UNIT(parameters_set_the_rest),
 	UNIT(several_devices_are_one_spec), UNIT(entries_apply_in_order),
 	UNIT(wrong_parameters_are_named), UNIT(a_grant_without_capacity_is_refused),
-	UNIT(capacity_is_read), UNIT(claims_are_checked), UNIT(classes_are_checked))
+	UNIT(capacity_is_read), UNIT(claims_are_checked), UNIT(each_field_of_a_spec_has_a_place),
+	UNIT(classes_are_checked))
