@@ -66,7 +66,7 @@ static void state_compact_file(struct state *s);
 
 static json_t *pod_json(const struct tenant_pod *pod)
 {
-	return pod ? json_pack("{s:s, s:s, s:s, s:s, s:s, s:I}", "uid", pod->uid, "namespace",
+	return pod ? json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:i}", "uid", pod->uid, "namespace",
 			     pod->space, "name", pod->name, "container", pod->container, "slot",
 			     pod->slot, "epoch", (json_int_t)pod->epoch, "overcommit",
 			     (int)pod->overcommit)

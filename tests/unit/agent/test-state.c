@@ -8,6 +8,7 @@
 
 #include "agent/agent-state.h"
 #include "base/clock.h"
+#include "base/fd.h"
 #include "own-agent.h"
 #include "threads/thread-worker.h"
 
@@ -100,4 +101,40 @@ static void a_file_stays_small_while_the_disk_hangs(void **state)
 	close(ends[0]);
 }
 
-UNIT_MAIN(UNIT(a_failed_compaction_is_repeated), UNIT(a_file_stays_small_while_the_disk_hangs))
+static void the_file_has_all_of_a_pod(void **state)
+{
+	static const char *const members[] = {"\"uid\":\"pod-uid\"", "\"namespace\":\"team-a\"",
+		"\"name\":\"trainer-0\"", "\"container\":\"gpu\"", "\"slot\":\"7\"", "\"epoch\":3",
+		"\"overcommit\":1500"};
+	const struct tenant_pod pod = {.uid = "pod-uid",
+		.space = "team-a",
+		.name = "trainer-0",
+		.container = "gpu",
+		.slot = "7",
+		.epoch = 3,
+		.overcommit = 1500};
+	struct tenant_params params = {.name = "trainer-0",
+		.origin = "pod-uid/gpu",
+		.lifetime = TENANT_KEEP,
+		.source = TENANT_POD,
+		.pod = &pod};
+	_cleanup_buf_ struct buf text = BUF_INIT(1 << 20);
+	struct tenant *t;
+	struct error err;
+	struct rig rig;
+	char path[96];
+
+	rig_start(&rig);
+	spec_init(&params.spec);
+	assert_ok(spec_set(&params.spec, "request", "0.001", &err));
+	assert_ok(spec_finish(&params.spec, &err));
+	assert_ok(tenant_new(rig.agent, &params, &t, &err));
+	snprintf(path, sizeof(path), "%s/state", rig.folder);
+	assert_ok(file_read(path, &text, &err));
+	for (size_t i = 0; i < ARRAY_SIZE(members); i++)
+		assert_contains(buf_text(&text), members[i]);
+	rig_stop(&rig);
+}
+
+UNIT_MAIN(UNIT(the_file_has_all_of_a_pod), UNIT(a_failed_compaction_is_repeated),
+	UNIT(a_file_stays_small_while_the_disk_hangs))
