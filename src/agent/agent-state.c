@@ -66,11 +66,12 @@ static void state_compact_file(struct state *s);
 
 static json_t *pod_json(const struct tenant_pod *pod)
 {
-	return pod ? json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:i}", "uid", pod->uid, "namespace",
-			     pod->space, "name", pod->name, "container", pod->container, "slot",
-			     pod->slot, "epoch", (json_int_t)pod->epoch, "overcommit",
-			     (int)pod->overcommit)
-		   : NULL;
+	return pod
+		? json_pack("{s:s, s:s, s:s, s:s, s:s, s:s*, s:I, s:i}", "uid", pod->uid,
+			  "namespace", pod->space, "name", pod->name, "container", pod->container,
+			  "slot", pod->slot, "claim", pod->claim[0] ? pod->claim : NULL, "epoch",
+			  (json_int_t)pod->epoch, "overcommit", (int)pod->overcommit)
+		: NULL;
 }
 
 static json_t *state_tenant_json(const struct tenant *t)
@@ -483,6 +484,9 @@ static int restore_pod(const json_t *json, struct tenant_pod *ret, struct error 
 		state_copy_text(json, "container", pod.container, sizeof(pod.container)) < 0 ||
 		state_copy_text(json, "slot", pod.slot, sizeof(pod.slot)) < 0 || epoch < 0)
 		return fail(err, EINVAL, "cannot read its pod");
+	if (json_object_get(json, "claim") &&
+		state_copy_text(json, "claim", pod.claim, sizeof(pod.claim)) < 0)
+		return fail(err, EINVAL, "cannot read its claim");
 	pod.epoch = (uint64_t)epoch;
 	pod.overcommit = (uint32_t)json_integer_value(json_object_get(json, "overcommit"));
 	*ret = pod;

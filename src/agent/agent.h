@@ -125,6 +125,12 @@ struct agent {
 	/* in a cluster: see tenant-socket.h */
 	bool has_pods;           /* pods get devices only through the device plugin's slots */
 	const char *pod_cgroups; /* the kubelet's cgroup; NULL: the usual paths of kubelets */
+	/*
+	 * Whether the pod with that UID may use a tenant that has another pod, because both pods
+	 * name the tenant's claim. NULL: never.
+	 */
+	bool (*may_share)(void *data, const struct tenant *tenant, const char *pod_uid);
+	void *may_share_data;
 	/* The daemon has read the pod of at least one process from its cgroup. */
 	bool has_read_pods;
 	bool is_cgroup_hidden; /* the daemon cannot see the cgroups of pods */

@@ -314,9 +314,10 @@ static json_t *control_tenant_json(struct agent *a, struct tenant *t)
 		"processes", processes);
 	if (t->pod)
 		json_object_set_new(json, "pod",
-			json_pack("{s:s, s:s, s:s, s:s, s:s}", "uid", t->pod->uid, "namespace",
-				t->pod->space, "name", t->pod->name, "container", t->pod->container,
-				"slot", t->pod->slot));
+			json_pack("{s:s, s:s, s:s, s:s, s:s, s:s*}", "uid", t->pod->uid,
+				"namespace", t->pod->space, "name", t->pod->name, "container",
+				t->pod->container, "slot", t->pod->slot, "claim",
+				t->pod->claim[0] ? t->pod->claim : NULL));
 	remote = remote_reach_json(&t->remote, clock_now_ns());
 	if (remote)
 		json_object_set_new(json, "remote", remote);

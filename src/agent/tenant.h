@@ -95,8 +95,13 @@ enum tenant_container {
 struct tenant_pod {
 	char uid[64];
 	char space[64], name[254], container[64]; /* space: the Kubernetes namespace */
-	char slot[16];                            /* the device plugin's slot */
-	uint64_t epoch;                           /* epoch of the scheduler that placed the pod */
+	char slot[16];                            /* the node's slot */
+	/*
+	 * The ResourceClaim that the tenant is made of, by which further pods may share the tenant;
+	 * "": none. `container` is then the name of the claim's request.
+	 */
+	char claim[254];
+	uint64_t epoch; /* epoch of the scheduler that placed the pod */
 	/*
 	 * Memory overcommit that the namespace's policies allow, in permille; 0: none or unknown.
 	 */

@@ -104,13 +104,14 @@ static void a_file_stays_small_while_the_disk_hangs(void **state)
 static void the_file_has_all_of_a_pod(void **state)
 {
 	static const char *const members[] = {"\"uid\":\"pod-uid\"", "\"namespace\":\"team-a\"",
-		"\"name\":\"trainer-0\"", "\"container\":\"gpu\"", "\"slot\":\"7\"", "\"epoch\":3",
-		"\"overcommit\":1500"};
+		"\"name\":\"trainer-0\"", "\"container\":\"gpu\"", "\"slot\":\"7\"",
+		"\"claim\":\"half\"", "\"epoch\":3", "\"overcommit\":1500"};
 	const struct tenant_pod pod = {.uid = "pod-uid",
 		.space = "team-a",
 		.name = "trainer-0",
 		.container = "gpu",
 		.slot = "7",
+		.claim = "half",
 		.epoch = 3,
 		.overcommit = 1500};
 	struct tenant_params params = {.name = "trainer-0",
