@@ -90,6 +90,12 @@ struct capacity {
 	uint64_t held; /* for nodes of the pool: number of devices that a placeholder has taken */
 };
 
+/* Whether the node hands out its devices by dynamic resource allocation. */
+static bool is_dra(const json_t *gpu_node)
+{
+	return !strcmp(kube_json_text(json_object_get(gpu_node, "status"), "owner"), "dra");
+}
+
 /*
  * Returns the capacity for tenants, at least the sum of all grants. On a node of the pool the
  * devices that another device plugin owns count too, because divvy can take them. Without them no
@@ -106,6 +112,9 @@ static struct capacity capacity_of(const json_t *gpu_node)
 	const bool is_pool = !strcmp(kube_json_text(status, "owner"), "pool");
 	struct capacity room = {0}, granted = {0};
 
+	/* ResourceSlices have the node's capacity, and claims consume it. */
+	if (is_dra(gpu_node))
+		return room;
 	for (size_t i = 0; i < json_array_size(devices); i++) {
 		const json_t *d = json_array_get(devices, i);
 		const char *uuid = json_string_value(json_object_get(d, "uuid"));
@@ -159,7 +168,8 @@ static bool is_written(const json_t *node, const char *list, const struct capaci
  */
 static bool has_devices(const json_t *gpu_node)
 {
-	return json_array_size(kube_json_at(gpu_node, "status", "devices", NULL)) > 0;
+	return !is_dra(gpu_node) &&
+		json_array_size(kube_json_at(gpu_node, "status", "devices", NULL)) > 0;
 }
 
 static bool is_unknown(const json_t *node, const char *list)
@@ -340,11 +350,11 @@ static bool is_owner_known(struct controller *c, const json_t *node, const char 
 {
 	char text[256];
 
-	if (owner && (!strcmp(owner, "divvy") || !strcmp(owner, "pool")))
+	if (owner && (!strcmp(owner, "divvy") || !strcmp(owner, "pool") || !strcmp(owner, "dra")))
 		return true;
 	snprintf(text, sizeof(text),
-		"The label " OWNER "=%.63s is unknown, so no divvyd runs here; set it to divvy or "
-		"pool",
+		"The label " OWNER "=%.63s is unknown, so no divvyd runs here; set it to divvy, "
+		"pool or dra",
 		owner ? owner : "");
 	controller_event(c, node, "v1", "Node", true, "OwnerUnknown", text);
 	return false;

@@ -167,6 +167,10 @@ static const struct option_row table[] = {
 	{"ready-fd", "N", "write a line to file descriptor N when the daemon serves",
 		.set = set_ready_fd},
 	{"cluster", NULL, TEXT_DIVVYD_CLUSTER, AT(is_cluster)},
+	{"dra", NULL,
+		"be the DRA driver divvy.gpu of the node, and not a device plugin; needs "
+		"Kubernetes 1.36",
+		AT(node.is_dra), .needs = "cluster"},
 	{"kubeconfig", "FILE", "kubeconfig for the API server; default the pod's service account",
 		AT(node.kubeconfig), .needs = "cluster"},
 	{"node-name", "NODE", "name of the node; default $NODE_NAME", AT(node.name),

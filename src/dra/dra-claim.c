@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reads a ResourceClaim as tenants: see dra-claim.h. The allocation is the API server's, but what is
- * read from it is checked again, since a tenant is made of it. The results come in the order of the
+ * Reads a ResourceClaim as tenants: see dra-claim.h. The allocation is the API server's, but its
+ * values are checked again, since they become a tenant. The results come in the order of the
  * allocation, so of several devices of a request the first one is the tenant's first device.
  */
 #include "dra/dra-claim.h"
@@ -15,7 +15,7 @@
 #include "base/str.h"
 #include "kube/kube-json.h"
 
-/* What one result gives on its device. */
+/* The part of its device that one result gives. */
 struct part {
 	uint32_t place; /* index into the tenant's places */
 	enum dra_kind kind;

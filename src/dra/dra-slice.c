@@ -111,17 +111,19 @@ static json_t *capacities_of(const struct slice_device *d, enum dra_kind kind)
 		"validRange", "min", block, "step", block);
 }
 
+/* The server adds the time of a taint without one. */
 static json_t *slice_taints(const struct slice_device *d)
 {
 	json_t *all = json_array();
 
 	for (uint32_t i = 0; i < d->n_taints; i++) {
 		const struct slice_taint *t = &d->taints[i];
-		json_t *one = json_pack("{s:s, s:s, s:s}", "key", t->key, "effect",
-			t->is_no_execute ? "NoExecute" : "NoSchedule", "timeAdded",
-			kube_time_format(t->since_ns).s);
+		json_t *one = json_pack("{s:s, s:s}", "key", t->key, "effect",
+			t->is_no_execute ? "NoExecute" : "NoSchedule");
 
 		kube_json_set_text(one, "value", t->value);
+		if (t->since_ns)
+			kube_json_set_text(one, "timeAdded", kube_time_format(t->since_ns).s);
 		json_array_append_new(all, one);
 	}
 	return all;

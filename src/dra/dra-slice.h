@@ -21,7 +21,7 @@
 struct slice_taint {
 	const char *key, *value; /* value "": none */
 	bool is_no_execute;
-	uint64_t since_ns; /* CLOCK_REALTIME */
+	uint64_t since_ns; /* CLOCK_REALTIME; 0: not known */
 };
 
 /* Texts may be NULL or "", and versions 0, for what the driver does not say. */

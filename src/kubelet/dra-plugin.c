@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The DRA driver at the kubelet: see dra-plugin.h. One gRPC server listens in the kubelet's registry
- * folder and tells name, versions and the socket of the other server, which prepares claims. A
- * request owns the decoded message, from which it borrows the names; it ends when it is answered.
- * One thread.
+ * The DRA driver at the kubelet: see dra-plugin.h. One gRPC server listens in the registry folder
+ * of the kubelet and tells name, versions and the socket of the other server, which prepares
+ * claims. A request owns the decoded message, from which it borrows the names; the request ends
+ * when it is answered. One thread.
  */
 #include "kubelet/dra-plugin.h"
 
@@ -80,7 +80,7 @@ bool dra_plugin_is_known(const struct dra_plugin *p)
 
 static void set_known(struct dra_plugin *p, bool is_known, const char *reason)
 {
-	if (p->is_known == is_known && !strcmp(p->reason, reason))
+	if (p->is_known == is_known && (is_known || !strcmp(p->reason, reason)))
 		return;
 	p->is_known = is_known;
 	snprintf(p->reason, sizeof(p->reason), "%s", reason);
@@ -188,7 +188,7 @@ static void report_fill(const struct dra_health *from, struct report *to)
 	to->health.last_updated_time = from->since_s;
 	/*
 	 * The kubelet counts a device as unknown when its report is older than this. A stream has
-	 * only changes, so the time is as long as the API's type allows the kubelet to compute with.
+	 * only changes, so the time is as long as a kubelet can compute with.
 	 */
 	to->health.health_check_timeout_seconds = INT32_MAX;
 	to->health.message = dra_text(from->message);
@@ -413,6 +413,15 @@ void dra_answer(struct dra_request *request, const struct dra_result *results)
 		answer_prepare(c, results);
 	else if (c->call)
 		answer_unprepare(c, results);
+	dra_call_free(c);
+}
+
+void dra_refuse(struct dra_request *request, const char *why)
+{
+	struct dra_call *c = (struct dra_call *)request;
+
+	if (c->call)
+		grpc_call_end(c->call, GRPC_UNAVAILABLE, "%s", why);
 	dra_call_free(c);
 }
 

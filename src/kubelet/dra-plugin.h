@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A driver of dynamic resource allocation (DRA) at the kubelet. It registers itself, and the kubelet
+ * A driver of dynamic resource allocation (DRA) at the kubelet. It registers itself. The kubelet
  * then asks it to prepare and unprepare ResourceClaims, and watches the health of its devices. One
  * thread, the loop's; nothing blocks, except for a few calls of the file system.
  *
@@ -60,9 +60,9 @@ struct dra_health {
 };
 
 /*
- * Each request is answered exactly once, at once or later, by dra_answer(), which ends the request.
- * The request stays valid if the kubelet no longer waits, or if the plugin is freed; the answer is
- * then dropped.
+ * Each request is answered exactly once, at once or later, by dra_answer() or dra_refuse(), which
+ * end the request. The request stays valid if the kubelet no longer waits, or if the plugin is
+ * freed; the answer is then dropped.
  */
 struct dra_ops {
 	void (*prepare)(struct dra_request *request);
@@ -98,6 +98,9 @@ bool dra_plugin_is_known(const struct dra_plugin *plugin);
  */
 int dra_plugin_report(
 	struct dra_plugin *plugin, const struct dra_health *devices, size_t n, struct error *err);
+
+/* Ends the request without an answer about its claims; the kubelet asks again. */
+void dra_refuse(struct dra_request *request, const char *why);
 
 /* results: one for each claim of the request. */
 void dra_answer(struct dra_request *request, const struct dra_result *results);

@@ -44,6 +44,7 @@ struct gang;         /* node-gang.c */
 struct node_page;    /* node-page.c */
 struct allocation;   /* node-allocate.c */
 struct unknown_slot; /* node-unknown.c */
+struct dra;          /* node-dra.h */
 
 /* node-usage.c */
 struct slot_usage {
@@ -66,6 +67,8 @@ struct slot {
 	struct remote *remote;
 	bool is_over;    /* the container has ended; the tenant ends with its last process */
 	bool is_written; /* the slot's CDI file exists */
+	/* node-dra-tenant.c: the slot belongs to a claim, and its tenant ends with the claim. */
+	bool is_claimed;
 	/* An extra slot beyond n_regular, for a container that had it before devices were lost. */
 	bool is_kept;
 	uint64_t since_ns; /* start of the present tenant */
@@ -115,8 +118,9 @@ struct node {
 	struct kube_cache *gpunodes; /* this node's GPUNode: node_gpunode() */
 	struct kube_cache *policies;
 
-	struct node_page *page; /* NULL: no HTTP server */
-	struct plugin *plugin;
+	struct node_page *page;  /* NULL: no HTTP server */
+	struct dra *dra;         /* NULL: the node's pods get slots from the device plugin */
+	struct plugin *plugin;   /* NULL: dra is not NULL */
 	char plugin_reason[128]; /* why the device plugin is not registered with the kubelet */
 	struct podres *podres;
 	struct podres_question *sweep;
@@ -353,6 +357,20 @@ int allocate_find_taker(const struct node *node, const struct podres_list *list,
 	struct node_taker *ret_taker, struct error *err);
 void allocate_slots(struct plugin_request *request);
 void allocate_free_all(struct node *node);
+
+/* ---- node-dra.c: the DRA driver, in place of the device plugin ---- */
+
+/*
+ * Restores the prepared claims of an earlier divvyd, and registers the driver. Sets node->dra, also
+ * on failure. Blocks.
+ */
+int node_dra_new(struct node *node, struct error *err);
+void node_dra_free(struct node *node);
+/* Call when a device, a cordon or the ownership of the devices may have changed. */
+void node_dra_changed(struct node *node);
+void node_dra_tick(struct node *node);
+/* Why the kubelet has not registered the driver; NULL: it has. */
+const char *node_dra_reason(const struct node *node);
 
 /* ---- node-start.c: PreStartContainer ---- */
 

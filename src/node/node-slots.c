@@ -168,6 +168,11 @@ void node_offer(struct node *node)
 	uint32_t closed = 0, n;
 	struct error err;
 
+	if (node->dra) {
+		node_dra_changed(node);
+		node_status_touch(node);
+		return;
+	}
 	if (!offer)
 		return;
 	for (uint32_t i = 0; i < set->n; i++) {
@@ -197,9 +202,9 @@ void node_offer(struct node *node)
 
 uint32_t node_slots_total(const struct node *node)
 {
-	uint32_t n = node->n_regular;
+	uint32_t n = node->dra ? 0 : node->n_regular;
 
-	for (uint32_t i = n; i < node->n_offered; i++)
+	for (uint32_t i = node->n_regular; i < node->n_offered; i++)
 		n += node->slots[i].is_kept;
 	return n;
 }
@@ -278,6 +283,9 @@ static int make_slots(struct node *node, const struct held *held)
 
 	/* A node without devices has slots for pods with devices of other nodes. */
 	node->n_regular = MAX(n_devices, 1u) * NODE_SLOTS_EACH;
+	/* A prepared claim has its slots' numbers for as long as it lives, also without devices. */
+	if (node->options.is_dra)
+		node->n_regular = NODE_SLOTS_MAX;
 	node->n_offered = MAX(node->n_regular, held->n_own);
 	node->n_slots = node->n_offered +
 		(node->options.remote_listen ? MAX(n_devices * NODE_SLOTS_EACH, held->n_served)
@@ -292,7 +300,7 @@ static int make_slots(struct node *node, const struct held *held)
 
 bool node_has_kept_slots(const struct node *node)
 {
-	return node_slots_total(node) > node->n_regular;
+	return !node->dra && node_slots_total(node) > node->n_regular;
 }
 
 void node_drop_kept(struct node *node, const struct podres_list *list)

@@ -92,6 +92,7 @@ static json_t *node_status_devices_json(const struct node *node)
 			(json_int_t)d->info.usable_bytes, "simulated", (int)set->is_simulated,
 			"health", node_status_device_health(d), "owner",
 			node->conflict[0] || !node_pool_is_open(node, d) ? "native"
+				: node->dra                              ? "dra"
 				: node->pool.is_on                       ? "pool"
 									 : "divvy");
 		const char *placeholder = placeholder_of(node, d);
@@ -136,6 +137,7 @@ static json_t *node_status_tenant_json(
 		"epoch", (json_int_t)t->pod->epoch);
 	if (slot->note[0])
 		json_object_set_new(one, "note", json_string(slot->note));
+	kube_json_set_text(one, "claim", t->pod->claim);
 	node_usage_describe(slot, one);
 	return one;
 }
@@ -152,7 +154,8 @@ static json_t *node_status_tenants_json(struct node *node, uint32_t *ret_used)
 		 * Counts the slots that the kubelet has given to containers, also those of pods
 		 * whose devices, and thereby tenants, are on another node.
 		 */
-		*ret_used += i < node->n_offered && (t || node->slots[i].remote);
+		*ret_used += i < node->n_offered && !node->slots[i].is_claimed &&
+			(t || node->slots[i].remote);
 		if (t)
 			json_array_append_new(
 				all, node_status_tenant_json(node, &node->slots[i], t));
@@ -203,9 +206,9 @@ static struct condition ready_condition(const struct node *node)
 	if (node->conflict[0])
 		return (struct condition){"Ready", false, "OwnerConflict",
 			"another device plugin has registered the node's GPUs"};
-	if (!plugin_is_known(node->plugin))
-		return (struct condition){
-			"Ready", false, "KubeletUnreachable", node->plugin_reason};
+	if (node->dra ? node_dra_reason(node) != NULL : !plugin_is_known(node->plugin))
+		return (struct condition){"Ready", false, "KubeletUnreachable",
+			node->dra ? node_dra_reason(node) : node->plugin_reason};
 	if (!kube_cache_is_synced(node->pods))
 		return (struct condition){
 			"Ready", false, "Starting", "divvyd has not read the node's pods yet"};
@@ -322,6 +325,7 @@ static json_t *status_json(struct node *node)
 		"observedGeneration", json_integer_value(generation), "epoch",
 		(json_int_t)node->epoch, "owner",
 		node->conflict[0]          ? "none"
+			: node->dra        ? "dra"
 			: node->pool.is_on ? "pool"
 					   : "divvy",
 		"deviceCount", (int)set->n, "devices", node_status_devices_json(node), "slots",

@@ -96,7 +96,7 @@ static void pod_changed(struct node *node, const struct kube_entry *entry, bool 
 		struct tenant *t = node_tenant(node, slot);
 		const struct tenant_pod *pod = node_slot_pod(node, slot);
 
-		if (!pod || strcmp(pod->uid, entry->uid) != 0 ||
+		if (!pod || strcmp(pod->uid, entry->uid) != 0 || slot->is_claimed ||
 			!is_watched_as(node, slot, is_served))
 			continue;
 		if (node_is_over(entry->object, pod->container))
@@ -111,7 +111,7 @@ static void node_pod_removed(struct node *node, const char *uid, bool is_served)
 	for (uint32_t i = 0; i < node->n_slots; i++) {
 		const struct tenant_pod *pod = node_slot_pod(node, &node->slots[i]);
 
-		if (pod && !strcmp(pod->uid, uid) &&
+		if (pod && !strcmp(pod->uid, uid) && !node->slots[i].is_claimed &&
 			is_watched_as(node, &node->slots[i], is_served))
 			node_slot_end(node, &node->slots[i]);
 	}
@@ -159,7 +159,7 @@ static void on_pods_synced(void *data)
 	for (uint32_t i = 0; i < node->n_offered; i++) {
 		const struct tenant_pod *pod = node_slot_pod(node, &node->slots[i]);
 
-		if (pod && !kube_cache_find_uid(node->pods, pod->uid))
+		if (pod && !node->slots[i].is_claimed && !kube_cache_find_uid(node->pods, pod->uid))
 			node_slot_end(node, &node->slots[i]);
 	}
 	node->next_sweep_ns = 0;
@@ -379,7 +379,8 @@ static int start_plugin(struct node *node, struct error *err)
 	if (r < 0)
 		return fail_errno(err, -r, "pod-resources");
 	snprintf(node->plugin_reason, sizeof(node->plugin_reason), "not registered yet");
-	return plugin_new(node->agent->loop, &options, &node->plugin, err);
+	return node->options.is_dra ? node_dra_new(node, err)
+				    : plugin_new(node->agent->loop, &options, &node->plugin, err);
 }
 
 /*
@@ -452,7 +453,8 @@ static void node_on_sweep(void *data, const struct podres_list *list, const stru
 		const struct tenant_pod *pod = node_slot_pod(node, slot);
 		const struct podres_container *c = NULL;
 
-		if (!pod || slot->since_ns >= node->sweep_asked_ns || start_has_slot(node, slot))
+		if (!pod || slot->is_claimed || slot->since_ns >= node->sweep_asked_ns ||
+			start_has_slot(node, slot))
 			continue;
 		if (podres_find(list, STR(NODE_RESOURCE), str_from(slot->id), &c) == -EEXIST)
 			continue;
@@ -490,6 +492,8 @@ static void node_on_tick(struct loop_timer *timer, uint64_t now)
 		look_at_namespaces(node);
 		node_offer(node);
 	}
+	if (node->dra)
+		node_dra_tick(node);
 	for (uint32_t i = 0; i < node->n_slots; i++) {
 		struct slot *slot = &node->slots[i];
 		const struct tenant *t = node_tenant(node, slot);
@@ -510,6 +514,8 @@ static void node_on_tick(struct loop_timer *timer, uint64_t now)
 		look_for_others(node);
 		watch_look(node);
 		faults_look(node);
+		if (node->dra)
+			node_dra_changed(node);
 		node_status_touch(node);
 	}
 	node_sweep_slots(node, now);
@@ -685,6 +691,7 @@ void node_free(struct node *node)
 	serve_free(node);
 	identity_release(node->identity);
 	identities_free(node->identities);
+	node_dra_free(node);
 	plugin_free(node->plugin);
 	podres_free(node->podres);
 	node_usage_free(node);

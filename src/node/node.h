@@ -37,6 +37,7 @@ struct node_options {
 	uint32_t probe_transfer_ms;  /* length of a bandwidth measurement; 0: none */
 	const char *listen;          /* address of /healthz and /metrics; NULL: none */
 	const char *health_listen;   /* address of /healthz and /readyz, for probes; NULL: none */
+	bool is_dra;                 /* divvyd is a DRA driver here, and not a device plugin */
 	bool is_simulate_fixed;      /* the command line decides simulation, not GPUNode */
 };
 

@@ -180,6 +180,7 @@ static void faults_are_taints(void **state)
 		kube_json_text(json_array_get(taints, 0), "timeAdded"), "2023-11-14T22:13:20Z");
 	assert_string_equal(kube_json_text(json_array_get(taints, 1), "effect"), "NoSchedule");
 	assert_null(json_object_get(json_array_get(taints, 1), "value"));
+	assert_null(json_object_get(json_array_get(taints, 1), "timeAdded"));
 	assert_true(json_equal(taints, json_object_get(device_in(slices, "share-"), "taints")));
 }
 

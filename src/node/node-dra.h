@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The DRA driver divvy.gpu of a node: prepares ResourceClaims as tenants, and publishes the node's
+ * devices as ResourceSlices. Shared by the files node-dra*.c and node.c. One thread, the loop's.
+ */
+#ifndef NODE_NODE_DRA_H
+#define NODE_NODE_DRA_H
+
+#include "dra/dra-claim.h"
+#include "node/node-internal.h"
+
+/* A claim that is prepared, or that a request is preparing or unpreparing. */
+struct dra_prepared {
+	LIST_ENTRY(dra_prepared) link;
+	struct dra_claim *claim;
+	enum {
+		PREPARED_WRITING, /* its files are being written */
+		PREPARED_READY,
+		PREPARED_ENDING, /* its tenants have ended; the checkpoint still has it */
+	} state;
+	bool is_busy; /* a job of the disk worker refers to it */
+};
+
+struct dra_op;    /* node-dra.c: a request of the kubelet */
+struct dra_write; /* node-dra-files.c */
+
+struct dra {
+	struct node *node;
+	struct dra_plugin *plugin;
+	uint64_t since_s; /* start of this driver, in seconds since 1970 */
+	char reason[128]; /* why the kubelet has not registered the driver */
+	LIST_HEAD(, dra_prepared) claims;
+	LIST_HEAD(, dra_op) ops;
+	LIST_HEAD(, dra_write) writes; /* jobs of the disk worker */
+	struct dra_slices *slices;     /* node-dra-slice.c */
+};
+
+/* ---- node-dra-files.c ---- */
+
+/* The files of a tenant of a claim: those of its slot, and the CDI file. */
+struct dra_files;
+
+/* The texts are copied; nothing is written yet. */
+int dra_files_new(const struct node *node, const struct slot *slot, const struct tenant *tenant,
+	struct dra_files **ret_files, struct error *err);
+void dra_files_free(struct dra_files *files); /* accepts NULL */
+/* Writes the files. Blocks on the disk; any thread. Returns 0 or -errno. */
+int dra_files_write(const struct dra_files *files, struct error *err);
+
+typedef void dra_written_fn(void *data, int result, const struct error *err);
+/*
+ * Has the disk worker write the files, which it takes over, and then a checkpoint of all claims of
+ * the node but those that are PREPARED_ENDING. `done` is called later, once. -ENOMEM.
+ */
+int dra_write(struct dra *dra, struct dra_files **files, size_t n, dra_written_fn *done, void *data,
+	struct error *err);
+/* Lets the jobs that are under way call `done` no more. */
+void dra_drop_writes(struct dra *dra);
+/* Reads the checkpoint of an earlier divvyd into dra->claims, as PREPARED_READY. Blocks. */
+void dra_load(struct dra *dra);
+
+/* ---- node-dra-tenant.c ---- */
+
+/*
+ * Makes the claim's tenants, each with a slot of its own. On failure no tenant is left. -ENOSPC,
+ * -EIO, -EPERM, ... with a sentence.
+ */
+int dra_tenants_make(struct dra *dra, struct dra_claim *claim, struct error *err);
+/* Opens the sockets of the claim's tenants, whose folders exist. */
+int dra_tenants_open(struct dra *dra, const struct dra_claim *claim, struct error *err);
+/* Ends the claim's tenants, and removes their sockets and CDI files. */
+void dra_tenants_end(struct dra *dra, struct dra_claim *claim);
+/* Logs and reports the claim's tenants as granted. */
+void dra_tenants_report(struct dra *dra, const struct dra_claim *claim);
+/*
+ * At the start: makes the tenants, sockets and CDI files of all claims that lack them, and ends
+ * tenants of claims that are not prepared. Blocks.
+ */
+void dra_tenants_resume(struct dra *dra);
+
+/* ---- node-dra-slice.c ---- */
+
+int dra_slices_new(struct dra *dra, struct error *err);
+void dra_slices_free(struct dra_slices *slices); /* accepts NULL */
+/* Something that the slices or the report of health have may have changed. */
+void dra_slices_touch(struct dra *dra);
+
+/* The devices as dra_claim_read() needs them; the caller frees `known`. NULL: out of memory. */
+struct dra_known *dra_known_devices(const struct node *node);
+
+#endif
