@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/agent-state.h"
 #include "agent/device.h"
 #include "base/cleanup.h"
 #include "base/log.h"
@@ -394,6 +395,24 @@ static bool may_share(void *data, const struct tenant *t, const char *pod_uid)
 
 	return t->pod->claim[0] && pod && !strcmp(pod->namespace_name, t->pod->space) &&
 		dra_pod_has_claim(pod->object, t->pod->claim);
+}
+
+void node_dra_pod_removed(struct node *node, struct slot *slot)
+{
+	struct tenant *t = node_tenant(node, slot);
+	const struct kube_entry *pod = NULL;
+	struct error err;
+
+	while (t && (pod = kube_cache_next(node->pods, pod)))
+		if (strcmp(pod->uid, t->pod->uid) != 0 && may_share(node, t, pod->uid) &&
+			!node_is_over(pod->object, ""))
+			break;
+	if (!pod || str_copy(t->pod->uid, sizeof(t->pod->uid), str_from(pod->uid)) < 0 ||
+		str_copy(t->pod->name, sizeof(t->pod->name), str_from(pod->name)) < 0)
+		return;
+	if (state_tenant(t, &err) < 0)
+		log_warn("%s", err.msg);
+	node_status_touch(node);
 }
 
 static int start_driver(struct dra *dra, struct error *err)

@@ -369,6 +369,11 @@ void node_dra_free(struct node *node);
 /* Call when a device, a cordon or the ownership of the devices may have changed. */
 void node_dra_changed(struct node *node);
 void node_dra_tick(struct node *node);
+/*
+ * The pod of a slot with is_claimed was deleted. If another pod uses the claim, the tenant is that
+ * pod's from now on; it ends when the kubelet says so.
+ */
+void node_dra_pod_removed(struct node *node, struct slot *slot);
 /* Why the kubelet has not registered the driver; NULL: it has. */
 const char *node_dra_reason(const struct node *node);
 

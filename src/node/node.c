@@ -111,8 +111,12 @@ static void node_pod_removed(struct node *node, const char *uid, bool is_served)
 	for (uint32_t i = 0; i < node->n_slots; i++) {
 		const struct tenant_pod *pod = node_slot_pod(node, &node->slots[i]);
 
-		if (pod && !strcmp(pod->uid, uid) && !node->slots[i].is_claimed &&
-			is_watched_as(node, &node->slots[i], is_served))
+		if (!pod || strcmp(pod->uid, uid) != 0 ||
+			!is_watched_as(node, &node->slots[i], is_served))
+			continue;
+		if (node->slots[i].is_claimed)
+			node_dra_pod_removed(node, &node->slots[i]);
+		else
 			node_slot_end(node, &node->slots[i]);
 	}
 }

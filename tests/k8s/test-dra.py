@@ -10,7 +10,7 @@ import time
 import kube_scheduler
 from claims import API, DRA, GIB
 from cluster import NODE_OF_OURS, main, open_cluster, own_minor, patience, skip_all, wait_for, Skip
-from divvyd import DIVVY, IMAGE, Daemon, delete_pod, events_of, install, make_image, wait_for_pod
+from divvyd import IMAGE, Daemon, delete_pod, events_of, install, make_image, wait_for_pod
 from manifests import load
 from tap import fairly
 
@@ -190,6 +190,185 @@ def two_claims_have_their_shares():
     fairly(look, 2)
 
 
+# ---- enforcement
+
+
+def memory_above_the_quota_is_refused():
+    create_claim("good", share(200, "6Gi"))
+    create_claim("greedy", share(200, "2Gi"))
+    run_pod("good", ("--kernel-us=500", "--memory=4096"))
+    wait_for_pod(cluster, "good", "Running")
+    run_pod("greedy", ("--kernel-us=500", "--memory=4096"))
+    wait_for_pod(cluster, "greedy", "Failed")
+    assert "CUDA_ERROR_OUT_OF_MEMORY" in cluster.log_of("greedy")
+    before = daemon.used("good")
+    wait_for(lambda: daemon.used("good") > before, "the program of the other claim continues")
+    remove("good", "greedy")
+
+
+def sixteen_claims_run_on_one_device():
+    names = [f"many-{i}" for i in range(16)]
+    for name in names:
+        create_claim(name, share(60, "4Gi", selectors=of_device(0)))
+        run_pod(name, ("--kernel-us=500",))
+    for name in names:
+        wait_for_pod(cluster, name, "Running")
+    wait_for(lambda: len([t for t in tenants_of(*names) if t["processes"]]) == 16, "all have registered", 60)
+    assert len({t["devices"][0]["uuid"] for t in tenants_of(*names)}) == 1, tenants()
+    remove(*names)
+
+
+def of_device(n):
+    return [{"cel": {"expression": f'device.attributes["divvy.gpu"].uuid == "{daemon.devices()[n]}"'}}]
+
+
+def waits(name, why):
+    """The pod is not scheduled, and its condition has the text."""
+
+    def condition():
+        found = cluster.pod(name)["status"].get("conditions") or []
+        return next((c for c in found if c["type"] == "PodScheduled" and c["status"] == "False"), {})
+
+    wait_for(lambda: why in condition().get("message", ""), f"{name} waits", 60)
+
+
+def a_whole_device_and_a_share_never_meet():
+    """Two devices: a share of one, so a whole one is the other, and a second whole one does not exist."""
+    create_claim("part", share(10, "1Gi"))
+    run_pod("part", ("--kernel-us=500",))
+    wait_for_pod(cluster, "part", "Running")
+    for name in ("all", "none"):
+        create_claim(name, whole())
+    run_pod("all", ("--kernel-us=500",))
+    wait_for_pod(cluster, "all", "Running")
+    found = {t["pod"]["name"]: t for t in tenants_of("part", "all")}
+    assert found["all"]["spec"]["exclusive"] and not found["part"]["spec"]["exclusive"], found
+    assert found["all"]["devices"][0]["uuid"] != found["part"]["devices"][0]["uuid"], found
+    run_pod("none", ())
+    waits("none", "cannot allocate all claims")
+    remove("part")
+    wait_for_pod(cluster, "none", "Running", "Succeeded")
+    remove("all", "none")
+
+
+def containers_share_a_claim_and_requests_do_not():
+    """Two containers of one request are one tenant; a second request is another tenant."""
+    create_claim("both", share(200, name="one"), share(300, name="two"))
+    args = ("--kernel-us=500",)
+    run_pod(
+        "both",
+        (),
+        containers=[
+            container(args, "first", [{"name": "gpu", "request": "one"}]),
+            container(args, "second", [{"name": "gpu", "request": "one"}]),
+            container(args, "third", [{"name": "gpu", "request": "two"}]),
+        ],
+    )
+    wait_for_pod(cluster, "both", "Running")
+    wait_for(lambda: sum(len(t["processes"]) for t in tenants_of("both")) == 3, "all three have registered")
+    found = {t["pod"]["container"]: t for t in tenants_of("both")}
+    assert {name: len(t["processes"]) for name, t in found.items()} == {"one": 2, "two": 1}, found
+    assert found["two"]["spec"]["request_permille"] == 300, found
+    remove("both")
+
+
+def a_claim_of_two_pods_is_one_tenant():
+    create_claim("shared", share(200))
+    for name in ("pod-a", "pod-b"):
+        run_pod(name, ("--kernel-us=500",), claim="shared")
+    for name in ("pod-a", "pod-b"):
+        wait_for_pod(cluster, name, "Running")
+    wait_for(lambda: [len(t["processes"]) for t in tenants_of("pod-a", "pod-b")] == [2], "both are in one tenant")
+    first = tenants_of("pod-a", "pod-b")[0]["pod"]["name"]
+    remove(first)
+    assert len(tenants()) == 1, tenants()  # the other pod still uses the claim, and has its tenant now
+    remove("pod-a", "pod-b")
+    wait_for(lambda: not tenants(), "the tenant has ended with its last pod")
+    cluster.delete(path(name="shared"))
+
+
+def two_halves_are_one_tenant_of_two_devices():
+    constraint = {"requests": ["gpu"], "distinctAttribute": "divvy.gpu/uuid"}
+    create_claim("halves", share(500, count=2), constraints=[constraint])
+    run_pod("halves", ("--kernel-us=500",))
+    wait_for_pod(cluster, "halves", "Running")
+    found = tenants_of("halves")
+    assert len(found) == 1 and {d["uuid"] for d in found[0]["devices"]} == set(daemon.devices()), found
+    remove("halves")
+
+
+# ---- restarts
+
+
+def a_killed_divvyd_keeps_its_claims():
+    for name in ("stays", "goes"):
+        create_claim(name, share(300))
+        run_pod(name, ("--kernel-us=500",))
+        wait_for_pod(cluster, name, "Running")
+    wait_for(lambda: all(t["processes"] for t in tenants_of("stays", "goes")), "both have registered")
+    before = tenants_of("stays")[0]["id"]
+    cluster.kill("divvyd")
+    delete_pod(cluster, "goes")
+    daemon.start("--dra")
+    daemon.await_ready()
+    wait_for(lambda: not tenants_of("goes"), "the kubelet unprepares the claim of the deleted pod", 90)
+    assert tenants_of("stays")[0]["id"] == before, tenants()
+    wait_for(
+        lambda: tenants_of("stays")[0]["processes"] and not tenants_of("stays")[0]["processes"][0]["orphan"],
+        "the program has registered again",
+    )
+    assert [c["name"] for c in checkpoint()] == ["stays"], checkpoint()
+    remove("stays", "goes")
+
+
+def a_reboot_restores_claims():
+    """divvyd's state and the CDI files are gone, as after a restart of the machine. The kubelet holds the claim for prepared,
+    so it does not ask again."""
+    create_claim("reboots", share(300))
+    run_pod("reboots", ("--kernel-us=500", "--duration=5"), restartPolicy="Always")
+    wait_for_pod(cluster, "reboots", "Running")
+    cluster.kill("divvyd")
+    daemon.cut_power()
+    cluster.node.enter("find", daemon.cdi_dir, "-name", "divvy.gpu-*", "-delete")
+    daemon.start("--dra")
+    daemon.await_ready()
+    assert tenants_of("reboots"), tenants()
+    count = cluster.pod("reboots")["status"]["containerStatuses"][0]["restartCount"]
+    wait_for(
+        lambda: cluster.pod("reboots")["status"]["containerStatuses"][0]["restartCount"] > count
+        and tenants_of("reboots")[0]["processes"],
+        "the container starts again with its share",
+        120,
+    )
+    remove("reboots")
+
+
+def a_restarted_kubelet_finds_the_driver():
+    create_claim("through", share(300))
+    run_pod("through", ("--kernel-us=500",))
+    wait_for_pod(cluster, "through", "Running")
+    cluster.restart("kubelet")
+    wait_for(lambda: len(published()) == 4, "the slices that the starting kubelet has removed are back", 90)
+    create_claim("later", share(300))
+    run_pod("later", ("--kernel-us=500",))
+    wait_for_pod(cluster, "later", "Running")
+    assert cluster.pod("through")["status"]["containerStatuses"][0]["restartCount"] == 0
+    remove("through", "later")
+    wait_for(lambda: not checkpoint(), "no claim is prepared any more")
+
+
+def a_cordoned_device_is_tainted():
+    gpunode = f"/apis/divvy.gpu/v1/gpunodes/{cluster.node_name}"
+    cluster.patch(gpunode, {"spec": {"cordoned": [{"uuid": daemon.devices()[0], "reason": "test"}]}})
+    wait_for(lambda: sum("taints" in d for d in published().values()) == 2, "both forms of the device have the taint")
+    create_claim("cordoned", share(10, "1Gi", selectors=of_device(0)))
+    run_pod("cordoned", ())
+    waits("cordoned", "cannot allocate all claims")
+    cluster.patch(gpunode, {"spec": {"cordoned": None}})
+    wait_for_pod(cluster, "cordoned", "Running", "Succeeded")
+    remove("cordoned")
+
+
 try:
     if own_minor() < OLDEST:
         raise Skip(f"needs Kubernetes 1.{OLDEST}")
@@ -205,6 +384,16 @@ try:
             the_node_publishes_its_devices,
             removed_slices_come_back,
             two_claims_have_their_shares,
+            memory_above_the_quota_is_refused,
+            sixteen_claims_run_on_one_device,
+            a_whole_device_and_a_share_never_meet,
+            containers_share_a_claim_and_requests_do_not,
+            a_claim_of_two_pods_is_one_tenant,
+            two_halves_are_one_tenant_of_two_devices,
+            a_killed_divvyd_keeps_its_claims,
+            a_reboot_restores_claims,
+            a_restarted_kubelet_finds_the_driver,
+            a_cordoned_device_is_tainted,
         )
 except Skip as reason:
     skip_all(reason)
