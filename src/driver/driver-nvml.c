@@ -78,6 +78,9 @@ struct nvml_field {
 	X("nvmlInit_v2", true, init, (void)) \
 	X("nvmlShutdown", true, shutdown, (void)) \
 	X("nvmlSystemGetDriverVersion", false, driver_version, (char *, unsigned int)) \
+	X("nvmlSystemGetCudaDriverVersion_v2", false, cuda_version, (int *)) \
+	X("nvmlDeviceGetCudaComputeCapability", false, capability, (nvml_handle, int *, int *)) \
+	X("nvmlDeviceGetArchitecture", false, architecture, (nvml_handle, unsigned int *)) \
 	X("nvmlDeviceGetCount_v2", true, count, (unsigned int *)) \
 	X("nvmlDeviceGetHandleByIndex_v2", true, handle, (unsigned int, nvml_handle *)) \
 	X("nvmlDeviceGetName", true, name, (nvml_handle, char *, unsigned int)) \
@@ -122,6 +125,7 @@ struct nvml_field {
 struct nvml {
 	void *library;
 	char version[80];
+	uint32_t cuda;
 	/* Readers use the driver; writers change `events` or `watched`. Writers come first. */
 	pthread_rwlock_t lock;
 	bool is_closed; /* the driver could not be opened again */
@@ -222,6 +226,7 @@ static void nvml_unlock(pthread_rwlock_t **lock)
 
 int nvml_open(const char *folder, struct nvml **ret_nvml, struct error *err)
 {
+	int cuda = 0;
 	_cleanup_free_ struct nvml *nvml = calloc(1, sizeof(*nvml));
 	int r;
 
@@ -243,6 +248,8 @@ int nvml_open(const char *folder, struct nvml **ret_nvml, struct error *err)
 	}
 	if (!nvml->driver_version || nvml->driver_version(nvml->version, sizeof(nvml->version)))
 		snprintf(nvml->version, sizeof(nvml->version), "unknown");
+	if (nvml->cuda_version && nvml->cuda_version(&cuda) == NVML_OK && cuda > 0)
+		nvml->cuda = (uint32_t)cuda;
 	*ret_nvml = TAKE_PTR(nvml);
 	return 0;
 }
@@ -263,6 +270,36 @@ void nvml_close(struct nvml *nvml)
 const char *nvml_driver_version(const struct nvml *nvml)
 {
 	return nvml ? nvml->version : "none";
+}
+
+uint32_t nvml_cuda_version(const struct nvml *nvml)
+{
+	return nvml ? nvml->cuda : 0;
+}
+
+static void read_generation(struct nvml *nvml, nvml_handle handle, struct nvml_info *info)
+{
+	/* By the number of nvmlDeviceGetArchitecture. */
+	static const char *const names[] = {[2] = "Kepler",
+		[3] = "Maxwell",
+		[4] = "Pascal",
+		[5] = "Volta",
+		[6] = "Turing",
+		[7] = "Ampere",
+		[8] = "Ada",
+		[9] = "Hopper",
+		[10] = "Blackwell"};
+	unsigned int number = 0;
+	int major = 0, minor = 0;
+
+	if (nvml->architecture && nvml->architecture(handle, &number) == NVML_OK &&
+		number < ARRAY_SIZE(names) && names[number])
+		info->architecture = names[number];
+	if (nvml->capability && nvml->capability(handle, &major, &minor) == NVML_OK && major > 0 &&
+		minor >= 0) {
+		info->compute_major = (uint32_t)major;
+		info->compute_minor = (uint32_t)minor;
+	}
 }
 
 static void nvml_read_memory(struct nvml *nvml, struct nvml_info *info)
@@ -312,6 +349,7 @@ static bool nvml_read_info(
 		.nvml_index = index,
 		.gpu_instance = NVML_NO_INSTANCE,
 		.compute_mode = "default",
+		.architecture = "",
 		.numa = read_numa(nvml, handle),
 		.host_access = read_host_access(nvml, handle),
 		.minor = -1};
@@ -320,6 +358,7 @@ static bool nvml_read_info(
 	if (nvml->name(handle, info->model, sizeof(info->model)) != NVML_OK)
 		snprintf(info->model, sizeof(info->model), "unknown");
 	nvml_read_memory(nvml, info);
+	read_generation(nvml, handle, info);
 	if (nvml->pci && nvml->pci(handle, &pci) == NVML_OK)
 		snprintf(info->pci, sizeof(info->pci), "%.31s", pci.bus_id);
 	if (nvml->minor && nvml->minor(handle, &minor) == NVML_OK)
@@ -355,6 +394,9 @@ static size_t list_mig(
 			ret[found].gpu_instance = NVML_NO_INSTANCE;
 		str_copy(ret[found].parent, sizeof(ret[found].parent), str_from(parent->uuid));
 		str_copy(ret[found].pci, sizeof(ret[found].pci), str_from(parent->pci));
+		ret[found].architecture = parent->architecture;
+		ret[found].compute_major = parent->compute_major;
+		ret[found].compute_minor = parent->compute_minor;
 		found++;
 	}
 	return found;

@@ -30,9 +30,11 @@ struct nvml_info {
 	char uuid[96];
 	char model[96];
 	char pci[32];
-	uint64_t memory_bytes;    /* the driver's total */
-	uint64_t usable_bytes;    /* the total minus the driver's own reserve */
-	const char *compute_mode; /* "default", "exclusive", "prohibited" */
+	uint64_t memory_bytes;                 /* the driver's total */
+	uint64_t usable_bytes;                 /* the total minus the driver's own reserve */
+	const char *compute_mode;              /* "default", "exclusive", "prohibited" */
+	const char *architecture;              /* "Hopper"; "": not known */
+	uint32_t compute_major, compute_minor; /* CUDA's compute capability; 0: not known */
 	bool has_mps;
 	bool is_mig;
 	char parent[96];
@@ -70,6 +72,8 @@ int nvml_open(const char *folder, struct nvml **ret_nvml, struct error *err);
 void nvml_close(struct nvml *nvml);
 
 const char *nvml_driver_version(const struct nvml *nvml);
+/* The newest CUDA that the driver serves: 12080 is 12.8; 0: not known. */
+uint32_t nvml_cuda_version(const struct nvml *nvml);
 
 /* Lists the devices to share, with MIG instances in place of their parent. Returns their number. */
 int nvml_list(struct nvml *nvml, struct nvml_info *ret_infos, size_t max, struct error *err);

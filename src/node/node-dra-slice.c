@@ -83,6 +83,13 @@ static int32_t nvlink_group(const struct device_set *set, uint32_t of)
 	return -1;
 }
 
+/* NVML's address of a PCI device has a domain of 8 digits, and Kubernetes' attribute one of 4. */
+static const char *short_pci(const char *pci)
+{
+	return strlen(pci) == strlen("00000000:65:00.0") && !strncmp(pci, "0000", 4) ? pci + 4
+										     : pci;
+}
+
 /* `values` has the texts of the taints, which the device borrows. */
 static void fill_taints(const struct node *node, const struct device *d,
 	struct device_taint values[static DEVICE_FAULTS], struct slice_device *ret)
@@ -109,6 +116,7 @@ static json_t *wanted(const struct dra_slices *s, int64_t generation)
 	struct slice_node all = {.name = node->options.name,
 		.uid = s->node_uid,
 		.driver = set->nvml ? nvml_driver_version(set->nvml) : NULL,
+		.cuda_version = nvml_cuda_version(set->nvml),
 		.is_simulated = set->is_simulated,
 		.devices = devices,
 		.n_devices = is_closed ? 0 : set->n};
@@ -121,7 +129,10 @@ static json_t *wanted(const struct dra_slices *s, int64_t generation)
 
 		devices[i] = (struct slice_device){.uuid = d->info.uuid,
 			.model = d->info.model,
-			.pci = d->info.pci,
+			.architecture = d->info.architecture,
+			.compute_major = d->info.compute_major,
+			.compute_minor = d->info.compute_minor,
+			.pci = short_pci(d->info.pci),
 			.parent = d->info.parent,
 			.usable_bytes = d->info.usable_bytes,
 			.numa = d->info.numa,
