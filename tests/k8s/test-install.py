@@ -121,7 +121,21 @@ def overlay_for_claims_differs_in_nothing_else():
     for hook in added:
         assert {g for r in hook["rules"] for g in r["apiGroups"]} == {"resource.k8s.io"} and hook["matchConditions"]
     classes = {("DeviceClass", f"{name}.divvy.gpu") for name in ("share", "gpu", "mig")}
-    assert {(k[0], k[2]) for k in {*made} - {*shipped}} == classes, made.keys()
+    driver = {(kind, "divvyd-dra") for kind in ("DaemonSet", "ClusterRole", "ClusterRoleBinding")}
+    assert {(k[0], k[2]) for k in {*made} - {*shipped}} == classes | driver, made.keys()
+    plugin, driver = pod_spec(shipped["DaemonSet", "divvy-system", "divvyd"]), pod_spec(
+        made["DaemonSet", "divvy-system", "divvyd-dra"]
+    )
+    assert driver["containers"][0]["args"] == [*plugin["containers"][0]["args"], "--dra"], driver
+    mount, changed = "containers.divvyd.volumeMounts.", [d.split(":")[0] for d in differences(plugin, driver)]
+    assert changed.pop(0).startswith("affinity.nodeAffinity."), changed
+    assert changed == [
+        "containers.divvyd.args",
+        mount + "plugin",
+        mount + "plugins-registry",
+        "volumes.plugin",
+        "volumes.plugins-registry",
+    ], changed
     role, deployment = (
         made["ClusterRole", "", "divvy-controller"],
         made["Deployment", "divvy-system", "divvy-controller"],
