@@ -44,7 +44,7 @@ struct dra_op {
 	struct dra_step steps[];
 };
 
-static struct dra_prepared *find_prepared(const struct dra *dra, const char *uid)
+struct dra_prepared *dra_find(const struct dra *dra, const char *uid)
 {
 	struct dra_prepared *p;
 
@@ -54,7 +54,7 @@ static struct dra_prepared *find_prepared(const struct dra *dra, const char *uid
 	return NULL;
 }
 
-static void prepared_free(struct dra_prepared *p)
+void dra_forget(struct dra_prepared *p)
 {
 	LIST_REMOVE(p, link);
 	dra_claim_free(p->claim);
@@ -101,7 +101,7 @@ static void op_answer(struct dra_op *op)
 
 	LIST_REMOVE(op, link);
 	for (size_t i = 0; results && answers && i < n; i++) {
-		const struct dra_prepared *p = find_prepared(op->dra, op->request->claims[i].uid);
+		const struct dra_prepared *p = dra_find(op->dra, op->request->claims[i].uid);
 
 		if (op->steps[i].err.code)
 			results[i].error = op->steps[i].err.msg;
@@ -153,7 +153,7 @@ static void give_up(struct dra *dra, struct dra_step *s)
 	struct error err;
 
 	dra_tenants_end(dra, s->prepared->claim);
-	prepared_free(s->prepared);
+	dra_forget(s->prepared);
 	s->prepared = NULL;
 	dra->node->agent->n_refused_grants++;
 	if (dra_write(dra, NULL, 0, ignore_written, NULL, &err) < 0)
@@ -218,7 +218,7 @@ static int take_claim(struct dra_step *s, const json_t *object)
 
 	if (!known)
 		return fail(&s->err, ENOMEM, "out of memory");
-	if (find_prepared(dra, name_of(s)->uid))
+	if (dra_find(dra, name_of(s)->uid))
 		return fail(&s->err, EBUSY, "the claim is being prepared by an earlier request");
 	r = dra_claim_read(object, name_of(s)->uid, &inventory, &claim, &s->err);
 	if (r < 0)
@@ -274,7 +274,7 @@ static void step_prepare(struct dra_step *s)
 {
 	struct node *node = s->op->dra->node;
 	const struct dra_claim_name *name = name_of(s);
-	const struct dra_prepared *p = find_prepared(s->op->dra, name->uid);
+	const struct dra_prepared *p = dra_find(s->op->dra, name->uid);
 	const struct kube_write read = {
 		.target = {"resource.k8s.io/v1", "resourceclaims", name->space, name->name, NULL},
 		.timeout_ns = DRA_READ_NS,
@@ -306,7 +306,7 @@ static void on_unprepared(void *data, int result, const struct error *err)
 	if (result < 0)
 		s->err = *err; /* the claim stays PREPARED_ENDING, and the kubelet asks again */
 	else
-		prepared_free(TAKE_PTR(s->prepared));
+		dra_forget(TAKE_PTR(s->prepared));
 	node_status_touch(s->op->dra->node);
 	step_end(s);
 }
@@ -314,7 +314,7 @@ static void on_unprepared(void *data, int result, const struct error *err)
 static void step_unprepare(struct dra_step *s)
 {
 	struct dra *dra = s->op->dra;
-	struct dra_prepared *p = find_prepared(dra, name_of(s)->uid);
+	struct dra_prepared *p = dra_find(dra, name_of(s)->uid);
 
 	if (p && p->is_busy)
 		fail(&s->err, EBUSY, "the claim is in use by an earlier request");
@@ -466,6 +466,7 @@ void node_dra_changed(struct node *node)
 void node_dra_tick(struct node *node)
 {
 	dra_plugin_tick(node->dra->plugin);
+	dra_sweep(node->dra, clock_now_ns());
 }
 
 const char *node_dra_reason(const struct node *node)
@@ -495,12 +496,13 @@ void node_dra_free(struct node *node)
 	if (!dra)
 		return;
 	dra_drop_writes(dra);
+	kube_call_cancel(dra->sweep_call);
 	ops_free(dra);
 	node->agent->may_share = NULL;
 	dra_plugin_free(dra->plugin);
 	dra_slices_free(dra->slices);
 	while ((p = LIST_FIRST(&dra->claims)))
-		prepared_free(p);
+		dra_forget(p);
 	free(dra);
 	node->dra = NULL;
 }

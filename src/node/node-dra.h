@@ -18,7 +18,9 @@ struct dra_prepared {
 		PREPARED_READY,
 		PREPARED_ENDING, /* its tenants have ended; the checkpoint still has it */
 	} state;
-	bool is_busy; /* a job of the disk worker refers to it */
+	bool is_busy;      /* a job of the disk worker refers to it */
+	uint32_t n_missed; /* node-dra-sweep.c: answers in a row that the claim is gone */
+	uint64_t swept_ns; /* time of the last such question */
 };
 
 struct dra_op;    /* node-dra.c: a request of the kubelet */
@@ -33,7 +35,18 @@ struct dra {
 	LIST_HEAD(, dra_op) ops;
 	LIST_HEAD(, dra_write) writes; /* jobs of the disk worker */
 	struct dra_slices *slices;     /* node-dra-slice.c */
+	/* node-dra-sweep.c: the question about a claim that is under way */
+	struct kube_call *sweep_call;
+	char swept_uid[DRA_UID];
+	uint64_t next_sweep_ns;
 };
+
+/* ---- node-dra.c ---- */
+
+/* The prepared claim with that UID; NULL: none. */
+struct dra_prepared *dra_find(const struct dra *dra, const char *uid);
+/* Frees a claim whose tenants have ended. */
+void dra_forget(struct dra_prepared *prepared);
 
 /* ---- node-dra-files.c ---- */
 
@@ -77,6 +90,11 @@ void dra_tenants_report(struct dra *dra, const struct dra_claim *claim);
  * tenants of claims that are not prepared. Blocks.
  */
 void dra_tenants_resume(struct dra *dra);
+
+/* ---- node-dra-sweep.c ---- */
+
+/* Called once a second: ends claims that are gone and that the kubelet does not unprepare. */
+void dra_sweep(struct dra *dra, uint64_t now);
 
 /* ---- node-dra-slice.c ---- */
 
