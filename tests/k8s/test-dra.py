@@ -3,56 +3,29 @@
 """divvyd as DRA driver on a real kubelet: kube-scheduler allocates claims, and divvyd gives their pods exactly these shares."""
 
 import itertools
-import json
-import os
 import time
 
 import kube_scheduler
-from claims import API, DRA, GIB
-from cluster import NODE_OF_OURS, main, open_cluster, own_minor, patience, skip_all, wait_for, Skip
-from divvyd import IMAGE, Daemon, delete_pod, events_of, install, make_image, wait_for_pod
-from manifests import load
+from cluster import NODE_OF_OURS, Skip, main, open_cluster, own_minor, skip_all, wait_for
+from divvyd import GIB, IMAGE, Daemon, delete_pod, events_of, install, make_image, wait_for_pod
+from dra import (
+    OLDEST,
+    SLICES,
+    checkpoint,
+    claims_path,
+    create_claim,
+    install_driver,
+    published,
+    share,
+    slices,
+    tenants,
+    whole,
+)
 from tap import fairly
 
-OLDEST = 36  # shared counters, consumable capacity and device taints are on
-SLICES = API + "/resourceslices"
 
-
-def path(kind="resourceclaims", name=""):
-    return f"{API}/namespaces/{cluster.namespace}/{kind}" + (f"/{name}" if name else "")
-
-
-def install_driver():
-    """What deploy/overlays/dra has for the node: the classes, and divvyd's rights."""
-    cluster.kubectl("apply", "--server-side", "-f", str(DRA / "classes.yaml"), timeout=patience(60))
-    rights = [o for o in load((DRA / "driver.yaml").read_text()) if o["kind"].startswith("ClusterRole")]
-    assert len(rights) == 2, rights
-    cluster.apply(*(json.dumps(o) for o in rights))
-
-
-def share(milli, memory="8Gi", name="gpu", **more):
-    """A request for a share of a device."""
-    requests = {"share": str(milli), "memory": memory}
-    return {
-        "name": name,
-        "exactly": {"deviceClassName": "share.divvy.gpu", "capacity": {"requests": requests}, **more},
-    }
-
-
-def whole(name="gpu"):
-    return {"name": name, "exactly": {"deviceClassName": "gpu.divvy.gpu"}}
-
-
-def create_claim(name, *requests, **devices):
-    return cluster.create(
-        path(),
-        {
-            "apiVersion": "resource.k8s.io/v1",
-            "kind": "ResourceClaim",
-            "metadata": {"name": name},
-            "spec": {"devices": {"requests": list(requests), **devices}},
-        },
-    )
+def make_claim(name, *requests, **devices):
+    create_claim(cluster, name, *requests, **devices)
 
 
 def container(args, name="main", claims=({"name": "gpu"},)):
@@ -92,62 +65,38 @@ def remove(*names):
         wait_for(
             lambda n=name: not cluster.exists(f"/api/v1/namespaces/{cluster.namespace}/pods/{n}"), f"{name} is gone"
         )
-        if cluster.exists(path(name=name)):
-            cluster.delete(path(name=name))
+        if cluster.exists(claims_path(cluster, name)):
+            cluster.delete(claims_path(cluster, name))
     wait_for(lambda: not tenants_of(*names), "their tenants have ended")
 
 
-def tenants():
-    """divvyd's own list of the tenants of pods."""
-    return [t for t in json.loads(daemon.divvy("ps", "-o", "json")) if t.get("pod")]
-
-
 def tenants_of(*names):
-    return [t for t in tenants() if t["pod"]["name"] in names]
-
-
-def slices():
-    """The node's slices, sorted by name."""
-    return sorted(cluster.get(SLICES)["items"], key=lambda s: s["metadata"]["name"])
-
-
-def published():
-    """{name: device} of the pool, if its slices are complete and of one generation; else {}."""
-    found = slices()
-    generations = {s["spec"]["pool"]["generation"] for s in found}
-    if len(generations) != 1 or any(s["spec"]["pool"]["resourceSliceCount"] != len(found) for s in found):
-        return {}
-    return {d["name"]: d for s in found for d in s["spec"].get("devices") or []}
-
-
-def checkpoint():
-    with open(os.path.join(daemon.dir, "state/claims.json"), encoding="utf-8") as f:
-        return json.load(f)["claims"]
+    return [t for t in tenants(daemon) if t["pod"]["name"] in names]
 
 
 # ---- slices
 
 
 def the_node_publishes_its_devices():
-    wait_for(lambda: len(published()) == 4, "the pool has two devices for each GPU", 60)
+    wait_for(lambda: len(published(cluster)) == 4, "the pool has two devices for each GPU", 60)
     daemon.await_ready()
     uuid = daemon.devices()[0][4:].lower()
-    device = published()["share-" + uuid]
+    device = published(cluster)["share-" + uuid]
     assert device["allowMultipleAllocations"] and device["attributes"]["model"]["string"] == "NVIDIA H200", device
     assert device["attributes"]["simulated"]["bool"], device
     assert device["capacity"]["share"]["value"] == "1k", device
-    assert published()["gpu-" + uuid]["consumesCounters"] == device["consumesCounters"], device
+    assert published(cluster)["gpu-" + uuid]["consumesCounters"] == device["consumesCounters"], device
     status = daemon.status()
     assert status["owner"] == "dra" and status["slots"] == {"total": 0, "used": 0}, status
-    owner = slices()[0]["metadata"]["ownerReferences"][0]
+    owner = slices(cluster)[0]["metadata"]["ownerReferences"][0]
     assert owner["kind"] == "Node" and owner["name"] == cluster.node_name, owner
 
 
 def removed_slices_come_back():
-    generation = slices()[0]["spec"]["pool"]["generation"]
-    cluster.delete(SLICES + "/" + slices()[1]["metadata"]["name"])
+    generation = slices(cluster)[0]["spec"]["pool"]["generation"]
+    cluster.delete(SLICES + "/" + slices(cluster)[1]["metadata"]["name"])
     wait_for(
-        lambda: len(published()) == 4 and slices()[0]["spec"]["pool"]["generation"] > generation,
+        lambda: len(published(cluster)) == 4 and slices(cluster)[0]["spec"]["pool"]["generation"] > generation,
         "the slices are complete in a new generation",
         60,
     )
@@ -165,14 +114,15 @@ def two_claims_have_their_shares():
         nth = next(looks)
         low, high = f"low-{nth}", f"high-{nth}"
         for name, milli in ((low, 300), (high, 700)):
-            create_claim(name, share(milli))
+            make_claim(name, share(milli))
             run_pod(name, args)
         for name in (low, high):
             wait_for_pod(cluster, name, "Running")
         wait_for(
-            lambda: len(tenants()) == 2 and all(t["processes"] for t in tenants()), "both programs have registered"
+            lambda: len(tenants(daemon)) == 2 and all(t["processes"] for t in tenants(daemon)),
+            "both programs have registered",
         )
-        found = {t["pod"]["name"]: t for t in tenants()}
+        found = {t["pod"]["name"]: t for t in tenants(daemon)}
         assert found[low]["devices"][0]["uuid"] == found[high]["devices"][0]["uuid"], found
         assert found[low]["spec"]["request_permille"] == 300 and found[low]["pod"]["claim"] == low, found
         told = daemon.tenant(high, "gpu")
@@ -194,8 +144,8 @@ def two_claims_have_their_shares():
 
 
 def memory_above_the_quota_is_refused():
-    create_claim("good", share(200, "6Gi"))
-    create_claim("greedy", share(200, "2Gi"))
+    make_claim("good", share(200, "6Gi"))
+    make_claim("greedy", share(200, "2Gi"))
     run_pod("good", ("--kernel-us=500", "--memory=4096"))
     wait_for_pod(cluster, "good", "Running")
     run_pod("greedy", ("--kernel-us=500", "--memory=4096"))
@@ -209,12 +159,12 @@ def memory_above_the_quota_is_refused():
 def sixteen_claims_run_on_one_device():
     names = [f"many-{i}" for i in range(16)]
     for name in names:
-        create_claim(name, share(60, "4Gi", selectors=of_device(0)))
+        make_claim(name, share(60, "4Gi", selectors=of_device(0)))
         run_pod(name, ("--kernel-us=500",))
     for name in names:
         wait_for_pod(cluster, name, "Running")
     wait_for(lambda: len([t for t in tenants_of(*names) if t["processes"]]) == 16, "all have registered", 60)
-    assert len({t["devices"][0]["uuid"] for t in tenants_of(*names)}) == 1, tenants()
+    assert len({t["devices"][0]["uuid"] for t in tenants_of(*names)}) == 1, tenants(daemon)
     remove(*names)
 
 
@@ -234,11 +184,11 @@ def waits(name, why):
 
 def a_whole_device_and_a_share_never_meet():
     """Two devices: a share of one, so a whole one is the other, and a second whole one does not exist."""
-    create_claim("part", share(10, "1Gi"))
+    make_claim("part", share(10, "1Gi"))
     run_pod("part", ("--kernel-us=500",))
     wait_for_pod(cluster, "part", "Running")
     for name in ("all", "none"):
-        create_claim(name, whole())
+        make_claim(name, whole())
     run_pod("all", ("--kernel-us=500",))
     wait_for_pod(cluster, "all", "Running")
     found = {t["pod"]["name"]: t for t in tenants_of("part", "all")}
@@ -253,7 +203,7 @@ def a_whole_device_and_a_share_never_meet():
 
 def containers_share_a_claim_and_requests_do_not():
     """Two containers of one request are one tenant; a second request is another tenant."""
-    create_claim("both", share(200, name="one"), share(300, name="two"))
+    make_claim("both", share(200, name="one"), share(300, name="two"))
     args = ("--kernel-us=500",)
     run_pod(
         "both",
@@ -273,7 +223,7 @@ def containers_share_a_claim_and_requests_do_not():
 
 
 def a_claim_of_two_pods_is_one_tenant():
-    create_claim("shared", share(200))
+    make_claim("shared", share(200))
     for name in ("pod-a", "pod-b"):
         run_pod(name, ("--kernel-us=500",), claim="shared")
     for name in ("pod-a", "pod-b"):
@@ -281,15 +231,15 @@ def a_claim_of_two_pods_is_one_tenant():
     wait_for(lambda: [len(t["processes"]) for t in tenants_of("pod-a", "pod-b")] == [2], "both are in one tenant")
     first = tenants_of("pod-a", "pod-b")[0]["pod"]["name"]
     remove(first)
-    assert len(tenants()) == 1, tenants()  # the other pod still uses the claim, and has its tenant now
+    assert len(tenants(daemon)) == 1, tenants(daemon)  # the other pod still uses the claim, and has its tenant now
     remove("pod-a", "pod-b")
-    wait_for(lambda: not tenants(), "the tenant has ended with its last pod")
-    cluster.delete(path(name="shared"))
+    wait_for(lambda: not tenants(daemon), "the tenant has ended with its last pod")
+    cluster.delete(claims_path(cluster, "shared"))
 
 
 def two_halves_are_one_tenant_of_two_devices():
     constraint = {"requests": ["gpu"], "distinctAttribute": "divvy.gpu/uuid"}
-    create_claim("halves", share(500, count=2), constraints=[constraint])
+    make_claim("halves", share(500, count=2), constraints=[constraint])
     run_pod("halves", ("--kernel-us=500",))
     wait_for_pod(cluster, "halves", "Running")
     found = tenants_of("halves")
@@ -302,7 +252,7 @@ def two_halves_are_one_tenant_of_two_devices():
 
 def a_killed_divvyd_keeps_its_claims():
     for name in ("stays", "goes"):
-        create_claim(name, share(300))
+        make_claim(name, share(300))
         run_pod(name, ("--kernel-us=500",))
         wait_for_pod(cluster, name, "Running")
     wait_for(lambda: all(t["processes"] for t in tenants_of("stays", "goes")), "both have registered")
@@ -312,19 +262,19 @@ def a_killed_divvyd_keeps_its_claims():
     daemon.start("--dra")
     daemon.await_ready()
     wait_for(lambda: not tenants_of("goes"), "the kubelet unprepares the claim of the deleted pod", 90)
-    assert tenants_of("stays")[0]["id"] == before, tenants()
+    assert tenants_of("stays")[0]["id"] == before, tenants(daemon)
     wait_for(
         lambda: tenants_of("stays")[0]["processes"] and not tenants_of("stays")[0]["processes"][0]["orphan"],
         "the program has registered again",
     )
-    assert [c["name"] for c in checkpoint()] == ["stays"], checkpoint()
+    assert [c["name"] for c in checkpoint(daemon)] == ["stays"], checkpoint(daemon)
     remove("stays", "goes")
 
 
 def a_reboot_restores_claims():
     """divvyd's state and the CDI files are gone, as after a restart of the machine. The kubelet holds the claim for prepared,
     so it does not ask again."""
-    create_claim("reboots", share(300))
+    make_claim("reboots", share(300))
     run_pod("reboots", ("--kernel-us=500", "--duration=5"), restartPolicy="Always")
     wait_for_pod(cluster, "reboots", "Running")
     cluster.kill("divvyd")
@@ -332,7 +282,7 @@ def a_reboot_restores_claims():
     cluster.node.enter("find", daemon.cdi_dir, "-name", "divvy.gpu-*", "-delete")
     daemon.start("--dra")
     daemon.await_ready()
-    assert tenants_of("reboots"), tenants()
+    assert tenants_of("reboots"), tenants(daemon)
     count = cluster.pod("reboots")["status"]["containerStatuses"][0]["restartCount"]
     wait_for(
         lambda: cluster.pod("reboots")["status"]["containerStatuses"][0]["restartCount"] > count
@@ -344,24 +294,26 @@ def a_reboot_restores_claims():
 
 
 def a_restarted_kubelet_finds_the_driver():
-    create_claim("through", share(300))
+    make_claim("through", share(300))
     run_pod("through", ("--kernel-us=500",))
     wait_for_pod(cluster, "through", "Running")
     cluster.restart("kubelet")
-    wait_for(lambda: len(published()) == 4, "the slices that the starting kubelet has removed are back", 90)
-    create_claim("later", share(300))
+    wait_for(lambda: len(published(cluster)) == 4, "the slices that the starting kubelet has removed are back", 90)
+    make_claim("later", share(300))
     run_pod("later", ("--kernel-us=500",))
     wait_for_pod(cluster, "later", "Running")
     assert cluster.pod("through")["status"]["containerStatuses"][0]["restartCount"] == 0
     remove("through", "later")
-    wait_for(lambda: not checkpoint(), "no claim is prepared any more")
+    wait_for(lambda: not checkpoint(daemon), "no claim is prepared any more")
 
 
 def a_cordoned_device_is_tainted():
     gpunode = f"/apis/divvy.gpu/v1/gpunodes/{cluster.node_name}"
     cluster.patch(gpunode, {"spec": {"cordoned": [{"uuid": daemon.devices()[0], "reason": "test"}]}})
-    wait_for(lambda: sum("taints" in d for d in published().values()) == 2, "both forms of the device have the taint")
-    create_claim("cordoned", share(10, "1Gi", selectors=of_device(0)))
+    wait_for(
+        lambda: sum("taints" in d for d in published(cluster).values()) == 2, "both forms of the device have the taint"
+    )
+    make_claim("cordoned", share(10, "1Gi", selectors=of_device(0)))
     run_pod("cordoned", ())
     waits("cordoned", "cannot allocate all claims")
     cluster.patch(gpunode, {"spec": {"cordoned": None}})
@@ -375,7 +327,7 @@ try:
     with open_cluster("kcm", "node", own=NODE_OF_OURS) as cluster:
         install(cluster)
         make_image(cluster)
-        install_driver()
+        install_driver(cluster)
         kube_scheduler.start(cluster)
         daemon = Daemon(cluster, simulate="2xH200-141Gi")
         daemon.make_gpu_node()
