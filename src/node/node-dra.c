@@ -261,12 +261,13 @@ static void on_claim(void *data, const struct kube_answer *answer)
 
 static int check_node(const struct node *node, struct error *err)
 {
+	char text[NODE_CONFLICT_TEXT];
+
 	if (node->is_pid_hidden)
 		return fail(err, EPERM,
 			"divvyd lacks the host's PID namespace; set hostPID in its DaemonSet");
 	if (node->conflict[0])
-		return fail(
-			err, EBUSY, "another device plugin serves %s on this node", node->conflict);
+		return fail(err, EBUSY, "%s", node_conflict_text(node, text));
 	return 0;
 }
 

@@ -151,7 +151,12 @@ struct node {
 	uint8_t faults[ARBITER_DEVICES];
 	/* time of the last Event about an Xid on the device without a known pod; 0: none yet */
 	uint64_t xid_event_ns[ARBITER_DEVICES];
-	char conflict[64]; /* resource of another device plugin for GPUs; "": none */
+	/* resource of another device plugin for GPUs, or name of another DRA driver; "": none */
+	char conflict[64];
+	bool is_conflict_dra;
+	char rival[64]; /* node-rival.c: another DRA driver that hands out the GPUs; "": none */
+	struct kube_call *rival_call;
+	uint64_t next_rival_ns;
 	/* A cordon that names no device of this node, as last reported; "": none. */
 	char no_cordon[96];
 	bool is_insecure; /* any container can get devices by setting a variable: NODE_INSECURE */
@@ -314,6 +319,22 @@ int node_need_identities(struct node *node, struct error *err);
 /* Makes sure that node->identity exists or is requested; it exists only once. */
 int node_need_own_identity(struct node *node, struct error *err);
 void node_saw_epoch(struct node *node, uint64_t epoch);
+
+/* Looks again who hands out the node's GPUs. */
+void node_look_for_others(struct node *node);
+/* "another device plugin serves nvidia.com/gpu on this node". Returns ret. */
+#define NODE_CONFLICT_TEXT 128u
+const char *node_conflict_text(const struct node *node, char ret[static NODE_CONFLICT_TEXT]);
+
+/* ---- node-rival.c ---- */
+
+/*
+ * The driver other than divvy's whose slices have a device with the UUID of a device here; NULL:
+ * none. slices: a list of ResourceSlices, or NULL. Borrowed from it.
+ */
+const char *rival_in(const struct device_set *set, const json_t *slices);
+/* Called once a second: asks the API server now and then. */
+void rival_look(struct node *node, uint64_t now);
 
 /* ---- node-sweep.c ---- */
 

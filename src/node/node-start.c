@@ -658,6 +658,7 @@ static void start_check_pod(struct start *s)
 {
 	struct node *node = s->node;
 	const struct tenant *t = node_tenant(node, s->slot);
+	char text[NODE_CONFLICT_TEXT];
 	struct error err = {0};
 	const json_t *pod;
 
@@ -668,7 +669,7 @@ static void start_check_pod(struct start *s)
 		return;
 	}
 	if (node->conflict[0]) {
-		fail(&err, EBUSY, "another device plugin serves %s on this node", node->conflict);
+		fail(&err, EBUSY, "%s", node_conflict_text(node, text));
 		start_refuse_container(s, GRPC_FAILED_PRECONDITION, &err);
 		return;
 	}

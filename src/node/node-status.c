@@ -205,7 +205,9 @@ static struct condition ready_condition(const struct node *node)
 			"divvyd lacks the host's PID namespace; set hostPID in its DaemonSet"};
 	if (node->conflict[0])
 		return (struct condition){"Ready", false, "OwnerConflict",
-			"another device plugin has registered the node's GPUs"};
+			node->is_conflict_dra
+				? "another DRA driver hands out the node's GPUs"
+				: "another device plugin has registered the node's GPUs"};
 	if (node->dra ? node_dra_reason(node) != NULL : !plugin_is_known(node->plugin))
 		return (struct condition){"Ready", false, "KubeletUnreachable",
 			node->dra ? node_dra_reason(node) : node->plugin_reason};
@@ -277,7 +279,12 @@ static json_t *conditions_json(const struct node *node)
 	const struct condition audited = audited_condition(node, findings, sizeof(findings));
 	json_t *all = json_array();
 
-	if (node->conflict[0])
+	if (node->conflict[0] && node->is_conflict_dra)
+		snprintf(message, sizeof(message),
+			"the DRA driver %s hands out this node's GPUs; to let divvy hand them out, "
+			"remove the driver from the node",
+			node->conflict);
+	else if (node->conflict[0])
 		snprintf(message, sizeof(message),
 			"another device plugin serves %s; to share its GPUs, set the node label "
 			"divvy.gpu/owner=pool and spec.pool of the GPUNode",
@@ -285,7 +292,10 @@ static json_t *conditions_json(const struct node *node)
 	node_status_add_condition(node, all, &ready);
 	node_status_add_condition(node, all,
 		&(struct condition){"OwnerConflict", node->conflict[0],
-			node->conflict[0] ? "OtherPlugin" : "None", message});
+			node->is_conflict_dra       ? "OtherDriver"
+				: node->conflict[0] ? "OtherPlugin"
+						    : "None",
+			message});
 	node_status_add_condition(node, all,
 		node->is_pid_hidden ? &(struct condition){"HostNamespaces", false, "HostPIDMissing",
 					      "nothing is granted"}

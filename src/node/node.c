@@ -191,11 +191,26 @@ json_t *node_checkpoint(const struct node *node)
 		: NULL;
 }
 
-/* Finds GPUs of another device plugin in the kubelet's checkpoint of registered devices. */
-static void look_for_others(struct node *node)
+const char *node_conflict_text(const struct node *node, char ret[static NODE_CONFLICT_TEXT])
+{
+	if (node->is_conflict_dra)
+		snprintf(ret, NODE_CONFLICT_TEXT, "the DRA driver %s hands out this node's GPUs",
+			node->conflict);
+	else
+		snprintf(ret, NODE_CONFLICT_TEXT, "another device plugin serves %s on this node",
+			node->conflict);
+	return ret;
+}
+
+/*
+ * Finds GPUs of another device plugin in the kubelet's checkpoint of registered devices, or of
+ * another DRA driver (node-rival.c).
+ */
+void node_look_for_others(struct node *node)
 {
 	_cleanup_json_ json_t *json = NULL;
-	char found[sizeof(node->conflict)] = "";
+	char found[sizeof(node->conflict)] = "", text[NODE_CONFLICT_TEXT];
+	bool is_dra;
 	const char *resource;
 	json_t *ids;
 
@@ -205,18 +220,23 @@ static void look_for_others(struct node *node)
 	 */
 	if (!kube_cache_is_synced(node->gpunodes))
 		return;
-	if (!node->pool.is_on && !(json = node_checkpoint(node)))
+	/* An unreadable checkpoint says nothing about device plugins. */
+	if (!node->pool.is_on && !(json = node_checkpoint(node)) && !node->rival[0] &&
+		!node->is_conflict_dra)
 		return;
 	json_object_foreach(kube_json_at(json, "Data", "RegisteredDevices", NULL), resource, ids)
 		if (node_is_gpu(resource) && json_array_size(ids))
 			snprintf(found, sizeof(found), "%s", resource);
-	if (!strcmp(found, node->conflict))
+	is_dra = !found[0] && node->rival[0];
+	if (is_dra)
+		snprintf(found, sizeof(found), "%s", node->rival);
+	if (!strcmp(found, node->conflict) && is_dra == node->is_conflict_dra)
 		return;
 	memcpy(node->conflict, found, sizeof(found));
+	node->is_conflict_dra = is_dra;
 	if (found[0])
-		node_event(node, true, "OwnerConflict",
-			"another device plugin serves %s, so divvy offers nothing on this node",
-			found);
+		node_event(node, true, "OwnerConflict", "%s, so divvy offers nothing here",
+			node_conflict_text(node, text));
 	node_offer(node);
 }
 
@@ -295,7 +315,7 @@ static void node_on_gpunode_deleted(void *data, const struct kube_entry *entry)
 /* Runs before the first grant, when the owner of the devices is known. */
 static void node_on_gpunodes_synced(void *data)
 {
-	look_for_others(data);
+	node_look_for_others(data);
 }
 
 /* ---- watching ---- */
@@ -515,13 +535,14 @@ static void node_on_tick(struct loop_timer *timer, uint64_t now)
 	node_peers_tick(node, now);
 	if (now >= node->next_look_ns) {
 		node->next_look_ns = now + LOOK_NS;
-		look_for_others(node);
+		node_look_for_others(node);
 		watch_look(node);
 		faults_look(node);
 		if (node->dra)
 			node_dra_changed(node);
 		node_status_touch(node);
 	}
+	rival_look(node, now);
 	node_sweep_slots(node, now);
 	node_usage_tick(node, now);
 	node_lease_look(node, now);
@@ -652,7 +673,7 @@ static int node_start(struct node *node, struct error *err)
 	for (uint32_t i = 0; i < set->n; i++)
 		overcommit_set(node, &set->devices[i], 0);
 	node_offer(node);
-	look_for_others(node);
+	node_look_for_others(node);
 	loop_set_timer(&node->tick, clock_now_ns() + TICK_NS);
 	return 0;
 }
@@ -695,6 +716,7 @@ void node_free(struct node *node)
 	serve_free(node);
 	identity_release(node->identity);
 	identities_free(node->identities);
+	kube_call_cancel(node->rival_call);
 	node_dra_free(node);
 	plugin_free(node->plugin);
 	podres_free(node->podres);

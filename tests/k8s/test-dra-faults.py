@@ -8,7 +8,7 @@ import subprocess
 
 from cluster import NODE_OF_OURS, Skip, main, open_cluster, own_minor, patience, skip_all, wait_for
 from divvyd import BUILD, Daemon, install
-from dra import OLDEST, SLICES, checkpoint, claims_path, create_claim, install_driver, published, share, tenants
+from dra import OLDEST, SLICES, checkpoint, claims_path, create_claim, install_driver, published, share, slices, tenants
 
 ASK = os.path.join(BUILD, "tests/programs/dra-kubelet")
 STEPPER = os.path.join(BUILD, "tests/component/chaos/stepper")
@@ -266,6 +266,24 @@ def slices_of_another_writer_go():
     wait_for(lambda: len(published(cluster)) == 2, "a changed slice is written again", 60)
 
 
+def devices_of_another_driver_are_left_alone():
+    """Another system's driver publishes a GPU of this node, which it knows by the UUID: divvy hands out nothing here."""
+    uuid = daemon.devices()[0]
+    pool = {"name": cluster.node_name, "generation": 1, "resourceSliceCount": 1}
+    found = {"name": "gpu-0", "attributes": {"uuid": {"string": uuid}}}
+    spec = {"driver": "gpu.other.example", "nodeName": cluster.node_name, "pool": pool, "devices": [found]}
+    cluster.create(SLICES, {"metadata": {"name": "theirs"}, "spec": spec})
+    cluster.kill("divvyd")  # a running divvyd looks again within two minutes
+    daemon.start("--dra")
+    wait_for(lambda: daemon.condition("OwnerConflict").get("reason") == "OtherDriver", "the conflict is reported", 120)
+    wait_for(lambda: [s["metadata"]["name"] for s in slices(cluster)] == ["theirs"], "divvy's slices are gone", 60)
+    assert "gpu.other.example hands out" in ask("prepare", *allocated("late"))[1]
+    cluster.delete(SLICES + "/theirs")
+    wait_for(lambda: len(published(cluster)) == 2, "divvy hands out the device again", 120)
+    assert daemon.condition("OwnerConflict")["status"] == "False", daemon.status()
+    delete_claim("late")
+
+
 try:
     if own_minor() < OLDEST:
         raise Skip(f"needs Kubernetes 1.{OLDEST}")
@@ -287,6 +305,7 @@ try:
             a_kill_at_any_step_of_unprepare_leaves_all_or_nothing,
             an_unreadable_checkpoint_is_kept_aside,
             slices_of_another_writer_go,
+            devices_of_another_driver_are_left_alone,
             a_claim_that_the_kubelet_forgot_ends_when_it_is_gone,
             an_absent_api_server_stops_no_prepared_claim,
         )

@@ -350,6 +350,7 @@ MUST = {
         ("create get patch update", "leases", {"group": C, "namespace": LEASES, "name": "node1"}),
         ("create get", "certificatesigningrequests", {**CSR, "name": "a"}),
         (READ, "configmaps", {"namespace": SYSTEM, "name": "divvy-remote-authority"}),
+        ("list", "resourceslices", {"group": "resource.k8s.io"}),
     ],
 }
 ALL = "get list watch create update patch delete deletecollection"
