@@ -3,9 +3,13 @@
 """divvyd as DRA driver on a real kubelet: kube-scheduler allocates claims, and divvyd gives their pods exactly these shares."""
 
 import itertools
+import json
+import os
+import signal
 import time
 
 import kube_scheduler
+from claims import example
 from cluster import NODE_OF_OURS, Skip, main, open_cluster, own_minor, skip_all, wait_for
 from divvyd import GIB, IMAGE, Daemon, delete_pod, events_of, install, make_image, wait_for_pod
 from dra import (
@@ -321,6 +325,95 @@ def a_cordoned_device_is_tainted():
     remove("cordoned")
 
 
+# ---- examples
+
+
+def as_here(obj):
+    """An example's object for this cluster: the image that the node has, whose entry point is spin."""
+    for c in obj["spec"].get("containers") or []:
+        c.update(image=IMAGE, imagePullPolicy="Never", args=c.pop("command")[1:])
+    return obj
+
+
+def the_examples_run():
+    """Each example runs on real slices, and divvyd has a tenant for each of its requests."""
+    wanted = {
+        "share": [300],
+        "two-containers": [500],
+        "two-requests": [100, 400],
+        "two-devices": [500],
+        "first-available": [500],
+        "whole-gpu": [1000],
+    }
+    for name, shares in wanted.items():
+        space = cluster.new_namespace()
+        objects = [as_here(o) for o in example(name)]
+        cluster.kubectl("apply", "-n", space, "-f", "-", stdin="\n---\n".join(json.dumps(o) for o in objects))
+        (pod,) = (o["metadata"]["name"] for o in objects if o["kind"] == "Pod")
+        status = f"/api/v1/namespaces/{space}/pods/{pod}"
+        wait_for(lambda s=status: cluster.get(s)["status"].get("phase") == "Running", f"{name} runs", 90)
+        wait_for(lambda p=pod: all(t["processes"] for t in tenants_of(p)), f"the programs of {name} have registered")
+        found = sorted(t["spec"]["request_permille"] for t in tenants_of(pod))
+        assert found == shares, (name, tenants_of(pod))
+        cluster.delete(status, grace_s=1)
+        wait_for(lambda p=pod: not tenants_of(p), f"the tenants of {name} have ended", 60)
+
+
+# ---- hostile pods
+
+
+def a_cdi_name_in_an_annotation_gives_nothing():
+    """A pod without a claim names the device of another pod's claim, as annotations of the runtime could."""
+    make_claim("owner", share(300))
+    run_pod("owner", ("--kernel-us=500",))
+    wait_for_pod(cluster, "owner", "Running")
+    slot = tenants_of("owner")[0]["pod"]["slot"]
+    cluster.create(
+        f"/api/v1/namespaces/{cluster.namespace}/pods",
+        {
+            "metadata": {"name": "thief", "annotations": {"cdi.k8s.io/thief": f"divvy.gpu/slot={slot}"}},
+            "spec": {"restartPolicy": "Never", "containers": [container(("--count=1",), claims=())]},
+        },
+    )
+    wait_for_pod(cluster, "thief", "Failed")
+    assert len(tenants_of("owner")[0]["processes"]) == 1, tenants(daemon)
+    remove("owner")
+    delete_pod(cluster, "thief")
+
+
+# ---- faults of devices
+
+
+def health_of(name):
+    """[(resource, health)] in the status of the pod's only container."""
+    (status,) = cluster.pod(name)["status"].get("containerStatuses") or [{}]
+    resources = status.get("allocatedResourcesStatus") or []
+    return [(r["name"], h["health"]) for r in resources for h in r.get("resources") or []]
+
+
+def a_lost_device_is_tainted_and_unhealthy():
+    """The taint has the effect NoExecute, so Kubernetes evicts pods whose claims do not tolerate it."""
+    tolerations = [{"operator": "Exists"}]  # the Xid that reports the loss is a taint of its own
+    make_claim("tolerant", share(100, selectors=of_device(1), tolerations=tolerations))
+    make_claim("strict", share(100, selectors=of_device(1)))
+    for name in ("tolerant", "strict"):
+        run_pod(name, ("--kernel-us=500",), restartPolicy="Always")
+        wait_for_pod(cluster, name, "Running")
+    wait_for(lambda: health_of("tolerant") == [("claim:gpu", "Healthy")], "the pod's status has the health", 60)
+    with open(os.path.join(daemon.runtime, "sim/faults"), "w", encoding="ascii") as f:
+        f.write("lost device=1 after=1\n")
+    os.kill(daemon.engine(), signal.SIGHUP)  # the engine reads its settings again
+    wait_for(
+        lambda: sum("divvy.gpu/lost" in str(d.get("taints")) for d in published(cluster).values()) == 2,
+        "both forms of the device have the taint",
+        60,
+    )
+    wait_for(lambda: health_of("tolerant") == [("claim:gpu", "Unhealthy")], "the pod's status has the fault", 60)
+    strict = f"/api/v1/namespaces/{cluster.namespace}/pods/strict"
+    wait_for(lambda: not cluster.exists(strict), "the pod without the toleration is evicted", 90)
+    remove("tolerant")
+
+
 try:
     if own_minor() < OLDEST:
         raise Skip(f"needs Kubernetes 1.{OLDEST}")
@@ -346,6 +439,9 @@ try:
             a_reboot_restores_claims,
             a_restarted_kubelet_finds_the_driver,
             a_cordoned_device_is_tainted,
+            the_examples_run,
+            a_cdi_name_in_an_annotation_gives_nothing,
+            a_lost_device_is_tainted_and_unhealthy,
         )
 except Skip as reason:
     skip_all(reason)
