@@ -6,18 +6,15 @@ import os
 
 from claims import API, DRA
 from cluster import patience
-from manifests import load
 
 OLDEST = 36  # shared counters, consumable capacity and device taints are on
 SLICES = API + "/resourceslices"
 
 
 def install_driver(cluster):
-    """What deploy/overlays/dra has for the node: the classes, and divvyd's rights."""
-    cluster.kubectl("apply", "--server-side", "-f", str(DRA / "classes.yaml"), timeout=patience(60))
-    rights = [o for o in load((DRA / "driver.yaml").read_text()) if o["kind"].startswith("ClusterRole")]
-    assert len(rights) == 2, rights
-    cluster.apply(*(json.dumps(o) for o in rights))
+    """What deploy/overlays/dra has for the node: the classes, and divvyd's rights with their limits."""
+    for name in ("classes.yaml", "driver.yaml"):
+        cluster.kubectl("apply", "--server-side", "-f", str(DRA / name), timeout=patience(60))
 
 
 def share(milli, memory="8Gi", name="gpu", **more):

@@ -6,8 +6,8 @@ kubelet's requests (tests/programs/dra-kubelet.c), which a kubelet would send fo
 import os
 import subprocess
 
-from cluster import NODE_OF_OURS, Skip, main, open_cluster, own_minor, patience, skip_all, wait_for
-from divvyd import BUILD, Daemon, install
+from cluster import NODE_OF_OURS, ApiError, Skip, main, open_cluster, own_minor, patience, skip_all, wait_for
+from divvyd import BUILD, Daemon, bound_account, install
 from dra import OLDEST, SLICES, checkpoint, claims_path, create_claim, install_driver, published, share, slices, tenants
 
 ASK = os.path.join(BUILD, "tests/programs/dra-kubelet")
@@ -266,6 +266,32 @@ def slices_of_another_writer_go():
     wait_for(lambda: len(published(cluster)) == 2, "a changed slice is written again", 60)
 
 
+def divvyd_writes_slices_of_its_own_node_alone():
+    """divvyd's token may write slices by its right, and only its own by the policy."""
+    pool = {"name": "n", "generation": 1, "resourceSliceCount": 1}
+    mine = slices(cluster)[0]["metadata"]["name"]
+    for driver, node in (("divvy.gpu", "another"), ("nic.example", cluster.node_name)):
+        spec = {"driver": driver, "nodeName": node, "pool": pool, "devices": [{"name": "d"}]}
+        body = {"metadata": {"name": "foreign"}, "spec": spec}
+        answer = refusal(daemon.account.create, SLICES, body)
+        assert "Policy 'divvyd-slices'" in answer, (spec, answer)
+        cluster.create(SLICES, body)
+        answer = refusal(daemon.account.delete, SLICES + "/foreign")
+        assert "Policy 'divvyd-slices'" in answer, (spec, answer)
+        cluster.delete(SLICES + "/foreign")
+    assert not refusal(daemon.account.delete, f"{SLICES}/{mine}")
+    wait_for(lambda: len(published(cluster)) == 2, "the slice is back", 60)
+
+
+def refusal(call, *words):
+    """The API server's answer; "": it agrees."""
+    try:
+        call(*words)
+    except ApiError as error:
+        return str(error)
+    return ""
+
+
 def devices_of_another_driver_are_left_alone():
     """Another system's driver publishes a GPU of this node, which it knows by the UUID: divvy hands out nothing here."""
     uuid = daemon.devices()[0]
@@ -292,7 +318,7 @@ try:
     with open_cluster("kcm", "node", args=without, own=NODE_OF_OURS) as cluster:
         install(cluster)
         install_driver(cluster)
-        daemon = Daemon(cluster, simulate="1xH200-141Gi")
+        daemon = Daemon(cluster, simulate="1xH200-141Gi", account=bound_account(cluster))
         daemon.make_gpu_node()
         daemon.start("--dra")
         daemon.await_ready()
@@ -305,6 +331,7 @@ try:
             a_kill_at_any_step_of_unprepare_leaves_all_or_nothing,
             an_unreadable_checkpoint_is_kept_aside,
             slices_of_another_writer_go,
+            divvyd_writes_slices_of_its_own_node_alone,
             devices_of_another_driver_are_left_alone,
             a_claim_that_the_kubelet_forgot_ends_when_it_is_gone,
             an_absent_api_server_stops_no_prepared_claim,

@@ -11,7 +11,7 @@ import time
 import kube_scheduler
 from claims import example
 from cluster import NODE_OF_OURS, Skip, main, open_cluster, own_minor, skip_all, wait_for
-from divvyd import GIB, IMAGE, Daemon, delete_pod, events_of, install, make_image, wait_for_pod
+from divvyd import GIB, IMAGE, Daemon, bound_account, delete_pod, events_of, install, make_image, wait_for_pod
 from dra import (
     OLDEST,
     SLICES,
@@ -343,20 +343,22 @@ def the_examples_run():
         "two-requests": [100, 400],
         "two-devices": [500],
         "first-available": [500],
-        "whole-gpu": [1000],
+        "whole-gpu": [1000, 1000],
     }
     for name, shares in wanted.items():
         space = cluster.new_namespace()
         objects = [as_here(o) for o in example(name)]
         cluster.kubectl("apply", "-n", space, "-f", "-", stdin="\n---\n".join(json.dumps(o) for o in objects))
-        (pod,) = (o["metadata"]["name"] for o in objects if o["kind"] == "Pod")
-        status = f"/api/v1/namespaces/{space}/pods/{pod}"
-        wait_for(lambda s=status: cluster.get(s)["status"].get("phase") == "Running", f"{name} runs", 90)
-        wait_for(lambda p=pod: all(t["processes"] for t in tenants_of(p)), f"the programs of {name} have registered")
-        found = sorted(t["spec"]["request_permille"] for t in tenants_of(pod))
-        assert found == shares, (name, tenants_of(pod))
-        cluster.delete(status, grace_s=1)
-        wait_for(lambda p=pod: not tenants_of(p), f"the tenants of {name} have ended", 60)
+        pods = [o["metadata"]["name"] for o in objects if o["kind"] == "Pod"]
+        for pod in pods:
+            path = f"/api/v1/namespaces/{space}/pods/{pod}"
+            wait_for(lambda p=path: cluster.get(p)["status"].get("phase") == "Running", f"{name}: {pod} runs", 90)
+        wait_for(lambda p=pods: all(t["processes"] for t in tenants_of(*p)), f"the programs of {name} have registered")
+        found = sorted(t["spec"]["request_permille"] for t in tenants_of(*pods))
+        assert found == shares, (name, tenants_of(*pods))
+        for pod in pods:
+            cluster.delete(f"/api/v1/namespaces/{space}/pods/{pod}", grace_s=1)
+        wait_for(lambda p=pods: not tenants_of(*p), f"the tenants of {name} have ended", 60)
 
 
 # ---- hostile pods
@@ -422,7 +424,7 @@ try:
         make_image(cluster)
         install_driver(cluster)
         kube_scheduler.start(cluster)
-        daemon = Daemon(cluster, simulate="2xH200-141Gi")
+        daemon = Daemon(cluster, simulate="2xH200-141Gi", account=bound_account(cluster))
         daemon.make_gpu_node()
         daemon.start("--dra")
         main(

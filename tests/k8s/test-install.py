@@ -122,6 +122,7 @@ def overlay_for_claims_differs_in_nothing_else():
         assert {g for r in hook["rules"] for g in r["apiGroups"]} == {"resource.k8s.io"} and hook["matchConditions"]
     classes = {("DeviceClass", f"{name}.divvy.gpu") for name in ("share", "gpu", "mig")}
     driver = {(kind, "divvyd-dra") for kind in ("DaemonSet", "ClusterRole", "ClusterRoleBinding")}
+    driver |= {(f"ValidatingAdmissionPolicy{kind}", "divvyd-slices") for kind in ("", "Binding")}
     assert {(k[0], k[2]) for k in {*made} - {*shipped}} == classes | driver, made.keys()
     plugin, driver = pod_spec(shipped["DaemonSet", "divvy-system", "divvyd"]), pod_spec(
         made["DaemonSet", "divvy-system", "divvyd-dra"]
