@@ -4,6 +4,7 @@
 import os
 import pathlib
 import re
+import runpy
 import shutil
 import urllib.parse
 
@@ -166,15 +167,34 @@ def overlay(cluster, folder):
     copy = pathlib.Path(folder) / "deploy"
     shutil.copytree(DEPLOY, copy)
     path = copy / "overlays/test/divvy.yaml"
+    path.write_text(for_cluster(cluster, path.read_text()))
+    return copy / "overlays/test"
+
+
+def overlay_of_claims(cluster, folder):
+    """As overlay(), but returns the overlay for claims, with the changes of the overlay for tests."""
+    copy = overlay(cluster, folder).parents[1]
+    generate = runpy.run_path(str(DEPLOY / "generate"), run_name="test")
+    changes = yaml.safe_load((DEPLOY / "overlays/test/changes.yaml").read_text())
+    changes["DaemonSet/divvyd-dra"] = changes["DaemonSet/divvyd"]
+    path = copy / "overlays/dra/divvy.yaml"
+    made = [
+        generate["changed"](obj, changes.get(f"{obj['kind']}/{obj['metadata']['name']}", []))
+        for obj in load(path.read_text())
+    ]
+    path.write_text(for_cluster(cluster, generate["dump"](made)))
+    return copy / "overlays/dra"
+
+
+def for_cluster(cluster, text):
+    """Manifests of the overlay for tests, with this cluster's API server, and with ports of the node's seat."""
     url = urllib.parse.urlsplit(cluster.server)
-    text = path.read_text().replace("value: 127.0.0.1", f"value: {url.hostname}")
-    text = text.replace("value: '6443'", f"value: '{url.port}'")
+    text = text.replace("value: 127.0.0.1", f"value: {url.hostname}").replace("value: '6443'", f"value: '{url.port}'")
     text = text.replace("policy/v1\n", cluster.api_version("PodDisruptionBudget") + "\n")
     if cluster.node and cluster.node.seat.number:
         further = PORTS_APART * cluster.node.seat.number
         text = PORTS_OF_HOST.sub(lambda match: str(int(match.group()) + further), text)
-    path.write_text(text)
-    return copy / "overlays/test"
+    return text
 
 
 def crds():
