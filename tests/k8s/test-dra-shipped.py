@@ -8,7 +8,7 @@ import tempfile
 
 from claims import EXAMPLES, GIB, example
 from cluster import NODE_OF_OURS, main, open_cluster, own_minor, patience, skip_all, wait_for
-from dra import OLDEST, published, tenants
+from dra import OLDEST, published, slices, tenants
 from manifests import overlay_of_claims
 from shipped import START_S, Shipped, await_workloads, example as example_of, make_images
 
@@ -115,6 +115,29 @@ def a_resource_is_a_share():
         assert daemon.tenant("resource-share", "gpu")["memoryBytes"] == [8 * GIB], daemon.tenants()
 
 
+def the_node_moves_to_the_device_plugin_and_back():
+    """By the commands of docs/dra.md."""
+    node, drain = cluster.node_name, ["--ignore-daemonsets", "--delete-emptydir-data"]
+    cluster.kubectl("cordon", node)
+    cluster.kubectl("label", "node", node, "divvy.gpu/owner=divvy", "--overwrite")
+    wait_for(lambda: not slices(cluster), "the slices of the driver are gone", START_S)
+    daemon.await_ready()
+    daemon.await_slots()
+    cluster.kubectl("uncordon", node)
+    space = cluster.new_namespace()
+    cluster.kubectl("-n", space, "apply", "-f", "-", stdin=example_of("share"))
+    wait_for(lambda: set(phases_of(space).values()) == {"Running"}, "pods with shares by annotations run", START_S)
+    cluster.kubectl("cordon", node)
+    cluster.kubectl(
+        "drain", node, "--pod-selector=divvy.gpu/tenant=true", "--force", *drain, timeout=START_S
+    )  # --force: the example's pods have no controller
+    cluster.kubectl("label", "node", node, "divvy.gpu/owner=dra", "--overwrite")
+    wait_for(lambda: len(published(cluster)) == 6, "the driver publishes the devices again", START_S)
+    wait_for(lambda: not daemon.slots_offered(), "the kubelet offers no slots", START_S)
+    cluster.kubectl("uncordon", node)
+    a_share_has_its_parameters()
+
+
 TESTS = [
     a_share_has_its_parameters,
     two_containers_are_one_tenant,
@@ -123,11 +146,12 @@ TESTS = [
     the_first_available_device_is_half_an_h200,
     whole_gpus_are_exclusive,
     a_resource_is_a_share,
+    the_node_moves_to_the_device_plugin_and_back,
 ]
 
 if own_minor() < OLDEST:
     skip_all(f"Kubernetes 1.{own_minor()} has no consumable capacity")
-assert len(TESTS) == len(list(EXAMPLES.glob("*.yaml"))), "each example has a test"
+assert len(TESTS) == 1 + len(list(EXAMPLES.glob("*.yaml"))), "each example has a test"
 with open_cluster("kcm", "sched", "node", own=NODE_OF_OURS) as cluster:
     daemon = install()
     main(*TESTS)
