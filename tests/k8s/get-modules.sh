@@ -27,12 +27,14 @@ build() {
 		"${plugins[@]/#/github.com/containernetworking/plugins/plugins/}"
 }
 
-# The types of a pod's spec, for the test that compares divvy's list of fields with them.
+# The types of a pod's spec and the features that kubelets declare, for the test that compares divvy's tables with them.
 take_programs() {
-	local api
+	local api features
 	mv "$new/keep/bin/server" "$new/keep/bin/etcd"
 	cp "$new/root/usr/sbin/runc" "$new/keep/bin/"
 	api=$(with_go list -m -f '{{.Dir}}' k8s.io/api)
 	mkdir "$new/keep/api"
 	cp "$api/core/v1/types.go" "$new/keep/api/core-v1.go"
+	features=$(with_go list -m -f '{{.Dir}}' k8s.io/component-helpers)/nodedeclaredfeatures/features
+	find "$features" -mindepth 2 -name '*.go' ! -name '*_test.go' -exec grep -hE '= +"[A-Z]' {} + >"$new/keep/api/declared-features.go"
 }

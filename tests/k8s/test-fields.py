@@ -13,7 +13,7 @@ import sys
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
-from tap import main, skip_all  # noqa: E402
+from tap import Skip, main, skip_all  # noqa: E402
 
 RULES = HERE.parents[1] / "src/kuberules"
 # Type of the API: (file, table) whose names it must have.
@@ -36,6 +36,30 @@ TABLES = {
     "VolumeSource": ("storage.c", "sources"),
 }
 
+# Types of which declared-features.c or manifest-json.c reads at most one field: all fields that are known here. No field but the
+# named one narrows the choice of nodes.
+KNOWN = {
+    "VolumeMount": """mountPath mountPropagation name readOnly recursiveReadOnly subPath subPathExpr
+        bindMountOptions""",  # VolumeBindMountOptions
+    "SecurityContext": """allowPrivilegeEscalation appArmorProfile capabilities privileged procMount readOnlyRootFilesystem
+        runAsGroup runAsNonRoot runAsUser seLinuxOptions seccompProfile windowsOptions""",
+    "PodSecurityContext": """appArmorProfile fsGroup fsGroupChangePolicy runAsGroup runAsNonRoot runAsUser seLinuxChangePolicy
+        seLinuxOptions seccompProfile supplementalGroups supplementalGroupsPolicy sysctls windowsOptions""",
+    "PodSchedulingGroup": "podGroupName",  # a gang's
+    "PodResourceClaim": "name resourceClaimName resourceClaimTemplateName source",  # the list itself refuses the pod
+    "ContainerRestartRule": "action exitCodes",  # RestartAllContainersOnContainerExits
+    "ContainerRestartRuleOnExitCodes": "operator values",
+}
+# Features that kubelets declare and that no pod needs for its placement: kube-scheduler's InferForScheduling is false for them.
+NEEDED_BY_NO_POD = {
+    "DRANodeAllocatableResources",
+    "DRAOptionalNodeOperations",
+    "ExtendWebSocketsToKubelet",
+    "InPlacePodLevelResourcesVerticalScaling",
+    "InPlacePodVerticalScalingInitContainers",
+    "InPlacePodVerticalScalingMemoryBackedVolumes",
+}
+
 READ_BY_HAND = {"VolumeSource.persistentVolumeClaim", "VolumeSource.ephemeral"}  # read_volume() of pod.c
 
 
@@ -56,16 +80,21 @@ def names_of(file, table):
     }
 
 
-def every_field_of_the_newest_pod_is_known():
+def api(name):
+    """A file of the newest API. None: a build from before this file was kept."""
     found = subprocess.run(
         [HERE / "get", "--check", "newest"], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
     )
     if found.returncode:
         skip_all(found.stderr.strip())
-    types = pathlib.Path(found.stdout.strip(), "api/core-v1.go").read_text(encoding="utf-8")
+    file = pathlib.Path(found.stdout.strip(), "api", name)
+    return file.read_text(encoding="utf-8") if file.exists() else None
+
+
+def every_field_of_the_newest_pod_is_known():
     lacking = []
     for name, (file, table) in TABLES.items():
-        fields = fields_of(types, name)
+        fields = fields_of(TYPES, name)
         assert fields, f"{name} has no fields: the API's file has another form"
         lacking += [
             f"{name}.{field}: not in {table} of {file}"
@@ -75,4 +104,27 @@ def every_field_of_the_newest_pod_is_known():
     assert not lacking, lacking
 
 
-main(every_field_of_the_newest_pod_is_known)
+def every_field_of_the_types_below_is_known():
+    for name, known in KNOWN.items():
+        fields = fields_of(TYPES, name)
+        assert fields, f"{name} has no fields: the API's file has another form"
+        assert fields <= set(known.split()), f"{name}: {sorted(fields - set(known.split()))} not in KNOWN"
+
+
+def every_feature_that_kubelets_declare_is_known():
+    text = api("declared-features.go")
+    if text is None:
+        raise Skip("the build is older than api/declared-features.go; remove it to build it again")
+    declared = set(re.findall(r'"([A-Z]\w+)"', text)) - {"ContainerRestartRules"}  # a gate, and no feature by itself
+    code = (RULES / "declared-features.c").read_text(encoding="utf-8")
+    table = set(re.findall(r'^\t\{"(\w+)", \d+, ', code, re.MULTILINE))
+    assert table and table <= declared, f"no kubelet declares {sorted(table - declared)}"
+    assert declared == table | NEEDED_BY_NO_POD, (declared, table)
+
+
+TYPES = api("core-v1.go")
+main(
+    every_field_of_the_newest_pod_is_known,
+    every_field_of_the_types_below_is_known,
+    every_feature_that_kubelets_declare_is_known,
+)
