@@ -82,14 +82,17 @@ def node(name, *models):
     rig.node(name, *models, **{"divvy.gpu/milli": str(1000 * len(models))})
 
 
-def shared(name, request, annotations=None, **spec):
+def shared(name, request, annotations=None, claims=None, **spec):
     """A pod after the webhook, which leaves its schedulerName alone."""
     milli = round(float(request) * 1000)
     return rig.pod(
         name,
         {"request": request, **(annotations or {})},
         schedulerName="default-scheduler",
-        resources={"limits": {"divvy.gpu/slot": "1", "divvy.gpu/milli": str(milli)}},
+        resources={
+            "limits": {"divvy.gpu/slot": "1", "divvy.gpu/milli": str(milli)},
+            **({"claims": claims} if claims else {}),
+        },
         **spec,
     )
 
@@ -205,6 +208,32 @@ def the_pods_condition_shows_the_extenders_refusal():
     rig.gone("large", "member")
 
 
+def a_pod_has_a_share_and_a_claim_of_another_driver():
+    """kube-scheduler allocates the claim itself. The driver's only device is on the second node."""
+    if cluster.minor < 34:
+        raise Skip("dynamic resource allocation is on since 1.34")
+    dra = "/apis/resource.k8s.io/v1"
+    node("n2", "A100")
+    selector = {"cel": {"expression": "device.driver == 'nic.example'"}}
+    cluster.create(f"{dra}/deviceclasses", {"metadata": {"name": "nic"}, "spec": {"selectors": [selector]}})
+    pool = {"name": "n2", "generation": 1, "resourceSliceCount": 1}
+    nics = {"driver": "nic.example", "nodeName": "n2", "pool": pool, "devices": [{"name": "nic-0"}]}
+    cluster.create(f"{dra}/resourceslices", {"metadata": {"name": "n2-nics"}, "spec": nics})
+    claims = f"{dra}/namespaces/{rig.namespace}/resourceclaims"
+    request = {"name": "one", "exactly": {"deviceClassName": "nic"}}
+    cluster.create(claims, {"metadata": {"name": "nic"}, "spec": {"devices": {"requests": [request]}}})
+    shared("with-claim", "0.5", claims=[{"name": "nic"}], resourceClaims=[{"name": "nic", "resourceClaimName": "nic"}])
+    pod = rig.bound("with-claim")
+    assert pod["spec"]["nodeName"] == "n2" and rig.devices("with-claim") == "main=GPU-n2-0", pod
+    status = cluster.get(f"{claims}/nic")["status"]
+    assert [d["device"] for d in status["allocation"]["devices"]["results"]] == ["nic-0"], status
+    assert [p["name"] for p in status["reservedFor"]] == ["with-claim"], status
+    rig.gone("with-claim")
+    cluster.delete(f"{dra}/resourceslices/n2-nics")
+    cluster.delete(f"{dra}/deviceclasses/nic")
+    rig.remove_node("n2")
+
+
 def a_pod_preempts_through_the_extender():
     cluster.create("/apis/scheduling.k8s.io/v1/priorityclasses", {"metadata": {"name": "high"}, "value": 1000})
     for name in ("low-0", "low-1"):
@@ -317,6 +346,7 @@ TESTS = [
     both_schedulers_share_the_devices,
     a_restart_forgets_nothing,
     the_pods_condition_shows_the_extenders_refusal,
+    a_pod_has_a_share_and_a_claim_of_another_driver,
     a_pod_preempts_through_the_extender,
     only_the_authoritys_clients_may_ask,
     large_requests_and_slow_clients_do_no_harm,
