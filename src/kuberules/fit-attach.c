@@ -2,6 +2,11 @@
 /*
  * Checks how many volumes of each driver a node can have attached, and whether the node has the
  * driver. A pod adds only the volumes that no other pod on the node uses yet.
+ *
+ * A volume that no pod on the node uses any more counts while a VolumeAttachment names it: the
+ * volume takes up one of the node's places until the driver has detached it. kube-scheduler counts
+ * attachments in newer releases only. The filter counts them in each release, because otherwise a
+ * pod could be bound to a node that cannot attach the pod's volume yet.
  */
 #include "kuberules/fit-internal.h"
 
@@ -120,6 +125,25 @@ static int fit_attach_add_pod(
 
 	for (uint32_t i = 0; r == 0 && i < pod->volumes.n; i++)
 		r = add_volume(fit, pod, &pod->volumes.v[i], list);
+	return r;
+}
+
+/* Adds the volumes of CSI drivers that are attached to the node, whether or not a pod uses them. */
+static int fit_attach_add_attached(
+	const struct fit *fit, const struct view_node *node, struct fit_attachments *list)
+{
+	int r = 0;
+
+	for (uint32_t i = 0; r == 0 && i < node->attachments.n; i++) {
+		const struct attachment *attachment = node->attachments.v[i];
+		const struct volume *volume = (const struct volume *)view_find(
+			fit->view, OBJECT_VOLUME, "", attachment->volume);
+
+		if (volume && volume->disk.kind == DISK_CSI && *volume->disk.id)
+			r = fit_attach_add(list,
+				(struct fit_attachment){
+					attachment->driver, volume->disk.id, "", false});
+	}
 	return r;
 }
 
@@ -270,6 +294,8 @@ struct fit_answer fit_check_attach(struct fit *fit, const struct fit_candidate *
 	for (uint32_t p = 0; fit->wanted.n && p < candidate_n_pods(candidate); p++)
 		if (fit_attach_add_pod(fit, candidate_pod(candidate, p), &fit->attached) < 0)
 			return FIT_NO(NODE_UNCLEAR, "out of memory");
+	if (fit->wanted.n && fit_attach_add_attached(fit, candidate->node, &fit->attached) < 0)
+		return FIT_NO(NODE_UNCLEAR, "out of memory");
 	fit_attach_sort_unique(&fit->attached);
 	for (uint32_t i = 0, next; i < fit->wanted.n; i = next) {
 		const char *driver = fit->wanted.v[i].driver;

@@ -30,6 +30,7 @@ const struct object_type object_types[OBJECT_KINDS] = {
 	[OBJECT_CSI_DRIVER] = {"csidriver", sizeof(struct csi_driver), csi_driver_read},
 	[OBJECT_CSI_CAPACITY] = {"csistoragecapacity", sizeof(struct csi_capacity),
 		csi_capacity_read, true},
+	[OBJECT_ATTACHMENT] = {"volumeattachment", sizeof(struct attachment), attachment_read},
 };
 
 const char *object_kind_name(enum object_kind kind)

@@ -29,6 +29,7 @@ enum object_kind {
 	OBJECT_CSI_NODE,
 	OBJECT_CSI_DRIVER,
 	OBJECT_CSI_CAPACITY,
+	OBJECT_ATTACHMENT,
 	OBJECT_KINDS,
 };
 
@@ -83,5 +84,6 @@ int class_read(struct object *object, json_t *json, struct error *err);
 int csi_node_read(struct object *object, json_t *json, struct error *err);
 int csi_driver_read(struct object *object, json_t *json, struct error *err);
 int csi_capacity_read(struct object *object, json_t *json, struct error *err);
+int attachment_read(struct object *object, json_t *json, struct error *err);
 
 #endif

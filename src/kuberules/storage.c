@@ -318,6 +318,27 @@ int csi_driver_read(struct object *object, json_t *json, struct error *err)
 		ARRAY_SIZE(csi_driver_spec_fields), object, err);
 }
 
+static const struct read_field attachment_source_fields[] = {
+	{"persistentVolumeName", read_text, 0},
+};
+
+READ_SOME(storage_read_attached, const char *, attachment_source_fields)
+
+static const struct read_field attachment_fields[] = {
+	READ_FIELD(struct attachment, driver, "attacher", read_text),
+	READ_FIELD(struct attachment, node, "nodeName", read_text),
+	READ_FIELD(struct attachment, volume, "source", storage_read_attached),
+};
+
+int attachment_read(struct object *object, json_t *json, struct error *err)
+{
+	struct attachment *attachment = CONTAINER_OF(object, struct attachment, object);
+
+	attachment->driver = attachment->node = attachment->volume = "";
+	return read_some(&object->arena, json_object_get(json, "spec"), attachment_fields,
+		ARRAY_SIZE(attachment_fields), object, err);
+}
+
 static const struct read_field csi_capacity_fields[] = {
 	READ_FIELD(struct csi_capacity, class, "storageClassName", read_text),
 	READ_FIELD(struct csi_capacity, nodes, "nodeTopology", selector_read),

@@ -104,6 +104,13 @@ struct csi_capacity {
 	int64_t bytes; /* -1: unknown */
 };
 
+/* A VolumeAttachment: the volume is attached to the node, or is being attached or detached. */
+struct attachment {
+	struct object object;
+	const char *node, *driver;
+	const char *volume; /* name of the PersistentVolume; "": an inline volume */
+};
+
 /*
  * Whether the claim is fully bound: the claim names a volume, and the volume controller confirms
  * it.

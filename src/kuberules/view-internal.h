@@ -19,12 +19,18 @@ struct pod_list {
 	uint32_t n_unclear; /* number of pods with is_anti_affinity_unclear */
 };
 
-/* A node, or only the name of a node that pods name and that is not known yet. */
+struct attachment_list {
+	const struct attachment **v;
+	uint32_t n, room;
+};
+
+/* A node, or only the name of a node that pods or attachments name and that is not known yet. */
 struct view_node {
 	char *name;
 	const struct node *node; /* NULL while unknown */
 	uint32_t index;          /* index in view->nodes; valid if `node` is known */
 	struct pod_list pods, nominated;
+	struct attachment_list attachments;
 	struct arena used_arena;
 	/* sum of the requests of its pods; borrows resource names from them */
 	struct resources used;

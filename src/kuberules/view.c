@@ -62,6 +62,7 @@ static void view_node_free(struct view_node *node)
 	arena_done(&node->used_arena);
 	free(node->pods.v);
 	free(node->nominated.v);
+	free(node->attachments.v);
 	free(node->name);
 	free(node);
 }
@@ -135,10 +136,10 @@ static struct view_node *want_node(struct view *view, const char *name)
 	return node;
 }
 
-/* Removes the entry if the Node is unknown and no pod names it. */
+/* Removes the entry if the Node is unknown and no pod or attachment names it. */
 static void release_node(struct view *view, struct view_node *node)
 {
-	if (node->node || node->pods.n || node->nominated.n)
+	if (node->node || node->pods.n || node->nominated.n || node->attachments.n)
 		return;
 	HASH_DEL(view->by_name, node);
 	view_node_free(node);
@@ -238,12 +239,51 @@ static void unlink_node(struct view *view, const struct node *node)
 	release_node(view, slot);
 }
 
+static int link_attachment(struct view *view, const struct attachment *attachment)
+{
+	struct view_node *node;
+	struct attachment_list *list;
+	int r;
+
+	if (!*attachment->node || !*attachment->volume)
+		return 0;
+	node = want_node(view, attachment->node);
+	if (!node)
+		return -ENOMEM;
+	list = &node->attachments;
+	r = array_grow(&list->v, &list->room, list->n + 1, sizeof(*list->v));
+	if (r == 0)
+		list->v[list->n++] = attachment;
+	else
+		release_node(view, node);
+	return r;
+}
+
+static void unlink_attachment(struct view *view, const struct attachment *attachment)
+{
+	struct attachment_list *list;
+	struct view_node *node;
+
+	HASH_FIND_STR(view->by_name, attachment->node, node);
+	if (!node)
+		return;
+	list = &node->attachments;
+	for (uint32_t i = 0; i < list->n; i++)
+		if (list->v[i] == attachment) {
+			list->v[i] = list->v[--list->n];
+			break;
+		}
+	release_node(view, node);
+}
+
 static int link_object(struct view *view, const struct object *object)
 {
 	if (object->kind == OBJECT_POD)
 		return link_pod(view, (const struct pod *)object);
 	if (object->kind == OBJECT_NODE)
 		return link_node(view, (const struct node *)object);
+	if (object->kind == OBJECT_ATTACHMENT)
+		return link_attachment(view, (const struct attachment *)object);
 	return 0;
 }
 
@@ -253,6 +293,8 @@ static void unlink_object(struct view *view, const struct object *object)
 		unlink_pod(view, (const struct pod *)object);
 	else if (object->kind == OBJECT_NODE)
 		unlink_node(view, (const struct node *)object);
+	else if (object->kind == OBJECT_ATTACHMENT)
+		unlink_attachment(view, (const struct attachment *)object);
 }
 
 /*

@@ -754,10 +754,10 @@ int cluster_set(struct cluster *c, int kind, json_t *json, struct error *err)
 	/*
 	 * A change of any object but a Lease may help a waiting pod. Pods, policies, JobSets and
 	 * RayClusters change often, so the code for these kinds sets has_news itself, and only
-	 * after a change that may help.
+	 * after a change that may help. Of a VolumeAttachment only the removal helps.
 	 */
 	c->has_news |= kind != OBJECT_POD && kind != CLUSTER_LEASE && kind != CLUSTER_POLICY &&
-		kind != CLUSTER_JOB_SET && kind != CLUSTER_RAY_CLUSTER;
+		kind != CLUSTER_JOB_SET && kind != CLUSTER_RAY_CLUSTER && kind != OBJECT_ATTACHMENT;
 	if (kind == CLUSTER_GPU_NODE)
 		return cluster_set_gpus(c, json, err);
 	if (kind >= OBJECT_KINDS) {

@@ -26,5 +26,6 @@ const struct cluster_source cluster_sources[CLUSTER_SOURCES] = {
 	{OBJECT_CSI_NODE, KUBE_CSI_NODES, false, true},
 	{OBJECT_CSI_DRIVER, KUBE_CSI_DRIVERS, false, true},
 	{OBJECT_CSI_CAPACITY, KUBE_CSI_CAPACITIES, false, false},
+	{OBJECT_ATTACHMENT, KUBE_VOLUME_ATTACHMENTS, false, true},
 	{OBJECT_POD, KUBE_PODS, false, true},
 };

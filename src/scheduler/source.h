@@ -7,7 +7,7 @@
 
 #include "kube/discovery.h"
 
-#define CLUSTER_SOURCES 19
+#define CLUSTER_SOURCES 20
 
 struct cluster_source {
 	int kind; /* kind for cluster_set() */

@@ -24,9 +24,9 @@ Known differences, which the random pods leave out:
 - Of two free volumes of equal size kube-scheduler takes either, by the order of a hash table. divvy takes the first
   by name. With several claims in one pod the choice decides whether a node fits, so no two random volumes are of equal
   size.
-
 - Newer releases of kube-scheduler count a volume that is still attached to a node (VolumeAttachment) although no pod on
-  the node uses it any more. divvy counts the volumes of pods alone. The random clusters have no VolumeAttachments.
+  the node uses it any more; divvy counts it in each release. If the new pod wants this volume, kube-scheduler counts it
+  twice. The random clusters have no VolumeAttachments.
 
 FIT_SEED, FIT_ROUNDS: seed of the first random world, and number of worlds. The fields of a world depend on the
 release of Kubernetes (DIVVY_K8S; fit_world.py).

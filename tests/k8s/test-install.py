@@ -276,6 +276,7 @@ G, C, N = "divvy.gpu", "coordination.k8s.io", {"namespace": "elsewhere"}
 POD_GROUPS = ["scheduling.k8s.io", "scheduling.x-k8s.io", "scheduling.sigs.k8s.io", "scheduling.volcano.sh"]
 GANGS = [(g, "podgroups") for g in POD_GROUPS] + [("jobset.x-k8s.io", "jobsets"), ("ray.io", "rayclusters")]
 STORAGE, ADMISSION = {"group": "storage.k8s.io"}, {"group": "admissionregistration.k8s.io", "name": "divvy"}
+STORAGE_KINDS = ("storageclasses", "csinodes", "csidrivers", "csistoragecapacities", "volumeattachments")
 READ, CSR = "get list watch", {"group": "certificates.k8s.io"}
 EVERYBODY = [
     ("create patch", "events", N),
@@ -293,10 +294,7 @@ MUST = {
         ("create", "pods/eviction", N),
         (READ, "poddisruptionbudgets", {"group": "policy"}),
         *((READ, r, {"group": "apps"}) for r in ("replicasets", "statefulsets")),
-        *(
-            (READ, r, STORAGE)
-            for r in ("storageclasses", "csinodes", "csidrivers", "csistoragecapacities", "volumeattachments")
-        ),
+        *((READ, r, STORAGE) for r in STORAGE_KINDS),
         *((READ + " patch", r, {}) for r in ("persistentvolumes", "persistentvolumeclaims")),
         *((READ, resource, {"group": group}) for group, resource in GANGS),
         *((READ, r, {"group": G}) for r in ("gpunodes", "gpupolicies")),
@@ -686,6 +684,7 @@ def a_viewer_reads_the_same_objects_as_the_scheduler():
             ("get list watch", r, {})
             for r in ("pods", "nodes", "namespaces", "persistentvolumes", "persistentvolumeclaims")
         ]
+        + [("list", resource, STORAGE) for resource in STORAGE_KINDS]
         + [("list", resource, {"group": group}) for group, resource in GANGS]
         + [("list", "leases", {"group": C, **there})],
         True,

@@ -497,6 +497,34 @@ def volumes_are_provisioned_for_waiting_pods():
     rig.gone("stores")
 
 
+def a_volume_counts_until_it_is_detached():
+    """No pod uses the first volume any more, but the node can attach only one, and this one still is."""
+    storage, driver = "/apis/storage.k8s.io/v1", "disks.example"
+    claims = f"/api/v1/namespaces/{cluster.namespace}/persistentvolumeclaims"
+    common = {"accessModes": ["ReadWriteOnce"], "storageClassName": "disks"}
+    rig.node("n6", "A100", labels={"disks": "one"})
+    limit = {"name": driver, "nodeID": "n6", "topologyKeys": [], "allocatable": {"count": 1}}
+    cluster.create(f"{storage}/csinodes", {"metadata": {"name": "n6"}, "spec": {"drivers": [limit]}})
+    request = {**common, "resources": {"requests": {"storage": "1Gi"}}, "volumeName": "disk-new"}
+    done = {"pv.kubernetes.io/bind-completed": "yes"}
+    claim = cluster.create(claims, {"metadata": {"name": "disk-new", "annotations": done}, "spec": request})
+    bound = {"namespace": cluster.namespace, "name": "disk-new", "uid": claim["metadata"]["uid"]}
+    for name, more in (("disk-old", {}), ("disk-new", {"claimRef": bound})):
+        csi = {"driver": driver, "volumeHandle": name}
+        spec = {**common, "capacity": {"storage": "1Gi"}, "csi": csi, **more}
+        cluster.create("/api/v1/persistentvolumes", {"metadata": {"name": name}, "spec": spec})
+    old = {"attacher": driver, "nodeName": "n6", "source": {"persistentVolumeName": "disk-old"}}
+    cluster.create(f"{storage}/volumeattachments", {"metadata": {"name": "old"}, "spec": old})
+    volume = {"name": "v", "persistentVolumeClaim": {"claimName": "disk-new"}}
+    rig.pod("disk", {"request": "0.3"}, volumes=[volume], nodeSelector={"disks": "one"})
+    rig.waits("disk", f"no room for one more volume of {driver}")
+    cluster.delete(f"{storage}/volumeattachments/old")
+    assert rig.devices("disk") == "main=GPU-n6-0"
+    rig.gone("disk")
+    cluster.delete(f"{storage}/csinodes/n6")
+    rig.remove_node("n6")
+
+
 def only_the_leader_decides():
     """The epoch grows with each leader, and only the leader writes."""
     for process in list(rig.processes):
@@ -856,6 +884,7 @@ TESTS = [
     a_device_of_another_node_is_given,
     the_best_network_goes_first_and_runs_out,
     volumes_are_provisioned_for_waiting_pods,
+    a_volume_counts_until_it_is_detached,
     only_the_leader_decides,
     a_stopped_leader_writes_nothing_after_its_lease,
     a_former_leader_does_not_send_old_bindings,

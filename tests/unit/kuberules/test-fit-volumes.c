@@ -295,6 +295,9 @@ static void exclusive_disks_are_not_shared(void **state)
 	"{'count':" count "}}]}}\n"
 #define CSI(name, handle) \
 	BOUND(name, name) VOLUME(name, "5Gi", "'csi':{'driver':'x.io','volumeHandle':'" handle "'}")
+#define ATTACHED(volume, node, driver) \
+	"volumeattachment {'metadata':{'name':'at-" volume "'},'spec':{'attacher':'" driver \
+	"','nodeName':'" node "','source':{'persistentVolumeName':'" volume "'}}}\n"
 #define HOLDS(claim) POD("p", "", ON("n1") WITH(USES("x", claim)))
 
 #define EBS5(id) \
@@ -320,6 +323,34 @@ static void a_node_has_a_limit_of_volumes(void **state)
 		{"the volume is attached already",
 			NODES LIMITS("1") CSI("c", "1") HOLDS("c") Q(WITH(USES("x", "c"))), "n1 n2",
 			NULL},
+		{"a volume without a pod is attached still",
+			NODES LIMITS("1") CSI("c", "1") CSI("d", "2") ATTACHED("d", "n1", "x.io")
+				Q(WITH(USES("x", "c"))),
+			"n2", "1 no room for one more volume of x.io"},
+		{"... and its pod is there: it counts once",
+			NODES LIMITS("2") CSI("c", "1") CSI("d", "2") HOLDS("d")
+				ATTACHED("d", "n1", "x.io") Q(WITH(USES("x", "c"))),
+			"n1 n2", NULL},
+		{"... and the pod wants this one",
+			NODES LIMITS("1") CSI("c", "1") ATTACHED("c", "n1", "x.io")
+				Q(WITH(USES("x", "c"))),
+			"n1 n2", NULL},
+		{"... on another node",
+			NODES LIMITS("1") CSI("c", "1") CSI("d", "2") ATTACHED("d", "n2", "x.io")
+				Q(WITH(USES("x", "c"))),
+			"n1 n2", NULL},
+		{"... of another driver",
+			NODES LIMITS("1") CSI("c", "1") CSI("d", "2") ATTACHED("d", "n1", "y.io")
+				Q(WITH(USES("x", "c"))),
+			"n1 n2", NULL},
+		{"... of a node that is not known yet",
+			ATTACHED("d", "n1", "x.io") NODES LIMITS("1") CSI("c", "1") CSI("d", "2")
+				Q(WITH(USES("x", "c"))),
+			"n2", NULL},
+		{"... and its volume has no object",
+			NODES LIMITS("1") CSI("c", "1") ATTACHED("d", "n1", "x.io")
+				Q(WITH(USES("x", "c"))),
+			"n1 n2", NULL},
 		{"a limit of 0", NODES LIMITS("0") CSI("c", "1") Q(WITH(USES("x", "c"))), "n2",
 			NULL},
 		{"two volumes of one pod",
