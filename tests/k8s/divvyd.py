@@ -359,8 +359,8 @@ def given(devices, *, container="main", request="0.5", limit="1", memory="8Gi", 
     return {**{f"divvy.gpu/{k}": f"{container}={v}" for k, v in keys.items()}, "divvy.gpu/epoch": epoch}
 
 
-def create_pod(cluster, name, args, labels=None, namespace=None, **spec):
-    """A pod with a slot, as the webhook returns it; not bound."""
+def create_pod(cluster, name, args, labels=None, namespace=None, container=None, **spec):
+    """A pod with a slot, as the webhook returns it; not bound. `container` has more fields of its container."""
     slot = {"divvy.gpu/slot": "1"}
     return cluster.create(
         f"/api/v1/namespaces/{namespace or cluster.namespace}/pods",
@@ -379,6 +379,7 @@ def create_pod(cluster, name, args, labels=None, namespace=None, **spec):
                         "imagePullPolicy": "Never",
                         "args": list(args),
                         "resources": {"limits": slot, "requests": slot},
+                        **(container or {}),
                     }
                 ],
                 **spec,

@@ -269,6 +269,37 @@ def a_container_that_starts_again_keeps_its_tenant():
     stop_pod("again")
 
 
+def restart_of(name):
+    return (cluster.pod(name)["status"].get("containerStatuses") or [{}])[0].get("restartCount", 0)
+
+
+def a_container_that_its_rules_restart_keeps_its_tenant():
+    """The pods' own policy is Never. The container's rule or policy restarts it alone, or with all others."""
+    if cluster.minor < 36:
+        raise Skip("kubelets restart all containers of a pod by a rule since Kubernetes 1.36")
+    ended = {"exitCodes": {"operator": "In", "values": [0]}}
+    fields = {
+        "by-rule": {"restartPolicy": "Never", "restartPolicyRules": [{"action": "Restart", **ended}]},
+        "by-policy": {"restartPolicy": "Always"},
+        "all": {"restartPolicy": "Never", "restartPolicyRules": [{"action": "RestartAllContainers", **ended}]},
+    }
+    for name, more in fields.items():
+        run_pod(
+            cluster,
+            name,
+            ("--kernel-us=500", "--duration=1"),
+            given(device(2), request="0.1", memory="1Gi", epoch="7"),
+            container=more,
+        )
+    wait_for(lambda: all(restart_of(name) > 0 for name in fields), "the containers have restarted", 120)
+    ids = {name: daemon.listed()[name]["id"] for name in fields}
+    used = {name: daemon.used(name) for name in fields}
+    wait_for(lambda: all(restart_of(name) > 1 for name in fields), "the containers have restarted once more", 180)
+    assert {name: daemon.listed()[name]["id"] for name in fields} == ids
+    wait_for(lambda: all(daemon.used(name) > used[name] for name in fields), "the programs compute", 120)
+    stop_pod(*fields)
+
+
 def a_killed_daemon_finds_its_tenants_again():
     uuid = device()
     for name, share in (("stays", "0.3"), ("goes", "0.6")):
@@ -549,7 +580,9 @@ def idle_clients_do_not_block_probes():
         stack.callback(is_over.set)
         for thread in shakers:
             thread.start()
-        for path, status, text in [("/healthz", 200, "ok\n"), ("/readyz", 200, "ok\n")] * 20 + [("/metrics", 404, None)]:
+        for path, status, text in [("/healthz", 200, "ok\n"), ("/readyz", 200, "ok\n")] * 20 + [
+            ("/metrics", 404, None)
+        ]:
             answer = daemon.probe(path)
             assert answer[0] == status and text in (None, answer[1]), (path, answer)
         wait_for(is_page_answered, "the page answers while idle clients hold connections", 120)
@@ -1140,6 +1173,7 @@ try:
             (
                 an_impossible_grant_is_refused_with_a_message,
                 a_container_that_starts_again_keeps_its_tenant,
+                a_container_that_its_rules_restart_keeps_its_tenant,
                 no_member_starts_before_enough_are_bound,
                 an_event_reports_an_unmanaged_process,
             ),
