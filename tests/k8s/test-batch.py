@@ -5,7 +5,7 @@
 import os
 
 import yaml
-from cluster import Skip, main, open_cluster, skip_all, wait_for
+from cluster import Skip, main, open_cluster, own_minor, skip_all, wait_for
 from controller import installed
 from scheduled import Scheduled
 from systems import Finisher, Systems
@@ -254,6 +254,33 @@ def a_trainjob_starts_whole():
     ends(TRAIN_JOBS.format(rig.namespace) + "/tune", **label)
 
 
+def a_job_with_a_gang_policy_starts_whole():
+    """The Job controller makes the PodGroup, and names it in the pods' spec.schedulingGroup. A plain Job's group starts alone."""
+    if not GATES:
+        raise Skip("the Job controller makes PodGroups since Kubernetes 1.37")
+    template = {
+        "metadata": {"annotations": {"divvy.gpu/request": "1"}},
+        "spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "none"}]},
+    }
+    jobs = f"/apis/batch/v1/namespaces/{rig.namespace}/jobs"
+    spec = {"parallelism": 4, "completions": 4, "completionMode": "Indexed", "template": template}
+    labels = {"batch.kubernetes.io/job-name": "gang"}
+    policy = {"scheduling": {"schedulingPolicy": {"gang": {"minCount": 4}}}}
+    block()
+    cluster.create(jobs, {"metadata": {"name": "gang"}, "spec": {**spec, **policy}})
+    names = members(4, **labels)
+    assert all(pod["spec"]["schedulingGroup"]["podGroupName"] for pod in pods(**labels).values())
+    all_wait(names, "2 of 4 pods fit, 4 are needed")
+    rig.gone("block")
+    assert len(set(all_start(names).values())) == 4
+    ends(f"{jobs}/gang?propagationPolicy=Background", **labels)
+    cluster.create(jobs, {"metadata": {"name": "plain"}, "spec": {**spec, "parallelism": 5, "completions": 5}})
+    labels = {"batch.kubernetes.io/job-name": "plain"}
+    members(5, **labels)
+    wait_for(lambda: sum("nodeName" in p["spec"] for p in pods(**labels).values()) == 4, "four of five pods start", 120)
+    ends(f"{jobs}/plain?propagationPolicy=Background", **labels)
+
+
 TESTS = [
     a_jobset_starts_whole,
     a_restarted_jobset_starts_whole_again,
@@ -262,10 +289,19 @@ TESTS = [
     a_raycluster_starts_whole,
     a_raycluster_with_a_podgroup_starts_whole,
     a_trainjob_starts_whole,
+    a_job_with_a_gang_policy_starts_whole,
 ]
 
+# With these gates each Job that no other object owns has a PodGroup.
+GATES = ["--feature-gates=GenericWorkload=true,WorkloadWithJob=true"] if own_minor() >= 37 else []
+ARGS = {
+    "kube-apiserver": GATES
+    and [*GATES, "--runtime-config=scheduling.k8s.io/v1beta1=true,scheduling.k8s.io/v1alpha3=true"],
+    "kube-controller-manager": GATES,
+}
+
 try:
-    with open_cluster("kcm", own="it installs other systems' controllers") as cluster:
+    with open_cluster("kcm", own="it installs other systems' controllers", args=ARGS) as cluster:
         systems = Systems(cluster, "batch")
         for start in (start_jobset, start_lws, start_kuberay, start_trainer):
             start()
