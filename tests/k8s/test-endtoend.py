@@ -76,6 +76,26 @@ def the_shipped_pods_run():
     assert daemon.condition("HostNamespaces")["status"] == "True", daemon.condition("HostNamespaces")
 
 
+def labels_of_the_node_describe_its_devices():
+    """The table of docs/reference/nodes.md; the controller writes the labels through the node's status."""
+    path = f"/api/v1/nodes/{cluster.node_name}"
+    expected = {
+        "divvy.gpu/device-model": "NVIDIA-H200",
+        "nvidia.com/gpu.product": "NVIDIA-H200",
+        "divvy.gpu/device-count": str(DEVICES),
+        "nvidia.com/gpu.count": str(DEVICES),
+    }
+    wait_for(lambda: expected.items() <= cluster.get(path)["metadata"]["labels"].items(), "the node has the labels", 60)
+    meta = cluster.get(path)["metadata"]
+    version = daemon.status()["versions"]["driver"]
+    assert (
+        meta["labels"]["divvy.gpu/driver-version"] == meta["labels"]["nvidia.com/cuda.driver-version.full"] == version
+    )
+    assert meta["labels"]["divvy.gpu/device-memory-mib"] == meta["labels"]["nvidia.com/gpu.memory"], meta["labels"]
+    written = dict(pair.split("=") for pair in meta["annotations"]["divvy.gpu/labels"].split(","))
+    assert expected.items() <= written.items() <= meta["labels"].items(), meta
+
+
 def a_pod_beyond_its_memory_fails_and_its_neighbour_goes_on():
     uuid = daemon.devices()[0]
     make("good", "--kernel-us=500", "--memory=4096", request="0.3", memory="6Gi", device=uuid)
@@ -276,8 +296,43 @@ def one_pod_is_evicted_for_each_that_preempts():
     remove(*left, *high)
 
 
+def a_share_pod_runs_again_after_a_reboot():
+    """The kubelet rejects all pods with a slot, because divvyd has not registered yet. Only their owners can replace them."""
+    if cluster.minor < 25:
+        raise Skip("older kubelets start the containers again, and reject no pod")
+    share_pods = f"/apis/divvy.gpu/v1/namespaces/{cluster.namespace}/sharepods"
+    containers = [{"name": "main", "image": PROGRAMS, "command": ["spin", "--kernel-us=500"]}]
+    for name, policy in (("always", "Always"), ("never", "Never")):
+        template = {"spec": {"restartPolicy": policy, "terminationGracePeriodSeconds": 1, "containers": containers}}
+        spec = {"request": 0.2, "memory": "2Gi", "template": template}
+        cluster.create(
+            share_pods, {"apiVersion": "divvy.gpu/v1", "kind": "SharePod", "metadata": {"name": name}, "spec": spec}
+        )
+    make("bare", "--kernel-us=500", request="0.2")
+    wait_for(lambda: all(cluster.exists(pods(name)) for name in ("always", "never")), "the SharePods have pods", 60)
+    registered("always", "never", "bare")
+    first = {name: cluster.pod(name)["metadata"]["uid"] for name in ("always", "never", "bare")}
+    cluster.node.cut_power()
+    cluster.node.boot()
+
+    def follows():
+        items = {p["metadata"]["name"]: p for p in cluster.get(pods())["items"]}
+        pod = items.get("always")
+        return pod and pod["metadata"]["uid"] != first["always"] and pod["status"]["phase"] == "Running"
+
+    wait_for(follows, "the pod with restartPolicy Always has a successor", 180)
+    registered("always")
+    for name in ("never", "bare"):
+        assert (cluster.pod(name)["metadata"]["uid"], cluster.pod(name)["status"]["phase"]) == (first[name], "Failed")
+    wait_for(lambda: share_pod("always")["status"].get("granted", {}).get("request") == 200, "it is granted", 60)
+    drop_share_pod("always")
+    drop_share_pod("never")
+    remove("bare")
+
+
 TESTS = [
     the_shipped_pods_run,
+    labels_of_the_node_describe_its_devices,
     a_pod_beyond_its_memory_fails_and_its_neighbour_goes_on,
     a_job_starts_when_a_fifth_of_it_fits,
     a_job_waits_while_too_few_members_fit,
@@ -287,6 +342,7 @@ TESTS = [
     a_program_may_be_kept_from_the_driver,
     each_container_has_its_own_spec,
     one_pod_is_evicted_for_each_that_preempts,
+    a_share_pod_runs_again_after_a_reboot,
 ]
 
 try:
