@@ -876,13 +876,21 @@ def uninstalling_leaves_running_pods():
     cluster.fake_node(node, labels={**keys, **forged, "nvidia.com/gpu.memory": "1"})
     record = ",".join(f"{k}={v}" for k, v in {**forged, **keys}.items())
     cluster.patch(f"/api/v1/nodes/{node}", {"metadata": {"annotations": {"divvy.gpu/labels": record}}})
-    subprocess.run(
+    policy = cluster.minor >= 36  # Kueue's policy, which the script leaves
+    if policy:
+        cluster.apply((DEPLOY / "kueue/charge-jobs.yaml").read_text())
+    done = subprocess.run(
         [DEPLOY / "uninstall"],
         check=True,
         timeout=patience(300),
         stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
         env={**os.environ, "KUBECTL": f"{cluster.kubectl_path} --kubeconfig {cluster.kubeconfig}"},
     )
+    assert ("kubectl delete -f deploy/kueue/charge-jobs.yaml" in done.stderr) is policy, done.stderr
+    if policy:
+        cluster.kubectl("delete", "-f", str(DEPLOY / "kueue/charge-jobs.yaml"))
     for obj_key in base():
         stays = obj_key[0] == "CustomResourceDefinition"
         assert cluster.exists(path_of(obj_key)) is stays, obj_key
