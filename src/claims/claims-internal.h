@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The structs of the store and the search, for claims.c, slice-pool.c and allocate*.c. */
+#ifndef CLAIMS_CLAIMS_INTERNAL_H
+#define CLAIMS_CLAIMS_INTERNAL_H
+
+#include "base/hash.h"
+#include "base/rand.h"
+#include "claims/resource-claim.h"
+#include "claims/claims.h"
+#include "claims/slice.h"
+
+/* An object of the store by its key: the name, or "namespace/name" of a claim. */
+struct claims_entry {
+	char *key;
+	struct slice *slice;
+	struct device_class *class;
+	struct resource_claim *claim;
+	json_t *rule_json;
+	struct taint_rule rule;
+	/* Allocation that is not in the API yet, and its arena; NULL: none. For a claim. */
+	struct allocation assumed;
+	struct arena assumed_arena;
+	uint32_t n_assumed; /* places that hold the assumption */
+	bool is_kept;       /* the API may have the assumed allocation */
+	UT_hash_handle hh;
+};
+
+/* The shares and the whole use that claims have of a device, by its id. */
+struct device_use {
+	char *id;
+	bool is_whole; /* a claim has the device for itself */
+	uint32_t n_shares;
+	struct amount_sum *sums; /* consumed by shares; list */
+	UT_hash_handle hh;
+};
+
+struct amount_sum {
+	struct amount_sum *next;
+	const char *name;
+	__int128 nano;
+};
+
+struct claims_slot {
+	const struct slice *slice;
+	uint32_t pool; /* number of its pool */
+};
+
+struct claims {
+	struct rand rand; /* for the identifiers of shares */
+	struct claims_entry *objects[CLAIMS_KINDS];
+	/*
+	 * All slices by pool and name, and by node; valid unless is_index_old. The slices of pool i
+	 * are by_pool[pool_starts[i]] to by_pool[pool_starts[i + 1] - 1].
+	 */
+	const struct slice **by_pool;
+	struct claims_slot *by_node;
+	uint32_t *pool_starts;
+	uint32_t n_slices, n_pools;
+	bool is_index_old;
+	struct device_use *uses; /* valid unless are_uses_old */
+	struct arena use_arena;
+	bool are_uses_old;
+};
+
+/* The node that the slice names; "": none. */
+static inline const char *slice_node(const struct slice *slice)
+{
+	return slice->nodes.name ? slice->nodes.name : "";
+}
+
+/* The allocation of the claim: in the API, or assumed; NULL: none. */
+const struct allocation *claims_entry_allocation(const struct claims_entry *entry);
+
+struct claims_entry *claims_find(struct claims *claims, enum claims_kind kind, const char *key);
+/* Brings the indexes up to date. -ENOMEM. */
+int claims_refresh(struct claims *claims);
+const struct device_use *claims_use(const struct claims *claims, const char *id);
+
+/* ---- slice-pool.c ---- */
+
+struct pool_counter {
+	const struct counter *of;
+	__int128 left, taken;
+};
+
+/* The newest slices of one pool, as one node sees them. */
+struct pool {
+	const char *driver, *name;
+	bool is_incomplete; /* slices are missing, or are being replaced */
+	bool is_invalid;    /* devices or counters are not consistent */
+	bool has_binding_conditions;
+	const struct slice **slices; /* with devices for the node, by name */
+	uint32_t n_slices;
+	const struct slice **others; /* with devices for other nodes */
+	uint32_t n_others;
+	struct pool_counter *counters;
+	uint32_t n_counters;
+	bool has_counted; /* counters[].left is known */
+};
+
+struct pools {
+	struct pool *v;
+	uint32_t n;
+};
+
+/* Collects the pools with devices for the node, in the order in which they are tried. -ENOMEM. */
+int pools_gather(struct arena *arena, const struct claims *claims, const struct claims_node *node,
+	struct pools *ret_pools);
+/* Subtracts what the taken devices of the pool consume from its counters, once. */
+void pool_count(const struct claims *claims, struct pool *pool);
+
+/* ---- allocate.c ---- */
+
+/* A device that the search has chosen for a claim. */
+struct chosen {
+	const struct device *device;
+	const struct request *request;
+	struct amount *consumed; /* by capacity of the device; NULL: not shared */
+};
+
+struct claim_result {
+	struct chosen v[CLAIM_DEVICES_MAX];
+	uint32_t n;
+	uint32_t *choices; /* by request: the choice that the search took */
+};
+
+struct claims_wanted {
+	struct resource_claim **v;
+	uint32_t n;
+	uint64_t steps; /* that the search may still take */
+};
+
+/*
+ * Chooses devices for the claims. The arena owns the results, one for each claim. -ENOSPC: there
+ * are not enough devices; -ETIMEDOUT: too many steps; other errors are faults of the claims, or
+ * -ENOMEM.
+ */
+int allocate(struct arena *arena, const struct claims *claims, const struct claims_node *node,
+	struct claims_wanted *wanted, struct claim_result **ret_results, struct error *err);
+
+/* ---- allocate-result.c ---- */
+
+/* Returns the AllocationResult of a claim for the API, which the caller owns; NULL: no memory. */
+json_t *allocate_format(struct claims *claims, const struct resource_claim *claim,
+	const struct claim_result *result, const char *node, const char *time);
+
+#endif

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The known ResourceSlices, DeviceClasses, ResourceClaims and DeviceTaintRules, and the choice of
+ * devices for a pod's claims. A claim whose devices are chosen but not in the API yet is assumed:
+ * its devices count as taken until the API shows the allocation or the assumption is released. The
+ * choice is that of kube-scheduler: the first devices by pool, slice and position that satisfy all
+ * claims together. Pure; one thread.
+ */
+#ifndef CLAIMS_CLAIMS_H
+#define CLAIMS_CLAIMS_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/cleanup.h"
+#include "base/error.h"
+#include "kuberules/labels.h"
+
+#define CLAIMS_POD_MAX 32u /* claims of a pod that this scheduler allocates */
+/*
+ * Most steps of the search for one pod, on all nodes together, and on one node: about a second, and
+ * a tenth. kube-scheduler stops its search on a node after 10 seconds.
+ */
+#define CLAIMS_STEPS_MAX UINT64_C(50000000)
+#define CLAIMS_NODE_STEPS_MAX UINT64_C(5000000)
+#define CLAIMS_TRY_STEPS 50u /* steps that a try of one device counts */
+
+enum claims_kind {
+	CLAIMS_SLICE,
+	CLAIMS_CLASS,
+	CLAIMS_CLAIM,
+	CLAIMS_TAINT_RULE,
+	CLAIMS_KINDS,
+};
+
+struct claims;
+
+/* seed: for the identifiers of shares, which must differ from those of other processes. */
+int claims_new(uint64_t seed, struct claims **ret_claims, struct error *err);
+void claims_free(struct claims *claims);
+DEFINE_CLEANUP(struct claims *, claims_free)
+
+/*
+ * Adds or replaces an object. A claim that is older than the known one is ignored, because answers
+ * to writes and watches arrive in any order. -EINVAL (no name), -ENOMEM: the old object stays.
+ */
+int claims_set(struct claims *claims, enum claims_kind kind, json_t *json, struct error *err);
+/* ns is ignored for kinds without a namespace. -ENOENT: no such object. */
+int claims_remove(struct claims *claims, enum claims_kind kind, const char *ns, const char *name);
+
+/* A claim of a pod. */
+struct claims_name {
+	const char *name;  /* of the ResourceClaim; NULL: it is not made yet */
+	const char *entry; /* name in the pod's spec, for messages */
+	bool is_owned;     /* made from a template, so the pod must be its owner */
+};
+
+struct claims_pod {
+	const char *ns, *uid;
+	const struct claims_name *v;
+	uint32_t n;
+};
+
+struct claims_node {
+	const char *name;
+	const struct labels *labels;
+};
+
+struct claims_search;
+
+/*
+ * Prepares the choice of devices for a pod. Texts are borrowed; `claims` must not change meanwhile.
+ * -EAGAIN: the pod waits for a claim, and `err` says why; -ENOENT: a claim or class is missing;
+ * -ENOTSUP, -EINVAL: a claim or class was not understood; -ENOMEM.
+ */
+int claims_search_new(struct claims *claims, const struct claims_pod *pod,
+	struct claims_search **ret_search, struct error *err);
+void claims_search_free(struct claims_search *search);
+DEFINE_CLEANUP(struct claims_search *, claims_search_free)
+
+/*
+ * Whether the node can have all claims. *ret_why, for a node that cannot: the reason, such as "no
+ * device for claim a", borrowed from the search; else unchanged.
+ */
+bool claims_search_fits(
+	struct claims_search *search, const struct claims_node *node, const char **ret_why);
+
+/*
+ * Chooses devices on the node and assumes them. ret_place: the assumption, which the caller frees
+ * with claims_release(). `time` is the RFC 3339 time of the allocations. -ENOSPC: no devices now.
+ */
+struct claims_place;
+int claims_assume(struct claims_search *search, const struct claims_node *node, const char *time,
+	struct claims_place **ret_place, struct error *err);
+/* Frees the place. Its claims that the API does not show as allocated are free again. */
+void claims_release(struct claims *claims, struct claims_place *place);
+
+/*
+ * A write of the place's allocations may have reached the API. The devices of its claims stay taken
+ * after claims_release(), until the API shows the claims again.
+ */
+void claims_keep(struct claims *claims, const struct claims_place *place);
+
+/* The claims that the pod needs before it can be bound, with what each lacks. */
+uint32_t claims_place_count(const struct claims_place *place);
+struct claims_write {
+	const char *name, *uid;
+	json_t *allocation; /* status.allocation to write, borrowed; NULL: the API has it */
+	bool has_finalizer;
+};
+/* The resourceVersion of the known claim; NULL: the claim is unknown or another one. */
+const char *claims_place_version(
+	struct claims *claims, const struct claims_place *place, uint32_t i);
+void claims_place_get(const struct claims_place *place, uint32_t i, struct claims_write *ret_write);
+
+#endif

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * ResourceClaims and DeviceClasses, read once from the JSON that the API server serves. The structs
+ * borrow their texts from that JSON, which they keep. A claim or class that is not understood has a
+ * refusal, which is the reason why its pods wait. Pure; one thread.
+ */
+#ifndef CLAIMS_RESOURCE_CLAIM_H
+#define CLAIMS_RESOURCE_CLAIM_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/cleanup.h"
+#include "base/error.h"
+#include "claims/amount.h"
+#include "claims/cel.h"
+#include "claims/toleration.h"
+#include "kuberules/labels.h"
+
+#define CLAIM_DEVICES_MAX 32u /* devices of a claim, as in the API */
+
+/* Expressions that all must select a device. */
+struct selectors {
+	struct cel **v;
+	uint32_t n;
+};
+
+/* An amount of a capacity, requested or consumed. */
+struct requested {
+	const char *name;
+	struct amount amount;
+};
+
+struct requesteds {
+	struct requested *v;
+	uint32_t n;
+};
+
+/* A request, or one of the requests of a prioritized list (firstAvailable). */
+struct request {
+	const char *name, *class_name;
+	const char *full_name; /* "request" or "request/subrequest" */
+	struct selectors selectors;
+	bool is_all;
+	int64_t count;
+	bool is_admin;
+	struct device_tolerations tolerations;
+	json_t *tolerations_json; /* borrowed; NULL: none */
+	struct requesteds capacities;
+};
+
+/* A request of the claim: one choice, or several in the order of preference. */
+struct claim_request {
+	const char *name;
+	struct request *choices;
+	uint32_t n;
+	bool is_list; /* the choices are a prioritized list */
+};
+
+struct constraint {
+	struct texts requests; /* none: all */
+	const char *attribute;
+	bool is_distinct; /* all devices have different values, else the same */
+};
+
+/* A device that a claim has. */
+struct claim_device {
+	const char *driver, *pool, *device;
+	bool is_admin, is_share;
+	struct requesteds consumed; /* by a share */
+};
+
+struct allocation {
+	json_t *json; /* NULL: not allocated */
+	struct claim_device *devices;
+	uint32_t n;
+	struct node_terms nodes;
+};
+
+struct resource_claim {
+	struct arena arena;
+	json_t *json;
+	const char *ns, *name, *uid;
+	const char *owner_uid; /* of the controller; "": none */
+	const char *version;   /* resourceVersion: decimal digits */
+	bool is_deleting;
+	struct claim_request *requests;
+	uint32_t n_requests;
+	struct constraint *constraints;
+	uint32_t n_constraints;
+	struct allocation allocation;
+	struct error refusal; /* code 0: none */
+};
+
+struct device_class {
+	struct arena arena;
+	json_t *json;
+	const char *name;
+	struct selectors selectors;
+	struct error refusal;
+};
+
+/* -EINVAL: no name; -ENOMEM. */
+int resource_claim_new(json_t *json, struct resource_claim **ret_claim, struct error *err);
+void resource_claim_free(struct resource_claim *claim);
+DEFINE_CLEANUP(struct resource_claim *, resource_claim_free)
+
+int device_class_new(json_t *json, struct device_class **ret_class, struct error *err);
+void device_class_free(struct device_class *class);
+DEFINE_CLEANUP(struct device_class *, device_class_free)
+
+/* Reads an AllocationResult; the arena owns the result, which keeps no reference to the JSON. */
+int allocation_read(
+	struct arena *arena, json_t *json, struct allocation *ret_allocation, struct error *err);
+
+/* Whether the claim is reserved for the pod with that uid. */
+bool resource_claim_is_reserved_for(const struct resource_claim *claim, const char *uid);
+
+#endif

@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Claims of pods: which devices they get, assumed allocations, reasons and limits. Worlds of all
+ * kinds are in tests/k8s/test-allocator.py, which compares the choice with Kubernetes' allocator.
+ */
+#include "unit.h"
+#include "unit-json.h"
+
+#include <errno.h>
+
+#include "base/cleanup.h"
+#include "claims/claims.h"
+
+#define SLICE(name, node, devices) \
+	"{'metadata':{'name':'" name "'},'spec':{'driver':'d','nodeName':'" node \
+	"','pool':{'name':'" name "','generation':1,'resourceSliceCount':1},'devices':[" devices \
+	"]}}"
+#define CLASS "{'metadata':{'name':'any'},'spec':{}}"
+#define REQUEST(more) "{'name':'r','exactly':{'deviceClassName':'any'" more "}}"
+#define CLAIM_AT(name, version, requests, more) \
+	"{'metadata':{'name':'" name "','namespace':'a','uid':'u-" name \
+	"','resourceVersion':'" version "'},'spec':{'devices':{'requests':[" requests "]}}" more \
+	"}"
+#define CLAIM(name, requests) CLAIM_AT(name, "5", requests, "")
+#define HAS(device) \
+	",'status':{'allocation':{'devices':{'results':[{'request':'r','driver':'d','pool':" \
+	"'s1','device':'" device "'}]}}}"
+
+static const struct labels none;
+static const struct claims_node n1 = {"n1", &none}, n2 = {"n2", &none};
+
+static void set(struct claims *claims, enum claims_kind kind, const char *text)
+{
+	json_t *json = unit_json(text);
+
+	assert_ok(claims_set(claims, kind, json, NULL));
+	json_decref(json);
+}
+
+/* A class, node n1 with the devices x and y, and the claims a and b for one device each. */
+static struct claims *world(void)
+{
+	struct claims *claims;
+
+	assert_ok(claims_new(7, &claims, NULL));
+	set(claims, CLAIMS_CLASS, CLASS);
+	set(claims, CLAIMS_SLICE, SLICE("s1", "n1", "{'name':'x'},{'name':'y'}"));
+	set(claims, CLAIMS_CLAIM, CLAIM("a", REQUEST("")));
+	set(claims, CLAIMS_CLAIM, CLAIM("b", REQUEST("")));
+	return claims;
+}
+
+static int search_for(
+	struct claims *claims, const char *name, struct claims_search **ret, struct error *err)
+{
+	const struct claims_name names[] = {{name, "entry", false}};
+	const struct claims_pod pod = {"a", "uid", names, 1};
+
+	return claims_search_new(claims, &pod, ret, err);
+}
+
+/* Returns the device that the claim gets on node n1, "" for none, and assumes it. */
+static const char *device_for(
+	struct claims *claims, const char *name, struct claims_place **ret_place)
+{
+	_cleanup_(claims_search_free_p) struct claims_search *search = NULL;
+	struct claims_write write;
+	json_t *results;
+	int r;
+
+	assert_ok(search_for(claims, name, &search, NULL));
+	r = claims_assume(search, &n1, "2026-01-01T00:00:00Z", ret_place, NULL);
+	if (r == -ENOSPC)
+		return "";
+	assert_ok(r);
+	assert_int_equal(claims_place_count(*ret_place), 1);
+	claims_place_get(*ret_place, 0, &write);
+	results = json_object_get(json_object_get(write.allocation, "devices"), "results");
+	return json_string_value(json_object_get(json_array_get(results, 0), "device"));
+}
+
+static void an_assumed_device_is_taken_until_it_is_released(void **state)
+{
+	_cleanup_(claims_free_p) struct claims *claims = world();
+	struct claims_place *a = NULL, *b = NULL, *c = NULL;
+
+	set(claims, CLAIMS_CLAIM, CLAIM("c", REQUEST("")));
+	assert_string_equal(device_for(claims, "a", &a), "x");
+	assert_string_equal(device_for(claims, "b", &b), "y");
+	assert_string_equal(device_for(claims, "c", &c), "");
+	claims_release(claims, a);
+	assert_string_equal(device_for(claims, "c", &c), "x");
+	claims_release(claims, b);
+	claims_release(claims, c);
+}
+
+static void the_api_takes_over_an_assumption(void **state)
+{
+	_cleanup_(claims_free_p) struct claims *claims = world();
+	struct claims_place *a = NULL, *b = NULL;
+
+	assert_string_equal(device_for(claims, "a", &a), "x");
+	/* A new version without an allocation changes nothing, nor does an older one later. */
+	set(claims, CLAIMS_CLAIM, CLAIM_AT("a", "10", REQUEST(""), ""));
+	assert_string_equal(device_for(claims, "b", &b), "y");
+	claims_release(claims, b);
+	set(claims, CLAIMS_CLAIM, CLAIM_AT("a", "11", REQUEST(""), HAS("x")));
+	set(claims, CLAIMS_CLAIM, CLAIM_AT("a", "9", REQUEST(""), ""));
+	claims_release(claims, a);
+	assert_string_equal(device_for(claims, "b", &b), "y");
+	claims_release(claims, b);
+	/* The devices of a deleted claim are free. */
+	assert_ok(claims_remove(claims, CLAIMS_CLAIM, "a", "a"));
+	assert_string_equal(device_for(claims, "b", &b), "x");
+	claims_release(claims, b);
+}
+
+static void a_write_of_unknown_result_keeps_the_device(void **state)
+{
+	_cleanup_(claims_free_p) struct claims *claims = world();
+	struct claims_place *a = NULL, *b = NULL;
+
+	assert_string_equal(device_for(claims, "a", &a), "x");
+	claims_keep(claims, a);
+	claims_release(claims, a);
+	assert_string_equal(device_for(claims, "b", &b), "y");
+	claims_release(claims, b);
+	/*
+	 * A later pod of the claim gets the same device again, so that the write can be repeated.
+	 */
+	assert_string_equal(device_for(claims, "a", &a), "x");
+	claims_release(claims, a);
+	/* The API shows that it does not have the allocation. */
+	set(claims, CLAIMS_CLAIM, CLAIM_AT("a", "6", REQUEST(""), ""));
+	assert_string_equal(device_for(claims, "b", &b), "x");
+	claims_release(claims, b);
+}
+
+static void an_allocation_restricts_the_nodes(void **state)
+{
+	_cleanup_(claims_free_p) struct claims *claims = world();
+	_cleanup_(claims_search_free_p) struct claims_search *search = NULL;
+	struct claims_place *a = NULL;
+	const char *why = NULL;
+
+	set(claims, CLAIMS_SLICE, SLICE("s2", "n2", "{'name':'z'}"));
+	assert_string_equal(device_for(claims, "a", &a), "x");
+	assert_ok(search_for(claims, "a", &search, NULL));
+	assert_true(claims_search_fits(search, &n1, &why));
+	assert_false(claims_search_fits(search, &n2, &why));
+	assert_string_equal(why, "a ResourceClaim has devices of another node");
+	claims_search_free(TAKE_PTR(search));
+	assert_ok(search_for(claims, "b", &search, NULL));
+	assert_true(claims_search_fits(search, &n2, &why));
+	claims_release(claims, a);
+}
+
+static void a_pod_waits_for_its_claims(void **state)
+{
+	static const struct {
+		const char *claim, *class;
+		int r;
+		const char *why;
+	} cases[] = {
+		{NULL, CLASS, -ENOENT, "ResourceClaim c does not exist"},
+		{CLAIM("c", REQUEST("")), NULL, -ENOENT, "device class any does not exist"},
+		{CLAIM("c", REQUEST(",'derivedAttributes':[]")), CLASS, -ENOTSUP,
+			"request r: derivedAttributes"},
+		{CLAIM("c", "{'name':'r','future':{}}"), CLASS, -ENOTSUP, "of no kind"},
+		{CLAIM("c", REQUEST(",'selectors':[{'cel':{'expression':'f()'}}]")), CLASS,
+			-ENOTSUP, "the function f() is not supported"},
+		{CLAIM("c", REQUEST("")),
+			"{'metadata':{'name':'any'},'spec':{'selectors':[{'cel':{'expression':"
+			"'f()'}}]}}",
+			-ENOTSUP, "device class any: selector 0: the function f()"},
+		{CLAIM("c", REQUEST(",'allocationMode':'Most'")), CLASS, -ENOTSUP, "'Most'"},
+		{CLAIM("c", REQUEST(",'capacity':{'requests':{'m':'x'}}")), CLASS, -EINVAL,
+			"no quantity"},
+		{"{'metadata':{'name':'c','namespace':'a','deletionTimestamp':'x'}}", CLASS,
+			-EAGAIN, "being deleted"},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		_cleanup_(claims_free_p) struct claims *claims = NULL;
+		_cleanup_(claims_search_free_p) struct claims_search *search = NULL;
+		struct error err = {0};
+
+		assert_ok(claims_new(7, &claims, NULL));
+		if (cases[i].claim)
+			set(claims, CLAIMS_CLAIM, cases[i].claim);
+		if (cases[i].class)
+			set(claims, CLAIMS_CLASS, cases[i].class);
+		assert_int_equal(search_for(claims, "c", &search, &err), cases[i].r);
+		assert_contains(err.msg, cases[i].why);
+	}
+}
+
+static void a_claim_of_a_template_belongs_to_its_pod(void **state)
+{
+	static const struct claims_name unmade[] = {{NULL, "net", true}},
+					other[] = {{"a", "net", true}};
+	const struct claims_pod pods[] = {{"a", "uid", unmade, 1}, {"a", "uid", other, 1}};
+	_cleanup_(claims_free_p) struct claims *claims = world();
+	struct claims_search *search;
+	struct error err;
+
+	assert_int_equal(claims_search_new(claims, &pods[0], &search, &err), -EAGAIN);
+	assert_contains(err.msg, "waits for Kubernetes to make the ResourceClaim for net");
+	assert_int_equal(claims_search_new(claims, &pods[1], &search, &err), -EAGAIN);
+	assert_contains(err.msg, "ResourceClaim a was not made for this pod");
+}
+
+/* 30 devices of one value each, of which no two are alike: the search tries all subsets. */
+static void a_search_ends_after_a_number_of_steps(void **state)
+{
+	_cleanup_(claims_free_p) struct claims *claims = NULL;
+	_cleanup_(claims_search_free_p) struct claims_search *search = NULL;
+	_cleanup_buf_ struct buf slice = BUF_INIT(1 << 16);
+	const char *why = NULL;
+
+	assert_ok(claims_new(7, &claims, NULL));
+	set(claims, CLAIMS_CLASS, CLASS);
+	buf_add_text(&slice,
+		"{'metadata':{'name':'s'},'spec':{'driver':'d','nodeName':'n1','pool':"
+		"{'name':'p','generation':1,'resourceSliceCount':1},'devices':[");
+	for (int i = 0; i < 30; i++)
+		buf_addf(&slice, "%s{'name':'d%d','attributes':{'v':{'int':%d}}}", i ? "," : "", i,
+			i % 15);
+	buf_add_text(&slice, "]}}");
+	set(claims, CLAIMS_SLICE, buf_text(&slice));
+	set(claims, CLAIMS_CLAIM,
+		"{'metadata':{'name':'c','namespace':'a','uid':'u'},'spec':{'devices':{'requests':["
+		"{'name':'r','exactly':{'deviceClassName':'any','count':16}}],'constraints':["
+		"{'distinctAttribute':'d/v'}]}}}");
+	assert_ok(search_for(claims, "c", &search, NULL));
+	assert_false(claims_search_fits(search, &n1, &why));
+	assert_contains(why, "too many steps");
+}
+
+static void objects_without_a_name_are_refused(void **state)
+{
+	_cleanup_(claims_free_p) struct claims *claims = NULL;
+	json_t *json = unit_json("{'metadata':{}}");
+
+	assert_ok(claims_new(7, &claims, NULL));
+	for (int kind = 0; kind < CLAIMS_KINDS; kind++)
+		assert_int_equal(claims_set(claims, (enum claims_kind)kind, json, NULL), -EINVAL);
+	assert_int_equal(claims_remove(claims, CLAIMS_CLAIM, "a", "b"), -ENOENT);
+	json_decref(json);
+}
+
+UNIT_MAIN(UNIT(an_assumed_device_is_taken_until_it_is_released),
+	UNIT(the_api_takes_over_an_assumption), UNIT(a_write_of_unknown_result_keeps_the_device),
+	UNIT(an_allocation_restricts_the_nodes), UNIT(a_pod_waits_for_its_claims),
+	UNIT(a_claim_of_a_template_belongs_to_its_pod), UNIT(a_search_ends_after_a_number_of_steps),
+	UNIT(objects_without_a_name_are_refused))
