@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # A program of another system, which tests run on either Kubernetes, for tests/k8s/get with-NAME. modules/with/NAME is a Go module:
 # its tool lines name the programs, the first tool's module gives the version, and the optional file `keep` names folders of
-# sources, such as manifests: each line is MODULE FOLDER. The cache has the programs in bin/ and the folders in source/MODULE/FOLDER.
+# sources, such as manifests: each line is MODULE FOLDER. A module with a file main.go is a program itself, named after its folder,
+# and the first module that it requires gives the version. The cache has the programs in bin/ and the folders in source/MODULE/FOLDER.
 # A file `ldflags`, if there is one, has further options for the linker.
 # shellcheck shell=bash disable=SC1091,SC2034,SC2154
 
@@ -9,8 +10,9 @@
 name=$which
 module=modules/with/${which#with-}
 mapfile -t programs < <(sed -n 's/^tool \([^(]\)/\1/p; /^tool ($/,/^)$/s/^\t//p' "$module/go.mod")
+[ ! -e "$module/main.go" ] || programs+=(.)
 version=$(awk -v tool="${programs[0]}/" '$1 == "require" { sub("require ", "\t") }
-	$2 ~ /^v[0-9]/ && index(tool, $1 "/") == 1 { print substr($2, 2); exit }' "$module/go.mod")
+	$2 ~ /^v[0-9]/ && (tool == "./" || index(tool, $1 "/") == 1) { print substr($2, 2); exit }' "$module/go.mod")
 what="${which#with-} $version"
 how_long="3 to 10 minutes"
 steps=(look_for_room fetch_sources build_visibly keep_sources)
