@@ -79,6 +79,7 @@ struct fit {
 	struct arena arena;
 	const struct labels *ns_labels; /* labels of the pod's namespace */
 	struct pod_list extra;
+	void *devices;              /* search of view_claims; NULL: the pod has no ResourceClaims */
 	const char *const *skipped; /* resources that fit_node_without() skips, then NULL */
 
 	/* fit-affinity.c */

@@ -15,6 +15,8 @@ void fit_free(struct fit *fit)
 		return;
 	if (fit->view)
 		fit->view->n_fits--;
+	if (fit->devices)
+		fit->view->claims->end(fit->devices);
 	free(fit->extra.v);
 	free(fit->wanted.v);
 	free(fit->attached.v);
@@ -37,6 +39,30 @@ static int check_pod(const struct pod *pod, struct error *err)
 	return 0;
 }
 
+/* Prepares the checks of the pod's ResourceClaims, if the pod has any. */
+static int fit_claims_prepare(struct fit *fit, struct error *err)
+{
+	const struct view_claims *claims = fit->view->claims;
+
+	if (!fit->pod->claims.n)
+		return 0;
+	if (!claims)
+		return fail(err, ENOTSUP,
+			"spec: resourceClaims: the API server has no dynamic resource allocation "
+			"of version v1; use divvy.gpu annotations");
+	return claims->begin(claims->arg, fit->pod, &fit->devices, err);
+}
+
+/* Checks the ResourceClaims last, because the search for devices takes the longest. */
+static struct fit_answer fit_check_claims(struct fit *fit, const struct fit_candidate *candidate)
+{
+	const char *why;
+
+	if (!fit->devices || fit->view->claims->fits(fit->devices, candidate->node->node, &why))
+		return FIT_YES;
+	return FIT_NO(CLAIM_DEVICES, why);
+}
+
 int fit_new(struct view *view, const struct pod *pod, struct fit **ret_fit, struct error *err)
 {
 	static const struct labels no_labels = {NULL, 0};
@@ -56,6 +82,7 @@ int fit_new(struct view *view, const struct pod *pod, struct fit **ret_fit, stru
 	fit->pod = pod;
 	fit->ns_labels = ns ? &ns->labels : &no_labels;
 	r = fit_volumes_prepare(fit, err);
+	r = r < 0 ? r : fit_claims_prepare(fit, err);
 	if (r < 0)
 		return r;
 	if (fit_attach_prepare(fit) < 0 || fit_affinity_prepare(fit) < 0 ||
@@ -77,6 +104,7 @@ static struct fit_answer fit_check_candidate(struct fit *fit, const struct fit_c
 		fit_check_zones,
 		fit_check_spread,
 		fit_check_affinity,
+		fit_check_claims,
 	};
 	struct fit_answer answer = FIT_YES;
 

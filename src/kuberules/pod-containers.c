@@ -61,18 +61,10 @@ static int read_borrowed(struct arena *arena, json_t *value, void *into, struct 
 	return 0;
 }
 
-int pod_containers_read_claims(struct arena *arena, json_t *value, void *into, struct error *err)
-{
-	if (json_array_size(value))
-		return fail(err, ENOTSUP,
-			"dynamic resource allocation is not supported; use divvy.gpu annotations");
-	return 0;
-}
-
 static const struct read_field demand_fields[] = {
 	READ_FIELD(struct demand, requests, "requests", read_borrowed),
 	READ_FIELD(struct demand, limits, "limits", read_borrowed),
-	{"claims", pod_containers_read_claims, 0},
+	READ_NOTHING("claims"), /* the pod's spec has the claims of all containers */
 };
 
 /* Returns the requests. For a resource without a request the limit counts, as in the API server. */

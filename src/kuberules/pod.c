@@ -206,6 +206,26 @@ static int read_volume(struct arena *arena, json_t *value, void *into, struct er
 
 READ_LIST(read_volumes, struct pod_volume, read_volume)
 
+static const struct read_field pod_claim_fields[] = {
+	READ_FIELD(struct pod_claim, entry, "name", read_text),
+	READ_FIELD(struct pod_claim, name, "resourceClaimName", read_text),
+	READ_FIELD(struct pod_claim, template_name, "resourceClaimTemplateName", read_text),
+};
+
+static int read_pod_claim(struct arena *arena, json_t *value, void *into, struct error *err)
+{
+	struct pod_claim *claim = into;
+	int r;
+
+	claim->entry = "";
+	r = read_fields(arena, value, pod_claim_fields, ARRAY_SIZE(pod_claim_fields), claim, err);
+	if (r == 0 && !claim->name && !claim->template_name)
+		r = fail(err, ENOTSUP, "names neither a claim nor a template");
+	return r;
+}
+
+READ_LIST(read_pod_claims, struct pod_claim, read_pod_claim)
+
 static int read_preemption(struct arena *arena, json_t *value, void *into, struct error *err)
 {
 	static const char *const words[] = {"PreemptLowerPriority", "Never"};
@@ -218,7 +238,7 @@ static int read_preemption(struct arena *arena, json_t *value, void *into, struc
 
 static const struct read_field spec_fields[] = {
 	{"affinity", pod_read_affinity, 0},
-	{"resourceClaims", pod_containers_read_claims, 0},
+	READ_FIELD(struct pod, claims, "resourceClaims", read_pod_claims),
 	READ_FIELD(struct pod, grace_s, "terminationGracePeriodSeconds", read_number),
 	READ_FIELD(struct pod, is_never_preempting, "preemptionPolicy", read_preemption),
 	READ_FIELD(struct pod, gates, "schedulingGates", read_gates),
@@ -342,6 +362,39 @@ static int settle_volumes(struct pod *pod)
 	return 0;
 }
 
+/*
+ * Names the claims that Kubernetes has made from templates, and drops those of which the status
+ * says that the pod needs none.
+ */
+static int settle_claims(struct pod *pod, const json_t *status)
+{
+	const json_t *list = json_object_get(status, "resourceClaimStatuses");
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < pod->claims.n; i++) {
+		struct pod_claim *claim = &pod->claims.v[i];
+		bool is_needed = true;
+
+		for (size_t k = 0; claim->template_name && k < json_array_size(list); k++) {
+			const json_t *one = json_array_get(list, k);
+			const char *entry = json_string_value(json_object_get(one, "name"));
+			const char *name = json_string_value(
+				json_object_get(one, "resourceClaimName"));
+
+			if (!entry || strcmp(entry, claim->entry) != 0)
+				continue;
+			is_needed = name;
+			claim->name = name ? arena_dup(&pod->object.arena, str_from(name)) : NULL;
+			if (name && !claim->name)
+				return -ENOMEM;
+		}
+		if (is_needed)
+			pod->claims.v[n++] = *claim;
+	}
+	pod->claims.n = n;
+	return 0;
+}
+
 int pod_read(struct object *object, json_t *json, struct error *err)
 {
 	struct pod *pod = CONTAINER_OF(object, struct pod, object);
@@ -371,7 +424,8 @@ int pod_read(struct object *object, json_t *json, struct error *err)
 			r = fail_within(err, second, "status");
 	}
 	if (add_term_keys(pod, &pod->affinity) < 0 || add_term_keys(pod, &pod->anti_affinity) < 0 ||
-		settle_spreads(pod) < 0 || settle_volumes(pod) < 0)
+		settle_spreads(pod) < 0 || settle_volumes(pod) < 0 ||
+		settle_claims(pod, status) < 0)
 		return fail(err, ENOMEM, "out of memory");
 	return r;
 }

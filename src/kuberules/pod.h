@@ -89,6 +89,18 @@ struct pod_volumes {
 	uint32_t n;
 };
 
+/* A ResourceClaim of the pod. */
+struct pod_claim {
+	const char *entry;         /* name in the pod's spec */
+	const char *name;          /* of the ResourceClaim; NULL: Kubernetes has not made it yet */
+	const char *template_name; /* NULL: the spec names the ResourceClaim itself */
+};
+
+struct pod_claims {
+	struct pod_claim *v;
+	uint32_t n;
+};
+
 struct pod {
 	struct object object;
 	const char *scheduler;
@@ -111,6 +123,7 @@ struct pod {
 	bool is_anti_affinity_unclear;
 	struct spreads spreads;
 	struct pod_volumes volumes;
+	struct pod_claims claims;
 	uint32_t features; /* features that the node must declare: declared-features.h */
 };
 

@@ -63,7 +63,8 @@ struct view {
 	uint32_t n_nodes, room_nodes;
 	struct pod_list repelling; /* bound pods with anti-affinity */
 	struct topology *topologies;
-	uint32_t n_fits; /* fits in use, which borrow topologies */
+	uint32_t n_fits;                  /* fits in use, which borrow topologies */
+	const struct view_claims *claims; /* NULL: none */
 };
 
 /*

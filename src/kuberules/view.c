@@ -29,6 +29,11 @@ int view_new(unsigned minor, struct view **ret_view, struct error *err)
 	return 0;
 }
 
+void view_set_claims(struct view *view, const struct view_claims *claims)
+{
+	view->claims = claims;
+}
+
 void view_set_minor(struct view *view, unsigned minor)
 {
 	view->minor = minor;

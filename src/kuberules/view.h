@@ -52,6 +52,21 @@ int view_hide(struct view *view, const char *ns, const char *name, bool is_hidde
 /* Ignores status.nominatedNodeName until the pod is set again. */
 void view_void_nomination(struct view *view, const char *ns, const char *name);
 
+/*
+ * Checks which nodes can have the devices of a pod's ResourceClaims, for view_set_claims().
+ * `begin` prepares the checks of a pod; an error, with its message in `err`, means that no node can
+ * now. `fits` checks a node, and sets *ret_why, which is valid until `end`, if the node cannot.
+ */
+struct view_claims {
+	int (*begin)(void *arg, const struct pod *pod, void **ret_search, struct error *err);
+	bool (*fits)(void *search, const struct node *node, const char **ret_why);
+	void (*end)(void *search);
+	void *arg;
+};
+
+/* `claims` is borrowed. Without this call, a pod with ResourceClaims fits no node. */
+void view_set_claims(struct view *view, const struct view_claims *claims);
+
 /* Nodes have the numbers 0..n-1. After a node is removed, another node may get its number. */
 uint32_t view_n_nodes(const struct view *view);
 const struct node *view_node(const struct view *view, uint32_t node);

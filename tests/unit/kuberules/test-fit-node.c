@@ -317,12 +317,14 @@ static void gates_and_unknown_rules_keep_a_pod_waiting(void **state)
 			"spec: affinity: podAffinity: "
 			"requiredDuringSchedulingIgnoredDuringExecution: 0: weight: this"},
 		{"null is nothing", THREE Q("'placement':null," EMPTY), "n1 n2 n3", NULL},
-		{"devices by claims", THREE Q("'resourceClaims':[{'name':'x'}]," EMPTY), "",
-			"dynamic resource allocation"},
-		{"... of a container",
-			THREE Q("'containers':[{'name':'c','resources':{'claims':[{'name':'x'}]}}"
-				"]"),
+		{"claims, where the API server has none",
+			THREE Q("'resourceClaims':[{'name':'x','resourceClaimName':'y'}]," EMPTY),
 			"", "dynamic resource allocation"},
+		{"claims of a kind that is not known",
+			THREE Q("'resourceClaims':[{'name':'x','source':{}}]," EMPTY), "",
+			"spec: resourceClaims: 0: source: this"},
+		{"a claim without a name", THREE Q("'resourceClaims':[{'name':'x'}]," EMPTY), "",
+			"spec: resourceClaims: 0: names neither a claim nor a template"},
 	};
 
 	rules_check(cases, ARRAY_SIZE(cases));
