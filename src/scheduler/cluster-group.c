@@ -87,6 +87,8 @@ void cluster_note_served(struct cluster *c, int kind)
 {
 	const struct cpod *pod;
 
+	if (cluster_is_claims_kind(kind))
+		cluster_note_claims(c, kind);
 	if (kind != CLUSTER_KUBE_GROUP || c->has_kube_groups)
 		return;
 	c->has_kube_groups = true;

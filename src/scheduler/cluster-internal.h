@@ -105,6 +105,8 @@ struct cpod {
 	/* key of the pod for whose reservation this pod last waited; NULL: none */
 	char *kept_by;
 	char *kept_text; /* message if the Binding of the pod kept_by was refused, else NULL */
+	/* the devices that were chosen for the pod's ResourceClaims; NULL: none */
+	struct claims_place *claims;
 };
 
 struct cgroup {
@@ -175,6 +177,8 @@ struct ctext { /* key: a namespace; value: its list of dialects */
 
 struct cluster {
 	struct cluster_config config;
+	struct claims *claims;
+	struct view_claims claims_check; /* how the view asks `claims` */
 	struct view *view;
 	struct place *place;
 	struct cnode *nodes;
@@ -321,6 +325,21 @@ void cpod_size_group(struct cpod *pod);
 const struct cgroup *cpod_gang(const struct cpod *pod);
 /* Whether the pod is in a group because of its spec.schedulingGroup. */
 bool cpod_is_in_kube_group(const struct cpod *pod);
+
+/* ---- cluster-claims.c ---- */
+
+int cluster_new_claims(struct cluster *c, struct error *err);
+/* Whether objects of that kind belong to dynamic resource allocation. */
+bool cluster_is_claims_kind(int kind);
+int cluster_set_claims(struct cluster *c, int kind, json_t *json, struct error *err);
+int cluster_remove_claims(struct cluster *c, int kind, const char *ns, const char *name);
+/* The API server serves that kind of objects. */
+void cluster_note_claims(struct cluster *c, int kind);
+/* Chooses devices on the node for the claims of one of our pods. -ENOSPC: there are none. */
+int cpod_assume_claims(
+	struct cluster *c, struct cpod *pod, const struct cnode *node, struct error *err);
+/* Frees the devices that the API does not show as allocated. */
+void cpod_release_claims(struct cluster *c, struct cpod *pod);
 
 /* ---- cluster-taint.c ---- */
 

@@ -60,6 +60,8 @@ void cpod_set_state(struct cluster *c, struct cpod *pod, enum cpod_state state)
 	c->n_reserved -= pod->state == CPOD_RESERVED;
 	c->n_reserved += state == CPOD_RESERVED;
 	pod->state = state;
+	if (state == CPOD_OTHER || state == CPOD_PENDING || state == CPOD_EXTENDER)
+		cpod_release_claims(c, pod);
 }
 
 /* Sets the state of a pod that waits and has no place. */
@@ -131,6 +133,7 @@ int cluster_new(const struct cluster_config *config, struct cluster **ret, struc
 	c->config = *config;
 	r = view_new(config->minor, &c->view, err);
 	r = r < 0 ? r : place_new(&place, &c->place, err);
+	r = r < 0 ? r : cluster_new_claims(c, err);
 	if (r < 0)
 		return r;
 	*ret = TAKE_PTR(c);
@@ -166,6 +169,7 @@ void cluster_free(struct cluster *c)
 	free(c->by_tenant);
 	place_free(c->place);
 	view_free(c->view);
+	claims_free(c->claims);
 	free(c);
 }
 
@@ -760,6 +764,8 @@ int cluster_set(struct cluster *c, int kind, json_t *json, struct error *err)
 		kind != CLUSTER_JOB_SET && kind != CLUSTER_RAY_CLUSTER && kind != OBJECT_ATTACHMENT;
 	if (kind == CLUSTER_GPU_NODE)
 		return cluster_set_gpus(c, json, err);
+	if (cluster_is_claims_kind(kind))
+		return cluster_set_claims(c, kind, json, err);
 	if (kind >= OBJECT_KINDS) {
 		r = set_own(c, kind, json);
 		return r < 0 ? fail(err, -r, "%s: %s", cluster_object_name(json), strerror(-r)) : r;
@@ -778,6 +784,8 @@ int cluster_remove(struct cluster *c, int kind, const char *ns, const char *name
 
 	c->has_taint_news |= can_change_taints(kind);
 	c->has_news |= kind != CLUSTER_LEASE;
+	if (cluster_is_claims_kind(kind))
+		return cluster_remove_claims(c, kind, ns, name);
 	switch (kind) {
 	case OBJECT_POD: return remove_pod(c, ns, name);
 	case OBJECT_NODE:

@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "claims/claims.h"
 #include "kuberules/object.h"
 #include "place/place-policy.h"
 #include "scheduler/reason.h"
@@ -28,6 +29,7 @@ struct cluster_config {
 	unsigned minor;             /* minor version of Kubernetes 1.x */
 	const struct place_policy *policy;
 	const char *rack_label; /* node label with the rack; NULL: CLUSTER_RACK_LABEL */
+	uint64_t seed;          /* for the identifiers of shares of devices */
 };
 
 #define CLUSTER_RACK_LABEL "topology.kubernetes.io/rack"
@@ -52,6 +54,11 @@ enum {
 	CLUSTER_JOB_SET,
 	CLUSTER_RAY_CLUSTER,
 	CLUSTER_LAST_GROUP = CLUSTER_RAY_CLUSTER,
+	/* objects of dynamic resource allocation, in the order of enum claims_kind */
+	CLUSTER_SLICE,
+	CLUSTER_DEVICE_CLASS,
+	CLUSTER_RESOURCE_CLAIM,
+	CLUSTER_TAINT_RULE,
 	CLUSTER_KINDS
 };
 
@@ -196,6 +203,18 @@ bool cpod_is_group_ignored(const struct cpod *pod);
  */
 uint32_t cluster_members(
 	struct cluster *cluster, const char *group, struct cpod **ret_pods, uint32_t most);
+
+/*
+ * The ResourceClaims of an assumed pod, in the order of the writes that its Binding needs. The
+ * claim is valid until the cluster changes. Call cluster_keep_claims() after a write whose result
+ * is unknown: its devices then stay taken until the API shows the claim again.
+ */
+uint32_t cpod_n_claims(const struct cpod *pod);
+struct claims_write cpod_claim(const struct cpod *pod, uint32_t i);
+void cluster_keep_claims(struct cluster *cluster, const struct cpod *pod);
+/* The resourceVersion of that claim, as the cluster knows the claim now; NULL: it is deleted. */
+const char *cluster_claim_version(
+	const struct cluster *cluster, const struct cpod *pod, uint32_t i);
 
 /* Number of nominated pods whose victims are still terminating. */
 uint32_t cluster_n_nominated(const struct cluster *cluster);

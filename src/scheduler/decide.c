@@ -405,6 +405,14 @@ int attempt_assume(struct attempt *a, enum cpod_state state, struct error *err)
 		cpod_resize(c, pod, &pod->assigned, &unused);
 	cpod_set_state(c, pod, state);
 	cpod_move(c, pod, node);
+	if (r == 0 && pod->is_ours && !a->is_trial) {
+		r = cpod_assume_claims(c, pod, node, err);
+		if (r < 0) {
+			attempt_give_back(a, pod->n_tenants);
+			cluster_forget(c, pod);
+			return r;
+		}
+	}
 	r = r < 0 ? r : cpod_find_server(c, pod);
 	r = r < 0 ? r : view_assume(c->view, pod->ns, pod->name, node->name);
 	/*

@@ -58,6 +58,7 @@ static bool sched_is_below_guarantee(void *arg, uint32_t line)
 int sched_new(const struct sched_config *config, struct sched **ret, struct error *err)
 {
 	_cleanup_(sched_free_p) struct sched *s = calloc(1, sizeof(*s));
+	struct cluster_config cluster = config->cluster;
 	struct pending_queues lines = {sched_is_before, sched_is_below_guarantee, NULL};
 	int r;
 
@@ -66,7 +67,8 @@ int sched_new(const struct sched_config *config, struct sched **ret, struct erro
 	s->rand = rand_seeded(config->seed);
 	buf_init(&s->why, DECIDE_WHY_MAX);
 	s->outcome = DECIDE_OUTCOME_INIT;
-	r = cluster_new(&config->cluster, &s->cluster, err);
+	cluster.seed = config->seed;
+	r = cluster_new(&cluster, &s->cluster, err);
 	if (r < 0)
 		return r;
 	lines.arg = s->cluster;

@@ -36,6 +36,8 @@ struct flight {
 	struct kube_call *call;
 	uint64_t began_ns;
 	char *refusal;              /* the API server's refusal; NULL: none */
+	uint32_t claim;             /* of a Binding: the ResourceClaim that is written next */
+	bool has_finalizer;         /* the finalizer of that claim is written */
 	struct http_request *asked; /* extender request to answer when the write ends; NULL: none */
 };
 

@@ -101,6 +101,8 @@ static void service_write_scheduled_event(struct service *s, const struct cpod *
 	service_event(s, pod, REASON_SCHEDULED, buf_text(&text));
 }
 
+static void service_unreserve(struct flight *f);
+
 /*
  * Ends the Binding: reports the result to sched and answers the extender request. why: reason of a
  * failure.
@@ -114,6 +116,8 @@ static void service_write_settle(struct flight *f, bool is_done, const char *why
 			is_done              ? NULL
 				: f->refusal ? f->refusal
 					     : why);
+	if (!is_done && f->claim)
+		service_unreserve(f);
 	s->n_binds--;
 	s->n_bound += is_done;
 	prom_observe(&s->bind_time, clock_since_ns(clock_now_ns(), f->began_ns));
@@ -190,38 +194,153 @@ static void on_bound(void *data, const struct kube_answer *answer)
 	service_write_settle(f, answer->result == 0, answer->error.msg);
 }
 
-void service_bind(struct service *s, const struct cpod *pod, struct http_request *asked)
+static int service_send_binding(struct flight *f, const struct cpod *pod, struct error *err)
 {
-	struct flight *f = take_off(s, pod);
+	struct service *s = f->service;
 	const struct kube_write write = {
 		.target = {.namespace_name = cpod_ns(pod), .name = cpod_name(pod)},
 		.field_manager = SERVICE_MANAGER,
 		.may_send = service_write_may_send,
 		.done = on_bound,
 		.data = f,
-		.ret_call = f ? &f->call : NULL};
+		.ret_call = &f->call};
 	_cleanup_json_ json_t *annotations = NULL;
-	struct error err = {0};
-	int r = f ? 0 : -ENOMEM;
+	int r = decide_annotations(sched_cluster(s->sched), pod, s->epoch, &annotations);
 
-	if (f)
-		f->asked = asked;
-	else if (asked)
-		service_answer_bind(asked, "out of memory");
-	s->n_binds++;
-	r = r < 0 ? r : decide_annotations(sched_cluster(s->sched), pod, s->epoch, &annotations);
-	if (r == 0 && !service_may_write(s))
-		r = fail(&err, EPERM, "another scheduler leads");
-	r = r < 0 ? r
-		  : kube_bind(s->client, &write, cpod_node(pod), cpod_uid(pod), annotations, &err);
-	if (r == 0) {
+	if (r < 0)
+		return fail(err, -r, "%s", strerror(-r));
+	if (!service_may_write(s))
+		return fail(err, EPERM, "another scheduler leads");
+	r = kube_bind(s->client, &write, cpod_node(pod), cpod_uid(pod), annotations, err);
+	if (r == 0)
 		log_debug("pod %s/%s: to node %s", cpod_ns(pod), cpod_name(pod), cpod_node(pod));
+	return r;
+}
+
+/* ---- ResourceClaims of a Binding ---- */
+
+static void service_bind_next(struct flight *f);
+
+/* The pod, if it is still the one that the Binding is about; else NULL. */
+static struct cpod *service_bind_pod(const struct flight *f)
+{
+	struct cpod *pod = cluster_pod(sched_cluster(f->service->sched), f->ns, f->name);
+
+	return pod && !strcmp(cpod_uid(pod), f->uid) && cpod_state(pod) == CPOD_ASSUMED ? pod
+											: NULL;
+}
+
+/*
+ * After the finalizer the allocation is written, and after the allocation the next claim. The
+ * answer is the new claim, which the scheduler knows at once, before a watch shows it.
+ */
+static void service_bind_on_claim(void *data, const struct kube_answer *answer)
+{
+	struct flight *f = data;
+	_cleanup_json_ json_t *claim = NULL;
+	struct cpod *pod = service_bind_pod(f);
+
+	f->call = NULL;
+	if (answer->result < 0) {
+		log_warn("pod %s/%s: ResourceClaim: %s", f->ns, f->name, answer->error.msg);
+		note_refusal(f, answer);
+		if (pod && is_unclear(answer))
+			cluster_keep_claims(sched_cluster(f->service->sched), pod);
+		service_write_settle(f, false, answer->error.msg);
 		return;
 	}
-	log_warn("pod %s/%s: cannot be bound: %s", cpod_ns(pod), cpod_name(pod),
-		err.code ? err.msg : strerror(-r));
-	if (f)
-		service_write_settle(f, false, err.code ? err.msg : strerror(-r));
+	if (kube_json_parse(answer->body, &claim, NULL) == 0)
+		sched_set(f->service->sched, CLUSTER_RESOURCE_CLAIM, claim, NULL);
+	else if (pod)
+		cluster_keep_claims(sched_cluster(f->service->sched), pod);
+	f->claim += f->has_finalizer;
+	f->has_finalizer = !f->has_finalizer;
+	service_bind_next(f);
+}
+
+/*
+ * Makes the next write of a claim: first the finalizer, which keeps the claim while it has devices,
+ * then the allocation and the reservation for the pod. The API server refuses another allocation
+ * than the one that a claim has, so two schedulers cannot both allocate it.
+ */
+static json_t *service_claim_patch(const struct flight *f, const struct claims_write *claim)
+{
+	if (!f->has_finalizer)
+		return json_pack("{s:{ss, s:[s]}}", "metadata", "uid", claim->uid, "finalizers",
+			"resource.kubernetes.io/delete-protection");
+	return json_pack("{s:{ss}, s:{s:O*, s:[{ss, ss, ss}]}}", "metadata", "uid", claim->uid,
+		"status", "allocation", claim->allocation, "reservedFor", "resource", "pods",
+		"name", f->name, "uid", f->uid);
+}
+
+static int service_write_claim(
+	struct flight *f, const struct claims_write *claim, struct error *err)
+{
+	const struct kube_write write = {.target = {"resource.k8s.io/v1", "resourceclaims", f->ns,
+						 claim->name, f->has_finalizer ? "status" : NULL},
+		.field_manager = SERVICE_MANAGER,
+		.may_send = service_write_may_send,
+		.done = service_bind_on_claim,
+		.data = f,
+		.ret_call = &f->call};
+	_cleanup_json_ json_t *patch = service_claim_patch(f, claim);
+
+	if (!patch)
+		return fail(err, ENOMEM, "out of memory");
+	if (!service_may_write(f->service))
+		return fail(err, EPERM, "another scheduler leads");
+	return kube_patch(f->service->client, &write, KUBE_PATCH_STRATEGIC, patch, err);
+}
+
+/* Writes the next claim of the pod, or after the last one the Binding. */
+static void service_bind_next(struct flight *f)
+{
+	const struct cpod *pod = service_bind_pod(f);
+	struct error err = {0};
+	int r;
+
+	if (!pod) {
+		service_write_settle(f, false, "the pod has changed");
+		return;
+	}
+	if (f->claim < cpod_n_claims(pod)) {
+		const struct claims_write claim = cpod_claim(pod, f->claim);
+
+		/* A claim that has an allocation has the finalizer too. */
+		f->has_finalizer |= !claim.allocation || claim.has_finalizer;
+		r = service_write_claim(f, &claim, &err);
+	} else {
+		r = service_send_binding(f, pod, &err);
+	}
+	if (r < 0) {
+		log_warn("pod %s/%s: cannot be bound: %s", f->ns, f->name, err.msg);
+		service_write_settle(f, false, err.msg);
+	}
+}
+
+void service_bind(struct service *s, const struct cpod *pod, struct http_request *asked)
+{
+	struct flight *f = take_off(s, pod);
+	struct error err = {0};
+	int r;
+
+	if (!f) {
+		if (asked)
+			service_answer_bind(asked, "out of memory");
+		log_warn("pod %s/%s: cannot be bound: out of memory", cpod_ns(pod), cpod_name(pod));
+		return;
+	}
+	s->n_binds++;
+	f->asked = asked;
+	if (cpod_n_claims(pod)) {
+		service_bind_next(f);
+		return;
+	}
+	r = service_send_binding(f, pod, &err);
+	if (r == 0)
+		return;
+	log_warn("pod %s/%s: cannot be bound: %s", f->ns, f->name, err.msg);
+	service_write_settle(f, false, err.msg);
 }
 
 /* ---- patches of pods ---- */
@@ -279,6 +398,34 @@ void service_claim(struct service *s, const struct cpod *pod, const struct decid
 
 	for (uint32_t i = 0; patch && i < claims->n; i++)
 		claim_one(s, pod, claims->name[i], patch);
+}
+
+/*
+ * Undoes the writes of ResourceClaims for a Binding that failed: ends the reservation, and the
+ * allocation if this Binding has made it. The API server refuses that if another pod has reserved
+ * the claim since.
+ */
+static void service_unreserve(struct flight *f)
+{
+	const struct cluster *c = sched_cluster(f->service->sched);
+	const struct cpod *pod = service_bind_pod(f);
+
+	for (uint32_t i = 0; pod && i < MIN(f->claim, cpod_n_claims(pod)); i++) {
+		const struct claims_write claim = cpod_claim(pod, i);
+		const char *version = cluster_claim_version(c, pod, i);
+		_cleanup_json_ json_t *patch = json_pack("{s:{ss*}, s:{s:[{ss, ss}]}}", "metadata",
+			"resourceVersion", version, "status", "reservedFor", "$patch", "delete",
+			"uid", f->uid);
+
+		if (patch && claim.allocation)
+			json_object_set_new(
+				json_object_get(patch, "status"), "allocation", json_null());
+		if (patch && version)
+			send_patch(f->service, pod,
+				&(struct kube_target){"resource.k8s.io/v1", "resourceclaims", f->ns,
+					claim.name, "status"},
+				KUBE_PATCH_STRATEGIC, patch);
+	}
 }
 
 /* ---- resize requests ---- */

@@ -7,7 +7,7 @@
 
 #include "kube/discovery.h"
 
-#define CLUSTER_SOURCES 20
+#define CLUSTER_SOURCES 24
 
 struct cluster_source {
 	int kind; /* kind for cluster_set() */

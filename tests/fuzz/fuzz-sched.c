@@ -21,7 +21,8 @@
 static int kind_of(const char *name)
 {
 	static const char *const own[] = {"gpunode", "lease", "gpupolicy", "budget", "podgroup",
-		"sigsgroup", "volcanogroup", "kubegroup"};
+		"sigsgroup", "volcanogroup", "kubegroup", "jobset", "raycluster", "slice",
+		"deviceclass", "resourceclaim", "taintrule"};
 	enum object_kind kind;
 
 	for (size_t i = 0; name && i < ARRAY_SIZE(own); i++)

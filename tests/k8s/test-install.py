@@ -277,6 +277,7 @@ POD_GROUPS = ["scheduling.k8s.io", "scheduling.x-k8s.io", "scheduling.sigs.k8s.i
 GANGS = [(g, "podgroups") for g in POD_GROUPS] + [("jobset.x-k8s.io", "jobsets"), ("ray.io", "rayclusters")]
 STORAGE, ADMISSION = {"group": "storage.k8s.io"}, {"group": "admissionregistration.k8s.io", "name": "divvy"}
 STORAGE_KINDS = ("storageclasses", "csinodes", "csidrivers", "csistoragecapacities", "volumeattachments")
+DEVICES = {"group": "resource.k8s.io"}
 READ, CSR = "get list watch", {"group": "certificates.k8s.io"}
 EVERYBODY = [
     ("create patch", "events", N),
@@ -296,6 +297,9 @@ MUST = {
         *((READ, r, {"group": "apps"}) for r in ("replicasets", "statefulsets")),
         *((READ, r, STORAGE) for r in STORAGE_KINDS),
         *((READ + " patch", r, {}) for r in ("persistentvolumes", "persistentvolumeclaims")),
+        *((READ, r, DEVICES) for r in ("resourceslices", "deviceclasses", "devicetaintrules")),
+        (READ + " patch", "resourceclaims", DEVICES),
+        *(("patch", f"resourceclaims/{part}", DEVICES) for part in ("status", "binding")),
         *((READ, resource, {"group": group}) for group, resource in GANGS),
         *((READ, r, {"group": G}) for r in ("gpunodes", "gpupolicies")),
         ("patch", "gpupolicies/status", {"group": G}),
@@ -686,6 +690,7 @@ def a_viewer_reads_the_same_objects_as_the_scheduler():
         ]
         + [("list", resource, STORAGE) for resource in STORAGE_KINDS]
         + [("list", resource, {"group": group}) for group, resource in GANGS]
+        + [("list", r, DEVICES) for r in ("resourceslices", "deviceclasses", "devicetaintrules", "resourceclaims")]
         + [("list", "leases", {"group": C, **there})],
         True,
         "viewer",

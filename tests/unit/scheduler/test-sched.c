@@ -306,6 +306,51 @@ static void a_refused_binding_frees_the_place(void **state)
 	next(SCHED_NOMINATE, "a", NULL);
 }
 
+#define CLAIM_OF_D(name) \
+	"{'metadata':{'name':'" name "','namespace':'s','uid':'c-" name \
+	"','resourceVersion':'1'},'spec':{'devices':{'requests':[{'name':'r','exactly':{" \
+	"'deviceClassName':'d'}}]}}}"
+#define USES(name) ",'resourceClaims':[{'name':'x','resourceClaimName':'" name "'}]"
+
+/* Node n2 alone has a device of the driver d, and so one pod at a time gets the device. */
+static void a_pod_with_a_claim_goes_where_its_devices_are(void **state)
+{
+	static const char no_devices[] =
+		"0/2 nodes: 2 no free devices for the pod's ResourceClaims";
+	const struct cpod *pod;
+
+	add_node("n1", 1);
+	add_node("n2", 1);
+	set(CLUSTER_RESOURCE_CLAIM, CLAIM_OF_D("a"));
+	set(CLUSTER_RESOURCE_CLAIM, CLAIM_OF_D("b"));
+	add_pod("a", SHARE("0.3"), USES("a"));
+	told("a",
+		"spec: resourceClaims: the API server has no dynamic resource allocation of "
+		"version v1; use divvy.gpu annotations");
+	cluster_note_served(sched_cluster(sched), CLUSTER_RESOURCE_CLAIM);
+	set(CLUSTER_DEVICE_CLASS, "{'metadata':{'name':'d'},'spec':{}}");
+	set(CLUSTER_SLICE,
+		"{'metadata':{'name':'n2'},'spec':{'driver':'d','nodeName':'n2','pool':{'name':"
+		"'n2','generation':1,'resourceSliceCount':1},'devices':[{'name':'x'}]}}");
+	pass_alive(2);
+	pod = next(SCHED_BIND, "a", NULL);
+	assert_string_equal(cpod_node(pod), "n2");
+	assert_int_equal(cpod_n_claims(pod), 1);
+	assert_string_equal(cpod_claim(pod, 0).name, "a");
+	assert_non_null(cpod_claim(pod, 0).allocation);
+	add_pod("b", SHARE("0.3"), USES("b"));
+	told("b", no_devices);
+	/* A failed Binding frees the devices, which the pod or another one gets later. */
+	sched_bound(sched, "s", "a", "u-a", false);
+	assert_int_equal(cpod_n_claims(cluster_pod(sched_cluster(sched), "s", "a")), 0);
+	assert_ok(sched_remove(sched, OBJECT_POD, "s", "a"));
+	pass_alive(12);
+	pod = next(SCHED_BIND, "b", NULL);
+	assert_string_equal(cpod_node(pod), "n2");
+	assert_int_equal(cpod_n_claims(pod), 1);
+	nothing();
+}
+
 /* Returns the next eviction, which must be of that pod. */
 static struct sched_action next_eviction(const char *name)
 {
@@ -2440,6 +2485,7 @@ int main(void)
 		TEST(objects_come_in_any_order),
 		TEST(a_failed_binding_frees_the_place),
 		TEST(a_refused_binding_frees_the_place),
+		TEST(a_pod_with_a_claim_goes_where_its_devices_are),
 		TEST(a_policy_evicts_pods_from_a_tainted_device),
 		TEST(a_removed_gpunode_has_no_taint),
 		TEST(pods_on_tainted_devices_are_checked_when_they_may_leave),

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Connects the cluster with src/claims: passes the objects of dynamic resource allocation on, lets
+ * the view ask which nodes can have a pod's devices, and assumes the devices of placed pods. A pod
+ * keeps its assumption while it has a place. Before CLUSTER_RESOURCE_CLAIM is served, no pod with
+ * ResourceClaims fits a node.
+ */
+#include "scheduler/cluster-internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/cleanup.h"
+#include "claims/claims.h"
+#include "kube/time.h"
+
+static enum claims_kind cluster_claims_kind(int kind)
+{
+	return (enum claims_kind)(kind - CLUSTER_SLICE);
+}
+
+bool cluster_is_claims_kind(int kind)
+{
+	return kind >= CLUSTER_SLICE && kind <= CLUSTER_TAINT_RULE;
+}
+
+int cluster_set_claims(struct cluster *c, int kind, json_t *json, struct error *err)
+{
+	return claims_set(c->claims, cluster_claims_kind(kind), json, err);
+}
+
+int cluster_remove_claims(struct cluster *c, int kind, const char *ns, const char *name)
+{
+	return claims_remove(c->claims, cluster_claims_kind(kind), ns, name);
+}
+
+/* ---- questions of the view ---- */
+
+static int cluster_search_claims(
+	struct cluster *c, const struct pod *pod, struct claims_search **ret, struct error *err)
+{
+	_cleanup_free_ struct claims_name *names = calloc(pod->claims.n + 1ul, sizeof(*names));
+	struct claims_pod wanted = {pod->object.ns, pod->object.uid, names, pod->claims.n};
+
+	if (!names)
+		return fail(err, ENOMEM, "out of memory");
+	for (uint32_t i = 0; i < pod->claims.n; i++)
+		names[i] = (struct claims_name){pod->claims.v[i].name, pod->claims.v[i].entry,
+			pod->claims.v[i].template_name};
+	return claims_search_new(c->claims, &wanted, ret, err);
+}
+
+static int cluster_begin_claims(
+	void *arg, const struct pod *pod, void **ret_search, struct error *err)
+{
+	struct claims_search *search = NULL;
+	int r = cluster_search_claims(arg, pod, &search, err);
+
+	if (r == 0)
+		*ret_search = search;
+	return r;
+}
+
+static struct claims_node cluster_claims_node(const struct node *node)
+{
+	return (struct claims_node){node->object.name, &node->object.labels};
+}
+
+static bool cluster_fit_claims(void *search, const struct node *node, const char **ret_why)
+{
+	const struct claims_node at = cluster_claims_node(node);
+
+	return claims_search_fits(search, &at, ret_why);
+}
+
+static void cluster_end_claims(void *search)
+{
+	claims_search_free(search);
+}
+
+int cluster_new_claims(struct cluster *c, struct error *err)
+{
+	c->claims_check = (struct view_claims){
+		cluster_begin_claims, cluster_fit_claims, cluster_end_claims, c};
+	return claims_new(c->config.seed, &c->claims, err);
+}
+
+void cluster_note_claims(struct cluster *c, int kind)
+{
+	if (kind == CLUSTER_RESOURCE_CLAIM)
+		view_set_claims(c->view, &c->claims_check);
+}
+
+/* ---- devices of pods ---- */
+
+int cpod_assume_claims(
+	struct cluster *c, struct cpod *pod, const struct cnode *node, struct error *err)
+{
+	const struct pod *seen = cpod_view(c, pod);
+	const int number = view_find_node(c->view, node->name);
+	const struct kube_time now = kube_time_format(c->real_ns);
+	_cleanup_(claims_search_free_p) struct claims_search *search = NULL;
+	struct claims_node at;
+	int r;
+
+	if (!seen || !seen->claims.n)
+		return 0;
+	if (number < 0)
+		return fail(err, ENOSPC, "node %s is gone", node->name);
+	at = cluster_claims_node(view_node(c->view, (uint32_t)number));
+	cpod_release_claims(c, pod);
+	r = cluster_search_claims(c, seen, &search, err);
+	return r < 0 ? r : claims_assume(search, &at, now.s, &pod->claims, err);
+}
+
+void cpod_release_claims(struct cluster *c, struct cpod *pod)
+{
+	if (pod->claims)
+		claims_release(c->claims, TAKE_PTR(pod->claims));
+}
+
+uint32_t cpod_n_claims(const struct cpod *pod)
+{
+	return claims_place_count(pod->claims);
+}
+
+struct claims_write cpod_claim(const struct cpod *pod, uint32_t i)
+{
+	struct claims_write write;
+
+	claims_place_get(pod->claims, i, &write);
+	return write;
+}
+
+void cluster_keep_claims(struct cluster *c, const struct cpod *pod)
+{
+	if (pod->claims)
+		claims_keep(c->claims, pod->claims);
+}
+
+const char *cluster_claim_version(const struct cluster *c, const struct cpod *pod, uint32_t i)
+{
+	return claims_place_version(c->claims, pod->claims, i);
+}
