@@ -106,6 +106,16 @@ def removed_slices_come_back():
     )
 
 
+def an_idle_node_writes_no_slice():
+    """divvyd compares devices and slices every few seconds, and renews its Lease every ten."""
+    lease = f"/apis/coordination.k8s.io/v1/namespaces/divvy-node-lease/leases/{cluster.node_name}"
+    before = [s["metadata"]["resourceVersion"] for s in slices(cluster)]
+    for _ in range(2):
+        renewed = cluster.get(lease)["spec"]["renewTime"]
+        wait_for(lambda r=renewed: cluster.get(lease)["spec"]["renewTime"] != r, "divvyd renews its Lease", 60)
+    assert [s["metadata"]["resourceVersion"] for s in slices(cluster)] == before, slices(cluster)
+
+
 # ---- shares
 
 
@@ -430,6 +440,7 @@ try:
         main(
             the_node_publishes_its_devices,
             removed_slices_come_back,
+            an_idle_node_writes_no_slice,
             two_claims_have_their_shares,
             memory_above_the_quota_is_refused,
             sixteen_claims_run_on_one_device,
