@@ -90,6 +90,7 @@ void image_done(struct image *image)
 	}
 	free(image->kernels);
 	free(image->globals);
+	free(image->text);
 	*image = (struct image){0};
 }
 

@@ -68,6 +68,8 @@ struct image {
 	struct image_global *globals;
 	size_t n_globals;
 	int is_ptx;
+	char *text; /* PTX: the text of `text_bytes` bytes, which the engine executes */
+	size_t text_bytes;
 	unsigned ptx_version; /* 64 for .version 6.4; cubins: 0 */
 	unsigned target_sm;   /* 70 for sm_70 */
 };

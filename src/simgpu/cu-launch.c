@@ -163,6 +163,18 @@ CUresult cu_build_kernel(struct cu_context *context, struct cu_function *functio
 		.param_bytes = bytes,
 		.blocks_per_sm = per_sm,
 	};
+	if (function->module->has_code) {
+		struct simgpu_op_kernel *k = &op->entry.kernel;
+
+		k->code = function->module->engine_id;
+		k->function = (uint32_t)(function - function->module->functions);
+		k->shared_bytes = launch->shared_bytes;
+		memcpy(k->grid, launch->grid, sizeof(k->grid));
+		memcpy(k->block, launch->block, sizeof(k->block));
+		op->entry.flags |= SIMGPU_ENTRY_VISIBLE;
+	} else if (__builtin_expect(!function->is_reported, 0)) {
+		cu_code_report(function);
+	}
 	if (launch->cooperative)
 		op->entry.flags |= SIMGPU_ENTRY_COOPERATIVE;
 	if (cu_launch_is_visible(function, params))

@@ -233,7 +233,7 @@ void cu_module_free(struct cu_module *module)
 }
 
 CUresult cu_module_new(struct cu_context *context, struct cu_image *image,
-	struct cu_library *library, struct cu_module **ret_module)
+	struct cu_library *library, const struct cu_jit *jit, struct cu_module **ret_module)
 {
 	struct simgpu_request request = {.type = SIMGPU_MSG_MODULE_LOAD, .context = context->slot};
 	struct cu_module *module = calloc(1, sizeof(*module));
@@ -272,6 +272,8 @@ CUresult cu_module_new(struct cu_context *context, struct cu_image *image,
 		module->engine_id = reply.id;
 		r = make_globals(module);
 	}
+	if (r == CUDA_SUCCESS)
+		r = cu_code_send(module, jit);
 	if (r != CUDA_SUCCESS) {
 		cu_module_free(module);
 		return r;
@@ -289,7 +291,7 @@ static CUresult load_module(CUmodule *ret, const void *bytes, const struct cu_ji
 	CU_ENTER_CONTEXT(ctx);
 	CU_CHECK(ret && bytes, CUDA_ERROR_INVALID_VALUE);
 	CU_TRY(read_image(bytes, ctx->device, jit, &image));
-	r = cu_module_new(ctx, image, NULL, &module);
+	r = cu_module_new(ctx, image, NULL, jit, &module);
 	image_unref(image);
 	CU_TRY(r);
 	*ret = module->handle;
@@ -548,7 +550,7 @@ static CUresult library_module(
 			return CUDA_SUCCESS;
 		}
 	}
-	return cu_module_new(context, library->image, library, ret);
+	return cu_module_new(context, library->image, library, NULL, ret);
 }
 
 /* The kernel's function in a context. Code for another architecture may have another order. */

@@ -670,6 +670,14 @@ enum image_status image_read_ptx(const char *text, size_t n, unsigned device_sm,
 		image_done(&image);
 		return IMAGE_BAD_PTX;
 	}
+	image.text_bytes = n;
+	image.text = malloc(n + 1);
+	if (!image.text) {
+		image_done(&image);
+		return IMAGE_NO_MEMORY;
+	}
+	memcpy(image.text, text, n);
+	image.text[n] = '\0';
 	*ret_image = image;
 	return IMAGE_OK;
 }

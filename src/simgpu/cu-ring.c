@@ -210,8 +210,12 @@ static CUresult wait_stream(struct cu_stream *stream, uint64_t seq, bool heed_er
 CUresult cu_wait_stream(struct cu_stream *stream, uint64_t seq)
 {
 	_Atomic uint32_t *error = &cu.link.shm->contexts[stream->context->slot].error;
+	struct cu_context *context = stream->context;
+	CUcontext handle = context->handle;
 
 	CU_TRY(wait_stream(stream, seq, true));
+	if (cu_context_get(handle) == context)
+		cu_code_print(context);
 	return (CUresult)atomic_load(error);
 }
 
@@ -276,6 +280,7 @@ CUresult cu_wait_context(struct cu_context *context)
 	CU_TRY(wait_destroyed(slot));
 	if (cu_context_get(handle) != context)
 		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+	cu_code_print(context);
 	return (CUresult)atomic_load(&cu.link.shm->contexts[slot].error);
 }
 

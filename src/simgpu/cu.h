@@ -188,6 +188,7 @@ struct cu_context {
 	CUfunc_cache cache_config;
 	CUsharedconfig shared_config;
 	uint32_t peers;    /* one bit for each device: enabled peer access */
+	bool prints;       /* kernels of the context's modules may print */
 	unsigned captures; /* number of the context's streams that capture */
 };
 
@@ -233,6 +234,7 @@ struct cu_function {
 	const struct image_kernel *kernel;
 	uint32_t sim_kernel;
 	uint32_t name_id;
+	bool is_reported;   /* that its results are not computed */
 	int attributes[16]; /* settable CUfunction_attribute values; -1: as built */
 	CUfunc_cache cache_config;
 };
@@ -244,6 +246,7 @@ struct cu_module {
 	struct cu_library *library; /* the library that loaded this module, or NULL */
 	struct cu_image *image;
 	uint64_t engine_id;
+	bool has_code;                 /* the engine computes the kernels */
 	uint64_t globals;              /* address of the first global; 0: none */
 	uint64_t *offsets;             /* offset of each global */
 	struct cu_function *functions; /* one per kernel of the image */
@@ -523,9 +526,16 @@ CUresult cu_jit_take_options(
 /* Shows the program what was wrong with its image, or that nothing was. @jit may be NULL. */
 void cu_jit_write_log(const struct cu_jit *jit, const struct image_log *log);
 
+/* Has the engine translate the module's PTX. The module's variables have addresses already. */
+CUresult cu_code_send(struct cu_module *module, const struct cu_jit *jit);
+/* Says once that a kernel without PTX takes time but computes nothing. */
+void cu_code_report(struct cu_function *function);
+/* Writes to stdout what kernels of the context have printed. Call when its work is complete. */
+void cu_code_print(struct cu_context *context);
+
 void cu_module_free(struct cu_module *module);
 CUresult cu_module_new(struct cu_context *context, struct cu_image *image,
-	struct cu_library *library, struct cu_module **ret_module);
+	struct cu_library *library, const struct cu_jit *jit, struct cu_module **ret_module);
 /* Writes initial data to the device at once. */
 CUresult cu_write_memory(struct cu_context *context, uint64_t address, const void *bytes, size_t n);
 unsigned cu_array_element_bytes(CUarray_format format, unsigned channels);

@@ -63,7 +63,7 @@ static ssize_t host_io_some(
 		     : pread(p->memory, buf, bytes, (off_t)addr);
 }
 
-static int host_io(const struct eop *op, void *buf, uint64_t addr, uint64_t bytes, bool write)
+int exec_host_io(const struct eop *op, void *buf, uint64_t addr, uint64_t bytes, bool write)
 {
 	while (bytes) {
 		ssize_t n = host_io_some(op->proc, buf, addr, bytes, write);
@@ -121,7 +121,7 @@ static int view_open(
 	v->p = malloc(bytes ? bytes : 1);
 	if (!v->p)
 		return -ENOMEM;
-	r = host_io(op, v->p, addr, bytes, false);
+	r = exec_host_io(op, v->p, addr, bytes, false);
 	if (r < 0) {
 		free(v->p);
 		v->p = NULL;
@@ -136,7 +136,7 @@ static int view_close(struct view *v)
 	if (!v->host || !v->p)
 		return 0;
 	if (v->write)
-		r = host_io(v->op, v->p, v->addr, v->bytes, true);
+		r = exec_host_io(v->op, v->p, v->addr, v->bytes, true);
 	free(v->p);
 	v->p = NULL;
 	return r;
@@ -147,7 +147,7 @@ static int write_word(const struct eop *op, uint64_t addr, uint64_t value, uint3
 	int r;
 
 	if (!mem_is_device(addr))
-		return host_io(op, &value, addr, bytes, true);
+		return exec_host_io(op, &value, addr, bytes, true);
 	r = exec_check_range(op, addr, bytes, true);
 	if (r >= 0)
 		memcpy((void *)addr, &value, bytes);
@@ -160,7 +160,7 @@ static int exec_read_word(const struct eop *op, uint64_t addr, uint32_t bytes, u
 
 	*ret_value = 0;
 	if (!mem_is_device(addr))
-		return host_io(op, ret_value, addr, bytes, false);
+		return exec_host_io(op, ret_value, addr, bytes, false);
 	r = exec_check_range(op, addr, bytes, false);
 	if (r >= 0)
 		memcpy(ret_value, (const void *)addr, bytes);
@@ -243,7 +243,7 @@ static uint32_t plan_kernel(struct eop *op)
 	if (k->duration_ns && !op->tl.spin)
 		ns = k->duration_ns;
 	op->tl.duration_ns = MIN(MAX(ns, e->config.costs.min_kernel_ns), TL_NEVER / 4);
-	return SIMGPU_OK;
+	return k->code && k->kernel == SIMGPU_KERNEL_OTHER ? compute_plan(op) : SIMGPU_OK;
 }
 
 static uint32_t exec_address_device(const struct engine *e, uint64_t addr, uint32_t otherwise)
@@ -368,6 +368,10 @@ uint64_t exec_start(struct eop *op)
 									   : op->tl.duration_ns * n;
 		if (n == UINT64_MAX)
 			op->tl.spin = false;
+		op->model_ns = n > TL_NEVER / 4 / MAX(op->model_ns, UINT64_C(1)) ? TL_NEVER / 4
+										 : op->model_ns * n;
+		if (op->code && op->tl.spin)
+			compute_start(op);
 		break;
 	case SIMGPU_OP_MEMSET: moved = exec_touch_page(op, op->e.memset.ptr); break;
 	case SIMGPU_OP_COPY:
@@ -407,9 +411,12 @@ bool exec_ready(struct eop *op)
 	struct engine *e = engine_of(op);
 	bool kernel = op->e.kind == SIMGPU_OP_KERNEL, done;
 	struct mem_info info;
-	uint64_t addr = kernel ? param_u64(op, 0) : op->e.value.ptr, have;
+	uint64_t addr, have;
 	uint32_t bytes = kernel ? 4 : op->e.value.bytes;
 
+	if (op->code)
+		return compute_is_done(op);
+	addr = kernel ? param_u64(op, 0) : op->e.value.ptr;
 	if (exec_read_word(op, addr, bytes, &have) < 0) {
 		submit_fail(op->ctx, SIMGPU_ILLEGAL_ADDRESS);
 		return false;
@@ -607,18 +614,18 @@ static int copy_row(
 		return 0;
 	}
 	if (to)
-		return host_io(op, (void *)dst, src, bytes, false);
+		return exec_host_io(op, (void *)dst, src, bytes, false);
 	if (from)
-		return host_io(op, (void *)src, dst, bytes, true);
+		return exec_host_io(op, (void *)src, dst, bytes, true);
 	if (data)
-		return host_io(op, (void *)data, dst, bytes, true);
+		return exec_host_io(op, (void *)data, dst, bytes, true);
 	if (bytes > BOUNCE_MAX)
 		return -EFAULT;
 	bounce = malloc(bytes ? bytes : 1);
 	if (!bounce)
 		return -ENOMEM;
-	r = host_io(op, bounce, src, bytes, false);
-	return r < 0 ? r : host_io(op, bounce, dst, bytes, true);
+	r = exec_host_io(op, bounce, src, bytes, false);
+	return r < 0 ? r : exec_host_io(op, bounce, dst, bytes, true);
 }
 
 static int run_copy(const struct eop *op)
@@ -650,6 +657,13 @@ bool exec_finish(struct eop *op)
 
 	switch ((enum simgpu_op_kind)op->e.kind) {
 	case SIMGPU_OP_KERNEL:
+		if (op->code) {
+			uint32_t fault = compute_finish(op);
+
+			if (fault)
+				submit_fail(op->ctx, fault);
+			return true;
+		}
 		r = run_kernel(op);
 		wrote = op->e.kernel.kernel != SIMGPU_KERNEL_SPIN_NS &&
 			op->e.kernel.kernel != SIMGPU_KERNEL_OTHER;
@@ -667,10 +681,12 @@ bool exec_finish(struct eop *op)
 		wrote = true;
 		break;
 	case SIMGPU_OP_FREE_ASYNC:
+		compute_stop();
 		if (op->ticket)
 			mem_free_ticket(e->mem, op->e.mem.ptr, op->ticket);
 		else if (mem_free(e->mem, &op->proc->mem, op->e.mem.ptr) < 0)
 			r = -EFAULT;
+		compute_resume();
 		break;
 	default: break;
 	}

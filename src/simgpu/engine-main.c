@@ -43,6 +43,7 @@
 
 #define TAG_SIGNAL 3u
 #define TAG_EXPORTS 5u
+#define TAG_COMPUTED 6u
 #define BATCH 64
 #define BACKOFF_MIN_NS (20 * NSEC_PER_USEC)
 #define BACKOFF_MAX_NS (200 * NSEC_PER_USEC)
@@ -404,7 +405,14 @@ static void engine_dispatch_event(struct engine *e, const struct epoll_event *ev
 	if (tag == ENGINE_TAG_LISTEN) {
 		serve_accept(e);
 	} else if (tag == TAG_EXPORTS) {
+		compute_stop();
 		mem_phys_settle(e->mem);
+		compute_resume();
+	} else if (tag == TAG_COMPUTED) {
+		uint64_t n;
+
+		if (read(compute_wake_fd(), &n, sizeof(n)) < 0)
+			log_debug("computed: %m");
 	} else if (tag == TAG_SIGNAL) {
 		while (read(signals, &info, sizeof(info)) == sizeof(info)) {
 			struct simgpu_config c;
@@ -590,6 +598,7 @@ static int engine_start(struct engine *e, const struct options *o, int signals, 
 	struct epoll_event listen_ev = {.events = EPOLLIN, .data.u64 = ENGINE_TAG_LISTEN};
 	struct epoll_event signal_ev = {.events = EPOLLIN, .data.u64 = TAG_SIGNAL};
 	struct epoll_event exports_ev = {.events = EPOLLIN, .data.u64 = TAG_EXPORTS};
+	struct epoll_event computed_ev = {.events = EPOLLIN, .data.u64 = TAG_COMPUTED};
 	uint64_t totals[SIMGPU_MAX_DEVICES];
 	int r;
 
@@ -616,7 +625,8 @@ static int engine_start(struct engine *e, const struct options *o, int signals, 
 		return r;
 	if (epoll_ctl(e->epoll, EPOLL_CTL_ADD, e->listen, &listen_ev) < 0 ||
 		epoll_ctl(e->epoll, EPOLL_CTL_ADD, signals, &signal_ev) < 0 ||
-		epoll_ctl(e->epoll, EPOLL_CTL_ADD, mem_exports_fd(e->mem), &exports_ev) < 0)
+		epoll_ctl(e->epoll, EPOLL_CTL_ADD, mem_exports_fd(e->mem), &exports_ev) < 0 ||
+		epoll_ctl(e->epoll, EPOLL_CTL_ADD, compute_wake_fd(), &computed_ev) < 0)
 		return fail_errno(err, errno, "epoll");
 	return 0;
 }
@@ -652,6 +662,7 @@ static void engine_end(struct engine *e, int lock, bool keep)
 		serve_drop(p);
 	drop_inactive(e);
 	serve_reap(e);
+	compute_end();
 	record_now(e, tl_now(e->tl));
 	fd_close(e->listen);
 	fd_close(e->epoll);

@@ -170,6 +170,7 @@ static void init_state(struct engine *e)
 	s->default_kernel_ns = e->config.costs.default_kernel_ns;
 	s->context_create_ns = e->config.costs.context_ns;
 	s->module_load_ns = e->config.costs.module_ns;
+	s->compute = e->config.compute;
 	for (uint32_t i = 0; i < e->config.n; i++)
 		init_device(e, i);
 	s->magic = SIMGPU_MAGIC;

@@ -148,8 +148,10 @@ static void ctx_free(struct ectx *ctx)
 	mem_uncharge(e->mem, &p->mem, ctx->device, ctx->context_bytes, SIMGPU_ACCOUNT_CONTEXT);
 	while ((m = LIST_FIRST(&ctx->modules))) {
 		LIST_REMOVE(m, link);
+		compute_code_unref(m->code);
 		free(m);
 	}
+	free(ctx->printed);
 	record_contexts(p, ctx->device, -1);
 	p->ctx[ctx->slot] = NULL;
 	free(ctx);
@@ -163,6 +165,7 @@ void serve_drop(struct proc *p)
 		return;
 	log_debug("process %d has exited or closed its connection", p->pid);
 	p->dead = true;
+	compute_stop();
 	for (int i = 0; i < SIMGPU_MAX_CONTEXTS; i++)
 		if (p->ctx[i])
 			ctx_free(p->ctx[i]);
@@ -171,6 +174,7 @@ void serve_drop(struct proc *p)
 	for (uint32_t i = 0; i < SIMGPU_MAX_GRAPHS; i++)
 		submit_graph_unref(p->graphs[i]);
 	mem_free_owner(e->mem, &p->mem);
+	compute_resume();
 	record_exited(p);
 	fd_close(p->sock);
 	fd_close(p->pidfd);
@@ -413,12 +417,47 @@ static uint32_t do_module_unload(struct call *c)
 		if (m->id != c->q->id)
 			continue;
 		LIST_REMOVE(m, link);
+		compute_code_unref(m->code);
 		serve_recharge(
 			ctx, &ctx->code_bytes, ctx->code_bytes - m->bytes, SIMGPU_ACCOUNT_MODULE);
 		free(m);
 		return SIMGPU_OK;
 	}
 	return SIMGPU_INVALID_VALUE;
+}
+
+static uint32_t do_module_code(struct call *c)
+{
+	struct ectx *ctx = serve_call_ctx(c);
+	struct module *m;
+	bool prints = false;
+	uint32_t status;
+
+	if (!ctx)
+		return SIMGPU_INVALID_CONTEXT;
+	LIST_FOREACH(m, &ctx->modules, link)
+		if (m->id == c->q->id)
+			break;
+	if (!m || c->fd < 0)
+		return SIMGPU_INVALID_VALUE;
+	status = compute_load(ctx, m, c->fd, c->a->text, sizeof(c->a->text), &prints);
+	c->a->arg[0] = prints;
+	return status;
+}
+
+static uint32_t do_printed(struct call *c)
+{
+	struct ectx *ctx = serve_call_ctx(c);
+	int fd;
+
+	if (!ctx)
+		return SIMGPU_INVALID_CONTEXT;
+	fd = compute_take_printed(ctx);
+	if (fd >= 0) {
+		c->send[c->nsend++] = fd;
+		c->close_sent = true;
+	}
+	return SIMGPU_OK;
 }
 
 static uint32_t do_mem_alloc(struct call *c)
@@ -768,6 +807,8 @@ static call_fn *const calls[SIMGPU_MSG_COUNT] = {
 	[SIMGPU_MSG_CTX_DESTROY] = do_ctx_destroy,
 	[SIMGPU_MSG_CTX_RESERVE] = do_ctx_reserve,
 	[SIMGPU_MSG_MODULE_LOAD] = do_module_load,
+	[SIMGPU_MSG_MODULE_CODE] = do_module_code,
+	[SIMGPU_MSG_PRINTED] = do_printed,
 	[SIMGPU_MSG_MODULE_UNLOAD] = do_module_unload,
 	[SIMGPU_MSG_MEM_ALLOC] = do_mem_alloc,
 	[SIMGPU_MSG_MEM_FREE] = do_mem_free,
@@ -803,6 +844,21 @@ static call_fn *const calls[SIMGPU_MSG_COUNT] = {
 	[SIMGPU_MSG_STOP] = do_stop,
 };
 
+/* Calls that leave the tables of memory alone; the translation of code takes long. */
+static bool serve_changes_memory(uint32_t type)
+{
+	switch ((enum simgpu_msg)type) {
+	case SIMGPU_MSG_HELLO:
+	case SIMGPU_MSG_SYNC:
+	case SIMGPU_MSG_MEM_QUERY:
+	case SIMGPU_MSG_MEM_INFO:
+	case SIMGPU_MSG_MODULE_CODE:
+	case SIMGPU_MSG_PRINTED:
+	case SIMGPU_MSG_STATUS: return false;
+	default: return true;
+	}
+}
+
 static int serve_answer(struct proc *p, const struct simgpu_request *q, int fd)
 {
 	struct simgpu_reply a = {.type = q->type, .seq = q->seq};
@@ -813,8 +869,13 @@ static int serve_answer(struct proc *p, const struct simgpu_request *q, int fd)
 		a.status = SIMGPU_NOT_SUPPORTED;
 	else if (!p->greeted && q->type != SIMGPU_MSG_HELLO)
 		a.status = SIMGPU_INVALID_VALUE;
-	else
+	else if (!serve_changes_memory(q->type))
 		a.status = calls[q->type](&c);
+	else {
+		compute_stop();
+		a.status = calls[q->type](&c);
+		compute_resume();
+	}
 	if (a.status != SIMGPU_OK && c.close_sent) {
 		for (uint32_t i = 0; i < c.nsend; i++)
 			fd_close(c.send[i]);

@@ -276,10 +276,15 @@ static bool on_finish(void *user, struct tl_op *tl_op, uint64_t t)
 		event_done(op, t);
 	if (op->e.kind == SIMGPU_OP_HOST_FUNC && tl_op->aborted)
 		forget_callback(op);
+	if (tl_op->aborted && op->job)
+		compute_finish(op);
 	if (!op->graph && !tl_op->aborted)
 		wrote = exec_finish(op);
-	else if (op->e.kind == SIMGPU_OP_FREE_ASYNC && op->ticket)
+	else if (op->e.kind == SIMGPU_OP_FREE_ASYNC && op->ticket) {
+		compute_stop();
 		mem_free_ticket(op->proc->engine->mem, op->e.mem.ptr, op->ticket);
+		compute_resume();
+	}
 	if (op->stream) {
 		op->proc->pending--;
 		stream_completed(op->stream, op->e.seq);
@@ -292,6 +297,7 @@ static void on_release(void *user, struct tl_op *tl_op)
 	struct eop *op = eop_of(tl_op);
 	struct estream *s = op->stream;
 
+	compute_code_unref(op->code);
 	submit_event_unref(op->proc->engine, op->event);
 	submit_graph_unref(op->graph);
 	if (s && --s->ops == 0 && s->leaving)
@@ -378,6 +384,7 @@ static void eop_discard(struct eop *op)
 	tl_undepend(op->proc->engine->tl, &op->tl);
 	if (op->event && op->event->last == op)
 		op->event->last = NULL;
+	compute_code_unref(op->code);
 	submit_event_unref(op->proc->engine, op->event);
 	submit_graph_unref(op->graph);
 	free(op);

@@ -7,6 +7,7 @@
  *   engine-main.c    start, files, loop, next wake-up
  *   engine-serve.c   connections and control calls
  *   engine-submit.c  ring entries into operations, completions out
+ *   engine-compute.c kernels that came as PTX, in threads of their own
  *   engine-exec.c    duration of operations, and their effects on memory
  *   engine-record.c  state page, trace and account rings
  */
@@ -33,6 +34,7 @@ enum simgpu_status {
 	SIMGPU_INVALID_DEVICE = 101,
 	SIMGPU_INVALID_CONTEXT = 201,
 	SIMGPU_ECC_UNCORRECTABLE = 214,
+	SIMGPU_INVALID_PTX = 218,
 	SIMGPU_ILLEGAL_ADDRESS = 700,
 	SIMGPU_PEER_ENABLED = 704,
 	SIMGPU_PEER_NOT_ENABLED = 705,
@@ -46,8 +48,12 @@ struct engine;
 struct proc;
 struct eop;
 
+struct ecode; /* translated PTX, of engine-compute.c */
+struct ejob;  /* a kernel that is being computed */
+
 struct module {
 	uint64_t id, bytes;
+	struct ecode *code; /* NULL: kernels of the module take time */
 	LIST_ENTRY(module) link;
 };
 
@@ -61,6 +67,8 @@ struct ectx {
 	uint32_t peers; /* devices with enabled peer access */
 	uint64_t context_bytes, reserve_bytes, code_bytes;
 	LIST_HEAD(, module) modules;
+	char *printed; /* by kernels, until the program takes the text */
+	uint32_t n_printed;
 };
 
 struct estream {
@@ -115,7 +123,11 @@ struct eop {
 	uint64_t ticket;
 	TAILQ_ENTRY(eop) cb_link;
 	struct egraph *graph;
-	uint64_t moved; /* bytes of managed memory that must first be moved to the device */
+	struct ecode *code; /* of a kernel that is computed */
+	struct ejob *job;
+	uint64_t model_ns;  /* modelled duration of a computed kernel */
+	bool is_model_time; /* the computing took less than the model */
+	uint64_t moved;     /* bytes of managed memory that must first be moved to the device */
 	struct simgpu_entry e;
 	uint32_t trailing;
 	uint8_t data[]; /* parameters, inline bytes */
@@ -247,6 +259,31 @@ uint64_t exec_start(struct eop *op);
 bool exec_ready(struct eop *op);
 /* Returns true if the operation wrote memory for whose change other clients may wait. */
 bool exec_finish(struct eop *op);
+
+/* Copies host memory of the operation's process: 0 or -EFAULT. Any thread. */
+int exec_host_io(const struct eop *op, void *buf, uint64_t addr, uint64_t bytes, bool write);
+
+/* ---- engine-compute.c ---- */
+
+/* Translates the code of a module. Returns 0 or a CUresult, with the reason in `text`. */
+uint32_t compute_load(
+	struct ectx *ctx, struct module *m, int fd, char *text, size_t size, bool *ret_prints);
+void compute_code_unref(struct ecode *code);
+/* Finds the code of a planned kernel that is computed. */
+uint32_t compute_plan(struct eop *op);
+void compute_start(struct eop *op);
+/* Call for a started kernel, from the ready hook: returns whether the kernel has ended. */
+bool compute_is_done(struct eop *op);
+/* Ends the computing, if it has not ended. Returns 0, or the CUresult of the kernel's fault. */
+uint32_t compute_finish(struct eop *op);
+/* Stops all worker threads between two instructions, so that memory can change; nests. */
+void compute_stop(void);
+void compute_resume(void);
+/* Readable when a kernel has been computed. */
+int compute_wake_fd(void);
+void compute_end(void);
+/* Returns a descriptor with the printed text, which the caller owns; -1: nothing was printed. */
+int compute_take_printed(struct ectx *ctx);
 
 /* ---- engine-record.c ---- */
 

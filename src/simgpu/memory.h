@@ -91,6 +91,17 @@ int mem_query(const struct memory *m, uint64_t addr, struct mem_info *ret_info);
 int mem_check(const struct memory *m, const struct mem_owner *o, uint32_t device, uint64_t addr,
 	uint64_t bytes, bool write);
 
+/* The bytes around an address that a process may access from a device. */
+struct mem_extent {
+	uint64_t lo, hi;
+	uint32_t device; /* that has the bytes */
+	bool is_shared;  /* every device may access them: managed and mapped memory */
+	bool can_write;
+};
+/* -EFAULT: the process may not access the address. Follows the same rules as mem_check(). */
+int mem_find_extent(const struct memory *m, const struct mem_owner *o, uint32_t device,
+	uint64_t addr, struct mem_extent *ret);
+
 static inline bool mem_is_device(uint64_t addr)
 {
 	return addr - SIMGPU_VA_BASE < SIMGPU_VA_SIZE;

@@ -176,6 +176,21 @@ static int simgpu_config_parse_device(struct simgpu_config *c, struct str item, 
 	return 0;
 }
 
+static int parse_compute(struct str value, enum simgpu_compute *ret, struct error *err)
+{
+	static const char *const names[] = {[SIMGPU_COMPUTE_AUTO] = "auto",
+		[SIMGPU_COMPUTE_OFF] = "off",
+		[SIMGPU_COMPUTE_REQUIRE] = "require"};
+
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		if (str_is(value, names[i])) {
+			*ret = (enum simgpu_compute)i;
+			return 0;
+		}
+	}
+	return fail(err, EINVAL, "compute=%" STR_FMT ": use auto, off or require", STR_ARG(value));
+}
+
 int simgpu_config_parse_devices(struct simgpu_config *c, struct str spec, struct error *err)
 {
 	struct simgpu_config out = *c;
@@ -185,7 +200,10 @@ int simgpu_config_parse_devices(struct simgpu_config *c, struct str spec, struct
 	out.n = 0;
 	memset(out.devices, 0, sizeof(out.devices));
 	while (str_split(&spec, ',', &item)) {
-		r = simgpu_config_parse_device(&out, str_trim(item), err);
+		item = str_trim(item);
+		r = str_skip_prefix(&item, STR("compute="))
+			? parse_compute(item, &out.compute, err)
+			: simgpu_config_parse_device(&out, item, err);
 		if (r < 0)
 			return r;
 	}
@@ -468,6 +486,8 @@ static int simgpu_config_parse_key(
 		return parse_uint(value, 64, max, &c->trace_records, err);
 	if (str_is(key, "account.records"))
 		return parse_uint(value, 64, max, &c->account_records, err);
+	if (str_is(key, "compute"))
+		return parse_compute(value, &c->compute, err);
 	if (str_is(key, "linger"))
 		return parse_duration(value, &c->linger_ns, err);
 	if (str_is(key, "stay"))

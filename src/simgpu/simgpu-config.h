@@ -11,6 +11,7 @@
  *   numa.1 = 1
  *   trace.records = 2097152
  *   account.records = 1048576
+ *   compute = auto                        off: kernels only take time; require: all need PTX
  *   linger = 1s                           after the last client; "stay = yes": for ever
  *   fault = oom device=0 nth=5            like a line of the faults file
  *
@@ -96,6 +97,7 @@ struct simgpu_config {
 	uint64_t trace_records, account_records;
 	uint64_t linger_ns;
 	bool stay;
+	enum simgpu_compute compute;
 };
 
 /* Sets one H200 with 141 GiB and the default costs. */

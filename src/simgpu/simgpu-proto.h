@@ -25,7 +25,7 @@
 
 #include <stdint.h>
 
-#define SIMGPU_ABI 1u
+#define SIMGPU_ABI 2u
 #define SIMGPU_MAGIC 0x314d495359565644ull /* "DVVYSIM1" */
 
 /* Files in the machine's directory: $DIVVY_SIM, or /dev/shm/divvy-sim-$UID. */
@@ -172,6 +172,10 @@ struct simgpu_op_kernel {
 	uint32_t param_bytes;   /* <= SIMGPU_MAX_PARAM_BYTES */
 	uint32_t blocks_per_sm; /* blocks that fit one SM at a time; 0 means 1 */
 	uint64_t duration_ns;   /* 0: follows from kernel and parameters, or is the default */
+	uint64_t code;          /* module whose PTX the engine executes; 0: none */
+	uint32_t function;      /* number of the kernel in the module's code */
+	uint32_t shared_bytes;  /* dynamic */
+	uint32_t grid[3], block[3];
 };
 
 struct simgpu_op_memset {
@@ -445,6 +449,14 @@ enum simgpu_msg {
 	SIMGPU_MSG_CTX_RESERVE,
 	/* context, arg[0] code bytes -> id */
 	SIMGPU_MSG_MODULE_LOAD,
+	/*
+	 * context, id, with fd (struct simgpu_code_head): the engine translates the PTX. text says
+	 * which line is wrong (CUDA_ERROR_INVALID_PTX) or missing here (NOT_SUPPORTED) -> arg[0]
+	 * 1: its kernels may print
+	 */
+	SIMGPU_MSG_MODULE_CODE,
+	/* context -> fd with what kernels have printed since the last call; none: nothing */
+	SIMGPU_MSG_PRINTED,
 	/* context, id */
 	SIMGPU_MSG_MODULE_UNLOAD,
 	/* context, kind, arg[0] bytes -> ptr, arg[0] bytes; MANAGED: fd */
@@ -523,6 +535,24 @@ enum simgpu_msg {
 	SIMGPU_MSG_COUNT,
 };
 
+/*
+ * The code of a module, sent with SIMGPU_MSG_MODULE_CODE in a memfd: the head, `variables` and
+ * `kernels` names, then the text. Each name is a struct simgpu_code_name, followed by its bytes,
+ * padded to 8. A launch names a kernel by its place among the names of kernels.
+ */
+struct simgpu_code_head {
+	uint32_t variables, kernels;
+	uint64_t text_bytes;
+};
+
+struct simgpu_code_name {
+	uint64_t address; /* of a variable */
+	uint32_t bytes;
+	uint32_t pad;
+};
+
+#define SIMGPU_MAX_CODE_BYTES (256u << 20)
+
 struct simgpu_request {
 	uint32_t type; /* enum simgpu_msg */
 	uint32_t seq;
@@ -545,7 +575,14 @@ struct simgpu_reply {
 	uint64_t id;
 	uint64_t ptr;
 	uint64_t arg[4];
-	char text[128]; /* for people, may be empty */
+	char text[240]; /* for people, may be empty */
+};
+
+/* Whether kernels are computed. */
+enum simgpu_compute {
+	SIMGPU_COMPUTE_AUTO,    /* what comes as PTX; other kernels take time */
+	SIMGPU_COMPUTE_OFF,     /* kernels take time */
+	SIMGPU_COMPUTE_REQUIRE, /* a module without PTX is not loaded */
 };
 
 /* How a kernel accesses ordinary memory of its process. */
@@ -610,6 +647,8 @@ struct simgpu_state {
 	/* cuCtxCreate, primary retain: the client sleeps for this time. */
 	uint64_t context_create_ns;
 	uint64_t module_load_ns;
+	uint32_t compute; /* enum simgpu_compute */
+	uint32_t pad;
 	struct simgpu_state_device devices[SIMGPU_MAX_DEVICES];
 	struct simgpu_state_proc procs[SIMGPU_MAX_STATE_PROCS];
 };

@@ -696,6 +696,17 @@ bool tl_is_waiting(const struct timeline *tl)
 	return false;
 }
 
+bool tl_set_length(struct timeline *tl, struct tl_op *op, uint64_t length_ns)
+{
+	uint64_t before = op->duration_ns - op->remaining_ns; /* in earlier pieces */
+	uint64_t left = length_ns > before ? length_ns - before : 0;
+
+	op->spin = false;
+	op->end_ns = MAX(op->piece_ns + left, tl->now);
+	op->remaining_ns = op->end_ns - op->piece_ns;
+	return op->end_ns > tl->now;
+}
+
 void tl_finish_external(struct timeline *tl, struct tl_op *op, uint64_t t_ns)
 {
 	assert(!tl->in_step && op->class == TL_EXTERNAL && op->state == TL_PENDING);

@@ -194,6 +194,12 @@ int tl_submit(struct timeline *tl, struct tl_stream *stream, struct tl_op *op);
 void tl_add_node(struct timeline *tl, struct tl_op *graph, struct tl_op *node);
 
 void tl_set_visible(struct timeline *tl, struct tl_op *op);
+/*
+ * A running spinning operation shall have run for length_ns in all, but not end before now: from
+ * now on the operation spins no more. Call from the ready hook. Returns whether the length was
+ * still to come.
+ */
+bool tl_set_length(struct timeline *tl, struct tl_op *op, uint64_t length_ns);
 void tl_finish_external(struct timeline *tl, struct tl_op *op, uint64_t t_ns);
 /* Call when something else changed memory: checks again each operation that waits for memory. */
 void tl_recheck(struct timeline *tl);
