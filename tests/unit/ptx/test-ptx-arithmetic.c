@@ -25,18 +25,21 @@ static const u64 integers[] = {0, 1, 2, 3, 5, 7, 8, 15, 16, 31, 32, 33, 63, 64, 
 	0x7fffffffffffffff, 0x8000000000000000, 0xfedcba9876543210, 0xfffffffffffffffe,
 	0xffffffffffffffff};
 static const f64 floats[] = {0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, 2.5, -2.5, 3.0, 7.25, 100.125,
-	-1000.75, 0.1, 1.0 / 3, 65504, 65520, 1e-5, 6e-8, 5.96e-8, 1e-40, -1e-42, 0x1p-126, 0x1p-149,
-	1e10, -3e9, 2147483647.0, 2147483648.0, 4294967295.0, 4294967296.0, 1e20, 1e38, 3e38, -3.4e38,
-	1e300, INFINITY, -INFINITY, NAN, 0x1.000001p0, 0x1.fffffep10};
-enum { N_INT = sizeof(integers) / sizeof(integers[0]), N_FLOAT = sizeof(floats) / sizeof(floats[0]) };
+	-1000.75, 0.1, 1.0 / 3, 65504, 65520, 1e-5, 6e-8, 5.96e-8, 1e-40, -1e-42, 0x1p-126,
+	0x1p-149, 1e10, -3e9, 2147483647.0, 2147483648.0, 4294967295.0, 4294967296.0, 1e20, 1e38,
+	3e38, -3.4e38, 1e300, INFINITY, -INFINITY, NAN, 0x1.000001p0, 0x1.fffffep10};
+enum {
+	N_INT = sizeof(integers) / sizeof(integers[0]),
+	N_FLOAT = sizeof(floats) / sizeof(floats[0])
+};
 
 struct type {
 	const char *reg;
 	u32 bytes;
 	bool is_float;
 };
-static const struct type types[] = {
-	{"b16", 2, false}, {"b32", 4, false}, {"b64", 8, false}, {"f32", 4, true}, {"f64", 8, true}};
+static const struct type types[] = {{"b16", 2, false}, {"b32", 4, false}, {"b64", 8, false},
+	{"f32", 4, true}, {"f64", 8, true}};
 #define TYPE_u16 0
 #define TYPE_s16 0
 #define TYPE_u32 1
@@ -127,7 +130,9 @@ static void check(const char *op, int td, const int *tin, u32 n, want_fn *want, 
 	for (u32 k = 0; k < CASES; k++)
 		for (u32 i = 0; i < n; i++)
 			put_value(machine.memory + (i + 1) * SLOT + 8 * k, in[i],
-				i == 0 ? k : i == 1 ? k / 40 : k / 7 + k / 300);
+				i == 0           ? k
+					: i == 1 ? k / 40
+						 : k / 7 + k / 300);
 	ptx = machine_load(text);
 	r = machine_run(ptx, BLOCKS, THREADS, 0, &base, 8);
 	if (r.fault)
@@ -138,8 +143,9 @@ static void check(const char *op, int td, const int *tin, u32 n, want_fn *want, 
 
 		want(expected, a, a + SLOT, a + 2 * SLOT);
 		if (!is_same(d, machine.memory + 8 * k, expected, ulps))
-			fail_msg("%s: a %016llx b %016llx c %016llx gives %016llx, expected %016llx", op,
-				(unsigned long long)*(const u64 *)a,
+			fail_msg(
+				"%s: a %016llx b %016llx c %016llx gives %016llx, expected %016llx",
+				op, (unsigned long long)*(const u64 *)a,
 				(unsigned long long)*(const u64 *)(a + SLOT),
 				(unsigned long long)*(const u64 *)(a + 2 * SLOT),
 				(unsigned long long)*(const u64 *)(machine.memory + 8 * k),
@@ -247,7 +253,7 @@ static f64 least64(f64 a, f64 b)
 #define JOIN3(a, b) JOIN3_(a, b)
 #define DEFINE(line, D, A, B, C, e) \
 	static void JOIN3(want_, line)( \
-		uint8_t *pd, const uint8_t *pa, const uint8_t *pb, const uint8_t *pc) \
+		uint8_t * pd, const uint8_t *pa, const uint8_t *pb, const uint8_t *pc) \
 	{ \
 		volatile A va; \
 		volatile B vb; \

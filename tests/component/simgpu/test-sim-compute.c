@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Kernels that come as PTX change memory on the simulated device, as on hardware: through the whole
+ * path from the driver's calls to the engine. The executor alone has its own tests in tests/unit/ptx.
+ */
+#include "driver.h"
+#include "fatbin.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { N = 100000 };
+
+#define HEAD ".version 8.0\n.target sm_80\n.address_size 64\n"
+
+static const char *const add_text = HEAD
+	".visible .entry add(.param .u64 c, .param .u64 a, .param .u64 b, .param .u32 n)\n"
+	"{\n"
+	"	.reg .pred %p; .reg .b32 %r<6>; .reg .f32 %f<4>; .reg .b64 %rd<8>;\n"
+	"	ld.param.u64 %rd1, [c]; ld.param.u64 %rd2, [a]; ld.param.u64 %rd3, [b];\n"
+	"	ld.param.u32 %r1, [n];\n"
+	"	mov.u32 %r2, %ctaid.x; mov.u32 %r3, %ntid.x; mov.u32 %r4, %tid.x;\n"
+	"	mad.lo.s32 %r5, %r2, %r3, %r4;\n"
+	"	setp.ge.u32 %p, %r5, %r1;\n"
+	"	@%p bra done;\n"
+	"	mul.wide.u32 %rd4, %r5, 4;\n"
+	"	add.s64 %rd5, %rd2, %rd4; add.s64 %rd6, %rd3, %rd4; add.s64 %rd7, %rd1, %rd4;\n"
+	"	ld.global.f32 %f1, [%rd5]; ld.global.f32 %f2, [%rd6];\n"
+	"	add.f32 %f3, %f1, %f2;\n"
+	"	st.global.f32 [%rd7], %f3;\n"
+	"done:\n"
+	"	ret;\n"
+	"}\n";
+
+static CUfunction load(const char *text, const char *kernel)
+{
+	CUmodule module;
+
+	NEED(drv.cuModuleLoadData(&module, text));
+	return kernel_get(module, kernel);
+}
+
+static void run(CUfunction f, unsigned blocks, unsigned threads, unsigned shared, void **params)
+{
+	NEED(drv.cuLaunchKernel(f, blocks, 1, 1, threads, 1, 1, shared, NULL, params, NULL));
+}
+
+static float *host_a, *host_b, *host_c;
+
+static bool adds(CUfunction add)
+{
+	CUdeviceptr a = device_memory(4 * N), b = device_memory(4 * N), c = device_memory(4 * N);
+	unsigned n = N;
+	void *params[] = {&c, &a, &b, &n};
+	bool is_right = true;
+
+	host_a = malloc(4 * N);
+	host_b = malloc(4 * N);
+	host_c = malloc(4 * N);
+	if (!host_a || !host_b || !host_c)
+		_exit(1);
+	for (int i = 0; i < N; i++) {
+		host_a[i] = (float)i;
+		host_b[i] = 0.5f;
+	}
+	NEED(drv.cuMemcpyHtoD_v2(a, host_a, 4 * N));
+	NEED(drv.cuMemcpyHtoD_v2(b, host_b, 4 * N));
+	run(add, (N + 255) / 256, 256, 0, params);
+	NEED(drv.cuMemcpyDtoH_v2(host_c, c, 4 * N));
+	for (int i = 0; i < N; i++)
+		is_right = is_right && host_c[i] == (float)i + 0.5f;
+	return is_right;
+}
+
+static void computes(void)
+{
+	CUcontext context = begin_context();
+	CUfunction add = load(add_text, "add");
+	CUgraphExec exec;
+	CUstream stream = new_stream();
+	CUgraph graph;
+	CUdeviceptr c = device_memory(16), a = device_memory(16);
+	unsigned n = 4;
+	float four[4] = {1, 2, 3, 4};
+	void *params[] = {&c, &a, &a, &n};
+
+	tap_ok(adds(add), "a vector addition changes memory");
+	NEED(drv.cuMemcpyHtoD_v2(a, four, sizeof(four)));
+	NEED(drv.cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+	NEED(drv.cuLaunchKernel(add, 1, 1, 1, 32, 1, 1, 0, stream, params, NULL));
+	NEED(drv.cuStreamEndCapture(stream, &graph));
+	NEED(drv.cuGraphInstantiateWithFlags(&exec, graph, 0));
+	NEED(drv.cuGraphLaunch(exec, stream));
+	NEED(drv.cuStreamSynchronize(stream));
+	NEED(drv.cuMemcpyDtoH_v2(four, c, sizeof(four)));
+	tap_ok(four[0] == 2 && four[3] == 8, "a graph's kernel computes");
+	OK(drv.cuCtxDestroy_v2(context));
+}
+
+static void reaches_memory(void)
+{
+	static const char *const text = HEAD
+		".visible .global .align 4 .u32 counter = 5;\n"
+		".visible .global .align 8 .u64 where = counter;\n"
+		".extern .shared .align 4 .b8 dynamic[];\n"
+		".visible .entry k(.param .u64 out)\n"
+		"{\n"
+		"	.reg .pred %p; .reg .b32 %r<9>; .reg .b64 %rd<9>;\n"
+		"	ld.param.u64 %rd1, [out]; mov.u32 %r1, %tid.x; mov.u32 %r2, %ntid.x;\n"
+		"	mov.u32 %r3, dynamic; shl.b32 %r4, %r1, 2; add.u32 %r3, %r3, %r4;\n"
+		"	st.shared.u32 [%r3], %r1;\n"
+		"	bar.sync 0;\n"
+		"	sub.u32 %r5, %r2, 1; sub.u32 %r5, %r5, %r1; shl.b32 %r5, %r5, 2;\n"
+		"	mov.u32 %r6, dynamic; add.u32 %r5, %r5, %r6; ld.shared.u32 %r7, [%r5];\n"
+		"	mul.wide.u32 %rd2, %r1, 4; add.u64 %rd3, %rd1, %rd2;\n"
+		"	st.u32 [%rd3], %r7;\n"
+		"	ld.global.u64 %rd4, [where]; atom.global.add.u32 %r8, [%rd4], 1;\n"
+		"	ret;\n"
+		"}\n";
+	CUcontext context = begin_context();
+	CUmodule module;
+	CUdeviceptr out, counter;
+	unsigned *managed, value;
+	bool is_right = true;
+
+	NEED(drv.cuModuleLoadData(&module, text));
+	NEED(drv.cuMemAllocManaged(&out, 4 * 256, CU_MEM_ATTACH_GLOBAL));
+	void *params[] = {&out};
+	run(kernel_get(module, "k"), 1, 256, 1024, params);
+	NEED(drv.cuCtxSynchronize());
+	managed = (unsigned *)(uintptr_t)out;
+	for (unsigned i = 0; i < 256; i++)
+		is_right = is_right && managed[i] == 255 - i;
+	tap_ok(is_right, "a block exchanges values through shared memory into managed memory");
+	NEED(drv.cuModuleGetGlobal_v2(&counter, NULL, module, "counter"));
+	NEED(drv.cuMemcpyDtoH_v2(&value, counter, 4));
+	tap_ok(value == 5 + 256, "a variable that holds an address leads to the other variable");
+
+	NEED(drv.cuMemHostAlloc((void **)&managed, 4 * 256, CU_MEMHOSTALLOC_DEVICEMAP));
+	NEED(drv.cuMemHostGetDevicePointer_v2(&out, managed, 0));
+	run(kernel_get(module, "k"), 1, 256, 1024, params);
+	NEED(drv.cuCtxSynchronize());
+	tap_ok(managed[0] == 255 && managed[255] == 0, "a kernel writes to memory of the host");
+	OK(drv.cuCtxDestroy_v2(context));
+}
+
+/* ---- faults ---- */
+
+static const char *const bad_text = HEAD
+	".visible .entry far() { .reg .b64 %a; mov.u64 %a, 0x300000000000; st.global.u32 [%a], 1; ret; }\n"
+	".visible .entry odd(.param .u64 p) { .reg .b64 %a; ld.param.u64 %a, [p];\n"
+	"	st.global.u32 [%a+2], 1; ret; }\n"
+	".visible .entry stop() { trap; }\n"
+	".visible .entry endless() { L: bra L; }\n"
+	".visible .func deep() { .reg .b32 %r; .local .b8 big[1024]; ld.local.u32 %r, [big];\n"
+	"	call deep; st.local.u32 [big], %r; ret; }\n"
+	".visible .entry recurse() { call deep; ret; }\n";
+
+static void fault(const char *kernel, CUresult expected)
+{
+	CUcontext context = begin_context();
+	CUdeviceptr p = device_memory(64);
+	void *params[] = {&p};
+
+	run(load(bad_text, kernel), 1, 1, 0, params);
+	tap_ok(drv.cuCtxSynchronize() == expected, "%s: the context's error is %d", kernel,
+		expected);
+	tap_ok(drv.cuMemFree_v2(p) == expected, "%s: the error stays", kernel);
+	drv.cuCtxDestroy_v2(context);
+}
+
+static void illegal_address(void)
+{
+	fault("far", CUDA_ERROR_ILLEGAL_ADDRESS);
+}
+
+static void misaligned(void)
+{
+	fault("odd", CUDA_ERROR_MISALIGNED_ADDRESS);
+}
+
+static void trap(void)
+{
+	fault("stop", CUDA_ERROR_LAUNCH_FAILED);
+}
+
+static void endless(void)
+{
+	fault("endless", CUDA_ERROR_LAUNCH_TIMEOUT);
+}
+
+static void deep(void)
+{
+	fault("recurse", CUDA_ERROR_HARDWARE_STACK_ERROR);
+}
+
+static void fail_beside(void *argument)
+{
+	CUcontext context = begin_context();
+	CUdeviceptr p = device_memory(64);
+	void *params[] = {&p};
+
+	run(load(bad_text, "far"), 1, 1, 0, params);
+	if (drv.cuCtxSynchronize() != CUDA_ERROR_ILLEGAL_ADDRESS)
+		_exit(1);
+	/* This program dies in the middle of a kernel. */
+	drv.cuCtxDestroy_v2(context);
+	begin_context();
+	run(load(bad_text, "endless"), 4, 256, 0, NULL);
+	_exit(0);
+}
+
+static void others_go_on(void)
+{
+	pid_t other = part_start(fail_beside, NULL); /* CUDA does not survive a fork */
+	CUcontext context = begin_context();
+	CUfunction add = load(add_text, "add");
+	bool is_right = adds(add);
+
+	tap_ok(part_wait(other), "another program fails and dies");
+	tap_ok(is_right && adds(add), "the kernels of this program stay right");
+	OK(drv.cuCtxDestroy_v2(context));
+}
+
+/* ---- what is not computed ---- */
+
+static void missing(void)
+{
+	static const char *const text = HEAD
+		".visible .entry k() {\n	.reg .b32 %r;\n	vadd.s32.s32.s32 %r, 1, 2;\n	ret; }\n";
+	static const char *const wrong = HEAD
+		".visible .entry k() {\n	.reg .b32 %r;\n	add.s32 %r, %q, 2;\n	ret; }\n";
+	CUcontext context = begin_context();
+	char log[512] = "";
+	CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+	void *values[] = {log, (void *)sizeof(log)};
+	CUmodule module;
+
+	EXPECT(CUDA_ERROR_NOT_SUPPORTED, drv.cuModuleLoadDataEx(&module, text, 2, options, values));
+	tap_ok(strstr(log, "line 6;") && strstr(log, "vadd.s32.s32.s32"), "%s", log);
+	values[1] = (void *)sizeof(log);
+	EXPECT(CUDA_ERROR_INVALID_PTX, drv.cuModuleLoadDataEx(&module, wrong, 2, options, values));
+	tap_ok(strstr(log, "line 6;") && strstr(log, "%q"), "%s", log);
+	OK(drv.cuCtxDestroy_v2(context));
+}
+
+static void machine_code(void)
+{
+	CUcontext context = begin_context();
+	static uint8_t cubin[CUBIN_MAX];
+	uint64_t parameters[2] = {0};
+	void *params[] = {&parameters[0], &parameters[1]};
+	int pipes[2], saved = dup(2);
+	CUfunction f;
+	char said[1024] = "";
+	const char *first;
+
+	cubin_make(cubin, 90, "only_sass", 0x17, 8);
+	f = load((const char *)cubin, "only_sass");
+	if (pipe(pipes) < 0 || dup2(pipes[1], 2) < 0)
+		_exit(1);
+	run(f, 1, 1, 0, params);
+	run(f, 1, 1, 0, params);
+	NEED(drv.cuCtxSynchronize());
+	dup2(saved, 2);
+	close(pipes[1]);
+	if (read(pipes[0], said, sizeof(said) - 1) < 0)
+		_exit(1);
+	first = strstr(said, "only_sass");
+	tap_ok(first && !strstr(first + 1, "only_sass"), "one message: %s", said);
+	tap_ok(strstr(said, "simulated") != NULL, "the message says that the GPU is simulated");
+	OK(drv.cuCtxDestroy_v2(context));
+}
+
+int main(void)
+{
+	static const struct part parts[] = {
+		{"computes", computes},
+		{"memory", reaches_memory},
+		{"illegal address", illegal_address},
+		{"misaligned address", misaligned},
+		{"trap", trap},
+		{"endless loop", endless},
+		{"stack overflow", deep},
+		{"others", others_go_on},
+		{"missing instruction", missing},
+		{"machine code", machine_code},
+	};
+
+	return parts_main("1xH200-8Gi", "context_create_us=0,kernel_msteps=2", parts,
+		sizeof(parts) / sizeof(parts[0]));
+}
