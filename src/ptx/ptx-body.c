@@ -447,7 +447,7 @@ static void take_address(struct parser *p, struct operand *o)
 	parse_expect(p, "]");
 }
 
-static void take_operand(struct parser *p, struct operand *o)
+static void take_inner_operand(struct parser *p, struct operand *o)
 {
 	bool is_negative;
 
@@ -489,6 +489,19 @@ static void take_operand(struct parser *p, struct operand *o)
 		o->has_pair = true;
 		o->pair = second.kind == OP_SINK ? OPERAND_NONE : body_use(p, &second, T_PRED);
 	}
+}
+
+static void take_operand(struct parser *p, struct operand *o)
+{
+	if (p->nesting == NESTING_MAX) {
+		*o = (struct operand){.kind = OP_NONE};
+		parse_fail(p, EINVAL, "operand '%" STR_FMT "' nests too deep",
+			STR_ARG(p->lex.token.text));
+		return;
+	}
+	p->nesting++;
+	take_inner_operand(p, o);
+	p->nesting--;
 }
 
 /* ---- labels ---- */

@@ -19,6 +19,7 @@ enum {
 	REG_BYTES_MAX = 1 << 28,
 	LOCAL_BYTES_MAX = 512 << 10,
 	MODIFIERS_MAX = 16,
+	NESTING_MAX = 4,
 };
 
 enum symbol_kind { SYM_REG, SYM_REGS, SYM_VARIABLE, SYM_FUNC, SYM_LABEL, SYM_SHAPE, SYM_TARGETS };
@@ -109,6 +110,7 @@ struct parser {
 	uint32_t n_operands;
 	struct operand elements[OPERANDS_MAX * VECTOR_MAX];
 	uint32_t n_elements;
+	uint32_t nesting; /* of the operand that is being read */
 	int32_t guard;
 	bool is_guard_negated;
 	/* the opcode in parts: "ld", then its modifiers */

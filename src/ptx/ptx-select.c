@@ -3,7 +3,7 @@
  * Chooses the function of each instruction by its opcode and modifiers. An instruction or modifier
  * that is missing here fails the load by name: nothing is guessed or left out. Pure code, any thread.
  */
-#include "ptx/ptx-parse.h"
+#include "ptx/ptx-select.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -12,25 +12,25 @@
 
 /* ---- modifiers ---- */
 
-static bool select_unsupported(struct parser *p)
+bool select_unsupported(struct parser *p)
 {
 	return parse_fail(p, ENOTSUP,
 		"instruction '%" STR_FMT "' is not supported by the simulated device",
 		STR_ARG(p->opcode));
 }
 
-static void drop_part(struct parser *p, uint32_t i)
+void select_drop(struct parser *p, uint32_t i)
 {
 	memmove(&p->parts[i], &p->parts[i + 1], (p->n_parts - i - 1) * sizeof(p->parts[0]));
 	p->n_parts--;
 }
 
 /* Takes a modifier out of the opcode if it is there. */
-static bool take(struct parser *p, const char *name)
+bool select_take(struct parser *p, const char *name)
 {
 	for (uint32_t i = 1; i < p->n_parts; i++) {
 		if (str_is(p->parts[i], name)) {
-			drop_part(p, i);
+			select_drop(p, i);
 			return true;
 		}
 	}
@@ -41,7 +41,7 @@ static bool take_prefixed(struct parser *p, const char *prefix)
 {
 	for (uint32_t i = 1; i < p->n_parts; i++) {
 		if (str_has_prefix(p->parts[i], str_from(prefix))) {
-			drop_part(p, i);
+			select_drop(p, i);
 			return true;
 		}
 	}
@@ -49,7 +49,7 @@ static bool take_prefixed(struct parser *p, const char *prefix)
 }
 
 /* Takes the last modifier, which is a type. */
-static bool take_type(struct parser *p, enum ptx_type *ret)
+bool select_take_type(struct parser *p, enum ptx_type *ret)
 {
 	if (p->n_parts < 2 || !parse_type(p->parts[p->n_parts - 1], ret))
 		return select_unsupported(p);
@@ -58,12 +58,12 @@ static bool take_type(struct parser *p, enum ptx_type *ret)
 }
 
 /* Every modifier was understood. */
-static bool is_done(struct parser *p)
+bool select_is_done(struct parser *p)
 {
 	return p->n_parts == 1 || select_unsupported(p);
 }
 
-static bool has_operands(struct parser *p, uint32_t least, uint32_t most)
+bool select_has_operands(struct parser *p, uint32_t least, uint32_t most)
 {
 	if (p->n_operands >= least && p->n_operands <= most)
 		return true;
@@ -74,7 +74,7 @@ static bool has_operands(struct parser *p, uint32_t least, uint32_t most)
 static int take_word(struct parser *p, const char *const *words, int n)
 {
 	for (int i = 0; i < n; i++)
-		if (words[i] && take(p, words[i]))
+		if (words[i] && select_take(p, words[i]))
 			return i;
 	return -1;
 }
@@ -155,13 +155,13 @@ static void select_alu(struct parser *p)
 			type = result; /* mixed precision: the first type is the result's */
 		wrap.type = (uint8_t)type;
 		wrap.rounding = (uint8_t)take_rounding(p);
-		wrap.is_ftz = take(p, "ftz");
-		wrap.is_sat = take(p, "sat");
-		take(p, "approx");
-		take(p, "full");
-		take(p, "rnd");
+		wrap.is_ftz = select_take(p, "ftz");
+		wrap.is_sat = select_take(p, "sat");
+		select_take(p, "approx");
+		select_take(p, "full");
+		select_take(p, "rnd");
 	} else {
-		take(p, "uni");
+		select_take(p, "uni");
 	}
 	row = find_row(p);
 	if (!row || wrap.rounding == ROUND_AWAY) {
@@ -169,7 +169,7 @@ static void select_alu(struct parser *p)
 		return;
 	}
 	n += (uint32_t)(row->b != T_NONE) + (uint32_t)(row->c != T_NONE);
-	if (!has_operands(p, n, n))
+	if (!select_has_operands(p, n, n))
 		return;
 	a = use(p, 1, row->a);
 	b = row->b ? use(p, 2, row->b) : OPERAND_NONE;
@@ -201,21 +201,21 @@ static void select_carry(struct parser *p)
 	static const char *const names[] = {
 		[CARRY_ADD] = "add", [CARRY_SUB] = "sub", [CARRY_MAD_LO] = "mad"};
 	struct str base = p->parts[0];
-	bool has_cc = take(p, "cc"), has_carry_in = base.p[base.n - 1] == 'c';
-	bool is_hi = take(p, "hi");
+	bool has_cc = select_take(p, "cc"), has_carry_in = base.p[base.n - 1] == 'c';
+	bool is_hi = select_take(p, "hi");
 	enum carry_op op = CARRY_ADD;
 	enum ptx_type type;
 	struct extra *x;
 	struct insn *in;
 
-	take(p, "lo");
+	select_take(p, "lo");
 	for (int i = CARRY_ADD; i <= CARRY_MAD_LO; i++)
 		if (str_has_prefix(base, str_from(names[i])))
 			op = (enum carry_op)i;
 	if (op == CARRY_MAD_LO && is_hi)
 		op = CARRY_MAD_HI;
-	if (!take_type(p, &type) || !is_done(p) ||
-		!has_operands(p, op >= CARRY_MAD_LO ? 4 : 3, op >= CARRY_MAD_LO ? 4 : 3))
+	if (!select_take_type(p, &type) || !select_is_done(p) ||
+		!select_has_operands(p, op >= CARRY_MAD_LO ? 4 : 3, op >= CARRY_MAD_LO ? 4 : 3))
 		return;
 	x = body_extra(p);
 	if (!x)
@@ -262,22 +262,22 @@ static bool select_compare_parts(struct parser *p, struct extra *x, compare_fn *
 	enum ptx_type type;
 	int op;
 
-	x->is_ftz = take(p, "ftz");
-	if (!take_type(p, &type))
+	x->is_ftz = select_take(p, "ftz");
+	if (!select_take_type(p, &type))
 		return false;
 	x->from_type = (uint8_t)type;
 	if (str_is(p->parts[0], "set")) {
-		if (!take_type(p, &type))
+		if (!select_take_type(p, &type))
 			return false;
 		x->type = (uint8_t)type;
 	}
 	if (p->n_parts < 2)
 		return select_unsupported(p);
 	*ret_fn = compare_find(p->parts[1], x->from_type);
-	drop_part(p, 1);
+	select_drop(p, 1);
 	op = TAKE_WORD(p, bool_names);
 	x->op = (uint8_t)(op < 0 ? BOOL_NONE : op);
-	return *ret_fn ? is_done(p) : select_unsupported(p);
+	return *ret_fn ? select_is_done(p) : select_unsupported(p);
 }
 
 static void select_compare(struct parser *p)
@@ -289,7 +289,7 @@ static void select_compare(struct parser *p)
 	int32_t a, b, c = OPERAND_NONE, d;
 
 	if (!x || !select_compare_parts(p, x, &fn) ||
-		!has_operands(p, x->op ? 4 : 3, x->op ? 4 : 3))
+		!select_has_operands(p, x->op ? 4 : 3, x->op ? 4 : 3))
 		return;
 	a = use(p, 1, x->from_type);
 	b = use(p, 2, x->from_type);
@@ -323,9 +323,9 @@ static void select_selection(struct parser *p)
 	struct insn *in;
 	int32_t a, b, c, d;
 
-	take(p, "ftz");
-	if (!x || (is_slct && !take_type(p, &by)) || !take_type(p, &type) || !is_done(p) ||
-		!has_operands(p, 4, 4))
+	select_take(p, "ftz");
+	if (!x || (is_slct && !select_take_type(p, &by)) || !select_take_type(p, &type) ||
+		!select_is_done(p) || !select_has_operands(p, 4, 4))
 		return;
 	x->width = type_table[type].bytes;
 	x->from_type = (uint8_t)by;
@@ -362,7 +362,7 @@ static void select_logic(struct parser *p)
 	for (uint32_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
 		if (str_is(p->parts[0], names[i]))
 			op = i;
-	if (!has_operands(p, op >= PRED_AND ? 3 : 2, op >= PRED_AND ? 3 : 2))
+	if (!select_has_operands(p, op >= PRED_AND ? 3 : 2, op >= PRED_AND ? 3 : 2))
 		return;
 	a = use(p, 1, T_PRED);
 	if (op >= PRED_AND)
@@ -385,11 +385,11 @@ static void select_lop3(struct parser *p)
 	struct insn *in;
 	int32_t a, b, c, d;
 
-	if (!x || !take(p, "b32") || !is_done(p)) {
+	if (!x || !select_take(p, "b32") || !select_is_done(p)) {
 		select_unsupported(p);
 		return;
 	}
-	if (!has_operands(p, n, n))
+	if (!select_has_operands(p, n, n))
 		return;
 	if (p->operands[4].kind != OP_IMM) {
 		parse_fail(p, EINVAL, "the table of lop3 is no number");
@@ -429,11 +429,11 @@ static void select_prmt(struct parser *p)
 	struct insn *in;
 	int32_t a, b, c, d;
 
-	if (!take(p, "b32") || !is_done(p)) {
+	if (!select_take(p, "b32") || !select_is_done(p)) {
 		select_unsupported(p);
 		return;
 	}
-	if (!has_operands(p, 4, 4))
+	if (!select_has_operands(p, 4, 4))
 		return;
 	a = use(p, 1, T_B32);
 	b = use(p, 2, T_B32);
@@ -483,7 +483,8 @@ static void select_bfi(struct parser *p)
 	struct insn *in;
 	int32_t a, b, c, d;
 
-	if (!x || !take_type(p, &type) || !is_done(p) || !has_operands(p, 5, 5))
+	if (!x || !select_take_type(p, &type) || !select_is_done(p) ||
+		!select_has_operands(p, 5, 5))
 		return;
 	x->width = type_table[type].bytes;
 	a = use(p, 1, type);
@@ -515,11 +516,11 @@ static void select_testp(struct parser *p)
 	struct insn *in;
 	int32_t a, d;
 
-	if (!x || op < 0 || !take_type(p, &type) || !is_done(p)) {
+	if (!x || op < 0 || !select_take_type(p, &type) || !select_is_done(p)) {
 		select_unsupported(p);
 		return;
 	}
-	if (!has_operands(p, 2, 2))
+	if (!select_has_operands(p, 2, 2))
 		return;
 	x->op = (uint8_t)op;
 	x->type = (uint8_t)type;
@@ -577,7 +578,7 @@ static void select_mov(struct parser *p)
 		return;
 	}
 	x = body_extra(p);
-	if (!x || !take_type(p, &type) || !is_done(p))
+	if (!x || !select_take_type(p, &type) || !select_is_done(p))
 		return;
 	if (p->operands[1].kind == OP_VECTOR) {
 		if (!vector_elements(p, &p->operands[1], type, false, x))
@@ -613,7 +614,7 @@ static bool select_convert_fast(struct parser *p)
 	bool has_fast;
 
 	memcpy(parts, p->parts, sizeof(parts));
-	take(p, "rn");
+	select_take(p, "rn");
 	row = find_row(p);
 	has_fast = row && p->n_operands == 2 && p->operands[0].kind == OP_REG &&
 		p->operands[1].kind == OP_REG &&
@@ -679,11 +680,12 @@ static void select_cvt(struct parser *p)
 		return;
 	to_int = TAKE_WORD(p, int_roundings);
 	x->rounding = (uint8_t)take_rounding(p);
-	x->is_ftz = take(p, "ftz");
-	x->is_sat = take(p, "sat");
-	x->is_relu = take(p, "relu");
-	take(p, "satfinite");
-	if (!take_type(p, &from) || !take_type(p, &type) || !is_done(p) || !has_operands(p, 2, 3))
+	x->is_ftz = select_take(p, "ftz");
+	x->is_sat = select_take(p, "sat");
+	x->is_relu = select_take(p, "relu");
+	select_take(p, "satfinite");
+	if (!select_take_type(p, &from) || !select_take_type(p, &type) || !select_is_done(p) ||
+		!select_has_operands(p, 2, 3))
 		return;
 	x->type = (uint8_t)type;
 	x->from_type = (uint8_t)from;
@@ -730,7 +732,7 @@ static const struct {
 static bool take_window(struct parser *p, uint64_t *ret_base)
 {
 	for (size_t i = 0; i < sizeof(windows) / sizeof(windows[0]); i++) {
-		if (!take(p, windows[i].name))
+		if (!select_take(p, windows[i].name))
 			continue;
 		*ret_base = windows[i].base;
 		/* parameters of functions are in local memory */
@@ -743,13 +745,14 @@ static bool take_window(struct parser *p, uint64_t *ret_base)
 
 static void select_cvta(struct parser *p)
 {
-	bool is_to = take(p, "to");
+	bool is_to = select_take(p, "to");
 	enum ptx_type type;
 	uint64_t base;
 	struct insn *in;
 	int32_t a, d;
 
-	if (!take_window(p, &base) || !take_type(p, &type) || !is_done(p) || !has_operands(p, 2, 2))
+	if (!take_window(p, &base) || !select_take_type(p, &type) || !select_is_done(p) ||
+		!select_has_operands(p, 2, 2))
 		return;
 	a = use(p, 1, type);
 	d = define(p, 0, type);
@@ -768,7 +771,7 @@ static void select_isspacep(struct parser *p)
 	struct insn *in;
 	int32_t a, d;
 
-	if (!take_window(p, &base) || !is_done(p) || !has_operands(p, 2, 2))
+	if (!take_window(p, &base) || !select_is_done(p) || !select_has_operands(p, 2, 2))
 		return;
 	a = use(p, 1, T_B64);
 	d = define(p, 0, T_PRED);
@@ -800,7 +803,7 @@ static void take_memory_words(struct parser *p)
 		;
 }
 
-static void take_space_word(struct parser *p, struct extra *x)
+void select_take_space(struct parser *p, struct extra *x)
 {
 	int i = TAKE_WORD(p, space_names);
 
@@ -810,8 +813,8 @@ static void take_space_word(struct parser *p, struct extra *x)
 }
 
 /* Where an instruction accesses memory. */
-static bool take_address_operand(struct parser *p, const struct operand *o, struct extra *x,
-	int32_t *ret_a, int64_t *ret_imm)
+bool select_address(struct parser *p, const struct operand *o, struct extra *x, int32_t *ret_a,
+	int64_t *ret_imm)
 {
 	uint32_t bytes;
 
@@ -843,7 +846,7 @@ static bool take_address_operand(struct parser *p, const struct operand *o, stru
 
 static uint32_t take_vector_word(struct parser *p)
 {
-	return take(p, "v2") ? 2 : take(p, "v4") ? 4 : take(p, "v8") ? 8 : 1;
+	return select_take(p, "v2") ? 2 : select_take(p, "v4") ? 4 : select_take(p, "v8") ? 8 : 1;
 }
 
 static bool memory_values(struct parser *p, const struct operand *o, bool is_load, struct extra *x)
@@ -891,14 +894,14 @@ static void select_access(struct parser *p)
 	if (!x)
 		return;
 	take_memory_words(p);
-	take_space_word(p, x);
+	select_take_space(p, x);
 	x->n = take_vector_word(p);
 	/* the operand behind the value is a hint for caches */
-	if (!take_type(p, &type) || !is_done(p) || !has_operands(p, 2, 3))
+	if (!select_take_type(p, &type) || !select_is_done(p) || !select_has_operands(p, 2, 3))
 		return;
 	x->type = (uint8_t)type;
 	x->width = type_table[type].bytes;
-	if (!take_address_operand(p, &p->operands[is_load ? 1 : 0], x, &a, &imm) ||
+	if (!select_address(p, &p->operands[is_load ? 1 : 0], x, &a, &imm) ||
 		!memory_values(p, &p->operands[is_load ? 0 : 1], is_load, x))
 		return;
 	in = body_emit(p, CTL_LANES, is_load ? exec_load : exec_store);
@@ -931,25 +934,25 @@ static void select_atomic(struct parser *p)
 	int32_t a, c = OPERAND_NONE;
 	int op;
 
-	if (!x || take(p, "async")) {
+	if (!x || select_take(p, "async")) {
 		select_unsupported(p);
 		return;
 	}
 	take_memory_words(p);
-	take_space_word(p, x);
+	select_take_space(p, x);
 	op = TAKE_WORD(p, ops);
 	x->n = take_vector_word(p);
-	if (op < 0 || !take_type(p, &type) || !is_done(p) || type == T_B128 ||
+	if (op < 0 || !select_take_type(p, &type) || !select_is_done(p) || type == T_B128 ||
 		type_table[type].bytes < 2) {
 		select_unsupported(p);
 		return;
 	}
-	if (!has_operands(p, at + 2, at + 4))
+	if (!select_has_operands(p, at + 2, at + 4))
 		return;
 	x->op = (uint8_t)op;
 	x->type = (uint8_t)type;
 	x->width = type_table[type].bytes;
-	if (!take_address_operand(p, &p->operands[at], x, &a, &imm))
+	if (!select_address(p, &p->operands[at], x, &a, &imm))
 		return;
 	for (uint32_t k = 0; k < x->n; k++) {
 		const struct operand *d = &p->operands[0], *b = &p->operands[at + 1];
@@ -968,7 +971,7 @@ static void select_atomic(struct parser *p)
 		x->ops[k] = is_red || d->kind == OP_SINK ? OPERAND_NONE : body_define(p, d, type);
 	}
 	if (op == ATOMIC_CAS) {
-		if (!has_operands(p, at + 3, at + 4))
+		if (!select_has_operands(p, at + 3, at + 4))
 			return;
 		c = use(p, at + 2, type);
 	}
@@ -990,31 +993,39 @@ static void select_copy(struct parser *p)
 	int64_t imm, from_imm;
 	int32_t a, from, c = OPERAND_NONE;
 
-	if (!x || !take(p, "async") || take(p, "mbarrier") || take(p, "bulk")) {
+	if (!x || !select_take(p, "async") || select_take(p, "bulk")) {
 		select_unsupported(p);
 		return;
 	}
-	if (take(p, "commit_group") || take(p, "wait_group") || take(p, "wait_all")) {
-		if (is_done(p))
+	if (select_take(p, "mbarrier")) { /* the copies are complete, so this is an arrival */
+		if (select_take(p, "noinc"))
+			select_mbarrier(p);
+		else
+			body_emit(p, CTL_LANES, exec_nop);
+		return;
+	}
+	if (select_take(p, "commit_group") || select_take(p, "wait_group") ||
+		select_take(p, "wait_all")) {
+		if (select_is_done(p))
 			body_emit(p, CTL_LANES, exec_nop);
 		return;
 	}
 	take_memory_words(p);
-	take(p, "global");
-	take_space_word(p, x);
-	if (x->space != SP_SHARED || !is_done(p)) {
+	select_take(p, "global");
+	select_take_space(p, x);
+	if (x->space != SP_SHARED || !select_is_done(p)) {
 		select_unsupported(p);
 		return;
 	}
-	if (!has_operands(p, 3, 5))
+	if (!select_has_operands(p, 3, 5))
 		return;
 	if (p->operands[2].kind != OP_IMM || p->operands[2].value.bits > 16) {
 		parse_fail(p, EINVAL, "cp.async without size");
 		return;
 	}
 	x->width = (uint8_t)p->operands[2].value.bits;
-	if (!take_address_operand(p, &p->operands[0], x, &a, &imm) ||
-		!take_address_operand(p, &p->operands[1], &source, &from, &from_imm))
+	if (!select_address(p, &p->operands[0], x, &a, &imm) ||
+		!select_address(p, &p->operands[1], &source, &from, &from_imm))
 		return;
 	if (from == OPERAND_NONE) {
 		from = body_constant(p, (uint64_t)from_imm, 0, 8);
@@ -1074,7 +1085,8 @@ static void select_stack(struct parser *p)
 	int32_t a = OPERAND_NONE, d = OPERAND_NONE;
 	uint16_t op = 0;
 
-	if (!x || !take_type(p, &type) || !is_done(p) || !has_operands(p, 1, 3))
+	if (!x || !select_take_type(p, &type) || !select_is_done(p) ||
+		!select_has_operands(p, 1, 3))
 		return;
 	for (uint32_t i = 0; i < 3; i++)
 		if (str_is(p->parts[0], names[i].name))
@@ -1100,8 +1112,8 @@ static void select_stack(struct parser *p)
 
 static void select_branch(struct parser *p)
 {
-	take(p, "uni");
-	if (!is_done(p) || !has_operands(p, 1, 1))
+	select_take(p, "uni");
+	if (!select_is_done(p) || !select_has_operands(p, 1, 1))
 		return;
 	if (p->operands[0].kind != OP_NAME) {
 		parse_fail(p, EINVAL, "branch to '%" STR_FMT "', which is no label",
@@ -1122,12 +1134,12 @@ static void select_table(struct parser *p)
 	uint32_t *targets;
 	int32_t a;
 
-	take(p, "uni");
-	if (!x || !take(p, "idx") || !is_done(p)) {
+	select_take(p, "uni");
+	if (!x || !select_take(p, "idx") || !select_is_done(p)) {
 		select_unsupported(p);
 		return;
 	}
-	if (!has_operands(p, 2, 2))
+	if (!select_has_operands(p, 2, 2))
 		return;
 	a = use(p, 0, T_B32);
 	s = parse_find(p, p->operands[1].name);
@@ -1209,8 +1221,8 @@ static void select_call(struct parser *p)
 	struct insn *in;
 	int32_t a = OPERAND_NONE;
 
-	take(p, "uni");
-	if (!x || !shape || !is_done(p) || !has_operands(p, 1, 4))
+	select_take(p, "uni");
+	if (!x || !shape || !select_is_done(p) || !select_has_operands(p, 1, 4))
 		return;
 	if (o < end && o->kind == OP_VECTOR)
 		rets = o++;
@@ -1248,15 +1260,15 @@ static void select_call(struct parser *p)
 
 static void select_return(struct parser *p)
 {
-	take(p, "uni");
-	if (is_done(p) && has_operands(p, 0, 0))
+	select_take(p, "uni");
+	if (select_is_done(p) && select_has_operands(p, 0, 0))
 		body_emit(p, CTL_RETURN, NULL);
 	p->next_is_join = true;
 }
 
 static void select_exit(struct parser *p)
 {
-	if (is_done(p) && has_operands(p, 0, 0))
+	if (select_is_done(p) && select_has_operands(p, 0, 0))
 		body_emit(p, CTL_EXIT, NULL);
 	p->next_is_join = true;
 }
@@ -1304,18 +1316,18 @@ static void select_barrier(struct parser *p)
 	uint32_t at = 0;
 	bool is_red;
 
-	if (take(p, "cluster")) { /* a cluster is one block here */
-		bool is_arrive = take(p, "arrive");
+	if (select_take(p, "cluster")) { /* a cluster is one block here */
+		bool is_arrive = select_take(p, "arrive");
 
-		take(p, "release");
-		take(p, "relaxed");
-		take(p, "acquire");
-		take(p, "aligned");
-		if (!is_arrive && !take(p, "wait")) {
+		select_take(p, "release");
+		select_take(p, "relaxed");
+		select_take(p, "acquire");
+		select_take(p, "aligned");
+		if (!is_arrive && !select_take(p, "wait")) {
 			select_unsupported(p);
 			return;
 		}
-		if (!is_done(p))
+		if (!select_is_done(p))
 			return;
 		if (is_arrive)
 			select_nothing(p);
@@ -1324,13 +1336,14 @@ static void select_barrier(struct parser *p)
 				body_constant(p, BARRIER_CLUSTER, 0, 4), OPERAND_NONE);
 		return;
 	}
-	take(p, "cta");
-	take(p, "aligned");
-	if (take(p, "warp")) {
+	select_take(p, "cta");
+	select_take(p, "aligned");
+	if (select_take(p, "warp")) {
 		struct extra *x = body_extra(p);
 		struct insn *in;
 
-		if (!x || !take(p, "sync") || !is_done(p) || !has_operands(p, 1, 1))
+		if (!x || !select_take(p, "sync") || !select_is_done(p) ||
+			!select_has_operands(p, 1, 1))
 			return;
 		x->mask = use(p, 0, T_B32);
 		in = body_emit(p, CTL_WARP, exec_nop);
@@ -1340,21 +1353,22 @@ static void select_barrier(struct parser *p)
 		}
 		return;
 	}
-	is_red = take(p, "red");
-	if (take(p, "arrive"))
+	is_red = select_take(p, "red");
+	if (select_take(p, "arrive"))
 		op = BARRIER_ARRIVE;
 	else if (is_red)
-		op = take(p, "popc")     ? BARRIER_POPC
-			: take(p, "and") ? BARRIER_AND
-			: take(p, "or")  ? BARRIER_OR
-					 : BARRIER_SYNC;
-	else if (!take(p, "sync") && p->n_parts != 1) {
+		op = select_take(p, "popc")     ? BARRIER_POPC
+			: select_take(p, "and") ? BARRIER_AND
+			: select_take(p, "or")  ? BARRIER_OR
+						: BARRIER_SYNC;
+	else if (!select_take(p, "sync") && p->n_parts != 1) {
 		select_unsupported(p);
 		return;
 	}
-	take(p, "u32");
-	take(p, "pred");
-	if (!is_done(p) || (is_red && op == BARRIER_SYNC) || !has_operands(p, is_red ? 3 : 1, 4))
+	select_take(p, "u32");
+	select_take(p, "pred");
+	if (!select_is_done(p) || (is_red && op == BARRIER_SYNC) ||
+		!select_has_operands(p, is_red ? 3 : 1, 4))
 		return;
 	if (is_red) {
 		at = 1;
@@ -1387,17 +1401,17 @@ static void select_shuffle(struct parser *p)
 		[SHUFFLE_DOWN] = "down",
 		[SHUFFLE_BFLY] = "bfly",
 		[SHUFFLE_IDX] = "idx"};
-	bool is_sync = take(p, "sync");
+	bool is_sync = select_take(p, "sync");
 	int mode = TAKE_WORD(p, modes);
 	struct extra *x = body_extra(p);
 	struct insn *in;
 	int32_t a, b, c, d;
 
-	if (!x || mode < 0 || !take(p, "b32") || !is_done(p)) {
+	if (!x || mode < 0 || !select_take(p, "b32") || !select_is_done(p)) {
 		select_unsupported(p);
 		return;
 	}
-	if (!has_operands(p, is_sync ? 5 : 4, is_sync ? 5 : 4))
+	if (!select_has_operands(p, is_sync ? 5 : 4, is_sync ? 5 : 4))
 		return;
 	x->op = (uint8_t)mode;
 	a = use(p, 1, T_B32);
@@ -1423,19 +1437,19 @@ static void select_vote(struct parser *p)
 		[VOTE_ANY] = "any",
 		[VOTE_UNI] = "uni",
 		[VOTE_BALLOT] = "ballot"};
-	bool is_sync = take(p, "sync");
+	bool is_sync = select_take(p, "sync");
 	int mode = TAKE_WORD(p, modes);
 	struct extra *x = body_extra(p);
 	struct insn *in;
 	int32_t a, d;
 
-	take(p, "pred");
-	take(p, "b32");
-	if (!x || mode < 0 || !is_done(p)) {
+	select_take(p, "pred");
+	select_take(p, "b32");
+	if (!x || mode < 0 || !select_is_done(p)) {
 		select_unsupported(p);
 		return;
 	}
-	if (!has_operands(p, is_sync ? 3 : 2, is_sync ? 3 : 2))
+	if (!select_has_operands(p, is_sync ? 3 : 2, is_sync ? 3 : 2))
 		return;
 	x->op = (uint8_t)mode;
 	a = use(p, 1, T_PRED);
@@ -1452,14 +1466,15 @@ static void select_vote(struct parser *p)
 static void select_match(struct parser *p)
 {
 	struct extra *x = body_extra(p);
-	bool is_all = take(p, "all");
+	bool is_all = select_take(p, "all");
 	enum ptx_type type;
 	struct insn *in;
 	int32_t a, d;
 
-	take(p, "any");
-	take(p, "sync");
-	if (!x || !take_type(p, &type) || !is_done(p) || !has_operands(p, 3, 3))
+	select_take(p, "any");
+	select_take(p, "sync");
+	if (!x || !select_take_type(p, &type) || !select_is_done(p) ||
+		!select_has_operands(p, 3, 3))
 		return;
 	x->op = is_all;
 	x->width = type_table[type].bytes;
@@ -1489,15 +1504,15 @@ static void select_redux(struct parser *p)
 	int32_t a, d;
 	int op;
 
-	take(p, "sync");
+	select_take(p, "sync");
 	op = TAKE_WORD(p, ops);
-	if (!x || op < 0 || !take_type(p, &type)) {
+	if (!x || op < 0 || !select_take_type(p, &type)) {
 		select_unsupported(p);
 		return;
 	}
-	x->flag_b = take(p, "abs");
-	x->flag_a = take(p, "NaN");
-	if (!is_done(p) || !has_operands(p, 3, 3))
+	x->flag_b = select_take(p, "abs");
+	x->flag_a = select_take(p, "NaN");
+	if (!select_is_done(p) || !select_has_operands(p, 3, 3))
 		return;
 	x->op = (uint8_t)op;
 	x->type = (uint8_t)type;
@@ -1511,12 +1526,17 @@ static void select_redux(struct parser *p)
 	in->d = d;
 }
 
+struct insn *select_emit_warp(struct parser *p, exec_fn *fn, struct extra *x)
+{
+	return emit_warp(p, fn, x, true);
+}
+
 static void select_activemask(struct parser *p)
 {
 	struct insn *in;
 	int32_t d;
 
-	if (!take(p, "b32") || !is_done(p) || !has_operands(p, 1, 1)) {
+	if (!select_take(p, "b32") || !select_is_done(p) || !select_has_operands(p, 1, 1)) {
 		select_unsupported(p);
 		return;
 	}
@@ -1532,7 +1552,7 @@ static void select_elect(struct parser *p)
 	struct insn *in;
 	int32_t d;
 
-	if (!x || !take(p, "sync") || !is_done(p) || !has_operands(p, 2, 2)) {
+	if (!x || !select_take(p, "sync") || !select_is_done(p) || !select_has_operands(p, 2, 2)) {
 		select_unsupported(p);
 		return;
 	}
@@ -1576,13 +1596,17 @@ static const struct {
 	{"griddepcontrol", select_nothing},
 	{"isspacep", select_isspacep},
 	{"ld", select_access},
+	{"ldmatrix", select_ldmatrix},
 	{"ldu", select_access},
 	{"lop3", select_lop3},
 	{"mad", select_add},
 	{"madc", select_carry},
 	{"match", select_match},
+	{"mbarrier", select_mbarrier},
 	{"membar", select_fence},
+	{"mma", select_mma},
 	{"mov", select_mov},
+	{"movmatrix", select_movmatrix},
 	{"nanosleep", select_sleep},
 	{"not", select_logic},
 	{"or", select_logic},
@@ -1602,11 +1626,13 @@ static const struct {
 	{"st", select_access},
 	{"stackrestore", select_stack},
 	{"stacksave", select_stack},
+	{"stmatrix", select_ldmatrix},
 	{"sub", select_add},
 	{"subc", select_carry},
 	{"testp", select_testp},
 	{"trap", select_trap},
 	{"vote", select_vote},
+	{"wmma", select_wmma},
 	{"xor", select_logic},
 };
 

@@ -60,4 +60,284 @@ static void test_a_kernel_changes_memory(void **state)
 	ptx_free(ptx);
 }
 
-UNIT_MAIN(UNIT(test_a_kernel_changes_memory))
+/* Runs the first kernel of a text with one parameter, the test's memory. */
+static struct ptx_result run_text(const char *text, uint32_t grid, uint32_t block)
+{
+	struct ptx *ptx = machine_load(text);
+	uint64_t base = (uintptr_t)machine.memory;
+	struct ptx_result r = machine_run(ptx, grid, block, 0, &base, 8);
+
+	ptx_free(ptx);
+	return r;
+}
+
+/* Begins a kernel with %m the memory, %t the thread and %q the thread's own 4 bytes. */
+#define KERNEL \
+	".visible .entry k(.param .u64 m) {\n" \
+	".reg .b64 %m, %q, %x<16>; .reg .b32 %t, %r<32>; .reg .pred %p<8>; .reg .f32 %f<16>;\n" \
+	"ld.param.u64 %m, [m]; mov.u32 %t, %tid.x; mul.wide.u32 %q, %t, 4; add.u64 %q, %m, %q;\n"
+
+static uint32_t *words(void)
+{
+	return (uint32_t *)machine.memory;
+}
+
+static void test_lanes_part_and_meet(void **state)
+{
+	/* Each lane loops as often as its number says, then the warp votes. */
+	static const char text[] = HEAD KERNEL
+		"mov.u32 %r1, 0; mov.u32 %r2, 0;\n"
+		"L: setp.ge.u32 %p1, %r1, %t; @%p1 bra E;\n"
+		"and.b32 %r3, %r1, 1; setp.eq.u32 %p2, %r3, 0; @%p2 bra A;\n"
+		"add.u32 %r2, %r2, 100; bra B;\n"
+		"A: add.u32 %r2, %r2, 1;\n"
+		"B: add.u32 %r1, %r1, 1; bra L;\n"
+		"E: vote.sync.ballot.b32 %r4, 1, 0xffffffff; popc.b32 %r4, %r4;\n"
+		"mad.lo.u32 %r2, %r4, 10000, %r2; st.global.u32 [%q], %r2; ret; }\n";
+
+	machine_init();
+	assert_int_equal(run_text(text, 1, 32).fault, PTX_OK);
+	for (uint32_t i = 0; i < 32; i++)
+		assert_int_equal(words()[i], 320000 + (i + 1) / 2 + i / 2 * 100);
+}
+
+static void test_a_lock_inside_a_warp_makes_progress(void **state)
+{
+	static const char text[] = HEAD KERNEL
+		"L: atom.global.cas.b32 %r1, [%m], 0, 1; setp.ne.u32 %p1, %r1, 0; @%p1 bra L;\n"
+		"ld.volatile.global.u32 %r2, [%m+4]; add.u32 %r2, %r2, 1;\n"
+		"st.volatile.global.u32 [%m+4], %r2; membar.gl;\n"
+		"atom.global.exch.b32 %r3, [%m], 0; ret; }\n";
+
+	machine_init();
+	assert_int_equal(run_text(text, 3, 96).fault, PTX_OK);
+	assert_int_equal(words()[1], 3 * 96);
+}
+
+static void test_blocks_that_wait_for_later_ones_end(void **state)
+{
+	static const char text[] = HEAD KERNEL
+		"mov.u32 %r1, %ctaid.x; mov.u32 %r4, %nctaid.x; atom.global.add.u32 %r2, [%m], 1;\n"
+		"L: ld.volatile.global.u32 %r3, [%m]; setp.lt.u32 %p1, %r3, %r4; @%p1 bra L; ret; }\n";
+
+	machine_init();
+	assert_int_equal(run_text(text, 8, 1).fault, PTX_OK);
+	assert_int_equal(words()[0], 8);
+}
+
+static void test_barriers_join_some_or_all_threads(void **state)
+{
+	/* Warp 0 gives work to warp 1 by barriers of 64 threads; warp 2 has ended before. */
+	static const char text[] = HEAD
+		".shared .align 4 .u32 box;\n" KERNEL "setp.ge.u32 %p1, %t, 64; @%p1 exit;\n"
+		"setp.ge.u32 %p2, %t, 32; @%p2 bra C;\n"
+		"st.shared.u32 [box], 77; barrier.sync 1, 64; bra D;\n"
+		"C: barrier.sync 1, 64;\n"
+		"D: ld.shared.u32 %r1, [box]; bar.sync 0;\n"
+		"setp.lt.u32 %p3, %t, 10; bar.red.popc.u32 %r2, 0, %p3; add.u32 %r1, %r1, %r2;\n"
+		"st.global.u32 [%q], %r1; ret; }\n";
+
+	machine_init();
+	assert_int_equal(run_text(text, 1, 96).fault, PTX_OK);
+	for (uint32_t i = 0; i < 64; i++)
+		assert_int_equal(words()[i], 87);
+	assert_int_equal(words()[64], 0);
+}
+
+static void test_functions_recurse_and_return(void **state)
+{
+	static const char text[] = HEAD
+		".visible .func (.param .b32 out) fib(.param .b32 in) {\n"
+		".reg .b32 %r<9>; .reg .pred %p;\n"
+		"ld.param.u32 %r1, [in]; setp.lt.u32 %p, %r1, 2; @%p bra L;\n"
+		"sub.u32 %r2, %r1, 1; { .param .b32 a; .param .b32 b; st.param.b32 [a], %r2;\n"
+		"call.uni (b), fib, (a); ld.param.b32 %r3, [b]; }\n"
+		"sub.u32 %r2, %r1, 2; { .param .b32 a; .param .b32 b; st.param.b32 [a], %r2;\n"
+		"call.uni (b), fib, (a); ld.param.b32 %r4, [b]; }\n"
+		"add.u32 %r1, %r3, %r4;\n"
+		"L: st.param.b32 [out], %r1; ret; }\n" KERNEL
+		"{ .param .b32 a; .param .b32 b; st.param.b32 [a], %t;\n"
+		"mov.u64 %x1, fib; P: .callprototype (.param .b32 _) _ (.param .b32 _);\n"
+		"call (b), %x1, (a), P; ld.param.b32 %r1, [b]; }\n"
+		"st.global.u32 [%q], %r1; ret; }\n";
+	uint32_t fib[14] = {0, 1};
+
+	machine_init();
+	assert_int_equal(run_text(text, 1, 14).fault, PTX_OK);
+	for (int i = 2; i < 14; i++)
+		fib[i] = fib[i - 1] + fib[i - 2];
+	for (int i = 0; i < 14; i++)
+		assert_int_equal(words()[i], fib[i]);
+}
+
+static void test_lanes_exchange_values(void **state)
+{
+	static const char text[] = HEAD KERNEL
+		"shfl.sync.up.b32 %r1|%p1, %t, 3, 0, 0xffffffff; selp.b32 %r2, 1000, 0, %p1;\n"
+		"add.u32 %r1, %r1, %r2; shfl.sync.bfly.b32 %r3, %r1, 1, 0x1f, -1;\n"
+		"redux.sync.max.u32 %r4, %t, -1; add.u32 %r3, %r3, %r4;\n"
+		"shr.u32 %r5, %t, 2; match.any.sync.b32 %r6, %r5, -1; popc.b32 %r6, %r6;\n"
+		"mad.lo.u32 %r3, %r6, 10000, %r3; st.global.u32 [%q], %r3; ret; }\n";
+
+	machine_init();
+	assert_int_equal(run_text(text, 1, 32).fault, PTX_OK);
+	for (uint32_t i = 0; i < 32; i++) {
+		uint32_t k = i ^ 1;
+
+		assert_int_equal(words()[i], (k < 3 ? k : k - 3 + 1000) + 31 + 40000);
+	}
+}
+
+static void test_an_mbarrier_counts_arrivals(void **state)
+{
+	static const char text[] = HEAD
+		".shared .align 8 .b64 bar;\n.shared .u32 sum;\n" KERNEL
+		"setp.ne.u32 %p1, %t, 0; @%p1 bra A; mbarrier.init.shared.b64 [bar], 96;\n"
+		"st.shared.u32 [sum], 0;\n"
+		"A: bar.sync 0; atom.shared.add.u32 %r1, [sum], 1;\n"
+		"mbarrier.arrive.shared.b64 %x1, [bar];\n"
+		"W: mbarrier.try_wait.shared.b64 %p2, [bar], %x1; @!%p2 bra W;\n"
+		"ld.shared.u32 %r2, [sum]; st.global.u32 [%q], %r2; ret; }\n";
+
+	machine_init();
+	assert_int_equal(run_text(text, 1, 96).fault, PTX_OK);
+	for (uint32_t i = 0; i < 96; i++)
+		assert_int_equal(words()[i], 96);
+}
+
+static void test_half_matrices_are_multiplied(void **state)
+{
+	/* 16x8x16: registers hold what the ISA's figures show. A[i][k] = i + k, B[k][j] = k - j. */
+	char text[8192];
+	size_t n = 0;
+
+#define ADD(...) n += (size_t)snprintf(text + n, sizeof(text) - n, __VA_ARGS__)
+	ADD("%s", HEAD KERNEL);
+	ADD(".reg .b16 %%h<4>; .reg .b32 %%a<4>, %%b<2>, %%g, %%c; .reg .f32 %%d<4>;\n"
+	    "shr.u32 %%g, %%t, 2; and.b32 %%c, %%t, 3; shl.b32 %%c, %%c, 1;\n");
+	for (int r = 0; r < 4; r++) {
+		/* row g (+8 for registers 1, 3), columns c, c+1 (+8 for registers 2, 3) */
+		ADD("add.u32 %%r1, %%g, %%c; add.u32 %%r1, %%r1, %d; cvt.rn.f16.u32 %%h0, %%r1;\n"
+		    "add.u32 %%r1, %%r1, 1; cvt.rn.f16.u32 %%h1, %%r1; mov.b32 %%a%d, {%%h0, %%h1};\n",
+			(r & 1 ? 8 : 0) + (r & 2 ? 8 : 0), r);
+	}
+	for (int r = 0; r < 2; r++)
+		ADD("sub.s32 %%r1, %%c, %%g; add.s32 %%r1, %%r1, %d; cvt.rn.f16.s32 %%h0, %%r1;\n"
+		    "add.s32 %%r1, %%r1, 1; cvt.rn.f16.s32 %%h1, %%r1; mov.b32 %%b%d, {%%h0, %%h1};\n",
+			8 * r, r);
+	ADD("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%%d0,%%d1,%%d2,%%d3}, "
+	    "{%%a0,%%a1,%%a2,%%a3}, {%%b0,%%b1}, {0f3F800000,0f3F800000,0f3F800000,0f3F800000};\n"
+	    "mul.wide.u32 %%x1, %%t, 16; add.u64 %%x1, %%m, %%x1;\n"
+	    "st.global.v4.f32 [%%x1], {%%d0,%%d1,%%d2,%%d3}; ret; }\n");
+#undef ADD
+	machine_init();
+	assert_int_equal(run_text(text, 1, 32).fault, PTX_OK);
+	for (int lane = 0; lane < 32; lane++)
+		for (int e = 0; e < 4; e++) {
+			int i = lane / 4 + (e >= 2 ? 8 : 0), j = lane % 4 * 2 + e % 2, sum = 1;
+
+			for (int k = 0; k < 16; k++)
+				sum += (i + k) * (k - j);
+			if (((float *)machine.memory)[4 * lane + e] != (float)sum)
+				fail_msg("row %d, column %d: %g, expected %d", i, j,
+					(double)((float *)machine.memory)[4 * lane + e], sum);
+		}
+}
+
+static void test_wmma_loads_multiplies_and_stores(void **state)
+{
+	static const char text[] = HEAD KERNEL
+		".reg .b32 %a<8>, %b<8>; .reg .f32 %c<8>, %d<8>; .reg .b64 %s;\n"
+		"add.u64 %x1, %m, 512; add.u64 %x2, %m, 1024;\n"
+		"wmma.load.a.sync.aligned.row.m16n16k16.global.f16 "
+		"{%a0,%a1,%a2,%a3,%a4,%a5,%a6,%a7}, [%m], 16;\n"
+		"wmma.load.b.sync.aligned.col.m16n16k16.global.f16 "
+		"{%b0,%b1,%b2,%b3,%b4,%b5,%b6,%b7}, [%x1], 16;\n"
+		"mov.f32 %c0, 0f00000000; mov.f32 %c1, %c0; mov.f32 %c2, %c0; mov.f32 %c3, %c0;\n"
+		"mov.f32 %c4, %c0; mov.f32 %c5, %c0; mov.f32 %c6, %c0; mov.f32 %c7, %c0;\n"
+		"wmma.mma.sync.aligned.row.col.m16n16k16.f32.f32 "
+		"{%d0,%d1,%d2,%d3,%d4,%d5,%d6,%d7}, {%a0,%a1,%a2,%a3,%a4,%a5,%a6,%a7}, "
+		"{%b0,%b1,%b2,%b3,%b4,%b5,%b6,%b7}, {%c0,%c1,%c2,%c3,%c4,%c5,%c6,%c7};\n"
+		"wmma.store.d.sync.aligned.row.m16n16k16.global.f32 [%x2], "
+		"{%d0,%d1,%d2,%d3,%d4,%d5,%d6,%d7}, 16; ret; }\n";
+	/* f16 of 0, 1, 2, 3 */
+	static const uint16_t half[4] = {0, 0x3c00, 0x4000, 0x4200};
+	uint16_t *a = (uint16_t *)machine.memory, *b = a + 256;
+	const float *d = (const float *)(machine.memory + 1024);
+
+	machine_init();
+	for (int i = 0; i < 256; i++) {
+		a[i] = half[i * 7 % 4];
+		b[i] = half[i * 5 / 3 % 4];
+	}
+	assert_int_equal(run_text(text, 1, 32).fault, PTX_OK);
+	for (int i = 0; i < 16; i++)
+		for (int j = 0; j < 16; j++) {
+			int sum = 0;
+
+			for (int k = 0; k < 16; k++) /* b is stored column by column */
+				sum += (16 * i + k) * 7 % 4 * ((16 * j + k) * 5 / 3 % 4);
+			assert_true(d[16 * i + j] == (float)sum);
+		}
+}
+
+static void test_faults_name_their_line(void **state)
+{
+	static const char far[] = HEAD KERNEL
+		"\nadd.u64 %x1, %m, 0x100000;\nst.global.u32 [%x1], 1; ret; }\n";
+	static const char odd[] = HEAD KERNEL "st.global.u32 [%m+2], 1; ret; }\n";
+	static const char shared[] = HEAD ".extern .shared .b8 s[];\n" KERNEL
+					  "mov.u32 %r1, s; st.shared.u32 [%r1+64], 1; ret; }\n";
+	static const char endless[] = HEAD KERNEL "L: bra L; }\n";
+	static const char stuck[] = HEAD KERNEL "barrier.sync 1, 64; ret; }\n";
+	struct ptx_result r;
+
+	machine_init();
+	r = run_text(far, 1, 1);
+	assert_int_equal(r.fault, PTX_ILLEGAL_ADDRESS);
+	assert_int_equal(r.line, 9);
+	assert_int_equal(r.address, (uintptr_t)machine.memory + MACHINE_BYTES);
+	assert_int_equal(run_text(odd, 1, 1).fault, PTX_MISALIGNED_ADDRESS);
+	assert_int_equal(run_text(shared, 1, 1).fault, PTX_ILLEGAL_ADDRESS);
+	machine.device.steps_max = 1000000;
+	assert_int_equal(run_text(endless, 2, 64).fault, PTX_TIMEOUT);
+	assert_int_equal(run_text(stuck, 1, 32).fault, PTX_TIMEOUT);
+}
+
+static void test_what_is_wrong_or_missing_does_not_load(void **state)
+{
+	static const struct {
+		const char *body, *message;
+		int code;
+	} cases[] = {
+		{"tex.2d.v4.f32.f32 {%f1,%f2,%f3,%f4}, [%x1, {%f1,%f2}];", "line 8", -ENOTSUP},
+		{"add.s32.foo %r1, %r2, %r3;", "'add.s32.foo'", -ENOTSUP},
+		{"add.s32 %r1, %r2;", "operands", -EINVAL},
+		{"add.s32 %r1, %r2, %x1;", "%x1", -EINVAL},
+		{"add.s32 5, %r2, %r1;", "no register", -EINVAL},
+		{"add.s32 %r1, %r2, %nothing;", "%nothing", -EINVAL},
+		{"bra Nowhere;", "Nowhere", -EINVAL},
+		{"ld.global.u64 %r1, [%m];", "4 bytes", -EINVAL},
+		{"call missing;", "missing", -EINVAL},
+		{"mov.u32 %r1, 0x;", "0x", -EINVAL},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct error err = {0};
+		struct ptx *ptx = NULL;
+		char text[1024];
+
+		snprintf(text, sizeof(text), "%s%s\n%s\nret; }\n", HEAD, KERNEL, cases[i].body);
+		if (ptx_load(str_from(text), NULL, NULL, &ptx, &err) != cases[i].code ||
+			!strstr(err.msg, cases[i].message))
+			fail_msg("%s: %d %s", cases[i].body, err.code, err.msg);
+	}
+}
+
+UNIT_MAIN(UNIT(test_a_kernel_changes_memory), UNIT(test_lanes_part_and_meet),
+	UNIT(test_a_lock_inside_a_warp_makes_progress),
+	UNIT(test_blocks_that_wait_for_later_ones_end),
+	UNIT(test_barriers_join_some_or_all_threads), UNIT(test_functions_recurse_and_return),
+	UNIT(test_lanes_exchange_values), UNIT(test_an_mbarrier_counts_arrivals),
+	UNIT(test_half_matrices_are_multiplied), UNIT(test_wmma_loads_multiplies_and_stores),
+	UNIT(test_faults_name_their_line), UNIT(test_what_is_wrong_or_missing_does_not_load))
