@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Loads, stores, atomics and asynchronous copies. Each lane's address becomes a pointer once: shared,
- * local and parameter memory by bounds, device memory by the ranges that the device has confirmed.
- * Memory of the host has no pointer; its bytes go through the device's `host` function. Threads of
- * different blocks reach the same bytes at once, so atomics are the compiler's.
+ * Loads, stores, atomics and asynchronous copies. Each lane's address becomes a pointer once:
+ * shared, local and parameter memory by bounds, device memory by the ranges that the device has
+ * confirmed. Memory of the host has no pointer; its bytes go through the device's `host` function.
+ * Threads of different blocks reach the same bytes at once, so atomics are the compiler's.
  */
 #include "ptx/ptx-internal.h"
 

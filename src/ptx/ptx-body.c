@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Bodies of functions: statements, labels, guards and operands. Operands become offsets of registers
- * or constants; special registers and addresses in a frame are read into registers of their own
- * before the instruction. Pure code, any thread.
+ * Bodies of functions: statements, labels, guards and operands. Operands become offsets of
+ * registers or constants; special registers and addresses in a frame are read into registers of
+ * their own before the instruction. Pure code, any thread.
  */
 #include "ptx/ptx-parse.h"
 
@@ -534,7 +534,9 @@ static void resolve_one(struct parser *p, const struct pending *ref, uint32_t ta
 		in->flags |= INSN_BACK;
 }
 
-/* Resolves what refers to labels of the block that ends; the rest belongs to the block around it. */
+/*
+ * Resolves what refers to labels of the block that ends; the rest belongs to the block around it.
+ */
 static void resolve_labels(struct parser *p, uint32_t outermost)
 {
 	uint32_t left = 0;

@@ -3,8 +3,8 @@
  * Shared by the files of this folder: translated instructions, functions, and the state of warps.
  *
  * A register is an array with one element for each of the 32 lanes; a predicate is a mask. An
- * operand is an offset: >= 0 from the frame's registers, < 0 from the end of the function's constants,
- * which have the same form. So no instruction needs to know which of both an operand is.
+ * operand is an offset: >= 0 from the frame's registers, < 0 from the end of the function's
+ * constants, which have the same form. So no instruction needs to know which of both an operand is.
  */
 #ifndef PTX_PTX_INTERNAL_H
 #define PTX_PTX_INTERNAL_H
@@ -74,7 +74,7 @@ extern const struct type_info type_table[T_COUNT];
 
 enum space { SP_GENERIC, SP_GLOBAL, SP_SHARED, SP_LOCAL, SP_PARAM, SP_FRAME };
 
-/* What the loop of ptx-run.c does with an instruction. */
+/* Kinds of instructions for the loop of ptx-run.c. */
 enum control {
 	CTL_LANES, /* calls fn */
 	CTL_BRANCH,
@@ -291,8 +291,8 @@ void warp_fault(struct warp *w, const struct insn *in, enum ptx_fault fault, uin
 
 /* ---- ptx-access.c ---- */
 /*
- * Returns a pointer to memory that a lane may access, or NULL after a fault or for host memory. With
- * host memory, *ret_host is set.
+ * Returns a pointer to memory that a lane may access, or NULL after a fault or for host memory.
+ * With host memory, *ret_host is set.
  */
 void *access_lane(struct warp *w, const struct insn *in, uint32_t lane, enum space space,
 	uint64_t address, uint32_t bytes, bool write, bool *ret_host);

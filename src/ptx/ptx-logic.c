@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Comparisons, predicates, selections, permutations of bytes, chains of carries, moves of vectors and
- * special registers. Any thread.
+ * Comparisons, predicates, selections, permutations of bytes, chains of carries, moves of vectors
+ * and special registers. Any thread.
  */
 #include "ptx/ptx-internal.h"
 

@@ -2,8 +2,8 @@
 /*
  * Matrix instructions of a warp. mma and ldmatrix spread their matrices over the lanes as the ISA
  * documents. The fragments of wmma are opaque to programs: here the elements of a matrix are in
- * order, an equal number in each lane. Sums are computed in double precision and rounded once, which
- * is within what the ISA promises. Any thread.
+ * order, an equal number in each lane. Sums are computed in double precision and rounded once,
+ * which is within what the ISA promises. Any thread.
  */
 #include "ptx/ptx-internal.h"
 
@@ -103,8 +103,8 @@ static void multiply(struct matrix *d, struct matrix *a, struct matrix *b, const
 /* ---- mma: m rows, 8 columns ---- */
 
 /*
- * Operand registers of the instruction, in x->ops: those of d, a, b, c. x->sizes holds how many each
- * has: [0] d, [1] a, [2] b, [3] c.
+ * Operand registers of the instruction, in x->ops: those of d, a, b, c. x->sizes holds how many
+ * each has: [0] d, [1] a, [2] b, [3] c.
  */
 struct shape {
 	uint32_t m, n, k;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * mbarrier objects: 64 bits in shared memory, opaque to programs. A block runs in one thread, so its
- * barriers need no atomics. Any thread.
+ * mbarrier objects: 64 bits in shared memory, opaque to programs. A block runs in one thread, so
+ * its barriers need no atomics. Any thread.
  *
  *   bits 0-19   arrivals that the phase still needs
  *   bits 20-39  arrivals of each phase

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The translation of a module: what ptx-parse.c (declarations), ptx-body.c (statements and operands)
- * and ptx-select.c (instructions) share. The first failure is kept in the parser, and everything
- * after it is skipped.
+ * The translation of a module: what ptx-parse.c (declarations), ptx-body.c (statements and
+ * operands) and ptx-select.c (instructions) share. The first failure is kept in the parser, and
+ * everything after it is skipped.
  */
 #ifndef PTX_PTX_PARSE_H
 #define PTX_PTX_PARSE_H

@@ -7,8 +7,8 @@
  * with the lowest instruction runs, and fragments that meet at a label become one again. This order
  * brings lanes together after loops and conditions, without an analysis of the program, in every
  * layout of compilers where a join lies behind its branches. Where it does not, the lanes still
- * compute the same. A fragment that loops for long yields to the others, so a lane that holds a lock
- * makes progress while other lanes of its warp wait for the lock.
+ * compute the same. A fragment that loops for long yields to the others, so a lane that holds a
+ * lock makes progress while other lanes of its warp wait for the lock.
  *
  * Blocks start in order. A block that does not end soon (it may wait for a later one) shares its
  * thread with further blocks.

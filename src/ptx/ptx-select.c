@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Chooses the function of each instruction by its opcode and modifiers. An instruction or modifier
- * that is missing here fails the load by name: nothing is guessed or left out. Pure code, any thread.
+ * that is missing here fails the load by name: nothing is guessed or left out. Pure code, any
+ * thread.
  */
 #include "ptx/ptx-select.h"
 

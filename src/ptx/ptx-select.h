@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files that choose functions of instructions share. The opcode is in p->parts. */
+/* Shared by the files that choose functions of instructions. The opcode is in p->parts. */
 #ifndef PTX_PTX_SELECT_H
 #define PTX_PTX_SELECT_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Instructions in which lanes of a warp exchange values. ptx-run.c has brought together the lanes of
- * the member mask before. Any thread.
+ * Instructions in which lanes of a warp exchange values. ptx-run.c has brought together the lanes
+ * of the member mask before. Any thread.
  */
 #include "ptx/ptx-internal.h"
 

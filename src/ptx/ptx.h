@@ -5,8 +5,8 @@
  * ptx_load() checks and translates a whole module once. A job is one launch of a kernel: any number
  * of threads call ptx_job_work() for the same job, and each takes blocks until none is left. The
  * caller's struct ptx_device answers where device memory is; the executor itself reads no file and
- * allocates only its own state. A fault of the kernel ends the job with a CUresult and harms nothing
- * else. A loaded module is constant, so any thread may use it.
+ * allocates only its own state. A fault of the kernel ends the job with a CUresult and harms
+ * nothing else. A loaded module is constant, so any thread may use it.
  */
 #ifndef PTX_PTX_H
 #define PTX_PTX_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The PTX of modules on its way to the engine, which executes the kernels, and the text that kernels
- * print on its way back. A kernel without PTX takes time and computes nothing: this file says so,
- * once for each kernel.
+ * The PTX of modules on its way to the engine, which executes the kernels, and the text that
+ * kernels print on its way back. A kernel without PTX takes time and computes nothing: this file
+ * says so, once for each kernel.
  */
 #include "simgpu/cu.h"
 

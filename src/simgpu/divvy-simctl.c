@@ -70,7 +70,10 @@ static void print_record(const struct options *o, const struct simgpu_trace_reco
 		r->device, NAME(engine_names, r->engine), NAME(kind_names, r->kind), r->pid,
 		r->context, r->stream, r->permille, r->flags & SIMGPU_TRACE_LAST ? "" : " (more)",
 		r->flags & SIMGPU_TRACE_GRAPH ? " graph" : "",
-		r->flags & SIMGPU_TRACE_SPIN ? " spin" : "",
+		r->flags & SIMGPU_TRACE_SPIN                   ? " spin"
+			: r->flags & SIMGPU_TRACE_COMPUTE_TIME ? " computing-time"
+			: r->flags & SIMGPU_TRACE_COMPUTED     ? " computed"
+							       : "",
 		r->flags & SIMGPU_TRACE_ABORTED ? " aborted" : "");
 }
 

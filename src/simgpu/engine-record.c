@@ -259,7 +259,10 @@ static void fill_op(struct simgpu_trace_record *r, const struct tl_piece *piece)
 	r->permille = piece->engine == TL_ENGINE_COMPUTE ? op->tl.permille : 0;
 	if (op->tl.parent)
 		r->flags |= SIMGPU_TRACE_GRAPH;
-	if (op->tl.spin)
+	if (op->code)
+		r->flags |= SIMGPU_TRACE_COMPUTED |
+			(op->is_model_time ? 0 : SIMGPU_TRACE_COMPUTE_TIME);
+	else if (op->tl.spin)
 		r->flags |= SIMGPU_TRACE_SPIN;
 	if (r->kind == SIMGPU_TRACE_MIGRATE)
 		r->bytes = op->moved;

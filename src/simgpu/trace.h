@@ -41,10 +41,13 @@ enum simgpu_trace_kind {
 
 enum simgpu_trace_flags {
 	SIMGPU_TRACE_LAST = 1u << 0, /* last piece of the operation (a preempted one has several) */
-	SIMGPU_TRACE_FIRST = 1u << 1,   /* first piece */
-	SIMGPU_TRACE_GRAPH = 1u << 2,   /* a node of a graph */
-	SIMGPU_TRACE_SPIN = 1u << 3,    /* the kernel spun while it waited for a flag */
-	SIMGPU_TRACE_ABORTED = 1u << 4, /* ended by an error or the end of its process */
+	SIMGPU_TRACE_FIRST = 1u << 1,    /* first piece */
+	SIMGPU_TRACE_GRAPH = 1u << 2,    /* a node of a graph */
+	SIMGPU_TRACE_SPIN = 1u << 3,     /* the kernel spun while it waited for a flag */
+	SIMGPU_TRACE_ABORTED = 1u << 4,  /* ended by an error or the end of its process */
+	SIMGPU_TRACE_COMPUTED = 1u << 5, /* a kernel whose PTX was executed */
+	/* the kernel took the time of its computing, which was longer than the modelled time */
+	SIMGPU_TRACE_COMPUTE_TIME = 1u << 6,
 };
 
 struct simgpu_trace_record {

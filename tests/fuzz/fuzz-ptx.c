@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Loads any text as PTX and runs its kernels on a few bytes of memory, with a bound on instructions.
- * The text is refused with a message, or its kernels end with a known fault and touch no other
- * memory.
+ * Loads any text as PTX and runs its kernels on a few bytes of memory, with a bound on
+ * instructions. The text is refused with a message, or its kernels end with a known fault and touch
+ * no other memory.
  */
 #include <errno.h>
 #include <string.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Kernels that come as PTX change memory on the simulated device, as on hardware: through the whole
- * path from the driver's calls to the engine. The executor alone has its own tests in tests/unit/ptx.
+ * path from the driver's calls to the engine. The executor alone has its own tests in
+ * tests/unit/ptx.
  */
 #include "driver.h"
 #include "fatbin.h"
