@@ -82,7 +82,9 @@ void *access_lane(struct warp *w, const struct insn *in, uint32_t lane, enum spa
 		base = w->block->shared;
 		limit = address < SHARED_STATIC ? job->dynamic_end : job->shared_end;
 		break;
-	case SP_FRAME: address += w->frame->local_base; /* fall through */
+	case SP_FRAME:
+		address += w->frame->local_base;
+		__attribute__((fallthrough));
 	case SP_LOCAL:
 		base = w->local + lane * w->local_stride;
 		limit = job->local_bytes;
@@ -250,6 +252,44 @@ static bool access_host_lane(
 }
 
 /*
+ * The usual case: all lanes access one range, or shared memory. Then two comparisons check all
+ * addresses. Returns false if the lanes need a closer look.
+ */
+static bool access_span(struct warp *w, const struct insn *in, uint32_t mask,
+	const uint64_t *address, bool write, uint8_t **p)
+{
+	const struct extra *x = in->x;
+	const uint64_t first = address[__builtin_ctz(mask)], bytes = (uint64_t)x->width * x->n;
+	uint64_t lo = first, hi = first, low_bits = 0, base = 0, at[LANES];
+	const struct ptx_job *job = w->worker->job;
+	struct ptx_range *range;
+
+	for (uint32_t i = 0; i < LANES; i++) {
+		at[i] = mask >> i & 1 ? address[i] : first;
+		lo = at[i] < lo ? at[i] : lo;
+		hi = at[i] > hi ? at[i] : hi;
+		low_bits |= at[i];
+	}
+	if ((low_bits & (bytes - 1)) != 0)
+		return false;
+	if (x->space == SP_SHARED || (x->space == SP_GENERIC && lo - SPACE_SHARED < SPACE_BYTES)) {
+		const uint64_t window = x->space == SP_SHARED ? 0 : SPACE_SHARED;
+		const uint64_t limit = lo - window < SHARED_STATIC ? job->dynamic_end
+								   : job->shared_end;
+
+		if (hi - window > limit || bytes > limit - (hi - window))
+			return false;
+		base = (uint64_t)(uintptr_t)w->block->shared - window;
+	} else if (x->space > SP_GLOBAL || hi >= SPACE_SHARED || hi - lo > UINT32_MAX / 2 ||
+		access_find_range(w->worker, lo, (uint32_t)(hi - lo + bytes), write, &range) < 0) {
+		return false;
+	}
+	for (uint32_t i = 0; i < LANES; i++)
+		p[i] = (uint8_t *)(uintptr_t)(base + at[i]); // NOLINT
+	return true;
+}
+
+/*
  * Fills the pointers of the lanes. Lanes with host memory are served at once and leave the mask.
  * Returns the lanes that are left; none after a fault.
  */
@@ -261,6 +301,9 @@ static uint32_t access_pointers(struct warp *w, const struct insn *in, uint32_t 
 	const enum space space = x->space;
 	const struct ptx_range *r = &w->worker->ranges[0];
 	uint32_t left = mask;
+
+	if (access_span(w, in, mask, address, write, p))
+		return mask;
 
 	FOR_LANES(i, mask)
 	{

@@ -611,6 +611,16 @@ static void block_free(struct block *b)
 	free(b);
 }
 
+/* The numbers of the threads are the same in each block. */
+static void warp_number(struct warp *w, const struct ptx_job *job, uint32_t first)
+{
+	for (uint32_t i = 0; i < LANES; i++) {
+		w->tid[0][i] = (first + i) % job->block[0];
+		w->tid[1][i] = (first + i) / job->block[0] % job->block[1];
+		w->tid[2][i] = (first + i) / job->block[0] / job->block[1];
+	}
+}
+
 static struct block *block_new(struct ptx_job *job)
 {
 	struct block *b = calloc(1, sizeof(*b));
@@ -629,6 +639,7 @@ static struct block *block_new(struct ptx_job *job)
 			w->local = calloc(LANES, job->local_bytes);
 		if (!w->root.regs || (job->local_bytes && !w->local))
 			break;
+		warp_number(w, job, i * LANES);
 		if (i + 1 == job->n_warps)
 			return b;
 	}
@@ -651,11 +662,6 @@ static void warp_start(struct warp *w, struct worker *worker, struct block *b, u
 	w->n_frags = w->current = 0;
 	w->prefer = 0;
 	w->patience = PATIENCE;
-	for (uint32_t i = 0; i < LANES; i++) {
-		w->tid[0][i] = (first + i) % job->block[0];
-		w->tid[1][i] = (first + i) / job->block[0] % job->block[1];
-		w->tid[2][i] = (first + i) / job->block[0] / job->block[1];
-	}
 	w->root = (struct frame){
 		.func = job->func,
 		.regs = w->root.regs,
