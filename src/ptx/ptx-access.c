@@ -82,16 +82,14 @@ void *access_lane(struct warp *w, const struct insn *in, uint32_t lane, enum spa
 		base = w->block->shared;
 		limit = address < SHARED_STATIC ? job->dynamic_end : job->shared_end;
 		break;
-	case SP_FRAME:
-		address += w->frame->local_base;
-		__attribute__((fallthrough));
+	case SP_FRAME: address += w->frame->local_base; __attribute__((fallthrough));
 	case SP_LOCAL:
 		base = w->local + lane * w->local_stride;
 		limit = job->local_bytes;
 		break;
 	case SP_PARAM:
 		base = job->params;
-		limit = job->param_bytes;
+		limit = job->grid_at + GRID_BYTES;
 		break;
 	default:
 		e = access_find_range(w->worker, address, bytes, write, &range);

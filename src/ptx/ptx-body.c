@@ -317,6 +317,10 @@ static bool find_sreg(struct str name, uint32_t *ret)
 			return true;
 		}
 	}
+	if (str_is(name, "%envreg1") || str_is(name, "%envreg2")) {
+		*ret = str_is(name, "%envreg1") ? SREG_GRID_HI : SREG_GRID_LO;
+		return true;
+	}
 	if (str_has_prefix(name, STR("%pm")) || str_has_prefix(name, STR("%envreg"))) {
 		*ret = SREG_ZERO;
 		return true;

@@ -32,6 +32,9 @@ enum { LANES = 32 };
  * Addresses in shared memory: first the dynamic part, whose size comes with the launch, then the
  * variables of all kernels of the module.
  */
+/* Memory that the blocks of a cooperative launch share: its size, then a word for a barrier. */
+enum { GRID_BYTES = 64 };
+
 enum { SHARED_DYNAMIC = 1024, SHARED_STATIC = 1 << 18 };
 
 enum ptx_type {
@@ -248,7 +251,9 @@ struct ptx_job {
 	_Atomic uint64_t fault_address, steps, lane_steps;
 	uint64_t start_ns;
 	uint32_t param_bytes;
-	uint8_t params[];
+	/* where the blocks of a cooperative launch meet: behind the parameters, in their space */
+	uint32_t grid_at;
+	_Alignas(16) uint8_t params[];
 };
 
 struct worker {

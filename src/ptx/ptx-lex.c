@@ -76,6 +76,9 @@ static void lex_take_word(struct lex *lex, const char *start)
 	bool is_number = isdigit((unsigned char)*start);
 
 	while (lex->p < lex->end) {
+		/* Directives may stand close together, as in ".reg.b32"; an opcode is one word. */
+		if (*start == '.' && *lex->p == '.')
+			break;
 		if (lex_is_word(*lex->p) || (is_number && lex_is_exponent_sign(start, lex->p)))
 			lex->p++;
 		else if (!is_number && *lex->p == ':' && lex->end - lex->p > 2 &&

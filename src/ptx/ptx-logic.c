@@ -506,6 +506,8 @@ static uint64_t sreg_uniform(const struct warp *w, enum sreg s)
 	case SREG_GLOBALTIMER_HI: return now >> 32;
 	case SREG_DYNAMIC_SMEM: return job->dynamic_bytes;
 	case SREG_TOTAL_SMEM: return job->dynamic_bytes + job->shared_end - SHARED_STATIC;
+	case SREG_GRID_LO: return job->is_cooperative ? (uint32_t)(SPACE_PARAM + job->grid_at) : 0;
+	case SREG_GRID_HI: return job->is_cooperative ? (SPACE_PARAM + job->grid_at) >> 32 : 0;
 	case SREG_ONE: return 1;
 	case SREG_WARP_SIZE: return LANES;
 	default: return 0;

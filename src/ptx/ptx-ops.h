@@ -90,6 +90,9 @@ enum sreg {
 	SREG_ZERO, /* performance counters, environment registers, ranks of clusters of one block */
 	SREG_ONE,  /* sizes of clusters of one block */
 	SREG_WARP_SIZE,
+	/* the two halves of an address: where the blocks of a cooperative launch meet */
+	SREG_GRID_LO,
+	SREG_GRID_HI,
 };
 
 #endif

@@ -658,18 +658,16 @@ static void parse_body(struct parser *p)
 	p->line = 0;
 }
 
-static void parse_function(struct parser *p, bool is_entry)
+/* `frame` has the parameters, which are declared before the function's name is known. */
+static void parse_function_in(struct parser *p, struct func *frame)
 {
+	const bool is_entry = frame->is_entry;
 	struct param *rets = NULL, *params = NULL;
-	struct func frame = {.is_entry = is_entry};
 	uint32_t n_rets = 0, n_params = 0;
 	struct symbol *s;
 	struct str name;
 	struct func *f;
 
-	/* Parameters are declared in the function's scope, before its name is known. */
-	parse_scope_open(p);
-	p->func = &frame;
 	if (!is_entry && lex_accept(&p->lex, "("))
 		n_rets = parse_params(p, &rets, false);
 	name = p->lex.token.text;
@@ -707,9 +705,9 @@ static void parse_function(struct parser *p, bool is_entry)
 		return;
 	}
 	if (!f->has_body) {
-		frame.name = f->name;
-		frame.builtin = f->builtin;
-		*f = frame;
+		frame->name = f->name;
+		frame->builtin = f->builtin;
+		*f = *frame;
 		f->params = params;
 		f->rets = rets;
 		f->n_params = n_params;
@@ -719,6 +717,16 @@ static void parse_function(struct parser *p, bool is_entry)
 	if (!lex_accept(&p->lex, ";"))
 		parse_body(p);
 	parse_scope_close(p);
+}
+
+static void parse_function(struct parser *p, bool is_entry)
+{
+	struct func frame = {.is_entry = is_entry};
+
+	parse_scope_open(p);
+	/* cppcheck-suppress autoVariables ; the pointer does not outlive the frame */
+	p->func = &frame;
+	parse_function_in(p, &frame);
 	p->func = NULL;
 }
 

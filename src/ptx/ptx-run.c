@@ -820,7 +820,7 @@ int ptx_job_new(const struct ptx_launch *l, struct ptx_job **ret_job)
 		l->param_bytes < func->param_bytes || l->param_bytes > PTX_PARAM_BYTES_MAX ||
 		(l->is_cooperative && blocks > UINT16_MAX))
 		return -EINVAL;
-	job = calloc(1, sizeof(*job) + l->param_bytes + 16);
+	job = calloc(1, sizeof(*job) + ((l->param_bytes + 15) & ~15u) + GRID_BYTES);
 	if (!job)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < l->ptx->n_funcs; i++)
@@ -844,6 +844,8 @@ int ptx_job_new(const struct ptx_launch *l, struct ptx_job **ret_job)
 	job->n_blocks = (uint64_t)blocks;
 	job->is_cooperative = l->is_cooperative;
 	job->param_bytes = l->param_bytes;
+	job->grid_at = (l->param_bytes + 15) & ~15u;
+	memcpy(job->params + job->grid_at, &(uint32_t){GRID_BYTES}, sizeof(uint32_t));
 	if (l->param_bytes)
 		memcpy(job->params, l->params, l->param_bytes);
 	*ret_job = job;

@@ -39,7 +39,7 @@ void exec_shuffle(struct warp *w, const struct insn *in, uint32_t mask)
 	const uint32_t *a = (const uint32_t *)REG(w, in->a);
 	const uint32_t *b = (const uint32_t *)REG(w, in->b);
 	const uint32_t *c = (const uint32_t *)REG(w, in->c);
-	uint32_t *d = (uint32_t *)REG(w, in->d), out[LANES], inside = 0;
+	uint32_t *d = (uint32_t *)REG(w, in->d), out[LANES] = {0}, inside = 0;
 
 	FOR_LANES(i, mask)
 	{
