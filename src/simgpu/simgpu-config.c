@@ -207,6 +207,8 @@ int simgpu_config_parse_devices(struct simgpu_config *c, struct str spec, struct
 		if (r < 0)
 			return r;
 	}
+	if (!out.n)
+		return fail(err, EINVAL, "no device is named; use for example 1xH200-141Gi");
 	link_all(&out);
 	*c = out;
 	return 0;
