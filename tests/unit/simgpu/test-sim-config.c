@@ -140,5 +140,23 @@ static void test_faults(void **state)
 	assert_non_null(strstr(err.msg, "fault ecc: device=1: no such device; expected 0 to 0"));
 }
 
+static void test_compute(void **state)
+{
+	struct simgpu_config c;
+	struct error err = {0};
+
+	simgpu_config_init(&c);
+	assert_int_equal(c.compute, SIMGPU_COMPUTE_AUTO);
+	assert_ok(simgpu_config_parse_devices(&c, STR("1xH100-80Gi,compute=require"), &err));
+	assert_int_equal(c.compute, SIMGPU_COMPUTE_REQUIRE);
+	assert_int_equal(c.n, 1);
+	assert_ok(simgpu_config_parse(&c, STR("compute = off\n"), &err));
+	assert_int_equal(c.compute, SIMGPU_COMPUTE_OFF);
+	assert_true(simgpu_config_parse_devices(&c, STR("1xH100-80Gi,compute=maybe"), &err) < 0);
+	assert_contains(err.msg, "auto, off or require");
+	assert_true(simgpu_config_parse_devices(&c, STR("compute=off"), &err) < 0);
+	assert_contains(err.msg, "no device");
+}
+
 UNIT_MAIN(UNIT(test_devices), UNIT(test_devices_refused), UNIT(test_costs), UNIT(test_config),
-	UNIT(test_faults))
+	UNIT(test_compute), UNIT(test_faults))

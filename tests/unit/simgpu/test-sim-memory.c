@@ -102,6 +102,7 @@ static void test_blocks(void **state)
 {
 	struct world *w = *state;
 	uint64_t p[64];
+	struct mem_extent extent;
 	struct mem_info info;
 
 	/* Small allocations of one owner share a block. Another owner gets a block of its own. */
@@ -121,6 +122,10 @@ static void test_blocks(void **state)
 	assert_ok(mem_check(w->m, &w->a, 0, p[11], 1000, true));
 	assert_int_equal(mem_check(w->m, &w->a, 0, p[11], 1001, true), -EFAULT);
 	assert_int_equal(mem_check(w->m, &w->b, 0, p[11], 4, false), -EFAULT);
+	assert_ok(mem_find_extent(w->m, &w->a, 0, p[11] + 500, &extent));
+	assert_true(extent.lo == p[11] && extent.hi == p[11] + 1000 && extent.can_write);
+	assert_int_equal(mem_find_extent(w->m, &w->a, 0, p[10], &extent), -EFAULT);
+	assert_int_equal(mem_find_extent(w->m, &w->b, 0, p[11], &extent), -EFAULT);
 	assert_int_equal(mem_used(w->m, 0), 4 * MIB);
 	for (int i = 1; i < 64; i += 2)
 		assert_ok(mem_free(w->m, &w->a, p[i]));

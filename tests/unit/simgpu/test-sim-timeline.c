@@ -24,6 +24,7 @@ struct op {
 	uint64_t started, finished;
 	bool done, aborted, released;
 	unsigned int *flag;   /* WAIT, spin: wait until not 0; others: on_finish() sets it */
+	uint64_t length_ns;   /* a spin whose flag is set takes this time instead */
 	struct tl_ctx *fails; /* on_finish() fails this context */
 	struct op *after;     /* this operation must be done before `op` starts */
 	uint64_t extra;
@@ -54,7 +55,11 @@ static uint64_t on_start(void *user, struct tl_op *op, uint64_t t)
 
 static bool on_ready(void *user, struct tl_op *op, uint64_t t)
 {
-	return *CONTAINER_OF(op, struct op, op)->flag != 0;
+	const struct op *o = CONTAINER_OF(op, struct op, op);
+
+	if (*o->flag && o->length_ns)
+		return !tl_set_length(((struct world *)user)->tl, op, o->length_ns);
+	return *o->flag != 0;
 }
 
 static bool on_finish(void *user, struct tl_op *op, uint64_t t)
@@ -400,6 +405,32 @@ static void test_spin_needs_residence(void **state)
 	world_done(&w);
 }
 
+static void test_spin_gets_a_length(void **state)
+{
+	struct world w;
+	unsigned int flag = 0;
+	struct op early = KERNEL(TL_NEVER / 4, .flag = &flag, .length_ns = 5 * MS);
+	struct op late = KERNEL(TL_NEVER / 4, .flag = &flag, .length_ns = 1 * MS);
+
+	/* What the first kernel waited for came before its length, for the second behind it. */
+	world_init(&w, 0);
+	early.op.spin = late.op.spin = true;
+	submit(&w, 0, &early);
+	tl_advance(w.tl, 2 * MS);
+	flag = 1;
+	tl_recheck(w.tl);
+	tl_advance(w.tl, 20 * MS);
+	assert_int_equal(early.finished - early.started, 5 * MS);
+	flag = 0;
+	submit(&w, 0, &late);
+	tl_advance(w.tl, 23 * MS);
+	flag = 1;
+	tl_recheck(w.tl);
+	tl_advance(w.tl, 30 * MS);
+	assert_int_equal(late.finished, 23 * MS);
+	world_done(&w);
+}
+
 static void test_recheck_from_outside(void **state)
 {
 	struct world w;
@@ -634,6 +665,7 @@ int main(void)
 		cmocka_unit_test(test_legacy_barrier),
 		cmocka_unit_test(test_spin_across_devices),
 		cmocka_unit_test(test_spin_needs_residence),
+		cmocka_unit_test(test_spin_gets_a_length),
 		cmocka_unit_test(test_recheck_from_outside),
 		cmocka_unit_test(test_copies_beside_compute),
 		cmocka_unit_test(test_external),
