@@ -552,29 +552,18 @@ int mem_find_extent(const struct memory *m, const struct mem_owner *o, uint32_t 
 {
 	const struct mem_region *r = mem_region_at(m, addr);
 	const struct mem_block *b = r && r->heap ? mem_block_at(r, addr) : NULL;
-	struct mem_info info;
 
-	if (mem_check(m, o, device, addr, 1, false) < 0)
+	if (!r || r->kind == SIMGPU_MEM_RESERVED || (b && b->state == BLOCK_FREE))
 		return -EFAULT;
 	*ret = (struct mem_extent){
+		.lo = b ? b->addr : r->base,
+		.hi = b ? b->addr + b->bytes : r->base + r->bytes,
 		.device = r->device,
 		.is_shared = r->kind == SIMGPU_MEM_MANAGED || r->kind == SIMGPU_MEM_VMM,
-		.can_write = mem_check(m, o, device, addr, 1, true) == 0,
 	};
-	if (b) {
-		ret->lo = b->addr;
-		ret->hi = b->addr + (b->state == BLOCK_LEAVING ? b->bytes : b->reach);
-		return 0;
-	}
-	if (r->kind == SIMGPU_MEM_VMM) {
-		ret->lo = r->base;
-		ret->hi = r->base + r->bytes;
-		return 0;
-	}
-	if (mem_query(m, addr, &info) < 0)
+	if (mem_check(m, o, device, ret->lo, 1, false) < 0)
 		return -EFAULT;
-	ret->lo = info.base;
-	ret->hi = info.base + info.bytes;
+	ret->can_write = mem_check(m, o, device, ret->lo, 1, true) == 0;
 	return 0;
 }
 

@@ -98,7 +98,11 @@ struct mem_extent {
 	bool is_shared;  /* every device may access them: managed and mapped memory */
 	bool can_write;
 };
-/* -EFAULT: the process may not access the address. Follows the same rules as mem_check(). */
+/*
+ * -EFAULT: the process may not access the address. Owners and devices are those of mem_check(),
+ * but the extent has all bytes up to the next allocation: as on hardware, a kernel that writes a
+ * few bytes behind its memory does not fail.
+ */
 int mem_find_extent(const struct memory *m, const struct mem_owner *o, uint32_t device,
 	uint64_t addr, struct mem_extent *ret);
 

@@ -123,7 +123,7 @@ static void test_blocks(void **state)
 	assert_int_equal(mem_check(w->m, &w->a, 0, p[11], 1001, true), -EFAULT);
 	assert_int_equal(mem_check(w->m, &w->b, 0, p[11], 4, false), -EFAULT);
 	assert_ok(mem_find_extent(w->m, &w->a, 0, p[11] + 500, &extent));
-	assert_true(extent.lo == p[11] && extent.hi == p[11] + 1000 && extent.can_write);
+	assert_true(extent.lo == p[11] && extent.hi == p[11] + 1024 && extent.can_write);
 	assert_int_equal(mem_find_extent(w->m, &w->a, 0, p[10], &extent), -EFAULT);
 	assert_int_equal(mem_find_extent(w->m, &w->b, 0, p[11], &extent), -EFAULT);
 	assert_int_equal(mem_used(w->m, 0), 4 * MIB);
