@@ -412,7 +412,7 @@ static void test_spin_gets_a_length(void **state)
 	struct op early = KERNEL(TL_NEVER / 4, .flag = &flag, .length_ns = 5 * MS);
 	struct op late = KERNEL(TL_NEVER / 4, .flag = &flag, .length_ns = 1 * MS);
 
-	/* What the first kernel waited for came before its length, for the second behind it. */
+	/* The first kernel's flag is set before its length is over, and the second's after. */
 	world_init(&w, 0);
 	early.op.spin = late.op.spin = true;
 	submit(&w, 0, &early);
