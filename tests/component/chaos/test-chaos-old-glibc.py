@@ -8,8 +8,9 @@ import os
 import shutil
 import subprocess
 
-import debian_root
 from machine import CHAOS, HOOKS, Machine, patience, run, skip_all, wait_for
+
+import debian_root  # machine has named the folder of this module
 
 NAME = "debian-11"
 ROOT = os.path.join(debian_root.CACHE, NAME)
