@@ -143,13 +143,13 @@ exec chroot . /bin/sh -c 'echo ready; exec sleep infinity'
         assert not check or done.returncode == 0, (argv, done.returncode, done.stdout[-2000:], done.stderr[-2000:])
         return done
 
-    def start(self, *argv, **env):
+    def start(self, *argv, stderr, **env):
         """A program whose output can be read line by line."""
         return subprocess.Popen(
             self.words(*argv, **env),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
+            stderr=stderr,
             text=True,
             bufsize=1,
         )
