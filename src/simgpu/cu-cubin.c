@@ -31,6 +31,9 @@ enum {
 	EIFMT_SVAL = 4,
 };
 
+/* PTX states no larger alignment. With it, no sum of aligned sizes overflows. */
+#define ELF_ALIGN_MAX (UINT64_C(1) << 31)
+
 struct elf {
 	const uint8_t *bytes;
 	size_t n;
@@ -148,6 +151,8 @@ static int read_symbol(const struct elf *elf, const Elf64_Shdr *names, const cha
 			return -1;
 		global->size = symbol->st_size;
 		global->align = section.sh_addralign ? section.sh_addralign : 1;
+		if (global->align > ELF_ALIGN_MAX || (global->align & (global->align - 1)) != 0)
+			return -1;
 		global->is_const = section_name[4] == 'c';
 		if (section.sh_type == SHT_NOBITS)
 			return 0;

@@ -4,6 +4,7 @@
  * The test also reads every prefix of a good image, and copies of a small image with one byte
  * changed. Any answer is right for these, but no read may leave the image (sanitizers check this).
  */
+#include <elf.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -245,6 +246,55 @@ static void cubins(void)
 		"a kernel has at most 32764 bytes of parameters");
 }
 
+/* Makes the kernel of a cubin a variable, whose section states an alignment. */
+static size_t variable_make(uint64_t align)
+{
+	enum { SYMBOLS = 2, CODE = 3 };
+	size_t n = cubin_make(cubin, 90, "kernel", 0x17, 8);
+	Elf64_Shdr section;
+	Elf64_Ehdr header;
+	uint64_t symbols;
+	char *name;
+
+	memcpy(&header, cubin, sizeof(header));
+	memcpy(&section, cubin + header.e_shoff + SYMBOLS * sizeof(section), sizeof(section));
+	symbols = section.sh_offset;
+	cubin[symbols + sizeof(Elf64_Sym) + offsetof(Elf64_Sym, st_info)] = ELF64_ST_INFO(
+		STB_GLOBAL, STT_OBJECT);
+	name = memmem(cubin, n, ".text.kernel", 12);
+	memcpy(name, ".nv.global", 11);
+	memcpy(cubin + header.e_shoff + CODE * sizeof(section) + offsetof(Elf64_Shdr, sh_addralign),
+		&align, sizeof(align));
+	return n;
+}
+
+static void variables(void)
+{
+	static const uint64_t good[] = {0, 1, 256, UINT64_C(1) << 31};
+	static const uint64_t bad[] = {3, 257, UINT64_C(1) << 32, UINT64_C(1) << 63, UINT64_MAX};
+	struct image image;
+
+	for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
+		bool is_read = image_read_elf(cubin, variable_make(good[i]), 90, NULL, &image) ==
+			IMAGE_OK;
+
+		tap_ok(is_read && image.n_globals == 1 && image.globals[0].size == 128 &&
+				image.globals[0].align == (good[i] ? good[i] : 1),
+			"a variable at a multiple of %llu", (unsigned long long)good[i]);
+		if (is_read)
+			image_done(&image);
+	}
+	/* The driver adds up aligned sizes, and writes the values at the sums. */
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		bool is_read = image_read_elf(cubin, variable_make(bad[i]), 90, NULL, &image) ==
+			IMAGE_OK;
+
+		tap_ok(!is_read, "no variable at a multiple of %llu", (unsigned long long)bad[i]);
+		if (is_read)
+			image_done(&image);
+	}
+}
+
 static void packings(void)
 {
 	static const struct {
@@ -433,6 +483,7 @@ int main(void)
 	part_run("damaged text", damaged);
 	part_run("damaged ELF", damaged_elf);
 	part_run("cubins", cubins);
+	part_run("variables of cubins", variables);
 	part_run("packings", packings);
 	part_run("choice", choice);
 	part_run("logs", logs);
