@@ -147,6 +147,20 @@ size_t image_size(const void *bytes)
 	return strlen(bytes);
 }
 
+int image_is_whole(const uint8_t *bytes, size_t n)
+{
+	uint32_t magic;
+
+	memcpy(&magic, bytes, sizeof(magic));
+	if (magic == 0x466243b1)
+		return 0;
+	if (magic == 0xba55ed50)
+		return image_fatbin_is_whole(bytes, n);
+	if (memcmp(bytes, ELFMAG, SELFMAG) == 0)
+		return n >= sizeof(Elf64_Ehdr) && image_elf_bytes(bytes) <= n;
+	return 1;
+}
+
 enum image_status image_read(
 	const void *bytes, unsigned device_sm, struct image_log *log, struct image *ret_image)
 {

@@ -112,6 +112,12 @@ void image_member_done(struct image_member *member);
 int image_fatbin_is_whole(const uint8_t *bytes, size_t n);
 
 /*
+ * Whether image_read() stays within the @n bytes of a file, which zeros follow (64 at least). A
+ * wrapper contains an address, so no file has a valid one.
+ */
+int image_is_whole(const uint8_t *bytes, size_t n);
+
+/*
  * Whether code for sm_@arch runs on a device. Code for sm_90a (@suffix 'a') runs on 9.0 alone, code
  * for sm_100f on its family: the same major number. @suffix 0: on all later devices, if it is PTX.
  */

@@ -335,6 +335,7 @@ CU_EXPORT CUresult cuModuleLoad(CUmodule *module, const char *fname)
 		CU_CHECK(module && fname, CUDA_ERROR_INVALID_VALUE);
 	}
 	CU_TRY(cu_image_read_file(fname, &bytes, &n));
+	CU_CHECK(image_is_whole((const uint8_t *)bytes, n), CUDA_ERROR_INVALID_IMAGE);
 	return load_module(module, bytes, NULL);
 }
 
@@ -521,6 +522,7 @@ CU_EXPORT CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *fileNam
 	CU_TRY(cu_jit_take_options(numJitOptions, jitOptions, jitOptionsValues, &jit));
 	CU_CHECK(numLibraryOptions == 0 || libraryOptions, CUDA_ERROR_INVALID_VALUE);
 	CU_TRY(cu_image_read_file(fileName, &bytes, &n));
+	CU_CHECK(image_is_whole((const uint8_t *)bytes, n), CUDA_ERROR_INVALID_IMAGE);
 	return load_library(library, bytes, &jit);
 }
 

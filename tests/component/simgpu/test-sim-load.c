@@ -69,11 +69,11 @@ static bool library_fills(CUlibrary library)
 	return is_right;
 }
 
-static void write_file(const char *path)
+static void write_file(const char *path, const void *bytes, size_t n)
 {
 	_cleanup_fclose_ FILE *f = fopen(path, "we");
 
-	if (!f || fwrite(fat.bytes, fat.n, 1, f) != 1) {
+	if (!f || fwrite(bytes, n, 1, f) != 1) {
 		tap_ok(false, "write %s", path);
 		_exit(0);
 	}
@@ -100,11 +100,50 @@ static void fat_binaries(void)
 	NEED(drv.cuLibraryLoadData(&library, &wrapper, NULL, NULL, 0, NULL, NULL, 0));
 	tap_ok(library_fills(library), "cuLibraryLoadData loads a wrapper");
 	snprintf(path, sizeof(path), "%s/kernels.fatbin", machine_dir());
-	write_file(path);
+	write_file(path, fat.bytes, fat.n);
 	NEED(drv.cuModuleLoad(&module, path));
 	tap_ok(module_fills(module), "cuModuleLoad loads a file");
 	NEED(drv.cuLibraryLoadFromFile(&library, path, NULL, NULL, 0, NULL, NULL, 0));
 	tap_ok(library_fills(library), "cuLibraryLoadFromFile loads a file");
+	unlink(path);
+	OK(drv.cuCtxDestroy_v2(context));
+}
+
+/* A file that states more bytes than it has, or an address, must not end the program. */
+static void damaged_files(void)
+{
+	static uint8_t cubin[CUBIN_MAX];
+	CUcontext context = begin_context();
+	size_t n = cubin_make(cubin, 90, "only", 0x45, 5000);
+	const struct fatbin_wrapper wrapper = {
+		.magic = 0x466243b1, .version = 1, .data = (void *)(uintptr_t)8};
+	const uint64_t far = UINT64_C(1) << 32;
+	char path[128];
+
+	pack_kernels();
+	memcpy(fat.bytes + 8, &far, sizeof(far));
+	memcpy(cubin + 40, &far, sizeof(far)); /* where the section headers are */
+	const struct {
+		const char *name;
+		const void *bytes;
+		size_t n;
+	} files[] = {
+		{"a fat binary", fat.bytes, fat.n},
+		{"a cubin", cubin, n},
+		{"a wrapper", &wrapper, sizeof(wrapper)},
+	};
+
+	snprintf(path, sizeof(path), "%s/damaged", machine_dir());
+	for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
+		CUmodule module;
+		CUlibrary library;
+
+		tap_note("%s", files[i].name);
+		write_file(path, files[i].bytes, files[i].n);
+		EXPECT(CUDA_ERROR_INVALID_IMAGE, drv.cuModuleLoad(&module, path));
+		EXPECT(CUDA_ERROR_INVALID_IMAGE,
+			drv.cuLibraryLoadFromFile(&library, path, NULL, NULL, 0, NULL, NULL, 0));
+	}
 	unlink(path);
 	OK(drv.cuCtxDestroy_v2(context));
 }
@@ -233,6 +272,7 @@ int main(void)
 {
 	static const struct part parts[] = {
 		{"fat binaries", fat_binaries},
+		{"damaged files", damaged_files},
 		{"linker", linker},
 		{"messages", messages},
 	};
