@@ -217,19 +217,20 @@ static void elf_measure(const uint8_t *p, uint64_t n, struct image_size *size)
 	}
 }
 
-/* A cubin ends with its last section or with its tables. */
+/* A cubin ends with its last section or with its tables. 0: its size overflows. */
 static uint64_t image_elf_size(const uint8_t *p)
 {
-	uint64_t end;
+	uint64_t sections, segments;
 	Elf64_Ehdr eh;
 
 	memcpy(&eh, p, sizeof eh);
 	if (eh.e_ident[EI_CLASS] != ELFCLASS64)
 		return sizeof eh;
-	end = eh.e_shoff + (uint64_t)eh.e_shnum * eh.e_shentsize;
-	if (eh.e_phoff + (uint64_t)eh.e_phnum * eh.e_phentsize > end)
-		end = eh.e_phoff + (uint64_t)eh.e_phnum * eh.e_phentsize;
-	return end;
+	if (__builtin_add_overflow(eh.e_shoff, (uint64_t)eh.e_shnum * eh.e_shentsize, &sections) ||
+		__builtin_add_overflow(
+			eh.e_phoff, (uint64_t)eh.e_phnum * eh.e_phentsize, &segments))
+		return 0;
+	return sections > segments ? sections : segments;
 }
 
 /* ---- fatbin ---- */
@@ -249,8 +250,11 @@ static void image_add_fatbin(const uint8_t *p, struct image_size *size)
 		if (head.head_size + head.size - at < sizeof e)
 			break;
 		memcpy(&e, p + at, sizeof e);
-		if (e.head_size < 48 || e.size > head.size)
+		if (e.head_size < 48 || e.head_size > head.head_size + head.size - at ||
+			e.size > head.head_size + head.size - at - e.head_size) {
+			size->opaque = true;
 			break;
+		}
 		body = p + at + e.head_size;
 		if (e.head_size >= sizeof e && (e.flags & FATBIN_COMPRESSED)) {
 			one = (struct image_size){.code = e.plain_size, .opaque = true};
@@ -313,10 +317,24 @@ void image_measure(const void *image, struct image_size *ret_size)
 		ret_size->opaque = true;
 }
 
+void image_measure_file(const void *image, size_t n, struct image_size *ret_size)
+{
+	const void *begin;
+	uint32_t magic;
+
+	memcpy(&magic, image, sizeof magic);
+	/* In a file, the address that a wrapper contains points to nothing. */
+	if (magic == WRAPPER_MAGIC || (!image_is_text(image) && image_bytes(image, &begin) > n))
+		*ret_size = (struct image_size){.opaque = true};
+	else
+		image_measure(image, ret_size);
+}
+
 uint64_t image_bytes(const void *image, const void **ret_image)
 {
 	const uint8_t *p = image;
 	struct fatbin_head head;
+	uint64_t bytes;
 	uint32_t magic;
 
 	*ret_image = image;
@@ -326,7 +344,7 @@ uint64_t image_bytes(const void *image, const void **ret_image)
 	*ret_image = p;
 	if (p && magic == FATBIN_MAGIC) {
 		memcpy(&head, p, sizeof head);
-		return head.head_size + head.size;
+		return __builtin_add_overflow(head.head_size, head.size, &bytes) ? 0 : bytes;
 	}
 	return p && !memcmp(&magic, ELFMAG, SELFMAG) ? image_elf_size(p) : 0;
 }

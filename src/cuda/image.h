@@ -24,6 +24,9 @@ struct image_size {
 /* Measures an image in any form that cuModuleLoadData accepts. The image states its own size. */
 void image_measure(const void *image, struct image_size *ret_size);
 
+/* As image_measure(), for an image of at most n bytes in a file, which 64 zeros or more follow. */
+void image_measure_file(const void *image, size_t n, struct image_size *ret_size);
+
 /*
  * Sum of the .global and .const variables of a PTX text of n bytes; a NUL may end the text earlier.
  */
@@ -31,7 +34,8 @@ uint64_t image_ptx_bytes(const char *text, size_t n);
 
 /*
  * Size of an image as the image states it, with PTX's terminator. *ret_image is its beginning,
- * after the wrapper that compilers put around a fatbin. 0: no known kind of image.
+ * after the wrapper that compilers put around a fatbin. 0: no known kind of image, or a size beyond
+ * 64 bits.
  */
 uint64_t image_bytes(const void *image, const void **ret_image);
 

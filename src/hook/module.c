@@ -136,7 +136,7 @@ static void file_measure(const char *path, struct image_size *ret_size)
 	p = mmap(NULL, (size_t)st.st_size + 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (p != MAP_FAILED) {
 		if (mmap(p, (size_t)st.st_size, PROT_READ, MAP_PRIVATE | MAP_FIXED, fd, 0) == p)
-			image_measure(p, ret_size);
+			image_measure_file(p, (size_t)st.st_size, ret_size);
 		munmap(p, (size_t)st.st_size + 4096);
 	}
 	errno = saved;
