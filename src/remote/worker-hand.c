@@ -176,6 +176,7 @@ static void hand_give_log(struct serve *s, const char *log)
 static bool is_whole(const struct serve *s)
 {
 	const void *begin;
+	uint64_t bytes;
 
 	if (s->blob_bytes < 64)
 		return s->blob_bytes && !s->blob[s->blob_bytes - 1] && s->blob[0] != 0x7f &&
@@ -185,7 +186,8 @@ static bool is_whole(const struct serve *s)
 		return false;
 	if (s->blob[0] != 0x7f && s->blob[0] != 0x50)
 		return !s->blob[s->blob_bytes - 1];
-	return image_bytes(s->blob, &begin) <= s->blob_bytes;
+	bytes = image_bytes(s->blob, &begin);
+	return bytes && bytes <= s->blob_bytes;
 }
 
 CUresult serve_cuModuleLoadDataEx(struct serve *s)
