@@ -74,7 +74,7 @@ CUresult cu_code_send(struct cu_module *module, const struct cu_jit *jit)
 		.id = module->engine_id};
 	const struct image *image = &module->image->image;
 	_cleanup_close_ int fd = -1;
-	struct simgpu_reply reply;
+	struct simgpu_reply reply = {0}; /* its text counts also if the engine has ended */
 	bool is_known = true;
 	CUresult r;
 
