@@ -411,6 +411,22 @@ static void logs(void)
 	}
 }
 
+static void no_log_of_a_success(void)
+{
+	struct image_log log = {0};
+	struct image image;
+	bool is_read;
+
+	fatbin_begin(&fat);
+	add_text(90, FATBIN_ANY, FATBIN_PLAIN, ".version 8.0\n.target sm_90\n.nonsense\n");
+	add_cubin(90, FATBIN_PLAIN, "k");
+	is_read = image_read(fat.bytes, 90, &log, &image) == IMAGE_OK;
+	tap_ok(is_read && !image.is_ptx && log.text[0] == '\0' && log.line == 0,
+		"machine code replaces faulty PTX without a message");
+	if (is_read)
+		image_done(&image);
+}
+
 static size_t count_refused(void (*damage)(uint8_t *bytes, size_t at), size_t from, size_t to)
 {
 	size_t refused = 0;
@@ -487,6 +503,7 @@ int main(void)
 	part_run("packings", packings);
 	part_run("choice", choice);
 	part_run("logs", logs);
+	part_run("no log of a success", no_log_of_a_success);
 	part_run("damaged fat binaries", damaged_fatbin);
 	tap_end();
 	return tap_failures() != 0;
