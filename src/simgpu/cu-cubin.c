@@ -118,7 +118,9 @@ static int read_kernel_sections(
 				return -1;
 		} else if (strncmp(name, ".nv.shared.", 11) == 0 &&
 			strcmp(name + 11, kernel->name) == 0) {
-			kernel->shared_bytes = (uint32_t)section.sh_size;
+			kernel->shared_bytes = section.sh_size > UINT32_MAX
+				? UINT32_MAX
+				: (uint32_t)section.sh_size;
 		}
 	}
 	return 0;

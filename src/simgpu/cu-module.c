@@ -713,7 +713,7 @@ static CUresult check_attribute(
 
 	switch ((int)attribute) {
 	case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
-		CU_CHECK(value >= 0 && value + (int)kernel->shared_bytes <= optin,
+		CU_CHECK(value >= 0 && value + (int64_t)kernel->shared_bytes <= optin,
 			CUDA_ERROR_INVALID_VALUE);
 		return CUDA_SUCCESS;
 	case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:

@@ -77,12 +77,17 @@ static void attributes(void)
 
 static void limits(void)
 {
+	static const char *const text =
+		".version 7.0\n.target sm_70\n.address_size 64\n"
+		".visible .entry shares() { .shared .align 4 .b8 part[16]; ret; }\n";
+
 	NEED(drv.cuInit(0));
 	for (int i = 0; i < MODELS; i++) {
 		const struct model *m = &models[i];
 		const int most = m->block_shared_kib << 10;
 		CUcontext context;
-		CUfunction fill;
+		CUfunction fill, shares;
+		CUmodule module;
 		int blocks;
 
 		NEED(drv.cuCtxCreate_v2(&context, 0, i));
@@ -98,6 +103,14 @@ static void limits(void)
 		EXPECT(CUDA_ERROR_INVALID_VALUE,
 			drv.cuFuncSetAttribute(
 				fill, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, most + 1));
+		NEED(drv.cuModuleLoadData(&module, text));
+		shares = kernel_get(module, "shares");
+		EXPECT(CUDA_ERROR_INVALID_VALUE,
+			drv.cuFuncSetAttribute(shares,
+				CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, most - 15));
+		EXPECT(CUDA_ERROR_INVALID_VALUE,
+			drv.cuFuncSetAttribute(shares,
+				CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, INT32_MAX));
 		NEED(drv.cuOccupancyMaxActiveBlocksPerMultiprocessor(
 			&blocks, fill, 32, (size_t)most));
 		tap_ok(blocks == 1, "%s: one block takes all shared memory", m->name);
