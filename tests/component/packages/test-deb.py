@@ -175,6 +175,28 @@ def a_purge_leaves_nothing():
         assert not before - files(root)
 
 
+def a_purge_spares_what_others_use():
+    with installed() as (root, _):
+        root.run("mkdir", "-p", "/run/divvy")
+        root.run("touch", "/run/divvy/divvy-GPU-1.lock", "/run/divvy/state", "/tmp/divvy-GPU-1.lock")
+        root.run("mkfifo", "/run/lock/divvy-pipe.lock")
+        root.run("ln", "-s", "/run/divvy/state", "/run/lock/divvy-link.lock")
+        # The daemon of a cluster's pod holds its devices' locks in the machine's folder.
+        daemon = root.start(
+            *("flock", "/run/divvy/divvy-GPU-1.lock", "sh", "-c", "echo held; read line"), stderr=subprocess.DEVNULL
+        )
+        try:
+            assert daemon.stdout.readline() == "held\n"
+            root.run("apt-get", "purge", "-y", "divvy", seconds=120)
+            assert os.path.exists(root.path("/run/divvy/state")), "the other daemon's files stay"
+            assert not os.path.exists(root.path("/tmp/divvy-GPU-1.lock")), "nobody holds this lock"
+            assert os.path.lexists(root.path("/run/lock/divvy-link.lock"))
+        finally:
+            daemon.stdin.close()
+            daemon.wait(patience())
+            daemon.stdout.close()
+
+
 OUT = tempfile.mkdtemp(prefix="divvy-test-deb-")
 try:
     for reason in (
@@ -191,6 +213,7 @@ try:
         the_doctor_names_the_package_of_a_missing_file,
         a_tenant_notices_no_upgrade,
         a_purge_leaves_nothing,
+        a_purge_spares_what_others_use,
     )
 finally:
     shutil.rmtree(OUT)
