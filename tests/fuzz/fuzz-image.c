@@ -19,8 +19,13 @@ static void check(const struct image *image)
 			FUZZ_CHECK(kernel->params[j].offset + kernel->params[j].size <=
 				kernel->param_bytes);
 	}
-	for (size_t i = 0; i < image->n_globals; i++)
+	for (size_t i = 0; i < image->n_globals; i++) {
+		const uint64_t align = image->globals[i].align;
+
 		FUZZ_CHECK(image->globals[i].name[0] != '\0');
+		/* The driver adds up sizes at multiples of these. */
+		FUZZ_CHECK(align && align <= UINT64_C(1) << 31 && !(align & (align - 1)));
+	}
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
