@@ -36,6 +36,7 @@ check: ## run all tests
 	@scripts/setup
 	@$(MAKE) --no-print-directory build
 	@$(MAKE) --no-print-directory kubernetes
+	@tests/toolkit/get >/dev/null || [ $$? -eq 77 ]
 	@scripts/check build
 
 # Where one cannot be had, or another cluster is given, its tests say so themselves. KUBERNETES in the environment: these alone.
