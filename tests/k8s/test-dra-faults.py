@@ -279,6 +279,13 @@ def divvyd_writes_slices_of_its_own_node_alone():
         answer = refusal(daemon.account.delete, SLICES + "/foreign")
         assert "Policy 'divvyd-slices'" in answer, (spec, answer)
         cluster.delete(SLICES + "/foreign")
+    # of its own node, but in another node's pool, or under a name that another node's slice may have
+    node = cluster.node_name
+    for of, name in (("another", f"{node}-divvy.gpu-9"), (node, "another-divvy.gpu-0")):
+        pool = {"name": of, "generation": 1, "resourceSliceCount": 1}
+        spec = {"driver": "divvy.gpu", "nodeName": node, "pool": pool, "devices": [{"name": "d"}]}
+        answer = refusal(daemon.account.create, SLICES, {"metadata": {"name": name}, "spec": spec})
+        assert "Policy 'divvyd-slices'" in answer, (name, spec, answer)
     assert not refusal(daemon.account.delete, f"{SLICES}/{mine}")
     wait_for(lambda: len(published(cluster)) == 2, "the slice is back", 60)
 
