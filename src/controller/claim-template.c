@@ -105,8 +105,9 @@ const char *claim_template_next(const json_t *pod, size_t *at)
 {
 	const json_t *claims = kube_json_at(pod, "spec", "resourceClaims", NULL),
 		     *made = kube_json_at(pod, "status", "resourceClaimStatuses", NULL);
+	const size_t n = MIN(json_array_size(claims), (size_t)CLAIM_ENTRIES_SEEN);
 
-	while (*at < json_array_size(claims)) {
+	while (*at < n) {
 		const json_t *claim = json_array_get(claims, (*at)++);
 		const char *name = kube_json_text(claim, "resourceClaimTemplateName");
 		struct claim_share share;

@@ -14,6 +14,13 @@
 #define CLAIM_TEMPLATE_API "resource.k8s.io/v1"
 #define CLAIM_TEMPLATE_PREFIX "divvy-share-"
 #define CLAIM_TEMPLATE_NAME 64u /* bytes of a template's name, with the final 0 */
+/*
+ * Most entries of spec.resourceClaims in a pod whose shares become claims, before these come. The
+ * API has no such limit, and names of claims are compared with each other.
+ */
+#define CLAIM_ENTRIES_MAX 256u
+/* Entries that claim_template_next() looks at: a user's, and one of each container. */
+#define CLAIM_ENTRIES_SEEN (CLAIM_ENTRIES_MAX + MANIFEST_CONTAINERS_MAX)
 
 /* A container's request by resources, on one device. */
 struct claim_share {
@@ -37,7 +44,7 @@ json_t *claim_template_make(const char *name);
 
 /*
  * The pod's next template, from index *at, whose claim Kubernetes has not made yet; advances *at.
- * NULL: none is left.
+ * Looks at the first CLAIM_ENTRIES_SEEN entries. NULL: none is left.
  */
 const char *claim_template_next(const json_t *pod, size_t *at);
 

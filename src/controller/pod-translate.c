@@ -335,13 +335,22 @@ int pod_translate_check_slots(const struct pod_translation *translation, struct 
 
 int pod_translate_check_claims(const struct pod_translation *translation, struct error *err)
 {
+	const size_t n = json_array_size(json_object_get(translation->spec, "resourceClaims"));
 	const struct manifest *pod = &translation->json.pod;
 	struct claim_share share;
+	bool has_share = false;
 	int r = 0;
 
 	for (uint32_t i = 0;
-		r >= 0 && pod_translate_has_claims(translation) && i < pod->n_containers; i++)
+		r >= 0 && pod_translate_has_claims(translation) && i < pod->n_containers; i++) {
 		r = claim_share_read(pod, i, &share, err);
+		has_share |= r > 0;
+	}
+	if (r >= 0 && has_share && n > CLAIM_ENTRIES_MAX)
+		return fail(err, EINVAL,
+			"spec.resourceClaims: %zu entries; a pod with resource " POD_TRANSLATE_SHARE
+			" has at most %u; use fewer claims, or several pods",
+			n, CLAIM_ENTRIES_MAX);
 	return r < 0 ? r : 0;
 }
 

@@ -181,6 +181,41 @@ static void a_pod_waits_for_its_templates(void **state)
 	assert_null(claim_template_next(pod, &at));
 }
 
-UNIT_MAIN(UNIT(shares_become_claims), UNIT(wrong_shares_are_refused),
+/* A pod with a share and n claims of its user, whose names are those that the webhook would try. */
+static json_t *pod_of_claims(size_t n)
+{
+	json_t *pod = unit_json(POD("{'name':'a'," BOTH("500", "8Gi") "}")), *claims = json_array();
+	char name[32];
+
+	for (size_t i = 0; i < n; i++) {
+		snprintf(name, sizeof(name), "divvy-share-%zu", i);
+		json_array_append_new(claims,
+			json_pack("{s:s, s:s}", "name", name, "resourceClaimTemplateName",
+				"divvy-share-1-memory-2mi"));
+	}
+	json_object_set_new(json_object_get(pod, "spec"), "resourceClaims", claims);
+	return pod;
+}
+
+static void a_pod_has_few_claims(void **state)
+{
+	_cleanup_json_ json_t *most = pod_of_claims(CLAIM_ENTRIES_MAX),
+			      *more = pod_of_claims(CLAIM_ENTRIES_MAX + 1),
+			      *much = pod_of_claims(CLAIM_ENTRIES_SEEN + 1),
+			      *taken = claim_review("/mutate/pods", most, true),
+			      *review = claim_review("/mutate/pods", more, true),
+			      *patch = patch_of_review(taken);
+	size_t at = 0, n = 0;
+
+	assert_true(patch_apply(most, patch));
+	assert_int_equal(json_array_size(kube_json_at(most, "spec", "resourceClaims", NULL)),
+		CLAIM_ENTRIES_MAX + 1);
+	assert_contains(claim_message(review), "spec.resourceClaims: 257 entries");
+	while (claim_template_next(much, &at))
+		n++;
+	assert_int_equal(n, CLAIM_ENTRIES_SEEN);
+}
+
+UNIT_MAIN(UNIT(shares_become_claims), UNIT(wrong_shares_are_refused), UNIT(a_pod_has_few_claims),
 	UNIT(nothing_changes_without_the_option), UNIT(a_name_says_its_template),
 	UNIT(other_names_are_no_templates), UNIT(a_pod_waits_for_its_templates))
