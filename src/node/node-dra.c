@@ -300,6 +300,30 @@ static void step_prepare(struct dra_step *s)
 
 /* ---- unpreparing ---- */
 
+/*
+ * Ends the steps that still read the claim. A kubelet that unprepares a claim has given them up,
+ * for example because the pod was deleted. Such a step would make tenants that nobody unprepares.
+ */
+static void end_reads(struct dra *dra, const char *uid)
+{
+	struct dra_op *op, *next;
+
+	for (op = LIST_FIRST(&dra->ops); op; op = next) {
+		next = LIST_NEXT(op, link);
+		op->n_open++; /* the op outlives its last step */
+		for (size_t i = 0; i < op->request->n_claims; i++) {
+			struct dra_step *s = &op->steps[i];
+
+			if (!s->call || strcmp(name_of(s)->uid, uid) != 0)
+				continue;
+			kube_call_cancel(TAKE_PTR(s->call));
+			fail(&s->err, ECANCELED, "the kubelet has unprepared the claim meanwhile");
+			step_end(s);
+		}
+		op_close(op);
+	}
+}
+
 static void on_unprepared(void *data, int result, const struct error *err)
 {
 	struct dra_step *s = data;
@@ -317,6 +341,7 @@ static void step_unprepare(struct dra_step *s)
 	struct dra *dra = s->op->dra;
 	struct dra_prepared *p = dra_find(dra, name_of(s)->uid);
 
+	end_reads(dra, name_of(s)->uid);
 	if (p && p->is_busy)
 		fail(&s->err, EBUSY, "the claim is in use by an earlier request");
 	if (!p || p->is_busy) {
