@@ -34,7 +34,7 @@ struct dra_slices {
 	struct kube_cache *cache;
 	struct kube_call *call;
 	struct loop_timer timer;
-	char *node_uid; /* NULL: the Node has not been read yet */
+	char *node_uid; /* NULL: the Node has to be read */
 	/* The round: slices that are being written; NULL: no round. */
 	json_t *round;
 	size_t next, n_removed;
@@ -388,6 +388,8 @@ static void on_slice_deleted(void *data, const struct kube_entry *entry)
 
 	/* A wait for the cache would miss slices that the kubelet has removed right after. */
 	s->seen_by_ns = 0;
+	/* Kubernetes also removes slices whose Node is gone. A Node of that name may have come. */
+	free(TAKE_PTR(s->node_uid));
 	step_after(s, SLICE_DELAY_NS);
 }
 
