@@ -18,6 +18,8 @@
 #define STATUS_AGAIN_NS (1 * NSEC_PER_SEC)
 /* The pause after a patch is this many times the patch's duration, up to STATUS_AGAIN_NS. */
 #define STATUS_REST 4u
+/* As in the schema, which refuses a longer list. Claims can make more tenants. */
+#define STATUS_TENANTS_MAX 2048u
 
 /* Lists the devices whose link to device `of` is as close as one NUMA node, or closer. */
 static json_t *links_json(const struct device_set *set, uint32_t of)
@@ -156,7 +158,7 @@ static json_t *node_status_tenants_json(struct node *node, uint32_t *ret_used)
 		 */
 		*ret_used += i < node->n_offered && !node->slots[i].is_claimed &&
 			(t || node->slots[i].remote);
-		if (t)
+		if (t && json_array_size(all) < STATUS_TENANTS_MAX)
 			json_array_append_new(
 				all, node_status_tenant_json(node, &node->slots[i], t));
 	}
