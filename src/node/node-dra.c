@@ -84,7 +84,8 @@ static void dra_answer_fill(const struct dra_claim *claim, struct answer *a, str
 		for (uint32_t k = 0; k < i; k++)
 			is_named |= claim->shares[k].tenant == s->tenant;
 		cdi_name(claim->tenants[s->tenant].slot, a->cdi[i]);
-		a->device[i] = (struct dra_device){.request = s->request,
+		/* Containers name a request, and never the subrequest that was chosen. */
+		a->device[i] = (struct dra_device){.request = claim->tenants[s->tenant].request,
 			.pool = s->pool,
 			.device = s->device,
 			.share_id = s->share_id,

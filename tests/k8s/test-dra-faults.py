@@ -22,9 +22,9 @@ def device(form="share"):
     return f"{form}-{daemon.devices()[0][4:].lower()}"
 
 
-def allocated(name, milli=10, memory="64Mi", **result):
+def allocated(name, milli=10, memory="64Mi", asked=None, **result):
     """A claim that is allocated and reserved, as kube-scheduler leaves it: the words that name it in a request."""
-    claim = create_claim(cluster, name, share(milli, memory))
+    claim = create_claim(cluster, name, asked or share(milli, memory))
     if "device" not in result:
         result["device"] = device()
     if result["device"].startswith("share-"):
@@ -99,6 +99,16 @@ def a_request_is_idempotent():
     ask_ok("unprepare", *claim)
     assert not tenants(daemon) and not checkpoint(daemon) and not cdi_files()
     delete_claim("twice")
+
+
+def a_device_of_a_list_has_its_request():
+    """The container names the request, whichever subrequest of its list was chosen."""
+    half = {"name": "half", **share(10, "64Mi")["exactly"]}
+    claim = allocated("listed", asked={"name": "gpu", "firstAvailable": [half]}, request="gpu/half")
+    answer = ask_ok("prepare", *claim)
+    assert answer.split()[0] == "gpu", answer
+    ask_ok("unprepare", *claim)
+    delete_claim("listed")
 
 
 def wrong_claims_are_refused_with_a_sentence():
@@ -331,6 +341,7 @@ try:
         daemon.await_ready()
         main(
             a_request_is_idempotent,
+            a_device_of_a_list_has_its_request,
             wrong_claims_are_refused_with_a_sentence,
             more_than_a_device_is_refused,
             cycles_leak_nothing,
