@@ -6,6 +6,7 @@
  */
 #include "dra/dra-slice.h"
 
+#include <ctype.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,6 +29,17 @@ static void add_text(json_t *attributes, const char *name, const char *text)
 {
 	if (text && *text && strlen(text) <= TEXT_MAX)
 		json_object_set_new(attributes, name, json_pack("{s:s}", "string", text));
+}
+
+/* NVML writes the address with capitals, and sysfs and the helpers of Kubernetes without. */
+static void add_pci(json_t *attributes, const char *pci)
+{
+	char text[TEXT_MAX + 1] = "";
+	size_t n = 0;
+
+	for (; pci && pci[n] && n < TEXT_MAX; n++)
+		text[n] = (char)tolower((unsigned char)pci[n]);
+	add_text(attributes, "resource.kubernetes.io/pciBusID", text);
 }
 
 static void add_int(json_t *attributes, const char *name, int64_t value)
@@ -74,7 +86,7 @@ static json_t *attributes_of(
 	add_text(all, "model", d->model);
 	add_text(all, "architecture", d->architecture);
 	add_text(all, "parent", d->parent);
-	add_text(all, "resource.kubernetes.io/pciBusID", d->pci);
+	add_pci(all, d->pci);
 	json_object_set_new(all, "simulated", json_pack("{s:b}", "bool", (int)node->is_simulated));
 	json_object_set_new(
 		all, "mig", json_pack("{s:b}", "bool", (int)!strncmp(d->uuid, "MIG-", 4)));

@@ -21,7 +21,7 @@ static struct slice_node node_with(size_t n)
 		snprintf(uuids[i], sizeof(uuids[i]), "GPU-%08zx-0000-0000-0000-000000000000", i);
 		devices[i] = (struct slice_device){.uuid = uuids[i],
 			.model = "NVIDIA H200",
-			.pci = "0000:65:00.0",
+			.pci = "0000:6A:00.0",
 			.usable_bytes = 80 * GIB + 5,
 			.compute_major = 9,
 			.numa = 1,
@@ -105,7 +105,7 @@ static void attributes_describe_the_device(void **state)
 		kube_json_text_at(all, "cudaComputeCapability", "version", NULL), "9.0.0");
 	assert_string_equal(
 		kube_json_text_at(all, "resource.kubernetes.io/pciBusID", "string", NULL),
-		"0000:65:00.0");
+		"0000:6a:00.0");
 	assert_true(json_is_false(kube_json_at(all, "simulated", "bool", NULL)));
 	assert_null(json_object_get(all, "architecture")); /* the driver does not say */
 	assert_string_equal(
