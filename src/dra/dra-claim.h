@@ -68,7 +68,7 @@ struct dra_claim {
 	char pod[DRA_OBJECT], pod_uid[DRA_UID];
 	struct dra_share shares[DRA_SHARES_MAX];
 	uint32_t n_shares, n_tenants;
-	struct dra_tenant tenants[]; /* room for DRA_SHARES_MAX, until dra_claim_fit() */
+	struct dra_tenant tenants[];
 };
 
 void dra_claim_free(struct dra_claim *claim); /* accepts NULL */
