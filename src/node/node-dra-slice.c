@@ -74,13 +74,25 @@ struct dra_known *dra_known_devices(const struct node *node)
 	return known;
 }
 
-/* The lowest index among the devices that NVLink connects with this one; -1: none. */
+/*
+ * The lowest index among the devices that NVLink connects with this one, directly or through other
+ * devices; -1: none. So two devices have the same number exactly if they are connected.
+ */
 static int32_t nvlink_group(const struct device_set *set, uint32_t of)
 {
-	for (uint32_t i = 0; i < set->n; i++)
-		if (i != of && device_link(set, of, i) == NVML_LINK_NVLINK)
-			return (int32_t)MIN(i, of);
-	return -1;
+	uint32_t found[ARBITER_DEVICES] = {of}, n = 1, lowest = of;
+	bool is_found[ARBITER_DEVICES] = {false};
+
+	is_found[of] = true;
+	for (uint32_t k = 0; k < n; k++)
+		for (uint32_t i = 0; i < set->n; i++) {
+			if (is_found[i] || device_link(set, found[k], i) != NVML_LINK_NVLINK)
+				continue;
+			is_found[i] = true;
+			found[n++] = i;
+			lowest = MIN(lowest, i);
+		}
+	return n > 1 ? (int32_t)lowest : -1;
 }
 
 /* NVML's address of a PCI device has a domain of 8 digits, and Kubernetes' attribute one of 4. */
