@@ -142,6 +142,16 @@ static size_t cel_read_escape(struct str *s, bool is_bytes, char *to)
 	return 1;
 }
 
+/* The bytes up to the closing quotation mark, or to the end of the text if there is none. */
+static size_t cel_text_size(struct str s, struct str quote, bool is_raw)
+{
+	size_t i = 0;
+
+	while (i < s.n && !str_has_prefix((struct str){s.p + i, s.n - i}, quote))
+		i += !is_raw && s.p[i] == '\\' ? 2 : 1;
+	return MIN(i, s.n);
+}
+
 /*
  * Reads a string or bytes literal, whose prefix and opening quotation mark begin at p->rest. An
  * escape is never shorter than what it stands for, so the text has room for the result.
@@ -162,7 +172,7 @@ static void cel_read_text(struct cel_parser *p, size_t prefix)
 	if (s.n >= 3 && s.p[1] == s.p[0] && s.p[2] == s.p[0])
 		quote.n = 3;
 	str_skip_prefix(&s, quote);
-	to = arena_take(&p->cel->arena, s.n + 1);
+	to = arena_take(&p->cel->arena, cel_text_size(s, quote, is_raw) + 1);
 	if (!to) {
 		CEL_FAULT(p, ENOMEM, "out of memory");
 		return;
@@ -366,6 +376,7 @@ static struct cel_node *cel_expression(struct cel_parser *p);
 
 #define CEL_ARGUMENTS_MAX 256u
 
+/* On the heap and freed soon: the program keeps only as many as it has. */
 struct cel_arguments {
 	struct cel_node *v[CEL_ARGUMENTS_MAX];
 	uint32_t n;
@@ -511,7 +522,7 @@ static bool cel_is_ident(const struct cel_node *node, const char *name)
 /* Reads what follows ".name(": a method, a macro, or a function whose name has a dot. */
 static struct cel_node *cel_method(struct cel_parser *p, struct cel_node *object, struct str name)
 {
-	struct cel_arguments *args = arena_take(&p->cel->arena, sizeof(*args));
+	_cleanup_free_ struct cel_arguments *args = calloc(1, sizeof(*args));
 	struct cel_node *node;
 	char full[64];
 
@@ -539,12 +550,12 @@ static struct cel_node *cel_method(struct cel_parser *p, struct cel_node *object
 static struct cel_node *cel_name(struct cel_parser *p)
 {
 	const struct str name = p->text;
-	struct cel_arguments *args;
+	_cleanup_free_ struct cel_arguments *args = NULL;
 	struct cel_node *node;
 
 	cel_advance(p);
 	if (cel_take_sign(p, "(")) {
-		args = arena_take(&p->cel->arena, sizeof(*args));
+		args = calloc(1, sizeof(*args));
 		if (!args) {
 			CEL_FAULT(p, ENOMEM, "out of memory");
 			return cel_node(p, CEL_OP_VALUE, 0);
@@ -566,7 +577,7 @@ static struct cel_node *cel_name(struct cel_parser *p)
 
 static struct cel_node *cel_primary(struct cel_parser *p)
 {
-	struct cel_arguments *args;
+	_cleanup_free_ struct cel_arguments *args = NULL;
 	struct cel_node *node;
 
 	if (p->token == CEL_TOKEN_VALUE) {
@@ -585,7 +596,7 @@ static struct cel_node *cel_primary(struct cel_parser *p)
 		const bool is_list = cel_is_sign(p, "[");
 
 		cel_advance(p);
-		args = arena_take(&p->cel->arena, sizeof(*args));
+		args = calloc(1, sizeof(*args));
 		if (args) {
 			cel_read_arguments(p, is_list ? "]" : "}", !is_list, args);
 			return cel_node_of(p, is_list ? CEL_OP_LIST : CEL_OP_MAP, args);

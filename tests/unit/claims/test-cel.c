@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 #include "base/cleanup.h"
-#include "claims/cel.h"
+#include "claims/cel-internal.h"
 
 static const struct cel_pair domain[] = {
 	{{.type = CEL_STRING, .text = {"model", 5}}, {.type = CEL_STRING, .text = {"A100", 4}}}};
@@ -78,7 +78,7 @@ static void expressions_have_results(void **state)
 static char *repeated(const char *piece, size_t n)
 {
 	const size_t size = strlen(piece);
-	char *text = calloc(n, size + 1);
+	char *text = calloc(n + 1, size + 1);
 
 	for (size_t i = 0; text && i < n; i++)
 		memcpy(text + i * size, piece, size);
@@ -103,4 +103,23 @@ static void limits_hold(void **state)
 	assert_non_null(strstr(err.msg, "steps"));
 }
 
-UNIT_MAIN(UNIT(expressions_have_results), UNIT(limits_hold))
+/* Returns the bytes that a program keeps of the expression. */
+static size_t memory_of(const char *text)
+{
+	_cleanup_(cel_free_p) struct cel *cel = NULL;
+
+	assert_ok(cel_parse(str_from(text), &cel, NULL));
+	return cel->arena.total;
+}
+
+static void memory_grows_with_the_text(void **state)
+{
+	_cleanup_free_ char *texts = repeated("''+", 3000), *calls = repeated("[]+", 3000);
+
+	/* No operand follows the last operator. */
+	texts[strlen(texts) - 1] = calls[strlen(calls) - 1] = ' ';
+	assert_in_range(memory_of(texts), 1, 1 << 20);
+	assert_in_range(memory_of(calls), 1, 1 << 20);
+}
+
+UNIT_MAIN(UNIT(expressions_have_results), UNIT(limits_hold), UNIT(memory_grows_with_the_text))
