@@ -52,8 +52,12 @@ bool cel_count(struct cel_run *run, size_t steps)
 
 void *cel_take(struct cel_run *run, size_t n, size_t item)
 {
-	void *p = arena_take_array(&run->arena, n ? n : 1, item);
+	void *p;
 
+	/* Early ends leave room unused, so the steps of what fills the room are no limit of it. */
+	if (!cel_count(run, (n ? n : 1) * item / CEL_STEP_BYTES))
+		return NULL;
+	p = arena_take_array(&run->arena, n ? n : 1, item);
 	if (!p) {
 		run->is_out_of_memory = true;
 		fail(run->err, ENOMEM, "out of memory");
@@ -134,6 +138,9 @@ const struct cel_value *cel_map_find(
 
 		if (!cel_count(run, 1))
 			return NULL;
+		if (key.type == CEL_STRING && pair->key.type == CEL_STRING &&
+			(pair->key.text.n != key.text.n || !cel_count(run, key.text.n)))
+			continue;
 		if ((pair->key.type == key.type ||
 			    (cel_is_number(pair->key) && cel_is_number(key))) &&
 			cel_compare(pair->key, key) == 0)
@@ -318,8 +325,12 @@ static struct cel_value cel_calculate(
 static struct cel_value cel_order(
 	struct cel_run *run, enum cel_op op, struct cel_value a, struct cel_value b)
 {
-	const int r = cel_compare(a, b);
+	int r;
 
+	if ((a.type == CEL_STRING || a.type == CEL_BYTES) && a.type == b.type &&
+		!cel_count(run, MIN(a.text.n, b.text.n)))
+		return cel_error;
+	r = cel_compare(a, b);
 	if (r == -EINVAL)
 		return cel_fail_types(run, "order");
 	if (r == 2)

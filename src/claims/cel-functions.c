@@ -92,12 +92,16 @@ static struct cel_value cel_call_starts(
 	struct cel_run *run, const struct cel_value *arg, uint32_t n)
 {
 	CEL_NEED(IS(0, STRING) && IS(1, STRING), "startsWith()");
+	if (!cel_count(run, arg[1].text.n))
+		return cel_error;
 	return cel_bool(str_has_prefix(arg[0].text, arg[1].text));
 }
 
 static struct cel_value cel_call_ends(struct cel_run *run, const struct cel_value *arg, uint32_t n)
 {
 	CEL_NEED(IS(0, STRING) && IS(1, STRING), "endsWith()");
+	if (!cel_count(run, arg[1].text.n))
+		return cel_error;
 	return cel_bool(str_has_suffix(arg[0].text, arg[1].text));
 }
 
@@ -105,12 +109,18 @@ static struct cel_value cel_call_matches(
 	struct cel_run *run, const struct cel_value *arg, uint32_t n)
 {
 	struct error err = {0};
+	size_t steps = 0;
 	bool does_match;
+	int r;
 
 	CEL_NEED(IS(0, STRING) && IS(1, STRING), "matches()");
-	if (!cel_count(run, arg[0].text.n * (arg[1].text.n + 1)))
+	if (!cel_count(run, arg[0].text.n + arg[1].text.n))
 		return cel_error;
-	if (cel_regex_match(arg[1].text, arg[0].text, &does_match, &err) < 0)
+	r = cel_regex_match(
+		arg[1].text, arg[0].text, CEL_STEPS_MAX - run->steps, &does_match, &steps, &err);
+	if (!cel_count(run, steps))
+		return cel_error;
+	if (r < 0)
 		return cel_fail(run, "matches(): %s", err.msg);
 	return cel_bool(does_match);
 }
@@ -151,6 +161,8 @@ static struct cel_value cel_call_trim(struct cel_run *run, const struct cel_valu
 	struct str s;
 
 	CEL_NEED(IS(0, STRING), "trim()");
+	if (!cel_count(run, arg[0].text.n))
+		return cel_error;
 	s = arg[0].text;
 	while (s.n && strchr(" \t\r\n\v\f", s.p[0]) && s.p[0])
 		s = cel_from(s, 1);
@@ -165,6 +177,8 @@ static struct cel_value cel_call_char_at(
 	size_t at, size;
 
 	CEL_NEED(IS(0, STRING) && IS(1, INT), "charAt()");
+	if (!cel_count(run, arg[0].text.n))
+		return cel_error;
 	at = arg[1].integer < 0 ? SIZE_MAX : cel_offset(arg[0].text, arg[1].integer);
 	if (at == SIZE_MAX)
 		return cel_fail(run, "index out of range");
@@ -179,13 +193,14 @@ static struct cel_value cel_call_char_at(
 static bool cel_search_from(struct cel_run *run, const struct cel_value *arg, uint32_t n,
 	size_t *ret_at, struct cel_value *ret)
 {
-	const int64_t length = cel_length(arg[0].text);
+	int64_t length;
 
 	*ret = cel_error;
 	if (!cel_count(run, arg[0].text.n * (arg[1].text.n + 1)))
 		return false;
 	if (n < 3)
 		return true;
+	length = cel_length(arg[0].text);
 	if (arg[2].integer < 0)
 		*ret = cel_fail(run, "index out of range");
 	else if (!arg[1].text.n)
@@ -231,6 +246,8 @@ static struct cel_value cel_call_substring(
 	size_t from, to;
 
 	CEL_NEED(IS(0, STRING) && IS(1, INT) && (n < 3 || IS(2, INT)), "substring()");
+	if (!cel_count(run, arg[0].text.n))
+		return cel_error;
 	from = arg[1].integer < 0 ? SIZE_MAX : cel_offset(arg[0].text, arg[1].integer);
 	to = arg[0].text.n;
 	if (n == 3)
@@ -292,6 +309,8 @@ static struct cel_value cel_call_join(struct cel_run *run, const struct cel_valu
 	CEL_NEED(IS(0, LIST) && (n < 2 || IS(1, STRING)), "join()");
 	if (n == 2)
 		separator = arg[1].text;
+	if (!cel_count(run, arg[0].list.n))
+		return cel_error;
 	for (uint32_t i = 0; i < arg[0].list.n; i++) {
 		CEL_NEED(arg[0].list.v[i].type == CEL_STRING, "join()");
 		size += arg[0].list.v[i].text.n + (i ? separator.n : 0);

@@ -98,7 +98,7 @@ struct cel_value cel_fail_types(struct cel_run *run, const char *what);
 
 /* Counts steps. False: there were too many, and the error is reported. */
 bool cel_count(struct cel_run *run, size_t steps);
-/* Returns zeroed memory of the run; NULL when out of memory. */
+/* Returns zeroed memory of the run; NULL, with the error reported: out of memory or of steps. */
 void *cel_take(struct cel_run *run, size_t n, size_t item);
 
 /*

@@ -474,7 +474,8 @@ static bool regex_run(const struct regex *re, struct str text, uint32_t *room, b
 	}
 }
 
-int cel_regex_match(struct str regex, struct str text, bool *ret, struct error *err)
+int cel_regex_match(struct str regex, struct str text, size_t most, bool *ret, size_t *ret_steps,
+	struct error *err)
 {
 	_cleanup_free_ struct regex_state *states = calloc(
 		CEL_REGEX_STATES_MAX + 1, sizeof(*states));
@@ -491,6 +492,9 @@ int cel_regex_match(struct str regex, struct str text, bool *ret, struct error *
 	regex_insert(&re, re.n, REGEX_DONE);
 	if (re.fault)
 		return re.fault;
+	*ret_steps = (text.n + 1) * re.n;
+	if (*ret_steps > most)
+		return fail(err, ETIMEDOUT, "needs more than %zu steps", most);
 	room = calloc(3ul * re.n + 1, sizeof(*room));
 	has = calloc(2ul * re.n + 1, sizeof(*has));
 	if (!room || !has)

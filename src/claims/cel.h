@@ -22,10 +22,12 @@
 #define CEL_TEXT_MAX (10u * 1024) /* bytes of an expression, as in the API */
 #define CEL_DEPTH_MAX 100u        /* nesting of an expression */
 /*
- * Most steps of an evaluation: nodes visited, items compared, and bytes of text read or made. The
- * API server's own limit is 1,000,000 units of about that size.
+ * Most steps of an evaluation: nodes visited, items compared, bytes of text read or made, states of
+ * regular expressions per character, and memory. The API server's own limit is 1,000,000 units of
+ * about that size.
  */
 #define CEL_STEPS_MAX 2000000u
+#define CEL_STEP_BYTES 32u /* bytes of memory that count as a step */
 
 enum cel_type {
 	CEL_ERROR,

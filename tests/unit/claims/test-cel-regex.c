@@ -49,10 +49,11 @@ static void expressions_match_a_part_of_the_text(void **state)
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		struct error err = {0};
+		size_t steps;
 		bool matches;
 
-		if (cel_regex_match(
-			    str_from(cases[i].regex), str_from(cases[i].text), &matches, &err) < 0)
+		if (cel_regex_match(str_from(cases[i].regex), str_from(cases[i].text), SIZE_MAX,
+			    &matches, &steps, &err) < 0)
 			fail_msg("%s: %s", cases[i].regex, err.msg);
 		if (matches != cases[i].matches)
 			fail_msg("'%s' %s '%s'", cases[i].regex,
@@ -83,20 +84,35 @@ static void other_expressions_are_refused(void **state)
 		{"(a{1000}){3}", -E2BIG},
 	};
 	char deep[2 * CEL_REGEX_DEPTH_MAX + 4];
+	size_t steps;
 	bool matches;
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
-		if (cel_regex_match(str_from(cases[i].regex), STR("x"), &matches, NULL) !=
-			cases[i].r)
+		if (cel_regex_match(str_from(cases[i].regex), STR("x"), SIZE_MAX, &matches, &steps,
+			    NULL) != cases[i].r)
 			fail_msg("%s", cases[i].regex);
 	memset(deep, '(', CEL_REGEX_DEPTH_MAX + 1);
 	memset(deep + CEL_REGEX_DEPTH_MAX + 1, ')', CEL_REGEX_DEPTH_MAX + 1);
 	assert_int_equal(cel_regex_match((struct str){deep, 2ul * CEL_REGEX_DEPTH_MAX + 2},
-				 STR("x"), &matches, NULL),
+				 STR("x"), SIZE_MAX, &matches, &steps, NULL),
 		-E2BIG);
 	assert_int_equal(cel_regex_match((struct str){deep + 1, 2ul * CEL_REGEX_DEPTH_MAX},
-				 STR("x"), &matches, NULL),
+				 STR("x"), SIZE_MAX, &matches, &steps, NULL),
 		0);
 }
 
-UNIT_MAIN(UNIT(expressions_match_a_part_of_the_text), UNIT(other_expressions_are_refused))
+static void a_short_expression_can_take_many_steps(void **state)
+{
+	bool matches;
+	size_t steps = 0;
+
+	assert_int_equal(
+		cel_regex_match(STR("b{1000}"), STR("aaaaaaaaa"), 10009, &matches, &steps, NULL),
+		-ETIMEDOUT);
+	assert_int_equal(steps, 10010);
+	assert_ok(cel_regex_match(STR("b{1000}"), STR("aaaaaaaaa"), 10010, &matches, &steps, NULL));
+	assert_false(matches);
+}
+
+UNIT_MAIN(UNIT(expressions_match_a_part_of_the_text), UNIT(other_expressions_are_refused),
+	UNIT(a_short_expression_can_take_many_steps))

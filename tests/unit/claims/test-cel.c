@@ -103,6 +103,43 @@ static void limits_hold(void **state)
 	assert_non_null(strstr(err.msg, "steps"));
 }
 
+/* A list of 64 numbers, without the brackets. */
+#define NUMBERS_8 "1,2,3,4,5,6,7,8"
+#define NUMBERS_64 \
+	NUMBERS_8 "," NUMBERS_8 "," NUMBERS_8 "," NUMBERS_8 "," NUMBERS_8 "," NUMBERS_8 \
+		  "," NUMBERS_8 "," NUMBERS_8
+/* The expression `what` for each of 64 * 64 pairs, where s has 10 KiB and t has 64 items. */
+#define MANY_TIMES(what) \
+	"cel.bind(t, [" NUMBERS_64 "], cel.bind(s, ['0123456789'].map(x, x + x + x + x).map(x, " \
+	"x + x + x + x).map(x, x + x + x + x).map(x, x + x + x + x).map(x, x + x + x + x)[0], " \
+	"t.all(i, t.all(j, " what "))))"
+
+/* Work that a function does in one call counts, so that many calls cannot take long. */
+static void work_in_functions_counts(void **state)
+{
+	static const char *const cases[] = {
+		MANY_TIMES("s.charAt(10000) != 'x'"),
+		MANY_TIMES("s.substring(10000) != 'x'"),
+		MANY_TIMES("s.startsWith(s)"),
+		MANY_TIMES("s.endsWith(s)"),
+		MANY_TIMES("s.trim() != 'x'"),
+		MANY_TIMES("s <= s"),
+		MANY_TIMES("s in {s: 1}"),
+		MANY_TIMES("'0123'.indexOf(s) < 0"),
+		MANY_TIMES("!s.matches('(a?b?){400}c')"),
+		/* the memory for a list that the error leaves unused */
+		MANY_TIMES("t.all(k, t.map(x, 1 / 0).size() == 0 || true)"),
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct error err = {0};
+		const int r = result_of(cases[i], &err);
+
+		if (r != -E2BIG)
+			fail_msg("%s: %d %s", cases[i], r, err.msg);
+	}
+}
+
 /* Returns the bytes that a program keeps of the expression. */
 static size_t memory_of(const char *text)
 {
@@ -122,4 +159,5 @@ static void memory_grows_with_the_text(void **state)
 	assert_in_range(memory_of(calls), 1, 1 << 20);
 }
 
-UNIT_MAIN(UNIT(expressions_have_results), UNIT(limits_hold), UNIT(memory_grows_with_the_text))
+UNIT_MAIN(UNIT(expressions_have_results), UNIT(limits_hold), UNIT(work_in_functions_counts),
+	UNIT(memory_grows_with_the_text))
