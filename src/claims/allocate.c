@@ -92,6 +92,19 @@ static enum step search_abort(struct search *search, int r)
 	return STEP_ABORT;
 }
 
+/* Counts steps. -ETIMEDOUT: the search has taken too many. */
+static int search_count(struct search *search, uint32_t steps)
+{
+	if (search->steps > steps) {
+		search->steps -= steps;
+		return 0;
+	}
+	search->steps = 0;
+	return fail(search->err, ETIMEDOUT,
+		"the search for devices took too many steps: fewer requests, devices or "
+		"constraints, or simpler selectors, need fewer");
+}
+
 /* ---- which devices suit a request ---- */
 
 /* Returns 1 if all expressions select the device, else 0, or an error. */
@@ -106,6 +119,10 @@ static int selectors_match(
 
 		if (device->cel_fault)
 			return fail(err, EINVAL, "%s", device->cel_fault);
+		/* An evaluation that took more steps than were left is the last one. */
+		r = search_count(search, 1);
+		if (r < 0)
+			return r;
 		r = cel_match(selectors->v[i], &device->cel, &search->steps, &matches, err);
 		if (r < 0)
 			return fail_within(err, r, "selector %u on device %.100s", i, device->id);
@@ -402,20 +419,6 @@ static void search_give_back(
 
 /* ---- the search ---- */
 
-/* Counts a try of a device. False: the search has taken too many steps. */
-static bool search_count(struct search *search)
-{
-	if (search->steps > CLAIMS_TRY_STEPS) {
-		search->steps -= CLAIMS_TRY_STEPS;
-		return true;
-	}
-	search_abort(search,
-		fail(search->err, ETIMEDOUT,
-			"the search for devices took too many steps: fewer requests, devices or "
-			"constraints need fewer"));
-	return false;
-}
-
 /* Takes the candidate and what remains. STEP_FAILED: try another candidate. */
 static enum step search_try(
 	struct search *search, struct position at, uint32_t number, bool is_required)
@@ -423,9 +426,10 @@ static enum step search_try(
 	struct position next = at;
 	struct undo undo;
 	enum step step;
+	int r = search_count(search, CLAIMS_TRY_STEPS);
 
-	if (!search_count(search))
-		return STEP_ABORT;
+	if (r < 0)
+		return search_abort(search, r);
 	step = search_take(search, at, number, is_required, &undo);
 	if (step != STEP_DONE)
 		return step;
@@ -461,8 +465,10 @@ static enum step search_any(struct search *search, struct position at, struct wa
 	for (uint32_t i = at.from; i < search->n_candidates; i++) {
 		const struct candidate *candidate = &search->candidates[i];
 		enum step step;
-		int r;
+		int r = search_count(search, 1);
 
+		if (r < 0)
+			return search_abort(search, r);
 		if (wanted->request->is_admin ? candidate->taken_by >> at.claim & 1
 					      : candidate_is_whole(candidate))
 			continue;
@@ -653,8 +659,10 @@ int allocate(struct arena *arena, const struct claims *claims, const struct clai
 		.err = err ? err : &own};
 	struct claim_result *results = search_room(&search, n, sizeof(*results));
 	enum step step = STEP_ABORT;
-	int r = search_collect(&search);
+	int r = steps ? search_collect(&search) : search_count(&search, 1);
 
+	if (r < 0)
+		return r;
 	search.claim = search_room(&search, n, sizeof(*search.claim));
 	for (uint32_t i = 0; !search.fault && r == 0 && i < n; i++) {
 		search.claim[i].result = &results[i];

@@ -237,6 +237,44 @@ static void a_search_ends_after_a_number_of_steps(void **state)
 	assert_contains(why, "too many steps");
 }
 
+/*
+ * A selector that selects none of 2,000 devices takes 1,000,000 steps for each of them. Without a
+ * limit of the search the test would run for a minute.
+ */
+static void a_search_ends_although_no_device_is_tried(void **state)
+{
+	static const char *const modes[] = {"", ",'allocationMode':'All'"};
+	_cleanup_buf_ struct buf slice = BUF_INIT(1 << 20), claim = BUF_INIT(1 << 16);
+	_cleanup_(claims_free_p) struct claims *claims = NULL;
+
+	assert_ok(claims_new(7, &claims, NULL));
+	set(claims, CLAIMS_CLASS, CLASS);
+	buf_add_text(&slice,
+		"{'metadata':{'name':'s'},'spec':{'driver':'d','nodeName':'n1','pool':"
+		"{'name':'p','generation':1,'resourceSliceCount':1},'devices':[{'name':'d'}");
+	for (int i = 0; i < 2000; i++)
+		buf_addf(&slice, ",{'name':'d%d'}", i);
+	buf_add_text(&slice, "]}}");
+	set(claims, CLAIMS_SLICE, buf_text(&slice));
+	for (size_t i = 0; i < ARRAY_SIZE(modes); i++) {
+		_cleanup_(claims_search_free_p) struct claims_search *search = NULL;
+		const char *why = NULL;
+
+		buf_clear(&claim);
+		buf_addf(&claim,
+			CLAIM_AT("c", "%zu",
+				REQUEST("%s,'selectors':[{'cel':{"
+					"'expression':'[1,2,3,4,5,6,7,8,9,0].map(x, [1,2,3,4,5,6,7,8,9,0]).all(a, "
+					"a.all(b, a.all(c, a.all(d, a.all(e, b + c + d + e >= 0))))) && false'}}]"),
+				""),
+			i, modes[i]);
+		set(claims, CLAIMS_CLAIM, buf_text(&claim));
+		assert_ok(search_for(claims, "c", &search, NULL));
+		assert_false(claims_search_fits(search, &n1, &why));
+		assert_contains(why, "too many steps");
+	}
+}
+
 static void objects_without_a_name_are_refused(void **state)
 {
 	_cleanup_(claims_free_p) struct claims *claims = NULL;
@@ -253,4 +291,4 @@ UNIT_MAIN(UNIT(an_assumed_device_is_taken_until_it_is_released),
 	UNIT(the_api_takes_over_an_assumption), UNIT(a_write_of_unknown_result_keeps_the_device),
 	UNIT(an_allocation_restricts_the_nodes), UNIT(a_pod_waits_for_its_claims),
 	UNIT(a_claim_of_a_template_belongs_to_its_pod), UNIT(a_search_ends_after_a_number_of_steps),
-	UNIT(objects_without_a_name_are_refused))
+	UNIT(a_search_ends_although_no_device_is_tried), UNIT(objects_without_a_name_are_refused))
