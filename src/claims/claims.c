@@ -129,14 +129,17 @@ static int claims_read(
 	}
 }
 
-/* Whether the claim is an older version of the known one. */
-static bool claims_is_older(const struct resource_claim *claim, const struct resource_claim *known)
+/*
+ * Whether the claim is an older version of the known one, or the same. The watch shows the versions
+ * again that answers to writes have shown, and those say nothing about a later write.
+ */
+static bool claims_is_known(const struct resource_claim *claim, const struct resource_claim *known)
 {
 	const size_t n = strlen(claim->version), n_known = strlen(known->version);
 
-	if (strcmp(claim->uid, known->uid) != 0)
+	if (strcmp(claim->uid, known->uid) != 0 || !n)
 		return false;
-	return n != n_known ? n < n_known : strcmp(claim->version, known->version) < 0;
+	return n != n_known ? n < n_known : strcmp(claim->version, known->version) <= 0;
 }
 
 /* Replaces the object of an entry by that of `fresh`, and keeps what is assumed about a claim. */
@@ -184,7 +187,7 @@ int claims_set(struct claims *claims, enum claims_kind kind, json_t *json, struc
 	claims->is_index_old |= kind == CLAIMS_SLICE;
 	claims->are_uses_old |= kind == CLAIMS_CLAIM;
 	entry = claims_find(claims, kind, key);
-	if (entry && kind == CLAIMS_CLAIM && claims_is_older(fresh->claim, entry->claim))
+	if (entry && kind == CLAIMS_CLAIM && claims_is_known(fresh->claim, entry->claim))
 		return 0;
 	if (entry) {
 		claims_replace(entry, fresh);

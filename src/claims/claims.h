@@ -42,8 +42,9 @@ void claims_free(struct claims *claims);
 DEFINE_CLEANUP(struct claims *, claims_free)
 
 /*
- * Adds or replaces an object. A claim that is older than the known one is ignored, because answers
- * to writes and watches arrive in any order. -EINVAL (no name), -ENOMEM: the old object stays.
+ * Adds or replaces an object. A claim that is not newer than the known one is ignored, because
+ * answers to writes and watches arrive in any order. -EINVAL (no name), -ENOMEM: the old object
+ * stays.
  */
 int claims_set(struct claims *claims, enum claims_kind kind, json_t *json, struct error *err);
 /* ns is ignored for kinds without a namespace. -ENOENT: no such object. */

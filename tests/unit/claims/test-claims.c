@@ -130,6 +130,10 @@ static void a_write_of_unknown_result_keeps_the_device(void **state)
 	 */
 	assert_string_equal(device_for(claims, "a", &a), "x");
 	claims_release(claims, a);
+	/* The watch shows the version that was known before the write, which says nothing. */
+	set(claims, CLAIMS_CLAIM, CLAIM("a", REQUEST("")));
+	assert_string_equal(device_for(claims, "b", &b), "y");
+	claims_release(claims, b);
 	/* The API shows that it does not have the allocation. */
 	set(claims, CLAIMS_CLAIM, CLAIM_AT("a", "6", REQUEST(""), ""));
 	assert_string_equal(device_for(claims, "b", &b), "x");
