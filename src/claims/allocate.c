@@ -305,7 +305,7 @@ static bool search_track(
 
 static bool candidate_is_whole(const struct candidate *candidate)
 {
-	return candidate->taken_by || (candidate->use && candidate->use->is_whole);
+	return candidate->taken_by || (candidate->use && candidate->use->n_whole);
 }
 
 static bool search_is_tainted(

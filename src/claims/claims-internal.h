@@ -25,10 +25,10 @@ struct claims_entry {
 	UT_hash_handle hh;
 };
 
-/* The shares and the whole use that claims have of a device, by its id. */
+/* The shares and the whole use that claims have of a device, by its id; none without a claim. */
 struct device_use {
 	char *id;
-	bool is_whole; /* a claim has the device for itself */
+	uint32_t n_whole; /* claims that have the device for themselves */
 	uint32_t n_shares;
 	struct amount_sum *sums; /* consumed by shares; list */
 	UT_hash_handle hh;
@@ -36,7 +36,7 @@ struct device_use {
 
 struct amount_sum {
 	struct amount_sum *next;
-	const char *name;
+	char *name;
 	__int128 nano;
 };
 
@@ -57,8 +57,8 @@ struct claims {
 	uint32_t *pool_starts;
 	uint32_t n_slices, n_pools;
 	bool is_index_old;
-	struct device_use *uses; /* valid unless are_uses_old */
-	struct arena use_arena;
+	/* Each change of an allocation updates the uses; are_uses_old: memory was exhausted. */
+	struct device_use *uses;
 	bool are_uses_old;
 };
 

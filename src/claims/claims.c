@@ -2,7 +2,8 @@
 /*
  * Holds the objects of resource.k8s.io, and finds and assumes devices for pods. A new version of a
  * claim keeps the assumption about the old one, unless the new one has another uid or shows an
- * allocation. The indexes over slices and uses are made again when they are needed after a change.
+ * allocation. The indexes over slices are made again when they are needed after a change. The uses
+ * of devices follow each change of a claim, since claims change all the time.
  */
 #include "claims/claims.h"
 
@@ -43,16 +44,27 @@ static void claims_entry_free(struct claims_entry *entry)
 }
 DEFINE_CLEANUP(struct claims_entry *, claims_entry_free)
 
+static void device_use_free(struct device_use *use)
+{
+	struct amount_sum *sum;
+
+	while ((sum = use->sums)) {
+		use->sums = sum->next;
+		free(sum->name);
+		free(sum);
+	}
+	free(use->id);
+	free(use);
+}
+
 static void claims_drop_uses(struct claims *claims)
 {
 	struct device_use *use, *next;
 
 	HASH_ITER(hh, claims->uses, use, next) {
 		HASH_DEL(claims->uses, use);
-		free(use);
+		device_use_free(use);
 	}
-	arena_done(&claims->use_arena);
-	claims->use_arena = (struct arena){.total = 0};
 }
 
 static void claims_drop_index(struct claims *claims)
@@ -77,6 +89,86 @@ void claims_free(struct claims *claims)
 			claims_entry_free(entry);
 		}
 	free(claims);
+}
+
+/* ---- uses of devices ---- */
+
+/* Finds the use of the device, or makes one. NULL: out of memory. */
+static struct device_use *claims_use_of(struct claims *claims, const struct claim_device *device)
+{
+	const size_t size = strlen(device->driver) + strlen(device->pool) + strlen(device->device) +
+		3;
+	_cleanup_free_ char *id = calloc(size, 1);
+	struct device_use *use = NULL;
+
+	if (!id)
+		return NULL;
+	snprintf(id, size, "%s/%s/%s", device->driver, device->pool, device->device);
+	HASH_FIND(hh, claims->uses, id, size - 1, use);
+	if (use)
+		return use;
+	use = calloc(1, sizeof(*use));
+	if (!use)
+		return NULL;
+	use->id = TAKE_PTR(id);
+	HASH_ADD_KEYPTR(hh, claims->uses, use->id, size - 1, use);
+	return use;
+}
+
+static int device_use_add(struct device_use *use, const char *name, __int128 nano)
+{
+	struct amount_sum *sum = use->sums;
+
+	while (sum && strcmp(sum->name, name) != 0)
+		sum = sum->next;
+	if (!sum) {
+		sum = calloc(1, sizeof(*sum));
+		if (!sum)
+			return -ENOMEM;
+		sum->name = str_dup(str_from(name));
+		sum->next = use->sums;
+		use->sums = sum;
+		if (!sum->name)
+			return -ENOMEM;
+	}
+	sum->nano += nano;
+	return 0;
+}
+
+static int claims_count_device(
+	struct claims *claims, const struct claim_device *device, int32_t sign)
+{
+	struct device_use *use = claims_use_of(claims, device);
+
+	if (!use)
+		return -ENOMEM;
+	if (device->is_share)
+		use->n_shares += (uint32_t)sign;
+	else
+		use->n_whole += (uint32_t)sign;
+	for (uint32_t i = 0; device->is_share && i < device->consumed.n; i++)
+		if (device_use_add(use, device->consumed.v[i].name,
+			    sign * device->consumed.v[i].amount.nano) < 0)
+			return -ENOMEM;
+	if (!use->n_shares && !use->n_whole) {
+		HASH_DEL(claims->uses, use);
+		device_use_free(use);
+	}
+	return 0;
+}
+
+/* Adds the allocation to the uses of its devices (sign 1), or removes it from them (sign -1). */
+static void claims_count(struct claims *claims, const struct allocation *allocation, int32_t sign)
+{
+	for (uint32_t i = 0; allocation && allocation->json && i < allocation->n; i++) {
+		if (claims->are_uses_old)
+			return;
+		if (!allocation->devices[i].is_admin &&
+			claims_count_device(claims, &allocation->devices[i], sign) < 0) {
+			claims_drop_uses(claims);
+			claims->are_uses_old = true;
+		}
+	}
 }
 
 /* ---- objects ---- */
@@ -105,8 +197,9 @@ const struct allocation *claims_entry_allocation(const struct claims_entry *entr
 	return entry->assumed.json ? &entry->assumed : NULL;
 }
 
-static void claims_drop_assumed(struct claims_entry *entry)
+static void claims_drop_assumed(struct claims *claims, struct claims_entry *entry)
 {
+	claims_count(claims, &entry->assumed, -1);
 	json_decref(entry->assumed.json);
 	arena_done(&entry->assumed_arena);
 	entry->assumed = (struct allocation){.json = NULL};
@@ -142,16 +235,26 @@ static bool claims_is_known(const struct resource_claim *claim, const struct res
 	return n != n_known ? n < n_known : strcmp(claim->version, known->version) <= 0;
 }
 
+/* Counts the allocation that the API shows. */
+static void claims_count_claim(
+	struct claims *claims, const struct claims_entry *entry, int32_t sign)
+{
+	if (entry->claim)
+		claims_count(claims, &entry->claim->allocation, sign);
+}
+
 /* Replaces the object of an entry by that of `fresh`, and keeps what is assumed about a claim. */
-static void claims_replace(struct claims_entry *entry, struct claims_entry *fresh)
+static void claims_replace(
+	struct claims *claims, struct claims_entry *entry, struct claims_entry *fresh)
 {
 	if (entry->claim &&
 		(strcmp(entry->claim->uid, fresh->claim->uid) != 0 ||
 			fresh->claim->allocation.json))
-		claims_drop_assumed(entry);
+		claims_drop_assumed(claims, entry);
 	/* The API shows that it does not have the allocation, and no place writes it any more. */
 	if (entry->is_kept && !entry->n_assumed)
-		claims_drop_assumed(entry);
+		claims_drop_assumed(claims, entry);
+	claims_count_claim(claims, entry, -1);
 	slice_free(entry->slice);
 	device_class_free(entry->class);
 	resource_claim_free(entry->claim);
@@ -161,6 +264,7 @@ static void claims_replace(struct claims_entry *entry, struct claims_entry *fres
 	entry->claim = TAKE_PTR(fresh->claim);
 	entry->rule_json = TAKE_PTR(fresh->rule_json);
 	entry->rule = fresh->rule;
+	claims_count_claim(claims, entry, 1);
 }
 
 int claims_set(struct claims *claims, enum claims_kind kind, json_t *json, struct error *err)
@@ -185,15 +289,15 @@ int claims_set(struct claims *claims, enum claims_kind kind, json_t *json, struc
 	if (r < 0)
 		return r;
 	claims->is_index_old |= kind == CLAIMS_SLICE;
-	claims->are_uses_old |= kind == CLAIMS_CLAIM;
 	entry = claims_find(claims, kind, key);
 	if (entry && kind == CLAIMS_CLAIM && claims_is_known(fresh->claim, entry->claim))
 		return 0;
 	if (entry) {
-		claims_replace(entry, fresh);
+		claims_replace(claims, entry, fresh);
 		return 0;
 	}
 	HASH_ADD_KEYPTR(hh, claims->objects[kind], fresh->key, strlen(fresh->key), fresh);
+	claims_count_claim(claims, fresh, 1);
 	fresh = NULL;
 	return 0;
 }
@@ -206,9 +310,10 @@ int claims_remove(struct claims *claims, enum claims_kind kind, const char *ns, 
 	if (!entry)
 		return -ENOENT;
 	HASH_DEL(claims->objects[kind], entry);
+	claims_drop_assumed(claims, entry);
+	claims_count_claim(claims, entry, -1);
 	claims_entry_free(entry);
 	claims->is_index_old |= kind == CLAIMS_SLICE;
-	claims->are_uses_old |= kind == CLAIMS_CLAIM;
 	return 0;
 }
 
@@ -264,67 +369,6 @@ static int claims_index(struct claims *claims)
 	return 0;
 }
 
-static struct device_use *claims_use_of(struct claims *claims, const struct claim_device *device)
-{
-	const size_t size = strlen(device->driver) + strlen(device->pool) + strlen(device->device) +
-		3;
-	char *id = arena_take(&claims->use_arena, size);
-	struct device_use *use = NULL;
-
-	if (!id)
-		return NULL;
-	snprintf(id, size, "%s/%s/%s", device->driver, device->pool, device->device);
-	HASH_FIND(hh, claims->uses, id, size - 1, use);
-	if (use)
-		return use;
-	use = calloc(1, sizeof(*use));
-	if (!use)
-		return NULL;
-	use->id = id;
-	HASH_ADD_KEYPTR(hh, claims->uses, use->id, size - 1, use);
-	return use;
-}
-
-static int claims_add_sum(
-	struct claims *claims, struct device_use *use, const struct requested *consumed)
-{
-	struct amount_sum *sum = use->sums;
-	char *name;
-
-	while (sum && strcmp(sum->name, consumed->name) != 0)
-		sum = sum->next;
-	if (!sum) {
-		sum = arena_take(&claims->use_arena, sizeof(*sum));
-		name = arena_dup(&claims->use_arena, str_from(consumed->name));
-		if (!sum || !name)
-			return -ENOMEM;
-		*sum = (struct amount_sum){.next = use->sums, .name = name};
-		use->sums = sum;
-	}
-	sum->nano += consumed->amount.nano;
-	return 0;
-}
-
-static int claims_add_uses(struct claims *claims, const struct allocation *allocation)
-{
-	for (uint32_t i = 0; i < allocation->n; i++) {
-		const struct claim_device *device = &allocation->devices[i];
-		struct device_use *use;
-
-		if (device->is_admin)
-			continue;
-		use = claims_use_of(claims, device);
-		if (!use)
-			return -ENOMEM;
-		use->is_whole |= !device->is_share;
-		use->n_shares += device->is_share;
-		for (uint32_t k = 0; device->is_share && k < device->consumed.n; k++)
-			if (claims_add_sum(claims, use, &device->consumed.v[k]) < 0)
-				return -ENOMEM;
-	}
-	return 0;
-}
-
 const struct device_use *claims_use(const struct claims *claims, const char *id)
 {
 	struct device_use *use = NULL;
@@ -342,14 +386,10 @@ int claims_refresh(struct claims *claims)
 	if (!claims->are_uses_old)
 		return 0;
 	claims_drop_uses(claims);
-	for (entry = claims->objects[CLAIMS_CLAIM]; entry; entry = entry->hh.next) {
-		const struct allocation *allocation = claims_entry_allocation(entry);
-
-		if (allocation && claims_add_uses(claims, allocation) < 0)
-			return -ENOMEM;
-	}
 	claims->are_uses_old = false;
-	return 0;
+	for (entry = claims->objects[CLAIMS_CLAIM]; entry; entry = entry->hh.next)
+		claims_count(claims, claims_entry_allocation(entry), 1);
+	return claims->are_uses_old ? -ENOMEM : 0;
 }
 
 /* ---- the claims of one pod ---- */
@@ -589,7 +629,7 @@ static int claims_assume_one(struct claims_search *search, struct claims_entry *
 		entry->assumed.json = NULL;
 		return -ENOMEM;
 	}
-	search->claims->are_uses_old = true;
+	claims_count(search->claims, &entry->assumed, 1);
 	return 0;
 }
 
@@ -639,7 +679,8 @@ int claims_assume(struct claims_search *search, const struct claims_node *node, 
 	if (r < 0) {
 		for (uint32_t i = 0; i < search->wanted.n; i++)
 			if (!search->entries[search->wanted_at[i]]->n_assumed)
-				claims_drop_assumed(search->entries[search->wanted_at[i]]);
+				claims_drop_assumed(
+					search->claims, search->entries[search->wanted_at[i]]);
 		claims_release(search->claims, place);
 		return r;
 	}
@@ -658,11 +699,10 @@ void claims_release(struct claims *claims, struct claims_place *place)
 		/* The entry may have lost the assumption since, and may have got another one. */
 		if (!entry || !entry->assumed.json || entry->assumed.json != held->allocation)
 			continue;
-		claims->are_uses_old = true;
 		if (entry->n_assumed)
 			entry->n_assumed--;
 		if (!entry->n_assumed && !entry->is_kept)
-			claims_drop_assumed(entry);
+			claims_drop_assumed(claims, entry);
 	}
 	claims_place_free(place);
 }

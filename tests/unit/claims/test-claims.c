@@ -241,6 +241,47 @@ static void a_search_ends_after_a_number_of_steps(void **state)
 	assert_contains(why, "too many steps");
 }
 
+#define SHARE(name, version, amount, status) \
+	CLAIM_AT(name, version, REQUEST(",'capacity':{'requests':{'m':'" amount "'}}"), status)
+#define HAS_SHARE(amount) \
+	",'status':{'allocation':{'devices':{'results':[{'request':'r','driver':'d','pool':" \
+	"'s1','device':'x','shareID':'i','consumedCapacity':{'m':'" amount "'}}]}}}"
+
+static void shares_add_up(void **state)
+{
+	_cleanup_(claims_free_p) struct claims *claims = NULL;
+	struct claims_place *a = NULL, *b = NULL;
+
+	assert_ok(claims_new(7, &claims, NULL));
+	set(claims, CLAIMS_CLASS, CLASS);
+	set(claims, CLAIMS_SLICE,
+		SLICE("s1", "n1",
+			"{'name':'x','allowMultipleAllocations':true,'capacity':{'m':{'value':"
+			"'10'}}}"));
+	set(claims, CLAIMS_CLAIM, SHARE("a", "5", "6", ""));
+	set(claims, CLAIMS_CLAIM, SHARE("b", "5", "6", ""));
+	assert_string_equal(device_for(claims, "a", &a), "x");
+	assert_string_equal(device_for(claims, "b", &b), "");
+	claims_release(claims, TAKE_PTR(a));
+	assert_string_equal(device_for(claims, "b", &b), "x");
+	claims_release(claims, TAKE_PTR(b));
+	assert_string_equal(device_for(claims, "a", &a), "x");
+	set(claims, CLAIMS_CLAIM, SHARE("a", "6", "6", HAS_SHARE("6")));
+	set(claims, CLAIMS_CLAIM, SHARE("a", "7", "6", HAS_SHARE("6")));
+	claims_release(claims, TAKE_PTR(a));
+	assert_string_equal(device_for(claims, "b", &b), "");
+	set(claims, CLAIMS_CLAIM, SHARE("c", "5", "4", ""));
+	assert_string_equal(device_for(claims, "c", &b), "x");
+	claims_release(claims, TAKE_PTR(b));
+	/* Kubernetes has freed the devices of a claim without pods. */
+	set(claims, CLAIMS_CLAIM, SHARE("a", "8", "6", ""));
+	assert_string_equal(device_for(claims, "b", &b), "x");
+	assert_ok(claims_remove(claims, CLAIMS_CLAIM, "a", "b"));
+	assert_string_equal(device_for(claims, "a", &a), "x");
+	claims_release(claims, a);
+	claims_release(claims, b);
+}
+
 /*
  * A selector that selects none of 2,000 devices takes 1,000,000 steps for each of them. Without a
  * limit of the search the test would run for a minute.
@@ -295,4 +336,5 @@ UNIT_MAIN(UNIT(an_assumed_device_is_taken_until_it_is_released),
 	UNIT(the_api_takes_over_an_assumption), UNIT(a_write_of_unknown_result_keeps_the_device),
 	UNIT(an_allocation_restricts_the_nodes), UNIT(a_pod_waits_for_its_claims),
 	UNIT(a_claim_of_a_template_belongs_to_its_pod), UNIT(a_search_ends_after_a_number_of_steps),
-	UNIT(a_search_ends_although_no_device_is_tried), UNIT(objects_without_a_name_are_refused))
+	UNIT(shares_add_up), UNIT(a_search_ends_although_no_device_is_tried),
+	UNIT(objects_without_a_name_are_refused))
