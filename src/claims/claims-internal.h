@@ -47,6 +47,7 @@ struct claims_slot {
 
 struct claims {
 	struct rand rand; /* for the identifiers of shares */
+	uint64_t n_steps, most_steps;
 	struct claims_entry *objects[CLAIMS_KINDS];
 	/*
 	 * All slices by pool and name, and by node; valid unless is_index_old. The slices of pool i

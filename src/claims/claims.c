@@ -25,8 +25,20 @@ int claims_new(uint64_t seed, struct claims **ret, struct error *err)
 		return fail(err, ENOMEM, "out of memory");
 	claims->rand = rand_seeded(seed);
 	claims->is_index_old = claims->are_uses_old = true;
+	claims->most_steps = UINT64_MAX;
 	*ret = claims;
 	return 0;
+}
+
+void claims_limit_steps(struct claims *claims, uint64_t steps)
+{
+	claims->most_steps = steps < UINT64_MAX - claims->n_steps ? claims->n_steps + steps
+								  : UINT64_MAX;
+}
+
+uint64_t claims_n_steps(const struct claims *claims)
+{
+	return claims->n_steps;
 }
 
 static void claims_entry_free(struct claims_entry *entry)
@@ -536,12 +548,30 @@ static bool claims_search_reaches(
 	return true;
 }
 
+/* allocate() within the limit of all searches. */
+static int claims_search_allocate(struct claims_search *search, const struct claims_node *node,
+	struct arena *arena, struct error *err)
+{
+	struct claims *claims = search->claims;
+	struct claims_wanted wanted = search->wanted;
+	struct claim_result *results;
+	uint64_t taken;
+	int r;
+
+	wanted.steps = MIN(wanted.steps, claims->most_steps - claims->n_steps);
+	taken = wanted.steps;
+	r = allocate(arena, claims, node, &wanted, &results, err);
+	taken -= wanted.steps;
+	search->wanted.steps -= taken;
+	claims->n_steps += taken;
+	return r;
+}
+
 static struct claims_answer *claims_search_ask(
 	struct claims_search *search, const struct claims_node *node)
 {
 	struct claims_answer *answer = arena_take(&search->arena, sizeof(*answer));
 	struct arena arena = {.total = 0};
-	struct claim_result *results;
 	struct error err = {.code = 0};
 	int r = 0;
 
@@ -552,7 +582,7 @@ static struct claims_answer *claims_search_ask(
 		return NULL;
 	answer->fits = claims_search_reaches(search, node, &answer->why);
 	if (answer->fits && search->wanted.n) {
-		r = allocate(&arena, search->claims, node, &search->wanted, &results, &err);
+		r = claims_search_allocate(search, node, &arena, &err);
 		answer->fits = r == 0;
 		answer->why = r == -ENOSPC ? "no free devices for the pod's ResourceClaims"
 					   : arena_dup(&search->arena, str_from(err.msg));

@@ -50,6 +50,14 @@ int claims_set(struct claims *claims, enum claims_kind kind, json_t *json, struc
 /* ns is ignored for kinds without a namespace. -ENOENT: no such object. */
 int claims_remove(struct claims *claims, enum claims_kind kind, const char *ns, const char *name);
 
+/*
+ * Limits the steps of all searches together from now on, since a decision about several pods or
+ * about evictions makes many searches. UINT64_MAX: no limit.
+ */
+void claims_limit_steps(struct claims *claims, uint64_t steps);
+/* Number of steps that all searches have taken. */
+uint64_t claims_n_steps(const struct claims *claims);
+
 /* A claim of a pod. */
 struct claims_name {
 	const char *name;  /* of the ResourceClaim; NULL: it is not made yet */

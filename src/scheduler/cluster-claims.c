@@ -91,6 +91,16 @@ void cluster_note_claims(struct cluster *c, int kind)
 		view_set_claims(c->view, &c->claims_check);
 }
 
+void cluster_limit_claims(struct cluster *c, uint32_t n_pods)
+{
+	claims_limit_steps(c->claims, n_pods ? n_pods * CLAIMS_STEPS_MAX : UINT64_MAX);
+}
+
+uint64_t cluster_n_claim_steps(const struct cluster *c)
+{
+	return claims_n_steps(c->claims);
+}
+
 /* ---- devices of pods ---- */
 
 int cpod_assume_claims(

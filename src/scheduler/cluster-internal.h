@@ -335,6 +335,11 @@ int cluster_set_claims(struct cluster *c, int kind, json_t *json, struct error *
 int cluster_remove_claims(struct cluster *c, int kind, const char *ns, const char *name);
 /* The API server serves that kind of objects. */
 void cluster_note_claims(struct cluster *c, int kind);
+/*
+ * Limits the search for devices from now on to the steps of that many pods, so that a decision
+ * about a gang or about evictions takes no longer. 0: no limit.
+ */
+void cluster_limit_claims(struct cluster *c, uint32_t n_pods);
 /* Chooses devices on the node for the claims of one of our pods. -ENOSPC: there are none. */
 int cpod_assume_claims(
 	struct cluster *c, struct cpod *pod, const struct cnode *node, struct error *err);

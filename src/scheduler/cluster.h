@@ -204,6 +204,9 @@ bool cpod_is_group_ignored(const struct cpod *pod);
 uint32_t cluster_members(
 	struct cluster *cluster, const char *group, struct cpod **ret_pods, uint32_t most);
 
+/* Number of steps that all searches for devices of ResourceClaims have taken. */
+uint64_t cluster_n_claim_steps(const struct cluster *cluster);
+
 /*
  * The ResourceClaims of an assumed pod, in the order of the writes that its Binding needs. The
  * claim is valid until the cluster changes. Call cluster_keep_claims() after a write whose result

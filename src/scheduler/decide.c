@@ -581,7 +581,7 @@ static void decide_keep_victims(struct attempt *a)
 	a->victims->n = a->n_victims;
 }
 
-int decide_pod(struct cluster *c, struct cpod *pod, struct decide_victims *victims,
+static int decide_one(struct cluster *c, struct cpod *pod, struct decide_victims *victims,
 	struct decide_outcome *outcome, struct error *err)
 {
 	struct buf *why = &outcome->why;
@@ -652,13 +652,31 @@ int decide_pod(struct cluster *c, struct cpod *pod, struct decide_victims *victi
 	return r;
 }
 
+int decide_pod(struct cluster *c, struct cpod *pod, struct decide_victims *victims,
+	struct decide_outcome *outcome, struct error *err)
+{
+	const bool is_alone = !victims || !victims->is_open;
+	int r;
+
+	if (is_alone)
+		cluster_limit_claims(c, 1);
+	r = decide_one(c, pod, victims, outcome, err);
+	if (is_alone)
+		cluster_limit_claims(c, 0);
+	return r;
+}
+
 /* ---- several pods together ---- */
+
+/* A gang of any size may take the steps of this many pods to search devices: some seconds. */
+#define DECIDE_TOGETHER_MAX 4u
 
 void decide_begin(struct cluster *c, struct decide_victims *victims)
 {
 	victims->n = 0;
 	victims->savepoint = place_savepoint(c->place);
 	victims->is_open = true;
+	cluster_limit_claims(c, DECIDE_TOGETHER_MAX);
 }
 
 /*
@@ -733,6 +751,7 @@ int decide_end(struct cluster *c, struct decide_victims *victims, struct cpod *c
 	}
 	place_release(c->place);
 	victims->is_open = false;
+	cluster_limit_claims(c, 0);
 	for (uint32_t i = 0; r == 0 && i < n; i++)
 		r = members[i]->node ? cnode_refresh(c, members[i]->node) : 0;
 	return r < 0 ? fail(err, -r, "out of memory") : 0;
@@ -747,6 +766,7 @@ void decide_cancel(
 	place_rollback(c->place, victims->savepoint);
 	place_release(c->place);
 	victims->is_open = false;
+	cluster_limit_claims(c, 0);
 }
 
 void decide_release(struct cluster *c, struct cpod *pod)

@@ -915,13 +915,23 @@ static int sched_think(struct sched *s, struct error *err)
 	return try_item(s, *key, err);
 }
 
+/*
+ * Steps of searches for devices after which sched_next() returns, about a tenth of a second: many
+ * pods with costly claims must not keep the caller from its other work, such as renewing a Lease.
+ */
+#define SCHED_CLAIM_STEPS UINT64_C(5000000)
+
 int sched_next(struct sched *s, struct sched_action *ret, struct error *err)
 {
+	const uint64_t n_steps = cluster_n_claim_steps(s->cluster);
+
 	for (;;) {
 		int r;
 
 		if (todo_next(&s->todo, s->cluster, ret))
 			return 1;
+		if (cluster_n_claim_steps(s->cluster) - n_steps > SCHED_CLAIM_STEPS)
+			return 0;
 		r = sched_think(s, err);
 		/* Victims may be marked whose evictions are not queued. */
 		if (r < 0)

@@ -76,7 +76,7 @@ struct sched_action {
 
 /*
  * Returns 1 with an action, or 0 if there is nothing to do before sched_deadline() or the next
- * change. -ENOMEM.
+ * change. After long searches for devices it returns 0 with sched_deadline() in the past. -ENOMEM.
  */
 int sched_next(struct sched *sched, struct sched_action *ret_action, struct error *err);
 uint64_t sched_deadline(const struct sched *sched);

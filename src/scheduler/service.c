@@ -20,6 +20,8 @@
 #include "scheduler/service-internal.h"
 
 #define TICK_NS (UINT64_C(1) * 1000000000)
+/* Longest time for decisions in a row, unless one takes longer: the Lease must be renewed. */
+#define PUMP_NS (TICK_NS / 10)
 #define RAISE_NS (UINT64_C(60) * 1000000000) /* shortest time between two raises of the epoch */
 #define REPORT_NS (UINT64_C(10) * 1000000000)
 #define REFRESH_NS (UINT64_C(10) * 1000000000) /* interval of the search for missing object types */
@@ -68,6 +70,7 @@ static bool must_raise_epoch(struct service *s)
 static void on_pump(struct loop_timer *timer, uint64_t now_ns)
 {
 	struct service *s = timer->data;
+	const uint64_t yield_ns = clock_now_ns() + PUMP_NS;
 	struct sched_action action;
 	struct error err;
 	int r = 1;
@@ -79,7 +82,7 @@ static void on_pump(struct loop_timer *timer, uint64_t now_ns)
 		sched_lead(s->sched, s->epoch);
 	}
 	sched_set_time(s->sched, clock_now_ns(), clock_real_ns());
-	while (r > 0 && s->n_binds < SERVICE_BINDS_MAX) {
+	while (r > 0 && s->n_binds < SERVICE_BINDS_MAX && clock_now_ns() < yield_ns) {
 		const uint64_t began_ns = clock_now_ns();
 
 		r = sched_next(s->sched, &action, &err);
@@ -91,7 +94,8 @@ static void on_pump(struct loop_timer *timer, uint64_t now_ns)
 			log_warn("%s", err.msg);
 	}
 	if (s->n_binds < SERVICE_BINDS_MAX)
-		loop_set_timer(&s->pump, MAX(sched_deadline(s->sched), clock_now_ns()));
+		loop_set_timer(&s->pump,
+			r > 0 ? clock_now_ns() : MAX(sched_deadline(s->sched), clock_now_ns()));
 }
 
 void service_wake(struct service *s)

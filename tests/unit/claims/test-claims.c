@@ -241,6 +241,27 @@ static void a_search_ends_after_a_number_of_steps(void **state)
 	assert_contains(why, "too many steps");
 }
 
+static void searches_share_a_limit(void **state)
+{
+	_cleanup_(claims_free_p) struct claims *claims = world();
+	_cleanup_(claims_search_free_p) struct claims_search *a = NULL, *b = NULL, *again = NULL;
+	const char *why = NULL;
+	uint64_t n_steps;
+
+	assert_ok(search_for(claims, "a", &a, NULL));
+	assert_ok(search_for(claims, "b", &b, NULL));
+	assert_ok(search_for(claims, "b", &again, NULL));
+	claims_limit_steps(claims, CLAIMS_TRY_STEPS + 10);
+	assert_true(claims_search_fits(a, &n1, &why));
+	n_steps = claims_n_steps(claims);
+	assert_true(n_steps > CLAIMS_TRY_STEPS);
+	assert_false(claims_search_fits(b, &n1, &why));
+	assert_contains(why, "too many steps");
+	claims_limit_steps(claims, UINT64_MAX);
+	assert_true(claims_search_fits(again, &n1, &why));
+	assert_true(claims_n_steps(claims) > n_steps + CLAIMS_TRY_STEPS);
+}
+
 #define SHARE(name, version, amount, status) \
 	CLAIM_AT(name, version, REQUEST(",'capacity':{'requests':{'m':'" amount "'}}"), status)
 #define HAS_SHARE(amount) \
@@ -336,5 +357,5 @@ UNIT_MAIN(UNIT(an_assumed_device_is_taken_until_it_is_released),
 	UNIT(the_api_takes_over_an_assumption), UNIT(a_write_of_unknown_result_keeps_the_device),
 	UNIT(an_allocation_restricts_the_nodes), UNIT(a_pod_waits_for_its_claims),
 	UNIT(a_claim_of_a_template_belongs_to_its_pod), UNIT(a_search_ends_after_a_number_of_steps),
-	UNIT(shares_add_up), UNIT(a_search_ends_although_no_device_is_tried),
-	UNIT(objects_without_a_name_are_refused))
+	UNIT(searches_share_a_limit), UNIT(shares_add_up),
+	UNIT(a_search_ends_although_no_device_is_tried), UNIT(objects_without_a_name_are_refused))
