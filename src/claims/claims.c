@@ -499,6 +499,23 @@ static void claims_search_add(struct claims_search *search, struct claims_entry 
 	search->entries[search->n++] = entry;
 }
 
+/*
+ * Replaces what is no UTF-8, since the API server takes no such message: a message can end within a
+ * character of a selector.
+ */
+static void claims_mend_message(struct error *err)
+{
+	struct str rest = str_from(err->msg);
+
+	while (rest.n) {
+		const size_t size = str_utf8(rest);
+
+		if (!size)
+			err->msg[rest.p - err->msg] = '?';
+		rest = (struct str){rest.p + MAX(size, 1ul), rest.n - MAX(size, 1ul)};
+	}
+}
+
 int claims_search_new(struct claims *claims, const struct claims_pod *pod,
 	struct claims_search **ret, struct error *err)
 {
@@ -522,8 +539,10 @@ int claims_search_new(struct claims *claims, const struct claims_pod *pod,
 		struct claims_entry *entry = NULL;
 		int r = claims_check(claims, pod, &pod->v[i], &entry, err);
 
-		if (r < 0)
+		if (r < 0) {
+			claims_mend_message(err);
 			return r;
+		}
 		claims_search_add(search, entry);
 	}
 	if (search->wanted.n > CLAIMS_POD_MAX)
@@ -584,6 +603,7 @@ static struct claims_answer *claims_search_ask(
 	if (answer->fits && search->wanted.n) {
 		r = claims_search_allocate(search, node, &arena, &err);
 		answer->fits = r == 0;
+		claims_mend_message(&err);
 		answer->why = r == -ENOSPC ? "no free devices for the pod's ResourceClaims"
 					   : arena_dup(&search->arena, str_from(err.msg));
 	}

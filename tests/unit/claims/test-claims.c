@@ -177,6 +177,9 @@ static void a_pod_waits_for_its_claims(void **state)
 			"{'metadata':{'name':'any'},'spec':{'selectors':[{'cel':{'expression':"
 			"'f()'}}]}}",
 			-ENOTSUP, "device class any: selector 0: the function f()"},
+		/* The message ends within the last character. */
+		{CLAIM("c", REQUEST(",'selectors':[{'cel':{'expression':'1 €€€€€€€€'}}]")), CLASS,
+			-EINVAL, "unexpected '€€€€€€?\?'"},
 		{CLAIM("c", REQUEST(",'allocationMode':'Most'")), CLASS, -ENOTSUP, "'Most'"},
 		{CLAIM("c", REQUEST(",'capacity':{'requests':{'m':'x'}}")), CLASS, -EINVAL,
 			"no quantity"},
