@@ -486,6 +486,32 @@ static int claims_check(struct claims *claims, const struct claims_pod *pod,
 	return claims_check_classes(claims, claim, err);
 }
 
+bool claims_next_unused(struct claims *claims, const struct claims_pod *pod, uint32_t *at,
+	struct claims_unused *ret)
+{
+	for (; *at < pod->n; ++*at) {
+		const struct claims_name *name = &pod->v[*at];
+		const struct claims_entry *entry;
+		const struct resource_claim *claim;
+		char key[CLAIMS_KEY_MAX];
+
+		if (!name->name)
+			continue;
+		entry = claims_find(
+			claims, CLAIMS_CLAIM, claims_key(CLAIMS_CLAIM, pod->ns, name->name, key));
+		claim = entry ? entry->claim : NULL;
+		if (!claim || !claim->allocation.json || !claim->allocation.nodes.n ||
+			claim->is_deleting ||
+			(name->is_owned && strcmp(claim->owner_uid, pod->uid) != 0) ||
+			resource_claim_is_used_by_others(claim, pod->uid))
+			continue;
+		*ret = (struct claims_unused){claim->name, claim->uid, claim->version};
+		++*at;
+		return true;
+	}
+	return false;
+}
+
 /* Adds the claim unless another entry of the pod names the same claim. */
 static void claims_search_add(struct claims_search *search, struct claims_entry *entry)
 {

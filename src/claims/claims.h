@@ -71,6 +71,18 @@ struct claims_pod {
 	uint32_t n;
 };
 
+/*
+ * A claim of a waiting pod with devices that only some nodes reach, and that no other pod uses. It
+ * was allocated for an earlier try to place the pod, such as that of a scheduler that ended. If the
+ * pod fits none of these nodes, its devices should be freed.
+ */
+struct claims_unused {
+	const char *name, *uid, *version;
+};
+/* Finds the next such claim at or behind pod->v[*at], and moves *at behind it. False: none. */
+bool claims_next_unused(struct claims *claims, const struct claims_pod *pod, uint32_t *at,
+	struct claims_unused *ret_claim);
+
 struct claims_node {
 	const char *name;
 	const struct labels *labels;

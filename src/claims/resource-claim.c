@@ -266,12 +266,12 @@ static const char *claim_owner(const json_t *metadata)
 	return "";
 }
 
-bool resource_claim_is_reserved_for(const struct resource_claim *claim, const char *uid)
+bool resource_claim_is_used_by_others(const struct resource_claim *claim, const char *uid)
 {
 	const json_t *list = json_object_get(json_object_get(claim->json, "status"), "reservedFor");
 
 	for (size_t i = 0; i < json_array_size(list); i++)
-		if (!strcmp(claim_text(json_array_get(list, i), "uid"), uid))
+		if (strcmp(claim_text(json_array_get(list, i), "uid"), uid) != 0)
 			return true;
 	return false;
 }

@@ -115,7 +115,7 @@ DEFINE_CLEANUP(struct device_class *, device_class_free)
 int allocation_read(
 	struct arena *arena, json_t *json, struct allocation *ret_allocation, struct error *err);
 
-/* Whether the claim is reserved for the pod with that uid. */
-bool resource_claim_is_reserved_for(const struct resource_claim *claim, const char *uid);
+/* Whether the claim is reserved for anything else than the pod with that uid. */
+bool resource_claim_is_used_by_others(const struct resource_claim *claim, const char *uid);
 
 #endif

@@ -36,17 +36,25 @@ int cluster_remove_claims(struct cluster *c, int kind, const char *ns, const cha
 
 /* ---- questions of the view ---- */
 
+/* Returns the claims of the pod, which the caller frees; NULL: out of memory. */
+static struct claims_name *cluster_claims_names(const struct pod *pod)
+{
+	struct claims_name *names = calloc(pod->claims.n + 1ul, sizeof(*names));
+
+	for (uint32_t i = 0; names && i < pod->claims.n; i++)
+		names[i] = (struct claims_name){pod->claims.v[i].name, pod->claims.v[i].entry,
+			pod->claims.v[i].template_name};
+	return names;
+}
+
 static int cluster_search_claims(
 	struct cluster *c, const struct pod *pod, struct claims_search **ret, struct error *err)
 {
-	_cleanup_free_ struct claims_name *names = calloc(pod->claims.n + 1ul, sizeof(*names));
+	_cleanup_free_ struct claims_name *names = cluster_claims_names(pod);
 	struct claims_pod wanted = {pod->object.ns, pod->object.uid, names, pod->claims.n};
 
 	if (!names)
 		return fail(err, ENOMEM, "out of memory");
-	for (uint32_t i = 0; i < pod->claims.n; i++)
-		names[i] = (struct claims_name){pod->claims.v[i].name, pod->claims.v[i].entry,
-			pod->claims.v[i].template_name};
 	return claims_search_new(c->claims, &wanted, ret, err);
 }
 
@@ -127,6 +135,19 @@ void cpod_release_claims(struct cluster *c, struct cpod *pod)
 {
 	if (pod->claims)
 		claims_release(c->claims, TAKE_PTR(pod->claims));
+}
+
+bool cpod_next_unused_claim(
+	struct cluster *c, const struct cpod *pod, uint32_t *at, struct claims_unused *ret)
+{
+	const struct pod *seen = cpod_view(c, pod);
+	_cleanup_free_ struct claims_name *names = seen ? cluster_claims_names(seen) : NULL;
+
+	if (!names)
+		return false;
+	return claims_next_unused(c->claims,
+		&(struct claims_pod){seen->object.ns, seen->object.uid, names, seen->claims.n}, at,
+		ret);
 }
 
 uint32_t cpod_n_claims(const struct cpod *pod)

@@ -204,6 +204,13 @@ bool cpod_is_group_ignored(const struct cpod *pod);
 uint32_t cluster_members(
 	struct cluster *cluster, const char *group, struct cpod **ret_pods, uint32_t most);
 
+/*
+ * Finds the next claim of a waiting pod whose devices nobody uses: see claims.h. *at is 0 for the
+ * first call. The claim is valid until the cluster changes. False: none.
+ */
+bool cpod_next_unused_claim(struct cluster *cluster, const struct cpod *pod, uint32_t *at,
+	struct claims_unused *ret_claim);
+
 /* Number of steps that all searches for devices of ResourceClaims have taken. */
 uint64_t cluster_n_claim_steps(const struct cluster *cluster);
 

@@ -594,12 +594,15 @@ static int decide_one(struct cluster *c, struct cpod *pod, struct decide_victims
 	 * may wait for another reason.
 	 */
 	_cleanup_free_ char *kept_text = TAKE_PTR(pod->kept_text);
+	struct claims_unused unused;
 	struct error unfit;
+	uint32_t at = 0;
 	int r;
 
 	buf_clear(why);
 	decide_claims_done(&outcome->claims);
 	outcome->decision = DECIDE_WAIT;
+	outcome->has_unused_claims = false;
 	if (decide_refusal(c, pod))
 		return decide_wait_for(outcome, decide_refusal(c, pod));
 	cpod_forget_keeper(pod);
@@ -628,6 +631,8 @@ static int decide_one(struct cluster *c, struct cpod *pod, struct decide_victims
 		decide_explain(&a, why);
 		cluster_queue_explain(c, pod, why);
 		cpod_explain_refusal(c, pod, kept_text, why);
+		outcome->has_unused_claims = pod->is_ours &&
+			cpod_next_unused_claim(c, pod, &at, &unused);
 	} else if (r == 0 && fit_n_claims(a.fit)) {
 		r = name_claims(&a, &outcome->claims);
 		if (r < 0)

@@ -39,6 +39,7 @@ struct decide_outcome {
 	enum decision decision;
 	struct buf why;              /* message about DECIDE_NOMINATE or DECIDE_WAIT; else "" */
 	struct decide_claims claims; /* DECIDE_CLAIM: the claims that need volumes; else empty */
+	bool has_unused_claims;      /* DECIDE_WAIT: no node fits, and cpod_next_unused_claim() */
 };
 #define DECIDE_OUTCOME_INIT ((struct decide_outcome){.why = BUF_INIT(DECIDE_WHY_MAX)})
 

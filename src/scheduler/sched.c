@@ -284,6 +284,14 @@ static int sched_push_condition(struct sched *s, const struct cpod *pod, struct 
 		text);
 }
 
+/* Frees the devices that the pod of the last decision got earlier, where it does not fit now. */
+static int sched_push_free_claims(struct sched *s, const struct cpod *pod)
+{
+	return s->outcome.has_unused_claims
+		? todo_push(&s->todo, SCHED_FREE_CLAIMS, pod, REASON_NONE, STR(""))
+		: 0;
+}
+
 /* Evicts the victims of the last decision. */
 static int push_evictions(struct sched *s, const struct cpod *pod)
 {
@@ -376,6 +384,7 @@ static int try_pod(struct sched *s, struct pending_key key, struct cpod *pod, st
 		s->counts.n_nowhere++;
 		sched_rest_pod(s, key, cpod_reclaim_at_ns(pod));
 		r = sched_push_condition(s, pod, buf_str(&s->outcome.why));
+		r = r < 0 ? r : sched_push_free_claims(s, pod);
 		break;
 	}
 	return r < 0 ? fail(err, ENOMEM, "out of memory") : 0;
@@ -530,6 +539,8 @@ static int sched_gather_gang(
 			give_up_ns = MAX(give_up_ns, cpod_give_up_ns(g->member[i]));
 		if (r == 0 && decision == DECIDE_WAIT)
 			reclaim_at_ns = MAX(reclaim_at_ns, cpod_reclaim_at_ns(g->member[i]));
+		if (r == 0 && decision == DECIDE_WAIT)
+			r = sched_push_free_claims(s, g->member[i]);
 		if (r == 0 && decision == DECIDE_WAIT && !first.n)
 			buf_add(&first, buf_str(&s->outcome.why));
 	}

@@ -32,11 +32,13 @@ struct cluster *sched_cluster(struct sched *sched);
 enum sched_act {
 	SCHED_BIND, /* bind to cpod_node() with decide_annotations(); report by sched_bound() */
 	SCHED_CONDITION, /* the pod is not schedulable: write condition and Event with `sentence` */
-	SCHED_CLAIM,     /* request volumes for the pod's claims on a node */
-	SCHED_EVENT,     /* write an Event with `reason` and `sentence` */
-	SCHED_GRANT,     /* resize accepted: write the new assigned keys, by decide_annotations() */
-	SCHED_DENY,      /* resize rejected: write an Event; `sentence` gives the reason */
-	SCHED_RUNS,      /* write cpod_running() */
+	/* free the devices of the pod's claims that cpod_next_unused_claim() finds */
+	SCHED_FREE_CLAIMS,
+	SCHED_CLAIM, /* request volumes for the pod's claims on a node */
+	SCHED_EVENT, /* write an Event with `reason` and `sentence` */
+	SCHED_GRANT, /* resize accepted: write the new assigned keys, by decide_annotations() */
+	SCHED_DENY,  /* resize rejected: write an Event; `sentence` gives the reason */
+	SCHED_RUNS,  /* write cpod_running() */
 	SCHED_REFRESH_EPOCH, /* epoch refresh: write this leader's epoch to the pod */
 	SCHED_NOMINATE,      /* write cpod_node() as the pod's nominated node, with `sentence` */
 	SCHED_EVICT,         /* evict the pod; repeated while the pod still runs */

@@ -111,6 +111,7 @@ void service_refresh_epoch(struct service *s, const struct cpod *pod);
 void service_grant(
 	struct service *s, const struct cpod *pod, bool is_granted, const char *sentence);
 void service_claim(struct service *s, const struct cpod *pod, const struct decide_claims *claims);
+void service_free_claims(struct service *s, const struct cpod *pod);
 /* preemptor: NULL for a repeated eviction, which has no Event. */
 void service_evict(struct service *s, const struct cpod *pod, enum reason reason,
 	const struct sched_preemptor *preemptor);

@@ -428,6 +428,27 @@ static void service_unreserve(struct flight *f)
 	}
 }
 
+/*
+ * Frees the devices of claims that the waiting pod alone could use, as kube-scheduler does for a
+ * pod that fits no node of its claim. The version keeps the devices if the claim has changed.
+ */
+void service_free_claims(struct service *s, const struct cpod *pod)
+{
+	struct claims_unused claim;
+
+	for (uint32_t at = 0; cpod_next_unused_claim(sched_cluster(s->sched), pod, &at, &claim);) {
+		_cleanup_json_ json_t *patch = json_pack("{s:{ss, ss}, s:{sn, sn, sn}}", "metadata",
+			"uid", claim.uid, "resourceVersion", claim.version, "status", "allocation",
+			"reservedFor", "devices");
+
+		if (patch)
+			send_patch(s, pod,
+				&(struct kube_target){"resource.k8s.io/v1", "resourceclaims",
+					cpod_ns(pod), claim.name, "status"},
+				KUBE_PATCH_MERGE, patch);
+	}
+}
+
 /* ---- resize requests ---- */
 
 void service_grant(struct service *s, const struct cpod *pod, bool is_granted, const char *sentence)

@@ -36,6 +36,7 @@ static void service_carry_out(struct service *s, const struct sched_action *a)
 	case SCHED_RUNS: service_running(s, a->pod); break;
 	case SCHED_REFRESH_EPOCH: service_refresh_epoch(s, a->pod); break;
 	case SCHED_DENY: service_grant(s, a->pod, false, a->sentence); break;
+	case SCHED_FREE_CLAIMS: service_free_claims(s, a->pod); break;
 	case SCHED_CLAIM: service_claim(s, a->pod, a->claims); break;
 	case SCHED_NOMINATE: service_nominate(s, a->pod, a->sentence); break;
 	case SCHED_EVICT: service_evict(s, a->pod, a->reason, a->preemptor); break;

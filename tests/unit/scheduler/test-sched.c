@@ -351,6 +351,38 @@ static void a_pod_with_a_claim_goes_where_its_devices_are(void **state)
 	nothing();
 }
 
+#define ALLOCATED(more) \
+	"{'metadata':{'name':'a','namespace':'s','uid':'c-a','resourceVersion':'1'},'spec':{}," \
+	"'status':{" more "'allocation':{'devices':{'results':[]},'nodeSelector':{" \
+	"'nodeSelectorTerms':[{'matchFields':[{'key':'metadata.name','operator':'In','values':" \
+	"['n9']}]}]}}}}"
+
+/* An earlier scheduler allocated the claim on a node that the pod does not fit now. */
+static void unused_devices_of_another_node_are_freed(void **state)
+{
+	static const char elsewhere[] = "0/1 nodes: 1 a ResourceClaim has devices of another node";
+	struct claims_unused claim;
+	const struct cpod *pod;
+	uint32_t at = 0;
+
+	add_node("n1", 1);
+	cluster_note_served(sched_cluster(sched), CLUSTER_RESOURCE_CLAIM);
+	set(CLUSTER_RESOURCE_CLAIM, ALLOCATED("'reservedFor':[{'uid':'u-a'},{'uid':'u-b'}],"));
+	add_pod("a", SHARE("0.3"), USES("a"));
+	told("a", elsewhere);
+	nothing();
+	assert_ok(sched_remove(sched, CLUSTER_RESOURCE_CLAIM, "s", "a"));
+	set(CLUSTER_RESOURCE_CLAIM, ALLOCATED("'reservedFor':[{'uid':'u-a'}],"));
+	pass_alive(2);
+	told("a", elsewhere);
+	pod = next(SCHED_FREE_CLAIMS, "a", NULL);
+	assert_true(cpod_next_unused_claim(sched_cluster(sched), pod, &at, &claim));
+	assert_string_equal(claim.name, "a");
+	assert_string_equal(claim.version, "1");
+	assert_false(cpod_next_unused_claim(sched_cluster(sched), pod, &at, &claim));
+	nothing();
+}
+
 /* Returns the next eviction, which must be of that pod. */
 static struct sched_action next_eviction(const char *name)
 {
@@ -2486,6 +2518,7 @@ int main(void)
 		TEST(a_failed_binding_frees_the_place),
 		TEST(a_refused_binding_frees_the_place),
 		TEST(a_pod_with_a_claim_goes_where_its_devices_are),
+		TEST(unused_devices_of_another_node_are_freed),
 		TEST(a_policy_evicts_pods_from_a_tainted_device),
 		TEST(a_removed_gpunode_has_no_taint),
 		TEST(pods_on_tainted_devices_are_checked_when_they_may_leave),
