@@ -114,6 +114,7 @@ static int selectors_match(
 	struct error *err = search->err;
 
 	for (uint32_t i = 0; i < selectors->n; i++) {
+		struct cel *cel = NULL;
 		bool matches;
 		int r;
 
@@ -123,7 +124,10 @@ static int selectors_match(
 		r = search_count(search, 1);
 		if (r < 0)
 			return r;
-		r = cel_match(selectors->v[i], &device->cel, &search->steps, &matches, err);
+		r = selectors_parse(selectors, i, &cel, err);
+		if (r < 0)
+			return r;
+		r = cel_match(cel, &device->cel, &search->steps, &matches, err);
 		if (r < 0)
 			return fail_within(err, r, "selector %u on device %.100s", i, device->id);
 		if (!matches)

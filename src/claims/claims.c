@@ -429,6 +429,8 @@ void claims_search_free(struct claims_search *search)
 {
 	if (!search)
 		return;
+	for (uint32_t i = 0; i < search->wanted.n; i++)
+		resource_claim_forget(search->wanted.v[i]);
 	HASH_CLEAR(hh, search->answers);
 	arena_done(&search->arena);
 	free(search);

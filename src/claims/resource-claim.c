@@ -23,11 +23,20 @@ static const char *claim_text(const json_t *object, const char *key)
 
 /* ---- selectors ---- */
 
-static void selectors_done(struct selectors *selectors)
+static void selectors_forget(struct selectors *selectors)
 {
 	for (uint32_t i = 0; i < selectors->n; i++)
-		cel_free(selectors->v[i]);
-	selectors->n = 0;
+		cel_free(TAKE_PTR(selectors->v[i]));
+}
+
+int selectors_parse(
+	const struct selectors *selectors, uint32_t i, struct cel **ret, struct error *err)
+{
+	int r = selectors->v[i] ? 0 : cel_parse(selectors->text[i], &selectors->v[i], err);
+
+	if (r == 0)
+		*ret = selectors->v[i];
+	return r;
 }
 
 static int selectors_read(struct arena *arena, json_t *value, void *into, struct error *err)
@@ -37,7 +46,8 @@ static int selectors_read(struct arena *arena, json_t *value, void *into, struct
 	int r = 0;
 
 	selectors->v = arena_take_array(arena, n + 1, sizeof(struct cel *));
-	if (!selectors->v)
+	selectors->text = arena_take_array(arena, n + 1, sizeof(*selectors->text));
+	if (!selectors->v || !selectors->text)
 		return fail(err, ENOMEM, "out of memory");
 	for (size_t i = 0; r == 0 && i < n; i++) {
 		const json_t *cel = json_object_get(json_array_get(value, i), "cel");
@@ -45,9 +55,9 @@ static int selectors_read(struct arena *arena, json_t *value, void *into, struct
 
 		if (!json_is_string(expression))
 			return fail(err, ENOTSUP, "selector %zu is no CEL expression", i);
-		r = cel_parse(
-			(struct str){json_string_value(expression), json_string_length(expression)},
-			&selectors->v[selectors->n], err);
+		selectors->text[i] = (struct str){
+			json_string_value(expression), json_string_length(expression)};
+		r = cel_parse(selectors->text[i], &selectors->v[i], err);
 		if (r < 0)
 			return fail_within(err, r, "selector %zu", i);
 		selectors->n++;
@@ -135,6 +145,12 @@ static int claim_read_choice(struct resource_claim *claim, const struct claim_re
 		&claim->arena, json, request_fields, ARRAY_SIZE(request_fields), request, err);
 	if (r == 0 && !*request->class_name)
 		r = fail(err, ENOTSUP, "has no deviceClassName");
+	for (uint32_t i = 0; i < request->selectors.n; i++)
+		claim->selectors_size += request->selectors.text[i].n;
+	selectors_forget(&request->selectors);
+	if (r == 0 && claim->selectors_size > CLAIM_SELECTORS_MAX)
+		r = fail(err, E2BIG, "the claim's selectors have more than %u bytes",
+			CLAIM_SELECTORS_MAX);
 	return r < 0 ? fail_within(err, r, "request %.64s", full) : 0;
 }
 
@@ -309,13 +325,18 @@ int resource_claim_new(json_t *json, struct resource_claim **ret, struct error *
 	return 0;
 }
 
+void resource_claim_forget(struct resource_claim *claim)
+{
+	for (uint32_t i = 0; i < claim->n_requests; i++)
+		for (uint32_t k = 0; claim->requests[i].choices && k < claim->requests[i].n; k++)
+			selectors_forget(&claim->requests[i].choices[k].selectors);
+}
+
 void resource_claim_free(struct resource_claim *claim)
 {
 	if (!claim)
 		return;
-	for (uint32_t i = 0; i < claim->n_requests; i++)
-		for (uint32_t k = 0; claim->requests[i].choices && k < claim->requests[i].n; k++)
-			selectors_done(&claim->requests[i].choices[k].selectors);
+	resource_claim_forget(claim);
 	arena_done(&claim->arena);
 	json_decref(claim->json);
 	free(claim);
@@ -345,7 +366,7 @@ void device_class_free(struct device_class *class)
 {
 	if (!class)
 		return;
-	selectors_done(&class->selectors);
+	selectors_forget(&class->selectors);
 	arena_done(&class->arena);
 	json_decref(class->json);
 	free(class);

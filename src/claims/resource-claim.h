@@ -21,9 +21,16 @@
 
 #define CLAIM_DEVICES_MAX 32u /* devices of a claim, as in the API */
 
-/* Expressions that all must select a device. */
+/* Bytes of all selectors of a claim. Parsed selectors take up to 100 times as many. */
+#define CLAIM_SELECTORS_MAX (64u * 1024)
+
+/*
+ * Expressions that all must select a device. Those of a claim are parsed while a search needs them,
+ * since any user can make many large claims.
+ */
 struct selectors {
-	struct cel **v;
+	struct cel **v; /* NULL: not parsed now */
+	struct str *text;
 	uint32_t n;
 };
 
@@ -88,6 +95,7 @@ struct resource_claim {
 	bool is_deleting;
 	struct claim_request *requests;
 	uint32_t n_requests;
+	size_t selectors_size; /* bytes of all selectors */
 	struct constraint *constraints;
 	uint32_t n_constraints;
 	struct allocation allocation;
@@ -114,6 +122,12 @@ DEFINE_CLEANUP(struct device_class *, device_class_free)
 /* Reads an AllocationResult; the arena owns the result, which keeps no reference to the JSON. */
 int allocation_read(
 	struct arena *arena, json_t *json, struct allocation *ret_allocation, struct error *err);
+
+/* Returns the parsed selector i, which the selectors own. */
+int selectors_parse(
+	const struct selectors *selectors, uint32_t i, struct cel **ret_cel, struct error *err);
+/* Frees the parsed selectors of the claim, which selectors_parse() parses again. */
+void resource_claim_forget(struct resource_claim *claim);
 
 /* Whether the claim is reserved for anything else than the pod with that uid. */
 bool resource_claim_is_used_by_others(const struct resource_claim *claim, const char *uid);

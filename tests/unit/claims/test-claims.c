@@ -344,6 +344,33 @@ static void a_search_ends_although_no_device_is_tried(void **state)
 	}
 }
 
+/* A request with 8 selectors of 9 KiB, of which a claim takes 7. */
+static void large_selectors_are_refused(void **state)
+{
+	static const int numbers[] = {7, 8};
+
+	for (size_t i = 0; i < ARRAY_SIZE(numbers); i++) {
+		_cleanup_buf_ struct buf selectors = BUF_INIT(1 << 17), claim = BUF_INIT(1 << 17);
+		_cleanup_(claims_free_p) struct claims *claims = world();
+		_cleanup_(claims_search_free_p) struct claims_search *search = NULL;
+		struct error err = {0};
+		const char *why;
+
+		for (int k = 0; k < numbers[i]; k++)
+			buf_addf(&selectors, "%s{'cel':{'expression':'true%9000s'}}", k ? "," : "",
+				"");
+		buf_addf(&claim, CLAIM("c", REQUEST(",'selectors':[%s]")), buf_text(&selectors));
+		set(claims, CLAIMS_CLAIM, buf_text(&claim));
+		if (numbers[i] == 7) {
+			assert_ok(search_for(claims, "c", &search, &err));
+			assert_true(claims_search_fits(search, &n1, &why));
+		} else {
+			assert_int_equal(search_for(claims, "c", &search, &err), -E2BIG);
+			assert_contains(err.msg, "more than 65536 bytes");
+		}
+	}
+}
+
 static void objects_without_a_name_are_refused(void **state)
 {
 	_cleanup_(claims_free_p) struct claims *claims = NULL;
@@ -361,4 +388,5 @@ UNIT_MAIN(UNIT(an_assumed_device_is_taken_until_it_is_released),
 	UNIT(an_allocation_restricts_the_nodes), UNIT(a_pod_waits_for_its_claims),
 	UNIT(a_claim_of_a_template_belongs_to_its_pod), UNIT(a_search_ends_after_a_number_of_steps),
 	UNIT(searches_share_a_limit), UNIT(shares_add_up),
-	UNIT(a_search_ends_although_no_device_is_tried), UNIT(objects_without_a_name_are_refused))
+	UNIT(a_search_ends_although_no_device_is_tried), UNIT(large_selectors_are_refused),
+	UNIT(objects_without_a_name_are_refused))
