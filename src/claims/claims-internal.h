@@ -21,6 +21,7 @@ struct claims_entry {
 	struct allocation assumed;
 	struct arena assumed_arena;
 	uint32_t n_assumed; /* places that hold the assumption */
+	uint32_t n_writes;  /* writes of the allocation in flight */
 	bool is_kept;       /* the API may have the assumed allocation */
 	UT_hash_handle hh;
 };

@@ -220,6 +220,13 @@ static void claims_drop_assumed(struct claims *claims, struct claims_entry *entr
 	entry->is_kept = false;
 }
 
+/* Ends the assumption if nothing holds it. */
+static void claims_drop_unheld(struct claims *claims, struct claims_entry *entry)
+{
+	if (!entry->n_assumed && !entry->n_writes && !entry->is_kept)
+		claims_drop_assumed(claims, entry);
+}
+
 static int claims_read(
 	enum claims_kind kind, json_t *json, struct claims_entry *entry, struct error *err)
 {
@@ -264,7 +271,7 @@ static void claims_replace(
 			fresh->claim->allocation.json))
 		claims_drop_assumed(claims, entry);
 	/* The API shows that it does not have the allocation, and no place writes it any more. */
-	if (entry->is_kept && !entry->n_assumed)
+	if (!entry->n_assumed && !entry->n_writes)
 		claims_drop_assumed(claims, entry);
 	claims_count_claim(claims, entry, -1);
 	slice_free(entry->slice);
@@ -779,20 +786,33 @@ void claims_release(struct claims *claims, struct claims_place *place)
 			continue;
 		if (entry->n_assumed)
 			entry->n_assumed--;
-		if (!entry->n_assumed && !entry->is_kept)
-			claims_drop_assumed(claims, entry);
+		claims_drop_unheld(claims, entry);
 	}
 	claims_place_free(place);
 }
 
-void claims_keep(struct claims *claims, const struct claims_place *place)
+void claims_begin_write(struct claims *claims, const char *ns, const char *name)
 {
-	for (uint32_t i = 0; i < place->n; i++) {
-		struct claims_entry *entry = claims_find(claims, CLAIMS_CLAIM, place->v[i].key);
+	char key[CLAIMS_KEY_MAX];
+	struct claims_entry *entry = claims_find(
+		claims, CLAIMS_CLAIM, claims_key(CLAIMS_CLAIM, ns, name, key));
 
-		if (entry && entry->assumed.json && entry->assumed.json == place->v[i].allocation)
-			entry->is_kept = true;
-	}
+	if (entry)
+		entry->n_writes++;
+}
+
+void claims_end_write(struct claims *claims, const char *ns, const char *name, bool is_unclear)
+{
+	char key[CLAIMS_KEY_MAX];
+	struct claims_entry *entry = claims_find(
+		claims, CLAIMS_CLAIM, claims_key(CLAIMS_CLAIM, ns, name, key));
+
+	/* A claim that was deleted meanwhile has no writes, nor has its successor. */
+	if (!entry || !entry->n_writes)
+		return;
+	entry->n_writes--;
+	entry->is_kept |= is_unclear && entry->assumed.json;
+	claims_drop_unheld(claims, entry);
 }
 
 uint32_t claims_place_count(const struct claims_place *place)

@@ -118,10 +118,12 @@ int claims_assume(struct claims_search *search, const struct claims_node *node, 
 void claims_release(struct claims *claims, struct claims_place *place);
 
 /*
- * A write of the place's allocations may have reached the API. The devices of its claims stay taken
- * after claims_release(), until the API shows the claims again.
+ * A write of the claim's assumed allocation begins or ends. Its devices stay taken meanwhile, even
+ * after claims_release(). is_unclear: the API may have the allocation, so the devices stay taken
+ * until the API shows a later version of the claim.
  */
-void claims_keep(struct claims *claims, const struct claims_place *place);
+void claims_begin_write(struct claims *claims, const char *ns, const char *name);
+void claims_end_write(struct claims *claims, const char *ns, const char *name, bool is_unclear);
 
 /* The claims that the pod needs before it can be bound, with what each lacks. */
 uint32_t claims_place_count(const struct claims_place *place);

@@ -163,10 +163,14 @@ struct claims_write cpod_claim(const struct cpod *pod, uint32_t i)
 	return write;
 }
 
-void cluster_keep_claims(struct cluster *c, const struct cpod *pod)
+void cluster_begin_claim_write(struct cluster *c, const char *ns, const char *name)
 {
-	if (pod->claims)
-		claims_keep(c->claims, pod->claims);
+	claims_begin_write(c->claims, ns, name);
+}
+
+void cluster_end_claim_write(struct cluster *c, const char *ns, const char *name, bool is_unclear)
+{
+	claims_end_write(c->claims, ns, name, is_unclear);
 }
 
 const char *cluster_claim_version(const struct cluster *c, const struct cpod *pod, uint32_t i)

@@ -216,12 +216,14 @@ uint64_t cluster_n_claim_steps(const struct cluster *cluster);
 
 /*
  * The ResourceClaims of an assumed pod, in the order of the writes that its Binding needs. The
- * claim is valid until the cluster changes. Call cluster_keep_claims() after a write whose result
- * is unknown: its devices then stay taken until the API shows the claim again.
+ * claim is valid until the cluster changes.
+ * claims_begin_write() explains the two functions for the write of an allocation.
  */
 uint32_t cpod_n_claims(const struct cpod *pod);
 struct claims_write cpod_claim(const struct cpod *pod, uint32_t i);
-void cluster_keep_claims(struct cluster *cluster, const struct cpod *pod);
+void cluster_begin_claim_write(struct cluster *cluster, const char *ns, const char *name);
+void cluster_end_claim_write(
+	struct cluster *cluster, const char *ns, const char *name, bool is_unclear);
 /* The resourceVersion of that claim, as the cluster knows the claim now; NULL: it is deleted. */
 const char *cluster_claim_version(
 	const struct cluster *cluster, const struct cpod *pod, uint32_t i);

@@ -38,6 +38,7 @@ struct flight {
 	char *refusal;              /* the API server's refusal; NULL: none */
 	uint32_t claim;             /* of a Binding: the ResourceClaim that is written next */
 	bool has_finalizer;         /* the finalizer of that claim is written */
+	char *allocating;           /* claim whose allocation is being written; NULL: none */
 	struct http_request *asked; /* extender request to answer when the write ends; NULL: none */
 };
 

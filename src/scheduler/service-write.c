@@ -61,6 +61,7 @@ static void service_write_end(struct flight *f)
 	free(f->name);
 	free(f->uid);
 	free(f->refusal);
+	free(f->allocating);
 	free(f);
 }
 
@@ -231,6 +232,27 @@ static struct cpod *service_bind_pod(const struct flight *f)
 }
 
 /*
+ * The devices of an allocation stay taken while it is written, even if its pod is deleted
+ * meanwhile: no other claim may get them.
+ */
+static int service_begin_allocation(struct flight *f, const char *claim)
+{
+	f->allocating = str_dup(str_from(claim));
+	if (!f->allocating)
+		return -ENOMEM;
+	cluster_begin_claim_write(sched_cluster(f->service->sched), f->ns, claim);
+	return 0;
+}
+
+static void service_end_allocation(struct flight *f, bool is_unclear)
+{
+	_cleanup_free_ char *claim = TAKE_PTR(f->allocating);
+
+	if (claim)
+		cluster_end_claim_write(sched_cluster(f->service->sched), f->ns, claim, is_unclear);
+}
+
+/*
  * After the finalizer the allocation is written, and after the allocation the next claim. The
  * answer is the new claim, which the scheduler knows at once, before a watch shows it.
  */
@@ -238,21 +260,19 @@ static void service_bind_on_claim(void *data, const struct kube_answer *answer)
 {
 	struct flight *f = data;
 	_cleanup_json_ json_t *claim = NULL;
-	struct cpod *pod = service_bind_pod(f);
+	bool is_shown;
 
 	f->call = NULL;
 	if (answer->result < 0) {
 		log_warn("pod %s/%s: ResourceClaim: %s", f->ns, f->name, answer->error.msg);
 		note_refusal(f, answer);
-		if (pod && is_unclear(answer))
-			cluster_keep_claims(sched_cluster(f->service->sched), pod);
+		service_end_allocation(f, is_unclear(answer));
 		service_write_settle(f, false, answer->error.msg);
 		return;
 	}
-	if (kube_json_parse(answer->body, &claim, NULL) == 0)
-		sched_set(f->service->sched, CLUSTER_RESOURCE_CLAIM, claim, NULL);
-	else if (pod)
-		cluster_keep_claims(sched_cluster(f->service->sched), pod);
+	is_shown = kube_json_parse(answer->body, &claim, NULL) == 0 &&
+		sched_set(f->service->sched, CLUSTER_RESOURCE_CLAIM, claim, NULL) == 0;
+	service_end_allocation(f, !is_shown);
 	f->claim += f->has_finalizer;
 	f->has_finalizer = !f->has_finalizer;
 	service_bind_next(f);
@@ -284,12 +304,18 @@ static int service_write_claim(
 		.data = f,
 		.ret_call = &f->call};
 	_cleanup_json_ json_t *patch = service_claim_patch(f, claim);
+	int r;
 
 	if (!patch)
 		return fail(err, ENOMEM, "out of memory");
 	if (!service_may_write(f->service))
 		return fail(err, EPERM, "another scheduler leads");
-	return kube_patch(f->service->client, &write, KUBE_PATCH_STRATEGIC, patch, err);
+	if (f->has_finalizer && claim->allocation && service_begin_allocation(f, claim->name) < 0)
+		return fail(err, ENOMEM, "out of memory");
+	r = kube_patch(f->service->client, &write, KUBE_PATCH_STRATEGIC, patch, err);
+	if (r < 0)
+		service_end_allocation(f, false);
+	return r;
 }
 
 /* Writes the next claim of the pod, or after the last one the Binding. */

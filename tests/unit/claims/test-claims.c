@@ -121,7 +121,8 @@ static void a_write_of_unknown_result_keeps_the_device(void **state)
 	struct claims_place *a = NULL, *b = NULL;
 
 	assert_string_equal(device_for(claims, "a", &a), "x");
-	claims_keep(claims, a);
+	claims_begin_write(claims, "a", "a");
+	claims_end_write(claims, "a", "a", true);
 	claims_release(claims, a);
 	assert_string_equal(device_for(claims, "b", &b), "y");
 	claims_release(claims, b);
@@ -138,6 +139,27 @@ static void a_write_of_unknown_result_keeps_the_device(void **state)
 	set(claims, CLAIMS_CLAIM, CLAIM_AT("a", "6", REQUEST(""), ""));
 	assert_string_equal(device_for(claims, "b", &b), "x");
 	claims_release(claims, b);
+}
+
+/* A pod can be deleted while the allocation of its claim is written. */
+static void a_device_stays_taken_during_the_write(void **state)
+{
+	static const bool are_unclear[] = {false, true};
+
+	for (size_t i = 0; i < ARRAY_SIZE(are_unclear); i++) {
+		_cleanup_(claims_free_p) struct claims *claims = world();
+		struct claims_place *a = NULL, *b = NULL;
+
+		assert_string_equal(device_for(claims, "a", &a), "x");
+		claims_begin_write(claims, "a", "a");
+		claims_release(claims, a);
+		set(claims, CLAIMS_CLAIM, CLAIM_AT("a", "6", REQUEST(""), ""));
+		assert_string_equal(device_for(claims, "b", &b), "y");
+		claims_release(claims, b);
+		claims_end_write(claims, "a", "a", are_unclear[i]);
+		assert_string_equal(device_for(claims, "b", &b), are_unclear[i] ? "y" : "x");
+		claims_release(claims, b);
+	}
 }
 
 static void an_allocation_restricts_the_nodes(void **state)
@@ -385,8 +407,8 @@ static void objects_without_a_name_are_refused(void **state)
 
 UNIT_MAIN(UNIT(an_assumed_device_is_taken_until_it_is_released),
 	UNIT(the_api_takes_over_an_assumption), UNIT(a_write_of_unknown_result_keeps_the_device),
-	UNIT(an_allocation_restricts_the_nodes), UNIT(a_pod_waits_for_its_claims),
-	UNIT(a_claim_of_a_template_belongs_to_its_pod), UNIT(a_search_ends_after_a_number_of_steps),
-	UNIT(searches_share_a_limit), UNIT(shares_add_up),
-	UNIT(a_search_ends_although_no_device_is_tried), UNIT(large_selectors_are_refused),
-	UNIT(objects_without_a_name_are_refused))
+	UNIT(a_device_stays_taken_during_the_write), UNIT(an_allocation_restricts_the_nodes),
+	UNIT(a_pod_waits_for_its_claims), UNIT(a_claim_of_a_template_belongs_to_its_pod),
+	UNIT(a_search_ends_after_a_number_of_steps), UNIT(searches_share_a_limit),
+	UNIT(shares_add_up), UNIT(a_search_ends_although_no_device_is_tried),
+	UNIT(large_selectors_are_refused), UNIT(objects_without_a_name_are_refused))
