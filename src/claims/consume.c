@@ -40,7 +40,8 @@ static int consume_round(struct amount requested, const struct capacity_range *r
 	struct amount *ret, struct error *err)
 {
 	const bool is_milli = consume_is_milli(range);
-	int64_t value, min, step, n;
+	int64_t value, min, step;
+	__int128 rounded;
 
 	if (amount_compare(requested, range->min) < 0) {
 		*ret = range->min;
@@ -54,10 +55,11 @@ static int consume_round(struct amount requested, const struct capacity_range *r
 		!consume_read(range->min, is_milli, &min) ||
 		!consume_read(range->step, is_milli, &step) || step <= 0)
 		return fail(err, ERANGE, "the requested amount cannot be counted in steps");
-	n = (value - min) / step + ((value - min) % step != 0);
-	if (min >= 0 && n > (INT64_MAX - min) / step)
+	/* The least amount can be far below 0. */
+	rounded = min + ((__int128)value - min + step - 1) / step * step;
+	if (rounded > INT64_MAX)
 		return fail(err, ERANGE, "the requested amount is too large for the next step");
-	*ret = amount_from_int(min + step * n);
+	*ret = amount_from_int((int64_t)rounded);
 	if (is_milli)
 		ret->nano /= 1000;
 	ret->is_binary = range->step.is_binary;
@@ -96,7 +98,7 @@ static bool consume_breaks_range(struct amount amount, const struct capacity_ran
 		(range->has_min && !consume_read(range->min, is_milli, &min)) ||
 		!consume_read(range->step, is_milli, &step) || step <= 0)
 		return true;
-	return (value - min) % step != 0;
+	return ((__int128)value - min) % step != 0;
 }
 
 static bool consume_breaks_policy(struct amount amount, const struct capacity *capacity)
