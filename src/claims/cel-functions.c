@@ -105,6 +105,9 @@ static struct cel_value cel_call_ends(struct cel_run *run, const struct cel_valu
 	return cel_bool(str_has_suffix(arg[0].text, arg[1].text));
 }
 
+/* Steps of parsing a regular expression: it takes new memory each time, for some microseconds. */
+#define CEL_REGEX_STEPS 200u
+
 static struct cel_value cel_call_matches(
 	struct cel_run *run, const struct cel_value *arg, uint32_t n)
 {
@@ -114,7 +117,7 @@ static struct cel_value cel_call_matches(
 	int r;
 
 	CEL_NEED(IS(0, STRING) && IS(1, STRING), "matches()");
-	if (!cel_count(run, arg[0].text.n + arg[1].text.n))
+	if (!cel_count(run, CEL_REGEX_STEPS + arg[0].text.n + arg[1].text.n))
 		return cel_error;
 	r = cel_regex_match(
 		arg[1].text, arg[0].text, CEL_STEPS_MAX - run->steps, &does_match, &steps, &err);
