@@ -49,13 +49,23 @@ static bool take_prefixed(struct parser *p, const char *prefix)
 	return false;
 }
 
-/* Takes the last modifier, which is a type. */
+/*
+ * Takes the last modifier, which is a type. Not .pred: instructions with predicates have functions
+ * of their own, and all others write an element for each lane.
+ */
 bool select_take_type(struct parser *p, enum ptx_type *ret)
 {
-	if (p->n_parts < 2 || !parse_type(p->parts[p->n_parts - 1], ret))
+	if (p->n_parts < 2 || !parse_type(p->parts[p->n_parts - 1], ret) || *ret == T_PRED)
 		return select_unsupported(p);
 	p->n_parts--;
 	return true;
+}
+
+/* As select_take_type(), but only types whose size in bytes is a bit of `sizes`. */
+static bool take_sized_type(struct parser *p, uint32_t sizes, enum ptx_type *ret)
+{
+	return select_take_type(p, ret) &&
+		((type_table[*ret].bytes & sizes) != 0 || select_unsupported(p));
 }
 
 /* Every modifier was understood. */
@@ -215,7 +225,7 @@ static void select_carry(struct parser *p)
 			op = (enum carry_op)i;
 	if (op == CARRY_MAD_LO && is_hi)
 		op = CARRY_MAD_HI;
-	if (!select_take_type(p, &type) || !select_is_done(p) ||
+	if (!take_sized_type(p, 4 | 8, &type) || !select_is_done(p) ||
 		!select_has_operands(p, op >= CARRY_MAD_LO ? 4 : 3, op >= CARRY_MAD_LO ? 4 : 3))
 		return;
 	x = body_extra(p);
@@ -268,7 +278,7 @@ static bool select_compare_parts(struct parser *p, struct extra *x, compare_fn *
 		return false;
 	x->from_type = (uint8_t)type;
 	if (str_is(p->parts[0], "set")) {
-		if (!select_take_type(p, &type))
+		if (!take_sized_type(p, 2 | 4, &type))
 			return false;
 		x->type = (uint8_t)type;
 	}
@@ -325,9 +335,14 @@ static void select_selection(struct parser *p)
 	int32_t a, b, c, d;
 
 	select_take(p, "ftz");
-	if (!x || (is_slct && !select_take_type(p, &by)) || !select_take_type(p, &type) ||
-		!select_is_done(p) || !select_has_operands(p, 4, 4))
+	if (!x || (is_slct && !select_take_type(p, &by)) ||
+		!take_sized_type(p, 2 | 4 | 8 | 16, &type) || !select_is_done(p) ||
+		!select_has_operands(p, 4, 4))
 		return;
+	if (is_slct && by != T_S32 && by != T_F32) {
+		select_unsupported(p);
+		return;
+	}
 	x->width = type_table[type].bytes;
 	x->from_type = (uint8_t)by;
 	a = use(p, 1, type);
@@ -484,7 +499,7 @@ static void select_bfi(struct parser *p)
 	struct insn *in;
 	int32_t a, b, c, d;
 
-	if (!x || !select_take_type(p, &type) || !select_is_done(p) ||
+	if (!x || !take_sized_type(p, 4 | 8, &type) || !select_is_done(p) ||
 		!select_has_operands(p, 5, 5))
 		return;
 	x->width = type_table[type].bytes;
@@ -517,7 +532,8 @@ static void select_testp(struct parser *p)
 	struct insn *in;
 	int32_t a, d;
 
-	if (!x || op < 0 || !select_take_type(p, &type) || !select_is_done(p)) {
+	if (!x || op < 0 || !select_take_type(p, &type) || !select_is_done(p) ||
+		(type != T_F32 && type != T_F64)) {
 		select_unsupported(p);
 		return;
 	}
@@ -656,6 +672,28 @@ static int32_t convert_source(struct parser *p, uint32_t i, enum ptx_type type, 
 	return at;
 }
 
+/* A number that convert_lane() reads and writes. */
+static bool is_scalar(enum ptx_type type)
+{
+	return type == T_F16 || type == T_BF16 || type == T_F32 || type == T_F64 ||
+		(!is_float_type(type) && type_table[type].bytes <= 8 && type != T_U16X2 &&
+			type != T_S16X2);
+}
+
+/* Whether ptx-convert.c has a function for the types. */
+static bool is_conversion(enum ptx_type type, enum ptx_type from, bool has_two_sources)
+{
+	bool is_pair8 = type == T_E4M3X2 || type == T_E5M2X2;
+
+	if (has_two_sources)
+		return from == T_F32 && (is_pair8 || type == T_F16X2 || type == T_BF16X2);
+	if (from == T_E4M3X2 || from == T_E5M2X2)
+		return type == T_F16X2;
+	if (from == T_F16X2)
+		return is_pair8;
+	return type == T_TF32 ? from == T_F32 : is_scalar(type) && is_scalar(from);
+}
+
 static void select_cvt(struct parser *p)
 {
 	static const char *const int_roundings[] = {[ROUND_NEAREST] = "rni",
@@ -688,6 +726,10 @@ static void select_cvt(struct parser *p)
 	if (!select_take_type(p, &from) || !select_take_type(p, &type) || !select_is_done(p) ||
 		!select_has_operands(p, 2, 3))
 		return;
+	if (!is_conversion(type, from, p->n_operands == 3)) {
+		select_unsupported(p);
+		return;
+	}
 	x->type = (uint8_t)type;
 	x->from_type = (uint8_t)from;
 	x->op = (uint8_t)(to_int < 0 ? ROUND_ZERO : to_int);
@@ -752,7 +794,7 @@ static void select_cvta(struct parser *p)
 	struct insn *in;
 	int32_t a, d;
 
-	if (!take_window(p, &base) || !select_take_type(p, &type) || !select_is_done(p) ||
+	if (!take_window(p, &base) || !take_sized_type(p, 4 | 8, &type) || !select_is_done(p) ||
 		!select_has_operands(p, 2, 2))
 		return;
 	a = use(p, 1, type);
@@ -1086,7 +1128,7 @@ static void select_stack(struct parser *p)
 	int32_t a = OPERAND_NONE, d = OPERAND_NONE;
 	uint16_t op = 0;
 
-	if (!x || !select_take_type(p, &type) || !select_is_done(p) ||
+	if (!x || !take_sized_type(p, 4 | 8, &type) || !select_is_done(p) ||
 		!select_has_operands(p, 1, 3))
 		return;
 	for (uint32_t i = 0; i < 3; i++)
@@ -1474,7 +1516,7 @@ static void select_match(struct parser *p)
 
 	select_take(p, "any");
 	select_take(p, "sync");
-	if (!x || !select_take_type(p, &type) || !select_is_done(p) ||
+	if (!x || !take_sized_type(p, 4 | 8, &type) || !select_is_done(p) ||
 		!select_has_operands(p, 3, 3))
 		return;
 	x->op = is_all;
@@ -1507,7 +1549,7 @@ static void select_redux(struct parser *p)
 
 	select_take(p, "sync");
 	op = TAKE_WORD(p, ops);
-	if (!x || op < 0 || !select_take_type(p, &type)) {
+	if (!x || op < 0 || !take_sized_type(p, 4, &type)) {
 		select_unsupported(p);
 		return;
 	}

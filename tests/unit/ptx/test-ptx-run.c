@@ -320,6 +320,22 @@ static void test_what_is_wrong_or_missing_does_not_load(void **state)
 		{"ld.global.u64 %r1, [%m];", "4 bytes", -EINVAL},
 		{"call missing;", "missing", -EINVAL},
 		{"mov.u32 %r1, 0x;", "0x", -EINVAL},
+		/* types of another size than the instruction's registers */
+		{".reg .b128 %w<3>; bfi.b128 %w0, %w1, %w2, 1, 2;", "'bfi.b128'", -ENOTSUP},
+		{".reg .b128 %w<3>; add.cc.b128 %w0, %w1, %w2;", "'add.cc.b128'", -ENOTSUP},
+		{".reg .b128 %w<3>; cvt.u32.b128 %r1, %w1;", "'cvt.u32.b128'", -ENOTSUP},
+		{".reg .b128 %w<3>; match.any.sync.b128 %r1, %w1, -1;", "'match", -ENOTSUP},
+		{".reg .b128 %w<3>; alloca.b128 %w1, %w1;", "'alloca.b128'", -ENOTSUP},
+		{".reg .b8 %b<3>; selp.b8 %b0, %b1, %b2, %p1;", "'selp.b8'", -ENOTSUP},
+		{".reg .b8 %b<3>; slct.u32.u8 %r1, %r2, %r3, %b1;", "'slct.u32.u8'", -ENOTSUP},
+		{".reg .b8 %b<3>; set.lt.u8.f32 %b0, %f1, %f2;", "'set.lt.u8.f32'", -ENOTSUP},
+		{".reg .b8 %b<3>; redux.sync.add.u8 %b0, %b1, -1;", "'redux", -ENOTSUP},
+		{".reg .b8 %b<3>; cvta.global.u8 %b0, %b1;", "'cvta.global.u8'", -ENOTSUP},
+		{".reg .b16 %h<3>; testp.finite.f16 %p1, %h1;", "'testp", -ENOTSUP},
+		{".reg .b16 %h<3>; cvt.rn.u16.f32 %h1, %f1, %f2;", "'cvt.rn", -ENOTSUP},
+		{"selp.pred %p1, %p2, %p3, %p4;", "'selp.pred'", -ENOTSUP},
+		{"cvt.pred.u32 _, %r1;", "'cvt.pred.u32'", -ENOTSUP},
+		{"st.global.pred [%m], 1;", "'st.global.pred'", -ENOTSUP},
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
