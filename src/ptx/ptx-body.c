@@ -491,7 +491,7 @@ static void take_inner_operand(struct parser *p, struct operand *o)
 
 		take_operand(p, &second);
 		o->has_pair = true;
-		o->pair = second.kind == OP_SINK ? OPERAND_NONE : body_use(p, &second, T_PRED);
+		o->pair = second.kind == OP_SINK ? OPERAND_NONE : body_define(p, &second, T_PRED);
 	}
 }
 

@@ -535,6 +535,11 @@ static uint32_t parse_params(struct parser *p, struct param **ret_params, bool i
 				memcpy(more, params, n * sizeof(*more));
 			params = more;
 		}
+		if (is_reg && (d.type == T_PRED || d.n_dims || d.vector != 1)) {
+			parse_fail(p, ENOTSUP, "parameter '%" STR_FMT "' in registers",
+				STR_ARG(d.name));
+			return 0;
+		}
 		params[n] = (struct param){
 			.bytes = (uint32_t)declaration_bytes(&d), .reg = OPERAND_NONE};
 		if (declaration_bytes(&d) > PTX_PARAM_BYTES_MAX) {
@@ -826,9 +831,12 @@ static void check_calls(struct parser *p, const struct func *f)
 		if (in->control != CTL_CALL || in->x->func < 0)
 			continue;
 		to = p->ptx->funcs[in->x->func];
+		p->line = in->line;
+		/* The function may have got other parameters after the call. */
+		if (!select_check_call(p, in->x->call, to))
+			return;
 		if (to->has_body || to->builtin != BUILTIN_NONE)
 			continue;
-		p->line = in->line;
 		parse_fail(p, ENOTSUP, "call of '%s', which has no body in the module", to->name);
 		return;
 	}

@@ -150,5 +150,7 @@ void body_refer(struct parser *p, uint32_t insn, uint32_t *slot, struct str labe
 /* ---- ptx-select.c ---- */
 /* Translates the statement in opcode and operands. */
 void select_insn(struct parser *p);
+/* Fails if the call's arguments and results have not the sizes of the function's. */
+bool select_check_call(struct parser *p, const struct call_shape *shape, const struct func *f);
 
 #endif

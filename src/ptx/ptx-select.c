@@ -1227,7 +1227,10 @@ static const struct param *call_list(struct parser *p, const struct operand *lis
 		params[i].reg = OPERAND_NONE;
 		if (o->kind == OP_SYMBOL && o->symbol->kind == SYM_VARIABLE &&
 			o->symbol->space == SP_FRAME) {
-			params[i].offset = (uint32_t)(o->symbol->address + (uint64_t)o->offset);
+			if (o->offset)
+				parse_fail(p, EINVAL, "argument '%" STR_FMT "' with an offset",
+					STR_ARG(o->name));
+			params[i].offset = (uint32_t)o->symbol->address;
 			params[i].bytes = (uint32_t)o->symbol->bytes;
 		} else if (o->kind == OP_REG && o->type != T_PRED) {
 			params[i].reg = o->reg;
@@ -1242,7 +1245,7 @@ static const struct param *call_list(struct parser *p, const struct operand *lis
 	return params;
 }
 
-static bool call_fits(struct parser *p, const struct call_shape *shape, const struct func *f)
+bool select_check_call(struct parser *p, const struct call_shape *shape, const struct func *f)
 {
 	bool is_ok = shape->n_args == f->n_params && shape->n_rets == f->n_rets;
 
@@ -1286,7 +1289,7 @@ static void select_call(struct parser *p)
 			parse_fail(p, ENOTSUP, "call of the kernel '%s'", f->name);
 			return;
 		}
-		if (!call_fits(p, shape, f))
+		if (!select_check_call(p, shape, f))
 			return;
 	} else {
 		a = body_use(p, callee, T_B64);

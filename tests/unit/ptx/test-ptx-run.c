@@ -350,10 +350,50 @@ static void test_what_is_wrong_or_missing_does_not_load(void **state)
 	}
 }
 
+static void test_calls_match_their_functions(void **state)
+{
+	static const struct {
+		const char *text, *message;
+	} cases[] = {
+		/* the function gets more parameters than the call has */
+		{".func f(.param .b32 a);\n" KERNEL ".param .b32 v; call f, (v); ret; }\n"
+		 ".func f(.param .b32 a, .param .b32 b, .param .b32 c) { ret; }\n",
+			"arguments of another function"},
+		{".func (.param .b32 r) f(.param .b32 a);\n" KERNEL
+		 ".param .b32 u, v; call (u), f, (v); ret; }\n"
+		 ".func (.param .b8 r[64]) f(.param .b32 a) { ret; }\n",
+			"arguments of another function"},
+		/* memory beside the arguments */
+		{".func f(.param .b32 a) { ret; }\n" KERNEL
+		 ".param .b32 v; call f, (v+1000000); ret; }\n",
+			"offset"},
+		/* more bytes than a register has */
+		{".func f(.reg .b32 a[64]) { ret; }\n" KERNEL
+		 ".param .b8 v[256]; call f, (v); ret; }\n",
+			"parameter 'a'"},
+		{".func f(.reg .pred a) { ret; }\n" KERNEL ".param .b32 v; call f, (v); ret; }\n",
+			"parameter 'a'"},
+		/* a constant as a result */
+		{KERNEL "setp.eq.u32 %p1|1, %r1, %r2; ret; }\n", "no register"},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct error err = {0};
+		struct ptx *ptx = NULL;
+		char text[2048];
+
+		snprintf(text, sizeof(text), "%s%s", HEAD, cases[i].text);
+		if (ptx_load(str_from(text), NULL, NULL, &ptx, &err) >= 0 ||
+			!strstr(err.msg, cases[i].message))
+			fail_msg("%s: %d %s", cases[i].text, err.code, err.msg);
+	}
+}
+
 UNIT_MAIN(UNIT(test_a_kernel_changes_memory), UNIT(test_lanes_part_and_meet),
 	UNIT(test_a_lock_inside_a_warp_makes_progress),
 	UNIT(test_blocks_that_wait_for_later_ones_end),
 	UNIT(test_barriers_join_some_or_all_threads), UNIT(test_functions_recurse_and_return),
 	UNIT(test_lanes_exchange_values), UNIT(test_an_mbarrier_counts_arrivals),
 	UNIT(test_half_matrices_are_multiplied), UNIT(test_wmma_loads_multiplies_and_stores),
-	UNIT(test_faults_name_their_line), UNIT(test_what_is_wrong_or_missing_does_not_load))
+	UNIT(test_faults_name_their_line), UNIT(test_what_is_wrong_or_missing_does_not_load),
+	UNIT(test_calls_match_their_functions))
