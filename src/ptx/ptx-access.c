@@ -392,7 +392,8 @@ void exec_load(struct warp *w, const struct insn *in, uint32_t mask)
 		(address[0] & (x->width * x->n - 1)) == 0 &&
 		access_same(w, in, mask, address[0], x->width * x->n))
 		return;
-	if (mask == MASK_ALL && x->n == 1 && x->width == x->reg_bytes) {
+	if (mask == MASK_ALL && x->n == 1 && x->width == x->reg_bytes &&
+		x->ops[0] != OPERAND_NONE) {
 		row = access_row(w, in, address, false);
 		if (row) {
 			memcpy(REG(w, x->ops[0]), row, LANES * x->width);

@@ -281,6 +281,18 @@ static void test_wmma_loads_multiplies_and_stores(void **state)
 		}
 }
 
+static void test_a_load_may_drop_its_value(void **state)
+{
+	static const char text[] = HEAD KERNEL
+		"ld.global.u32 _, [%q]; ld.global.v2.u32 {_, %r1}, [%m];\n"
+		"st.global.u32 [%q], %r1; ret; }\n";
+
+	machine_init();
+	words()[1] = 7;
+	assert_int_equal(run_text(text, 1, 32).fault, PTX_OK);
+	assert_int_equal(words()[31], 7);
+}
+
 static void test_faults_name_their_line(void **state)
 {
 	static const char far[] = HEAD KERNEL
@@ -395,5 +407,5 @@ UNIT_MAIN(UNIT(test_a_kernel_changes_memory), UNIT(test_lanes_part_and_meet),
 	UNIT(test_barriers_join_some_or_all_threads), UNIT(test_functions_recurse_and_return),
 	UNIT(test_lanes_exchange_values), UNIT(test_an_mbarrier_counts_arrivals),
 	UNIT(test_half_matrices_are_multiplied), UNIT(test_wmma_loads_multiplies_and_stores),
-	UNIT(test_faults_name_their_line), UNIT(test_what_is_wrong_or_missing_does_not_load),
-	UNIT(test_calls_match_their_functions))
+	UNIT(test_a_load_may_drop_its_value), UNIT(test_faults_name_their_line),
+	UNIT(test_what_is_wrong_or_missing_does_not_load), UNIT(test_calls_match_their_functions))
