@@ -103,6 +103,19 @@ static bool is_mma_shape(const struct extra *x)
 			x->from_type == T_F64);
 }
 
+/* The shapes of the ISA: each matrix has a multiple of 32 elements, which fit its registers. */
+static bool is_wmma_shape(const struct extra *x)
+{
+	static const uint8_t shapes[][3] = {
+		{16, 16, 16}, {32, 8, 16}, {8, 32, 16}, {16, 16, 8}, {8, 8, 4}};
+
+	for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++)
+		if (x->shape_m == shapes[i][0] && x->shape_n == shapes[i][1] &&
+			x->shape_k == shapes[i][2])
+			return true;
+	return false;
+}
+
 void select_mma(struct parser *p)
 {
 	struct extra *x = body_extra(p);
@@ -124,7 +137,7 @@ void select_mma(struct parser *p)
 		;
 	if (!take_types(p, x) || !select_is_done(p) || !select_has_operands(p, 4, 4))
 		return;
-	if (!is_wmma && !is_mma_shape(x)) {
+	if (is_wmma ? !is_wmma_shape(x) : !is_mma_shape(x)) {
 		select_unsupported(p);
 		return;
 	}
@@ -183,7 +196,7 @@ void select_wmma(struct parser *p)
 	select_take_space(p, x);
 	if (!select_take_type(p, &type) || !select_is_done(p) || !select_has_operands(p, 2, 3))
 		return;
-	if (!is_input_type(type) && !is_output_type(type)) {
+	if ((!is_input_type(type) && !is_output_type(type)) || !is_wmma_shape(x)) {
 		select_unsupported(p);
 		return;
 	}

@@ -345,6 +345,13 @@ static void test_what_is_wrong_or_missing_does_not_load(void **state)
 		{".reg .b8 %b<3>; cvta.global.u8 %b0, %b1;", "'cvta.global.u8'", -ENOTSUP},
 		{".reg .b16 %h<3>; testp.finite.f16 %p1, %h1;", "'testp", -ENOTSUP},
 		{".reg .b16 %h<3>; cvt.rn.u16.f32 %h1, %f1, %f2;", "'cvt.rn", -ENOTSUP},
+		/* matrices of fewer elements than a warp has lanes, or more than their registers */
+		{"wmma.mma.sync.aligned.row.col.m1n1k1.f32.f32 {}, "
+		 "{%r0,%r1,%r2,%r3,%r4,%r5,%r6,%r7}, {%r0,%r1,%r2,%r3,%r4,%r5,%r6,%r7}, {};",
+			"'wmma.mma", -ENOTSUP},
+		{"wmma.load.a.sync.aligned.row.m32n8k64.global.f16 "
+		 "{%r0,%r1,%r2,%r3,%r4,%r5,%r6,%r7}, [%m], 16;",
+			"'wmma.load", -ENOTSUP},
 		{"selp.pred %p1, %p2, %p3, %p4;", "'selp.pred'", -ENOTSUP},
 		{"cvt.pred.u32 _, %r1;", "'cvt.pred.u32'", -ENOTSUP},
 		{"st.global.pred [%m], 1;", "'st.global.pred'", -ENOTSUP},
