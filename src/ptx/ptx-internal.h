@@ -176,6 +176,7 @@ struct frame {
 	const struct func *func;
 	const struct insn *call; /* the call that made the frame; NULL: the kernel's */
 	uint8_t *regs;
+	void *memory;   /* of the registers, and of the frame unless it is the kernel's */
 	uint32_t mask;  /* lanes that have not returned */
 	uint32_t carry; /* CC.CF */
 	uint32_t local_base, local_top;

@@ -262,12 +262,26 @@ static void params_copy(struct warp *w, struct frame *to, const struct param *to
 	}
 }
 
+/*
+ * Returns aligned memory and what to free. It is zeroed, as the heap may have data of other
+ * programs that use the device.
+ */
+static void *regs_new(size_t bytes, void **ret_memory)
+{
+	enum { ALIGN = 64 };
+	uint8_t *p = calloc(1, ((bytes + ALIGN - 1) & ~(size_t)(ALIGN - 1)) + ALIGN);
+
+	*ret_memory = p;
+	return p ? p + (-(uintptr_t)p & (ALIGN - 1)) : NULL;
+}
+
 static struct frame *frame_new(
 	struct warp *w, const struct insn *in, const struct func *func, uint32_t mask)
 {
 	struct frame *parent = w->frame, *f;
 	uint32_t base = (parent->local_top + 15) & ~15u;
 	size_t head = (sizeof(*f) + 63) & ~(size_t)63;
+	void *memory;
 
 	if (parent->depth == DEPTH_MAX || base + 16 > w->worker->job->local_bytes ||
 		func->local_bytes > w->worker->job->local_bytes - base - 16 ||
@@ -275,7 +289,7 @@ static struct frame *frame_new(
 		warp_fault(w, in, PTX_STACK_ERROR, 0);
 		return NULL;
 	}
-	f = aligned_alloc(64, head + ((func->reg_bytes + 63) & ~(size_t)63));
+	f = regs_new(head + func->reg_bytes, &memory);
 	if (!f) {
 		warp_fault(w, in, PTX_OUT_OF_MEMORY, 0);
 		return NULL;
@@ -286,6 +300,7 @@ static struct frame *frame_new(
 		.func = func,
 		.call = in,
 		.regs = (uint8_t *)f + head,
+		.memory = memory,
 		.mask = mask,
 		.local_base = base,
 		.local_top = base + func->local_bytes + 16,
@@ -297,7 +312,7 @@ static struct frame *frame_new(
 static void frame_free(struct warp *w, struct frame *f)
 {
 	w->frames_bytes -= f->func->reg_bytes;
-	free(f);
+	free(f->memory);
 }
 
 /* The function that a lane calls, or NULL after a fault. */
@@ -599,11 +614,11 @@ static void block_free(struct block *b)
 
 					f->mask &= ~w->frags[k].mask;
 					if (f->mask == 0)
-						free(f);
+						free(f->memory);
 					f = parent;
 				}
 			}
-			free(w->root.regs);
+			free(w->root.memory);
 			free(w->local);
 		}
 	free(b->warps);
@@ -634,7 +649,7 @@ static struct block *block_new(struct ptx_job *job)
 	for (uint32_t i = 0; b->warps && b->shared && i < job->n_warps; i++) {
 		struct warp *w = &b->warps[i];
 
-		w->root.regs = aligned_alloc(64, ((size_t)job->func->reg_bytes + 64) & ~(size_t)63);
+		w->root.regs = regs_new(job->func->reg_bytes, &w->root.memory);
 		if (job->local_bytes)
 			w->local = calloc(LANES, job->local_bytes);
 		if (!w->root.regs || (job->local_bytes && !w->local))
@@ -665,6 +680,7 @@ static void warp_start(struct warp *w, struct worker *worker, struct block *b, u
 	w->root = (struct frame){
 		.func = job->func,
 		.regs = w->root.regs,
+		.memory = w->root.memory,
 		.mask = w->live,
 		.local_top = job->func->local_bytes,
 	};

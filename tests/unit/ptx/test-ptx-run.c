@@ -293,6 +293,29 @@ static void test_a_load_may_drop_its_value(void **state)
 	assert_int_equal(words()[31], 7);
 }
 
+static void test_registers_begin_with_zeros(void **state)
+{
+	static const char text[] = HEAD
+		".func (.reg .b64 r) f(.reg .b64 a) { .reg .b64 %z<600>; mov.u64 r, %z599; ret; }\n" KERNEL
+		".reg .b64 %z<600>;\n"
+		"call (%x1), f, (%m); or.b64 %x1, %x1, %z599; st.global.u64 [%m], %x1; ret; }\n";
+
+	machine_init();
+	for (int i = 0; i < 4; i++) {
+		/* what others have left on the heap */
+		for (size_t n = 1 << 14; n < 1 << 20; n += 1 << 12) {
+			uint8_t *old = malloc(n);
+
+			assert_non_null(old);
+			memset(old, 0xa5, n);
+			__asm__ volatile("" : : "r"(old) : "memory");
+			free(old);
+		}
+		assert_int_equal(run_text(text, 1, 1).fault, PTX_OK);
+		assert_int_equal(*(uint64_t *)machine.memory, 0);
+	}
+}
+
 static void test_faults_name_their_line(void **state)
 {
 	static const char far[] = HEAD KERNEL
@@ -414,5 +437,6 @@ UNIT_MAIN(UNIT(test_a_kernel_changes_memory), UNIT(test_lanes_part_and_meet),
 	UNIT(test_barriers_join_some_or_all_threads), UNIT(test_functions_recurse_and_return),
 	UNIT(test_lanes_exchange_values), UNIT(test_an_mbarrier_counts_arrivals),
 	UNIT(test_half_matrices_are_multiplied), UNIT(test_wmma_loads_multiplies_and_stores),
-	UNIT(test_a_load_may_drop_its_value), UNIT(test_faults_name_their_line),
-	UNIT(test_what_is_wrong_or_missing_does_not_load), UNIT(test_calls_match_their_functions))
+	UNIT(test_a_load_may_drop_its_value), UNIT(test_registers_begin_with_zeros),
+	UNIT(test_faults_name_their_line), UNIT(test_what_is_wrong_or_missing_does_not_load),
+	UNIT(test_calls_match_their_functions))
