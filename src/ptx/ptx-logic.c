@@ -548,6 +548,8 @@ void exec_sreg(struct warp *w, const struct insn *in, uint32_t mask)
 			((uint32_t *)d)[i] = (uint32_t)v;
 		else if (in->n == 8)
 			((uint64_t *)d)[i] = v;
+		else if (in->n == 1)
+			d[i] = (uint8_t)v;
 		else
 			((uint16_t *)d)[i] = (uint16_t)v;
 	}
