@@ -8,7 +8,10 @@
 #include <ctype.h>
 #include <stdio.h>
 
-enum { TEXT_MAX = 4096, STRING_MAX = 1024 };
+#include "base/cleanup.h"
+
+/* The C library works, and takes memory, for each digit of a number that it formats. */
+enum { TEXT_MAX = 4096, STRING_MAX = 1024, WIDTH_MAX = 999 };
 
 struct printer {
 	struct warp *w;
@@ -97,14 +100,23 @@ static void printer_convert(struct printer *p, const char *spec, char conversion
 static const char *printer_spec(struct printer *p, const char *f, char *spec, size_t size)
 {
 	size_t n = 0;
+	bool has_number = false; /* nothing but "." may follow */
 
 	spec[n++] = '%';
 	for (; *f && (strchr("-+ #0.", *f) || isdigit((unsigned char)*f) || *f == '*'); f++) {
-		if (n + 12 >= size)
-			continue;
+		bool is_number = *f == '*' || (*f >= '1' && *f <= '9');
+		int32_t v = *f - '0';
+
 		if (*f == '*')
-			n += (size_t)snprintf(
-				spec + n, size - n, "%d", (int32_t)printer_value(p, 4) % 1000);
+			v = (int32_t)printer_value(p, 4) % (WIDTH_MAX + 1);
+		else if (is_number)
+			for (; isdigit((unsigned char)f[1]); f++)
+				v = MIN(v * 10 + (f[1] - '0'), WIDTH_MAX);
+		if (n + 12 >= size || (has_number && *f != '.'))
+			continue;
+		has_number = is_number;
+		if (is_number)
+			n += (size_t)snprintf(spec + n, size - n, "%d", v);
 		else
 			spec[n++] = *f;
 	}
@@ -116,7 +128,7 @@ static void printer_format(struct printer *p, const char *f)
 {
 	char spec[40];
 
-	while (*f) {
+	while (*f && p->n < sizeof(p->text)) {
 		bool is_long = false;
 
 		if (*f != '%') {
