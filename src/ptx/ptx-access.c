@@ -108,6 +108,21 @@ void *access_lane(struct warp *w, const struct insn *in, uint32_t lane, enum spa
 	return base + address;
 }
 
+/* A thread's loads from host memory go one by one. */
+static bool access_host(struct warp *w, const struct insn *in, uint64_t address, void *buf,
+	uint32_t bytes, bool write)
+{
+	const struct ptx_device *device = w->worker->job->device;
+
+	w->worker->until_pause -= STEPS_HOST;
+	if (device->host(device->user, address, buf, bytes, write) == 0)
+		return true;
+	warp_fault(w, in, PTX_ILLEGAL_ADDRESS, address);
+	return false;
+}
+
+enum { HOST_PART = 256 }; /* bytes of a text that are read at once */
+
 bool access_text(struct warp *w, const struct insn *in, uint32_t lane, uint64_t address, char *buf,
 	size_t size)
 {
@@ -116,12 +131,21 @@ bool access_text(struct warp *w, const struct insn *in, uint32_t lane, uint64_t 
 		const char *p = access_lane(
 			w, in, lane, SP_GENERIC, address + i, 1, false, &is_host);
 
-		buf[i] = p ? *p : '\0';
-		if (is_host)
-			w->worker->job->device->host(
-				w->worker->job->device->user, address + i, buf + i, 1, false);
-		else if (!p)
+		if (is_host) {
+			/* A part that crosses no page: the text may be the last of its mapping. */
+			size_t n = HOST_PART - (address + i) % HOST_PART;
+
+			n = n < size - 1 - i ? n : size - 1 - i;
+			if (!access_host(w, in, address + i, buf + i, (uint32_t)n, false))
+				return false;
+			if (memchr(buf + i, '\0', n))
+				return true;
+			i += n - 1;
+			continue;
+		}
+		if (!p)
 			return false;
+		buf[i] = *p;
 		if (buf[i] == '\0')
 			return true;
 	}
@@ -212,18 +236,6 @@ static void access_copy_out(
 		memcpy(p[i] + at, reg + i * x->reg_bytes, x->width);
 		break;
 	}
-}
-
-/* A thread's loads from host memory go one by one. */
-static bool access_host(struct warp *w, const struct insn *in, uint64_t address, void *buf,
-	uint32_t bytes, bool write)
-{
-	const struct ptx_device *device = w->worker->job->device;
-
-	if (device->host(device->user, address, buf, bytes, write) == 0)
-		return true;
-	warp_fault(w, in, PTX_ILLEGAL_ADDRESS, address);
-	return false;
 }
 
 static bool access_host_lane(

@@ -12,7 +12,8 @@
 
 #include "ptx/ptx-ops.h"
 
-enum { INSNS_MAX = 1 << 24 };
+/* STRAIGHT_MAX: instructions that run without a chance to stop, if no branch is between them */
+enum { INSNS_MAX = 1 << 24, STRAIGHT_MAX = 4096 };
 
 struct insn *body_emit(struct parser *p, enum control control, exec_fn *fn)
 {
@@ -52,7 +53,7 @@ struct insn *body_emit(struct parser *p, enum control control, exec_fn *fn)
 }
 
 /* An instruction before the statement's own: it has no guard. */
-static struct insn *body_emit_before(struct parser *p, exec_fn *fn)
+static struct insn *emit_before(struct parser *p, enum control control, exec_fn *fn)
 {
 	int32_t guard = p->guard;
 	bool is_negated = p->is_guard_negated;
@@ -60,10 +61,15 @@ static struct insn *body_emit_before(struct parser *p, exec_fn *fn)
 
 	p->guard = OPERAND_NONE;
 	p->is_guard_negated = false;
-	in = body_emit(p, CTL_LANES, fn);
+	in = body_emit(p, control, fn);
 	p->guard = guard;
 	p->is_guard_negated = is_negated;
 	return in;
+}
+
+static struct insn *body_emit_before(struct parser *p, exec_fn *fn)
+{
+	return emit_before(p, CTL_LANES, fn);
 }
 
 struct extra *body_extra(struct parser *p)
@@ -647,6 +653,10 @@ static void take_instruction(struct parser *p, struct str opcode)
 		} while (!p->has_failed && lex_accept(&p->lex, ","));
 	}
 	parse_expect(p, ";");
+	if (p->n_insns - p->yielded_at >= STRAIGHT_MAX) {
+		emit_before(p, CTL_YIELD, exec_nop);
+		p->yielded_at = p->n_insns;
+	}
 	if (!p->has_failed)
 		select_insn(p);
 }

@@ -261,8 +261,11 @@ struct worker {
 	struct ptx_job *job;
 	struct ptx_range ranges[RANGES];
 	uint32_t next_range;
-	int64_t until_pause;
+	int64_t until_pause; /* steps; slow instructions take more than one */
 };
+
+/* How many steps slow instructions count as: for each access and each printing lane, or a warp. */
+enum { STEPS_HOST = 64, STEPS_PRINT = 1024, STEPS_MATRIX = 32 };
 
 #define REG(w, off) (((off) >= 0 ? (w)->regs : (uint8_t *)(w)->consts) + (off))
 

@@ -167,6 +167,8 @@ void exec_mma(struct warp *w, const struct insn *in, uint32_t mask)
 	const uint32_t bytes = register_bytes(x->type), pack = bytes / element_bytes(x->type);
 	uint32_t at = x->sizes[0];
 
+	w->worker->until_pause -= STEPS_MATRIX;
+
 	mma_read(w, x, &s, 'a', at, x->sizes[1], x->from_type, &a);
 	at += x->sizes[1];
 	mma_read(w, x, &s, 'b', at, x->sizes[2], x->flag_a, &b);
@@ -330,6 +332,7 @@ void exec_wmma_mma(struct warp *w, const struct insn *in, uint32_t mask)
 	struct matrix c = {.rows = x->shape_m, .columns = x->shape_n}, d;
 	uint32_t at = x->sizes[0], n = c.rows * c.columns;
 
+	w->worker->until_pause -= STEPS_MATRIX;
 	wmma_read(w, x, at, x->from_type, &a);
 	at += x->sizes[1];
 	wmma_read(w, x, at, x->flag_a, &b);

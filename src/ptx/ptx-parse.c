@@ -652,7 +652,7 @@ static void func_keep(struct parser *p)
 
 static void parse_body(struct parser *p)
 {
-	p->n_insns = p->n_pending = 0;
+	p->n_insns = p->n_pending = p->yielded_at = 0;
 	p->n_const = 0;
 	p->constants = NULL;
 	p->next_is_join = true;

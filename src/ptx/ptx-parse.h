@@ -99,6 +99,7 @@ struct parser {
 	struct func *func;
 	struct insn *insns;
 	uint32_t n_insns, cap_insns;
+	uint32_t yielded_at; /* n_insns at the last CTL_YIELD that the parser has added */
 	bool next_is_join;
 	struct pending *pending;
 	uint32_t n_pending, cap_pending;

@@ -214,6 +214,7 @@ void print_call(struct warp *w, const struct insn *in, uint32_t mask, enum built
 			warp_fault(w, in, PTX_ASSERT, 0);
 			return;
 		}
+		w->worker->until_pause -= STEPS_PRINT;
 		print_format(w, in, i);
 		if (call->n_rets == 1 && call->rets[0].reg == OPERAND_NONE)
 			memset(w->local + i * w->local_stride + w->frame->local_base +

@@ -495,7 +495,8 @@ static enum leave warp_run_fragment(struct warp *w, uint64_t until)
 			w->steps = steps; /* for %clock */
 			in->fn(w, in, m);
 			if (in->flags & INSN_FAULT &&
-				atomic_load_explicit(cancel, memory_order_relaxed)) {
+				(atomic_load_explicit(cancel, memory_order_relaxed) ||
+					w->worker->until_pause <= 0)) {
 				f->ip = ip;
 				goto out;
 			}
@@ -549,6 +550,8 @@ static enum leave warp_run_fragment(struct warp *w, uint64_t until)
 				goto out;
 			in->fn(w, in, m);
 			f->ip = ip;
+			if (w->worker->until_pause <= 0)
+				goto out;
 			continue;
 		default: /* CTL_YIELD */
 			in->fn(w, in, m);
@@ -580,7 +583,7 @@ static bool warp_run(struct warp *w)
 		for (uint32_t i = w->n_frags; i-- > 0;)
 			if (w->frags[i].mask == 0)
 				frag_remove(w, i);
-		if (leave == LEAVE_SLICE || w->steps >= until)
+		if (leave == LEAVE_SLICE || w->steps >= until || w->worker->until_pause <= 0)
 			break;
 	}
 	w->worker->until_pause -= (int64_t)(w->steps - from);

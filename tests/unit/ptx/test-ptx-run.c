@@ -316,6 +316,85 @@ static void test_registers_begin_with_zeros(void **state)
 	}
 }
 
+static uint32_t n_pauses;
+
+static void count_pause(void *user)
+{
+	n_pauses++;
+}
+
+static int slow_host(void *user, uint64_t address, void *buf, size_t n, bool write)
+{
+	memset(buf, 0, n);
+	return 0;
+}
+
+/* Memory of the host: the range says -EFAULT elsewhere. */
+static int range_or_host(void *user, uint64_t address, struct ptx_range *ret_range)
+{
+	return address < 4096 ? -ENXIO : machine_range(user, address, ret_range);
+}
+
+static void test_threads_may_stop_soon(void **state)
+{
+	static const char slow[] = HEAD KERNEL
+		"mov.u32 %r2, 0; mov.u64 %x1, 64;\n"
+		"L: ld.u32 %r1, [%x1]; add.u32 %r2, %r2, 1; setp.lt.u32 %p1, %r2, 100;\n"
+		"@%p1 bra L; ret; }\n";
+	static const char line[] = "add.u32 %r1, %r1, 1;\n";
+	enum { LINES = 100000 };
+	char *text = malloc(sizeof(HEAD KERNEL) + LINES * (sizeof(line) - 1) + 64), *at = text;
+
+	assert_non_null(text);
+	at += snprintf(at, sizeof(HEAD KERNEL), "%s", HEAD KERNEL);
+	for (int i = 0; i < LINES; i++, at += sizeof(line) - 1)
+		memcpy(at, line, sizeof(line));
+	memcpy(at, "ret; }", 7);
+	machine_init();
+	machine.device.pause = count_pause;
+	n_pauses = 0;
+	assert_int_equal(run_text(text, 1, 32).fault, PTX_OK);
+	assert_in_range(n_pauses, 4, 20); /* without a branch */
+	free(text);
+	machine.device.range = range_or_host;
+	machine.device.host = slow_host;
+	n_pauses = 0;
+	assert_int_equal(run_text(slow, 1, 32).fault, PTX_OK);
+	assert_in_range(n_pauses, 10, 100); /* 3200 system calls */
+}
+
+static void test_widths_of_printed_numbers_are_bounded(void **state)
+{
+	static const char text[] = HEAD
+		".extern .func (.param .b32 r) vprintf(.param .b64 f, .param .b64 v);\n" KERNEL
+		".param .b64 pf, pv; .param .b32 pr; st.param.b64 [pf], %m;\n"
+		"add.u64 %x1, %m, 64; st.param.b64 [pv], %x1;\n"
+		"call (pr), vprintf, (pf, pv); ret; }\n";
+	static const struct {
+		const char *format;
+		uint32_t values[2];
+		size_t n;
+	} cases[] = {
+		{"%999999999d", {5}, 999},
+		{"%.999999999d", {5}, 999},
+
+		{"%*d", {12, 5}, 12},
+		{"%012u", {5}, 12},
+		{"%1*2*d", {99, 99}, 1},
+		{"%-8d|", {5}, 9},
+		{"%.*d", {7, 5}, 7},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		machine_init();
+		memcpy(machine.memory, cases[i].format, strlen(cases[i].format));
+		memcpy(machine.memory + 64, cases[i].values, sizeof(cases[i].values));
+		assert_int_equal(run_text(text, 1, 1).fault, PTX_OK);
+		if (machine.n_printed != cases[i].n)
+			fail_msg("%s: %zu", cases[i].format, machine.n_printed);
+	}
+}
+
 static void test_faults_name_their_line(void **state)
 {
 	static const char far[] = HEAD KERNEL
@@ -438,5 +517,6 @@ UNIT_MAIN(UNIT(test_a_kernel_changes_memory), UNIT(test_lanes_part_and_meet),
 	UNIT(test_lanes_exchange_values), UNIT(test_an_mbarrier_counts_arrivals),
 	UNIT(test_half_matrices_are_multiplied), UNIT(test_wmma_loads_multiplies_and_stores),
 	UNIT(test_a_load_may_drop_its_value), UNIT(test_registers_begin_with_zeros),
+	UNIT(test_threads_may_stop_soon), UNIT(test_widths_of_printed_numbers_are_bounded),
 	UNIT(test_faults_name_their_line), UNIT(test_what_is_wrong_or_missing_does_not_load),
 	UNIT(test_calls_match_their_functions))
