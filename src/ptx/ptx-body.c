@@ -549,14 +549,17 @@ static void resolve_one(struct parser *p, const struct pending *ref, uint32_t ta
  */
 static void resolve_labels(struct parser *p, uint32_t outermost)
 {
-	uint32_t left = 0;
+	uint32_t first = p->n_pending, left;
 
-	for (uint32_t i = 0; i < p->n_pending && !p->has_failed; i++) {
+	/* References outside of the block come first, those of the block last. */
+	while (first && p->pending[first - 1].depth >= p->depth)
+		first--;
+	left = first;
+	for (uint32_t i = first; i < p->n_pending && !p->has_failed; i++) {
 		struct pending *ref = &p->pending[i];
 		struct symbol *s = NULL;
 
-		if (ref->depth >= p->depth)
-			HASH_FIND(hh, p->scopes[p->depth], ref->name.p, ref->name.n, s);
+		HASH_FIND(hh, p->scopes[p->depth], ref->name.p, ref->name.n, s);
 		if (s && s->kind == SYM_LABEL) {
 			resolve_one(p, ref, s->index);
 			continue;
@@ -566,8 +569,7 @@ static void resolve_labels(struct parser *p, uint32_t outermost)
 			parse_fail(p, EINVAL, "label '%" STR_FMT "' is not declared",
 				STR_ARG(ref->name));
 		}
-		if (ref->depth >= p->depth)
-			ref->depth = p->depth - 1;
+		ref->depth = p->depth - 1;
 		p->pending[left++] = *ref;
 	}
 	p->n_pending = left;
@@ -577,6 +579,7 @@ static void resolve_labels(struct parser *p, uint32_t outermost)
 static void take_label(struct parser *p, struct str name)
 {
 	struct symbol *s = parse_add(p, name, SYM_LABEL);
+	uint32_t cap = 0;
 
 	if (!s)
 		return;
@@ -592,15 +595,19 @@ static void take_label(struct parser *p, struct str name)
 	s->kind = SYM_TARGETS;
 	lex_next(&p->lex);
 	do {
-		struct str *more = arena_take_array(&p->scratch, s->n_labels + 1, sizeof(*more));
+		if (s->n_labels == cap) {
+			struct str *more;
 
-		if (!more) {
-			parse_fail(p, ENOMEM, "out of memory");
-			return;
+			cap = cap ? 2 * cap : 8;
+			more = arena_take_array(&p->scratch, cap, sizeof(*more));
+			if (!more) {
+				parse_fail(p, ENOMEM, "out of memory");
+				return;
+			}
+			if (s->n_labels)
+				memcpy(more, s->labels, s->n_labels * sizeof(*more));
+			s->labels = more;
 		}
-		if (s->n_labels)
-			memcpy(more, s->labels, s->n_labels * sizeof(*more));
-		s->labels = more;
 		s->labels[s->n_labels++] = p->lex.token.text;
 		lex_next(&p->lex);
 	} while (lex_accept(&p->lex, ",") && s->n_labels < 4096);

@@ -395,6 +395,22 @@ static void test_widths_of_printed_numbers_are_bounded(void **state)
 	}
 }
 
+static void test_labels_belong_to_their_blocks(void **state)
+{
+	static const char text[] = HEAD KERNEL
+		"mov.u32 %r1, 0; { bra A; }\n"
+		"add.u32 %r1, %r1, 100;\n"
+		"A: { { bra B; } { bra C; } add.u32 %r1, %r1, 1000;\n"
+		"B: add.u32 %r1, %r1, 1; bra A; add.u32 %r1, %r1, 10000;\n"
+		"A: add.u32 %r1, %r1, 2; bra C; }\n"
+		"add.u32 %r1, %r1, 100000;\n"
+		"C: st.global.u32 [%q], %r1; ret; }\n";
+
+	machine_init();
+	assert_int_equal(run_text(text, 1, 1).fault, PTX_OK);
+	assert_int_equal(words()[0], 3);
+}
+
 static void test_faults_name_their_line(void **state)
 {
 	static const char far[] = HEAD KERNEL
@@ -518,5 +534,5 @@ UNIT_MAIN(UNIT(test_a_kernel_changes_memory), UNIT(test_lanes_part_and_meet),
 	UNIT(test_half_matrices_are_multiplied), UNIT(test_wmma_loads_multiplies_and_stores),
 	UNIT(test_a_load_may_drop_its_value), UNIT(test_registers_begin_with_zeros),
 	UNIT(test_threads_may_stop_soon), UNIT(test_widths_of_printed_numbers_are_bounded),
-	UNIT(test_faults_name_their_line), UNIT(test_what_is_wrong_or_missing_does_not_load),
-	UNIT(test_calls_match_their_functions))
+	UNIT(test_labels_belong_to_their_blocks), UNIT(test_faults_name_their_line),
+	UNIT(test_what_is_wrong_or_missing_does_not_load), UNIT(test_calls_match_their_functions))
