@@ -146,7 +146,7 @@ enum builtin { BUILTIN_NONE, BUILTIN_VPRINTF, BUILTIN_ASSERT };
 
 struct func {
 	char *name;
-	bool is_entry, has_body;
+	bool is_entry, has_body, has_alloca;
 	uint8_t builtin;
 	struct param *params, *rets;
 	uint32_t n_params, n_rets;
@@ -157,11 +157,18 @@ struct func {
 	uint8_t *consts; /* end of the constants */
 };
 
+struct kernel_name {
+	struct str name;
+	uint32_t kernel;
+};
+
 struct ptx {
 	struct func **funcs;
 	uint32_t n_funcs, cap_funcs;
 	uint32_t *kernels;
+	struct kernel_name *names; /* of the kernels, sorted */
 	uint32_t n_kernels;
+	bool has_functions; /* besides kernels */
 	struct ptx_patch *patches;
 	uint32_t n_patches, cap_patches;
 	uint32_t shared_end; /* of the static shared memory of all kernels */

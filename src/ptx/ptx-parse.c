@@ -497,6 +497,7 @@ static struct func *func_add(struct parser *p, struct str name, bool is_entry)
 		return NULL;
 	}
 	f->is_entry = is_entry;
+	ptx->has_functions |= !is_entry;
 	ptx->funcs[ptx->n_funcs++] = f;
 	return f;
 }
@@ -638,6 +639,8 @@ static void func_keep(struct parser *p)
 	}
 	memcpy(f->insns, p->insns, p->n_insns * sizeof(*f->insns));
 	f->n_insns = p->n_insns;
+	for (uint32_t i = 0; i < f->n_insns; i++)
+		f->has_alloca |= f->insns[i].fn == exec_stack;
 	f->consts = base + (-(uintptr_t)base & 63) + p->n_const;
 	for (struct constant *c = p->constants; c; c = c->hh.next) {
 		uint32_t bytes = (uint32_t)c->key[2];
@@ -842,12 +845,20 @@ static void check_calls(struct parser *p, const struct func *f)
 	}
 }
 
+static int kernel_compare(const void *a, const void *b)
+{
+	const struct kernel_name *x = a, *y = b;
+
+	return str_compare(x->name, y->name);
+}
+
 static void parse_finish(struct parser *p)
 {
 	struct ptx *ptx = p->ptx;
 
 	ptx->kernels = arena_take_array(&ptx->arena, ptx->n_funcs + 1, sizeof(*ptx->kernels));
-	if (!ptx->kernels) {
+	ptx->names = arena_take_array(&ptx->arena, ptx->n_funcs + 1, sizeof(*ptx->names));
+	if (!ptx->kernels || !ptx->names) {
 		parse_memory(p);
 		return;
 	}
@@ -855,9 +866,13 @@ static void parse_finish(struct parser *p)
 		const struct func *f = ptx->funcs[i];
 
 		check_calls(p, f);
-		if (f->is_entry && f->has_body)
-			ptx->kernels[ptx->n_kernels++] = i;
+		if (!f->is_entry || !f->has_body)
+			continue;
+		ptx->names[ptx->n_kernels] = (struct kernel_name){
+			str_from(f->name), ptx->n_kernels};
+		ptx->kernels[ptx->n_kernels++] = i;
 	}
+	qsort(ptx->names, ptx->n_kernels, sizeof(*ptx->names), kernel_compare);
 }
 
 int ptx_load(struct str text, ptx_address_fn *address, void *user, struct ptx **ret_ptx,
@@ -908,10 +923,11 @@ void ptx_free(struct ptx *ptx)
 
 int ptx_find_kernel(const struct ptx *ptx, struct str name)
 {
-	for (uint32_t i = 0; i < ptx->n_kernels; i++)
-		if (str_is(name, ptx->funcs[ptx->kernels[i]]->name))
-			return (int)i;
-	return -ENOENT;
+	const struct kernel_name key = {.name = name};
+	const struct kernel_name *found = bsearch(
+		&key, ptx->names, ptx->n_kernels, sizeof(key), kernel_compare);
+
+	return found ? (int)found->kernel : -ENOENT;
 }
 
 uint32_t ptx_kernel_count(const struct ptx *ptx)

@@ -825,7 +825,6 @@ int ptx_job_new(const struct ptx_launch *l, struct ptx_job **ret_job)
 	unsigned __int128 blocks;
 	struct ptx_job *job;
 	uint64_t threads;
-	bool has_calls = false;
 
 	if (l->kernel >= l->ptx->n_kernels || l->shared_bytes > PTX_DYNAMIC_BYTES_MAX)
 		return -EINVAL;
@@ -842,10 +841,6 @@ int ptx_job_new(const struct ptx_launch *l, struct ptx_job **ret_job)
 	job = calloc(1, sizeof(*job) + ((l->param_bytes + 15) & ~15u) + GRID_BYTES);
 	if (!job)
 		return -ENOMEM;
-	for (uint32_t i = 0; i < l->ptx->n_funcs; i++)
-		has_calls |= !l->ptx->funcs[i]->is_entry;
-	for (uint32_t i = 0; i < func->n_insns; i++)
-		has_calls |= func->insns[i].fn == exec_stack;
 	job->ptx = l->ptx;
 	job->func = func;
 	job->device = l->device;
@@ -857,7 +852,7 @@ int ptx_job_new(const struct ptx_launch *l, struct ptx_job **ret_job)
 	job->dynamic_end = SHARED_DYNAMIC + l->shared_bytes;
 	job->shared_end = l->ptx->shared_end;
 	job->local_bytes = (func->local_bytes + 15) & ~15u;
-	if (has_calls)
+	if (l->ptx->has_functions || func->has_alloca)
 		job->local_bytes += l->device->stack_bytes ? (l->device->stack_bytes + 15) & ~15u
 							   : STACK_BYTES;
 	job->n_blocks = (uint64_t)blocks;

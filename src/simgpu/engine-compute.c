@@ -103,21 +103,55 @@ static bool code_take_name(struct code_reader *r, struct str *ret_name, uint64_t
 	return true;
 }
 
-/* Variables are few, and the translation asks for each once. */
+struct code_variable {
+	struct str name;
+	uint64_t address;
+};
+
+/* Sorted by name. */
+struct code_variables {
+	struct code_variable *v;
+	uint32_t n;
+};
+
+static void code_variables_done(struct code_variables *variables)
+{
+	free(variables->v);
+}
+
+static int code_variable_compare(const void *a, const void *b)
+{
+	const struct code_variable *x = a, *y = b;
+
+	return str_compare(x->name, y->name);
+}
+
+/* Takes the names and addresses of the variables, which point into the file. */
+static uint32_t code_take_variables(struct code_reader *r, struct code_variables *ret)
+{
+	if (r->head->variables > r->left / sizeof(struct simgpu_code_name))
+		return SIMGPU_INVALID_VALUE;
+	ret->v = calloc((size_t)r->head->variables + 1, sizeof(*ret->v));
+	if (!ret->v)
+		return SIMGPU_OUT_OF_MEMORY;
+	for (ret->n = 0; ret->n < r->head->variables; ret->n++)
+		if (!code_take_name(r, &ret->v[ret->n].name, &ret->v[ret->n].address))
+			return SIMGPU_INVALID_VALUE;
+	qsort(ret->v, ret->n, sizeof(*ret->v), code_variable_compare);
+	return SIMGPU_OK;
+}
+
 static bool code_address(void *user, struct str name, uint64_t *ret_address)
 {
-	const struct code_reader *start = user;
-	struct code_reader r = *start;
+	const struct code_variables *variables = user;
+	const struct code_variable key = {.name = name};
+	const struct code_variable *found = bsearch(
+		&key, variables->v, variables->n, sizeof(key), code_variable_compare);
 
-	for (uint32_t i = 0; i < r.head->variables; i++) {
-		struct str have;
-
-		if (!code_take_name(&r, &have, ret_address))
-			return false;
-		if (str_eq(have, name))
-			return true;
-	}
-	return false;
+	if (!found)
+		return false;
+	*ret_address = found->address;
+	return true;
 }
 
 static uint32_t code_patch(struct ectx *ctx, const struct ptx *ptx)
@@ -138,17 +172,17 @@ static uint32_t code_patch(struct ectx *ctx, const struct ptx *ptx)
 static uint32_t code_translate(
 	struct ectx *ctx, struct code_reader r, struct ecode *code, char *text, size_t size)
 {
-	struct code_reader variables = r;
+	_cleanup_(code_variables_done) struct code_variables variables = {0};
 	struct error err = {0};
 	struct str name;
 	uint64_t address;
 	const char *source;
+	uint32_t status;
 	int e;
 
-	for (uint32_t i = 0; i < r.head->variables; i++)
-		if (!code_take_name(&r, &name, &address))
-			return SIMGPU_INVALID_VALUE;
-	variables.left -= r.left;
+	status = code_take_variables(&r, &variables);
+	if (status != SIMGPU_OK)
+		return status;
 	code->kernels = calloc((size_t)r.head->kernels + 1, sizeof(*code->kernels));
 	if (!code->kernels)
 		return SIMGPU_OUT_OF_MEMORY;
