@@ -604,6 +604,8 @@ void exec_copy_async(struct warp *w, const struct insn *in, uint32_t mask)
 		uint8_t *to = access_lane(w, in, i, x->space, address[i], x->width, true, &is_host);
 		const uint8_t *source;
 
+		if (is_host)
+			warp_fault(w, in, PTX_ILLEGAL_ADDRESS, address[i]);
 		if (!to)
 			return;
 		n = n < x->width ? n : x->width;

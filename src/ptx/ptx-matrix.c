@@ -201,12 +201,16 @@ static uint16_t *row_at(struct warp *w, const struct insn *in, uint32_t lane, bo
 {
 	uint64_t address = matrix_address(w, in, lane);
 	bool is_host;
+	uint16_t *row;
 
 	if (address & 15) {
 		warp_fault(w, in, PTX_MISALIGNED_ADDRESS, address);
 		return NULL;
 	}
-	return access_lane(w, in, lane, in->x->space, address, 16, write, &is_host);
+	row = access_lane(w, in, lane, in->x->space, address, 16, write, &is_host);
+	if (is_host)
+		warp_fault(w, in, PTX_ILLEGAL_ADDRESS, address);
+	return row;
 }
 
 void exec_ldmatrix(struct warp *w, const struct insn *in, uint32_t mask)

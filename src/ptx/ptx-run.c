@@ -550,7 +550,9 @@ static enum leave warp_run_fragment(struct warp *w, uint64_t until)
 				goto out;
 			in->fn(w, in, m);
 			f->ip = ip;
-			if (w->worker->until_pause <= 0)
+			if (w->worker->until_pause <= 0 ||
+				(in->flags & INSN_FAULT &&
+					atomic_load_explicit(cancel, memory_order_relaxed)))
 				goto out;
 			continue;
 		default: /* CTL_YIELD */

@@ -323,7 +323,7 @@ static void count_pause(void *user)
 	n_pauses++;
 }
 
-static int slow_host(void *user, uint64_t address, void *buf, size_t n, bool write)
+static int host_zeros(void *user, uint64_t address, void *buf, size_t n, bool write)
 {
 	memset(buf, 0, n);
 	return 0;
@@ -357,10 +357,23 @@ static void test_threads_may_stop_soon(void **state)
 	assert_in_range(n_pauses, 4, 20); /* without a branch */
 	free(text);
 	machine.device.range = range_or_host;
-	machine.device.host = slow_host;
+	machine.device.host = host_zeros;
 	n_pauses = 0;
 	assert_int_equal(run_text(slow, 1, 32).fault, PTX_OK);
 	assert_in_range(n_pauses, 10, 100); /* 3200 system calls */
+}
+
+static void test_matrices_are_not_in_host_memory(void **state)
+{
+	static const char text[] = HEAD KERNEL
+		"mov.u64 %x1, 64; ldmatrix.sync.aligned.m8n8.x1.b16 %r1, [%x1];\n"
+		"st.global.u32 [%q], 1; ret; }\n";
+
+	machine_init();
+	machine.device.range = range_or_host;
+	machine.device.host = host_zeros;
+	assert_int_equal(run_text(text, 1, 32).fault, PTX_ILLEGAL_ADDRESS);
+	assert_int_equal(words()[0], 0);
 }
 
 static void test_widths_of_printed_numbers_are_bounded(void **state)
@@ -533,6 +546,7 @@ UNIT_MAIN(UNIT(test_a_kernel_changes_memory), UNIT(test_lanes_part_and_meet),
 	UNIT(test_lanes_exchange_values), UNIT(test_an_mbarrier_counts_arrivals),
 	UNIT(test_half_matrices_are_multiplied), UNIT(test_wmma_loads_multiplies_and_stores),
 	UNIT(test_a_load_may_drop_its_value), UNIT(test_registers_begin_with_zeros),
-	UNIT(test_threads_may_stop_soon), UNIT(test_widths_of_printed_numbers_are_bounded),
-	UNIT(test_labels_belong_to_their_blocks), UNIT(test_faults_name_their_line),
-	UNIT(test_what_is_wrong_or_missing_does_not_load), UNIT(test_calls_match_their_functions))
+	UNIT(test_threads_may_stop_soon), UNIT(test_matrices_are_not_in_host_memory),
+	UNIT(test_widths_of_printed_numbers_are_bounded), UNIT(test_labels_belong_to_their_blocks),
+	UNIT(test_faults_name_their_line), UNIT(test_what_is_wrong_or_missing_does_not_load),
+	UNIT(test_calls_match_their_functions))
