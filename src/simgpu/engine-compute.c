@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Computes kernels whose module came as PTX. Worker threads run the blocks, as many threads as the
- * machine has processors, while the loop goes on. A kernel occupies the simulated device until both
- * its modelled time has passed and its computing has ended.
+ * Computes kernels whose module came as PTX. Worker threads run the blocks while the loop goes on:
+ * as many threads as the machine has processors, and more if kernels would wait for other kernels.
+ * A kernel occupies the simulated device until both its modelled time has passed and its computing
+ * has ended.
  *
  * Workers read the tables of memory without a lock. Before the loop changes these tables, it stops
  * the workers (compute_stop()), which they allow every few milliseconds, between instructions. An
@@ -25,7 +26,8 @@
 #include "base/log.h"
 #include "ptx/ptx.h"
 
-enum { WORKERS_MAX = 64, PRINTED_MAX = 1 << 20 };
+/* SPARE_MAX: threads for kernels that start while endless ones have all other threads */
+enum { WORKERS_MAX = 64, SPARE_MAX = 64, PRINTED_MAX = 1 << 20 };
 
 struct ecode {
 	uint32_t refs;
@@ -51,11 +53,12 @@ static struct {
 	pthread_cond_t work, quiet; /* quiet: a worker has paused or left */
 	TAILQ_HEAD(, ejob) queue;
 	uint32_t threads, max;
+	uint32_t busy;   /* threads that have a job */
 	uint32_t inside; /* workers that may read memory */
 	_Atomic bool stop;
 	bool is_ending;
 	int wake; /* eventfd for the loop */
-	pthread_t ids[WORKERS_MAX];
+	pthread_t ids[WORKERS_MAX + SPARE_MAX];
 } pool = {.lock = PTHREAD_MUTEX_INITIALIZER,
 	.work = PTHREAD_COND_INITIALIZER,
 	.quiet = PTHREAD_COND_INITIALIZER,
@@ -325,27 +328,37 @@ static uint64_t worker_now(void *user)
 	return clock_now_ns();
 }
 
+/* The job with the fewest threads, so that jobs run side by side. */
+static struct ejob *worker_choose(void)
+{
+	struct ejob *job, *best = NULL;
+
+	TAILQ_FOREACH(job, &pool.queue, link)
+		if (!best || job->workers < best->workers)
+			best = job;
+	return best;
+}
+
 static void *worker_main(void *arg)
 {
 	uint64_t one = 1;
 
 	pthread_mutex_lock(&pool.lock);
 	while (!pool.is_ending) {
-		struct ejob *job = pool.stop ? NULL : TAILQ_FIRST(&pool.queue);
+		struct ejob *job = pool.stop ? NULL : worker_choose();
 
 		if (!job) {
 			pthread_cond_wait(&pool.work, &pool.lock);
 			continue;
 		}
-		/* The next thread finds another job first, so that jobs run side by side. */
-		TAILQ_REMOVE(&pool.queue, job, link);
-		TAILQ_INSERT_TAIL(&pool.queue, job, link);
 		job->workers++;
+		pool.busy++;
 		pool.inside++;
 		pthread_mutex_unlock(&pool.lock);
 		ptx_job_work(job->job);
 		pthread_mutex_lock(&pool.lock);
 		pool.inside--;
+		pool.busy--;
 		if (job->is_queued) {
 			/* This thread found no block left. */
 			TAILQ_REMOVE(&pool.queue, job, link);
@@ -381,14 +394,28 @@ static uint32_t pool_size(void)
 	return MIN((uint32_t)CPU_COUNT(&cpus), (uint32_t)WORKERS_MAX);
 }
 
-/* Starts the threads at the first kernel that is computed. */
+/*
+ * Starts the threads at the first kernel that is computed. A thread stays with a job until no block
+ * is left, so a job that finds no free thread gets one more. Otherwise endless kernels of one
+ * tenant would keep those of all others from computing.
+ */
 static bool pool_start(void)
 {
+	uint32_t wanted = 1;
+	struct ejob *job;
+
 	if (pool.max == 0) {
 		TAILQ_INIT(&pool.queue);
 		pool.max = pool_size();
 	}
-	while (pool.threads < pool.max &&
+	pthread_mutex_lock(&pool.lock);
+	wanted += pool.busy;
+	TAILQ_FOREACH(job, &pool.queue, link)
+		wanted += job->workers == 0;
+	pthread_mutex_unlock(&pool.lock);
+	wanted = MAX(wanted, pool.max);
+	wanted = MIN(wanted, (uint32_t)(WORKERS_MAX + SPARE_MAX));
+	while (pool.threads < wanted &&
 		pthread_create(&pool.ids[pool.threads], NULL, worker_main, NULL) == 0)
 		pool.threads++;
 	return pool.threads != 0;
