@@ -8,6 +8,7 @@
 #ifndef SIMGPU_MEMORY_INTERNAL_H
 #define SIMGPU_MEMORY_INTERNAL_H
 
+#include <fcntl.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/queue.h>
@@ -17,6 +18,9 @@
 
 #define GRANULES (SIMGPU_VA_SIZE / SIMGPU_GRANULE)
 #define GRANULES_WRAP (UINT64_C(1) << 20) /* 2 TiB */
+
+/* Of files that clients get, too: the engine would end if a client cut one. */
+#define MEM_SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 
 enum block_state { BLOCK_FREE, BLOCK_USED, BLOCK_LEAVING };
 

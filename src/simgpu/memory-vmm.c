@@ -8,7 +8,6 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/stat.h>
@@ -91,7 +90,7 @@ int mem_phys_create(
 	if (!p)
 		return -ENOMEM;
 	p->fd = memfd_new("divvy-sim-vmm", bytes);
-	if (p->fd < 0 || mem_ref_add(&p->refs, o) < 0) {
+	if (p->fd < 0 || memfd_seal(p->fd, MEM_SEALS) < 0 || mem_ref_add(&p->refs, o) < 0) {
 		if (p->fd >= 0)
 			close(p->fd);
 		free(p);

@@ -394,7 +394,7 @@ static int alloc_managed(struct memory *m, struct mem_owner *o, uint64_t bytes,
 	int ret;
 
 	fd = memfd_new("divvy-sim-managed", mem_round_up(bytes, SIMGPU_GRANULE));
-	if (fd < 0)
+	if (fd < 0 || memfd_seal(fd, MEM_SEALS) < 0)
 		return -ENOMEM;
 	ret = mem_region_new(m, o, bytes, 0, &r);
 	if (ret < 0)

@@ -378,6 +378,25 @@ static void test_descriptor_outlives_maker(void **state)
 	assert_int_equal(mem_used(w->m, 0), 0);
 }
 
+static void test_clients_cannot_cut_memory(void **state)
+{
+	struct world *w = *state;
+	uint64_t p, id;
+	int fds[2];
+
+	assert_ok(mem_alloc(w->m, &w->a, 0, 0, SIMGPU_MEM_MANAGED, 2 * MIB, &p, &fds[0]));
+	assert_ok(mem_phys_create(w->m, &w->a, 0, 2 * MIB, &id));
+	fds[1] = mem_phys_export(w->m, &w->a, id);
+	for (int i = 0; i < 2; i++) {
+		assert_true(fds[i] >= 0);
+		assert_int_equal(ftruncate(fds[i], 0), -1);
+		close(fds[i]);
+	}
+	mem_phys_settle(w->m);
+	assert_ok(mem_phys_release(w->m, &w->a, id));
+	assert_ok(mem_free(w->m, &w->a, p));
+}
+
 static void test_managed(void **state)
 {
 	struct world *w = *state;
@@ -488,6 +507,7 @@ int main(void)
 		TEST(test_shared_handles),
 		TEST(test_exported_descriptors),
 		TEST(test_descriptor_outlives_maker),
+		TEST(test_clients_cannot_cut_memory),
 		TEST(test_managed),
 		TEST(test_ipc),
 		TEST(test_ipc_outlives_maker),
