@@ -384,6 +384,8 @@ static void convert_lane(uint8_t *d, const uint8_t *a, const struct extra *x)
 		memcpy(d, &u, bytes < 8 ? bytes : 8);
 		return;
 	}
+	if (!v.is_float && x->is_sat)
+		v = (struct value){.is_float = true, .f = v.u && !v.is_negative ? 1 : 0};
 	if (v.is_float) {
 		if (x->is_ftz)
 			v.f = value_flush(v.f, x->from_type);

@@ -206,10 +206,12 @@ void exec_slct(struct warp *w, const struct insn *in, uint32_t mask)
 {
 	const int32_t *c = (const int32_t *)REG(w, in->c);
 	const float *f = (const float *)REG(w, in->c);
+	/* with .ftz, negative subnormal numbers are -0 */
+	const float least = in->x->is_ftz ? -0x1.fffffcp-127f : -0.0f;
 	uint32_t p = 0;
 
 	for (uint32_t i = 0; i < LANES; i++)
-		p |= (uint32_t)(in->x->from_type == T_F32 ? f[i] >= 0 : c[i] >= 0) << i;
+		p |= (uint32_t)(in->x->from_type == T_F32 ? f[i] >= least : c[i] >= 0) << i;
 	select_lanes(w, in, mask, p);
 }
 

@@ -334,7 +334,8 @@ static void select_selection(struct parser *p)
 	struct insn *in;
 	int32_t a, b, c, d;
 
-	select_take(p, "ftz");
+	if (x)
+		x->is_ftz = select_take(p, "ftz");
 	if (!x || (is_slct && !select_take_type(p, &by)) ||
 		!take_sized_type(p, 2 | 4 | 8 | 16, &type) || !select_is_done(p) ||
 		!select_has_operands(p, 4, 4))

@@ -408,6 +408,25 @@ static void test_widths_of_printed_numbers_are_bounded(void **state)
 	}
 }
 
+static void test_modifiers_change_results(void **state)
+{
+	static const char text[] = HEAD KERNEL
+		"mov.b32 %f1, 0x80000001;\n" /* the least subnormal number */
+		"slct.u32.f32 %r1, 1, 2, %f1; slct.ftz.u32.f32 %r2, 1, 2, %f1;\n"
+		"mov.b32 %f1, 0x80800000; slct.ftz.u32.f32 %r3, 1, 2, %f1;\n"
+		"st.global.v2.u32 [%m], {%r1, %r2}; st.global.u32 [%m+8], %r3;\n"
+		"mov.u32 %r1, 7; mov.u32 %r2, -7; cvt.rn.sat.f32.s32 %f1, %r1;\n"
+		"cvt.rn.sat.f32.s32 %f2, %r2; st.global.v2.f32 [%m+16], {%f1, %f2}; ret; }\n";
+	const float *f = (const float *)(machine.memory + 16);
+
+	machine_init();
+	assert_int_equal(run_text(text, 1, 1).fault, PTX_OK);
+	assert_int_equal(words()[0], 2);
+	assert_int_equal(words()[1], 1);
+	assert_int_equal(words()[2], 2);
+	assert_true(f[0] == 1 && f[1] == 0);
+}
+
 static void test_labels_belong_to_their_blocks(void **state)
 {
 	static const char text[] = HEAD KERNEL
@@ -548,5 +567,5 @@ UNIT_MAIN(UNIT(test_a_kernel_changes_memory), UNIT(test_lanes_part_and_meet),
 	UNIT(test_a_load_may_drop_its_value), UNIT(test_registers_begin_with_zeros),
 	UNIT(test_threads_may_stop_soon), UNIT(test_matrices_are_not_in_host_memory),
 	UNIT(test_widths_of_printed_numbers_are_bounded), UNIT(test_labels_belong_to_their_blocks),
-	UNIT(test_faults_name_their_line), UNIT(test_what_is_wrong_or_missing_does_not_load),
-	UNIT(test_calls_match_their_functions))
+	UNIT(test_modifiers_change_results), UNIT(test_faults_name_their_line),
+	UNIT(test_what_is_wrong_or_missing_does_not_load), UNIT(test_calls_match_their_functions))
