@@ -40,7 +40,7 @@ check: ## run all tests
 	@scripts/check build
 
 # Where one cannot be had, or another cluster is given, its tests say so themselves. KUBERNETES in the environment: these alone.
-kubernetes: ## build the newest and the oldest Kubernetes for the tests, and programs that run on it: once, 35 minutes
+kubernetes: ## build the newest and the oldest Kubernetes for the tests, and programs that run on it: once, 50 minutes
 	@[ -n "$$KUBECONFIG" ] || for one in $${KUBERNETES-$$(tests/k8s/get --list)}; do \
 		tests/k8s/get $$one >/dev/null || [ $$? -eq 77 ] || exit 1; \
 	done
