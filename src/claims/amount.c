@@ -10,72 +10,15 @@
 #include <stdio.h>
 
 #include "base/cleanup.h"
+#include "spec/quantity.h"
 
 #define AMOUNT_NANO ((__int128)1000000000)
 /* Above 10^27, which is the largest number of the API server in units of 10^-9, rounded up. */
 #define AMOUNT_MOST ((__int128)INT64_MAX * AMOUNT_NANO)
-#define AMOUNT_EXPONENT_MAX 1000
-
-static const struct {
-	char name[3];
-	int exponent; /* of 10 */
-	int shift;    /* exponent of 2 */
-} amount_units_table[] = {
-	{"", 0, 0},
-	{"n", -9, 0},
-	{"u", -6, 0},
-	{"m", -3, 0},
-	{"k", 3, 0},
-	{"M", 6, 0},
-	{"G", 9, 0},
-	{"T", 12, 0},
-	{"P", 15, 0},
-	{"E", 18, 0},
-	{"Ki", 0, 10},
-	{"Mi", 0, 20},
-	{"Gi", 0, 30},
-	{"Ti", 0, 40},
-	{"Pi", 0, 50},
-	{"Ei", 0, 60},
-};
 
 static bool amount_is_digit(char c)
 {
 	return c >= '0' && c <= '9';
-}
-
-/* Reads "e3" or "E-6". */
-static bool amount_read_exponent(struct str text, int *ret_exponent)
-{
-	bool is_negative;
-	int value = 0;
-
-	if (!str_skip_prefix(&text, STR("e")) && !str_skip_prefix(&text, STR("E")))
-		return false;
-	is_negative = str_skip_prefix(&text, STR("-"));
-	if (!is_negative)
-		str_skip_prefix(&text, STR("+"));
-	if (!text.n)
-		return false;
-	for (size_t i = 0; i < text.n; i++) {
-		if (!amount_is_digit(text.p[i]))
-			return false;
-		value = MIN(value * 10 + (text.p[i] - '0'), AMOUNT_EXPONENT_MAX);
-	}
-	*ret_exponent = is_negative ? -value : value;
-	return true;
-}
-
-static int amount_read_unit(struct str text, int *ret_exponent, int *ret_shift)
-{
-	for (size_t i = 0; i < ARRAY_SIZE(amount_units_table); i++)
-		if (str_is(text, amount_units_table[i].name)) {
-			*ret_exponent = amount_units_table[i].exponent;
-			*ret_shift = amount_units_table[i].shift;
-			return 0;
-		}
-	*ret_shift = 0;
-	return amount_read_exponent(text, ret_exponent) ? 0 : -EINVAL;
 }
 
 /* Returns digits * 10^exponent * 2^shift, rounded up, at most AMOUNT_MOST. */
@@ -145,7 +88,7 @@ int amount_parse(struct str text, struct amount *ret)
 		exponent -= in_fraction;
 	}
 	rest = (struct str){rest.p + i, rest.n - i};
-	if (amount_read_unit(rest, &own_exponent, &shift) < 0)
+	if (quantity_read_unit(rest, &own_exponent, &shift) < 0)
 		return -EINVAL;
 	ret->nano = amount_scale(digits + is_rounded, exponent + own_exponent + 9, shift);
 	ret->nano = is_negative ? -ret->nano : ret->nano;

@@ -22,13 +22,12 @@ struct number {
 	unsigned __int128 digits;
 	int n_digits;
 	int exponent; /* of 10 */
-	unsigned int shift;
+	int shift;
 };
 
 static const struct {
 	const char *name;
-	int exponent;
-	unsigned int shift;
+	int exponent, shift;
 } units[] = {
 	{"", 0, 0},
 	{"n", -9, 0},
@@ -121,17 +120,23 @@ static bool take_exponent(struct str text, int *ret_exponent)
 	return text.n > 0;
 }
 
+int quantity_read_unit(struct str text, int *ret_exponent, int *ret_shift)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(units); i++)
+		if (str_is(text, units[i].name)) {
+			*ret_exponent = units[i].exponent;
+			*ret_shift = units[i].shift;
+			return 0;
+		}
+	*ret_shift = 0;
+	return take_exponent(text, ret_exponent) ? 0 : -EINVAL;
+}
+
 static int take_unit(struct str text, struct number *number)
 {
 	int exponent;
 
-	for (size_t i = 0; i < ARRAY_SIZE(units); i++)
-		if (str_is(text, units[i].name)) {
-			number->exponent += units[i].exponent;
-			number->shift = units[i].shift;
-			return 0;
-		}
-	if (!take_exponent(text, &exponent))
+	if (quantity_read_unit(text, &exponent, &number->shift) < 0)
 		return -EINVAL;
 	number->exponent += exponent;
 	return 0;

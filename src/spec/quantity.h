@@ -32,6 +32,12 @@ int quantity_parse(struct str text, uint64_t per_unit, uint64_t *ret_value, stru
 int quantity_parse_up(struct str text, uint64_t per_unit, int64_t *ret_value, struct error *err);
 
 /*
+ * The unit of a quantity, which is what follows its digits: "", "Mi", "k", "e3". The digits count
+ * times 10^ret_exponent (within +-1000) and 2^ret_shift. Returns 0, or -EINVAL: no unit.
+ */
+int quantity_read_unit(struct str text, int *ret_exponent, int *ret_shift);
+
+/*
  * Formats like Kubernetes, in the largest unit that leaves a whole number. Thousandths: "350m",
  * "2", "3k"; bytes: "96Mi", "1000001". Returns ret.
  */
