@@ -47,6 +47,7 @@ def base():
 
 
 WORD = re.compile(r"\{\{\s*\.Values\.([A-Za-z.]+)\s*\}\}")
+IMAGE = re.compile(r"\{\{ include \"divvy.image\" \(list \. \"([a-z-]+)\" \.Values\.([a-z]+)\) \}\}")
 
 
 def values():
@@ -62,7 +63,15 @@ def leaves(tree, path=()):
 
 
 def chart(given):
-    """The chart's objects. Our chart uses only one feature of Helm's language, a value by its name."""
+    """The chart's objects. Our chart uses two features of Helm's language: a value by its name, and the image of a part."""
+    version = yaml.safe_load((DEPLOY / "chart/Chart.yaml").read_text())["appVersion"]
+
+    def image(match):
+        """As chart/templates/_helpers.tpl."""
+        part = given[match.group(2)]
+        registry = given["registry"].removesuffix("/") + "/" if given["registry"] else ""
+        end = f"@{part['digest']}" if part["digest"] else f":{given['tag'] or version}"
+        return part["image"] or registry + match.group(1) + end
 
     def value(match):
         node = given
@@ -72,7 +81,7 @@ def chart(given):
 
     objects = []
     for path in sorted((DEPLOY / "chart/templates").glob("*.yaml")):
-        text = WORD.sub(value, path.read_text())
+        text = IMAGE.sub(image, WORD.sub(value, path.read_text()))
         assert "{{" not in text, f"{path.name}: more of Helm's language than this test knows"
         objects += load(text)
     return index(objects)
