@@ -75,7 +75,12 @@ deb: ## Debian packages of the current commit, in out/deb
 	@scripts/setup
 	@scripts/deb
 
+artefacts: ## images, chart, bills of materials and checksums of the packages in out/deb, in out/release
+	@scripts/setup
+	@[ -e out/deb/build.log ] || scripts/deb
+	@release/artefacts
+
 clean: ## remove what was built and made
 	rm -rf build build-asan build-tsan build-fuzz out
 
-.PHONY: build help setup demo demo-remote demo-kubernetes check kubernetes bench reproduce fuzz lint format soak install deb clean
+.PHONY: build help setup demo demo-remote demo-kubernetes check kubernetes bench reproduce fuzz lint format soak install deb artefacts clean
