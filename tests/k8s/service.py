@@ -124,7 +124,7 @@ class Service:
                 version=("autoscaling/v2", self.cluster.api_version("HorizontalPodAutoscaler")),
                 name=("answers-many", self.name),
                 share=(f'"{SHARE}"', f'"{self.share}"'),
-                image=("image: divvy-programs:0.1.0", f"image: {IMAGE}:{shipped.VERSION}"),
+                image=(f"image: {shipped.PROGRAMS}", f"image: {IMAGE}:{shipped.VERSION}"),
                 program=(
                     "command: [spin, --burst-on=20, --burst-off=80, --quiet]",
                     f'command: [worker, "{self.load.address}", "{self.load.port}", "{KERNEL_MS * 1000}"]',

@@ -16,7 +16,9 @@ from divvyd import BUILD, SOURCE, SPIN, Daemon, libraries_of
 from manifests import overlay
 
 SYSTEM = "divvy-system"
-VERSION = "0.1.0"  # of the images that deploy/ names
+VERSION = subprocess.run(
+    [os.path.join(SOURCE, "release/version")], check=True, capture_output=True, text=True
+).stdout.strip()  # of the images that deploy/ names
 PROGRAMS = f"divvy-programs:{VERSION}"
 PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 START_S = 300

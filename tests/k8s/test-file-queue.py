@@ -50,7 +50,7 @@ def write_job(script):
     """The example, with a program that prints its input, and a folder of this machine."""
     text = example(
         "file-queue/job",
-        image=("image: divvy-programs:0.1.0", "image: local/busybox:1\n        imagePullPolicy: Never"),
+        image=(f"image: {shipped.PROGRAMS}", "image: local/busybox:1\n        imagePullPolicy: Never"),
         program=("command: [spin, --duration=5]", f"command: [sh, -c, '{script}']"),
         again=("backoffLimit: 2", "backoffLimit: 1"),  # Kubernetes waits 10 s before, and 20 s more each time
         volume=("persistentVolumeClaim: {claimName: files}", f"hostPath: {{path: {files}}}"),
