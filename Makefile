@@ -80,7 +80,11 @@ artefacts: ## images, chart, bills of materials and checksums of the packages in
 	@[ -e out/deb/build.log ] || scripts/deb
 	@release/artefacts
 
+release: ## a release of the current commit: VERSION=0.2.0; SKIP_CI=1 to try, without a tag
+	@scripts/setup
+	@release/release '$(VERSION)'
+
 clean: ## remove what was built and made
 	rm -rf build build-asan build-tsan build-fuzz out
 
-.PHONY: build help setup demo demo-remote demo-kubernetes check kubernetes bench reproduce fuzz lint format soak install deb artefacts clean
+.PHONY: build help setup demo demo-remote demo-kubernetes check kubernetes bench reproduce fuzz lint format soak install deb artefacts release clean
