@@ -195,6 +195,14 @@ def overlay_of_claims(cluster, folder):
     return copy / "overlays/dra"
 
 
+def changed_for_tests(cluster, text):
+    """Objects that helm has printed, with the changes of the overlay for tests."""
+    generate = runpy.run_path(str(DEPLOY / "generate"), run_name="test")
+    changes = yaml.safe_load((DEPLOY / "overlays/test/changes.yaml").read_text())
+    made = [generate["changed"](o, changes.get(f"{o['kind']}/{o['metadata']['name']}", [])) for o in load(text)]
+    return for_cluster(cluster, generate["dump"](made))
+
+
 def for_cluster(cluster, text):
     """Manifests of the overlay for tests, with this cluster's API server, and with ports of the node's seat."""
     url = urllib.parse.urlsplit(cluster.server)

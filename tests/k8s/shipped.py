@@ -165,11 +165,16 @@ def plug_in(cluster, simulate):
     return folder
 
 
-def install(cluster, simulate="2xH200-141Gi"):
-    """Installs as docs/kubernetes.md describes; divvyd serves when this returns."""
-    make_images(cluster)
+def apply_overlay(cluster):
     with tempfile.TemporaryDirectory(prefix="divvy-deploy-", dir=cluster.dir) as folder:
         cluster.kubectl("apply", "-k", str(overlay(cluster, folder)), timeout=START_S)
+
+
+def install(cluster, simulate="2xH200-141Gi", images=make_images, objects=apply_overlay):
+    """Installs as docs/kubernetes.md describes; divvyd serves when this returns. `images` imports the images, and `objects` applies
+    the objects."""
+    images(cluster)
+    objects(cluster)
     await_workloads(cluster)
     cluster.apply(example("simulated-node", name=("node1", cluster.node_name), devices=("2xH200-141Gi", simulate)))
     cluster.kubectl("label", "node", cluster.node_name, "divvy.gpu/owner=divvy")
