@@ -70,13 +70,28 @@ static inline const char *slice_node(const struct slice *slice)
 	return slice->nodes.name ? slice->nodes.name : "";
 }
 
+/* ---- claims.c ---- */
+
 /* The allocation of the claim: in the API, or assumed; NULL: none. */
 const struct allocation *claims_entry_allocation(const struct claims_entry *entry);
 
+#define CLAIMS_KEY_MAX 512u
+/* The key of the object, in `room` or `name`. */
+const char *claims_key(
+	enum claims_kind kind, const char *ns, const char *name, char room[static CLAIMS_KEY_MAX]);
 struct claims_entry *claims_find(struct claims *claims, enum claims_kind kind, const char *key);
 /* Brings the indexes up to date. -ENOMEM. */
 int claims_refresh(struct claims *claims);
+/* Ends the assumption about the claim; claims_drop_unheld() does so only if nothing holds it. */
+void claims_drop_assumed(struct claims *claims, struct claims_entry *entry);
+void claims_drop_unheld(struct claims *claims, struct claims_entry *entry);
+
+/* ---- claims-use.c ---- */
+
 const struct device_use *claims_use(const struct claims *claims, const char *id);
+/* Adds the allocation to the uses of its devices (sign 1), or removes it from them (sign -1). */
+void claims_count(struct claims *claims, const struct allocation *allocation, int32_t sign);
+void claims_drop_uses(struct claims *claims);
 
 /* ---- slice-pool.c ---- */
 
@@ -139,6 +154,23 @@ struct claims_wanted {
  */
 int allocate(struct arena *arena, const struct claims *claims, const struct claims_node *node,
 	struct claims_wanted *wanted, struct claim_result **ret_results, struct error *err);
+
+/* ---- claims-search.c ---- */
+
+struct claims_search {
+	struct claims *claims;
+	struct arena arena;
+	const char *uid; /* of the pod */
+	struct claims_entry **entries;
+	uint32_t n;
+	struct claims_wanted wanted;   /* the claims that have no devices yet */
+	uint32_t *wanted_at;           /* their positions in entries */
+	struct claims_answer *answers; /* by node */
+};
+
+/* Whether the node reaches the devices of all claims that have devices. */
+bool claims_search_reaches(
+	struct claims_search *search, const struct claims_node *node, const char **ret_why);
 
 /* ---- allocate-result.c ---- */
 
