@@ -11,81 +11,12 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "claims/claims-internal.h"
+#include "claims/allocate-internal.h"
 #include "claims/consume.h"
-
-enum step {
-	STEP_FAILED,   /* no choice satisfies what remains */
-	STEP_DONE,     /* everything is satisfied */
-	STEP_TOO_MANY, /* the claim would get too many devices, whatever devices they are */
-	STEP_ABORT,    /* search->fault has an error that ends the search */
-};
-
-/* A device that the node can use. */
-struct candidate {
-	const struct device *device;
-	struct pool *pool;
-	const struct device_use *use;
-	uint64_t taken_by;  /* bits of the claims for which the search has taken the device */
-	uint32_t n_shares;  /* shares that the search has taken */
-	__int128 *consumed; /* by these shares, by capacity */
-};
-
-/* One choice of a request, and the devices that suit it. */
-struct wanted {
-	const struct request *request;
-	const struct device_class *class;
-	uint32_t n;     /* devices that are needed */
-	uint32_t *all;  /* with allocationMode All: the candidates */
-	uint8_t *suits; /* by candidate: 0 unknown, 1 yes, 2 no */
-};
-
-struct wanted_request {
-	struct wanted *choices;
-	uint32_t n;
-	bool is_list;
-	uint32_t chosen;
-};
-
-/* A constraint with the values of the devices chosen so far. */
-struct tracker {
-	const struct constraint *of;
-	const struct attribute *seen[CLAIM_DEVICES_MAX];
-	uint32_t n;
-};
-
-struct wanted_claim {
-	const struct resource_claim *claim;
-	struct wanted_request *requests;
-	struct tracker *trackers;
-	struct claim_result *result;
-};
-
-struct search {
-	struct arena *arena;
-	const struct claims *claims;
-	const struct claims_node *node;
-	struct pools pools;
-	struct candidate *candidates;
-	uint32_t n_candidates;
-	struct wanted_claim *claim;
-	uint32_t n_claims;
-	uint64_t steps;         /* that the search may still take */
-	struct amount *amounts; /* room for the capacities of any device */
-	int fault;
-	struct error *err;
-};
-
-/* Which device comes next: of a claim's request, of its choice. */
-struct position {
-	uint32_t claim, request, choice, device;
-	bool is_in_choice; /* the choice is made, if the request is a prioritized list */
-	uint32_t from;     /* first candidate to try */
-};
 
 static enum step search_step(struct search *search, struct position at);
 
-static enum step search_abort(struct search *search, int r)
+enum step search_abort(struct search *search, int r)
 {
 	if (!search->fault)
 		search->fault = r;
@@ -136,6 +67,7 @@ static int selectors_match(
 	return 1;
 }
 
+/* Returns an enum suits, or an error. */
 static int search_judge(
 	struct search *search, const struct wanted *wanted, const struct device *device)
 {
@@ -149,17 +81,20 @@ static int search_judge(
 	r = selectors_match(search, &wanted->class->selectors, device);
 	if (r < 0)
 		return fail_within(search->err, r, "class %.64s", wanted->class->name);
-	if (r > 0)
-		r = selectors_match(search, &wanted->request->selectors, device);
+	if (!r)
+		return SUITS_NOT_CLASS;
+	r = selectors_match(search, &wanted->request->selectors, device);
 	if (r < 0)
 		return fail_within(search->err, r, "request %.64s", wanted->request->full_name);
-	if (r > 0 && device->slice->is_per_device)
-		r = node_choice_has(&device->nodes, search->node->name, search->node->labels);
-	return r;
+	if (!r)
+		return SUITS_NOT_SELECTORS;
+	if (device->slice->is_per_device &&
+		!node_choice_has(&device->nodes, search->node->name, search->node->labels))
+		return SUITS_NOT_NODE;
+	return SUITS_YES;
 }
 
-/* Returns 1 if the request may have the device, as far as nothing is taken; else 0, or an error. */
-static int search_suits(struct search *search, struct wanted *wanted, uint32_t candidate)
+int search_suits(struct search *search, struct wanted *wanted, uint32_t candidate)
 {
 	const struct device *device = search->candidates[candidate].device;
 	int r;
@@ -167,18 +102,18 @@ static int search_suits(struct search *search, struct wanted *wanted, uint32_t c
 	/* This scheduler does not wait for binding conditions. */
 	if (device->has_binding_conditions)
 		return 0;
-	if (!wanted->suits[candidate]) {
+	if (wanted->suits[candidate] == SUITS_UNKNOWN) {
 		r = search_judge(search, wanted, device);
 		if (r < 0)
 			return r;
-		wanted->suits[candidate] = r ? 1 : 2;
+		wanted->suits[candidate] = (uint8_t)r;
 	}
-	return wanted->suits[candidate] == 1;
+	return wanted->suits[candidate] == SUITS_YES;
 }
 
 /* ---- capacity ---- */
 
-static __int128 device_use_sum(const struct device_use *use, const char *name)
+__int128 device_use_sum(const struct device_use *use, const char *name)
 {
 	for (const struct amount_sum *sum = use ? use->sums : NULL; sum; sum = sum->next)
 		if (!strcmp(sum->name, name))
@@ -186,11 +121,7 @@ static __int128 device_use_sum(const struct device_use *use, const char *name)
 	return 0;
 }
 
-/*
- * Returns 1 if the device has enough capacity for the request, else 0, or an error. Writes what the
- * request consumes to search->amounts. is_empty: counts the whole capacity, as if no share had any.
- */
-static int search_has_capacity(struct search *search, const struct wanted *wanted,
+int search_has_capacity(struct search *search, const struct wanted *wanted,
 	const struct candidate *candidate, bool is_empty)
 {
 	const struct device *device = candidate->device;
@@ -210,7 +141,7 @@ static int search_has_capacity(struct search *search, const struct wanted *wante
 
 /* ---- counters ---- */
 
-static struct pool_counter *search_counter(struct pool *pool, const struct counter *of)
+struct pool_counter *search_counter(struct pool *pool, const struct counter *of)
 {
 	for (uint32_t i = 0; i < pool->n_counters; i++)
 		if (!strcmp(pool->counters[i].of->name, of->name) &&
@@ -219,7 +150,7 @@ static struct pool_counter *search_counter(struct pool *pool, const struct count
 	return NULL;
 }
 
-static void search_consume(struct candidate *candidate, int sign)
+void search_consume(struct candidate *candidate, int sign)
 {
 	const struct device *device = candidate->device;
 
@@ -232,8 +163,7 @@ static void search_consume(struct candidate *candidate, int sign)
 	}
 }
 
-/* Takes the device's counters. Like kube-scheduler, needs all counters of the pool to suffice. */
-static bool search_take_counters(struct search *search, struct candidate *candidate)
+bool search_take_counters(struct search *search, struct candidate *candidate)
 {
 	struct pool *pool = candidate->pool;
 
@@ -307,12 +237,12 @@ static bool search_track(
 
 /* ---- devices ---- */
 
-static bool candidate_is_whole(const struct candidate *candidate)
+bool candidate_is_whole(const struct candidate *candidate)
 {
 	return candidate->taken_by || (candidate->use && candidate->use->n_whole);
 }
 
-static bool search_is_tainted(
+const struct device_taint *search_taint(
 	struct search *search, const struct wanted *wanted, const struct device *device)
 {
 	const struct device_tolerations *tolerations = &wanted->request->tolerations;
@@ -320,13 +250,13 @@ static bool search_is_tainted(
 
 	for (uint32_t i = 0; i < device->taints.n; i++)
 		if (device_taint_keeps_off(&device->taints.v[i], tolerations))
-			return true;
+			return &device->taints.v[i];
 	for (entry = rules; entry; entry = entry->hh.next)
 		if (taint_rule_selects(&entry->rule, device->slice->driver, device->slice->pool,
 			    device->name) &&
 			device_taint_keeps_off(&entry->rule.taint, tolerations))
-			return true;
-	return false;
+			return &entry->rule.taint;
+	return NULL;
 }
 
 /* Changes by taking a device that its result does not show. */
@@ -367,7 +297,7 @@ static enum step search_take(struct search *search, struct position at, uint32_t
 			return STEP_FAILED;
 		undo->has_counters = true;
 	}
-	r = !search_is_tainted(search, wanted, device);
+	r = !search_taint(search, wanted, device);
 	if (r && !search_track(claim, at, device)) {
 		r = is_required ? fail(search->err, EINVAL,
 					  "request %.64s: a constraint does not allow device "
@@ -423,9 +353,12 @@ static void search_give_back(
 
 /* ---- the search ---- */
 
-/* Takes the candidate and what remains. STEP_FAILED: try another candidate. */
+/*
+ * Takes the candidate and what remains. `from`: the first place in search->order for the request's
+ * next device. STEP_FAILED: try another candidate.
+ */
 static enum step search_try(
-	struct search *search, struct position at, uint32_t number, bool is_required)
+	struct search *search, struct position at, uint32_t number, uint32_t from, bool is_required)
 {
 	struct position next = at;
 	struct undo undo;
@@ -438,7 +371,7 @@ static enum step search_try(
 	if (step != STEP_DONE)
 		return step;
 	next.device++;
-	next.from = number + 1;
+	next.from = from;
 	step = search_step(search, next);
 	if (step != STEP_DONE)
 		search_give_back(search, at, number, undo);
@@ -467,7 +400,8 @@ static enum step search_list(struct search *search, struct position at)
 static enum step search_any(struct search *search, struct position at, struct wanted *wanted)
 {
 	for (uint32_t i = at.from; i < search->n_candidates; i++) {
-		const struct candidate *candidate = &search->candidates[i];
+		const uint32_t number = search->order[i];
+		const struct candidate *candidate = &search->candidates[number];
 		enum step step;
 		int r = search_count(search, 1);
 
@@ -476,14 +410,14 @@ static enum step search_any(struct search *search, struct position at, struct wa
 		if (wanted->request->is_admin ? candidate->taken_by >> at.claim & 1
 					      : candidate_is_whole(candidate))
 			continue;
-		r = search_suits(search, wanted, i);
+		r = search_suits(search, wanted, number);
 		if (r > 0)
 			r = search_has_capacity(search, wanted, candidate, false);
 		if (r < 0)
 			return search_abort(search, r);
 		if (!r)
 			continue;
-		step = search_try(search, at, i, false);
+		step = search_try(search, at, number, i + 1, false);
 		if (step != STEP_FAILED)
 			return step;
 	}
@@ -516,163 +450,40 @@ static enum step search_step(struct search *search, struct position at)
 	if (wanted->n - at.device > CLAIM_DEVICES_MAX - claim->result->n)
 		return STEP_TOO_MANY;
 	if (wanted->request->is_all)
-		return search_try(search, at, wanted->all[at.device], true);
+		return search_try(search, at, wanted->all[at.device], 0, true);
 	return search_any(search, at, wanted);
 }
 
-/* ---- preparation ---- */
-
-static void *search_room(struct search *search, size_t n, size_t item)
+int search_new(struct arena *arena, const struct claims *claims, const struct claims_node *node,
+	struct claims_wanted *wanted, struct search *ret, struct error *err)
 {
-	void *p = arena_take_array(search->arena, n + 1, item);
-
-	if (!p)
-		search_abort(search, fail(search->err, ENOMEM, "out of memory"));
-	return p;
-}
-
-static int search_collect(struct search *search)
-{
-	uint32_t n = 0, most = 0;
-
-	if (pools_gather(search->arena, search->claims, search->node, &search->pools) < 0)
-		return fail(search->err, ENOMEM, "out of memory");
-	for (uint32_t i = 0; i < search->pools.n; i++)
-		for (uint32_t k = 0; k < search->pools.v[i].n_slices; k++)
-			n += search->pools.v[i].slices[k]->n_devices;
-	search->candidates = search_room(search, n, sizeof(*search->candidates));
-	for (uint32_t i = 0; search->candidates && i < search->pools.n; i++) {
-		struct pool *pool = &search->pools.v[i];
-
-		for (uint32_t k = 0; !pool->is_invalid && k < pool->n_slices; k++)
-			for (uint32_t d = 0; d < pool->slices[k]->n_devices; d++) {
-				const struct device *device = &pool->slices[k]->devices[d];
-
-				search->candidates[search->n_candidates++] = (struct candidate){
-					.device = device,
-					.pool = pool,
-					.use = claims_use(search->claims, device->id),
-					.consumed = search_room(
-						search, device->n_capacities, sizeof(__int128))};
-				most = MAX(most, device->n_capacities);
-			}
-	}
-	search->amounts = search_room(search, most, sizeof(*search->amounts));
-	return search->fault;
-}
-
-/* Finds all devices that suit a request with allocationMode All. */
-static int search_collect_all(struct search *search, struct wanted *wanted)
-{
-	for (uint32_t i = 0; i < search->pools.n; i++)
-		if (search->pools.v[i].is_incomplete || search->pools.v[i].is_invalid)
-			return fail(search->err, EAGAIN,
-				"request %.64s: needs all devices, but pool %.64s of %.64s is %s",
-				wanted->request->full_name, search->pools.v[i].name,
-				search->pools.v[i].driver,
-				search->pools.v[i].is_invalid ? "invalid" : "incomplete");
-	wanted->all = search_room(search, search->n_candidates, sizeof(*wanted->all));
-	for (uint32_t i = 0; wanted->all && i < search->n_candidates; i++) {
-		int r = search_suits(search, wanted, i);
-
-		if (r > 0)
-			r = search_has_capacity(search, wanted, &search->candidates[i], true);
-		if (r < 0)
-			return r;
-		if (r > 0)
-			wanted->all[wanted->n++] = i;
-	}
-	return search->fault;
-}
-
-static int search_prepare_choice(
-	struct search *search, const struct request *request, struct wanted *wanted)
-{
-	const struct claims_entry *class = claims_find(
-		(struct claims *)search->claims, CLAIMS_CLASS, request->class_name);
-
-	if (!class)
-		return fail(search->err, ENOENT, "request %.64s: device class %.64s does not exist",
-			request->full_name, request->class_name);
-	*wanted = (struct wanted){.request = request, .class = class->class};
-	wanted->suits = search_room(search, search->n_candidates, sizeof(*wanted->suits));
-	if (!wanted->suits)
-		return search->fault;
-	if (request->is_all)
-		return search_collect_all(search, wanted);
-	/* A greater count fails as well, and a sum of such counts fits. */
-	wanted->n = (uint32_t)MIN(MAX(request->count, 0), (int64_t)CLAIM_DEVICES_MAX + 1);
-	return 0;
-}
-
-static int search_prepare_request(struct search *search, const struct claim_request *request,
-	struct wanted_request *wanted, uint32_t *n_devices)
-{
-	uint32_t least = UINT32_MAX;
+	struct claim_result *results = arena_take_array(arena, wanted->n + 1ul, sizeof(*results));
 	int r;
 
-	wanted->n = request->n;
-	wanted->is_list = request->is_list;
-	wanted->choices = search_room(search, request->n, sizeof(*wanted->choices));
-	if (!wanted->choices)
-		return search->fault;
-	for (uint32_t i = 0; i < request->n; i++) {
-		r = search_prepare_choice(search, &request->choices[i], &wanted->choices[i]);
-		if (r < 0)
-			return r;
-		least = MIN(least, wanted->choices[i].n);
-	}
-	if (least > CLAIM_DEVICES_MAX - *n_devices)
-		return fail(search->err, E2BIG,
-			"request %.64s: a claim can have at most %u devices", request->name,
-			CLAIM_DEVICES_MAX);
-	*n_devices += least;
-	return 0;
-}
-
-static int search_prepare_claim(
-	struct search *search, const struct resource_claim *claim, struct wanted_claim *wanted)
-{
-	uint32_t n_devices = 0;
-	int r = 0;
-
-	wanted->claim = claim;
-	wanted->requests = search_room(search, claim->n_requests, sizeof(*wanted->requests));
-	wanted->trackers = search_room(search, claim->n_constraints, sizeof(*wanted->trackers));
-	wanted->result->choices = search_room(search, claim->n_requests, sizeof(uint32_t));
-	for (uint32_t i = 0; !search->fault && r == 0 && i < claim->n_requests; i++)
-		r = search_prepare_request(
-			search, &claim->requests[i], &wanted->requests[i], &n_devices);
-	for (uint32_t i = 0; !search->fault && i < claim->n_constraints; i++)
-		wanted->trackers[i].of = &claim->constraints[i];
-	r = search->fault ? search->fault : r;
-	return r < 0 ? fail_within(search->err, r, "claim %.64s", claim->name) : 0;
+	*ret = (struct search){.arena = arena,
+		.claims = claims,
+		.node = node,
+		.n_claims = wanted->n,
+		.steps = MIN(wanted->steps, CLAIMS_NODE_STEPS_MAX),
+		.err = err};
+	if (!results)
+		return fail(err, ENOMEM, "out of memory");
+	r = ret->steps ? search_prepare(ret, wanted, results) : search_count(ret, 1);
+	return r < 0 ? r : search_order(ret);
 }
 
 int allocate(struct arena *arena, const struct claims *claims, const struct claims_node *node,
-	struct claims_wanted *wanted, struct claim_result **ret, struct error *err)
+	struct claims_wanted *wanted, struct claims_choice *ret, struct error *err)
 {
-	const uint32_t n = wanted->n;
 	const uint64_t steps = MIN(wanted->steps, CLAIMS_NODE_STEPS_MAX);
 	struct error own = {0};
-	struct search search = {.arena = arena,
-		.claims = claims,
-		.node = node,
-		.n_claims = n,
-		.steps = steps,
-		.err = err ? err : &own};
-	struct claim_result *results = search_room(&search, n, sizeof(*results));
+	struct search search;
 	enum step step = STEP_ABORT;
-	int r = steps ? search_collect(&search) : search_count(&search, 1);
+	int r;
 
-	if (r < 0)
-		return r;
-	search.claim = search_room(&search, n, sizeof(*search.claim));
-	for (uint32_t i = 0; !search.fault && r == 0 && i < n; i++) {
-		search.claim[i].result = &results[i];
-		r = search_prepare_claim(&search, wanted->v[i], &search.claim[i]);
-	}
-	if (!search.fault && r == 0)
+	err = err ? err : &own;
+	r = search_new(arena, claims, node, wanted, &search, err);
+	if (r == 0)
 		step = search_step(&search, (struct position){.claim = 0});
 	wanted->steps -= steps - search.steps;
 	if (step == STEP_ABORT)
@@ -681,10 +492,11 @@ int allocate(struct arena *arena, const struct claims *claims, const struct clai
 		return fail(
 			err, E2BIG, "a claim would get more than %u devices", CLAIM_DEVICES_MAX);
 	if (step == STEP_FAILED)
-		return -ENOSPC;
-	for (uint32_t i = 0; i < n; i++)
+		return search_explain(&search);
+	for (uint32_t i = 0; i < wanted->n; i++)
 		for (uint32_t k = 0; k < wanted->v[i]->n_requests; k++)
-			results[i].choices[k] = search.claim[i].requests[k].chosen;
-	*ret = results;
+			search.claim[i].result->choices[k] = search.claim[i].requests[k].chosen;
+	*ret = (struct claims_choice){wanted->n ? search.claim[0].result : NULL};
+	search_score(&search, &ret->score);
 	return 0;
 }

@@ -23,6 +23,9 @@ struct claims_entry {
 	uint32_t n_assumed; /* places that hold the assumption */
 	uint32_t n_writes;  /* writes of the allocation in flight */
 	bool is_kept;       /* the API may have the assumed allocation */
+	uint32_t n_hidden;  /* hidden pods that use the claim */
+	bool is_ending;     /* claims_note_ending() */
+	bool is_counted;    /* its allocation counts as a use of its devices */
 	UT_hash_handle hh;
 };
 
@@ -48,6 +51,7 @@ struct claims_slot {
 
 struct claims {
 	struct rand rand; /* for the identifiers of shares */
+	struct claims_packing packing;
 	uint64_t n_steps, most_steps;
 	struct claims_entry *objects[CLAIMS_KINDS];
 	/*
@@ -62,6 +66,8 @@ struct claims {
 	/* Each change of an allocation updates the uses; are_uses_old: memory was exhausted. */
 	struct device_use *uses;
 	bool are_uses_old;
+	uint32_t n_ending; /* claims with is_ending */
+	bool is_ending_hidden;
 };
 
 /* The node that the slice names; "": none. */
@@ -89,9 +95,18 @@ void claims_drop_unheld(struct claims *claims, struct claims_entry *entry);
 /* ---- claims-use.c ---- */
 
 const struct device_use *claims_use(const struct claims *claims, const char *id);
-/* Adds the allocation to the uses of its devices (sign 1), or removes it from them (sign -1). */
-void claims_count(struct claims *claims, const struct allocation *allocation, int32_t sign);
 void claims_drop_uses(struct claims *claims);
+/*
+ * Counts the allocation of the claim, unless all pods that use the claim are hidden. Call
+ * claims_uncount() before a change of the claim or of its assumption, and claims_recount()
+ * afterwards.
+ */
+void claims_uncount(struct claims *claims, struct claims_entry *entry);
+void claims_recount(struct claims *claims, struct claims_entry *entry);
+/* Undoes claims_note_ending(). */
+void claims_end_ending(struct claims *claims, struct claims_entry *entry);
+/* Whether a device of the allocation has more users than it has room for. */
+bool claims_is_exceeded(const struct claims *claims, const struct allocation *allocation);
 
 /* ---- slice-pool.c ---- */
 
@@ -147,13 +162,28 @@ struct claims_wanted {
 	uint64_t steps; /* that the search may still take */
 };
 
+struct claims_choice {
+	struct claim_result *v; /* one for each claim */
+	struct claims_score score;
+};
+
 /*
- * Chooses devices for the claims. The arena owns the results, one for each claim. -ENOSPC: there
- * are not enough devices; -ETIMEDOUT: too many steps; other errors are faults of the claims, or
- * -ENOMEM.
+ * Chooses devices for the claims. The arena owns the results. -ENOSPC: there are not enough
+ * devices, and `err` says why; -ETIMEDOUT: too many steps; other errors are faults of the claims,
+ * or -ENOMEM.
  */
 int allocate(struct arena *arena, const struct claims *claims, const struct claims_node *node,
-	struct claims_wanted *wanted, struct claim_result **ret_results, struct error *err);
+	struct claims_wanted *wanted, struct claims_choice *ret_choice, struct error *err);
+
+/* ---- allocate-why.c ---- */
+
+/*
+ * Calls `tell` for the devices of the node, for the first request that they cannot satisfy, or that
+ * they cannot satisfy together with the others. Errors as of allocate().
+ */
+int allocate_explain(struct arena *arena, const struct claims *claims,
+	const struct claims_node *node, struct claims_wanted *wanted,
+	const struct claims_teller *teller, struct error *err);
 
 /* ---- claims-search.c ---- */
 

@@ -63,7 +63,7 @@ static int claims_assume_one(struct claims_search *search, struct claims_entry *
 		entry->assumed.json = NULL;
 		return -ENOMEM;
 	}
-	claims_count(search->claims, &entry->assumed, 1);
+	claims_recount(search->claims, entry);
 	return 0;
 }
 
@@ -88,7 +88,7 @@ int claims_assume(struct claims_search *search, const struct claims_node *node, 
 {
 	struct claims_place *place = calloc(1, sizeof(*place));
 	struct arena arena = {.total = 0};
-	struct claim_result *results = NULL;
+	struct claims_choice choice = {.v = NULL};
 	const char *why;
 	int r = place ? 0 : -ENOMEM;
 
@@ -99,9 +99,9 @@ int claims_assume(struct claims_search *search, const struct claims_node *node, 
 	else if (!claims_search_reaches(search, node, &why))
 		r = fail(err, ENOSPC, "%s", why);
 	else if (search->wanted.n)
-		r = allocate(&arena, search->claims, node, &search->wanted, &results, err);
+		r = allocate(&arena, search->claims, node, &search->wanted, &choice, err);
 	for (uint32_t i = 0; r == 0 && i < search->wanted.n; i++)
-		r = claims_assume_one(search, search->entries[search->wanted_at[i]], &results[i],
+		r = claims_assume_one(search, search->entries[search->wanted_at[i]], &choice.v[i],
 			node->name, time);
 	/*
 	 * All claims of the place, or of the failed attempt, are held, so that the release ends it.
@@ -138,6 +138,21 @@ void claims_release(struct claims *claims, struct claims_place *place)
 		claims_drop_unheld(claims, entry);
 	}
 	claims_place_free(place);
+}
+
+bool claims_place_is_free(struct claims *claims, const struct claims_place *place)
+{
+	if (claims_refresh(claims) < 0)
+		return false;
+	for (uint32_t i = 0; place && i < place->n; i++) {
+		const struct claims_entry *entry = place->v[i].allocation
+			? claims_find(claims, CLAIMS_CLAIM, place->v[i].key)
+			: NULL;
+
+		if (entry && entry->assumed.json && claims_is_exceeded(claims, &entry->assumed))
+			return false;
+	}
+	return true;
 }
 
 void claims_begin_write(struct claims *claims, const char *ns, const char *name)

@@ -14,6 +14,7 @@ struct claims_answer {
 	const char *node;
 	bool fits;
 	const char *why;
+	struct claims_score score;
 	UT_hash_handle hh;
 };
 
@@ -188,17 +189,16 @@ bool claims_search_reaches(
 
 /* allocate() within the limit of all searches. */
 static int claims_search_allocate(struct claims_search *search, const struct claims_node *node,
-	struct arena *arena, struct error *err)
+	struct arena *arena, struct claims_choice *ret_choice, struct error *err)
 {
 	struct claims *claims = search->claims;
 	struct claims_wanted wanted = search->wanted;
-	struct claim_result *results;
 	uint64_t taken;
 	int r;
 
 	wanted.steps = MIN(wanted.steps, claims->most_steps - claims->n_steps);
 	taken = wanted.steps;
-	r = allocate(arena, claims, node, &wanted, &results, err);
+	r = allocate(arena, claims, node, &wanted, ret_choice, err);
 	taken -= wanted.steps;
 	search->wanted.steps -= taken;
 	claims->n_steps += taken;
@@ -210,6 +210,7 @@ static struct claims_answer *claims_search_ask(
 {
 	struct claims_answer *answer = arena_take(&search->arena, sizeof(*answer));
 	struct arena arena = {.total = 0};
+	struct claims_choice choice;
 	struct error err = {.code = 0};
 	int r = 0;
 
@@ -220,11 +221,12 @@ static struct claims_answer *claims_search_ask(
 		return NULL;
 	answer->fits = claims_search_reaches(search, node, &answer->why);
 	if (answer->fits && search->wanted.n) {
-		r = claims_search_allocate(search, node, &arena, &err);
+		r = claims_search_allocate(search, node, &arena, &choice, &err);
 		answer->fits = r == 0;
 		claims_mend_message(&err);
-		answer->why = r == -ENOSPC ? "no free devices for the pod's ResourceClaims"
-					   : arena_dup(&search->arena, str_from(err.msg));
+		answer->why = r == 0 ? NULL : arena_dup(&search->arena, str_from(err.msg));
+		if (r == 0)
+			answer->score = choice.score;
 	}
 	arena_done(&arena);
 	HASH_ADD_KEYPTR(hh, search->answers, answer->node, strlen(answer->node), answer);
@@ -243,4 +245,31 @@ bool claims_search_fits(
 		return true;
 	*ret_why = answer && answer->why ? answer->why : "out of memory";
 	return false;
+}
+
+struct claims_score claims_search_score(
+	const struct claims_search *search, const struct claims_node *node)
+{
+	const struct claims_answer *answer = NULL;
+
+	HASH_FIND(hh, search->answers, node->name, strlen(node->name), answer);
+	return answer ? answer->score : (struct claims_score){.is_packed = false};
+}
+
+int claims_search_explain(struct claims_search *search, const struct claims_node *node,
+	const struct claims_teller *teller, struct error *err)
+{
+	struct claims_reason reason = {.device = "", .model = ""};
+	struct arena arena = {.total = 0};
+	struct claims_wanted wanted = search->wanted;
+	struct error own = {0};
+	int r = 0;
+
+	if (!claims_search_reaches(search, node, &reason.text))
+		teller->tell(teller->data, &reason);
+	else if (wanted.n)
+		r = allocate_explain(
+			&arena, search->claims, node, &wanted, teller, err ? err : &own);
+	arena_done(&arena);
+	return r;
 }

@@ -99,7 +99,8 @@ static int claims_count_device(
 	return 0;
 }
 
-void claims_count(struct claims *claims, const struct allocation *allocation, int32_t sign)
+/* Adds the allocation to the uses of its devices (sign 1), or removes it from them (sign -1). */
+static void claims_count(struct claims *claims, const struct allocation *allocation, int32_t sign)
 {
 	for (uint32_t i = 0; allocation && allocation->json && i < allocation->n; i++) {
 		if (claims->are_uses_old)
@@ -110,6 +111,170 @@ void claims_count(struct claims *claims, const struct allocation *allocation, in
 			claims->are_uses_old = true;
 		}
 	}
+}
+
+/* ---- claims whose users are hidden ---- */
+
+static bool claims_is_hidden(const struct claims *claims, const struct claims_entry *entry)
+{
+	const json_t *users = json_object_get(
+		json_object_get(entry->claim->json, "status"), "reservedFor");
+	const size_t n = entry->claim->allocation.json ? json_array_size(users) : entry->n_assumed;
+
+	return (entry->is_ending && claims->is_ending_hidden) ||
+		(entry->n_hidden && entry->n_hidden >= n);
+}
+
+void claims_uncount(struct claims *claims, struct claims_entry *entry)
+{
+	if (entry->is_counted)
+		claims_count(claims, claims_entry_allocation(entry), -1);
+	entry->is_counted = false;
+}
+
+void claims_recount(struct claims *claims, struct claims_entry *entry)
+{
+	const bool should = claims_entry_allocation(entry) && !claims_is_hidden(claims, entry);
+
+	if (should == entry->is_counted)
+		return;
+	claims_count(claims, claims_entry_allocation(entry), should ? 1 : -1);
+	entry->is_counted = should;
+}
+
+void claims_hide_user(struct claims *claims, const char *ns, const char *name, bool is_hidden)
+{
+	char key[CLAIMS_KEY_MAX];
+	struct claims_entry *entry = claims_find(
+		claims, CLAIMS_CLAIM, claims_key(CLAIMS_CLAIM, ns, name, key));
+
+	/* A claim that was made meanwhile has no hidden users. */
+	if (!entry || (!is_hidden && !entry->n_hidden))
+		return;
+	if (is_hidden)
+		entry->n_hidden++;
+	else
+		entry->n_hidden--;
+	claims_recount(claims, entry);
+}
+
+static void claims_set_ending(struct claims *claims, struct claims_entry *entry, bool is_ending)
+{
+	claims->n_ending -= entry->is_ending;
+	claims->n_ending += is_ending;
+	entry->is_ending = is_ending;
+}
+
+void claims_note_ending(
+	struct claims *claims, const char *ns, const char *name, const char *uid)
+{
+	char key[CLAIMS_KEY_MAX];
+	struct claims_entry *entry = claims_find(
+		claims, CLAIMS_CLAIM, claims_key(CLAIMS_CLAIM, ns, name, key));
+
+	if (entry && entry->claim->allocation.json &&
+		!resource_claim_is_used_by_others(entry->claim, uid))
+		claims_set_ending(claims, entry, true);
+}
+
+void claims_end_ending(struct claims *claims, struct claims_entry *entry)
+{
+	claims_set_ending(claims, entry, false);
+}
+
+void claims_hide_ending(struct claims *claims, bool is_hidden)
+{
+	struct claims_entry *entry;
+
+	claims->is_ending_hidden = is_hidden;
+	for (entry = claims->n_ending ? claims->objects[CLAIMS_CLAIM] : NULL; entry;
+		entry = entry->hh.next)
+		if (entry->is_ending)
+			claims_recount(claims, entry);
+}
+
+bool claims_has_ending(const struct claims *claims)
+{
+	return claims->n_ending > 0;
+}
+
+/* ---- devices with more users than they have room for ---- */
+
+static __int128 device_use_sum_of(const struct device_use *use, const char *name)
+{
+	for (const struct amount_sum *sum = use->sums; sum; sum = sum->next)
+		if (!strcmp(sum->name, name))
+			return sum->nano;
+	return 0;
+}
+
+static bool slice_is_same_pool(const struct slice *a, const struct slice *b)
+{
+	return a->generation == b->generation && !strcmp(a->driver, b->driver) &&
+		!strcmp(a->pool, b->pool);
+}
+
+/* Whether the devices in use consume more of the counter than its set has. */
+static bool claims_is_counter_exceeded(
+	const struct claims *claims, const struct slice *own, const struct counter *of)
+{
+	const struct claims_entry *entry;
+	__int128 left = 0;
+
+	for (entry = claims->objects[CLAIMS_SLICE]; entry; entry = entry->hh.next) {
+		const struct slice *slice = entry->slice;
+
+		if (!slice_is_same_pool(own, slice))
+			continue;
+		for (uint32_t i = 0; i < slice->n_counters; i++)
+			if (!strcmp(slice->counters[i].set, of->set) &&
+				!strcmp(slice->counters[i].name, of->name))
+				left += slice->counters[i].amount.nano;
+		for (uint32_t i = 0; i < slice->n_devices; i++)
+			for (uint32_t k = 0; k < slice->devices[i].n_counters; k++)
+				if (!strcmp(slice->devices[i].counters[k].set, of->set) &&
+					!strcmp(slice->devices[i].counters[k].name, of->name) &&
+					claims_use(claims, slice->devices[i].id))
+					left -= slice->devices[i].counters[k].amount.nano;
+	}
+	return left < 0;
+}
+
+static bool claims_is_device_exceeded(const struct claims *claims, const struct device *device)
+{
+	const struct device_use *use = claims_use(claims, device->id);
+
+	if (!use)
+		return false;
+	if (device->is_shared ? use->n_whole : use->n_whole > 1)
+		return true;
+	for (uint32_t i = 0; device->is_shared && i < device->n_capacities; i++)
+		if (device_use_sum_of(use, device->capacities[i].name) >
+			device->capacities[i].value.nano)
+			return true;
+	for (uint32_t i = 0; i < device->n_counters; i++)
+		if (claims_is_counter_exceeded(claims, device->slice, &device->counters[i]))
+			return true;
+	return false;
+}
+
+bool claims_is_exceeded(const struct claims *claims, const struct allocation *allocation)
+{
+	const struct claims_entry *entry;
+
+	for (entry = claims->objects[CLAIMS_SLICE]; entry; entry = entry->hh.next)
+		for (uint32_t i = 0; i < entry->slice->n_devices; i++)
+			for (uint32_t k = 0; k < allocation->n; k++) {
+				const struct claim_device *held = &allocation->devices[k];
+				const struct device *device = &entry->slice->devices[i];
+
+				if (!held->is_admin && !strcmp(held->device, device->name) &&
+					!strcmp(held->pool, entry->slice->pool) &&
+					!strcmp(held->driver, entry->slice->driver) &&
+					claims_is_device_exceeded(claims, device))
+					return true;
+			}
+	return false;
 }
 
 const struct device_use *claims_use(const struct claims *claims, const char *id)

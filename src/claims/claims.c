@@ -33,6 +33,11 @@ void claims_limit_steps(struct claims *claims, uint64_t steps)
 								  : UINT64_MAX;
 }
 
+void claims_pack(struct claims *claims, struct claims_packing packing)
+{
+	claims->packing = packing;
+}
+
 uint64_t claims_n_steps(const struct claims *claims)
 {
 	return claims->n_steps;
@@ -105,13 +110,16 @@ const struct allocation *claims_entry_allocation(const struct claims_entry *entr
 
 void claims_drop_assumed(struct claims *claims, struct claims_entry *entry)
 {
-	claims_count(claims, &entry->assumed, -1);
+	if (entry->assumed.json)
+		claims_uncount(claims, entry);
 	json_decref(entry->assumed.json);
 	arena_done(&entry->assumed_arena);
 	entry->assumed = (struct allocation){.json = NULL};
 	entry->assumed_arena = (struct arena){.total = 0};
 	entry->n_assumed = 0;
 	entry->is_kept = false;
+	if (entry->claim)
+		claims_recount(claims, entry);
 }
 
 /* Ends the assumption if nothing holds it. */
@@ -148,14 +156,6 @@ static bool claims_is_known(const struct resource_claim *claim, const struct res
 	return n != n_known ? n < n_known : strcmp(claim->version, known->version) <= 0;
 }
 
-/* Counts the allocation that the API shows. */
-static void claims_count_claim(
-	struct claims *claims, const struct claims_entry *entry, int32_t sign)
-{
-	if (entry->claim)
-		claims_count(claims, &entry->claim->allocation, sign);
-}
-
 /* Replaces the object of an entry by that of `fresh`, and keeps what is assumed about a claim. */
 static void claims_replace(
 	struct claims *claims, struct claims_entry *entry, struct claims_entry *fresh)
@@ -167,7 +167,8 @@ static void claims_replace(
 	/* The API shows that it does not have the allocation, and no place writes it any more. */
 	if (!entry->n_assumed && !entry->n_writes)
 		claims_drop_assumed(claims, entry);
-	claims_count_claim(claims, entry, -1);
+	if (entry->claim)
+		claims_uncount(claims, entry);
 	slice_free(entry->slice);
 	device_class_free(entry->class);
 	resource_claim_free(entry->claim);
@@ -177,7 +178,11 @@ static void claims_replace(
 	entry->claim = TAKE_PTR(fresh->claim);
 	entry->rule_json = TAKE_PTR(fresh->rule_json);
 	entry->rule = fresh->rule;
-	claims_count_claim(claims, entry, 1);
+	if (!entry->claim)
+		return;
+	if (!entry->claim->allocation.json)
+		claims_end_ending(claims, entry);
+	claims_recount(claims, entry);
 }
 
 int claims_set(struct claims *claims, enum claims_kind kind, json_t *json, struct error *err)
@@ -210,7 +215,8 @@ int claims_set(struct claims *claims, enum claims_kind kind, json_t *json, struc
 		return 0;
 	}
 	HASH_ADD_KEYPTR(hh, claims->objects[kind], fresh->key, strlen(fresh->key), fresh);
-	claims_count_claim(claims, fresh, 1);
+	if (fresh->claim)
+		claims_recount(claims, fresh);
 	fresh = NULL;
 	return 0;
 }
@@ -224,7 +230,9 @@ int claims_remove(struct claims *claims, enum claims_kind kind, const char *ns, 
 		return -ENOENT;
 	HASH_DEL(claims->objects[kind], entry);
 	claims_drop_assumed(claims, entry);
-	claims_count_claim(claims, entry, -1);
+	claims_end_ending(claims, entry);
+	if (entry->claim)
+		claims_uncount(claims, entry);
 	claims_entry_free(entry);
 	claims->is_index_old |= kind == CLAIMS_SLICE;
 	return 0;
@@ -284,7 +292,7 @@ static int claims_index(struct claims *claims)
 
 int claims_refresh(struct claims *claims)
 {
-	const struct claims_entry *entry;
+	struct claims_entry *entry;
 
 	if (claims->is_index_old && claims_index(claims) < 0)
 		return -ENOMEM;
@@ -292,7 +300,9 @@ int claims_refresh(struct claims *claims)
 		return 0;
 	claims_drop_uses(claims);
 	claims->are_uses_old = false;
-	for (entry = claims->objects[CLAIMS_CLAIM]; entry; entry = entry->hh.next)
-		claims_count(claims, claims_entry_allocation(entry), 1);
+	for (entry = claims->objects[CLAIMS_CLAIM]; entry; entry = entry->hh.next) {
+		entry->is_counted = false;
+		claims_recount(claims, entry);
+	}
 	return claims->are_uses_old ? -ENOMEM : 0;
 }

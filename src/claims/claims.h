@@ -4,7 +4,8 @@
  * devices for a pod's claims. A claim whose devices are chosen but not in the API yet is assumed:
  * its devices count as taken until the API shows the allocation or the assumption is released. The
  * choice is that of kube-scheduler: the first devices by pool, slice and position that satisfy all
- * claims together. Pure; one thread.
+ * claims together. claims_pack() names a driver whose devices are tried in another order. Pure; one
+ * thread.
  */
 #ifndef CLAIMS_CLAIMS_H
 #define CLAIMS_CLAIMS_H
@@ -88,6 +89,37 @@ struct claims_node {
 	const struct labels *labels;
 };
 
+/*
+ * A driver whose devices are packed: used devices first, so that other devices stay free as a
+ * whole, and several devices from one group. Texts are borrowed.
+ */
+struct claims_packing {
+	const char *driver; /* NULL: none */
+	const char *group;  /* attribute with equal values for devices of one group; NULL: none */
+};
+void claims_pack(struct claims *claims, struct claims_packing packing);
+
+/*
+ * How well devices of the packed driver fit, in the order of importance. Smaller values are better:
+ * later alternatives of prioritized lists, groups beyond the first, unused devices, unused devices
+ * in their groups, capacity that the devices have left, and unused devices of the node.
+ */
+enum claims_criterion {
+	CLAIMS_ALTERNATIVES,
+	CLAIMS_GROUPS,
+	CLAIMS_OPENED,
+	CLAIMS_GROUP_FREE,
+	CLAIMS_LEFT,
+	CLAIMS_NODE_FREE,
+	CLAIMS_CRITERIA,
+};
+struct claims_score {
+	bool is_packed; /* some of the devices are of the packed driver; else all values are 0 */
+	uint64_t v[CLAIMS_CRITERIA];
+};
+/* Whether score a is better than b. */
+bool claims_score_is_better(const struct claims_score *a, const struct claims_score *b);
+
 struct claims_search;
 
 /*
@@ -107,6 +139,31 @@ DEFINE_CLEANUP(struct claims_search *, claims_search_free)
 bool claims_search_fits(
 	struct claims_search *search, const struct claims_node *node, const char **ret_why);
 
+/* The score of a node that fits. */
+struct claims_score claims_search_score(
+	const struct claims_search *search, const struct claims_node *node);
+
+/* A device that a waiting request does not get, or a reason about the whole node. */
+struct claims_reason {
+	const char *device;  /* its name in the pool; "": the reason concerns the node */
+	const char *model;   /* attribute `model` of its driver; "": none */
+	const char *text;    /* "": the device suits the request and is free */
+	bool has_free;       /* requests can share the device's capacities */
+	uint64_t free_share; /* free part of the capacity `share`, in the driver's units */
+	uint64_t free_bytes; /* free part of the capacity `memory` */
+};
+struct claims_teller {
+	void (*tell)(void *data, const struct claims_reason *reason);
+	void *data;
+};
+/*
+ * Explains why the node cannot have the claims: calls `tell` once for the node, and then for its
+ * devices of the class of the first request that the node cannot satisfy. Errors as of
+ * claims_search_new().
+ */
+int claims_search_explain(struct claims_search *search, const struct claims_node *node,
+	const struct claims_teller *teller, struct error *err);
+
 /*
  * Chooses devices on the node and assumes them. ret_place: the assumption, which the caller frees
  * with claims_release(). `time` is the RFC 3339 time of the allocations. -ENOSPC: no devices now.
@@ -116,6 +173,27 @@ int claims_assume(struct claims_search *search, const struct claims_node *node, 
 	struct claims_place **ret_place, struct error *err);
 /* Frees the place. Its claims that the API does not show as allocated are free again. */
 void claims_release(struct claims *claims, struct claims_place *place);
+
+/*
+ * Hides one more pod that uses the claim (is_hidden), or one fewer. While all pods that use the
+ * claim are hidden, its devices count as free, as they will be when these pods have ended.
+ */
+void claims_hide_user(struct claims *claims, const char *ns, const char *name, bool is_hidden);
+/*
+ * The pod with that uid was evicted and has ended, and Kubernetes will free the devices of its
+ * claim unless others use it: until then claims_hide_ending() counts them as free.
+ * claims_has_ending(): whether there is such a claim.
+ */
+void claims_note_ending(
+	struct claims *claims, const char *ns, const char *name, const char *uid);
+void claims_hide_ending(struct claims *claims, bool is_hidden);
+bool claims_has_ending(const struct claims *claims);
+
+/*
+ * Whether the devices that the place assumes are free of other claims. They are not while the pods
+ * that had them still run, for a place that was chosen while these pods were hidden.
+ */
+bool claims_place_is_free(struct claims *claims, const struct claims_place *place);
 
 /*
  * A write of the claim's assumed allocation begins or ends. Its devices stay taken meanwhile, even

@@ -53,6 +53,11 @@ static int fit_claims_prepare(struct fit *fit, struct error *err)
 	return claims->begin(claims->arg, fit->pod, &fit->devices, err);
 }
 
+void *fit_claims_search(const struct fit *fit)
+{
+	return fit->devices;
+}
+
 /* Checks the ResourceClaims last, because the search for devices takes the longest. */
 static struct fit_answer fit_check_claims(struct fit *fit, const struct fit_candidate *candidate)
 {

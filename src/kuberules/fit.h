@@ -66,6 +66,9 @@ uint32_t fit_n_claims(const struct fit *fit);
 const char *fit_claim_name(const struct fit *fit, uint32_t claim);
 bool fit_is_provisioned(const struct fit *fit);
 
+/* The search of view_claims for the pod's ResourceClaims, borrowed; NULL: the pod has none. */
+void *fit_claims_search(const struct fit *fit);
+
 /* Writes the reason, such as "too little cpu", or "fits". */
 void fit_format(struct fit_answer answer, struct buf *out);
 

@@ -316,7 +316,7 @@ static void a_refused_binding_frees_the_place(void **state)
 static void a_pod_with_a_claim_goes_where_its_devices_are(void **state)
 {
 	static const char no_devices[] =
-		"0/2 nodes: 2 no free devices for the pod's ResourceClaims";
+		"0/2 nodes: 1 without a device of class d, 1 with devices of class d in use";
 	const struct cpod *pod;
 
 	add_node("n1", 1);
