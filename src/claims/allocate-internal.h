@@ -95,7 +95,7 @@ bool candidate_is_whole(const struct candidate *candidate);
 /* The taint that keeps the request off the device; NULL: none. */
 const struct device_taint *search_taint(
 	struct search *search, const struct wanted *wanted, const struct device *device);
-/* What the claims have of the capacity with that name. */
+/* The sum of the capacity with that name that claims have. */
 __int128 device_use_sum(const struct device_use *use, const char *name);
 /*
  * Returns 1 if the device has enough capacity for the request, else 0, or an error. Writes what the
@@ -109,7 +109,7 @@ bool search_take_counters(struct search *search, struct candidate *candidate);
 /* Adds the device's counters to the taken ones (sign 1), or subtracts them. */
 void search_consume(struct candidate *candidate, int sign);
 
-/* Prepares a search; the arena owns its parts. On failure ret->fault or the result has the error. */
+/* Prepares a search; the arena owns its parts. ret->fault, or else the result, has the error. */
 int search_new(struct arena *arena, const struct claims *claims, const struct claims_node *node,
 	struct claims_wanted *wanted, struct search *ret, struct error *err);
 

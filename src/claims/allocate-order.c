@@ -15,7 +15,7 @@
 
 #define FULL 1000u /* a capacity that is used up */
 
-/* What the order knows of a candidate of the packed driver. */
+/* A candidate of the packed driver, with what decides about its place in the order. */
 struct packed {
 	const struct candidate *candidate; /* NULL: of another driver */
 	const struct attribute *group;     /* NULL: the device is a group of its own */

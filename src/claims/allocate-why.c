@@ -15,7 +15,7 @@
 #define HOLDERS_SHOWN_MAX 3u
 #define ROW_TEXT_MAX 400u
 
-/* What a device lacks for a request, from the least to the most that would have to change. */
+/* Lacks of a device for a request, from the least to the most that would have to change. */
 enum lack {
 	LACK_NOTHING,
 	LACK_CAPACITY, /* other claims have too much of it */

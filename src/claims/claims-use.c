@@ -165,8 +165,7 @@ static void claims_set_ending(struct claims *claims, struct claims_entry *entry,
 	entry->is_ending = is_ending;
 }
 
-void claims_note_ending(
-	struct claims *claims, const char *ns, const char *name, const char *uid)
+void claims_note_ending(struct claims *claims, const char *ns, const char *name, const char *uid)
 {
 	char key[CLAIMS_KEY_MAX];
 	struct claims_entry *entry = claims_find(

@@ -184,8 +184,7 @@ void claims_hide_user(struct claims *claims, const char *ns, const char *name, b
  * claim unless others use it: until then claims_hide_ending() counts them as free.
  * claims_has_ending(): whether there is such a claim.
  */
-void claims_note_ending(
-	struct claims *claims, const char *ns, const char *name, const char *uid);
+void claims_note_ending(struct claims *claims, const char *ns, const char *name, const char *uid);
 void claims_hide_ending(struct claims *claims, bool is_hidden);
 bool claims_has_ending(const struct claims *claims);
 

@@ -117,6 +117,8 @@ static void add_reason(void *data, const struct decide_reason *reason)
 		json_object_set_new(one, "device", json_string(reason->device));
 		json_object_set_new(one, "index", json_integer((json_int_t)reason->index));
 		json_object_set_new(one, "model", json_string(reason->model));
+	}
+	if (reason->device[0] && !reason->is_unmeasured) {
 		json_object_set_new(
 			one, "free_permille", json_integer((json_int_t)reason->share_free));
 		json_object_set_new(
@@ -234,7 +236,7 @@ static void snapshot_add_row(struct table *t, const json_t *one, const struct al
 	table_add(t, json_text_or_empty(one, "node"));
 	table_add(t, alike->n > 1 ? buf_text(&alike->devices) : json_text_or_empty(one, "device"));
 	table_add(t, json_text_or_empty(one, "model"));
-	if (json_object_get(one, "device")) {
+	if (json_object_get(one, "free_permille")) {
 		add_free(t, alike);
 	} else {
 		table_add(t, "");

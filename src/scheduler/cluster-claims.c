@@ -13,6 +13,7 @@
 #include "base/cleanup.h"
 #include "claims/claims.h"
 #include "kube/time.h"
+#include "manifest/claim-config.h"
 
 static enum claims_kind cluster_claims_kind(int kind)
 {
@@ -88,9 +89,15 @@ static void cluster_end_claims(void *search)
 
 int cluster_new_claims(struct cluster *c, struct error *err)
 {
+	int r;
+
 	c->claims_check = (struct view_claims){
 		cluster_begin_claims, cluster_fit_claims, cluster_end_claims, c};
-	return claims_new(c->config.seed, &c->claims, err);
+	r = claims_new(c->config.seed, &c->claims, err);
+	if (r == 0)
+		claims_pack(c->claims,
+			(struct claims_packing){CLAIM_DRIVER, CLAIM_DRIVER "/nvlinkGroup"});
+	return r;
 }
 
 void cluster_note_claims(struct cluster *c, int kind)
@@ -148,6 +155,71 @@ bool cpod_next_unused_claim(
 	return claims_next_unused(c->claims,
 		&(struct claims_pod){seen->object.ns, seen->object.uid, names, seen->claims.n}, at,
 		ret);
+}
+
+static void cpod_hide_claims(struct cluster *c, const struct pod *seen, bool is_hidden)
+{
+	for (uint32_t i = 0; seen && i < seen->claims.n; i++)
+		if (seen->claims.v[i].name)
+			claims_hide_user(
+				c->claims, seen->object.ns, seen->claims.v[i].name, is_hidden);
+}
+
+int cpod_hide(struct cluster *c, struct cpod *pod, bool is_hidden)
+{
+	if (pod->is_hidden != is_hidden)
+		cpod_hide_claims(c, cpod_view(c, pod), is_hidden);
+	pod->is_hidden = is_hidden;
+	return view_hide(c->view, pod->ns, pod->name, is_hidden);
+}
+
+void cpod_note_ending_claims(struct cluster *c, const struct cpod *pod)
+{
+	const struct pod *seen = cpod_view(c, pod);
+
+	for (uint32_t i = 0; seen && pod->is_reported && i < seen->claims.n; i++)
+		if (seen->claims.v[i].name)
+			claims_note_ending(
+				c->claims, pod->ns, seen->claims.v[i].name, seen->object.uid);
+}
+
+/* ---- the best node, and reasons ---- */
+
+uint32_t cluster_best_claims_node(struct cluster *c, struct fit *fit,
+	bool (*may_use)(void *arg, const struct cnode *node), void *arg)
+{
+	const struct claims_search *search = fit ? fit_claims_search(fit) : NULL;
+	struct claims_score best = {.is_packed = false};
+	uint32_t at = PLACE_NONE;
+
+	for (uint32_t i = 0; search && i < view_n_nodes(c->view); i++) {
+		const struct claims_node node = cluster_claims_node(view_node(c->view, i));
+		const struct cnode *own = cnode_find(c, node.name);
+		struct claims_score score;
+
+		if (!own || own->at == PLACE_NONE || !may_use(arg, own))
+			continue;
+		score = claims_search_score(search, &node);
+		/* No device of the driver: the placement model chooses among all nodes. */
+		if (!score.is_packed && at == PLACE_NONE)
+			return PLACE_NONE;
+		if (at != PLACE_NONE && !claims_score_is_better(&score, &best))
+			continue;
+		best = score;
+		at = own->at;
+	}
+	return at;
+}
+
+void cluster_explain_claims(
+	struct fit *fit, const struct node *node, const struct claims_teller *teller)
+{
+	const struct claims_node at = cluster_claims_node(node);
+	struct error err = {0};
+
+	if (claims_search_explain(fit_claims_search(fit), &at, teller, &err) < 0)
+		teller->tell(teller->data,
+			&(struct claims_reason){.device = "", .model = "", .text = err.msg});
 }
 
 uint32_t cpod_n_claims(const struct cpod *pod)

@@ -107,6 +107,7 @@ struct cpod {
 	char *kept_text; /* message if the Binding of the pod kept_by was refused, else NULL */
 	/* the devices that were chosen for the pod's ResourceClaims; NULL: none */
 	struct claims_place *claims;
+	bool is_hidden; /* cpod_hide() */
 };
 
 struct cgroup {
@@ -345,6 +346,20 @@ int cpod_assume_claims(
 	struct cluster *c, struct cpod *pod, const struct cnode *node, struct error *err);
 /* Frees the devices that the API does not show as allocated. */
 void cpod_release_claims(struct cluster *c, struct cpod *pod);
+/* Treats the pod as absent, with its use of ResourceClaims, until is_hidden false. As view_hide(). */
+int cpod_hide(struct cluster *c, struct cpod *pod, bool is_hidden);
+/* Call before an evicted pod that has ended is removed: Kubernetes will free its claims. */
+void cpod_note_ending_claims(struct cluster *c, const struct cpod *pod);
+/*
+ * The node of the placement model whose free devices suit the pod's claims best, among those that
+ * `may_use` allows. PLACE_NONE: no such node, or the claims have no devices of divvy's driver.
+ */
+uint32_t cluster_best_claims_node(struct cluster *c, struct fit *fit,
+	bool (*may_use)(void *arg, const struct cnode *node), void *arg);
+struct claims_teller;
+/* Tells why the claims of the checked pod get no devices on the node. */
+void cluster_explain_claims(
+	struct fit *fit, const struct node *node, const struct claims_teller *teller);
 
 /* ---- cluster-taint.c ---- */
 

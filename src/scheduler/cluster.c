@@ -657,6 +657,7 @@ static int remove_pod(struct cluster *c, const char *ns, const char *name)
 
 	if (!pod)
 		return view_remove(c->view, OBJECT_POD, ns, name);
+	cpod_note_ending_claims(c, pod);
 	view_remove(c->view, OBJECT_POD, ns, name);
 	set_unbound(c, pod, false);
 	HASH_DEL(c->pods, pod);

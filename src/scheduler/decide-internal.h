@@ -112,7 +112,8 @@ const char *decide_refusal(const struct cluster *c, const struct cpod *pod);
  * current decision.
  */
 bool decide_is_terminating(const struct cpod *pod);
-bool decide_has_terminating(const struct cnode *node);
+/* Whether pods of the node, or the claims of ended pods, hold capacity that will be free soon. */
+bool decide_has_terminating(const struct cluster *c, const struct cnode *node);
 /*
  * Hides the node's terminating pods from the view, for a pod that may wait for their end; is_hidden
  * false shows them again.

@@ -8,6 +8,7 @@
 
 #include <utlist.h>
 
+#include "claims/claims.h"
 #include "kuberules/fit.h"
 #include "scheduler/decide-internal.h"
 
@@ -16,10 +17,12 @@ bool decide_is_terminating(const struct cpod *pod)
 	return pod->is_reported && !pod->n_evicted;
 }
 
-bool decide_has_terminating(const struct cnode *node)
+bool decide_has_terminating(const struct cluster *c, const struct cnode *node)
 {
 	const struct cpod *pod = NULL;
 
+	if (claims_has_ending(c->claims))
+		return true;
 	DL_FOREACH(node->pods, pod)
 		if (decide_is_terminating(pod))
 			return true;
@@ -28,11 +31,12 @@ bool decide_has_terminating(const struct cnode *node)
 
 void decide_hide_terminating(struct cluster *c, const struct cnode *node, bool is_hidden)
 {
-	const struct cpod *pod = NULL;
+	struct cpod *pod = NULL;
 
+	claims_hide_ending(c->claims, is_hidden);
 	DL_FOREACH(node->pods, pod)
 		if (decide_is_terminating(pod))
-			view_hide(c->view, pod->ns, pod->name, is_hidden);
+			cpod_hide(c, pod, is_hidden);
 }
 
 int decide_fits_where_it_is(struct cluster *c, const struct cpod *pod, bool can_wait)
@@ -50,7 +54,8 @@ int decide_fits_where_it_is(struct cluster *c, const struct cpod *pod, bool can_
 		does_fit = (pod->server ? fit_node_without(
 						  fit, (uint32_t)seen, remote_skipped_rules)
 					: fit_node(fit, (uint32_t)seen))
-				   .why == FIT_OK;
+					.why == FIT_OK &&
+			claims_place_is_free(c->claims, pod->claims);
 	fit_free(fit);
 	view_assume(c->view, pod->ns, pod->name, pod->node->name);
 	if (can_wait)
@@ -65,14 +70,14 @@ int decide_fits_where_it_is(struct cluster *c, const struct cpod *pod, bool can_
  */
 static int hide_holders(struct cluster *c, const struct cpod *pod, bool is_hidden)
 {
-	const struct cpod *other = NULL;
+	struct cpod *other = NULL;
 	int r = 0;
 
 	DL_FOREACH(pod->node->pods, other) {
 		if (other == pod || other->state != CPOD_NOMINATED ||
 			(cpod_gang(pod) && other->in == pod->in))
 			continue;
-		view_hide(c->view, other->ns, other->name, is_hidden);
+		cpod_hide(c, other, is_hidden);
 		for (uint32_t i = 0; r == 0 && is_hidden && i < other->n_tenants; i++)
 			r = place_remove(c->place, other->tenants[i]);
 	}
@@ -90,7 +95,7 @@ static int decide_nominated_try(struct cluster *c, const struct cpod *pod, enum 
 	r = decide_fits_where_it_is(c, pod, false);
 	if (r > 0 && cpod_is_whole(c, pod))
 		*ret = DECIDE_BIND;
-	else if (r == 0 && decide_has_terminating(pod->node))
+	else if (r == 0 && decide_has_terminating(c, pod->node))
 		r = decide_fits_where_it_is(c, pod, true);
 	if (r == 0 || !cpod_is_whole(c, pod))
 		*ret = DECIDE_WAIT;

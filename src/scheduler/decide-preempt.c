@@ -94,7 +94,7 @@ static int send_away(struct attempt *a, struct cpod *pod)
 	pod->is_reported = true;
 	pod->n_evicted = 1;
 	cluster_count_evicted(a->cluster, pod, 1);
-	return view_hide(a->cluster->view, pod->ns, pod->name, true);
+	return cpod_hide(a->cluster, pod, true);
 }
 
 static int decide_preempt_apply(struct attempt *a, const struct place_spec *spec,

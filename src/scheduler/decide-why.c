@@ -8,6 +8,7 @@
 
 #include "base/cleanup.h"
 #include "base/format.h"
+#include "claims/claims.h"
 
 #define REASONS_MAX 64u /* most distinct reasons; further reasons are counted as one */
 #define SHOWN_MAX 8u
@@ -377,7 +378,7 @@ static bool node_reason(struct attempt *a, uint32_t at, char ret[static DECIDE_R
 
 		fit_format(answer, &text);
 		snprintf(ret, DECIDE_REASON_MAX, "%s", buf_text(&text));
-		return answer.why == FIT_RESOURCE;
+		return answer.why == FIT_RESOURCE || answer.why == FIT_CLAIM_DEVICES;
 	}
 	node = cnode_find(a->cluster, view_node(view, at)->object.name);
 	if (!node || node->at == PLACE_NONE)
@@ -631,6 +632,27 @@ static void decide_why_visit_devices(
 	}
 }
 
+struct claims_visit {
+	const struct reason_visit *visit;
+	const char *node;
+	uint32_t n; /* devices so far */
+};
+
+static void decide_why_tell_claims(void *data, const struct claims_reason *reason)
+{
+	struct claims_visit *v = data;
+
+	v->visit->tell(v->visit->data,
+		&(struct decide_reason){.node = v->node,
+			.device = reason->device,
+			.index = reason->device[0] ? v->n++ : 0,
+			.model = reason->model,
+			.text = reason->text,
+			.is_unmeasured = !reason->has_free,
+			.share_free = (uint32_t)MIN(reason->free_share, UINT64_C(1000)),
+			.memory_free = reason->free_bytes});
+}
+
 static void decide_why_visit_node(const struct reason_visit *t, uint32_t at)
 {
 	struct attempt *a = t->attempt;
@@ -639,6 +661,13 @@ static void decide_why_visit_node(const struct reason_visit *t, uint32_t at)
 	uint32_t container = PLACE_NONE;
 	char text[DECIDE_REASON_MAX];
 
+	if (decide_why_test_node(a, at).why == FIT_CLAIM_DEVICES) {
+		struct claims_visit visit = {t, name, 0};
+
+		cluster_explain_claims(a->fit, view_node(a->cluster->view, at),
+			&(struct claims_teller){decide_why_tell_claims, &visit});
+		return;
+	}
 	node_reason(a, at, text);
 	if (node && node->at != PLACE_NONE && decide_why_test_node(a, at).why == FIT_OK)
 		container = container_in_question(a, node);

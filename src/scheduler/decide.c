@@ -139,8 +139,7 @@ static struct fit_answer answer_without(struct attempt *a, const struct cnode *n
 	decide_hide_terminating(c, node, true);
 	for (uint32_t i = 0; i < n_evicted; i++)
 		if (c->by_tenant[gone[i]])
-			view_hide(c->view, c->by_tenant[gone[i]]->ns, c->by_tenant[gone[i]]->name,
-				true);
+			cpod_hide(c, c->by_tenant[gone[i]], true);
 	if (fit_new(c->view, cpod_view(c, a->pod), &fit, NULL) == 0)
 		answer = fit_node(fit, (uint32_t)seen);
 	/* answer.what belongs to `fit`, and no caller needs the text. */
@@ -148,8 +147,7 @@ static struct fit_answer answer_without(struct attempt *a, const struct cnode *n
 	fit_free(fit);
 	for (uint32_t i = 0; i < n_evicted; i++)
 		if (c->by_tenant[gone[i]] && !c->by_tenant[gone[i]]->is_reported)
-			view_hide(c->view, c->by_tenant[gone[i]]->ns, c->by_tenant[gone[i]]->name,
-				false);
+			cpod_hide(c, c->by_tenant[gone[i]], false);
 	decide_hide_terminating(c, node, false);
 	return answer;
 }
@@ -174,7 +172,8 @@ uint64_t attempt_filter(void *arg, const struct place_spec *spec, uint32_t at, c
 	if (seen < 0)
 		return 0;
 	if (n_evicted ||
-		(a->victims && (a->victims->n > a->n_victims || decide_has_terminating(node))))
+		(a->victims &&
+			(a->victims->n > a->n_victims || decide_has_terminating(a->cluster, node))))
 		return answer_without(a, node, seen, gone, n_evicted).why == FIT_OK
 			? allowed_devices(a, node, &who)
 			: 0;
@@ -184,6 +183,20 @@ uint64_t attempt_filter(void *arg, const struct place_spec *spec, uint32_t at, c
 }
 
 /* ---- one pod ---- */
+
+struct claims_trial {
+	struct attempt *attempt;
+	const struct place_spec *spec;
+};
+
+static bool decide_may_use_claims_node(void *arg, const struct cnode *node)
+{
+	const struct claims_trial *trial = arg;
+
+	return place_reason_of(trial->attempt->cluster->place, trial->spec, node->at) ==
+		PLACE_FITS &&
+		attempt_filter(trial->attempt, trial->spec, node->at, NULL, 0);
+}
 
 static int decide_take_place(struct attempt *a, uint32_t i, uint32_t node, struct error *err)
 {
@@ -204,6 +217,9 @@ static int decide_take_place(struct attempt *a, uint32_t i, uint32_t node, struc
 		spec.memory_bytes = a->pod->memory_bytes;
 	}
 	spec.node = node;
+	if (!a->requested && node == PLACE_NONE)
+		spec.node = cluster_best_claims_node(
+			c, a->fit, decide_may_use_claims_node, &(struct claims_trial){a, &spec});
 	spec.is_terminating_free = a->victims;
 	if (a->may_be_remote)
 		return remote_take(a, i, &spec, err);
@@ -224,7 +240,7 @@ static void decide_show_pod(struct cluster *c, struct cpod *pod)
 {
 	pod->n_evicted = 0;
 	cluster_count_evicted(c, pod, -1);
-	view_hide(c->view, pod->ns, pod->name, false);
+	cpod_hide(c, pod, false);
 }
 
 /* Cancels the evictions from index `from`. */
@@ -406,7 +422,12 @@ int attempt_assume(struct attempt *a, enum cpod_state state, struct error *err)
 	cpod_set_state(c, pod, state);
 	cpod_move(c, pod, node);
 	if (r == 0 && pod->is_ours && !a->is_trial) {
+		/* A nominated pod may have the devices of pods that terminate. */
+		if (state == CPOD_NOMINATED)
+			decide_hide_terminating(c, node, true);
 		r = cpod_assume_claims(c, pod, node, err);
+		if (state == CPOD_NOMINATED)
+			decide_hide_terminating(c, node, false);
 		if (r < 0) {
 			attempt_give_back(a, pod->n_tenants);
 			cluster_forget(c, pod);
@@ -696,13 +717,13 @@ static int try_without(
 
 	for (uint32_t k = 0; r == 0 && k < victim->n_tenants; k++)
 		r = place_readd(c->place, victim->tenants[k], NULL);
-	view_hide(c->view, victim->ns, victim->name, false);
+	cpod_hide(c, victim, false);
 	for (uint32_t i = 0; r >= 0 && i < n; i++) {
 		r = members[i]->node ? decide_fits_where_it_is(c, members[i], true) : 1;
 		r = r == 0 ? -ENOSPC : r;
 	}
 	if (r < 0) {
-		view_hide(c->view, victim->ns, victim->name, true);
+		cpod_hide(c, victim, true);
 		place_rollback(c->place, savepoint);
 	}
 	place_release(c->place);

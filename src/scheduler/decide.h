@@ -107,6 +107,7 @@ struct decide_reason {
 	const char *device, *model; /* "": the reason concerns the whole node */
 	uint32_t index;             /* index of the device on its node */
 	const char *text;           /* "": the pod fits */
+	bool is_unmeasured;         /* the device has no share: the next two fields do not count */
 	uint32_t share_free;        /* free share of the device, in permille */
 	uint64_t memory_free;       /* free memory of the device, in bytes */
 };

@@ -2,6 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compares the devices that src/claims chooses with those that Kubernetes' own allocator chooses.
 
+divvy packs the devices of its own driver, so it may choose other devices there. Such a choice must be valid:
+Kubernetes' allocator makes the same one when each request may only have the devices that divvy chose for it. Besides,
+divvy must find devices exactly where Kubernetes finds some.
+
 The worlds are random slices, classes and claims (allocator_world.py), and the expressions are random CEL. Kubernetes'
 allocator (modules/with/allocator) and divvy's (tests/programs/allocate.c) answer the same questions. Both must choose the
 same devices, with the same configuration, nodes and consumed capacity, or none.
@@ -17,13 +21,14 @@ ALLOCATOR_SEED, ALLOCATOR_WORLDS, ALLOCATOR_EXPRESSIONS: seed, and numbers of qu
 """
 
 import collections
+import copy
 import json
 import os
 import subprocess
 
 from cluster import Skip, built, main, patience, skip_all
 
-from allocator_world import questions
+from allocator_world import DRIVERS, questions
 
 BUILD = os.environ["DIVVY_BUILD"]
 SEED = int(os.environ.get("ALLOCATOR_SEED", "1"))
@@ -89,9 +94,94 @@ def claims_get_the_same_devices():
     assert counts["left out"] < len(asked) / 100, f"too many searches were not finished: {counts}"
 
 
+CHOSEN = "chosen.example.com"
+
+
+def mark(question, allocations):
+    """Gives each chosen device an attribute for the request that has it, and returns the names of the requests."""
+    chosen = {}
+    for number, allocation in enumerate(allocations):
+        for result in allocation["devices"]["results"]:
+            device = (result["driver"], result["pool"], result["device"])
+            chosen.setdefault((number, result["request"]), set()).add(device)
+    for made in question["slices"]:
+        spec = made["spec"]
+        for device in spec.get("devices", []):
+            names = [k for k, v in chosen.items() if (spec["driver"], spec["pool"]["name"], device["name"]) in v]
+            for number, request in names:
+                device["attributes"][f"{CHOSEN}/{name_of(number, request)}"] = {"bool": True}
+    return {k for k in chosen}
+
+
+def name_of(number, request):
+    return f"c{number}{request.replace('/', '')}"
+
+
+def narrow(number, request, full_name):
+    """Lets the request have only the devices that divvy chose for it. All devices are what they are."""
+    if request.get("allocationMode") != "All":
+        own = {"cel": {"expression": f"'{name_of(number, full_name)}' in device.attributes['{CHOSEN}']"}}
+        request["selectors"] = [own, *request.get("selectors", [])]
+
+
+def narrowed(question, allocations):
+    """The question with the devices and alternatives that divvy chose, and no others."""
+    question = copy.deepcopy(question)
+    names = mark(question, allocations)
+    for number, claim in enumerate(question["claims"]):
+        devices = claim["spec"]["devices"]
+        dropped = set()
+        for request in devices["requests"]:
+            subs = request.get("firstAvailable")
+            if not subs:
+                narrow(number, request["exactly"], request["name"])
+                continue
+            full = {s["name"]: f"{request['name']}/{s['name']}" for s in subs}
+            request["firstAvailable"] = [s for s in subs if (number, full[s["name"]]) in names]
+            dropped |= {f for f in full.values() if (number, f) not in names}
+            for sub in request["firstAvailable"]:
+                narrow(number, sub, full[sub["name"]])
+        devices["constraints"] = [
+            {**c, "requests": [r for r in c["requests"] if r not in dropped]} if "requests" in c else c
+            for c in devices.get("constraints", [])
+            if "requests" not in c or set(c["requests"]) - dropped
+        ]
+    return question
+
+
+def in_any_order(allocations):
+    made = without_ids(allocations)
+    for allocation in made:
+        allocation["devices"]["results"].sort(key=lambda r: json.dumps(r, sort_keys=True))
+    return made
+
+
+def packed_claims_are_valid():
+    asked = questions(SEED + 1, 0, WORLDS)
+    packing = {"driver": DRIVERS[0], "group": f"{DRIVERS[0]}/numa"}
+    ours = answers(DIVVY, [{**q, "packed": packing} for q in asked])
+    first = answers(DIVVY, asked)
+    counts = collections.Counter()
+    made = []
+    for question, theirs, own, unpacked in zip(asked, answers(KUBERNETES, asked), ours, first, strict=True):
+        if theirs.get("error") or own.get("error"):
+            continue
+        assert bool(theirs["allocations"]) == bool(own["allocations"]), f"{question}\n{theirs}\ndivvy: {own}"
+        if own["allocations"]:
+            counts["devices"] += 1
+            counts["others"] += without_ids(own["allocations"]) != without_ids(unpacked["allocations"])
+            made.append((narrowed(question, own["allocations"]), own["allocations"]))
+    for (question, own), theirs in zip(made, answers(KUBERNETES, [q for q, _ in made]), strict=True):
+        said = f"{json.dumps(question)}\nKubernetes: {theirs}\ndivvy: {own}"
+        assert theirs.get("allocations"), said
+        assert in_any_order(theirs["allocations"]) == in_any_order(own), said
+    print(f"# {dict(counts)}", flush=True)
+    assert counts["devices"] > len(asked) / 10 and counts["others"] > len(asked) / 100, f"too few choices: {counts}"
+
+
 try:
     KUBERNETES = os.path.join(built("with-allocator"), "bin", "allocator")
     DIVVY = os.path.join(BUILD, "tests/programs/allocate")
-    main(expressions_have_the_same_results, claims_get_the_same_devices)
+    main(expressions_have_the_same_results, claims_get_the_same_devices, packed_claims_are_valid)
 except Skip as reason:
     skip_all(reason)

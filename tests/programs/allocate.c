@@ -74,6 +74,16 @@ static int fill(struct claims *claims, const json_t *question, struct error *err
 	return r;
 }
 
+/* A question may name a driver whose devices divvy packs: {"packed": {"driver": D, "group": A}}. */
+static void pack(struct claims *claims, const json_t *question)
+{
+	const json_t *packed = json_object_get(question, "packed");
+
+	claims_pack(claims,
+		(struct claims_packing){json_string_value(json_object_get(packed, "driver")),
+			json_string_value(json_object_get(packed, "group"))});
+}
+
 static json_t *allocations_of(const struct claims_place *place)
 {
 	json_t *list = json_array();
@@ -110,6 +120,8 @@ static json_t *allocate(const json_t *question)
 		names[i].name = json_string_value(json_object_get(
 			json_object_get(json_array_get(list, i), "metadata"), "name"));
 	r = r < 0 ? r : fill(claims, question, &err);
+	if (r == 0)
+		pack(claims, question);
 	if (r == 0 && json_object_get(metadata, "labels"))
 		r = labels_read(&arena, json_object_get(metadata, "labels"), &labels, &err);
 	r = r < 0 ? r : claims_search_new(claims, &pod, &search, &err);
