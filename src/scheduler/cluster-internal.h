@@ -346,7 +346,7 @@ int cpod_assume_claims(
 	struct cluster *c, struct cpod *pod, const struct cnode *node, struct error *err);
 /* Frees the devices that the API does not show as allocated. */
 void cpod_release_claims(struct cluster *c, struct cpod *pod);
-/* Treats the pod as absent, with its use of ResourceClaims, until is_hidden false. As view_hide(). */
+/* As view_hide(); the pod's use of ResourceClaims is hidden too. */
 int cpod_hide(struct cluster *c, struct cpod *pod, bool is_hidden);
 /* Call before an evicted pod that has ended is removed: Kubernetes will free its claims. */
 void cpod_note_ending_claims(struct cluster *c, const struct cpod *pod);

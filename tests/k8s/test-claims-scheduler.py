@@ -115,7 +115,7 @@ def a_claim_gets_devices_before_its_pod_is_bound():
 def a_pod_waits_until_a_device_is_free():
     claim("two", exactly(selectors=selects(f'device.attributes["{NIC}"].speed > 100')))
     pod("p2", "two")
-    rig.waits("p2", "no free devices for the pod's ResourceClaims")
+    rig.waits("p2", "with devices of class nics in use")
     assert "allocation" not in cluster.get(claims("two")).get("status", {})
     gone("p1", claim_names=["one"])
     assert rig.bound("p2")["spec"]["nodeName"] == "n2"
@@ -154,7 +154,7 @@ def a_template_beside_a_share():
     name = bound["status"]["resourceClaimStatuses"][0]["resourceClaimName"]
     assert devices_of(name) == ["eth0"]
     rig.pod("more", {"request": "0.1"}, **spec)
-    rig.waits("more", "no free devices for the pod's ResourceClaims")
+    rig.waits("more", "with devices of class nics in use")
     rig.gone("both")
     assert rig.devices("more") == "main=GPU-g2-0"
     rig.gone("more")
@@ -202,7 +202,7 @@ def shares_of_a_device_consume_its_capacity():
     pod("w1", "b1"), rig.bound("w1")
     pod("w2", "b2"), rig.bound("w2")
     pod("w3", "b3")
-    rig.waits("w3", "no free devices for the pod's ResourceClaims")
+    rig.waits("w3", "without a device of class nics with bandwidth 1G free")
     shares = results("b1") + results("b2")
     assert [s["consumedCapacity"] for s in shares] == [{"bandwidth": "6G"}, {"bandwidth": "4G"}], shares
     assert len({s["shareID"] for s in shares}) == 2
@@ -238,7 +238,7 @@ def a_taint_rule_keeps_claims_off():
     claim("off")
     wait_for(lambda: cluster.exists(f"{rules}/off"), "the rule is there")
     pod("t1", "off")
-    rig.waits("t1", "no free devices for the pod's ResourceClaims")
+    rig.waits("t1", "with devices of class nics that have the taint example.com/off")
     cluster.delete(f"{rules}/off")
     rig.bound("t1")
     gone("t1", claim_names=["off"])
