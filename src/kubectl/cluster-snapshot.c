@@ -89,9 +89,14 @@ static int snapshot_load_objects(struct access *a, const struct cli_args *args, 
 int snapshot_load(
 	struct access *a, const struct cli_args *args, struct sched **ret, struct error *err)
 {
-	struct sched_config config = {.cluster = {.scheduler_name = snapshot_scheduler_name(args),
-					      .policy = &place_scarcity},
-		.seed = 1};
+	return snapshot_load_as(a, args, snapshot_scheduler_name(args), ret, err);
+}
+
+int snapshot_load_as(struct access *a, const struct cli_args *args, const char *scheduler,
+	struct sched **ret, struct error *err)
+{
+	struct sched_config config = {
+		.cluster = {.scheduler_name = scheduler, .policy = &place_scarcity}, .seed = 1};
 	_cleanup_(sched_free_p) struct sched *sched = NULL;
 	int r = access_discover(a, err);
 

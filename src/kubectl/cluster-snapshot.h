@@ -22,11 +22,15 @@
 int snapshot_load(struct access *access, const struct cli_args *args, struct sched **ret_sched,
 	struct error *err);
 
+/* The same, as if the scheduler with that name were divvy's. */
+int snapshot_load_as(struct access *access, const struct cli_args *args, const char *scheduler,
+	struct sched **ret_sched, struct error *err);
+
 const char *snapshot_scheduler_name(const struct cli_args *args);
 
 /*
  * Lists why the pod does not fit, by node and device: [{node, device, index, model, free_permille,
- * free_bytes, why}]. The function first places the other members of the pod's gang in `sched`, so
+ * free_bytes, why}]. Devices that requests cannot share have no free_permille and free_bytes. The function first places the other members of the pod's gang in `sched`, so
  * use `sched` for nothing else afterwards.
  */
 int snapshot_reasons(struct sched *sched, struct cpod *pod, json_t **ret_list, struct error *err);

@@ -491,6 +491,38 @@ static void report_add_container(json_t *rows, const struct report_facts *f, con
 	json_array_append_new(rows, row);
 }
 
+/* Adds the tenants that divvyd has made of the pod's ResourceClaims, one for each request. */
+static void report_add_claims(json_t *rows, const struct report_facts *f, const json_t *pod)
+{
+	const char *uid = kube_json_text_at(pod, "metadata", "uid", NULL);
+
+	for (size_t i = 0; uid && i < json_array_size(f->gpunodes); i++) {
+		const json_t *node = json_array_get(f->gpunodes, i);
+		const json_t *tenants = kube_json_at(node, "status", "tenants", NULL);
+
+		for (size_t t = 0; t < json_array_size(tenants); t++) {
+			const json_t *tenant = json_array_get(tenants, t);
+			const char *request = json_text_or_empty(tenant, "container");
+			struct measured m;
+			json_t *row;
+
+			if (!*json_text_or_empty(tenant, "claim") ||
+				strcmp(json_text_or_empty(tenant, "podUID"), uid) != 0)
+				continue;
+			m = report_find_measured(f, report_object_name(node), uid, request);
+			row = report_pod_row(pod, request,
+				kube_json_at(pod, "metadata", "deletionTimestamp", NULL)
+					? "Terminating"
+					: "Running");
+			report_copy_member(row, "claim", tenant, "claim");
+			add_confirmed(row, tenant);
+			report_copy_member(row, "requested", row, "granted");
+			report_add_measured(row, &m);
+			json_array_append_new(rows, row);
+		}
+	}
+}
+
 static void report_add_pod(
 	json_t *rows, const struct report_facts *f, const json_t *pod, const json_t *dialects)
 {
@@ -507,6 +539,7 @@ static void report_add_pod(
 	} else if (report_assigned(pod, &assigned) == 0) {
 		for (uint32_t i = 0; i < asked.n; i++)
 			report_add_container(rows, f, pod, &asked.v[i], &assigned);
+		report_add_claims(rows, f, pod);
 	}
 	tenancy_done(&asked);
 	assigned_done(&assigned);

@@ -4,9 +4,14 @@
 
 The test writes the ResourceSlices as drivers would. The nodes have no kubelet."""
 
-from cluster import Skip, main, open_cluster, own_minor, skip_all, wait_for
+import json
+import os
+import subprocess
+
+import claims as divvys
+from cluster import Skip, main, open_cluster, own_minor, patience, skip_all, wait_for
 from refuser import REASON, Refuser
-from scheduled import Scheduled
+from scheduled import BUILD, Scheduled
 
 API = "/apis/resource.k8s.io/v1"
 NIC = "nic.example.com"
@@ -272,6 +277,94 @@ def a_refused_binding_ends_the_reservation():
     gone("f1", claim_names=["refused"])
 
 
+# ---- devices of divvy.gpu
+
+
+def shares(name, milli, class_name="shares"):
+    capacity = {"requests": {"share": str(milli), "memory": "1Gi"}}
+    return claim(name, exactly(deviceClassName=class_name, capacity=capacity))
+
+
+def divvy_nodes():
+    """The nodes d1 and d2 with two GPUs each, as divvyd would publish them."""
+    drop_slices()
+    for name in ("n1", "n2", "g1", "g2"):
+        rig.remove_node(name)
+    for name in ("d1", "d2"):
+        divvys.add_node(cluster, name, "H200", n=2)
+    for name, operator in (("shares", ""), ("wholes", "!")):
+        expression = f'device.driver == "divvy.gpu" && {operator}device.allowMultipleAllocations'
+        cluster.create(f"{API}/deviceclasses", {"metadata": {"name": name}, "spec": {"selectors": selects(expression)}})
+
+
+def shares_are_packed():
+    divvy_nodes()
+    for i, (milli, expected) in enumerate([(600, "share-d1-0"), (600, "share-d1-1"), (400, "share-d1-0")]):
+        shares(f"k{i}", milli), pod(f"k{i}", f"k{i}"), rig.bound(f"k{i}")
+        assert devices_of(f"k{i}") == [expected], (i, devices_of(f"k{i}"))
+    claim("whole", exactly(deviceClassName="wholes", count=2))
+    pod("whole", "whole"), rig.bound("whole")
+    assert sorted(devices_of("whole")) == ["gpu-d2-0", "gpu-d2-1"]
+
+
+def why(*args):
+    done = subprocess.run(
+        [os.path.join(BUILD, "src/kubectl/kubectl-divvy"), "why", "-n", cluster.namespace, *args],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "KUBECONFIG": cluster.kubeconfig},
+        timeout=patience(120),
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def why_names_the_claims_that_have_the_devices():
+    """For pods of both schedulers, and for claims by their names."""
+    shares("w5", 500)
+    pod("w5", "w5", schedulerName="default-scheduler")
+    wait_for(lambda: (rig.condition("w5") or {}).get("reason") == "Unschedulable", "kube-scheduler finds no device")
+    shares("w6", 500)
+    pod("w6", "w6")
+    rig.waits("w6", "with share 500 free")
+    for name in ("w5", "w6"):
+        rows = {r.get("device"): r for r in json.loads(why(name, "-o", "json"))["nodes"] if r["node"] == "d1"}
+        assert rows[None]["why"] == "without a device of class shares with share 500 free", rows
+        full = rows["share-d1-0"]
+        assert full["why"].startswith("share 0 free, 500 requested: claim "), full
+        assert f"claim {cluster.namespace}/k2 of pod k2 (memory 1Gi, share 400)" in full["why"], full
+        assert (full["model"], full["free_permille"]) == ("H200", 0), full
+    out = why("claim/w6")
+    assert out.startswith(f"{cluster.namespace}/w6: Pending\n") and "claim w6: Pending\n" in out, out
+    assert "share 400 free, 500 requested" in out, out
+    assert "in use by claim" in why("w6") and "of pod whole" in why("w6"), why("w6")
+    out = why("claim/k2")
+    assert "claim k2: Allocated: share-d1-0 on d1 (" in out and "share 400" in out, out
+    shares("lone", 100)
+    assert "no pod uses the claim" in why("claim/lone"), why("claim/lone")
+    gone("w5", "w6", claim_names=["w5", "w6", "lone"])
+
+
+def a_selector_and_a_class_are_named():
+    claim("v1", exactly(deviceClassName="wholes", selectors=selects('device.attributes["divvy.gpu"].model == "T4"')))
+    pod("v1", "v1")
+    rig.waits("v1", "without a device of class wholes that request r selects")
+    assert "the selectors of request r do not match" in why("v1"), why("v1")
+    gone("v1", claim_names=["v1"])
+
+
+def an_important_pod_evicts_for_its_claim():
+    cluster.create("/apis/scheduling.k8s.io/v1/priorityclasses", {"metadata": {"name": "important"}, "value": 1000})
+    claim("urgent", exactly(deviceClassName="wholes", count=2))
+    pod("urgent", "urgent", priorityClassName="important")
+    assert rig.bound("urgent")["spec"]["nodeName"] == "d2"
+    assert sorted(devices_of("urgent")) == ["gpu-d2-0", "gpu-d2-1"]
+    assert not cluster.exists(rig.path("whole")), "the pod that had the devices was evicted"
+    assert all(cluster.exists(rig.path(f"k{i}")) for i in range(3))
+    gone("urgent", claim_names=["urgent", "whole"])
+
+
 TESTS = [
     a_claim_gets_devices_before_its_pod_is_bound,
     a_pod_waits_until_a_device_is_free,
@@ -284,6 +377,10 @@ TESTS = [
     a_taint_rule_keeps_claims_off,
     what_is_missing_is_named,
     a_refused_binding_ends_the_reservation,
+    shares_are_packed,
+    why_names_the_claims_that_have_the_devices,
+    a_selector_and_a_class_are_named,
+    an_important_pod_evicts_for_its_claim,
 ]
 
 try:
