@@ -20,6 +20,7 @@ struct claims_entry {
 	/* Allocation that is not in the API yet, and its arena; NULL: none. For a claim. */
 	struct allocation assumed;
 	struct arena assumed_arena;
+	char *assumed_user; /* name of the pod that assumed it first; NULL: not known */
 	uint32_t n_assumed; /* places that hold the assumption */
 	uint32_t n_writes;  /* writes of the allocation in flight */
 	bool is_kept;       /* the API may have the assumed allocation */
@@ -53,6 +54,7 @@ struct claims {
 	struct rand rand; /* for the identifiers of shares */
 	struct claims_packing packing;
 	uint64_t n_steps, most_steps;
+	uint64_t version;
 	struct claims_entry *objects[CLAIMS_KINDS];
 	/*
 	 * All slices by pool and name, and by node; valid unless is_index_old. The slices of pool i
@@ -91,6 +93,10 @@ int claims_refresh(struct claims *claims);
 /* Ends the assumption about the claim; claims_drop_unheld() does so only if nothing holds it. */
 void claims_drop_assumed(struct claims *claims, struct claims_entry *entry);
 void claims_drop_unheld(struct claims *claims, struct claims_entry *entry);
+
+/* The device with that name in the newest slices of the pool; NULL: none. */
+const struct device *claims_find_device(
+	const struct claims *claims, const char *driver, const char *pool, const char *name);
 
 /* ---- claims-use.c ---- */
 
@@ -190,7 +196,7 @@ int allocate_explain(struct arena *arena, const struct claims *claims,
 struct claims_search {
 	struct claims *claims;
 	struct arena arena;
-	const char *uid; /* of the pod */
+	const char *uid, *name; /* of the pod */
 	struct claims_entry **entries;
 	uint32_t n;
 	struct claims_wanted wanted;   /* the claims that have no devices yet */
@@ -201,6 +207,11 @@ struct claims_search {
 /* Whether the node reaches the devices of all claims that have devices. */
 bool claims_search_reaches(
 	struct claims_search *search, const struct claims_node *node, const char **ret_why);
+
+/* ---- claims-sum.c ---- */
+
+struct claims_sum claims_sum_chosen(
+	const struct claims *claims, const struct claim_result *results, uint32_t n);
 
 /* ---- allocate-result.c ---- */
 

@@ -63,6 +63,7 @@ static int claims_assume_one(struct claims_search *search, struct claims_entry *
 		entry->assumed.json = NULL;
 		return -ENOMEM;
 	}
+	entry->assumed_user = search->name ? str_dup(str_from(search->name)) : NULL;
 	claims_recount(search->claims, entry);
 	return 0;
 }

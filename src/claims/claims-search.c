@@ -15,6 +15,7 @@ struct claims_answer {
 	bool fits;
 	const char *why;
 	struct claims_score score;
+	struct claims_sum sum;
 	UT_hash_handle hh;
 };
 
@@ -148,6 +149,7 @@ int claims_search_new(struct claims *claims, const struct claims_pod *pod,
 		return fail(err, ENOMEM, "out of memory");
 	search->claims = claims;
 	search->uid = pod->uid;
+	search->name = pod->name;
 	search->entries = arena_take_array(
 		&search->arena, pod->n + 1ul, sizeof(struct claims_entry *));
 	search->wanted.steps = CLAIMS_STEPS_MAX;
@@ -225,8 +227,10 @@ static struct claims_answer *claims_search_ask(
 		answer->fits = r == 0;
 		claims_mend_message(&err);
 		answer->why = r == 0 ? NULL : arena_dup(&search->arena, str_from(err.msg));
-		if (r == 0)
+		if (r == 0) {
 			answer->score = choice.score;
+			answer->sum = claims_sum_chosen(search->claims, choice.v, search->wanted.n);
+		}
 	}
 	arena_done(&arena);
 	HASH_ADD_KEYPTR(hh, search->answers, answer->node, strlen(answer->node), answer);
@@ -254,6 +258,15 @@ struct claims_score claims_search_score(
 
 	HASH_FIND(hh, search->answers, node->name, strlen(node->name), answer);
 	return answer ? answer->score : (struct claims_score){.is_packed = false};
+}
+
+struct claims_sum claims_search_sum(
+	const struct claims_search *search, const struct claims_node *node)
+{
+	const struct claims_answer *answer = NULL;
+
+	HASH_FIND(hh, search->answers, node->name, strlen(node->name), answer);
+	return answer ? answer->sum : (struct claims_sum){.ns = NULL};
 }
 
 int claims_search_explain(struct claims_search *search, const struct claims_node *node,

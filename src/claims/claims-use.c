@@ -102,6 +102,7 @@ static int claims_count_device(
 /* Adds the allocation to the uses of its devices (sign 1), or removes it from them (sign -1). */
 static void claims_count(struct claims *claims, const struct allocation *allocation, int32_t sign)
 {
+	claims->version++;
 	for (uint32_t i = 0; allocation && allocation->json && i < allocation->n; i++) {
 		if (claims->are_uses_old)
 			return;
@@ -259,20 +260,14 @@ static bool claims_is_device_exceeded(const struct claims *claims, const struct 
 
 bool claims_is_exceeded(const struct claims *claims, const struct allocation *allocation)
 {
-	const struct claims_entry *entry;
+	for (uint32_t i = 0; i < allocation->n; i++) {
+		const struct claim_device *held = &allocation->devices[i];
+		const struct device *device = claims_find_device(
+			claims, held->driver, held->pool, held->device);
 
-	for (entry = claims->objects[CLAIMS_SLICE]; entry; entry = entry->hh.next)
-		for (uint32_t i = 0; i < entry->slice->n_devices; i++)
-			for (uint32_t k = 0; k < allocation->n; k++) {
-				const struct claim_device *held = &allocation->devices[k];
-				const struct device *device = &entry->slice->devices[i];
-
-				if (!held->is_admin && !strcmp(held->device, device->name) &&
-					!strcmp(held->pool, entry->slice->pool) &&
-					!strcmp(held->driver, entry->slice->driver) &&
-					claims_is_device_exceeded(claims, device))
-					return true;
-			}
+		if (!held->is_admin && device && claims_is_device_exceeded(claims, device))
+			return true;
+	}
 	return false;
 }
 

@@ -38,6 +38,11 @@ void claims_pack(struct claims *claims, struct claims_packing packing)
 	claims->packing = packing;
 }
 
+uint64_t claims_version(const struct claims *claims)
+{
+	return claims->version;
+}
+
 uint64_t claims_n_steps(const struct claims *claims)
 {
 	return claims->n_steps;
@@ -53,6 +58,7 @@ static void claims_entry_free(struct claims_entry *entry)
 	json_decref(entry->rule_json);
 	json_decref(entry->assumed.json);
 	arena_done(&entry->assumed_arena);
+	free(entry->assumed_user);
 	free(entry->key);
 	free(entry);
 }
@@ -116,6 +122,7 @@ void claims_drop_assumed(struct claims *claims, struct claims_entry *entry)
 	arena_done(&entry->assumed_arena);
 	entry->assumed = (struct allocation){.json = NULL};
 	entry->assumed_arena = (struct arena){.total = 0};
+	free(TAKE_PTR(entry->assumed_user));
 	entry->n_assumed = 0;
 	entry->is_kept = false;
 	if (entry->claim)
@@ -288,6 +295,35 @@ static int claims_index(struct claims *claims)
 	qsort(claims->by_node, n, sizeof(*claims->by_node), claims_compare_nodes);
 	claims->is_index_old = false;
 	return 0;
+}
+
+const struct device *claims_find_device(
+	const struct claims *claims, const char *driver, const char *pool, const char *name)
+{
+	const struct device *found = NULL;
+	uint32_t low = 0, high = claims->n_slices;
+
+	while (low < high) {
+		const uint32_t middle = low + (high - low) / 2;
+		int r = strcmp(claims->by_pool[middle]->driver, driver);
+
+		r = r ? r : strcmp(claims->by_pool[middle]->pool, pool);
+		if (r < 0)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	for (; low < claims->n_slices; low++) {
+		const struct slice *slice = claims->by_pool[low];
+
+		if (strcmp(slice->driver, driver) != 0 || strcmp(slice->pool, pool) != 0)
+			break;
+		for (uint32_t i = 0; i < slice->n_devices; i++)
+			if (!strcmp(slice->devices[i].name, name) &&
+				(!found || found->slice->generation < slice->generation))
+				found = &slice->devices[i];
+	}
+	return found;
 }
 
 int claims_refresh(struct claims *claims)

@@ -67,7 +67,7 @@ struct claims_name {
 };
 
 struct claims_pod {
-	const char *ns, *uid;
+	const char *ns, *name, *uid;
 	const struct claims_name *v;
 	uint32_t n;
 };
@@ -141,6 +141,24 @@ bool claims_search_fits(
 
 /* The score of a node that fits. */
 struct claims_score claims_search_score(
+	const struct claims_search *search, const struct claims_node *node);
+
+/* Share and memory of the packed driver's devices that a claim has, or that claims would get. */
+struct claims_sum {
+	const char *ns, *user; /* of a claim, and the first pod that uses it, or NULL; borrowed */
+	const json_t *configs; /* its devices.config, borrowed; NULL: none */
+	uint64_t share, bytes; /* of the capacities `share` and `memory`, in their units */
+};
+#define CLAIMS_WHOLE_SHARE 1000u /* the share that counts for a whole device */
+/*
+ * Goes to the next claim with devices of the packed driver that does not count as free; *at is NULL
+ * at first. False: none.
+ */
+bool claims_next_sum(struct claims *claims, const void **at, struct claims_sum *ret_sum);
+/* Number that grows with each change of what claims have. */
+uint64_t claims_version(const struct claims *claims);
+/* The sum of what the claims would get on a node that fits. */
+struct claims_sum claims_search_sum(
 	const struct claims_search *search, const struct claims_node *node);
 
 /* A device that a waiting request does not get, or a reason about the whole node. */

@@ -30,8 +30,9 @@ const char *snapshot_scheduler_name(const struct cli_args *args);
 
 /*
  * Lists why the pod does not fit, by node and device: [{node, device, index, model, free_permille,
- * free_bytes, why}]. Devices that requests cannot share have no free_permille and free_bytes. The function first places the other members of the pod's gang in `sched`, so
- * use `sched` for nothing else afterwards.
+ * free_bytes, why}]. Devices that requests cannot share have no free_permille and free_bytes. The
+ * function first places the other members of the pod's gang in `sched`, so use `sched` for nothing
+ * else afterwards.
  */
 int snapshot_reasons(struct sched *sched, struct cpod *pod, json_t **ret_list, struct error *err);
 

@@ -39,12 +39,12 @@ json_t *report_bare_nodes(const struct report_facts *facts);
 /*
  * Returns the containers of pods that request devices, in the order of the pods: {namespace, pod,
  * uid, container, node, devices, class, requested, granted, used_permille, memory_bytes,
- * used_bytes, idle_since, state, note, claim}. A tenant of a ResourceClaim has `claim`, and the name
- * of its request as `container`; claims of several pods are listed with the first pod. For one release `asked` is the old name of `requested`, and
- * `got_permille` that of `used_permille`. state: Pending, Placed (divvyd has not confirmed the
- * grant yet), Running, Ended (the pod still runs), Terminating (the pod is being deleted), No share
- * (the webhook has not seen the pod), Refused (`note` has the reason). dialects: {namespace: its
- * list of dialects} or NULL.
+ * used_bytes, idle_since, state, note, claim}. A tenant of a ResourceClaim has `claim`, and the
+ * name of its request as `container`; a claim of several pods is listed with the first of them. For
+ * one release `asked` is the old name of `requested`, and `got_permille` that of `used_permille`.
+ * state: Pending, Placed (divvyd has not confirmed the grant yet), Running, Ended (the pod still
+ * runs), Terminating (the pod is being deleted), No share (the webhook has not seen the pod),
+ * Refused (`note` has the reason). dialects: {namespace: its list of dialects} or NULL.
  */
 json_t *report_tenants(
 	const struct report_facts *facts, const json_t *pods, const json_t *dialects);

@@ -13,6 +13,7 @@ struct queue {
 	uint32_t parent; /* index of the parent queue, or PLACE_NONE */
 	uint32_t weight, n_children;
 	uint64_t quota[ALL + 1], limit[ALL + 1], used[ALL + 1];
+	uint64_t outside; /* part of used[ALL] that place_queue_set_outside() has set */
 };
 
 struct place_queues {

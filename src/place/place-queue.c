@@ -64,6 +64,19 @@ void place_queue_count(struct place *place, const struct place_tenant *t, int si
 		place_queue_count_tenant(place->queues, place, t, sign);
 }
 
+void place_queue_set_outside(struct place *place, uint32_t queue, uint64_t permille)
+{
+	struct place_queues *queues = place->queues;
+	uint64_t more;
+
+	if (!queue || queue > place_queue_n(place))
+		return;
+	more = permille - queues->queue[queue - 1].outside; /* modulo 2^64, as the sums below */
+	queues->queue[queue - 1].outside = permille;
+	for (uint32_t at = queue - 1; at != PLACE_NONE; at = queues->queue[at].parent)
+		queues->queue[at].used[ALL] += more;
+}
+
 /* ---- setup ---- */
 
 static uint32_t place_queue_index(const struct place_queues *queues, uint32_t n, const char *name)
@@ -434,6 +447,27 @@ int place_queue_allows_share(
 					place_queue_format_devices(q->limit[m], b),
 					place_queue_bound_text(place, m).text,
 					place_queue_format_devices(more[m], c));
+	}
+	return 0;
+}
+
+int place_queue_allows_outside(
+	const struct place *place, uint32_t queue, uint64_t permille, struct error *err)
+{
+	const struct place_queues *queues = place->queues;
+	char a[TEXT], b[TEXT], c[TEXT];
+
+	if (!queue || queue > place_queue_n(place))
+		return 0;
+	for (uint32_t at = queue - 1; at != PLACE_NONE; at = queues->queue[at].parent) {
+		const struct queue *q = &queues->queue[at];
+
+		if (queue_is_full(q, queue_nothing, ALL, permille))
+			return fail(err, ENOSPC,
+				"queue %s has %s of the %s devices that it may have, %s asked",
+				q->name, place_queue_format_devices(q->used[ALL], a),
+				place_queue_format_devices(q->limit[ALL], b),
+				place_queue_format_devices(permille, c));
 	}
 	return 0;
 }

@@ -57,6 +57,15 @@ uint32_t place_queue_n(const struct place *place);
  */
 uint64_t place_queue_used(const struct place *place, uint32_t queue, uint32_t model);
 
+/*
+ * Sets what tenants of the queue use of devices outside of the placement model, in permille. The
+ * amount counts as use of the queue and of all queues above, until place_queue_set().
+ */
+void place_queue_set_outside(struct place *place, uint32_t queue, uint64_t permille);
+/* -ENOSPC: `permille` more outside of the model would exceed a limit of the queue, or above. */
+int place_queue_allows_outside(
+	const struct place *place, uint32_t queue, uint64_t permille, struct error *err);
+
 enum place_admission {
 	/*
 	 * Within the quota: place_queue_reclaim() may evict borrowers for the tenant, also if a

@@ -9,11 +9,13 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/cleanup.h"
 #include "claims/claims.h"
 #include "kube/time.h"
 #include "manifest/claim-config.h"
+#include "place/place-queue.h"
 
 static enum claims_kind cluster_claims_kind(int kind)
 {
@@ -52,22 +54,54 @@ static int cluster_search_claims(
 	struct cluster *c, const struct pod *pod, struct claims_search **ret, struct error *err)
 {
 	_cleanup_free_ struct claims_name *names = cluster_claims_names(pod);
-	struct claims_pod wanted = {pod->object.ns, pod->object.uid, names, pod->claims.n};
+	struct claims_pod wanted = {
+		pod->object.ns, pod->object.name, pod->object.uid, names, pod->claims.n};
 
 	if (!names)
 		return fail(err, ENOMEM, "out of memory");
 	return claims_search_new(c->claims, &wanted, ret, err);
 }
 
+/* The search of a pod, with what its namespace and queue may have in addition. */
+struct cluster_search {
+	struct cluster *cluster;
+	struct claims_search *claims;
+	const char *ns;
+	uint32_t queue;
+	bool has_total; /* a policy limits what the namespace has, which is `used` */
+	struct usage used;
+	struct error refusal; /* why the last refused node was refused */
+};
+
+static void cluster_end_claims(void *arg)
+{
+	struct cluster_search *search = arg;
+
+	claims_search_free(search->claims);
+	free(search);
+}
+
 static int cluster_begin_claims(
 	void *arg, const struct pod *pod, void **ret_search, struct error *err)
 {
-	struct claims_search *search = NULL;
-	int r = cluster_search_claims(arg, pod, &search, err);
+	struct cluster_search *search = calloc(1, sizeof(*search));
+	struct cluster *c = arg;
+	const struct cpod *own = cluster_pod(c, pod->object.ns, pod->object.name);
+	int r = search ? cluster_search_claims(c, pod, &search->claims, err)
+		       : fail(err, ENOMEM, "out of memory");
 
-	if (r == 0)
-		*ret_search = search;
-	return r;
+	if (r < 0) {
+		free(search);
+		return r;
+	}
+	search->cluster = c;
+	search->ns = pod->object.ns;
+	search->queue = own ? cpod_queue_number(c, own) : 0;
+	search->has_total = cluster_has_total(c, search->ns);
+	if (search->has_total)
+		search->used = cluster_usage(c, search->ns);
+	*ret_search = search;
+	return 0;
 }
 
 static struct claims_node cluster_claims_node(const struct node *node)
@@ -75,16 +109,96 @@ static struct claims_node cluster_claims_node(const struct node *node)
 	return (struct claims_node){node->object.name, &node->object.labels};
 }
 
-static bool cluster_fit_claims(void *search, const struct node *node, const char **ret_why)
+/* Whether policies and queue allow what the claims would get on the node. */
+static bool cluster_may_have_claims(struct cluster_search *search, const struct claims_node *node)
 {
-	const struct claims_node at = cluster_claims_node(node);
+	const struct claims_sum sum = claims_search_sum(search->claims, node);
+	const struct usage asked = {.milli = sum.share, .firm = sum.share, .bytes = sum.bytes};
+	_cleanup_buf_ struct buf why = BUF_INIT(sizeof(search->refusal.msg) - 1);
 
-	return claims_search_fits(search, &at, ret_why);
+	/* All claims have devices already, perhaps those that victims still have as well. */
+	if (!sum.share && !sum.bytes)
+		return true;
+	if (search->has_total &&
+		!cluster_has_room(search->cluster, search->ns, &search->used, &asked, &why)) {
+		fail(&search->refusal, ENOSPC, "%s", buf_text(&why));
+		return false;
+	}
+	/* Victims may have been hidden or shown since the last count. */
+	if (search->queue && cluster_count_claims(search->cluster) < 0) {
+		fail(&search->refusal, ENOMEM, "out of memory");
+		return false;
+	}
+	return place_queue_allows_outside(
+		       search->cluster->place, search->queue, sum.share, &search->refusal) == 0;
 }
 
-static void cluster_end_claims(void *search)
+static bool cluster_fit_claims(void *arg, const struct node *node, const char **ret_why)
 {
-	claims_search_free(search);
+	const struct claims_node at = cluster_claims_node(node);
+	struct cluster_search *search = arg;
+
+	if (!claims_search_fits(search->claims, &at, ret_why))
+		return false;
+	if (cluster_may_have_claims(search, &at))
+		return true;
+	*ret_why = search->refusal.msg;
+	return false;
+}
+
+/* ---- what claims use of totals and queues ---- */
+
+/* Whether the claim's tenants are opportunistic, which take nothing from others. */
+static bool claims_sum_is_opportunistic(const struct claims_sum *sum)
+{
+	const char *class = NULL;
+
+	for (size_t i = 0; i < json_array_size(sum->configs); i++) {
+		const json_t *opaque = json_object_get(json_array_get(sum->configs, i), "opaque");
+		const char *driver = json_string_value(json_object_get(opaque, "driver"));
+		const char *text = json_string_value(
+			json_object_get(json_object_get(opaque, "parameters"), "class"));
+
+		if (driver && text && !strcmp(driver, CLAIM_DRIVER))
+			class = text;
+	}
+	return class && !strcmp(class, spec_class_name(SPEC_OPPORTUNISTIC));
+}
+
+bool cluster_next_claim_usage(
+	struct cluster *c, const void **at, const char **ret_ns, struct usage *ret)
+{
+	struct claims_sum sum;
+
+	if (!claims_next_sum(c->claims, at, &sum))
+		return false;
+	*ret_ns = sum.ns;
+	*ret = (struct usage){.milli = sum.share,
+		.firm = claims_sum_is_opportunistic(&sum) ? 0 : sum.share,
+		.bytes = sum.bytes};
+	return true;
+}
+
+int cluster_count_claims(struct cluster *c)
+{
+	_cleanup_free_ uint64_t *used = NULL;
+	const void *at = NULL;
+	struct claims_sum sum;
+
+	if (!c->n_by_queue || c->claims_counted == claims_version(c->claims))
+		return 0;
+	used = calloc(c->n_by_queue + 1ul, sizeof(*used));
+	if (!used)
+		return -ENOMEM;
+	while (claims_next_sum(c->claims, &at, &sum)) {
+		const struct cpod *pod = sum.user ? cluster_pod(c, sum.ns, sum.user) : NULL;
+
+		used[pod ? cpod_queue_number(c, pod) : 0] += sum.share;
+	}
+	for (uint32_t i = 1; i <= c->n_by_queue; i++)
+		place_queue_set_outside(c->place, i, used[i]);
+	c->claims_counted = claims_version(c->claims);
+	return 0;
 }
 
 int cluster_new_claims(struct cluster *c, struct error *err)
@@ -93,6 +207,7 @@ int cluster_new_claims(struct cluster *c, struct error *err)
 
 	c->claims_check = (struct view_claims){
 		cluster_begin_claims, cluster_fit_claims, cluster_end_claims, c};
+	c->claims_counted = UINT64_MAX;
 	r = claims_new(c->config.seed, &c->claims, err);
 	if (r == 0)
 		claims_pack(c->claims,
@@ -153,8 +268,9 @@ bool cpod_next_unused_claim(
 	if (!names)
 		return false;
 	return claims_next_unused(c->claims,
-		&(struct claims_pod){seen->object.ns, seen->object.uid, names, seen->claims.n}, at,
-		ret);
+		&(struct claims_pod){seen->object.ns, seen->object.name, seen->object.uid, names,
+			seen->claims.n},
+		at, ret);
 }
 
 static void cpod_hide_claims(struct cluster *c, const struct pod *seen, bool is_hidden)
@@ -188,7 +304,7 @@ void cpod_note_ending_claims(struct cluster *c, const struct cpod *pod)
 uint32_t cluster_best_claims_node(struct cluster *c, struct fit *fit,
 	bool (*may_use)(void *arg, const struct cnode *node), void *arg)
 {
-	const struct claims_search *search = fit ? fit_claims_search(fit) : NULL;
+	const struct cluster_search *search = fit ? fit_claims_search(fit) : NULL;
 	struct claims_score best = {.is_packed = false};
 	uint32_t at = PLACE_NONE;
 
@@ -199,7 +315,7 @@ uint32_t cluster_best_claims_node(struct cluster *c, struct fit *fit,
 
 		if (!own || own->at == PLACE_NONE || !may_use(arg, own))
 			continue;
-		score = claims_search_score(search, &node);
+		score = claims_search_score(search->claims, &node);
 		/* No device of the driver: the placement model chooses among all nodes. */
 		if (!score.is_packed && at == PLACE_NONE)
 			return PLACE_NONE;
@@ -215,9 +331,16 @@ void cluster_explain_claims(
 	struct fit *fit, const struct node *node, const struct claims_teller *teller)
 {
 	const struct claims_node at = cluster_claims_node(node);
+	struct cluster_search *search = fit_claims_search(fit);
 	struct error err = {0};
+	const char *why;
 
-	if (claims_search_explain(fit_claims_search(fit), &at, teller, &err) < 0)
+	/* The devices are free, but a policy or the queue forbids to take them. */
+	if (claims_search_fits(search->claims, &at, &why))
+		teller->tell(teller->data,
+			&(struct claims_reason){
+				.device = "", .model = "", .text = search->refusal.msg});
+	else if (claims_search_explain(search->claims, &at, teller, &err) < 0)
 		teller->tell(teller->data,
 			&(struct claims_reason){.device = "", .model = "", .text = err.msg});
 }

@@ -180,6 +180,7 @@ struct cluster {
 	struct cluster_config config;
 	struct claims *claims;
 	struct view_claims claims_check; /* how the view asks `claims` */
+	uint64_t claims_counted; /* version of the claims that cluster_count_claims() has counted */
 	struct view *view;
 	struct place *place;
 	struct cnode *nodes;
@@ -420,6 +421,18 @@ struct usage {
 	uint64_t firm;
 };
 struct usage cpod_usage(const struct cpod *pod, const struct assigned *assigned);
+/* The sum of all pods and claims of the namespace. */
+struct usage cluster_usage(struct cluster *c, const char *ns);
+/* Whether a policy of the namespace limits that sum. */
+bool cluster_has_total(const struct cluster *c, const char *ns);
+/* Whether these policies allow `asked` more than `used`; if not, `why` has the reason. */
+bool cluster_has_room(const struct cluster *c, const char *ns, const struct usage *used,
+	const struct usage *asked, struct buf *why);
+/* Goes to the next claim with devices of divvy's driver; *at is NULL at first. False: none. */
+bool cluster_next_claim_usage(
+	struct cluster *c, const void **at, const char **ret_ns, struct usage *ret_usage);
+/* Counts what claims have as use of the queues of their pods. -ENOMEM. */
+int cluster_count_claims(struct cluster *c);
 
 /* Whether the policy applies to that namespace. */
 bool cpolicy_selects(const struct cluster *c, const struct cpolicy *policy, const char *ns);

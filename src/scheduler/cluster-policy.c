@@ -307,9 +307,11 @@ struct usage cpod_usage(const struct cpod *pod, const struct assigned *assigned)
 		.bytes = manifest_sum_value(&bytes)};
 }
 
-static struct usage usage_of(const struct cluster *c, const char *ns)
+struct usage cluster_usage(struct cluster *c, const char *ns)
 {
-	struct usage u = {0};
+	const void *at = NULL;
+	const char *space;
+	struct usage u = {0}, one;
 	const struct cpod *pod;
 
 	for (pod = c->pods; pod; pod = pod->hh.next)
@@ -319,6 +321,12 @@ static struct usage usage_of(const struct cluster *c, const char *ns)
 			u.milli += its.milli;
 			u.firm += its.firm;
 			u.bytes += its.bytes;
+		}
+	while (cluster_next_claim_usage(c, &at, &space, &one))
+		if (!strcmp(space, ns)) {
+			u.milli += one.milli;
+			u.firm += one.firm;
+			u.bytes += one.bytes;
 		}
 	return u;
 }
@@ -351,16 +359,28 @@ static bool is_within_share(const struct cpolicy *p, const struct usage *all)
 	return all->firm <= p->total_milli && all->milli <= p->total_milli * p->overcommit / 1000;
 }
 
-static bool cpolicy_has_room(
-	const struct cluster *c, const struct cpolicy *p, const struct cpod *pod, struct buf *why)
+static bool cpolicy_has_total(const struct cpolicy *p)
 {
-	const struct usage asked = cpolicy_pod_usage(pod);
-	struct usage used, then;
+	return p->total_milli != UNLIMITED || p->total_bytes != UNLIMITED;
+}
 
-	if (p->total_milli == UNLIMITED && p->total_bytes == UNLIMITED)
-		return true;
-	used = usage_of(c, pod->ns);
-	then = (struct usage){.milli = used.milli + asked.milli, .firm = used.firm + asked.firm};
+bool cluster_has_total(const struct cluster *c, const char *ns)
+{
+	const struct cpolicy *p;
+
+	for (p = c->policies; p; p = p->hh.next)
+		if (cpolicy_has_total(p) && cpolicy_selects(c, p, ns))
+			return true;
+	return false;
+}
+
+static bool cpolicy_has_room(
+	const struct cpolicy *p, const struct usage *has, const struct usage *more, struct buf *why)
+{
+	const struct usage used = *has, asked = *more;
+	const struct usage then = {
+		.milli = used.milli + asked.milli, .firm = used.firm + asked.firm};
+
 	if (p->total_milli != UNLIMITED && !is_within_share(p, &then)) {
 		buf_addf(why, "policy %s: the namespace has %s of %s GPUs, %s requested", p->name,
 			format_share((uint32_t)used.milli).s,
@@ -378,12 +398,28 @@ static bool cpolicy_has_room(
 	return true;
 }
 
+bool cluster_has_room(const struct cluster *c, const char *ns, const struct usage *used,
+	const struct usage *asked, struct buf *why)
+{
+	const struct cpolicy *p;
+
+	for (p = c->policies; p; p = p->hh.next)
+		if (cpolicy_has_total(p) && cpolicy_selects(c, p, ns) &&
+			!cpolicy_has_room(p, used, asked, why))
+			return false;
+	return true;
+}
+
 bool cluster_allows(struct cluster *c, const struct cpod *pod, struct buf *why)
 {
+	const struct usage asked = cpolicy_pod_usage(pod);
+	struct usage used = {0};
 	const struct cpolicy *p;
 
 	if (!pod->requested.n)
 		return true;
+	if (cluster_has_total(c, pod->ns))
+		used = cluster_usage(c, pod->ns);
 	for (p = c->policies; p; p = p->hh.next) {
 		if (!cpolicy_selects(c, p, pod->ns))
 			continue;
@@ -391,7 +427,7 @@ bool cluster_allows(struct cluster *c, const struct cpod *pod, struct buf *why)
 			if (!cpolicy_allows_spec(
 				    p, &pod->requested.v[i].spec, pod->requested.v[i].name, why))
 				return false;
-		if (!cpolicy_has_room(c, p, pod, why))
+		if (cpolicy_has_total(p) && !cpolicy_has_room(p, &used, &asked, why))
 			return false;
 	}
 	return true;
@@ -401,7 +437,7 @@ bool cluster_has_room_for(
 	struct cluster *c, const struct cpod *pod, const struct assigned *assigned, struct buf *why)
 {
 	const struct cpolicy *p;
-	const struct usage all = usage_of(c, pod->ns), now = cpod_usage(pod, &pod->assigned),
+	const struct usage all = cluster_usage(c, pod->ns), now = cpod_usage(pod, &pod->assigned),
 			   then = cpod_usage(pod, assigned);
 	const struct usage with = {.milli = all.milli - now.milli + then.milli,
 		.firm = all.firm - now.firm + then.firm};

@@ -89,7 +89,7 @@ static const struct cpolicy *policy_of(const struct cluster *c, const struct cpo
 {
 	const struct pod *seen = cpod_view(c, pod);
 
-	if (!pod->requested.n && !pod->assigned.n)
+	if (!pod->requested.n && !pod->assigned.n && !(seen && seen->claims.n))
 		return NULL;
 	return cluster_queue_narrowest(c, pod->ns, seen ? &seen->object.labels : NULL);
 }
@@ -331,6 +331,7 @@ static int cluster_queue_put_in_force(struct cluster *c, struct list *l)
 	for (pod = c->pods; pod; pod = pod->hh.next)
 		cluster_forget_labels(c, pod);
 	c->overcommit = cluster_greatest_overcommit(c);
+	c->claims_counted = UINT64_MAX;
 	r = cluster_queue_choose(c, l);
 	if (r < 0) {
 		/*

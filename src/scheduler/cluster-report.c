@@ -68,6 +68,25 @@ static struct space *get_space(struct report *r, const char *name)
 	return NULL;
 }
 
+/* Adds each claim as a tenant of its namespace. */
+static int cluster_report_count_claims(struct report *r)
+{
+	const void *at = NULL;
+	struct usage usage;
+	const char *ns;
+
+	while (cluster_next_claim_usage(r->cluster, &at, &ns, &usage)) {
+		struct space *s = get_space(r, ns);
+
+		if (!s)
+			return -ENOMEM;
+		s->n_tenants++;
+		s->milli += usage.milli;
+		s->bytes += usage.bytes;
+	}
+	return cluster_count_claims(r->cluster);
+}
+
 static int cluster_report_count(struct report *r)
 {
 	const struct cluster *c = r->cluster;
@@ -92,6 +111,8 @@ static int cluster_report_count(struct report *r)
 		s->milli += its.milli;
 		s->bytes += its.bytes;
 	}
+	if (cluster_report_count_claims(r) < 0)
+		return -ENOMEM;
 	HASH_SORT(r->spaces, by_share);
 	return 0;
 }

@@ -628,6 +628,8 @@ static int decide_one(struct cluster *c, struct cpod *pod, struct decide_victims
 		return decide_wait_for(outcome, decide_refusal(c, pod));
 	cpod_forget_keeper(pod);
 	pod->reclaim_at_ns = 0;
+	if (cluster_count_claims(c) < 0)
+		return fail(err, ENOMEM, "out of memory");
 	if (!cluster_allows(c, pod, why) || !cluster_queue_takes(c, pod, why))
 		return 0;
 	r = fit_new(c->view, cpod_view(c, pod), &a.fit, &unfit);

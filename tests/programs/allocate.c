@@ -103,7 +103,8 @@ static json_t *allocate(const json_t *question)
 	_cleanup_(claims_search_free_p) struct claims_search *search = NULL;
 	const json_t *metadata = json_object_get(json_object_get(question, "node"), "metadata");
 	const json_t *list = json_object_get(question, "claims");
-	struct claims_pod pod = {.ns = "default", .uid = "", .n = (uint32_t)json_array_size(list)};
+	struct claims_pod pod = {
+		.ns = "default", .name = "", .uid = "", .n = (uint32_t)json_array_size(list)};
 	_cleanup_free_ struct claims_name *names = calloc(pod.n + 1ul, sizeof(*names));
 	struct arena arena = {.total = 0};
 	struct claims_place *place = NULL;

@@ -54,7 +54,7 @@ static int search_for(
 	struct claims *claims, const char *name, struct claims_search **ret, struct error *err)
 {
 	const struct claims_name names[] = {{name, "entry", false}};
-	const struct claims_pod pod = {"a", "uid", names, 1};
+	const struct claims_pod pod = {"a", "pod", "uid", names, 1};
 
 	return claims_search_new(claims, &pod, ret, err);
 }
@@ -228,7 +228,7 @@ static void a_claim_of_a_template_belongs_to_its_pod(void **state)
 {
 	static const struct claims_name unmade[] = {{NULL, "net", true}},
 					other[] = {{"a", "net", true}};
-	const struct claims_pod pods[] = {{"a", "uid", unmade, 1}, {"a", "uid", other, 1}};
+	const struct claims_pod pods[] = {{"a", "p", "uid", unmade, 1}, {"a", "p", "uid", other, 1}};
 	_cleanup_(claims_free_p) struct claims *claims = world();
 	struct claims_search *search;
 	struct error err;

@@ -282,6 +282,85 @@ static void a_gang_gets_all_its_devices_or_none(void **state)
 	nothing();
 }
 
+static void a_total_counts_claims(void **state)
+{
+	add_dra_node("n1", "00");
+	add_node("n2", 1);
+	add_classes();
+	set(CLUSTER_POLICY,
+		"{'metadata':{'name':'p'},'spec':{'namespaces':['s'],'totalShare':1.2,"
+		"'totalMemory':'100Gi'}}");
+	place("a", 600, 1, "n1");
+	add_claim("b", 700, 1);
+	add_claim_pod("b", "");
+	told("b",
+		"0/2 nodes: 1 policy p: the namespace has 0.6 of 1.2 GPUs, 0.7 requested, "
+		"1 without a device of class share");
+	add_claim("c", 0, 1);
+	add_claim_pod("c", "");
+	told("c",
+		"0/2 nodes: 1 policy p: the namespace has 0.6 of 1.2 GPUs, 1 requested, "
+		"1 without a device of class gpu");
+	/* Pods with shares by annotations count together with claims. */
+	add_pod("d", SHARE("0.7"), "");
+	told("d", "policy p: the namespace has 0.6 of 1.2 GPUs, 0.7 requested");
+	end_pod("a");
+	pass(2);
+	next(SCHED_BIND, "b", NULL);
+	nothing();
+}
+
+static void a_queue_counts_claims(void **state)
+{
+	const struct cluster *c = sched_cluster(sched);
+
+	add_dra_node("n1", "00");
+	add_node("n2", 2);
+	add_classes();
+	set(CLUSTER_POLICY,
+		"{'metadata':{'name':'p'},'spec':{'namespaces':['s'],'queue':{'name':'q',"
+		"'guaranteedShare':1,'limitShare':1.5}}}");
+	place("a", 900, 1, "n1");
+	add_claim("b", 700, 1);
+	add_claim_pod("b", "");
+	told("b",
+		"0/2 nodes: 1 queue q has 0.9 of the 1.5 devices that it may have, 0.7 asked, "
+		"1 without a device of class share");
+	assert_int_equal(cluster_queue_is_below_guarantee(c, 1), 1);
+	/* Shares by annotations and claims have one limit. */
+	add_pod("c", SHARE("0.7"), "");
+	told("c",
+		"0/2 nodes: 1 no GPU, 1 above the queue's limit; queue q has 0.9 of the 1.5 devices that "
+		"it may have, 0.7 asked");
+	place("d", 200, 1, "n1");
+	nothing();
+	assert_int_equal(cluster_queue_is_below_guarantee(c, 1), 0);
+	end_pod("a");
+	pass(60);
+	next(SCHED_BIND, "b", NULL);
+	nothing();
+}
+
+/* The pods of one queue: an important one keeps the limit by evicting another. */
+static void a_limit_can_be_kept_by_evictions(void **state)
+{
+	add_dra_node("n1", "000");
+	add_classes();
+	set(CLUSTER_POLICY,
+		"{'metadata':{'name':'p'},'spec':{'namespaces':['s'],'queue':{'name':'q',"
+		"'guaranteedShare':1,'limitShare':1.5}}}");
+	place("a", 300, 1, "n1");
+	place("b", 900, 1, "n1");
+	add_claim("c", 0, 1);
+	add_claim_pod("c", ",'priority':10");
+	next(SCHED_EVICT, "b", "s/c");
+	next(SCHED_NOMINATE, "c", NULL);
+	end_pod("b");
+	pass(1);
+	next(SCHED_BIND, "c", NULL);
+	nothing();
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, acts_begin, acts_end)
@@ -294,6 +373,9 @@ int main(void)
 		TEST(equal_pods_evict_nobody),
 		TEST(a_nominated_pod_keeps_its_devices),
 		TEST(a_gang_gets_all_its_devices_or_none),
+		TEST(a_total_counts_claims),
+		TEST(a_queue_counts_claims),
+		TEST(a_limit_can_be_kept_by_evictions),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
