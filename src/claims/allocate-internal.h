@@ -64,6 +64,7 @@ struct search {
 	struct arena *arena;
 	const struct claims *claims;
 	const struct claims_node *node;
+	const struct claims_wanted *wanted;
 	struct pools pools;
 	struct candidate *candidates;
 	uint32_t n_candidates;

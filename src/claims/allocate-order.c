@@ -21,6 +21,7 @@ struct packed {
 	const struct attribute *group;     /* NULL: the device is a group of its own */
 	bool is_unused;                    /* no claim has the device or a part of it */
 	bool has_room;                     /* for one device of the request with most devices */
+	bool is_preferred;                 /* claims_search_prefer() */
 	uint64_t used;                     /* of all capacities, each in 1/1000 */
 	uint32_t group_free, group_room;   /* devices of its kind and group with these properties */
 	bool has_group_room;               /* for all devices of that request */
@@ -115,6 +116,7 @@ static void packed_read(struct search *search, struct wanted *lead, uint32_t num
 	packed->group = packing->group ? device_attribute(candidate->device, packing->group) : NULL;
 	packed->used = packed_used(candidate);
 	packed->is_unused = !candidate->use && packed_has_counters(search, candidate);
+	packed->is_preferred = unit_is_preferred(search->wanted, candidate->device);
 	packed->has_room = lead && packed_has_room(search, lead, number);
 }
 
@@ -146,6 +148,7 @@ static int packed_compare_one(const void *pa, const void *pb)
 {
 	const struct packed *a = pa, *b = pb;
 
+	BY_LEAST(b->is_preferred, a->is_preferred);
 	BY_LEAST(b->used, a->used);
 	BY_LEAST(a->is_unused, b->is_unused);
 	BY_LEAST(a->group_free, b->group_free);
@@ -158,6 +161,7 @@ static int packed_compare_several(const void *pa, const void *pb)
 {
 	const struct packed *a = pa, *b = pb;
 
+	BY_LEAST(b->is_preferred, a->is_preferred);
 	BY_LEAST(b->has_group_room, a->has_group_room);
 	if (a->has_group_room)
 		BY_LEAST(a->group_room, b->group_room);
@@ -238,7 +242,7 @@ void search_score(struct search *search, struct claims_score *ret)
 		score.v[CLAIMS_NODE_FREE] += packed->candidate && packed->is_unused;
 		if (!packed_is_chosen(packed))
 			continue;
-		score.v[CLAIMS_GROUPS] += score.is_packed && packed_begins_group(search, i);
+		score.v[CLAIMS_GROUPS] += packed->group && packed_begins_group(search, i);
 		score.is_packed = true;
 		score.v[CLAIMS_OPENED] += packed->is_unused;
 		score.v[CLAIMS_GROUP_FREE] += packed->is_unused ? packed->group_free : 0;
@@ -249,6 +253,7 @@ void search_score(struct search *search, struct claims_score *ret)
 	}
 	if (!score.is_packed)
 		score = (struct claims_score){.is_packed = false};
+	score.v[CLAIMS_GROUPS] -= score.v[CLAIMS_GROUPS] > 0;
 	for (uint32_t i = 0; score.is_packed && i < search->n_claims; i++)
 		for (uint32_t k = 0; k < search->claim[i].claim->n_requests; k++)
 			score.v[CLAIMS_ALTERNATIVES] += search->claim[i].requests[k].chosen;

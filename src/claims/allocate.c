@@ -463,6 +463,7 @@ int search_new(struct arena *arena, const struct claims *claims, const struct cl
 	*ret = (struct search){.arena = arena,
 		.claims = claims,
 		.node = node,
+		.wanted = wanted,
 		.n_claims = wanted->n,
 		.steps = MIN(wanted->steps, CLAIMS_NODE_STEPS_MAX),
 		.err = err};

@@ -27,6 +27,7 @@ struct claims_entry {
 	uint32_t n_hidden;  /* hidden pods that use the claim */
 	bool is_ending;     /* claims_note_ending() */
 	bool is_counted;    /* its allocation counts as a use of its devices */
+	bool is_changed;    /* claims.changes has its key */
 	UT_hash_handle hh;
 };
 
@@ -54,7 +55,11 @@ struct claims {
 	struct rand rand; /* for the identifiers of shares */
 	struct claims_packing packing;
 	uint64_t n_steps, most_steps;
-	uint64_t version;
+	uint64_t version, slices_version;
+	/* keys of claims for claims_next_changed(), and the key that it returned last */
+	char **changes, *taken_change;
+	uint32_t n_changes, changes_room;
+	bool is_watched;
 	struct claims_entry *objects[CLAIMS_KINDS];
 	/*
 	 * All slices by pool and name, and by node; valid unless is_index_old. The slices of pool i
@@ -165,7 +170,8 @@ struct claim_result {
 struct claims_wanted {
 	struct resource_claim **v;
 	uint32_t n;
-	uint64_t steps; /* that the search may still take */
+	uint64_t steps;        /* that the search may still take */
+	const char *preferred; /* unit to try first; NULL: none */
 };
 
 struct claims_choice {
@@ -212,6 +218,15 @@ bool claims_search_reaches(
 
 struct claims_sum claims_sum_chosen(
 	const struct claims *claims, const struct claim_result *results, uint32_t n);
+
+/* The first pod that uses the claim; NULL: not known. */
+const char *claims_entry_user(const struct claims_entry *entry);
+
+/* ---- claims-unit.c ---- */
+
+bool unit_is_preferred(const struct claims_wanted *wanted, const struct device *device);
+/* Keeps the key for claims_next_changed(). -ENOMEM. */
+int claims_note_change(struct claims *claims, struct claims_entry *entry);
 
 /* ---- allocate-result.c ---- */
 

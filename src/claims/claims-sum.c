@@ -76,7 +76,7 @@ static bool sum_allocation(
 	return has_any;
 }
 
-static const char *sum_user(const struct claims_entry *entry)
+const char *claims_entry_user(const struct claims_entry *entry)
 {
 	const json_t *users = json_object_get(
 		json_object_get(entry->claim->json, "status"), "reservedFor");
@@ -94,7 +94,7 @@ bool claims_next_sum(struct claims *claims, const void **at, struct claims_sum *
 		return false;
 	for (; entry; entry = entry->hh.next) {
 		const struct allocation *allocation = claims_entry_allocation(entry);
-		struct claims_sum sum = {.ns = entry->claim->ns, .user = sum_user(entry)};
+		struct claims_sum sum = {.ns = entry->claim->ns, .user = claims_entry_user(entry)};
 
 		if (!allocation || !entry->is_counted || !sum_allocation(claims, allocation, &sum))
 			continue;

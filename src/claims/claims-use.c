@@ -128,9 +128,11 @@ static bool claims_is_hidden(const struct claims *claims, const struct claims_en
 
 void claims_uncount(struct claims *claims, struct claims_entry *entry)
 {
-	if (entry->is_counted)
-		claims_count(claims, claims_entry_allocation(entry), -1);
+	if (!entry->is_counted)
+		return;
+	claims_count(claims, claims_entry_allocation(entry), -1);
 	entry->is_counted = false;
+	claims_note_change(claims, entry);
 }
 
 void claims_recount(struct claims *claims, struct claims_entry *entry)
@@ -141,6 +143,8 @@ void claims_recount(struct claims *claims, struct claims_entry *entry)
 		return;
 	claims_count(claims, claims_entry_allocation(entry), should ? 1 : -1);
 	entry->is_counted = should;
+	/* Without memory for the note, models of units are wrong until the next change. */
+	claims_note_change(claims, entry);
 }
 
 void claims_hide_user(struct claims *claims, const char *ns, const char *name, bool is_hidden)

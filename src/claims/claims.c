@@ -43,6 +43,16 @@ uint64_t claims_version(const struct claims *claims)
 	return claims->version;
 }
 
+uint64_t claims_slices_version(const struct claims *claims)
+{
+	return claims->slices_version;
+}
+
+void claims_watch(struct claims *claims)
+{
+	claims->is_watched = true;
+}
+
 uint64_t claims_n_steps(const struct claims *claims)
 {
 	return claims->n_steps;
@@ -80,6 +90,10 @@ void claims_free(struct claims *claims)
 		return;
 	claims_drop_uses(claims);
 	claims_drop_index(claims);
+	for (uint32_t i = 0; i < claims->n_changes; i++)
+		free(claims->changes[i]);
+	free(claims->changes);
+	free(claims->taken_change);
 	for (int kind = 0; kind < CLAIMS_KINDS; kind++)
 		HASH_ITER(hh, claims->objects[kind], entry, next) {
 			HASH_DEL(claims->objects[kind], entry);
@@ -214,6 +228,7 @@ int claims_set(struct claims *claims, enum claims_kind kind, json_t *json, struc
 	if (r < 0)
 		return r;
 	claims->is_index_old |= kind == CLAIMS_SLICE;
+	claims->slices_version += kind == CLAIMS_SLICE;
 	entry = claims_find(claims, kind, key);
 	if (entry && kind == CLAIMS_CLAIM && claims_is_known(fresh->claim, entry->claim))
 		return 0;
@@ -242,6 +257,7 @@ int claims_remove(struct claims *claims, enum claims_kind kind, const char *ns, 
 		claims_uncount(claims, entry);
 	claims_entry_free(entry);
 	claims->is_index_old |= kind == CLAIMS_SLICE;
+	claims->slices_version += kind == CLAIMS_SLICE;
 	return 0;
 }
 

@@ -161,6 +161,49 @@ uint64_t claims_version(const struct claims *claims);
 struct claims_sum claims_search_sum(
 	const struct claims_search *search, const struct claims_node *node);
 
+/*
+ * A unit of the packed driver: the devices of a node that consume one counter, of which claims have
+ * the whole or shares.
+ */
+struct claims_unit {
+	const char *name, *model; /* borrowed from the slices; model "": not known */
+	uint64_t bytes;           /* of the capacity `memory` */
+	int64_t group;            /* of claims_packing; -1: none */
+	bool suits;               /* the only request of the search may have it, if it is free */
+};
+#define CLAIMS_UNITS_MAX 64u
+/* Lists the units of a node, in a constant order. search: a simple one, or NULL. Returns n. */
+uint32_t claims_units(struct claims *claims, struct claims_search *search,
+	const struct claims_node *node, struct claims_unit units[static CLAIMS_UNITS_MAX]);
+
+/* Claims that a placement model understands: one request without alternatives. */
+struct claims_simple {
+	uint32_t count;
+	uint64_t share, bytes; /* requested of each device; share 0: all of it */
+};
+bool claims_search_simple(const struct claims_search *search, struct claims_simple *ret_simple);
+/* Tries this unit before all others. The name is borrowed. */
+void claims_search_prefer(struct claims_search *search, const char *unit);
+
+/* The units that a claim has. */
+struct claims_held_units {
+	const char *key;       /* of the claim: NAMESPACE/NAME */
+	const char *ns, *user; /* user: first pod that uses it; NULL: not known */
+	const char *node;      /* NULL: none, as for a claim without devices */
+	const char *units[32]; /* n of them */
+	uint32_t n;            /* 0: the claim has none, or counts as free */
+	bool is_whole;
+	uint64_t share, bytes; /* of each unit */
+};
+/*
+ * Returns a claim whose devices have changed since it was returned last. All texts are valid until
+ * the next call. Call claims_watch() first, after claims_pack(). False: no such claim.
+ */
+void claims_watch(struct claims *claims);
+bool claims_next_changed(struct claims *claims, struct claims_held_units *ret_held);
+/* Number that grows with each change of the slices. */
+uint64_t claims_slices_version(const struct claims *claims);
+
 /* A device that a waiting request does not get, or a reason about the whole node. */
 struct claims_reason {
 	const char *device;  /* its name in the pool; "": the reason concerns the node */

@@ -209,6 +209,7 @@ int cluster_new_claims(struct cluster *c, struct error *err)
 		cluster_begin_claims, cluster_fit_claims, cluster_end_claims, c};
 	c->claims_counted = UINT64_MAX;
 	r = claims_new(c->config.seed, &c->claims, err);
+	r = r < 0 ? r : claim_model_new(c->config.policy, &c->claim_model, err);
 	if (r == 0)
 		claims_pack(c->claims,
 			(struct claims_packing){CLAIM_DRIVER, CLAIM_DRIVER "/nvlinkGroup"});
@@ -250,6 +251,9 @@ int cpod_assume_claims(
 	at = cluster_claims_node(view_node(c->view, (uint32_t)number));
 	cpod_release_claims(c, pod);
 	r = cluster_search_claims(c, seen, &search, err);
+	if (r == 0 && pod->claim_choice && pod->claim_choice->node == node &&
+		pod->claim_choice->unit[0])
+		claims_search_prefer(search, pod->claim_choice->unit);
 	return r < 0 ? r : claims_assume(search, &at, now.s, &pod->claims, err);
 }
 
@@ -301,13 +305,45 @@ void cpod_note_ending_claims(struct cluster *c, const struct cpod *pod)
 
 /* ---- the best node, and reasons ---- */
 
-uint32_t cluster_best_claims_node(struct cluster *c, struct fit *fit,
+bool cluster_has_open_devices(const struct cluster *c)
+{
+	const struct cnode *node;
+
+	for (node = c->nodes; node; node = node->hh.next)
+		for (uint32_t i = 0; node->has_gpus && i < node->gpus.n_devices; i++)
+			if (!node->gpus.device[i].closed)
+				return true;
+	return false;
+}
+
+/* Asks the placement policy. Returns the node, or PLACE_NONE if the policy has no answer. */
+static uint32_t cpod_ask_policy(struct cluster *c, struct cpod *pod, struct claims_search *search,
+	bool (*may_use)(void *arg, const struct cnode *node), void *arg)
+{
+	const struct claim_model_params params = {
+		search, pod->cpu_milli, pod->memory_bytes, !pod->is_claim_noted, may_use, arg};
+	struct claim_model_choice choice;
+
+	free(TAKE_PTR(pod->claim_choice));
+	if (claim_model_find(c->claim_model, c, &params, &choice) < 0)
+		return PLACE_NONE;
+	pod->is_claim_noted = true;
+	pod->claim_choice = malloc(sizeof(*pod->claim_choice));
+	if (pod->claim_choice)
+		*pod->claim_choice = choice;
+	return choice.node->at;
+}
+
+uint32_t cpod_best_claims_node(struct cluster *c, struct cpod *pod, struct fit *fit,
 	bool (*may_use)(void *arg, const struct cnode *node), void *arg)
 {
 	const struct cluster_search *search = fit ? fit_claims_search(fit) : NULL;
 	struct claims_score best = {.is_packed = false};
 	uint32_t at = PLACE_NONE;
 
+	at = cpod_ask_policy(c, pod, search ? search->claims : NULL, may_use, arg);
+	if (at != PLACE_NONE)
+		return at;
 	for (uint32_t i = 0; search && i < view_n_nodes(c->view); i++) {
 		const struct claims_node node = cluster_claims_node(view_node(c->view, i));
 		const struct cnode *own = cnode_find(c, node.name);

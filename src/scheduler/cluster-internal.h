@@ -11,6 +11,7 @@
 #include "kuberules/view.h"
 #include "place/place-mode.h"
 #include "place/place.h"
+#include "scheduler/claim-model.h"
 #include "scheduler/cluster.h"
 #include "scheduler/gpunode.h"
 #include "scheduler/stages.h"
@@ -108,6 +109,9 @@ struct cpod {
 	/* the devices that were chosen for the pod's ResourceClaims; NULL: none */
 	struct claims_place *claims;
 	bool is_hidden; /* cpod_hide() */
+	/* the devices that the placement policy prefers for the claims; NULL: none */
+	struct claim_model_choice *claim_choice;
+	bool is_claim_noted; /* the policy has counted the pod as an arrival */
 };
 
 struct cgroup {
@@ -180,6 +184,7 @@ struct cluster {
 	struct cluster_config config;
 	struct claims *claims;
 	struct view_claims claims_check; /* how the view asks `claims` */
+	struct claim_model *claim_model;
 	uint64_t claims_counted; /* version of the claims that cluster_count_claims() has counted */
 	struct view *view;
 	struct place *place;
@@ -355,12 +360,15 @@ void cpod_note_ending_claims(struct cluster *c, const struct cpod *pod);
  * The node of the placement model whose free devices suit the pod's claims best, among those that
  * `may_use` allows. PLACE_NONE: no such node, or the claims have no devices of divvy's driver.
  */
-uint32_t cluster_best_claims_node(struct cluster *c, struct fit *fit,
+uint32_t cpod_best_claims_node(struct cluster *c, struct cpod *pod, struct fit *fit,
 	bool (*may_use)(void *arg, const struct cnode *node), void *arg);
 struct claims_teller;
 /* Tells why the claims of the checked pod get no devices on the node. */
 void cluster_explain_claims(
 	struct fit *fit, const struct node *node, const struct claims_teller *teller);
+
+/* Whether a node has devices that divvy's device plugin hands out. */
+bool cluster_has_open_devices(const struct cluster *c);
 
 /* ---- cluster-taint.c ---- */
 

@@ -41,6 +41,7 @@ static void pod_free(struct cluster *c, struct cpod *pod)
 	free(pod->tenants);
 	free(pod->containers);
 	free(pod->why);
+	free(pod->claim_choice);
 	free(pod->key);
 	free(pod->ns);
 	free(pod->name);
@@ -169,6 +170,7 @@ void cluster_free(struct cluster *c)
 	free(c->by_tenant);
 	place_free(c->place);
 	view_free(c->view);
+	claim_model_free(c->claim_model);
 	claims_free(c->claims);
 	free(c);
 }

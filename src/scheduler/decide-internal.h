@@ -151,7 +151,7 @@ void remote_give(const struct attempt *a, struct assigned_container *g);
  */
 extern const char *const remote_skipped_rules[];
 
-/* ---- decide-path.c ---- */
+/* measured paths */
 
 /* The best measured path between a node that serves devices and a node that the pod itself fits. */
 struct nearest {

@@ -218,8 +218,8 @@ static int decide_take_place(struct attempt *a, uint32_t i, uint32_t node, struc
 	}
 	spec.node = node;
 	if (!a->requested && node == PLACE_NONE)
-		spec.node = cluster_best_claims_node(
-			c, a->fit, decide_may_use_claims_node, &(struct claims_trial){a, &spec});
+		spec.node = cpod_best_claims_node(c, a->pod, a->fit, decide_may_use_claims_node,
+			&(struct claims_trial){a, &spec});
 	spec.is_terminating_free = a->victims;
 	if (a->may_be_remote)
 		return remote_take(a, i, &spec, err);

@@ -6,6 +6,7 @@
 #include "acts.h"
 #include "base/cleanup.h"
 #include "kube/kube-json.h"
+#include "place/place-policy.h"
 #include "unit.h"
 
 #define CLASS(name, selector) \
@@ -146,14 +147,11 @@ static void shares_fill_used_devices_first(void **state)
 	add_dra_node("n2", "00");
 	add_classes();
 	assert_string_equal(place("a", 600, 1, "n1"), "share-n1-0");
-	assert_string_equal(place("b", 600, 1, "n1"), "share-n1-1");
-	assert_string_equal(place("c", 700, 1, "n2"), "share-n2-0");
-	/* The fullest device that has enough left, on any node. */
-	assert_string_equal(place("d", 300, 1, "n2"), "share-n2-0");
-	assert_string_equal(place("e", 300, 1, "n1"), "share-n1-0");
-	assert_string_equal(place("f", 100, 1, "n1"), "share-n1-0");
-	/* The only unused device is still whole. */
-	assert_string_equal(place("g", 0, 1, "n2"), "gpu-n2-1");
+	assert_string_equal(place("b", 300, 1, "n1"), "share-n1-0");
+	/* The other devices are still whole. */
+	assert_string_equal(place("c", 0, 2, "n2"), "gpu-n2-0");
+	assert_string_equal(place("d", 100, 1, "n1"), "share-n1-0");
+	assert_string_equal(place("e", 0, 1, "n1"), "gpu-n1-1");
 	nothing();
 }
 
@@ -361,9 +359,18 @@ static void a_limit_can_be_kept_by_evictions(void **state)
 	nothing();
 }
 
+/* The policy of divvy-scheduler. */
+static int begin(void **state)
+{
+	const int r = acts_begin(state);
+
+	acts_use(&place_scarcity);
+	return r;
+}
+
 int main(void)
 {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, acts_begin, acts_end)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, begin, acts_end)
 	const struct CMUnitTest tests[] = {
 		TEST(shares_fill_used_devices_first),
 		TEST(whole_devices_come_from_the_smallest_group_that_suffices),
