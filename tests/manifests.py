@@ -46,6 +46,7 @@ def base():
     return index(o for path in resources(DEPLOY / "base") for o in load(path.read_text()))
 
 
+CHOICE = re.compile(r"\{\{- if (not )?\.Values\.(\w+) \}\}\n")
 WORD = re.compile(r"\{\{\s*\.Values\.([A-Za-z.]+)\s*\}\}")
 IMAGE = re.compile(r"\{\{ include \"divvy.image\" \(list \. \"([a-z-]+)\" \.Values\.([a-z]+)\) \}\}")
 
@@ -62,8 +63,24 @@ def leaves(tree, path=()):
             yield (*path, name)
 
 
+def chosen(text, given):
+    """The lines of a template without those of the choices that the values exclude."""
+    lines, is_on = [], True
+    for line in text.splitlines(keepends=True):
+        if found := CHOICE.fullmatch(line):
+            is_on = bool(given[found.group(2)]) != bool(found.group(1))
+        elif line == "{{- else }}\n":
+            is_on = not is_on
+        elif line == "{{- end }}\n":
+            is_on = True
+        elif is_on:
+            lines.append(line)
+    return "".join(lines)
+
+
 def chart(given):
-    """The chart's objects. Our chart uses two features of Helm's language: a value by its name, and the image of a part."""
+    """The chart's objects. Our chart uses three features of Helm's language: a value by its name, the image of a part, and lines
+    for a choice."""
     version = yaml.safe_load((DEPLOY / "chart/Chart.yaml").read_text())["appVersion"]
 
     def image(match):
@@ -81,7 +98,7 @@ def chart(given):
 
     objects = []
     for path in sorted((DEPLOY / "chart/templates").glob("*.yaml")):
-        text = IMAGE.sub(image, WORD.sub(value, path.read_text()))
+        text = IMAGE.sub(image, WORD.sub(value, chosen(path.read_text(), given)))
         assert "{{" not in text, f"{path.name}: more of Helm's language than this test knows"
         objects += load(text)
     return index(objects)

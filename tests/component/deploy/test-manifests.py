@@ -60,6 +60,16 @@ def the_chart_makes_the_same_objects():
         assert not list(differences(wanted[name], obj)), (name, list(differences(wanted[name], obj)))
 
 
+def the_chart_can_make_the_objects_of_the_dra_overlay():
+    folder = DEPLOY / "overlays/dra"
+    made = chart({**values(), "dra": True})
+    wanted = index([o for name in resources(folder) for o in load(name.read_text())])
+    assert set(made) == set(wanted), set(made) ^ set(wanted)
+    for name, obj in made.items():
+        if obj["kind"] != "CustomResourceDefinition":
+            assert not list(differences(wanted[name], obj)), (name, list(differences(wanted[name], obj)))
+
+
 def a_kubelet_folder_moves_only_pod_resources():
     """The chart's kubeletDir changes only the path of pod-resources: the device plugins' socket has a fixed path."""
     given = {**values(), "kubeletDir": "/elsewhere"}
@@ -382,6 +392,7 @@ main(
     generated_files_are_current,
     both_kustomizations_list_all_files,
     the_chart_makes_the_same_objects,
+    the_chart_can_make_the_objects_of_the_dra_overlay,
     every_value_of_the_chart_has_an_effect,
     a_kubelet_folder_moves_only_pod_resources,
     deploy_generate_has_the_specs_fields,
