@@ -67,6 +67,25 @@ static int selectors_match(
 	return 1;
 }
 
+/*
+ * selectors_match() of a class. The device keeps the result, since nodes are searched again and
+ * again for claims of few classes.
+ */
+static int class_matches(
+	struct search *search, const struct device_class *class, const struct device *device)
+{
+	struct class_match *kept = device->matches ? &device->matches[class->number % CLASS_MATCHES]
+						   : NULL;
+	int r;
+
+	if (kept && class->number && kept->number == class->number)
+		return kept->matches;
+	r = selectors_match(search, &class->selectors, device);
+	if (r >= 0 && kept && class->number)
+		*kept = (struct class_match){class->number, r > 0};
+	return r;
+}
+
 /* Returns an enum suits, or an error. */
 static int search_judge(
 	struct search *search, const struct wanted *wanted, const struct device *device)
@@ -78,7 +97,7 @@ static int search_judge(
 		return fail_within(search->err, -wanted->class->refusal.code, "class %.64s",
 			wanted->class->name);
 	}
-	r = selectors_match(search, &wanted->class->selectors, device);
+	r = class_matches(search, wanted->class, device);
 	if (r < 0)
 		return fail_within(search->err, r, "class %.64s", wanted->class->name);
 	if (!r)

@@ -9,12 +9,15 @@
 #include "claims/claims.h"
 #include "claims/slice.h"
 
+#define CLAIM_VERSION_SIZE 32u /* a resourceVersion has up to 20 digits */
+
 /* An object of the store by its key: the name, or "namespace/name" of a claim. */
 struct claims_entry {
 	char *key;
 	struct slice *slice;
 	struct device_class *class;
 	struct resource_claim *claim;
+	char watched[CLAIM_VERSION_SIZE]; /* of the claim, as the watch showed it last; "": never */
 	json_t *rule_json;
 	struct taint_rule rule;
 	/* Allocation that is not in the API yet, and its arena; NULL: none. For a claim. */
@@ -56,6 +59,7 @@ struct claims {
 	struct claims_packing packing;
 	uint64_t n_steps, most_steps;
 	uint64_t version, slices_version;
+	uint32_t n_class_numbers;
 	/* keys of claims for claims_next_changed(), and the key that it returned last */
 	char **changes, *taken_change;
 	uint32_t n_changes, changes_room;

@@ -164,17 +164,26 @@ static int claims_read(
 	}
 }
 
+/* As strcmp(), for decimal numbers. */
+static int version_compare(const char *a, const char *b)
+{
+	const size_t n_a = strlen(a), n_b = strlen(b);
+
+	return n_a != n_b ? n_a < n_b ? -1 : 1 : strcmp(a, b);
+}
+
 /*
  * Whether the claim is an older version of the known one, or the same. The watch shows the versions
  * again that answers to writes have shown, and those say nothing about a later write.
  */
-static bool claims_is_known(const struct resource_claim *claim, const struct resource_claim *known)
+static bool claims_is_known(
+	const struct resource_claim *claim, const struct claims_entry *known, bool is_answer)
 {
-	const size_t n = strlen(claim->version), n_known = strlen(known->version);
-
-	if (strcmp(claim->uid, known->uid) != 0 || !n)
+	if (strcmp(claim->uid, known->claim->uid) != 0 || !*claim->version)
 		return false;
-	return n != n_known ? n < n_known : strcmp(claim->version, known->version) <= 0;
+	if (!is_answer && version_compare(claim->version, known->watched) < 0)
+		return false;
+	return version_compare(claim->version, known->claim->version) <= 0;
 }
 
 /* Replaces the object of an entry by that of `fresh`, and keeps what is assumed about a claim. */
@@ -206,7 +215,8 @@ static void claims_replace(
 	claims_recount(claims, entry);
 }
 
-int claims_set(struct claims *claims, enum claims_kind kind, json_t *json, struct error *err)
+static int claims_put(struct claims *claims, enum claims_kind kind, json_t *json, bool is_answer,
+	struct error *err)
 {
 	const json_t *metadata = json_object_get(json, "metadata");
 	const char *ns = json_string_value(json_object_get(metadata, "namespace"));
@@ -215,6 +225,7 @@ int claims_set(struct claims *claims, enum claims_kind kind, json_t *json, struc
 	struct claims_entry *entry;
 	char room[CLAIMS_KEY_MAX];
 	const char *key;
+	bool is_known;
 	int r;
 
 	if (!name)
@@ -229,8 +240,14 @@ int claims_set(struct claims *claims, enum claims_kind kind, json_t *json, struc
 		return r;
 	claims->is_index_old |= kind == CLAIMS_SLICE;
 	claims->slices_version += kind == CLAIMS_SLICE;
+	if (fresh->class && claims->n_class_numbers < UINT32_MAX)
+		fresh->class->number = ++claims->n_class_numbers;
 	entry = claims_find(claims, kind, key);
-	if (entry && kind == CLAIMS_CLAIM && claims_is_known(fresh->claim, entry->claim))
+	is_known = entry && kind == CLAIMS_CLAIM && claims_is_known(fresh->claim, entry, is_answer);
+	if (fresh->claim && !is_answer)
+		str_copy((entry ? entry : fresh)->watched, CLAIM_VERSION_SIZE,
+			str_from(fresh->claim->version));
+	if (is_known)
 		return 0;
 	if (entry) {
 		claims_replace(claims, entry, fresh);
@@ -241,6 +258,16 @@ int claims_set(struct claims *claims, enum claims_kind kind, json_t *json, struc
 		claims_recount(claims, fresh);
 	fresh = NULL;
 	return 0;
+}
+
+int claims_set(struct claims *claims, enum claims_kind kind, json_t *json, struct error *err)
+{
+	return claims_put(claims, kind, json, false, err);
+}
+
+int claims_set_answer(struct claims *claims, json_t *json, struct error *err)
+{
+	return claims_put(claims, CLAIMS_CLAIM, json, true, err);
 }
 
 int claims_remove(struct claims *claims, enum claims_kind kind, const char *ns, const char *name)

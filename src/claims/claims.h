@@ -43,11 +43,14 @@ void claims_free(struct claims *claims);
 DEFINE_CLEANUP(struct claims *, claims_free)
 
 /*
- * Adds or replaces an object. A claim that is not newer than the known one is ignored, because
- * answers to writes and watches arrive in any order. -EINVAL (no name), -ENOMEM: the old object
- * stays.
+ * Adds or replaces an object that the watch shows. A claim that is not newer than the known one is
+ * ignored, because answers to writes and watches arrive in any order; but a claim that is older
+ * than the watch has shown before is taken, since the API server's store was restored. -EINVAL (no
+ * name), -ENOMEM: the old object stays.
  */
 int claims_set(struct claims *claims, enum claims_kind kind, json_t *json, struct error *err);
+/* The same for a claim that answers a write. */
+int claims_set_answer(struct claims *claims, json_t *json, struct error *err);
 /* ns is ignored for kinds without a namespace. -ENOENT: no such object. */
 int claims_remove(struct claims *claims, enum claims_kind kind, const char *ns, const char *name);
 

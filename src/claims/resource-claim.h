@@ -105,6 +105,7 @@ struct resource_claim {
 struct device_class {
 	struct arena arena;
 	json_t *json;
+	uint32_t number; /* from 1, never the same again in a store; 0: results are not kept */
 	const char *name;
 	struct selectors selectors;
 	struct error refusal;

@@ -387,6 +387,7 @@ static void slice_read_device(struct slice_reader *reader, struct device *device
 		return;
 	snprintf(id, size, "%s/%s/%s", slice->driver, slice->pool, device->name);
 	device->id = id;
+	device->matches = slice_take(reader, CLASS_MATCHES, sizeof(*device->matches));
 	device->is_shared = json_is_true(json_object_get(json, "allowMultipleAllocations"));
 	device->is_bound_to_node = json_is_true(json_object_get(json, "bindsToNode"));
 	device->has_binding_conditions = json_array_size(

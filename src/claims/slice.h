@@ -67,6 +67,13 @@ struct node_choice {
 
 struct slice;
 
+/* Whether the selectors of a class match a device. */
+struct class_match {
+	uint32_t number; /* of the class; 0: none */
+	bool matches;
+};
+#define CLASS_MATCHES 4u /* that a device keeps, by the class's number modulo CLASS_MATCHES */
+
 struct device {
 	const char *name;
 	const struct slice *slice;
@@ -81,10 +88,11 @@ struct device {
 	struct device_taints taints;
 	bool is_bound_to_node;
 	bool has_binding_conditions;
-	bool has_groups;       /* names compatibility groups, which this scheduler does not know */
-	bool is_shared;        /* several claims can have it at once */
-	struct cel_value cel;  /* the variable `device` */
-	const char *cel_fault; /* why there is no such value; NULL: there is */
+	bool has_groups; /* names compatibility groups, which this scheduler does not know */
+	bool is_shared;  /* several claims can have it at once */
+	struct class_match *matches; /* CLASS_MATCHES results that searches have found */
+	struct cel_value cel;        /* the variable `device` */
+	const char *cel_fault;       /* why there is no such value; NULL: there is */
 };
 
 struct slice {

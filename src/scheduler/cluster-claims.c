@@ -394,6 +394,12 @@ struct claims_write cpod_claim(const struct cpod *pod, uint32_t i)
 	return write;
 }
 
+int cluster_set_claim_answer(struct cluster *c, json_t *json, struct error *err)
+{
+	c->has_news = true;
+	return claims_set_answer(c->claims, json, err);
+}
+
 void cluster_begin_claim_write(struct cluster *c, const char *ns, const char *name)
 {
 	claims_begin_write(c->claims, ns, name);

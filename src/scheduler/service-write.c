@@ -271,7 +271,7 @@ static void service_bind_on_claim(void *data, const struct kube_answer *answer)
 		return;
 	}
 	is_shown = kube_json_parse(answer->body, &claim, NULL) == 0 &&
-		sched_set(f->service->sched, CLUSTER_RESOURCE_CLAIM, claim, NULL) == 0;
+		cluster_set_claim_answer(sched_cluster(f->service->sched), claim, NULL) == 0;
 	service_end_allocation(f, !is_shown);
 	f->claim += f->has_finalizer;
 	f->has_finalizer = !f->has_finalizer;

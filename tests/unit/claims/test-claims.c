@@ -37,6 +37,14 @@ static void set(struct claims *claims, enum claims_kind kind, const char *text)
 	json_decref(json);
 }
 
+static void set_answer(struct claims *claims, const char *text)
+{
+	json_t *json = unit_json(text);
+
+	assert_ok(claims_set_answer(claims, json, NULL));
+	json_decref(json);
+}
+
 /* A class, node n1 with the devices x and y, and the claims a and b for one device each. */
 static struct claims *world(void)
 {
@@ -104,14 +112,33 @@ static void the_api_takes_over_an_assumption(void **state)
 	set(claims, CLAIMS_CLAIM, CLAIM_AT("a", "10", REQUEST(""), ""));
 	assert_string_equal(device_for(claims, "b", &b), "y");
 	claims_release(claims, b);
-	set(claims, CLAIMS_CLAIM, CLAIM_AT("a", "11", REQUEST(""), HAS("x")));
-	set(claims, CLAIMS_CLAIM, CLAIM_AT("a", "9", REQUEST(""), ""));
+	set_answer(claims, CLAIM_AT("a", "12", REQUEST(""), HAS("x")));
+	set(claims, CLAIMS_CLAIM, CLAIM_AT("a", "11", REQUEST(""), ""));
 	claims_release(claims, a);
 	assert_string_equal(device_for(claims, "b", &b), "y");
 	claims_release(claims, b);
 	/* The devices of a deleted claim are free. */
 	assert_ok(claims_remove(claims, CLAIMS_CLAIM, "a", "a"));
 	assert_string_equal(device_for(claims, "b", &b), "x");
+	claims_release(claims, b);
+}
+
+/* A restored store has older versions of all claims, with lower numbers. */
+static void a_restored_store_is_believed(void **state)
+{
+	_cleanup_(claims_free_p) struct claims *claims = world();
+	struct claims_place *b = NULL;
+
+	set(claims, CLAIMS_CLAIM, CLAIM_AT("a", "90", REQUEST(""), HAS("x")));
+	assert_string_equal(device_for(claims, "b", &b), "y");
+	claims_release(claims, b);
+	set(claims, CLAIMS_CLAIM, CLAIM_AT("a", "9", REQUEST(""), ""));
+	assert_string_equal(device_for(claims, "b", &b), "x");
+	claims_release(claims, b);
+	/* An answer is ahead of the watch, which then shows an older version. */
+	set_answer(claims, CLAIM_AT("a", "30", REQUEST(""), HAS("x")));
+	set(claims, CLAIMS_CLAIM, CLAIM_AT("a", "20", REQUEST(""), ""));
+	assert_string_equal(device_for(claims, "b", &b), "y");
 	claims_release(claims, b);
 }
 
@@ -228,7 +255,8 @@ static void a_claim_of_a_template_belongs_to_its_pod(void **state)
 {
 	static const struct claims_name unmade[] = {{NULL, "net", true}},
 					other[] = {{"a", "net", true}};
-	const struct claims_pod pods[] = {{"a", "p", "uid", unmade, 1}, {"a", "p", "uid", other, 1}};
+	const struct claims_pod pods[] = {
+		{"a", "p", "uid", unmade, 1}, {"a", "p", "uid", other, 1}};
 	_cleanup_(claims_free_p) struct claims *claims = world();
 	struct claims_search *search;
 	struct error err;
@@ -405,10 +433,84 @@ static void objects_without_a_name_are_refused(void **state)
 	json_decref(json);
 }
 
+static char told[1024];
+
+static void tell(void *data, const struct claims_reason *reason)
+{
+	const size_t n = strlen(told);
+
+	snprintf(told + n, sizeof(told) - n, "%s%s: %s\n", reason->device,
+		reason->has_free ? " (shared)" : "", reason->text);
+}
+
+/* Returns why node n1 cannot have the claim, a line for the node and for each device. */
+static const char *why(struct claims *claims, const char *name)
+{
+	_cleanup_(claims_search_free_p) struct claims_search *search = NULL;
+
+	told[0] = '\0';
+	assert_ok(search_for(claims, name, &search, NULL));
+	assert_ok(claims_search_explain(search, &n1, &(struct claims_teller){tell, NULL}, NULL));
+	return told;
+}
+
+#define USED_BY(pod) ",'reservedFor':[{'name':'" pod "','uid':'" pod "'}]"
+#define HAS_FOR(device, pod) \
+	",'status':{'allocation':{'devices':{'results':[{'request':'r','driver':'d','pool':" \
+	"'s1','device':'" device "'}]}}" USED_BY(pod) "}"
+
+static void reasons_name_the_claims_that_have_a_device(void **state)
+{
+	_cleanup_(claims_free_p) struct claims *claims = world();
+
+	set(claims, CLAIMS_CLAIM, CLAIM_AT("a", "6", REQUEST(""), HAS_FOR("x", "p")));
+	set(claims, CLAIMS_CLAIM, CLAIM("c", REQUEST(",'count':2")));
+	assert_string_equal(why(claims, "c"),
+		": with devices of class any in use\nx: in use by claim a/a of pod p\ny: \n");
+	set(claims, CLAIMS_CLAIM, CLAIM("f", REQUEST(",'count':3")));
+	assert_contains(why(claims, "f"), ": with fewer than 3 devices of class any\n");
+	set(claims, CLAIMS_CLAIM,
+		CLAIM("e", REQUEST(",'selectors':[{'cel':{'expression':'false'}}]")));
+	assert_string_equal(why(claims, "e"),
+		": without a device of class any that request r selects\n"
+		"x: the selectors of request r do not match\n"
+		"y: the selectors of request r do not match\n");
+}
+
+static void devices_of_hidden_users_are_free(void **state)
+{
+	_cleanup_(claims_free_p) struct claims *claims = world();
+	struct claims_place *b = NULL, *c = NULL;
+
+	set(claims, CLAIMS_CLAIM, CLAIM_AT("a", "6", REQUEST(""), HAS_FOR("x", "p")));
+	claims_hide_user(claims, "a", "a", true);
+	assert_string_equal(device_for(claims, "b", &b), "x");
+	assert_true(claims_place_is_free(claims, b));
+	/* The pod still runs: "b" has to wait for the device, and nobody else gets it. */
+	claims_hide_user(claims, "a", "a", false);
+	assert_false(claims_place_is_free(claims, b));
+	set(claims, CLAIMS_CLAIM, CLAIM("c", REQUEST("")));
+	assert_string_equal(device_for(claims, "c", &c), "y");
+	claims_release(claims, c);
+	/* The pod has ended, and Kubernetes will free its claim. */
+	claims_note_ending(claims, "a", "a", "p");
+	assert_true(claims_has_ending(claims));
+	claims_hide_ending(claims, true);
+	assert_true(claims_place_is_free(claims, b));
+	claims_hide_ending(claims, false);
+	assert_false(claims_place_is_free(claims, b));
+	set(claims, CLAIMS_CLAIM, CLAIM_AT("a", "7", REQUEST(""), ""));
+	assert_false(claims_has_ending(claims));
+	assert_true(claims_place_is_free(claims, b));
+	claims_release(claims, b);
+}
+
 UNIT_MAIN(UNIT(an_assumed_device_is_taken_until_it_is_released),
 	UNIT(the_api_takes_over_an_assumption), UNIT(a_write_of_unknown_result_keeps_the_device),
 	UNIT(a_device_stays_taken_during_the_write), UNIT(an_allocation_restricts_the_nodes),
 	UNIT(a_pod_waits_for_its_claims), UNIT(a_claim_of_a_template_belongs_to_its_pod),
 	UNIT(a_search_ends_after_a_number_of_steps), UNIT(searches_share_a_limit),
 	UNIT(shares_add_up), UNIT(a_search_ends_although_no_device_is_tried),
-	UNIT(large_selectors_are_refused), UNIT(objects_without_a_name_are_refused))
+	UNIT(large_selectors_are_refused), UNIT(objects_without_a_name_are_refused),
+	UNIT(a_restored_store_is_believed), UNIT(reasons_name_the_claims_that_have_a_device),
+	UNIT(devices_of_hidden_users_are_free))
